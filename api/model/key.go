@@ -1,0 +1,139 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// DefaultPrefix is the etcd prefix under which all keys of a cluster live.
+const DefaultPrefix = "/sluice"
+
+// Kind of a reflected object, as it stands in keys.
+type Kind string
+
+// The kinds that are reflected.
+const (
+	KindNamespace     Kind = "namespace"
+	KindPod           Kind = "pod"
+	KindNetworkPolicy Kind = "networkpolicy"
+)
+
+// Kinds lists every kind, what is referred to before what refers to it.
+var Kinds = []Kind{KindNamespace, KindPod, KindNetworkPolicy}
+
+// New returns an empty message of the kind, nil for an unknown kind.
+func (k Kind) New() proto.Message {
+	switch k {
+	case KindNamespace:
+		return &Namespace{}
+	case KindPod:
+		return &Pod{}
+	case KindNetworkPolicy:
+		return &NetworkPolicy{}
+	}
+	return nil
+}
+
+// String returns the Kubernetes kind, for messages to people.
+func (k Kind) String() string {
+	switch k {
+	case KindNamespace:
+		return "Namespace"
+	case KindPod:
+		return "Pod"
+	case KindNetworkPolicy:
+		return "NetworkPolicy"
+	}
+	return string(k)
+}
+
+// ID names a reflected object. Namespace is empty for cluster-scoped kinds.
+type ID struct {
+	Kind            Kind
+	Namespace, Name string
+}
+
+// String returns for example "NetworkPolicy shop/web" or "Namespace shop".
+func (id ID) String() string {
+	if id.Namespace == "" {
+		return id.Kind.String() + " " + id.Name
+	}
+	return id.Kind.String() + " " + id.Namespace + "/" + id.Name
+}
+
+// clusterScope stands for the namespace in the keys of cluster-scoped objects.
+// It is not a valid name of a namespace.
+const clusterScope = "_"
+
+// Root returns the prefix of every reflected object, with a final slash.
+func Root(prefix string) string { return prefix + "/k8s/" }
+
+// Key returns the etcd key of an object:
+// <prefix>/k8s/<kind>/<namespace>/<name>, with "_" as the namespace of
+// cluster-scoped objects.
+func Key(prefix string, id ID) string {
+	ns := id.Namespace
+	if ns == "" {
+		ns = clusterScope
+	}
+	return Root(prefix) + string(id.Kind) + "/" + ns + "/" + id.Name
+}
+
+// ParseKey is the inverse of Key.
+func ParseKey(prefix, key string) (ID, error) {
+	rest, ok := strings.CutPrefix(key, Root(prefix))
+	parts := strings.Split(rest, "/")
+	if !ok || len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+		return ID{}, fmt.Errorf("key %q: want %s<kind>/<namespace>/<name>", key, Root(prefix))
+	}
+	id := ID{Kind: Kind(parts[0]), Namespace: parts[1], Name: parts[2]}
+	if id.Kind.New() == nil {
+		return ID{}, fmt.Errorf("key %q: unknown kind %q", key, parts[0])
+	}
+	if (id.Namespace == clusterScope) != (id.Kind == KindNamespace) {
+		return ID{}, fmt.Errorf("key %q: wrong scope for a %s", key, id.Kind)
+	}
+	if id.Namespace == clusterScope {
+		id.Namespace = ""
+	}
+	return id, nil
+}
+
+// IDOf returns the ID that a message says of itself.
+func IDOf(m proto.Message) (ID, error) {
+	switch m := m.(type) {
+	case *Namespace:
+		return ID{Kind: KindNamespace, Name: m.GetName()}, nil
+	case *Pod:
+		return ID{Kind: KindPod, Namespace: m.GetNamespace(), Name: m.GetName()}, nil
+	case *NetworkPolicy:
+		return ID{Kind: KindNetworkPolicy, Namespace: m.GetNamespace(), Name: m.GetName()}, nil
+	}
+	return ID{}, fmt.Errorf("%T is not a reflected kind", m)
+}
+
+// Encode returns the canonical bytes of a value.
+func Encode(m proto.Message) ([]byte, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", m, err)
+	}
+	return b, nil
+}
+
+// Decode reads a value and checks that it is the object that the key says.
+func Decode(id ID, value []byte) (proto.Message, error) {
+	m := id.Kind.New()
+	if m == nil {
+		return nil, fmt.Errorf("%s: unknown kind", id)
+	}
+	if err := proto.Unmarshal(value, m); err != nil {
+		return nil, fmt.Errorf("%s: decode: %w", id, err)
+	}
+	if got, err := IDOf(m); err != nil || got != id {
+		return nil, fmt.Errorf("%s: the value is of %s", id, got)
+	}
+	return m, nil
+}

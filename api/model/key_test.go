@@ -1,0 +1,77 @@
+package model_test
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+func TestKeyLayout(t *testing.T) {
+	for _, tc := range []struct {
+		id  model.ID
+		key string
+	}{
+		{model.ID{Kind: model.KindPod, Namespace: "shop", Name: "web-0"}, "/sluice/k8s/pod/shop/web-0"},
+		{model.ID{Kind: model.KindNetworkPolicy, Namespace: "shop", Name: "web"}, "/sluice/k8s/networkpolicy/shop/web"},
+		{model.ID{Kind: model.KindNamespace, Name: "shop"}, "/sluice/k8s/namespace/_/shop"},
+	} {
+		if got := model.Key(model.DefaultPrefix, tc.id); got != tc.key {
+			t.Errorf("key of %v is %q, want %q", tc.id, got, tc.key)
+		}
+		if got, err := model.ParseKey(model.DefaultPrefix, tc.key); err != nil || got != tc.id {
+			t.Errorf("%q is parsed as %v, %v", tc.key, got, err)
+		}
+	}
+}
+
+func TestParseKeyRefusesWhatItDidNotWrite(t *testing.T) {
+	for _, key := range []string{
+		"", "/sluice", "/sluice/k8s/", "/other/k8s/pod/a/b", "/sluice/k8s/pod/a", "/sluice/k8s/pod/a/b/c", "/sluice/k8s/pod//b",
+		"/sluice/k8s/pod/a/", "/sluice/k8s/pod/_/b", "/sluice/k8s/namespace/shop/shop", "/sluice/k8s/service/a/b",
+	} {
+		if id, err := model.ParseKey(model.DefaultPrefix, key); err == nil {
+			t.Errorf("%q is parsed as %v", key, id)
+		}
+	}
+}
+
+func FuzzParseKey(f *testing.F) {
+	f.Add("/sluice/k8s/pod/shop/web-0")
+	f.Add("/sluice/k8s/namespace/_/shop")
+	f.Fuzz(func(t *testing.T, key string) {
+		id, err := model.ParseKey(model.DefaultPrefix, key)
+		if err == nil && model.Key(model.DefaultPrefix, id) != key {
+			t.Errorf("%q is parsed as %v, which has another key", key, id)
+		}
+	})
+}
+
+func TestDecodeChecksWhoseValueItIs(t *testing.T) {
+	pod := &model.Pod{Namespace: "shop", Name: "web-0", Ips: []string{"10.0.0.1"}}
+	id, err := model.IDOf(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := model.Encode(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := model.Decode(id, b)
+	if err != nil || !proto.Equal(got, pod) {
+		t.Errorf("decoded %v, %v", got, err)
+	}
+	id.Name = "web-1"
+	if m, err := model.Decode(id, b); err == nil {
+		t.Errorf("the value of another pod is accepted: %v", m)
+	}
+	if m, err := model.Decode(id, []byte{0xff}); err == nil {
+		t.Errorf("garbage is accepted: %v", m)
+	}
+	for _, kind := range model.Kinds {
+		if kind.New() == nil || kind.String() == string(kind) {
+			t.Errorf("kind %q is not complete", string(kind))
+		}
+	}
+}

@@ -1,0 +1,8 @@
+package model
+
+// Entry is one key of the store and its value; in a watch, a nil Value says that
+// the key was deleted.
+type Entry struct {
+	Key   string
+	Value []byte
+}

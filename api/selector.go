@@ -1,0 +1,238 @@
+package api
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Label is a key and a value of an object's labels.
+type Label struct{ Key, Value string }
+
+// Labels are the labels of one object: sorted by key, every key once.
+type Labels []Label
+
+// NewLabels sorts the labels in place and returns them; of labels with the same
+// key the last one counts.
+func NewLabels(ls []Label) Labels {
+	byKey := func(a, b Label) int { return strings.Compare(a.Key, b.Key) }
+	slices.SortStableFunc(ls, byKey)
+	out := ls[:0]
+	for i, l := range ls {
+		if i+1 == len(ls) || ls[i+1].Key != l.Key {
+			out = append(out, l)
+		}
+	}
+	return Labels(out)
+}
+
+// Get returns the value of a key and whether the key is there at all. Objects
+// have few labels, so it looks at them one after the other.
+func (l Labels) Get(key string) (string, bool) {
+	for i := range l {
+		if l[i].Key == key {
+			return l[i].Value, true
+		}
+	}
+	return "", false
+}
+
+// String returns "a=b,c=d".
+func (l Labels) String() string {
+	var b []byte
+	for i, x := range l {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendToken(b, x.Key), '=')
+		b = appendToken(b, x.Value)
+	}
+	return string(b)
+}
+
+// Operator says what a Requirement asks of the value of its key.
+type Operator uint8
+
+// The operators, as Kubernetes names them. NotIn and DoesNotExist hold for
+// objects without the key.
+const (
+	In Operator = iota
+	NotIn
+	Exists
+	DoesNotExist
+)
+
+// Requirement is one condition of a selector. Values are sorted, every value
+// once, and belong to In and NotIn only. They must not be changed.
+type Requirement struct {
+	Key      string
+	Operator Operator
+	Values   []string
+}
+
+// matches says whether the requirement holds for the labels.
+func (r *Requirement) matches(l Labels) bool {
+	value, ok := l.Get(r.Key)
+	switch r.Operator {
+	case In:
+		return ok && slices.Contains(r.Values, value)
+	case NotIn:
+		return !ok || !slices.Contains(r.Values, value)
+	case Exists:
+		return ok
+	case DoesNotExist:
+		return !ok
+	}
+	return false
+}
+
+func (r *Requirement) compare(o Requirement) int {
+	return cmp.Or(strings.Compare(r.Key, o.Key), cmp.Compare(r.Operator, o.Operator), slices.Compare(r.Values, o.Values))
+}
+
+// canonical sorts and checks the values; it copies them before it changes them.
+func (r *Requirement) canonical() error {
+	if r.Key == "" {
+		return fmt.Errorf("a requirement has no key")
+	}
+	switch r.Operator {
+	case In, NotIn:
+		if len(r.Values) == 0 {
+			return fmt.Errorf("the requirement of %q has no values", r.Key)
+		}
+	case Exists, DoesNotExist:
+		if len(r.Values) != 0 {
+			return fmt.Errorf("the requirement of %q asks for existence and must not have values", r.Key)
+		}
+	default:
+		return fmt.Errorf("the requirement of %q has an unknown operator", r.Key)
+	}
+	for i := 1; i < len(r.Values); i++ {
+		if r.Values[i-1] >= r.Values[i] {
+			r.Values = slices.Compact(slices.Sorted(slices.Values(r.Values)))
+			break
+		}
+	}
+	return nil
+}
+
+// Selector is a label selector in canonical form: requirements sorted, every one
+// once, so that equal conditions have equal text. It is immutable. The zero value
+// selects every object; a nil selector selects none, so that a selector that is
+// missing by mistake fails closed.
+type Selector struct {
+	reqs []Requirement
+	text string
+}
+
+// Everything selects every object.
+var Everything = &Selector{}
+
+// CanonicalRequirements brings requirements into canonical form in place and
+// returns them. The error says which one cannot be understood; then the whole
+// selector must match nothing.
+func CanonicalRequirements(reqs []Requirement) ([]Requirement, error) {
+	for i := range reqs {
+		if err := reqs[i].canonical(); err != nil {
+			return nil, err
+		}
+	}
+	if len(reqs) < 2 {
+		return reqs, nil
+	}
+	slices.SortFunc(reqs, func(a, b Requirement) int { return a.compare(b) })
+	return slices.CompactFunc(reqs, func(a, b Requirement) bool { return a.compare(b) == 0 }), nil
+}
+
+// AppendRequirements appends the canonical text of requirements in canonical
+// form. Different requirements have different texts.
+func AppendRequirements(dst []byte, reqs []Requirement) []byte {
+	for i := range reqs {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = reqs[i].appendText(dst)
+	}
+	return dst
+}
+
+// NewSelector returns the selector of some requirements and takes ownership of
+// the slice. The error says which requirement cannot be understood.
+func NewSelector(reqs []Requirement) (*Selector, error) {
+	reqs, err := CanonicalRequirements(reqs)
+	if err != nil {
+		return nil, err
+	}
+	return &Selector{reqs: reqs, text: string(AppendRequirements(nil, reqs))}, nil
+}
+
+// Matches says whether every requirement holds for the labels.
+func (s *Selector) Matches(l Labels) bool {
+	if s == nil {
+		return false
+	}
+	for i := range s.reqs {
+		if !s.reqs[i].matches(l) {
+			return false
+		}
+	}
+	return true
+}
+
+// Requirements returns the requirements in canonical order; the caller must not
+// change them.
+func (s *Selector) Requirements() []Requirement {
+	if s == nil {
+		return nil
+	}
+	return s.reqs
+}
+
+// String returns the canonical text in the style of kubectl, for example
+// "app=web,tier in (a,b),!legacy". It is empty for the selector of everything.
+// Different conditions have different texts.
+func (s *Selector) String() string {
+	if s == nil {
+		return "<nothing>"
+	}
+	return s.text
+}
+
+func (r *Requirement) appendText(b []byte) []byte {
+	switch r.Operator {
+	case Exists:
+		return appendToken(b, r.Key)
+	case DoesNotExist:
+		return appendToken(append(b, '!'), r.Key)
+	case In:
+		b = appendToken(b, r.Key)
+		if len(r.Values) == 1 {
+			return appendToken(append(b, '='), r.Values[0])
+		}
+		b = append(b, " in ("...)
+	default:
+		b = append(appendToken(b, r.Key), " notin ("...)
+	}
+	for i, v := range r.Values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendToken(b, v)
+	}
+	return append(b, ')')
+}
+
+// appendToken quotes what is not a plain label token, so that no value can
+// imitate the syntax around it.
+func appendToken(b []byte, s string) []byte {
+	for i := range len(s) {
+		c := s[i]
+		plain := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.' || c == '/'
+		if !plain {
+			return strconv.AppendQuote(b, s)
+		}
+	}
+	return append(b, s...)
+}

@@ -1,0 +1,90 @@
+package renderer
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// Digest identifies the content of a rule list or a table: equal rules in equal
+// order have equal digests. Origins take no part in it.
+type Digest [16]byte
+
+// String returns the first eight bytes in hexadecimal, enough for people.
+func (d Digest) String() string { return hex.EncodeToString(d[:8]) }
+
+// RuleList is an immutable ordered list of rules; the first that matches decides.
+type RuleList struct {
+	rules   []api.ContivRule
+	origins [][]api.Origin
+	digest  Digest
+}
+
+// NewRuleList takes ownership of both slices. origins[i] says where rules[i]
+// came from; it is as long as rules, or nil.
+func NewRuleList(rules []api.ContivRule, origins [][]api.Origin) *RuleList {
+	return &RuleList{rules: rules, origins: origins, digest: DigestRules(rules)}
+}
+
+// Rules returns the rules; the caller must not change them. A nil list has none.
+func (l *RuleList) Rules() []api.ContivRule {
+	if l == nil {
+		return nil
+	}
+	return l.rules
+}
+
+// Origins returns where the i-th rule came from.
+func (l *RuleList) Origins(i int) []api.Origin {
+	if l == nil || l.origins == nil {
+		return nil
+	}
+	return l.origins[i]
+}
+
+// Digest identifies the rules. The digest of a nil list is zero.
+func (l *RuleList) Digest() Digest {
+	if l == nil {
+		return Digest{}
+	}
+	return l.digest
+}
+
+// DigestRules returns the digest of an ordered list of rules.
+func DigestRules(rules []api.ContivRule) Digest {
+	h := sha256.New()
+	var buf [96]byte
+	for _, r := range rules {
+		b := append(buf[:0], byte(r.Action), byte(r.Protocol))
+		b = appendNet(b, r.Src)
+		b = appendNet(b, r.Dst)
+		for _, p := range []api.PortRange{r.SrcPort, r.DstPort} {
+			b = binary.BigEndian.AppendUint16(b, p.First)
+			b = binary.BigEndian.AppendUint16(b, p.Last)
+		}
+		write(h, b)
+	}
+	var d Digest
+	copy(d[:], h.Sum(buf[:0]))
+	return d
+}
+
+func appendNet(b []byte, n api.Net) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(n.Set))
+	return appendPrefix(b, n.Prefix)
+}
+
+// appendPrefix writes the bits and the address; the bits of no prefix are -1, and
+// the length of the address separates the families.
+func appendPrefix(b []byte, p netip.Prefix) []byte {
+	addr := p.Addr().AsSlice()
+	b = append(b, byte(p.Bits()), byte(len(addr)))
+	return append(b, addr...)
+}
+
+// write cannot fail: hashes never return an error.
+func write(h hash.Hash, b []byte) { _, _ = h.Write(b) }
