@@ -1,0 +1,39 @@
+package ksr
+
+import (
+	"fmt"
+	"net/netip"
+
+	netutils "k8s.io/utils/net"
+)
+
+// parseAddr reads an address as old clusters wrote them: leading zeros and IPv4
+// in IPv6 notation are accepted. An address that no pod or node can have is not.
+func parseAddr(text string) (netip.Addr, error) {
+	addr, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text))
+	addr = addr.Unmap()
+	if !ok || addr.IsUnspecified() || addr.IsMulticast() {
+		return netip.Addr{}, fmt.Errorf("%s is not an address of a pod or node, it is left out", quoted(text))
+	}
+	return addr, nil
+}
+
+// parseCIDR reads a block as old clusters wrote them: leading zeros, IPv4 in IPv6
+// notation and bits behind the prefix are accepted. The result is masked.
+func parseCIDR(text string) (netip.Prefix, error) {
+	_, block, err := netutils.ParseCIDRSloppy(text)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%s is not a CIDR: want for example 10.0.0.0/8 or 2001:db8::/32", quoted(text))
+	}
+	addr, _ := netip.AddrFromSlice(block.IP)
+	bits, _ := block.Mask.Size()
+	if mapped := 128 - 32; addr.Is4In6() && bits >= mapped {
+		addr, bits = addr.Unmap(), bits-mapped
+	}
+	return netip.PrefixFrom(addr, bits).Masked(), nil
+}
+
+// strictlyWithin says whether a prefix is a part of another, and not all of it.
+func strictlyWithin(part, whole netip.Prefix) bool {
+	return part.Bits() > whole.Bits() && whole.Contains(part.Addr())
+}

@@ -1,0 +1,241 @@
+package ksr
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// maxValue is the limit of one encoded value: it fits into one request to etcd.
+const maxValue = 1 << 20
+
+// Convert returns the canonical model message of a *corev1.Pod, a
+// *corev1.Namespace, a *networkingv1.NetworkPolicy or an Object that holds one.
+// It does not change the object.
+//
+// A nil message means that the object is refused, for the reason that the only
+// Problem or the Problems give. With a message, each Problem names a field that
+// is left out (an address of a pod) or kept so that it matches nothing (a peer or
+// a port of a policy). The Problems have the Source of an Object.
+func Convert(obj any) (proto.Message, []api.Problem) {
+	if o, ok := obj.(Object); ok {
+		msg, problems := Convert(o.Object)
+		for i := range problems {
+			problems[i].Source = o.Source
+		}
+		return msg, problems
+	}
+	id, ok := idOf(obj)
+	if !ok {
+		return nil, []api.Problem{{Reason: fmt.Sprintf("%T is not a kind that is reflected", obj)}}
+	}
+	if err := checkID(id); err != nil {
+		return nil, []api.Problem{err.problem("", titleOf(id.Kind.String(), id.Namespace, id.Name))}
+	}
+	f := findings{object: id.String()}
+	msg := f.convert(obj)
+	if msg == nil {
+		return nil, f.problems
+	}
+	if size := proto.Size(msg); size > maxValue {
+		return nil, []api.Problem{{Object: f.object,
+			Reason: fmt.Sprintf("needs %d bytes in the store, the limit is %d: split it", size, maxValue)}}
+	}
+	return msg, f.problems
+}
+
+// ConvertAll converts objects. Refused ones are missing in the messages.
+func ConvertAll(objs []Object) ([]proto.Message, []api.Problem) {
+	var msgs []proto.Message
+	var problems []api.Problem
+	for _, o := range objs {
+		msg, found := Convert(o)
+		if msg != nil {
+			msgs = append(msgs, msg)
+		}
+		problems = append(problems, found...)
+	}
+	return msgs, problems
+}
+
+// findings collects what is wrong with the fields of one object.
+type findings struct {
+	object   string
+	problems []api.Problem
+}
+
+func (f *findings) add(path *field.Path, format string, args ...any) {
+	f.problems = append(f.problems, api.Problem{Object: f.object, Field: path.String(), Reason: fmt.Sprintf(format, args...)})
+}
+
+// convert returns nil, and not a nil pointer in an interface, for what is refused.
+func (f *findings) convert(obj any) proto.Message {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		return f.pod(o)
+	case *corev1.Namespace:
+		return namespace(o)
+	case *networkingv1.NetworkPolicy:
+		if msg := f.policy(o); msg != nil {
+			return msg
+		}
+	}
+	return nil
+}
+
+// namespace sets kubernetes.io/metadata.name as the API server does, whatever the
+// object says.
+func namespace(ns *corev1.Namespace) *model.Namespace {
+	labels := maps.Clone(ns.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[corev1.LabelMetadataName] = ns.Name
+	return &model.Namespace{Name: ns.Name, Labels: sortedLabels(labels)}
+}
+
+func (f *findings) pod(pod *corev1.Pod) *model.Pod {
+	status := field.NewPath("status")
+	return &model.Pod{
+		Namespace: pod.Namespace,
+		Name:      pod.Name,
+		Labels:    sortedLabels(pod.Labels),
+		Ips: f.addresses(len(pod.Status.PodIPs), func(i int) string { return pod.Status.PodIPs[i].IP },
+			pod.Status.PodIP, status.Child("podIPs"), status.Child("podIP")),
+		Phase:       f.phase(pod.Status.Phase, status.Child("phase")),
+		HostNetwork: pod.Spec.HostNetwork,
+		NodeName:    valid(pod.Spec.NodeName),
+		NodeIps: f.addresses(len(pod.Status.HostIPs), func(i int) string { return pod.Status.HostIPs[i].IP },
+			pod.Status.HostIP, status.Child("hostIPs"), status.Child("hostIP")),
+		NamedPorts: f.namedPorts(&pod.Spec),
+		Deleting:   pod.DeletionTimestamp != nil,
+	}
+}
+
+// addresses returns a list of addresses in canonical text, sorted, each once;
+// where the list is empty, the single address of older clusters.
+func (f *findings) addresses(n int, at func(int) string, single string, list, fallback *field.Path) []string {
+	var out []string
+	add := func(text string, path *field.Path) {
+		if addr, err := parseAddr(text); err != nil {
+			f.add(path, "%v", err)
+		} else {
+			out = append(out, addr.String())
+		}
+	}
+	for i := range n {
+		add(at(i), list.Index(i).Child("ip"))
+	}
+	if n == 0 && single != "" {
+		add(single, fallback)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (f *findings) phase(phase corev1.PodPhase, path *field.Path) model.Pod_Phase {
+	switch phase {
+	case "":
+		return model.Pod_PHASE_UNSPECIFIED
+	case corev1.PodPending:
+		return model.Pod_PHASE_PENDING
+	case corev1.PodRunning:
+		return model.Pod_PHASE_RUNNING
+	case corev1.PodSucceeded:
+		return model.Pod_PHASE_SUCCEEDED
+	case corev1.PodFailed:
+		return model.Pod_PHASE_FAILED
+	case corev1.PodUnknown:
+	default:
+		f.add(path, "%s is not a phase: want Pending, Running, Succeeded, Failed or Unknown", quoted(string(phase)))
+	}
+	return model.Pod_PHASE_UNKNOWN
+}
+
+// namedPorts returns the ports with a name of the containers and of the sidecars.
+func (f *findings) namedPorts(spec *corev1.PodSpec) []*model.Pod_NamedPort {
+	var out []*model.Pod_NamedPort
+	add := func(containers []corev1.Container, path *field.Path, counts func(*corev1.Container) bool) {
+		for i := range containers {
+			if !counts(&containers[i]) {
+				continue
+			}
+			for j, port := range containers[i].Ports {
+				if p := f.namedPort(port, path.Index(i).Child("ports").Index(j)); p != nil {
+					out = append(out, p)
+				}
+			}
+		}
+	}
+	add(spec.Containers, field.NewPath("spec", "containers"), func(*corev1.Container) bool { return true })
+	add(spec.InitContainers, field.NewPath("spec", "initContainers"), isSidecar)
+	slices.SortFunc(out, compareNamedPorts)
+	return slices.CompactFunc(out, func(a, b *model.Pod_NamedPort) bool { return compareNamedPorts(a, b) == 0 })
+}
+
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+func compareNamedPorts(a, b *model.Pod_NamedPort) int {
+	return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
+}
+
+// namedPort returns nil for a port without a name and for one that cannot be used.
+func (f *findings) namedPort(port corev1.ContainerPort, path *field.Path) *model.Pod_NamedPort {
+	if port.Name == "" {
+		return nil
+	}
+	protocol, ok := protocolOf(port.Protocol)
+	switch {
+	case !ok:
+		f.add(path.Child("protocol"), "%s is not a protocol: want TCP, UDP or SCTP", quoted(string(port.Protocol)))
+	case !isPort(port.ContainerPort):
+		f.add(path.Child("containerPort"), "%d is not a port: want 1 to 65535", port.ContainerPort)
+	case len(validation.IsValidPortName(port.Name)) > 0:
+		f.add(path.Child("name"), "%s is not a port name: %s", quoted(port.Name), wantPortName)
+	default:
+		return &model.Pod_NamedPort{Name: port.Name, Protocol: protocol, Port: uint32(port.ContainerPort)}
+	}
+	return nil
+}
+
+const wantPortName = "want at most 15 lower-case letters, digits and '-', with at least one letter"
+
+// protocolOf returns TCP and false for a protocol that policies cannot name.
+func protocolOf(p corev1.Protocol) (model.Protocol, bool) {
+	switch p {
+	case "", corev1.ProtocolTCP:
+		return model.Protocol_PROTOCOL_TCP, true
+	case corev1.ProtocolUDP:
+		return model.Protocol_PROTOCOL_UDP, true
+	case corev1.ProtocolSCTP:
+		return model.Protocol_PROTOCOL_SCTP, true
+	}
+	return model.Protocol_PROTOCOL_TCP, false
+}
+
+func isPort(n int32) bool { return 1 <= n && n <= 65535 }
+
+func sortedLabels(labels map[string]string) []*model.Label {
+	var out []*model.Label
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		out = append(out, &model.Label{Key: valid(key), Value: valid(labels[key])})
+	}
+	return out
+}
+
+// valid replaces what is not UTF-8, as the JSON decoder does: protobuf refuses a
+// whole message for it.
+func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

@@ -1,0 +1,244 @@
+package ksr
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// Limits against hostile input. They are far above what Kubernetes itself stores.
+const (
+	maxStream   = 1 << 30  // bytes of one file
+	maxYAML     = 64 << 20 // bytes of one YAML document, for example a list
+	maxObject   = 4 << 20  // bytes of one object, as JSON
+	maxListDeep = 8        // lists within lists
+)
+
+// defaultNamespace is where namespaced manifests without a namespace live.
+const defaultNamespace = metav1.NamespaceDefault
+
+// Decode reads the pods, namespaces and network policies of a stream of YAML
+// documents or JSON values, which may also be lists such as kubectl writes. Other
+// kinds that Kubernetes serves are skipped. Whatever is wrong with a document or
+// an object is one Problem; an object with a Problem is not in the result. source
+// names the stream in messages.
+func Decode(r io.Reader, source string) ([]Object, []api.Problem) {
+	var l Load
+	m := newMerger(&l)
+	m.add(parse(r, source))
+	return l.Objects, l.Problems
+}
+
+// parsed is what one stream held.
+type parsed struct {
+	objects  []Object
+	refusals []refusal
+	skipped  int
+}
+
+// refusal is a document or an object that cannot be used. The ID is zero when it
+// is not known which object it was meant to be.
+type refusal struct {
+	id      model.ID
+	problem api.Problem
+}
+
+// parser reads one stream.
+type parser struct {
+	parsed
+	fields fieldCache
+}
+
+func parse(r io.Reader, source string) parsed {
+	stream, err := io.ReadAll(io.LimitReader(r, maxStream+1))
+	if err != nil {
+		return parsed{refusals: []refusal{{problem: unreadable(source, err)}}}
+	}
+	return parseBytes(stream, source)
+}
+
+func parseBytes(stream []byte, source string) parsed {
+	p := parser{fields: fieldCache{}}
+	if len(stream) > maxStream {
+		p.refuse(model.ID{}, api.Problem{Source: source, Reason: fmt.Sprintf("is larger than the limit of %d bytes: split it", maxStream)})
+	} else {
+		p.stream(stream, source)
+	}
+	return p.parsed
+}
+
+func (p *parser) refuse(id model.ID, problem api.Problem) {
+	p.refusals = append(p.refusals, refusal{id: id, problem: problem})
+}
+
+func (p *parser) stream(stream []byte, source string) {
+	docs := documents(stream)
+	for i, doc := range docs {
+		at := place{source: source}
+		if len(docs) > 1 {
+			at.parts = []string{"document " + strconv.Itoa(i+1)}
+		}
+		raw, reason := doc.toJSON()
+		if reason != "" {
+			p.refuse(model.ID{}, api.Problem{Source: at.String(), Reason: reason})
+			continue
+		}
+		if raw != nil {
+			p.manifest(raw, at, envelope{})
+		}
+	}
+}
+
+// place is where an object stands in a source.
+type place struct {
+	source string
+	parts  []string
+}
+
+// String returns for example "shop.yaml (document 2, item 5)".
+func (p place) String() string {
+	if len(p.parts) == 0 {
+		return p.source
+	}
+	return p.source + " (" + strings.Join(p.parts, ", ") + ")"
+}
+
+func (p place) item(i int) place {
+	return place{source: p.source, parts: append(slices.Clip(p.parts), "item "+strconv.Itoa(i+1))}
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+)`)
+
+// toJSON returns the document as JSON, nil when it is null, or why it cannot be read.
+func (doc document) toJSON() (raw []byte, reason string) {
+	if doc.json {
+		return doc.text, ""
+	}
+	if len(doc.text) > maxYAML {
+		return nil, fmt.Sprintf("is larger than the limit of %d bytes for a YAML document: split it or write JSON", maxYAML)
+	}
+	raw, err := yaml.YAMLToJSONStrict(doc.text)
+	if err == nil {
+		if string(raw) == "null" {
+			return nil, ""
+		}
+		return raw, ""
+	}
+	return nil, "is not valid " + doc.language() + ": " + doc.yamlError(err)
+}
+
+func (doc document) language() string {
+	if doc.text[0] == '{' {
+		return "JSON or YAML"
+	}
+	return "YAML"
+}
+
+// yamlError returns the first line of an error with the lines counted from the
+// beginning of the file.
+func (doc document) yamlError(err error) string {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	text = strings.TrimPrefix(text, "unmarshal errors:\n  ")
+	text, _, _ = strings.Cut(text, "\n")
+	if !yamlLine.MatchString(text) {
+		return fmt.Sprintf("%s, in the document from line %d on", text, doc.line)
+	}
+	return yamlLine.ReplaceAllStringFunc(text, func(s string) string {
+		n, _ := strconv.Atoi(s[len("line "):])
+		return fmt.Sprintf("line %d", n+doc.line-1)
+	})
+}
+
+// envelope is what says how to read an object.
+type envelope struct{ version, kind string }
+
+// manifest reads one object, or the objects of a list. Items of typed lists take
+// what they do not say of themselves from inherited.
+func (p *parser) manifest(raw []byte, at place, inherited envelope) {
+	var top map[string]json.RawMessage
+	if json.Unmarshal(raw, &top) != nil || top == nil {
+		p.refuse(model.ID{}, api.Problem{Source: at.String(), Reason: errNotObject.Error()})
+		return
+	}
+	env, err := readEnvelope(top, inherited)
+	if err != nil {
+		p.refuse(model.ID{}, err.problem(at.String(), ""))
+		return
+	}
+	_, isList := listOf(env.kind)
+	_, isRead := readKinds[env.kind]
+	switch {
+	case isList:
+		p.list(top["items"], env, at)
+	case isRead:
+		p.object(raw, env, at)
+	case irrelevant(env.kind):
+		p.skipped++
+	default:
+		reason := quoted(env.kind) + " is not a kind of Kubernetes"
+		if likely, ok := likelyKind(env.kind); ok {
+			reason += ": did you mean " + likely + "?"
+		}
+		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: title(raw, env), Field: "kind", Reason: reason})
+	}
+}
+
+func readEnvelope(top map[string]json.RawMessage, inherited envelope) (envelope, *fieldError) {
+	env := inherited
+	for _, f := range []struct {
+		name, example string
+		into          *string
+	}{{"apiVersion", "v1", &env.version}, {"kind", "Pod", &env.kind}} {
+		raw, ok := top[f.name]
+		if ok && json.Unmarshal(raw, f.into) != nil {
+			return env, &fieldError{path: f.name, reason: "must be a string"}
+		}
+		if *f.into == "" {
+			return env, &fieldError{path: f.name, reason: fmt.Sprintf("is missing: write for example %s: %s", f.name, f.example)}
+		}
+	}
+	return env, nil
+}
+
+func (p *parser) list(raw json.RawMessage, env envelope, at place) {
+	itemKind, _ := listOf(env.kind)
+	inherited := envelope{}
+	if itemKind != "" {
+		inherited = envelope{version: env.version, kind: itemKind}
+	}
+	if err := checkVersion(env); err != nil {
+		p.refuse(model.ID{}, err.problem(at.String(), env.kind))
+		return
+	}
+	if len(at.parts) > maxListDeep {
+		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: env.kind, Field: "items",
+			Reason: fmt.Sprintf("are lists within lists, deeper than the limit of %d", maxListDeep)})
+		return
+	}
+	var items []json.RawMessage
+	if raw != nil && json.Unmarshal(raw, &items) != nil {
+		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: env.kind, Field: "items", Reason: "must be a list"})
+		return
+	}
+	for i, item := range items {
+		p.manifest(item, at.item(i), inherited)
+	}
+}
+
+func checkVersion(env envelope) *fieldError {
+	if want := versionOf(env.kind); env.version != want {
+		return &fieldError{path: "apiVersion", reason: fmt.Sprintf("%s is not the version in which a %s is read: write %s",
+			quoted(env.version), env.kind, want)}
+	}
+	return nil
+}

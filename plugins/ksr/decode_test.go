@@ -1,0 +1,308 @@
+package ksr
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// policyYAML is a NetworkPolicy shop/web with a spec in flow style.
+func policyYAML(spec string) string {
+	return "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: shop}\nspec: " + spec + "\n"
+}
+
+// podYAML is a Pod default/web with more fields.
+func podYAML(more string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n" + more + "\n"
+}
+
+func texts(problems []api.Problem) []string {
+	var out []string
+	for _, p := range problems {
+		out = append(out, p.Error())
+	}
+	return out
+}
+
+func ids(objs []Object) []string {
+	var out []string
+	for _, o := range objs {
+		out = append(out, o.ID().String())
+	}
+	return out
+}
+
+func TestABadDocumentIsExactlyOneProblemAndHidesNoOther(t *testing.T) {
+	const policy = "NetworkPolicy shop/web: "
+	const wantName = "letters or digits at both ends, at most "
+	for name, c := range map[string]struct{ in, want string }{
+		"no apiVersion":            {"kind: Pod\nmetadata: {name: a}", "apiVersion: is missing: write for example apiVersion: v1"},
+		"no kind":                  {"apiVersion: v1\nmetadata: {name: a}", "kind: is missing: write for example kind: Pod"},
+		"kind is a list":           {"apiVersion: v1\nkind: [a]", "kind: must be a string"},
+		"a text":                   {"just text", "is not a Kubernetes object: want apiVersion, kind and metadata"},
+		"a list":                   {"- a\n- b", "is not a Kubernetes object: want apiVersion, kind and metadata"},
+		"no YAML":                  {"a: b: c", "is not valid YAML: mapping values are not allowed in this context, in the document from line 5 on"},
+		"a key twice in YAML":      {"a: 1\nb: 1\na: 2", `is not valid YAML: line 7: key "a" already set in map`},
+		"a tab":                    {"a:\n\tfoo: bar", "is not valid YAML: line 6: found character that cannot start any token"},
+		"open JSON":                {`{"apiVersion":"v1"`, "is not valid JSON or YAML: line 5: did not find expected ',' or '}'"},
+		"a key twice in JSON":      {`{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":"b","c":"d","a":"e"},"name":"x"}}`, "Pod x: metadata.labels.a: is there twice"},
+		"an unknown kind":          {"apiVersion: networking.k8s.io/v1\nkind: NetworkPolice\nmetadata: {name: web, namespace: shop}", `NetworkPolice shop/web: kind: "NetworkPolice" is not a kind of Kubernetes: did you mean NetworkPolicy?`},
+		"a kind in lower case":     {"apiVersion: v1\nkind: pod\nmetadata: {name: web}", `pod web: kind: "pod" is not a kind of Kubernetes: did you mean Pod?`},
+		"a misspelt other kind":    {"apiVersion: v1\nkind: Servce\nmetadata: {name: web}", `Servce web: kind: "Servce" is not a kind of Kubernetes: did you mean Service?`},
+		"a kind of somebody else":  {"apiVersion: example.com/v1\nkind: FooBar\nmetadata: {name: web}", `FooBar web: kind: "FooBar" is not a kind of Kubernetes`},
+		"an old NetworkPolicy":     {"apiVersion: extensions/v1beta1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: shop}\nspec: {podSelector: {}}", policy + `apiVersion: "extensions/v1beta1" is not the version in which a NetworkPolicy is read: write networking.k8s.io/v1`},
+		"a pod of the future":      {"apiVersion: v2\nkind: Pod\nmetadata: {name: web}", `Pod default/web: apiVersion: "v2" is not the version in which a Pod is read: write v1`},
+		"no podSelector":           {policyYAML("{}"), policy + "spec.podSelector: is missing: write podSelector: {} to select every pod of the namespace"},
+		"no spec":                  {"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: shop}", policy + "spec.podSelector: is missing: write podSelector: {} to select every pod of the namespace"},
+		"a misspelt field":         {policyYAML("{podSelectr: {}}"), policy + "spec.podSelectr: is not a known field: did you mean podSelector?"},
+		"a field in wrong case":    {policyYAML("{podselector: {}}"), policy + "spec.podselector: is not a known field: did you mean podSelector?"},
+		"a deep unknown field":     {policyYAML("{podSelector: {}, ingress: [{from: [{podSelector: {}}, {ipBlock: {cidr: 10.0.0.0/8, excepts: []}}]}]}"), policy + "spec.ingress[0].from[1].ipBlock.excepts: is not a known field: did you mean except?"},
+		"from in an egress rule":   {policyYAML("{podSelector: {}, egress: [{from: []}]}"), policy + "spec.egress[0].from: is not a known field"},
+		"unknown in metadata":      {"apiVersion: v1\nkind: Pod\nmetadata: {name: web, color: red}", "Pod default/web: metadata.color: is not a known field"},
+		"unknown at the top":       {podYAML("spec: {}\nrest: 1"), "Pod default/web: rest: is not a known field"},
+		"case in a lenient part":   {podYAML("spec: {hostnetwork: true}"), "Pod default/web: spec.hostnetwork: is not a known field: did you mean hostNetwork?"},
+		"a boolean port":           {policyYAML("{podSelector: {}, ingress: [{ports: [{port: true}]}]}"), policy + "spec.ingress[0].ports[0].port: must be a number or a name, not true"},
+		"a huge port":              {policyYAML("{podSelector: {}, ingress: [{ports: [{port: 99999999999}]}]}"), policy + "spec.ingress[0].ports[0].port: must be a whole number of 32 bits, not the number 99999999999"},
+		"half a port":              {policyYAML("{podSelector: {}, ingress: [{ports: [{port: 1.5}]}]}"), policy + "spec.ingress[0].ports[0].port: must be a whole number of 32 bits, not the number 1.5"},
+		"an endPort in quotes":     {policyYAML("{podSelector: {}, ingress: [{ports: [{port: 1, endPort: '2'}]}]}"), policy + `spec.ingress[0].ports[0].endPort: must be a whole number, not the string "2"`},
+		"an empty rule item":       {policyYAML("{podSelector: {}, ingress: [null]}"), policy + "spec.ingress[0]: must not be null: write the item, or leave it out"},
+		"an object for a list":     {policyYAML("{podSelector: {}, ingress: {}}"), policy + "spec.ingress: must be a list, not an object"},
+		"a list for an object":     {policyYAML("{podSelector: []}"), policy + "spec.podSelector: must be an object, not a list"},
+		"a label that is a yes":    {policyYAML("{podSelector: {matchLabels: {app: yes}}}"), policy + "spec.podSelector.matchLabels[app]: must be a string, not true: put it in quotes"},
+		"a label that is a number": {"apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: {v: 1}}", "Pod default/web: metadata.labels[v]: must be a string, not the number 1: put it in quotes"},
+		"labels that are a list":   {"apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: [a]}", "Pod default/web: metadata.labels: must be an object, not a list"},
+		"hostNetwork as a text":    {podYAML(`spec: {hostNetwork: "true"}`), `Pod default/web: spec.hostNetwork: must be true or false, not the string "true"`},
+		"a port of a container":    {podYAML("spec: {containers: [{name: c, ports: [{containerPort: '80'}]}]}"), `Pod default/web: spec.containers[0].ports[0].containerPort: must be a whole number, not the string "80"`},
+		"a quantity":               {podYAML("spec: {containers: [{name: c, resources: {limits: {cpu: much}}}]}"), `Pod default/web: spec.containers[0].resources.limits[cpu]: the string "much" is not a quantity`},
+		"a time":                   {"apiVersion: v1\nkind: Pod\nmetadata: {name: web, creationTimestamp: yesterday}", `Pod default/web: metadata.creationTimestamp: the string "yesterday" is not a time`},
+		"no name":                  {"apiVersion: v1\nkind: Pod\nmetadata: {generateName: web-}", "Pod: metadata.name: is missing"},
+		"a bad name":               {"apiVersion: v1\nkind: Pod\nmetadata: {name: Web_1}", `Pod default/Web_1: metadata.name: "Web_1" is not a name: want lower-case letters, digits, '-' and '.', ` + wantName + "253"},
+		"a name with a slash":      {"apiVersion: v1\nkind: Pod\nmetadata: {name: a/b}", `Pod default/a/b: metadata.name: "a/b" is not a name: want lower-case letters, digits, '-' and '.', ` + wantName + "253"},
+		"a bad namespace":          {"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: a.b}", `Pod a.b/web: metadata.namespace: "a.b" is not a name: want lower-case letters, digits and '-', ` + wantName + "63"},
+		"a dotted Namespace":       {"apiVersion: v1\nkind: Namespace\nmetadata: {name: a.b}", `Namespace a.b: metadata.name: "a.b" is not a name: want lower-case letters, digits and '-', ` + wantName + "63"},
+		"a Namespace in one":       {"apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: b}", "Namespace a: metadata.namespace: must not be there: a Namespace is in no namespace"},
+		"a bad label key":          {"apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: {'a b': c}}", `Pod default/web: metadata.labels[a b]: "a b" is not a label key`},
+		"a bad label value":        {"apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: {a: 'b c'}}", `Pod default/web: metadata.labels[a]: "b c" is not a label value`},
+		"items are no list":        {`{"apiVersion":"v1","kind":"List","items":{}}`, "List: items: must be a list"},
+		"an item is no object":     {`{"apiVersion":"v1","kind":"List","items":[1]}`, "is not a Kubernetes object: want apiVersion, kind and metadata"},
+		"a list of old policies":   {"apiVersion: extensions/v1beta1\nkind: NetworkPolicyList\nitems: []", `NetworkPolicyList: apiVersion: "extensions/v1beta1" is not the version in which a NetworkPolicyList is read: write networking.k8s.io/v1`},
+		"an object too large":      {podYAML("spec: {nodeName: " + strings.Repeat("x", maxObject) + "}"), "Pod: has 4194385 bytes, the limit is 4194304"},
+		"lists within lists":       {strings.Repeat("{apiVersion: v1, kind: List, items: [", 12) + strings.Repeat("]}", 12), "List: items: are lists within lists, deeper than the limit of 8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			good := "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n---\n"
+			objs, problems := Decode(strings.NewReader(fmt.Sprintf(good, "before")+c.in+"\n---\n"+fmt.Sprintf(good, "after")), "f.yaml")
+			if diff := cmp.Diff([]string{"Namespace before", "Namespace after"}, ids(objs)); diff != "" {
+				t.Errorf("the other documents (-want +got):\n%s", diff)
+			}
+			got := texts(problems)
+			for i, text := range got {
+				prefix, rest, _ := strings.Cut(text, ")")
+				if !strings.HasPrefix(prefix, "f.yaml (document 2") {
+					t.Errorf("problem is of %q, want document 2", prefix)
+				}
+				got[i] = strings.TrimPrefix(rest, ": ")
+			}
+			if diff := cmp.Diff([]string{c.want}, got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStreamsAreSplitIntoDocuments(t *testing.T) {
+	pod := func(name string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q}}`, name)
+	}
+	yamlPod := func(name string) string { return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: " + name + "\n" }
+	for name, c := range map[string]struct {
+		in   string
+		want []string // names with the sources
+	}{
+		"nothing":                  {"", nil},
+		"comments only":            {"# a\n---\n\n# b\n---\n", nil},
+		"null":                     {"~\n", nil},
+		"one document":             {yamlPod("a"), []string{"a f"}},
+		"markers around one":       {"---\n" + yamlPod("a") + "---\n", []string{"a f"}},
+		"several":                  {yamlPod("a") + "---\n# c\n---\n" + yamlPod("b"), []string{"a f (document 1)", "b f (document 2)"}},
+		"carriage returns":         {strings.ReplaceAll(yamlPod("a")+"---\n"+yamlPod("b"), "\n", "\r\n"), []string{"a f (document 1)", "b f (document 2)"}},
+		"a byte order mark":        {"\ufeff" + yamlPod("a"), []string{"a f"}},
+		"directives":               {"%YAML 1.1\n---\n" + yamlPod("a") + "...\n%YAML 1.1\n---\n" + yamlPod("b"), []string{"a f (document 1)", "b f (document 2)"}},
+		"a comment at a marker":    {"--- # first\n" + yamlPod("a"), []string{"a f"}},
+		"flow YAML at a marker":    {"--- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n", []string{"a f"}},
+		"a marker within a text":   {yamlPod("a") + "  annotations:\n    x: |\n      ---\n      y\n", []string{"a f"}},
+		"JSON":                     {pod("a"), []string{"a f"}},
+		"JSON lines":               {pod("a") + "\n" + pod("b") + "\n", []string{"a f (document 1)", "b f (document 2)"}},
+		"JSON without white space": {pod("a") + pod("b"), []string{"a f (document 1)", "b f (document 2)"}},
+		"JSON and YAML":            {pod("a") + "\n---\n" + yamlPod("b"), []string{"a f (document 1)", "b f (document 2)"}},
+		"a list": {`{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":""},"items":[` + pod("a") + "," + pod("b") + "]}",
+			[]string{"a f (item 1)", "b f (item 2)"}},
+		"a list in a list": {`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"List","items":[` + pod("a") + "]}]}",
+			[]string{"a f (item 1, item 1)"}},
+		"a typed list":       {`{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a"}}]}`, []string{"a f (item 1)"}},
+		"a typed empty list": {`{"apiVersion":"v1","kind":"PodList","items":null}`, nil},
+		"an anchor":          {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: &n a\n  labels: {app: *n}\n", []string{"a f"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objs, problems := Decode(strings.NewReader(c.in), "f")
+			if len(problems) > 0 {
+				t.Errorf("problems: %v", problems)
+			}
+			var got []string
+			for _, o := range objs {
+				got = append(got, o.ID().Name+" "+o.Source)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("objects (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestABrokenLineOfJSONLinesIsOneProblem(t *testing.T) {
+	in := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}
+{"apiVersion":"v1","ki
+{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}
+`
+	objs, problems := Decode(strings.NewReader(in), "f")
+	if diff := cmp.Diff([]string{"Pod default/a", "Pod default/b"}, ids(objs)); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	want := []string{"f (document 2): is not valid JSON or YAML: line 3: found unexpected end of stream"}
+	if diff := cmp.Diff(want, texts(problems)); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheOutputOfKubectlIsRead(t *testing.T) {
+	const in = `{"apiVersion":"v1","kind":"List","items":[
+	{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","uid":"u","managedFields":[{"manager":"k","fieldsV1":{"f:metadata":{}}}]},"spec":{"finalizers":["kubernetes"],"newer":1},"status":{"phase":"Active","newer":{}}},
+	{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop","creationTimestamp":"2026-01-02T03:04:05Z"},
+	 "spec":{"newerField":{"a":1},"containers":[{"name":"c","image":"i","newerToo":true,"resources":{"requests":{"cpu":"100m"}},"livenessProbe":{"httpGet":{"path":"/","port":"http"}}}],"volumes":[{"name":"v","emptyDir":{}}]},
+	 "status":{"phase":"Running","podIPs":[{"ip":"10.1.0.5"}],"newer":[]}},
+	{"apiVersion":"networking.k8s.io/v1","kind":"NetworkPolicy","metadata":{"name":"web","namespace":"shop"},"spec":{"podSelector":null},"status":{}}
+	]}`
+	objs, problems := Decode(strings.NewReader(in), "-")
+	if len(problems) > 0 {
+		t.Errorf("problems: %v", problems)
+	}
+	if diff := cmp.Diff([]string{"Namespace shop", "Pod shop/web", "NetworkPolicy shop/web"}, ids(objs)); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+}
+
+func TestKindsThatPolicyDoesNotNeedAreSkipped(t *testing.T) {
+	var docs []string
+	kinds := []string{"Service", "Deployment", "ConfigMap", "Secret", "ServiceAccount", "Role", "Node", "StatefulSet", "DaemonSet", "ReplicaSet", "Ingress", "ServiceList"}
+	for _, kind := range kinds {
+		docs = append(docs, "apiVersion: v1\nkind: "+kind+"\nwhatever: {1: 2}\n")
+	}
+	p := parse(strings.NewReader(strings.Join(docs, "---\n")), "f")
+	if len(p.objects) > 0 || len(p.refusals) > 0 || p.skipped != len(kinds) {
+		t.Errorf("objects %v, refusals %v, skipped %d; want %d skipped only", p.objects, p.refusals, p.skipped, len(kinds))
+	}
+}
+
+func TestOfDuplicatesTheFirstStays(t *testing.T) {
+	in := "apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: {nr: one}}\n---\n" +
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: default, labels: {nr: two}}\n"
+	objs, problems := Decode(strings.NewReader(in), "f")
+	if len(objs) != 1 || objs[0].Object.(*corev1.Pod).Labels["nr"] != "one" {
+		t.Errorf("objects: %v", objs)
+	}
+	want := []string{"f (document 2): Pod default/web: is defined in f (document 1) already: that one stays, remove one of them"}
+	if diff := cmp.Diff(want, texts(problems)); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
+
+func TestAStreamThatBreaksIsAProblem(t *testing.T) {
+	objs, problems := Decode(iotest.ErrReader(errors.New("gone")), "f")
+	if diff := cmp.Diff([]string{"f: cannot be read: gone"}, texts(problems)); diff != "" || len(objs) > 0 {
+		t.Errorf("objects %v, problems (-want +got):\n%s", objs, diff)
+	}
+}
+
+func TestOnlyAnObjectOfARefusedIDIsKnown(t *testing.T) {
+	for in, want := range map[string]string{
+		policyYAML("{}"):                                               "NetworkPolicy shop/web",
+		policyYAML("{podSelector: 1}"):                                 "NetworkPolicy shop/web",
+		"apiVersion: v2\nkind: Pod\nmetadata: {name: a}":               "Pod default/a",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: A}":               " ",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: 1}": " ",
+		"apiVersion: v1\nkind: Pdo\nmetadata: {name: a}":               " ",
+	} {
+		p := parse(strings.NewReader(in), "f")
+		if len(p.refusals) != 1 || p.refusals[0].id.String() != want {
+			t.Errorf("%q: refusals %v, want one of %q", in, p.refusals, want)
+		}
+	}
+}
+
+func TestImpliedNamespacesAreThoseThatNobodyDefines(t *testing.T) {
+	objs, problems := Decode(strings.NewReader(strings.Join([]string{
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n",
+		policyYAML("{podSelector: {}}"), podYAML(""),
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: b, namespace: back}\n",
+	}, "---\n")), "f")
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	implied := ImpliedNamespaces(objs)
+	if diff := cmp.Diff([]string{"Namespace back", "Namespace default"}, ids(implied)); diff != "" {
+		t.Fatalf("implied (-want +got):\n%s", diff)
+	}
+	if implied[0].Source != "f (document 4)" {
+		t.Errorf("source %q", implied[0].Source)
+	}
+	if diff := cmp.Diff(map[string]string{"kubernetes.io/metadata.name": "back"}, implied[0].Object.(*corev1.Namespace).Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if again := ImpliedNamespaces(slices.Concat(objs, implied)); len(again) > 0 {
+		t.Errorf("implied again: %v", ids(again))
+	}
+}
+
+func TestObjectsOfOtherTypesHaveNoID(t *testing.T) {
+	for _, obj := range []any{nil, "text", (*corev1.Pod)(nil), (*corev1.Namespace)(nil), (*networkingv1.NetworkPolicy)(nil), corev1.Pod{}} {
+		if id := (Object{Object: obj}).ID(); id.Kind != "" || id.Name != "" {
+			t.Errorf("%T has the ID %v", obj, id)
+		}
+	}
+}
+
+func TestHostileStreamsTakeNoLongerThanOthers(t *testing.T) {
+	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
+	for c := 'b'; c < 'k'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", c-1), 9), ", "))
+	}
+	for name, in := range map[string]string{
+		"every line holds all that follow": strings.Repeat("{\"a\":\n", 200_000),
+		"many markers":                     strings.Repeat("---\n", 500_000),
+		"many broken documents":            strings.Repeat("---\n{\n", 20_000),
+		"deep flow YAML":                   strings.Repeat("[", 200_000),
+		"deep JSON":                        "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"spec\":" + strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000) + "}",
+		"an alias bomb":                    bomb,
+		"many unknown kinds":               strings.Repeat("{\"apiVersion\":\"v1\",\"kind\":\"PersistentVolumeClimes\"}\n", 2_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			if objs, _ := Decode(strings.NewReader(in), "f"); len(objs) > 0 {
+				t.Errorf("%d objects", len(objs))
+			}
+			if took := time.Since(start); took > 20*time.Second {
+				t.Errorf("took %v for %d bytes", took, len(in))
+			}
+		})
+	}
+}

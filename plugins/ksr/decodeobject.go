@@ -1,0 +1,149 @@
+package ksr
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// object reads a pod, a namespace or a network policy.
+func (p *parser) object(raw []byte, env envelope, at place) {
+	if len(raw) > maxObject {
+		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: env.kind,
+			Reason: fmt.Sprintf("has %d bytes, the limit is %d", len(raw), maxObject)})
+		return
+	}
+	tree, err := parseTree(raw)
+	if err != nil {
+		problem := api.Problem{Source: at.String(), Object: title(raw, env), Reason: err.Error()}
+		if dup, ok := errors.AsType[errDuplicate](err); ok {
+			problem.Field, problem.Reason = dup.path, "is there twice"
+		}
+		p.refuse(model.ID{}, problem)
+		return
+	}
+	// The claimed ID is known even when the object is refused.
+	id, name := claimedID(tree, env)
+	obj, bad := p.decodeTree(tree, env)
+	if bad != nil {
+		p.refuse(id, bad.problem(at.String(), name))
+		return
+	}
+	p.objects = append(p.objects, Object{Source: at.String(), Object: obj})
+}
+
+// decodeTree decodes and checks what is checked for every object.
+func (p *parser) decodeTree(tree map[string]any, env envelope) (any, *fieldError) {
+	if err := checkVersion(env); err != nil {
+		return nil, err
+	}
+	d := strict{fields: p.fields, lenient: map[string]bool{"spec": true, "status": true}}
+	var obj any
+	switch readKinds[env.kind].kind {
+	case model.KindPod:
+		obj = &corev1.Pod{}
+	case model.KindNamespace:
+		obj = &corev1.Namespace{}
+	case model.KindNetworkPolicy:
+		obj = &networkingv1.NetworkPolicy{}
+		// Clusters of 2022 and 2023 write a status, and no cluster ever read one.
+		d.lenient = map[string]bool{"status": true}
+	}
+	if err := d.decode(tree, obj); err != nil {
+		return nil, err
+	}
+	kind, meta := metaOf(obj)
+	if err := checkMeta(kind, meta); err != nil {
+		return nil, err
+	}
+	if kind == model.KindNetworkPolicy {
+		if spec, _ := tree["spec"].(map[string]any); !has(spec, "podSelector") {
+			return nil, &fieldError{path: "spec.podSelector", reason: "is missing: write podSelector: {} to select every pod of the namespace"}
+		}
+	}
+	return obj, nil
+}
+
+func has(m map[string]any, key string) bool {
+	_, ok := m[key]
+	return ok
+}
+
+// checkMeta sets the default namespace, and checks the name and the labels.
+func checkMeta(kind model.Kind, meta *metav1.ObjectMeta) *fieldError {
+	id := model.ID{Kind: kind, Name: meta.Name}
+	if kind == model.KindNamespace {
+		if meta.Namespace != "" {
+			return &fieldError{path: "metadata.namespace", reason: "must not be there: a Namespace is in no namespace"}
+		}
+	} else {
+		if meta.Namespace == "" {
+			meta.Namespace = defaultNamespace
+		}
+		id.Namespace = meta.Namespace
+	}
+	if err := checkID(id); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(meta.Labels)) {
+		path := "metadata.labels[" + printable(key) + "]"
+		if len(content.IsLabelKey(key)) > 0 {
+			return &fieldError{path: path, reason: quoted(key) + " is not a label key"}
+		}
+		if len(content.IsLabelValue(meta.Labels[key])) > 0 {
+			return &fieldError{path: path, reason: quoted(meta.Labels[key]) + " is not a label value"}
+		}
+	}
+	return nil
+}
+
+// claimedID returns the ID that a tree says of itself, zero unless it is a valid
+// one, and the name of the object for messages.
+func claimedID(tree map[string]any, env envelope) (model.ID, string) {
+	meta, _ := tree["metadata"].(map[string]any)
+	id := model.ID{Kind: readKinds[env.kind].kind}
+	id.Name, _ = meta["name"].(string)
+	if id.Kind != model.KindNamespace {
+		id.Namespace = defaultNamespace
+		if ns, ok := meta["namespace"]; ok && ns != nil && ns != "" {
+			id.Namespace, _ = ns.(string)
+		}
+	}
+	if checkID(id) != nil {
+		return model.ID{}, titleOf(env.kind, id.Namespace, id.Name)
+	}
+	return id, id.String()
+}
+
+// title names an object of which nothing is known to be right.
+func title(raw []byte, env envelope) string {
+	var o struct {
+		Metadata struct{ Namespace, Name string }
+	}
+	_ = json.Unmarshal(raw, &o) // what cannot be read is not in the title
+	return titleOf(env.kind, o.Metadata.Namespace, o.Metadata.Name)
+}
+
+func titleOf(kind, namespace, name string) string {
+	title := kind
+	if len(title) > maxQuoted || printable(title) != title {
+		title = quoted(title)
+	}
+	switch {
+	case name == "":
+		return title
+	case namespace == "":
+		return title + " " + printable(name)
+	}
+	return title + " " + printable(namespace) + "/" + printable(name)
+}

@@ -1,0 +1,105 @@
+package ksr
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func namespaceYAML(name string) string {
+	return "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + "}\n"
+}
+
+// writeFiles writes files below a directory.
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func checkLoad(t *testing.T, dir string, got Load, want []string, problems []string, files, skipped int) {
+	t.Helper()
+	var objs []string
+	for _, o := range got.Objects {
+		objs = append(objs, o.ID().Name+" "+strings.ReplaceAll(o.Source, dir, "DIR"))
+	}
+	if diff := cmp.Diff(want, objs); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	found := texts(got.Problems)
+	for i := range found {
+		found[i] = strings.ReplaceAll(found[i], dir, "DIR")
+	}
+	if diff := cmp.Diff(problems, found); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+	if got.Files != files || got.Skipped != skipped {
+		t.Errorf("%d files and %d skipped, want %d and %d", got.Files, got.Skipped, files, skipped)
+	}
+}
+
+func TestADirectoryIsReadInTheOrderOfThePaths(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{
+		"b.yaml": namespaceYAML("b"), "a.yml": namespaceYAML("a"), "sub/deep/c.json": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"c"}}`,
+		"sub/d.yaml":   namespaceYAML("d") + "---\napiVersion: v1\nkind: Service\n",
+		".hidden.yaml": "bad", ".git/x.yaml": "bad", "b.yaml~": "bad", "#b.yaml#": "bad", ".#b.yaml": "bad", "b.yaml.swp": "bad", "README.md": "bad",
+		"z.yaml": namespaceYAML("a"),
+	})
+	for name, target := range map[string]string{"link.yaml": "b.yaml", "linked": "sub", "lost.yaml": "nowhere"} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "dir.yaml"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	got, err := LoadFiles([]string{dir}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkLoad(t, dir, got, []string{"a DIR/a.yml", "b DIR/b.yaml", "d DIR/sub/d.yaml (document 1)", "c DIR/sub/deep/c.json"}, []string{
+		"DIR/linked: cannot be read: it is a symbolic link to a directory, which is not followed",
+		"DIR/lost.yaml: cannot be read: no such file or directory",
+		"DIR/link.yaml: Namespace b: is defined in DIR/b.yaml already: that one stays, remove one of them",
+		"DIR/z.yaml: Namespace a: is defined in DIR/a.yml already: that one stays, remove one of them",
+	}, 6, 1)
+}
+
+func TestFilesAndTheStandardInputAreReadInTheOrderGiven(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"one.txt": namespaceYAML("a"), "two.yaml": namespaceYAML("b")})
+	one, two := filepath.Join(dir, "one.txt"), filepath.Join(dir, "two.yaml")
+	got, err := LoadFiles([]string{two, Stdin, one}, strings.NewReader(namespaceYAML("c")+"---\n"+namespaceYAML("b")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkLoad(t, dir, got, []string{"b DIR/two.yaml", "c stdin (document 1)", "a DIR/one.txt"}, []string{
+		"stdin (document 2): Namespace b: is defined in DIR/two.yaml already: that one stays, remove one of them",
+	}, 3, 0)
+}
+
+func TestPathsThatCannotBeOpenedAreErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		paths []string
+		want  string
+	}{
+		"missing":     {[]string{"/nowhere/x.yaml"}, "load manifests: stat /nowhere/x.yaml: no such file or directory"},
+		"stdin twice": {[]string{Stdin, Stdin}, "the standard input can be read once only"},
+	} {
+		got, err := LoadFiles(c.paths, strings.NewReader(namespaceYAML("a")))
+		if err == nil || err.Error() != c.want || len(got.Objects) > 0 {
+			t.Errorf("%s: %v, %v; want %s", name, got, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package ksr
+
+import (
+	"crypto/sha256"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// errEmptied is the reason to keep the objects of a file without any content.
+var errEmptied = errors.New("it has become empty: remove the file to delete its objects")
+
+// read returns the state of the file after it was read again. It does not change f.
+func (f manifestFile) read(path string) manifestFile {
+	content, err := readLimited(path)
+	if err == nil && len(content) == 0 && len(f.inForce()) > 0 {
+		err = errEmptied
+	}
+	if err != nil {
+		next := f.lost()
+		p := unreadable(path, err)
+		p.Reason = withHeld(p.Reason, len(next.held))
+		next.problems = append(next.problems, p)
+		return next
+	}
+	sum := sha256.Sum256(content)
+	if f.parsed && f.sum == sum {
+		return f
+	}
+	next := manifestFile{sum: sum, parsed: true}
+	next.parse(content, path, f.inForce())
+	return next
+}
+
+// readLimited reads a file up to a byte more than parse takes.
+func readLimited(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxStream {
+		return nil, errors.New("it is larger than the limit")
+	}
+	return os.ReadFile(path)
+}
+
+// parse fills the state from the content. What is refused holds its object of
+// before.
+func (f *manifestFile) parse(content []byte, path string, before map[model.ID]manifest) {
+	p := parseBytes(content, path)
+	f.skipped = p.skipped
+	named := map[model.ID]bool{}
+	for _, o := range p.objects {
+		msg, problems := Convert(o)
+		if msg == nil {
+			for i := range problems {
+				p.refusals = append(p.refusals, refusal{id: o.ID(), problem: problems[i]})
+			}
+			continue
+		}
+		named[o.ID()] = true
+		f.current = append(f.current, manifest{object: o, msg: msg})
+		f.problems = append(f.problems, problems...)
+	}
+	f.hold(p.refusals, named, before)
+}
+
+// hold keeps the objects of before that refused documents were, or may have been,
+// meant to be, and reports the refusals.
+func (f *manifestFile) hold(refusals []refusal, named map[model.ID]bool, before map[model.ID]manifest) {
+	f.held = map[model.ID]manifest{}
+	lost := maps.Clone(before)
+	maps.DeleteFunc(lost, func(id model.ID, _ manifest) bool { return named[id] })
+	if slices.ContainsFunc(refusals, refusal.ofUnknown) {
+		f.held = lost
+	}
+	for _, r := range refusals {
+		holds := 0
+		if r.ofUnknown() {
+			holds = len(lost)
+		} else if m, ok := lost[r.id]; ok {
+			f.held[r.id] = m
+			holds = 1
+		}
+		r.problem.Reason = withHeld(r.problem.Reason, holds)
+		f.problems = append(f.problems, r.problem)
+	}
+}
+
+// ofUnknown says that it is not known which object was refused.
+func (r refusal) ofUnknown() bool { return r.id == model.ID{} }
+
+func withHeld(reason string, holds int) string {
+	switch holds {
+	case 0:
+		return reason
+	case 1:
+		return reason + "; the last good version of the object stays in force"
+	}
+	return reason + "; the last good versions of the objects of the file stay in force"
+}
+
+// lost returns the state of a file of which there is nothing to read: everything
+// that was in force is held.
+func (f manifestFile) lost() manifestFile {
+	return manifestFile{held: f.inForce()}
+}
+
+// inForce returns what the file gave last, the first object of each ID.
+func (f manifestFile) inForce() map[model.ID]manifest {
+	out := maps.Clone(f.held)
+	if out == nil {
+		out = map[model.ID]manifest{}
+	}
+	seen := map[model.ID]bool{}
+	for _, m := range f.current {
+		if id := m.object.ID(); !seen[id] {
+			seen[id] = true
+			out[id] = m
+		}
+	}
+	return out
+}

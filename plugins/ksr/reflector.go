@@ -1,0 +1,211 @@
+package ksr
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// Store is where state is reflected to.
+type Store interface {
+	// List returns the entries whose keys begin with the prefix, and the revision
+	// at which they were read.
+	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
+	// Write puts entries and deletes keys. It may split them; after an error any
+	// part of them may be done.
+	Write(ctx context.Context, puts []model.Entry, deletes []string) error
+}
+
+// ErrDuplicate says that one call names an object twice.
+var ErrDuplicate = errors.New("the object is named twice")
+
+// Stats counts what a call did, in objects.
+type Stats struct {
+	Put       int // written, because they were missing or different
+	Deleted   int
+	Unchanged int // already as wanted
+}
+
+// Reflector writes model messages to the store. It remembers nothing: every call
+// compares with what the store holds, and writes only what differs byte for byte.
+// After an error any part of the call may be done; the same call again does the
+// rest. A Reflector may be used by several goroutines; their calls run one after
+// the other.
+type Reflector struct {
+	store  Store
+	prefix string
+	log    *slog.Logger
+	mu     sync.Mutex
+}
+
+// NewReflector returns a Reflector that writes below model.Root(prefix).
+func NewReflector(store Store, prefix string, log *slog.Logger) *Reflector {
+	return &Reflector{store: store, prefix: prefix, log: log}
+}
+
+// Replace makes the values the whole state: what the store holds below
+// model.Root(prefix) besides them is deleted.
+func (r *Reflector) Replace(ctx context.Context, values []proto.Message) (Stats, error) {
+	want, err := r.encode(values)
+	if err != nil {
+		return Stats{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	have := map[string][]byte{}
+	if err := r.list(ctx, model.Root(r.prefix), have); err != nil {
+		return Stats{}, err
+	}
+	var gone []string
+	for key := range have {
+		if _, ok := want[key]; !ok {
+			gone = append(gone, key)
+		}
+	}
+	return r.write(ctx, want, gone, have)
+}
+
+// Apply writes single objects.
+func (r *Reflector) Apply(ctx context.Context, values []proto.Message) (Stats, error) {
+	return r.change(ctx, change{put: values})
+}
+
+// Delete deletes single objects. Those that the store does not hold count as
+// unchanged.
+func (r *Reflector) Delete(ctx context.Context, ids []model.ID) (Stats, error) {
+	return r.change(ctx, change{remove: ids})
+}
+
+// change is what a source wants changed. An object is named once in all of it.
+type change struct {
+	put    []proto.Message
+	remove []model.ID
+}
+
+// change compares with the store and writes the difference in one Write.
+func (r *Reflector) change(ctx context.Context, c change) (Stats, error) {
+	want, err := r.encode(c.put)
+	if err != nil {
+		return Stats{}, err
+	}
+	var remove []string
+	for _, id := range c.remove {
+		remove = append(remove, model.Key(r.prefix, id))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	have, err := r.read(ctx, slices.Concat(slices.Collect(maps.Keys(want)), remove))
+	if err != nil {
+		return Stats{}, err
+	}
+	slices.Sort(remove)
+	var absent int
+	gone := slices.DeleteFunc(slices.Compact(remove), func(key string) bool {
+		_, ok := have[key]
+		if !ok {
+			absent++
+		}
+		return !ok
+	})
+	stats, err := r.write(ctx, want, gone, have)
+	stats.Unchanged += absent
+	return stats, err
+}
+
+// hasOther says whether the store holds the object of a value with another value.
+func (r *Reflector) hasOther(ctx context.Context, value proto.Message) (bool, error) {
+	want, err := r.encode([]proto.Message{value})
+	if err != nil {
+		return false, err
+	}
+	for key, bytesWanted := range want {
+		have, err := r.read(ctx, []string{key})
+		if err != nil {
+			return false, err
+		}
+		if old, ok := have[key]; ok {
+			return !bytes.Equal(old, bytesWanted), nil
+		}
+	}
+	return false, nil
+}
+
+// encode returns the canonical bytes of the values by key.
+func (r *Reflector) encode(values []proto.Message) (map[string][]byte, error) {
+	out := make(map[string][]byte, len(values))
+	for _, v := range values {
+		id, err := model.IDOf(v)
+		if err != nil {
+			return nil, fmt.Errorf("reflect: %w", err)
+		}
+		value, err := model.Encode(v)
+		if err != nil {
+			return nil, fmt.Errorf("reflect %s: %w", id, err)
+		}
+		key := model.Key(r.prefix, id)
+		if _, ok := out[key]; ok {
+			return nil, fmt.Errorf("reflect %s: %w", id, ErrDuplicate)
+		}
+		out[key] = value
+	}
+	return out, nil
+}
+
+// manyKeys is from how many keys on one list of everything is cheaper than a list
+// for each of them.
+const manyKeys = 16
+
+// read returns the values of the keys that the store holds, and maybe others.
+func (r *Reflector) read(ctx context.Context, keys []string) (map[string][]byte, error) {
+	have := map[string][]byte{}
+	if len(keys) >= manyKeys {
+		return have, r.list(ctx, model.Root(r.prefix), have)
+	}
+	for _, key := range keys {
+		if err := r.list(ctx, key, have); err != nil {
+			return nil, err
+		}
+	}
+	return have, nil
+}
+
+func (r *Reflector) list(ctx context.Context, prefix string, into map[string][]byte) error {
+	entries, _, err := r.store.List(ctx, prefix)
+	if err != nil {
+		return fmt.Errorf("reflect: list %s: %w", prefix, err)
+	}
+	for _, e := range entries {
+		into[e.Key] = e.Value
+	}
+	return nil
+}
+
+// write writes the difference in the order of the keys, and nothing when there is
+// none.
+func (r *Reflector) write(ctx context.Context, want map[string][]byte, gone []string, have map[string][]byte) (Stats, error) {
+	var puts []model.Entry
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if old, ok := have[key]; !ok || !bytes.Equal(old, want[key]) {
+			puts = append(puts, model.Entry{Key: key, Value: want[key]})
+		}
+	}
+	slices.Sort(gone)
+	stats := Stats{Put: len(puts), Deleted: len(gone), Unchanged: len(want) - len(puts)}
+	if len(puts) == 0 && len(gone) == 0 {
+		return stats, nil
+	}
+	if err := r.store.Write(ctx, puts, gone); err != nil {
+		return Stats{}, fmt.Errorf("reflect: write %d and delete %d objects: %w", len(puts), len(gone), err)
+	}
+	r.log.Info("state reflected", "put", stats.Put, "deleted", stats.Deleted, "unchanged", stats.Unchanged)
+	return stats, nil
+}
