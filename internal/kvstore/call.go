@@ -1,0 +1,65 @@
+package kvstore
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// callAttempts bounds a call, with the default timeout, to about 8 seconds:
+	// longer than the members need to elect another leader.
+	callAttempts = 4
+
+	minCallWait = 50 * time.Millisecond
+	maxCallWait = time.Second
+)
+
+// call runs f until it succeeds, fails for good, has been tried often enough or
+// the context ends. Every attempt has a deadline of its own, because a call that
+// was in flight when a member died hangs until its deadline. f must do no harm
+// when it is repeated after it took effect.
+func (c *Client) call(ctx context.Context, attempts int, f func(context.Context) error) error {
+	var last error
+	for n := range attempts {
+		if n > 0 && !pause(ctx, callWait(n)) {
+			break
+		}
+		try, cancel := context.WithTimeout(ctx, c.callTimeout)
+		err := f(try)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		// Running out of time says less than what went wrong before.
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		if ctx.Err() != nil || !transient(err) {
+			break
+		}
+	}
+	return c.explain(ctx, last)
+}
+
+// callWait returns the time to wait before attempt n: doubled each time, with the
+// upper half at random so that many clients do not come back together.
+func callWait(n int) time.Duration {
+	d := maxCallWait
+	if n < 6 {
+		d = min(d, minCallWait<<(n-1))
+	}
+	return d/2 + rand.N(d/2)
+}
+
+// pause waits for d and says whether the context is still alive.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

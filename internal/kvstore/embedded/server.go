@@ -1,0 +1,148 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+
+	"github.com/sluice-net/sluice/internal/kvstore"
+)
+
+// Config says where the server keeps its data and where it listens.
+type Config struct {
+	// Dir holds the data over restarts. When empty, a temporary directory is made
+	// and removed on Close, and nothing is synced to disk.
+	Dir string
+	// ClientURL is where clients connect, such as "http://127.0.0.1:2379"; port 0
+	// takes a free one. When empty, only Client reaches the server.
+	ClientURL string
+	// PeerURL is where the server would listen for other members. There are none,
+	// so it is normally empty, which means no listener.
+	PeerURL string
+	// Log gets what etcd reports, demoted.
+	Log *slog.Logger
+}
+
+// Server is a running etcd. It is safe for concurrent use.
+type Server struct {
+	etcd    *embed.Etcd
+	log     *slog.Logger
+	remove  string             // directory to remove on Close
+	release context.CancelFunc // ends the streams of remote clients
+
+	mu      sync.Mutex
+	clients []*kvstore.Client
+	close   func() error
+}
+
+// Start runs a server and returns when it serves, or when the context ends. The
+// context has no influence afterwards.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	s := &Server{log: cfg.Log}
+	s.close = sync.OnceValue(s.stop)
+	temporary := cfg.Dir == ""
+	if temporary {
+		dir, err := os.MkdirTemp("", "sluice-etcd-")
+		if err != nil {
+			return nil, fmt.Errorf("embedded etcd: %w", err)
+		}
+		cfg.Dir, s.remove = dir, dir
+	}
+	streams, release := context.WithCancel(context.Background())
+	s.release = release
+	etcd, err := settings(streams, cfg, temporary)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if err := s.serve(ctx, etcd); err != nil {
+		err = fmt.Errorf("embedded etcd in %s: start: %w", cfg.Dir, err)
+		return nil, errors.Join(err, s.Close())
+	}
+	cfg.Log.Debug("embedded etcd serves", "dir", cfg.Dir, "endpoints", s.Endpoints())
+	return s, nil
+}
+
+// serve starts etcd and waits until the member has elected itself.
+func (s *Server) serve(ctx context.Context, etcd *embed.Config) error {
+	if err := unused(etcd.Dir); err != nil {
+		return err
+	}
+	var err error
+	if s.etcd, err = embed.StartEtcd(etcd); err != nil {
+		return err
+	}
+	select {
+	case <-s.etcd.Server.ReadyNotify():
+		return nil
+	case <-s.etcd.Server.StopNotify():
+		return errors.New("it stopped at once")
+	case err := <-s.etcd.Err():
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Endpoints returns the addresses that clients connect to, with their real
+// ports: none when the server is in process only.
+func (s *Server) Endpoints() []string {
+	var out []string
+	for _, l := range s.etcd.Clients {
+		out = append(out, l.Addr().String())
+	}
+	return out
+}
+
+// Client returns a new client that calls the server without a network. It works
+// until it or the server is closed.
+func (s *Server) Client() *kvstore.Client {
+	c := kvstore.FromClient(v3client.New(s.etcd.Server), "embedded", s.log)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients = append(s.clients, c)
+	return c
+}
+
+// Compact forgets the history before the newest revision, as happens by itself
+// from time to time. Watches that want to begin there fail.
+func (s *Server) Compact(ctx context.Context) error {
+	revision := s.etcd.Server.KV().Rev()
+	if _, err := s.etcd.Server.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: revision, Physical: true}); err != nil {
+		return fmt.Errorf("embedded etcd: compact at revision %d: %w", revision, err)
+	}
+	return nil
+}
+
+// Close ends the server and every client of it. The second and later calls
+// return what the first did.
+func (s *Server) Close() error { return s.close() }
+
+// stop is the body of Close. Clients go first: nothing else would tell the
+// watches of those in process that the server is gone.
+func (s *Server) stop() error {
+	s.mu.Lock()
+	clients := s.clients
+	s.clients = nil
+	s.mu.Unlock()
+	var errs []error
+	for _, c := range clients {
+		errs = append(errs, c.Close())
+	}
+	s.release()
+	if s.etcd != nil {
+		s.etcd.Close()
+	}
+	if s.remove != "" {
+		if err := os.RemoveAll(s.remove); err != nil {
+			errs = append(errs, fmt.Errorf("embedded etcd: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}

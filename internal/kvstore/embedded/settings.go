@@ -1,0 +1,81 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
+
+	"github.com/sluice-net/sluice/internal/kvstore"
+)
+
+const (
+	// One member elects itself after the election time-out, and nobody else is
+	// there whom a short one could confuse. With etcd's defaults a start takes
+	// about a second.
+	tickMs     = 10
+	electionMs = 100
+
+	// Reflected state of 100 000 pods is some 50 MB; the rest is history.
+	quotaBytes = 1 << 30
+	// History is there for watches that catch up; who is later lists again.
+	historyKept = "5m"
+	// How often an idle watch hears of the store's revision.
+	progressInterval = 30 * time.Second
+
+	memberName = "sluice"
+	// identity is where the member says it can be reached by peers. It is part of
+	// how etcd names the member and the cluster, and must not change over restarts.
+	identity = "http://127.0.0.1:2380"
+)
+
+// settings returns the configuration of etcd. Streams of remote clients end with
+// the context.
+func settings(streams context.Context, cfg Config, temporary bool) (*embed.Config, error) {
+	clients, err := listeners("client", cfg.ClientURL)
+	if err != nil {
+		return nil, err
+	}
+	peers, err := listeners("peer", cfg.PeerURL)
+	if err != nil {
+		return nil, err
+	}
+	self, err := url.Parse(identity)
+	if err != nil {
+		return nil, fmt.Errorf("embedded etcd: %w", err)
+	}
+	ec := embed.NewConfig()
+	ec.Name, ec.Dir = memberName, cfg.Dir
+	ec.ListenClientUrls, ec.AdvertiseClientUrls = clients, clients
+	ec.ListenPeerUrls, ec.AdvertisePeerUrls = peers, []url.URL{*self}
+	ec.InitialCluster = ec.InitialClusterFromName(memberName)
+	ec.TickMs, ec.ElectionMs = tickMs, electionMs
+	ec.QuotaBackendBytes = quotaBytes
+	ec.AutoCompactionMode, ec.AutoCompactionRetention = embed.CompactorModePeriodic, historyKept
+	ec.WatchProgressNotifyInterval = progressInterval
+	ec.EnableGRPCGateway = false
+	ec.UnsafeNoFsync = temporary
+	ec.ZapLoggerBuilder = embed.NewZapLoggerBuilder(kvstore.ZapLogger(cfg.Log))
+	ec.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainStreamInterceptor(endWith(streams))}
+	return ec, nil
+}
+
+// listeners reads a URL to listen on; an empty one means no listener.
+func listeners(what, text string) ([]url.URL, error) {
+	if text == "" {
+		return []url.URL{}, nil
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("embedded etcd: %s URL: %w", what, err)
+	}
+	ip := net.ParseIP(u.Hostname())
+	if u.Scheme != "http" || ip == nil || !ip.IsLoopback() || u.Port() == "" {
+		return nil, fmt.Errorf("embedded etcd: %s URL %q: want http://127.0.0.1:<port>, it has neither TLS nor users", what, text)
+	}
+	return []url.URL{*u}, nil
+}

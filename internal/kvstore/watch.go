@@ -1,0 +1,110 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// Watch delivers every change of a key under the prefix, from the given revision
+// on, until the context ends or the watch breaks. It always returns an error:
+// the context's, or one that wraps ErrCompacted, ErrNoLeader, ErrDisconnected or
+// ErrWentBack where it is one of these. After each of the others the caller has
+// to List again.
+//
+// Deliver is called by one goroutine at a time and not after Watch returned. It
+// gets the changes of one or several whole revisions in their order, a deleted
+// key with a nil Value, and the last of these revisions; with no entries, the
+// revision alone moved on. It should return soon: what it keeps waiting is
+// buffered here. The entries are its own.
+func (c *Client) Watch(ctx context.Context, prefix string, from int64, deliver func(entries []model.Entry, revision int64)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := c.guard(ctx, cancel); err != nil {
+		return fmt.Errorf("watch %s: %w", prefix, err)
+	}
+	responses := c.etcd.Watch(clientv3.WithRequireLeader(ctx), prefix, clientv3.WithPrefix(), clientv3.WithRev(from),
+		clientv3.WithCreatedNotify(), clientv3.WithProgressNotify(), clientv3.WithFragment())
+	for resp := range responses {
+		if err := c.take(ctx, prefix, from, resp, deliver); err != nil {
+			return fmt.Errorf("watch %s from revision %d: %w", prefix, from, err)
+		}
+	}
+	return fmt.Errorf("watch %s: %w", prefix, c.ended(ctx))
+}
+
+// take hands one response over, or says why the watch cannot go on.
+func (c *Client) take(ctx context.Context, prefix string, from int64, resp clientv3.WatchResponse, deliver func([]model.Entry, int64)) error {
+	switch {
+	case ctx.Err() != nil:
+		return c.ended(ctx)
+	case resp.Err() != nil:
+		return c.explain(ctx, resp.Err())
+	case resp.Created:
+		return c.verify(ctx, prefix, from, resp.Header.GetRevision())
+	case resp.IsProgressNotify():
+		deliver(nil, resp.Header.GetRevision())
+	case len(resp.Events) > 0:
+		entries := make([]model.Entry, len(resp.Events))
+		for i, ev := range resp.Events {
+			entries[i].Key = string(ev.Kv.Key)
+			if ev.Type != clientv3.EventTypeDelete {
+				entries[i].Value = present(ev.Kv.Value)
+			}
+		}
+		// The header's revision may be ahead of events that are still to come.
+		deliver(entries, resp.Events[len(resp.Events)-1].Kv.ModRevision)
+	}
+	return nil
+}
+
+// verify makes sure that the store has reached the revision before the first one
+// that is watched for. A store that lost its data would stay silent until it got
+// there. A member that lags is asked again, through the majority.
+func (c *Client) verify(ctx context.Context, prefix string, from, revision int64) error {
+	if revision >= from-1 {
+		return nil
+	}
+	revision, err := c.head(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	if revision < from-1 {
+		return fmt.Errorf("etcd at %s is at revision %d: %w", c.name, revision, ErrWentBack)
+	}
+	return nil
+}
+
+// guard ends the watch when no member is connected any more. The library would
+// connect again and go on at the revision where it was, without a way to tell
+// that the store was replaced meanwhile. That one of several members went away
+// is left to the library: the others are the same store.
+func (c *Client) guard(ctx context.Context, cancel context.CancelCauseFunc) error {
+	conn := c.etcd.ActiveConnection()
+	if conn == nil {
+		return nil // in process
+	}
+	if conn.GetState() != connectivity.Ready {
+		return fmt.Errorf("etcd at %s: %w", c.name, ErrDisconnected)
+	}
+	go func() {
+		if conn.WaitForStateChange(ctx, connectivity.Ready) {
+			cancel(ErrDisconnected)
+		}
+	}()
+	return nil
+}
+
+// ended says why a watch ended without a word of the store.
+func (c *Client) ended(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if cause == nil || errors.Is(cause, ErrDisconnected) {
+		return fmt.Errorf("etcd at %s: %w", c.name, ErrDisconnected)
+	}
+	return cause
+}

@@ -1,0 +1,143 @@
+package datasync
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// decoder turns entries of the store into deltas. It knows the last good bytes of
+// every object: to leave out writes that change nothing, and to keep an object in
+// force whose newer value does not decode. It belongs to one goroutine.
+type decoder struct {
+	prefix string // of the cluster
+	report func(api.Problem)
+
+	known map[string][]byte  // key -> the value that is in force
+	bad   map[string]unusual // key -> the value in the store that is not in force
+
+	unchanged uint64 // entries that changed nothing
+	reported  uint64
+}
+
+// unusual is a value that could not be used, and why.
+type unusual struct {
+	value   []byte
+	problem api.Problem
+}
+
+// delta decodes one entry. It returns false when the entry changes nothing.
+func (d *decoder) delta(e model.Entry) (model.Delta, bool) {
+	old, had := d.known[e.Key]
+	switch {
+	case e.Value == nil:
+		delete(d.bad, e.Key)
+		if !had {
+			return model.Delta{}, false
+		}
+		delete(d.known, e.Key)
+		id, err := model.ParseKey(d.prefix, e.Key)
+		return model.Delta{ID: id}, err == nil
+	case had && bytes.Equal(old, e.Value):
+		delete(d.bad, e.Key)
+		d.unchanged++
+		return model.Delta{}, false
+	}
+	id, m, err := d.decode(e)
+	if err != nil {
+		d.refuse(d.bad, e, err)
+		return model.Delta{}, false
+	}
+	delete(d.bad, e.Key)
+	d.known[e.Key] = e.Value
+	return model.Delta{ID: id, Value: m}, true
+}
+
+// deltas decodes a batch of a watch. Only values that change something are in it;
+// an object may be there more than once.
+func (d *decoder) deltas(entries []model.Entry) []model.Delta {
+	out := make([]model.Delta, 0, len(entries))
+	for _, e := range entries {
+		if delta, ok := d.delta(e); ok {
+			out = append(out, delta)
+		}
+	}
+	return out
+}
+
+// snapshot decodes a whole state. With retain, objects that it does not name stay
+// in force with their last good value.
+func (d *decoder) snapshot(entries []model.Entry, retain bool) []model.Delta {
+	out := make([]model.Delta, 0, len(entries))
+	known := make(map[string][]byte, len(entries))
+	bad := map[string]unusual{}
+	for _, e := range entries {
+		old, had := d.known[e.Key]
+		id, m, err := d.decode(e)
+		if err != nil {
+			d.refuse(bad, e, err)
+			if !had {
+				continue
+			}
+			if id, m, err = d.decode(model.Entry{Key: e.Key, Value: old}); err != nil {
+				continue // impossible: it was good
+			}
+			e.Value = old
+		}
+		if had && bytes.Equal(old, e.Value) {
+			e.Value = old // the new copy can go
+		}
+		known[e.Key] = e.Value
+		out = append(out, model.Delta{ID: id, Value: m})
+	}
+	if retain {
+		out = d.retained(known, out)
+	}
+	d.known, d.bad = known, bad
+	return out
+}
+
+// retained adds to a snapshot what is known but not named in it.
+func (d *decoder) retained(named map[string][]byte, out []model.Delta) []model.Delta {
+	for _, key := range slices.Sorted(maps.Keys(d.known)) {
+		if _, ok := named[key]; ok {
+			continue
+		}
+		e := model.Entry{Key: key, Value: d.known[key]}
+		if id, m, err := d.decode(e); err == nil {
+			named[key] = e.Value
+			out = append(out, model.Delta{ID: id, Value: m})
+		}
+	}
+	return out
+}
+
+func (d *decoder) decode(e model.Entry) (model.ID, proto.Message, error) {
+	id, err := model.ParseKey(d.prefix, e.Key)
+	if err != nil {
+		return model.ID{}, nil, err
+	}
+	m, err := model.Decode(id, e.Value)
+	return id, m, err
+}
+
+// refuse notes a value that cannot be used and reports it, unless that same value
+// was reported before.
+func (d *decoder) refuse(bad map[string]unusual, e model.Entry, err error) {
+	if before, ok := d.bad[e.Key]; ok && bytes.Equal(before.value, e.Value) {
+		bad[e.Key] = before
+		return
+	}
+	p := api.Problem{Source: e.Key, Reason: err.Error()}
+	if id, perr := model.ParseKey(d.prefix, e.Key); perr == nil {
+		p.Object = id.String()
+	}
+	bad[e.Key] = unusual{value: e.Value, problem: p}
+	d.reported++
+	d.report(p)
+}

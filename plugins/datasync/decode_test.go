@@ -1,0 +1,159 @@
+package datasync
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+const prefix = model.DefaultPrefix
+
+// newDecoder returns a decoder and the list that its problems go to.
+func newDecoder() (*decoder, *[]api.Problem) {
+	problems := new([]api.Problem)
+	return &decoder{
+		prefix: prefix,
+		known:  map[string][]byte{},
+		bad:    map[string]unusual{},
+		report: func(p api.Problem) { *problems = append(*problems, p) },
+	}, problems
+}
+
+func entry(t testing.TB, name, node string) model.Entry {
+	t.Helper()
+	b, err := model.Encode(pod(name, node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return model.Entry{Key: model.Key(prefix, podID(name)), Value: b}
+}
+
+func garbage(name string) model.Entry {
+	return model.Entry{Key: model.Key(prefix, podID(name)), Value: []byte{0xff, 0xff}}
+}
+
+func gone(name string) model.Entry { return model.Entry{Key: model.Key(prefix, podID(name))} }
+
+func sameDeltas(t *testing.T, got []model.Delta, want ...model.Delta) {
+	t.Helper()
+	if len(want) == 0 && len(got) == 0 {
+		return
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("deltas: want - got +\n%s", diff)
+	}
+}
+
+func TestAWriteThatChangesNothingIsDropped(t *testing.T) {
+	d, _ := newDecoder()
+	sameDeltas(t, d.deltas([]model.Entry{entry(t, "a", "1")}), up("a", "1"))
+	sameDeltas(t, d.deltas([]model.Entry{entry(t, "a", "1")}))
+	sameDeltas(t, d.deltas([]model.Entry{gone("b")}))
+	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "a", "1")}, false), up("a", "1")) // a resync is whole
+	if d.unchanged != 1 {
+		t.Errorf("%d writes counted as unchanged, want 1", d.unchanged)
+	}
+}
+
+func TestTheLastGoodValueStaysInForce(t *testing.T) {
+	d, problems := newDecoder()
+	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "a", "1"), garbage("b")}, false), up("a", "1"))
+	sameDeltas(t, d.deltas([]model.Entry{garbage("a")}))
+	sameDeltas(t, d.snapshot([]model.Entry{garbage("a"), garbage("b")}, false), up("a", "1"))
+	sameDeltas(t, d.snapshot([]model.Entry{garbage("a")}, false), up("a", "1"))
+	if len(*problems) != 2 || len(d.bad) != 1 {
+		t.Errorf("%d problems were reported and %d are left, want 2 and 1: %v", len(*problems), len(d.bad), *problems)
+	}
+	sameDeltas(t, d.deltas([]model.Entry{entry(t, "a", "1")})) // as it is in force
+	if len(d.bad) != 0 {
+		t.Errorf("problems are left: %v", d.bad)
+	}
+	sameDeltas(t, d.deltas([]model.Entry{garbage("a"), gone("a")}), down("a"))
+	if len(d.bad) != 0 || len(d.known) != 0 {
+		t.Errorf("a deleted key is still known: %v %v", d.bad, d.known)
+	}
+}
+
+func TestAProblemNamesKeyAndObjectOncePerValue(t *testing.T) {
+	d, problems := newDecoder()
+	strange := model.Entry{Key: prefix + "/k8s/pod/only-two", Value: []byte("x")}
+	other := entry(t, "a", "1")
+	other.Key = model.Key(prefix, podID("b"))
+	for range 3 {
+		sameDeltas(t, d.deltas([]model.Entry{strange, garbage("a"), other}))
+		sameDeltas(t, d.snapshot([]model.Entry{strange, garbage("a"), other}, false))
+	}
+	if len(*problems) != 3 || d.reported != 3 {
+		t.Fatalf("%d problems, want 3: %v", len(*problems), *problems)
+	}
+	for i, want := range []api.Problem{
+		{Source: strange.Key, Reason: "want"},
+		{Source: garbage("a").Key, Object: "Pod shop/a", Reason: "decode"},
+		{Source: other.Key, Object: "Pod shop/b", Reason: "the value is of Pod shop/a"},
+	} {
+		got := (*problems)[i]
+		if got.Source != want.Source || got.Object != want.Object || !strings.Contains(got.Reason, want.Reason) {
+			t.Errorf("problem %d is %+v, want %+v", i, got, want)
+		}
+	}
+	worse := garbage("a")
+	worse.Value = []byte{0xfe}
+	d.deltas([]model.Entry{worse})
+	if len(*problems) != 4 {
+		t.Errorf("another bad value was not reported: %v", *problems)
+	}
+}
+
+func TestRetainedObjectsAreInTheSnapshot(t *testing.T) {
+	d, _ := newDecoder()
+	d.snapshot([]model.Entry{entry(t, "a", "1"), entry(t, "b", "1"), entry(t, "c", "1")}, false)
+	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "b", "2")}, true), up("b", "2"), up("a", "1"), up("c", "1"))
+	sameDeltas(t, d.deltas([]model.Entry{entry(t, "c", "1")})) // written again as it was
+	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "b", "2"), entry(t, "c", "1")}, false), up("b", "2"), up("c", "1"))
+	if len(d.known) != 2 {
+		t.Errorf("%d objects are known, want 2", len(d.known))
+	}
+}
+
+// FuzzAnyEntry feeds keys and values that nobody wrote: whatever comes, what was
+// good before is still in force, and a delta is what the store holds.
+func FuzzAnyEntry(f *testing.F) {
+	good, err := model.Encode(pod("a", "1"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(model.Key(prefix, podID("a")), good, true)
+	f.Add(model.Key(prefix, podID("b")), good, false)
+	f.Add(prefix+"/k8s/namespace/_/shop", []byte{0x0a, 0x04, 's', 'h', 'o', 'p'}, true)
+	f.Add("", []byte{}, false)
+	f.Fuzz(func(t *testing.T, key string, value []byte, watched bool) {
+		d, problems := newDecoder()
+		first := entry(t, "first", "1")
+		d.deltas([]model.Entry{first})
+		var deltas []model.Delta
+		e := model.Entry{Key: key, Value: append([]byte{}, value...)}
+		if watched {
+			deltas = d.deltas([]model.Entry{e})
+		} else {
+			deltas = d.snapshot([]model.Entry{first, e}, false)[1:]
+		}
+		if key == first.Key {
+			return
+		}
+		if len(deltas)+len(*problems) != 1 {
+			t.Fatalf("one entry gave %d deltas and %d problems", len(deltas), len(*problems))
+		}
+		if !bytes.Equal(d.known[first.Key], first.Value) {
+			t.Error("another object is not in force any more")
+		}
+		if len(deltas) == 1 && model.Key(prefix, deltas[0].ID) != key {
+			t.Errorf("the delta of key %q is for %s", key, deltas[0].ID)
+		}
+	})
+}

@@ -1,0 +1,23 @@
+package datasync
+
+import "time"
+
+// Status says how well a Watcher follows the store. It is a value of one moment.
+type Status struct {
+	Following bool      `json:"following"`           // a watch is running
+	Since     time.Time `json:"since,omitzero"`      // since when Following is as it is
+	Revision  int64     `json:"revision"`            // of the store, as far as it was read
+	Objects   int       `json:"objects"`             // in force
+	Problems  int       `json:"problems"`            // keys whose value in the store is not in force
+	Reported  uint64    `json:"reported"`            // problems reported since the start
+	Unchanged uint64    `json:"unchanged"`           // writes that changed nothing
+	Grace     time.Time `json:"grace,omitzero"`      // until when objects that the store lost stay in force
+	LastError string    `json:"last_error,omitzero"` // what ended the last watch or snapshot
+	// LastResync and Reason are when and why the last snapshot was read, Resyncs
+	// how many there were for each reason. Reasons are "start", "grace_over",
+	// "watch_failed", or what the error of the watch says of itself by a method
+	// Reason() string, such as "compacted". The map must not be changed.
+	LastResync time.Time      `json:"last_resync,omitzero"`
+	Reason     string         `json:"reason,omitzero"`
+	Resyncs    map[string]int `json:"resyncs"`
+}

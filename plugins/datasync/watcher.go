@@ -1,0 +1,150 @@
+package datasync
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// Store is where the reflected state is read from.
+type Store interface {
+	// List returns every entry under the prefix, none with a nil Value, and the
+	// revision of the store at which all of them were read.
+	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
+	// Watch delivers every change under the prefix from the revision on, in order,
+	// from one goroutine at a time; a nil Value is a deletion, no entries mean
+	// that only the revision moved on. The entries are deliver's to keep. It
+	// returns when the context ends, or with an error when it cannot promise that
+	// any more.
+	Watch(ctx context.Context, prefix string, from int64, deliver func(entries []model.Entry, revision int64)) error
+}
+
+// ErrStopped says that Run has returned and that nothing is pending any more.
+var ErrStopped = errors.New("the watcher of the store has stopped")
+
+// Config of a Watcher. Store and Log are needed.
+type Config struct {
+	Store  Store
+	Prefix string // of the cluster in the store; model.DefaultPrefix when empty
+	Log    *slog.Logger
+	// OnProblem hears of every key whose value cannot be used, once per value,
+	// from the goroutine of Run. It must not block. It may be nil.
+	OnProblem func(api.Problem)
+	// MinBackoff and MaxBackoff bound the time between attempts to read the store
+	// after a failure; 50 ms and 5 s when zero.
+	MinBackoff, MaxBackoff time.Duration
+	// Grace is for how long objects stay in force that a store does not have any
+	// more because it lost its data; 1 minute when zero, none when negative.
+	Grace time.Duration
+}
+
+const (
+	defaultMinBackoff = 50 * time.Millisecond
+	defaultMaxBackoff = 5 * time.Second
+	defaultGrace      = time.Minute
+)
+
+// Watcher follows the store. Run and Next each belong to one goroutine; Status is
+// for everybody.
+type Watcher struct {
+	cfg     Config
+	wake    chan struct{} // holds a token when something may be pending
+	done    chan struct{} // closed when Run returns
+	started atomic.Bool
+	status  atomic.Pointer[Status]
+
+	mu      sync.Mutex
+	pending pending
+
+	// What follows belongs to the goroutine of Run, or of deliver on its behalf.
+	decoder decoder
+	draft   Status    // the next Status
+	highest int64     // revision that the store had reached
+	grace   time.Time // its end; zero when the store did not lose anything
+}
+
+// New returns a Watcher; nothing happens before Run.
+func New(cfg Config) *Watcher {
+	cfg.Prefix = cmp.Or(cfg.Prefix, model.DefaultPrefix)
+	cfg.MinBackoff = cmp.Or(cfg.MinBackoff, defaultMinBackoff)
+	cfg.MaxBackoff = max(cfg.MinBackoff, cmp.Or(cfg.MaxBackoff, defaultMaxBackoff))
+	cfg.Grace = cmp.Or(cfg.Grace, defaultGrace)
+	w := &Watcher{
+		cfg:  cfg,
+		wake: make(chan struct{}, 1),
+		done: make(chan struct{}),
+	}
+	w.decoder = decoder{
+		prefix: cfg.Prefix,
+		report: w.problem,
+		known:  map[string][]byte{},
+		bad:    map[string]unusual{},
+	}
+	w.publish()
+	return w
+}
+
+// Next waits until changes are pending and takes all of them. The first ones are
+// a resync. The slice is the caller's, the values are shared and immutable. It
+// returns the context's error, or ErrStopped after Run.
+func (w *Watcher) Next(ctx context.Context) (model.Changes, error) {
+	for {
+		if changes, ok := w.take(); ok {
+			return changes, nil
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return model.Changes{}, ctx.Err()
+		case <-w.done:
+			if changes, ok := w.take(); ok {
+				return changes, nil
+			}
+			return model.Changes{}, ErrStopped
+		}
+	}
+}
+
+func (w *Watcher) take() (model.Changes, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pending.empty() {
+		return model.Changes{}, false
+	}
+	return w.pending.take(), true
+}
+
+// Status returns how it goes. It never blocks.
+func (w *Watcher) Status() Status { return *w.status.Load() }
+
+// publish makes the draft visible, with the counts of the decoder.
+func (w *Watcher) publish() {
+	s := w.draft
+	s.Objects, s.Problems = len(w.decoder.known), len(w.decoder.bad)
+	s.Unchanged, s.Reported = w.decoder.unchanged, w.decoder.reported
+	s.Grace = w.grace
+	w.status.Store(&s)
+}
+
+// problem passes on what is wrong with a key.
+func (w *Watcher) problem(p api.Problem) {
+	w.cfg.Log.Warn("value in the store cannot be used", "key", p.Source, "object", p.Object, "reason", p.Reason)
+	if w.cfg.OnProblem != nil {
+		w.cfg.OnProblem(p)
+	}
+}
+
+// signal wakes Next.
+func (w *Watcher) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
