@@ -1,0 +1,217 @@
+package cache
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// Watcher is told what changed. It is called during Update, after the cache
+// itself has changed, once per object that is different, by the goroutine that
+// called Update. It may ask the cache, but must not change it.
+type Watcher interface {
+	// NamespaceChanged tells the labels of a namespace; nil stands for a
+	// namespace that is not known. Labels of a known namespace are never empty.
+	NamespaceChanged(name string, old, new api.Labels)
+	// GroupAdded tells of a group before its first pod. The group may be kept.
+	GroupAdded(id api.GroupID, g *api.Group)
+	// GroupRemoved tells that the last pod of a group has left. The ID may stand
+	// for another group afterwards.
+	GroupRemoved(id api.GroupID)
+	// PodChanged tells a pod's old and new state; nil stands for a pod that
+	// policies do not see. The values and their IPs are only valid during the
+	// call, the NodeIPs may be kept.
+	PodChanged(old, new *api.Pod)
+	// PolicyChanged tells a policy's old and new state; nil stands for a policy
+	// that does not exist. The specs may be kept.
+	PolicyChanged(old, new *api.PolicySpec)
+}
+
+// Cache holds the state of the cluster.
+type Cache struct {
+	epoch   uint32 // of the last resync; what carries an older one is gone
+	strings stringTable
+
+	namespaces  []namespace
+	nsByName    map[string]uint32
+	freeNS      []uint32
+	nsPostings  postings[uint32] // known namespaces by label
+	nsCount     int              // known namespaces
+	groups      []group
+	groupIndex  hashIndex
+	freeGroups  []api.GroupID
+	portGroups  map[api.PortName][]api.GroupID
+	pods        []pod
+	podIndex    hashIndex
+	addrIndex   hashIndex // address -> pods that have it, one entry for each
+	freePods    []uint32
+	extras      extraAddrs
+	hosts       hostTable
+	policies    []policy
+	policyIndex hashIndex
+	freePolicy  []uint32
+	selectors   selectorTable
+
+	problems map[model.ID][]api.Problem
+	before   map[model.ID][]api.Problem // the running Update
+	found    []api.Problem              // in the running Update
+	scratch  scratch
+}
+
+// New returns an empty cache.
+func New() *Cache {
+	return &Cache{
+		strings:    stringTable{},
+		nsByName:   map[string]uint32{},
+		nsPostings: newPostings[uint32](),
+		portGroups: map[api.PortName][]api.GroupID{},
+		hosts:      newHostTable(),
+		selectors:  newSelectorTable(),
+		problems:   map[model.ID][]api.Problem{},
+	}
+}
+
+// Problems returns what is wrong with the objects of the state, sorted.
+func (c *Cache) Problems() []api.Problem {
+	var out []api.Problem
+	for _, ps := range c.problems {
+		out = append(out, ps...)
+	}
+	slices.SortFunc(out, compareProblems)
+	return out
+}
+
+// Update brings the cache to a newer state and tells the watcher what became
+// different. Changes with Resync are compared with what is known. It returns the
+// problems of objects that are new or had other problems before, sorted; all
+// problems of the state are in Problems.
+func (c *Cache) Update(ch model.Changes, w Watcher) []api.Problem {
+	c.found, c.before = nil, c.problems
+	if ch.Resync {
+		c.epoch++
+		c.problems = map[model.ID][]api.Problem{}
+		c.reserve(ch.Deltas)
+	}
+	for _, d := range ch.Deltas {
+		c.apply(d, w)
+	}
+	if ch.Resync {
+		c.sweep(w)
+	}
+	slices.SortFunc(c.found, compareProblems)
+	return c.found
+}
+
+// apply brings one object to its new state. A value that is not of the kind that
+// its ID says changes nothing: what is enforced stays enforced.
+func (c *Cache) apply(d model.Delta, w Watcher) {
+	var problems []api.Problem
+	switch d.ID.Kind {
+	case model.KindNamespace:
+		m, ok := d.Value.(*model.Namespace)
+		if !ok && d.Value != nil || d.ID.Name == "" {
+			problems = c.refuse(d)
+			break
+		}
+		c.applyNamespace(d.ID.Name, m, w)
+	case model.KindPod:
+		m, ok := d.Value.(*model.Pod)
+		if !ok && d.Value != nil || d.ID.Name == "" || d.ID.Namespace == "" {
+			problems = c.refuse(d)
+			break
+		}
+		problems = c.applyPod(d.ID, m, w)
+	case model.KindNetworkPolicy:
+		m, ok := d.Value.(*model.NetworkPolicy)
+		if !ok && d.Value != nil || d.ID.Name == "" || d.ID.Namespace == "" {
+			problems = c.refuse(d)
+			break
+		}
+		problems = c.applyPolicy(d.ID, m, w)
+	default:
+		problems = c.refuse(d)
+	}
+	c.report(d.ID, problems)
+}
+
+// refuse keeps what is known of an object whose new value makes no sense.
+func (c *Cache) refuse(d model.Delta) []api.Problem {
+	c.keep(d.ID)
+	return []api.Problem{{Object: d.ID.String(), Reason: fmt.Sprintf("a value of type %T is not understood here, the last good one is kept", d.Value)}}
+}
+
+// keep marks an object as seen by the running resync.
+func (c *Cache) keep(id model.ID) {
+	switch id.Kind {
+	case model.KindNamespace:
+		if n, ok := c.nsByName[id.Name]; ok {
+			c.namespaces[n].epoch = c.epoch
+		}
+	case model.KindPod:
+		if i, ok := c.findPod(id.Namespace, id.Name); ok {
+			c.pods[i].epoch = c.epoch
+		}
+	case model.KindNetworkPolicy:
+		if i, ok := c.findPolicy(id.Namespace, id.Name); ok {
+			c.policies[i].epoch = c.epoch
+		}
+	}
+}
+
+func (c *Cache) report(id model.ID, problems []api.Problem) {
+	if len(problems) == 0 {
+		if len(c.problems) > 0 {
+			delete(c.problems, id)
+		}
+		return
+	}
+	if !slices.Equal(c.before[id], problems) {
+		c.found = append(c.found, problems...)
+	}
+	c.problems[id] = problems
+}
+
+// sweep deletes what a resync did not name.
+func (c *Cache) sweep(w Watcher) {
+	for i := range c.policies {
+		if p := &c.policies[i]; p.spec != nil && p.epoch != c.epoch {
+			c.dropPolicy(uint32(i), w)
+		}
+	}
+	for i := range c.pods {
+		if p := &c.pods[i]; p.name != "" && p.epoch != c.epoch {
+			c.dropPod(uint32(i), w)
+		}
+	}
+	for i := range c.namespaces {
+		if n := &c.namespaces[i]; n.labels != nil && n.epoch != c.epoch {
+			c.setLabels(uint32(i), nil, w)
+		}
+	}
+}
+
+// reserve makes room for the objects of a resync, so that tables do not grow
+// step by step.
+func (c *Cache) reserve(deltas []model.Delta) {
+	var pods, policies int
+	for _, d := range deltas {
+		switch d.ID.Kind {
+		case model.KindPod:
+			pods++
+		case model.KindNetworkPolicy:
+			policies++
+		case model.KindNamespace:
+		}
+	}
+	c.pods = slices.Grow(c.pods, max(0, pods-len(c.pods)))
+	c.podIndex.reserve(pods)
+	c.addrIndex.reserve(pods)
+	c.policies = slices.Grow(c.policies, max(0, policies-len(c.policies)))
+	c.policyIndex.reserve(policies)
+}
+
+func compareProblems(a, b api.Problem) int {
+	return slices.Compare([]string{a.Object, a.Field, a.Reason}, []string{b.Object, b.Field, b.Reason})
+}

@@ -1,0 +1,326 @@
+package cache
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// diary writes down what a watcher is told.
+type diary struct{ lines []string }
+
+func (d *diary) note(format string, args ...any) {
+	d.lines = append(d.lines, fmt.Sprintf(format, args...))
+}
+
+func (d *diary) NamespaceChanged(name string, old, new api.Labels) {
+	d.note("namespace %s %v -> %v", name, old, new)
+}
+func (d *diary) GroupAdded(_ api.GroupID, g *api.Group) {
+	d.note("group %s{%s} added", g.Namespace, g.Labels)
+}
+func (d *diary) GroupRemoved(api.GroupID)     { d.note("group removed") }
+func (d *diary) PodChanged(old, new *api.Pod) { d.note("pod %s -> %s", podText(old), podText(new)) }
+func (d *diary) PolicyChanged(old, new *api.PolicySpec) {
+	d.note("policy %t -> %t", old != nil, new != nil)
+}
+
+func podText(p *api.Pod) string {
+	if p == nil {
+		return "none"
+	}
+	s := fmt.Sprintf("%s%v@%s", p.ID, p.IPs, p.Node)
+	if p.Shared {
+		s += " shared"
+	}
+	return s
+}
+
+func (d *diary) take() []string {
+	l := d.lines
+	d.lines = nil
+	return l
+}
+
+func lbls(kvs ...string) (out []*model.Label) {
+	for _, kv := range kvs {
+		k, v, _ := strings.Cut(kv, "=")
+		out = append(out, &model.Label{Key: k, Value: v})
+	}
+	return out
+}
+
+func changes(ms ...proto.Message) (ch model.Changes) {
+	for _, m := range ms {
+		id, err := model.IDOf(m)
+		if err != nil {
+			panic(err)
+		}
+		ch.Deltas = append(ch.Deltas, model.Delta{ID: id, Value: m})
+	}
+	return ch
+}
+
+func onePod(name, ip string, kvs ...string) *model.Pod {
+	p := &model.Pod{Namespace: "n", Name: name, Labels: lbls(kvs...), NodeName: "x"}
+	if ip != "" {
+		p.Ips = []string{ip}
+	}
+	return p
+}
+
+func TestTheWatcherHearsOfDifferencesOnly(t *testing.T) {
+	c, d := New(), &diary{}
+	step := func(name string, ch model.Changes, want ...string) {
+		t.Helper()
+		c.Update(ch, d)
+		if diff := cmp.Diff(want, d.take()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	step("a pod without an address", changes(onePod("p", "", "a=1")), "group n{a=1} added", "pod none -> n/p[]@x")
+	step("the address arrives", changes(onePod("p", "1.1.1.1", "a=1")), "pod n/p[]@x -> n/p[1.1.1.1]@x")
+	running := onePod("p", "1.1.1.1", "a=1")
+	running.Phase, running.Deleting = model.Pod_PHASE_RUNNING, true
+	step("what policy does not look at", changes(running))
+	step("an address that is taken", changes(onePod("q", "1.1.1.1", "a=1")), "pod none -> n/q[1.1.1.1]@x shared")
+	step("another group", changes(onePod("q", "1.1.1.1", "a=2")), "group n{a=2} added", "pod n/q[1.1.1.1]@x -> n/q[1.1.1.1]@x")
+	host := onePod("q", "1.1.1.1", "a=2")
+	host.HostNetwork = true
+	step("a pod of the host network", changes(host), "pod n/q[1.1.1.1]@x -> none", "group removed")
+	step("a namespace", changes(&model.Namespace{Name: "n"}), "namespace n  -> "+nameLabel+"=n")
+	policy := &model.NetworkPolicy{Namespace: "n", Name: "p", IsolatesIngress: true}
+	step("a policy", changes(policy), "policy false -> true")
+	same := changes(running, host, &model.Namespace{Name: "n"}, proto.CloneOf(policy))
+	step("the same again", same)
+	same.Resync = true
+	step("the same as a resync", same)
+	step("an empty resync", model.Changes{Resync: true},
+		"policy true -> false", "pod n/p[1.1.1.1]@x -> none", "group removed", "namespace n "+nameLabel+"=n -> ")
+	if len(c.nsByName)+len(c.strings)+len(c.selectors.byText)+c.podIndex.n+c.addrIndex.n+c.groupIndex.n+c.hosts.index.n+len(c.portGroups) != 0 {
+		t.Errorf("left over: %+v", c)
+	}
+}
+
+func TestObjectsThatAreNotUnderstoodChangeNothing(t *testing.T) {
+	c, d := New(), &diary{}
+	c.Update(changes(onePod("p", "1.1.1.1")), d)
+	d.take()
+	bad := model.Changes{Resync: true, Deltas: []model.Delta{
+		{ID: model.ID{Kind: model.KindPod, Namespace: "n", Name: "p"}, Value: &model.Namespace{Name: "p"}},
+		{ID: model.ID{Kind: "gadget", Name: "g"}},
+		{ID: model.ID{Kind: model.KindPod, Name: "p"}, Value: &model.Pod{Name: "p"}},
+	}}
+	if found := c.Update(bad, d); len(found) != 3 || len(c.Problems()) != 3 || len(d.take()) != 0 {
+		t.Errorf("found %v", found)
+	}
+	if found := c.Update(bad, d); len(found) != 0 {
+		t.Errorf("reported twice: %v", found)
+	}
+	c.Update(model.Changes{Resync: true}, d)
+	if len(c.Problems()) != 0 {
+		t.Errorf("left over: %v", c.Problems())
+	}
+}
+
+func TestBadAddressesAndPortsAreLeftOut(t *testing.T) {
+	c := New()
+	p := onePod("p", "1.1.1.1")
+	p.Ips = append(p.Ips, "nonsense", "fe80::1%eth0", "::ffff:2.2.2.2", "1.1.1.1")
+	p.NamedPorts = []*model.Pod_NamedPort{{Name: "web", Port: 80}, {Name: "big", Port: 70000}, {Port: 1}, {Name: "odd", Port: 1, Protocol: 9}}
+	if found := c.Update(changes(p), &diary{}); len(found) != 2 {
+		t.Errorf("found %v", found)
+	}
+	want := []PodInfo{{
+		ID: api.PodID{Namespace: "n", Name: "p"}, State: "live", Node: "x",
+		IPs:        []netip.Addr{netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("2.2.2.2")},
+		NamedPorts: []api.NamedPort{{PortName: api.PortName{Protocol: api.TCP, Name: "web"}, Number: 80}},
+	}}
+	eq := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+	if diff := cmp.Diff(want, c.Pods(), eq); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Queries against looking at everything, while objects come and go.
+func TestQueriesFindWhatLookingAtEverythingFinds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c, r := New(), lcg(rapid.Uint64().Draw(t, "seed"))
+		for range 6 {
+			for range 60 {
+				c.Update(randomChange(&r), &diary{})
+			}
+			for range 10 {
+				q := randomQuery(&r)
+				got := slices.Sorted(maps.Keys(maps.Collect(c.MatchGroups(q))))
+				if want := c.scan(q); !slices.Equal(got, want) {
+					t.Fatalf("%+v: got %v, want %v", q, got, want)
+				}
+			}
+			c.checkGroups(t)
+		}
+	})
+}
+
+// lcg is a small generator; rapid's draws would be too many here.
+type lcg uint64
+
+func (l *lcg) n(k int) int {
+	*l = *l*6364136223846793005 + 1442695040888963407
+	return int(uint64(*l)>>33) % k
+}
+
+func randomChange(r *lcg) model.Changes {
+	n := fmt.Sprintf("n%d", r.n(3))
+	switch r.n(8) {
+	case 0:
+		m := &model.Namespace{Name: n, Labels: lbls(fmt.Sprintf("env=%d", r.n(3)))}
+		ch := changes(m)
+		if r.n(3) == 0 {
+			ch.Deltas[0].Value = nil
+		}
+		return ch
+	case 1:
+		ch := changes(&model.NetworkPolicy{Namespace: n, Name: fmt.Sprint(r.n(60)), IsolatesIngress: true, PodSelector: randomSelector(r)})
+		if r.n(3) == 0 {
+			ch.Deltas[0].Value = nil
+		}
+		return ch
+	}
+	p := &model.Pod{Namespace: n, Name: fmt.Sprint(r.n(150)), Labels: lbls(fmt.Sprintf("app=%d", r.n(50))), Ips: []string{fmt.Sprintf("10.0.0.%d", 1+r.n(100))}}
+	if r.n(2) == 0 {
+		p.Labels = append(p.Labels, &model.Label{Key: "tier", Value: fmt.Sprint(r.n(3))})
+	}
+	if r.n(2) == 0 {
+		p.NamedPorts = []*model.Pod_NamedPort{{Name: "web", Port: 80}}
+	}
+	ch := changes(p)
+	if r.n(3) == 0 {
+		ch.Deltas[0].Value = nil
+	}
+	return ch
+}
+
+func randomSelector(r *lcg) *model.LabelSelector {
+	s := &model.LabelSelector{}
+	if r.n(2) == 0 {
+		s.MatchLabels = lbls(fmt.Sprintf("app=%d", r.n(50)))
+	}
+	switch op := model.LabelSelector_Operator(1 + r.n(4)); op {
+	case model.LabelSelector_OPERATOR_IN, model.LabelSelector_OPERATOR_NOT_IN:
+		s.MatchExpressions = []*model.LabelSelector_Requirement{{Key: "tier", Operator: op, Values: []string{"0", "1"}}}
+	default:
+		if r.n(2) == 0 {
+			s.MatchExpressions = []*model.LabelSelector_Requirement{{Key: "tier", Operator: op}}
+		}
+	}
+	return s
+}
+
+func randomQuery(r *lcg) api.GroupQuery {
+	table := newSelectorTable()
+	q := api.GroupQuery{}
+	q.Pods, _ = table.acquire(randomSelector(r))
+	switch r.n(3) {
+	case 0:
+		q.Namespace = fmt.Sprintf("n%d", r.n(3))
+	case 1:
+		s := [][]*model.Label{nil, lbls("env=1"), lbls(nameLabel + "=n1")}[r.n(3)]
+		q.Namespaces, _ = table.acquire(&model.LabelSelector{MatchLabels: s})
+	}
+	if r.n(2) == 0 {
+		q.Port = api.PortName{Protocol: api.TCP, Name: "web"}
+	}
+	return q
+}
+
+func (c *Cache) scan(q api.GroupQuery) (ids []api.GroupID) {
+	for i, g := range c.groups {
+		if g.def == nil || !q.Pods.Matches(g.def.Labels) || q.Port != (api.PortName{}) && !g.def.Has(q.Port) {
+			continue
+		}
+		l := c.namespaces[g.ns].labels
+		if q.Namespace != "" && q.Namespace != g.def.Namespace ||
+			q.Namespace == "" && q.Namespaces != nil && (l == nil || !q.Namespaces.Matches(l)) {
+			continue
+		}
+		ids = append(ids, api.GroupID(i))
+	}
+	return ids
+}
+
+// checkGroups checks pods, groups, policies and addresses against each other.
+func (c *Cache) checkGroups(t *rapid.T) {
+	holders := map[netip.Addr]int{}
+	for id, g := range c.groups {
+		if g.def == nil {
+			continue
+		}
+		addrs := c.AppendAddresses(nil, api.GroupID(id))
+		if len(g.pods) == 0 || len(addrs) != len(c.PodsOf(api.GroupID(id))) {
+			t.Fatalf("group %d: %d pods, %d addresses", id, len(g.pods), len(addrs))
+		}
+		for _, a := range addrs {
+			holders[a]++
+		}
+		var want []*api.PolicySpec
+		for _, spec := range c.PolicySpecs() {
+			if spec.ID.Namespace == g.def.Namespace && spec.Subject.Matches(g.def.Labels) {
+				want = append(want, spec)
+			}
+		}
+		if got := c.Policies(api.GroupID(id)); !slices.Equal(got, want) {
+			t.Fatalf("group %d: policies %v, want %v", id, got, want)
+		}
+	}
+	for a, n := range holders {
+		if got := len(c.Holders(a)); got != n {
+			t.Fatalf("%s: %d holders, want %d", a, got, n)
+		}
+	}
+	live := 0
+	for _, p := range c.Pods() {
+		if p.State == "live" {
+			live += len(p.IPs)
+		}
+	}
+	if live != c.addrIndex.n {
+		t.Fatalf("%d addresses are indexed, want %d", c.addrIndex.n, live)
+	}
+}
+
+func TestMatchNamespaces(t *testing.T) {
+	c := New()
+	c.Update(changes(&model.Namespace{Name: "b", Labels: lbls("x=1")}, &model.Namespace{Name: "a", Labels: lbls("x=2")}, onePod("p", "1.1.1.1")), &diary{})
+	table := newSelectorTable()
+	for _, tt := range []struct {
+		sel  *model.LabelSelector
+		want []string
+	}{
+		{&model.LabelSelector{}, []string{"a", "b"}}, // not n: it is not known
+		{&model.LabelSelector{MatchLabels: lbls("x=1")}, []string{"b"}},
+		{&model.LabelSelector{MatchLabels: lbls(nameLabel + "=a")}, []string{"a"}},
+		{&model.LabelSelector{MatchLabels: lbls(nameLabel + "=n")}, nil},
+		{&model.LabelSelector{MatchExpressions: []*model.LabelSelector_Requirement{{Key: nameLabel, Operator: 3}}}, []string{"a", "b"}},
+		{&model.LabelSelector{MatchExpressions: []*model.LabelSelector_Requirement{{Key: "x", Operator: 2, Values: []string{"1"}}}}, []string{"a"}},
+	} {
+		sel, err := table.acquire(tt.sel)
+		if got := c.MatchNamespaces(sel); err != nil || !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %v %v, want %v", sel, got, err, tt.want)
+		}
+	}
+	info := c.Namespaces()
+	if len(info) != 3 || info[2].Known || info[2].Pods != 1 || !info[0].Known {
+		t.Errorf("%+v", info)
+	}
+}

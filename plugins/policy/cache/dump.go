@@ -1,0 +1,83 @@
+package cache
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// PodInfo is what the cache knows of one pod, for people.
+type PodInfo struct {
+	ID         api.PodID       `json:"id"`
+	State      string          `json:"state"` // "live", "host network" or "finished"
+	Node       string          `json:"node,omitempty"`
+	IPs        []netip.Addr    `json:"ips,omitempty"`    // of live pods only
+	Labels     api.Labels      `json:"labels,omitempty"` // of live pods only
+	NamedPorts []api.NamedPort `json:"namedPorts,omitempty"`
+}
+
+// NamespaceInfo is what the cache knows of one namespace, for people.
+type NamespaceInfo struct {
+	Name     string     `json:"name"`
+	Known    bool       `json:"known"` // its Namespace object has arrived
+	Labels   api.Labels `json:"labels,omitempty"`
+	Pods     int        `json:"pods"`
+	Groups   int        `json:"groups"`
+	Policies int        `json:"policies"`
+}
+
+var podStateNames = [...]string{podLive: "live", podHostNetwork: "host network", podFinished: "finished"}
+
+// Pods returns all pods, sorted by ID.
+func (c *Cache) Pods() []PodInfo {
+	out := make([]PodInfo, 0, len(c.pods)-len(c.freePods))
+	for i := range c.pods {
+		p := &c.pods[i]
+		if p.name == "" {
+			continue
+		}
+		info := PodInfo{
+			ID:    api.PodID{Namespace: c.namespaces[p.ns].name, Name: p.name},
+			State: podStateNames[p.state],
+			Node:  c.hosts.list[p.host].name,
+		}
+		if p.group != noGroup {
+			var buf [1]netip.Addr
+			g := c.groups[p.group].def
+			info.IPs = slices.Clone(c.podAddrs(uint32(i), &buf))
+			info.Labels, info.NamedPorts = g.Labels, g.NamedPorts
+		}
+		out = append(out, info)
+	}
+	slices.SortFunc(out, func(a, b PodInfo) int { return a.ID.Compare(b.ID) })
+	return out
+}
+
+// Namespaces returns all namespaces that are known or that pods or policies
+// name, sorted by name.
+func (c *Cache) Namespaces() []NamespaceInfo {
+	out := make([]NamespaceInfo, 0, len(c.nsByName))
+	for _, n := range c.nsByName {
+		ns := &c.namespaces[n]
+		out = append(out, NamespaceInfo{
+			Name: ns.name, Known: ns.labels != nil, Labels: ns.labels,
+			Pods: ns.pods, Groups: len(ns.groups), Policies: ns.nPolicy,
+		})
+	}
+	slices.SortFunc(out, func(a, b NamespaceInfo) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// PolicySpecs returns all policies, sorted by ID.
+func (c *Cache) PolicySpecs() []*api.PolicySpec {
+	out := make([]*api.PolicySpec, 0, len(c.policies)-len(c.freePolicy))
+	for i := range c.policies {
+		if spec := c.policies[i].spec; spec != nil {
+			out = append(out, spec)
+		}
+	}
+	slices.SortFunc(out, func(a, b *api.PolicySpec) int { return a.ID.Compare(b.ID) })
+	return out
+}

@@ -1,0 +1,182 @@
+package cache
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// group is a group and its pods.
+type group struct {
+	def  *api.Group // nil: the place is free
+	ns   uint32
+	pods []uint32 // in no particular order; a pod knows its position
+}
+
+// scratch holds what one object says in canonical form, before it is known
+// whether it is new.
+type scratch struct {
+	labels   api.Labels
+	ports    []api.NamedPort
+	addrs    []netip.Addr
+	old, new api.Pod
+	oldV4    [1]netip.Addr
+	newV4    [1]netip.Addr
+}
+
+// readLabels returns the labels in canonical form, valid until the next call.
+func (s *scratch) readLabels(ls []*model.Label) api.Labels {
+	out, sorted := s.labels[:0], true
+	for i, l := range ls {
+		out = append(out, api.Label{Key: l.GetKey(), Value: l.GetValue()})
+		sorted = sorted && (i == 0 || out[i-1].Key < out[i].Key)
+	}
+	s.labels = out
+	if !sorted {
+		out = api.NewLabels(out)
+	}
+	return out
+}
+
+// readPorts returns the named ports in canonical form, valid until the next
+// call, and whether one of them makes no sense and was left out.
+func (s *scratch) readPorts(ps []*model.Pod_NamedPort) (out []api.NamedPort, bad bool) {
+	out = s.ports[:0]
+	for _, p := range ps {
+		proto, ok := protocol(p.GetProtocol())
+		if !ok || p.GetName() == "" || p.GetPort() < 1 || p.GetPort() > 65535 {
+			bad = true
+			continue
+		}
+		out = append(out, api.NamedPort{PortName: api.PortName{Protocol: proto, Name: p.GetName()}, Number: uint16(p.GetPort())})
+	}
+	s.ports = out
+	if !slices.IsSortedFunc(out, api.NamedPort.Compare) {
+		slices.SortFunc(out, api.NamedPort.Compare)
+	}
+	return slices.Compact(out), bad
+}
+
+// protocol returns the protocol of the model; absent is TCP, as in Kubernetes.
+func protocol(p model.Protocol) (api.Protocol, bool) {
+	switch p {
+	case model.Protocol_PROTOCOL_UNSPECIFIED, model.Protocol_PROTOCOL_TCP:
+		return api.TCP, true
+	case model.Protocol_PROTOCOL_UDP:
+		return api.UDP, true
+	case model.Protocol_PROTOCOL_SCTP:
+		return api.SCTP, true
+	}
+	return 0, false
+}
+
+func hashGroup(ns string, labels api.Labels, ports []api.NamedPort) uint32 {
+	h := hashString(0, ns)
+	for i := range labels {
+		h = hashString(hashString(h, labels[i].Key), labels[i].Value)
+	}
+	for i := range ports {
+		h = hashString(h+uint64(ports[i].Number)<<8+uint64(ports[i].Protocol)+1, ports[i].Name)
+	}
+	return fold(h)
+}
+
+// groupOf returns the group of some pods, making it when there is none yet. The
+// labels and ports may be scratch.
+func (c *Cache) groupOf(n uint32, labels api.Labels, ports []api.NamedPort, w Watcher) api.GroupID {
+	name := c.namespaces[n].name
+	hash := hashGroup(name, labels, ports)
+	id, ok := c.groupIndex.find(hash, func(i uint32) bool {
+		g := &c.groups[i]
+		return g.ns == n && slices.Equal(g.def.Labels, labels) && slices.Equal(g.def.NamedPorts, ports)
+	})
+	if ok {
+		return api.GroupID(id)
+	}
+	gid := alloc(&c.groups, &c.freeGroups)
+	def := &api.Group{Namespace: name, Labels: slices.Clone(labels), NamedPorts: slices.Clone(ports)}
+	for i, l := range def.Labels {
+		def.Labels[i] = api.Label{Key: c.strings.acquire(l.Key), Value: c.strings.acquire(l.Value)}
+	}
+	for i := range def.NamedPorts {
+		p := &def.NamedPorts[i]
+		p.Name = c.strings.acquire(p.Name)
+	}
+	c.groups[gid] = group{def: def, ns: n}
+	c.groupIndex.insert(hash, uint32(gid))
+	c.indexGroup(gid)
+	w.GroupAdded(gid, def)
+	return gid
+}
+
+// dropGroup forgets a group without pods.
+func (c *Cache) dropGroup(gid api.GroupID, w Watcher) {
+	g := &c.groups[gid]
+	def, n := g.def, g.ns
+	c.unindexGroup(gid)
+	c.groupIndex.remove(hashGroup(def.Namespace, def.Labels, def.NamedPorts), uint32(gid))
+	for _, l := range def.Labels {
+		c.strings.release(l.Key)
+		c.strings.release(l.Value)
+	}
+	for _, p := range def.NamedPorts {
+		c.strings.release(p.Name)
+	}
+	*g = group{}
+	c.freeGroups = append(c.freeGroups, gid)
+	w.GroupRemoved(gid)
+	c.tidyNS(n)
+}
+
+func (c *Cache) indexGroup(gid api.GroupID) {
+	g := &c.groups[gid]
+	ns := &c.namespaces[g.ns]
+	ns.groups = insertID(ns.groups, gid)
+	switch {
+	case ns.postings != nil:
+		ns.postings.add(g.def.Labels, gid)
+	case len(ns.groups) > indexedGroups:
+		p := newPostings[api.GroupID]()
+		for _, o := range ns.groups {
+			p.add(c.groups[o].def.Labels, o)
+		}
+		ns.postings = &p
+	}
+	for name := range portNames(g.def) {
+		c.portGroups[name] = insertID(c.portGroups[name], gid)
+	}
+}
+
+func (c *Cache) unindexGroup(gid api.GroupID) {
+	g := &c.groups[gid]
+	ns := &c.namespaces[g.ns]
+	ns.groups = removeID(ns.groups, gid)
+	if ns.postings != nil {
+		ns.postings.remove(g.def.Labels, gid)
+		if len(ns.groups) < indexedGroups/2 {
+			ns.postings = nil
+		}
+	}
+	for name := range portNames(g.def) {
+		setList(c.portGroups, name, removeID(c.portGroups[name], gid))
+	}
+}
+
+// portNames returns the names of a group's ports, each once per protocol.
+func portNames(g *api.Group) func(func(api.PortName) bool) {
+	return func(yield func(api.PortName) bool) {
+		for i, p := range g.NamedPorts {
+			if i > 0 && g.NamedPorts[i-1].PortName == p.PortName {
+				continue
+			}
+			if !yield(p.PortName) {
+				return
+			}
+		}
+	}
+}
+
+func quoted(texts []string) string { return `"` + strings.Join(texts, `", "`) + `"` }

@@ -1,0 +1,189 @@
+package cache
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// stringTable lets groups share the strings of their labels, and lets go of
+// those that no group has any more.
+type stringTable map[string]sharedString
+
+type sharedString struct {
+	text string
+	refs int
+}
+
+func (t stringTable) acquire(s string) string {
+	e, ok := t[s]
+	if !ok {
+		e.text = s
+	}
+	e.refs++
+	t[e.text] = e
+	return e.text
+}
+
+func (t stringTable) release(s string) {
+	e := t[s]
+	if e.refs--; e.refs <= 0 {
+		delete(t, s)
+		return
+	}
+	t[s] = e
+}
+
+// selectorTable lets policies share selectors. Two policies with the same
+// condition have the same *api.Selector.
+type selectorTable struct {
+	byText map[string]sharedSelector
+	reqs   []api.Requirement // scratch
+	text   []byte            // scratch
+}
+
+type sharedSelector struct {
+	sel  *api.Selector
+	refs int
+}
+
+func newSelectorTable() selectorTable {
+	return selectorTable{byText: map[string]sharedSelector{}}
+}
+
+// acquire returns the selector that a message stands for; a nil message stands
+// for everything. The error says what in it cannot be understood.
+func (t *selectorTable) acquire(m *model.LabelSelector) (*api.Selector, error) {
+	t.reqs = t.reqs[:0]
+	for _, l := range m.GetMatchLabels() {
+		t.reqs = append(t.reqs, api.Requirement{Key: l.GetKey(), Operator: api.In, Values: []string{l.GetValue()}})
+	}
+	for _, r := range m.GetMatchExpressions() {
+		t.reqs = append(t.reqs, api.Requirement{Key: r.GetKey(), Operator: operator(r.GetOperator()), Values: r.GetValues()})
+	}
+	reqs, err := api.CanonicalRequirements(t.reqs)
+	if err != nil {
+		return nil, err
+	}
+	t.text = api.AppendRequirements(t.text[:0], reqs)
+	e, ok := t.byText[string(t.text)]
+	if !ok {
+		if e.sel, err = api.NewSelector(slices.Clone(reqs)); err != nil {
+			return nil, err
+		}
+	}
+	e.refs++
+	t.byText[e.sel.String()] = e
+	return e.sel, nil
+}
+
+func (t *selectorTable) release(sel *api.Selector) {
+	if sel == nil {
+		return
+	}
+	e := t.byText[sel.String()]
+	if e.refs--; e.refs <= 0 {
+		delete(t.byText, sel.String())
+		return
+	}
+	t.byText[sel.String()] = e
+}
+
+// operator returns an operator that the API does not have for one that is not
+// known, which makes the selector invalid.
+func operator(o model.LabelSelector_Operator) api.Operator {
+	switch o {
+	case model.LabelSelector_OPERATOR_IN:
+		return api.In
+	case model.LabelSelector_OPERATOR_NOT_IN:
+		return api.NotIn
+	case model.LabelSelector_OPERATOR_EXISTS:
+		return api.Exists
+	case model.LabelSelector_OPERATOR_DOES_NOT_EXIST:
+		return api.DoesNotExist
+	case model.LabelSelector_OPERATOR_UNSPECIFIED:
+	}
+	return 255
+}
+
+// hostTable shares what pods say of their node. Entries are counted, because a
+// pod that was not yet told its node's addresses makes an entry of its own.
+type hostTable struct {
+	list  []host
+	index hashIndex
+	free  []uint32
+}
+
+type host struct {
+	name  string
+	texts []string // as the pods say them
+	ips   []netip.Addr
+	refs  int
+}
+
+func newHostTable() hostTable { return hostTable{} }
+
+func hashHost(name string, texts []string) uint32 {
+	h := hashString(0, name)
+	for _, t := range texts {
+		h = hashString(h, t)
+	}
+	return fold(h)
+}
+
+func (t *hostTable) acquire(name string, texts []string) uint32 {
+	hash := hashHost(name, texts)
+	i, ok := t.index.find(hash, func(i uint32) bool {
+		return t.list[i].name == name && slices.Equal(t.list[i].texts, texts)
+	})
+	if !ok {
+		i = alloc(&t.list, &t.free)
+		t.list[i] = host{name: name, texts: slices.Clone(texts)}
+		t.list[i].ips, _ = parseAddrs(nil, texts)
+		t.index.insert(hash, i)
+	}
+	t.list[i].refs++
+	return i
+}
+
+func (t *hostTable) release(i uint32) {
+	h := &t.list[i]
+	if h.refs--; h.refs > 0 {
+		return
+	}
+	t.index.remove(hashHost(h.name, h.texts), i)
+	*h = host{}
+	t.free = append(t.free, i)
+}
+
+// alloc returns a free place of a table.
+func alloc[T any, ID ~uint32](table *[]T, free *[]ID) ID {
+	if n := len(*free); n > 0 {
+		id := (*free)[n-1]
+		*free = (*free)[:n-1]
+		return id
+	}
+	var zero T
+	*table = append(*table, zero)
+	return ID(len(*table) - 1)
+}
+
+// parseAddrs appends the addresses, sorted and each once, and returns those that
+// are none.
+func parseAddrs(dst []netip.Addr, texts []string) (addrs []netip.Addr, bad []string) {
+	for _, t := range texts {
+		a, err := netip.ParseAddr(t)
+		if err != nil || a.Zone() != "" || a.IsUnspecified() {
+			bad = append(bad, t)
+			continue
+		}
+		dst = append(dst, a.Unmap())
+	}
+	if len(dst) > 1 {
+		slices.SortFunc(dst, netip.Addr.Compare)
+		dst = slices.Compact(dst)
+	}
+	return dst, bad
+}

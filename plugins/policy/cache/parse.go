@@ -1,0 +1,157 @@
+package cache
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// parser reads one policy. What it cannot understand it leaves out and reports.
+type parser struct {
+	selectors *selectorTable
+	problems  []api.Problem
+}
+
+func (c *Cache) parsePolicy(id model.ID, m *model.NetworkPolicy) (*api.PolicySpec, []api.Problem) {
+	p := parser{selectors: &c.selectors}
+	spec := &api.PolicySpec{
+		ID:              api.PolicyID{Kind: api.NetworkPolicy, Namespace: id.Namespace, Name: id.Name},
+		IsolatesIngress: m.GetIsolatesIngress(),
+		IsolatesEgress:  m.GetIsolatesEgress(),
+	}
+	spec.Subject = p.selector(m.GetPodSelector(), func() string { return "spec.podSelector" })
+	if spec.IsolatesIngress {
+		spec.Ingress = p.rules(m.GetIngress(), "spec.ingress", "from")
+	}
+	if spec.IsolatesEgress {
+		spec.Egress = p.rules(m.GetEgress(), "spec.egress", "to")
+	}
+	if len(p.problems) > 0 {
+		for i := range p.problems {
+			p.problems[i].Object = id.String()
+		}
+	}
+	return spec, p.problems
+}
+
+func (p *parser) problem(field, format string, args ...any) {
+	p.problems = append(p.problems, api.Problem{Field: field, Reason: fmt.Sprintf(format, args...)})
+}
+
+// selector returns nil, which selects nothing, for an invalid selector.
+func (p *parser) selector(m *model.LabelSelector, field func() string) *api.Selector {
+	sel, err := p.selectors.acquire(m)
+	if err != nil {
+		p.problem(field(), "the selector matches nothing: %v", err)
+		return nil
+	}
+	return sel
+}
+
+func (p *parser) rules(ms []*model.NetworkPolicy_Rule, field, peers string) []api.RuleSpec {
+	if len(ms) == 0 {
+		return nil
+	}
+	rules := make([]api.RuleSpec, len(ms))
+	for i, m := range ms {
+		r := &rules[i]
+		at := func() string { return fmt.Sprintf("%s[%d]", field, i) }
+		r.AnyPeer = len(m.GetPeers()) == 0
+		r.AnyPort = len(m.GetPorts()) == 0
+		r.Peers = make([]api.PeerSpec, 0, len(m.GetPeers()))
+		for j, pm := range m.GetPeers() {
+			peer, ok := p.peer(pm, func() string { return fmt.Sprintf("%s.%s[%d]", at(), peers, j) })
+			if ok {
+				r.Peers = append(r.Peers, peer)
+			}
+		}
+		r.Ports = make([]api.PortSpec, 0, len(m.GetPorts()))
+		for j, pm := range m.GetPorts() {
+			port, err := parsePort(pm)
+			if err != nil {
+				p.problem(fmt.Sprintf("%s.ports[%d]", at(), j), "the port matches nothing: %v", err)
+				continue
+			}
+			r.Ports = append(r.Ports, port)
+		}
+		slices.SortFunc(r.Ports, comparePorts)
+		r.Ports = slices.Compact(r.Ports)
+	}
+	return rules
+}
+
+func (p *parser) peer(m *model.NetworkPolicy_Peer, field func() string) (api.PeerSpec, bool) {
+	pods, namespaces, block := m.GetPodSelector(), m.GetNamespaceSelector(), m.GetIpBlock()
+	switch {
+	case block != nil && (pods != nil || namespaces != nil):
+		p.problem(field(), "the peer matches nothing: ipBlock excludes selectors")
+		return api.PeerSpec{}, false
+	case block != nil:
+		b, where, err := parseBlock(block)
+		if err != nil {
+			p.problem(field()+".ipBlock."+where, "the block matches nothing: %v", err)
+			return api.PeerSpec{}, false
+		}
+		return api.PeerSpec{Block: &b}, true
+	case pods == nil && namespaces == nil:
+		p.problem(field(), "the peer matches nothing: it has neither podSelector, namespaceSelector nor ipBlock")
+		return api.PeerSpec{}, false
+	}
+	var peer api.PeerSpec
+	if peer.Pods = p.selector(pods, func() string { return field() + ".podSelector" }); peer.Pods == nil {
+		return api.PeerSpec{}, false
+	}
+	if namespaces == nil {
+		return peer, true
+	}
+	peer.Namespaces = p.selector(namespaces, func() string { return field() + ".namespaceSelector" })
+	if peer.Namespaces == nil {
+		p.selectors.release(peer.Pods)
+		return api.PeerSpec{}, false
+	}
+	return peer, true
+}
+
+func parsePort(m *model.NetworkPolicy_Port) (api.PortSpec, error) {
+	proto, ok := protocol(m.GetProtocol())
+	port := api.PortSpec{Protocol: proto}
+	switch {
+	case m == nil || m.GetInvalid():
+		return port, fmt.Errorf("it was not valid where it came from")
+	case !ok:
+		return port, fmt.Errorf("unknown protocol %d", m.GetProtocol())
+	}
+	end := m.GetEndPort()
+	switch v := m.GetPort().(type) {
+	case nil:
+		if end != 0 {
+			return port, fmt.Errorf("endPort needs a port")
+		}
+		return port, nil
+	case *model.NetworkPolicy_Port_Name:
+		if v.Name == "" || end != 0 {
+			return port, fmt.Errorf("a named port needs a name and excludes endPort")
+		}
+		port.Name = v.Name
+		return port, nil
+	}
+	first := m.GetNumber()
+	last := first
+	if end != 0 {
+		last = end
+	}
+	if first < 1 || last > 65535 || last < first {
+		return port, fmt.Errorf("%d to %d is not a range within 1 to 65535", first, last)
+	}
+	port.Range = api.Ports(uint16(first), uint16(last))
+	return port, nil
+}
+
+func comparePorts(a, b api.PortSpec) int {
+	return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), strings.Compare(a.Name, b.Name),
+		cmp.Compare(a.Range.First, b.Range.First), cmp.Compare(a.Range.Last, b.Range.Last))
+}

@@ -1,0 +1,119 @@
+package cache
+
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// policy is a policy and where it is filed.
+type policy struct {
+	spec  *api.PolicySpec // nil: the place is free
+	epoch uint32
+}
+
+func (c *Cache) findPolicy(ns, name string) (uint32, bool) {
+	return c.policyIndex.find(hashPod(ns, name), func(i uint32) bool {
+		id := c.policies[i].spec.ID
+		return id.Name == name && id.Namespace == ns
+	})
+}
+
+func (c *Cache) applyPolicy(id model.ID, m *model.NetworkPolicy, w Watcher) []api.Problem {
+	i, known := c.findPolicy(id.Namespace, id.Name)
+	if m == nil {
+		if known {
+			c.dropPolicy(i, w)
+		}
+		return nil
+	}
+	spec, problems := c.parsePolicy(id, m)
+	if !known {
+		n := c.ns(id.Namespace)
+		i = alloc(&c.policies, &c.freePolicy)
+		c.policyIndex.insert(hashPod(id.Namespace, id.Name), i)
+		c.namespaces[n].nPolicy++
+	}
+	p := &c.policies[i]
+	p.epoch = c.epoch
+	old := p.spec
+	if old != nil && equalSpecs(old, spec) {
+		c.releaseSelectors(spec)
+		return problems
+	}
+	c.fileSubject(old, spec)
+	p.spec = spec
+	w.PolicyChanged(old, spec)
+	c.releaseSelectors(old)
+	return problems
+}
+
+func (c *Cache) dropPolicy(i uint32, w Watcher) {
+	old := c.policies[i].spec
+	c.policyIndex.remove(hashPod(old.ID.Namespace, old.ID.Name), i)
+	c.policies[i] = policy{}
+	c.freePolicy = append(c.freePolicy, i)
+	c.fileSubject(old, nil)
+	w.PolicyChanged(old, nil)
+	c.releaseSelectors(old)
+	n := c.nsByName[old.ID.Namespace]
+	c.namespaces[n].nPolicy--
+	c.tidyNS(n)
+}
+
+// fileSubject keeps the index of policies by subject. A policy without a subject
+// selects nothing and is not in it.
+func (c *Cache) fileSubject(old, spec *api.PolicySpec) {
+	var id api.PolicyID
+	if old != nil {
+		id = old.ID
+	} else {
+		id = spec.ID
+	}
+	ns := &c.namespaces[c.nsByName[id.Namespace]]
+	if old != nil && old.Subject != nil {
+		ns.policies.Remove(old.Subject, old)
+	}
+	if spec != nil && spec.Subject != nil {
+		if ns.policies == nil {
+			ns.policies = &api.SelectorIndex[*api.PolicySpec]{}
+		}
+		ns.policies.Add(spec.Subject, spec)
+	}
+}
+
+// releaseSelectors gives back the shared selectors of a spec.
+func (c *Cache) releaseSelectors(spec *api.PolicySpec) {
+	if spec == nil {
+		return
+	}
+	c.selectors.release(spec.Subject)
+	for _, rules := range [][]api.RuleSpec{spec.Ingress, spec.Egress} {
+		for _, r := range rules {
+			for _, p := range r.Peers {
+				c.selectors.release(p.Pods)
+				c.selectors.release(p.Namespaces)
+			}
+		}
+	}
+}
+
+// equalSpecs compares two specs of one policy. Both hold their selectors, so equal
+// selectors are the same object.
+func equalSpecs(a, b *api.PolicySpec) bool {
+	return a.Subject == b.Subject && a.IsolatesIngress == b.IsolatesIngress && a.IsolatesEgress == b.IsolatesEgress &&
+		slices.EqualFunc(a.Ingress, b.Ingress, equalRules) && slices.EqualFunc(a.Egress, b.Egress, equalRules)
+}
+
+func equalRules(a, b api.RuleSpec) bool {
+	return a.AnyPeer == b.AnyPeer && a.AnyPort == b.AnyPort &&
+		slices.Equal(a.Ports, b.Ports) && slices.EqualFunc(a.Peers, b.Peers, equalPeers)
+}
+
+func equalPeers(a, b api.PeerSpec) bool {
+	if a.Pods != b.Pods || a.Namespaces != b.Namespaces || (a.Block == nil) != (b.Block == nil) {
+		return false
+	}
+	return a.Block == nil || a.Block.CIDR == b.Block.CIDR && slices.Equal(a.Block.Except, b.Block.Except)
+}

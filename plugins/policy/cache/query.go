@@ -1,0 +1,114 @@
+package cache
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// MatchGroups returns the groups that match, each once, in no particular order.
+// In every namespace it looks at the shortest list of groups that a requirement
+// of the selector allows.
+func (c *Cache) MatchGroups(q api.GroupQuery) iter.Seq2[api.GroupID, *api.Group] {
+	return func(yield func(api.GroupID, *api.Group) bool) {
+		try := func(id api.GroupID) bool {
+			g := c.groups[id].def
+			if q.Port != (api.PortName{}) && !g.Has(q.Port) || !q.Pods.Matches(g.Labels) {
+				return true
+			}
+			return yield(id, g)
+		}
+		switch {
+		case q.Namespace != "":
+			if n, ok := c.nsByName[q.Namespace]; ok {
+				c.namespaces[n].each(q.Pods, try)
+			}
+		case q.Namespaces != nil:
+			c.eachNamespace(q.Namespaces, func(n *namespace) bool { return n.each(q.Pods, try) })
+		case q.Port != (api.PortName{}):
+			eachID(c.portGroups[q.Port], try)
+		default:
+			for n := range c.namespaces {
+				if !c.namespaces[n].each(q.Pods, try) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// each calls yield for the groups of a namespace that a selector may match, until
+// it returns false.
+func (n *namespace) each(sel *api.Selector, yield func(api.GroupID) bool) bool {
+	if n.postings != nil {
+		if r, size, ok := n.postings.candidates(sel); ok && size < len(n.groups) {
+			return n.postings.each(r, yield)
+		}
+	}
+	return eachID(n.groups, yield)
+}
+
+// MatchNamespaces returns the names of the known namespaces that a selector
+// matches, sorted.
+func (c *Cache) MatchNamespaces(sel *api.Selector) []string {
+	var names []string
+	c.eachNamespace(sel, func(n *namespace) bool {
+		names = append(names, n.name)
+		return true
+	})
+	slices.Sort(names)
+	return names
+}
+
+// AppendAddresses appends the addresses of a group's pods, in no particular
+// order; an address that two of the pods have comes twice.
+func (c *Cache) AppendAddresses(dst []netip.Addr, id api.GroupID) []netip.Addr {
+	var buf [1]netip.Addr
+	for _, i := range c.groups[id].pods {
+		if v4 := c.pods[i].v4; v4 != 0 {
+			dst = append(dst, addr4(v4))
+			continue
+		}
+		dst = append(dst, c.podAddrs(i, &buf)...)
+	}
+	return dst
+}
+
+// PodsOf returns the pods of a group, sorted.
+func (c *Cache) PodsOf(id api.GroupID) []api.PodID {
+	g := &c.groups[id]
+	ids := make([]api.PodID, 0, len(g.pods))
+	for _, i := range g.pods {
+		ids = append(ids, api.PodID{Namespace: c.namespaces[g.ns].name, Name: c.pods[i].name})
+	}
+	slices.SortFunc(ids, api.PodID.Compare)
+	return ids
+}
+
+// Policies returns the policies that select the pods of a group, sorted by ID.
+// It finds them by the group's namespace and labels.
+func (c *Cache) Policies(id api.GroupID) []*api.PolicySpec {
+	g := &c.groups[id]
+	ix := c.namespaces[g.ns].policies
+	if ix == nil {
+		return nil
+	}
+	specs := slices.Collect(ix.Matching(g.def.Labels))
+	slices.SortFunc(specs, func(a, b *api.PolicySpec) int { return a.ID.Compare(b.ID) })
+	return specs
+}
+
+// Holders returns the group of every pod that has an address now: one, or more
+// when the address is shared.
+func (c *Cache) Holders(a netip.Addr) []api.GroupID {
+	var ids []api.GroupID
+	c.addrIndex.find(hashAddr(a), func(i uint32) bool {
+		if c.has(i, a) {
+			ids = append(ids, c.pods[i].group)
+		}
+		return false
+	})
+	return ids
+}

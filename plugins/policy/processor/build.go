@@ -1,0 +1,208 @@
+package processor
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// builder makes one ContivPolicy and notes the selectors that it uses.
+type builder struct {
+	p    *Processor
+	spec *api.PolicySpec
+	uses []*selector // each once
+}
+
+// resolveIngress returns the ports of the ingress rules as they are for a group:
+// the destination of ingress are the pods of the group, so a name stands for the
+// numbers that the group gives to it, for the same protocol. The key is equal for
+// groups for which all rules have equal ports.
+func resolveIngress(spec *api.PolicySpec, g *api.Group) (rules [][]api.PolicyPort, key string) {
+	rules = make([][]api.PolicyPort, len(spec.Ingress))
+	var k []byte
+	for i := range spec.Ingress {
+		r := &spec.Ingress[i]
+		if !r.AnyPeer && len(r.Peers) == 0 {
+			continue // matches nothing, whatever its ports are
+		}
+		ports, named := numericPorts(r.Ports)
+		for _, name := range named {
+			for _, np := range g.NamedPorts {
+				if np.PortName == name {
+					ports = append(ports, api.PolicyPort{Protocol: np.Protocol, Range: api.Port(np.Number)})
+				}
+			}
+		}
+		rules[i] = sortPorts(ports)
+		if len(named) == 0 {
+			continue
+		}
+		k = binary.LittleEndian.AppendUint32(k, uint32(i))
+		k = binary.LittleEndian.AppendUint32(k, uint32(len(rules[i])))
+		for _, port := range rules[i] {
+			k = append(k, byte(port.Protocol))
+			k = binary.LittleEndian.AppendUint16(k, port.Range.First)
+			k = binary.LittleEndian.AppendUint16(k, port.Range.Last)
+		}
+	}
+	return rules, string(k)
+}
+
+// numericPorts separates ports with numbers from those with names.
+func numericPorts(specs []api.PortSpec) (ports []api.PolicyPort, named []api.PortName) {
+	for _, s := range specs {
+		if s.Name != "" {
+			named = append(named, api.PortName{Protocol: s.Protocol, Name: s.Name})
+			continue
+		}
+		ports = append(ports, api.PolicyPort{Protocol: s.Protocol, Range: s.Range})
+	}
+	return ports, named
+}
+
+func comparePorts(a, b api.PolicyPort) int {
+	return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Range.First, b.Range.First), cmp.Compare(a.Range.Last, b.Range.Last))
+}
+
+func sortPorts(ports []api.PolicyPort) []api.PolicyPort {
+	if len(ports) > 1 {
+		slices.SortFunc(ports, comparePorts)
+		ports = slices.Compact(ports)
+	}
+	return ports
+}
+
+// policy makes the policy; the ports of its ingress rules are resolved already.
+func (b *builder) policy(ingress [][]api.PolicyPort) *api.ContivPolicy {
+	out := &api.ContivPolicy{
+		ID: b.spec.ID, Tier: api.TierNetworkPolicy,
+		IsolatesIngress: b.spec.IsolatesIngress, IsolatesEgress: b.spec.IsolatesEgress,
+	}
+	for i := range b.spec.Ingress {
+		out.Ingress = b.appendRule(out.Ingress, i, &b.spec.Ingress[i], ingress[i])
+	}
+	for i := range b.spec.Egress {
+		r := &b.spec.Egress[i]
+		ports, named := numericPorts(r.Ports)
+		out.Egress = b.appendRule(out.Egress, i, r, sortPorts(ports))
+		out.Egress = b.appendNamed(out.Egress, i, r, named)
+	}
+	return out
+}
+
+// appendRule appends what a rule says with numbers. A rule that can match
+// nothing is left out, and the selectors in it are not used.
+func (b *builder) appendRule(rules []api.PolicyRule, index int, r *api.RuleSpec, ports []api.PolicyPort) []api.PolicyRule {
+	if !r.AnyPort && len(ports) == 0 {
+		return rules
+	}
+	out := api.PolicyRule{Index: index, Action: api.RuleAllow, AnyPeer: r.AnyPeer, AnyPort: r.AnyPort, Ports: ports}
+	for i := range r.Peers {
+		peer := &r.Peers[i]
+		if peer.Block != nil {
+			out.Blocks = append(out.Blocks, *peer.Block)
+			continue
+		}
+		for _, set := range b.use(peer, api.PortName{}).sets {
+			if !set.refused {
+				out.Sets = append(out.Sets, set.id)
+			}
+		}
+	}
+	if !out.AnyPeer && len(out.Sets) == 0 && len(out.Blocks) == 0 {
+		return rules
+	}
+	slices.Sort(out.Sets)
+	out.Sets = slices.Compact(out.Sets)
+	slices.SortFunc(out.Blocks, compareBlocks)
+	out.Blocks = slices.CompactFunc(out.Blocks, func(a, b api.IPBlock) bool { return compareBlocks(a, b) == 0 })
+	return append(rules, out)
+}
+
+// appendNamed appends what an egress rule says with names. The destination are
+// the peers, so the rule is split by the numbers that they give to a name: for
+// every number a rule with those peers that mean it. A peer without pods (a block,
+// or any peer) stands for the pods in it.
+func (b *builder) appendNamed(rules []api.PolicyRule, index int, r *api.RuleSpec, named []api.PortName) []api.PolicyRule {
+	byPort := map[api.PolicyPort][]api.SetID{}
+	add := func(peer *api.PeerSpec, name api.PortName) {
+		for _, set := range b.use(peer, name).sets {
+			if !set.refused {
+				port := api.PolicyPort{Protocol: name.Protocol, Range: api.Port(set.number)}
+				byPort[port] = append(byPort[port], set.id)
+			}
+		}
+	}
+	for _, name := range named {
+		if r.AnyPeer {
+			add(nil, name)
+		}
+		for i := range r.Peers {
+			add(&r.Peers[i], name)
+		}
+	}
+	for _, port := range slices.SortedFunc(maps.Keys(byPort), comparePorts) {
+		sets := byPort[port]
+		slices.Sort(sets)
+		rules = append(rules, api.PolicyRule{
+			Index: index, Action: api.RuleAllow,
+			Sets: slices.Compact(sets), Ports: []api.PolicyPort{port},
+		})
+	}
+	return rules
+}
+
+// use returns the active selector of a peer; nil stands for any peer. With a port
+// name it is the family of the peer's pods that have such a port.
+func (b *builder) use(peer *api.PeerSpec, name api.PortName) *selector {
+	key := selectorKey{port: name}
+	var namespaces *api.Selector
+	var block *api.IPBlock
+	pods := api.Everything
+	switch {
+	case peer == nil:
+	case peer.Block != nil:
+		block = peer.Block
+		key.block = blockText(block)
+	case peer.Namespaces != nil:
+		namespaces, pods = peer.Namespaces, peer.Pods
+		key.scope = scopeKey{selected: true, text: namespaces.String()}
+	default:
+		pods = peer.Pods
+		key.scope = scopeKey{namespace: b.spec.ID.Namespace}
+	}
+	key.pods = pods.String()
+	s := b.p.selectorFor(key, namespaces, pods, block)
+	if !slices.Contains(b.uses, s) {
+		b.uses = append(b.uses, s)
+	}
+	return s
+}
+
+func blockText(b *api.IPBlock) string {
+	if len(b.Except) == 0 {
+		return b.CIDR.String()
+	}
+	return fmt.Sprintf("%s except %s", b.CIDR, b.Except)
+}
+
+func compareBlocks(a, b api.IPBlock) int {
+	return cmp.Or(a.CIDR.Compare(b.CIDR), slices.CompareFunc(a.Except, b.Except, netip.Prefix.Compare))
+}
+
+func equalPolicies(a, b *api.ContivPolicy) bool {
+	return a.ID == b.ID && a.Tier == b.Tier && a.Priority == b.Priority &&
+		a.IsolatesIngress == b.IsolatesIngress && a.IsolatesEgress == b.IsolatesEgress &&
+		slices.EqualFunc(a.Ingress, b.Ingress, equalRules) && slices.EqualFunc(a.Egress, b.Egress, equalRules)
+}
+
+func equalRules(a, b api.PolicyRule) bool {
+	return a.Index == b.Index && a.Action == b.Action && a.AnyPeer == b.AnyPeer && a.AnyPort == b.AnyPort &&
+		slices.Equal(a.Sets, b.Sets) && slices.Equal(a.Ports, b.Ports) &&
+		slices.EqualFunc(a.Blocks, b.Blocks, func(x, y api.IPBlock) bool { return compareBlocks(x, y) == 0 })
+}

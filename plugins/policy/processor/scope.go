@@ -1,0 +1,161 @@
+package processor
+
+import (
+	"iter"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// scope is the namespace part of selectors: one namespace, the namespaces that a
+// selector selects, or all. Active selectors are indexed per scope by their pod
+// part, so neither part is evaluated more often than needed.
+type scope struct {
+	key    scopeKey
+	sel    *api.Selector // of a scope by selector
+	plain  api.SelectorIndex[*selector]
+	named  map[api.PortName]*api.SelectorIndex[*selector]
+	nNamed int
+}
+
+// scopeKey identifies a scope. The zero value is the whole cluster.
+type scopeKey struct {
+	namespace string // one namespace
+	selected  bool   // by selector
+	text      string // the selector's
+}
+
+// scopes finds scopes by what they cover.
+type scopes struct {
+	byKey       map[scopeKey]*scope
+	chosenIndex api.SelectorIndex[*scope] // the scopes by selector
+}
+
+func newScopes() scopes { return scopes{byKey: map[scopeKey]*scope{}} }
+
+// scopeFor returns the scope, making it when no selector uses it yet.
+func (x *scopes) scopeFor(key scopeKey, sel *api.Selector) *scope {
+	sc, ok := x.byKey[key]
+	if !ok {
+		sc = &scope{key: key, sel: sel}
+		x.byKey[key] = sc
+		if key.selected {
+			x.chosenIndex.Add(sel, sc)
+		}
+	}
+	return sc
+}
+
+// tidy forgets a scope without selectors.
+func (x *scopes) tidy(sc *scope) {
+	if sc.size() > 0 {
+		return
+	}
+	delete(x.byKey, sc.key)
+	if sc.key.selected {
+		x.chosenIndex.Remove(sc.sel, sc)
+	}
+}
+
+// covering returns the scopes that a namespace is in. Without labels the
+// namespace is not known, and no selector covers it.
+func (x *scopes) covering(namespace string, labels api.Labels) iter.Seq[*scope] {
+	return func(yield func(*scope) bool) {
+		if len(x.byKey) == 0 {
+			return
+		}
+		for _, key := range [...]scopeKey{{}, {namespace: namespace}} {
+			if sc, ok := x.byKey[key]; ok && !yield(sc) {
+				return
+			}
+		}
+		if labels == nil {
+			return
+		}
+		for sc := range x.chosenIndex.Matching(labels) {
+			if !yield(sc) {
+				return
+			}
+		}
+	}
+}
+
+// index returns where selectors with that port name are; the zero name stands for
+// selectors without one.
+func (sc *scope) index(name api.PortName) *api.SelectorIndex[*selector] {
+	if name == (api.PortName{}) {
+		return &sc.plain
+	}
+	ix := sc.named[name]
+	if ix == nil {
+		ix = &api.SelectorIndex[*selector]{}
+		if sc.named == nil {
+			sc.named = map[api.PortName]*api.SelectorIndex[*selector]{}
+		}
+		sc.named[name] = ix
+	}
+	return ix
+}
+
+func (sc *scope) add(sel *selector) {
+	sc.index(sel.port).Add(sel.pods, sel)
+	if sel.isFamily() {
+		sc.nNamed++
+	}
+}
+
+func (sc *scope) remove(sel *selector) {
+	ix := sc.index(sel.port)
+	ix.Remove(sel.pods, sel)
+	if !sel.isFamily() {
+		return
+	}
+	sc.nNamed--
+	if ix.Len() == 0 {
+		delete(sc.named, sel.port)
+	}
+}
+
+func (sc *scope) size() int { return sc.plain.Len() + sc.nNamed }
+
+// all returns the selectors of the scope.
+func (sc *scope) all() iter.Seq[*selector] {
+	return func(yield func(*selector) bool) {
+		for sel := range sc.plain.All() {
+			if !yield(sel) {
+				return
+			}
+		}
+		for _, ix := range sc.named {
+			for sel := range ix.All() {
+				if !yield(sel) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// selectorsOf returns the selectors of the scope that match a group in it.
+func (sc *scope) selectorsOf(g *api.Group) iter.Seq[*selector] {
+	return func(yield func(*selector) bool) {
+		for sel := range sc.plain.Matching(g.Labels) {
+			if !yield(sel) {
+				return
+			}
+		}
+		if sc.nNamed == 0 {
+			return
+		}
+		for i, port := range g.NamedPorts {
+			ix := sc.named[port.PortName]
+			if ix == nil || i > 0 && g.NamedPorts[i-1].PortName == port.PortName {
+				continue
+			}
+			for sel := range ix.Matching(g.Labels) {
+				if !yield(sel) {
+					return
+				}
+			}
+		}
+	}
+}

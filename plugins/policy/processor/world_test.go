@@ -1,0 +1,397 @@
+package processor_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/policy/cache"
+	"github.com/sluice-net/sluice/plugins/policy/processor"
+)
+
+// tb is what rapid.T and testing.TB have in common.
+type tb interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+}
+
+// recorder is a sink that keeps what it is told, and checks that it is told
+// differences only.
+type recorder struct {
+	t     tb
+	sets  map[api.SetID]map[netip.Addr]bool
+	pods  map[api.PodID]configured
+	calls int
+}
+
+type configured struct {
+	ips  []netip.Addr
+	list []*api.ContivPolicy
+}
+
+func newRecorder(t tb) *recorder {
+	return &recorder{t: t, sets: map[api.SetID]map[netip.Addr]bool{}, pods: map[api.PodID]configured{}}
+}
+
+func (r *recorder) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
+	r.t.Helper()
+	r.calls++
+	set := r.sets[id]
+	if set == nil {
+		set = map[netip.Addr]bool{}
+		r.sets[id] = set
+	}
+	if len(added)+len(removed) == 0 {
+		r.t.Errorf("set %s: told of no difference", id)
+	}
+	for _, list := range [][]netip.Prefix{added, removed} {
+		if !slices.IsSortedFunc(list, netip.Prefix.Compare) {
+			r.t.Errorf("set %s: not sorted: %v", id, list)
+		}
+		for _, p := range list {
+			if !p.IsSingleIP() {
+				r.t.Errorf("set %s: %s is not one address", id, p)
+			}
+		}
+	}
+	for _, p := range removed {
+		if !set[p.Addr()] {
+			r.t.Errorf("set %s: %s removed but is no member", id, p)
+		}
+		delete(set, p.Addr())
+	}
+	for _, p := range added {
+		if set[p.Addr()] {
+			r.t.Errorf("set %s: %s added but is a member", id, p)
+		}
+		set[p.Addr()] = true
+	}
+	if len(set) == 0 {
+		delete(r.sets, id)
+	}
+}
+
+func (r *recorder) Configure(pod api.PodID, ips []netip.Addr, list []*api.ContivPolicy) {
+	r.t.Helper()
+	r.calls++
+	if old, ok := r.pods[pod]; ok && slices.Equal(old.ips, ips) && sameList(old.list, list) {
+		r.t.Errorf("%s: configured as it was", pod)
+	}
+	if len(ips) == 0 {
+		r.t.Errorf("%s: configured without an address", pod)
+	}
+	r.pods[pod] = configured{ips, list}
+}
+
+func (r *recorder) Remove(pod api.PodID) {
+	r.t.Helper()
+	r.calls++
+	if _, ok := r.pods[pod]; !ok {
+		r.t.Errorf("%s: removed but was never configured", pod)
+	}
+	delete(r.pods, pod)
+}
+
+func sameList(a, b []*api.ContivPolicy) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// describe returns everything the sink knows as text: equal knowledge, equal
+// bytes. Lists that are one slice are marked with the pod that has it first.
+func (r *recorder) describe() string {
+	var b bytes.Buffer
+	for _, id := range slices.Sorted(maps.Keys(r.sets)) {
+		fmt.Fprintf(&b, "set %s %v\n", id, slices.SortedFunc(maps.Keys(r.sets[id]), netip.Addr.Compare))
+	}
+	first := map[**api.ContivPolicy]api.PodID{}
+	for _, pod := range slices.SortedFunc(maps.Keys(r.pods), api.PodID.Compare) {
+		c := r.pods[pod]
+		fmt.Fprintf(&b, "pod %s %v", pod, c.ips)
+		if len(c.list) > 0 {
+			if _, ok := first[&c.list[0]]; !ok {
+				first[&c.list[0]] = pod
+			}
+			fmt.Fprintf(&b, " list of %s", first[&c.list[0]])
+		}
+		for _, p := range c.list {
+			fmt.Fprintf(&b, "\n  %+v", *p)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// allows says whether the policies of a pod let traffic pass, for the pod's side
+// of a connection.
+func (r *recorder) allows(pod api.PodID, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {
+	isolated := false
+	for _, p := range r.pods[pod].list {
+		if p.Isolates(d) {
+			isolated = true
+			if r.permits(p, d, peer, proto, port) {
+				return true
+			}
+		}
+	}
+	return !isolated
+}
+
+func (r *recorder) permits(p *api.ContivPolicy, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {
+	return slices.ContainsFunc(p.Rules(d), func(rule api.PolicyRule) bool {
+		peerOK := rule.AnyPeer ||
+			slices.ContainsFunc(rule.Sets, func(id api.SetID) bool { return r.sets[id][peer] }) ||
+			slices.ContainsFunc(rule.Blocks, func(b api.IPBlock) bool { return b.Contains(peer) })
+		portOK := rule.AnyPort || slices.ContainsFunc(rule.Ports, func(pp api.PolicyPort) bool {
+			return pp.Protocol == proto && pp.Range.Contains(port)
+		})
+		return peerOK && portOK
+	})
+}
+
+// world is a cluster, its cache and processor, and what the sink knows.
+type world struct {
+	t     tb
+	cache *cache.Cache
+	proc  *processor.Processor
+	sink  *recorder
+	state map[model.ID]proto.Message
+	found []api.Problem // by the last step
+}
+
+func newWorld(t tb, opts processor.Options) *world {
+	c := cache.New()
+	w := &world{t: t, cache: c, proc: processor.New(c, opts), sink: newRecorder(t), state: map[model.ID]proto.Message{}}
+	w.resync()
+	return w
+}
+
+// apply brings objects to a new state, all in one batch.
+func (w *world) apply(ms ...proto.Message) {
+	w.t.Helper()
+	var ch model.Changes
+	for _, m := range ms {
+		id := mustID(w.t, m)
+		w.state[id] = m
+		ch.Deltas = append(ch.Deltas, model.Delta{ID: id, Value: m})
+	}
+	w.update(ch)
+}
+
+func (w *world) remove(ms ...proto.Message) {
+	w.t.Helper()
+	var ch model.Changes
+	for _, m := range ms {
+		id := mustID(w.t, m)
+		delete(w.state, id)
+		ch.Deltas = append(ch.Deltas, model.Delta{ID: id})
+	}
+	w.update(ch)
+}
+
+// resync replaces the whole state.
+func (w *world) resync(ms ...proto.Message) {
+	w.t.Helper()
+	clear(w.state)
+	ch := model.Changes{Resync: true}
+	for _, m := range ms {
+		id := mustID(w.t, m)
+		w.state[id] = m
+		ch.Deltas = append(ch.Deltas, model.Delta{ID: id, Value: m})
+	}
+	w.update(ch)
+}
+
+func (w *world) update(ch model.Changes) {
+	w.found = w.cache.Update(ch, w.proc)
+	w.found = append(w.found, w.proc.Flush(w.sink)...)
+}
+
+func mustID(t tb, m proto.Message) model.ID {
+	t.Helper()
+	id, err := model.IDOf(m)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return id
+}
+
+// expect checks verdicts, each "pod in|out peer-address protocol/port yes|no".
+func (w *world) expect(verdicts ...string) {
+	w.t.Helper()
+	for _, v := range verdicts {
+		f := strings.Fields(v)
+		id, err := api.ParsePodID(f[0])
+		if err != nil {
+			w.t.Fatalf("%v", err)
+		}
+		d := api.Ingress
+		if f[1] == "out" {
+			d = api.Egress
+		}
+		name, number, _ := strings.Cut(f[3], "/")
+		pr, err := api.ParseProtocol(name)
+		if err != nil {
+			w.t.Fatalf("%v", err)
+		}
+		var port uint16
+		if _, err := fmt.Sscan(number+" ", &port); err != nil {
+			w.t.Fatalf("%q: %v", v, err)
+		}
+		if got := w.sink.allows(id, d, netip.MustParseAddr(f[2]), pr, port); got != (f[4] == "yes") {
+			w.t.Errorf("%s: got %t\n%s", v, got, w.sink.describe())
+		}
+	}
+}
+
+func (w *world) problems() []string {
+	var out []string
+	for _, p := range append(w.cache.Problems(), w.proc.Problems()...) {
+		out = append(out, p.Object+" "+p.Field)
+	}
+	return out
+}
+
+// ---- objects ----
+
+func labels(kvs string) []*model.Label {
+	var out []*model.Label
+	for kv := range strings.FieldsSeq(kvs) {
+		k, v, _ := strings.Cut(kv, "=")
+		out = append(out, &model.Label{Key: k, Value: v})
+	}
+	slices.SortFunc(out, func(a, b *model.Label) int { return strings.Compare(a.Key, b.Key) })
+	return out
+}
+
+func ns(name, kvs string) *model.Namespace {
+	return &model.Namespace{Name: name, Labels: labels(kvs + " kubernetes.io/metadata.name=" + name)}
+}
+
+// pod returns a running pod on node n1, which has the address 192.168.0.1.
+func pod(id, kvs string, ips ...string) *model.Pod {
+	namespace, name, _ := strings.Cut(id, "/")
+	return &model.Pod{
+		Namespace: namespace, Name: name, Labels: labels(kvs), Ips: ips,
+		Phase: model.Pod_PHASE_RUNNING, NodeName: "n1", NodeIps: []string{"192.168.0.1"},
+	}
+}
+
+// remote moves a pod to node n2.
+func remote(p *model.Pod) *model.Pod {
+	p.NodeName, p.NodeIps = "n2", []string{"192.168.0.2"}
+	return p
+}
+
+// with adds named ports, each "name=protocol/number".
+func with(p *model.Pod, ports ...string) *model.Pod {
+	for _, s := range ports {
+		name, rest, _ := strings.Cut(s, "=")
+		pr, number, _ := strings.Cut(rest, "/")
+		np := &model.Pod_NamedPort{Name: name, Protocol: protocols[pr]}
+		if _, err := fmt.Sscan(number, &np.Port); err != nil {
+			panic(err)
+		}
+		p.NamedPorts = append(p.NamedPorts, np)
+	}
+	return p
+}
+
+var protocols = map[string]model.Protocol{
+	"tcp": model.Protocol_PROTOCOL_TCP, "udp": model.Protocol_PROTOCOL_UDP, "sctp": model.Protocol_PROTOCOL_SCTP,
+}
+
+// sel reads "k=v" (matchLabels), "k", "!k", "k:a|b" (In) and "k!a|b" (NotIn).
+func sel(terms ...string) *model.LabelSelector {
+	s := &model.LabelSelector{}
+	add := func(k string, op model.LabelSelector_Operator, values string) {
+		r := &model.LabelSelector_Requirement{Key: k, Operator: op}
+		if values != "" {
+			r.Values = strings.Split(values, "|")
+		}
+		s.MatchExpressions = append(s.MatchExpressions, r)
+	}
+	for _, t := range terms {
+		if k, v, ok := strings.Cut(t, "="); ok {
+			s.MatchLabels = append(s.MatchLabels, &model.Label{Key: k, Value: v})
+		} else if k, v, ok := strings.Cut(t, ":"); ok {
+			add(k, model.LabelSelector_OPERATOR_IN, v)
+		} else if k, ok := strings.CutPrefix(t, "!"); ok {
+			add(k, model.LabelSelector_OPERATOR_DOES_NOT_EXIST, "")
+		} else if k, v, ok := strings.Cut(t, "!"); ok {
+			add(k, model.LabelSelector_OPERATOR_NOT_IN, v)
+		} else {
+			add(t, model.LabelSelector_OPERATOR_EXISTS, "")
+		}
+	}
+	return s
+}
+
+func pods(terms ...string) *model.NetworkPolicy_Peer {
+	return &model.NetworkPolicy_Peer{PodSelector: sel(terms...)}
+}
+
+func namespaces(terms ...string) *model.NetworkPolicy_Peer {
+	return &model.NetworkPolicy_Peer{NamespaceSelector: sel(terms...)}
+}
+
+func both(namespace, pods *model.LabelSelector) *model.NetworkPolicy_Peer {
+	return &model.NetworkPolicy_Peer{NamespaceSelector: namespace, PodSelector: pods}
+}
+
+func block(cidr string, except ...string) *model.NetworkPolicy_Peer {
+	return &model.NetworkPolicy_Peer{IpBlock: &model.NetworkPolicy_IPBlock{Cidr: cidr, Except: except}}
+}
+
+// port reads "tcp", "tcp/80", "tcp/80-90" or "tcp/web".
+func port(s string) *model.NetworkPolicy_Port {
+	pr, rest, ok := strings.Cut(s, "/")
+	p := &model.NetworkPolicy_Port{Protocol: protocols[pr]}
+	var first, last uint32
+	switch n, _ := fmt.Sscanf(rest, "%d-%d", &first, &last); {
+	case !ok:
+	case n == 0:
+		p.Port = &model.NetworkPolicy_Port_Name{Name: rest}
+	default:
+		p.Port = &model.NetworkPolicy_Port_Number{Number: first}
+		p.EndPort = last
+	}
+	return p
+}
+
+func rule(peers []*model.NetworkPolicy_Peer, ports ...string) *model.NetworkPolicy_Rule {
+	r := &model.NetworkPolicy_Rule{Peers: peers}
+	for _, s := range ports {
+		r.Ports = append(r.Ports, port(s))
+	}
+	return r
+}
+
+func peers(ps ...*model.NetworkPolicy_Peer) []*model.NetworkPolicy_Peer { return ps }
+
+// ingress returns a policy that isolates ingress only.
+func ingress(id string, subject *model.LabelSelector, rules ...*model.NetworkPolicy_Rule) *model.NetworkPolicy {
+	namespace, name, _ := strings.Cut(id, "/")
+	return &model.NetworkPolicy{Namespace: namespace, Name: name, PodSelector: subject, IsolatesIngress: true, Ingress: rules}
+}
+
+// egress returns a policy that isolates egress only.
+func egress(id string, subject *model.LabelSelector, rules ...*model.NetworkPolicy_Rule) *model.NetworkPolicy {
+	namespace, name, _ := strings.Cut(id, "/")
+	return &model.NetworkPolicy{Namespace: namespace, Name: name, PodSelector: subject, IsolatesEgress: true, Egress: rules}
+}
+
+var n1 = processor.Options{Node: "n1"}
+
+func change[M proto.Message](m M, f func(M)) M {
+	c := proto.CloneOf(m)
+	f(c)
+	return c
+}
