@@ -1,0 +1,101 @@
+package configurator
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Options of a Configurator.
+type Options struct {
+	// DenyNode ends the exemption of the pod's own node from isolation, so that its
+	// traffic needs a rule as any other does. Probes of the kubelet may then fail.
+	DenyNode bool
+	// Renderers are told everything. Their names must differ.
+	Renderers []renderer.Renderer
+}
+
+// Configurator keeps, per pod, what its policies mean, and tells renderers what
+// changes. It is used by one goroutine.
+type Configurator struct {
+	interner *interner
+	targets  []*target
+	pods     map[api.PodID]*podState
+	sizes    map[api.SetID]int      // members of the sets of the processor
+	refused  map[api.SetID]struct{} // sets of the processor whose ID a derived set has
+}
+
+// podState is what renderers were told of a pod, and why.
+type podState struct {
+	ips      []netip.Addr
+	policies []*api.ContivPolicy // as they were given
+	profile  *profile
+	config   renderer.PodConfig
+}
+
+// New returns a Configurator that knows no pods.
+func New(o Options) *Configurator {
+	c := &Configurator{
+		interner: newInterner(!o.DenyNode),
+		pods:     map[api.PodID]*podState{},
+		sizes:    map[api.SetID]int{},
+		refused:  map[api.SetID]struct{}{},
+	}
+	for _, r := range o.Renderers {
+		c.targets = append(c.targets, &target{renderer: r, status: RendererStatus{Name: r.Name()}})
+	}
+	return c
+}
+
+// taken says whether the processor uses the ID for one of its sets.
+func (c *Configurator) taken(id api.SetID) bool {
+	_, ok := c.sizes[id]
+	return ok
+}
+
+// updateSize keeps the number of members of a set of the processor. It refuses a
+// set whose ID a derived set has, for good: renderers never hear of its members,
+// so it cannot permit what they would.
+func (c *Configurator) updateSize(id api.SetID, added, removed int) (accepted bool) {
+	if _, no := c.refused[id]; no {
+		return false
+	}
+	if c.interner.derived[id] != nil {
+		c.refused[id] = struct{}{}
+		return false
+	}
+	c.sizes[id] += added - removed
+	if c.sizes[id] <= 0 {
+		delete(c.sizes, id)
+	}
+	return true
+}
+
+// configFor returns what renderers must enforce. Here the pod's ingress becomes
+// egress, and the other way round.
+func (p *profile) configFor(ips []netip.Addr) renderer.PodConfig {
+	cfg := renderer.PodConfig{IPs: ips}
+	if l := p.lists[api.Ingress]; l != nil {
+		cfg.Egress = l.rules
+	}
+	if l := p.lists[api.Egress]; l != nil {
+		cfg.Ingress = l.rules
+	}
+	return cfg
+}
+
+func sameConfig(a, b renderer.PodConfig) bool {
+	return a.Ingress == b.Ingress && a.Egress == b.Egress && slices.Equal(a.IPs, b.IPs)
+}
+
+// sortedAddrs returns the addresses in order and once each; the argument if it is so.
+func sortedAddrs(ips []netip.Addr) []netip.Addr {
+	for i := 1; i < len(ips); i++ {
+		if !ips[i-1].Less(ips[i]) {
+			return slices.Compact(slices.SortedFunc(slices.Values(ips), netip.Addr.Compare))
+		}
+	}
+	return ips
+}

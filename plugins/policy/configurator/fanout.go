@@ -1,0 +1,84 @@
+package configurator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// RendererStatus says how a renderer is doing.
+type RendererStatus struct {
+	Name     string
+	InSync   bool   // its newest Commit worked; false before the first
+	Err      error  // of its newest Commit
+	Commits  uint64 // that worked
+	Failures uint64
+}
+
+// target is a renderer and what became of it.
+type target struct {
+	renderer renderer.Renderer
+	status   RendererStatus
+}
+
+// InSync says whether no renderer has failed in its newest Commit. It is true
+// before the first.
+func (c *Configurator) InSync() bool {
+	for _, t := range c.targets {
+		if t.status.Err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Renderers returns the status of every renderer, in the order of Options.
+func (c *Configurator) Renderers() []RendererStatus {
+	status := make([]RendererStatus, len(c.targets))
+	for i, t := range c.targets {
+		status[i] = t.status
+	}
+	return status
+}
+
+// fanOut commits the transactions of the renderers that have something to do. A
+// panic in one of them is not recovered: it ends the process rather than leave a
+// stack that nobody looks after.
+func (c *Configurator) fanOut(ctx context.Context, txns []renderer.Txn, told bool) error {
+	var due []int
+	for i, t := range c.targets {
+		if told || t.status.Err != nil {
+			due = append(due, i)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	var wg sync.WaitGroup
+	for _, i := range due[1:] {
+		wg.Go(func() { c.targets[i].commit(ctx, txns[i]) })
+	}
+	c.targets[due[0]].commit(ctx, txns[due[0]])
+	wg.Wait()
+	var errs []error
+	for _, i := range due {
+		errs = append(errs, c.targets[i].status.Err)
+	}
+	return errors.Join(errs...)
+}
+
+// commit runs in a goroutine of its own and touches nothing but its target.
+func (t *target) commit(ctx context.Context, txn renderer.Txn) {
+	err := txn.Commit(ctx)
+	if err != nil {
+		t.status.Failures++
+		t.status.Err = fmt.Errorf("renderer %s: %w", t.status.Name, err)
+	} else {
+		t.status.Commits++
+		t.status.Err = nil
+	}
+	t.status.InSync = err == nil
+}

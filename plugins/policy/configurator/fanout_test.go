@@ -1,0 +1,207 @@
+package configurator
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pair is a Configurator with two Recorders.
+func pair(t renderertest.Reporter) (*Configurator, *renderertest.Recorder, *renderertest.Recorder) {
+	one, two := renderertest.NewRecorder("one", t), renderertest.NewRecorder("two", t)
+	return New(Options{Renderers: []renderer.Renderer{one, two}}), one, two
+}
+
+func TestARendererThatFailedIsTriedAgainByAnEmptyTransaction(t *testing.T) {
+	c, one, two := pair(t)
+	two.FailNext(renderertest.FailBefore, renderertest.FailBefore)
+	txn := c.NewTxn(true)
+	configure(0, spread("p", 1))(txn)
+	err := txn.Commit(t.Context())
+	if !errors.Is(err, renderertest.ErrInjected) || !strings.Contains(err.Error(), "renderer two: ") || strings.Contains(err.Error(), "renderer one: ") {
+		t.Fatalf("error %v, want one of renderer two only", err)
+	}
+	if c.InSync() {
+		t.Error("in sync although a renderer failed")
+	}
+	if err := c.NewTxn(false).Commit(t.Context()); !errors.Is(err, renderertest.ErrInjected) {
+		t.Fatalf("error %v, want that of the second failure", err)
+	}
+	if err := c.NewTxn(false).Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(one.Dump(), two.Dump()); diff != "" {
+		t.Error(diff)
+	}
+	want := []RendererStatus{{Name: "one", InSync: true, Commits: 1}, {Name: "two", InSync: true, Commits: 1, Failures: 2}}
+	if diff := cmp.Diff(want, c.Renderers()); diff != "" {
+		t.Error(diff)
+	}
+	if one.Commits() != 1 || !c.InSync() {
+		t.Errorf("renderer one committed %d times, want once", one.Commits())
+	}
+}
+
+func TestBeforeTheFirstCommitNoRendererIsInSync(t *testing.T) {
+	c, _, _ := pair(t)
+	for _, s := range c.Renderers() {
+		if s.InSync {
+			t.Errorf("%s is in sync", s.Name)
+		}
+	}
+}
+
+func TestErrorsOfAllRenderersAreJoined(t *testing.T) {
+	c, one, two := pair(t)
+	one.FailNext(renderertest.FailAfter)
+	two.FailNext(renderertest.FailBefore)
+	err := c.NewTxn(true).Commit(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "renderer one: ") || !strings.Contains(err.Error(), "renderer two: ") {
+		t.Errorf("error %v, want both names", err)
+	}
+}
+
+func TestATransactionIsCommittedOnce(t *testing.T) {
+	c, one, _ := pair(t)
+	txn := c.NewTxn(true)
+	if err := txn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := txn.Commit(t.Context()); err == nil || one.Commits() != 1 {
+		t.Errorf("error %v after %d commits of the renderer", err, one.Commits())
+	}
+}
+
+func TestRenderersCommitInParallel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, one, two := pair(t)
+		meet := make(chan struct{}) // both must arrive, or the test is deadlocked
+		one.SetHook(func(context.Context) error { meet <- struct{}{}; return nil })
+		two.SetHook(func(context.Context) error { <-meet; return nil })
+		if err := c.NewTxn(true).Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestACommitEndsWithItsContextAndLosesNothing(t *testing.T) {
+	c, one, two := pair(t)
+	two.SetHook(func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) })
+	ctx, cancel := context.WithCancel(t.Context())
+	one.SetHook(func(context.Context) error { cancel(); return nil })
+	txn := c.NewTxn(true)
+	configure(0, spread("p", 1))(txn)
+	if err := txn.Commit(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error %v, want that of the context", err)
+	}
+	// Changes that come while the context is done are kept as well.
+	txn = c.NewTxn(false)
+	configure(1, spread("q", 2))(txn)
+	if err := txn.Commit(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error %v, want that of the context", err)
+	}
+	one.SetHook(nil)
+	two.SetHook(nil)
+	if err := c.NewTxn(false).Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(one.Dump(), two.Dump()); diff != "" || len(two.Pods()) != 2 {
+		t.Errorf("%d pods are installed, want 2; %s", len(two.Pods()), diff)
+	}
+}
+
+// TestNoHistory drives a Configurator through random transactions, with failing
+// renderers, and compares with one that is told the final state at once.
+func TestNoHistory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c, one, two := pair(t)
+		w := world{pods: map[int][]*api.ContivPolicy{}, sets: map[api.SetID]netip.Prefix{}}
+		library := [][]*api.ContivPolicy{nil, {spread("p", 1)}, {spread("p", 2)}, drawPolicies(t), drawPolicies(t)}
+		for range rapid.IntRange(1, 10).Draw(t, "transactions") {
+			one.FailNext(rapid.SampledFrom([]renderertest.Failure{renderertest.NoFailure, renderertest.FailBefore, renderertest.FailAfter}).Draw(t, "failure"))
+			resync := rapid.IntRange(0, 6).Draw(t, "resync when 0") == 0
+			txn := c.NewTxn(resync)
+			w.drawInto(t, txn, library, resync)
+			if err := txn.Commit(context.Background()); err != nil && !errors.Is(err, renderertest.ErrInjected) {
+				t.Fatal(err)
+			}
+		}
+		one.FailNext() // what is left in the queue fails the repair at most once
+		for range 11 {
+			if err := c.NewTxn(false).Commit(context.Background()); err == nil {
+				break
+			}
+		}
+		fresh, want, _ := pair(t)
+		txn := fresh.NewTxn(true)
+		w.tell(txn)
+		if err := txn.Commit(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []*renderertest.Recorder{one, two} {
+			if diff := cmp.Diff(want.Dump(), r.Dump()); diff != "" {
+				t.Fatalf("renderer %s: %s", r.Name(), diff)
+			}
+		}
+		if diff := cmp.Diff(footprint(fresh), footprint(c)); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// world is the state that a Configurator is told of.
+type world struct {
+	pods map[int][]*api.ContivPolicy
+	sets map[api.SetID]netip.Prefix // one member each
+}
+
+func (w *world) tell(txn *Txn) {
+	for pod, policies := range w.pods {
+		configure(pod, policies...)(txn)
+	}
+	for id, member := range w.sets {
+		txn.UpdateSet(id, []netip.Prefix{member}, nil)
+	}
+}
+
+// drawInto changes the world and tells the changes, or in a resync everything.
+func (w *world) drawInto(t *rapid.T, txn *Txn, library [][]*api.ContivPolicy, resync bool) {
+	changes := txn
+	if resync {
+		changes = New(Options{}).NewTxn(false) // nobody hears of the changes themselves
+	}
+	for range rapid.IntRange(0, 4).Draw(t, "pods") {
+		pod := rapid.IntRange(0, 4).Draw(t, "pod")
+		if rapid.IntRange(0, 3).Draw(t, "remove when 0") == 0 {
+			delete(w.pods, pod)
+			changes.Remove(podID(pod))
+			continue
+		}
+		w.pods[pod] = rapid.SampledFrom(library).Draw(t, "its policies")
+		configure(pod, w.pods[pod]...)(changes)
+	}
+	id := rapid.SampledFrom([]api.SetID{300, 301}).Draw(t, "set")
+	if old, ok := w.sets[id]; ok {
+		delete(w.sets, id)
+		changes.UpdateSet(id, nil, []netip.Prefix{old})
+	} else {
+		w.sets[id] = pfx("10.0.0.1/32")
+		changes.UpdateSet(id, []netip.Prefix{w.sets[id]}, nil)
+	}
+	if resync {
+		w.tell(txn)
+	}
+}

@@ -1,0 +1,279 @@
+package configurator
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// interner keeps one object per list of policies (a profile), per list of rules
+// and per derived set, and counts who uses them. What nobody uses is dropped.
+type interner struct {
+	allowNode bool
+
+	numbers  map[*api.ContivPolicy]*policyNumber
+	lastUsed uint64 // number of a policy
+	bySlice  map[sliceID]*profile
+	byKey    map[string]*profile
+	lists    map[listKey]*list
+	derived  map[api.SetID]*derivedSet
+	touched  map[api.SetID]struct{} // derived sets that renderers may have to be told of
+}
+
+// policyNumber stands for a policy in keys of profiles.
+type policyNumber struct {
+	n    uint64
+	uses int // by profiles
+}
+
+// sliceID identifies a slice that is not empty and never changed.
+type sliceID struct {
+	first **api.ContivPolicy
+	len   int
+}
+
+// profile is what some policies mean for a pod; pods with the same policies share
+// it. The lists are by direction, the pod's; nil does not restrict.
+type profile struct {
+	policies []*api.ContivPolicy
+	slice    sliceID
+	key      string
+	lists    [2]*list
+	uses     int // by pods
+}
+
+// list is an immutable list of rules, shared by profiles. Lists with equal rules
+// and equal origins are one.
+type list struct {
+	key   listKey
+	rules *renderer.RuleList
+	sets  []api.SetID // derived sets that it names
+	uses  int         // by profiles, per direction
+}
+
+type listKey struct{ rules, origins renderer.Digest }
+
+// derivedSet is an address set made of blocks, shared by lists.
+type derivedSet struct {
+	addressSet
+	uses int  // by lists
+	told bool // renderers know its members
+}
+
+func newInterner(allowNode bool) *interner {
+	return &interner{
+		allowNode: allowNode,
+		numbers:   map[*api.ContivPolicy]*policyNumber{},
+		bySlice:   map[sliceID]*profile{},
+		byKey:     map[string]*profile{},
+		lists:     map[listKey]*list{},
+		derived:   map[api.SetID]*derivedSet{},
+		touched:   map[api.SetID]struct{}{},
+	}
+}
+
+func idOfSlice(policies []*api.ContivPolicy) sliceID {
+	if len(policies) == 0 {
+		return sliceID{}
+	}
+	return sliceID{&policies[0], len(policies)}
+}
+
+// acquire returns the profile of some policies and counts a use of it. taken says
+// whether the ID of a derived set stands for something else.
+func (in *interner) acquire(policies []*api.ContivPolicy, taken func(api.SetID) bool) *profile {
+	slice := idOfSlice(policies)
+	if p := in.bySlice[slice]; p != nil {
+		p.uses++
+		return p
+	}
+	policies = canonical(policies)
+	key, known := in.keyOf(policies)
+	if known {
+		if p := in.byKey[key]; p != nil {
+			p.uses++
+			return p
+		}
+	}
+	p := &profile{policies: policies, slice: slice, key: in.number(policies), uses: 1}
+	for _, d := range []api.Direction{api.Ingress, api.Egress} {
+		p.lists[d] = in.acquireList(generate(d, policies, in.allowNode), taken)
+	}
+	in.bySlice[p.slice], in.byKey[p.key] = p, p
+	return p
+}
+
+// canonical returns the policies in order and once each; the argument if it is so.
+func canonical(policies []*api.ContivPolicy) []*api.ContivPolicy {
+	ordered := true
+	for i := 1; i < len(policies) && ordered; i++ {
+		ordered = comparePolicies(policies[i-1], policies[i]) < 0
+	}
+	if ordered {
+		return policies
+	}
+	policies = slices.SortedFunc(slices.Values(policies), comparePolicies)
+	return slices.Compact(policies)
+}
+
+// keyOf returns the key of the profile of some policies, false if one of them is
+// in no profile, so that there is none.
+func (in *interner) keyOf(policies []*api.ContivPolicy) (string, bool) {
+	key := make([]byte, 0, 8*len(policies))
+	for _, p := range policies {
+		number := in.numbers[p]
+		if number == nil {
+			return "", false
+		}
+		key = binary.BigEndian.AppendUint64(key, number.n)
+	}
+	return string(key), true
+}
+
+// number gives numbers to policies that have none, counts a use of all, and
+// returns the key.
+func (in *interner) number(policies []*api.ContivPolicy) string {
+	for _, p := range policies {
+		if in.numbers[p] == nil {
+			in.lastUsed++
+			in.numbers[p] = &policyNumber{n: in.lastUsed}
+		}
+		in.numbers[p].uses++
+	}
+	key, _ := in.keyOf(policies)
+	return key
+}
+
+// release takes back one use of a profile.
+func (in *interner) release(p *profile) {
+	if p.uses--; p.uses > 0 {
+		return
+	}
+	delete(in.bySlice, p.slice)
+	delete(in.byKey, p.key)
+	for _, policy := range p.policies {
+		number := in.numbers[policy]
+		if number.uses--; number.uses == 0 {
+			delete(in.numbers, policy)
+		}
+	}
+	for _, l := range p.lists {
+		in.releaseList(l)
+	}
+}
+
+// acquireList returns the one list that equals g, nil for nil.
+func (in *interner) acquireList(g *generated, taken func(api.SetID) bool) *list {
+	if g == nil {
+		return nil
+	}
+	g.refuse(func(s addressSet) bool {
+		other := in.derived[s.id]
+		return taken(s.id) || other != nil && !slices.Equal(other.members, s.members)
+	})
+	rules := renderer.NewRuleList(g.rules, g.origins)
+	key := listKey{rules.Digest(), digestOrigins(g.origins)}
+	l := in.lists[key]
+	if l == nil {
+		l = &list{key: key, rules: rules}
+		for _, s := range g.sets {
+			l.sets = append(l.sets, s.id)
+			in.useSet(s)
+		}
+		in.lists[key] = l
+	}
+	l.uses++
+	return l
+}
+
+func (in *interner) releaseList(l *list) {
+	if l == nil {
+		return
+	}
+	if l.uses--; l.uses > 0 {
+		return
+	}
+	delete(in.lists, l.key)
+	for _, id := range l.sets {
+		in.derived[id].uses--
+		in.touched[id] = struct{}{}
+	}
+}
+
+func (in *interner) useSet(s addressSet) {
+	set := in.derived[s.id]
+	if set == nil {
+		set = &derivedSet{addressSet: s}
+		in.derived[s.id] = set
+	}
+	set.uses++
+	in.touched[s.id] = struct{}{}
+}
+
+// forgetTold makes the next tell say everything, as a resync must.
+func (in *interner) forgetTold() {
+	for id, set := range in.derived {
+		set.told = false
+		in.touched[id] = struct{}{}
+	}
+}
+
+// tell reports derived sets that came into use, and drops and reports those that
+// nobody uses any more, in the order of their IDs.
+func (in *interner) tell(update func(set addressSet, gone bool)) {
+	for _, id := range slices.Sorted(maps.Keys(in.touched)) {
+		set := in.derived[id]
+		if set.told != (set.uses > 0) {
+			update(set.addressSet, set.told)
+			set.told = !set.told
+		}
+		if set.uses == 0 {
+			delete(in.derived, id)
+		}
+	}
+	clear(in.touched)
+}
+
+// refuse drops the derived sets for which no is true, and the rules that name them.
+func (g *generated) refuse(no func(addressSet) bool) {
+	refused := map[api.SetID]bool{}
+	for _, s := range g.sets {
+		if no(s) {
+			refused[s.id] = true
+		}
+	}
+	if len(refused) == 0 {
+		return
+	}
+	g.sets = slices.DeleteFunc(g.sets, func(s addressSet) bool { return refused[s.id] })
+	var rules []api.ContivRule
+	var origins [][]api.Origin
+	for i, r := range g.rules {
+		if !refused[r.Src.Set] && !refused[r.Dst.Set] {
+			rules, origins = append(rules, r), append(origins, g.origins[i])
+		}
+	}
+	g.rules, g.origins = rules, origins
+}
+
+// digestOrigins identifies the origins of a list.
+func digestOrigins(origins [][]api.Origin) renderer.Digest {
+	var b []byte
+	for _, of := range origins {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(of)))
+		for _, o := range of {
+			b = append(b, byte(o.Policy.Kind), byte(o.Direction))
+			b = binary.BigEndian.AppendUint32(b, uint32(int32(o.Rule)))
+			b = binary.BigEndian.AppendUint32(b, uint32(len(o.Policy.Namespace)))
+			b = append(b, o.Policy.Namespace...)
+			b = binary.BigEndian.AppendUint32(b, uint32(len(o.Policy.Name)))
+			b = append(b, o.Policy.Name...)
+		}
+	}
+	sum := sha256.Sum256(b)
+	return renderer.Digest(sum[:16])
+}

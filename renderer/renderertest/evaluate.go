@@ -1,0 +1,86 @@
+package renderertest
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Verdict says whether the first packet of a flow is permitted by what is
+// installed: by the ingress list of the pod that sends it and by the egress list
+// of the pod that receives it, where there are such pods and lists. Traffic of a
+// pod to itself never crosses the vswitch and is permitted.
+func (r *Recorder) Verdict(f api.Flow) api.Action {
+	return verdict(r.Explain(f))
+}
+
+// Explain implements renderer.Explainer.
+func (r *Recorder) Explain(f api.Flow) []renderer.Decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.explain(r.name, f)
+}
+
+func (s *state) explain(name string, f api.Flow) []renderer.Decision {
+	src, dst := s.tables(name, f)
+	return append(src, dst...)
+}
+
+// tables returns the decisions at the sending and at the receiving end.
+func (s *state) tables(name string, f api.Flow) (src, dst []renderer.Decision) {
+	for _, pod := range s.podsAt(f.Src, f.Dst) {
+		if l := s.pods[pod].Ingress; l != nil {
+			src = append(src, s.decide(name, "ingress of "+pod.String(), l, f))
+		}
+	}
+	for _, pod := range s.podsAt(f.Dst, f.Src) {
+		if l := s.pods[pod].Egress; l != nil {
+			dst = append(dst, s.decide(name, "egress of "+pod.String(), l, f))
+		}
+	}
+	return src, dst
+}
+
+// ends returns the verdicts at the two ends of a flow.
+func (s *state) ends(f api.Flow) ends {
+	src, dst := s.tables("", f)
+	return ends{verdict(src), verdict(dst)}
+}
+
+func verdict(decisions []renderer.Decision) api.Action {
+	for _, d := range decisions {
+		if d.Action == api.Deny {
+			return api.Deny
+		}
+	}
+	return api.Permit
+}
+
+// podsAt returns the pods that have the one address but not the other, sorted.
+// More than one is a moment of an address that moves; all of them must permit.
+func (s *state) podsAt(a, not netip.Addr) []api.PodID {
+	var pods []api.PodID
+	for _, pod := range s.byAddr[a] {
+		if !slices.Contains(s.pods[pod].IPs, not) {
+			pods = append(pods, pod)
+		}
+	}
+	slices.SortFunc(pods, api.PodID.Compare)
+	return pods
+}
+
+// decide returns the first rule that matches; a list without one denies.
+func (s *state) decide(name, table string, l *renderer.RuleList, f api.Flow) renderer.Decision {
+	d := renderer.Decision{Renderer: name, Table: table, Rule: -1, Action: api.Deny}
+	for i, rule := range l.Rules() {
+		if rule.Matches(f, s.inSet) {
+			d.Rule, d.Match, d.Action, d.Origins = i, rule, rule.Action, l.Origins(i)
+			break
+		}
+	}
+	return d
+}
+
+func (s *state) inSet(id api.SetID, a netip.Addr) bool { return s.sets[id].contains(a) }

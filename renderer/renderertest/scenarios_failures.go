@@ -1,0 +1,140 @@
+package renderertest
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// maxCalls bounds the search for the last call of a commit.
+const maxCalls = 2000
+
+// repaired makes every call of a change fail in turn, each time on a new subject,
+// and requires verdicts between the old and the new ones after the failure, and
+// the new ones after an empty Commit.
+func repaired(name string, before change, resync bool, c change) scenario {
+	run := func(t TB, newSubject func() Subject) {
+		for n := 1; ; n++ {
+			r := newRig(t, newSubject())
+			r.apply(before)
+			if !r.failAt(n, resync, c) {
+				return
+			}
+			if n == maxCalls {
+				t.Fatalf("call %d of the change still fails: FailNext must make a later call than the last one fail nothing", n)
+			}
+		}
+	}
+	return scenario{"a failure at any call is repaired: " + name, run}
+}
+
+// failAt commits a change of which call n fails and says whether it did.
+func (r *rig) failAt(n int, resync bool, c change) bool {
+	r.t.Helper()
+	old := r.verdicts(allFlows)
+	txn := r.begin(resync, c)
+	r.subject.FailNext(n)
+	err := txn.Commit(context.Background())
+	r.subject.FailNext(0)
+	if err != nil {
+		r.checkBetween(allFlows, old, r.verdicts(allFlows))
+		r.commit(r.begin(false, nothing))
+	}
+	r.check()
+	r.t.Helper()
+	if k := r.operations(func() { r.commit(r.begin(false, nothing)) }); k != 0 {
+		r.t.Errorf("an empty transaction after the repair of call %d took %d operations, want 0", n, k)
+	}
+	return err != nil
+}
+
+// ends are the verdicts of the two ends of a flow: of the ingress list of the pod
+// that sends it, and of the egress list of the pod that receives it.
+type ends struct{ src, dst api.Action }
+
+// verdicts returns what the model says.
+func (r *rig) verdicts(flows []api.Flow) []ends {
+	r.model.mu.Lock()
+	defer r.model.mu.Unlock()
+	verdicts := make([]ends, len(flows))
+	for i, f := range flows {
+		verdicts[i] = r.model.state.ends(f)
+	}
+	return verdicts
+}
+
+// checkBetween requires that the stack enforces, at either end of every flow, the
+// rules of one of some states. The ends may be in different states: a renderer
+// promises either the old or the new rules of every pod, not of all pods at once.
+func (r *rig) checkBetween(flows []api.Flow, states ...[]ends) {
+	r.t.Helper()
+	for i, f := range flows {
+		var src, dst [2]bool // by action
+		for _, s := range states {
+			src[s[i].src], dst[s[i].dst] = true, true
+		}
+		possible := [2]bool{api.Permit: src[api.Permit] && dst[api.Permit], api.Deny: src[api.Deny] || dst[api.Deny]}
+		if got := r.subject.Verdict(f); !possible[got] {
+			r.t.Fatalf("flow %s: after a failed commit the stack says %s, which neither the old nor the new rules do; they should become\n%s", f, got, r.model.Dump())
+		}
+	}
+}
+
+var failureScenarios = []scenario{
+	repaired("pods get lists", openPods(), false, townPods()),
+	repaired("pods and sets come together", openPods(), false, town()),
+	repaired("pods are attached with lists", nothing, false, town()),
+	repaired("lists become stricter", town(), false, all(render(0, list(denyAll), list(denyAll)), render(3, list(denyAll), webFrom(backends)))),
+	repaired("lists become wider", town(), false, all(render(0, nil, list(permitAll)), render(1, list(permitAll), nil), render(2, nil, nil))),
+	repaired("lists are exchanged", town(), false, all(render(0, webTo(backends), nil), render(1, list(denyAll), webFrom(frontends)), render(5, webTo(frontends), webFrom(backends)))),
+	repaired("members join", town(), false, all(update(frontends, hosts(v4(3, 0), v4(4, 0), v6(4, 0)), nil), update(backends, hosts(v4(5, 0)), nil))),
+	repaired("members leave", town(), false, all(update(frontends, nil, hosts(v4(1, 0), v6(1, 0), v4(2, 0))), update(backends, nil, hosts(v4(0, 0))))),
+	repaired("members are exchanged", town(), false, update(frontends, hosts(v4(3, 0), v4(4, 0)), hosts(v4(1, 0), v4(2, 0)))),
+	repaired("pods are removed", town(), false, all(remove(0), remove(2), remove(5))),
+	repaired("pods change addresses", town(), false, all(
+		renderAt(0, []netip.Addr{v4(0, 1), v6(0, 1)}, list(denyAll), webFrom(frontends)), renderAt(1, []netip.Addr{v4(1, 0)}, webTo(backends), nil))),
+	repaired("a resync", town(), true, village()),
+	repaired("a resync to nothing", town(), true, nothing),
+	{"a failed commit is repaired by the next change as well", func(t TB, newSubject func() Subject) {
+		r := newRig(t, newSubject())
+		r.apply(town())
+		txn := r.begin(false, all(render(0, nil, nil), update(frontends, hosts(v4(5, 0)), nil), remove(3)))
+		r.subject.FailNext(1)
+		err := txn.Commit(context.Background())
+		r.subject.FailNext(0)
+		if err == nil {
+			t.Fatalf("the first call of a change failed, but its commit did not")
+		}
+		r.apply(all(update(frontends, hosts(v4(4, 0)), hosts(v4(5, 0))), render(1, nil, webFrom(frontends))))
+		r.want(api.Permit, tcp(v4(4, 0), v4(1, 0), 80))
+		r.want(api.Permit, tcp(v4(5, 0), v4(0, 0), 8000))
+	}},
+	{"a failed resync is repaired by the next change as well", func(t TB, newSubject func() Subject) {
+		r := newRig(t, newSubject())
+		r.apply(town())
+		txn := r.begin(true, village())
+		r.subject.FailNext(1)
+		err := txn.Commit(context.Background())
+		r.subject.FailNext(0)
+		if err == nil {
+			t.Fatalf("the first call of a resync failed, but its commit did not")
+		}
+		r.apply(render(5, list(denyAll), nil))
+		r.want(api.Deny, tcp(v4(5, 0), v4(0, 0), 80))
+		r.want(api.Permit, tcp(v4(3, 0), v4(1, 0), 80))
+	}},
+	{"a cancelled commit loses nothing", func(t TB, newSubject func() Subject) {
+		r := newRig(t, newSubject())
+		r.apply(town())
+		old := r.verdicts(allFlows)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		err := r.begin(false, all(render(0, nil, nil), update(frontends, hosts(v4(5, 0)), hosts(v4(1, 0))))).Commit(ctx)
+		if err == nil {
+			t.Logf("the renderer commits although its context is done")
+		}
+		r.checkBetween(allFlows, old, r.verdicts(allFlows))
+		r.apply(nothing)
+	}},
+}

@@ -1,0 +1,167 @@
+package renderertest
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Subject is a renderer under test, together with the stack below it.
+type Subject interface {
+	// Renderer returns the renderer; always the same one.
+	Renderer() renderer.Renderer
+	// Verdict says what the stack, as it is installed now, does with the first
+	// packet of a flow. An address that no pod was rendered with is behind the
+	// uplink.
+	Verdict(f api.Flow) api.Action
+	// Operations returns the number of changes that the renderer made in the stack
+	// so far; reads do not count.
+	Operations() int
+	// FailNext makes the n-th next call to the stack fail, 1 being the very next;
+	// 0 takes back what was not consumed yet. Calls after the failed one work.
+	FailNext(n int)
+}
+
+// Factory returns a new Subject with an empty stack. The pods of PodIDs must be
+// attachable to it: either the stack knows them from the start, or the Subject
+// attaches a pod when it is rendered. A Subject that is an io.Closer is closed
+// when a scenario is done with it.
+type Factory func(t testing.TB) Subject
+
+// TB is what scenarios need of a test.
+type TB interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
+}
+
+// Run is the conformance suite: it runs every scenario as a subtest, each against
+// new Subjects. What a stack must do is said by a Recorder that is told the same
+// transactions.
+func Run(t *testing.T, factory Factory) {
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			s.run(t, func() Subject { return open(t, factory) })
+		})
+	}
+	t.Run("random sequences are enforced, whatever fails", func(t *testing.T) { runRandom(t, factory) })
+}
+
+// scenario is one test of the suite. It may ask for any number of new Subjects.
+type scenario struct {
+	name string
+	run  func(t TB, newSubject func() Subject)
+}
+
+var scenarios = concat(openScenarios, listScenarios, setScenarios, podScenarios, resyncScenarios, failureScenarios)
+
+func concat(groups ...[]scenario) (all []scenario) {
+	for _, g := range groups {
+		all = append(all, g...)
+	}
+	return all
+}
+
+// open returns a Subject that is closed when the test ends.
+func open(t testing.TB, factory Factory) Subject {
+	s := factory(t)
+	if c, ok := s.(io.Closer); ok {
+		t.Cleanup(func() {
+			if err := c.Close(); err != nil {
+				t.Errorf("close the subject: %v", err)
+			}
+		})
+	}
+	return s
+}
+
+// rig holds a Subject and the Recorder that is the truth for it.
+type rig struct {
+	t       TB
+	subject Subject
+	model   *Recorder
+}
+
+func newRig(t TB, subject Subject) *rig {
+	return &rig{t: t, subject: subject, model: NewRecorder("model", t)}
+}
+
+// change fills a transaction.
+type change func(renderer.Txn)
+
+// begin tells a change to the model, and to a transaction of the subject that is
+// left to the caller to commit.
+func (r *rig) begin(resync bool, c change) renderer.Txn {
+	r.t.Helper()
+	model, txn := r.model.NewTxn(resync), r.subject.Renderer().NewTxn(resync)
+	c(model)
+	c(txn)
+	if err := model.Commit(context.Background()); err != nil {
+		r.t.Fatalf("the model failed: %v", err)
+	}
+	return txn
+}
+
+// apply commits a change that must work, and checks verdicts.
+func (r *rig) apply(c change) {
+	r.t.Helper()
+	r.commit(r.begin(false, c))
+	r.check()
+}
+
+// resync is apply with a resync.
+func (r *rig) resync(c change) {
+	r.t.Helper()
+	r.commit(r.begin(true, c))
+	r.check()
+}
+
+func (r *rig) commit(txn renderer.Txn) {
+	r.t.Helper()
+	if err := txn.Commit(context.Background()); err != nil {
+		r.t.Fatalf("commit: %v", err)
+	}
+}
+
+// check compares every flow of the cast.
+func (r *rig) check() {
+	r.t.Helper()
+	r.checkFlows(allFlows)
+}
+
+func (r *rig) checkFlows(flows []api.Flow) {
+	r.t.Helper()
+	wrong := 0
+	for _, f := range flows {
+		want := r.model.Verdict(f)
+		if got := r.subject.Verdict(f); got != want {
+			if wrong++; wrong <= 5 {
+				r.t.Errorf("flow %s: the stack says %s, want %s", f, got, want)
+			}
+		}
+	}
+	if wrong > 0 {
+		r.t.Fatalf("%d of %d flows are wrong with\n%s", wrong, len(flows), r.model.Dump())
+	}
+}
+
+// want checks one verdict that the scenario states itself, so that the model is
+// tested as well.
+func (r *rig) want(action api.Action, f api.Flow) {
+	r.t.Helper()
+	if got := r.subject.Verdict(f); got != action {
+		r.t.Fatalf("flow %s: the stack says %s, want %s; installed should be\n%s", f, got, action, r.model.Dump())
+	}
+}
+
+// operations returns how many operations in the stack a step needs.
+func (r *rig) operations(step func()) int {
+	r.t.Helper()
+	before := r.subject.Operations()
+	step()
+	return r.subject.Operations() - before
+}

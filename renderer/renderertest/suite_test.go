@@ -1,0 +1,223 @@
+package renderertest
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// mutant is a renderer with one fault on top of a Recorder.
+type mutant struct {
+	recorderSubject
+	edit    func(renderer.Txn) renderer.Txn              // nil: no change
+	verdict func(*Recorder, api.Flow) (api.Action, bool) // nil: the right one
+	waste   int                                          // operations added to every reading
+}
+
+func (m *mutant) Renderer() renderer.Renderer { return mutantRenderer{m} }
+
+func (m *mutant) Verdict(f api.Flow) api.Action {
+	if m.verdict != nil {
+		if a, ok := m.verdict(m.Recorder, f); ok {
+			return a
+		}
+	}
+	return m.Recorder.Verdict(f)
+}
+
+func (m *mutant) Operations() int {
+	if m.waste > 0 {
+		m.waste++
+	}
+	return m.Recorder.Operations() + m.waste
+}
+
+type mutantRenderer struct{ m *mutant }
+
+func (r mutantRenderer) Name() string { return "mutant" }
+
+func (r mutantRenderer) NewTxn(resync bool) renderer.Txn {
+	txn := r.m.NewTxn(resync)
+	if r.m.edit != nil {
+		return r.m.edit(txn)
+	}
+	return txn
+}
+
+// Faulty transactions.
+
+type ignoresLeavers struct{ renderer.Txn }
+
+func (t ignoresLeavers) UpdateSet(id api.SetID, added, _ []netip.Prefix) {
+	t.Txn.UpdateSet(id, added, nil)
+}
+
+type ignoresEgress struct{ renderer.Txn }
+
+func (t ignoresEgress) Render(pod api.PodID, cfg renderer.PodConfig) {
+	cfg.Egress = nil
+	t.Txn.Render(pod, cfg)
+}
+
+type ignoresIngress struct{ renderer.Txn }
+
+func (t ignoresIngress) Render(pod api.PodID, cfg renderer.PodConfig) {
+	cfg.Ingress = nil
+	t.Txn.Render(pod, cfg)
+}
+
+type firstAddressOnly struct{ renderer.Txn }
+
+func (t firstAddressOnly) Render(pod api.PodID, cfg renderer.PodConfig) {
+	cfg.IPs = cfg.IPs[:1]
+	t.Txn.Render(pod, cfg)
+}
+
+type keepsRemoved struct{ renderer.Txn }
+
+func (keepsRemoved) Remove(api.PodID) {}
+
+// editRules changes every rule of every list.
+type editRules struct {
+	renderer.Txn
+	edit func(*api.ContivRule)
+}
+
+func (t editRules) Render(pod api.PodID, cfg renderer.PodConfig) {
+	for _, l := range []**renderer.RuleList{&cfg.Ingress, &cfg.Egress} {
+		if *l == nil {
+			continue
+		}
+		var rules []api.ContivRule
+		for _, r := range (*l).Rules() {
+			t.edit(&r)
+			rules = append(rules, r)
+		}
+		*l = list(rules...)
+	}
+	t.Txn.Render(pod, cfg)
+}
+
+// faults are what a renderer can get wrong. No violations are reported, since the
+// faulty transactions themselves break the contract.
+var faults = map[string]func(*mutant){
+	"ignores members that leave": func(m *mutant) { m.edit = func(t renderer.Txn) renderer.Txn { return ignoresLeavers{t} } },
+	"ignores egress lists":       func(m *mutant) { m.edit = func(t renderer.Txn) renderer.Txn { return ignoresEgress{t} } },
+	"ignores ingress lists":      func(m *mutant) { m.edit = func(t renderer.Txn) renderer.Txn { return ignoresIngress{t} } },
+	"restricts the first address only": func(m *mutant) {
+		m.edit = func(t renderer.Txn) renderer.Txn { return firstAddressOnly{t} }
+	},
+	"keeps removed pods": func(m *mutant) { m.edit = func(t renderer.Txn) renderer.Txn { return keepsRemoved{t} } },
+	"ignores protocols": func(m *mutant) {
+		m.edit = func(t renderer.Txn) renderer.Txn {
+			return editRules{t, func(r *api.ContivRule) { r.Protocol, r.DstPort = 0, api.AnyPort }}
+		}
+	},
+	"ignores the end of port ranges": func(m *mutant) {
+		m.edit = func(t renderer.Txn) renderer.Txn {
+			return editRules{t, func(r *api.ContivRule) { r.DstPort.Last = r.DstPort.First }}
+		}
+	},
+	"takes a whole family for any": func(m *mutant) {
+		m.edit = func(t renderer.Txn) renderer.Txn {
+			return editRules{t, func(r *api.ContivRule) {
+				for _, n := range []*api.Net{&r.Src, &r.Dst} {
+					if n.Prefix.IsValid() && n.Prefix.Bits() == 0 {
+						*n = anyNet
+					}
+				}
+			}}
+		}
+	},
+	"takes empty sets for any": func(m *mutant) {
+		m.verdict = func(r *Recorder, f api.Flow) (api.Action, bool) {
+			return api.Permit, len(r.Sets()) == 0 && len(r.Pods()) > 0 && f.DstPort == 80
+		}
+	},
+	"resyncs like a change": func(m *mutant) {
+		m.edit = func(t renderer.Txn) renderer.Txn {
+			t.(*recorderTxn).resync = false
+			return t
+		}
+	},
+	"loses what failed": func(m *mutant) {
+		m.edit = func(t renderer.Txn) renderer.Txn {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.backlog = nil
+			return t
+		}
+	},
+	"opens up while it failed": func(m *mutant) {
+		m.verdict = func(r *Recorder, _ api.Flow) (api.Action, bool) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return api.Permit, len(r.backlog) > 0
+		}
+	},
+	"closes while it failed": func(m *mutant) {
+		m.verdict = func(r *Recorder, _ api.Flow) (api.Action, bool) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return api.Deny, len(r.backlog) > 0
+		}
+	},
+	"works when nothing changed": func(m *mutant) { m.waste = 1 },
+}
+
+// verdictOf collects what scenarios report, instead of failing a test.
+type verdictOf struct{ failures []string }
+
+func (v *verdictOf) Helper()             {}
+func (v *verdictOf) Logf(string, ...any) {}
+func (v *verdictOf) Errorf(format string, args ...any) {
+	v.failures = append(v.failures, fmt.Sprintf(format, args...))
+}
+
+func (v *verdictOf) Fatalf(format string, args ...any) {
+	v.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// failing returns the name of the first scenario that a subject does not pass.
+func failing(newSubject func() Subject) string {
+	for _, s := range scenarios {
+		v, done := &verdictOf{}, make(chan struct{})
+		go func() {
+			defer close(done)
+			s.run(v, newSubject)
+		}()
+		<-done
+		if len(v.failures) > 0 {
+			return s.name
+		}
+	}
+	return ""
+}
+
+func TestTheSuiteFindsEveryFault(t *testing.T) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := failing(func() Subject {
+				m := &mutant{recorderSubject: recorderSubject{NewRecorder("mutant", nil)}}
+				fault(m)
+				return m
+			})
+			if found == "" {
+				t.Error("no scenario fails")
+			}
+			t.Logf("found by %q", found)
+		})
+	}
+	t.Run("and none where there is none", func(t *testing.T) {
+		found := failing(func() Subject { return &mutant{recorderSubject: recorderSubject{NewRecorder("mutant", nil)}} })
+		if found != "" {
+			t.Errorf("failing: %q", found)
+		}
+	})
+}
