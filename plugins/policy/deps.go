@@ -1,0 +1,70 @@
+package policy
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Source delivers the state of the cluster.
+type Source interface {
+	// Next waits for changes and takes them; the first are a resync. When ctx ends
+	// it returns its error at once, and what was not taken comes with the next call.
+	// Any other error says that there will be no more changes.
+	Next(ctx context.Context) (model.Changes, error)
+}
+
+// Deps are what a Plugin needs. Zero values are sensible where nothing else is said.
+type Deps struct {
+	Name string       // of the plugin; "policy" when empty
+	Log  *slog.Logger // nil discards
+	// Source delivers the state. Without one, changes come by Apply.
+	Source Source
+	// Renderers enforce; their names must differ.
+	Renderers []renderer.Renderer
+	// Node is the agent's node: its pods are local. Empty makes all pods local.
+	Node          string
+	NodeAddresses []netip.Addr // of the node, beside those that its pods tell
+	// DenyNode ends the exemption of the node's own traffic from isolation.
+	DenyNode bool
+	// MinBackoff and MaxBackoff bound the pause before a renderer that failed is
+	// tried again; 100 ms and 30 s when zero.
+	MinBackoff, MaxBackoff time.Duration
+	// CommitTimeout bounds one commit of all renderers; 30 s when zero.
+	CommitTimeout time.Duration
+	Observer      Observer
+}
+
+// Stage is a part of the work on one transaction.
+type Stage string
+
+// The stages, in order.
+const (
+	StageCache        Stage = "cache"        // state and selection, with what the processor records
+	StageProcessor    Stage = "processor"    // policies, sets and pods that are different
+	StageConfigurator Stage = "configurator" // rules
+	StageCommit       Stage = "commit"       // renderers
+)
+
+// Observer is told what happens, by the event loop, which waits for it. Every
+// function may be nil.
+type Observer struct {
+	// Stage is told how long a stage of a transaction took.
+	Stage func(Stage, time.Duration)
+	// Transaction is told the status after a transaction, retries included.
+	Transaction func(Status)
+	// Problem is told what is wrong with objects, when it is new.
+	Problem func(api.Problem)
+}
+
+const (
+	defaultName          = "policy"
+	defaultMinBackoff    = 100 * time.Millisecond
+	defaultMaxBackoff    = 30 * time.Second
+	defaultCommitTimeout = 30 * time.Second
+)

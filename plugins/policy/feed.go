@@ -1,0 +1,73 @@
+package policy
+
+import (
+	"context"
+	"sync"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// feed is a Source that gets its changes from Apply.
+type feed struct {
+	wake chan struct{} // holds a token when there may be changes
+
+	mu       sync.Mutex
+	queue    []model.Changes
+	revision int64
+}
+
+func newFeed() *feed { return &feed{wake: make(chan struct{}, 1)} }
+
+// push queues changes and returns the revision that they lead to: their own, or,
+// if that is not newer than the last one, the next number.
+func (f *feed) push(changes model.Changes) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.revision = max(f.revision+1, changes.Revision)
+	changes.Revision = f.revision
+	f.queue = append(f.queue, changes)
+	select {
+	case f.wake <- struct{}{}:
+	default: // there is a token
+	}
+	return f.revision
+}
+
+// Next implements Source.
+func (f *feed) Next(ctx context.Context) (model.Changes, error) {
+	for {
+		if changes, ok := f.take(); ok {
+			return changes, nil
+		}
+		select {
+		case <-f.wake:
+		case <-ctx.Done():
+			return model.Changes{}, ctx.Err()
+		}
+	}
+}
+
+func (f *feed) take() (model.Changes, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.queue) == 0 {
+		return model.Changes{}, false
+	}
+	changes := f.queue[0]
+	f.queue[0] = model.Changes{}
+	f.queue = f.queue[1:]
+	return changes, true
+}
+
+// Apply brings changes down to the renderers and waits until all of them enforce
+// them. It is for plugins without a Source, such as tools that have no store. The
+// first changes should be a resync. When ctx ends before, the changes are not lost.
+func (p *Plugin) Apply(ctx context.Context, changes model.Changes) error {
+	switch {
+	case p.done == nil:
+		return ErrNotRunning
+	case p.feed == nil:
+		return ErrHasSource
+	}
+	return p.WaitIdle(ctx, p.feed.push(changes))
+}

@@ -1,0 +1,124 @@
+package policy
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+)
+
+// TestTheStateDependsOnTheClusterOnly brings random changes down to a renderer that
+// fails now and then, in batches, with resyncs in between, and compares with a
+// plugin that is told the last state at once. The Recorder reports whatever the
+// layers do against the contract on the way.
+func TestTheStateDependsOnTheClusterOnly(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p, r := rapidPlugin(rt)
+		defer closePlugin(rt, p)
+		state := map[model.ID]proto.Message{}
+		for i := range rapid.IntRange(1, 8).Draw(rt, "batches") {
+			var batch []model.Delta
+			for range rapid.IntRange(0, 6).Draw(rt, "changes") {
+				d := drawDelta(rt)
+				if state[d.ID] = d.Value; d.Value == nil {
+					delete(state, d.ID)
+				}
+				batch = append(batch, d)
+			}
+			ch := model.Changes{Deltas: newest(batch)}
+			if i > 0 && rapid.IntRange(0, 4).Draw(rt, "resync when 0") == 0 || i == 2 {
+				ch = whole(state)
+			}
+			if rapid.Bool().Draw(rt, "fail") {
+				r.FailNext(renderertest.FailBefore)
+			}
+			if err := p.Apply(context.Background(), ch); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		fresh, want := rapidPlugin(rt)
+		defer closePlugin(rt, fresh)
+		if err := fresh.Apply(context.Background(), whole(state)); err != nil {
+			rt.Fatal(err)
+		}
+		if diff := cmp.Diff(want.Dump(), r.Dump()); diff != "" {
+			rt.Fatal(diff)
+		}
+	})
+}
+
+func rapidPlugin(t *rapid.T) (*Plugin, *renderertest.Recorder) {
+	r := renderertest.NewRecorder("one", t)
+	p := New(Deps{Node: node, Renderers: []renderer.Renderer{r}, MinBackoff: 1})
+	if err := p.Init(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.AfterInit(); err != nil {
+		t.Fatal(err)
+	}
+	return p, r
+}
+
+func closePlugin(t *rapid.T, p *Plugin) {
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// newest keeps the last delta of every object, as a Source does.
+func newest(deltas []model.Delta) (kept []model.Delta) {
+	for i, d := range deltas {
+		last := true
+		for _, later := range deltas[i+1:] {
+			last = last && later.ID != d.ID
+		}
+		if last {
+			kept = append(kept, d)
+		}
+	}
+	return kept
+}
+
+func whole(state map[model.ID]proto.Message) model.Changes {
+	ch := model.Changes{Resync: true}
+	for id, value := range state {
+		ch.Deltas = append(ch.Deltas, model.Delta{ID: id, Value: value})
+	}
+	return ch
+}
+
+// drawDelta puts or deletes a random object of a small cluster.
+func drawDelta(t *rapid.T) model.Delta {
+	var object proto.Message
+	app := rapid.SampledFrom([]string{"web", "front", "other"})
+	switch rapid.IntRange(0, 6).Draw(t, "kind") {
+	case 0:
+		object = ns()
+	case 1, 2, 3:
+		object = pod(rapid.IntRange(0, 5).Draw(t, "pod"), app.Draw(t, "app"), rapid.Bool().Draw(t, "local"))
+	default:
+		name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "policy")
+		policy := allow(name, app.Draw(t, "from"), app.Draw(t, "to"), uint32(rapid.IntRange(80, 82).Draw(t, "port")))
+		if rapid.Bool().Draw(t, "blocks") {
+			policy.Ingress[0].Peers = append(policy.Ingress[0].Peers, &model.NetworkPolicy_Peer{IpBlock: ipBlock("198.51.100.0/24", "198.51.100.7/32")})
+		}
+		if policy.IsolatesEgress = rapid.Bool().Draw(t, "egress"); policy.IsolatesEgress {
+			policy.Egress = policy.Ingress
+		}
+		object = policy
+	}
+	id, err := model.IDOf(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "delete when 0") == 0 {
+		object = nil
+	}
+	return model.Delta{ID: id, Value: object}
+}

@@ -1,0 +1,190 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/policy/configurator"
+)
+
+// errInterrupted says that there is something else to do than to wait for changes.
+var errInterrupted = errors.New("interrupted")
+
+// run is the event loop. It ends with ctx.
+func (p *Plugin) run(ctx context.Context) {
+	defer close(p.done)
+	for {
+		changes, err := p.next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			p.apply(ctx, changes)
+		case !errors.Is(err, errInterrupted):
+			p.sourceEnded(err)
+		case !p.retryAt.IsZero() && !time.Now().Before(p.retryAt):
+			p.retry(ctx)
+		}
+		// Before the first resync the renderers know of nothing, and what a stack
+		// holds from before must not be taken for leftovers.
+		if p.prompted.Swap(false) && p.resynced {
+			p.recommit(ctx)
+		}
+		if p.wanted.Swap(false) {
+			p.buildSnapshot()
+		}
+	}
+}
+
+// next waits for changes, until ctx ends, a snapshot is wanted or a retry is due.
+func (p *Plugin) next(ctx context.Context) (model.Changes, error) {
+	wait, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// Whoever wants something sets wanted first and calls interrupt then. Here it is
+	// the other way round, so one of the two sees the other.
+	p.interrupt.Store(&cancel)
+	if p.wanted.Load() || p.prompted.Load() {
+		cancel()
+	}
+	if !p.retryAt.IsZero() {
+		timer := time.AfterFunc(time.Until(p.retryAt), cancel)
+		defer timer.Stop()
+	}
+	if p.sourceErr != nil {
+		<-wait.Done()
+		return model.Changes{}, errInterrupted
+	}
+	changes, err := p.Source.Next(wait)
+	if err != nil && wait.Err() != nil {
+		return model.Changes{}, errInterrupted
+	}
+	return changes, err
+}
+
+// sourceEnded keeps everything as it is, for good.
+func (p *Plugin) sourceEnded(err error) {
+	p.sourceErr = err
+	p.snapshot.Store(nil) // it does not say so
+	p.Log.Error("source of state has ended, what is enforced stays enforced", "err", err)
+	p.publish()
+}
+
+// apply brings one batch of changes down to the renderers.
+func (p *Plugin) apply(ctx context.Context, changes model.Changes) {
+	watch := p.stopwatch()
+	problems := p.cache.Update(changes, p.processor)
+	watch(StageCache)
+	resync := changes.Resync && !p.resynced
+	txn := p.configurator.NewTxn(resync)
+	if resync && p.told {
+		// Changes came before the first resync. The renderers are going to forget
+		// them, so they have to be told everything.
+		problems = append(problems, p.processor.Replay(txn)...)
+	} else {
+		problems = append(problems, p.processor.Flush(txn)...)
+	}
+	p.resynced, p.told = p.resynced || resync, true
+	watch(StageProcessor)
+	txn.Prepare()
+	watch(StageConfigurator)
+	p.report(problems)
+	p.draft.Seen = max(p.draft.Seen, changes.Revision)
+	p.commit(ctx, txn.Commit)
+	watch(StageCommit)
+	p.finish(ctx)
+}
+
+// retry lets the renderers that failed try again.
+func (p *Plugin) retry(ctx context.Context) { p.empty(ctx, p.configurator.NewTxn(false)) }
+
+// recommit lets every renderer look again at what it has installed. Something is
+// different since it was tried before, so a failure begins a new row of retries.
+func (p *Plugin) recommit(ctx context.Context) {
+	p.backoff = 0
+	txn := p.configurator.NewTxn(false)
+	txn.CommitAll()
+	p.empty(ctx, txn)
+}
+
+// empty commits a transaction that has no changes.
+func (p *Plugin) empty(ctx context.Context, txn *configurator.Txn) {
+	watch := p.stopwatch()
+	p.retryAt = time.Time{}
+	p.commit(ctx, txn.Commit)
+	watch(StageCommit)
+	p.finish(ctx)
+}
+
+// commit schedules a retry when a renderer fails. A failure while one is scheduled
+// already does not put it off.
+func (p *Plugin) commit(ctx context.Context, commit func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(ctx, p.CommitTimeout)
+	defer cancel()
+	// The error is in the status of the renderers, from where it is logged.
+	if err := commit(ctx); err == nil {
+		p.retryAt, p.backoff = time.Time{}, 0
+		return
+	}
+	if p.retryAt.IsZero() {
+		p.backoff = min(max(2*p.backoff, p.MinBackoff), p.MaxBackoff)
+		p.retryAt = time.Now().Add(p.backoff)
+	}
+}
+
+// finish makes the outcome of a transaction visible. Commits that fail because the
+// plugin is being closed are no news.
+func (p *Plugin) finish(ctx context.Context) {
+	p.draft.Transactions++
+	old := p.draft.Renderers
+	p.draft.Renderers = rendererStatus(old, p.configurator.Renderers(), time.Now())
+	if ctx.Err() == nil {
+		p.logRenderers(old, p.draft.Renderers)
+	}
+	if p.configurator.InSync() {
+		p.draft.Revision = p.draft.Seen
+		p.draft.Synced = p.draft.Synced || p.resynced
+	}
+	p.publish()
+	if p.Observer.Transaction != nil {
+		p.Observer.Transaction(p.Status())
+	}
+}
+
+// logRenderers logs what is different, so that a renderer that fails over and over
+// in the same way is logged once.
+func (p *Plugin) logRenderers(old, renderers []RendererStatus) {
+	for i, r := range renderers {
+		switch {
+		case r.Error != "" && r.Error != old[i].Error:
+			p.Log.Warn("renderer failed and will be tried again", "renderer", r.Name, "err", r.Error, "failures", r.Failures)
+		case r.Error == "" && old[i].Error != "":
+			p.Log.Info("renderer has recovered", "renderer", r.Name, "failures", r.Failures)
+		}
+	}
+}
+
+func (p *Plugin) report(problems []api.Problem) {
+	for _, problem := range problems {
+		p.Log.Warn("object cannot be enforced as it is", "object", problem.Object, "field", problem.Field, "reason", problem.Reason)
+		if p.Observer.Problem != nil {
+			p.Observer.Problem(problem)
+		}
+	}
+}
+
+// stopwatch returns a function that tells the observer the time since it was
+// called last.
+func (p *Plugin) stopwatch() func(Stage) {
+	if p.Observer.Stage == nil {
+		return func(Stage) {}
+	}
+	last := time.Now()
+	return func(s Stage) {
+		now := time.Now()
+		p.Observer.Stage(s, now.Sub(last))
+		last = now
+	}
+}

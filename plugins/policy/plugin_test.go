@@ -1,0 +1,336 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestChangesReachTheRenderers(t *testing.T) {
+	p, rs := startRecorded(t, Deps{}, "one", "two")
+	mustApply(t, p, shop(t))
+	for _, r := range rs {
+		if !r.LastCommit().Resync {
+			t.Errorf("the first commit of %s is no resync", r.Name())
+		}
+		if got := r.Verdict(web(addr(1), addr(0))); got != api.Permit {
+			t.Errorf("%s: front to web: %s", r.Name(), got)
+		}
+		if got := r.Verdict(web(addr(2), addr(0))); got != api.Deny {
+			t.Errorf("%s: other to web: %s", r.Name(), got)
+		}
+	}
+	mustApply(t, p, changes(t, false, pod(3, "front", false)))
+	if got := rs[0].Verdict(web(addr(3), addr(0))); got != api.Permit {
+		t.Errorf("a new front to web: %s", got)
+	}
+	if got := rs[0].LastCommit().Operations; got != 1 {
+		t.Errorf("a remote pod took %d operations, want 1", got)
+	}
+	mustApply(t, p, deletion(model.KindNetworkPolicy, "web"))
+	if got := rs[0].Verdict(web(addr(2), addr(0))); got != api.Permit {
+		t.Errorf("other to web without policy: %s", got)
+	}
+	mustApply(t, p, deletion(model.KindPod, "pod-0"))
+	if diff := cmp.Diff([]api.PodID{podID(2)}, sortedPods(rs[0].Pods())); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestOnlyTheFirstResyncIsOneForTheRenderers(t *testing.T) {
+	p, rs := startRecorded(t, Deps{}, "one")
+	mustApply(t, p, shop(t))
+	mustApply(t, p, shop(t))
+	if n := rs[0].Commits(); n != 1 {
+		t.Errorf("an equal resync: %d commits, want the first only", n)
+	}
+	mustApply(t, p, changes(t, true, ns(), pod(0, "web", true), pod(1, "front", false), allow("web", "front", "web", 80)))
+	if got := rs[0].LastCommit(); got.Resync || got.Operations != 1 {
+		t.Errorf("a resync without one pod: %+v, want one operation", got)
+	}
+}
+
+func TestChangesBeforeTheFirstResyncAreKeptAndTheResyncTellsEverything(t *testing.T) {
+	p, rs := startRecorded(t, Deps{}, "one")
+	mustApply(t, p, changes(t, false, shopObjects(t)[:3]...))
+	if len(rs[0].Pods()) != 1 || rs[0].LastCommit().Resync || p.Status().Synced {
+		t.Fatalf("before the resync: %d pods, status %+v", len(rs[0].Pods()), p.Status())
+	}
+	mustApply(t, p, shop(t))
+	if !rs[0].LastCommit().Resync || !p.Status().Synced || len(rs[0].Pods()) != 2 {
+		t.Fatalf("after the resync: %d pods, status %+v", len(rs[0].Pods()), p.Status())
+	}
+	fresh, want := startRecorded(t, Deps{}, "one")
+	mustApply(t, fresh, shop(t))
+	if diff := cmp.Diff(want[0].Dump(), rs[0].Dump()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestARendererThatFailsIsRetriedWhileOthersGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, rs := startRecorded(t, Deps{MaxBackoff: 400 * time.Millisecond}, "good", "bad")
+		good, bad := rs[0], rs[1]
+		down := errors.New("the stack is down")
+		bad.SetHook(func(context.Context) error { return down })
+		begin := time.Now()
+		apply := func(ch model.Changes) { p.feed.push(ch); synctest.Wait() }
+		apply(shop(t))
+		apply(changes(t, false, pod(3, "web", true)))
+		if len(good.Pods()) != 3 || len(bad.Pods()) != 0 || time.Since(begin) != 0 {
+			t.Fatalf("good has %d pods and bad %d, after %s", len(good.Pods()), len(bad.Pods()), time.Since(begin))
+		}
+		if s := p.Status(); s.Revision != 0 || s.Seen != 2 || s.InSync() || s.Renderers[0].Error != "" || s.Renderers[1].Failures != 2 {
+			t.Fatalf("status %+v", s)
+		}
+		// 100 ms, 200 ms, then every 400 ms.
+		for i, at := range []time.Duration{100, 300, 700, 1100, 1500} {
+			<-time.After(time.Until(begin.Add(at*time.Millisecond - 1)))
+			synctest.Wait()
+			before := bad.Commits()
+			<-time.After(time.Nanosecond)
+			synctest.Wait()
+			if before != 2+i || bad.Commits() != before+1 {
+				t.Fatalf("retry %d: %d commits before and %d after %d ms", i+1, before, bad.Commits(), at)
+			}
+		}
+		if good.Commits() != 2 {
+			t.Errorf("the good renderer committed %d times, want 2", good.Commits())
+		}
+		bad.SetHook(nil)
+		if err := p.WaitIdle(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(good.Dump(), bad.Dump()); diff != "" {
+			t.Error(diff)
+		}
+		// The next failure starts with the shortest pause again.
+		bad.FailNext(renderertest.FailBefore)
+		begin = time.Now()
+		mustApply(t, p, changes(t, false, pod(4, "web", true)))
+		if got := time.Since(begin); got != 100*time.Millisecond {
+			t.Errorf("the first retry came after %s, want 100ms", got)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestACommitThatTakesTooLongIsEndedAndRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, rs := startRecorded(t, Deps{CommitTimeout: time.Second}, "slow")
+		blocked := true
+		rs[0].SetHook(func(ctx context.Context) error {
+			if !blocked {
+				return nil
+			}
+			<-ctx.Done()
+			blocked = false
+			return ctx.Err()
+		})
+		begin := time.Now()
+		mustApply(t, p, shop(t))
+		if got := time.Since(begin); got != 1100*time.Millisecond || len(rs[0].Pods()) != 2 {
+			t.Errorf("%d pods after %s, want 2 after 1.1s", len(rs[0].Pods()), got)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestCloseDoesNotWaitForASourceOrACommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := renderertest.NewRecorder("slow", t)
+		slow.SetHook(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		source := newChannelSource()
+		p := start(t, Deps{Source: source, Renderers: []renderer.Renderer{slow}})
+		source.changes <- shop(t)
+		synctest.Wait() // in the commit
+		begin := time.Now()
+		for range 2 {
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("it took %s", d)
+		}
+		if err := p.WaitIdle(t.Context(), 1); !errors.Is(err, ErrNotRunning) {
+			t.Errorf("WaitIdle after Close: %v", err)
+		}
+		if _, err := p.Snapshot(t.Context()); !errors.Is(err, ErrNotRunning) {
+			t.Errorf("Snapshot after Close: %v", err)
+		}
+	})
+}
+
+func TestCloseLeavesARendererBehindThatIgnoresItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stubborn{make(chan struct{})}
+		p := New(Deps{Renderers: []renderer.Renderer{s}})
+		if err := errors.Join(p.Init(), p.AfterInit()); err != nil {
+			t.Fatal(err)
+		}
+		p.feed.push(shop(t))
+		synctest.Wait()
+		begin := time.Now()
+		if err := p.Close(); !errors.Is(err, ErrStuck) || time.Since(begin) >= 5*time.Second {
+			t.Errorf("error %v after %s", err, time.Since(begin))
+		}
+		close(s.release)
+	})
+}
+
+func TestASourceThatEndsTakesNothingAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := renderertest.NewRecorder("one", t)
+		source := newChannelSource()
+		p := start(t, Deps{Source: source, Renderers: []renderer.Renderer{r}})
+		source.changes <- shop(t)
+		synctest.Wait()
+		r.FailNext(renderertest.FailBefore, renderertest.FailBefore)
+		source.changes <- changes(t, false, pod(3, "web", true))
+		close(source.end)
+		synctest.Wait()
+		if got := p.Status().SourceError; got != errEnd.Error() {
+			t.Errorf("source error %q", got)
+		}
+		if err := p.WaitIdle(t.Context(), 0); err != nil || len(r.Pods()) != 3 {
+			t.Errorf("the retries after the end: %v, %d pods", err, len(r.Pods()))
+		}
+		s, err := p.Snapshot(t.Context())
+		if err != nil || len(s.Pods) != 4 || s.Status.SourceError == "" {
+			t.Errorf("snapshot %+v, %v", s, err)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestTheLifeCycleIsChecked(t *testing.T) {
+	p := New(Deps{Name: "netpol"})
+	if got := p.String(); got != "netpol" {
+		t.Errorf("name %q", got)
+	}
+	if got := New(Deps{}).String(); got != "policy" {
+		t.Errorf("default name %q", got)
+	}
+	if err := p.AfterInit(); err == nil {
+		t.Error("started without Init")
+	}
+	if err := p.Apply(t.Context(), shop(t)); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("Apply before Init: %v", err)
+	}
+	if err := p.WaitIdle(t.Context(), 0); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("WaitIdle before Init: %v", err)
+	}
+	if _, err := p.Snapshot(t.Context()); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("Snapshot before Init: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Errorf("Close before AfterInit: %v", err)
+	}
+	if err := p.Init(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Init(); err == nil {
+		t.Error("initialised twice")
+	}
+	if err := p.AfterInit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.AfterInit(); err == nil {
+		t.Error("started twice")
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	twins := New(Deps{Renderers: []renderer.Renderer{renderertest.NewRecorder("a", t), renderertest.NewRecorder("a", t)}})
+	if err := twins.Init(); err == nil {
+		t.Error("two renderers have one name")
+	}
+	if err := start(t, Deps{Source: newChannelSource()}).Apply(t.Context(), shop(t)); !errors.Is(err, ErrHasSource) {
+		t.Errorf("Apply beside a source: %v", err)
+	}
+}
+
+func TestWaitIdleSaysWhatItWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, rs := startRecorded(t, Deps{}, "one")
+		rs[0].SetHook(func(context.Context) error { return errors.New("no memory") })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := p.Apply(ctx, shop(t))
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "revision 1, 0 is enforced, renderer one: ") || !strings.Contains(err.Error(), "no memory") {
+			t.Errorf("error %v", err)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestTheObserverHearsOfStagesTransactionsAndProblems(t *testing.T) {
+	var stages []Stage
+	var transactions []Status
+	var problems []api.Problem
+	var log bytes.Buffer
+	p, _ := startRecorded(t, Deps{
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Observer: Observer{
+			Stage:       func(s Stage, _ time.Duration) { stages = append(stages, s) },
+			Transaction: func(s Status) { transactions = append(transactions, s) },
+			Problem:     func(p api.Problem) { problems = append(problems, p) },
+		},
+	}, "one")
+	broken := allow("broken", "front", "web", 80)
+	broken.Ingress[0].Peers[0] = &model.NetworkPolicy_Peer{IpBlock: &model.NetworkPolicy_IPBlock{Cidr: "nonsense"}}
+	ch := shop(t)
+	ch.Deltas = append(ch.Deltas, changes(t, false, broken).Deltas...)
+	mustApply(t, p, ch)
+	if err := p.Close(); err != nil { // so that the observer is done
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Stage{StageCache, StageProcessor, StageConfigurator, StageCommit}, stages); diff != "" {
+		t.Error(diff)
+	}
+	if len(transactions) != 1 || transactions[0].Revision != 1 || !transactions[0].Synced {
+		t.Errorf("transactions %+v", transactions)
+	}
+	if len(problems) != 1 || problems[0].Object != "NetworkPolicy shop/broken" || !strings.Contains(log.String(), "shop/broken") {
+		t.Errorf("problems %v, log %s", problems, &log)
+	}
+}
+
+func TestARendererIsLoggedWhenItFailsAndWhenItRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		p, rs := startRecorded(t, Deps{Log: slog.New(slog.NewTextHandler(&log, nil))}, "one")
+		rs[0].FailNext(renderertest.FailBefore, renderertest.FailBefore, renderertest.FailAfter)
+		mustApply(t, p, shop(t))
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if failed, recovered := strings.Count(log.String(), "renderer failed"), strings.Count(log.String(), "has recovered"); failed != 1 || recovered != 1 {
+			t.Errorf("%d failures and %d recoveries are logged, want one each:\n%s", failed, recovered, &log)
+		}
+	})
+}

@@ -1,0 +1,140 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/cache"
+	"github.com/sluice-net/sluice/plugins/policy/configurator"
+)
+
+// Snapshot is everything that a Plugin knows, after one of its transactions. It is
+// immutable, sorted, and shared by all who ask while nothing changes. Directions
+// are the pod's.
+type Snapshot struct {
+	Status     Status                `json:"status"`
+	Namespaces []cache.NamespaceInfo `json:"namespaces"`
+	Pods       []Pod                 `json:"pods"`
+	Policies   []Policy              `json:"policies"`
+	Sets       []Set                 `json:"sets"`
+	Problems   []api.Problem         `json:"problems,omitempty"` // of all objects
+}
+
+// Pod is a pod of the cluster.
+type Pod struct {
+	cache.PodInfo
+	Local bool `json:"local"`
+	// Enforced says that renderers were told of the pod: it is local and has an
+	// address. What follows is known of such pods only.
+	Enforced bool           `json:"enforced"`
+	Policies []api.PolicyID `json:"policies,omitempty"`
+	// The rules of the directions, nil when the direction is not isolated.
+	Ingress []configurator.RuleDump `json:"ingress,omitempty"`
+	Egress  []configurator.RuleDump `json:"egress,omitempty"`
+}
+
+// Policy is a policy of the cluster.
+type Policy struct {
+	Spec     *api.PolicySpec `json:"-"`
+	ID       api.PolicyID    `json:"id"`
+	Subject  string          `json:"subject"`        // its selector, in the style of kubectl
+	Pods     []api.PodID     `json:"pods,omitempty"` // local pods that it applies to
+	Problems []api.Problem   `json:"problems,omitempty"`
+}
+
+// Set is an address set that rules may name.
+type Set struct {
+	ID      api.SetID      `json:"id"`
+	Meaning string         `json:"meaning"` // a selector, or that it is made of blocks
+	Members []netip.Prefix `json:"members,omitempty"`
+	Users   []api.PolicyID `json:"users,omitempty"` // of sets that selectors stand for
+}
+
+// Snapshot returns the present state. The event loop builds it, between two
+// transactions, unless nothing has changed since it built the last one.
+func (p *Plugin) Snapshot(ctx context.Context) (*Snapshot, error) {
+	if p.done == nil {
+		return nil, ErrNotRunning
+	}
+	for {
+		now := p.status.Load()
+		if s := p.snapshot.Load(); s != nil && s.Status.Transactions == now.status.Transactions {
+			return s, nil
+		}
+		p.wanted.Store(true)
+		if interrupt := p.interrupt.Load(); interrupt != nil {
+			(*interrupt)()
+		}
+		select {
+		case <-now.next:
+		case <-p.done:
+			return nil, fmt.Errorf("take a snapshot: %w", ErrNotRunning)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("take a snapshot: %w", ctx.Err())
+		}
+	}
+}
+
+// buildSnapshot collects the state and wakes those who wait for it.
+func (p *Plugin) buildSnapshot() {
+	s := &Snapshot{Status: p.draft, Namespaces: p.cache.Namespaces(), Problems: append(p.cache.Problems(), p.processor.Problems()...)}
+	dump := p.configurator.Dump()
+	enforced := make(map[api.PodID]*configurator.PodDump, len(dump.Pods))
+	applied := map[api.PolicyID][]api.PodID{}
+	for i := range dump.Pods {
+		pod := &dump.Pods[i]
+		enforced[pod.Pod] = pod
+		for _, id := range pod.Policies {
+			applied[id] = append(applied[id], pod.Pod)
+		}
+	}
+	for _, info := range p.cache.Pods() {
+		pod := Pod{PodInfo: info, Local: p.Node == "" || info.Node == p.Node}
+		if d := enforced[info.ID]; d != nil {
+			pod.Enforced, pod.Policies, pod.Ingress, pod.Egress = true, d.Policies, d.Ingress, d.Egress
+		}
+		s.Pods = append(s.Pods, pod)
+	}
+	s.Policies = p.policies(applied, s.Problems)
+	s.Sets = p.sets(dump.Sets)
+	p.snapshot.Store(s)
+	p.publish()
+}
+
+func (p *Plugin) policies(applied map[api.PolicyID][]api.PodID, problems []api.Problem) []Policy {
+	byObject := map[string][]api.Problem{}
+	for _, problem := range problems {
+		byObject[problem.Object] = append(byObject[problem.Object], problem)
+	}
+	var policies []Policy
+	for _, spec := range p.cache.PolicySpecs() {
+		subject := "nothing"
+		if spec.Subject != nil {
+			subject = spec.Subject.String()
+		}
+		policies = append(policies, Policy{
+			Spec: spec, ID: spec.ID, Subject: subject, Pods: applied[spec.ID], Problems: byObject[spec.ID.String()],
+		})
+	}
+	return policies
+}
+
+// sets lists the sets of selectors, then those that were made of blocks.
+func (p *Plugin) sets(dump []configurator.SetDump) []Set {
+	var sets []Set
+	for _, info := range p.processor.Sets() {
+		var members []netip.Prefix
+		for _, a := range p.processor.Members(info.ID) {
+			members = append(members, netip.PrefixFrom(a, a.BitLen()))
+		}
+		sets = append(sets, Set{ID: info.ID, Meaning: info.Selector, Members: members, Users: info.Users})
+	}
+	for _, d := range dump {
+		if d.Derived {
+			sets = append(sets, Set{ID: d.ID, Meaning: "blocks", Members: d.Members})
+		}
+	}
+	return sets
+}
