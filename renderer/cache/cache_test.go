@@ -1,0 +1,199 @@
+package cache
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// put stages pods and returns the plan.
+func put(c *Cache, pods map[string]renderer.PodConfig) Plan {
+	for name, cfg := range pods {
+		c.SetPod(id(name), cfg)
+	}
+	return c.Compute()
+}
+
+func TestAPodThatNothingRestrictsHasNoTable(t *testing.T) {
+	open := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Protocol: api.TCP}, {Action: api.Permit}}, nil)
+	c := New(api.Egress)
+	p := put(c, map[string]renderer.PodConfig{
+		"a": {IPs: ips("10.0.0.1")},
+		"b": {IPs: ips("10.0.0.2"), Ingress: open, Egress: open},
+	})
+	if !p.Empty() || c.Desired().Global != nil {
+		t.Errorf("open pods need %+v", p)
+	}
+}
+
+func TestPodsWithEqualListsShareOneTable(t *testing.T) {
+	cfg := renderer.PodConfig{Ingress: allowOnly(destination, api.SetNet(1000), api.Port(53)), Egress: allowOnly(source, api.SetNet(1000), api.Port(80))}
+	c := New(api.Egress)
+	for i := range 20 {
+		cfg.IPs = []netip.Addr{localAddr(i + 1)}
+		c.SetPod(id(string(rune('a'+i))), cfg)
+	}
+	if p := c.Compute(); len(p.Added) != 1 || len(p.Added[0].Pods) != 20 || len(p.Bindings) != 20 {
+		t.Errorf("the plan adds %d tables for 20 equal pods", len(p.Added))
+	}
+}
+
+func TestOpenPodDeniesOnlyTheLocalPodsThatMayNotReachIt(t *testing.T) {
+	c := New(api.Egress)
+	put(c, map[string]renderer.PodConfig{
+		"p":  {IPs: ips("10.0.0.1")},
+		"q1": {IPs: ips("10.0.0.4"), Ingress: denyAll()},
+		"q2": {IPs: ips("10.0.0.5"), Ingress: denyAll()},
+		"q3": {IPs: ips("10.0.0.6"), Ingress: allowOnly(destination, api.Net{}, api.Port(53))},
+	})
+	net := func(s string) api.Net { return api.PrefixNet(netip.MustParsePrefix(s)) }
+	want := []api.ContivRule{
+		{Action: api.Deny, Src: net("10.0.0.4/31")},
+		{Action: api.Permit, Src: net("10.0.0.6/32"), Protocol: api.TCP, DstPort: api.Port(53)},
+		{Action: api.Deny, Src: net("10.0.0.6/32")},
+		{Action: api.Permit},
+	}
+	if d := cmp.Diff(want, c.Desired().Pods[id("p")].Rules, netips); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestOwnAddressIsNamedOnlyWhereAddressesOfOneFamilyDiffer(t *testing.T) {
+	toOne := allowOnly(destination, api.PrefixNet(netip.MustParsePrefix("10.0.0.1/32")), api.AnyPort)
+	for name, c := range map[string]struct {
+		ips  []netip.Addr
+		want bool
+	}{
+		"one address per family":           {ips("10.0.0.1", "fd00::1"), false},
+		"two addresses that are alike":     {ips("10.0.0.2", "10.0.0.3"), false},
+		"two addresses that are not alike": {ips("10.0.0.1", "10.0.0.2"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := New(api.Egress)
+			put(k, map[string]renderer.PodConfig{"p": {IPs: c.ips}, "q": {IPs: ips("10.0.0.9", "fd00::9"), Ingress: toOne}})
+			rules := k.Desired().Pods[id("p")].Rules
+			if got := slices.ContainsFunc(rules, func(r api.ContivRule) bool { return !r.Dst.IsAny() }); got != c.want {
+				t.Errorf("own addresses named: %v, want %v: %v", got, c.want, rules)
+			}
+		})
+	}
+}
+
+func TestGlobalTableNamesThePodsOfEachListAsASet(t *testing.T) {
+	c := New(api.Egress)
+	l := denyAll()
+	put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Ingress: l}, "b": {IPs: ips("10.0.0.2"), Ingress: l}})
+	g := c.Desired().Global
+	if g == nil || len(g.Rules) != 2 || len(g.Sets) != 1 || !slices.Equal(g.Parts, []int{0, 1}) {
+		t.Fatalf("the global table is %+v", g)
+	}
+	want := []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32"), netip.MustParsePrefix("10.0.0.2/32")}
+	if got := c.Members(g.Sets[0]); !slices.Equal(got, want) {
+		t.Errorf("its set has %v, want %v", got, want)
+	}
+	c.Commit()
+	c.RemovePod(id("b"))
+	if p := c.Compute(); !slices.Equal(p.Sets, g.Sets) || p.Global.From != p.Global.To {
+		t.Errorf("a pod that goes changes more than the set: %+v", p)
+	}
+	c.Commit()
+	c.RemovePod(id("a"))
+	if p := c.Compute(); p.Global.To != nil || p.Global.From == nil {
+		t.Errorf("the global table stays without pods: %+v", p.Global)
+	}
+}
+
+func TestChangingThePolicyOfAllPodsOfATableReplacesItInPlace(t *testing.T) {
+	c := New(api.Egress)
+	first, second := allowOnly(source, api.Net{}, api.Port(80)), allowOnly(source, api.Net{}, api.Port(81))
+	put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Egress: first}, "b": {IPs: ips("10.0.0.2"), Egress: first}})
+	c.Commit()
+	t.Run("one of two pods changes: a new table", func(t *testing.T) {
+		p := put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Egress: second}})
+		if len(p.Added) != 1 || len(p.Replaced) != 0 || len(p.Removed) != 0 || len(p.Bindings) != 1 {
+			t.Errorf("plan: %+v", p)
+		}
+	})
+	t.Run("both change: in place", func(t *testing.T) {
+		p := put(c, map[string]renderer.PodConfig{"b": {IPs: ips("10.0.0.2"), Egress: second}})
+		if len(p.Added) != 0 || len(p.Replaced) != 1 || len(p.Removed) != 0 || len(p.Bindings) != 2 {
+			t.Errorf("plan: %+v", p)
+		}
+	})
+	t.Run("the sequence back leaves nothing to do", func(t *testing.T) {
+		p := put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Egress: first}, "b": {IPs: ips("10.0.0.2"), Egress: first}})
+		if !p.Empty() {
+			t.Errorf("plan: %+v", p)
+		}
+	})
+}
+
+func TestEachPodOfASharedTableIsExplainedByItsOwnPolicy(t *testing.T) {
+	by := func(policy string) *renderer.RuleList {
+		return renderer.NewRuleList([]api.ContivRule{{}}, [][]api.Origin{{{Policy: api.PolicyID{Namespace: "ns", Name: policy}, Rule: api.IsolationRule}}})
+	}
+	c := New(api.Egress)
+	put(c, map[string]renderer.PodConfig{
+		"a": {IPs: ips("10.0.0.1"), Egress: by("one")}, "b": {IPs: ips("10.0.0.2"), Egress: by("two")},
+		"q": {IPs: ips("10.0.0.3"), Ingress: by("three")},
+	})
+	c.Commit()
+	for dst, want := range map[string]string{"10.0.0.1": "one", "10.0.0.2": "two", "192.0.2.1": "three"} {
+		d := c.Evaluate(flow("10.0.0.3", dst, 80))
+		if len(d) != 1 || d[0].Action != api.Deny || !slices.ContainsFunc(d[0].Origins, func(o api.Origin) bool { return o.Policy.Name == want }) {
+			t.Errorf("to %s: %+v, want the policy %s", dst, d, want)
+		}
+	}
+	if got := len(c.Installed().Tables); got != 2 { // a and b share; q has one against itself
+		t.Errorf("%d tables, want 2", got)
+	}
+}
+
+func TestAddressClaimedByTwoPodsMayDoOnlyWhatItMayForBoth(t *testing.T) {
+	c := New(api.Egress)
+	put(c, map[string]renderer.PodConfig{
+		"p":     {IPs: ips("10.0.0.1")},
+		"old":   {IPs: ips("10.0.0.2"), Ingress: allowOnly(destination, api.Net{}, api.Ports(80, 90))},
+		"reuse": {IPs: ips("10.0.0.2"), Ingress: allowOnly(destination, api.Net{}, api.Ports(85, 95))},
+	})
+	c.Commit()
+	for port, want := range map[uint16]bool{80: false, 85: true, 90: true, 95: false} {
+		if got := tablesPermit(c, flow("10.0.0.2", "10.0.0.1", port)); got != want {
+			t.Errorf("port %d: %v, want %v", port, got, want)
+		}
+	}
+}
+
+func TestOnlySetsThatATableNamesAreReported(t *testing.T) {
+	c := New(api.Egress)
+	put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Egress: allowOnly(source, api.SetNet(1000), api.AnyPort)}})
+	c.Commit()
+	member := []netip.Prefix{netip.MustParsePrefix("10.9.0.1/32")}
+	c.UpdateSet(1000, member, nil)
+	c.UpdateSet(1001, member, nil)
+	if p := c.Compute(); !slices.Equal(p.Sets, []api.SetID{1000}) {
+		t.Errorf("sets %v, want 1000", p.Sets)
+	}
+	if tables := c.Naming(1000); len(tables) != 1 || len(c.Naming(1001)) != 0 {
+		t.Errorf("set 1000 is named by %d tables, want 1", len(tables))
+	}
+	c.UpdateSet(1000, nil, member)
+	if p := c.Compute(); !p.Empty() {
+		t.Errorf("a member that came and went leaves %+v", p)
+	}
+}
+
+func TestCommitDoesNotAcknowledgeWhatWasStagedAfterThePlan(t *testing.T) {
+	c := New(api.Egress)
+	put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Egress: denyAll()}})
+	c.SetPod(id("b"), renderer.PodConfig{IPs: ips("10.0.0.2"), Egress: denyAll()})
+	c.Commit()
+	if p := c.Compute(); len(p.Added) != 1 || len(p.Bindings) != 2 {
+		t.Errorf("plan: %+v", p)
+	}
+}

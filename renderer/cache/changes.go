@@ -1,0 +1,128 @@
+package cache
+
+import (
+	"net/netip"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// resync remembers what a resync has named.
+type resync struct {
+	pods map[api.PodID]struct{}
+	sets map[api.SetID]*wanted
+}
+
+// wanted is what a resync says about a set.
+type wanted struct {
+	added  [][]netip.Prefix
+	wasNew bool // it had no members before, so that all members are wanted
+}
+
+// BeginResync starts a resync: until EndResync, added is the whole membership of a
+// set.
+func (c *Cache) BeginResync() {
+	c.resync = &resync{pods: make(map[api.PodID]struct{}), sets: make(map[api.SetID]*wanted)}
+}
+
+func (c *Cache) seenPod(id api.PodID) {
+	if c.resync != nil {
+		c.resync.pods[id] = struct{}{}
+	}
+}
+
+func (c *Cache) seenSet(id api.SetID, s *set, added []netip.Prefix) {
+	if c.resync == nil {
+		return
+	}
+	w := c.resync.sets[id]
+	if w == nil {
+		w = &wanted{wasNew: s.len() == 0}
+		c.resync.sets[id] = w
+	}
+	w.added = append(w.added, added)
+}
+
+// EndResync stages the removal of all pods, sets and members that were not named
+// since BeginResync.
+func (c *Cache) EndResync() {
+	r := c.resync
+	c.resync = nil
+	if r == nil {
+		return
+	}
+	for id := range c.pods {
+		if _, ok := r.pods[id]; !ok {
+			c.RemovePod(id)
+		}
+	}
+	for id, s := range c.sets {
+		if !s.derived {
+			c.keepOnly(id, s, r.sets[id])
+		}
+	}
+}
+
+// keepOnly removes the members that are not wanted. A nil w wants none.
+func (c *Cache) keepOnly(id api.SetID, s *set, w *wanted) {
+	keep := make(map[netip.Prefix]struct{})
+	if w != nil {
+		if w.wasNew {
+			return
+		}
+		for _, added := range w.added {
+			for _, p := range added {
+				keep[canonical(p)] = struct{}{}
+			}
+		}
+	}
+	var gone []netip.Prefix
+	for a := range s.hosts {
+		if _, ok := keep[hostPrefix(a)]; !ok {
+			gone = append(gone, hostPrefix(a))
+		}
+	}
+	for p := range s.nets.All() {
+		if _, ok := keep[p]; !ok {
+			gone = append(gone, p)
+		}
+	}
+	for _, p := range gone {
+		c.putMember(id, s, p, false)
+	}
+}
+
+// Changes collects the changes of one transaction, so that a transaction that is
+// never committed has no effect. The zero value is an empty update.
+type Changes struct {
+	Resync bool
+
+	steps []func(*Cache)
+}
+
+// UpdateSet records a change of members.
+func (t *Changes) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
+	t.steps = append(t.steps, func(c *Cache) { c.UpdateSet(id, added, removed) })
+}
+
+// Render records the configuration of a pod.
+func (t *Changes) Render(pod api.PodID, cfg renderer.PodConfig) {
+	t.steps = append(t.steps, func(c *Cache) { c.SetPod(pod, cfg) })
+}
+
+// Remove records the removal of a pod.
+func (t *Changes) Remove(pod api.PodID) {
+	t.steps = append(t.steps, func(c *Cache) { c.RemovePod(pod) })
+}
+
+// Apply stages the changes, once.
+func (t *Changes) Apply(c *Cache) {
+	if t.Resync {
+		c.BeginResync()
+		defer c.EndResync()
+	}
+	for _, step := range t.steps {
+		step(c)
+	}
+	t.steps, t.Resync = nil, false
+}

@@ -1,0 +1,265 @@
+package cache
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// block is the content of a local table as built for one pod.
+type block struct {
+	rules   []api.ContivRule // nil: no table
+	origins [][]api.Origin
+	digest  renderer.Digest
+}
+
+// talker is an address whose pods have opposite lists.
+type talker struct {
+	*address
+	lists []int // indexes in Cache.opposites
+}
+
+// group is a number of peers with which the same traffic is permitted.
+type group struct {
+	may      traffic
+	prefixes []netip.Prefix
+	lists    []*list // whose rules restrict it
+}
+
+// pair is a key for the intersection of two sets.
+type pair struct{ a, b traffic }
+
+// blocks shares work between the pods of one Compute.
+type blocks map[blockKey]*block
+
+// blockKey is what the table of a pod depends on, beside what is the same for all
+// pods: its own list with its origins, and per address which rules of each
+// opposite list match it.
+type blockKey struct {
+	own *renderer.RuleList
+	opp string
+}
+
+// build makes the local table of a pod.
+//
+// A pod is combined with itself like with any other. Traffic of a pod to itself
+// does not cross the vswitch under its own address, so this changes no verdict
+// that counts, and it makes the tables of pods with equal lists equal.
+func (c *Cache) build(p *pod, shared blocks) *block {
+	key := c.blockKey(p)
+	b := shared[key]
+	if b == nil {
+		b = c.assemble(p)
+		shared[key] = b
+	}
+	return b
+}
+
+func (c *Cache) blockKey(p *pod) blockKey {
+	var key []byte
+	for _, family := range families(p.addrs) {
+		for _, a := range family {
+			key = append(key, 0xff, byte(a.addr.BitLen()))
+			if len(family) > 1 {
+				key = append(key, a.addr.AsSlice()...)
+			}
+			for n, l := range c.opposites {
+				if v := l.verdict(a, c.InSet); v.allowed != everything {
+					key = binary.BigEndian.AppendUint32(append(key, 0), uint32(n))
+					key = binary.BigEndian.AppendUint32(key, uint32(len(v.matches)))
+					key = append(key, v.matches...)
+				}
+			}
+		}
+	}
+	k := blockKey{opp: string(key)}
+	if p.own != nil {
+		k.own = c.ownRules(p.cfg)
+	}
+	return k
+}
+
+// families splits sorted addresses into IPv4 and IPv6, leaving out the empty part.
+func families(addrs []*address) [][]*address {
+	i := slices.IndexFunc(addrs, func(a *address) bool { return !a.addr.Is4() })
+	switch {
+	case len(addrs) == 0:
+		return nil
+	case i <= 0:
+		return [][]*address{addrs}
+	}
+	return [][]*address{addrs[:i], addrs[i:]}
+}
+
+// assemble puts the exceptions for local peers in front of the pod's own rules.
+func (c *Cache) assemble(p *pod) *block {
+	b := &block{}
+	for _, family := range families(p.addrs) {
+		found := make([][]group, len(family))
+		uniform := true
+		for i, a := range family {
+			found[i] = c.exceptions(p.own, a)
+			uniform = uniform && equalGroups(found[0], found[i])
+		}
+		if uniform {
+			c.write(b, found[0], family[0], api.Net{})
+			continue
+		}
+		for i, a := range family {
+			c.write(b, found[i], a, api.AddrNet(a.addr))
+		}
+	}
+	own := c.ownRules(p.cfg)
+	switch exceptions := len(b.rules); {
+	case p.own == nil && exceptions == 0:
+		return b
+	case p.own == nil:
+		b.rules = append(b.rules, api.ContivRule{Action: api.Permit})
+		b.origins = append(b.origins, nil)
+	case exceptions == 0:
+		b.rules, b.digest = own.Rules(), own.Digest()
+	default:
+		b.rules = append(b.rules, own.Rules()...)
+	}
+	for i := len(b.origins) + len(own.Rules()) - len(b.rules); p.own != nil && i < len(own.Rules()); i++ {
+		b.origins = append(b.origins, own.Origins(i))
+	}
+	if b.digest == (renderer.Digest{}) {
+		b.digest = renderer.DigestRules(b.rules)
+	}
+	return b
+}
+
+// exceptions returns the local peers with which less is permitted than the own
+// list says, grouped by what is permitted, in the order of their first address.
+func (c *Cache) exceptions(own *list, a *address) []group {
+	theirs := c.scratch[:0]
+	for _, l := range c.opposites {
+		theirs = append(theirs, l.verdict(a, c.InSet).allowed)
+	}
+	c.scratch = theirs
+	var out groups
+	for _, q := range c.talkers {
+		if q.addr.Is4() != a.addr.Is4() {
+			continue
+		}
+		ours := everything
+		if own != nil {
+			ours = own.verdict(q.address, c.InSet).allowed
+		}
+		// An address that several pods claim may do only what it may do for all of them.
+		may := ours
+		for _, n := range q.lists {
+			may = c.meet(may, theirs[n])
+		}
+		if may != ours {
+			c.addTo(out.of(may), q, theirs)
+		}
+	}
+	for i := range out {
+		out[i].prefixes = Aggregate(out[i].prefixes)
+	}
+	return out
+}
+
+// groups are few: a search is cheaper than a map.
+type groups []group
+
+// of returns the group for which the traffic is permitted.
+func (g *groups) of(may traffic) *group {
+	for i := range *g {
+		if (*g)[i].may == may {
+			return &(*g)[i]
+		}
+	}
+	*g = append(*g, group{may: may})
+	return &(*g)[len(*g)-1]
+}
+
+// addTo adds an address to a group, with the lists that restrict it.
+func (c *Cache) addTo(g *group, q talker, theirs []traffic) {
+	g.prefixes = append(g.prefixes, hostPrefix(q.addr))
+	for _, n := range q.lists {
+		if theirs[n] != everything && !slices.Contains(g.lists, c.opposites[n]) {
+			g.lists = append(g.lists, c.opposites[n])
+		}
+	}
+}
+
+func equalGroups(a, b []group) bool {
+	return slices.EqualFunc(a, b, func(x, y group) bool {
+		return x.may == y.may && slices.Equal(x.prefixes, y.prefixes)
+	})
+}
+
+// write appends the rules of groups. a is an address of the pod, to which own is
+// the net that the rules must name.
+func (c *Cache) write(b *block, groups []group, a *address, own api.Net) {
+	for _, g := range groups {
+		rules := emit(g.may)
+		b.rules = slices.Grow(b.rules, len(g.prefixes)*len(rules))
+		b.origins = slices.Grow(b.origins, len(g.prefixes)*len(rules))
+		origins := make([][]api.Origin, len(rules))
+		for i, r := range rules {
+			origins[i] = c.oppOrigins(g.lists, a, r)
+		}
+		for _, p := range g.prefixes {
+			for i, r := range rules {
+				r = c.oppPeer.set(c.ownPeer.set(r, api.Net{Prefix: p}), own)
+				b.rules = append(b.rules, r)
+				b.origins = append(b.origins, origins[i])
+			}
+		}
+	}
+}
+
+// oppOrigins returns the origins of the rules of opposite lists that an exception
+// stems from: those about the address with the same action and common traffic.
+func (c *Cache) oppOrigins(lists []*list, a *address, r api.ContivRule) []api.Origin {
+	var out []api.Origin
+	for _, l := range lists {
+		rules := c.oppRules(l.first.cfg)
+		for _, i := range l.verdict(a, c.InSet).matches.indexes() {
+			if x := l.rules[i]; x.Action == r.Action && overlap(x, r) {
+				out = append(out, rules.Origins(int(i))...)
+			}
+		}
+	}
+	slices.SortFunc(out, api.Origin.Compare)
+	return slices.Compact(out)
+}
+
+// overlap says whether two rules have traffic in common, whatever the addresses.
+func overlap(a, b api.ContivRule) bool {
+	return (a.Protocol == b.Protocol || a.Protocol == api.AnyProtocol || b.Protocol == api.AnyProtocol) &&
+		overlapPorts(a.SrcPort, b.SrcPort) && overlapPorts(a.DstPort, b.DstPort)
+}
+
+func overlapPorts(a, b api.PortRange) bool {
+	af, al := a.Bounds()
+	bf, bl := b.Bounds()
+	return af <= bl && bf <= al
+}
+
+// meet returns what both sets permit.
+func (c *Cache) meet(a, b traffic) traffic {
+	switch {
+	case a == b || b == everything:
+		return a
+	case a == everything:
+		return b
+	}
+	key := pair{a, b}
+	out, ok := c.meets[key]
+	if !ok {
+		if len(c.meets) >= maxMemo {
+			clear(c.meets)
+		}
+		out = intersect(a, b)
+		c.meets[key] = out
+	}
+	return out
+}

@@ -1,0 +1,276 @@
+package cache
+
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Compute brings the tables up to date with what is staged and returns the
+// difference to what the stack acknowledged. Without staged changes it returns
+// the same plan again.
+func (c *Cache) Compute() Plan {
+	c.refreshLists()
+	c.applyTouches()
+	c.spread()
+	shared := make(blocks)
+	for _, id := range sortedPods(c.dirty) {
+		p := c.dirty[id]
+		old := p.built
+		p.built = c.build(p, shared)
+		// A table whose origins alone have changed is the same table.
+		if e := c.entryOf(p.built); e != p.entry {
+			c.bind(p, e)
+		} else if e != nil && old != p.built {
+			e.table = nil
+		}
+	}
+	clear(c.dirty)
+	if c.globalDirty {
+		c.rebuildGlobal()
+		c.globalDirty = false
+	}
+	c.purge()
+	c.staged = false
+	return c.plan()
+}
+
+func sortedPods[V any](m map[api.PodID]V) []api.PodID {
+	out := make([]api.PodID, 0, len(m))
+	for id := range m {
+		out = append(out, id)
+	}
+	slices.SortFunc(out, api.PodID.Compare)
+	return out
+}
+
+// refreshLists brings the order of the opposite lists and the addresses of the
+// pods that have them up to date.
+func (c *Cache) refreshLists() {
+	if !c.globalDirty {
+		return
+	}
+	c.opposites = c.opposites[:0]
+	for _, l := range c.opp {
+		if len(l.pods) > 0 {
+			c.opposites = append(c.opposites, l)
+		}
+	}
+	slices.SortFunc(c.opposites, func(a, b *list) int { return slices.Compare(a.digest[:], b.digest[:]) })
+	for n, l := range c.opposites {
+		l.index, l.first = n, nil
+	}
+	for _, p := range c.pods {
+		if l := p.opp; l != nil && (l.first == nil || p.id.Compare(l.first.id) < 0) {
+			l.first = p
+		}
+	}
+	c.talkers = c.talkers[:0]
+	for _, a := range c.addrs {
+		if lists := oppositesOf(a); len(lists) > 0 {
+			c.talkers = append(c.talkers, talker{a, lists})
+		}
+	}
+	slices.SortFunc(c.talkers, func(a, b talker) int { return a.addr.Compare(b.addr) })
+}
+
+// oppositesOf returns the indexes of the opposite lists of an address, sorted.
+func oppositesOf(a *address) []int {
+	var out []int
+	for _, p := range a.owners {
+		if p.opp != nil {
+			out = append(out, p.opp.index)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// applyTouches has the pods built anew to which it matters that a local address
+// joined or left a set.
+func (c *Cache) applyTouches() {
+	for t := range c.touched {
+		a := c.addrs[t.addr]
+		if a == nil {
+			continue
+		}
+		for l := range c.naming[t.set] {
+			if !l.rejudge(a, c.InSet) {
+				continue
+			}
+			if l.isOpposite {
+				c.markAll(a.owners)
+			} else if slices.ContainsFunc(a.owners, func(p *pod) bool { return p.opp != nil }) {
+				for _, p := range l.pods {
+					c.mark(p)
+				}
+			}
+		}
+	}
+	clear(c.touched)
+}
+
+func (c *Cache) markAll(pods []*pod) {
+	for _, p := range pods {
+		c.mark(p)
+	}
+}
+
+// spread has the pods built anew that are restricted by an opposite list whose
+// pods have changed.
+func (c *Cache) spread() {
+	for l := range c.changedLists {
+		for _, a := range c.addrs {
+			if l.verdict(a, c.InSet).allowed != everything {
+				c.markAll(a.owners)
+			}
+		}
+	}
+	clear(c.changedLists)
+}
+
+// Plan is the difference between what the stack acknowledged and what is staged.
+// To leave no window, do additions first, then switches of pods that leave a
+// replaced table or go to no table, then replacements in place, then the other
+// switches, and removals last.
+type Plan struct {
+	Added    []*Table      // tables that have no predecessor
+	Replaced []Replacement // tables whose pods all get another one: change them in place
+	Removed  []*Table      // tables that no pod has any more and that are not replaced
+	Bindings []Binding     // pods whose table changes, also by replacement
+	Global   GlobalChange  // From and To are equal pointers when nothing changes
+	Sets     []api.SetID   // sets whose members changed and that a staged table names
+}
+
+// Replacement is a table that continues as another one. Every pod that had Old,
+// unless it was removed, gets New.
+type Replacement struct{ Old, New *Table }
+
+// Binding is a pod that gets another table. From or To is nil for none; To is
+// also nil when the pod was removed.
+type Binding struct {
+	Pod      api.PodID
+	From, To *Table
+}
+
+// GlobalChange is what becomes of the global table. nil is no table.
+type GlobalChange struct{ From, To *Table }
+
+// Empty says whether there is nothing to do.
+func (p Plan) Empty() bool {
+	return len(p.Added)+len(p.Replaced)+len(p.Removed)+len(p.Bindings)+len(p.Sets) == 0 && p.Global.From == p.Global.To
+}
+
+// plan compares staged and installed tables of the pods that changed.
+func (c *Cache) plan() Plan {
+	var out Plan
+	added, removed := make(map[renderer.Digest]*Table), make(map[renderer.Digest]*Table)
+	for _, id := range sortedPods(c.changedPods) {
+		b := Binding{Pod: id, From: c.installed.table(id)}
+		if p := c.pods[id]; p != nil {
+			b.To = p.entry.snapshot()
+		}
+		if b.From == nil && b.To == nil || b.From != nil && b.To != nil && b.From.Digest == b.To.Digest {
+			continue
+		}
+		out.Bindings = append(out.Bindings, b)
+		if b.From != nil && c.entries[b.From.Digest] == nil {
+			removed[b.From.Digest] = b.From
+		}
+		if b.To != nil && c.installed.tables[b.To.Digest] == nil {
+			added[b.To.Digest] = b.To
+		}
+	}
+	out.Replaced = pairUp(removed, added, out.Bindings)
+	out.Added, out.Removed = sortedTables(added), sortedTables(removed)
+	out.Global = GlobalChange{c.installed.global, c.global}
+	if from, to := c.installed.global, c.global; from != nil && to != nil && from.Digest == to.Digest {
+		out.Global.From = to
+	}
+	out.Sets = c.namedSets()
+	return out
+}
+
+// pairUp finds the tables that can be changed in place: a removed one all of
+// whose remaining pods get the same added one. Of several that end as one the
+// one with the most pods continues. Pairs are taken out of both maps.
+func pairUp(removed, added map[renderer.Digest]*Table, bindings []Binding) []Replacement {
+	type fate struct {
+		to    *Table
+		pods  int
+		split bool
+	}
+	fates := make(map[renderer.Digest]*fate)
+	for _, b := range bindings {
+		if b.From == nil || removed[b.From.Digest] == nil || b.To == nil {
+			continue
+		}
+		f := fates[b.From.Digest]
+		if f == nil {
+			f = &fate{to: b.To}
+			fates[b.From.Digest] = f
+		}
+		f.pods++
+		f.split = f.split || f.to != b.To
+	}
+	best := make(map[renderer.Digest]*Table)
+	for _, old := range sortedTables(removed) {
+		f := fates[old.Digest]
+		if f == nil || f.split || added[f.to.Digest] == nil {
+			continue
+		}
+		if b := best[f.to.Digest]; b == nil || f.pods > fates[b.Digest].pods {
+			best[f.to.Digest] = old
+		}
+	}
+	var out []Replacement
+	for _, t := range sortedTables(added) {
+		if old := best[t.Digest]; old != nil {
+			out = append(out, Replacement{old, t})
+			delete(removed, old.Digest)
+			delete(added, t.Digest)
+		}
+	}
+	return out
+}
+
+func sortedTables(m map[renderer.Digest]*Table) []*Table {
+	out := make([]*Table, 0, len(m))
+	for _, t := range m {
+		out = append(out, t)
+	}
+	slices.SortFunc(out, func(a, b *Table) int { return slices.Compare(a.Digest[:], b.Digest[:]) })
+	return out
+}
+
+// namedSets returns the sets that changed since the last Commit and that a staged
+// table names.
+func (c *Cache) namedSets() []api.SetID {
+	var out []api.SetID
+	for id := range c.changedSets {
+		if s := c.sets[id]; s != nil && len(s.before) > 0 && (len(c.naming[id]) > 0 || s.derived) {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Naming returns the staged tables that name a set, sorted by digest, the global
+// table last.
+func (c *Cache) Naming(id api.SetID) []*Table {
+	found := make(map[renderer.Digest]*Table)
+	for l := range c.naming[id] {
+		for _, p := range l.pods {
+			if p.entry != nil && slices.Contains(p.entry.sets, id) {
+				found[p.entry.digest] = p.entry.snapshot()
+			}
+		}
+	}
+	out := sortedTables(found)
+	if c.global != nil && slices.Contains(c.global.Sets, id) {
+		out = append(out, c.global)
+	}
+	return out
+}

@@ -1,0 +1,126 @@
+package cache
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// These are bugs that were confirmed in the renderer cache of an earlier design;
+// each test is named for what must not happen.
+
+func id(name string) api.PodID { return api.PodID{Namespace: "ns", Name: name} }
+
+func ips(texts ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, s := range texts {
+		out = append(out, netip.MustParseAddr(s))
+	}
+	return out
+}
+
+// allowOnly is a list that permits ports of TCP from (or to) a net and denies the rest.
+func allowOnly(peer side, n api.Net, ports api.PortRange) *renderer.RuleList {
+	return renderer.NewRuleList([]api.ContivRule{
+		peer.set(api.ContivRule{Action: api.Permit, Protocol: api.TCP, DstPort: ports}, n), {}}, nil)
+}
+
+func denyAll() *renderer.RuleList { return renderer.NewRuleList([]api.ContivRule{{}}, nil) }
+
+func flow(src, dst string, port uint16) api.Flow {
+	return api.Flow{Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), Protocol: api.TCP, SrcPort: 40000, DstPort: port}
+}
+
+// B1: two isolated pods, a client that may not send at all and a bystander; in a
+// quarter of the runs one isolated pod ended without a table.
+func TestB1EveryIsolatedPodHasATableInEveryOrder(t *testing.T) {
+	const clients = api.SetID(1000)
+	in := allowOnly(source, api.SetNet(clients), api.Ports(80, 83))
+	pods := map[api.PodID]renderer.PodConfig{
+		id("a1"): {IPs: ips("10.0.0.1"), Egress: in},
+		id("a2"): {IPs: ips("10.0.0.2"), Egress: in},
+		id("c"):  {IPs: ips("10.0.0.3"), Egress: allowOnly(source, api.Net{}, api.Ports(80, 81))},
+		id("e"):  {IPs: ips("10.0.0.4"), Ingress: denyAll()},
+	}
+	for range 200 { // the order of the map differs each time
+		c := New(api.Egress)
+		for id, cfg := range pods {
+			c.SetPod(id, cfg)
+		}
+		c.UpdateSet(clients, []netip.Prefix{netip.MustParsePrefix("10.0.0.4/32")}, nil)
+		c.Compute()
+		c.Commit()
+		for _, dst := range []string{"10.0.0.1", "10.0.0.2"} {
+			if tablesPermit(c, flow("192.0.2.1", dst, 80)) || tablesPermit(c, flow("10.0.0.4", dst, 80)) {
+				t.Fatalf("%s is open", dst)
+			}
+		}
+	}
+}
+
+// B1 at scale: 250 pods with both kinds of policies panicked on the next event.
+func TestB1TwoHundredAndFiftyPodsSurviveEveryFurtherEvent(t *testing.T) {
+	c := New(api.Egress)
+	w := bigWorld(250, 25)
+	w.fill(c)
+	c.Compute()
+	c.Commit()
+	for i := range 50 {
+		c.RemovePod(id(fmt.Sprint("p", i)))
+		c.UpdateSet(1000, nil, []netip.Prefix{hostPrefix(localAddr(i))})
+		c.Compute()
+		c.Commit()
+	}
+	if got := len(c.Installed().Pods); got != 200 {
+		t.Errorf("%d pods are left, want 200", got)
+	}
+	for id, tab := range c.Installed().Pods {
+		if tab == nil {
+			t.Fatalf("isolated pod %s has no table", id)
+		}
+	}
+}
+
+// B16: a resync without pods, then the same pod again: its table was thought to exist.
+func TestB16APodThatReturnsAfterAnEmptyResyncGetsItsTable(t *testing.T) {
+	c := New(api.Egress)
+	cfg := renderer.PodConfig{IPs: ips("10.0.0.1"), Egress: denyAll()}
+	c.SetPod(id("a"), cfg)
+	c.Compute()
+	c.Commit()
+	(&Changes{Resync: true}).Apply(c)
+	if p := c.Compute(); len(p.Removed) != 1 {
+		t.Fatalf("the empty resync removes %d tables, want 1", len(p.Removed))
+	}
+	c.Commit()
+	c.SetPod(id("a"), cfg)
+	if p := c.Compute(); len(p.Added) != 1 || len(p.Bindings) != 1 {
+		t.Fatalf("the plan for the pod that returned is %+v", p)
+	}
+}
+
+// B18: every update of a policy left a table behind.
+func TestB18NothingIsRetainedAfterManyUpdates(t *testing.T) {
+	c := New(api.Egress)
+	c.SetPod(id("q"), renderer.PodConfig{IPs: ips("10.0.0.2"), Ingress: denyAll()})
+	for i := range uint16(500) {
+		c.SetPod(id("a"), renderer.PodConfig{IPs: ips("10.0.0.1"),
+			Ingress: allowOnly(destination, api.SetNet(2000+api.SetID(i)), api.Port(i+1)),
+			Egress:  allowOnly(source, api.SetNet(1000+api.SetID(i)), api.Port(i+1))})
+		c.UpdateSet(1000+api.SetID(i), []netip.Prefix{netip.MustParsePrefix("10.0.0.2/32")}, nil)
+		c.UpdateSet(1000+api.SetID(i)-1, nil, []netip.Prefix{netip.MustParsePrefix("10.0.0.2/32")})
+		c.Compute()
+		c.Commit()
+	}
+	for what, n := range map[string]int{
+		"entries": len(c.entries), "installed tables": len(c.installed.tables), "own lists": len(c.own),
+		"opposite lists": len(c.opp), "sets": len(c.sets), "named sets": len(c.naming), "slots": len(c.slots),
+	} {
+		if n > 5 {
+			t.Errorf("%d %s are retained", n, what)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package cache
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// installed is the state that the stack acknowledged.
+type installed struct {
+	tables map[renderer.Digest]*Table
+	pods   map[api.PodID]installedPod
+	owners map[netip.Addr][]api.PodID // sorted
+	global *Table
+}
+
+type installedPod struct {
+	ips      []netip.Addr
+	own, opp *renderer.RuleList
+	table    renderer.Digest // zero for none
+}
+
+func newInstalled() installed {
+	return installed{
+		tables: make(map[renderer.Digest]*Table),
+		pods:   make(map[api.PodID]installedPod),
+		owners: make(map[netip.Addr][]api.PodID),
+	}
+}
+
+// table returns the table of a pod, or nil.
+func (s *installed) table(id api.PodID) *Table { return s.tables[s.pods[id].table] }
+
+// Commit says that the stack has acknowledged the last plan. Changes staged after
+// it was computed are not acknowledged: then nothing happens, and the next plan
+// contains the last one.
+func (c *Cache) Commit() {
+	if c.staged {
+		return
+	}
+	renewed := make(map[renderer.Digest]struct{})
+	for id := range c.changedPods {
+		renewed[c.installed.pods[id].table] = struct{}{}
+		c.installed.drop(id)
+		if p := c.pods[id]; p != nil {
+			now := installedPod{ips: p.cfg.IPs, own: c.ownRules(p.cfg), opp: c.oppRules(p.cfg)}
+			if p.entry != nil {
+				now.table = p.entry.digest
+				renewed[now.table] = struct{}{}
+			}
+			c.installed.add(id, now)
+		}
+	}
+	for digest := range renewed {
+		if e := c.entries[digest]; e != nil {
+			c.installed.tables[digest] = e.snapshot()
+		} else {
+			delete(c.installed.tables, digest)
+		}
+	}
+	c.installed.global = c.global
+	clear(c.changedPods)
+	c.commitSets()
+}
+
+func (c *Cache) commitSets() {
+	for id := range c.changedSets {
+		s := c.sets[id]
+		s.before = nil
+		if s.len() == 0 {
+			delete(c.sets, id)
+		}
+	}
+	clear(c.changedSets)
+}
+
+func (s *installed) drop(id api.PodID) {
+	for _, ip := range s.pods[id].ips {
+		s.owners[ip] = slices.DeleteFunc(s.owners[ip], func(o api.PodID) bool { return o == id })
+		if len(s.owners[ip]) == 0 {
+			delete(s.owners, ip)
+		}
+	}
+	delete(s.pods, id)
+}
+
+func (s *installed) add(id api.PodID, p installedPod) {
+	s.pods[id] = p
+	for _, ip := range p.ips {
+		s.owners[ip] = append(s.owners[ip], id)
+		slices.SortFunc(s.owners[ip], api.PodID.Compare)
+	}
+}
+
+// InstalledTable returns an acknowledged local table by its digest, or nil.
+func (c *Cache) InstalledTable(d renderer.Digest) *Table { return c.installed.tables[d] }
+
+// Layout is a complete assignment of tables.
+type Layout struct {
+	Tables []*Table             // local tables, sorted by digest
+	Pods   map[api.PodID]*Table // every known pod, nil when it has no table
+	Global *Table               // nil for none
+}
+
+// Desired returns what the last Compute wants the stack to hold.
+func (c *Cache) Desired() Layout {
+	out := Layout{Pods: make(map[api.PodID]*Table, len(c.pods)), Global: c.global}
+	tables := make(map[renderer.Digest]*Table, len(c.entries))
+	for d, e := range c.entries {
+		tables[d] = e.snapshot()
+	}
+	for id, p := range c.pods {
+		out.Pods[id] = p.entry.snapshot()
+	}
+	out.Tables = sortedTables(tables)
+	return out
+}
+
+// Installed returns what the stack acknowledged.
+func (c *Cache) Installed() Layout {
+	out := Layout{Pods: make(map[api.PodID]*Table, len(c.installed.pods)), Global: c.installed.global}
+	for id := range c.installed.pods {
+		out.Pods[id] = c.installed.table(id)
+	}
+	out.Tables = sortedTables(c.installed.tables)
+	return out
+}
+
+// Evaluate returns the decisions of the acknowledged tables that a flow meets, for
+// renderer.Explainer. The name of the renderer is left to the caller.
+func (c *Cache) Evaluate(f api.Flow) []renderer.Decision {
+	near, far := f.Dst, f.Src // the side whose pods have the local table
+	if c.orientation == api.Ingress {
+		near, far = f.Src, f.Dst
+	}
+	owners := c.installed.owners[near]
+	if len(owners) == 0 {
+		return c.decide(nil, c.installed.global, f, c.oppOf(far))
+	}
+	var out []renderer.Decision
+	for _, id := range owners {
+		lists := append([]*renderer.RuleList{c.installed.pods[id].own}, c.oppOf(far)...)
+		out = c.decide(out, c.installed.table(id), f, lists)
+	}
+	return out
+}
+
+// oppOf returns the opposite lists of the pods that have an address.
+func (c *Cache) oppOf(a netip.Addr) []*renderer.RuleList {
+	var out []*renderer.RuleList
+	for _, id := range c.installed.owners[a] {
+		out = append(out, c.installed.pods[id].opp)
+	}
+	return out
+}
+
+// decide appends the decision of a table, if there is one. lists are the rules of
+// the pods concerned: they know the origins better than a shared table.
+func (c *Cache) decide(out []renderer.Decision, t *Table, f api.Flow, lists []*renderer.RuleList) []renderer.Decision {
+	if t == nil {
+		return out
+	}
+	d := renderer.Decision{Table: t.Name(), Rule: -1, Action: api.Deny}
+	if i := firstMatch(t.Rules, f, c.wasInSet); i >= 0 {
+		d.Rule, d.Match, d.Action = i, t.Rules[i], t.Rules[i].Action
+	}
+	for _, l := range lists {
+		if i := firstMatch(l.Rules(), f, c.wasInSet); i >= 0 && l.Rules()[i].Action == d.Action {
+			d.Origins = append(d.Origins, l.Origins(i)...)
+		}
+	}
+	if len(d.Origins) == 0 && d.Rule >= 0 && t.Origins != nil {
+		d.Origins = slices.Clone(t.Origins[d.Rule])
+	}
+	slices.SortFunc(d.Origins, api.Origin.Compare)
+	d.Origins = slices.Compact(d.Origins)
+	return append(out, d)
+}
+
+// firstMatch returns the index of the first rule that matches, or -1.
+func firstMatch(rules []api.ContivRule, f api.Flow, inSet func(api.SetID, netip.Addr) bool) int {
+	return slices.IndexFunc(rules, func(r api.ContivRule) bool { return r.Matches(f, inSet) })
+}

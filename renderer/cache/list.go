@@ -1,0 +1,185 @@
+package cache
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"github.com/gaissmai/bart"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// list is one rule list, shared by all pods whose lists have equal rules, with
+// what it permits for each local address as a peer.
+type list struct {
+	digest renderer.Digest
+	rules  []api.ContivRule
+	pods   map[api.PodID]*pod // that have the list
+	first  *pod               // of an opposite list: the smallest of them, whose origins stand for the list
+
+	// The rules by what their peer side says.
+	always   []uint32
+	bySet    map[api.SetID][]uint32
+	byPrefix bart.Table[[]uint32]
+
+	verdicts   []verdict // by slot of the address
+	byMatches  map[matches]traffic
+	isOpposite bool
+	index      int       // of an opposite list: its place in Cache.opposites
+	podsSet    api.SetID // of an opposite list: the set of the pods that have it
+}
+
+// matches are the indexes of the rules whose peer side holds an address, encoded
+// so that they can be a key.
+type matches string
+
+// verdict is what a list says about one address: which rules match it and what
+// they permit. Its zero value is "not computed".
+type verdict struct {
+	known   bool
+	matches matches
+	allowed traffic
+}
+
+// maxMemo bounds the memos whose size depends on history; they are dropped when full.
+const maxMemo = 1 << 14
+
+func newList(l *renderer.RuleList, peer side) *list {
+	out := &list{digest: l.Digest(), rules: l.Rules(), pods: make(map[api.PodID]*pod),
+		bySet: make(map[api.SetID][]uint32), byMatches: make(map[matches]traffic)}
+	for i, r := range l.Rules() {
+		switch n := peer.of(r); {
+		case n.Set != 0:
+			out.bySet[n.Set] = append(out.bySet[n.Set], uint32(i))
+		case n.Prefix.IsValid():
+			p := canonical(n.Prefix)
+			rules, _ := out.byPrefix.Get(p)
+			out.byPrefix.Insert(p, append(rules, uint32(i)))
+		default:
+			out.always = append(out.always, uint32(i))
+		}
+	}
+	return out
+}
+
+// restricts says whether a list can deny anything. A nil list, and one that
+// permits everything before it denies something, is open.
+func restricts(l *renderer.RuleList) bool {
+	if l == nil {
+		return false
+	}
+	for _, r := range l.Rules() {
+		if r.Action == api.Deny {
+			return true
+		}
+		if r == (api.ContivRule{Action: api.Permit}) {
+			return false
+		}
+	}
+	return true
+}
+
+// match returns the indexes of the rules whose peer side holds the address.
+func (l *list) match(a netip.Addr, inSet func(api.SetID, netip.Addr) bool) []uint32 {
+	out := slices.Clone(l.always)
+	for id, rules := range l.bySet {
+		if inSet(id, a) {
+			out = append(out, rules...)
+		}
+	}
+	for _, rules := range l.byPrefix.Supernets(hostPrefix(a)) {
+		out = append(out, rules...)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// verdict returns what the list says about a local address, computed once.
+func (l *list) verdict(a *address, inSet func(api.SetID, netip.Addr) bool) verdict {
+	if a.slot < len(l.verdicts) && l.verdicts[a.slot].known {
+		return l.verdicts[a.slot]
+	}
+	if a.slot >= len(l.verdicts) {
+		l.verdicts = append(l.verdicts, make([]verdict, a.slot+1-len(l.verdicts))...)
+	}
+	l.verdicts[a.slot] = l.judge(l.match(a.addr, inSet))
+	return l.verdicts[a.slot]
+}
+
+// judge evaluates the rules that match an address. Most addresses are matched by
+// the same rules, so few evaluations are needed.
+func (l *list) judge(indexes []uint32) verdict {
+	key := make([]byte, 0, 4*len(indexes))
+	for _, i := range indexes {
+		key = binary.BigEndian.AppendUint32(key, i)
+	}
+	t, ok := l.byMatches[matches(key)]
+	if !ok {
+		rules := make([]api.ContivRule, len(indexes))
+		for n, i := range indexes {
+			rules[n] = l.rules[i]
+		}
+		t = allowed(rules)
+		if len(l.byMatches) >= maxMemo {
+			clear(l.byMatches)
+		}
+		l.byMatches[matches(key)] = t
+	}
+	return verdict{known: true, matches: matches(key), allowed: t}
+}
+
+// forget drops what was computed for a slot.
+func (l *list) forget(slot int) {
+	if slot < len(l.verdicts) {
+		l.verdicts[slot] = verdict{}
+	}
+}
+
+// rejudge computes the verdict about an address again if it was known, and says
+// whether it changed.
+func (l *list) rejudge(a *address, inSet func(api.SetID, netip.Addr) bool) bool {
+	if a.slot >= len(l.verdicts) || !l.verdicts[a.slot].known {
+		return false
+	}
+	old := l.verdicts[a.slot]
+	l.verdicts[a.slot] = l.judge(l.match(a.addr, inSet))
+	return old.matches != l.verdicts[a.slot].matches
+}
+
+// indexes decodes the rule indexes.
+func (m matches) indexes() []uint32 {
+	out := make([]uint32, 0, len(m)/4)
+	for b := []byte(m); len(b) > 0; b = b[4:] {
+		out = append(out, binary.BigEndian.Uint32(b))
+	}
+	return out
+}
+
+// side is one side of a rule.
+type side bool
+
+// The two sides.
+const (
+	source      side = false
+	destination side = true
+)
+
+// of returns that side's net.
+func (s side) of(r api.ContivRule) api.Net {
+	if s == source {
+		return r.Src
+	}
+	return r.Dst
+}
+
+// set returns the rule with that side's net replaced.
+func (s side) set(r api.ContivRule, n api.Net) api.ContivRule {
+	if s == source {
+		r.Src = n
+	} else {
+		r.Dst = n
+	}
+	return r
+}

@@ -1,0 +1,197 @@
+package cache
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/gaissmai/bart"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// set holds the members of one address set. Members do not overlap. Addresses
+// are found in a map; only real prefixes need a longest-prefix table.
+type set struct {
+	hosts map[netip.Addr]struct{}
+	nets  bart.Lite
+
+	// before says, for every prefix that was touched since the last Commit,
+	// whether it was a member then.
+	before map[netip.Prefix]bool
+
+	// sorted holds all members in order, but for the prefixes in late, which were
+	// touched since it was made. It is made when it is first asked for.
+	sorted []netip.Prefix
+	late   []netip.Prefix
+
+	derived bool // made here, not told by UpdateSet
+}
+
+// maxLate is how many members are put into their place one by one before it is
+// cheaper to sort all of them.
+const maxLate = 64
+
+func newSet() *set { return &set{hosts: make(map[netip.Addr]struct{})} }
+
+func (s *set) len() int { return len(s.hosts) + s.nets.Size() }
+
+func (s *set) has(p netip.Prefix) bool {
+	if isHost(p) {
+		_, ok := s.hosts[p.Addr()]
+		return ok
+	}
+	return s.nets.Get(p)
+}
+
+// put adds or removes a member and says whether that changed anything.
+func (s *set) put(p netip.Prefix, member bool) bool {
+	if s.has(p) == member {
+		return false
+	}
+	if s.before == nil {
+		s.before = make(map[netip.Prefix]bool)
+	}
+	if _, ok := s.before[p]; !ok {
+		s.before[p] = !member
+	} else if s.before[p] == member {
+		delete(s.before, p) // as it was
+	}
+	switch {
+	case !isHost(p) && member:
+		s.nets.Insert(p)
+	case !isHost(p):
+		s.nets.Delete(p)
+	case member:
+		s.hosts[p.Addr()] = struct{}{}
+	default:
+		delete(s.hosts, p.Addr())
+	}
+	if s.sorted != nil {
+		s.late = append(s.late, p)
+	}
+	if len(s.late) > maxLate {
+		s.sorted, s.late = nil, nil
+	}
+	return true
+}
+
+// contains says whether the address is in the staged set.
+func (s *set) contains(a netip.Addr) bool {
+	if _, ok := s.hosts[a]; ok {
+		return true
+	}
+	return s.nets.Size() > 0 && s.nets.Contains(a)
+}
+
+// contained says whether the address was in the set at the last Commit.
+func (s *set) contained(a netip.Addr) bool {
+	if was, ok := s.before[hostPrefix(a)]; ok && was {
+		return true
+	}
+	for p, was := range s.before {
+		if was && p.Contains(a) {
+			return true
+		}
+	}
+	if _, ok := s.hosts[a]; ok {
+		_, isNew := s.before[hostPrefix(a)]
+		return !isNew
+	}
+	if !s.contains(a) {
+		return false
+	}
+	p, _ := s.nets.LookupPrefixLPM(hostPrefix(a))
+	_, isNew := s.before[p]
+	return !isNew
+}
+
+// members returns all members in order. The slice is valid until the next change.
+func (s *set) members() []netip.Prefix {
+	if s.sorted == nil {
+		s.sorted = make([]netip.Prefix, 0, s.len())
+		for a := range s.hosts {
+			s.sorted = append(s.sorted, hostPrefix(a))
+		}
+		for p := range s.nets.All() {
+			s.sorted = append(s.sorted, p)
+		}
+		slices.SortFunc(s.sorted, ComparePrefixes)
+		return s.sorted
+	}
+	for _, p := range s.late {
+		i, found := slices.BinarySearchFunc(s.sorted, p, ComparePrefixes)
+		switch member := s.has(p); {
+		case member && !found:
+			s.sorted = slices.Insert(s.sorted, i, p)
+		case !member && found:
+			s.sorted = slices.Delete(s.sorted, i, i+1)
+		}
+	}
+	s.late = s.late[:0]
+	return s.sorted
+}
+
+// UpdateSet stages a change of the members of a set, as renderer.Txn defines it.
+// Prefixes are masked and IPv4 addresses written as IPv6 are unwrapped; what is
+// not a prefix is no member.
+func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
+	s := c.sets[id]
+	if s == nil {
+		s = newSet()
+		c.sets[id] = s
+	}
+	c.seenSet(id, s, added)
+	for _, p := range removed {
+		c.putMember(id, s, canonical(p), false)
+	}
+	for _, p := range added {
+		c.putMember(id, s, canonical(p), true)
+	}
+}
+
+// putMember changes one member and remembers which local addresses it touches.
+func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member bool) {
+	if !p.IsValid() || !s.put(p, member) {
+		return
+	}
+	c.staged = true
+	c.changedSets[id] = struct{}{}
+	if isHost(p) {
+		if a := c.addrs[p.Addr()]; a != nil {
+			c.touched[touch{id, a.addr}] = struct{}{}
+		}
+		return
+	}
+	for host := range c.locals.Subnets(p) {
+		c.touched[touch{id, host.Addr()}] = struct{}{}
+	}
+}
+
+func canonical(p netip.Prefix) netip.Prefix {
+	if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+	}
+	return p.Masked()
+}
+
+// Members returns the staged members of a set, sorted by ComparePrefixes. The
+// caller must not change the slice, and it is valid until the next change.
+func (c *Cache) Members(id api.SetID) []netip.Prefix {
+	s := c.sets[id]
+	if s == nil {
+		return nil
+	}
+	return s.members()
+}
+
+// InSet says whether an address is in the staged set.
+func (c *Cache) InSet(id api.SetID, a netip.Addr) bool {
+	s := c.sets[id]
+	return s != nil && s.contains(a)
+}
+
+// wasInSet says whether an address was in the set at the last Commit.
+func (c *Cache) wasInSet(id api.SetID, a netip.Addr) bool {
+	s := c.sets[id]
+	return s != nil && s.contained(a)
+}
