@@ -1,0 +1,163 @@
+package vswitch
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	govpp "go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/memclnt"
+)
+
+// errTooManyClients is returned to a client that connects beyond Options.MaxClients.
+var errTooManyClients = errors.New("too many clients of the binary API")
+
+// eventQueue is how many events of a client wait for it before new ones are dropped.
+const eventQueue = 256
+
+// client is one connection of the binary API. Requests are handled by one
+// goroutine; close and event may be called by any.
+type client struct {
+	sw      *Switch
+	index   uint32
+	name    string // of the handshake
+	greeted bool   // the handshake is done
+	leaving bool   // the client said goodbye
+
+	// write sends one payload to the client. It is called by the goroutine that
+	// handles requests.
+	write func(payload []byte) error
+
+	events chan []byte   // payloads, to be sent by the door
+	done   chan struct{} // closed when the connection is to end
+	ended  chan struct{} // closed when it has ended
+	once   sync.Once
+
+	// The interface events that the client wants; guarded by the lock of the switch.
+	wantsEvents bool
+	eventsPID   uint32
+}
+
+// connect registers a client, which must be released.
+func (s *Switch) connect() (*client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	if s.restarting {
+		return nil, errRestarting
+	}
+	if len(s.clients) >= s.maxClients {
+		return nil, fmt.Errorf("%w: %d are connected", errTooManyClients, len(s.clients))
+	}
+	s.nextClient++
+	c := &client{
+		sw: s, index: s.nextClient, events: make(chan []byte, eventQueue), done: make(chan struct{}),
+		ended: make(chan struct{}),
+	}
+	s.clients[c.index] = c
+	s.running.Add(1)
+	return c, nil
+}
+
+// release forgets a client; its goroutines have ended.
+func (c *client) release() {
+	c.close()
+	c.sw.mu.Lock()
+	delete(c.sw.clients, c.index)
+	c.sw.mu.Unlock()
+	close(c.ended)
+	c.sw.running.Done()
+}
+
+// close ends the connection soon.
+func (c *client) close() { c.once.Do(func() { close(c.done) }) }
+
+// isClosed says whether the connection is to end.
+func (c *client) isClosed() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// send encodes and sends an answer.
+func (c *client) send(m govpp.Message, context uint32) error {
+	b, err := c.sw.messages.encode(m, context)
+	if err != nil {
+		return err
+	}
+	return c.write(b)
+}
+
+// event queues an event. A client that does not read loses events, as with VPP.
+func (c *client) event(m govpp.Message) {
+	b, err := c.sw.messages.encode(m, 0)
+	if err == nil {
+		select {
+		case c.events <- b:
+			return
+		default:
+			err = errors.New("the client does not read its events")
+		}
+	}
+	c.sw.log.Warn("event is lost", "client", c.index, "message", m.GetMessageName(), "error", err)
+}
+
+// drop logs a request that gets no answer.
+func (c *client) drop(err error) {
+	c.sw.log.Warn("request of the binary API is dropped", "client", c.index, "client_name", c.name, "error", err)
+}
+
+func (c *client) sockclntCreate(m *memclnt.SockclntCreate, reply func(govpp.Message)) {
+	c.name, c.greeted = m.Name, true
+	r := &memclnt.SockclntCreateReply{Index: c.index}
+	for _, e := range c.sw.messages.list {
+		r.MessageTable = append(r.MessageTable, memclnt.MessageTableEntry{
+			Index: e.id, Name: e.proto.GetMessageName() + "_" + e.proto.GetCrcString(),
+		})
+	}
+	r.Count = uint16(len(r.MessageTable))
+	reply(r)
+}
+
+func (c *client) sockclntDelete(_ *memclnt.SockclntDelete, reply func(govpp.Message)) {
+	c.leaving = true
+	reply(&memclnt.SockclntDeleteReply{})
+}
+
+func (c *client) memclntKeepalive(_ *memclnt.MemclntKeepalive, reply func(govpp.Message)) {
+	reply(&memclnt.MemclntKeepaliveReply{})
+}
+
+func (c *client) controlPing(_ *memclnt.ControlPing, reply func(govpp.Message)) {
+	reply(&memclnt.ControlPingReply{ClientIndex: c.index, VpePID: pid()})
+}
+
+// getFirstMsgID answers for names like "acl_5133bba0". Only messages that are
+// implemented have ids, so that offsets from the first one are not VPP's.
+func (c *client) getFirstMsgID(m *memclnt.GetFirstMsgID, reply func(govpp.Message)) {
+	for _, mod := range c.sw.messages.modules {
+		if m.Name == mod.name+"_"+mod.crc {
+			reply(&memclnt.GetFirstMsgIDReply{FirstMsgID: mod.first})
+			return
+		}
+	}
+	reply(&memclnt.GetFirstMsgIDReply{Retval: int32(govpp.INVALID_VALUE), FirstMsgID: ^uint16(0)})
+}
+
+func (c *client) apiVersions(_ *memclnt.APIVersions, reply func(govpp.Message)) {
+	r := &memclnt.APIVersionsReply{}
+	for _, mod := range c.sw.messages.modules {
+		v := memclnt.ModuleVersion{Name: mod.name + ".api"}
+		if _, err := fmt.Sscanf(mod.version, "%d.%d.%d", &v.Major, &v.Minor, &v.Patch); err != nil {
+			c.sw.log.Warn("version of an API module is unreadable", "module", mod.name, "error", err)
+		}
+		r.APIVersions = append(r.APIVersions, v)
+	}
+	r.Count = uint32(len(r.APIVersions))
+	reply(r)
+}

@@ -1,0 +1,158 @@
+package vswitch
+
+import (
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// Inject sends a packet into an interface and tells what became of it. A packet
+// that is routed to the interface it came from is processed like any other.
+//
+// Sessions come into being when the packet is delivered: a packet that is
+// dropped on its way out leaves nothing behind that could open a way back.
+func (s *Switch) Inject(in uint32, p Packet) Trace {
+	var st [2]step
+	n, reason := s.forward(in, &p, &st)
+	t := Trace{Packet: p, Reason: reason, Hops: make([]Hop, n)}
+	for i := range n {
+		t.Hops[i] = st[i].hop()
+	}
+	if reason == ReasonDelivered {
+		t.Verdict, t.Out = api.Permit, st[n-1].port.name
+	}
+	return t
+}
+
+// Forward does the same as Inject without telling how; it returns the interface
+// that a permitted packet was delivered to. It allocates only where it creates a
+// session.
+func (s *Switch) Forward(in uint32, p *Packet) (out uint32, verdict api.Action) {
+	var st [2]step
+	n, reason := s.forward(in, p, &st)
+	if reason != ReasonDelivered {
+		return 0, api.Deny
+	}
+	return st[n-1].port.index, api.Permit
+}
+
+// step is what one direction of one interface did with a packet.
+type step struct {
+	port    *port
+	dir     api.Direction
+	matched Match
+	action  RuleAction
+	acl     *accessList
+	rule    uint32
+	revoked bool
+	creates bool // when the packet is delivered
+	created bool
+}
+
+// forward fills the steps that were taken and returns their number.
+func (s *Switch) forward(in uint32, p *Packet, st *[2]step) (int, string) {
+	v := s.view.Load()
+	t, ok := p.tuple()
+	if !ok {
+		return 0, ReasonAddresses
+	}
+	inPort := v.port(in)
+	if inPort == nil {
+		return 0, ReasonNoInterface
+	}
+	if !inPort.up {
+		return 0, ReasonDown
+	}
+	now := &lazyClock{read: s.clock}
+	if reason := s.judge(&st[0], inPort, api.Ingress, &t, now); reason != "" {
+		return 1, reason
+	}
+	index, ok := v.routes.Lookup(t.dst)
+	if !ok {
+		return 1, ReasonNoRoute
+	}
+	outPort := v.port(index)
+	if outPort == nil || !outPort.up {
+		return 1, ReasonDown
+	}
+	if reason := s.judge(&st[1], outPort, api.Egress, &t, now); reason != "" {
+		return 2, reason
+	}
+	for i := range st {
+		x := &st[i]
+		if !x.creates {
+			continue
+		}
+		if !s.sessions.create(x.port, x.dir, &t, x.acl, x.rule, now.time()) {
+			return 2, ReasonTooManySessions
+		}
+		x.created = true
+	}
+	return 2, ReasonDelivered
+}
+
+func (v *view) port(i uint32) *port {
+	if uint64(i) >= uint64(len(v.ports)) {
+		return nil
+	}
+	return v.ports[i]
+}
+
+// judge asks the sessions, then the ACLs of one direction of an interface. It
+// returns why the packet is dropped, or nothing.
+func (s *Switch) judge(x *step, p *port, dir api.Direction, t *tuple, now *lazyClock) string {
+	x.port, x.dir, x.rule = p, dir, noRule
+	b := &p.bindings[dir]
+	if p.sessions.count.Load() > 0 {
+		hit := s.sessions.match(p, dir, t, now.time())
+		x.revoked = hit.revoked
+		// An open direction needs no session, but its packets keep one alive.
+		if hit.found && len(b.acls) > 0 {
+			x.matched, x.action, x.acl, x.rule = MatchSession, RulePermit, hit.acl, hit.rule
+			return ""
+		}
+	}
+	if len(b.acls) == 0 {
+		x.matched, x.action = MatchOpen, RulePermit
+		return ""
+	}
+	if x.acl, x.rule = b.classify(t); x.acl == nil {
+		x.matched = MatchNothing
+		return ReasonImplicitDeny
+	}
+	x.acl.hits[x.rule].Add(1)
+	x.matched, x.action = MatchACL, x.acl.rules[x.rule].Action
+	if x.action == RuleDeny {
+		return ReasonDenied
+	}
+	x.creates = x.action == RulePermitReflect && startsSession(t)
+	return ""
+}
+
+// lazyClock reads the clock at most once per packet, and only if it is needed.
+type lazyClock struct {
+	read func() time.Time
+	now  time.Time
+}
+
+func (c *lazyClock) time() time.Time {
+	if c.now.IsZero() {
+		c.now = c.read()
+	}
+	return c.now
+}
+
+func (x *step) hop() Hop {
+	h := Hop{
+		Interface: x.port.name, SwIfIndex: x.port.index, Tag: x.port.tag, Direction: x.dir,
+		Matched: x.matched, Rule: -1, SessionCreated: x.created, SessionRevoked: x.revoked,
+	}
+	if x.action != RuleDeny {
+		h.Action = api.Permit
+	}
+	if x.acl != nil {
+		h.ACLIndex, h.ACLTag, h.Rule = x.acl.index, x.acl.tag, int(x.rule)
+		h.RuleText = x.acl.rules[x.rule].String()
+	}
+	return h
+}

@@ -1,0 +1,163 @@
+package vswitch
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// Interface is what can be known about an interface.
+type Interface struct {
+	Index   uint32   `json:"index"`
+	Name    string   `json:"name"`
+	Tag     string   `json:"tag,omitempty"`
+	Kind    string   `json:"kind"` // the device type
+	Up      bool     `json:"up"`
+	Inputs  []uint32 `json:"inputs,omitempty"`  // indices of the ACLs on ingress, in order
+	Outputs []uint32 `json:"outputs,omitempty"` // of those on egress
+}
+
+// Interfaces returns all interfaces by index.
+func (s *Switch) Interfaces() []Interface {
+	var list []Interface
+	for _, p := range s.portsOf(allPorts) {
+		list = append(list, Interface{
+			Index: p.index, Name: p.name, Tag: p.tag, Kind: p.kind, Up: p.up,
+			Inputs: p.bindings[api.Ingress].indices(), Outputs: p.bindings[api.Egress].indices(),
+		})
+	}
+	return list
+}
+
+// Route is one entry of the routing table.
+type Route struct {
+	Prefix    string `json:"prefix"`
+	SwIfIndex uint32 `json:"swIfIndex"`
+}
+
+// Routes returns the routing table in the order of its prefixes, IPv4 first.
+func (s *Switch) Routes() []Route {
+	var list []Route
+	for prefix, index := range s.view.Load().routes.AllSorted() {
+		list = append(list, Route{Prefix: prefix.String(), SwIfIndex: index})
+	}
+	return list
+}
+
+// ACL is what can be known about an ACL without its rules.
+type ACL struct {
+	Index   uint32   `json:"index"`
+	Tag     string   `json:"tag"`
+	Rules   int      `json:"rules"`
+	Inputs  []uint32 `json:"inputs,omitempty"`  // interfaces that have it on ingress, sorted
+	Outputs []uint32 `json:"outputs,omitempty"` // on egress
+}
+
+// ACLs returns all ACLs by index.
+func (s *Switch) ACLs() []ACL {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []ACL
+	for i, a := range s.acls.all() {
+		x := ACL{Index: i, Tag: a.tag, Rules: len(a.rules)}
+		for u := range s.uses[i] {
+			if u.dir == api.Ingress {
+				x.Inputs = append(x.Inputs, u.port)
+			} else {
+				x.Outputs = append(x.Outputs, u.port)
+			}
+		}
+		slices.Sort(x.Inputs)
+		slices.Sort(x.Outputs)
+		list = append(list, x)
+	}
+	return list
+}
+
+// Rules returns the rules of an ACL in order, which must not be changed; ok is
+// false when there is no such ACL.
+func (s *Switch) Rules(aclIndex uint32) (rules []Rule, ok bool) {
+	a := s.acl(aclIndex)
+	if a == nil {
+		return nil, false
+	}
+	return a.rules, true
+}
+
+// Counters returns for each rule of an ACL how many packets it decided since the
+// ACL was created or replaced, over all interfaces. Packets of a session count
+// only when they create it. ok is false when there is no such ACL.
+func (s *Switch) Counters(aclIndex uint32) (hits []uint64, ok bool) {
+	a := s.acl(aclIndex)
+	if a == nil {
+		return nil, false
+	}
+	hits = make([]uint64, len(a.hits))
+	for i := range a.hits {
+		hits[i] = a.hits[i].Load()
+	}
+	return hits, true
+}
+
+// Session is one flow that an interface remembers.
+type Session struct {
+	SwIfIndex uint32        `json:"swIfIndex"`
+	Interface string        `json:"interface"`
+	Owner     api.Direction `json:"owner"` // direction of the packet that created it
+	First     Packet        `json:"first"` // that packet
+	State     string        `json:"state"`
+	ACLIndex  uint32        `json:"aclIndex"` // what created it
+	Rule      int           `json:"rule"`
+	LastUsed  time.Time     `json:"lastUsed"`
+	Expires   time.Time     `json:"expires"`
+}
+
+// Sessions returns the sessions that are not expired, by interface and flow.
+func (s *Switch) Sessions() []Session {
+	now := s.clock()
+	var list []Session
+	for _, p := range s.portsOf(allPorts) {
+		start := len(list)
+		list = s.sessions.appendPort(list, p, now)
+		slices.SortFunc(list[start:], func(a, b Session) int { return a.First.compare(b.First) })
+	}
+	return list
+}
+
+func (st *sessionTable) appendPort(list []Session, p *port, now time.Time) []Session {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, s := range p.sessions.sessions {
+		if st.expired(s, now) {
+			continue
+		}
+		t := s.key.tuple(s.owner, s.flags)
+		list = append(list, Session{
+			SwIfIndex: p.index, Interface: p.name, Owner: s.owner, First: t.packet(), State: s.state.String(),
+			ACLIndex: s.acl.index, Rule: int(s.rule), LastUsed: s.last, Expires: s.last.Add(st.timeouts[s.state]),
+		})
+	}
+	return list
+}
+
+// packet is the inverse of Packet.tuple.
+func (t *tuple) packet() Packet {
+	p := Packet{Src: t.src, Dst: t.dst, Protocol: t.proto, TCPFlags: t.flags, NonFirstFragment: t.fragment}
+	if t.proto == api.ICMP || t.proto == api.ICMPv6 {
+		p.ICMPType, p.ICMPCode = uint8(t.sport), uint8(t.dport)
+	} else {
+		p.SrcPort, p.DstPort = t.sport, t.dport
+	}
+	return p
+}
+
+func (p Packet) compare(o Packet) int {
+	return cmp.Or(p.Src.Compare(o.Src), p.Dst.Compare(o.Dst), cmp.Compare(p.Protocol, o.Protocol),
+		cmp.Compare(p.SrcPort, o.SrcPort), cmp.Compare(p.DstPort, o.DstPort),
+		cmp.Compare(p.ICMPType, o.ICMPType), cmp.Compare(p.ICMPCode, o.ICMPCode))
+}
+
+// ClearSessions forgets all sessions.
+func (s *Switch) ClearSessions() { s.sessions.clear() }

@@ -1,0 +1,225 @@
+package vswitch
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	govpp "go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/memclnt"
+	"go.fd.io/govpp/binapi/vlib"
+	"go.fd.io/govpp/binapi/vpe"
+	"go.fd.io/govpp/codec"
+)
+
+// Errors of decoding a request. VPP drops such requests without an answer, and so
+// do we; they are logged.
+var (
+	errUnknownMessage = errors.New("unknown message id")
+	errTruncated      = errors.New("message is shorter than its content")
+)
+
+// Ids that are fixed: every client has the first one compiled in, and GoVPP takes
+// the third for the second when it disconnects.
+const (
+	idSockclntCreate      = 15
+	idSockclntDelete      = 17
+	idSockclntDeleteReply = 18
+)
+
+// firstPluginID is where the messages start that have no fixed id.
+const firstPluginID = 100
+
+// message is one entry of the message table.
+type message struct {
+	id    uint16
+	proto govpp.Message
+	size  int // of the shortest payload
+	// serve decodes and answers a request; nil for what only we send.
+	serve func(c *client, payload []byte, context uint32) error
+}
+
+// module is a group of messages with an .api file of its own.
+type module struct {
+	name, version, crc string
+	first              uint16
+}
+
+// messageTable is the same for all clients. It lists only what is implemented.
+type messageTable struct {
+	byID    map[uint16]*message
+	byName  map[string]*message // name_crc
+	ids     map[string]uint16   // name only, for what we send
+	list    []*message          // in the order in which clients are told
+	modules []module
+}
+
+// request makes the entry of a request.
+func request[T any, M interface {
+	*T
+	govpp.Message
+}](handle func(c *client, m M, reply func(govpp.Message))) *message {
+	proto := M(new(T))
+	e := &message{proto: proto, size: headerSize(proto) + proto2size(proto)}
+	e.serve = func(c *client, payload []byte, context uint32) error {
+		m := M(new(T))
+		if err := codec.DecodeMsg(payload, m); err != nil {
+			return fmt.Errorf("%s: %w", proto.GetMessageName(), err)
+		}
+		var failed error
+		handle(c, m, func(r govpp.Message) {
+			if failed == nil {
+				failed = c.send(r, context)
+			}
+		})
+		return failed
+	}
+	return e
+}
+
+// reply makes the entry of a message that only we send.
+func reply(proto govpp.Message) *message { return &message{proto: proto} }
+
+// proto2size returns the size of a message without elements of variable length.
+func proto2size(m govpp.Message) int {
+	if s, ok := m.(codec.Marshaler); ok {
+		return s.Size()
+	}
+	return 0
+}
+
+// headerSize is the number of bytes before the fields of a message.
+func headerSize(m govpp.Message) int {
+	switch m.GetMessageType() {
+	case govpp.RequestMessage:
+		return 10
+	case govpp.ReplyMessage, govpp.EventMessage:
+		return 6
+	case govpp.OtherMessage:
+	}
+	return 2
+}
+
+func newMessageTable() *messageTable {
+	t := &messageTable{byID: make(map[uint16]*message), byName: make(map[string]*message), ids: make(map[string]uint16)}
+	t.addMemclnt()
+	next := uint16(firstPluginID)
+	for _, m := range []struct {
+		name, version string
+		crc           uint32
+		messages      []*message
+	}{
+		{vlib.APIFile, vlib.APIVersion, vlib.VersionCrc, vlibMessages()},
+		{vpe.APIFile, vpe.APIVersion, vpe.VersionCrc, vpeMessages()},
+		{interfaces.APIFile, interfaces.APIVersion, interfaces.VersionCrc, interfaceMessages()},
+		{acl.APIFile, acl.APIVersion, acl.VersionCrc, aclMessages()},
+	} {
+		t.modules = append(t.modules, module{name: m.name, version: m.version, crc: fmt.Sprintf("%08x", m.crc), first: next})
+		for _, e := range m.messages {
+			t.add(next, e)
+			next++
+		}
+	}
+	return t
+}
+
+// addMemclnt adds the messages that have the ids of VPP. sockclnt_delete comes
+// after its reply because GoVPP keeps the last name with that prefix.
+func (t *messageTable) addMemclnt() {
+	t.modules = append(t.modules, module{
+		name: memclnt.APIFile, version: memclnt.APIVersion, crc: fmt.Sprintf("%08x", uint32(memclnt.VersionCrc)), first: 1,
+	})
+	t.add(10, request((*client).getFirstMsgID))
+	t.add(11, reply(new(memclnt.GetFirstMsgIDReply)))
+	t.add(12, request((*client).apiVersions))
+	t.add(13, reply(new(memclnt.APIVersionsReply)))
+	t.add(idSockclntCreate, request((*client).sockclntCreate))
+	t.add(16, reply(new(memclnt.SockclntCreateReply)))
+	t.add(idSockclntDeleteReply, reply(new(memclnt.SockclntDeleteReply)))
+	t.add(idSockclntDelete, request((*client).sockclntDelete))
+	t.add(21, request((*client).memclntKeepalive))
+	t.add(22, reply(new(memclnt.MemclntKeepaliveReply)))
+	t.add(23, request((*client).controlPing))
+	t.add(24, reply(new(memclnt.ControlPingReply)))
+}
+
+func (t *messageTable) add(id uint16, m *message) {
+	m.id = id
+	t.byID[id] = m
+	t.byName[m.proto.GetMessageName()+"_"+m.proto.GetCrcString()] = m
+	t.ids[m.proto.GetMessageName()] = id
+	t.list = append(t.list, m)
+}
+
+// handle answers one request. An error says that the request was dropped without
+// an answer, or that the answer could not be sent.
+func (c *client) handle(payload []byte) error {
+	if len(payload) < 2 {
+		return fmt.Errorf("request of %d bytes: %w", len(payload), errTruncated)
+	}
+	id := binary.BigEndian.Uint16(payload)
+	if id == idSockclntDeleteReply {
+		id = idSockclntDelete
+	}
+	m := c.sw.messages.byID[id]
+	if m == nil || m.serve == nil {
+		return fmt.Errorf("request with id %d: %w", id, errUnknownMessage)
+	}
+	if err := m.check(payload); err != nil {
+		return fmt.Errorf("%s: %w", m.proto.GetMessageName(), err)
+	}
+	context, err := codec.DecodeMsgContext(payload, m.proto.GetMessageType())
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.proto.GetMessageName(), err)
+	}
+	return m.serve(c, payload, context)
+}
+
+// check compares the length of a request with what its counts claim, before
+// anything is allocated for them.
+func (m *message) check(payload []byte) error {
+	need := uint64(m.size)
+	if uint64(len(payload)) >= need {
+		need += variableSize(m.proto, payload)
+	}
+	if uint64(len(payload)) < need {
+		return fmt.Errorf("%w: %d bytes, at least %d needed", errTruncated, len(payload), need)
+	}
+	return nil
+}
+
+// variableSize returns how long the elements of variable length are that a
+// request announces; the fixed part of the payload is complete.
+func variableSize(proto govpp.Message, payload []byte) uint64 {
+	switch proto.(type) {
+	case *acl.ACLAddReplace: // header, acl_index, tag, count
+		return 48 * uint64(binary.BigEndian.Uint32(payload[10+4+64:]))
+	case *acl.ACLInterfaceSetACLList: // header, sw_if_index, count
+		return 4 * uint64(payload[10+4])
+	case *acl.ACLInterfaceSetEtypeWhitelist:
+		return 2 * uint64(payload[10+4])
+	case *vlib.CliInband: // header, length
+		return uint64(binary.BigEndian.Uint32(payload[10:]))
+	case *interfaces.SwInterfaceDump: // header, sw_if_index, name_filter_valid, length
+		return uint64(binary.BigEndian.Uint32(payload[10+4+1:]))
+	}
+	return 0
+}
+
+// encode returns the payload of a message that we send.
+func (t *messageTable) encode(m govpp.Message, context uint32) ([]byte, error) {
+	b, err := codec.EncodeMsg(m, t.ids[m.GetMessageName()])
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", m.GetMessageName(), err)
+	}
+	switch m.GetMessageType() {
+	case govpp.RequestMessage: // sockclnt_create_reply has the header of a request
+		binary.BigEndian.PutUint32(b[6:], context)
+	case govpp.ReplyMessage:
+		binary.BigEndian.PutUint32(b[2:], context)
+	case govpp.EventMessage, govpp.OtherMessage:
+	}
+	return b, nil
+}

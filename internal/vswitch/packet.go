@@ -1,0 +1,83 @@
+package vswitch
+
+import (
+	"net/netip"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// Packet is what the vswitch looks at of an IP packet. Fields that the protocol
+// does not have are ignored.
+type Packet struct {
+	Src              netip.Addr   `json:"src"` // of the same family as Dst; zones are ignored
+	Dst              netip.Addr   `json:"dst"`
+	Protocol         api.Protocol `json:"protocol"`
+	SrcPort          uint16       `json:"srcPort,omitzero"` // TCP, UDP, SCTP
+	DstPort          uint16       `json:"dstPort,omitzero"`
+	TCPFlags         uint8        `json:"tcpFlags,omitzero"` // as in the TCP header: 1 FIN, 2 SYN, 4 RST, 16 ACK
+	ICMPType         uint8        `json:"icmpType,omitzero"` // ICMP, ICMPv6
+	ICMPCode         uint8        `json:"icmpCode,omitzero"`
+	NonFirstFragment bool         `json:"nonFirstFragment,omitzero"` // ports, flags, type and code are unknown
+}
+
+// FlowPacket returns the first packet of a flow: a SYN for TCP, an echo request
+// for ICMP and ICMPv6.
+func FlowPacket(f api.Flow) Packet {
+	p := Packet{Src: f.Src, Dst: f.Dst, Protocol: f.Protocol}
+	switch f.Protocol {
+	case api.TCP:
+		p.TCPFlags = flagSYN
+	case api.ICMP:
+		p.ICMPType = 8
+	case api.ICMPv6:
+		p.ICMPType = 128
+	default:
+	}
+	if f.Protocol.HasPorts() {
+		p.SrcPort, p.DstPort = f.SrcPort, f.DstPort
+	}
+	return p
+}
+
+// Reply returns a packet that answers p: SYN and ACK for a SYN, an ACK for other
+// TCP, the answer to an ICMP query, the same type for other ICMP.
+func (p Packet) Reply() Packet {
+	r := p
+	r.Src, r.Dst = p.Dst, p.Src
+	r.SrcPort, r.DstPort = p.DstPort, p.SrcPort
+	switch p.Protocol {
+	case api.TCP:
+		r.TCPFlags = flagACK
+		if p.TCPFlags&(flagSYN|flagACK) == flagSYN {
+			r.TCPFlags |= flagSYN
+		}
+	case api.ICMP, api.ICMPv6:
+		if partner, _, ok := icmpPartner(p.Protocol, uint16(p.ICMPType)); ok {
+			r.ICMPType = uint8(partner)
+		}
+	default:
+	}
+	return r
+}
+
+// tuple returns what rules match; ok is false when the addresses are not two
+// addresses of one family.
+func (p *Packet) tuple() (t tuple, ok bool) {
+	t = tuple{src: p.Src.WithZone(""), dst: p.Dst.WithZone(""), proto: p.Protocol, fragment: p.NonFirstFragment}
+	if !t.src.IsValid() || t.src.BitLen() != t.dst.BitLen() {
+		return t, false
+	}
+	if t.fragment {
+		return t, true
+	}
+	switch {
+	case p.Protocol.HasPorts():
+		t.sport, t.dport = p.SrcPort, p.DstPort
+		if p.Protocol == api.TCP {
+			t.flags = p.TCPFlags
+		}
+	case p.Protocol == api.ICMP || p.Protocol == api.ICMPv6:
+		t.sport, t.dport = uint16(p.ICMPType), uint16(p.ICMPCode)
+	}
+	return t, true
+}

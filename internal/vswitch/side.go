@@ -1,0 +1,179 @@
+package vswitch
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math/bits"
+	"net/netip"
+	"slices"
+
+	"github.com/gaissmai/bart"
+)
+
+// side is the set of distinct prefixes on one side of the rules of a family.
+// Nodes are numbered in the order (address, length), in which a prefix comes
+// before those it covers and these are contiguous: node a covers node b if
+// a <= b < a.end.
+type side struct {
+	nodes []node
+	hosts hostTable          // nodes of single addresses
+	table *bart.Table[int32] // the other nodes; nil when there are none but perhaps /0
+	zero  int32              // node of /0, or -1
+}
+
+type node struct {
+	parent int32 // longest prefix that covers this one, -1 for none
+	end    int32 // first node after those that this one covers
+}
+
+// find returns the node of the longest prefix that covers the address, or -1.
+func (s *side) find(a netip.Addr) int32 {
+	if n := s.hosts.get(a); n >= 0 {
+		return n
+	}
+	if s.table != nil {
+		if n, ok := s.table.Lookup(a); ok {
+			return n
+		}
+	}
+	return s.zero
+}
+
+// buildSide numbers the distinct prefixes of one side and returns the node of
+// each rule.
+func buildSide(numbers []uint32, prefix func(uint32) netip.Prefix) (side, []int32) {
+	seen := make(map[netip.Prefix]int32)
+	var prefixes []netip.Prefix
+	for _, n := range numbers {
+		p := prefix(n)
+		if _, ok := seen[p]; !ok {
+			seen[p] = 0
+			prefixes = append(prefixes, p)
+		}
+	}
+	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	for i, p := range prefixes {
+		seen[p] = int32(i)
+	}
+	of := make([]int32, len(numbers))
+	for i, n := range numbers {
+		of[i] = seen[prefix(n)]
+	}
+	return newSide(prefixes), of
+}
+
+// newSide indexes prefixes, which are sorted.
+func newSide(prefixes []netip.Prefix) side {
+	s := side{nodes: linkNodes(prefixes), zero: -1}
+	hosts := 0
+	for _, p := range prefixes {
+		if p.IsSingleIP() {
+			hosts++
+		}
+	}
+	s.hosts = newHostTable(hosts)
+	for i, p := range prefixes {
+		switch {
+		case p.IsSingleIP():
+			s.hosts.put(p.Addr(), int32(i))
+		case p.Bits() == 0:
+			s.zero = int32(i)
+		default:
+			if s.table == nil {
+				s.table = new(bart.Table[int32])
+			}
+			s.table.Insert(p, int32(i))
+		}
+	}
+	return s
+}
+
+// linkNodes finds the parent and the end of each prefix.
+func linkNodes(prefixes []netip.Prefix) []node {
+	nodes := make([]node, len(prefixes))
+	parent := int32(-1)
+	for i, p := range prefixes {
+		for parent >= 0 && !covers(prefixes[parent], p) {
+			nodes[parent].end = int32(i)
+			parent = nodes[parent].parent
+		}
+		nodes[i].parent = parent
+		parent = int32(i)
+	}
+	for ; parent >= 0; parent = nodes[parent].parent {
+		nodes[parent].end = int32(len(prefixes))
+	}
+	return nodes
+}
+
+func covers(a, b netip.Prefix) bool { return a.Bits() <= b.Bits() && a.Contains(b.Addr()) }
+
+// hostTable is an open hash table from addresses of one family to nodes. A slot
+// holds 32 bits of the key above the node plus one; 0 is free. These 32 bits are
+// the whole of an IPv4 address; IPv6 addresses are compared besides.
+type hostTable struct {
+	slots []uint64
+	shift uint8
+	addrs []netip.Addr // of IPv6, by slot
+}
+
+func newHostTable(n int) hostTable {
+	if n == 0 {
+		return hostTable{}
+	}
+	size := bits.Len(uint(2*n - 1))
+	return hostTable{slots: make([]uint64, 1<<size), shift: uint8(64 - size)}
+}
+
+// golden is 2^64 divided by the golden ratio, for multiplicative hashing.
+const golden = 0x9e3779b97f4a7c15
+
+// hostKey returns the bits that are compared and the hash.
+func hostKey(a netip.Addr) (key uint32, hash uint64) {
+	if a.Is4() {
+		b := a.As4()
+		key = binary.BigEndian.Uint32(b[:])
+		return key, uint64(key) * golden
+	}
+	b := a.As16()
+	hash = (binary.BigEndian.Uint64(b[:8])*golden ^ binary.BigEndian.Uint64(b[8:])) * golden
+	hash ^= hash >> 32
+	return uint32(hash), hash * golden
+}
+
+func (h *hostTable) get(a netip.Addr) int32 {
+	if h.slots == nil {
+		return -1
+	}
+	key, hash := hostKey(a)
+	mask := uint64(len(h.slots) - 1)
+	for i := hash >> h.shift; ; i = (i + 1) & mask {
+		slot := h.slots[i&mask]
+		if slot == 0 {
+			return -1
+		}
+		if uint32(slot>>32) == key && (h.addrs == nil || h.addrs[i] == a) {
+			return int32(uint32(slot)) - 1
+		}
+	}
+}
+
+// put adds an address that is not in the table.
+func (h *hostTable) put(a netip.Addr, n int32) {
+	key, hash := hostKey(a)
+	mask := uint64(len(h.slots) - 1)
+	i := hash >> h.shift
+	for h.slots[i] != 0 {
+		i = (i + 1) & mask
+	}
+	h.slots[i] = uint64(key)<<32 | uint64(n+1)
+	if a.Is4() {
+		return
+	}
+	if h.addrs == nil {
+		h.addrs = make([]netip.Addr, len(h.slots))
+	}
+	h.addrs[i] = a
+}

@@ -1,0 +1,164 @@
+package vswitch
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gaissmai/bart"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// ErrClosed is returned by what needs a switch that was not closed.
+var ErrClosed = errors.New("the vswitch is closed")
+
+// errRestarting is returned to a client that connects during Restart.
+var errRestarting = errors.New("the vswitch restarts")
+
+// Options of a Switch. The zero value is usable.
+type Options struct {
+	Log         *slog.Logger     // nil discards
+	Clock       func() time.Time // for session timeouts; nil is time.Now
+	Version     string           // shown after the name of the vswitch in its version; empty is "dev"
+	Timeouts    Timeouts         // of sessions; zero fields have VPP's defaults
+	MaxSessions int              // over all interfaces; 0 is 500 000
+	MaxClients  int              // of the binary API over all doors; 0 is 256
+}
+
+// Switch is a userspace vswitch. Its methods may be called by any number of
+// goroutines.
+type Switch struct {
+	log      *slog.Logger
+	version  string
+	clock    func() time.Time
+	messages *messageTable
+	sessions *sessionTable
+	view     atomic.Pointer[view]
+	done     chan struct{} // closed with the switch
+
+	mu         sync.Mutex // guards the rest, and changes of view
+	closed     bool
+	restarting bool
+	acls       pool[accessList]
+	uses       map[uint32]map[use]struct{} // by ACL index: where it is bound
+	ports      pool[port]                  // the same as view.ports
+	portNames  map[string]uint32           // sw_if_index by name
+	portRoutes map[uint32]routeSet         // by sw_if_index
+	generation uint64                      // of the last change of a binding
+	reclassify bool
+	hashLookup bool
+	clients    map[uint32]*client
+	nextClient uint32
+	maxClients int
+	running    sync.WaitGroup // goroutines of clients
+}
+
+// view is what packets see. It is immutable.
+type view struct {
+	ports  []*port // by sw_if_index; nil where there is none
+	routes *bart.Table[uint32]
+}
+
+// use is a place where an ACL is bound.
+type use struct {
+	port uint32
+	dir  api.Direction
+}
+
+const (
+	defaultMaxSessions = 500_000
+	defaultMaxClients  = 256
+)
+
+// New returns a switch that has the interface local0, no routes and no ACLs. It
+// starts no goroutines; those of clients end when the clients disconnect or the
+// switch is closed.
+func New(o Options) *Switch {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Version == "" {
+		o.Version = "dev"
+	}
+	if o.MaxSessions <= 0 {
+		o.MaxSessions = defaultMaxSessions
+	}
+	if o.MaxClients <= 0 {
+		o.MaxClients = defaultMaxClients
+	}
+	s := &Switch{
+		log: o.Log, clock: o.Clock, version: o.Version,
+		messages: newMessageTable(), done: make(chan struct{}),
+		sessions:   newSessionTable(o.MaxSessions, o.Timeouts),
+		uses:       make(map[uint32]map[use]struct{}),
+		portNames:  make(map[string]uint32),
+		portRoutes: make(map[uint32]routeSet),
+		reclassify: true, hashLookup: true,
+		clients: make(map[uint32]*client), maxClients: o.MaxClients,
+	}
+	s.view.Store(&view{routes: new(bart.Table[uint32])})
+	s.addPort(&port{name: "local0", kind: "local"})
+	return s
+}
+
+// Close disconnects all clients and waits until their goroutines have ended.
+// Packets are still forwarded afterwards.
+func (s *Switch) Close() error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.done)
+	}
+	for _, c := range s.clients {
+		c.close()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+	return nil
+}
+
+// Restart does what the restart of a VPP process does to its clients: it
+// disconnects them all and forgets ACLs, bindings, sessions and settings made
+// through the API. Interfaces and routes stay, because the embedder would create
+// them again. It returns when clients can connect again; what the old ones still
+// had under way is forgotten too. A client's own callback must not call it.
+func (s *Switch) Restart() {
+	s.mu.Lock()
+	s.restarting = true
+	old := slices.Collect(maps.Values(s.clients))
+	s.mu.Unlock()
+	for _, c := range old {
+		c.close()
+		<-c.ended
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restarting = false
+	s.acls = pool[accessList]{}
+	clear(s.uses)
+	s.reclassify, s.hashLookup = true, true
+	s.generation++
+	for i, p := range s.ports.all() {
+		n := *p
+		n.bindings = [2]binding{{gen: s.generation}, {gen: s.generation}}
+		n.etypes = [2][]uint16{}
+		s.ports.items[i] = &n
+	}
+	s.sessions.reset()
+	s.publish()
+}
+
+// publish makes the configuration visible to packets; the lock is held.
+func (s *Switch) publish() {
+	v := *s.view.Load()
+	v.ports = append([]*port(nil), s.ports.items...)
+	s.view.Store(&v)
+}
