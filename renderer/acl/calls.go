@@ -1,0 +1,130 @@
+package acl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	govpp "go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/core"
+)
+
+// none is the index that means "a new one" in requests and "all" in dumps.
+const none = ^uint32(0)
+
+// streams makes the streams of dumps hold many messages; see dumpBuffer.
+type streams struct{ *core.Connection }
+
+// NewStream adds the option to the stream of the connection.
+func (s streams) NewStream(ctx context.Context, options ...govpp.StreamOption) (govpp.Stream, error) {
+	return s.Connection.NewStream(ctx, append(options, core.WithReplySize(dumpBuffer))...)
+}
+
+// put adds an ACL (index none) or replaces the content of one, and returns its index.
+func (l *link) put(ctx context.Context, index uint32, tag string, p piece) (uint32, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	r, err := acl.NewServiceClient(l.conn).ACLAddReplace(ctx,
+		&acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.entries)), R: toRules(p.entries)})
+	if err != nil {
+		return none, fmt.Errorf("put acl %s of %d entries: %w", tag, len(p.entries), err)
+	}
+	return r.ACLIndex, nil
+}
+
+// remove deletes an ACL that is bound nowhere.
+func (l *link) remove(ctx context.Context, index uint32, tag string) error {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	if _, err := acl.NewServiceClient(l.conn).ACLDel(ctx, &acl.ACLDel{ACLIndex: index}); err != nil {
+		return fmt.Errorf("delete acl %d %s: %w", index, tag, err)
+	}
+	return nil
+}
+
+// bind sets the ACLs of both directions of an interface.
+func (l *link) bind(ctx context.Context, n *netif, to lists) error {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	all := append(append([]uint32(nil), to.in...), to.out...)
+	_, err := acl.NewServiceClient(l.conn).ACLInterfaceSetACLList(ctx, &acl.ACLInterfaceSetACLList{
+		SwIfIndex: interface_types.InterfaceIndex(n.index), Count: uint8(len(all)), NInput: uint8(len(to.in)), Acls: all})
+	if err != nil {
+		return fmt.Errorf("bind acls to interface %s: %w", n.name, err)
+	}
+	return nil
+}
+
+// receiver is the part of a dump's stream that its messages come from.
+type receiver[M any] interface {
+	Recv() (M, error)
+	Close() error
+}
+
+// drain receives a whole dump before anything of it is looked at, because GoVPP
+// loses what a slow receiver does not take.
+func drain[M any, R receiver[M]](s R, err error) ([]M, error) {
+	if err != nil {
+		return nil, err
+	}
+	var out []M
+	for {
+		m, err := s.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			_ = s.Close() // the first error is the one that matters
+			return nil, err
+		}
+		out = append(out, m)
+	}
+}
+
+// readACLs returns all ACLs, of whomever.
+func (l *link) readACLs(ctx context.Context) ([]*acl.ACLDetails, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	out, err := drain[*acl.ACLDetails](acl.NewServiceClient(streams{l.conn}).ACLDump(ctx, &acl.ACLDump{ACLIndex: none}))
+	if err != nil {
+		return nil, fmt.Errorf("dump acls: %w", err)
+	}
+	return out, nil
+}
+
+// readLists returns the ACLs that are bound to interfaces.
+func (l *link) readLists(ctx context.Context) (map[uint32]lists, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	all, err := drain[*acl.ACLInterfaceListDetails](acl.NewServiceClient(streams{l.conn}).ACLInterfaceListDump(ctx,
+		&acl.ACLInterfaceListDump{SwIfIndex: interface_types.InterfaceIndex(none)}))
+	if err != nil {
+		return nil, fmt.Errorf("dump the acls of interfaces: %w", err)
+	}
+	out := make(map[uint32]lists, len(all))
+	for _, d := range all {
+		n := min(int(d.NInput), len(d.Acls))
+		out[uint32(d.SwIfIndex)] = lists{in: d.Acls[:n:n], out: d.Acls[n:]}
+	}
+	return out, nil
+}
+
+// readInterfaces returns all interfaces, without the ACLs that are bound to them.
+func (l *link) readInterfaces(ctx context.Context) ([]*netif, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	all, err := drain[*interfaces.SwInterfaceDetails](interfaces.NewServiceClient(streams{l.conn}).SwInterfaceDump(ctx,
+		&interfaces.SwInterfaceDump{SwIfIndex: interface_types.InterfaceIndex(none)}))
+	if err != nil {
+		return nil, fmt.Errorf("dump interfaces: %w", err)
+	}
+	out := make([]*netif, len(all))
+	for i, d := range all {
+		out[i] = &netif{index: uint32(d.SwIfIndex), name: d.InterfaceName, tag: d.Tag}
+	}
+	return out, nil
+}

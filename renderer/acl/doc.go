@@ -1,0 +1,34 @@
+// Package acl renders policy into ACLs of VPP's acl plugin, through GoVPP. It is
+// one of the last rooms of the flow: the configurator's rules come in through the
+// renderer contract, renderer/cache combines both directions into the direction
+// that leaves the vswitch, and this package installs the tables. The vswitch is a
+// VPP process on a socket, or the embedded one in the same process.
+//
+// # What is installed
+//
+// A pod that has a local table gets the output list [infra, table] and the input
+// list [reflect]; a pod without a table gets nothing, and its empty lists leave
+// it open. When there is a global table, every uplink gets the output list
+// [infra, 16 parts of the table, final] and the input list [reflect]. The infra
+// ACL permits neighbour discovery and ICMP errors. What a table permits creates a
+// session, so that replies pass. The reflect ACL permits everything that enters
+// and creates sessions for flows that begin there; it never changes, because any
+// change of it would make VPP forget established flows.
+//
+// A table is held by a slot: an ACL (several when it is very long) with a tag
+// "sluice:<slot>:<n>:<digest>". Slots keep their ACLs while content changes.
+//
+// # Invariants
+//
+//   - Never fewer: new ACLs first, then in-place changes and switches of
+//     interfaces in an order in which each packet meets either its old or its new
+//     rules, removals last (see install.go).
+//   - What is known of the vswitch changes only when the vswitch has answered.
+//     After any error everything is read back before anything is changed.
+//   - Equal input causes no call that changes anything, also after a restart.
+//   - ACLs without the tag of Sluice are never changed, deleted or unbound. In the
+//     list of an interface they stay in front, in their order.
+//
+// A Renderer may be used by any number of goroutines; transactions are committed
+// one after the other.
+package acl

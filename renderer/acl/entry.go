@@ -1,0 +1,163 @@
+package acl
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"net/netip"
+
+	"go.fd.io/govpp/binapi/acl_types"
+	"go.fd.io/govpp/binapi/ip_types"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// verdict is what an entry does, in VPP's numbers.
+type verdict uint8
+
+const (
+	deny    verdict = verdict(acl_types.ACL_ACTION_API_DENY)
+	permit  verdict = verdict(acl_types.ACL_ACTION_API_PERMIT)
+	reflect verdict = verdict(acl_types.ACL_ACTION_API_PERMIT_REFLECT)
+)
+
+// ports is an inclusive range of ports, or of ICMP types or codes.
+type ports struct{ first, last uint16 }
+
+var anyPorts = ports{0, 65535}
+
+// entry is one rule of a VPP ACL. Both prefixes are of one family. It is comparable.
+type entry struct {
+	verdict  verdict
+	src, dst netip.Prefix
+	protocol api.Protocol
+	sport    ports // the type, for ICMP
+	dport    ports // the code, for ICMP
+	flags    uint8 // TCP flags of which mask says which count
+	mask     uint8
+}
+
+// digest identifies the content of an ACL.
+type digest [16]byte
+
+func (d digest) String() string { return hex.EncodeToString(d[:]) }
+
+func digestOf(entries []entry) digest {
+	h := sha256.New()
+	buf := make([]byte, 0, 64)
+	for i := range entries {
+		buf = entries[i].append(buf[:0])
+		h.Write(buf)
+	}
+	var d digest
+	copy(d[:], h.Sum(buf[:0]))
+	return d
+}
+
+// append writes the entry in a canonical form.
+func (e *entry) append(b []byte) []byte {
+	b = append(b, byte(e.verdict), byte(e.protocol), e.flags, e.mask)
+	for _, p := range [2]netip.Prefix{e.src, e.dst} {
+		a := p.Addr().As16()
+		b = append(append(b, byte(p.Bits()), byte(p.Addr().BitLen())), a[:]...)
+	}
+	for _, p := range [2]ports{e.sport, e.dport} {
+		b = binary.BigEndian.AppendUint16(b, p.first)
+		b = binary.BigEndian.AppendUint16(b, p.last)
+	}
+	return b
+}
+
+// rule returns the entry as GoVPP sends it.
+func (e *entry) rule() acl_types.ACLRule {
+	return acl_types.ACLRule{
+		IsPermit: acl_types.ACLAction(e.verdict), SrcPrefix: toPrefix(e.src), DstPrefix: toPrefix(e.dst),
+		Proto:                  ip_types.IPProto(e.protocol),
+		SrcportOrIcmptypeFirst: e.sport.first, SrcportOrIcmptypeLast: e.sport.last,
+		DstportOrIcmpcodeFirst: e.dport.first, DstportOrIcmpcodeLast: e.dport.last,
+		TCPFlagsMask: e.mask, TCPFlagsValue: e.flags,
+	}
+}
+
+func toRules(entries []entry) []acl_types.ACLRule {
+	out := make([]acl_types.ACLRule, len(entries))
+	for i := range entries {
+		out[i] = entries[i].rule()
+	}
+	return out
+}
+
+// fromRules reads what a dump says. A prefix that VPP could not have accepted
+// becomes an invalid one, which no entry of ours has.
+func fromRules(rules []acl_types.ACLRule) []entry {
+	out := make([]entry, len(rules))
+	for i, r := range rules {
+		out[i] = entry{
+			verdict: verdict(r.IsPermit), src: fromPrefix(r.SrcPrefix), dst: fromPrefix(r.DstPrefix),
+			protocol: api.Protocol(r.Proto),
+			sport:    ports{r.SrcportOrIcmptypeFirst, r.SrcportOrIcmptypeLast},
+			dport:    ports{r.DstportOrIcmpcodeFirst, r.DstportOrIcmpcodeLast},
+			flags:    r.TCPFlagsValue, mask: r.TCPFlagsMask,
+		}
+	}
+	return out
+}
+
+func toPrefix(p netip.Prefix) ip_types.Prefix {
+	out := ip_types.Prefix{Len: uint8(p.Bits())}
+	if a := p.Addr(); a.Is4() {
+		out.Address.Un.SetIP4(a.As4())
+	} else {
+		out.Address.Af = ip_types.ADDRESS_IP6
+		out.Address.Un.SetIP6(a.As16())
+	}
+	return out
+}
+
+func fromPrefix(p ip_types.Prefix) netip.Prefix {
+	if p.Address.Af == ip_types.ADDRESS_IP4 {
+		return netip.PrefixFrom(netip.AddrFrom4(p.Address.Un.GetIP4()), int(p.Len))
+	}
+	return netip.PrefixFrom(netip.AddrFrom16(p.Address.Un.GetIP6()), int(p.Len))
+}
+
+var (
+	anyIPv4  = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	anyIPv6  = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	families = [2]netip.Prefix{anyIPv4, anyIPv6}
+)
+
+// TCP flags that the reflect ACL looks at.
+const (
+	flagSYN = 2
+	flagACK = 16
+)
+
+// infraEntries permit, without a session, what a network needs whatever policy
+// says: neighbour discovery, and the errors that belong to permitted flows.
+func infraEntries() []entry {
+	var out []entry
+	for _, t := range []ports{{133, 137}, {1, 4}} {
+		out = append(out, entry{verdict: permit, src: anyIPv6, dst: anyIPv6, protocol: api.ICMPv6, sport: t, dport: anyPorts})
+	}
+	for _, t := range []ports{{3, 3}, {11, 12}} {
+		out = append(out, entry{verdict: permit, src: anyIPv4, dst: anyIPv4, protocol: api.ICMP, sport: t, dport: anyPorts})
+	}
+	return out
+}
+
+// reflectEntries permit all that enters. Only the first packet of a TCP flow
+// creates a session, so that a reply of the pod never opens the way for its peer.
+func reflectEntries() []entry {
+	var out []entry
+	for _, all := range families {
+		e := entry{verdict: reflect, src: all, dst: all, protocol: api.TCP, sport: anyPorts, dport: anyPorts}
+		syn := e
+		syn.flags, syn.mask = flagSYN, flagSYN|flagACK
+		e.verdict = permit
+		rest := e
+		rest.verdict, rest.protocol = reflect, api.AnyProtocol
+		out = append(out, syn, e, rest)
+	}
+	return out
+}

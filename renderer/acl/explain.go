@@ -1,0 +1,154 @@
+package acl
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// Explain returns the decisions of the tables that the first packet of a flow
+// meets. It evaluates the tables that were installed by the last Commit without
+// an error. ICMP errors and neighbour discovery pass whatever the tables say.
+func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.cache.Evaluate(f)
+	for i := range out {
+		out[i].Renderer = r.Name()
+	}
+	return out
+}
+
+// Source says where an entry of an ACL comes from.
+type Source struct {
+	Table   string         `json:"table"` // the name of the table, or of a constant ACL
+	Rule    int            `json:"rule"`  // index in the table, -1 for constant ACLs
+	Match   api.ContivRule `json:"match,omitzero"`
+	Origins []api.Origin   `json:"origins,omitempty"`
+}
+
+// Source maps a rule of an ACL of ours, as a packet trace names it, to the rule of
+// policy that it stems from. It is false for ACLs and rules that are not known.
+func (r *Renderer) Source(aclIndex, rule uint32) (Source, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.slots {
+		n := slices.Index(s.indexes, aclIndex)
+		if n < 0 || n >= len(s.want) {
+			continue
+		}
+		p := s.want[n]
+		switch {
+		case int(rule) >= p.count:
+			return Source{}, false
+		case p.rules == nil:
+			return Source{Table: s.name, Rule: -1}, true
+		}
+		t := r.tableOf(s)
+		if i := int(p.rules[rule]); t != nil && i < len(t.Rules) {
+			return Source{Table: t.Name(), Rule: i, Match: t.Rules[i], Origins: t.Origins[i]}, true
+		}
+	}
+	return Source{}, false
+}
+
+// tableOf returns the installed table that a slot holds, or a part of.
+func (r *Renderer) tableOf(s *slot) *cache.Table {
+	if s.isLocal() {
+		return r.cache.InstalledTable(s.table)
+	}
+	return r.cache.Installed().Global
+}
+
+// Dump is what the renderer knows of the vswitch, for people.
+type Dump struct {
+	Version    string          `json:"version,omitempty"` // of the vswitch
+	Connected  bool            `json:"connected"`
+	Error      string          `json:"error,omitempty"`   // of the last Commit
+	Pending    []string        `json:"pending,omitempty"` // who has no interface
+	Tables     []DumpTable     `json:"tables,omitempty"`  // local ones by name, then the global one
+	ACLs       []DumpACL       `json:"acls,omitempty"`    // ours, by index
+	Interfaces []DumpInterface `json:"interfaces,omitempty"`
+}
+
+// DumpTable is an installed table.
+type DumpTable struct {
+	Name    string           `json:"name"`
+	Pods    []api.PodID      `json:"pods,omitempty"`
+	Rules   []api.ContivRule `json:"rules"`
+	Origins [][]api.Origin   `json:"origins,omitempty"` // by rule
+	Entries int              `json:"entries"`           // of its ACLs
+	ACLs    []uint32         `json:"acls"`              // indexes
+}
+
+// DumpACL is an ACL of ours.
+type DumpACL struct {
+	Index   uint32 `json:"index"`
+	Tag     string `json:"tag"`
+	Entries int    `json:"entries"`
+}
+
+// DumpInterface is an interface with ACLs.
+type DumpInterface struct {
+	SwIfIndex uint32   `json:"swIfIndex"`
+	Name      string   `json:"name"`
+	Tag       string   `json:"tag,omitempty"`
+	Input     []uint32 `json:"input,omitempty"`
+	Output    []uint32 `json:"output,omitempty"`
+}
+
+// Dump returns what is known to be installed. It calls nothing; after an error,
+// ACLs and interfaces are unknown until the next Commit.
+func (r *Renderer) Dump() Dump {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := Dump{Version: r.version, Pending: slices.Clone(r.pending), Connected: r.link != nil && r.link.connected()}
+	if r.lastErr != nil {
+		out.Error = r.lastErr.Error()
+	}
+	l := r.cache.Installed()
+	for _, t := range l.Tables {
+		out.Tables = append(out.Tables, r.dumpTable(t, r.local[t.Digest]))
+	}
+	if l.Global != nil {
+		var all []*slot
+		for i := range parts {
+			all = append(all, r.slots[partOf(i)])
+		}
+		out.Tables = append(out.Tables, r.dumpTable(l.Global, append(all, r.slots[finalSlot])...))
+	}
+	if r.mirror != nil {
+		r.mirror.dump(&out)
+	}
+	return out
+}
+
+func (r *Renderer) dumpTable(t *cache.Table, slots ...*slot) DumpTable {
+	d := DumpTable{Name: t.Name(), Pods: t.Pods, Rules: t.Rules, Origins: t.Origins}
+	for _, s := range slots {
+		if s == nil {
+			continue
+		}
+		d.ACLs = append(d.ACLs, s.indexes...)
+		for _, p := range s.want {
+			d.Entries += p.count
+		}
+	}
+	return d
+}
+
+func (m *mirror) dump(out *Dump) {
+	for _, h := range m.acls {
+		out.ACLs = append(out.ACLs, DumpACL{Index: h.index, Tag: h.tag, Entries: h.piece.count})
+	}
+	slices.SortFunc(out.ACLs, func(a, b DumpACL) int { return cmp.Compare(a.Index, b.Index) })
+	for _, n := range m.ifs {
+		if len(n.bound.in)+len(n.bound.out) > 0 {
+			out.Interfaces = append(out.Interfaces, DumpInterface{SwIfIndex: n.index, Name: n.name, Tag: n.tag,
+				Input: slices.Clone(n.bound.in), Output: slices.Clone(n.bound.out)})
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package acl
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+)
+
+// install changes the vswitch so that every packet meets, at every moment, either
+// the old or the new rules: new ACLs come first, then what can be changed in place
+// without an interface seeing rules that are not its own, then interfaces are
+// switched over, then the rest is changed in place, and what is unused is removed.
+//
+// It stops at the first error. Every step that was acknowledged is in the mirror.
+func (w *wanted) install(ctx context.Context) error {
+	w.prepare()
+	for _, phase := range []func(context.Context) error{w.create, w.changeEarly, w.bind, w.changeLate, w.cleanUp} {
+		if err := phase(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sorted returns the slots that are held afterwards in the order of their names.
+func (w *wanted) sorted() []*slot {
+	return slices.SortedFunc(maps.Keys(w.live), func(a, b *slot) int {
+		switch {
+		case a.name < b.name:
+			return -1
+		case a.name > b.name:
+			return 1
+		}
+		return 0
+	})
+}
+
+// create adds the ACLs of slots that have none.
+func (w *wanted) create(ctx context.Context) error {
+	for _, s := range w.sorted() {
+		if len(s.indexes) > 0 {
+			continue
+		}
+		for n, p := range s.want {
+			index, err := w.m.put(ctx, w.r.link, none, s.name, n, p)
+			if err != nil {
+				return err
+			}
+			s.indexes = append(s.indexes, index)
+		}
+	}
+	return nil
+}
+
+// changeEarly changes all slots in place that need not wait.
+func (w *wanted) changeEarly(ctx context.Context) error {
+	for _, s := range w.sorted() {
+		if !slices.Contains(w.late, s) {
+			if err := w.change(ctx, s); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range w.late {
+		if u, ok := w.unions[s]; ok {
+			i := w.firstDiffering(s)
+			if _, err := w.m.put(ctx, w.r.link, s.indexes[i], s.name, i, u); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// change replaces the ACL of a slot that differs; there is one at most.
+func (w *wanted) change(ctx context.Context, s *slot) error {
+	for i, index := range s.indexes {
+		if w.m.acls[index].piece.digest == s.want[i].digest {
+			continue
+		}
+		if _, err := w.m.put(ctx, w.r.link, index, s.name, i, s.want[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bind switches interfaces over, one message each.
+func (w *wanted) bind(ctx context.Context) error {
+	for _, n := range w.m.ifs {
+		if w.keeps(n) {
+			continue
+		}
+		to := w.m.with(n.bound, w.ours(n))
+		if to.equal(n.bound) {
+			continue
+		}
+		if err := w.m.bind(ctx, w.r.link, n, to); errors.Is(err, ErrTooLarge) {
+			w.refused = append(w.refused, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keeps says whether an interface keeps what it has, because the table that it
+// should get was refused.
+func (w *wanted) keeps(n *netif) bool {
+	t := w.tables[n.index]
+	return t != nil && w.tooBig[t.Digest] && len(w.m.own(n.bound.out)) > 0
+}
+
+// ours returns which of our ACLs an interface must have.
+func (w *wanted) ours(n *netif) (to lists) {
+	t := w.tables[n.index]
+	if t == nil && !w.uplinks[n.index] {
+		return lists{}
+	}
+	to.in = w.r.slot(reflectSlot).indexes
+	to.out = slices.Clone(w.r.slot(infraSlot).indexes)
+	switch {
+	case t != nil && w.tooBig[t.Digest]:
+		to.out = append(to.out, w.r.slot(closedSlot).indexes...)
+	case t != nil:
+		to.out = append(to.out, w.r.local[t.Digest].indexes...)
+	default:
+		for i := range parts {
+			to.out = append(to.out, w.r.slot(partOf(i)).indexes...)
+		}
+		to.out = append(to.out, w.r.slot(finalSlot).indexes...)
+	}
+	return to
+}
+
+// changeLate changes the slots that interfaces or pods had to leave first.
+func (w *wanted) changeLate(ctx context.Context) error {
+	for _, s := range w.late {
+		if err := w.change(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cleanUp removes our ACLs that no slot holds and no interface has, and forgets
+// the slots that hold nothing.
+func (w *wanted) cleanUp(ctx context.Context) error {
+	used := w.m.users()
+	for s := range w.live {
+		for _, i := range s.indexes {
+			used[i] = true
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(w.m.acls)) {
+		if used[i] {
+			continue
+		}
+		if err := w.m.remove(ctx, w.r.link, i); err != nil {
+			return err
+		}
+	}
+	for s := range w.live {
+		for i := range s.want {
+			if s.isLocal() {
+				s.want[i].entries = nil
+			}
+		}
+	}
+	for name, s := range w.r.slots {
+		s.indexes = slices.DeleteFunc(s.indexes, func(i uint32) bool { return w.m.acls[i] == nil })
+		if len(s.indexes) == 0 {
+			delete(w.r.slots, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package acl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+)
+
+// mirror is what the vswitch is known to hold: read from it, then changed with
+// every change that it acknowledged.
+type mirror struct {
+	acls map[uint32]*held // ours only
+	ifs  []*netif         // sorted by index
+}
+
+// held is an ACL of ours in the vswitch.
+type held struct {
+	index uint32
+	tag   string
+	piece piece // without rules after a read
+}
+
+// netif is an interface of the vswitch.
+type netif struct {
+	index     uint32
+	name, tag string
+	bound     lists
+}
+
+// lists are the ACLs of an interface: what enters the vswitch, and what leaves it.
+type lists struct{ in, out []uint32 }
+
+func (l lists) equal(o lists) bool { return slices.Equal(l.in, o.in) && slices.Equal(l.out, o.out) }
+
+// read makes the mirror anew.
+func (l *link) read(ctx context.Context) (*mirror, error) {
+	m := &mirror{acls: make(map[uint32]*held)}
+	all, err := l.readACLs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range all {
+		if _, _, own := parseTag(d.Tag); own {
+			m.hold(d.ACLIndex, d.Tag, newPiece(fromRules(d.R), nil))
+		}
+	}
+	return m, m.readInterfaces(ctx, l)
+}
+
+// readInterfaces brings interfaces and what is bound to them up to date.
+func (m *mirror) readInterfaces(ctx context.Context, l *link) error {
+	ifs, err := l.readInterfaces(ctx)
+	if err != nil {
+		return err
+	}
+	bound, err := l.readLists(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range ifs {
+		n.bound = bound[n.index]
+	}
+	slices.SortFunc(ifs, func(a, b *netif) int { return cmp.Compare(a.index, b.index) })
+	m.ifs = ifs
+	return nil
+}
+
+// own picks the ACLs of ours from a list.
+func (m *mirror) own(list []uint32) []uint32 {
+	var out []uint32
+	for _, i := range list {
+		if m.acls[i] != nil {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// with returns the lists with ours replaced; those of others stay in front.
+func (m *mirror) with(now, ours lists) lists {
+	replace := func(list, ours []uint32) []uint32 {
+		var out []uint32
+		for _, i := range list {
+			if m.acls[i] == nil {
+				out = append(out, i)
+			}
+		}
+		return append(out, ours...)
+	}
+	return lists{in: replace(now.in, ours.in), out: replace(now.out, ours.out)}
+}
+
+// put sends the content of an ACL and remembers it once it is acknowledged.
+func (m *mirror) put(ctx context.Context, l *link, index uint32, slot string, n int, p piece) (uint32, error) {
+	tag := aclTag(slot, n, p.digest)
+	index, err := l.put(ctx, index, tag, p)
+	if err != nil {
+		return none, err
+	}
+	m.hold(index, tag, p)
+	return index, nil
+}
+
+// hold remembers an ACL. Its entries are kept only where the order of changes
+// depends on the old ones.
+func (m *mirror) hold(index uint32, tag string, p piece) {
+	if name, _, _ := parseTag(tag); !isNumbered(name, "g") {
+		p.entries = nil
+	}
+	m.acls[index] = &held{index: index, tag: tag, piece: p}
+}
+
+// bind sets the lists of an interface and remembers them.
+func (m *mirror) bind(ctx context.Context, l *link, n *netif, to lists) error {
+	if count := len(to.in) + len(to.out); count > maxACLs {
+		return fmt.Errorf("interface %s needs %d acls, %d are possible: %w", n.name, count, maxACLs, ErrTooLarge)
+	}
+	if err := l.bind(ctx, n, to); err != nil {
+		return err
+	}
+	n.bound = to
+	return nil
+}
+
+// maxACLs is how many ACLs one interface can have over both directions.
+const maxACLs = 255
+
+// remove deletes an ACL of ours and forgets it.
+func (m *mirror) remove(ctx context.Context, l *link, index uint32) error {
+	if err := l.remove(ctx, index, m.acls[index].tag); err != nil {
+		return err
+	}
+	delete(m.acls, index)
+	return nil
+}
+
+// users returns which of our ACLs some interface has.
+func (m *mirror) users() map[uint32]bool {
+	out := make(map[uint32]bool)
+	for _, n := range m.ifs {
+		for _, list := range [2][]uint32{n.bound.in, n.bound.out} {
+			for _, i := range list {
+				out[i] = true
+			}
+		}
+	}
+	return out
+}

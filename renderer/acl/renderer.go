@@ -1,0 +1,228 @@
+package acl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.fd.io/govpp/adapter"
+	govpp "go.fd.io/govpp/api"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// ErrNoInterface is returned by Commit when a pod or an uplink that needs ACLs has
+// no interface in the vswitch yet. Everything else was installed.
+var ErrNoInterface = errors.New("no interface")
+
+// defaultTimeout of one call leaves room for the stall of a very large change.
+const defaultTimeout = 10 * time.Second
+
+// Options of a Renderer.
+type Options struct {
+	Log *slog.Logger // nil discards
+
+	// Adapter is the vswitch in this process; the Renderer connects and
+	// disconnects it. When it is nil, Socket is the path of VPP's API socket.
+	Adapter adapter.VppAPI
+	Socket  string
+
+	// Uplinks are names or tags of interfaces that connect the node with other
+	// nodes, beside those with UplinkTag. Each of them must exist.
+	Uplinks []string
+
+	// Timeout of one call to the vswitch; 0 is 10 seconds.
+	Timeout time.Duration
+
+	// KeepSessions leaves VPP's setting alone that says whether established flows
+	// are looked at again when rules change. Otherwise it is turned on.
+	KeepSessions bool
+
+	// OnChange is called when a Commit would have something to do although nothing
+	// was rendered: after a (re)connection, and when interfaces come or go. It is
+	// called by another goroutine and must not block or call the Renderer. May be nil.
+	OnChange func()
+}
+
+// Renderer installs policy as VPP ACLs. It implements renderer.Renderer and
+// renderer.Explainer.
+type Renderer struct {
+	options Options
+	log     *slog.Logger
+
+	mu        sync.Mutex
+	cache     *cache.Cache
+	link      *link
+	epoch     int     // of the link when the mirror was read
+	mirror    *mirror // nil when it must be read
+	afterRead bool    // nothing was installed since the mirror was read
+	version   string
+	slots     map[string]*slot          // by name; all but those of others
+	local     map[renderer.Digest]*slot // by table
+	pending   []string                  // who has no interface
+	lastErr   error                     // of the last Commit
+	closed    bool
+}
+
+var (
+	_ renderer.Renderer  = (*Renderer)(nil)
+	_ renderer.Explainer = (*Renderer)(nil)
+)
+
+// New returns a renderer; it does not wait for the vswitch. Close must be called.
+func New(o Options) (*Renderer, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.OnChange == nil {
+		o.OnChange = func() {}
+	}
+	r := &Renderer{
+		options: o, log: o.Log, cache: cache.New(api.Egress),
+		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot),
+	}
+	var err error
+	r.link, err = dial(o)
+	return r, err
+}
+
+// Name returns "acl".
+func (r *Renderer) Name() string { return "acl" }
+
+// Close disconnects. What is installed stays and is enforced.
+func (r *Renderer) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.disconnect()
+	return nil
+}
+
+// disconnect throws the link away.
+func (r *Renderer) disconnect() {
+	if r.link != nil {
+		r.link.close()
+		r.link = nil
+	}
+	r.mirror = nil
+}
+
+// txn implements renderer.Txn.
+type txn struct {
+	cache.Changes
+	r *Renderer
+}
+
+// NewTxn starts a transaction.
+func (r *Renderer) NewTxn(resync bool) renderer.Txn {
+	return &txn{Changes: cache.Changes{Resync: resync}, r: r}
+}
+
+// Commit installs the difference.
+func (t *txn) Commit(ctx context.Context) error {
+	r := t.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.Apply(r.cache)
+	r.lastErr = r.commit(ctx)
+	return r.lastErr
+}
+
+// commit brings the vswitch from what it holds to what is wanted.
+func (r *Renderer) commit(ctx context.Context) error {
+	plan := r.cache.Compute()
+	fresh, err := r.connect(ctx)
+	if err != nil {
+		return r.fail(err)
+	}
+	if plan.Empty() && !fresh && len(r.pending) == 0 {
+		r.cache.Commit()
+		return nil
+	}
+	// Interfaces that are about to be bound are looked at first: pods may have got
+	// new ones, and others may have bound their ACLs.
+	if !fresh && (len(plan.Bindings) > 0 || plan.Global.From != plan.Global.To || len(r.pending) > 0) {
+		if err := r.mirror.readInterfaces(ctx, r.link); err != nil {
+			return r.fail(err)
+		}
+	}
+	w := r.want(plan)
+	if err := w.install(ctx); err != nil {
+		return r.fail(err)
+	}
+	r.pending, r.afterRead = w.pending, false
+	if len(w.refused) > 0 {
+		return errors.Join(w.refused...) // what is too large is tried again with the next change
+	}
+	r.cache.Commit()
+	if len(w.pending) > 0 {
+		return fmt.Errorf("%w for %s", ErrNoInterface, summary(w.pending))
+	}
+	return nil
+}
+
+// summary names the first few.
+func summary(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return fmt.Sprint(names)
+	}
+	return fmt.Sprintf("%v and %d more", names[:few], len(names)-few)
+}
+
+// fail has everything read back before the next change. An answer with a return
+// value leaves the connection usable, everything else may not.
+func (r *Renderer) fail(err error) error {
+	var retval govpp.VPPApiError
+	if r.mirror = nil; !errors.As(err, &retval) && !errors.Is(err, ErrNotConnected) && !errors.Is(err, ErrIncompatible) {
+		r.disconnect()
+	}
+	return err
+}
+
+// connect makes sure that there is a connection and a mirror of what is behind
+// it. fresh says that the mirror, or its interfaces, were just read.
+func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
+	if r.closed {
+		return false, fmt.Errorf("%w: the renderer is closed", ErrNotConnected)
+	}
+	if r.link == nil {
+		if r.link, err = dial(r.options); err != nil {
+			return false, err
+		}
+	}
+	if err := r.link.wait(ctx); err != nil {
+		return false, err
+	}
+	epoch, stale := r.link.state()
+	if r.mirror != nil && epoch == r.epoch {
+		if stale {
+			return true, r.mirror.readInterfaces(ctx, r.link)
+		}
+		return false, nil
+	}
+	if r.version, err = r.link.version(ctx); err != nil {
+		return false, err
+	}
+	if !r.options.KeepSessions {
+		if err := r.link.reevaluate(ctx); err != nil {
+			r.log.Warn("established flows may outlive their permission", "error", err)
+		}
+	}
+	m, err := r.link.read(ctx)
+	if err != nil {
+		return false, err
+	}
+	r.mirror, r.epoch, r.afterRead = m, epoch, true
+	r.adopt()
+	r.log.Info("read the vswitch", "version", r.version, "acls", len(m.acls), "interfaces", len(m.ifs))
+	return true, nil
+}

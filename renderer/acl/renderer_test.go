@@ -1,0 +1,337 @@
+package acl_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
+	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformanceWhenCallsAreAnsweredWithAnError(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite runs once with lost messages")
+	}
+	renderertest.Run(t, func(t testing.TB) renderertest.Subject {
+		s := newSubject(t, renderertest.PodIDs...)
+		s.tap.retval = true
+		return s
+	})
+}
+
+func pod(name string) api.PodID { return api.PodID{Namespace: "shop", Name: name} }
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+func host(s string) netip.Prefix { return netip.PrefixFrom(addr(s), addr(s).BitLen()) }
+
+func list(rules ...api.ContivRule) *renderer.RuleList {
+	return renderer.NewRuleList(append(rules, api.ContivRule{}), nil)
+}
+
+func from(n api.Net, port uint16) api.ContivRule {
+	return api.ContivRule{Action: api.Permit, Src: n, Protocol: api.TCP, DstPort: api.Port(port)}
+}
+
+func to(n api.Net, port uint16) api.ContivRule {
+	return api.ContivRule{Action: api.Permit, Dst: n, Protocol: api.TCP, DstPort: api.Port(port)}
+}
+
+const clients = api.SetID(4711)
+
+// shop is a state with a shared table, a global table and an open pod.
+func shop(t renderer.Txn) {
+	in := list(from(api.SetNet(clients), 80))
+	out := list(to(api.PrefixNet(netip.MustParsePrefix("10.0.0.0/8")), 53))
+	t.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: in})
+	t.Render(pod("web-1"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.2")}, Egress: in})
+	t.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Ingress: out, Egress: list(from(api.Net{}, 5432))})
+	t.Render(pod("open"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.4")}})
+	t.UpdateSet(clients, []netip.Prefix{host("10.0.0.4"), host("10.9.0.1")}, nil)
+}
+
+var shopPods = []api.PodID{pod("web-0"), pod("web-1"), pod("db"), pod("open")}
+
+func commit(t testing.TB, r renderer.Renderer, resync bool, fill func(renderer.Txn)) {
+	t.Helper()
+	if err := try(t, r, resync, fill); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func try(t testing.TB, r renderer.Renderer, resync bool, fill func(renderer.Txn)) error {
+	txn := r.NewTxn(resync)
+	fill(txn)
+	return txn.Commit(t.Context())
+}
+
+func nothing(renderer.Txn) {}
+
+// changes runs a step and returns how many calls of it changed the vswitch.
+func (s *subject) changes(step func()) int {
+	before := s.Operations()
+	step()
+	return s.Operations() - before
+}
+
+func open(t testing.TB, pods ...api.PodID) *subject {
+	s := newSubject(t, pods...)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *subject) want(t testing.TB, src, dst string, port uint16, want api.Action) {
+	t.Helper()
+	f := api.Flow{Src: addr(src), Dst: addr(dst), Protocol: api.TCP, SrcPort: 40000, DstPort: port}
+	if got := s.Verdict(f); got != want {
+		t.Errorf("%s: %s, want %s", f, got, want)
+	}
+}
+
+func TestOneMemberOfASetIsOneCallPerTable(t *testing.T) {
+	s := open(t, shopPods...)
+	commit(t, s.Renderer(), true, shop)
+	n := s.changes(func() {
+		commit(t, s.r, false, func(x renderer.Txn) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) })
+	})
+	if n != 1 {
+		t.Errorf("%d calls, want 1: the two pods share a table", n)
+	}
+	s.want(t, "10.9.0.7", "10.0.0.1", 80, api.Permit)
+	s.want(t, "10.9.0.7", "10.0.0.2", 81, api.Deny)
+}
+
+func TestRepliesPassWhereTheReverseIsDenied(t *testing.T) {
+	s := open(t, shopPods...)
+	commit(t, s.Renderer(), true, shop)
+	p := vswitch.FlowPacket(api.Flow{Src: addr("10.9.0.1"), Dst: addr("10.0.0.1"), Protocol: api.TCP, SrcPort: 40000, DstPort: 80})
+	if v := s.sw.Inject(s.uplink, p); v.Verdict != api.Permit {
+		t.Fatalf("the request is dropped: %s", v)
+	}
+	if v := s.sw.Inject(s.ports[pod("web-0")], p.Reply()); v.Verdict != api.Permit {
+		t.Errorf("the reply is dropped: %s", v)
+	}
+	q := vswitch.FlowPacket(api.Flow{Src: addr("10.0.0.2"), Dst: addr("10.9.0.9"), Protocol: api.UDP, SrcPort: 40000, DstPort: 53})
+	s.sw.Inject(s.ports[pod("web-1")], q)
+	if v := s.sw.Inject(s.uplink, q.Reply()); v.Verdict != api.Permit {
+		t.Errorf("the reply to a flow of an isolated pod is dropped: %s", v)
+	}
+	q.SrcPort++
+	if v := s.sw.Inject(s.uplink, q.Reply()); v.Verdict != api.Deny {
+		t.Errorf("a reply without a request passes: %s", v)
+	}
+}
+
+func TestErrorsAndNeighbourDiscoveryPassWhateverPolicySays(t *testing.T) {
+	s := open(t, pod("v6"))
+	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+		x.Render(pod("v6"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1"), addr("fd00::1")}, Egress: list()})
+	})
+	for what, p := range map[string]vswitch.Packet{
+		"neighbour solicitation":  {Src: addr("fe80::1"), Dst: addr("fd00::1"), Protocol: api.ICMPv6, ICMPType: 135},
+		"packet too big":          {Src: addr("fd09::1"), Dst: addr("fd00::1"), Protocol: api.ICMPv6, ICMPType: 2},
+		"fragmentation needed":    {Src: addr("10.9.0.1"), Dst: addr("10.0.0.1"), Protocol: api.ICMP, ICMPType: 3, ICMPCode: 4},
+		"IPv4 time exceeded":      {Src: addr("10.9.0.1"), Dst: addr("10.0.0.1"), Protocol: api.ICMP, ICMPType: 11},
+		"an echo request, denied": {Src: addr("10.9.0.1"), Dst: addr("10.0.0.1"), Protocol: api.ICMP, ICMPType: 8},
+	} {
+		want := api.Permit
+		if strings.HasSuffix(what, "denied") {
+			want = api.Deny
+		}
+		if v := s.sw.Inject(s.uplink, p); v.Verdict != want {
+			t.Errorf("%s: %s", what, v)
+		}
+	}
+}
+
+// B15: a pod of a StatefulSet came back with a new interface and stayed open.
+func TestB15ARecreatedPodIsEnforcedOnItsNewInterface(t *testing.T) {
+	s := open(t, shopPods...)
+	commit(t, s.Renderer(), true, shop)
+	id := pod("db")
+	s.sw.RemoveInterface(s.ports[id])
+	filler := s.sw.AddInterface("somebody", "else") // takes the index
+	s.ports[id] = s.sw.AddInterface("db-again", sluiceacl.InterfaceTag(id))
+	commit(t, s.Renderer(), false, func(x renderer.Txn) {
+		x.Render(id, renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.33")}, Egress: list(from(api.Net{}, 5432))})
+	})
+	s.want(t, "10.9.0.1", "10.0.0.33", 5432, api.Permit)
+	s.want(t, "10.9.0.1", "10.0.0.33", 22, api.Deny)
+	for _, n := range s.sw.Interfaces() {
+		if n.Index == filler && len(n.Inputs)+len(n.Outputs) > 0 {
+			t.Errorf("the interface of somebody else has ACLs: %+v", n)
+		}
+	}
+}
+
+func TestAPodWithoutAnInterfaceIsPendingAndTheRestIsInstalled(t *testing.T) {
+	s := open(t, pod("web-0"), pod("web-1"), pod("open"))
+	err := try(t, s.r, true, shop)
+	if !errors.Is(err, sluiceacl.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db") {
+		t.Fatalf("commit: %v, want that shop/db has no interface", err)
+	}
+	if got := s.r.Dump().Pending; !slices.Equal(got, []string{"pod shop/db"}) {
+		t.Errorf("pending: %v", got)
+	}
+	if err := try(t, s.r, false, nothing); !errors.Is(err, sluiceacl.ErrNoInterface) {
+		t.Errorf("the next commit: %v", err)
+	}
+	s.ports[pod("db")] = s.sw.AddInterface("late", sluiceacl.InterfaceTag(pod("db")))
+	commit(t, s.Renderer(), false, shop)
+	s.want(t, "10.9.0.1", "10.0.0.3", 22, api.Deny)
+	s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
+}
+
+func TestConfiguredUplinksMustExist(t *testing.T) {
+	sw := vswitch.New(vswitch.Options{})
+	defer func() { _ = sw.Close() }()
+	sw.AddInterface("eth0", "")
+	sw.AddInterface("p", sluiceacl.InterfaceTag(pod("db")))
+	r, err := sluiceacl.New(sluiceacl.Options{Adapter: sw.Adapter(), Uplinks: []string{"eth0", "eth1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	err = try(t, r, true, func(x renderer.Txn) {
+		x.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Ingress: list()})
+	})
+	if !errors.Is(err, sluiceacl.ErrNoInterface) || !strings.Contains(err.Error(), "eth1") || strings.Contains(err.Error(), "eth0") {
+		t.Errorf("commit: %v, want that eth1 is missing", err)
+	}
+}
+
+func TestATableThatIsTooLargeIsRefusedClosed(t *testing.T) {
+	s := open(t, append(shopPods, pod("new"))...)
+	commit(t, s.Renderer(), true, shop)
+	var many []netip.Prefix
+	for i := range 2000 {
+		many = append(many, netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 7), byte(i << 1)}), 32))
+	}
+	crossed := list(api.ContivRule{Action: api.Permit, Src: api.SetNet(5), Dst: api.SetNet(5)}) // 2 000 times 2 000
+	err := try(t, s.Renderer(), false, func(x renderer.Txn) {
+		x.UpdateSet(5, many, nil)
+		x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: crossed})
+		x.Render(pod("new"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.5")}, Egress: crossed})
+	})
+	if !errors.Is(err, sluiceacl.ErrTooLarge) {
+		t.Fatalf("commit: %v, want %v", err, sluiceacl.ErrTooLarge)
+	}
+	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit) // as before
+	s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
+	if d := s.r.Dump(); !slices.ContainsFunc(d.Interfaces, func(n sluiceacl.DumpInterface) bool {
+		return n.Tag == sluiceacl.InterfaceTag(pod("new")) && len(n.Output) == 2
+	}) {
+		t.Error("the new pod without an older table is not closed")
+	}
+	commit(t, s.Renderer(), false, func(x renderer.Txn) {
+		shop(x)
+		x.Render(pod("new"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.5")}})
+	})
+	s.want(t, "10.9.0.2", "10.0.0.5", 80, api.Permit)
+	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit)
+}
+
+func TestEveryRuleOfATraceCanBeTracedToPolicy(t *testing.T) {
+	s := open(t, shopPods...)
+	origin := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "allow-web"}, Rule: 0}
+	isolation := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "allow-web"}, Rule: api.IsolationRule}
+	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+		l := renderer.NewRuleList([]api.ContivRule{from(api.SetNet(clients), 80), {}}, [][]api.Origin{{origin}, {isolation}})
+		x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Ingress: l, Egress: l})
+		x.UpdateSet(clients, []netip.Prefix{host("10.9.0.1"), host("10.9.0.3")}, nil)
+	})
+	for _, c := range []struct {
+		src   string
+		port  uint16
+		want  api.Origin
+		table string
+	}{{"10.9.0.3", 80, origin, "local:"}, {"10.9.0.2", 80, isolation, "local:"}} {
+		f := api.Flow{Src: addr(c.src), Dst: addr("10.0.0.1"), Protocol: api.TCP, SrcPort: 40000, DstPort: c.port}
+		hop := s.sw.Inject(s.uplink, vswitch.FlowPacket(f)).Hops[1]
+		got, ok := s.r.Source(hop.ACLIndex, uint32(hop.Rule))
+		if !ok || !slices.Equal(got.Origins, []api.Origin{c.want}) || !strings.HasPrefix(got.Table, c.table) {
+			t.Errorf("%s: rule %d of acl %d comes from %+v, want %v", f, hop.Rule, hop.ACLIndex, got, c.want)
+		}
+		d := s.r.Explain(f)
+		if len(d) != 1 || d[0].Renderer != "acl" || d[0].Rule != got.Rule || !slices.Equal(d[0].Origins, got.Origins) {
+			t.Errorf("%s: explained as %+v, traced as %+v", f, d, got)
+		}
+	}
+	if _, ok := s.r.Source(9999, 0); ok {
+		t.Error("an unknown ACL has a source")
+	}
+}
+
+func TestTheDumpShowsTablesAndWhereTheyAre(t *testing.T) {
+	s := open(t, shopPods...)
+	commit(t, s.Renderer(), true, shop)
+	d := s.r.Dump()
+	if !d.Connected || d.Error != "" || len(d.Pending) != 0 || !strings.Contains(d.Version, "vswitch") {
+		t.Errorf("dump: %+v", d)
+	}
+	var lines []string
+	for _, table := range d.Tables {
+		name, _, _ := strings.Cut(table.Name, ":")
+		lines = append(lines, fmt.Sprintf("%s pods=%d rules=%d acls=%d", name, len(table.Pods), len(table.Rules), len(table.ACLs)))
+	}
+	slices.Sort(lines)
+	// db may send only to port 53: "open" and db itself have an exception for it; the
+	// tables of web permit it nothing anyway.
+	want := []string{"global pods=0 rules=3 acls=17", "local pods=1 rules=3 acls=1", "local pods=1 rules=3 acls=1", "local pods=2 rules=2 acls=1"}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Error(diff)
+	}
+	if len(d.Interfaces) != 5 {
+		t.Errorf("%d interfaces have ACLs, want 4 pods and the uplink", len(d.Interfaces))
+	}
+}
+
+func TestAVswitchWithoutThePluginIsNamedInOneError(t *testing.T) {
+	s := newSubject(t)
+	defer func() { _ = s.Close() }()
+	_ = s.r.Close()
+	r, err := sluiceacl.New(sluiceacl.Options{Adapter: without{s.sw.Adapter(), "acl_"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	err = try(t, r, true, shop)
+	if !errors.Is(err, sluiceacl.ErrIncompatible) || !strings.Contains(err.Error(), "acl_add_replace_") || !strings.Contains(err.Error(), "vswitch") {
+		t.Errorf("commit: %v, want the missing message and the version", err)
+	}
+}
+
+func TestTwoRenderersCanBeConnectedInOneProcess(t *testing.T) {
+	a, b := open(t, shopPods...), open(t, shopPods...)
+	commit(t, a.Renderer(), true, shop)
+	commit(t, b.Renderer(), true, shop)
+	commit(t, a.Renderer(), true, nothing)
+	b.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
+	a.want(t, "10.9.0.2", "10.0.0.1", 80, api.Permit)
+}
+
+func TestAClosedRendererIsNotConnected(t *testing.T) {
+	s := newSubject(t, shopPods...)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := try(t, s.r, true, shop); !errors.Is(err, sluiceacl.ErrNotConnected) {
+		t.Errorf("commit: %v", err)
+	}
+}

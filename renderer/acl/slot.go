@@ -1,0 +1,164 @@
+package acl
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// slot is a place in the vswitch that holds a table, or a part of one. It keeps
+// its ACLs when the content changes.
+type slot struct {
+	name    string
+	indexes []uint32 // the ACLs that hold it; none before it is created
+	want    []piece  // what they must hold; nil when it must be expanded anew
+
+	table renderer.Digest // the local table that want was expanded from
+}
+
+// Names of slots. Local tables have "l" and a number.
+const (
+	infraSlot   = "infra"
+	reflectSlot = "reflect"
+	finalSlot   = "final"  // the last rule of the global table
+	closedSlot  = "closed" // for pods whose table was refused and that have no older one
+)
+
+// parts is the number of ACLs that hold the lists of the global table. It is
+// constant, so that uplinks keep their ACLs when lists come and go: VPP forgets
+// established flows of an interface whose ACLs change.
+const parts = 16
+
+// partOf returns the name of the i-th of them.
+func partOf(i int) string { return fmt.Sprintf("g%d", i) }
+
+// isLocal says whether the slot is for a local table.
+func (s *slot) isLocal() bool { return isNumbered(s.name, "l") }
+
+func isNumbered(name, letter string) bool {
+	number, ok := strings.CutPrefix(name, letter)
+	_, err := strconv.ParseUint(number, 10, 32)
+	return ok && err == nil
+}
+
+// slot returns the slot of a name.
+func (r *Renderer) slot(name string) *slot {
+	s := r.slots[name]
+	if s == nil {
+		s = &slot{name: name}
+		r.slots[name] = s
+	}
+	return s
+}
+
+// adopt finds the ACLs of slots by their tags, after everything was read. What the
+// slots must hold is expanded anew.
+func (r *Renderer) adopt() {
+	type place struct {
+		n     int
+		index uint32
+	}
+	found := make(map[string][]place)
+	for _, h := range r.mirror.acls {
+		if name, n, _ := parseTag(h.tag); name != "" {
+			found[name] = append(found[name], place{n, h.index})
+		}
+	}
+	used := r.mirror.users()
+	for _, s := range r.slots {
+		s.indexes, s.want = nil, nil
+	}
+	for name, places := range found {
+		slices.SortFunc(places, func(a, b place) int {
+			return cmp.Or(cmp.Compare(a.n, b.n), compareBool(used[b.index], used[a.index]), cmp.Compare(a.index, b.index))
+		})
+		s := r.slot(name)
+		for _, p := range places {
+			if p.n == len(s.indexes) { // of duplicates only the first; none behind a gap
+				s.indexes = append(s.indexes, p.index)
+			}
+		}
+	}
+	maps.DeleteFunc(r.slots, func(_ string, s *slot) bool { return len(s.indexes) == 0 })
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// newLocal returns a slot with a name that nothing in the vswitch has.
+func (r *Renderer) newLocal() *slot {
+	for n := 0; ; n++ {
+		name := fmt.Sprintf("l%d", n)
+		if r.slots[name] == nil {
+			return r.slot(name)
+		}
+	}
+}
+
+// holds says whether the ACLs of the slot have the given content.
+func (m *mirror) holds(s *slot, want []piece) bool {
+	if len(s.indexes) != len(want) {
+		return false
+	}
+	for i, index := range s.indexes {
+		if h := m.acls[index]; h == nil || h.piece.digest != want[i].digest {
+			return false
+		}
+	}
+	return true
+}
+
+// assign gives every local table a slot: the one it has, else one that holds just
+// that, else one whose interfaces will all have the table, else a new one.
+func (w *wanted) assign(tables []*cache.Table, contents map[renderer.Digest][]piece) {
+	r := w.r
+	spare := make(map[string]*slot)
+	for name, s := range r.slots {
+		if s.isLocal() && len(s.indexes) > 0 {
+			spare[name] = s
+		}
+	}
+	local := make(map[renderer.Digest]*slot, len(tables))
+	var homeless []*cache.Table
+	for _, t := range tables {
+		if s := r.local[t.Digest]; s != nil && spare[s.name] == s {
+			local[t.Digest] = s
+			delete(spare, s.name)
+		} else {
+			homeless = append(homeless, t)
+		}
+	}
+	for _, fits := range []func(*slot, *cache.Table) bool{
+		func(s *slot, t *cache.Table) bool { return w.m.holds(s, contents[t.Digest]) && w.wholly(s, t) },
+		func(s *slot, t *cache.Table) bool { return w.m.holds(s, contents[t.Digest]) },
+		w.wholly,
+	} {
+		homeless = slices.DeleteFunc(homeless, func(t *cache.Table) bool {
+			for _, name := range slices.Sorted(maps.Keys(spare)) {
+				if s := spare[name]; fits(s, t) {
+					local[t.Digest] = s
+					delete(spare, name)
+					return true
+				}
+			}
+			return false
+		})
+	}
+	for _, t := range homeless {
+		local[t.Digest] = r.newLocal()
+	}
+	r.local = local
+}

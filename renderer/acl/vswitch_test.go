@@ -1,0 +1,227 @@
+package acl_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.fd.io/govpp/adapter"
+	govpp "go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
+	interfaces "go.fd.io/govpp/binapi/interface"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
+	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+)
+
+// tap stands between GoVPP and the vswitch: it counts and fails calls.
+type tap struct {
+	adapter.VppAPI
+
+	mu      sync.Mutex
+	reads   map[uint16]bool // message ids that change nothing and are counted as calls
+	changes map[uint16]bool // message ids that change something
+	ops     int
+	calls   int
+	failAt  int  // countdown to the call that fails, 0 for none
+	retval  bool // fail by a return value instead of a lost message
+}
+
+var errInjected = errors.New("injected failure")
+
+func newTap(v adapter.VppAPI) *tap { return &tap{VppAPI: v} }
+
+func (t *tap) learn() {
+	if t.changes != nil {
+		return
+	}
+	ids := func(msgs ...govpp.Message) map[uint16]bool {
+		out := make(map[uint16]bool)
+		for _, m := range msgs {
+			if id, err := t.GetMsgID(m.GetMessageName(), m.GetCrcString()); err == nil {
+				out[id] = true
+			}
+		}
+		return out
+	}
+	t.changes = ids(&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceAddDel{})
+	t.reads = ids(&acl.ACLDump{}, &acl.ACLInterfaceListDump{}, &interfaces.SwInterfaceDump{})
+}
+
+// SendMsg fails when it is told to.
+func (t *tap) SendMsg(ctx uint32, data []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.learn()
+	id := binary.BigEndian.Uint16(data)
+	if t.changes[id] || t.reads[id] {
+		t.calls++
+		if t.failAt > 0 {
+			if t.failAt--; t.failAt == 0 {
+				if !t.retval || !t.changes[id] {
+					return errInjected
+				}
+				// An ACL or interface that does not exist gives a return value.
+				data = append([]byte(nil), data...)
+				for i := 10; i < min(14, len(data)); i++ {
+					data[i] = 0xfe
+				}
+			}
+		}
+	}
+	if t.changes[id] {
+		t.ops++
+	}
+	return t.VppAPI.SendMsg(ctx, data)
+}
+
+func (t *tap) fail(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failAt = n
+}
+
+func (t *tap) operations() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ops
+}
+
+// subject is a renderer over an embedded vswitch with an interface per pod.
+type subject struct {
+	t        testing.TB
+	sw       *vswitch.Switch
+	tap      *tap
+	r        *sluiceacl.Renderer
+	uplink   uint32
+	ports    map[api.PodID]uint32
+	attached map[netip.Addr]api.PodID   // as routed
+	wanted   map[api.PodID][]netip.Addr // as rendered
+	wake     chan struct{}              // filled by OnChange
+}
+
+func newSubject(t testing.TB, pods ...api.PodID) *subject {
+	s := &subject{t: t, sw: vswitch.New(vswitch.Options{}), ports: make(map[api.PodID]uint32),
+		attached: make(map[netip.Addr]api.PodID), wanted: make(map[api.PodID][]netip.Addr), wake: make(chan struct{}, 1)}
+	s.uplink = s.sw.AddInterface("uplink0", sluiceacl.UplinkTag)
+	for _, all := range []string{"0.0.0.0/0", "::/0"} {
+		if err := s.sw.AddRoute(netip.MustParsePrefix(all), s.uplink); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range pods {
+		s.ports[p] = s.sw.AddInterface(p.String(), sluiceacl.InterfaceTag(p))
+	}
+	s.tap = newTap(s.sw.Adapter())
+	s.r = s.open()
+	return s
+}
+
+// open makes a renderer over the same vswitch.
+func (s *subject) open() *sluiceacl.Renderer {
+	r, err := sluiceacl.New(sluiceacl.Options{Adapter: s.tap, OnChange: func() {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+func (s *subject) Close() error { return errors.Join(s.r.Close(), s.sw.Close()) }
+
+func (s *subject) Renderer() renderer.Renderer { return router{s.r, s} }
+func (s *subject) Operations() int             { return s.tap.operations() }
+func (s *subject) FailNext(n int)              { s.tap.fail(n) }
+
+// Verdict sends the first packet of a flow through the vswitch.
+func (s *subject) Verdict(f api.Flow) api.Action {
+	s.sw.ClearSessions()
+	in := s.uplink
+	if pod, ok := s.attached[f.Src]; ok {
+		in = s.ports[pod]
+	}
+	return s.sw.Inject(in, vswitch.FlowPacket(f)).Verdict
+}
+
+// router gives the vswitch the routes of pods, as the network plugin of a node
+// does: a pod that is removed, or an address that it loses, is gone before the
+// rules are, and a new one is attached once its rules are in place.
+type router struct {
+	renderer.Renderer
+	s *subject
+}
+
+func (r router) NewTxn(resync bool) renderer.Txn {
+	if resync {
+		clear(r.s.wanted)
+	}
+	return routedTxn{r.Renderer.NewTxn(resync), r.s}
+}
+
+type routedTxn struct {
+	renderer.Txn
+	s *subject
+}
+
+func (t routedTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
+	t.Txn.Render(pod, cfg)
+	t.s.wanted[pod] = cfg.IPs
+}
+
+func (t routedTxn) Remove(pod api.PodID) {
+	t.Txn.Remove(pod)
+	delete(t.s.wanted, pod)
+}
+
+func (t routedTxn) Commit(ctx context.Context) error {
+	for ip, pod := range t.s.attached {
+		if !slices.Contains(t.s.wanted[pod], ip) {
+			t.s.sw.RemoveRoute(netip.PrefixFrom(ip, ip.BitLen()))
+			delete(t.s.attached, ip)
+		}
+	}
+	if err := t.Txn.Commit(ctx); err != nil {
+		return err
+	}
+	for pod, ips := range t.s.wanted {
+		for _, ip := range ips {
+			t.s.attached[ip] = pod
+			if err := t.s.sw.AddRoute(netip.PrefixFrom(ip, ip.BitLen()), t.s.ports[pod]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func TestConformance(t *testing.T) {
+	renderertest.Run(t, func(t testing.TB) renderertest.Subject { return newSubject(t, renderertest.PodIDs...) })
+}
+
+// without hides the messages of a plugin that is not loaded.
+type without struct {
+	adapter.VppAPI
+	prefix string
+}
+
+func (w without) GetMsgID(name, crc string) (uint16, error) {
+	if strings.HasPrefix(name, w.prefix) {
+		return 0, &adapter.UnknownMsgError{MsgName: name, MsgCrc: crc}
+	}
+	return w.VppAPI.GetMsgID(name, crc)
+}
+
+func (s *subject) timeout() time.Duration { return 5 * time.Second }
