@@ -1,0 +1,116 @@
+package oracle
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// errAddress is the error of texts that are not an address or a prefix.
+var errAddress = errors.New("not an address")
+
+// block is an ipBlock: a prefix without the union of its excepts.
+type block struct {
+	cidr   netip.Prefix
+	except []netip.Prefix
+}
+
+// contains says whether the address is in the block; when it is not, in is the
+// except that took it out, if one did. Families never match each other.
+func (b block) contains(a netip.Addr) (ok bool, hole netip.Prefix) {
+	if !b.cidr.Contains(a) {
+		return false, netip.Prefix{}
+	}
+	for _, e := range b.except {
+		if e.Contains(a) {
+			return false, e
+		}
+	}
+	return true, netip.Prefix{}
+}
+
+// parseBlock fails when any part of the block is not understood: leaving out an
+// except would allow what somebody wanted to keep out.
+func parseBlock(b *networkingv1.IPBlock) (block, error) {
+	cidr, err := parsePrefix(b.CIDR)
+	if err != nil {
+		return block{}, fmt.Errorf("cidr %q: %w", b.CIDR, err)
+	}
+	out := block{cidr: cidr}
+	for _, text := range b.Except {
+		e, err := parsePrefix(text)
+		if err != nil {
+			return block{}, fmt.Errorf("except %q: %w", text, err)
+		}
+		if e.Bits() <= cidr.Bits() || !cidr.Contains(e.Addr()) {
+			return block{}, fmt.Errorf("except %s is not a strict part of %s", e, cidr)
+		}
+		out.except = append(out.except, e)
+	}
+	return out, nil
+}
+
+// parsePrefix reads a CIDR as old API servers accepted it: host bits are
+// masked, leading zeros are decimal, an IPv6 prefix within ::ffff:0:0/96 is the
+// IPv4 prefix that it maps.
+func parsePrefix(s string) (netip.Prefix, error) {
+	addrText, bitsText, ok := strings.Cut(s, "/")
+	if !ok || strings.Trim(bitsText, "0123456789") != "" {
+		return netip.Prefix{}, fmt.Errorf("%w and a prefix length", errAddress)
+	}
+	a, err := parseMapped(addrText)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	bits, err := strconv.Atoi(bitsText)
+	if err != nil || bits > a.BitLen() {
+		return netip.Prefix{}, fmt.Errorf("%w: prefix length %q is out of range", errAddress, bitsText)
+	}
+	if a.Is4In6() && bits >= 96 {
+		a, bits = a.Unmap(), bits-96
+	}
+	return netip.PrefixFrom(a, bits).Masked(), nil
+}
+
+// parseAddr reads an address with the same tolerance.
+func parseAddr(s string) (netip.Addr, error) {
+	a, err := parseMapped(s)
+	return a.Unmap(), err
+}
+
+// parseMapped reads an address without zone and leaves IPv4-mapped ones mapped.
+func parseMapped(s string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		a, err = netip.ParseAddr(trimZeros(s))
+	}
+	if err != nil || a.Zone() != "" {
+		return netip.Addr{}, errAddress
+	}
+	return a, nil
+}
+
+// trimZeros removes leading zeros from the octets of a dotted address, also of
+// one that ends an IPv6 address.
+func trimZeros(s string) string {
+	head, dotted := "", s
+	if i := strings.LastIndexByte(s, ':'); i >= 0 {
+		head, dotted = s[:i+1], s[i+1:]
+	}
+	octets := strings.Split(dotted, ".")
+	if len(octets) != 4 {
+		return s
+	}
+	for i, o := range octets {
+		if trimmed := strings.TrimLeft(o, "0"); trimmed != "" || o == "" {
+			octets[i] = trimmed
+		} else {
+			octets[i] = "0"
+		}
+	}
+	return head + strings.Join(octets, ".")
+}

@@ -1,0 +1,179 @@
+package oracle
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// ErrUnknownPod is the error of an endpoint that names a pod which the state
+// does not have.
+var ErrUnknownPod = errors.New("pod is not known")
+
+// Endpoint is one end of a flow: a pod, a pod at one of its addresses, or an
+// address.
+//
+// A verdict about a pod is about that pod. A verdict about an address alone is
+// about every pod that has it and that policies see: each of them is a peer, and
+// each is a subject, so that the flow is allowed only when it is allowed for all
+// of them. This closes the moment in which an address is known for its old and
+// its new pod. An address that no such pod has belongs to a node or lies outside
+// of the cluster.
+type Endpoint struct {
+	Pod  api.PodID  `json:"pod,omitzero"`
+	Addr netip.Addr `json:"addr,omitzero"`
+}
+
+// String returns "shop/web", or the address when there is no pod.
+func (e Endpoint) String() string {
+	if e.Pod != (api.PodID{}) {
+		return e.Pod.String()
+	}
+	return e.Addr.String()
+}
+
+// PodEndpoint returns the endpoint of a pod at whichever address suits.
+func PodEndpoint(namespace, name string) Endpoint {
+	return Endpoint{Pod: api.PodID{Namespace: namespace, Name: name}}
+}
+
+// AddrEndpoint returns the endpoint of an address alone.
+func AddrEndpoint(a netip.Addr) Endpoint { return Endpoint{Addr: a.Unmap()} }
+
+// Resolve reads "namespace/pod" or an address. An address that exactly one pod
+// has becomes that pod at that address.
+func (o *Oracle) Resolve(text string) (Endpoint, error) {
+	if addr, err := parseAddr(text); err == nil {
+		return o.resolveAddr(addr), nil
+	}
+	if !strings.Contains(text, "/") {
+		return Endpoint{}, fmt.Errorf("%q is not an endpoint: want namespace/pod or an address", text)
+	}
+	id, err := api.ParsePodID(text)
+	if err != nil {
+		return Endpoint{}, err
+	}
+	if o.pods[id] == nil {
+		return Endpoint{}, fmt.Errorf("%s: %w", id, ErrUnknownPod)
+	}
+	return Endpoint{Pod: id}, nil
+}
+
+func (o *Oracle) resolveAddr(addr netip.Addr) Endpoint {
+	if held := o.holders[addr]; len(held) == 1 {
+		return Endpoint{Pod: held[0].id, Addr: addr}
+	}
+	return Endpoint{Addr: addr}
+}
+
+// PodsAt returns the pods that have the address and that policies see, sorted.
+func (o *Oracle) PodsAt(addr netip.Addr) []api.PodID {
+	var out []api.PodID
+	for _, p := range o.holders[addr.Unmap()] {
+		out = append(out, p.id)
+	}
+	return out
+}
+
+// side is an endpoint as an evaluation sees it.
+type side struct {
+	endpoint Endpoint
+	pods     []*pod       // subjects, and peers of selectors
+	addrs    []netip.Addr // addresses that the flow may use
+	addr     netip.Addr   // the one it uses
+	note     string       // why there is no pod, in words
+}
+
+// side looks an endpoint up. An error means that no flow can have this end.
+func (o *Oracle) side(e Endpoint) (side, error) {
+	if e.Pod == (api.PodID{}) {
+		return o.addrSide(e), nil
+	}
+	p := o.pods[e.Pod]
+	if p == nil {
+		return side{endpoint: e}, fmt.Errorf("%s: %w", e.Pod, ErrUnknownPod)
+	}
+	s := side{endpoint: e, addrs: p.addrs}
+	if e.Addr.IsValid() {
+		s.addrs = []netip.Addr{e.Addr.Unmap()}
+	}
+	if hidden := p.hidden(); hidden != "" {
+		s.note = fmt.Sprintf("%s %s", p.id, hidden)
+		if !p.obj.Spec.HostNetwork {
+			s.addrs = nil // it gave its address back
+		}
+		return s, nil
+	}
+	s.pods = []*pod{p}
+	return s, nil
+}
+
+func (o *Oracle) addrSide(e Endpoint) side {
+	addr := e.Addr.Unmap()
+	s := side{endpoint: o.resolveAddr(addr), addrs: []netip.Addr{addr}, pods: o.holders[addr]}
+	if len(s.pods) == 0 {
+		s.note = "not the address of a pod"
+	}
+	return s
+}
+
+// remotes returns what may be at this end, seen from the other.
+func (s side) remotes() []remote {
+	if len(s.pods) == 0 {
+		return []remote{{addr: s.addr, note: s.note}}
+	}
+	out := make([]remote, len(s.pods))
+	for i, p := range s.pods {
+		out[i] = remote{addr: s.addr, pod: p}
+	}
+	return out
+}
+
+// isOwn says whether the side is the subject itself. When the side names a pod
+// its name decides, otherwise the address.
+func (s side) isOwn(subject *pod) bool {
+	if s.endpoint.Pod != (api.PodID{}) {
+		return s.endpoint.Pod == subject.id
+	}
+	return slices.Contains(s.pods, subject)
+}
+
+// pair chooses the addresses of a flow: the first of the source whose family
+// the destination has as well. Without one both stay invalid.
+func pair(src, dst *side) {
+	for _, a := range src.addrs {
+		for _, b := range dst.addrs {
+			if a.Is4() == b.Is4() && a.IsValid() && b.IsValid() {
+				src.addr, dst.addr = a, b
+				return
+			}
+		}
+	}
+}
+
+// Flows returns the flows between two endpoints, one for each pair of their
+// addresses of one family. Rules are evaluated per family, so the verdicts may
+// differ.
+func (o *Oracle) Flows(src, dst Endpoint, protocol api.Protocol, dstPort uint16) ([]api.Flow, error) {
+	s, err := o.side(src)
+	if err != nil {
+		return nil, err
+	}
+	d, err := o.side(dst)
+	if err != nil {
+		return nil, err
+	}
+	var out []api.Flow
+	for _, a := range s.addrs {
+		for _, b := range d.addrs {
+			if a.Is4() == b.Is4() {
+				out = append(out, api.Flow{Src: a, Dst: b, Protocol: protocol, DstPort: dstPort})
+			}
+		}
+	}
+	return out, nil
+}

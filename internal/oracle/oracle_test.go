@@ -1,0 +1,91 @@
+package oracle_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/tests/cluster"
+)
+
+func TestNilObjectsAreSkippedAndTheLastOfANameCounts(t *testing.T) {
+	st := shop()
+	st.Policies = append(parsePolicies(t, `{metadata: {name: p}, spec: {podSelector: {}, policyTypes: [Ingress]}}`), nil)
+	st.Policies = append(st.Policies, parsePolicies(t, `{metadata: {name: p}, spec: {podSelector: {matchLabels: {app: none}}}}`)...)
+	st.Pods = append(st.Pods, nil)
+	st.Namespaces = append([]*corev1.Namespace{nil}, st.Namespaces...)
+	st.Nodes = append(st.Nodes, nil)
+	o := oracle.New(st)
+	q := parseQuestion(t, o, "shop/web > shop/db 1/tcp allow")
+	if v := o.VerdictPods(q.src, q.dst, q.protocol, q.port); !v.Allowed {
+		t.Errorf("the first of two policies of one name counted:\n%s", v)
+	}
+}
+
+// FuzzPolicy evaluates whatever parses as a policy. Nothing in it may panic, and
+// the parts of the verdict must agree.
+func FuzzPolicy(f *testing.F) {
+	for seed := range uint64(20) {
+		for _, np := range cluster.Random(seed, cluster.Small()).Policies {
+			np.Namespace = "shop"
+			text, err := json.Marshal(np)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(text)
+		}
+	}
+	f.Add([]byte(`{"metadata":{"namespace":"shop"},"spec":{"podSelector":{},"ingress":[{"from":[{"ipBlock":{"cidr":"::ffff:1.2.3.4/0","except":["::/-1"]}}],"ports":[{"port":-1,"endPort":-2}]}]}}`))
+	st := shop()
+	questions := cluster.FlowSpace(st).Random(cluster.NewRand(1), 30)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		np := &networkingv1.NetworkPolicy{}
+		if json.Unmarshal(text, np) != nil {
+			return
+		}
+		with := st
+		with.Policies = []*networkingv1.NetworkPolicy{np}
+		o := oracle.New(with)
+		for _, q := range questions {
+			v := o.Explain(oracle.AddrEndpoint(q.Src), oracle.AddrEndpoint(q.Dst), q.Protocol, q.DstPort)
+			if v.Allowed != o.Allowed(q) || v.String() == "" {
+				t.Errorf("%s: the parts disagree", q)
+			}
+		}
+	})
+}
+
+func benchmark(b *testing.B, ask func(*oracle.Oracle, api.Flow) bool) {
+	st := cluster.Random(1, cluster.Large(1000, 100))
+	o := oracle.New(st)
+	flows := cluster.FlowSpace(st).Random(cluster.NewRand(1), 1000)
+	b.ReportAllocs()
+	i, allowed := 0, 0
+	for b.Loop() {
+		if ask(o, flows[i%len(flows)]) {
+			allowed++
+		}
+		i++
+	}
+	b.ReportMetric(float64(allowed)/float64(i), "allowed/op")
+}
+
+func BenchmarkAllowed(b *testing.B) {
+	benchmark(b, func(o *oracle.Oracle, f api.Flow) bool { return o.Allowed(f) })
+}
+
+func BenchmarkVerdict(b *testing.B) {
+	benchmark(b, func(o *oracle.Oracle, f api.Flow) bool { return o.Verdict(f).Allowed })
+}
+
+func BenchmarkNew(b *testing.B) {
+	st := cluster.Random(1, cluster.Large(10000, 1000))
+	b.ReportAllocs()
+	for b.Loop() {
+		oracle.New(st)
+	}
+}

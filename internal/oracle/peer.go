@@ -1,0 +1,117 @@
+package oracle
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// remote is one thing that may be at the other end of a flow: a pod that
+// policies see, at one of its addresses, or an address alone.
+type remote struct {
+	addr netip.Addr // invalid for a pod that has no address yet
+	pod  *pod       // nil for an address alone
+	note string     // why an address alone is not a pod, in words
+}
+
+// String returns the name of the pod, or the address.
+func (r remote) String() string {
+	if r.pod != nil {
+		return r.pod.id.String()
+	}
+	return r.addr.String()
+}
+
+// matchesPeer evaluates one element of from or to in a policy of a namespace.
+func (e evaluation) matchesPeer(namespace string, p networkingv1.NetworkPolicyPeer, r remote) match {
+	selectors := p.PodSelector != nil || p.NamespaceSelector != nil
+	switch {
+	case p.IPBlock != nil && selectors:
+		return e.no("invalid: ipBlock together with a selector")
+	case p.IPBlock != nil:
+		return e.matchesBlock(p.IPBlock, r)
+	case !selectors:
+		return e.no("invalid: a peer must have a field")
+	case r.pod == nil:
+		return e.no("%s", r.note)
+	}
+	if m := e.matchesNamespace(namespace, p, r.pod); !m.ok || p.PodSelector == nil {
+		return m
+	}
+	return e.selects(p.PodSelector, labels.Set(r.pod.obj.Labels), r.pod.id)
+}
+
+// matchesNamespace evaluates which namespaces a selector peer means: those that
+// the namespaceSelector selects, or the policy's own.
+func (e evaluation) matchesNamespace(namespace string, p networkingv1.NetworkPolicyPeer, remote *pod) match {
+	theirs := remote.id.Namespace
+	if p.NamespaceSelector == nil {
+		if theirs != namespace {
+			return e.no("%s is not in namespace %s", remote.id, namespace)
+		}
+		return e.yes("same namespace")
+	}
+	set, known := e.oracle.namespaces[theirs]
+	if !known {
+		return e.no("namespace %s is not known", theirs)
+	}
+	return e.selects(p.NamespaceSelector, set, namespaceName(theirs))
+}
+
+func (e evaluation) matchesBlock(b *networkingv1.IPBlock, r remote) match {
+	blk, err := parseBlock(b)
+	if err != nil {
+		return e.no("invalid: %v", err)
+	}
+	if !r.addr.IsValid() {
+		return e.no("%s has no address", r)
+	}
+	ok, hole := blk.contains(r.addr)
+	switch {
+	case ok:
+		return e.yes("%s", r.addr)
+	case hole.IsValid():
+		return e.no("%s is in except %s", r.addr, hole)
+	}
+	return e.no("%s", r.addr)
+}
+
+// peerText names a peer: "from app=api in namespaces team=a".
+func peerText(d api.Direction, p networkingv1.NetworkPolicyPeer) string {
+	word := preposition(d)
+	switch {
+	case p.IPBlock != nil && p.PodSelector == nil && p.NamespaceSelector == nil:
+		text := word + " " + p.IPBlock.CIDR
+		if len(p.IPBlock.Except) > 0 {
+			text += " except " + strings.Join(p.IPBlock.Except, ", ")
+		}
+		return text
+	case p.IPBlock != nil, p.PodSelector == nil && p.NamespaceSelector == nil:
+		return word + " (invalid peer)"
+	}
+	pods, namespaces := "every pod", ""
+	if p.PodSelector != nil {
+		if text := selectorText(p.PodSelector); text != "" {
+			pods = text
+		}
+	}
+	if p.NamespaceSelector != nil {
+		namespaces = " of every namespace"
+		if text := selectorText(p.NamespaceSelector); text != "" {
+			namespaces = " in namespaces " + text
+		}
+	}
+	return fmt.Sprintf("%s %s%s", word, pods, namespaces)
+}
+
+func preposition(d api.Direction) string {
+	if d == api.Ingress {
+		return "from"
+	}
+	return "to"
+}

@@ -1,0 +1,202 @@
+package oracle_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/tests/cluster"
+)
+
+// shared is the strangest cluster that the generators make.
+func shared() cluster.Config {
+	cfg := cluster.Small()
+	cfg.SharedAddresses = true
+	return cfg
+}
+
+// drawFlows draws some flows on which verdicts could differ.
+func drawFlows(t *rapid.T, s cluster.State, n int) []api.Flow {
+	seed := rapid.Uint64().Draw(t, "seed of flows")
+	return cluster.FlowSpace(s).Random(cluster.NewRand(seed), n)
+}
+
+func TestAVerdictDoesNotDependOnTheOrderOfObjects(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := cluster.Gen(shared()).Draw(t, "state")
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "shuffle"), 0))
+		other := cluster.State{Namespaces: slices.Clone(s.Namespaces), Pods: slices.Clone(s.Pods),
+			Policies: slices.Clone(s.Policies), Nodes: slices.Clone(s.Nodes)}
+		r.Shuffle(len(other.Namespaces), func(i, j int) {
+			other.Namespaces[i], other.Namespaces[j] = other.Namespaces[j], other.Namespaces[i]
+		})
+		r.Shuffle(len(other.Pods), func(i, j int) { other.Pods[i], other.Pods[j] = other.Pods[j], other.Pods[i] })
+		r.Shuffle(len(other.Policies), func(i, j int) {
+			other.Policies[i], other.Policies[j] = other.Policies[j], other.Policies[i]
+		})
+		a, b := oracle.New(s), oracle.New(other)
+		for _, f := range drawFlows(t, s, 40) {
+			if diff := cmp.Diff(a.Verdict(f), b.Verdict(f), sameAddr); diff != "" {
+				t.Fatalf("%s:\n%s", f, diff)
+			}
+		}
+	})
+}
+
+func TestThePartsOfAVerdictAgree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := cluster.Gen(shared()).Draw(t, "state")
+		o := oracle.New(s)
+		for _, f := range drawFlows(t, s, 60) {
+			v := o.Verdict(f)
+			if v.Allowed != o.Allowed(f) {
+				t.Fatalf("Allowed(%s) contradicts the verdict\n%s", f, v)
+			}
+			if v.Allowed != (v.Egress.Allowed && v.Ingress.Allowed) {
+				t.Fatalf("the directions contradict the verdict\n%s", v)
+			}
+			checkDirection(t, v.Egress)
+			checkDirection(t, v.Ingress)
+		}
+	})
+}
+
+func checkDirection(t *rapid.T, d oracle.DirectionVerdict) {
+	if d.Applies != (len(d.Subjects) > 0) || d.Isolated != (len(d.Policies) > 0) || !d.Applies && !d.Allowed || !d.Isolated && !d.Allowed {
+		t.Fatalf("inconsistent: %+v", d)
+	}
+	matched := map[api.Origin]bool{}
+	for _, pe := range d.Policies {
+		for i, re := range pe.Rules {
+			if re.Index != i || re.Matched != (re.PeerMatched && re.PortMatched) || re.Matched && !pe.Allows {
+				t.Fatalf("rule %d of %s is inconsistent: %+v", i, pe.Policy, re)
+			}
+			if len(re.Peers) == 0 || len(re.Ports) == 0 {
+				t.Fatalf("rule %d of %s does not explain itself: %+v", i, pe.Policy, re)
+			}
+			matched[api.Origin{Policy: pe.Policy, Direction: d.Direction, Rule: i}] = re.Matched
+		}
+	}
+	for _, g := range d.Deciding {
+		if g.Rule >= 0 && (!d.Allowed || !matched[g]) || g.Rule == api.IsolationRule && d.Allowed {
+			t.Fatalf("%s does not decide: %+v", g, d)
+		}
+	}
+	if !d.Allowed && len(d.Deciding) == 0 {
+		t.Fatalf("denied by nothing: %+v", d)
+	}
+}
+
+func TestAnAddressOfOnePodIsThatPod(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := cluster.Gen(cluster.Small()).Draw(t, "state")
+		o := oracle.New(s)
+		for _, f := range drawFlows(t, s, 40) {
+			src, errSrc := o.Resolve(f.Src.String())
+			dst, errDst := o.Resolve(f.Dst.String())
+			if errSrc != nil || errDst != nil {
+				t.Fatal(errSrc, errDst)
+			}
+			byPods, byAddrs := o.VerdictPods(src, dst, f.Protocol, f.DstPort), o.Verdict(f)
+			byAddrs.Flow.SrcPort = 0
+			if diff := cmp.Diff(byAddrs, byPods, sameAddr); diff != "" {
+				t.Fatalf("%s:\n%s", f, diff)
+			}
+		}
+	})
+}
+
+func TestEgressPoliciesDoNotTouchIngress(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := cluster.Gen(shared()).Draw(t, "state")
+		without := s
+		without.Policies = nil
+		for _, np := range s.Policies {
+			if np = only(np, networkingv1.PolicyTypeIngress); np != nil {
+				without.Policies = append(without.Policies, np)
+			}
+		}
+		a, b := oracle.New(s), oracle.New(without)
+		for _, f := range drawFlows(t, s, 40) {
+			va, vb := a.Verdict(f), b.Verdict(f)
+			if va.Ingress.Allowed != vb.Ingress.Allowed || va.Ingress.Isolated != vb.Ingress.Isolated || !vb.Egress.Allowed {
+				t.Fatalf("%s\n%s", va, vb)
+			}
+		}
+	})
+}
+
+// only returns the policy with one of its types, nil when it lacks that type.
+func only(np *networkingv1.NetworkPolicy, keep networkingv1.PolicyType) *networkingv1.NetworkPolicy {
+	if np.Spec.PolicyTypes != nil && !slices.Contains(np.Spec.PolicyTypes, keep) {
+		return nil
+	}
+	np = np.DeepCopy()
+	np.Spec.PolicyTypes = []networkingv1.PolicyType{keep}
+	return np
+}
+
+func TestAnotherPolicyOnlyAddsToWhatAnIsolatedPodMayDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := cluster.Gen(shared()).Draw(t, "state")
+		if len(s.Policies) == 0 {
+			return
+		}
+		less := s
+		i := rapid.IntRange(0, len(s.Policies)-1).Draw(t, "policy")
+		less.Policies = slices.Delete(slices.Clone(s.Policies), i, i+1)
+		a, b := oracle.New(less), oracle.New(s)
+		for _, f := range drawFlows(t, s, 40) {
+			va, vb := a.Verdict(f), b.Verdict(f)
+			for _, d := range []api.Direction{api.Ingress, api.Egress} {
+				for j, before := range va.Direction(d).Subjects {
+					if after := vb.Direction(d).Subjects[j]; before.Isolated && before.Allowed && !after.Allowed {
+						t.Fatalf("%s: one more policy took something from %s\n%s%s", f, before.Pod, va, vb)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestEveryChangeKeepsItsPromise makes each change that an explanation offers
+// and asks again.
+func TestEveryChangeKeepsItsPromise(t *testing.T) {
+	seen := map[oracle.ChangeKind]bool{}
+	rapid.Check(t, func(t *rapid.T) {
+		s := cluster.Gen(shared()).Draw(t, "state")
+		o := oracle.New(s)
+		for _, f := range drawFlows(t, s, 40) {
+			if !f.Protocol.HasPorts() && rapid.Bool().Draw(t, "skip") {
+				continue
+			}
+			v := o.Explain(oracle.AddrEndpoint(f.Src), oracle.AddrEndpoint(f.Dst), f.Protocol, f.DstPort)
+			for _, c := range v.Changes {
+				after := oracle.New(apply(s, f, v, c)).Verdict(f)
+				if c.Flips != (after.Allowed != v.Allowed) && (c.Flips || c.Kind == oracle.LabelPod || c.Kind == oracle.LabelNamespace) {
+					t.Fatalf("%s: flips=%t, but not so\nbefore\n%safter\n%s", c.Text, c.Flips, v, after)
+				}
+				seen[c.Kind] = true
+			}
+			if blocked := !v.Allowed && v.Egress.Applies != v.Ingress.Applies; blocked && !slices.ContainsFunc(v.Changes, flips) {
+				if len(v.Egress.Subjects)+len(v.Ingress.Subjects) == 1 {
+					t.Fatalf("no change would allow this\n%s", v)
+				}
+			}
+		}
+	})
+	for _, kind := range []oracle.ChangeKind{oracle.LabelPod, oracle.LabelNamespace, oracle.AddPort, oracle.AddPeer,
+		oracle.AddRule, oracle.RemoveRules, oracle.Isolate} {
+		if !seen[kind] && !testing.Short() { // few clusters do not have all of them
+			t.Errorf("no change of kind %s was tried", kind)
+		}
+	}
+}
+
+func flips(c oracle.Change) bool { return c.Flips }

@@ -1,0 +1,175 @@
+package oracle
+
+import (
+	"github.com/sluice-net/sluice/api"
+)
+
+// Verdict is the answer about one flow, with the whole reason. Its JSON form is
+// stable.
+type Verdict struct {
+	Flow    api.Flow         `json:"flow"` // without addresses when a pod has none yet
+	Src     Endpoint         `json:"src"`
+	Dst     Endpoint         `json:"dst"`
+	Allowed bool             `json:"allowed"`
+	Egress  DirectionVerdict `json:"egress"`  // of the source
+	Ingress DirectionVerdict `json:"ingress"` // of the destination
+	// Notes say what a reader might not expect: an endpoint without an address, a
+	// policy that cannot select anything.
+	Notes []string `json:"notes,omitempty"`
+	// Changes is filled by Explain.
+	Changes []Change `json:"changes,omitempty"`
+}
+
+// Direction returns the verdict of one direction.
+func (v Verdict) Direction(d api.Direction) DirectionVerdict {
+	if d == api.Ingress {
+		return v.Ingress
+	}
+	return v.Egress
+}
+
+// DirectionVerdict is the part of a verdict that one end decides.
+type DirectionVerdict struct {
+	Direction api.Direction `json:"direction"`
+	// Applies is false when this end is no pod that policies see.
+	Applies  bool `json:"applies"`
+	Isolated bool `json:"isolated"` // some policy isolates a subject
+	Allowed  bool `json:"allowed"`
+	// Reason sums up in words, for example "no policy selects it".
+	Reason   string          `json:"reason"`
+	Subjects []SubjectResult `json:"subjects,omitempty"` // more than one only for a shared address
+	// Policies holds every policy that isolates a subject in this direction, sorted
+	// by subject and policy, also when it took no part in the decision.
+	Policies []PolicyEval `json:"policies,omitempty"`
+	// Deciding names the rules that allow the flow, or, when it is denied, the
+	// isolation by every policy of the subjects for which it is.
+	Deciding []api.Origin `json:"deciding,omitempty"`
+}
+
+// Exemption says why a flow is permitted although policies isolate the pod.
+type Exemption string
+
+// The exemptions.
+const (
+	NotExempt Exemption = ""
+	SelfIsPod Exemption = "self" // the other end is the pod itself
+	OwnNode   Exemption = "node" // the other end is the node that the pod runs on
+)
+
+// SubjectResult is the result of one direction for one pod.
+type SubjectResult struct {
+	Pod      api.PodID `json:"pod"`
+	Isolated bool      `json:"isolated"`
+	Allowed  bool      `json:"allowed"`
+	Exempt   Exemption `json:"exempt,omitempty"`
+}
+
+// PolicyEval is one policy that isolates a subject, with all its rules of the
+// direction.
+type PolicyEval struct {
+	Policy  api.PolicyID `json:"policy"`
+	Subject api.PodID    `json:"subject"`
+	// PolicyTypes are the directions that the policy isolates, with the defaults
+	// of the API applied.
+	PolicyTypes []string   `json:"policyTypes"`
+	Allows      bool       `json:"allows"`
+	Rules       []RuleEval `json:"rules,omitempty"` // in the order of the spec
+}
+
+// RuleEval is one rule. It matches when a peer and a port match.
+type RuleEval struct {
+	Index   int  `json:"index"` // in the spec's list of the direction
+	Matched bool `json:"matched"`
+	// Remote is the pod or the address that the terms were evaluated on. Where
+	// several pods share the address it is one that matches, else the nearest.
+	Remote      string     `json:"remote,omitempty"`
+	PeerMatched bool       `json:"peerMatched"`
+	Peers       []TermEval `json:"peers,omitempty"`
+	PortMatched bool       `json:"portMatched"`
+	Ports       []TermEval `json:"ports,omitempty"`
+}
+
+// failures counts the sides of the rule (peer, port) that do not match.
+func (r RuleEval) failures() int {
+	n := 0
+	if !r.PeerMatched {
+		n++
+	}
+	if !r.PortMatched {
+		n++
+	}
+	return n
+}
+
+// TermEval is one peer or one port of a rule.
+type TermEval struct {
+	Term    string `json:"term"` // for example "from app=api", "port 9187/tcp"
+	Matched bool   `json:"matched"`
+	Why     string `json:"why,omitempty"` // for example "shop/web has app=web"
+}
+
+// Verdict decides a flow by its addresses. A flow whose addresses are missing or
+// of two families cannot exist; it is not allowed.
+func (o *Oracle) Verdict(f api.Flow) Verdict {
+	return o.decide(AddrEndpoint(f.Src), AddrEndpoint(f.Dst), f, true)
+}
+
+// VerdictPods decides the first packet between two endpoints. When a pod has
+// several addresses, the first of the source whose family the destination has
+// as well counts; Flows returns all of them. A pod without an address is judged
+// by its labels, and no block matches it.
+func (o *Oracle) VerdictPods(src, dst Endpoint, protocol api.Protocol, dstPort uint16) Verdict {
+	return o.decide(src, dst, api.Flow{Protocol: protocol, DstPort: dstPort}, true)
+}
+
+// Allowed is Verdict without the reason, and much cheaper.
+func (o *Oracle) Allowed(f api.Flow) bool {
+	return o.decide(AddrEndpoint(f.Src), AddrEndpoint(f.Dst), f, false).Allowed
+}
+
+// Explain is VerdictPods with the changes that would turn the verdict around.
+func (o *Oracle) Explain(src, dst Endpoint, protocol api.Protocol, dstPort uint16) Verdict {
+	v := o.VerdictPods(src, dst, protocol, dstPort)
+	v.Changes = o.changes(v)
+	return v
+}
+
+func (o *Oracle) decide(src, dst Endpoint, f api.Flow, explain bool) Verdict {
+	v := Verdict{Flow: f, Src: src, Dst: dst}
+	s, errSrc := o.side(src)
+	d, errDst := o.side(dst)
+	for _, err := range []error{errSrc, errDst} {
+		if err != nil {
+			v.Notes = append(v.Notes, err.Error())
+		}
+	}
+	v.Egress.Direction = api.Egress
+	if v.Notes != nil {
+		return v
+	}
+	if !sameFamily(&s, &d) {
+		v.Notes = append(v.Notes, "no flow: the two ends have no addresses of one family")
+		return v
+	}
+	v.Flow.Src, v.Flow.Dst = s.addr, d.addr
+	v.Src, v.Dst = s.endpoint, d.endpoint
+	e := evaluation{words: words(explain), oracle: o, flow: v.Flow}
+	v.Egress = e.direction(api.Egress, s, d)
+	v.Ingress = e.direction(api.Ingress, d, s)
+	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed
+	if explain {
+		v.Notes = e.notes(s, d)
+	}
+	return v
+}
+
+// sameFamily chooses the addresses of both sides. It fails when both have
+// addresses but none of one family. Pods that wait for an address are judged
+// without.
+func sameFamily(src, dst *side) bool {
+	pair(src, dst)
+	return src.addr.IsValid() || waits(src) || waits(dst)
+}
+
+// waits says whether the side is a pod without an address.
+func waits(s *side) bool { return s.endpoint.Pod != (api.PodID{}) && len(s.addrs) == 0 }

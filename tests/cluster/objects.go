@@ -1,0 +1,236 @@
+package cluster
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The universe of names. The empty value of a key is drawn as well.
+var (
+	podLabels = []labelKey{
+		{"app", []string{"web", "api", "db"}},
+		{"tier", []string{"front", "back"}},
+		{"env", []string{"prod", ""}},
+	}
+	namespaceKeys = []labelKey{
+		{"team", []string{"a", "b"}},
+		{"env", []string{"prod", "dev", ""}},
+	}
+	portNames   = []string{"http", "dns", "metrics"}
+	portNumbers = []int32{80, 8080, 53, 443, 9090}
+	protocols   = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+)
+
+type labelKey struct {
+	key    string
+	values []string
+}
+
+// labels draws for every key a value or absence.
+func (b builder) labels(keys []labelKey) map[string]string {
+	out := map[string]string{}
+	for _, k := range keys {
+		if i := b.below(len(k.values)+1, k.key); i < len(k.values) {
+			out[k.key] = k.values[i]
+		}
+	}
+	return out
+}
+
+// state draws a whole cluster. Some namespaces have pods and policies but no
+// object yet.
+func (b builder) state() State {
+	var s State
+	for i := range b.cfg.Nodes {
+		s.Nodes = append(s.Nodes, newNode(i))
+	}
+	for i := range b.cfg.Namespaces {
+		if b.exact || !b.one(6, "namespace unknown") {
+			s.Namespaces = append(s.Namespaces, b.namespace(namespaceName(i)))
+		}
+	}
+	used := addressesOf(s.Pods)
+	for i := range b.count(1, b.cfg.Pods, "pods") {
+		p := b.pod(b.anyNamespace(), fmt.Sprintf("pod-%d", i), used)
+		addAddresses(used, p)
+		s.Pods = append(s.Pods, p)
+	}
+	for i := range b.count(0, b.cfg.Policies, "policies") {
+		s.Policies = append(s.Policies, b.policy(b.anyNamespace(), fmt.Sprintf("np-%d", i)))
+	}
+	return s
+}
+
+func namespaceName(i int) string { return fmt.Sprintf("ns-%d", i) }
+
+func (b builder) anyNamespace() string { return namespaceName(b.below(b.cfg.Namespaces, "namespace")) }
+
+func (b builder) namespace(name string) *corev1.Namespace {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: b.labels(namespaceKeys)}}
+	if !b.one(4, "namespace lacks its name label") {
+		ns.Labels[corev1.LabelMetadataName] = name
+	}
+	return ns
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
+
+func nodeAddresses(i int) []string {
+	return []string{fmt.Sprintf("192.168.%d.%d", i/250, 1+i%250), fmt.Sprintf("fd00:9::%x", 1+i)}
+}
+
+func newNode(i int) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(i)}}
+	for _, a := range nodeAddresses(i) {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+	}
+	n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.Name})
+	return n
+}
+
+// pod draws a pod with an address that is not used.
+func (b builder) pod(namespace, name string, used map[netip.Addr]int) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: b.labels(podLabels)}}
+	p.Status.Phase = corev1.PodRunning
+	p.Spec.Containers = []corev1.Container{b.container("main")}
+	if b.one(4, "second container") {
+		p.Spec.Containers = append(p.Spec.Containers, b.container("second"))
+	}
+	if b.one(4, "init container") {
+		c := b.container("init")
+		if b.one(2, "sidecar") {
+			always := corev1.ContainerRestartPolicyAlways
+			c.RestartPolicy = &always
+		}
+		p.Spec.InitContainers = []corev1.Container{c}
+	}
+	b.place(p, b.below(b.cfg.Nodes, "node"), used)
+	return p
+}
+
+// place puts a pod on a node and gives it a phase and addresses.
+func (b builder) place(p *corev1.Pod, node int, used map[netip.Addr]int) {
+	p.Spec.NodeName = nodeName(node)
+	host := nodeAddresses(node)
+	p.Status.HostIP = host[0]
+	p.Status.HostIPs = []corev1.HostIP{{IP: host[0]}, {IP: host[1]}}
+	switch b.below(16, "kind of pod") {
+	case 11: // the network is being set up
+		p.Status.Phase = corev1.PodPending
+	case 12:
+		p.Status.Phase = corev1.PodPending
+		b.address(p, used)
+	case 13:
+		p.Status.Phase = pick(b, []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}, "end")
+		b.address(p, used)
+	case 14:
+		p.Spec.HostNetwork = true
+		setAddresses(p, host...)
+	case 15:
+		p.DeletionTimestamp = &metav1.Time{}
+		b.address(p, used)
+	default:
+		b.address(p, used)
+	}
+}
+
+func (b builder) container(name string) corev1.Container {
+	c := corev1.Container{Name: name}
+	for range b.below(3, "ports of container") {
+		p := corev1.ContainerPort{ContainerPort: pick(b, portNumbers, "container port"), Protocol: pick(b, protocols, "protocol")}
+		if !b.one(4, "port without name") {
+			p.Name = pick(b, portNames, "port name")
+		}
+		taken := func(o corev1.ContainerPort) bool { return p.Name != "" && o.Name == p.Name && o.Protocol == p.Protocol }
+		if !slices.ContainsFunc(c.Ports, taken) {
+			c.Ports = append(c.Ports, p)
+		}
+	}
+	return c
+}
+
+// address gives a pod one address that no pod in its own network has, and with
+// IPv6 mostly a second one. The pool is not much larger than the cluster, so
+// that addresses are soon used again.
+func (b builder) address(p *corev1.Pod, used map[netip.Addr]int) {
+	i := b.below(b.pool(), "address")
+	if !b.cfg.SharedAddresses || !b.one(8, "shared address") {
+		for used[addr4(i)] > 0 || used[addr6(i)] > 0 {
+			i++
+		}
+	}
+	texts := []string{addr4(i).String()}
+	if b.cfg.IPv6 {
+		switch b.below(4, "families") {
+		case 2:
+			texts = []string{addr6(i).String()}
+		case 3:
+		default:
+			texts = append(texts, addr6(i).String())
+		}
+	}
+	setAddresses(p, texts...)
+}
+
+func (b builder) pool() int { return 2*b.cfg.Pods + 8 }
+
+// addr4 spreads the pool over a few networks, so that blocks cover parts of it.
+func addr4(i int) netip.Addr {
+	second, third, fourth := spread(i)
+	return netip.AddrFrom4([4]byte{10, second, third, fourth})
+}
+
+func addr6(i int) netip.Addr {
+	second, third, fourth := spread(i)
+	return netip.AddrFrom16([16]byte{0: 0xfd, 3: 1, 5: second, 7: third, 15: fourth})
+}
+
+func spread(i int) (second, third, fourth byte) {
+	const lanes, slots = 4, 80
+	block := i / (lanes * slots)
+	return byte(1 + block/64), byte(i%lanes + lanes*(block%64)), byte(1 + i/lanes%slots*3)
+}
+
+func setAddresses(p *corev1.Pod, texts ...string) {
+	p.Status.PodIP, p.Status.PodIPs = "", nil
+	for _, t := range texts {
+		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: t})
+	}
+	if len(texts) > 0 {
+		p.Status.PodIP = texts[0]
+	}
+}
+
+// holds says whether the pod's addresses are its own now: not of the node, and
+// not given back.
+func holds(p *corev1.Pod) bool {
+	return !p.Spec.HostNetwork && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
+func addAddresses(used map[netip.Addr]int, p *corev1.Pod) {
+	if !holds(p) {
+		return
+	}
+	for _, ip := range p.Status.PodIPs {
+		used[netip.MustParseAddr(ip.IP)]++
+	}
+}
+
+// addressesOf counts the addresses of pods in their own network.
+func addressesOf(pods []*corev1.Pod) map[netip.Addr]int {
+	used := map[netip.Addr]int{}
+	for _, p := range pods {
+		addAddresses(used, p)
+	}
+	return used
+}
+
+// describe names an object in the words of a step.
+func describe(verb, namespace, name string, more ...string) string {
+	return strings.TrimSpace(verb + " " + namespace + "/" + name + " " + strings.Join(more, " "))
+}

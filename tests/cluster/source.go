@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"math/rand/v2"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/internal/oracle"
+)
+
+// State is a cluster at one moment.
+type State = oracle.State
+
+// Config bounds what is generated.
+type Config struct {
+	// Namespaces, Nodes, Pods and Policies are counts: upper bounds for the
+	// generators of rapid, exact for the seeded ones. Namespaces and Nodes are at
+	// least one.
+	Namespaces, Nodes, Pods, Policies int
+	// IPv6 gives some pods a second address.
+	IPv6 bool
+	// Odd includes invalid peers, ports, blocks and selectors.
+	Odd bool
+	// SharedAddresses lets now and then two live pods have one address.
+	SharedAddresses bool
+}
+
+// Small is what property tests start from: everything that is odd, in a cluster
+// that a person can read when a test fails.
+func Small() Config {
+	return Config{Namespaces: 3, Nodes: 2, Pods: 8, Policies: 6, IPv6: true, Odd: true}
+}
+
+// Large is a well-formed cluster of a size, for benchmarks.
+func Large(pods, policies int) Config {
+	return Config{Namespaces: max(1, pods/100), Nodes: max(1, pods/50), Pods: pods, Policies: policies, IPv6: true}
+}
+
+// Gen returns a generator of states.
+func Gen(cfg Config) *rapid.Generator[State] {
+	return rapid.Custom(func(t *rapid.T) State {
+		return newBuilder(rapidSource{t}, cfg, false).state()
+	})
+}
+
+// GenSequence returns a generator of a state and steps from it. The first Step
+// is the start.
+func GenSequence(cfg Config, steps int) *rapid.Generator[[]Step] {
+	return rapid.Custom(func(t *rapid.T) []Step {
+		return newBuilder(rapidSource{t}, cfg, false).sequence(steps)
+	})
+}
+
+// GenStep returns a generator of one step from a state.
+func GenStep(cfg Config, from State) *rapid.Generator[Step] {
+	return rapid.Custom(func(t *rapid.T) Step {
+		return newBuilder(rapidSource{t}, cfg, false).step(from)
+	})
+}
+
+// Random returns the state of a seed.
+func Random(seed uint64, cfg Config) State {
+	return newBuilder(NewRand(seed), cfg, true).state()
+}
+
+// RandomSequence returns the sequence of a seed: a start and steps from it.
+func RandomSequence(seed uint64, cfg Config, steps int) []Step {
+	return newBuilder(NewRand(seed), cfg, true).sequence(steps)
+}
+
+// Rand draws from a seeded source.
+type Rand struct{ r *rand.Rand }
+
+// NewRand returns the source of a seed. It is for one goroutine.
+func NewRand(seed uint64) Rand { return Rand{rand.New(rand.NewPCG(seed, 1))} }
+
+// Step returns one random step from a state.
+func (r Rand) Step(cfg Config, from State) Step { return newBuilder(r, cfg, true).step(from) }
+
+func (r Rand) below(n int, _ string) int { return r.r.IntN(n) }
+
+// source draws numbers in 0..n-1. Zero is the simplest choice: rapid shrinks
+// towards it.
+type source interface {
+	below(n int, what string) int
+}
+
+type rapidSource struct{ t *rapid.T }
+
+func (s rapidSource) below(n int, what string) int { return rapid.IntRange(0, n-1).Draw(s.t, what) }
+
+// builder makes objects from draws.
+type builder struct {
+	source
+	cfg   Config
+	exact bool
+}
+
+func newBuilder(s source, cfg Config, exact bool) builder {
+	cfg.Namespaces, cfg.Nodes = max(1, cfg.Namespaces), max(1, cfg.Nodes)
+	return builder{source: s, cfg: cfg, exact: exact}
+}
+
+// count returns limit, or for generators that shrink a number in least..limit.
+func (b builder) count(least, limit int, what string) int {
+	if b.exact || limit <= least {
+		return limit
+	}
+	return least + b.below(limit-least+1, what)
+}
+
+// one is true once in n draws; it shrinks to false.
+func (b builder) one(n int, what string) bool { return b.below(n, what) == n-1 }
+
+// pick returns an element; it shrinks to the first.
+func pick[T any](b builder, list []T, what string) T { return list[b.below(len(list), what)] }
