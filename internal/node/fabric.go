@@ -1,0 +1,131 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// Fabric is a cluster of nodes, each with its own pipeline and dataplane, joined
+// by their uplinks. It grows a node when the first pod of one appears. It is for
+// tests of policies: changes are applied one step at a time, and Apply returns
+// when they are enforced everywhere.
+type Fabric struct {
+	log       *slog.Logger
+	allowNode bool
+	nodes     map[string]*Node
+	state     map[model.ID]model.Delta
+	revision  int64
+}
+
+// NewFabric returns a cluster without nodes.
+func NewFabric(log *slog.Logger, allowNode bool) *Fabric {
+	return &Fabric{log: log, allowNode: allowNode, nodes: map[string]*Node{}, state: map[model.ID]model.Delta{}}
+}
+
+// defaultNode is where pods live whose spec names no node; it cannot be the name
+// of one.
+const defaultNode = "_"
+
+// Apply tells every node what changed, and returns when all of them enforce it.
+func (f *Fabric) Apply(ctx context.Context, deltas []model.Delta) error {
+	f.revision++
+	deltas = slices.Clone(deltas)
+	var grown []string
+	for i, d := range deltas {
+		if pod, ok := d.Value.(*model.Pod); ok {
+			pod = placed(pod)
+			d.Value, deltas[i].Value = pod, pod
+			if name := pod.GetNodeName(); f.nodes[name] == nil && !slices.Contains(grown, name) {
+				grown = append(grown, name)
+			}
+		}
+		if d.Value == nil {
+			delete(f.state, d.ID)
+		} else {
+			f.state[d.ID] = d
+		}
+	}
+	changes := model.Changes{Deltas: deltas, Revision: f.revision}
+	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
+		if err := f.nodes[name].Apply(ctx, changes); err != nil {
+			return fmt.Errorf("node %q: %w", name, err)
+		}
+	}
+	for _, name := range grown {
+		if err := f.grow(ctx, name); err != nil {
+			return fmt.Errorf("node %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// placed returns the pod with a node.
+func placed(pod *model.Pod) *model.Pod {
+	if pod.GetNodeName() != "" {
+		return pod
+	}
+	pod = proto.CloneOf(pod)
+	pod.NodeName = defaultNode
+	return pod
+}
+
+// grow starts a node and tells it the whole state.
+func (f *Fabric) grow(ctx context.Context, name string) error {
+	n, err := New(Config{Name: name, Log: f.log, AllowNode: f.allowNode})
+	if err != nil {
+		return err
+	}
+	f.nodes[name] = n
+	if err := n.Start(); err != nil {
+		return err
+	}
+	return n.Apply(ctx, model.Changes{Resync: true, Deltas: slices.Collect(maps.Values(f.state)), Revision: f.revision})
+}
+
+// Ask sends the first packet of a flow from wherever its source is attached to
+// wherever its destination is: through the dataplanes of both nodes when they
+// differ, in through an uplink when the source is no pod.
+func (f *Fabric) Ask(flow api.Flow) Walk {
+	var src, dst *Node
+	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
+		m := f.nodes[name]
+		if src == nil && m.has(flow.Src) {
+			src = m
+		}
+		if dst == nil && m.has(flow.Dst) {
+			dst = m
+		}
+	}
+	var w Walk
+	if src != nil {
+		w = src.Send(flow)
+	}
+	if dst == nil || dst == src || src != nil && w.Verdict == api.Deny {
+		if src == nil {
+			return Walk{Verdict: api.Permit, Reason: "does not pass any node"}
+		}
+		return w
+	}
+	second := dst.Send(flow)
+	second.Visits = append(w.Visits, second.Visits...)
+	return second
+}
+
+// Close stops every node.
+func (f *Fabric) Close() error {
+	var errs []error
+	for _, m := range f.nodes {
+		errs = append(errs, m.Close())
+	}
+	clear(f.nodes)
+	return errors.Join(errs...)
+}

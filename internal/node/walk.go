@@ -1,0 +1,60 @@
+package node
+
+import (
+	"net/netip"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+)
+
+// Walk is what happened to a packet on its way: one visit per node it passed.
+type Walk struct {
+	Verdict api.Action
+	Reason  string
+	Visits  []Visit
+}
+
+// Visit is what one node did with the packet.
+type Visit struct {
+	Node  string
+	Trace vswitch.Trace
+}
+
+// reasonLocal is the reason of packets that no dataplane sees.
+const reasonLocal = "stays inside the pod"
+
+// Send sends the first packet of a flow from a node's pod, or in through its
+// uplink when the source is none of its pods. What was sent before has no influence:
+// the answer is that of the tables, never that of a session.
+func (n *Node) Send(f api.Flow) Walk {
+	if f.Src == f.Dst {
+		return Walk{Verdict: api.Permit, Reason: reasonLocal}
+	}
+	n.sending.Lock()
+	defer n.sending.Unlock()
+	n.Switch.ClearSessions()
+	in, ok := n.attach.at(f.Src)
+	if !ok {
+		in = n.uplink
+	}
+	t := n.Switch.Inject(in, vswitch.FlowPacket(f))
+	return Walk{Verdict: t.Verdict, Reason: t.Reason, Visits: []Visit{{Node: n.name, Trace: t}}}
+}
+
+// has says whether the address is that of a pod on this node.
+func (n *Node) has(a netip.Addr) bool {
+	_, ok := n.attach.at(a)
+	return ok
+}
+
+// String returns the hop that decided, in one line.
+func (w Walk) String() string {
+	for _, t := range w.Visits {
+		for _, h := range t.Trace.Hops {
+			if h.Action == api.Deny {
+				return h.String()
+			}
+		}
+	}
+	return w.Reason
+}

@@ -1,0 +1,63 @@
+package policytest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/plugins/ksr"
+)
+
+// Fabric is the product as a Subject: every node of the state runs the whole
+// pipeline, and its embedded dataplane is asked packet by packet. Changes are
+// applied incrementally to what runs.
+type Fabric struct {
+	fabric *node.Fabric
+}
+
+// NewFabric returns the ACL renderer in its dataplane, without any state.
+func NewFabric(log *slog.Logger) *Fabric { return &Fabric{fabric: node.NewFabric(log, true)} }
+
+// Name returns "acl".
+func (f *Fabric) Name() string { return "acl" }
+
+// Apply reflects the objects and waits until every node enforces them. Problems of
+// the objects are reported where they are loaded; what is refused here was refused
+// there.
+func (f *Fabric) Apply(ctx context.Context, upserts []ksr.Object, deletes []model.ID) error {
+	var deltas []model.Delta
+	for _, id := range deletes {
+		deltas = append(deltas, model.Delta{ID: id})
+	}
+	for _, obj := range upserts {
+		value, _ := ksr.Convert(obj)
+		if value == nil {
+			continue
+		}
+		id, err := model.IDOf(value)
+		if err != nil {
+			return err
+		}
+		deltas = append(deltas, model.Delta{ID: id, Value: value})
+	}
+	if err := f.fabric.Apply(ctx, deltas); err != nil {
+		return fmt.Errorf("acl: %w", err)
+	}
+	return nil
+}
+
+// Ask sends the first packet of the flow.
+func (f *Fabric) Ask(_ context.Context, q Question) (Answer, error) {
+	w := f.fabric.Ask(q.Flow)
+	a := Answer{Allowed: w.Verdict == api.Permit}
+	if q.Explain {
+		a.Why = w.String()
+	}
+	return a, nil
+}
+
+// Close stops the nodes.
+func (f *Fabric) Close() error { return f.fabric.Close() }

@@ -1,0 +1,96 @@
+package policytest
+
+import (
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// Report is what came out of one test. Its JSON form is stable.
+type Report struct {
+	File string `json:"file"`
+	Name string `json:"name"`
+	// Steps counts the states that were reached, the first included.
+	Steps int `json:"steps"`
+	// Probes counts the flows that were asked about, each once for all subjects.
+	Probes   int             `json:"probes"`
+	Subjects []SubjectReport `json:"subjects"`
+	// MismatchCount counts verdicts that were not the expected one, and flows that
+	// cannot exist. Mismatches lists them, up to Options.MaxListed.
+	MismatchCount int        `json:"mismatchCount"`
+	Mismatches    []Mismatch `json:"mismatches,omitempty"`
+	// DisagreementCount counts flows about which subjects gave different verdicts.
+	DisagreementCount int            `json:"disagreementCount"`
+	Disagreements     []Disagreement `json:"disagreements,omitempty"`
+	// Problems of the manifests of a file that allows them.
+	Problems []api.Problem `json:"problems,omitempty"`
+	// Errors say why the test could not be carried out, wholly or in part.
+	Errors []string `json:"errors,omitempty"`
+}
+
+// SubjectReport is the share of one subject.
+type SubjectReport struct {
+	Name       string        `json:"name"`
+	Probes     int           `json:"probes"` // that it answered
+	Mismatches int           `json:"mismatches"`
+	Applying   time.Duration `json:"applyingNs"` // until all changes were enforced
+	Asking     time.Duration `json:"askingNs"`   // of all Probes; explanations are not counted
+}
+
+// Rate returns the probes per second of asking.
+func (s SubjectReport) Rate() float64 {
+	if s.Asking <= 0 {
+		return 0
+	}
+	return float64(s.Probes) / s.Asking.Seconds()
+}
+
+// Place says which flow was asked about.
+type Place struct {
+	From     string   `json:"from"` // as the test calls it, for selections the pod
+	To       string   `json:"to"`
+	Port     uint16   `json:"port,omitempty"`
+	PortName string   `json:"portName,omitempty"` // by which the test asked for Port
+	Protocol string   `json:"protocol"`           // TCP, UDP, SCTP or ICMP
+	Flow     api.Flow `json:"flow"`               // without addresses where there is no flow
+}
+
+// Mismatch is a verdict that was not the expected one.
+type Mismatch struct {
+	Step     string `json:"step"`
+	Position string `json:"position"` // in the file: "steps[0].probes[2]", "matrix.allow[1]"
+	Place
+	Expected Verdict `json:"expected"`
+	Got      Verdict `json:"got"`
+	Subject  string  `json:"subject,omitempty"` // empty where there was nothing to ask
+	Why      string  `json:"why,omitempty"`
+}
+
+// Disagreement is a flow about which subjects gave different verdicts.
+type Disagreement struct {
+	Step     string `json:"step"`
+	Position string `json:"position"`
+	Place
+	Answers []SubjectAnswer `json:"answers"` // of all subjects
+}
+
+// SubjectAnswer is the answer of one subject.
+type SubjectAnswer struct {
+	Subject string  `json:"subject"`
+	Got     Verdict `json:"got"`
+	Why     string  `json:"why,omitempty"`
+}
+
+func newReport(f *File, subjects []Subject) Report {
+	r := Report{File: f.Source, Name: f.Name}
+	for _, s := range subjects {
+		r.Subjects = append(r.Subjects, SubjectReport{Name: s.Name()})
+	}
+	return r
+}
+
+// OK says whether the whole test was carried out and every verdict was the
+// expected one, of every subject.
+func (r Report) OK() bool {
+	return r.MismatchCount == 0 && r.DisagreementCount == 0 && len(r.Errors) == 0
+}

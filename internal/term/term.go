@@ -1,0 +1,144 @@
+// Package term writes for people: columns that line up, colour where it is
+// wanted, progress of long work.
+//
+// # Invariants
+//
+// Colour is used on a terminal only, and never when NO_COLOR is set. What goes to
+// a file or a pipe is plain text with one meaning per line.
+package term
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// Style is how a text looks on a terminal.
+type Style string
+
+// The styles, as ANSI codes. Plain adds nothing.
+const (
+	Plain Style = ""
+	Bold  Style = "1"
+	Faint Style = "2"
+	Red   Style = "31"
+	Green Style = "32"
+	Amber Style = "33"
+	Blue  Style = "36"
+)
+
+// Writer writes styled text. It keeps the first error and then writes nothing.
+type Writer struct {
+	w      io.Writer
+	colour bool
+	err    error
+}
+
+// NewWriter writes to w, in colour if w is a terminal and NO_COLOR is not set.
+func NewWriter(w io.Writer) *Writer {
+	return &Writer{w: w, colour: IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+// IsTerminal says whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Printf writes formatted text.
+func (w *Writer) Printf(format string, args ...any) {
+	if w.err == nil {
+		_, w.err = fmt.Fprintf(w.w, format, args...)
+	}
+}
+
+// Styled returns the text in a style, or plain where there is no colour.
+func (w *Writer) Styled(s Style, text string) string {
+	if !w.colour || s == Plain || text == "" {
+		return text
+	}
+	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
+}
+
+// Err returns the first error of writing.
+func (w *Writer) Err() error { return w.err }
+
+// Cell is one field of a table.
+type Cell struct {
+	Text  string
+	Style Style
+}
+
+// Table collects rows and prints them in columns. Its zero value is empty.
+type Table struct {
+	Indent string
+	header []Cell
+	rows   [][]Cell
+}
+
+// NewTable returns a table with a header line.
+func NewTable(header ...string) *Table {
+	t := &Table{}
+	for _, h := range header {
+		t.header = append(t.header, Cell{h, Faint})
+	}
+	return t
+}
+
+// Row adds a row. Values are Cells, or anything that fmt prints.
+func (t *Table) Row(values ...any) {
+	row := make([]Cell, len(values))
+	for i, v := range values {
+		if c, ok := v.(Cell); ok {
+			row[i] = c
+		} else {
+			row[i] = Cell{Text: fmt.Sprint(v)}
+		}
+	}
+	t.rows = append(t.rows, row)
+}
+
+// Len returns the number of rows.
+func (t *Table) Len() int { return len(t.rows) }
+
+// Print writes the table, two spaces between columns, nothing at the end of lines.
+func (t *Table) Print(w *Writer) {
+	all := t.rows
+	if t.header != nil {
+		all = append([][]Cell{t.header}, t.rows...)
+	}
+	var widths []int
+	for _, row := range all {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(c.Text))
+		}
+	}
+	for _, row := range all {
+		w.Printf("%s\n", t.line(w, row, widths))
+	}
+}
+
+func (t *Table) line(w *Writer, row []Cell, widths []int) string {
+	var b strings.Builder
+	b.WriteString(t.Indent)
+	pad := 0
+	for i, c := range row {
+		if c.Text != "" {
+			b.WriteString(strings.Repeat(" ", pad))
+			b.WriteString(w.Styled(c.Style, c.Text))
+			pad = 0
+		}
+		pad += widths[i] + 2
+		if c.Text != "" {
+			pad -= utf8.RuneCountInString(c.Text)
+		}
+	}
+	return strings.TrimRight(b.String(), " ")
+}

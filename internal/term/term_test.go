@@ -1,0 +1,55 @@
+package term
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestColumnsLineUp(t *testing.T) {
+	tbl := NewTable("NAME", "PORTS", "NOTE")
+	tbl.Row("web", 80, "")
+	tbl.Row("catalog·", "", Cell{"open", Red})
+	tbl.Row("x", 8080)
+	var b strings.Builder
+	w := NewWriter(&b)
+	tbl.Print(w)
+	want := "NAME      PORTS  NOTE\n" +
+		"web       80\n" +
+		"catalog·         open\n" +
+		"x         8080\n"
+	if d := cmp.Diff(want, b.String()); d != "" || w.Err() != nil {
+		t.Errorf("(-want +got)\n%s%v", d, w.Err())
+	}
+}
+
+func TestColourDoesNotChangeTheWidth(t *testing.T) {
+	tbl := &Table{Indent: "  "}
+	tbl.Row(Cell{"deny", Red}, "a")
+	tbl.Row(Cell{"permit", Green}, "b")
+	var b strings.Builder
+	tbl.Print(&Writer{w: &b, colour: true})
+	want := "  \x1b[31mdeny\x1b[0m    a\n  \x1b[32mpermit\x1b[0m  b\n"
+	if d := cmp.Diff(want, b.String()); d != "" {
+		t.Error(d)
+	}
+}
+
+type brokenPipe struct{ writes int }
+
+func (p *brokenPipe) Write([]byte) (int, error) {
+	p.writes++
+	return 0, errors.New("broken pipe")
+}
+
+func TestTheFirstErrorStays(t *testing.T) {
+	p := &brokenPipe{}
+	w := NewWriter(p)
+	w.Printf("a")
+	w.Printf("b")
+	if w.Err() == nil || p.writes != 1 {
+		t.Errorf("error %v after %d writes", w.Err(), p.writes)
+	}
+}
