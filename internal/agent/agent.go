@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/plugins/datasync"
+	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/policy"
+)
+
+// Agent is one running agent. Its methods may be called by any goroutine.
+type Agent struct {
+	cfg     Config
+	log     *slog.Logger
+	store   *kvstore.Client
+	source  string // where state comes from, for people
+	watcher *datasync.Watcher
+	node    *node.Node
+	metrics *metrics
+	// reflector writes to the store; the agent of a node only reads, and has none.
+	reflector *ksr.Reflector
+	problems  problemLog
+}
+
+// newAgent wires an agent to a store. Nothing runs before Run.
+func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string) (*Agent, error) {
+	addresses, err := cfg.nodeAddresses()
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{cfg: cfg, log: log, store: store, source: source, metrics: newMetrics()}
+	a.watcher = datasync.New(datasync.Config{
+		Store: store, Prefix: cfg.EtcdPrefix, Log: log.With("plugin", "datasync"), OnProblem: a.metrics.problem,
+	})
+	a.node, err = node.New(node.Config{
+		Name: cfg.Node, Addresses: addresses, AllowNode: cfg.AllowNodeTraffic, Source: a.metrics.counted(a.watcher),
+		Observer: a.metrics.observer(&a.problems), Log: log.With("plugin", "policy"),
+		VPPSocket: cfg.VPPSocket, Timeout: cfg.VPPTimeout, Uplinks: cfg.Uplinks,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.metrics.collect(a)
+	return a, nil
+}
+
+// Run runs the agent until ctx ends. What is installed in a VPP stays installed.
+// The pipeline stops before its source does, so that an end that is wanted does
+// not look like a source that has failed.
+func (a *Agent) Run(ctx context.Context) error {
+	if err := a.node.Start(); err != nil {
+		return errors.Join(err, a.node.Close())
+	}
+	source, stopSource := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopSource()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return ended(a.watcher.Run(source)) })
+	g.Go(func() error { return ended(a.serve(ctx)) })
+	g.Go(func() error {
+		<-ctx.Done()
+		defer stopSource()
+		return a.node.Close()
+	})
+	return g.Wait()
+}
+
+// ended drops the errors of what runs when the agent is stopped: its context has
+// ended, or the pipeline has, which ends only then.
+func ended(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, policy.ErrNotRunning) {
+		return nil
+	}
+	return err
+}
+
+// enforced waits until what is in the store now is enforced.
+func (a *Agent) enforced(ctx context.Context) error {
+	s, err := a.store.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return a.waitRevision(ctx, s.Revision)
+}
+
+// waitRevision waits until the store's state at a revision is enforced. A revision
+// that changed nothing that the agent watches is only noticed by its watcher.
+func (a *Agent) waitRevision(ctx context.Context, revision int64) error {
+	ctx, cancel := context.WithTimeout(ctx, enforceTimeout)
+	defer cancel()
+	return a.node.WaitEnforced(ctx, revision)
+}
+
+// enforceTimeout bounds how long an answer waits for enforcement.
+const enforceTimeout = 10 * time.Second
+
+// state reads the whole state from the store.
+func (a *Agent) state(ctx context.Context) (clusterState, error) {
+	entries, _, err := a.store.List(ctx, model.Root(a.cfg.EtcdPrefix))
+	if err != nil {
+		return clusterState{}, fmt.Errorf("read the state: %w", err)
+	}
+	return decodeState(a.cfg.EtcdPrefix, entries), nil
+}

@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+const (
+	maxQuestion     = 64 << 20 // bytes of a request; changes carry objects
+	shutdownTimeout = time.Second
+	headerTimeout   = 5 * time.Second
+)
+
+// serve serves the debug API and, when asked to, metrics and health over TCP,
+// until ctx ends.
+func (a *Agent) serve(ctx context.Context) error {
+	l, err := listenUnix(ctx, a.cfg.APISocket)
+	if err != nil {
+		return fmt.Errorf("--api-socket: %w", err)
+	}
+	g, serving := errgroup.WithContext(ctx)
+	if a.cfg.MetricsAddress != "" {
+		var lc net.ListenConfig
+		tcp, err := lc.Listen(ctx, "tcp", a.cfg.MetricsAddress)
+		if err != nil {
+			return errors.Join(fmt.Errorf("--metrics-address: %w", err), l.Close())
+		}
+		a.log.Info("metrics and health are served", "address", tcp.Addr().String())
+		g.Go(func() error { return serveHTTP(serving, tcp, a.publicAPI()) })
+	}
+	g.Go(func() error { return serveHTTP(serving, l, a.debugAPI()) })
+	return g.Wait()
+}
+
+// listenUnix listens on a socket that only its owner may open.
+func listenUnix(ctx context.Context, path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of a socket: %w", err)
+	}
+	if err := removeLeftover(ctx, path); err != nil {
+		return nil, err
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err // names the path
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("protect a socket: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// removeLeftover removes the socket of a process that was killed. It removes
+// nothing that is in use, that could not be asked, or that is no socket.
+func removeLeftover(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for a leftover socket: %w", err)
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s exists and is no socket: choose another path", path)
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		_ = conn.Close() // nothing was sent
+		return fmt.Errorf("another process serves %s: stop it, or choose another path", path)
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("ask whether %s is in use: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove a leftover socket: %w", err)
+	}
+	return nil
+}
+
+// serveHTTP serves until ctx ends; requests that run then get a moment to finish.
+func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		if srv.Shutdown(grace) != nil {
+			_ = srv.Close() // whoever did not finish in time is cut off
+		}
+	})
+	err := srv.Serve(l)
+	if stop() {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	<-stopped
+	return nil
+}
+
+// publicAPI is what may be seen from other hosts.
+func (a *Agent) publicAPI() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", a.metrics.handler())
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", a.ready)
+	return mux
+}
+
+// debugAPI is what the owner of the socket may ask.
+func (a *Agent) debugAPI() *http.ServeMux {
+	mux := a.publicAPI()
+	mux.HandleFunc("GET /v1/status", list(a.status))
+	mux.HandleFunc("GET /v1/pods", list(a.pods))
+	mux.HandleFunc("GET /v1/policies", list(a.policies))
+	mux.HandleFunc("GET /v1/sets", list(a.sets))
+	mux.HandleFunc("GET /v1/tables", list(a.tables))
+	mux.HandleFunc("GET /v1/rules", list(a.rules))
+	mux.HandleFunc("GET /v1/matrix", func(w http.ResponseWriter, r *http.Request) {
+		m, differ, err := a.matrix(r.Context())
+		answer(w, view.Matrix{Matrix: m, Differ: differ}, err)
+	})
+	mux.HandleFunc("POST /v1/explain", ask(a.explain))
+	mux.HandleFunc("POST /v1/inject", ask(a.inject))
+	mux.HandleFunc("POST /v1/change", ask(a.change))
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// ready says yes once every renderer enforces a whole state, and no while one fails.
+func (a *Agent) ready(w http.ResponseWriter, _ *http.Request) {
+	s := a.node.Plugin.Status()
+	for _, r := range s.Renderers {
+		if r.Error != "" {
+			say(w, http.StatusServiceUnavailable, r.Error+"\n")
+			return
+		}
+	}
+	if !s.Synced {
+		say(w, http.StatusServiceUnavailable, "the first state is not enforced yet\n")
+		return
+	}
+	say(w, http.StatusOK, "ok\n")
+}
+
+// list serves a list with the filters of its query.
+func list[T any](get func(context.Context, filter) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		v, err := get(r.Context(), filter{namespace: q.Get("namespace"), name: q.Get("name")})
+		answer(w, v, err)
+	}
+}
+
+// ask serves an answer to a question in JSON.
+func ask[Q, A any](get func(context.Context, Q) (A, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var q Q
+		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion))
+		dec.DisallowUnknownFields()
+		err := dec.Decode(&q)
+		if err == nil && dec.More() {
+			err = errors.New("something follows the JSON value")
+		}
+		if err != nil {
+			say(w, http.StatusBadRequest, "the question is not understood: "+err.Error()+"\n")
+			return
+		}
+		v, err := get(r.Context(), q)
+		answer(w, v, err)
+	}
+}
+
+func answer(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		say(w, http.StatusUnprocessableEntity, err.Error()+"\n")
+		return
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		say(w, http.StatusInternalServerError, err.Error()+"\n")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(b) // whoever asked may have gone
+}
+
+func say(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text) // whoever asked may have gone
+}

@@ -1,0 +1,327 @@
+package agent
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+func TestListsShowWhatIsEnforced(t *testing.T) {
+	a := running(t, nil)
+	pods := map[string]string{}
+	for _, p := range get[[]view.Pod](t, a, "GET", "/v1/pods?namespace=demo", "") {
+		pods[p.Pod.Name] = fmt.Sprintf("%s%v %v", p.State, p.Isolated, p.Policies)
+	}
+	want := map[string]string{"server": "enforced[ingress] [NetworkPolicy demo/server]", "friend": "enforced[] []", "stranger": "enforced[] []", "finished": "ignored: finished[] []"}
+	if d := cmp.Diff(want, pods); d != "" {
+		t.Errorf("pods (-want +got):\n%s", d)
+	}
+	if got := get[[]view.Pod](t, a, "GET", "/v1/pods?name=erv&namespace=demo", ""); len(got) != 1 || got[0].Pod.Name != "server" {
+		t.Errorf("pods by a part of the name are %+v", got)
+	}
+	policies := get[[]view.Policy](t, a, "GET", "/v1/policies", "")
+	if len(policies) != 1 || policies[0].Selector != "app=server" || len(policies[0].Pods) != 1 || policies[0].Rules != 1 {
+		t.Errorf("policies are %+v", policies)
+	}
+	if got := get[[]view.Set](t, a, "GET", "/v1/sets?name=app=friend", ""); len(got) != 1 || fmt.Sprint(got[0].Members) != "[10.2.0.2/32]" {
+		t.Errorf("sets are %+v", got)
+	}
+	tables := get[[]view.Table](t, a, "GET", "/v1/tables?namespace=demo", "")
+	if len(tables) != 1 || tables[0].Kind != "local" || tables[0].Rules == 0 || len(tables[0].Objects) == 0 {
+		t.Fatalf("tables are %+v", tables)
+	}
+	rules := get[[]view.Rule](t, a, "GET", "/v1/rules?name="+tables[0].Table, "")
+	if len(rules) != tables[0].Rules || len(rules[len(rules)-1].Origins) == 0 {
+		t.Errorf("rules are %+v", rules)
+	}
+	status := get[view.Status](t, a, "GET", "/v1/status", "")
+	if status.Pods != 4 || status.Policies != 1 || len(status.Renderers) != 1 || !status.Renderers[0].InSync || len(status.Problems) > 0 {
+		t.Errorf("status is %+v", status)
+	}
+	for _, path := range []string{"/v1/pods", "/v1/policies", "/v1/sets", "/v1/tables", "/v1/rules"} {
+		if _, body := a.ask("GET", path+"?namespace=nowhere&name=nothing", ""); body != "[]" {
+			t.Errorf("%s: an empty list is %q, want []", path, body)
+		}
+	}
+}
+
+func flowFrom(src, dst, port string) string {
+	return fmt.Sprintf(`{"src":%q,"dst":%q,"port":%q,"protocol":"tcp"}`, src, dst, port)
+}
+
+func TestExplainAndInjectAgree(t *testing.T) {
+	a := running(t, nil)
+	for q, want := range map[string]bool{
+		flowFrom("demo/friend", "demo/server", "http"):   true,
+		flowFrom("demo/friend", "demo/server", "81"):     false,
+		flowFrom("demo/stranger", "demo/server", "http"): false,
+		flowFrom("demo/server", "demo/server", "22"):     true, // to itself
+		flowFrom("192.168.0.1", "demo/server", "22"):     true, // from its node
+		flowFrom("demo/server", "198.51.100.7", "443"):   true,
+	} {
+		for _, e := range get[[]view.Explanation](t, a, "POST", "/v1/explain", q) {
+			if r := e.Renderers[0]; e.Allowed != want || r.Allowed != want || !r.Agrees || r.Pending || len(r.Decides) == 0 {
+				t.Errorf("%s: explained as %t, by tables as %+v, want %t", q, e.Allowed, r, want)
+			}
+		}
+		for _, i := range get[[]view.Injection](t, a, "POST", "/v1/inject", q) {
+			if (i.Verdict == api.Permit) != want || i.Verdict != i.Expected {
+				t.Errorf("%s: the packet's verdict is %s, expected %s, want %t", q, i.Verdict, i.Expected, want)
+			}
+		}
+	}
+	if m := get[view.Matrix](t, a, "GET", "/v1/matrix", ""); m.Probes == 0 || m.Differ != 0 {
+		t.Errorf("of %d packets %d differ", m.Probes, m.Differ)
+	}
+}
+
+func TestAFurtherAddressOfTheNodeIsTheNodesToTheSpecificationToo(t *testing.T) {
+	a := running(t, func(c *Config) { c.Node, c.NodeAddresses = "node-1", []string{"192.168.77.1"} })
+	for src, want := range map[string]bool{"192.168.77.1": true, "192.168.77.2": false} {
+		e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom(src, "demo/server", "22"))[0]
+		if e.Allowed != want || !e.Renderers[0].Agrees {
+			t.Errorf("from %s: allowed is %t, want %t; tables %+v", src, e.Allowed, want, e.Renderers[0])
+		}
+	}
+}
+
+func TestAnAgentOfOneNodeAnswersForItsOwnEnds(t *testing.T) {
+	a := running(t, func(c *Config) { c.Node = "node-2" })
+	e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom("demo/stranger", "demo/server", "http"))[0]
+	if d := cmp.Diff([]api.Direction{api.Egress}, e.Renderers[0].Decides); e.Allowed || !e.Renderers[0].Agrees || d != "" {
+		t.Errorf("the other node denies, and this one says %+v", e.Renderers[0])
+	}
+	if m := get[view.Matrix](t, a, "GET", "/v1/matrix", ""); m.Differ != 0 {
+		t.Errorf("%d packets differ", m.Differ)
+	}
+	for _, p := range get[[]view.Pod](t, a, "GET", "/v1/pods?name=server", "") {
+		if p.State != "remote" {
+			t.Errorf("the state of a pod of another node is %q", p.State)
+		}
+	}
+}
+
+func TestQuestionsThatAreNotUnderstoodAreRefused(t *testing.T) {
+	a := running(t, nil)
+	for body, want := range map[string]string{
+		"":                        "EOF",
+		"{":                       "unexpected EOF",
+		"[]":                      "cannot unmarshal array",
+		`{"source":"x"}`:          `unknown field "source"`,
+		`{"src":1}`:               "cannot unmarshal number",
+		`{"protocol":"quic"}`:     `"quic" is not a protocol`,
+		`{"src":"x"} {"src":"y"}`: "something follows",
+	} {
+		for _, path := range []string{"/v1/explain", "/v1/inject"} {
+			if code, text := a.ask("POST", path, body); code != 400 || !strings.HasPrefix(text, "the question is not understood: ") || !strings.Contains(text, want) {
+				t.Errorf("%s %s: status %d, %q, want 400 with %q", path, body, code, text, want)
+			}
+		}
+	}
+	if code, text := a.ask("POST", "/v1/explain", flowFrom("demo/nobody", "demo/server", "1")); code != 422 || !strings.Contains(text, "is not known") {
+		t.Errorf("an unknown pod: status %d, %q", code, text)
+	}
+	for _, request := range [][2]string{{"GET", "/v1/explain"}, {"POST", "/v1/pods"}, {"DELETE", "/v1/change"}} {
+		if code, _ := a.ask(request[0], request[1], ""); code != 405 {
+			t.Errorf("%v: status %d, want 405", request, code)
+		}
+	}
+}
+
+// change returns the body of a change.
+func change(t testing.TB, c view.Change) string {
+	t.Helper()
+	b, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestAChangeIsEnforcedWhenItIsAnswered(t *testing.T) {
+	a := running(t, nil)
+	value, err := model.Encode(&model.Namespace{Name: "late"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := change(t, view.Change{Put: []view.ChangedObject{{Kind: "namespace", Name: "late", Value: value}}})
+	del := change(t, view.Change{Delete: []view.ChangedObject{{Kind: "namespace", Name: "late"}, {Kind: "networkpolicy", Namespace: "demo", Name: "server"}}})
+	for _, step := range []struct {
+		body string
+		want view.Applied
+	}{
+		{put, view.Applied{Put: 1, Enforced: true}},
+		{put, view.Applied{Unchanged: 1, Enforced: true}},
+		{del, view.Applied{Deleted: 2, Enforced: true}},
+		{del, view.Applied{Unchanged: 2, Enforced: true}},
+		{"{}", view.Applied{Enforced: true}},
+	} {
+		if d := cmp.Diff(step.want, get[view.Applied](t, a, "POST", "/v1/change", step.body)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", step.body, d)
+		}
+	}
+	if e := get[[]view.Injection](t, a, "POST", "/v1/inject", flowFrom("demo/stranger", "demo/server", "http")); e[0].Verdict != api.Permit {
+		t.Error("the policy is gone and the packet is dropped")
+	}
+}
+
+func TestAChangeThatIsWrongWritesNothing(t *testing.T) {
+	a := running(t, nil)
+	value, err := model.Encode(&model.Namespace{Name: "late"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := `{"kind":"namespace","name":"late","value":"` + base64.StdEncoding.EncodeToString(value) + `"}`
+	before := get[view.Status](t, a, "GET", "/v1/status", "").Revision
+	for body, want := range map[string]string{
+		`{"put":[` + good + `,{"kind":"pod","name":"x"}]}`:                                    "no object can have this name",
+		`{"put":[` + good + `,{"kind":"pod","namespace":"a","name":"x"}]}`:                    "the value is of",
+		`{"put":[` + good + `],"delete":[{"kind":"secret","namespace":"a","name":"x"}]}`:      "no object can have this name",
+		`{"put":[` + good + `],"delete":[{"kind":"pod","namespace":"a","name":"../../etc"}]}`: "no object can have this name",
+		`{"put":[` + good + `,` + good + `]}`:                                                 "named twice",
+		`{"put":[{"kind":"namespace","name":"late","value":"!"}]}`:                            "not understood",
+	} {
+		if code, text := a.ask("POST", "/v1/change", body); code < 400 || code > 499 || !strings.Contains(text, want) {
+			t.Errorf("%s: status %d, %q, want %q", body, code, text, want)
+		}
+	}
+	if after := get[view.Status](t, a, "GET", "/v1/status", "").Revision; after != before {
+		t.Errorf("the store went from revision %d to %d", before, after)
+	}
+	a.reflector = nil
+	if code, text := a.ask("POST", "/v1/change", "{}"); code != 422 || !strings.Contains(text, "--etcd-endpoints") {
+		t.Errorf("an agent that only reads: status %d, %q", code, text)
+	}
+}
+
+func TestReadinessFollowsTheRenderer(t *testing.T) {
+	a := prepared(t, func(c *Config) { c.VPPTimeout = 50 * 1e6 })
+	if code, text := a.ask("GET", "/readyz", ""); code != 503 || text != "the first state is not enforced yet\n" {
+		t.Errorf("before the start: status %d, %q", code, text)
+	}
+	if err := a.node.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	a = running(t, func(c *Config) { c.VPPTimeout = 50 * 1e6 })
+	if code, text := a.ask("GET", "/readyz", ""); code != 200 || text != "ok\n" {
+		t.Errorf("enforced: status %d, %q", code, text)
+	}
+	if up := metric(t, a, "sluice_dataplane_up"); up != 1 {
+		t.Errorf("sluice_dataplane_up is %v, want 1", up)
+	}
+
+	if err := a.node.Switch.Close(); err != nil { // the vswitch goes
+		t.Fatal(err)
+	}
+	if _, err := a.reflector.Delete(t.Context(), []model.ID{{Kind: model.KindNetworkPolicy, Namespace: "demo", Name: "server"}}); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually(t, "not ready", func() bool { code, _ := a.ask("GET", "/readyz", ""); return code == 503 })
+	if _, text := a.ask("GET", "/readyz", ""); !strings.HasPrefix(text, "renderer acl: ") {
+		t.Errorf("why it is not ready: %q", text)
+	}
+	if up := metric(t, a, "sluice_dataplane_up"); up != 0 {
+		t.Errorf("sluice_dataplane_up is %v, want 0", up)
+	}
+	e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom("demo/stranger", "demo/server", "http"))[0]
+	if r := e.Renderers[0]; !e.Allowed || r.Agrees || !r.Pending {
+		t.Errorf("a change that is not enforced is explained as %t, %+v", e.Allowed, r)
+	}
+	if code, _ := a.ask("GET", "/livez", ""); code != 200 {
+		t.Errorf("/livez: status %d", code)
+	}
+}
+
+func TestWithoutADataplaneOfItsOwnNothingIsInjected(t *testing.T) {
+	a := prepared(t, func(c *Config) { c.VPPSocket = filepath.Join(t.TempDir(), "nobody") })
+	t.Cleanup(func() {
+		if err := a.node.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, request := range [][3]string{{"POST", "/v1/inject", flowFrom("a/b", "c/d", "1")}, {"GET", "/v1/matrix", ""}} {
+		if code, text := a.ask(request[0], request[1], request[2]); code != 422 || !strings.Contains(text, "embedded dataplane only") {
+			t.Errorf("%s: status %d, %q", request[1], code, text)
+		}
+	}
+}
+
+func TestASocketIsOnlyTakenFromTheDead(t *testing.T) {
+	path := socketPath(t)
+	l, err := listenUnix(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v, want 0600", info.Mode(), err)
+	}
+	if _, err := listenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "another process serves "+path) {
+		t.Errorf("a socket in use: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := listenUnix(ended, path); err == nil {
+		t.Error("an agent that is ending takes a socket")
+	}
+	if conn, err := net.Dial("unix", path); err != nil {
+		t.Fatalf("the socket in use was taken away: %v", err)
+	} else if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = listenUnix(t.Context(), path); err != nil {
+		t.Fatalf("a leftover is not replaced: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listenUnix(t.Context(), file); err == nil || !strings.Contains(err.Error(), "exists and is no socket") {
+		t.Errorf("a file: %v", err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error("the file was taken away")
+	}
+	if _, err := listenUnix(t.Context(), filepath.Join(file, "below", "it")); err == nil {
+		t.Error("a directory that cannot be made is no error")
+	}
+}
+
+func TestAnAgentThatCannotServeEnds(t *testing.T) {
+	path := socketPath(t)
+	l, err := listenUnix(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*Config){
+		"--api-socket: another process serves": func(c *Config) { c.APISocket = path },
+		"--metrics-address: ":                  func(c *Config) { c.MetricsAddress = "nowhere:port" },
+	} {
+		if err := prepared(t, change).Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q", err, want)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/internal/version"
+)
+
+// Main runs sluice-agent and returns its exit code.
+func Main(args []string, out, errOut io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd := newCommand(out, errOut)
+	cmd.SetArgs(args)
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		_, _ = fmt.Fprintln(errOut, "sluice-agent: "+err.Error())
+		return 1
+	}
+	return 0
+}
+
+func newCommand(out, errOut io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sluice-agent",
+		Short: "Enforce Kubernetes network policy in a userspace vswitch",
+		Example: `  sluice-agent dev --manifests docs/examples/shop
+  sluice-agent run --node node-1 --etcd-endpoints 10.0.0.1:2379 --vpp-socket /run/vpp/api.sock`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.SetOut(out)
+	cmd.SetErr(errOut)
+	cmd.AddCommand(newRun(errOut), newDev(out, errOut), &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  sluice-agent version",
+		Run: func(cmd *cobra.Command, _ []string) { cmd.Println(version.Get()) },
+	})
+	return cmd
+}
+
+func newRun(errOut io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Enforce the policies of a cluster for the pods of this node, in VPP",
+		Long: `Follow the state of a cluster in etcd and enforce its policies for the pods of this node in the VPP behind a socket.
+Every setting is also an environment variable (--api-socket is SLUICE_API_SOCKET) and a key in the file of --config.`,
+		Example: `  sluice-agent run --node node-1 --etcd-endpoints 10.0.0.1:2379,10.0.0.2:2379
+  sluice-agent run --config /etc/sluice/agent.yaml --log-level debug`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, log, err := setUp(cmd, errOut)
+			if err != nil {
+				return err
+			}
+			return run(cmd.Context(), cfg, log)
+		},
+	}
+	commonFlags(cmd.Flags())
+	runFlags(cmd.Flags())
+	return cmd
+}
+
+func newDev(out, errOut io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Enforce the policies of a directory of manifests, with everything embedded",
+		Long: `Start an embedded etcd, reflect the manifests of a directory into it, and enforce them in an embedded dataplane. Prints
+what was rendered and who can talk to whom, then follows edits of the manifests. No root, VPP or cluster is needed.`,
+		Example: `  sluice-agent dev --manifests docs/examples/shop
+  sluice-agent dev --manifests ./policies --once`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, log, err := setUp(cmd, errOut)
+			if err != nil {
+				return err
+			}
+			if cfg.Manifests == "" {
+				return errors.New("--manifests is needed: a directory of Kubernetes manifests, for example docs/examples/shop")
+			}
+			return dev(cmd.Context(), cfg, log, out)
+		},
+	}
+	commonFlags(cmd.Flags())
+	devFlags(cmd.Flags())
+	cmd.Flags().Lookup("log-level").DefValue = "warn"
+	_ = cmd.Flags().Set("log-level", "warn") // the flag exists and takes any text
+	cmd.Flags().Lookup("log-level").Changed = false
+	return cmd
+}
+
+// setUp reads the settings and makes the log.
+func setUp(cmd *cobra.Command, errOut io.Writer) (Config, *slog.Logger, error) {
+	cfg, err := loadConfig(cmd.Flags(), os.Environ())
+	if err != nil {
+		return cfg, nil, err
+	}
+	level, err := cfg.logLevel()
+	if err != nil {
+		return cfg, nil, err
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	switch cfg.LogFormat {
+	case "text":
+		return cfg, slog.New(slog.NewTextHandler(errOut, opts)), nil
+	case "json":
+		return cfg, slog.New(slog.NewJSONHandler(errOut, opts)), nil
+	}
+	return cfg, nil, fmt.Errorf("--log-format %q: want text or json", cfg.LogFormat)
+}
+
+// run is the agent of a node.
+func run(ctx context.Context, cfg Config, log *slog.Logger) error {
+	if cfg.Node == "" {
+		return errors.New("--node is needed: the name of this node, as in the spec.nodeName of its pods")
+	}
+	tlsConfig, err := cfg.etcdTLS()
+	if err != nil {
+		return err
+	}
+	store, err := kvstore.Open(kvstore.Config{
+		Endpoints: cfg.EtcdEndpoints, TLS: tlsConfig, Username: cfg.EtcdUser, Password: cfg.EtcdPassword,
+	}, log.With("plugin", "kvstore"))
+	if err != nil {
+		return err
+	}
+	a, err := newAgent(cfg, log, store, fmt.Sprintf("etcd at %v", cfg.EtcdEndpoints))
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	log.Info("agent starts", "version", version.Get().Version, "node", cfg.Node, "etcd", cfg.EtcdEndpoints, "vpp", cfg.VPPSocket, "api", cfg.APISocket)
+	return errors.Join(a.Run(ctx), store.Close())
+}
+
+// etcdTLS returns nil when TLS is not asked for.
+func (c Config) etcdTLS() (*tls.Config, error) {
+	if c.EtcdCA == "" && c.EtcdCert == "" && c.EtcdKey == "" {
+		return nil, nil
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.EtcdCA != "" {
+		pem, err := os.ReadFile(c.EtcdCA)
+		if err != nil {
+			return nil, fmt.Errorf("--etcd-ca: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--etcd-ca %s: no certificate in the file", c.EtcdCA)
+		}
+	}
+	if (c.EtcdCert == "") != (c.EtcdKey == "") {
+		return nil, errors.New("--etcd-cert and --etcd-key belong together")
+	}
+	if c.EtcdCert != "" {
+		pair, err := tls.LoadX509KeyPair(c.EtcdCert, c.EtcdKey)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate for etcd: %w", err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}

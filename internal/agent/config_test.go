@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+func flagsOf(t *testing.T, args ...string) *pflag.FlagSet {
+	t.Helper()
+	f := pflag.NewFlagSet("agent", pflag.ContinueOnError)
+	commonFlags(f)
+	runFlags(f)
+	if err := f.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func settings(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "agent.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFlagsWinOverEnvironmentOverFileOverDefaults(t *testing.T) {
+	path := settings(t, "node: from-file\nlog-level: debug\netcd-endpoints: [a:1, b:2]\nvpp-timeout: 7s\n")
+	env := []string{"SLUICE_NODE=from-env", "SLUICE_LOG_LEVEL=warn", "SLUICE_UPLINK=eth0,eth1", "SLUICE_OTHER=x", "HOME=/root"}
+	c, err := loadConfig(flagsOf(t, "--config", path, "--node", "from-flag"), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join([]string{c.Node, c.LogLevel, strings.Join(c.EtcdEndpoints, ","), strings.Join(c.Uplinks, ","), c.VPPSocket, c.LogFormat}, " ")
+	want := "from-flag warn a:1,b:2 eth0,eth1 /run/vpp/api.sock text"
+	if got != want || c.VPPTimeout != 7*time.Second || !c.AllowNodeTraffic {
+		t.Errorf("got %q, want %q; %+v", got, want, c)
+	}
+}
+
+func TestWrongSettingsAreNamed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		file string
+		want string
+	}{
+		"unknown key":    {"nodee: x\n", `unknown key "nodee"`},
+		"not YAML":       {"node: [\n", "agent.yaml"},
+		"wrong type":     {"vpp-timeout: soon\n", "vpp-timeout"},
+		"not a sequence": {"node: {a: b}\n", "node"},
+	} {
+		_, err := loadConfig(flagsOf(t, "--config", settings(t, tc.file)), nil)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error is %v, want it to name %q", name, err, tc.want)
+		}
+	}
+	if _, err := loadConfig(flagsOf(t, "--config", "/does/not/exist"), nil); err == nil {
+		t.Error("a missing file is ignored")
+	}
+	if _, err := (Config{LogLevel: "loud"}).logLevel(); err == nil {
+		t.Error("a wrong level is accepted")
+	}
+	if _, err := (Config{NodeAddresses: []string{"10.0.0"}}).nodeAddresses(); err == nil {
+		t.Error("a wrong address is accepted")
+	}
+}
+
+func TestTheFileCanBeNamedByTheEnvironment(t *testing.T) {
+	path, other := settings(t, "node: from-file\n"), settings(t, "node: from-other\n")
+	c, err := loadConfig(flagsOf(t), []string{"SLUICE_CONFIG=" + path})
+	if err != nil || c.Node != "from-file" {
+		t.Errorf("node is %q, %v", c.Node, err)
+	}
+	c, err = loadConfig(flagsOf(t, "--config", other), []string{"SLUICE_CONFIG=" + path})
+	if err != nil || c.Node != "from-other" {
+		t.Errorf("with the flag node is %q, %v", c.Node, err)
+	}
+}
+
+func TestListsAndSwitchesOfTheEnvironment(t *testing.T) {
+	env := []string{"SLUICE_ETCD_ENDPOINTS= a:1 , b:2,", "SLUICE_UPLINK=", "SLUICE_ALLOW_NODE_TRAFFIC=false", "SLUICE_VPP_TIMEOUT=1m"}
+	c, err := loadConfig(flagsOf(t), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(c.EtcdEndpoints, "|"); got != "a:1|b:2" || len(c.Uplinks) != 0 || c.AllowNodeTraffic || c.VPPTimeout != time.Minute {
+		t.Errorf("got %q and %+v", got, c)
+	}
+	for _, wrong := range []string{"SLUICE_ALLOW_NODE_TRAFFIC=perhaps", "SLUICE_VPP_TIMEOUT=soon"} {
+		if _, err := loadConfig(flagsOf(t), []string{wrong}); err == nil {
+			t.Errorf("%s is accepted", wrong)
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/internal/matrix"
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/ksr"
+)
+
+// dev runs everything in this process: manifests -> etcd -> pipeline -> vswitch.
+func dev(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) (err error) {
+	cfg.VPPSocket = "" // the dataplane is embedded
+	server, err := embedded.Start(ctx, embedded.Config{Dir: cfg.EtcdDir, ClientURL: "http://127.0.0.1:0", Log: etcdLog(cfg, log)})
+	if err != nil {
+		return ended(err) // stopped before it had started
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	a, err := newAgent(cfg, log, server.Client(), "manifests in "+cfg.Manifests)
+	if err != nil {
+		return err
+	}
+	a.reflector = ksr.NewReflector(a.store, cfg.EtcdPrefix, log.With("plugin", "ksr"))
+	d := &devSession{Agent: a, out: term.NewWriter(out), etcd: fmt.Sprint(server.Endpoints()[0])}
+	d.directory = ksr.NewDirectory(cfg.Manifests, a.reflector, log.With("plugin", "ksr"), d.loaded)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.Run(ctx) })
+	if cfg.VswitchSocket != "" {
+		g.Go(func() error { return d.serveVswitch(ctx, cfg.VswitchSocket) })
+	}
+	g.Go(func() error {
+		defer cancel()
+		return ended(d.run(ctx))
+	})
+	return g.Wait()
+}
+
+// etcdLog keeps what etcd says of its own starting and stopping for those who debug.
+func etcdLog(cfg Config, log *slog.Logger) *slog.Logger {
+	if level, err := cfg.logLevel(); err == nil && level > slog.LevelDebug {
+		return slog.New(slog.DiscardHandler)
+	}
+	return log.With("plugin", "etcd")
+}
+
+// devSession is what a person sees of an agent in development.
+type devSession struct {
+	*Agent
+	out       *term.Writer
+	etcd      string
+	directory *ksr.Directory
+
+	mu       sync.Mutex // of out once the report is printed, and of what loaded sets
+	load     ksr.Load
+	reported []api.Problem
+}
+
+// serveVswitch lets other GoVPP clients program the embedded dataplane.
+func (d *devSession) serveVswitch(ctx context.Context, path string) error {
+	l, err := listenUnix(ctx, path)
+	if err != nil {
+		return err
+	}
+	return ended(d.node.Switch.Serve(ctx, l))
+}
+
+// loaded is called by the directory after every load; it prints problems that are new.
+func (d *devSession) loaded(load ksr.Load) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.load = load
+	for _, p := range load.Problems {
+		if !slices.Contains(d.reported, p) {
+			d.metrics.problems.Inc()
+			d.out.Printf("%s\n", d.out.Styled(term.Red, "problem  "+p.Error()))
+		}
+	}
+	if len(load.Problems) == 0 && len(d.reported) > 0 {
+		d.out.Printf("%s\n", d.out.Styled(term.Green, "all manifests are right again"))
+	}
+	d.reported = slices.Clone(load.Problems)
+	d.problems.replace(d.reported)
+}
+
+func (d *devSession) run(ctx context.Context) error {
+	if _, err := d.directory.Sync(ctx); err != nil {
+		return err
+	}
+	if err := d.enforced(ctx); err != nil {
+		return err
+	}
+	m, differ, err := d.report(ctx)
+	switch {
+	case err != nil:
+		return err
+	case d.cfg.Once && differ > 0:
+		return fmt.Errorf("%d verdicts differ from the specification: please report this", differ)
+	case d.cfg.Once:
+		return d.out.Err()
+	}
+	select {
+	case <-d.metrics.happened: // what the report shows already
+	default:
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.directory.Run(ctx) })
+	g.Go(func() error { return d.follow(ctx, m) })
+	return g.Wait()
+}
+
+// report prints what was started, what was rendered, and who can talk to whom.
+// It returns the matrix, and in how many verdicts the dataplane differs from the
+// specification.
+func (d *devSession) report(ctx context.Context) (m matrix.Matrix, differ int, err error) {
+	if m, differ, err = d.matrix(ctx); err != nil {
+		return m, differ, err
+	}
+	state, err := d.state(ctx)
+	if err != nil {
+		return m, differ, err
+	}
+	status, err := d.status(ctx, filter{})
+	if err != nil {
+		return m, differ, err
+	}
+	w := d.out
+	w.Printf("%s\n", w.Styled(term.Bold, "Sluice, everything embedded in this process"))
+	t := &term.Table{Indent: "  "}
+	t.Row("manifests", fmt.Sprintf("%s: %d files: %s", d.cfg.Manifests, d.load.Files, state.counts()))
+	t.Row("etcd", "embedded, "+d.etcd)
+	t.Row("vswitch", fmt.Sprintf("embedded, %d interfaces, VPP binary API %s", len(d.node.Switch.Interfaces())-1, d.vswitchDoor()))
+	t.Row("debug API", d.cfg.APISocket)
+	t.Print(w)
+	r := status.Renderers[0]
+	w.Printf("\n%s %s enforced in %s as %d address sets, %d tables, %d rules, %d ACL entries\n",
+		w.Styled(term.Bold, "Rendered:"), plural(status.Policies, "policy", "policies"), round(d.metrics.lastDuration()), status.Sets, r.Tables, r.Rules, r.Entries)
+	w.Printf("\n%s\n", w.Styled(term.Bold, "Who can talk to whom"))
+	m.Write(w)
+	w.Printf("%s %s\n", w.Styled(term.Faint, fmt.Sprintf("%d packets sent through the dataplane;", m.Probes)), d.agreement(differ))
+	w.Printf("\n%s\n", w.Styled(term.Bold, "What is open"))
+	m.WriteOpen(w)
+	if !d.cfg.Once {
+		d.hints()
+	}
+	return m, differ, nil
+}
+
+func (d *devSession) vswitchDoor() string {
+	if d.cfg.VswitchSocket != "" {
+		return "in-process and on " + d.cfg.VswitchSocket
+	}
+	return "in-process"
+}
+
+// agreement says whether the dataplane does what the specification says.
+func (d *devSession) agreement(differ int) string {
+	if differ == 0 {
+		return d.out.Styled(term.Green, "every verdict is that of the specification")
+	}
+	return d.out.Styled(term.Red, fmt.Sprintf("%d verdicts DIFFER from the specification: please report this", differ))
+}
+
+func (d *devSession) hints() {
+	socket := ""
+	if d.cfg.APISocket != view.DefaultSocket() {
+		socket = " --socket " + d.cfg.APISocket
+	}
+	d.out.Printf("\nFollowing %s: edit a manifest and see what changes. Ctrl-C ends.\n", d.cfg.Manifests)
+	d.out.Printf("In another terminal: bin/sluicectl%s explain SRC DST:PORT/PROTO, or get pods|policies|sets|tables|rules.\n", socket)
+}
+
+// follow prints what changes, after every transaction that changed something: a
+// renderer also looks again when interfaces come and go.
+func (d *devSession) follow(ctx context.Context, last matrix.Matrix) error {
+	shown := d.node.Plugin.Status().Revision
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.metrics.happened:
+		}
+		m, differ, err := d.matrix(ctx)
+		if err != nil {
+			return err
+		}
+		status, err := d.status(ctx, filter{})
+		if err != nil {
+			return err
+		}
+		changed := m.Diff(last)
+		if status.Revision != shown || len(changed) > 0 || differ > 0 {
+			d.changes(status, differ, changed)
+		}
+		last, shown = m, status.Revision
+	}
+}
+
+// changes prints what a transaction changed.
+func (d *devSession) changes(status view.Status, differ int, changed []matrix.Difference) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := status.Renderers[0]
+	d.out.Printf("%s  revision %d enforced in %s: %s, %d sets, %d tables, %d rules, %d ACL entries; %s\n",
+		time.Now().Format(time.TimeOnly), status.Revision, round(d.metrics.lastDuration()), plural(status.Policies, "policy", "policies"),
+		status.Sets, r.Tables, r.Rules, r.Entries, d.agreement(differ))
+	for _, diff := range changed {
+		d.difference(diff)
+	}
+}
+
+func (d *devSession) difference(diff matrix.Difference) {
+	sign, style := "opened", term.Green
+	if diff.Is < diff.Was {
+		sign, style = "closed", term.Red
+	}
+	note := ""
+	if diff.Is == matrix.Some {
+		note = " (some pods)"
+	}
+	d.out.Printf("  %s  %s -> %s %s%s\n", d.out.Styled(style, sign), diff.From, diff.To, diff.Port, note)
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// round cuts a duration to what people want to read.
+func round(d time.Duration) time.Duration {
+	if d > 10*time.Millisecond {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}

@@ -1,0 +1,173 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/plugins/ksr"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// discard is a log for nobody.
+var discard = slog.New(slog.DiscardHandler)
+
+// socketPath returns a path that is short enough for a Unix socket.
+func socketPath(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sl") //nolint:usetesting // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // what is left is in the temporary directory
+	return filepath.Join(dir, "agent.sock")
+}
+
+// prepared returns an agent over an embedded store and dataplane that does not run yet.
+func prepared(t testing.TB, change func(*Config)) *Agent {
+	t.Helper()
+	server, err := embedded.Start(t.Context(), embedded.Config{Log: discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg := Config{EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPTimeout: 5 * time.Second, APISocket: socketPath(t)}
+	if change != nil {
+		change(&cfg)
+	}
+	a, err := newAgent(cfg, discard, server.Client(), "a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.reflector = ksr.NewReflector(a.store, cfg.EtcdPrefix, discard)
+	return a
+}
+
+// run runs the agent until the test ends.
+func (a *Agent) run(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the agent ended with %v", err)
+		}
+	})
+}
+
+// running returns an agent that enforces the demo.
+func running(t testing.TB, change func(*Config)) *Agent {
+	t.Helper()
+	a := prepared(t, change)
+	a.run(t)
+	a.apply(t, demo)
+	return a
+}
+
+// apply reflects manifests and waits until they are enforced.
+func (a *Agent) apply(t testing.TB, manifests string) {
+	t.Helper()
+	load, err := ksr.LoadFiles([]string{ksr.Stdin}, strings.NewReader(manifests))
+	if err != nil || len(load.Problems) > 0 {
+		t.Fatal(err, load.Problems)
+	}
+	var values []proto.Message
+	for _, o := range load.Objects {
+		m, problems := ksr.Convert(o)
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		values = append(values, m)
+	}
+	if _, err := a.reflector.Apply(t.Context(), values); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.enforced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask sends a request to the debug API and returns the status and the body.
+func (a *Agent) ask(method, path, body string) (int, string) {
+	rec := httptest.NewRecorder()
+	a.debugAPI().ServeHTTP(rec, httptest.NewRequest(method, path, strings.NewReader(body)))
+	return rec.Code, rec.Body.String()
+}
+
+// get decodes what a path answers.
+func get[T any](t testing.TB, a *Agent, method, path, body string) (out T) {
+	t.Helper()
+	code, text := a.ask(method, path, body)
+	if code != 200 {
+		t.Fatalf("%s %s: status %d: %s", method, path, code, text)
+	}
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatalf("%s %s: %v: %s", method, path, err, text)
+	}
+	return out
+}
+
+// eventually waits until the agent's status lets a condition hold.
+func (a *Agent) eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for tick := time.NewTicker(5 * time.Millisecond); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not happen: %+v", what, a.node.Plugin.Status())
+		}
+	}
+}
+
+// demo is a server that lets one of two clients in, with pods on two nodes.
+const demo = `
+{apiVersion: v1, kind: Namespace, metadata: {name: demo}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: server, namespace: demo, labels: {app: server, app.kubernetes.io/name: server}}
+spec: {nodeName: node-1, containers: [{name: c, image: i, ports: [{name: http, containerPort: 80}]}]}
+status: {phase: Running, hostIP: 192.168.0.1, podIPs: [{ip: 10.2.0.1}, {ip: "fd00:2::1"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: friend, namespace: demo, labels: {app: friend, role: client}}
+spec: {nodeName: node-1, containers: [{name: c, image: i, ports: [{name: http, containerPort: 8080}, {name: http, containerPort: 53, protocol: UDP}]}]}
+status: {phase: Running, hostIP: 192.168.0.1, podIPs: [{ip: 10.2.0.2}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: stranger, namespace: demo, labels: {app: stranger, role: client}}
+spec: {nodeName: node-2}
+status: {phase: Running, hostIP: 192.168.0.2, podIPs: [{ip: 10.2.0.3}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: finished, namespace: demo, labels: {app: job}}
+spec: {nodeName: node-1}
+status: {phase: Succeeded, podIPs: [{ip: 10.2.0.4}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: server, namespace: demo}
+spec:
+  podSelector: {matchLabels: {app: server}}
+  ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}], ports: [{port: http}]}]
+`

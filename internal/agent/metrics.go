@@ -1,0 +1,233 @@
+package agent
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/plugins/policy"
+)
+
+// metrics are what the agent counts. No metric has the name of a pod or a policy
+// as a label: their number is not bounded.
+type metrics struct {
+	registry     *prometheus.Registry
+	events       *prometheus.CounterVec
+	stages       *prometheus.HistogramVec
+	propagation  *prometheus.HistogramVec
+	transactions prometheus.Counter
+	problems     prometheus.Counter
+
+	log      problemLog
+	received time.Time     // by the event loop only: when the present changes came
+	spent    time.Duration // by the event loop only: on the present transaction
+	last     atomic.Int64  // time.Duration of the newest transaction that had changes
+	happened chan struct{} // holds a token after a transaction
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		happened: make(chan struct{}, 1),
+		registry: prometheus.NewRegistry(),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_events_total", Help: "Changes of objects that were received from the store.",
+		}, []string{"kind", "op"}),
+		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sluice_stage_duration_seconds", Help: "Time that a stage of the pipeline took for one transaction.",
+			Buckets: prometheus.ExponentialBuckets(1e-6, 4, 12),
+		}, []string{"stage"}),
+		propagation: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sluice_propagation_seconds", Help: "Time from a change being received to its being enforced.",
+			Buckets: prometheus.ExponentialBuckets(1e-5, 4, 12),
+		}, []string{"renderer"}),
+		transactions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_transactions_total", Help: "Transactions that the pipeline made, retries included.",
+		}),
+		problems: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_problems_total", Help: "Problems of objects that were reported: what is wrong there permits nothing.",
+		}),
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sluice_build_info", Help: "Always 1; the labels say which build this is.",
+		ConstLabels: prometheus.Labels{"version": version.Get().Version, "goversion": version.Get().Go},
+	})
+	info.Set(1)
+	m.registry.MustRegister(m.events, m.stages, m.propagation, m.transactions, m.problems, info)
+	return m
+}
+
+// handler serves the metrics.
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// problem counts and keeps what is wrong with an object.
+func (m *metrics) problem(p api.Problem) {
+	m.problems.Inc()
+	m.log.add(p)
+}
+
+// observer feeds what the plugin tells into the metrics, without problems that were
+// counted where the object came from.
+func (m *metrics) observer(reported *problemLog) policy.Observer {
+	return policy.Observer{
+		Stage: func(s policy.Stage, d time.Duration) {
+			m.stages.WithLabelValues(string(s)).Observe(d.Seconds())
+			m.spent += d
+		},
+		Problem: func(p api.Problem) { // kept by the plugin while it lasts
+			if !reported.explains(p) {
+				m.problems.Inc()
+			}
+		},
+		Transaction: func(s policy.Status) {
+			m.transactions.Inc()
+			for _, r := range s.Renderers {
+				if r.Error == "" && !m.received.IsZero() {
+					m.propagation.WithLabelValues(r.Name).Observe(time.Since(m.received).Seconds())
+				}
+			}
+			if !m.received.IsZero() {
+				m.last.Store(int64(m.spent))
+			}
+			m.received, m.spent = time.Time{}, 0
+			select {
+			case m.happened <- struct{}{}:
+			default: // somebody is told already
+			}
+		},
+	}
+}
+
+// lastDuration is how long the newest transaction with changes took.
+func (m *metrics) lastDuration() time.Duration { return time.Duration(m.last.Load()) }
+
+// counted counts the changes that a source delivers.
+func (m *metrics) counted(s policy.Source) policy.Source { return countedSource{s, m} }
+
+type countedSource struct {
+	policy.Source
+	m *metrics
+}
+
+// Next implements policy.Source.
+func (s countedSource) Next(ctx context.Context) (model.Changes, error) {
+	c, err := s.Source.Next(ctx)
+	if err != nil {
+		return c, err
+	}
+	s.m.received = time.Now()
+	op := map[bool]string{false: "delete", true: "put"}
+	for _, d := range c.Deltas {
+		s.m.events.WithLabelValues(string(d.ID.Kind), op[d.Value != nil]).Inc()
+	}
+	return c, nil
+}
+
+// collect registers the gauges that are read from the agent when somebody asks.
+func (m *metrics) collect(a *Agent) {
+	gauge := func(name, help string, value func() float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	gauge("sluice_store_revision", "Revision of the store that was received.", func() float64 { return float64(a.node.Plugin.Status().Seen) })
+	gauge("sluice_enforced_revision", "Revision of the store that every renderer enforces.", func() float64 { return float64(a.node.Plugin.Status().Revision) })
+	gauge("sluice_dataplane_up", "Whether the newest commit of every renderer worked.", func() float64 {
+		for _, r := range a.node.Plugin.Status().Renderers {
+			if !r.InSync {
+				return 0
+			}
+		}
+		return 1
+	})
+	m.registry.MustRegister(tableCollector{a})
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "sluice_resyncs_total", Help: "Snapshots of the whole state that were read from the store.",
+	}, func() float64 {
+		n := 0
+		for _, count := range a.watcher.Status().Resyncs {
+			n += count
+		}
+		return float64(n)
+	}))
+}
+
+var (
+	tablesDesc = prometheus.NewDesc("sluice_tables", "Tables that are installed.", nil, nil)
+	rulesDesc  = prometheus.NewDesc("sluice_rules", "Rules of the tables that are installed.", nil, nil)
+)
+
+// tableCollector counts tables and rules in one look at the renderer: a look waits
+// for a commit that runs.
+type tableCollector struct{ a *Agent }
+
+// Describe implements prometheus.Collector.
+func (tableCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- tablesDesc
+	ch <- rulesDesc
+}
+
+// Collect implements prometheus.Collector.
+func (c tableCollector) Collect(ch chan<- prometheus.Metric) {
+	tables := c.a.node.ACL.Dump().Tables
+	rules := 0
+	for _, t := range tables {
+		rules += len(t.Rules)
+	}
+	ch <- prometheus.MustNewConstMetric(tablesDesc, prometheus.GaugeValue, float64(len(tables)))
+	ch <- prometheus.MustNewConstMetric(rulesDesc, prometheus.GaugeValue, float64(rules))
+}
+
+// problemLog keeps the problems of input that nothing else keeps: those of
+// manifests and of values in the store. Of each source and field the newest stays.
+type problemLog struct {
+	mu   sync.Mutex
+	list []api.Problem
+}
+
+// maxProblems bounds what is kept; all are counted and logged.
+const maxProblems = 100
+
+// add keeps a problem instead of what was wrong with the same field before.
+func (l *problemLog) add(p api.Problem) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = slices.DeleteFunc(l.list, func(old api.Problem) bool {
+		return old.Source == p.Source && old.Object == p.Object && old.Field == p.Field
+	})
+	if l.list = append(l.list, p); len(l.list) > maxProblems {
+		l.list = l.list[1:]
+	}
+}
+
+// replace keeps these problems instead of all before.
+func (l *problemLog) replace(p []api.Problem) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = slices.Clone(p[:min(len(p), maxProblems)])
+}
+
+// explains says whether a problem is the consequence of one that is kept: of the same
+// object, at the same field or a part of it.
+func (l *problemLog) explains(p api.Problem) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.list, func(cause api.Problem) bool {
+		return cause.Object == p.Object && strings.HasPrefix(cause.Field, p.Field)
+	})
+}
+
+func (l *problemLog) all() []api.Problem {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.list)
+}

@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+// metric returns the sum of the series of a metric that have these values as labels.
+func metric(t testing.TB, a *Agent, name string, labels ...string) (sum float64) {
+	t.Helper()
+	families, err := a.metrics.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			has := map[string]bool{}
+			for _, l := range m.GetLabel() {
+				has[l.GetValue()] = true
+			}
+			wanted := f.GetName() == name
+			for _, l := range labels {
+				wanted = wanted && has[l]
+			}
+			if wanted {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return sum
+}
+
+func TestMetricsAreNamedAsIsCustomary(t *testing.T) {
+	a := running(t, nil)
+	families, err := a.metrics.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestMetricsCountWhatHappens(t *testing.T) {
+	a := running(t, nil)
+	revision := a.node.Plugin.Status().Revision
+	for name, want := range map[string]float64{
+		"sluice_store_revision": float64(revision), "sluice_enforced_revision": float64(revision), "sluice_dataplane_up": 1,
+		"sluice_tables": 1, "sluice_problems_total": 0, "sluice_resyncs_total": 1, "sluice_build_info": 1,
+	} {
+		if got := metric(t, a, name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if got := metric(t, a, "sluice_rules"); got < 3 {
+		t.Errorf("sluice_rules is %v", got)
+	}
+	if got := metric(t, a, "sluice_events_total", "pod", "put"); got != 4 {
+		t.Errorf("%v pods were put, want 4", got)
+	}
+	if _, err := a.reflector.Delete(t.Context(), []model.ID{{Kind: model.KindPod, Namespace: "demo", Name: "friend"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.enforced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := metric(t, a, "sluice_events_total", "pod", "delete"); got != 1 {
+		t.Errorf("%v pods were deleted, want 1", got)
+	}
+	if n := metric(t, a, "sluice_propagation_seconds", "acl"); n < 2 {
+		t.Errorf("the propagation of %v transactions was measured, want one for each change", n)
+	}
+	if a.metrics.lastDuration() <= 0 {
+		t.Error("the newest transaction took no time")
+	}
+}
+
+func TestAValueInTheStoreThatCannotBeReadIsShownUntilItIsMended(t *testing.T) {
+	a := running(t, nil)
+	key := model.Key(model.DefaultPrefix, model.ID{Kind: model.KindPod, Namespace: "demo", Name: "torn"})
+	for _, value := range []string{"\xff", "\xfe"} {
+		if err := a.store.Write(t.Context(), []model.Entry{{Key: key, Value: []byte(value)}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.eventually(t, "a problem", func() bool { return metric(t, a, "sluice_problems_total") == 2 })
+	status := get[view.Status](t, a, "GET", "/v1/status", "")
+	if len(status.Problems) != 1 || status.Problems[0].Source != key || status.Problems[0].Object != "Pod demo/torn" {
+		t.Errorf("problems are %+v, want one about %s", status.Problems, key)
+	}
+	if err := a.store.Write(t.Context(), nil, []string{key}); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually(t, "no problem", func() bool { return len(get[view.Status](t, a, "GET", "/v1/status", "").Problems) == 0 })
+}
+
+func TestProblemsAreKeptOncePerField(t *testing.T) {
+	var l problemLog
+	cidr := api.Problem{Source: "f", Object: "NetworkPolicy a/b", Field: "spec.ingress[0].from[0].ipBlock.cidr", Reason: "x"}
+	l.add(cidr)
+	newer := cidr
+	newer.Reason = "y"
+	l.add(newer)
+	if d := cmp.Diff([]api.Problem{newer}, l.all()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	for p, want := range map[api.Problem]bool{
+		{Object: "NetworkPolicy a/b", Field: "spec.ingress[0].from[0]"}: true,
+		{Object: "NetworkPolicy a/b", Field: "spec.ingress[1].from[0]"}: false,
+		{Object: "NetworkPolicy a/c", Field: "spec.ingress[0].from[0]"}: false,
+	} {
+		if l.explains(p) != want {
+			t.Errorf("that %+v is explained is %t, want %t", p, !want, want)
+		}
+	}
+	for i := range 3 * maxProblems {
+		l.add(api.Problem{Source: fmt.Sprint(i)})
+	}
+	all := l.all()
+	if len(all) != maxProblems || all[maxProblems-1].Source != fmt.Sprint(3*maxProblems-1) {
+		t.Errorf("%d problems are kept, the newest is %+v", len(all), all[len(all)-1])
+	}
+	given := []api.Problem{cidr}
+	l.replace(given)
+	given[0].Reason = "changed by the caller"
+	if d := cmp.Diff([]api.Problem{cidr}, l.all()); d != "" {
+		t.Errorf("replaced (-want +got):\n%s", d)
+	}
+}

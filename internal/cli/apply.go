@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/ksr"
+)
+
+// changeFlags are what apply and delete share.
+type changeFlags struct {
+	files     []string
+	endpoints []string
+	prefix    string
+}
+
+func (f *changeFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVarP(&f.files, "filename", "f", nil, "manifest, directory of manifests, or - for the standard input (repeatable)")
+	cmd.Flags().StringSliceVar(&f.endpoints, "etcd-endpoints", nil, "write to this etcd instead of asking the agent")
+	cmd.Flags().StringVar(&f.prefix, "etcd-prefix", model.DefaultPrefix, "prefix of the keys in etcd")
+	_ = cmd.MarkFlagRequired("filename") // fails only for a flag that does not exist
+}
+
+func newApply(o *options) *cobra.Command {
+	var f changeFlags
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Reflect Kubernetes objects from manifests into the agent's store",
+		Long: `Write namespaces, pods and network policies from manifests into the store that the agent watches. Objects
+that are equal to what is there are not written. An object that cannot be understood is reported and left out, a wrong peer,
+port or block is reported and permits nothing; everything else is applied.
+
+In a cluster the reflector does this from the API server; apply is for development and for stores without one.`,
+		Example: `  sluicectl apply -f policy.yaml
+  kubectl get ns,pod,netpol -A -o json | sluicectl apply -f - --etcd-endpoints 127.0.0.1:2379`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.change(cmd.Context(), f, func(values []proto.Message) (view.Change, error) { return putAll(values) })
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func newDelete(o *options) *cobra.Command {
+	var f changeFlags
+	cmd := &cobra.Command{
+		Use:     "delete -f FILE",
+		Short:   "Delete the objects that manifests name from the agent's store",
+		Example: "  sluicectl delete -f policy.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.change(cmd.Context(), f, deleteAll)
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func putAll(values []proto.Message) (view.Change, error) {
+	var c view.Change
+	for _, v := range values {
+		id, err := model.IDOf(v)
+		if err != nil {
+			return c, err
+		}
+		b, err := model.Encode(v)
+		if err != nil {
+			return c, err
+		}
+		c.Put = append(c.Put, view.ChangedObject{Kind: string(id.Kind), Namespace: id.Namespace, Name: id.Name, Value: b})
+	}
+	return c, nil
+}
+
+func deleteAll(values []proto.Message) (view.Change, error) {
+	var c view.Change
+	for _, v := range values {
+		id, err := model.IDOf(v)
+		if err != nil {
+			return c, err
+		}
+		c.Delete = append(c.Delete, view.ChangedObject{Kind: string(id.Kind), Namespace: id.Namespace, Name: id.Name})
+	}
+	return c, nil
+}
+
+// change reads the manifests, makes the change, and reports what happened. Bad
+// objects end in ExitError after the good ones were changed.
+func (o *options) change(ctx context.Context, f changeFlags, build func([]proto.Message) (view.Change, error)) error {
+	load, err := ksr.LoadFiles(f.files, o.in)
+	if err != nil {
+		return err
+	}
+	values, problems := convert(load)
+	c, err := build(values)
+	if err != nil {
+		return err
+	}
+	var answer view.Applied
+	if len(f.endpoints) > 0 {
+		answer, err = changeStore(ctx, f, c)
+	} else {
+		err = o.client().post(ctx, "/v1/change", c, &answer)
+	}
+	if err != nil {
+		return err
+	}
+	answer.Problems = append(problems, answer.Problems...)
+	if err := o.output.print(o.out, answer, func(w *term.Writer) { writeApplied(w, answer) }); err != nil {
+		return err
+	}
+	if len(answer.Problems) > 0 {
+		return fmt.Errorf("%s in the manifests; the rest was done", plural(len(answer.Problems), "problem"))
+	}
+	return nil
+}
+
+// convert turns what was loaded into values of the store.
+func convert(load ksr.Load) (values []proto.Message, problems []api.Problem) {
+	problems = load.Problems
+	for _, obj := range load.Objects {
+		v, more := ksr.Convert(obj.Object)
+		for _, p := range more {
+			p.Source = obj.Source
+			problems = append(problems, p)
+		}
+		if v != nil {
+			values = append(values, v)
+		}
+	}
+	return values, problems
+}
+
+// changeStore writes to etcd without an agent.
+func changeStore(ctx context.Context, f changeFlags, c view.Change) (view.Applied, error) {
+	log := slog.New(slog.DiscardHandler)
+	store, err := kvstore.Dial(ctx, kvstore.Config{Endpoints: f.endpoints}, log)
+	if err != nil {
+		return view.Applied{}, err
+	}
+	applied, err := view.Write(ctx, ksr.NewReflector(store, f.prefix, log), c)
+	return applied, errors.Join(err, store.Close())
+}
+
+func writeApplied(w *term.Writer, a view.Applied) {
+	for _, p := range a.Problems {
+		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
+	}
+	w.Printf("%d written, %d deleted, %d unchanged", a.Put, a.Deleted, a.Unchanged)
+	switch {
+	case a.Enforced:
+		w.Printf("; enforced")
+	case a.Pending != "":
+		w.Printf("; %s", w.Styled(term.Amber, "not enforced yet: "+a.Pending))
+	}
+	w.Printf("\n")
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+)
+
+// client asks an agent over the Unix socket of its debug API.
+type client struct {
+	socket string
+	http   *http.Client
+}
+
+func newClient(socket string) *client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
+	return &client{socket: socket, http: &http.Client{Transport: &http.Transport{DialContext: dial}}}
+}
+
+func (c *client) get(ctx context.Context, path string, out any) error {
+	return c.do(ctx, http.MethodGet, path, nil, out)
+}
+
+// post sends a value as JSON.
+func (c *client) post(ctx context.Context, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode the question: %w", err)
+	}
+	return c.do(ctx, http.MethodPost, path, body, out)
+}
+
+func (c *client) do(ctx context.Context, method, path string, body []byte, out any) error {
+	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("ask the agent: %w", err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return c.unreachable(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return fmt.Errorf("read the agent's answer: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("agent: %s", strings.TrimSpace(string(answer)))
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return fmt.Errorf("the agent's answer to %s is not understood (another version?): %w", path, err)
+	}
+	return nil
+}
+
+// unreachable says what to do when there is no agent.
+func (c *client) unreachable(err error) error {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // the URL is made up
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no agent listens on %s: start one with \"sluice-agent dev --manifests DIR\", or name its socket with --socket: %w",
+			c.socket, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("the agent on %s belongs to another user: %w", c.socket, err)
+	}
+	return fmt.Errorf("ask the agent on %s: %w", c.socket, err)
+}

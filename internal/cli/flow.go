@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+const flowHelp = `SRC and DST are namespace/pod, namespace/selector ("shop/app=web"), a selector ("app=web"), or an address.
+The destination's port is a number or a name (":8080", ":http"); the protocol is tcp unless told otherwise
+("/udp", "/sctp", "/icmp"). IPv6 addresses with a port stand in brackets.`
+
+// parseQuestion reads SRC and DST[:PORT][/PROTO].
+func parseQuestion(src, dst string) (view.Question, error) {
+	q := view.Question{Src: unbracketed(src)}
+	if q.Src == "" {
+		return q, errors.New("the source is empty: want a pod, a selector or an address")
+	}
+	rest, proto, err := cutProtocol(dst)
+	if err != nil {
+		return q, err
+	}
+	q.Protocol = proto
+	q.Dst, q.Port = cutPort(rest)
+	switch {
+	case q.Dst == "":
+		return q, errors.New("the destination is empty: want DST[:PORT][/PROTO], for example shop/web-0:8080/tcp")
+	case strings.ContainsAny(q.Port, "/[] "):
+		return q, fmt.Errorf("%q is neither the number nor the name of a port", q.Port)
+	case q.Port == "" && proto.HasPorts():
+		return q, fmt.Errorf("%q has no port: want for example %s:8080/%s, or %s/icmp", dst, bracketed(q.Dst), proto, q.Dst)
+	case q.Port != "" && !proto.HasPorts():
+		return q, fmt.Errorf("%q has a port, but %s has none: want %s/%s", dst, proto, q.Dst, proto)
+	}
+	return q, nil
+}
+
+// cutProtocol splits "/tcp" from the end. What stands behind the last slash is
+// the protocol only when it is the name of one, and when what stands before it can
+// be a whole destination, so that "shop/tcp" is a pod.
+func cutProtocol(dst string) (string, api.Protocol, error) {
+	i := strings.LastIndexByte(dst, '/')
+	if i < 0 || !strings.ContainsAny(dst[:i], ":/=(") && !isAddr(dst[:i]) {
+		return dst, api.TCP, nil
+	}
+	proto, err := api.ParseProtocol(dst[i+1:])
+	if err != nil {
+		if strings.Contains(dst[:i], ":") && !isAddr(dst) {
+			return "", 0, err
+		}
+		return dst, api.TCP, nil
+	}
+	if proto == api.AnyProtocol {
+		return "", 0, errors.New("a packet has one protocol: want tcp, udp, sctp, icmp or a number")
+	}
+	return dst[:i], proto, nil
+}
+
+// cutPort splits ":PORT" from the end; the colons of an IPv6 address are its own.
+func cutPort(dst string) (host, port string) {
+	i := strings.LastIndexByte(dst, ':')
+	if i < 0 || isAddr(dst) || strings.HasSuffix(dst, "]") {
+		return unbracketed(dst), ""
+	}
+	return unbracketed(dst[:i]), dst[i+1:]
+}
+
+// unbracketed takes the brackets from an IPv6 address.
+func unbracketed(s string) string {
+	if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(inner, "]") {
+		return strings.TrimSuffix(inner, "]")
+	}
+	return s
+}
+
+// bracketed puts an IPv6 address into brackets, so that a port can follow.
+func bracketed(s string) string {
+	if strings.Contains(s, ":") && isAddr(s) {
+		return "[" + s + "]"
+	}
+	return s
+}
+
+func isAddr(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}
+
+func newExplain(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain SRC DST:PORT/PROTO",
+		Short: "Say whether a flow is allowed, and why",
+		Long:  "Explain a verdict: every policy that isolates either end, for each rule why it matched or which term failed,\nand whether the installed tables agree.\n\n" + flowHelp,
+		Example: `  sluicectl explain shop/web-0 data/postgres-0:5432/tcp
+  sluicectl explain 198.51.100.7 platform/app=gateway:https
+  sluicectl explain shop/app=cart [fd00:10::10]:8443 -o json`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q, err := parseQuestion(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			var answers []view.Explanation
+			if err := o.client().post(cmd.Context(), "/v1/explain", q, &answers); err != nil {
+				return err
+			}
+			if err := o.output.print(o.out, answers, func(w *term.Writer) { writeExplanations(w, answers) }); err != nil {
+				return err
+			}
+			for _, a := range answers {
+				if !a.Allowed {
+					return errNegative
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func writeExplanations(w *term.Writer, all []view.Explanation) {
+	for i, e := range all {
+		if i > 0 {
+			w.Printf("\n")
+		}
+		w.Printf("%s\n", w.Styled(term.Bold, e.Flow.String()))
+		w.Printf("%s", e.Oracle)
+		t := &term.Table{Indent: "  "}
+		for _, a := range e.Renderers {
+			writeAnswer(t, a)
+		}
+		t.Print(w)
+	}
+}
+
+// writeAnswer adds the tables that a renderer asks for a flow.
+func writeAnswer(t *term.Table, a view.Answer) {
+	agrees := term.Cell{Text: "agrees", Style: term.Green}
+	switch {
+	case !a.Agrees && a.Pending:
+		agrees = term.Cell{Text: "not enforced yet: see \"sluicectl get status\"", Style: term.Amber}
+	case !a.Agrees:
+		agrees = term.Cell{Text: "DISAGREES: please report this", Style: term.Red}
+	case len(a.Decides) == 0:
+		t.Row("renderer "+a.Renderer, "neither end is a pod of this node")
+		return
+	}
+	if len(a.Decisions) == 0 {
+		t.Row("renderer "+a.Renderer, "no table restricts it", "", verdict(a.Allowed), agrees)
+		return
+	}
+	for _, d := range a.Decisions {
+		t.Row("renderer "+a.Renderer, fmt.Sprintf("table %s rule %d", d.Table, d.Rule), d.Match, some(d.Origins, 2), agrees)
+	}
+}
+
+func verdict(allowed bool) term.Cell {
+	if allowed {
+		return term.Cell{Text: "permit", Style: term.Green}
+	}
+	return term.Cell{Text: "deny", Style: term.Red}
+}
+
+func newInject(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "inject SRC DST:PORT/PROTO",
+		Short: "Send the first packet of a flow through the embedded dataplane, and trace it",
+		Long:  "Send a packet through the dataplane's installed tables, and show every interface, table and rule that it met.\n\n" + flowHelp,
+		Example: `  sluicectl inject shop/web-0 shop/cart-0:http
+  sluicectl inject shop/batch-0 203.0.113.10:443/tcp -o yaml`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q, err := parseQuestion(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			var traces []view.Injection
+			if err := o.client().post(cmd.Context(), "/v1/inject", q, &traces); err != nil {
+				return err
+			}
+			if err := o.output.print(o.out, traces, func(w *term.Writer) { writeInjections(w, traces) }); err != nil {
+				return err
+			}
+			for _, t := range traces {
+				if t.Verdict != api.Permit {
+					return errNegative
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func writeInjections(w *term.Writer, all []view.Injection) {
+	for i, in := range all {
+		if i > 0 {
+			w.Printf("\n")
+		}
+		v := verdict(in.Verdict == api.Permit)
+		w.Printf("%s  %s -> %s  %s\n", w.Styled(v.Style, strings.ToUpper(v.Text)), side(in.Src), side(in.Dst), in.Flow)
+		t := &term.Table{Indent: "  "}
+		for _, h := range in.Hops {
+			rule := ""
+			if h.Table != "" {
+				rule = fmt.Sprintf("table %s rule %d: %s", h.Table, h.Rule, h.Match)
+			}
+			t.Row(h.Direction, h.Interface, h.Action, h.By, rule, some(h.Origins, 2))
+		}
+		t.Print(w)
+		w.Printf("  %s\n", in.Reason)
+		if in.Expected != in.Verdict {
+			w.Printf("  %s\n", w.Styled(term.Red, "the specification says "+in.Expected.String()+": please report this"))
+		}
+	}
+}
+
+func newMatrix(o *options) *cobra.Command {
+	var open bool
+	cmd := &cobra.Command{
+		Use:   "matrix",
+		Short: "Show who can talk to whom, asked packet by packet of the dataplane",
+		Example: `  sluicectl matrix
+  sluicectl matrix --open`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var m view.Matrix
+			if err := o.client().get(cmd.Context(), "/v1/matrix", &m); err != nil {
+				return err
+			}
+			return o.output.print(o.out, m, func(w *term.Writer) {
+				m.Write(w)
+				w.Printf("%d packets sent through the dataplane; %s\n", m.Probes, agreement(w, m.Differ))
+				if open {
+					w.Printf("\n")
+					m.WriteOpen(w)
+				}
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&open, "open", false, "also list in words what is open")
+	return cmd
+}
+
+// agreement says whether the dataplane does what the specification says.
+func agreement(w *term.Writer, differ int) string {
+	if differ == 0 {
+		return w.Styled(term.Green, "every verdict is that of the specification")
+	}
+	return w.Styled(term.Red, plural(differ, "verdict")+" not as the specification says: see \"sluicectl get status\"")
+}

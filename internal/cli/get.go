@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+func newGet(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get",
+		Short: "List what the agent knows and enforces",
+		Example: `  sluicectl get pods -n shop
+  sluicectl get rules 3f2a -o yaml`,
+	}
+	namespace := cmd.PersistentFlags().StringP("namespace", "n", "", "only this namespace")
+	cmd.AddCommand(
+		newList(o, namespace, "pods", "List pods, their addresses and what isolates them", podTable),
+		newList(o, namespace, "policies", "List policies and the local pods they apply to", policyTable),
+		newList(o, namespace, "sets", "List address sets and their members", setTable),
+		newList(o, namespace, "tables", "List installed tables", tableTable),
+		newList(o, namespace, "rules", "List the rules of installed tables, with the policies they came from", ruleTable),
+		newStatus(o),
+	)
+	return cmd
+}
+
+// newList returns a command that lists one kind of things, all of them or those
+// whose name contains the argument.
+func newList[T any](o *options, namespace *string, what, short string, table func([]T) *term.Table) *cobra.Command {
+	return &cobra.Command{
+		Use:     what + " [NAME]",
+		Short:   short,
+		Example: "  sluicectl get " + what + " -o json",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := url.Values{}
+			if *namespace != "" {
+				q.Set("namespace", *namespace)
+			}
+			if len(args) == 1 {
+				q.Set("name", args[0])
+			}
+			items := []T{}
+			if err := o.client().get(cmd.Context(), "/v1/"+what+"?"+q.Encode(), &items); err != nil {
+				return err
+			}
+			return o.output.print(o.out, items, func(w *term.Writer) {
+				if len(items) == 0 {
+					w.Printf("no %s\n", what)
+					return
+				}
+				table(items).Print(w)
+			})
+		},
+	}
+}
+
+func podTable(pods []view.Pod) *term.Table {
+	t := term.NewTable("POD", "NODE", "ADDRESSES", "STATE", "ISOLATED", "POLICIES", "LABELS")
+	for _, p := range pods {
+		var policies []string
+		for _, id := range p.Policies {
+			policies = append(policies, id.Name)
+		}
+		t.Row(p.Pod, p.Node, joined(p.Addresses), p.State, dash(joined(p.Isolated)), dash(strings.Join(policies, ",")), labels(p.Labels))
+	}
+	return t
+}
+
+func policyTable(policies []view.Policy) *term.Table {
+	t := term.NewTable("POLICY", "SELECTS", "ISOLATES", "RULES", "LOCAL PODS", "PROBLEMS")
+	for _, p := range policies {
+		problems := term.Cell{Text: "-"}
+		if len(p.Problems) > 0 {
+			problems = term.Cell{Text: fmt.Sprintf("%d: %s: %s", len(p.Problems), p.Problems[0].Field, p.Problems[0].Reason), Style: term.Red}
+		}
+		t.Row(p.Policy.Namespace+"/"+p.Policy.Name, p.Selector, dash(joined(p.Isolates)), p.Rules, len(p.Pods), problems)
+	}
+	return t
+}
+
+func setTable(sets []view.Set) *term.Table {
+	t := term.NewTable("SET", "MEMBERS", "ADDRESSES", "MEANING")
+	for _, s := range sets {
+		t.Row(s.ID, len(s.Members), some(s.Members, 4), s.Meaning)
+	}
+	return t
+}
+
+func tableTable(tables []view.Table) *term.Table {
+	t := term.NewTable("RENDERER", "TABLE", "KIND", "RULES", "ENTRIES", "OBJECTS", "PODS")
+	for _, v := range tables {
+		t.Row(v.Renderer, v.Table, v.Kind, v.Rules, v.Entries, dash(strings.Join(v.Objects, ",")), dash(some(v.Pods, 4)))
+	}
+	return t
+}
+
+func ruleTable(rules []view.Rule) *term.Table {
+	t := term.NewTable("RENDERER", "TABLE", "#", "RULE", "FROM")
+	for _, r := range rules {
+		t.Row(r.Renderer, r.Table, r.Index, r.Rule, dash(some(r.Origins, 3)))
+	}
+	return t
+}
+
+func newStatus(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:     "status",
+		Short:   "Show what the agent is doing, and whether everything is enforced",
+		Example: "  sluicectl get status",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var s view.Status
+			if err := o.client().get(cmd.Context(), "/v1/status", &s); err != nil {
+				return err
+			}
+			return o.output.print(o.out, s, func(w *term.Writer) { writeStatus(w, s) })
+		},
+	}
+}
+
+func writeStatus(w *term.Writer, s view.Status) {
+	t := &term.Table{}
+	t.Row("version", s.Version)
+	t.Row("node", dash(s.Node))
+	t.Row("source", s.Source)
+	t.Row("revision", fmt.Sprintf("%d enforced, %d seen", s.Revision, s.Seen))
+	t.Row("state", fmt.Sprintf("%d pods (%d local), %d policies, %d sets", s.Pods, s.Local, s.Policies, s.Sets))
+	for _, r := range s.Renderers {
+		state := term.Cell{Text: "in sync", Style: term.Green}
+		switch {
+		case r.Error != "":
+			state = term.Cell{Text: "not in sync: " + r.Error, Style: term.Red}
+		case !r.InSync:
+			state = term.Cell{Text: "nothing enforced yet", Style: term.Amber}
+		}
+		t.Row("renderer "+r.Name, state, fmt.Sprintf("%d tables, %d rules, %d entries, %d commits", r.Tables, r.Rules, r.Entries, r.Commits))
+	}
+	t.Print(w)
+	for _, p := range s.Problems {
+		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
+	}
+}
+
+// joined writes values with commas between them.
+func joined[T fmt.Stringer](values []T) string { return some(values, len(values)) }
+
+// some writes at most n values and how many more there are.
+func some[T fmt.Stringer](values []T, n int) string {
+	var texts []string
+	for _, v := range values[:min(n, len(values))] {
+		texts = append(texts, v.String())
+	}
+	if left := len(values) - n; left > 0 {
+		texts = append(texts, fmt.Sprintf("+%d", left))
+	}
+	return strings.Join(texts, ",")
+}
+
+func labels(set map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(set)) {
+		out = append(out, k+"="+set[k])
+	}
+	return strings.Join(out, ",")
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// side names a party with its address, when that says more.
+func side(p view.Party) string {
+	if p.Pod == (api.PodID{}) {
+		return p.Name
+	}
+	return p.Name + " (" + p.Address.String() + ")"
+}

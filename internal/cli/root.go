@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+// Exit codes.
+const (
+	ExitOK     = 0
+	ExitDenied = 1 // the flow is denied, or a test failed
+	ExitError  = 2
+)
+
+// errNegative ends a command that worked and whose answer is no.
+var errNegative = errors.New("negative answer")
+
+// options are what every command shares.
+type options struct {
+	socket string
+	output format
+	in     io.Reader
+	out    io.Writer
+}
+
+func (o *options) client() *client { return newClient(o.socket) }
+
+// Run runs sluicectl and returns the exit code.
+func Run(args []string, in io.Reader, out, errOut io.Writer) int {
+	cmd := NewCommand(in, out, errOut)
+	cmd.SetArgs(args)
+	switch err := cmd.Execute(); {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, errNegative):
+		return ExitDenied
+	default:
+		_, _ = fmt.Fprintln(errOut, "sluicectl: "+err.Error())
+		return ExitError
+	}
+}
+
+// NewCommand returns the command tree of sluicectl.
+func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
+	o := &options{output: formatTable, in: in, out: out}
+	cmd := &cobra.Command{
+		Use:   "sluicectl",
+		Short: "Ask a Sluice agent what is enforced and why, and test policies",
+		Long: `sluicectl asks a Sluice agent which policies, sets, tables and rules it enforces, explains
+verdicts, sends packets through the embedded dataplane, and runs policy unit tests.
+
+Exit codes: 0 done or allowed, 1 denied or a failed test, 2 error.`,
+		Example: `  sluicectl get pods
+  sluicectl explain shop/web-0 data/postgres-0:5432/tcp
+  sluicectl test docs/examples/tests/shop.yaml`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.SetIn(in)
+	cmd.SetOut(out)
+	cmd.SetErr(errOut)
+	cmd.PersistentFlags().StringVar(&o.socket, "socket", view.DefaultSocket(), "Unix socket of the agent's debug API (env "+view.SocketEnv+")")
+	cmd.PersistentFlags().VarP(&o.output, "output", "o", "output format")
+	cmd.AddCommand(newGet(o), newExplain(o), newInject(o), newMatrix(o), newApply(o), newDelete(o), newTest(o), newVersion(o))
+	return cmd
+}
+
+func newVersion(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of sluicectl",
+		Example: "  sluicectl version -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			info := version.Get()
+			return o.output.print(o.out, info, func(w *term.Writer) { w.Printf("%s\n", info) })
+		},
+	}
+}

@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+// agent answers like an agent, on a socket, with what a test gives it.
+func agent(t *testing.T, routes map[string]http.HandlerFunc) (socket string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sl") //nolint:usetesting // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // what is left is in the temporary directory
+	socket = filepath.Join(dir, "s")
+	mux := http.NewServeMux()
+	for pattern, h := range routes {
+		mux.HandleFunc(pattern, h)
+	}
+	srv := httptest.NewUnstartedServer(mux)
+	if err := srv.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if srv.Listener, err = net.Listen("unix", socket); err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(srv.Close)
+	return socket
+}
+
+// says answers with a value as JSON.
+func says(v any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(v) // a client that is gone fails the test itself
+	}
+}
+
+// fails answers with an error.
+func fails(status int, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, status) }
+}
+
+// sluicectl runs a command on an agent.
+func sluicectl(socket, stdin string, args ...string) (code int, out, errOut string) {
+	var o, e bytes.Buffer
+	code = Run(append(args, "--socket", socket), strings.NewReader(stdin), &o, &e)
+	return code, o.String(), e.String()
+}
+
+func TestEveryFormatPrintsTheSameValue(t *testing.T) {
+	pods := []view.Pod{{Pod: api.PodID{Namespace: "shop", Name: "web-0"}, State: "enforced", Labels: map[string]string{"b": "2", "a": "<1>"}}}
+	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/pods": says(pods)})
+
+	_, table, _ := sluicectl(socket, "", "get", "pods")
+	want := "POD         NODE  ADDRESSES  STATE     ISOLATED  POLICIES  LABELS\nshop/web-0                   enforced  -         -         a=<1>,b=2\n"
+	if d := cmp.Diff(want, table); d != "" {
+		t.Errorf("table (-want +got):\n%s", d)
+	}
+	_, text, _ := sluicectl(socket, "", "get", "pods", "-o", "json")
+	var fromJSON, fromYAML []view.Pod
+	if err := json.Unmarshal([]byte(text), &fromJSON); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text, "<1>") {
+		t.Errorf("JSON is escaped for a page:\n%s", text)
+	}
+	_, text, _ = sluicectl(socket, "", "get", "pods", "-o", "yaml")
+	if err := yaml.Unmarshal([]byte(text), &fromYAML); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(pods, fromJSON) + cmp.Diff(pods, fromYAML); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestListsAskForWhatIsWanted(t *testing.T) {
+	var asked []string
+	note := func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.RequestURI())
+		says([]view.Set{})(w, r)
+	}
+	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/{what}": note})
+	for _, args := range [][]string{{"sets"}, {"policies", "web"}, {"tables", "-n", "shop"}, {"rules", "a&b", "-n", "s p"}} {
+		if code, out, errOut := sluicectl(socket, "", append([]string{"get"}, args...)...); code != ExitOK || out != "no "+args[0]+"\n" {
+			t.Errorf("%v: exit code %d, %q, %q", args, code, out, errOut)
+		}
+	}
+	want := []string{"/v1/sets?", "/v1/policies?name=web", "/v1/tables?namespace=shop", "/v1/rules?name=a%26b&namespace=s+p"}
+	if d := cmp.Diff(want, asked); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestExitCodesAreThoseOfTheAnswer(t *testing.T) {
+	explanation := func(allowed bool) http.HandlerFunc {
+		return says([]view.Explanation{{Allowed: true}, {Allowed: allowed}})
+	}
+	injection := func(v api.Action) http.HandlerFunc {
+		return says([]view.Injection{{Verdict: v, Expected: v}})
+	}
+	for name, tc := range map[string]struct {
+		command string
+		answer  http.HandlerFunc
+		want    int
+	}{
+		"all allowed":    {"explain", explanation(true), ExitOK},
+		"one denied":     {"explain", explanation(false), ExitDenied},
+		"permitted":      {"inject", injection(api.Permit), ExitOK},
+		"dropped":        {"inject", injection(api.Deny), ExitDenied},
+		"no such pod":    {"explain", fails(http.StatusUnprocessableEntity, "pod a/b is not known"), ExitError},
+		"not understood": {"inject", says("what?"), ExitError},
+		"cut off": {"inject", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "9")
+			w.WriteHeader(200)
+		}, ExitError},
+		"another programme": {"explain", fails(http.StatusNotFound, "404 page not found"), ExitError},
+	} {
+		socket := agent(t, map[string]http.HandlerFunc{"POST /v1/" + tc.command: tc.answer})
+		for _, format := range []string{"table", "json", "yaml"} {
+			code, out, errOut := sluicectl(socket, "", tc.command, "a/b", "c/d:80", "-o", format)
+			if code != tc.want {
+				t.Errorf("%s, %s: exit code %d, want %d; %s%s", name, format, code, tc.want, out, errOut)
+			}
+			if (code == ExitError) != strings.HasPrefix(errOut, "sluicectl: ") || (code == ExitError) == (out != "") {
+				t.Errorf("%s, %s: exit code %d with output %q and error %q", name, format, code, out, errOut)
+			}
+		}
+	}
+}
+
+func TestErrorsOfTheConnectionSayWhatToDo(t *testing.T) {
+	dir := filepath.Dir(agent(t, nil))
+	leftover := filepath.Join(dir, "leftover")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: leftover})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for socket, want := range map[string]string{
+		filepath.Join(dir, "nobody"):   "no agent listens on " + dir + `/nobody: start one with "sluice-agent dev --manifests DIR", or name its socket with --socket: dial unix`,
+		leftover:                       "no agent listens on " + leftover,
+		dir + strings.Repeat("/x", 60): "ask the agent on " + dir,
+	} {
+		code, _, errOut := sluicectl(socket, "", "get", "status")
+		if code != ExitError || !strings.Contains(errOut, want) || strings.Contains(errOut, "http://") || strings.Count(errOut, "\n") != 1 {
+			t.Errorf("%s: exit code %d, error %q, want one line with %q", socket, code, errOut, want)
+		}
+	}
+}
+
+func TestExplanationsTellWhatTheTablesSay(t *testing.T) {
+	for want, answer := range map[string]view.Answer{
+		"no table restricts it    permit  agrees":            {Renderer: "acl", Allowed: true, Agrees: true, Decides: []api.Direction{api.Egress}},
+		"neither end is a pod of this node":                  {Renderer: "acl", Allowed: true, Agrees: true},
+		"deny  DISAGREES: please report this":                {Renderer: "acl", Decides: []api.Direction{api.Ingress}},
+		`deny  not enforced yet: see "sluicectl get status"`: {Renderer: "acl", Pending: true, Decides: []api.Direction{api.Ingress}},
+	} {
+		socket := agent(t, map[string]http.HandlerFunc{"POST /v1/explain": says([]view.Explanation{{Allowed: true, Renderers: []view.Answer{answer}}})})
+		if _, out, _ := sluicectl(socket, "", "explain", "a/b", "c/d:80"); !strings.Contains(out, want) {
+			t.Errorf("the output has no %q:\n%s", want, out)
+		}
+	}
+}
+
+func TestStatusSaysWhatIsWrong(t *testing.T) {
+	s := view.Status{
+		Version: "v1", Source: "etcd", Revision: 4, Seen: 5,
+		Renderers: []view.RendererStatus{{Name: "a", InSync: true}, {Name: "b", Error: "no interface"}, {Name: "c"}},
+		Problems:  []api.Problem{{Object: "Pod a/b", Reason: "is odd"}},
+	}
+	_, out, _ := sluicectl(agent(t, map[string]http.HandlerFunc{"GET /v1/status": says(s)}), "", "get", "status")
+	for _, want := range []string{"4 enforced, 5 seen", "renderer a  in sync ", "renderer b  not in sync: no interface ", "renderer c  nothing enforced yet ", "problem: Pod a/b: is odd\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+}
+
+func TestMatrixTellsOfDifferences(t *testing.T) {
+	for differ, want := range map[int]string{0: "every verdict is that of the specification", 1: "1 verdict not as the specification says", 2: "2 verdicts not as"} {
+		_, out, _ := sluicectl(agent(t, map[string]http.HandlerFunc{"GET /v1/matrix": says(view.Matrix{Differ: differ})}), "", "matrix", "--open")
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+}
+
+const policy = `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: web, namespace: shop}
+spec: {podSelector: {}}
+`
+
+func TestApplyAndDeleteSendWhatTheManifestsHold(t *testing.T) {
+	var got view.Change
+	socket := agent(t, map[string]http.HandlerFunc{"POST /v1/change": func(w http.ResponseWriter, r *http.Request) {
+		got = view.Change{}
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+			t.Error(err)
+		}
+		says(view.Applied{Put: len(got.Put), Deleted: len(got.Delete), Pending: "no vswitch"})(w, r)
+	}})
+	code, out, _ := sluicectl(socket, policy, "apply", "-f", "-")
+	if code != ExitOK || out != "1 written, 0 deleted, 0 unchanged; not enforced yet: no vswitch\n" {
+		t.Errorf("apply: exit code %d, %q", code, out)
+	}
+	if len(got.Put) != 1 || len(got.Delete) != 0 {
+		t.Fatalf("apply sent %+v", got)
+	}
+	id := model.ID{Kind: model.Kind(got.Put[0].Kind), Namespace: "shop", Name: "web"}
+	if v, err := model.Decode(id, got.Put[0].Value); err != nil || !v.(*model.NetworkPolicy).GetIsolatesIngress() {
+		t.Errorf("the value is %v, %v", v, err)
+	}
+	code, out, _ = sluicectl(socket, policy, "delete", "-f", "-")
+	if d := cmp.Diff([]view.ChangedObject{{Kind: "networkpolicy", Namespace: "shop", Name: "web"}}, got.Delete); d != "" || len(got.Put) > 0 || code != ExitOK {
+		t.Errorf("delete: exit code %d, %q, sent %+v\n%s", code, out, got, d)
+	}
+}
+
+func TestProblemsOfManifestsDoNotKeepTheRestFromBeingApplied(t *testing.T) {
+	socket := agent(t, map[string]http.HandlerFunc{"POST /v1/change": says(view.Applied{Put: 1, Enforced: true})})
+	code, out, errOut := sluicectl(socket, policy+"---\nkind: Pod\n---\n{", "apply", "-f", "-")
+	if code != ExitError || strings.Count(out, "problem: stdin") != 2 || !strings.HasSuffix(out, "1 written, 0 deleted, 0 unchanged; enforced\n") {
+		t.Errorf("exit code %d, output:\n%s", code, out)
+	}
+	if errOut != "sluicectl: 2 problems in the manifests; the rest was done\n" {
+		t.Errorf("error %q", errOut)
+	}
+}
+
+func TestCommandsThatNeedNoAgent(t *testing.T) {
+	code, out, _ := sluicectl("/nowhere", "", "version", "-o", "json")
+	var info map[string]string
+	if err := json.Unmarshal([]byte(out), &info); code != ExitOK || err != nil || info["go"] == "" {
+		t.Errorf("version: exit code %d, %q, %v", code, out, err)
+	}
+	for _, args := range [][]string{{"get", "pods", "-o", "xml"}, {"explain", "a"}, {"nonsense"}, {"test", "--through", "vpp", "x"}, {"explain", "a/b", "c/d"}, {"apply"}} {
+		if code, out, errOut := sluicectl("/nowhere", "", args...); code != ExitError || out != "" || !strings.HasPrefix(errOut, "sluicectl: ") {
+			t.Errorf("%v: exit code %d, %q, %q", args, code, out, errOut)
+		}
+	}
+}
+
+// brokenPipe is a reader that has gone.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, os.ErrClosed }
+
+func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
+	for _, format := range []string{"table", "json", "yaml"} {
+		var e bytes.Buffer
+		if code := Run([]string{"version", "-o", format}, nil, brokenPipe{}, &e); code != ExitError || e.Len() == 0 {
+			t.Errorf("%s: exit code %d, %q", format, code, e.String())
+		}
+	}
+}

@@ -1,0 +1,222 @@
+// Package matrix answers who can talk to whom: every pair of groups of pods (and
+// some outside addresses), on the ports that the destination declares.
+//
+// # Invariants
+//
+// A cell is asked packet by packet of whoever is given as the judge; nothing is
+// concluded from rules. The result is a function of the endpoints and the judge.
+package matrix
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// Endpoint is one pod, or one address outside of the cluster.
+type Endpoint struct {
+	Group    string // what it is shown as, for example "shop/web"
+	External bool
+	Addrs    []netip.Addr
+	Ports    []Port // asked when it is the destination; for externals, of every pod's
+}
+
+// Port is a destination port with the name that people know it by.
+type Port struct {
+	Name     string       `json:"name"`
+	Protocol api.Protocol `json:"protocol"`
+	Number   uint16       `json:"number"`
+}
+
+// Judge says whether the first packet of a flow is let through.
+type Judge func(api.Flow) bool
+
+// Reach says how much of a group is reached.
+type Reach uint8
+
+// None, some or all of the pairs of pods.
+const (
+	None Reach = iota
+	Some
+	All
+)
+
+// String returns "none", "some" or "all".
+func (r Reach) String() string { return [...]string{"none", "some", "all"}[r] }
+
+// MarshalText renders the reach as String does.
+func (r Reach) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads the form that MarshalText writes; anything else is none.
+func (r *Reach) UnmarshalText(b []byte) error {
+	*r = None
+	for _, v := range []Reach{Some, All} {
+		if v.String() == string(b) {
+			*r = v
+		}
+	}
+	return nil
+}
+
+// PortReach is what a group reaches on one port of another.
+type PortReach struct {
+	Port  Port  `json:"port"`
+	Reach Reach `json:"reach"`
+}
+
+// Cell is one pair of groups.
+type Cell struct {
+	Reach Reach       `json:"reach"`
+	Ports []PortReach `json:"ports,omitempty"`
+}
+
+// Group is a row and a column.
+type Group struct {
+	Name     string `json:"name"`
+	External bool   `json:"external,omitempty"`
+	Members  int    `json:"members"`
+}
+
+// Matrix is the answer: Cells[source][destination].
+type Matrix struct {
+	Groups []Group  `json:"groups"`
+	Cells  [][]Cell `json:"cells"`
+	Probes int      `json:"probes"`
+	// Left says how many groups were left out because there were too many.
+	Left int `json:"left,omitempty"`
+}
+
+// Limits of one matrix: it is for people to look at.
+const (
+	maxGroups  = 60
+	maxMembers = 3 // of one group; they are alike
+)
+
+// Compute asks the judge about every pair of endpoints in different positions.
+func Compute(endpoints []Endpoint, judge Judge) Matrix {
+	groups, members, left := group(endpoints)
+	m := Matrix{Groups: groups, Left: left, Cells: make([][]Cell, len(groups))}
+	for i := range groups {
+		m.Cells[i] = make([]Cell, len(groups))
+		for j := range groups {
+			if groups[i].External && groups[j].External {
+				continue
+			}
+			var probes int
+			m.Cells[i][j], probes = ask(members[i], members[j], i == j, judge)
+			m.Probes += probes
+		}
+	}
+	return m
+}
+
+// group sorts endpoints into groups by name, pods before externals.
+func group(endpoints []Endpoint) (groups []Group, members [][]Endpoint, left int) {
+	byName := map[string][]Endpoint{}
+	for _, e := range endpoints {
+		byName[e.Group] = append(byName[e.Group], e)
+	}
+	for name, m := range byName {
+		groups = append(groups, Group{Name: name, External: m[0].External, Members: len(m)})
+	}
+	slices.SortFunc(groups, func(a, b Group) int {
+		if a.External != b.External {
+			if a.External {
+				return 1
+			}
+			return -1
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	left = max(0, len(groups)-maxGroups)
+	groups = groups[:len(groups)-left]
+	for _, g := range groups {
+		m := byName[g.Name]
+		slices.SortFunc(m, func(a, b Endpoint) int { return slices.CompareFunc(a.Addrs, b.Addrs, netip.Addr.Compare) })
+		members = append(members, m[:min(len(m), maxMembers)])
+	}
+	return groups, members, left
+}
+
+// ask fills one cell: every port of the destinations, from every source.
+func ask(src, dst []Endpoint, same bool, judge Judge) (Cell, int) {
+	var cell Cell
+	probes := 0
+	for _, port := range ports(dst) {
+		asked, open := 0, 0
+		for i, s := range src {
+			for j, d := range dst {
+				if same && i == j || !slices.Contains(d.Ports, port) {
+					continue // a pod's traffic to itself does not pass a policy
+				}
+				a, o := askPair(s, d, port, judge)
+				asked, open = asked+a, open+o
+			}
+		}
+		probes += asked
+		if asked > 0 {
+			cell.Ports = append(cell.Ports, PortReach{Port: port, Reach: reach(open, asked)})
+		}
+	}
+	cell.Reach = overall(cell.Ports)
+	return cell, probes
+}
+
+// askPair asks about every address family that both sides have.
+func askPair(s, d Endpoint, port Port, judge Judge) (asked, open int) {
+	for _, sa := range s.Addrs {
+		for _, da := range d.Addrs {
+			if sa.Is4() != da.Is4() {
+				continue
+			}
+			asked++
+			if judge(api.Flow{Src: sa, Dst: da, Protocol: port.Protocol, SrcPort: clientPort, DstPort: port.Number}) {
+				open++
+			}
+		}
+	}
+	return asked, open
+}
+
+// clientPort is an ephemeral source port; no policy looks at it.
+const clientPort = 49152
+
+func reach(open, asked int) Reach {
+	switch open {
+	case 0:
+		return None
+	case asked:
+		return All
+	}
+	return Some
+}
+
+func overall(ports []PortReach) Reach {
+	all, none := true, true
+	for _, p := range ports {
+		all = all && p.Reach == All
+		none = none && p.Reach == None
+	}
+	switch {
+	case none:
+		return None
+	case all:
+		return All
+	}
+	return Some
+}
+
+// ports returns the ports that any of the endpoints declares.
+func ports(dst []Endpoint) []Port {
+	var all []Port
+	for _, d := range dst {
+		all = append(all, d.Ports...)
+	}
+	slices.SortFunc(all, func(a, b Port) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol), strings.Compare(a.Name, b.Name))
+	})
+	return slices.Compact(all)
+}

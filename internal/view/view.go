@@ -1,0 +1,192 @@
+// Package view is what the agent shows: the JSON that its debug API serves and
+// that sluicectl prints. Fields are only ever added.
+package view
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/matrix"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Pod is a pod as the agent sees it.
+type Pod struct {
+	Pod       api.PodID         `json:"pod"`
+	Node      string            `json:"node,omitempty"`
+	Addresses []netip.Addr      `json:"addresses,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	// State is "enforced" (local, with an address), "no interface" (the same, but the
+	// vswitch has no interface of it yet), "pending" (local, no address yet), "remote",
+	// or "ignored: " and why (host network, finished).
+	State string `json:"state"`
+	// Isolated lists the directions (the pod's view) that policies isolate; known
+	// for local pods only.
+	Isolated []api.Direction `json:"isolated,omitempty"`
+	Policies []api.PolicyID  `json:"policies,omitempty"`
+	// InterfaceTag is the tag by which the ACL renderer finds the interface.
+	InterfaceTag string `json:"interfaceTag,omitempty"`
+}
+
+// Policy is a policy as the agent sees it.
+type Policy struct {
+	Policy   api.PolicyID    `json:"policy"`
+	Selector string          `json:"selector"`
+	Isolates []api.Direction `json:"isolates,omitempty"`
+	Rules    int             `json:"rules"`
+	// Pods are the local pods it applies to.
+	Pods     []api.PodID   `json:"pods,omitempty"`
+	Problems []api.Problem `json:"problems,omitempty"`
+}
+
+// Set is an address set.
+type Set struct {
+	ID      api.SetID      `json:"id"`
+	Meaning string         `json:"meaning"`
+	Members []netip.Prefix `json:"members,omitempty"`
+}
+
+// Table is an installed table of a renderer.
+type Table struct {
+	Renderer string      `json:"renderer"`
+	Table    string      `json:"table"`
+	Kind     string      `json:"kind"` // local or global
+	Pods     []api.PodID `json:"pods,omitempty"`
+	Rules    int         `json:"rules"`
+	Entries  int         `json:"entries"` // what the rules take in the stack
+	// Objects name what holds the table in the stack, for example "acl 3".
+	Objects []string `json:"objects,omitempty"`
+}
+
+// Rule is one rule of a table.
+type Rule struct {
+	Renderer string         `json:"renderer"`
+	Table    string         `json:"table"`
+	Index    int            `json:"index"`
+	Rule     api.ContivRule `json:"rule"`
+	Origins  []api.Origin   `json:"origins,omitempty"`
+}
+
+// Status is the state of the agent.
+type Status struct {
+	Version   string           `json:"version"`
+	Node      string           `json:"node,omitempty"`
+	Source    string           `json:"source"`   // where state comes from
+	Revision  int64            `json:"revision"` // of the store, enforced by every renderer
+	Seen      int64            `json:"seen"`     // of the store, received
+	Pods      int              `json:"pods"`
+	Local     int              `json:"local"`
+	Policies  int              `json:"policies"`
+	Sets      int              `json:"sets"`
+	Renderers []RendererStatus `json:"renderers"`
+	Problems  []api.Problem    `json:"problems,omitempty"`
+}
+
+// RendererStatus is the state of one renderer.
+type RendererStatus struct {
+	Name    string    `json:"name"`
+	InSync  bool      `json:"inSync"`
+	Commits uint64    `json:"commits"`
+	Error   string    `json:"error,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+	Tables  int       `json:"tables"`
+	Rules   int       `json:"rules"`
+	Entries int       `json:"entries"`
+}
+
+// Question asks about one flow. Src and Dst are "namespace/pod",
+// "namespace/selector", a selector, or an address; Port is a number, a port name
+// of the destination, or empty for protocols without ports.
+type Question struct {
+	Src      string       `json:"src"`
+	Dst      string       `json:"dst"`
+	Port     string       `json:"port,omitempty"`
+	Protocol api.Protocol `json:"protocol"`
+}
+
+// Party is one side of a flow.
+type Party struct {
+	Name    string     `json:"name"`
+	Pod     api.PodID  `json:"pod,omitzero"` // zero for what is not a pod
+	Address netip.Addr `json:"address"`
+}
+
+// Injection is what the dataplane did with a packet.
+type Injection struct {
+	Src      Party      `json:"src"`
+	Dst      Party      `json:"dst"`
+	Flow     api.Flow   `json:"flow"`
+	Verdict  api.Action `json:"verdict"`
+	Reason   string     `json:"reason"`
+	Hops     []Hop      `json:"hops,omitempty"`
+	Expected api.Action `json:"expected"` // the oracle's verdict, as far as this node decides
+}
+
+// Hop is one interface and direction that a packet passed or was dropped at.
+type Hop struct {
+	Interface string         `json:"interface"`
+	Direction api.Direction  `json:"direction"` // the vswitch's view
+	Action    api.Action     `json:"action"`
+	By        string         `json:"by"` // what decided: an ACL and rule, a session, nothing
+	Table     string         `json:"table,omitempty"`
+	Rule      int            `json:"rule,omitzero"`
+	Match     api.ContivRule `json:"match,omitzero"`
+	Origins   []api.Origin   `json:"origins,omitempty"`
+}
+
+// Applied is the answer to apply and delete.
+type Applied struct {
+	Put       int           `json:"put"`
+	Deleted   int           `json:"deleted"`
+	Unchanged int           `json:"unchanged"`
+	Enforced  bool          `json:"enforced"`          // by every renderer of the agent, before it answered
+	Pending   string        `json:"pending,omitempty"` // why the agent does not enforce it yet
+	Problems  []api.Problem `json:"problems,omitempty"`
+}
+
+// Explanation is the verdict on one flow and the whole reason for it.
+type Explanation struct {
+	Src     Party          `json:"src"`
+	Dst     Party          `json:"dst"`
+	Flow    api.Flow       `json:"flow"`
+	Allowed bool           `json:"allowed"`
+	Oracle  oracle.Verdict `json:"oracle"`
+	// Renderers say what the installed tables answer.
+	Renderers []Answer `json:"renderers"`
+}
+
+// Answer is what one renderer's installed tables do with a flow.
+type Answer struct {
+	Renderer string `json:"renderer"`
+	Allowed  bool   `json:"allowed"`
+	// Decides lists the directions (the pod's view) that this node decides: of a
+	// flow from or to pods of other nodes not all, or none.
+	Decides   []api.Direction     `json:"decides,omitempty"`
+	Agrees    bool                `json:"agrees"`            // with the oracle, about these directions
+	Pending   bool                `json:"pending,omitempty"` // the newest state is not enforced, so it need not agree
+	Decisions []renderer.Decision `json:"decisions,omitempty"`
+}
+
+// Matrix says who can talk to whom.
+type Matrix struct {
+	matrix.Matrix
+	// Differ counts the packets that the dataplane did not treat as the oracle says.
+	Differ int `json:"differ"`
+}
+
+// Change asks the agent to write and delete objects in its store. Values are
+// protobuf in canonical form (api/model).
+type Change struct {
+	Put    []ChangedObject `json:"put,omitempty"`
+	Delete []ChangedObject `json:"delete,omitempty"`
+}
+
+// ChangedObject names an object and, for a put, holds its value.
+type ChangedObject struct {
+	Kind      string `json:"kind"` // as in keys, for example "networkpolicy"
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Value     []byte `json:"value,omitempty"`
+}

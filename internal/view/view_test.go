@@ -1,0 +1,97 @@
+package view
+
+import (
+	"encoding/json"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// fields are the names that programs know. Names are added here and never removed.
+var fields = map[string]string{
+	"Pod":            "pod node addresses labels state isolated policies interfaceTag",
+	"Policy":         "policy selector isolates rules pods problems",
+	"Set":            "id meaning members",
+	"Table":          "renderer table kind pods rules entries objects",
+	"Rule":           "renderer table index rule origins",
+	"Status":         "version node source revision seen pods local policies sets renderers problems",
+	"RendererStatus": "name inSync commits error since tables rules entries",
+	"Question":       "src dst port protocol",
+	"Party":          "name pod address",
+	"Injection":      "src dst flow verdict reason hops expected",
+	"Hop":            "interface direction action by table rule match origins",
+	"Applied":        "put deleted unchanged enforced pending problems",
+	"Explanation":    "src dst flow allowed oracle renderers",
+	"Answer":         "renderer allowed decides agrees pending decisions",
+	"Matrix":         "groups cells probes left differ",
+	"Change":         "put delete",
+	"ChangedObject":  "kind namespace name value",
+}
+
+func TestNamesOfFieldsAreNeverTakenAway(t *testing.T) {
+	for _, v := range []any{
+		Pod{}, Policy{}, Set{}, Table{}, Rule{}, Status{}, RendererStatus{}, Question{}, Party{}, Injection{}, Hop{},
+		Applied{}, Explanation{}, Answer{}, Matrix{}, Change{}, ChangedObject{},
+	} {
+		typ := reflect.TypeOf(v)
+		got := names(typ)
+		for name := range strings.FieldsSeq(fields[typ.Name()]) {
+			if !slices.Contains(got, name) {
+				t.Errorf("%s has no field %q any more", typ.Name(), name)
+			}
+		}
+		if len(got) != len(strings.Fields(fields[typ.Name()])) {
+			t.Errorf("%s has the fields %v: add them to this test", typ.Name(), got)
+		}
+	}
+}
+
+func names(typ reflect.Type) (out []string) {
+	for f := range typ.Fields() {
+		if f.Anonymous {
+			out = append(out, names(f.Type)...)
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		out = append(out, name)
+	}
+	return out
+}
+
+func TestWhatIsNoPodHasNoPodInJSON(t *testing.T) {
+	for want, p := range map[string]Party{
+		`{"name":"10.0.0.1","address":"10.0.0.1"}`:       {Name: "10.0.0.1", Address: netip.MustParseAddr("10.0.0.1")},
+		`{"name":"a/b","pod":"a/b","address":"fd00::1"}`: {Name: "a/b", Pod: api.PodID{Namespace: "a", Name: "b"}, Address: netip.MustParseAddr("fd00::1")},
+	} {
+		if b, err := json.Marshal(p); err != nil || string(b) != want {
+			t.Errorf("%s, %v, want %s", b, err, want)
+		}
+	}
+}
+
+func TestTheDefaultSocket(t *testing.T) {
+	t.Setenv(SocketEnv, "/some/where.sock")
+	if got := DefaultSocket(); got != "/some/where.sock" {
+		t.Errorf("with %s it is %s", SocketEnv, got)
+	}
+	t.Setenv(SocketEnv, "")
+	dir := t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	want := filepath.Join(dir, "sluice", "agent.sock")
+	if os.Geteuid() == 0 {
+		want = "/run/sluice/agent.sock"
+	}
+	if got := DefaultSocket(); got != want {
+		t.Errorf("it is %s, want %s", got, want)
+	}
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	if got := DefaultSocket(); !filepath.IsAbs(got) || filepath.Base(got) != "agent.sock" {
+		t.Errorf("without a runtime directory it is %s", got)
+	}
+}
