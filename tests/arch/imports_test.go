@@ -1,0 +1,164 @@
+package arch
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/sluice-net/sluice/"
+
+// mayImport maps a package pattern to the packages of this module that it may
+// import. As in the go tool, "x" is one package and "x/..." is a tree. The first
+// pattern that matches a package counts. A change needs an ADR.
+var mayImport = []struct {
+	pkg  string
+	deps []string
+}{
+	{"api", nil},
+	{"api/model", nil},
+	{"plugins/ksr", []string{"api/..."}},
+	{"plugins/datasync", []string{"api/..."}},
+	{"plugins/policy", []string{"api/...", "renderer", "plugins/policy/..."}}, // wires, so knows its layers
+	{"plugins/policy/configurator", []string{"api/...", "renderer"}},
+	{"plugins/policy/...", []string{"api/..."}}, // layers do not know each other
+	{"renderer", []string{"api/..."}},
+	{"renderer/cache", []string{"api/...", "renderer"}},
+	{"renderer/...", []string{"api/...", "renderer", "renderer/cache"}}, // renderers do not know each other
+	{"internal/oracle", []string{"api/..."}},
+	{"internal/kvstore/...", []string{"api/...", "internal/kvstore"}},
+	{"internal/vswitch", []string{"api/..."}},
+	{"internal/term", nil},
+	{"internal/version", nil},
+	{"internal/...", []string{"api/...", "plugins/...", "renderer/...", "internal/..."}},
+	{"cmd/...", []string{"internal/..."}},
+	{"tests/...", []string{"..."}},
+}
+
+// onlyIn maps a third-party module to the places that may import it.
+var onlyIn = []struct {
+	module string
+	places []string
+}{
+	{"k8s.io/client-go", []string{"plugins/ksr"}},
+	{"go.etcd.io/", []string{"internal/kvstore/..."}},
+	{"go.fd.io/govpp", []string{"renderer/acl", "renderer/session", "internal/vswitch"}},
+	{"github.com/cilium/ebpf", []string{"renderer/xdp/..."}},
+	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "internal/vswitch", "tests/..."}},
+	{"github.com/ligato", nil},
+	{"go.ligato.io", nil},
+}
+
+// pure maps a tree to what it may not import even of the standard library: the
+// rooms that decide take no clocks, sockets, files or environment.
+var pure = map[string][]string{
+	"api":                {"net/http", "os", "sync", "time"},
+	"plugins/policy/...": {"net/http", "os", "net"},
+	"renderer/cache":     {"net/http", "os", "net", "sync", "time"},
+	"internal/oracle":    {"net/http", "os", "net", "sync", "time"},
+}
+
+func matches(pattern, pkg string) bool {
+	tree, ok := strings.CutSuffix(pattern, "...")
+	return ok && strings.HasPrefix(pkg+"/", tree) || pattern == pkg
+}
+
+func matchesAny(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, pkg) })
+}
+
+// imports returns what every package of the module imports, without tests.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	all := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		all[strings.TrimPrefix(fields[0], module)] = fields[1:]
+	}
+	if len(all) < 10 {
+		t.Fatalf("go list found only %d packages", len(all))
+	}
+	return all
+}
+
+func TestImportDirections(t *testing.T) {
+	for pkg, deps := range imports(t) {
+		for _, problem := range check(pkg, deps) {
+			t.Error(problem)
+		}
+	}
+}
+
+// check returns what is wrong with the imports of one package.
+func check(pkg string, deps []string) (problems []string) {
+	rule := slices.IndexFunc(mayImport, func(r struct {
+		pkg  string
+		deps []string
+	}) bool {
+		return matches(r.pkg, pkg)
+	})
+	if rule < 0 {
+		return []string{pkg + ": no rule; add one to mayImport and draw it in docs/ARCHITECTURE.md"}
+	}
+	for _, dep := range deps {
+		own, isOwn := strings.CutPrefix(dep, module)
+		if isOwn && !matchesAny(mayImport[rule].deps, own) {
+			problems = append(problems, pkg+" must not import "+own)
+		}
+		for _, o := range onlyIn {
+			if strings.HasPrefix(dep, o.module) && !matchesAny(o.places, pkg) {
+				problems = append(problems, pkg+" must not import "+dep+": only "+strings.Join(o.places, ", "))
+			}
+		}
+		for tree, banned := range pure {
+			if matches(tree, pkg) && slices.Contains(banned, dep) && !exempt[pkg+" "+dep] {
+				problems = append(problems, pkg+" decides and must not import "+dep)
+			}
+		}
+		if pkg == "api" && strings.Contains(strings.Split(dep, "/")[0], ".") {
+			problems = append(problems, "api must not import "+dep+": standard library only")
+		}
+	}
+	return problems
+}
+
+// exempt lists the exceptions of pure, each with its reason.
+var exempt = map[string]bool{}
+
+// TestTheLawCatches feeds violations to the check: a law that catches nothing is none.
+func TestTheLawCatches(t *testing.T) {
+	for _, tc := range []struct {
+		pkg, dep string
+	}{
+		{"api", module + "renderer"},
+		{"api", "google.golang.org/protobuf/proto"},
+		{"api/model", module + "plugins/ksr"},
+		{"plugins/policy/cache", module + "plugins/policy/processor"},
+		{"plugins/policy/processor", module + "renderer"},
+		{"plugins/policy/processor", "net/http"},
+		{"plugins/datasync", "go.etcd.io/etcd/client/v3"},
+		{"plugins/datasync", module + "internal/kvstore"},
+		{"renderer/acl", module + "internal/vswitch"},
+		{"renderer/acl", module + "renderer/session"},
+		{"renderer/cache", "go.fd.io/govpp/api"},
+		{"renderer/cache", "time"},
+		{"internal/oracle", module + "plugins/policy/cache"},
+		{"internal/agent", "k8s.io/client-go/informers"},
+		{"internal/agent", "github.com/ligato/cn-infra/infra"},
+		{"somewhere/else", "fmt"},
+	} {
+		if len(check(tc.pkg, []string{tc.dep})) == 0 {
+			t.Errorf("%s may import %s", tc.pkg, tc.dep)
+		}
+	}
+	if p := check("renderer/acl", []string{module + "renderer/cache", "go.fd.io/govpp/api", "context"}); p != nil {
+		t.Errorf("what is allowed is refused: %v", p)
+	}
+}

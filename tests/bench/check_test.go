@@ -1,0 +1,62 @@
+package bench
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
+)
+
+// flowsPerCheck is the size of the sample. It is drawn anew, but the same, in every
+// run.
+const flowsPerCheck = 400
+
+// check compares what the subject enforces with what the oracle says of the world.
+// It is the condition for a time to count. Every second flow is about one of the
+// objects that are given: those that the benchmark changed.
+func (s *subject) check(tb testing.TB, w world, focus ...any) {
+	tb.Helper()
+	status := s.plugin.Status()
+	if !status.InSync() || !status.Synced {
+		tb.Errorf("the plugin is not in sync: %+v", status)
+	}
+	state := w.state()
+	sample := newSampler(state, s.node)
+	if s.recorder != nil && len(s.recorder.Pods()) != len(sample.local) {
+		tb.Errorf("%d pods are installed, %d are local and have an address", len(s.recorder.Pods()), len(sample.local))
+	}
+	truth := oracle.New(state)
+	local := sample.addresses()
+	judge := s.judge(local)
+	allowed, wrong := 0, 0
+	for range flowsPerCheck {
+		f := sample.flow(focus)
+		want := expected(truth, local, f)
+		if want == api.Permit {
+			allowed++
+		}
+		if got := judge(f); got != want {
+			if wrong++; wrong <= 5 {
+				tb.Errorf("%s: %s is %s, the oracle says %s", s.kind, f, got, want)
+			}
+		}
+	}
+	if wrong > 0 {
+		tb.Errorf("%d of %d flows are decided wrongly", wrong, flowsPerCheck)
+	}
+	if allowed < flowsPerCheck/100 || allowed > flowsPerCheck*99/100 {
+		tb.Errorf("the sample says little: %d of %d flows are allowed", allowed, flowsPerCheck)
+	}
+}
+
+// expected is the part of the oracle's verdict that the ends on this node decide.
+func expected(o *oracle.Oracle, local map[netip.Addr]api.PodID, f api.Flow) api.Action {
+	v := o.Verdict(f)
+	_, src := local[f.Src]
+	_, dst := local[f.Dst]
+	if src && !v.Egress.Allowed || dst && !v.Ingress.Allowed {
+		return api.Deny
+	}
+	return api.Permit
+}

@@ -1,0 +1,147 @@
+package bench
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// kind is what stands at the end of the flow.
+type kind string
+
+const (
+	recorder kind = "recorder" // a renderer that only keeps what it is told
+	vpp      kind = "acl"      // the ACL renderer, and the embedded vswitch behind it
+)
+
+var kinds = []kind{recorder, vpp}
+
+// subject is the plugin of one node with one renderer.
+type subject struct {
+	tb       testing.TB
+	kind     kind
+	node     string
+	plugin   *policy.Plugin
+	recorder *renderertest.Recorder // of kind recorder
+	vpp      *node.Node             // of kind vpp
+}
+
+// startSubject starts the plugin of a node. Without a source its changes come by
+// apply.
+func startSubject(tb testing.TB, k kind, name string, source policy.Source) *subject {
+	tb.Helper()
+	s := &subject{tb: tb, kind: k, node: name}
+	var err error
+	if k == recorder {
+		s.recorder = renderertest.NewRecorder("recorder", tb)
+		s.plugin = policy.New(policy.Deps{Node: name, Source: source, Renderers: []renderer.Renderer{s.recorder}})
+		err = errors.Join(s.plugin.Init(), s.plugin.AfterInit())
+	} else {
+		s.vpp, err = node.New(node.Config{Name: name, AllowNode: true, Source: source, Log: slog.New(slog.DiscardHandler)})
+		if err == nil {
+			s.plugin, err = s.vpp.Plugin, s.vpp.Start()
+		}
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// running starts the plugin of the node of a shape, for as long as the benchmark
+// runs.
+func running(tb testing.TB, k kind) *subject {
+	tb.Helper()
+	s := startSubject(tb, k, node0, nil)
+	tb.Cleanup(s.close)
+	return s
+}
+
+func (s *subject) close() {
+	var err error
+	if s.vpp != nil {
+		err = s.vpp.Close()
+	} else {
+		err = s.plugin.Close()
+	}
+	if err != nil {
+		s.tb.Error(err)
+	}
+}
+
+// apply returns when the renderer has committed the changes.
+func (s *subject) apply(c model.Changes) {
+	if err := s.plugin.Apply(s.tb.Context(), c); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// judge returns who decides flows from what is installed now.
+func (s *subject) judge(local map[netip.Addr]api.PodID) func(api.Flow) api.Action {
+	if s.recorder != nil {
+		return s.recorder.Verdict
+	}
+	byTag := map[string]uint32{}
+	for _, i := range s.vpp.Switch.Interfaces() {
+		byTag[i.Tag] = i.Index
+	}
+	return func(f api.Flow) api.Action {
+		in := byTag[acl.UplinkTag]
+		if pod, ok := local[f.Src]; ok {
+			if in, ok = byTag[acl.InterfaceTag(pod)]; !ok {
+				s.tb.Errorf("pod %s has no interface", pod)
+			}
+		}
+		s.vpp.Switch.ClearSessions()
+		return s.vpp.Switch.Inject(in, vswitch.FlowPacket(f)).Verdict
+	}
+}
+
+// size reports how much is installed: rules of all pods and members of all sets
+// for a recorder, ACLs and their entries for a vswitch.
+func (s *subject) size() map[string]float64 {
+	out := map[string]float64{}
+	if s.recorder == nil {
+		for _, a := range s.vpp.Switch.ACLs() {
+			out["acls"]++
+			out["entries"] += float64(a.Rules)
+		}
+		return out
+	}
+	for _, cfg := range s.recorder.Pods() {
+		out["rules"] += float64(len(cfg.Ingress.Rules()) + len(cfg.Egress.Rules()))
+	}
+	for _, members := range s.recorder.Sets() {
+		out["sets"]++
+		out["members"] += float64(len(members))
+	}
+	return out
+}
+
+// operations returns how much has changed in a recorder so far.
+func (s *subject) operations() int {
+	if s.recorder == nil {
+		return 0
+	}
+	return s.recorder.Operations()
+}
+
+func (s *subject) reportSize(b *testing.B) {
+	for unit, n := range s.size() {
+		b.ReportMetric(n, unit)
+	}
+}

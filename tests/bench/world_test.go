@@ -1,0 +1,105 @@
+package bench
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/plugins/ksr"
+)
+
+// world is the Kubernetes objects of a cluster: what the plugin is told, converted,
+// and what the oracle judges by, as it is.
+type world map[model.ID]any
+
+// change puts objects in place and takes others away.
+type change struct {
+	put    []any
+	remove []model.ID
+}
+
+func putting(objects ...any) change { return change{put: objects} }
+
+// removing takes objects away that are given, not their IDs.
+func removing(objects ...any) change {
+	var c change
+	for _, o := range objects {
+		c.remove = append(c.remove, ksr.Object{Object: o}.ID())
+	}
+	return c
+}
+
+func (w world) apply(c change) {
+	for _, o := range c.put {
+		w[ksr.Object{Object: o}.ID()] = o
+	}
+	for _, id := range c.remove {
+		delete(w, id)
+	}
+}
+
+// ids returns what is referred to before what refers to it, so that nothing
+// depends on the order of a map.
+func (w world) ids() []model.ID {
+	return slices.SortedFunc(maps.Keys(w), func(a, b model.ID) int {
+		return cmp.Or(cmp.Compare(slices.Index(model.Kinds, a.Kind), slices.Index(model.Kinds, b.Kind)),
+			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+}
+
+// state is the world as the oracle takes it.
+func (w world) state() oracle.State {
+	var s oracle.State
+	for _, id := range w.ids() {
+		switch o := w[id].(type) {
+		case *corev1.Namespace:
+			s.Namespaces = append(s.Namespaces, o)
+		case *corev1.Pod:
+			s.Pods = append(s.Pods, o)
+		case *networkingv1.NetworkPolicy:
+			s.Policies = append(s.Policies, o)
+		}
+	}
+	return s
+}
+
+// resync is the whole world as the plugin takes it.
+func (w world) resync(t testing.TB) model.Changes {
+	t.Helper()
+	c := model.Changes{Resync: true, Deltas: make([]model.Delta, 0, len(w))}
+	for _, id := range w.ids() {
+		c.Deltas = append(c.Deltas, model.Delta{ID: id, Value: convert(t, w[id])})
+	}
+	return c
+}
+
+// changes is the change as the plugin takes it.
+func (c change) changes(t testing.TB) model.Changes {
+	t.Helper()
+	var out model.Changes
+	for _, o := range c.put {
+		out.Deltas = append(out.Deltas, model.Delta{ID: ksr.Object{Object: o}.ID(), Value: convert(t, o)})
+	}
+	for _, id := range c.remove {
+		out.Deltas = append(out.Deltas, model.Delta{ID: id})
+	}
+	return out
+}
+
+// convert reflects an object that must have no problem.
+func convert(t testing.TB, object any) proto.Message {
+	t.Helper()
+	m, problems := ksr.Convert(object)
+	if m == nil || len(problems) > 0 {
+		t.Fatalf("an object of the input is refused: %v", problems)
+	}
+	return m
+}

@@ -1,0 +1,108 @@
+package differential
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/tests/cluster"
+)
+
+const flowsExplained = 600
+
+// TestExplanations asks the ACL renderers of all nodes what their tables do with a
+// flow and why, and compares the verdict and the policies that are named with the
+// oracle's.
+func TestExplanations(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := cluster.Gen(cluster.Small()).Draw(t, "state")
+		seed := rapid.Uint64().Draw(t, "seed")
+		f, err := newFleet(s.Nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closing(t, f.close)
+		if err := f.apply(t.Context(), model.Changes{Resync: true, Deltas: mustReflect(t, s).all(seed)}); err != nil {
+			t.Fatal(err)
+		}
+		o := oracle.New(s)
+		for flow := range flowsOf(s, flowsExplained, seed) {
+			if flow.Src == flow.Dst {
+				continue // meets no table
+			}
+			if why := misexplained(o.Verdict(flow), f.explain(flow)); why != "" {
+				t.Fatalf("%s: %s\n%v\n%s\n%s", flow, why, f.explain(flow), o.Verdict(flow), manifests(s))
+			}
+		}
+	})
+}
+
+// explain returns the decisions of all nodes.
+func (f fleet) explain(flow api.Flow) []renderer.Decision {
+	var out []renderer.Decision
+	for _, name := range f.names() {
+		out = append(out, f[name].ACL.Explain(flow)...)
+	}
+	return out
+}
+
+// misexplained compares decisions with a verdict. Whoever is said to deny must be
+// among the reasons of the oracle. Of the rules that are said to permit one must
+// be: a rule can stand for more than what this flow needs, and a pod that is open
+// in effect has no table that could name one.
+func misexplained(v oracle.Verdict, decisions []renderer.Decision) string {
+	allowed := true
+	var named []api.Origin
+	for _, d := range decisions {
+		if d.Action == api.Deny {
+			allowed = false
+			if len(d.Origins) == 0 {
+				return "a denial has no reason"
+			}
+		}
+		if (d.Action == api.Permit) == v.Allowed {
+			named = append(named, d.Origins...)
+		}
+	}
+	if allowed != v.Allowed {
+		return fmt.Sprintf("explained as %t, but is %t", allowed, v.Allowed)
+	}
+	if isExempt(v) {
+		return "" // whatever rule lets the node through, it is not for its policy's sake
+	}
+	deciding := reasons(v)
+	isReason := func(g api.Origin) bool { return slices.Contains(deciding, g) }
+	switch wrong := slices.IndexFunc(named, func(g api.Origin) bool { return !isReason(g) }); {
+	case wrong < 0:
+	case !v.Allowed:
+		return fmt.Sprintf("%s is said to deny", named[wrong])
+	case len(deciding) > 0 && !slices.ContainsFunc(named, isReason):
+		return fmt.Sprintf("none of %v allows it", named)
+	}
+	return ""
+}
+
+// reasons returns what the oracle names for its verdict, of both directions.
+func reasons(v oracle.Verdict) []api.Origin {
+	var out []api.Origin
+	for _, d := range []oracle.DirectionVerdict{v.Egress, v.Ingress} {
+		if d.Allowed == v.Allowed {
+			out = append(out, d.Deciding...)
+		}
+	}
+	return out
+}
+
+// isExempt says whether an end is permitted although it is isolated.
+func isExempt(v oracle.Verdict) bool {
+	return slices.ContainsFunc(slices.Concat(v.Egress.Subjects, v.Ingress.Subjects), func(r oracle.SubjectResult) bool {
+		return r.Exempt != oracle.NotExempt
+	})
+}

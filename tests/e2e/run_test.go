@@ -1,0 +1,252 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// demo is a server with two clients, of which a policy lets one in.
+const demo = `
+{apiVersion: v1, kind: Namespace, metadata: {name: demo}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: server, namespace: demo, labels: {app: server}}
+spec: {nodeName: node-1, containers: [{name: c, image: i, ports: [{name: http, containerPort: 80}]}]}
+status: {phase: Running, podIPs: [{ip: 10.2.0.1}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: friend, namespace: demo, labels: {app: friend}}
+spec: {nodeName: node-1}
+status: {phase: Running, podIPs: [{ip: 10.2.0.2}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: stranger, namespace: demo, labels: {app: stranger}}
+spec: {nodeName: node-1}
+status: {phase: Running, podIPs: [{ip: 10.2.0.3}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: server, namespace: demo}
+spec:
+  podSelector: {matchLabels: {app: server}}
+  ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}], ports: [{port: http}]}]
+`
+
+const (
+	server, friend, stranger = "10.2.0.1", "10.2.0.2", "10.2.0.3"
+)
+
+func pod(name string) api.PodID { return api.PodID{Namespace: "demo", Name: name} }
+
+// plumbDemo gives the pods of the demo their interfaces.
+func (v *vpp) plumbDemo() {
+	v.plumb(pod("server"), server)
+	v.plumb(pod("friend"), friend)
+	v.plumb(pod("stranger"), stranger)
+}
+
+// demoEnforced says what is not as the demo's policy wants it.
+func (v *vpp) demoEnforced() error {
+	switch {
+	case !v.permits(friend, server, 80):
+		return errors.New("the friend is kept out")
+	case v.permits(friend, server, 81):
+		return errors.New("the friend gets at another port")
+	case v.permits(stranger, server, 80):
+		return errors.New("the stranger gets in")
+	}
+	return nil
+}
+
+// runAgent starts the agent of the demo's node.
+func runAgent(t testing.TB, etcd, vppSocket string) *process {
+	t.Helper()
+	return startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", etcd, "--vpp-socket", vppSocket)
+}
+
+// ready waits until the agent enforces what is in its store.
+func (p *process) ready() {
+	p.t.Helper()
+	eventually(p.t, func() error { return isReady(p.socket) })
+}
+
+func TestRunEnforcesWhatIsInEtcdOnTheVPPBehindASocket(t *testing.T) {
+	t.Parallel()
+	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
+	v.plumbDemo()
+	etcd := startEtcd(t)
+	store(t, etcd, demo)
+	a := runAgent(t, etcd, v.socket)
+	a.ready()
+	if err := v.demoEnforced(); err != nil {
+		t.Error(err)
+	}
+
+	// A change in etcd is enforced.
+	store(t, etcd, strings.ReplaceAll(demo, "{matchLabels: {app: friend}}}]", "{matchLabels: {app: stranger}}}]"))
+	eventually(t, func() error {
+		if v.permits(friend, server, 80) || !v.permits(stranger, server, 80) {
+			return errors.New("the change is not enforced")
+		}
+		return nil
+	})
+
+	// The agent explains, but the packets of a VPP are not its own, and nor is the store.
+	if out, code := a.ctl("explain", "demo/friend", "demo/server:http"); code != 1 || !strings.Contains(out, " agrees\n") {
+		t.Errorf("explain: exit code %d, want 1 and agreement:\n%s", code, out)
+	}
+	if out, code := a.ctl("inject", "demo/friend", "demo/server:http"); code != 2 || !strings.Contains(out, "embedded dataplane only") {
+		t.Errorf("inject: exit code %d, want 2:\n%s", code, out)
+	}
+	if out, code := a.ctl("apply", "-f", filepath.Join("..", "..", "docs", "examples", "shop")); code != 2 || !strings.Contains(out, "--etcd-endpoints") {
+		t.Errorf("apply: exit code %d, want 2 and advice:\n%s", code, out)
+	}
+
+	// What is enforced stays enforced without the agent.
+	a.stop(syscall.SIGTERM)
+	if v.permits(friend, server, 80) {
+		t.Error("without the agent the server is open")
+	}
+}
+
+func TestAPodWithoutAnInterfaceIsReportedAndEverythingElseIsEnforced(t *testing.T) {
+	t.Parallel()
+	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
+	v.plumb(pod("friend"), friend)
+	v.plumb(pod("server"), server)
+	etcd := startEtcd(t)
+	store(t, etcd, demo+`---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: stranger, namespace: demo}
+spec: {podSelector: {matchLabels: {app: stranger}}}
+`)
+	a := runAgent(t, etcd, v.socket)
+	eventually(t, func() error {
+		if status, body, err := ask(a.socket, "/readyz"); err != nil || status != 503 || !strings.Contains(string(body), "no interface for [pod demo/stranger]") {
+			return fmt.Errorf("/readyz does not tell of the interface that is missing: %d %s %w", status, body, err)
+		}
+		return nil
+	})
+	if !v.permits(friend, server, 80) || v.permits(friend, server, 81) {
+		t.Error("the pods that have interfaces are not enforced")
+	}
+	if out, _ := a.ctl("get", "status"); !strings.Contains(out, "not in sync: ") {
+		t.Errorf("status does not tell:\n%s", out)
+	}
+	v.plumb(pod("stranger"), stranger)
+	a.ready()
+	if v.permits(friend, stranger, 80) {
+		t.Error("the late pod is open")
+	}
+}
+
+func TestARestartOfTheAgentChangesNothingInTheVPP(t *testing.T) {
+	t.Parallel()
+	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
+	v.plumbDemo()
+	etcd := startEtcd(t)
+	store(t, etcd, demo)
+	a := runAgent(t, etcd, v.socket)
+	a.ready()
+	v.permits(friend, server, 80) // counted by the rule that permits it
+	a.stop(syscall.SIGINT)
+	before := v.installed()
+	if len(before.ACLs) == 0 {
+		t.Fatal("nothing is installed")
+	}
+
+	// Before the agent knows what is to be enforced it leaves what it finds.
+	door := newGate(t)
+	a = runAgent(t, door.addr, v.socket)
+	a.serves()
+	if out, code := a.ctl("get", "status"); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	if d := cmp.Diff(before, v.installed()); d != "" {
+		t.Errorf("an agent without a state changed something (-before +after):\n%s", d)
+	}
+	door.open(etcd)
+	a.ready()
+	if d := cmp.Diff(before, v.installed()); d != "" {
+		t.Errorf("the second start changed something (-before +after):\n%s", d)
+	}
+	if err := v.demoEnforced(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnAgentThatStartsBeforeItsStoreWaitsForIt(t *testing.T) {
+	t.Parallel()
+	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
+	v.plumbDemo()
+	door := newGate(t)
+	a := runAgent(t, door.addr, v.socket)
+	eventually(t, func() error {
+		if status, body, err := ask(a.socket, "/readyz"); err != nil || status != 503 || !strings.Contains(string(body), "first state") {
+			return fmt.Errorf("/readyz is %d %s %w, want 503 and why", status, body, err)
+		}
+		return nil
+	})
+	if out, code := a.ctl("get", "pods"); code != 0 || out != "no pods\n" {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	if len(v.sw.ACLs()) > 0 {
+		t.Error("something is installed without a state")
+	}
+
+	etcd := startEtcd(t)
+	store(t, etcd, demo)
+	door.open(etcd)
+	a.ready()
+	if err := v.demoEnforced(); err != nil {
+		t.Error(err)
+	}
+	a.stop(syscall.SIGTERM)
+}
+
+func TestAnAgentStopsWhileItWaitsForEverything(t *testing.T) {
+	t.Parallel()
+	a := runAgent(t, newGate(t).addr, filepath.Join(socketDir(t), "nobody.sock"))
+	a.serves()
+	a.stop(syscall.SIGTERM)
+}
+
+func TestARestartOfTheVPPIsRepaired(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(socketDir(t), "vpp.sock")
+	v := startVPP(t, socket)
+	v.plumbDemo()
+	etcd := startEtcd(t)
+	store(t, etcd, demo)
+	a := runAgent(t, etcd, socket)
+	a.ready()
+
+	v.sw.Restart() // forgets every ACL, keeps interfaces
+	if v.demoEnforced() == nil {
+		t.Fatal("the restart forgot nothing")
+	}
+	eventually(t, v.demoEnforced)
+
+	// Another process behind the same socket, whose pods are plumbed later.
+	v.stop()
+	v = startVPP(t, socket)
+	v.plumbDemo()
+	eventually(t, v.demoEnforced)
+	a.ready()
+	if out, _ := a.ctl("get", "status"); !strings.Contains(out, "in sync") || strings.Contains(out, "not in sync") {
+		t.Errorf("status after the repair:\n%s", out)
+	}
+	a.stop(syscall.SIGINT)
+}

@@ -1,0 +1,25 @@
+// Package vpp proves on a real VPP what everything else proves on the embedded
+// vswitch: the whole product, from Kubernetes objects to packets, with a VPP process
+// at its end instead. docs/reference/vpp.md says what came out.
+//
+// It stands beside the flow of rooms and drives it from both ends:
+//
+//	manifests -> ksr.Convert -> node.Node -> API socket -> VPP <- packet generator
+//	     |              \-----> node.Node -> embedded vswitch        |
+//	     |                            \------- equal ACLs? ---------/|
+//	     +-> oracle.New -------------- equal verdicts? -------------/
+//
+// An embedded node runs beside the one with VPP. Its interfaces and routes are made
+// in VPP too, as a CNI plugin would, so that both have the same work to do.
+//
+// # Invariants
+//
+//   - Without SLUICE_VPP_BIN, which names a vpp binary, everything is skipped.
+//   - A verdict is what became of a packet: captured where it had to leave VPP, or
+//     dropped. All that was sent is accounted for: what was not captured was denied by
+//     ACLs, by VPP's own counters, and by nothing else.
+//   - A time counts only after what VPP holds then was checked.
+//
+// Every VPP is a process of its own, without devices, hugepages or privileges, and
+// ends with its test.
+package vpp

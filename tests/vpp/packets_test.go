@@ -1,0 +1,151 @@
+package vpp
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+)
+
+// packet is what is sent: what the vswitch looks at, and a mark to find it again.
+type packet struct {
+	vswitch.Packet
+	mark uint32
+}
+
+// first returns the first packet of a flow.
+func first(f api.Flow, mark uint32) packet { return packet{vswitch.FlowPacket(f), mark} }
+
+// bytes returns the IP packet. Its payload is the mark.
+func (p packet) bytes() []byte {
+	payload := append(p.transport(), binary.BigEndian.AppendUint32(nil, p.mark)...)
+	if p.Src.Is4() {
+		head := []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, byte(p.Protocol), 0, 0}
+		binary.BigEndian.PutUint16(head[2:], uint16(20+len(payload)))
+		head = append(append(head, p.Src.AsSlice()...), p.Dst.AsSlice()...)
+		binary.BigEndian.PutUint16(head[10:], checksum(head))
+		return append(head, payload...)
+	}
+	head := []byte{0x60, 0, 0, 0, 0, 0, byte(p.Protocol), 64}
+	binary.BigEndian.PutUint16(head[4:], uint16(len(payload)))
+	head = append(append(head, p.Src.AsSlice()...), p.Dst.AsSlice()...)
+	return append(head, payload...)
+}
+
+// transport returns the header of the transport protocol. Nobody between the ends
+// looks at its checksum.
+func (p packet) transport() []byte {
+	ports := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, p.SrcPort), p.DstPort)
+	switch p.Protocol {
+	case api.TCP:
+		return append(ports, 0, 0, 0, 1, 0, 0, 0, 0, 5<<4, p.TCPFlags, 16, 0, 0, 0, 0, 0)
+	case api.UDP:
+		return append(ports, 0, 12, 0, 0)
+	case api.SCTP: // verification tag, checksum, and the head of an INIT chunk
+		return append(ports, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 8)
+	default: // ICMP: an echo
+		return []byte{p.ICMPType, p.ICMPCode, 0, 0, 0, 1, 0, 1}
+	}
+}
+
+// checksum of an IPv4 header whose own checksum is zero.
+func checksum(head []byte) uint16 {
+	var sum uint32
+	for i := 0; i < len(head); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(head[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// marked returns the addresses and the mark of an IP packet of ours.
+func marked(b []byte) (src, dst netip.Addr, mark uint32, ok bool) {
+	length := 0
+	switch {
+	case len(b) >= 20 && b[0]>>4 == 4:
+		length = int(binary.BigEndian.Uint16(b[2:]))
+		src, _ = netip.AddrFromSlice(b[12:16])
+		dst, _ = netip.AddrFromSlice(b[16:20])
+	case len(b) >= 40 && b[0]>>4 == 6:
+		length = 40 + int(binary.BigEndian.Uint16(b[4:]))
+		src, _ = netip.AddrFromSlice(b[8:24])
+		dst, _ = netip.AddrFromSlice(b[24:40])
+	}
+	if length < 24 || length > len(b) {
+		return src, dst, 0, false
+	}
+	return src, dst, binary.BigEndian.Uint32(b[length-4:]), true
+}
+
+// Kinds of frames in capture files.
+const (
+	rawIP    = 101
+	ethernet = 1
+)
+
+// capture is a file of the pcap format.
+func capture(packets [][]byte) []byte {
+	var b []byte
+	for _, word := range []uint32{0xa1b2c3d4, 4<<16 | 2, 0, 0, 65535, rawIP} {
+		b = binary.LittleEndian.AppendUint32(b, word)
+	}
+	for _, p := range packets {
+		for _, word := range []uint32{0, 0, uint32(len(p)), uint32(len(p))} {
+			b = binary.LittleEndian.AppendUint32(b, word)
+		}
+		b = append(b, p...)
+	}
+	return b
+}
+
+// captured returns the IP packets of a file of Ethernet frames.
+func captured(tb testing.TB, b []byte) (packets [][]byte) {
+	tb.Helper()
+	const fileHead, packetHead, frameHead = 24, 16, 14
+	if len(b) < fileHead || binary.LittleEndian.Uint32(b) != 0xa1b2c3d4 || binary.LittleEndian.Uint32(b[20:]) != ethernet {
+		tb.Fatal("the capture is none of Ethernet frames")
+	}
+	for b = b[fileHead:]; len(b) > 0; {
+		if len(b) < packetHead || len(b)-packetHead < int(binary.LittleEndian.Uint32(b[8:])) {
+			tb.Fatal("the capture is cut")
+		}
+		n := packetHead + int(binary.LittleEndian.Uint32(b[8:]))
+		if n >= packetHead+frameHead {
+			packets = append(packets, b[packetHead+frameHead:n])
+		}
+		b = b[n:]
+	}
+	return packets
+}
+
+// TestPacketsAreFoundAgain needs no VPP.
+func TestPacketsAreFoundAgain(t *testing.T) {
+	var frames []byte
+	var sent []packet
+	for _, ends := range [][2]string{{"10.0.0.1", "10.0.0.2"}, {"fd00::1", "fd00::2"}} {
+		for _, protocol := range []api.Protocol{api.TCP, api.UDP, api.SCTP, api.ICMP} {
+			sent = append(sent, first(api.Flow{Src: netip.MustParseAddr(ends[0]), Dst: netip.MustParseAddr(ends[1]), Protocol: protocol,
+				SrcPort: 40000, DstPort: 80}, uint32(77+len(sent))))
+		}
+	}
+	var raw [][]byte
+	for _, p := range sent {
+		raw = append(raw, append(make([]byte, 14), p.bytes()...))
+		raw[len(raw)-1] = append(raw[len(raw)-1], make([]byte, 20)...) // padding
+	}
+	frames = capture(raw)
+	frames[20] = ethernet
+	for i, b := range captured(t, frames) {
+		src, dst, mark, ok := marked(b)
+		if !ok || src != sent[i].Src || dst != sent[i].Dst || mark != sent[i].mark {
+			t.Errorf("packet %d of %v: %s to %s with mark %d", i, sent[i], src, dst, mark)
+		}
+		if b[0] == 0x45 && checksum(b[:20]) != 0 {
+			t.Errorf("packet %d has a wrong checksum", i)
+		}
+	}
+}
