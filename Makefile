@@ -1,0 +1,72 @@
+# Every target works in a fresh clone: it builds what it needs. "make help" lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := bin
+TOOLS := .bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+GOBUILD := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -ldflags "-s -w -X github.com/sluice-net/sluice/internal/version.version=$(VERSION)"
+GOLANGCI := $(TOOLS)/golangci-lint-v2.15.0
+PKG ?= ./...
+FUZZTIME ?= 10s
+COUNT ?= 6
+DOCKER ?= docker
+
+.PHONY: help run build test race bench bench-report fuzz lint generate verify e2e test-vpp images size
+
+help: ## List the targets
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build static binaries into bin/
+	$(GOBUILD) -o $(BIN)/ ./cmd/...
+
+run: build ## Run the shop example on embedded parts (ARGS=--once to end after the first report)
+	$(BIN)/sluice-agent dev --manifests docs/examples/shop $(ARGS)
+
+test: ## Run all tests that need neither root nor VPP
+	go test $(PKG)
+
+race: ## Run all tests under the race detector
+	go test -race -short $(PKG)
+
+bench: ## Run the benchmarks COUNT times into bench.txt (feed two such files to benchstat)
+	go test -run '^$$' -timeout 2h -bench . -benchmem -count $(COUNT) $(PKG) | tee bench.txt
+
+bench-report: ## Run the cluster-sized benchmarks and print tables (SLUICE_WORKLOAD=dir1:dir2 adds workloads)
+	go test -run '^$$' -timeout 1h -bench . -benchtime 200ms -count $(COUNT) ./tests/bench > bench-cluster.txt
+	go run ./tests/bench/report < bench-cluster.txt
+
+fuzz: ## Fuzz every target for FUZZTIME each
+	@set -e; for pkg in $$(go list $(PKG)); do \
+	  for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; done; done
+
+$(GOLANGCI):
+	GOBIN=$(abspath $(TOOLS)) CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+	mv $(TOOLS)/golangci-lint $@
+
+lint: $(GOLANGCI) ## Lint
+	$(GOLANGCI) run $(PKG)
+
+generate: ## Regenerate protobuf code (needs protoc 3.21: apt-get install protobuf-compiler)
+	@command -v protoc >/dev/null || { echo "protoc is missing: apt-get install protobuf-compiler"; exit 1; }
+	go build -o $(TOOLS)/protoc-gen-go google.golang.org/protobuf/cmd/protoc-gen-go
+	go generate ./...
+
+verify: generate lint race ## What CI checks besides the tests: generated files, go.mod, formatting, lint, races
+	go mod tidy -diff
+	go vet ./...
+	git diff --exit-code -- "*.pb.go" go.mod go.sum
+
+e2e: build ## Run the end-to-end tests on the static binaries
+	SLUICE_BIN=$(abspath $(BIN)) go test -count 1 ./tests/e2e/...
+
+test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp)
+	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
+	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) go test -count 1 -v -run VPP ./renderer/acl/... ./tests/...
+
+images: ## Build the container images sluice-agent and sluicectl (DOCKER=docker)
+	@set -e; for i in agent:sluice-agent ctl:sluicectl; do \
+	  $(DOCKER) build -f docker/Dockerfile --target $${i%%:*} --build-arg VERSION=$(VERSION) -t $${i##*:}:$(VERSION) -t $${i##*:}:dev .; done
+
+size: build ## Print the sizes of the binaries
+	@ls -l $(BIN) | awk 'NR>1{printf "%-14s %6.1f MB\n", $$9, $$5/1e6}'
