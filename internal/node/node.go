@@ -3,10 +3,8 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
@@ -37,14 +35,11 @@ type Config struct {
 
 // Node is one node. Its methods may be called by any goroutine.
 type Node struct {
-	name   string
-	Plugin *policy.Plugin
-	ACL    *acl.Renderer
-	Switch *vswitch.Switch // nil with a VPP of its own
-
-	attach  *attacher  // nil with a VPP of its own
-	uplink  uint32     // of the embedded dataplane
-	sending sync.Mutex // one packet at a time, so that it is the first of its flow
+	name     string
+	Plugin   *policy.Plugin
+	ACL      *acl.Renderer
+	Switch   *vswitch.Switch // nil with a VPP of its own
+	embedded *Embedded       // nil with a VPP of its own
 }
 
 // New makes a node that does nothing until Start.
@@ -52,45 +47,36 @@ func New(cfg Config) (*Node, error) {
 	n := &Node{name: cfg.Name, Plugin: policy.New(policy.Deps{
 		Log: cfg.Log, Source: cfg.Source, Node: cfg.Name, NodeAddresses: cfg.Addresses, DenyNode: !cfg.AllowNode, Observer: cfg.Observer,
 	})}
-	options := acl.Options{
-		Log: cfg.Log, Socket: cfg.VPPSocket, Uplinks: cfg.Uplinks, Timeout: cfg.Timeout,
-		OnChange: n.Plugin.Prompt,
+	first, err := n.render(cfg)
+	if err != nil {
+		return nil, err
 	}
-	if cfg.VPPSocket == "" {
-		if err := n.embed(cfg.Log); err != nil {
-			return nil, err
-		}
-		options.Adapter = n.Switch.Adapter()
-	}
-	var err error
-	if n.ACL, err = acl.New(options); err != nil {
-		return nil, errors.Join(err, n.closeSwitch())
-	}
-	var r renderer.Renderer = n.ACL
-	if n.Switch != nil {
-		n.attach = newAttacher(n.ACL, n.Switch)
-		r = n.attach
-	}
-	n.Plugin.Renderers = append([]renderer.Renderer{r}, cfg.Renderers...)
+	n.Plugin.Renderers = append([]renderer.Renderer{first}, cfg.Renderers...)
 	// The plugin is wired here, so that whoever starts the node in one goroutine can
 	// wait for it in another.
 	if err := n.Plugin.Init(); err != nil {
-		return nil, errors.Join(err, n.ACL.Close(), n.closeSwitch())
+		return nil, errors.Join(err, n.closeStack())
 	}
 	return n, nil
 }
 
-// embed makes the embedded dataplane, with an uplink that everything that is no
-// local pod is routed to.
-func (n *Node) embed(log *slog.Logger) error {
-	n.Switch = vswitch.New(vswitch.Options{Log: log})
-	n.uplink = n.Switch.AddInterface("uplink0", acl.UplinkTag)
-	for _, all := range []string{"0.0.0.0/0", "::/0"} {
-		if err := n.Switch.AddRoute(netip.MustParsePrefix(all), n.uplink); err != nil {
-			return fmt.Errorf("embedded dataplane: %w", err)
-		}
+// render makes the ACL renderer and, unless there is a VPP, the dataplane below it.
+func (n *Node) render(cfg Config) (renderer.Renderer, error) {
+	options := acl.Options{
+		Log: cfg.Log, Socket: cfg.VPPSocket, Uplinks: cfg.Uplinks, Timeout: cfg.Timeout,
+		OnChange: n.Plugin.Prompt,
 	}
-	return nil
+	if cfg.VPPSocket != "" {
+		var err error
+		n.ACL, err = acl.New(options)
+		return n.ACL, err
+	}
+	e, err := NewEmbedded(vswitch.New(vswitch.Options{Log: cfg.Log}), options)
+	if err != nil {
+		return nil, err
+	}
+	n.embedded, n.ACL, n.Switch = e, e.ACL, e.Switch
+	return e.Renderer(), nil
 }
 
 // Start begins to follow the source.
@@ -107,13 +93,11 @@ func (n *Node) WaitEnforced(ctx context.Context, revision int64) error {
 }
 
 // Close stops the node. What a VPP of its own enforces stays enforced.
-func (n *Node) Close() error {
-	return errors.Join(n.Plugin.Close(), n.ACL.Close(), n.closeSwitch())
-}
+func (n *Node) Close() error { return errors.Join(n.Plugin.Close(), n.closeStack()) }
 
-func (n *Node) closeSwitch() error {
-	if n.Switch == nil {
-		return nil
+func (n *Node) closeStack() error {
+	if n.embedded != nil {
+		return n.embedded.Close()
 	}
-	return n.Switch.Close()
+	return n.ACL.Close()
 }

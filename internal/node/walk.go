@@ -30,22 +30,12 @@ func (n *Node) Send(f api.Flow) Walk {
 	if f.Src == f.Dst {
 		return Walk{Verdict: api.Permit, Reason: reasonLocal}
 	}
-	n.sending.Lock()
-	defer n.sending.Unlock()
-	n.Switch.ClearSessions()
-	in, ok := n.attach.at(f.Src)
-	if !ok {
-		in = n.uplink
-	}
-	t := n.Switch.Inject(in, vswitch.FlowPacket(f))
+	t := n.embedded.First(f)
 	return Walk{Verdict: t.Verdict, Reason: t.Reason, Visits: []Visit{{Node: n.name, Trace: t}}}
 }
 
 // has says whether the address is that of a pod on this node.
-func (n *Node) has(a netip.Addr) bool {
-	_, ok := n.attach.at(a)
-	return ok
-}
+func (n *Node) has(a netip.Addr) bool { return n.embedded.Has(a) }
 
 // String returns the hop that decided, in one line.
 func (w Walk) String() string {

@@ -1,0 +1,100 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl"
+)
+
+// Embedded is an ACL renderer over an embedded dataplane, in which every pod that is
+// rendered has an interface and routes. The renderer belongs to one goroutine, as
+// the contract says; the other methods may be called by any.
+type Embedded struct {
+	ACL    *acl.Renderer
+	Switch *vswitch.Switch
+
+	attach  *attacher
+	uplink  uint32
+	sending sync.Mutex // one packet at a time, so that it is the first of its flow
+}
+
+// NewEmbedded gives a new dataplane an uplink, which everything that is no local pod
+// is routed to, and a renderer. It owns the dataplane from then on. The renderer
+// talks to it directly unless the options have an Adapter that does.
+func NewEmbedded(sw *vswitch.Switch, options acl.Options) (*Embedded, error) {
+	e := &Embedded{Switch: sw, uplink: sw.AddInterface("uplink0", acl.UplinkTag)}
+	for _, all := range []string{"0.0.0.0/0", "::/0"} {
+		if err := sw.AddRoute(netip.MustParsePrefix(all), e.uplink); err != nil {
+			return nil, errors.Join(fmt.Errorf("embedded dataplane: %w", err), sw.Close())
+		}
+	}
+	if options.Adapter == nil {
+		options.Adapter = sw.Adapter()
+	}
+	var err error
+	if e.ACL, err = acl.New(options); err != nil {
+		return nil, errors.Join(err, sw.Close())
+	}
+	e.attach = newAttacher(e.ACL, sw)
+	return e, nil
+}
+
+// Renderer returns the renderer that attaches pods and tells the ACL renderer.
+func (e *Embedded) Renderer() renderer.Renderer { return e.attach }
+
+// Has says whether the address is that of a pod of this dataplane.
+func (e *Embedded) Has(a netip.Addr) bool {
+	_, ok := e.attach.at(a)
+	return ok
+}
+
+// First sends the first packet of a flow, from the pod that has the source, or in
+// through the uplink. What was sent before has no influence: the answer is that of
+// the tables, never that of a session.
+func (e *Embedded) First(f api.Flow) vswitch.Trace {
+	e.sending.Lock()
+	defer e.sending.Unlock()
+	e.Switch.ClearSessions()
+	return e.Switch.Inject(e.entry(f.Src), vswitch.FlowPacket(f))
+}
+
+// Send sends a packet as First does, but among the sessions that earlier ones left.
+func (e *Embedded) Send(p vswitch.Packet) vswitch.Trace {
+	e.sending.Lock()
+	defer e.sending.Unlock()
+	return e.Switch.Inject(e.entry(p.Src), p)
+}
+
+// entry returns the interface that packets from an address come in by.
+func (e *Embedded) entry(src netip.Addr) uint32 {
+	if in, ok := e.attach.at(src); ok {
+		return in
+	}
+	return e.uplink
+}
+
+// Restart ends the renderer and starts a new one over the same dataplane, as when an
+// agent is replaced while pods stay attached.
+func (e *Embedded) Restart(options acl.Options) error {
+	if options.Adapter == nil {
+		options.Adapter = e.Switch.Adapter()
+	}
+	if err := e.ACL.Close(); err != nil {
+		return err
+	}
+	r, err := acl.New(options)
+	if err != nil {
+		return err
+	}
+	e.ACL, e.attach.Renderer = r, r
+	return nil
+}
+
+// Close stops the renderer and the dataplane.
+func (e *Embedded) Close() error { return errors.Join(e.ACL.Close(), e.Switch.Close()) }

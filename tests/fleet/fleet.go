@@ -1,0 +1,156 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/tests/stacks"
+)
+
+// Options of a Fleet.
+type Options struct {
+	DenyNode bool // traffic between a pod and its own node is restricted as all other
+}
+
+// Fleet is the nodes of a cluster. One goroutine uses it at a time.
+type Fleet struct {
+	kind    stacks.Kind
+	options Options
+	nodes   map[string]*Node
+}
+
+// New starts a fleet of the nodes that have these names. No node has resynced yet, so
+// the first changes must be a resync.
+func New(kind stacks.Kind, names []string, options Options) (*Fleet, error) {
+	f := &Fleet{kind: kind, options: options, nodes: map[string]*Node{}}
+	for _, name := range names {
+		n, err := newNode(name, kind, options)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("node %s: %w", name, err), f.Close())
+		}
+		f.nodes[name] = n
+	}
+	return f, nil
+}
+
+// NamesOf returns the names of nodes.
+func NamesOf(nodes []*corev1.Node) []string {
+	var out []string
+	for _, n := range nodes {
+		out = append(out, n.Name)
+	}
+	return out
+}
+
+// Names returns the names of the nodes, sorted.
+func (f *Fleet) Names() []string { return slices.Sorted(maps.Keys(f.nodes)) }
+
+// Node returns a node, nil for one that the fleet does not have.
+func (f *Fleet) Node(name string) *Node { return f.nodes[name] }
+
+// Apply tells every node and waits until all enforce it.
+func (f *Fleet) Apply(ctx context.Context, c model.Changes) error {
+	return f.each(func(n *Node) error { return n.Plugin.Apply(ctx, c) })
+}
+
+// Prompt lets the renderers of every node look at their stacks.
+func (f *Fleet) Prompt(ctx context.Context) error {
+	return f.each(func(n *Node) error { return n.Prompt(ctx) })
+}
+
+// Restart ends the agent of a node and starts a new one over its stack, which is told
+// nothing yet.
+func (f *Fleet) Restart(name string) error { return f.nodes[name].restart() }
+
+// Close stops every node.
+func (f *Fleet) Close() error { return f.each((*Node).close) }
+
+// each calls all nodes, in the order of their names.
+func (f *Fleet) each(do func(*Node) error) error {
+	var errs []error
+	for _, name := range f.Names() {
+		if err := do(f.nodes[name]); err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Allowed says whether the first packet of a flow arrives.
+func (f *Fleet) Allowed(flow api.Flow) bool {
+	return f.walk(flow, func(s stacks.Stack) bool { return s.Verdict(flow) == api.Permit })
+}
+
+// First sends the first packet of a flow, which leaves its sessions behind, and says
+// whether it arrives. The stacks must be stacks.Stateful.
+func (f *Fleet) First(flow api.Flow) bool {
+	return f.walk(flow, func(s stacks.Stack) bool { return s.(stacks.Stateful).First(flow) })
+}
+
+// Reply sends the answer to the first packet of a flow. The stacks must be
+// stacks.Stateful.
+func (f *Fleet) Reply(flow api.Flow) bool {
+	return f.walk(flow.Reverse(), func(s stacks.Stack) bool { return s.(stacks.Stateful).Reply(flow) })
+}
+
+// IsStateful says whether First and Reply may be called.
+func (f *Fleet) IsStateful() bool {
+	for _, n := range f.nodes {
+		_, ok := n.Stack.(stacks.Stateful)
+		return ok
+	}
+	return false
+}
+
+// walk takes a packet through the stacks that it meets, as far as it gets.
+func (f *Fleet) walk(flow api.Flow, pass func(stacks.Stack) bool) bool {
+	for _, n := range f.way(flow) {
+		if !pass(n.Stack) {
+			return false
+		}
+	}
+	return true
+}
+
+// way returns the nodes that a packet meets: that of its source, and that of its
+// destination. A packet to its own address stays inside the pod.
+func (f *Fleet) way(flow api.Flow) []*Node {
+	if flow.Src == flow.Dst {
+		return nil
+	}
+	var out []*Node
+	for _, addr := range []func(*Node) bool{
+		func(n *Node) bool { return n.Stack.Has(flow.Src) },
+		func(n *Node) bool { return n.Stack.Has(flow.Dst) },
+	} {
+		for _, name := range f.Names() {
+			if n := f.nodes[name]; addr(n) {
+				if !slices.Contains(out, n) {
+					out = append(out, n)
+				}
+				break
+			}
+		}
+	}
+	return out
+}
+
+// Trace says in words what happens to the first packet of a flow.
+func (f *Fleet) Trace(flow api.Flow) string {
+	var b strings.Builder
+	for _, n := range f.way(flow) {
+		fmt.Fprintf(&b, "node %s: %s\n", n.Name, n.Stack.Trace(flow))
+	}
+	if b.Len() == 0 {
+		return "meets no node\n"
+	}
+	return b.String()
+}

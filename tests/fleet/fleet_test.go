@@ -1,0 +1,92 @@
+package fleet_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/stacks"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start(t *testing.T, kind stacks.Kind, s cluster.State) (*fleet.Fleet, fleet.Objects) {
+	t.Helper()
+	f, err := fleet.New(kind, fleet.NamesOf(s.Nodes), fleet.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	objects, err := fleet.Reflect(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Apply(t.Context(), model.Changes{Resync: true, Deltas: objects.All(1)}); err != nil {
+		t.Fatal(err)
+	}
+	return f, objects
+}
+
+func TestAFleetEnforcesAState(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		s := cluster.Random(5, cluster.Small())
+		f, objects := start(t, kind, s)
+		o := oracle.New(s)
+		denied := 0
+		for _, flow := range cluster.FlowSpace(s).Random(cluster.NewRand(1), 500) {
+			if f.Allowed(flow) != o.Allowed(flow) {
+				t.Fatalf("%s: %s%s", flow, f.Trace(flow), o.Verdict(flow))
+			}
+			if !o.Allowed(flow) {
+				denied++
+			}
+		}
+		if denied == 0 || f.Operations() == 0 {
+			t.Errorf("%d flows are denied after %d operations", denied, f.Operations())
+		}
+		fresh, _ := start(t, kind, s)
+		if diff, err := f.Compare(t.Context(), fresh); diff != "" || err != nil {
+			t.Errorf("%s %v", diff, err)
+		}
+		before := f.Operations()
+		for _, resync := range []bool{true, false} {
+			if err := f.Apply(t.Context(), model.Changes{Resync: resync, Deltas: objects.All(2)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := f.Operations() - before; n != 0 {
+			t.Errorf("the same state takes %d operations", n)
+		}
+	})
+}
+
+func TestARestartedNodeAdoptsWhatIsThere(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		s := cluster.Random(5, cluster.Small())
+		f, objects := start(t, kind, s)
+		name := f.Names()[0]
+		n := f.Node(name)
+		before := n.Stack.Operations()
+		if err := f.Restart(name); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Plugin.Apply(t.Context(), model.Changes{Resync: true, Deltas: objects.All(3)}); err != nil {
+			t.Fatal(err)
+		}
+		if ops := n.Stack.Operations() - before; ops != 0 {
+			t.Errorf("a restart takes %d operations", ops)
+		}
+		fresh, _ := start(t, kind, s)
+		if diff, err := f.Compare(t.Context(), fresh); diff != "" || err != nil {
+			t.Errorf("%s %v", diff, err)
+		}
+	})
+}

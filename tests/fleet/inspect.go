@@ -1,0 +1,145 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Installed is what one node holds, room by room, as text.
+type Installed struct {
+	Plugin string // pods with their rules, policies, sets with their members, problems
+	Told   string // what renderers were told
+	Stack  string // what is installed
+}
+
+// Inspect reads everything.
+func (n *Node) Inspect(ctx context.Context) (Installed, error) {
+	s, err := n.Plugin.Snapshot(ctx)
+	if err != nil {
+		return Installed{}, err
+	}
+	out := Installed{Told: n.Told.Dump()}
+	if out.Plugin, err = print(s); err != nil {
+		return out, err
+	}
+	out.Stack, err = n.Stack.Installed()
+	return out, err
+}
+
+// Diff says how this is not what another one is; empty when it is the same.
+func (i Installed) Diff(other Installed) string {
+	if i == other {
+		return ""
+	}
+	return cmp.Diff(other, i)
+}
+
+// print writes a snapshot without its status, which counts transactions.
+func print(s *policy.Snapshot) (string, error) {
+	var b strings.Builder
+	for _, print := range []func() error{
+		func() error { return lines(&b, s.Namespaces) },
+		func() error { return lines(&b, s.Pods) },
+		func() error { return lines(&b, s.Policies) },
+		func() error { return lines(&b, s.Sets) },
+		func() error { return lines(&b, s.Problems) },
+	} {
+		if err := print(); err != nil {
+			return "", err
+		}
+	}
+	return b.String(), nil
+}
+
+// lines writes one line of JSON per element.
+func lines[T any](b *strings.Builder, list []T) error {
+	for _, v := range list {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		b.Write(append(text, '\n'))
+	}
+	return nil
+}
+
+// Dangling names every reference that leads to nothing: of rules to sets, in what
+// renderers were told, and of what is installed.
+func (n *Node) Dangling() []string {
+	out := n.Told.Violations()
+	sets := n.Told.Sets()
+	used := map[api.SetID]bool{}
+	for _, pod := range slices.SortedFunc(maps.Keys(n.Told.Pods()), api.PodID.Compare) {
+		cfg := n.Told.Pods()[pod]
+		for _, l := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} {
+			for id := range named(l) {
+				used[id] = true
+			}
+		}
+	}
+	for id := range sets {
+		if !used[id] {
+			out = append(out, fmt.Sprintf("set %s has members, but no rule names it", id))
+		}
+	}
+	return append(out, n.Stack.Dangling()...)
+}
+
+// named returns the sets that the rules of a list name.
+func named(l *renderer.RuleList) map[api.SetID]bool {
+	out := map[api.SetID]bool{}
+	if l == nil {
+		return out
+	}
+	for _, r := range l.Rules() {
+		for _, net := range []api.Net{r.Src, r.Dst} {
+			if net.Set != 0 {
+				out[net.Set] = true
+			}
+		}
+	}
+	return out
+}
+
+// Compare says where this fleet is not what another one is, node by node, and what
+// dangles in it; empty when there is nothing to say.
+func (f *Fleet) Compare(ctx context.Context, fresh *Fleet) (string, error) {
+	var b strings.Builder
+	for _, name := range f.Names() {
+		got, err := f.nodes[name].Inspect(ctx)
+		if err != nil {
+			return "", fmt.Errorf("node %s: %w", name, err)
+		}
+		want, err := fresh.nodes[name].Inspect(ctx)
+		if err != nil {
+			return "", fmt.Errorf("new node %s: %w", name, err)
+		}
+		if diff := got.Diff(want); diff != "" {
+			fmt.Fprintf(&b, "node %s is not what a new one is (-new +running):\n%s\n", name, diff)
+		}
+		for _, d := range f.nodes[name].Dangling() {
+			fmt.Fprintf(&b, "node %s: %s\n", name, d)
+		}
+	}
+	return b.String(), nil
+}
+
+// Operations counts what changed in all stacks so far, and what renderers were told
+// that changed anything.
+func (f *Fleet) Operations() int {
+	n := 0
+	for _, node := range f.nodes {
+		n += node.Stack.Operations() + node.Told.Operations()
+	}
+	return n
+}

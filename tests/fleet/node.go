@@ -1,0 +1,77 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/stacks"
+)
+
+// Node is one node: the policy plugin, which tells a stack and, beside it, a
+// Recorder.
+type Node struct {
+	Name   string
+	Plugin *policy.Plugin
+	Stack  stacks.Stack
+	Told   *renderertest.Recorder
+
+	options Options
+	prompt  *atomic.Pointer[policy.Plugin] // the plugin of today
+}
+
+func newNode(name string, kind stacks.Kind, options Options) (*Node, error) {
+	n := &Node{Name: name, options: options, prompt: &atomic.Pointer[policy.Plugin]{}}
+	var err error
+	n.Stack, err = kind.New(func() {
+		if p := n.prompt.Load(); p != nil {
+			p.Prompt()
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := n.start(); err != nil {
+		return nil, errors.Join(err, n.Stack.Close())
+	}
+	return n, nil
+}
+
+// start makes the plugin.
+func (n *Node) start() error {
+	n.Told = renderertest.NewRecorder("recorder", nil)
+	n.Plugin = policy.New(policy.Deps{
+		Node: n.Name, DenyNode: n.options.DenyNode,
+		Renderers: []renderer.Renderer{n.Stack.Renderer(), n.Told},
+	})
+	if err := n.Plugin.Init(); err != nil {
+		return err
+	}
+	n.prompt.Store(n.Plugin)
+	return n.Plugin.AfterInit()
+}
+
+func (n *Node) restart() error {
+	if err := errors.Join(n.Plugin.Close(), n.Stack.Restart()); err != nil {
+		return err
+	}
+	return n.start()
+}
+
+func (n *Node) close() error { return errors.Join(n.Plugin.Close(), n.Stack.Close()) }
+
+// Prompt lets the renderers look again at their stacks, and returns when they have.
+// The loop commits once more before it builds a snapshot, and it builds one because
+// the transaction in between makes the last one old.
+func (n *Node) Prompt(ctx context.Context) error {
+	n.Plugin.Prompt()
+	if err := n.Plugin.Apply(ctx, model.Changes{}); err != nil {
+		return err
+	}
+	_, err := n.Plugin.Snapshot(ctx)
+	return err
+}

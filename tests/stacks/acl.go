@@ -1,0 +1,137 @@
+package stacks
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer/acl"
+)
+
+// aclStack is the ACL renderer over the embedded dataplane, as a node runs it.
+type aclStack struct {
+	*node.Embedded
+	tap     *tap
+	options acl.Options
+}
+
+var (
+	_ Stack    = aclStack{}
+	_ Stateful = aclStack{}
+)
+
+func newACL(prompt func()) (Stack, error) {
+	sw := vswitch.New(vswitch.Options{})
+	s := aclStack{tap: newTap(sw.Adapter())}
+	s.options = acl.Options{Adapter: s.tap, OnChange: prompt}
+	var err error
+	s.Embedded, err = node.NewEmbedded(sw, s.options)
+	return s, err
+}
+
+func (s aclStack) Verdict(f api.Flow) api.Action { return s.Embedded.First(f).Verdict }
+func (s aclStack) Trace(f api.Flow) string       { return s.Embedded.First(f).String() }
+func (s aclStack) Operations() int               { return s.tap.operations() }
+func (s aclStack) FailNext(n int)                { s.tap.failNext(n) }
+func (s aclStack) Restart() error                { return s.Embedded.Restart(s.options) }
+
+// First implements Stateful.
+func (s aclStack) First(f api.Flow) bool { return s.Send(vswitch.FlowPacket(f)).Verdict == api.Permit }
+
+// Reply implements Stateful.
+func (s aclStack) Reply(f api.Flow) bool {
+	p := vswitch.FlowPacket(f.Reverse())
+	switch f.Protocol {
+	case api.TCP:
+		p.TCPFlags = 0x12 // SYN, ACK
+	case api.ICMP:
+		p.ICMPType = 0
+	case api.ICMPv6:
+		p.ICMPType = 129
+	default: // others have no field that tells a reply
+	}
+	return s.Send(p).Verdict == api.Permit
+}
+
+// Installed prints the tables of the renderer and what a packet can meet. Which ACLs
+// hold a table, and how they divide it, depends on the past.
+func (s aclStack) Installed() (string, error) {
+	var b strings.Builder
+	d := s.ACL.Dump()
+	if d.Error != "" || len(d.Pending) > 0 {
+		return "", fmt.Errorf("the renderer is not done: %s, pending %v", d.Error, d.Pending)
+	}
+	for _, t := range d.Tables {
+		t.ACLs = nil
+		text, err := json.Marshal(t)
+		if err != nil {
+			return "", err
+		}
+		b.Write(append(text, '\n'))
+	}
+	s.printInterfaces(&b)
+	return b.String(), nil
+}
+
+// printInterfaces prints the rules of each interface in their order, and the routes.
+func (s aclStack) printInterfaces(b *strings.Builder) {
+	names := map[uint32]string{}
+	var interfaces []string
+	for _, i := range s.Switch.Interfaces() {
+		names[i.Index] = i.Name
+		interfaces = append(interfaces, fmt.Sprintf("interface %s tag %q up %t\n  in\n%s  out\n%s",
+			i.Name, i.Tag, i.Up, s.rules(i.Inputs), s.rules(i.Outputs)))
+	}
+	slices.Sort(interfaces)
+	b.WriteString(strings.Join(interfaces, ""))
+	for _, r := range s.Switch.Routes() {
+		fmt.Fprintf(b, "route %s to %s\n", r.Prefix, names[r.SwIfIndex])
+	}
+}
+
+func (s aclStack) rules(acls []uint32) string {
+	var b strings.Builder
+	for _, index := range acls {
+		rules, _ := s.Switch.Rules(index)
+		for _, r := range rules {
+			fmt.Fprintf(&b, "    %s\n", r)
+		}
+	}
+	return b.String()
+}
+
+// Dangling finds interfaces with ACLs that are gone, ACLs of ours that no interface
+// has, and routes to interfaces that are gone.
+func (s aclStack) Dangling() []string {
+	var out []string
+	exists := map[uint32]bool{}
+	for _, i := range s.Switch.Interfaces() {
+		exists[i.Index] = true
+		for _, index := range slices.Concat(i.Inputs, i.Outputs) {
+			if _, ok := s.Switch.Rules(index); !ok {
+				out = append(out, fmt.Sprintf("interface %s has acl %d, which is gone", i.Name, index))
+			}
+		}
+	}
+	for _, r := range s.Switch.Routes() {
+		if !exists[r.SwIfIndex] {
+			out = append(out, fmt.Sprintf("route %s leads to interface %d, which is gone", r.Prefix, r.SwIfIndex))
+		}
+	}
+	return append(out, unused(s.Switch.ACLs())...)
+}
+
+// unused names the ACLs of ours that no interface has.
+func unused(acls []vswitch.ACL) []string {
+	var out []string
+	for _, a := range acls {
+		if strings.HasPrefix(a.Tag, "sluice:") && len(a.Inputs)+len(a.Outputs) == 0 {
+			out = append(out, fmt.Sprintf("acl %d %s with %d rules is on no interface", a.Index, a.Tag, a.Rules))
+		}
+	}
+	return out
+}

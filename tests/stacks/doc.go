@@ -1,0 +1,12 @@
+// Package stacks lists the renderers of the product, each over a stack that runs
+// here, so that every harness runs on all of them.
+//
+//	tests/fleet, tests/scenarios, tests/differential -> All -> renderer -> its stack
+//
+// # Invariants
+//
+//   - A new renderer is one line in All. Harnesses ask nothing of a stack but what
+//     Stack says, and ask for more by type assertion.
+//   - A verdict is that of the stack, by its own matching rules; nothing is answered
+//     from what the renderer was told.
+package stacks

@@ -1,0 +1,72 @@
+package stacks
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// All lists every renderer.
+var All = []Kind{
+	{Name: "acl", New: newACL},
+}
+
+// Kind is how to make a stack of one kind.
+type Kind struct {
+	Name string
+	// New returns an empty stack with its renderer. Whenever something in the stack
+	// changes that the renderer must look at, prompt is called.
+	New func(prompt func()) (Stack, error)
+}
+
+// Stack is one renderer and what is below it on one node. Every pod that is rendered
+// is attached to it: packets from its addresses come from it, and those to its
+// addresses are delivered to it, once a transaction has been committed. Methods are
+// called by one goroutine at a time, not during a commit.
+type Stack interface {
+	// Renderer returns the renderer to tell; Restart replaces it.
+	Renderer() renderer.Renderer
+	// Verdict says what the stack does with the first packet of a flow that enters
+	// or leaves a pod of this node. An address of no pod is behind the uplink.
+	Verdict(f api.Flow) api.Action
+	// Has says whether a pod of this node has the address.
+	Has(a netip.Addr) bool
+	// Trace says in words what the stack does with the first packet of a flow.
+	Trace(f api.Flow) string
+
+	// Installed prints everything that must be a function of what was told last, and
+	// nothing that may depend on the way there.
+	Installed() (string, error)
+	// Dangling names every reference that leads to nothing, and every object of ours
+	// that nothing refers to.
+	Dangling() []string
+	// Operations counts the changes that the renderer made in the stack; reads do not
+	// count.
+	Operations() int
+
+	// FailNext makes the n-th next call to the stack fail, 1 being the very next; 0
+	// takes back what was not consumed.
+	FailNext(n int)
+	// Restart ends the renderer and starts a new one over the same stack.
+	Restart() error
+	Close() error
+}
+
+// Stateful is a Stack that keeps sessions. Packets sent here leave theirs behind, and
+// meet those of earlier ones.
+type Stateful interface {
+	// First sends the first packet of a flow.
+	First(f api.Flow) bool
+	// Reply sends the answer to the first packet of a flow.
+	Reply(f api.Flow) bool
+}
+
+// Each runs a test once for every kind of stack.
+func Each(t *testing.T, test func(t *testing.T, kind Kind)) {
+	t.Helper()
+	for _, kind := range All {
+		t.Run(kind.Name, func(t *testing.T) { test(t, kind) })
+	}
+}
