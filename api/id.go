@@ -34,7 +34,7 @@ func (p *PodID) UnmarshalText(b []byte) error {
 func ParsePodID(s string) (PodID, error) {
 	ns, name, ok := strings.Cut(s, "/")
 	if !ok || ns == "" || name == "" || strings.Contains(name, "/") {
-		return PodID{}, fmt.Errorf("%q is not a pod: want namespace/name", s)
+		return PodID{}, fmt.Errorf("%.80q is not a pod: want namespace/name", s)
 	}
 	return PodID{Namespace: ns, Name: name}, nil
 }
@@ -68,7 +68,7 @@ func (k *PolicyKind) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is not a policy kind", b)
+	return fmt.Errorf("%.80q is not a policy kind", b)
 }
 
 // PolicyID names a policy. Namespace is empty for cluster-scoped kinds.
@@ -124,7 +124,7 @@ func (d *Direction) UnmarshalText(b []byte) error {
 	case "egress":
 		*d = Egress
 	default:
-		return fmt.Errorf("%q is not a direction: want ingress or egress", b)
+		return fmt.Errorf("%.80q is not a direction: want ingress or egress", b)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (a *Action) UnmarshalText(b []byte) error {
 	case "permit":
 		*a = Permit
 	default:
-		return fmt.Errorf("%q is not an action: want permit or deny", b)
+		return fmt.Errorf("%.80q is not an action: want permit or deny", b)
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func ParseProtocol(s string) (Protocol, error) {
 	if n, err := strconv.ParseUint(s, 10, 8); err == nil {
 		return Protocol(n), nil
 	}
-	return 0, fmt.Errorf("%q is not a protocol: want tcp, udp, sctp, icmp, icmpv6 or a number", s)
+	return 0, fmt.Errorf("%.80q is not a protocol: want tcp, udp, sctp, icmp, icmpv6 or a number", s)
 }
 
 // MarshalText renders the protocol as String does.
@@ -170,7 +170,7 @@ func (r *PortRange) UnmarshalText(b []byte) error {
 	first, err1 := strconv.ParseUint(lo, 10, 16)
 	last, err2 := strconv.ParseUint(hi, 10, 16)
 	if err1 != nil || err2 != nil || first > last {
-		return fmt.Errorf("%q is not a port range: want any, 80 or 8000-8010", b)
+		return fmt.Errorf("%.80q is not a port range: want any, 80 or 8000-8010", b)
 	}
 	*r = Ports(uint16(first), uint16(last))
 	return nil
@@ -204,7 +204,7 @@ func (s *SetID) UnmarshalText(b []byte) error {
 	}
 	n, err := strconv.ParseUint(string(b), 16, 64)
 	if err != nil {
-		return fmt.Errorf("%q is not a set: want 16 hexadecimal digits or node", b)
+		return fmt.Errorf("%.80q is not a set: want 16 hexadecimal digits or node", b)
 	}
 	*s = SetID(n)
 	return nil

@@ -2,12 +2,31 @@ package api
 
 import "strings"
 
+// Class says what kind of thing is wrong. There are few, so that problems can be
+// counted by class.
+type Class string
+
+// The classes of problems.
+const (
+	ClassObject    Class = "object"     // the object says something that has no meaning
+	ClassNamedPort Class = "named-port" // no pod gives the name of a port a number
+	ClassSelector  Class = "selector"   // a selector cannot be told from another one
+	ClassStack     Class = "stack"      // a network stack cannot express the rule
+	ClassLimit     Class = "limit"      // a network stack cannot hold the rule
+)
+
+// Classes returns all classes.
+func Classes() []Class {
+	return []Class{ClassObject, ClassNamedPort, ClassSelector, ClassStack, ClassLimit}
+}
+
 // Problem says what is wrong with one field of one object of the input. It is
 // an error; everything else of the input keeps working.
 type Problem struct {
 	Source string `json:"source,omitempty"` // file or key it was read from; empty when not known
 	Object string `json:"object,omitempty"` // for example "NetworkPolicy shop/web"
 	Field  string `json:"field,omitempty"`  // for example "spec.ingress[0].from[1].ipBlock.cidr"
+	Class  Class  `json:"class,omitempty"`  // empty when it is not known
 	Reason string `json:"reason"`           // one lower-case sentence, with what to do where that helps
 }
 

@@ -28,9 +28,19 @@ func NewLabels(ls []Label) Labels {
 	return Labels(out)
 }
 
-// Get returns the value of a key and whether the key is there at all. Objects
-// have few labels, so it looks at them one after the other.
+// fewStrings is the number of labels, or of values of a requirement, up to which
+// looking at one after the other is faster than a binary search.
+const fewStrings = 16
+
+// Get returns the value of a key and whether the key is there at all.
 func (l Labels) Get(key string) (string, bool) {
+	if len(l) > fewStrings {
+		i, ok := slices.BinarySearchFunc(l, key, func(x Label, key string) int { return strings.Compare(x.Key, key) })
+		if !ok {
+			return "", false
+		}
+		return l[i].Value, true
+	}
 	for i := range l {
 		if l[i].Key == key {
 			return l[i].Value, true
@@ -77,15 +87,24 @@ func (r *Requirement) matches(l Labels) bool {
 	value, ok := l.Get(r.Key)
 	switch r.Operator {
 	case In:
-		return ok && slices.Contains(r.Values, value)
+		return ok && r.has(value)
 	case NotIn:
-		return !ok || !slices.Contains(r.Values, value)
+		return !ok || !r.has(value)
 	case Exists:
 		return ok
 	case DoesNotExist:
 		return !ok
 	}
 	return false
+}
+
+// has says whether the value is among those of the requirement.
+func (r *Requirement) has(value string) bool {
+	if len(r.Values) > fewStrings {
+		_, ok := slices.BinarySearch(r.Values, value)
+		return ok
+	}
+	return slices.Contains(r.Values, value)
 }
 
 func (r *Requirement) compare(o Requirement) int {
@@ -100,14 +119,14 @@ func (r *Requirement) canonical() error {
 	switch r.Operator {
 	case In, NotIn:
 		if len(r.Values) == 0 {
-			return fmt.Errorf("the requirement of %q has no values", r.Key)
+			return fmt.Errorf("the requirement of %.80q has no values", r.Key)
 		}
 	case Exists, DoesNotExist:
 		if len(r.Values) != 0 {
-			return fmt.Errorf("the requirement of %q asks for existence and must not have values", r.Key)
+			return fmt.Errorf("the requirement of %.80q asks for existence and must not have values", r.Key)
 		}
 	default:
-		return fmt.Errorf("the requirement of %q has an unknown operator", r.Key)
+		return fmt.Errorf("the requirement of %.80q has an unknown operator", r.Key)
 	}
 	for i := 1; i < len(r.Values); i++ {
 		if r.Values[i-1] >= r.Values[i] {

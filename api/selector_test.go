@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -175,5 +176,33 @@ func TestThePivotIsTheSmallestBucket(t *testing.T) {
 	}
 	if largest > 1000/20 {
 		t.Errorf("a bucket has %d selectors", largest)
+	}
+}
+
+// TestManyLabelsAndValuesAreFoundLikeFew: above some number both are searched for in
+// another way.
+func TestManyLabelsAndValuesAreFoundLikeFew(t *testing.T) {
+	for n := range 4 * fewStrings {
+		var ls []Label
+		var values []string
+		for i := range n {
+			text := fmt.Sprintf("%03d", 2*i)
+			ls, values = append(ls, Label{Key: text, Value: text}), append(values, text)
+		}
+		l := NewLabels(ls)
+		for i := range 2*n + 1 {
+			text := fmt.Sprintf("%03d", i)
+			want := i%2 == 0 && i < 2*n
+			if value, ok := l.Get(text); ok != want || ok && value != text {
+				t.Fatalf("of %d labels %s is %q, %v", n, text, value, ok)
+			}
+			if n == 0 {
+				continue
+			}
+			sel, err := NewSelector([]Requirement{{Key: "a", Operator: In, Values: values}})
+			if err != nil || sel.Matches(Labels{{Key: "a", Value: text}}) != want {
+				t.Fatalf("of %d values %s matches: want %v, %v", n, text, want, err)
+			}
+		}
 	}
 }

@@ -81,24 +81,43 @@ func Key(prefix string, id ID) string {
 	return Root(prefix) + string(id.Kind) + "/" + ns + "/" + id.Name
 }
 
-// ParseKey is the inverse of Key.
+// ParseKey is the inverse of Key. Names that are longer than those of Kubernetes
+// are refused.
 func ParseKey(prefix, key string) (ID, error) {
 	rest, ok := strings.CutPrefix(key, Root(prefix))
-	parts := strings.Split(rest, "/")
+	parts := strings.SplitN(rest, "/", 4)
 	if !ok || len(parts) != 3 || parts[1] == "" || parts[2] == "" {
-		return ID{}, fmt.Errorf("key %q: want %s<kind>/<namespace>/<name>", key, Root(prefix))
+		return ID{}, fmt.Errorf("key %s: want %s<kind>/<namespace>/<name>", Quoted(key), Root(prefix))
 	}
 	id := ID{Kind: Kind(parts[0]), Namespace: parts[1], Name: parts[2]}
 	if id.Kind.New() == nil {
-		return ID{}, fmt.Errorf("key %q: unknown kind %q", key, parts[0])
+		return ID{}, fmt.Errorf("key %s: unknown kind %s", Quoted(key), Quoted(parts[0]))
 	}
 	if (id.Namespace == clusterScope) != (id.Kind == KindNamespace) {
-		return ID{}, fmt.Errorf("key %q: wrong scope for a %s", key, id.Kind)
+		return ID{}, fmt.Errorf("key %s: wrong scope for a %s", Quoted(key), id.Kind)
+	}
+	if err := checkLengths(id); err != nil {
+		return ID{}, fmt.Errorf("key %s: %w", Quoted(key), err)
 	}
 	if id.Namespace == clusterScope {
 		id.Namespace = ""
 	}
 	return id, nil
+}
+
+// checkLengths says which name is longer than the API server lets it be.
+func checkLengths(id ID) error {
+	maxName := MaxName
+	if id.Kind == KindNamespace {
+		maxName = MaxNamespace
+	}
+	switch {
+	case len(id.Namespace) > MaxNamespace:
+		return fmt.Errorf("the namespace has %d bytes, the limit is %d", len(id.Namespace), MaxNamespace)
+	case len(id.Name) > maxName:
+		return fmt.Errorf("the name has %d bytes, the limit is %d", len(id.Name), maxName)
+	}
+	return nil
 }
 
 // IDOf returns the ID that a message says of itself.
@@ -123,17 +142,21 @@ func Encode(m proto.Message) ([]byte, error) {
 	return b, nil
 }
 
-// Decode reads a value and checks that it is the object that the key says.
+// Decode reads a value and checks that it is the object that the key says, and
+// that its size is within MaxValue.
 func Decode(id ID, value []byte) (proto.Message, error) {
 	m := id.Kind.New()
 	if m == nil {
-		return nil, fmt.Errorf("%s: unknown kind", id)
+		return nil, fmt.Errorf("%s: unknown kind", cut(id.String()))
+	}
+	if len(value) > MaxValue {
+		return nil, fmt.Errorf("%s: %w", id, TooLarge(len(value)))
 	}
 	if err := proto.Unmarshal(value, m); err != nil {
 		return nil, fmt.Errorf("%s: decode: %w", id, err)
 	}
 	if got, err := IDOf(m); err != nil || got != id {
-		return nil, fmt.Errorf("%s: the value is of %s", id, got)
+		return nil, fmt.Errorf("%s: the value is of %s", id, cut(got.String()))
 	}
 	return m, nil
 }

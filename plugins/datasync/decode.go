@@ -133,7 +133,7 @@ func (d *decoder) refuse(bad map[string]unusual, e model.Entry, err error) {
 		bad[e.Key] = before
 		return
 	}
-	p := api.Problem{Source: e.Key, Reason: err.Error()}
+	p := api.Problem{Source: model.Source(e.Key), Reason: err.Error()}
 	if id, perr := model.ParseKey(d.prefix, e.Key); perr == nil {
 		p.Object = id.String()
 	}

@@ -17,9 +17,6 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// maxValue is the limit of one encoded value: it fits into one request to etcd.
-const maxValue = 1 << 20
-
 // Convert returns the canonical model message of a *corev1.Pod, a
 // *corev1.Namespace, a *networkingv1.NetworkPolicy or an Object that holds one.
 // It does not change the object.
@@ -46,13 +43,12 @@ func Convert(obj any) (proto.Message, []api.Problem) {
 	f := findings{object: id.String()}
 	msg := f.convert(obj)
 	if msg == nil {
-		return nil, f.problems
+		return nil, f.all()
 	}
-	if size := proto.Size(msg); size > maxValue {
-		return nil, []api.Problem{{Object: f.object,
-			Reason: fmt.Sprintf("needs %d bytes in the store, the limit is %d: split it", size, maxValue)}}
+	if size := proto.Size(msg); size > model.MaxValue {
+		return nil, []api.Problem{{Object: f.object, Reason: model.TooLarge(size).Error()}}
 	}
-	return msg, f.problems
+	return msg, f.all()
 }
 
 // ConvertAll converts objects. Refused ones are missing in the messages.
@@ -72,10 +68,23 @@ func ConvertAll(objs []Object) ([]proto.Message, []api.Problem) {
 // findings collects what is wrong with the fields of one object.
 type findings struct {
 	object   string
-	problems []api.Problem
+	problems []api.Problem // the first model.MaxProblems
+	more     int           // that followed
+}
+
+// all returns the problems, and how many there are beyond those that are told.
+func (f *findings) all() []api.Problem {
+	if f.more == 0 {
+		return f.problems
+	}
+	return append(f.problems, api.Problem{Object: f.object, Reason: fmt.Sprintf("has %d more problems", f.more)})
 }
 
 func (f *findings) add(path *field.Path, format string, args ...any) {
+	if len(f.problems) == model.MaxProblems {
+		f.more++
+		return
+	}
 	f.problems = append(f.problems, api.Problem{Object: f.object, Field: path.String(), Reason: fmt.Sprintf(format, args...)})
 }
 
@@ -124,7 +133,8 @@ func (f *findings) pod(pod *corev1.Pod) *model.Pod {
 }
 
 // addresses returns a list of addresses in canonical text, sorted, each once;
-// where the list is empty, the single address of older clusters.
+// where the list is empty, the single address of older clusters. Of more than
+// model.MaxAddresses the first ones stay.
 func (f *findings) addresses(n int, at func(int) string, single string, list, fallback *field.Path) []string {
 	var out []string
 	add := func(text string, path *field.Path) {
@@ -141,7 +151,12 @@ func (f *findings) addresses(n int, at func(int) string, single string, list, fa
 		add(single, fallback)
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	out = slices.Compact(out)
+	if len(out) > model.MaxAddresses {
+		f.add(list, "has %d addresses, the limit is %d: the others are left out", len(out), model.MaxAddresses)
+		out = out[:model.MaxAddresses:model.MaxAddresses]
+	}
+	return out
 }
 
 func (f *findings) phase(phase corev1.PodPhase, path *field.Path) model.Pod_Phase {

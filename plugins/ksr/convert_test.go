@@ -175,10 +175,10 @@ func TestTextThatIsNoUnicodeDoesNotBlockTheStore(t *testing.T) {
 func TestObjectsThatTheStoreCannotHoldAreRefused(t *testing.T) {
 	labels := map[string]string{}
 	for _, c := range "abcdefghijklmnopqrstuvwxyz" {
-		labels[string(c)] = strings.Repeat("x", maxValue/20)
+		labels[string(c)] = strings.Repeat("x", model.MaxValue/20)
 	}
 	msg, problems := Convert(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", Labels: labels}})
-	want := []string{"Pod a/b: needs 1363420 bytes in the store, the limit is 1048576: split it"}
+	want := []string{"Pod a/b: needs 2023716 bytes in the store, the limit is 1556480: split it"}
 	if diff := cmp.Diff(want, texts(problems)); diff != "" || msg != nil {
 		t.Errorf("message kept %v; problems (-want +got):\n%s", msg != nil, diff)
 	}

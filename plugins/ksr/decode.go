@@ -1,16 +1,18 @@
 package ksr
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
@@ -18,10 +20,12 @@ import (
 
 // Limits against hostile input. They are far above what Kubernetes itself stores.
 const (
-	maxStream   = 1 << 30  // bytes of one file
-	maxYAML     = 64 << 20 // bytes of one YAML document, for example a list
-	maxObject   = 4 << 20  // bytes of one object, as JSON
-	maxListDeep = 8        // lists within lists
+	maxStream    = 1 << 30   // bytes of one file
+	maxYAML      = 32 << 20  // bytes of one YAML document, as it is and with its aliases written out
+	maxObject    = 16 << 20  // bytes of one object, as JSON without white space
+	maxDocuments = 1_000_000 // documents of one file, and items of one list
+	maxListDeep  = 8         // lists within lists
+	maxRefusals  = 1_000     // of one file that are told one by one
 )
 
 // defaultNamespace is where namespaced manifests without a namespace live.
@@ -57,9 +61,13 @@ type refusal struct {
 type parser struct {
 	parsed
 	fields fieldCache
+	more   int // refusals that are not told one by one
 }
 
 func parse(r io.Reader, source string) parsed {
+	if info, err := statOf(r); err == nil && info.Mode().IsRegular() && info.Size() > maxStream {
+		return tooLong(source) // without reading it
+	}
 	stream, err := io.ReadAll(io.LimitReader(r, maxStream+1))
 	if err != nil {
 		return parsed{refusals: []refusal{{problem: unreadable(source, err)}}}
@@ -67,22 +75,49 @@ func parse(r io.Reader, source string) parsed {
 	return parseBytes(stream, source)
 }
 
+// statOf returns what is known of a file; other readers are an error.
+func statOf(r io.Reader) (fs.FileInfo, error) {
+	f, ok := r.(fs.File)
+	if !ok {
+		return nil, fs.ErrInvalid
+	}
+	return f.Stat()
+}
+
+func tooLong(source string) parsed {
+	return parsed{refusals: []refusal{{problem: api.Problem{Source: source,
+		Reason: fmt.Sprintf("is larger than the limit of %d bytes: split it", maxStream)}}}}
+}
+
 func parseBytes(stream []byte, source string) parsed {
-	p := parser{fields: fieldCache{}}
 	if len(stream) > maxStream {
-		p.refuse(model.ID{}, api.Problem{Source: source, Reason: fmt.Sprintf("is larger than the limit of %d bytes: split it", maxStream)})
-	} else {
-		p.stream(stream, source)
+		return tooLong(source)
+	}
+	p := parser{fields: fieldCache{}}
+	p.stream(stream, source)
+	if p.more > 0 {
+		// Without an ID, so that it is not known which objects these were meant to be.
+		p.refusals = append(p.refusals, refusal{problem: api.Problem{Source: source,
+			Reason: fmt.Sprintf("has %d more documents or objects that cannot be used", p.more)}})
 	}
 	return p.parsed
 }
 
 func (p *parser) refuse(id model.ID, problem api.Problem) {
+	if len(p.refusals) == maxRefusals {
+		p.more++
+		return
+	}
 	p.refusals = append(p.refusals, refusal{id: id, problem: problem})
 }
 
 func (p *parser) stream(stream []byte, source string) {
 	docs := documents(stream)
+	if len(docs) > maxDocuments {
+		docs = docs[:maxDocuments]
+		p.refuse(model.ID{}, api.Problem{Source: source,
+			Reason: fmt.Sprintf("has more documents than the limit of %d, the rest is not read: split it", maxDocuments)})
+	}
 	for i, doc := range docs {
 		at := place{source: source}
 		if len(docs) > 1 {
@@ -124,10 +159,10 @@ func (doc document) toJSON() (raw []byte, reason string) {
 	if doc.json {
 		return doc.text, ""
 	}
-	if len(doc.text) > maxYAML {
-		return nil, fmt.Sprintf("is larger than the limit of %d bytes for a YAML document: split it or write JSON", maxYAML)
+	raw, err := YAMLToJSON(doc.text)
+	if err, ok := errors.AsType[*yamlTooLarge](err); ok {
+		return nil, err.Error()
 	}
-	raw, err := yaml.YAMLToJSONStrict(doc.text)
 	if err == nil {
 		if string(raw) == "null" {
 			return nil, ""
@@ -225,14 +260,32 @@ func (p *parser) list(raw json.RawMessage, env envelope, at place) {
 			Reason: fmt.Sprintf("are lists within lists, deeper than the limit of %d", maxListDeep)})
 		return
 	}
-	var items []json.RawMessage
-	if raw != nil && json.Unmarshal(raw, &items) != nil {
-		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: env.kind, Field: "items", Reason: "must be a list"})
-		return
+	if reason := p.items(raw, inherited, at); reason != "" {
+		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: env.kind, Field: "items", Reason: reason})
 	}
-	for i, item := range items {
+}
+
+// items reads the items of a list one by one, because there may be very many
+// small ones. It returns why not all of them were read.
+func (p *parser) items(raw json.RawMessage, inherited envelope, at place) (reason string) {
+	if raw == nil || string(raw) == "null" {
+		return ""
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+		return "must be a list"
+	}
+	for i := 0; dec.More(); i++ {
+		if i == maxDocuments {
+			return fmt.Sprintf("are more than the limit of %d, the rest is not read: split it", maxDocuments)
+		}
+		var item json.RawMessage
+		if dec.Decode(&item) != nil {
+			return "must be a list"
+		}
 		p.manifest(item, at.item(i), inherited)
 	}
+	return ""
 }
 
 func checkVersion(env envelope) *fieldError {

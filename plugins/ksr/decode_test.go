@@ -96,7 +96,7 @@ func TestABadDocumentIsExactlyOneProblemAndHidesNoOther(t *testing.T) {
 		"items are no list":        {`{"apiVersion":"v1","kind":"List","items":{}}`, "List: items: must be a list"},
 		"an item is no object":     {`{"apiVersion":"v1","kind":"List","items":[1]}`, "is not a Kubernetes object: want apiVersion, kind and metadata"},
 		"a list of old policies":   {"apiVersion: extensions/v1beta1\nkind: NetworkPolicyList\nitems: []", `NetworkPolicyList: apiVersion: "extensions/v1beta1" is not the version in which a NetworkPolicyList is read: write networking.k8s.io/v1`},
-		"an object too large":      {podYAML("spec: {nodeName: " + strings.Repeat("x", maxObject) + "}"), "Pod: has 4194385 bytes, the limit is 4194304"},
+		"an object too large":      {`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"nodeName":"` + strings.Repeat("x", maxObject) + `"}}`, "Pod web: has 16777297 bytes as JSON, the limit is 16777216: split it"},
 		"lists within lists":       {strings.Repeat("{apiVersion: v1, kind: List, items: [", 12) + strings.Repeat("]}", 12), "List: items: are lists within lists, deeper than the limit of 8"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 
 // object reads a pod, a namespace or a network policy.
 func (p *parser) object(raw []byte, env envelope, at place) {
-	if len(raw) > maxObject {
-		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: env.kind,
-			Reason: fmt.Sprintf("has %d bytes, the limit is %d", len(raw), maxObject)})
+	if size := compactSize(raw); size > maxObject {
+		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: title(raw, env),
+			Reason: fmt.Sprintf("has %d bytes as JSON, the limit is %d: split it", size, maxObject)})
 		return
 	}
 	tree, err := parseTree(raw)
@@ -40,6 +40,27 @@ func (p *parser) object(raw []byte, env envelope, at place) {
 		return
 	}
 	p.objects = append(p.objects, Object{Source: at.String(), Object: obj})
+}
+
+// compactSize returns the size of valid JSON. That of large JSON is without the
+// white space of those who print it for people, which says nothing.
+func compactSize(raw []byte) int {
+	if len(raw) <= maxObject {
+		return len(raw)
+	}
+	n, quoted := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			n, i = n+1, i+1
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ' ' || c == '\n' || c == '\t' || c == '\r'):
+			continue
+		}
+		n++
+	}
+	return n
 }
 
 // decodeTree decodes and checks what is checked for every object.

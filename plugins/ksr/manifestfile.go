@@ -3,6 +3,7 @@ package ksr
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -42,7 +43,7 @@ func readLimited(path string) ([]byte, error) {
 		return nil, err
 	}
 	if info.Size() > maxStream {
-		return nil, errors.New("it is larger than the limit")
+		return nil, fmt.Errorf("it has %d bytes, the limit is %d: split it", info.Size(), maxStream)
 	}
 	return os.ReadFile(path)
 }

@@ -1,7 +1,6 @@
 package ksr
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,22 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// maxPeers is the limit of the peers and ports of one policy.
-const maxPeers = 100_000
-
 // policy converts a NetworkPolicy. It returns nil when it is not known whom the
-// policy isolates, or when it is too large. Whatever else is wrong fails closed:
+// policy isolates. Whatever else is wrong fails closed:
 // the isolation stays, and the peer or port that is wrong matches nothing.
 func (f *findings) policy(np *networkingv1.NetworkPolicy) *model.NetworkPolicy {
-	if n := countPeers(&np.Spec); n > maxPeers {
-		f.problems = []api.Problem{{Object: f.object, Field: "spec",
-			Reason: fmt.Sprintf("has %d peers and ports, the limit is %d: split it", n, maxPeers)}}
-		return nil
-	}
 	spec := field.NewPath("spec")
 	selector := f.selector(&np.Spec.PodSelector, spec.Child("podSelector"))
 	ingress, egress, ok := f.policyTypes(&np.Spec, spec.Child("policyTypes"))
@@ -49,30 +39,15 @@ func (f *findings) policy(np *networkingv1.NetworkPolicy) *model.NetworkPolicy {
 	if !egress {
 		out.Egress = nil
 	}
+	for _, i := range out.OverFamilies() {
+		f.add(spec.Child("egress").Index(i), "%s", out.Egress[i].TooManyFamilies())
+		out.Egress[i] = &model.NetworkPolicy_Rule{Peers: []*model.NetworkPolicy_Peer{{}}}
+	}
 	return out
 }
 
 func isInvalid(r *model.LabelSelector_Requirement) bool {
 	return r.Operator == model.LabelSelector_OPERATOR_UNSPECIFIED
-}
-
-func countPeers(spec *networkingv1.NetworkPolicySpec) int {
-	n := len(spec.Ingress) + len(spec.Egress)
-	count := func(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) {
-		n += len(peers) + len(ports)
-		for i := range peers {
-			if b := peers[i].IPBlock; b != nil {
-				n += len(b.Except)
-			}
-		}
-	}
-	for i := range spec.Ingress {
-		count(spec.Ingress[i].From, spec.Ingress[i].Ports)
-	}
-	for i := range spec.Egress {
-		count(spec.Egress[i].To, spec.Egress[i].Ports)
-	}
-	return n
 }
 
 // policyTypes returns the directions that are isolated, false when they are not

@@ -2,12 +2,7 @@ package ksr
 
 import (
 	"fmt"
-	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/api/model"
 )
@@ -152,14 +147,4 @@ func TestEveryBadFieldOfAPolicyIsReportedWhileTheGoodOnesHold(t *testing.T) {
 		"spec.ingress[0].from[0]: names no peer: write podSelector, namespaceSelector or ipBlock, or leave the list out for every peer",
 		`spec.ingress[0].from[2].ipBlock.cidr: "x" is not a CIDR: want for example 10.0.0.0/8 or 2001:db8::/32`,
 	})
-}
-
-func TestAPolicyOfHostileSizeIsRefused(t *testing.T) {
-	np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-	np.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: slices.Repeat([]networkingv1.NetworkPolicyPeer{{}}, maxPeers)}}
-	msg, problems := Convert(np)
-	want := []string{"NetworkPolicy shop/web: spec: has 100001 peers and ports, the limit is 100000: split it"}
-	if diff := cmp.Diff(want, texts(problems)); diff != "" || msg != nil {
-		t.Errorf("message kept %v; problems (-want +got):\n%s", msg != nil, diff)
-	}
 }

@@ -18,7 +18,7 @@ type document struct {
 
 // documents splits a stream and leaves out documents that are empty or hold only
 // comments. It splits before anything is parsed, so that a mistake in one document
-// does not hide the others.
+// does not hide the others. It stops some documents after maxDocuments.
 func documents(stream []byte) []document {
 	stream = bytes.TrimPrefix(stream, []byte("\ufeff"))
 	var docs []document
@@ -26,7 +26,7 @@ func documents(stream []byte) []document {
 	flush := func(end int) {
 		docs = appendDocument(docs, stream[start:end], first)
 	}
-	for pos := 0; pos < len(stream); {
+	for pos := 0; pos < len(stream) && len(docs) <= maxDocuments; {
 		line++
 		end := pos + lineLength(stream[pos:])
 		switch text := stream[pos:end]; {
@@ -39,7 +39,9 @@ func documents(stream []byte) []document {
 		}
 		pos = end
 	}
-	flush(len(stream))
+	if len(docs) <= maxDocuments {
+		flush(len(stream))
+	}
 	return docs
 }
 
@@ -91,7 +93,7 @@ func skippable(line []byte) bool {
 // JSON is kept as YAML, of which a flow mapping is valid and the rest is reported;
 // after it the next line that begins with a brace is a value again.
 func appendJSON(docs []document, text []byte, line int) []document {
-	for wasted := int64(0); ; {
+	for wasted := int64(0); len(docs) <= maxDocuments; {
 		lead := len(text) - len(bytes.TrimLeft(text, " \t\r\n"))
 		line += bytes.Count(text[:lead], []byte{'\n'})
 		text = text[lead:]
@@ -110,6 +112,7 @@ func appendJSON(docs []document, text []byte, line int) []document {
 		line += bytes.Count(text[:length], []byte{'\n'})
 		text = text[length:]
 	}
+	return docs
 }
 
 // maxWasted is how many bytes of what is not JSON are looked at, so that a stream

@@ -1,0 +1,39 @@
+package kvstore_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+)
+
+// TestTheLargestValueGoesThrough: what every room accepts, a server with etcd's own
+// settings accepts below the longest key, beside other entries, and what it does not
+// accept is an error that leaves the client usable.
+func TestTheLargestValueGoesThrough(t *testing.T) {
+	s := server(t, embedded.Config{})
+	c := dial(t, s.Endpoints()...)
+	long := func(n int) string { return string(bytes.Repeat([]byte("a"), n)) }
+	largest := model.Entry{
+		Key:   model.Key(model.DefaultPrefix, model.ID{Kind: model.KindNetworkPolicy, Namespace: long(model.MaxNamespace), Name: long(model.MaxName)}),
+		Value: bytes.Repeat([]byte{'x'}, model.MaxValue),
+	}
+	small := model.Entry{Key: model.Root(model.DefaultPrefix) + "pod/a/b", Value: []byte("y")}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := c.Write(ctx, []model.Entry{small, largest}, nil); err != nil {
+		t.Fatal(err)
+	}
+	beyond := largest
+	beyond.Value = bytes.Repeat([]byte{'x'}, 2<<20)
+	if err := c.Write(ctx, []model.Entry{beyond}, nil); err == nil || len(err.Error()) > 1000 {
+		t.Errorf("a value beyond every limit: %.300v", err)
+	}
+	got, _, err := c.List(ctx, model.Root(model.DefaultPrefix))
+	if err != nil || len(got) != 2 || !bytes.Equal(got[0].Value, largest.Value) {
+		t.Errorf("%d entries are read, %v", len(got), err)
+	}
+}

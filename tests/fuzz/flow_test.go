@@ -1,0 +1,227 @@
+package fuzz
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/plugins/datasync"
+	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/policy/cache"
+	"github.com/sluice-net/sluice/plugins/policy/configurator"
+	"github.com/sluice-net/sluice/plugins/policy/processor"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/cluster"
+)
+
+// node is where every pod lives, so that the plugin enforces both ends of a flow.
+const (
+	node     = "n1"
+	nodeAddr = "192.0.2.1"
+)
+
+// rooms is the policy plugin without its event loop, so that an input always takes
+// the same path: the fuzzer learns from paths.
+type rooms struct {
+	t            testing.TB
+	cache        *cache.Cache
+	processor    *processor.Processor
+	configurator *configurator.Configurator
+	recorder     *renderertest.Recorder
+}
+
+// newRooms returns the rooms of a node with a recorder, which fails the test when the
+// contract of renderers is violated.
+func newRooms(t testing.TB) *rooms {
+	t.Helper()
+	r := &rooms{t: t, cache: cache.New(), recorder: renderertest.NewRecorder("recorder", t)}
+	r.processor = processor.New(r.cache, processor.Options{Node: node})
+	r.configurator = configurator.New(configurator.Options{Renderers: []renderer.Renderer{r.recorder}})
+	return r
+}
+
+// apply brings changes down to the recorder and returns the problems that are new.
+func (r *rooms) apply(c model.Changes) []api.Problem {
+	r.t.Helper()
+	problems := r.cache.Update(c, r.processor)
+	txn := r.configurator.NewTxn(c.Resync && r.recorder.Commits() == 0)
+	problems = append(problems, r.processor.Flush(txn)...)
+	if err := txn.Commit(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	return problems
+}
+
+// resync is messages as the plugin takes them.
+func resync(t testing.TB, messages []proto.Message) model.Changes {
+	t.Helper()
+	c := model.Changes{Resync: true}
+	for _, m := range messages {
+		id, err := model.IDOf(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Deltas = append(c.Deltas, model.Delta{ID: id, Value: m})
+	}
+	return c
+}
+
+// stored sends a message through the bytes of the store.
+func stored(t testing.TB, m proto.Message) proto.Message {
+	t.Helper()
+	id, err := model.IDOf(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := model.Encode(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := model.Decode(id, raw)
+	if err != nil {
+		t.Fatalf("what ksr wrote is not read: %v", err)
+	}
+	return back
+}
+
+// oneNode puts the pods of a state on one node.
+func oneNode(s oracle.State) oracle.State {
+	for _, p := range s.Pods {
+		p.Spec.NodeName, p.Status.HostIP, p.Status.HostIPs = node, nodeAddr, []corev1.HostIP{{IP: nodeAddr}}
+	}
+	return s
+}
+
+// flowsOf draws flows on which evaluations of a state could differ.
+func flowsOf(s oracle.State) []api.Flow {
+	pods := s.Pods
+	s.Pods = nil
+	for _, p := range pods {
+		if m, ok := converted(p); ok { // with the addresses that can be read, in one spelling
+			p = p.DeepCopy()
+			p.Status.PodIP, p.Status.PodIPs = "", nil
+			for _, text := range m.Ips {
+				p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: text})
+			}
+			s.Pods = append(s.Pods, p)
+		}
+	}
+	space := cluster.FlowSpace(s)
+	if len(space.Pods) == 0 {
+		return nil
+	}
+	return space.Random(cluster.NewRand(1), 60)
+}
+
+// neverMoreOpen compares verdicts. With exact it wants them to be equal.
+func neverMoreOpen(t testing.TB, s oracle.State, r *renderertest.Recorder, exact bool) {
+	t.Helper()
+	o := oracle.New(s)
+	for _, f := range flowsOf(s) {
+		got, want := r.Verdict(f) == api.Permit, o.Allowed(f)
+		if got && !want || exact && got != want {
+			t.Fatalf("%s is permitted: %t, the specification says %t:\n%s\n%s", f, got, want, o.Verdict(f), r.Dump())
+		}
+	}
+}
+
+// converted returns the message of a pod that ksr takes.
+func converted(p *corev1.Pod) (*model.Pod, bool) {
+	m, _ := ksr.Convert(p)
+	pod, ok := m.(*model.Pod)
+	return pod, ok
+}
+
+// contested says whether two pods have one address. Which pod such a packet is for
+// is not defined.
+func contested(pods []*corev1.Pod) bool {
+	seen := map[netip.Addr]bool{}
+	for _, p := range pods {
+		m, ok := converted(p)
+		if !ok {
+			continue
+		}
+		for _, text := range m.Ips {
+			a := netip.MustParseAddr(text)
+			if seen[a] || text == nodeAddr {
+				return true
+			}
+			seen[a] = true
+		}
+	}
+	return false
+}
+
+// storeOf is a store with some entries, which never changes.
+type storeOf []model.Entry
+
+func (s storeOf) List(context.Context, string) ([]model.Entry, int64, error) {
+	return slices.Clone(s), 1, nil
+}
+
+func (s storeOf) Watch(ctx context.Context, _ string, _ int64, _ func([]model.Entry, int64)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// follow starts a watcher of a store. It ends with the test. Problems may be read
+// after the first changes were taken.
+func follow(t testing.TB, entries []model.Entry) (*datasync.Watcher, *[]api.Problem) {
+	t.Helper()
+	problems := new([]api.Problem)
+	w := datasync.New(datasync.Config{Store: storeOf(entries), Log: slog.New(slog.DiscardHandler),
+		OnProblem: func(p api.Problem) { *problems = append(*problems, p) }})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = w.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return w, problems
+}
+
+// kubeState makes objects of the messages of a state.
+func kubeState(deltas []model.Delta) oracle.State {
+	var namespaces []*model.Namespace
+	var pods []*model.Pod
+	var policies []*model.NetworkPolicy
+	for _, d := range deltas {
+		switch m := d.Value.(type) {
+		case *model.Namespace:
+			namespaces = append(namespaces, m)
+		case *model.Pod:
+			pods = append(pods, m)
+		case *model.NetworkPolicy:
+			policies = append(policies, m)
+		}
+	}
+	return explain.State(namespaces, pods, policies)
+}
+
+// split sorts objects by kind. Those that ksr refuses are left out.
+func split(objects []ksr.Object) (s oracle.State, kept []any) {
+	for _, o := range objects {
+		if m, _ := ksr.Convert(o); m == nil {
+			continue
+		}
+		switch obj := o.Object.(type) {
+		case *corev1.Namespace:
+			s.Namespaces = append(s.Namespaces, obj)
+		case *corev1.Pod:
+			s.Pods = append(s.Pods, obj)
+		case *networkingv1.NetworkPolicy:
+			s.Policies = append(s.Policies, obj)
+		}
+		kept = append(kept, o.Object)
+	}
+	return s, kept
+}
