@@ -60,6 +60,22 @@ func (a *attacher) NewTxn(resync bool) renderer.Txn {
 	return t
 }
 
+// Explain lets the renderer explain, if it can.
+func (a *attacher) Explain(f api.Flow) []renderer.Decision {
+	if e, ok := a.Renderer.(renderer.Explainer); ok {
+		return e.Explain(f)
+	}
+	return nil
+}
+
+// Unenforced lets the renderer report, if it can.
+func (a *attacher) Unenforced() []renderer.Unenforced {
+	if r, ok := a.Renderer.(renderer.Reporter); ok {
+		return r.Unenforced()
+	}
+	return nil
+}
+
 // at returns the interface that an address is routed to.
 func (a *attacher) at(ip netip.Addr) (uint32, bool) {
 	a.mu.Lock()

@@ -33,5 +33,6 @@
 // There are no neighbours, no ARP and no multicast: VPP's bypasses of the ACLs
 // (ARP, and multicast on input) therefore do not exist here. IPv4 header
 // checksums and TTLs are not looked at. Where the real VPP's session handling
-// differs from the clean semantics above, this package is clean.
+// differs from the clean semantics above, this package is clean. Options.LikeVPP
+// makes it blind to ports of SCTP, as VPP is.
 package vswitch

@@ -56,6 +56,9 @@ func (s *Switch) forward(in uint32, p *Packet, st *[2]step) (int, string) {
 	if !ok {
 		return 0, ReasonAddresses
 	}
+	if s.likeVPP && t.proto == api.SCTP {
+		t.sport, t.dport = 0, 0
+	}
 	inPort := v.port(in)
 	if inPort == nil {
 		return 0, ReasonNoInterface

@@ -88,6 +88,23 @@ func TestRulesOnTheWayToThePod(t *testing.T) {
 	}
 }
 
+func TestLikeVPPPortsOfSCTPAreNotLookedAt(t *testing.T) {
+	const sctp = 132
+	l := newLab(t, Options{LikeVPP: true, Version: "9"})
+	if got := l.sw.versionText(); got != "like-vpp 9" {
+		t.Errorf("it calls itself %q", got)
+	}
+	l.apply(both(RulePermitReflect), []Rule{
+		rule(RulePermit, anyV4, anyV4, sctp, Range{}, Range{36412, 36412}), rule(RulePermit, anyV4, anyV4, 6, Range{}, Range{80, 80}),
+	})
+	l.denied("a port of SCTP never matches", toPod(api.SCTP, 1, 36412))
+	l.permitted("TCP is as it was", toPod(api.TCP, 1, 80))
+	l.permitted("what the pod sends creates a session", fromPod(api.SCTP, 5, 6))
+	l.permitted("which any SCTP of the peer belongs to", toPod(api.SCTP, 1, 36412))
+	l.apply(nil, []Rule{rule(RulePermit, anyV4, anyV4, sctp, Range{}, Range{})})
+	l.permitted("every port matches", toPod(api.SCTP, 1, 2))
+}
+
 // orFull lets a test say that code 0 only is meant, which rule would take for any.
 func (r Range) orFull() Range {
 	if r == (Range{}) {

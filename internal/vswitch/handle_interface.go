@@ -43,8 +43,14 @@ func (c *client) showVersion(_ *vpe.ShowVersion, reply func(govpp.Message)) {
 	reply(&vpe.ShowVersionReply{Program: "vpe", Version: c.sw.versionText()})
 }
 
-// versionText fits the 32 bytes of the message.
-func (s *Switch) versionText() string { return cut("sluice-vswitch "+s.version, 31) }
+// versionText fits the 32 bytes of the message. What begins with sluice-vswitch
+// matches ports of SCTP.
+func (s *Switch) versionText() string {
+	if s.likeVPP {
+		return cut("like-vpp "+s.version, 31)
+	}
+	return cut("sluice-vswitch "+s.version, 31)
+}
 
 func (c *client) showThreads(_ *vlib.ShowThreads, reply func(govpp.Message)) {
 	reply(&vlib.ShowThreadsReply{Count: 1, ThreadData: []vlib.ThreadData{{Name: "vpe_main", PID: pid()}}})

@@ -28,6 +28,11 @@ type Options struct {
 	Timeouts    Timeouts         // of sessions; zero fields have VPP's defaults
 	MaxSessions int              // over all interfaces; 0 is 500 000
 	MaxClients  int              // of the binary API over all doors; 0 is 256
+
+	// LikeVPP gives the switch a limit of VPP, and an identity that does not promise
+	// otherwise: ports of SCTP are not looked at, they count as 0. So a rule with such a
+	// port never matches, and a flow between two addresses is any SCTP between them.
+	LikeVPP bool
 }
 
 // Switch is a userspace vswitch. Its methods may be called by any number of
@@ -35,6 +40,7 @@ type Options struct {
 type Switch struct {
 	log      *slog.Logger
 	version  string
+	likeVPP  bool
 	clock    func() time.Time
 	messages *messageTable
 	sessions *sessionTable
@@ -95,7 +101,7 @@ func New(o Options) *Switch {
 		o.MaxClients = defaultMaxClients
 	}
 	s := &Switch{
-		log: o.Log, clock: o.Clock, version: o.Version,
+		log: o.Log, clock: o.Clock, version: o.Version, likeVPP: o.LikeVPP,
 		messages: newMessageTable(), done: make(chan struct{}),
 		sessions:   newSessionTable(o.MaxSessions, o.Timeouts),
 		uses:       make(map[uint32]map[use]struct{}),

@@ -58,8 +58,13 @@ type Observer struct {
 	Stage func(Stage, time.Duration)
 	// Transaction is told the status after a transaction, retries included.
 	Transaction func(Status)
-	// Problem is told what is wrong with objects, when it is new.
+	// Problem is told what is wrong with objects, and what of policies cannot be
+	// enforced, once when it begins; Solved, when it is no more.
 	Problem func(api.Problem)
+	Solved  func(api.Problem)
+	// Known says whether a problem was told to people already, where the object came
+	// from. Such a problem is not logged.
+	Known func(api.Problem) bool
 }
 
 const (

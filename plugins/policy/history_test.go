@@ -2,12 +2,16 @@ package policy
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
@@ -50,7 +54,44 @@ func TestTheStateDependsOnTheClusterOnly(t *testing.T) {
 		if diff := cmp.Diff(want.Dump(), r.Dump()); diff != "" {
 			rt.Fatal(diff)
 		}
+		if diff := cmp.Diff(problemsOfAll(rt, fresh), problemsOfAll(rt, p)); diff != "" {
+			rt.Fatal("problems depend on history: ", diff)
+		}
 	})
+}
+
+// problemsOfAll returns everything that a plugin says about problems.
+func problemsOfAll(t *rapid.T, p *Plugin) []any {
+	s, err := p.Snapshot(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []any{s.Problems, s.Status.Problems, s.Status.Unenforced}
+	for _, policy := range s.Policies {
+		all = append(all, policy.ID, policy.Problems, policy.Notes)
+	}
+	for _, pod := range s.Pods {
+		all = append(all, pod.ID, pod.Problems)
+	}
+	if broken := p.ledger.inconsistent(); broken != "" {
+		t.Fatal(broken)
+	}
+	return all
+}
+
+// inconsistent says what a ledger counts wrongly.
+func (l *ledger) inconsistent() string {
+	classes, policies := map[api.Class]int{}, map[string]bool{}
+	for problem := range l.present {
+		if strings.HasPrefix(problem.Object, "NetworkPolicy ") {
+			policies[problem.Object] = true
+			classes[problem.Class]++
+		}
+	}
+	if !maps.Equal(classes, l.classes) || len(policies) != len(l.policies) || len(l.changed) > 0 {
+		return fmt.Sprintf("ledger %+v", *l)
+	}
+	return ""
 }
 
 func rapidPlugin(t *rapid.T) (*Plugin, *renderertest.Recorder) {
@@ -101,12 +142,22 @@ func drawDelta(t *rapid.T) model.Delta {
 	case 0:
 		object = ns()
 	case 1, 2, 3:
-		object = pod(rapid.IntRange(0, 5).Draw(t, "pod"), app.Draw(t, "app"), rapid.Bool().Draw(t, "local"))
+		p := pod(rapid.IntRange(0, 5).Draw(t, "pod"), app.Draw(t, "app"), rapid.Bool().Draw(t, "local"))
+		if rapid.IntRange(0, 9).Draw(t, "bad address when 0") == 0 {
+			p.Ips = append(p.Ips, "10.1")
+		}
+		object = named(p, rapid.SampledFrom([][]string{nil, {"http"}, {"http", "admin"}}).Draw(t, "names")...)
 	default:
 		name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "policy")
 		policy := allow(name, app.Draw(t, "from"), app.Draw(t, "to"), uint32(rapid.IntRange(80, 82).Draw(t, "port")))
 		if rapid.Bool().Draw(t, "blocks") {
 			policy.Ingress[0].Peers = append(policy.Ingress[0].Peers, &model.NetworkPolicy_Peer{IpBlock: ipBlock("198.51.100.0/24", "198.51.100.7/32")})
+		}
+		if rapid.Bool().Draw(t, "named") {
+			policy.Ingress[0].Ports[0].Port = &model.NetworkPolicy_Port_Name{Name: rapid.SampledFrom([]string{"http", "admin", "none"}).Draw(t, "name")}
+		}
+		if rapid.IntRange(0, 3).Draw(t, "bad peer when 0") == 0 {
+			policy.Ingress[0].Peers = append(policy.Ingress[0].Peers, &model.NetworkPolicy_Peer{})
 		}
 		if policy.IsolatesEgress = rapid.Bool().Draw(t, "egress"); policy.IsolatesEgress {
 			policy.Egress = policy.Ingress

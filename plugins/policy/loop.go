@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy/configurator"
 )
@@ -75,22 +74,24 @@ func (p *Plugin) sourceEnded(err error) {
 // apply brings one batch of changes down to the renderers.
 func (p *Plugin) apply(ctx context.Context, changes model.Changes) {
 	watch := p.stopwatch()
-	problems := p.cache.Update(changes, p.processor)
+	p.found(p.cache.Update(changes, p.processor))
+	p.ended(p.cache.Solved())
 	watch(StageCache)
 	resync := changes.Resync && !p.resynced
 	txn := p.configurator.NewTxn(resync)
 	if resync && p.told {
 		// Changes came before the first resync. The renderers are going to forget
 		// them, so they have to be told everything.
-		problems = append(problems, p.processor.Replay(txn)...)
+		p.found(p.processor.Replay(txn))
 	} else {
-		problems = append(problems, p.processor.Flush(txn)...)
+		p.found(p.processor.Flush(txn))
 	}
+	p.ended(p.processor.Solved())
 	p.resynced, p.told = p.resynced || resync, true
 	watch(StageProcessor)
 	txn.Prepare()
 	watch(StageConfigurator)
-	p.report(problems)
+	p.report() // before renderers, which may take their time
 	p.draft.Seen = max(p.draft.Seen, changes.Revision)
 	p.commit(ctx, txn.Commit)
 	watch(StageCommit)
@@ -140,6 +141,8 @@ func (p *Plugin) finish(ctx context.Context) {
 	p.draft.Transactions++
 	old := p.draft.Renderers
 	p.draft.Renderers = rendererStatus(old, p.configurator.Renderers(), time.Now())
+	p.readReports()
+	p.report()
 	if ctx.Err() == nil {
 		p.logRenderers(old, p.draft.Renderers)
 	}
@@ -162,15 +165,6 @@ func (p *Plugin) logRenderers(old, renderers []RendererStatus) {
 			p.Log.Warn("renderer failed and will be tried again", "renderer", r.Name, "err", r.Error, "failures", r.Failures)
 		case r.Error == "" && old[i].Error != "":
 			p.Log.Info("renderer has recovered", "renderer", r.Name, "failures", r.Failures)
-		}
-	}
-}
-
-func (p *Plugin) report(problems []api.Problem) {
-	for _, problem := range problems {
-		p.Log.Warn("object cannot be enforced as it is", "object", problem.Object, "field", problem.Field, "reason", problem.Reason)
-		if p.Observer.Problem != nil {
-			p.Observer.Problem(problem)
 		}
 	}
 }

@@ -43,6 +43,7 @@ type Plugin struct {
 	retryAt      time.Time // zero: nothing to retry
 	backoff      time.Duration
 	sourceErr    error
+	ledger       ledger
 	draft        Status
 
 	// What follows is for everybody.
@@ -87,6 +88,7 @@ func (p *Plugin) Init() error {
 	p.cache = cache.New()
 	p.processor = processor.New(p.cache, processor.Options{Node: p.Node, NodeAddresses: p.NodeAddresses})
 	p.configurator = configurator.New(configurator.Options{DenyNode: p.DenyNode, Renderers: p.Renderers})
+	p.ledger = newLedger()
 	p.done = make(chan struct{})
 	p.draft.Renderers = rendererStatus(nil, p.configurator.Renderers(), time.Now())
 	p.publish()

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy/cache"
 	"github.com/sluice-net/sluice/plugins/policy/configurator"
 )
@@ -19,7 +21,8 @@ type Snapshot struct {
 	Pods       []Pod                 `json:"pods"`
 	Policies   []Policy              `json:"policies"`
 	Sets       []Set                 `json:"sets"`
-	Problems   []api.Problem         `json:"problems,omitempty"` // of all objects
+	// Problems are those of all objects, and what of policies stacks cannot enforce.
+	Problems []api.Problem `json:"problems,omitempty"`
 }
 
 // Pod is a pod of the cluster.
@@ -33,15 +36,21 @@ type Pod struct {
 	// The rules of the directions, nil when the direction is not isolated.
 	Ingress []configurator.RuleDump `json:"ingress,omitempty"`
 	Egress  []configurator.RuleDump `json:"egress,omitempty"`
+	// Problems are those of the pod's object.
+	Problems []api.Problem `json:"problems,omitempty"`
 }
 
 // Policy is a policy of the cluster.
 type Policy struct {
-	Spec     *api.PolicySpec `json:"-"`
-	ID       api.PolicyID    `json:"id"`
-	Subject  string          `json:"subject"`        // its selector, in the style of kubectl
-	Pods     []api.PodID     `json:"pods,omitempty"` // local pods that it applies to
-	Problems []api.Problem   `json:"problems,omitempty"`
+	Spec    *api.PolicySpec `json:"-"`
+	ID      api.PolicyID    `json:"id"`
+	Subject string          `json:"subject"`        // its selector, in the style of kubectl
+	Pods    []api.PodID     `json:"pods,omitempty"` // local pods that it applies to
+	// Problems say why it is not enforced in full; without any it is, as far as
+	// renderers are in sync.
+	Problems []api.Problem `json:"problems,omitempty"`
+	// Notes say what matches less than it might, without being a mistake.
+	Notes []api.Problem `json:"notes,omitempty"`
 }
 
 // Set is an address set that rules may name.
@@ -79,7 +88,13 @@ func (p *Plugin) Snapshot(ctx context.Context) (*Snapshot, error) {
 
 // buildSnapshot collects the state and wakes those who wait for it.
 func (p *Plugin) buildSnapshot() {
-	s := &Snapshot{Status: p.draft, Namespaces: p.cache.Namespaces(), Problems: append(p.cache.Problems(), p.processor.Problems()...)}
+	findings := p.processor.Findings()
+	s := &Snapshot{Status: p.draft, Namespaces: p.cache.Namespaces()}
+	s.Problems = slices.Concat(p.cache.Problems(), findings.Problems, p.ledger.reports(true))
+	byObject := map[string][]api.Problem{}
+	for _, problem := range s.Problems {
+		byObject[problem.Object] = append(byObject[problem.Object], problem)
+	}
 	dump := p.configurator.Dump()
 	enforced := make(map[api.PodID]*configurator.PodDump, len(dump.Pods))
 	applied := map[api.PolicyID][]api.PodID{}
@@ -92,22 +107,21 @@ func (p *Plugin) buildSnapshot() {
 	}
 	for _, info := range p.cache.Pods() {
 		pod := Pod{PodInfo: info, Local: p.Node == "" || info.Node == p.Node}
+		if len(byObject) > 0 {
+			pod.Problems = byObject[model.ID{Kind: model.KindPod, Namespace: info.ID.Namespace, Name: info.ID.Name}.String()]
+		}
 		if d := enforced[info.ID]; d != nil {
 			pod.Enforced, pod.Policies, pod.Ingress, pod.Egress = true, d.Policies, d.Ingress, d.Egress
 		}
 		s.Pods = append(s.Pods, pod)
 	}
-	s.Policies = p.policies(applied, s.Problems)
+	s.Policies = p.policies(applied, byObject, findings.Notes)
 	s.Sets = p.sets(dump.Sets)
 	p.snapshot.Store(s)
 	p.publish()
 }
 
-func (p *Plugin) policies(applied map[api.PolicyID][]api.PodID, problems []api.Problem) []Policy {
-	byObject := map[string][]api.Problem{}
-	for _, problem := range problems {
-		byObject[problem.Object] = append(byObject[problem.Object], problem)
-	}
+func (p *Plugin) policies(applied map[api.PolicyID][]api.PodID, problems map[string][]api.Problem, notes map[api.PolicyID][]api.Problem) []Policy {
 	var policies []Policy
 	for _, spec := range p.cache.PolicySpecs() {
 		subject := "nothing"
@@ -115,7 +129,7 @@ func (p *Plugin) policies(applied map[api.PolicyID][]api.PodID, problems []api.P
 			subject = spec.Subject.String()
 		}
 		policies = append(policies, Policy{
-			Spec: spec, ID: spec.ID, Subject: subject, Pods: applied[spec.ID], Problems: byObject[spec.ID.String()],
+			Spec: spec, ID: spec.ID, Subject: subject, Pods: applied[spec.ID], Problems: problems[spec.ID.String()], Notes: notes[spec.ID],
 		})
 	}
 	return policies

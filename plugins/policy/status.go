@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy/configurator"
 )
 
@@ -15,8 +16,19 @@ type Status struct {
 	Synced       bool             `json:"synced"`   // every renderer has enforced a whole state once
 	Transactions uint64           `json:"transactions"`
 	Renderers    []RendererStatus `json:"renderers"`
+	// Problems counts what is wrong with policies in force, by class; classes of
+	// which there is none are left out. Unenforced is the number of those policies:
+	// they are not enforced in full.
+	Problems   []ProblemCount `json:"problems,omitempty"`
+	Unenforced int            `json:"unenforced"`
 	// SourceError says why no more changes will come; empty while they do.
 	SourceError string `json:"sourceError,omitempty"`
+}
+
+// ProblemCount is how many problems of a class there are.
+type ProblemCount struct {
+	Class api.Class `json:"class"`
+	Count int       `json:"count"`
 }
 
 // RendererStatus says how a renderer is doing.

@@ -62,7 +62,7 @@ func (w *wanted) preparePart(s *slot, g *cache.Table, lists []int) {
 	for _, i := range lists {
 		x, err := w.expand.expand(g, g.Parts[i], g.Parts[i+1])
 		if err != nil {
-			w.refused = append(w.refused, err)
+			w.refuse(err, reasonTable, g.Origins[g.Parts[i]:g.Parts[i+1]], 0)
 			w.keepPart(s)
 			return
 		}

@@ -97,7 +97,7 @@ func (w *wanted) bind(ctx context.Context) error {
 			continue
 		}
 		if err := w.m.bind(ctx, w.r.link, n, to); errors.Is(err, ErrTooLarge) {
-			w.refused = append(w.refused, err)
+			w.refuseInterface(n, err)
 		} else if err != nil {
 			return err
 		}

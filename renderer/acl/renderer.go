@@ -49,8 +49,8 @@ type Options struct {
 	OnChange func()
 }
 
-// Renderer installs policy as VPP ACLs. It implements renderer.Renderer and
-// renderer.Explainer.
+// Renderer installs policy as VPP ACLs. It implements renderer.Renderer,
+// renderer.Explainer and renderer.Reporter.
 type Renderer struct {
 	options Options
 	log     *slog.Logger
@@ -65,13 +65,15 @@ type Renderer struct {
 	slots     map[string]*slot          // by name; all but those of others
 	local     map[renderer.Digest]*slot // by table
 	pending   []string                  // who has no interface
-	lastErr   error                     // of the last Commit
+	limits    limits
+	lastErr   error // of the last Commit
 	closed    bool
 }
 
 var (
 	_ renderer.Renderer  = (*Renderer)(nil)
 	_ renderer.Explainer = (*Renderer)(nil)
+	_ renderer.Reporter  = (*Renderer)(nil)
 )
 
 // New returns a renderer; it does not wait for the vswitch. Close must be called.
@@ -87,7 +89,7 @@ func New(o Options) (*Renderer, error) {
 	}
 	r := &Renderer{
 		options: o, log: o.Log, cache: cache.New(api.Egress),
-		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot),
+		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), limits: newLimits(),
 	}
 	var err error
 	r.link, err = dial(o)
@@ -118,12 +120,26 @@ func (r *Renderer) disconnect() {
 // txn implements renderer.Txn.
 type txn struct {
 	cache.Changes
-	r *Renderer
+	r      *Renderer
+	resync bool
+	pods   []podLists
 }
 
 // NewTxn starts a transaction.
 func (r *Renderer) NewTxn(resync bool) renderer.Txn {
-	return &txn{Changes: cache.Changes{Resync: resync}, r: r}
+	return &txn{Changes: cache.Changes{Resync: resync}, r: r, resync: resync}
+}
+
+// Render records the configuration of a pod.
+func (t *txn) Render(pod api.PodID, cfg renderer.PodConfig) {
+	t.Changes.Render(pod, cfg)
+	t.pods = append(t.pods, podLists{pod, lossy(cfg.Ingress), lossy(cfg.Egress)})
+}
+
+// Remove records the removal of a pod.
+func (t *txn) Remove(pod api.PodID) {
+	t.Changes.Remove(pod)
+	t.pods = append(t.pods, podLists{pod: pod})
 }
 
 // Commit installs the difference.
@@ -132,6 +148,8 @@ func (t *txn) Commit(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.Apply(r.cache)
+	r.limits.told(t.resync, t.pods)
+	t.pods = nil
 	r.lastErr = r.commit(ctx)
 	return r.lastErr
 }
@@ -144,6 +162,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return r.fail(err)
 	}
 	if plan.Empty() && !fresh && len(r.pending) == 0 {
+		r.limits.refused(nil) // what was too large was taken back
 		r.cache.Commit()
 		return nil
 	}
@@ -159,6 +178,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return r.fail(err)
 	}
 	r.pending, r.afterRead = w.pending, false
+	r.limits.refused(w.oversize)
 	if len(w.refused) > 0 {
 		return errors.Join(w.refused...) // what is too large is tried again with the next change
 	}
@@ -212,6 +232,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	if r.version, err = r.link.version(ctx); err != nil {
 		return false, err
 	}
+	r.limits.stack(r.version)
 	if !r.options.KeepSessions {
 		if err := r.link.reevaluate(ctx); err != nil {
 			r.log.Warn("established flows may outlive their permission", "error", err)

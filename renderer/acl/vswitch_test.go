@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 // tap stands between GoVPP and the vswitch: it counts and fails calls.
@@ -146,6 +148,17 @@ func (s *subject) Renderer() renderer.Renderer { return router{s.r, s} }
 func (s *subject) Operations() int             { return s.tap.operations() }
 func (s *subject) FailNext(n int)              { s.tap.fail(n) }
 
+// Installed and Dangling implement renderertest.Inspector.
+func (s *subject) Installed() (string, error) { return stacks.InstalledACL(s.r, s.sw) }
+func (s *subject) Dangling() []string         { return stacks.DanglingACL(s.sw) }
+
+// Restart implements renderertest.Restarter.
+func (s *subject) Restart() error {
+	err := s.r.Close()
+	s.r = s.open()
+	return err
+}
+
 // Verdict sends the first packet of a flow through the vswitch.
 func (s *subject) Verdict(f api.Flow) api.Action {
 	s.sw.ClearSessions()
@@ -196,8 +209,8 @@ func (t routedTxn) Commit(ctx context.Context) error {
 	if err := t.Txn.Commit(ctx); err != nil {
 		return err
 	}
-	for pod, ips := range t.s.wanted {
-		for _, ip := range ips {
+	for _, pod := range slices.SortedFunc(maps.Keys(t.s.wanted), api.PodID.Compare) {
+		for _, ip := range t.s.wanted[pod] {
 			t.s.attached[ip] = pod
 			if err := t.s.sw.AddRoute(netip.PrefixFrom(ip, ip.BitLen()), t.s.ports[pod]); err != nil {
 				return err
@@ -206,6 +219,11 @@ func (t routedTxn) Commit(ctx context.Context) error {
 	}
 	return nil
 }
+
+var (
+	_ renderertest.Inspector = (*subject)(nil)
+	_ renderertest.Restarter = (*subject)(nil)
+)
 
 func TestConformance(t *testing.T) {
 	renderertest.Run(t, func(t testing.TB) renderertest.Subject { return newSubject(t, renderertest.PodIDs...) })

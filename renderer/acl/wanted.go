@@ -24,7 +24,9 @@ type wanted struct {
 	uplinks map[uint32]bool
 	pending []string
 	refused []error
-	tooBig  map[renderer.Digest]bool // tables that are refused
+	// oversize says of which rules tables are refused.
+	oversize []renderer.Unenforced
+	tooBig   map[renderer.Digest]bool // tables that are refused
 
 	content map[renderer.Digest][]piece // of local tables, as far as it was needed
 	live    map[*slot]bool              // what is held afterwards
@@ -109,7 +111,7 @@ func (w *wanted) contentOf(t *cache.Table) []piece {
 	}
 	x, err := w.expand.expand(t, 0, len(t.Rules))
 	if err != nil {
-		w.refused = append(w.refused, err)
+		w.refuse(err, reasonTable, t.Origins, len(t.Pods))
 		w.tooBig[t.Digest] = true
 		w.content[t.Digest] = nil
 		return nil

@@ -55,8 +55,9 @@ type Cache struct {
 	selectors   selectorTable
 
 	problems map[model.ID][]api.Problem
-	before   map[model.ID][]api.Problem // the running Update
+	before   map[model.ID][]api.Problem // of objects that may have others after the running Update
 	found    []api.Problem              // in the running Update
+	solved   []api.Problem              // in the running Update
 	scratch  scratch
 }
 
@@ -85,13 +86,13 @@ func (c *Cache) Problems() []api.Problem {
 
 // Update brings the cache to a newer state and tells the watcher what became
 // different. Changes with Resync are compared with what is known. It returns the
-// problems of objects that are new or had other problems before, sorted; all
-// problems of the state are in Problems.
+// problems that are new, sorted; Solved returns those that it ended, and Problems
+// all that there are.
 func (c *Cache) Update(ch model.Changes, w Watcher) []api.Problem {
-	c.found, c.before = nil, c.problems
+	c.found, c.solved, c.before = nil, nil, nil
 	if ch.Resync {
 		c.epoch++
-		c.problems = map[model.ID][]api.Problem{}
+		c.before, c.problems = c.problems, map[model.ID][]api.Problem{}
 		c.reserve(ch.Deltas)
 	}
 	for _, d := range ch.Deltas {
@@ -100,8 +101,32 @@ func (c *Cache) Update(ch model.Changes, w Watcher) []api.Problem {
 	if ch.Resync {
 		c.sweep(w)
 	}
+	for id, before := range c.before {
+		c.found = append(c.found, without(c.problems[id], before)...)
+		c.solved = append(c.solved, without(before, c.problems[id])...)
+	}
+	c.before = nil
 	slices.SortFunc(c.found, compareProblems)
+	slices.SortFunc(c.solved, compareProblems)
 	return c.found
+}
+
+// Solved returns the problems that the newest Update ended, sorted: objects are
+// gone, or say something else now.
+func (c *Cache) Solved() []api.Problem { return c.solved }
+
+// without returns the problems that are in a and not in b.
+func without(a, b []api.Problem) (out []api.Problem) {
+	in := make(map[api.Problem]bool, len(b))
+	for _, p := range b {
+		in[p] = true
+	}
+	for _, p := range a {
+		if !in[p] {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // apply brings one object to its new state. A value that is not of the kind that
@@ -160,15 +185,23 @@ func (c *Cache) keep(id model.ID) {
 	}
 }
 
+// report replaces the problems of an object.
 func (c *Cache) report(id model.ID, problems []api.Problem) {
-	if len(problems) == 0 {
-		if len(c.problems) > 0 {
-			delete(c.problems, id)
-		}
+	if len(problems) == 0 && (len(c.problems) == 0 || len(c.problems[id]) == 0) {
 		return
 	}
-	if !slices.Equal(c.before[id], problems) {
-		c.found = append(c.found, problems...)
+	if c.before == nil {
+		c.before = map[model.ID][]api.Problem{}
+	}
+	if _, noted := c.before[id]; !noted {
+		c.before[id] = c.problems[id]
+	}
+	if len(problems) == 0 {
+		delete(c.problems, id)
+		return
+	}
+	for i := range problems {
+		problems[i].Class = api.ClassObject
 	}
 	c.problems[id] = problems
 }

@@ -41,11 +41,11 @@ func parseCIDR(s string) (netip.Prefix, error) {
 	text, length, ok := strings.Cut(s, "/")
 	bits, err := strconv.ParseUint(length, 10, 8)
 	if !ok || err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR", s)
+		return netip.Prefix{}, fmt.Errorf("%.80q is not a CIDR", s)
 	}
 	a, err := netip.ParseAddr(trimOctets(text))
 	if err != nil || a.Zone() != "" || int(bits) > a.BitLen() {
-		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR", s)
+		return netip.Prefix{}, fmt.Errorf("%.80q is not a CIDR", s)
 	}
 	n := int(bits)
 	if a.Is4In6() && n >= 96 {

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -179,4 +180,19 @@ func portNames(g *api.Group) func(func(api.PortName) bool) {
 	}
 }
 
-func quoted(texts []string) string { return `"` + strings.Join(texts, `", "`) + `"` }
+// maxListed is how many texts a message repeats.
+const maxListed = 10
+
+func quoted(texts []string) string {
+	var b strings.Builder
+	for i, t := range texts[:min(len(texts), maxListed)] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(model.Quoted(t))
+	}
+	if n := len(texts) - maxListed; n > 0 {
+		fmt.Fprintf(&b, " and %d more", n)
+	}
+	return b.String()
+}

@@ -141,7 +141,8 @@ func (t *hostTable) acquire(name string, texts []string) uint32 {
 	if !ok {
 		i = alloc(&t.list, &t.free)
 		t.list[i] = host{name: name, texts: slices.Clone(texts)}
-		t.list[i].ips, _ = parseAddrs(nil, texts)
+		ips, _ := parseAddrs(nil, texts)
+		t.list[i].ips = ips[:min(len(ips), model.MaxAddresses):min(len(ips), model.MaxAddresses)]
 		t.index.insert(hash, i)
 	}
 	t.list[i].refs++

@@ -13,7 +13,8 @@ import (
 // parser reads one policy. What it cannot understand it leaves out and reports.
 type parser struct {
 	selectors *selectorTable
-	problems  []api.Problem
+	problems  []api.Problem // the first model.MaxProblems
+	more      int           // that followed
 }
 
 func (c *Cache) parsePolicy(id model.ID, m *model.NetworkPolicy) (*api.PolicySpec, []api.Problem) {
@@ -25,10 +26,13 @@ func (c *Cache) parsePolicy(id model.ID, m *model.NetworkPolicy) (*api.PolicySpe
 	}
 	spec.Subject = p.selector(m.GetPodSelector(), func() string { return "spec.podSelector" })
 	if spec.IsolatesIngress {
-		spec.Ingress = p.rules(m.GetIngress(), "spec.ingress", "from")
+		spec.Ingress = p.rules(m.GetIngress(), nil, "spec.ingress", "from")
 	}
 	if spec.IsolatesEgress {
-		spec.Egress = p.rules(m.GetEgress(), "spec.egress", "to")
+		spec.Egress = p.rules(m.GetEgress(), m.OverFamilies(), "spec.egress", "to")
+	}
+	if p.more > 0 {
+		p.problems = append(p.problems, api.Problem{Reason: fmt.Sprintf("has %d more problems", p.more)})
 	}
 	if len(p.problems) > 0 {
 		for i := range p.problems {
@@ -39,6 +43,10 @@ func (c *Cache) parsePolicy(id model.ID, m *model.NetworkPolicy) (*api.PolicySpe
 }
 
 func (p *parser) problem(field, format string, args ...any) {
+	if len(p.problems) == model.MaxProblems {
+		p.more++
+		return
+	}
 	p.problems = append(p.problems, api.Problem{Field: field, Reason: fmt.Sprintf(format, args...)})
 }
 
@@ -52,7 +60,8 @@ func (p *parser) selector(m *model.LabelSelector, field func() string) *api.Sele
 	return sel
 }
 
-func (p *parser) rules(ms []*model.NetworkPolicy_Rule, field, peers string) []api.RuleSpec {
+// rules reads the rules of a direction; of those that are over a limit nothing.
+func (p *parser) rules(ms []*model.NetworkPolicy_Rule, over []int, field, peers string) []api.RuleSpec {
 	if len(ms) == 0 {
 		return nil
 	}
@@ -60,6 +69,11 @@ func (p *parser) rules(ms []*model.NetworkPolicy_Rule, field, peers string) []ap
 	for i, m := range ms {
 		r := &rules[i]
 		at := func() string { return fmt.Sprintf("%s[%d]", field, i) }
+		if len(over) > 0 && over[0] == i {
+			over = over[1:]
+			p.problem(at(), "%s", m.TooManyFamilies())
+			continue
+		}
 		r.AnyPeer = len(m.GetPeers()) == 0
 		r.AnyPort = len(m.GetPorts()) == 0
 		r.Peers = make([]api.PeerSpec, 0, len(m.GetPeers()))
@@ -98,7 +112,8 @@ func (p *parser) peer(m *model.NetworkPolicy_Peer, field func() string) (api.Pee
 		}
 		return api.PeerSpec{Block: &b}, true
 	case pods == nil && namespaces == nil:
-		p.problem(field(), "the peer matches nothing: it has neither podSelector, namespaceSelector nor ipBlock")
+		// A block that was wrong where it came from is stored like this, too.
+		p.problem(field(), "the peer matches nothing: it has neither podSelector, namespaceSelector nor a valid ipBlock")
 		return api.PeerSpec{}, false
 	}
 	var peer api.PeerSpec

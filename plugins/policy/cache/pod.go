@@ -2,6 +2,7 @@ package cache
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -103,10 +104,18 @@ func stateOf(m *model.Pod) podState {
 func (c *Cache) readAddrs(id model.ID, m *model.Pod) ([]netip.Addr, []api.Problem) {
 	addrs, bad := parseAddrs(c.scratch.addrs[:0], m.GetIps())
 	c.scratch.addrs = addrs
-	if len(bad) == 0 {
-		return addrs, nil
+	problem := func(format string, args ...any) api.Problem {
+		return api.Problem{Object: id.String(), Field: "status.podIPs", Reason: fmt.Sprintf(format, args...)}
 	}
-	return addrs, []api.Problem{{Object: id.String(), Field: "status.podIPs", Reason: "cannot be understood and left out: " + quoted(bad)}}
+	var problems []api.Problem
+	if len(bad) > 0 {
+		problems = append(problems, problem("cannot be understood and left out: %s", quoted(bad)))
+	}
+	if len(addrs) > model.MaxAddresses {
+		problems = append(problems, problem("has %d addresses, the limit is %d: the others are left out", len(addrs), model.MaxAddresses))
+		addrs = addrs[:model.MaxAddresses]
+	}
+	return addrs, problems
 }
 
 // changePod brings a pod into a new state and tells the watcher. It takes over
@@ -253,7 +262,8 @@ func addr4(v uint32) netip.Addr {
 // has says whether a pod has an address.
 func (c *Cache) has(i uint32, a netip.Addr) bool {
 	var buf [1]netip.Addr
-	return slices.Contains(c.podAddrs(i, &buf), a)
+	_, found := slices.BinarySearchFunc(c.podAddrs(i, &buf), a, netip.Addr.Compare)
+	return found
 }
 
 // indexAddrs enters addresses that the pod already has, and says whether another

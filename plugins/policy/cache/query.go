@@ -76,6 +76,9 @@ func (c *Cache) AppendAddresses(dst []netip.Addr, id api.GroupID) []netip.Addr {
 	return dst
 }
 
+// PodCount returns the number of pods of a group.
+func (c *Cache) PodCount(id api.GroupID) int { return len(c.groups[id].pods) }
+
 // PodsOf returns the pods of a group, sorted.
 func (c *Cache) PodsOf(id api.GroupID) []api.PodID {
 	g := &c.groups[id]

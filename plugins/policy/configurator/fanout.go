@@ -20,8 +20,9 @@ type RendererStatus struct {
 
 // target is a renderer and what became of it.
 type target struct {
-	renderer renderer.Renderer
-	status   RendererStatus
+	renderer   renderer.Renderer
+	status     RendererStatus
+	unenforced []renderer.Unenforced // as the renderer said after its newest Commit
 }
 
 // InSync says whether no renderer has failed in its newest Commit. It is true
@@ -42,6 +43,24 @@ func (c *Configurator) Renderers() []RendererStatus {
 		status[i] = t.status
 	}
 	return status
+}
+
+// Unenforced is what a renderer's stack cannot enforce.
+type Unenforced struct {
+	Renderer string
+	Rules    []renderer.Unenforced // shared; the same slice as long as nothing is different
+}
+
+// Unenforced returns what the renderers that can say it said after their newest
+// Commit, in the order of Options.
+func (c *Configurator) Unenforced() []Unenforced {
+	var out []Unenforced
+	for _, t := range c.targets {
+		if _, ok := t.renderer.(renderer.Reporter); ok {
+			out = append(out, Unenforced{t.status.Name, t.unenforced})
+		}
+	}
+	return out
 }
 
 // fanOut commits the transactions of the renderers that have something to do. A
@@ -81,4 +100,7 @@ func (t *target) commit(ctx context.Context, txn renderer.Txn) {
 		t.status.Err = nil
 	}
 	t.status.InSync = err == nil
+	if r, ok := t.renderer.(renderer.Reporter); ok {
+		t.unenforced = r.Unenforced()
+	}
 }

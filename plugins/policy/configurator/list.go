@@ -42,6 +42,9 @@ func (g *generator) addBlocks(blocks []block) {
 
 // uncoveredBy is uncovered with ports on which everything is covered.
 func uncoveredBy(any portSet, blocks []block) []block {
+	if len(any) == 0 {
+		return uncovered(blocks)
+	}
 	kept := blocks[:0]
 	for _, b := range uncovered(blocks) {
 		if b.ports = b.ports.without(any); len(b.ports) > 0 {

@@ -95,6 +95,9 @@ func (p portSet) covers(s span) bool {
 // without returns the spans that none of the covers hold. It keeps spans whole:
 // cutting them would not make them fewer.
 func (p portSet) without(covers ...portSet) portSet {
+	if len(covers) == 0 {
+		return p
+	}
 	covered := func(s span) bool {
 		return slices.ContainsFunc(covers, func(c portSet) bool { return c.covers(s) })
 	}

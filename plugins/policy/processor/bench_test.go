@@ -143,6 +143,18 @@ func BenchmarkLocalPodAddDelete(b *testing.B) {
 	})
 }
 
+// BenchmarkFindings measures what a snapshot asks beyond what events tell.
+func BenchmarkFindings(b *testing.B) {
+	eachShape(b, func(b *testing.B, r *rooms, _ shape) {
+		r.update(model.Changes{Deltas: deltas(b, egress("ns0/named", sel(), rule(peers(namespaces()), "tcp/nosuch", "udp/nosuch")))})
+		for b.Loop() {
+			if f := r.proc.Findings(); len(f.Problems) != 2 {
+				b.Fatal(f.Problems)
+			}
+		}
+	})
+}
+
 func BenchmarkPolicyUpdate(b *testing.B) {
 	eachShape(b, func(b *testing.B, r *rooms, _ shape) {
 		var ch [2]model.Changes

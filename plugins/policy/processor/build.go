@@ -15,7 +15,10 @@ import (
 type builder struct {
 	p    *Processor
 	spec *api.PolicySpec
-	uses []*selector // each once
+	uses []*selector        // each once
+	used map[*selector]bool // the same, when there are many
+	// families are the selectors of the named ports of egress rules.
+	families map[portName][]*selector
 }
 
 // resolveIngress returns the ports of the ingress rules as they are for a group:
@@ -131,7 +134,9 @@ func (b *builder) appendRule(rules []api.PolicyRule, index int, r *api.RuleSpec,
 func (b *builder) appendNamed(rules []api.PolicyRule, index int, r *api.RuleSpec, named []api.PortName) []api.PolicyRule {
 	byPort := map[api.PolicyPort][]api.SetID{}
 	add := func(peer *api.PeerSpec, name api.PortName) {
-		for _, set := range b.use(peer, name).sets {
+		family := b.use(peer, name)
+		b.noteFamily(portName{api.Egress, index, name}, family)
+		for _, set := range family.sets {
 			if !set.refused {
 				port := api.PolicyPort{Protocol: name.Protocol, Range: api.Port(set.number)}
 				byPort[port] = append(byPort[port], set.id)
@@ -157,31 +162,69 @@ func (b *builder) appendNamed(rules []api.PolicyRule, index int, r *api.RuleSpec
 	return rules
 }
 
+func (b *builder) noteFamily(at portName, family *selector) {
+	if b.families == nil {
+		b.families = map[portName][]*selector{}
+	}
+	b.families[at] = append(b.families[at], family)
+}
+
 // use returns the active selector of a peer; nil stands for any peer. With a port
 // name it is the family of the peer's pods that have such a port.
 func (b *builder) use(peer *api.PeerSpec, name api.PortName) *selector {
-	key := selectorKey{port: name}
-	var namespaces *api.Selector
-	var block *api.IPBlock
-	pods := api.Everything
+	w := whoIs(b.spec.ID.Namespace, peer)
+	w.key.port = name
+	s := b.p.selectorFor(w.key, w.namespaces, w.pods, w.block)
+	b.note(s)
+	return s
+}
+
+// who is what a selector is made of.
+type who struct {
+	key        selectorKey
+	namespaces *api.Selector
+	pods       *api.Selector
+	block      *api.IPBlock
+}
+
+// whoIs reads a peer of a policy in a namespace; nil stands for any peer.
+func whoIs(namespace string, peer *api.PeerSpec) who {
+	w := who{pods: api.Everything}
 	switch {
 	case peer == nil:
 	case peer.Block != nil:
-		block = peer.Block
-		key.block = blockText(block)
+		w.block = peer.Block
+		w.key.block = blockText(w.block)
 	case peer.Namespaces != nil:
-		namespaces, pods = peer.Namespaces, peer.Pods
-		key.scope = scopeKey{selected: true, text: namespaces.String()}
+		w.namespaces, w.pods = peer.Namespaces, peer.Pods
+		w.key.scope = scopeKey{selected: true, text: w.namespaces.String()}
 	default:
-		pods = peer.Pods
-		key.scope = scopeKey{namespace: b.spec.ID.Namespace}
+		w.pods = peer.Pods
+		w.key.scope = scopeKey{namespace: namespace}
 	}
-	key.pods = pods.String()
-	s := b.p.selectorFor(key, namespaces, pods, block)
-	if !slices.Contains(b.uses, s) {
-		b.uses = append(b.uses, s)
+	w.key.pods = w.pods.String()
+	return w
+}
+
+// fewUses is the number of selectors up to which looking at each of them is
+// cheaper than a map.
+const fewUses = 32
+
+// note adds a selector to those that are used, once.
+func (b *builder) note(s *selector) {
+	if b.used == nil && len(b.uses) > fewUses {
+		b.used = make(map[*selector]bool, 2*len(b.uses))
+		for _, u := range b.uses {
+			b.used[u] = true
+		}
 	}
-	return s
+	if b.used[s] || b.used == nil && slices.Contains(b.uses, s) {
+		return
+	}
+	b.uses = append(b.uses, s)
+	if b.used != nil {
+		b.used[s] = true
+	}
 }
 
 func blockText(b *api.IPBlock) string {

@@ -92,9 +92,3 @@ func (p *Processor) sortedPods() []*localPod {
 	slices.SortFunc(pods, func(a, b *localPod) int { return a.id.Compare(b.id) })
 	return pods
 }
-
-// Problems returns what is wrong at present, sorted. What is wrong with single
-// objects is known to the cache.
-func (p *Processor) Problems() []api.Problem {
-	return slices.SortedFunc(maps.Values(p.problems), compareProblems)
-}

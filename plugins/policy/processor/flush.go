@@ -30,10 +30,7 @@ func (p *Processor) Flush(sink Sink) []api.Problem {
 	clear(p.dirtyPods)
 	p.dirtyPods = p.dirtyPods[:0]
 	p.settleContested()
-	found := p.found
-	p.found = nil
-	slices.SortFunc(found, compareProblems)
-	return found
+	return p.settleProblems()
 }
 
 // takeUpdates returns what became different in the sets, sorted by ID.
@@ -41,6 +38,7 @@ func (p *Processor) takeUpdates() []update {
 	updates := make([]update, 0, len(p.touched)+1)
 	for _, set := range p.touched {
 		u := p.takeUpdate(set)
+		p.resize(set, len(u.added)-len(u.removed))
 		if set.dead {
 			p.forget(set)
 		}

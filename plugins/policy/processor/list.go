@@ -11,6 +11,7 @@ type policyState struct {
 	spec        *api.PolicySpec
 	stale       bool   // a family that it uses has other numbers
 	version     uint64 // of what resolutions are made from
+	names       *names // nil: the policy has no named ports
 	resolutions map[string]*resolution
 }
 
@@ -72,6 +73,10 @@ func (p *Processor) resolutionOf(spec *api.PolicySpec, g *api.Group) *resolution
 		st = &policyState{resolutions: map[string]*resolution{}}
 		p.policies[spec.ID] = st
 	}
+	if st.spec != spec {
+		p.releaseProbes(st.names)
+		st.names = namesOf(spec)
+	}
 	if st.spec != spec || st.stale {
 		st.spec, st.stale = spec, false
 		st.version++
@@ -101,6 +106,10 @@ func (p *Processor) resolve(r *resolution, ingress [][]api.PolicyPort) {
 		p.release(s, policy.ID)
 	}
 	r.uses = b.uses
+	p.doubt(r)
+	if st := r.state; st.names != nil {
+		st.names.families = b.families
+	}
 	if r.policy != nil && equalPolicies(r.policy, policy) {
 		return
 	}
@@ -134,6 +143,10 @@ func (p *Processor) dropUnused() {
 		}
 	}
 	p.unlisted = p.unlisted[:0]
+	p.dropIdle()
+}
+
+func (p *Processor) dropIdle() {
 	for _, s := range p.idle {
 		if len(s.users) == 0 && p.selectors[s.key] == s {
 			p.deactivate(s)
@@ -147,9 +160,11 @@ func (p *Processor) dropResolution(r *resolution) {
 	for _, s := range r.uses {
 		p.release(s, id)
 	}
+	p.doubt(r)
 	r.uses = nil
 	delete(r.state.resolutions, r.key)
 	if len(r.state.resolutions) == 0 {
+		p.releaseProbes(r.state.names)
 		delete(p.policies, id)
 	}
 }

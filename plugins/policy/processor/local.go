@@ -27,6 +27,7 @@ type localGroup struct {
 	def   *api.Group
 	pods  []*localPod // in no particular order; a pod knows its position
 	list  *policyList // nil: no policy
+	names []*names    // of its policies, that it is counted in
 	dirty bool        // is in Processor.dirty: the list may be another
 }
 
@@ -171,6 +172,7 @@ func (p *Processor) refreshGroups() {
 			p.localNS[g.def.Namespace].clean++
 			list = p.listOf(g)
 		}
+		p.countNames(g, list)
 		if list == g.list {
 			continue
 		}

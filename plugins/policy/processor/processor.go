@@ -17,6 +17,9 @@ type State interface {
 	AppendAddresses(dst []netip.Addr, g api.GroupID) []netip.Addr
 	// Policies returns the policies that select a group, sorted by ID.
 	Policies(g api.GroupID) []*api.PolicySpec
+	// PodCount returns the number of pods of a group, PodsOf the pods, sorted.
+	PodCount(g api.GroupID) int
+	PodsOf(g api.GroupID) []api.PodID
 	// Holders returns the group of every pod that has an address.
 	Holders(a netip.Addr) []api.GroupID
 }
@@ -78,8 +81,9 @@ type Processor struct {
 	spareLists []addrList   // to collect addresses in
 
 	nodeAddrs nodeSet
-	problems  map[string]api.Problem
-	found     []api.Problem // since the last Flush
+	doubtful  map[api.PolicyID]struct{}      // may have other problems than are known
+	problems  map[api.PolicyID][]api.Problem // of policies that have some
+	solved    []api.Problem                  // by the last Flush
 }
 
 // groupState is what the processor knows of a group.
@@ -106,7 +110,8 @@ func New(state State, opts Options) *Processor {
 		policies:   map[api.PolicyID]*policyState{},
 		lists:      map[string]*policyList{},
 		nodeAddrs:  nodeSet{refs: map[netip.Addr]int{}},
-		problems:   map[string]api.Problem{},
+		doubtful:   map[api.PolicyID]struct{}{},
+		problems:   map[api.PolicyID][]api.Problem{},
 	}
 	for _, a := range opts.NodeAddresses {
 		p.nodeAddrs.change(a.Unmap().WithZone(""), 1)

@@ -140,13 +140,18 @@ func check(t tb, w *world, opts processor.Options, seed uint64) {
 	if got, want := fmt.Sprint(w.problems()), fmt.Sprint(f.problems()); got != want {
 		t.Fatalf("problems depend on history:\n%s\n%s", got, want)
 	}
+	if got, want := fmt.Sprint(w.proc.Problems(), w.proc.Findings()), fmt.Sprint(f.proc.Problems(), f.proc.Findings()); got != want {
+		t.Fatalf("findings depend on history:\n%s\n%s", got, want)
+	}
 	again := newRecorder(t)
 	w.proc.Replay(again)
 	if got, want := again.describe(), w.sink.describe(); got != want {
 		t.Fatalf("a replay differs:\n--- replay\n%s\n--- sink\n%s", got, want)
 	}
 	listsAreShared(t, w.sink)
-	newNaive(w.state, opts.Node).check(t, w.sink)
+	n := newNaive(w.state, opts.Node)
+	n.check(t, w.sink)
+	n.checkNames(t, w.proc.Problems())
 }
 
 // listsAreShared checks that lists with equal content are one slice.
@@ -258,6 +263,10 @@ func TestLargeNamespacesDoNotDependOnHistory(t *testing.T) {
 			if got, want := w.sink.describe(), f.sink.describe(); got != want {
 				t.Fatalf("seed %d step %d: history matters:\n--- incremental\n%s\n--- fresh\n%s", seed, step, got, want)
 			}
+			if got, want := fmt.Sprint(w.proc.Findings()), fmt.Sprint(f.proc.Findings()); got != want {
+				t.Fatalf("seed %d step %d: findings depend on history:\n%s\n%s", seed, step, got, want)
+			}
+			newNaive(w.state, opts.Node).checkNames(t, w.proc.Problems())
 		}
 		listsAreShared(t, w.sink)
 		n := newNaive(w.state, opts.Node)

@@ -15,6 +15,7 @@ type selectorKey struct {
 	pods  string       // text of the pod part
 	port  api.PortName // zero: no named port
 	block string       // text of the block that addresses must be in; empty: any
+	probe bool         // asks only whether there are such pods, see probeFor
 }
 
 // selector is an active selector. A plain one is one address set. One with a
@@ -39,25 +40,28 @@ func (s *selector) query() api.GroupQuery {
 }
 
 // String says in the style of kubectl which pods the selector selects.
-func (s *selector) String() string {
+func (s *selector) String() string { return s.key.String() }
+
+// String says in the style of kubectl which pods are selected.
+func (k selectorKey) String() string {
 	var parts []string
 	switch {
-	case s.key.scope.namespace != "":
-		parts = append(parts, "namespace "+s.key.scope.namespace)
-	case s.key.scope.selected && s.key.scope.text == "":
+	case k.scope.namespace != "":
+		parts = append(parts, "namespace "+k.scope.namespace)
+	case k.scope.selected && k.scope.text == "":
 		parts = append(parts, "all namespaces")
-	case s.key.scope.selected:
-		parts = append(parts, "namespaces "+s.key.scope.text)
+	case k.scope.selected:
+		parts = append(parts, "namespaces "+k.scope.text)
 	default:
 		parts = append(parts, "whole cluster")
 	}
-	if s.key.pods == "" {
+	if k.pods == "" {
 		parts = append(parts, "all pods")
 	} else {
-		parts = append(parts, "pods "+s.key.pods)
+		parts = append(parts, "pods "+k.pods)
 	}
-	if s.block != nil {
-		parts = append(parts, "within "+s.key.block)
+	if k.block != "" {
+		parts = append(parts, "within "+k.block)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -84,12 +88,15 @@ func (p *Processor) selectorFor(key selectorKey, namespaces, pods *api.Selector,
 	p.selectors[key] = s
 	s.scope.add(s)
 	s.moved = true // numbers found here are no news
-	if !s.isFamily() {
+	switch {
+	case key.probe:
+		s.sets = []*addrSet{{sel: s, refused: true}}
+	case !s.isFamily():
 		s.sets = []*addrSet{p.makeSet(s, 0)}
 	}
 	for id, g := range p.state.MatchGroups(s.query()) {
 		for _, set := range p.setsFor(s, g) {
-			if set.groups == 0 {
+			if set.groups == 0 && !set.refused {
 				set.members = p.newMembers()
 			}
 			p.enter(set, id)
@@ -97,8 +104,10 @@ func (p *Processor) selectorFor(key selectorKey, namespaces, pods *api.Selector,
 		}
 	}
 	for _, set := range s.sets {
-		set.fresh = true
-		p.touch(set)
+		if !key.probe { // which tells the sink nothing
+			set.fresh = true
+			p.touch(set)
+		}
 	}
 	s.moved = false
 	return s
@@ -203,7 +212,9 @@ func (p *Processor) deactivate(s *selector) {
 	s.moved = true // nobody wants to hear of its numbers
 	for _, set := range s.sets {
 		p.settle(set)
-		set.members = p.newMembers()
+		if !s.key.probe {
+			set.members = p.newMembers()
+		}
 	}
 	for id := range p.state.MatchGroups(s.query()) {
 		for _, set := range s.sets {
@@ -213,8 +224,10 @@ func (p *Processor) deactivate(s *selector) {
 		}
 	}
 	for _, set := range s.sets {
-		set.dead = true
-		p.touch(set)
+		if !s.key.probe {
+			set.dead = true
+			p.touch(set)
+		}
 	}
 	s.sets = nil
 }

@@ -1,7 +1,6 @@
 package processor
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -16,6 +15,7 @@ type addrSet struct {
 	number  uint16 // of the named port; 0: a plain selector
 	groups  int    // that are linked
 	refused bool   // another set has its ID: it matches nothing
+	size    int    // members that the sink knows of; of sets within a block only
 	touched bool   // is in Processor.touched
 	fresh   bool   // the sink does not know it yet
 	dead    bool   // the sink has to forget it
@@ -34,16 +34,9 @@ type delta struct {
 // makeSet makes a set and its ID. When another set has the ID, this one matches
 // nothing.
 func (p *Processor) makeSet(s *selector, number uint16) *addrSet {
-	text := s.canonical(number)
-	set := &addrSet{id: p.newID(text), sel: s, number: number}
+	set := &addrSet{id: p.newID(s.canonical(number)), sel: s, number: number}
 	if _, taken := p.sets[set.id]; taken || set.id == api.NodeSet {
 		set.refused = true
-		problem := api.Problem{
-			Object: "selector " + s.String(),
-			Reason: fmt.Sprintf("it matches nothing, because another selector has the set %s; change either of them a little", set.id),
-		}
-		p.problems[text] = problem
-		p.found = append(p.found, problem)
 		return set
 	}
 	p.sets[set.id] = set
@@ -52,11 +45,9 @@ func (p *Processor) makeSet(s *selector, number uint16) *addrSet {
 
 // forget gives the set's ID back.
 func (p *Processor) forget(set *addrSet) {
-	if set.refused {
-		delete(p.problems, set.sel.canonical(set.number))
-		return
+	if !set.refused {
+		delete(p.sets, set.id)
 	}
-	delete(p.sets, set.id)
 }
 
 func (p *Processor) touch(set *addrSet) {
@@ -69,7 +60,9 @@ func (p *Processor) touch(set *addrSet) {
 // enter links a group to a set, without its addresses.
 func (p *Processor) enter(set *addrSet, id api.GroupID) {
 	p.groups[id].sets = append(p.groups[id].sets, set)
-	set.groups++
+	if set.groups++; set.groups == 1 && set.sel.key.probe {
+		p.doubtUsers(set.sel)
+	}
 }
 
 // exit removes the link of a group to a set, if there is one.
@@ -90,7 +83,11 @@ func (p *Processor) exit(set *addrSet, id api.GroupID) bool {
 // leave counts a group less.
 func (p *Processor) leave(set *addrSet) {
 	set.groups--
-	if set.groups == 0 {
+	switch {
+	case set.groups > 0:
+	case set.sel.key.probe:
+		p.doubtUsers(set.sel)
+	default:
 		p.moved(set.sel)
 	}
 }

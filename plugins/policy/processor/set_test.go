@@ -118,3 +118,45 @@ func TestDifferentSelectorsHaveDifferentSets(t *testing.T) {
 		t.Errorf("%d texts for %d sets", len(seen), 2*len(keys))
 	}
 }
+
+func TestNothingIsLeftOfNamesThatWereFollowed(t *testing.T) {
+	c := cache.New()
+	p := New(c, Options{})
+	sink := quiet{}
+	named := func(app string, ports ...string) *model.NetworkPolicy {
+		r := &model.NetworkPolicy_Rule{Peers: []*model.NetworkPolicy_Peer{{PodSelector: &model.LabelSelector{MatchLabels: []*model.Label{{Key: "app", Value: app}}}}}}
+		for _, name := range ports {
+			r.Ports = append(r.Ports, &model.NetworkPolicy_Port{Port: &model.NetworkPolicy_Port_Name{Name: name}})
+		}
+		rules := []*model.NetworkPolicy_Rule{r}
+		return &model.NetworkPolicy{Namespace: "n", Name: "p", PodSelector: &model.LabelSelector{}, IsolatesIngress: true, IsolatesEgress: true, Ingress: rules, Egress: rules}
+	}
+	id := model.ID{Kind: model.KindNetworkPolicy, Namespace: "n", Name: "p"}
+	put := func(resync bool, deltas ...model.Delta) {
+		c.Update(model.Changes{Resync: resync, Deltas: deltas}, p)
+		p.Flush(sink)
+	}
+	pod := func(name, ip string, number uint32) model.Delta {
+		return model.Delta{ID: model.ID{Kind: model.KindPod, Namespace: "n", Name: name}, Value: &model.Pod{
+			Namespace: "n", Name: name, Ips: []string{ip}, NamedPorts: []*model.Pod_NamedPort{{Name: name, Port: number}}}}
+	}
+	put(false, pod("a", "10.0.0.1", 80), model.Delta{ID: id, Value: named("x", "a", "b")})
+	if n := len(p.Problems()); n != 1 {
+		t.Errorf("%d problems, want that of b in ingress: %v", n, p.Problems())
+	}
+	put(false, pod("b", "10.0.0.2", 80)) // means the same as a, so the policy is resolved as it was
+	if n := len(p.Problems()); n != 0 {
+		t.Errorf("%d problems are left: %v", n, p.Problems())
+	}
+	put(false, model.Delta{ID: model.ID{Kind: model.KindPod, Namespace: "n", Name: "a"}})
+	if n := len(p.Problems()); n != 1 {
+		t.Errorf("%d problems, want that of a in ingress: %v", n, p.Problems())
+	}
+	for _, app := range []string{"x", "y", "x"} { // peers that the policy stops to name
+		put(false, model.Delta{ID: id, Value: named(app, "b", "c")})
+	}
+	put(true)
+	if n := len(p.selectors) + len(p.scopes.byKey) + len(p.problems) + len(p.policies) + len(p.doubtful) + len(p.idle); n != 0 {
+		t.Errorf("left over: %d of %v %v %v %v", n, p.selectors, p.problems, p.policies, p.doubtful)
+	}
+}

@@ -163,12 +163,13 @@ type world struct {
 	proc  *processor.Processor
 	sink  *recorder
 	state map[model.ID]proto.Message
-	found []api.Problem // by the last step
+	found []api.Problem        // by the last step
+	known map[api.Problem]bool // what was found and not solved since
 }
 
 func newWorld(t tb, opts processor.Options) *world {
 	c := cache.New()
-	w := &world{t: t, cache: c, proc: processor.New(c, opts), sink: newRecorder(t), state: map[model.ID]proto.Message{}}
+	w := &world{t: t, cache: c, proc: processor.New(c, opts), sink: newRecorder(t), state: map[model.ID]proto.Message{}, known: map[api.Problem]bool{}}
 	w.resync()
 	return w
 }
@@ -212,6 +213,32 @@ func (w *world) resync(ms ...proto.Message) {
 func (w *world) update(ch model.Changes) {
 	w.found = w.cache.Update(ch, w.proc)
 	w.found = append(w.found, w.proc.Flush(w.sink)...)
+	w.keep()
+}
+
+// keep follows what is found and solved, and compares with what there is.
+func (w *world) keep() {
+	for _, p := range append(w.cache.Solved(), w.proc.Solved()...) {
+		if !w.known[p] {
+			w.t.Fatalf("%s is solved, but was not found", p)
+		}
+		delete(w.known, p)
+	}
+	for _, p := range w.found {
+		if w.known[p] {
+			w.t.Fatalf("%s is found twice", p)
+		}
+		w.known[p] = true
+	}
+	all := append(w.cache.Problems(), w.proc.Problems()...)
+	for _, p := range all {
+		if !w.known[p] {
+			w.t.Fatalf("%s was not found, or is solved", p)
+		}
+	}
+	if len(all) != len(w.known) {
+		w.t.Fatalf("there are %v, known are %v", all, w.known)
+	}
 }
 
 func mustID(t tb, m proto.Message) model.ID {

@@ -1,0 +1,175 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/configurator"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// ledger knows every problem there is, and which began and which ended since people
+// were told. A layer says what it found and what it solved; a problem that ends and
+// begins again within one transaction did neither. No two layers find the same.
+type ledger struct {
+	present  map[api.Problem]bool
+	policies map[string]int       // problems by object, of policies
+	classes  map[api.Class]int    // problems of policies
+	changed  map[api.Problem]bool // whether it was there when people were told
+	read     []configurator.Unenforced
+}
+
+func newLedger() ledger {
+	return ledger{
+		present: map[api.Problem]bool{}, policies: map[string]int{}, classes: map[api.Class]int{},
+		changed: map[api.Problem]bool{},
+	}
+}
+
+// set notes that a problem is there, or is not there any more.
+func (l *ledger) set(p api.Problem, there bool) {
+	if l.present[p] == there {
+		return
+	}
+	if _, noted := l.changed[p]; !noted {
+		l.changed[p] = !there
+	}
+	d := +1
+	if l.present[p] = there; !there {
+		delete(l.present, p)
+		d = -1
+	}
+	if strings.HasPrefix(p.Object, policyPrefix) {
+		add(l.policies, p.Object, d)
+		add(l.classes, p.Class, d)
+	}
+}
+
+// policyPrefix is how the objects of problems of policies begin.
+var policyPrefix = api.NetworkPolicy.String() + " "
+
+// add changes a count by one, and forgets it when it is zero.
+func add[K comparable](counts map[K]int, k K, d int) {
+	if d > 0 {
+		counts[k]++
+		return
+	}
+	if counts[k]--; counts[k] <= 0 {
+		delete(counts, k)
+	}
+}
+
+// take returns what has begun and what has ended since the last call, sorted.
+func (l *ledger) take() (begun, ended []api.Problem) {
+	for p, was := range l.changed {
+		switch {
+		case l.present[p] && !was:
+			begun = append(begun, p)
+		case was && !l.present[p]:
+			ended = append(ended, p)
+		}
+	}
+	clear(l.changed)
+	slices.SortFunc(begun, compareProblems)
+	slices.SortFunc(ended, compareProblems)
+	return begun, ended
+}
+
+func compareProblems(a, b api.Problem) int {
+	return slices.Compare(
+		[]string{a.Object, a.Field, string(a.Class), a.Reason}, []string{b.Object, b.Field, string(b.Class), b.Reason})
+}
+
+// counts returns the problems of policies by class, and how many policies have some.
+func (l *ledger) counts() (classes []ProblemCount, policies int) {
+	for _, c := range slices.Sorted(maps.Keys(l.classes)) {
+		classes = append(classes, ProblemCount{c, l.classes[c]})
+	}
+	return classes, len(l.policies)
+}
+
+// reports returns what the renderers report, sorted, with the number of pods when
+// asked for: that is not a part of what a problem is.
+func (l *ledger) reports(pods bool) (out []api.Problem) {
+	for _, u := range l.read {
+		for _, rule := range u.Rules {
+			if rule.Origin.Rule != api.NodeRule {
+				out = append(out, problemOf(u.Renderer, rule, pods))
+			}
+		}
+	}
+	slices.SortFunc(out, compareProblems)
+	return slices.Compact(out)
+}
+
+// problemOf says what a renderer reports of a rule.
+func problemOf(name string, u renderer.Unenforced, pods bool) api.Problem {
+	p := api.Problem{Object: u.Origin.Policy.String(), Field: "spec", Class: u.Class,
+		Reason: fmt.Sprintf("renderer %s: %s: %s", name, u.Reason, u.Effect)}
+	if u.Origin.Rule >= 0 {
+		p.Field = fmt.Sprintf("spec.%s[%d]", u.Origin.Direction, u.Origin.Rule)
+	}
+	if pods && u.Pods > 0 {
+		p.Reason += fmt.Sprintf(" (local pods: %d)", u.Pods)
+	}
+	return p
+}
+
+// readReports takes over what the renderers report, unless all of it is as it was.
+func (p *Plugin) readReports() {
+	now := p.configurator.Unenforced()
+	if slices.EqualFunc(now, p.ledger.read, sameReport) {
+		return
+	}
+	p.ended(p.ledger.reports(false))
+	p.ledger.read = now
+	p.found(p.ledger.reports(false))
+}
+
+// sameReport compares slices that are never changed by where they are.
+func sameReport(a, b configurator.Unenforced) bool {
+	return len(a.Rules) == len(b.Rules) && (len(a.Rules) == 0 || &a.Rules[0] == &b.Rules[0])
+}
+
+// found and ended take what a layer says.
+func (p *Plugin) found(problems []api.Problem) {
+	for _, x := range problems {
+		p.ledger.set(x, true)
+	}
+}
+
+func (p *Plugin) ended(problems []api.Problem) {
+	for _, x := range problems {
+		p.ledger.set(x, false)
+	}
+}
+
+// report tells people once that a problem began, and once that it ended.
+func (p *Plugin) report() {
+	if len(p.ledger.changed) == 0 {
+		return
+	}
+	begun, ended := p.ledger.take()
+	p.draft.Problems, p.draft.Unenforced = p.ledger.counts()
+	for _, x := range begun {
+		if p.Observer.Known == nil || !p.Observer.Known(x) {
+			p.Log.Warn("not enforced as it is", attributes(x)...)
+		}
+		if p.Observer.Problem != nil {
+			p.Observer.Problem(x)
+		}
+	}
+	for _, x := range ended {
+		p.Log.Info("problem is solved", attributes(x)...)
+		if p.Observer.Solved != nil {
+			p.Observer.Solved(x)
+		}
+	}
+}
+
+func attributes(x api.Problem) []any {
+	return []any{"object", x.Object, "field", x.Field, "class", x.Class, "reason", x.Reason}
+}

@@ -1,0 +1,40 @@
+package acl
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// FuzzTag: a tag that is made for a slot is read as that slot, and fits; a tag that
+// is read, written again, is read as the same. The tags of two pods differ, and are
+// never taken for the tag of an ACL or of an uplink.
+func FuzzTag(f *testing.F) {
+	for _, s := range []string{
+		"sluice:l1:0:00", "sluice:g:9999999999999999999999:", "sluice:l4294967295:254:00", "sluice::1:", "sluice:x:-1:", "sluice:x:+1:", "sluice", "firewall",
+		"sluice:l1:01:00", "sluice:l1:1", "sluice/pod/a/b", UplinkTag,
+	} {
+		f.Add(s, "web-0")
+	}
+	f.Add("sluice:a:1:", strings.Repeat("x", 100))
+	f.Fuzz(func(t *testing.T, tag, name string) {
+		slot, n, own := parseTag(tag)
+		if own != strings.HasPrefix(tag, ownPrefix) || n < 0 || slot != "" && !own {
+			t.Fatalf("%q is read as %q %d %v", tag, slot, n, own)
+		}
+		if slot != "" {
+			if again, m, ok := parseTag(aclTag(slot, n, digestOf(nil))); again != slot || m != n || !ok {
+				t.Errorf("%q is read as %q %d, and that as %q %d %v", tag, slot, n, again, m, ok)
+			}
+		}
+		if name == "" || strings.Contains(name, "/") {
+			return
+		}
+		a := InterfaceTag(api.PodID{Namespace: "shop", Name: name})
+		b := InterfaceTag(api.PodID{Namespace: "shop", Name: name + "-0"})
+		if _, _, own := parseTag(a); own || a == b || a == UplinkTag || len(a) > maxTag {
+			t.Errorf("tags of two pods: %q and %q", a, b)
+		}
+	})
+}
