@@ -32,6 +32,7 @@ func runRandom(t *testing.T, factory Factory) {
 		for range rapid.IntRange(1, 8).Draw(rt, "steps") {
 			w.step()
 		}
+		w.compare(func() Subject { return factory(t) })
 	})
 }
 
@@ -64,6 +65,30 @@ func (w *walk) step() {
 	w.checkFlows(flows)
 	if n := w.operations(func() { w.commit(w.begin(true, w.everything())) }); n != 0 {
 		w.t.Fatalf("a resync of the same state took %d operations, want 0", n)
+	}
+}
+
+// compare requires that a subject that can be looked into holds what a new one does
+// that is told the same at once.
+func (w *walk) compare(newSubject func() Subject) {
+	if _, ok := w.subject.(Inspector); !ok {
+		return
+	}
+	fresh := newSubject()
+	defer func() {
+		if err := shut(fresh); err != nil {
+			w.rt.Errorf("close the new subject: %v", err)
+		}
+	}()
+	txn := fresh.Renderer().NewTxn(true)
+	w.everything()(txn)
+	w.commit(txn)
+	want, err := fresh.(Inspector).Installed()
+	if err != nil {
+		w.t.Fatalf("look into a new subject: %v", err)
+	}
+	for _, f := range inspect(w.subject, expected{installed: want}) {
+		w.t.Fatalf("check %s: %s", f.check, f.text)
 	}
 }
 

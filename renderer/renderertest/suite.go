@@ -11,7 +11,7 @@ import (
 
 // Subject is a renderer under test, together with the stack below it.
 type Subject interface {
-	// Renderer returns the renderer; always the same one.
+	// Renderer returns the renderer; always the same one, unless it is restarted.
 	Renderer() renderer.Renderer
 	// Verdict says what the stack, as it is installed now, does with the first
 	// packet of a flow. An address that no pod was rendered with is behind the
@@ -23,6 +23,24 @@ type Subject interface {
 	// FailNext makes the n-th next call to the stack fail, 1 being the very next;
 	// 0 takes back what was not consumed yet. Calls after the failed one work.
 	FailNext(n int)
+}
+
+// Inspector is a Subject that can be looked into. What it holds after any way to a
+// state is then compared with what a new Subject holds.
+type Inspector interface {
+	// Installed prints everything in the stack that must be a function of what was
+	// told last, and nothing that may depend on the way there.
+	Installed() (string, error)
+	// Dangling names every reference in the stack that leads to nothing, and every
+	// object of the renderer's that nothing refers to.
+	Dangling() []string
+}
+
+// Restarter is a Subject whose renderer can be replaced.
+type Restarter interface {
+	// Restart ends the renderer and starts a new one over the same stack, which is
+	// told nothing yet. From then on Renderer returns the new one.
+	Restart() error
 }
 
 // Factory returns a new Subject with an empty stack. The pods of PodIDs must be
@@ -39,14 +57,18 @@ type TB interface {
 	Logf(format string, args ...any)
 }
 
-// Run is the conformance suite: it runs every scenario as a subtest, each against
-// new Subjects. What a stack must do is said by a Recorder that is told the same
-// transactions.
+// Run is the conformance suite: it runs every scenario, and every sequence with all
+// expanders, as a subtest, each against new Subjects. What a stack must do is said by
+// a Recorder that is told the same transactions. With -short, expanders that make
+// many events are left out.
 func Run(t *testing.T, factory Factory) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			s.run(t, func() Subject { return open(t, factory) })
 		})
+	}
+	for _, s := range sequences {
+		t.Run("sequence: "+s.Name, func(t *testing.T) { runSequence(t, factory, s) })
 	}
 	t.Run("random sequences are enforced, whatever fails", func(t *testing.T) { runRandom(t, factory) })
 }

@@ -90,3 +90,18 @@ func TestARestartedNodeAdoptsWhatIsThere(t *testing.T) {
 		}
 	})
 }
+
+// TestSetsThatNoRuleNamesDoNotDangle has no policy at all, so no rule names the set of
+// the node's addresses.
+func TestSetsThatNoRuleNamesDoNotDangle(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		s := cluster.Random(5, cluster.Small())
+		s.Policies = nil
+		f, _ := start(t, kind, s)
+		for _, name := range f.Names() {
+			if d := f.Node(name).Dangling(); d != nil {
+				t.Errorf("node %s: %v", name, d)
+			}
+		}
+	})
+}

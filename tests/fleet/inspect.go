@@ -4,15 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy"
-	"github.com/sluice-net/sluice/renderer"
 )
 
 // Installed is what one node holds, room by room, as text.
@@ -73,43 +69,11 @@ func lines[T any](b *strings.Builder, list []T) error {
 	return nil
 }
 
-// Dangling names every reference that leads to nothing: of rules to sets, in what
-// renderers were told, and of what is installed.
-func (n *Node) Dangling() []string {
-	out := n.Told.Violations()
-	sets := n.Told.Sets()
-	used := map[api.SetID]bool{}
-	for _, pod := range slices.SortedFunc(maps.Keys(n.Told.Pods()), api.PodID.Compare) {
-		cfg := n.Told.Pods()[pod]
-		for _, l := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} {
-			for id := range named(l) {
-				used[id] = true
-			}
-		}
-	}
-	for id := range sets {
-		if !used[id] {
-			out = append(out, fmt.Sprintf("set %s has members, but no rule names it", id))
-		}
-	}
-	return append(out, n.Stack.Dangling()...)
-}
-
-// named returns the sets that the rules of a list name.
-func named(l *renderer.RuleList) map[api.SetID]bool {
-	out := map[api.SetID]bool{}
-	if l == nil {
-		return out
-	}
-	for _, r := range l.Rules() {
-		for _, net := range []api.Net{r.Src, r.Dst} {
-			if net.Set != 0 {
-				out[net.Set] = true
-			}
-		}
-	}
-	return out
-}
+// Dangling names every reference that leads to nothing in what is installed, and what
+// renderers were told against the contract. A set that no rule names is neither: the
+// contract permits it, for rules that others make superfluous; one that a new node does
+// not have is found by Compare.
+func (n *Node) Dangling() []string { return append(n.Told.Violations(), n.Stack.Dangling()...) }
 
 // Compare says where this fleet is not what another one is, node by node, and what
 // dangles in it; empty when there is nothing to say.

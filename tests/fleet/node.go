@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy"
@@ -22,7 +23,12 @@ type Node struct {
 
 	options Options
 	prompt  *atomic.Pointer[policy.Plugin] // the plugin of today
+	trial   atomic.Pointer[trial]          // nil: no Try is under way
 }
+
+// noBackoff puts retries off for longer than any test: what failed is tried again when
+// the test says so.
+const noBackoff = time.Hour
 
 func newNode(name string, kind stacks.Kind, options Options) (*Node, error) {
 	n := &Node{Name: name, options: options, prompt: &atomic.Pointer[policy.Plugin]{}}
@@ -46,7 +52,8 @@ func (n *Node) start() error {
 	n.Told = renderertest.NewRecorder("recorder", nil)
 	n.Plugin = policy.New(policy.Deps{
 		Node: n.Name, DenyNode: n.options.DenyNode,
-		Renderers: []renderer.Renderer{n.Stack.Renderer(), n.Told},
+		Renderers:  []renderer.Renderer{n.Stack.Renderer(), n.Told},
+		MinBackoff: noBackoff, Observer: policy.Observer{Transaction: n.observe},
 	})
 	if err := n.Plugin.Init(); err != nil {
 		return err

@@ -57,11 +57,18 @@ func (s aclStack) Reply(f api.Flow) bool {
 	return s.Send(p).Verdict == api.Permit
 }
 
-// Installed prints the tables of the renderer and what a packet can meet. Which ACLs
-// hold a table, and how they divide it, depends on the past.
-func (s aclStack) Installed() (string, error) {
+// Installed implements Stack.
+func (s aclStack) Installed() (string, error) { return InstalledACL(s.ACL, s.Switch) }
+
+// Dangling implements Stack.
+func (s aclStack) Dangling() []string { return DanglingACL(s.Switch) }
+
+// InstalledACL prints the tables of an ACL renderer and what a packet can meet in the
+// dataplane below it. Which ACLs hold a table, and how they divide it, depends on the
+// past and is left out.
+func InstalledACL(r *acl.Renderer, sw *vswitch.Switch) (string, error) {
 	var b strings.Builder
-	d := s.ACL.Dump()
+	d := r.Dump()
 	if d.Error != "" || len(d.Pending) > 0 {
 		return "", fmt.Errorf("the renderer is not done: %s, pending %v", d.Error, d.Pending)
 	}
@@ -73,30 +80,30 @@ func (s aclStack) Installed() (string, error) {
 		}
 		b.Write(append(text, '\n'))
 	}
-	s.printInterfaces(&b)
+	printInterfaces(&b, sw)
 	return b.String(), nil
 }
 
 // printInterfaces prints the rules of each interface in their order, and the routes.
-func (s aclStack) printInterfaces(b *strings.Builder) {
+func printInterfaces(b *strings.Builder, sw *vswitch.Switch) {
 	names := map[uint32]string{}
 	var interfaces []string
-	for _, i := range s.Switch.Interfaces() {
+	for _, i := range sw.Interfaces() {
 		names[i.Index] = i.Name
 		interfaces = append(interfaces, fmt.Sprintf("interface %s tag %q up %t\n  in\n%s  out\n%s",
-			i.Name, i.Tag, i.Up, s.rules(i.Inputs), s.rules(i.Outputs)))
+			i.Name, i.Tag, i.Up, rulesOf(sw, i.Inputs), rulesOf(sw, i.Outputs)))
 	}
 	slices.Sort(interfaces)
 	b.WriteString(strings.Join(interfaces, ""))
-	for _, r := range s.Switch.Routes() {
+	for _, r := range sw.Routes() {
 		fmt.Fprintf(b, "route %s to %s\n", r.Prefix, names[r.SwIfIndex])
 	}
 }
 
-func (s aclStack) rules(acls []uint32) string {
+func rulesOf(sw *vswitch.Switch, acls []uint32) string {
 	var b strings.Builder
 	for _, index := range acls {
-		rules, _ := s.Switch.Rules(index)
+		rules, _ := sw.Rules(index)
 		for _, r := range rules {
 			fmt.Fprintf(&b, "    %s\n", r)
 		}
@@ -104,25 +111,25 @@ func (s aclStack) rules(acls []uint32) string {
 	return b.String()
 }
 
-// Dangling finds interfaces with ACLs that are gone, ACLs of ours that no interface
+// DanglingACL finds interfaces with ACLs that are gone, ACLs of ours that no interface
 // has, and routes to interfaces that are gone.
-func (s aclStack) Dangling() []string {
+func DanglingACL(sw *vswitch.Switch) []string {
 	var out []string
 	exists := map[uint32]bool{}
-	for _, i := range s.Switch.Interfaces() {
+	for _, i := range sw.Interfaces() {
 		exists[i.Index] = true
 		for _, index := range slices.Concat(i.Inputs, i.Outputs) {
-			if _, ok := s.Switch.Rules(index); !ok {
+			if _, ok := sw.Rules(index); !ok {
 				out = append(out, fmt.Sprintf("interface %s has acl %d, which is gone", i.Name, index))
 			}
 		}
 	}
-	for _, r := range s.Switch.Routes() {
+	for _, r := range sw.Routes() {
 		if !exists[r.SwIfIndex] {
 			out = append(out, fmt.Sprintf("route %s leads to interface %d, which is gone", r.Prefix, r.SwIfIndex))
 		}
 	}
-	return append(out, unused(s.Switch.ACLs())...)
+	return append(out, unused(sw.ACLs())...)
 }
 
 // unused names the ACLs of ours that no interface has.

@@ -1,0 +1,248 @@
+package cache_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+)
+
+var errInjected = errors.New("injected failure")
+
+// stack is what the plans of a cache make: it knows nothing but them, and the members
+// of the sets that they tell it to look at.
+type stack struct {
+	orientation api.Direction
+	cache       *cache.Cache
+	configs     map[api.PodID]renderer.PodConfig // as told
+	addrs       map[netip.Addr][]api.PodID       // as acknowledged
+
+	tables map[renderer.Digest]*cache.Table
+	pods   map[api.PodID]renderer.Digest
+	global *cache.Table
+	sets   map[api.SetID][]netip.Prefix
+
+	operations, failAt int
+}
+
+var (
+	_ renderertest.Inspector = (*stack)(nil)
+	_ renderer.Renderer      = (*stack)(nil)
+)
+
+func newStack(orientation api.Direction) *stack {
+	return &stack{
+		orientation: orientation, cache: cache.New(orientation), configs: map[api.PodID]renderer.PodConfig{},
+		tables: map[renderer.Digest]*cache.Table{}, pods: map[api.PodID]renderer.Digest{}, sets: map[api.SetID][]netip.Prefix{},
+	}
+}
+
+// TestPlansAreEnoughForAStack runs the suite of renderers on a stack that applies the
+// plans of a cache.
+func TestPlansAreEnoughForAStack(t *testing.T) {
+	for _, orientation := range []api.Direction{api.Egress, api.Ingress} {
+		t.Run(orientation.String(), func(t *testing.T) {
+			renderertest.Run(t, func(testing.TB) renderertest.Subject { return newStack(orientation) })
+		})
+	}
+}
+
+func (s *stack) Name() string                { return "plans" }
+func (s *stack) Renderer() renderer.Renderer { return s }
+func (s *stack) Operations() int             { return s.operations }
+func (s *stack) FailNext(n int)              { s.failAt = n }
+
+func (s *stack) NewTxn(resync bool) renderer.Txn { return &txn{s: s, resync: resync} }
+
+// txn keeps what it is told until Commit.
+type txn struct {
+	s       *stack
+	resync  bool
+	changes []func()
+}
+
+func (t *txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
+	t.changes = append(t.changes, func() { t.s.cache.UpdateSet(id, added, removed) })
+}
+
+func (t *txn) Render(pod api.PodID, cfg renderer.PodConfig) {
+	t.changes = append(t.changes, func() { t.s.configs[pod] = cfg; t.s.cache.SetPod(pod, cfg) })
+}
+
+func (t *txn) Remove(pod api.PodID) {
+	t.changes = append(t.changes, func() { delete(t.s.configs, pod); t.s.cache.RemovePod(pod) })
+}
+
+func (t *txn) Commit(ctx context.Context) error {
+	if t.resync {
+		clear(t.s.configs)
+		t.s.cache.BeginResync()
+	}
+	for _, change := range t.changes {
+		change()
+	}
+	t.s.cache.EndResync()
+	return t.s.install(ctx)
+}
+
+// install applies a plan as a whole, or fails and applies nothing.
+func (s *stack) install(ctx context.Context) error {
+	p := s.cache.Compute()
+	if !p.Empty() {
+		if s.failAt > 0 {
+			if s.failAt--; s.failAt == 0 {
+				return errInjected
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s.apply(p)
+	}
+	s.cache.Commit()
+	s.addrs = map[netip.Addr][]api.PodID{}
+	for pod, cfg := range s.configs {
+		for _, ip := range cfg.IPs {
+			s.addrs[ip] = append(s.addrs[ip], pod)
+		}
+	}
+	return nil
+}
+
+func (s *stack) apply(p cache.Plan) {
+	for _, t := range p.Added {
+		s.put(t)
+	}
+	for _, r := range p.Replaced {
+		delete(s.tables, r.Old.Digest)
+		s.put(r.New)
+	}
+	for _, b := range p.Bindings {
+		if s.pods[b.Pod] = digest(b.To); b.To == nil {
+			delete(s.pods, b.Pod)
+		}
+	}
+	for _, t := range p.Removed {
+		delete(s.tables, t.Digest)
+	}
+	s.operations += len(p.Added) + len(p.Replaced) + len(p.Removed) + len(p.Bindings) + len(p.Sets)
+	if s.global = p.Global.To; p.Global.From != p.Global.To {
+		s.operations++
+		s.look(p.Global.To)
+	}
+	for _, id := range p.Sets {
+		s.sets[id] = slices.Clone(s.cache.Members(id))
+	}
+}
+
+func digest(t *cache.Table) renderer.Digest {
+	if t == nil {
+		return renderer.Digest{}
+	}
+	return t.Digest
+}
+
+func (s *stack) put(t *cache.Table) {
+	s.tables[t.Digest] = t
+	s.look(t)
+}
+
+// look reads the members of the sets that a table names, as one does who writes them
+// into it.
+func (s *stack) look(t *cache.Table) {
+	if t == nil {
+		return
+	}
+	for _, id := range t.Sets {
+		s.sets[id] = slices.Clone(s.cache.Members(id))
+	}
+}
+
+// Verdict asks the table of the pod at the near end, or the global one.
+func (s *stack) Verdict(f api.Flow) api.Action {
+	near := f.Dst
+	if s.orientation == api.Ingress {
+		near = f.Src
+	}
+	owners := s.addrs[near]
+	if len(owners) == 0 {
+		return s.decide(s.global, f)
+	}
+	for _, pod := range owners {
+		if s.decide(s.tables[s.pods[pod]], f) == api.Deny {
+			return api.Deny
+		}
+	}
+	return api.Permit
+}
+
+func (s *stack) decide(t *cache.Table, f api.Flow) api.Action {
+	if t == nil {
+		return api.Permit
+	}
+	for _, r := range t.Rules {
+		if r.Matches(f, s.inSet) {
+			return r.Action
+		}
+	}
+	return api.Deny
+}
+
+func (s *stack) inSet(id api.SetID, a netip.Addr) bool {
+	return slices.ContainsFunc(s.sets[id], func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// Installed prints the tables with the members of their sets, and who has them.
+// Origins are of no packet, but a function of the state as well.
+func (s *stack) Installed() (string, error) {
+	if installed := s.cache.Installed(); len(installed.Tables) != len(s.tables) || digest(installed.Global) != digest(s.global) {
+		return "", errors.New("what the cache says is acknowledged is not what its plans made")
+	}
+	var b strings.Builder
+	tables := slices.SortedFunc(maps.Values(s.tables), func(a, b *cache.Table) int { return cmp.Compare(a.Name(), b.Name()) })
+	for _, t := range append(tables, s.global) {
+		if t == nil {
+			continue
+		}
+		text, err := json.Marshal(t.Rules)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "%s parts %v %s\n", t.Name(), t.Parts, text)
+		for _, id := range t.Sets {
+			fmt.Fprintf(&b, "  set %s %v\n", id, s.sets[id])
+		}
+	}
+	for _, pod := range slices.SortedFunc(maps.Keys(s.pods), api.PodID.Compare) {
+		fmt.Fprintf(&b, "%s has %s\n", pod, s.pods[pod])
+	}
+	return b.String(), nil
+}
+
+// Dangling finds tables of no pod, and pods whose table is gone.
+func (s *stack) Dangling() []string {
+	var out []string
+	used := map[renderer.Digest]bool{}
+	for pod, d := range s.pods {
+		if used[d] = true; s.tables[d] == nil {
+			out = append(out, fmt.Sprintf("pod %s has table %s, which is gone", pod, d))
+		}
+	}
+	for d := range s.tables {
+		if !used[d] {
+			out = append(out, fmt.Sprintf("table %s is of no pod", d))
+		}
+	}
+	return out
+}

@@ -1,0 +1,128 @@
+package renderertest
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// expected is what must be true in one world, however it came about.
+type expected struct {
+	verdicts  []question
+	installed string // of a new subject; empty when subjects cannot be looked into
+}
+
+// question is a flow and what becomes of it.
+type question struct {
+	flow api.Flow
+	want api.Action
+}
+
+// expected returns what must be true in the world of now. The first time, a new
+// subject is told the world.
+func (r *runner) expected() (expected, error) {
+	digest := r.model.Dump()
+	if want, ok := r.known[digest]; ok {
+		return want, nil
+	}
+	var want expected
+	holders := r.world.holders()
+	for _, f := range r.flows {
+		// A stack delivers to one pod, so flows of an address that is on its way from
+		// one pod to another have no verdict.
+		if holders[f.Src] < 2 && holders[f.Dst] < 2 {
+			want.verdicts = append(want.verdicts, question{f, r.model.Verdict(f)})
+		}
+	}
+	fresh := r.newSubject()
+	err := commitEvent(fresh.Renderer(), nil, r.everything(true))
+	if i, ok := fresh.(Inspector); ok && err == nil {
+		want.installed, err = i.Installed()
+	}
+	if closed := shut(fresh); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return want, fmt.Errorf("a new subject: %w", err)
+	}
+	r.known[digest] = want
+	return want, nil
+}
+
+// everything tells the world of now, as changes or as a whole.
+func (r *runner) everything(resync bool) event {
+	return event{Resync: resync, Deltas: r.sequence.all(r.world)}
+}
+
+// verdicts asks the stack.
+func (r *runner) verdicts(want expected) []finding {
+	wrong := 0
+	var text strings.Builder
+	for _, q := range want.verdicts {
+		if got := r.subject.Verdict(q.flow); got != q.want {
+			if wrong++; wrong <= 5 {
+				fmt.Fprintf(&text, "\n  %s: the stack says %s, want %s", q.flow, got, q.want)
+			}
+		}
+	}
+	if wrong == 0 {
+		return nil
+	}
+	return []finding{{checkVerdicts, fmt.Sprintf("%d of %d flows are wrong:%s", wrong, len(want.verdicts), text.String())}}
+}
+
+// inspect looks into the stack.
+func inspect(s Subject, want expected) []finding {
+	i, ok := s.(Inspector)
+	if !ok {
+		return nil
+	}
+	var out []finding
+	if got, err := i.Installed(); err != nil {
+		out = append(out, finding{checkInstalled, err.Error()})
+	} else if got != want.installed {
+		out = append(out, finding{checkInstalled, "(-new subject +this one)\n" + cmp.Diff(want.installed, got)})
+	}
+	for _, d := range i.Dangling() {
+		out = append(out, finding{checkReferences, d})
+	}
+	return out
+}
+
+// again tells what is there already, as changes and as a whole.
+func (r *runner) again() []finding {
+	var out []finding
+	for _, resync := range []bool{false, true} {
+		before := r.subject.Operations()
+		if err := commitEvent(r.subject.Renderer(), r.world, r.everything(resync)); err != nil {
+			return append(out, finding{checkCommit, err.Error()})
+		}
+		if n := r.subject.Operations() - before; n != 0 {
+			out = append(out, finding{checkOperations, fmt.Sprintf("telling it again, as a whole: %t, took %d", resync, n)})
+		}
+	}
+	return out
+}
+
+// flowsOf returns the flows between the addresses that a sequence has, and those of
+// the cast that no pod has. One end at least is a pod.
+func flowsOf(s Sequence[ref, content]) []api.Flow {
+	pods := map[netip.Addr]bool{}
+	for _, w := range s.States {
+		for _, c := range w {
+			for _, ip := range c.pod.IPs {
+				pods[ip] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(allFlows), func(f api.Flow) bool {
+		src, dst := pods[f.Src], pods[f.Dst]
+		inside := func(a netip.Addr, has bool) bool { return has || slices.Contains(outside, a) }
+		return !src && !dst || !inside(f.Src, src) || !inside(f.Dst, dst)
+	})
+}

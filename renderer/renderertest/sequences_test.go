@@ -1,0 +1,202 @@
+package renderertest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// ledger is a subject that keeps a table for every list that pods have, and can be
+// looked into and restarted. Like a mutant it can have a fault.
+type ledger struct {
+	mutant
+	tables  map[renderer.Digest]bool
+	arrived []api.PodID // pods in the order in which they came
+	configs map[api.PodID]renderer.PodConfig
+
+	leaks     bool // tables that no pod has any more stay
+	remembers bool // what is installed tells who came first
+	rewrites  bool // a restart writes everything again
+}
+
+func newLedger(fault func(*ledger)) *ledger {
+	l := &ledger{mutant: mutant{recorderSubject: recorderSubject{NewRecorder("ledger", nil)}},
+		tables: map[renderer.Digest]bool{}, configs: map[api.PodID]renderer.PodConfig{}}
+	l.edit = func(t renderer.Txn) renderer.Txn { return ledgerTxn{t, l} }
+	fault(l)
+	return l
+}
+
+// wrap puts a faulty transaction in front.
+func (l *ledger) wrap(fault func(renderer.Txn) renderer.Txn) {
+	edit := l.edit
+	l.edit = func(t renderer.Txn) renderer.Txn { return fault(edit(t)) }
+}
+
+type ledgerTxn struct {
+	renderer.Txn
+	l *ledger
+}
+
+func (t ledgerTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
+	t.Txn.Render(pod, cfg)
+	if !slices.Contains(t.l.arrived, pod) {
+		t.l.arrived = append(t.l.arrived, pod)
+	}
+	for _, list := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} {
+		if list != nil {
+			t.l.tables[list.Digest()] = true
+		}
+	}
+}
+
+// Installed implements Inspector.
+func (l *ledger) Installed() (string, error) {
+	if l.remembers {
+		return fmt.Sprint(l.Dump(), l.arrived), nil
+	}
+	return l.Dump(), nil
+}
+
+// Dangling implements Inspector.
+func (l *ledger) Dangling() []string {
+	used := map[renderer.Digest]bool{}
+	for _, cfg := range l.Pods() {
+		for _, list := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} {
+			if list != nil {
+				used[list.Digest()] = true
+			}
+		}
+	}
+	if !l.leaks {
+		l.tables = used
+	}
+	var out []string
+	for d := range l.tables {
+		if !used[d] {
+			out = append(out, fmt.Sprintf("table %s is of no pod", d))
+		}
+	}
+	return out
+}
+
+// Restart implements Restarter: what is installed is adopted.
+func (l *ledger) Restart() error {
+	if l.rewrites {
+		l.waste += len(l.Pods())
+	}
+	return nil
+}
+
+// Operations counts what is wasted as well.
+func (l *ledger) Operations() int { return l.Recorder.Operations() + l.waste }
+
+// keepsOldTables gives a pod that gets other addresses the lists that it had.
+type keepsOldTables struct {
+	renderer.Txn
+	l *ledger
+}
+
+func (t keepsOldTables) Render(pod api.PodID, cfg renderer.PodConfig) {
+	if old, known := t.l.configs[pod]; known && !slices.Equal(old.IPs, cfg.IPs) {
+		cfg.Ingress, cfg.Egress = old.Ingress, old.Egress
+	}
+	t.l.configs[pod] = cfg
+	t.Txn.Render(pod, cfg)
+}
+
+// keepsOrder ignores what is said of a pod after one that comes later in the order.
+type keepsOrder struct {
+	renderer.Txn
+	last *api.PodID
+}
+
+func (t keepsOrder) Render(pod api.PodID, cfg renderer.PodConfig) {
+	if t.last.Compare(pod) <= 0 {
+		t.Txn.Render(pod, cfg)
+		*t.last = pod
+	}
+}
+
+// writesAgain counts every list that it is told.
+type writesAgain struct {
+	renderer.Txn
+	l *ledger
+}
+
+func (t writesAgain) Render(pod api.PodID, cfg renderer.PodConfig) {
+	t.l.waste++
+	t.Txn.Render(pod, cfg)
+}
+
+// firstFailure brings ledgers with a fault through everything.
+func firstFailure(fault func(*ledger)) *failure {
+	for _, s := range sequences {
+		x := newInspection(s, func() Subject { return newLedger(fault) })
+		for _, e := range Expanders[ref, content]() {
+			if f := x.run(e.Name, e.Expand(s)); f != nil {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// checks returns what found it.
+func (f *failure) checks() string {
+	found := map[string]bool{}
+	for _, one := range f.findings {
+		found[one.check] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(found)), ", ")
+}
+
+func TestSequencesFindEveryFault(t *testing.T) {
+	txn := func(wrap func(renderer.Txn, *ledger) renderer.Txn) func(*ledger) {
+		return func(l *ledger) { l.wrap(func(t renderer.Txn) renderer.Txn { return wrap(t, l) }) }
+	}
+	for _, tt := range []struct {
+		name, checks, expander string
+		fault                  func(*ledger)
+	}{
+		{"forgets members that leave", "installed, operations, verdicts", "as given", txn(func(t renderer.Txn, _ *ledger) renderer.Txn { return ignoresLeavers{t} })},
+		{"takes the first port of a range for all", "verdicts", "as given", txn(func(t renderer.Txn, _ *ledger) renderer.Txn {
+			return editRules{t, func(r *api.ContivRule) { r.DstPort.Last = r.DstPort.First }}
+		})},
+		{"leaks a table", "references", "as given", func(l *ledger) { l.leaks = true }},
+		{"keeps the old table of a pod that moves", "installed, operations, verdicts", "as given", txn(func(t renderer.Txn, l *ledger) renderer.Txn { return keepsOldTables{t, l} })},
+		{"ignores a key that comes after another", "installed, operations", "keys reversed", txn(func(t renderer.Txn, _ *ledger) renderer.Txn { return keepsOrder{t, &api.PodID{}} })},
+		{"remembers who came first", "installed", "keys reversed", func(l *ledger) { l.remembers = true }},
+		{"writes equal things again", "operations", "as given", txn(func(t renderer.Txn, l *ledger) renderer.Txn { return writesAgain{t, l} })},
+		{"writes everything again when it is restarted", "operations", "restarts between", func(l *ledger) { l.rewrites = true }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := firstFailure(tt.fault)
+			if f == nil {
+				t.Fatal("nothing is found")
+			}
+			if f.checks() != tt.checks || f.expander != tt.expander {
+				t.Errorf("found by %s with expander %q, want %s with %q\n%s", f.checks(), f.expander, tt.checks, tt.expander, f)
+			}
+		})
+	}
+	t.Run("and none where there is none", func(t *testing.T) {
+		if f := firstFailure(func(*ledger) {}); f != nil {
+			t.Error(f)
+		}
+	})
+}
+
+func TestAFailureSaysWhatHappened(t *testing.T) {
+	text := firstFailure(func(l *ledger) { l.leaks = true }).String()
+	for _, want := range []string{`sequence "pods get lists and lose them"`, `expander "as given"`, "event 4 of 4, state 3", "check references: table", "before the event it was\npod test/pod-0", "after it should be\npod test/pod-0"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+}

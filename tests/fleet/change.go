@@ -1,0 +1,92 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// errFailed ends the waiting for a transaction that failed.
+var errFailed = errors.New("the transaction failed")
+
+// Grow starts a node of another name, which is told nothing yet.
+func (f *Fleet) Grow(name string) error {
+	if f.nodes[name] != nil {
+		return fmt.Errorf("node %s is there already", name)
+	}
+	n, err := newNode(name, f.kind, f.options)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", name, err)
+	}
+	f.nodes[name] = n
+	return nil
+}
+
+// Replace ends a node with its stack and starts an empty one of its name, which is
+// told nothing yet.
+func (f *Fleet) Replace(name string) error {
+	old := f.nodes[name]
+	delete(f.nodes, name)
+	return errors.Join(old.close(), f.Grow(name))
+}
+
+// Try is Apply on one node, but it returns as well when a renderer failed. The node
+// then waits for a Prompt, or for the next changes, to try the rest again: fleets have
+// no timers.
+func (n *Node) Try(ctx context.Context, c model.Changes) (enforced bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	n.trial.Store(&trial{seen: n.Plugin.Status().Seen + 1, fail: cancel})
+	defer n.trial.Store(nil)
+	err = n.Plugin.Apply(ctx, c)
+	if errors.Is(context.Cause(ctx), errFailed) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// TryAgain prompts the renderers of the node once, and says whether the node enforces
+// now what it was told.
+func (n *Node) TryAgain(ctx context.Context) (enforced bool, err error) {
+	n.Plugin.Prompt()
+	return n.Try(ctx, model.Changes{})
+}
+
+// trial is a Try under way.
+type trial struct {
+	seen int64 // the transaction that it waits for
+	fail context.CancelCauseFunc
+}
+
+// observe is told of every transaction by the event loop.
+func (n *Node) observe(s policy.Status) {
+	if t := n.trial.Load(); t != nil && s.Seen >= t.seen && !s.InSync() {
+		t.fail(errFailed)
+	}
+}
+
+// Explain returns what the renderers of all nodes do with a flow, and why. Renderers
+// that cannot explain have nothing to say.
+func (f *Fleet) Explain(flow api.Flow) []renderer.Decision {
+	var out []renderer.Decision
+	for _, name := range f.Names() {
+		if e, ok := f.nodes[name].Stack.Renderer().(renderer.Explainer); ok {
+			out = append(out, e.Explain(flow)...)
+		}
+	}
+	return out
+}
+
+// Explains says whether the renderers can explain.
+func (f *Fleet) Explains() bool {
+	for _, n := range f.nodes {
+		_, ok := n.Stack.Renderer().(renderer.Explainer)
+		return ok
+	}
+	return false
+}

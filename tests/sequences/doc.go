@@ -1,0 +1,25 @@
+// Package sequences brings running clusters through lists of states, by every way that
+// can lead to them, and looks at everything after each event.
+//
+//	lists -> renderertest.Expanders -> events -> fleet over every kind of stack -> checks
+//
+// The lists are written in lists_test.go, taken from recorded suites, and drawn. An
+// expander turns a list into events: changes in another order, split, squashed, taken
+// back, told twice, as resyncs, with restarts between.
+//
+// # Invariants
+//
+//   - After an event four things hold: verdicts are those of internal/oracle, what is
+//     installed is what a new cluster has that is told the same, references lead
+//     somewhere, and telling the same again takes no operation.
+//   - A state that is on the way only is judged as all others: the oracle gets the
+//     Kubernetes objects of that moment.
+//   - No list, expander or check knows a stack.
+//
+// # Cost
+//
+// Without flags every list goes by every expander; recorded ones, whose clusters are
+// larger, by those that do not make an event per key. With -short no list does, and
+// lists from elsewhere are fewer. SLUICE_LONG=1 takes all recorded cases by every
+// expander, many more random lists, and asks every flow after every event.
+package sequences

@@ -1,0 +1,238 @@
+package sequences
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	sluice "github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/stacks"
+)
+
+// faulty is a stack that keeps a book of what it is told, beside the real one below,
+// and can have a fault.
+type faulty struct {
+	stacks.Stack
+	edit func(renderer.Txn, *faulty) renderer.Txn // nil: nothing is changed
+
+	pods    map[sluice.PodID]renderer.PodConfig // as told
+	arrived []sluice.PodID                      // in the order in which they came
+	tables  map[renderer.Digest]bool            // of all that was told, unless they are dropped
+
+	leaks     bool // tables that no pod has any more stay
+	remembers bool // what is installed tells who came first
+	rewrites  bool // everything that it is told is written, also what is there
+	written   int
+}
+
+// faultyKind makes stacks with a fault.
+func faultyKind(kind stacks.Kind, fault func(*faulty)) stacks.Kind {
+	return stacks.Kind{Name: kind.Name, New: func(prompt func()) (stacks.Stack, error) {
+		s, err := kind.New(prompt)
+		f := &faulty{Stack: s, pods: map[sluice.PodID]renderer.PodConfig{}, tables: map[renderer.Digest]bool{}}
+		fault(f)
+		return f, err
+	}}
+}
+
+func (f *faulty) Renderer() renderer.Renderer { return faultyRenderer{f.Stack.Renderer(), f} }
+
+func (f *faulty) Operations() int { return f.Stack.Operations() + f.written }
+
+// Installed tells more than that of the stack if it has to.
+func (f *faulty) Installed() (string, error) {
+	text, err := f.Stack.Installed()
+	if f.remembers {
+		text += fmt.Sprint(f.arrived)
+	}
+	return text, err
+}
+
+// Dangling finds tables of no pod.
+func (f *faulty) Dangling() []string {
+	used := map[renderer.Digest]bool{}
+	for _, cfg := range f.pods {
+		for _, l := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} {
+			if l != nil {
+				used[l.Digest()] = true
+			}
+		}
+	}
+	if !f.leaks {
+		f.tables = used
+	}
+	out := f.Stack.Dangling()
+	for d := range f.tables {
+		if !used[d] {
+			out = append(out, fmt.Sprintf("table %s is of no pod", d))
+		}
+	}
+	return out
+}
+
+type faultyRenderer struct {
+	renderer.Renderer
+	f *faulty
+}
+
+func (r faultyRenderer) NewTxn(resync bool) renderer.Txn {
+	txn := r.Renderer.NewTxn(resync)
+	if resync {
+		clear(r.f.pods)
+		r.f.arrived = nil
+	}
+	if r.f.edit != nil {
+		txn = r.f.edit(txn, r.f)
+	}
+	return bookedTxn{txn, r.f}
+}
+
+// bookedTxn writes into the book.
+type bookedTxn struct {
+	renderer.Txn
+	f *faulty
+}
+
+func (t bookedTxn) Render(pod sluice.PodID, cfg renderer.PodConfig) {
+	t.Txn.Render(pod, cfg)
+	if _, known := t.f.pods[pod]; !known {
+		t.f.arrived = append(t.f.arrived, pod)
+	}
+	t.f.pods[pod] = cfg
+	if t.f.rewrites {
+		t.f.written++
+	}
+	for _, l := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} {
+		if l != nil {
+			t.f.tables[l.Digest()] = true
+		}
+	}
+}
+
+func (t bookedTxn) Remove(pod sluice.PodID) {
+	t.Txn.Remove(pod)
+	delete(t.f.pods, pod)
+	t.f.arrived = slices.DeleteFunc(t.f.arrived, func(p sluice.PodID) bool { return p == pod })
+}
+
+// forgetsRemovals keeps the members that leave a set.
+type forgetsRemovals struct{ renderer.Txn }
+
+func (t forgetsRemovals) UpdateSet(id sluice.SetID, added, _ []netip.Prefix) {
+	t.Txn.UpdateSet(id, added, nil)
+}
+
+// keepsMoved does not hear that a pod is gone, be it to another node.
+type keepsMoved struct{ renderer.Txn }
+
+func (keepsMoved) Remove(sluice.PodID) {}
+
+// keepsOrder does not hear of a new pod that comes after one of a later name.
+type keepsOrder struct {
+	renderer.Txn
+	f *faulty
+}
+
+func (t keepsOrder) Render(pod sluice.PodID, cfg renderer.PodConfig) {
+	_, known := t.f.pods[pod]
+	later := slices.ContainsFunc(t.f.arrived, func(p sluice.PodID) bool { return p.Compare(pod) > 0 })
+	if known || !later {
+		t.Txn.Render(pod, cfg)
+	}
+}
+
+// cutsRanges takes the first port of a range for all of it.
+type cutsRanges struct{ renderer.Txn }
+
+func (t cutsRanges) Render(pod sluice.PodID, cfg renderer.PodConfig) {
+	for _, l := range []**renderer.RuleList{&cfg.Ingress, &cfg.Egress} {
+		if *l == nil {
+			continue
+		}
+		rules := slices.Clone((*l).Rules())
+		for i := range rules {
+			rules[i].DstPort.Last = rules[i].DstPort.First
+		}
+		*l = renderer.NewRuleList(rules, nil)
+	}
+	t.Txn.Render(pod, cfg)
+}
+
+func edits(edit func(renderer.Txn, *faulty) renderer.Txn) func(*faulty) {
+	return func(f *faulty) { f.edit = edit }
+}
+
+// firstFailure brings stacks with a fault through a written list.
+func firstFailure(t *testing.T, kind stacks.Kind, name string, fault func(*faulty)) *failure {
+	t.Helper()
+	lists := base()
+	i := slices.IndexFunc(lists, func(l list) bool { return l.name == name })
+	if i < 0 {
+		t.Fatalf("there is no list %q", name)
+	}
+	x := newInspection(faultyKind(kind, fault), lists[i])
+	for _, e := range renderertest.Expanders[model.ID, *version]() {
+		if f := x.run(t.Context(), e); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// checks returns what found it.
+func (f *failure) checks() string {
+	found := map[string]bool{}
+	for _, one := range f.findings {
+		found[one.check] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(found)), ", ")
+}
+
+// TestEveryFaultIsFound puts faults into every kind of stack. Each check is the only
+// one that finds some fault.
+func TestEveryFaultIsFound(t *testing.T) {
+	t.Parallel()
+	const pods, ports, moves = "policies before pods, and after", "ports, ranges and protocols", "pods move between nodes"
+	for _, tt := range []struct {
+		name, list, expander, checks string
+		fault                        func(*faulty)
+	}{
+		{"forgets members that leave", pods, "key by key", "installed, verdicts", edits(func(t renderer.Txn, _ *faulty) renderer.Txn { return forgetsRemovals{t} })},
+		{"keeps what it has of a pod that moves", moves, "as given", "installed, verdicts", edits(func(t renderer.Txn, _ *faulty) renderer.Txn { return keepsMoved{t} })},
+		{"ignores a pod that comes after another", pods, "split, keys reversed", "installed", edits(func(t renderer.Txn, f *faulty) renderer.Txn { return keepsOrder{t, f} })},
+		{"takes the first port of a range for all", ports, "as given", "verdicts", edits(func(t renderer.Txn, _ *faulty) renderer.Txn { return cutsRanges{t} })},
+		{"remembers who came first", pods, "split, keys reversed", "installed", func(f *faulty) { f.remembers = true }},
+		{"leaks a table", pods, "as given", "references", func(f *faulty) { f.leaks = true }},
+		{"writes equal things again", pods, "restarts between", "operations", func(f *faulty) { f.rewrites = true }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+				f := firstFailure(t, kind, tt.list, tt.fault)
+				if f == nil {
+					t.Fatal("nothing is found")
+				}
+				if f.checks() != tt.checks || f.expander != tt.expander {
+					t.Errorf("found by %s with expander %q, want %s with %q\n%s", f.checks(), f.expander, tt.checks, tt.expander, f)
+				}
+			})
+		})
+	}
+}
+
+// TestAFailureSaysWhatHappened fails once and reads the message.
+func TestAFailureSaysWhatHappened(t *testing.T) {
+	t.Parallel()
+	text := firstFailure(t, stacks.All[0], "policies before pods, and after", func(f *faulty) { f.leaks = true }).String()
+	for _, want := range []string{`list "policies before pods, and after", expander "as given", event 3 of 4, state 2: -NetworkPolicy town/mayor`,
+		"check references: node two: table", "kind: Pod", "name: web"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+}

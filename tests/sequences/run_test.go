@@ -1,0 +1,175 @@
+package sequences
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/stacks"
+)
+
+// The checks that follow every event.
+const (
+	checkApply      = "apply"      // does not fail
+	checkVerdicts   = "verdicts"   // are those of the oracle
+	checkInstalled  = "installed"  // is what a new fleet has that is told the same
+	checkReferences = "references" // lead to something, and everything is referred to
+	checkOperations = "operations" // are none for what is there already
+)
+
+// finding is what one check has to say.
+type finding struct{ check, text string }
+
+// failure is an event after which something is wrong.
+type failure struct {
+	list, expander string
+	number, events int // of the event, from 1; of all events
+	event          event
+	nodes          []*corev1.Node
+	after          moment
+	findings       []finding
+}
+
+// String says everything that is needed to understand it.
+func (f *failure) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "list %q, expander %q, event %d of %d, state %d: %s\n", f.list, f.expander, f.number, f.events, f.event.State, describe(f.event))
+	for _, found := range f.findings {
+		fmt.Fprintf(&b, "check %s: %s\n", found.check, found.text)
+	}
+	fmt.Fprintf(&b, "the state after the event:\n%s", fleet.Manifests(stateOf(f.after, f.nodes)))
+	return b.String()
+}
+
+// describe says what an event tells.
+func describe(e event) string {
+	var words []string
+	if e.Restart {
+		words = append(words, "restart")
+	}
+	if e.Resync {
+		words = append(words, "resync")
+	}
+	for _, d := range e.Deltas {
+		switch {
+		case d.Gone:
+			words = append(words, "-"+d.Key.String())
+		case d.Value.stored == nil:
+			words = append(words, "refused "+d.Key.String())
+		default:
+			words = append(words, fmt.Sprintf("%s (version %d)", d.Key, d.Value.number))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// inspection brings fleets of one kind through one list, and knows what must be true
+// in the states that it has met.
+type inspection struct {
+	list
+	sequence sequence
+	kind     stacks.Kind
+	known    map[string]expected // by digest
+	space    space
+	events   int // so far
+}
+
+func newInspection(kind stacks.Kind, l list) *inspection {
+	if l.nodes == nil {
+		l.nodes = nodes()
+	}
+	x := &inspection{list: l, sequence: l.sequence(), kind: kind, known: map[string]expected{}}
+	x.space = spaceOf(l)
+	return x
+}
+
+func (x *inspection) newFleet() (*fleet.Fleet, error) {
+	return fleet.New(x.kind, fleet.NamesOf(x.nodes), fleet.Options{DenyNode: x.denyNode})
+}
+
+// runner is a fleet on its way.
+type runner struct {
+	*inspection
+	fleet *fleet.Fleet
+	now   moment
+}
+
+// run brings a new fleet through the events of an expander and returns the first
+// failure.
+func (x *inspection) run(ctx context.Context, expander renderertest.Expander[model.ID, *version]) (out *failure) {
+	events := expander.Expand(x.sequence)
+	fail := func(i int, e event, after moment, findings ...finding) *failure {
+		return &failure{list: x.name, expander: expander.Name, number: i, events: len(events), event: e, nodes: x.nodes, after: after, findings: findings}
+	}
+	f, err := x.newFleet()
+	if err != nil {
+		return fail(0, event{}, nil, finding{checkApply, err.Error()})
+	}
+	r := &runner{inspection: x, fleet: f}
+	defer func() {
+		if err := f.Close(); err != nil && out == nil {
+			out = fail(len(events), event{}, r.now, finding{checkApply, "close: " + err.Error()})
+		}
+	}()
+	// A node that has heard of nothing resyncs first, as all sources do.
+	if err := f.Apply(ctx, model.Changes{Resync: true}); err != nil {
+		return fail(0, event{}, nil, finding{checkApply, err.Error()})
+	}
+	for i, e := range events {
+		x.events++
+		if findings := r.step(ctx, e); len(findings) > 0 {
+			return fail(i+1, e, r.now, findings...)
+		}
+	}
+	return nil
+}
+
+// step tells an event and returns what is wrong then.
+func (r *runner) step(ctx context.Context, e event) []finding {
+	before, operations := digestOf(r.now), r.stackOperations()
+	r.now = e.After(r.now)
+	if err := r.tell(ctx, e); err != nil {
+		return []finding{{checkApply, err.Error()}}
+	}
+	var out []finding
+	if n := r.stackOperations() - operations; n != 0 && digestOf(r.now) == before {
+		out = append(out, finding{checkOperations, fmt.Sprintf("an event that changes nothing in the end took %d", n)})
+	}
+	want, first, err := r.expected(ctx)
+	if err != nil {
+		return append(out, finding{checkApply, err.Error()})
+	}
+	out = append(out, r.verdicts(want, first)...)
+	out = append(out, r.inspect(ctx, want)...)
+	return append(out, r.again(ctx)...)
+}
+
+// tell restarts every agent if the event says so, and applies the event.
+func (r *runner) tell(ctx context.Context, e event) error {
+	if e.Restart {
+		var errs []error
+		for _, name := range r.fleet.Names() {
+			errs = append(errs, r.fleet.Restart(name))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("restart: %w", err)
+		}
+	}
+	return r.fleet.Apply(ctx, told(e))
+}
+
+// stackOperations counts what was changed in the stacks. Unlike that of the fleet the
+// count goes on when agents are replaced.
+func (r *runner) stackOperations() int {
+	n := 0
+	for _, name := range r.fleet.Names() {
+		n += r.fleet.Node(name).Stack.Operations()
+	}
+	return n
+}

@@ -1,0 +1,46 @@
+package sequences
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/conformance"
+	"github.com/sluice-net/sluice/tests/stacks"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// check brings lists through everything, on every kind of stack.
+func check(t *testing.T, lists []list) {
+	t.Helper()
+	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		for _, l := range lists {
+			t.Run(l.name, func(t *testing.T) {
+				t.Parallel()
+				x := newInspection(kind, l)
+				for _, e := range renderertest.Expanders[model.ID, *version]() {
+					if e.Long && (testing.Short() || l.brief && !isLong()) {
+						continue
+					}
+					if f := x.run(t.Context(), e); f != nil {
+						t.Fatal(f)
+					}
+				}
+				t.Logf("%d events, %d states", x.events, len(x.known))
+			})
+		}
+	})
+}
+
+func TestWrittenLists(t *testing.T) { check(t, base()) }
+
+func TestRandomLists(t *testing.T) { check(t, random()) }
+
+func TestRecordedLists(t *testing.T) {
+	for _, file := range []string{conformance.Cyclonus, conformance.Kubernetes} {
+		t.Run(file, func(t *testing.T) { check(t, recorded(conformance.Need(t, file))) })
+	}
+}

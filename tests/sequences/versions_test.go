@@ -1,0 +1,157 @@
+package sequences
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/cluster"
+)
+
+// list is a list of states of a cluster.
+type list struct {
+	name   string
+	states []cluster.State
+	// nodes are those of all states; none: the two that this package names.
+	nodes []*corev1.Node
+	// denyNode restricts traffic between pods and their own node.
+	denyNode bool
+	// brief leaves out the expanders that make an event per key, but in long runs.
+	brief bool
+}
+
+// of makes a state of objects.
+func of(objects ...any) cluster.State {
+	var s cluster.State
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *corev1.Namespace:
+			s.Namespaces = append(s.Namespaces, o)
+		case *corev1.Pod:
+			s.Pods = append(s.Pods, o)
+		case *networkingv1.NetworkPolicy:
+			s.Policies = append(s.Policies, o)
+		case []any:
+			inner := of(o...)
+			s.Namespaces, s.Pods, s.Policies = append(s.Namespaces, inner.Namespaces...), append(s.Pods, inner.Pods...), append(s.Policies, inner.Policies...)
+		default:
+			panic(fmt.Sprintf("%T is no object of a state", o))
+		}
+	}
+	return s
+}
+
+// version is an object as it is in some states of a list. Equal objects of a list are
+// one version.
+type version struct {
+	number int
+	object any
+	stored proto.Message // nil: it is refused, so the store does not have it
+}
+
+type (
+	sequence = renderertest.Sequence[model.ID, *version]
+	event    = renderertest.Event[model.ID, *version]
+	moment   = map[model.ID]*version // a state
+)
+
+// sequence makes the states of a list comparable.
+func (l list) sequence() sequence {
+	s := sequence{Name: l.name, Compare: compareIDs, Equal: func(a, b *version) bool { return a == b }}
+	known := map[model.ID][]*version{}
+	total := 0
+	for _, state := range l.states {
+		m := moment{}
+		for id, object := range objectsOf(state) {
+			i := slices.IndexFunc(known[id], func(v *version) bool { return reflect.DeepEqual(v.object, object) })
+			if i < 0 {
+				i = len(known[id])
+				stored, _ := ksr.Convert(object) // what is wrong with objects is the business of ksr's own tests
+				known[id] = append(known[id], &version{number: total, object: object, stored: stored})
+				total++
+			}
+			m[id] = known[id][i]
+		}
+		s.States = append(s.States, m)
+	}
+	return s
+}
+
+func objectsOf(s cluster.State) map[model.ID]any {
+	out := map[model.ID]any{}
+	for _, o := range s.Namespaces {
+		out[model.ID{Kind: model.KindNamespace, Name: o.Name}] = o
+	}
+	for _, o := range s.Pods {
+		out[model.ID{Kind: model.KindPod, Namespace: o.Namespace, Name: o.Name}] = o
+	}
+	for _, o := range s.Policies {
+		out[model.ID{Kind: model.KindNetworkPolicy, Namespace: o.Namespace, Name: o.Name}] = o
+	}
+	return out
+}
+
+// compareIDs orders what is referred to before what refers to it.
+func compareIDs(a, b model.ID) int {
+	return cmp.Or(cmp.Compare(slices.Index(model.Kinds, a.Kind), slices.Index(model.Kinds, b.Kind)),
+		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// stateOf returns the Kubernetes objects of a moment, for the oracle.
+func stateOf(m moment, nodes []*corev1.Node) cluster.State {
+	s := cluster.State{Nodes: nodes}
+	for _, id := range slices.SortedFunc(maps.Keys(m), compareIDs) {
+		switch o := m[id].object.(type) {
+		case *corev1.Namespace:
+			s.Namespaces = append(s.Namespaces, o)
+		case *corev1.Pod:
+			s.Pods = append(s.Pods, o)
+		case *networkingv1.NetworkPolicy:
+			s.Policies = append(s.Policies, o)
+		}
+	}
+	return s
+}
+
+// digestOf names a moment of a list.
+func digestOf(m moment) string {
+	var numbers []int
+	for _, v := range m {
+		numbers = append(numbers, v.number)
+	}
+	slices.Sort(numbers)
+	return fmt.Sprint(numbers)
+}
+
+// told returns an event as nodes hear of it, in its order.
+func told(e event) model.Changes {
+	c := model.Changes{Resync: e.Resync}
+	for _, d := range e.Deltas {
+		switch {
+		case !d.Gone && d.Value.stored != nil:
+			c.Deltas = append(c.Deltas, model.Delta{ID: d.Key, Value: d.Value.stored})
+		case !e.Resync:
+			c.Deltas = append(c.Deltas, model.Delta{ID: d.Key})
+		}
+	}
+	return c
+}
+
+// wholly is a moment as an event.
+func wholly(s sequence, m moment, resync bool) event {
+	e := event{Resync: resync}
+	for _, id := range slices.SortedFunc(maps.Keys(m), s.Compare) {
+		e.Deltas = append(e.Deltas, renderertest.Delta[model.ID, *version]{Key: id, Value: m[id]})
+	}
+	return e
+}

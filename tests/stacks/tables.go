@@ -1,0 +1,31 @@
+package stacks
+
+import "github.com/sluice-net/sluice/api"
+
+// Tabled is a Stack whose renderer holds tables, which pods share.
+type Tabled interface {
+	// Tables returns the installed tables, those of pods first, in an order that is a
+	// function of what was told last.
+	Tables() []Table
+}
+
+// Table is one table.
+type Table struct {
+	Pods  []api.PodID // who has it, sorted; none: the node
+	Rules []string    // in their order
+}
+
+var _ Tabled = aclStack{}
+
+// Tables implements Tabled.
+func (s aclStack) Tables() []Table {
+	var out []Table
+	for _, t := range s.ACL.Dump().Tables {
+		table := Table{Pods: t.Pods}
+		for _, r := range t.Rules {
+			table.Rules = append(table.Rules, r.String())
+		}
+		out = append(out, table)
+	}
+	return out
+}
