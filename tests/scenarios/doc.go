@@ -1,0 +1,19 @@
+// Package scenarios runs text files that say, for small clusters, what policies mean:
+// people read them, and every renderer is tested by them. docs/guide/scenarios.md
+// documents the commands.
+//
+//	file -> datadriven -> commands -> world -> fleet of nodes over stacks of one kind
+//	                                    |                 |
+//	                                    +----> oracle ----+-> equal?
+//
+// # Invariants
+//
+//   - What a file expects was written from the specification, and its first comment
+//     names the source. -update repairs text, it does not find out what is right.
+//   - After every change of the cluster, whatever the file asks: the stacks agree with
+//     the oracle on the flows of the state, running nodes are what new nodes are,
+//     nothing dangles, and the same state again causes no operation.
+//   - Nothing passes silently: commands, words, names and labels that are not
+//     understood end the file with its line.
+//   - Files run on every kind of stack. A command that asks one kind only names it.
+package scenarios

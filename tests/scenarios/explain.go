@@ -1,0 +1,94 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// explain prints the reasons of verdicts, as the specification has them. Renderers
+// that can explain themselves must name no other reason for a denial.
+func (r *runner) explain(_ context.Context, c command) (string, error) {
+	l := c.line()
+	asks, err := r.world.asks(c.Input)
+	if err := errors.Join(err, l.end()); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	o := r.subject.oracle()
+	for _, a := range asks {
+		v := o.Verdict(a.flow)
+		if err := r.agrees(v); err != nil {
+			return "", fmt.Errorf("%s: %w\n%s%s", a, err, v, r.subject.running.Trace(a.flow))
+		}
+		fmt.Fprintf(&b, "%s: %s\n", a, allowedText(v.Allowed))
+		for _, d := range []oracle.DirectionVerdict{v.Egress, v.Ingress} {
+			if d.Applies {
+				fmt.Fprintf(&b, "  %s: %s\n", d.Direction, because(d))
+			}
+		}
+	}
+	return b.String(), nil
+}
+
+func allowedText(allowed bool) string {
+	if allowed {
+		return "allowed"
+	}
+	return "denied"
+}
+
+// because names the rules that decide a direction.
+func because(d oracle.DirectionVerdict) string {
+	var rules []string
+	for _, g := range d.Deciding {
+		policy := g.Policy.Namespace + "/" + g.Policy.Name
+		switch g.Rule {
+		case api.IsolationRule:
+			rules = append(rules, "the isolation of "+policy)
+		case api.NodeRule:
+			rules = append(rules, "the own node, for all of "+policy)
+		default:
+			rules = append(rules, fmt.Sprintf("rule %d of %s", g.Rule, policy))
+		}
+	}
+	switch {
+	case slices.ContainsFunc(d.Subjects, func(s oracle.SubjectResult) bool { return s.Exempt == oracle.SelfIsPod }):
+		return "allowed, the pod itself"
+	case !d.Isolated:
+		return "allowed, not isolated"
+	}
+	return allowedText(d.Allowed) + " by " + strings.Join(rules, " and ")
+}
+
+// agrees compares a verdict with the stacks, and with what their renderers say.
+func (r *runner) agrees(v oracle.Verdict) error {
+	if got := r.subject.running.Allowed(v.Flow); got != v.Allowed {
+		return fmt.Errorf("the stacks say %s", allowedText(got))
+	}
+	denies := func(g api.Origin) bool {
+		return slices.ContainsFunc([]oracle.DirectionVerdict{v.Egress, v.Ingress}, func(d oracle.DirectionVerdict) bool {
+			return !d.Allowed && slices.Contains(d.Deciding, g)
+		})
+	}
+	for _, name := range r.subject.running.Names() {
+		e, ok := r.subject.running.Node(name).Stack.Renderer().(renderer.Explainer)
+		if !ok || v.Flow.Src == v.Flow.Dst {
+			continue
+		}
+		for _, d := range e.Explain(v.Flow) {
+			for _, g := range d.Origins {
+				if d.Action == api.Deny && !denies(g) {
+					return fmt.Errorf("the renderer of node %s names %s as the reason", name, g)
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/tests/stacks"
+)
+
+// operations is how much one node has done.
+type operations struct {
+	told  int // changes that its renderers were told
+	stack int // changes in its stack
+}
+
+// operations prints what every node did since the last time a file asked: the pods
+// and members of sets that renderers were told of, and with the name of a kind of
+// stack the changes in it.
+func (r *runner) operations(_ context.Context, c command) (string, error) {
+	kind, here, err := r.ofKind(c)
+	if err != nil {
+		return "", err
+	}
+	if !here {
+		return c.Expected, nil
+	}
+	var out []string
+	for _, name := range r.subject.running.Names() {
+		n := r.subject.running.Node(name)
+		now, before := n.Told.Operations(), &r.done(name).told
+		if kind != "" {
+			now, before = n.Stack.Operations(), &r.done(name).stack
+		}
+		done := now - *before
+		if *before = now; done != 0 {
+			out = append(out, fmt.Sprintf("%s: %s", name, count(done)))
+		}
+	}
+	if out == nil {
+		return count(0), nil
+	}
+	return strings.Join(out, "\n"), nil
+}
+
+// done returns what a node had done when a file asked last.
+func (r *runner) done(node string) *operations {
+	if r.asked[node] == nil {
+		r.asked[node] = &operations{}
+	}
+	return r.asked[node]
+}
+
+// ofKind reads the name of a kind of stack, if there is one, and says whether the
+// command concerns the kind that runs.
+func (r *runner) ofKind(c command) (kind string, here bool, err error) {
+	l := c.line()
+	if c.Input != "" {
+		return "", false, errNoInput
+	}
+	if len(l.args) == 0 {
+		return "", true, nil
+	}
+	if kind, err = l.take("a kind of stack"); err != nil {
+		return "", false, err
+	}
+	known := slices.ContainsFunc(stacks.All, func(k stacks.Kind) bool { return k.Name == kind })
+	if !known && kind != r.kind.Name {
+		return "", false, fmt.Errorf("%q is not a kind of stack", kind)
+	}
+	return kind, kind == r.kind.Name, l.end()
+}
+
+// problems prints where objects are wrong, as users are told; the reasons in words are
+// the business of other tests.
+func (r *runner) problems(ctx context.Context, c command) (string, error) {
+	problems, err := r.allProblems(ctx)
+	if err := errors.Join(err, c.plain()); err != nil {
+		return "", err
+	}
+	if len(problems) == 0 {
+		return "none", nil
+	}
+	return strings.Join(problems, "\n"), nil
+}
+
+// allProblems returns what is found when objects are reflected, and what a node finds
+// in what is reflected. What both find is there once.
+func (r *runner) allProblems(ctx context.Context) ([]string, error) {
+	found := map[api.Problem]bool{}
+	for _, np := range r.world.state.Policies {
+		add(found, np)
+	}
+	for _, p := range r.world.state.Pods {
+		add(found, p)
+	}
+	for _, name := range r.subject.running.Names() {
+		s, err := r.subject.running.Node(name).Plugin.Snapshot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range s.Problems {
+			if !isKnown(found, p) {
+				found[p] = true
+			}
+		}
+	}
+	var out []string
+	for p := range maps.Keys(found) {
+		out = append(out, p.Object+": "+p.Field)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+func add(found map[api.Problem]bool, object any) {
+	_, problems := ksr.Convert(object)
+	for _, p := range problems {
+		found[p] = true
+	}
+}
+
+// isKnown says whether the field of a problem, or a part of it, has one already.
+func isKnown(found map[api.Problem]bool, p api.Problem) bool {
+	for q := range found {
+		if q.Object == p.Object && (q.Field == p.Field || strings.HasPrefix(q.Field, p.Field+".")) {
+			return true
+		}
+	}
+	return false
+}

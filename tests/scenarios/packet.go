@@ -1,0 +1,92 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/tests/fleet"
+)
+
+// sender is a stack that takes any packet.
+type sender interface {
+	Send(p vswitch.Packet) vswitch.Trace
+}
+
+// packets are those that are not the first of a flow.
+var packets = map[string]func(p *vswitch.Packet){
+	"icmp-error": func(p *vswitch.Packet) { // of the kind that path MTU discovery needs
+		p.Protocol, p.ICMPType, p.ICMPCode = api.ICMP, 3, 4
+		if p.Dst.Is6() {
+			p.Protocol, p.ICMPType, p.ICMPCode = api.ICMPv6, 2, 0
+		}
+	},
+	"neighbour-solicitation":  func(p *vswitch.Packet) { p.Protocol, p.ICMPType = api.ICMPv6, 135 },
+	"neighbour-advertisement": func(p *vswitch.Packet) { p.Protocol, p.ICMPType = api.ICMPv6, 136 },
+	"fragment":                func(p *vswitch.Packet) { p.Protocol, p.NonFirstFragment = api.UDP, true },
+}
+
+// packet sends packets that are not the first of a flow: "FROM -> TO KIND". Kinds of
+// stacks that do not take packets are not asked.
+func (r *runner) packet(ctx context.Context, c command) (string, error) {
+	lines, err := parseLines(c.Input)
+	if err != nil {
+		return "", err
+	}
+	f, err := r.subject.wire(ctx)
+	if err != nil {
+		return "", err
+	}
+	var out []string
+	for _, l := range lines {
+		n := len(l.args) - 1
+		if n < 0 || packets[l.args[n].Key] == nil {
+			return "", fmt.Errorf("%q: want FROM -> TO and a kind of packet", l)
+		}
+		kind := l.args[n].Key
+		l.args[n].Key = "icmp"
+		asks, err := r.world.askLine(l)
+		if err != nil {
+			return "", err
+		}
+		for _, a := range asks {
+			p := vswitch.Packet{Src: a.flow.Src, Dst: a.flow.Dst}
+			packets[kind](&p)
+			switch ok, err := through(f, p); {
+			case errors.Is(err, errNoPackets):
+				return c.Expected, nil
+			default:
+				out = append(out, fmt.Sprintf("%s -> %s %s: %s", a.src, a.dst, kind, arrives(ok)))
+			}
+		}
+	}
+	return strings.Join(out, "\n"), nil
+}
+
+// errNoPackets says that a kind of stack does not take packets.
+var errNoPackets = errors.New("the stack takes flows only")
+
+// through carries a packet through the stacks of both ends.
+func through(f *fleet.Fleet, p vswitch.Packet) (bool, error) {
+	met := ""
+	for _, a := range []netip.Addr{p.Src, p.Dst} {
+		for _, name := range f.Names() {
+			stack := f.Node(name).Stack
+			if !stack.Has(a) || name == met {
+				continue
+			}
+			s, ok := stack.(sender)
+			if !ok {
+				return false, errNoPackets
+			}
+			if met = name; s.Send(p).Verdict != api.Permit {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,76 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/tests/fleet"
+)
+
+// talk asks a fleet that keeps sessions about flows, and prints a word for each.
+// Stacks without sessions are not asked.
+func (r *runner) talk(ctx context.Context, c command, say func(*fleet.Fleet, api.Flow) string) (string, error) {
+	l := c.line()
+	asks, err := r.world.asks(c.Input)
+	if err := errors.Join(err, l.end()); err != nil {
+		return "", err
+	}
+	if !r.subject.running.IsStateful() {
+		return c.Expected, nil
+	}
+	f, err := r.subject.wire(ctx)
+	if err != nil {
+		return "", err
+	}
+	var out []string
+	for _, a := range asks {
+		out = append(out, fmt.Sprintf("%s: %s", a, say(f, a.flow)))
+	}
+	return strings.Join(out, "\n"), nil
+}
+
+// establish sends the first packet of flows and the replies.
+func (r *runner) establish(ctx context.Context, c command) (string, error) {
+	return r.talk(ctx, c, func(f *fleet.Fleet, flow api.Flow) string {
+		switch {
+		case !f.First(flow):
+			return "dropped"
+		case !f.Reply(flow):
+			return "the reply is dropped"
+		}
+		return "established"
+	})
+}
+
+// established sends packets of both directions again.
+func (r *runner) established(ctx context.Context, c command) (string, error) {
+	return r.talk(ctx, c, func(f *fleet.Fleet, flow api.Flow) string {
+		switch {
+		case !f.First(flow):
+			return "cut"
+		case !f.Reply(flow):
+			return "the reply is dropped"
+		}
+		return "goes on"
+	})
+}
+
+// send sends the first packet of flows.
+func (r *runner) send(ctx context.Context, c command) (string, error) {
+	return r.talk(ctx, c, func(f *fleet.Fleet, flow api.Flow) string { return arrives(f.First(flow)) })
+}
+
+// reply sends the answer to the first packet of flows.
+func (r *runner) reply(ctx context.Context, c command) (string, error) {
+	return r.talk(ctx, c, func(f *fleet.Fleet, flow api.Flow) string { return arrives(f.Reply(flow)) })
+}
+
+func arrives(ok bool) string {
+	if ok {
+		return "arrives"
+	}
+	return "dropped"
+}

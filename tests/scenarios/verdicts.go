@@ -1,0 +1,180 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// verdicts prints a matrix: a row for each source, a column for each destination, and
+// in a cell one letter for each port.
+func (r *runner) verdicts(_ context.Context, c command) (string, error) {
+	if c.Input != "" {
+		return "", errNoInput
+	}
+	var ports []port
+	from, to := r.world.everything(), r.world.everything()
+	for _, a := range c.CmdArgs {
+		var err error
+		switch a.Key {
+		case "from":
+			from, err = r.world.endWords(a)
+		case "to":
+			to, err = r.world.endWords(a)
+		default:
+			var p port
+			p, err = parsePort(a.String())
+			ports = append(ports, p)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	if len(ports) == 0 {
+		return "", errors.New("want ports")
+	}
+	return r.matrix(from, to, ports)
+}
+
+// everything returns every end that has a name.
+func (w *world) everything() []end {
+	var out []end
+	for _, n := range w.names {
+		out = append(out, end{name: n, addrs: w.addresses(n)})
+	}
+	return out
+}
+
+func (w *world) endWords(a datadriven.CmdArg) ([]end, error) {
+	var out []end
+	for _, v := range a.Vals {
+		ends, err := w.ends(v)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, ends...)
+	}
+	return out, nil
+}
+
+func (r *runner) matrix(from, to []end, ports []port) (string, error) {
+	rows := [][]string{{"from \\ to"}}
+	for _, dst := range to {
+		rows[0] = append(rows[0], dst.name)
+	}
+	for _, src := range from {
+		row := []string{src.name}
+		for _, dst := range to {
+			cell, err := r.cell(src, dst, ports)
+			if err != nil {
+				return "", err
+			}
+			row = append(row, cell)
+		}
+		rows = append(rows, row)
+	}
+	return aligned(rows), nil
+}
+
+// aligned puts two spaces between columns, and none behind the last one.
+func aligned(rows [][]string) string {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		padded := make([]string, len(row))
+		for i, cell := range row {
+			padded[i] = fmt.Sprintf("%-*s", widths[i], cell)
+		}
+		b.WriteString(strings.TrimRight(strings.Join(padded, "  "), " ") + "\n")
+	}
+	return b.String()
+}
+
+// cell has a letter for each port: A allowed, D denied, 4 or 6 allowed in this family
+// only. It is a dot where no flow is decided: between ends that are not pods, or that
+// have no family in common.
+func (r *runner) cell(src, dst end, ports []port) (string, error) {
+	var out strings.Builder
+	for _, p := range ports {
+		list, err := flows(src, dst, p)
+		if err != nil {
+			return "", err
+		}
+		if len(list) == 0 || !r.decides(src) && !r.decides(dst) {
+			return ".", nil
+		}
+		out.WriteString(r.letter(list))
+	}
+	return out.String(), nil
+}
+
+// decides says whether the stacks know an end.
+func (r *runner) decides(e end) bool {
+	for _, a := range e.addrs {
+		for _, name := range r.subject.running.Names() {
+			if r.subject.running.Node(name).Stack.Has(a) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r *runner) letter(list []api.Flow) string {
+	var allowed, denied [2]bool
+	for _, f := range list {
+		ok := r.subject.running.Allowed(f)
+		allowed[family(f.Src)] = allowed[family(f.Src)] || ok
+		denied[family(f.Src)] = denied[family(f.Src)] || !ok
+	}
+	switch {
+	case !denied[0] && !denied[1]:
+		return "A"
+	case !allowed[0] && !allowed[1]:
+		return "D"
+	case !denied[0] && !allowed[1]:
+		return "4"
+	case !denied[1] && !allowed[0]:
+		return "6"
+	}
+	return "?" // addresses of one family that differ
+}
+
+// allow expects that all flows of its lines are allowed.
+func (r *runner) allow(_ context.Context, c command) (string, error) { return r.expect(c, true) }
+
+// deny expects that all flows of its lines are denied.
+func (r *runner) deny(_ context.Context, c command) (string, error) { return r.expect(c, false) }
+
+// expect lists the flows that get the contrary.
+func (r *runner) expect(c command, want bool) (string, error) {
+	l := c.line()
+	asks, err := r.world.asks(c.Input)
+	if err := errors.Join(err, l.end()); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, a := range asks {
+		if !r.decides(end{addrs: []netip.Addr{a.flow.Src, a.flow.Dst}}) {
+			return "", fmt.Errorf("%s: no policy decides: neither end is a pod", a)
+		}
+		if r.subject.running.Allowed(a.flow) != want {
+			fmt.Fprintf(&b, "but %s (%s to %s) gets the contrary\n", a, a.flow.Src, a.flow.Dst)
+		}
+	}
+	if b.Len() == 0 {
+		return "ok", nil
+	}
+	return b.String(), nil
+}
