@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path"
+	"time"
+)
+
+// buildError is the error of a mutated package, or of tests that use it, that does not
+// compile.
+type buildError struct{ error }
+
+// attempt is one fault on its way through the suites.
+type attempt struct {
+	*runner
+	fault    Fault
+	overlay  string
+	dir      string
+	binaries map[string]string // by folder
+}
+
+// suites runs all suites with -short, then in full, until one fails. A suite that does
+// not end is noted, and the next one is asked.
+func (a attempt) suites(ctx context.Context) ([]Catch, error) {
+	var caught []Catch
+	for _, m := range []mode{short, full} {
+		for _, c := range a.runner.suites {
+			if !a.concerns(c) || has(caught, c) {
+				continue
+			}
+			limit, err := a.limit(c, m)
+			if err != nil {
+				return caught, err
+			}
+			out, err := a.ask(ctx, c, m, limit)
+			if err != nil {
+				return caught, err
+			}
+			if !out.failed {
+				continue
+			}
+			catch := Catch{Suite: c.Folder, Short: m == short, Test: out.test, Seconds: out.took.Seconds(), TimedOut: out.timeout}
+			if out.timeout {
+				catch.Output = out.output
+			}
+			caught = append(caught, catch)
+			if !out.timeout && !a.Every {
+				return caught, nil
+			}
+		}
+	}
+	return caught, nil
+}
+
+func has(caught []Catch, c *contestant) bool {
+	for _, x := range caught {
+		if x.Suite == c.Folder {
+			return true
+		}
+	}
+	return false
+}
+
+// concerns says whether a suite can notice the fault at all.
+func (a attempt) concerns(c *contestant) bool {
+	return c.contents[a.packageOf(a.fault.File)] && (c.Only == "" || a.fault.isOf(c.Only))
+}
+
+// ask builds a suite with the fault, unless that is done, and runs it.
+func (a attempt) ask(ctx context.Context, c *contestant, m mode, limit time.Duration) (outcome, error) {
+	binary, ok := a.binaries[c.Folder]
+	if !ok {
+		var err error
+		if binary, err = a.build(ctx, c.Folder, a.overlay, a.dir); err != nil {
+			if ctx.Err() != nil {
+				return outcome{}, ctx.Err()
+			}
+			return outcome{}, &buildError{err}
+		}
+		a.binaries[c.Folder] = binary
+	}
+	return a.invoke(c, binary, m, limit).run(ctx)
+}
+
+// unit runs the tests of the mutated package in full and returns the one that fails.
+func (a attempt) unit(ctx context.Context) (string, error) {
+	c := &contestant{Suite: Suite{Folder: path.Dir(a.fault.File)}}
+	var err error
+	if c.contents, err = a.contents(ctx, c.Suite); err != nil {
+		return "", err
+	}
+	out, err := a.ask(ctx, c, full, slack*a.Limit)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "no tests", nil
+	case err != nil:
+		return "", err
+	case !out.failed:
+		return string(Survived), nil
+	}
+	return out.test, nil
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// Suite is one package of tests.
+type Suite struct {
+	Folder string // from the root of the module
+	// Only is the folder of the faults that the suite is for; empty is all. Every suite
+	// is besides skipped for faults in packages that it does not contain.
+	Only string
+}
+
+// harness is every suite that may catch a fault.
+var harness = []Suite{
+	{Folder: "tests/scenarios"},
+	{Folder: "tests/sequences"},
+	{Folder: "tests/differential"},
+	{Folder: "tests/conformance"},
+	{Folder: "renderer/acl"},
+	{Folder: "internal/oracle", Only: "internal/oracle"},
+}
+
+// tree is a module whose tests are built.
+type tree struct {
+	root   string // folder of go.mod
+	module string
+}
+
+// openTree finds the module that a folder is in.
+func openTree(ctx context.Context, dir string) (tree, error) {
+	out, err := goCommand(ctx, dir, "list", "-m", "-f", "{{.Path}}\n{{.Dir}}")
+	if err != nil {
+		return tree{}, err
+	}
+	module, root, ok := strings.Cut(strings.TrimSpace(out), "\n")
+	if !ok {
+		return tree{}, fmt.Errorf("go list -m says %q", out)
+	}
+	return tree{root: root, module: module}, nil
+}
+
+// goCommand runs the go command and returns what it prints; what it complains about is
+// in the error.
+func goCommand(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	var out, complaints strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", args[0], err, strings.TrimSpace(complaints.String()))
+	}
+	return out.String(), nil
+}
+
+// contents are the packages in the test binary of a suite, by import path.
+func (t tree) contents(ctx context.Context, s Suite) (map[string]bool, error) {
+	out, err := goCommand(ctx, t.root, "list", "-deps", "-test", "-f", "{{.ImportPath}}", "./"+s.Folder)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]bool{}
+	for line := range strings.Lines(out) {
+		pkg, _, _ := strings.Cut(strings.TrimSpace(line), " ") // "pkg [pkg.test]"
+		found[pkg] = true
+	}
+	return found, nil
+}
+
+// packageOf is the import path of the package that a file belongs to.
+func (t tree) packageOf(file string) string { return path.Join(t.module, path.Dir(file)) }
+
+// overlay writes a mutated file and the overlay that puts it in its place.
+func (t tree) overlay(f Fault, dir string) (string, error) {
+	source, err := f.read(t.root)
+	if err != nil {
+		return "", err
+	}
+	mutated := filepath.Join(dir, "mutated.go")
+	if err := os.WriteFile(mutated, source, 0o600); err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(map[string]map[string]string{
+		"Replace": {filepath.Join(t.root, filepath.FromSlash(f.File)): mutated},
+	})
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "overlay.json")
+	return name, os.WriteFile(name, text, 0o600)
+}
+
+// build compiles the tests of a folder, with an overlay unless it is empty, and returns
+// the binary. Packages that the fault does not reach come from the build cache, and so
+// do the others for the second suite.
+func (t tree) build(ctx context.Context, folder, overlay, dir string) (string, error) {
+	binary := filepath.Join(dir, strings.ReplaceAll(folder, "/", "-")+".test")
+	_, err := goCommand(ctx, t.root, "test", "-c", "-ldflags=-w", "-overlay="+overlay, "-o", binary, "./"+folder)
+	return binary, err
+}
