@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/matrix"
-	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
 )
@@ -38,39 +38,22 @@ func (a *Agent) compare(ctx context.Context, differs func(clusterState) (bool, e
 func (a *Agent) explain(ctx context.Context, q view.Question) ([]view.Explanation, error) {
 	var out []view.Explanation
 	err := a.compare(ctx, func(state clusterState) (differ bool, err error) {
-		questions, err := state.questions(q)
+		questions, err := state.Questions(q)
 		if err != nil {
 			return false, err
 		}
 		spec := a.specification(state)
+		here := a.asked(spec)
 		out = nil
 		for _, q := range questions {
-			e := a.explanation(spec, q)
-			differ = differ || !e.Renderers[0].Agrees
+			e := explain.Explanation(q, spec.Explain(q), here)
+			differ = differ || explain.Disagrees(e)
 			out = append(out, e)
 		}
 		return differ, nil
 	})
 	return out, err
 }
-
-func (a *Agent) explanation(spec specification, q question) view.Explanation {
-	v := spec.Explain(endpoint(q.src), endpoint(q.dst), q.flow.Protocol, q.flow.DstPort)
-	v.Flow = q.flow
-	answer := view.Answer{Renderer: a.node.ACL.Name(), Allowed: true, Decisions: a.node.ACL.Explain(q.flow)}
-	if self := q.src.Pod == q.dst.Pod && q.src.Pod != (api.PodID{}); !self {
-		for _, d := range answer.Decisions {
-			answer.Allowed = answer.Allowed && d.Action == api.Permit
-		}
-	}
-	var expected bool
-	expected, answer.Decides = spec.here(v)
-	answer.Agrees = answer.Allowed == expected
-	answer.Pending = !a.node.Plugin.Status().InSync()
-	return view.Explanation{Src: q.src, Dst: q.dst, Flow: q.flow, Allowed: v.Allowed, Oracle: v, Renderers: []view.Answer{answer}}
-}
-
-func endpoint(p view.Party) oracle.Endpoint { return oracle.Endpoint{Pod: p.Pod, Addr: p.Address} }
 
 // inject sends packets through the dataplane.
 func (a *Agent) inject(ctx context.Context, q view.Question) ([]view.Injection, error) {
@@ -79,13 +62,16 @@ func (a *Agent) inject(ctx context.Context, q view.Question) ([]view.Injection, 
 	}
 	var out []view.Injection
 	err := a.compare(ctx, func(state clusterState) (differ bool, err error) {
-		questions, err := state.questions(q)
+		questions, err := state.Questions(q)
 		if err != nil {
 			return false, err
 		}
 		spec := a.specification(state)
 		out = nil
 		for _, q := range questions {
+			if !q.IsFlow() {
+				return false, fmt.Errorf("%s or %s has no address yet, so that there is no packet to send", q.Src.Name, q.Dst.Name)
+			}
 			in := a.injection(spec, q)
 			differ = differ || in.Verdict != in.Expected
 			out = append(out, in)
@@ -95,9 +81,9 @@ func (a *Agent) inject(ctx context.Context, q view.Question) ([]view.Injection, 
 	return out, err
 }
 
-func (a *Agent) injection(spec specification, q question) view.Injection {
-	w := a.node.Send(q.flow)
-	in := view.Injection{Src: q.src, Dst: q.dst, Flow: q.flow, Verdict: w.Verdict, Reason: w.Reason, Expected: action(spec.expects(q.flow))}
+func (a *Agent) injection(spec explain.Specification, q explain.Question) view.Injection {
+	w := a.node.Send(q.Flow)
+	in := view.Injection{Src: q.Src, Dst: q.Dst, Flow: q.Flow, Verdict: w.Verdict, Reason: w.Reason, Expected: action(spec.Expects(q.Flow))}
 	for _, t := range w.Visits {
 		for _, h := range t.Trace.Hops {
 			in.Hops = append(in.Hops, a.hop(h))
@@ -140,7 +126,7 @@ func (a *Agent) matrix(ctx context.Context) (m matrix.Matrix, differ int, err er
 		differ = 0
 		m = matrix.Compute(state.endpoints(), func(f api.Flow) bool {
 			permitted := a.node.Send(f).Verdict == api.Permit
-			if permitted != spec.expects(f) {
+			if permitted != spec.Expects(f) {
 				differ++
 			}
 			return permitted
@@ -170,12 +156,12 @@ func (a *Agent) change(ctx context.Context, c view.Change) (view.Applied, error)
 // counts says how many of each kind the state has, for people.
 func (s clusterState) counts() string {
 	nodes := map[string]bool{}
-	for _, p := range s.pods {
+	for _, p := range s.Pods {
 		if p.GetNodeName() != "" {
 			nodes[p.GetNodeName()] = true
 		}
 	}
-	text := fmt.Sprintf("%d namespaces, %d pods, %d policies", len(s.namespaces), len(s.pods), len(s.policies))
+	text := fmt.Sprintf("%d namespaces, %d pods, %d policies", len(s.Namespaces), len(s.Pods), len(s.Policies))
 	if len(nodes) > 1 {
 		text += fmt.Sprintf(" (pods of %d nodes: %s)", len(nodes), strings.Join(slices.Sorted(maps.Keys(nodes)), ", "))
 	}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,13 +30,14 @@ func (a *Agent) pods(ctx context.Context, f filter) ([]view.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	unplugged := a.node.ACL.Dump().Pending
+	unplugged, causes := a.node.ACL.Dump().Pending, a.causes()
 	out := []view.Pod{}
 	for _, p := range s.Pods {
 		if !f.wants(p.ID.Namespace, p.ID.Name) {
 			continue
 		}
 		v := podView(p)
+		v.Problems = a.withCauses(causes["Pod "+p.ID.String()], p.Problems)
 		if v.State == podEnforced && slices.Contains(unplugged, "pod "+p.ID.String()) {
 			v.State = podUnplugged
 		}
@@ -79,29 +79,6 @@ func podState(p policy.Pod) string {
 		return "pending"
 	}
 	return podEnforced
-}
-
-func (a *Agent) policies(ctx context.Context, f filter) ([]view.Policy, error) {
-	s, err := a.node.Plugin.Snapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := []view.Policy{}
-	for _, p := range s.Policies {
-		if !f.wants(p.ID.Namespace, p.ID.Name) {
-			continue
-		}
-		v := view.Policy{Policy: p.ID, Selector: cmp.Or(p.Subject, "every pod"), Pods: p.Pods, Problems: p.Problems}
-		v.Rules = len(p.Spec.Ingress) + len(p.Spec.Egress)
-		if p.Spec.IsolatesIngress {
-			v.Isolates = append(v.Isolates, api.Ingress)
-		}
-		if p.Spec.IsolatesEgress {
-			v.Isolates = append(v.Isolates, api.Egress)
-		}
-		out = append(out, v)
-	}
-	return out, nil
 }
 
 func (a *Agent) sets(ctx context.Context, f filter) ([]view.Set, error) {
@@ -167,6 +144,7 @@ func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
 		Version: version.Get().Version, Node: a.cfg.Node, Source: a.source, Revision: s.Status.Revision, Seen: s.Status.Seen,
 		Pods: len(s.Pods), Policies: len(s.Policies), Sets: len(s.Sets), Problems: a.allProblems(s.Problems),
 	}
+	v.Unenforced = unenforced(s.Policies, v.Problems)
 	for _, p := range s.Pods {
 		if p.Local {
 			v.Local++
@@ -182,19 +160,4 @@ func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
 		v.Renderers = append(v.Renderers, rv)
 	}
 	return v, nil
-}
-
-// allProblems lists what is wrong with manifests, with values of the store, and with
-// objects in force, each thing once.
-func (a *Agent) allProblems(inForce []api.Problem) []api.Problem {
-	return slices.Concat(a.problems.all(), a.storeProblems(), slices.DeleteFunc(slices.Clone(inForce), a.problems.explains))
-}
-
-// storeProblems lists what was wrong with values in the store, until none is wrong
-// any more: which of several were mended is not known.
-func (a *Agent) storeProblems() []api.Problem {
-	if a.watcher.Status().Problems == 0 {
-		return nil
-	}
-	return a.metrics.log.all()
 }

@@ -90,6 +90,7 @@ func (m *metrics) observer(reported *problemLog) policy.Observer {
 				m.problems.Inc()
 			}
 		},
+		Known: reported.explains,
 		Transaction: func(s policy.Status) {
 			m.transactions.Inc()
 			for _, r := range s.Renderers {
@@ -149,7 +150,8 @@ func (m *metrics) collect(a *Agent) {
 		}
 		return 1
 	})
-	m.registry.MustRegister(tableCollector{a})
+	gauge("sluice_policies_not_in_full", "Policies in force that are not enforced in full.", func() float64 { return float64(a.node.Plugin.Status().Unenforced) })
+	m.registry.MustRegister(tableCollector{a}, problemCollector{a})
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sluice_resyncs_total", Help: "Snapshots of the whole state that were read from the store.",
 	}, func() float64 {
@@ -165,6 +167,26 @@ var (
 	tablesDesc = prometheus.NewDesc("sluice_tables", "Tables that are installed.", nil, nil)
 	rulesDesc  = prometheus.NewDesc("sluice_rules", "Rules of the tables that are installed.", nil, nil)
 )
+
+var policyProblemsDesc = prometheus.NewDesc("sluice_policy_problems",
+	"What keeps policies in force from being enforced in full, by the class of the reason.", []string{"class"}, nil)
+
+// problemCollector counts problems by class; every class has a value, be it zero.
+type problemCollector struct{ a *Agent }
+
+// Describe implements prometheus.Collector.
+func (problemCollector) Describe(ch chan<- *prometheus.Desc) { ch <- policyProblemsDesc }
+
+// Collect implements prometheus.Collector.
+func (c problemCollector) Collect(ch chan<- prometheus.Metric) {
+	counts := map[api.Class]int{}
+	for _, n := range c.a.node.Plugin.Status().Problems {
+		counts[n.Class] = n.Count
+	}
+	for _, class := range api.Classes() {
+		ch <- prometheus.MustNewConstMetric(policyProblemsDesc, prometheus.GaugeValue, float64(counts[class]), string(class))
+	}
+}
 
 // tableCollector counts tables and rules in one look at the renderer: a look waits
 // for a commit that runs.
@@ -217,8 +239,12 @@ func (l *problemLog) replace(p []api.Problem) {
 }
 
 // explains says whether a problem is the consequence of one that is kept: of the same
-// object, at the same field or a part of it.
+// object, at the same field or a part of it. What is not wrong with the object itself
+// is no consequence.
 func (l *problemLog) explains(p api.Problem) bool {
+	if p.Class != "" && p.Class != api.ClassObject {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.list, func(cause api.Problem) bool {

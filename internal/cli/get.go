@@ -24,7 +24,8 @@ func newGet(o *options) *cobra.Command {
 	namespace := cmd.PersistentFlags().StringP("namespace", "n", "", "only this namespace")
 	cmd.AddCommand(
 		newList(o, namespace, "pods", "List pods, their addresses and what isolates them", podTable),
-		newList(o, namespace, "policies", "List policies and the local pods they apply to", policyTable),
+		newList(o, namespace, "policies", "List policies, the local pods they apply to, and whether they are enforced", policyTable),
+		newPolicy(o),
 		newList(o, namespace, "sets", "List address sets and their members", setTable),
 		newList(o, namespace, "tables", "List installed tables", tableTable),
 		newList(o, namespace, "rules", "List the rules of installed tables, with the policies they came from", ruleTable),
@@ -59,31 +60,31 @@ func newList[T any](o *options, namespace *string, what, short string, table fun
 					return
 				}
 				table(items).Print(w)
+				if o.output == formatWide {
+					writeDetails(w, items)
+				}
 			})
 		},
 	}
 }
 
 func podTable(pods []view.Pod) *term.Table {
-	t := term.NewTable("POD", "NODE", "ADDRESSES", "STATE", "ISOLATED", "POLICIES", "LABELS")
+	columns := []string{"POD", "NODE", "ADDRESSES", "STATE", "ISOLATED", "POLICIES", "LABELS"}
+	faulty := slices.ContainsFunc(pods, func(p view.Pod) bool { return len(p.Problems) > 0 })
+	if faulty { // which is seldom, and then it must not be overlooked
+		columns = append(columns, "PROBLEMS")
+	}
+	t := term.NewTable(columns...)
 	for _, p := range pods {
 		var policies []string
 		for _, id := range p.Policies {
 			policies = append(policies, id.Name)
 		}
-		t.Row(p.Pod, p.Node, joined(p.Addresses), p.State, dash(joined(p.Isolated)), dash(strings.Join(policies, ",")), labels(p.Labels))
-	}
-	return t
-}
-
-func policyTable(policies []view.Policy) *term.Table {
-	t := term.NewTable("POLICY", "SELECTS", "ISOLATES", "RULES", "LOCAL PODS", "PROBLEMS")
-	for _, p := range policies {
-		problems := term.Cell{Text: "-"}
-		if len(p.Problems) > 0 {
-			problems = term.Cell{Text: fmt.Sprintf("%d: %s: %s", len(p.Problems), p.Problems[0].Field, p.Problems[0].Reason), Style: term.Red}
+		row := []any{p.Pod, p.Node, joined(p.Addresses), p.State, dash(joined(p.Isolated)), dash(strings.Join(policies, ",")), labels(p.Labels)}
+		if faulty {
+			row = append(row, summary(p.Problems))
 		}
-		t.Row(p.Policy.Namespace+"/"+p.Policy.Name, p.Selector, dash(joined(p.Isolates)), p.Rules, len(p.Pods), problems)
+		t.Row(row...)
 	}
 	return t
 }
@@ -135,6 +136,12 @@ func writeStatus(w *term.Writer, s view.Status) {
 	t.Row("source", s.Source)
 	t.Row("revision", fmt.Sprintf("%d enforced, %d seen", s.Revision, s.Seen))
 	t.Row("state", fmt.Sprintf("%d pods (%d local), %d policies, %d sets", s.Pods, s.Local, s.Policies, s.Sets))
+	if s.Unenforced > 0 {
+		t.Row("policies", term.Cell{Text: fmt.Sprintf("%d of %d are not enforced in full, see get policies", s.Unenforced, s.Policies), Style: term.Red})
+	}
+	if n := len(s.Problems); n > 0 {
+		t.Row("problems", n)
+	}
 	for _, r := range s.Renderers {
 		state := term.Cell{Text: "in sync", Style: term.Green}
 		switch {

@@ -15,6 +15,7 @@ type format string
 
 const (
 	formatTable format = "table"
+	formatWide  format = "wide" // a table with details, where there are some
 	formatJSON  format = "json"
 	formatYAML  format = "yaml"
 )
@@ -25,15 +26,15 @@ func (f *format) String() string { return string(*f) }
 // Set implements pflag.Value.
 func (f *format) Set(s string) error {
 	switch v := format(s); v {
-	case formatTable, formatJSON, formatYAML:
+	case formatTable, formatWide, formatJSON, formatYAML:
 		*f = v
 		return nil
 	}
-	return fmt.Errorf("want table, json or yaml")
+	return fmt.Errorf("want table, wide, json or yaml")
 }
 
 // Type implements pflag.Value.
-func (f *format) Type() string { return "table|json|yaml" }
+func (f *format) Type() string { return "table|wide|json|yaml" }
 
 // print writes the value as the format asks; table writes it for people.
 func (f *format) print(w io.Writer, value any, table func(*term.Writer)) error {
@@ -53,7 +54,7 @@ func (f *format) print(w io.Writer, value any, table func(*term.Writer)) error {
 		}
 		_, err = w.Write(b)
 		return err
-	case formatTable:
+	case formatTable, formatWide:
 	}
 	tw := term.NewWriter(w)
 	table(tw)

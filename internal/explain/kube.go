@@ -1,16 +1,3 @@
-// Package explain puts verdicts into words where only the reflected state is at
-// hand: an agent has what is in the store, and asks the specification about it.
-//
-//	store -> model messages -> State -> internal/oracle -> words
-//
-// # Invariants
-//
-//   - The oracle's verdict about a State is its verdict about the Kubernetes
-//     objects that the messages were made from.
-//   - What is invalid in a message stays in its list in a form that the oracle
-//     finds invalid as well and that therefore matches nothing. It is never left
-//     out, because an empty list matches everything.
-//   - Messages are only read, and no message makes the package panic.
 package explain
 
 import (

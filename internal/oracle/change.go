@@ -1,9 +1,12 @@
 package oracle
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -11,91 +14,272 @@ import (
 // ChangeKind says what a Change changes.
 type ChangeKind string
 
-// The kinds of change, those that need no edit of a policy first.
+// The kinds of change that allow a flow, then those that deny one. Of changes of
+// one size the kind that comes first here is called the smaller one: it touches
+// less that is not part of the flow.
 const (
 	LabelPod       ChangeKind = "label-pod"
+	RemoveExcept   ChangeKind = "remove-except" // from blocks whose cidr has the address
+	AddPort        ChangeKind = "add-port"      // to a rule whose peers match
+	AddPeer        ChangeKind = "add-peer"      // to a rule whose ports match
 	LabelNamespace ChangeKind = "label-namespace"
-	AddPort        ChangeKind = "add-port"    // to a rule whose peers match
-	AddPeer        ChangeKind = "add-peer"    // to a rule whose ports match
-	AddRule        ChangeKind = "add-rule"    // to a policy that isolates the subject
-	RemoveRules    ChangeKind = "remove-rule" // the rules that allow the flow
-	Isolate        ChangeKind = "isolate"     // add a policy that selects the subject
+	OpenPorts      ChangeKind = "open-ports" // remove all ports of a rule, so that every protocol matches
+	AddRule        ChangeKind = "add-rule"   // to a policy that isolates the subject
+
+	RemovePorts ChangeKind = "remove-port"  // that match, from a rule that keeps others
+	RemovePeers ChangeKind = "remove-peer"  // that match, from a rule that keeps others
+	AddExcept   ChangeKind = "add-except"   // to blocks that match
+	RemoveRules ChangeKind = "remove-rule"  // that allow the flow
+	Isolate     ChangeKind = "isolate"      // add a policy that selects the subject
+	Together    ChangeKind = "all-of-parts" // several changes, none of which is enough alone
 )
 
-// Change is something that would turn one direction of a verdict around.
+var kindOrder = []ChangeKind{LabelPod, RemoveExcept, AddPort, AddPeer, LabelNamespace, OpenPorts, AddRule,
+	RemovePorts, RemovePeers, AddExcept, RemoveRules, Isolate, Together}
+
+// Change is something that would turn a verdict around, or one direction of it.
 type Change struct {
 	Kind      ChangeKind    `json:"kind"`
-	Direction api.Direction `json:"direction"`
-	// Origins are the rules concerned; with AddRule the isolation itself.
+	Direction api.Direction `json:"direction"` // of Together that of its first part
+	// Origins are the rules concerned; with AddRule the policy's isolation itself.
 	Origins []api.Origin `json:"origins,omitempty"`
 	// Pod or Namespace is what LabelPod or LabelNamespace label: Set is to be
-	// added and Unset removed.
+	// added and Unset removed. With Isolate, Pod is the pod to select.
 	Pod       api.PodID         `json:"pod,omitzero"`
 	Namespace string            `json:"namespace,omitempty"`
 	Set       map[string]string `json:"set,omitempty"`
 	Unset     []string          `json:"unset,omitempty"`
-	// Flips says that this change alone turns the whole verdict around. It is
-	// false where the other direction denies as well, or where a label that opens
-	// this direction closes the other.
+	// Peer and Port are what AddPeer, AddPort and AddRule add. AddRule without a
+	// Port adds a rule without ports.
+	Peer *networkingv1.NetworkPolicyPeer `json:"peer,omitempty"`
+	Port *networkingv1.NetworkPolicyPort `json:"port,omitempty"`
+	// Terms are the indexes, within the rule, of the peers or ports that are removed
+	// or whose excepts change; Except is what is added to these or removed.
+	Terms  []int    `json:"terms,omitempty"`
+	Except []string `json:"except,omitempty"`
+	// Parts are the changes of Together, in the order in which they are made.
+	Parts []Change `json:"parts,omitempty"`
+	// Flips says that this change alone turns the whole verdict around. Where it is
+	// false the change opens its Direction, and the other one denies still.
 	Flips bool   `json:"flips"`
 	Text  string `json:"text"`
 }
 
-// changes lists, for every direction that denies, the rules that one more term
-// would have matched and what would do it; for an allowed flow, what allows it.
-func (o *Oracle) changes(v Verdict) []Change {
-	var out []Change
-	for _, d := range []api.Direction{api.Egress, api.Ingress} {
-		dv := v.Direction(d)
-		switch {
-		case !dv.Applies:
-		case !dv.Allowed:
-			out = append(out, o.openings(v, dv)...)
-		case v.Allowed:
-			out = append(out, closings(dv)...)
+// size counts what has to be written or deleted: a label, a peer, a port or an
+// except is one, a rule two (a peer and a port), a policy four (a subject and a
+// direction as well).
+func (c Change) size() int {
+	switch c.Kind {
+	case LabelPod, LabelNamespace:
+		return len(c.Set) + len(c.Unset)
+	case RemoveExcept:
+		return len(c.Except)
+	case OpenPorts, RemovePorts, RemovePeers, AddExcept:
+		return len(c.Terms)
+	case AddRule:
+		return 2
+	case RemoveRules:
+		return 2 * len(c.Origins)
+	case Isolate:
+		return 4
+	case Together:
+		n := 0
+		for _, p := range c.Parts {
+			n += p.size()
+		}
+		return n
+	case AddPort, AddPeer:
+	}
+	return 1
+}
+
+// compare orders changes by size, then by what else they touch: the kind, and the
+// breadth of the policies. Texts make the order complete.
+func (o *Oracle) compare(a, b Change) int {
+	return cmp.Or(cmp.Compare(a.size(), b.size()),
+		cmp.Compare(a.rank(), b.rank()),
+		cmp.Compare(o.breadth(a), o.breadth(b)), strings.Compare(a.Text, b.Text))
+}
+
+// rank is the place of the kind; several changes come after one, by the sum of theirs.
+func (c Change) rank() int {
+	n := slices.Index(kindOrder, c.Kind)
+	for _, p := range c.Parts {
+		n += p.rank()
+	}
+	return n
+}
+
+// breadth grows with the pods that the policies of a change can select: with every
+// requirement of their selectors less.
+func (o *Oracle) breadth(c Change) int {
+	n := 0
+	for _, p := range c.Parts {
+		n += o.breadth(p)
+	}
+	for _, id := range policiesOf(c.Origins) {
+		n += breadth(o.policy(id))
+	}
+	return n
+}
+
+// breadth takes a requirement for less that names the values which it wants: it leaves
+// fewer pods than one that asks whether there is a label, or excludes values.
+func breadth(np *networkingv1.NetworkPolicy) int {
+	n := -2 * len(np.Spec.PodSelector.MatchLabels)
+	for _, r := range np.Spec.PodSelector.MatchExpressions {
+		if n--; r.Operator == metav1.LabelSelectorOpIn {
+			n--
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Change) int { return a.rank() - b.rank() })
+	return n
+}
+
+// smallestFirst sorts changes; of those with one text one stays.
+func (o *Oracle) smallestFirst(list []Change) []Change {
+	slices.SortFunc(list, o.compare)
+	return slices.CompactFunc(list, func(a, b Change) bool { return a.Text == b.Text })
+}
+
+// together makes one change of several, which are made in this order.
+func together(parts ...Change) Change {
+	c := Change{Kind: Together, Direction: parts[0].Direction}
+	var texts []string
+	for _, p := range parts {
+		if texts = append(texts, p.Text); p.Kind == Together {
+			c.Parts = append(c.Parts, p.Parts...)
+			continue
+		}
+		c.Parts = append(c.Parts, p)
+	}
+	c.Text = strings.Join(texts, ", and ")
+	return c
+}
+
+// Bounds of what is tried of one list, and offered. What is tried comes sorted, the
+// smallest first.
+const (
+	maxTried   = 64
+	maxOffered = 12
+)
+
+// changes returns what would turn a verdict around, the smallest first. Each was
+// made in a copy of the state, and the question was asked again.
+func (o *Oracle) changes(v Verdict) []Change {
+	t := trials{oracle: o, verdict: v}
+	if v.Allowed {
+		return t.flipping(o.closings(v))
+	}
+	needs := o.openings(v)
+	all := slices.Concat(needs...)
+	if v.Egress.Allowed || v.Ingress.Allowed {
+		out := t.flipping(all)
+		if len(needs) > 1 { // several pods share the address
+			out = append(out, t.flipping(o.combinations(needs, out))...)
+		}
+		return o.smallestFirst(out)
+	}
+	// What edits a policy opens one direction only.
+	out := t.flipping(slices.DeleteFunc(slices.Clone(all), Change.edits))
+	out = o.smallestFirst(append(out, t.flipping(o.combinations(needs, out))...))
+	return append(out, t.halves(all)...)
+}
+
+// edits says whether a change, or a part of it, edits a policy.
+func (c Change) edits() bool {
+	return c.Kind != LabelPod && c.Kind != LabelNamespace && (c.Kind != Together || slices.ContainsFunc(c.Parts, Change.edits))
+}
+
+// trials makes changes in copies of a state.
+type trials struct {
+	oracle  *Oracle
+	verdict Verdict
+}
+
+// flipping returns the changes that turn the verdict around.
+func (t trials) flipping(list []Change) []Change {
+	var out []Change
+	for tried, c := range t.oracle.smallestFirst(list) {
+		if tried == maxTried || len(out) == maxOffered {
+			break
+		}
+		if t.flips(c) && !t.hasSpareParts(c) {
+			c.Flips = true
+			out = append(out, c)
+		}
+	}
 	return out
 }
 
-// rank orders what turns the verdict around before what does not, and labels
-// before edits of policies.
-func (c Change) rank() int {
-	order := []ChangeKind{LabelPod, LabelNamespace, AddPort, AddPeer, AddRule, RemoveRules, Isolate}
-	rank := slices.Index(order, c.Kind)
-	if !c.Flips {
-		rank += len(order)
-	}
-	return rank
+func (t trials) flips(c Change) bool {
+	after := t.oracle.again(t.verdict, c)
+	return after.Allowed != t.verdict.Allowed && (!after.Allowed || keepsIsolation(t.verdict, after))
 }
 
-// closings says what an allowed direction depends on.
-func closings(dv DirectionVerdict) []Change {
-	c := Change{Direction: dv.Direction, Origins: dv.Deciding, Flips: true}
-	subject := dv.Subjects[0]
-	switch {
-	case subject.Exempt != NotExempt:
+// hasSpareParts says whether fewer parts of a change would do.
+func (t trials) hasSpareParts(c Change) bool {
+	for i := range c.Parts {
+		fewer := Change{Kind: Together, Parts: slices.Delete(slices.Clone(c.Parts), i, i+1)}
+		if t.flips(fewer) {
+			return true
+		}
+	}
+	return false
+}
+
+// halves returns the changes that open their own direction only.
+func (t trials) halves(list []Change) []Change {
+	var out []Change
+	for tried, c := range t.oracle.smallestFirst(list) {
+		if tried == maxTried || len(out) == maxOffered {
+			break
+		}
+		after := t.oracle.again(t.verdict, c)
+		if after.Direction(c.Direction).Allowed && !after.Allowed && keepsIsolation(t.verdict, after) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Bounds of combinations: of how many needs, and how many changes for each.
+const (
+	maxNeeds   = 4
+	maxPerNeed = 4
+)
+
+// combinations takes one change for every need, the smallest ones, in all ways.
+// What is enough alone takes no part.
+func (o *Oracle) combinations(needs [][]Change, enough []Change) []Change {
+	if len(needs) > maxNeeds {
 		return nil
-	case !subject.Isolated:
-		c.Kind, c.Origins = Isolate, nil
-		c.Text = fmt.Sprintf("add a policy that isolates %s of %s", dv.Direction, subject.Pod)
-	default:
-		// Where pods share the address another one may be exempt; no rule does that.
-		c.Kind, c.Origins = RemoveRules, slices.DeleteFunc(slices.Clone(dv.Deciding), func(g api.Origin) bool { return g.Rule < 0 })
-		c.Text = "remove " + originTexts(c.Origins)
 	}
-	return []Change{c}
+	all := [][]Change{nil}
+	for _, need := range needs {
+		need = slices.DeleteFunc(o.smallestFirst(slices.Clone(need)), func(c Change) bool {
+			return slices.ContainsFunc(enough, func(e Change) bool { return e.Text == c.Text })
+		})
+		var longer [][]Change
+		for _, parts := range all {
+			for _, c := range need[:min(len(need), maxPerNeed)] {
+				longer = append(longer, appended(parts, c))
+			}
+		}
+		all = longer
+	}
+	var out []Change
+	for _, parts := range all {
+		if len(parts) > 1 {
+			out = append(out, together(parts...))
+		}
+	}
+	return out
 }
 
-func originText(g api.Origin) string {
-	return fmt.Sprintf("%s rule %d of %s/%s", g.Direction, g.Rule, g.Policy.Namespace, g.Policy.Name)
-}
-
-func originTexts(origins []api.Origin) string {
-	texts := make([]string, len(origins))
-	for i, g := range origins {
-		texts[i] = originText(g)
+// appended returns the parts with one more, unless it is there.
+func appended(parts []Change, c Change) []Change {
+	if slices.ContainsFunc(parts, func(p Change) bool { return p.Text == c.Text }) {
+		return parts
 	}
-	return strings.Join(texts, " and ")
+	return append(slices.Clip(parts), c)
 }

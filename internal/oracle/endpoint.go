@@ -57,14 +57,14 @@ func (o *Oracle) Resolve(text string) (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, err
 	}
-	if o.pods[id] == nil {
+	if o.pod(id) == nil {
 		return Endpoint{}, fmt.Errorf("%s: %w", id, ErrUnknownPod)
 	}
 	return Endpoint{Pod: id}, nil
 }
 
 func (o *Oracle) resolveAddr(addr netip.Addr) Endpoint {
-	if held := o.holders[addr]; len(held) == 1 {
+	if held := o.heldBy(addr); len(held) == 1 {
 		return Endpoint{Pod: held[0].id, Addr: addr}
 	}
 	return Endpoint{Addr: addr}
@@ -73,7 +73,7 @@ func (o *Oracle) resolveAddr(addr netip.Addr) Endpoint {
 // PodsAt returns the pods that have the address and that policies see, sorted.
 func (o *Oracle) PodsAt(addr netip.Addr) []api.PodID {
 	var out []api.PodID
-	for _, p := range o.holders[addr.Unmap()] {
+	for _, p := range o.heldBy(addr.Unmap()) {
 		out = append(out, p.id)
 	}
 	return out
@@ -93,7 +93,7 @@ func (o *Oracle) side(e Endpoint) (side, error) {
 	if e.Pod == (api.PodID{}) {
 		return o.addrSide(e), nil
 	}
-	p := o.pods[e.Pod]
+	p := o.pod(e.Pod)
 	if p == nil {
 		return side{endpoint: e}, fmt.Errorf("%s: %w", e.Pod, ErrUnknownPod)
 	}
@@ -114,7 +114,7 @@ func (o *Oracle) side(e Endpoint) (side, error) {
 
 func (o *Oracle) addrSide(e Endpoint) side {
 	addr := e.Addr.Unmap()
-	s := side{endpoint: o.resolveAddr(addr), addrs: []netip.Addr{addr}, pods: o.holders[addr]}
+	s := side{endpoint: o.resolveAddr(addr), addrs: []netip.Addr{addr}, pods: o.heldBy(addr)}
 	if len(s.pods) == 0 {
 		s.note = "not the address of a pod"
 	}

@@ -2,11 +2,14 @@ package oracle_test
 
 import (
 	"errors"
+	"flag"
 	"net/netip"
-	"strings"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/oracle"
@@ -37,105 +40,89 @@ func explained(t *testing.T, policies, question string) oracle.Verdict {
 	return o.Explain(q.src, q.dst, q.protocol, q.port)
 }
 
-// explanations are what people read. The widths of columns do not matter.
-var explanations = map[string]struct{ policies, question, want string }{
-	"a denial names every policy, every failed term and the nearest change": {dbClients, "shop/web > shop/db 5432/tcp", `
-DENIED  by ingress of shop/db
-  egress   shop/web  open: no policy selects it
-  ingress  shop/db   isolated by shop/db-clients, shop/quarantine
-    shop/db-clients  (policyTypes: Ingress)
-      rule 0   from app=api          no match: shop/web has app=web
-               port 5432/tcp         match: 5432
-      rule 1   from anywhere         match
-               port 9187/tcp         no match: 5432
-               port dns/udp          no match: 5432/tcp
-    shop/quarantine  (policyTypes: Ingress)
-      no rules: allows nothing
-    default deny: shop/db-clients, shop/quarantine
-  closest change:
-    label shop/web app=api
-    add "port 5432/tcp" to ingress rule 1 of shop/db-clients
-    add "from app=web in namespace shop" to ingress rule 0 of shop/db-clients
-    add a rule "from app=web in namespace shop, port 5432/tcp" to ingress of a policy that selects shop/db
-`},
-	"what is allowed names the rule": {dbClients, "shop/api > shop/db 5432/tcp", `
-ALLOWED
-  egress   shop/api  open: no policy selects it
-  ingress  shop/db   isolated by shop/db-clients, shop/quarantine
-    shop/db-clients  (policyTypes: Ingress)
-      rule 0   from app=api          match: shop/api matches
-               port 5432/tcp         match: 5432
-               allows
-      rule 1   from anywhere         match
-               port 9187/tcp         no match: 5432
-               port dns/udp          no match: 5432/tcp
-    shop/quarantine  (policyTypes: Ingress)
-      no rules: allows nothing
-  closest change:
-    remove ingress rule 0 of shop/db-clients
-    add a policy that isolates egress of shop/api
-`},
-	"an end outside of the cluster": {dbFrom(`{ipBlock: {cidr: 203.0.113.0/24, except: [203.0.113.0/28]}}`), "203.0.113.9 > shop/db icmp", `
-DENIED  by ingress of shop/db
-  egress   203.0.113.9  open: not the address of a pod
-  ingress  shop/db      isolated by shop/p0
-    shop/p0  (policyTypes: Ingress)
-      rule 0   from 203.0.113.0/24 except 203.0.113.0/28  no match: 203.0.113.9 is in except 203.0.113.0/28
-               every port and protocol                    match
-    default deny: shop/p0
-  closest change:
-    add "from 203.0.113.9" to ingress rule 0 of shop/p0
-    add a rule "from 203.0.113.9, every port and protocol" to ingress of a policy that selects shop/db
-`},
-	"an exemption": {denyAll, "192.168.0.1 > shop/db 1/tcp", `
-ALLOWED
-  egress   192.168.0.1  open: not the address of a pod
-  ingress  shop/db      always permitted: the other end is the pod's own node
-    shop/p0  (policyTypes: Ingress, Egress)
-      no rules: allows nothing
-`},
-	"both directions deny": {denyAll, "shop/web > shop/db 1/tcp", `
-DENIED  by egress of shop/web and ingress of shop/db
-  egress   shop/web  isolated by shop/p0
-    shop/p0  (policyTypes: Ingress, Egress)
-      no rules: allows nothing
-    default deny: shop/p0
-  ingress  shop/db   isolated by shop/p0
-    shop/p0  (policyTypes: Ingress, Egress)
-      no rules: allows nothing
-    default deny: shop/p0
-  closest change:
-    add a rule "to app=db in namespace shop, port 1/tcp" to egress of a policy that selects shop/web  (not enough alone: opens egress)
-    add a rule "from app=web in namespace shop, port 1/tcp" to ingress of a policy that selects shop/db  (not enough alone: opens ingress)
-`},
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// explanations are what people read, in testdata/explain: every column counts.
+var explanations = map[string]struct{ policies, question string }{
+	"denied":             {dbClients, "shop/web > shop/db 5432/tcp"}, // every policy, every failed term, the nearest change
+	"allowed":            {dbClients, "shop/api > shop/db 5432/tcp"},
+	"except":             {dbFrom(`{ipBlock: {cidr: 203.0.113.0/24, except: [203.0.113.0/28]}}`), "203.0.113.9 > shop/db icmp"},
+	"own-node":           {denyAll, "192.168.0.1 > shop/db 1/tcp"},
+	"self":               {denyAll, "shop/db > shop/db 1/tcp"},
+	"both-deny":          {denyAll, "shop/web > shop/db 1/tcp"},
+	"open":               {"", "shop/web > shop/db 1/tcp"},
+	"outside-to-outside": {denyAll, "203.0.113.9 > 203.0.113.10 1/tcp"},
+	"other-direction":    {otherDirection, "shop/web > shop/db 80/tcp"},
+	"pending":            {dbClients, "ops/new > shop/db 5432/tcp"},
+	"named-port":         {dbPorts(`{port: http}, {port: pg, protocol: SCTP}`), "shop/web > shop/db 80/tcp"},
+	"sctp":               {dbPorts(`{port: pg}, {port: 7000, endPort: 7010, protocol: SCTP}`), "shop/web > shop/db 7011/sctp"},
+	"many-policies":      {manyPolicies, "shop/web > shop/db 80/tcp"},
+	"icmp-with-ports":    {dbPorts(`{port: 1}, {port: 2}`), "shop/web > shop/db icmp"},
+	"two-rules-allow":    {twoRules, "shop/web > shop/db 80/tcp"},
 }
+
+// otherDirection selects both ends, each for the direction that does not matter.
+const otherDirection = `
+metadata: {name: receives}
+spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], egress: [{}, {ports: [{port: 1}]}]}
+---
+metadata: {name: sends}
+spec: {podSelector: {matchLabels: {app: db}}, policyTypes: [Egress]}
+---
+metadata: {name: defaulted}
+spec: {podSelector: {matchLabels: {app: web}}}`
+
+const manyPolicies = `
+{metadata: {name: a}, spec: {podSelector: {}}}
+---
+{metadata: {name: b}, spec: {podSelector: {matchLabels: {app: db}}, policyTypes: [Ingress, Egress]}}
+---
+{metadata: {name: c}, spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{ports: [{port: 81}]}]}}
+---
+{metadata: {name: d}, spec: {podSelector: {}, egress: [{}]}}
+---
+{metadata: {name: e}, spec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: "::/0"}}]}]}}
+---
+{metadata: {name: f}, spec: {podSelector: {matchExpressions: [{key: app, operator: Exists}]}}}`
+
+const twoRules = `
+{metadata: {name: a}, spec: {podSelector: {}, ingress: [{from: [{podSelector: {}}], ports: [{port: 80}, {port: 81}]}, {from: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}}
+---
+{metadata: {name: b}, spec: {podSelector: {}, egress: [{}]}}`
 
 func TestAnExplanationReads(t *testing.T) {
 	for name, tc := range explanations {
 		t.Run(name, func(t *testing.T) {
-			got := explained(t, tc.policies, tc.question).String()
-			want := strings.TrimPrefix(tc.want, "\n")
-			if diff := cmp.Diff(squeeze(want), squeeze(got)); diff != "" {
-				t.Errorf("-want +got:\n%s\nwhole:\n%s", diff, got)
-			}
+			golden(t, name+".golden", explained(t, tc.policies, tc.question).String())
 		})
 	}
 }
 
-// squeeze makes runs of blanks inside of lines one, so that the tests do not
-// depend on the widths of columns.
-func squeeze(text string) []string {
-	var out []string
-	for line := range strings.Lines(text) {
-		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
-		out = append(out, indent[:min(len(indent), 6)]+strings.Join(strings.Fields(line), " "))
+// golden compares a text with a file, or writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "explain", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return out
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 func TestTheWhyOfATermNamesWhatFailed(t *testing.T) {
 	for name, tc := range map[string]struct{ policies, question, want string }{
 		"a missing label":       {fromPods(`{key: role, operator: Exists}`), "shop/web > shop/db 1/tcp", "shop/web has no label role"},
+		"two labels":            {fromPods(`{key: app, operator: In, values: [api]}, {key: role, operator: Exists}`), "shop/web > shop/db 1/tcp", "shop/web has app=web, has no label role"},
+		"a pod in a namespace":  {dbFrom(`{podSelector: {matchLabels: {app: api}}}`), "infra/web > shop/db 1/tcp", "infra/web is not in namespace shop and has app=web"},
+		"a pod, its namespace":  {dbFrom(`{podSelector: {matchLabels: {app: api}}, namespaceSelector: {matchLabels: {team: a}}}`), "infra/web > shop/db 1/tcp", "namespace infra has team=b; infra/web has app=web"},
+		"the namespace only":    {dbFrom(`{podSelector: {matchLabels: {app: web}}, namespaceSelector: {matchLabels: {team: a}}}`), "infra/web > shop/db 1/tcp", "namespace infra has team=b"},
 		"another namespace":     {dbFrom(`{podSelector: {}}`), "infra/web > shop/db 1/tcp", "infra/web is not in namespace shop"},
 		"a namespace label":     {dbFrom(`{namespaceSelector: {matchLabels: {team: a}}}`), "infra/web > shop/db 1/tcp", "namespace infra has team=b"},
 		"an unknown namespace":  {dbFrom(`{namespaceSelector: {}}`), "ghost/web > shop/db 1/tcp", "namespace ghost is not known"},
@@ -148,7 +135,7 @@ func TestTheWhyOfATermNamesWhatFailed(t *testing.T) {
 		"a name outside":        {dbEgress(`{ports: [{port: http}]}`), "shop/db > 203.0.113.9 80/tcp", "203.0.113.9 is not a pod, the name http stands for nothing there"},
 		"an inverted range":     {dbPorts(`{port: 90, endPort: 80}`), "shop/web > shop/db 85/tcp", "invalid: endPort 80 is below port 90"},
 		"a pod that waits":      {dbFrom(`{ipBlock: {cidr: 10.0.0.0/8}}`), "ops/new > shop/db 1/tcp", "ops/new has no address"},
-		"a protocol":            {dbPorts(`{}`), "shop/web > shop/db icmp", "icmp"},
+		"a protocol":            {dbPorts(`{}`), "shop/web > shop/db icmp", "the flow is icmp"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := explained(t, tc.policies, tc.question)
@@ -189,7 +176,7 @@ func TestTheNotesSayWhatAReaderMightNotExpect(t *testing.T) {
 
 func TestALabelThatOneRequirementForbidsAndAnotherNeedsIsSetOnce(t *testing.T) {
 	v := explained(t, fromPods(`{key: app, operator: NotIn, values: [web]}, {key: app, operator: In, values: [web, api]}`), "shop/web > shop/db 1/tcp")
-	if got, want := v.Changes[0].Text, "label shop/web app=api"; got != want || !v.Changes[0].Flips {
+	if got, want := v.Changes[0].Text, "label pod shop/web app=api"; got != want || !v.Changes[0].Flips {
 		t.Errorf("the closest change is %q (flips %t), want %q", got, v.Changes[0].Flips, want)
 	}
 	v = explained(t, fromPods(`{key: app, operator: NotIn, values: [web]}, {key: app, operator: In, values: [web]}`), "shop/web > shop/db 1/tcp")
@@ -197,6 +184,18 @@ func TestALabelThatOneRequirementForbidsAndAnotherNeedsIsSetOnce(t *testing.T) {
 		if c.Kind == oracle.LabelPod {
 			t.Errorf("a selector that contradicts itself led to %q", c.Text)
 		}
+	}
+}
+
+func TestANewRuleIsOfThePolicyThatSelectsTheLeast(t *testing.T) {
+	v := explained(t, `
+{metadata: {name: a-labelled}, spec: {podSelector: {matchExpressions: [{key: app, operator: Exists}]}}}
+---
+{metadata: {name: b-every}, spec: {podSelector: {}}}
+---
+{metadata: {name: c-own}, spec: {podSelector: {matchLabels: {app: db}}}}`, "shop/web > shop/db 1/tcp")
+	if want := `add the rule "from app=web in namespace shop, port 1/tcp" to ingress of shop/c-own`; v.Changes[0].Text != want {
+		t.Errorf("the smallest change is %q, want %q", v.Changes[0].Text, want)
 	}
 }
 
@@ -238,5 +237,29 @@ func TestFlowsPairsTheAddressesOfOneFamily(t *testing.T) {
 	}
 	if pods := o.PodsAt(netip.MustParseAddr("::ffff:10.0.1.3")); len(pods) != 1 || pods[0].Name != "db" {
 		t.Errorf("PodsAt: %v", pods)
+	}
+}
+
+func TestTheOtherEndOfAPodThatWaitsHasItsAddress(t *testing.T) {
+	for dst, want := range map[string]bool{"203.0.113.9": true, "203.0.113.10": false} {
+		v := explained(t, `{metadata: {namespace: ops}, spec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 203.0.113.9/32}}]}]}}`,
+			"ops/new > "+dst+" 80/tcp")
+		if v.Allowed != want || v.Flow.Src.IsValid() || !v.Flow.Dst.IsValid() {
+			t.Errorf("to %s, want allowed=%t\n%s", dst, want, v)
+		}
+	}
+}
+
+func TestAPodThatHasFinishedHasNoFlow(t *testing.T) {
+	st := shop()
+	podOf(&st, "shop/web").Status.Phase = corev1.PodSucceeded
+	o := oracle.New(st)
+	for _, v := range []oracle.Verdict{
+		o.Explain(oracle.PodEndpoint("shop", "web"), oracle.PodEndpoint("shop", "db"), api.TCP, 80),
+		o.Explain(oracle.PodEndpoint("shop", "db"), oracle.PodEndpoint("shop", "web"), api.TCP, 80),
+	} {
+		if want := "no flow: shop/web has finished and has no address"; v.Allowed || v.Reason != want || len(v.Changes) > 0 {
+			t.Errorf("got\n%swant the reason %q", v, want)
+		}
 	}
 }

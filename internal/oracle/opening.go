@@ -2,35 +2,40 @@ package oracle
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/sluice-net/sluice/api"
 )
 
-// openings says what would make a denied direction allow.
-func (o *Oracle) openings(v Verdict, dv DirectionVerdict) []Change {
-	i := slices.IndexFunc(dv.Subjects, func(s SubjectResult) bool { return !s.Allowed })
-	subject := dv.Subjects[i]
-	denied := 0
-	for _, s := range dv.Subjects {
-		if !s.Allowed {
-			denied++
+// openings returns, for every subject that denies, the changes that could make it
+// allow.
+func (o *Oracle) openings(v Verdict) [][]Change {
+	var needs [][]Change
+	for _, d := range []api.Direction{api.Egress, api.Ingress} {
+		dv := v.Direction(d)
+		for _, s := range dv.Subjects {
+			if s.Allowed {
+				continue
+			}
+			f := opening{oracle: o, verdict: v, direction: d}
+			var need []Change
+			for _, pe := range dv.Policies {
+				if pe.Subject == s.Pod {
+					need = append(need, f.policy(pe)...)
+				}
+			}
+			needs = append(needs, append(need, f.newRule(dv, s.Pod)...))
 		}
 	}
-	f := opening{oracle: o, verdict: v, direction: dv.Direction}
-	f.flips = denied == 1 && v.Direction(dv.Direction.Opposite()).Allowed
-	var out []Change
-	for _, pe := range dv.Policies {
-		if pe.Subject == subject.Pod {
-			out = append(out, f.policy(pe)...)
-		}
-	}
-	return append(out, f.newRule(dv, subject.Pod))
+	return needs
 }
 
 // opening looks for what would open one direction of a verdict.
@@ -38,7 +43,6 @@ type opening struct {
 	oracle    *Oracle
 	verdict   Verdict
 	direction api.Direction
-	flips     bool // opening this direction turns the verdict around
 }
 
 // policy looks at the rules of a policy of which one side failed.
@@ -52,57 +56,113 @@ func (f opening) policy(pe PolicyEval) []Change {
 		}
 		origin := api.Origin{Policy: pe.Policy, Direction: f.direction, Rule: re.Index}
 		if re.PeerMatched {
-			out = append(out, f.port(origin))
+			out = append(out, f.port(origin, len(rules[re.Index].ports)))
 			continue
 		}
 		out = append(out, f.labels(np.Namespace, origin, rules[re.Index].peers)...)
-		out = append(out, f.edit(AddPeer, origin, preposition(f.direction)+" "+f.remoteText()))
+		out = append(out, f.excepts(origin, rules[re.Index].peers)...)
+		if peer := f.peer(np.Namespace); peer != nil {
+			c := f.edit(AddPeer, origin, fmt.Sprintf("add %q to", f.text(peer)))
+			c.Peer = peer
+			out = append(out, c)
+		}
 	}
 	return out
 }
 
-func (f opening) edit(kind ChangeKind, origin api.Origin, what string) Change {
-	return Change{Kind: kind, Direction: f.direction, Origins: []api.Origin{origin}, Flips: f.flips,
-		Text: fmt.Sprintf("add %q to %s", what, originText(origin))}
+// edit is a change of a rule; the verb comes before the rule.
+func (f opening) edit(kind ChangeKind, origin api.Origin, verb string) Change {
+	return Change{Kind: kind, Direction: f.direction, Origins: []api.Origin{origin}, Text: verb + " " + originText(origin)}
 }
 
 // port is the change of a rule whose peers match. No port of a rule can name a
 // protocol without ports, only a rule without ports matches it.
-func (f opening) port(origin api.Origin) Change {
-	c := f.edit(AddPort, origin, portOf(f.verdict.Flow))
-	if !f.verdict.Flow.Protocol.HasPorts() {
-		c.Text = "remove the ports of " + originText(origin)
+func (f opening) port(origin api.Origin, has int) Change {
+	if port := f.flowPort(); port != nil {
+		c := f.edit(AddPort, origin, fmt.Sprintf("add %q to", f.portText()))
+		c.Port = port
+		return c
+	}
+	c := f.edit(OpenPorts, origin, "remove the ports of")
+	for i := range has {
+		c.Terms = append(c.Terms, i)
 	}
 	return c
 }
 
-// newRule is the change that always works.
-func (f opening) newRule(dv DirectionVerdict, subject api.PodID) Change {
-	c := Change{Kind: AddRule, Direction: f.direction, Origins: dv.Deciding, Flips: f.flips}
-	c.Text = fmt.Sprintf("add a rule \"%s %s, %s\" to %s of a policy that selects %s",
-		preposition(f.direction), f.remoteText(), portOf(f.verdict.Flow), f.direction, subject)
-	return c
+// flowPort is the port of a rule that matches the flow, nil for a protocol without.
+func (f opening) flowPort() *networkingv1.NetworkPolicyPort {
+	flow := f.verdict.Flow
+	if !flow.Protocol.HasPorts() {
+		return nil
+	}
+	protocol, number := corev1.Protocol(strings.ToUpper(flow.Protocol.String())), intstr.FromInt32(int32(flow.DstPort))
+	return &networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: &number}
 }
 
-// portOf names the port that a rule must have, which for a protocol without
+// portText names the port that a rule must have, which for a protocol without
 // ports can only be the absence of ports.
-func portOf(flow api.Flow) string {
-	if !flow.Protocol.HasPorts() {
+func (f opening) portText() string {
+	if !f.verdict.Flow.Protocol.HasPorts() {
 		return "every port and protocol"
 	}
-	return "port " + flowPort(flow).String()
+	return "port " + flowPort(f.verdict.Flow).String()
 }
 
-// remoteText names the other end by its labels where it is a pod.
-func (f opening) remoteText() string {
+// newRule is a rule for the flow, in the policy that selects the fewest pods.
+func (f opening) newRule(dv DirectionVerdict, subject api.PodID) []Change {
+	var best *networkingv1.NetworkPolicy
+	for _, pe := range dv.Policies {
+		if pe.Subject != subject {
+			continue
+		}
+		if np := f.oracle.policy(pe.Policy); best == nil || breadth(np) < breadth(best) {
+			best = np
+		}
+	}
+	peer := f.peer(best.Namespace)
+	if peer == nil {
+		return nil
+	}
+	origin := api.Origin{Policy: policyID(best), Direction: f.direction, Rule: api.IsolationRule}
+	return []Change{{Kind: AddRule, Direction: f.direction, Origins: []api.Origin{origin}, Peer: peer, Port: f.flowPort(),
+		Text: fmt.Sprintf("add the rule \"%s, %s\" to %s of %s", f.text(peer), f.portText(), f.direction, policyName(origin.Policy))}}
+}
+
+// peer is a peer that matches the other end in a policy of a namespace: by its
+// labels where it is a pod, else by its address. It is nil when neither can be.
+func (f opening) peer(namespace string) *networkingv1.NetworkPolicyPeer {
 	r := f.remote()
 	if r == nil {
-		return f.remoteEnd().String()
+		return blockOf(f.remoteAddr())
 	}
-	if len(r.obj.Labels) == 0 {
-		return "namespace " + r.id.Namespace
+	p := &networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: lasting(r.obj.Labels)}}
+	if r.id.Namespace != namespace {
+		p.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: r.id.Namespace}}
 	}
-	return labels.Set(r.obj.Labels).String() + " in namespace " + r.id.Namespace
+	if e := (evaluation{oracle: f.oracle}); !e.matchesPeer(namespace, *p, remote{pod: r}).ok {
+		return blockOf(f.remoteAddr()) // its namespace, or a label, is nothing that a selector can name
+	}
+	return p
+}
+
+func blockOf(a netip.Addr) *networkingv1.NetworkPolicyPeer {
+	if !a.IsValid() {
+		return nil
+	}
+	return &networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: netip.PrefixFrom(a, a.BitLen()).String()}}
+}
+
+// text names a peer that peer returned.
+func (f opening) text(p *networkingv1.NetworkPolicyPeer) string {
+	if p.IPBlock != nil {
+		return preposition(f.direction) + " " + f.remoteAddr().String()
+	}
+	what := labels.Set(p.PodSelector.MatchLabels).String()
+	if what == "" {
+		what = "every pod"
+	}
+	return preposition(f.direction) + " " + what + " in namespace " + f.remote().id.Namespace
 }
 
 func (f opening) remoteEnd() Endpoint {
@@ -112,68 +172,46 @@ func (f opening) remoteEnd() Endpoint {
 	return f.verdict.Dst
 }
 
+func (f opening) remoteAddr() netip.Addr {
+	if f.direction == api.Ingress {
+		return f.verdict.Flow.Src
+	}
+	return f.verdict.Flow.Dst
+}
+
 // remote returns the pod at the other end, if it is one that selectors see.
 func (f opening) remote() *pod {
-	p := f.oracle.pods[f.remoteEnd().Pod]
+	p := f.oracle.pod(f.remoteEnd().Pod)
 	if p == nil || p.hidden() != "" {
 		return nil
 	}
 	return p
 }
 
-// labels looks for peers that would match if the pod, or its namespace, had
-// other labels.
-func (f opening) labels(namespace string, origin api.Origin, peers []networkingv1.NetworkPolicyPeer) []Change {
-	r := f.remote()
-	if r == nil {
-		return nil
-	}
+// excepts looks for blocks that would match if they had fewer excepts.
+func (f opening) excepts(origin api.Origin, peers []networkingv1.NetworkPolicyPeer) []Change {
+	addr := f.remoteAddr()
 	var out []Change
-	e := evaluation{oracle: f.oracle}
-	for _, p := range peers {
-		if p.IPBlock != nil || p.PodSelector == nil && p.NamespaceSelector == nil {
+	for i, p := range peers {
+		if p.IPBlock == nil || p.PodSelector != nil || p.NamespaceSelector != nil {
 			continue
 		}
-		inNamespace := e.matchesNamespace(namespace, p, r).ok
-		podMatches := p.PodSelector == nil || e.selects(p.PodSelector, labels.Set(r.obj.Labels), r.id).ok
-		switch {
-		case inNamespace && !podMatches:
-			out = append(out, f.labelPod(origin, p.PodSelector, r)...)
-		case podMatches && !inNamespace && p.NamespaceSelector != nil:
-			out = append(out, f.labelNamespace(origin, p.NamespaceSelector, r.id.Namespace)...)
+		b, err := parseBlock(p.IPBlock)
+		if err != nil || !b.cidr.Contains(addr) {
+			continue
 		}
+		var holes []string
+		for j, e := range b.except {
+			if text := p.IPBlock.Except[j]; e.Contains(addr) && !slices.Contains(holes, text) {
+				holes = append(holes, text)
+			}
+		}
+		if holes == nil {
+			continue
+		}
+		c := f.edit(RemoveExcept, origin, fmt.Sprintf("remove except %s of %s from", strings.Join(holes, ", "), p.IPBlock.CIDR))
+		c.Terms, c.Except = []int{i}, holes
+		out = append(out, c)
 	}
 	return out
-}
-
-func (f opening) labelPod(origin api.Origin, sel *metav1.LabelSelector, r *pod) []Change {
-	want, set, unset, ok := satisfy(sel, r.obj.Labels)
-	if !ok {
-		return nil
-	}
-	c := Change{Kind: LabelPod, Direction: f.direction, Origins: []api.Origin{origin}, Pod: r.id, Set: set, Unset: unset}
-	c.Flips = f.allowedBy(f.oracle.withPodLabels(r.id, want))
-	c.Text = "label " + r.id.String() + " " + labelTexts(set, unset)
-	return []Change{c}
-}
-
-func (f opening) labelNamespace(origin api.Origin, sel *metav1.LabelSelector, name string) []Change {
-	current, known := f.oracle.namespaces[name]
-	if !known {
-		return nil
-	}
-	want, set, unset, ok := satisfy(sel, current)
-	if !ok || want[corev1.LabelMetadataName] != name {
-		return nil // the name of a namespace cannot be changed by a label
-	}
-	c := Change{Kind: LabelNamespace, Direction: f.direction, Origins: []api.Origin{origin}, Namespace: name, Set: set, Unset: unset}
-	c.Flips = f.allowedBy(f.oracle.withNamespaceLabels(name, want))
-	c.Text = "label namespace " + name + " " + labelTexts(set, unset)
-	return []Change{c}
-}
-
-// allowedBy asks the same question of a changed state.
-func (f opening) allowedBy(o *Oracle) bool {
-	v := f.verdict
-	return o.decide(v.Src, v.Dst, api.Flow{Protocol: v.Flow.Protocol, DstPort: v.Flow.DstPort}, false).Allowed
 }

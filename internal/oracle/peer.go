@@ -5,7 +5,9 @@ import (
 	"net/netip"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-net/sluice/api"
@@ -40,10 +42,26 @@ func (e evaluation) matchesPeer(namespace string, p networkingv1.NetworkPolicyPe
 	case r.pod == nil:
 		return e.no("%s", r.note)
 	}
-	if m := e.matchesNamespace(namespace, p, r.pod); !m.ok || p.PodSelector == nil {
+	m := e.matchesNamespace(namespace, p, r.pod)
+	if p.PodSelector == nil || !m.ok && !bool(e.words) {
 		return m
 	}
-	return e.selects(p.PodSelector, labels.Set(r.pod.obj.Labels), r.pod.id)
+	pods := e.selects(p.PodSelector, labels.Set(r.pod.obj.Labels), r.pod.id)
+	switch {
+	case m.ok:
+		return pods
+	case !pods.ok: // who mends one of the two has to know of the other
+		return match{why: both(m.why, pods.why, r.pod.id.String()+" ")}
+	}
+	return m
+}
+
+// both joins two sentences; a subject that they share is said once.
+func both(a, b, subject string) string {
+	if rest, ok := strings.CutPrefix(b, subject); ok && strings.HasPrefix(a, subject) {
+		return a + " and " + rest
+	}
+	return a + "; " + b
 }
 
 // matchesNamespace evaluates which namespaces a selector peer means: those that
@@ -56,9 +74,12 @@ func (e evaluation) matchesNamespace(namespace string, p networkingv1.NetworkPol
 		}
 		return e.yes("same namespace")
 	}
-	set, known := e.oracle.namespaces[theirs]
+	set, known := e.oracle.namespaceLabels(theirs)
 	if !known {
 		return e.no("namespace %s is not known", theirs)
+	}
+	if name, ok := onlyName(p.NamespaceSelector); ok && name != theirs {
+		return e.no("%s is not in namespace %s", remote.id, name)
 	}
 	return e.selects(p.NamespaceSelector, set, namespaceName(theirs))
 }
@@ -78,7 +99,7 @@ func (e evaluation) matchesBlock(b *networkingv1.IPBlock, r remote) match {
 	case hole.IsValid():
 		return e.no("%s is in except %s", r.addr, hole)
 	}
-	return e.no("%s", r.addr)
+	return e.no("%s is not in it", r.addr)
 }
 
 // peerText names a peer: "from app=api in namespaces team=a".
@@ -100,13 +121,25 @@ func peerText(d api.Direction, p networkingv1.NetworkPolicyPeer) string {
 			pods = text
 		}
 	}
-	if p.NamespaceSelector != nil {
+	if name, ok := onlyName(p.NamespaceSelector); ok {
+		namespaces = " in namespace " + name
+	} else if p.NamespaceSelector != nil {
 		namespaces = " of every namespace"
 		if text := selectorText(p.NamespaceSelector); text != "" {
 			namespaces = " in namespaces " + text
 		}
 	}
 	return fmt.Sprintf("%s %s%s", word, pods, namespaces)
+}
+
+// onlyName returns the name that a selector of namespaces asks for, when it asks for
+// nothing else.
+func onlyName(sel *metav1.LabelSelector) (string, bool) {
+	if sel == nil || len(sel.MatchLabels) != 1 || len(sel.MatchExpressions) > 0 {
+		return "", false
+	}
+	name, ok := sel.MatchLabels[corev1.LabelMetadataName]
+	return name, ok
 }
 
 func preposition(d api.Direction) string {

@@ -93,13 +93,13 @@ func (w words) matchesPort(p networkingv1.NetworkPolicyPort, dst remote, f api.F
 	case err != nil:
 		return w.no("invalid: %v", err)
 	case t.protocol != f.Protocol:
-		return w.no("%s", flowPort(f))
+		return w.no("the flow is %s", flowPort(f))
 	case t.all:
 		return w.yes("%s", flowPort(f))
 	case t.name != "":
 		return w.matchesName(t, dst, f)
 	case !t.ports.Contains(f.DstPort):
-		return w.no("%d", f.DstPort)
+		return w.no("the flow is %s", flowPort(f))
 	}
 	return w.yes("%d", f.DstPort)
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -17,20 +18,31 @@ func (v Verdict) String() string {
 }
 
 // WriteText writes the verdict for people, as several lines of aligned text
-// without colour:
+// without colour. The first line has the verdict and the reason.
 //
-//	DENIED  by ingress of shop/db
-//	  egress   shop/web   open: no policy selects it
-//	  ingress  shop/db    isolated by shop/db-clients
-//	             shop/db-clients
-//	               rule 0   from app=api    no match: shop/web has app=web
-//	               default  deny            (policyTypes: Ingress)
+//	DENIED  shop/web -> shop/db:5432/tcp: ingress of shop/db is isolated by shop/db-clients, and its one rule does not match
+//	  flow     10.0.0.1 -> 10.0.0.2:5432/tcp
+//	  egress   shop/web  allowed  open: no policy selects it
+//	  ingress  shop/db   DENIED   isolated by shop/db-clients
+//	    shop/db-clients  (policyTypes: Ingress)
+//	      rule 0  no match  from app=api    no   shop/web has app=web
+//	                        port 5432/tcp   yes  5432
+//	    default deny: no rule of shop/db-clients (Ingress) matches
+//	  smallest change that would allow it:
+//	    label pod shop/web app=api
 func (v Verdict) WriteText(w io.Writer) error {
-	p := &printer{w: w}
-	p.line("%s", v.headline())
-	width := max(len(v.Src.String()), len(v.Dst.String()))
-	p.direction(v.Egress, v.Src, width)
-	p.direction(v.Ingress, v.Dst, width)
+	p := &printer{w: w, width: v.termWidth()}
+	p.line("%s", v.Headline())
+	if v.Flow.Src.IsValid() && v.Flow.Dst.IsValid() {
+		f := v.Flow
+		f.SrcPort = 0 // no policy looks at it
+		p.line("  flow     %s", strings.Replace(f.String(), ":0 -> ", " -> ", 1))
+	}
+	if v.Egress.Reason != "" {
+		width := max(len(v.Src.String()), len(v.Dst.String()))
+		p.direction(v.Egress, v.Src, width)
+		p.direction(v.Ingress, v.Dst, width)
+	}
 	for _, n := range v.Notes {
 		p.line("  note: %s", n)
 	}
@@ -38,81 +50,126 @@ func (v Verdict) WriteText(w io.Writer) error {
 	return p.err
 }
 
-// headline returns for example "DENIED  by ingress of shop/db".
-func (v Verdict) headline() string {
+// Headline returns the verdict and the reason in one line.
+func (v Verdict) Headline() string {
+	word := "DENIED"
 	if v.Allowed {
-		return "ALLOWED"
+		word = "ALLOWED"
 	}
-	var by []string
-	if v.Egress.Applies && !v.Egress.Allowed {
-		by = append(by, "egress of "+v.Src.String())
+	dst := v.Dst.String()
+	if v.Flow.Protocol.HasPorts() {
+		if v.Dst.Pod == (api.PodID{}) && v.Dst.Addr.Is6() {
+			dst = "[" + dst + "]"
+		}
+		dst += fmt.Sprintf(":%d", v.Flow.DstPort)
 	}
-	if v.Ingress.Applies && !v.Ingress.Allowed {
-		by = append(by, "ingress of "+v.Dst.String())
+	text := fmt.Sprintf("%s  %s -> %s/%s", word, v.Src, dst, v.Flow.Protocol)
+	if v.Reason != "" {
+		text += ": " + v.Reason
 	}
-	if len(by) == 0 {
-		return "DENIED"
+	return text
+}
+
+// maxTermWidth bounds the column of the terms: a longer one pushes its answer out.
+const maxTermWidth = 56
+
+// termWidth returns the width of the column of the terms.
+func (v Verdict) termWidth() int {
+	width := 0
+	for _, pe := range slices.Concat(v.Egress.Policies, v.Ingress.Policies) {
+		for _, re := range pe.Rules {
+			for _, t := range re.terms() {
+				if n := utf8.RuneCountInString(t.Term); n <= maxTermWidth {
+					width = max(width, n)
+				}
+			}
+		}
 	}
-	return "DENIED  by " + strings.Join(by, " and ")
+	return width
 }
 
 // printer keeps the first error of its writes.
 type printer struct {
-	w   io.Writer
-	err error
+	w     io.Writer
+	err   error
+	width int // of terms
 }
 
 func (p *printer) line(format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(fmt.Sprintf(format, args...), " "))
 	}
 }
 
 func (p *printer) direction(d DirectionVerdict, end Endpoint, width int) {
-	p.line("  %-8s %-*s  %s", d.Direction, width, end, d.Reason)
+	word := "allowed"
+	if !d.Allowed {
+		word = "DENIED"
+	}
+	p.line("  %-8s %-*s  %-7s  %s", d.Direction, width, end, word, d.Reason)
+	shared := len(d.Subjects) > 1
 	for _, pe := range d.Policies {
-		p.policy(pe, len(d.Subjects) > 1)
+		p.policy(pe, shared)
+	}
+	for _, o := range d.Others {
+		p.other(d.Direction, o, shared)
 	}
 	if d.Isolated && !d.Allowed {
-		p.line("    default deny: %s", isolatedBy(d))
+		p.line("    default deny: no rule of %s matches", isolatedBy(d))
 	}
 }
 
 func (p *printer) policy(pe PolicyEval, shared bool) {
-	subject := ""
-	if shared {
-		subject = " selects " + pe.Subject.String()
-	}
-	p.line("    %s/%s%s  (policyTypes: %s)", pe.Policy.Namespace, pe.Policy.Name, subject, strings.Join(pe.PolicyTypes, ", "))
+	p.line("    %s%s  (policyTypes: %s)", policyName(pe.Policy), selects(pe.Subject, shared), types(pe.PolicyTypes, pe.Defaulted))
 	if len(pe.Rules) == 0 {
 		p.line("      no rules: allows nothing")
 	}
-	width := 0
 	for _, re := range pe.Rules {
-		for _, t := range re.terms() {
-			width = max(width, len(t.Term))
-		}
-	}
-	for _, re := range pe.Rules {
-		p.rule(re, width)
+		p.rule(re)
 	}
 }
 
-func (p *printer) rule(re RuleEval, width int) {
-	label := fmt.Sprintf("rule %d", re.Index)
-	for _, t := range re.terms() {
-		answer := "no match"
-		if t.Matched {
-			answer = "match"
-		}
-		if t.Why != "" {
-			answer += ": " + t.Why
-		}
-		p.line("      %-8s %-*s  %s", label, width, t.Term, answer)
-		label = ""
+// other says why a policy that selects the pod plays no part.
+func (p *printer) other(d api.Direction, o OtherPolicy, shared bool) {
+	ignored := ""
+	switch {
+	case o.IgnoredRules == 1:
+		ignored = fmt.Sprintf(", so that its %s rule has no effect", d)
+	case o.IgnoredRules > 1:
+		ignored = fmt.Sprintf(", so that its %d %s rules have no effect", o.IgnoredRules, d)
 	}
+	p.line("    %s%s  (policyTypes: %s): does not isolate %s%s",
+		policyName(o.Policy), selects(o.Subject, shared), types(o.PolicyTypes, o.Defaulted), d, ignored)
+}
+
+// selects names the subject where there are several.
+func selects(subject api.PodID, shared bool) string {
+	if !shared {
+		return ""
+	}
+	return " selects " + subject.String()
+}
+
+func types(names []string, defaulted bool) string {
+	text := strings.Join(names, ", ")
+	if defaulted {
+		text += " by default"
+	}
+	return text
+}
+
+func (p *printer) rule(re RuleEval) {
+	label, answer := fmt.Sprintf("rule %d", re.Index), "no match"
 	if re.Matched {
-		p.line("      %-8s allows", "")
+		answer = "allows"
+	}
+	for _, t := range re.terms() {
+		matched := "no"
+		if t.Matched {
+			matched = "yes"
+		}
+		p.line("      %-7s %-8s  %-*s  %-3s  %s", label, answer, p.width, t.Term, matched, t.Why)
+		label, answer = "", ""
 	}
 }
 
@@ -121,27 +178,60 @@ func (r RuleEval) terms() []TermEval {
 	return slices.Concat(r.Peers, r.Ports)
 }
 
-// isolatedBy lists the policies behind a default deny.
+// isolatedBy lists the policies behind a default deny, and the types by which they
+// isolate.
 func isolatedBy(d DirectionVerdict) string {
 	var out []string
 	for _, g := range d.Deciding {
-		if g.Rule == api.IsolationRule {
-			out = append(out, g.Policy.Namespace+"/"+g.Policy.Name)
+		i := slices.IndexFunc(d.Policies, func(pe PolicyEval) bool { return pe.Policy == g.Policy })
+		if g.Rule == api.IsolationRule && i >= 0 {
+			own := []string{string(typeOf(d.Direction))}
+			out = append(out, fmt.Sprintf("%s (%s)", policyName(g.Policy), types(own, d.Policies[i].Defaulted)))
 		}
 	}
 	return strings.Join(out, ", ")
 }
 
+// maxPrinted bounds the changes that people are shown.
+const maxPrinted = 5
+
 func (p *printer) changes(v Verdict) {
-	if len(v.Changes) == 0 {
+	would, flipping := "deny", 0
+	if !v.Allowed {
+		would = "allow"
+	}
+	for _, c := range v.Changes {
+		switch {
+		case !c.Flips:
+			continue
+		case flipping == 0:
+			p.line("  smallest change that would %s it:", would)
+		case flipping == 1:
+			p.line("  or:")
+		}
+		if flipping++; flipping <= maxPrinted {
+			p.change(c)
+		}
+	}
+	if more := flipping - maxPrinted; more > 0 {
+		p.line("    (%d more)", more)
+	}
+	if flipping == 0 && !v.Allowed && len(v.Egress.Subjects)+len(v.Ingress.Subjects) > 0 {
+		p.line("  no small change was found that would allow it")
+	}
+}
+
+// change writes a change, each part of it on a line of its own.
+func (p *printer) change(c Change) {
+	if c.Kind != Together {
+		p.line("    %s", c.Text)
 		return
 	}
-	p.line("  closest change:")
-	for _, c := range v.Changes {
-		suffix := ""
-		if !c.Flips {
-			suffix = fmt.Sprintf("  (not enough alone: opens %s)", c.Direction)
+	for i, part := range c.Parts {
+		and := ""
+		if i > 0 {
+			and = "  and "
 		}
-		p.line("    %s%s", c.Text, suffix)
+		p.line("    %s%s", and, part.Text)
 	}
 }

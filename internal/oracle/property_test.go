@@ -164,39 +164,3 @@ func TestAnotherPolicyOnlyAddsToWhatAnIsolatedPodMayDo(t *testing.T) {
 		}
 	})
 }
-
-// TestEveryChangeKeepsItsPromise makes each change that an explanation offers
-// and asks again.
-func TestEveryChangeKeepsItsPromise(t *testing.T) {
-	seen := map[oracle.ChangeKind]bool{}
-	rapid.Check(t, func(t *rapid.T) {
-		s := cluster.Gen(shared()).Draw(t, "state")
-		o := oracle.New(s)
-		for _, f := range drawFlows(t, s, 40) {
-			if !f.Protocol.HasPorts() && rapid.Bool().Draw(t, "skip") {
-				continue
-			}
-			v := o.Explain(oracle.AddrEndpoint(f.Src), oracle.AddrEndpoint(f.Dst), f.Protocol, f.DstPort)
-			for _, c := range v.Changes {
-				after := oracle.New(apply(s, f, v, c)).Verdict(f)
-				if c.Flips != (after.Allowed != v.Allowed) && (c.Flips || c.Kind == oracle.LabelPod || c.Kind == oracle.LabelNamespace) {
-					t.Fatalf("%s: flips=%t, but not so\nbefore\n%safter\n%s", c.Text, c.Flips, v, after)
-				}
-				seen[c.Kind] = true
-			}
-			if blocked := !v.Allowed && v.Egress.Applies != v.Ingress.Applies; blocked && !slices.ContainsFunc(v.Changes, flips) {
-				if len(v.Egress.Subjects)+len(v.Ingress.Subjects) == 1 {
-					t.Fatalf("no change would allow this\n%s", v)
-				}
-			}
-		}
-	})
-	for _, kind := range []oracle.ChangeKind{oracle.LabelPod, oracle.LabelNamespace, oracle.AddPort, oracle.AddPeer,
-		oracle.AddRule, oracle.RemoveRules, oracle.Isolate} {
-		if !seen[kind] && !testing.Short() { // few clusters do not have all of them
-			t.Errorf("no change of kind %s was tried", kind)
-		}
-	}
-}
-
-func flips(c oracle.Change) bool { return c.Flips }

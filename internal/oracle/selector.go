@@ -2,6 +2,8 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -33,7 +35,8 @@ func (w words) yes(format string, args ...any) match {
 }
 
 // selects evaluates a label selector on the labels of something that is called
-// what. An invalid selector matches nothing.
+// what. An invalid selector matches nothing. The words name every requirement that
+// is not met.
 func (w words) selects(sel *metav1.LabelSelector, set labels.Set, what fmt.Stringer) match {
 	s, err := metav1.LabelSelectorAsSelector(sel)
 	if err != nil {
@@ -43,14 +46,21 @@ func (w words) selects(sel *metav1.LabelSelector, set labels.Set, what fmt.Strin
 	if !selectable {
 		return w.no("no selector")
 	}
+	var lacks []string
 	for _, r := range requirements {
-		if r.Matches(set) {
+		switch value, ok := set[r.Key()]; {
+		case r.Matches(set):
 			continue
+		case !bool(w):
+			return match{}
+		case ok:
+			lacks = append(lacks, "has "+r.Key()+"="+value)
+		default:
+			lacks = append(lacks, "has no label "+r.Key())
 		}
-		if value, ok := set[r.Key()]; ok {
-			return w.no("%s has %s=%s", what, r.Key(), value)
-		}
-		return w.no("%s has no label %s", what, r.Key())
+	}
+	if lacks != nil {
+		return w.no("%s %s", what, strings.Join(slices.Compact(lacks), ", "))
 	}
 	return w.yes("%s matches", what)
 }

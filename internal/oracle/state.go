@@ -40,9 +40,10 @@ type Oracle struct {
 	namespaces map[string]labels.Set
 	pods       map[api.PodID]*pod
 	holders    map[netip.Addr][]*pod // pods that policies see, sorted
-	policies   map[string][]*networkingv1.NetworkPolicy
+	policies   map[string][]policy   // sorted by name
 	nodes      map[string]*corev1.Node
 	allowNode  bool
+	edited     edits // over the state; none, unless a change is tried
 }
 
 // New returns an oracle for the state.
@@ -50,7 +51,7 @@ func New(s State, opts ...Option) *Oracle {
 	o := &Oracle{
 		namespaces: make(map[string]labels.Set),
 		pods:       make(map[api.PodID]*pod),
-		policies:   make(map[string][]*networkingv1.NetworkPolicy),
+		policies:   make(map[string][]policy),
 		nodes:      make(map[string]*corev1.Node),
 		allowNode:  true,
 	}
@@ -109,10 +110,10 @@ func (o *Oracle) indexPolicies(policies []*networkingv1.NetworkPolicy) {
 		}
 	}
 	for _, np := range last {
-		o.policies[np.Namespace] = append(o.policies[np.Namespace], np)
+		o.policies[np.Namespace] = append(o.policies[np.Namespace], newPolicy(np))
 	}
 	for _, list := range o.policies {
-		slices.SortFunc(list, func(a, b *networkingv1.NetworkPolicy) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(list, compareNames)
 	}
 }
 
@@ -120,31 +121,47 @@ func policyID(np *networkingv1.NetworkPolicy) api.PolicyID {
 	return api.PolicyID{Kind: api.NetworkPolicy, Namespace: np.Namespace, Name: np.Name}
 }
 
+// policiesIn returns the policies of a namespace, sorted by name.
+func (o *Oracle) policiesIn(namespace string) []policy {
+	if list, ok := o.edited.policies[namespace]; ok {
+		return list
+	}
+	return o.policies[namespace]
+}
+
 // policy returns a policy of the state, which must have it.
 func (o *Oracle) policy(id api.PolicyID) *networkingv1.NetworkPolicy {
-	list := o.policies[id.Namespace]
-	i := slices.IndexFunc(list, func(np *networkingv1.NetworkPolicy) bool { return np.Name == id.Name })
-	return list[i]
+	list := o.policiesIn(id.Namespace)
+	i, _ := slices.BinarySearchFunc(list, id.Name, func(p policy, name string) int { return strings.Compare(p.obj.Name, name) })
+	return list[i].obj
 }
 
-// withPodLabels returns an oracle for the same state, but for the labels of one
-// pod. It shares everything else.
-func (o *Oracle) withPodLabels(id api.PodID, set map[string]string) *Oracle {
-	out := *o
-	out.pods = maps.Clone(o.pods)
-	p := *o.pods[id]
-	obj := *p.obj
-	obj.Labels = set
-	p.obj = &obj
-	out.pods[id] = &p
-	out.indexHolders()
-	return &out
+// pod returns a pod of the state, or nil.
+func (o *Oracle) pod(id api.PodID) *pod {
+	if p := o.edited.pods[id]; p != nil {
+		return p
+	}
+	return o.pods[id]
 }
 
-// withNamespaceLabels is withPodLabels for a namespace.
-func (o *Oracle) withNamespaceLabels(name string, set map[string]string) *Oracle {
-	out := *o
-	out.namespaces = maps.Clone(o.namespaces)
-	out.namespaces[name] = namespaceLabels(name, set)
-	return &out
+// heldBy returns the pods that have the address and that policies see, sorted.
+func (o *Oracle) heldBy(addr netip.Addr) []*pod {
+	held := o.holders[addr]
+	if len(o.edited.pods) == 0 || len(held) == 0 {
+		return held
+	}
+	out := make([]*pod, len(held))
+	for i, p := range held {
+		out[i] = o.pod(p.id)
+	}
+	return out
+}
+
+// namespaceLabels returns the labels of a namespace, if its object is known.
+func (o *Oracle) namespaceLabels(name string) (labels.Set, bool) {
+	if set, ok := o.edited.namespaces[name]; ok {
+		return set, true
+	}
+	set, ok := o.namespaces[name]
+	return set, ok
 }

@@ -1,16 +1,21 @@
 package oracle
 
 import (
+	"strings"
+
 	"github.com/sluice-net/sluice/api"
 )
 
 // Verdict is the answer about one flow, with the whole reason. Its JSON form is
 // stable.
 type Verdict struct {
-	Flow    api.Flow         `json:"flow"` // without addresses when a pod has none yet
-	Src     Endpoint         `json:"src"`
-	Dst     Endpoint         `json:"dst"`
-	Allowed bool             `json:"allowed"`
+	Flow    api.Flow `json:"flow"` // without addresses when a pod has none yet
+	Src     Endpoint `json:"src"`
+	Dst     Endpoint `json:"dst"`
+	Allowed bool     `json:"allowed"`
+	// Reason is the one sentence that says why, for example "ingress of shop/db is
+	// isolated by shop/db-clients, and no rule matches".
+	Reason  string           `json:"reason,omitempty"`
 	Egress  DirectionVerdict `json:"egress"`  // of the source
 	Ingress DirectionVerdict `json:"ingress"` // of the destination
 	// Notes say what a reader might not expect: an endpoint without an address, a
@@ -41,6 +46,9 @@ type DirectionVerdict struct {
 	// Policies holds every policy that isolates a subject in this direction, sorted
 	// by subject and policy, also when it took no part in the decision.
 	Policies []PolicyEval `json:"policies,omitempty"`
+	// Others holds the policies that select a subject and do not isolate this
+	// direction, in the same order.
+	Others []OtherPolicy `json:"others,omitempty"`
 	// Deciding names the rules that allow the flow, or, when it is denied, the
 	// isolation by every policy of the subjects for which it is.
 	Deciding []api.Origin `json:"deciding,omitempty"`
@@ -71,9 +79,23 @@ type PolicyEval struct {
 	Subject api.PodID    `json:"subject"`
 	// PolicyTypes are the directions that the policy isolates, with the defaults
 	// of the API applied.
-	PolicyTypes []string   `json:"policyTypes"`
-	Allows      bool       `json:"allows"`
-	Rules       []RuleEval `json:"rules,omitempty"` // in the order of the spec
+	PolicyTypes []string `json:"policyTypes"`
+	// Defaulted says that the object names no types, so that they are the defaults.
+	// What an API server returns always names them.
+	Defaulted bool       `json:"policyTypesDefaulted,omitempty"`
+	Allows    bool       `json:"allows"`
+	Rules     []RuleEval `json:"rules,omitempty"` // in the order of the spec
+}
+
+// OtherPolicy is a policy that selects a subject without isolating it in the
+// direction: isolation is per direction (SEMANTICS rows 4, 5).
+type OtherPolicy struct {
+	Policy      api.PolicyID `json:"policy"`
+	Subject     api.PodID    `json:"subject"`
+	PolicyTypes []string     `json:"policyTypes"`
+	Defaulted   bool         `json:"policyTypesDefaulted,omitempty"`
+	// IgnoredRules counts its rules of the direction, which have no effect.
+	IgnoredRules int `json:"ignoredRules,omitempty"`
 }
 
 // RuleEval is one rule. It matches when a peer and a port match.
@@ -117,7 +139,7 @@ func (o *Oracle) Verdict(f api.Flow) Verdict {
 // VerdictPods decides the first packet between two endpoints. When a pod has
 // several addresses, the first of the source whose family the destination has
 // as well counts; Flows returns all of them. A pod without an address is judged
-// by its labels, and no block matches it.
+// by its labels, no block matches it, and of the other end the first address counts.
 func (o *Oracle) VerdictPods(src, dst Endpoint, protocol api.Protocol, dstPort uint16) Verdict {
 	return o.decide(src, dst, api.Flow{Protocol: protocol, DstPort: dstPort}, true)
 }
@@ -131,6 +153,9 @@ func (o *Oracle) Allowed(f api.Flow) bool {
 func (o *Oracle) Explain(src, dst Endpoint, protocol api.Protocol, dstPort uint16) Verdict {
 	v := o.VerdictPods(src, dst, protocol, dstPort)
 	v.Changes = o.changes(v)
+	if v.Allowed && len(v.Changes) == 0 {
+		v.Notes = append(v.Notes, "no change of policies or labels would deny it")
+	}
 	return v
 }
 
@@ -144,11 +169,11 @@ func (o *Oracle) decide(src, dst Endpoint, f api.Flow, explain bool) Verdict {
 		}
 	}
 	v.Egress.Direction = api.Egress
-	if v.Notes != nil {
-		return v
+	if v.Notes == nil && !sameFamily(&s, &d) {
+		v.Notes = append(v.Notes, noFlow(s, d))
 	}
-	if !sameFamily(&s, &d) {
-		v.Notes = append(v.Notes, "no flow: the two ends have no addresses of one family")
+	if v.Notes != nil {
+		v.Reason = strings.Join(v.Notes, "; ")
 		return v
 	}
 	v.Flow.Src, v.Flow.Dst = s.addr, d.addr
@@ -159,17 +184,41 @@ func (o *Oracle) decide(src, dst Endpoint, f api.Flow, explain bool) Verdict {
 	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed
 	if explain {
 		v.Notes = e.notes(s, d)
+		v.Reason = v.reason()
 	}
 	return v
 }
 
-// sameFamily chooses the addresses of both sides. It fails when both have
-// addresses but none of one family. Pods that wait for an address are judged
-// without.
-func sameFamily(src, dst *side) bool {
-	pair(src, dst)
-	return src.addr.IsValid() || waits(src) || waits(dst)
+// noFlow says why there can be no packet between two ends.
+func noFlow(src, dst side) string {
+	for _, s := range []side{src, dst} {
+		if len(s.addrs) == 0 && s.note != "" {
+			return "no flow: " + s.note + " and has no address"
+		}
+	}
+	return "no flow: the two ends have no addresses of one family"
 }
 
-// waits says whether the side is a pod without an address.
-func waits(s *side) bool { return s.endpoint.Pod != (api.PodID{}) && len(s.addrs) == 0 }
+// sameFamily chooses the addresses of both sides. It fails when both have
+// addresses but none of one family, and when a side neither has an address nor
+// waits for one. A pod that waits is judged without, and the other end by its first.
+func sameFamily(src, dst *side) bool {
+	pair(src, dst)
+	switch {
+	case src.addr.IsValid():
+		return true
+	case waits(src) && len(dst.addrs) > 0:
+		dst.addr = dst.addrs[0]
+		return true
+	case waits(dst) && len(src.addrs) > 0:
+		src.addr = src.addrs[0]
+		return true
+	}
+	return waits(src) && waits(dst)
+}
+
+// waits says whether the side is a pod that policies see and that has no address yet.
+// One that has finished waits for nothing.
+func waits(s *side) bool {
+	return s.endpoint.Pod != (api.PodID{}) && len(s.pods) > 0 && len(s.addrs) == 0
+}

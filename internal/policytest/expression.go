@@ -92,7 +92,8 @@ func parseBareSelector(e Expr) (Expr, error) {
 func parseSelector(e Expr, text string) (Expr, error) {
 	selector, err := labels.Parse(text)
 	if err != nil {
-		return Expr{}, fmt.Errorf("%s is not a pod, and not a label selector: %w", quoted(e.text), err)
+		// The library repeats the text, however long it is.
+		return Expr{}, fmt.Errorf("%s is not a pod, and not a label selector: %.300s", quoted(e.text), err.Error())
 	}
 	e.selector = selector
 	return e, nil

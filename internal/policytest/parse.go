@@ -14,9 +14,8 @@ import (
 	"strconv"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/ksr"
 )
 
 // maxFile is a limit against hostile input, in bytes.
@@ -117,7 +116,7 @@ var yamlLine = regexp.MustCompile(`line (\d+)`)
 
 // tree returns the document as maps, lists, strings, booleans and json.Numbers.
 func (d document) tree() (any, error) {
-	raw, err := yaml.YAMLToJSONStrict(d.text)
+	raw, err := ksr.YAMLToJSON(d.text)
 	if err != nil {
 		text, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  "), "\n")
 		return nil, errors.New(yamlLine.ReplaceAllStringFunc(text, func(s string) string {

@@ -144,7 +144,7 @@ steps:
 		{Step: "start", Position: "probes[2]", Place: Place{From: "infra/six-0", To: "shop/db-0", Port: 5432, PortName: "sql", Protocol: "TCP"},
 			Expected: Deny, Got: NoFlow, Why: "no common address family: infra/six-0 has IPv6 and shop/db-0 has IPv4"},
 		{Step: "again", Position: "matrix", Place: Place{From: "shop/db-0", To: "internet", Port: 5432, Protocol: "TCP"},
-			Expected: Deny, Got: Allow, Subject: "oracle", Why: "egress of shop/db-0: open: no policy selects it"},
+			Expected: Deny, Got: Allow, Subject: "oracle", Why: "egress of shop/db-0: open: no policy isolates egress"},
 		{Step: "again", Position: "steps[0].matrix.allow[0]", Place: Place{From: "internet", To: "shop/db-0", Port: 5432, Protocol: "TCP"},
 			Expected: Allow, Got: Deny, Subject: "oracle", Why: denied},
 	}

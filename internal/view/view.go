@@ -26,6 +26,8 @@ type Pod struct {
 	// for local pods only.
 	Isolated []api.Direction `json:"isolated,omitempty"`
 	Policies []api.PolicyID  `json:"policies,omitempty"`
+	// Problems are what is wrong with the pod's object.
+	Problems []api.Problem `json:"problems,omitempty"`
 	// InterfaceTag is the tag by which the ACL renderer finds the interface.
 	InterfaceTag string `json:"interfaceTag,omitempty"`
 }
@@ -37,9 +39,26 @@ type Policy struct {
 	Isolates []api.Direction `json:"isolates,omitempty"`
 	Rules    int             `json:"rules"`
 	// Pods are the local pods it applies to.
-	Pods     []api.PodID   `json:"pods,omitempty"`
+	Pods []api.PodID `json:"pods,omitempty"`
+	// Enforced says whether the agent's node enforces the policy as it is written.
+	Enforced Enforcement `json:"enforced"`
+	// Pending says what is waited for; empty unless Enforced is EnforcedPending.
+	Pending string `json:"pending,omitempty"`
+	// Problems say what is not enforced and why.
 	Problems []api.Problem `json:"problems,omitempty"`
+	// Notes say what matches less than it might, without being a mistake.
+	Notes []api.Problem `json:"notes,omitempty"`
 }
+
+// Enforcement says how far a policy is enforced.
+type Enforcement string
+
+// What Enforcement can be. A policy that selects no pod of the node is enforced.
+const (
+	EnforcedFully   Enforcement = "yes"
+	EnforcedPartly  Enforcement = "in part" // there are problems; what they are about is closed
+	EnforcedPending Enforcement = "pending" // a renderer, or the interface of a pod, is waited for
+)
 
 // Set is an address set.
 type Set struct {
@@ -71,17 +90,19 @@ type Rule struct {
 
 // Status is the state of the agent.
 type Status struct {
-	Version   string           `json:"version"`
-	Node      string           `json:"node,omitempty"`
-	Source    string           `json:"source"`   // where state comes from
-	Revision  int64            `json:"revision"` // of the store, enforced by every renderer
-	Seen      int64            `json:"seen"`     // of the store, received
-	Pods      int              `json:"pods"`
-	Local     int              `json:"local"`
-	Policies  int              `json:"policies"`
-	Sets      int              `json:"sets"`
-	Renderers []RendererStatus `json:"renderers"`
-	Problems  []api.Problem    `json:"problems,omitempty"`
+	Version  string `json:"version"`
+	Node     string `json:"node,omitempty"`
+	Source   string `json:"source"`   // where state comes from
+	Revision int64  `json:"revision"` // of the store, enforced by every renderer
+	Seen     int64  `json:"seen"`     // of the store, received
+	Pods     int    `json:"pods"`
+	Local    int    `json:"local"`
+	Policies int    `json:"policies"`
+	// Unenforced is the number of policies that are not enforced in full.
+	Unenforced int              `json:"unenforced"`
+	Sets       int              `json:"sets"`
+	Renderers  []RendererStatus `json:"renderers"`
+	Problems   []api.Problem    `json:"problems,omitempty"`
 }
 
 // RendererStatus is the state of one renderer.
@@ -109,8 +130,9 @@ type Question struct {
 // Party is one side of a flow.
 type Party struct {
 	Name    string     `json:"name"`
-	Pod     api.PodID  `json:"pod,omitzero"` // zero for what is not a pod
-	Address netip.Addr `json:"address"`
+	Pod     api.PodID  `json:"pod,omitzero"`   // zero for what is not a pod
+	Address netip.Addr `json:"address"`        // empty for a pod that waits for one
+	Node    string     `json:"node,omitempty"` // of the pod
 }
 
 // Injection is what the dataplane did with a packet.
@@ -153,8 +175,13 @@ type Explanation struct {
 	Flow    api.Flow       `json:"flow"`
 	Allowed bool           `json:"allowed"`
 	Oracle  oracle.Verdict `json:"oracle"`
-	// Renderers say what the installed tables answer.
+	// Renderers say what the installed tables answer: every renderer of every node
+	// that was asked.
 	Renderers []Answer `json:"renderers"`
+	// RenderersDiffer says that two renderers of one node give different answers.
+	RenderersDiffer bool `json:"renderersDiffer,omitempty"`
+	// Packets say what the embedded dataplanes did with the first packet of the flow.
+	Packets []Packet `json:"packets,omitempty"`
 }
 
 // Answer is what one renderer's installed tables do with a flow.
@@ -167,6 +194,43 @@ type Answer struct {
 	Agrees    bool                `json:"agrees"`            // with the oracle, about these directions
 	Pending   bool                `json:"pending,omitempty"` // the newest state is not enforced, so it need not agree
 	Decisions []renderer.Decision `json:"decisions,omitempty"`
+	Node      string              `json:"node,omitempty"` // empty where all pods are those of one node
+	// Unasked says why the renderer was not asked; then it neither agrees nor not.
+	Unasked string `json:"unasked,omitempty"`
+	// Origins are what the decisions name, each compared with the specification.
+	// When one table denies, only tables that deny count.
+	Origins []NamedOrigin `json:"origins,omitempty"`
+	// Unnamed are what decides by the specification, as far as this node decides,
+	// and no decision names.
+	Unnamed []api.Origin `json:"unnamed,omitempty"`
+}
+
+// NamedOrigin is a rule of a policy that a renderer names for a decision.
+type NamedOrigin struct {
+	api.Origin
+	Role OriginRole `json:"role"`
+}
+
+// OriginRole is the part that the specification gives to what a renderer names.
+type OriginRole string
+
+// The roles. A table's rule may stand for several rules of policies, of which only
+// some match the flow.
+const (
+	OriginDecides OriginRole = "decides" // by the specification as well
+	OriginMatches OriginRole = "matches" // the flow, or isolates the pod, and yet does not decide
+	OriginMerged  OriginRole = "merged"  // into the table's rule; it does not match the flow
+	OriginUnknown OriginRole = "unknown" // no such policy isolates an end of the flow
+)
+
+// Packet is what the embedded dataplane of a node did with a packet.
+type Packet struct {
+	Node     string     `json:"node,omitempty"`
+	Verdict  api.Action `json:"verdict"`
+	Reason   string     `json:"reason"`
+	Expected api.Action `json:"expected"` // by the specification, as far as the node decides
+	// Unsent says why no packet was sent; then the verdict is the expected one.
+	Unsent string `json:"unsent,omitempty"`
 }
 
 // Matrix says who can talk to whom.

@@ -15,20 +15,22 @@ import (
 
 // fields are the names that programs know. Names are added here and never removed.
 var fields = map[string]string{
-	"Pod":            "pod node addresses labels state isolated policies interfaceTag",
-	"Policy":         "policy selector isolates rules pods problems",
+	"Pod":            "pod node addresses labels state isolated policies problems interfaceTag",
+	"Policy":         "policy selector isolates rules pods enforced pending problems notes",
 	"Set":            "id meaning members",
 	"Table":          "renderer table kind pods rules entries objects",
 	"Rule":           "renderer table index rule origins",
-	"Status":         "version node source revision seen pods local policies sets renderers problems",
+	"Status":         "version node source revision seen pods local policies unenforced sets renderers problems",
 	"RendererStatus": "name inSync commits error since tables rules entries",
 	"Question":       "src dst port protocol",
-	"Party":          "name pod address",
+	"Party":          "name pod address node",
 	"Injection":      "src dst flow verdict reason hops expected",
 	"Hop":            "interface direction action by table rule match origins",
 	"Applied":        "put deleted unchanged enforced pending problems",
-	"Explanation":    "src dst flow allowed oracle renderers",
-	"Answer":         "renderer allowed decides agrees pending decisions",
+	"Explanation":    "src dst flow allowed oracle renderers renderersDiffer packets",
+	"Answer":         "renderer allowed decides agrees pending decisions node unasked origins unnamed",
+	"NamedOrigin":    "policy direction rule role",
+	"Packet":         "node verdict reason expected unsent",
 	"Matrix":         "groups cells probes left differ",
 	"Change":         "put delete",
 	"ChangedObject":  "kind namespace name value",
@@ -37,7 +39,7 @@ var fields = map[string]string{
 func TestNamesOfFieldsAreNeverTakenAway(t *testing.T) {
 	for _, v := range []any{
 		Pod{}, Policy{}, Set{}, Table{}, Rule{}, Status{}, RendererStatus{}, Question{}, Party{}, Injection{}, Hop{},
-		Applied{}, Explanation{}, Answer{}, Matrix{}, Change{}, ChangedObject{},
+		Applied{}, Explanation{}, Answer{}, NamedOrigin{}, Packet{}, Matrix{}, Change{}, ChangedObject{},
 	} {
 		typ := reflect.TypeOf(v)
 		got := names(typ)

@@ -1,0 +1,142 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/tests/cluster"
+)
+
+// disguised are pods that are not what they seem, beside those of the demo.
+const disguised = `
+apiVersion: v1
+kind: Pod
+metadata: {name: host, namespace: demo, labels: {app: friend}}
+spec: {nodeName: node-1, hostNetwork: true}
+status: {phase: Running, hostIP: 192.168.0.1, podIPs: [{ip: 192.168.0.1}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: waits, namespace: demo, labels: {app: friend}}
+spec: {nodeName: node-1}
+status: {phase: Pending}
+`
+
+func TestWhatIsNoOrdinaryPodIsExplainedToo(t *testing.T) {
+	a := running(t, func(c *Config) { c.Node = "node-1" })
+	a.apply(t, disguised)
+	for q, want := range map[string]struct {
+		allowed bool
+		reason  string
+		unasked string
+	}{
+		flowFrom("demo/host", "demo/server", "22"):    {true, "a pod and its own node always reach each other", ""},
+		flowFrom("demo/waits", "demo/server", "http"): {true, "by ingress rule 0 of demo/server; no policy isolates egress of demo/waits", "nothing is installed for demo/waits before it has an address"},
+		flowFrom("demo/server", "demo/server", "22"):  {true, "a pod always reaches itself", "the packet meets no table: it stays where it is"},
+		flowFrom("192.168.0.2", "demo/server", "22"):  {false, "ingress of demo/server is isolated by demo/server, and the only rule does not match", ""},
+	} {
+		e := get[[]view.Explanation](t, a, "POST", "/v1/explain", q)[0]
+		if r := e.Renderers[0]; e.Allowed != want.allowed || e.Oracle.Reason != want.reason || r.Unasked != want.unasked || !r.Agrees {
+			t.Errorf("%s: %t, %q, %+v", q, e.Allowed, e.Oracle.Reason, r)
+		}
+	}
+	for q, want := range map[string]string{
+		flowFrom("demo/finished", "demo/server", "22"): "source: pod demo/finished has finished: it has no address any more, and policies do not see it",
+		flowFrom("demo/nobody", "demo/server", "22"):   "source: pod demo/nobody is not known; namespace demo has finished, friend, host, server, stranger, waits",
+		flowFrom("demo/friend", "demo/server", "sql"):  `has no tcp port that is named "sql", and it is not a number from 0 to 65535; there is http (80/tcp)`,
+	} {
+		if code, text := a.ask("POST", "/v1/explain", q); code != 422 || !strings.Contains(text, want) {
+			t.Errorf("%s: status %d, %q", q, code, text)
+		}
+	}
+	if code, text := a.ask("POST", "/v1/inject", flowFrom("demo/waits", "demo/server", "http")); code != 422 || !strings.Contains(text, "has no address yet") {
+		t.Errorf("a packet of a pod without an address: status %d, %q", code, text)
+	}
+}
+
+// TestWhereAllPodsAreLocalTheyShareOneNode has the pods of two nodes on one: what the
+// tables permit to the addresses of both is what the specification is told as well.
+func TestWhereAllPodsAreLocalTheyShareOneNode(t *testing.T) {
+	a := running(t, nil)
+	for src, want := range map[string]bool{"192.168.0.1": true, "192.168.0.2": true, "192.168.0.3": false} {
+		e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom(src, "demo/server", "22"))[0]
+		if r, p := e.Renderers[0], e.Packets[0]; e.Allowed != want || !r.Agrees || p.Verdict != p.Expected {
+			t.Errorf("from %s: allowed is %t, want %t; %+v, %+v", src, e.Allowed, want, r, p)
+		}
+	}
+}
+
+// TestAFurtherAddressOfANodeIsNotThatOfOthers asks about a pod of another node.
+func TestAFurtherAddressOfANodeIsNotThatOfOthers(t *testing.T) {
+	a := running(t, func(c *Config) { c.Node, c.NodeAddresses = "node-2", []string{"192.168.77.2"} })
+	e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom("192.168.77.2", "demo/server", "22"))[0]
+	if r := e.Renderers[0]; e.Allowed || len(r.Decides) > 0 || e.Dst.Node != "node-1" {
+		t.Errorf("allowed is %t, decided by %+v, on node %q", e.Allowed, r, e.Dst.Node)
+	}
+}
+
+// BenchmarkExplain asks an agent of one node in a cluster of 10 000 pods and 5 000
+// policies, over its API: the state is read from the store for every question.
+func BenchmarkExplain(b *testing.B) {
+	s := cluster.Random(1, cluster.Large(10_000, 5_000))
+	a := prepared(b, func(c *Config) { c.Node = s.Pods[0].Spec.NodeName })
+	var values []proto.Message
+	for _, list := range [][]any{objects(s.Namespaces), objects(s.Pods), objects(s.Policies)} {
+		for _, o := range list {
+			if m, _ := ksr.Convert(o); m != nil {
+				values = append(values, m)
+			}
+		}
+	}
+	if _, err := a.reflector.Apply(context.Background(), values); err != nil {
+		b.Fatal(err)
+	}
+	a.run(b)
+	if err := a.enforced(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+	var questions []string
+	for _, f := range cluster.FlowSpace(s).Random(cluster.NewRand(1), 50) {
+		questions = append(questions, fmt.Sprintf(`{"src":%q,"dst":%q,"port":"%d","protocol":%q}`, f.Src, f.Dst, f.DstPort, f.Protocol))
+	}
+	api, i, bytes := a.debugAPI(), 0, 0
+	start := cpu(b)
+	for b.Loop() {
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, httptest.NewRequest("POST", "/v1/explain", strings.NewReader(questions[i%len(questions)])))
+		var out []view.Explanation
+		if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || !out[0].Renderers[0].Agrees {
+			b.Fatalf("%s: %d, %s, %v", questions[i%len(questions)], w.Code, w.Body, err)
+		}
+		bytes, i = bytes+w.Body.Len(), i+1
+	}
+	b.ReportMetric(float64(bytes)/float64(i), "bytes/op")
+	b.ReportMetric((cpu(b)-start).Seconds()*1000/float64(i), "cpu-ms/op")
+}
+
+// cpu returns the processor time of this process, which a busy machine does not
+// lengthen.
+func cpu(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func objects[T any](list []T) (out []any) {
+	for _, o := range list {
+		out = append(out, o)
+	}
+	return out
+}

@@ -1,0 +1,152 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer/acl"
+)
+
+func (a *Agent) policies(ctx context.Context, f filter) ([]view.Policy, error) {
+	s, err := a.node.Plugin.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	causes, waits := a.causes(), newWaits(a.node.ACL.Dump().Pending, s.Status)
+	out := []view.Policy{}
+	for _, p := range s.Policies {
+		if !f.wants(p.ID.Namespace, p.ID.Name) {
+			continue
+		}
+		v := policyView(p)
+		v.Problems = a.withCauses(causes[p.ID.String()], p.Problems)
+		switch v.Pending = waits.of(p); {
+		case v.Pending != "":
+			v.Enforced = view.EnforcedPending
+		case len(v.Problems) > 0:
+			v.Enforced = view.EnforcedPartly
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func policyView(p policy.Policy) view.Policy {
+	v := view.Policy{
+		Policy: p.ID, Selector: cmp.Or(p.Subject, "every pod"), Pods: p.Pods, Rules: len(p.Spec.Ingress) + len(p.Spec.Egress),
+		Enforced: view.EnforcedFully, Notes: p.Notes,
+	}
+	if p.Spec.IsolatesIngress {
+		v.Isolates = append(v.Isolates, api.Ingress)
+	}
+	if p.Spec.IsolatesEgress {
+		v.Isolates = append(v.Isolates, api.Egress)
+	}
+	if len(p.Pods) == 0 && p.Spec.Subject != nil {
+		v.Notes = append(slices.Clone(v.Notes), api.Problem{Object: p.ID.String(), Field: "spec.podSelector",
+			Class: api.ClassSelector, Reason: "selects no pod of this node now"})
+	}
+	return v
+}
+
+// waits is what enforcement waits for.
+type waits struct {
+	pods   map[string]bool // that have no interface
+	uplink string          // that is missing
+	all    string          // what every policy waits for
+}
+
+// newWaits reads who has no interface. A renderer that fails because of that enforces
+// everything else.
+func newWaits(missing []string, status policy.Status) waits {
+	w := waits{pods: map[string]bool{}}
+	for _, who := range missing {
+		if pod, ok := strings.CutPrefix(who, "pod "); ok {
+			w.pods[pod] = true
+		} else {
+			w.uplink = who
+		}
+	}
+	for _, r := range status.Renderers {
+		switch {
+		case strings.Contains(r.Error, acl.ErrNoInterface.Error()), w.all != "":
+		case r.Error != "":
+			w.all = r.Error
+		case !r.InSync:
+			w.all = "renderer " + r.Name + " has enforced nothing yet"
+		}
+	}
+	return w
+}
+
+// of says what a policy that applies to local pods waits for.
+func (w waits) of(p policy.Policy) string {
+	missing := 0
+	for _, pod := range p.Pods {
+		if w.pods[pod.String()] {
+			missing++
+		}
+	}
+	switch {
+	case len(p.Pods) == 0:
+		return ""
+	case w.all != "":
+		return w.all
+	case missing > 0:
+		return fmt.Sprintf("%d of %s without an interface in the vswitch", missing, plural(len(p.Pods), "local pod", "local pods"))
+	case w.uplink != "" && p.Spec.IsolatesEgress:
+		return w.uplink + " is not in the vswitch"
+	}
+	return ""
+}
+
+// causes returns what is wrong with manifests and with values of the store, by object.
+func (a *Agent) causes() map[string][]api.Problem {
+	out := map[string][]api.Problem{}
+	for _, cause := range slices.Concat(a.problems.all(), a.storeProblems()) {
+		cause.Class = api.ClassObject
+		out[cause.Object] = append(out[cause.Object], cause)
+	}
+	return out
+}
+
+// withCauses puts what is wrong with a manifest in the place of what follows from it
+// in force. A cause may be of a version that is not in force because it was refused.
+func (a *Agent) withCauses(causes, inForce []api.Problem) []api.Problem {
+	return slices.Concat(causes, slices.DeleteFunc(slices.Clone(inForce), a.problems.explains))
+}
+
+// unenforced counts the policies that one of the problems is about.
+func unenforced(policies []policy.Policy, problems []api.Problem) (n int) {
+	objects := map[string]bool{}
+	for _, p := range problems {
+		objects[p.Object] = true
+	}
+	for _, p := range policies {
+		if objects[p.ID.String()] {
+			n++
+		}
+	}
+	return n
+}
+
+// allProblems lists what is wrong with manifests, with values of the store, and with
+// objects in force, each thing once.
+func (a *Agent) allProblems(inForce []api.Problem) []api.Problem {
+	return slices.Concat(a.problems.all(), a.storeProblems(), slices.DeleteFunc(slices.Clone(inForce), a.problems.explains))
+}
+
+// storeProblems lists what was wrong with values in the store, until none is wrong
+// any more: which of several were mended is not known.
+func (a *Agent) storeProblems() []api.Problem {
+	if a.watcher.Status().Problems == 0 {
+		return nil
+	}
+	return a.metrics.log.all()
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+// writeExplanation writes the verdict of the specification, and what the renderers
+// and dataplanes do about it.
+func writeExplanation(w *term.Writer, e view.Explanation) {
+	head, rest, _ := strings.Cut(e.Oracle.String(), "\n")
+	word, tail, _ := strings.Cut(head, " ")
+	style := term.Red
+	if e.Allowed {
+		style = term.Green
+	}
+	w.Printf("%s %s\n", w.Styled(style, word), w.Styled(term.Bold, tail))
+	if doubt := doubts(e); doubt != "" {
+		w.Printf("  %s\n", w.Styled(term.Red, doubt))
+	}
+	w.Printf("%s", rest)
+	named := severalNodes(e)
+	for _, a := range e.Renderers {
+		writeAnswer(w, e, a, named)
+	}
+	switch {
+	case e.RenderersDiffer:
+		w.Printf("  %s\n", w.Styled(term.Red, "the renderers DIFFER from each other"))
+	case several(e):
+		w.Printf("  the renderers agree with each other\n")
+	}
+	for _, p := range e.Packets {
+		writePacket(w, p, named)
+	}
+}
+
+// doubts says that the specification is not what is enforced.
+func doubts(e view.Explanation) string {
+	pending := slices.ContainsFunc(e.Renderers, func(a view.Answer) bool { return a.Pending })
+	switch {
+	case explain.Disagrees(e) && pending:
+		return `what is installed differs: the newest state is not enforced yet, see "sluicectl get status"`
+	case explain.Disagrees(e):
+		return "what is installed DIFFERS from the specification, see below: please report this"
+	}
+	return ""
+}
+
+// several says whether one node has several renderers that were asked.
+func several(e view.Explanation) bool {
+	asked := map[string]int{}
+	for _, a := range e.Renderers {
+		if a.Unasked == "" && len(a.Decides) > 0 {
+			asked[a.Node]++
+		}
+	}
+	for _, n := range asked {
+		if n > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+func severalNodes(e view.Explanation) bool {
+	return slices.ContainsFunc(e.Renderers, func(a view.Answer) bool { return a.Node != e.Renderers[0].Node })
+}
+
+// on names a node where there are several.
+func on(node string, named bool) string {
+	if !named {
+		return ""
+	}
+	return " on " + node
+}
+
+// writeAnswer writes what a renderer's tables do, and which policies they name.
+func writeAnswer(w *term.Writer, e view.Explanation, a view.Answer, named bool) {
+	who := "renderer " + a.Renderer + on(a.Node, named)
+	if named {
+		who += ", " + joined(a.Decides)
+	}
+	if len(a.Decides) == 0 && a.Agrees {
+		w.Printf("  %s  neither end is a pod of this node%s\n", who, elsewhere(e, a))
+		return
+	}
+	if a.Unasked != "" {
+		w.Printf("  %s  not asked: %s\n", who, a.Unasked)
+		return
+	}
+	v, agrees := verdict(a.Allowed), standing(a)
+	w.Printf("  %s  %s  %s\n", who, w.Styled(v.Style, v.Text), w.Styled(agrees.Style, agrees.Text))
+	t := &term.Table{Indent: "    "}
+	for _, d := range a.Decisions {
+		if d.Rule < 0 {
+			t.Row("table "+d.Table, "no rule matches")
+			continue
+		}
+		t.Row(fmt.Sprintf("table %s rule %d", d.Table, d.Rule), d.Match)
+	}
+	if len(a.Decisions) == 0 {
+		t.Row("no table restricts it")
+	}
+	t.Print(w)
+	writeOrigins(w, a)
+	if far := elsewhere(e, a); far != "" && len(a.Decides) == 1 {
+		w.Printf("    %s is not decided here%s\n", a.Decides[0].Opposite(), far)
+	}
+}
+
+// standing says how a renderer stands to the specification.
+func standing(a view.Answer) term.Cell {
+	switch {
+	case a.Agrees:
+		return term.Cell{Text: "agrees", Style: term.Green}
+	case a.Pending:
+		return term.Cell{Text: `not enforced yet: see "sluicectl get status"`, Style: term.Amber}
+	}
+	return term.Cell{Text: "DISAGREES: please report this", Style: term.Red}
+}
+
+// elsewhere names the nodes that decide what this one does not.
+func elsewhere(e view.Explanation, a view.Answer) string {
+	var nodes []string
+	for d, p := range map[api.Direction]view.Party{api.Egress: e.Src, api.Ingress: e.Dst} {
+		applies := e.Oracle.Direction(d).Applies
+		answered := slices.ContainsFunc(e.Renderers, func(r view.Answer) bool { return r.Node == p.Node })
+		if applies && !slices.Contains(a.Decides, d) && p.Node != "" && !answered && !slices.Contains(nodes, p.Node) {
+			nodes = append(nodes, p.Node)
+		}
+	}
+	if nodes == nil {
+		return ""
+	}
+	slices.Sort(nodes)
+	return ": ask " + strings.Join(nodes, " and ")
+}
+
+// roleTexts introduce what a renderer names, by role.
+var roleTexts = []struct {
+	role view.OriginRole
+	text string
+}{
+	{view.OriginDecides, "because of"},
+	{view.OriginMatches, "it also names, which does not decide"},
+	{view.OriginMerged, "the table's rule also stands for, which does not match this flow"},
+	{view.OriginUnknown, "it also names, which isolates neither end in this state"},
+}
+
+// writeOrigins says which policies the decisions are ascribed to, and what the
+// specification says of each.
+func writeOrigins(w *term.Writer, a view.Answer) {
+	for _, r := range roleTexts {
+		var list []api.Origin
+		for _, n := range a.Origins {
+			if n.Role == r.role {
+				list = append(list, n.Origin)
+			}
+		}
+		if len(list) > 0 {
+			w.Printf("    %s: %s\n", r.text, originTexts(list))
+		}
+	}
+	if len(a.Unnamed) > 0 {
+		w.Printf("    not named, though it decides as well: %s\n", originTexts(a.Unnamed))
+	}
+}
+
+// originTexts names rules one by one, and who isolates for each direction at once.
+func originTexts(list []api.Origin) string {
+	var texts []string
+	isolated := map[string][]string{}
+	for _, g := range list {
+		name := g.Policy.Namespace + "/" + g.Policy.Name
+		switch g.Rule {
+		case api.IsolationRule:
+			kind := fmt.Sprintf("%s isolation by ", g.Direction)
+			isolated[kind] = append(isolated[kind], name)
+		case api.NodeRule:
+			kind := fmt.Sprintf("own node, exempt from %s isolation by ", g.Direction)
+			isolated[kind] = append(isolated[kind], name)
+		default:
+			texts = append(texts, fmt.Sprintf("%s rule %d of %s", g.Direction, g.Rule, name))
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(isolated)) {
+		texts = append(texts, kind+strings.Join(isolated[kind], ", "))
+	}
+	return strings.Join(texts, "; ")
+}
+
+func writePacket(w *term.Writer, p view.Packet, named bool) {
+	if p.Unsent != "" {
+		w.Printf("  packet%s  not sent: %s\n", on(p.Node, named), p.Unsent)
+		return
+	}
+	v := verdict(p.Verdict == api.Permit)
+	agrees := term.Cell{Text: "agrees", Style: term.Green}
+	if p.Verdict != p.Expected {
+		agrees = term.Cell{Text: "DISAGREES: " + p.Reason, Style: term.Red}
+	}
+	w.Printf("  packet%s  %s  %s\n", on(p.Node, named), w.Styled(v.Style, v.Text), w.Styled(agrees.Style, agrees.Text))
+}

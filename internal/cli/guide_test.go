@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// elided stands in a guide for any number of lines.
+const elided = "..."
+
+// TestTheGuideShowsWhatIsPrinted runs every command of the guide in the root of the
+// project. With -update the answers are written anew, but for those with parts left out.
+func TestTheGuideShowsWhatIsPrinted(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	path := filepath.Join("docs", "guide", "explain.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	ran := 0
+	for lines := strings.Split(string(text), "\n"); len(lines) > 0; {
+		command, isCommand := strings.CutPrefix(lines[0], "$ sluicectl ")
+		out = append(out, lines[0])
+		lines = lines[1:]
+		if !isCommand {
+			continue
+		}
+		ran++
+		end := slices.IndexFunc(lines, func(l string) bool { return l == "```" || strings.HasPrefix(l, "$ ") })
+		shown, got := lines[:end], printed(command)
+		lines = lines[end:]
+		if *update && !slices.Contains(shown, elided) {
+			shown = got
+		}
+		if out = append(out, shown...); !isShown(shown, got) {
+			t.Errorf("%s (-guide +printed):\n%s", command, cmp.Diff(shown, got))
+		}
+	}
+	if ran < 8 {
+		t.Errorf("%d commands were found", ran)
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(strings.Join(out, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// printed runs a command line, of which single quotes are understood.
+func printed(command string) []string {
+	var args []string
+	for i, part := range strings.Split(command, "'") {
+		if i%2 == 1 {
+			args = append(args, part)
+		} else {
+			args = append(args, strings.Fields(part)...)
+		}
+	}
+	var out bytes.Buffer
+	Run(args, strings.NewReader(""), &out, &out)
+	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+}
+
+// isShown says whether lines are those of a text, but for the parts left out.
+func isShown(shown, got []string) bool {
+	if len(shown) == 0 {
+		return len(got) == 0
+	}
+	if shown[0] != elided {
+		return len(got) > 0 && shown[0] == got[0] && isShown(shown[1:], got[1:])
+	}
+	for skip := range len(got) + 1 {
+		if isShown(shown[1:], got[skip:]) {
+			return true
+		}
+	}
+	return false
+}

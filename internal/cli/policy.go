@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+func policyTable(policies []view.Policy) *term.Table {
+	t := term.NewTable("POLICY", "SELECTS", "ISOLATES", "RULES", "LOCAL PODS", "ENFORCED")
+	for _, p := range policies {
+		t.Row(policyName(p), p.Selector, dash(joined(p.Isolates)), p.Rules, len(p.Pods), enforced(p))
+	}
+	return t
+}
+
+func policyName(p view.Policy) string { return p.Policy.Namespace + "/" + p.Policy.Name }
+
+// enforced says in one line how far a policy is enforced.
+func enforced(p view.Policy) term.Cell {
+	switch p.Enforced {
+	case view.EnforcedPending:
+		return term.Cell{Text: string(p.Enforced) + ": " + p.Pending, Style: term.Amber}
+	case view.EnforcedPartly:
+		c := summary(p.Problems)
+		c.Text = string(p.Enforced) + ": " + c.Text
+		return c
+	case view.EnforcedFully:
+	}
+	return term.Cell{Text: dash(string(p.Enforced))}
+}
+
+// summary names the first problem and how many more there are.
+func summary(problems []api.Problem) term.Cell {
+	if len(problems) == 0 {
+		return term.Cell{Text: "-"}
+	}
+	text := problems[0].Field + ": " + problems[0].Reason
+	if more := len(problems) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return term.Cell{Text: text, Style: term.Red}
+}
+
+// writeDetails writes below a table of policies everything there is to say of those
+// that there is something to say of.
+func writeDetails[T any](w *term.Writer, items []T) {
+	policies, ok := any(items).([]view.Policy)
+	if !ok {
+		return
+	}
+	for _, p := range policies {
+		if p.Enforced != view.EnforcedFully || len(p.Notes) > 0 {
+			w.Printf("\n%s\n", w.Styled(term.Bold, policyName(p)))
+			writeFindings(w, p)
+		}
+	}
+}
+
+func writeFindings(w *term.Writer, p view.Policy) {
+	if p.Pending != "" {
+		w.Printf("  %s\n", w.Styled(term.Amber, "pending: "+p.Pending))
+	}
+	for _, x := range p.Problems {
+		w.Printf("  %s\n", w.Styled(term.Red, fmt.Sprintf("not enforced (%s): %s: %s", x.Class, x.Field, x.Reason)))
+	}
+	for _, x := range p.Notes {
+		w.Printf("  note: %s: %s\n", x.Field, x.Reason)
+	}
+}
+
+func newPolicy(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:     "policy NAMESPACE/NAME",
+		Short:   "Show one policy, and everything that keeps it from being enforced",
+		Example: "  sluicectl get policy shop/web",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := api.ParsePodID(args[0])
+			if err != nil {
+				return fmt.Errorf("%q is not a policy: want namespace/name", args[0])
+			}
+			var policies []view.Policy
+			q := url.Values{"namespace": {id.Namespace}, "name": {id.Name}}
+			if err := o.client().get(cmd.Context(), "/v1/policies?"+q.Encode(), &policies); err != nil {
+				return err
+			}
+			i := slices.IndexFunc(policies, func(p view.Policy) bool { return p.Policy.Name == id.Name })
+			if i < 0 {
+				return fmt.Errorf("policy %s is not known; \"sluicectl get policies -n %s\" lists those that are", id, id.Namespace)
+			}
+			return o.output.print(o.out, policies[i], func(w *term.Writer) { writePolicy(w, policies[i]) })
+		},
+	}
+}
+
+func writePolicy(w *term.Writer, p view.Policy) {
+	t := &term.Table{}
+	t.Row("policy", policyName(p))
+	t.Row("selects", p.Selector)
+	t.Row("isolates", dash(joined(p.Isolates)))
+	t.Row("rules", p.Rules)
+	t.Row("local pods", dash(joined(p.Pods)))
+	t.Row("enforced", string(p.Enforced))
+	t.Print(w)
+	writeFindings(w, p)
+}

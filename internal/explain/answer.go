@@ -1,0 +1,168 @@
+package explain
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Node is a node as it is asked: what it has to enforce, and who enforces it.
+type Node struct {
+	Name string // empty where all pods are those of one node
+	Specification
+	// Renderers are asked where they are a renderer.Explainer.
+	Renderers []renderer.Renderer
+	// Send sends the first packet of a flow through the embedded dataplane of the
+	// node; nil without one.
+	Send func(api.Flow) (verdict api.Action, reason string)
+	// Pending says that the newest state is not enforced, so that nobody need agree.
+	Pending bool
+}
+
+// Explanation answers a question by a verdict of the specification, which is that of
+// every node, and by what the nodes do.
+func Explanation(q Question, v oracle.Verdict, nodes ...Node) view.Explanation {
+	e := view.Explanation{Src: q.Src, Dst: q.Dst, Flow: q.Flow, Allowed: v.Allowed, Oracle: v}
+	for _, n := range nodes {
+		answers := n.answers(q, v)
+		e.Renderers = append(e.Renderers, answers...)
+		e.RenderersDiffer = e.RenderersDiffer || differ(answers)
+		if p, ok := n.packet(q, v); ok {
+			e.Packets = append(e.Packets, p)
+		}
+	}
+	return e
+}
+
+// differ says whether two of those that were asked answer differently.
+func differ(answers []view.Answer) bool {
+	asked := slices.DeleteFunc(slices.Clone(answers), func(a view.Answer) bool { return a.Unasked != "" })
+	return slices.ContainsFunc(asked, func(a view.Answer) bool { return a.Allowed != asked[0].Allowed })
+}
+
+// Disagrees says whether some part of an explanation contradicts the specification.
+func Disagrees(e view.Explanation) bool {
+	return slices.ContainsFunc(e.Renderers, func(a view.Answer) bool { return !a.Agrees }) ||
+		slices.ContainsFunc(e.Packets, func(p view.Packet) bool { return p.Verdict != p.Expected })
+}
+
+// answers asks every renderer of the node.
+func (n Node) answers(q Question, v oracle.Verdict) []view.Answer {
+	expected, decides := n.Here(v)
+	var out []view.Answer
+	for _, r := range n.Renderers {
+		a := view.Answer{Renderer: r.Name(), Node: n.Name, Allowed: expected, Decides: decides, Agrees: true, Pending: n.Pending}
+		x, ok := r.(renderer.Explainer)
+		switch {
+		case !ok:
+			a.Unasked = "it does not explain itself"
+		default:
+			a.Unasked = unasked(q)
+		}
+		if a.Unasked == "" {
+			a.Decisions = x.Explain(q.Flow)
+			a.Allowed = permits(a.Decisions)
+			a.Agrees = a.Allowed == expected
+			a.Origins, a.Unnamed = compare(a, v)
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// unasked says why no table meets a flow.
+func unasked(q Question) string {
+	for _, p := range []view.Party{q.Src, q.Dst} {
+		if !p.Address.IsValid() {
+			return fmt.Sprintf("nothing is installed for %s before it has an address", p.Name)
+		}
+	}
+	if q.Src.Address == q.Dst.Address || q.Src.Pod == q.Dst.Pod && q.Src.Pod != (api.PodID{}) {
+		return "the packet meets no table: it stays where it is"
+	}
+	return ""
+}
+
+func permits(decisions []renderer.Decision) bool {
+	return !slices.ContainsFunc(decisions, func(d renderer.Decision) bool { return d.Action == api.Deny })
+}
+
+// packet sends one, if the node decides about the flow.
+func (n Node) packet(q Question, v oracle.Verdict) (view.Packet, bool) {
+	expected, decides := n.Here(v)
+	if n.Send == nil || len(decides) == 0 || unasked(q) != "" {
+		return view.Packet{}, false
+	}
+	p := view.Packet{Node: n.Name, Expected: api.Deny, Unsent: n.unsent(q)}
+	if expected {
+		p.Expected = api.Permit
+	}
+	if p.Verdict = p.Expected; p.Unsent == "" {
+		p.Verdict, p.Reason = n.Send(q.Flow)
+	}
+	return p, true
+}
+
+// unsent says why no packet can be sent whose fate would tell the verdict: of pods of
+// the node that share an address one has the route to it, and the verdict is about all.
+func (n Node) unsent(q Question) string {
+	for _, a := range []netip.Addr{q.Src.Address, q.Dst.Address} {
+		here := slices.DeleteFunc(n.PodsAt(a), func(p api.PodID) bool { return n.Local != nil && !n.Local[p] })
+		if len(here) > 1 {
+			return fmt.Sprintf("%s is the address of %s and %s, and a packet would be that of one of them", a, here[0], here[1])
+		}
+	}
+	return ""
+}
+
+// compare gives every origin that decides the answer its role in the verdict, and
+// returns what decides in the verdict and is not among them.
+func compare(a view.Answer, v oracle.Verdict) (named []view.NamedOrigin, unnamed []api.Origin) {
+	var origins []api.Origin
+	for _, d := range a.Decisions {
+		if (d.Action == api.Permit) == a.Allowed {
+			origins = append(origins, d.Origins...)
+		}
+	}
+	slices.SortFunc(origins, api.Origin.Compare)
+	origins = slices.Compact(origins)
+	for _, g := range origins {
+		named = append(named, view.NamedOrigin{Origin: g, Role: Role(v, g)})
+	}
+	for _, d := range a.Decides {
+		dv := v.Direction(d)
+		if dv.Allowed != a.Allowed {
+			continue
+		}
+		for _, g := range dv.Deciding {
+			if !slices.Contains(origins, g) {
+				unnamed = append(unnamed, g)
+			}
+		}
+	}
+	return named, unnamed
+}
+
+// Role returns the part that a rule of a policy, or its isolation, plays in a verdict.
+func Role(v oracle.Verdict, g api.Origin) view.OriginRole {
+	dv := v.Direction(g.Direction)
+	if slices.Contains(dv.Deciding, g) {
+		return view.OriginDecides
+	}
+	role := view.OriginUnknown
+	for _, pe := range dv.Policies { // there is one for every pod that shares the address
+		switch {
+		case pe.Policy != g.Policy || g.Rule >= len(pe.Rules):
+		case g.Rule == api.IsolationRule, g.Rule >= 0 && pe.Rules[g.Rule].Matched:
+			return view.OriginMatches
+		case g.Rule >= 0, g.Rule == api.NodeRule:
+			role = view.OriginMerged
+		}
+	}
+	return role
+}

@@ -1,0 +1,64 @@
+package explain
+
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
+)
+
+// Specification is what policies mean in one state of the cluster, and which part of
+// it one node has to enforce.
+type Specification struct {
+	*oracle.Oracle
+	// Local holds the pods of the node; nil when all pods are.
+	Local map[api.PodID]bool
+}
+
+// Here returns what the node does with a flow, and the directions (the pod's) that
+// it decides: egress when the source is one of its pods, ingress when the destination
+// is. The rest of a verdict is up to other nodes.
+func (s Specification) Here(v oracle.Verdict) (allowed bool, decides []api.Direction) {
+	allowed = true
+	for _, d := range []api.Direction{api.Egress, api.Ingress} {
+		for _, r := range v.Direction(d).Subjects {
+			if s.Local != nil && !s.Local[r.Pod] {
+				continue
+			}
+			allowed = allowed && r.Allowed
+			if !slices.Contains(decides, d) {
+				decides = append(decides, d)
+			}
+		}
+	}
+	return allowed, decides
+}
+
+// Expects says whether the node has to let the first packet of a flow through.
+func (s Specification) Expects(f api.Flow) bool {
+	if s.Local == nil {
+		return s.Allowed(f)
+	}
+	allowed, _ := s.Here(s.Verdict(f))
+	return allowed
+}
+
+// Explain returns the verdict of the specification on a question, with what would
+// turn it around. A pod that shares its address is judged like the address: packets
+// cannot tell.
+func (s Specification) Explain(q Question) oracle.Verdict {
+	v := s.Oracle.Explain(s.endpoint(q, true), s.endpoint(q, false), q.Flow.Protocol, q.Flow.DstPort)
+	v.Flow = q.Flow
+	return v
+}
+
+func (s Specification) endpoint(q Question, src bool) oracle.Endpoint {
+	p := q.Dst
+	if src {
+		p = q.Src
+	}
+	if len(s.PodsAt(p.Address)) > 1 && q.Src.Pod != q.Dst.Pod {
+		return oracle.AddrEndpoint(p.Address)
+	}
+	return oracle.Endpoint{Pod: p.Pod, Addr: p.Address}
+}

@@ -1,0 +1,181 @@
+package oracle_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/tests/cluster"
+)
+
+// allKinds are the kinds of change.
+var allKinds = []oracle.ChangeKind{
+	oracle.LabelPod, oracle.RemoveExcept, oracle.AddPort, oracle.AddPeer, oracle.LabelNamespace, oracle.OpenPorts, oracle.AddRule,
+	oracle.RemovePorts, oracle.RemovePeers, oracle.AddExcept, oracle.RemoveRules, oracle.Isolate, oracle.Together,
+}
+
+// TestEveryChangeKeepsItsPromise makes each change that an explanation offers, by
+// other code than the oracle's own, and asks again: about addresses, which several
+// pods may share, and about pods, which may wait for an address.
+func TestEveryChangeKeepsItsPromise(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := cluster.Gen(shared()).Draw(t, "state")
+		for _, q := range drawQuestions(t, s, 20) {
+			keepsPromises(t, s, q, map[oracle.ChangeKind]bool{})
+		}
+	})
+}
+
+// TestEveryKindOfChangeIsOffered keeps the property above from holding only because
+// little is offered. It asks clusters until it has seen every kind.
+func TestEveryKindOfChangeIsOffered(t *testing.T) {
+	seen := map[oracle.ChangeKind]bool{}
+	for seed := uint64(0); seed < 1000 && len(seen) < len(allKinds); seed++ {
+		s := cluster.Random(seed, shared())
+		for i, f := range cluster.FlowSpace(s).Random(cluster.NewRand(seed), 12) {
+			if i%3 == 0 {
+				f.Protocol, f.SrcPort, f.DstPort = api.ICMP, 0, 0
+			}
+			keepsPromises(t, s, byAddress(f), seen)
+		}
+	}
+	for _, kind := range allKinds {
+		if !seen[kind] {
+			t.Errorf("no change of kind %s is offered", kind)
+		}
+	}
+}
+
+// asked is what an explanation is asked about.
+type asked struct {
+	src, dst oracle.Endpoint
+	protocol api.Protocol
+	port     uint16
+}
+
+func byAddress(f api.Flow) asked {
+	return asked{oracle.AddrEndpoint(f.Src), oracle.AddrEndpoint(f.Dst), f.Protocol, f.DstPort}
+}
+
+// drawQuestions draws questions by address, and one of three with pods at both ends.
+func drawQuestions(t *rapid.T, s cluster.State, n int) []asked {
+	var out []asked
+	for i, f := range drawFlows(t, s, n) {
+		q := byAddress(f)
+		if i%3 == 0 && len(s.Pods) > 0 {
+			pick := func(what string) oracle.Endpoint {
+				p := s.Pods[rapid.IntRange(0, len(s.Pods)-1).Draw(t, what)]
+				return oracle.PodEndpoint(p.Namespace, p.Name)
+			}
+			q.src, q.dst = pick("source"), pick("destination")
+		}
+		out = append(out, q)
+	}
+	return out
+}
+
+func (q asked) of(s cluster.State) oracle.Verdict {
+	return oracle.New(s).VerdictPods(q.src, q.dst, q.protocol, q.port)
+}
+
+func keepsPromises(t failing, s cluster.State, q asked, seen map[oracle.ChangeKind]bool) {
+	v := oracle.New(s).Explain(q.src, q.dst, q.protocol, q.port)
+	for i, c := range v.Changes {
+		after := q.of(apply(t, s, c))
+		if flipped := after.Allowed != v.Allowed; c.Flips != flipped {
+			t.Fatalf("%s: flips=%t, but not so\nbefore\n%safter\n%s", c.Text, c.Flips, v, after)
+		}
+		if !c.Flips && (v.Direction(c.Direction).Allowed || !after.Direction(c.Direction).Allowed) {
+			t.Fatalf("%s: does not open %s\nbefore\n%safter\n%s", c.Text, c.Direction, v, after)
+		}
+		if c.Flips && i > 0 && !v.Changes[i-1].Flips {
+			t.Fatalf("%s: comes after what does not flip\n%s", c.Text, v)
+		}
+		for i, part := range c.Parts {
+			fewer := oracle.Change{Kind: oracle.Together, Parts: slices.Delete(slices.Clone(c.Parts), i, i+1)}
+			if c.Flips && q.of(apply(t, s, fewer)).Allowed != v.Allowed {
+				t.Fatalf("%s: does without %s\n%s", c.Text, part.Text, v)
+			}
+		}
+		seen[c.Kind] = true
+	}
+	if len(v.Changes) == 0 && !isFixed(v) && !isNameless(s, v.Src) && !isNameless(s, v.Dst) {
+		t.Fatalf("nothing is offered\n%s", v)
+	}
+}
+
+// isFixed says whether nothing small turns a verdict around: no end is a pod that
+// policies see, the ends that are isolated are exempt, or more pods share an
+// address than are combined.
+func isFixed(v oracle.Verdict) bool {
+	subjects := slices.Concat(v.Egress.Subjects, v.Ingress.Subjects)
+	if len(subjects) == 0 {
+		return true // or no flow at all
+	}
+	if !v.Allowed {
+		denied := 0
+		for _, r := range subjects {
+			if !r.Allowed {
+				denied++
+			}
+		}
+		return denied > 4
+	}
+	return !slices.ContainsFunc(subjects, func(r oracle.SubjectResult) bool { return r.Exempt == oracle.NotExempt })
+}
+
+// isNameless says whether no peer of another namespace can match an end: it has no
+// address, and its namespace is not known.
+func isNameless(s cluster.State, e oracle.Endpoint) bool {
+	return !e.Addr.IsValid() && !slices.ContainsFunc(s.Namespaces, func(ns *corev1.Namespace) bool { return ns.Name == e.Pod.Namespace })
+}
+
+// TestTheFirstChangeIsTheSmallest compares the order with the definition: what has
+// to be written or deleted, counted here from the objects that change.
+func TestTheFirstChangeIsTheSmallest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := cluster.Gen(shared()).Draw(t, "state")
+		o := oracle.New(s)
+		for _, f := range drawFlows(t, s, 20) {
+			v := o.Explain(oracle.AddrEndpoint(f.Src), oracle.AddrEndpoint(f.Dst), f.Protocol, f.DstPort)
+			last := 0
+			for _, c := range v.Changes {
+				n := written(c)
+				if c.Flips && n < last {
+					t.Fatalf("%s has the size %d and comes after one of size %d\n%s", c.Text, n, last, v)
+				}
+				last = n
+			}
+		}
+	})
+}
+
+// written counts what docs/guide/explain.md calls the size of a change.
+func written(c oracle.Change) int {
+	n := 0
+	for _, p := range c.Parts {
+		n += written(p)
+	}
+	switch c.Kind {
+	case oracle.LabelPod, oracle.LabelNamespace:
+		n += len(c.Set) + len(c.Unset)
+	case oracle.AddPort, oracle.AddPeer:
+		n++
+	case oracle.RemoveExcept:
+		n += len(c.Except)
+	case oracle.OpenPorts, oracle.RemovePorts, oracle.RemovePeers, oracle.AddExcept:
+		n += len(c.Terms)
+	case oracle.AddRule:
+		n += 2
+	case oracle.RemoveRules:
+		n += 2 * len(c.Origins)
+	case oracle.Isolate:
+		n += 4
+	case oracle.Together:
+	}
+	return n
+}

@@ -1,0 +1,172 @@
+package oracle
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// closings returns what could make an allowed flow denied: one subject of one
+// direction is enough. An exempt subject cannot be closed.
+func (o *Oracle) closings(v Verdict) []Change {
+	var out []Change
+	for _, d := range []api.Direction{api.Egress, api.Ingress} {
+		dv := v.Direction(d)
+		for _, s := range dv.Subjects {
+			switch {
+			case s.Exempt != NotExempt:
+			case !s.Isolated:
+				out = append(out, Change{Kind: Isolate, Direction: d, Pod: s.Pod,
+					Text: fmt.Sprintf("add a policy that isolates %s of %s", d, s.Pod)})
+			default:
+				c := closing{oracle: o, direction: d, addr: v.Flow.Src}
+				if d == api.Egress {
+					c.addr = v.Flow.Dst
+				}
+				out = append(out, c.subject(dv, s.Pod)...)
+			}
+		}
+	}
+	return out
+}
+
+// closing looks for what would close one direction of a verdict.
+type closing struct {
+	oracle    *Oracle
+	direction api.Direction
+	addr      netip.Addr // of the other end
+}
+
+// subject closes all the rules that allow the flow for a subject: each without
+// its terms that match, where it keeps others, or as a whole.
+func (c closing) subject(dv DirectionVerdict, subject api.PodID) []Change {
+	var remove, rest []api.Origin
+	var narrowed, out []Change
+	for _, pe := range dv.Policies {
+		for _, re := range pe.Rules {
+			if pe.Subject != subject || !re.Matched {
+				continue
+			}
+			origin := api.Origin{Policy: pe.Policy, Direction: c.direction, Rule: re.Index}
+			remove = append(remove, origin)
+			if ways := c.oracle.smallestFirst(c.narrow(origin, re)); len(ways) > 0 {
+				narrowed, out = append(narrowed, ways[0]), ways
+			} else {
+				rest = append(rest, origin)
+			}
+		}
+	}
+	if len(remove) > 1 {
+		out = nil // the ways of one rule are not enough
+	}
+	if len(remove) > 1 && len(narrowed) > 0 {
+		if len(rest) > 0 {
+			narrowed = append(narrowed, c.remove(rest))
+		}
+		out = append(out, together(narrowed...))
+	}
+	return append(out, c.remove(remove))
+}
+
+func (c closing) remove(origins []api.Origin) Change {
+	out := Change{Kind: RemoveRules, Direction: c.direction, Origins: origins, Text: "remove " + originTexts(origins)}
+	for _, id := range policiesOf(origins) {
+		np := c.oracle.policy(id)
+		if c.losesType(np, origins) {
+			out.Text += fmt.Sprintf(" and give %s the policyTypes %s", policyName(id), strings.Join(typeNames(isolates(np)), ", "))
+		}
+	}
+	return out
+}
+
+// losesType says whether a policy isolates egress only because it has rules that
+// are all to be removed (SEMANTICS row 4).
+func (c closing) losesType(np *networkingv1.NetworkPolicy, origins []api.Origin) bool {
+	removed := 0
+	for _, g := range origins {
+		if g.Policy == policyID(np) {
+			removed++
+		}
+	}
+	return c.direction == api.Egress && len(np.Spec.PolicyTypes) == 0 && removed == len(np.Spec.Egress)
+}
+
+func policiesOf(origins []api.Origin) []api.PolicyID {
+	var out []api.PolicyID
+	for _, g := range origins {
+		if !slices.Contains(out, g.Policy) {
+			out = append(out, g.Policy)
+		}
+	}
+	return out
+}
+
+// narrow returns the ways to keep a rule without its terms that match.
+func (c closing) narrow(origin api.Origin, re RuleEval) []Change {
+	r := rulesOf(c.oracle.policy(origin.Policy), c.direction)[origin.Rule]
+	change := func(kind ChangeKind, terms []int, text string) Change {
+		return Change{Kind: kind, Direction: c.direction, Origins: []api.Origin{origin}, Terms: terms,
+			Text: text + " " + originText(origin)}
+	}
+	var out []Change
+	if terms := matching(re.Ports); len(terms) < len(r.ports) {
+		out = append(out, change(RemovePorts, terms, "remove "+quoted(re.Ports, terms)+" from"))
+	}
+	terms := matching(re.Peers)
+	if len(terms) < len(r.peers) {
+		out = append(out, change(RemovePeers, terms, "remove "+quoted(re.Peers, terms)+" from"))
+	}
+	if len(r.peers) > 0 && !slices.ContainsFunc(terms, func(i int) bool { return !c.canExcept(r.peers[i].IPBlock) }) {
+		except := netip.PrefixFrom(c.addr, c.addr.BitLen()).String()
+		e := change(AddExcept, terms, fmt.Sprintf("add except %s to %s of", except, quoted(re.Peers, terms)))
+		e.Except = []string{except}
+		out = append(out, e)
+	}
+	return out
+}
+
+// canExcept says whether the address can be taken out of a block: an except is a
+// strict part.
+func (c closing) canExcept(b *networkingv1.IPBlock) bool {
+	if b == nil {
+		return false
+	}
+	p, err := parsePrefix(b.CIDR)
+	return err == nil && p.Bits() < c.addr.BitLen()
+}
+
+// matching returns the indexes of the terms that match.
+func matching(terms []TermEval) []int {
+	var out []int
+	for i, t := range terms {
+		if t.Matched {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func quoted(terms []TermEval, indexes []int) string {
+	var out []string
+	for _, i := range indexes {
+		out = append(out, fmt.Sprintf("%q", terms[i].Term))
+	}
+	return strings.Join(out, " and ")
+}
+
+func originText(g api.Origin) string {
+	return fmt.Sprintf("%s rule %d of %s", g.Direction, g.Rule, policyName(g.Policy))
+}
+
+func originTexts(origins []api.Origin) string {
+	texts := make([]string, len(origins))
+	for i, g := range origins {
+		texts[i] = originText(g)
+	}
+	return strings.Join(texts, " and ")
+}

@@ -1,0 +1,83 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// policy is a policy of the state with its pod selector read.
+type policy struct {
+	obj      *networkingv1.NetworkPolicy
+	subjects labels.Selector
+	// refusal says why the policy is refused as a whole: it is not known whom, or in
+	// which direction, it isolates. No API server accepts such a policy. It has no
+	// effect, and the verdicts of pods of its namespace say so.
+	refusal error
+}
+
+func newPolicy(np *networkingv1.NetworkPolicy) policy {
+	p := policy{obj: np}
+	sel, err := metav1.LabelSelectorAsSelector(&np.Spec.PodSelector)
+	if err != nil {
+		p.refusal = fmt.Errorf("spec.podSelector is invalid: %w", err)
+		return p
+	}
+	p.subjects = sel
+	for _, t := range np.Spec.PolicyTypes {
+		if t != networkingv1.PolicyTypeIngress && t != networkingv1.PolicyTypeEgress {
+			p.refusal = fmt.Errorf("spec.policyTypes has the unknown type %q", t)
+			return p
+		}
+	}
+	return p
+}
+
+func compareNames(a, b policy) int { return strings.Compare(a.obj.Name, b.obj.Name) }
+
+// isolates returns the directions of a policy. An object that never met an API
+// server lacks the default: ingress, and egress when there are egress rules.
+func isolates(np *networkingv1.NetworkPolicy) (ingress, egress bool) {
+	if len(np.Spec.PolicyTypes) == 0 {
+		return true, len(np.Spec.Egress) > 0
+	}
+	return slices.Contains(np.Spec.PolicyTypes, networkingv1.PolicyTypeIngress),
+		slices.Contains(np.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
+}
+
+func typeNames(ingress, egress bool) []string {
+	var out []string
+	if ingress {
+		out = append(out, string(networkingv1.PolicyTypeIngress))
+	}
+	if egress {
+		out = append(out, string(networkingv1.PolicyTypeEgress))
+	}
+	return out
+}
+
+// rule is one rule of either direction.
+type rule struct {
+	peers []networkingv1.NetworkPolicyPeer // none: every peer
+	ports []networkingv1.NetworkPolicyPort // none: every port of every protocol
+}
+
+func rulesOf(np *networkingv1.NetworkPolicy, d api.Direction) []rule {
+	var out []rule
+	if d == api.Ingress {
+		for _, r := range np.Spec.Ingress {
+			out = append(out, rule{r.From, r.Ports})
+		}
+		return out
+	}
+	for _, r := range np.Spec.Egress {
+		out = append(out, rule{r.To, r.Ports})
+	}
+	return out
+}
