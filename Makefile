@@ -9,9 +9,11 @@ GOLANGCI := $(TOOLS)/golangci-lint-v2.15.0
 PKG ?= ./...
 FUZZTIME ?= 10s
 COUNT ?= 6
+SEQUENCES ?= 1000
+WORKERS ?= 2
 DOCKER ?= docker
 
-.PHONY: help run build test race bench bench-report fuzz lint generate verify e2e test-vpp images size
+.PHONY: help run build test race bench bench-report fuzz conformance soak lint generate verify e2e test-vpp images size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +45,12 @@ fuzz: ## Fuzz every target for FUZZTIME each
 $(GOLANGCI):
 	GOBIN=$(abspath $(TOOLS)) CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 	mv $(TOOLS)/golangci-lint $@
+
+conformance: ## Replay the recorded public suites and write docs/reference/conformance.md
+	go run ./tests/conformance/report -o docs/reference/conformance.md
+
+soak: ## Play SEQUENCES random sequences of events on WORKERS workers, against the specification (SEED=1 repeats, ARGS="-o json")
+	go run ./tests/soak -sequences $(SEQUENCES) -workers $(WORKERS) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 lint: $(GOLANGCI) ## Lint
 	$(GOLANGCI) run $(PKG)

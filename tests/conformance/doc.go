@@ -1,5 +1,8 @@
 // Package conformance loads recorded policy cases with expected verdicts, so
-// that they can be replayed through the oracle and through every renderer.
+// that they can be replayed through the oracle and through every renderer, with
+// the addresses of either family.
+//
+//	file -> Suite -> Addressing -> tests/conformance/replay -> oracle, fleets
 //
 // The files are not part of the module: they were recorded from public suites
 // and lie in ../shared/conformance, seen from the root of the module, where this

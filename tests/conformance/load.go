@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,10 @@ const (
 	Kubernetes = "k8s135-e2e-cases.json.gz"
 	Admin      = "anp-cases.json.gz" // cluster-scoped policies
 )
+
+// Policies lists the files whose policies subjects of replays are told, NetworkPolicy.
+// Steps with policies of other kinds are counted as skipped.
+var Policies = []string{Cyclonus, Kubernetes}
 
 const schema = "netpol-conformance/1"
 
@@ -62,7 +67,7 @@ func Need(tb testing.TB, name string) *Suite {
 	return s
 }
 
-// Load reads a file of cases.
+// Load reads a compressed file of cases.
 func Load(path string) (*Suite, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -72,15 +77,20 @@ func Load(path string) (*Suite, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	var raw rawSuite
-	if err := json.NewDecoder(z).Decode(&raw); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	s, err := raw.suite()
+	s, err := Read(z)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	return s, nil
+}
+
+// Read reads cases as they are before they are compressed.
+func Read(r io.Reader) (*Suite, error) {
+	var raw rawSuite
+	if err := json.NewDecoder(r).Decode(&raw); err != nil {
+		return nil, err
+	}
+	return raw.suite()
 }
 
 type rawSuite struct {

@@ -101,6 +101,10 @@ type Probe struct {
 	// not state them.
 	Ingress, Egress *bool
 	Origin          string // how the suite came to the probe
+	// Unstated says that the suite does not know this flow: Addressing put it beside
+	// that of the suite, and a block makes the two differ. Allow, Ingress and Egress
+	// mean nothing then.
+	Unstated bool
 }
 
 // Loopback says whether a pod talks to itself. Suites differ on the verdict;

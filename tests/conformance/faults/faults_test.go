@@ -1,0 +1,135 @@
+package faults
+
+import (
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/conformance"
+	"github.com/sluice-net/sluice/tests/conformance/replay"
+)
+
+const sidecars = "named ports of sidecars are not found"
+
+// rare lists faults that random clusters notice in one of dozens or hundreds; the tests
+// below notice them.
+var rare = map[string]bool{sidecars: true, "new labels of a namespace are not followed": true}
+
+func TestEveryFaultIsOne(t *testing.T) {
+	names := map[string]bool{}
+	for _, f := range All {
+		if names[f.Name] {
+			t.Errorf("two faults are called %q", f.Name)
+		}
+		names[f.Name] = true
+		if rare[f.Name] {
+			continue
+		}
+		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(100) {
+				if f.differs(cluster.RandomSequence(seed, cluster.Small(), 15), seed, 200) {
+					return
+				}
+			}
+			t.Error("no random cluster notices it")
+		})
+	}
+	for name := range rare {
+		if !names[name] {
+			t.Errorf("there is no fault called %q", name)
+		}
+	}
+}
+
+// TestSidecarsAreForgotten is the case that random clusters hardly ever have: a port
+// name that only a sidecar has, in the only rule that permits.
+func TestSidecarsAreForgotten(t *testing.T) {
+	s := cluster.Random(1, cluster.Config{Namespaces: 1, Nodes: 1, Pods: 2})
+	flow := api.Flow{Protocol: api.TCP, SrcPort: 40000, DstPort: 15001}
+	always, port := corev1.ContainerRestartPolicyAlways, intstr.FromString("mesh")
+	for i, p := range s.Pods {
+		*p = corev1.Pod{ObjectMeta: p.ObjectMeta}
+		p.Namespace = s.Namespaces[0].Name
+		p.Status.PodIP = []string{"10.9.0.1", "10.9.0.2"}[i]
+		p.Spec.InitContainers = []corev1.Container{{RestartPolicy: &always,
+			Ports: []corev1.ContainerPort{{Name: "mesh", ContainerPort: 15001, Protocol: corev1.ProtocolTCP}}}}
+	}
+	np := &networkingv1.NetworkPolicy{}
+	np.Namespace, np.Name = s.Namespaces[0].Name, "mesh"
+	np.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: &port}}}}
+	s.Policies = []*networkingv1.NetworkPolicy{np}
+	o := oracle.New(s)
+	flow.Src, flow.Dst = netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")
+	for _, f := range All {
+		if got := f.begin()(s)(flow); got == (f.Name == sidecars) || !o.Allowed(flow) {
+			t.Errorf("%s: allowed is %t", f.Name, got)
+		}
+	}
+}
+
+// TestAFaultIsNoticedByItsCases replays the hand-written suite, whose cases are a block
+// with an except and a range, a label, and steps that are not asked.
+func TestAFaultIsNoticedByItsCases(t *testing.T) {
+	file, err := os.Open("../testdata/hand.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	suite, err := conformance.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][2]int{ // recorded addresses, both families
+		"except is ignored":                          {1, 1},
+		"endPort is ignored":                         {1, 1},
+		"endPort is exclusive":                       {1, 1},
+		"new labels of a namespace are not followed": {1, 1},
+		"a deleted policy goes on":                   {1, 1},
+		"ipBlock does not match pods":                {0, 0},
+		"NotIn needs the key":                        {0, 0},
+		"IPv6 is not filtered":                       {0, 2},
+		"a changed policy is not followed":           {0, 0}, // cases begin anew
+	} {
+		f := named(t, name)
+		for i, a := range []conformance.Addressing{conformance.Addressings[0], conformance.Addressings[2]} {
+			got, err := f.Noticed(t.Context(), suite, a, replay.Options{})
+			if err != nil || got != want[i] {
+				t.Errorf("%s: %d cases notice it with %s, want %d (%v)", name, got, a.Name, want[i], err)
+			}
+		}
+	}
+}
+
+func named(t *testing.T, name string) Fault {
+	t.Helper()
+	for _, f := range All {
+		if f.Name == name {
+			return f
+		}
+	}
+	t.Fatalf("there is no fault called %q", name)
+	return Fault{}
+}
+
+// TestEditsLeaveTheStateAlone lets every fault see states that are compared afterwards.
+func TestEditsLeaveTheStateAlone(t *testing.T) {
+	for _, f := range All {
+		judge := f.begin()
+		for _, step := range cluster.RandomSequence(3, cluster.Small(), 6) {
+			before := edited(step.State, nil)
+			judge(step.State)
+			if !cmp.Equal(before, step.State) {
+				t.Errorf("%s changes what it is told", f.Name)
+			}
+		}
+	}
+}

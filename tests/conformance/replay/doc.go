@@ -1,0 +1,19 @@
+// Package replay feeds recorded suites to everything that judges flows, and counts
+// where it does not judge as the suite does.
+//
+//	conformance.Suite -> Addressing -> Run -> Subject: the oracle, or a fleet over one kind of stack
+//	                                    |
+//	                                    +-> Result -> tests, report
+//
+// # Invariants
+//
+//   - A subject lives as long as a suite: what a step changes comes as changes, also
+//     from one case to the next.
+//   - Nothing is excused. There is no list of known mismatches, and what is not asked is
+//     counted with its reason.
+//   - A row in which a pod talks to itself expects a permit, whatever the suite says:
+//     Kubernetes leaves no choice there (row 37).
+//   - What a suite does not state is expected from the oracle, and then not asked of
+//     the oracle.
+//   - A result is a function of suite, subject and options: no times, no order of maps.
+package replay

@@ -1,0 +1,123 @@
+package replay
+
+import (
+	"context"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/stacks"
+)
+
+// Subject is what judges flows. One goroutine uses it at a time.
+type Subject interface {
+	// Tell brings the subject to a state, and returns how many objects it was told.
+	Tell(ctx context.Context, s cluster.State) (changes int, err error)
+	// Allowed judges the first packet of a flow.
+	Allowed(f api.Flow) bool
+	// Why says in words what becomes of the first packet of a flow.
+	Why(f api.Flow) string
+	Close() error
+}
+
+// Directional is a Subject that judges each end of a flow by itself.
+type Directional interface {
+	Directions(f api.Flow) (egress, ingress bool)
+}
+
+// Resyncer is a Subject with a memory.
+type Resyncer interface {
+	// Resynced returns a new subject that is told at once what this one was told by
+	// and by, and what the two hold differently, in words.
+	Resynced(ctx context.Context) (Subject, string, error)
+}
+
+// Kind is how to make a subject for the nodes that have these names.
+type Kind struct {
+	Name string
+	New  func(nodes []string) (Subject, error)
+}
+
+// Kinds lists every subject: the oracle, and a fleet over every kind of stack.
+func Kinds() []Kind {
+	out := []Kind{{Name: "oracle", New: func([]string) (Subject, error) { return &judge{}, nil }}}
+	for _, kind := range stacks.All {
+		out = append(out, Kind{Name: kind.Name, New: func(nodes []string) (Subject, error) { return newFleet(kind, nodes) }})
+	}
+	return out
+}
+
+// judge is the oracle as a Subject. It has no memory: every state makes a new one.
+type judge struct{ *oracle.Oracle }
+
+var (
+	_ Subject     = (*judge)(nil)
+	_ Directional = (*judge)(nil)
+)
+
+func (j *judge) Tell(_ context.Context, s cluster.State) (int, error) {
+	j.Oracle = oracle.New(s)
+	return 0, nil
+}
+
+func (j *judge) Why(f api.Flow) string { return j.Verdict(f).String() }
+func (j *judge) Close() error          { return nil }
+
+func (j *judge) Directions(f api.Flow) (egress, ingress bool) {
+	v := j.Verdict(f)
+	return v.Egress.Allowed, v.Ingress.Allowed
+}
+
+// running is a fleet as a Subject.
+type running struct {
+	*fleet.Fleet
+	kind    stacks.Kind
+	objects fleet.Objects // what it was told; nil before the first resync
+	steps   uint64
+}
+
+var (
+	_ Subject  = (*running)(nil)
+	_ Resyncer = (*running)(nil)
+)
+
+func newFleet(kind stacks.Kind, nodes []string) (*running, error) {
+	f, err := fleet.New(kind, nodes, fleet.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return &running{Fleet: f, kind: kind}, nil
+}
+
+// Tell tells what changed, in another order every time.
+func (r *running) Tell(ctx context.Context, s cluster.State) (int, error) {
+	next, err := fleet.Reflect(s)
+	if err != nil {
+		return 0, err
+	}
+	r.steps++
+	deltas := next.Since(r.objects, r.steps)
+	if err := r.Apply(ctx, model.Changes{Resync: r.objects == nil, Deltas: deltas}); err != nil {
+		return 0, err
+	}
+	r.objects = next
+	return len(deltas), nil
+}
+
+func (r *running) Why(f api.Flow) string { return r.Trace(f) }
+
+// Resynced implements Resyncer.
+func (r *running) Resynced(ctx context.Context) (Subject, string, error) {
+	fresh, err := newFleet(r.kind, r.Names())
+	if err != nil {
+		return nil, "", err
+	}
+	fresh.objects = r.objects
+	if err := fresh.Apply(ctx, model.Changes{Resync: true, Deltas: r.objects.All(r.steps + 1)}); err != nil {
+		return fresh, "", err
+	}
+	diff, err := r.Compare(ctx, fresh.Fleet)
+	return fresh, diff, err
+}

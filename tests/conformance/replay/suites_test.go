@@ -1,0 +1,42 @@
+package replay
+
+import (
+	"testing"
+
+	"github.com/sluice-net/sluice/tests/conformance"
+)
+
+// TestPublicSuites replays every case of the public suites on every subject. A part of
+// the probes is asked in every step; "make conformance" asks all.
+func TestPublicSuites(t *testing.T) {
+	t.Parallel()
+	given, moved := Options{Stride: 3, Resync: 8, ResyncStride: 7}, Options{Stride: 13, Resync: 32, ResyncStride: 7}
+	if testing.Short() {
+		given, moved = Options{Stride: 13, Resync: 32, ResyncStride: 23}, Options{Stride: 31, Resync: 64, ResyncStride: 23}
+	}
+	for _, file := range conformance.Policies {
+		suite := conformance.Need(t, file)
+		for _, kind := range Kinds() {
+			t.Run(file+" "+kind.Name, func(t *testing.T) {
+				t.Parallel()
+				for i, a := range conformance.Addressings {
+					options := moved
+					if i == 0 {
+						options = given
+					}
+					r, err := Run(t.Context(), file, suite, a, kind, options)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Log(r.Summary())
+					for _, m := range r.Reports {
+						t.Error(m)
+					}
+					if r.Mismatches > 0 || r.Cases != len(suite.Cases) || len(r.Skipped) > 0 {
+						t.Errorf("%d mismatches, %d of %d cases, skipped %v", r.Mismatches, r.Cases, len(suite.Cases), r.Skipped)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/sluice-net/sluice/tests/conformance"
+	"github.com/sluice-net/sluice/tests/conformance/faults"
+	"github.com/sluice-net/sluice/tests/conformance/replay"
+)
+
+var (
+	errAbsent   = errors.New("the recorded suites are not part of the module")
+	errMismatch = errors.New("the replay has mismatches")
+)
+
+func main() {
+	out := flag.String("o", "", "`file` that the page is written to; the terminal without it")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *out, os.Stdout, os.Stderr); err != nil {
+		stop()
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(status(err))
+	}
+}
+
+func status(err error) int {
+	if errors.Is(err, errAbsent) {
+		return 2
+	}
+	return 1
+}
+
+// run measures everything and writes the page.
+func run(ctx context.Context, out string, page, progress io.Writer) error {
+	suites, err := load(conformance.Find)
+	if err != nil {
+		return err
+	}
+	m := measurement{suites: suites, kinds: replay.Kinds(), faults: faults.All,
+		options: replay.Options{Resync: 1}, random: random{sequences: 20, steps: 15, flows: 200}}
+	if err := m.run(ctx, progress); err != nil {
+		return err
+	}
+	if m.scenarios, err = scenarios(); err != nil {
+		return err
+	}
+	text := m.page()
+	if out == "" {
+		_, err = io.WriteString(page, text)
+	} else {
+		err = os.WriteFile(out, []byte(text), 0o644)
+	}
+	if err == nil && m.mismatches() > 0 {
+		err = fmt.Errorf("%w: %d", errMismatch, m.mismatches())
+	}
+	return err
+}
+
+// suite is a recorded suite and what it is called.
+type suite struct {
+	name string
+	*conformance.Suite
+}
+
+var titles = map[string]string{
+	conformance.Cyclonus:   "Cyclonus",
+	conformance.Kubernetes: "Kubernetes e2e",
+}
+
+// load reads the suites whose policies subjects are told.
+func load(find func(name string) (string, bool)) ([]suite, error) {
+	var out []suite
+	for _, file := range conformance.Policies {
+		path, ok := find(file)
+		if !ok {
+			return nil, fmt.Errorf("../shared/conformance/%s is absent: %w", file, errAbsent)
+		}
+		s, err := conformance.Load(path)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, suite{titles[file], s})
+	}
+	return out, nil
+}

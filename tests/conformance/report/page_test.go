@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/tests/conformance"
+	"github.com/sluice-net/sluice/tests/conformance/faults"
+	"github.com/sluice-net/sluice/tests/conformance/replay"
+)
+
+// small measures the suite that was written by hand, and some faults.
+func small(t *testing.T, kinds []replay.Kind) *measurement {
+	t.Helper()
+	f, err := os.Open("../testdata/hand.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	s, err := conformance.Read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &measurement{suites: []suite{{"Hand", s}}, kinds: kinds, options: replay.Options{Resync: 1},
+		random: random{sequences: 1, steps: 1, flows: 10}, scenarios: map[string][]string{"14": {"structure/row-14-x.txt"}}}
+	for _, fault := range faults.All {
+		switch fault.Name {
+		case "NotIn needs the key", "except is ignored", "IPv6 is not filtered":
+			m.faults = append(m.faults, fault)
+		}
+	}
+	var progress bytes.Buffer
+	if err := m.run(t.Context(), &progress); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Count(progress.String(), "\n"), len(m.results)+len(m.faults); got != want {
+		t.Errorf("%d lines of progress, want %d:\n%s", got, want, &progress)
+	}
+	return m
+}
+
+func wantLines(t *testing.T, page string, lines ...string) {
+	t.Helper()
+	for _, want := range lines {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+}
+
+func TestThePageSaysWhatCameOut(t *testing.T) {
+	m := small(t, replay.Kinds()[:2])
+	page := m.page()
+	wantLines(t, page,
+		"**No mismatch** in 218 probes of oracle, "+replay.Kinds()[1].Name+".",
+		"| Hand | written by hand for tests of the replay | 3 | 6 | 14 | 1 |\n",
+		"| Hand | oracle | IPv4 | 2 | 6 | 0 | 13 | 1 | 0 | 18 | 0 | 0 | 0 |\n",
+		"| both, IPv6 blocks | 2 | 6 | 11 | 26 | 2 | 7 | 0 | 4 | 26 | 0 |\n",
+		"* skipped, Hand: has policies of kind AdminNetworkPolicy: 1 steps\n",
+		"| block | 4/4 | 4/4 |\n",
+		"None. There is no list",
+		"| NotIn needs the key | 14 | no | no | ",
+		"| except is ignored | 30 | 1 | 1 | ",
+		"| IPv6 is not filtered | 33, 46 | no | 2 | ",
+		"do not notice 2 of these 3 faults",
+		"* NotIn needs the key: [row-14-x](../../tests/scenarios/structure/row-14-x.txt)\n",
+		"* IPv6 is not filtered: **none**\n")
+	if again := small(t, replay.Kinds()[:2]).page(); again != page {
+		t.Error("the same measurement gives another page")
+	}
+}
+
+func TestThePageShowsMismatches(t *testing.T) {
+	m := small(t, []replay.Kind{{Name: "open", New: func([]string) (replay.Subject, error) {
+		s, err := replay.Kinds()[0].New(nil)
+		return open{s}, err
+	}}})
+	wantLines(t, m.page(), "mismatches** in", "| **7** |\n", "| block | **0/4** |", "Hand on open, IPv4: 7 in 2 cases", "outside -> shop/web 91/tcp (203.0.113.9 -> 10.1.1.10) is allowed, want denied")
+	if m.mismatches() < 7*4 {
+		t.Errorf("%d mismatches", m.mismatches())
+	}
+}
+
+// open lets everything pass.
+type open struct{ replay.Subject }
+
+func (open) Allowed(api.Flow) bool { return true }
+
+func TestAbsentSuitesAreSaid(t *testing.T) {
+	_, err := load(func(string) (string, bool) { return "", false })
+	if !errors.Is(err, errAbsent) || status(err) != 2 || !strings.Contains(err.Error(), "../shared/conformance/") {
+		t.Errorf("%v with status %d", err, status(err))
+	}
+	if status(errMismatch) != 1 || status(io.EOF) != 1 {
+		t.Error("a failure has another status than 1")
+	}
+	for _, file := range conformance.Policies {
+		if titles[file] == "" {
+			t.Errorf("%s has no title", file)
+		}
+	}
+}
+
+func TestScenariosAreFoundByTheirRow(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{"ports/row-21-a.txt", "ports/row-21-b.txt", "pods/row-04-c.txt", "bugs/B01.txt"} {
+		full := filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(full, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := scenariosOf(dir)
+	if err != nil || len(got) != 2 || strings.Join(got["21"], " ") != "ports/row-21-a.txt ports/row-21-b.txt" || len(got["4"]) != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestTheCommittedPageIsWhole looks at the page as it is: that its links lead somewhere,
+// and that it knows every subject and every fault.
+func TestTheCommittedPageIsWhole(t *testing.T) {
+	const dir = "../../../docs/reference"
+	text, err := os.ReadFile(filepath.Join(dir, "conformance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	links := regexp.MustCompile(`\]\(([^)#]+)\)`).FindAllStringSubmatch(page, -1)
+	for _, link := range links {
+		if _, err := os.Stat(filepath.Join(dir, link[1])); err != nil {
+			t.Errorf("run make conformance: %v", err)
+		}
+	}
+	for _, k := range replay.Kinds() {
+		if !strings.Contains(page, "| "+k.Name+" |") {
+			t.Errorf("run make conformance: the page does not know %s", k.Name)
+		}
+	}
+	for _, f := range faults.All {
+		if !strings.Contains(page, "| "+f.Name+" |") {
+			t.Errorf("run make conformance: the page does not know %q", f.Name)
+		}
+	}
+	if len(links) < 10 {
+		t.Errorf("the page has only %d links", len(links))
+	}
+}
