@@ -13,7 +13,7 @@ SEQUENCES ?= 1000
 WORKERS ?= 2
 DOCKER ?= docker
 
-.PHONY: help run build test race bench bench-report fuzz conformance soak lint generate verify e2e test-vpp images size
+.PHONY: help run build test race bench bench-report fuzz conformance soak mutation lint generate verify e2e test-vpp images size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ conformance: ## Replay the recorded public suites and write docs/reference/confo
 
 soak: ## Play SEQUENCES random sequences of events on WORKERS workers, against the specification (SEED=1 repeats, ARGS="-o json")
 	go run ./tests/soak -sequences $(SEQUENCES) -workers $(WORKERS) $(if $(SEED),-seed $(SEED)) $(ARGS)
+
+mutation: ## Seed faults into the product one by one; every one must be caught (ARGS="-run ^cidr/" or -list)
+	go run ./tests/mutation $(ARGS)
 
 lint: $(GOLANGCI) ## Lint
 	$(GOLANGCI) run $(PKG)
