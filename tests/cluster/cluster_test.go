@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
@@ -111,23 +112,26 @@ func TestEveryShapeIsReached(t *testing.T) {
 	seen := map[string]bool{}
 	for seed := range uint64(300) {
 		for _, step := range RandomSequence(seed, Small(), 20) {
-			verb, _, _ := strings.Cut(step.What, " ns-")
-			seen["step "+verb] = true
+			if step.What != nothing {
+				seen["step "+step.Action] = true
+			}
 			noteShapes(step.State, seen)
 		}
 	}
-	for _, want := range []string{
-		"step relabel pod", "step delete pod", "step add pod", "step move pod", "step finish pod", "step terminate pod",
-		"step reuse the address of", "step start pod", "step relabel namespace", "step delete namespace", "step add namespace",
-		"step forget namespace", "step add policy", "step delete policy", "step edit policy",
-		"host network", "finished", "terminating", "no address", "two addresses", "IPv6 only", "sidecar", "namespace unknown",
-		"types nil", "types [Ingress]", "types [Egress]", "types [Ingress Egress]",
-		"peers nil", "peers empty", "peer without field", "block and selector", "except", "both selectors",
-		"ports nil", "ports empty", "port empty", "port named", "port range", "port SCTP", "port unknown protocol",
+	want := []string{
+		"host network", "finished", "terminating", "no address", "two addresses", "IPv6 only", "IPv6 first", "sidecar", "namespace unknown",
+		"types nil", "types [Ingress]", "types [Egress]", "types [Ingress Egress]", "types nil with egress rules", "no rules", "rule without fields",
+		"peers nil", "peers empty", "peer without field", "block and selector", "except", "two excepts", "both selectors", "IPv6 block",
+		"selects all", "all pods", "all namespaces", "value is empty",
+		"ports nil", "ports empty", "port empty", "port named", "port range", "port SCTP", "port unknown protocol", "whole range", "port of protocol",
 		"NotIn", "DoesNotExist", "Exists", "In", "invalid operator",
-	} {
-		if !seen[want] {
-			t.Errorf("never seen: %s", want)
+	}
+	for _, a := range Actions() {
+		want = append(want, "step "+a)
+	}
+	for _, w := range want {
+		if !seen[w] {
+			t.Errorf("never seen: %s", w)
 		}
 	}
 }
@@ -139,6 +143,7 @@ func noteShapes(s State, seen map[string]bool) {
 		seen["terminating"] = seen["terminating"] || p.DeletionTimestamp != nil
 		seen["no address"] = seen["no address"] || len(p.Status.PodIPs) == 0
 		seen["two addresses"] = seen["two addresses"] || len(p.Status.PodIPs) == 2
+		seen["IPv6 first"] = seen["IPv6 first"] || len(p.Status.PodIPs) == 2 && strings.Contains(p.Status.PodIP, ":")
 		seen["IPv6 only"] = seen["IPv6 only"] || len(p.Status.PodIPs) == 1 && strings.Contains(p.Status.PodIP, ":")
 		for _, c := range p.Spec.InitContainers {
 			seen["sidecar"] = seen["sidecar"] || c.RestartPolicy != nil
@@ -156,6 +161,9 @@ func noteShapes(s State, seen map[string]bool) {
 			types = "[" + strings.Join(names, " ") + "]"
 		}
 		seen["types "+types] = true
+		seen["types nil with egress rules"] = seen["types nil with egress rules"] || np.Spec.PolicyTypes == nil && len(np.Spec.Egress) > 0
+		seen["no rules"] = seen["no rules"] || len(np.Spec.Ingress)+len(np.Spec.Egress) == 0
+		seen["selects all"] = seen["selects all"] || isAll(&np.Spec.PodSelector)
 		for _, r := range np.Spec.Ingress {
 			noteRule(r.From, r.Ports, seen)
 		}
@@ -165,26 +173,38 @@ func noteShapes(s State, seen map[string]bool) {
 	}
 }
 
+func isAll(s *metav1.LabelSelector) bool {
+	return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) == 0
+}
+
 func noteRule(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, seen map[string]bool) {
 	seen["peers nil"] = seen["peers nil"] || peers == nil
 	seen["peers empty"] = seen["peers empty"] || peers != nil && len(peers) == 0
+	seen["rule without fields"] = seen["rule without fields"] || len(peers)+len(ports) == 0
 	for _, p := range peers {
 		none := p.PodSelector == nil && p.NamespaceSelector == nil
 		seen["peer without field"] = seen["peer without field"] || none && p.IPBlock == nil
 		seen["block and selector"] = seen["block and selector"] || !none && p.IPBlock != nil
 		seen["except"] = seen["except"] || p.IPBlock != nil && len(p.IPBlock.Except) > 0
+		seen["two excepts"] = seen["two excepts"] || p.IPBlock != nil && len(p.IPBlock.Except) > 1
+		seen["IPv6 block"] = seen["IPv6 block"] || p.IPBlock != nil && strings.Contains(p.IPBlock.CIDR, "::/")
+		seen["all pods"] = seen["all pods"] || isAll(p.PodSelector)
+		seen["all namespaces"] = seen["all namespaces"] || isAll(p.NamespaceSelector)
 		seen["both selectors"] = seen["both selectors"] || p.PodSelector != nil && p.NamespaceSelector != nil
 		if p.PodSelector == nil {
 			continue
 		}
 		for _, e := range p.PodSelector.MatchExpressions {
 			seen[string(e.Operator)] = true
+			seen["value is empty"] = seen["value is empty"] || slices.Contains(e.Values, "")
 			seen["invalid operator"] = seen["invalid operator"] || e.Operator == "Like"
 		}
 	}
 	seen["ports nil"] = seen["ports nil"] || ports == nil
 	seen["ports empty"] = seen["ports empty"] || ports != nil && len(ports) == 0
 	for _, p := range ports {
+		seen["whole range"] = seen["whole range"] || p.EndPort != nil && *p.EndPort == 65535
+		seen["port of protocol"] = seen["port of protocol"] || p.Port == nil && p.Protocol != nil
 		seen["port empty"] = seen["port empty"] || p.Port == nil && p.Protocol == nil && p.EndPort == nil
 		seen["port named"] = seen["port named"] || p.Port != nil && p.Port.Type == intstr.String
 		seen["port range"] = seen["port range"] || p.EndPort != nil && *p.EndPort > 80

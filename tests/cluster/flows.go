@@ -29,8 +29,8 @@ func FlowSpace(s State) Space {
 		pods[a] = true
 	}
 	for _, text := range otherAddresses(s) {
-		if a, err := netip.ParseAddr(text); err == nil && !pods[a] {
-			others[a] = true
+		if a, err := netip.ParseAddr(text); err == nil && !a.IsUnspecified() && !pods[a.Unmap()] {
+			others[a.Unmap()] = true
 		}
 	}
 	for _, text := range prefixes(s.Policies) {
@@ -51,8 +51,8 @@ func Flows(s State) []api.Flow { return slices.Collect(FlowSpace(s).All()) }
 func (s Space) All() iter.Seq[api.Flow] {
 	return func(yield func(api.Flow) bool) {
 		for src, dst := range s.pairs() {
-			for _, f := range s.between(src, dst) {
-				if !yield(f) {
+			for i := range flowsBetween(s.Ports) {
+				if !yield(flowOf(src, dst, s.Ports, i)) {
 					return
 				}
 			}
@@ -64,13 +64,12 @@ func (s Space) All() iter.Seq[api.Flow] {
 func (s Space) Random(r Rand, n int) []api.Flow {
 	var out []api.Flow
 	for len(s.Pods) > 0 && len(out) < n {
-		src := s.Pods[r.below(len(s.Pods), "pod")]
-		dst := s.peer(src, r.below(len(s.Pods)+len(s.Others), "peer"))
-		if r.below(2, "direction") == 1 {
+		src := s.Pods[r.Below(len(s.Pods), "pod")]
+		dst := s.peer(src, r.Below(len(s.Pods)+len(s.Others), "peer"))
+		if r.Below(2, "direction") == 1 {
 			src, dst = dst, src
 		}
-		flows := s.between(src, dst)
-		out = append(out, flows[r.below(len(flows), "port")])
+		out = append(out, flowOf(src, dst, s.Ports, r.Below(flowsBetween(s.Ports), "port")))
 	}
 	return out
 }
@@ -109,18 +108,32 @@ func (s Space) pairs() iter.Seq2[netip.Addr, netip.Addr] {
 	}
 }
 
-func (s Space) between(src, dst netip.Addr) []api.Flow {
-	icmp := api.ICMP
-	if dst.Is6() {
-		icmp = api.ICMPv6
+// portProtocols are the protocols that have ports.
+var portProtocols = []api.Protocol{api.TCP, api.UDP, api.SCTP}
+
+// flowsBetween returns how many flows there are between two addresses.
+func flowsBetween(ports []uint16) int { return 1 + len(portProtocols)*len(ports) }
+
+// flowOf returns the i-th flow between two addresses: the first is ICMP.
+func flowOf(src, dst netip.Addr, ports []uint16, i int) api.Flow {
+	if i == 0 && dst.Is6() {
+		return api.Flow{Src: src, Dst: dst, Protocol: api.ICMPv6}
 	}
-	out := []api.Flow{{Src: src, Dst: dst, Protocol: icmp}}
-	for _, protocol := range []api.Protocol{api.TCP, api.UDP, api.SCTP} {
-		for _, port := range s.Ports {
-			out = append(out, api.Flow{Src: src, Dst: dst, Protocol: protocol, SrcPort: 40000, DstPort: port})
-		}
+	if i == 0 {
+		return api.Flow{Src: src, Dst: dst, Protocol: api.ICMP}
 	}
-	return out
+	i--
+	return api.Flow{Src: src, Dst: dst, Protocol: portProtocols[i/len(ports)], SrcPort: 40000, DstPort: ports[i%len(ports)]}
+}
+
+// Size returns how many flows the space has.
+func (s Space) Size() int {
+	pods, others := families(s.Pods), families(s.Others)
+	pairs := 0
+	for f := range pods {
+		pairs += len(pods[f]) * (len(pods[f]) + 2*len(others[f]))
+	}
+	return pairs * flowsBetween(s.Ports)
 }
 
 // otherAddresses returns the addresses of nodes, of pods that do not hold

@@ -23,7 +23,9 @@ var (
 	}
 	portNames   = []string{"http", "dns", "metrics"}
 	portNumbers = []int32{80, 8080, 53, 443, 9090}
-	protocols   = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+	// of containers: rules that name no protocol mean TCP
+	listening = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+	protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 )
 
 type labelKey struct {
@@ -35,7 +37,7 @@ type labelKey struct {
 func (b builder) labels(keys []labelKey) map[string]string {
 	out := map[string]string{}
 	for _, k := range keys {
-		if i := b.below(len(k.values)+1, k.key); i < len(k.values) {
+		if i := b.Below(len(k.values)+1, k.key); i < len(k.values) {
 			out[k.key] = k.values[i]
 		}
 	}
@@ -68,7 +70,7 @@ func (b builder) state() State {
 
 func namespaceName(i int) string { return fmt.Sprintf("ns-%d", i) }
 
-func (b builder) anyNamespace() string { return namespaceName(b.below(b.cfg.Namespaces, "namespace")) }
+func (b builder) anyNamespace() string { return namespaceName(b.Below(b.cfg.Namespaces, "namespace")) }
 
 func (b builder) namespace(name string) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: b.labels(namespaceKeys)}}
@@ -101,15 +103,8 @@ func (b builder) pod(namespace, name string, used map[netip.Addr]int) *corev1.Po
 	if b.one(4, "second container") {
 		p.Spec.Containers = append(p.Spec.Containers, b.container("second"))
 	}
-	if b.one(4, "init container") {
-		c := b.container("init")
-		if b.one(2, "sidecar") {
-			always := corev1.ContainerRestartPolicyAlways
-			c.RestartPolicy = &always
-		}
-		p.Spec.InitContainers = []corev1.Container{c}
-	}
-	b.place(p, b.below(b.cfg.Nodes, "node"), used)
+	p.Spec.InitContainers = b.initContainers()
+	b.place(p, b.Below(b.nodes, "node"), used)
 	return p
 }
 
@@ -119,7 +114,7 @@ func (b builder) place(p *corev1.Pod, node int, used map[netip.Addr]int) {
 	host := nodeAddresses(node)
 	p.Status.HostIP = host[0]
 	p.Status.HostIPs = []corev1.HostIP{{IP: host[0]}, {IP: host[1]}}
-	switch b.below(16, "kind of pod") {
+	switch b.Below(16, "kind of pod") {
 	case 11: // the network is being set up
 		p.Status.Phase = corev1.PodPending
 	case 12:
@@ -132,17 +127,20 @@ func (b builder) place(p *corev1.Pod, node int, used map[netip.Addr]int) {
 		p.Spec.HostNetwork = true
 		setAddresses(p, host...)
 	case 15:
-		p.DeletionTimestamp = &metav1.Time{}
+		p.DeletionTimestamp = deletion()
 		b.address(p, used)
 	default:
 		b.address(p, used)
 	}
 }
 
+// deletion is when pods are deleted: not the zero time, which no JSON has.
+func deletion() *metav1.Time { t := metav1.Unix(1<<30, 0).Rfc3339Copy(); return &t }
+
 func (b builder) container(name string) corev1.Container {
 	c := corev1.Container{Name: name}
-	for range b.below(3, "ports of container") {
-		p := corev1.ContainerPort{ContainerPort: pick(b, portNumbers, "container port"), Protocol: pick(b, protocols, "protocol")}
+	for range b.Below(3, "ports of container") {
+		p := corev1.ContainerPort{ContainerPort: pick(b, portNumbers, "container port"), Protocol: pick(b, listening, "protocol")}
 		if !b.one(4, "port without name") {
 			p.Name = pick(b, portNames, "port name")
 		}
@@ -154,11 +152,34 @@ func (b builder) container(name string) corev1.Container {
 	return c
 }
 
+func (b builder) initContainers() []corev1.Container {
+	switch b.Below(5, "init container") {
+	case 2:
+		return []corev1.Container{b.container("init")}
+	case 3, 4:
+		return []corev1.Container{b.sidecar()}
+	}
+	return nil
+}
+
+// sidecar draws an init container that runs on. Each of its ports has a name, as rules
+// that mean a port by number do not ask who has it.
+func (b builder) sidecar() corev1.Container {
+	always := corev1.ContainerRestartPolicyAlways
+	c := corev1.Container{Name: "sidecar", RestartPolicy: &always}
+	names := portNames[b.Below(len(portNames), "first name of sidecar"):]
+	for i := range min(len(names), 1+b.Below(2, "more ports of sidecar")) {
+		c.Ports = append(c.Ports, corev1.ContainerPort{Name: names[i],
+			ContainerPort: pick(b, portNumbers, "port of sidecar"), Protocol: pick(b, listening, "protocol of sidecar")})
+	}
+	return c
+}
+
 // address gives a pod one address that no pod in its own network has, and with
 // IPv6 mostly a second one. The pool is not much larger than the cluster, so
 // that addresses are soon used again.
 func (b builder) address(p *corev1.Pod, used map[netip.Addr]int) {
-	i := b.below(b.pool(), "address")
+	i := b.Below(b.pool(), "address")
 	if !b.cfg.SharedAddresses || !b.one(8, "shared address") {
 		for used[addr4(i)] > 0 || used[addr6(i)] > 0 {
 			i++
@@ -166,7 +187,7 @@ func (b builder) address(p *corev1.Pod, used map[netip.Addr]int) {
 	}
 	texts := []string{addr4(i).String()}
 	if b.cfg.IPv6 {
-		switch b.below(4, "families") {
+		switch b.Below(4, "families") {
 		case 2:
 			texts = []string{addr6(i).String()}
 		case 3:
@@ -217,7 +238,9 @@ func addAddresses(used map[netip.Addr]int, p *corev1.Pod) {
 		return
 	}
 	for _, ip := range p.Status.PodIPs {
-		used[netip.MustParseAddr(ip.IP)]++
+		if a, err := netip.ParseAddr(ip.IP); err == nil && !a.IsUnspecified() {
+			used[a.Unmap()]++
+		}
 	}
 }
 

@@ -25,6 +25,15 @@ type Config struct {
 	SharedAddresses bool
 }
 
+// Source draws numbers in 0..n-1, n being at least one. Zero is the simplest choice:
+// generators that shrink do so towards it. What says what the number is for.
+type Source interface {
+	Below(n int, what string) int
+}
+
+// FromRapid draws within a test or a generator of rapid.
+func FromRapid(t *rapid.T) Source { return rapidSource{t} }
+
 // Small is what property tests start from: everything that is odd, in a cluster
 // that a person can read when a test fails.
 func Small() Config {
@@ -77,28 +86,28 @@ func NewRand(seed uint64) Rand { return Rand{rand.New(rand.NewPCG(seed, 1))} }
 // Step returns one random step from a state.
 func (r Rand) Step(cfg Config, from State) Step { return newBuilder(r, cfg, true).step(from) }
 
-func (r Rand) below(n int, _ string) int { return r.r.IntN(n) }
-
-// source draws numbers in 0..n-1. Zero is the simplest choice: rapid shrinks
-// towards it.
-type source interface {
-	below(n int, what string) int
-}
+// Below implements Source.
+func (r Rand) Below(n int, _ string) int { return r.r.IntN(n) }
 
 type rapidSource struct{ t *rapid.T }
 
-func (s rapidSource) below(n int, what string) int { return rapid.IntRange(0, n-1).Draw(s.t, what) }
+// Below implements Source.
+func (s rapidSource) Below(n int, what string) int { return rapid.IntRange(0, n-1).Draw(s.t, what) }
+
+// Start draws a state.
+func Start(src Source, cfg Config) State { return newBuilder(src, cfg, false).state() }
 
 // builder makes objects from draws.
 type builder struct {
-	source
+	Source
 	cfg   Config
+	nodes int // that pods can be on
 	exact bool
 }
 
-func newBuilder(s source, cfg Config, exact bool) builder {
+func newBuilder(s Source, cfg Config, exact bool) builder {
 	cfg.Namespaces, cfg.Nodes = max(1, cfg.Namespaces), max(1, cfg.Nodes)
-	return builder{source: s, cfg: cfg, exact: exact}
+	return builder{Source: s, cfg: cfg, nodes: cfg.Nodes, exact: exact}
 }
 
 // count returns limit, or for generators that shrink a number in least..limit.
@@ -106,11 +115,11 @@ func (b builder) count(least, limit int, what string) int {
 	if b.exact || limit <= least {
 		return limit
 	}
-	return least + b.below(limit-least+1, what)
+	return least + b.Below(limit-least+1, what)
 }
 
 // one is true once in n draws; it shrinks to false.
-func (b builder) one(n int, what string) bool { return b.below(n, what) == n-1 }
+func (b builder) one(n int, what string) bool { return b.Below(n, what) == n-1 }
 
 // pick returns an element; it shrinks to the first.
-func pick[T any](b builder, list []T, what string) T { return list[b.below(len(list), what)] }
+func pick[T any](b builder, list []T, what string) T { return list[b.Below(len(list), what)] }

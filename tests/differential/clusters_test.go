@@ -2,153 +2,144 @@ package differential
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"iter"
 	"log/slog"
-	"maps"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/plugins/policy"
-	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/stacks"
 )
-
-// shapes are the kinds of clusters that are drawn.
-var shapes = map[string]cluster.Config{
-	"two nodes":  cluster.Small(),
-	"one node":   {Namespaces: 2, Nodes: 1, Pods: 8, Policies: 8, IPv6: true, Odd: true},
-	"four nodes": {Namespaces: 3, Nodes: 4, Pods: 14, Policies: 10, IPv6: true, Odd: true},
-}
 
 // flowsPerCluster bounds how many flows of one cluster are asked.
 const flowsPerCluster = 700
 
-// TestRandomClusters asks the dataplanes of all nodes, and what every node's plugin
-// tells its renderers, about the flows of random clusters.
+// TestRandomClusters asks the stacks of all nodes, and what every node's plugin tells
+// its renderers, about the flows of single states.
 func TestRandomClusters(t *testing.T) {
 	t.Parallel()
-	for name, cfg := range shapes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rapid.Check(t, func(t *rapid.T) {
-				c := draw(t, cfg)
-				c.checkPlugins(t)
-				c.checkFabric(t)
+	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		for name, w := range worlds {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				rapid.Check(t, func(t *rapid.T) {
+					c := draw(t, kind, w)
+					defer closing(t, c.machine.Close)
+					c.checkTold(t)
+					if !w.Config.SharedAddresses {
+						c.checkStacks(t)
+					}
+				})
 			})
-		})
-	}
-}
-
-// TestSharedAddresses asks about clusters in which two live pods can have one
-// address, as in the moment when it goes from one to the other. A dataplane
-// delivers to one of them only; what renderers are told is about both.
-func TestSharedAddresses(t *testing.T) {
-	t.Parallel()
-	cfg := cluster.Small()
-	cfg.SharedAddresses = true
-	rapid.Check(t, func(t *rapid.T) {
-		draw(t, cfg).checkPlugins(t)
+		}
 	})
 }
 
 // drawn is a cluster and all that is needed to ask about it.
 type drawn struct {
-	cluster.State
-	state     objects
-	oracle    *oracle.Oracle
-	allowNode bool
-	seed      uint64 // of flows, and of the order of objects
+	machine *Machine // that was told the state at once
+	oracle  *oracle.Oracle
+	seed    uint64 // of flows
 }
 
-func draw(t *rapid.T, cfg cluster.Config) drawn {
-	d := drawn{
-		State: cluster.Gen(cfg).Draw(t, "state"), seed: rapid.Uint64().Draw(t, "seed"),
-		allowNode: rapid.IntRange(0, 7).Draw(t, "deny node when 7") != 7,
+func draw(t *rapid.T, kind stacks.Kind, w World) drawn {
+	s := cluster.Gen(w.Config).Draw(t, "state")
+	d := drawn{seed: rapid.Uint64().Draw(t, "seed"), oracle: oracle.New(s, oracle.AllowNodeTraffic(!w.DenyNode))}
+	var err error
+	if d.machine, err = New(w.Options(Options{Kind: kind})); err != nil {
+		t.Fatal(err)
 	}
-	d.state, d.oracle = mustReflect(t, d.State), oracle.New(d.State, oracle.AllowNodeTraffic(d.allowNode))
+	if err := d.machine.Do(t.Context(), Event{What: "start", Edits: cluster.Objects(s), Seed: d.seed}); err != nil {
+		t.Fatalf("%v\n%s", err, fleet.Manifests(s))
+	}
 	return d
 }
 
-func mustReflect(t rapid.TB, s cluster.State) objects {
+func (d drawn) checkStacks(t *rapid.T) {
+	fleet := d.machine.fleet
+	if flow, differ := difference(d.flows(), d.oracle.Allowed, fleet.Allowed); differ {
+		t.Fatal(disagreement(flow, d.oracle, fleet.Trace(flow), d.machine.State()))
+	}
+}
+
+// checkTold evaluates what renderers are told, rule by rule.
+func (d drawn) checkTold(t *rapid.T) {
+	if flow, differ := difference(d.flows(), d.oracle.Allowed, d.machine.toldAllowed); differ {
+		for _, name := range d.machine.fleet.Names() {
+			told := d.machine.fleet.Node(name).Told
+			t.Logf("node %s: %v\n%s", name, told.Explain(flow), told.Dump())
+		}
+		t.Fatalf("what renderers are told differs: %s\n%s\n%s", flow, d.oracle.Verdict(flow), fleet.Manifests(d.machine.State()))
+	}
+}
+
+func (d drawn) flows() iter.Seq[api.Flow] { return flowsOf(d.machine.State(), flowsPerCluster, d.seed) }
+
+const (
+	stepsOfFabric = 6
+	flowsPerStep  = 100
+)
+
+// TestFabricsFollowSequences asks the clusters that policy tests run on: nodes come
+// with their pods, and nothing is ever told as a whole.
+func TestFabricsFollowSequences(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"two nodes", "deny node"} {
+		w := worlds[name]
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				f := node.NewFabric(slog.New(slog.DiscardHandler), !w.DenyNode)
+				defer closing(t, f.Close)
+				var old fleet.Objects
+				seed := rapid.Uint64().Draw(t, "seed")
+				for i, step := range cluster.GenSequence(w.Config, stepsOfFabric).Draw(t, "sequence") {
+					old = checkFabric(t, f, old, step, w, seed+uint64(i))
+				}
+			})
+		})
+	}
+}
+
+// tester is what a test of rapid and one of the go tool have in common.
+type tester interface {
+	rapid.TB
+	Context() context.Context
+}
+
+func checkFabric(t tester, f *node.Fabric, old fleet.Objects, step cluster.Step, w World, seed uint64) fleet.Objects {
+	now := mustReflect(t, step.State)
+	if err := f.Apply(t.Context(), now.Since(old, seed)); err != nil {
+		t.Fatal(err)
+	}
+	o := oracle.New(step.State, oracle.AllowNodeTraffic(!w.DenyNode))
+	if flow, differ := difference(flowsOf(step.State, flowsPerStep, seed), o.Allowed, byFabric(f)); differ {
+		t.Fatalf("after %q: %s", step.What, disagreement(flow, o, walkText(f.Ask(flow)), step.State))
+	}
+	return now
+}
+
+func mustReflect(t rapid.TB, s cluster.State) fleet.Objects {
 	t.Helper()
-	state, err := reflect(s)
+	objects, err := fleet.Reflect(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return state
+	return objects
 }
 
-func (d drawn) checkFabric(t *rapid.T) {
-	f := node.NewFabric(slog.New(slog.DiscardHandler), d.allowNode)
-	defer closing(t, f.Close)
-	if err := f.Apply(t.Context(), d.state.all(d.seed)); err != nil {
-		t.Fatal(err)
+// flowsOf returns all flows of a state when they are few enough, else as many as
+// the bound says, drawn by a seed.
+func flowsOf(s cluster.State, bound int, seed uint64) iter.Seq[api.Flow] {
+	space := cluster.FlowSpace(s)
+	if isLong() || space.Size() <= bound {
+		return space.All()
 	}
-	if flow, differ := difference(flowsOf(d.State, flowsPerCluster, d.seed), d.oracle.Allowed, byFabric(f)); differ {
-		t.Fatal(disagreement(flow, d.oracle, f.Ask(flow), d.State))
-	}
-}
-
-func closing(t rapid.TB, close func() error) {
-	if err := close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// checkPlugins evaluates what renderers are told, rule by rule.
-func (d drawn) checkPlugins(t *rapid.T) {
-	recorders, err := record(t.Context(), d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, r := range recorders {
-		for _, v := range r.Violations() {
-			t.Errorf("node %s: the contract is violated: %s", name, v)
-		}
-	}
-	if flow, differ := difference(flowsOf(d.State, flowsPerCluster, d.seed), d.oracle.Allowed, byRecorders(recorders)); differ {
-		for _, name := range slices.Sorted(maps.Keys(recorders)) {
-			t.Logf("node %s: %v\n%s", name, recorders[name].Explain(flow), recorders[name].Dump())
-		}
-		t.Fatalf("what renderers are told differs: %s\n%s\n%s", flow, d.oracle.Verdict(flow), manifests(d.State))
-	}
-}
-
-// byRecorders asks the nodes of both ends: a Recorder restricts its own pods only.
-func byRecorders(recorders map[string]*renderertest.Recorder) evaluation {
-	return func(f api.Flow) bool {
-		for _, r := range recorders {
-			if r.Verdict(f) == api.Deny {
-				return false
-			}
-		}
-		return true
-	}
-}
-
-// record tells a cluster to the plugin of every node and returns what each told its
-// renderer.
-func record(ctx context.Context, d drawn) (map[string]*renderertest.Recorder, error) {
-	out := map[string]*renderertest.Recorder{}
-	for _, n := range d.Nodes {
-		r := renderertest.NewRecorder("recorder", nil)
-		out[n.Name] = r
-		p := policy.New(policy.Deps{Node: n.Name, DenyNode: !d.allowNode, Renderers: []renderer.Renderer{r}})
-		err := errors.Join(p.Init(), p.AfterInit())
-		if err == nil {
-			err = p.Apply(ctx, model.Changes{Resync: true, Deltas: d.state.all(d.seed)})
-		}
-		if err = errors.Join(err, p.Close()); err != nil {
-			return nil, fmt.Errorf("node %s: %w", n.Name, err)
-		}
-	}
-	return out, nil
+	return slices.Values(space.Random(cluster.NewRand(seed), bound))
 }

@@ -1,31 +1,31 @@
-// Package differential proves that the product and the specification agree: the
-// whole pipeline, from Kubernetes objects to packets in the dataplane, against
-// internal/oracle, which shares no code with it.
+// Package differential lets random events happen to running clusters and proves, after
+// each, that the product and the specification agree: the whole pipeline, from Kubernetes
+// objects to packets in a stack, against internal/oracle, which shares no code with it.
 //
-// It stands beside the flow of rooms and drives it from both ends:
+//	Source -> Event -> Machine -> fleet of nodes over stacks of one kind -+
+//	            |                                                         +-> equal?
+//	            +---> state ----> internal/oracle ------------------------+
 //
-//	tests/cluster -> ksr.Convert -> node.Fabric -> packets ---+
-//	      |                                                   +-> equal?
-//	      +--------------> oracle.New ----------> verdicts ---+
+// An Event is data: edits of a cluster, how agents hear of them, which of them restart,
+// and which calls to a stack fail. A Case is a list of events that can be played again,
+// and Minimise makes it small. Machines are driven by rapid (TestStateMachine), by seeds
+// (TestSeeds), and for as long as one likes by tests/soak.
 //
-// TestRandomClusters asks about single states, TestRandomSequences about states
-// that came one after the other, TestPublicSuites about recorded ones. A failure
-// that was shrunk to its core becomes a test with a name in named_test.go.
+// Single states are asked more closely than sequences (TestRandomClusters,
+// TestExplanations). What was once wrong has a name in named_test.go.
 //
 // # Invariants
 //
-//   - Verdicts are those of packets in a dataplane. In sequences packets leave
-//     sessions behind, come again after changes, and are answered.
-//   - What a running node has installed is compared with what a new node has that
-//     is told the same state at once; both see it in another order.
-//   - Every comparison is itself tested to fail (harness_test.go).
+//   - Every property is a Check, and a failure is a *Divergence that names it.
+//   - Nothing here knows a renderer: all of tests/stacks are tested.
+//   - What is right is computed by the oracle, never by the product. A new fleet is
+//     compared with, and its verdicts are asked as well.
+//   - Every check is itself tested to fail (harness_test.go, faults_test.go).
 //
 // # Sizes
 //
-// By default some hundred clusters and sequences are drawn, 100 for each shape.
-// -rapid.checks=N draws N for each shape, -short a fifth. Where the flows of a
-// state are more than a bound, that many of them are drawn. SLUICE_LONG=1 asks all
-// of them, makes sequences five times as long and draws more large ones. What failed is repeated with
-// -rapid.seed, or from the file that rapid names. The public suites are replayed as
-// a whole, with -short a tenth of their probes.
+// By default rapid draws 100 of each kind of cluster, and 800 seeds are played; -short
+// is a fifth and less. -rapid.checks=N draws N, SLUICE_LONG=1 makes sequences five times
+// as long and plays 20 000 seeds. What rapid found is repeated with -rapid.seed, or from
+// the file that it names; what a seed found, with tests/soak.
 package differential

@@ -8,49 +8,43 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 const flowsExplained = 600
 
-// TestExplanations asks the ACL renderers of all nodes what their tables do with a
-// flow and why, and compares the verdict and the policies that are named with the
-// oracle's.
+// TestExplanations asks the renderers of all nodes what they do with a flow and why,
+// and compares the verdict and the policies that are named with the oracle's.
 func TestExplanations(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		s := cluster.Gen(cluster.Small()).Draw(t, "state")
-		seed := rapid.Uint64().Draw(t, "seed")
-		f, err := newFleet(s.Nodes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer closing(t, f.close)
-		if err := f.apply(t.Context(), model.Changes{Resync: true, Deltas: mustReflect(t, s).all(seed)}); err != nil {
-			t.Fatal(err)
-		}
-		o := oracle.New(s)
-		for flow := range flowsOf(s, flowsExplained, seed) {
-			if flow.Src == flow.Dst {
-				continue // meets no table
+	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		t.Parallel()
+		explained := 0
+		rapid.Check(t, func(t *rapid.T) {
+			d := draw(t, kind, World{Config: cluster.Small()})
+			defer closing(t, d.machine.Close)
+			f := d.machine.fleet
+			if !f.Explains() {
+				return
 			}
-			if why := misexplained(o.Verdict(flow), f.explain(flow)); why != "" {
-				t.Fatalf("%s: %s\n%v\n%s\n%s", flow, why, f.explain(flow), o.Verdict(flow), manifests(s))
+			for flow := range flowsOf(d.machine.State(), flowsExplained, d.seed) {
+				if flow.Src == flow.Dst {
+					continue // meets no table
+				}
+				explained++
+				if why := misexplained(d.oracle.Verdict(flow), f.Explain(flow)); why != "" {
+					t.Fatalf("%s: %s\n%v\n%s\n%s", flow, why, f.Explain(flow), d.oracle.Verdict(flow), fleet.Manifests(d.machine.State()))
+				}
 			}
+		})
+		if kind.Name == "acl" && explained == 0 {
+			t.Error("nothing was explained")
 		}
 	})
-}
-
-// explain returns the decisions of all nodes.
-func (f fleet) explain(flow api.Flow) []renderer.Decision {
-	var out []renderer.Decision
-	for _, name := range f.names() {
-		out = append(out, f[name].ACL.Explain(flow)...)
-	}
-	return out
 }
 
 // misexplained compares decisions with a verdict. Whoever is said to deny must be

@@ -14,10 +14,14 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/stacks"
 )
+
+// sourcePort is that of all flows: no policy can tell source ports apart.
+const sourcePort = 49152
 
 // pair is two pods on two nodes, of which web is open on one port only.
 func pair(port int32) cluster.State {
@@ -66,21 +70,21 @@ func fabricOf(t *testing.T, s cluster.State) *node.Fabric {
 	t.Helper()
 	f := node.NewFabric(slog.New(slog.DiscardHandler), true)
 	t.Cleanup(func() { closing(t, f.Close) })
-	if err := f.Apply(t.Context(), mustReflect(t, s).all(0)); err != nil {
+	if err := f.Apply(t.Context(), mustReflect(t, s).All(0)); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
 // fleetOf starts a fleet with a state and ends it with the test.
-func fleetOf(t *testing.T, s cluster.State) fleet {
+func fleetOf(t *testing.T, kind stacks.Kind, s cluster.State) *fleet.Fleet {
 	t.Helper()
-	f, err := newFleet(s.Nodes)
+	f, err := fleet.New(kind, fleet.NamesOf(s.Nodes), fleet.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { closing(t, f.close) })
-	if err := f.apply(t.Context(), model.Changes{Resync: true, Deltas: mustReflect(t, s).all(0)}); err != nil {
+	t.Cleanup(func() { closing(t, f.Close) })
+	if err := f.Apply(t.Context(), model.Changes{Resync: true, Deltas: mustReflect(t, s).All(0)}); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -140,65 +144,46 @@ func TestEveryPolicyThatMattersIsMissed(t *testing.T) {
 }
 
 func TestWhatIsInstalledOtherwiseIsFound(t *testing.T) {
-	a, b := fleetOf(t, pair(80)), fleetOf(t, pair(81))
-	same, err := fleetOf(t, pair(80))["one"].inspect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	left, err := a["one"].inspect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	right, err := b["one"].inspect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := left.diff(same); diff != "" {
-		t.Errorf("equal nodes differ: %s", diff)
-	}
-	if left.Plugin == right.Plugin || left.Recorder == right.Recorder || left.Tables == right.Tables || left.Dataplane == right.Dataplane {
-		t.Error("a room looks the same although a port differs")
-	}
-	if left.diff(right) == "" {
-		t.Error("no difference is told")
-	}
-}
-
-func TestEveryOperationLeavesAnImprint(t *testing.T) {
-	f := fleetOf(t, pair(80))
-	start, told := f.imprints(), f.operations()
-	touch := func(s cluster.State) {
-		t.Helper()
-		if err := f.apply(t.Context(), model.Changes{Resync: true, Deltas: mustReflect(t, s).all(0)}); err != nil {
-			t.Fatal(err)
+	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		inspect := func(port int32) fleet.Installed {
+			i, err := fleetOf(t, kind, pair(port)).Node("one").Inspect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return i
 		}
-	}
-	touch(pair(80))
-	if what := f.touched(start); what != "" || f.operations() != told {
-		t.Errorf("the same state touches: %s", what)
-	}
-	touch(pair(81))
-	touch(pair(80)) // what is installed is equal again, but it was written twice
-	if f.touched(start) == "" || f.operations() == told {
-		t.Error("a change that is taken back leaves no imprint")
-	}
-	before := f.imprints()
-	touch(without(pair(80), "web"))
-	if f.touched(before) == "" {
-		t.Error("a policy that goes leaves no imprint")
-	}
+		left, same, right := inspect(80), inspect(80), inspect(81)
+		if diff := left.Diff(same); diff != "" {
+			t.Errorf("equal nodes differ: %s", diff)
+		}
+		if left.Plugin == right.Plugin || left.Told == right.Told || left.Stack == right.Stack {
+			t.Error("a room looks the same although a port differs")
+		}
+		if left.Diff(right) == "" {
+			t.Error("no difference is told")
+		}
+	})
 }
 
-func TestACLsWithoutUseAreFound(t *testing.T) {
-	used := vswitch.ACL{Index: 1, Tag: "sluice:l0:0:00", Outputs: []uint32{3}}
-	unused := vswitch.ACL{Index: 2, Tag: "sluice:l1:0:00"}
-	foreign := vswitch.ACL{Index: 3, Tag: "of somebody else"}
-	if got := leftovers([]vswitch.ACL{used, unused, foreign}); len(got) != 1 {
-		t.Errorf("found %v, want acl 2 only", got)
-	}
-	if acls := fleetOf(t, pair(80))["one"].Switch.ACLs(); len(acls) < 3 || leftovers(acls) != nil {
-		t.Errorf("a node has %d ACLs, unused are %v", len(acls), leftovers(acls))
-	}
+func TestEveryOperationCounts(t *testing.T) {
+	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		f := fleetOf(t, kind, pair(80))
+		last := f.Operations()
+		touch := func(s cluster.State, want bool) {
+			t.Helper()
+			if err := f.Apply(t.Context(), model.Changes{Resync: true, Deltas: mustReflect(t, s).All(0)}); err != nil {
+				t.Fatal(err)
+			}
+			if n := f.Operations() - last; (n > 0) != want {
+				t.Errorf("%d operations", n)
+			}
+			last = f.Operations()
+		}
+		touch(pair(80), false)
+		touch(pair(81), true)
+		touch(pair(80), true) // what is installed is equal again, but it was written twice
+		touch(without(pair(80), "web"), true)
+	})
 }
 
 func TestWrongExplanationsAreFound(t *testing.T) {
@@ -240,22 +225,23 @@ func TestSessionsAreSeen(t *testing.T) {
 		api.Name, api.Spec.PodSelector.MatchLabels, api.Spec.Ingress = "api", map[string]string{"app": "api"}, nil
 		return s
 	}
-	f := fleetOf(t, told(80))
-	w := f.wires()
 	flow := api.Flow{Src: addr("10.1.0.2"), Dst: addr("10.1.0.1"), Protocol: api.TCP, SrcPort: sourcePort, DstPort: 80}
-	if w.reply(flow) {
-		t.Error("a reply to nothing arrives")
-	}
-	if !w.first(flow) || !w.reply(flow) {
-		t.Error("an allowed flow or its reply does not arrive")
-	}
-	if n := len(f["one"].Switch.Sessions()) + len(f["two"].Switch.Sessions()); n == 0 {
-		t.Error("no session is left behind")
-	}
-	if err := f.apply(t.Context(), model.Changes{Deltas: mustReflect(t, told(81)).all(0)}); err != nil {
-		t.Fatal(err)
-	}
-	if w.first(flow) {
-		t.Error("an established flow goes on although it is not allowed any more")
-	}
+	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		f := fleetOf(t, kind, told(80))
+		if !f.IsStateful() {
+			t.Skip("the stack keeps no sessions")
+		}
+		if f.Reply(flow) {
+			t.Error("a reply to nothing arrives")
+		}
+		if !f.First(flow) || !f.Reply(flow) {
+			t.Error("an allowed flow or its reply does not arrive")
+		}
+		if err := f.Apply(t.Context(), model.Changes{Deltas: mustReflect(t, told(81)).All(0)}); err != nil {
+			t.Fatal(err)
+		}
+		if f.First(flow) {
+			t.Error("an established flow goes on although it is not allowed any more")
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 // large is big enough for the indexes that small clusters do without: a namespace
@@ -18,6 +19,7 @@ const (
 	largeSequences = 2
 	largeSteps     = 30
 	largeStride    = 10 // steps from one comparison to the next
+	largeFlows     = 80
 )
 
 // TestLargeSequences changes large clusters step by step.
@@ -30,25 +32,31 @@ func TestLargeSequences(t *testing.T) {
 	case testing.Short():
 		sequences = 1
 	}
-	for seed := range sequences {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			checkLarge(t, seed)
-		})
-	}
+	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		for seed := range sequences {
+			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+				t.Parallel()
+				checkLarge(t, Options{Kind: kind, Stride: largeStride, Flows: largeFlows}, seed)
+			})
+		}
+	})
 }
 
-func checkLarge(t *testing.T, seed uint64) {
-	steps := cluster.RandomSequence(seed, large(), largeSteps)
-	x := start(t, steps[0].State)
-	defer closing(t, x.close)
-	for i, step := range steps {
-		x.apply(step.State, asChanges, seed+uint64(i))
-		x.checkVerdicts(step.State, false, seed+uint64(i))
-		if i%largeStride == 0 {
-			x.checkInstalled(step.State, seed+uint64(i))
-			x.checkAgain(seed + uint64(i))
-		}
+func checkLarge(t *testing.T, o Options, seed uint64) {
+	m, err := New(o)
+	if err != nil {
+		t.Fatal(err)
 	}
-	x.checkRestart(seed)
+	defer closing(t, m.Close)
+	var before cluster.State
+	for i, step := range cluster.RandomSequence(seed, large(), largeSteps) {
+		e := Event{Action: step.Action, What: step.What, Edits: cluster.Between(before, step.State), Seed: seed + uint64(i)}
+		if err := m.Do(t.Context(), e); err != nil {
+			t.Fatalf("step %d, %s: %s", i, e, err)
+		}
+		before = step.State
+	}
+	if err := m.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }

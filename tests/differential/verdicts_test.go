@@ -3,16 +3,13 @@ package differential
 import (
 	"fmt"
 	"iter"
-	"net/netip"
-	"os"
-	"slices"
 	"strings"
-	"testing"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/fleet"
 )
 
 // evaluation says whether the first packet of a flow is allowed.
@@ -34,57 +31,16 @@ func difference(flows iter.Seq[api.Flow], a, b evaluation) (api.Flow, bool) {
 }
 
 // disagreement explains a flow on which the product differs from the oracle.
-func disagreement(f api.Flow, o *oracle.Oracle, w node.Walk, s cluster.State) string {
+func disagreement(f api.Flow, o *oracle.Oracle, trace string, s cluster.State) string {
+	return fmt.Sprintf("%s\n%s\nthe oracle:\n%s\n%s", f, trace, o.Verdict(f), fleet.Manifests(s))
+}
+
+// walkText prints what the nodes of a fabric did with a packet.
+func walkText(w node.Walk) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nthe dataplane: %s, %s\n", f, w.Verdict, w.Reason)
+	fmt.Fprintf(&b, "%s, %s\n", w.Verdict, w.Reason)
 	for _, v := range w.Visits {
 		fmt.Fprintf(&b, "node %s: %s\n", v.Node, v.Trace)
 	}
-	fmt.Fprintf(&b, "the oracle:\n%s\n%s", o.Verdict(f), manifests(s))
 	return b.String()
-}
-
-// isLong says whether everything is to be asked, however long that takes.
-func isLong() bool { return os.Getenv("SLUICE_LONG") == "1" }
-
-// flowsOf returns all flows of a state when they are few enough, else as many as
-// the bound says, drawn by a seed.
-func flowsOf(s cluster.State, bound int, seed uint64) iter.Seq[api.Flow] {
-	space := cluster.FlowSpace(s)
-	if isLong() || sizeOf(space) <= bound {
-		return space.All()
-	}
-	return slices.Values(space.Random(cluster.NewRand(seed), bound))
-}
-
-// sizeOf returns how many flows a space has.
-func sizeOf(s cluster.Space) int {
-	var pods, others [2]int
-	for _, a := range s.Pods {
-		pods[family(a)]++
-	}
-	for _, a := range s.Others {
-		others[family(a)]++
-	}
-	pairs := 0
-	for f := range pods {
-		pairs += pods[f]*pods[f] + 2*pods[f]*others[f]
-	}
-	return pairs * (1 + 3*len(s.Ports))
-}
-
-func family(a netip.Addr) int {
-	if a.Is4() {
-		return 0
-	}
-	return 1
-}
-
-func TestTheSizeOfASpaceIsTheNumberOfItsFlows(t *testing.T) {
-	for seed := range uint64(20) {
-		s := cluster.Random(seed, cluster.Small())
-		if got, want := sizeOf(cluster.FlowSpace(s)), len(cluster.Flows(s)); got != want {
-			t.Errorf("seed %d: %d, want %d", seed, got, want)
-		}
-	}
 }

@@ -24,7 +24,7 @@ var harness = []Suite{
 	{Folder: "tests/scenarios"},
 	{Folder: "tests/sequences"},
 	{Folder: "tests/differential"},
-	{Folder: "tests/conformance"},
+	{Folder: "tests/conformance/replay"},
 	{Folder: "renderer/acl"},
 	{Folder: "internal/oracle", Only: "internal/oracle"},
 }

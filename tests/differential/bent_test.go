@@ -1,0 +1,132 @@
+package differential
+
+import (
+	"context"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/tests/stacks"
+)
+
+// bent is a stack with a fault. What is nil works.
+type bent struct {
+	stacks.Stack
+	stacks.Stateful
+	renderer renderer.Renderer
+
+	verdict   func(api.Flow, api.Action) api.Action
+	first     func(api.Flow, bool) bool
+	reply     func(api.Flow, bool) bool
+	installed func(string) string
+	dangling  []string
+	extra     atomic.Int64 // operations
+	restarted int          // operations of a restart
+}
+
+func (b *bent) Renderer() renderer.Renderer {
+	if b.renderer != nil {
+		return b.renderer
+	}
+	return b.Stack.Renderer()
+}
+
+func (b *bent) Verdict(f api.Flow) api.Action {
+	if b.verdict != nil {
+		return b.verdict(f, b.Stack.Verdict(f))
+	}
+	return b.Stack.Verdict(f)
+}
+
+func (b *bent) First(f api.Flow) bool {
+	if b.first != nil {
+		return b.first(f, b.Stateful.First(f))
+	}
+	return b.Stateful.First(f)
+}
+
+func (b *bent) Reply(f api.Flow) bool {
+	if b.reply != nil {
+		return b.reply(f, b.Stateful.Reply(f))
+	}
+	return b.Stateful.Reply(f)
+}
+
+func (b *bent) Installed() (string, error) {
+	text, err := b.Stack.Installed()
+	if b.installed != nil {
+		text = b.installed(text)
+	}
+	return text, err
+}
+
+func (b *bent) Dangling() []string { return append(b.Stack.Dangling(), b.dangling...) }
+func (b *bent) Operations() int    { return b.Stack.Operations() + int(b.extra.Load()) }
+
+func (b *bent) Restart() error {
+	b.extra.Add(int64(b.restarted))
+	return b.Stack.Restart()
+}
+
+// bentRenderer tells the renderer of a stack something else than it is told.
+type bentRenderer struct {
+	renderer.Renderer
+	txn func(renderer.Txn, bool) renderer.Txn
+}
+
+func (r bentRenderer) NewTxn(resync bool) renderer.Txn {
+	return r.txn(r.Renderer.NewTxn(resync), resync)
+}
+
+// bentTxn is a transaction that does not tell everything. What is nil works.
+type bentTxn struct {
+	renderer.Txn
+	updateSet func(id api.SetID, added, removed []netip.Prefix)
+	remove    func(api.PodID)
+	commit    func(context.Context) error
+}
+
+func (t bentTxn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
+	if t.updateSet != nil {
+		t.updateSet(id, added, removed)
+		return
+	}
+	t.Txn.UpdateSet(id, added, removed)
+}
+
+func (t bentTxn) Remove(pod api.PodID) {
+	if t.remove != nil {
+		t.remove(pod)
+		return
+	}
+	t.Txn.Remove(pod)
+}
+
+func (t bentTxn) Commit(ctx context.Context) error {
+	if t.commit != nil {
+		return t.commit(ctx)
+	}
+	return t.Txn.Commit(ctx)
+}
+
+// bend returns a kind whose stacks have a fault.
+func bend(fault func(*bent)) stacks.Kind {
+	kind := stacks.All[0]
+	return stacks.Kind{Name: "bent " + kind.Name, New: func(prompt func()) (stacks.Stack, error) {
+		s, err := kind.New(prompt)
+		if err != nil {
+			return nil, err
+		}
+		b := &bent{Stack: s, Stateful: s.(stacks.Stateful)}
+		fault(b)
+		return b, nil
+	}}
+}
+
+// rendering makes a fault of a renderer one of its stack.
+func rendering(txn func(*bent, renderer.Txn, bool) renderer.Txn) func(*bent) {
+	return func(b *bent) {
+		b.renderer = bentRenderer{b.Stack.Renderer(), func(t renderer.Txn, resync bool) renderer.Txn { return txn(b, t, resync) }}
+	}
+}

@@ -1,0 +1,121 @@
+package differential
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-net/sluice/tests/cluster"
+)
+
+// Case is a sequence of events that can be played again.
+type Case struct {
+	World  World
+	Events []Event
+}
+
+const (
+	fewestEvents = 8 // after the start, of the sequence of a seed
+	mostEvents   = 12
+)
+
+// PlaySeed plays the sequence of a seed, in a world of its own.
+func PlaySeed(ctx context.Context, o Options, seed uint64) (Case, Counts, error) {
+	src := cluster.NewRand(seed)
+	w := DrawWorld(src)
+	return Play(ctx, o, src, w, fewestEvents+src.Below(mostEvents-fewestEvents+1, "events"))
+}
+
+// Play draws a sequence of some events after the start, and lets them happen. It
+// returns the case as far as it got, which ends with the event that diverges.
+func Play(ctx context.Context, o Options, src cluster.Source, w World, events int) (c Case, counts Counts, err error) {
+	c.World = w
+	m, err := New(w.Options(o))
+	if err != nil {
+		return c, newCounts(), err
+	}
+	defer func() { counts, err = m.Counts, errors.Join(err, m.Close()) }()
+	m.Counts.Sequences++
+	for _, e := range DrawStart(src, w.Config) {
+		c.Events = append(c.Events, e)
+		if err := m.Do(ctx, e); err != nil {
+			return c, counts, err
+		}
+	}
+	actions := append(Actions(), failing, failing) // few of the calls that are to fail are made
+	for range events {
+		e := Draw(src, w.Config, m.State(), actions[src.Below(len(actions), "action")])
+		c.Events = append(c.Events, e)
+		if err := m.Do(ctx, e); err != nil {
+			return c, counts, err
+		}
+	}
+	return c, counts, nil
+}
+
+// Run plays the case again.
+func (c Case) Run(ctx context.Context, o Options) (err error) {
+	m, err := New(c.World.Options(o))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	for _, e := range c.Events {
+		if err := m.Do(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// divergenceOf returns the divergence that an error is, nil for other errors.
+func divergenceOf(err error) *Divergence {
+	var d *Divergence
+	errors.As(err, &d)
+	return d
+}
+
+// String prints the case for whoever has to understand it: the events in words, each
+// with the manifests of what is different then.
+func (c Case) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d events", len(c.Events))
+	if c.World.DenyNode {
+		b.WriteString(", traffic of nodes is restricted")
+	}
+	if c.World.Config.SharedAddresses {
+		b.WriteString(", pods may share addresses")
+	}
+	b.WriteByte('\n')
+	var s cluster.State
+	for i, e := range c.Events {
+		fmt.Fprintf(&b, "\nevent %d: %s\n", i, e)
+		for _, edit := range e.Edits {
+			b.WriteString(manifest(s, edit))
+		}
+		s = cluster.Edited(s, e.Edits)
+	}
+	return b.String()
+}
+
+// manifest prints an edit of a state.
+func manifest(before cluster.State, e cluster.Edit) string {
+	switch {
+	case e.Object == nil:
+		return fmt.Sprintf("--- # %s is gone\n", e)
+	case e.Kind == "Node":
+		return fmt.Sprintf("--- # %s is there\n", e)
+	}
+	text, err := yaml.Marshal(e.Object)
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	verb := "is new"
+	if e.Has(before) {
+		verb = "is changed"
+	}
+	return fmt.Sprintf("--- # %s %s\n%s", e, verb, text)
+}

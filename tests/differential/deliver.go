@@ -1,0 +1,165 @@
+package differential
+
+import (
+	"context"
+	"slices"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/tests/fleet"
+)
+
+// triesToConverge is how often a node is prompted after the last call that was made to
+// fail. One attempt must do; another is for a connection that has to come up again.
+const triesToConverge = 5
+
+// deliver brings the state of a turn to all nodes.
+func (m *Machine) deliver(ctx context.Context, t turn) error {
+	before := m.operations(t.Node)
+	if err := m.grow(t); err != nil {
+		return err
+	}
+	if t.Fate == Restarts || t.Fate == Replaced {
+		if err := m.renew(t); err != nil {
+			return err
+		}
+	}
+	for _, name := range m.fleet.Names() {
+		if err := m.tell(ctx, m.fleet.Node(name), t); err != nil {
+			return err
+		}
+	}
+	if n := m.operations(t.Node) - before; n != 0 && t.Fate == Restarts && len(t.Fail) == 0 && hasOnlyNodes(t.Edits) {
+		return diverge(CheckRestart, "the agent of node %s restarts, and changes its stack %d times", t.Node, n)
+	}
+	return nil
+}
+
+// operations counts those of the stack of a node.
+func (m *Machine) operations(node string) int {
+	if n := m.fleet.Node(node); n != nil {
+		return n.Stack.Operations()
+	}
+	return 0
+}
+
+// tell brings the state of a turn to one node.
+func (m *Machine) tell(ctx context.Context, n *fleet.Node, t turn) error {
+	list := t.changes(n.Name)
+	if n.Name == t.Node && len(t.Fail) > 0 {
+		return m.fail(ctx, n, list, t)
+	}
+	for _, c := range list {
+		if err := n.Plugin.Apply(ctx, c); err != nil {
+			return diverge(CheckConverges, "node %s does not enforce the event: %v", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// grow starts the nodes that are new in the state.
+func (m *Machine) grow(t turn) error {
+	for _, name := range fleet.NamesOf(t.after.Nodes) {
+		if m.fleet.Node(name) == nil {
+			if err := m.fleet.Grow(name); err != nil {
+				return err
+			}
+			t.isNew[name] = true
+		}
+	}
+	return nil
+}
+
+// renew replaces the agent of the turn, with its stack or without. It is told
+// everything then.
+func (m *Machine) renew(t turn) error {
+	t.isNew[t.Node] = true
+	m.Counts.Restarts++
+	if t.Fate == Replaced {
+		return m.fleet.Replace(t.Node)
+	}
+	return m.fleet.Restart(t.Node)
+}
+
+// changes returns what a node is told.
+func (t turn) changes(node string) []model.Changes {
+	everything := model.Changes{Resync: true, Deltas: t.objects.All(t.Seed)}
+	if t.isNew[node] {
+		return []model.Changes{everything}
+	}
+	deltas := t.objects.Since(t.old, t.Seed)
+	switch t.How {
+	case AsResync:
+		return []model.Changes{everything}
+	case AsEverything:
+		gone := slices.DeleteFunc(slices.Clone(deltas), func(d model.Delta) bool { return d.Value != nil })
+		return []model.Changes{{Deltas: fleet.Shuffled(append(gone, everything.Deltas...), t.Seed)}}
+	case Twice:
+		return []model.Changes{{Deltas: deltas}, {Deltas: slices.Clone(deltas)}}
+	case OneByOne:
+		var out []model.Changes
+		for _, d := range deltas {
+			out = append(out, model.Changes{Deltas: []model.Delta{d}})
+		}
+		return out
+	case AsChanges, deliveries:
+	}
+	return []model.Changes{{Deltas: deltas}}
+}
+
+// fail lets calls of a node fail, one per attempt. While its stack is neither in the
+// old nor in the new state, no flow may be judged as in neither. Then nothing fails
+// any more, and it must converge.
+func (m *Machine) fail(ctx context.Context, n *fleet.Node, list []model.Changes, t turn) error {
+	enforced := false
+	for i, call := range t.Fail {
+		n.Stack.FailNext(call)
+		var err error
+		if i == 0 {
+			enforced, err = try(ctx, n, list)
+		} else {
+			enforced, err = n.TryAgain(ctx)
+		}
+		if err != nil {
+			return diverge(CheckConverges, "node %s, call %d of attempt %d failing: %v", n.Name, call, i+1, err)
+		}
+		if enforced {
+			break // there was no such call
+		}
+		m.Counts.Failures++
+		if err := m.checkBetween(t); err != nil {
+			return err
+		}
+	}
+	n.Stack.FailNext(0)
+	return m.converge(ctx, n, t)
+}
+
+// try tells changes and does not wait for what failed.
+func try(ctx context.Context, n *fleet.Node, list []model.Changes) (enforced bool, err error) {
+	for _, c := range list {
+		if enforced, err = n.Try(ctx, c); err != nil {
+			return false, err
+		}
+	}
+	return enforced, nil
+}
+
+// converge has a node finish what failed, after a restart if the event says so. It is
+// prompted even when nothing seems to have failed: the stack itself prompts as well,
+// and the call that was to fail can have been one of that.
+func (m *Machine) converge(ctx context.Context, n *fleet.Node, t turn) error {
+	if t.Fate == GivesUp {
+		if err := m.renew(t); err != nil {
+			return err
+		}
+		return n.Plugin.Apply(ctx, t.changes(n.Name)[0])
+	}
+	for range triesToConverge {
+		if enforced, err := n.TryAgain(ctx); err != nil {
+			return diverge(CheckConverges, "node %s: %v", n.Name, err)
+		} else if enforced {
+			return nil
+		}
+	}
+	return diverge(CheckConverges, "node %s does not converge although no call fails: %+v", n.Name, n.Plugin.Status())
+}

@@ -1,0 +1,229 @@
+package differential
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/stacks"
+)
+
+var errStuck = errors.New("it did not work once, so it never will")
+
+// faults are what a stack or a renderer could do wrong, and the checks that may see it.
+var faults = []struct {
+	name  string
+	fault func(*bent)
+	seen  []Check
+}{
+	{"a port is always open", func(b *bent) {
+		b.verdict = func(f api.Flow, a api.Action) api.Action {
+			if f.DstPort == 80 {
+				return api.Permit
+			}
+			return a
+		}
+	}, []Check{CheckVerdict}},
+	{"sessions last for ever", func(b *bent) {
+		once := map[api.Flow]bool{}
+		b.first = func(f api.Flow, ok bool) bool {
+			once[f] = once[f] || ok
+			return once[f]
+		}
+	}, []Check{CheckEstablished}},
+	{"answers are judged by rules", func(b *bent) {
+		b.reply = func(f api.Flow, ok bool) bool { return ok && b.Stack.Verdict(f.Reverse()) == api.Permit }
+	}, []Check{CheckReply}},
+	{"members stay in sets", rendering(func(_ *bent, t renderer.Txn, _ bool) renderer.Txn {
+		return bentTxn{Txn: t, updateSet: func(id api.SetID, added, _ []netip.Prefix) { t.UpdateSet(id, added, nil) }}
+	}), []Check{CheckVerdict, CheckFresh, CheckEstablished}},
+	{"pods are not removed", rendering(func(_ *bent, t renderer.Txn, _ bool) renderer.Txn {
+		return bentTxn{Txn: t, remove: func(api.PodID) {}}
+	}), []Check{CheckVerdict, CheckFresh, CheckEstablished, CheckAgain, CheckReply}},
+	{"what is installed depends on the past", func(b *bent) {
+		before := b.Stack.Operations
+		b.installed = func(text string) string { return fmt.Sprintf("%s%t", text, before() > 12) }
+	}, []Check{CheckFresh}},
+	{"something is left over", func(b *bent) { b.dangling = []string{"an ACL that nobody has"} }, []Check{CheckDangling}},
+	{"a resync writes everything", rendering(func(b *bent, t renderer.Txn, resync bool) renderer.Txn {
+		if resync {
+			b.extra.Add(1)
+		}
+		return t
+	}), []Check{CheckRestart}},
+	{"a commit always writes", rendering(func(b *bent, t renderer.Txn, _ bool) renderer.Txn {
+		return bentTxn{Txn: t, commit: func(ctx context.Context) error { b.extra.Add(1); return t.Commit(ctx) }}
+	}), []Check{CheckAgain, CheckRestart}},
+	{"a restart begins anew", func(b *bent) { b.restarted = 1 }, []Check{CheckRestart}},
+	{"a failure opens everything", failingOpen(api.Permit), []Check{CheckNeverFewer}},
+	{"a failure closes everything", failingOpen(api.Deny), []Check{CheckNeverFewer}},
+	{"a failure is for ever", rendering(func(b *bent, t renderer.Txn, _ bool) renderer.Txn {
+		return bentTxn{Txn: t, commit: func(ctx context.Context) error {
+			if b.restarted > 0 {
+				return errStuck
+			}
+			err := t.Commit(ctx)
+			if err != nil {
+				b.restarted++
+			}
+			return err
+		}}
+	}), []Check{CheckConverges}},
+}
+
+// failingOpen judges everything alike from a failure to the next success.
+func failingOpen(a api.Action) func(*bent) {
+	return func(b *bent) {
+		var failed atomic.Bool // the plugin's goroutine tells, the test's asks
+		rendering(func(_ *bent, t renderer.Txn, _ bool) renderer.Txn {
+			return bentTxn{Txn: t, commit: func(ctx context.Context) error {
+				err := t.Commit(ctx)
+				failed.Store(err != nil)
+				return err
+			}}
+		})(b)
+		b.verdict = func(_ api.Flow, right api.Action) api.Action {
+			if failed.Load() {
+				return a
+			}
+			return right
+		}
+	}
+}
+
+const (
+	sequencesToFind = 150
+	eventsToFind    = 12
+	timeToMinimise  = 20 * time.Second
+)
+
+// hunt plays sequences until one diverges.
+func hunt(t *testing.T, o Options) (Case, *Divergence) {
+	t.Helper()
+	for seed := range uint64(sequencesToFind) {
+		src := cluster.NewRand(seed)
+		w := DrawWorld(src)
+		w.Config.SharedAddresses = false
+		c, _, err := Play(t.Context(), o, src, w, eventsToFind)
+		if d := divergenceOf(err); d != nil {
+			return c, d
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatalf("%d sequences found nothing", sequencesToFind)
+	return Case{}, nil
+}
+
+func TestEveryFaultIsFound(t *testing.T) {
+	t.Parallel()
+	for _, tt := range faults {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if _, d := hunt(t, Options{Kind: bend(tt.fault)}); !slices.Contains(tt.seen, d.Check) {
+				t.Errorf("found by another check: %s", d)
+			}
+		})
+	}
+}
+
+// TestEveryMisreadingIsFound compares the product with oracles that misread one thing.
+func TestEveryMisreadingIsFound(t *testing.T) {
+	t.Parallel()
+	for name, misread := range map[string]func(*networkingv1.NetworkPolicy){
+		"excepts": func(np *networkingv1.NetworkPolicy) {
+			eachPeer(np, func(p *networkingv1.NetworkPolicyPeer) { noExcept(p) })
+		},
+		"namespaces": func(np *networkingv1.NetworkPolicy) {
+			eachPeer(np, func(p *networkingv1.NetworkPolicyPeer) { p.NamespaceSelector = nil })
+		},
+		"ends of ranges": func(np *networkingv1.NetworkPolicy) {
+			for i := range np.Spec.Ingress {
+				for j := range np.Spec.Ingress[i].Ports {
+					np.Spec.Ingress[i].Ports[j].EndPort = nil
+				}
+			}
+		},
+		"policyTypes": func(np *networkingv1.NetworkPolicy) { np.Spec.PolicyTypes = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			specify := func(s cluster.State, o ...oracle.Option) *oracle.Oracle {
+				s.Policies = slices.Clone(s.Policies)
+				for i, np := range s.Policies {
+					s.Policies[i] = np.DeepCopy()
+					misread(s.Policies[i])
+				}
+				return oracle.New(s, o...)
+			}
+			o := Options{Kind: stacks.All[0], Specify: specify}
+			if _, d := hunt(t, o); d.Check != CheckVerdict && d.Check != CheckEstablished {
+				t.Errorf("found by another check: %s", d)
+			}
+		})
+	}
+}
+
+func eachPeer(np *networkingv1.NetworkPolicy, change func(*networkingv1.NetworkPolicyPeer)) {
+	for i := range np.Spec.Ingress {
+		for j := range np.Spec.Ingress[i].From {
+			change(&np.Spec.Ingress[i].From[j])
+		}
+	}
+}
+
+func noExcept(p *networkingv1.NetworkPolicyPeer) {
+	if p.IPBlock != nil {
+		p.IPBlock.Except = nil
+	}
+}
+
+// TestMinimalCasesAreSmall reduces sequences to what a fault needs.
+func TestMinimalCasesAreSmall(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		fault  string
+		events int // that the fault needs
+		edits  int
+	}{
+		{"a port is always open", 1, 3},
+		{"members stay in sets", 2, 6},
+		{"a failure opens everything", 2, 5},
+	} {
+		t.Run(tt.fault, func(t *testing.T) {
+			t.Parallel()
+			i := slices.IndexFunc(faults, func(f struct {
+				name  string
+				fault func(*bent)
+				seen  []Check
+			}) bool {
+				return f.name == tt.fault
+			})
+			o := Options{Kind: bend(faults[i].fault)}
+			c, d := hunt(t, o)
+			small, found := Minimise(t.Context(), c, o, d, timeToMinimise)
+			edits := 0
+			for _, e := range small.Events {
+				edits += len(e.Edits)
+			}
+			if len(small.Events) > tt.events || edits > tt.edits || !found.Check.like(d.Check) {
+				t.Errorf("want at most %d events with %d edits:\n%s%s", tt.events, tt.edits, small, found)
+			}
+			if text := small.String(); !strings.Contains(text, "event 0: ") || len(text) > 6000 {
+				t.Errorf("%d characters are no minimal case:\n%s", len(text), text)
+			}
+		})
+	}
+}

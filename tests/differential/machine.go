@@ -1,0 +1,134 @@
+package differential
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/stacks"
+)
+
+// patience is how long one event may take; it is over when something hangs.
+const patience = 30 * time.Second
+
+// ErrImpossible is the error of an event after which the cluster is not one that can
+// be judged: two live pods share an address, or a pod or an agent is on no node. Only
+// events that were changed by hand or by Minimise lead there.
+var ErrImpossible = errors.New("impossible state")
+
+// Options of a Machine.
+type Options struct {
+	Kind     stacks.Kind
+	DenyNode bool // traffic between a pod and its own node is restricted as all other
+	// SharedAddresses says that two live pods may have one address. A stack delivers to
+	// one of them only, so verdicts are taken from what renderers are told.
+	SharedAddresses bool
+	Flows           int // asked after an event; 0 is a few dozen
+	Stride          int // of the events after which nodes are compared with new ones; 0 is every event
+	// Specify says what is right; nil is the oracle.
+	Specify func(cluster.State, ...oracle.Option) *oracle.Oracle
+
+	// What follows is for minimal cases: a flow that is asked after every event, and
+	// the only check that matters.
+	ask  api.Flow
+	only Check
+}
+
+const (
+	defaultFlows = 40
+	established  = 12 // flows that are kept from one event to the next
+)
+
+// Machine is a cluster that events happen to. It begins without anything. One
+// goroutine uses it.
+type Machine struct {
+	Counts  Counts
+	options Options
+	fleet   *fleet.Fleet
+	state   cluster.State
+	objects fleet.Objects
+	asked   []api.Flow // first packets of them were sent after the event before
+}
+
+// turn is one event as it is carried out.
+type turn struct {
+	Event
+	before, after cluster.State
+	old, objects  fleet.Objects
+	isNew         map[string]bool // nodes that were told nothing yet
+}
+
+// New returns a machine; Close must be called.
+func New(o Options) (*Machine, error) {
+	if o.Specify == nil {
+		o.Specify = oracle.New
+	}
+	if o.Flows == 0 {
+		o.Flows = defaultFlows
+	}
+	f, err := fleet.New(o.Kind, nil, fleet.Options{DenyNode: o.DenyNode})
+	return &Machine{options: o, fleet: f, Counts: newCounts()}, err
+}
+
+// State returns the present state.
+func (m *Machine) State() cluster.State { return m.state }
+
+// Close stops every node.
+func (m *Machine) Close() error { return m.fleet.Close() }
+
+// Do lets an event happen and checks everything that must hold then. The error is a
+// *Divergence when something does not.
+func (m *Machine) Do(ctx context.Context, e Event) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	t := turn{Event: e, before: m.state, after: cluster.Edited(m.state, e.Edits), old: m.objects, isNew: map[string]bool{}}
+	if err := m.possible(t); err != nil {
+		return err
+	}
+	var err error
+	if t.objects, err = fleet.Reflect(t.after); err != nil {
+		return err
+	}
+	if err := m.deliver(ctx, t); err != nil {
+		return err
+	}
+	m.state, m.objects = t.after, t.objects
+	m.Counts.event(e)
+	return m.check(ctx, t)
+}
+
+// possible returns ErrImpossible for turns that cannot be judged.
+func (m *Machine) possible(t turn) error {
+	if !m.options.SharedAddresses && cluster.SharesAddresses(t.after) {
+		return fmt.Errorf("%w: two pods have one address", ErrImpossible)
+	}
+	if t.Fate != RunsOn && m.fleet.Node(t.Node) == nil {
+		return fmt.Errorf("%w: there is no node %q", ErrImpossible, t.Node)
+	}
+	for _, p := range t.after.Pods {
+		if !slices.ContainsFunc(t.after.Nodes, func(n *corev1.Node) bool { return n.Name == p.Spec.NodeName }) {
+			return fmt.Errorf("%w: pod %s/%s is on node %q", ErrImpossible, p.Namespace, p.Name, p.Spec.NodeName)
+		}
+	}
+	return nil
+}
+
+// Finish ends every agent and starts it again, which must change nothing. Nodes are
+// compared with new ones whatever the stride is.
+func (m *Machine) Finish(ctx context.Context) error {
+	m.options.Stride = 1
+	for _, name := range m.fleet.Names() {
+		if err := m.Do(ctx, Event{Action: restart, What: "nothing", Fate: Restarts, Node: name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
