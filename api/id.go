@@ -44,10 +44,18 @@ type PolicyKind uint8
 
 // The kinds of policy, in the order in which tiers are listed to people.
 const (
-	NetworkPolicy PolicyKind = iota // networking.k8s.io/v1
+	NetworkPolicy              PolicyKind = iota // networking.k8s.io/v1
+	AdminNetworkPolicy                           // policy.networking.k8s.io/v1alpha1
+	BaselineAdminNetworkPolicy                   // policy.networking.k8s.io/v1alpha1
+	ClusterNetworkPolicy                         // policy.networking.k8s.io/v1alpha2
 )
 
-var policyKindNames = [...]string{NetworkPolicy: "NetworkPolicy"}
+var policyKindNames = [...]string{
+	NetworkPolicy:              "NetworkPolicy",
+	AdminNetworkPolicy:         "AdminNetworkPolicy",
+	BaselineAdminNetworkPolicy: "BaselineAdminNetworkPolicy",
+	ClusterNetworkPolicy:       "ClusterNetworkPolicy",
+}
 
 // String returns the Kubernetes kind.
 func (k PolicyKind) String() string {

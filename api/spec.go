@@ -7,36 +7,45 @@ package api
 // nothing is inferred from an empty slice (see RuleSpec), leaving out can only
 // close, never open.
 type PolicySpec struct {
-	ID      PolicyID
-	Subject *Selector // among the pods of ID.Namespace; nil selects none
+	ID       PolicyID
+	Tier     Tier
+	Priority int // within the tier, low first; 0 in TierNetworkPolicy
 
-	IsolatesIngress, IsolatesEgress bool
+	// Subject selects pods: in the namespaces that SubjectNamespaces selects, or,
+	// when that is nil, in ID.Namespace. A nil Subject selects none.
+	Subject, SubjectNamespaces *Selector
+
+	IsolatesIngress, IsolatesEgress bool // in TierNetworkPolicy only
 
 	// In the order of the spec, so that indexes are those of the spec. The rules
-	// of a direction that is not isolated are not there.
+	// of a direction that a NetworkPolicy does not isolate are not there.
 	Ingress, Egress []RuleSpec
 }
 
 // RuleSpec is one rule. A peer and a port must match; one without AnyPeer and
 // without Peers matches no peer, likewise for ports.
 type RuleSpec struct {
+	Action  RuleAction // RuleAllow in TierNetworkPolicy
+	Name    string     // for people; "" in TierNetworkPolicy
 	AnyPeer bool
 	Peers   []PeerSpec
 	AnyPort bool // every port of every protocol
 	Ports   []PortSpec
 }
 
-// PeerSpec is either a block, or pods that a selector selects: in the
-// namespaces that Namespaces selects, or, when that is nil, in the namespace of
-// the policy.
+// PeerSpec is either a block, or nodes that a selector selects, or pods that a
+// selector selects: in the namespaces that Namespaces selects, or, when that is
+// nil, in the namespace of the policy.
 type PeerSpec struct {
 	Namespaces *Selector
 	Pods       *Selector
+	Nodes      *Selector // every address of the nodes
 	Block      *IPBlock
 }
 
 // PortSpec is a range of ports of a protocol, or, when Name is not empty, the
-// port with that name on the destination.
+// port with that name on the destination. With a Name, AnyProtocol stands for
+// whatever protocol the port has there.
 type PortSpec struct {
 	Protocol Protocol
 	Range    PortRange

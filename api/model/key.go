@@ -18,10 +18,31 @@ const (
 	KindNamespace     Kind = "namespace"
 	KindPod           Kind = "pod"
 	KindNetworkPolicy Kind = "networkpolicy"
+	KindNode          Kind = "node"
+
+	KindAdminNetworkPolicy         Kind = "adminnetworkpolicy"
+	KindBaselineAdminNetworkPolicy Kind = "baselineadminnetworkpolicy"
+	KindClusterNetworkPolicy       Kind = "clusternetworkpolicy"
 )
 
 // Kinds lists every kind, what is referred to before what refers to it.
-var Kinds = []Kind{KindNamespace, KindPod, KindNetworkPolicy}
+var Kinds = []Kind{
+	KindNode, KindNamespace, KindPod, KindNetworkPolicy,
+	KindAdminNetworkPolicy, KindBaselineAdminNetworkPolicy, KindClusterNetworkPolicy,
+}
+
+// clusterKinds maps the kinds of cluster-scoped policies to what their values say.
+var clusterKinds = map[Kind]ClusterPolicy_Kind{
+	KindAdminNetworkPolicy:         ClusterPolicy_KIND_ADMIN_NETWORK_POLICY,
+	KindBaselineAdminNetworkPolicy: ClusterPolicy_KIND_BASELINE_ADMIN_NETWORK_POLICY,
+	KindClusterNetworkPolicy:       ClusterPolicy_KIND_CLUSTER_NETWORK_POLICY,
+}
+
+// IsClusterPolicy says whether objects of the kind are ClusterPolicy messages.
+func (k Kind) IsClusterPolicy() bool { return clusterKinds[k] != 0 }
+
+// Namespaced says whether objects of the kind live in namespaces.
+func (k Kind) Namespaced() bool { return k == KindPod || k == KindNetworkPolicy }
 
 // New returns an empty message of the kind, nil for an unknown kind.
 func (k Kind) New() proto.Message {
@@ -32,6 +53,10 @@ func (k Kind) New() proto.Message {
 		return &Pod{}
 	case KindNetworkPolicy:
 		return &NetworkPolicy{}
+	case KindNode:
+		return &Node{}
+	case KindAdminNetworkPolicy, KindBaselineAdminNetworkPolicy, KindClusterNetworkPolicy:
+		return &ClusterPolicy{}
 	}
 	return nil
 }
@@ -45,6 +70,14 @@ func (k Kind) String() string {
 		return "Pod"
 	case KindNetworkPolicy:
 		return "NetworkPolicy"
+	case KindNode:
+		return "Node"
+	case KindAdminNetworkPolicy:
+		return "AdminNetworkPolicy"
+	case KindBaselineAdminNetworkPolicy:
+		return "BaselineAdminNetworkPolicy"
+	case KindClusterNetworkPolicy:
+		return "ClusterNetworkPolicy"
 	}
 	return string(k)
 }
@@ -93,7 +126,7 @@ func ParseKey(prefix, key string) (ID, error) {
 	if id.Kind.New() == nil {
 		return ID{}, fmt.Errorf("key %s: unknown kind %s", Quoted(key), Quoted(parts[0]))
 	}
-	if (id.Namespace == clusterScope) != (id.Kind == KindNamespace) {
+	if (id.Namespace == clusterScope) == id.Kind.Namespaced() {
 		return ID{}, fmt.Errorf("key %s: wrong scope for a %s", Quoted(key), id.Kind)
 	}
 	if err := checkLengths(id); err != nil {
@@ -129,6 +162,15 @@ func IDOf(m proto.Message) (ID, error) {
 		return ID{Kind: KindPod, Namespace: m.GetNamespace(), Name: m.GetName()}, nil
 	case *NetworkPolicy:
 		return ID{Kind: KindNetworkPolicy, Namespace: m.GetNamespace(), Name: m.GetName()}, nil
+	case *Node:
+		return ID{Kind: KindNode, Name: m.GetName()}, nil
+	case *ClusterPolicy:
+		for kind, said := range clusterKinds {
+			if said == m.GetKind() {
+				return ID{Kind: kind, Name: m.GetName()}, nil
+			}
+		}
+		return ID{}, fmt.Errorf("cluster policy %q is of no known kind", m.GetName())
 	}
 	return ID{}, fmt.Errorf("%T is not a reflected kind", m)
 }

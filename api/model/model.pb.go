@@ -192,6 +192,159 @@ func (LabelSelector_Operator) EnumDescriptor() ([]byte, []int) {
 	return file_api_model_model_proto_rawDescGZIP(), []int{3, 0}
 }
 
+type ClusterPolicy_Kind int32
+
+const (
+	ClusterPolicy_KIND_UNSPECIFIED                   ClusterPolicy_Kind = 0 // invalid
+	ClusterPolicy_KIND_ADMIN_NETWORK_POLICY          ClusterPolicy_Kind = 1
+	ClusterPolicy_KIND_BASELINE_ADMIN_NETWORK_POLICY ClusterPolicy_Kind = 2
+	ClusterPolicy_KIND_CLUSTER_NETWORK_POLICY        ClusterPolicy_Kind = 3
+)
+
+// Enum value maps for ClusterPolicy_Kind.
+var (
+	ClusterPolicy_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "KIND_ADMIN_NETWORK_POLICY",
+		2: "KIND_BASELINE_ADMIN_NETWORK_POLICY",
+		3: "KIND_CLUSTER_NETWORK_POLICY",
+	}
+	ClusterPolicy_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED":                   0,
+		"KIND_ADMIN_NETWORK_POLICY":          1,
+		"KIND_BASELINE_ADMIN_NETWORK_POLICY": 2,
+		"KIND_CLUSTER_NETWORK_POLICY":        3,
+	}
+)
+
+func (x ClusterPolicy_Kind) Enum() *ClusterPolicy_Kind {
+	p := new(ClusterPolicy_Kind)
+	*p = x
+	return p
+}
+
+func (x ClusterPolicy_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ClusterPolicy_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_api_model_model_proto_enumTypes[3].Descriptor()
+}
+
+func (ClusterPolicy_Kind) Type() protoreflect.EnumType {
+	return &file_api_model_model_proto_enumTypes[3]
+}
+
+func (x ClusterPolicy_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ClusterPolicy_Kind.Descriptor instead.
+func (ClusterPolicy_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{6, 0}
+}
+
+type ClusterPolicy_Tier int32
+
+const (
+	ClusterPolicy_TIER_UNSPECIFIED ClusterPolicy_Tier = 0 // invalid: the policy has no effect
+	ClusterPolicy_TIER_ADMIN       ClusterPolicy_Tier = 1
+	ClusterPolicy_TIER_BASELINE    ClusterPolicy_Tier = 2
+)
+
+// Enum value maps for ClusterPolicy_Tier.
+var (
+	ClusterPolicy_Tier_name = map[int32]string{
+		0: "TIER_UNSPECIFIED",
+		1: "TIER_ADMIN",
+		2: "TIER_BASELINE",
+	}
+	ClusterPolicy_Tier_value = map[string]int32{
+		"TIER_UNSPECIFIED": 0,
+		"TIER_ADMIN":       1,
+		"TIER_BASELINE":    2,
+	}
+)
+
+func (x ClusterPolicy_Tier) Enum() *ClusterPolicy_Tier {
+	p := new(ClusterPolicy_Tier)
+	*p = x
+	return p
+}
+
+func (x ClusterPolicy_Tier) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ClusterPolicy_Tier) Descriptor() protoreflect.EnumDescriptor {
+	return file_api_model_model_proto_enumTypes[4].Descriptor()
+}
+
+func (ClusterPolicy_Tier) Type() protoreflect.EnumType {
+	return &file_api_model_model_proto_enumTypes[4]
+}
+
+func (x ClusterPolicy_Tier) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ClusterPolicy_Tier.Descriptor instead.
+func (ClusterPolicy_Tier) EnumDescriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{6, 1}
+}
+
+type ClusterPolicy_Action int32
+
+const (
+	ClusterPolicy_ACTION_UNSPECIFIED ClusterPolicy_Action = 0 // unknown: denies what the rule matches
+	ClusterPolicy_ACTION_ALLOW       ClusterPolicy_Action = 1 // Allow, or Accept of v1alpha2
+	ClusterPolicy_ACTION_DENY        ClusterPolicy_Action = 2
+	ClusterPolicy_ACTION_PASS        ClusterPolicy_Action = 3
+)
+
+// Enum value maps for ClusterPolicy_Action.
+var (
+	ClusterPolicy_Action_name = map[int32]string{
+		0: "ACTION_UNSPECIFIED",
+		1: "ACTION_ALLOW",
+		2: "ACTION_DENY",
+		3: "ACTION_PASS",
+	}
+	ClusterPolicy_Action_value = map[string]int32{
+		"ACTION_UNSPECIFIED": 0,
+		"ACTION_ALLOW":       1,
+		"ACTION_DENY":        2,
+		"ACTION_PASS":        3,
+	}
+)
+
+func (x ClusterPolicy_Action) Enum() *ClusterPolicy_Action {
+	p := new(ClusterPolicy_Action)
+	*p = x
+	return p
+}
+
+func (x ClusterPolicy_Action) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ClusterPolicy_Action) Descriptor() protoreflect.EnumDescriptor {
+	return file_api_model_model_proto_enumTypes[5].Descriptor()
+}
+
+func (ClusterPolicy_Action) Type() protoreflect.EnumType {
+	return &file_api_model_model_proto_enumTypes[5]
+}
+
+func (x ClusterPolicy_Action) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ClusterPolicy_Action.Descriptor instead.
+func (ClusterPolicy_Action) EnumDescriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{6, 2}
+}
+
 // A label of an object, or a requirement of equality in a selector.
 type Label struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -561,6 +714,162 @@ func (x *NetworkPolicy) GetEgress() []*NetworkPolicy_Rule {
 	return nil
 }
 
+// A node, with what policy needs of it.
+type Node struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Labels        []*Label               `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty"`       // sorted by key
+	Addresses     []string               `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"` // those of status.addresses that are addresses, in canonical text, sorted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Node) Reset() {
+	*x = Node{}
+	mi := &file_api_model_model_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Node) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Node) ProtoMessage() {}
+
+func (x *Node) ProtoReflect() protoreflect.Message {
+	mi := &file_api_model_model_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Node.ProtoReflect.Descriptor instead.
+func (*Node) Descriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Node) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Node) GetLabels() []*Label {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Node) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+// A cluster-scoped policy of policy.networking.k8s.io: AdminNetworkPolicy and
+// BaselineAdminNetworkPolicy of v1alpha1, and ClusterNetworkPolicy of v1alpha2, in
+// one form.
+type ClusterPolicy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          ClusterPolicy_Kind     `protobuf:"varint,1,opt,name=kind,proto3,enum=sluice.model.v1.ClusterPolicy_Kind" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Tier          ClusterPolicy_Tier     `protobuf:"varint,3,opt,name=tier,proto3,enum=sluice.model.v1.ClusterPolicy_Tier" json:"tier,omitempty"`
+	Priority      uint32                 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"` // 0 to 1000, low first
+	Subject       *ClusterPolicy_Pods    `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`    // none: no pod
+	Ingress       []*ClusterPolicy_Rule  `protobuf:"bytes,6,rep,name=ingress,proto3" json:"ingress,omitempty"`
+	Egress        []*ClusterPolicy_Rule  `protobuf:"bytes,7,rep,name=egress,proto3" json:"egress,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterPolicy) Reset() {
+	*x = ClusterPolicy{}
+	mi := &file_api_model_model_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterPolicy) ProtoMessage() {}
+
+func (x *ClusterPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_api_model_model_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterPolicy.ProtoReflect.Descriptor instead.
+func (*ClusterPolicy) Descriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ClusterPolicy) GetKind() ClusterPolicy_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return ClusterPolicy_KIND_UNSPECIFIED
+}
+
+func (x *ClusterPolicy) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ClusterPolicy) GetTier() ClusterPolicy_Tier {
+	if x != nil {
+		return x.Tier
+	}
+	return ClusterPolicy_TIER_UNSPECIFIED
+}
+
+func (x *ClusterPolicy) GetPriority() uint32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *ClusterPolicy) GetSubject() *ClusterPolicy_Pods {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *ClusterPolicy) GetIngress() []*ClusterPolicy_Rule {
+	if x != nil {
+		return x.Ingress
+	}
+	return nil
+}
+
+func (x *ClusterPolicy) GetEgress() []*ClusterPolicy_Rule {
+	if x != nil {
+		return x.Egress
+	}
+	return nil
+}
+
 // A port with a name, of a container or of a sidecar (an init container that
 // restarts always). Ports without a name do not matter to policy.
 type Pod_NamedPort struct {
@@ -574,7 +883,7 @@ type Pod_NamedPort struct {
 
 func (x *Pod_NamedPort) Reset() {
 	*x = Pod_NamedPort{}
-	mi := &file_api_model_model_proto_msgTypes[5]
+	mi := &file_api_model_model_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +895,7 @@ func (x *Pod_NamedPort) String() string {
 func (*Pod_NamedPort) ProtoMessage() {}
 
 func (x *Pod_NamedPort) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[5]
+	mi := &file_api_model_model_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -634,7 +943,7 @@ type LabelSelector_Requirement struct {
 
 func (x *LabelSelector_Requirement) Reset() {
 	*x = LabelSelector_Requirement{}
-	mi := &file_api_model_model_proto_msgTypes[6]
+	mi := &file_api_model_model_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +955,7 @@ func (x *LabelSelector_Requirement) String() string {
 func (*LabelSelector_Requirement) ProtoMessage() {}
 
 func (x *LabelSelector_Requirement) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[6]
+	mi := &file_api_model_model_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +1002,7 @@ type NetworkPolicy_IPBlock struct {
 
 func (x *NetworkPolicy_IPBlock) Reset() {
 	*x = NetworkPolicy_IPBlock{}
-	mi := &file_api_model_model_proto_msgTypes[7]
+	mi := &file_api_model_model_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +1014,7 @@ func (x *NetworkPolicy_IPBlock) String() string {
 func (*NetworkPolicy_IPBlock) ProtoMessage() {}
 
 func (x *NetworkPolicy_IPBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[7]
+	mi := &file_api_model_model_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +1057,7 @@ type NetworkPolicy_Peer struct {
 
 func (x *NetworkPolicy_Peer) Reset() {
 	*x = NetworkPolicy_Peer{}
-	mi := &file_api_model_model_proto_msgTypes[8]
+	mi := &file_api_model_model_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +1069,7 @@ func (x *NetworkPolicy_Peer) String() string {
 func (*NetworkPolicy_Peer) ProtoMessage() {}
 
 func (x *NetworkPolicy_Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[8]
+	mi := &file_api_model_model_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +1124,7 @@ type NetworkPolicy_Port struct {
 
 func (x *NetworkPolicy_Port) Reset() {
 	*x = NetworkPolicy_Port{}
-	mi := &file_api_model_model_proto_msgTypes[9]
+	mi := &file_api_model_model_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +1136,7 @@ func (x *NetworkPolicy_Port) String() string {
 func (*NetworkPolicy_Port) ProtoMessage() {}
 
 func (x *NetworkPolicy_Port) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[9]
+	mi := &file_api_model_model_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +1224,7 @@ type NetworkPolicy_Rule struct {
 
 func (x *NetworkPolicy_Rule) Reset() {
 	*x = NetworkPolicy_Rule{}
-	mi := &file_api_model_model_proto_msgTypes[10]
+	mi := &file_api_model_model_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1236,7 @@ func (x *NetworkPolicy_Rule) String() string {
 func (*NetworkPolicy_Rule) ProtoMessage() {}
 
 func (x *NetworkPolicy_Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[10]
+	mi := &file_api_model_model_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,6 +1260,358 @@ func (x *NetworkPolicy_Rule) GetPeers() []*NetworkPolicy_Peer {
 }
 
 func (x *NetworkPolicy_Rule) GetPorts() []*NetworkPolicy_Port {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+// Pods in namespaces. Both are set; "namespaces" of the API is every pod in them.
+type ClusterPolicy_Pods struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespaces    *LabelSelector         `protobuf:"bytes,1,opt,name=namespaces,proto3" json:"namespaces,omitempty"`
+	Pods          *LabelSelector         `protobuf:"bytes,2,opt,name=pods,proto3" json:"pods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterPolicy_Pods) Reset() {
+	*x = ClusterPolicy_Pods{}
+	mi := &file_api_model_model_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterPolicy_Pods) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterPolicy_Pods) ProtoMessage() {}
+
+func (x *ClusterPolicy_Pods) ProtoReflect() protoreflect.Message {
+	mi := &file_api_model_model_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterPolicy_Pods.ProtoReflect.Descriptor instead.
+func (*ClusterPolicy_Pods) Descriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{6, 0}
+}
+
+func (x *ClusterPolicy_Pods) GetNamespaces() *LabelSelector {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *ClusterPolicy_Pods) GetPods() *LabelSelector {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
+}
+
+// What stands on the other side. When none is set, or when it is invalid, the peer
+// is unknown: a rule that allows does not match by it, and one that denies or
+// passes denies everyone.
+type ClusterPolicy_Peer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Peer:
+	//
+	//	*ClusterPolicy_Peer_Pods
+	//	*ClusterPolicy_Peer_Nodes
+	//	*ClusterPolicy_Peer_Network
+	//	*ClusterPolicy_Peer_DomainName
+	Peer          isClusterPolicy_Peer_Peer `protobuf_oneof:"peer"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterPolicy_Peer) Reset() {
+	*x = ClusterPolicy_Peer{}
+	mi := &file_api_model_model_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterPolicy_Peer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterPolicy_Peer) ProtoMessage() {}
+
+func (x *ClusterPolicy_Peer) ProtoReflect() protoreflect.Message {
+	mi := &file_api_model_model_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterPolicy_Peer.ProtoReflect.Descriptor instead.
+func (*ClusterPolicy_Peer) Descriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{6, 1}
+}
+
+func (x *ClusterPolicy_Peer) GetPeer() isClusterPolicy_Peer_Peer {
+	if x != nil {
+		return x.Peer
+	}
+	return nil
+}
+
+func (x *ClusterPolicy_Peer) GetPods() *ClusterPolicy_Pods {
+	if x != nil {
+		if x, ok := x.Peer.(*ClusterPolicy_Peer_Pods); ok {
+			return x.Pods
+		}
+	}
+	return nil
+}
+
+func (x *ClusterPolicy_Peer) GetNodes() *LabelSelector {
+	if x != nil {
+		if x, ok := x.Peer.(*ClusterPolicy_Peer_Nodes); ok {
+			return x.Nodes
+		}
+	}
+	return nil
+}
+
+func (x *ClusterPolicy_Peer) GetNetwork() string {
+	if x != nil {
+		if x, ok := x.Peer.(*ClusterPolicy_Peer_Network); ok {
+			return x.Network
+		}
+	}
+	return ""
+}
+
+func (x *ClusterPolicy_Peer) GetDomainName() string {
+	if x != nil {
+		if x, ok := x.Peer.(*ClusterPolicy_Peer_DomainName); ok {
+			return x.DomainName
+		}
+	}
+	return ""
+}
+
+type isClusterPolicy_Peer_Peer interface {
+	isClusterPolicy_Peer_Peer()
+}
+
+type ClusterPolicy_Peer_Pods struct {
+	Pods *ClusterPolicy_Pods `protobuf:"bytes,1,opt,name=pods,proto3,oneof"`
+}
+
+type ClusterPolicy_Peer_Nodes struct {
+	Nodes *LabelSelector `protobuf:"bytes,2,opt,name=nodes,proto3,oneof"`
+}
+
+type ClusterPolicy_Peer_Network struct {
+	Network string `protobuf:"bytes,3,opt,name=network,proto3,oneof"` // a CIDR
+}
+
+type ClusterPolicy_Peer_DomainName struct {
+	DomainName string `protobuf:"bytes,4,opt,name=domain_name,json=domainName,proto3,oneof"` // unknown as long as there is no resolver
+}
+
+func (*ClusterPolicy_Peer_Pods) isClusterPolicy_Peer_Peer() {}
+
+func (*ClusterPolicy_Peer_Nodes) isClusterPolicy_Peer_Peer() {}
+
+func (*ClusterPolicy_Peer_Network) isClusterPolicy_Peer_Peer() {}
+
+func (*ClusterPolicy_Peer_DomainName) isClusterPolicy_Peer_Peer() {}
+
+type ClusterPolicy_Port struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Protocol Protocol               `protobuf:"varint,1,opt,name=protocol,proto3,enum=sluice.model.v1.Protocol" json:"protocol,omitempty"` // unspecified with a name only: that of the port
+	// Types that are valid to be assigned to Port:
+	//
+	//	*ClusterPolicy_Port_Number
+	//	*ClusterPolicy_Port_Name
+	Port          isClusterPolicy_Port_Port `protobuf_oneof:"port"`
+	EndPort       uint32                    `protobuf:"varint,4,opt,name=end_port,json=endPort,proto3" json:"end_port,omitempty"` // 0: none; else number..end_port
+	Invalid       bool                      `protobuf:"varint,5,opt,name=invalid,proto3" json:"invalid,omitempty"`                // the port matches nothing
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterPolicy_Port) Reset() {
+	*x = ClusterPolicy_Port{}
+	mi := &file_api_model_model_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterPolicy_Port) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterPolicy_Port) ProtoMessage() {}
+
+func (x *ClusterPolicy_Port) ProtoReflect() protoreflect.Message {
+	mi := &file_api_model_model_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterPolicy_Port.ProtoReflect.Descriptor instead.
+func (*ClusterPolicy_Port) Descriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{6, 2}
+}
+
+func (x *ClusterPolicy_Port) GetProtocol() Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return Protocol_PROTOCOL_UNSPECIFIED
+}
+
+func (x *ClusterPolicy_Port) GetPort() isClusterPolicy_Port_Port {
+	if x != nil {
+		return x.Port
+	}
+	return nil
+}
+
+func (x *ClusterPolicy_Port) GetNumber() uint32 {
+	if x != nil {
+		if x, ok := x.Port.(*ClusterPolicy_Port_Number); ok {
+			return x.Number
+		}
+	}
+	return 0
+}
+
+func (x *ClusterPolicy_Port) GetName() string {
+	if x != nil {
+		if x, ok := x.Port.(*ClusterPolicy_Port_Name); ok {
+			return x.Name
+		}
+	}
+	return ""
+}
+
+func (x *ClusterPolicy_Port) GetEndPort() uint32 {
+	if x != nil {
+		return x.EndPort
+	}
+	return 0
+}
+
+func (x *ClusterPolicy_Port) GetInvalid() bool {
+	if x != nil {
+		return x.Invalid
+	}
+	return false
+}
+
+type isClusterPolicy_Port_Port interface {
+	isClusterPolicy_Port_Port()
+}
+
+type ClusterPolicy_Port_Number struct {
+	Number uint32 `protobuf:"varint,2,opt,name=number,proto3,oneof"` // 1 to 65535
+}
+
+type ClusterPolicy_Port_Name struct {
+	Name string `protobuf:"bytes,3,opt,name=name,proto3,oneof"`
+}
+
+func (*ClusterPolicy_Port_Number) isClusterPolicy_Port_Port() {}
+
+func (*ClusterPolicy_Port_Name) isClusterPolicy_Port_Port() {}
+
+type ClusterPolicy_Rule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Action        ClusterPolicy_Action   `protobuf:"varint,2,opt,name=action,proto3,enum=sluice.model.v1.ClusterPolicy_Action" json:"action,omitempty"`
+	Peers         []*ClusterPolicy_Peer  `protobuf:"bytes,3,rep,name=peers,proto3" json:"peers,omitempty"`                     // empty: unknown
+	AnyPort       bool                   `protobuf:"varint,4,opt,name=any_port,json=anyPort,proto3" json:"any_port,omitempty"` // any port of any protocol
+	Ports         []*ClusterPolicy_Port  `protobuf:"bytes,5,rep,name=ports,proto3" json:"ports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterPolicy_Rule) Reset() {
+	*x = ClusterPolicy_Rule{}
+	mi := &file_api_model_model_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterPolicy_Rule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterPolicy_Rule) ProtoMessage() {}
+
+func (x *ClusterPolicy_Rule) ProtoReflect() protoreflect.Message {
+	mi := &file_api_model_model_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterPolicy_Rule.ProtoReflect.Descriptor instead.
+func (*ClusterPolicy_Rule) Descriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{6, 3}
+}
+
+func (x *ClusterPolicy_Rule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ClusterPolicy_Rule) GetAction() ClusterPolicy_Action {
+	if x != nil {
+		return x.Action
+	}
+	return ClusterPolicy_ACTION_UNSPECIFIED
+}
+
+func (x *ClusterPolicy_Rule) GetPeers() []*ClusterPolicy_Peer {
+	if x != nil {
+		return x.Peers
+	}
+	return nil
+}
+
+func (x *ClusterPolicy_Rule) GetAnyPort() bool {
+	if x != nil {
+		return x.AnyPort
+	}
+	return false
+}
+
+func (x *ClusterPolicy_Rule) GetPorts() []*ClusterPolicy_Port {
 	if x != nil {
 		return x.Ports
 	}
@@ -1029,7 +1690,60 @@ const file_api_model_model_proto_rawDesc = "" +
 	"\x04port\x1a|\n" +
 	"\x04Rule\x129\n" +
 	"\x05peers\x18\x01 \x03(\v2#.sluice.model.v1.NetworkPolicy.PeerR\x05peers\x129\n" +
-	"\x05ports\x18\x02 \x03(\v2#.sluice.model.v1.NetworkPolicy.PortR\x05ports*[\n" +
+	"\x05ports\x18\x02 \x03(\v2#.sluice.model.v1.NetworkPolicy.PortR\x05ports\"h\n" +
+	"\x04Node\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
+	"\x06labels\x18\x02 \x03(\v2\x16.sluice.model.v1.LabelR\x06labels\x12\x1c\n" +
+	"\taddresses\x18\x03 \x03(\tR\taddresses\"\xe3\n" +
+	"\n" +
+	"\rClusterPolicy\x127\n" +
+	"\x04kind\x18\x01 \x01(\x0e2#.sluice.model.v1.ClusterPolicy.KindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x127\n" +
+	"\x04tier\x18\x03 \x01(\x0e2#.sluice.model.v1.ClusterPolicy.TierR\x04tier\x12\x1a\n" +
+	"\bpriority\x18\x04 \x01(\rR\bpriority\x12=\n" +
+	"\asubject\x18\x05 \x01(\v2#.sluice.model.v1.ClusterPolicy.PodsR\asubject\x12=\n" +
+	"\aingress\x18\x06 \x03(\v2#.sluice.model.v1.ClusterPolicy.RuleR\aingress\x12;\n" +
+	"\x06egress\x18\a \x03(\v2#.sluice.model.v1.ClusterPolicy.RuleR\x06egress\x1az\n" +
+	"\x04Pods\x12>\n" +
+	"\n" +
+	"namespaces\x18\x01 \x01(\v2\x1e.sluice.model.v1.LabelSelectorR\n" +
+	"namespaces\x122\n" +
+	"\x04pods\x18\x02 \x01(\v2\x1e.sluice.model.v1.LabelSelectorR\x04pods\x1a\xc0\x01\n" +
+	"\x04Peer\x129\n" +
+	"\x04pods\x18\x01 \x01(\v2#.sluice.model.v1.ClusterPolicy.PodsH\x00R\x04pods\x126\n" +
+	"\x05nodes\x18\x02 \x01(\v2\x1e.sluice.model.v1.LabelSelectorH\x00R\x05nodes\x12\x1a\n" +
+	"\anetwork\x18\x03 \x01(\tH\x00R\anetwork\x12!\n" +
+	"\vdomain_name\x18\x04 \x01(\tH\x00R\n" +
+	"domainNameB\x06\n" +
+	"\x04peer\x1a\xaa\x01\n" +
+	"\x04Port\x125\n" +
+	"\bprotocol\x18\x01 \x01(\x0e2\x19.sluice.model.v1.ProtocolR\bprotocol\x12\x18\n" +
+	"\x06number\x18\x02 \x01(\rH\x00R\x06number\x12\x14\n" +
+	"\x04name\x18\x03 \x01(\tH\x00R\x04name\x12\x19\n" +
+	"\bend_port\x18\x04 \x01(\rR\aendPort\x12\x18\n" +
+	"\ainvalid\x18\x05 \x01(\bR\ainvalidB\x06\n" +
+	"\x04port\x1a\xea\x01\n" +
+	"\x04Rule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12=\n" +
+	"\x06action\x18\x02 \x01(\x0e2%.sluice.model.v1.ClusterPolicy.ActionR\x06action\x129\n" +
+	"\x05peers\x18\x03 \x03(\v2#.sluice.model.v1.ClusterPolicy.PeerR\x05peers\x12\x19\n" +
+	"\bany_port\x18\x04 \x01(\bR\aanyPort\x129\n" +
+	"\x05ports\x18\x05 \x03(\v2#.sluice.model.v1.ClusterPolicy.PortR\x05ports\"\x84\x01\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19KIND_ADMIN_NETWORK_POLICY\x10\x01\x12&\n" +
+	"\"KIND_BASELINE_ADMIN_NETWORK_POLICY\x10\x02\x12\x1f\n" +
+	"\x1bKIND_CLUSTER_NETWORK_POLICY\x10\x03\"?\n" +
+	"\x04Tier\x12\x14\n" +
+	"\x10TIER_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"TIER_ADMIN\x10\x01\x12\x11\n" +
+	"\rTIER_BASELINE\x10\x02\"T\n" +
+	"\x06Action\x12\x16\n" +
+	"\x12ACTION_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fACTION_ALLOW\x10\x01\x12\x0f\n" +
+	"\vACTION_DENY\x10\x02\x12\x0f\n" +
+	"\vACTION_PASS\x10\x03*[\n" +
 	"\bProtocol\x12\x18\n" +
 	"\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPROTOCOL_TCP\x10\x01\x12\x10\n" +
@@ -1048,47 +1762,70 @@ func file_api_model_model_proto_rawDescGZIP() []byte {
 	return file_api_model_model_proto_rawDescData
 }
 
-var file_api_model_model_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_model_model_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_api_model_model_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_api_model_model_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_api_model_model_proto_goTypes = []any{
 	(Protocol)(0),                     // 0: sluice.model.v1.Protocol
 	(Pod_Phase)(0),                    // 1: sluice.model.v1.Pod.Phase
 	(LabelSelector_Operator)(0),       // 2: sluice.model.v1.LabelSelector.Operator
-	(*Label)(nil),                     // 3: sluice.model.v1.Label
-	(*Namespace)(nil),                 // 4: sluice.model.v1.Namespace
-	(*Pod)(nil),                       // 5: sluice.model.v1.Pod
-	(*LabelSelector)(nil),             // 6: sluice.model.v1.LabelSelector
-	(*NetworkPolicy)(nil),             // 7: sluice.model.v1.NetworkPolicy
-	(*Pod_NamedPort)(nil),             // 8: sluice.model.v1.Pod.NamedPort
-	(*LabelSelector_Requirement)(nil), // 9: sluice.model.v1.LabelSelector.Requirement
-	(*NetworkPolicy_IPBlock)(nil),     // 10: sluice.model.v1.NetworkPolicy.IPBlock
-	(*NetworkPolicy_Peer)(nil),        // 11: sluice.model.v1.NetworkPolicy.Peer
-	(*NetworkPolicy_Port)(nil),        // 12: sluice.model.v1.NetworkPolicy.Port
-	(*NetworkPolicy_Rule)(nil),        // 13: sluice.model.v1.NetworkPolicy.Rule
+	(ClusterPolicy_Kind)(0),           // 3: sluice.model.v1.ClusterPolicy.Kind
+	(ClusterPolicy_Tier)(0),           // 4: sluice.model.v1.ClusterPolicy.Tier
+	(ClusterPolicy_Action)(0),         // 5: sluice.model.v1.ClusterPolicy.Action
+	(*Label)(nil),                     // 6: sluice.model.v1.Label
+	(*Namespace)(nil),                 // 7: sluice.model.v1.Namespace
+	(*Pod)(nil),                       // 8: sluice.model.v1.Pod
+	(*LabelSelector)(nil),             // 9: sluice.model.v1.LabelSelector
+	(*NetworkPolicy)(nil),             // 10: sluice.model.v1.NetworkPolicy
+	(*Node)(nil),                      // 11: sluice.model.v1.Node
+	(*ClusterPolicy)(nil),             // 12: sluice.model.v1.ClusterPolicy
+	(*Pod_NamedPort)(nil),             // 13: sluice.model.v1.Pod.NamedPort
+	(*LabelSelector_Requirement)(nil), // 14: sluice.model.v1.LabelSelector.Requirement
+	(*NetworkPolicy_IPBlock)(nil),     // 15: sluice.model.v1.NetworkPolicy.IPBlock
+	(*NetworkPolicy_Peer)(nil),        // 16: sluice.model.v1.NetworkPolicy.Peer
+	(*NetworkPolicy_Port)(nil),        // 17: sluice.model.v1.NetworkPolicy.Port
+	(*NetworkPolicy_Rule)(nil),        // 18: sluice.model.v1.NetworkPolicy.Rule
+	(*ClusterPolicy_Pods)(nil),        // 19: sluice.model.v1.ClusterPolicy.Pods
+	(*ClusterPolicy_Peer)(nil),        // 20: sluice.model.v1.ClusterPolicy.Peer
+	(*ClusterPolicy_Port)(nil),        // 21: sluice.model.v1.ClusterPolicy.Port
+	(*ClusterPolicy_Rule)(nil),        // 22: sluice.model.v1.ClusterPolicy.Rule
 }
 var file_api_model_model_proto_depIdxs = []int32{
-	3,  // 0: sluice.model.v1.Namespace.labels:type_name -> sluice.model.v1.Label
-	3,  // 1: sluice.model.v1.Pod.labels:type_name -> sluice.model.v1.Label
+	6,  // 0: sluice.model.v1.Namespace.labels:type_name -> sluice.model.v1.Label
+	6,  // 1: sluice.model.v1.Pod.labels:type_name -> sluice.model.v1.Label
 	1,  // 2: sluice.model.v1.Pod.phase:type_name -> sluice.model.v1.Pod.Phase
-	8,  // 3: sluice.model.v1.Pod.named_ports:type_name -> sluice.model.v1.Pod.NamedPort
-	3,  // 4: sluice.model.v1.LabelSelector.match_labels:type_name -> sluice.model.v1.Label
-	9,  // 5: sluice.model.v1.LabelSelector.match_expressions:type_name -> sluice.model.v1.LabelSelector.Requirement
-	6,  // 6: sluice.model.v1.NetworkPolicy.pod_selector:type_name -> sluice.model.v1.LabelSelector
-	13, // 7: sluice.model.v1.NetworkPolicy.ingress:type_name -> sluice.model.v1.NetworkPolicy.Rule
-	13, // 8: sluice.model.v1.NetworkPolicy.egress:type_name -> sluice.model.v1.NetworkPolicy.Rule
-	0,  // 9: sluice.model.v1.Pod.NamedPort.protocol:type_name -> sluice.model.v1.Protocol
-	2,  // 10: sluice.model.v1.LabelSelector.Requirement.operator:type_name -> sluice.model.v1.LabelSelector.Operator
-	6,  // 11: sluice.model.v1.NetworkPolicy.Peer.pod_selector:type_name -> sluice.model.v1.LabelSelector
-	6,  // 12: sluice.model.v1.NetworkPolicy.Peer.namespace_selector:type_name -> sluice.model.v1.LabelSelector
-	10, // 13: sluice.model.v1.NetworkPolicy.Peer.ip_block:type_name -> sluice.model.v1.NetworkPolicy.IPBlock
-	0,  // 14: sluice.model.v1.NetworkPolicy.Port.protocol:type_name -> sluice.model.v1.Protocol
-	11, // 15: sluice.model.v1.NetworkPolicy.Rule.peers:type_name -> sluice.model.v1.NetworkPolicy.Peer
-	12, // 16: sluice.model.v1.NetworkPolicy.Rule.ports:type_name -> sluice.model.v1.NetworkPolicy.Port
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	13, // 3: sluice.model.v1.Pod.named_ports:type_name -> sluice.model.v1.Pod.NamedPort
+	6,  // 4: sluice.model.v1.LabelSelector.match_labels:type_name -> sluice.model.v1.Label
+	14, // 5: sluice.model.v1.LabelSelector.match_expressions:type_name -> sluice.model.v1.LabelSelector.Requirement
+	9,  // 6: sluice.model.v1.NetworkPolicy.pod_selector:type_name -> sluice.model.v1.LabelSelector
+	18, // 7: sluice.model.v1.NetworkPolicy.ingress:type_name -> sluice.model.v1.NetworkPolicy.Rule
+	18, // 8: sluice.model.v1.NetworkPolicy.egress:type_name -> sluice.model.v1.NetworkPolicy.Rule
+	6,  // 9: sluice.model.v1.Node.labels:type_name -> sluice.model.v1.Label
+	3,  // 10: sluice.model.v1.ClusterPolicy.kind:type_name -> sluice.model.v1.ClusterPolicy.Kind
+	4,  // 11: sluice.model.v1.ClusterPolicy.tier:type_name -> sluice.model.v1.ClusterPolicy.Tier
+	19, // 12: sluice.model.v1.ClusterPolicy.subject:type_name -> sluice.model.v1.ClusterPolicy.Pods
+	22, // 13: sluice.model.v1.ClusterPolicy.ingress:type_name -> sluice.model.v1.ClusterPolicy.Rule
+	22, // 14: sluice.model.v1.ClusterPolicy.egress:type_name -> sluice.model.v1.ClusterPolicy.Rule
+	0,  // 15: sluice.model.v1.Pod.NamedPort.protocol:type_name -> sluice.model.v1.Protocol
+	2,  // 16: sluice.model.v1.LabelSelector.Requirement.operator:type_name -> sluice.model.v1.LabelSelector.Operator
+	9,  // 17: sluice.model.v1.NetworkPolicy.Peer.pod_selector:type_name -> sluice.model.v1.LabelSelector
+	9,  // 18: sluice.model.v1.NetworkPolicy.Peer.namespace_selector:type_name -> sluice.model.v1.LabelSelector
+	15, // 19: sluice.model.v1.NetworkPolicy.Peer.ip_block:type_name -> sluice.model.v1.NetworkPolicy.IPBlock
+	0,  // 20: sluice.model.v1.NetworkPolicy.Port.protocol:type_name -> sluice.model.v1.Protocol
+	16, // 21: sluice.model.v1.NetworkPolicy.Rule.peers:type_name -> sluice.model.v1.NetworkPolicy.Peer
+	17, // 22: sluice.model.v1.NetworkPolicy.Rule.ports:type_name -> sluice.model.v1.NetworkPolicy.Port
+	9,  // 23: sluice.model.v1.ClusterPolicy.Pods.namespaces:type_name -> sluice.model.v1.LabelSelector
+	9,  // 24: sluice.model.v1.ClusterPolicy.Pods.pods:type_name -> sluice.model.v1.LabelSelector
+	19, // 25: sluice.model.v1.ClusterPolicy.Peer.pods:type_name -> sluice.model.v1.ClusterPolicy.Pods
+	9,  // 26: sluice.model.v1.ClusterPolicy.Peer.nodes:type_name -> sluice.model.v1.LabelSelector
+	0,  // 27: sluice.model.v1.ClusterPolicy.Port.protocol:type_name -> sluice.model.v1.Protocol
+	5,  // 28: sluice.model.v1.ClusterPolicy.Rule.action:type_name -> sluice.model.v1.ClusterPolicy.Action
+	20, // 29: sluice.model.v1.ClusterPolicy.Rule.peers:type_name -> sluice.model.v1.ClusterPolicy.Peer
+	21, // 30: sluice.model.v1.ClusterPolicy.Rule.ports:type_name -> sluice.model.v1.ClusterPolicy.Port
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_api_model_model_proto_init() }
@@ -1096,17 +1833,27 @@ func file_api_model_model_proto_init() {
 	if File_api_model_model_proto != nil {
 		return
 	}
-	file_api_model_model_proto_msgTypes[9].OneofWrappers = []any{
+	file_api_model_model_proto_msgTypes[11].OneofWrappers = []any{
 		(*NetworkPolicy_Port_Number)(nil),
 		(*NetworkPolicy_Port_Name)(nil),
+	}
+	file_api_model_model_proto_msgTypes[14].OneofWrappers = []any{
+		(*ClusterPolicy_Peer_Pods)(nil),
+		(*ClusterPolicy_Peer_Nodes)(nil),
+		(*ClusterPolicy_Peer_Network)(nil),
+		(*ClusterPolicy_Peer_DomainName)(nil),
+	}
+	file_api_model_model_proto_msgTypes[15].OneofWrappers = []any{
+		(*ClusterPolicy_Port_Number)(nil),
+		(*ClusterPolicy_Port_Name)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_model_model_proto_rawDesc), len(file_api_model_model_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   11,
+			NumEnums:      6,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
