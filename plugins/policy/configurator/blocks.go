@@ -42,6 +42,11 @@ func newBlock(b api.IPBlock, ports portSet) (block, bool) {
 	return block{cidr, except, ports}, true
 }
 
+// isUnknown says whether a block is not well formed.
+func isUnknown(b api.IPBlock) bool {
+	return !b.CIDR.IsValid() || slices.ContainsFunc(b.Except, func(e netip.Prefix) bool { return !e.IsValid() })
+}
+
 // addTo adds what the holes leave of the CIDR.
 func (b *block) addTo(set *netipx.IPSetBuilder) {
 	whole := netipx.RangeOfPrefix(b.cidr)

@@ -15,12 +15,31 @@ type Options struct {
 	DenyNode bool
 	// Renderers are told everything. Their names must differ.
 	Renderers []renderer.Renderer
+	// Sets answers about the sets that transactions are told of. It is needed for
+	// policies of the admin tier that pass: nil says that sets have no members.
+	Sets Sets
 }
+
+// Sets answers about address sets, as they are once everything was told to a
+// transaction and until the next one is begun.
+type Sets interface {
+	// AppendMembers appends the members of a set; an unknown one has none.
+	AppendMembers(dst []netip.Addr, id api.SetID) []netip.Addr
+	// Contains says whether an address is a member of a set.
+	Contains(id api.SetID, a netip.Addr) bool
+}
+
+// noSets has no members.
+type noSets struct{}
+
+func (noSets) AppendMembers(dst []netip.Addr, _ api.SetID) []netip.Addr { return dst }
+func (noSets) Contains(api.SetID, netip.Addr) bool                      { return false }
 
 // Configurator keeps, per pod, what its policies mean, and tells renderers what
 // changes. It is used by one goroutine.
 type Configurator struct {
 	interner *interner
+	members  Sets
 	targets  []*target
 	pods     map[api.PodID]*podState
 	sizes    map[api.SetID]int      // members of the sets of the processor
@@ -39,9 +58,13 @@ type podState struct {
 func New(o Options) *Configurator {
 	c := &Configurator{
 		interner: newInterner(!o.DenyNode),
+		members:  o.Sets,
 		pods:     map[api.PodID]*podState{},
 		sizes:    map[api.SetID]int{},
 		refused:  map[api.SetID]struct{}{},
+	}
+	if c.members == nil {
+		c.members = noSets{}
 	}
 	for _, r := range o.Renderers {
 		c.targets = append(c.targets, &target{renderer: r, status: RendererStatus{Name: r.Name()}})

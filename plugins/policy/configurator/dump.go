@@ -66,7 +66,8 @@ func (c *Configurator) dumpSets() []SetDump {
 		sets = append(sets, SetDump{ID: id, Size: size})
 	}
 	for id, s := range c.interner.derived {
-		sets = append(sets, SetDump{ID: id, Derived: true, Size: len(s.members), Members: s.members})
+		members := s.listed()
+		sets = append(sets, SetDump{ID: id, Derived: true, Size: len(members), Members: members})
 	}
 	slices.SortFunc(sets, func(a, b SetDump) int { return cmp.Compare(a.ID, b.ID) })
 	return sets

@@ -13,84 +13,104 @@ type generated struct {
 	rules   []api.ContivRule
 	origins [][]api.Origin // of rules[i]
 	sets    []addressSet   // derived sets that rules name, by ID
+	refused string         // why passed traffic is denied as a whole; "" when it is not
 }
 
-// addressSet is a set of addresses that stands for many prefixes in rules.
+// addressSet is a set of addresses that stands for many prefixes in rules, or for
+// what two sets have in common.
 type addressSet struct {
 	id      api.SetID
-	members []netip.Prefix // the fewest, in order
+	members []netip.Prefix // the fewest, in order; nil with common
+	common  *common        // nil for a set that does not change
 }
 
 // generate translates the policies of a pod in one direction (the pod's) into an
 // ordered list of rules, whose first match decides. It is pure: the list depends
-// on nothing but the arguments, and not on the order of anything in them.
+// on nothing but the arguments, and not on the order of anything in them that has
+// none.
 //
 // It returns nil when nothing restricts the direction. Otherwise the list holds
-// the fewest permits that it can find for the rules of all policies that isolate
-// the pod, those of its own node first, and one deny of the rest; or a single
-// permit of everything when some rule permits that.
+// what the admin tier decides, in its order, then the fewest permits that it can
+// find for the rules of all NetworkPolicies that isolate the pod, those of its own
+// node first, and one deny of the rest; without isolation what the baseline tier
+// decides, and a permit of the rest. What rules of the admin tier pass on is
+// decided where they stand, see delegate.
 //
-// Only NetworkPolicy is translated so far. A policy of another tier that has rules
-// in this direction, and a rule that does anything but allow, could forbid what
-// others permit: then the direction is closed, but for the node.
+// A NetworkPolicy with a rule that does anything but allow is not translated: its
+// direction is closed, but for the node.
 func generate(d api.Direction, policies []*api.ContivPolicy, allowNode bool) *generated {
 	in := collect(d, policies)
-	if len(in.isolating) == 0 {
+	if in.isOpen() {
 		return nil
 	}
 	g := newGenerator(in)
-	if !in.closed {
-		if everything := g.addClauses(); everything != nil {
-			return &generated{rules: []api.ContivRule{{Action: api.Permit}}, origins: [][]api.Origin{g.originsOf(everything)}}
-		}
-	}
-	if allowNode {
-		g.add(api.SetNet(api.NodeSet), portSet{anySpan(g.nodeOrigins())})
-	}
-	return g.list()
+	lower := g.lower(allowNode)
+	g.addAdmin(lower)
+	g.sections = g.sections.add(lower.sections...)
+	return g.list(lower)
 }
 
-// input is what one direction of some policies consists of.
+// input is what one direction of some policies consists of, in order of evaluation.
 type input struct {
 	direction api.Direction
-	isolating []*api.ContivPolicy // those that close the direction included
-	closed    bool                // there is something that could forbid and that is not translated
+	admin     []*api.ContivPolicy // with rules in the direction
+	isolating []*api.ContivPolicy // NetworkPolicies
+	baseline  []*api.ContivPolicy // with rules in the direction
+	closed    bool                // a NetworkPolicy could forbid
 }
 
 func collect(d api.Direction, policies []*api.ContivPolicy) input {
 	in := input{direction: d}
 	for _, p := range policies {
-		foreign := p.Tier != api.TierNetworkPolicy && len(p.Rules(d)) > 0
-		if !foreign && !p.Isolates(d) {
-			continue
+		switch {
+		case p.Tier == api.TierNetworkPolicy:
+			if p.Isolates(d) {
+				in.isolating = append(in.isolating, p)
+				in.closed = in.closed || slices.ContainsFunc(p.Rules(d), func(r api.PolicyRule) bool { return r.Action != api.RuleAllow })
+			}
+		case len(p.Rules(d)) == 0:
+		case p.Tier == api.TierAdmin:
+			in.admin = append(in.admin, p)
+		default:
+			in.baseline = append(in.baseline, p)
 		}
-		in.isolating = append(in.isolating, p)
-		in.closed = in.closed || foreign ||
-			slices.ContainsFunc(p.Rules(d), func(r api.PolicyRule) bool { return r.Action != api.RuleAllow })
 	}
+	slices.SortFunc(in.admin, comparePolicies)
+	slices.SortFunc(in.baseline, comparePolicies)
 	return in
 }
 
-// comparePolicies is the order of evaluation: by tier, priority and ID.
+func (in input) isOpen() bool { return len(in.admin)+len(in.isolating)+len(in.baseline) == 0 }
+
+// comparePolicies is the order of evaluation: by tier and priority, of equal ones
+// by name.
 func comparePolicies(a, b *api.ContivPolicy) int {
-	return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Priority, b.Priority), a.ID.Compare(b.ID))
+	return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID.Name, b.ID.Name), a.ID.Compare(b.ID))
 }
 
-// generator gathers, per peer, the ports on which it is permitted.
+// generator makes one list.
 type generator struct {
 	input
-	origins []api.Origin // of the rules of all policies and of their node exemptions, sorted
-	any     portSet      // what any peer may reach
-	peers   map[api.Net][]span
-	sets    map[api.SetID][]netip.Prefix // derived sets
+	origins  []api.Origin // of everything that can decide, sorted
+	sections sections
+	sets     map[api.SetID]addressSet // derived sets
+	collided bool                     // two derived sets have one ID
+	expanded int                      // spans that delegate made
+	refused  string
 }
 
 func newGenerator(in input) *generator {
-	g := &generator{input: in, peers: map[api.Net][]span{}, sets: map[api.SetID][]netip.Prefix{}}
+	g := &generator{input: in, sets: map[api.SetID]addressSet{}}
 	for _, p := range in.isolating {
-		g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: in.direction, Rule: api.NodeRule})
-		for _, r := range p.Rules(in.direction) {
-			g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: in.direction, Rule: r.Index})
+		for _, rule := range []int{api.NodeRule, api.IsolationRule} {
+			g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: in.direction, Rule: rule})
+		}
+	}
+	for _, policies := range [][]*api.ContivPolicy{in.admin, in.isolating, in.baseline} {
+		for _, p := range policies {
+			for _, r := range p.Rules(in.direction) {
+				g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: in.direction, Rule: r.Index})
+			}
 		}
 	}
 	slices.SortFunc(g.origins, api.Origin.Compare)
@@ -104,53 +124,15 @@ func (g *generator) origin(p *api.ContivPolicy, rule int) int32 {
 	return int32(i)
 }
 
-func (g *generator) nodeOrigins() []int32 {
+// originsWith returns the indexes of all origins with a rule that is none.
+func (g *generator) originsWith(rule int) []int32 {
 	var indexes []int32
 	for i, o := range g.origins {
-		if o.Rule == api.NodeRule {
+		if o.Rule == rule {
 			indexes = append(indexes, int32(i))
 		}
 	}
 	return indexes
-}
-
-// add permits a peer on some ports.
-func (g *generator) add(peer api.Net, ports portSet) {
-	if len(ports) > 0 {
-		g.peers[peer] = append(g.peers[peer], ports...)
-	}
-}
-
-// addClauses adds the rules of all policies. When some rule permits everything to
-// everyone it stops and returns the origins of all rules that do.
-func (g *generator) addClauses() (everything []int32) {
-	var blocks []block
-	var toAny []span
-	for _, p := range g.isolating {
-		rules := p.Rules(g.direction)
-		for i := range rules {
-			r := &rules[i]
-			ports := portsOf(r, g.origin(p, r.Index))
-			if r.AnyPeer {
-				toAny = append(toAny, ports...)
-				continue // the other peers of the rule are among any
-			}
-			for _, s := range r.Sets {
-				g.add(api.SetNet(s), ports)
-			}
-			for _, b := range r.Blocks {
-				if b, ok := newBlock(b, ports); ok {
-					blocks = append(blocks, b)
-				}
-			}
-		}
-	}
-	g.any = newPortSet(toAny)
-	if g.any.isAll() {
-		return g.any[0].origins
-	}
-	g.addBlocks(blocks)
-	return nil
 }
 
 // originsOf returns the origins of indexes.

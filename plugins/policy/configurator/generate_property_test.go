@@ -16,7 +16,7 @@ import (
 func permitted(d api.Direction, policies []*api.ContivPolicy, f api.Flow, inSet func(api.SetID, netip.Addr) bool) bool {
 	isolated := false
 	for _, p := range policies {
-		if !p.Isolates(d) {
+		if p.Tier != api.TierNetworkPolicy || !p.Isolates(d) {
 			continue
 		}
 		isolated = true
@@ -115,9 +115,13 @@ func (g *generated) evaluate(f api.Flow) (permit bool, by int) {
 	}
 	inSet := func(s api.SetID, a netip.Addr) bool {
 		for _, derived := range g.sets {
-			if derived.id == s {
-				return slices.ContainsFunc(derived.members, func(p netip.Prefix) bool { return p.Contains(a) })
+			if derived.id != s {
+				continue
 			}
+			if c := derived.common; c != nil {
+				return c.contains(testSets{}, a)
+			}
+			return slices.ContainsFunc(derived.members, func(p netip.Prefix) bool { return p.Contains(a) })
 		}
 		return inTestSet(s, a)
 	}

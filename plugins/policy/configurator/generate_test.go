@@ -184,9 +184,6 @@ set:D = [10.0.0.0/26 10.0.0.64/29 10.0.0.72/30 10.0.0.76/32 10.0.0.78/31 10.0.0.
 	{"a rule that does not allow closes the direction", []*api.ContivPolicy{ingressOf("a", rule("any", "any")), {
 		ID: policyID("b"), Tier: api.TierNetworkPolicy, IsolatesIngress: true, Ingress: []api.PolicyRule{{Action: api.RuleDeny, Sets: []api.SetID{300}, AnyPort: true}}}},
 		"deny any any -> any; a! b!\n"},
-	{"a policy of another tier closes the direction", []*api.ContivPolicy{ingressOf("a", rule("any", "any")), {
-		ID: policyID("c"), Tier: api.TierAdmin, Ingress: []api.PolicyRule{{Action: api.RuleAllow, AnyPeer: true, AnyPort: true}}}},
-		"deny any any -> any; a! c!\n"},
 	{"a policy of another tier without rules in the direction does not matter", []*api.ContivPolicy{{
 		ID: policyID("c"), Tier: api.TierBaseline, Egress: []api.PolicyRule{{Action: api.RuleDeny, AnyPeer: true, AnyPort: true}}}},
 		"open\n"},
@@ -231,7 +228,7 @@ func TestTheNodeIsExempt(t *testing.T) {
 	}{
 		{"first of all", []*api.ContivPolicy{ingressOf("a", rule("set:300", "tcp/80")), ingressOf("b")},
 			"permit any set:node -> any; a* b*\npermit tcp set:000000000000012c -> any port 80; a0\ndeny any any -> any; a! b!\n"},
-		{"also when closed", []*api.ContivPolicy{{ID: policyID("c"), Tier: api.TierAdmin, Ingress: []api.PolicyRule{{}}}},
+		{"also when closed", []*api.ContivPolicy{{ID: policyID("c"), Tier: api.TierNetworkPolicy, IsolatesIngress: true, Ingress: []api.PolicyRule{{}}}},
 			"permit any set:node -> any; c*\ndeny any any -> any; c!\n"},
 		{"but not said when everyone may everything", []*api.ContivPolicy{ingressOf("a", rule("any", "any"))}, "permit any any -> any; a0\n"},
 		{"and not said when nothing is restricted", nil, "open\n"},

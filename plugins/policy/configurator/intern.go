@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -21,7 +22,8 @@ type interner struct {
 	byKey    map[string]*profile
 	lists    map[listKey]*list
 	derived  map[api.SetID]*derivedSet
-	touched  map[api.SetID]struct{} // derived sets that renderers may have to be told of
+	touched  map[api.SetID]struct{}      // derived sets that renderers may have to be told of
+	partOf   map[api.SetID][]*derivedSet // sets with common, by their parts
 }
 
 // policyNumber stands for a policy in keys of profiles.
@@ -57,11 +59,16 @@ type list struct {
 
 type listKey struct{ rules, origins renderer.Digest }
 
-// derivedSet is an address set made of blocks, shared by lists.
+// derivedSet is an address set made of blocks, or of two sets, shared by lists.
 type derivedSet struct {
 	addressSet
 	uses int  // by lists
 	told bool // renderers know its members
+
+	// Of a set with common: what renderers know, and the addresses that came to or
+	// left one of its parts since.
+	current map[netip.Addr]struct{}
+	moved   []netip.Prefix
 }
 
 func newInterner(allowNode bool) *interner {
@@ -73,6 +80,7 @@ func newInterner(allowNode bool) *interner {
 		lists:     map[listKey]*list{},
 		derived:   map[api.SetID]*derivedSet{},
 		touched:   map[api.SetID]struct{}{},
+		partOf:    map[api.SetID][]*derivedSet{},
 	}
 }
 
@@ -173,7 +181,7 @@ func (in *interner) acquireList(g *generated, taken func(api.SetID) bool) *list 
 	}
 	g.refuse(func(s addressSet) bool {
 		other := in.derived[s.id]
-		return taken(s.id) || other != nil && !slices.Equal(other.members, s.members)
+		return taken(s.id) || other != nil && !s.equal(other.addressSet)
 	})
 	rules := renderer.NewRuleList(g.rules, g.origins)
 	key := listKey{rules.Digest(), digestOrigins(g.origins)}
@@ -209,6 +217,9 @@ func (in *interner) useSet(s addressSet) {
 	if set == nil {
 		set = &derivedSet{addressSet: s}
 		in.derived[s.id] = set
+		for _, part := range s.parts() {
+			in.partOf[part] = append(in.partOf[part], set)
+		}
 	}
 	set.uses++
 	in.touched[s.id] = struct{}{}
@@ -217,28 +228,49 @@ func (in *interner) useSet(s addressSet) {
 // forgetTold makes the next tell say everything, as a resync must.
 func (in *interner) forgetTold() {
 	for id, set := range in.derived {
-		set.told = false
+		set.told, set.current = false, nil
 		in.touched[id] = struct{}{}
 	}
 }
 
-// tell reports derived sets that came into use, and drops and reports those that
-// nobody uses any more, in the order of their IDs.
-func (in *interner) tell(update func(set addressSet, gone bool)) {
+// moved notes that addresses came to or left a set of the processor.
+func (in *interner) moved(id api.SetID, prefixes []netip.Prefix) {
+	for _, set := range in.partOf[id] {
+		set.moved = append(set.moved, prefixes...)
+		in.touched[set.id] = struct{}{}
+	}
+}
+
+// tell reports derived sets that came into use or have other members, and drops and
+// reports those that nobody uses any more, in the order of their IDs.
+func (in *interner) tell(members Sets, update func(id api.SetID, added, removed []netip.Prefix)) {
 	for _, id := range slices.Sorted(maps.Keys(in.touched)) {
 		set := in.derived[id]
-		if set.told != (set.uses > 0) {
-			update(set.addressSet, set.told)
-			set.told = !set.told
+		added, removed := set.difference(members)
+		if len(added)+len(removed) > 0 {
+			update(id, added, removed)
 		}
+		set.told = set.uses > 0
 		if set.uses == 0 {
-			delete(in.derived, id)
+			in.drop(set)
 		}
 	}
 	clear(in.touched)
 }
 
-// refuse drops the derived sets for which no is true, and the rules that name them.
+// drop forgets a set.
+func (in *interner) drop(set *derivedSet) {
+	delete(in.derived, set.id)
+	for _, part := range set.parts() {
+		rest := slices.DeleteFunc(in.partOf[part], func(s *derivedSet) bool { return s == set })
+		if in.partOf[part] = rest; len(rest) == 0 {
+			delete(in.partOf, part)
+		}
+	}
+}
+
+// refuse drops the derived sets for which no is true, and the permits that name
+// them. A deny that names one denies every peer instead.
 func (g *generated) refuse(no func(addressSet) bool) {
 	refused := map[api.SetID]bool{}
 	for _, s := range g.sets {
@@ -253,9 +285,13 @@ func (g *generated) refuse(no func(addressSet) bool) {
 	var rules []api.ContivRule
 	var origins [][]api.Origin
 	for i, r := range g.rules {
-		if !refused[r.Src.Set] && !refused[r.Dst.Set] {
-			rules, origins = append(rules, r), append(origins, g.origins[i])
+		if refused[r.Src.Set] || refused[r.Dst.Set] {
+			if r.Action == api.Permit {
+				continue
+			}
+			r.Src, r.Dst = api.Net{}, api.Net{}
 		}
+		rules, origins = append(rules, r), append(origins, g.origins[i])
 	}
 	g.rules, g.origins = rules, origins
 }

@@ -15,12 +15,13 @@ import (
 // with the number of prefixes times that of ports.
 const maxInline = 4
 
-// addBlocks adds blocks as prefixes or derived sets. Blocks that lie in others are
-// dropped twice: before they are united, so that they do not make sets larger, and
-// after, because united blocks can cover others that single ones do not.
-func (g *generator) addBlocks(blocks []block) {
+// addBlocks adds blocks as prefixes or derived sets, but for what any peer may.
+// Blocks that lie in others are dropped twice: before they are united, so that
+// they do not make sets larger, and after, because united blocks can cover others
+// that single ones do not.
+func (g *generator) addBlocks(t traffic, any portSet, blocks []block) {
 	var inline []block
-	for _, r := range regions(uncoveredBy(g.any, blocks)) {
+	for _, r := range regions(uncoveredBy(any, blocks)) {
 		addrs, err := r.addrs.IPSet()
 		if err != nil {
 			continue // cannot be: all ranges are valid. No addresses, so closed.
@@ -28,7 +29,9 @@ func (g *generator) addBlocks(blocks []block) {
 		ports := newPortSet(r.spans)
 		prefixes, few := fewPrefixes(addrs)
 		if !few {
-			g.addSet(addrs, ports)
+			if net, ok := g.setOf(addrs); ok {
+				t.add(net, ports)
+			}
 			continue
 		}
 		for _, p := range prefixes {
@@ -36,7 +39,7 @@ func (g *generator) addBlocks(blocks []block) {
 		}
 	}
 	for _, b := range uncovered(inline) {
-		g.add(api.Net{Prefix: b.cidr}, b.ports)
+		t.add(api.Net{Prefix: b.cidr}, b.ports)
 	}
 }
 
@@ -63,16 +66,22 @@ func fewPrefixes(addrs *netipx.IPSet) ([]netip.Prefix, bool) {
 	return prefixes, len(prefixes) <= maxInline
 }
 
-// addSet adds a derived set. Its ID is made of its ranges, so equal addresses are
+// setOf returns a derived set. Its ID is made of its ranges, so equal addresses are
 // one set, whichever policies they come from. Of two sets with one ID the second
-// is refused and permits nothing.
-func (g *generator) addSet(addrs *netipx.IPSet, ports portSet) {
-	id, members := rangesID(addrs.Ranges()), addrs.Prefixes()
-	if other, taken := g.sets[id]; taken && !slices.Equal(other, members) {
-		return
+// is refused.
+func (g *generator) setOf(addrs *netipx.IPSet) (api.Net, bool) {
+	s := addressSet{id: rangesID(addrs.Ranges()), members: addrs.Prefixes()}
+	return g.keep(s)
+}
+
+// keep notes a derived set, which rules may name then.
+func (g *generator) keep(s addressSet) (api.Net, bool) {
+	if other, taken := g.sets[s.id]; taken && !s.equal(other) {
+		g.collided = true
+		return api.Net{}, false
 	}
-	g.sets[id] = members
-	g.add(api.SetNet(id), ports)
+	g.sets[s.id] = s
+	return api.SetNet(s.id), true
 }
 
 // rangesID derives the ID of a set from the canonical text of its ranges, which no
@@ -86,54 +95,84 @@ func rangesID(ranges []netipx.IPRange) api.SetID {
 	return api.NewSetID(string(text))
 }
 
-// list returns the rules for everything that was added, in the order of their
-// Compare: by peer, any last, and then by ports.
-func (g *generator) list() *generated {
-	g.peers[api.Net{}] = g.any
-	list := &generated{
-		rules:   make([]api.ContivRule, 0, len(g.peers)+1),
-		origins: make([][]api.Origin, 0, len(g.peers)+1),
+// list returns the rules of all sections, in the order of the sections, and within
+// one by peer, any last, and then by ports. What earlier sections decide is left
+// out. It returns nil when nothing is denied.
+//
+// A list of ordered tiers in which two derived sets have one ID is closed: leaving
+// out a rule could open it.
+func (g *generator) list(rest lower) *generated {
+	if g.collided && len(g.admin)+len(g.baseline) > 0 {
+		return &generated{rules: []api.ContivRule{{Action: api.Deny}}, origins: [][]api.Origin{nil}, refused: "two address sets have one ID, so everything is denied"}
 	}
-	for _, peer := range slices.SortedFunc(maps.Keys(g.peers), api.Net.Compare) {
-		ports := newPortSet(g.peers[peer])
-		if !peer.IsAny() {
-			ports = ports.without(g.any)
+	denies := func(s section) bool { return s.action == api.Deny }
+	if rest.action == api.Permit && !slices.ContainsFunc(g.sections, denies) {
+		return nil
+	}
+	w := &writer{generator: g, list: &generated{refused: g.refused}, decided: map[api.Net]portSet{}}
+	for _, s := range g.sections {
+		if w.section(s); w.decided[api.Net{}].isAll() {
+			return w.finish()
 		}
-		g.permit(list, peer, ports)
 	}
-	list.rules = append(list.rules, api.ContivRule{Action: api.Deny})
-	list.origins = append(list.origins, g.isolation())
-	for _, id := range slices.Sorted(maps.Keys(g.sets)) {
-		list.sets = append(list.sets, addressSet{id, g.sets[id]})
-	}
-	return list
+	w.list.rules = append(w.list.rules, api.ContivRule{Action: rest.action})
+	w.list.origins = append(w.list.origins, g.originsOf(rest.origins))
+	return w.finish()
 }
 
-// permit appends the rules for one peer. This is where direction is flipped: of
-// what reaches the pod the peer is the source, of what leaves it the destination.
-func (g *generator) permit(list *generated, peer api.Net, ports portSet) {
-	rule := api.ContivRule{Action: api.Permit, Src: peer}
-	if g.direction == api.Egress {
+// writer writes a list.
+type writer struct {
+	*generator
+	list    *generated
+	decided map[api.Net]portSet // by the sections so far
+}
+
+// section appends the rules of a section.
+func (w *writer) section(s section) {
+	any := newPortSet(s.traffic[api.Net{}])
+	written := make(map[api.Net]portSet, len(s.traffic))
+	for _, peer := range slices.SortedFunc(maps.Keys(s.traffic), api.Net.Compare) {
+		ports := any
+		if !peer.IsAny() {
+			ports = newPortSet(s.traffic[peer]).without(any)
+		}
+		ports = ports.without(w.decided[api.Net{}], w.decided[peer])
+		w.rules(s.action, peer, ports)
+		written[peer] = ports
+	}
+	for peer, ports := range written {
+		w.decided[peer] = newPortSet(slices.Concat(w.decided[peer], ports))
+	}
+}
+
+// rules appends the rules for one peer. This is where direction is flipped: of what
+// reaches the pod the peer is the source, of what leaves it the destination.
+func (w *writer) rules(action api.Action, peer api.Net, ports portSet) {
+	rule := api.ContivRule{Action: action, Src: peer}
+	if w.direction == api.Egress {
 		rule.Src, rule.Dst = rule.Dst, rule.Src
 	}
 	of := func(s span) api.ContivRule {
 		rule.Protocol, rule.DstPort = s.protocol, s.portRange()
 		return rule
 	}
-	// Two spans or more are newPortSet's own, so they may be reordered.
-	slices.SortFunc(ports, func(a, b span) int { return of(a).Compare(of(b)) })
+	ports = slices.SortedFunc(slices.Values(ports), func(a, b span) int { return of(a).Compare(of(b)) })
 	for _, s := range ports {
-		list.rules = append(list.rules, of(s))
-		list.origins = append(list.origins, g.originsOf(s.origins))
+		w.list.rules = append(w.list.rules, of(s))
+		w.list.origins = append(w.list.origins, w.originsOf(s.origins))
 	}
 }
 
-// isolation returns the origins of the trailing deny.
-func (g *generator) isolation() []api.Origin {
-	origins := make([]api.Origin, len(g.isolating))
-	for i, p := range g.isolating {
-		origins[i] = api.Origin{Policy: p.ID, Direction: g.direction, Rule: api.IsolationRule}
+// finish adds the derived sets that the rules name.
+func (w *writer) finish() *generated {
+	named := map[api.SetID]bool{}
+	for _, r := range w.list.rules {
+		named[r.Src.Set], named[r.Dst.Set] = true, true
 	}
-	slices.SortFunc(origins, api.Origin.Compare)
-	return slices.Compact(origins)
+	for _, id := range slices.Sorted(maps.Keys(w.sets)) {
+		if named[id] {
+			w.list.sets = append(w.list.sets, w.sets[id])
+		}
+	}
+	return w.list
 }

@@ -134,3 +134,40 @@ func portsOf(rule *api.PolicyRule, origin int32) portSet {
 	}
 	return newPortSet(raw)
 }
+
+// meet returns the ports of both sets, with origins that are made from theirs.
+func (p portSet) meet(o portSet, origins func(mine, others []int32) []int32) portSet {
+	var out []span
+	for _, a := range p {
+		for _, b := range o {
+			if m, ok := a.meet(b); ok {
+				m.origins = origins(a.origins, b.origins)
+				out = append(out, m)
+			}
+		}
+	}
+	return newPortSet(out)
+}
+
+// meet returns the ports of both spans, without origins.
+func (s span) meet(o span) (span, bool) {
+	switch {
+	case o.protocol == api.AnyProtocol:
+	case s.protocol == api.AnyProtocol:
+		s.protocol = o.protocol
+	case s.protocol != o.protocol:
+		return span{}, false
+	}
+	m := span{protocol: s.protocol, first: max(s.first, o.first), last: min(s.last, o.last)}
+	return m, m.first <= m.last
+}
+
+// union returns two ascending lists of origins as one.
+func union(a, b []int32) []int32 {
+	if len(b) == 0 {
+		return a
+	}
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}

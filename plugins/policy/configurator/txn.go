@@ -52,6 +52,8 @@ func (t *Txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	if len(added)+len(removed) == 0 || !t.c.updateSize(id, len(added), len(removed)) {
 		return
 	}
+	t.c.interner.moved(id, added)
+	t.c.interner.moved(id, removed)
 	t.updateSet(id, added, removed)
 }
 
@@ -89,13 +91,7 @@ func (t *Txn) Prepare() {
 	}
 	t.prepared = true
 	t.applyPods()
-	t.c.interner.tell(func(set addressSet, gone bool) {
-		if gone {
-			t.updateSet(set.id, nil, set.members)
-			return
-		}
-		t.updateSet(set.id, set.members, nil)
-	})
+	t.c.interner.tell(t.c.members, t.updateSet)
 }
 
 // Commit tells renderers what changed and makes all of them, in parallel, commit.
