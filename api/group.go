@@ -19,10 +19,16 @@ type Group struct {
 	NamedPorts []NamedPort // sorted, each once
 }
 
-// PortName is the name of a port and the protocol it is for.
+// PortName is the name of a port and the protocol it is for. In rules AnyProtocol
+// stands for whatever protocol a port has; ports themselves have one.
 type PortName struct {
 	Protocol Protocol
 	Name     string
+}
+
+// Covers says whether another name is the same, with the same protocol or any.
+func (n PortName) Covers(o PortName) bool {
+	return n.Name == o.Name && (n.Protocol == o.Protocol || n.Protocol == AnyProtocol)
 }
 
 // NamedPort is a port of a container that has a name.
@@ -62,9 +68,17 @@ type GroupQuery struct {
 // Has says whether the group has a port of that name and protocol.
 func (g *Group) Has(n PortName) bool {
 	for i := range g.NamedPorts {
-		if g.NamedPorts[i].PortName == n {
+		if n.Covers(g.NamedPorts[i].PortName) {
 			return true
 		}
 	}
 	return false
+}
+
+// Node is a node of the cluster, as peers of cluster-scoped policies see it. It is
+// immutable.
+type Node struct {
+	Name      string
+	Labels    Labels
+	Addresses []netip.Addr // all of status.addresses that are addresses; sorted, each once
 }

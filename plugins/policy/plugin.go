@@ -87,7 +87,7 @@ func (p *Plugin) Init() error {
 	p.CommitTimeout = cmp.Or(p.CommitTimeout, defaultCommitTimeout)
 	p.cache = cache.New()
 	p.processor = processor.New(p.cache, processor.Options{Node: p.Node, NodeAddresses: p.NodeAddresses})
-	p.configurator = configurator.New(configurator.Options{DenyNode: p.DenyNode, Renderers: p.Renderers})
+	p.configurator = configurator.New(configurator.Options{DenyNode: p.DenyNode, Renderers: p.Renderers, Sets: p.processor})
 	p.ledger = newLedger()
 	p.done = make(chan struct{})
 	p.draft.Renderers = rendererStatus(nil, p.configurator.Renderers(), time.Now())

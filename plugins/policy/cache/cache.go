@@ -27,6 +27,9 @@ type Watcher interface {
 	// PolicyChanged tells a policy's old and new state; nil stands for a policy
 	// that does not exist. The specs may be kept.
 	PolicyChanged(old, new *api.PolicySpec)
+	// NodeChanged tells a node's old and new state; nil stands for a node that is
+	// not known. The values may be kept.
+	NodeChanged(old, new *api.Node)
 }
 
 // Cache holds the state of the cluster.
@@ -54,6 +57,10 @@ type Cache struct {
 	freePolicy  []uint32
 	selectors   selectorTable
 
+	clusterPolicies map[api.PolicyID]*policy
+	subjects        subjects
+	nodes           map[string]*node
+
 	problems map[model.ID][]api.Problem
 	before   map[model.ID][]api.Problem // of objects that may have others after the running Update
 	found    []api.Problem              // in the running Update
@@ -71,6 +78,10 @@ func New() *Cache {
 		hosts:      newHostTable(),
 		selectors:  newSelectorTable(),
 		problems:   map[model.ID][]api.Problem{},
+
+		clusterPolicies: map[api.PolicyID]*policy{},
+		subjects:        newSubjects(),
+		nodes:           map[string]*node{},
 	}
 }
 
@@ -155,6 +166,20 @@ func (c *Cache) apply(d model.Delta, w Watcher) {
 			break
 		}
 		problems = c.applyPolicy(d.ID, m, w)
+	case model.KindAdminNetworkPolicy, model.KindBaselineAdminNetworkPolicy, model.KindClusterNetworkPolicy:
+		m, ok := d.Value.(*model.ClusterPolicy)
+		if !ok && d.Value != nil || d.ID.Name == "" {
+			problems = c.refuse(d)
+			break
+		}
+		problems = c.applyClusterPolicy(d.ID, m, w)
+	case model.KindNode:
+		m, ok := d.Value.(*model.Node)
+		if !ok && d.Value != nil || d.ID.Name == "" {
+			problems = c.refuse(d)
+			break
+		}
+		problems = c.applyNode(d.ID, m, w)
 	default:
 		problems = c.refuse(d)
 	}
@@ -181,6 +206,14 @@ func (c *Cache) keep(id model.ID) {
 	case model.KindNetworkPolicy:
 		if i, ok := c.findPolicy(id.Namespace, id.Name); ok {
 			c.policies[i].epoch = c.epoch
+		}
+	case model.KindNode:
+		if n := c.nodes[id.Name]; n != nil {
+			n.epoch = c.epoch
+		}
+	case model.KindAdminNetworkPolicy, model.KindBaselineAdminNetworkPolicy, model.KindClusterNetworkPolicy:
+		if p := c.clusterPolicies[clusterPolicyID(id)]; p != nil {
+			p.epoch = c.epoch
 		}
 	}
 }
@@ -213,6 +246,16 @@ func (c *Cache) sweep(w Watcher) {
 			c.dropPolicy(uint32(i), w)
 		}
 	}
+	for id, p := range c.clusterPolicies {
+		if p.epoch != c.epoch {
+			c.dropClusterPolicy(id, w)
+		}
+	}
+	for name, n := range c.nodes {
+		if n.epoch != c.epoch {
+			c.setNode(name, nil, w)
+		}
+	}
 	for i := range c.pods {
 		if p := &c.pods[i]; p.name != "" && p.epoch != c.epoch {
 			c.dropPod(uint32(i), w)
@@ -235,7 +278,7 @@ func (c *Cache) reserve(deltas []model.Delta) {
 			pods++
 		case model.KindNetworkPolicy:
 			policies++
-		case model.KindNamespace:
+		default: // there are few
 		}
 	}
 	c.pods = slices.Grow(c.pods, max(0, pods-len(c.pods)))

@@ -35,6 +35,10 @@ func (d *diary) PolicyChanged(old, new *api.PolicySpec) {
 	d.note("policy %t -> %t", old != nil, new != nil)
 }
 
+func (d *diary) NodeChanged(old, new *api.Node) {
+	d.note("node %t -> %t", old != nil, new != nil)
+}
+
 func podText(p *api.Pod) string {
 	if p == nil {
 		return "none"
@@ -101,13 +105,21 @@ func TestTheWatcherHearsOfDifferencesOnly(t *testing.T) {
 	step("a namespace", changes(&model.Namespace{Name: "n"}), "namespace n  -> "+nameLabel+"=n")
 	policy := &model.NetworkPolicy{Namespace: "n", Name: "p", IsolatesIngress: true}
 	step("a policy", changes(policy), "policy false -> true")
-	same := changes(running, host, &model.Namespace{Name: "n"}, proto.CloneOf(policy))
+	admin := onePolicy("a", 1, "app=1")
+	step("a policy of the cluster", changes(admin), "policy false -> true")
+	node := &model.Node{Name: "x", Addresses: []string{"192.168.0.1"}}
+	step("a node", changes(node), "node false -> true")
+	step("a node without a change", changes(proto.CloneOf(node)))
+	node = &model.Node{Name: "x", Labels: lbls("zone=1"), Addresses: []string{"192.168.0.1"}}
+	step("another label of a node", changes(node), "node true -> true")
+	same := changes(running, host, &model.Namespace{Name: "n"}, proto.CloneOf(policy), proto.CloneOf(admin), proto.CloneOf(node))
 	step("the same again", same)
 	same.Resync = true
 	step("the same as a resync", same)
 	step("an empty resync", model.Changes{Resync: true},
-		"policy true -> false", "pod n/p[1.1.1.1]@x -> none", "group removed", "namespace n "+nameLabel+"=n -> ")
-	if len(c.nsByName)+len(c.strings)+len(c.selectors.byText)+c.podIndex.n+c.addrIndex.n+c.groupIndex.n+c.hosts.index.n+len(c.portGroups) != 0 {
+		"policy true -> false", "policy true -> false", "node true -> false", "pod n/p[1.1.1.1]@x -> none", "group removed", "namespace n "+nameLabel+"=n -> ")
+	if len(c.nsByName)+len(c.strings)+len(c.selectors.byText)+c.podIndex.n+c.addrIndex.n+c.groupIndex.n+c.hosts.index.n+len(c.portGroups)+
+		len(c.clusterPolicies)+len(c.subjects.scopes)+c.subjects.index.Len()+len(c.nodes) != 0 {
 		t.Errorf("left over: %+v", c)
 	}
 }
@@ -182,7 +194,18 @@ func (l *lcg) n(k int) int {
 
 func randomChange(r *lcg) model.Changes {
 	n := fmt.Sprintf("n%d", r.n(3))
-	switch r.n(8) {
+	switch r.n(9) {
+	case 2:
+		m := onePolicy(fmt.Sprint(r.n(40)), uint32(r.n(3)), "")
+		m.Subject.Pods, m.Subject.Namespaces = randomSelector(r), &model.LabelSelector{}
+		if r.n(4) > 0 {
+			m.Subject.Namespaces.MatchLabels = lbls(fmt.Sprintf("env=%d", r.n(3)))
+		}
+		ch := changes(m)
+		if r.n(3) == 0 {
+			ch.Deltas[0].Value = nil
+		}
+		return ch
 	case 0:
 		m := &model.Namespace{Name: n, Labels: lbls(fmt.Sprintf("env=%d", r.n(3)))}
 		ch := changes(m)
@@ -209,6 +232,18 @@ func randomChange(r *lcg) model.Changes {
 		ch.Deltas[0].Value = nil
 	}
 	return ch
+}
+
+// onePolicy is for the pods with a label, "" for any, of every namespace.
+func onePolicy(name string, priority uint32, label string) *model.ClusterPolicy {
+	m := &model.ClusterPolicy{
+		Kind: model.ClusterPolicy_KIND_ADMIN_NETWORK_POLICY, Name: name, Tier: model.ClusterPolicy_TIER_ADMIN, Priority: priority,
+		Subject: &model.ClusterPolicy_Pods{Namespaces: &model.LabelSelector{}, Pods: &model.LabelSelector{}},
+	}
+	if label != "" {
+		m.Subject.Pods.MatchLabels = lbls(label)
+	}
+	return m
 }
 
 func randomSelector(r *lcg) *model.LabelSelector {
@@ -275,7 +310,12 @@ func (c *Cache) checkGroups(t *rapid.T) {
 		}
 		var want []*api.PolicySpec
 		for _, spec := range c.PolicySpecs() {
-			if spec.ID.Namespace == g.def.Namespace && spec.Subject.Matches(g.def.Labels) {
+			l := c.namespaces[g.ns].labels
+			in := spec.ID.Namespace == g.def.Namespace
+			if spec.SubjectNamespaces != nil {
+				in = l != nil && spec.SubjectNamespaces.Matches(l)
+			}
+			if in && spec.Subject.Matches(g.def.Labels) {
 				want = append(want, spec)
 			}
 		}

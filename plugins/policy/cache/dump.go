@@ -72,7 +72,10 @@ func (c *Cache) Namespaces() []NamespaceInfo {
 
 // PolicySpecs returns all policies, sorted by ID.
 func (c *Cache) PolicySpecs() []*api.PolicySpec {
-	out := make([]*api.PolicySpec, 0, len(c.policies)-len(c.freePolicy))
+	out := make([]*api.PolicySpec, 0, len(c.policies)-len(c.freePolicy)+len(c.clusterPolicies))
+	for _, p := range c.clusterPolicies {
+		out = append(out, p.spec)
+	}
 	for i := range c.policies {
 		if spec := c.policies[i].spec; spec != nil {
 			out = append(out, spec)

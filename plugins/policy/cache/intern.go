@@ -91,6 +91,13 @@ func (t *selectorTable) release(sel *api.Selector) {
 	t.byText[sel.String()] = e
 }
 
+// releasePeer gives back the selectors of a peer.
+func (t *selectorTable) releasePeer(p api.PeerSpec) {
+	t.release(p.Pods)
+	t.release(p.Namespaces)
+	t.release(p.Nodes)
+}
+
 // operator returns an operator that the API does not have for one that is not
 // known, which makes the selector invalid.
 func operator(o model.LabelSelector_Operator) api.Operator {

@@ -21,6 +21,7 @@ func (c *Cache) parsePolicy(id model.ID, m *model.NetworkPolicy) (*api.PolicySpe
 	p := parser{selectors: &c.selectors}
 	spec := &api.PolicySpec{
 		ID:              api.PolicyID{Kind: api.NetworkPolicy, Namespace: id.Namespace, Name: id.Name},
+		Tier:            api.TierNetworkPolicy,
 		IsolatesIngress: m.GetIsolatesIngress(),
 		IsolatesEgress:  m.GetIsolatesEgress(),
 	}
@@ -31,6 +32,11 @@ func (c *Cache) parsePolicy(id model.ID, m *model.NetworkPolicy) (*api.PolicySpe
 	if spec.IsolatesEgress {
 		spec.Egress = p.rules(m.GetEgress(), m.OverFamilies(), "spec.egress", "to")
 	}
+	return spec, p.problemsOf(id)
+}
+
+// problemsOf returns what was wrong with an object.
+func (p *parser) problemsOf(id model.ID) []api.Problem {
 	if p.more > 0 {
 		p.problems = append(p.problems, api.Problem{Reason: fmt.Sprintf("has %d more problems", p.more)})
 	}
@@ -39,15 +45,18 @@ func (c *Cache) parsePolicy(id model.ID, m *model.NetworkPolicy) (*api.PolicySpe
 			p.problems[i].Object = id.String()
 		}
 	}
-	return spec, p.problems
+	return p.problems
 }
 
 func (p *parser) problem(field, format string, args ...any) {
-	if len(p.problems) == model.MaxProblems {
+	found := api.Problem{Field: field, Reason: fmt.Sprintf(format, args...)}
+	switch {
+	case slices.Contains(p.problems, found):
+	case len(p.problems) == model.MaxProblems:
 		p.more++
-		return
+	default:
+		p.problems = append(p.problems, found)
 	}
-	p.problems = append(p.problems, api.Problem{Field: field, Reason: fmt.Sprintf(format, args...)})
 }
 
 // selector returns nil, which selects nothing, for an invalid selector.
@@ -68,6 +77,7 @@ func (p *parser) rules(ms []*model.NetworkPolicy_Rule, over []int, field, peers 
 	rules := make([]api.RuleSpec, len(ms))
 	for i, m := range ms {
 		r := &rules[i]
+		r.Action = api.RuleAllow
 		at := func() string { return fmt.Sprintf("%s[%d]", field, i) }
 		if len(over) > 0 && over[0] == i {
 			over = over[1:]

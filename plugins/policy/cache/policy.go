@@ -89,11 +89,11 @@ func (c *Cache) releaseSelectors(spec *api.PolicySpec) {
 		return
 	}
 	c.selectors.release(spec.Subject)
+	c.selectors.release(spec.SubjectNamespaces)
 	for _, rules := range [][]api.RuleSpec{spec.Ingress, spec.Egress} {
 		for _, r := range rules {
 			for _, p := range r.Peers {
-				c.selectors.release(p.Pods)
-				c.selectors.release(p.Namespaces)
+				c.selectors.releasePeer(p)
 			}
 		}
 	}
@@ -102,17 +102,18 @@ func (c *Cache) releaseSelectors(spec *api.PolicySpec) {
 // equalSpecs compares two specs of one policy. Both hold their selectors, so equal
 // selectors are the same object.
 func equalSpecs(a, b *api.PolicySpec) bool {
-	return a.Subject == b.Subject && a.IsolatesIngress == b.IsolatesIngress && a.IsolatesEgress == b.IsolatesEgress &&
+	return a.Tier == b.Tier && a.Priority == b.Priority && a.Subject == b.Subject && a.SubjectNamespaces == b.SubjectNamespaces &&
+		a.IsolatesIngress == b.IsolatesIngress && a.IsolatesEgress == b.IsolatesEgress &&
 		slices.EqualFunc(a.Ingress, b.Ingress, equalRules) && slices.EqualFunc(a.Egress, b.Egress, equalRules)
 }
 
 func equalRules(a, b api.RuleSpec) bool {
-	return a.AnyPeer == b.AnyPeer && a.AnyPort == b.AnyPort &&
+	return a.Action == b.Action && a.Name == b.Name && a.AnyPeer == b.AnyPeer && a.AnyPort == b.AnyPort &&
 		slices.Equal(a.Ports, b.Ports) && slices.EqualFunc(a.Peers, b.Peers, equalPeers)
 }
 
 func equalPeers(a, b api.PeerSpec) bool {
-	if a.Pods != b.Pods || a.Namespaces != b.Namespaces || (a.Block == nil) != (b.Block == nil) {
+	if a.Pods != b.Pods || a.Namespaces != b.Namespaces || a.Nodes != b.Nodes || (a.Block == nil) != (b.Block == nil) {
 		return false
 	}
 	return a.Block == nil || a.Block.CIDR == b.Block.CIDR && slices.Equal(a.Block.Except, b.Block.Except)

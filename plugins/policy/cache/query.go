@@ -91,14 +91,14 @@ func (c *Cache) PodsOf(id api.GroupID) []api.PodID {
 }
 
 // Policies returns the policies that select the pods of a group, sorted by ID.
-// It finds them by the group's namespace and labels.
+// It finds them by the group's namespace, the labels of both, and nothing else.
 func (c *Cache) Policies(id api.GroupID) []*api.PolicySpec {
 	g := &c.groups[id]
-	ix := c.namespaces[g.ns].policies
-	if ix == nil {
-		return nil
+	ns := &c.namespaces[g.ns]
+	specs := c.subjects.append(nil, ns.labels, g.def.Labels)
+	if ns.policies != nil {
+		specs = slices.AppendSeq(specs, ns.policies.Matching(g.def.Labels))
 	}
-	specs := slices.Collect(ix.Matching(g.def.Labels))
 	slices.SortFunc(specs, func(a, b *api.PolicySpec) int { return a.ID.Compare(b.ID) })
 	return specs
 }

@@ -36,7 +36,7 @@ func resolveIngress(spec *api.PolicySpec, g *api.Group) (rules [][]api.PolicyPor
 		ports, named := numericPorts(r.Ports)
 		for _, name := range named {
 			for _, np := range g.NamedPorts {
-				if np.PortName == name {
+				if name.Covers(np.PortName) {
 					ports = append(ports, api.PolicyPort{Protocol: np.Protocol, Range: api.Port(np.Number)})
 				}
 			}
@@ -83,7 +83,7 @@ func sortPorts(ports []api.PolicyPort) []api.PolicyPort {
 // policy makes the policy; the ports of its ingress rules are resolved already.
 func (b *builder) policy(ingress [][]api.PolicyPort) *api.ContivPolicy {
 	out := &api.ContivPolicy{
-		ID: b.spec.ID, Tier: api.TierNetworkPolicy,
+		ID: b.spec.ID, Tier: b.spec.Tier, Priority: b.spec.Priority,
 		IsolatesIngress: b.spec.IsolatesIngress, IsolatesEgress: b.spec.IsolatesEgress,
 	}
 	for i := range b.spec.Ingress {
@@ -99,12 +99,13 @@ func (b *builder) policy(ingress [][]api.PolicyPort) *api.ContivPolicy {
 }
 
 // appendRule appends what a rule says with numbers. A rule that can match
-// nothing is left out, and the selectors in it are not used.
+// nothing is left out, and the selectors in it are not used. One that does not allow
+// denies everything when one of its selectors has no set.
 func (b *builder) appendRule(rules []api.PolicyRule, index int, r *api.RuleSpec, ports []api.PolicyPort) []api.PolicyRule {
 	if !r.AnyPort && len(ports) == 0 {
 		return rules
 	}
-	out := api.PolicyRule{Index: index, Action: api.RuleAllow, AnyPeer: r.AnyPeer, AnyPort: r.AnyPort, Ports: ports}
+	out := api.PolicyRule{Index: index, Action: r.Action, AnyPeer: r.AnyPeer, AnyPort: r.AnyPort, Ports: ports}
 	for i := range r.Peers {
 		peer := &r.Peers[i]
 		if peer.Block != nil {
@@ -112,8 +113,11 @@ func (b *builder) appendRule(rules []api.PolicyRule, index int, r *api.RuleSpec,
 			continue
 		}
 		for _, set := range b.use(peer, api.PortName{}).sets {
-			if !set.refused {
+			switch {
+			case !set.refused:
 				out.Sets = append(out.Sets, set.id)
+			case r.Action != api.RuleAllow:
+				return append(rules, denyAll(index))
 			}
 		}
 	}
@@ -132,34 +136,53 @@ func (b *builder) appendRule(rules []api.PolicyRule, index int, r *api.RuleSpec,
 // every number a rule with those peers that mean it. A peer without pods (a block,
 // or any peer) stands for the pods in it.
 func (b *builder) appendNamed(rules []api.PolicyRule, index int, r *api.RuleSpec, named []api.PortName) []api.PolicyRule {
-	byPort := map[api.PolicyPort][]api.SetID{}
-	add := func(peer *api.PeerSpec, name api.PortName) {
-		family := b.use(peer, name)
+	byPort, refused := map[api.PolicyPort][]api.SetID{}, false
+	add := func(peer *api.PeerSpec, name api.PortName, protocol api.Protocol) {
+		family := b.use(peer, api.PortName{Protocol: protocol, Name: name.Name})
 		b.noteFamily(portName{api.Egress, index, name}, family)
 		for _, set := range family.sets {
-			if !set.refused {
-				port := api.PolicyPort{Protocol: name.Protocol, Range: api.Port(set.number)}
+			port := api.PolicyPort{Protocol: protocol, Range: api.Port(set.number)}
+			if refused = refused || set.refused; !set.refused {
 				byPort[port] = append(byPort[port], set.id)
 			}
 		}
 	}
 	for _, name := range named {
-		if r.AnyPeer {
-			add(nil, name)
+		for _, protocol := range protocolsOf(name) {
+			if r.AnyPeer {
+				add(nil, name, protocol)
+			}
+			for i := range r.Peers {
+				add(&r.Peers[i], name, protocol)
+			}
 		}
-		for i := range r.Peers {
-			add(&r.Peers[i], name)
-		}
+	}
+	if refused && r.Action != api.RuleAllow {
+		return append(rules, denyAll(index))
 	}
 	for _, port := range slices.SortedFunc(maps.Keys(byPort), comparePorts) {
 		sets := byPort[port]
 		slices.Sort(sets)
 		rules = append(rules, api.PolicyRule{
-			Index: index, Action: api.RuleAllow,
+			Index: index, Action: r.Action,
 			Sets: slices.Compact(sets), Ports: []api.PolicyPort{port},
 		})
 	}
 	return rules
+}
+
+// denyAll is what becomes of a rule that does not allow, when it cannot be said whom
+// it is about.
+func denyAll(index int) api.PolicyRule {
+	return api.PolicyRule{Index: index, Action: api.RuleDeny, AnyPeer: true, AnyPort: true}
+}
+
+// protocolsOf returns the protocols that ports with a name are looked for in.
+func protocolsOf(name api.PortName) []api.Protocol {
+	if name.Protocol == api.AnyProtocol {
+		return []api.Protocol{api.TCP, api.UDP, api.SCTP}
+	}
+	return []api.Protocol{name.Protocol}
 }
 
 func (b *builder) noteFamily(at portName, family *selector) {
@@ -195,6 +218,9 @@ func whoIs(namespace string, peer *api.PeerSpec) who {
 	case peer.Block != nil:
 		w.block = peer.Block
 		w.key.block = blockText(w.block)
+	case peer.Nodes != nil:
+		w.pods = peer.Nodes
+		w.key.scope = nodeScope
 	case peer.Namespaces != nil:
 		w.namespaces, w.pods = peer.Namespaces, peer.Pods
 		w.key.scope = scopeKey{selected: true, text: w.namespaces.String()}

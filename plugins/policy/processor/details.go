@@ -52,8 +52,8 @@ func (f *finder) names(st *policyState, details map[api.Problem]string) (notes [
 		case lack.pods == lack.of:
 			details[problem] = lack.String()
 		case lack.pods > 0:
-			problem.Reason = fmt.Sprintf("%d of %d pods have no %s port named %q%s: there the port matches nothing",
-				lack.pods, lack.of, at.name.Protocol, at.name.Name, lack.examples())
+			problem.Reason = fmt.Sprintf("%d of %d pods have no %s%s: there the port matches nothing",
+				lack.pods, lack.of, portText(at.name), lack.examples())
 			notes = append(notes, problem)
 		}
 	}
@@ -132,21 +132,19 @@ func (f *finder) lacking(st *policyState, at portName) lack {
 }
 
 func (f *finder) lackingSubjects(spec *api.PolicySpec, name api.PortName) (l lack) {
-	ns := f.p.localNS[spec.ID.Namespace]
-	if ns == nil {
-		return l
-	}
-	for _, g := range ns.groups {
-		if !spec.Subject.Matches(g.def.Labels) {
-			continue
-		}
-		l.of += len(g.pods)
-		if g.def.Has(name) {
-			continue
-		}
-		l.pods += len(g.pods)
-		for _, pod := range g.pods {
-			l.few = append(l.few, pod.id)
+	for _, ns := range f.p.subjectNamespaces(spec) {
+		for _, g := range ns.groups {
+			if !spec.Subject.Matches(g.def.Labels) {
+				continue
+			}
+			l.of += len(g.pods)
+			if g.def.Has(name) {
+				continue
+			}
+			l.pods += len(g.pods)
+			for _, pod := range g.pods {
+				l.few = append(l.few, pod.id)
+			}
 		}
 	}
 	l.cut()
@@ -159,7 +157,7 @@ func (f *finder) lackingPeers(spec *api.PolicySpec, at portName) (l lack) {
 	seen := map[api.GroupID]bool{}
 	var without []api.GroupID
 	for _, peer := range spec.Egress[at.rule].Peers {
-		if peer.Block != nil {
+		if peer.Block != nil || peer.Nodes != nil {
 			continue
 		}
 		for id, g := range f.p.state.MatchGroups(queryOf(spec.ID.Namespace, &peer)) {
@@ -202,17 +200,31 @@ func (f *finder) nobodies(spec *api.PolicySpec) (notes []api.Problem) {
 		for i := range rules {
 			for j := range rules[i].Peers {
 				peer := &rules[i].Peers[j]
-				if peer.Block != nil || f.selectsSomebody(queryOf(spec.ID.Namespace, peer)) {
-					continue
+				if what := f.selectsNone(spec.ID.Namespace, peer); what != "" {
+					notes = append(notes, api.Problem{Object: spec.ID.String(), Field: fmt.Sprintf(field, i), Class: api.ClassSelector,
+						Reason: fmt.Sprintf("%s: selects no %s now", whoIs(spec.ID.Namespace, peer).key, what)})
 				}
-				notes = append(notes, api.Problem{Object: spec.ID.String(), Field: fmt.Sprintf(field, i), Class: api.ClassSelector,
-					Reason: whoIs(spec.ID.Namespace, peer).key.String() + ": selects no pod now"})
 			}
 		}
 	}
 	look(spec.Ingress, "spec.ingress[%d].from")
 	look(spec.Egress, "spec.egress[%d].to")
 	return notes
+}
+
+// selectsNone says what a peer selects none of; "" when it selects some.
+func (f *finder) selectsNone(namespace string, peer *api.PeerSpec) string {
+	switch {
+	case peer.Block != nil:
+	case peer.Nodes != nil:
+		for range f.p.state.MatchNodes(peer.Nodes) {
+			return ""
+		}
+		return "node"
+	case !f.selectsSomebody(queryOf(namespace, peer)):
+		return "pod"
+	}
+	return ""
 }
 
 func (f *finder) selectsSomebody(q api.GroupQuery) bool {

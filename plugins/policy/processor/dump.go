@@ -45,11 +45,14 @@ func (p *Processor) Sets() []SetInfo {
 // Members returns the members of an active set, sorted; none for other sets.
 func (p *Processor) Members(id api.SetID) []netip.Addr {
 	if id == api.NodeSet {
-		return p.nodeAddrs.told
+		return p.nodeAddrs.members()
 	}
 	set := p.sets[id]
-	if set == nil {
+	switch {
+	case set == nil:
 		return nil
+	case set.nodes != nil:
+		return set.nodes.members()
 	}
 	tmp := addrSet{sel: set.sel}
 	for g := range p.state.MatchGroups(set.sel.query()) {

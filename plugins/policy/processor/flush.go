@@ -48,7 +48,9 @@ func (p *Processor) takeUpdates() []update {
 	}
 	clear(p.touched)
 	p.touched = p.touched[:0]
-	updates = append(updates, p.nodeAddrs.takeUpdate())
+	own := update{id: api.NodeSet}
+	own.added, own.removed = p.nodeAddrs.take()
+	updates = append(updates, own)
 	slices.SortFunc(updates, func(a, b update) int { return cmp.Compare(a.id, b.id) })
 	return updates
 }
@@ -64,8 +66,8 @@ func (p *Processor) settleContested() {
 // a Flush: what Flush would have told is in it and will not be told again.
 func (p *Processor) Replay(sink Sink) []api.Problem {
 	found := p.Flush(nobody{})
-	if len(p.nodeAddrs.told) > 0 {
-		sink.UpdateSet(api.NodeSet, prefixes(p.nodeAddrs.told), nil)
+	if own := p.nodeAddrs.members(); len(own) > 0 {
+		sink.UpdateSet(api.NodeSet, prefixes(own), nil)
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.sets)) {
 		if members := p.Members(id); len(members) > 0 {

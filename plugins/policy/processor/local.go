@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -47,7 +48,7 @@ func (p *Processor) localPodChanged(old, now *api.Pod) {
 	if p.isLocal(now) {
 		id, nowIPs = now.ID, now.NodeIPs
 	}
-	p.nodeAddrs.podChanged(oldIPs, nowIPs)
+	p.nodeAddrs.changeAll(oldIPs, nowIPs)
 
 	pod := p.pods[id]
 	stays := p.isLocal(now) && len(now.IPs) > 0
@@ -141,21 +142,45 @@ func (p *Processor) markGroup(g *localGroup) {
 const fewGroups = 16
 
 // markSelected marks the local groups that a policy selects. Which these are
-// depends on nothing but the policy and the groups' labels.
+// depends on nothing but the policy, the groups' labels and those of namespaces.
 func (p *Processor) markSelected(spec *api.PolicySpec) {
-	ns := p.localNS[spec.ID.Namespace]
-	if ns == nil || ns.clean == 0 || spec.Subject == nil {
-		return
+	for name, ns := range p.subjectNamespaces(spec) {
+		if ns.clean > 0 {
+			p.markSelectedIn(name, ns, spec.Subject)
+		}
 	}
+}
+
+// subjectNamespaces returns the namespaces with local pods that a policy can select.
+func (p *Processor) subjectNamespaces(spec *api.PolicySpec) iter.Seq2[string, *localNamespace] {
+	return func(yield func(string, *localNamespace) bool) {
+		switch {
+		case spec.Subject == nil:
+		case spec.SubjectNamespaces == nil:
+			if ns := p.localNS[spec.ID.Namespace]; ns != nil {
+				yield(spec.ID.Namespace, ns)
+			}
+		default:
+			for name, ns := range p.localNS {
+				labels := p.namespaces[name]
+				if labels != nil && spec.SubjectNamespaces.Matches(labels) && !yield(name, ns) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (p *Processor) markSelectedIn(name string, ns *localNamespace, subject *api.Selector) {
 	if len(ns.groups) <= fewGroups {
 		for _, g := range ns.groups {
-			if !g.dirty && spec.Subject.Matches(g.def.Labels) {
+			if !g.dirty && subject.Matches(g.def.Labels) {
 				p.markGroup(g)
 			}
 		}
 		return
 	}
-	for id := range p.state.MatchGroups(api.GroupQuery{Namespace: spec.ID.Namespace, Pods: spec.Subject}) {
+	for id := range p.state.MatchGroups(api.GroupQuery{Namespace: name, Pods: subject}) {
 		if g := p.groups[id].local; g != nil {
 			p.markGroup(g)
 		}

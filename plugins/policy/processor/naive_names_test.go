@@ -36,6 +36,7 @@ func (n *naive) checkNames(t tb, problems []api.Problem) {
 			}
 		}
 	}
+	want = append(want, n.clusterNameless()...)
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -44,10 +45,16 @@ func (n *naive) checkNames(t tb, problems []api.Problem) {
 }
 
 // subjects returns the local pods with an address that a policy selects.
-func (n *naive) subjects(np *model.NetworkPolicy) (out []*model.Pod) {
+func (n *naive) subjects(np *model.NetworkPolicy) []*model.Pod {
+	return n.localPods(func(p *model.Pod) bool {
+		return p.Namespace == np.Namespace && valid(np.PodSelector) && selects(np.PodSelector, toMap(p.Labels))
+	})
+}
+
+// localPods returns those that have an address and that are wanted.
+func (n *naive) localPods(wanted func(*model.Pod) bool) (out []*model.Pod) {
 	for _, p := range n.pods {
-		if (n.node == "" || p.NodeName == n.node) && len(p.Ips) > 0 && p.Namespace == np.Namespace &&
-			valid(np.PodSelector) && selects(np.PodSelector, toMap(p.Labels)) {
+		if (n.node == "" || p.NodeName == n.node) && len(p.Ips) > 0 && wanted(p) {
 			out = append(out, p)
 		}
 	}

@@ -18,6 +18,8 @@ type naive struct {
 	pods       []*model.Pod
 	namespaces map[string]map[string]string
 	policies   []*model.NetworkPolicy
+	cluster    []*model.ClusterPolicy
+	nodes      []*model.Node
 }
 
 func newNaive(state map[model.ID]proto.Message, node string) *naive {
@@ -35,6 +37,10 @@ func newNaive(state map[model.ID]proto.Message, node string) *naive {
 			n.namespaces[m.Name] = l
 		case *model.NetworkPolicy:
 			n.policies = append(n.policies, m)
+		case *model.ClusterPolicy:
+			n.cluster = append(n.cluster, m)
+		case *model.Node:
+			n.nodes = append(n.nodes, m)
 		}
 	}
 	return n
@@ -82,7 +88,7 @@ func (n *naive) check(t tb, r *recorder) {
 func (n *naive) checkPod(t tb, r *recorder, id api.PodID, p *model.Pod) {
 	t.Helper()
 	for _, d := range []api.Direction{api.Ingress, api.Egress} {
-		for _, ip := range append([]string{"8.8.8.8", "10.0.0.9", "fd00::9"}, someIPs...) {
+		for _, ip := range append([]string{"8.8.8.8", "10.0.0.9", "fd00::9", "192.168.0.1", "192.168.0.2"}, someIPs...) {
 			for _, proto := range []api.Protocol{api.TCP, api.UDP, api.SCTP, api.ICMP} {
 				for _, port := range []uint16{80, 81, 82} {
 					a := netip.MustParseAddr(ip)
@@ -97,6 +103,9 @@ func (n *naive) checkPod(t tb, r *recorder, id api.PodID, p *model.Pod) {
 }
 
 func (n *naive) allows(p *model.Pod, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {
+	if v := n.tier(model.ClusterPolicy_TIER_ADMIN, p, d, peer, proto, port); v == allowed || v == denied {
+		return v == allowed
+	}
 	isolated := false
 	for _, np := range n.policies {
 		rules, isolates := np.Ingress, np.IsolatesIngress
@@ -113,7 +122,7 @@ func (n *naive) allows(p *model.Pod, d api.Direction, peer netip.Addr, proto api
 			}
 		}
 	}
-	return !isolated
+	return !isolated && n.tier(model.ClusterPolicy_TIER_BASELINE, p, d, peer, proto, port) != denied
 }
 
 // ruleAllows asks for every way to see the peer: as an address, and as every pod

@@ -261,11 +261,21 @@ func (at portName) problem(id api.PolicyID) api.Problem {
 	if at.direction == api.Egress {
 		who = "pod that the rule names"
 	}
-	return api.Problem{Object: id.String(), Field: at.field(), Class: api.ClassNamedPort,
-		Reason: fmt.Sprintf("no %s has a %s port named %q: the port matches nothing", who, at.name.Protocol, at.name.Name)}
+	list := "ports"
+	if id.Kind == api.ClusterNetworkPolicy {
+		list = "protocols"
+	}
+	return api.Problem{Object: id.String(), Field: fmt.Sprintf("spec.%s[%d].%s", at.direction, at.rule, list), Class: api.ClassNamedPort,
+		Reason: fmt.Sprintf("no %s has a %s: the port matches nothing", who, portText(at.name))}
 }
 
-func (at portName) field() string { return fmt.Sprintf("spec.%s[%d].ports", at.direction, at.rule) }
+// portText returns for example: tcp port named "http".
+func portText(n api.PortName) string {
+	if n.Protocol == api.AnyProtocol {
+		return fmt.Sprintf("port named %q", n.Name)
+	}
+	return fmt.Sprintf("%s port named %q", n.Protocol, n.Name)
+}
 
 // Solved returns the problems that the last Flush ended, sorted.
 func (p *Processor) Solved() []api.Problem { return p.solved }

@@ -15,8 +15,13 @@ type State interface {
 	// AppendAddresses appends the addresses of a group's pods, in any order, once
 	// per pod that has it.
 	AppendAddresses(dst []netip.Addr, g api.GroupID) []netip.Addr
+	// MatchNodes returns the nodes that a selector selects, in any order.
+	MatchNodes(sel *api.Selector) iter.Seq[*api.Node]
 	// Policies returns the policies that select a group, sorted by ID.
 	Policies(g api.GroupID) []*api.PolicySpec
+	// SubjectsDiffer says whether cluster-scoped policies select the pods of a
+	// namespace differently when it has other labels; nil: it is not known.
+	SubjectsDiffer(a, b api.Labels) bool
 	// PodCount returns the number of pods of a group, PodsOf the pods, sorted.
 	PodCount(g api.GroupID) int
 	PodsOf(g api.GroupID) []api.PodID
@@ -80,7 +85,7 @@ type Processor struct {
 	setBuf     []*addrSet   // of one group
 	spareLists []addrList   // to collect addresses in
 
-	nodeAddrs nodeSet
+	nodeAddrs countedSet                     // of the own node
 	doubtful  map[api.PolicyID]struct{}      // may have other problems than are known
 	problems  map[api.PolicyID][]api.Problem // of policies that have some
 	solved    []api.Problem                  // by the last Flush
@@ -109,7 +114,7 @@ func New(state State, opts Options) *Processor {
 		localNS:    map[string]*localNamespace{},
 		policies:   map[api.PolicyID]*policyState{},
 		lists:      map[string]*policyList{},
-		nodeAddrs:  nodeSet{refs: map[netip.Addr]int{}},
+		nodeAddrs:  newCountedSet(),
 		doubtful:   map[api.PolicyID]struct{}{},
 		problems:   map[api.PolicyID][]api.Problem{},
 	}
@@ -196,6 +201,11 @@ func (p *Processor) NamespaceChanged(name string, old, new api.Labels) {
 			p.relinkNamespace(name, sc, +1)
 		}
 	}
+	if ns := p.localNS[name]; ns != nil && ns.clean > 0 && p.state.SubjectsDiffer(old, new) {
+		for _, g := range ns.groups {
+			p.markGroup(g)
+		}
+	}
 }
 
 // fewSelectors is the number of selectors of a scope up to which it is cheaper to
@@ -231,7 +241,7 @@ func (p *Processor) PolicyChanged(old, new *api.PolicySpec) {
 	if old != nil {
 		p.markSelected(old)
 	}
-	if new != nil && (old == nil || old.Subject != new.Subject) {
+	if new != nil && (old == nil || old.Subject != new.Subject || old.SubjectNamespaces != new.SubjectNamespaces) {
 		p.markSelected(new)
 	}
 }

@@ -106,11 +106,15 @@ var (
 		}).Draw(t, "ports")...)
 	})
 	someObject = rapid.Custom(func(t *rapid.T) proto.Message {
-		switch rapid.IntRange(0, 9).Draw(t, "kind") {
+		switch rapid.IntRange(0, 13).Draw(t, "kind") {
 		case 0, 1:
 			return &model.Namespace{Name: someNS.Draw(t, "name"), Labels: someLabels.Draw(t, "labels")}
 		case 2, 3, 4, 5:
 			return somePod.Draw(t, "pod")
+		case 10, 11, 12:
+			return someClusterPolicy.Draw(t, "cluster policy")
+		case 13:
+			return someNode.Draw(t, "node")
 		}
 		return somePolicy.Draw(t, "policy")
 	})

@@ -22,7 +22,12 @@ type scopeKey struct {
 	namespace string // one namespace
 	selected  bool   // by selector
 	text      string // the selector's
+	nodes     bool   // not pods, but nodes
 }
+
+// nodeScope is that of selectors of nodes; the pod part of these is about the labels
+// of nodes. No namespace is in it, so groups never get to its selectors.
+var nodeScope = scopeKey{nodes: true}
 
 // scopes finds scopes by what they cover.
 type scopes struct {

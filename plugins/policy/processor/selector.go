@@ -45,6 +45,9 @@ func (s *selector) String() string { return s.key.String() }
 // String says in the style of kubectl which pods are selected.
 func (k selectorKey) String() string {
 	var parts []string
+	if k.scope.nodes {
+		return "nodes " + cmp.Or(k.pods, "of any labels")
+	}
 	switch {
 	case k.scope.namespace != "":
 		parts = append(parts, "namespace "+k.scope.namespace)
@@ -69,6 +72,9 @@ func (k selectorKey) String() string {
 // canonical returns the text that a set's ID is derived from. Every part is
 // quoted or a number, so different sets have different texts.
 func (s *selector) canonical(number uint16) string {
+	if s.key.scope.nodes {
+		return fmt.Sprintf("v1 nodes=%q", s.key.pods)
+	}
 	return fmt.Sprintf("v1 ns=%q selected=%t/%q pods=%q port=%d/%q/%d block=%q",
 		s.key.scope.namespace, s.key.scope.selected, s.key.scope.text, s.key.pods,
 		s.port.Protocol, s.port.Name, number, s.key.block)
@@ -93,6 +99,10 @@ func (p *Processor) selectorFor(key selectorKey, namespaces, pods *api.Selector,
 		s.sets = []*addrSet{{sel: s, refused: true}}
 	case !s.isFamily():
 		s.sets = []*addrSet{p.makeSet(s, 0)}
+	}
+	if key.scope.nodes {
+		p.enterNodes(s)
+		return s
 	}
 	for id, g := range p.state.MatchGroups(s.query()) {
 		for _, set := range p.setsFor(s, g) {
@@ -209,6 +219,10 @@ func (p *Processor) deactivate(s *selector) {
 	delete(p.selectors, s.key)
 	s.scope.remove(s)
 	p.scopes.tidy(s.scope)
+	if s.key.scope.nodes {
+		p.leaveNodes(s)
+		return
+	}
 	s.moved = true // nobody wants to hear of its numbers
 	for _, set := range s.sets {
 		p.settle(set)

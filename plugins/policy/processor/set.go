@@ -20,6 +20,8 @@ type addrSet struct {
 	fresh   bool   // the sink does not know it yet
 	dead    bool   // the sink has to forget it
 
+	nodes *countedSet // of a selector of nodes, which needs nothing of what follows
+
 	journal        []delta        // since the last Flush
 	members        addrList       // of a fresh set all, of a dead one those it had in the end
 	added, removed []netip.Prefix // what the journal comes to, sorted
@@ -188,8 +190,13 @@ type update struct {
 
 // takeUpdate returns what became different in a set since the last Flush.
 func (p *Processor) takeUpdate(set *addrSet) update {
-	p.settle(set)
 	u := update{id: set.id}
+	if set.nodes != nil {
+		set.touched = false
+		u.added, u.removed = set.nodes.take()
+		return u
+	}
+	p.settle(set)
 	switch {
 	case set.fresh && set.dead:
 	case set.fresh:

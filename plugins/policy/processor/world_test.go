@@ -132,6 +132,9 @@ func (r *recorder) describe() string {
 // allows says whether the policies of a pod let traffic pass, for the pod's side
 // of a connection.
 func (r *recorder) allows(pod api.PodID, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {
+	if v := r.tier(api.TierAdmin, pod, d, peer, proto, port); v == allowed || v == denied {
+		return v == allowed
+	}
 	isolated := false
 	for _, p := range r.pods[pod].list {
 		if p.Isolates(d) {
@@ -141,19 +144,23 @@ func (r *recorder) allows(pod api.PodID, d api.Direction, peer netip.Addr, proto
 			}
 		}
 	}
-	return !isolated
+	return !isolated && r.tier(api.TierBaseline, pod, d, peer, proto, port) != denied
 }
 
 func (r *recorder) permits(p *api.ContivPolicy, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {
 	return slices.ContainsFunc(p.Rules(d), func(rule api.PolicyRule) bool {
-		peerOK := rule.AnyPeer ||
-			slices.ContainsFunc(rule.Sets, func(id api.SetID) bool { return r.sets[id][peer] }) ||
-			slices.ContainsFunc(rule.Blocks, func(b api.IPBlock) bool { return b.Contains(peer) })
-		portOK := rule.AnyPort || slices.ContainsFunc(rule.Ports, func(pp api.PolicyPort) bool {
-			return pp.Protocol == proto && pp.Range.Contains(port)
-		})
-		return peerOK && portOK
+		return rule.Action == api.RuleAllow && r.matches(rule, peer, proto, port)
 	})
+}
+
+func (r *recorder) matches(rule api.PolicyRule, peer netip.Addr, proto api.Protocol, port uint16) bool {
+	peerOK := rule.AnyPeer ||
+		slices.ContainsFunc(rule.Sets, func(id api.SetID) bool { return r.sets[id][peer] }) ||
+		slices.ContainsFunc(rule.Blocks, func(b api.IPBlock) bool { return b.Contains(peer) })
+	portOK := rule.AnyPort || slices.ContainsFunc(rule.Ports, func(pp api.PolicyPort) bool {
+		return pp.Protocol == proto && pp.Range.Contains(port)
+	})
+	return peerOK && portOK
 }
 
 // world is a cluster, its cache and processor, and what the sink knows.

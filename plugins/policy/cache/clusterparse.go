@@ -1,0 +1,240 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// baselinePriority is that of a BaselineAdminNetworkPolicy: after every
+// ClusterNetworkPolicy of its tier.
+const baselinePriority = maxPriority + 1
+
+// maxPriority is the largest that policies can name.
+const maxPriority = 1000
+
+// parseClusterPolicy returns nil for a policy of which it is not known where it
+// stands. Rules of which a part is not understood close, see clusterRule.
+func (c *Cache) parseClusterPolicy(id model.ID, m *model.ClusterPolicy) (*api.PolicySpec, []api.Problem) {
+	p := parser{selectors: &c.selectors}
+	spec := &api.PolicySpec{ID: clusterPolicyID(id), Tier: api.TierAdmin, Priority: int(m.GetPriority())}
+	if m.GetTier() == model.ClusterPolicy_TIER_BASELINE {
+		spec.Tier = api.TierBaseline
+	}
+	if why := misplaced(id.Kind, m); why != "" {
+		p.problem("spec", "%s: the last good policy is kept", why)
+		return nil, p.problemsOf(id)
+	}
+	spec.SubjectNamespaces, spec.Subject = p.podsIn(m.GetSubject())
+	if spec.Subject == nil {
+		p.problem("spec.subject", "it is not valid, so the policy is for no pod")
+	}
+	spec.Ingress = p.clusterRules(m.GetIngress(), "spec.ingress")
+	spec.Egress = p.clusterRules(m.GetEgress(), "spec.egress")
+	return spec, p.problemsOf(id)
+}
+
+// misplaced says why a policy cannot be where it says that it is.
+func misplaced(kind model.Kind, m *model.ClusterPolicy) string {
+	tiers := map[model.Kind][]model.ClusterPolicy_Tier{
+		model.KindAdminNetworkPolicy:         {model.ClusterPolicy_TIER_ADMIN},
+		model.KindBaselineAdminNetworkPolicy: {model.ClusterPolicy_TIER_BASELINE},
+		model.KindClusterNetworkPolicy:       {model.ClusterPolicy_TIER_ADMIN, model.ClusterPolicy_TIER_BASELINE},
+	}
+	baseline := kind == model.KindBaselineAdminNetworkPolicy
+	switch n := m.GetPriority(); {
+	case !slices.Contains(tiers[kind], m.GetTier()):
+		return fmt.Sprintf("a %s has no tier %d", kind, m.GetTier())
+	case baseline && n != baselinePriority || !baseline && n > maxPriority:
+		return fmt.Sprintf("%d is not a priority of a %s", n, kind)
+	}
+	return ""
+}
+
+// podsIn returns nil for a selector of namespaces or pods that is missing or invalid.
+func (p *parser) podsIn(m *model.ClusterPolicy_Pods) (namespaces, pods *api.Selector) {
+	if m.GetNamespaces() == nil || m.GetPods() == nil {
+		return nil, nil
+	}
+	namespaces, err := p.selectors.acquire(m.GetNamespaces())
+	if err != nil {
+		return nil, nil
+	}
+	pods, err = p.selectors.acquire(m.GetPods())
+	if err != nil {
+		p.selectors.release(namespaces)
+		return nil, nil
+	}
+	return namespaces, pods
+}
+
+func (p *parser) clusterRules(ms []*model.ClusterPolicy_Rule, field string) []api.RuleSpec {
+	if len(ms) == 0 {
+		return nil
+	}
+	rules := make([]api.RuleSpec, len(ms))
+	for i, m := range ms {
+		rules[i] = p.clusterRule(m, fmt.Sprintf("%s[%d]", field, i))
+	}
+	return rules
+}
+
+// denyAll is what a rule becomes that does not allow and that is not understood: it
+// might have been about everyone (sigs.k8s.io/network-policy-api, "implementations
+// must treat the rule as a 'Deny all' rule").
+func denyAll(name string) api.RuleSpec {
+	return api.RuleSpec{Name: name, Action: api.RuleDeny, AnyPeer: true, AnyPort: true}
+}
+
+// clusterRule reads a rule. When a peer or the protocol of a port is not understood,
+// a rule that allows matches nothing by it, and any other denies all. A port that is
+// impossible is no riddle: nothing can use it, so it matches nothing.
+//
+// Peers of the store are not those of the manifest, where one has many networks, so
+// problems name the rule.
+func (p *parser) clusterRule(m *model.ClusterPolicy_Rule, field string) api.RuleSpec {
+	r := api.RuleSpec{Name: m.GetName(), Action: p.ruleAction(m, field), AnyPort: m.GetAnyPort()}
+	unknown := p.clusterPeers(&r, m)
+	unknown = append(unknown, p.clusterPorts(&r, m, field)...)
+	for _, err := range unknown {
+		p.problem(field, "%v, so the %s", err, consequence(r.Action))
+	}
+	if len(unknown) > 0 && r.Action != api.RuleAllow {
+		for _, peer := range r.Peers {
+			p.selectors.releasePeer(peer)
+		}
+		return denyAll(r.Name)
+	}
+	return r
+}
+
+// clusterPeers adds the peers that are understood, and returns what is wrong with the
+// others.
+func (p *parser) clusterPeers(r *api.RuleSpec, m *model.ClusterPolicy_Rule) (unknown []error) {
+	r.Peers = make([]api.PeerSpec, 0, len(m.GetPeers()))
+	for _, pm := range m.GetPeers() {
+		peer, err := p.clusterPeer(pm)
+		if err != nil {
+			unknown = append(unknown, err)
+			continue
+		}
+		r.Peers = append(r.Peers, peer)
+	}
+	if len(m.GetPeers()) == 0 {
+		unknown = append(unknown, fmt.Errorf("it has no peers that are understood"))
+	}
+	return unknown
+}
+
+// clusterPorts does so for ports.
+func (p *parser) clusterPorts(r *api.RuleSpec, m *model.ClusterPolicy_Rule, field string) (unknown []error) {
+	r.Ports = make([]api.PortSpec, 0, len(m.GetPorts()))
+	for _, pm := range m.GetPorts() {
+		port, err := clusterPort(pm)
+		switch {
+		case errors.Is(err, errImpossible):
+			p.problem(field, "a port of it matches nothing: it %v", err)
+		case err != nil:
+			unknown = append(unknown, err)
+		case port.Name != "" && slices.ContainsFunc(m.GetPeers(), hasNoNames):
+			p.problem(field, "a port of it matches nothing: what is not a pod has no port named %q", port.Name)
+		default:
+			r.Ports = append(r.Ports, port)
+		}
+	}
+	if !r.AnyPort && len(m.GetPorts()) == 0 {
+		unknown = append(unknown, fmt.Errorf("it has neither ports nor any port"))
+	}
+	slices.SortFunc(r.Ports, comparePorts)
+	r.Ports = slices.Compact(r.Ports)
+	return unknown
+}
+
+func consequence(a api.RuleAction) string {
+	if a == api.RuleAllow {
+		return "rule allows nothing by it"
+	}
+	return "rule denies everything"
+}
+
+// ruleAction is that of a rule; an unknown one denies what the rule matches.
+func (p *parser) ruleAction(m *model.ClusterPolicy_Rule, field string) api.RuleAction {
+	switch m.GetAction() {
+	case model.ClusterPolicy_ACTION_ALLOW:
+		return api.RuleAllow
+	case model.ClusterPolicy_ACTION_PASS:
+		return api.RulePass
+	case model.ClusterPolicy_ACTION_DENY:
+	default:
+		p.problem(field+".action", "it is not known, so the rule denies")
+	}
+	return api.RuleDeny
+}
+
+func (p *parser) clusterPeer(m *model.ClusterPolicy_Peer) (peer api.PeerSpec, err error) {
+	switch v := m.GetPeer().(type) {
+	case *model.ClusterPolicy_Peer_Pods:
+		if peer.Namespaces, peer.Pods = p.podsIn(v.Pods); peer.Pods == nil {
+			return peer, fmt.Errorf("a selector of a peer is not valid")
+		}
+		return peer, nil
+	case *model.ClusterPolicy_Peer_Nodes:
+		if v.Nodes == nil {
+			break
+		}
+		if peer.Nodes, err = p.selectors.acquire(v.Nodes); err != nil {
+			return peer, fmt.Errorf("a selector of a peer is not valid: %w", err)
+		}
+		return peer, nil
+	case *model.ClusterPolicy_Peer_Network:
+		cidr, err := parseCIDR(v.Network)
+		if err != nil {
+			return peer, fmt.Errorf("a network of it: %w", err)
+		}
+		peer.Block = &api.IPBlock{CIDR: cidr}
+		return peer, nil
+	case *model.ClusterPolicy_Peer_DomainName:
+		return peer, fmt.Errorf("it names a domain, and names are not resolved")
+	}
+	return peer, fmt.Errorf("it has a peer that is not known")
+}
+
+// hasNoNames says whether a peer is something that does not name its ports.
+func hasNoNames(m *model.ClusterPolicy_Peer) bool {
+	_, pods := m.GetPeer().(*model.ClusterPolicy_Peer_Pods)
+	return !pods
+}
+
+// errImpossible says that nothing can use a port.
+var errImpossible = errors.New("was not valid where it came from, or is no port from 1 to 65535")
+
+// clusterPort reads a port. A name without a protocol stands for every port of that
+// name, whatever its protocol is.
+func clusterPort(m *model.ClusterPolicy_Port) (port api.PortSpec, err error) {
+	if m == nil || m.GetInvalid() {
+		return port, errImpossible
+	}
+	named, isNamed := m.GetPort().(*model.ClusterPolicy_Port_Name)
+	if p := m.GetProtocol(); p != model.Protocol_PROTOCOL_UNSPECIFIED || !isNamed {
+		var known bool
+		if port.Protocol, known = protocol(p); !known || p == model.Protocol_PROTOCOL_UNSPECIFIED {
+			return port, fmt.Errorf("it has a port of an unknown protocol, %d", p)
+		}
+	}
+	first, last := m.GetNumber(), max(m.GetNumber(), m.GetEndPort())
+	switch {
+	case isNamed && (named.Name == "" || m.GetEndPort() != 0):
+		return port, errImpossible
+	case isNamed:
+		port.Name = named.Name
+	case m.GetPort() == nil && m.GetEndPort() == 0:
+	case first < 1 || last > 65535 || m.GetEndPort() != 0 && m.GetEndPort() < first:
+		return port, errImpossible
+	default:
+		port.Range = api.Ports(uint16(first), uint16(last))
+	}
+	return port, nil
+}

@@ -1,0 +1,137 @@
+package cache
+
+import (
+	"iter"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// policyKinds are the kinds of cluster-scoped policies, by what keys call them.
+var policyKinds = map[model.Kind]api.PolicyKind{
+	model.KindAdminNetworkPolicy:         api.AdminNetworkPolicy,
+	model.KindBaselineAdminNetworkPolicy: api.BaselineAdminNetworkPolicy,
+	model.KindClusterNetworkPolicy:       api.ClusterNetworkPolicy,
+}
+
+func clusterPolicyID(id model.ID) api.PolicyID {
+	return api.PolicyID{Kind: policyKinds[id.Kind], Name: id.Name}
+}
+
+func (c *Cache) applyClusterPolicy(id model.ID, m *model.ClusterPolicy, w Watcher) []api.Problem {
+	policyID := clusterPolicyID(id)
+	if m == nil {
+		c.dropClusterPolicy(policyID, w)
+		return nil
+	}
+	spec, problems := c.parseClusterPolicy(id, m)
+	if spec == nil { // where it stands is not known: the last good one is kept
+		c.keep(id)
+		return problems
+	}
+	p := c.clusterPolicies[policyID]
+	if p == nil {
+		p = &policy{}
+		c.clusterPolicies[policyID] = p
+	}
+	p.epoch = c.epoch
+	old := p.spec
+	if old != nil && equalSpecs(old, spec) {
+		c.releaseSelectors(spec)
+		return problems
+	}
+	p.spec = spec
+	c.subjects.add(spec)
+	c.subjects.remove(old)
+	w.PolicyChanged(old, spec)
+	c.releaseSelectors(old)
+	return problems
+}
+
+func (c *Cache) dropClusterPolicy(id api.PolicyID, w Watcher) {
+	p := c.clusterPolicies[id]
+	if p == nil {
+		return
+	}
+	delete(c.clusterPolicies, id)
+	c.subjects.remove(p.spec)
+	w.PolicyChanged(p.spec, nil)
+	c.releaseSelectors(p.spec)
+}
+
+// subjects finds cluster-scoped policies by whom they are for: first by the
+// selector of namespaces, of which there are few, then by that of pods.
+type subjects struct {
+	scopes map[*api.Selector]*subjectScope
+	index  api.SelectorIndex[*subjectScope] // of scopes, by the same selector
+}
+
+type subjectScope struct {
+	policies api.SelectorIndex[*api.PolicySpec]
+}
+
+func newSubjects() subjects { return subjects{scopes: map[*api.Selector]*subjectScope{}} }
+
+// add files a policy. One without a subject selects nothing and is not filed.
+func (s *subjects) add(spec *api.PolicySpec) {
+	if spec.Subject == nil {
+		return
+	}
+	sc := s.scopes[spec.SubjectNamespaces]
+	if sc == nil {
+		sc = &subjectScope{}
+		s.scopes[spec.SubjectNamespaces] = sc
+		s.index.Add(spec.SubjectNamespaces, sc)
+	}
+	sc.policies.Add(spec.Subject, spec)
+}
+
+// remove takes a policy out; nil is none.
+func (s *subjects) remove(spec *api.PolicySpec) {
+	if spec == nil || spec.Subject == nil {
+		return
+	}
+	sc := s.scopes[spec.SubjectNamespaces]
+	sc.policies.Remove(spec.Subject, spec)
+	if sc.policies.Len() == 0 {
+		delete(s.scopes, spec.SubjectNamespaces)
+		s.index.Remove(spec.SubjectNamespaces, sc)
+	}
+}
+
+// of returns the scopes that a namespace is in; nil labels are those of one that is
+// not known, which is in none.
+func (s *subjects) of(namespace api.Labels) iter.Seq[*subjectScope] {
+	if namespace == nil {
+		return func(func(*subjectScope) bool) {}
+	}
+	return s.index.Matching(namespace)
+}
+
+// append appends the policies that select pods with some labels.
+func (s *subjects) append(dst []*api.PolicySpec, namespace, pods api.Labels) []*api.PolicySpec {
+	for sc := range s.of(namespace) {
+		for spec := range sc.policies.Matching(pods) {
+			dst = append(dst, spec)
+		}
+	}
+	return dst
+}
+
+// SubjectsDiffer says whether the subjects of cluster-scoped policies tell a
+// namespace with some labels from one with others; nil labels are those of a
+// namespace that is not known.
+func (c *Cache) SubjectsDiffer(a, b api.Labels) bool {
+	in := map[*subjectScope]bool{}
+	for sc := range c.subjects.of(a) {
+		in[sc] = true
+	}
+	n := 0
+	for sc := range c.subjects.of(b) {
+		if !in[sc] {
+			return true
+		}
+		n++
+	}
+	return n != len(in)
+}

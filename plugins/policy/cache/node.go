@@ -1,0 +1,70 @@
+package cache
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// node is a node of the cluster.
+type node struct {
+	*api.Node
+	epoch uint32
+}
+
+func (c *Cache) applyNode(id model.ID, m *model.Node, w Watcher) []api.Problem {
+	if m == nil {
+		c.setNode(id.Name, nil, w)
+		return nil
+	}
+	addrs, bad := parseAddrs(nil, m.GetAddresses())
+	c.setNode(id.Name, &api.Node{
+		Name: id.Name, Labels: slices.Clone(c.scratch.readLabels(m.GetLabels())), Addresses: slices.Clip(addrs),
+	}, w)
+	if len(bad) == 0 {
+		return nil
+	}
+	return []api.Problem{{Object: id.String(), Field: "status.addresses", Reason: fmt.Sprintf("%s: not addresses, left out", quoted(bad))}}
+}
+
+// setNode changes a node; nil makes it unknown.
+func (c *Cache) setNode(name string, now *api.Node, w Watcher) {
+	old := c.nodes[name]
+	switch {
+	case now == nil && old == nil:
+		return
+	case now == nil:
+		delete(c.nodes, name)
+		w.NodeChanged(old.Node, nil)
+	case old == nil:
+		c.nodes[name] = &node{now, c.epoch}
+		w.NodeChanged(nil, now)
+	default:
+		old.epoch = c.epoch
+		if equalNodes(old.Node, now) {
+			return
+		}
+		was := old.Node
+		old.Node = now
+		w.NodeChanged(was, now)
+	}
+}
+
+func equalNodes(a, b *api.Node) bool {
+	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.Addresses, b.Addresses)
+}
+
+// MatchNodes returns the nodes that a selector selects, in no particular order. It
+// looks at every node, so it is for selectors that are new.
+func (c *Cache) MatchNodes(sel *api.Selector) iter.Seq[*api.Node] {
+	return func(yield func(*api.Node) bool) {
+		for _, n := range c.nodes {
+			if sel.Matches(n.Labels) && !yield(n.Node) {
+				return
+			}
+		}
+	}
+}
