@@ -1,5 +1,7 @@
 package api
 
+import "cmp"
+
 // PolicySpec is a policy as its author wrote it, checked and in canonical form:
 // selectors and named ports are not resolved yet. It is immutable.
 //
@@ -20,6 +22,12 @@ type PolicySpec struct {
 	// In the order of the spec, so that indexes are those of the spec. The rules
 	// of a direction that a NetworkPolicy does not isolate are not there.
 	Ingress, Egress []RuleSpec
+}
+
+// Compare is the order in which policies are asked: by tier and priority, of equal
+// ones by name, then by kind. NetworkPolicies are not asked in any order.
+func (p *PolicySpec) Compare(o *PolicySpec) int {
+	return cmp.Or(cmp.Compare(p.Tier, o.Tier), cmp.Compare(p.Priority, o.Priority), cmp.Compare(p.ID.Name, o.ID.Name), p.ID.Compare(o.ID))
 }
 
 // RuleSpec is one rule. A peer and a port must match; one without AnyPeer and

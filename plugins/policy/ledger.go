@@ -42,14 +42,17 @@ func (l *ledger) set(p api.Problem, there bool) {
 		delete(l.present, p)
 		d = -1
 	}
-	if strings.HasPrefix(p.Object, policyPrefix) {
+	if isPolicy(p.Object) {
 		add(l.policies, p.Object, d)
 		add(l.classes, p.Class, d)
 	}
 }
 
-// policyPrefix is how the objects of problems of policies begin.
-var policyPrefix = api.NetworkPolicy.String() + " "
+// isPolicy says whether the object of a problem is a policy.
+func isPolicy(object string) bool {
+	kind, _, _ := strings.Cut(object, " ")
+	return new(api.PolicyKind).UnmarshalText([]byte(kind)) == nil
+}
 
 // add changes a count by one, and forgets it when it is zero.
 func add[K comparable](counts map[K]int, k K, d int) {
@@ -109,6 +112,9 @@ func (l *ledger) reports(pods bool) (out []api.Problem) {
 func problemOf(name string, u renderer.Unenforced, pods bool) api.Problem {
 	p := api.Problem{Object: u.Origin.Policy.String(), Field: "spec", Class: u.Class,
 		Reason: fmt.Sprintf("renderer %s: %s: %s", name, u.Reason, u.Effect)}
+	if name == configurator.OwnName {
+		p.Reason = u.Reason
+	}
 	if u.Origin.Rule >= 0 {
 		p.Field = fmt.Sprintf("spec.%s[%d]", u.Origin.Direction, u.Origin.Rule)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
@@ -124,15 +125,61 @@ func (p *Plugin) buildSnapshot() {
 func (p *Plugin) policies(applied map[api.PolicyID][]api.PodID, problems map[string][]api.Problem, notes map[api.PolicyID][]api.Problem) []Policy {
 	var policies []Policy
 	for _, spec := range p.cache.PolicySpecs() {
-		subject := "nothing"
-		if spec.Subject != nil {
-			subject = spec.Subject.String()
-		}
 		policies = append(policies, Policy{
-			Spec: spec, ID: spec.ID, Subject: subject, Pods: applied[spec.ID], Problems: problems[spec.ID.String()], Notes: notes[spec.ID],
+			Spec: spec, ID: spec.ID, Subject: subjectOf(spec), Pods: applied[spec.ID], Problems: problems[spec.ID.String()], Notes: notes[spec.ID],
 		})
 	}
+	noteTies(policies)
 	return policies
+}
+
+// subjectOf says in the style of kubectl whom a policy is for; "" is every pod.
+func subjectOf(spec *api.PolicySpec) string {
+	switch {
+	case spec.Subject == nil:
+		return "nothing"
+	case spec.SubjectNamespaces == nil:
+		return spec.Subject.String()
+	}
+	var parts []string
+	if text := spec.SubjectNamespaces.String(); text != "" {
+		parts = append(parts, "namespaces "+text)
+	}
+	if text := spec.Subject.String(); text != "" {
+		parts = append(parts, "pods "+text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// noteTies notes which policies of a tier have one priority: these are asked in the
+// order of their names, then of their kinds, which their author may not know.
+func noteTies(policies []Policy) {
+	type place struct {
+		tier     api.Tier
+		priority int
+	}
+	tied := map[place][]int{}
+	for i, p := range policies {
+		if p.Spec.Tier != api.TierNetworkPolicy {
+			at := place{p.Spec.Tier, p.Spec.Priority}
+			tied[at] = append(tied[at], i)
+		}
+	}
+	for at, list := range tied {
+		if len(list) < 2 {
+			continue
+		}
+		slices.SortFunc(list, func(a, b int) int { return policies[a].Spec.Compare(policies[b].Spec) })
+		for n, i := range list {
+			other, order := list[0], "before"
+			if n == 0 {
+				other, order = list[1], "after"
+			}
+			p := &policies[i]
+			p.Notes = append(slices.Clone(p.Notes), api.Problem{Object: p.ID.String(), Field: "spec.priority", Class: api.ClassObject,
+				Reason: fmt.Sprintf("%s has priority %d too: it is asked %s this one, by its name", policies[other].ID, at.priority, order)})
+		}
+	}
 }
 
 // sets lists the sets of selectors, then those that were made of blocks.

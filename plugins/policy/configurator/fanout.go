@@ -45,16 +45,20 @@ func (c *Configurator) Renderers() []RendererStatus {
 	return status
 }
 
+// OwnName stands for the configurator where renderers are named.
+const OwnName = "configurator"
+
 // Unenforced is what a renderer's stack cannot enforce.
 type Unenforced struct {
 	Renderer string
 	Rules    []renderer.Unenforced // shared; the same slice as long as nothing is different
 }
 
-// Unenforced returns what the renderers that can say it said after their newest
-// Commit, in the order of Options.
+// Unenforced returns what the configurator itself refuses, under its own name, and
+// what the renderers that can say it said after their newest Commit, in the order of
+// Options.
 func (c *Configurator) Unenforced() []Unenforced {
-	var out []Unenforced
+	out := []Unenforced{{OwnName, c.interner.unenforced()}}
 	for _, t := range c.targets {
 		if _, ok := t.renderer.(renderer.Reporter); ok {
 			out = append(out, Unenforced{t.status.Name, t.unenforced})

@@ -13,7 +13,13 @@ type generated struct {
 	rules   []api.ContivRule
 	origins [][]api.Origin // of rules[i]
 	sets    []addressSet   // derived sets that rules name, by ID
-	refused string         // why passed traffic is denied as a whole; "" when it is not
+	refused []refusal
+}
+
+// refusal says which rules are denied as a whole, and why.
+type refusal struct {
+	origins []api.Origin
+	reason  string
 }
 
 // addressSet is a set of addresses that stands for many prefixes in rules, or for
@@ -96,7 +102,7 @@ type generator struct {
 	sets     map[api.SetID]addressSet // derived sets
 	collided bool                     // two derived sets have one ID
 	expanded int                      // spans that delegate made
-	refused  string
+	refused  []refusal
 }
 
 func newGenerator(in input) *generator {

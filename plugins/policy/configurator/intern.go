@@ -24,6 +24,8 @@ type interner struct {
 	derived  map[api.SetID]*derivedSet
 	touched  map[api.SetID]struct{}      // derived sets that renderers may have to be told of
 	partOf   map[api.SetID][]*derivedSet // sets with common, by their parts
+	refusing map[*list]struct{}          // lists in which something is refused
+	refusals []renderer.Unenforced       // of these; nil: to be made anew
 }
 
 // policyNumber stands for a policy in keys of profiles.
@@ -55,6 +57,8 @@ type list struct {
 	rules *renderer.RuleList
 	sets  []api.SetID // derived sets that it names
 	uses  int         // by profiles, per direction
+
+	refused []refusal
 }
 
 type listKey struct{ rules, origins renderer.Digest }
@@ -81,6 +85,7 @@ func newInterner(allowNode bool) *interner {
 		derived:   map[api.SetID]*derivedSet{},
 		touched:   map[api.SetID]struct{}{},
 		partOf:    map[api.SetID][]*derivedSet{},
+		refusing:  map[*list]struct{}{},
 	}
 }
 
@@ -187,7 +192,8 @@ func (in *interner) acquireList(g *generated, taken func(api.SetID) bool) *list 
 	key := listKey{rules.Digest(), digestOrigins(g.origins)}
 	l := in.lists[key]
 	if l == nil {
-		l = &list{key: key, rules: rules}
+		l = &list{key: key, rules: rules, refused: g.refused}
+		in.noteRefused(l, true)
 		for _, s := range g.sets {
 			l.sets = append(l.sets, s.id)
 			in.useSet(s)
@@ -206,6 +212,7 @@ func (in *interner) releaseList(l *list) {
 		return
 	}
 	delete(in.lists, l.key)
+	in.noteRefused(l, false)
 	for _, id := range l.sets {
 		in.derived[id].uses--
 		in.touched[id] = struct{}{}

@@ -103,7 +103,7 @@ func rangesID(ranges []netipx.IPRange) api.SetID {
 // out a rule could open it.
 func (g *generator) list(rest lower) *generated {
 	if g.collided && len(g.admin)+len(g.baseline) > 0 {
-		return &generated{rules: []api.ContivRule{{Action: api.Deny}}, origins: [][]api.Origin{nil}, refused: "two address sets have one ID, so everything is denied"}
+		return g.closedList()
 	}
 	denies := func(s section) bool { return s.action == api.Deny }
 	if rest.action == api.Permit && !slices.ContainsFunc(g.sections, denies) {
@@ -118,6 +118,20 @@ func (g *generator) list(rest lower) *generated {
 	w.list.rules = append(w.list.rules, api.ContivRule{Action: rest.action})
 	w.list.origins = append(w.list.origins, g.originsOf(rest.origins))
 	return w.finish()
+}
+
+// closedList denies everything.
+func (g *generator) closedList() *generated {
+	var all []api.Origin
+	for _, policies := range [][]*api.ContivPolicy{g.admin, g.baseline} {
+		for _, p := range policies {
+			all = append(all, api.Origin{Policy: p.ID, Direction: g.direction, Rule: api.IsolationRule})
+		}
+	}
+	return &generated{
+		rules: []api.ContivRule{{Action: api.Deny}}, origins: [][]api.Origin{nil},
+		refused: []refusal{{all, "two of the address sets that it needs have one ID, so everything is denied: change a network or selector a little"}},
+	}
 }
 
 // writer writes a list.

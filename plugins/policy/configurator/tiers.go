@@ -63,7 +63,7 @@ func (g *generator) addAdmin(l lower) {
 		case api.RuleAllow:
 			g.sections = g.sections.add(section{api.Permit, matched})
 		case api.RulePass:
-			g.delegate(matched.within(later[i]), l)
+			g.delegate(matched.within(later[i]), l, g.originsOf([]int32{g.origin(c.policy, c.rule.Index)}))
 		default:
 			g.sections = g.sections.add(section{api.Deny, matched})
 		}
@@ -74,13 +74,13 @@ func (g *generator) addAdmin(l lower) {
 // only. Rules above it have decided about their part of it, and whatever it leaves
 // goes on to the rules below: so it is exact. Where that takes too many rules the
 // traffic is denied.
-func (g *generator) delegate(passed traffic, l lower) {
+func (g *generator) delegate(passed traffic, l lower, origins []api.Origin) {
 	var expanded sections
 	for _, s := range l.sections {
 		expanded = expanded.add(section{s.action, g.meet(passed, s.traffic)})
 	}
 	if g.expanded > maxExpanded {
-		g.refused = fmt.Sprintf("what rules pass on takes more than %d rules, so it is denied", maxExpanded)
+		g.refused = append(g.refused, refusal{origins, fmt.Sprintf("what it passes on would take more than %d rules, so it is denied", maxExpanded)})
 		g.sections = g.sections.add(section{api.Deny, passed})
 		return
 	}
