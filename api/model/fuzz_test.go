@@ -17,6 +17,12 @@ func FuzzDecode(f *testing.F) {
 		&model.Pod{Namespace: "shop", Name: "web-0", Ips: []string{"10.0.0.1"}, NamedPorts: []*model.Pod_NamedPort{{Name: "http", Protocol: 1, Port: 80}}},
 		&model.NetworkPolicy{Namespace: "shop", Name: "web", PodSelector: &model.LabelSelector{}, IsolatesIngress: true,
 			Ingress: []*model.NetworkPolicy_Rule{{Peers: []*model.NetworkPolicy_Peer{{IpBlock: &model.NetworkPolicy_IPBlock{Cidr: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}}}}}}},
+		&model.Node{Name: "n1", Labels: []*model.Label{{Key: "zone", Value: "a"}}, Addresses: []string{"192.168.0.1"}},
+		&model.ClusterPolicy{Kind: model.ClusterPolicy_KIND_ADMIN_NETWORK_POLICY, Name: "guard", Tier: model.ClusterPolicy_TIER_ADMIN, Priority: 7,
+			Subject: &model.ClusterPolicy_Pods{Namespaces: &model.LabelSelector{}, Pods: &model.LabelSelector{}},
+			Egress: []*model.ClusterPolicy_Rule{{Name: "out", Action: model.ClusterPolicy_ACTION_PASS,
+				Peers: []*model.ClusterPolicy_Peer{{Peer: &model.ClusterPolicy_Peer_Network{Network: "10.0.0.0/8"}}, {Peer: &model.ClusterPolicy_Peer_DomainName{DomainName: "*.example.org"}}, {}},
+				Ports: []*model.ClusterPolicy_Port{{Protocol: 1, Port: &model.ClusterPolicy_Port_Number{Number: 1}, EndPort: 2}, {Port: &model.ClusterPolicy_Port_Name{Name: "web"}}, {Invalid: true}}}}},
 	} {
 		id, err := model.IDOf(m)
 		if err != nil {

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -16,6 +17,10 @@ func TestKeyLayout(t *testing.T) {
 		{model.ID{Kind: model.KindPod, Namespace: "shop", Name: "web-0"}, "/sluice/k8s/pod/shop/web-0"},
 		{model.ID{Kind: model.KindNetworkPolicy, Namespace: "shop", Name: "web"}, "/sluice/k8s/networkpolicy/shop/web"},
 		{model.ID{Kind: model.KindNamespace, Name: "shop"}, "/sluice/k8s/namespace/_/shop"},
+		{model.ID{Kind: model.KindNode, Name: "n1.example.org"}, "/sluice/k8s/node/_/n1.example.org"},
+		{model.ID{Kind: model.KindAdminNetworkPolicy, Name: "guard"}, "/sluice/k8s/adminnetworkpolicy/_/guard"},
+		{model.ID{Kind: model.KindBaselineAdminNetworkPolicy, Name: "default"}, "/sluice/k8s/baselineadminnetworkpolicy/_/default"},
+		{model.ID{Kind: model.KindClusterNetworkPolicy, Name: "guard"}, "/sluice/k8s/clusternetworkpolicy/_/guard"},
 	} {
 		if got := model.Key(model.DefaultPrefix, tc.id); got != tc.key {
 			t.Errorf("key of %v is %q, want %q", tc.id, got, tc.key)
@@ -30,6 +35,7 @@ func TestParseKeyRefusesWhatItDidNotWrite(t *testing.T) {
 	for _, key := range []string{
 		"", "/sluice", "/sluice/k8s/", "/other/k8s/pod/a/b", "/sluice/k8s/pod/a", "/sluice/k8s/pod/a/b/c", "/sluice/k8s/pod//b",
 		"/sluice/k8s/pod/a/", "/sluice/k8s/pod/_/b", "/sluice/k8s/namespace/shop/shop", "/sluice/k8s/service/a/b",
+		"/sluice/k8s/node/shop/n1", "/sluice/k8s/adminnetworkpolicy/shop/guard", "/sluice/k8s/clusterpolicy/_/guard", "/sluice/k8s/node/_/" + strings.Repeat("n", model.MaxName+1),
 	} {
 		if id, err := model.ParseKey(model.DefaultPrefix, key); err == nil {
 			t.Errorf("%q is parsed as %v", key, id)
@@ -40,6 +46,7 @@ func TestParseKeyRefusesWhatItDidNotWrite(t *testing.T) {
 func FuzzParseKey(f *testing.F) {
 	f.Add("/sluice/k8s/pod/shop/web-0")
 	f.Add("/sluice/k8s/namespace/_/shop")
+	f.Add("/sluice/k8s/baselineadminnetworkpolicy/_/default")
 	f.Fuzz(func(t *testing.T, key string) {
 		id, err := model.ParseKey(model.DefaultPrefix, key)
 		if err == nil && model.Key(model.DefaultPrefix, id) != key {
@@ -72,6 +79,29 @@ func TestDecodeChecksWhoseValueItIs(t *testing.T) {
 	for _, kind := range model.Kinds {
 		if kind.New() == nil || kind.String() == string(kind) {
 			t.Errorf("kind %q is not complete", string(kind))
+		}
+	}
+}
+
+// TestDecodeTellsClusterScopedPoliciesByTheirKind: three kinds share one message, and
+// a value under the key of another kind is not theirs.
+func TestDecodeTellsClusterScopedPoliciesByTheirKind(t *testing.T) {
+	kinds := []model.Kind{model.KindAdminNetworkPolicy, model.KindBaselineAdminNetworkPolicy, model.KindClusterNetworkPolicy}
+	for said := range model.ClusterPolicy_Kind_name {
+		policy := &model.ClusterPolicy{Kind: model.ClusterPolicy_Kind(said), Name: "guard", Tier: model.ClusterPolicy_TIER_ADMIN}
+		b, err := model.Encode(policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, idErr := model.IDOf(policy)
+		if known := policy.Kind != model.ClusterPolicy_KIND_UNSPECIFIED; (idErr == nil) != known || id.Kind.IsClusterPolicy() != known {
+			t.Errorf("%v is of %v, %v", policy, id, idErr)
+		}
+		for _, kind := range kinds {
+			got, err := model.Decode(model.ID{Kind: kind, Name: "guard"}, b)
+			if is := idErr == nil && id.Kind == kind; (err == nil) != is || is && !proto.Equal(got, policy) {
+				t.Errorf("%v under the key of %s is %v, %v", policy, kind, got, err)
+			}
 		}
 	}
 }

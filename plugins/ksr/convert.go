@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -17,14 +17,14 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Convert returns the canonical model message of a *corev1.Pod, a
-// *corev1.Namespace, a *networkingv1.NetworkPolicy or an Object that holds one.
-// It does not change the object.
+// Convert returns the canonical model message of one of the Kubernetes types that
+// Object names, or of an Object that holds one. It does not change the object.
 //
 // A nil message means that the object is refused, for the reason that the only
 // Problem or the Problems give. With a message, each Problem names a field that
-// is left out (an address of a pod) or kept so that it matches nothing (a peer or
-// a port of a policy). The Problems have the Source of an Object.
+// is left out (an address of a pod), kept so that it matches nothing (a peer or
+// a port of a policy), or, in a rule of a cluster-scoped policy that does not
+// allow, makes the rule deny everything. The Problems have the Source of an Object.
 func Convert(obj any) (proto.Message, []api.Problem) {
 	if o, ok := obj.(Object); ok {
 		msg, problems := Convert(o.Object)
@@ -41,7 +41,7 @@ func Convert(obj any) (proto.Message, []api.Problem) {
 		return nil, []api.Problem{err.problem("", titleOf(id.Kind.String(), id.Namespace, id.Name))}
 	}
 	f := findings{object: id.String()}
-	msg := f.convert(obj)
+	msg := readTypes[reflect.TypeOf(obj)].convert(&f, obj)
 	if msg == nil {
 		return nil, f.all()
 	}
@@ -88,24 +88,9 @@ func (f *findings) add(path *field.Path, format string, args ...any) {
 	f.problems = append(f.problems, api.Problem{Object: f.object, Field: path.String(), Reason: fmt.Sprintf(format, args...)})
 }
 
-// convert returns nil, and not a nil pointer in an interface, for what is refused.
-func (f *findings) convert(obj any) proto.Message {
-	switch o := obj.(type) {
-	case *corev1.Pod:
-		return f.pod(o)
-	case *corev1.Namespace:
-		return namespace(o)
-	case *networkingv1.NetworkPolicy:
-		if msg := f.policy(o); msg != nil {
-			return msg
-		}
-	}
-	return nil
-}
-
 // namespace sets kubernetes.io/metadata.name as the API server does, whatever the
 // object says.
-func namespace(ns *corev1.Namespace) *model.Namespace {
+func (*findings) namespace(ns *corev1.Namespace) *model.Namespace {
 	labels := maps.Clone(ns.Labels)
 	if labels == nil {
 		labels = map[string]string{}

@@ -31,7 +31,7 @@ const (
 // defaultNamespace is where namespaced manifests without a namespace live.
 const defaultNamespace = metav1.NamespaceDefault
 
-// Decode reads the pods, namespaces and network policies of a stream of YAML
+// Decode reads the objects of the kinds that Object names from a stream of YAML
 // documents or JSON values, which may also be lists such as kubectl writes. Other
 // kinds that Kubernetes serves are skipped. Whatever is wrong with a document or
 // an object is one Problem; an object with a Problem is not in the result. source
@@ -290,8 +290,8 @@ func (p *parser) items(raw json.RawMessage, inherited envelope, at place) (reaso
 
 func checkVersion(env envelope) *fieldError {
 	if want := versionOf(env.kind); env.version != want {
-		return &fieldError{path: "apiVersion", reason: fmt.Sprintf("%s is not the version in which a %s is read: write %s",
-			quoted(env.version), env.kind, want)}
+		return &fieldError{path: "apiVersion", reason: fmt.Sprintf("%s is not the version in which %s is read: write %s",
+			quoted(env.version), article(env.kind), want)}
 	}
 	return nil
 }

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// object reads a pod, a namespace or a network policy.
+// object reads an object of one of the kinds that are read.
 func (p *parser) object(raw []byte, env envelope, at place) {
 	if size := compactSize(raw); size > maxObject {
 		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: title(raw, env),
@@ -68,26 +66,16 @@ func (p *parser) decodeTree(tree map[string]any, env envelope) (any, *fieldError
 	if err := checkVersion(env); err != nil {
 		return nil, err
 	}
-	d := strict{fields: p.fields, lenient: map[string]bool{"spec": true, "status": true}}
-	var obj any
-	switch readKinds[env.kind].kind {
-	case model.KindPod:
-		obj = &corev1.Pod{}
-	case model.KindNamespace:
-		obj = &corev1.Namespace{}
-	case model.KindNetworkPolicy:
-		obj = &networkingv1.NetworkPolicy{}
-		// Clusters of 2022 and 2023 write a status, and no cluster ever read one.
-		d.lenient = map[string]bool{"status": true}
-	}
+	row := readKinds[env.kind]
+	d := strict{fields: p.fields, lenient: row.lenient}
+	obj := row.empty()
 	if err := d.decode(tree, obj); err != nil {
 		return nil, err
 	}
-	kind, meta := metaOf(obj)
-	if err := checkMeta(kind, meta); err != nil {
+	if err := checkMeta(row.kind, row.meta(obj)); err != nil {
 		return nil, err
 	}
-	if kind == model.KindNetworkPolicy {
+	if row.kind == model.KindNetworkPolicy {
 		if spec, _ := tree["spec"].(map[string]any); !has(spec, "podSelector") {
 			return nil, &fieldError{path: "spec.podSelector", reason: "is missing: write podSelector: {} to select every pod of the namespace"}
 		}
@@ -103,15 +91,14 @@ func has(m map[string]any, key string) bool {
 // checkMeta sets the default namespace, and checks the name and the labels.
 func checkMeta(kind model.Kind, meta *metav1.ObjectMeta) *fieldError {
 	id := model.ID{Kind: kind, Name: meta.Name}
-	if kind == model.KindNamespace {
-		if meta.Namespace != "" {
-			return &fieldError{path: "metadata.namespace", reason: "must not be there: a Namespace is in no namespace"}
-		}
-	} else {
+	switch {
+	case kind.Namespaced():
 		if meta.Namespace == "" {
 			meta.Namespace = defaultNamespace
 		}
 		id.Namespace = meta.Namespace
+	case meta.Namespace != "":
+		return &fieldError{path: "metadata.namespace", reason: "must not be there: " + article(kind.String()) + " is in no namespace"}
 	}
 	if err := checkID(id); err != nil {
 		return err
@@ -134,7 +121,7 @@ func claimedID(tree map[string]any, env envelope) (model.ID, string) {
 	meta, _ := tree["metadata"].(map[string]any)
 	id := model.ID{Kind: readKinds[env.kind].kind}
 	id.Name, _ = meta["name"].(string)
-	if id.Kind != model.KindNamespace {
+	if id.Kind.Namespaced() {
 		id.Namespace = defaultNamespace
 		if ns, ok := meta["namespace"]; ok && ns != nil && ns != "" {
 			id.Namespace, _ = ns.(string)

@@ -14,7 +14,8 @@
 //     else of the input keeps working, and no input makes the package panic.
 //   - Fail closed: a peer or a port of a policy that cannot be understood stays in
 //     its list in a form that matches nothing. It is never dropped, because an
-//     empty list matches everything.
+//     empty list matches everything. Where matching nothing would open, in a rule
+//     of a cluster-scoped policy that denies or passes, the rule denies everything.
 //   - Canonical: equal objects have equal bytes, so equal state is never written.
 //   - Never delete because of a mistake: an object of a Directory that became
 //     unreadable stays in force in its last good version.

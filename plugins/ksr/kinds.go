@@ -2,22 +2,109 @@ package ksr
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// readKinds are the kinds that are read, with the one apiVersion that each is
-// read in.
-var readKinds = map[string]struct {
+// readKind is how the objects of one kind are read and converted.
+type readKind struct {
 	kind    model.Kind
-	version string
-}{
-	"Pod":           {model.KindPod, "v1"},
-	"Namespace":     {model.KindNamespace, "v1"},
-	"NetworkPolicy": {model.KindNetworkPolicy, "networking.k8s.io/v1"},
+	version string // the one apiVersion in which it is read
+	// lenient names the parts of an object in which fields that are not known here
+	// are passed over: newer clusters have more of them.
+	lenient []string
+	goType
 }
+
+// goType is what is done with the Go type of a kind.
+type goType struct {
+	of      reflect.Type // a pointer
+	empty   func() any
+	meta    func(any) *metav1.ObjectMeta             // nil for a nil pointer
+	convert func(f *findings, obj any) proto.Message // nil for what is refused
+}
+
+// goTypeOf returns what is done with the type that a function converts.
+func goTypeOf[T, M any, O interface {
+	*T
+	metav1.ObjectMetaAccessor
+}, P interface {
+	*M
+	proto.Message
+}](convert func(*findings, O) P) goType {
+	return goType{
+		of:    reflect.TypeFor[O](),
+		empty: func() any { return O(new(T)) },
+		meta: func(obj any) *metav1.ObjectMeta {
+			o, _ := obj.(O)
+			if o == nil {
+				return nil
+			}
+			meta, _ := o.GetObjectMeta().(*metav1.ObjectMeta)
+			return meta
+		},
+		convert: func(f *findings, obj any) proto.Message {
+			o, _ := obj.(O)
+			if msg := convert(f, o); msg != nil {
+				return msg // never a nil pointer in an interface
+			}
+			return nil
+		},
+	}
+}
+
+// The apiVersions that are read.
+const (
+	coreV1       = "v1"
+	networkingV1 = "networking.k8s.io/v1"
+	policyAlpha1 = "policy.networking.k8s.io/v1alpha1"
+	policyAlpha2 = "policy.networking.k8s.io/v1alpha2"
+)
+
+var (
+	// Kubernetes adds fields to pods, namespaces and nodes with every version.
+	growing = []string{"spec", "status"}
+	// Of a policy no unknown field is passed over, because it would narrow or widen
+	// what the policy says. The status is not read: that of a NetworkPolicy was
+	// written by clusters of 2022 and 2023, and those of cluster-scoped policies are
+	// written by whoever enforces them.
+	written = []string{"status"}
+)
+
+// readKinds are the kinds that are read, by the name that manifests call them by.
+// A new kind is a line here, a model message, and the function that converts it.
+var readKinds = byName([]readKind{
+	{model.KindNode, coreV1, growing, goTypeOf((*findings).node)},
+	{model.KindNamespace, coreV1, growing, goTypeOf((*findings).namespace)},
+	{model.KindPod, coreV1, growing, goTypeOf((*findings).pod)},
+	{model.KindNetworkPolicy, networkingV1, written, goTypeOf((*findings).policy)},
+	{model.KindAdminNetworkPolicy, policyAlpha1, written, goTypeOf((*findings).adminPolicy)},
+	{model.KindBaselineAdminNetworkPolicy, policyAlpha1, written, goTypeOf((*findings).baselinePolicy)},
+	{model.KindClusterNetworkPolicy, policyAlpha2, written, goTypeOf((*findings).tierPolicy)},
+})
+
+func byName(rows []readKind) map[string]readKind {
+	out := map[string]readKind{}
+	for _, row := range rows {
+		out[row.kind.String()] = row
+	}
+	return out
+}
+
+// readTypes are the same by the type of a pointer to an object.
+var readTypes = func() map[reflect.Type]readKind {
+	out := map[reflect.Type]readKind{}
+	for _, row := range readKinds {
+		out[row.of] = row
+	}
+	return out
+}()
 
 // listKind is the kind of what kubectl makes of several objects.
 const listKind = "List"
@@ -27,7 +114,7 @@ const listKind = "List"
 // beside those of everything else. Anything that is neither here nor read is
 // reported, because it may be a policy that somebody relies on.
 var irrelevantKinds = kindSet(`
-	Binding ComponentStatus ConfigMap Endpoints Event LimitRange Node PersistentVolume PersistentVolumeClaim
+	Binding ComponentStatus ConfigMap Endpoints Event LimitRange PersistentVolume PersistentVolumeClaim
 	PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount
 	ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet Scale
 	Job CronJob HorizontalPodAutoscaler PodDisruptionBudget Eviction PodSecurityPolicy
@@ -93,4 +180,12 @@ func likelyKind(kind string) (string, bool) {
 		return read, true
 	}
 	return nearest(kind, sortedIrrelevantKinds)
+}
+
+// article returns the kind as a text calls one object of it.
+func article(kind string) string {
+	if strings.HasPrefix(kind, "A") {
+		return "an " + kind
+	}
+	return "a " + kind
 }

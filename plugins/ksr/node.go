@@ -4,17 +4,23 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sluice-net/sluice/api/model"
 )
 
 // node keeps the labels and every address of a node. Names of the node, which stand
 // among its addresses, are left out without a word.
-func node(n *corev1.Node) *model.Node {
+func (f *findings) node(n *corev1.Node) *model.Node {
+	path := field.NewPath("status", "addresses")
 	out := &model.Node{Name: n.Name, Labels: sortedLabels(n.Labels)}
-	for _, a := range n.Status.Addresses {
-		if addr, err := parseAddr(a.Address); err == nil {
+	for i, a := range n.Status.Addresses {
+		addr, err := parseAddr(a.Address)
+		switch {
+		case err == nil:
 			out.Addresses = append(out.Addresses, addr.String())
+		case a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP:
+			f.add(path.Index(i).Child("address"), "%v", err)
 		}
 	}
 	slices.Sort(out.Addresses)

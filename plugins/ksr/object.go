@@ -3,12 +3,12 @@ package ksr
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -21,8 +21,11 @@ type Object struct {
 	// Source is the file, with the number of the document or item where there
 	// are several.
 	Source string
-	// Object is a *corev1.Pod, a *corev1.Namespace or a *networkingv1.NetworkPolicy.
-	// It is not changed after it was handed over.
+	// Object is a *Node, *Namespace or *Pod of k8s.io/api/core/v1, a *NetworkPolicy
+	// of k8s.io/api/networking/v1, an *AdminNetworkPolicy or
+	// *BaselineAdminNetworkPolicy of sigs.k8s.io/network-policy-api/apis/v1alpha1, or
+	// a *ClusterNetworkPolicy of v1alpha2 beside it. It is not changed after it was
+	// handed over.
 	Object any
 }
 
@@ -40,7 +43,7 @@ func idOf(obj any) (model.ID, bool) {
 		return model.ID{}, false
 	}
 	id := model.ID{Kind: kind, Name: meta.Name}
-	if kind != model.KindNamespace {
+	if kind.Namespaced() {
 		id.Namespace = meta.Namespace
 	}
 	return id, true
@@ -49,21 +52,11 @@ func idOf(obj any) (model.ID, bool) {
 // metaOf returns the kind and the metadata of an object, nil for nil pointers and
 // for other types.
 func metaOf(obj any) (model.Kind, *metav1.ObjectMeta) {
-	switch o := obj.(type) {
-	case *corev1.Pod:
-		if o != nil {
-			return model.KindPod, &o.ObjectMeta
-		}
-	case *corev1.Namespace:
-		if o != nil {
-			return model.KindNamespace, &o.ObjectMeta
-		}
-	case *networkingv1.NetworkPolicy:
-		if o != nil {
-			return model.KindNetworkPolicy, &o.ObjectMeta
-		}
+	row, ok := readTypes[reflect.TypeOf(obj)]
+	if !ok {
+		return "", nil
 	}
-	return "", nil
+	return row.kind, row.meta(obj)
 }
 
 // ImpliedNamespaces returns the namespaces that objects live in but that no
@@ -96,16 +89,16 @@ func ImpliedNamespaces(objs []Object) []Object {
 
 // checkID says what is wrong with the name or the namespace of an object.
 func checkID(id model.ID) *fieldError {
-	if id.Kind == model.KindNamespace {
-		if reason := checkName(id.Name, content.IsDNS1123Label); reason != "" {
-			return &fieldError{path: "metadata.name", reason: reason}
+	if id.Kind.Namespaced() {
+		if reason := checkName(id.Namespace, content.IsDNS1123Label); reason != "" {
+			return &fieldError{path: "metadata.namespace", reason: reason}
 		}
-		return nil
 	}
-	if reason := checkName(id.Namespace, content.IsDNS1123Label); reason != "" {
-		return &fieldError{path: "metadata.namespace", reason: reason}
+	wanted := content.IsDNS1123Subdomain
+	if id.Kind == model.KindNamespace {
+		wanted = content.IsDNS1123Label
 	}
-	if reason := checkName(id.Name, content.IsDNS1123Subdomain); reason != "" {
+	if reason := checkName(id.Name, wanted); reason != "" {
 		return &fieldError{path: "metadata.name", reason: reason}
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 //
 // The trees hold map[string]any, []any, json.Number, string, bool and nil.
 type strict struct {
-	lenient map[string]bool // top-level fields below which unknown fields are passed over
+	lenient []string // top-level fields below which unknown fields are passed over
 	path    []step
 	fields  fieldCache
 }
@@ -116,7 +116,7 @@ func (d *strict) object(v any, into reflect.Value) *fieldError {
 		}
 		d.path = d.path[:len(d.path)-1]
 	}
-	return nil
+	return d.demanded(m, into.Type())
 }
 
 // unknown refuses the field at the path, unless it stands where newer clusters
@@ -124,7 +124,7 @@ func (d *strict) object(v any, into reflect.Value) *fieldError {
 // a known one is never such a field.
 func (d *strict) unknown(name string, names []string) *fieldError {
 	sameButCase := func(known string) bool { return strings.EqualFold(known, name) }
-	if d.lenient[d.path[0].name] && !slices.ContainsFunc(names, sameButCase) {
+	if slices.Contains(d.lenient, d.path[0].name) && !slices.ContainsFunc(names, sameButCase) {
 		return nil
 	}
 	if likely, found := nearest(name, names); found {
