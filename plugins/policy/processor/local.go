@@ -49,6 +49,10 @@ func (p *Processor) localPodChanged(old, now *api.Pod) {
 		id, nowIPs = now.ID, now.NodeIPs
 	}
 	p.nodeAddrs.changeAll(oldIPs, nowIPs)
+	if p.node == "" {
+		p.countHost(old, -1)
+		p.countHost(now, +1)
+	}
 
 	pod := p.pods[id]
 	stays := p.isLocal(now) && len(now.IPs) > 0

@@ -69,6 +69,16 @@ func (n *naive) check(t tb, r *recorder) {
 			}
 		}
 	}
+	for _, node := range n.nodes {
+		if node.Name == n.node || n.node == "" && slices.ContainsFunc(n.pods, func(p *model.Pod) bool { return p.NodeName == node.Name }) {
+			for _, ip := range node.Addresses {
+				nodes[netip.MustParseAddr(ip)] = true
+			}
+		}
+	}
+	if got := len(r.sets[api.NodeSet]); got > len(nodes)+1 {
+		t.Fatalf("%d node addresses, want %v", got, nodes)
+	}
 	for a := range nodes {
 		if !r.sets[api.NodeSet][a] {
 			t.Fatalf("%s is not in the set of node addresses", a)

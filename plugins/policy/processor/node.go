@@ -101,8 +101,9 @@ func (s *addrSet) changeNode(old, now []netip.Addr) {
 }
 
 // NodeChanged counts the addresses of a node in the sets of the selectors that select
-// it.
+// it, and those of the own node in its set.
 func (p *Processor) NodeChanged(old, now *api.Node) {
+	p.hostChanged(old, now)
 	sc := p.scopes.byKey[nodeScope]
 	if sc == nil {
 		return

@@ -51,7 +51,7 @@ type Options struct {
 	// all nodes that have pods.
 	Node string
 	// NodeAddresses are addresses of the agent's node beside those that its pods
-	// tell.
+	// and its Node object tell.
 	NodeAddresses []netip.Addr
 }
 
@@ -85,7 +85,8 @@ type Processor struct {
 	setBuf     []*addrSet   // of one group
 	spareLists []addrList   // to collect addresses in
 
-	nodeAddrs countedSet                     // of the own node
+	nodeAddrs countedSet // of the own node
+	hosts     map[string]*host
 	doubtful  map[api.PolicyID]struct{}      // may have other problems than are known
 	problems  map[api.PolicyID][]api.Problem // of policies that have some
 	solved    []api.Problem                  // by the last Flush
@@ -115,6 +116,7 @@ func New(state State, opts Options) *Processor {
 		policies:   map[api.PolicyID]*policyState{},
 		lists:      map[string]*policyList{},
 		nodeAddrs:  newCountedSet(),
+		hosts:      map[string]*host{},
 		doubtful:   map[api.PolicyID]struct{}{},
 		problems:   map[api.PolicyID][]api.Problem{},
 	}
