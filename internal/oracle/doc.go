@@ -1,5 +1,7 @@
-// Package oracle decides what NetworkPolicy means: for a flow and a cluster
-// state it says whether the flow is allowed, and why.
+// Package oracle decides what NetworkPolicy means, and the policies of
+// administrators around it (AdminNetworkPolicy, BaselineAdminNetworkPolicy,
+// ClusterNetworkPolicy): for a flow and a cluster state it says whether the flow is
+// allowed, and why.
 //
 // It stands beside the flow of rooms, not in it. It works on the Kubernetes
 // objects themselves, straight from the specification, slowly and without
@@ -14,9 +16,13 @@
 //     Replies follow the flow; whether they pass is not asked here.
 //   - A flow is allowed when egress of the source and ingress of the destination
 //     allow it. A direction without a pod that policies see does not restrict.
+//   - A direction is decided by the first of these that decides: the admin tier, the
+//     NetworkPolicies where they isolate the pod in this direction, the baseline tier.
+//     In a tier of administrators the first rule that matches does, unless it passes on.
 //   - What cannot be understood (a selector, a block, a port, a peer) matches
-//     nothing, and the verdict says so. A policy of which it is not known whom or
-//     in which direction it isolates is refused as a whole.
+//     nothing, and the verdict says so. A rule of administrators that does not allow
+//     denies everything instead. A policy of which it is not known whom or in which
+//     direction it isolates, or where it stands, is refused as a whole.
 //   - A verdict is a function of the set of objects, not of their order.
 //   - An Oracle is immutable after New and may be used by several goroutines; the
 //     objects in its State must not be changed while it is in use.

@@ -16,27 +16,46 @@ type evaluation struct {
 	flow   api.Flow
 }
 
-// direction decides what one end has to say. A subject is isolated when a policy
-// selects it for the direction, and then only what some rule of these policies
-// matches is allowed.
+// direction decides what one end has to say: all of its pods have to allow the flow.
 func (e evaluation) direction(d api.Direction, end, other side) DirectionVerdict {
 	v := DirectionVerdict{Direction: d, Applies: len(end.pods) > 0, Allowed: true}
 	for _, p := range end.pods {
-		policies, others := e.policies(d, p, other)
-		r := SubjectResult{Pod: p.id, Isolated: len(policies) > 0, Exempt: e.exempt(p, other)}
-		r.Allowed = !r.Isolated || r.Exempt != NotExempt ||
-			slices.ContainsFunc(policies, func(pe PolicyEval) bool { return pe.Allows })
+		r := e.subject(&v, p, other)
 		v.Isolated = v.Isolated || r.Isolated
 		v.Allowed = v.Allowed && r.Allowed
 		v.Subjects = append(v.Subjects, r)
-		v.Policies = append(v.Policies, policies...)
-		v.Others = append(v.Others, others...)
 	}
 	if e.words {
 		v.Deciding = deciding(v)
 		v.Reason = reason(v, end)
 	}
 	return v
+}
+
+// subject decides about one pod, and adds what it found on the way to the verdict of
+// the direction. A pod is isolated when a NetworkPolicy selects it for the direction,
+// and then only what some rule of these policies matches is allowed. The tiers of
+// administrators stand before and behind that.
+func (e evaluation) subject(v *DirectionVerdict, p *pod, other side) SubjectResult {
+	policies, others := e.policies(v.Direction, p, other)
+	v.Policies, v.Others = append(v.Policies, policies...), append(v.Others, others...)
+	r := SubjectResult{Pod: p.id, Isolated: len(policies) > 0, Exempt: e.exempt(p, other)}
+	if r.Exempt == SelfIsPod {
+		r.Allowed = true
+		return r
+	}
+	if decided := e.tier(AdminTier, v, &r, p, other); decided {
+		return r
+	}
+	if r.Isolated {
+		r.DecidedBy = NetworkPolicyTier
+		r.Allowed = r.Exempt != NotExempt || slices.ContainsFunc(policies, func(pe PolicyEval) bool { return pe.Allows })
+		return r
+	}
+	if decided := e.tier(BaselineTier, v, &r, p, other); !decided {
+		r.Allowed = true
+	}
+	return r
 }
 
 // exempt says whether isolation does not concern the flow: a pod cannot cut
@@ -84,15 +103,23 @@ func (e evaluation) policies(d api.Direction, subject *pod, other side) (out []P
 // rule evaluates a rule on everything that may be at the other end, and returns
 // the evaluation that matches, or the one that came nearest.
 func (e evaluation) rule(d api.Direction, namespace string, index int, r rule, subject *pod, other side) RuleEval {
+	return e.nearest(d, index, subject, other, func(re *RuleEval, rem, dst remote) {
+		re.PeerMatched, re.Peers = e.peers(d, namespace, r.peers, rem)
+		re.PortMatched, re.Ports = e.ports(r.ports, dst)
+	})
+}
+
+// nearest evaluates a rule by its peers and ports on each remote; dst is where the
+// flow goes to.
+func (e evaluation) nearest(d api.Direction, index int, subject *pod, other side, evaluate func(re *RuleEval, rem, dst remote)) RuleEval {
 	var best RuleEval
 	for i, rem := range other.remotes() {
 		dst := rem
 		if d == api.Ingress {
 			dst = remote{pod: subject}
 		}
-		re := RuleEval{Index: index, Matched: true, Remote: e.f("%s", rem)}
-		re.PeerMatched, re.Peers = e.peers(d, namespace, r.peers, rem)
-		re.PortMatched, re.Ports = e.ports(r.ports, dst)
+		re := RuleEval{Index: index, Remote: e.f("%s", rem)}
+		evaluate(&re, rem, dst)
 		re.Matched = re.PeerMatched && re.PortMatched
 		if i == 0 || re.failures() < best.failures() {
 			best = re
@@ -148,6 +175,12 @@ func deciding(v DirectionVerdict) []api.Origin {
 	var out []api.Origin
 	for _, s := range v.Subjects {
 		if s.Allowed != v.Allowed || s.Exempt == SelfIsPod {
+			continue
+		}
+		if s.Rule != nil {
+			out = append(out, *s.Rule)
+		}
+		if s.DecidedBy != NetworkPolicyTier {
 			continue
 		}
 		for _, pe := range v.Policies {

@@ -21,13 +21,45 @@ func reason(v DirectionVerdict, end side) string {
 			return "always permitted: a pod reaches itself"
 		case s.Exempt == OwnNode:
 			return "always permitted: the other end is the pod's own node"
+		case s.Rule != nil:
+			return v.passed() + fmt.Sprintf("%s by %s, in the %s tier", did(s.Allowed), originText(*s.Rule), s.DecidedBy)
 		}
 	}
+	return v.passed() + v.isolationText()
+}
+
+func did(allowed bool) string {
+	if allowed {
+		return "allowed"
+	}
+	return "denied"
+}
+
+// passed says which rules of administrators left the decision to the next tier, if
+// some did.
+func (d DirectionVerdict) passed() string {
+	var by []api.Origin
+	for _, s := range d.Subjects {
+		if s.Allowed == d.Allowed {
+			by = append(by, s.PassedBy...)
+		}
+	}
+	if by == nil {
+		return ""
+	}
+	slices.SortStableFunc(by, func(a, b api.Origin) int { return a.Compare(b) })
+	return "passed on by " + originTexts(slices.Compact(by)) + "; "
+}
+
+// isolationText sums up what NetworkPolicies say.
+func (d DirectionVerdict) isolationText() string {
 	switch {
-	case v.Isolated:
-		return "isolated by " + strings.Join(v.isolating(), ", ")
-	case len(v.Others) > 0:
-		return fmt.Sprintf("open: no policy isolates %s", v.Direction)
+	case d.Isolated:
+		return "isolated by " + strings.Join(d.isolating(), ", ")
+	case len(d.Others) > 0:
+		return fmt.Sprintf("open: no policy isolates %s", d.Direction)
+	case len(d.Admin)+len(d.Baseline) > 0:
+		return "open: no rule of administrators decides, and no NetworkPolicy selects it"
 	}
 	return "open: no policy selects it"
 }
@@ -42,7 +74,13 @@ func (d DirectionVerdict) isolating() []string {
 	return slices.Compact(names)
 }
 
-func policyName(id api.PolicyID) string { return id.Namespace + "/" + id.Name }
+// policyName returns "shop/web", and for policies of administrators the kind as well.
+func policyName(id api.PolicyID) string {
+	if id.Kind != api.NetworkPolicy {
+		return id.String()
+	}
+	return id.Namespace + "/" + id.Name
+}
 
 // reason is the sentence that answers "why?".
 func (v Verdict) reason() string {
@@ -56,6 +94,8 @@ func (v Verdict) reason() string {
 		case dv.Allowed:
 		case parts != nil:
 			parts = append(parts, fmt.Sprintf("%s denies it too", v.named(d)))
+		case len(ruleNames(dv.Deciding)) > 0: // only rules of administrators deny
+			parts = append(parts, fmt.Sprintf("%s is denied by %s", v.named(d), some(ruleNames(dv.Deciding), " and ")))
 		default:
 			dv = dv.denying()
 			parts = append(parts, fmt.Sprintf("%s is isolated by %s, and %s", v.named(d), some(dv.isolating(), ", "), dv.nothingMatches()))
@@ -99,7 +139,7 @@ func (v Verdict) allowedBecause() string {
 			return "a pod always reaches itself"
 		case dv.exempt() == OwnNode:
 			by = append(by, "a pod and its own node always reach each other")
-		case dv.Isolated:
+		case len(ruleNames(dv.Deciding)) > 0:
 			by = append(by, "by "+some(ruleNames(dv.Deciding), " or "))
 		default:
 			open = append(open, v.named(d))
@@ -168,6 +208,9 @@ func (e evaluation) notes(src, dst side) []string {
 		for _, p := range s.pods {
 			out = append(out, e.oracle.refused(p.id.Namespace)...)
 		}
+		if len(s.pods) > 0 {
+			out = append(out, e.oracle.tiers.refusals()...)
+		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -180,6 +223,15 @@ func (o *Oracle) refused(namespace string) []string {
 		if p.refusal != nil {
 			out = append(out, fmt.Sprintf("%s has no effect: %v", policyID(p.obj), p.refusal))
 		}
+	}
+	return out
+}
+
+// refusals names the policies of administrators that have no effect.
+func (t tiers) refusals() []string {
+	var out []string
+	for _, p := range t.refused {
+		out = append(out, fmt.Sprintf("%s has no effect: %v", p.id, p.refusal))
 	}
 	return out
 }

@@ -21,7 +21,8 @@ import (
 type scenario struct {
 	row      int
 	name     string
-	policies string // YAML documents, without kind
+	policies string // YAML documents of NetworkPolicies, without kind
+	tiers    string // YAML documents of administrators' policies, see anp, banp and cnp
 	edit     func(*oracle.State)
 	opts     []oracle.Option
 	want     []string // "src > dst port/protocol allow" or "... deny"
@@ -38,8 +39,8 @@ var elsewhere = map[int]string{
 }
 
 func TestSemantics(t *testing.T) {
-	all := slices.Concat(structureRows, portRows, blockRows, podRows)
-	for row := 1; row <= 56; row++ {
+	all := slices.Concat(structureRows, portRows, blockRows, podRows, adminOrderRows, adminPeerRows, adminPodRows, adminPortRows)
+	for row := 1; row <= 80; row++ {
 		has := slices.ContainsFunc(all, func(s scenario) bool { return s.row == row })
 		if has == (elsewhere[row] != "") {
 			t.Errorf("row %d must have a scenario or a reason why not", row)
@@ -54,6 +55,7 @@ func (s scenario) run(t *testing.T) {
 	t.Helper()
 	st := shop()
 	st.Policies = parsePolicies(t, s.policies)
+	addTiers(t, &st, s.tiers)
 	if s.edit != nil {
 		s.edit(&st)
 	}

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -19,9 +21,14 @@ type State struct {
 	Namespaces []*corev1.Namespace
 	Pods       []*corev1.Pod
 	Policies   []*networkingv1.NetworkPolicy
-	// Nodes is optional: it adds the addresses of a pod's own node to those that
-	// the pod's status names.
+	// Nodes are peers of administrators' policies by the addresses of their status.
+	// They also add the addresses of a pod's own node to those that the pod's status
+	// names.
 	Nodes []*corev1.Node
+	// The policies of administrators, which make the tiers around NetworkPolicy.
+	AdminPolicies    []*v1alpha1.AdminNetworkPolicy
+	BaselinePolicies []*v1alpha1.BaselineAdminNetworkPolicy
+	ClusterPolicies  []*v1alpha2.ClusterNetworkPolicy
 }
 
 // Option changes how an Oracle decides.
@@ -42,6 +49,8 @@ type Oracle struct {
 	holders    map[netip.Addr][]*pod // pods that policies see, sorted
 	policies   map[string][]policy   // sorted by name
 	nodes      map[string]*corev1.Node
+	tiers      tiers
+	nodesAt    map[netip.Addr][]*corev1.Node // with policies of administrators only, sorted
 	allowNode  bool
 	edited     edits // over the state; none, unless a change is tried
 }
@@ -73,6 +82,7 @@ func New(s State, opts ...Option) *Oracle {
 	}
 	o.indexHolders()
 	o.indexPolicies(s.Policies)
+	o.indexTiers(s)
 	for _, opt := range opts {
 		opt(o)
 	}

@@ -49,8 +49,14 @@ type DirectionVerdict struct {
 	// Others holds the policies that select a subject and do not isolate this
 	// direction, in the same order.
 	Others []OtherPolicy `json:"others,omitempty"`
+	// Admin and Baseline hold the policies of administrators whose rules were asked,
+	// by subject and in the order in which they are asked. A pod of which a tier
+	// before has decided does not ask the next one.
+	Admin    []TierEval `json:"admin,omitempty"`
+	Baseline []TierEval `json:"baseline,omitempty"`
 	// Deciding names the rules that allow the flow, or, when it is denied, the
-	// isolation by every policy of the subjects for which it is.
+	// isolation by every policy of the subjects for which it is. Where a tier of
+	// administrators decides about a subject it is the one rule that does.
 	Deciding []api.Origin `json:"deciding,omitempty"`
 }
 
@@ -70,6 +76,36 @@ type SubjectResult struct {
 	Isolated bool      `json:"isolated"`
 	Allowed  bool      `json:"allowed"`
 	Exempt   Exemption `json:"exempt,omitempty"`
+	// DecidedBy is the tier whose policies decide; none do about a pod that is not
+	// isolated and that no rule of administrators matches, or that is exempt from all.
+	DecidedBy Tier `json:"decidedBy,omitempty"`
+	// Rule is the rule of administrators that decides, and PassedBy those by which a
+	// tier of theirs is left before its end.
+	Rule     *api.Origin  `json:"rule,omitempty"`
+	PassedBy []api.Origin `json:"passedBy,omitempty"`
+}
+
+// TierEval is one policy of administrators that applies to a subject, with the rules
+// of the direction that were asked.
+type TierEval struct {
+	Policy   api.PolicyID `json:"policy"`
+	Subject  api.PodID    `json:"subject"`
+	Tier     Tier         `json:"tier"`
+	Priority int          `json:"priority"` // of a BaselineAdminNetworkPolicy 1001, the last
+	// Rules are in the order of the spec, as far as they were asked: the last one
+	// decides, or there is no more.
+	Rules []TierRuleEval `json:"rules,omitempty"`
+	// NotAsked counts the rules of the direction behind the one that decided.
+	NotAsked int `json:"notAsked,omitempty"`
+}
+
+// TierRuleEval is one rule of a policy of administrators. The first that matches
+// decides.
+type TierRuleEval struct {
+	RuleEval
+	Name   string `json:"name,omitempty"`
+	Action Action `json:"action"`         // Deny for one that is not known
+	Note   string `json:"note,omitempty"` // what is odd about the rule
 }
 
 // PolicyEval is one policy that isolates a subject, with all its rules of the

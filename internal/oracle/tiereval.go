@@ -1,0 +1,102 @@
+package oracle
+
+import (
+	"github.com/sluice-net/sluice/api"
+)
+
+// tier asks the policies of a tier that apply to a subject, in their order, and says
+// whether one decided: the first rule that matches does, unless it passes on, which
+// ends the tier. It notes both in the result, and what it asked in the verdict.
+func (e evaluation) tier(t Tier, v *DirectionVerdict, r *SubjectResult, subject *pod, other side) (decided bool) {
+	for _, p := range e.oracle.tiers.of(t) {
+		rules := p.rules(v.Direction)
+		if len(rules) == 0 || !p.subject.matches(e.oracle, subject) {
+			continue
+		}
+		asked := TierEval{Policy: p.id, Subject: subject.id, Tier: t, Priority: p.priority}
+		for i, rule := range rules {
+			re := e.tierRule(v.Direction, i, rule, subject, other)
+			if e.words {
+				asked.Rules = append(asked.Rules, TierRuleEval{RuleEval: re, Name: rule.name, Action: rule.action, Note: rule.note()})
+				asked.NotAsked = len(rules) - i - 1
+			}
+			if !re.Matched {
+				continue
+			}
+			e.asked(t, v, asked)
+			return r.take(t, rule.action, api.Origin{Policy: p.id, Direction: v.Direction, Rule: i})
+		}
+		e.asked(t, v, asked)
+	}
+	return false
+}
+
+// asked adds a policy to the verdict, where words are wanted.
+func (e evaluation) asked(t Tier, v *DirectionVerdict, te TierEval) {
+	switch {
+	case !bool(e.words):
+	case t == AdminTier:
+		v.Admin = append(v.Admin, te)
+	default:
+		v.Baseline = append(v.Baseline, te)
+	}
+}
+
+// take notes what the first rule of a tier that matches does, and says whether that
+// decides. An exemption from isolation is none from the rules of administrators
+// (SEMANTICS D2).
+func (r *SubjectResult) take(t Tier, a Action, origin api.Origin) (decided bool) {
+	if a == Pass {
+		r.PassedBy = append(r.PassedBy, origin)
+		return false
+	}
+	r.DecidedBy, r.Rule, r.Allowed, r.Exempt = t, &origin, a.allows(), NotExempt
+	return true
+}
+
+// tierRule evaluates a rule of administrators. One that is not understood and does
+// not allow matches everything.
+func (e evaluation) tierRule(d api.Direction, index int, r tierRule, subject *pod, other side) RuleEval {
+	return e.nearest(d, index, subject, other, func(re *RuleEval, rem, dst remote) {
+		if r.deniesAll() {
+			re.PeerMatched, re.Peers = true, e.anyTerm(preposition(d)+" anywhere", "the rule is not understood")
+			re.PortMatched, re.Ports = true, e.anyTerm("every port and protocol", "the rule is not understood")
+			return
+		}
+		re.PeerMatched, re.Peers = e.tierPeers(d, r.peers, rem)
+		re.PortMatched, re.Ports = e.tierPorts(r, dst)
+	})
+}
+
+// tierPeers says whether some peer matches. No peers are not understood, and so match
+// nothing.
+func (e evaluation) tierPeers(d api.Direction, peers []tierPeer, r remote) (matched bool, terms []TermEval) {
+	for _, p := range peers {
+		m := e.matchesTierPeer(p, r)
+		if matched = matched || m.ok; bool(e.words) {
+			terms = append(terms, TermEval{Term: p.text(d), Matched: m.ok, Why: m.why})
+		}
+	}
+	if len(peers) == 0 && bool(e.words) {
+		terms = []TermEval{{Term: preposition(d) + " (no peers)", Why: "not understood: the rule has no peers"}}
+	}
+	return matched, terms
+}
+
+// tierPorts says whether some port matches. No list of ports means every port of
+// every protocol; an empty one is not understood.
+func (e evaluation) tierPorts(r tierRule, dst remote) (matched bool, terms []TermEval) {
+	if r.anyPort {
+		return true, e.anyTerm("every port and protocol", "the rule names no ports")
+	}
+	for _, p := range r.ports {
+		m := e.matchesTierPort(p, dst, e.flow)
+		if matched = matched || m.ok; bool(e.words) {
+			terms = append(terms, TermEval{Term: p.text(), Matched: m.ok, Why: m.why})
+		}
+	}
+	if len(r.ports) == 0 && bool(e.words) {
+		terms = []TermEval{{Term: "(no ports)", Why: "not understood: the list of ports is empty"}}
+	}
+	return matched, terms
+}
