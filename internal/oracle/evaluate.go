@@ -103,23 +103,24 @@ func (e evaluation) policies(d api.Direction, subject *pod, other side) (out []P
 // rule evaluates a rule on everything that may be at the other end, and returns
 // the evaluation that matches, or the one that came nearest.
 func (e evaluation) rule(d api.Direction, namespace string, index int, r rule, subject *pod, other side) RuleEval {
-	return e.nearest(d, index, subject, other, func(re *RuleEval, rem, dst remote) {
+	return e.nearest(d, index, subject, other, func(rem, dst remote) (re RuleEval) {
 		re.PeerMatched, re.Peers = e.peers(d, namespace, r.peers, rem)
 		re.PortMatched, re.Ports = e.ports(r.ports, dst)
+		return re
 	})
 }
 
-// nearest evaluates a rule by its peers and ports on each remote; dst is where the
+// nearest evaluates the peers and ports of a rule on each remote; dst is where the
 // flow goes to.
-func (e evaluation) nearest(d api.Direction, index int, subject *pod, other side, evaluate func(re *RuleEval, rem, dst remote)) RuleEval {
+func (e evaluation) nearest(d api.Direction, index int, subject *pod, other side, on func(rem, dst remote) RuleEval) RuleEval {
 	var best RuleEval
 	for i, rem := range other.remotes() {
 		dst := rem
 		if d == api.Ingress {
 			dst = remote{pod: subject}
 		}
-		re := RuleEval{Index: index, Remote: e.f("%s", rem)}
-		evaluate(&re, rem, dst)
+		re := on(rem, dst)
+		re.Index, re.Remote = index, e.f("%s", rem)
 		re.Matched = re.PeerMatched && re.PortMatched
 		if i == 0 || re.failures() < best.failures() {
 			best = re

@@ -88,6 +88,9 @@ var adminPeerRows = []scenario{
 		tiers: anp("a", 2, denyTo(`{networks: [203.0.113.0/24, 10.0.0.0/33]}`)) +
 			anp("b", 1, forDB+`egress: [{action: Allow, to: [{networks: [nonsense, 198.51.100.0/24]}]}]`),
 		want: []string{"shop/db > 192.0.2.1 1/tcp deny", "shop/db > 198.51.100.7 1/tcp allow"}},
+	{row: 77, name: "a network is read as strictly as the API does", policies: dbEgress(``),
+		tiers: anp("a", 1, forDB+`egress: [{action: Allow, to: [{networks: [010.0.0.0/8, "::ffff:10.0.0.0/104", 198.51.100.0/24]}]}]`),
+		want:  []string{"shop/db > shop/web 1/tcp deny", "shop/db > 198.51.100.7 1/tcp allow"}},
 	{row: 77, name: "a list without peers is unknown", policies: denyDB,
 		tiers: anp("a", 1, forDB+`ingress: [{action: Allow, from: []}]`) + anp("b", 2, `subject: {namespaces: {matchLabels: {team: b}}}, egress: [{action: Deny, to: []}]`),
 		want:  []string{"shop/web > shop/db 1/tcp deny", "infra/mon > 203.0.113.9 1/tcp deny", "shop/web > infra/mon 1/tcp allow"}},

@@ -57,14 +57,15 @@ func (r *SubjectResult) take(t Tier, a Action, origin api.Origin) (decided bool)
 // tierRule evaluates a rule of administrators. One that is not understood and does
 // not allow matches everything.
 func (e evaluation) tierRule(d api.Direction, index int, r tierRule, subject *pod, other side) RuleEval {
-	return e.nearest(d, index, subject, other, func(re *RuleEval, rem, dst remote) {
+	return e.nearest(d, index, subject, other, func(rem, dst remote) (re RuleEval) {
 		if r.deniesAll() {
 			re.PeerMatched, re.Peers = true, e.anyTerm(preposition(d)+" anywhere", "the rule is not understood")
 			re.PortMatched, re.Ports = true, e.anyTerm("every port and protocol", "the rule is not understood")
-			return
+			return re
 		}
 		re.PeerMatched, re.Peers = e.tierPeers(d, r.peers, rem)
 		re.PortMatched, re.Ports = e.tierPorts(r, dst)
+		return re
 	})
 }
 

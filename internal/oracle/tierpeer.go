@@ -63,12 +63,15 @@ func newPeer(f peerFields) tierPeer {
 
 func (p *tierPeer) readNetworks() {
 	for _, text := range p.fields.networks {
-		prefix, err := parsePrefix(text)
-		if err != nil {
-			p.unknown = append(p.unknown, fmt.Sprintf("network %q: %v", text, err))
-			continue
+		prefix, err := netip.ParsePrefix(text) // no API server ever accepted more
+		switch {
+		case err != nil:
+			p.unknown = append(p.unknown, fmt.Sprintf("%q is not a network", text))
+		case prefix.Addr().Is4In6():
+			p.unknown = append(p.unknown, fmt.Sprintf("%q is IPv4 in IPv6 notation", text))
+		default:
+			p.networks = append(p.networks, prefix.Masked())
 		}
-		p.networks = append(p.networks, prefix)
 	}
 }
 
