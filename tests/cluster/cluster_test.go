@@ -51,6 +51,15 @@ func deepCopy(s State) State {
 	for _, o := range s.Nodes {
 		out.Nodes = append(out.Nodes, o.DeepCopy())
 	}
+	for _, o := range s.AdminPolicies {
+		out.AdminPolicies = append(out.AdminPolicies, o.DeepCopy())
+	}
+	for _, o := range s.BaselinePolicies {
+		out.BaselinePolicies = append(out.BaselinePolicies, o.DeepCopy())
+	}
+	for _, o := range s.ClusterPolicies {
+		out.ClusterPolicies = append(out.ClusterPolicies, o.DeepCopy())
+	}
 	return out
 }
 
@@ -70,6 +79,9 @@ func checkState(t *rapid.T, step Step) {
 			t.Fatalf("after %q two objects are %s", step.What, key)
 		}
 		names[key] = true
+	}
+	for _, o := range AdminPolicies(step.State) {
+		claim(kindOf(o), "", o.GetName())
 	}
 	nodes := map[string]*corev1.Node{}
 	for _, n := range step.State.Nodes {

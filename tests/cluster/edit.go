@@ -8,12 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
 // Edit is what becomes of one object, whatever it was before. Edits can be left out
 // or put into another order, which makes sequences of them easy to shrink.
 type Edit struct {
-	Kind            string // of the object: Namespace, Pod, NetworkPolicy or Node
+	Kind            string // of the object, as manifests call it
 	Namespace, Name string
 	Object          metav1.Object // from now on; nil: there is none
 }
@@ -38,6 +40,9 @@ func Between(before, after State) []Edit {
 		changed("Namespace", before.Namespaces, after.Namespaces),
 		changed("Pod", before.Pods, after.Pods),
 		changed("NetworkPolicy", before.Policies, after.Policies),
+		changed(adminKind, before.AdminPolicies, after.AdminPolicies),
+		changed(baselineKind, before.BaselinePolicies, after.BaselinePolicies),
+		changed(clusterKind, before.ClusterPolicies, after.ClusterPolicies),
 	)
 }
 
@@ -78,6 +83,12 @@ func Edited(s State, edits []Edit) State {
 			s.Pods = edited[*corev1.Pod](s.Pods, e)
 		case "NetworkPolicy":
 			s.Policies = edited[*networkingv1.NetworkPolicy](s.Policies, e)
+		case adminKind:
+			s.AdminPolicies = edited[*v1alpha1.AdminNetworkPolicy](s.AdminPolicies, e)
+		case baselineKind:
+			s.BaselinePolicies = edited[*v1alpha1.BaselineAdminNetworkPolicy](s.BaselinePolicies, e)
+		case clusterKind:
+			s.ClusterPolicies = edited[*v1alpha2.ClusterNetworkPolicy](s.ClusterPolicies, e)
 		}
 	}
 	return s

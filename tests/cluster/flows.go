@@ -33,7 +33,7 @@ func FlowSpace(s State) Space {
 			others[a.Unmap()] = true
 		}
 	}
-	for _, text := range prefixes(s.Policies) {
+	for _, text := range slices.Concat(prefixes(s.Policies), networks(s)) {
 		for _, a := range edges(text) {
 			if !pods[a] {
 				others[a] = true
@@ -221,6 +221,7 @@ func ports(s State) []uint16 {
 			addPolicyPorts(r.Ports, add)
 		}
 	}
+	adminPorts(s, add)
 	return slices.Sorted(maps.Keys(out))
 }
 

@@ -20,6 +20,11 @@ func Focus(before, after State, edits []Edit) Space {
 		for _, e := range edits {
 			touched.Pods = append(touched.Pods, concernedPods(s, e)...)
 			touched.Policies = append(touched.Policies, concernedPolicies(s, e)...)
+			for _, o := range AdminPolicies(s) {
+				if kindOf(o) == e.Kind && o.GetName() == e.Name {
+					putAdmin(&touched, o)
+				}
+			}
 		}
 	}
 	return FlowSpace(touched)

@@ -21,6 +21,10 @@ var (
 		{"team", []string{"a", "b"}},
 		{"env", []string{"prod", "dev", ""}},
 	}
+	nodeKeys = []labelKey{
+		{"zone", []string{"a", "b"}},
+		{"edge", []string{"yes"}},
+	}
 	portNames   = []string{"http", "dns", "metrics"}
 	portNumbers = []int32{80, 8080, 53, 443, 9090}
 	// of containers: rules that name no protocol mean TCP
@@ -49,7 +53,7 @@ func (b builder) labels(keys []labelKey) map[string]string {
 func (b builder) state() State {
 	var s State
 	for i := range b.cfg.Nodes {
-		s.Nodes = append(s.Nodes, newNode(i))
+		s.Nodes = append(s.Nodes, b.node(i))
 	}
 	for i := range b.cfg.Namespaces {
 		if b.exact || !b.one(6, "namespace unknown") {
@@ -64,6 +68,9 @@ func (b builder) state() State {
 	}
 	for i := range b.count(0, b.cfg.Policies, "policies") {
 		s.Policies = append(s.Policies, b.policy(b.anyNamespace(), fmt.Sprintf("np-%d", i)))
+	}
+	for range b.count(0, b.cfg.Admin, "admin policies") {
+		b.addAdminPolicy(&s)
 	}
 	return s
 }
@@ -84,6 +91,14 @@ func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
 
 func nodeAddresses(i int) []string {
 	return []string{fmt.Sprintf("192.168.%d.%d", i/250, 1+i%250), fmt.Sprintf("fd00:9::%x", 1+i)}
+}
+
+func (b builder) node(i int) *corev1.Node {
+	n := newNode(i)
+	if b.cfg.Admin > 0 {
+		n.Labels = b.labels(nodeKeys)
+	}
+	return n
 }
 
 func newNode(i int) *corev1.Node {

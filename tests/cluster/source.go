@@ -17,6 +17,9 @@ type Config struct {
 	// generators of rapid, exact for the seeded ones. Namespaces and Nodes are at
 	// least one.
 	Namespaces, Nodes, Pods, Policies int
+	// Admin is the number of administrators' policies, of all kinds together, an upper
+	// bound as the others. Without them nodes have no labels.
+	Admin int
 	// IPv6 gives some pods a second address.
 	IPv6 bool
 	// Odd includes invalid peers, ports, blocks and selectors.
@@ -37,7 +40,7 @@ func FromRapid(t *rapid.T) Source { return rapidSource{t} }
 // Small is what property tests start from: everything that is odd, in a cluster
 // that a person can read when a test fails.
 func Small() Config {
-	return Config{Namespaces: 3, Nodes: 2, Pods: 8, Policies: 6, IPv6: true, Odd: true}
+	return Config{Namespaces: 3, Nodes: 2, Pods: 8, Policies: 6, Admin: 3, IPv6: true, Odd: true}
 }
 
 // Large is a well-formed cluster of a size, for benchmarks.

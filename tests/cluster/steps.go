@@ -41,6 +41,10 @@ var actions = []struct {
 	{"tweak policy", builder.tweakPolicy},
 	{"rename policy", builder.renamePolicy},
 	{"add node", builder.addNode},
+	{"put admin policy", builder.addAdminPolicy},
+	{"delete admin policy", builder.deleteAdminPolicy},
+	{"tweak admin policy", builder.tweakAdminPolicy},
+	{"relabel node", builder.relabelNode},
 }
 
 // Actions returns the names of everything that can happen in a step.
@@ -81,7 +85,8 @@ func (b builder) step(from State) Step { return b.act(from, b.Below(len(actions)
 
 func (b builder) act(from State, i int) Step {
 	next := State{Namespaces: slices.Clone(from.Namespaces), Pods: slices.Clone(from.Pods),
-		Policies: slices.Clone(from.Policies), Nodes: slices.Clone(from.Nodes)}
+		Policies: slices.Clone(from.Policies), Nodes: slices.Clone(from.Nodes), AdminPolicies: slices.Clone(from.AdminPolicies),
+		BaselinePolicies: slices.Clone(from.BaselinePolicies), ClusterPolicies: slices.Clone(from.ClusterPolicies)}
 	b.nodes = max(1, len(from.Nodes))
 	what := actions[i].do(b, &next)
 	if what == "" {
@@ -96,7 +101,7 @@ func (b builder) addNode(s *State) string {
 	if len(s.Nodes) > b.cfg.Nodes+b.cfg.Nodes/2 {
 		return ""
 	}
-	n := newNode(len(s.Nodes))
+	n := b.node(len(s.Nodes))
 	s.Nodes = append(s.Nodes, n)
 	return "add node " + n.Name
 }

@@ -12,7 +12,7 @@ import (
 // with many groups of pods is searched by label, sets have many members, tables
 // many entries. Sequences of this size are drawn by seeds: nobody reads them.
 func large() cluster.Config {
-	return cluster.Config{Namespaces: 2, Nodes: 3, Pods: 110, Policies: 16, IPv6: true, Odd: true}
+	return cluster.Config{Namespaces: 2, Nodes: 3, Pods: 110, Policies: 16, Admin: 8, IPv6: true, Odd: true}
 }
 
 const (

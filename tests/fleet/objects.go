@@ -38,7 +38,7 @@ func Reflect(s cluster.State) (Objects, error) {
 	return out, nil
 }
 
-// objectsOf lists the objects that are reflected.
+// objectsOf lists the objects of a state.
 func objectsOf(s cluster.State) []any {
 	var out []any
 	for _, o := range s.Namespaces {
@@ -48,6 +48,12 @@ func objectsOf(s cluster.State) []any {
 		out = append(out, o)
 	}
 	for _, o := range s.Policies {
+		out = append(out, o)
+	}
+	for _, o := range s.Nodes {
+		out = append(out, o)
+	}
+	for _, o := range cluster.AdminPolicies(s) {
 		out = append(out, o)
 	}
 	return out
@@ -119,6 +125,12 @@ func Manifests(s cluster.State) string {
 	}
 	for _, o := range s.Policies {
 		add("NetworkPolicy", o)
+	}
+	for _, o := range s.Nodes {
+		add("Node", &corev1.Node{ObjectMeta: o.ObjectMeta, Status: o.Status})
+	}
+	for _, o := range cluster.AdminPolicies(s) {
+		add(strings.TrimPrefix(fmt.Sprintf("%T", o), "*"), o)
 	}
 	return b.String()
 }
