@@ -61,7 +61,14 @@ func FuzzDecode(f *testing.F) {
 		if second, err := model.Encode(again); err != nil || !bytes.Equal(first, second) {
 			t.Errorf("canonical bytes %x become %x, %v", first, second, err)
 		}
-		if p, ok := m.(*model.NetworkPolicy); ok {
+		switch p := m.(type) {
+		case *model.NetworkPolicy:
+			for _, i := range p.OverFamilies() {
+				if p.Egress[i].Families() == 0 {
+					t.Errorf("egress rule %d is over a limit with nothing", i)
+				}
+			}
+		case *model.ClusterPolicy:
 			for _, i := range p.OverFamilies() {
 				if p.Egress[i].Families() == 0 {
 					t.Errorf("egress rule %d is over a limit with nothing", i)

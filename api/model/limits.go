@@ -28,7 +28,7 @@ const (
 	// 385 MB of allocations, 20 000 were not installed within 40 seconds.
 	MaxAddresses = 64
 	// MaxFamilies is how many combinations of a peer with the name of a port the
-	// egress rules of one policy may have. Each is a set of its own, because every
+	// egress rules of one policy, of any kind, may have. Each is a set of its own, because every
 	// peer gives a name its own numbers: this many take a second and 300 MB, while
 	// what fits into a value would come to thousands of millions.
 	MaxFamilies = 100_000
@@ -44,8 +44,20 @@ func TooLarge(size int) error {
 
 // TooManyFamilies says why a rule is one of OverFamilies.
 func (r *NetworkPolicy_Rule) TooManyFamilies() string {
-	return fmt.Sprintf("the rule matches nothing: its %d combinations of a peer with the name of a port are more than what is left of the limit of %d for the egress of a policy: write numbers, or split the policy",
-		r.Families(), MaxFamilies)
+	return tooManyFamilies("matches nothing", r.Families())
+}
+
+// TooManyFamilies says why a rule is one of OverFamilies, and what becomes of it.
+func (r *ClusterPolicy_Rule) TooManyFamilies() string {
+	if r.GetAction() == ClusterPolicy_ACTION_ALLOW {
+		return tooManyFamilies("matches nothing", r.Families())
+	}
+	return tooManyFamilies("denies everything", r.Families())
+}
+
+func tooManyFamilies(becomes string, n int) string {
+	return fmt.Sprintf("the rule %s: its %d combinations of a peer with the name of a port are more than what is left of the limit of %d for the egress of a policy: write numbers, or split the policy",
+		becomes, n, MaxFamilies)
 }
 
 // maxQuoted is how many bytes of what was read a message repeats.
@@ -94,12 +106,36 @@ func (r *NetworkPolicy_Rule) Families() int {
 	return names * max(1, len(r.GetPeers()))
 }
 
+// Families counts the combinations of a peer with the name of a port in an egress
+// rule. Only pods have names for their ports, so a rule with another peer has none.
+func (r *ClusterPolicy_Rule) Families() int {
+	for _, p := range r.GetPeers() {
+		if _, pods := p.GetPeer().(*ClusterPolicy_Peer_Pods); !pods {
+			return 0
+		}
+	}
+	names := 0
+	for _, p := range r.GetPorts() {
+		if _, named := p.GetPort().(*ClusterPolicy_Port_Name); named {
+			names++
+		}
+	}
+	return names * len(r.GetPeers())
+}
+
 // OverFamilies returns the indexes of the egress rules that exceed MaxFamilies
 // together with those before them that do not. They match nothing.
-func (p *NetworkPolicy) OverFamilies() []int {
+func (p *NetworkPolicy) OverFamilies() []int { return overFamilies(p.GetEgress()) }
+
+// OverFamilies returns the indexes of the egress rules that exceed MaxFamilies
+// together with those before them that do not. Those that allow match nothing, the
+// others deny everything.
+func (p *ClusterPolicy) OverFamilies() []int { return overFamilies(p.GetEgress()) }
+
+func overFamilies[R interface{ Families() int }](rules []R) []int {
 	var over []int
 	total := 0
-	for i, r := range p.GetEgress() {
+	for i, r := range rules {
 		n := r.Families()
 		if n > MaxFamilies-total {
 			over = append(over, i)

@@ -35,10 +35,15 @@ func (f *findings) clusterPolicy(standingKnown bool, p clusterSpec) *model.Clust
 	if !standingKnown || subject == nil {
 		return nil
 	}
-	return &model.ClusterPolicy{
+	out := &model.ClusterPolicy{
 		Kind: p.dialect.kind, Name: p.name, Tier: p.tier, Priority: uint32(p.priority),
 		Subject: subject, Ingress: ingress, Egress: egress,
 	}
+	for _, i := range out.OverFamilies() {
+		f.add(spec.Child("egress").Index(i), "%s", egress[i].TooManyFamilies())
+		egress[i] = closed(egress[i])
+	}
+	return out
 }
 
 // subject returns nil for a subject that says nothing, two things, or something

@@ -31,9 +31,23 @@ func (f *findings) clusterRule(r *clusterRule, d *dialect, peerList string, path
 	ports, portsKnown := f.clusterPorts(r, path.Child(d.portList))
 	if known := peersKnown && portsKnown; !known && action != model.ClusterPolicy_ACTION_ALLOW {
 		f.add(path, "denies everything: it does not allow, and not all of its peers and ports are known")
-		return &model.ClusterPolicy_Rule{Name: name, Action: model.ClusterPolicy_ACTION_DENY, AnyPort: true}
+		return denyAll(name)
 	}
 	return &model.ClusterPolicy_Rule{Name: name, Action: action, Peers: peers, AnyPort: r.anyPort, Ports: ports}
+}
+
+// denyAll has no peers, which is not known either: it denies everyone.
+func denyAll(name string) *model.ClusterPolicy_Rule {
+	return &model.ClusterPolicy_Rule{Name: name, Action: model.ClusterPolicy_ACTION_DENY, AnyPort: true}
+}
+
+// closed returns what becomes of a rule that cannot be kept: one that allows matches
+// nothing, any other denies everything.
+func closed(r *model.ClusterPolicy_Rule) *model.ClusterPolicy_Rule {
+	if r.Action != model.ClusterPolicy_ACTION_ALLOW {
+		return denyAll(r.Name)
+	}
+	return &model.ClusterPolicy_Rule{Name: r.Name, Action: r.Action, Peers: []*model.ClusterPolicy_Peer{{}}, AnyPort: true}
 }
 
 // ruleName leaves out a name that is too long: it is for people only.

@@ -32,8 +32,8 @@ func (c *Cache) parseClusterPolicy(id model.ID, m *model.ClusterPolicy) (*api.Po
 	if spec.Subject == nil {
 		p.problem("spec.subject", "it is not valid, so the policy is for no pod")
 	}
-	spec.Ingress = p.clusterRules(m.GetIngress(), "spec.ingress")
-	spec.Egress = p.clusterRules(m.GetEgress(), "spec.egress")
+	spec.Ingress = p.clusterRules(m.GetIngress(), nil, "spec.ingress")
+	spec.Egress = p.clusterRules(m.GetEgress(), m.OverFamilies(), "spec.egress")
 	return spec, p.problemsOf(id)
 }
 
@@ -71,15 +71,31 @@ func (p *parser) podsIn(m *model.ClusterPolicy_Pods) (namespaces, pods *api.Sele
 	return namespaces, pods
 }
 
-func (p *parser) clusterRules(ms []*model.ClusterPolicy_Rule, field string) []api.RuleSpec {
+// clusterRules reads the rules of a direction; those that are over a limit close.
+func (p *parser) clusterRules(ms []*model.ClusterPolicy_Rule, over []int, field string) []api.RuleSpec {
 	if len(ms) == 0 {
 		return nil
 	}
 	rules := make([]api.RuleSpec, len(ms))
 	for i, m := range ms {
-		rules[i] = p.clusterRule(m, fmt.Sprintf("%s[%d]", field, i))
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if len(over) > 0 && over[0] == i {
+			over = over[1:]
+			p.problem(at, "%s", m.TooManyFamilies())
+			rules[i] = closedRule(m)
+			continue
+		}
+		rules[i] = p.clusterRule(m, at)
 	}
 	return rules
+}
+
+// closedRule is what a rule becomes that is not read at all.
+func closedRule(m *model.ClusterPolicy_Rule) api.RuleSpec {
+	if m.GetAction() == model.ClusterPolicy_ACTION_ALLOW {
+		return api.RuleSpec{Name: m.GetName(), Action: api.RuleAllow}
+	}
+	return denyAll(m.GetName())
 }
 
 // denyAll is what a rule becomes that does not allow and that is not understood: it

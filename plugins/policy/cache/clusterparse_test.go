@@ -122,6 +122,44 @@ func TestRulesOfTheClusterAreUnderstoodOrClose(t *testing.T) {
 	}
 }
 
+// TestNamesTimesPeersOfTheClusterAreLimitedHereToo: somebody else may have written the
+// value. The rule closes, the next one holds, and no selector is left over.
+func TestNamesTimesPeersOfTheClusterAreLimitedHereToo(t *testing.T) {
+	name := &model.ClusterPolicy_Port{Port: &model.ClusterPolicy_Port_Name{Name: "web"}}
+	large := func(action model.ClusterPolicy_Action) *model.ClusterPolicy_Rule {
+		return &model.ClusterPolicy_Rule{Action: action, Peers: slices.Repeat([]*model.ClusterPolicy_Peer{everyPod()}, 317), Ports: slices.Repeat([]*model.ClusterPolicy_Port{name}, 317)}
+	}
+	for action, c := range map[model.ClusterPolicy_Action]struct{ becomes, want string }{
+		model.ClusterPolicy_ACTION_ALLOW:       {"matches nothing", "allow on"},
+		model.ClusterPolicy_ACTION_DENY:        {"denies everything", "deny everyone on everything"},
+		model.ClusterPolicy_ACTION_PASS:        {"denies everything", "deny everyone on everything"},
+		model.ClusterPolicy_ACTION_UNSPECIFIED: {"denies everything", "deny everyone on everything"},
+	} {
+		m := onePolicy("p", 0, "")
+		m.Egress = []*model.ClusterPolicy_Rule{large(action), {Action: model.ClusterPolicy_ACTION_ALLOW, Peers: []*model.ClusterPolicy_Peer{everyPod()}, Ports: []*model.ClusterPolicy_Port{name}}}
+		m.Ingress = []*model.ClusterPolicy_Rule{large(action)} // of ingress every pod has its own numbers
+		c0 := New()
+		problems := c0.Update(changes(m), &diary{})
+		spec := c0.PolicySpecs()[0]
+		if got := strings.TrimSpace(ruleText(spec.Egress[0])); got != c.want {
+			t.Errorf("%s: %s, want %s", action, got, c.want)
+		}
+		if got := ruleText(spec.Egress[1]); got != "allow pods / on any anyweb" {
+			t.Errorf("%s: the next rule is %s", action, got)
+		}
+		if len(spec.Ingress[0].Ports) != 1 {
+			t.Errorf("%s: the ingress rule is %s", action, ruleText(spec.Ingress[0]))
+		}
+		if text := fmt.Sprint(problems); !strings.Contains(text, "spec.egress[0]: the rule "+c.becomes+": its 100489 combinations") {
+			t.Errorf("%s: %s", action, text)
+		}
+		c0.Update(model.Changes{Resync: true}, &diary{})
+		if n := len(c0.selectors.byText); n > 0 {
+			t.Errorf("%s: %d selectors are left over", action, n)
+		}
+	}
+}
+
 func TestPoliciesOfTheClusterThatAreNowhereAreRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*model.ClusterPolicy){
 		"no tier":      func(m *model.ClusterPolicy) { m.Tier = 0 },
