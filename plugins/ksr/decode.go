@@ -213,6 +213,8 @@ func (p *parser) manifest(raw []byte, at place, inherited envelope) {
 	_, isList := listOf(env.kind)
 	_, isRead := readKinds[env.kind]
 	switch {
+	case foreign(env):
+		p.skipped++
 	case isList:
 		p.list(top["items"], env, at)
 	case isRead:

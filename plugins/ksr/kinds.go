@@ -148,6 +148,14 @@ func irrelevant(kind string) bool {
 	return irrelevantKinds[kind] || irrelevantKinds[strings.TrimSuffix(kind, listKind)]
 }
 
+// foreign says whether an object, or a list, only shares the name of its kind with
+// nodes of Kubernetes, which have no API group: storage systems call their own so.
+// They are skipped. Kinds of policies are not: one of another group may be a policy
+// that somebody relies on.
+func foreign(env envelope) bool {
+	return strings.TrimSuffix(env.kind, listKind) == model.KindNode.String() && strings.Contains(env.version, "/")
+}
+
 // listOf returns the kind of the items that do not say theirs, and whether the
 // kind is a list that is read.
 func listOf(kind string) (items string, ok bool) {
