@@ -69,18 +69,26 @@ var faults = []struct {
 	{"a restart begins anew", func(b *bent) { b.restarted = 1 }, []Check{CheckRestart}},
 	{"a failure opens everything", failingOpen(api.Permit), []Check{CheckNeverFewer}},
 	{"a failure closes everything", failingOpen(api.Deny), []Check{CheckNeverFewer}},
-	{"a failure is for ever", rendering(func(b *bent, t renderer.Txn, _ bool) renderer.Txn {
+	{"a failure is for ever", stuck, []Check{CheckConverges}},
+}
+
+// stuck fails for ever after one failure, until an agent starts anew: otherwise a case
+// in which one restarts would wait for what never comes, and end without a divergence.
+func stuck(b *bent) {
+	var failed atomic.Bool
+	rendering(func(_ *bent, t renderer.Txn, resync bool) renderer.Txn {
+		if resync {
+			failed.Store(false)
+		}
 		return bentTxn{Txn: t, commit: func(ctx context.Context) error {
-			if b.restarted > 0 {
+			if failed.Load() {
 				return errStuck
 			}
 			err := t.Commit(ctx)
-			if err != nil {
-				b.restarted++
-			}
+			failed.Store(err != nil)
 			return err
 		}}
-	}), []Check{CheckConverges}},
+	})(b)
 }
 
 // failingOpen judges everything alike from a failure to the next success.
