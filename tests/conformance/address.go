@@ -24,11 +24,12 @@ const (
 // of 0.0.0.0/0 is ::/0. An address is in a block exactly when its image is in the
 // block's image, so the suite's verdicts hold for the images. Where a pod has both, a
 // verdict holds for both families as long as no block is in sight: selectors do not see
-// addresses, and a block matches its own family only (row 33).
+// addresses, and a block matches its own family only (row 33). The networks of
+// administrators are blocks; nodes have addresses as pods have them.
 type Addressing struct {
 	Name   string
 	Pods   []Family // of pods, nodes and externals, the first one first
-	Blocks Family   // of the blocks of policies
+	Blocks Family   // of the blocks and networks of policies
 }
 
 // Addressings lists all that a suite is replayed with.
@@ -88,6 +89,11 @@ func (a Addressing) Step(s Step) (Step, error) {
 		blocks += n
 		out.NetworkPolicies[i] = np
 	}
+	n, err := a.admin(&out)
+	if err != nil {
+		return s, err
+	}
+	blocks += n
 	out.Probes, err = a.probes(s.Probes, blocks > 0)
 	return out, err
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
 func TestImagesKeepWhatIsInABlock(t *testing.T) {
@@ -62,6 +64,49 @@ func TestImages(t *testing.T) {
 		if got, err := IPv4.Prefix(netip.MustParsePrefix(from)); err != nil || got.String() != from {
 			t.Errorf("%s becomes %s (%v)", from, got, err)
 		}
+	}
+}
+
+// TestNetworksChangePlaces: what is every address of a family that is not recorded
+// stays in the family that is not asked about.
+func TestNetworksChangePlaces(t *testing.T) {
+	recorded := hand(t).Cases[3].Steps[0]
+	for _, a := range Addressings {
+		s, err := a.Step(recorded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[Family][]v1alpha1.CIDR{
+			IPv4: {"203.0.113.0/24", "::/0"}, IPv6: {"fd00:c0ff::cb00:7100/120", "0.0.0.0/0"},
+		}[a.Blocks]
+		if got := s.AdminPolicies[0].Spec.Egress[1].To[0].Networks; !slices.Equal(got, want) {
+			t.Errorf("%s: the networks are %v, want %v", a.Name, got, want)
+		}
+		for _, p := range s.Probes {
+			if p.Unstated != (p.Flow.Src.Is4() != (a.Blocks == IPv4)) {
+				t.Errorf("%s: %s is unstated: %t", a.Name, p, p.Unstated)
+			}
+		}
+	}
+	if now := recorded.AdminPolicies[0].Spec.Egress[0].To[0].Networks; now[0] != "203.0.113.128/25" {
+		t.Errorf("the recorded step was changed: %v", now)
+	}
+}
+
+func TestNetworksOfEveryKindAreMoved(t *testing.T) {
+	c, b := &v1alpha2.ClusterNetworkPolicy{}, &v1alpha1.BaselineAdminNetworkPolicy{}
+	c.Spec.Egress = []v1alpha2.ClusterNetworkPolicyEgressRule{{To: []v1alpha2.ClusterNetworkPolicyEgressPeer{{Networks: []v1alpha2.CIDR{"0.0.0.0/0"}}}}}
+	b.Spec.Egress = []v1alpha1.BaselineAdminNetworkPolicyEgressRule{{To: []v1alpha1.BaselineAdminNetworkPolicyEgressPeer{{Networks: []v1alpha1.CIDR{"10.0.0.0/8"}}}}}
+	step := Step{Cluster: &Cluster{}, ClusterPolicies: []*v1alpha2.ClusterNetworkPolicy{c}, BaselinePolicies: []*v1alpha1.BaselineAdminNetworkPolicy{b}}
+	step, err := Addressings[1].Step(step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := step.ClusterPolicies[0].Spec.Egress[0].To[0].Networks[0]; got != "::/0" {
+		t.Errorf("a ClusterNetworkPolicy has %s", got)
+	}
+	if got := step.BaselinePolicies[0].Spec.Egress[0].To[0].Networks[0]; got != "fd00:c0ff::a00:0/104" {
+		t.Errorf("a BaselineAdminNetworkPolicy has %s", got)
 	}
 }
 
@@ -160,7 +205,13 @@ func TestOnlyWhatIsRecordedInIPv4IsMoved(t *testing.T) {
 			s.NetworkPolicies[0].Spec.Ingress[0].From[0].IPBlock.Except[0] = "203.0.113.1"
 		},
 		"an external in IPv6": func(s *Step) { s.Cluster.Externals[0].Addr = netip.MustParseAddr("fd00::1") },
-		"a probe in IPv6":     func(s *Step) { s.Probes[0].Flow.Dst = netip.MustParseAddr("fd00::1") },
+		"a network in IPv6": func(s *Step) {
+			peer := v1alpha1.AdminNetworkPolicyEgressPeer{Networks: []v1alpha1.CIDR{"fd00::/8"}}
+			policy := &v1alpha1.AdminNetworkPolicy{}
+			policy.Spec.Egress = []v1alpha1.AdminNetworkPolicyEgressRule{{To: []v1alpha1.AdminNetworkPolicyEgressPeer{peer}}}
+			s.AdminPolicies = append(s.AdminPolicies, policy)
+		},
+		"a probe in IPv6": func(s *Step) { s.Probes[0].Flow.Dst = netip.MustParseAddr("fd00::1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := hand(t).Cases[0].Steps[0]

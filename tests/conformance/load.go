@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -21,12 +20,11 @@ import (
 const (
 	Cyclonus   = "cyclonus-cases.json.gz"
 	Kubernetes = "k8s135-e2e-cases.json.gz"
-	Admin      = "anp-cases.json.gz" // cluster-scoped policies
+	Admin      = "anp-cases.json.gz" // policies of administrators
 )
 
-// Policies lists the files whose policies subjects of replays are told, NetworkPolicy.
-// Steps with policies of other kinds are counted as skipped.
-var Policies = []string{Cyclonus, Kubernetes}
+// Policies lists the files that are replayed.
+var Policies = []string{Cyclonus, Kubernetes, Admin}
 
 const schema = "netpol-conformance/1"
 
@@ -205,19 +203,32 @@ func (s *Step) addPolicy(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &meta); err != nil {
 		return err
 	}
+	var err error
 	switch meta.Kind {
 	case "NetworkPolicy":
-		np := &networkingv1.NetworkPolicy{}
-		if err := json.Unmarshal(raw, np); err != nil {
-			return fmt.Errorf("NetworkPolicy: %w", err)
-		}
-		s.NetworkPolicies = append(s.NetworkPolicies, np)
-	case "AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "ClusterNetworkPolicy":
-		s.Others = append(s.Others, Object{Kind: meta.Kind, JSON: raw})
+		s.NetworkPolicies, err = decoded(s.NetworkPolicies, raw)
+	case "AdminNetworkPolicy":
+		s.AdminPolicies, err = decoded(s.AdminPolicies, raw)
+	case "BaselineAdminNetworkPolicy":
+		s.BaselinePolicies, err = decoded(s.BaselinePolicies, raw)
+	case "ClusterNetworkPolicy":
+		s.ClusterPolicies, err = decoded(s.ClusterPolicies, raw)
 	default:
 		return fmt.Errorf("%w: unknown kind %q", ErrFormat, meta.Kind)
 	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", meta.Kind, err)
+	}
 	return nil
+}
+
+// decoded appends an object to a list.
+func decoded[T any](list []*T, raw json.RawMessage) ([]*T, error) {
+	object := new(T)
+	if err := json.Unmarshal(raw, object); err != nil {
+		return list, err
+	}
+	return append(list, object), nil
 }
 
 func (p *rawProbe) probe(c *Cluster) (Probe, error) {

@@ -18,7 +18,8 @@ const small = `{"schema":"netpol-conformance/1","source":"hand","notes":["n"],
   "pods":[{"metadata":{"namespace":"x","name":"a"},"status":{"podIP":"10.0.0.1"}}],
   "externals":[{"name":"out","ip":"203.0.113.9"}]}},
  "cases":[{"id":"1","name":"one","tags":["t"],"steps":[{"actions":["create"],"cluster":"c0",
-  "policies":[{"kind":"NetworkPolicy","metadata":{"namespace":"x","name":"p"}},{"kind":"AdminNetworkPolicy"}],
+  "policies":[{"kind":"NetworkPolicy","metadata":{"namespace":"x","name":"p"}},{"kind":"AdminNetworkPolicy","metadata":{"name":"a"}},
+   {"kind":"BaselineAdminNetworkPolicy","metadata":{"name":"default"}},{"kind":"ClusterNetworkPolicy","metadata":{"name":"c"}}],
   "probes":[["out","x/a","UDP",53,"dns",0,null,1,"up"]]}]}]}`
 
 func write(t *testing.T, text string) string {
@@ -54,8 +55,9 @@ func TestLoadReadsEveryColumn(t *testing.T) {
 	if !p.Allow || p.Ingress == nil || *p.Ingress || p.Egress != nil || p.PortName != "dns" || p.Origin != "up" || p.Loopback() {
 		t.Errorf("probe is %+v", p)
 	}
-	if len(step.NetworkPolicies) != 1 || step.NetworkPolicies[0].Name != "p" || len(step.Others) != 1 {
-		t.Errorf("policies are %v and %v", step.NetworkPolicies, step.Others)
+	if len(step.NetworkPolicies) != 1 || step.NetworkPolicies[0].Name != "p" || !step.HasAdmin() ||
+		step.AdminPolicies[0].Name != "a" || step.BaselinePolicies[0].Name != "default" || step.ClusterPolicies[0].Name != "c" {
+		t.Errorf("policies are %+v", step)
 	}
 	if s.Probes() != 1 {
 		t.Errorf("suite has %d probes, want 1", s.Probes())
@@ -69,6 +71,7 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		"a short row":           {`,"up"]`, `]`},
 		"an unknown cluster":    {`"cluster":"c0"`, `"cluster":"c1"`},
 		"an unknown kind":       {"AdminNetworkPolicy", "Surprise"},
+		"an odd priority":       {`"name":"a"}`, `"name":"a"},"spec":{"priority":"1"}`},
 		"an unknown endpoint":   {`"x/a","UDP"`, `"x/b","UDP"`},
 		"an unknown source":     {`["out"`, `["in"`},
 		"an unknown protocol":   {"UDP", "QUIC"},

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -48,15 +50,16 @@ type Step struct {
 	Cluster *Cluster
 	// NetworkPolicies holds the policies of that kind.
 	NetworkPolicies []*networkingv1.NetworkPolicy
-	// Others holds policies of cluster-scoped kinds, undecoded.
-	Others []Object
-	Probes []Probe
+	// The policies of administrators, by kind.
+	AdminPolicies    []*v1alpha1.AdminNetworkPolicy
+	BaselinePolicies []*v1alpha1.BaselineAdminNetworkPolicy
+	ClusterPolicies  []*v1alpha2.ClusterNetworkPolicy
+	Probes           []Probe
 }
 
-// Object is a Kubernetes object that this package does not decode.
-type Object struct {
-	Kind string
-	JSON []byte
+// HasAdmin says whether the step has policies of administrators.
+func (s Step) HasAdmin() bool {
+	return len(s.AdminPolicies)+len(s.BaselinePolicies)+len(s.ClusterPolicies) > 0
 }
 
 // Cluster is everything of a step but policies.

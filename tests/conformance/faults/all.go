@@ -14,7 +14,7 @@ import (
 )
 
 // All lists every fault, by what it is about.
-var All = slices.Concat(structure, portFaults, addressFaults, podFaults, histories)
+var All = slices.Concat(structure, portFaults, addressFaults, podFaults, histories, tierFaults)
 
 var structure = []Fault{
 	misread("absent policyTypes never isolate egress", "4", policies(func(spec *networkingv1.NetworkPolicySpec) {

@@ -15,18 +15,20 @@ type edit func(s *cluster.State)
 
 // edited returns a copy of a state with some edits.
 func edited(s cluster.State, edits []edit) cluster.State {
-	out := cluster.State{Nodes: s.Nodes}
-	for _, o := range s.Namespaces {
-		out.Namespaces = append(out.Namespaces, o.DeepCopy())
-	}
-	for _, o := range s.Pods {
-		out.Pods = append(out.Pods, o.DeepCopy())
-	}
-	for _, o := range s.Policies {
-		out.Policies = append(out.Policies, o.DeepCopy())
+	out := cluster.State{
+		Namespaces: copies(s.Namespaces), Pods: copies(s.Pods), Policies: copies(s.Policies), Nodes: copies(s.Nodes),
+		AdminPolicies: copies(s.AdminPolicies), BaselinePolicies: copies(s.BaselinePolicies), ClusterPolicies: copies(s.ClusterPolicies),
 	}
 	for _, e := range edits {
 		e(&out)
+	}
+	return out
+}
+
+func copies[T interface{ DeepCopy() T }](list []T) []T {
+	var out []T
+	for _, o := range list {
+		out = append(out, o.DeepCopy())
 	}
 	return out
 }

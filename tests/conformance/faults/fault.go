@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"slices"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/oracle"
@@ -14,6 +15,9 @@ import (
 type Fault struct {
 	Name string // what is wrong, in words
 	Rows string // of the semantics, for example "21" or "33, 46"
+	// admin says that only policies of administrators can show it: without them a
+	// faulty oracle is the oracle.
+	admin bool
 
 	// begin returns the judgement at the beginning of a replay. Faults that forget or
 	// keep something have their memory there.
@@ -87,7 +91,10 @@ func late(name, rows string, next func(before, now cluster.State) cluster.State)
 // meet the next.
 func (f Fault) Noticed(ctx context.Context, s *conformance.Suite, a conformance.Addressing, o replay.Options) (int, error) {
 	noticed := 0
-	for i := range s.Cases {
+	for i, c := range s.Cases {
+		if f.admin && !slices.ContainsFunc(c.Steps, conformance.Step.HasAdmin) {
+			continue
+		}
 		r, err := replay.Run(ctx, "", &conformance.Suite{Cases: s.Cases[i : i+1]}, a, f.Kind(), o)
 		if err != nil {
 			return 0, err

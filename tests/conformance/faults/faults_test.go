@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/oracle"
@@ -17,11 +18,17 @@ import (
 	"github.com/sluice-net/sluice/tests/conformance/replay"
 )
 
-const sidecars = "named ports of sidecars are not found"
+const (
+	sidecars   = "named ports of sidecars are not found"
+	priorities = "a new priority is not followed"
+	nodeLabels = "new labels of a node are not followed"
+)
 
 // rare lists faults that random clusters notice in one of dozens or hundreds; the tests
 // below notice them.
-var rare = map[string]bool{sidecars: true, "new labels of a namespace are not followed": true}
+var rare = map[string]bool{
+	sidecars: true, priorities: true, nodeLabels: true, "new labels of a namespace are not followed": true,
+}
 
 func TestEveryFaultIsOne(t *testing.T) {
 	names := map[string]bool{}
@@ -76,6 +83,42 @@ func TestSidecarsAreForgotten(t *testing.T) {
 	}
 }
 
+// TestChangesAroundPoliciesAreForgotten changes the priority of a policy, or the labels
+// of a node, and nothing else.
+func TestChangesAroundPoliciesAreForgotten(t *testing.T) {
+	src, dst := netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")
+	flow := api.Flow{Src: src, Dst: dst, Protocol: api.TCP, SrcPort: 40000, DstPort: 80}
+	state := func(priority int, zone string) cluster.State {
+		pod := &corev1.Pod{}
+		pod.Namespace, pod.Name, pod.Status.PodIP = "shop", "web", src.String()
+		node := &corev1.Node{}
+		node.Name, node.Labels = "one", map[string]string{"zone": zone}
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: dst.String()}}
+		ns := &corev1.Namespace{}
+		ns.Name = "shop"
+		s := cluster.State{Namespaces: []*corev1.Namespace{ns}, Pods: []*corev1.Pod{pod}, Nodes: []*corev1.Node{node}}
+		for i, name := range []string{"allow", "deny"} {
+			p := &v1alpha2.ClusterNetworkPolicy{}
+			p.Name = name
+			convert(tree{
+				"tier": "Admin", "priority": []int{10, priority}[i], "subject": tree{"namespaces": tree{}},
+				"egress": []tree{{"action": []string{"Accept", "Deny"}[i], "to": []tree{{"nodes": tree{"matchLabels": tree{"zone": "a"}}}}}},
+			}, &p.Spec)
+			s.ClusterPolicies = append(s.ClusterPolicies, p)
+		}
+		return s
+	}
+	for name, states := range map[string][2]cluster.State{
+		priorities: {state(20, "a"), state(5, "a")},
+		nodeLabels: {state(5, "b"), state(5, "a")},
+	} {
+		judge := named(t, name).begin()
+		if !judge(states[0])(flow) || !judge(states[1])(flow) || oracle.New(states[1]).Allowed(flow) {
+			t.Errorf("%s: it makes no difference", name)
+		}
+	}
+}
+
 // TestAFaultIsNoticedByItsCases replays the hand-written suite, whose cases are a block
 // with an except and a range, a label, and steps that are not asked.
 func TestAFaultIsNoticedByItsCases(t *testing.T) {
@@ -96,8 +139,12 @@ func TestAFaultIsNoticedByItsCases(t *testing.T) {
 		"a deleted policy goes on":                   {1, 1},
 		"ipBlock does not match pods":                {0, 0},
 		"NotIn needs the key":                        {0, 0},
-		"IPv6 is not filtered":                       {0, 2},
+		"IPv6 is not filtered":                       {0, 3},
 		"a changed policy is not followed":           {0, 0}, // cases begin anew
+		"Pass is ignored":                            {1, 1},
+		"networks do not match nodes":                {0, 0},
+		"the baseline is not asked":                  {1, 1},
+		"a Pass of the baseline denies":              {0, 0},
 	} {
 		f := named(t, name)
 		for i, a := range []conformance.Addressing{conformance.Addressings[0], conformance.Addressings[2]} {

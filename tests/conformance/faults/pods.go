@@ -97,13 +97,7 @@ func find[T interface {
 }
 
 // keepPods lets every pod keep something of what it was before.
-func keepPods(before, now cluster.State, keep func(p, old *corev1.Pod)) cluster.State {
-	now.Pods = slices.Clone(now.Pods)
-	for i, p := range now.Pods {
-		if old := find(before.Pods, p); old != nil {
-			now.Pods[i] = p.DeepCopy()
-			keep(now.Pods[i], old)
-		}
-	}
+func keepPods(before, now cluster.State, change func(p, old *corev1.Pod)) cluster.State {
+	now.Pods = keep(before.Pods, now.Pods, change)
 	return now
 }

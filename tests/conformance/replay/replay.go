@@ -110,17 +110,17 @@ func (r *run) one(ctx context.Context, recorded conformance.Step, a conformance.
 
 // stateOf returns what the Kubernetes API holds in a step.
 func stateOf(s conformance.Step) cluster.State {
-	return cluster.State{Namespaces: s.Cluster.Namespaces, Pods: s.Cluster.Pods, Nodes: s.Cluster.Nodes, Policies: s.NetworkPolicies}
+	return cluster.State{
+		Namespaces: s.Cluster.Namespaces, Pods: s.Cluster.Pods, Nodes: s.Cluster.Nodes, Policies: s.NetworkPolicies,
+		AdminPolicies: s.AdminPolicies, BaselinePolicies: s.BaselinePolicies, ClusterPolicies: s.ClusterPolicies,
+	}
 }
 
-// unasked says why a step is not asked. Policies of a kind that subjects are not told
-// would make every verdict meaningless.
+// unasked says why a step is not asked.
 func unasked(s conformance.Step) string {
 	switch {
 	case s.Skipped != "":
 		return s.Skipped
-	case len(s.Others) > 0:
-		return "has policies of kind " + s.Others[0].Kind
 	case len(s.Probes) == 0:
 		return "has no probes"
 	}

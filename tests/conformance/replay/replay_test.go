@@ -47,27 +47,27 @@ func TestEverythingIsCounted(t *testing.T) {
 			t.Run(kind.Name+" "+a.Name, func(t *testing.T) {
 				r := replayed(t, hand(t), a, kind)
 				families := len(a.Pods)
-				want := Result{Cases: 2, Steps: 6, Probes: 13 * families, Loopbacks: families, Unstated: 7 * (families - 1)}
+				want := Result{Cases: 3, Steps: 7, Probes: 18 * families, Loopbacks: families, Unstated: 12 * (families - 1)}
 				if kind.Name == "oracle" {
 					// What is unstated is not asked, also of a pod to itself. Both directions
 					// of 8 probes, and one of 2.
-					want.Probes -= 8 * (families - 1)
+					want.Probes -= 13 * (families - 1)
 					want.Loopbacks, want.Unstated = 1, 0
 					want.Directions = 18 + 4*(families-1)
 				} else {
-					// 2 namespaces, 3 pods and a policy; the policy goes; another comes; a
-					// label; the label and the policy go; nothing.
-					want.Changes = 6 + 1 + 1 + 1 + 2 + 0
-					want.Resyncs, want.ResyncProbes = 4, want.Probes
+					// 2 namespaces, 2 nodes, 3 pods and a policy; the policy goes; another comes; a
+					// label; the label and the policy go; nothing; two of administrators.
+					want.Changes = 8 + 1 + 1 + 1 + 2 + 0 + 2
+					want.Resyncs, want.ResyncProbes = 5, want.Probes
 				}
 				if !slices.Equal(numbers(r), numbers(want)) || r.Suite != "hand" || r.Subject != kind.Name || r.Addressing != a.Name {
 					t.Errorf("counted %+v, want %+v", r, want)
 				}
-				skipped := map[string]int{"has policies of kind AdminNetworkPolicy": 1, "the suite does not probe after a restart": 1}
+				skipped := map[string]int{"has no probes": 1, "the suite does not probe after a restart": 1}
 				if !maps.Equal(r.Skipped, skipped) {
 					t.Errorf("skipped %v", r.Skipped)
 				}
-				if len(r.Features) != 3 || *r.Features["block"] != (Score{1, 1}) || *r.Features["labels"] != (Score{1, 1}) {
+				if len(r.Features) != 4 || *r.Features["tiers"] != (Score{1, 1}) || *r.Features["block"] != (Score{1, 1}) || *r.Features["labels"] != (Score{1, 1}) {
 					t.Errorf("features are %v", Tags([]Result{r}))
 				}
 			})
@@ -175,8 +175,8 @@ func TestWhatIsWrongIsNoticedAndCounted(t *testing.T) {
 			{"an except is not seen", wrapped{misread: withoutExcepts}, 1, 1, "block"},
 			{"an endPort is not seen", wrapped{misread: withoutRanges}, 1, 1, "range"},
 			{"policies are never deleted", wrapped{misread: keepsPolicies()}, 1, 1, "block"},
-			{"everything passes", wrapped{bend: func(api.Flow, bool) bool { return true }}, 2, 7, "labels"},
-			{"nothing passes", wrapped{bend: func(api.Flow, bool) bool { return false }}, 2, 6, "block"},
+			{"everything passes", wrapped{bend: func(api.Flow, bool) bool { return true }}, 3, 10, "labels"},
+			{"nothing passes", wrapped{bend: func(api.Flow, bool) bool { return false }}, 3, 8, "block"},
 			{"a pod cannot reach itself", wrapped{bend: func(f api.Flow, is bool) bool { return is && f.Src != f.Dst }}, 1, 1, "block"},
 		} {
 			t.Run(kind.Name+" "+tt.name, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestAResyncThatDiffersIsNoticed(t *testing.T) {
 				return wrapped{Subject: s, bend: func(api.Flow, bool) bool { return true }}
 			}}
 			r := replayed(t, hand(t), conformance.Addressings[0], wrong(kind, other))
-			if r.Mismatches != 7 || !strings.Contains(r.Reports[0].What, "after a resync") {
+			if r.Mismatches != 10 || !strings.Contains(r.Reports[0].What, "after a resync") {
 				t.Errorf("%d mismatches: %v", r.Mismatches, r.Reports)
 			}
 			// A fleet that was never told of a pod holds less than a new one.
@@ -269,7 +269,7 @@ func TestAStrideAsksEveryProbeOfSomeStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Cases != 2 || r.Probes == 0 || r.Probes >= s.Probes()/2 {
+	if r.Cases != 3 || r.Probes == 0 || r.Probes >= s.Probes()/2 {
 		t.Errorf("%d of %d probes in %d cases", r.Probes, s.Probes(), r.Cases)
 	}
 }

@@ -73,9 +73,10 @@ type suite struct {
 var titles = map[string]string{
 	conformance.Cyclonus:   "Cyclonus",
 	conformance.Kubernetes: "Kubernetes e2e",
+	conformance.Admin:      "network-policy-api",
 }
 
-// load reads the suites whose policies subjects are told.
+// load reads the suites that are replayed.
 func load(find func(name string) (string, bool)) ([]suite, error) {
 	var out []suite
 	for _, file := range conformance.Policies {

@@ -44,6 +44,7 @@ new one is asked as well.
 
 * **Addresses.** A suite is replayed with the IPv4 addresses that were recorded, with their images in IPv6, and with both on every pod. The image of a.b.c.d/n is fd00:c0ff::a.b.c.d/n+96 and that
   of 0.0.0.0/0 is ::/0, so that verdicts carry over. With both, the blocks of policies are those of one family. In the other family such a policy means something else, which no suite says: the oracle does.
+  Networks of administrators are blocks, and a ::/0 that was recorded beside 0.0.0.0/0 changes places with it. Nodes have addresses as pods have them.
 * **A pod and itself.** Rows in which a pod talks to itself expect a permit, whatever the suite says. In a fleet such a packet never leaves the pod, so these rows say nothing about a stack.
 * **Services.** The e2e suite probes through one Service per pod with equal ports; here the pod is probed, as policies judge after translation.
 * **Directions.** Cyclonus states the verdict of each end. The oracle is compared with both.
