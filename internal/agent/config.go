@@ -47,6 +47,7 @@ type Config struct {
 	LogLevel         string        `koanf:"log-level"`
 	LogFormat        string        `koanf:"log-format"`
 	Manifests        string        `koanf:"manifests"`
+	AcceptLegacy     bool          `koanf:"accept-legacy"`
 	VswitchSocket    string        `koanf:"vswitch-socket"`
 	Once             bool          `koanf:"once"`
 }
@@ -78,6 +79,7 @@ func runFlags(f *pflag.FlagSet) {
 
 func devFlags(f *pflag.FlagSet) {
 	f.String("manifests", "", "directory of Kubernetes manifests to reflect and to follow")
+	f.Bool("accept-legacy", false, "also read policies of extensions/v1beta1 and the annotation that isolates a namespace, as before Kubernetes 1.7")
 	f.String("etcd-dir", "", "directory of the embedded etcd; empty for a temporary one")
 	f.String("vswitch-socket", "", "also serve the embedded dataplane's VPP binary API on this Unix socket")
 	f.Bool("once", false, "print the report and end")

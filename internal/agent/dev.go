@@ -34,7 +34,7 @@ func dev(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) (err 
 	}
 	a.reflector = ksr.NewReflector(a.store, cfg.EtcdPrefix, log.With("plugin", "ksr"))
 	d := &devSession{Agent: a, out: term.NewWriter(out), etcd: fmt.Sprint(server.Endpoints()[0])}
-	d.directory = ksr.NewDirectory(cfg.Manifests, a.reflector, log.With("plugin", "ksr"), d.loaded)
+	d.directory = ksr.NewDirectory(cfg.Manifests, a.reflector, log.With("plugin", "ksr"), d.loaded, cfg.reading()...)
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -68,6 +68,15 @@ type devSession struct {
 	mu       sync.Mutex // of out once the report is printed, and of what loaded sets
 	load     ksr.Load
 	reported []api.Problem
+	noted    []api.Problem
+}
+
+// reading says what manifests may hold.
+func (c Config) reading() (opts []ksr.Option) {
+	if c.AcceptLegacy {
+		opts = append(opts, ksr.AcceptLegacy())
+	}
+	return opts
 }
 
 // serveVswitch lets other GoVPP clients program the embedded dataplane.
@@ -79,11 +88,18 @@ func (d *devSession) serveVswitch(ctx context.Context, path string) error {
 	return ended(d.node.Switch.Serve(ctx, l))
 }
 
-// loaded is called by the directory after every load; it prints problems that are new.
+// loaded is called by the directory after every load; it prints notes and problems
+// that are new.
 func (d *devSession) loaded(load ksr.Load) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.load = load
+	for _, n := range load.Notes {
+		if !slices.Contains(d.noted, n) {
+			d.out.Printf("note  %s\n", n.Error())
+		}
+	}
+	d.noted = slices.Clone(load.Notes)
 	for _, p := range load.Problems {
 		if !slices.Contains(d.reported, p) {
 			d.metrics.problems.Inc()

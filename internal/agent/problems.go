@@ -49,7 +49,11 @@ func policyView(p policy.Policy) view.Policy {
 		v.Isolates = append(v.Isolates, api.Egress)
 	}
 	if len(p.Pods) == 0 && p.Spec.Subject != nil {
-		v.Notes = append(slices.Clone(v.Notes), api.Problem{Object: p.ID.String(), Field: "spec.podSelector",
+		field := "spec.podSelector"
+		if p.Spec.Tier != api.TierNetworkPolicy {
+			field = "spec.subject"
+		}
+		v.Notes = append(slices.Clone(v.Notes), api.Problem{Object: p.ID.String(), Field: field,
 			Class: api.ClassSelector, Reason: "selects no pod of this node now"})
 	}
 	return v

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
@@ -66,6 +68,14 @@ func (w world) state() oracle.State {
 			s.Pods = append(s.Pods, o)
 		case *networkingv1.NetworkPolicy:
 			s.Policies = append(s.Policies, o)
+		case *corev1.Node:
+			s.Nodes = append(s.Nodes, o)
+		case *v1alpha1.AdminNetworkPolicy:
+			s.AdminPolicies = append(s.AdminPolicies, o)
+		case *v1alpha1.BaselineAdminNetworkPolicy:
+			s.BaselinePolicies = append(s.BaselinePolicies, o)
+		case *v1alpha2.ClusterNetworkPolicy:
+			s.ClusterPolicies = append(s.ClusterPolicies, o)
 		}
 	}
 	return s

@@ -143,6 +143,10 @@ func (g *generator) originsWith(rule int) []int32 {
 
 // originsOf returns the origins of indexes.
 func (g *generator) originsOf(indexes []int32) []api.Origin {
+	if len(indexes) == 1 { // as a rule of an ordered tier has
+		i := indexes[0]
+		return g.origins[i : i+1 : i+1]
+	}
 	origins := make([]api.Origin, len(indexes))
 	for i, o := range indexes {
 		origins[i] = g.origins[o]

@@ -305,9 +305,10 @@ func (g *generated) refuse(no func(addressSet) bool) {
 
 // digestOrigins identifies the origins of a list.
 func digestOrigins(origins [][]api.Origin) renderer.Digest {
+	h := sha256.New()
 	var b []byte
 	for _, of := range origins {
-		b = binary.BigEndian.AppendUint32(b, uint32(len(of)))
+		b = binary.BigEndian.AppendUint32(b[:0], uint32(len(of)))
 		for _, o := range of {
 			b = append(b, byte(o.Policy.Kind), byte(o.Direction))
 			b = binary.BigEndian.AppendUint32(b, uint32(int32(o.Rule)))
@@ -316,7 +317,7 @@ func digestOrigins(origins [][]api.Origin) renderer.Digest {
 			b = binary.BigEndian.AppendUint32(b, uint32(len(o.Policy.Name)))
 			b = append(b, o.Policy.Name...)
 		}
+		h.Write(b)
 	}
-	sum := sha256.Sum256(b)
-	return renderer.Digest(sum[:16])
+	return renderer.Digest(h.Sum(b[:0])[:16])
 }

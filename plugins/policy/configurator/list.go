@@ -109,7 +109,7 @@ func (g *generator) list(rest lower) *generated {
 	if rest.action == api.Permit && !slices.ContainsFunc(g.sections, denies) {
 		return nil
 	}
-	w := &writer{generator: g, list: &generated{refused: g.refused}, decided: map[api.Net]portSet{}}
+	w := newWriter(g)
 	for _, s := range g.sections {
 		if w.section(s); w.decided[api.Net{}].isAll() {
 			return w.finish()
@@ -141,6 +141,19 @@ type writer struct {
 	decided map[api.Net]portSet // by the sections so far
 }
 
+func newWriter(g *generator) *writer {
+	n := 1
+	for _, s := range g.sections {
+		for _, spans := range s.traffic {
+			n += len(spans)
+		}
+	}
+	return &writer{
+		generator: g, decided: map[api.Net]portSet{},
+		list: &generated{refused: g.refused, rules: make([]api.ContivRule, 0, n), origins: make([][]api.Origin, 0, n)},
+	}
+}
+
 // section appends the rules of a section.
 func (w *writer) section(s section) {
 	any := newPortSet(s.traffic[api.Net{}])
@@ -155,7 +168,7 @@ func (w *writer) section(s section) {
 		written[peer] = ports
 	}
 	for peer, ports := range written {
-		w.decided[peer] = newPortSet(slices.Concat(w.decided[peer], ports))
+		w.decided[peer] = w.decided[peer].with(ports)
 	}
 }
 
@@ -170,7 +183,9 @@ func (w *writer) rules(action api.Action, peer api.Net, ports portSet) {
 		rule.Protocol, rule.DstPort = s.protocol, s.portRange()
 		return rule
 	}
-	ports = slices.SortedFunc(slices.Values(ports), func(a, b span) int { return of(a).Compare(of(b)) })
+	if len(ports) > 1 {
+		ports = slices.SortedFunc(slices.Values(ports), func(a, b span) int { return of(a).Compare(of(b)) })
+	}
 	for _, s := range ports {
 		w.list.rules = append(w.list.rules, of(s))
 		w.list.origins = append(w.list.origins, w.originsOf(s.origins))

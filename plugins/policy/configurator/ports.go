@@ -32,7 +32,7 @@ type portSet []span
 // newPortSet merges spans in any order into the fewest. A merged span has the
 // origins of all its parts. It reorders raw, but not what it refers to.
 func newPortSet(raw []span) portSet {
-	if len(raw) < 2 {
+	if isCanonical(raw) {
 		return raw
 	}
 	slices.SortFunc(raw, compareSpans)
@@ -60,6 +60,44 @@ func newPortSet(raw []span) portSet {
 		}
 	}
 	return set
+}
+
+// isCanonical says whether spans are a port set as they are.
+func isCanonical(raw []span) bool {
+	for i := 1; i < len(raw); i++ {
+		a, b := raw[i-1], raw[i]
+		apart := a.protocol < b.protocol || a.protocol == b.protocol && int(a.last)+1 < int(b.first)
+		if !apart || a.protocol == api.AnyProtocol {
+			return false
+		}
+	}
+	return len(raw) < 2 || !slices.ContainsFunc(raw, func(s span) bool { return !strictlyAscending(s.origins) })
+}
+
+// with returns the ports of both sets, without origins. It changes p.
+func (p portSet) with(o portSet) portSet {
+	for _, s := range o {
+		p = p.withSpan(s)
+	}
+	return p
+}
+
+func (p portSet) withSpan(s span) portSet {
+	s.origins = nil
+	switch {
+	case p.isAll():
+		return p
+	case s.protocol == api.AnyProtocol:
+		return append(p[:0], s)
+	}
+	i, _ := slices.BinarySearchFunc(p, s, func(e, s span) int { // the first that ends beside s or later
+		return cmp.Or(cmp.Compare(e.protocol, s.protocol), cmp.Compare(int(e.last)+1, int(s.first)))
+	})
+	j := i
+	for ; j < len(p) && p[j].protocol == s.protocol && int(p[j].first) <= int(s.last)+1; j++ {
+		s.first, s.last = min(s.first, p[j].first), max(s.last, p[j].last)
+	}
+	return slices.Replace(p, i, j, s)
 }
 
 func compareSpans(a, b span) int {

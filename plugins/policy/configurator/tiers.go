@@ -47,51 +47,54 @@ func (g *generator) lower(allowNode bool) lower {
 
 // addAdmin adds the sections of the admin tier. A rule that passes matters only where
 // a later one of the tier would decide: everything else gets to the lower tiers by
-// itself.
+// itself. Therefore the last rule is looked at first.
 func (g *generator) addAdmin(l lower) {
 	clauses := g.clausesOf(g.admin)
-	later := make([]portSet, len(clauses)) // ports on which a later rule decides
-	for i := len(clauses) - 2; i >= 0; i-- {
-		later[i] = later[i+1]
-		if next := clauses[i+1].rule; next.Action != api.RulePass {
-			later[i] = newPortSet(append(portsOf(next, 0), later[i]...))
-		}
-	}
-	for i, c := range clauses {
+	parts := make([]sections, len(clauses))
+	var later portSet // ports on which a later rule decides, without origins
+	for i := len(clauses) - 1; i >= 0; i-- {
+		c := clauses[i]
 		matched := g.match([]clause{c})
 		switch c.rule.Action {
-		case api.RuleAllow:
-			g.sections = g.sections.add(section{api.Permit, matched})
 		case api.RulePass:
-			g.delegate(matched.within(later[i]), l, g.originsOf([]int32{g.origin(c.policy, c.rule.Index)}))
+			parts[i] = g.delegate(matched.within(later), l, c)
+			continue
+		case api.RuleAllow:
+			parts[i] = sections{{api.Permit, matched}}
 		default:
-			g.sections = g.sections.add(section{api.Deny, matched})
+			parts[i] = sections{{api.Deny, matched}}
 		}
+		later = later.with(portsOf(c.rule, 0))
+	}
+	for _, part := range parts {
+		g.sections = g.sections.add(part...)
 	}
 }
 
-// delegate adds what the lower tiers decide about some traffic, for this traffic
+// delegate returns what the lower tiers decide about some traffic, for this traffic
 // only. Rules above it have decided about their part of it, and whatever it leaves
 // goes on to the rules below: so it is exact. Where that takes too many rules the
 // traffic is denied.
-func (g *generator) delegate(passed traffic, l lower, origins []api.Origin) {
+func (g *generator) delegate(passed traffic, l lower, by clause) sections {
 	var expanded sections
 	for _, s := range l.sections {
 		expanded = expanded.add(section{s.action, g.meet(passed, s.traffic)})
 	}
 	if g.expanded > maxExpanded {
-		g.refused = append(g.refused, refusal{origins, fmt.Sprintf("what it passes on would take more than %d rules, so it is denied", maxExpanded)})
-		g.sections = g.sections.add(section{api.Deny, passed})
-		return
+		g.refused = append(g.refused, refusal{
+			g.originsOf([]int32{g.origin(by.policy, by.rule.Index)}),
+			fmt.Sprintf("what it passes on would take more than %d rules, so it is denied", maxExpanded),
+		})
+		return sections{{api.Deny, passed}}
 	}
-	rest := traffic{}
+	rest := make(traffic, len(passed))
 	for peer, spans := range passed {
 		for _, s := range spans {
 			s.origins = union(s.origins, l.origins)
 			rest[peer] = append(rest[peer], s)
 		}
 	}
-	g.sections = g.sections.add(expanded...).add(section{l.action, rest})
+	return expanded.add(section{l.action, rest})
 }
 
 // within returns the part of some traffic that is on some ports. Origins stay.

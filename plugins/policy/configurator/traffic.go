@@ -1,6 +1,8 @@
 package configurator
 
 import (
+	"slices"
+
 	"github.com/sluice-net/sluice/api"
 )
 
@@ -10,7 +12,11 @@ type traffic map[api.Net][]span
 
 // add adds a peer on some ports.
 func (t traffic) add(peer api.Net, ports portSet) {
-	if len(ports) > 0 {
+	switch {
+	case len(ports) == 0:
+	case t[peer] == nil:
+		t[peer] = slices.Clip(ports) // shared until more is added; it is in order already
+	default:
 		t[peer] = append(t[peer], ports...)
 	}
 }
