@@ -24,6 +24,7 @@ func BenchmarkWorkloadInit(b *testing.B) {
 }
 
 func (w workload) init(b *testing.B, k kind) {
+	w.skipAdmin(b, k)
 	truth := w.stats(b)
 	before, start := liveHeap(), cpuTime()
 	in := w.resync(b)
@@ -78,7 +79,7 @@ func BenchmarkWorkloadEvents(b *testing.B) {
 const maxDataplaneEvents = 300
 
 func (w workload) replay(b *testing.B, k kind, size int) {
-	w.stats(b) // skips what is not for this build
+	w.skipAdmin(b, k)
 	events := w.events(b)
 	if len(events) < size {
 		b.Skip("the workload has fewer events")
