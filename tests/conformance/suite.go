@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/tests/cluster"
 )
 
 // ErrFormat is the error of files that are not what this package reads.
@@ -60,6 +61,14 @@ type Step struct {
 // HasAdmin says whether the step has policies of administrators.
 func (s Step) HasAdmin() bool {
 	return len(s.AdminPolicies)+len(s.BaselinePolicies)+len(s.ClusterPolicies) > 0
+}
+
+// State returns what the Kubernetes API holds in the step.
+func (s Step) State() cluster.State {
+	return cluster.State{
+		Namespaces: s.Cluster.Namespaces, Pods: s.Cluster.Pods, Nodes: s.Cluster.Nodes, Policies: s.NetworkPolicies,
+		AdminPolicies: s.AdminPolicies, BaselinePolicies: s.BaselinePolicies, ClusterPolicies: s.ClusterPolicies,
+	}
 }
 
 // Cluster is everything of a step but policies.

@@ -85,7 +85,7 @@ func (r *runner) expected(ctx context.Context) (want expected, first bool, err e
 	if want, ok := r.known[digest]; ok {
 		return want, false, nil
 	}
-	state := stateOf(r.now, r.nodes)
+	state := stateOf(r.now, r.silent)
 	want = expected{oracle: oracle.New(state, oracle.AllowNodeTraffic(!r.denyNode)), installed: map[string]fleet.Installed{}}
 	holders := holdersOf(state)
 	for _, f := range r.space.flows(state) {

@@ -3,7 +3,7 @@
 //
 //	lists -> renderertest.Expanders -> events -> fleet over every kind of stack -> checks
 //
-// The lists are written in lists_test.go, taken from recorded suites, and drawn. An
+// The lists are written in lists_test.go and tiers_test.go, taken from recorded suites, and drawn. An
 // expander turns a list into events: changes in another order, split, squashed, taken
 // back, told twice, as resyncs, with restarts between.
 //

@@ -26,7 +26,7 @@ var (
 
 // base returns the lists that are written here.
 func base() []list {
-	return slices.Concat(policyLists(), podLists(), addressLists(), oddLists())
+	return slices.Concat(policyLists(), podLists(), addressLists(), oddLists(), tierLists())
 }
 
 func policyLists() []list {

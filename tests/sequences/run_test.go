@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/fleet"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
@@ -75,6 +77,7 @@ type inspection struct {
 	list
 	sequence sequence
 	kind     stacks.Kind
+	silent   []*corev1.Node      // that nobody is told of
 	known    map[string]expected // by digest
 	space    space
 	events   int // so far
@@ -85,6 +88,9 @@ func newInspection(kind stacks.Kind, l list) *inspection {
 		l.nodes = nodes()
 	}
 	x := &inspection{list: l, sequence: l.sequence(), kind: kind, known: map[string]expected{}}
+	if !slices.ContainsFunc(l.states, func(s cluster.State) bool { return len(s.Nodes) > 0 }) {
+		x.silent = l.nodes
+	}
 	x.space = spaceOf(l)
 	return x
 }
@@ -105,7 +111,7 @@ type runner struct {
 func (x *inspection) run(ctx context.Context, expander renderertest.Expander[model.ID, *version]) (out *failure) {
 	events := expander.Expand(x.sequence)
 	fail := func(i int, e event, after moment, findings ...finding) *failure {
-		return &failure{list: x.name, expander: expander.Name, number: i, events: len(events), event: e, nodes: x.nodes, after: after, findings: findings}
+		return &failure{list: x.name, expander: expander.Name, number: i, events: len(events), event: e, nodes: x.silent, after: after, findings: findings}
 	}
 	f, err := x.newFleet()
 	if err != nil {

@@ -40,7 +40,7 @@ func TestWrittenLists(t *testing.T) { check(t, base()) }
 func TestRandomLists(t *testing.T) { check(t, random()) }
 
 func TestRecordedLists(t *testing.T) {
-	for _, file := range []string{conformance.Cyclonus, conformance.Kubernetes} {
+	for _, file := range conformance.Policies {
 		t.Run(file, func(t *testing.T) { check(t, recorded(conformance.Need(t, file))) })
 	}
 }

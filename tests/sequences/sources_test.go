@@ -56,9 +56,15 @@ func recordedList(name string, cases ...conformance.Case) list {
 	found := map[string]*corev1.Node{}
 	for _, c := range cases {
 		for _, step := range c.Steps {
-			s := cluster.State{Namespaces: step.Cluster.Namespaces, Pods: step.Cluster.Pods, Policies: step.NetworkPolicies}
+			s := step.State()
 			l.states = append(l.states, s)
+			for _, n := range s.Nodes {
+				found[n.Name] = n
+			}
 			for _, p := range s.Pods {
+				if found[p.Spec.NodeName] != nil {
+					continue
+				}
 				found[p.Spec.NodeName] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.NodeName}}
 			}
 		}
@@ -74,7 +80,8 @@ func random() []list {
 	for seed := range scale(2, 5, 150) {
 		l := list{name: fmt.Sprintf("random %d", seed), denyNode: seed%5 == 4}
 		for _, step := range cluster.RandomSequence(uint64(seed), cfg, 3) {
-			l.states, l.nodes = append(l.states, step.State), step.State.Nodes
+			l.states = append(l.states, step.State)
+			l.nodes = cluster.Edited(cluster.State{Nodes: l.nodes}, cluster.Objects(cluster.State{Nodes: step.State.Nodes})).Nodes
 		}
 		out = append(out, l)
 	}

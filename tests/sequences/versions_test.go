@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/ksr"
@@ -22,7 +24,7 @@ import (
 type list struct {
 	name   string
 	states []cluster.State
-	// nodes are those of all states; none: the two that this package names.
+	// nodes have agents in all states; none: the two that this package names.
 	nodes []*corev1.Node
 	// denyNode restricts traffic between pods and their own node.
 	denyNode bool
@@ -41,9 +43,16 @@ func of(objects ...any) cluster.State {
 			s.Pods = append(s.Pods, o)
 		case *networkingv1.NetworkPolicy:
 			s.Policies = append(s.Policies, o)
+		case *corev1.Node:
+			s.Nodes = append(s.Nodes, o)
+		case *v1alpha1.AdminNetworkPolicy:
+			s.AdminPolicies = append(s.AdminPolicies, o)
+		case *v1alpha1.BaselineAdminNetworkPolicy:
+			s.BaselinePolicies = append(s.BaselinePolicies, o)
+		case *v1alpha2.ClusterNetworkPolicy:
+			s.ClusterPolicies = append(s.ClusterPolicies, o)
 		case []any:
-			inner := of(o...)
-			s.Namespaces, s.Pods, s.Policies = append(s.Namespaces, inner.Namespaces...), append(s.Pods, inner.Pods...), append(s.Policies, inner.Policies...)
+			s = cluster.Edited(s, cluster.Objects(of(o...)))
 		default:
 			panic(fmt.Sprintf("%T is no object of a state", o))
 		}
@@ -89,16 +98,17 @@ func (l list) sequence() sequence {
 
 func objectsOf(s cluster.State) map[model.ID]any {
 	out := map[model.ID]any{}
-	for _, o := range s.Namespaces {
-		out[model.ID{Kind: model.KindNamespace, Name: o.Name}] = o
-	}
-	for _, o := range s.Pods {
-		out[model.ID{Kind: model.KindPod, Namespace: o.Namespace, Name: o.Name}] = o
-	}
-	for _, o := range s.Policies {
-		out[model.ID{Kind: model.KindNetworkPolicy, Namespace: o.Namespace, Name: o.Name}] = o
+	for _, e := range cluster.Objects(s) {
+		out[model.ID{Kind: kinds[e.Kind], Namespace: e.Namespace, Name: e.Name}] = e.Object
 	}
 	return out
+}
+
+// kinds are those of the store, by what manifests call them.
+var kinds = map[string]model.Kind{
+	"Namespace": model.KindNamespace, "Pod": model.KindPod, "NetworkPolicy": model.KindNetworkPolicy, "Node": model.KindNode,
+	"AdminNetworkPolicy": model.KindAdminNetworkPolicy, "BaselineAdminNetworkPolicy": model.KindBaselineAdminNetworkPolicy,
+	"ClusterNetworkPolicy": model.KindClusterNetworkPolicy,
 }
 
 // compareIDs orders what is referred to before what refers to it.
@@ -107,20 +117,17 @@ func compareIDs(a, b model.ID) int {
 		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// stateOf returns the Kubernetes objects of a moment, for the oracle.
+// stateOf returns the Kubernetes objects of a moment, for the oracle; nodes are there
+// although nobody is told of them.
 func stateOf(m moment, nodes []*corev1.Node) cluster.State {
-	s := cluster.State{Nodes: nodes}
-	for _, id := range slices.SortedFunc(maps.Keys(m), compareIDs) {
-		switch o := m[id].object.(type) {
-		case *corev1.Namespace:
-			s.Namespaces = append(s.Namespaces, o)
-		case *corev1.Pod:
-			s.Pods = append(s.Pods, o)
-		case *networkingv1.NetworkPolicy:
-			s.Policies = append(s.Policies, o)
-		}
+	objects := []any{}
+	for _, n := range nodes {
+		objects = append(objects, n)
 	}
-	return s
+	for _, id := range slices.SortedFunc(maps.Keys(m), compareIDs) {
+		objects = append(objects, m[id].object)
+	}
+	return of(objects...)
 }
 
 // digestOf names a moment of a list.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/conformance"
 )
 
@@ -88,7 +87,7 @@ func (r *run) one(ctx context.Context, recorded conformance.Step, a conformance.
 	if err != nil {
 		return err
 	}
-	state := stateOf(step)
+	state := step.State()
 	changes, err := r.subject.Tell(ctx, state)
 	if err != nil {
 		return err
@@ -106,14 +105,6 @@ func (r *run) one(ctx context.Context, recorded conformance.Step, a conformance.
 		return r.resync(ctx, step)
 	}
 	return nil
-}
-
-// stateOf returns what the Kubernetes API holds in a step.
-func stateOf(s conformance.Step) cluster.State {
-	return cluster.State{
-		Namespaces: s.Cluster.Namespaces, Pods: s.Cluster.Pods, Nodes: s.Cluster.Nodes, Policies: s.NetworkPolicies,
-		AdminPolicies: s.AdminPolicies, BaselinePolicies: s.BaselinePolicies, ClusterPolicies: s.ClusterPolicies,
-	}
 }
 
 // unasked says why a step is not asked.
