@@ -15,9 +15,9 @@
 //
 //   - Lists are a function of the policies only: neither the order of policies,
 //     rules, peers and ports nor what was before shows in them.
-//   - Below this package there are only Permit and Deny, and in a list of
-//     NetworkPolicies one Deny only, the last rule. Holes of blocks are subtracted,
-//     never denied: another rule may permit them.
+//   - Below this package there are only Permit and Deny: Pass is flattened here (see
+//     delegate). NetworkPolicies come to one Deny only, the last rule. Holes of blocks
+//     are subtracted, never denied: another rule may permit them.
 //   - What cannot be translated permits nothing.
 //   - Lists are immutable and hash-consed: pods with equal policies share lists, and
 //     equal lists are one object. Everything is counted, so what no pod uses is gone.

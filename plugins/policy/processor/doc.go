@@ -28,7 +28,8 @@
 //   - Equal content is the same object: one ContivPolicy per policy and resolution
 //     of its named ports, one list per sequence of policies.
 //   - Fail closed: an unresolved name, a namespace that is not known and a set
-//     without an ID of its own match nothing.
+//     without an ID of its own match nothing; a rule that does not allow and that has
+//     such a set denies everything.
 //
 // The package is pure: it takes no locks, reads no clocks and starts nothing. One
 // goroutine owns a Processor.
