@@ -65,6 +65,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(a.watcher.Run(source)) })
 	g.Go(func() error { return ended(a.serve(ctx)) })
+	g.Go(func() error { a.logVerdicts(ctx); return nil })
 	g.Go(func() error {
 		<-ctx.Done()
 		defer stopSource()

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -108,6 +109,9 @@ func setUp(cmd *cobra.Command, errOut io.Writer) (Config, *slog.Logger, error) {
 	level, err := cfg.logLevel()
 	if err != nil {
 		return cfg, nil, err
+	}
+	if !slices.Contains([]string{verdictsNone, verdictsDeny, verdictsAll}, cfg.LogVerdicts) {
+		return cfg, nil, fmt.Errorf("--log-verdicts %q: want none, deny or all", cfg.LogVerdicts)
 	}
 	opts := &slog.HandlerOptions{Level: level}
 	switch cfg.LogFormat {

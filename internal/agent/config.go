@@ -46,6 +46,7 @@ type Config struct {
 	MetricsAddress   string        `koanf:"metrics-address"`
 	LogLevel         string        `koanf:"log-level"`
 	LogFormat        string        `koanf:"log-format"`
+	LogVerdicts      string        `koanf:"log-verdicts"`
 	Manifests        string        `koanf:"manifests"`
 	AcceptLegacy     bool          `koanf:"accept-legacy"`
 	VswitchSocket    string        `koanf:"vswitch-socket"`
@@ -65,7 +66,15 @@ func commonFlags(f *pflag.FlagSet) {
 	f.String("metrics-address", "", "host:port of /metrics, /livez and /readyz over TCP; empty for the debug API only")
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "text", "text or json")
+	f.String("log-verdicts", verdictsNone, "log every second what rules decided: none, deny or all (at level info; where the dataplane counts)")
 }
+
+// What --log-verdicts can be.
+const (
+	verdictsNone = "none"
+	verdictsDeny = "deny"
+	verdictsAll  = "all"
+)
 
 func runFlags(f *pflag.FlagSet) {
 	f.StringSlice("etcd-endpoints", []string{"127.0.0.1:2379"}, "members of the etcd cluster")

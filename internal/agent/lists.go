@@ -129,6 +129,9 @@ func (a *Agent) rules(_ context.Context, f filter) ([]view.Rule, error) {
 			if i < len(t.Origins) {
 				v.Origins = t.Origins[i]
 			}
+			if t.Hits != nil {
+				v.Hits = &t.Hits[i]
+			}
 			out = append(out, v)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -106,9 +107,13 @@ func tableTable(tables []view.Table) *term.Table {
 }
 
 func ruleTable(rules []view.Rule) *term.Table {
-	t := term.NewTable("RENDERER", "TABLE", "#", "RULE", "FROM")
+	t := term.NewTable("RENDERER", "TABLE", "#", "RULE", "HITS", "FROM")
 	for _, r := range rules {
-		t.Row(r.Renderer, r.Table, r.Index, r.Rule, dash(some(r.Origins, 3)))
+		hits := "-"
+		if r.Hits != nil {
+			hits = strconv.FormatUint(*r.Hits, 10)
+		}
+		t.Row(r.Renderer, r.Table, r.Index, r.Rule, hits, dash(some(r.Origins, 3)))
 	}
 	return t
 }

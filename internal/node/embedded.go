@@ -37,6 +37,7 @@ func NewEmbedded(sw *vswitch.Switch, options acl.Options) (*Embedded, error) {
 	if options.Adapter == nil {
 		options.Adapter = sw.Adapter()
 	}
+	options.Counters = sw.Counters
 	var err error
 	if e.ACL, err = acl.New(options); err != nil {
 		return nil, errors.Join(err, sw.Close())
@@ -85,6 +86,7 @@ func (e *Embedded) Restart(options acl.Options) error {
 	if options.Adapter == nil {
 		options.Adapter = e.Switch.Adapter()
 	}
+	options.Counters = e.Switch.Counters
 	if err := e.ACL.Close(); err != nil {
 		return err
 	}

@@ -86,6 +86,9 @@ type Rule struct {
 	Index    int            `json:"index"`
 	Rule     api.ContivRule `json:"rule"`
 	Origins  []api.Origin   `json:"origins,omitempty"`
+	// Hits is how many flows the rule has decided since its ACLs were written; absent
+	// when the vswitch does not count.
+	Hits *uint64 `json:"hits,omitempty"`
 }
 
 // Status is the state of the agent.

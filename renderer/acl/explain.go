@@ -82,6 +82,7 @@ type DumpTable struct {
 	Origins [][]api.Origin   `json:"origins,omitempty"` // by rule
 	Entries int              `json:"entries"`           // of its ACLs
 	ACLs    []uint32         `json:"acls"`              // indexes
+	Hits    []uint64         `json:"hits,omitempty"`    // by rule: first packets of flows that it decided; nil: not counted
 }
 
 // DumpACL is an ACL of ours.
@@ -127,7 +128,7 @@ func (r *Renderer) Dump() Dump {
 }
 
 func (r *Renderer) dumpTable(t *cache.Table, slots ...*slot) DumpTable {
-	d := DumpTable{Name: t.Name(), Pods: t.Pods, Rules: t.Rules, Origins: t.Origins}
+	d := DumpTable{Name: t.Name(), Pods: t.Pods, Rules: t.Rules, Origins: t.Origins, Hits: r.hitsOf(t, slots)}
 	for _, s := range slots {
 		if s == nil {
 			continue

@@ -43,6 +43,10 @@ type Options struct {
 	// are looked at again when rules change. Otherwise it is turned on.
 	KeepSessions bool
 
+	// Counters returns how often each entry of an ACL has decided, false for an ACL
+	// that there is not. Nil when nobody counts. It must not call the Renderer.
+	Counters func(aclIndex uint32) (packets []uint64, ok bool)
+
 	// OnChange is called when a Commit would have something to do although nothing
 	// was rendered: after a (re)connection, and when interfaces come or go. It is
 	// called by another goroutine and must not block or call the Renderer. May be nil.
