@@ -11,7 +11,7 @@ import (
 // it this node has to enforce. The further addresses of this node are given to its
 // pods; where all pods are local they share one node, whatever theirs is called.
 func (a *Agent) specification(s clusterState) explain.Specification {
-	state := explain.State(s.Namespaces, s.Pods, s.Policies)
+	state := s.State()
 	state.Pods = explain.OnNodes(state.Pods, func(p *corev1.Pod) (string, bool) {
 		if a.cfg.Node == "" {
 			return "", true

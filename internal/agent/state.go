@@ -33,6 +33,10 @@ func decodeState(prefix string, entries []model.Entry) clusterState {
 			s.Pods = append(s.Pods, m)
 		case *model.NetworkPolicy:
 			s.Policies = append(s.Policies, m)
+		case *model.Node:
+			s.Nodes = append(s.Nodes, m)
+		case *model.ClusterPolicy:
+			s.ClusterPolicies = append(s.ClusterPolicies, m)
 		}
 	}
 	return s
@@ -97,6 +101,13 @@ func (s clusterState) outside() []matrix.Endpoint {
 				for _, text := range append([]string{peer.GetIpBlock().GetCidr()}, peer.GetIpBlock().GetExcept()...) {
 					add(text)
 				}
+			}
+		}
+	}
+	for _, p := range s.ClusterPolicies {
+		for _, r := range p.GetEgress() {
+			for _, peer := range r.GetPeers() {
+				add(peer.GetNetwork())
 			}
 		}
 	}

@@ -10,14 +10,25 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
 // Cluster is the reflected state at one moment, as questions are asked about it.
 type Cluster struct {
+	Nodes      []*model.Node
 	Namespaces []*model.Namespace
 	Pods       []*model.Pod
 	Policies   []*model.NetworkPolicy
+	// ClusterPolicies are those of administrators.
+	ClusterPolicies []*model.ClusterPolicy
+}
+
+// State returns the Kubernetes objects that the oracle works on, see the function.
+func (c Cluster) State() oracle.State {
+	s := State(c.Namespaces, c.Pods, c.Policies)
+	addTiers(&s, c.Nodes, c.ClusterPolicies)
+	return s
 }
 
 // PodID returns the name of a pod.

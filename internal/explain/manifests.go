@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
@@ -61,6 +63,23 @@ func (m *Manifests) add(obj any, msg proto.Message) {
 		m.Pods, m.state.Pods = append(m.Pods, placed(msg)), append(m.state.Pods, obj.(*corev1.Pod))
 	case *model.NetworkPolicy:
 		m.Policies, m.state.Policies = append(m.Policies, msg), append(m.state.Policies, obj.(*networkingv1.NetworkPolicy))
+	case *model.Node:
+		m.Nodes, m.state.Nodes = append(m.Nodes, msg), append(m.state.Nodes, obj.(*corev1.Node))
+	case *model.ClusterPolicy:
+		m.ClusterPolicies = append(m.ClusterPolicies, msg)
+		m.addPolicy(obj)
+	}
+}
+
+// addPolicy takes a policy of administrators.
+func (m *Manifests) addPolicy(obj any) {
+	switch p := obj.(type) {
+	case *v1alpha1.AdminNetworkPolicy:
+		m.state.AdminPolicies = append(m.state.AdminPolicies, p)
+	case *v1alpha1.BaselineAdminNetworkPolicy:
+		m.state.BaselinePolicies = append(m.state.BaselinePolicies, p)
+	case *v1alpha2.ClusterNetworkPolicy:
+		m.state.ClusterPolicies = append(m.state.ClusterPolicies, p)
 	}
 }
 
@@ -194,6 +213,12 @@ func (m Manifests) deltas() ([]model.Delta, error) {
 		errs = append(errs, add(v))
 	}
 	for _, v := range m.Policies {
+		errs = append(errs, add(v))
+	}
+	for _, v := range m.Nodes {
+		errs = append(errs, add(v))
+	}
+	for _, v := range m.ClusterPolicies {
 		errs = append(errs, add(v))
 	}
 	return out, errors.Join(errs...)

@@ -41,6 +41,10 @@ func apply(t failing, s cluster.State, c oracle.Change) cluster.State {
 		out.Policies = append(out.Policies, np)
 	default:
 		for _, g := range slices.Backward(c.Origins) {
+			if g.Policy.Kind != api.NetworkPolicy {
+				editTier(t, &out, g, c)
+				continue
+			}
 			edit(t, policyOf(&out, g.Policy), g, c)
 		}
 	}
@@ -65,6 +69,15 @@ func copied(s cluster.State) cluster.State {
 	}
 	for _, o := range s.Policies {
 		out.Policies = append(out.Policies, o.DeepCopy())
+	}
+	for _, o := range s.AdminPolicies {
+		out.AdminPolicies = append(out.AdminPolicies, o.DeepCopy())
+	}
+	for _, o := range s.BaselinePolicies {
+		out.BaselinePolicies = append(out.BaselinePolicies, o.DeepCopy())
+	}
+	for _, o := range s.ClusterPolicies {
+		out.ClusterPolicies = append(out.ClusterPolicies, o.DeepCopy())
 	}
 	return out
 }

@@ -26,6 +26,10 @@ const (
 	OpenPorts      ChangeKind = "open-ports" // remove all ports of a rule, so that every protocol matches
 	AddRule        ChangeKind = "add-rule"   // to a policy that isolates the subject
 
+	// AddRuleBefore allows or denies the flow before a rule of administrators that
+	// does the contrary, in the policy of this rule.
+	AddRuleBefore ChangeKind = "add-rule-before"
+
 	RemovePorts ChangeKind = "remove-port"  // that match, from a rule that keeps others
 	RemovePeers ChangeKind = "remove-peer"  // that match, from a rule that keeps others
 	AddExcept   ChangeKind = "add-except"   // to blocks that match
@@ -35,13 +39,14 @@ const (
 )
 
 var kindOrder = []ChangeKind{LabelPod, RemoveExcept, AddPort, AddPeer, LabelNamespace, OpenPorts, AddRule,
-	RemovePorts, RemovePeers, AddExcept, RemoveRules, Isolate, Together}
+	AddRuleBefore, RemovePorts, RemovePeers, AddExcept, RemoveRules, Isolate, Together}
 
 // Change is something that would turn a verdict around, or one direction of it.
 type Change struct {
 	Kind      ChangeKind    `json:"kind"`
 	Direction api.Direction `json:"direction"` // of Together that of its first part
-	// Origins are the rules concerned; with AddRule the policy's isolation itself.
+	// Origins are the rules concerned, in the order of the spec; with AddRule the
+	// policy's isolation itself, with AddRuleBefore the rule that is to follow.
 	Origins []api.Origin `json:"origins,omitempty"`
 	// Pod or Namespace is what LabelPod or LabelNamespace label: Set is to be
 	// added and Unset removed. With Isolate, Pod is the pod to select.
@@ -49,10 +54,14 @@ type Change struct {
 	Namespace string            `json:"namespace,omitempty"`
 	Set       map[string]string `json:"set,omitempty"`
 	Unset     []string          `json:"unset,omitempty"`
-	// Peer and Port are what AddPeer, AddPort and AddRule add. AddRule without a
-	// Port adds a rule without ports.
+	// Peer and Port are what AddPeer, AddPort, AddRule and AddRuleBefore add. A rule
+	// is added without ports when there is no Port. In a policy of administrators a
+	// Peer with selectors is "pods", which has both of them, and one with an ipBlock
+	// is "networks".
 	Peer *networkingv1.NetworkPolicyPeer `json:"peer,omitempty"`
 	Port *networkingv1.NetworkPolicyPort `json:"port,omitempty"`
+	// Action is that of AddRuleBefore, as the kind of the policy calls it.
+	Action Action `json:"action,omitempty"`
 	// Terms are the indexes, within the rule, of the peers or ports that are removed
 	// or whose excepts change; Except is what is added to these or removed.
 	Terms  []int    `json:"terms,omitempty"`
@@ -76,7 +85,7 @@ func (c Change) size() int {
 		return len(c.Except)
 	case OpenPorts, RemovePorts, RemovePeers, AddExcept:
 		return len(c.Terms)
-	case AddRule:
+	case AddRule, AddRuleBefore:
 		return 2
 	case RemoveRules:
 		return 2 * len(c.Origins)
@@ -118,6 +127,10 @@ func (o *Oracle) breadth(c Change) int {
 		n += o.breadth(p)
 	}
 	for _, id := range policiesOf(c.Origins) {
+		if id.Kind != api.NetworkPolicy {
+			n += o.tiers.policy(id).breadth()
+			continue
+		}
 		n += breadth(o.policy(id))
 	}
 	return n
@@ -212,8 +225,15 @@ func (t trials) flipping(list []Change) []Change {
 }
 
 func (t trials) flips(c Change) bool {
-	after := t.oracle.again(t.verdict, c)
-	return after.Allowed != t.verdict.Allowed && (!after.Allowed || keepsIsolation(t.verdict, after))
+	changed := t.oracle.after(c)
+	after := changed.again(t.verdict)
+	return after.Allowed != t.verdict.Allowed && (!after.Allowed || t.keeps(changed, after))
+}
+
+// keeps says whether every policy that applied to an end applies to it still: a label
+// must not open a flow by taking the pod away from its own policies.
+func (t trials) keeps(changed *Oracle, after Verdict) bool {
+	return keepsIsolation(t.verdict, after) && keepsTiers(t.oracle, changed, t.verdict)
 }
 
 // hasSpareParts says whether fewer parts of a change would do.
@@ -234,8 +254,9 @@ func (t trials) halves(list []Change) []Change {
 		if tried == maxTried || len(out) == maxOffered {
 			break
 		}
-		after := t.oracle.again(t.verdict, c)
-		if after.Direction(c.Direction).Allowed && !after.Allowed && keepsIsolation(t.verdict, after) {
+		changed := t.oracle.after(c)
+		after := changed.again(t.verdict)
+		if after.Direction(c.Direction).Allowed && !after.Allowed && t.keeps(changed, after) {
 			out = append(out, c)
 		}
 	}
@@ -262,7 +283,9 @@ func (o *Oracle) combinations(needs [][]Change, enough []Change) []Change {
 		var longer [][]Change
 		for _, parts := range all {
 			for _, c := range need[:min(len(need), maxPerNeed)] {
-				longer = append(longer, appended(parts, c))
+				if more, ok := appended(parts, c); ok {
+					longer = append(longer, more)
+				}
 			}
 		}
 		all = longer
@@ -276,10 +299,43 @@ func (o *Oracle) combinations(needs [][]Change, enough []Change) []Change {
 	return out
 }
 
-// appended returns the parts with one more, unless it is there.
-func appended(parts []Change, c Change) []Change {
-	if slices.ContainsFunc(parts, func(p Change) bool { return p.Text == c.Text }) {
-		return parts
+// appended returns the parts with one more, unless it is there. It fails where the one
+// part would move the rules of administrators that the other is about.
+func appended(parts []Change, c Change) ([]Change, bool) {
+	for i, p := range parts {
+		switch {
+		case p.Text == c.Text:
+			return parts, true
+		case p.Kind == RemoveRules && c.Kind == RemoveRules && p.Direction == c.Direction:
+			parts = slices.Clone(parts)
+			parts[i] = removal(p.Direction, append(slices.Clone(p.Origins), c.Origins...))
+			return parts, true
+		case p.disturbs(c) || c.disturbs(p):
+			return nil, false
+		}
 	}
-	return append(slices.Clip(parts), c)
+	return append(slices.Clip(parts), c), true
+}
+
+// disturbs says whether a change moves rules that another one is about.
+func (c Change) disturbs(other Change) bool {
+	for _, p := range c.Parts {
+		if p.disturbs(other) {
+			return true
+		}
+	}
+	if c.Kind != RemoveRules && c.Kind != AddRuleBefore {
+		return false
+	}
+	about := slices.ContainsFunc(other.Origins, func(g api.Origin) bool {
+		return slices.ContainsFunc(c.Origins, func(mine api.Origin) bool { return mine.Policy == g.Policy && mine.Direction == g.Direction })
+	})
+	return about && other.edits() || slices.ContainsFunc(other.Parts, c.disturbs)
+}
+
+// removal removes rules, each once.
+func removal(d api.Direction, origins []api.Origin) Change {
+	slices.SortFunc(origins, api.Origin.Compare)
+	origins = slices.Compact(origins)
+	return Change{Kind: RemoveRules, Direction: d, Origins: origins, Text: "remove " + originTexts(origins)}
 }

@@ -15,7 +15,15 @@ import (
 // allKinds are the kinds of change.
 var allKinds = []oracle.ChangeKind{
 	oracle.LabelPod, oracle.RemoveExcept, oracle.AddPort, oracle.AddPeer, oracle.LabelNamespace, oracle.OpenPorts, oracle.AddRule,
-	oracle.RemovePorts, oracle.RemovePeers, oracle.AddExcept, oracle.RemoveRules, oracle.Isolate, oracle.Together,
+	oracle.AddRuleBefore, oracle.RemovePorts, oracle.RemovePeers, oracle.AddExcept, oracle.RemoveRules, oracle.Isolate, oracle.Together,
+}
+
+// withTiers adds policies of administrators to every second cluster.
+func withTiers(seed uint64, s cluster.State) cluster.State {
+	if seed%2 == 0 {
+		return s
+	}
+	return cluster.Administrators(cluster.NewRand(seed), shared(), 3, s)
 }
 
 // TestEveryChangeKeepsItsPromise makes each change that an explanation offers, by
@@ -23,7 +31,7 @@ var allKinds = []oracle.ChangeKind{
 // pods may share, and about pods, which may wait for an address.
 func TestEveryChangeKeepsItsPromise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := cluster.Gen(shared()).Draw(t, "state")
+		s := withTiers(rapid.Uint64().Draw(t, "tiers"), cluster.Gen(shared()).Draw(t, "state"))
 		for _, q := range drawQuestions(t, s, 20) {
 			keepsPromises(t, s, q, map[oracle.ChangeKind]bool{})
 		}
@@ -35,7 +43,7 @@ func TestEveryChangeKeepsItsPromise(t *testing.T) {
 func TestEveryKindOfChangeIsOffered(t *testing.T) {
 	seen := map[oracle.ChangeKind]bool{}
 	for seed := uint64(0); seed < 1000 && len(seen) < len(allKinds); seed++ {
-		s := cluster.Random(seed, shared())
+		s := withTiers(seed, cluster.Random(seed, shared()))
 		for i, f := range cluster.FlowSpace(s).Random(cluster.NewRand(seed), 12) {
 			if i%3 == 0 {
 				f.Protocol, f.SrcPort, f.DstPort = api.ICMP, 0, 0
@@ -138,7 +146,7 @@ func isNameless(s cluster.State, e oracle.Endpoint) bool {
 // to be written or deleted, counted here from the objects that change.
 func TestTheFirstChangeIsTheSmallest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := cluster.Gen(shared()).Draw(t, "state")
+		s := withTiers(rapid.Uint64().Draw(t, "tiers"), cluster.Gen(shared()).Draw(t, "state"))
 		o := oracle.New(s)
 		for _, f := range drawFlows(t, s, 20) {
 			v := o.Explain(oracle.AddrEndpoint(f.Src), oracle.AddrEndpoint(f.Dst), f.Protocol, f.DstPort)
@@ -169,7 +177,7 @@ func written(c oracle.Change) int {
 		n += len(c.Except)
 	case oracle.OpenPorts, oracle.RemovePorts, oracle.RemovePeers, oracle.AddExcept:
 		n += len(c.Terms)
-	case oracle.AddRule:
+	case oracle.AddRule, oracle.AddRuleBefore:
 		n += 2
 	case oracle.RemoveRules:
 		n += 2 * len(c.Origins)

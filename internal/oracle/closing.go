@@ -20,9 +20,12 @@ func (o *Oracle) closings(v Verdict) []Change {
 		for _, s := range dv.Subjects {
 			switch {
 			case s.Exempt != NotExempt:
+			case s.DecidedBy == AdminTier:
+				out = append(out, o.closeTier(v, d, s)...)
+			case s.DecidedBy == BaselineTier:
+				out = append(append(out, o.closeTier(v, d, s)...), isolate(d, s.Pod))
 			case !s.Isolated:
-				out = append(out, Change{Kind: Isolate, Direction: d, Pod: s.Pod,
-					Text: fmt.Sprintf("add a policy that isolates %s of %s", d, s.Pod)})
+				out = append(out, isolate(d, s.Pod))
 			default:
 				c := closing{oracle: o, direction: d, addr: v.Flow.Src}
 				if d == api.Egress {
@@ -33,6 +36,12 @@ func (o *Oracle) closings(v Verdict) []Change {
 		}
 	}
 	return out
+}
+
+// isolate is the change that isolates a pod. A NetworkPolicy that does decides before
+// the baseline tier.
+func isolate(d api.Direction, pod api.PodID) Change {
+	return Change{Kind: Isolate, Direction: d, Pod: pod, Text: fmt.Sprintf("add a policy that isolates %s of %s", d, pod)}
 }
 
 // closing looks for what would close one direction of a verdict.

@@ -26,16 +26,26 @@ func (o *Oracle) openings(v Verdict) [][]Change {
 				continue
 			}
 			f := opening{oracle: o, verdict: v, direction: d}
-			var need []Change
-			for _, pe := range dv.Policies {
-				if pe.Subject == s.Pod {
-					need = append(need, f.policy(pe)...)
-				}
+			if s.Rule != nil {
+				needs = append(needs, f.tier(dv, s))
+				continue
 			}
-			needs = append(needs, append(need, f.newRule(dv, s.Pod)...))
+			needs = append(needs, f.isolation(dv, s))
 		}
 	}
 	return needs
+}
+
+// isolation looks for what would open a direction of a subject that NetworkPolicies
+// isolate.
+func (f opening) isolation(dv DirectionVerdict, s SubjectResult) []Change {
+	var out []Change
+	for _, pe := range dv.Policies {
+		if pe.Subject == s.Pod {
+			out = append(out, f.policy(pe)...)
+		}
+	}
+	return append(out, f.newRule(dv, s.Pod)...)
 }
 
 // opening looks for what would open one direction of a verdict.

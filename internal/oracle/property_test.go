@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	networkingv1 "k8s.io/api/networking/v1"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/oracle"
@@ -40,6 +42,8 @@ func TestAVerdictDoesNotDependOnTheOrderOfObjects(t *testing.T) {
 		r.Shuffle(len(other.Policies), func(i, j int) {
 			other.Policies[i], other.Policies[j] = other.Policies[j], other.Policies[i]
 		})
+		slices.Reverse(other.AdminPolicies)
+		slices.Reverse(other.ClusterPolicies)
 		a, b := oracle.New(s), oracle.New(other)
 		for _, f := range drawFlows(t, s, 40) {
 			if diff := cmp.Diff(a.Verdict(f), b.Verdict(f), sameAddr); diff != "" {
@@ -49,9 +53,23 @@ func TestAVerdictDoesNotDependOnTheOrderOfObjects(t *testing.T) {
 	})
 }
 
+// uniqueTiers leaves out policies of administrators whose name is taken: of these the
+// last one counts, so that their order matters.
+func uniqueTiers(s cluster.State) cluster.State {
+	names := map[string]bool{}
+	taken := func(name string) bool {
+		was := names[name]
+		names[name] = true
+		return was
+	}
+	s.AdminPolicies = slices.DeleteFunc(slices.Clone(s.AdminPolicies), func(p *v1alpha1.AdminNetworkPolicy) bool { return taken("a" + p.Name) })
+	s.ClusterPolicies = slices.DeleteFunc(slices.Clone(s.ClusterPolicies), func(p *v1alpha2.ClusterNetworkPolicy) bool { return taken("c" + p.Name) })
+	return s
+}
+
 func TestThePartsOfAVerdictAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := cluster.Gen(shared()).Draw(t, "state")
+		s := withTiers(rapid.Uint64().Draw(t, "tiers"), cluster.Gen(shared()).Draw(t, "state"))
 		o := oracle.New(s)
 		for _, f := range drawFlows(t, s, 60) {
 			v := o.Verdict(f)
@@ -68,10 +86,10 @@ func TestThePartsOfAVerdictAgree(t *testing.T) {
 }
 
 func checkDirection(t *rapid.T, d oracle.DirectionVerdict) {
-	if d.Applies != (len(d.Subjects) > 0) || d.Isolated != (len(d.Policies) > 0) || !d.Applies && !d.Allowed || !d.Isolated && !d.Allowed {
+	if d.Applies != (len(d.Subjects) > 0) || d.Isolated != (len(d.Policies) > 0) || !d.Applies && !d.Allowed || !d.Isolated && !d.Allowed && len(d.Admin)+len(d.Baseline) == 0 {
 		t.Fatalf("inconsistent: %+v", d)
 	}
-	matched := map[api.Origin]bool{}
+	matched, denies := checkTiers(t, d)
 	for _, pe := range d.Policies {
 		for i, re := range pe.Rules {
 			if re.Index != i || re.Matched != (re.PeerMatched && re.PortMatched) || re.Matched && !pe.Allows {
@@ -84,7 +102,7 @@ func checkDirection(t *rapid.T, d oracle.DirectionVerdict) {
 		}
 	}
 	for _, g := range d.Deciding {
-		if g.Rule >= 0 && (!d.Allowed || !matched[g]) || g.Rule == api.IsolationRule && d.Allowed {
+		if g.Rule >= 0 && (d.Allowed == denies[g] || !matched[g]) || g.Rule == api.IsolationRule && d.Allowed {
 			t.Fatalf("%s does not decide: %+v", g, d)
 		}
 	}
@@ -93,9 +111,35 @@ func checkDirection(t *rapid.T, d oracle.DirectionVerdict) {
 	}
 }
 
+// checkTiers returns the rules of administrators that match, and those of them that
+// deny. Behind one that matches none is asked.
+func checkTiers(t *rapid.T, d oracle.DirectionVerdict) (matched, denies map[api.Origin]bool) {
+	matched, denies = map[api.Origin]bool{}, map[api.Origin]bool{}
+	for _, list := range [][]oracle.TierEval{d.Admin, d.Baseline} {
+		ended := map[api.PodID]bool{}
+		for _, te := range list {
+			if ended[te.Subject] || len(te.Rules) == 0 {
+				t.Fatalf("%s is asked about %s, which is decided, or of nothing: %+v", te.Policy, te.Subject, d)
+			}
+			for i, re := range te.Rules {
+				g := api.Origin{Policy: te.Policy, Direction: d.Direction, Rule: re.Index}
+				matched[g] = matched[g] || re.Matched
+				denies[g] = re.Action == oracle.Deny
+				if re.Index != i || re.Matched != (re.PeerMatched && re.PortMatched) || len(re.Peers) == 0 || len(re.Ports) == 0 {
+					t.Fatalf("rule %d of %s does not explain itself: %+v", i, te.Policy, re)
+				}
+				if ended[te.Subject] = re.Matched; re.Matched && i != len(te.Rules)-1 {
+					t.Fatalf("rule %d of %s decides, and more are asked: %+v", i, te.Policy, te)
+				}
+			}
+		}
+	}
+	return matched, denies
+}
+
 func TestAnAddressOfOnePodIsThatPod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := cluster.Gen(cluster.Small()).Draw(t, "state")
+		s := withTiers(rapid.Uint64().Draw(t, "tiers"), cluster.Gen(cluster.Small()).Draw(t, "state"))
 		o := oracle.New(s)
 		for _, f := range drawFlows(t, s, 40) {
 			src, errSrc := o.Resolve(f.Src.String())

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -85,4 +86,33 @@ func labelTexts(set map[string]string, unset []string) string {
 		out = append(out, k+"-")
 	}
 	return strings.Join(out, " ")
+}
+
+// labelOfName is the label that a namespace always has.
+const labelOfName = corev1.LabelMetadataName
+
+// escape returns the changes of labels by which a selector that selects them would not
+// any more, one for every requirement.
+func escape(sel *metav1.LabelSelector, have map[string]string) []Change {
+	s, err := metav1.LabelSelectorAsSelector(sel)
+	if err != nil {
+		return nil
+	}
+	var out []Change
+	requirements, _ := s.Requirements()
+	for _, r := range requirements {
+		switch _, has := have[r.Key()]; r.Operator() {
+		case selection.NotIn:
+			values := r.ValuesUnsorted()
+			slices.Sort(values)
+			out = append(out, Change{Set: map[string]string{r.Key(): values[0]}})
+		case selection.DoesNotExist:
+			out = append(out, Change{Set: map[string]string{r.Key(): "true"}})
+		default:
+			if has {
+				out = append(out, Change{Unset: []string{r.Key()}})
+			}
+		}
+	}
+	return out
 }

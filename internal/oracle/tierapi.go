@@ -128,7 +128,7 @@ func adminRule(name, action string, actions []Action, peers []tierPeer, ports *[
 			list = append(list, adminPort(p))
 		}
 	}
-	return newRule(name, action, actions, peers, list, ports == nil, "ports")
+	return newRule(name, action, actions, peers, list, ports == nil)
 }
 
 // clusterRule reads a rule of v1alpha2, where an empty list is one that is not there.
@@ -137,7 +137,7 @@ func clusterRule(name, action string, peers []tierPeer, protocols []v1alpha2.Clu
 	for _, p := range protocols {
 		list = append(list, clusterPort(p))
 	}
-	return newRule(name, action, clusterActions, peers, list, len(list) == 0, "protocols")
+	return newRule(name, action, clusterActions, peers, list, len(list) == 0)
 }
 
 func texts[T ~string](list []T) []string {

@@ -91,7 +91,7 @@ func (e evaluation) tierPorts(r tierRule, dst remote) (matched bool, terms []Ter
 		return true, e.anyTerm("every port and protocol", "the rule names no ports")
 	}
 	for _, p := range r.ports {
-		m := e.matchesTierPort(p, dst, e.flow)
+		m := e.matchesTierPort(p, r.nameless, dst, e.flow)
 		if matched = matched || m.ok; bool(e.words) {
 			terms = append(terms, TermEval{Term: p.text(), Matched: m.ok, Why: m.why})
 		}

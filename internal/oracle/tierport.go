@@ -113,12 +113,14 @@ func portsBetween(protocol corev1.Protocol, start, end, least int32) tierPort {
 
 // matchesTierPort evaluates one port of a rule. dst is the destination, on whose pod
 // a name is looked up.
-func (w words) matchesTierPort(p tierPort, dst remote, f api.Flow) match {
+func (w words) matchesTierPort(p tierPort, nameless bool, dst remote, f api.Flow) match {
 	switch {
 	case p.unknown != "":
 		return w.no("not understood: %s", p.unknown)
 	case p.impossible != "":
 		return w.no("impossible: %s", p.impossible)
+	case p.named && nameless:
+		return w.no("impossible: nodes, networks and domainNames have no port names")
 	case p.named:
 		return w.matchesAnyName(p.name, dst, f)
 	case p.protocol != f.Protocol, !p.ports.Contains(f.DstPort):

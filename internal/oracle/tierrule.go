@@ -24,22 +24,30 @@ func (a Action) allows() bool { return a == Allow || a == Accept }
 // tierRule is a rule of an administrator's policy. It matches when a peer and a port
 // match.
 type tierRule struct {
-	name    string
-	action  Action // Deny for one that is not known, and where the rule denies all
-	odd     string // why the action is not known, in words
-	peers   []tierPeer
-	anyPort bool // every port of every protocol
-	ports   []tierPort
-	unknown []string // what is not understood, in words, see deniesAll
+	name     string
+	action   Action // Deny for one that is not known, and where the rule denies all
+	odd      string // why the action is not known, in words
+	peers    []tierPeer
+	anyPort  bool // every port of every protocol
+	ports    []tierPort
+	nameless bool     // names of ports match nothing: some peer has none
+	unknown  []string // what is not understood, in words, see deniesAll
 }
 
 // newRule reads a rule of which the peers and ports are read. The actions are those
 // that the kind has.
-func newRule(name, action string, actions []Action, peers []tierPeer, ports []tierPort, anyPort bool, portsField string) tierRule {
-	r := tierRule{name: name, action: Action(action), peers: peers, ports: ports, anyPort: anyPort}
+func newRule(name, action string, actions []Action, peers []tierPeer, ports []tierPort, anyPort bool) tierRule {
+	r := tierRule{name: name, action: Action(action)}
 	if !slices.Contains(actions, r.action) {
 		r.action, r.odd = Deny, fmt.Sprintf("the action %q is not known here, so it denies", action)
 	}
+	return r.with(peers, ports, anyPort)
+}
+
+// with returns the rule with these peers and ports.
+func (r tierRule) with(peers []tierPeer, ports []tierPort, anyPort bool) tierRule {
+	r.peers, r.ports, r.anyPort, r.unknown = peers, ports, anyPort, nil
+	r.nameless = slices.ContainsFunc(peers, func(p tierPeer) bool { return p.nameless })
 	if len(peers) == 0 {
 		r.unknown = append(r.unknown, "it has no peers")
 	}
@@ -47,16 +55,11 @@ func newRule(name, action string, actions []Action, peers []tierPeer, ports []ti
 		r.unknown = append(r.unknown, p.unknown...)
 	}
 	if !anyPort && len(ports) == 0 {
-		r.unknown = append(r.unknown, "its "+portsField+" are empty")
+		r.unknown = append(r.unknown, "its list of ports is empty")
 	}
-	nameless := slices.ContainsFunc(peers, func(p tierPeer) bool { return p.nameless })
-	for i := range ports {
-		p := &ports[i]
+	for _, p := range ports {
 		if p.unknown != "" {
 			r.unknown = append(r.unknown, p.unknown)
-		}
-		if p.named && nameless && p.impossible == "" {
-			p.impossible = "nodes, networks and domainNames have no port names"
 		}
 	}
 	if r.deniesAll() {

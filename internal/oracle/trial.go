@@ -18,13 +18,12 @@ type edits struct {
 	policies   map[string][]policy
 }
 
-// again asks the question of a verdict after a change.
-func (o *Oracle) again(v Verdict, c Change) Verdict {
-	return o.after(c).decide(v.Src, v.Dst, api.Flow{Protocol: v.Flow.Protocol, DstPort: v.Flow.DstPort}, false)
+// again asks the question of a verdict.
+func (o *Oracle) again(v Verdict) Verdict {
+	return o.decide(v.Src, v.Dst, api.Flow{Protocol: v.Flow.Protocol, DstPort: v.Flow.DstPort}, false)
 }
 
-// keepsIsolation says whether every policy that isolated an end isolates it still: a
-// label must not open a flow by taking the pod away from its own policies.
+// keepsIsolation says whether every policy that isolated an end isolates it still.
 func keepsIsolation(before, after Verdict) bool {
 	for _, d := range []api.Direction{api.Egress, api.Ingress} {
 		left := before.Direction(d).Policies
@@ -56,9 +55,13 @@ func (o *Oracle) after(c Change) *Oracle {
 		return o.withNamespaceLabels(c.Namespace, relabelled(set, c))
 	case Isolate:
 		return o.withPolicy(o.isolation(c))
-	case AddPort, AddPeer, AddRule, RemoveExcept, OpenPorts, RemovePeers, RemovePorts, AddExcept, RemoveRules:
+	case AddPort, AddPeer, AddRule, AddRuleBefore, RemoveExcept, OpenPorts, RemovePeers, RemovePorts, AddExcept, RemoveRules:
 	}
 	for _, g := range slices.Backward(c.Origins) { // so that the indexes of rules stay right
+		if g.Policy.Kind != api.NetworkPolicy {
+			o = o.withTier(c.editTier(o.tiers.policy(g.Policy), g.Rule))
+			continue
+		}
 		np := o.policy(g.Policy).DeepCopy()
 		c.edit(np, g.Rule)
 		o = o.withPolicy(np)

@@ -1,0 +1,332 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// maxChain bounds how many rules one change removes.
+const maxChain = 4
+
+// tier looks for what would open a direction that a rule of administrators denies.
+func (f opening) tier(dv DirectionVerdict, s SubjectResult) []Change {
+	var out []Change
+	asked := dv.tierRules(s)
+	for _, a := range asked {
+		switch {
+		case a.origin == *s.Rule:
+			out = append(out, f.narrowed(a)...)
+			out = append(out, f.evasions(a)...)
+		case a.eval.Action.allows() && a.eval.failures() == 1:
+			out = append(out, f.widened(a)...)
+		}
+	}
+	out = append(out, f.oracle.removals(f.verdict, f.direction, s)...)
+	if c, ok := f.before(*s.Rule, f.oracle.tiers.policy(s.Rule.Policy).allow()); ok {
+		out = append(out, c)
+	}
+	return out
+}
+
+// closeTier looks for what would close a direction that a rule of administrators
+// allows.
+func (o *Oracle) closeTier(v Verdict, d api.Direction, s SubjectResult) []Change {
+	f := opening{oracle: o, verdict: v, direction: d}
+	var out []Change
+	for _, a := range v.Direction(d).tierRules(s) {
+		if a.origin == *s.Rule {
+			out = append(out, f.narrowed(a)...)
+		}
+	}
+	out = append(out, o.removals(v, d, s)...)
+	if c, ok := f.before(*s.Rule, Deny); ok {
+		out = append(out, c)
+	}
+	return out
+}
+
+// askedRule is a rule of administrators that was asked about a subject.
+type askedRule struct {
+	origin api.Origin
+	eval   TierRuleEval
+}
+
+// tierRules returns the rules that the tier which decided asked, in order.
+func (d DirectionVerdict) tierRules(s SubjectResult) []askedRule {
+	list := d.Admin
+	if s.DecidedBy == BaselineTier {
+		list = d.Baseline
+	}
+	var out []askedRule
+	for _, te := range list {
+		for _, re := range te.Rules {
+			if te.Subject == s.Pod {
+				out = append(out, askedRule{api.Origin{Policy: te.Policy, Direction: d.Direction, Rule: re.Index}, re})
+			}
+		}
+	}
+	return out
+}
+
+// before adds a rule for the flow in front of one that does the contrary. On ingress
+// only pods are peers, so there may be none.
+func (f opening) before(g api.Origin, action Action) (Change, bool) {
+	peer := f.tierPeer()
+	if peer == nil {
+		return Change{}, false
+	}
+	c := f.edit(AddRuleBefore, g, fmt.Sprintf("add the rule \"%s %s, %s\" before", action, f.text(peer), f.portText()))
+	c.Peer, c.Port, c.Action = peer, f.flowPort(), action
+	return c, true
+}
+
+// tierPeer is a peer that matches the other end: by its labels where it is a pod, else,
+// on egress, by its address. It is nil when neither can be.
+func (f opening) tierPeer() *networkingv1.NetworkPolicyPeer {
+	p := f.peer("") // of no namespace, so that it names one
+	if p != nil && p.IPBlock != nil && f.direction == api.Ingress {
+		return nil
+	}
+	return p
+}
+
+// narrowed returns the ways to keep a rule without its terms that match.
+func (f opening) narrowed(a askedRule) []Change {
+	r := f.oracle.tiers.policy(a.origin.Policy).rules(f.direction)[a.origin.Rule]
+	if r.deniesAll() {
+		return nil
+	}
+	var out []Change
+	narrow := func(kind ChangeKind, terms []TermEval, has int) {
+		matched := matching(terms)
+		if len(matched) == has || len(terms) != has {
+			return
+		}
+		c := f.edit(kind, a.origin, "remove "+quoted(terms, matched)+" from")
+		c.Terms = matched
+		out = append(out, c)
+	}
+	narrow(RemovePorts, a.eval.Ports, len(r.ports))
+	narrow(RemovePeers, a.eval.Peers, len(r.peers))
+	return out
+}
+
+// widened returns the ways in which a rule that allows, and is asked before the one
+// that denies, would match.
+func (f opening) widened(a askedRule) []Change {
+	r := f.oracle.tiers.policy(a.origin.Policy).rules(f.direction)[a.origin.Rule]
+	if a.eval.PeerMatched {
+		if port := f.flowPort(); port != nil && !r.anyPort {
+			c := f.edit(AddPort, a.origin, fmt.Sprintf("add %q to", f.portText()))
+			c.Port = port
+			return []Change{c}
+		}
+		return nil
+	}
+	var out []Change
+	for _, p := range r.peers {
+		if p.pods == nil || f.remote() == nil {
+			continue
+		}
+		as := networkingv1.NetworkPolicyPeer{PodSelector: p.pods.pods, NamespaceSelector: p.pods.namespaces}
+		if parts, ok := f.relabel("", a.origin, as, f.remote()); ok && len(parts) > 0 {
+			out = append(out, allOf(parts))
+		}
+	}
+	if peer := f.tierPeer(); peer != nil {
+		c := f.edit(AddPeer, a.origin, fmt.Sprintf("add %q to", f.text(peer)))
+		c.Peer = peer
+		out = append(out, c)
+	}
+	return out
+}
+
+func allOf(parts []Change) Change {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return together(parts...)
+}
+
+// evasions are the labels by which the other end would not be matched by a rule any
+// more, one for every requirement of the one peer that matches.
+func (f opening) evasions(a askedRule) []Change {
+	matched, r := matching(a.eval.Peers), f.remote()
+	rule := f.oracle.tiers.policy(a.origin.Policy).rules(f.direction)[a.origin.Rule]
+	if r == nil || rule.deniesAll() || len(matched) != 1 || rule.peers[matched[0]].pods == nil {
+		return nil
+	}
+	var out []Change
+	p := rule.peers[matched[0]].pods
+	for _, c := range escape(p.pods, r.obj.Labels) {
+		c.Kind, c.Direction, c.Origins, c.Pod = LabelPod, f.direction, []api.Origin{a.origin}, r.id
+		c.Text = "label pod " + r.id.String() + " " + labelTexts(c.Set, c.Unset)
+		out = append(out, c)
+	}
+	set, _ := f.oracle.namespaceLabels(r.id.Namespace)
+	for _, c := range escape(p.namespaces, set) {
+		if slices.Contains(c.Unset, labelOfName) {
+			continue // the name of a namespace cannot be taken away
+		}
+		c.Kind, c.Direction, c.Origins, c.Namespace = LabelNamespace, f.direction, []api.Origin{a.origin}, r.id.Namespace
+		c.Text = "label namespace " + r.id.Namespace + " " + labelTexts(c.Set, c.Unset)
+		out = append(out, c)
+	}
+	return out
+}
+
+// removals removes the rule which decides, and with it the next ones that would decide
+// the same. Where NetworkPolicies deny then, what opens these is part of each change.
+func (o *Oracle) removals(v Verdict, d api.Direction, s SubjectResult) []Change {
+	var origins []api.Origin
+	for rule := s.Rule; rule != nil && len(origins) < maxChain; {
+		c := removal(d, append(slices.Clone(origins), original(*rule, origins)))
+		origins = c.Origins
+		at := o.after(c)
+		next := at.decide(v.Src, v.Dst, v.Flow, true)
+		dv := next.Direction(d)
+		r := dv.Subjects[slices.IndexFunc(dv.Subjects, func(r SubjectResult) bool { return r.Pod == s.Pod })]
+		if r.Allowed != s.Allowed {
+			return []Change{c}
+		}
+		if rule = r.Rule; rule == nil && !s.Allowed {
+			return at.both(c, next, dv, r)
+		}
+	}
+	return nil
+}
+
+// both makes changes of one that was made in the state, and of each of some that would
+// open what denies still.
+func (o *Oracle) both(first Change, v Verdict, dv DirectionVerdict, s SubjectResult) []Change {
+	f := opening{oracle: o, verdict: v, direction: dv.Direction}
+	more := o.smallestFirst(f.isolation(dv, s))
+	var out []Change
+	for _, c := range more[:min(len(more), maxPerNeed)] {
+		out = append(out, together(first, c))
+	}
+	return out
+}
+
+// original returns the place that a rule had before others of its policy were removed;
+// these are sorted.
+func original(g api.Origin, removed []api.Origin) api.Origin {
+	for _, r := range removed {
+		if r.Policy == g.Policy && r.Rule <= g.Rule {
+			g.Rule++
+		}
+	}
+	return g
+}
+
+// keepsTiers says whether every policy of administrators that applied to an end
+// applies to it still.
+func keepsTiers(before, after *Oracle, v Verdict) bool {
+	for _, s := range slices.Concat(v.Egress.Subjects, v.Ingress.Subjects) {
+		for _, p := range slices.Concat(before.tiers.admin, before.tiers.baseline) {
+			if p.subject.matches(before, before.pod(s.Pod)) && !p.subject.matches(after, after.pod(s.Pod)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// policy returns a policy of administrators that is in force.
+func (t tiers) policy(id api.PolicyID) *tierPolicy {
+	for _, list := range [][]*tierPolicy{t.admin, t.baseline} {
+		if i := slices.IndexFunc(list, func(p *tierPolicy) bool { return p.id == id }); i >= 0 {
+			return list[i]
+		}
+	}
+	return nil
+}
+
+// allow is the action that allows, as the kind of the policy calls it.
+func (p *tierPolicy) allow() Action {
+	if p.id.Kind == api.ClusterNetworkPolicy {
+		return Accept
+	}
+	return Allow
+}
+
+// breadth is more than that of any NetworkPolicy, and less with every requirement.
+func (p *tierPolicy) breadth() int {
+	n := 100
+	for _, s := range []labels.Selector{p.subject.namespaces, p.subject.pods} {
+		requirements, _ := s.Requirements()
+		n -= 2 * len(requirements)
+	}
+	return n
+}
+
+// withTier replaces a policy of administrators.
+func (o *Oracle) withTier(p *tierPolicy) *Oracle {
+	out := *o
+	replace := func(list []*tierPolicy) []*tierPolicy {
+		list = slices.Clone(list)
+		if i := slices.IndexFunc(list, func(q *tierPolicy) bool { return q.id == p.id }); i >= 0 {
+			list[i] = p
+		}
+		return list
+	}
+	out.tiers.admin, out.tiers.baseline = replace(o.tiers.admin), replace(o.tiers.baseline)
+	return &out
+}
+
+// editTier returns a policy of administrators with the change of one of its rules.
+func (c Change) editTier(p *tierPolicy, index int) *tierPolicy {
+	rules := slices.Clone(p.rules(c.Direction))
+	r := rules[index]
+	switch c.Kind {
+	case RemoveRules:
+		rules = slices.Delete(rules, index, index+1)
+	case AddRuleBefore:
+		added := tierRule{action: c.Action}
+		if c.Port != nil {
+			added = added.with([]tierPeer{peerOf(c.Peer)}, []tierPort{portOf(c.Port)}, false)
+		} else {
+			added = added.with([]tierPeer{peerOf(c.Peer)}, nil, true)
+		}
+		rules = slices.Insert(rules, index, added)
+	case AddPeer:
+		rules[index] = r.with(append(slices.Clip(r.peers), peerOf(c.Peer)), r.ports, r.anyPort)
+	case AddPort:
+		rules[index] = r.with(r.peers, append(slices.Clip(r.ports), portOf(c.Port)), r.anyPort)
+	case RemovePeers:
+		rules[index] = r.with(without(r.peers, c.Terms), r.ports, r.anyPort)
+	case RemovePorts:
+		rules[index] = r.with(r.peers, without(r.ports, c.Terms), r.anyPort)
+	default:
+	}
+	out := *p
+	if c.Direction == api.Ingress {
+		out.ingress = rules
+	} else {
+		out.egress = rules
+	}
+	return &out
+}
+
+// peerOf reads a peer of a change.
+func peerOf(p *networkingv1.NetworkPolicyPeer) tierPeer {
+	if p.IPBlock != nil {
+		return newPeer(peerFields{networks: []string{p.IPBlock.CIDR}})
+	}
+	pods := p.PodSelector
+	if pods == nil {
+		pods = &metav1.LabelSelector{}
+	}
+	return newPeer(peerFields{pods: &podsIn{p.NamespaceSelector, pods}})
+}
+
+// portOf reads a port of a change.
+func portOf(p *networkingv1.NetworkPolicyPort) tierPort {
+	return portsBetween(*p.Protocol, p.Port.IntVal, p.Port.IntVal, 0)
+}
