@@ -37,6 +37,7 @@ func editTier(t failing, s *cluster.State, g api.Origin, c oracle.Change) {
 				return
 			}
 		}
+	case api.NetworkPolicy:
 	}
 	t.Fatalf("%s: there is no %s", c.Text, g.Policy)
 }

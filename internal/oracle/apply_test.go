@@ -31,13 +31,17 @@ func apply(t failing, s cluster.State, c oracle.Change) cluster.State {
 		relabel(&podOf(&out, c.Pod.String()).ObjectMeta, c)
 	case oracle.LabelNamespace:
 		relabel(&namespaceOf(&out, c.Namespace).ObjectMeta, c)
-	case oracle.Isolate:
+	case oracle.Isolate, oracle.AddPolicy:
 		types := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
 		if c.Direction == api.Egress {
 			types[0] = networkingv1.PolicyTypeEgress
 		}
 		np := &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{PolicyTypes: types}}
 		np.Namespace, np.Name = podOf(&out, c.Pod.String()).Namespace, "isolate"
+		if c.Kind == oracle.AddPolicy {
+			np.Name, np.Spec.PodSelector.MatchLabels = "allow-"+c.Pod.Name, podOf(&out, c.Pod.String()).Labels
+			addRule(np, c)
+		}
 		out.Policies = append(out.Policies, np)
 	default:
 		for _, g := range slices.Backward(c.Origins) {

@@ -29,6 +29,9 @@ const (
 	// AddRuleBefore allows or denies the flow before a rule of administrators that
 	// does the contrary, in the policy of this rule.
 	AddRuleBefore ChangeKind = "add-rule-before"
+	// AddPolicy adds a NetworkPolicy that isolates a pod and allows the flow: it
+	// decides before the baseline tier.
+	AddPolicy ChangeKind = "add-policy"
 
 	RemovePorts ChangeKind = "remove-port"  // that match, from a rule that keeps others
 	RemovePeers ChangeKind = "remove-peer"  // that match, from a rule that keeps others
@@ -39,7 +42,7 @@ const (
 )
 
 var kindOrder = []ChangeKind{LabelPod, RemoveExcept, AddPort, AddPeer, LabelNamespace, OpenPorts, AddRule,
-	AddRuleBefore, RemovePorts, RemovePeers, AddExcept, RemoveRules, Isolate, Together}
+	AddRuleBefore, AddPolicy, RemovePorts, RemovePeers, AddExcept, RemoveRules, Isolate, Together}
 
 // Change is something that would turn a verdict around, or one direction of it.
 type Change struct {
@@ -49,12 +52,13 @@ type Change struct {
 	// policy's isolation itself, with AddRuleBefore the rule that is to follow.
 	Origins []api.Origin `json:"origins,omitempty"`
 	// Pod or Namespace is what LabelPod or LabelNamespace label: Set is to be
-	// added and Unset removed. With Isolate, Pod is the pod to select.
+	// added and Unset removed. With Isolate and AddPolicy, Pod is the pod to select.
 	Pod       api.PodID         `json:"pod,omitzero"`
 	Namespace string            `json:"namespace,omitempty"`
 	Set       map[string]string `json:"set,omitempty"`
 	Unset     []string          `json:"unset,omitempty"`
-	// Peer and Port are what AddPeer, AddPort, AddRule and AddRuleBefore add. A rule
+	// Peer and Port are what AddPeer, AddPort, AddRule, AddRuleBefore and AddPolicy
+	// add. A rule
 	// is added without ports when there is no Port. In a policy of administrators a
 	// Peer with selectors is "pods", which has both of them, and one with an ipBlock
 	// is "networks".
@@ -91,6 +95,8 @@ func (c Change) size() int {
 		return 2 * len(c.Origins)
 	case Isolate:
 		return 4
+	case AddPolicy:
+		return 6
 	case Together:
 		n := 0
 		for _, p := range c.Parts {

@@ -15,7 +15,7 @@ import (
 // allKinds are the kinds of change.
 var allKinds = []oracle.ChangeKind{
 	oracle.LabelPod, oracle.RemoveExcept, oracle.AddPort, oracle.AddPeer, oracle.LabelNamespace, oracle.OpenPorts, oracle.AddRule,
-	oracle.AddRuleBefore, oracle.RemovePorts, oracle.RemovePeers, oracle.AddExcept, oracle.RemoveRules, oracle.Isolate, oracle.Together,
+	oracle.AddRuleBefore, oracle.AddPolicy, oracle.RemovePorts, oracle.RemovePeers, oracle.AddExcept, oracle.RemoveRules, oracle.Isolate, oracle.Together,
 }
 
 // withTiers adds policies of administrators to every second cluster.
@@ -92,6 +92,7 @@ func (q asked) of(s cluster.State) oracle.Verdict {
 
 func keepsPromises(t failing, s cluster.State, q asked, seen map[oracle.ChangeKind]bool) {
 	v := oracle.New(s).Explain(q.src, q.dst, q.protocol, q.port)
+	keepsWithout(t, s, q, v)
 	for i, c := range v.Changes {
 		after := q.of(apply(t, s, c))
 		if flipped := after.Allowed != v.Allowed; c.Flips != flipped {
@@ -113,6 +114,24 @@ func keepsPromises(t failing, s cluster.State, q asked, seen map[oracle.ChangeKi
 	}
 	if len(v.Changes) == 0 && !isFixed(v) && !isNameless(s, v.Src) && !isNameless(s, v.Dst) {
 		t.Fatalf("nothing is offered\n%s", v)
+	}
+}
+
+// keepsWithout takes away every rule of administrators that decides, and asks again.
+func keepsWithout(t failing, s cluster.State, q asked, v oracle.Verdict) {
+	for _, d := range []api.Direction{api.Egress, api.Ingress} {
+		for i, r := range v.Direction(d).Subjects {
+			if (r.Rule == nil) != (r.Without == nil) {
+				t.Fatalf("%s of %s does not say what would be without the rule that decides\n%s", d, r.Pod, v)
+			}
+			if r.Rule == nil {
+				continue
+			}
+			after := q.of(apply(t, s, oracle.Change{Kind: oracle.RemoveRules, Direction: d, Origins: []api.Origin{*r.Rule}}))
+			if got := after.Direction(d).Subjects[i]; got.Allowed != r.Without.Allowed || got.DecidedBy != r.Without.DecidedBy {
+				t.Fatalf("without %s %s of %s is %+v, not %+v\n%s", r.Rule, d, r.Pod, got, r.Without, v)
+			}
+		}
 	}
 }
 
@@ -183,6 +202,8 @@ func written(c oracle.Change) int {
 		n += 2 * len(c.Origins)
 	case oracle.Isolate:
 		n += 4
+	case oracle.AddPolicy:
+		n += 6
 	case oracle.Together:
 	}
 	return n

@@ -45,9 +45,11 @@ func (e evaluation) subject(v *DirectionVerdict, p *pod, other side) SubjectResu
 		return r
 	}
 	if decided := e.tier(AdminTier, v, &r, p, other); decided {
+		e.notAsked(BaselineTier, v, e.oracle.tiers.baseline, p)
 		return r
 	}
 	if r.Isolated {
+		e.notAsked(BaselineTier, v, e.oracle.tiers.baseline, p)
 		r.DecidedBy = NetworkPolicyTier
 		r.Allowed = r.Exempt != NotExempt || slices.ContainsFunc(policies, func(pe PolicyEval) bool { return pe.Allows })
 		return r

@@ -32,9 +32,15 @@ spec: {podSelector: {}, policyTypes: [Ingress]}`
 
 func explained(t *testing.T, policies, question string) oracle.Verdict {
 	t.Helper()
+	return explainedInTiers(t, policies, "", question)
+}
+
+func explainedInTiers(t *testing.T, policies, tiers, question string) oracle.Verdict {
+	t.Helper()
 	st := shop()
 	st.Pods = append(st.Pods, newPod("ops", "new", "app=new", "", nil))
 	st.Policies = parsePolicies(t, policies)
+	addTiers(t, &st, tiers)
 	o := oracle.New(st)
 	q := parseQuestion(t, o, question+" deny")
 	return o.Explain(q.src, q.dst, q.protocol, q.port)

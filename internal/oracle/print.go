@@ -76,16 +76,28 @@ const maxTermWidth = 56
 // termWidth returns the width of the column of the terms.
 func (v Verdict) termWidth() int {
 	width := 0
-	for _, pe := range slices.Concat(v.Egress.Policies, v.Ingress.Policies) {
-		for _, re := range pe.Rules {
-			for _, t := range re.terms() {
-				if n := utf8.RuneCountInString(t.Term); n <= maxTermWidth {
-					width = max(width, n)
-				}
-			}
+	for _, t := range v.terms() {
+		if n := utf8.RuneCountInString(t.Term); n <= maxTermWidth {
+			width = max(width, n)
 		}
 	}
 	return width
+}
+
+// terms returns every term that was evaluated.
+func (v Verdict) terms() []TermEval {
+	var out []TermEval
+	for _, pe := range slices.Concat(v.Egress.Policies, v.Ingress.Policies) {
+		for _, re := range pe.Rules {
+			out = append(out, re.terms()...)
+		}
+	}
+	for _, te := range slices.Concat(v.Egress.Admin, v.Egress.Baseline, v.Ingress.Admin, v.Ingress.Baseline) {
+		for _, re := range te.Rules {
+			out = append(out, re.terms()...)
+		}
+	}
+	return out
 }
 
 // printer keeps the first error of its writes.
@@ -106,16 +118,83 @@ func (p *printer) direction(d DirectionVerdict, end Endpoint, width int) {
 	if !d.Allowed {
 		word = "DENIED"
 	}
-	p.line("  %-8s %-*s  %-7s  %s", d.Direction, width, end, word, d.Reason)
+	p.line("  %-8s %-*s  %-7s  %s", d.Direction, width, end, word, strings.TrimPrefix(d.Reason, did(d.Allowed)+" "))
 	shared := len(d.Subjects) > 1
+	for _, te := range d.Admin {
+		p.tier(te, shared)
+	}
 	for _, pe := range d.Policies {
+		if d.decidedBy(pe.Subject) == AdminTier {
+			p.line("    %s%s  (policyTypes: %s): not asked",
+				policyName(pe.Policy), selects(pe.Subject, shared), types(pe.PolicyTypes, pe.Defaulted))
+			continue
+		}
 		p.policy(pe, shared)
 	}
 	for _, o := range d.Others {
 		p.other(d.Direction, o, shared)
 	}
-	if d.Isolated && !d.Allowed {
-		p.line("    default deny: no rule of %s matches", isolatedBy(d))
+	for _, te := range d.Baseline {
+		p.tier(te, shared)
+	}
+	if by := isolatedBy(d); by != "" && !d.Allowed {
+		p.line("    default deny: no rule of %s matches", by)
+	}
+	for _, s := range d.Subjects {
+		if s.Without != nil {
+			p.line("    without %s%s it would be %s", originText(*s.Rule), selects(s.Pod, shared), s.Without.text())
+		}
+	}
+}
+
+// text says what would be, and why.
+func (w Without) text() string {
+	if because, ok := strings.CutPrefix(w.Reason, did(w.Allowed)+" "); ok {
+		return did(w.Allowed) + " " + because
+	}
+	return did(w.Allowed) + ": " + strings.TrimPrefix(w.Reason, "open: ")
+}
+
+// decidedBy returns the tier that decides about a subject.
+func (d DirectionVerdict) decidedBy(pod api.PodID) Tier {
+	for _, s := range d.Subjects {
+		if s.Pod == pod {
+			return s.DecidedBy
+		}
+	}
+	return NoTier
+}
+
+// tier writes a policy of administrators, as far as it was asked.
+func (p *printer) tier(te TierEval, shared bool) {
+	priority := fmt.Sprintf("priority %d", te.Priority)
+	if te.Policy.Kind == api.BaselineAdminNetworkPolicy {
+		priority = "the last"
+	}
+	if len(te.Rules) == 0 {
+		p.line("    %s%s  (%s tier, %s): not asked", policyName(te.Policy), selects(te.Subject, shared), te.Tier, priority)
+		return
+	}
+	p.line("    %s%s  (%s tier, %s)", policyName(te.Policy), selects(te.Subject, shared), te.Tier, priority)
+	for _, re := range te.Rules {
+		answer := "no match"
+		if re.Matched {
+			answer = map[Action]string{Allow: "allows", Accept: "allows", Deny: "denies", Pass: "passes"}[re.Action]
+		}
+		p.ruleTerms(re.RuleEval, answer)
+		if re.Name != "" {
+			p.line("      %-7s name      %s", "", re.Name)
+		}
+		if re.Note != "" {
+			p.line("      %-7s note      %s", "", re.Note)
+		}
+	}
+	switch te.NotAsked {
+	case 0:
+	case 1:
+		p.line("      1 more rule is not asked")
+	default:
+		p.line("      %d more rules are not asked", te.NotAsked)
 	}
 }
 
@@ -159,10 +238,15 @@ func types(names []string, defaulted bool) string {
 }
 
 func (p *printer) rule(re RuleEval) {
-	label, answer := fmt.Sprintf("rule %d", re.Index), "no match"
+	answer := "no match"
 	if re.Matched {
 		answer = "allows"
 	}
+	p.ruleTerms(re, answer)
+}
+
+func (p *printer) ruleTerms(re RuleEval, answer string) {
+	label := fmt.Sprintf("rule %d", re.Index)
 	for _, t := range re.terms() {
 		matched := "no"
 		if t.Matched {

@@ -31,6 +31,10 @@ func (f opening) tier(dv DirectionVerdict, s SubjectResult) []Change {
 	if c, ok := f.before(*s.Rule, f.oracle.tiers.policy(s.Rule.Policy).allow()); ok {
 		out = append(out, c)
 	}
+	if peer := f.peer(s.Pod.Namespace); peer != nil && s.DecidedBy == BaselineTier {
+		out = append(out, Change{Kind: AddPolicy, Direction: f.direction, Pod: s.Pod, Peer: peer, Port: f.flowPort(),
+			Text: fmt.Sprintf("add a policy that isolates %s of %s and has the rule \"%s, %s\"", f.direction, s.Pod, f.text(peer), f.portText())})
+	}
 	return out
 }
 
@@ -181,6 +185,48 @@ func (f opening) evasions(a askedRule) []Change {
 	return out
 }
 
+// tryWithout fills what would be without each rule of administrators that decides.
+func (o *Oracle) tryWithout(v *Verdict) {
+	for _, dv := range []*DirectionVerdict{&v.Egress, &v.Ingress} {
+		for i := range dv.Subjects {
+			s := &dv.Subjects[i]
+			if s.Rule == nil {
+				continue
+			}
+			at := o.after(removal(dv.Direction, []api.Origin{*s.Rule}))
+			next := at.decide(v.Src, v.Dst, v.Flow, true).Direction(dv.Direction)
+			next = next.of(s.Pod).beforeRemoval(*s.Rule)
+			s.Without = &Without{Allowed: next.Allowed, DecidedBy: next.Subjects[0].DecidedBy, Reason: reason(next, side{})}
+		}
+	}
+}
+
+// of leaves of a direction what is about one of its subjects.
+func (d DirectionVerdict) of(pod api.PodID) DirectionVerdict {
+	d.Subjects = slices.DeleteFunc(slices.Clone(d.Subjects), func(s SubjectResult) bool { return s.Pod != pod })
+	d.Policies = slices.DeleteFunc(slices.Clone(d.Policies), func(pe PolicyEval) bool { return pe.Subject != pod })
+	d.Others = slices.DeleteFunc(slices.Clone(d.Others), func(o OtherPolicy) bool { return o.Subject != pod })
+	d.Admin = slices.DeleteFunc(slices.Clone(d.Admin), func(te TierEval) bool { return te.Subject != pod })
+	d.Baseline = slices.DeleteFunc(slices.Clone(d.Baseline), func(te TierEval) bool { return te.Subject != pod })
+	d.Isolated, d.Allowed = d.Subjects[0].Isolated, d.Subjects[0].Allowed
+	return d
+}
+
+// beforeRemoval gives the rules of the one subject the places that they had before a rule
+// was removed.
+func (d DirectionVerdict) beforeRemoval(g api.Origin) DirectionVerdict {
+	s := &d.Subjects[0]
+	if s.Rule != nil {
+		rule := original(*s.Rule, []api.Origin{g})
+		s.Rule = &rule
+	}
+	s.PassedBy = slices.Clone(s.PassedBy)
+	for i, p := range s.PassedBy {
+		s.PassedBy[i] = original(p, []api.Origin{g})
+	}
+	return d
+}
+
 // removals removes the rule which decides, and with it the next ones that would decide
 // the same. Where NetworkPolicies deny then, what opens these is part of each change.
 func (o *Oracle) removals(v Verdict, d api.Direction, s SubjectResult) []Change {
@@ -190,8 +236,8 @@ func (o *Oracle) removals(v Verdict, d api.Direction, s SubjectResult) []Change 
 		origins = c.Origins
 		at := o.after(c)
 		next := at.decide(v.Src, v.Dst, v.Flow, true)
-		dv := next.Direction(d)
-		r := dv.Subjects[slices.IndexFunc(dv.Subjects, func(r SubjectResult) bool { return r.Pod == s.Pod })]
+		dv := next.Direction(d).of(s.Pod)
+		r := dv.Subjects[0]
 		if r.Allowed != s.Allowed {
 			return []Change{c}
 		}
@@ -218,7 +264,7 @@ func (o *Oracle) both(first Change, v Verdict, dv DirectionVerdict, s SubjectRes
 // these are sorted.
 func original(g api.Origin, removed []api.Origin) api.Origin {
 	for _, r := range removed {
-		if r.Policy == g.Policy && r.Rule <= g.Rule {
+		if r.Policy == g.Policy && r.Direction == g.Direction && r.Rule <= g.Rule {
 			g.Rule++
 		}
 	}

@@ -8,27 +8,49 @@ import (
 // whether one decided: the first rule that matches does, unless it passes on, which
 // ends the tier. It notes both in the result, and what it asked in the verdict.
 func (e evaluation) tier(t Tier, v *DirectionVerdict, r *SubjectResult, subject *pod, other side) (decided bool) {
-	for _, p := range e.oracle.tiers.of(t) {
+	list := e.oracle.tiers.of(t)
+	for i, p := range list {
 		rules := p.rules(v.Direction)
 		if len(rules) == 0 || !p.subject.matches(e.oracle, subject) {
 			continue
 		}
 		asked := TierEval{Policy: p.id, Subject: subject.id, Tier: t, Priority: p.priority}
-		for i, rule := range rules {
-			re := e.tierRule(v.Direction, i, rule, subject, other)
-			if e.words {
-				asked.Rules = append(asked.Rules, TierRuleEval{RuleEval: re, Name: rule.name, Action: rule.action, Note: rule.note()})
-				asked.NotAsked = len(rules) - i - 1
-			}
-			if !re.Matched {
-				continue
-			}
-			e.asked(t, v, asked)
-			return r.take(t, rule.action, api.Origin{Policy: p.id, Direction: v.Direction, Rule: i})
-		}
+		matched := e.tierRules(v.Direction, &asked, rules, subject, other)
 		e.asked(t, v, asked)
+		if matched >= 0 {
+			e.notAsked(t, v, list[i+1:], subject)
+			return r.take(t, rules[matched].action, api.Origin{Policy: p.id, Direction: v.Direction, Rule: matched})
+		}
 	}
 	return false
+}
+
+// tierRules asks the rules of a policy, and returns the first that matches, or -1.
+func (e evaluation) tierRules(d api.Direction, asked *TierEval, rules []tierRule, subject *pod, other side) int {
+	for i, rule := range rules {
+		re := e.tierRule(d, i, rule, subject, other)
+		if e.words {
+			asked.Rules = append(asked.Rules, TierRuleEval{RuleEval: re, Name: rule.name, Action: rule.action, Note: rule.note()})
+			asked.NotAsked = len(rules) - i - 1
+		}
+		if re.Matched {
+			return i
+		}
+	}
+	return -1
+}
+
+// notAsked adds policies to the verdict that apply to the subject, and were not asked
+// because something before them decided.
+func (e evaluation) notAsked(t Tier, v *DirectionVerdict, list []*tierPolicy, subject *pod) {
+	if !e.words {
+		return
+	}
+	for _, p := range list {
+		if n := len(p.rules(v.Direction)); n > 0 && p.subject.matches(e.oracle, subject) {
+			e.asked(t, v, TierEval{Policy: p.id, Subject: subject.id, Tier: t, Priority: p.priority, NotAsked: n})
+		}
+	}
 }
 
 // asked adds a policy to the verdict, where words are wanted.

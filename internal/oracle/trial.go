@@ -53,7 +53,7 @@ func (o *Oracle) after(c Change) *Oracle {
 	case LabelNamespace:
 		set, _ := o.namespaceLabels(c.Namespace)
 		return o.withNamespaceLabels(c.Namespace, relabelled(set, c))
-	case Isolate:
+	case Isolate, AddPolicy:
 		return o.withPolicy(o.isolation(c))
 	case AddPort, AddPeer, AddRule, AddRuleBefore, RemoveExcept, OpenPorts, RemovePeers, RemovePorts, AddExcept, RemoveRules:
 	}
@@ -118,8 +118,8 @@ func with[K comparable, V any](m map[K]V, k K, v V) map[K]V {
 	return out
 }
 
-// isolation returns the policy that an Isolate adds, under a name that is free. It
-// selects the pod by all its labels, and with it those that have the same.
+// isolation returns the policy that an Isolate or an AddPolicy adds, under a name that
+// is free. It selects the pod by all its labels, and with it those that have the same.
 func (o *Oracle) isolation(c Change) *networkingv1.NetworkPolicy {
 	np := &networkingv1.NetworkPolicy{}
 	np.Namespace, np.Name = c.Pod.Namespace, "isolate"
@@ -128,6 +128,9 @@ func (o *Oracle) isolation(c Change) *networkingv1.NetworkPolicy {
 	}
 	np.Spec.PodSelector.MatchLabels = o.pod(c.Pod).obj.Labels
 	np.Spec.PolicyTypes = []networkingv1.PolicyType{typeOf(c.Direction)}
+	if c.Kind == AddPolicy {
+		setRules(np, c.Direction, []rule{c.rule()})
+	}
 	return np
 }
 
@@ -149,17 +152,22 @@ func (c Change) edit(np *networkingv1.NetworkPolicy, index int) {
 	rules := rulesOf(np, c.Direction)
 	switch c.Kind {
 	case AddRule:
-		r := rule{peers: []networkingv1.NetworkPolicyPeer{*c.Peer}}
-		if c.Port != nil {
-			r.ports = []networkingv1.NetworkPolicyPort{*c.Port}
-		}
-		rules = append(rules, r)
+		rules = append(rules, c.rule())
 	case RemoveRules:
 		rules = slices.Delete(rules, index, index+1)
 	default:
 		c.editTerms(&rules[index])
 	}
 	setRules(np, c.Direction, rules)
+}
+
+// rule is the rule of the peer and the port of a change.
+func (c Change) rule() rule {
+	r := rule{peers: []networkingv1.NetworkPolicyPeer{*c.Peer}}
+	if c.Port != nil {
+		r.ports = []networkingv1.NetworkPolicyPort{*c.Port}
+	}
+	return r
 }
 
 // editTerms changes the peers or the ports of a rule.

@@ -49,9 +49,9 @@ type DirectionVerdict struct {
 	// Others holds the policies that select a subject and do not isolate this
 	// direction, in the same order.
 	Others []OtherPolicy `json:"others,omitempty"`
-	// Admin and Baseline hold the policies of administrators whose rules were asked,
-	// by subject and in the order in which they are asked. A pod of which a tier
-	// before has decided does not ask the next one.
+	// Admin and Baseline hold the policies of administrators that apply to a subject
+	// and have rules of the direction, by subject and in the order in which they are
+	// asked, also when something before them decided.
 	Admin    []TierEval `json:"admin,omitempty"`
 	Baseline []TierEval `json:"baseline,omitempty"`
 	// Deciding names the rules that allow the flow, or, when it is denied, the
@@ -83,19 +83,28 @@ type SubjectResult struct {
 	// tier of theirs is left before its end.
 	Rule     *api.Origin  `json:"rule,omitempty"`
 	PassedBy []api.Origin `json:"passedBy,omitempty"`
+	// Without is what would be without Rule; filled by Explain.
+	Without *Without `json:"without,omitempty"`
 }
 
-// TierEval is one policy of administrators that applies to a subject, with the rules
-// of the direction that were asked.
+// Without is the result for a pod if a rule of administrators were not there.
+type Without struct {
+	Allowed   bool   `json:"allowed"`
+	DecidedBy Tier   `json:"decidedBy,omitempty"`
+	Reason    string `json:"reason"`
+}
+
+// TierEval is one policy of administrators that applies to a subject, with its rules of
+// the direction.
 type TierEval struct {
 	Policy   api.PolicyID `json:"policy"`
 	Subject  api.PodID    `json:"subject"`
 	Tier     Tier         `json:"tier"`
 	Priority int          `json:"priority"` // of a BaselineAdminNetworkPolicy 1001, the last
 	// Rules are in the order of the spec, as far as they were asked: the last one
-	// decides, or there is no more.
+	// matches, or there is no more. None were where something before decided.
 	Rules []TierRuleEval `json:"rules,omitempty"`
-	// NotAsked counts the rules of the direction behind the one that decided.
+	// NotAsked counts the rules of the direction that were not asked.
 	NotAsked int `json:"notAsked,omitempty"`
 }
 
@@ -188,6 +197,7 @@ func (o *Oracle) Allowed(f api.Flow) bool {
 // Explain is VerdictPods with the changes that would turn the verdict around.
 func (o *Oracle) Explain(src, dst Endpoint, protocol api.Protocol, dstPort uint16) Verdict {
 	v := o.VerdictPods(src, dst, protocol, dstPort)
+	o.tryWithout(&v)
 	v.Changes = o.changes(v)
 	if v.Allowed && len(v.Changes) == 0 {
 		v.Notes = append(v.Notes, "no change of policies or labels would deny it")
