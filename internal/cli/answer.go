@@ -149,8 +149,10 @@ var roleTexts = []struct {
 	text string
 }{
 	{view.OriginDecides, "because of"},
+	{view.OriginPasses, "passed on by"},
 	{view.OriginMatches, "it also names, which does not decide"},
 	{view.OriginMerged, "the table's rule also stands for, which does not match this flow"},
+	{view.OriginBehind, "the table's rule also stands for, which is not asked about this flow"},
 	{view.OriginUnknown, "it also names, which isolates neither end in this state"},
 }
 
@@ -178,7 +180,7 @@ func originTexts(list []api.Origin) string {
 	var texts []string
 	isolated := map[string][]string{}
 	for _, g := range list {
-		name := g.Policy.Namespace + "/" + g.Policy.Name
+		name := policyID(g.Policy)
 		switch g.Rule {
 		case api.IsolationRule:
 			kind := fmt.Sprintf("%s isolation by ", g.Direction)

@@ -20,7 +20,15 @@ func policyTable(policies []view.Policy) *term.Table {
 	return t
 }
 
-func policyName(p view.Policy) string { return p.Policy.Namespace + "/" + p.Policy.Name }
+func policyName(p view.Policy) string { return policyID(p.Policy) }
+
+// policyID names a policy, and for those of administrators the kind as well.
+func policyID(id api.PolicyID) string {
+	if id.Kind != api.NetworkPolicy {
+		return id.String()
+	}
+	return id.Namespace + "/" + id.Name
+}
 
 // enforced says in one line how far a policy is enforced.
 func enforced(p view.Policy) term.Cell {

@@ -154,6 +154,9 @@ func Role(v oracle.Verdict, g api.Origin) view.OriginRole {
 	if slices.Contains(dv.Deciding, g) {
 		return view.OriginDecides
 	}
+	if g.Policy.Kind != api.NetworkPolicy {
+		return tierRole(dv, g)
+	}
 	role := view.OriginUnknown
 	for _, pe := range dv.Policies { // there is one for every pod that shares the address
 		switch {
@@ -162,6 +165,28 @@ func Role(v oracle.Verdict, g api.Origin) view.OriginRole {
 			return view.OriginMatches
 		case g.Rule >= 0, g.Rule == api.NodeRule:
 			role = view.OriginMerged
+		}
+	}
+	return role
+}
+
+// tierRole returns the part of a rule of administrators that does not decide.
+func tierRole(dv oracle.DirectionVerdict, g api.Origin) view.OriginRole {
+	for _, r := range dv.Subjects {
+		if slices.Contains(r.PassedBy, g) {
+			return view.OriginPasses
+		}
+	}
+	role := view.OriginUnknown
+	for _, te := range slices.Concat(dv.Admin, dv.Baseline) { // there is one for every pod that shares the address
+		switch {
+		case te.Policy != g.Policy || g.Rule < 0 || g.Rule >= len(te.Rules)+te.NotAsked:
+		case g.Rule < len(te.Rules) && te.Rules[g.Rule].Matched:
+			return view.OriginMatches
+		case g.Rule < len(te.Rules):
+			role = view.OriginMerged
+		case role == view.OriginUnknown:
+			role = view.OriginBehind
 		}
 	}
 	return role

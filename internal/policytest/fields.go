@@ -67,27 +67,34 @@ func (p parser) deletion(it item) (model.ID, bool) {
 	kind := m.text("kind")
 	id := model.ID{Namespace: m.text("namespace"), Name: m.text("name")}
 	m.close()
-	var names []string
 	for _, k := range model.Kinds {
-		names = append(names, k.String())
 		if k.String() == kind {
 			id.Kind = k
 		}
 	}
 	switch {
 	case id.Kind == "":
-		p.failf(m.at("kind"), "is %s: want one of %s", quoted(kind), strings.Join(names, ", "))
+		p.failf(m.at("kind"), "is %s: want one of %s", quoted(kind), kindNames())
 	case id.Name == "":
 		p.failf(m.at("name"), "is missing")
-	case id.Kind == model.KindNamespace && id.Namespace != "":
-		p.failf(m.at("namespace"), "must not be there: a Namespace is in no namespace")
+	case !id.Kind.Namespaced() && id.Namespace != "":
+		p.failf(m.at("namespace"), "must not be there: %s is a kind without namespace", id.Kind)
 	default:
-		if id.Kind != model.KindNamespace && id.Namespace == "" {
+		if id.Kind.Namespaced() && id.Namespace == "" {
 			id.Namespace = "default"
 		}
 		return id, true
 	}
 	return model.ID{}, false
+}
+
+// kindNames lists the kinds that policies know.
+func kindNames() string {
+	var names []string
+	for _, k := range model.Kinds {
+		names = append(names, k.String())
+	}
+	return strings.Join(names, ", ")
 }
 
 func (p parser) probe(it item) Probe {

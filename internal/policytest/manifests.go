@@ -48,7 +48,7 @@ func (m *manifests) inline(f *File, s Step) {
 		at := s.at(fmt.Sprintf("%s[%d]", field, i))
 		objects, problems := ksr.Decode(bytes.NewReader(raw), f.Source+": "+at)
 		if m.problems = append(m.problems, problems...); len(objects)+len(problems) == 0 {
-			m.fail(f, at, "is of no kind that policies know: want Pod, Namespace or NetworkPolicy")
+			m.fail(f, at, "is of no kind that policies know: want one of "+kindNames())
 		}
 		for _, o := range objects {
 			id := o.ID()

@@ -7,7 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/plugins/ksr"
@@ -41,18 +44,33 @@ func (o *Oracle) Apply(_ context.Context, upserts []ksr.Object, deletes []model.
 	}
 	var state oracle.State
 	for _, obj := range o.objects { // the order means nothing to the oracle
-		switch k := obj.Object.(type) {
-		case *corev1.Namespace:
-			state.Namespaces = append(state.Namespaces, k)
-		case *corev1.Pod:
-			state.Pods = append(state.Pods, k)
-		case *networkingv1.NetworkPolicy:
-			state.Policies = append(state.Policies, k)
-		default:
-			return fmt.Errorf("the oracle does not know a %T", k)
+		if err := add(&state, obj.Object); err != nil {
+			return err
 		}
 	}
 	o.oracle = oracle.New(state, o.options...)
+	return nil
+}
+
+func add(s *oracle.State, obj any) error {
+	switch k := obj.(type) {
+	case *corev1.Node:
+		s.Nodes = append(s.Nodes, k)
+	case *corev1.Namespace:
+		s.Namespaces = append(s.Namespaces, k)
+	case *corev1.Pod:
+		s.Pods = append(s.Pods, k)
+	case *networkingv1.NetworkPolicy:
+		s.Policies = append(s.Policies, k)
+	case *v1alpha1.AdminNetworkPolicy:
+		s.AdminPolicies = append(s.AdminPolicies, k)
+	case *v1alpha1.BaselineAdminNetworkPolicy:
+		s.BaselinePolicies = append(s.BaselinePolicies, k)
+	case *v1alpha2.ClusterNetworkPolicy:
+		s.ClusterPolicies = append(s.ClusterPolicies, k)
+	default:
+		return fmt.Errorf("the oracle does not know a %T", k)
+	}
 	return nil
 }
 
@@ -81,17 +99,25 @@ func why(v oracle.Verdict, q Question) string {
 		var rules []string
 		for _, origin := range d.Deciding {
 			if d.Allowed && origin.Rule >= 0 {
-				rules = append(rules, fmt.Sprintf("%s/%s rule %d", origin.Policy.Namespace, origin.Policy.Name, origin.Rule))
+				rules = append(rules, fmt.Sprintf("%s rule %d", policyName(origin.Policy), origin.Rule))
 			}
 		}
 		switch {
 		case rules != nil:
 			parts = append(parts, fmt.Sprintf("%s of %s: allowed by %s", d.Direction, d.name, strings.Join(rules, ", ")))
-		case d.Allowed:
+		case d.Allowed, strings.Contains(d.Reason, "denied by "): // by administrators: it says which rule
 			parts = append(parts, fmt.Sprintf("%s of %s: %s", d.Direction, d.name, d.Reason))
 		default:
 			parts = append(parts, fmt.Sprintf("%s of %s: %s, and no rule matches", d.Direction, d.name, d.Reason))
 		}
 	}
 	return strings.Join(append(parts, v.Notes...), "; ")
+}
+
+// policyName returns "shop/web", and for policies of administrators the kind as well.
+func policyName(id api.PolicyID) string {
+	if id.Kind != api.NetworkPolicy {
+		return id.String()
+	}
+	return id.Namespace + "/" + id.Name
 }

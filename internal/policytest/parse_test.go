@@ -176,8 +176,10 @@ func TestMistakesAreNamedWithFileAndField(t *testing.T) {
 
 		"step that is none": {header + probeLine + "steps: [x]\n", []string{`t.yaml: steps[0]: is "x": want a mapping`}},
 		"delete": {header + probeLine + "steps: [{delete: [{kind: Deployment, name: x}, {kind: Pod}, {kind: Namespace, namespace: a, name: b}, x, {kind: Pod, name: x, uid: y}]}]\n", []string{
-			`t.yaml: steps[0].delete[0].kind: is "Deployment": want one of Namespace, Pod, NetworkPolicy`, "t.yaml: steps[0].delete[1].name: is missing",
+			`t.yaml: steps[0].delete[0].kind: is "Deployment": want one of Node, Namespace, Pod, NetworkPolicy, AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy`, "t.yaml: steps[0].delete[1].name: is missing",
 			"t.yaml: steps[0].delete[2].namespace: must not be there", `t.yaml: steps[0].delete[3]: is "x": want a mapping`, "t.yaml: steps[0].delete[4].uid: is not a field"}},
+		"delete of a cluster-scoped policy in a namespace": {header + probeLine + "steps: [{delete: [{kind: AdminNetworkPolicy, namespace: a, name: b}]}]\n",
+			[]string{"t.yaml: steps[0].delete[0].namespace: must not be there: AdminNetworkPolicy is a kind without namespace"}},
 		"a word that YAML reads as a boolean": {header + probeLine + "steps: [{delete: [{kind: Pod, name: y}]}]\n", []string{"t.yaml: steps[0].delete[0].name: is true: want a text, in quotes", "t.yaml: steps[0].delete[0].name: is missing"}},
 		"objects in a step":                   {header + probeLine + "steps: [{objects: []}]\n", []string{"t.yaml: steps[0].objects: is not a field: want one of name, files, apply, probes, matrix, delete"}},
 		"the second document": {header + probeLine + "---\n" + header + "nam: x\n" + probeLine + "--- # third\n\n  {\n", []string{

@@ -254,7 +254,7 @@ func TestStepsThatCannotBeAppliedEndTheTest(t *testing.T) {
 		"applies an object twice": {"apply: [" + policyLine + ", " + policyLine + "]",
 			[]string{"t.yaml: steps[0].apply[1]: is NetworkPolicy shop/deny, which is in steps[0].apply[0] already"}},
 		"applies what policies do not know": {"apply: [{apiVersion: v1, kind: Service, metadata: {name: x}}]",
-			[]string{"t.yaml: steps[0].apply[0]: is of no kind that policies know: want Pod, Namespace or NetworkPolicy"}},
+			[]string{"t.yaml: steps[0].apply[0]: is of no kind that policies know: want one of Node, Namespace, Pod, NetworkPolicy, AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy"}},
 		"names a file that is not there": {"files: nowhere.yaml", []string{"t.yaml: steps[0].files: load manifests: "}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -223,6 +223,8 @@ const (
 	OriginDecides OriginRole = "decides" // by the specification as well
 	OriginMatches OriginRole = "matches" // the flow, or isolates the pod, and yet does not decide
 	OriginMerged  OriginRole = "merged"  // into the table's rule; it does not match the flow
+	OriginPasses  OriginRole = "passes"  // the flow on to what decides
+	OriginBehind  OriginRole = "behind"  // what decides; by the specification it is not asked
 	OriginUnknown OriginRole = "unknown" // no such policy isolates an end of the flow
 )
 
