@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/oracle"
 )
@@ -17,12 +20,27 @@ func (a *Agent) specification(s clusterState) explain.Specification {
 			return "", true
 		}
 		return p.Spec.NodeName, p.Spec.NodeName != ""
-	}, map[string][]string{a.cfg.Node: a.cfg.NodeAddresses})
+	}, map[string][]string{a.cfg.Node: slices.Concat(a.cfg.NodeAddresses, a.hostAddresses(s))})
 	spec := explain.Specification{Oracle: oracle.New(state, oracle.AllowNodeTraffic(a.cfg.AllowNodeTraffic))}
 	if a.cfg.Node != "" {
 		spec.Local = s.LocalTo(a.cfg.Node)
 	}
 	return spec
+}
+
+// hostAddresses returns what the objects of nodes say of the nodes of pods, where all
+// pods are local. Otherwise the oracle looks a pod's node up itself.
+func (a *Agent) hostAddresses(s clusterState) []string {
+	if a.cfg.Node != "" {
+		return nil
+	}
+	var out []string
+	for _, n := range s.Nodes {
+		if slices.ContainsFunc(s.Pods, func(p *model.Pod) bool { return p.GetNodeName() == n.GetName() && explain.IsLive(p) }) {
+			out = append(out, n.GetAddresses()...)
+		}
+	}
+	return out
 }
 
 // asked is this node, as it is asked about flows.

@@ -30,14 +30,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // described returns a random cluster as manifests; what is wrong with them is wanted.
 func described(s cluster.State) Manifests {
 	var load ksr.Load
-	for _, o := range s.Namespaces {
-		load.Objects = append(load.Objects, ksr.Object{Object: o})
-	}
-	for _, o := range s.Pods {
-		load.Objects = append(load.Objects, ksr.Object{Object: o})
-	}
-	for _, o := range s.Policies {
-		load.Objects = append(load.Objects, ksr.Object{Object: o})
+	for _, o := range cluster.Objects(s) {
+		load.Objects = append(load.Objects, ksr.Object{Object: o.Object})
 	}
 	m, _ := FromManifests(load, slog.New(slog.DiscardHandler))
 	return m
@@ -58,7 +52,6 @@ func TestWhatRenderersNameIsTrue(t *testing.T) {
 	seen := map[view.OriginRole]int{}
 	for seed := range uint64(60) {
 		s := cluster.Random(seed, cluster.Small())
-		s.Nodes = nil // manifests have none
 		m := described(s)
 		nodes, closing := started(t, m)
 		spec := Specification{Oracle: oracle.New(m.state)}
@@ -82,7 +75,7 @@ func TestWhatRenderersNameIsTrue(t *testing.T) {
 		}
 		closing()
 	}
-	if seen[view.OriginDecides] < 200 || seen[view.OriginMerged] == 0 || seen[view.OriginUnknown] > 0 {
+	if seen[view.OriginDecides] < 200 || seen[view.OriginMerged] == 0 || seen[view.OriginPasses] == 0 || seen[view.OriginUnknown] > 0 {
 		t.Errorf("the roles were %v", seen)
 	}
 }
@@ -116,6 +109,9 @@ func started(t *testing.T, m Manifests) (nodes []Node, closing func()) {
 // untrue says what is wrong with what is said of an origin. It looks at the objects,
 // and asks about a state with this one rule.
 func untrue(s oracle.State, e view.Explanation, a view.Answer, n view.NamedOrigin) string {
+	if n.Policy.Kind != api.NetworkPolicy {
+		return untrueOfTier(s, e, n)
+	}
 	i := slices.IndexFunc(s.Policies, func(np *networkingv1.NetworkPolicy) bool {
 		return np.Namespace == n.Policy.Namespace && np.Name == n.Policy.Name
 	})
@@ -133,7 +129,7 @@ func untrue(s oracle.State, e view.Explanation, a view.Answer, n view.NamedOrigi
 	if n.Rule == api.IsolationRule && a.Allowed {
 		return "an isolation permits"
 	}
-	only := s
+	only := oracle.State{Nodes: s.Nodes, Namespaces: s.Namespaces, Pods: s.Pods}
 	only.Policies = []*networkingv1.NetworkPolicy{alone(np, n.Origin)}
 	v := oracle.New(only).VerdictPods(e.Oracle.Src, e.Oracle.Dst, e.Flow.Protocol, e.Flow.DstPort).Direction(n.Direction)
 	switch {

@@ -18,20 +18,12 @@ var allKinds = []oracle.ChangeKind{
 	oracle.AddRuleBefore, oracle.AddPolicy, oracle.RemovePorts, oracle.RemovePeers, oracle.AddExcept, oracle.RemoveRules, oracle.Isolate, oracle.Together,
 }
 
-// withTiers adds policies of administrators to every second cluster.
-func withTiers(seed uint64, s cluster.State) cluster.State {
-	if seed%2 == 0 {
-		return s
-	}
-	return cluster.Administrators(cluster.NewRand(seed), shared(), 3, s)
-}
-
 // TestEveryChangeKeepsItsPromise makes each change that an explanation offers, by
 // other code than the oracle's own, and asks again: about addresses, which several
 // pods may share, and about pods, which may wait for an address.
 func TestEveryChangeKeepsItsPromise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := withTiers(rapid.Uint64().Draw(t, "tiers"), cluster.Gen(shared()).Draw(t, "state"))
+		s := cluster.Gen(shared()).Draw(t, "state")
 		for _, q := range drawQuestions(t, s, 20) {
 			keepsPromises(t, s, q, map[oracle.ChangeKind]bool{})
 		}
@@ -43,7 +35,7 @@ func TestEveryChangeKeepsItsPromise(t *testing.T) {
 func TestEveryKindOfChangeIsOffered(t *testing.T) {
 	seen := map[oracle.ChangeKind]bool{}
 	for seed := uint64(0); seed < 1000 && len(seen) < len(allKinds); seed++ {
-		s := withTiers(seed, cluster.Random(seed, shared()))
+		s := cluster.Random(seed, shared())
 		for i, f := range cluster.FlowSpace(s).Random(cluster.NewRand(seed), 12) {
 			if i%3 == 0 {
 				f.Protocol, f.SrcPort, f.DstPort = api.ICMP, 0, 0
@@ -165,7 +157,7 @@ func isNameless(s cluster.State, e oracle.Endpoint) bool {
 // to be written or deleted, counted here from the objects that change.
 func TestTheFirstChangeIsTheSmallest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := withTiers(rapid.Uint64().Draw(t, "tiers"), cluster.Gen(shared()).Draw(t, "state"))
+		s := cluster.Gen(shared()).Draw(t, "state")
 		o := oracle.New(s)
 		for _, f := range drawFlows(t, s, 20) {
 			v := o.Explain(oracle.AddrEndpoint(f.Src), oracle.AddrEndpoint(f.Dst), f.Protocol, f.DstPort)

@@ -242,14 +242,8 @@ func (r *recorder) Close() error { return nil }
 
 func objectsOf(s cluster.State) []ksr.Object {
 	var out []ksr.Object
-	for _, o := range s.Policies {
-		out = append(out, ksr.Object{Object: o})
-	}
-	for _, o := range s.Pods {
-		out = append(out, ksr.Object{Object: o})
-	}
-	for _, o := range s.Namespaces {
-		out = append(out, ksr.Object{Object: o})
+	for _, o := range slices.Backward(cluster.Objects(s)) { // policies first
+		out = append(out, ksr.Object{Object: o.Object})
 	}
 	return out
 }

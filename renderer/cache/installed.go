@@ -157,7 +157,8 @@ func (c *Cache) oppOf(a netip.Addr) []*renderer.RuleList {
 }
 
 // decide appends the decision of a table, if there is one. lists are the rules of
-// the pods concerned: they know the origins better than a shared table.
+// the pods concerned: they know the origins better than a shared table, also that
+// there are none.
 func (c *Cache) decide(out []renderer.Decision, t *Table, f api.Flow, lists []*renderer.RuleList) []renderer.Decision {
 	if t == nil {
 		return out
@@ -166,12 +167,13 @@ func (c *Cache) decide(out []renderer.Decision, t *Table, f api.Flow, lists []*r
 	if i := firstMatch(t.Rules, f, c.wasInSet); i >= 0 {
 		d.Rule, d.Match, d.Action = i, t.Rules[i], t.Rules[i].Action
 	}
+	known := false
 	for _, l := range lists {
 		if i := firstMatch(l.Rules(), f, c.wasInSet); i >= 0 && l.Rules()[i].Action == d.Action {
-			d.Origins = append(d.Origins, l.Origins(i)...)
+			d.Origins, known = append(d.Origins, l.Origins(i)...), true
 		}
 	}
-	if len(d.Origins) == 0 && d.Rule >= 0 && t.Origins != nil {
+	if !known && d.Rule >= 0 && t.Origins != nil {
 		d.Origins = slices.Clone(t.Origins[d.Rule])
 	}
 	slices.SortFunc(d.Origins, api.Origin.Compare)
