@@ -59,9 +59,50 @@ var explanations = map[string]struct {
 	"port-name-in-policy":  {args: []string{"shop/web", "shop/nameless:80"}, stdin: nameless},
 	"problems":             {args: []string{"shop/free", "shop/wrong:80"}, stdin: wrong},
 	"policy-refused":       {args: []string{"shop/free", "shop/cart:80"}, stdin: refused},
+	"tiers-denied":         {args: []string{"shop/free", "data/db:5432"}, stdin: tiers},
+	"tiers-allowed":        {args: []string{"shop/web", "data/db:5432"}, stdin: tiers},
+	"tiers-passed":         {args: []string{"shop/cart", "data/db:5432"}, stdin: tiers},
+	"tiers-baseline":       {args: []string{"shop/cart", "shop/free:8080"}, stdin: tiers},
+	"tiers-nodes":          {args: []string{"shop/free", "192.168.0.1:10250"}, stdin: tiers},
+	"tiers-as-json":        {args: []string{"shop/cart", "10.0.1.3:8080", "-o", "json"}, stdin: tiers},
 	"as-json":              {args: []string{"shop/free", "data/db:5432", "-o", "json"}},
 	"as-yaml":              {args: []string{"shop/web", "shop/cart:8081", "-o", "yaml"}},
 }
+
+// tiers are policies of administrators: the database is for the web, what the cart may
+// is left to its namespace, nobody else may anything.
+const tiers = `
+{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {role: edge}}, status: {addresses: [{type: InternalIP, address: 192.168.0.1}]}}
+---
+apiVersion: policy.networking.k8s.io/v1alpha1
+kind: AdminNetworkPolicy
+metadata: {name: guard-data}
+spec:
+  priority: 10
+  subject: {namespaces: {matchLabels: {team: data}}}
+  ingress:
+  - {name: web, action: Allow, from: [{pods: {namespaceSelector: {matchLabels: {team: shop}}, podSelector: {matchLabels: {app: web}}}}], ports: [{namedPort: sql}]}
+  - {name: cart, action: Pass, from: [{pods: {namespaceSelector: {matchLabels: {team: shop}}, podSelector: {matchLabels: {app: cart}}}}]}
+  - {name: others, action: Deny, from: [{namespaces: {}}]}
+---
+apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: no-kubelets}
+spec:
+  tier: Admin
+  priority: 20
+  subject: {namespaces: {}}
+  egress:
+  - {action: Deny, to: [{nodes: {matchLabels: {role: edge}}}], protocols: [{tcp: {destinationPort: {number: 10250}}}]}
+---
+apiVersion: policy.networking.k8s.io/v1alpha1
+kind: BaselineAdminNetworkPolicy
+metadata: {name: default}
+spec:
+  subject: {namespaces: {}}
+  ingress:
+  - {name: default-deny, action: Deny, from: [{namespaces: {}}]}
+`
 
 const quiet = `
 {apiVersion: v1, kind: Pod, metadata: {name: quiet, namespace: data, labels: {app: quiet}}, spec: {nodeName: node-1},

@@ -312,16 +312,19 @@ func FuzzState(f *testing.F) {
 		return raw
 	}
 	namespaces, pods := twoPods()
-	f.Add(seed(namespaces[0]), seed(pods[0]), seed(isolating(&model.NetworkPolicy_Rule{Peers: []*model.NetworkPolicy_Peer{{}}})))
-	f.Fuzz(func(t *testing.T, namespace, pod, policy []byte) {
+	f.Add(seed(namespaces[0]), seed(pods[0]), seed(isolating(&model.NetworkPolicy_Rule{Peers: []*model.NetworkPolicy_Peer{{}}})),
+		seed(tierOf(everyKind[0], &model.ClusterPolicy_Rule{Peers: []*model.ClusterPolicy_Peer{{}, everyPod()}})))
+	f.Fuzz(func(t *testing.T, namespace, pod, policy, tier []byte) {
+		var cp model.ClusterPolicy
 		var n model.Namespace
 		var p model.Pod
 		var np model.NetworkPolicy
-		if proto.Unmarshal(namespace, &n) != nil || proto.Unmarshal(pod, &p) != nil || proto.Unmarshal(policy, &np) != nil {
+		if proto.Unmarshal(namespace, &n) != nil || proto.Unmarshal(pod, &p) != nil || proto.Unmarshal(policy, &np) != nil || proto.Unmarshal(tier, &cp) != nil {
 			return
 		}
 		ns, others := twoPods()
-		o := oracle.New(State(append(ns, &n), append(others, &p), []*model.NetworkPolicy{&np}))
+		o := oracle.New(Cluster{Namespaces: append(ns, &n), Pods: append(others, &p), Policies: []*model.NetworkPolicy{&np},
+			ClusterPolicies: []*model.ClusterPolicy{&cp}}.State())
 		flow := api.Flow{Src: webAddr, Dst: dbAddr, Protocol: api.TCP, DstPort: 80}
 		if v := o.Verdict(flow); v.Allowed != o.Allowed(flow) {
 			t.Errorf("two verdicts about one flow: %v", v)

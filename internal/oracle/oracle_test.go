@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/oracle"
@@ -49,6 +51,47 @@ func FuzzPolicy(f *testing.F) {
 		}
 		with := st
 		with.Policies = []*networkingv1.NetworkPolicy{np}
+		o := oracle.New(with)
+		for _, q := range questions {
+			v := o.Explain(oracle.AddrEndpoint(q.Src), oracle.AddrEndpoint(q.Dst), q.Protocol, q.DstPort)
+			if v.Allowed != o.Allowed(q) || v.String() == "" {
+				t.Errorf("%s: the parts disagree", q)
+			}
+		}
+	})
+}
+
+// FuzzTiers evaluates whatever parses as policies of administrators.
+func FuzzTiers(f *testing.F) {
+	cfg := cluster.Small()
+	cfg.Admin = 6
+	for seed := range uint64(20) {
+		s := cluster.Random(seed, cfg)
+		for _, o := range cluster.AdminPolicies(s) {
+			text, err := json.Marshal(o)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(text)
+		}
+	}
+	f.Add([]byte(`{"metadata":{"name":"default"},"spec":{"tier":"Admin","subject":{"namespaces":{}},"egress":[{"action":"Pass","to":[{"networks":["::ffff:1.2.3.4/0","::/-1"]},{}],"ports":[],"protocols":[{}]}]}}`))
+	st := shop()
+	questions := cluster.FlowSpace(st).Random(cluster.NewRand(1), 20)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		with := st
+		var admin v1alpha1.AdminNetworkPolicy
+		if json.Unmarshal(text, &admin) == nil {
+			with.AdminPolicies = append(with.AdminPolicies, &admin)
+		}
+		var baseline v1alpha1.BaselineAdminNetworkPolicy
+		if json.Unmarshal(text, &baseline) == nil {
+			with.BaselinePolicies = append(with.BaselinePolicies, &baseline)
+		}
+		var cnp v1alpha2.ClusterNetworkPolicy
+		if json.Unmarshal(text, &cnp) == nil {
+			with.ClusterPolicies = append(with.ClusterPolicies, &cnp)
+		}
 		o := oracle.New(with)
 		for _, q := range questions {
 			v := o.Explain(oracle.AddrEndpoint(q.Src), oracle.AddrEndpoint(q.Dst), q.Protocol, q.DstPort)

@@ -134,11 +134,11 @@ func (p *printer) direction(d DirectionVerdict, end Endpoint, width int) {
 	for _, o := range d.Others {
 		p.other(d.Direction, o, shared)
 	}
-	for _, te := range d.Baseline {
-		p.tier(te, shared)
-	}
 	if by := isolatedBy(d); by != "" && !d.Allowed {
 		p.line("    default deny: no rule of %s matches", by)
+	}
+	for _, te := range d.Baseline {
+		p.tier(te, shared)
 	}
 	for _, s := range d.Subjects {
 		if s.Without != nil {
