@@ -3,6 +3,7 @@ package policytest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -105,7 +106,7 @@ func why(v oracle.Verdict, q Question) string {
 		switch {
 		case rules != nil:
 			parts = append(parts, fmt.Sprintf("%s of %s: allowed by %s", d.Direction, d.name, strings.Join(rules, ", ")))
-		case d.Allowed, strings.Contains(d.Reason, "denied by "): // by administrators: it says which rule
+		case d.Allowed, slices.ContainsFunc(d.Deciding, func(g api.Origin) bool { return g.Rule >= 0 }): // a rule denies, see the reason
 			parts = append(parts, fmt.Sprintf("%s of %s: %s", d.Direction, d.name, d.Reason))
 		default:
 			parts = append(parts, fmt.Sprintf("%s of %s: %s, and no rule matches", d.Direction, d.name, d.Reason))
