@@ -88,3 +88,28 @@ probes: [{from: shop/web, to: shop/db, port: 80, expect: allow}]
 		t.Errorf("mismatches %+v, want one because of %q", report.Mismatches, want)
 	}
 }
+
+// TestANameOfPortsCountsBesideAPeerThatIsNotKnown has a rule that allows by one of its
+// peers: the other one, which has no field, is nothing that could lack names.
+func TestANameOfPortsCountsBesideAPeerThatIsNotKnown(t *testing.T) {
+	f := parseOne(t, header+`
+allowProblems: true
+objects:
+- `+podLine("shop", "web", "web", "10.0.0.1")+`
+- `+podLine("shop", "db", "db", "10.0.0.2")+`
+- `+policyLine+`
+- {apiVersion: policy.networking.k8s.io/v1alpha1, kind: AdminNetworkPolicy, metadata: {name: a}, spec: {priority: 4, subject: {namespaces: {}}, ingress: [{action: Allow, from: [{}, {namespaces: {}}], ports: [{namedPort: http}]}]}}
+probes: [{from: shop/web, to: shop/db, port: 80, expect: allow}]
+`)
+	fabric := NewFabric(slog.New(slog.DiscardHandler))
+	t.Cleanup(func() {
+		if err := fabric.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, s := range []Subject{NewOracle(), fabric} {
+		if report := mustRun(t, NewRunner(s), f); !report.OK() {
+			t.Errorf("%s:\n%s", s.Name(), written(t, report))
+		}
+	}
+}

@@ -218,10 +218,14 @@ func (p *parser) clusterPeer(m *model.ClusterPolicy_Peer) (peer api.PeerSpec, er
 	return peer, fmt.Errorf("it has a peer that is not known")
 }
 
-// hasNoNames says whether a peer is something that does not name its ports.
+// hasNoNames says whether a peer is something that does not name its ports. Of one that
+// is not known that is not known either; it matches nothing in any case.
 func hasNoNames(m *model.ClusterPolicy_Peer) bool {
-	_, pods := m.GetPeer().(*model.ClusterPolicy_Peer_Pods)
-	return !pods
+	switch m.GetPeer().(type) {
+	case *model.ClusterPolicy_Peer_Nodes, *model.ClusterPolicy_Peer_Network, *model.ClusterPolicy_Peer_DomainName:
+		return true
+	}
+	return false
 }
 
 // errImpossible says that nothing can use a port.
