@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -19,16 +20,33 @@ import (
 
 // changeFlags are what apply and delete share.
 type changeFlags struct {
-	files     []string
-	endpoints []string
-	prefix    string
+	files        []string
+	endpoints    []string
+	prefix       string
+	acceptLegacy bool
 }
 
 func (f *changeFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVarP(&f.files, "filename", "f", nil, "manifest, directory of manifests, or - for the standard input (repeatable)")
 	cmd.Flags().StringSliceVar(&f.endpoints, "etcd-endpoints", nil, "write to this etcd instead of asking the agent")
 	cmd.Flags().StringVar(&f.prefix, "etcd-prefix", model.DefaultPrefix, "prefix of the keys in etcd")
+	cmd.Flags().BoolVar(&f.acceptLegacy, "accept-legacy", false, "also read policies of extensions/v1beta1 and the annotation that isolates a namespace, as before Kubernetes 1.7 (see convert)")
 	_ = cmd.MarkFlagRequired("filename") // fails only for a flag that does not exist
+}
+
+// load reads the manifests, and writes what is to be known of legacy ones to notes.
+func (f *changeFlags) load(in io.Reader, notes io.Writer) (ksr.Load, error) {
+	var opts []ksr.Option
+	if f.acceptLegacy {
+		opts = append(opts, ksr.AcceptLegacy())
+	}
+	load, err := ksr.LoadFiles(f.files, in, opts...)
+	if err != nil {
+		return load, err
+	}
+	w := term.NewWriter(notes)
+	writeNotes(w, load.Notes)
+	return load, w.Err()
 }
 
 func newApply(o *options) *cobra.Command {
@@ -45,7 +63,7 @@ In a cluster the reflector does this from the API server; apply is for developme
   kubectl get ns,pod,netpol -A -o json | sluicectl apply -f - --etcd-endpoints 127.0.0.1:2379`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.change(cmd.Context(), f, func(values []proto.Message) (view.Change, error) { return putAll(values) })
+			return o.change(cmd, f, func(values []proto.Message) (view.Change, error) { return putAll(values) })
 		},
 	}
 	f.register(cmd)
@@ -60,7 +78,7 @@ func newDelete(o *options) *cobra.Command {
 		Example: "  sluicectl delete -f policy.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.change(cmd.Context(), f, deleteAll)
+			return o.change(cmd, f, deleteAll)
 		},
 	}
 	f.register(cmd)
@@ -97,8 +115,9 @@ func deleteAll(values []proto.Message) (view.Change, error) {
 
 // change reads the manifests, makes the change, and reports what happened. Bad
 // objects end in ExitError after the good ones were changed.
-func (o *options) change(ctx context.Context, f changeFlags, build func([]proto.Message) (view.Change, error)) error {
-	load, err := ksr.LoadFiles(f.files, o.in)
+func (o *options) change(cmd *cobra.Command, f changeFlags, build func([]proto.Message) (view.Change, error)) error {
+	ctx := cmd.Context()
+	load, err := f.load(o.in, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}

@@ -89,8 +89,12 @@ func (f *findings) add(path *field.Path, format string, args ...any) {
 }
 
 // namespace sets kubernetes.io/metadata.name as the API server does, whatever the
-// object says.
-func (*findings) namespace(ns *corev1.Namespace) *model.Namespace {
+// object says. An annotation that asks for isolation has had no effect since
+// Kubernetes 1.7, and whoever wrote it may rely on it.
+func (f *findings) namespace(ns *corev1.Namespace) *model.Namespace {
+	if asks, _ := isolated(ns); asks {
+		f.add(isolationPath, "is a legacy annotation that isolates nothing: %s, or remove it", convertFirst)
+	}
 	labels := maps.Clone(ns.Labels)
 	if labels == nil {
 		labels = map[string]string{}

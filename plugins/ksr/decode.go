@@ -38,14 +38,23 @@ const defaultNamespace = metav1.NamespaceDefault
 // names the stream in messages.
 func Decode(r io.Reader, source string) ([]Object, []api.Problem) {
 	var l Load
-	m := newMerger(&l)
-	m.add(parse(r, source))
+	m := newMerger(&l, reading{})
+	m.add(m.reading.parse(r, source))
 	return l.Objects, l.Problems
+}
+
+// reading says what is read beside the kinds of today.
+type reading struct {
+	legacy bool // policies of legacyVersion
+	// rest keeps objects of all other kinds, as a *verbatim, and the trees of those
+	// that are decoded.
+	rest bool
 }
 
 // parsed is what one stream held.
 type parsed struct {
 	objects  []Object
+	trees    []map[string]any // of the objects, when the rest is read
 	refusals []refusal
 	skipped  int
 }
@@ -60,11 +69,12 @@ type refusal struct {
 // parser reads one stream.
 type parser struct {
 	parsed
+	reading
 	fields fieldCache
 	more   int // refusals that are not told one by one
 }
 
-func parse(r io.Reader, source string) parsed {
+func (rd reading) parse(r io.Reader, source string) parsed {
 	if info, err := statOf(r); err == nil && info.Mode().IsRegular() && info.Size() > maxStream {
 		return tooLong(source) // without reading it
 	}
@@ -72,7 +82,7 @@ func parse(r io.Reader, source string) parsed {
 	if err != nil {
 		return parsed{refusals: []refusal{{problem: unreadable(source, err)}}}
 	}
-	return parseBytes(stream, source)
+	return rd.parseBytes(stream, source)
 }
 
 // statOf returns what is known of a file; other readers are an error.
@@ -89,11 +99,11 @@ func tooLong(source string) parsed {
 		Reason: fmt.Sprintf("is larger than the limit of %d bytes: split it", maxStream)}}}}
 }
 
-func parseBytes(stream []byte, source string) parsed {
+func (rd reading) parseBytes(stream []byte, source string) parsed {
 	if len(stream) > maxStream {
 		return tooLong(source)
 	}
-	p := parser{fields: fieldCache{}}
+	p := parser{reading: rd, fields: fieldCache{}}
 	p.stream(stream, source)
 	if p.more > 0 {
 		// Without an ID, so that it is not known which objects these were meant to be.
@@ -213,6 +223,8 @@ func (p *parser) manifest(raw []byte, at place, inherited envelope) {
 	_, isList := listOf(env.kind)
 	_, isRead := readKinds[env.kind]
 	switch {
+	case p.rest && (!isList || p.version(env) != nil):
+		p.verbatim(raw, env, at)
 	case foreign(env):
 		p.skipped++
 	case isList:
@@ -253,7 +265,7 @@ func (p *parser) list(raw json.RawMessage, env envelope, at place) {
 	if itemKind != "" {
 		inherited = envelope{version: env.version, kind: itemKind}
 	}
-	if err := checkVersion(env); err != nil {
+	if err := p.version(env); err != nil {
 		p.refuse(model.ID{}, err.problem(at.String(), env.kind))
 		return
 	}
@@ -290,7 +302,14 @@ func (p *parser) items(raw json.RawMessage, inherited envelope, at place) (reaso
 	return ""
 }
 
-func checkVersion(env envelope) *fieldError {
+// version says what is wrong with the version of a kind that is read, or of a list.
+func (p *parser) version(env envelope) *fieldError {
+	switch {
+	case isLegacy(env) && p.legacy:
+		return nil
+	case isLegacy(env):
+		return &fieldError{path: "apiVersion", reason: fmt.Sprintf("%s is a legacy version, whose meaning depends on the namespace: %s", quoted(env.version), convertFirst)}
+	}
 	if want := versionOf(env.kind); env.version != want {
 		return &fieldError{path: "apiVersion", reason: fmt.Sprintf("%s is not the version in which %s is read: write %s",
 			quoted(env.version), article(env.kind), want)}

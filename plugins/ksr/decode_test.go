@@ -60,7 +60,7 @@ func TestABadDocumentIsExactlyOneProblemAndHidesNoOther(t *testing.T) {
 		"a kind in lower case":     {"apiVersion: v1\nkind: pod\nmetadata: {name: web}", `pod web: kind: "pod" is not a kind of Kubernetes: did you mean Pod?`},
 		"a misspelt other kind":    {"apiVersion: v1\nkind: Servce\nmetadata: {name: web}", `Servce web: kind: "Servce" is not a kind of Kubernetes: did you mean Service?`},
 		"a kind of somebody else":  {"apiVersion: example.com/v1\nkind: FooBar\nmetadata: {name: web}", `FooBar web: kind: "FooBar" is not a kind of Kubernetes`},
-		"an old NetworkPolicy":     {"apiVersion: extensions/v1beta1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: shop}\nspec: {podSelector: {}}", policy + `apiVersion: "extensions/v1beta1" is not the version in which a NetworkPolicy is read: write networking.k8s.io/v1`},
+		"an old NetworkPolicy":     {"apiVersion: extensions/v1beta1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: shop}\nspec: {podSelector: {}}", policy + `apiVersion: "extensions/v1beta1" is a legacy version, whose meaning depends on the namespace: convert the manifests with "sluicectl convert", or accept them with --accept-legacy`},
 		"a pod of the future":      {"apiVersion: v2\nkind: Pod\nmetadata: {name: web}", `Pod default/web: apiVersion: "v2" is not the version in which a Pod is read: write v1`},
 		"no podSelector":           {policyYAML("{}"), policy + "spec.podSelector: is missing: write podSelector: {} to select every pod of the namespace"},
 		"no spec":                  {"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: shop}", policy + "spec.podSelector: is missing: write podSelector: {} to select every pod of the namespace"},
@@ -95,7 +95,7 @@ func TestABadDocumentIsExactlyOneProblemAndHidesNoOther(t *testing.T) {
 		"a bad label value":        {"apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: {a: 'b c'}}", `Pod default/web: metadata.labels[a]: "b c" is not a label value`},
 		"items are no list":        {`{"apiVersion":"v1","kind":"List","items":{}}`, "List: items: must be a list"},
 		"an item is no object":     {`{"apiVersion":"v1","kind":"List","items":[1]}`, "is not a Kubernetes object: want apiVersion, kind and metadata"},
-		"a list of old policies":   {"apiVersion: extensions/v1beta1\nkind: NetworkPolicyList\nitems: []", `NetworkPolicyList: apiVersion: "extensions/v1beta1" is not the version in which a NetworkPolicyList is read: write networking.k8s.io/v1`},
+		"a list of old policies":   {"apiVersion: extensions/v1beta1\nkind: NetworkPolicyList\nitems: []", `NetworkPolicyList: apiVersion: "extensions/v1beta1" is a legacy version, whose meaning depends on the namespace: convert the manifests with "sluicectl convert", or accept them with --accept-legacy`},
 		"an object too large":      {`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"nodeName":"` + strings.Repeat("x", maxObject) + `"}}`, "Pod web: has 16777297 bytes as JSON, the limit is 16777216: split it"},
 		"lists within lists":       {strings.Repeat("{apiVersion: v1, kind: List, items: [", 12) + strings.Repeat("]}", 12), "List: items: are lists within lists, deeper than the limit of 8"},
 	} {
@@ -207,7 +207,7 @@ func TestKindsThatPolicyDoesNotNeedAreSkipped(t *testing.T) {
 	for _, kind := range kinds {
 		docs = append(docs, "apiVersion: v1\nkind: "+kind+"\nwhatever: {1: 2}\n")
 	}
-	p := parse(strings.NewReader(strings.Join(docs, "---\n")), "f")
+	p := reading{}.parse(strings.NewReader(strings.Join(docs, "---\n")), "f")
 	if len(p.objects) > 0 || len(p.refusals) > 0 || p.skipped != len(kinds) {
 		t.Errorf("objects %v, refusals %v, skipped %d; want %d skipped only", p.objects, p.refusals, p.skipped, len(kinds))
 	}
@@ -242,7 +242,7 @@ func TestOnlyAnObjectOfARefusedIDIsKnown(t *testing.T) {
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: 1}": " ",
 		"apiVersion: v1\nkind: Pdo\nmetadata: {name: a}":               " ",
 	} {
-		p := parse(strings.NewReader(in), "f")
+		p := reading{}.parse(strings.NewReader(in), "f")
 		if len(p.refusals) != 1 || p.refusals[0].id.String() != want {
 			t.Errorf("%q: refusals %v, want one of %q", in, p.refusals, want)
 		}

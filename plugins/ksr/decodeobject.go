@@ -16,18 +16,8 @@ import (
 
 // object reads an object of one of the kinds that are read.
 func (p *parser) object(raw []byte, env envelope, at place) {
-	if size := compactSize(raw); size > maxObject {
-		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: title(raw, env),
-			Reason: fmt.Sprintf("has %d bytes as JSON, the limit is %d: split it", size, maxObject)})
-		return
-	}
-	tree, err := parseTree(raw)
-	if err != nil {
-		problem := api.Problem{Source: at.String(), Object: title(raw, env), Reason: err.Error()}
-		if dup, ok := errors.AsType[errDuplicate](err); ok {
-			problem.Field, problem.Reason = dup.path, "is there twice"
-		}
-		p.refuse(model.ID{}, problem)
+	tree := p.tree(raw, env, at)
+	if tree == nil {
 		return
 	}
 	// The claimed ID is known even when the object is refused.
@@ -38,6 +28,25 @@ func (p *parser) object(raw []byte, env envelope, at place) {
 		return
 	}
 	p.objects = append(p.objects, Object{Source: at.String(), Object: obj})
+}
+
+// tree reads the tree of an object. It returns nil when it refused it.
+func (p *parser) tree(raw []byte, env envelope, at place) map[string]any {
+	if size := compactSize(raw); size > maxObject {
+		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: title(raw, env),
+			Reason: fmt.Sprintf("has %d bytes as JSON, the limit is %d: split it", size, maxObject)})
+		return nil
+	}
+	tree, err := parseTree(raw)
+	if err != nil {
+		problem := api.Problem{Source: at.String(), Object: title(raw, env), Reason: err.Error()}
+		if dup, ok := errors.AsType[errDuplicate](err); ok {
+			problem.Field, problem.Reason = dup.path, "is there twice"
+		}
+		p.refuse(model.ID{}, problem)
+		return nil
+	}
+	return tree
 }
 
 // compactSize returns the size of valid JSON. That of large JSON is without the
@@ -63,10 +72,13 @@ func compactSize(raw []byte) int {
 
 // decodeTree decodes and checks what is checked for every object.
 func (p *parser) decodeTree(tree map[string]any, env envelope) (any, *fieldError) {
-	if err := checkVersion(env); err != nil {
+	if err := p.version(env); err != nil {
 		return nil, err
 	}
 	row := readKinds[env.kind]
+	if isLegacy(env) {
+		row = legacyKind
+	}
 	d := strict{fields: p.fields, lenient: row.lenient}
 	obj := row.empty()
 	if err := d.decode(tree, obj); err != nil {
@@ -78,6 +90,11 @@ func (p *parser) decodeTree(tree map[string]any, env envelope) (any, *fieldError
 	if row.kind == model.KindNetworkPolicy {
 		if spec, _ := tree["spec"].(map[string]any); !has(spec, "podSelector") {
 			return nil, &fieldError{path: "spec.podSelector", reason: "is missing: write podSelector: {} to select every pod of the namespace"}
+		}
+	}
+	if legacy, ok := obj.(*LegacyPolicy); ok {
+		if err := legacy.newerField(); err != nil {
+			return nil, err
 		}
 	}
 	return obj, nil

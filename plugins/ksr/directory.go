@@ -25,12 +25,15 @@ import (
 // told which object a wrong document was meant to be, all objects of its file
 // stay. The same holds for a file that cannot be read or has become empty, which
 // is what an editor may leave for a moment. An object goes when its file goes, or
-// when the file is right and no longer names it.
+// when the file is right and no longer names it. A legacy policy also goes when its
+// namespace is no longer isolated, and what isolates a namespace goes with the
+// annotation; but not with the manifest of the namespace while policies are left.
 //
 // It changes and deletes only objects that it gave to the store itself since it
 // was made. Its methods may be called by several goroutines.
 type Directory struct {
 	dir       string
+	reading   reading
 	reflector *Reflector
 	log       *slog.Logger
 	report    func(Load)
@@ -55,18 +58,18 @@ type manifestFile struct {
 
 // manifest is an object and what it is converted to.
 type manifest struct {
-	object Object
+	object Object // as it was read, so also a legacy one
 	msg    proto.Message
 }
 
 // NewDirectory returns a source that reads the tree of dir and writes with r.
 // After every load it calls report, unless that is nil, with the objects in force
 // and everything that is wrong; report must not call the Directory.
-func NewDirectory(dir string, r *Reflector, log *slog.Logger, report func(Load)) *Directory {
+func NewDirectory(dir string, r *Reflector, log *slog.Logger, report func(Load), opts ...Option) *Directory {
 	if report == nil {
 		report = func(Load) {}
 	}
-	return &Directory{dir: dir, reflector: r, log: log, report: report,
+	return &Directory{dir: dir, reading: readingOf(opts), reflector: r, log: log, report: report,
 		files: map[string]manifestFile{}, given: map[model.ID][]byte{}}
 }
 
@@ -87,7 +90,7 @@ func (d *Directory) Sync(ctx context.Context) (Stats, error) {
 		}
 	}
 	for _, path := range tree.files {
-		d.files[path] = d.files[path].read(path)
+		d.files[path] = d.files[path].read(path, d.reading)
 	}
 	for path, f := range d.files {
 		if tree.hides(path) {
@@ -114,7 +117,7 @@ func (t *manifestTree) hides(path string) bool {
 // what is held of their past.
 func (d *Directory) merge(tree manifestTree) (Load, map[model.ID]proto.Message) {
 	load := Load{Files: len(tree.files), Problems: tree.problems()}
-	m, msgs := newMerger(&load), map[model.ID]proto.Message{}
+	m, msgs := newMerger(&load, d.reading), map[model.ID]proto.Message{}
 	paths := slices.Sorted(maps.Keys(d.files))
 	for _, path := range paths {
 		f := d.files[path]
@@ -135,7 +138,26 @@ func (d *Directory) merge(tree manifestTree) (Load, map[model.ID]proto.Message) 
 			}
 		}
 	}
+	if d.reading.legacy {
+		msgs = load.moderniseMessages(msgs)
+	}
 	return load, msgs
+}
+
+// moderniseMessages brings the legacy objects of a load to the form of today. It does
+// so anew after every edit, because a namespace and its policies may stand in several
+// files. The messages are those of the objects, see reading.convert; what is returned
+// are those of the objects that are in force.
+func (l *Load) moderniseMessages(msgs map[model.ID]proto.Message) map[model.ID]proto.Message {
+	l.modernise()
+	out := make(map[model.ID]proto.Message, len(msgs))
+	for _, o := range l.Objects {
+		id := o.ID()
+		if out[id] = msgs[id]; out[id] == nil {
+			out[id], _ = Convert(o) // one that Modernise made, which has no problems
+		}
+	}
+	return out
 }
 
 // write gives the store what it did not get before.

@@ -5,8 +5,10 @@
 //
 // Decode reads YAML and JSON as strictly as an API server does. Convert turns a
 // Kubernetes object into its canonical model message and is shared by every
-// source. A Reflector writes messages to the store, only where the store differs.
-// A Directory is a source: it reflects a tree of manifests and follows its edits.
+// source. Modernise stands between them where manifests from before Kubernetes 1.7 are
+// accepted, and gives them their meaning in the form of today. A Reflector writes
+// messages to the store, only where the store differs. A Directory is a
+// source: it reflects a tree of manifests and follows its edits.
 //
 // # Invariants
 //

@@ -99,7 +99,7 @@ func byName(rows []readKind) map[string]readKind {
 
 // readTypes are the same by the type of a pointer to an object.
 var readTypes = func() map[reflect.Type]readKind {
-	out := map[reflect.Type]readKind{}
+	out := map[reflect.Type]readKind{legacyKind.of: legacyKind}
 	for _, row := range readKinds {
 		out[row.of] = row
 	}

@@ -71,7 +71,7 @@ func TestListsBeyondTheLimitOfItemsSaySo(t *testing.T) {
 		t.Skip("reads a million documents")
 	}
 	list := `{"apiVersion":"v1","kind":"List","items":[` + strings.Repeat("0,", maxDocuments) + "0]}"
-	p := parseBytes([]byte(list), "f")
+	p := reading{}.parseBytes([]byte(list), "f")
 	if len(p.refusals) != maxRefusals+1 {
 		t.Fatalf("%d refusals, want %d", len(p.refusals), maxRefusals+1)
 	}
@@ -84,7 +84,7 @@ func TestStreamsBeyondTheLimitOfDocumentsSaySo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads a million documents")
 	}
-	p := parseBytes([]byte(strings.Repeat("{}\n", maxDocuments+2)), "f")
+	p := reading{}.parseBytes([]byte(strings.Repeat("{}\n", maxDocuments+2)), "f")
 	if got, want := p.refusals[0].problem.Reason, "has more documents than the limit of 1000000, the rest is not read: split it"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -22,8 +22,25 @@ const Stdin = "-"
 type Load struct {
 	Objects  []Object      // each ID once, in the order of the files
 	Problems []api.Problem // one for every bad document or object
+	Notes    []api.Problem // of Modernise, with AcceptLegacy; nothing is wrong there
 	Skipped  int           // objects of kinds that policy does not need
 	Files    int           // that were read
+}
+
+// Option changes what LoadFiles and NewDirectory read.
+type Option func(*reading)
+
+// AcceptLegacy reads policies of extensions/v1beta1 and the annotation of namespaces
+// that isolated them, with the meaning that they had before Kubernetes 1.7: what is
+// loaded is brought to the form of today by Modernise, as a whole.
+func AcceptLegacy() Option { return func(r *reading) { r.legacy = true } }
+
+func readingOf(opts []Option) reading {
+	var r reading
+	for _, o := range opts {
+		o(&r)
+	}
+	return r
 }
 
 // LoadFiles reads files and directories; "-" is read from stdin, which may be nil
@@ -32,34 +49,55 @@ type Load struct {
 // and backups of editors. A path that cannot be opened is an error; a file of a
 // directory that cannot be read is a Problem. Of several objects with one ID the
 // first stays.
-func LoadFiles(paths []string, stdin io.Reader) (Load, error) {
+func LoadFiles(paths []string, stdin io.Reader, opts ...Option) (Load, error) {
 	var l Load
-	m := newMerger(&l)
+	m := newMerger(&l, readingOf(opts))
+	if err := m.addPaths(paths, stdin); err != nil {
+		return Load{}, err
+	}
+	if m.reading.legacy {
+		l.modernise()
+	}
+	return l, nil
+}
+
+// modernise brings the legacy objects of a load to the form of today.
+func (l *Load) modernise() {
+	m := Modernise(l.Objects, Before17)
+	l.Objects, l.Notes = m.Objects, m.Notes
+	l.Problems = append(l.Problems, m.Problems...)
+}
+
+// merger puts what files hold together.
+type merger struct {
+	load    *Load
+	reading reading
+	seen    map[model.ID]string         // where each object was read
+	trees   map[model.ID]map[string]any // of the objects that were read with one
+}
+
+func newMerger(l *Load, r reading) *merger {
+	return &merger{load: l, reading: r, seen: map[model.ID]string{}, trees: map[model.ID]map[string]any{}}
+}
+
+func (m *merger) addPaths(paths []string, stdin io.Reader) error {
 	for _, path := range paths {
 		if err := m.addPath(path, stdin); err != nil {
-			return Load{}, err
+			return err
 		}
 		if path == Stdin {
 			stdin = nil
 		}
 	}
-	return l, nil
+	return nil
 }
-
-// merger puts what files hold together.
-type merger struct {
-	load *Load
-	seen map[model.ID]string // where each object was read
-}
-
-func newMerger(l *Load) *merger { return &merger{load: l, seen: map[model.ID]string{}} }
 
 func (m *merger) addPath(path string, stdin io.Reader) error {
 	if path == Stdin {
 		if stdin == nil {
 			return errors.New("the standard input can be read once only")
 		}
-		m.add(parse(stdin, "stdin"))
+		m.add(m.reading.parse(stdin, "stdin"))
 		return nil
 	}
 	info, err := os.Stat(path)
@@ -67,7 +105,7 @@ func (m *merger) addPath(path string, stdin io.Reader) error {
 		return fmt.Errorf("load manifests: %w", err)
 	}
 	if !info.IsDir() {
-		p, err := parseFile(path)
+		p, err := m.reading.parseFile(path)
 		if err != nil {
 			return fmt.Errorf("load manifests: %w", err)
 		}
@@ -80,7 +118,7 @@ func (m *merger) addPath(path string, stdin io.Reader) error {
 	}
 	m.load.Problems = append(m.load.Problems, tree.problems()...)
 	for _, file := range tree.files {
-		p, err := parseFile(file)
+		p, err := m.reading.parseFile(file)
 		if err != nil {
 			m.load.Problems = append(m.load.Problems, unreadable(file, err))
 			continue
@@ -96,15 +134,18 @@ func (m *merger) add(p parsed) {
 	for _, r := range p.refusals {
 		m.load.Problems = append(m.load.Problems, r.problem)
 	}
-	for _, o := range p.objects {
-		m.object(o)
+	for i, o := range p.objects {
+		if m.object(o) && p.trees != nil {
+			m.trees[o.ID()] = p.trees[i]
+		}
 	}
 }
 
-// object adds an object and says whether it is the first with its ID.
+// object adds an object and says whether it is the first with its ID. What has no ID
+// is always the first.
 func (m *merger) object(o Object) bool {
 	id := o.ID()
-	if first, ok := m.seen[id]; ok {
+	if first, ok := m.seen[id]; ok && id != (model.ID{}) {
 		m.load.Problems = append(m.load.Problems, api.Problem{Source: o.Source, Object: id.String(),
 			Reason: "is defined in " + first + " already: that one stays, remove one of them"})
 		return false
@@ -114,12 +155,12 @@ func (m *merger) object(o Object) bool {
 	return true
 }
 
-func parseFile(path string) (parsed, error) {
+func (rd reading) parseFile(path string) (parsed, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return parsed{}, err
 	}
-	p := parse(f, path)
+	p := rd.parse(f, path)
 	return p, f.Close()
 }
 

@@ -8,6 +8,9 @@ import (
 	"os"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
 
@@ -15,7 +18,7 @@ import (
 var errEmptied = errors.New("it has become empty: remove the file to delete its objects")
 
 // read returns the state of the file after it was read again. It does not change f.
-func (f manifestFile) read(path string) manifestFile {
+func (f manifestFile) read(path string, rd reading) manifestFile {
 	content, err := readLimited(path)
 	if err == nil && len(content) == 0 && len(f.inForce()) > 0 {
 		err = errEmptied
@@ -32,7 +35,7 @@ func (f manifestFile) read(path string) manifestFile {
 		return f
 	}
 	next := manifestFile{sum: sum, parsed: true}
-	next.parse(content, path, f.inForce())
+	next.parse(content, path, rd, f.inForce())
 	return next
 }
 
@@ -50,12 +53,12 @@ func readLimited(path string) ([]byte, error) {
 
 // parse fills the state from the content. What is refused holds its object of
 // before.
-func (f *manifestFile) parse(content []byte, path string, before map[model.ID]manifest) {
-	p := parseBytes(content, path)
+func (f *manifestFile) parse(content []byte, path string, rd reading, before map[model.ID]manifest) {
+	p := rd.parseBytes(content, path)
 	f.skipped = p.skipped
 	named := map[model.ID]bool{}
 	for _, o := range p.objects {
-		msg, problems := Convert(o)
+		msg, problems := rd.convert(o)
 		if msg == nil {
 			for i := range problems {
 				p.refusals = append(p.refusals, refusal{id: o.ID(), problem: problems[i]})
@@ -67,6 +70,15 @@ func (f *manifestFile) parse(content []byte, path string, before map[model.ID]ma
 		f.problems = append(f.problems, problems...)
 	}
 	f.hold(p.refusals, named, before)
+}
+
+// convert converts an object, a legacy one in the form in which it is in force when
+// it is: whether it is depends on other files too, and Directory.merge decides it.
+func (rd reading) convert(o Object) (proto.Message, []api.Problem) {
+	if rd.legacy {
+		o = current(o)
+	}
+	return Convert(o)
 }
 
 // hold keeps the objects of before that refused documents were, or may have been,

@@ -66,7 +66,7 @@ func TestNodesOfOthersAreSkipped(t *testing.T) {
 		"one beside its own": {fmt.Sprintf(foreign, "Node") + "---\napiVersion: v1\nkind: Node\nmetadata: {name: n1}\n", 1, []string{"Node n1"}, nil},
 		"a version too new":  {"apiVersion: v2\nkind: Node\nmetadata: {name: n1}\n", 0, nil, []string{`f: Node n1: apiVersion: "v2" is not the version in which a Node is read: write v1`}},
 	} {
-		p := parseBytes([]byte(c.in), "f")
+		p := reading{}.parseBytes([]byte(c.in), "f")
 		var problems []string
 		for _, r := range p.refusals {
 			problems = append(problems, r.problem.Error())

@@ -24,8 +24,8 @@ type Object struct {
 	// Object is a *Node, *Namespace or *Pod of k8s.io/api/core/v1, a *NetworkPolicy
 	// of k8s.io/api/networking/v1, an *AdminNetworkPolicy or
 	// *BaselineAdminNetworkPolicy of sigs.k8s.io/network-policy-api/apis/v1alpha1, or
-	// a *ClusterNetworkPolicy of v1alpha2 beside it. It is not changed after it was
-	// handed over.
+	// a *ClusterNetworkPolicy of v1alpha2 beside it; before Modernise also a
+	// *LegacyPolicy. It is not changed after it was handed over.
 	Object any
 }
 
@@ -38,6 +38,9 @@ func (o Object) ID() model.ID {
 
 // idOf returns the ID of a Kubernetes object, false for nil and for other types.
 func idOf(obj any) (model.ID, bool) {
+	if v, ok := obj.(*verbatim); ok {
+		return v.id, v.id != model.ID{}
+	}
 	kind, meta := metaOf(obj)
 	if meta == nil {
 		return model.ID{}, false
