@@ -32,8 +32,8 @@ func (c *Cache) parseClusterPolicy(id model.ID, m *model.ClusterPolicy) (*api.Po
 	if spec.Subject == nil {
 		p.problem("spec.subject", "it is not valid, so the policy is for no pod")
 	}
-	spec.Ingress = p.clusterRules(m.GetIngress(), nil, "spec.ingress")
-	spec.Egress = p.clusterRules(m.GetEgress(), m.OverFamilies(), "spec.egress")
+	spec.Ingress = p.clusterRules(asked{api.Ingress, id.Kind}, m.GetIngress(), nil, "spec.ingress")
+	spec.Egress = p.clusterRules(asked{api.Egress, id.Kind}, m.GetEgress(), m.OverFamilies(), "spec.egress")
 	return spec, p.problemsOf(id)
 }
 
@@ -71,8 +71,14 @@ func (p *parser) podsIn(m *model.ClusterPolicy_Pods) (namespaces, pods *api.Sele
 	return namespaces, pods
 }
 
+// asked says whose rules are read: peers and actions differ.
+type asked struct {
+	direction api.Direction
+	kind      model.Kind
+}
+
 // clusterRules reads the rules of a direction; those that are over a limit close.
-func (p *parser) clusterRules(ms []*model.ClusterPolicy_Rule, over []int, field string) []api.RuleSpec {
+func (p *parser) clusterRules(by asked, ms []*model.ClusterPolicy_Rule, over []int, field string) []api.RuleSpec {
 	if len(ms) == 0 {
 		return nil
 	}
@@ -85,7 +91,7 @@ func (p *parser) clusterRules(ms []*model.ClusterPolicy_Rule, over []int, field 
 			rules[i] = closedRule(m)
 			continue
 		}
-		rules[i] = p.clusterRule(m, at)
+		rules[i] = p.clusterRule(by, m, at)
 	}
 	return rules
 }
@@ -111,9 +117,9 @@ func denyAll(name string) api.RuleSpec {
 //
 // Peers of the store are not those of the manifest, where one has many networks, so
 // problems name the rule.
-func (p *parser) clusterRule(m *model.ClusterPolicy_Rule, field string) api.RuleSpec {
-	r := api.RuleSpec{Name: m.GetName(), Action: p.ruleAction(m, field), AnyPort: m.GetAnyPort()}
-	unknown := p.clusterPeers(&r, m)
+func (p *parser) clusterRule(by asked, m *model.ClusterPolicy_Rule, field string) api.RuleSpec {
+	r := api.RuleSpec{Name: m.GetName(), Action: p.ruleAction(by, m, field), AnyPort: m.GetAnyPort()}
+	unknown := p.clusterPeers(by, &r, m)
 	unknown = append(unknown, p.clusterPorts(&r, m, field)...)
 	for _, err := range unknown {
 		p.problem(field, "%v, so the %s", err, consequence(r.Action))
@@ -129,10 +135,10 @@ func (p *parser) clusterRule(m *model.ClusterPolicy_Rule, field string) api.Rule
 
 // clusterPeers adds the peers that are understood, and returns what is wrong with the
 // others.
-func (p *parser) clusterPeers(r *api.RuleSpec, m *model.ClusterPolicy_Rule) (unknown []error) {
+func (p *parser) clusterPeers(by asked, r *api.RuleSpec, m *model.ClusterPolicy_Rule) (unknown []error) {
 	r.Peers = make([]api.PeerSpec, 0, len(m.GetPeers()))
 	for _, pm := range m.GetPeers() {
-		peer, err := p.clusterPeer(pm)
+		peer, err := p.clusterPeer(by, pm)
 		if err != nil {
 			unknown = append(unknown, err)
 			continue
@@ -177,12 +183,15 @@ func consequence(a api.RuleAction) string {
 }
 
 // ruleAction is that of a rule; an unknown one denies what the rule matches.
-func (p *parser) ruleAction(m *model.ClusterPolicy_Rule, field string) api.RuleAction {
+func (p *parser) ruleAction(by asked, m *model.ClusterPolicy_Rule, field string) api.RuleAction {
 	switch m.GetAction() {
 	case model.ClusterPolicy_ACTION_ALLOW:
 		return api.RuleAllow
 	case model.ClusterPolicy_ACTION_PASS:
-		return api.RulePass
+		if by.kind != model.KindBaselineAdminNetworkPolicy {
+			return api.RulePass
+		}
+		p.problem(field+".action", "a %s has nobody to pass to, so the rule denies", by.kind)
 	case model.ClusterPolicy_ACTION_DENY:
 	default:
 		p.problem(field+".action", "it is not known, so the rule denies")
@@ -190,7 +199,10 @@ func (p *parser) ruleAction(m *model.ClusterPolicy_Rule, field string) api.RuleA
 	return api.RuleDeny
 }
 
-func (p *parser) clusterPeer(m *model.ClusterPolicy_Peer) (peer api.PeerSpec, err error) {
+func (p *parser) clusterPeer(by asked, m *model.ClusterPolicy_Peer) (peer api.PeerSpec, err error) {
+	if by.direction == api.Ingress && hasNoNames(m) {
+		return peer, fmt.Errorf("it has a peer that is not known: in ingress there are only pods")
+	}
 	switch v := m.GetPeer().(type) {
 	case *model.ClusterPolicy_Peer_Pods:
 		if peer.Namespaces, peer.Pods = p.podsIn(v.Pods); peer.Pods == nil {

@@ -160,6 +160,34 @@ func TestNamesTimesPeersOfTheClusterAreLimitedHereToo(t *testing.T) {
 	}
 }
 
+func TestPeersThatOnlyEgressKnowsCloseIngress(t *testing.T) {
+	m := onePolicy("p", 0, "")
+	m.Ingress = []*model.ClusterPolicy_Rule{
+		{Action: model.ClusterPolicy_ACTION_PASS, AnyPort: true, Peers: []*model.ClusterPolicy_Peer{network("10.0.0.0/8")}},
+		{Action: model.ClusterPolicy_ACTION_ALLOW, AnyPort: true, Peers: []*model.ClusterPolicy_Peer{network("10.0.0.0/8"), everyPod()}},
+	}
+	c := New()
+	c.Update(changes(m), &diary{})
+	for i, want := range []string{"deny everyone on everything", "allow pods / on everything"} {
+		if got := ruleText(c.PolicySpecs()[0].Ingress[i]); got != want {
+			t.Errorf("rule %d: %s, want %s", i, got, want)
+		}
+	}
+}
+
+func TestTheLastTierPassesToNobody(t *testing.T) {
+	m := onePolicy("default", 1001, "")
+	m.Kind, m.Tier = model.ClusterPolicy_KIND_BASELINE_ADMIN_NETWORK_POLICY, model.ClusterPolicy_TIER_BASELINE
+	m.Egress = []*model.ClusterPolicy_Rule{{Action: model.ClusterPolicy_ACTION_PASS, AnyPort: true, Peers: []*model.ClusterPolicy_Peer{everyPod()}}}
+	c := New()
+	if found := c.Update(changes(m), &diary{}); len(found) != 1 || found[0].Field != "spec.egress[0].action" {
+		t.Errorf("found %v", found)
+	}
+	if got := ruleText(c.PolicySpecs()[0].Egress[0]); got != "deny pods / on everything" {
+		t.Error(got)
+	}
+}
+
 func TestPoliciesOfTheClusterThatAreNowhereAreRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*model.ClusterPolicy){
 		"no tier":      func(m *model.ClusterPolicy) { m.Tier = 0 },

@@ -43,7 +43,9 @@ func (n *naive) tier(tier model.ClusterPolicy_Tier, p *model.Pod, d api.Directio
 				continue
 			}
 			switch {
-			case riddle(r), r.Action != model.ClusterPolicy_ACTION_ALLOW && r.Action != model.ClusterPolicy_ACTION_PASS:
+			case riddle(r, d), r.Action != model.ClusterPolicy_ACTION_ALLOW && r.Action != model.ClusterPolicy_ACTION_PASS:
+				return denied
+			case r.Action == model.ClusterPolicy_ACTION_PASS && cp.Kind == model.ClusterPolicy_KIND_BASELINE_ADMIN_NETWORK_POLICY:
 				return denied
 			case r.Action == model.ClusterPolicy_ACTION_PASS:
 				return passed
@@ -55,11 +57,15 @@ func (n *naive) tier(tier model.ClusterPolicy_Tier, p *model.Pod, d api.Directio
 }
 
 // riddle says whether a rule that does not allow has a part that is not understood.
-func riddle(r *model.ClusterPolicy_Rule) bool {
-	return r.Action != model.ClusterPolicy_ACTION_ALLOW && (len(r.Peers) == 0 || slices.ContainsFunc(r.Peers, unknownPeer))
+func riddle(r *model.ClusterPolicy_Rule, d api.Direction) bool {
+	return r.Action != model.ClusterPolicy_ACTION_ALLOW && (len(r.Peers) == 0 ||
+		slices.ContainsFunc(r.Peers, func(pe *model.ClusterPolicy_Peer) bool { return unknownPeer(pe, d) }))
 }
 
-func unknownPeer(pe *model.ClusterPolicy_Peer) bool {
+func unknownPeer(pe *model.ClusterPolicy_Peer, d api.Direction) bool {
+	if d == api.Ingress && !podPeer(pe) {
+		return true
+	}
 	switch v := pe.Peer.(type) {
 	case *model.ClusterPolicy_Peer_Pods:
 		return !valid(v.Pods.Namespaces) || !valid(v.Pods.Pods)
@@ -72,6 +78,9 @@ func unknownPeer(pe *model.ClusterPolicy_Peer) bool {
 	return true
 }
 
+// noNames says whether a peer is something that does not name its ports.
+func noNames(pe *model.ClusterPolicy_Peer) bool { return pe.Peer != nil && !podPeer(pe) }
+
 func podPeer(pe *model.ClusterPolicy_Peer) bool {
 	_, ok := pe.Peer.(*model.ClusterPolicy_Peer_Pods)
 	return ok
@@ -79,7 +88,7 @@ func podPeer(pe *model.ClusterPolicy_Peer) bool {
 
 // clusterRuleMatches asks, as ruleAllows does, for every way to see the peer.
 func (n *naive) clusterRuleMatches(r *model.ClusterPolicy_Rule, p *model.Pod, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {
-	if riddle(r) {
+	if riddle(r, d) {
 		return true
 	}
 	as := []*model.Pod{nil}
@@ -93,13 +102,13 @@ func (n *naive) clusterRuleMatches(r *model.ClusterPolicy_Rule, p *model.Pod, d 
 		if d == api.Egress {
 			dst = q
 		}
-		return slices.ContainsFunc(r.Peers, func(pe *model.ClusterPolicy_Peer) bool { return n.isPeer(pe, q, peer) }) &&
+		return slices.ContainsFunc(r.Peers, func(pe *model.ClusterPolicy_Peer) bool { return n.isPeer(pe, d, q, peer) }) &&
 			(r.AnyPort || slices.ContainsFunc(r.Ports, func(cp *model.ClusterPolicy_Port) bool { return clusterPortMatches(r, cp, dst, proto, port) }))
 	})
 }
 
-func (n *naive) isPeer(pe *model.ClusterPolicy_Peer, q *model.Pod, peer netip.Addr) bool {
-	if unknownPeer(pe) {
+func (n *naive) isPeer(pe *model.ClusterPolicy_Peer, d api.Direction, q *model.Pod, peer netip.Addr) bool {
+	if unknownPeer(pe, d) {
 		return false
 	}
 	switch v := pe.Peer.(type) {
@@ -126,7 +135,7 @@ func clusterPortMatches(r *model.ClusterPolicy_Rule, cp *model.ClusterPolicy_Por
 	case cp.Invalid:
 		return false
 	case named:
-		return !slices.ContainsFunc(r.Peers, func(pe *model.ClusterPolicy_Peer) bool { return !podPeer(pe) }) &&
+		return !slices.ContainsFunc(r.Peers, noNames) &&
 			slices.ContainsFunc(dst.GetNamedPorts(), func(np *model.Pod_NamedPort) bool {
 				return np.Name == name.Name && protocolText(np.Protocol) == proto.String() && np.Port == uint32(port)
 			})
@@ -150,22 +159,22 @@ func (n *naive) clusterNameless() (want []string) {
 			continue
 		}
 		for i, r := range cp.Ingress {
-			want = append(want, namelessOf(cp, "ingress", i, r, subjects)...)
+			want = append(want, namelessOf(cp, api.Ingress, i, r, subjects)...)
 		}
 		for i, r := range cp.Egress {
 			peers := slices.DeleteFunc(slices.Clone(n.pods), func(q *model.Pod) bool {
-				return !slices.ContainsFunc(r.Peers, func(pe *model.ClusterPolicy_Peer) bool { return n.isPeer(pe, q, netip.Addr{}) })
+				return !slices.ContainsFunc(r.Peers, func(pe *model.ClusterPolicy_Peer) bool { return n.isPeer(pe, api.Egress, q, netip.Addr{}) })
 			})
-			want = append(want, namelessOf(cp, "egress", i, r, peers)...)
+			want = append(want, namelessOf(cp, api.Egress, i, r, peers)...)
 		}
 	}
 	return want
 }
 
 // namelessOf lists the named ports of a rule that none of some pods has.
-func namelessOf(cp *model.ClusterPolicy, d string, i int, r *model.ClusterPolicy_Rule, pods []*model.Pod) (out []string) {
-	if riddle(r) || slices.ContainsFunc(r.Peers, func(pe *model.ClusterPolicy_Peer) bool { return !podPeer(pe) }) ||
-		!slices.ContainsFunc(r.Peers, func(pe *model.ClusterPolicy_Peer) bool { return !unknownPeer(pe) }) || len(pods) == 0 {
+func namelessOf(cp *model.ClusterPolicy, d api.Direction, i int, r *model.ClusterPolicy_Rule, pods []*model.Pod) (out []string) {
+	if riddle(r, d) || slices.ContainsFunc(r.Peers, noNames) ||
+		!slices.ContainsFunc(r.Peers, func(pe *model.ClusterPolicy_Peer) bool { return !unknownPeer(pe, d) }) || len(pods) == 0 {
 		return nil
 	}
 	for _, port := range r.Ports {
