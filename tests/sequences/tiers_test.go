@@ -2,6 +2,7 @@ package sequences
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,7 +92,7 @@ const (
 // host is a node with labels, and more addresses than its own.
 func host(name, set string, addrs ...string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labelsOf(set)}}
-	for _, a := range append(hosts[name][:len(hosts[name]):len(hosts[name])], addrs...) {
+	for _, a := range slices.Concat(hosts[name], addrs) {
 		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
 	}
 	return n
@@ -100,19 +101,17 @@ func host(name, set string, addrs ...string) *corev1.Node {
 // tierLists have policies of administrators.
 func tierLists() []list {
 	onlyAPI := policy("shop/web", "app=web", in(pods("app=api"), port("tcp/80")))
-	allow := func(priority int) *v1alpha2.ClusterNetworkPolicy {
-		return cnp("m", fmt.Sprint("Admin ", priority), ofTeamA, from("Accept", everyPod, onTCP80), to("Accept", appAPI, allPorts))
-	}
+	allow := cnp("m", "Admin 10", ofTeamA, from("Accept", everyPod, onTCP80), to("Accept", appAPI, allPorts))
 	deny := func(name string, priority int) *v1alpha2.ClusterNetworkPolicy {
 		return cnp(name, fmt.Sprint("Admin ", priority), everyPod, from("Deny", ofTeamB, allPorts), to("Deny", everyPod, onTCP80to))
 	}
 	return []list{
 		{name: "priorities change, and are equal", states: []cluster.State{
-			of(cast, onlyAPI, allow(10), deny("z", 20)),
-			of(cast, onlyAPI, allow(10), deny("z", 5)),
-			of(cast, onlyAPI, allow(10), deny("z", 10)),
-			of(cast, onlyAPI, allow(10), deny("a", 10)),
-			of(cast, onlyAPI, allow(10), anp("m", 10, everyPod, to("Deny", everyPod, onTCP80Old))),
+			of(cast, onlyAPI, allow, deny("z", 20)),
+			of(cast, onlyAPI, allow, deny("z", 5)),
+			of(cast, onlyAPI, allow, deny("z", 10)),
+			of(cast, onlyAPI, allow, deny("a", 10)),
+			of(cast, onlyAPI, allow, anp("m", 10, everyPod, to("Deny", everyPod, onTCP80Old))),
 		}},
 		{name: "namespaces of a subject get other labels", states: []cluster.State{
 			of(cast, cnp("guard", "Admin 1", ofTeamA, from("Deny", ofTeamB, allPorts)), banp(ofTeamB, to("Deny", ofTeamA, onTCP80Old))),
