@@ -25,8 +25,12 @@ type PolicySpec struct {
 }
 
 // Compare is the order in which policies are asked: by tier and priority, of equal
-// ones by name, then by kind. NetworkPolicies are not asked in any order.
+// ones by name, then by kind. NetworkPolicies, which are asked in no order, are in that
+// of their IDs.
 func (p *PolicySpec) Compare(o *PolicySpec) int {
+	if p.Tier == TierNetworkPolicy && o.Tier == TierNetworkPolicy {
+		return p.ID.Compare(o.ID)
+	}
 	return cmp.Or(cmp.Compare(p.Tier, o.Tier), cmp.Compare(p.Priority, o.Priority), cmp.Compare(p.ID.Name, o.ID.Name), p.ID.Compare(o.ID))
 }
 

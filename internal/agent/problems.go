@@ -19,8 +19,9 @@ func (a *Agent) policies(ctx context.Context, f filter) ([]view.Policy, error) {
 		return nil, err
 	}
 	causes, waits := a.causes(), newWaits(a.node.ACL.Dump().Pending, s.Status)
-	out := []view.Policy{}
+	out, order := []view.Policy{}, map[api.PolicyID]*api.PolicySpec{}
 	for _, p := range s.Policies {
+		order[p.ID] = p.Spec
 		if !f.wants(p.ID.Namespace, p.ID.Name) {
 			continue
 		}
@@ -34,6 +35,7 @@ func (a *Agent) policies(ctx context.Context, f filter) ([]view.Policy, error) {
 		}
 		out = append(out, v)
 	}
+	slices.SortStableFunc(out, func(a, b view.Policy) int { return order[a.Policy].Compare(order[b.Policy]) })
 	return out, nil
 }
 
@@ -41,6 +43,9 @@ func policyView(p policy.Policy) view.Policy {
 	v := view.Policy{
 		Policy: p.ID, Selector: cmp.Or(p.Subject, "every pod"), Pods: p.Pods, Rules: len(p.Spec.Ingress) + len(p.Spec.Egress),
 		Enforced: view.EnforcedFully, Notes: p.Notes,
+	}
+	if v.Tier = p.Spec.Tier.String(); p.Spec.Tier != api.TierNetworkPolicy {
+		v.Priority = &p.Spec.Priority
 	}
 	if p.Spec.IsolatesIngress {
 		v.Isolates = append(v.Isolates, api.Ingress)

@@ -13,9 +13,26 @@ import (
 )
 
 func policyTable(policies []view.Policy) *term.Table {
+	if slices.ContainsFunc(policies, func(p view.Policy) bool { return p.Priority != nil }) {
+		return tierTable(policies)
+	}
 	t := term.NewTable("POLICY", "SELECTS", "ISOLATES", "RULES", "LOCAL PODS", "ENFORCED")
 	for _, p := range policies {
 		t.Row(policyName(p), p.Selector, dash(joined(p.Isolates)), p.Rules, len(p.Pods), enforced(p))
+	}
+	return t
+}
+
+// tierTable lists policies where some are of administrators, in the order in which
+// they are asked.
+func tierTable(policies []view.Policy) *term.Table {
+	t := term.NewTable("POLICY", "TIER", "SELECTS", "ISOLATES", "RULES", "LOCAL PODS", "ENFORCED")
+	for _, p := range policies {
+		tier := p.Tier
+		if p.Priority != nil {
+			tier = fmt.Sprintf("%s %d", p.Tier, *p.Priority)
+		}
+		t.Row(policyName(p), tier, p.Selector, dash(joined(p.Isolates)), p.Rules, len(p.Pods), enforced(p))
 	}
 	return t
 }

@@ -34,8 +34,12 @@ type Pod struct {
 
 // Policy is a policy as the agent sees it.
 type Policy struct {
-	Policy   api.PolicyID    `json:"policy"`
-	Selector string          `json:"selector"`
+	Policy   api.PolicyID `json:"policy"`
+	Selector string       `json:"selector"`
+	// Tier is admin, networkpolicy or baseline. Priority is that within the tier, low
+	// first; policies of the tier networkpolicy have none.
+	Tier     string          `json:"tier"`
+	Priority *int            `json:"priority,omitempty"`
 	Isolates []api.Direction `json:"isolates,omitempty"`
 	Rules    int             `json:"rules"`
 	// Pods are the local pods it applies to.

@@ -16,7 +16,7 @@ import (
 // fields are the names that programs know. Names are added here and never removed.
 var fields = map[string]string{
 	"Pod":            "pod node addresses labels state isolated policies problems interfaceTag",
-	"Policy":         "policy selector isolates rules pods enforced pending problems notes",
+	"Policy":         "policy selector tier priority isolates rules pods enforced pending problems notes",
 	"Set":            "id meaning members",
 	"Table":          "renderer table kind pods rules entries objects",
 	"Rule":           "renderer table index rule origins hits",
