@@ -48,23 +48,51 @@ func allowedText(allowed bool) string {
 func because(d oracle.DirectionVerdict) string {
 	var rules []string
 	for _, g := range d.Deciding {
-		policy := g.Policy.Namespace + "/" + g.Policy.Name
-		switch g.Rule {
-		case api.IsolationRule:
-			rules = append(rules, "the isolation of "+policy)
-		case api.NodeRule:
-			rules = append(rules, "the own node, for all of "+policy)
-		default:
-			rules = append(rules, fmt.Sprintf("rule %d of %s", g.Rule, policy))
-		}
+		rules = append(rules, ruleName(g))
+	}
+	var steps []string
+	for _, g := range passers(d) {
+		steps = append(steps, "passed on by "+ruleName(g))
 	}
 	switch {
 	case slices.ContainsFunc(d.Subjects, func(s oracle.SubjectResult) bool { return s.Exempt == oracle.SelfIsPod }):
 		return "allowed, the pod itself"
-	case !d.Isolated:
-		return "allowed, not isolated"
+	case rules == nil:
+		steps = append(steps, "allowed, not isolated")
+	default:
+		steps = append(steps, allowedText(d.Allowed)+" by "+strings.Join(rules, " and "))
 	}
-	return allowedText(d.Allowed) + " by " + strings.Join(rules, " and ")
+	return strings.Join(steps, ", ")
+}
+
+// passers returns the rules by which a tier was left before its end: they are a part of
+// the reason.
+func passers(d oracle.DirectionVerdict) []api.Origin {
+	var out []api.Origin
+	for _, s := range d.Subjects {
+		out = append(out, s.PassedBy...)
+	}
+	return out
+}
+
+// shortKinds are the kinds of administrators' policies as files name them.
+var shortKinds = map[api.PolicyKind]string{
+	api.AdminNetworkPolicy: "anp", api.BaselineAdminNetworkPolicy: "banp", api.ClusterNetworkPolicy: "cnp",
+}
+
+// ruleName returns "rule 0 of shop/web" or "rule 0 of cnp guard".
+func ruleName(g api.Origin) string {
+	policy := g.Policy.Namespace + "/" + g.Policy.Name
+	if kind, ok := shortKinds[g.Policy.Kind]; ok {
+		policy = kind + " " + g.Policy.Name
+	}
+	switch g.Rule {
+	case api.IsolationRule:
+		return "the isolation of " + policy
+	case api.NodeRule:
+		return "the own node, for all of " + policy
+	}
+	return fmt.Sprintf("rule %d of %s", g.Rule, policy)
 }
 
 // agrees compares a verdict with the stacks, and with what their renderers say.
@@ -74,7 +102,7 @@ func (r *runner) agrees(v oracle.Verdict) error {
 	}
 	denies := func(g api.Origin) bool {
 		return slices.ContainsFunc([]oracle.DirectionVerdict{v.Egress, v.Ingress}, func(d oracle.DirectionVerdict) bool {
-			return !d.Allowed && slices.Contains(d.Deciding, g)
+			return !d.Allowed && (slices.Contains(d.Deciding, g) || slices.Contains(passers(d), g))
 		})
 	}
 	for _, name := range r.subject.running.Names() {

@@ -29,8 +29,8 @@ func blocks(t *testing.T) []string {
 
 func TestTheExamplesOfTheGuideAreRight(t *testing.T) {
 	examples := blocks(t)
-	if len(examples) != 2 {
-		t.Fatalf("the guide has %d examples, want a file and a policy", len(examples))
+	if len(examples) != 3 {
+		t.Fatalf("the guide has %d examples, want a file, a policy and policies of administrators", len(examples))
 	}
 	const before = `cluster
 node n1 192.168.0.1
@@ -41,7 +41,7 @@ ok
 
 `
 	for i, example := range examples {
-		if i == 1 {
+		if i > 0 {
 			example = before + example
 		}
 		file := write(t, example)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
 
@@ -89,12 +90,40 @@ func (r *runner) problems(ctx context.Context, c command) (string, error) {
 	return strings.Join(problems, "\n"), nil
 }
 
+// notes prints which policies users are told something about that is not wrong, but may
+// not be what they expect.
+func (r *runner) notes(ctx context.Context, c command) (string, error) {
+	if err := c.plain(); err != nil {
+		return "", err
+	}
+	var out []string
+	for _, name := range r.subject.running.Names() {
+		s, err := r.subject.running.Node(name).Plugin.Snapshot(ctx)
+		if err != nil {
+			return "", err
+		}
+		for _, p := range s.Policies {
+			for _, n := range p.Notes {
+				out = append(out, n.Object+": "+n.Field)
+			}
+		}
+	}
+	if out == nil {
+		return "none", nil
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), "\n"), nil
+}
+
 // allProblems returns what is found when objects are reflected, and what a node finds
 // in what is reflected. What both find is there once.
 func (r *runner) allProblems(ctx context.Context) ([]string, error) {
 	found := map[api.Problem]bool{}
 	for _, np := range r.world.state.Policies {
 		add(found, np)
+	}
+	for _, o := range cluster.AdminPolicies(r.world.state) {
+		add(found, o)
 	}
 	for _, p := range r.world.state.Pods {
 		add(found, p)

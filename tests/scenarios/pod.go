@@ -197,9 +197,10 @@ func (w *world) edit(l *line, change func(*corev1.Pod) error) error {
 	return l.end()
 }
 
-// label reads "label pod shop/web app=web role-" and "label namespace shop team=b".
+// label reads "label pod shop/web app=web role-", "label namespace shop team=b" and
+// "label node n1 zone=a".
 func (w *world) label(l line) error {
-	kind, err := l.take("pod or namespace")
+	kind, err := l.take("pod, namespace or node")
 	if err != nil {
 		return err
 	}
@@ -208,8 +209,10 @@ func (w *world) label(l line) error {
 		return w.edit(&l, func(p *corev1.Pod) error { return l.relabel(p.Labels) })
 	case "namespace":
 		return w.labelNamespace(l)
+	case "node":
+		return w.labelNode(l)
 	}
-	return fmt.Errorf("label: %q is none of pod, namespace", kind)
+	return fmt.Errorf("label: %q is none of pod, namespace, node", kind)
 }
 
 func (w *world) labelNamespace(l line) error {

@@ -146,26 +146,58 @@ func shortPeer(text string) (networkingv1.NetworkPolicyPeer, error) {
 	if _, err := netip.ParsePrefix(cidr); err == nil {
 		p.IPBlock = &networkingv1.IPBlock{CIDR: cidr}
 		if excepts != "" {
-			for one := range strings.SplitSeq(excepts, ",") {
-				p.IPBlock.Except = append(p.IPBlock.Except, strings.TrimSpace(one))
-			}
+			p.IPBlock.Except = commas(excepts)
 		}
 		return p, nil
 	}
+	var err error
+	if p.NamespaceSelector, p.PodSelector, err = selectors(text); err != nil {
+		return p, fmt.Errorf("%q is not a peer, and no prefix: %w", text, err)
+	}
+	return p, nil
+}
+
+// selectors reads "pods(app=web)", "namespaces(team=a)" and "namespaces(team=a)
+// pods(app=web)".
+func selectors(text string) (namespaces, pods *metav1.LabelSelector, err error) {
 	parts := selectorPeer.FindStringSubmatch(text)
 	if parts == nil || text == "" {
-		return p, fmt.Errorf("%q is not a peer: want pods(SELECTOR), namespaces(SELECTOR), both, or a prefix", text)
+		return nil, nil, errors.New("want pods(SELECTOR), namespaces(SELECTOR) or both")
 	}
-	var err error
 	if strings.HasPrefix(text, "namespaces(") {
-		if p.NamespaceSelector, err = shortSelector(parts[1]); err != nil {
-			return p, err
+		if namespaces, err = shortSelector(parts[1]); err != nil {
+			return nil, nil, err
 		}
 	}
 	if strings.HasSuffix(text, "pods("+parts[2]+")") {
-		p.PodSelector, err = shortSelector(parts[2])
+		pods, err = shortSelector(parts[2])
 	}
-	return p, err
+	return namespaces, pods, err
+}
+
+// within returns what stands in the parentheses of a word.
+func within(text, word string) (inside string, ok bool) {
+	inside, ok = strings.CutPrefix(text, word+"(")
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(inside, ")")
+}
+
+// commas splits a list.
+func commas(text string) []string {
+	var out []string
+	for one := range strings.SplitSeq(text, ",") {
+		out = append(out, strings.TrimSpace(one))
+	}
+	return out
+}
+
+func allPrefixes(list []string) bool {
+	return !slices.ContainsFunc(list, func(text string) bool {
+		_, err := netip.ParsePrefix(text)
+		return err != nil
+	})
 }
 
 // shortSelector reads a selector in the syntax of kubectl; * selects everything.

@@ -65,9 +65,10 @@ var errNoInput = errors.New("the command takes no lines")
 // commands are those that are no statements; statements are commands, too.
 var commands = map[string]func(*runner, context.Context, command) (string, error){
 	"cluster": (*runner).cluster, "change": (*runner).change, "policy": (*runner).policy,
+	"anp": (*runner).tier, "banp": (*runner).tier, "cnp": (*runner).tier,
 	"resync": (*runner).resync, "restart": (*runner).restart, "same-as-fresh": (*runner).sameAsFresh,
 	"verdicts": (*runner).verdicts, "allow": (*runner).allow, "deny": (*runner).deny, "explain": (*runner).explain,
-	"tables": (*runner).tables, "operations": (*runner).operations, "problems": (*runner).problems,
+	"tables": (*runner).tables, "operations": (*runner).operations, "problems": (*runner).problems, "notes": (*runner).notes,
 	"establish": (*runner).establish, "established": (*runner).established, "send": (*runner).send, "reply": (*runner).reply,
 	"packet": (*runner).packet,
 }

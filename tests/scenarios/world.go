@@ -76,22 +76,31 @@ func (w *world) name(name string) error {
 	return nil
 }
 
-// node reads "node n1 192.168.0.1 fd00:9::1".
+// node reads "node n1 192.168.0.1 fd00:9::1 zone=a". The first address of a family is
+// the node's internal one, others are external ones.
 func (w *world) node(l line) error {
 	name, err := l.take("the name of a node")
 	if err != nil {
 		return err
 	}
 	addrs, err := l.addresses()
-	if err == nil {
-		err = l.end()
-	}
 	if err != nil {
 		return err
 	}
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+	for _, a := range l.args {
+		if err := setLabel(n.Labels, a); err != nil {
+			return err
+		}
+	}
+	seen := map[int]bool{}
 	for _, a := range addrs {
-		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()})
+		t := corev1.NodeInternalIP
+		if seen[family(a)] {
+			t = corev1.NodeExternalIP
+		}
+		seen[family(a)] = true
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: t, Address: a.String()})
 	}
 	w.state.Nodes = append(w.state.Nodes, n)
 	return w.name(name)
@@ -200,10 +209,10 @@ func (w *world) forget(l line) error {
 	return errors.Join(w.forgetNamespace(name), l.end())
 }
 
-// remove reads "delete pod shop/web", "delete policy shop/web", "delete namespace
-// shop"; the last one takes everything with it that is in the namespace.
+// remove reads "delete pod shop/web", "delete policy shop/web", "delete cnp guard" and
+// "delete namespace shop", which takes everything with it that is in the namespace.
 func (w *world) remove(l line) error {
-	kind, err := l.take("pod, policy or namespace")
+	kind, err := l.take("pod, policy, anp, banp, cnp or namespace")
 	if err != nil {
 		return err
 	}
@@ -219,10 +228,12 @@ func (w *world) remove(l line) error {
 		return w.removePod(name)
 	case "policy":
 		return w.removePolicy(name)
+	case "anp", "banp", "cnp":
+		return w.removeTier(kind, name)
 	case "namespace":
 		return w.removeNamespace(name)
 	}
-	return fmt.Errorf("delete: %q is none of pod, policy, namespace", kind)
+	return fmt.Errorf("delete: %q is none of pod, policy, anp, banp, cnp, namespace", kind)
 }
 
 func (w *world) removePod(name string) error {
