@@ -161,7 +161,7 @@ func (s clusterState) counts() string {
 			nodes[p.GetNodeName()] = true
 		}
 	}
-	text := fmt.Sprintf("%d namespaces, %d pods, %d policies", len(s.Namespaces), len(s.Pods), len(s.Policies))
+	text := fmt.Sprintf("%d namespaces, %d pods, %d policies", len(s.Namespaces), len(s.Pods), len(s.Policies)+len(s.ClusterPolicies))
 	if len(nodes) > 1 {
 		text += fmt.Sprintf(" (pods of %d nodes: %s)", len(nodes), strings.Join(slices.Sorted(maps.Keys(nodes)), ", "))
 	}
