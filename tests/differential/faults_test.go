@@ -12,6 +12,8 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/oracle"
@@ -150,30 +152,34 @@ func TestEveryFaultIsFound(t *testing.T) {
 // TestEveryMisreadingIsFound compares the product with oracles that misread one thing.
 func TestEveryMisreadingIsFound(t *testing.T) {
 	t.Parallel()
-	for name, misread := range map[string]func(*networkingv1.NetworkPolicy){
-		"excepts": func(np *networkingv1.NetworkPolicy) {
-			eachPeer(np, func(p *networkingv1.NetworkPolicyPeer) { noExcept(p) })
-		},
-		"namespaces": func(np *networkingv1.NetworkPolicy) {
-			eachPeer(np, func(p *networkingv1.NetworkPolicyPeer) { p.NamespaceSelector = nil })
-		},
-		"ends of ranges": func(np *networkingv1.NetworkPolicy) {
+	for name, misread := range map[string]func(*cluster.State){
+		"excepts":    eachPolicy(func(np *networkingv1.NetworkPolicy) { eachPeer(np, noExcept) }),
+		"namespaces": eachPolicy(func(np *networkingv1.NetworkPolicy) { eachPeer(np, noNamespaces) }),
+		"ends of ranges": eachPolicy(func(np *networkingv1.NetworkPolicy) {
 			for i := range np.Spec.Ingress {
 				for j := range np.Spec.Ingress[i].Ports {
 					np.Spec.Ingress[i].Ports[j].EndPort = nil
 				}
 			}
-		},
-		"policyTypes": func(np *networkingv1.NetworkPolicy) { np.Spec.PolicyTypes = nil },
+		}),
+		"policyTypes": eachPolicy(func(np *networkingv1.NetworkPolicy) { np.Spec.PolicyTypes = nil }),
+		"subjects": eachClusterPolicy(func(p *v1alpha2.ClusterNetworkPolicy) {
+			if p.Spec.Subject.Pods != nil {
+				p.Spec.Subject.Pods.PodSelector = metav1.LabelSelector{}
+			}
+		}),
+		"rules that pass": eachClusterPolicy(func(p *v1alpha2.ClusterNetworkPolicy) {
+			for i, r := range p.Spec.Egress {
+				if r.Action == v1alpha2.ClusterNetworkPolicyRuleActionPass {
+					p.Spec.Egress[i].Action = v1alpha2.ClusterNetworkPolicyRuleActionAccept
+				}
+			}
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			specify := func(s cluster.State, o ...oracle.Option) *oracle.Oracle {
-				s.Policies = slices.Clone(s.Policies)
-				for i, np := range s.Policies {
-					s.Policies[i] = np.DeepCopy()
-					misread(s.Policies[i])
-				}
+				misread(&s)
 				return oracle.New(s, o...)
 			}
 			o := Options{Kind: stacks.All[0], Specify: specify}
@@ -183,6 +189,27 @@ func TestEveryMisreadingIsFound(t *testing.T) {
 		})
 	}
 }
+
+// eachPolicy and eachClusterPolicy change copies of policies.
+
+func eachPolicy(change func(*networkingv1.NetworkPolicy)) func(*cluster.State) {
+	return func(s *cluster.State) { s.Policies = changed(s.Policies, change) }
+}
+
+func eachClusterPolicy(change func(*v1alpha2.ClusterNetworkPolicy)) func(*cluster.State) {
+	return func(s *cluster.State) { s.ClusterPolicies = changed(s.ClusterPolicies, change) }
+}
+
+func changed[T interface{ DeepCopy() T }](list []T, change func(T)) []T {
+	out := make([]T, len(list))
+	for i, o := range list {
+		out[i] = o.DeepCopy()
+		change(out[i])
+	}
+	return out
+}
+
+func noNamespaces(p *networkingv1.NetworkPolicyPeer) { p.NamespaceSelector = nil }
 
 func eachPeer(np *networkingv1.NetworkPolicy, change func(*networkingv1.NetworkPolicyPeer)) {
 	for i := range np.Spec.Ingress {
