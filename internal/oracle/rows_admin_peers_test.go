@@ -73,7 +73,7 @@ var adminPeerRows = []scenario{
 		want:  []string{"shop/web > shop/db 1/tcp allow", "shop/api > shop/db 1/tcp deny"}},
 	{row: 77, name: "with an unknown peer a rule that denies denies everything, also what is no pod",
 		tiers: anp("a", 1, forDB+`ingress: [{action: Deny, from: [{}], ports: [{portNumber: {port: 1}}]}, {action: Allow, from: `+allPods+`}]`),
-		want:  []string{"shop/web > shop/db 2/udp deny", "203.0.113.9 > shop/db icmp deny", "192.168.0.1 > shop/db 1/tcp deny", "shop/web > shop/api 1/tcp allow"}},
+		want:  []string{"shop/web > shop/db 2/udp deny", "203.0.113.9 > shop/db icmp deny", "192.168.0.1 > shop/db 1/tcp allow", "192.168.0.2 > shop/db 1/tcp deny", "shop/web > shop/api 1/tcp allow"}},
 	{row: 77, name: "with an unknown peer a rule that passes denies everything",
 		tiers: cnp("Baseline", "a", 1, forDB+`ingress: [{action: Pass, from: [{}]}]`), want: []string{"shop/api > shop/db 1/tcp deny", "shop/db > shop/api 1/tcp allow"}},
 	{row: 77, name: "a peer with two fields is unknown",

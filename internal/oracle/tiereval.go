@@ -77,11 +77,15 @@ func (r *SubjectResult) take(t Tier, a Action, origin api.Origin) (decided bool)
 }
 
 // tierRule evaluates a rule of administrators. One that is not understood and does
-// not allow matches everything.
+// not allow matches everything, but for what comes from the own node: rules for ingress
+// never match that (SEMANTICS row 78).
 func (e evaluation) tierRule(d api.Direction, index int, r tierRule, subject *pod, other side) RuleEval {
 	return e.nearest(d, index, subject, other, func(rem, dst remote) (re RuleEval) {
 		if r.deniesAll() {
 			re.PeerMatched, re.Peers = true, e.anyTerm(preposition(d)+" anywhere", "the rule is not understood")
+			if d == api.Ingress && other.addr.IsValid() && e.oracle.isOwnNode(subject, other.addr) {
+				re.PeerMatched, re.Peers = false, e.ownNodeTerm()
+			}
 			re.PortMatched, re.Ports = true, e.anyTerm("every port and protocol", "the rule is not understood")
 			return re
 		}
@@ -89,6 +93,14 @@ func (e evaluation) tierRule(d api.Direction, index int, r tierRule, subject *po
 		re.PortMatched, re.Ports = e.tierPorts(r, dst)
 		return re
 	})
+}
+
+// ownNodeTerm says why a rule that denies everything does not match.
+func (e evaluation) ownNodeTerm() []TermEval {
+	if !e.words {
+		return nil
+	}
+	return []TermEval{{Term: "from anywhere", Why: "rules for ingress never match traffic of the own node"}}
 }
 
 // tierPeers says whether some peer matches. No peers are not understood, and so match

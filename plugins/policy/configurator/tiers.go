@@ -28,6 +28,9 @@ func (g *generator) lower(allowNode bool) lower {
 			if c.rule.Action == api.RuleDeny {
 				action = api.Deny
 			}
+			if node := g.nodeTraffic(c); node != nil {
+				l.sections = l.sections.add(section{api.Permit, node})
+			}
 			l.sections = l.sections.add(section{action, g.match([]clause{c})})
 		}
 		return l
@@ -62,13 +65,28 @@ func (g *generator) addAdmin(l lower) {
 		case api.RuleAllow:
 			parts[i] = sections{{api.Permit, matched}}
 		default:
-			parts[i] = sections{{api.Deny, matched}}
+			if node := g.nodeTraffic(c); node != nil {
+				parts[i] = g.delegate(node, l, c)
+			}
+			parts[i] = append(parts[i], section{api.Deny, matched})
 		}
 		later = later.with(portsOf(c.rule, 0))
 	}
 	for _, part := range parts {
 		g.sections = g.sections.add(part...)
 	}
+}
+
+// nodeTraffic returns what a rule that denies everybody must let go on to the next
+// tier: rules for ingress never match what comes from the own node, such as probes of
+// the kubelet. Only a rule that was not understood has any peer.
+func (g *generator) nodeTraffic(c clause) traffic {
+	if g.direction != api.Ingress || !c.rule.AnyPeer || c.rule.Action != api.RuleDeny {
+		return nil
+	}
+	t := traffic{}
+	t.add(api.SetNet(api.NodeSet), portsOf(c.rule, g.origin(c.policy, c.rule.Index)))
+	return t
 }
 
 // delegate returns what the lower tiers decide about some traffic, for this traffic

@@ -57,9 +57,9 @@ var tierTests = []struct {
 		"deny tcp set:12c -> any port 80; x0\npermit any any -> any; \n"},
 	{"an allow alone restricts nothing", []*api.ContivPolicy{adminOf(does(allow, "set:300", "tcp/80"))}, "open\n"},
 	{"the first of two that do the same has decided", []*api.ContivPolicy{adminOf(does(deny, "set:300", "tcp/80"), does(deny, "any", "any"))},
-		"deny tcp set:12c -> any port 80; x0\ndeny any any -> any; x1\n"},
+		"deny tcp set:12c -> any port 80; x0\npermit any set:node -> any; x1\ndeny any any -> any; x1\n"},
 	{"an allow before a deny", []*api.ContivPolicy{adminOf(does(allow, "set:300", "tcp/80"), does(deny, "any", "any"))},
-		"permit tcp set:12c -> any port 80; x0\ndeny any any -> any; x1\n"},
+		"permit tcp set:12c -> any port 80; x0\npermit any set:node -> any; x1\ndeny any any -> any; x1\n"},
 	{"an allow overrides a NetworkPolicy", []*api.ContivPolicy{adminOf(does(allow, "set:300", "tcp/80")), ingressOf("a")},
 		"permit tcp set:12c -> any port 80; x0\ndeny any any -> any; a!\n"},
 	{"a deny overrides a NetworkPolicy", []*api.ContivPolicy{adminOf(does(deny, "set:300", "tcp/80")), ingressOf("a", rule("set:300", "tcp/80-81"))},
@@ -69,15 +69,18 @@ var tierTests = []struct {
 		"permit tcp set:12c -> any port 80; y0\npermit any any -> any; \n"},
 	{"equal numbers by name", []*api.ContivPolicy{
 		tiered("y", api.TierAdmin, 3, does(allow, "any", "any")), tiered("x", api.TierAdmin, 3, does(deny, "any", "any"))},
-		"deny any any -> any; x0\n"},
+		"permit any set:node -> any; x0\ndeny any any -> any; x0\n"},
 	{"a pass that no later rule would decide is nothing", []*api.ContivPolicy{adminOf(does(deny, "set:300", "udp"), does(pass, "set:300", "any"), does(deny, "set:301", "")), ingressOf("a")},
 		"deny udp set:12c -> any; x0\ndeny any any -> any; a!\n"},
 	{"a pass to nobody permits", []*api.ContivPolicy{adminOf(does(pass, "set:300", "tcp/80"), does(deny, "any", "any"))},
-		"permit tcp set:12c -> any port 80; x0\ndeny any any -> any; x1\n"},
+		"permit tcp set:12c -> any port 80; x0\npermit any set:node -> any; x1\ndeny any any -> any; x1\n"},
 	{"a pass to a NetworkPolicy is what that permits of it, and no more", []*api.ContivPolicy{
 		adminOf(does(pass, "set:300", "tcp"), does(deny, "any", "tcp/80")), ingressOf("a", rule("set:301", "tcp/79-81"), rule("set:300", "tcp/80"), rule("any", "udp"))},
 		`permit tcp set:12c -> any port 80; a1 x0
 permit tcp C -> any port 80; a0 x0
+permit tcp C -> any port 80; a0 x1
+permit tcp C -> any port 80; a1 x1
+deny tcp set:node -> any port 80; a! x1
 deny tcp any -> any port 80; x1
 permit tcp set:12d -> any port 79-81; a0
 permit udp any -> any; a2
@@ -88,22 +91,29 @@ deny any any -> any; a!
 		`permit any C -> any; a0 x0
 permit any 10.1.0.0/16 -> any; a0 x0
 deny any 10.0.0.0/8 -> any; a! x0
+permit any C -> any; a0 x1
+permit any C -> any; a0 x1
+permit any C -> any; a0 x1
+deny any set:node -> any; a! x1
 deny any any -> any; x1
 `},
 	{"a pass to the baseline, whose pass permits", []*api.ContivPolicy{
 		adminOf(does(pass, "set:300", "any"), does(deny, "any", "any")), baselineOf(does(pass, "set:300", "tcp/80"), does(deny, "any", "tcp"))},
 		`permit tcp set:12c -> any port 80; b0 x0
+permit tcp C -> any; b1 x0
 deny tcp set:12c -> any; b1 x0
 permit any set:12c -> any; x0
+permit tcp set:node -> any; b1 x1
+permit any set:node -> any; x1
 deny any any -> any; x1
 `},
 	{"the baseline decides where nothing isolates", []*api.ContivPolicy{baselineOf(does(allow, "set:300", "any"), does(deny, "any", "any"))},
-		"permit any set:12c -> any; b0\ndeny any any -> any; b1\n"},
+		"permit any set:12c -> any; b0\npermit any set:node -> any; b1\ndeny any any -> any; b1\n"},
 	{"and not where something does", []*api.ContivPolicy{baselineOf(does(deny, "any", "any")), ingressOf("a", rule("set:300", "any"))},
 		"permit any set:12c -> any; a0\ndeny any any -> any; a!\n"},
 	{"what is decided above is not said again", []*api.ContivPolicy{
 		adminOf(does(deny, "any", "tcp/80"), does(allow, "set:300", "tcp/80"), does(deny, "set:300", "tcp/80-81")), ingressOf("a", rule("any", "tcp/80"))},
-		"deny tcp any -> any port 80; x0\ndeny tcp set:12c -> any port 80-81; x2\ndeny any any -> any; a!\n"},
+		"permit tcp set:node -> any port 80; a0 x0\ndeny tcp any -> any port 80; x0\ndeny tcp set:12c -> any port 80-81; x2\ndeny any any -> any; a!\n"},
 	{"a deny of a block that is not known denies everyone", []*api.ContivPolicy{
 		adminOf(api.PolicyRule{Action: deny, Blocks: []api.IPBlock{{}}, Ports: tcpPorts(80)}), ingressOf("a", rule("any", "any"))},
 		"deny tcp any -> any port 80; x0\npermit any any -> any; a0\n"},
@@ -146,9 +156,13 @@ func decided(d api.Direction, policies []*api.ContivPolicy, f api.Flow) bool {
 		})
 		for _, p := range ordered {
 			for _, r := range p.Rules(d) {
-				if peerMatches(r, d, f, inTestSet) && portMatches(r, f) {
-					return r.Action, true
+				if !peerMatches(r, d, f, inTestSet) || !portMatches(r, f) {
+					continue
 				}
+				if d == api.Ingress && r.AnyPeer && r.Action == deny && inTestSet(api.NodeSet, f.Src) {
+					return pass, true // rules for ingress never match the own node
+				}
+				return r.Action, true
 			}
 		}
 		return 0, false
