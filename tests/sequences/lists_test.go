@@ -65,6 +65,11 @@ func policyLists() []list {
 			of(cast, policy("shop/web", "app=web", in(block("10.1.0.0/24", "10.1.0.2/31"), block("10.1.0.3/32"), pods("app=api"))), policy("shop/api", "app=api", out(block("0.0.0.0/0", "10.1.0.0/30")))),
 			of(cast, policy("shop/web", "app=web", in(block("fd00::/64", "fd00::2/127"))), policy("shop/api", "app=api", out(block("::/0")))),
 		}},
+		{name: "blocks with holes that begin alike", states: []cluster.State{
+			of(cast, policy("shop/web", "app=web", in(block("10.1.0.0/16", "10.1.0.2/32", "10.1.1.0/24"), port("tcp/80")), in(block("10.1.0.0/16", "10.1.0.2/31"), port("tcp/81")))),
+			of(cast, policy("shop/web", "app=web", in(block("10.1.0.0/16", "10.1.0.2/31"), port("tcp/80"))), policy("shop/db", "app=db", in(block("10.1.0.0/16", "10.1.0.2/32", "10.1.1.0/24"), port("tcp/80")))),
+			of(cast, policy("shop/web", "app=web", in(block("10.1.0.0/16", "10.1.0.2/32"), port("tcp/80"))), banp(everyPod, to("Deny", "{networks: [10.1.0.0/31, 10.1.0.4/30, 10.1.0.8/29, 10.1.0.16/28, 10.1.0.32/27]}, {networks: [10.1.0.0/31, 10.1.1.0/32, 10.1.1.4/30, 10.1.1.8/29, 10.1.1.16/28]}", onTCP80Old))),
+		}},
 		{name: "ports, ranges and protocols", states: []cluster.State{
 			of(cast, policy("shop/web", "app=web", in(port("tcp/80"), port("udp/53")))),
 			of(cast, policy("shop/web", "app=web", in(port("tcp/80-443"), port("udp")))),

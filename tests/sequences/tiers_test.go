@@ -132,6 +132,13 @@ func tierLists() []list {
 			of(shop, town, web, backend, relabel(mayor, "app=api,env=prod"), passing(everyPod), banp(everyPod, from("Allow", prod, allPorts), from("Deny", appAPI, allPorts), to("Deny", appAPI, onTCP80Old))),
 			of(shop, town, web, backend, db, mayor, passing(ofTeamB), banp(everyPod, from("Allow", prod, allPorts), from("Deny", appAPI, allPorts), to("Deny", appAPI, onTCP80Old))),
 		}},
+		// With the exemption the set of the node would have that part as well.
+		{name: "one of two sets with a common part goes", denyNode: true, states: []cluster.State{
+			of(cast, passing(everyPod), policy("shop/web", "app=web", in(pods(""))), policy("shop/db", "app=db", in(namespaces("team=b")))),
+			of(cast, passing(everyPod), policy("shop/web", "app=web", in(pods("")))),
+			of(shop, town, web, relabel(backend, "app=new"), db, mayor, passing(everyPod), policy("shop/web", "app=web", in(pods("")))),
+			of(shop, town, web, relabel(backend, "app=db"), db, relabel(mayor, "app=api"), passing(everyPod), policy("shop/web", "app=web", in(pods(""))), policy("shop/db", "app=db", in(namespaces("team=b")))),
+		}},
 		{name: "policies of every tier come and go", states: []cluster.State{
 			of(cast, banp(everyPod, from("Deny", everyPod, allPorts), to("Deny", "{networks: [10.1.0.0/31, 'fd00::/64']}", allPorts))),
 			of(cast, banp(everyPod, from("Deny", everyPod, allPorts), to("Deny", "{networks: [10.1.0.0/31, 'fd00::/64']}", allPorts)), onlyAPI),
