@@ -28,7 +28,7 @@ func (m *Machine) deliver(ctx context.Context, t turn) error {
 			return err
 		}
 	}
-	if n := m.operations(t.Node) - before; n != 0 && t.Fate == Restarts && len(t.Fail) == 0 && hasOnlyNodes(t.Edits) {
+	if n := m.operations(t.Node) - before; n != 0 && t.Fate == Restarts && len(t.Fail) == 0 && len(t.Edits) == 0 {
 		return diverge(CheckRestart, "the agent of node %s restarts, and changes its stack %d times", t.Node, n)
 	}
 	return nil

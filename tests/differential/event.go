@@ -2,7 +2,6 @@ package differential
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/sluice-net/sluice/tests/cluster"
@@ -168,9 +167,4 @@ func (d drawing) failing(e *Event) {
 	for i := range 1 + d.src.Below(3, "attempts that fail") {
 		e.Fail = append(e.Fail, 1+d.src.Below(4+3*i, "call that fails"))
 	}
-}
-
-// hasOnlyNodes says whether edits change what agents are not told.
-func hasOnlyNodes(edits []cluster.Edit) bool {
-	return !slices.ContainsFunc(edits, func(e cluster.Edit) bool { return e.Kind != "Node" })
 }
