@@ -5,10 +5,15 @@ import (
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
@@ -44,4 +49,39 @@ func TestAPodReachesItselfWithoutTheDataplane(t *testing.T) {
 	if w := f.Ask(other); w.Verdict != api.Deny || len(w.Visits) == 0 {
 		t.Errorf("%s: %s", other, w)
 	}
+}
+
+// TestChangesBeforeTheFirstResyncAreToldAgain: the renderers forget what was told before
+// it, and that includes the sets that the configurator makes of others.
+func TestChangesBeforeTheFirstResyncAreToldAgain(t *testing.T) {
+	s := pair(80)
+	everyPod := v1alpha2.ClusterNetworkPolicyIngressPeer{Namespaces: &metav1.LabelSelector{}}
+	callers := everyPod
+	callers.Namespaces, callers.Pods = nil, &v1alpha2.NamespacedPod{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "api"}}}
+	p := &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "guard"}}
+	p.Spec.Tier, p.Spec.Subject.Namespaces = v1alpha2.AdminTier, &metav1.LabelSelector{}
+	p.Spec.Ingress = []v1alpha2.ClusterNetworkPolicyIngressRule{
+		{Action: v1alpha2.ClusterNetworkPolicyRuleActionPass, From: []v1alpha2.ClusterNetworkPolicyIngressPeer{callers}},
+		{Action: v1alpha2.ClusterNetworkPolicyRuleActionDeny, From: []v1alpha2.ClusterNetworkPolicyIngressPeer{everyPod}},
+	}
+	s.ClusterPolicies = append(s.ClusterPolicies, p)
+	objects := mustReflect(t, s)
+	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		f, err := fleet.New(kind, fleet.NamesOf(s.Nodes), fleet.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closing(t, f.Close) })
+		for _, c := range []model.Changes{{Deltas: objects.All(0)}, {Resync: true, Deltas: objects.All(1)}} {
+			if err := f.Apply(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff, err := f.Compare(t.Context(), fleetOf(t, kind, s)); err != nil || diff != "" {
+			t.Errorf("a fleet that resynced at once has something else (%v): %s", err, diff)
+		}
+		if flow, differs := difference(flowsOf(s, 1<<20, 0), oracle.New(s).Allowed, f.Allowed); differs {
+			t.Errorf("%s is judged wrong", flow)
+		}
+	})
 }

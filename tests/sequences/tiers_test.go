@@ -132,6 +132,11 @@ func tierLists() []list {
 			of(shop, town, web, backend, relabel(mayor, "app=api,env=prod"), passing(everyPod), banp(everyPod, from("Allow", prod, allPorts), from("Deny", appAPI, allPorts), to("Deny", appAPI, onTCP80Old))),
 			of(shop, town, web, backend, db, mayor, passing(ofTeamB), banp(everyPod, from("Allow", prod, allPorts), from("Deny", appAPI, allPorts), to("Deny", appAPI, onTCP80Old))),
 		}},
+		{name: "what is passed on meets networks", states: []cluster.State{
+			of(cast, cnp("passing", "Admin 1", ofTeamA, to("Pass", "{networks: [10.1.0.0/29, 'fd00::/64']}", allPorts), to("Deny", everyPod, allPorts)), policy("shop/out", "", types(egress), out(pods("app in (api,db)")))),
+			of(shop, town, web, at(backend, "10.1.0.9", "fd00::2"), at(db, "10.1.0.6"), mayor, cnp("passing", "Admin 1", ofTeamA, to("Pass", "{networks: [10.1.0.0/29, 'fd00::/64']}", allPorts), to("Deny", everyPod, allPorts)), policy("shop/out", "", types(egress), out(pods("app in (api,db)")))),
+			of(cast, cnp("passing", "Admin 1", ofTeamA, to("Pass", apiOrDB, allPorts), to("Deny", everyPod, allPorts)), policy("shop/out", "", types(egress), out(block("10.1.0.0/24", "10.1.0.2/32"), block("fd00::/64")))),
+		}},
 		// With the exemption the set of the node would have that part as well.
 		{name: "one of two sets with a common part goes", denyNode: true, states: []cluster.State{
 			of(cast, passing(everyPod), policy("shop/web", "app=web", in(pods(""))), policy("shop/db", "app=db", in(namespaces("team=b")))),
