@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -12,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/plugins/ksr"
 )
 
 // sampler draws flows with one end at least on a node. Drawn blindly in a large
@@ -25,6 +28,8 @@ type sampler struct {
 	byName   map[string][]*corev1.Pod
 	labels   map[string]labels.Set // of namespaces
 	policies map[string][]*networkingv1.NetworkPolicy
+	// tierPorts are those that administrators' policies name.
+	tierPorts []api.PolicyPort
 }
 
 func newSampler(s oracle.State, node string) *sampler {
@@ -46,7 +51,42 @@ func newSampler(s oracle.State, node string) *sampler {
 	for _, np := range s.Policies {
 		out.policies[np.Namespace] = append(out.policies[np.Namespace], np)
 	}
+	out.tierPorts = portsOfTiers(s)
 	return out
+}
+
+// portsOfTiers lists the ports that administrators' policies name by number.
+func portsOfTiers(s oracle.State) (out []api.PolicyPort) {
+	add := func(object any) {
+		value, ok := convertClusterPolicy(object)
+		if !ok {
+			return
+		}
+		for _, r := range slices.Concat(value.Ingress, value.Egress) {
+			for _, p := range r.Ports {
+				if n := uint16(p.GetNumber()); n > 0 {
+					protocol := map[model.Protocol]api.Protocol{model.Protocol_PROTOCOL_UDP: api.UDP, model.Protocol_PROTOCOL_SCTP: api.SCTP}[p.Protocol]
+					out = append(out, api.PolicyPort{Protocol: cmp.Or(protocol, api.TCP), Range: api.Ports(n, max(n, uint16(p.EndPort)))})
+				}
+			}
+		}
+	}
+	for _, o := range s.AdminPolicies {
+		add(o)
+	}
+	for _, o := range s.BaselinePolicies {
+		add(o)
+	}
+	for _, o := range s.ClusterPolicies {
+		add(o)
+	}
+	return out
+}
+
+func convertClusterPolicy(object any) (*model.ClusterPolicy, bool) {
+	m, _ := ksr.Convert(object)
+	value, ok := m.(*model.ClusterPolicy)
+	return value, ok
 }
 
 // addresses returns the local pods by address.
@@ -128,6 +168,10 @@ func (s *sampler) draw(a aim) api.Flow {
 			owner = a.subject
 		}
 		protocol, port = s.port(r.ports, owner)
+	}
+	if len(s.tierPorts) > 0 && s.r.IntN(2) == 0 {
+		at := pick(s, s.tierPorts)
+		protocol, port = at.Protocol, at.Range.First+uint16(s.r.IntN(int(at.Range.Last-at.Range.First)+1))
 	}
 	f := api.Flow{Src: peer, Dst: address(a.subject), Protocol: protocol, SrcPort: 40000, DstPort: port}
 	if d == api.Egress {

@@ -154,6 +154,11 @@ func newWriter(g *generator) *writer {
 	}
 }
 
+// maxDecided is how many spans of a peer are remembered as decided. Beyond that later
+// rules are written down even if they can never match: to keep very long lists of spans
+// in order takes longer than it saves.
+const maxDecided = 256
+
 // section appends the rules of a section.
 func (w *writer) section(s section) {
 	any := newPortSet(s.traffic[api.Net{}])
@@ -168,7 +173,9 @@ func (w *writer) section(s section) {
 		written[peer] = ports
 	}
 	for peer, ports := range written {
-		w.decided[peer] = w.decided[peer].with(ports)
+		if len(w.decided[peer]) < maxDecided || ports.isAll() {
+			w.decided[peer] = w.decided[peer].with(ports)
+		}
 	}
 }
 
