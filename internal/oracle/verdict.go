@@ -60,6 +60,16 @@ type DirectionVerdict struct {
 	Deciding []api.Origin `json:"deciding,omitempty"`
 }
 
+// PassedBy returns the rules by which tiers of administrators are left before their
+// end, of all subjects: they are a part of the reason.
+func (d DirectionVerdict) PassedBy() []api.Origin {
+	var rules []api.Origin
+	for _, s := range d.Subjects {
+		rules = append(rules, s.PassedBy...)
+	}
+	return rules
+}
+
 // Exemption says why a flow is permitted although policies isolate the pod.
 type Exemption string
 

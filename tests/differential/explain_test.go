@@ -47,10 +47,10 @@ func TestExplanations(t *testing.T) {
 	})
 }
 
-// misexplained compares decisions with a verdict. Whoever is said to deny must be
-// among the reasons of the oracle. Of the rules that are said to permit one must
-// be: a rule can stand for more than what this flow needs, and a pod that is open
-// in effect has no table that could name one.
+// misexplained compares decisions with a verdict. Whoever is said to deny must deny
+// according to the oracle, or have passed the flow on to what does. Of the rules that
+// are said to permit one must be a reason: a rule can stand for more than what this
+// flow needs, and a pod that is open in effect has no table that could name one.
 func misexplained(v oracle.Verdict, decisions []renderer.Decision) string {
 	allowed := true
 	var named []api.Origin
@@ -71,27 +71,30 @@ func misexplained(v oracle.Verdict, decisions []renderer.Decision) string {
 	if isExempt(v) {
 		return "" // whatever rule lets the node through, it is not for its policy's sake
 	}
-	deciding := reasons(v)
-	isReason := func(g api.Origin) bool { return slices.Contains(deciding, g) }
+	deciding, passed := reasons(v)
+	isReason := func(g api.Origin) bool { return slices.Contains(deciding, g) || slices.Contains(passed, g) }
+	isDeciding := func(g api.Origin) bool { return slices.Contains(deciding, g) }
 	switch wrong := slices.IndexFunc(named, func(g api.Origin) bool { return !isReason(g) }); {
-	case wrong < 0:
-	case !v.Allowed:
-		return fmt.Sprintf("%s is said to deny", named[wrong])
-	case len(deciding) > 0 && !slices.ContainsFunc(named, isReason):
+	case v.Allowed && len(named) > 0 && len(deciding) > 0 && !slices.ContainsFunc(named, isReason):
 		return fmt.Sprintf("none of %v allows it", named)
+	case !v.Allowed && wrong >= 0:
+		return fmt.Sprintf("%s is said to deny", named[wrong])
+	case !v.Allowed && !slices.ContainsFunc(named, isDeciding):
+		return fmt.Sprintf("none of %v denies it", named)
 	}
 	return ""
 }
 
-// reasons returns what the oracle names for its verdict, of both directions.
-func reasons(v oracle.Verdict) []api.Origin {
-	var out []api.Origin
+// reasons returns the rules that decide according to the oracle, and those that passed
+// the flow on to them, of both directions.
+func reasons(v oracle.Verdict) (deciding, passed []api.Origin) {
 	for _, d := range []oracle.DirectionVerdict{v.Egress, v.Ingress} {
 		if d.Allowed == v.Allowed {
-			out = append(out, d.Deciding...)
+			deciding = append(deciding, d.Deciding...)
+			passed = append(passed, d.PassedBy()...)
 		}
 	}
-	return out
+	return deciding, passed
 }
 
 // isExempt says whether an end is permitted although it is isolated.

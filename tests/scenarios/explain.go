@@ -51,7 +51,7 @@ func because(d oracle.DirectionVerdict) string {
 		rules = append(rules, ruleName(g))
 	}
 	var steps []string
-	for _, g := range passers(d) {
+	for _, g := range d.PassedBy() {
 		steps = append(steps, "passed on by "+ruleName(g))
 	}
 	switch {
@@ -63,16 +63,6 @@ func because(d oracle.DirectionVerdict) string {
 		steps = append(steps, allowedText(d.Allowed)+" by "+strings.Join(rules, " and "))
 	}
 	return strings.Join(steps, ", ")
-}
-
-// passers returns the rules by which a tier was left before its end: they are a part of
-// the reason.
-func passers(d oracle.DirectionVerdict) []api.Origin {
-	var out []api.Origin
-	for _, s := range d.Subjects {
-		out = append(out, s.PassedBy...)
-	}
-	return out
 }
 
 // shortKinds are the kinds of administrators' policies as files name them.
@@ -102,7 +92,7 @@ func (r *runner) agrees(v oracle.Verdict) error {
 	}
 	denies := func(g api.Origin) bool {
 		return slices.ContainsFunc([]oracle.DirectionVerdict{v.Egress, v.Ingress}, func(d oracle.DirectionVerdict) bool {
-			return !d.Allowed && (slices.Contains(d.Deciding, g) || slices.Contains(passers(d), g))
+			return !d.Allowed && (slices.Contains(d.Deciding, g) || slices.Contains(d.PassedBy(), g))
 		})
 	}
 	for _, name := range r.subject.running.Names() {
