@@ -1,6 +1,9 @@
 package api
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Class says what kind of thing is wrong. There are few, so that problems can be
 // counted by class.
@@ -39,4 +42,24 @@ func (p Problem) Error() string {
 		}
 	}
 	return strings.Join(parts, ": ")
+}
+
+// Compare orders by object, field, class and reason, then by source.
+func (p Problem) Compare(o Problem) int {
+	return cmp.Or(strings.Compare(p.Object, o.Object), strings.Compare(p.Field, o.Field),
+		strings.Compare(string(p.Class), string(o.Class)), strings.Compare(p.Reason, o.Reason), strings.Compare(p.Source, o.Source))
+}
+
+// ProblemsWithout returns the problems of a that are not in b, in their order.
+func ProblemsWithout(a, b []Problem) (out []Problem) {
+	in := make(map[Problem]bool, len(b))
+	for _, p := range b {
+		in[p] = true
+	}
+	for _, p := range a {
+		if !in[p] {
+			out = append(out, p)
+		}
+	}
+	return out
 }

@@ -76,14 +76,9 @@ func (l *ledger) take() (begun, ended []api.Problem) {
 		}
 	}
 	clear(l.changed)
-	slices.SortFunc(begun, compareProblems)
-	slices.SortFunc(ended, compareProblems)
+	slices.SortFunc(begun, api.Problem.Compare)
+	slices.SortFunc(ended, api.Problem.Compare)
 	return begun, ended
-}
-
-func compareProblems(a, b api.Problem) int {
-	return slices.Compare(
-		[]string{a.Object, a.Field, string(a.Class), a.Reason}, []string{b.Object, b.Field, string(b.Class), b.Reason})
 }
 
 // counts returns the problems of policies by class, and how many policies have some.
@@ -104,7 +99,7 @@ func (l *ledger) reports(pods bool) (out []api.Problem) {
 			}
 		}
 	}
-	slices.SortFunc(out, compareProblems)
+	slices.SortFunc(out, api.Problem.Compare)
 	return slices.Compact(out)
 }
 

@@ -91,7 +91,7 @@ func (c *Cache) Problems() []api.Problem {
 	for _, ps := range c.problems {
 		out = append(out, ps...)
 	}
-	slices.SortFunc(out, compareProblems)
+	slices.SortFunc(out, api.Problem.Compare)
 	return out
 }
 
@@ -113,32 +113,18 @@ func (c *Cache) Update(ch model.Changes, w Watcher) []api.Problem {
 		c.sweep(w)
 	}
 	for id, before := range c.before {
-		c.found = append(c.found, without(c.problems[id], before)...)
-		c.solved = append(c.solved, without(before, c.problems[id])...)
+		c.found = append(c.found, api.ProblemsWithout(c.problems[id], before)...)
+		c.solved = append(c.solved, api.ProblemsWithout(before, c.problems[id])...)
 	}
 	c.before = nil
-	slices.SortFunc(c.found, compareProblems)
-	slices.SortFunc(c.solved, compareProblems)
+	slices.SortFunc(c.found, api.Problem.Compare)
+	slices.SortFunc(c.solved, api.Problem.Compare)
 	return c.found
 }
 
 // Solved returns the problems that the newest Update ended, sorted: objects are
 // gone, or say something else now.
 func (c *Cache) Solved() []api.Problem { return c.solved }
-
-// without returns the problems that are in a and not in b.
-func without(a, b []api.Problem) (out []api.Problem) {
-	in := make(map[api.Problem]bool, len(b))
-	for _, p := range b {
-		in[p] = true
-	}
-	for _, p := range a {
-		if !in[p] {
-			out = append(out, p)
-		}
-	}
-	return out
-}
 
 // apply brings one object to its new state. A value that is not of the kind that
 // its ID says changes nothing: what is enforced stays enforced.
@@ -286,8 +272,4 @@ func (c *Cache) reserve(deltas []model.Delta) {
 	c.addrIndex.reserve(pods)
 	c.policies = slices.Grow(c.policies, max(0, policies-len(c.policies)))
 	c.policyIndex.reserve(policies)
-}
-
-func compareProblems(a, b api.Problem) int {
-	return slices.Compare([]string{a.Object, a.Field, a.Reason}, []string{b.Object, b.Field, b.Reason})
 }

@@ -27,7 +27,7 @@ func (p *Processor) Findings() Findings {
 	details := map[api.Problem]string{}
 	for id, st := range p.policies {
 		notes := slices.Concat(f.names(st, details), f.nobodies(st.spec))
-		slices.SortFunc(notes, compareProblems)
+		slices.SortFunc(notes, api.Problem.Compare)
 		if notes = slices.Compact(notes); len(notes) > 0 {
 			out.Notes[id] = notes
 		}

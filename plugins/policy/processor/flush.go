@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -86,7 +85,3 @@ type nobody struct{}
 func (nobody) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix)    {}
 func (nobody) Configure(api.PodID, []netip.Addr, []*api.ContivPolicy) {}
 func (nobody) Remove(api.PodID)                                       {}
-
-func compareProblems(a, b api.Problem) int {
-	return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(a.Field, b.Field), strings.Compare(a.Reason, b.Reason))
-}

@@ -148,8 +148,8 @@ func (p *Processor) settleProblems() (found []api.Problem) {
 	p.solved = nil
 	for id := range p.doubtful {
 		before, now := p.problems[id], p.judge(id)
-		found = append(found, missingIn(before, now)...)
-		p.solved = append(p.solved, missingIn(now, before)...)
+		found = append(found, api.ProblemsWithout(now, before)...)
+		p.solved = append(p.solved, api.ProblemsWithout(before, now)...)
 		if len(now) == 0 {
 			delete(p.problems, id)
 		} else {
@@ -158,23 +158,9 @@ func (p *Processor) settleProblems() (found []api.Problem) {
 	}
 	clear(p.doubtful)
 	p.dropIdle() // probes that are not needed any more
-	slices.SortFunc(found, compareProblems)
-	slices.SortFunc(p.solved, compareProblems)
+	slices.SortFunc(found, api.Problem.Compare)
+	slices.SortFunc(p.solved, api.Problem.Compare)
 	return found
-}
-
-// missingIn returns the problems of b that are not in a.
-func missingIn(a, b []api.Problem) (out []api.Problem) {
-	in := make(map[api.Problem]bool, len(a))
-	for _, x := range a {
-		in[x] = true
-	}
-	for _, x := range b {
-		if !in[x] {
-			out = append(out, x)
-		}
-	}
-	return out
 }
 
 // judge returns what is wrong with a policy.
@@ -287,6 +273,6 @@ func (p *Processor) Problems() []api.Problem {
 	for _, id := range slices.SortedFunc(maps.Keys(p.problems), api.PolicyID.Compare) {
 		out = append(out, p.problems[id]...)
 	}
-	slices.SortFunc(out, compareProblems)
+	slices.SortFunc(out, api.Problem.Compare)
 	return out
 }
