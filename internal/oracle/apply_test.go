@@ -22,7 +22,7 @@ func apply(t failing, s cluster.State, c oracle.Change) cluster.State {
 		}
 		return s
 	}
-	out := copied(s)
+	out := cluster.Copy(s)
 	switch c.Kind {
 	case oracle.LabelPod:
 		if len(c.Set)+len(c.Unset) == 0 {
@@ -61,29 +61,6 @@ func apply(t failing, s cluster.State, c oracle.Change) cluster.State {
 // failing is what testing.T and rapid.T share.
 type failing interface {
 	Fatalf(format string, args ...any)
-}
-
-func copied(s cluster.State) cluster.State {
-	out := cluster.State{Nodes: s.Nodes}
-	for _, o := range s.Namespaces {
-		out.Namespaces = append(out.Namespaces, o.DeepCopy())
-	}
-	for _, o := range s.Pods {
-		out.Pods = append(out.Pods, o.DeepCopy())
-	}
-	for _, o := range s.Policies {
-		out.Policies = append(out.Policies, o.DeepCopy())
-	}
-	for _, o := range s.AdminPolicies {
-		out.AdminPolicies = append(out.AdminPolicies, o.DeepCopy())
-	}
-	for _, o := range s.BaselinePolicies {
-		out.BaselinePolicies = append(out.BaselinePolicies, o.DeepCopy())
-	}
-	for _, o := range s.ClusterPolicies {
-		out.ClusterPolicies = append(out.ClusterPolicies, o.DeepCopy())
-	}
-	return out
 }
 
 func relabel(m *metav1.ObjectMeta, c oracle.Change) {

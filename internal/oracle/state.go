@@ -31,6 +31,29 @@ type State struct {
 	ClusterPolicies  []*v1alpha2.ClusterNetworkPolicy
 }
 
+// Add adds an object of a kind that the state has; false for any other.
+func (s *State) Add(object any) bool {
+	switch o := object.(type) {
+	case *corev1.Namespace:
+		s.Namespaces = append(s.Namespaces, o)
+	case *corev1.Pod:
+		s.Pods = append(s.Pods, o)
+	case *corev1.Node:
+		s.Nodes = append(s.Nodes, o)
+	case *networkingv1.NetworkPolicy:
+		s.Policies = append(s.Policies, o)
+	case *v1alpha1.AdminNetworkPolicy:
+		s.AdminPolicies = append(s.AdminPolicies, o)
+	case *v1alpha1.BaselineAdminNetworkPolicy:
+		s.BaselinePolicies = append(s.BaselinePolicies, o)
+	case *v1alpha2.ClusterNetworkPolicy:
+		s.ClusterPolicies = append(s.ClusterPolicies, o)
+	default:
+		return false
+	}
+	return true
+}
+
 // Option changes how an Oracle decides.
 type Option func(*Oracle)
 

@@ -6,11 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
@@ -45,33 +40,11 @@ func (o *Oracle) Apply(_ context.Context, upserts []ksr.Object, deletes []model.
 	}
 	var state oracle.State
 	for _, obj := range o.objects { // the order means nothing to the oracle
-		if err := add(&state, obj.Object); err != nil {
-			return err
+		if !state.Add(obj.Object) {
+			return fmt.Errorf("the oracle does not know a %T", obj.Object)
 		}
 	}
 	o.oracle = oracle.New(state, o.options...)
-	return nil
-}
-
-func add(s *oracle.State, obj any) error {
-	switch k := obj.(type) {
-	case *corev1.Node:
-		s.Nodes = append(s.Nodes, k)
-	case *corev1.Namespace:
-		s.Namespaces = append(s.Namespaces, k)
-	case *corev1.Pod:
-		s.Pods = append(s.Pods, k)
-	case *networkingv1.NetworkPolicy:
-		s.Policies = append(s.Policies, k)
-	case *v1alpha1.AdminNetworkPolicy:
-		s.AdminPolicies = append(s.AdminPolicies, k)
-	case *v1alpha1.BaselineAdminNetworkPolicy:
-		s.BaselinePolicies = append(s.BaselinePolicies, k)
-	case *v1alpha2.ClusterNetworkPolicy:
-		s.ClusterPolicies = append(s.ClusterPolicies, k)
-	default:
-		return fmt.Errorf("the oracle does not know a %T", k)
-	}
 	return nil
 }
 

@@ -8,10 +8,6 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
@@ -61,22 +57,7 @@ func (w world) ids() []model.ID {
 func (w world) state() oracle.State {
 	var s oracle.State
 	for _, id := range w.ids() {
-		switch o := w[id].(type) {
-		case *corev1.Namespace:
-			s.Namespaces = append(s.Namespaces, o)
-		case *corev1.Pod:
-			s.Pods = append(s.Pods, o)
-		case *networkingv1.NetworkPolicy:
-			s.Policies = append(s.Policies, o)
-		case *corev1.Node:
-			s.Nodes = append(s.Nodes, o)
-		case *v1alpha1.AdminNetworkPolicy:
-			s.AdminPolicies = append(s.AdminPolicies, o)
-		case *v1alpha1.BaselineAdminNetworkPolicy:
-			s.BaselinePolicies = append(s.BaselinePolicies, o)
-		case *v1alpha2.ClusterNetworkPolicy:
-			s.ClusterPolicies = append(s.ClusterPolicies, o)
-		}
+		s.Add(w[id]) // others mean nothing to the oracle
 	}
 	return s
 }

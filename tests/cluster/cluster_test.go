@@ -29,38 +29,12 @@ func TestASeedAlwaysGivesTheSameSequence(t *testing.T) {
 func TestAStepNeverChangesTheStateBefore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before := Gen(Small()).Draw(t, "state")
-		copied := deepCopy(before)
+		copied := Copy(before)
 		step := GenStep(Small(), before).Draw(t, "step")
 		if diff := cmp.Diff(copied, before); diff != "" {
 			t.Fatalf("%s changed the state before:\n%s", step.What, diff)
 		}
 	})
-}
-
-func deepCopy(s State) State {
-	var out State
-	for _, o := range s.Namespaces {
-		out.Namespaces = append(out.Namespaces, o.DeepCopy())
-	}
-	for _, o := range s.Pods {
-		out.Pods = append(out.Pods, o.DeepCopy())
-	}
-	for _, o := range s.Policies {
-		out.Policies = append(out.Policies, o.DeepCopy())
-	}
-	for _, o := range s.Nodes {
-		out.Nodes = append(out.Nodes, o.DeepCopy())
-	}
-	for _, o := range s.AdminPolicies {
-		out.AdminPolicies = append(out.AdminPolicies, o.DeepCopy())
-	}
-	for _, o := range s.BaselinePolicies {
-		out.BaselinePolicies = append(out.BaselinePolicies, o.DeepCopy())
-	}
-	for _, o := range s.ClusterPolicies {
-		out.ClusterPolicies = append(out.ClusterPolicies, o.DeepCopy())
-	}
-	return out
 }
 
 func TestEveryStateIsOneThatAClusterCanHave(t *testing.T) {

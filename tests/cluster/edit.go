@@ -116,6 +116,22 @@ func (e Edit) Has(s State) bool {
 // Objects lists all objects of a state, as the edits that make it from nothing.
 func Objects(s State) []Edit { return Between(State{}, s) }
 
+// Copy returns a state that shares nothing with another one.
+func Copy(s State) State {
+	return State{
+		Namespaces: copied(s.Namespaces), Pods: copied(s.Pods), Policies: copied(s.Policies), Nodes: copied(s.Nodes),
+		AdminPolicies: copied(s.AdminPolicies), BaselinePolicies: copied(s.BaselinePolicies), ClusterPolicies: copied(s.ClusterPolicies),
+	}
+}
+
+func copied[T interface{ DeepCopy() T }](list []T) []T {
+	var out []T
+	for _, o := range list {
+		out = append(out, o.DeepCopy())
+	}
+	return out
+}
+
 // SharesAddresses says whether two live pods of a state have one address.
 func SharesAddresses(s State) bool {
 	for _, n := range addressesOf(s.Pods) {

@@ -10,9 +10,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/ksr"
@@ -36,24 +33,9 @@ type list struct {
 func of(objects ...any) cluster.State {
 	var s cluster.State
 	for _, o := range objects {
-		switch o := o.(type) {
-		case *corev1.Namespace:
-			s.Namespaces = append(s.Namespaces, o)
-		case *corev1.Pod:
-			s.Pods = append(s.Pods, o)
-		case *networkingv1.NetworkPolicy:
-			s.Policies = append(s.Policies, o)
-		case *corev1.Node:
-			s.Nodes = append(s.Nodes, o)
-		case *v1alpha1.AdminNetworkPolicy:
-			s.AdminPolicies = append(s.AdminPolicies, o)
-		case *v1alpha1.BaselineAdminNetworkPolicy:
-			s.BaselinePolicies = append(s.BaselinePolicies, o)
-		case *v1alpha2.ClusterNetworkPolicy:
-			s.ClusterPolicies = append(s.ClusterPolicies, o)
-		case []any:
-			s = cluster.Edited(s, cluster.Objects(of(o...)))
-		default:
+		if several, ok := o.([]any); ok {
+			s = cluster.Edited(s, cluster.Objects(of(several...)))
+		} else if !s.Add(o) {
 			panic(fmt.Sprintf("%T is no object of a state", o))
 		}
 	}
