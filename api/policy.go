@@ -1,6 +1,10 @@
 package api
 
-import "net/netip"
+import (
+	"cmp"
+	"net/netip"
+	"strings"
+)
 
 // Tier is the place of a policy in the order of evaluation: every policy of a
 // lower tier is asked before any of a higher one.
@@ -24,6 +28,23 @@ func (t Tier) String() string {
 		return "baseline"
 	}
 	return "unknown"
+}
+
+// Place is where a policy stands in the order of evaluation (SEMANTICS rows 57, 58).
+type Place struct {
+	Tier     Tier
+	Priority int // within the tier, low first
+	ID       PolicyID
+}
+
+// Compare is the order in which policies are asked: by tier and priority, of equal
+// ones by name, then by kind. NetworkPolicies, which are asked in no order, are in that
+// of their IDs.
+func (a Place) Compare(b Place) int {
+	if a.Tier == TierNetworkPolicy && b.Tier == TierNetworkPolicy {
+		return a.ID.Compare(b.ID)
+	}
+	return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Priority, b.Priority), strings.Compare(a.ID.Name, b.ID.Name), a.ID.Compare(b.ID))
 }
 
 // RuleAction is what a policy rule does, before Pass is flattened.
@@ -58,6 +79,12 @@ func (p *ContivPolicy) Isolates(d Direction) bool {
 	}
 	return p.IsolatesEgress
 }
+
+// Place says where the policy stands among all.
+func (p *ContivPolicy) Place() Place { return Place{p.Tier, p.Priority, p.ID} }
+
+// Compare is the order in which policies are asked, see Place.
+func (p *ContivPolicy) Compare(o *ContivPolicy) int { return p.Place().Compare(o.Place()) }
 
 // Rules returns the rules of a direction.
 func (p *ContivPolicy) Rules(d Direction) []PolicyRule {

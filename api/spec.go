@@ -1,7 +1,5 @@
 package api
 
-import "cmp"
-
 // PolicySpec is a policy as its author wrote it, checked and in canonical form:
 // selectors and named ports are not resolved yet. It is immutable.
 //
@@ -24,15 +22,11 @@ type PolicySpec struct {
 	Ingress, Egress []RuleSpec
 }
 
-// Compare is the order in which policies are asked: by tier and priority, of equal
-// ones by name, then by kind. NetworkPolicies, which are asked in no order, are in that
-// of their IDs.
-func (p *PolicySpec) Compare(o *PolicySpec) int {
-	if p.Tier == TierNetworkPolicy && o.Tier == TierNetworkPolicy {
-		return p.ID.Compare(o.ID)
-	}
-	return cmp.Or(cmp.Compare(p.Tier, o.Tier), cmp.Compare(p.Priority, o.Priority), cmp.Compare(p.ID.Name, o.ID.Name), p.ID.Compare(o.ID))
-}
+// Compare is the order in which policies are asked, see Place.
+func (p *PolicySpec) Compare(o *PolicySpec) int { return p.Place().Compare(o.Place()) }
+
+// Place says where the policy stands among all.
+func (p *PolicySpec) Place() Place { return Place{p.Tier, p.Priority, p.ID} }
 
 // RuleSpec is one rule. A peer and a port must match; one without AnyPeer and
 // without Peers matches no peer, likewise for ports.

@@ -57,7 +57,7 @@ type Policy struct {
 // Set is an address set that rules may name.
 type Set struct {
 	ID      api.SetID      `json:"id"`
-	Meaning string         `json:"meaning"` // a selector, or that it is made of blocks
+	Meaning string         `json:"meaning"` // a selector, or what it was made of
 	Members []netip.Prefix `json:"members,omitempty"`
 	Users   []api.PolicyID `json:"users,omitempty"` // of sets that selectors stand for
 }
@@ -154,14 +154,10 @@ func subjectOf(spec *api.PolicySpec) string {
 // noteTies notes which policies of a tier have one priority: these are asked in the
 // order of their names, then of their kinds, which their author may not know.
 func noteTies(policies []Policy) {
-	type place struct {
-		tier     api.Tier
-		priority int
-	}
-	tied := map[place][]int{}
+	tied := map[api.Place][]int{}
 	for i, p := range policies {
-		if p.Spec.Tier != api.TierNetworkPolicy {
-			at := place{p.Spec.Tier, p.Spec.Priority}
+		if at := p.Spec.Place(); at.Tier != api.TierNetworkPolicy {
+			at.ID = api.PolicyID{}
 			tied[at] = append(tied[at], i)
 		}
 	}
@@ -177,7 +173,7 @@ func noteTies(policies []Policy) {
 			}
 			p := &policies[i]
 			p.Notes = append(slices.Clone(p.Notes), api.Problem{Object: p.ID.String(), Field: "spec.priority", Class: api.ClassObject,
-				Reason: fmt.Sprintf("%s has priority %d too: it is asked %s this one, by its name", policies[other].ID, at.priority, order)})
+				Reason: fmt.Sprintf("%s has priority %d too: it is asked %s this one, by its name", policies[other].ID, at.Priority, order)})
 		}
 	}
 }
@@ -194,7 +190,7 @@ func (p *Plugin) sets(dump []configurator.SetDump) []Set {
 	}
 	for _, d := range dump {
 		if d.Derived {
-			sets = append(sets, Set{ID: d.ID, Meaning: "blocks", Members: d.Members})
+			sets = append(sets, Set{ID: d.ID, Meaning: d.Meaning, Members: d.Members})
 		}
 	}
 	return sets

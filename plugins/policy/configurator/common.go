@@ -111,6 +111,20 @@ func (s *derivedSet) commonDifference(members Sets) (added, removed []netip.Pref
 	return added, removed
 }
 
+// meaning says for people what the set was made of.
+func (s addressSet) meaning() string {
+	switch c := s.common; {
+	case c == nil:
+		return "blocks"
+	case c.b != 0:
+		return fmt.Sprintf("in both %s and %s", c.a, c.b)
+	case len(c.prefixes) > maxInline:
+		return fmt.Sprintf("in %s, within %d blocks", c.a, len(c.prefixes))
+	default:
+		return fmt.Sprintf("in %s, within %s", c.a, c.prefixes)
+	}
+}
+
 // equal says whether two sets with one ID are the same.
 func (s addressSet) equal(o addressSet) bool {
 	return s.common.equal(o.common) && slices.Equal(s.members, o.members)

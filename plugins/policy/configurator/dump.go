@@ -36,6 +36,7 @@ type RuleDump struct {
 type SetDump struct {
 	ID      api.SetID      `json:"id"`
 	Derived bool           `json:"derived"`
+	Meaning string         `json:"meaning,omitempty"` // what a derived set was made of
 	Size    int            `json:"size"`
 	Members []netip.Prefix `json:"members,omitempty"`
 }
@@ -67,7 +68,7 @@ func (c *Configurator) dumpSets() []SetDump {
 	}
 	for id, s := range c.interner.derived {
 		members := s.listed()
-		sets = append(sets, SetDump{ID: id, Derived: true, Size: len(members), Members: members})
+		sets = append(sets, SetDump{ID: id, Derived: true, Meaning: s.meaning(), Size: len(members), Members: members})
 	}
 	slices.SortFunc(sets, func(a, b SetDump) int { return cmp.Compare(a.ID, b.ID) })
 	return sets

@@ -1,7 +1,6 @@
 package configurator
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 
@@ -81,18 +80,12 @@ func collect(d api.Direction, policies []*api.ContivPolicy) input {
 			in.baseline = append(in.baseline, p)
 		}
 	}
-	slices.SortFunc(in.admin, comparePolicies)
-	slices.SortFunc(in.baseline, comparePolicies)
+	slices.SortFunc(in.admin, (*api.ContivPolicy).Compare)
+	slices.SortFunc(in.baseline, (*api.ContivPolicy).Compare)
 	return in
 }
 
 func (in input) isOpen() bool { return len(in.admin)+len(in.isolating)+len(in.baseline) == 0 }
-
-// comparePolicies is the order of evaluation: by tier and priority, of equal ones
-// by name.
-func comparePolicies(a, b *api.ContivPolicy) int {
-	return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID.Name, b.ID.Name), a.ID.Compare(b.ID))
-}
 
 // generator makes one list.
 type generator struct {

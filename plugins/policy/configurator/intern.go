@@ -124,12 +124,12 @@ func (in *interner) acquire(policies []*api.ContivPolicy, taken func(api.SetID) 
 func canonical(policies []*api.ContivPolicy) []*api.ContivPolicy {
 	ordered := true
 	for i := 1; i < len(policies) && ordered; i++ {
-		ordered = comparePolicies(policies[i-1], policies[i]) < 0
+		ordered = policies[i-1].Compare(policies[i]) < 0
 	}
 	if ordered {
 		return policies
 	}
-	policies = slices.SortedFunc(slices.Values(policies), comparePolicies)
+	policies = slices.SortedFunc(slices.Values(policies), (*api.ContivPolicy).Compare)
 	return slices.Compact(policies)
 }
 
