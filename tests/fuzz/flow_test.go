@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
@@ -143,11 +142,18 @@ func converted(p *corev1.Pod) (*model.Pod, bool) {
 	return pod, ok
 }
 
-// contested says whether two pods have one address. Which pod such a packet is for
-// is not defined.
-func contested(pods []*corev1.Pod) bool {
+// contested says whether two pods have one address, or a node has that of a pod. For
+// whom such a packet is is not defined.
+func contested(s oracle.State) bool {
 	seen := map[netip.Addr]bool{}
-	for _, p := range pods {
+	for _, n := range s.Nodes {
+		for _, a := range n.Status.Addresses {
+			if addr, err := netip.ParseAddr(a.Address); err == nil {
+				seen[addr.Unmap()] = true
+			}
+		}
+	}
+	for _, p := range s.Pods {
 		m, ok := converted(p)
 		if !ok {
 			continue
@@ -191,20 +197,22 @@ func follow(t testing.TB, entries []model.Entry) (*datasync.Watcher, *[]api.Prob
 
 // kubeState makes objects of the messages of a state.
 func kubeState(deltas []model.Delta) oracle.State {
-	var namespaces []*model.Namespace
-	var pods []*model.Pod
-	var policies []*model.NetworkPolicy
+	var c explain.Cluster
 	for _, d := range deltas {
 		switch m := d.Value.(type) {
+		case *model.Node:
+			c.Nodes = append(c.Nodes, m)
 		case *model.Namespace:
-			namespaces = append(namespaces, m)
+			c.Namespaces = append(c.Namespaces, m)
 		case *model.Pod:
-			pods = append(pods, m)
+			c.Pods = append(c.Pods, m)
 		case *model.NetworkPolicy:
-			policies = append(policies, m)
+			c.Policies = append(c.Policies, m)
+		case *model.ClusterPolicy:
+			c.ClusterPolicies = append(c.ClusterPolicies, m)
 		}
 	}
-	return explain.State(namespaces, pods, policies)
+	return c.State()
 }
 
 // split sorts objects by kind. Those that ksr refuses are left out.
@@ -213,14 +221,7 @@ func split(objects []ksr.Object) (s oracle.State, kept []any) {
 		if m, _ := ksr.Convert(o); m == nil {
 			continue
 		}
-		switch obj := o.Object.(type) {
-		case *corev1.Namespace:
-			s.Namespaces = append(s.Namespaces, obj)
-		case *corev1.Pod:
-			s.Pods = append(s.Pods, obj)
-		case *networkingv1.NetworkPolicy:
-			s.Policies = append(s.Policies, obj)
-		}
+		s.Add(o.Object)
 		kept = append(kept, o.Object)
 	}
 	return s, kept

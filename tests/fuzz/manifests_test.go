@@ -37,7 +37,7 @@ func FuzzManifests(f *testing.F) {
 		objects = append(objects, ksr.ImpliedNamespaces(objects)...)
 		state, kept := split(objects)
 		state = oneNode(state)
-		if contested(state.Pods) {
+		if contested(state) {
 			return
 		}
 		var messages []proto.Message

@@ -40,6 +40,14 @@ func policyOf(r *model.NetworkPolicy_Rule) *model.NetworkPolicy {
 		Ingress:     []*model.NetworkPolicy_Rule{r}, Egress: []*model.NetworkPolicy_Rule{r}}
 }
 
+// clusterPolicyOf is a policy of the admin tier for every pod, with one ingress and one
+// egress rule.
+func clusterPolicyOf(r *model.ClusterPolicy_Rule) *model.ClusterPolicy {
+	return &model.ClusterPolicy{Kind: model.ClusterPolicy_KIND_CLUSTER_NETWORK_POLICY, Name: "c", Tier: model.ClusterPolicy_TIER_ADMIN,
+		Priority: 10, Subject: &model.ClusterPolicy_Pods{Namespaces: &model.LabelSelector{}},
+		Ingress: []*model.ClusterPolicy_Rule{r}, Egress: []*model.ClusterPolicy_Rule{r}}
+}
+
 // FuzzStoreEntries puts two entries that nobody wrote into a store with two pods:
 // datasync, the plugin, a recorder. The verdicts are never more open than the
 // oracle's for the objects that are in force, whatever their values say that no
@@ -55,6 +63,17 @@ func FuzzStoreEntries(f *testing.F) {
 		{Ports: []*model.NetworkPolicy_Port{{Protocol: 9, Port: &model.NetworkPolicy_Port_Number{Number: 1 << 16}}}},
 	} {
 		a, b := entry(f, policyOf(r)), entry(f, residents[0])
+		f.Add(a.Key, a.Value, b.Key, b.Value)
+	}
+	peers := []*model.ClusterPolicy_Peer{{Peer: &model.ClusterPolicy_Peer_Pods{Pods: &model.ClusterPolicy_Pods{Namespaces: &model.LabelSelector{}}}}}
+	for _, r := range []*model.ClusterPolicy_Rule{
+		{Action: model.ClusterPolicy_ACTION_DENY, Peers: peers, AnyPort: true},
+		{Action: model.ClusterPolicy_ACTION_PASS, Peers: peers, Ports: []*model.ClusterPolicy_Port{{Port: &model.ClusterPolicy_Port_Name{Name: "sql"}}}},
+		{Action: model.ClusterPolicy_ACTION_ALLOW, Peers: []*model.ClusterPolicy_Peer{{Peer: &model.ClusterPolicy_Peer_Network{Network: "10.0.0.0/8"}}}, AnyPort: true},
+		{Action: 7, Peers: []*model.ClusterPolicy_Peer{{Peer: &model.ClusterPolicy_Peer_Nodes{Nodes: &model.LabelSelector{}}}}},
+		{},
+	} {
+		a, b := entry(f, clusterPolicyOf(r)), entry(f, &model.Node{Name: "n9", Addresses: []string{"192.0.2.9"}})
 		f.Add(a.Key, a.Value, b.Key, b.Value)
 	}
 	third := entry(f, &model.Pod{Namespace: "other", Name: "new", Ips: []string{"10.0.0.3", "x", "::ffff:10.0.0.4"}, NodeName: node, HostNetwork: false})
@@ -82,7 +101,7 @@ func FuzzStoreEntries(f *testing.F) {
 		}
 		changes = lastOfEach(changes)
 		state := kubeState(changes.Deltas)
-		if otherNodes(changes.Deltas) || contested(state.Pods) {
+		if otherNodes(changes.Deltas) || contested(state) {
 			return
 		}
 		r := newRooms(t)

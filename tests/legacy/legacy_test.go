@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
@@ -95,14 +93,7 @@ func throughText(t fataler, text string, cluster ksr.LegacyCluster) []ksr.Object
 func oracleOf(objs []ksr.Object) *oracle.Oracle {
 	var s oracle.State
 	for _, o := range append(objs, ksr.ImpliedNamespaces(objs)...) {
-		switch obj := o.Object.(type) {
-		case *corev1.Namespace:
-			s.Namespaces = append(s.Namespaces, obj)
-		case *corev1.Pod:
-			s.Pods = append(s.Pods, obj)
-		case *networkingv1.NetworkPolicy:
-			s.Policies = append(s.Policies, obj)
-		}
+		s.Add(o.Object)
 	}
 	return oracle.New(s)
 }

@@ -82,14 +82,7 @@ func (w world) sorted() []model.ID {
 func (w world) state() oracle.State {
 	var s oracle.State
 	for _, id := range w.sorted() {
-		switch o := w[id].(type) {
-		case *corev1.Namespace:
-			s.Namespaces = append(s.Namespaces, o)
-		case *corev1.Pod:
-			s.Pods = append(s.Pods, o)
-		case *networkingv1.NetworkPolicy:
-			s.Policies = append(s.Policies, o)
-		}
+		s.Add(w[id])
 	}
 	return s
 }
