@@ -120,7 +120,7 @@ func inNamespace(pods []api.PodID, ns string) bool {
 
 func (a *Agent) rules(_ context.Context, f filter) ([]view.Rule, error) {
 	out := []view.Rule{}
-	for _, t := range a.node.ACL.Dump().Tables {
+	for _, t := range a.node.ACL.DumpHits().Tables {
 		if !strings.Contains(t.Name, f.name) || f.namespace != "" && !inNamespace(t.Pods, f.namespace) {
 			continue
 		}

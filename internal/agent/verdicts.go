@@ -42,7 +42,7 @@ func (a *Agent) logVerdicts(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		for _, v := range l.since(a.node.ACL.Dump().Tables) {
+		for _, v := range l.since(a.node.ACL.DumpHits().Tables) {
 			a.log.Info("verdict", "action", v.key.action, "packets", v.packets, "rule", v.key.origins)
 		}
 	}
@@ -59,13 +59,15 @@ func (l *verdictLog) since(tables []acl.DumpTable) (out []verdict) {
 	now := map[verdictKey]uint64{}
 	for _, t := range tables {
 		for i, hits := range t.Hits {
-			key := verdictKey{t.Rules[i].Action, "none"}
+			action := t.Rules[i].Action
+			if hits == 0 || l.denials && action != api.Deny {
+				continue
+			}
+			key := verdictKey{action, "none"}
 			if i < len(t.Origins) && len(t.Origins[i]) > 0 {
 				key.origins = originsText(t.Origins[i])
 			}
-			if !l.denials || key.action == api.Deny {
-				now[key] += hits
-			}
+			now[key] += hits
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(now), compareVerdicts) {

@@ -82,7 +82,7 @@ type DumpTable struct {
 	Origins [][]api.Origin   `json:"origins,omitempty"` // by rule
 	Entries int              `json:"entries"`           // of its ACLs
 	ACLs    []uint32         `json:"acls"`              // indexes
-	Hits    []uint64         `json:"hits,omitempty"`    // by rule: first packets of flows that it decided; nil: not counted
+	Hits    []uint64         `json:"hits,omitempty"`    // by rule: first packets of flows that it decided; nil: not counted, or not asked for
 }
 
 // DumpACL is an ACL of ours.
@@ -106,20 +106,32 @@ type DumpInterface struct {
 func (r *Renderer) Dump() Dump {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.dump(nil)
+}
+
+// DumpHits is Dump with the hits of rules, for which it reads all counters.
+func (r *Renderer) DumpHits() Dump {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dump(r.options.Counters)
+}
+
+// dump returns the tables with the hits that counters give, if there are any.
+func (r *Renderer) dump(c counters) Dump {
 	out := Dump{Version: r.version, Pending: slices.Clone(r.pending), Connected: r.link != nil && r.link.connected()}
 	if r.lastErr != nil {
 		out.Error = r.lastErr.Error()
 	}
 	l := r.cache.Installed()
 	for _, t := range l.Tables {
-		out.Tables = append(out.Tables, r.dumpTable(t, r.local[t.Digest]))
+		out.Tables = append(out.Tables, dumpTable(t, c, r.local[t.Digest]))
 	}
 	if l.Global != nil {
 		var all []*slot
 		for i := range parts {
 			all = append(all, r.slots[partOf(i)])
 		}
-		out.Tables = append(out.Tables, r.dumpTable(l.Global, append(all, r.slots[finalSlot])...))
+		out.Tables = append(out.Tables, dumpTable(l.Global, c, append(all, r.slots[finalSlot])...))
 	}
 	if r.mirror != nil {
 		r.mirror.dump(&out)
@@ -127,8 +139,8 @@ func (r *Renderer) Dump() Dump {
 	return out
 }
 
-func (r *Renderer) dumpTable(t *cache.Table, slots ...*slot) DumpTable {
-	d := DumpTable{Name: t.Name(), Pods: t.Pods, Rules: t.Rules, Origins: t.Origins, Hits: r.hitsOf(t, slots)}
+func dumpTable(t *cache.Table, c counters, slots ...*slot) DumpTable {
+	d := DumpTable{Name: t.Name(), Pods: t.Pods, Rules: t.Rules, Origins: t.Origins, Hits: c.hitsOf(t, slots)}
 	for _, s := range slots {
 		if s == nil {
 			continue

@@ -2,10 +2,13 @@ package acl
 
 import "github.com/sluice-net/sluice/renderer/cache"
 
+// counters returns how often each entry of an ACL has decided, see Options.Counters.
+type counters func(aclIndex uint32) (packets []uint64, ok bool)
+
 // hitsOf adds up, for every rule of an installed table, how often its entries decided.
-// It is nil where the vswitch does not count. Called with the lock held.
-func (r *Renderer) hitsOf(t *cache.Table, slots []*slot) []uint64 {
-	if r.options.Counters == nil {
+// It is nil without counters. Called with the lock of the renderer held.
+func (c counters) hitsOf(t *cache.Table, slots []*slot) []uint64 {
+	if c == nil {
 		return nil
 	}
 	hits := make([]uint64, len(t.Rules))
@@ -14,7 +17,7 @@ func (r *Renderer) hitsOf(t *cache.Table, slots []*slot) []uint64 {
 			continue
 		}
 		for n, index := range s.indexes {
-			packets, ok := r.options.Counters(index)
+			packets, ok := c(index)
 			if !ok || n >= len(s.want) {
 				continue // deleted meanwhile, or not known yet
 			}

@@ -10,10 +10,10 @@ import (
 
 func TestHitsOfARuleAreThoseOfItsEntries(t *testing.T) {
 	counted := map[uint32][]uint64{7: {1, 2, 4}, 9: {8, 16, 32}}
-	r := &Renderer{options: Options{Counters: func(acl uint32) ([]uint64, bool) {
+	count := counters(func(acl uint32) ([]uint64, bool) {
 		hits, ok := counted[acl]
 		return hits, ok
-	}}}
+	})
 	table := &cache.Table{Rules: make([]api.ContivRule, 3)}
 	slots := []*slot{
 		nil,
@@ -21,11 +21,10 @@ func TestHitsOfARuleAreThoseOfItsEntries(t *testing.T) {
 		{indexes: []uint32{11}, want: []piece{{rules: []int32{2}}}}, // gone
 		{indexes: []uint32{9}},
 	}
-	if got := r.hitsOf(table, slots); !slices.Equal(got, []uint64{3, 12, 16}) {
+	if got := count.hitsOf(table, slots); !slices.Equal(got, []uint64{3, 12, 16}) {
 		t.Errorf("hits are %v", got)
 	}
-	r.options.Counters = nil
-	if got := r.hitsOf(table, slots); got != nil {
+	if got := counters(nil).hitsOf(table, slots); got != nil {
 		t.Errorf("hits are %v, nobody counts", got)
 	}
 }

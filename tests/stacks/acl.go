@@ -64,8 +64,8 @@ func (s aclStack) Installed() (string, error) { return InstalledACL(s.ACL, s.Swi
 func (s aclStack) Dangling() []string { return DanglingACL(s.Switch) }
 
 // InstalledACL prints the tables of an ACL renderer and what a packet can meet in the
-// dataplane below it. Which ACLs hold a table, how they divide it, and what they have
-// counted depends on the past and is left out.
+// dataplane below it. Which ACLs hold a table and how they divide it depends on
+// the past and is left out.
 func InstalledACL(r *acl.Renderer, sw *vswitch.Switch) (string, error) {
 	var b strings.Builder
 	d := r.Dump()
@@ -73,7 +73,7 @@ func InstalledACL(r *acl.Renderer, sw *vswitch.Switch) (string, error) {
 		return "", fmt.Errorf("the renderer is not done: %s, pending %v", d.Error, d.Pending)
 	}
 	for _, t := range d.Tables {
-		t.ACLs, t.Hits = nil, nil
+		t.ACLs = nil
 		text, err := json.Marshal(t)
 		if err != nil {
 			return "", err
