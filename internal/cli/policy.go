@@ -12,29 +12,31 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
+// policyTable lists policies. Their tiers are shown where some are of administrators;
+// then they come in the order in which they are asked.
 func policyTable(policies []view.Policy) *term.Table {
-	if slices.ContainsFunc(policies, func(p view.Policy) bool { return p.Priority != nil }) {
-		return tierTable(policies)
+	columns := []string{"POLICY", "SELECTS", "ISOLATES", "RULES", "LOCAL PODS", "ENFORCED"}
+	tiers := slices.ContainsFunc(policies, func(p view.Policy) bool { return p.Priority != nil })
+	if tiers {
+		columns = slices.Insert(columns, 1, "TIER")
 	}
-	t := term.NewTable("POLICY", "SELECTS", "ISOLATES", "RULES", "LOCAL PODS", "ENFORCED")
+	t := term.NewTable(columns...)
 	for _, p := range policies {
-		t.Row(policyName(p), p.Selector, dash(joined(p.Isolates)), p.Rules, len(p.Pods), enforced(p))
+		row := []any{policyName(p), p.Selector, dash(joined(p.Isolates)), p.Rules, len(p.Pods), enforced(p)}
+		if tiers {
+			row = slices.Insert(row, 1, any(tierOf(p)))
+		}
+		t.Row(row...)
 	}
 	return t
 }
 
-// tierTable lists policies where some are of administrators, in the order in which
-// they are asked.
-func tierTable(policies []view.Policy) *term.Table {
-	t := term.NewTable("POLICY", "TIER", "SELECTS", "ISOLATES", "RULES", "LOCAL PODS", "ENFORCED")
-	for _, p := range policies {
-		tier := p.Tier
-		if p.Priority != nil {
-			tier = fmt.Sprintf("%s %d", p.Tier, *p.Priority)
-		}
-		t.Row(policyName(p), tier, p.Selector, dash(joined(p.Isolates)), p.Rules, len(p.Pods), enforced(p))
+// tierOf returns the tier of a policy, and its priority where it has one.
+func tierOf(p view.Policy) string {
+	if p.Priority == nil {
+		return p.Tier
 	}
-	return t
+	return fmt.Sprintf("%s %d", p.Tier, *p.Priority)
 }
 
 func policyName(p view.Policy) string { return policyID(p.Policy) }
