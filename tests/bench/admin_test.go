@@ -86,15 +86,7 @@ func (w workload) adminEvent(b *testing.B, name string) {
 		x.apply(c) // the first time is not the usual one
 	}
 	before := x.operations()
-	m := newMeter(b)
-	m.reset()
-	i := 0
-	for b.Loop() {
-		m.event(func() { x.apply(in[i%2]) })
-		i++
-	}
-	m.stop()
-	m.report(b.N)
+	i := alternate(b, x, in)
 	b.ReportMetric(float64(x.operations()-before)/float64(i), "changes/event")
 	if i%2 == 1 {
 		after.apply(t.do)

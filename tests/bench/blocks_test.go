@@ -117,15 +117,7 @@ func BenchmarkManyBlocksThenEvent(b *testing.B) {
 			x.apply(blocksWorld().resync(b))
 			x.apply(putting(np).changes(b))
 			in := [2]model.Changes{putting(other).changes(b), removing(other).changes(b)}
-			m := newMeter(b)
-			m.reset()
-			i := 0
-			for b.Loop() {
-				m.event(func() { x.apply(in[i%2]) })
-				i++
-			}
-			m.stop()
-			m.report(b.N)
+			i := alternate(b, x, in)
 			w := blocksWorld()
 			w.apply(putting(np))
 			if i%2 == 1 {

@@ -112,15 +112,7 @@ func (s shape) event(b *testing.B, t toggle, k kind) {
 	for _, c := range in {
 		x.apply(c) // the first time is not the usual one
 	}
-	m := newMeter(b)
-	m.reset()
-	i := 0
-	for b.Loop() {
-		m.event(func() { x.apply(in[i%2]) })
-		i++
-	}
-	m.stop()
-	m.report(b.N)
+	i := alternate(b, x, in)
 	w := s.world()
 	w.apply(t.prepared)
 	if i%2 == 1 {

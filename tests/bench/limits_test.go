@@ -63,22 +63,7 @@ func BenchmarkAdminLimits(b *testing.B) {
 	w := limits()
 	in := w.resync(b)
 	before := liveHeap()
-	m := newMeter(b)
-	m.reset()
-	var x *subject
-	for b.Loop() {
-		m.pause()
-		if x != nil {
-			x.close()
-			x = nil
-		}
-		runtime.GC()
-		x = startSubject(b, recorder, node0, nil)
-		m.resume()
-		x.apply(in)
-	}
-	m.stop()
-	m.report(b.N)
+	x := firstStates(b, recorder, node0, in)
 	b.ReportMetric(liveHeap()-before, "MiB-above-input")
 	runtime.KeepAlive(in)
 	x.reportSize(b)

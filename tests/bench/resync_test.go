@@ -12,20 +12,7 @@ func BenchmarkResync(b *testing.B) {
 		for _, k := range kinds {
 			b.Run(s.String()+"/"+string(k), func(b *testing.B) {
 				in := s.world().resync(b)
-				m := newMeter(b)
-				m.reset()
-				var x *subject
-				for b.Loop() {
-					m.pause()
-					if x != nil {
-						x.close()
-					}
-					x = startSubject(b, k, node0, nil)
-					m.resume()
-					x.apply(in)
-				}
-				m.stop()
-				m.report(b.N)
+				x := firstStates(b, k, node0, in)
 				x.reportSize(b)
 				x.check(b, s.world())
 				x.close()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"runtime"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -144,4 +145,41 @@ func (s *subject) reportSize(b *testing.B) {
 	for unit, n := range s.size() {
 		b.ReportMetric(n, unit)
 	}
+}
+
+// firstStates measures a whole state from decoded objects to the end of the first
+// commit, by subjects that have just started. It returns the last, which is running.
+func firstStates(b *testing.B, k kind, node string, in model.Changes) *subject {
+	m := newMeter(b)
+	m.reset()
+	var x *subject
+	for b.Loop() {
+		m.pause()
+		if x != nil {
+			x.close()
+			x = nil
+		}
+		runtime.GC()
+		x = startSubject(b, k, node, nil)
+		m.resume()
+		x.apply(in)
+	}
+	m.stop()
+	m.report(b.N)
+	return x
+}
+
+// alternate measures a change and what takes it back, in turns, and returns how many
+// there were.
+func alternate(b *testing.B, x *subject, in [2]model.Changes) int {
+	m := newMeter(b)
+	m.reset()
+	i := 0
+	for b.Loop() {
+		m.event(func() { x.apply(in[i%2]) })
+		i++
+	}
+	m.stop()
+	m.report(b.N)
+	return i
 }

@@ -30,22 +30,7 @@ func (w workload) init(b *testing.B, k kind) {
 	in := w.resync(b)
 	decoding := cpuTime() - start
 	input := liveHeap() - before
-	m := newMeter(b)
-	m.reset()
-	var x *subject
-	for b.Loop() {
-		m.pause()
-		if x != nil {
-			x.close()
-			x = nil
-		}
-		runtime.GC()
-		x = startSubject(b, k, workloadNode, nil)
-		m.resume()
-		x.apply(in)
-	}
-	m.stop()
-	m.report(b.N)
+	x := firstStates(b, k, workloadNode, in)
 	both := liveHeap() - before
 	runtime.KeepAlive(in)
 	b.ReportMetric(float64(decoding.Milliseconds()), "decode-cpu-ms")
