@@ -115,7 +115,11 @@ func (w *wanted) keeps(n *netif) bool {
 // ours returns which of our ACLs an interface must have.
 func (w *wanted) ours(n *netif) (to lists) {
 	t := w.tables[n.index]
-	if t == nil && !w.uplinks[n.index] {
+	switch {
+	case w.held[n.index]:
+		closed := w.r.slot(closedSlot).indexes
+		return lists{in: closed, out: closed}
+	case t == nil && !w.uplinks[n.index]:
 		return lists{}
 	}
 	to.in = w.r.slot(reflectSlot).indexes

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.fd.io/govpp/adapter"
@@ -36,6 +37,14 @@ type Options struct {
 	// nodes, beside those with UplinkTag. Each of them must exist.
 	Uplinks []string
 
+	// Plumbing knows interfaces of pods that have no tag. May be nil.
+	Plumbing Plumbing
+
+	// HoldUnknown closes interfaces that are a pod's, by tag or by Plumbing, as long
+	// as the pod is not known here: a pod that is created, or created again, sends
+	// and gets nothing before its policy is enforced. Otherwise they are open.
+	HoldUnknown bool
+
 	// Timeout of one call to the vswitch; 0 is 10 seconds.
 	Timeout time.Duration
 
@@ -58,6 +67,8 @@ type Options struct {
 type Renderer struct {
 	options Options
 	log     *slog.Logger
+
+	replugged atomic.Bool // the answers of Plumbing have changed
 
 	mu        sync.Mutex
 	cache     *cache.Cache
@@ -153,6 +164,9 @@ func (t *txn) Commit(ctx context.Context) error {
 	defer r.mu.Unlock()
 	t.Apply(r.cache)
 	r.limits.told(t.resync, t.pods)
+	if r.options.HoldUnknown && (t.resync || len(t.pods) > 0) {
+		r.replugged.Store(true) // interfaces are held or not by which pods are known
+	}
 	t.pods = nil
 	r.lastErr = r.commit(ctx)
 	return r.lastErr
@@ -227,8 +241,9 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	epoch, stale := r.link.state()
+	replugged := r.replugged.Swap(false)
 	if r.mirror != nil && epoch == r.epoch {
-		if stale {
+		if stale || replugged {
 			return true, r.mirror.readInterfaces(ctx, r.link)
 		}
 		return false, nil

@@ -27,7 +27,7 @@ const (
 	infraSlot   = "infra"
 	reflectSlot = "reflect"
 	finalSlot   = "final"  // the last rule of the global table
-	closedSlot  = "closed" // for pods whose table was refused and that have no older one
+	closedSlot  = "closed" // for pods whose table was refused and that have no older one, and held interfaces
 )
 
 // parts is the number of ACLs that hold the lists of the global table. It is

@@ -109,10 +109,17 @@ type subject struct {
 	attached map[netip.Addr]api.PodID   // as routed
 	wanted   map[api.PodID][]netip.Addr // as rendered
 	wake     chan struct{}              // filled by OnChange
+	plumbing *table                     // not nil: instead of tags
+	hold     bool                       // interfaces of unknown pods
 }
 
 func newSubject(t testing.TB, pods ...api.PodID) *subject {
-	s := &subject{t: t, sw: vswitch.New(vswitch.Options{}), ports: make(map[api.PodID]uint32),
+	return newSubjectWith(t, nil, false, pods...)
+}
+
+// newSubjectWith finds pods by plumbing when there is one.
+func newSubjectWith(t testing.TB, plumbing *table, hold bool, pods ...api.PodID) *subject {
+	s := &subject{t: t, plumbing: plumbing, hold: hold, sw: vswitch.New(vswitch.Options{}), ports: make(map[api.PodID]uint32),
 		attached: make(map[netip.Addr]api.PodID), wanted: make(map[api.PodID][]netip.Addr), wake: make(chan struct{}, 1)}
 	s.uplink = s.sw.AddInterface("uplink0", sluiceacl.UplinkTag)
 	for _, all := range []string{"0.0.0.0/0", "::/0"} {
@@ -121,21 +128,35 @@ func newSubject(t testing.TB, pods ...api.PodID) *subject {
 		}
 	}
 	for _, p := range pods {
-		s.ports[p] = s.sw.AddInterface(p.String(), sluiceacl.InterfaceTag(p))
+		s.ports[p] = s.attach(p)
 	}
 	s.tap = newTap(s.sw.Adapter())
 	s.r = s.open()
 	return s
 }
 
+// attach makes an interface for a pod.
+func (s *subject) attach(p api.PodID) uint32 {
+	if s.plumbing == nil {
+		return s.sw.AddInterface(p.String(), sluiceacl.InterfaceTag(p))
+	}
+	name := "memif/" + p.String()
+	s.plumbing.names[p] = append(s.plumbing.names[p], name)
+	return s.sw.AddInterface(name, "")
+}
+
 // open makes a renderer over the same vswitch.
 func (s *subject) open() *sluiceacl.Renderer {
-	r, err := sluiceacl.New(sluiceacl.Options{Adapter: s.tap, OnChange: func() {
+	o := sluiceacl.Options{Adapter: s.tap, HoldUnknown: s.hold, OnChange: func() {
 		select {
 		case s.wake <- struct{}{}:
 		default:
 		}
-	}})
+	}}
+	if s.plumbing != nil {
+		o.Plumbing = s.plumbing
+	}
+	r, err := sluiceacl.New(o)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package acl
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -22,6 +21,7 @@ type wanted struct {
 
 	tables  map[uint32]*cache.Table // by interface
 	uplinks map[uint32]bool
+	held    map[uint32]bool // interfaces that are closed, because it is not known whose they are
 	pending []string
 	refused []error
 	// oversize says of which rules tables are refused.
@@ -47,52 +47,6 @@ func (r *Renderer) want(plan cache.Plan) *wanted {
 	}
 	w.resolve()
 	return w
-}
-
-// resolve finds the interfaces of pods and the uplinks.
-func (w *wanted) resolve() {
-	w.tables, w.uplinks, w.pending = make(map[uint32]*cache.Table), make(map[uint32]bool), nil
-	byTag := make(map[string][]*netif, len(w.m.ifs))
-	for _, n := range w.m.ifs {
-		byTag[n.tag] = append(byTag[n.tag], n)
-	}
-	for pod, t := range w.layout.Pods {
-		if t == nil {
-			continue
-		}
-		found := byTag[InterfaceTag(pod)]
-		for _, n := range found {
-			w.tables[n.index] = t
-		}
-		if len(found) == 0 {
-			w.pending = append(w.pending, "pod "+pod.String())
-		}
-	}
-	slices.Sort(w.pending)
-	if w.layout.Global != nil {
-		w.resolveUplinks()
-	}
-}
-
-func (w *wanted) resolveUplinks() {
-	configured := w.r.options.Uplinks
-	missing := slices.Clone(configured)
-	for _, n := range w.m.ifs {
-		if n.tag != UplinkTag && !slices.Contains(configured, n.name) && !slices.Contains(configured, n.tag) {
-			continue
-		}
-		if strings.HasPrefix(n.tag, podTag) {
-			continue
-		}
-		w.uplinks[n.index] = true
-		missing = slices.DeleteFunc(missing, func(s string) bool { return s == n.name || s == n.tag })
-	}
-	for _, name := range missing {
-		w.pending = append(w.pending, "uplink "+name)
-	}
-	if len(configured) == 0 && len(w.uplinks) == 0 {
-		w.pending = append(w.pending, "uplink "+UplinkTag)
-	}
 }
 
 // names says whether one of the sets has changed.
@@ -176,7 +130,7 @@ func (w *wanted) prepare() {
 		w.fixed(infraSlot, infraEntries())
 		w.fixed(reflectSlot, reflectEntries())
 	}
-	if len(w.tooBig) > 0 {
+	if len(w.tooBig) > 0 || len(w.held) > 0 {
 		w.fixed(closedSlot, everything(deny))
 	}
 	if w.layout.Global != nil {

@@ -1,0 +1,135 @@
+package acl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// Plumbing knows interfaces of pods beside those that are tagged with InterfaceTag.
+// Every Commit that changes anything asks it anew, so that what was true of a pod is
+// never taken for true of another one with its name. Its methods are called with the
+// Renderer locked: they must not block and must not call it. Whoever implements it
+// calls InterfacesChanged when its answers change.
+type Plumbing interface {
+	// InterfacesOf returns the names that the interfaces of a pod have in the
+	// vswitch, in any order; none while the pod has none. All of them get its table.
+	InterfacesOf(pod api.PodID) []string
+	// IsPodInterface says whether an interface is meant for some pod, also for one
+	// that is not known yet; see Options.HoldUnknown.
+	IsPodInterface(name string) bool
+}
+
+// PodInterfaces is the Plumbing of an embedder that can look up pods only.
+type PodInterfaces func(pod api.PodID) []string
+
+// InterfacesOf implements Plumbing.
+func (f PodInterfaces) InterfacesOf(pod api.PodID) []string { return f(pod) }
+
+// IsPodInterface implements Plumbing. Nothing is known of interfaces without a pod.
+func (f PodInterfaces) IsPodInterface(string) bool { return false }
+
+// InterfacesChanged has the next Commit look for the interfaces of all pods again, and
+// calls OnChange, so that there is one.
+func (r *Renderer) InterfacesChanged() {
+	r.replugged.Store(true)
+	r.options.OnChange()
+}
+
+// resolve finds the interfaces of pods and the uplinks.
+func (w *wanted) resolve() {
+	w.tables, w.uplinks, w.held = make(map[uint32]*cache.Table), make(map[uint32]bool), make(map[uint32]bool)
+	owners := w.owners()
+	for _, n := range w.m.ifs {
+		switch pods := owners[n.index]; {
+		case len(pods) == 1:
+			if t := w.layout.Pods[pods[0]]; t != nil {
+				w.tables[n.index] = t
+			}
+		case len(pods) > 1:
+			w.held[n.index] = true
+			w.pending = append(w.pending, fmt.Sprintf("pods %s and %s, which both claim interface %s", pods[0], pods[1], n.name))
+		case w.r.options.HoldUnknown && w.isPods(n):
+			w.held[n.index] = true
+		}
+	}
+	slices.Sort(w.pending)
+	if w.layout.Global != nil {
+		w.resolveUplinks(owners)
+	}
+}
+
+// owners returns the known pods that claim an interface, sorted; one, unless somebody
+// is wrong. Pods with a table that have no interface, or not all of theirs, are pending.
+func (w *wanted) owners() map[uint32][]api.PodID {
+	byTag, byName := make(map[string][]*netif, len(w.m.ifs)), make(map[string]*netif, len(w.m.ifs))
+	for _, n := range w.m.ifs {
+		byTag[n.tag] = append(byTag[n.tag], n)
+		byName[n.name] = n
+	}
+	owners := make(map[uint32][]api.PodID)
+	for pod, t := range w.layout.Pods {
+		found := slices.Clone(byTag[InterfaceTag(pod)])
+		missing := ""
+		for _, name := range w.named(pod) {
+			switch n := byName[name]; {
+			case n == nil:
+				missing = name
+			case !slices.Contains(found, n):
+				found = append(found, n)
+			}
+		}
+		for _, n := range found {
+			owners[n.index] = append(owners[n.index], pod)
+		}
+		switch {
+		case t == nil:
+		case missing != "":
+			w.pending = append(w.pending, fmt.Sprintf("pod %s (%s)", pod, missing))
+		case len(found) == 0:
+			w.pending = append(w.pending, "pod "+pod.String())
+		}
+	}
+	for _, pods := range owners {
+		slices.SortFunc(pods, api.PodID.Compare)
+	}
+	return owners
+}
+
+// named returns the interfaces of a pod that do not need a tag.
+func (w *wanted) named(pod api.PodID) []string {
+	if w.r.options.Plumbing == nil {
+		return nil
+	}
+	return w.r.options.Plumbing.InterfacesOf(pod)
+}
+
+// isPods says whether an interface is meant for some pod.
+func (w *wanted) isPods(n *netif) bool {
+	return strings.HasPrefix(n.tag, podTag) || w.r.options.Plumbing != nil && w.r.options.Plumbing.IsPodInterface(n.name)
+}
+
+// resolveUplinks finds the uplinks. An interface of a pod is none, whatever it is called.
+func (w *wanted) resolveUplinks(owners map[uint32][]api.PodID) {
+	configured := w.r.options.Uplinks
+	missing := slices.Clone(configured)
+	for _, n := range w.m.ifs {
+		if n.tag != UplinkTag && !slices.Contains(configured, n.name) && !slices.Contains(configured, n.tag) {
+			continue
+		}
+		if len(owners[n.index]) > 0 || w.isPods(n) {
+			continue
+		}
+		w.uplinks[n.index] = true
+		missing = slices.DeleteFunc(missing, func(s string) bool { return s == n.name || s == n.tag })
+	}
+	for _, name := range missing {
+		w.pending = append(w.pending, "uplink "+name)
+	}
+	if len(configured) == 0 && len(w.uplinks) == 0 {
+		w.pending = append(w.pending, "uplink "+UplinkTag)
+	}
+}

@@ -1,0 +1,168 @@
+package acl_test
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
+	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+)
+
+// table is a Plumbing. The names are changed by the test only between commits.
+type table struct {
+	names map[api.PodID][]string
+}
+
+func newTable() *table { return &table{names: make(map[api.PodID][]string)} }
+
+func (t *table) InterfacesOf(pod api.PodID) []string { return t.names[pod] }
+
+func (t *table) IsPodInterface(name string) bool {
+	for _, names := range t.names {
+		if slices.Contains(names, name) {
+			return true
+		}
+	}
+	return strings.HasPrefix(name, "memif/")
+}
+
+func openPlumbed(t testing.TB, pods ...api.PodID) *subject {
+	return openWith(t, newTable(), false, pods...)
+}
+
+func openWith(t testing.TB, plumbing *table, hold bool, pods ...api.PodID) *subject {
+	s := newSubjectWith(t, plumbing, hold, pods...)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestConformanceWithInterfacesByName(t *testing.T) {
+	renderertest.Run(t, func(t testing.TB) renderertest.Subject {
+		return newSubjectWith(t, newTable(), false, renderertest.PodIDs...)
+	})
+}
+
+func TestEveryInterfaceOfAPodHasItsTable(t *testing.T) {
+	s := openPlumbed(t, shopPods...)
+	second := s.attach(pod("db"))
+	commit(t, s.Renderer(), true, shop)
+	for _, port := range []uint32{s.ports[pod("db")], second} {
+		s.ports[pod("db")] = port
+		commit(t, s.Renderer(), false, shop) // routes
+		s.want(t, "10.9.0.1", "10.0.0.3", 5432, api.Permit)
+		s.want(t, "10.9.0.1", "10.0.0.3", 22, api.Deny)
+	}
+}
+
+func TestAPodThatLacksOneOfItsInterfacesIsPending(t *testing.T) {
+	s := openPlumbed(t, shopPods...)
+	s.plumbing.names[pod("db")] = append(s.plumbing.names[pod("db")], "memif/late")
+	err := try(t, s.r, true, shop)
+	if !errors.Is(err, sluiceacl.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db (memif/late)") {
+		t.Fatalf("commit: %v, want that memif/late of shop/db is missing", err)
+	}
+	s.sw.AddInterface("memif/late", "")
+	commit(t, s.r, false, nothing)
+}
+
+func TestAnInterfaceThatGoesToAnotherPodGetsItsTable(t *testing.T) {
+	s := openPlumbed(t, shopPods...)
+	commit(t, s.Renderer(), true, shop)
+	db, web := pod("db"), pod("web-0")
+	names := s.plumbing.names
+	names[db], names[web] = names[web], names[db]
+	s.ports[db], s.ports[web] = s.ports[web], s.ports[db]
+	<-s.wake // of the connection
+	s.r.InterfacesChanged()
+	<-s.wake
+	commit(t, s.r, false, nothing)
+	commit(t, s.Renderer(), false, shop) // routes
+	s.want(t, "10.9.0.1", "10.0.0.3", 5432, api.Permit)
+	s.want(t, "10.9.0.1", "10.0.0.3", 80, api.Deny)
+	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit)
+	s.want(t, "10.9.0.1", "10.0.0.1", 5432, api.Deny)
+}
+
+func TestAnInterfaceOfTwoPodsIsClosed(t *testing.T) {
+	s := openPlumbed(t, shopPods...)
+	s.plumbing.names[pod("open")] = s.plumbing.names[pod("db")]
+	err := try(t, s.r, true, shop)
+	if !errors.Is(err, sluiceacl.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db and shop/open") {
+		t.Fatalf("commit: %v, want that two pods claim one interface", err)
+	}
+	s.wantClosed(t, "memif/shop/db")
+}
+
+func TestAPodThatIsNotKnownYetIsHeld(t *testing.T) {
+	for name, plumbing := range map[string]*table{"by name": newTable(), "by tag": nil} {
+		t.Run(name, func(t *testing.T) {
+			s := openWith(t, plumbing, true, shopPods...)
+			commit(t, s.Renderer(), true, shop)
+			fresh := pod("fresh")
+			s.ports[fresh] = s.attach(fresh)
+			s.awaitACLs(t, s.ports[fresh])
+			if err := s.sw.AddRoute(host("10.0.0.7"), s.ports[fresh]); err != nil {
+				t.Fatal(err)
+			}
+			s.attached[addr("10.0.0.7")] = fresh
+			s.want(t, "10.9.0.1", "10.0.0.7", 80, api.Deny)
+			s.want(t, "10.0.0.7", "10.9.0.1", 80, api.Deny)
+			known := func(x renderer.Txn) { x.Render(fresh, renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.7")}}) }
+			commit(t, s.Renderer(), false, known)
+			s.want(t, "10.9.0.1", "10.0.0.7", 80, api.Permit)
+			s.want(t, "10.0.0.7", "10.9.0.1", 80, api.Permit)
+			commit(t, s.r, false, func(x renderer.Txn) { x.Remove(fresh) })
+			s.want(t, "10.9.0.1", "10.0.0.7", 80, api.Deny)
+			if n := s.changes(func() { commit(t, s.r, true, shop) }); n != 0 {
+				t.Errorf("an equal state makes %d changes", n)
+			}
+		})
+	}
+}
+
+// awaitACLs commits nothing whenever the renderer asks for it, until an interface has
+// ACLs.
+func (s *subject) awaitACLs(t *testing.T, index uint32) {
+	t.Helper()
+	for {
+		commit(t, s.r, false, nothing)
+		if slices.ContainsFunc(s.sw.Interfaces(), func(n vswitch.Interface) bool { return n.Index == index && len(n.Outputs) > 0 }) {
+			return
+		}
+		select {
+		case <-s.wake:
+		case <-time.After(s.timeout()):
+			t.Fatalf("interface %d got no ACLs", index)
+		}
+	}
+}
+
+// wantClosed says that an interface has an ACL in both directions that denies all.
+func (s *subject) wantClosed(t *testing.T, name string) {
+	t.Helper()
+	for _, n := range s.sw.Interfaces() {
+		if n.Name == name && (len(n.Inputs) != 1 || !slices.Equal(n.Inputs, n.Outputs)) {
+			t.Errorf("interface %s has %v and %v, want one closed ACL", name, n.Inputs, n.Outputs)
+		}
+	}
+}
+
+func TestAnInterfaceOfAPodIsNoUplink(t *testing.T) {
+	s := openPlumbed(t, shopPods...)
+	s.plumbing.names[pod("open")] = []string{"uplink0"}
+	err := try(t, s.r, true, shop)
+	if !errors.Is(err, sluiceacl.ErrNoInterface) || !strings.Contains(err.Error(), "uplink") {
+		t.Errorf("commit: %v, want that there is no uplink", err)
+	}
+}
