@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/plumbing"
 	"github.com/sluice-net/sluice/plugins/policy"
 )
 
@@ -24,6 +25,7 @@ type Agent struct {
 	store   *kvstore.Client
 	source  string // where state comes from, for people
 	watcher *datasync.Watcher
+	plugs   *plumbing.Watcher // nil with the embedded dataplane
 	node    *node.Node
 	metrics *metrics
 	// reflector writes to the store; the agent of a node only reads, and has none.
@@ -41,11 +43,15 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 	a.watcher = datasync.New(datasync.Config{
 		Store: store, Prefix: cfg.EtcdPrefix, Log: log.With("plugin", "datasync"), OnProblem: a.metrics.problem,
 	})
-	a.node, err = node.New(node.Config{
+	config := node.Config{
 		Name: cfg.Node, Addresses: addresses, AllowNode: cfg.AllowNodeTraffic, Source: a.metrics.counted(a.watcher),
 		Observer: a.metrics.observer(&a.problems), Log: log.With("plugin", "policy"),
-		VPPSocket: cfg.VPPSocket, Timeout: cfg.VPPTimeout, Uplinks: cfg.Uplinks,
-	})
+		VPPSocket: cfg.VPPSocket, Timeout: cfg.VPPTimeout, Uplinks: cfg.Uplinks, HoldUnknown: cfg.HoldUnknownPods,
+	}
+	if a.plugs = a.follower(); a.plugs != nil {
+		config.Plumbing, config.Source = a.plugs, plugged{config.Source, a.plugs.Ready()}
+	}
+	a.node, err = node.New(config)
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +70,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer stopSource()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(a.watcher.Run(source)) })
+	if a.plugs != nil {
+		g.Go(func() error { return ended(a.plugs.Run(source)) })
+	}
 	g.Go(func() error { return ended(a.serve(ctx)) })
 	g.Go(func() error { a.logVerdicts(ctx); return nil })
 	g.Go(func() error {

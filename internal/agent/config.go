@@ -42,6 +42,7 @@ type Config struct {
 	VPPSocket        string        `koanf:"vpp-socket"`
 	VPPTimeout       time.Duration `koanf:"vpp-timeout"`
 	Uplinks          []string      `koanf:"uplink"`
+	HoldUnknownPods  bool          `koanf:"hold-unknown-pods"`
 	APISocket        string        `koanf:"api-socket"`
 	MetricsAddress   string        `koanf:"metrics-address"`
 	LogLevel         string        `koanf:"log-level"`
@@ -84,6 +85,7 @@ func runFlags(f *pflag.FlagSet) {
 	f.String("etcd-user", "", "user name for etcd")
 	f.String("etcd-password", "", "password for etcd (better: SLUICE_ETCD_PASSWORD)")
 	f.String("vpp-socket", "/run/vpp/api.sock", "Unix socket of VPP's binary API")
+	f.Bool("hold-unknown-pods", true, "close interfaces of pods until their pod is known, so that it sends and gets nothing before its policy is enforced")
 }
 
 func devFlags(f *pflag.FlagSet) {

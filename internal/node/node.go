@@ -31,6 +31,10 @@ type Config struct {
 	VPPSocket string
 	Timeout   time.Duration // of one call to the dataplane; 0 for the default
 	Uplinks   []string      // names of further interfaces that lead out of the node
+
+	// Plumbing and HoldUnknown are those of the ACL renderer.
+	Plumbing    acl.Plumbing
+	HoldUnknown bool
 }
 
 // Node is one node. Its methods may be called by any goroutine.
@@ -64,7 +68,7 @@ func New(cfg Config) (*Node, error) {
 func (n *Node) render(cfg Config) (renderer.Renderer, error) {
 	options := acl.Options{
 		Log: cfg.Log, Socket: cfg.VPPSocket, Uplinks: cfg.Uplinks, Timeout: cfg.Timeout,
-		OnChange: n.Plugin.Prompt,
+		Plumbing: cfg.Plumbing, HoldUnknown: cfg.HoldUnknown, OnChange: n.Plugin.Prompt,
 	}
 	if cfg.VPPSocket != "" {
 		var err error

@@ -69,6 +69,7 @@ type Dump struct {
 	Connected  bool            `json:"connected"`
 	Error      string          `json:"error,omitempty"`   // of the last Commit
 	Pending    []string        `json:"pending,omitempty"` // who has no interface
+	Held       []string        `json:"held,omitempty"`    // interfaces that are closed, because their pods are not known
 	Tables     []DumpTable     `json:"tables,omitempty"`  // local ones by name, then the global one
 	ACLs       []DumpACL       `json:"acls,omitempty"`    // ours, by index
 	Interfaces []DumpInterface `json:"interfaces,omitempty"`
@@ -118,7 +119,7 @@ func (r *Renderer) DumpHits() Dump {
 
 // dump returns the tables with the hits that counters give, if there are any.
 func (r *Renderer) dump(c counters) Dump {
-	out := Dump{Version: r.version, Pending: slices.Clone(r.pending), Connected: r.link != nil && r.link.connected()}
+	out := Dump{Version: r.version, Pending: slices.Clone(r.pending), Held: slices.Clone(r.held), Connected: r.link != nil && r.link.connected()}
 	if r.lastErr != nil {
 		out.Error = r.lastErr.Error()
 	}

@@ -107,6 +107,20 @@ func (w *wanted) named(pod api.PodID) []string {
 	return w.r.options.Plumbing.InterfacesOf(pod)
 }
 
+// holding remembers which interfaces are held, and logs those that are held from now on.
+func (r *Renderer) holding(w *wanted) {
+	var names []string
+	for _, n := range w.m.ifs {
+		if w.held[n.index] {
+			names = append(names, n.name)
+			if !slices.Contains(r.held, n.name) {
+				r.log.Info("interface is closed until its pod is known", "interface", n.name, "tag", n.tag)
+			}
+		}
+	}
+	r.held = names
+}
+
 // isPods says whether an interface is meant for some pod.
 func (w *wanted) isPods(n *netif) bool {
 	return strings.HasPrefix(n.tag, podTag) || w.r.options.Plumbing != nil && w.r.options.Plumbing.IsPodInterface(n.name)

@@ -80,6 +80,7 @@ type Renderer struct {
 	slots     map[string]*slot          // by name; all but those of others
 	local     map[renderer.Digest]*slot // by table
 	pending   []string                  // who has no interface
+	held      []string                  // interfaces whose pods are not known
 	limits    limits
 	lastErr   error // of the last Commit
 	closed    bool
@@ -196,6 +197,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return r.fail(err)
 	}
 	r.pending, r.afterRead = w.pending, false
+	r.holding(w)
 	r.limits.refused(w.oversize)
 	if len(w.refused) > 0 {
 		return errors.Join(w.refused...) // what is too large is tried again with the next change

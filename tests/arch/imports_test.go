@@ -20,6 +20,7 @@ var mayImport = []struct {
 	{"api/model", nil},
 	{"plugins/ksr", []string{"api/..."}},
 	{"plugins/datasync", []string{"api/..."}},
+	{"plugins/plumbing", []string{"api/..."}},
 	{"plugins/policy", []string{"api/...", "renderer", "plugins/policy/..."}}, // wires, so knows its layers
 	{"plugins/policy/configurator", []string{"api/...", "renderer"}},
 	{"plugins/policy/...", []string{"api/..."}}, // layers do not know each other

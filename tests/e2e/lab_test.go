@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -21,6 +22,8 @@ import (
 	"go.fd.io/govpp/core"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer/acl"
@@ -92,6 +95,31 @@ func (v *vpp) plumb(pod api.PodID, ip string) {
 		v.t.Fatal(err)
 	}
 	v.ports[ip] = uint32(index)
+}
+
+// plumbByName gives a pod an interface without a tag, and writes its name to etcd.
+func (v *vpp) plumbByName(etcd string, pod api.PodID, ip string) {
+	v.t.Helper()
+	name := "memif/" + pod.Name
+	writeKey(v.t, etcd, model.InterfaceKey(model.DefaultPrefix, "node-1", pod.Namespace, pod.Name, name))
+	v.ports[ip] = v.sw.AddInterface(name, "")
+	if err := v.sw.AddRoute(netip.PrefixFrom(netip.MustParseAddr(ip), 32), v.ports[ip]); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// writeKey writes a key without a value.
+func writeKey(t testing.TB, etcd, key string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c, err := kvstore.Dial(ctx, kvstore.Config{Endpoints: []string{etcd}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Write(ctx, []model.Entry{{Key: key, Value: []byte{}}}, nil), c.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // permits sends the first packet of a flow from a pod that is plumbed.

@@ -81,6 +81,43 @@ func (p *process) ready() {
 	eventually(p.t, func() error { return isReady(p.socket) })
 }
 
+func TestInterfacesAreFoundByTheirNamesInEtcdAndHeldUntilTheirPodsAreKnown(t *testing.T) {
+	t.Parallel()
+	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
+	etcd := startEtcd(t)
+	for ip, name := range map[string]string{server: "server", friend: "friend", stranger: "stranger"} {
+		v.plumbByName(etcd, pod(name), ip)
+	}
+	store(t, etcd, demo)
+	a := runAgent(t, etcd, v.socket)
+	a.ready()
+	if err := v.demoEnforced(); err != nil {
+		t.Error(err)
+	}
+
+	const late = "10.2.0.4"
+	v.plumbByName(etcd, pod("late"), late)
+	eventually(t, func() error {
+		if v.permits(friend, late, 80) || v.permits(late, friend, 80) {
+			return errors.New("the pod that is not known is open")
+		}
+		return nil
+	})
+	store(t, etcd, demo+`---
+apiVersion: v1
+kind: Pod
+metadata: {name: late, namespace: demo, labels: {app: late}}
+spec: {nodeName: node-1}
+status: {phase: Running, podIPs: [{ip: 10.2.0.4}]}
+`)
+	eventually(t, func() error {
+		if !v.permits(friend, late, 80) || !v.permits(late, friend, 80) || v.permits(late, server, 80) {
+			return errors.New("the pod is not enforced as it is now")
+		}
+		return nil
+	})
+}
+
 func TestRunEnforcesWhatIsInEtcdOnTheVPPBehindASocket(t *testing.T) {
 	t.Parallel()
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))

@@ -1,0 +1,39 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MaxInterfaceName is how many bytes the name of an interface of VPP can have.
+const MaxInterfaceName = 63
+
+// InterfaceRoot returns the prefix of all keys that name interfaces of the pods of a
+// node, with a final slash.
+func InterfaceRoot(prefix, node string) string { return prefix + "/vswitch/" + node + "/interface/" }
+
+// InterfaceKey returns the etcd key that says that an interface of a node's vswitch is
+// that of a pod: <prefix>/vswitch/<node>/interface/<namespace>/<pod>/<interface>. The
+// name of the interface may have slashes. The value does not count; it may be empty.
+// Whoever plugs pods in writes the key before the interface goes up, and deletes it
+// after the interface.
+func InterfaceKey(prefix, node, namespace, pod, name string) string {
+	return InterfaceRoot(prefix, node) + namespace + "/" + pod + "/" + name
+}
+
+// ParseInterfaceKey is the inverse of InterfaceKey.
+func ParseInterfaceKey(prefix, node, key string) (namespace, pod, name string, err error) {
+	root := InterfaceRoot(prefix, node)
+	rest, ok := strings.CutPrefix(key, root)
+	parts := strings.SplitN(rest, "/", 3)
+	if !ok || len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
+		return "", "", "", fmt.Errorf("key %s: want %s<namespace>/<pod>/<interface>", Quoted(key), root)
+	}
+	if err := checkLengths(ID{Kind: KindPod, Namespace: parts[0], Name: parts[1]}); err != nil {
+		return "", "", "", fmt.Errorf("key %s: %w", Quoted(key), err)
+	}
+	if n := len(parts[2]); n > MaxInterfaceName {
+		return "", "", "", fmt.Errorf("key %s: the interface's name has %d bytes, the limit is %d", Quoted(key), n, MaxInterfaceName)
+	}
+	return parts[0], parts[1], parts[2], nil
+}

@@ -1,0 +1,38 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/plumbing"
+	"github.com/sluice-net/sluice/plugins/policy"
+)
+
+// follower makes the watcher that knows the interfaces of pods. The embedded dataplane
+// plugs pods in by itself.
+func (a *Agent) follower() *plumbing.Watcher {
+	if a.cfg.VPPSocket == "" {
+		return nil
+	}
+	return plumbing.New(plumbing.Config{
+		Store: a.store, Prefix: a.cfg.EtcdPrefix, Node: a.cfg.Node, Log: a.log.With("plugin", "plumbing"),
+		OnChange: func() { a.node.ACL.InterfacesChanged() }, OnProblem: a.metrics.problem,
+	})
+}
+
+// plugged is a source that has nothing to tell before it is known which interfaces are
+// those of pods: what is rendered before that would open them.
+type plugged struct {
+	policy.Source
+	ready <-chan struct{}
+}
+
+// Next implements policy.Source.
+func (s plugged) Next(ctx context.Context) (model.Changes, error) {
+	select {
+	case <-s.ready:
+		return s.Source.Next(ctx)
+	case <-ctx.Done():
+		return model.Changes{}, ctx.Err()
+	}
+}

@@ -1,0 +1,13 @@
+// Package plumbing follows what whoever plugs pods in wrote to the store: which
+// interfaces of this node's vswitch are those of which pods. It stands beside the flow
+// of policy: the ACL renderer asks it when it looks for the interfaces of pods that have
+// no tag. Keys are those of model.InterfaceKey; their values do not count.
+//
+// # Invariants
+//
+//   - Answers are those of the store as it was last seen, whole: a broken watch is
+//     followed by a new snapshot, and until then what was known holds.
+//   - A store that lost its data takes nothing away for the time of grace (as in
+//     plugins/datasync), so that no interface opens because of it.
+//   - A key that cannot be read is one problem, counted, and no interface.
+package plumbing
