@@ -164,7 +164,7 @@ func (s shadow) hides(e *entry) bool {
 type piece struct {
 	digest  digest
 	count   int     // of entries
-	entries []entry // forgotten once they are installed, but for parts of the global table
+	entries []entry // forgotten once they are installed, unless several ACLs may change together
 	rules   []int32 // nil where the entries come from no table
 }
 

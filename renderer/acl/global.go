@@ -3,8 +3,6 @@ package acl
 import (
 	"slices"
 
-	"go4.org/netipx"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
@@ -30,6 +28,7 @@ func (w *wanted) prepareGlobal() {
 	w.fixed(finalSlot, everything(reflect))
 	// The table's last rule moves when lists come and go.
 	w.r.slot(finalSlot).want[0].rules = []int32{int32(g.Parts[last]), int32(g.Parts[last])}
+	w.orderGlobal()
 }
 
 // everything decides all traffic.
@@ -83,111 +82,36 @@ func (w *wanted) keepPart(s *slot) {
 	}
 }
 
-// orderParts decides when the parts of the global table change. A pod that goes
-// from one list to another may change its part. At every moment one part must be
-// about it: the part that gets it changes first. Where pods are exchanged that is
-// impossible; then a part holds its new rules and behind them its old ones until
-// the others have changed.
-func (w *wanted) orderParts() {
-	var changed []*slot
+// globalSlots returns the slots that hold the global table, as uplinks have them.
+func (r *Renderer) globalSlots() []*slot {
+	out := make([]*slot, 0, parts+1)
 	for n := range parts {
-		s := w.r.slots[partOf(n)]
-		if s == nil || !w.live[s] {
-			continue
-		}
-		switch w.differing(s) {
-		case 0:
-		case 1:
-			changed = append(changed, s)
-		default:
-			w.renew(s)
-			changed = append(changed, s)
-		}
+		out = append(out, r.slot(partOf(n)))
 	}
-	if len(changed) < 2 || !w.podsMayMove() {
-		return
-	}
-	var losers []*slot
-	for _, s := range changed {
-		if len(s.indexes) > 0 && w.losesToAnother(s, changed) {
-			losers = append(losers, s)
-		}
-	}
-	w.late = append(w.late, losers...)
-	if len(losers) > 1 {
-		for _, s := range losers {
-			w.unions[s] = w.union(s)
-		}
-	}
+	return append(out, r.slot(finalSlot))
 }
 
-// podsMayMove says whether a pod may have gone from one list to another since what
-// is installed was installed.
-func (w *wanted) podsMayMove() bool {
-	if w.afterRead || w.globalChanged {
-		return true
+// orderGlobal decides how the ACLs of the global table change. A pod that goes from
+// one list to another may change its part, so they are one sequence: the part that
+// gets the pod changes before the other one lets go of it. When that is impossible,
+// all that differ are created anew, and uplinks switched over at once.
+func (w *wanted) orderGlobal() {
+	slots := w.r.globalSlots()
+	var all []place
+	possible := true
+	for _, s := range slots {
+		possible = possible && len(s.indexes) == len(s.want)
+		all = append(all, s.places()...)
 	}
-	g := w.layout.Global
-	for _, first := range g.Parts[:len(g.Parts)-1] {
-		if w.changed[g.Rules[first].Src.Set] {
-			return true
+	if possible {
+		if changes, ok := w.m.changes(all); ok {
+			w.early = append(w.early, changes...)
+			return
 		}
 	}
-	return false
-}
-
-// losesToAnother says whether an address leaves a part for another one.
-func (w *wanted) losesToAnother(s *slot, changed []*slot) bool {
-	var b netipx.IPSetBuilder
-	for _, index := range s.indexes {
-		addSources(&b, w.m.acls[index].piece)
-	}
-	for _, p := range s.want {
-		removeSources(&b, p)
-	}
-	lost, err := b.IPSet()
-	if err != nil {
-		return true // what cannot be computed is taken for the difficult case
-	}
-	for _, o := range changed {
-		if o == s {
-			continue
-		}
-		for _, p := range o.want {
-			if slices.ContainsFunc(p.entries, func(e entry) bool { return lost.OverlapsPrefix(e.src) }) {
-				return true
-			}
+	for _, s := range slots {
+		if len(s.indexes) != len(s.want) || slices.ContainsFunc(s.places(), w.m.differs) {
+			s.indexes = nil
 		}
 	}
-	return false
-}
-
-func addSources(b *netipx.IPSetBuilder, p piece) {
-	for _, e := range p.entries {
-		b.AddPrefix(e.src)
-	}
-}
-
-func removeSources(b *netipx.IPSetBuilder, p piece) {
-	for _, e := range p.entries {
-		b.RemovePrefix(e.src)
-	}
-}
-
-// union returns the one ACL of a part that differs with its old entries behind
-// the new ones.
-func (w *wanted) union(s *slot) piece {
-	i := w.firstDiffering(s)
-	old := w.m.acls[s.indexes[i]].piece.entries
-	return newPiece(slices.Concat(s.want[i].entries, old), nil)
-}
-
-// firstDiffering returns which ACL of a slot differs. There must be one.
-func (w *wanted) firstDiffering(s *slot) int {
-	for i, index := range s.indexes {
-		if w.m.acls[index].piece.digest != s.want[i].digest {
-			return i
-		}
-	}
-	return 0
 }

@@ -53,33 +53,19 @@ func (w *wanted) create(ctx context.Context) error {
 	return nil
 }
 
-// changeEarly changes all slots in place that need not wait.
-func (w *wanted) changeEarly(ctx context.Context) error {
-	for _, s := range w.sorted() {
-		if !slices.Contains(w.late, s) {
-			if err := w.change(ctx, s); err != nil {
-				return err
-			}
-		}
-	}
-	for _, s := range w.late {
-		if u, ok := w.unions[s]; ok {
-			i := w.firstDiffering(s)
-			if _, err := w.m.put(ctx, w.r.link, s.indexes[i], s.name, i, u); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
+// changeEarly changes in place what need not wait.
+func (w *wanted) changeEarly(ctx context.Context) error { return w.change(ctx, w.early) }
 
-// change replaces the ACL of a slot that differs; there is one at most.
-func (w *wanted) change(ctx context.Context, s *slot) error {
-	for i, index := range s.indexes {
-		if w.m.acls[index].piece.digest == s.want[i].digest {
+// changeLate changes the slots that interfaces had to leave first.
+func (w *wanted) changeLate(ctx context.Context) error { return w.change(ctx, w.late) }
+
+func (w *wanted) change(ctx context.Context, changes []change) error {
+	for _, c := range changes {
+		index := c.index()
+		if w.m.acls[index].piece.digest == c.piece.digest {
 			continue
 		}
-		if _, err := w.m.put(ctx, w.r.link, index, s.name, i, s.want[i]); err != nil {
+		if _, err := w.m.put(ctx, w.r.link, index, c.slot.name, c.n, c.piece); err != nil {
 			return err
 		}
 	}
@@ -138,16 +124,6 @@ func (w *wanted) ours(n *netif) (to lists) {
 	return to
 }
 
-// changeLate changes the slots that interfaces or pods had to leave first.
-func (w *wanted) changeLate(ctx context.Context) error {
-	for _, s := range w.late {
-		if err := w.change(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // cleanUp removes our ACLs that no slot holds and no interface has, and forgets
 // the slots that hold nothing.
 func (w *wanted) cleanUp(ctx context.Context) error {
@@ -166,11 +142,7 @@ func (w *wanted) cleanUp(ctx context.Context) error {
 		}
 	}
 	for s := range w.live {
-		for i := range s.want {
-			if s.isLocal() {
-				s.want[i].entries = nil
-			}
-		}
+		w.forget(s)
 	}
 	for name, s := range w.r.slots {
 		s.indexes = slices.DeleteFunc(s.indexes, func(i uint32) bool { return w.m.acls[i] == nil })
@@ -179,4 +151,13 @@ func (w *wanted) cleanUp(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// forget drops the entries that were sent: what is compared are digests. Where
+// several ACLs may change together, the order depends on what they hold.
+func (w *wanted) forget(s *slot) {
+	if len(s.indexes) == 1 && !isNumbered(s.name, "g") {
+		w.m.acls[s.indexes[0]].piece.entries = nil
+		s.want[0].entries = nil
+	}
 }

@@ -18,7 +18,7 @@ type mirror struct {
 type held struct {
 	index uint32
 	tag   string
-	piece piece // without rules after a read
+	piece piece // without rules after a read; without entries where they are not needed, see forget
 }
 
 // netif is an interface of the vswitch.
@@ -102,12 +102,8 @@ func (m *mirror) put(ctx context.Context, l *link, index uint32, slot string, n 
 	return index, nil
 }
 
-// hold remembers an ACL. Its entries are kept only where the order of changes
-// depends on the old ones.
+// hold remembers an ACL.
 func (m *mirror) hold(index uint32, tag string, p piece) {
-	if name, _, _ := parseTag(tag); !isNumbered(name, "g") {
-		p.entries = nil
-	}
 	m.acls[index] = &held{index: index, tag: tag, piece: p}
 }
 

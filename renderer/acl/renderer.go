@@ -70,20 +70,19 @@ type Renderer struct {
 
 	replugged atomic.Bool // the answers of Plumbing have changed
 
-	mu        sync.Mutex
-	cache     *cache.Cache
-	link      *link
-	epoch     int     // of the link when the mirror was read
-	mirror    *mirror // nil when it must be read
-	afterRead bool    // nothing was installed since the mirror was read
-	version   string
-	slots     map[string]*slot          // by name; all but those of others
-	local     map[renderer.Digest]*slot // by table
-	pending   []string                  // who has no interface
-	held      []string                  // interfaces whose pods are not known
-	limits    limits
-	lastErr   error // of the last Commit
-	closed    bool
+	mu      sync.Mutex
+	cache   *cache.Cache
+	link    *link
+	epoch   int     // of the link when the mirror was read
+	mirror  *mirror // nil when it must be read
+	version string
+	slots   map[string]*slot          // by name; all but those of others
+	local   map[renderer.Digest]*slot // by table
+	pending []string                  // who has no interface
+	held    []string                  // interfaces whose pods are not known
+	limits  limits
+	lastErr error // of the last Commit
+	closed  bool
 }
 
 var (
@@ -196,7 +195,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err := w.install(ctx); err != nil {
 		return r.fail(err)
 	}
-	r.pending, r.afterRead = w.pending, false
+	r.pending = w.pending
 	r.holding(w)
 	r.limits.refused(w.oversize)
 	if len(w.refused) > 0 {
@@ -263,7 +262,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r.mirror, r.epoch, r.afterRead = m, epoch, true
+	r.mirror, r.epoch = m, epoch
 	r.adopt()
 	r.log.Info("read the vswitch", "version", r.version, "acls", len(m.acls), "interfaces", len(m.ifs))
 	return true, nil

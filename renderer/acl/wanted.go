@@ -16,9 +16,6 @@ type wanted struct {
 	expand  *expander
 	changed map[api.SetID]bool
 
-	globalChanged bool // the global table is another one
-	afterRead     bool // what is installed was read back: how it came about is unknown
-
 	tables  map[uint32]*cache.Table // by interface
 	uplinks map[uint32]bool
 	held    map[uint32]bool // interfaces that are closed, because it is not known whose they are
@@ -30,8 +27,8 @@ type wanted struct {
 
 	content map[renderer.Digest][]piece // of local tables, as far as it was needed
 	live    map[*slot]bool              // what is held afterwards
-	late    []*slot                     // changed in place only after interfaces have left
-	unions  map[*slot]piece             // held for a moment, while pods change parts
+	early   []change                    // in place, before interfaces are switched
+	late    []change                    // in place, after interfaces have left
 }
 
 // want collects what a plan leads to.
@@ -39,8 +36,7 @@ func (r *Renderer) want(plan cache.Plan) *wanted {
 	w := &wanted{
 		r: r, m: r.mirror, layout: r.cache.Desired(), expand: newExpander(r.cache.Members),
 		changed: make(map[api.SetID]bool), tooBig: make(map[renderer.Digest]bool),
-		globalChanged: plan.Global.From != plan.Global.To, afterRead: r.afterRead,
-		content: make(map[renderer.Digest][]piece), live: make(map[*slot]bool), unions: make(map[*slot]piece),
+		content: make(map[renderer.Digest][]piece), live: make(map[*slot]bool),
 	}
 	for _, id := range plan.Sets {
 		w.changed[id] = true
@@ -139,7 +135,11 @@ func (w *wanted) prepare() {
 	for _, t := range tables {
 		w.order(r.local[t.Digest])
 	}
-	w.orderParts()
+	for _, name := range []string{infraSlot, reflectSlot, closedSlot} {
+		if s := r.slots[name]; s != nil && w.live[s] {
+			w.early = append(w.early, change{place{s, 0}, s.want[0]})
+		}
+	}
 }
 
 // fixed prepares a slot whose content does not depend on policy.
@@ -155,12 +155,15 @@ func (w *wanted) fixed(name string, entries []entry) {
 // interfaces have left it, or in a new slot. An interface that moves from one slot
 // to another must see the other one's new content and this one's old content.
 func (w *wanted) order(s *slot) {
-	switch w.differing(s) {
-	case 0:
-		return
-	case 1:
-	default:
+	if len(s.indexes) == 0 {
+		return // it is created
+	}
+	if len(s.indexes) != len(s.want) {
 		w.renew(s)
+		return
+	}
+	changes, ok := w.m.changes(s.places())
+	if ok && len(changes) == 0 {
 		return
 	}
 	var joiners, leavers bool
@@ -170,44 +173,21 @@ func (w *wanted) order(s *slot) {
 		leavers = leavers || bound && !wants
 	}
 	switch {
-	case joiners && leavers:
+	case !ok, joiners && leavers:
 		w.renew(s)
 	case leavers:
-		w.late = append(w.late, s)
+		w.late = append(w.late, changes...)
+	default:
+		w.early = append(w.early, changes...)
 	}
 }
 
-// several stands for a change that no single message can make.
-const several = 2
-
-// differing returns how many of the ACLs of a slot differ: none, one or several. A
-// slot that is still to be created does not differ.
-func (w *wanted) differing(s *slot) int {
-	if len(s.indexes) == 0 {
-		return 0
-	}
-	if len(s.indexes) != len(s.want) {
-		return several
-	}
-	count := 0
-	for i, index := range s.indexes {
-		if w.m.acls[index].piece.digest != s.want[i].digest {
-			count++
-		}
-	}
-	return min(count, several)
-}
-
-// renew has a slot created anew. The ACLs that it had are removed at the end,
-// after the interfaces have been switched over.
+// renew has a table held by a new slot. The ACLs of the one that it had are removed
+// at the end, after the interfaces have been switched over.
 func (w *wanted) renew(s *slot) {
-	if s.isLocal() {
-		n := w.r.newLocal()
-		n.want, n.table = s.want, s.table
-		w.r.local[s.table] = n
-		delete(w.live, s)
-		w.live[n] = true
-		return
-	}
-	s.indexes = nil
+	n := w.r.newLocal()
+	n.want, n.table = s.want, s.table
+	w.r.local[s.table] = n
+	delete(w.live, s)
+	w.live[n] = true
 }

@@ -1,0 +1,157 @@
+package acl
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// universe are the packets that a property test looks at.
+var universe = func() (out []api.Flow) {
+	for i := range 8 {
+		for _, port := range []uint16{80, 81} {
+			out = append(out, api.Flow{Src: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), Dst: netip.AddrFrom4([4]byte{10, 1, 0, 0}), Protocol: api.TCP, DstPort: port})
+		}
+	}
+	return out
+}()
+
+// anEntry draws an entry that matches some packets of the universe.
+func anEntry(t *rapid.T, verdicts ...verdict) entry {
+	bits := rapid.IntRange(29, 32).Draw(t, "bits")
+	src := netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(0, 7).Draw(t, "src"))})
+	e := entry{
+		verdict: rapid.SampledFrom(verdicts).Draw(t, "verdict"), protocol: api.TCP,
+		src: netip.PrefixFrom(src, bits).Masked(), dst: anyIPv4, sport: anyPorts, dport: anyPorts,
+	}
+	if rapid.Bool().Draw(t, "port") {
+		e.dport = ports{80, 80}
+	}
+	return e
+}
+
+// judge returns what ACLs decide; noVerdict when no entry matches.
+func judge(acls [][]entry, f api.Flow) verdict {
+	for _, entries := range acls {
+		for _, e := range entries {
+			if e.matches(f) {
+				return e.verdict
+			}
+		}
+	}
+	return noVerdict
+}
+
+const noVerdict = verdict(99)
+
+// stages applies messages one by one and checks that in between every packet meets
+// its old or its new verdict.
+func stages(t *rapid.T, before, after [][]entry, changes []change) {
+	now := slices.Clone(before)
+	for step, c := range changes {
+		now[c.n] = c.piece.entries
+		for _, f := range universe {
+			if got := judge(now, f); got != judge(before, f) && got != judge(after, f) {
+				t.Fatalf("after message %d of %d, %s meets verdict %d, before %d, afterwards %d\nbefore %q\nafter  %q\nnow    %q",
+					step+1, len(changes), f, got, judge(before, f), judge(after, f), texts(before), texts(after), texts(now))
+			}
+		}
+	}
+	for n := range now {
+		if !slices.Equal(now[n], after[n]) {
+			t.Fatalf("acl %d ends as %q, want %q", n, text(now[n]), text(after[n]))
+		}
+	}
+}
+
+func texts(acls [][]entry) (out [][]string) {
+	for _, entries := range acls {
+		out = append(out, text(entries))
+	}
+	return out
+}
+
+// installed returns a slot whose ACLs hold something, and are to hold something else.
+func installed(before, after [][]entry) (*mirror, *slot) {
+	m, s := &mirror{acls: make(map[uint32]*held)}, &slot{name: "l0"}
+	for n := range before {
+		s.indexes = append(s.indexes, uint32(n))
+		m.hold(uint32(n), fmt.Sprint("sluice:l0:", n, ":"), newPiece(before[n], nil))
+		s.want = append(s.want, newPiece(after[n], nil))
+	}
+	return m, s
+}
+
+func TestNoPacketSeesAThirdStateWhileACLsChangeInPlace(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		acls := rapid.IntRange(1, 4).Draw(t, "acls")
+		before, after := make([][]entry, acls), make([][]entry, acls)
+		for n := range acls {
+			verdicts := []verdict{deny, reflect}
+			if of := rapid.IntRange(0, 2).Draw(t, "class"); of < 2 {
+				verdicts = verdicts[of : of+1]
+			}
+			draw := rapid.Custom(func(t *rapid.T) entry { return anEntry(t, verdicts...) })
+			before[n] = rapid.SliceOfN(draw, 0, 4).Draw(t, "before")
+			switch rapid.IntRange(0, 3).Draw(t, "how") {
+			case 0:
+				after[n] = before[n]
+			case 1:
+				after[n] = append(rapid.SliceOfN(draw, 0, 2).Draw(t, "more"), before[n]...)
+			case 2:
+				after[n] = before[n][:rapid.IntRange(0, len(before[n])).Draw(t, "fewer")]
+			default:
+				after[n] = rapid.SliceOfN(draw, 0, 4).Draw(t, "after")
+			}
+		}
+		m, s := installed(before, after)
+		changes, ok := m.changes(s.places())
+		if !ok {
+			t.Fatal("a small change is refused")
+		}
+		stages(t, before, after, changes)
+	})
+}
+
+func TestAnACLThatOnlyGainsOrLosesIsWrittenOnce(t *testing.T) {
+	e := many(6, -1).entries
+	mixed := slices.Clone(e)
+	mixed[1].verdict = deny
+	for name, c := range map[string]struct {
+		before, after [][]entry
+		want          string
+	}{
+		"nothing":               {[][]entry{e, e}, [][]entry{e, e}, ""},
+		"one":                   {[][]entry{e[:3], e}, [][]entry{e[2:], e}, " 0"},
+		"gains, then loses":     {[][]entry{e[:2], e}, [][]entry{e[:3], e[1:]}, " 0 1"},
+		"loses, then gains":     {[][]entry{e, e[:2]}, [][]entry{e[1:], e[:3]}, " 1 0"},
+		"exchanges":             {[][]entry{e[:3], e[3:]}, [][]entry{e[3:], e[:3]}, " 0 1 0"},
+		"order alone means":     {[][]entry{{e[0], mixed[1]}, e[:1]}, [][]entry{{mixed[1], e[0]}, nil}, " 0 1"},
+		"loses from the middle": {[][]entry{mixed[:3], e[:1]}, [][]entry{{mixed[0], mixed[2]}, nil}, " 1 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, s := installed(c.before, c.after)
+			changes, ok := m.changes(s.places())
+			got := ""
+			for _, c := range changes {
+				got += fmt.Sprint(" ", c.n)
+			}
+			if got != c.want || !ok {
+				t.Errorf("messages for%s, %v; want%s", got, ok, c.want)
+			}
+		})
+	}
+}
+
+func TestAChangeThatWouldHoldTooMuchForAMomentIsRefused(t *testing.T) {
+	a, b := many(9000, -1).entries, many(18_000, -1).entries[9000:]
+	m, s := installed([][]entry{a, b}, [][]entry{b, a})
+	if changes, ok := m.changes(s.places()); ok {
+		t.Errorf("%d messages, want a refusal", len(changes))
+	}
+}
