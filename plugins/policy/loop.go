@@ -21,16 +21,16 @@ func (p *Plugin) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			p.apply(ctx, changes)
+			_ = p.apply(ctx, changes) // what failed is in the status, and tried again
 		case !errors.Is(err, errInterrupted):
 			p.sourceEnded(err)
 		case !p.retryAt.IsZero() && !time.Now().Before(p.retryAt):
-			p.retry(ctx)
+			_ = p.retry(ctx)
 		}
 		// Before the first resync the renderers know of nothing, and what a stack
 		// holds from before must not be taken for leftovers.
 		if p.prompted.Swap(false) && p.resynced {
-			p.recommit(ctx)
+			_ = p.recommit(ctx)
 		}
 		if p.wanted.Swap(false) {
 			p.buildSnapshot()
@@ -71,8 +71,9 @@ func (p *Plugin) sourceEnded(err error) {
 	p.publish()
 }
 
-// apply brings one batch of changes down to the renderers.
-func (p *Plugin) apply(ctx context.Context, changes model.Changes) {
+// apply brings one batch of changes down to the renderers. Its error says which of
+// them failed.
+func (p *Plugin) apply(ctx context.Context, changes model.Changes) error {
 	watch := p.stopwatch()
 	p.found(p.cache.Update(changes, p.processor))
 	p.ended(p.cache.Solved())
@@ -93,46 +94,51 @@ func (p *Plugin) apply(ctx context.Context, changes model.Changes) {
 	watch(StageConfigurator)
 	p.report() // before renderers, which may take their time
 	p.draft.Seen = max(p.draft.Seen, changes.Revision)
-	p.commit(ctx, txn.Commit)
+	err := p.commit(ctx, txn.Commit)
 	watch(StageCommit)
 	p.finish(ctx)
+	return err
 }
 
 // retry lets the renderers that failed try again.
-func (p *Plugin) retry(ctx context.Context) { p.empty(ctx, p.configurator.NewTxn(false)) }
+func (p *Plugin) retry(ctx context.Context) error { return p.empty(ctx, p.configurator.NewTxn(false)) }
 
 // recommit lets every renderer look again at what it has installed. Something is
 // different since it was tried before, so a failure begins a new row of retries.
-func (p *Plugin) recommit(ctx context.Context) {
+func (p *Plugin) recommit(ctx context.Context) error {
 	p.backoff = 0
 	txn := p.configurator.NewTxn(false)
 	txn.CommitAll()
-	p.empty(ctx, txn)
+	return p.empty(ctx, txn)
 }
 
 // empty commits a transaction that has no changes.
-func (p *Plugin) empty(ctx context.Context, txn *configurator.Txn) {
+func (p *Plugin) empty(ctx context.Context, txn *configurator.Txn) error {
 	watch := p.stopwatch()
 	p.retryAt = time.Time{}
-	p.commit(ctx, txn.Commit)
+	err := p.commit(ctx, txn.Commit)
 	watch(StageCommit)
 	p.finish(ctx)
+	return err
 }
 
 // commit schedules a retry when a renderer fails. A failure while one is scheduled
 // already does not put it off.
-func (p *Plugin) commit(ctx context.Context, commit func(context.Context) error) {
+//
+// The error is in the status of the renderers as well, from where it is logged.
+func (p *Plugin) commit(ctx context.Context, commit func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, p.CommitTimeout)
 	defer cancel()
-	// The error is in the status of the renderers, from where it is logged.
-	if err := commit(ctx); err == nil {
+	err := commit(ctx)
+	if err == nil {
 		p.retryAt, p.backoff = time.Time{}, 0
-		return
+		return nil
 	}
 	if p.retryAt.IsZero() {
 		p.backoff = min(max(2*p.backoff, p.MinBackoff), p.MaxBackoff)
 		p.retryAt = time.Now().Add(p.backoff)
 	}
+	return err
 }
 
 // finish makes the outcome of a transaction visible. Commits that fail because the

@@ -30,7 +30,8 @@ const closeTimeout = 4 * time.Second
 
 // Plugin enforces policy for the pods of one node. Init, AfterInit and Close are
 // called in this order by one goroutine; the other methods are for everybody,
-// between Init and Close.
+// between Init and Close. A Plugin lives once: to start again, make another one.
+// Nothing is shared between Plugins, so a process may have any number of them.
 type Plugin struct {
 	Deps
 
@@ -57,17 +58,33 @@ type Plugin struct {
 	done      chan struct{}                      // closed when the loop has stopped
 }
 
-// New returns a Plugin; nothing happens before Init.
+// New returns a Plugin; nothing happens before Init. Fields of Deps that are set after
+// New and before Init count as well: agents that fill in the dependencies of their
+// plugins do so.
 func New(d Deps) *Plugin { return &Plugin{Deps: d} }
 
 // String returns the name of the plugin.
 func (p *Plugin) String() string { return cmp.Or(p.Name, defaultName) }
 
-// Init checks the dependencies and wires the layers.
+// Init checks the dependencies and wires the layers. It waits for nothing and starts
+// nothing, so a Plugin that was only initialised needs no Close.
 func (p *Plugin) Init() error {
 	if p.done != nil {
 		return fmt.Errorf("plugin %s is initialised already", p)
 	}
+	if err := p.wire(); err != nil {
+		return err
+	}
+	if p.Source == nil {
+		p.feed = newFeed()
+		p.Source = p.feed
+	}
+	p.done = make(chan struct{})
+	return nil
+}
+
+// wire makes the layers, and the values of Deps that were left out.
+func (p *Plugin) wire() error {
 	names := map[string]bool{}
 	for _, r := range p.Renderers {
 		if names[r.Name()] {
@@ -78,10 +95,6 @@ func (p *Plugin) Init() error {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
-	if p.Source == nil {
-		p.feed = newFeed()
-		p.Source = p.feed
-	}
 	p.MinBackoff = cmp.Or(p.MinBackoff, defaultMinBackoff)
 	p.MaxBackoff = max(p.MinBackoff, cmp.Or(p.MaxBackoff, defaultMaxBackoff))
 	p.CommitTimeout = cmp.Or(p.CommitTimeout, defaultCommitTimeout)
@@ -89,7 +102,6 @@ func (p *Plugin) Init() error {
 	p.processor = processor.New(p.cache, processor.Options{Node: p.Node, NodeAddresses: p.NodeAddresses})
 	p.configurator = configurator.New(configurator.Options{DenyNode: p.DenyNode, Renderers: p.Renderers, Sets: p.processor})
 	p.ledger = newLedger()
-	p.done = make(chan struct{})
 	p.draft.Renderers = rendererStatus(nil, p.configurator.Renderers(), time.Now())
 	p.publish()
 	return nil

@@ -1,0 +1,147 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// Handler is the policy plugin for an agent that has a main loop of its own, whose
+// events it handles: the whole state first, then what changes. Where a Plugin has an
+// event loop, a Handler has none. It starts no goroutine and sets no timer; everything
+// happens within its methods, so also what renderers do: a renderer whose stack is a
+// transaction of the host's writes into the one that is open.
+//
+// It has the life cycle of a Plugin. Methods may be called by any goroutine, and
+// proceed one after the other. Observer functions must not call the Handler.
+type Handler struct {
+	mu     sync.Mutex
+	p      *Plugin
+	state  handlerState
+	events int64 // that were delivered
+}
+
+type handlerState uint8
+
+const (
+	handlerNew handlerState = iota
+	handlerRunning
+	handlerClosed
+)
+
+// NewHandler returns a Handler; nothing happens before Init. The Source must be nil:
+// the host delivers. MinBackoff and MaxBackoff bound what RetryAt says.
+func NewHandler(d Deps) *Handler { return &Handler{p: New(d)} }
+
+// String returns the name of the plugin.
+func (h *Handler) String() string { return h.p.String() }
+
+// Init checks the dependencies and wires the layers.
+func (h *Handler) Init() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.state != handlerNew:
+		return fmt.Errorf("plugin %s is initialised already", h.p)
+	case h.p.Source != nil:
+		return fmt.Errorf("plugin %s: a host that delivers events has no source", h.p)
+	}
+	if err := h.p.wire(); err != nil {
+		return err
+	}
+	h.state = handlerRunning
+	return nil
+}
+
+// AfterInit does nothing: the host delivers when it is ready to.
+func (h *Handler) AfterInit() error { return nil }
+
+// Close ends the Handler, once the event that is being handled is done. What renderers
+// have installed stays installed. It may be called at any time and more than once.
+func (h *Handler) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.state = handlerClosed
+	return nil
+}
+
+// Resync takes the whole state: an object that it does not name does not exist. The
+// first Resync is one for the renderers as well, which adopt or remove what they find
+// of an earlier run; a later one costs what it changes.
+//
+// The error joins those of the renderers that failed, each with its name. The state is
+// taken nevertheless and must not be delivered again: see Retry. Values are kept and
+// must not be changed afterwards.
+func (h *Handler) Resync(ctx context.Context, state []model.Delta) error {
+	return h.handle(ctx, model.Changes{Resync: true, Deltas: state})
+}
+
+// Update takes changes, at most one of an object; a nil Value is a deletion. They may
+// come before the first Resync, and about errors and values it is like it.
+func (h *Handler) Update(ctx context.Context, changes []model.Delta) error {
+	return h.handle(ctx, model.Changes{Deltas: changes})
+}
+
+func (h *Handler) handle(ctx context.Context, changes model.Changes) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state != handlerRunning {
+		return ErrNotRunning
+	}
+	h.events++
+	changes.Revision = h.events
+	return h.p.apply(ctx, changes)
+}
+
+// Retry lets the renderers that failed try again. An Update does that as well, so a
+// host may also just wait for the next event, if there is sure to be one soon.
+func (h *Handler) Retry(ctx context.Context) error {
+	return h.again(ctx, func() error { return h.p.retry(ctx) })
+}
+
+// Recommit lets every renderer look again at what it has installed, because something
+// in its stack has changed: what a Plugin does when it is prompted. Before the first
+// Resync there is nothing that could be installed.
+func (h *Handler) Recommit(ctx context.Context) error {
+	return h.again(ctx, func() error { return h.p.recommit(ctx) })
+}
+
+func (h *Handler) again(ctx context.Context, commit func() error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.state != handlerRunning:
+		return ErrNotRunning
+	case !h.p.resynced:
+		return ctx.Err()
+	}
+	return commit()
+}
+
+// RetryAt says when Retry should be called, after pauses that double; zero when
+// nothing has failed.
+func (h *Handler) RetryAt() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.p.retryAt
+}
+
+// Status returns how far the plugin is; its revisions count events. It never blocks.
+func (h *Handler) Status() Status { return h.p.Status() }
+
+// Snapshot returns the present state. It is built unless nothing has changed since the
+// last one was.
+func (h *Handler) Snapshot() (*Snapshot, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state != handlerRunning {
+		return nil, fmt.Errorf("take a snapshot: %w", ErrNotRunning)
+	}
+	if s := h.p.snapshot.Load(); s == nil || s.Status.Transactions != h.p.draft.Transactions {
+		h.p.buildSnapshot()
+	}
+	return h.p.snapshot.Load(), nil
+}
