@@ -35,7 +35,7 @@ type Agent struct {
 
 // newAgent wires an agent to a store. Nothing runs before Run.
 func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string) (*Agent, error) {
-	addresses, err := cfg.nodeAddresses()
+	nodeConfig, err := cfg.node()
 	if err != nil {
 		return nil, err
 	}
@@ -43,15 +43,12 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 	a.watcher = datasync.New(datasync.Config{
 		Store: store, Prefix: cfg.EtcdPrefix, Log: log.With("plugin", "datasync"), OnProblem: a.metrics.problem,
 	})
-	config := node.Config{
-		Name: cfg.Node, Addresses: addresses, AllowNode: cfg.AllowNodeTraffic, Source: a.metrics.counted(a.watcher),
-		Observer: a.metrics.observer(&a.problems), Log: log.With("plugin", "policy"),
-		VPPSocket: cfg.VPPSocket, Timeout: cfg.VPPTimeout, Uplinks: cfg.Uplinks, HoldUnknown: cfg.HoldUnknownPods,
-	}
+	nodeConfig.Source, nodeConfig.Observer = a.metrics.counted(a.watcher), a.metrics.observer(&a.problems)
+	nodeConfig.Log = log.With("plugin", "policy")
 	if a.plugs = a.follower(); a.plugs != nil {
-		config.Plumbing, config.Source = a.plugs, plugged{config.Source, a.plugs.Ready()}
+		nodeConfig.Plumbing, nodeConfig.Source = a.plugs, plugged{nodeConfig.Source, a.plugs.Ready()}
 	}
-	a.node, err = node.New(config)
+	a.node, err = node.New(nodeConfig)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/renderer/acl"
 )
 
 // EnvPrefix begins the environment variables of the settings: --api-socket is
@@ -43,6 +44,10 @@ type Config struct {
 	VPPTimeout       time.Duration `koanf:"vpp-timeout"`
 	Uplinks          []string      `koanf:"uplink"`
 	HoldUnknownPods  bool          `koanf:"hold-unknown-pods"`
+	Established      string        `koanf:"established"`
+	Grace            time.Duration `koanf:"grace"`
+	UDPIdle          time.Duration `koanf:"udp-idle-timeout"`
+	Infra            []string      `koanf:"infra"`
 	APISocket        string        `koanf:"api-socket"`
 	MetricsAddress   string        `koanf:"metrics-address"`
 	LogLevel         string        `koanf:"log-level"`
@@ -62,6 +67,8 @@ func commonFlags(f *pflag.FlagSet) {
 	f.Bool("allow-node-traffic", true, "permit traffic between a pod and its own node whatever policies say")
 	f.String("etcd-prefix", model.DefaultPrefix, "prefix of the keys in etcd")
 	f.StringSlice("uplink", nil, "names of interfaces that lead out of the node, beside those with the uplink tag")
+	f.String("established", acl.Revoke.String(), "open flows that policy no longer permits: revoke cuts them, keep lets them end; the same on all nodes")
+	f.StringSlice("infra", []string{infraNeighbours, infraErrors}, "what passes whatever policies say: neighbours, icmp-errors, and addresses or CIDRs that talk with every pod")
 	f.Duration("vpp-timeout", 5*time.Second, "how long one call to the dataplane may take")
 	f.String("api-socket", view.DefaultSocket(), "Unix socket of the debug API")
 	f.String("metrics-address", "", "host:port of /metrics, /livez and /readyz over TCP; empty for the debug API only")
@@ -86,6 +93,8 @@ func runFlags(f *pflag.FlagSet) {
 	f.String("etcd-password", "", "password for etcd (better: SLUICE_ETCD_PASSWORD)")
 	f.String("vpp-socket", "/run/vpp/api.sock", "Unix socket of VPP's binary API")
 	f.Bool("hold-unknown-pods", true, "close interfaces of pods until their pod is known, so that it sends and gets nothing before its policy is enforced")
+	f.Duration("grace", 5*time.Minute, "for how long after VPP's start pods may go on with flows that they had opened before; 0 for not at all")
+	f.Duration("udp-idle-timeout", 0, "when VPP forgets a flow of UDP without packets; 0 leaves VPP's setting, which is 10 minutes")
 }
 
 func devFlags(f *pflag.FlagSet) {

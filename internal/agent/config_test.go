@@ -1,13 +1,17 @@
 package agent
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/renderer/acl"
 )
 
 func flagsOf(t *testing.T, args ...string) *pflag.FlagSet {
@@ -95,5 +99,44 @@ func TestListsAndSwitchesOfTheEnvironment(t *testing.T) {
 		if _, err := loadConfig(flagsOf(t), []string{wrong}); err == nil {
 			t.Errorf("%s is accepted", wrong)
 		}
+	}
+}
+
+func TestWhatPassesWhateverPoliciesSayIsNamed(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want acl.Infra
+	}{
+		{nil, acl.Infra{}},
+		{[]string{"--infra="}, acl.Infra{NoNeighbours: true, NoErrors: true}},
+		{[]string{"--infra", "icmp-errors"}, acl.Infra{NoNeighbours: true}},
+		{[]string{"--infra", "neighbours,icmp-errors,10.0.0.254", "--infra", "fd00::/120"}, acl.Infra{
+			Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/32"), netip.MustParsePrefix("fd00::/120")}}},
+	} {
+		c, err := loadConfig(flagsOf(t, tt.args...), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := c.node()
+		if d := cmp.Diff(tt.want, n.Infra, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); err != nil || d != "" {
+			t.Errorf("%v: %v %s", tt.args, err, d)
+		}
+		if n.Established != acl.Revoke || n.Grace != 5*time.Minute || n.UDPIdle != 0 {
+			t.Errorf("%v: %+v", tt.args, n)
+		}
+	}
+	c, err := loadConfig(flagsOf(t, "--established", "cut", "--infra", "10.0.0.0/33", "--node-address", "x"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.node()
+	for _, want := range []string{"--established", "--infra", "--node-address"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error %v does not name %s", err, want)
+		}
+	}
+	c, err = loadConfig(flagsOf(t, "--established", "keep"), nil)
+	if n, e := c.node(); err != nil || e != nil || n.Established != acl.Keep {
+		t.Errorf("%v, %v: %s", err, e, n.Established)
 	}
 }

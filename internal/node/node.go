@@ -35,6 +35,12 @@ type Config struct {
 	// Plumbing and HoldUnknown are those of the ACL renderer.
 	Plumbing    acl.Plumbing
 	HoldUnknown bool
+
+	// See acl.Options for these.
+	Established acl.Established
+	Grace       time.Duration
+	UDPIdle     time.Duration
+	Infra       acl.Infra
 }
 
 // Node is one node. Its methods may be called by any goroutine.
@@ -68,6 +74,7 @@ func New(cfg Config) (*Node, error) {
 func (n *Node) render(cfg Config) (renderer.Renderer, error) {
 	options := acl.Options{
 		Log: cfg.Log, Socket: cfg.VPPSocket, Uplinks: cfg.Uplinks, Timeout: cfg.Timeout,
+		Established: cfg.Established, Grace: cfg.Grace, UDPIdle: cfg.UDPIdle, Infra: cfg.Infra,
 		Plumbing: cfg.Plumbing, HoldUnknown: cfg.HoldUnknown, OnChange: n.Plugin.Prompt,
 	}
 	if cfg.VPPSocket != "" {

@@ -18,6 +18,7 @@ type command struct {
 
 var commands = []command{
 	{"show version", (*Switch).cliVersion},
+	{"show clock", (*Switch).cliClock},
 	{"show interface", (*Switch).cliInterfaces},
 	{"show ip fib", (*Switch).cliRoutes},
 	{"show acl-plugin acl", (*Switch).cliACLs},
@@ -63,6 +64,14 @@ func commonWords(a, b []string) int {
 
 func (s *Switch) cliVersion(args []string) (string, bool) {
 	return fmt.Sprintf("vpe %s\n", s.versionText()), len(args) == 0
+}
+
+// cliClock tells how many seconds the vswitch runs, and the time of day.
+func (s *Switch) cliClock(args []string) (string, bool) {
+	now := s.clock()
+	var age time.Duration
+	s.set(func(s *Switch) { age = now.Sub(s.started) })
+	return fmt.Sprintf("Time now %.6f, %s\n", age.Seconds(), now.UTC().Format(time.RFC1123)), len(args) == 0
 }
 
 func (s *Switch) cliInterfaces(args []string) (string, bool) {

@@ -50,6 +50,7 @@ type Switch struct {
 	mu         sync.Mutex // guards the rest, and changes of view
 	closed     bool
 	restarting bool
+	started    time.Time // or restarted
 	acls       pool[accessList]
 	uses       map[uint32]map[use]struct{} // by ACL index: where it is bound
 	ports      pool[port]                  // the same as view.ports
@@ -108,7 +109,7 @@ func New(o Options) *Switch {
 		portNames:  make(map[string]uint32),
 		portRoutes: make(map[uint32]routeSet),
 		reclassify: true, hashLookup: true,
-		clients: make(map[uint32]*client), maxClients: o.MaxClients,
+		clients: make(map[uint32]*client), maxClients: o.MaxClients, started: o.Clock(),
 	}
 	s.view.Store(&view{routes: new(bart.Table[uint32])})
 	s.addPort(&port{name: "local0", kind: "local"})
@@ -148,6 +149,7 @@ func (s *Switch) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restarting = false
+	s.started = s.clock()
 	s.acls = pool[accessList]{}
 	clear(s.uses)
 	s.reclassify, s.hashLookup = true, true

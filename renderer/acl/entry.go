@@ -126,38 +126,3 @@ var (
 	anyIPv6  = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 	families = [2]netip.Prefix{anyIPv4, anyIPv6}
 )
-
-// TCP flags that the reflect ACL looks at.
-const (
-	flagSYN = 2
-	flagACK = 16
-)
-
-// infraEntries permit, without a session, what a network needs whatever policy
-// says: neighbour discovery, and the errors that belong to permitted flows.
-func infraEntries() []entry {
-	var out []entry
-	for _, t := range []ports{{133, 137}, {1, 4}} {
-		out = append(out, entry{verdict: permit, src: anyIPv6, dst: anyIPv6, protocol: api.ICMPv6, sport: t, dport: anyPorts})
-	}
-	for _, t := range []ports{{3, 3}, {11, 12}} {
-		out = append(out, entry{verdict: permit, src: anyIPv4, dst: anyIPv4, protocol: api.ICMP, sport: t, dport: anyPorts})
-	}
-	return out
-}
-
-// reflectEntries permit all that enters. Only the first packet of a TCP flow
-// creates a session, so that a reply of the pod never opens the way for its peer.
-func reflectEntries() []entry {
-	var out []entry
-	for _, all := range families {
-		e := entry{verdict: reflect, src: all, dst: all, protocol: api.TCP, sport: anyPorts, dport: anyPorts}
-		syn := e
-		syn.flags, syn.mask = flagSYN, flagSYN|flagACK
-		e.verdict = permit
-		rest := e
-		rest.verdict, rest.protocol = reflect, api.AnyProtocol
-		out = append(out, syn, e, rest)
-	}
-	return out
-}

@@ -167,7 +167,7 @@ func TestATableThatExplodesIsRefusedBeforeItIsMade(t *testing.T) {
 }
 
 func TestRulesSurviveTheWireFormat(t *testing.T) {
-	entries := append(append(infraEntries(), reflectEntries()...), many(3, -1).entries...)
+	entries := append(append(Infra{}.entries(), reflectEntries()...), many(3, -1).entries...)
 	if got := fromRules(toRules(entries)); !slices.Equal(got, entries) {
 		t.Errorf("got %v, want %v", got, entries)
 	}

@@ -15,7 +15,7 @@ import (
 // It stops at the first error. Every step that was acknowledged is in the mirror.
 func (w *wanted) install(ctx context.Context) error {
 	w.prepare()
-	for _, phase := range []func(context.Context) error{w.create, w.changeEarly, w.bind, w.changeLate, w.cleanUp} {
+	for _, phase := range []func(context.Context) error{w.create, w.changeInput, w.changeEarly, w.bind, w.changeLate, w.cleanUp} {
 		if err := phase(ctx); err != nil {
 			return err
 		}

@@ -60,6 +60,7 @@ type link struct {
 	changed func()        // called by the link's goroutine when a Commit would find something to do
 	stop    context.CancelFunc
 	done    sync.WaitGroup
+	alarm   *time.Timer // when it fires a Commit would find something to do
 
 	mu    sync.Mutex
 	up    chan struct{} // closed while connected
@@ -85,7 +86,7 @@ func dial(o Options) (*link, error) {
 		return nil, fmt.Errorf("connect to the vswitch: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	l := &link{conn: conn, timeout: o.Timeout, changed: o.OnChange, stop: stop, up: make(chan struct{})}
+	l := &link{conn: conn, timeout: o.Timeout, changed: o.OnChange, stop: stop, up: make(chan struct{}), alarm: time.NewTimer(never)}
 	l.done.Go(func() { l.watch(ctx, events) })
 	return l, nil
 }
@@ -94,8 +95,16 @@ func dial(o Options) (*link, error) {
 func (l *link) close() {
 	l.stop()
 	l.done.Wait()
+	l.alarm.Stop()
 	l.conn.Disconnect()
 }
+
+// never is longer than any process runs.
+const never = time.Duration(math.MaxInt64)
+
+// wakeAt has the owner told at a time that a Commit would find something to do. It is
+// the only such time.
+func (l *link) wakeAt(t time.Time) { l.alarm.Reset(time.Until(t)) }
 
 // watch follows the state of the connection and changes of interfaces.
 func (l *link) watch(ctx context.Context, states <-chan core.ConnectionEvent) {
@@ -117,6 +126,8 @@ func (l *link) watch(ctx context.Context, states <-chan core.ConnectionEvent) {
 				}
 			}
 			l.setState(s.State == core.Connected)
+			l.changed()
+		case <-l.alarm.C:
 			l.changed()
 		case _, ok := <-events:
 			if !ok {
@@ -224,13 +235,20 @@ func (l *link) version(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// reevaluate has VPP look at established flows again when rules change.
-func (l *link) reevaluate(ctx context.Context) error {
+// errNoCLI is returned where the vswitch has no command line.
+var errNoCLI = errors.New("the vswitch has no command line")
+
+// cli runs a command of the vswitch's command line and returns what it prints.
+func (l *link) cli(ctx context.Context, command string) (string, error) {
+	m := &vlib.CliInband{Cmd: command}
+	if _, err := l.conn.GetMessageID(m); err != nil {
+		return "", fmt.Errorf("%s: %w", command, errNoCLI)
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	_, err := vlib.NewServiceClient(l.conn).CliInband(ctx, &vlib.CliInband{Cmd: "set acl-plugin reclassify-sessions 1"})
+	r, err := vlib.NewServiceClient(l.conn).CliInband(ctx, m)
 	if err != nil {
-		return fmt.Errorf("turn on the re-evaluation of sessions: %w", err)
+		return "", fmt.Errorf("%s: %w", command, err)
 	}
-	return nil
+	return r.Reply, nil
 }

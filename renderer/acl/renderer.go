@@ -48,9 +48,22 @@ type Options struct {
 	// Timeout of one call to the vswitch; 0 is 10 seconds.
 	Timeout time.Duration
 
-	// KeepSessions leaves VPP's setting alone that says whether established flows
-	// are looked at again when rules change. Otherwise it is turned on.
-	KeepSessions bool
+	// Established says what becomes of open flows that policy no longer permits. It
+	// sets a switch of the vswitch that holds for the ACLs of others, too.
+	Established Established
+
+	// Grace is for how long after its start the vswitch lets pods go on with flows
+	// that they had opened before, when Established is Revoke; 0 is not at all. In that
+	// time, and for the flows of that time, what a pod sends opens the way back.
+	Grace time.Duration
+
+	// UDPIdle is when the vswitch forgets a flow of UDP, or of another protocol that
+	// is not TCP, of which it sees no packets; in whole seconds, rounded up. 0 leaves
+	// its setting alone, which is 10 minutes in VPP.
+	UDPIdle time.Duration
+
+	// Infra is what passes whatever policy says.
+	Infra Infra
 
 	// Counters returns how often each entry of an ACL has decided, false for an ACL
 	// that there is not. Nil when nobody counts. It must not call the Renderer.
@@ -76,6 +89,7 @@ type Renderer struct {
 	epoch   int     // of the link when the mirror was read
 	mirror  *mirror // nil when it must be read
 	version string
+	grace   time.Time                 // until when the input holds what it holds in grace; zero: it does not
 	slots   map[string]*slot          // by name; all but those of others
 	local   map[renderer.Digest]*slot // by table
 	pending []string                  // who has no interface
@@ -102,11 +116,14 @@ func New(o Options) (*Renderer, error) {
 	if o.OnChange == nil {
 		o.OnChange = func() {}
 	}
+	var err error
+	if o.Infra, err = o.Infra.check(); err != nil {
+		return nil, err
+	}
 	r := &Renderer{
 		options: o, log: o.Log, cache: cache.New(api.Egress),
 		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), limits: newLimits(),
 	}
-	var err error
 	r.link, err = dial(o)
 	return r, err
 }
@@ -179,7 +196,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err != nil {
 		return r.fail(err)
 	}
-	if plan.Empty() && !fresh && len(r.pending) == 0 {
+	if plan.Empty() && !fresh && len(r.pending) == 0 && !r.graceIsOver() {
 		r.limits.refused(nil) // what was too large was taken back
 		r.cache.Commit()
 		return nil
@@ -253,10 +270,8 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	r.limits.stack(r.version)
-	if !r.options.KeepSessions {
-		if err := r.link.reevaluate(ctx); err != nil {
-			r.log.Warn("established flows may outlive their permission", "error", err)
-		}
+	if err := r.setSessions(ctx); err != nil {
+		return false, err
 	}
 	m, err := r.link.read(ctx)
 	if err != nil {
@@ -264,6 +279,9 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	}
 	r.mirror, r.epoch = m, epoch
 	r.adopt()
+	if err := r.beginGrace(ctx); err != nil {
+		return false, err
+	}
 	r.log.Info("read the vswitch", "version", r.version, "acls", len(m.acls), "interfaces", len(m.ifs))
 	return true, nil
 }

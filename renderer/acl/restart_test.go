@@ -78,6 +78,12 @@ func TestARestartOfTheVswitchIsRepairedByAnEmptyCommit(t *testing.T) {
 // foreign binds an ACL of somebody else to an interface.
 func foreign(t *testing.T, s *subject, port uint32) uint32 {
 	t.Helper()
+	return tagged(t, s, port, "firewall")
+}
+
+// tagged does so with a tag.
+func tagged(t *testing.T, s *subject, port uint32, tag string) uint32 {
+	t.Helper()
 	conn, err := core.Connect(s.sw.Adapter())
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +92,7 @@ func foreign(t *testing.T, s *subject, port uint32) uint32 {
 	client := acl.NewServiceClient(conn)
 	ctx, cancel := context.WithTimeout(t.Context(), s.timeout())
 	defer cancel()
-	r, err := client.ACLAddReplace(ctx, &acl.ACLAddReplace{ACLIndex: ^uint32(0), Tag: "firewall", Count: 1,
+	r, err := client.ACLAddReplace(ctx, &acl.ACLAddReplace{ACLIndex: ^uint32(0), Tag: tag, Count: 1,
 		R: []acl_types.ACLRule{{IsPermit: 0, Proto: 17, SrcportOrIcmptypeLast: 65535, DstportOrIcmpcodeFirst: 666, DstportOrIcmpcodeLast: 666}}})
 	if err != nil {
 		t.Fatal(err)

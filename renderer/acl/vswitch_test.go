@@ -16,6 +16,7 @@ import (
 	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
 	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
@@ -56,7 +57,7 @@ func (t *tap) learn() {
 		return out
 	}
 	t.changes = ids(&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceAddDel{})
-	t.reads = ids(&acl.ACLDump{}, &acl.ACLInterfaceListDump{}, &interfaces.SwInterfaceDump{})
+	t.reads = ids(&acl.ACLDump{}, &acl.ACLInterfaceListDump{}, &interfaces.SwInterfaceDump{}, &vlib.CliInband{})
 }
 
 // SendMsg fails when it is told to.
@@ -111,6 +112,7 @@ type subject struct {
 	wake     chan struct{}              // filled by OnChange
 	plumbing *table                     // not nil: instead of tags
 	hold     bool                       // interfaces of unknown pods
+	options  sluiceacl.Options          // of renderers that are opened
 }
 
 func newSubject(t testing.TB, pods ...api.PodID) *subject {
@@ -119,7 +121,12 @@ func newSubject(t testing.TB, pods ...api.PodID) *subject {
 
 // newSubjectWith finds pods by plumbing when there is one.
 func newSubjectWith(t testing.TB, plumbing *table, hold bool, pods ...api.PodID) *subject {
-	s := &subject{t: t, plumbing: plumbing, hold: hold, sw: vswitch.New(vswitch.Options{}), ports: make(map[api.PodID]uint32),
+	return newSubjectOver(t, vswitch.New(vswitch.Options{}), plumbing, hold, pods...)
+}
+
+// newSubjectOver is over a vswitch that has nothing yet.
+func newSubjectOver(t testing.TB, sw *vswitch.Switch, plumbing *table, hold bool, pods ...api.PodID) *subject {
+	s := &subject{t: t, plumbing: plumbing, hold: hold, sw: sw, ports: make(map[api.PodID]uint32),
 		attached: make(map[netip.Addr]api.PodID), wanted: make(map[api.PodID][]netip.Addr), wake: make(chan struct{}, 1)}
 	s.uplink = s.sw.AddInterface("uplink0", sluiceacl.UplinkTag)
 	for _, all := range []string{"0.0.0.0/0", "::/0"} {
@@ -147,12 +154,13 @@ func (s *subject) attach(p api.PodID) uint32 {
 
 // open makes a renderer over the same vswitch.
 func (s *subject) open() *sluiceacl.Renderer {
-	o := sluiceacl.Options{Adapter: s.tap, HoldUnknown: s.hold, OnChange: func() {
+	o := s.options
+	o.Adapter, o.HoldUnknown, o.OnChange = s.tap, s.hold, func() {
 		select {
 		case s.wake <- struct{}{}:
 		default:
 		}
-	}}
+	}
 	if s.plumbing != nil {
 		o.Plumbing = s.plumbing
 	}

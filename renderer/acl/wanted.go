@@ -123,8 +123,8 @@ func (w *wanted) prepare() {
 		w.live[s] = true
 	}
 	if len(w.layout.Tables) > 0 || w.layout.Global != nil {
-		w.fixed(infraSlot, infraEntries())
-		w.fixed(reflectSlot, reflectEntries())
+		w.fixed(infraSlot, w.r.options.Infra.entries())
+		w.prepareInput()
 	}
 	if len(w.tooBig) > 0 || len(w.held) > 0 {
 		w.fixed(closedSlot, everything(deny))
@@ -148,6 +148,7 @@ func (w *wanted) fixed(name string, entries []entry) {
 	if s.want == nil {
 		s.want = []piece{newPiece(entries, nil)}
 	}
+	s.indexes = s.indexes[:min(len(s.indexes), len(s.want))] // of whoever held it in more
 	w.live[s] = true
 }
 

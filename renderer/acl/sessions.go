@@ -1,0 +1,196 @@
+package acl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	govpp "go.fd.io/govpp/api"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// Established says what becomes of a flow that is open when policy no longer permits
+// it. All nodes of a cluster should say the same: a flow has an end on two of them.
+type Established uint8
+
+const (
+	// Revoke has a flow that is no longer permitted cut: its next packet in the
+	// direction that policy decides is denied.
+	Revoke Established = iota
+	// Keep lets open flows live until they end, or until the vswitch forgets them and
+	// the pod has nothing more to say. Policy decides about new flows only.
+	Keep
+)
+
+// String returns "revoke" or "keep".
+func (e Established) String() string {
+	if e == Keep {
+		return "keep"
+	}
+	return "revoke"
+}
+
+// UnmarshalText reads what String returns.
+func (e *Established) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "revoke":
+		*e = Revoke
+	case "keep":
+		*e = Keep
+	default:
+		return fmt.Errorf("established %q: want revoke or keep", text)
+	}
+	return nil
+}
+
+// TCP flags that the reflect ACL looks at.
+const (
+	flagSYN = 2
+	flagACK = 16
+)
+
+// reflectEntries permit all that enters. Only the first packet of a TCP flow
+// creates a session, so that a reply of the pod never opens the way for its peer.
+func reflectEntries() []entry {
+	var out []entry
+	for _, all := range families {
+		e := entry{verdict: reflect, src: all, dst: all, protocol: api.TCP, sport: anyPorts, dport: anyPorts}
+		syn := e
+		syn.flags, syn.mask = flagSYN, flagSYN|flagACK
+		e.verdict = permit
+		rest := e
+		rest.verdict, rest.protocol = reflect, api.AnyProtocol
+		out = append(out, syn, e, rest)
+	}
+	return out
+}
+
+// input returns what the input of pods and uplinks must hold now. With Keep, and in
+// grace, every packet of a pod opens the way back: so a flow goes on of which the
+// vswitch does not know who opened it, and policy cannot end it.
+func (r *Renderer) input() []entry {
+	if r.options.Established == Keep || !r.grace.IsZero() {
+		return everything(reflect)
+	}
+	return reflectEntries()
+}
+
+// beginGrace decides, after everything was read, until when pods may go on with flows
+// that they had opened before the vswitch was started: it does not know them, and
+// would deny the answers. It is so when the vswitch is younger than the grace and
+// has no input list yet, or that of a grace. How old the vswitch is says itself, so
+// that a restart of the renderer neither ends nor prolongs a grace.
+func (r *Renderer) beginGrace(ctx context.Context) error {
+	r.grace = time.Time{}
+	if r.options.Grace <= 0 || r.options.Established == Keep {
+		return nil
+	}
+	if s := r.slots[reflectSlot]; s != nil && r.mirror.acls[s.indexes[0]].piece.digest != digestOf(everything(reflect)) {
+		return nil
+	}
+	out, err := r.setting(ctx, "show clock")
+	if err != nil {
+		return err
+	}
+	age, ok := ageOf(out)
+	if !ok || age >= r.options.Grace {
+		return nil
+	}
+	r.grace = time.Now().Add(r.options.Grace - age)
+	r.link.wakeAt(r.grace)
+	r.log.Info("the vswitch is young: flows that pods have opened before go on", "age", age.Round(time.Second), "until", r.grace)
+	return nil
+}
+
+// ageOf reads how long a vswitch runs from "Time now 12.345678, Sat, ...".
+func ageOf(clock string) (time.Duration, bool) {
+	_, rest, ok := strings.Cut(clock, "Time now ")
+	if !ok {
+		return 0, false
+	}
+	number, _, _ := strings.Cut(strings.TrimSpace(rest), ",")
+	seconds, err := strconv.ParseFloat(number, 64)
+	const century = 100 * 365 * 24 * 3600
+	if err != nil || !(seconds >= 0 && seconds < century) { // also not a number
+		return 0, false
+	}
+	return time.Duration(seconds * float64(time.Second)), true
+}
+
+// graceIsOver says whether the input must become what it is otherwise.
+func (r *Renderer) graceIsOver() bool { return !r.grace.IsZero() && !time.Now().Before(r.grace) }
+
+// prepareInput decides what the input holds.
+func (w *wanted) prepareInput() {
+	if w.r.graceIsOver() {
+		w.r.grace = time.Time{}
+		w.r.log.Info("the grace of the vswitch's start is over")
+	}
+	s := w.r.slot(reflectSlot)
+	s.want = nil // it may have been another one
+	w.fixed(reflectSlot, w.r.input())
+}
+
+// changeInput replaces the content of the input, where it must be another one. VPP
+// would take every session of every interface that has it for outdated, and with
+// them the flows that pods have opened: so sessions are not looked at again for
+// this one change, which denies nothing that was permitted.
+//
+// When something fails between, the next commit reads everything and sets it anew.
+func (w *wanted) changeInput(ctx context.Context) error {
+	s := w.r.slots[reflectSlot]
+	if s == nil || !w.live[s] || w.m.acls[s.indexes[0]].piece.digest == s.want[0].digest {
+		return nil
+	}
+	revoke := w.r.options.Established == Revoke
+	if revoke {
+		if _, err := w.r.setting(ctx, reclassify(false)); err != nil {
+			return err
+		}
+	}
+	if _, err := w.m.put(ctx, w.r.link, s.indexes[0], s.name, 0, s.want[0]); err != nil || !revoke {
+		return err
+	}
+	_, err := w.r.setting(ctx, reclassify(true))
+	return err
+}
+
+// reclassify is the command that says whether sessions are looked at again when
+// rules change.
+func reclassify(on bool) string {
+	if on {
+		return "set acl-plugin reclassify-sessions 1"
+	}
+	return "set acl-plugin reclassify-sessions 0"
+}
+
+// setSessions tells the vswitch how to treat sessions.
+func (r *Renderer) setSessions(ctx context.Context) error {
+	commands := []string{reclassify(r.options.Established == Revoke)}
+	if r.options.UDPIdle > 0 {
+		seconds := (r.options.UDPIdle + time.Second - 1) / time.Second
+		commands = append(commands, fmt.Sprintf("set acl-plugin session timeout udp idle %d", seconds))
+	}
+	for _, c := range commands {
+		if _, err := r.setting(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setting runs a command about sessions. Rules are enforced without it, too: what the
+// vswitch refuses is a warning. Other errors are those of the connection.
+func (r *Renderer) setting(ctx context.Context, command string) (string, error) {
+	out, err := r.link.cli(ctx, command)
+	var retval govpp.VPPApiError
+	if errors.As(err, &retval) || errors.Is(err, errNoCLI) {
+		r.log.Warn("established flows may live longer or shorter than they should", "established", r.options.Established, "error", err)
+		return "", nil
+	}
+	return out, err
+}

@@ -1,0 +1,264 @@
+package acl_test
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
+	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
+)
+
+// tcp returns packets of a flow to web-0 that shop permits: the first, a later one,
+// and an answer.
+func tcp(src, dst string, port uint16) (syn, ack, answer vswitch.Packet) {
+	syn = vswitch.FlowPacket(api.Flow{Src: addr(src), Dst: addr(dst), Protocol: api.TCP, SrcPort: 40000, DstPort: port})
+	ack = syn
+	ack.TCPFlags = 16
+	return syn, ack, ack.Reply()
+}
+
+// inject sends a packet from where its source is.
+func (s *subject) inject(p vswitch.Packet) api.Action {
+	in := s.uplink
+	if pod, ok := s.attached[p.Src]; ok {
+		in = s.ports[pod]
+	}
+	return s.sw.Inject(in, p).Verdict
+}
+
+func (s *subject) wantPacket(t *testing.T, what string, p vswitch.Packet, want api.Action) {
+	t.Helper()
+	if got := s.inject(p); got != want {
+		t.Errorf("%s: %s, want %s", what, got, want)
+	}
+}
+
+// openAs is open with options.
+func openAs(t *testing.T, o sluiceacl.Options) *subject {
+	t.Helper()
+	s := newSubject(t, shopPods...)
+	t.Cleanup(func() { _ = s.Close() })
+	s.reopen(t, o)
+	return s
+}
+
+// reopen replaces the renderer by one with other options.
+func (s *subject) reopen(t *testing.T, o sluiceacl.Options) {
+	t.Helper()
+	if err := s.r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.options = o
+	s.r = s.open()
+}
+
+// closedShop denies what shop permits.
+func closedShop(x renderer.Txn) {
+	x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list()})
+}
+
+func TestEstablishedFlowsWhenPolicyIsTightened(t *testing.T) {
+	for _, tt := range []struct {
+		established sluiceacl.Established
+		want        api.Action
+	}{{sluiceacl.Revoke, api.Deny}, {sluiceacl.Keep, api.Permit}} {
+		t.Run(tt.established.String(), func(t *testing.T) {
+			s := openAs(t, sluiceacl.Options{Established: tt.established})
+			commit(t, s.Renderer(), true, shop)
+			syn, ack, answer := tcp("10.9.0.1", "10.0.0.1", 80)
+			s.wantPacket(t, "the first packet", syn, api.Permit)
+			s.wantPacket(t, "the answer", answer, api.Permit)
+			commit(t, s.Renderer(), false, closedShop)
+			s.wantPacket(t, "the client's next packet", ack, tt.want)
+			s.wantPacket(t, "the pod's next packet", answer, api.Permit)
+			s.wantPacket(t, "the client after the pod", ack, tt.want)
+			other := syn
+			other.SrcPort++
+			s.wantPacket(t, "a new flow", other, api.Deny)
+		})
+	}
+}
+
+func TestTheChoiceAboutEstablishedFlowsCanChangeWithTheAgent(t *testing.T) {
+	s := openAs(t, sluiceacl.Options{Established: sluiceacl.Keep})
+	commit(t, s.Renderer(), true, shop)
+	syn, ack, answer := tcp("10.0.0.1", "10.9.0.9", 4000) // from the pod
+	s.wantPacket(t, "the first packet", syn, api.Permit)
+	for _, e := range []sluiceacl.Established{sluiceacl.Revoke, sluiceacl.Keep, sluiceacl.Revoke} {
+		s.reopen(t, sluiceacl.Options{Established: e})
+		if n := s.changes(func() { commit(t, s.Renderer(), true, shop) }); n != 1 {
+			t.Errorf("%s: %d calls, want the replacement of the input list", e, n)
+		}
+		s.wantPacket(t, e.String()+": the answer to the pod", answer, api.Permit)
+		s.wantPacket(t, e.String()+": the pod's next packet", ack, api.Permit)
+		if got := s.reclassifies(t); got != (e == sluiceacl.Revoke) {
+			t.Errorf("%s: the vswitch looks at sessions again: %t", e, got)
+		}
+	}
+}
+
+// reclassifies says whether a change of rules makes the vswitch look at sessions
+// again, by how a session takes one.
+func (s *subject) reclassifies(t *testing.T) bool {
+	t.Helper()
+	syn, ack, _ := tcp("10.9.0.1", "10.0.0.1", 80)
+	syn.SrcPort, ack.SrcPort = 50123, 50123
+	s.wantPacket(t, "a permitted flow", syn, api.Permit)
+	commit(t, s.Renderer(), false, closedShop)
+	cut := s.inject(ack) == api.Deny
+	commit(t, s.Renderer(), false, shop)
+	return cut
+}
+
+func TestAYoungVswitchLetsPodsGoOnWithTheirFlows(t *testing.T) {
+	const grace = 5 * time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		s := openAs(t, sluiceacl.Options{Grace: grace})
+		time.Sleep(grace) // long after its start nothing is special
+		commit(t, s.Renderer(), true, shop)
+		_, ack, answer := tcp("10.0.0.1", "10.9.0.9", 4000)
+		s.wantPacket(t, "an old vswitch: the pod's packet", ack, api.Permit)
+		s.wantPacket(t, "an old vswitch: the answer", answer, api.Deny)
+
+		s.sw.Restart()
+		time.Sleep(time.Minute)
+		commit(t, s.Renderer(), false, nothing)
+		s.wantPacket(t, "in grace: an answer before the pod said anything", answer, api.Deny)
+		s.wantPacket(t, "in grace: the pod's packet", ack, api.Permit)
+		s.wantPacket(t, "in grace: the answer", answer, api.Permit)
+
+		s.reopen(t, s.options)
+		if n := s.changes(func() { commit(t, s.Renderer(), true, shop) }); n != 0 {
+			t.Errorf("a restart of the agent in grace: %d calls, want none", n)
+		}
+		drain(s.wake)
+		for range 4 { // a flow whose beginning was not seen is forgotten after two minutes without packets
+			time.Sleep(59 * time.Second)
+			s.wantPacket(t, "in grace: the flow goes on", ack, api.Permit)
+		}
+		synctest.Wait()
+		if len(s.wake) != 0 {
+			t.Error("the owner is told before the grace is over")
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if len(s.wake) != 1 {
+			t.Fatal("the owner is not told that the grace is over")
+		}
+		if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n != 1 {
+			t.Errorf("the end of the grace: %d calls, want the replacement of the input list", n)
+		}
+		s.wantPacket(t, "after it: the answer", answer, api.Permit)
+		s.wantPacket(t, "after it: the pod's packet", ack, api.Permit)
+		_, ack, answer = tcp("10.0.0.1", "10.9.0.9", 4001)
+		s.wantPacket(t, "after it: another flow of the pod", ack, api.Permit)
+		s.wantPacket(t, "after it: the answer to that", answer, api.Deny)
+		if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n != 0 {
+			t.Errorf("later: %d calls, want none", n)
+		}
+	})
+}
+
+func drain(c chan struct{}) {
+	for len(c) > 0 {
+		<-c
+	}
+}
+
+func TestTheEndOfAGraceSurvivesEveryFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for n := 1; n < 12; n++ {
+			s := openAs(t, sluiceacl.Options{Grace: time.Minute})
+			commit(t, s.Renderer(), true, shop)
+			syn, ack, answer := tcp("10.0.0.1", "10.9.0.9", 4000)
+			s.wantPacket(t, "the pod's first packet", syn, api.Permit)
+			time.Sleep(time.Minute)
+			s.FailNext(n)
+			_ = s.Renderer().NewTxn(false).Commit(t.Context()) // whether it fails is not the question
+			s.FailNext(0)
+			s.wantPacket(t, "the answer after a failure", answer, api.Permit)
+			commit(t, s.Renderer(), false, nothing)
+			s.wantPacket(t, "the answer", answer, api.Permit)
+			s.wantPacket(t, "the pod's packet", ack, api.Permit)
+			if !s.reclassifies(t) {
+				t.Errorf("call %d failed: sessions are not looked at again", n)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestIdleUDPIsForgottenAsConfigured(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := newSubjectOver(t, vswitch.New(vswitch.Options{Clock: func() time.Time { return now }}), nil, false, shopPods...)
+	t.Cleanup(func() { _ = s.Close() })
+	s.reopen(t, sluiceacl.Options{UDPIdle: 1500 * time.Millisecond})
+	commit(t, s.Renderer(), true, shop)
+	p := vswitch.FlowPacket(api.Flow{Src: addr("10.0.0.1"), Dst: addr("10.9.0.9"), Protocol: api.UDP, SrcPort: 40000, DstPort: 53})
+	s.wantPacket(t, "the question", p, api.Permit)
+	now = now.Add(1900 * time.Millisecond)
+	s.wantPacket(t, "the answer in time", p.Reply(), api.Permit)
+	now = now.Add(2 * time.Second)
+	s.wantPacket(t, "the answer too late", p.Reply(), api.Deny)
+}
+
+func TestInfrastructurePassesWhateverPolicySays(t *testing.T) {
+	loopback := "10.0.255.254"
+	packet := func(src string, protocol api.Protocol, icmp uint8) vswitch.Packet {
+		p := vswitch.FlowPacket(api.Flow{Src: addr(src), Dst: addr("10.0.0.1"), Protocol: protocol, SrcPort: 40000, DstPort: 9})
+		if protocol == api.ICMP {
+			p.ICMPType = icmp
+		}
+		return p
+	}
+	unreachable, echo := packet("10.9.0.9", api.ICMP, 3), packet("10.9.0.9", api.ICMP, 8)
+	for _, tt := range []struct {
+		name                       string
+		infra                      sluiceacl.Infra
+		unreachable, echo, address api.Action
+	}{
+		{"by default ICMP errors", sluiceacl.Infra{}, api.Permit, api.Deny, api.Deny},
+		{"without errors", sluiceacl.Infra{NoErrors: true, NoNeighbours: true}, api.Deny, api.Deny, api.Deny},
+		{"an address", sluiceacl.Infra{Addresses: []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.255.254/128")}}, api.Permit, api.Deny, api.Permit},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := openAs(t, sluiceacl.Options{Infra: tt.infra})
+			commit(t, s.Renderer(), true, shop)
+			s.wantPacket(t, "unreachable", unreachable, tt.unreachable)
+			s.wantPacket(t, "echo", echo, tt.echo)
+			s.wantPacket(t, "from the address", packet(loopback, api.TCP, 0), tt.address)
+		})
+	}
+	for _, p := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"), netip.MustParsePrefix("::ffff:0:0/96"), {}} {
+		if _, err := sluiceacl.New(sluiceacl.Options{Infra: sluiceacl.Infra{Addresses: []netip.Prefix{p}}}); !errors.Is(err, sluiceacl.ErrInfra) {
+			t.Errorf("%s is accepted: %v", p, err)
+		}
+	}
+}
+
+func TestAFixedListThatIsHeldInMorePartsBecomesOne(t *testing.T) {
+	s := open(t, shopPods...)
+	commit(t, s.Renderer(), true, shop)
+	acls := s.sw.ACLs()
+	for _, a := range acls {
+		if name, ok := strings.CutPrefix(a.Tag, "sluice:infra:0:"); ok {
+			tagged(t, s, s.ports[pod("open")], "sluice:infra:1:"+name)
+		}
+	}
+	if err := s.r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.r = s.open()
+	commit(t, s.Renderer(), true, shop)
+	if got := len(s.sw.ACLs()); got != len(acls) {
+		t.Errorf("%d acls, want %d", got, len(acls))
+	}
+}
