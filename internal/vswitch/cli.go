@@ -19,6 +19,8 @@ type command struct {
 var commands = []command{
 	{"show version", (*Switch).cliVersion},
 	{"show clock", (*Switch).cliClock},
+	{"show features", (*Switch).cliFeatures},
+	{"show interface features", (*Switch).cliInterfaceFeatures},
 	{"show interface", (*Switch).cliInterfaces},
 	{"show ip fib", (*Switch).cliRoutes},
 	{"show acl-plugin acl", (*Switch).cliACLs},
@@ -27,6 +29,7 @@ var commands = []command{
 	{"clear acl-plugin sessions", (*Switch).cliClearSessions},
 	{"set acl-plugin reclassify-sessions", (*Switch).cliReclassify},
 	{"set acl-plugin session timeout", (*Switch).cliTimeout},
+	{"set interface feature", (*Switch).cliSetFeature},
 }
 
 // cli runs a command line. What is unknown gives the text of VPP's CLI and -1.

@@ -91,3 +91,27 @@ func TestRoutesAndSessionsAreListedInOrder(t *testing.T) {
 		t.Errorf("%d sessions after clearing", n)
 	}
 }
+
+func TestFeaturesAreListedInTheirOrder(t *testing.T) {
+	l := newLab(t, Options{Features: map[string][]string{"ip4-output": {"nat-pre-in2out-output", "acl-plugin-out-ip4-fa", "interface-output"}}})
+	l.apply(nil, both(RuleDeny))
+	for _, c := range []struct{ command, want string }{
+		{"show features verbose", "Available feature paths\n[ 0] ip4-output:\n  [ 0]: nat-pre-in2out-output\n  [ 1]: acl-plugin-out-ip4-fa\n  [ 2]: interface-output\n"},
+		{"show interface features uplink", "Feature paths configured on uplink...\n\nip4-output:\n  none configured\n"},
+		{"show interface features pod1", "Feature paths configured on pod1...\n\nip4-output:\n  acl-plugin-out-ip4-fa\n"},
+		{"set interface feature pod1 nat-pre-in2out-output arc ip4-output", ""},
+		{"show interface features pod1", "Feature paths configured on pod1...\n\nip4-output:\n  nat-pre-in2out-output\n  acl-plugin-out-ip4-fa\n"},
+		{"set interface feature pod1 nat-pre-in2out-output arc ip4-output disable", ""},
+		{"show interface features pod1", "Feature paths configured on pod1...\n\nip4-output:\n  acl-plugin-out-ip4-fa\n"},
+	} {
+		if got, rv := l.sw.cli(c.command); rv != 0 || got != c.want {
+			t.Errorf("%s: %d, %q, want %q", c.command, rv, got, c.want)
+		}
+	}
+	for _, wrong := range []string{"show interface features nobody", "set interface feature pod1 acl-plugin-out-ip4-fa arc ip4-output disable",
+		"set interface feature pod1 nat-pre-in2out-output arc ip4-unicast", "set interface feature pod1", "show features loud"} {
+		if _, rv := l.sw.cli(wrong); rv == 0 {
+			t.Errorf("%s is understood", wrong)
+		}
+	}
+}

@@ -19,8 +19,9 @@ type port struct {
 	tag      string
 	kind     string // the device type that VPP would show
 	up       bool
-	bindings [2]binding  // by direction
-	etypes   [2][]uint16 // ethertype whitelists by direction; stored, not applied: there is no L2 path
+	bindings [2]binding          // by direction
+	etypes   [2][]uint16         // ethertype whitelists by direction; stored, not applied: there is no L2 path
+	features map[string][]string // of other plugins that are on, by arc; they do nothing
 	sessions *portSessions
 }
 

@@ -33,6 +33,12 @@ type Options struct {
 	// otherwise: ports of SCTP are not looked at, they count as 0. So a rule with such a
 	// port never matches, and a flow between two addresses is any SCTP between them.
 	LikeVPP bool
+
+	// Features are the nodes of feature arcs, in the order in which packets of a VPP
+	// with other plugins would meet them, for clients that look at it: "show features"
+	// lists them, and "set interface feature" switches those on that are not of the ACL
+	// plugin. They do nothing. Nil is the ACL plugin's own.
+	Features map[string][]string
 }
 
 // Switch is a userspace vswitch. Its methods may be called by any number of
@@ -41,6 +47,7 @@ type Switch struct {
 	log      *slog.Logger
 	version  string
 	likeVPP  bool
+	features map[string][]string // of the whole vswitch, by arc
 	clock    func() time.Time
 	messages *messageTable
 	sessions *sessionTable
@@ -101,8 +108,11 @@ func New(o Options) *Switch {
 	if o.MaxClients <= 0 {
 		o.MaxClients = defaultMaxClients
 	}
+	if o.Features == nil {
+		o.Features = aclFeatures
+	}
 	s := &Switch{
-		log: o.Log, clock: o.Clock, version: o.Version, likeVPP: o.LikeVPP,
+		log: o.Log, clock: o.Clock, version: o.Version, likeVPP: o.LikeVPP, features: o.Features,
 		messages: newMessageTable(), done: make(chan struct{}),
 		sessions:   newSessionTable(o.MaxSessions, o.Timeouts),
 		uses:       make(map[uint32]map[use]struct{}),

@@ -43,6 +43,7 @@ func (r *Renderer) InterfacesChanged() {
 func (w *wanted) resolve() {
 	w.tables, w.uplinks, w.held = make(map[uint32]*cache.Table), make(map[uint32]bool), make(map[uint32]bool)
 	owners := w.owners()
+	w.owned = owners
 	for _, n := range w.m.ifs {
 		switch pods := owners[n.index]; {
 		case len(pods) == 1:

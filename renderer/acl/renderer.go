@@ -93,6 +93,7 @@ type Renderer struct {
 	slots   map[string]*slot          // by name; all but those of others
 	local   map[renderer.Digest]*slot // by table
 	pending []string                  // who has no interface
+	blind   []string                  // interfaces where the global table sees no addresses of pods
 	held    []string                  // interfaces whose pods are not known
 	limits  limits
 	lastErr error // of the last Commit
@@ -196,19 +197,15 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err != nil {
 		return r.fail(err)
 	}
-	if plan.Empty() && !fresh && len(r.pending) == 0 && !r.graceIsOver() {
+	if plan.Empty() && !fresh && len(r.pending)+len(r.blind) == 0 && !r.graceIsOver() {
 		r.limits.refused(nil) // what was too large was taken back
 		r.cache.Commit()
 		return nil
 	}
-	// Interfaces that are about to be bound are looked at first: pods may have got
-	// new ones, and others may have bound their ACLs.
-	if !fresh && (len(plan.Bindings) > 0 || plan.Global.From != plan.Global.To || len(r.pending) > 0) {
-		if err := r.mirror.readInterfaces(ctx, r.link); err != nil {
-			return r.fail(err)
-		}
+	w, err := r.look(ctx, plan, fresh)
+	if err != nil {
+		return r.fail(err)
 	}
-	w := r.want(plan)
 	if err := w.install(ctx); err != nil {
 		return r.fail(err)
 	}
@@ -220,9 +217,28 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	r.cache.Commit()
 	if len(w.pending) > 0 {
-		return fmt.Errorf("%w for %s", ErrNoInterface, summary(w.pending))
+		err = fmt.Errorf("%w for %s", ErrNoInterface, summary(w.pending))
 	}
-	return nil
+	if len(r.blind) > 0 {
+		err = errors.Join(layoutError(r.blind), err)
+	}
+	return err
+}
+
+// look collects what a plan leads to. Interfaces that are about to be bound are read
+// before, unless they are fresh: pods may have got new ones, and others may have bound
+// their ACLs.
+func (r *Renderer) look(ctx context.Context, plan cache.Plan, fresh bool) (*wanted, error) {
+	if !fresh && len(plan.Bindings) == 0 && plan.Global.From == plan.Global.To && len(r.pending)+len(r.blind) == 0 {
+		return r.want(plan), nil
+	}
+	if !fresh {
+		if err := r.mirror.readInterfaces(ctx, r.link); err != nil {
+			return nil, err
+		}
+	}
+	w := r.want(plan)
+	return w, w.checkLayout(ctx)
 }
 
 // summary names the first few.

@@ -17,6 +17,7 @@ import (
 	"go.fd.io/govpp/binapi/acl"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/vlib"
+	"go.fd.io/govpp/core"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
@@ -272,3 +273,16 @@ func (w without) GetMsgID(name, crc string) (uint16, error) {
 }
 
 func (s *subject) timeout() time.Duration { return 5 * time.Second }
+
+// cli runs a command of the vswitch, as its operator would.
+func (s *subject) cli(t *testing.T, command string) {
+	t.Helper()
+	conn, err := core.Connect(s.sw.Adapter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Disconnect()
+	if _, err := vlib.NewServiceClient(conn).CliInband(t.Context(), &vlib.CliInband{Cmd: command}); err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+}

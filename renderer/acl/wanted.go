@@ -17,6 +17,7 @@ type wanted struct {
 	changed map[api.SetID]bool
 
 	tables  map[uint32]*cache.Table // by interface
+	owned   map[uint32][]api.PodID  // pods by interface
 	uplinks map[uint32]bool
 	held    map[uint32]bool // interfaces that are closed, because it is not known whose they are
 	pending []string
