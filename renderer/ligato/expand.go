@@ -1,0 +1,197 @@
+package ligato
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// ErrTooLarge is returned by Commit when a table does not fit into one ACL. Its pods keep
+// what they have, and one without an older table is closed; all else is published.
+var ErrTooLarge = errors.New("a value of etcd cannot hold the rules")
+
+const (
+	// maxRules bounds the rules of one ACL: VPP's memory for a list of more is a
+	// hardship, and the value would not fit long before.
+	maxRules = 16_000
+	// maxValue is the size of the largest value. An etcd takes requests of 1.5 MiB
+	// unless it is told otherwise.
+	maxValue = 1_400_000
+)
+
+// expander turns tables into rules of the agent, remembering the prefixes of sets.
+type expander struct {
+	members func(api.SetID) []netip.Prefix
+	sets    map[api.SetID]sides
+}
+
+// sides are the prefixes of one side of a rule: IPv4, then IPv6.
+type sides [2][]netip.Prefix
+
+var anySides = sides{
+	{netip.PrefixFrom(netip.IPv4Unspecified(), 0)},
+	{netip.PrefixFrom(netip.IPv6Unspecified(), 0)},
+}
+
+// of returns the fewest prefixes that hold exactly the addresses of a net.
+func (x *expander) of(n api.Net) sides {
+	switch {
+	case n.Set != 0:
+		s, ok := x.sets[n.Set]
+		if !ok {
+			s = split(cache.Aggregate(slices.Clone(x.members(n.Set))))
+			x.sets[n.Set] = s
+		}
+		return s
+	case n.Prefix.IsValid():
+		return split([]netip.Prefix{unmapped(n.Prefix)})
+	}
+	return anySides
+}
+
+// unmapped writes IPv4 as IPv4, since the agent does not take it for anything else.
+func unmapped(p netip.Prefix) netip.Prefix {
+	if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+	}
+	return p.Masked()
+}
+
+// split divides sorted prefixes by family.
+func split(sorted []netip.Prefix) sides {
+	i := slices.IndexFunc(sorted, func(p netip.Prefix) bool { return !p.Addr().Is4() })
+	if i < 0 {
+		i = len(sorted)
+	}
+	return sides{sorted[:i], sorted[i:]}
+}
+
+// content expands a table, behind what passes whatever policy says.
+func (x *expander) content(t *cache.Table) (content, error) {
+	rules := infraRules()
+	from := slices.Repeat([]int32{-1}, len(rules))
+	for i, r := range t.Rules {
+		l4, ok := transportOf(r)
+		if !ok {
+			continue
+		}
+		src, dst := x.of(r.Src), x.of(r.Dst)
+		count := len(src[0])*len(dst[0]) + len(src[1])*len(dst[1])
+		if len(rules)+count > maxRules {
+			return content{}, fmt.Errorf("table %s: more than %d rules: %w", t.Name(), maxRules, ErrTooLarge)
+		}
+		for family := range src {
+			for _, d := range dst[family] {
+				for _, s := range src[family] {
+					rules = append(rules, l4.rule(s, d))
+					from = append(from, int32(i))
+				}
+			}
+		}
+	}
+	c := newContent(rules, from)
+	if len(c.rules) > maxValue {
+		return content{}, fmt.Errorf("table %s: %d bytes, at most %d fit: %w", t.Name(), len(c.rules), maxValue, ErrTooLarge)
+	}
+	return c, nil
+}
+
+// rule returns the rule, or the part of it, that is about two prefixes of one family.
+func (r wireRule) rule(src, dst netip.Prefix) wireRule {
+	r.IPRule.IP.Source, r.IPRule.IP.Destination = src.String(), dst.String()
+	return r
+}
+
+// transportOf returns a rule of a table without its networks. It is false for a rule that
+// the agent cannot express and that may be left out: a permit for ports of SCTP. A denial
+// of such ports becomes one of all of them, so that nothing behind it permits them.
+func transportOf(r api.ContivRule) (out wireRule, ok bool) {
+	out.Action = denyAction
+	if r.Action == api.Permit {
+		out.Action = reflectAction
+		if namesLostPort(r) {
+			return out, false
+		}
+	}
+	ports := wireUDP{Destination: portsOf(r.DstPort), Source: portsOf(r.SrcPort)}
+	switch r.Protocol {
+	case api.TCP:
+		out.IPRule.TCP = &wireTCP{wireUDP: ports}
+	case api.UDP:
+		out.IPRule.UDP = &ports
+	case api.ICMP, api.ICMPv6:
+		out.IPRule.ICMP = icmp(r.Protocol == api.ICMPv6, 0, maxICMP)
+	default:
+		out.IPRule.IP.Protocol = uint8(r.Protocol)
+	}
+	return out, true
+}
+
+// namesLostPort says whether the rule has ports of a protocol whose ports the agent's
+// model cannot name.
+func namesLostPort(r api.ContivRule) bool {
+	return r.Protocol != api.TCP && r.Protocol != api.UDP && (!r.SrcPort.IsAny() || !r.DstPort.IsAny())
+}
+
+// portsOf writes both bounds: the agent does not read a missing one as any port.
+func portsOf(p api.PortRange) wirePorts {
+	first, last := p.Bounds()
+	return wirePorts{first, last}
+}
+
+// maxICMP is the largest type and code.
+const maxICMP = 255
+
+// icmp matches a range of types.
+func icmp(v6 bool, first, last uint16) *wireICMP {
+	return &wireICMP{V6: v6, Codes: wireRange{0, maxICMP}, Types: wireRange{first, last}}
+}
+
+// infraRules permit, without a session, what a network needs whatever policy says:
+// neighbour discovery, and the errors that belong to permitted flows.
+func infraRules() []wireRule {
+	var out []wireRule
+	for _, m := range []*wireICMP{icmp(true, 133, 137), icmp(true, 1, 4), icmp(false, 3, 3), icmp(false, 11, 12)} {
+		family := 0
+		if m.V6 {
+			family = 1
+		}
+		all := anySides[family][0]
+		out = append(out, wireRule{Action: permitAction, IPRule: wireIPRule{ICMP: m}}.rule(all, all))
+	}
+	return out
+}
+
+// TCP flags that the reflect ACL looks at.
+const (
+	flagSYN = 2
+	flagACK = 16
+)
+
+// reflectContent permits all that enters. Only the first packet of a TCP flow creates a
+// session, so that a reply of a pod never opens the way for its peer. It never changes.
+func reflectContent() content {
+	every := wireUDP{Destination: portsOf(api.AnyPort), Source: portsOf(api.AnyPort)}
+	var rules []wireRule
+	for _, side := range anySides {
+		all := side[0]
+		rules = append(rules,
+			wireRule{reflectAction, wireIPRule{TCP: &wireTCP{every, flagSYN | flagACK, flagSYN}}}.rule(all, all),
+			wireRule{permitAction, wireIPRule{TCP: &wireTCP{wireUDP: every}}}.rule(all, all),
+			wireRule{Action: reflectAction}.rule(all, all))
+	}
+	return newContent(rules, nil)
+}
+
+// closedContent denies everything but what a network needs.
+func closedContent() content {
+	rules := infraRules()
+	for _, side := range anySides {
+		rules = append(rules, wireRule{Action: denyAction}.rule(side[0], side[0]))
+	}
+	return newContent(rules, nil)
+}

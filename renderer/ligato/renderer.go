@@ -1,0 +1,176 @@
+package ligato
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// ErrNoInterface is returned by Commit when it is not known which interface a pod that
+// has a table has, or none leads out of a node that has a global table. Everything else
+// was published.
+var ErrNoInterface = errors.New("no interface")
+
+// ErrSharedInterface is returned by Commit when an interface is said to be that of
+// several pods with different tables, or an uplink as well. It is closed.
+var ErrSharedInterface = errors.New("an interface is claimed twice")
+
+// DefaultLabel is the label of a vpp-agent that was given none.
+const DefaultLabel = "vpp1"
+
+// Store is where ACLs are published. An etcd is one; an agent that has a transaction of
+// its own open may write into that.
+type Store interface {
+	// List returns the entries whose keys begin with the prefix.
+	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
+	// Write puts the entries and then deletes the keys, in this order. After an error any
+	// first part of it may have been done.
+	Write(ctx context.Context, puts []model.Entry, deletes []string) error
+}
+
+// Options of a Renderer.
+type Options struct {
+	Log   *slog.Logger // nil discards
+	Store Store
+	Label string // of the vpp-agent; DefaultLabel when empty
+
+	// Interfaces returns the names of the interfaces that connect a pod, as the agent
+	// knows them: those of its own configuration, not VPP's. None: the pod is not
+	// attached yet. It is asked about every pod with a table by every Commit, and nothing
+	// it says is remembered for longer; when it would say something else, prompt the
+	// plugin. It is called by the goroutine of Commit.
+	Interfaces func(pod api.PodID) []string
+	// Uplinks are the names of the interfaces that connect the node with other nodes.
+	Uplinks []string
+}
+
+// Renderer publishes policy as ACLs of a vpp-agent. It implements renderer.Renderer,
+// renderer.Explainer and renderer.Reporter. It may be used by any number of goroutines;
+// transactions are committed one after the other.
+type Renderer struct {
+	options Options
+	prefix  string // of the keys of all ACLs
+	log     *slog.Logger
+
+	mu       sync.Mutex
+	cache    *cache.Cache
+	held     map[string]published // what is in the store, by name; nil when it must be read
+	strange  []string             // names of ours whose values are not as we write them
+	foreign  map[binding]string   // who else binds an ACL
+	contents map[renderer.Digest]content
+	pending  []string
+	limits   limits
+	lastErr  error
+}
+
+var (
+	_ renderer.Renderer  = (*Renderer)(nil)
+	_ renderer.Explainer = (*Renderer)(nil)
+	_ renderer.Reporter  = (*Renderer)(nil)
+)
+
+// New returns a renderer. It starts nothing, and nothing is read before the first Commit.
+func New(o Options) (*Renderer, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Label == "" {
+		o.Label = DefaultLabel
+	}
+	switch {
+	case o.Store == nil:
+		return nil, errors.New("ligato: a store is needed to publish in")
+	case o.Interfaces == nil:
+		return nil, errors.New("ligato: a function is needed that says which interfaces a pod has")
+	case strings.Contains(o.Label, "/"):
+		return nil, fmt.Errorf("ligato: the label %q of the vpp-agent is a part of keys and must not have a slash", o.Label)
+	}
+	return &Renderer{
+		options: o, prefix: aclPrefix(o.Label), log: o.Log, cache: cache.New(api.Egress),
+		contents: make(map[renderer.Digest]content), limits: newLimits(),
+	}, nil
+}
+
+// Name returns "ligato".
+func (r *Renderer) Name() string { return "ligato" }
+
+// txn implements renderer.Txn.
+type txn struct {
+	cache.Changes
+	r      *Renderer
+	resync bool
+	pods   []podLists
+}
+
+// NewTxn starts a transaction.
+func (r *Renderer) NewTxn(resync bool) renderer.Txn {
+	return &txn{Changes: cache.Changes{Resync: resync}, r: r, resync: resync}
+}
+
+// Render records the configuration of a pod.
+func (t *txn) Render(pod api.PodID, cfg renderer.PodConfig) {
+	t.Changes.Render(pod, cfg)
+	t.pods = append(t.pods, podLists{pod, [2]*renderer.RuleList{lossy(cfg.Ingress), lossy(cfg.Egress)}})
+}
+
+// Remove records the removal of a pod.
+func (t *txn) Remove(pod api.PodID) {
+	t.Changes.Remove(pod)
+	t.pods = append(t.pods, podLists{pod: pod})
+}
+
+// Commit publishes the difference.
+func (t *txn) Commit(ctx context.Context) error {
+	r := t.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.Apply(r.cache)
+	r.limits.told(t.resync, t.pods)
+	t.pods = nil
+	if r.lastErr = r.commit(ctx); r.lastErr != nil {
+		r.lastErr = fmt.Errorf("publish for vpp-agent %s: %w", r.options.Label, r.lastErr)
+	}
+	return r.lastErr
+}
+
+// commit brings the store from what it holds to what is wanted.
+func (r *Renderer) commit(ctx context.Context) error {
+	plan := r.cache.Compute()
+	if err := r.read(ctx); err != nil {
+		return err
+	}
+	w := r.want(plan)
+	if err := r.write(ctx, w.steps()); err != nil {
+		r.held = nil
+		w.forsake()
+		return err
+	}
+	r.pending = w.pending
+	r.limits.refused(w.oversize)
+	if len(w.refused) > 0 {
+		w.forsake()
+		return errors.Join(w.refused...) // what is too large is tried again with the next change
+	}
+	r.cache.Commit()
+	if len(w.pending) > 0 {
+		w.shared = append(w.shared, fmt.Errorf("%w for %s", ErrNoInterface, summary(w.pending)))
+	}
+	return errors.Join(w.shared...)
+}
+
+// summary names the first few.
+func summary(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}

@@ -1,0 +1,461 @@
+package ligato_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/ligato"
+)
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+func pod(name string) api.PodID { return api.PodID{Namespace: "shop", Name: name} }
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+func host(s string) netip.Prefix { return netip.PrefixFrom(addr(s), addr(s).BitLen()) }
+
+func cidr(s string) api.Net { return api.PrefixNet(netip.MustParsePrefix(s)) }
+
+func list(rules ...api.ContivRule) *renderer.RuleList {
+	return renderer.NewRuleList(append(rules, api.ContivRule{}), nil)
+}
+
+func from(n api.Net, port uint16) api.ContivRule {
+	return api.ContivRule{Action: api.Permit, Src: n, Protocol: api.TCP, DstPort: api.Port(port)}
+}
+
+func to(n api.Net, port uint16) api.ContivRule {
+	return api.ContivRule{Action: api.Permit, Dst: n, Protocol: api.TCP, DstPort: api.Port(port)}
+}
+
+const clients = api.SetID(4711)
+
+var shopPods = []api.PodID{pod("web-0"), pod("web-1"), pod("db"), pod("open")}
+
+func render(x renderer.Txn, name, ip string, ingress, egress *renderer.RuleList) {
+	x.Render(pod(name), renderer.PodConfig{IPs: []netip.Addr{addr(ip)}, Ingress: ingress, Egress: egress})
+}
+
+// shop is a state with a shared table, a global table and an open pod.
+func shop(x renderer.Txn) {
+	in := list(from(api.SetNet(clients), 80))
+	render(x, "web-0", "10.0.0.1", nil, in)
+	render(x, "web-1", "10.0.0.2", nil, in)
+	render(x, "db", "10.0.0.3", list(to(cidr("10.0.0.0/8"), 53)), list(from(api.Net{}, 5432)))
+	render(x, "open", "10.0.0.4", nil, nil)
+	x.UpdateSet(clients, []netip.Prefix{host("10.0.0.4"), host("10.9.0.1")}, nil)
+}
+
+func nothing(renderer.Txn) {}
+
+func try(t testing.TB, s *subject, resync bool, fill func(renderer.Txn)) error {
+	x := s.Renderer().NewTxn(resync)
+	fill(x)
+	return x.Commit(t.Context())
+}
+
+func commit(t testing.TB, s *subject, resync bool, fill func(renderer.Txn)) {
+	t.Helper()
+	if err := try(t, s, resync, fill); err != nil {
+		t.Fatal(err)
+	}
+	if d := s.Dangling(); len(d) > 0 {
+		t.Fatal(d)
+	}
+}
+
+func open(t testing.TB, pods ...api.PodID) *subject {
+	t.Helper()
+	s := newSubject(t, pods...)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// steps returns what a commit writes, in the order of writing; calls are divided by "".
+func (s *subject) steps(t testing.TB, resync bool, fill func(renderer.Txn)) []string {
+	t.Helper()
+	s.tap.steps = nil
+	commit(t, s, resync, fill)
+	return s.tap.steps
+}
+
+// settle attaches pods after a commit with an error.
+func (s *subject) settle(t testing.TB) {
+	t.Helper()
+	if err := s.route(); err != nil {
+		t.Fatal(err)
+	}
+	if d := s.Dangling(); len(d) > 0 {
+		t.Error(d)
+	}
+}
+
+func (s *subject) want(t testing.TB, src, dst string, port uint16, want api.Action) {
+	t.Helper()
+	f := api.Flow{Src: addr(src), Dst: addr(dst), Protocol: api.TCP, SrcPort: 40000, DstPort: port}
+	if got := s.Verdict(f); got != want {
+		t.Errorf("%s: %s, want %s", f, got, want)
+	}
+}
+
+// keys returns what etcd holds for the agent, one line per key.
+func (s *subject) keys(t testing.TB) string {
+	t.Helper()
+	entries, _, err := etcd.List(t.Context(), "/vnf-agent/"+s.label+"/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, e := range entries {
+		fmt.Fprintf(&b, "%s\n%s\n", strings.Replace(e.Key, s.label, "vpp1", 1), e.Value)
+	}
+	return b.String()
+}
+
+// TestTheWireFormIsTheDocumentedOne compares everything that is published with a file,
+// byte for byte: it is what a vpp-agent reads.
+func TestTheWireFormIsTheDocumentedOne(t *testing.T) {
+	s := open(t, pod("web"), pod("db"))
+	commit(t, s, true, func(x renderer.Txn) {
+		any4and6 := api.ContivRule{Action: api.Permit, Protocol: api.UDP, SrcPort: api.Ports(1024, 65535), DstPort: api.Ports(8000, 8010)}
+		x.Render(pod("web"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1"), addr("fd00::1")}, Egress: list(
+			from(cidr("10.0.1.0/24"), 80), any4and6, from(api.SetNet(clients), 443),
+			api.ContivRule{Action: api.Permit, Src: cidr("192.0.2.0/24"), Protocol: api.ICMP},
+			api.ContivRule{Action: api.Permit, Src: cidr("2001:db8::/32"), Protocol: api.ICMPv6},
+			api.ContivRule{Action: api.Permit, Src: cidr("192.0.2.0/24"), Protocol: 47},
+			api.ContivRule{Action: api.Permit, Src: cidr("192.0.2.0/24"), Protocol: api.SCTP},
+		)})
+		x.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.2")}, Ingress: list(to(api.Net{}, 53))})
+		x.UpdateSet(clients, []netip.Prefix{host("10.9.0.2"), host("10.9.0.3"), host("fd09::1")}, nil)
+	})
+	got := s.keys(t)
+	const file = "testdata/published.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); d != "" {
+		t.Errorf("(-file +published)\n%s", d)
+	}
+	// The form of a rule as vpp-agent's own documentation of the model has it.
+	const rule = `{"action":"REFLECT","ip_rule":{"ip":{"destination_network":"0.0.0.0/0","source_network":"10.0.1.0/24"},` +
+		`"tcp":{"destination_port_range":{"lower_port":80,"upper_port":80},"source_port_range":{"lower_port":0,"upper_port":65535}}}}`
+	if !strings.Contains(got, rule) {
+		t.Errorf("no rule is\n%s", rule)
+	}
+}
+
+func TestAChangeWritesOnlyWhatChanges(t *testing.T) {
+	s := open(t, append(shopPods, pod("web-2"))...)
+	// 1 is of open, which db may not reach but on one port, 2 of db.
+	const table = "sluice-table-3" // of web-0 and web-1
+	for _, tc := range []struct {
+		name string
+		fill func(renderer.Txn)
+		want []string
+	}{
+		{"the first state", shop, []string{"", "put sluice-reflect", "", "put sluice-global", "put sluice-table-1", "put sluice-table-2", "put " + table}},
+		{"nothing", nothing, nil},
+		{"a member of a set that two pods share", func(x renderer.Txn) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) }, []string{"", "put " + table}},
+		{"a member of a set that no table names", func(x renderer.Txn) { x.UpdateSet(api.SetID(5), []netip.Prefix{host("10.9.0.7")}, nil) }, nil},
+		{"a pod that shares a table", func(x renderer.Txn) { render(x, "web-2", "10.0.0.9", nil, list(from(api.SetNet(clients), 80))) },
+			[]string{"", "put sluice-reflect", "", "put " + table}},
+		{"it goes", func(x renderer.Txn) { x.Remove(pod("web-2")) }, []string{"", "put " + table, "", "put sluice-reflect"}},
+		{"another address of an open pod", func(x renderer.Txn) { render(x, "open", "10.0.0.5", nil, nil) }, nil},
+		{"a pod opens in sending", func(x renderer.Txn) { render(x, "db", "10.0.0.3", nil, list(from(api.Net{}, 5432))) },
+			[]string{"", "put sluice-table-2", "", "delete sluice-global", "delete sluice-table-1", "", "put sluice-reflect"}},
+		{"everything goes", func(x renderer.Txn) {
+			for _, p := range shopPods {
+				x.Remove(p)
+			}
+		}, []string{"", "delete sluice-table-2", "delete " + table, "", "delete sluice-reflect"}},
+	} {
+		got := s.steps(t, tc.name == "the first state", tc.fill)
+		if d := cmp.Diff(tc.want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, d)
+		}
+	}
+}
+
+func TestARestartWritesNothing(t *testing.T) {
+	s := open(t, shopPods...)
+	commit(t, s, true, shop)
+	before := s.keys(t)
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.steps(t, true, shop); got != nil {
+		t.Errorf("after a restart: %v", got)
+	}
+	if d := cmp.Diff(before, s.keys(t)); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestLeftoversGoAndForeignKeysStay: what an earlier run published, or what cannot be
+// read under a name of ours, is replaced or removed; nothing else is touched.
+func TestLeftoversGoAndForeignKeysStay(t *testing.T) {
+	s := open(t, shopPods...)
+	prefix := s.tap.agent.prefix
+	foreign := []model.Entry{
+		{Key: prefix + "somebody", Value: []byte(`{"name":"somebody","rules":[{"action":"PERMIT"}],"interfaces":{"egress":["tap-shop-db"]}}`)},
+		{Key: prefix + "sluic", Value: []byte("?")},
+		{Key: strings.TrimSuffix(prefix, "config/vpp/acls/v2/acl/") + "config/vpp/v2/interfaces/sluice-table-1", Value: []byte("{}")},
+		{Key: "/vnf-agent/" + s.label + "-2/config/vpp/acls/v2/acl/sluice-table-1", Value: []byte("{}")},
+	}
+	leftovers := []model.Entry{
+		{Key: prefix + "sluice-table-1", Value: []byte("not JSON")},
+		{Key: prefix + "sluice-table-9", Value: []byte(`{"name":"sluice-table-9","rules":[]}`)},
+		{Key: prefix + "sluice-other", Value: []byte(`{"name":"sluice-other","rules":[{"action":"DENY","ip_rule":{}}],"interfaces":{}}`)},
+		{Key: prefix + "sluice-reflect", Value: []byte(`{"name":"sluice-reflect","rules":[{"action":"DENY"}],"interfaces":{"ingress":["x"]}}`)},
+	}
+	if err := etcd.Write(t.Context(), slices.Concat(foreign, leftovers), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := try(t, s, true, shop); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := etcd.List(t.Context(), "/vnf-agent/"+s.label)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]string{}
+	var ours []string
+	for _, e := range got {
+		if name := strings.TrimPrefix(e.Key, prefix); strings.HasPrefix(name, "sluice-") {
+			ours = append(ours, name)
+			continue
+		}
+		left[e.Key] = string(e.Value)
+	}
+	for _, e := range foreign {
+		if left[e.Key] != string(e.Value) {
+			t.Errorf("%s is now %q", e.Key, left[e.Key])
+		}
+	}
+	if d := cmp.Diff([]string{"sluice-global", "sluice-reflect", "sluice-table-2", "sluice-table-3", "sluice-table-4"}, ours); d != "" {
+		t.Error(d)
+	}
+	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit)
+	s.want(t, "10.9.0.1", "10.0.0.1", 81, api.Deny)
+}
+
+func TestWhatSomebodyElseRemovedComesBackAfterARestart(t *testing.T) {
+	s := open(t, shopPods...)
+	commit(t, s, true, shop)
+	before := s.keys(t)
+	if err := etcd.Write(t.Context(), nil, []string{s.tap.agent.prefix + "sluice-table-1", s.tap.agent.prefix + "sluice-global"}); err != nil {
+		t.Fatal(err)
+	}
+	s.tap.agent.remove(s.tap.agent.prefix + "sluice-table-1")
+	s.tap.agent.remove(s.tap.agent.prefix + "sluice-global")
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, s, true, shop)
+	if d := cmp.Diff(before, s.keys(t)); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestAProtocolThatChangesIsSeenByTheAgent: it would not apply a value that differs from
+// the one before in the numbers of protocols only.
+func TestAProtocolThatChangesIsSeenByTheAgent(t *testing.T) {
+	s := open(t, pod("web-0"))
+	gre := func(p api.Protocol) func(renderer.Txn) {
+		return func(x renderer.Txn) {
+			render(x, "web-0", "10.0.0.1", nil, list(api.ContivRule{Action: api.Permit, Src: cidr("10.9.0.0/16"), Protocol: p}))
+		}
+	}
+	commit(t, s, true, gre(47))
+	if got, want := s.steps(t, false, gre(50)), []string{"", "put sluice-table-2", "", "delete sluice-table-1"}; !slices.Equal(got, want) {
+		t.Errorf("written: %v, want %v", got, want)
+	}
+	for p, want := range map[api.Protocol]api.Action{47: api.Deny, 50: api.Permit} {
+		if got := s.Verdict(api.Flow{Src: addr("10.9.0.1"), Dst: addr("10.0.0.1"), Protocol: p}); got != want {
+			t.Errorf("protocol %s: %s, want %s", p, got, want)
+		}
+	}
+}
+
+func TestRepliesPassAndARevocationReachesEstablishedFlows(t *testing.T) {
+	s := open(t, shopPods...)
+	commit(t, s, true, shop)
+	p := vswitch.FlowPacket(api.Flow{Src: addr("10.9.0.1"), Dst: addr("10.0.0.1"), Protocol: api.TCP, SrcPort: 40000, DstPort: 80})
+	if s.send(p) != api.Permit || s.send(p.Reply()) != api.Permit || s.send(p) != api.Permit {
+		t.Fatal("a permitted flow does not pass")
+	}
+	commit(t, s, false, func(x renderer.Txn) { x.UpdateSet(clients, nil, []netip.Prefix{host("10.9.0.1")}) })
+	if s.send(p) != api.Deny {
+		t.Error("a flow that is denied now goes on")
+	}
+}
+
+func TestWithoutAnInterfaceAPodIsPendingAndTheRestIsPublished(t *testing.T) {
+	s := open(t, shopPods...)
+	s.claim[pod("db")] = nil
+	err := try(t, s, true, shop)
+	if !errors.Is(err, ligato.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db") {
+		t.Fatalf("commit: %v, want that shop/db has no interface", err)
+	}
+	if got := s.r.Dump().Pending; !slices.Equal(got, []string{"pod shop/db"}) {
+		t.Errorf("pending: %v", got)
+	}
+	s.settle(t)
+	s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
+	// Its interface comes, with another name than that of a pod before it: nothing is
+	// rendered, the owner of the callback prompts.
+	s.claim[pod("db")] = []string{"late"}
+	s.plug("late")
+	if got, want := s.steps(t, false, nothing), []string{"", "put sluice-reflect", "", "put sluice-table-3"}; !slices.Equal(got, want) {
+		t.Errorf("written: %v, want %v", got, want)
+	}
+	s.claim[pod("db")] = []string{"later", "latest"} // the pod was created again, with two
+	if got, want := s.steps(t, false, nothing), []string{"", "put sluice-reflect", "", "put sluice-table-3", "", "put sluice-reflect"}; !slices.Equal(got, want) {
+		t.Errorf("written: %v, want %v", got, want)
+	}
+}
+
+func TestAnInterfaceOfTwoPodsIsClosed(t *testing.T) {
+	s := open(t, shopPods...)
+	s.claim[pod("db")] = []string{"tap-shop-web-0"}
+	err := try(t, s, true, shop)
+	if !errors.Is(err, ligato.ErrSharedInterface) || !strings.Contains(err.Error(), "tap-shop-web-0") {
+		t.Fatalf("commit: %v, want that the interface is claimed twice", err)
+	}
+	s.settle(t)
+	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Deny)
+	s.want(t, "10.9.0.1", "10.0.0.2", 80, api.Permit)
+	s.claim[pod("web-0")] = []string{"tap-shop-web-0"}
+	s.claim[pod("db")] = []string{"tap-shop-db"}
+	commit(t, s, false, nothing)
+	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit)
+}
+
+func TestPortsOfSCTPAreClosedAndReported(t *testing.T) {
+	s := open(t, pod("web-0"), pod("web-1"))
+	origin := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "diameter"}, Rule: 1}
+	rules := []api.ContivRule{
+		{Action: api.Deny, Src: cidr("10.9.0.0/16"), Protocol: api.SCTP, DstPort: api.Port(7)},
+		{Action: api.Permit, Src: cidr("10.0.0.0/8"), Protocol: api.SCTP},
+		{Action: api.Permit, Protocol: api.SCTP, DstPort: api.Port(3868)}, {},
+	}
+	commit(t, s, true, func(x renderer.Txn) {
+		l := renderer.NewRuleList(rules, [][]api.Origin{nil, nil, {origin}, nil})
+		render(x, "web-0", "10.0.0.1", nil, l)
+		render(x, "web-1", "10.0.0.2", nil, l)
+	})
+	for src, want := range map[string]api.Action{"10.9.0.1": api.Deny, "10.8.0.1": api.Permit, "192.0.2.1": api.Deny} {
+		if got := s.Verdict(api.Flow{Src: addr(src), Dst: addr("10.0.0.1"), Protocol: api.SCTP, SrcPort: 40000, DstPort: 3868}); got != want {
+			t.Errorf("from %s: %s, want %s", src, got, want)
+		}
+	}
+	want := []renderer.Unenforced{{Origin: origin, Class: api.ClassStack, Reason: "the model of vpp-agent cannot name ports of SCTP", Pods: 2}}
+	got := s.r.Unenforced()
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	commit(t, s, true, func(x renderer.Txn) { render(x, "web-0", "10.0.0.1", nil, list()) })
+	if got := s.r.Unenforced(); len(got) != 0 {
+		t.Errorf("after the rules are gone: %v", got)
+	}
+}
+
+// large has a set that makes a table too large for a value of etcd.
+func large() (members []netip.Prefix) {
+	for i := range 9000 {
+		members = append(members, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 200, byte(i / 100), byte(2 * (i % 100))}), 32))
+	}
+	return members
+}
+
+func TestATableThatIsTooLargeKeepsWhatIsThereOrIsClosed(t *testing.T) {
+	s := open(t, append(shopPods, pod("new"))...)
+	commit(t, s, true, shop)
+	origin := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "big"}}
+	big := renderer.NewRuleList([]api.ContivRule{from(api.SetNet(7), 80), {}}, [][]api.Origin{{origin}, nil})
+	err := try(t, s, false, func(x renderer.Txn) {
+		x.UpdateSet(7, large(), nil)
+		render(x, "web-0", "10.0.0.1", nil, big)
+		render(x, "new", "10.0.0.9", nil, big)
+		render(x, "db", "10.0.0.3", nil, list(from(api.Net{}, 22)))
+	})
+	if !errors.Is(err, ligato.ErrTooLarge) {
+		t.Fatalf("commit: %v, want %v", err, ligato.ErrTooLarge)
+	}
+	s.settle(t)
+	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit) // as before
+	s.want(t, "10.200.0.0", "10.0.0.1", 80, api.Deny)
+	s.want(t, "10.200.0.0", "10.0.0.9", 80, api.Deny) // had none
+	s.want(t, "10.9.0.9", "10.0.0.3", 22, api.Permit) // all else
+	want := []renderer.Unenforced{{Origin: origin, Class: api.ClassLimit, Effect: renderer.EffectPrevious, Pods: 2,
+		Reason: "the rules of a pod, with their sets expanded, do not fit into a value of etcd"}}
+	if d := cmp.Diff(want, s.r.Unenforced()); d != "" {
+		t.Error(d)
+	}
+	commit(t, s, false, func(x renderer.Txn) { x.UpdateSet(7, nil, large()[1:]) })
+	s.want(t, "10.200.0.0", "10.0.0.9", 80, api.Permit)
+	if got := s.r.Unenforced(); len(got) != 0 {
+		t.Errorf("after it fits: %v", got)
+	}
+}
+
+// TestAFailedChangeThatIsTakenBackIsNotPublished: what was computed for a commit that
+// failed must not be taken for what is wanted later.
+func TestAFailedChangeThatIsTakenBackIsNotPublished(t *testing.T) {
+	s := open(t, shopPods...)
+	commit(t, s, true, shop)
+	s.FailNext(1)
+	if err := try(t, s, false, func(x renderer.Txn) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) }); err == nil {
+		t.Fatal("the commit does not fail")
+	}
+	commit(t, s, false, func(x renderer.Txn) {
+		x.UpdateSet(clients, nil, []netip.Prefix{host("10.9.0.7")})
+		render(x, "open", "10.0.0.4", nil, list())
+	})
+	s.want(t, "10.9.0.7", "10.0.0.1", 80, api.Deny)
+}
+
+func TestNodesWithoutUplinksSaySo(t *testing.T) {
+	s := open(t, shopPods...)
+	r, err := ligato.New(ligato.Options{Store: s.tap, Label: s.label, Interfaces: s.interfacesOf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := r.NewTxn(true)
+	shop(x)
+	if err := x.Commit(t.Context()); !errors.Is(err, ligato.ErrNoInterface) || !strings.Contains(err.Error(), "uplink") {
+		t.Errorf("commit: %v, want that there is no uplink", err)
+	}
+}
+
+func TestTheOptionsAreChecked(t *testing.T) {
+	ifs := func(api.PodID) []string { return nil }
+	for _, o := range []ligato.Options{{}, {Store: &tap{}}, {Interfaces: ifs}, {Store: &tap{}, Interfaces: ifs, Label: "a/b"}} {
+		if _, err := ligato.New(o); err == nil {
+			t.Errorf("%+v is accepted", o)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package ligato
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// binding is one direction of an interface.
+type binding struct {
+	name   string
+	egress bool
+}
+
+// read finds out what the store holds, unless that is known.
+func (r *Renderer) read(ctx context.Context) error {
+	if r.held != nil {
+		return nil
+	}
+	entries, _, err := r.options.Store.List(ctx, r.prefix)
+	if err != nil {
+		return err
+	}
+	held, foreign := make(map[string]published), make(map[binding]string)
+	r.strange = nil
+	for _, e := range entries {
+		name := strings.TrimPrefix(e.Key, r.prefix)
+		if !strings.HasPrefix(name, ownPrefix) {
+			noteBindings(foreign, name, e.Value)
+		} else if p, ok := parse(r.prefix, e); ok {
+			held[name] = p
+		} else {
+			r.strange = append(r.strange, name)
+		}
+	}
+	r.held, r.foreign = held, foreign
+	r.log.Info("read what is published", "label", r.options.Label, "acls", len(held), "foreign", len(entries)-len(held)-len(r.strange))
+	return nil
+}
+
+// noteBindings notes the interfaces that somebody else's ACL binds.
+func noteBindings(to map[binding]string, name string, value []byte) {
+	var a wireACL
+	if json.Unmarshal(value, &a) != nil {
+		return // the agent cannot read it either, or it says no more than we can read
+	}
+	for _, i := range a.Interfaces.Egress {
+		to[binding{i, true}] = name
+	}
+	for _, i := range a.Interfaces.Ingress {
+		to[binding{i, false}] = name
+	}
+}
+
+// step is some changes of the store whose order does not matter; all of them come after
+// those of the step before.
+type step struct {
+	puts    map[string]published
+	deletes []string
+}
+
+func (s step) isEmpty() bool { return len(s.puts)+len(s.deletes) == 0 }
+
+// write takes the steps. What is held is what was written so far.
+func (r *Renderer) write(ctx context.Context, steps []step) error {
+	for _, s := range steps {
+		if s.isEmpty() {
+			continue
+		}
+		var puts []model.Entry
+		var deletes []string
+		for name, p := range s.puts {
+			e, err := p.entry(r.prefix, name)
+			if err != nil {
+				return err
+			}
+			puts = append(puts, e)
+			r.warn(name, p)
+		}
+		for _, name := range s.deletes {
+			deletes = append(deletes, r.prefix+name)
+		}
+		slices.SortFunc(puts, func(a, b model.Entry) int { return strings.Compare(a.Key, b.Key) })
+		slices.Sort(deletes)
+		if err := r.options.Store.Write(ctx, puts, deletes); err != nil {
+			return err
+		}
+		r.wrote(s)
+	}
+	return nil
+}
+
+// wrote takes over a step that the store has acknowledged.
+func (r *Renderer) wrote(s step) {
+	for name, p := range s.puts {
+		r.held[name] = p
+		r.strange = slices.DeleteFunc(r.strange, func(n string) bool { return n == name })
+	}
+	for _, name := range s.deletes {
+		delete(r.held, name)
+		r.strange = slices.DeleteFunc(r.strange, func(n string) bool { return n == name })
+	}
+}
+
+// warn says once when an interface has an ACL of somebody else as well: it is not
+// determined which of the two decides.
+func (r *Renderer) warn(name string, p published) {
+	for _, side := range []struct {
+		egress     bool
+		interfaces []string
+	}{{true, p.egress}, {false, p.ingress}} {
+		for _, i := range side.interfaces {
+			b := binding{i, side.egress}
+			if other, ok := r.foreign[b]; ok {
+				delete(r.foreign, b)
+				r.log.Warn("an interface has an ACL of somebody else in the same direction, and either may decide", "interface", i, "acl", name, "other", other)
+			}
+		}
+	}
+}

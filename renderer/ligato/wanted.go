@@ -1,0 +1,211 @@
+package ligato
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// group is the interfaces that are to have one content, and so one ACL.
+type group struct {
+	content content
+	egress  map[string]bool
+}
+
+// wanted is what the store must hold after a commit.
+type wanted struct {
+	r       *Renderer
+	layout  cache.Layout
+	changed map[api.SetID]bool
+	expand  *expander
+
+	groups   map[[16]byte]*group // of tables, by content
+	global   published           // without content when there is none
+	isGlobal bool
+	pending  []string
+	shared   []error
+	refused  []error
+	oversize []renderer.Unenforced
+	trial    []renderer.Digest // whose contents hold for this plan only, until it is acknowledged
+}
+
+// want collects what a plan leads to.
+func (r *Renderer) want(plan cache.Plan) *wanted {
+	w := &wanted{
+		r: r, layout: r.cache.Desired(), changed: make(map[api.SetID]bool), groups: make(map[[16]byte]*group),
+		expand: &expander{members: r.cache.Members, sets: make(map[api.SetID]sides)},
+	}
+	for _, id := range plan.Sets {
+		w.changed[id] = true
+	}
+	w.uplinks()
+	owners := w.claims()
+	contents := make(map[renderer.Digest]content, len(w.layout.Tables))
+	for _, t := range w.layout.Tables {
+		contents[t.Digest] = w.contentOf(t)
+	}
+	for _, name := range slices.Sorted(maps.Keys(owners)) {
+		w.place(name, owners[name], contents)
+	}
+	r.forget(contents)
+	return w
+}
+
+// uplinks prepares the global table.
+func (w *wanted) uplinks() {
+	g := w.layout.Global
+	if g == nil {
+		return
+	}
+	w.isGlobal = true
+	if len(w.r.options.Uplinks) == 0 {
+		w.pending = append(w.pending, "uplink")
+	}
+	uplinks := slices.Compact(slices.Sorted(slices.Values(w.r.options.Uplinks)))
+	w.global = published{content: w.globalContent(g), egress: uplinks}
+}
+
+// globalContent returns what the ACL of the global table must hold. When that is too
+// large it keeps what it has, and is closed when it has nothing.
+func (w *wanted) globalContent(g *cache.Table) content {
+	c, ok := w.r.contents[g.Digest]
+	if !ok || w.names(g.Sets) {
+		var err error
+		if c, err = w.expand.content(g); err != nil {
+			w.refuse(err, g.Origins, 0)
+			if c = w.r.held[globalName].content; c.isZero() {
+				c = closedContent()
+			}
+			return c
+		}
+	}
+	w.keep(g, c)
+	return c
+}
+
+// claims returns the tables that interfaces are to have by the pods whose they are,
+// sorted by pod.
+func (w *wanted) claims() map[string][]*cache.Table {
+	owners := make(map[string][]*cache.Table)
+	for _, pod := range slices.SortedFunc(maps.Keys(w.layout.Pods), api.PodID.Compare) {
+		t := w.layout.Pods[pod]
+		if t == nil {
+			continue
+		}
+		names := w.r.options.Interfaces(pod)
+		if len(names) == 0 {
+			w.pending = append(w.pending, "pod "+pod.String())
+		}
+		for _, name := range names {
+			if name == "" {
+				continue // an ACL that names it would never be applied
+			}
+			owners[name] = append(owners[name], t)
+		}
+	}
+	return owners
+}
+
+// place puts an interface into the group of its table. An interface that has several
+// tables, or is an uplink, is closed: no ACL says what is meant. One whose table is too
+// large keeps what it has.
+func (w *wanted) place(name string, tables []*cache.Table, contents map[renderer.Digest]content) {
+	t := tables[0]
+	uplink := w.isGlobal && slices.Contains(w.global.egress, name)
+	if uplink || slices.ContainsFunc(tables, func(o *cache.Table) bool { return o != t }) {
+		w.shared = append(w.shared, fmt.Errorf("interface %s: %w", name, ErrSharedInterface))
+		w.add(name, closedContent())
+		w.global.egress = slices.DeleteFunc(w.global.egress, func(u string) bool { return u == name })
+		return
+	}
+	c := contents[t.Digest]
+	if c.isZero() {
+		c = w.r.has(name)
+	}
+	w.add(name, c)
+}
+
+// has returns the content of the table that an interface has, or a closed one.
+func (r *Renderer) has(name string) content {
+	for _, acl := range slices.Sorted(maps.Keys(r.held)) {
+		if p := r.held[acl]; acl != globalName && slices.Contains(p.egress, name) {
+			return p.content
+		}
+	}
+	return closedContent()
+}
+
+func (w *wanted) add(name string, c content) {
+	g := w.groups[c.digest]
+	if g == nil {
+		g = &group{content: c, egress: make(map[string]bool)}
+		w.groups[c.digest] = g
+	}
+	g.egress[name] = true
+}
+
+// contentOf returns what the ACL of a local table must hold. It has no rules when the
+// table is too large, which is reported.
+func (w *wanted) contentOf(t *cache.Table) content {
+	if c, ok := w.r.contents[t.Digest]; ok && !w.names(t.Sets) {
+		return c
+	}
+	c, err := w.expand.content(t)
+	if err != nil {
+		w.refuse(err, t.Origins, len(t.Pods))
+		delete(w.r.contents, t.Digest)
+		return content{}
+	}
+	w.keep(t, c)
+	return c
+}
+
+// keep remembers the content of a table. If the commit fails and a set goes back to what
+// it was, no later plan says that it is another one; so it is remembered on trial.
+func (w *wanted) keep(t *cache.Table, c content) {
+	w.r.contents[t.Digest] = c
+	if w.names(t.Sets) {
+		w.trial = append(w.trial, t.Digest)
+	}
+}
+
+// forsake forgets what was remembered on trial.
+func (w *wanted) forsake() {
+	for _, d := range w.trial {
+		delete(w.r.contents, d)
+	}
+}
+
+// names says whether one of the sets has changed.
+func (w *wanted) names(sets []api.SetID) bool {
+	return slices.ContainsFunc(sets, func(id api.SetID) bool { return w.changed[id] })
+}
+
+// forget drops the contents of tables that there are not any more.
+func (r *Renderer) forget(now map[renderer.Digest]content) {
+	g := r.cache.Desired().Global
+	maps.DeleteFunc(r.contents, func(d renderer.Digest, _ content) bool {
+		_, ok := now[d]
+		return !ok && (g == nil || g.Digest != d)
+	})
+}
+
+// refuse notes that the rules of one table do not fit.
+func (w *wanted) refuse(err error, origins [][]api.Origin, pods int) {
+	w.refused = append(w.refused, err)
+	seen := make(map[api.Origin]bool)
+	for _, of := range origins {
+		for _, o := range of {
+			if !seen[o] {
+				seen[o] = true
+				w.oversize = append(w.oversize, renderer.Unenforced{
+					Origin: o, Class: api.ClassLimit, Reason: reasonSize, Effect: renderer.EffectPrevious, Pods: pods,
+				})
+			}
+		}
+	}
+}
