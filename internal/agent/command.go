@@ -113,6 +113,9 @@ func setUp(cmd *cobra.Command, errOut io.Writer) (Config, *slog.Logger, error) {
 	if !slices.Contains([]string{verdictsNone, verdictsDeny, verdictsAll}, cfg.LogVerdicts) {
 		return cfg, nil, fmt.Errorf("--log-verdicts %q: want none, deny or all", cfg.LogVerdicts)
 	}
+	if err := cfg.checkTarget(); err != nil {
+		return cfg, nil, err
+	}
 	opts := &slog.HandlerOptions{Level: level}
 	switch cfg.LogFormat {
 	case "text":
@@ -142,7 +145,7 @@ func run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
-	log.Info("agent starts", "version", version.Get().Version, "node", cfg.Node, "etcd", cfg.EtcdEndpoints, "vpp", cfg.VPPSocket, "api", cfg.APISocket)
+	log.Info("agent starts", "version", version.Get().Version, "node", cfg.Node, "etcd", cfg.EtcdEndpoints, "target", cfg.ACLTarget, "vpp", cfg.VPPSocket, "api", cfg.APISocket)
 	return errors.Join(a.Run(ctx), store.Close())
 }
 

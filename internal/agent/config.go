@@ -42,6 +42,10 @@ type Config struct {
 	EtcdDir          string        `koanf:"etcd-dir"`
 	VPPSocket        string        `koanf:"vpp-socket"`
 	VPPTimeout       time.Duration `koanf:"vpp-timeout"`
+	ACLTarget        string        `koanf:"acl-target"`
+	LigatoLabel      string        `koanf:"ligato-label"`
+	LigatoPrefix     string        `koanf:"ligato-prefix"`
+	LigatoInterface  string        `koanf:"ligato-interface"`
 	Uplinks          []string      `koanf:"uplink"`
 	HoldUnknownPods  bool          `koanf:"hold-unknown-pods"`
 	Established      string        `koanf:"established"`
@@ -92,6 +96,7 @@ func runFlags(f *pflag.FlagSet) {
 	f.String("etcd-user", "", "user name for etcd")
 	f.String("etcd-password", "", "password for etcd (better: SLUICE_ETCD_PASSWORD)")
 	f.String("vpp-socket", "/run/vpp/api.sock", "Unix socket of VPP's binary API")
+	ligatoFlags(f)
 	f.Bool("hold-unknown-pods", true, "close interfaces of pods until their pod is known, so that it sends and gets nothing before its policy is enforced")
 	f.Duration("grace", 5*time.Minute, "for how long after VPP's start pods may go on with flows that they had opened before; 0 for not at all")
 	f.Duration("udp-idle-timeout", 0, "when VPP forgets a flow of UDP without packets; 0 leaves VPP's setting, which is 10 minutes")

@@ -140,3 +140,22 @@ func TestWhatPassesWhateverPoliciesSayIsNamed(t *testing.T) {
 		t.Errorf("%v, %v: %s", err, e, n.Established)
 	}
 }
+
+func TestTheTargetOfACLsIsChecked(t *testing.T) {
+	for _, tc := range []struct {
+		config Config
+		want   string
+	}{
+		{Config{}, ""},
+		{Config{ACLTarget: "govpp", LigatoInterface: "tap"}, ""},
+		{Config{ACLTarget: "ligato"}, ""},
+		{Config{ACLTarget: "ligato", LigatoInterface: "tap-{namespace}-{name}"}, ""},
+		{Config{ACLTarget: "ligato", LigatoInterface: "tap-{name}"}, "{namespace} is missing"},
+		{Config{ACLTarget: "vpp"}, "want govpp or ligato"},
+	} {
+		err := tc.config.checkTarget()
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: %v, want %q", tc.config, err, tc.want)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -30,7 +29,7 @@ func (a *Agent) pods(ctx context.Context, f filter) ([]view.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	unplugged, causes := a.node.ACL.Dump().Pending, a.causes()
+	unplugged, causes := a.node.Dump().Pending, a.causes()
 	out := []view.Pod{}
 	for _, p := range s.Pods {
 		if !f.wants(p.ID.Namespace, p.ID.Name) {
@@ -97,7 +96,7 @@ func (a *Agent) sets(ctx context.Context, f filter) ([]view.Set, error) {
 
 func (a *Agent) tables(_ context.Context, f filter) ([]view.Table, error) {
 	out := []view.Table{}
-	for _, t := range a.node.ACL.Dump().Tables {
+	for _, t := range a.node.Tables() {
 		if !strings.Contains(t.Name, f.name) || f.namespace != "" && !inNamespace(t.Pods, f.namespace) {
 			continue
 		}
@@ -105,11 +104,9 @@ func (a *Agent) tables(_ context.Context, f filter) ([]view.Table, error) {
 		if len(t.Pods) == 0 {
 			kind = "global"
 		}
-		v := view.Table{Renderer: a.node.ACL.Name(), Table: t.Name, Kind: kind, Pods: t.Pods, Rules: len(t.Rules), Entries: t.Entries}
-		for _, index := range t.ACLs {
-			v.Objects = append(v.Objects, fmt.Sprintf("acl %d", index))
-		}
-		out = append(out, v)
+		out = append(out, view.Table{
+			Renderer: a.node.RendererName(), Table: t.Name, Kind: kind, Pods: t.Pods, Rules: len(t.Rules), Entries: t.Entries, Objects: t.Objects,
+		})
 	}
 	return out, nil
 }
@@ -120,12 +117,12 @@ func inNamespace(pods []api.PodID, ns string) bool {
 
 func (a *Agent) rules(_ context.Context, f filter) ([]view.Rule, error) {
 	out := []view.Rule{}
-	for _, t := range a.node.ACL.DumpHits().Tables {
+	for _, t := range a.node.DumpHits().Tables {
 		if !strings.Contains(t.Name, f.name) || f.namespace != "" && !inNamespace(t.Pods, f.namespace) {
 			continue
 		}
 		for i, r := range t.Rules {
-			v := view.Rule{Renderer: a.node.ACL.Name(), Table: t.Name, Index: i, Rule: r}
+			v := view.Rule{Renderer: a.node.RendererName(), Table: t.Name, Index: i, Rule: r}
 			if i < len(t.Origins) {
 				v.Origins = t.Origins[i]
 			}
@@ -153,7 +150,7 @@ func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
 			v.Local++
 		}
 	}
-	dump := a.node.ACL.Dump()
+	dump := a.node.Dump()
 	for _, r := range s.Status.Renderers {
 		rv := view.RendererStatus{Name: r.Name, InSync: r.InSync, Commits: r.Commits, Error: r.Error, Since: r.Since, Tables: len(dump.Tables)}
 		for _, t := range dump.Tables {

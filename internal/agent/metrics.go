@@ -200,7 +200,7 @@ func (tableCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c tableCollector) Collect(ch chan<- prometheus.Metric) {
-	tables := c.a.node.ACL.Dump().Tables
+	tables := c.a.node.Dump().Tables
 	rules := 0
 	for _, t := range tables {
 		rules += len(t.Rules)

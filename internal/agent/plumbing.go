@@ -11,12 +11,12 @@ import (
 // follower makes the watcher that knows the interfaces of pods. The embedded dataplane
 // plugs pods in by itself.
 func (a *Agent) follower() *plumbing.Watcher {
-	if a.cfg.VPPSocket == "" {
+	if a.cfg.VPPSocket == "" && a.cfg.ACLTarget != targetLigato {
 		return nil
 	}
 	return plumbing.New(plumbing.Config{
 		Store: a.store, Prefix: a.cfg.EtcdPrefix, Node: a.cfg.Node, Log: a.log.With("plugin", "plumbing"),
-		OnChange: func() { a.node.ACL.InterfacesChanged() }, OnProblem: a.metrics.problem,
+		OnChange: func() { a.node.InterfacesChanged() }, OnProblem: a.metrics.problem,
 	})
 }
 

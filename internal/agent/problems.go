@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/ligato"
 )
 
 func (a *Agent) policies(ctx context.Context, f filter) ([]view.Policy, error) {
@@ -18,7 +19,7 @@ func (a *Agent) policies(ctx context.Context, f filter) ([]view.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	causes, waits := a.causes(), newWaits(a.node.ACL.Dump().Pending, s.Status)
+	causes, waits := a.causes(), newWaits(a.node.Dump().Pending, s.Status)
 	out, order := []view.Policy{}, map[api.PolicyID]*api.PolicySpec{}
 	for _, p := range s.Policies {
 		order[p.ID] = p.Spec
@@ -84,7 +85,7 @@ func newWaits(missing []string, status policy.Status) waits {
 	}
 	for _, r := range status.Renderers {
 		switch {
-		case strings.Contains(r.Error, acl.ErrNoInterface.Error()), w.all != "":
+		case isUnplugged(r.Error), w.all != "":
 		case r.Error != "":
 			w.all = r.Error
 		case !r.InSync:
@@ -92,6 +93,11 @@ func newWaits(missing []string, status policy.Status) waits {
 		}
 	}
 	return w
+}
+
+// isUnplugged says whether a renderer failed because interfaces are missing.
+func isUnplugged(text string) bool {
+	return strings.Contains(text, acl.ErrNoInterface.Error()) || strings.Contains(text, ligato.ErrNoInterface.Error())
 }
 
 // of says what a policy that applies to local pods waits for.

@@ -42,7 +42,7 @@ func (a *Agent) logVerdicts(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		for _, v := range l.since(a.node.ACL.DumpHits().Tables) {
+		for _, v := range l.since(a.node.DumpHits().Tables) {
 			a.log.Info("verdict", "action", v.key.action, "packets", v.packets, "rule", v.key.origins)
 		}
 	}

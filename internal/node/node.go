@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/ligato"
 )
 
 // Config of a node.
@@ -41,15 +42,20 @@ type Config struct {
 	Grace       time.Duration
 	UDPIdle     time.Duration
 	Infra       acl.Infra
+
+	// Ligato has the rules published for a vpp-agent, which programs its VPP: there is
+	// no dataplane then that this node could talk to.
+	Ligato *ligato.Options
 }
 
 // Node is one node. Its methods may be called by any goroutine.
 type Node struct {
 	name     string
 	Plugin   *policy.Plugin
-	ACL      *acl.Renderer
-	Switch   *vswitch.Switch // nil with a VPP of its own
-	embedded *Embedded       // nil with a VPP of its own
+	ACL      *acl.Renderer    // nil when a vpp-agent programs VPP
+	Ligato   *ligato.Renderer // nil unless it does
+	Switch   *vswitch.Switch  // nil with a VPP of its own
+	embedded *Embedded        // nil with a VPP of its own
 }
 
 // New makes a node that does nothing until Start.
@@ -70,8 +76,13 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// render makes the ACL renderer and, unless there is a VPP, the dataplane below it.
+// render makes the renderer and, unless there is a VPP, the dataplane below it.
 func (n *Node) render(cfg Config) (renderer.Renderer, error) {
+	if cfg.Ligato != nil {
+		var err error
+		n.Ligato, err = ligato.New(*cfg.Ligato)
+		return n.Ligato, err
+	}
 	options := acl.Options{
 		Log: cfg.Log, Socket: cfg.VPPSocket, Uplinks: cfg.Uplinks, Timeout: cfg.Timeout,
 		Established: cfg.Established, Grace: cfg.Grace, UDPIdle: cfg.UDPIdle, Infra: cfg.Infra,
@@ -107,8 +118,11 @@ func (n *Node) WaitEnforced(ctx context.Context, revision int64) error {
 func (n *Node) Close() error { return errors.Join(n.Plugin.Close(), n.closeStack()) }
 
 func (n *Node) closeStack() error {
-	if n.embedded != nil {
+	switch {
+	case n.embedded != nil:
 		return n.embedded.Close()
+	case n.ACL != nil:
+		return n.ACL.Close()
 	}
-	return n.ACL.Close()
+	return nil // nothing is open
 }

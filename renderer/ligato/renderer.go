@@ -1,6 +1,7 @@
 package ligato
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +24,11 @@ var ErrNoInterface = errors.New("no interface")
 // several pods with different tables, or an uplink as well. It is closed.
 var ErrSharedInterface = errors.New("an interface is claimed twice")
 
-// DefaultLabel is the label of a vpp-agent that was given none.
-const DefaultLabel = "vpp1"
+// What vpp-agents have unless they are told otherwise.
+const (
+	DefaultLabel  = "vpp1"        // of an agent
+	DefaultPrefix = "/vnf-agent/" // of the keys of all agents
+)
 
 // Store is where ACLs are published. An etcd is one; an agent that has a transaction of
 // its own open may write into that.
@@ -40,7 +44,9 @@ type Store interface {
 type Options struct {
 	Log   *slog.Logger // nil discards
 	Store Store
-	Label string // of the vpp-agent; DefaultLabel when empty
+	// Label is that of the vpp-agent, DefaultLabel when empty; Prefix begins the keys of
+	// all agents, DefaultPrefix when empty.
+	Label, Prefix string
 
 	// Interfaces returns the names of the interfaces that connect a pod, as the agent
 	// knows them: those of its own configuration, not VPP's. None: the pod is not
@@ -82,9 +88,7 @@ func New(o Options) (*Renderer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Label == "" {
-		o.Label = DefaultLabel
-	}
+	o.Label, o.Prefix = cmp.Or(o.Label, DefaultLabel), cmp.Or(o.Prefix, DefaultPrefix)
 	switch {
 	case o.Store == nil:
 		return nil, errors.New("ligato: a store is needed to publish in")
@@ -94,7 +98,7 @@ func New(o Options) (*Renderer, error) {
 		return nil, fmt.Errorf("ligato: the label %q of the vpp-agent is a part of keys and must not have a slash", o.Label)
 	}
 	return &Renderer{
-		options: o, prefix: aclPrefix(o.Label), log: o.Log, cache: cache.New(api.Egress),
+		options: o, prefix: aclPrefix(o.Prefix, o.Label), log: o.Log, cache: cache.New(api.Egress),
 		contents: make(map[renderer.Digest]content), limits: newLimits(),
 	}, nil
 }

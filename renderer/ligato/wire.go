@@ -21,7 +21,9 @@ const (
 )
 
 // aclPrefix is the prefix of the keys of all ACLs of the agent with a label.
-func aclPrefix(label string) string { return "/vnf-agent/" + label + "/config/vpp/acls/v2/acl/" }
+func aclPrefix(agents, label string) string {
+	return strings.TrimSuffix(agents, "/") + "/" + label + "/config/vpp/acls/v2/acl/"
+}
 
 // The JSON form of the agent's ACL, in which it names fields as its protobuf does.
 type (
