@@ -128,6 +128,9 @@ func (a *Agent) rules(_ context.Context, f filter) ([]view.Rule, error) {
 			}
 			if t.Hits != nil {
 				v.Hits = &t.Hits[i]
+				if with := t.CountedWith[i]; with >= 0 && with != i {
+					v.Hits, v.CountedWith = nil, &t.CountedWith[i]
+				}
 			}
 			out = append(out, v)
 		}

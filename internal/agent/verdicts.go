@@ -64,8 +64,8 @@ func (l *verdictLog) since(tables []acl.DumpTable) (out []verdict) {
 				continue
 			}
 			key := verdictKey{action, "none"}
-			if i < len(t.Origins) && len(t.Origins[i]) > 0 {
-				key.origins = originsText(t.Origins[i])
+			if from := t.HitOrigins(i); len(from) > 0 {
+				key.origins = originsText(from)
 			}
 			now[key] += hits
 		}

@@ -112,6 +112,8 @@ func ruleTable(rules []view.Rule) *term.Table {
 		hits := "-"
 		if r.Hits != nil {
 			hits = strconv.FormatUint(*r.Hits, 10)
+		} else if r.CountedWith != nil {
+			hits = fmt.Sprintf("in #%d", *r.CountedWith)
 		}
 		t.Row(r.Renderer, r.Table, r.Index, r.Rule, hits, dash(some(r.Origins, 3)))
 	}

@@ -93,6 +93,9 @@ type Rule struct {
 	// Hits is how many flows the rule has decided since its ACLs were written; absent
 	// when the vswitch does not count.
 	Hits *uint64 `json:"hits,omitempty"`
+	// CountedWith is the index of the rule whose hits include those of this one, because
+	// both share what they take in the stack; absent for a rule with hits of its own.
+	CountedWith *int `json:"countedWith,omitempty"`
 }
 
 // Status is the state of the agent.

@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/gaissmai/bart"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
@@ -27,13 +25,14 @@ const (
 // expansion is a table, or a part of one, as VPP entries.
 type expansion struct {
 	entries []entry
-	rules   []int32 // per entry, the index of the table's rule that it comes from
+	rules   []int32 // per entry, the index of the first of the table's rules that it stands for
 }
 
 // expander expands rules, remembering the prefixes of sets.
 type expander struct {
 	members func(api.SetID) []netip.Prefix
 	sets    map[api.SetID]sides
+	enough  func(api.Protocol) int // see factor
 }
 
 // sides are the prefixes of a net by family.
@@ -42,7 +41,7 @@ type sides [2][]netip.Prefix
 var anySides = sides{{anyIPv4}, {anyIPv6}}
 
 func newExpander(members func(api.SetID) []netip.Prefix) *expander {
-	return &expander{members: members, sets: make(map[api.SetID]sides)}
+	return &expander{members: members, sets: make(map[api.SetID]sides), enough: enough}
 }
 
 // sidesOf returns the fewest prefixes that hold exactly the addresses of a net.
@@ -72,92 +71,72 @@ func split(sorted []netip.Prefix) sides {
 
 // expand expands the rules first..last-1 of a table.
 func (x *expander) expand(t *cache.Table, first, last int) (expansion, error) {
-	var out expansion
-	shadow := newShadow(t.Rules[first:last])
-	for i := first; i < last; i++ {
-		r := t.Rules[i]
-		src, dst := x.sidesOf(r.Src), x.sidesOf(r.Dst)
-		count := len(src[0])*len(dst[0]) + len(src[1])*len(dst[1])
-		if len(out.entries)+count > maxTable {
+	lines := factor(x.linesOf(t.Rules, first, last), x.enough)
+	total := 0
+	for i := range lines {
+		if total += lines[i].size(); total > maxTable {
 			return expansion{}, fmt.Errorf("table %s: more than %d: %w", t.Name(), maxTable, ErrTooLarge)
 		}
-		out.entries = slices.Grow(out.entries, count)
-		out.rules = slices.Grow(out.rules, count)
-		for family := range families {
-			for _, d := range dst[family] {
-				for _, s := range src[family] {
-					e := makeEntry(r, s, d)
-					if !shadow.hides(&e) {
-						out.entries = append(out.entries, e)
-						out.rules = append(out.rules, int32(i))
-					}
+	}
+	// Pods share the global table, each list of which is about few sources; a local
+	// table is about few destinations.
+	out := emission{hidden: newCover(lines), bySource: t.Parts != nil}
+	out.entries, out.rules = make([]entry, 0, total), make([]int32, 0, total)
+	for i := range lines {
+		out.add(&lines[i])
+	}
+	return out.expansion, nil
+}
+
+// linesOf returns the rules first..last-1 as lines, in order.
+func (x *expander) linesOf(rules []api.ContivRule, first, last int) []line {
+	out := make([]line, 0, last-first)
+	for i, m := range mergePorts(rules[first:last]) {
+		if m.leader != i {
+			continue
+		}
+		r := rules[first+i]
+		l := line{rule: int32(first + i), net: nets{r.Src, r.Dst}, traffic: traffic{protocol: r.Protocol, dport: m.ports}}
+		l.sport.first, l.sport.last = r.SrcPort.Bounds()
+		if r.Action == api.Permit {
+			l.verdict = reflect
+		}
+		l.src, l.dst = x.sidesOf(r.Src), x.sidesOf(r.Dst)
+		out = append(out, l)
+	}
+	return out
+}
+
+// emission is an expansion in the making.
+type emission struct {
+	expansion
+	hidden   *cover
+	bySource bool // there are fewer sources than destinations
+}
+
+// add appends the entries of a line that nothing before them hides.
+func (out *emission) add(l *line) {
+	few, many := l.dst, l.src
+	if out.bySource {
+		few, many = many, few
+	}
+	e := entry{verdict: l.verdict, protocol: l.protocol, sport: l.sport, dport: l.dport}
+	out.hidden.begin(l)
+	for family := range families {
+		for _, f := range few[family] {
+			out.hidden.at(f)
+			for _, m := range many[family] {
+				if out.hidden.hides(m) {
+					continue
 				}
+				if e.src, e.dst = m, f; out.bySource {
+					e.src, e.dst = f, m
+				}
+				out.entries = append(out.entries, e)
+				out.rules = append(out.rules, l.rule)
 			}
 		}
 	}
-	return out, nil
-}
-
-func makeEntry(r api.ContivRule, src, dst netip.Prefix) entry {
-	e := entry{src: src, dst: dst, protocol: r.Protocol}
-	e.sport.first, e.sport.last = r.SrcPort.Bounds()
-	e.dport.first, e.dport.last = r.DstPort.Bounds()
-	if r.Action == api.Permit {
-		e.verdict = reflect
-	}
-	return e
-}
-
-// shadow finds entries that an earlier one with the same ports hides. It looks
-// only at ports that several rules have: the members of one set do not hide each
-// other.
-type shadow struct {
-	repeated map[traffic]bool
-	seen     map[kind]*bart.Lite
-}
-
-// traffic is what an entry says beside its addresses.
-type traffic struct {
-	protocol     api.Protocol
-	sport, dport ports
-}
-
-// kind is what entries must have in common for one to hide the other by its source.
-type kind struct {
-	dst netip.Prefix
-	traffic
-}
-
-func trafficOf(e *entry) traffic { return traffic{e.protocol, e.sport, e.dport} }
-
-func newShadow(rules []api.ContivRule) shadow {
-	once := make(map[traffic]bool, len(rules))
-	s := shadow{repeated: make(map[traffic]bool), seen: make(map[kind]*bart.Lite)}
-	for _, r := range rules {
-		e := makeEntry(r, netip.Prefix{}, netip.Prefix{})
-		k := trafficOf(&e)
-		s.repeated[k] = once[k]
-		once[k] = true
-	}
-	return s
-}
-
-// hides says whether the entry can never match, and remembers it otherwise.
-func (s shadow) hides(e *entry) bool {
-	if !s.repeated[trafficOf(e)] {
-		return false
-	}
-	k := kind{e.dst, trafficOf(e)}
-	t := s.seen[k]
-	if t == nil {
-		t = new(bart.Lite)
-		s.seen[k] = t
-	}
-	if t.LookupPrefix(e.src) {
-		return true
-	}
-	t.Insert(e.src)
-	return false
 }
 
 // piece is the content of one ACL.

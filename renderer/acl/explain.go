@@ -27,7 +27,7 @@ type Source struct {
 	Table   string         `json:"table"` // the name of the table, or of a constant ACL
 	Rule    int            `json:"rule"`  // index in the table, -1 for constant ACLs
 	Match   api.ContivRule `json:"match,omitzero"`
-	Origins []api.Origin   `json:"origins,omitempty"`
+	Origins []api.Origin   `json:"origins,omitempty"` // of all rules that the entry stands for
 }
 
 // Source maps a rule of an ACL of ours, as a packet trace names it, to the rule of
@@ -49,7 +49,7 @@ func (r *Renderer) Source(aclIndex, rule uint32) (Source, bool) {
 		}
 		t := r.tableOf(s)
 		if i := int(p.rules[rule]); t != nil && i < len(t.Rules) {
-			return Source{Table: t.Name(), Rule: i, Match: t.Rules[i], Origins: t.Origins[i]}, true
+			return Source{Table: t.Name(), Rule: i, Match: t.Rules[i], Origins: originsOf(t.Origins, sharing(t, r.slotsOf(t)), i)}, true
 		}
 	}
 	return Source{}, false
@@ -84,6 +84,11 @@ type DumpTable struct {
 	Entries int              `json:"entries"`           // of its ACLs
 	ACLs    []uint32         `json:"acls"`              // indexes
 	Hits    []uint64         `json:"hits,omitempty"`    // by rule: first packets of flows that it decided; nil: not counted, or not asked for
+
+	// CountedWith names by rule the rule whose hits include its own: itself, a rule
+	// before it that it shares entries with, or -1 for a rule that can never match.
+	// Nil without Hits.
+	CountedWith []int `json:"countedWith,omitempty"`
 }
 
 // DumpACL is an ACL of ours.
@@ -125,14 +130,10 @@ func (r *Renderer) dump(c counters) Dump {
 	}
 	l := r.cache.Installed()
 	for _, t := range l.Tables {
-		out.Tables = append(out.Tables, dumpTable(t, c, r.local[t.Digest]))
+		out.Tables = append(out.Tables, dumpTable(t, c, r.slotsOf(t)))
 	}
 	if l.Global != nil {
-		var all []*slot
-		for i := range parts {
-			all = append(all, r.slots[partOf(i)])
-		}
-		out.Tables = append(out.Tables, dumpTable(l.Global, c, append(all, r.slots[finalSlot])...))
+		out.Tables = append(out.Tables, dumpTable(l.Global, c, r.slotsOf(l.Global)))
 	}
 	if r.mirror != nil {
 		r.mirror.dump(&out)
@@ -140,12 +141,31 @@ func (r *Renderer) dump(c counters) Dump {
 	return out
 }
 
-func dumpTable(t *cache.Table, c counters, slots ...*slot) DumpTable {
-	d := DumpTable{Name: t.Name(), Pods: t.Pods, Rules: t.Rules, Origins: t.Origins, Hits: c.hitsOf(t, slots)}
+// slotsOf returns the slots that hold an installed table.
+func (r *Renderer) slotsOf(t *cache.Table) []*slot {
+	if t.Parts == nil {
+		return present(r.local[t.Digest])
+	}
+	var all []*slot
+	for i := range parts {
+		all = append(all, present(r.slots[partOf(i)])...)
+	}
+	return append(all, present(r.slots[finalSlot])...)
+}
+
+func present(s *slot) []*slot {
+	if s == nil {
+		return nil
+	}
+	return []*slot{s}
+}
+
+func dumpTable(t *cache.Table, c counters, slots []*slot) DumpTable {
+	d := DumpTable{Name: t.Name(), Pods: t.Pods, Rules: t.Rules, Origins: t.Origins}
+	if d.Hits = c.hitsOf(t, slots); d.Hits != nil {
+		d.CountedWith = sharing(t, slots)
+	}
 	for _, s := range slots {
-		if s == nil {
-			continue
-		}
 		d.ACLs = append(d.ACLs, s.indexes...)
 		for _, p := range s.want {
 			d.Entries += p.count

@@ -1,6 +1,11 @@
 package acl
 
-import "github.com/sluice-net/sluice/renderer/cache"
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
 
 // counters returns how often each entry of an ACL has decided, see Options.Counters.
 type counters func(aclIndex uint32) (packets []uint64, ok bool)
@@ -13,9 +18,6 @@ func (c counters) hitsOf(t *cache.Table, slots []*slot) []uint64 {
 	}
 	hits := make([]uint64, len(t.Rules))
 	for _, s := range slots {
-		if s == nil {
-			continue
-		}
 		for n, index := range s.indexes {
 			packets, ok := c(index)
 			if !ok || n >= len(s.want) {
@@ -29,4 +31,43 @@ func (c counters) hitsOf(t *cache.Table, slots []*slot) []uint64 {
 		}
 	}
 	return hits
+}
+
+// sharing returns for every rule of an installed table whose entries stand for it,
+// see countedWith.
+func sharing(t *cache.Table, slots []*slot) []int {
+	own := make([]bool, len(t.Rules))
+	for _, s := range slots {
+		for _, p := range s.want {
+			for _, rule := range p.rules {
+				if int(rule) < len(own) {
+					own[rule] = true
+				}
+			}
+		}
+	}
+	return countedWith(t.Rules, own)
+}
+
+// originsOf returns the origins of all rules that the entries of a rule stand for.
+func originsOf(origins [][]api.Origin, with []int, rule int) []api.Origin {
+	if rule >= len(origins) {
+		return nil
+	}
+	out := origins[rule]
+	for i := rule + 1; i < min(len(with), len(origins)); i++ { // it is the first of them
+		if with[i] == rule {
+			out = slices.Concat(out, origins[i])
+		}
+	}
+	if len(out) > len(origins[rule]) {
+		slices.SortFunc(out, api.Origin.Compare)
+		out = slices.Compact(out)
+	}
+	return out
+}
+
+// HitOrigins returns the origins of all rules whose hits those of a rule include.
+func (t DumpTable) HitOrigins(rule int) []api.Origin {
+	return originsOf(t.Origins, t.CountedWith, rule)
 }

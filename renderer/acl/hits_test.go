@@ -2,6 +2,7 @@ package acl
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
@@ -16,7 +17,6 @@ func TestHitsOfARuleAreThoseOfItsEntries(t *testing.T) {
 	})
 	table := &cache.Table{Rules: make([]api.ContivRule, 3)}
 	slots := []*slot{
-		nil,
 		{indexes: []uint32{7, 9}, want: []piece{{rules: []int32{0, 0, 1}}, {rules: []int32{1, 2}}}},
 		{indexes: []uint32{11}, want: []piece{{rules: []int32{2}}}}, // gone
 		{indexes: []uint32{9}},
@@ -26,5 +26,32 @@ func TestHitsOfARuleAreThoseOfItsEntries(t *testing.T) {
 	}
 	if got := counters(nil).hitsOf(table, slots); got != nil {
 		t.Errorf("hits are %v, nobody counts", got)
+	}
+}
+
+func TestRulesThatShareEntriesAreCountedTogether(t *testing.T) {
+	permit := func(set api.SetID, port uint16) api.ContivRule {
+		return api.ContivRule{Action: api.Permit, Src: api.SetNet(set), Protocol: api.TCP, DstPort: api.Port(port)}
+	}
+	origin := func(policy string) []api.Origin { return []api.Origin{{Policy: api.PolicyID{Name: policy}}} }
+	table := &cache.Table{
+		Rules:   []api.ContivRule{permit(1, 80), permit(2, 80), permit(1, 443), permit(1, 81), permit(2, 444), permit(3, 1), {}},
+		Origins: [][]api.Origin{origin("b"), origin("c"), origin("d"), origin("a"), origin("c"), nil, nil},
+	}
+	slots := []*slot{{want: []piece{{rules: []int32{0, 1, 6}}}}} // set 1 with 80-81 and 443, set 2 with all ports as gaps
+	slots[0].want[0].rules = append(slots[0].want[0].rules, 2)
+	with := sharing(table, slots)
+	if want := []int{0, 1, 2, 0, 1, -1, 6}; !slices.Equal(with, want) {
+		t.Errorf("rules are counted with %v, want %v", with, want)
+	}
+	d := DumpTable{Origins: table.Origins, CountedWith: with}
+	for rule, want := range map[int]string{0: "a b", 1: "c", 2: "d", 6: "", 7: ""} {
+		var got []string
+		for _, o := range d.HitOrigins(rule) {
+			got = append(got, o.Policy.Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("hits of rule %d are of %q, want %q", rule, got, want)
+		}
 	}
 }

@@ -1,0 +1,266 @@
+package acl
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// A policy with many prefixes and many ports comes to a product: every prefix with
+// every port. VPP keeps each pair as an entry of its own. Where the pairs are the
+// last that is permitted before everything else is denied, the same is said with a
+// sum: first the gaps between the ports are denied to everybody, then the prefixes
+// are permitted, whatever the port.
+//
+// In a table
+//
+//	before; P; D
+//
+// let P be a run of permits, D the run of denies behind it, F an entry of D that
+// matches every protocol and port, and G a part of P whose entries are of one
+// protocol p, with any source port, with addresses that F matches, too, and such
+// that every pair of addresses in it goes with the same set Q of destination ports.
+// Then the table decides as before when P is replaced by
+//
+//	P without G; deny p, F's addresses, ports not in Q; permit p, G's addresses, any port
+//
+// Consider a packet that nothing before P and nothing of P without G matches; of all
+// other packets the same entry decides as before.
+//   - It is not of protocol p: neither the new entries nor G match it.
+//   - F does not match its addresses: neither the new entries nor G match it.
+//   - Its port is not in Q: G does not match it, so that it came to D, where F at the
+//     latest denied it, for there are only denies. Now a gap denies it.
+//   - Its port is in Q: no gap matches it, and the new permits match it if and only if
+//     its addresses are in G, which is when G matched it.
+//
+// The same holds for several protocols in one run, because what is new for one of
+// them matches nothing of another.
+//
+// One thing differs on VPP, which is why a product must be large to be replaced: VPP
+// decides fragments other than the first by the first entry that matches them without
+// their ports, which then is a gap.
+
+// product is a part of a run of permits that pairs addresses with ports: G.
+type product struct {
+	key   productKey
+	ports []ports // Q: sorted, with gaps between them
+	lines []int   // of the run; for each pair of nets one for each of the ports
+	pairs int     // of addresses
+}
+
+// productKey is what the pairs of a product have in common.
+type productKey struct {
+	protocol api.Protocol
+	ports    string
+	fence    int // F, as an index of lines
+}
+
+// enough returns how many entries must be spared for a product of a protocol to be
+// replaced. Fragments of TCP are rare; those of UDP are not, so there it must be
+// needed to stay within one ACL.
+func enough(p api.Protocol) int {
+	if p == api.UDP {
+		return maxEntries
+	}
+	return 2_000
+}
+
+// factor replaces the products in lines by sums where that spares enough entries.
+func factor(lines []line, enough func(api.Protocol) int) []line {
+	var out []line
+	done := 0 // lines before it are in out
+	for start := 0; start < len(lines); {
+		end := endOfRun(lines, start)
+		if lines[start].verdict != deny && end < len(lines) {
+			if found := bestProducts(lines, start, end, enough); len(found) > 0 {
+				out = append(append(out, lines[done:start]...), replaceProducts(lines, start, end, found)...)
+				done = end
+			}
+		}
+		start = end
+	}
+	if done == 0 {
+		return lines
+	}
+	return append(out, lines[done:]...)
+}
+
+// endOfRun returns where the run of lines of one verdict ends.
+func endOfRun(lines []line, start int) int {
+	end := start + 1
+	for end < len(lines) && lines[end].verdict == lines[start].verdict {
+		end++
+	}
+	return end
+}
+
+// bestProducts returns, for each protocol, the product of the permits start..end-1
+// that spares most, if it spares enough.
+func bestProducts(lines []line, start, end int, enough func(api.Protocol) int) []*product {
+	size := 0
+	for i := start; i < end; i++ {
+		size += lines[i].size()
+	}
+	if size < min(enough(api.TCP), enough(api.UDP), enough(api.SCTP)) {
+		return nil
+	}
+	best := map[api.Protocol]*product{}
+	for _, p := range productsOf(lines, start, end, endOfRun(lines, end)) {
+		b := best[p.key.protocol]
+		if saved := p.saved(lines); saved >= enough(p.key.protocol) && (b == nil || saved > b.saved(lines)) {
+			best[p.key.protocol] = p
+		}
+	}
+	var out []*product
+	for _, protocol := range [...]api.Protocol{api.TCP, api.UDP, api.SCTP} {
+		if p := best[protocol]; p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// saved returns how many entries a product spares when it is replaced.
+func (p *product) saved(lines []line) int {
+	fence := &lines[p.key.fence]
+	return p.pairs*(len(p.ports)-1) - len(gapsOf(p.ports))*fence.size()
+}
+
+// productsOf returns all products in a run of permits, in order. The denies behind it
+// end before last.
+func productsOf(lines []line, start, end, last int) []*product {
+	type pair struct {
+		nets     nets
+		protocol api.Protocol
+	}
+	var order []pair
+	members := map[pair][]int{}
+	for i := start; i < end; i++ {
+		l := &lines[i]
+		if l.sport != anyPorts || l.protocol != api.TCP && l.protocol != api.UDP && l.protocol != api.SCTP {
+			continue
+		}
+		k := pair{l.net, l.protocol}
+		if members[k] == nil {
+			order = append(order, k)
+		}
+		members[k] = append(members[k], i)
+	}
+	var out []*product
+	found := map[productKey]*product{}
+	for _, k := range order {
+		fence, ok := fenceOf(lines, end, last, k.nets)
+		if !ok || len(members[k]) < 2 {
+			continue
+		}
+		q := portsOf(lines, members[k])
+		key := productKey{k.protocol, portsText(q), fence}
+		p := found[key]
+		if p == nil {
+			p = &product{key: key, ports: q}
+			found[key] = p
+			out = append(out, p)
+		}
+		p.lines = append(p.lines, members[k]...)
+		p.pairs += lines[members[k][0]].size()
+	}
+	return out
+}
+
+// fenceOf returns the first of some denies that matches all traffic of the nets.
+func fenceOf(lines []line, start, end int, n nets) (int, bool) {
+	for i := start; i < end; i++ {
+		if l := &lines[i]; l.everyTraffic() && holds(l.net.src, n.src) && holds(l.net.dst, n.dst) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// holds says whether a net is known to have all addresses of another.
+func holds(outer, inner api.Net) bool {
+	switch {
+	case outer.IsAny() || outer == inner:
+		return true
+	case outer.Set != 0 || inner.Set != 0 || !inner.Prefix.IsValid():
+		return false
+	}
+	return outer.Prefix.Bits() <= inner.Prefix.Bits() && outer.Prefix.Contains(inner.Prefix.Addr())
+}
+
+func portsOf(lines []line, members []int) []ports {
+	var out []ports
+	for _, i := range members {
+		out = append(out, lines[i].dport)
+	}
+	slices.SortFunc(out, func(a, b ports) int { return cmp.Compare(a.first, b.first) })
+	return out
+}
+
+func portsText(list []ports) string {
+	var b strings.Builder
+	for _, p := range list {
+		b.Write([]byte{byte(p.first >> 8), byte(p.first), byte(p.last >> 8), byte(p.last)})
+	}
+	return b.String()
+}
+
+// gapsOf returns the ports that are in none of the sorted, disjoint ranges.
+func gapsOf(list []ports) []ports {
+	var out []ports
+	next := 0
+	for _, p := range list {
+		if next < int(p.first) {
+			out = append(out, ports{uint16(next), p.first - 1})
+		}
+		next = int(p.last) + 1
+	}
+	if next <= 65535 {
+		out = append(out, ports{uint16(next), 65535})
+	}
+	return out
+}
+
+// replaceProducts returns the permits start..end-1 with products replaced.
+func replaceProducts(lines []line, start, end int, found []*product) []line {
+	var gaps, permits []line
+	replaced := make([]bool, end-start)
+	for _, p := range found {
+		fence := lines[p.key.fence]
+		fence.protocol, fence.sport = p.key.protocol, anyPorts
+		fence.src, fence.dst = p.families(lines, fence.src), p.families(lines, fence.dst)
+		for _, fence.dport = range gapsOf(p.ports) {
+			gaps = append(gaps, fence)
+		}
+		seen := map[nets]bool{}
+		for _, i := range p.lines { // of one pair of nets the first rule comes first
+			replaced[i-start] = true
+			if l := lines[i]; !seen[l.net] {
+				seen[l.net] = true
+				l.dport = anyPorts
+				permits = append(permits, l)
+			}
+		}
+	}
+	var out []line
+	for i := start; i < end; i++ {
+		if !replaced[i-start] {
+			out = append(out, lines[i])
+		}
+	}
+	return append(append(out, gaps...), permits...)
+}
+
+// families returns the prefixes of those families that the product has addresses of.
+func (p *product) families(lines []line, s sides) (out sides) {
+	for family := range families {
+		if slices.ContainsFunc(p.lines, func(i int) bool {
+			return len(lines[i].src[family]) > 0 && len(lines[i].dst[family]) > 0
+		}) {
+			out[family] = s[family]
+		}
+	}
+	return out
+}
