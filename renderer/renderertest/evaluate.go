@@ -23,6 +23,15 @@ func (r *Recorder) Explain(f api.Flow) []renderer.Decision {
 	return r.state.explain(r.name, f)
 }
 
+// Ends returns what is decided at the two ends of a flow: where it is sent, and where
+// it is received. Both must permit it.
+func (r *Recorder) Ends(f api.Flow) (src, dst api.Action) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.state.ends(f)
+	return e.src, e.dst
+}
+
 func (s *state) explain(name string, f api.Flow) []renderer.Decision {
 	src, dst := s.tables(name, f)
 	return append(src, dst...)

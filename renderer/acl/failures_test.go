@@ -1,0 +1,351 @@
+package acl_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
+	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+)
+
+// changesWithFaults is how many random changes the test below makes; SLUICE_LONG=1
+// makes it 10 000.
+func changesWithFaults() int {
+	if os.Getenv("SLUICE_LONG") == "1" {
+		return 10_000
+	}
+	return 400
+}
+
+// TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes, many of
+// which end with a call that is refused, lost, not answered, done by half, or with the
+// end of the connection. Afterwards every packet meets, at either end, the rules of a
+// state between the last that was enforced and the one that is wanted. Sooner or later
+// a change is enforced; then all packets meet its rules. In the end the vswitch holds
+// what a new renderer would install, and memory is not more than it was at first.
+func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
+	w := newWeather(t)
+	n := changesWithFaults()
+	w.changes(n / 5)
+	heap := liveHeap()
+	w.changes(n - n/5)
+	w.resync()
+	if grown := liveHeap() - heap; grown > 8<<20 {
+		t.Errorf("after %d changes the heap has grown by %d KiB", n, grown>>10)
+	}
+	w.everythingGone()
+	if left := len(w.sw.ACLs()); left > 0 {
+		t.Errorf("%d ACLs are left when there are no pods", left)
+	}
+	for f := range allFaults {
+		if w.failed[f] == 0 {
+			t.Errorf("no call was %s", f)
+		}
+	}
+	t.Logf("%d changes, failures %v", n, w.failed)
+}
+
+// weather is a renderer to which bad things happen.
+type weather struct {
+	t       *testing.T
+	rand    *rand.Rand
+	sw      *vswitch.Switch
+	faulty  *faulty
+	r       *sluiceacl.Renderer
+	truth   *renderertest.Recorder
+	uplink  uint32
+	ports   map[api.PodID]uint32
+	pods    map[api.PodID]renderer.PodConfig
+	members map[api.SetID]map[netip.Prefix]bool
+	failed  map[fault]int
+	between []map[api.Flow]ends // the states since the last that was enforced, with it
+}
+
+// ends are the verdicts where a flow is sent and where it is received.
+type ends struct{ src, dst api.Action }
+
+const (
+	weatherPods = 6
+	weatherSets = 3
+	// callTimeout is short, because many calls are not answered.
+	callTimeout = 20 * time.Millisecond
+)
+
+func weatherPod(n int) api.PodID { return api.PodID{Namespace: "w", Name: fmt.Sprint("p", n)} }
+
+func weatherAddr(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n + 1)}) }
+
+func newWeather(t *testing.T) *weather {
+	sw := vswitch.New(vswitch.Options{})
+	w := &weather{
+		t: t, rand: rand.New(rand.NewPCG(1, 2)), sw: sw, faulty: newFaulty(sw), truth: renderertest.NewRecorder("truth", t),
+		uplink: sw.AddInterface("uplink0", sluiceacl.UplinkTag), ports: make(map[api.PodID]uint32),
+		pods: make(map[api.PodID]renderer.PodConfig), members: make(map[api.SetID]map[netip.Prefix]bool), failed: make(map[fault]int),
+	}
+	route := func(p netip.Prefix, index uint32) {
+		if err := sw.AddRoute(p, index); err != nil {
+			t.Fatal(err)
+		}
+	}
+	route(netip.MustParsePrefix("0.0.0.0/0"), w.uplink)
+	for n := range weatherPods {
+		id := weatherPod(n)
+		w.ports[id] = sw.AddInterface(id.String(), sluiceacl.InterfaceTag(id))
+		route(netip.PrefixFrom(weatherAddr(n), 32), w.ports[id])
+	}
+	var err error
+	if w.r, err = sluiceacl.New(sluiceacl.Options{Adapter: w.faulty, Timeout: callTimeout}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(w.r.Close(), sw.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	w.told()
+	return w
+}
+
+// changes makes random changes, and has the last one enforced.
+func (w *weather) changes(n int) {
+	for range n {
+		change := w.draw()
+		what := fault(w.rand.IntN(int(allFaults)))
+		if w.rand.IntN(3) == 0 {
+			w.faulty.failNext(1+w.rand.IntN(10), what)
+		}
+		err := w.commit(w.rand.IntN(20) == 0, change)
+		w.faulty.failNext(0, what)
+		if err != nil {
+			w.failed[what]++
+			w.checkBetween()
+			continue
+		}
+		w.enforced()
+	}
+	w.settle()
+}
+
+// settle commits nothing until that works.
+func (w *weather) settle() {
+	const patience = 100
+	for n := 0; ; n++ {
+		err := w.commit(false, nothing)
+		if err == nil {
+			break
+		}
+		if n == patience {
+			w.t.Fatalf("nothing fails any more, but the commit still does: %v", err)
+		}
+	}
+	w.enforced()
+}
+
+// commit tells the renderer and the recorder.
+func (w *weather) commit(resync bool, change func(renderer.Txn)) error {
+	told := w.truth.NewTxn(resync)
+	txn := w.r.NewTxn(resync)
+	for _, x := range []renderer.Txn{told, txn} {
+		if resync {
+			w.everything(x)
+		} else {
+			change(x)
+		}
+	}
+	if err := told.Commit(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.told()
+	return txn.Commit(w.t.Context())
+}
+
+func (w *weather) everything(x renderer.Txn) {
+	for id, cfg := range w.pods {
+		x.Render(id, cfg)
+	}
+	for id, members := range w.members {
+		x.UpdateSet(id, slices.SortedFunc(maps.Keys(members), netip.Prefix.Compare), nil)
+	}
+}
+
+// draw draws a change of a pod or of a set, and notes it.
+func (w *weather) draw() func(renderer.Txn) {
+	if w.rand.IntN(2) == 0 {
+		return w.drawMembers(api.SetID(1 + w.rand.IntN(weatherSets)))
+	}
+	n := w.rand.IntN(weatherPods)
+	id := weatherPod(n)
+	if w.rand.IntN(8) == 0 {
+		delete(w.pods, id)
+		return func(x renderer.Txn) { x.Remove(id) }
+	}
+	cfg := renderer.PodConfig{IPs: []netip.Addr{weatherAddr(n)}, Ingress: w.drawList(true), Egress: w.drawList(false)}
+	w.pods[id] = cfg
+	return func(x renderer.Txn) { x.Render(id, cfg) }
+}
+
+func (w *weather) drawMembers(id api.SetID) func(renderer.Txn) {
+	if w.members[id] == nil {
+		w.members[id] = make(map[netip.Prefix]bool)
+	}
+	var added, removed []netip.Prefix
+	for range 1 + w.rand.IntN(3) {
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(w.rand.IntN(2)), byte(1 + w.rand.IntN(8))}), 32)
+		if slices.Contains(added, p) || slices.Contains(removed, p) {
+			continue
+		}
+		if w.members[id][p] {
+			delete(w.members[id], p)
+			removed = append(removed, p)
+		} else {
+			w.members[id][p] = true
+			added = append(added, p)
+		}
+	}
+	return func(x renderer.Txn) { x.UpdateSet(id, added, removed) }
+}
+
+// drawList draws a list about the other side; of the pod's sending when it is ingress.
+func (w *weather) drawList(ingress bool) *renderer.RuleList {
+	if w.rand.IntN(4) == 0 {
+		return nil
+	}
+	var rules []api.ContivRule
+	for range w.rand.IntN(4) {
+		other := api.SetNet(api.SetID(1 + w.rand.IntN(weatherSets)))
+		if w.rand.IntN(4) == 0 {
+			other = api.PrefixNet(netip.MustParsePrefix("10.0.1.0/30"))
+		}
+		r := api.ContivRule{Action: api.Action(w.rand.IntN(2)), Src: other, Protocol: api.TCP, DstPort: api.Port(uint16(80 + w.rand.IntN(2)))}
+		if ingress {
+			r.Src, r.Dst = r.Dst, r.Src
+		}
+		rules = append(rules, r)
+	}
+	return list(rules...)
+}
+
+// flows are all first packets that are looked at.
+func (w *weather) flows(yield func(api.Flow) bool) {
+	var addrs []netip.Addr
+	for n := range weatherPods {
+		addrs = append(addrs, weatherAddr(n))
+	}
+	addrs = append(addrs, addr("10.0.1.2"), addr("10.0.1.7"))
+	for _, src := range addrs {
+		for _, dst := range addrs {
+			for port := range uint16(2) {
+				f := api.Flow{Src: src, Dst: dst, Protocol: api.TCP, SrcPort: 40_000, DstPort: 80 + port}
+				if src != dst && !yield(f) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// told notes what the state that was told decides. A pod that is not known has no
+// routes where there is a network plugin; so what it sends or gets does not count.
+func (w *weather) told() {
+	state := make(map[api.Flow]ends)
+	for f := range w.flows {
+		if w.isKnown(f.Src) && w.isKnown(f.Dst) {
+			src, dst := w.truth.Ends(f)
+			state[f] = ends{src, dst}
+		}
+	}
+	w.between = append(w.between, state)
+}
+
+// isKnown says whether an address is not that of a pod that is not known.
+func (w *weather) isKnown(a netip.Addr) bool {
+	id, ok := w.podAt(a)
+	_, known := w.pods[id]
+	return known || !ok
+}
+
+// podAt returns the pod whose interface an address is routed to.
+func (w *weather) podAt(a netip.Addr) (api.PodID, bool) {
+	for n := range weatherPods {
+		if weatherAddr(n) == a {
+			return weatherPod(n), true
+		}
+	}
+	return api.PodID{}, false
+}
+
+// enforced says that all flows meet the rules of the last state.
+func (w *weather) enforced() {
+	w.t.Helper()
+	w.between = w.between[len(w.between)-1:]
+	w.checkBetween()
+}
+
+// checkBetween says that every flow meets, at either end, the rules of one of the
+// states since the last that was enforced.
+func (w *weather) checkBetween() {
+	w.t.Helper()
+	for f := range w.flows {
+		var src, dst [2]bool // by action
+		known := true
+		for _, s := range w.between {
+			e, ok := s[f]
+			src[e.src], dst[e.dst] = true, true
+			known = known && ok
+		}
+		if !known {
+			continue
+		}
+		possible := [2]bool{api.Permit: src[api.Permit] && dst[api.Permit], api.Deny: src[api.Deny] || dst[api.Deny]}
+		if got := w.verdict(f); !possible[got] {
+			w.t.Fatalf("%s: %s, which none of %d states says\n%s", f, got, len(w.between), w.truth.Dump())
+		}
+	}
+}
+
+func (w *weather) verdict(f api.Flow) api.Action {
+	w.sw.ClearSessions()
+	in := w.uplink
+	if id, ok := w.podAt(f.Src); ok {
+		in = w.ports[id]
+	}
+	return w.sw.Inject(in, vswitch.FlowPacket(f)).Verdict
+}
+
+// resync has everything told again.
+func (w *weather) resync() {
+	w.t.Helper()
+	if err := w.commit(true, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	w.enforced()
+}
+
+// everythingGone removes all pods and sets.
+func (w *weather) everythingGone() {
+	w.t.Helper()
+	clear(w.pods)
+	clear(w.members)
+	w.resync()
+}
+
+// liveHeap is how many bytes are reachable.
+func liveHeap() int64 {
+	var m runtime.MemStats
+	for range 2 {
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
