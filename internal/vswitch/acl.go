@@ -175,12 +175,13 @@ func (s *Switch) removeBinding(index uint32, dir api.Direction, aclIndex uint32)
 }
 
 // bind sets the list of one direction; the ACLs exist and the lock is held. An
-// equal list changes nothing.
+// equal list changes nothing; with quirks sessions take it for a change.
 func (s *Switch) bind(index uint32, dir api.Direction, list []uint32) {
 	old := s.ports.get(index).bindings[dir].indices()
-	if slices.Equal(old, list) {
+	if slices.Equal(old, list) && !s.quirks {
 		return
 	}
+	s.forgetOnBind(s.ports.get(index), old, list)
 	u := use{index, dir}
 	for _, i := range old {
 		delete(s.uses[i], u)

@@ -181,7 +181,7 @@ func (s *Switch) cliReclassify(args []string) (string, bool) {
 	if len(args) != 1 || args[0] != "0" && args[0] != "1" {
 		return "", false
 	}
-	s.set(func(s *Switch) { s.reclassify = args[0] == "1" })
+	s.set(func(s *Switch) { s.setReclassify(args[0] == "1") })
 	return "", true
 }
 

@@ -70,6 +70,9 @@ func (s *Switch) forward(in uint32, p *Packet, st *[2]step) (int, string) {
 	if reason := s.judge(&st[0], inPort, api.Ingress, &t, now); reason != "" {
 		return 1, reason
 	}
+	if s.quirks && !s.remember(&st[0], &t, now) {
+		return 1, ReasonTooManySessions
+	}
 	index, ok := v.routes.Lookup(t.dst)
 	if !ok {
 		return 1, ReasonNoRoute
@@ -82,16 +85,21 @@ func (s *Switch) forward(in uint32, p *Packet, st *[2]step) (int, string) {
 		return 2, reason
 	}
 	for i := range st {
-		x := &st[i]
-		if !x.creates {
-			continue
-		}
-		if !s.sessions.create(x.port, x.dir, &t, x.acl, x.rule, now.time()) {
+		if !s.remember(&st[i], &t, now) {
 			return 2, ReasonTooManySessions
 		}
-		x.created = true
 	}
 	return 2, ReasonDelivered
+}
+
+// remember creates the session of a step that is to have one; false means that there
+// are too many.
+func (s *Switch) remember(x *step, t *tuple, now *lazyClock) bool {
+	if !x.creates || x.created {
+		return true
+	}
+	x.created = s.sessions.create(x.port, x.dir, t, x.acl, x.rule, now.time())
+	return x.created
 }
 
 func (v *view) port(i uint32) *port {
@@ -106,7 +114,7 @@ func (v *view) port(i uint32) *port {
 func (s *Switch) judge(x *step, p *port, dir api.Direction, t *tuple, now *lazyClock) string {
 	x.port, x.dir, x.rule = p, dir, noRule
 	b := &p.bindings[dir]
-	if p.sessions.count.Load() > 0 {
+	if p.sessions.count.Load() > 0 && !(s.quirks && len(b.acls) == 0) {
 		hit := s.sessions.match(p, dir, t, now.time())
 		x.revoked = hit.revoked
 		// An open direction needs no session, but its packets keep one alive.
@@ -128,7 +136,7 @@ func (s *Switch) judge(x *step, p *port, dir api.Direction, t *tuple, now *lazyC
 	if x.action == RuleDeny {
 		return ReasonDenied
 	}
-	x.creates = x.action == RulePermitReflect && startsSession(t)
+	x.creates = x.action == RulePermitReflect && (startsSession(t) || s.quirks && t.fragment)
 	return ""
 }
 

@@ -54,7 +54,7 @@ func (s *Switch) aclAddReplace(m *acl.ACLAddReplace) (uint32, govpp.VPPApiError)
 	if len(m.Tag) > maxName { // no NUL within the field
 		return m.ACLIndex, govpp.INVALID_VALUE
 	}
-	rules, rv := rulesFromWire(m.R)
+	rules, rv := rulesFromWire(m.R, s.quirks)
 	if rv != 0 {
 		return m.ACLIndex, rv
 	}

@@ -24,13 +24,13 @@ const (
 // String returns "deny", "permit" or "permit+reflect".
 func (a RuleAction) String() string {
 	switch a {
-	case RulePermit:
-		return "permit"
+	case RuleDeny:
+		return "deny"
 	case RulePermitReflect:
 		return "permit+reflect"
-	case RuleDeny:
+	default: // what VPP does not know permits, too
+		return "permit"
 	}
-	return "deny"
 }
 
 // MarshalText renders the action as String does.
@@ -78,14 +78,17 @@ func (r Rule) String() string {
 }
 
 // rulesFromWire checks and converts the rules of a message. VPP accepts actions
-// that it does not know and permits then; here they are refused, because an
-// unknown action must not open anything.
-func rulesFromWire(wire []acl_types.ACLRule) ([]Rule, govpp.VPPApiError) {
+// that it does not know and permits then, which is a quirk; otherwise they are
+// refused, because an unknown action must not open anything.
+func rulesFromWire(wire []acl_types.ACLRule, quirks bool) ([]Rule, govpp.VPPApiError) {
 	rules := make([]Rule, len(wire))
 	for i := range wire {
 		var rv govpp.VPPApiError
 		if rules[i], rv = ruleFromWire(&wire[i]); rv != 0 {
 			return nil, rv
+		}
+		if rules[i].Action > RulePermitReflect && !quirks {
+			return nil, govpp.INVALID_VALUE
 		}
 	}
 	return rules, 0
@@ -112,9 +115,6 @@ func ruleFromWire(w *acl_types.ACLRule) (Rule, govpp.VPPApiError) {
 	}
 	if r.SrcPorts.First > r.SrcPorts.Last || r.DstPorts.First > r.DstPorts.Last {
 		return Rule{}, govpp.INVALID_VALUE_2
-	}
-	if r.Action > RulePermitReflect {
-		return Rule{}, govpp.INVALID_VALUE
 	}
 	return r, 0
 }

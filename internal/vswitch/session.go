@@ -50,6 +50,8 @@ type session struct {
 type sessionTable struct {
 	mu       sync.Mutex
 	max      int
+	quirks   bool
+	checks   bool // with quirks: packets look whether their session is stale
 	count    int
 	timeouts [states]time.Duration
 	initial  [states]time.Duration // timeouts before the CLI changed them
@@ -67,8 +69,8 @@ func newPortSessions() *portSessions {
 	return &portSessions{sessions: make(map[sessionKey]*session)}
 }
 
-func newSessionTable(limit int, t Timeouts) *sessionTable {
-	st := &sessionTable{max: limit, timeouts: [states]time.Duration{
+func newSessionTable(limit int, t Timeouts, quirks bool) *sessionTable {
+	st := &sessionTable{max: limit, quirks: quirks, timeouts: [states]time.Duration{
 		stateTransient: 120 * time.Second, stateEstablished: 24 * time.Hour, stateOther: 600 * time.Second,
 	}}
 	for state, d := range [states]time.Duration{
@@ -101,7 +103,7 @@ func (st *sessionTable) match(p *port, dir api.Direction, t *tuple, now time.Tim
 	if p.sessions.count.Load() == 0 {
 		return hit
 	}
-	key, ok := newSessionKey(dir, t)
+	key, ok := st.key(dir, t)
 	if !ok {
 		return hit
 	}
@@ -111,9 +113,12 @@ func (st *sessionTable) match(p *port, dir api.Direction, t *tuple, now time.Tim
 	if s == nil {
 		return hit
 	}
-	if st.expired(s, now) || s.isOverAt(t) {
+	if st.expired(s, now) || s.isOverAt(t) && !st.quirks {
 		st.remove(s)
 		return hit
+	}
+	if st.quirks {
+		return st.matchQuirky(s, p, dir, t, now)
 	}
 	// A packet may still hold an older view than the one that the session was
 	// evaluated with; it must not bring the session back to it.
@@ -131,7 +136,7 @@ func (st *sessionTable) match(p *port, dir api.Direction, t *tuple, now time.Tim
 
 // create adds the session of a packet; false means that the table is full.
 func (st *sessionTable) create(p *port, dir api.Direction, t *tuple, a *accessList, rule uint32, now time.Time) bool {
-	key, ok := newSessionKey(dir, t)
+	key, ok := st.key(dir, t)
 	if !ok {
 		return true
 	}

@@ -34,6 +34,11 @@ type Options struct {
 	// port never matches, and a flow between two addresses is any SCTP between them.
 	LikeVPP bool
 
+	// Quirks has the switch do what VPP 25.10 does where this one is cleaner otherwise:
+	// with sessions, fragments, unknown actions, and with the setting that it starts
+	// with. It includes LikeVPP. See quirks.go.
+	Quirks bool
+
 	// Features are the nodes of feature arcs, in the order in which packets of a VPP
 	// with other plugins would meet them, for clients that look at it: "show features"
 	// lists them, and "set interface feature" switches those on that are not of the ACL
@@ -47,6 +52,7 @@ type Switch struct {
 	log      *slog.Logger
 	version  string
 	likeVPP  bool
+	quirks   bool
 	features map[string][]string // of the whole vswitch, by arc
 	clock    func() time.Time
 	messages *messageTable
@@ -108,19 +114,21 @@ func New(o Options) *Switch {
 	if o.MaxClients <= 0 {
 		o.MaxClients = defaultMaxClients
 	}
+	o.LikeVPP = o.LikeVPP || o.Quirks
 	if o.Features == nil {
 		o.Features = aclFeatures
 	}
 	s := &Switch{
-		log: o.Log, clock: o.Clock, version: o.Version, likeVPP: o.LikeVPP, features: o.Features,
+		log: o.Log, clock: o.Clock, version: o.Version, likeVPP: o.LikeVPP, quirks: o.Quirks, features: o.Features,
 		messages: newMessageTable(), done: make(chan struct{}),
-		sessions:   newSessionTable(o.MaxSessions, o.Timeouts),
+		sessions:   newSessionTable(o.MaxSessions, o.Timeouts, o.Quirks),
 		uses:       make(map[uint32]map[use]struct{}),
 		portNames:  make(map[string]uint32),
 		portRoutes: make(map[uint32]routeSet),
-		reclassify: true, hashLookup: true,
-		clients: make(map[uint32]*client), maxClients: o.MaxClients, started: o.Clock(),
+		hashLookup: true,
+		clients:    make(map[uint32]*client), maxClients: o.MaxClients, started: o.Clock(),
 	}
+	s.setReclassify(!o.Quirks)
 	s.view.Store(&view{routes: new(bart.Table[uint32])})
 	s.addPort(&port{name: "local0", kind: "local"})
 	return s
@@ -162,7 +170,8 @@ func (s *Switch) Restart() {
 	s.started = s.clock()
 	s.acls = pool[accessList]{}
 	clear(s.uses)
-	s.reclassify, s.hashLookup = true, true
+	s.hashLookup = true
+	s.setReclassify(!s.quirks)
 	s.generation++
 	for i, p := range s.ports.all() {
 		n := *p

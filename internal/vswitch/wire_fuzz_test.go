@@ -32,7 +32,7 @@ func FuzzWireRules(f *testing.F) {
 		if known.check(b) != nil || codec.DecodeMsg(b, m) != nil || len(m.R) > 64 {
 			return
 		}
-		rules, rv := rulesFromWire(m.R)
+		rules, rv := rulesFromWire(m.R, false)
 		if rv != 0 {
 			return
 		}
@@ -41,7 +41,7 @@ func FuzzWireRules(f *testing.F) {
 				t.Fatalf("rule %d is %s", i, r)
 			}
 		}
-		again, rv := rulesFromWire(rulesToWire(rules))
+		again, rv := rulesFromWire(rulesToWire(rules), false)
 		if rv != 0 || len(again) != len(rules) {
 			t.Fatalf("the dump of %v is refused: %d", rules, rv)
 		}
