@@ -22,17 +22,29 @@ func first(f api.Flow, mark uint32) packet { return packet{vswitch.FlowPacket(f)
 func (p packet) bytes() []byte {
 	payload := append(p.transport(), binary.BigEndian.AppendUint32(nil, p.mark)...)
 	if p.Src.Is4() {
-		head := []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, byte(p.Protocol), 0, 0}
+		head := []byte{0x45, 0, 0, 0, 0, 1, 0, 0, 64, byte(p.Protocol), 0, 0}
+		if p.NonFirstFragment {
+			binary.BigEndian.PutUint16(head[6:], fragmentOffset)
+		}
 		binary.BigEndian.PutUint16(head[2:], uint16(20+len(payload)))
 		head = append(append(head, p.Src.AsSlice()...), p.Dst.AsSlice()...)
 		binary.BigEndian.PutUint16(head[10:], checksum(head))
 		return append(head, payload...)
 	}
 	head := []byte{0x60, 0, 0, 0, 0, 0, byte(p.Protocol), 64}
+	if p.NonFirstFragment {
+		const fragmentHeader = 44
+		extension := binary.BigEndian.AppendUint16([]byte{head[6], 0}, fragmentOffset<<3)
+		payload = append(binary.BigEndian.AppendUint32(extension, 1), payload...)
+		head[6] = fragmentHeader
+	}
 	binary.BigEndian.PutUint16(head[4:], uint16(len(payload)))
 	head = append(append(head, p.Src.AsSlice()...), p.Dst.AsSlice()...)
 	return append(head, payload...)
 }
+
+// fragmentOffset is where fragments that are not the first begin, in units of 8 bytes.
+const fragmentOffset = 185
 
 // transport returns the header of the transport protocol. Nobody between the ends
 // looks at its checksum.
