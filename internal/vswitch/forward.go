@@ -114,7 +114,7 @@ func (v *view) port(i uint32) *port {
 func (s *Switch) judge(x *step, p *port, dir api.Direction, t *tuple, now *lazyClock) string {
 	x.port, x.dir, x.rule = p, dir, noRule
 	b := &p.bindings[dir]
-	if p.sessions.count.Load() > 0 && !(s.quirks && len(b.acls) == 0) {
+	if p.sessions.count.Load() > 0 && (!s.quirks || len(b.acls) > 0) {
 		hit := s.sessions.match(p, dir, t, now.time())
 		x.revoked = hit.revoked
 		// An open direction needs no session, but its packets keep one alive.

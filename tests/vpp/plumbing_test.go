@@ -59,7 +59,7 @@ func (p *plumbing) add(tag string) link {
 	p.tb.Helper()
 	ctx, cancel := bounded(p.tb)
 	defer cancel()
-	r, err := pg.NewServiceClient(p.conn).PgCreateInterfaceV3(ctx, &pg.PgCreateInterfaceV3{InterfaceID: interface_types.InterfaceIndex(p.next)})
+	r, err := pg.NewServiceClient(p.conn).PgCreateInterfaceV2(ctx, &pg.PgCreateInterfaceV2{InterfaceID: interface_types.InterfaceIndex(p.next)})
 	if err != nil {
 		p.tb.Fatal(err)
 	}
