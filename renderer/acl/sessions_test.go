@@ -42,7 +42,13 @@ func (s *subject) wantPacket(t *testing.T, what string, p vswitch.Packet, want a
 // openAs is open with options.
 func openAs(t *testing.T, o sluiceacl.Options) *subject {
 	t.Helper()
-	s := newSubject(t, shopPods...)
+	return openOver(t, vswitch.Options{}, o)
+}
+
+// openOver is over a vswitch with options, too.
+func openOver(t *testing.T, v vswitch.Options, o sluiceacl.Options) *subject {
+	t.Helper()
+	s := newSubjectOver(t, vswitch.New(v), nil, false, shopPods...)
 	t.Cleanup(func() { _ = s.Close() })
 	s.reopen(t, o)
 	return s
@@ -58,18 +64,27 @@ func (s *subject) reopen(t *testing.T, o sluiceacl.Options) {
 	s.r = s.open()
 }
 
-// closedShop denies what shop permits.
+// closedShop denies what shop permits to web. Its pods keep their table, so that their
+// interfaces keep their lists.
 func closedShop(x renderer.Txn) {
 	x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list()})
+	x.Render(pod("web-1"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.2")}, Egress: list()})
 }
 
 func TestEstablishedFlowsWhenPolicyIsTightened(t *testing.T) {
 	for _, tt := range []struct {
+		name        string
+		vswitch     vswitch.Options
 		established sluiceacl.Established
 		want        api.Action
-	}{{sluiceacl.Revoke, api.Deny}, {sluiceacl.Keep, api.Permit}} {
-		t.Run(tt.established.String(), func(t *testing.T) {
-			s := openAs(t, sluiceacl.Options{Established: tt.established})
+	}{
+		{"revoke", vswitch.Options{}, sluiceacl.Revoke, api.Deny},
+		{"keep", vswitch.Options{}, sluiceacl.Keep, api.Permit},
+		{"revoke, as in VPP", vswitch.Options{Quirks: true}, sluiceacl.Revoke, api.Deny},
+		{"keep, as in VPP", vswitch.Options{Quirks: true}, sluiceacl.Keep, api.Permit},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := openOver(t, tt.vswitch, sluiceacl.Options{Established: tt.established})
 			commit(t, s.Renderer(), true, shop)
 			syn, ack, answer := tcp("10.9.0.1", "10.0.0.1", 80)
 			s.wantPacket(t, "the first packet", syn, api.Permit)
@@ -85,8 +100,19 @@ func TestEstablishedFlowsWhenPolicyIsTightened(t *testing.T) {
 	}
 }
 
+// eitherVswitch runs a test on the vswitch as it is, and with the quirks of VPP.
+func eitherVswitch(t *testing.T, run func(*testing.T, vswitch.Options)) {
+	for name, o := range map[string]vswitch.Options{"clean": {}, "with quirks": {Quirks: true}} {
+		t.Run(name, func(t *testing.T) { run(t, o) })
+	}
+}
+
 func TestTheChoiceAboutEstablishedFlowsCanChangeWithTheAgent(t *testing.T) {
-	s := openAs(t, sluiceacl.Options{Established: sluiceacl.Keep})
+	eitherVswitch(t, theChoiceCanChange)
+}
+
+func theChoiceCanChange(t *testing.T, v vswitch.Options) {
+	s := openOver(t, v, sluiceacl.Options{Established: sluiceacl.Keep})
 	commit(t, s.Renderer(), true, shop)
 	syn, ack, answer := tcp("10.0.0.1", "10.9.0.9", 4000) // from the pod
 	s.wantPacket(t, "the first packet", syn, api.Permit)
@@ -117,52 +143,55 @@ func (s *subject) reclassifies(t *testing.T) bool {
 }
 
 func TestAYoungVswitchLetsPodsGoOnWithTheirFlows(t *testing.T) {
-	const grace = 5 * time.Minute
-	synctest.Test(t, func(t *testing.T) {
-		s := openAs(t, sluiceacl.Options{Grace: grace})
-		time.Sleep(grace) // long after its start nothing is special
-		commit(t, s.Renderer(), true, shop)
-		_, ack, answer := tcp("10.0.0.1", "10.9.0.9", 4000)
-		s.wantPacket(t, "an old vswitch: the pod's packet", ack, api.Permit)
-		s.wantPacket(t, "an old vswitch: the answer", answer, api.Deny)
+	eitherVswitch(t, func(t *testing.T, v vswitch.Options) { synctest.Test(t, func(t *testing.T) { youngVswitch(t, v) }) })
+}
 
-		s.sw.Restart()
-		time.Sleep(time.Minute)
-		commit(t, s.Renderer(), false, nothing)
-		s.wantPacket(t, "in grace: an answer before the pod said anything", answer, api.Deny)
-		s.wantPacket(t, "in grace: the pod's packet", ack, api.Permit)
-		s.wantPacket(t, "in grace: the answer", answer, api.Permit)
+const grace = 5 * time.Minute
 
-		s.reopen(t, s.options)
-		if n := s.changes(func() { commit(t, s.Renderer(), true, shop) }); n != 0 {
-			t.Errorf("a restart of the agent in grace: %d calls, want none", n)
-		}
-		drain(s.wake)
-		for range 4 { // a flow whose beginning was not seen is forgotten after two minutes without packets
-			time.Sleep(59 * time.Second)
-			s.wantPacket(t, "in grace: the flow goes on", ack, api.Permit)
-		}
-		synctest.Wait()
-		if len(s.wake) != 0 {
-			t.Error("the owner is told before the grace is over")
-		}
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		if len(s.wake) != 1 {
-			t.Fatal("the owner is not told that the grace is over")
-		}
-		if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n != 1 {
-			t.Errorf("the end of the grace: %d calls, want the replacement of the input list", n)
-		}
-		s.wantPacket(t, "after it: the answer", answer, api.Permit)
-		s.wantPacket(t, "after it: the pod's packet", ack, api.Permit)
-		_, ack, answer = tcp("10.0.0.1", "10.9.0.9", 4001)
-		s.wantPacket(t, "after it: another flow of the pod", ack, api.Permit)
-		s.wantPacket(t, "after it: the answer to that", answer, api.Deny)
-		if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n != 0 {
-			t.Errorf("later: %d calls, want none", n)
-		}
-	})
+func youngVswitch(t *testing.T, v vswitch.Options) {
+	s := openOver(t, v, sluiceacl.Options{Grace: grace})
+	time.Sleep(grace) // long after its start nothing is special
+	commit(t, s.Renderer(), true, shop)
+	_, ack, answer := tcp("10.0.0.1", "10.9.0.9", 4000)
+	s.wantPacket(t, "an old vswitch: the pod's packet", ack, api.Permit)
+	s.wantPacket(t, "an old vswitch: the answer", answer, api.Deny)
+
+	s.sw.Restart()
+	time.Sleep(time.Minute)
+	commit(t, s.Renderer(), false, nothing)
+	s.wantPacket(t, "in grace: an answer before the pod said anything", answer, api.Deny)
+	s.wantPacket(t, "in grace: the pod's packet", ack, api.Permit)
+	s.wantPacket(t, "in grace: the answer", answer, api.Permit)
+
+	s.reopen(t, s.options)
+	if n := s.changes(func() { commit(t, s.Renderer(), true, shop) }); n != 0 {
+		t.Errorf("a restart of the agent in grace: %d calls, want none", n)
+	}
+	drain(s.wake)
+	for range 4 { // a flow whose beginning was not seen is forgotten after two minutes without packets
+		time.Sleep(59 * time.Second)
+		s.wantPacket(t, "in grace: the flow goes on", ack, api.Permit)
+	}
+	synctest.Wait()
+	if len(s.wake) != 0 {
+		t.Error("the owner is told before the grace is over")
+	}
+	time.Sleep(5 * time.Second)
+	synctest.Wait()
+	if len(s.wake) != 1 {
+		t.Fatal("the owner is not told that the grace is over")
+	}
+	if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n != 1 {
+		t.Errorf("the end of the grace: %d calls, want the replacement of the input list", n)
+	}
+	s.wantPacket(t, "after it: the answer", answer, api.Permit)
+	s.wantPacket(t, "after it: the pod's packet", ack, api.Permit)
+	_, ack, answer = tcp("10.0.0.1", "10.9.0.9", 4001)
+	s.wantPacket(t, "after it: another flow of the pod", ack, api.Permit)
+	s.wantPacket(t, "after it: the answer to that", answer, api.Deny)
+	if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n != 0 {
+		t.Errorf("later: %d calls, want none", n)
+	}
 }
 
 func drain(c chan struct{}) {
@@ -172,28 +201,30 @@ func drain(c chan struct{}) {
 }
 
 func TestTheEndOfAGraceSurvivesEveryFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for n := 1; n < 12; n++ {
-			s := openAs(t, sluiceacl.Options{Grace: time.Minute})
-			commit(t, s.Renderer(), true, shop)
-			syn, ack, answer := tcp("10.0.0.1", "10.9.0.9", 4000)
-			s.wantPacket(t, "the pod's first packet", syn, api.Permit)
-			time.Sleep(time.Minute)
-			s.FailNext(n)
-			_ = s.Renderer().NewTxn(false).Commit(t.Context()) // whether it fails is not the question
-			s.FailNext(0)
-			s.wantPacket(t, "the answer after a failure", answer, api.Permit)
-			commit(t, s.Renderer(), false, nothing)
-			s.wantPacket(t, "the answer", answer, api.Permit)
-			s.wantPacket(t, "the pod's packet", ack, api.Permit)
-			if !s.reclassifies(t) {
-				t.Errorf("call %d failed: sessions are not looked at again", n)
-			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+	eitherVswitch(t, func(t *testing.T, v vswitch.Options) { synctest.Test(t, func(t *testing.T) { everyFailure(t, v) }) })
+}
+
+func everyFailure(t *testing.T, v vswitch.Options) {
+	for n := 1; n < 12; n++ {
+		s := openOver(t, v, sluiceacl.Options{Grace: time.Minute})
+		commit(t, s.Renderer(), true, shop)
+		syn, ack, answer := tcp("10.0.0.1", "10.9.0.9", 4000)
+		s.wantPacket(t, "the pod's first packet", syn, api.Permit)
+		time.Sleep(time.Minute)
+		s.FailNext(n)
+		_ = s.Renderer().NewTxn(false).Commit(t.Context()) // whether it fails is not the question
+		s.FailNext(0)
+		s.wantPacket(t, "the answer after a failure", answer, api.Permit)
+		commit(t, s.Renderer(), false, nothing)
+		s.wantPacket(t, "the answer", answer, api.Permit)
+		s.wantPacket(t, "the pod's packet", ack, api.Permit)
+		if !s.reclassifies(t) {
+			t.Errorf("call %d failed: sessions are not looked at again", n)
 		}
-	})
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestIdleUDPIsForgottenAsConfigured(t *testing.T) {

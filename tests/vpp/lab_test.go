@@ -22,8 +22,15 @@ type lab struct {
 // when another one is wanted on the same VPP.
 func newLab(p *plumbing, name string) *lab {
 	p.tb.Helper()
-	l := &lab{plumbing: p}
-	l.real, l.twin = startNode(p.tb, node.Config{Name: name, VPPSocket: p.socket()}), startNode(p.tb, node.Config{Name: name})
+	return newLabWith(p, node.Config{Name: name})
+}
+
+// newLabWith is newLab with settings, for both halves.
+func newLabWith(p *plumbing, cfg node.Config) *lab {
+	p.tb.Helper()
+	l := &lab{plumbing: p, twin: startNode(p.tb, cfg)}
+	cfg.VPPSocket = p.socket()
+	l.real = startNode(p.tb, cfg)
 	return l
 }
 

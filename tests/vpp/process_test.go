@@ -25,24 +25,26 @@ const patience = 60 * time.Second
 
 // process is a VPP without devices, and a connection to it.
 type process struct {
-	tb     testing.TB
-	binary string
-	dir    string
-	cmd    *exec.Cmd
-	conn   *core.Connection
+	tb      testing.TB
+	binary  string
+	dir     string
+	plugins []string // beside that of ACLs
+	cmd     *exec.Cmd
+	conn    *core.Connection
 }
 
 // started counts processes, whose shared memory needs names of its own.
 var started atomic.Int32
 
-// startVPP starts the VPP that the environment names; it ends with the test.
-func startVPP(tb testing.TB) *process {
+// startVPP starts the VPP that the environment names, with plugins beside that of ACLs;
+// it ends with the test.
+func startVPP(tb testing.TB, plugins ...string) *process {
 	tb.Helper()
 	binary := os.Getenv("SLUICE_VPP_BIN")
 	if binary == "" {
 		tb.Skip("SLUICE_VPP_BIN does not name a vpp binary")
 	}
-	v := &process{tb: tb, binary: binary, dir: tb.TempDir()}
+	v := &process{tb: tb, binary: binary, dir: tb.TempDir(), plugins: plugins}
 	tb.Cleanup(v.stop)
 	v.start()
 	return v
@@ -57,14 +59,18 @@ statseg { socket-name %[1]s/stats.sock size 32M }
 memory { main-heap-size 512M }
 buffers { buffers-per-numa 8192 page-size default }
 physmem { max-size 64m }
-plugins { plugin default { disable } plugin acl_plugin.so { enable } }
+plugins { plugin default { disable } plugin acl_plugin.so { enable } %[4]s }
 `
 
 // start returns when the socket answers.
 func (v *process) start() {
 	v.tb.Helper()
 	path := filepath.Join(v.dir, "startup.conf")
-	config := fmt.Sprintf(startup, v.dir, os.Getpid(), started.Add(1))
+	var plugins strings.Builder
+	for _, p := range v.plugins {
+		fmt.Fprintf(&plugins, " plugin %s { enable }", p)
+	}
+	config := fmt.Sprintf(startup, v.dir, os.Getpid(), started.Add(1), plugins.String())
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		v.tb.Fatal(err)
 	}

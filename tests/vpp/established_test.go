@@ -1,0 +1,90 @@
+package vpp
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/renderer/acl"
+)
+
+// TestVPPKeepsEstablishedFlows tightens a policy of a cluster that wants open flows to
+// live until they end.
+func TestVPPKeepsEstablishedFlows(t *testing.T) {
+	l := newLabWith(plumb(startVPP(t)), node.Config{Name: "node-1", Established: acl.Keep})
+	w := shop(t)
+	l.apply(w.resync())
+	f, other := l.tcp("10.10.1.10", "10.10.1.20", 8081), l.tcp("10.10.1.11", "10.10.1.20", 8081)
+	if !f.opens() || !f.lives() {
+		t.Fatal("the flow does not open")
+	}
+	l.apply(model.Changes{Deltas: moved(w, "shop", "catalog", api.Ingress).since(w)})
+	if !f.lives() {
+		t.Error("the open flow is cut")
+	}
+	if other.passes(other.syn) {
+		t.Error("a new flow opens")
+	}
+	l.do("clear acl-plugin sessions")
+	eventually(t, "the client to be forgotten", func() bool { return !f.passes(f.ack) })
+	if !f.passes(f.ans) || !f.passes(f.ack) {
+		t.Error("the flow does not go on with the pod's next packet")
+	}
+	l.compare(t)
+}
+
+// TestVPPGrace restarts VPP beneath open flows.
+func TestVPPGrace(t *testing.T) {
+	const grace = 20 * time.Second
+	l := newLabWith(plumb(startVPP(t)), node.Config{Name: "node-1", Grace: grace})
+	w := shop(t)
+	l.apply(w.resync())
+	out, in := l.tcp("10.10.1.40", "203.0.113.10", 443), l.tcp("198.51.100.7", "10.10.0.10", 8443)
+	for _, f := range []tcpFlow{out, in} {
+		if !f.opens() || !f.lives() {
+			t.Fatalf("%v does not open", f.syn)
+		}
+	}
+	l.stop()
+	l.process.start()
+	*l.plumbing = *plumb(l.process)
+	l.grow(l.twin.Switch)
+	want := embedded(t, l.twin.Switch)
+	eventually(t, "everything to be enforced", func() bool {
+		d := l.real.ACL.Dump()
+		return d.Error == "" && len(d.Pending) == 0 && len(d.ACLs) == len(want.ACLs) && len(contentsOf(t, l.conn).ACLs) == len(want.ACLs)
+	})
+	if out.passes(out.ans) {
+		t.Error("an answer passes before the pod said anything")
+	}
+	for _, f := range []tcpFlow{out, in} {
+		if !f.lives() {
+			t.Errorf("%v does not go on in grace", f.syn)
+		}
+	}
+	before := l.inputTag(t)
+	eventually(t, "the grace to be over", func() bool { return l.inputTag(t) != before })
+	for _, f := range []tcpFlow{out, in} {
+		if !f.lives() {
+			t.Errorf("%v was cut by the end of the grace", f.syn)
+		}
+	}
+	late := l.tcp("10.10.1.40", "203.0.113.10", 443)
+	late.ack.SrcPort, late.ans.DstPort = 41001, 41001
+	if !late.passes(late.ack) || late.passes(late.ans) {
+		t.Error("after the grace a flow of which nothing is known goes on")
+	}
+	l.compare(t)
+}
+
+// inputTag returns the tag of the input list.
+func (l *lab) inputTag(t *testing.T) string {
+	t.Helper()
+	in := contentsOf(t, l.conn).Bound[acl.UplinkTag].In
+	if len(in) != 1 {
+		t.Fatalf("the uplink's input list is %v", in)
+	}
+	return in[0]
+}
