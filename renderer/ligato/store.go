@@ -121,3 +121,12 @@ func (r *Renderer) warn(name string, p published) {
 		}
 	}
 }
+
+// Invalidate says that the store may not hold what was written to it: somebody else wrote,
+// or the host that took the writes could not apply them. The next Commit reads it back.
+// It waits for a Commit that is under way.
+func (r *Renderer) Invalidate() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = nil
+}

@@ -34,6 +34,7 @@ var mayImport = []struct {
 	{"internal/version", nil},
 	{"internal/...", []string{"api/...", "plugins/...", "renderer/...", "internal/..."}},
 	{"cmd/...", []string{"internal/..."}},
+	{"docs/examples/...", []string{"api/...", "plugins/...", "renderer/..."}}, // what any module may import
 	{"tests/...", []string{"..."}},
 }
 
@@ -151,6 +152,7 @@ func TestTheLawCatches(t *testing.T) {
 		{"renderer/cache", "go.fd.io/govpp/api"},
 		{"renderer/cache", "time"},
 		{"internal/oracle", module + "plugins/policy/cache"},
+		{"docs/examples/embedding", module + "internal/vswitch"},
 		{"internal/agent", "k8s.io/client-go/informers"},
 		{"internal/agent", "github.com/ligato/cn-infra/infra"},
 		{"somewhere/else", "fmt"},

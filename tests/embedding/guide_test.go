@@ -1,0 +1,48 @@
+// Package embedding runs the agents that docs/guide/embedding.md shows.
+package embedding
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const root = "../.."
+
+// TestTheGuideShowsTheCodeThatRuns: every block of Go in the guide is a file of the
+// example, and every file of it is shown.
+func TestTheGuideShowsTheCodeThatRuns(t *testing.T) {
+	guide, err := os.ReadFile(filepath.Join(root, "docs", "guide", "embedding.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, m := range regexp.MustCompile("(?s)`(docs/examples/embedding/[a-z]+\\.go)`:\n\n```go\n(.*?)```").FindAllSubmatch(guide, -1) {
+		code, err := os.ReadFile(filepath.Join(root, string(m[1])))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(code) != string(m[2]) {
+			t.Errorf("%s is not what the guide shows", m[1])
+		}
+		shown = append(shown, filepath.Base(string(m[1])))
+	}
+	if blocks := len(regexp.MustCompile("(?m)^```go").FindAll(guide, -1)); blocks != len(shown) {
+		t.Errorf("the guide has %d blocks of Go, of which %d are files", blocks, len(shown))
+	}
+	files, err := filepath.Glob(filepath.Join(root, "docs", "examples", "embedding", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if name := filepath.Base(f); name != "doc.go" && !slices.Contains(shown, name) {
+			t.Errorf("the guide does not show %s", name)
+		}
+	}
+}
