@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy"
@@ -71,8 +72,8 @@ func (a *Agent) Tell(ctx context.Context, resync bool, objects []model.Delta) er
 // Stop stops the plugins, the last one first. What VPP enforces stays enforced.
 func (a *Agent) Stop() error {
 	var errs []error
-	for i := len(a.plugins) - 1; i >= 0; i-- {
-		errs = append(errs, a.plugins[i].Close())
+	for _, p := range slices.Backward(a.plugins) {
+		errs = append(errs, p.Close())
 	}
 	return errors.Join(append(errs, a.stack.Close())...)
 }
