@@ -13,10 +13,10 @@ SEQUENCES ?= 1000
 WORKERS ?= 2
 DOCKER ?= docker
 
-.PHONY: help run build test race bench bench-report fuzz conformance soak mutation lint generate verify e2e test-vpp images size
+.PHONY: help run build test race bench bench-report fuzz conformance soak mutation lint generate verify e2e test-vpp test-ligato images size
 
 help: ## List the targets
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build static binaries into bin/
 	$(GOBUILD) -o $(BIN)/ ./cmd/...
@@ -74,6 +74,9 @@ e2e: build ## Run the end-to-end tests on the static binaries
 test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp)
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
 	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) go test -count 1 -v -run VPP ./renderer/acl/... ./tests/...
+
+test-ligato: ## Run the plugin inside cn-infra, and what it publishes through the KVScheduler of vpp-agent (a module of its own)
+	cd tests/ligato && go vet ./... && go test -count 1 ./...
 
 images: ## Build the container images sluice-agent and sluicectl (DOCKER=docker)
 	@set -e; for i in agent:sluice-agent ctl:sluicectl; do \
