@@ -71,6 +71,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.plugs != nil {
 		g.Go(func() error { return ended(a.plugs.Run(source)) })
 	}
+	if a.node.Ligato != nil {
+		g.Go(func() error { return ended(a.followPublished(source)) })
+	}
 	g.Go(func() error { return ended(a.serve(ctx)) })
 	g.Go(func() error { a.logVerdicts(ctx); return nil })
 	g.Go(func() error {

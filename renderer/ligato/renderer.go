@@ -52,7 +52,7 @@ type Options struct {
 	// knows them: those of its own configuration, not VPP's. None: the pod is not
 	// attached yet. It is asked about every pod with a table by every Commit, and nothing
 	// it says is remembered for longer; when it would say something else, prompt the
-	// plugin. It is called by the goroutine of Commit.
+	// plugin. It is called by the goroutine of Commit, and must not call the Renderer.
 	Interfaces func(pod api.PodID) []string
 	// Uplinks are the names of the interfaces that connect the node with other nodes.
 	Uplinks []string

@@ -280,6 +280,57 @@ func TestWhatSomebodyElseRemovedComesBackAfterARestart(t *testing.T) {
 	}
 }
 
+// TestChangesOfOthersAreSeen: a watch tells of our own writes, too, which are no news.
+func TestChangesOfOthersAreSeen(t *testing.T) {
+	s := open(t, shopPods...)
+	commit(t, s, true, shop)
+	before := s.keys(t)
+	key := s.r.Prefix() + "sluice-table-3"
+	ours, _, err := etcd.List(t.Context(), s.r.Prefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, entries := range map[string][]model.Entry{
+		"our own keys":        ours,
+		"keys of others":      {{Key: s.r.Prefix() + "other", Value: []byte("{}")}},
+		"a name we gave away": {{Key: s.r.Prefix() + "sluice-table-77"}},
+	} {
+		if s.r.Seen(entries) {
+			t.Errorf("%s are somebody else's change", what)
+		}
+	}
+	if got := s.steps(t, false, nothing); got != nil {
+		t.Errorf("written: %v", got)
+	}
+	for _, tc := range []struct {
+		what string
+		e    model.Entry
+	}{
+		{"deleted", model.Entry{Key: key}},
+		{"added", model.Entry{Key: s.r.Prefix() + "sluice-x", Value: []byte("{}")}},
+		{"changed", model.Entry{Key: key, Value: []byte("{}")}}, // its content gets another name
+	} {
+		what, e := tc.what, tc.e
+		if e.Value == nil {
+			err = etcd.Write(t.Context(), nil, []string{e.Key})
+		} else {
+			err = etcd.Write(t.Context(), []model.Entry{e}, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !s.r.Seen([]model.Entry{e}) {
+			t.Errorf("a key is %s, and nobody has seen it", what)
+		}
+		if err := try(t, s, false, nothing); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(before, strings.ReplaceAll(s.keys(t), "table-4", "table-3")); d != "" {
+			t.Errorf("%s: %s", what, d)
+		}
+	}
+}
+
 // TestAProtocolThatChangesIsSeenByTheAgent: it would not apply a value that differs from
 // the one before in the numbers of protocols only.
 func TestAProtocolThatChangesIsSeenByTheAgent(t *testing.T) {

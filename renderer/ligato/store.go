@@ -1,6 +1,7 @@
 package ligato
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -129,4 +130,34 @@ func (r *Renderer) Invalidate() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = nil
+}
+
+// Prefix returns what the keys of all ACLs of the agent begin with, for who watches them.
+func (r *Renderer) Prefix() string { return r.prefix }
+
+// Seen takes changes of keys under Prefix as a watch of the store tells them; a nil Value
+// is a deletion. It says whether somebody else made one of them: then the next Commit reads
+// everything back, and there should be one soon. It waits for a Commit that is under way.
+// A value that was only held for a moment during a Commit counts as somebody else's.
+func (r *Renderer) Seen(entries []model.Entry) (foreign bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held == nil {
+		return false // it is read back anyway
+	}
+	for _, e := range entries {
+		name := strings.TrimPrefix(e.Key, r.prefix)
+		if !strings.HasPrefix(name, ownPrefix) {
+			continue
+		}
+		p, held := r.held[name]
+		if e.Value == nil && !held {
+			continue
+		}
+		if want, err := p.entry(r.prefix, name); !held || err != nil || !bytes.Equal(want.Value, e.Value) {
+			r.held = nil
+			return true
+		}
+	}
+	return false
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -52,26 +53,40 @@ func TestRunPublishesForAVPPAgent(t *testing.T) {
 		}
 		return nil
 	})
+
+	// What somebody else deletes comes back.
+	change(t, etcd, func(c *kvstore.Client) error { return c.Write(t.Context(), nil, []string{prefix + "sluice-table-1"}) })
+	eventually(t, func() error {
+		if table := publishedFor(t, etcd, "/vnf-agent/")[prefix+"sluice-table-1"]; !strings.Contains(table, rule(stranger)) {
+			return errors.New("the key that was deleted is gone")
+		}
+		return nil
+	})
 	b.stop(syscall.SIGTERM)
 }
 
-// publishedFor returns the keys under a prefix.
-func publishedFor(t testing.TB, etcd, prefix string) map[string]string {
+// change does something to etcd.
+func change(t testing.TB, etcd string, do func(*kvstore.Client) error) {
 	t.Helper()
 	c, err := kvstore.Dial(t.Context(), kvstore.Config{Endpoints: []string{etcd}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, _, err := c.List(t.Context(), prefix)
-	if err != nil {
+	if err := errors.Join(do(c), c.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+}
+
+// publishedFor returns the keys under a prefix.
+func publishedFor(t testing.TB, etcd, prefix string) map[string]string {
+	t.Helper()
 	out := map[string]string{}
-	for _, e := range entries {
-		out[e.Key] = string(e.Value)
-	}
+	change(t, etcd, func(c *kvstore.Client) error {
+		entries, _, err := c.List(t.Context(), prefix)
+		for _, e := range entries {
+			out[e.Key] = string(e.Value)
+		}
+		return err
+	})
 	return out
 }
