@@ -24,7 +24,7 @@ func TestRunPublishesForAVPPAgent(t *testing.T) {
 	a := startAgent(t, args...)
 	a.ready()
 	prefix := "/vnf-agent/vpp7/config/vpp/acls/v2/acl/"
-	keys := publishedFor(t, etcd, "/vnf-agent/")
+	keys := publishedFor(t, etcd)
 	reflect, table := keys[prefix+"sluice-reflect"], keys[prefix+"sluice-table-1"]
 	if len(keys) != 2 || !strings.HasSuffix(reflect, `"interfaces":{"ingress":["memif1"]}}`) || !strings.HasSuffix(table, `"interfaces":{"egress":["memif1"]}}`) {
 		t.Fatalf("published is %v", keys)
@@ -43,12 +43,12 @@ func TestRunPublishesForAVPPAgent(t *testing.T) {
 	a.stop(syscall.SIGTERM)
 	b := startAgent(t, args...)
 	b.ready()
-	if again := publishedFor(t, etcd, "/vnf-agent/"); again[prefix+"sluice-table-1"] != table || len(again) != 2 {
+	if again := publishedFor(t, etcd); again[prefix+"sluice-table-1"] != table || len(again) != 2 {
 		t.Errorf("after a restart, published is %v", again)
 	}
 	store(t, etcd, strings.ReplaceAll(demo, "{matchLabels: {app: friend}}}]", "{matchLabels: {app: stranger}}}]"))
 	eventually(t, func() error {
-		if table := publishedFor(t, etcd, "/vnf-agent/")[prefix+"sluice-table-1"]; strings.Contains(table, rule(friend)) || !strings.Contains(table, rule(stranger)) {
+		if table := publishedFor(t, etcd)[prefix+"sluice-table-1"]; strings.Contains(table, rule(friend)) || !strings.Contains(table, rule(stranger)) {
 			return fmt.Errorf("the change is not published: %s", table)
 		}
 		return nil
@@ -57,7 +57,7 @@ func TestRunPublishesForAVPPAgent(t *testing.T) {
 	// What somebody else deletes comes back.
 	change(t, etcd, func(c *kvstore.Client) error { return c.Write(t.Context(), nil, []string{prefix + "sluice-table-1"}) })
 	eventually(t, func() error {
-		if table := publishedFor(t, etcd, "/vnf-agent/")[prefix+"sluice-table-1"]; !strings.Contains(table, rule(stranger)) {
+		if table := publishedFor(t, etcd)[prefix+"sluice-table-1"]; !strings.Contains(table, rule(stranger)) {
 			return errors.New("the key that was deleted is gone")
 		}
 		return nil
@@ -77,12 +77,12 @@ func change(t testing.TB, etcd string, do func(*kvstore.Client) error) {
 	}
 }
 
-// publishedFor returns the keys under a prefix.
-func publishedFor(t testing.TB, etcd, prefix string) map[string]string {
+// publishedFor returns the keys of all vpp-agents.
+func publishedFor(t testing.TB, etcd string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	change(t, etcd, func(c *kvstore.Client) error {
-		entries, _, err := c.List(t.Context(), prefix)
+		entries, _, err := c.List(t.Context(), "/vnf-agent/")
 		for _, e := range entries {
 			out[e.Key] = string(e.Value)
 		}
