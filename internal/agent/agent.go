@@ -48,7 +48,7 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 	if a.plugs = a.follower(); a.plugs != nil {
 		nodeConfig.Plumbing, nodeConfig.Source = a.plugs, plugged{nodeConfig.Source, a.plugs.Ready()}
 	}
-	nodeConfig.Ligato = a.ligato()
+	nodeConfig.Ligato = a.ligato(nodeConfig.Infra)
 	a.node, err = node.New(nodeConfig)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,7 @@ const (
 
 // expander turns tables into rules of the agent, remembering the prefixes of sets.
 type expander struct {
+	infra   []wireRule // ahead of every table
 	members func(api.SetID) []netip.Prefix
 	sets    map[api.SetID]sides
 }
@@ -72,7 +73,7 @@ func split(sorted []netip.Prefix) sides {
 
 // content expands a table, behind what passes whatever policy says.
 func (x *expander) content(t *cache.Table) (content, error) {
-	rules := infraRules()
+	rules := slices.Clone(x.infra)
 	from := slices.Repeat([]int32{-1}, len(rules))
 	for i, r := range t.Rules {
 		l4, ok := transportOf(r)
@@ -151,21 +152,6 @@ func icmp(v6 bool, first, last uint16) *wireICMP {
 	return &wireICMP{V6: v6, Codes: wireRange{0, maxICMP}, Types: wireRange{first, last}}
 }
 
-// infraRules permit, without a session, what a network needs whatever policy says:
-// neighbour discovery, and the errors that belong to permitted flows.
-func infraRules() []wireRule {
-	var out []wireRule
-	for _, m := range []*wireICMP{icmp(true, 133, 137), icmp(true, 1, 4), icmp(false, 3, 3), icmp(false, 11, 12)} {
-		family := 0
-		if m.V6 {
-			family = 1
-		}
-		all := anySides[family][0]
-		out = append(out, wireRule{Action: permitAction, IPRule: wireIPRule{ICMP: m}}.rule(all, all))
-	}
-	return out
-}
-
 // TCP flags that the reflect ACL looks at.
 const (
 	flagSYN = 2
@@ -187,9 +173,9 @@ func reflectContent() content {
 	return newContent(rules, nil)
 }
 
-// closedContent denies everything but what a network needs.
-func closedContent() content {
-	rules := infraRules()
+// closedContent denies everything but what stands ahead of every table.
+func closedContent(infra []wireRule) content {
+	rules := slices.Clone(infra)
 	for _, side := range anySides {
 		rules = append(rules, wireRule{Action: denyAction}.rule(side[0], side[0]))
 	}

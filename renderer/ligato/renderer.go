@@ -56,6 +56,8 @@ type Options struct {
 	Interfaces func(pod api.PodID) []string
 	// Uplinks are the names of the interfaces that connect the node with other nodes.
 	Uplinks []string
+
+	Infra Infra // what passes whatever policy says
 }
 
 // Renderer publishes policy as ACLs of a vpp-agent. It implements renderer.Renderer,
@@ -63,7 +65,8 @@ type Options struct {
 // transactions are committed one after the other.
 type Renderer struct {
 	options Options
-	prefix  string // of the keys of all ACLs
+	prefix  string     // of the keys of all ACLs
+	infra   []wireRule // ahead of every table
 	log     *slog.Logger
 
 	mu       sync.Mutex
@@ -97,8 +100,12 @@ func New(o Options) (*Renderer, error) {
 	case strings.Contains(o.Label, "/"):
 		return nil, fmt.Errorf("ligato: the label %q of the vpp-agent is a part of keys and must not have a slash", o.Label)
 	}
+	infra, err := o.Infra.check()
+	if err != nil {
+		return nil, fmt.Errorf("ligato: %w", err)
+	}
 	return &Renderer{
-		options: o, prefix: aclPrefix(o.Prefix, o.Label), log: o.Log, cache: cache.New(api.Egress),
+		options: o, prefix: aclPrefix(o.Prefix, o.Label), infra: infra.rules(), log: o.Log, cache: cache.New(api.Egress),
 		contents: make(map[renderer.Digest]content), limits: newLimits(),
 	}, nil
 }

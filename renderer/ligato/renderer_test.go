@@ -280,6 +280,47 @@ func TestWhatSomebodyElseRemovedComesBackAfterARestart(t *testing.T) {
 	}
 }
 
+func TestInfrastructurePassesWhateverPolicySays(t *testing.T) {
+	s := open(t, pod("web"))
+	options := ligato.Options{Store: s.tap, Label: s.label, Interfaces: s.interfacesOf}
+	publish := func(i ligato.Infra) {
+		t.Helper()
+		options.Infra = i
+		var err error
+		if s.r, err = ligato.New(options); err != nil {
+			t.Fatal(err)
+		}
+		commit(t, s, true, func(x renderer.Txn) {
+			x.Render(pod("web"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1"), addr("fd00::1")}, Egress: list()})
+		})
+	}
+	errors := vswitch.Packet{Src: addr("10.9.0.1"), Dst: addr("10.0.0.1"), Protocol: api.ICMP, ICMPType: 3, ICMPCode: 4}
+	neighbour := vswitch.Packet{Src: addr("fe80::1"), Dst: addr("fd00::1"), Protocol: api.ICMPv6, ICMPType: 135}
+	loopback := vswitch.FlowPacket(api.Flow{Src: addr("192.0.2.1"), Dst: addr("10.0.0.1"), Protocol: api.TCP, SrcPort: 40000, DstPort: 80})
+	for _, tc := range []struct {
+		infra ligato.Infra
+		want  [3]api.Action
+	}{
+		{ligato.Infra{}, [3]api.Action{api.Permit, api.Permit, api.Deny}},
+		{ligato.Infra{NoErrors: true, Addresses: []netip.Prefix{host("192.0.2.1")}}, [3]api.Action{api.Deny, api.Permit, api.Permit}},
+		{ligato.Infra{NoNeighbours: true, NoErrors: true}, [3]api.Action{}},
+	} {
+		publish(tc.infra)
+		for i, p := range []vswitch.Packet{errors, neighbour, loopback} {
+			s.sw.ClearSessions()
+			if got := s.send(p); got != tc.want[i] {
+				t.Errorf("%+v: packet %d: %s, want %s", tc.infra, i, got, tc.want[i])
+			}
+		}
+	}
+	for _, bad := range []netip.Prefix{{}, netip.MustParsePrefix("::/0"), netip.MustParsePrefix("::ffff:0.0.0.0/96")} {
+		options.Infra = ligato.Infra{Addresses: []netip.Prefix{bad}}
+		if _, err := ligato.New(options); err == nil {
+			t.Errorf("%s is accepted", bad)
+		}
+	}
+}
+
 // TestChangesOfOthersAreSeen: a watch tells of our own writes, too, which are no news.
 func TestChangesOfOthersAreSeen(t *testing.T) {
 	s := open(t, shopPods...)

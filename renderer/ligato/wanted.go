@@ -37,7 +37,7 @@ type wanted struct {
 func (r *Renderer) want(plan cache.Plan) *wanted {
 	w := &wanted{
 		r: r, layout: r.cache.Desired(), changed: make(map[api.SetID]bool), groups: make(map[[16]byte]*group),
-		expand: &expander{members: r.cache.Members, sets: make(map[api.SetID]sides)},
+		expand: &expander{infra: r.infra, members: r.cache.Members, sets: make(map[api.SetID]sides)},
 	}
 	for _, id := range plan.Sets {
 		w.changed[id] = true
@@ -78,7 +78,7 @@ func (w *wanted) globalContent(g *cache.Table) content {
 		if c, err = w.expand.content(g); err != nil {
 			w.refuse(err, g.Origins, 0)
 			if c = w.r.held[globalName].content; c.isZero() {
-				c = closedContent()
+				c = closedContent(w.r.infra)
 			}
 			return c
 		}
@@ -118,7 +118,7 @@ func (w *wanted) place(name string, tables []*cache.Table, contents map[renderer
 	uplink := w.isGlobal && slices.Contains(w.global.egress, name)
 	if uplink || slices.ContainsFunc(tables, func(o *cache.Table) bool { return o != t }) {
 		w.shared = append(w.shared, fmt.Errorf("interface %s: %w", name, ErrSharedInterface))
-		w.add(name, closedContent())
+		w.add(name, closedContent(w.r.infra))
 		w.global.egress = slices.DeleteFunc(w.global.egress, func(u string) bool { return u == name })
 		return
 	}
@@ -136,7 +136,7 @@ func (r *Renderer) has(name string) content {
 			return p.content
 		}
 	}
-	return closedContent()
+	return closedContent(r.infra)
 }
 
 func (w *wanted) add(name string, c content) {
