@@ -165,12 +165,14 @@ func TestInterfaceTagsFitAndAreUnique(t *testing.T) {
 }
 
 func TestTagsOfACLsAreReadBack(t *testing.T) {
-	tag := aclTag("l4294967295", 254, digestOf(nil))
-	if slot, n, own := parseTag(tag); len(tag) > maxTag || slot != "l4294967295" || n != 254 || !own {
-		t.Errorf("%q is read as %q %d %v", tag, slot, n, own)
+	for _, r := range []role{{}, {cold, deny}, {cold, reflect}, {warm, deny}, {warm, reflect}, {young, deny}, {young, reflect}} {
+		tag := aclTag("l4294967295", 254, r, digestOf(nil))
+		if slot, n, got, own := parseTag(tag); len(tag) > maxTag || slot != "l4294967295" || n != 254 || got != r || !own {
+			t.Errorf("%q is read as %q %d %v %v", tag, slot, n, got, own)
+		}
 	}
 	for tag, own := range map[string]bool{"": false, "firewall": false, "sluice": false, "sluice:": true, "sluice:x": true, "sluice:x:-1:": true, "sluice::1:": true} {
-		if slot, _, got := parseTag(tag); got != own || slot != "" {
+		if slot, _, _, got := parseTag(tag); got != own || slot != "" {
 			t.Errorf("%q: slot %q, own %v, want %v", tag, slot, got, own)
 		}
 	}
@@ -180,7 +182,7 @@ func FuzzParseTag(f *testing.F) {
 	f.Add("sluice:l1:0:00")
 	f.Add("sluice:g:9999999999999999999999:")
 	f.Fuzz(func(t *testing.T, tag string) {
-		slot, n, own := parseTag(tag)
+		slot, n, _, own := parseTag(tag)
 		if own != strings.HasPrefix(tag, ownPrefix) || n < 0 || slot != "" && !own {
 			t.Errorf("%q is read as %q %d %v", tag, slot, n, own)
 		}

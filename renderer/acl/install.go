@@ -43,7 +43,7 @@ func (w *wanted) create(ctx context.Context) error {
 			continue
 		}
 		for n, p := range s.want {
-			index, err := w.m.put(ctx, w.r.link, none, s.name, n, p)
+			index, err := w.m.put(ctx, w.r.link, none, s, n, p)
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ func (w *wanted) change(ctx context.Context, changes []change) error {
 		if w.m.acls[index].piece.digest == c.piece.digest {
 			continue
 		}
-		if _, err := w.m.put(ctx, w.r.link, index, c.slot.name, c.n, c.piece); err != nil {
+		if _, err := w.m.put(ctx, w.r.link, index, c.slot, c.n, c.piece); err != nil {
 			return err
 		}
 	}

@@ -10,8 +10,9 @@ import (
 // mirror is what the vswitch is known to hold: read from it, then changed with
 // every change that it acknowledged.
 type mirror struct {
-	acls map[uint32]*held // ours only
-	ifs  []*netif         // sorted by index
+	acls  map[uint32]*held // ours only
+	sizes sizes            // of the ACLs of tables
+	ifs   []*netif         // sorted by index
 }
 
 // held is an ACL of ours in the vswitch.
@@ -35,13 +36,13 @@ func (l lists) equal(o lists) bool { return slices.Equal(l.in, o.in) && slices.E
 
 // read makes the mirror anew.
 func (l *link) read(ctx context.Context) (*mirror, error) {
-	m := &mirror{acls: make(map[uint32]*held)}
+	m := &mirror{acls: make(map[uint32]*held), sizes: defaultSizes()}
 	all, err := l.readACLs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range all {
-		if _, _, own := parseTag(d.Tag); own {
+		if _, _, _, own := parseTag(d.Tag); own {
 			m.hold(d.ACLIndex, d.Tag, newPiece(fromRules(d.R), nil))
 		}
 	}
@@ -92,8 +93,8 @@ func (m *mirror) with(now, ours lists) lists {
 }
 
 // put sends the content of an ACL and remembers it once it is acknowledged.
-func (m *mirror) put(ctx context.Context, l *link, index uint32, slot string, n int, p piece) (uint32, error) {
-	tag := aclTag(slot, n, p.digest)
+func (m *mirror) put(ctx context.Context, l *link, index uint32, slot *slot, n int, p piece) (uint32, error) {
+	tag := aclTag(slot.name, n, slot.role(n), p.digest)
 	index, err := l.put(ctx, index, tag, p)
 	if err != nil {
 		return none, err

@@ -152,7 +152,7 @@ func (w *wanted) changeInput(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := w.m.put(ctx, w.r.link, s.indexes[0], s.name, 0, s.want[0]); err != nil || !revoke {
+	if _, err := w.m.put(ctx, w.r.link, s.indexes[0], s, 0, s.want[0]); err != nil || !revoke {
 		return err
 	}
 	_, err := w.r.setting(ctx, reclassify(true))

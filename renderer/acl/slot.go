@@ -17,6 +17,7 @@ import (
 type slot struct {
 	name    string
 	indexes []uint32 // the ACLs that hold it; none before it is created
+	roles   []role   // of the ACLs of a local table; none where all are mixed
 	want    []piece  // what they must hold; nil when it must be expanded anew
 
 	table renderer.Digest // the local table that want was expanded from
@@ -37,6 +38,14 @@ const parts = 16
 
 // partOf returns the name of the i-th of them.
 func partOf(i int) string { return fmt.Sprintf("g%d", i) }
+
+// role returns what the n-th ACL is for.
+func (s *slot) role(n int) role {
+	if n < len(s.roles) {
+		return s.roles[n]
+	}
+	return role{}
+}
 
 // isLocal says whether the slot is for a local table.
 func (s *slot) isLocal() bool { return isNumbered(s.name, "l") }
@@ -62,17 +71,18 @@ func (r *Renderer) slot(name string) *slot {
 func (r *Renderer) adopt() {
 	type place struct {
 		n     int
+		role  role
 		index uint32
 	}
 	found := make(map[string][]place)
 	for _, h := range r.mirror.acls {
-		if name, n, _ := parseTag(h.tag); name != "" {
-			found[name] = append(found[name], place{n, h.index})
+		if name, n, r, _ := parseTag(h.tag); name != "" {
+			found[name] = append(found[name], place{n, r, h.index})
 		}
 	}
 	used := r.mirror.users()
 	for _, s := range r.slots {
-		s.indexes, s.want = nil, nil
+		s.indexes, s.roles, s.want = nil, nil, nil
 	}
 	for name, places := range found {
 		slices.SortFunc(places, func(a, b place) int {
@@ -81,7 +91,7 @@ func (r *Renderer) adopt() {
 		s := r.slot(name)
 		for _, p := range places {
 			if p.n == len(s.indexes) { // of duplicates only the first; none behind a gap
-				s.indexes = append(s.indexes, p.index)
+				s.indexes, s.roles = append(s.indexes, p.index), append(s.roles, p.role)
 			}
 		}
 	}
@@ -108,22 +118,9 @@ func (r *Renderer) newLocal() *slot {
 	}
 }
 
-// holds says whether the ACLs of the slot have the given content.
-func (m *mirror) holds(s *slot, want []piece) bool {
-	if len(s.indexes) != len(want) {
-		return false
-	}
-	for i, index := range s.indexes {
-		if h := m.acls[index]; h == nil || h.piece.digest != want[i].digest {
-			return false
-		}
-	}
-	return true
-}
-
 // assign gives every local table a slot: the one it has, else one that holds just
 // that, else one whose interfaces will all have the table, else a new one.
-func (w *wanted) assign(tables []*cache.Table, contents map[renderer.Digest][]piece) {
+func (w *wanted) assign(tables []*cache.Table) {
 	r := w.r
 	spare := make(map[string]*slot)
 	for name, s := range r.slots {
@@ -142,8 +139,8 @@ func (w *wanted) assign(tables []*cache.Table, contents map[renderer.Digest][]pi
 		}
 	}
 	for _, fits := range []func(*slot, *cache.Table) bool{
-		func(s *slot, t *cache.Table) bool { return w.m.holds(s, contents[t.Digest]) && w.wholly(s, t) },
-		func(s *slot, t *cache.Table) bool { return w.m.holds(s, contents[t.Digest]) },
+		func(s *slot, t *cache.Table) bool { return w.m.holds(s, w.content[t.Digest]) && w.wholly(s, t) },
+		func(s *slot, t *cache.Table) bool { return w.m.holds(s, w.content[t.Digest]) },
 		w.wholly,
 	} {
 		homeless = slices.DeleteFunc(homeless, func(t *cache.Table) bool {

@@ -31,23 +31,54 @@ func InterfaceTag(pod api.PodID) string {
 	return tag[:maxTag-len(hash)] + hash
 }
 
-// aclTag returns the tag of the n-th ACL of a slot.
-func aclTag(slot string, n int, d digest) string {
-	return fmt.Sprintf("%s%s:%d:%s", ownPrefix, slot, n, d)
+// aclTag returns the tag of the n-th ACL of a slot. The number of a segment has a
+// letter for its age, in upper case when it denies.
+func aclTag(slot string, n int, r role, d digest) string {
+	return fmt.Sprintf("%s%s:%d%s:%s", ownPrefix, slot, n, r, d)
+}
+
+// ages are the letters of segments, and of those that deny.
+const ages, denyingAges = "cwy", "CWY"
+
+func (r role) String() string {
+	switch {
+	case r.kind == mixed:
+		return ""
+	case r.verdict == deny:
+		return denyingAges[r.kind-1 : r.kind]
+	}
+	return ages[r.kind-1 : r.kind]
+}
+
+// roleOf returns the role that the letter behind a number stands for.
+func roleOf(letter byte) (role, bool) {
+	if i := strings.IndexByte(ages, letter); i >= 0 {
+		return role{age(i + 1), reflect}, true
+	}
+	if i := strings.IndexByte(denyingAges, letter); i >= 0 {
+		return role{age(i + 1), deny}, true
+	}
+	return role{}, false
 }
 
 // parseTag reads a tag that aclTag made. Whatever begins like one is ours, also
 // when the rest cannot be read.
-func parseTag(tag string) (slot string, n int, own bool) {
+func parseTag(tag string) (slot string, n int, r role, own bool) {
 	rest, own := strings.CutPrefix(tag, ownPrefix)
 	if !own {
-		return "", 0, false
+		return "", 0, role{}, false
 	}
 	slot, rest, _ = strings.Cut(rest, ":")
 	number, _, _ := strings.Cut(rest, ":")
+	if last := len(number) - 1; last > 0 {
+		var ok bool
+		if r, ok = roleOf(number[last]); ok {
+			number = number[:last]
+		}
+	}
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 0 || slot == "" {
-		return "", 0, true
+		return "", 0, role{}, true
 	}
-	return slot, n, true
+	return slot, n, r, true
 }

@@ -13,18 +13,18 @@ import (
 func FuzzTag(f *testing.F) {
 	for _, s := range []string{
 		"sluice:l1:0:00", "sluice:g:9999999999999999999999:", "sluice:l4294967295:254:00", "sluice::1:", "sluice:x:-1:", "sluice:x:+1:", "sluice", "firewall",
-		"sluice:l1:01:00", "sluice:l1:1", "sluice/pod/a/b", UplinkTag,
+		"sluice:l1:01:00", "sluice:l1:1", "sluice:l1:2c:00", "sluice:l1:3W:00", "sluice/pod/a/b", UplinkTag,
 	} {
 		f.Add(s, "web-0")
 	}
 	f.Add("sluice:a:1:", strings.Repeat("x", 100))
 	f.Fuzz(func(t *testing.T, tag, name string) {
-		slot, n, own := parseTag(tag)
+		slot, n, r, own := parseTag(tag)
 		if own != strings.HasPrefix(tag, ownPrefix) || n < 0 || slot != "" && !own {
 			t.Fatalf("%q is read as %q %d %v", tag, slot, n, own)
 		}
 		if slot != "" {
-			if again, m, ok := parseTag(aclTag(slot, n, digestOf(nil))); again != slot || m != n || !ok {
+			if again, m, q, ok := parseTag(aclTag(slot, n, r, digestOf(nil))); again != slot || m != n || q != r || !ok {
 				t.Errorf("%q is read as %q %d, and that as %q %d %v", tag, slot, n, again, m, ok)
 			}
 		}
@@ -33,7 +33,7 @@ func FuzzTag(f *testing.F) {
 		}
 		a := InterfaceTag(api.PodID{Namespace: "shop", Name: name})
 		b := InterfaceTag(api.PodID{Namespace: "shop", Name: name + "-0"})
-		if _, _, own := parseTag(a); own || a == b || a == UplinkTag || len(a) > maxTag {
+		if _, _, _, own := parseTag(a); own || a == b || a == UplinkTag || len(a) > maxTag {
 			t.Errorf("tags of two pods: %q and %q", a, b)
 		}
 	})

@@ -34,7 +34,9 @@ type tap struct {
 	mu      sync.Mutex
 	reads   map[uint16]bool // message ids that change nothing and are counted as calls
 	changes map[uint16]bool // message ids that change something
+	put     uint16          // the message id of acl_add_replace
 	ops     int
+	rules   int // that were sent
 	calls   int
 	failAt  int  // countdown to the call that fails, 0 for none
 	retval  bool // fail by a return value instead of a lost message
@@ -57,6 +59,7 @@ func (t *tap) learn() {
 		}
 		return out
 	}
+	t.put, _ = t.GetMsgID((&acl.ACLAddReplace{}).GetMessageName(), (&acl.ACLAddReplace{}).GetCrcString())
 	t.changes = ids(&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceAddDel{})
 	t.reads = ids(&acl.ACLDump{}, &acl.ACLInterfaceListDump{}, &interfaces.SwInterfaceDump{}, &vlib.CliInband{})
 }
@@ -84,6 +87,9 @@ func (t *tap) SendMsg(ctx uint32, data []byte) error {
 	}
 	if t.changes[id] {
 		t.ops++
+	}
+	if id == t.put {
+		t.rules += int(binary.BigEndian.Uint32(data[78:])) // behind header, index and tag
 	}
 	return t.VppAPI.SendMsg(ctx, data)
 }

@@ -26,10 +26,11 @@ type wanted struct {
 	oversize []renderer.Unenforced
 	tooBig   map[renderer.Digest]bool // tables that are refused
 
-	content map[renderer.Digest][]piece // of local tables, as far as it was needed
-	live    map[*slot]bool              // what is held afterwards
-	early   []change                    // in place, before interfaces are switched
-	late    []change                    // in place, after interfaces have left
+	content map[renderer.Digest]table // of local tables that may have changed
+	quiet   bool                      // it is the time to make room in slots
+	live    map[*slot]bool            // what is held afterwards
+	early   []change                  // in place, before interfaces are switched
+	late    []change                  // in place, after interfaces have left
 }
 
 // want collects what a plan leads to.
@@ -37,7 +38,7 @@ func (r *Renderer) want(plan cache.Plan) *wanted {
 	w := &wanted{
 		r: r, m: r.mirror, layout: r.cache.Desired(), expand: newExpander(r.cache.Members),
 		changed: make(map[api.SetID]bool), tooBig: make(map[renderer.Digest]bool),
-		content: make(map[renderer.Digest][]piece), live: make(map[*slot]bool),
+		content: make(map[renderer.Digest]table), live: make(map[*slot]bool),
 	}
 	for _, id := range plan.Sets {
 		w.changed[id] = true
@@ -51,24 +52,24 @@ func (w *wanted) names(sets []api.SetID) bool {
 	return slices.ContainsFunc(sets, func(id api.SetID) bool { return w.changed[id] })
 }
 
-// contentOf returns what the ACLs of a local table must hold. It is nil when the
-// table is too large, which is reported once.
-func (w *wanted) contentOf(t *cache.Table) []piece {
-	if s := w.r.local[t.Digest]; s != nil && s.table == t.Digest && s.want != nil && !w.names(t.Sets) {
-		return s.want
-	}
-	if c, ok := w.content[t.Digest]; ok {
-		return c
-	}
+// isCurrent says whether it is known what the ACLs of a table hold, and that this
+// is what they must hold.
+func (w *wanted) isCurrent(t *cache.Table) bool {
+	s := w.r.local[t.Digest]
+	return s != nil && s.table == t.Digest && s.want != nil && !w.names(t.Sets)
+}
+
+// expandTable expands a local table that may have changed. It is false when it is too
+// large, which is reported.
+func (w *wanted) expandTable(t *cache.Table) bool {
 	x, err := w.expand.expand(t, 0, len(t.Rules))
 	if err != nil {
 		w.refuse(err, reasonTable, t.Origins, len(t.Pods))
 		w.tooBig[t.Digest] = true
-		w.content[t.Digest] = nil
-		return nil
+		return false
 	}
-	w.content[t.Digest] = cut(x)
-	return w.content[t.Digest]
+	w.content[t.Digest] = w.m.sizes.newTable(x)
+	return true
 }
 
 // slotOf returns the slot whose table an interface is to have, or nil.
@@ -109,19 +110,13 @@ func (w *wanted) prepare() {
 	r := w.r
 	var tables []*cache.Table
 	for _, t := range w.layout.Tables {
-		if w.contentOf(t) != nil {
+		if w.isCurrent(t) || w.expandTable(t) {
 			tables = append(tables, t)
 		}
 	}
-	contents := make(map[renderer.Digest][]piece, len(tables))
+	w.assign(tables)
 	for _, t := range tables {
-		contents[t.Digest] = w.contentOf(t)
-	}
-	w.assign(tables, contents)
-	for _, t := range tables {
-		s := r.local[t.Digest]
-		s.want, s.table = contents[t.Digest], t.Digest
-		w.live[s] = true
+		w.fill(t)
 	}
 	if len(w.layout.Tables) > 0 || w.layout.Global != nil {
 		w.fixed(infraSlot, w.r.options.Infra.entries())
@@ -134,13 +129,33 @@ func (w *wanted) prepare() {
 		w.prepareGlobal()
 	}
 	for _, t := range tables {
-		w.order(r.local[t.Digest])
+		w.order(t)
 	}
 	for _, name := range []string{infraSlot, reflectSlot, closedSlot} {
 		if s := r.slots[name]; s != nil && w.live[s] {
 			w.early = append(w.early, change{place{s, 0}, s.want[0]})
 		}
 	}
+}
+
+// fill says what the slot of a table must hold.
+func (w *wanted) fill(t *cache.Table) {
+	s := w.r.local[t.Digest]
+	if x, changed := w.content[t.Digest]; changed {
+		c, fits := content{}, len(s.indexes) > 0
+		if fits {
+			c, fits = w.m.refit(s, x, w.quiet)
+		}
+		if !fits {
+			c = w.m.sizes.newContent(x)
+			if len(s.indexes) > 0 {
+				s = w.r.newLocal()
+				w.r.local[t.Digest] = s
+			}
+		}
+		s.want, s.roles, s.table = c.pieces, c.roles, t.Digest
+	}
+	w.live[s] = true
 }
 
 // fixed prepares a slot whose content does not depend on policy.
@@ -156,13 +171,10 @@ func (w *wanted) fixed(name string, entries []entry) {
 // order decides when the content of a local slot changes: at once, after
 // interfaces have left it, or in a new slot. An interface that moves from one slot
 // to another must see the other one's new content and this one's old content.
-func (w *wanted) order(s *slot) {
+func (w *wanted) order(t *cache.Table) {
+	s := w.r.local[t.Digest]
 	if len(s.indexes) == 0 {
 		return // it is created
-	}
-	if len(s.indexes) != len(s.want) {
-		w.renew(s)
-		return
 	}
 	changes, ok := w.m.changes(s.places())
 	if ok && len(changes) == 0 {
@@ -176,7 +188,7 @@ func (w *wanted) order(s *slot) {
 	}
 	switch {
 	case !ok, joiners && leavers:
-		w.renew(s)
+		w.renew(t)
 	case leavers:
 		w.late = append(w.late, changes...)
 	default:
@@ -186,10 +198,11 @@ func (w *wanted) order(s *slot) {
 
 // renew has a table held by a new slot. The ACLs of the one that it had are removed
 // at the end, after the interfaces have been switched over.
-func (w *wanted) renew(s *slot) {
-	n := w.r.newLocal()
-	n.want, n.table = s.want, s.table
-	w.r.local[s.table] = n
-	delete(w.live, s)
-	w.live[n] = true
+func (w *wanted) renew(t *cache.Table) {
+	old, s := w.r.local[t.Digest], w.r.newLocal()
+	c := w.m.sizes.newContent(w.content[t.Digest])
+	s.want, s.roles, s.table = c.pieces, c.roles, t.Digest
+	w.r.local[t.Digest] = s
+	delete(w.live, old)
+	w.live[s] = true
 }

@@ -1,0 +1,164 @@
+package acl
+
+// block is a run of entries of one verdict, first..last-1, that is as long as it
+// can be. Within it, order means nothing.
+type block struct{ first, last int }
+
+func (b block) size() int { return b.last - b.first }
+
+// blocksOf divides the entries of a table.
+func blocksOf(entries []entry) []block {
+	var out []block
+	for i := range entries {
+		if i == 0 || entries[i].verdict != entries[i-1].verdict {
+			out = append(out, block{i, i})
+		}
+		out[len(out)-1].last++
+	}
+	return out
+}
+
+// cell is a part of a slot: the ACLs first..last-1. It is a group, which holds one
+// block in segments of different age, or holds what is between two of them.
+type cell struct {
+	first, last int
+	isGroup     bool
+	verdict     verdict // of a group
+}
+
+// cellsOf reads the cells from the roles of the ACLs of a slot. It is false when
+// they are not complete.
+func cellsOf(roles []role) ([]cell, bool) {
+	var out []cell
+	for n, r := range roles {
+		open := len(out) > 0 && out[len(out)-1].isGroup && roles[n-1].kind != young
+		switch {
+		case open && (r.kind < roles[n-1].kind || r.verdict != out[len(out)-1].verdict):
+			return nil, false // not cold... warm young
+		case open, r.kind == mixed && len(out) > 0 && !out[len(out)-1].isGroup:
+			out[len(out)-1].last++
+		default:
+			out = append(out, cell{n, n + 1, r.isSegment(), r.verdict})
+		}
+	}
+	for _, c := range out {
+		if c.isGroup && (c.last-c.first < 2 || roles[c.last-1].kind != young || roles[c.last-2].kind != warm) {
+			return nil, false
+		}
+	}
+	return out, true
+}
+
+// divide says which entries every cell of a slot is to hold: every group takes a
+// block of its verdict, so that groups hold as many entries as possible, and the
+// blocks between go to the cells between. It depends on the cells and the table
+// alone. It is false when something has no cell.
+func divide(cells []cell, entries []entry) ([]block, bool) {
+	blocks := blocksOf(entries)
+	groups := 0
+	for _, c := range cells {
+		if c.isGroup {
+			groups++
+		}
+	}
+	chosen := choose(cells, groups, entries, blocks)
+	out := make([]block, len(cells))
+	at, group := 0, 0
+	for n, c := range cells {
+		out[n] = block{at, at}
+		if c.isGroup {
+			if chosen[group] >= 0 {
+				if b := blocks[chosen[group]]; b.first != at {
+					return nil, false // there is no cell between
+				} else {
+					out[n] = b
+				}
+			}
+			at = out[n].last
+			group++
+			continue
+		}
+		for next := group; ; next++ {
+			if next == groups {
+				at = len(entries)
+			} else if chosen[next] >= 0 {
+				at = blocks[chosen[next]].first
+			} else {
+				continue // a group without a block holds nothing
+			}
+			break
+		}
+		out[n].last = at
+	}
+	return out, at == len(entries)
+}
+
+// choose returns which block every group takes, -1 for none: in order, and as many
+// entries as possible. Of several ways it is the one whose groups take what is last.
+func choose(cells []cell, groups int, entries []entry, blocks []block) []int {
+	// best[g][b] is how many entries the groups from g on can hold of the blocks
+	// from b on.
+	best := make([][]int, groups+1)
+	for g := range best {
+		best[g] = make([]int, len(blocks)+1)
+	}
+	verdicts := make([]verdict, 0, groups)
+	for _, c := range cells {
+		if c.isGroup {
+			verdicts = append(verdicts, c.verdict)
+		}
+	}
+	takes := func(g, b int) int {
+		if entries[blocks[b].first].verdict != verdicts[g] {
+			return -1
+		}
+		return blocks[b].size() + best[g+1][b+1]
+	}
+	for g := groups - 1; g >= 0; g-- {
+		best[g][len(blocks)] = best[g+1][len(blocks)]
+		for b := len(blocks) - 1; b >= 0; b-- {
+			best[g][b] = max(best[g+1][b], best[g][b+1], takes(g, b))
+		}
+	}
+	out := make([]int, groups)
+	for g, b := 0, 0; g < groups; g++ {
+		out[g] = -1
+		for ; b < len(blocks) && best[g][b] > best[g+1][b]; b++ {
+			if best[g][b] > best[g][b+1] {
+				out[g] = b
+				b++
+				break
+			}
+		}
+	}
+	return out
+}
+
+// spread cuts what a cell between groups is to hold for its ACLs, where they were
+// cut before: an ACL begins with the first entry that it still holds. It returns
+// where each of them ends.
+func spread(old []piece, want []entry) []int {
+	ends := make([]int, len(old))
+	if len(old) > 1 {
+		at := make(map[entry]int, len(want))
+		for i := len(want) - 1; i >= 0; i-- {
+			at[want[i]] = i
+		}
+		for n := len(old) - 1; n > 0; n-- {
+			ends[n-1] = -1
+			for _, e := range old[n].entries {
+				if i, ok := at[e]; ok {
+					ends[n-1] = i
+					break
+				}
+			}
+		}
+	}
+	ends[len(old)-1] = len(want)
+	for n := len(old) - 2; n >= 0; n-- { // what holds nothing any more, or is out of order, is empty
+		if ends[n] < 0 || ends[n] > ends[n+1] {
+			ends[n] = ends[n+1]
+		}
+	}
+	return ends
+}

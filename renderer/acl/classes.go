@@ -1,0 +1,178 @@
+package acl
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// class is what entries of one block have in common but for their source, with the
+// sources. The sources are in order, and none holds another.
+type class struct {
+	of      entry // without a source
+	members []member
+}
+
+// member is a source, and the rule of the table that names it.
+type member struct {
+	prefix netip.Prefix
+	rule   int32
+}
+
+// ruled is an entry with the rule that it comes from.
+type ruled struct {
+	entry
+	rule int32
+}
+
+func (c *class) entry(p netip.Prefix) entry {
+	e := c.of
+	e.src = p
+	return e
+}
+
+// classesOf groups the entries of a block, in the order of compareClasses.
+func classesOf(x expansion, b block) []class {
+	var out []class
+	at := make(map[entry]int)
+	last := -1
+	for i := b.first; i < b.last; i++ {
+		e := &x.entries[i]
+		if last < 0 || !e.isLike(&out[last].of) {
+			k := *e
+			k.src = netip.Prefix{}
+			n, ok := at[k]
+			if !ok {
+				n = len(out)
+				at[k] = n
+				out = append(out, class{of: k})
+			}
+			last = n
+		}
+		out[last].members = append(out[last].members, member{e.src, x.rules[i]})
+	}
+	for i := range out {
+		out[i].members = antichain(out[i].members)
+	}
+	slices.SortFunc(out, func(a, b class) int { return compareClasses(&a.of, &b.of) })
+	return out
+}
+
+// antichain sorts members and leaves out those that another holds.
+func antichain(members []member) []member {
+	ordered := true
+	for i := 1; i < len(members) && ordered; i++ {
+		a, b := members[i-1].prefix, members[i].prefix
+		ordered = cache.ComparePrefixes(a, b) < 0 && !a.Contains(b.Addr())
+	}
+	if ordered {
+		return members
+	}
+	slices.SortStableFunc(members, func(a, b member) int { return cache.ComparePrefixes(a.prefix, b.prefix) })
+	out := members[:0]
+	for _, m := range members {
+		if n := len(out); n == 0 || !out[n-1].prefix.Contains(m.prefix.Addr()) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// isLike says whether two entries are of one class.
+func (e *entry) isLike(o *entry) bool {
+	return e.verdict == o.verdict && e.protocol == o.protocol && e.sport == o.sport && e.dport == o.dport &&
+		e.flags == o.flags && e.mask == o.mask && e.dst == o.dst
+}
+
+// compareClasses orders entries by everything but their source.
+func compareClasses(a, b *entry) int {
+	if a.isLike(b) {
+		return 0
+	}
+	return cmp.Or(
+		cmp.Compare(a.verdict, b.verdict), cache.ComparePrefixes(a.dst, b.dst), cmp.Compare(a.protocol, b.protocol),
+		cmp.Compare(a.sport.first, b.sport.first), cmp.Compare(a.sport.last, b.sport.last),
+		cmp.Compare(a.dport.first, b.dport.first), cmp.Compare(a.dport.last, b.dport.last),
+		cmp.Compare(a.flags, b.flags), cmp.Compare(a.mask, b.mask),
+	)
+}
+
+// compareEntries is the order of entries in segments: by class, then by source.
+func compareEntries(a, b *entry) int {
+	if c := compareClasses(a, b); c != 0 {
+		return c
+	}
+	return cache.ComparePrefixes(a.src, b.src)
+}
+
+// merge puts entries into the order of segments, with the fewest prefixes that have
+// the same addresses. What it joins it takes for entries of the first one's rule.
+func merge(entries []ruled) []ruled {
+	slices.SortStableFunc(entries, func(a, b ruled) int { return compareEntries(&a.entry, &b.entry) })
+	out := entries[:0]
+	for _, e := range entries {
+		n := len(out)
+		if n > 0 && out[n-1].isLike(&e.entry) && out[n-1].src.Contains(e.src.Addr()) {
+			continue // it starts no earlier
+		}
+		for ; n > 0 && out[n-1].isLike(&e.entry); n = len(out) {
+			parent, ok := siblings(out[n-1].src, e.src)
+			if !ok {
+				break
+			}
+			e = out[n-1]
+			e.src, out = parent, out[:n-1]
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// siblings returns the prefix that two prefixes are the halves of, the lower first.
+func siblings(a, b netip.Prefix) (parent netip.Prefix, ok bool) {
+	bits := a.Bits()
+	if bits == 0 || b.Bits() != bits || a.Addr().BitLen() != b.Addr().BitLen() {
+		return netip.Prefix{}, false
+	}
+	parent = netip.PrefixFrom(a.Addr(), bits-1)
+	return parent, parent == parent.Masked() && parent.Contains(b.Addr())
+}
+
+// without returns what of a prefix is in none of the others, which lie inside it:
+// as few prefixes as there can be, in order.
+func without(p netip.Prefix, others []netip.Prefix) []netip.Prefix {
+	if len(others) == 0 {
+		return []netip.Prefix{p}
+	}
+	if slices.Contains(others, p) {
+		return nil
+	}
+	low := netip.PrefixFrom(p.Addr(), p.Bits()+1)
+	high := netip.PrefixFrom(upper(low), p.Bits()+1)
+	var below, above []netip.Prefix
+	for _, o := range others {
+		if low.Contains(o.Addr()) {
+			below = append(below, o)
+		} else {
+			above = append(above, o)
+		}
+	}
+	return append(without(low, below), without(high, above)...)
+}
+
+// upper returns the first address behind a prefix of at least one bit that is a
+// lower half.
+func upper(low netip.Prefix) netip.Addr {
+	a, bit := low.Addr().As16(), low.Bits()-1
+	if low.Addr().Is4() {
+		bit += 96
+	}
+	a[bit/8] |= 0x80 >> (bit % 8)
+	if out := netip.AddrFrom16(a); !low.Addr().Is4() {
+		return out
+	} else {
+		return out.Unmap()
+	}
+}

@@ -1,0 +1,192 @@
+package acl
+
+import (
+	"cmp"
+	"slices"
+)
+
+const (
+	// maxGroups is how many blocks of a table are held in segments, the largest ones.
+	maxGroups = 8
+	// maxMixed is how many ACLs a new slot has between two groups, as long as they
+	// are not too large.
+	maxMixed = 48
+)
+
+// content is what the ACLs of a slot are to hold, and what each of them is for.
+type content struct {
+	pieces []piece
+	roles  []role
+}
+
+// table is a local table as entries.
+type table struct {
+	expansion
+	whole piece // when it is one ACL
+}
+
+// isWhole says whether a table is one ACL.
+func (z sizes) isWhole(t table) bool { return len(t.entries) <= z.whole }
+
+func (z sizes) newTable(x expansion) table {
+	t := table{expansion: x}
+	if z.isWhole(t) {
+		t.whole = newPiece(x.entries, x.rules)
+	}
+	return t
+}
+
+// newContent lays a table out for a new slot. It depends on the table alone.
+func (z sizes) newContent(x table) content {
+	var c content
+	if z.isWhole(x) {
+		c.add(x.whole, role{})
+		return c
+	}
+	between := 0
+	for _, b := range z.largest(blocksOf(x.entries)) {
+		z.addMixed(&c, x.expansion, block{between, b.first})
+		z.addGroup(&c, x.expansion, b)
+		between = b.last
+	}
+	z.addMixed(&c, x.expansion, block{between, len(x.entries)})
+	return c
+}
+
+// largest returns the blocks that are held in segments, in order.
+func (z sizes) largest(blocks []block) []block {
+	blocks = slices.DeleteFunc(blocks, func(b block) bool { return b.size() <= z.whole })
+	slices.SortStableFunc(blocks, func(a, b block) int { return cmp.Compare(b.size(), a.size()) })
+	blocks = blocks[:min(len(blocks), maxGroups)]
+	slices.SortFunc(blocks, func(a, b block) int { return cmp.Compare(a.first, b.first) })
+	return blocks
+}
+
+func (c *content) add(p piece, r role) {
+	c.pieces, c.roles = append(c.pieces, p), append(c.roles, r)
+}
+
+// addMixed adds ACLs for what is between groups, also when that is nothing.
+func (z sizes) addMixed(c *content, x expansion, b block) {
+	count := max(1, min(maxMixed, ceil(b.size(), z.whole*3/4)), ceil(b.size(), z.full))
+	each := ceil(b.size(), count)
+	for i := range count {
+		from := min(b.first+i*each, b.last)
+		to := min(from+each, b.last)
+		c.add(newPiece(x.entries[from:to:to], x.rules[from:to:to]), role{})
+	}
+}
+
+// addGroup adds the segments of a block. All of it is cold.
+func (z sizes) addGroup(c *content, x expansion, b block) {
+	var all []ruled
+	for _, k := range classesOf(x, b) {
+		for _, m := range k.members {
+			all = append(all, ruled{k.entry(m.prefix), m.rule})
+		}
+	}
+	all = merge(all)
+	of := x.entries[b.first].verdict
+	count := max(1, min(z.colds, ceil(len(all), z.cold)), ceil(len(all), z.full))
+	each := ceil(len(all), count)
+	for i := range count {
+		s := segment{changed: true, next: all[min(i*each, len(all)):min((i+1)*each, len(all))]}
+		c.add(s.piece(), role{cold, of})
+	}
+	c.add(newPiece(nil, nil), role{warm, of})
+	c.add(newPiece(nil, nil), role{young, of})
+}
+
+func ceil(n, by int) int { return (n + by - 1) / by }
+
+// refit returns what the ACLs of a slot are to hold to hold a table, with as little
+// change as possible, or false when they cannot. With quiet it is the time to
+// make room.
+func (m *mirror) refit(s *slot, x table, quiet bool) (content, bool) {
+	if len(s.roles) == 1 {
+		return content{[]piece{x.whole}, s.roles}, m.sizes.isWhole(x)
+	}
+	cells, ok := cellsOf(s.roles)
+	if !ok {
+		return content{}, false
+	}
+	of, ok := divide(cells, x.entries)
+	if !ok {
+		return content{}, false
+	}
+	out := content{roles: s.roles}
+	for n, c := range cells {
+		var pieces []piece
+		if c.isGroup {
+			pieces, ok = m.refitGroup(s, c, x.expansion, of[n], quiet)
+		} else {
+			pieces, ok = m.refitMixed(s, c, x.expansion, of[n])
+		}
+		if !ok {
+			return content{}, false
+		}
+		out.pieces = append(out.pieces, pieces...)
+	}
+	return out, true
+}
+
+// refitMixed returns what the ACLs of a cell between groups are to hold.
+func (m *mirror) refitMixed(s *slot, c cell, x expansion, of block) ([]piece, bool) {
+	var old, out []piece
+	for _, index := range s.indexes[c.first:c.last] {
+		old = append(old, m.acls[index].piece)
+	}
+	limit := min(m.sizes.most, max(m.sizes.whole, 2*ceil(of.size(), len(old))))
+	from := of.first
+	for _, end := range spread(old, x.entries[of.first:of.last]) {
+		to := of.first + end
+		if to-from > limit {
+			return nil, false
+		}
+		out = append(out, newPiece(x.entries[from:to:to], x.rules[from:to:to]))
+		from = to
+	}
+	return out, true
+}
+
+// refitGroup returns what the segments of a group are to hold.
+func (m *mirror) refitGroup(s *slot, c cell, x expansion, of block, quiet bool) ([]piece, bool) {
+	var all []*segment
+	for n := c.first; n < c.last; n++ {
+		held, rules := m.acls[s.indexes[n]].piece, []int32(nil)
+		if n < len(s.want) {
+			rules = s.want[n].rules
+		}
+		all = append(all, newSegment(held, rules))
+	}
+	last := len(all) - 1
+	g := group{sizes: m.sizes, colds: all[:last-1], warm: all[last-1], young: all[last]}
+	if !g.fit(classesOf(x, of), quiet) {
+		return nil, false
+	}
+	var out []piece
+	for _, segment := range all {
+		if segment.size() > m.sizes.most {
+			return nil, false
+		}
+		out = append(out, segment.piece())
+	}
+	return out, true
+}
+
+// holds says whether the ACLs of a slot hold a table as it is.
+func (m *mirror) holds(s *slot, x table) bool {
+	if len(s.indexes) == 0 {
+		return false
+	}
+	c, ok := m.refit(s, x, false)
+	if !ok {
+		return false
+	}
+	for i, index := range s.indexes {
+		if h := m.acls[index]; h == nil || h.piece.digest != c.pieces[i].digest {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,149 @@
+package acl_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// peer returns the n-th of many addresses that do not lie side by side.
+func peer(n int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(100 + n>>14), byte(n >> 7), byte(n << 1)}), 32)
+}
+
+// crowd is a state in which pods share a table for a set of many addresses, of which
+// some are blocked, and another for what they send.
+func crowd(pods []api.PodID, members int) func(renderer.Txn) {
+	in := list(api.ContivRule{Src: api.SetNet(8)}, from(api.SetNet(7), 80))
+	out := list(api.ContivRule{Dst: api.PrefixNet(host("10.200.0.1"))}, to(api.SetNet(7), 443))
+	return func(x renderer.Txn) {
+		var all []netip.Prefix
+		for i := range members {
+			all = append(all, peer(i))
+		}
+		for i, p := range pods {
+			x.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: in, Ingress: out})
+		}
+		x.UpdateSet(7, all, nil)
+		x.UpdateSet(8, []netip.Prefix{peer(3)}, nil)
+	}
+}
+
+var crowdPods = []api.PodID{pod("p0"), pod("p1"), pod("p2")}
+
+// sent runs a step and returns how many rules it sent.
+func (s *subject) sent(step func()) int {
+	before := s.tap.rules
+	step()
+	return s.tap.rules - before
+}
+
+func joins(n int) func(renderer.Txn) {
+	return func(x renderer.Txn) { x.UpdateSet(7, []netip.Prefix{peer(n)}, nil) }
+}
+
+func leaves(n int) func(renderer.Txn) {
+	return func(x renderer.Txn) { x.UpdateSet(7, nil, []netip.Prefix{peer(n)}) }
+}
+
+func TestAnAddressThatJoinsALargeSetSendsFewRulesInOneMessage(t *testing.T) {
+	s := open(t, crowdPods[0])
+	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+		crowd(crowdPods[:1], 5000)(x)
+		x.Render(crowdPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(from(api.SetNet(7), 80))})
+	})
+	for n := 5000; n < 5200; n++ {
+		rules := 0
+		calls := s.changes(func() { rules = s.sent(func() { commit(t, s.Renderer(), false, joins(n)) }) })
+		if calls != 1 || rules > 256 {
+			t.Fatalf("address %d: %d rules in %d messages", n, rules, calls)
+		}
+		s.want(t, peer(n).Addr().String(), "10.0.0.1", 80, api.Permit)
+		s.want(t, peer(n+1).Addr().String(), "10.0.0.1", 80, api.Deny)
+	}
+	if rules := s.sent(func() { commit(t, s.Renderer(), false, leaves(5100)) }); rules > 256 {
+		t.Errorf("a young address that leaves sends %d rules", rules)
+	}
+	s.want(t, peer(5100).Addr().String(), "10.0.0.1", 80, api.Deny)
+}
+
+func TestSegmentsOfALargeTableSurviveARestartUntouched(t *testing.T) {
+	s := open(t, crowdPods...)
+	commit(t, s.Renderer(), true, crowd(crowdPods, 3000))
+	members := 3000
+	for n := 3000; n < 3400; n++ {
+		commit(t, s.Renderer(), false, joins(n))
+		members++
+	}
+	commit(t, s.Renderer(), false, leaves(17))
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	state := func(x renderer.Txn) {
+		crowd(crowdPods, members)(x)
+		x.UpdateSet(7, nil, []netip.Prefix{peer(17)})
+	}
+	if n := s.changes(func() { commit(t, s.Renderer(), true, state) }); n != 0 {
+		t.Errorf("%d calls changed something, want 0", n)
+	}
+	s.want(t, peer(17).Addr().String(), "10.0.0.2", 80, api.Deny)
+	s.want(t, peer(18).Addr().String(), "10.0.0.2", 80, api.Permit)
+	s.want(t, peer(3399).Addr().String(), "10.0.0.3", 80, api.Permit)
+	s.want(t, peer(3).Addr().String(), "10.0.0.3", 80, api.Deny)
+	for _, d := range s.r.Dump().ACLs {
+		if d.Entries > 16_000 {
+			t.Errorf("acl %s has %d entries", d.Tag, d.Entries)
+		}
+	}
+}
+
+// Whichever call fails, members that are in the set before and afterwards pass, and
+// those that never are do not.
+func TestALargeTableIsNeverWithoutItsRules(t *testing.T) {
+	atEveryCall(t, crowdPods, func(x renderer.Txn) {
+		crowd(crowdPods, 600)(x)
+	}, func(x renderer.Txn) {
+		var more, fewer []netip.Prefix
+		for i := range 100 {
+			more, fewer = append(more, peer(1000+i)), append(fewer, peer(2*i+100))
+		}
+		x.UpdateSet(7, more, fewer)
+		x.UpdateSet(8, []netip.Prefix{peer(5)}, nil)
+	}, func(t *testing.T, s *subject) {
+		for n, want := range map[int]api.Action{101: api.Permit, 599: api.Permit, 3: api.Deny, 2000: api.Deny} {
+			s.want(t, peer(n).Addr().String(), "10.0.0.2", 80, want)
+		}
+		s.want(t, "10.0.0.1", peer(599).Addr().String(), 443, api.Permit)
+		s.want(t, "10.0.0.1", peer(2000).Addr().String(), 443, api.Deny)
+	})
+}
+
+func TestEveryEntryOfASegmentIsTracedToItsRule(t *testing.T) {
+	s := open(t, crowdPods...)
+	commit(t, s.Renderer(), true, crowd(crowdPods, 1000))
+	for n := 1000; n < 1010; n++ {
+		commit(t, s.Renderer(), false, joins(n))
+	}
+	for n, rule := range map[int]api.ContivRule{3: {Src: api.SetNet(8)}, 500: from(api.SetNet(7), 80), 1005: from(api.SetNet(7), 80), 5000: {}} {
+		f := api.Flow{Src: peer(n).Addr(), Dst: addr("10.0.0.1"), Protocol: api.TCP, SrcPort: 40000, DstPort: 80}
+		d := s.r.Explain(f)
+		hop := s.sw.Inject(s.uplink, vswitch.FlowPacket(f)).Hops[1]
+		got, ok := s.r.Source(hop.ACLIndex, uint32(hop.Rule))
+		if !ok || len(d) != 1 || got.Rule != d[0].Rule || got.Match != rule {
+			t.Errorf("%s: traced to %+v, explained as %+v, want %v", f, got, d, rule)
+		}
+	}
+	var hits []string
+	for _, table := range s.r.Dump().Tables {
+		if len(table.ACLs) > 1 && !slices.Contains(hits, table.Name) {
+			hits = append(hits, table.Name)
+		}
+	}
+	if len(hits) == 0 {
+		t.Error("no table is held in segments")
+	}
+}

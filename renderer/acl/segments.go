@@ -1,0 +1,326 @@
+package acl
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// sizes are bounds of ACLs, in entries.
+type sizes struct {
+	whole int // a table that is one ACL, and an ACL between groups
+	young int // the segment that changes with every address that joins
+	warm  int // the one for what outlived the young ones
+	cold  int // where a new slot gets one more of the others
+	colds int // how many of them it gets at most, as long as they hold no more than full
+	full  int // in an ACL of a new slot, so that it has room
+	most  int // in any ACL
+}
+
+// The young segment is the last of its block and small: what stands behind a changed
+// ACL in the list of an interface costs a stall, and so does what is sent. The cold ones
+// are the first. How the sizes were chosen: docs/reference/performance.md.
+func defaultSizes() sizes {
+	return sizes{whole: 256, young: 256, warm: 2048, cold: 4096, colds: 4, full: 12_000, most: maxEntries}
+}
+
+// age of a segment.
+type age byte
+
+const (
+	mixed age = iota // not a segment: entries of both verdicts, in order
+	cold
+	warm
+	young
+)
+
+// role is what an ACL is for in its slot.
+type role struct {
+	kind    age
+	verdict verdict // of segments
+}
+
+func (r role) isSegment() bool { return r.kind != mixed }
+
+// segment is one of the ACLs that hold a block.
+type segment struct {
+	old   piece // with entries, in the order of segments
+	rules []int32
+	own   bool // rules are not those of old
+
+	at      int // entries before it have been looked at
+	edits   []edit
+	next    []ruled // what it is to hold, when it changes
+	changed bool
+}
+
+// edit replaces one entry of a segment by some, or by none.
+type edit struct {
+	n    int
+	with []ruled
+}
+
+func newSegment(held piece, rules []int32) *segment {
+	s := &segment{old: held, rules: rules}
+	if len(rules) != len(held.entries) {
+		s.rules, s.own = make([]int32, len(held.entries)), true
+	}
+	return s
+}
+
+// attribute notes the rule of an entry.
+func (s *segment) attribute(n int, rule int32) {
+	if s.rules[n] == rule {
+		return
+	}
+	if !s.own {
+		s.rules, s.own = slices.Clone(s.rules), true
+	}
+	s.rules[n] = rule
+}
+
+// size is how many entries it is to hold.
+func (s *segment) size() int {
+	if s.changed {
+		return len(s.next)
+	}
+	return len(s.old.entries)
+}
+
+// entries returns what it is to hold.
+func (s *segment) entries() []ruled {
+	if s.changed {
+		return s.next
+	}
+	out := make([]ruled, len(s.old.entries))
+	for i, e := range s.old.entries {
+		out[i] = ruled{e, s.rules[i]}
+	}
+	return out
+}
+
+// hold has it hold something else.
+func (s *segment) hold(entries []ruled) { s.next, s.changed = entries, true }
+
+// apply makes the edits. Edits come in the order of the entries.
+func (s *segment) apply() {
+	if len(s.edits) == 0 {
+		return
+	}
+	next := make([]ruled, 0, len(s.old.entries)+len(s.edits))
+	from := 0
+	copyTo := func(to int) {
+		for ; from < to; from++ {
+			next = append(next, ruled{s.old.entries[from], s.rules[from]})
+		}
+	}
+	for _, e := range s.edits {
+		copyTo(e.n)
+		next = append(next, e.with...)
+		from++
+	}
+	copyTo(len(s.old.entries))
+	s.hold(next)
+}
+
+// piece returns the content of its ACL.
+func (s *segment) piece() piece {
+	if !s.changed {
+		p := s.old
+		p.rules = s.rules
+		return p
+	}
+	entries, rules := make([]entry, len(s.next)), make([]int32, len(s.next))
+	for i, e := range s.next {
+		entries[i], rules[i] = e.entry, e.rule
+	}
+	return newPiece(entries, rules)
+}
+
+// group holds a block: segments from the oldest to the youngest.
+type group struct {
+	sizes
+	colds       []*segment
+	warm, young *segment
+}
+
+func (g *group) segments() []*segment { return append(slices.Clone(g.colds), g.warm, g.young) }
+
+// fit has the segments hold what the classes have: the same addresses, whatever the
+// prefixes. What is missing goes to the young ones. It is false when there is no
+// room. With quiet it is the time to make room.
+func (g *group) fit(classes []class, quiet bool) bool {
+	missing := g.compare(classes)
+	for _, s := range g.segments() {
+		s.apply()
+	}
+	if len(missing) > 0 && !g.add(missing) {
+		return false
+	}
+	if quiet && g.isDue() {
+		return g.age(nil)
+	}
+	return true
+}
+
+// isDue says whether a quiet moment is to be used to make room.
+func (g *group) isDue() bool { return g.young.size() > g.sizes.young/2 }
+
+// add puts new entries where the young ones are, or further to the front when
+// there is no room.
+func (g *group) add(entries []ruled) bool {
+	switch {
+	case g.young.size()+len(entries) <= g.sizes.young:
+		g.young.hold(merge(append(g.young.entries(), entries...)))
+		return true
+	case len(entries) > g.sizes.young:
+		return g.age(entries)
+	case !g.age(nil):
+		return false
+	}
+	g.young.hold(merge(entries))
+	return true
+}
+
+// age moves what is young, and more, to the warm ones, and these to the cold ones
+// when they are too many.
+func (g *group) age(more []ruled) bool {
+	all := merge(slices.Concat(g.warm.entries(), g.young.entries(), more))
+	if g.young.size() > 0 {
+		g.young.hold(nil)
+	}
+	if len(all) <= g.sizes.warm {
+		g.warm.hold(all)
+		return true
+	}
+	for _, c := range slices.Backward(g.colds) {
+		if c.size()+len(all) <= g.most {
+			c.hold(merge(append(c.entries(), all...)))
+			if g.warm.size() > 0 {
+				g.warm.hold(nil)
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// compare looks at all entries of the segments: it notes which of them have to go,
+// and returns what none of them has.
+func (g *group) compare(classes []class) (missing []ruled) {
+	segments := g.segments()
+	for i := range classes {
+		c := &classes[i]
+		f := coverage{class: c, covered: make([]bool, len(c.members))}
+		for _, s := range segments {
+			f.compare(s)
+		}
+		missing = f.missing(missing)
+	}
+	for _, s := range segments {
+		for ; s.at < len(s.old.entries); s.at++ {
+			s.edits = append(s.edits, edit{n: s.at})
+		}
+	}
+	return missing
+}
+
+// coverage is what segments have of the members of a class.
+type coverage struct {
+	*class
+	covered []bool
+	inside  map[int][]netip.Prefix // parts of members that are not covered as a whole
+}
+
+// compare looks at the entries of a class in one segment, and at those of classes
+// before it, which are no more.
+func (f *coverage) compare(s *segment) {
+	at := 0 // members before it lie before the entry
+	for ; s.at < len(s.old.entries); s.at++ {
+		e := &s.old.entries[s.at]
+		if !e.isLike(&f.of) {
+			if compareClasses(e, &f.of) > 0 {
+				return
+			}
+			s.edits = append(s.edits, edit{n: s.at})
+			continue
+		}
+		at = f.seek(at, e.src)
+		f.entry(s, at)
+	}
+}
+
+// seek returns the first member from at on that does not end before a prefix. The
+// members are searched in growing steps.
+func (f *coverage) seek(at int, p netip.Prefix) int {
+	before := func(i int) bool {
+		m := f.members[i].prefix
+		return m.Addr().Less(p.Addr()) && !m.Contains(p.Addr())
+	}
+	step := 1
+	for at+step-1 < len(f.members) && before(at+step-1) {
+		at += step
+		step *= 2
+	}
+	for n := min(at+step, len(f.members)); at < n; {
+		if mid := at + (n-at)/2; before(mid) {
+			at = mid + 1
+		} else {
+			n = mid
+		}
+	}
+	return at
+}
+
+// entry looks at an entry of a segment; at is the first member that does not end
+// before it.
+func (f *coverage) entry(s *segment, at int) {
+	p := s.old.entries[s.at].src
+	if at < len(f.members) {
+		switch m := f.members[at]; {
+		case m.prefix == p:
+			f.covered[at] = true
+			s.attribute(s.at, m.rule)
+			return
+		case m.prefix.Contains(p.Addr()) && m.prefix.Bits() < p.Bits():
+			if f.inside == nil {
+				f.inside = make(map[int][]netip.Prefix)
+			}
+			f.inside[at] = append(f.inside[at], p)
+			s.attribute(s.at, m.rule)
+			return
+		}
+	}
+	var with []ruled
+	var parts []netip.Prefix
+	for ; at < len(f.members) && p.Contains(f.members[at].prefix.Addr()); at++ {
+		m := f.members[at]
+		f.covered[at] = true
+		parts = append(parts, m.prefix)
+		with = append(with, ruled{f.class.entry(m.prefix), m.rule})
+	}
+	if len(with) > 0 && len(without(p, parts)) == 0 {
+		s.attribute(s.at, with[0].rule)
+		return
+	}
+	s.edits = append(s.edits, edit{s.at, with})
+}
+
+// maxParts is how many prefixes may replace one of which most is there already.
+const maxParts = 16
+
+// missing appends what no segment has.
+func (f *coverage) missing(out []ruled) []ruled {
+	for i, m := range f.members {
+		if f.covered[i] {
+			continue
+		}
+		parts := without(m.prefix, f.inside[i])
+		if len(parts) > maxParts {
+			parts = []netip.Prefix{m.prefix}
+		}
+		for _, p := range parts {
+			out = append(out, ruled{f.class.entry(p), m.rule})
+		}
+	}
+	return out
+}

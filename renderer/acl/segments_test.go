@@ -1,0 +1,144 @@
+package acl
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// tiny are sizes with which a few entries make every kind of ACL.
+var tiny = sizes{whole: 2, young: 2, warm: 4, cold: 3, colds: 2, full: 5, most: 7}
+
+// tables is a slot over the years.
+type tables struct {
+	m *mirror
+	s *slot
+}
+
+// is brings the slot to a table as a commit does, and returns the messages.
+func (v *tables) is(x expansion, quiet bool) (before, after [][]entry, changes []change) {
+	t := v.m.sizes.newTable(x)
+	c, fits := content{}, len(v.s.indexes) > 0
+	if fits {
+		c, fits = v.m.refit(v.s, t, quiet)
+	}
+	if fits {
+		v.s.want = c.pieces
+		changes, fits = v.m.changes(v.s.places())
+	}
+	if !fits {
+		c = v.m.sizes.newContent(t)
+		v.s = &slot{name: "l0"}
+		v.m.acls = make(map[uint32]*held)
+	}
+	v.s.want, v.s.roles = c.pieces, c.roles
+	for n, p := range v.s.want {
+		if !fits {
+			v.s.indexes = append(v.s.indexes, uint32(n))
+			v.m.hold(uint32(n), aclTag("l0", n, c.roles[n], p.digest), p)
+		}
+		before, after = append(before, v.m.acls[uint32(n)].piece.entries), append(after, p.entries)
+	}
+	for _, ch := range changes {
+		v.m.hold(ch.index(), aclTag("l0", ch.n, c.roles[ch.n], ch.piece.digest), ch.piece)
+	}
+	return before, after, changes
+}
+
+// restart forgets what a new renderer would not know.
+func (v *tables) restart() {
+	roles := v.s.roles
+	v.s.want, v.s.roles = nil, nil
+	for n, index := range v.s.indexes {
+		h := v.m.acls[index]
+		_, number, r, _ := parseTag(h.tag)
+		if number != n || r != roles[n] {
+			panic("a tag is not read back")
+		}
+		v.s.roles = append(v.s.roles, r)
+		h.piece = newPiece(slices.Clone(h.piece.entries), nil)
+	}
+}
+
+// aTable draws a table over two sets.
+func aTable(t *rapid.T, sets map[api.SetID][]netip.Prefix) *cache.Table {
+	rule := rapid.Custom(func(t *rapid.T) api.ContivRule {
+		r := api.ContivRule{Action: api.Action(rapid.IntRange(0, 1).Draw(t, "action")), Protocol: api.TCP}
+		r.Src = rapid.SampledFrom([]api.Net{{}, api.SetNet(1), api.SetNet(1), api.SetNet(2), api.PrefixNet(netip.MustParsePrefix("10.0.0.4/31"))}).Draw(t, "src")
+		r.DstPort = rapid.SampledFrom([]api.PortRange{{}, api.Port(80)}).Draw(t, "port")
+		return r
+	})
+	return &cache.Table{Rules: rapid.SliceOfN(rule, 1, 5).Draw(t, "rules")}
+}
+
+func TestASlotHoldsItsTableThroughAllChanges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sets := make(map[api.SetID][]netip.Prefix)
+		v := &tables{&mirror{acls: make(map[uint32]*held), sizes: tiny}, &slot{}}
+		table := aTable(t, sets)
+		for range rapid.IntRange(1, 12).Draw(t, "changes") {
+			switch rapid.IntRange(0, 5).Draw(t, "kind") {
+			case 0:
+				table = aTable(t, sets)
+			case 1:
+				v.restart()
+			default:
+				id := api.SetID(rapid.IntRange(1, 2).Draw(t, "set"))
+				p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(0, 7).Draw(t, "member"))}), 32)
+				if i, found := slices.BinarySearchFunc(sets[id], p, cache.ComparePrefixes); found {
+					sets[id] = slices.Delete(slices.Clone(sets[id]), i, i+1)
+				} else {
+					sets[id] = slices.Insert(slices.Clone(sets[id]), i, p)
+				}
+			}
+			x, err := newExpander(func(id api.SetID) []netip.Prefix { return sets[id] }).expand(table, 0, len(table.Rules))
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, after, changes := v.is(x, rapid.Bool().Draw(t, "quiet"))
+			stages(t, before, after, changes)
+			v.check(t, x)
+			v.restart()
+			if _, _, again := v.is(x, false); len(again) > 0 {
+				t.Fatalf("the same table again takes %d messages", len(again))
+			}
+			v.check(t, x)
+		}
+	})
+}
+
+// of returns the entries of a rule.
+func (v *tables) of(x expansion, rule int32) (out []entry) {
+	for i, e := range x.entries {
+		if x.rules[i] == rule {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// check compares verdicts with those of the table, and the rules that entries name.
+func (v *tables) check(t *rapid.T, x expansion) {
+	var acls [][]entry
+	for n, p := range v.s.want {
+		if len(p.rules) != len(p.entries) || len(p.entries) != p.count || len(p.entries) > tiny.most {
+			t.Fatalf("acl %d has %d entries of %d with %d rules", n, len(p.entries), p.count, len(p.rules))
+		}
+		acls = append(acls, p.entries)
+		for i, e := range p.entries {
+			if !slices.ContainsFunc(v.of(x, p.rules[i]), func(o entry) bool { return o.isLike(&e) && o.src.Overlaps(e.src) }) {
+				t.Fatalf("entry %q of acl %d is said to come from rule %d of %q", text([]entry{e}), n, p.rules[i], text(x.entries))
+			}
+		}
+	}
+	for _, f := range universe {
+		if got, want := judge(acls, f), judge([][]entry{x.entries}, f); got != want {
+			t.Fatalf("%s meets verdict %d, want %d\ntable %q\nacls %q", f, got, want, text(x.entries), texts(acls))
+		}
+	}
+}
