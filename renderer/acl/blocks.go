@@ -1,5 +1,7 @@
 package acl
 
+import "slices"
+
 // block is a run of entries of one verdict, first..last-1, that is as long as it
 // can be. Within it, order means nothing.
 type block struct{ first, last int }
@@ -141,8 +143,8 @@ func spread(old []piece, want []entry) []int {
 	ends := make([]int, len(old))
 	if len(old) > 1 {
 		at := make(map[entry]int, len(want))
-		for i := len(want) - 1; i >= 0; i-- {
-			at[want[i]] = i
+		for i, e := range slices.Backward(want) {
+			at[e] = i
 		}
 		for n := len(old) - 1; n > 0; n-- {
 			ends[n-1] = -1

@@ -90,7 +90,7 @@ func union(old, want []entry) (both []entry, isOld, isNew bool) {
 	for _, e := range want {
 		has[e] = true
 	}
-	both = want[:len(want):len(want)]
+	both = slices.Clip(want)
 	for _, e := range old {
 		if !has[e] {
 			both = append(both, e)

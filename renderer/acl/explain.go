@@ -146,7 +146,7 @@ func (r *Renderer) slotsOf(t *cache.Table) []*slot {
 	if t.Parts == nil {
 		return present(r.local[t.Digest])
 	}
-	var all []*slot
+	all := present(r.slots[youngSlot])
 	for i := range parts {
 		all = append(all, present(r.slots[partOf(i)])...)
 	}

@@ -147,3 +147,57 @@ func TestEveryEntryOfASegmentIsTracedToItsRule(t *testing.T) {
 		t.Error("no table is held in segments")
 	}
 }
+
+func TestAPeerOfAListForSendingJoinsInOneShortMessage(t *testing.T) {
+	s := open(t, crowdPods...)
+	state := func(members int) func(renderer.Txn) {
+		return func(x renderer.Txn) {
+			crowd(crowdPods, members)(x)
+			out := list(to(api.SetNet(7), 443), api.ContivRule{Dst: api.SetNet(8)}, to(api.SetNet(7), 80))
+			for i, p := range crowdPods {
+				x.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Ingress: out})
+			}
+		}
+	}
+	commit(t, s.Renderer(), true, state(1000))
+	first := s.sent(func() { commit(t, s.Renderer(), false, joins(1000)) })
+	for n := 1001; n < 1020; n++ {
+		commit(t, s.Renderer(), false, joins(n))
+	}
+	if first < 1000 {
+		t.Errorf("%d rules: what is permitted behind a denial is not young", first)
+	}
+	for n, want := range map[int]api.Action{500: api.Permit, 1010: api.Permit, 1030: api.Deny} {
+		s.want(t, "10.0.0.2", peer(n).Addr().String(), 443, want)
+		s.want(t, "10.0.0.2", peer(n).Addr().String(), 80, want)
+	}
+	short := func(members int) func(renderer.Txn) {
+		return func(x renderer.Txn) {
+			state(members)(x)
+			for i, p := range crowdPods {
+				x.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Ingress: list(to(api.SetNet(7), 443))})
+			}
+		}
+	}
+	commit(t, s.Renderer(), true, short(1000))
+	for n := 1000; n < 1100; n++ {
+		rules := 0
+		calls := s.changes(func() { rules = s.sent(func() { commit(t, s.Renderer(), false, joins(n)) }) })
+		if calls != 1 || rules > 256 {
+			t.Fatalf("address %d: %d rules in %d messages", n, rules, calls)
+		}
+	}
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.changes(func() { commit(t, s.Renderer(), true, short(1100)) }); n != 0 {
+		t.Errorf("%d calls changed something after a restart, want 0", n)
+	}
+	for n, want := range map[int]api.Action{500: api.Permit, 1050: api.Permit, 1200: api.Deny} {
+		s.want(t, "10.0.0.2", peer(n).Addr().String(), 443, want)
+	}
+	if rules := s.sent(func() { commit(t, s.Renderer(), false, leaves(1050)) }); rules > 256 {
+		t.Errorf("a young peer that leaves sends %d rules", rules)
+	}
+	s.want(t, "10.0.0.2", peer(1050).Addr().String(), 443, api.Deny)
+}

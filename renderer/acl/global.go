@@ -18,13 +18,17 @@ func (w *wanted) prepareGlobal() {
 		n := uint64(g.Rules[g.Parts[i]].Src.Set) % parts
 		lists[n] = append(lists[n], i)
 	}
+	var changed []part
 	for n := range parts {
 		s := w.r.slot(partOf(n))
 		w.live[s] = true
 		if s.want == nil || s.table != g.Digest || w.names(setsIn(g, lists[n])) {
-			w.preparePart(s, g, lists[n])
+			if p, ok := w.expandPart(s, g, lists[n]); ok {
+				changed = append(changed, p)
+			}
 		}
 	}
+	w.prepareYoung(changed)
 	w.fixed(finalSlot, everything(reflect))
 	// The table's last rule moves when lists come and go.
 	w.r.slot(finalSlot).want[0].rules = []int32{int32(g.Parts[last]), int32(g.Parts[last])}
@@ -54,21 +58,21 @@ func setsIn(g *cache.Table, lists []int) []api.SetID {
 	return out
 }
 
-// preparePart expands the lists of one slot. When they are too large, the slot
-// keeps what it has, or is closed when it has nothing.
-func (w *wanted) preparePart(s *slot, g *cache.Table, lists []int) {
-	var all expansion
+// expandPart expands the lists of one slot. It is false when they are too large; then
+// the slot keeps what it has, or is closed when it has nothing.
+func (w *wanted) expandPart(s *slot, g *cache.Table, lists []int) (part, bool) {
+	p := part{slot: s}
 	for _, i := range lists {
 		x, err := w.expand.expand(g, g.Parts[i], g.Parts[i+1])
 		if err != nil {
 			w.refuse(err, reasonTable, g.Origins[g.Parts[i]:g.Parts[i+1]], 0)
 			w.keepPart(s)
-			return
+			return part{}, false
 		}
-		all.entries = append(all.entries, x.entries...)
-		all.rules = append(all.rules, x.rules...)
+		p.add(x)
 	}
-	s.want, s.table = cut(all), g.Digest
+	s.table = g.Digest
+	return p, true
 }
 
 // keepPart makes what a slot holds what is wanted of it.
@@ -84,7 +88,7 @@ func (w *wanted) keepPart(s *slot) {
 
 // globalSlots returns the slots that hold the global table, as uplinks have them.
 func (r *Renderer) globalSlots() []*slot {
-	out := make([]*slot, 0, parts+1)
+	out := append(make([]*slot, 0, parts+2), r.slot(youngSlot))
 	for n := range parts {
 		out = append(out, r.slot(partOf(n)))
 	}

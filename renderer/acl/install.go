@@ -116,10 +116,9 @@ func (w *wanted) ours(n *netif) (to lists) {
 	case t != nil:
 		to.out = append(to.out, w.r.local[t.Digest].indexes...)
 	default:
-		for i := range parts {
-			to.out = append(to.out, w.r.slot(partOf(i)).indexes...)
+		for _, s := range w.r.globalSlots() {
+			to.out = append(to.out, s.indexes...)
 		}
-		to.out = append(to.out, w.r.slot(finalSlot).indexes...)
 	}
 	return to
 }
@@ -156,7 +155,7 @@ func (w *wanted) cleanUp(ctx context.Context) error {
 // forget drops the entries that were sent: what is compared are digests. Where
 // several ACLs may change together, the order depends on what they hold.
 func (w *wanted) forget(s *slot) {
-	if len(s.indexes) == 1 && !isNumbered(s.name, "g") {
+	if len(s.indexes) == 1 && !s.isGlobal() {
 		w.m.acls[s.indexes[0]].piece.entries = nil
 		s.want[0].entries = nil
 	}

@@ -36,7 +36,7 @@ func (l lists) equal(o lists) bool { return slices.Equal(l.in, o.in) && slices.E
 
 // read makes the mirror anew.
 func (l *link) read(ctx context.Context) (*mirror, error) {
-	m := &mirror{acls: make(map[uint32]*held), sizes: defaultSizes()}
+	m := &mirror{acls: make(map[uint32]*held)}
 	all, err := l.readACLs(ctx)
 	if err != nil {
 		return nil, err

@@ -92,6 +92,7 @@ type Renderer struct {
 	grace   time.Time                 // until when the input holds what it holds in grace; zero: it does not
 	slots   map[string]*slot          // by name; all but those of others
 	local   map[renderer.Digest]*slot // by table
+	sizes   sizes                     // of the ACLs of tables
 	pending []string                  // who has no interface
 	blind   []string                  // interfaces where the global table sees no addresses of pods
 	held    []string                  // interfaces whose pods are not known
@@ -123,7 +124,7 @@ func New(o Options) (*Renderer, error) {
 	}
 	r := &Renderer{
 		options: o, log: o.Log, cache: cache.New(api.Egress),
-		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), limits: newLimits(),
+		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), limits: newLimits(), sizes: defaultSizes(),
 	}
 	r.link, err = dial(o)
 	return r, err
@@ -293,6 +294,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	m.sizes = r.sizes
 	r.mirror, r.epoch = m, epoch
 	r.adopt()
 	if err := r.beginGrace(ctx); err != nil {

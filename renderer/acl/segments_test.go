@@ -66,7 +66,7 @@ func (v *tables) restart() {
 }
 
 // aTable draws a table over two sets.
-func aTable(t *rapid.T, sets map[api.SetID][]netip.Prefix) *cache.Table {
+func aTable(t *rapid.T) *cache.Table {
 	rule := rapid.Custom(func(t *rapid.T) api.ContivRule {
 		r := api.ContivRule{Action: api.Action(rapid.IntRange(0, 1).Draw(t, "action")), Protocol: api.TCP}
 		r.Src = rapid.SampledFrom([]api.Net{{}, api.SetNet(1), api.SetNet(1), api.SetNet(2), api.PrefixNet(netip.MustParsePrefix("10.0.0.4/31"))}).Draw(t, "src")
@@ -80,11 +80,11 @@ func TestASlotHoldsItsTableThroughAllChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sets := make(map[api.SetID][]netip.Prefix)
 		v := &tables{&mirror{acls: make(map[uint32]*held), sizes: tiny}, &slot{}}
-		table := aTable(t, sets)
+		table := aTable(t)
 		for range rapid.IntRange(1, 12).Draw(t, "changes") {
 			switch rapid.IntRange(0, 5).Draw(t, "kind") {
 			case 0:
-				table = aTable(t, sets)
+				table = aTable(t)
 			case 1:
 				v.restart()
 			default:

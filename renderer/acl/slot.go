@@ -20,13 +20,15 @@ type slot struct {
 	roles   []role   // of the ACLs of a local table; none where all are mixed
 	want    []piece  // what they must hold; nil when it must be expanded anew
 
-	table renderer.Digest // the local table that want was expanded from
+	table renderer.Digest // the table that want was expanded from
+	parts map[entry]*slot // of the young slot: the parts that the classes of its entries are of
 }
 
 // Names of slots. Local tables have "l" and a number.
 const (
 	infraSlot   = "infra"
 	reflectSlot = "reflect"
+	youngSlot   = "young"  // what was permitted last by lists of the global table
 	finalSlot   = "final"  // the last rule of the global table
 	closedSlot  = "closed" // for pods whose table was refused and that have no older one, and held interfaces
 )
@@ -46,6 +48,9 @@ func (s *slot) role(n int) role {
 	}
 	return role{}
 }
+
+// isGlobal says whether the slot holds a part of the global table.
+func (s *slot) isGlobal() bool { return s.name == youngSlot || isNumbered(s.name, "g") }
 
 // isLocal says whether the slot is for a local table.
 func (s *slot) isLocal() bool { return isNumbered(s.name, "l") }
@@ -82,7 +87,7 @@ func (r *Renderer) adopt() {
 	}
 	used := r.mirror.users()
 	for _, s := range r.slots {
-		s.indexes, s.roles, s.want = nil, nil, nil
+		s.indexes, s.roles, s.want, s.parts = nil, nil, nil, nil
 	}
 	for name, places := range found {
 		slices.SortFunc(places, func(a, b place) int {

@@ -111,6 +111,7 @@ type subject struct {
 	t        testing.TB
 	sw       *vswitch.Switch
 	tap      *tap
+	tiny     bool // with tables that are large from a few entries on
 	r        *sluiceacl.Renderer
 	uplink   uint32
 	ports    map[api.PodID]uint32
@@ -174,6 +175,9 @@ func (s *subject) open() *sluiceacl.Renderer {
 	r, err := sluiceacl.New(o)
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	if s.tiny {
+		r.Shrink()
 	}
 	return r
 }
@@ -263,6 +267,15 @@ var (
 
 func TestConformance(t *testing.T) {
 	renderertest.Run(t, func(t testing.TB) renderertest.Subject { return newSubject(t, renderertest.PodIDs...) })
+}
+
+func TestConformanceWithTablesInManySegments(t *testing.T) {
+	renderertest.Run(t, func(t testing.TB) renderertest.Subject {
+		s := newSubject(t, renderertest.PodIDs...)
+		s.tiny = true
+		s.r.Shrink()
+		return s
+	})
 }
 
 // without hides the messages of a plugin that is not loaded.

@@ -73,7 +73,7 @@ func InstalledACL(r *acl.Renderer, sw *vswitch.Switch) (string, error) {
 		return "", fmt.Errorf("the renderer is not done: %s, pending %v", d.Error, d.Pending)
 	}
 	for _, t := range d.Tables {
-		t.ACLs = nil
+		t.ACLs, t.Entries = nil, 0
 		text, err := json.Marshal(t)
 		if err != nil {
 			return "", err
@@ -102,11 +102,8 @@ func printInterfaces(b *strings.Builder, sw *vswitch.Switch) {
 
 func rulesOf(sw *vswitch.Switch, acls []uint32) string {
 	var b strings.Builder
-	for _, index := range acls {
-		rules, _ := sw.Rules(index)
-		for _, r := range rules {
-			fmt.Fprintf(&b, "    %s\n", r)
-		}
+	for _, r := range inForce(sw, acls) {
+		fmt.Fprintf(&b, "    %s\n", r)
 	}
 	return b.String()
 }

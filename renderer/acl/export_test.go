@@ -1,0 +1,5 @@
+package acl
+
+// Shrink has a few entries make a large table, so that small states show everything
+// that happens to large ones. It must be called before the first commit.
+func (r *Renderer) Shrink() { r.sizes = tiny }
