@@ -59,6 +59,19 @@ func (l *link) bind(ctx context.Context, n *netif, to lists) error {
 	return nil
 }
 
+// addDel appends an ACL to what leaves by an interface, or takes it away. Sessions that
+// began with what enters there live on, which setting the lists would end.
+func (l *link) addDel(ctx context.Context, n *netif, index uint32, add bool) error {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	_, err := acl.NewServiceClient(l.conn).ACLInterfaceAddDel(ctx, &acl.ACLInterfaceAddDel{
+		IsAdd: add, SwIfIndex: interface_types.InterfaceIndex(n.index), ACLIndex: index})
+	if err != nil {
+		return fmt.Errorf("add to or take from interface %s acl %d: %w", n.name, index, err)
+	}
+	return nil
+}
+
 // receiver is the part of a dump's stream that its messages come from.
 type receiver[M any] interface {
 	Recv() (M, error)

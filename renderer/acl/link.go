@@ -211,7 +211,7 @@ func (l *link) wait(ctx context.Context) error {
 
 // needed are the requests without which nothing works.
 var needed = []govpp.Message{
-	&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLDump{}, &acl.ACLDetails{},
+	&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceAddDel{}, &acl.ACLDump{}, &acl.ACLDetails{},
 	&acl.ACLInterfaceListDump{}, &acl.ACLInterfaceListDetails{}, &interfaces.SwInterfaceDump{}, &interfaces.SwInterfaceDetails{},
 	&memclnt.ControlPing{},
 }

@@ -3,7 +3,6 @@ package acl
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 )
 
@@ -107,21 +106,6 @@ func (m *mirror) put(ctx context.Context, l *link, index uint32, slot *slot, n i
 func (m *mirror) hold(index uint32, tag string, p piece) {
 	m.acls[index] = &held{index: index, tag: tag, piece: p}
 }
-
-// bind sets the lists of an interface and remembers them.
-func (m *mirror) bind(ctx context.Context, l *link, n *netif, to lists) error {
-	if count := len(to.in) + len(to.out); count > maxACLs {
-		return fmt.Errorf("interface %s needs %d acls, %d are possible: %w", n.name, count, maxACLs, ErrTooLarge)
-	}
-	if err := l.bind(ctx, n, to); err != nil {
-		return err
-	}
-	n.bound = to
-	return nil
-}
-
-// maxACLs is how many ACLs one interface can have over both directions.
-const maxACLs = 255
 
 // remove deletes an ACL of ours and forgets it.
 func (m *mirror) remove(ctx context.Context, l *link, index uint32) error {

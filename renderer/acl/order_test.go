@@ -2,10 +2,12 @@ package acl_test
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
 // atEveryCall makes every call of a change fail in turn, each time over a new
@@ -85,4 +87,23 @@ func TestPodsThatExchangeListsAreRestrictedAllTheTime(t *testing.T) {
 			s.want(t, ip(i).String(), "192.0.2.1", uint16(1000+(i+4)%8), api.Deny)
 		}
 	})
+}
+
+// VPP forgets the sessions of both directions of an interface whose lists are set, also
+// when one of them stays as it is, and with them the connections that the pod opened.
+func TestAnInterfaceWhoseTableIsHeldElsewhereKeepsItsInputList(t *testing.T) {
+	s := open(t, shopPods...)
+	commit(t, s.Renderer(), true, shop)
+	before, set := s.r.Dump(), s.tap.lists
+	commit(t, s.Renderer(), false, func(x renderer.Txn) { // web-1 keeps the table that both had
+		x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(from(api.Net{}, 22))})
+	})
+	if slices.EqualFunc(before.Interfaces, s.r.Dump().Interfaces, func(a, b sluiceacl.DumpInterface) bool { return slices.Equal(a.Output, b.Output) }) {
+		t.Fatal("no interface was switched: the test does not test what it should")
+	}
+	if n := s.tap.lists - set; n > 0 {
+		t.Errorf("%d messages set the lists of an interface", n)
+	}
+	s.want(t, "10.9.0.9", "10.0.0.1", 22, api.Permit)
+	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Deny)
 }

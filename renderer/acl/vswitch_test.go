@@ -35,8 +35,10 @@ type tap struct {
 	reads   map[uint16]bool // message ids that change nothing and are counted as calls
 	changes map[uint16]bool // message ids that change something
 	put     uint16          // the message id of acl_add_replace
+	set     uint16          // and of acl_interface_set_acl_list
 	ops     int
 	rules   int // that were sent
+	lists   int // lists of interfaces that were set
 	calls   int
 	failAt  int  // countdown to the call that fails, 0 for none
 	retval  bool // fail by a return value instead of a lost message
@@ -60,6 +62,7 @@ func (t *tap) learn() {
 		return out
 	}
 	t.put, _ = t.GetMsgID((&acl.ACLAddReplace{}).GetMessageName(), (&acl.ACLAddReplace{}).GetCrcString())
+	t.set, _ = t.GetMsgID((&acl.ACLInterfaceSetACLList{}).GetMessageName(), (&acl.ACLInterfaceSetACLList{}).GetCrcString())
 	t.changes = ids(&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceAddDel{})
 	t.reads = ids(&acl.ACLDump{}, &acl.ACLInterfaceListDump{}, &interfaces.SwInterfaceDump{}, &vlib.CliInband{})
 }
@@ -87,6 +90,9 @@ func (t *tap) SendMsg(ctx uint32, data []byte) error {
 	}
 	if t.changes[id] {
 		t.ops++
+	}
+	if id == t.set {
+		t.lists++
 	}
 	if id == t.put {
 		t.rules += int(binary.BigEndian.Uint32(data[78:])) // behind header, index and tag

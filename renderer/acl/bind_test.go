@@ -1,0 +1,44 @@
+package acl
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestOnlyWhatLeavesIsExchangedAndOnlyAtTheEnd(t *testing.T) {
+	in := []uint32{1}
+	for name, c := range map[string]struct {
+		from, to       []uint32
+		added, removed []uint32
+		ok             bool
+	}{
+		"a table for a table":       {[]uint32{9, 2, 3}, []uint32{9, 2, 4, 5}, []uint32{4, 5}, []uint32{3}, true},
+		"some are kept":             {[]uint32{2, 3, 4}, []uint32{2, 4, 5}, []uint32{5}, []uint32{3}, true},
+		"all are new":               {[]uint32{3}, []uint32{4}, []uint32{4}, []uint32{3}, true},
+		"one in the middle":         {[]uint32{2, 3}, []uint32{2, 4, 3}, []uint32{4}, nil, false},
+		"another order":             {[]uint32{2, 3}, []uint32{3, 2}, nil, nil, false},
+		"open before":               {nil, []uint32{3}, nil, nil, false},
+		"open afterwards":           {[]uint32{3}, nil, nil, nil, false},
+		"too many for a moment":     {numbers(2, 130), numbers(130, 258), nil, nil, false},
+		"as many as there may be":   {numbers(2, 129), numbers(129, 256), numbers(129, 256), numbers(2, 129), true},
+		"others stand behind":       {[]uint32{2, 3, 9}, []uint32{9, 2, 3}, nil, nil, false},
+		"theirs in front, ours new": {[]uint32{9, 2}, []uint32{9, 3}, []uint32{3}, []uint32{2}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			added, removed, ok := lists{in, c.from}.exchange(lists{in, c.to})
+			if ok != c.ok || ok && (!slices.Equal(added, c.added) || !slices.Equal(removed, c.removed)) {
+				t.Errorf("added %v, removed %v, %v", added, removed, ok)
+			}
+		})
+	}
+	if _, _, ok := (lists{in, []uint32{2}}).exchange(lists{[]uint32{7}, []uint32{3}}); ok {
+		t.Error("another input list is taken for the same")
+	}
+}
+
+func numbers(from, to uint32) (out []uint32) {
+	for ; from < to; from++ {
+		out = append(out, from)
+	}
+	return out
+}
