@@ -85,6 +85,9 @@ func union(old, want []entry) (both []entry, isOld, isNew bool) {
 	if includes(old, want) {
 		return old, true, false
 	}
+	if len(old) == 0 {
+		return want, false, true
+	}
 	// The new ones in front. What is in front never matches a second time.
 	has := make(map[entry]bool, len(want))
 	for _, e := range want {

@@ -110,7 +110,9 @@ func compareEntries(a, b *entry) int {
 // merge puts entries into the order of segments, with the fewest prefixes that have
 // the same addresses. What it joins it takes for entries of the first one's rule.
 func merge(entries []ruled) []ruled {
-	slices.SortStableFunc(entries, func(a, b ruled) int { return compareEntries(&a.entry, &b.entry) })
+	if !slices.IsSortedFunc(entries, compareRuled) {
+		slices.SortFunc(entries, compareRuled)
+	}
 	out := entries[:0]
 	for _, e := range entries {
 		n := len(out)
@@ -128,6 +130,10 @@ func merge(entries []ruled) []ruled {
 		out = append(out, e)
 	}
 	return out
+}
+
+func compareRuled(a, b ruled) int {
+	return cmp.Or(compareEntries(&a.entry, &b.entry), cmp.Compare(a.rule, b.rule))
 }
 
 // siblings returns the prefix that two prefixes are the halves of, the lower first.

@@ -22,14 +22,33 @@ type content struct {
 // table is a local table as entries.
 type table struct {
 	expansion
-	whole piece // when it is one ACL
+	whole   piece             // when it is one ACL
+	classes map[block][]class // of its blocks, as far as they were needed
 }
+
+func (t table) classesOf(b block) []class {
+	c, ok := t.classes[b]
+	if !ok {
+		c = classesOf(t.expansion, b)
+		t.classes[b] = c
+	}
+	return c
+}
+
+// refitting is how a slot is to take a table over.
+type refitting int
+
+const (
+	usual     refitting = iota
+	quietly             // it is the time to make room
+	onlyEqual           // if nothing has to change
+)
 
 // isWhole says whether a table is one ACL.
 func (z sizes) isWhole(t table) bool { return len(t.entries) <= z.whole }
 
 func (z sizes) newTable(x expansion) table {
-	t := table{expansion: x}
+	t := table{expansion: x, classes: make(map[block][]class)}
 	if z.isWhole(t) {
 		t.whole = newPiece(x.entries, x.rules)
 	}
@@ -46,7 +65,7 @@ func (z sizes) newContent(x table) content {
 	between := 0
 	for _, b := range z.largest(blocksOf(x.entries)) {
 		z.addMixed(&c, x.expansion, block{between, b.first})
-		z.addGroup(&c, x.expansion, b)
+		z.addGroup(&c, x, b)
 		between = b.last
 	}
 	z.addMixed(&c, x.expansion, block{between, len(x.entries)})
@@ -78,9 +97,9 @@ func (z sizes) addMixed(c *content, x expansion, b block) {
 }
 
 // addGroup adds the segments of a block. All of it is cold.
-func (z sizes) addGroup(c *content, x expansion, b block) {
+func (z sizes) addGroup(c *content, x table, b block) {
 	var all []ruled
-	for _, k := range classesOf(x, b) {
+	for _, k := range x.classesOf(b) {
 		for _, m := range k.members {
 			all = append(all, ruled{k.entry(m.prefix), m.rule})
 		}
@@ -100,9 +119,8 @@ func (z sizes) addGroup(c *content, x expansion, b block) {
 func ceil(n, by int) int { return (n + by - 1) / by }
 
 // refit returns what the ACLs of a slot are to hold to hold a table, with as little
-// change as possible, or false when they cannot. With quiet it is the time to
-// make room.
-func (m *mirror) refit(s *slot, x table, quiet bool) (content, bool) {
+// change as possible, or false when they cannot.
+func (m *mirror) refit(s *slot, x table, how refitting) (content, bool) {
 	if len(s.roles) == 1 {
 		return content{[]piece{x.whole}, s.roles}, m.sizes.isWhole(x)
 	}
@@ -118,7 +136,7 @@ func (m *mirror) refit(s *slot, x table, quiet bool) (content, bool) {
 	for n, c := range cells {
 		var pieces []piece
 		if c.isGroup {
-			pieces, ok = m.refitGroup(s, c, x.expansion, of[n], quiet)
+			pieces, ok = m.refitGroup(s, c, x, of[n], how)
 		} else {
 			pieces, ok = m.refitMixed(s, c, x.expansion, of[n])
 		}
@@ -150,7 +168,7 @@ func (m *mirror) refitMixed(s *slot, c cell, x expansion, of block) ([]piece, bo
 }
 
 // refitGroup returns what the segments of a group are to hold.
-func (m *mirror) refitGroup(s *slot, c cell, x expansion, of block, quiet bool) ([]piece, bool) {
+func (m *mirror) refitGroup(s *slot, c cell, x table, of block, how refitting) ([]piece, bool) {
 	var all []*segment
 	for n := c.first; n < c.last; n++ {
 		held, rules := m.acls[s.indexes[n]].piece, []int32(nil)
@@ -160,8 +178,8 @@ func (m *mirror) refitGroup(s *slot, c cell, x expansion, of block, quiet bool) 
 		all = append(all, newSegment(held, rules))
 	}
 	last := len(all) - 1
-	g := group{sizes: m.sizes, colds: all[:last-1], warm: all[last-1], young: all[last]}
-	if !g.fit(classesOf(x, of), quiet) {
+	g := group{sizes: m.sizes, colds: all[:last-1], warm: all[last-1], young: all[last], onlyEqual: how == onlyEqual}
+	if !g.fit(x.classesOf(of), how == quietly) {
 		return nil, false
 	}
 	var out []piece
@@ -179,7 +197,7 @@ func (m *mirror) holds(s *slot, x table) bool {
 	if len(s.indexes) == 0 {
 		return false
 	}
-	c, ok := m.refit(s, x, false)
+	c, ok := m.refit(s, x, onlyEqual)
 	if !ok {
 		return false
 	}

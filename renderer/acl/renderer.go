@@ -65,13 +65,19 @@ type Options struct {
 	// Infra is what passes whatever policy says.
 	Infra Infra
 
+	// Quiet is how long there must be no Commit before room is made for what joins:
+	// then OnChange is called, and a Commit without changes moves the youngest
+	// entries of large tables to older ACLs. 0 is 10 seconds, less than 0 never; then
+	// room is made when there is none left.
+	Quiet time.Duration
+
 	// Counters returns how often each entry of an ACL has decided, false for an ACL
 	// that there is not. Nil when nobody counts. It must not call the Renderer.
 	Counters func(aclIndex uint32) (packets []uint64, ok bool)
 
 	// OnChange is called when a Commit would have something to do although nothing
-	// was rendered: after a (re)connection, and when interfaces come or go. It is
-	// called by another goroutine and must not block or call the Renderer. May be nil.
+	// was rendered: after a (re)connection, when interfaces come or go, and in a
+	// quiet moment. It is called by another goroutine and must not block or call the Renderer. May be nil.
 	OnChange func()
 }
 
@@ -99,6 +105,10 @@ type Renderer struct {
 	limits  limits
 	lastErr error // of the last Commit
 	closed  bool
+
+	quiet  *time.Timer // nil before the first time
+	rested time.Time   // when it was started
+	calm   bool        // it is the time to make room, unless there is something else to do
 }
 
 var (
@@ -114,6 +124,9 @@ func New(o Options) (*Renderer, error) {
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
+	}
+	if o.Quiet == 0 {
+		o.Quiet = defaultQuiet
 	}
 	if o.OnChange == nil {
 		o.OnChange = func() {}
@@ -138,6 +151,9 @@ func (r *Renderer) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
+	if r.quiet != nil {
+		r.quiet.Stop()
+	}
 	r.disconnect()
 	return nil
 }
@@ -198,7 +214,8 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err != nil {
 		return r.fail(err)
 	}
-	if plan.Empty() && !fresh && len(r.pending)+len(r.blind) == 0 && !r.graceIsOver() {
+	r.calm = r.calm && plan.Empty()
+	if plan.Empty() && !fresh && len(r.pending)+len(r.blind) == 0 && !r.graceIsOver() && !r.calm {
 		r.limits.refused(nil) // what was too large was taken back
 		r.cache.Commit()
 		return nil
@@ -207,6 +224,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err != nil {
 		return r.fail(err)
 	}
+	defer r.rest()
 	if err := w.install(ctx); err != nil {
 		return r.fail(err)
 	}

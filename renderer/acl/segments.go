@@ -86,6 +86,8 @@ func (s *segment) size() int {
 	return len(s.old.entries)
 }
 
+func (s *segment) isEdited() bool { return len(s.edits) > 0 }
+
 // entries returns what it is to hold.
 func (s *segment) entries() []ruled {
 	if s.changed {
@@ -141,6 +143,7 @@ type group struct {
 	sizes
 	colds       []*segment
 	warm, young *segment
+	onlyEqual   bool // nothing is to change; to be compared until something would
 }
 
 func (g *group) segments() []*segment { return append(slices.Clone(g.colds), g.warm, g.young) }
@@ -150,6 +153,9 @@ func (g *group) segments() []*segment { return append(slices.Clone(g.colds), g.w
 // room. With quiet it is the time to make room.
 func (g *group) fit(classes []class, quiet bool) bool {
 	missing := g.compare(classes)
+	if g.onlyEqual && (len(missing) > 0 || slices.ContainsFunc(g.segments(), (*segment).isEdited)) {
+		return false
+	}
 	for _, s := range g.segments() {
 		s.apply()
 	}
@@ -214,7 +220,9 @@ func (g *group) compare(classes []class) (missing []ruled) {
 		for _, s := range segments {
 			f.compare(s)
 		}
-		missing = f.missing(missing)
+		if missing = f.missing(missing); g.onlyEqual && (len(missing) > 0 || slices.ContainsFunc(segments, (*segment).isEdited)) {
+			return missing
+		}
 	}
 	for _, s := range segments {
 		for ; s.at < len(s.old.entries); s.at++ {
@@ -312,6 +320,13 @@ const maxParts = 16
 func (f *coverage) missing(out []ruled) []ruled {
 	for i, m := range f.members {
 		if f.covered[i] {
+			continue
+		}
+		if len(out) == cap(out) {
+			out = slices.Grow(out, len(f.members)-i)
+		}
+		if len(f.inside[i]) == 0 {
+			out = append(out, ruled{f.class.entry(m.prefix), m.rule})
 			continue
 		}
 		parts := without(m.prefix, f.inside[i])

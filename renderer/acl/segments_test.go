@@ -21,11 +21,11 @@ type tables struct {
 }
 
 // is brings the slot to a table as a commit does, and returns the messages.
-func (v *tables) is(x expansion, quiet bool) (before, after [][]entry, changes []change) {
+func (v *tables) is(x expansion, how refitting) (before, after [][]entry, changes []change) {
 	t := v.m.sizes.newTable(x)
 	c, fits := content{}, len(v.s.indexes) > 0
 	if fits {
-		c, fits = v.m.refit(v.s, t, quiet)
+		c, fits = v.m.refit(v.s, t, how)
 	}
 	if fits {
 		v.s.want = c.pieces
@@ -100,11 +100,14 @@ func TestASlotHoldsItsTableThroughAllChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			before, after, changes := v.is(x, rapid.Bool().Draw(t, "quiet"))
+			before, after, changes := v.is(x, rapid.SampledFrom([]refitting{usual, quietly}).Draw(t, "how"))
 			stages(t, before, after, changes)
 			v.check(t, x)
 			v.restart()
-			if _, _, again := v.is(x, false); len(again) > 0 {
+			if !v.m.holds(v.s, v.m.sizes.newTable(x)) {
+				t.Fatal("it is not seen that the slot holds the table")
+			}
+			if _, _, again := v.is(x, usual); len(again) > 0 {
 				t.Fatalf("the same table again takes %d messages", len(again))
 			}
 			v.check(t, x)

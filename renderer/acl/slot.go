@@ -144,7 +144,7 @@ func (w *wanted) assign(tables []*cache.Table) {
 		}
 	}
 	for _, fits := range []func(*slot, *cache.Table) bool{
-		func(s *slot, t *cache.Table) bool { return w.m.holds(s, w.content[t.Digest]) && w.wholly(s, t) },
+		func(s *slot, t *cache.Table) bool { return w.wholly(s, t) && w.m.holds(s, w.content[t.Digest]) },
 		func(s *slot, t *cache.Table) bool { return w.m.holds(s, w.content[t.Digest]) },
 		w.wholly,
 	} {

@@ -27,7 +27,7 @@ type wanted struct {
 	tooBig   map[renderer.Digest]bool // tables that are refused
 
 	content map[renderer.Digest]table // of local tables that may have changed
-	quiet   bool                      // it is the time to make room in slots
+	how     refitting                 // slots take tables over
 	live    map[*slot]bool            // what is held afterwards
 	early   []change                  // in place, before interfaces are switched
 	late    []change                  // in place, after interfaces have left
@@ -39,6 +39,9 @@ func (r *Renderer) want(plan cache.Plan) *wanted {
 		r: r, m: r.mirror, layout: r.cache.Desired(), expand: newExpander(r.cache.Members),
 		changed: make(map[api.SetID]bool), tooBig: make(map[renderer.Digest]bool),
 		content: make(map[renderer.Digest]table), live: make(map[*slot]bool),
+	}
+	if r.calm {
+		w.how = quietly
 	}
 	for _, id := range plan.Sets {
 		w.changed[id] = true
@@ -56,7 +59,7 @@ func (w *wanted) names(sets []api.SetID) bool {
 // is what they must hold.
 func (w *wanted) isCurrent(t *cache.Table) bool {
 	s := w.r.local[t.Digest]
-	return s != nil && s.table == t.Digest && s.want != nil && !w.names(t.Sets)
+	return s != nil && s.table == t.Digest && s.want != nil && !w.names(t.Sets) && !(w.how == quietly && w.m.sizes.isDue(s))
 }
 
 // expandTable expands a local table that may have changed. It is false when it is too
@@ -144,7 +147,7 @@ func (w *wanted) fill(t *cache.Table) {
 	if x, changed := w.content[t.Digest]; changed {
 		c, fits := content{}, len(s.indexes) > 0
 		if fits {
-			c, fits = w.m.refit(s, x, w.quiet)
+			c, fits = w.m.refit(s, x, w.how)
 		}
 		if !fits {
 			c = w.m.sizes.newContent(x)

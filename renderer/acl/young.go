@@ -126,7 +126,7 @@ func (p *part) pieces() []piece {
 func (w *wanted) prepareYoung(changed []part) {
 	s := w.r.slot(youngSlot)
 	w.live[s] = true
-	if len(changed) == 0 && s.want != nil && !w.quiet {
+	if len(changed) == 0 && s.want != nil && w.how != quietly {
 		return
 	}
 	held := w.heldYoung(s)
@@ -155,7 +155,7 @@ func (w *wanted) prepareYoung(changed []part) {
 			young = append(young, p.young.entries()...)
 		}
 	}
-	if z := w.m.sizes.young; len(young) > z || w.quiet && len(young) > z/2 {
+	if z := w.m.sizes.young; len(young) > z || w.how == quietly && len(young) > z/2 {
 		young = young[:0]
 		for i := range changed {
 			changed[i].age()

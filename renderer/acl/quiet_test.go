@@ -1,0 +1,130 @@
+package acl_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// inAQuietPlace runs a test over a crowd of 1 000 addresses, in a bubble in which time
+// passes only when everybody waits. wakes counts what the owner is told.
+func inAQuietPlace(t *testing.T, test func(t *testing.T, s *subject, wakes func() int)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, crowdPods...)
+		defer func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		out := list(to(api.SetNet(7), 443))
+		commit(t, s.Renderer(), true, func(x renderer.Txn) {
+			crowd(crowdPods, 1000)(x)
+			in := list(from(api.SetNet(7), 80))
+			x.Render(crowdPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: in, Ingress: out})
+			x.Render(crowdPods[1], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.2")}, Egress: in})
+			x.Remove(crowdPods[2])
+		})
+		wakes := func() (n int) {
+			for {
+				synctest.Wait()
+				select {
+				case <-s.wake:
+					n++
+				default:
+					return n
+				}
+			}
+		}
+		wakes()
+		test(t, s, wakes)
+	})
+}
+
+// youngest returns how many entries the young ACLs of local tables and of the global
+// one have.
+func (s *subject) youngest() (local, global int) {
+	for _, a := range s.r.Dump().ACLs {
+		switch {
+		case strings.HasPrefix(a.Tag, "sluice:young:"):
+			global = a.Entries
+		case strings.Contains(a.Tag, "y:"):
+			local = max(local, a.Entries)
+		}
+	}
+	return local, global
+}
+
+func join(t *testing.T, s *subject, from, to int) {
+	t.Helper()
+	for n := from; n < to; n++ {
+		commit(t, s.Renderer(), false, joins(n))
+	}
+}
+
+func TestRoomIsMadeInAQuietMoment(t *testing.T) {
+	inAQuietPlace(t, func(t *testing.T, s *subject, wakes func() int) {
+		join(t, s, 1000, 1130)
+		time.Sleep(9 * time.Second)
+		if n := wakes(); n > 0 {
+			t.Errorf("the owner was told %d times, too early", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := wakes(); n != 1 {
+			t.Errorf("the owner was told %d times, want once", n)
+		}
+		if local, _ := s.youngest(); local != 130 {
+			t.Errorf("%d entries are young, want 130: nobody has committed", local)
+		}
+		commit(t, s.Renderer(), false, nothing)
+		if local, global := s.youngest(); local > 0 || global > 0 {
+			t.Errorf("%d and %d entries are still young", local, global)
+		}
+		for n, want := range map[int]api.Action{5: api.Permit, 1000: api.Permit, 1129: api.Permit, 1130: api.Deny} {
+			s.want(t, peer(n).Addr().String(), "10.0.0.1", 80, want)
+			s.want(t, "10.0.0.1", peer(n).Addr().String(), 443, want)
+		}
+		time.Sleep(time.Minute)
+		if n := wakes(); n > 0 {
+			t.Errorf("the owner was told %d times, and there is nothing to do", n)
+		}
+	})
+}
+
+func TestChangesPutTheQuietMomentOff(t *testing.T) {
+	inAQuietPlace(t, func(t *testing.T, s *subject, wakes func() int) {
+		join(t, s, 1000, 1130)
+		for n := 1130; n < 1140; n++ {
+			time.Sleep(6 * time.Second)
+			join(t, s, n, n+1)
+		}
+		if n := wakes(); n > 0 {
+			t.Errorf("the owner was told %d times while it was busy", n)
+		}
+		time.Sleep(11 * time.Second)
+		if n := wakes(); n != 1 {
+			t.Errorf("the owner was told %d times, want once", n)
+		}
+		join(t, s, 1140, 1141) // it is not quiet any more
+		if local, _ := s.youngest(); local != 141 {
+			t.Errorf("%d entries are young, want 141", local)
+		}
+	})
+}
+
+func TestFewYoungEntriesAreLeftAlone(t *testing.T) {
+	inAQuietPlace(t, func(t *testing.T, s *subject, wakes func() int) {
+		join(t, s, 1000, 1100)
+		time.Sleep(time.Minute)
+		if n := wakes(); n > 0 {
+			t.Errorf("the owner was told %d times", n)
+		}
+		if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n > 0 {
+			t.Errorf("%d messages", n)
+		}
+	})
+}
