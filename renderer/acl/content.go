@@ -175,7 +175,9 @@ func (m *mirror) refitGroup(s *slot, c cell, x table, of block, how refitting) (
 		if n < len(s.want) {
 			rules = s.want[n].rules
 		}
-		all = append(all, newSegment(held, rules))
+		segment := newSegment(held, rules)
+		segment.onlyEqual = how == onlyEqual
+		all = append(all, segment)
 	}
 	last := len(all) - 1
 	g := group{sizes: m.sizes, colds: all[:last-1], warm: all[last-1], young: all[last], onlyEqual: how == onlyEqual}

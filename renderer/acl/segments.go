@@ -51,12 +51,14 @@ type segment struct {
 	edits   []edit
 	next    []ruled // what it is to hold, when it changes
 	changed bool
+
+	onlyEqual bool // the first edit is the last: it is enough to know that there is one
 }
 
-// edit replaces one entry of a segment by some, or by none.
+// edit replaces the entries first..last-1 of a segment by some, or by none.
 type edit struct {
-	n    int
-	with []ruled
+	first, last int
+	with        []ruled
 }
 
 func newSegment(held piece, rules []int32) *segment {
@@ -86,6 +88,18 @@ func (s *segment) size() int {
 	return len(s.old.entries)
 }
 
+// replace makes an edit of the entry that is looked at.
+func (s *segment) replace(with []ruled) {
+	if n := len(s.edits); n > 0 && s.edits[n-1].last == s.at && len(with) == 0 && len(s.edits[n-1].with) == 0 {
+		s.edits[n-1].last++
+	} else {
+		s.edits = append(s.edits, edit{s.at, s.at + 1, with})
+	}
+	if s.onlyEqual {
+		s.at = len(s.old.entries)
+	}
+}
+
 func (s *segment) isEdited() bool { return len(s.edits) > 0 }
 
 // entries returns what it is to hold.
@@ -108,7 +122,11 @@ func (s *segment) apply() {
 	if len(s.edits) == 0 {
 		return
 	}
-	next := make([]ruled, 0, len(s.old.entries)+len(s.edits))
+	size := len(s.old.entries)
+	for _, e := range s.edits {
+		size += len(e.with) - (e.last - e.first)
+	}
+	next := make([]ruled, 0, size)
 	from := 0
 	copyTo := func(to int) {
 		for ; from < to; from++ {
@@ -116,9 +134,9 @@ func (s *segment) apply() {
 		}
 	}
 	for _, e := range s.edits {
-		copyTo(e.n)
+		copyTo(e.first)
 		next = append(next, e.with...)
-		from++
+		from = e.last
 	}
 	copyTo(len(s.old.entries))
 	s.hold(next)
@@ -190,7 +208,11 @@ func (g *group) add(entries []ruled) bool {
 // age moves what is young, and more, to the warm ones, and these to the cold ones
 // when they are too many.
 func (g *group) age(more []ruled) bool {
-	all := merge(slices.Concat(g.warm.entries(), g.young.entries(), more))
+	all := more
+	if g.warm.size()+g.young.size() > 0 {
+		all = slices.Concat(g.warm.entries(), g.young.entries(), more)
+	}
+	all = merge(all)
 	if g.young.size() > 0 {
 		g.young.hold(nil)
 	}
@@ -226,7 +248,7 @@ func (g *group) compare(classes []class) (missing []ruled) {
 	}
 	for _, s := range segments {
 		for ; s.at < len(s.old.entries); s.at++ {
-			s.edits = append(s.edits, edit{n: s.at})
+			s.replace(nil)
 		}
 	}
 	return missing
@@ -249,7 +271,7 @@ func (f *coverage) compare(s *segment) {
 			if compareClasses(e, &f.of) > 0 {
 				return
 			}
-			s.edits = append(s.edits, edit{n: s.at})
+			s.replace(nil)
 			continue
 		}
 		at = f.seek(at, e.src)
@@ -310,7 +332,7 @@ func (f *coverage) entry(s *segment, at int) {
 		s.attribute(s.at, with[0].rule)
 		return
 	}
-	s.edits = append(s.edits, edit{s.at, with})
+	s.replace(with)
 }
 
 // maxParts is how many prefixes may replace one of which most is there already.
