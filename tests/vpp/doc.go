@@ -12,9 +12,13 @@
 // An embedded node runs beside the one with VPP. Its interfaces and routes are made
 // in VPP too, as a CNI plugin would, so that both have the same work to do.
 //
+// Below that, scenarios ask what the ACL plugin does by itself (TestVPPScenarios): each
+// is a list of calls and packets with their outcomes, in a plane that is a VPP or the
+// embedded vswitch with the quirks of VPP.
+//
 // # Invariants
 //
-//   - Without SLUICE_VPP_BIN, which names a vpp binary, everything is skipped.
+//   - Without SLUICE_VPP_BIN, which names a vpp binary, everything is skipped that needs one.
 //   - A verdict is what became of a packet: captured where it had to leave VPP, or
 //     dropped. All that was sent is accounted for: what was not captured was denied by
 //     ACLs, by VPP's own counters, and by nothing else.

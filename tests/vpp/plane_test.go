@@ -47,8 +47,8 @@ type onVPP struct {
 	mark uint32
 }
 
-func newOnVPP(tb testing.TB) *onVPP {
-	p := plumb(startVPP(tb))
+func newOnVPP(v *process) *onVPP {
+	p := plumb(v)
 	p.add(podTag)
 	for _, a := range podAddress {
 		p.route("add", a, podTag)
@@ -139,7 +139,7 @@ func TestVPPScenarios(t *testing.T) {
 		if os.Getenv("SLUICE_VPP_BIN") == "" {
 			t.Skip("SLUICE_VPP_BIN does not name a vpp binary")
 		}
-		runScenarios(t, newOnVPP(t))
+		runScenarios(t, newOnVPP(startVPP(t)))
 	})
 }
 

@@ -79,6 +79,24 @@ var sessionScenarios = []scenario{
 		x.drop("the answer of the idle flow", idle.Reply())
 		x.pass("the answer of the active flow at last", active.Reply())
 	})},
+	{"packets in a direction without ACLs keep no flow alive", both(func(x *trial, d direction) {
+		x.cli("set acl-plugin session timeout udp idle 2")
+		starter := x.add(x.rule(reflect))
+		if d.input {
+			x.bindAt(true, []uint32{starter}, nil)
+		} else {
+			x.bindAt(true, nil, []uint32{starter})
+		}
+		p := x.start(d, api.UDP, 4000, 80)
+		x.pass("the question", p)
+		x.change(starter, x.rule(deny)) // which sessions do not see
+		x.pass("the question again", p)
+		for range 4 {
+			x.idle(time.Second)
+			x.pass("an answer", p.Reply())
+		}
+		x.drop("the question at last", p)
+	})},
 	{"TCP is established with both handshakes", both(func(x *trial, d direction) {
 		x.cli("set acl-plugin session timeout tcp transient 2")
 		x.guard(d, x.add(x.rule(reflect)), x.add(x.rule(deny)))
