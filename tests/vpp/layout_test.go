@@ -23,7 +23,7 @@ func TestVPPAddressTranslation(t *testing.T) {
 		if !l.leaves(permitted.syn) {
 			t.Error("what policy permits does not leave")
 		}
-		if sessions := l.cli("show nat44 ei sessions"); !strings.Contains(sessions, "192.0.2.200") {
+		if sessions := l.cli("show nat44 ei sessions detail"); !strings.Contains(sessions, "192.0.2.200") {
 			t.Errorf("nothing was translated:\n%s", sessions)
 		}
 		if l.leaves(denied.syn) {
