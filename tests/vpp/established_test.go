@@ -48,7 +48,7 @@ func TestVPPGrace(t *testing.T) {
 		}
 	}
 	l.stop()
-	l.process.start()
+	l.start()
 	*l.plumbing = *plumb(l.process)
 	l.grow(l.twin.Switch)
 	want := embedded(t, l.twin.Switch)
