@@ -1,0 +1,332 @@
+package bench
+
+import (
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.fd.io/govpp/adapter"
+	govpp "go.fd.io/govpp/api"
+	binapi "go.fd.io/govpp/binapi/acl"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl"
+)
+
+// What a message costs a VPP, measured on 25.10: while it changes an ACL it stops, for
+// every entry in the list of an interface from this ACL on, and when it changes the
+// list itself, for every entry in it.
+const (
+	stallPerEntry = 165 * time.Nanosecond
+	stallPerBound = 115 * time.Nanosecond
+)
+
+// Sizes of messages in bytes: what stands in front of the rules, and a rule.
+const (
+	putBytes  = 82
+	ruleBytes = 48
+)
+
+// wire counts what a renderer sends to a vswitch, and what it would cost a VPP.
+type wire struct {
+	adapter.VppAPI
+	sw *vswitch.Switch
+
+	mu                    sync.Mutex
+	put, set, addDel, del uint16 // message ids
+	messages, rules       int
+	bytes                 int
+	stall                 time.Duration
+}
+
+// Connect learns the numbers of messages.
+func (w *wire) Connect() error {
+	if err := w.VppAPI.Connect(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for m, id := range map[govpp.Message]*uint16{
+		&binapi.ACLAddReplace{}: &w.put, &binapi.ACLInterfaceSetACLList{}: &w.set, &binapi.ACLInterfaceAddDel{}: &w.addDel, &binapi.ACLDel{}: &w.del,
+	} {
+		var err error
+		if *id, err = w.GetMsgID(m.GetMessageName(), m.GetCrcString()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SendMsg counts a message.
+func (w *wire) SendMsg(ctx uint32, data []byte) error {
+	w.mu.Lock()
+	switch binary.BigEndian.Uint16(data) {
+	case w.put:
+		index, rules := binary.BigEndian.Uint32(data[10:]), int(binary.BigEndian.Uint32(data[78:]))
+		w.rules += rules
+		w.stall += time.Duration(w.behind(index, rules)) * stallPerEntry
+		w.count(data)
+	case w.set:
+		w.stall += time.Duration(w.bound(binary.BigEndian.Uint32(data[10:]))) * stallPerBound
+		w.count(data)
+	case w.addDel: // two flags stand in front of the interface
+		w.stall += time.Duration(w.bound(binary.BigEndian.Uint32(data[12:]))) * stallPerBound
+		w.count(data)
+	case w.del:
+		w.count(data)
+	}
+	w.mu.Unlock()
+	return w.VppAPI.SendMsg(ctx, data)
+}
+
+func (w *wire) count(data []byte) {
+	w.messages++
+	w.bytes += len(data)
+}
+
+// behind returns how many entries stand in all lists from an ACL on, which will have
+// some rules.
+func (w *wire) behind(index uint32, rules int) (entries int) {
+	sizes := map[uint32]int{}
+	for _, a := range w.sw.ACLs() {
+		sizes[a.Index] = a.Rules
+	}
+	sizes[index] = rules
+	for _, n := range w.sw.Interfaces() {
+		for _, list := range [2][]uint32{n.Inputs, n.Outputs} {
+			if at := slices.Index(list, index); at >= 0 {
+				for _, i := range list[at:] {
+					entries += sizes[i]
+				}
+			}
+		}
+	}
+	return entries
+}
+
+// bound returns how many entries are in the lists of an interface.
+func (w *wire) bound(index uint32) (entries int) {
+	for _, a := range w.sw.ACLs() {
+		for _, bound := range [2][]uint32{a.Inputs, a.Outputs} {
+			if slices.Contains(bound, index) {
+				entries += a.Rules
+			}
+		}
+	}
+	return entries
+}
+
+// take returns what was counted since the last call.
+func (w *wire) take() cost {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := cost{w.messages, w.rules, w.bytes, w.stall}
+	w.messages, w.rules, w.bytes, w.stall = 0, 0, 0, 0
+	return c
+}
+
+// cost of an event.
+type cost struct {
+	messages, rules, bytes int
+	stall                  time.Duration
+}
+
+// whole is what the same event costs whoever replaces the whole table of some entries
+// on some interfaces.
+func whole(entries, interfaces int) cost {
+	return cost{1, entries, putBytes + ruleBytes*entries, time.Duration(entries*interfaces) * stallPerEntry}
+}
+
+// lifetimes are how long pods live: kinds with their share of all pods that are
+// born, and their mean life. Within a kind the end comes at random.
+//
+// Half of all containers were found to live for less than five minutes (Sysdig,
+// Container Usage Report 2019, two million containers), as jobs do and what fails to
+// start; most of the rest ends with the next rollout or scaling, and a few
+// are what runs for weeks. At any time nearly all that live are of these.
+var lifetimes = []struct {
+	share float64
+	mean  time.Duration
+}{{0.70, 5 * time.Minute}, {0.25, 5 * time.Hour}, {0.05, 21 * 24 * time.Hour}}
+
+// crowd are the members of a set over the years.
+type crowd struct {
+	random *rand.Rand
+	now    time.Duration
+	born   int
+	births time.Duration // mean time between them
+	deaths []death       // a heap would be faster than it needs to be
+}
+
+type death struct {
+	at     time.Duration
+	member int
+}
+
+func newCrowd(members int) *crowd {
+	mean := 0.0
+	for _, l := range lifetimes {
+		mean += l.share * l.mean.Seconds()
+	}
+	return &crowd{random: rand.New(rand.NewPCG(1, 1)), births: time.Duration(mean / float64(members) * float64(time.Second))}
+}
+
+// settle has as many members of every kind as there are at any time, and returns who
+// lives for weeks, and who does not.
+func (c *crowd) settle(members int) (old, others []netip.Prefix) {
+	for i, l := range lifetimes {
+		for range int(float64(l.mean) * l.share / float64(c.births)) {
+			p := c.bear(l.mean)
+			if i == len(lifetimes)-1 {
+				old = append(old, p)
+			} else {
+				others = append(others, p)
+			}
+		}
+	}
+	return old, others
+}
+
+// bear adds a member.
+func (c *crowd) bear(mean time.Duration) netip.Prefix {
+	d := death{c.now + time.Duration(c.random.ExpFloat64()*float64(mean)), c.born}
+	c.born++
+	at, _ := slices.BinarySearchFunc(c.deaths, d, func(a, b death) int { return int(a.at - b.at) })
+	c.deaths = slices.Insert(c.deaths, at, d)
+	return addressOf(d.member)
+}
+
+// next returns the next address that joins or leaves.
+func (c *crowd) next() (p netip.Prefix, joins bool) {
+	wait := time.Duration(c.random.ExpFloat64() * float64(c.births))
+	if c.now+wait > c.deaths[0].at {
+		d := c.deaths[0]
+		c.now, c.deaths = d.at, c.deaths[1:]
+		return addressOf(d.member), false
+	}
+	c.now += wait
+	kind, n := c.random.Float64(), 0
+	for n < len(lifetimes)-1 && kind >= lifetimes[n].share {
+		kind -= lifetimes[n].share
+		n++
+	}
+	return c.bear(lifetimes[n].mean), true
+}
+
+// addressOf returns an address of 16 million, in no order, as addresses of pods come
+// from the blocks of many nodes.
+func addressOf(member int) netip.Prefix {
+	n := uint32(member) * 0x9e3779b1 >> 8 // an odd factor: no two are the same
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32)
+}
+
+// sharing is a renderer with pods that share a table for one set.
+func sharing(b *testing.B, interfaces int) (*acl.Renderer, *wire) {
+	b.Helper()
+	sw := vswitch.New(vswitch.Options{})
+	sw.AddInterface("uplink", acl.UplinkTag)
+	w := &wire{VppAPI: sw.Adapter(), sw: sw}
+	r, err := acl.New(acl.Options{Adapter: w, Quiet: -1, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			b.Error(err)
+		}
+		if err := sw.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	l := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(1), Protocol: api.TCP, DstPort: api.Port(80)}, {}}, nil)
+	txn := r.NewTxn(true)
+	for i := range interfaces {
+		id := api.PodID{Namespace: "shop", Name: fmt.Sprint("p", i)}
+		sw.AddInterface(id.Name, acl.InterfaceTag(id))
+		txn.Render(id, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)})}, Egress: l})
+	}
+	if err := txn.Commit(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return r, w
+}
+
+func update(b *testing.B, r *acl.Renderer, added, removed []netip.Prefix) {
+	txn := r.NewTxn(false)
+	txn.UpdateSet(1, added, removed)
+	if err := txn.Commit(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkStall has addresses join and leave a set of a size that 100 pods share, and
+// reports what it sends to a vswitch, and for how long a VPP would stop: of joins,
+// of leaves, and of whoever replaces the whole table instead. There is no quiet moment.
+func BenchmarkStall(b *testing.B) {
+	const interfaces, warmUp, events = 100, 600, 1500
+	for _, members := range []int{100, 1_000, 10_000} {
+		b.Run(fmt.Sprintf("%d-addresses", members), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				r, w := sharing(b, interfaces)
+				c := newCrowd(members)
+				old, others := c.settle(members)
+				update(b, r, old, nil)
+				update(b, r, others, nil)
+				costs := map[string][]cost{}
+				b.StartTimer()
+				for i := range warmUp + events {
+					p, joins := c.next()
+					kind, added, removed := "leave", []netip.Prefix(nil), []netip.Prefix{p}
+					if joins {
+						kind, added, removed = "join", removed, added
+					}
+					w.take()
+					update(b, r, added, removed)
+					if i >= warmUp {
+						costs[kind] = append(costs[kind], w.take())
+						costs["whole-table"] = append(costs["whole-table"], whole(entriesOf(r), interfaces))
+					}
+				}
+				b.StopTimer()
+				for kind, of := range costs {
+					reportCosts(b, kind+":", of)
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// entriesOf returns how many entries the fullest table has.
+func entriesOf(r *acl.Renderer) (most int) {
+	for _, t := range r.Dump().Tables {
+		most = max(most, t.Entries)
+	}
+	return most
+}
+
+func reportCosts(b *testing.B, kind string, costs []cost) {
+	var sum, most cost
+	for _, c := range costs {
+		sum.messages, sum.rules, sum.bytes, sum.stall = sum.messages+c.messages, sum.rules+c.rules, sum.bytes+c.bytes, sum.stall+c.stall
+		most.rules, most.stall = max(most.rules, c.rules), max(most.stall, c.stall)
+	}
+	slices.SortFunc(costs, func(a, b cost) int { return a.rules - b.rules })
+	n := float64(len(costs))
+	b.ReportMetric(float64(sum.messages)/n, kind+"messages")
+	b.ReportMetric(float64(sum.rules)/n, kind+"rules")
+	b.ReportMetric(float64(costs[len(costs)*99/100].rules), kind+"p99-rules")
+	b.ReportMetric(float64(most.rules), kind+"max-rules")
+	b.ReportMetric(float64(sum.bytes)/n, kind+"bytes")
+	b.ReportMetric(sum.stall.Seconds()*1e3/n, kind+"stall-ms")
+	b.ReportMetric(most.stall.Seconds()*1e3, kind+"max-stall-ms")
+}
