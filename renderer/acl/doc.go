@@ -9,14 +9,16 @@
 // A pod that has a local table gets the output list [infra, table] and the input
 // list [reflect]; a pod without a table gets nothing, and its empty lists leave
 // it open. When there is a global table, every uplink gets the output list
-// [infra, 16 parts of the table, final] and the input list [reflect]. The infra
+// [infra, young, 16 parts of the table, final] and the input list [reflect]. The infra
 // ACL permits neighbour discovery and ICMP errors. What a table permits creates a
 // session, so that replies pass. The reflect ACL permits everything that enters
 // and creates sessions for flows that begin there; it never changes, because any
 // change of it would make VPP forget established flows.
 //
-// A table is held by a slot: an ACL (several when it is very long) with a tag
-// "sluice:<slot>:<n>:<digest>". Slots keep their ACLs while content changes.
+// A table is held by a slot: an ACL, or several when it is large, with a tag
+// "sluice:<slot>:<n>:<digest>". Slots keep their ACLs while content changes. The
+// entries of a large table are in segments by age, so that an address that joins
+// changes a small ACL at the end of the list (see segments.go).
 //
 // # Invariants
 //
