@@ -59,7 +59,10 @@ func (w *wanted) names(sets []api.SetID) bool {
 // is what they must hold.
 func (w *wanted) isCurrent(t *cache.Table) bool {
 	s := w.r.local[t.Digest]
-	return s != nil && s.table == t.Digest && s.want != nil && !w.names(t.Sets) && !(w.how == quietly && w.m.sizes.isDue(s))
+	if s != nil && w.how == quietly && w.m.sizes.isDue(s) {
+		return false
+	}
+	return s != nil && s.table == t.Digest && s.want != nil && !w.names(t.Sets)
 }
 
 // expandTable expands a local table that may have changed. It is false when it is too

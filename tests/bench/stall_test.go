@@ -181,7 +181,7 @@ func newCrowd(members int) *crowd {
 
 // settle has as many members of every kind as there are at any time, and returns who
 // lives for weeks, and who does not.
-func (c *crowd) settle(members int) (old, others []netip.Prefix) {
+func (c *crowd) settle() (old, others []netip.Prefix) {
 	for i, l := range lifetimes {
 		for range int(float64(l.mean) * l.share / float64(c.births)) {
 			p := c.bear(l.mean)
@@ -278,7 +278,7 @@ func BenchmarkStall(b *testing.B) {
 				b.StopTimer()
 				r, w := sharing(b, interfaces)
 				c := newCrowd(members)
-				old, others := c.settle(members)
+				old, others := c.settle()
 				update(b, r, old, nil)
 				update(b, r, others, nil)
 				costs := map[string][]cost{}

@@ -1,0 +1,114 @@
+package acl
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// coverage is what segments have of the members of a class.
+type coverage struct {
+	*class
+	covered []bool
+	inside  map[int][]netip.Prefix // parts of members that are not covered as a whole
+}
+
+// compare looks at the entries of a class in one segment, and at those of classes
+// before it, which are no more.
+func (f *coverage) compare(s *segment) {
+	at := 0 // members before it lie before the entry
+	for ; s.at < len(s.old.entries); s.at++ {
+		e := &s.old.entries[s.at]
+		if !e.isLike(&f.of) {
+			if compareClasses(e, &f.of) > 0 {
+				return
+			}
+			s.replace(nil)
+			continue
+		}
+		at = f.seek(at, e.src)
+		f.entry(s, at)
+	}
+}
+
+// seek returns the first member from at on that does not end before a prefix. The
+// members are searched in growing steps.
+func (f *coverage) seek(at int, p netip.Prefix) int {
+	before := func(i int) bool {
+		m := f.members[i].prefix
+		return m.Addr().Less(p.Addr()) && !m.Contains(p.Addr())
+	}
+	step := 1
+	for at+step-1 < len(f.members) && before(at+step-1) {
+		at += step
+		step *= 2
+	}
+	for n := min(at+step, len(f.members)); at < n; {
+		if mid := at + (n-at)/2; before(mid) {
+			at = mid + 1
+		} else {
+			n = mid
+		}
+	}
+	return at
+}
+
+// entry looks at an entry of a segment; at is the first member that does not end
+// before it.
+func (f *coverage) entry(s *segment, at int) {
+	p := s.old.entries[s.at].src
+	if at < len(f.members) {
+		switch m := f.members[at]; {
+		case m.prefix == p:
+			f.covered[at] = true
+			s.attribute(s.at, m.rule)
+			return
+		case m.prefix.Contains(p.Addr()) && m.prefix.Bits() < p.Bits():
+			if f.inside == nil {
+				f.inside = make(map[int][]netip.Prefix)
+			}
+			f.inside[at] = append(f.inside[at], p)
+			s.attribute(s.at, m.rule)
+			return
+		}
+	}
+	var with []ruled
+	var parts []netip.Prefix
+	for ; at < len(f.members) && p.Contains(f.members[at].prefix.Addr()); at++ {
+		m := f.members[at]
+		f.covered[at] = true
+		parts = append(parts, m.prefix)
+		with = append(with, ruled{f.class.entry(m.prefix), m.rule})
+	}
+	if len(with) > 0 && len(without(p, parts)) == 0 {
+		s.attribute(s.at, with[0].rule)
+		return
+	}
+	s.replace(with)
+}
+
+// maxParts is how many prefixes may replace one of which most is there already.
+const maxParts = 16
+
+// missing appends what no segment has.
+func (f *coverage) missing(out []ruled) []ruled {
+	for i, m := range f.members {
+		if f.covered[i] {
+			continue
+		}
+		if len(out) == cap(out) {
+			out = slices.Grow(out, len(f.members)-i)
+		}
+		if len(f.inside[i]) == 0 {
+			out = append(out, ruled{f.class.entry(m.prefix), m.rule})
+			continue
+		}
+		parts := without(m.prefix, f.inside[i])
+		if len(parts) > maxParts {
+			parts = []netip.Prefix{m.prefix}
+		}
+		for _, p := range parts {
+			out = append(out, ruled{f.class.entry(p), m.rule})
+		}
+	}
+	return out
+}
