@@ -35,8 +35,22 @@ func changesWithFaults() int {
 // a change is enforced; then all packets meet its rules. In the end the vswitch holds
 // what a new renderer would install, and memory is not more than it was at first.
 func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
-	w := newWeather(t)
-	n := changesWithFaults()
+	for name, shrink := range map[string]func(*sluiceacl.Renderer){
+		"tables of one ACL":       func(*sluiceacl.Renderer) {},
+		"tables in many segments": (*sluiceacl.Renderer).Shrink,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWeather(t)
+			shrink(w.r)
+			w.endures(changesWithFaults())
+		})
+	}
+}
+
+// endures makes n changes.
+func (w *weather) endures(n int) {
+	t := w.t
+	t.Helper()
 	w.changes(n / 5)
 	heap := liveHeap()
 	w.changes(n - n/5)

@@ -48,6 +48,9 @@ func openWith(t testing.TB, plumbing *table, hold bool, pods ...api.PodID) *subj
 }
 
 func TestConformanceWithInterfacesByName(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite runs once with tags")
+	}
 	renderertest.Run(t, func(t testing.TB) renderertest.Subject {
 		return newSubjectWith(t, newTable(), false, renderertest.PodIDs...)
 	})
