@@ -19,7 +19,7 @@ var fields = map[string]string{
 	"Policy":         "policy selector tier priority isolates rules pods enforced pending problems notes",
 	"Set":            "id meaning members",
 	"Table":          "renderer table kind pods rules entries objects",
-	"Rule":           "renderer table index rule origins hits",
+	"Rule":           "renderer table index rule origins hits countedWith",
 	"Status":         "version node source revision seen pods local policies unenforced sets renderers problems",
 	"RendererStatus": "name inSync commits error since tables rules entries",
 	"Question":       "src dst port protocol",
