@@ -17,11 +17,12 @@ type cover struct {
 	kinds map[traffic]*covered
 	wide  []traffic // those of kinds that contain other traffic than their own
 	over  map[traffic][]*covered
+}
 
-	line   *line
-	now    []*covered // what may hide entries of the present line
-	above  []*bart.Lite
-	record *bart.Lite // where the entries of the present line go; nil when nobody asks
+// spot is what is known of the entries with one of the few addresses.
+type spot struct {
+	above  []*bart.Lite // the many that hide entries of the present line
+	record *bart.Lite   // where the entries of the present line go; nil when nobody asks
 }
 
 // covered are the entries with the same traffic: by the few, the many.
@@ -64,39 +65,36 @@ func (c *cover) need(kind, other traffic) {
 	}
 }
 
-// begin starts a line.
-func (c *cover) begin(l *line) { c.line, c.now = l, c.over[l.traffic] }
-
-// at goes on to the entries with one of the few addresses.
-func (c *cover) at(few netip.Prefix) {
-	c.above, c.record = c.above[:0], nil
-	for _, k := range c.now {
+// at returns what is known of one of the few addresses of a line.
+func (c *cover) at(l *line, few netip.Prefix) (s spot) {
+	for _, k := range c.over[l.traffic] {
 		for _, many := range k.places.Supernets(few) {
-			c.above = append(c.above, many)
+			s.above = append(s.above, many)
 		}
 	}
-	k := c.kinds[c.line.traffic]
+	k := c.kinds[l.traffic]
 	if k == nil {
-		return
+		return s
 	}
 	many, ok := k.places.Get(few)
 	if !ok {
 		many = new(bart.Lite)
 		k.places.Insert(few, many)
 	}
-	c.record = many
+	s.record = many
+	return s
 }
 
 // hides says whether the entry with the other address can never match, and remembers
 // it otherwise.
-func (c *cover) hides(many netip.Prefix) bool {
-	for _, t := range c.above {
+func (s *spot) hides(many netip.Prefix) bool {
+	for _, t := range s.above {
 		if t.LookupPrefix(many) {
 			return true
 		}
 	}
-	if c.record != nil {
-		c.record.Insert(many)
+	if s.record != nil {
+		s.record.Insert(many)
 	}
 	return false
 }
