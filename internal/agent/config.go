@@ -41,6 +41,7 @@ type Config struct {
 	EtcdPassword     string        `koanf:"etcd-password"`
 	EtcdDir          string        `koanf:"etcd-dir"`
 	VPPSocket        string        `koanf:"vpp-socket"`
+	VPPStatsSocket   string        `koanf:"vpp-stats-socket"`
 	VPPTimeout       time.Duration `koanf:"vpp-timeout"`
 	ACLTarget        string        `koanf:"acl-target"`
 	LigatoLabel      string        `koanf:"ligato-label"`
@@ -52,8 +53,10 @@ type Config struct {
 	Grace            time.Duration `koanf:"grace"`
 	UDPIdle          time.Duration `koanf:"udp-idle-timeout"`
 	Infra            []string      `koanf:"infra"`
+	ACLMemory        uint32        `koanf:"acl-memory"`
 	APISocket        string        `koanf:"api-socket"`
 	MetricsAddress   string        `koanf:"metrics-address"`
+	RuleMetrics      bool          `koanf:"rule-metrics"`
 	LogLevel         string        `koanf:"log-level"`
 	LogFormat        string        `koanf:"log-format"`
 	LogVerdicts      string        `koanf:"log-verdicts"`
@@ -74,8 +77,10 @@ func commonFlags(f *pflag.FlagSet) {
 	f.String("established", acl.Revoke.String(), "open flows that policy no longer permits: revoke cuts them, keep lets them end; the same on all nodes")
 	f.StringSlice("infra", []string{infraNeighbours, infraErrors}, "what passes whatever policies say: neighbours, icmp-errors, and addresses or CIDRs that talk with every pod")
 	f.Duration("vpp-timeout", 5*time.Second, "how long one call to the dataplane may take")
+	f.Uint32("acl-memory", 0, "MiB of the vswitch's memory that ACLs may take; what does not fit is refused; 0 asks VPP how much it has")
 	f.String("api-socket", view.DefaultSocket(), "Unix socket of the debug API")
 	f.String("metrics-address", "", "host:port of /metrics, /livez and /readyz over TCP; empty for the debug API only")
+	f.Bool("rule-metrics", false, "a metric for each rule of each policy: what it decided; their number is not bounded")
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "text", "text or json")
 	f.String("log-verdicts", verdictsNone, "log every second what rules decided: none, deny or all (at level info; where the dataplane counts)")
@@ -96,6 +101,7 @@ func runFlags(f *pflag.FlagSet) {
 	f.String("etcd-user", "", "user name for etcd")
 	f.String("etcd-password", "", "password for etcd (better: SLUICE_ETCD_PASSWORD)")
 	f.String("vpp-socket", "/run/vpp/api.sock", "Unix socket of VPP's binary API")
+	f.String("vpp-stats-socket", "/run/vpp/stats.sock", "socket of VPP's statistics segment, for the hits of rules; empty: they are not counted")
 	ligatoFlags(f)
 	f.Bool("hold-unknown-pods", true, "close interfaces of pods until their pod is known, so that it sends and gets nothing before its policy is enforced")
 	f.Duration("grace", 5*time.Minute, "for how long after VPP's start pods may go on with flows that they had opened before; 0 for not at all")

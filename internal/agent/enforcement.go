@@ -55,7 +55,8 @@ func (c Config) node() (node.Config, error) {
 	infra, errInfra := c.infra()
 	return node.Config{
 		Name: c.Node, Addresses: addresses, AllowNode: c.AllowNodeTraffic,
-		VPPSocket: c.VPPSocket, Timeout: c.VPPTimeout, Uplinks: c.Uplinks, HoldUnknown: c.HoldUnknownPods,
+		VPPSocket: c.VPPSocket, VPPStatsSocket: c.VPPStatsSocket, ACLMemory: uint64(c.ACLMemory) << 20,
+		Timeout: c.VPPTimeout, Uplinks: c.Uplinks, HoldUnknown: c.HoldUnknownPods,
 		Established: established, Grace: c.Grace, UDPIdle: c.UDPIdle, Infra: infra,
 	}, errors.Join(err, errEstablished, errInfra)
 }

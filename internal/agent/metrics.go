@@ -19,7 +19,7 @@ import (
 )
 
 // metrics are what the agent counts. No metric has the name of a pod or a policy
-// as a label: their number is not bounded.
+// as a label, because their number is not bounded, unless the settings ask for it.
 type metrics struct {
 	registry     *prometheus.Registry
 	events       *prometheus.CounterVec
@@ -152,6 +152,9 @@ func (m *metrics) collect(a *Agent) {
 	})
 	gauge("sluice_policies_not_in_full", "Policies in force that are not enforced in full.", func() float64 { return float64(a.node.Plugin.Status().Unenforced) })
 	m.registry.MustRegister(tableCollector{a}, problemCollector{a})
+	if a.cfg.RuleMetrics && a.node.ACL != nil {
+		m.registry.MustRegister(ruleCollector{a})
+	}
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sluice_resyncs_total", Help: "Snapshots of the whole state that were read from the store.",
 	}, func() float64 {
@@ -188,6 +191,12 @@ func (c problemCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// What ACLs take of the vswitch's memory; the budget only where there is one.
+var (
+	memoryNeededDesc = prometheus.NewDesc("sluice_acl_memory_needed_bytes", "Memory of the vswitch that all wanted ACLs take, estimated.", nil, nil)
+	memoryBudgetDesc = prometheus.NewDesc("sluice_acl_memory_budget_bytes", "Memory of the vswitch that ACLs may take.", nil, nil)
+)
+
 // tableCollector counts tables and rules in one look at the renderer: a look waits
 // for a commit that runs.
 type tableCollector struct{ a *Agent }
@@ -196,17 +205,26 @@ type tableCollector struct{ a *Agent }
 func (tableCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- tablesDesc
 	ch <- rulesDesc
+	ch <- memoryNeededDesc
+	ch <- memoryBudgetDesc
 }
 
 // Collect implements prometheus.Collector.
 func (c tableCollector) Collect(ch chan<- prometheus.Metric) {
-	tables := c.a.node.Dump().Tables
+	dump := c.a.node.Dump()
+	tables := dump.Tables
 	rules := 0
 	for _, t := range tables {
 		rules += len(t.Rules)
 	}
 	ch <- prometheus.MustNewConstMetric(tablesDesc, prometheus.GaugeValue, float64(len(tables)))
 	ch <- prometheus.MustNewConstMetric(rulesDesc, prometheus.GaugeValue, float64(rules))
+	if dump.Memory.Needed > 0 {
+		ch <- prometheus.MustNewConstMetric(memoryNeededDesc, prometheus.GaugeValue, float64(dump.Memory.Needed))
+	}
+	if dump.Memory.Budget > 0 {
+		ch <- prometheus.MustNewConstMetric(memoryBudgetDesc, prometheus.GaugeValue, float64(dump.Memory.Budget))
+	}
 }
 
 // problemLog keeps the problems of input that nothing else keeps: those of

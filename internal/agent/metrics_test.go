@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -136,5 +137,15 @@ func TestProblemsAreKeptOncePerField(t *testing.T) {
 	given[0].Reason = "changed by the caller"
 	if d := cmp.Diff([]api.Problem{cidr}, l.all()); d != "" {
 		t.Errorf("replaced (-want +got):\n%s", d)
+	}
+}
+
+func TestRulesAreMetricsWhereTheSettingsAskForThem(t *testing.T) {
+	for _, wanted := range []bool{false, true} {
+		a := running(t, func(c *Config) { c.RuleMetrics = wanted })
+		a.node.Send(api.Flow{Src: netip.MustParseAddr("203.0.113.1"), Dst: netip.MustParseAddr("10.2.0.1"), Protocol: api.TCP, SrcPort: 1, DstPort: 80})
+		if got := metric(t, a, "sluice_rule_packets_total", "isolation", "deny", "ingress"); (got == 1) != wanted {
+			t.Errorf("metrics of rules: %t, and they count %v", wanted, got)
+		}
 	}
 }

@@ -22,7 +22,7 @@ type verdictKey struct {
 }
 
 // verdictLog logs what rules decided. It reads counters, so it costs nothing per
-// packet; what an ACL counted since the last look is lost when it is replaced.
+// packet.
 type verdictLog struct {
 	denials bool // only these
 	last    map[verdictKey]uint64

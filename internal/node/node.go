@@ -32,6 +32,11 @@ type Config struct {
 	VPPSocket string
 	Timeout   time.Duration // of one call to the dataplane; 0 for the default
 	Uplinks   []string      // names of further interfaces that lead out of the node
+	ACLMemory uint64        // bytes of the dataplane's memory that ACLs may take; 0: what it has
+
+	// VPPStatsSocket is the socket of VPP's statistics segment; empty: hits of rules are
+	// not known.
+	VPPStatsSocket string
 
 	// Plumbing and HoldUnknown are those of the ACL renderer.
 	Plumbing    acl.Plumbing
@@ -85,6 +90,7 @@ func (n *Node) render(cfg Config) (renderer.Renderer, error) {
 	}
 	options := acl.Options{
 		Log: cfg.Log, Socket: cfg.VPPSocket, Uplinks: cfg.Uplinks, Timeout: cfg.Timeout,
+		Memory: cfg.ACLMemory, StatsSocket: cfg.VPPStatsSocket,
 		Established: cfg.Established, Grace: cfg.Grace, UDPIdle: cfg.UDPIdle, Infra: cfg.Infra,
 		Plumbing: cfg.Plumbing, HoldUnknown: cfg.HoldUnknown, OnChange: n.Plugin.Prompt,
 	}

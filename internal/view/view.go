@@ -90,7 +90,7 @@ type Rule struct {
 	Index    int            `json:"index"`
 	Rule     api.ContivRule `json:"rule"`
 	Origins  []api.Origin   `json:"origins,omitempty"`
-	// Hits is how many flows the rule has decided since its ACLs were written; absent
+	// Hits is how many flows the rule has decided since its table is there; absent
 	// when the vswitch does not count.
 	Hits *uint64 `json:"hits,omitempty"`
 	// CountedWith is the index of the rule whose hits include those of this one, because

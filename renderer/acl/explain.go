@@ -49,7 +49,7 @@ func (r *Renderer) Source(aclIndex, rule uint32) (Source, bool) {
 		}
 		t := r.tableOf(s)
 		if i := int(p.rules[rule]); t != nil && i < len(t.Rules) {
-			return Source{Table: t.Name(), Rule: i, Match: t.Rules[i], Origins: originsOf(t.Origins, sharing(t, r.slotsOf(t)), i)}, true
+			return Source{Table: t.Name(), Rule: i, Match: t.Rules[i], Origins: originsOf(t.Origins, sharing(t, rulesIn(r.slotsOf(t))), i)}, true
 		}
 	}
 	return Source{}, false
@@ -70,9 +70,16 @@ type Dump struct {
 	Error      string          `json:"error,omitempty"`   // of the last Commit
 	Pending    []string        `json:"pending,omitempty"` // who has no interface
 	Held       []string        `json:"held,omitempty"`    // interfaces that are closed, because their pods are not known
-	Tables     []DumpTable     `json:"tables,omitempty"`  // local ones by name, then the global one
-	ACLs       []DumpACL       `json:"acls,omitempty"`    // ours, by index
+	Memory     DumpMemory      `json:"memory,omitzero"`
+	Tables     []DumpTable     `json:"tables,omitempty"` // local ones by name, then the global one
+	ACLs       []DumpACL       `json:"acls,omitempty"`   // ours, by index
 	Interfaces []DumpInterface `json:"interfaces,omitempty"`
+}
+
+// DumpMemory is what ACLs take of the vswitch's memory, in bytes.
+type DumpMemory struct {
+	Needed uint64 `json:"needed"`           // for everything that the last Commit wanted; an estimate
+	Budget uint64 `json:"budget,omitempty"` // 0: unlimited, or nobody had to ask
 }
 
 // DumpTable is an installed table.
@@ -119,21 +126,21 @@ func (r *Renderer) Dump() Dump {
 func (r *Renderer) DumpHits() Dump {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.dump(r.options.Counters)
+	return r.dump(&r.tally)
 }
 
-// dump returns the tables with the hits that counters give, if there are any.
-func (r *Renderer) dump(c counters) Dump {
-	out := Dump{Version: r.version, Pending: slices.Clone(r.pending), Held: slices.Clone(r.held), Connected: r.link != nil && r.link.connected()}
+// dump returns the tables, with the hits that a tally gives unless it is nil.
+func (r *Renderer) dump(y *tally) Dump {
+	out := Dump{Version: r.version, Memory: DumpMemory{r.heap.needed, r.heap.budget}, Pending: slices.Clone(r.pending), Held: slices.Clone(r.held), Connected: r.link != nil && r.link.connected()}
 	if r.lastErr != nil {
 		out.Error = r.lastErr.Error()
 	}
 	l := r.cache.Installed()
 	for _, t := range l.Tables {
-		out.Tables = append(out.Tables, dumpTable(t, c, r.slotsOf(t)))
+		out.Tables = append(out.Tables, dumpTable(t, y, r.slotsOf(t)))
 	}
 	if l.Global != nil {
-		out.Tables = append(out.Tables, dumpTable(l.Global, c, r.slotsOf(l.Global)))
+		out.Tables = append(out.Tables, dumpTable(l.Global, y, r.slotsOf(l.Global)))
 	}
 	if r.mirror != nil {
 		r.mirror.dump(&out)
@@ -160,10 +167,12 @@ func present(s *slot) []*slot {
 	return []*slot{s}
 }
 
-func dumpTable(t *cache.Table, c counters, slots []*slot) DumpTable {
+func dumpTable(t *cache.Table, y *tally, slots []*slot) DumpTable {
 	d := DumpTable{Name: t.Name(), Pods: t.Pods, Rules: t.Rules, Origins: t.Origins}
-	if d.Hits = c.hitsOf(t, slots); d.Hits != nil {
-		d.CountedWith = sharing(t, slots)
+	if y != nil {
+		if d.Hits = y.hitsOf(t, slots); d.Hits != nil {
+			d.CountedWith = sharing(t, rulesIn(slots))
+		}
 	}
 	for _, s := range slots {
 		d.ACLs = append(d.ACLs, s.indexes...)

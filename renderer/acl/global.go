@@ -8,17 +8,20 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// prepareGlobal divides the global table among its slots. A list always goes to
-// the same one, whatever other lists there are.
-func (w *wanted) prepareGlobal() {
+// expandGlobal divides the global table, if there is one, among its slots, and expands
+// the parts that may have changed. A list always goes to the same slot, whatever other
+// lists there are.
+func (w *wanted) expandGlobal() (changed []part) {
 	g := w.layout.Global
+	if g == nil {
+		return nil
+	}
 	last := len(g.Parts) - 1
 	var lists [parts][]int // indexes in g.Parts
 	for i := range last {
-		n := uint64(g.Rules[g.Parts[i]].Src.Set) % parts
+		n := partFor(g, i)
 		lists[n] = append(lists[n], i)
 	}
-	var changed []part
 	for n := range parts {
 		s := w.r.slot(partOf(n))
 		w.live[s] = true
@@ -28,11 +31,23 @@ func (w *wanted) prepareGlobal() {
 			}
 		}
 	}
+	return changed
+}
+
+// prepareGlobal says what the slots of the global table must hold.
+func (w *wanted) prepareGlobal(changed []part) {
+	g := w.layout.Global
+	last := len(g.Parts) - 1
 	w.prepareYoung(changed)
 	w.fixed(finalSlot, everything(reflect))
 	// The table's last rule moves when lists come and go.
 	w.r.slot(finalSlot).want[0].rules = []int32{int32(g.Parts[last]), int32(g.Parts[last])}
 	w.orderGlobal()
+}
+
+// partFor returns which part of the global table a list belongs to.
+func partFor(g *cache.Table, list int) int {
+	return int(uint64(g.Rules[g.Parts[list]].Src.Set) % parts)
 }
 
 // everything decides all traffic.

@@ -23,30 +23,34 @@ func (c counters) hitsOf(t *cache.Table, slots []*slot) []uint64 {
 			if !ok || n >= len(s.want) {
 				continue // deleted meanwhile, or not known yet
 			}
-			for i, rule := range s.want[n].rules {
-				if i < len(packets) && int(rule) < len(hits) {
-					hits[rule] += packets[i]
-				}
-			}
+			addHits(hits, s.want[n].rules, packets)
 		}
 	}
 	return hits
 }
 
-// sharing returns for every rule of an installed table whose entries stand for it,
-// see countedWith.
-func sharing(t *cache.Table, slots []*slot) []int {
+// sharing returns for every rule of a table whose entries stand for it, see
+// countedWith; pieces are the rules of its entries.
+func sharing(t *cache.Table, pieces [][]int32) []int {
 	own := make([]bool, len(t.Rules))
-	for _, s := range slots {
-		for _, p := range s.want {
-			for _, rule := range p.rules {
-				if int(rule) < len(own) {
-					own[rule] = true
-				}
+	for _, rules := range pieces {
+		for _, rule := range rules {
+			if int(rule) < len(own) {
+				own[rule] = true
 			}
 		}
 	}
 	return countedWith(t.Rules, own)
+}
+
+// rulesIn returns the rules of all entries in some slots.
+func rulesIn(slots []*slot) (out [][]int32) {
+	for _, s := range slots {
+		for _, p := range s.want {
+			out = append(out, p.rules)
+		}
+	}
+	return out
 }
 
 // originsOf returns the origins of all rules that the entries of a rule stand for.

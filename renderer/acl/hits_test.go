@@ -40,7 +40,7 @@ func TestRulesThatShareEntriesAreCountedTogether(t *testing.T) {
 	}
 	slots := []*slot{{want: []piece{{rules: []int32{0, 1, 6}}}}} // set 1 with 80-81 and 443, set 2 with all ports as gaps
 	slots[0].want[0].rules = append(slots[0].want[0].rules, 2)
-	with := sharing(table, slots)
+	with := sharing(table, rulesIn(slots))
 	if want := []int{0, 1, 2, 0, 1, -1, 6}; !slices.Equal(with, want) {
 		t.Errorf("rules are counted with %v, want %v", with, want)
 	}

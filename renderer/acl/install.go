@@ -14,7 +14,9 @@ import (
 //
 // It stops at the first error. Every step that was acknowledged is in the mirror.
 func (w *wanted) install(ctx context.Context) error {
-	w.prepare()
+	if err := w.prepare(ctx); err != nil {
+		return err
+	}
 	for _, phase := range []func(context.Context) error{w.create, w.changeInput, w.changeEarly, w.bind, w.changeLate, w.cleanUp} {
 		if err := phase(ctx); err != nil {
 			return err

@@ -31,6 +31,8 @@ const (
 	reasonSCTP  = "this vswitch does not match ports of SCTP"
 	reasonACLs  = "an interface would need too many ACLs"
 	reasonTable = "the rules of a pod, with their sets expanded, are too many entries"
+
+	reasonMemory = "the vswitch has not enough memory for the rules of a pod, with their sets expanded"
 )
 
 // embeddedVersion is how the version of the embedded vswitch begins, which matches

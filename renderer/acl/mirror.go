@@ -12,6 +12,10 @@ type mirror struct {
 	acls  map[uint32]*held // ours only
 	sizes sizes            // of the ACLs of tables
 	ifs   []*netif         // sorted by index
+
+	// losing is called before an ACL is replaced or removed, and what it returns when
+	// that is done.
+	losing func(aclIndex uint32) (lost func())
 }
 
 // held is an ACL of ours in the vswitch.
@@ -35,7 +39,7 @@ func (l lists) equal(o lists) bool { return slices.Equal(l.in, o.in) && slices.E
 
 // read makes the mirror anew.
 func (l *link) read(ctx context.Context) (*mirror, error) {
-	m := &mirror{acls: make(map[uint32]*held)}
+	m := &mirror{acls: make(map[uint32]*held), losing: func(uint32) func() { return func() {} }}
 	all, err := l.readACLs(ctx)
 	if err != nil {
 		return nil, err
@@ -94,10 +98,12 @@ func (m *mirror) with(now, ours lists) lists {
 // put sends the content of an ACL and remembers it once it is acknowledged.
 func (m *mirror) put(ctx context.Context, l *link, index uint32, slot *slot, n int, p piece) (uint32, error) {
 	tag := aclTag(slot.name, n, slot.role(n), p.digest)
+	lost := m.losing(index)
 	index, err := l.put(ctx, index, tag, p)
 	if err != nil {
 		return none, err
 	}
+	lost()
 	m.hold(index, tag, p)
 	return index, nil
 }
@@ -109,9 +115,11 @@ func (m *mirror) hold(index uint32, tag string, p piece) {
 
 // remove deletes an ACL of ours and forgets it.
 func (m *mirror) remove(ctx context.Context, l *link, index uint32) error {
+	lost := m.losing(index)
 	if err := l.remove(ctx, index, m.acls[index].tag); err != nil {
 		return err
 	}
+	lost()
 	delete(m.acls, index)
 	return nil
 }

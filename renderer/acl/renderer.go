@@ -45,6 +45,10 @@ type Options struct {
 	// and gets nothing before its policy is enforced. Otherwise they are open.
 	HoldUnknown bool
 
+	// Memory is how many bytes of the vswitch's memory the ACLs may take; 0 asks VPP
+	// how much it has. Tables that do not fit are refused, see ErrTooLarge.
+	Memory uint64
+
 	// Timeout of one call to the vswitch; 0 is 10 seconds.
 	Timeout time.Duration
 
@@ -75,6 +79,10 @@ type Options struct {
 	// that there is not. Nil when nobody counts. It must not call the Renderer.
 	Counters func(aclIndex uint32) (packets []uint64, ok bool)
 
+	// StatsSocket is the path of the socket of VPP's statistics segment, from which
+	// counters are read. It has no effect with Counters.
+	StatsSocket string
+
 	// OnChange is called when a Commit would have something to do although nothing
 	// was rendered: after a (re)connection, when interfaces come or go, and in a
 	// quiet moment. It is called by another goroutine and must not block or call the Renderer. May be nil.
@@ -103,7 +111,10 @@ type Renderer struct {
 	blind   []string                  // interfaces where the global table sees no addresses of pods
 	held    []string                  // interfaces whose pods are not known
 	limits  limits
-	lastErr error // of the last Commit
+	heap    heap
+	tally   tally
+	stats   *statistics // nil without a StatsSocket
+	lastErr error       // of the last Commit
 	closed  bool
 
 	quiet  *time.Timer // nil before the first time
@@ -139,6 +150,11 @@ func New(o Options) (*Renderer, error) {
 		options: o, log: o.Log, cache: cache.New(api.Egress),
 		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), limits: newLimits(), sizes: defaultSizes(),
 	}
+	if o.Counters == nil && o.StatsSocket != "" {
+		r.stats = &statistics{socket: o.StatsSocket, log: o.Log}
+		o.Counters = r.stats.counters
+	}
+	r.tally = newTally(o.Counters)
 	r.link, err = dial(o)
 	return r, err
 }
@@ -155,6 +171,9 @@ func (r *Renderer) Close() error {
 		r.quiet.Stop()
 	}
 	r.disconnect()
+	if r.stats != nil {
+		r.stats.reset()
+	}
 	return nil
 }
 
@@ -225,6 +244,8 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return r.fail(err)
 	}
 	defer r.rest()
+	r.tally.begin(r)
+	defer r.tally.end(r)
 	if err := w.install(ctx); err != nil {
 		return r.fail(err)
 	}
@@ -305,6 +326,10 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	r.limits.stack(r.version)
+	r.heap = heap{}
+	if err := r.startCounting(ctx); err != nil {
+		r.log.Warn("hits of rules are not counted", "error", err)
+	}
 	if err := r.setSessions(ctx); err != nil {
 		return false, err
 	}
@@ -312,7 +337,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	m.sizes = r.sizes
+	m.sizes, m.losing = r.sizes, r.tally.losing
 	r.mirror, r.epoch = m, epoch
 	r.adopt()
 	if err := r.beginGrace(ctx); err != nil {

@@ -20,6 +20,7 @@ import (
 	"go.fd.io/govpp/binapi/acl"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/core"
 
 	"github.com/sluice-net/sluice/api"
@@ -275,4 +276,64 @@ func TestRealVPPHoldsWhatTheEmbeddedVswitchHolds(t *testing.T) {
 			t.Error(d)
 		}
 	})
+}
+
+// TestRealVPPTakesTheMemoryThatIsAssumed compares what tables take of VPP's main heap
+// with what the renderer takes them for. They must not take more, and not much less.
+func TestRealVPPTakesTheMemoryThatIsAssumed(t *testing.T) {
+	v := startVPP(t)
+	real := func() adapter.VppAPI { return socketclient.NewVppClient(v.socket()) }
+	var pods []api.PodID
+	var tags []string
+	for i := range 20 {
+		pods = append(pods, benchPod(i))
+		tags = append(tags, sluiceacl.InterfaceTag(pods[i]))
+	}
+	attach(t, real(), tags)
+	r, err := sluiceacl.New(sluiceacl.Options{Socket: v.socket()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	thronged := func(n int) func(renderer.Txn) {
+		return func(x renderer.Txn) {
+			x.UpdateSet(throng, scattered(n), nil)
+			for i, p := range pods {
+				x.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: list(from(api.SetNet(throng), 80))})
+			}
+		}
+	}
+	commit(t, r, true, thronged(1))
+	before := usedHeap(t, real())
+	commit(t, r, true, thronged(15_000))
+	used, assumed := usedHeap(t, real())-before, float64(r.Dump().Memory.Needed)/(1<<20)
+	t.Logf("15 000 entries on 20 interfaces take %.1f MB, and are taken for %.1f MB", used, assumed)
+	if used > assumed || used < assumed/3 {
+		t.Errorf("they take %.1f MB of the heap, and are taken for %.1f MB", used, assumed)
+	}
+	if err := try(t, r, true, thronged(60_000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := try(t, r, true, thronged(130_000)); !errors.Is(err, sluiceacl.ErrTooLarge) {
+		t.Errorf("error %v, want %v: 512 MB do not suffice", err, sluiceacl.ErrTooLarge)
+	}
+	if m := r.Dump().Memory; m.Budget == 0 || m.Budget > 512<<20 {
+		t.Errorf("memory %+v", m)
+	}
+}
+
+// usedHeap returns how much of the main heap is used, in MB.
+func usedHeap(t *testing.T, a adapter.VppAPI) (used float64) {
+	withConnection(t, a, func(ctx context.Context, c *core.Connection) error {
+		r, err := vlib.NewServiceClient(c).CliInband(ctx, &vlib.CliInband{Cmd: "show memory main-heap"})
+		if err != nil {
+			return err
+		}
+		_, text, _ := strings.Cut(r.Reply, "used: ")
+		if _, err := fmt.Sscanf(text, "%fM", &used); err != nil {
+			t.Fatalf("%v in %q", err, r.Reply)
+		}
+		return nil
+	})
+	return used
 }

@@ -1,6 +1,7 @@
 package acl
 
 import (
+	"context"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -65,17 +66,16 @@ func (w *wanted) isCurrent(t *cache.Table) bool {
 	return s != nil && s.table == t.Digest && s.want != nil && !w.names(t.Sets)
 }
 
-// expandTable expands a local table that may have changed. It is false when it is too
-// large, which is reported.
-func (w *wanted) expandTable(t *cache.Table) bool {
+// expandTable expands a local table that may have changed. One that is too large is
+// refused.
+func (w *wanted) expandTable(t *cache.Table) {
 	x, err := w.expand.expand(t, 0, len(t.Rules))
 	if err != nil {
 		w.refuse(err, reasonTable, t.Origins, len(t.Pods))
 		w.tooBig[t.Digest] = true
-		return false
+		return
 	}
 	w.content[t.Digest] = w.m.sizes.newTable(x)
-	return true
 }
 
 // slotOf returns the slot whose table an interface is to have, or nil.
@@ -111,15 +111,19 @@ func (w *wanted) wholly(s *slot, t *cache.Table) bool {
 	return stay > 0
 }
 
-// prepare decides which slots hold what. Nothing is called.
-func (w *wanted) prepare() {
+// prepare decides which slots hold what. Nothing is called that changes anything.
+func (w *wanted) prepare(ctx context.Context) error {
 	r := w.r
-	var tables []*cache.Table
 	for _, t := range w.layout.Tables {
-		if w.isCurrent(t) || w.expandTable(t) {
-			tables = append(tables, t)
+		if !w.isCurrent(t) {
+			w.expandTable(t)
 		}
 	}
+	global, err := w.fit(ctx, w.expandGlobal())
+	if err != nil {
+		return err
+	}
+	tables := slices.DeleteFunc(slices.Clone(w.layout.Tables), func(t *cache.Table) bool { return w.tooBig[t.Digest] })
 	w.assign(tables)
 	for _, t := range tables {
 		w.fill(t)
@@ -132,7 +136,7 @@ func (w *wanted) prepare() {
 		w.fixed(closedSlot, everything(deny))
 	}
 	if w.layout.Global != nil {
-		w.prepareGlobal()
+		w.prepareGlobal(global)
 	}
 	for _, t := range tables {
 		w.order(t)
@@ -142,6 +146,7 @@ func (w *wanted) prepare() {
 			w.early = append(w.early, change{place{s, 0}, s.want[0]})
 		}
 	}
+	return nil
 }
 
 // fill says what the slot of a table must hold.

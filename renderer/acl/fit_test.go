@@ -1,0 +1,124 @@
+package acl_test
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
+)
+
+// scattered returns prefixes that cannot be merged.
+func scattered(n int) []netip.Prefix {
+	var out []netip.Prefix
+	for i := range n {
+		out = append(out, netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16 + byte(i>>15), byte(i >> 7), byte(i << 1)}), 32))
+	}
+	return out
+}
+
+const throng = api.SetID(77)
+
+// thronged gives a pod a policy about many.
+func thronged(t renderer.Txn, name, ip string) {
+	rule := from(api.SetNet(throng), 80)
+	t.Render(pod(name), renderer.PodConfig{IPs: []netip.Addr{addr(ip)}, Egress: renderer.NewRuleList([]api.ContivRule{rule, {}},
+		[][]api.Origin{{{Policy: api.PolicyID{Namespace: "shop", Name: "crowd"}}}, nil})})
+}
+
+// limited is a subject with a megabyte for ACLs: about 2 700 entries on one interface.
+func limited(t *testing.T) *subject {
+	s := open(t, shopPods...)
+	s.options.Memory = 1 << 20
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestWhatDoesNotFitIntoMemoryIsRefusedAndTheRestInstalled(t *testing.T) {
+	s := limited(t)
+	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+		shop(x)
+		x.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Egress: list(from(api.Net{}, 5432))})
+	})
+	err := try(t, s.Renderer(), false, func(x renderer.Txn) {
+		x.UpdateSet(throng, scattered(5000), nil)
+		x.UpdateSet(clients, []netip.Prefix{host("10.9.0.2")}, nil)
+		thronged(x, "db", "10.0.0.3")   // has an older table
+		thronged(x, "open", "10.0.0.4") // has none
+	})
+	if !errors.Is(err, sluiceacl.ErrTooLarge) {
+		t.Fatalf("error %v, want %v", err, sluiceacl.ErrTooLarge)
+	}
+	s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Permit)   // new for web-0
+	s.want(t, "10.9.0.2", "10.0.0.3", 5432, api.Permit) // what db had
+	s.want(t, "172.16.0.2", "10.0.0.3", 80, api.Deny)
+	s.want(t, "172.16.0.2", "10.0.0.4", 80, api.Deny)
+	got := s.r.Unenforced()
+	if !slices.ContainsFunc(got, func(u renderer.Unenforced) bool {
+		return u.Origin.Policy.Name == "crowd" && u.Class == api.ClassLimit && u.Effect == renderer.EffectPrevious && u.Pods == 2
+	}) {
+		t.Errorf("reported: %v", got)
+	}
+	if m := s.r.Dump().Memory; m.Budget != 1<<20 || m.Needed <= m.Budget {
+		t.Errorf("memory %+v", m)
+	}
+	t.Run("the same again is no call", func(t *testing.T) {
+		if n := s.changes(func() { _ = try(t, s.Renderer(), false, nothing) }); n != 0 {
+			t.Errorf("%d calls", n)
+		}
+	})
+	t.Run("there is room again", func(t *testing.T) {
+		commit(t, s.Renderer(), false, func(x renderer.Txn) { x.UpdateSet(throng, nil, scattered(5000)[100:]) })
+		s.want(t, "172.16.0.2", "10.0.0.3", 80, api.Permit)
+		s.want(t, "172.16.0.2", "10.0.0.4", 80, api.Permit)
+		if got := s.r.Unenforced(); len(got) > 0 {
+			t.Errorf("left over: %v", got)
+		}
+	})
+}
+
+func TestPartsOfTheGlobalTableThatDoNotFitAreClosed(t *testing.T) {
+	s := limited(t)
+	s.attached[addr("10.0.0.3")] = pod("db")
+	if err := try(t, s.Renderer(), true, func(x renderer.Txn) {
+		shop(x)
+		x.UpdateSet(throng, scattered(5000), nil)
+		x.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Ingress: list(to(api.SetNet(throng), 80))})
+	}); !errors.Is(err, sluiceacl.ErrTooLarge) {
+		t.Fatalf("error %v, want %v", err, sluiceacl.ErrTooLarge)
+	}
+	s.want(t, "10.0.0.3", "172.16.0.2", 80, api.Deny)
+	commit(t, s.Renderer(), false, func(x renderer.Txn) { x.UpdateSet(throng, nil, scattered(5000)[100:]) })
+	s.want(t, "10.0.0.3", "172.16.0.2", 80, api.Permit)
+	s.want(t, "10.0.0.3", "172.17.0.2", 80, api.Deny)
+}
+
+func TestOfManyTablesTheLargestAreRefused(t *testing.T) {
+	s := limited(t)
+	sizes := map[string]int{"web-0": 1200, "web-1": 1300, "db": 600, "open": 700}
+	err := try(t, s.Renderer(), true, func(x renderer.Txn) {
+		for i, p := range shopPods {
+			id := api.SetID(100 + i)
+			x.UpdateSet(id, scattered(sizes[p.Name]), nil)
+			x.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: list(from(api.SetNet(id), 80))})
+		}
+	})
+	if !errors.Is(err, sluiceacl.ErrTooLarge) {
+		t.Fatalf("error %v, want %v", err, sluiceacl.ErrTooLarge)
+	}
+	var installed []int
+	for _, a := range s.r.Dump().ACLs {
+		if a.Entries > 100 {
+			installed = append(installed, a.Entries)
+		}
+	}
+	slices.Sort(installed)
+	if !slices.Equal(installed, []int{600, 700, 1200}) {
+		t.Errorf("installed are tables of %v entries", installed)
+	}
+}
