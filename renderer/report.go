@@ -39,12 +39,17 @@ type Effect uint8
 const (
 	EffectClosed   Effect = iota // it is denied, unless another rule permits it
 	EffectPrevious               // pods keep the rules they had before; one that had none is closed
+	EffectWider                  // it is denied together with other traffic of its protocol
 )
 
 // String says it in words that follow a reason.
 func (e Effect) String() string {
-	if e == EffectPrevious {
+	switch e {
+	case EffectPrevious:
 		return "pods keep the rules they had, and pods without any are closed"
+	case EffectWider:
+		return "where this rule denies, all ports of the protocol are denied"
+	case EffectClosed:
 	}
 	return "what only this rule permits stays closed"
 }

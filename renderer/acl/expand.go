@@ -33,6 +33,7 @@ type expander struct {
 	members func(api.SetID) []netip.Prefix
 	sets    map[api.SetID]sides
 	enough  func(api.Protocol) int // see factor
+	coarse  bool                   // ports of SCTP are not matched, see embeddedVersion
 }
 
 // sides are the prefixes of a net by family.
@@ -100,6 +101,12 @@ func (x *expander) linesOf(rules []api.ContivRule, first, last int) []line {
 		l.sport.first, l.sport.last = r.SrcPort.Bounds()
 		if r.Action == api.Permit {
 			l.verdict = reflect
+		}
+		if x.coarse && l.protocol == api.SCTP && (l.sport != anyPorts || l.dport != anyPorts) {
+			if r.Action == api.Permit {
+				continue
+			}
+			l.sport, l.dport = anyPorts, anyPorts
 		}
 		l.src, l.dst = x.sidesOf(r.Src), x.sidesOf(r.Dst)
 		out = append(out, l)

@@ -13,7 +13,7 @@ import (
 type limits struct {
 	lossy    bool                   // the vswitch does not match ports of SCTP
 	pods     map[api.PodID]podLists // that have rules with such ports
-	rules    map[api.Origin]int     // those rules, and how many of the pods have them
+	rules    map[sctpRule]int       // those rules, and how many of the pods have them
 	oversize []renderer.Unenforced  // of the newest commit that got so far
 	answer   []renderer.Unenforced  // of Unenforced
 	current  bool                   // answer is what it must be
@@ -24,6 +24,13 @@ type limits struct {
 type podLists struct {
 	pod             api.PodID
 	ingress, egress *renderer.RuleList
+}
+
+// sctpRule is a rule with an SCTP port, and what becomes of it where those are not
+// matched. A rule that passes on may permit and deny.
+type sctpRule struct {
+	origin api.Origin
+	effect renderer.Effect
 }
 
 // The reasons that are told.
@@ -38,11 +45,12 @@ const (
 // embeddedVersion is how the version of the embedded vswitch begins, which matches
 // ports of SCTP. VPP parses those of TCP, UDP and ICMP only, so a rule with another
 // port than any never matches there. What calls itself otherwise is taken for VPP:
-// its API does not tell.
+// its API does not tell. There, what permits some ports of SCTP must permit none, for
+// VPP takes every port for 0; and what denies some must deny all.
 const embeddedVersion = "sluice-vswitch "
 
 func newLimits() limits {
-	return limits{pods: map[api.PodID]podLists{}, rules: map[api.Origin]int{}}
+	return limits{pods: map[api.PodID]podLists{}, rules: map[sctpRule]int{}}
 }
 
 // lossy returns the list if it has a rule with an SCTP port, else nil.
@@ -87,19 +95,24 @@ func (x *limits) told(resync bool, pods []podLists) {
 
 // count counts the rules of a pod; one that is in several rules of a list, once.
 func (x *limits) count(p podLists, d int) {
-	seen := map[api.Origin]bool{}
+	seen := map[sctpRule]bool{}
 	for _, l := range [2]*renderer.RuleList{p.ingress, p.egress} {
 		for i, r := range l.Rules() {
 			if !namesSCTPPort(r) {
 				continue
 			}
+			effect := renderer.EffectClosed
+			if r.Action == api.Deny {
+				effect = renderer.EffectWider
+			}
 			for _, o := range l.Origins(i) {
-				if seen[o] {
+				rule := sctpRule{o, effect}
+				if seen[rule] {
 					continue
 				}
-				seen[o] = true
-				if x.rules[o] += d; x.rules[o] <= 0 {
-					delete(x.rules, o)
+				seen[rule] = true
+				if x.rules[rule] += d; x.rules[rule] <= 0 {
+					delete(x.rules, rule)
 				}
 			}
 		}
@@ -138,8 +151,8 @@ func (x *limits) unenforced() []renderer.Unenforced {
 	}
 	out := slices.Clone(x.oversize)
 	if x.lossy {
-		for o, pods := range x.rules {
-			out = append(out, renderer.Unenforced{Origin: o, Class: api.ClassStack, Reason: reasonSCTP, Pods: pods})
+		for rule, pods := range x.rules {
+			out = append(out, renderer.Unenforced{Origin: rule.origin, Class: api.ClassStack, Reason: reasonSCTP, Effect: rule.effect, Pods: pods})
 		}
 	}
 	x.answer, x.current = renderer.SortUnenforced(out), true

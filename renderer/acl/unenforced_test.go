@@ -181,3 +181,48 @@ func TestRulesThatDoNotFitAreReportedUntilTheyAreTakenBack(t *testing.T) {
 		t.Errorf("left over: %v", got)
 	}
 }
+
+// TestNoPortOfSCTPIsOpenedWhereTheVswitchDoesNotMatchThem: VPP takes every port of SCTP
+// for 0, so that a deny of one would not match, and a permit that begins with 0 always.
+func TestNoPortOfSCTPIsOpenedWhereTheVswitchDoesNotMatchThem(t *testing.T) {
+	sctp := func(a api.Action, first, last uint16) api.ContivRule {
+		r := api.ContivRule{Action: a, Protocol: api.SCTP}
+		if last > 0 {
+			r.DstPort = api.Ports(first, last)
+		}
+		return r
+	}
+	for name, c := range map[string]struct {
+		rules []api.ContivRule
+		want  map[uint16]api.Action // on VPP
+	}{
+		"a deny":                    {[]api.ContivRule{sctp(api.Deny, 7, 7), {Action: api.Permit}}, map[uint16]api.Action{7: api.Deny, 8: api.Deny}},
+		"a permit that begins at 0": {[]api.ContivRule{sctp(api.Permit, 0, 79), {}}, map[uint16]api.Action{7: api.Deny, 99: api.Deny}},
+		"a permit of some ports":    {[]api.ContivRule{sctp(api.Permit, 7, 9), {}}, map[uint16]api.Action{7: api.Deny, 99: api.Deny}},
+		"a permit of all ports":     {[]api.ContivRule{sctp(api.Permit, 0, 0), {}}, map[uint16]api.Action{7: api.Permit, 99: api.Permit}},
+		"two that are all together": {[]api.ContivRule{sctp(api.Permit, 0, 79), sctp(api.Permit, 80, 65535), {}}, map[uint16]api.Action{7: api.Permit, 99: api.Permit}},
+		"a deny behind a permit":    {[]api.ContivRule{sctp(api.Permit, 0, 0), sctp(api.Deny, 7, 7), {Action: api.Permit}}, map[uint16]api.Action{7: api.Permit}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubjectOver(t, vswitch.New(vswitch.Options{LikeVPP: true}), nil, false, pod("db"))
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			commit(t, s.Renderer(), true, func(x renderer.Txn) {
+				x.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Egress: renderer.NewRuleList(c.rules, nil)})
+			})
+			for port, want := range c.want {
+				f := api.Flow{Src: addr("10.9.0.1"), Dst: addr("10.0.0.3"), Protocol: api.SCTP, SrcPort: 5, DstPort: port}
+				if got := s.Verdict(f); got != want {
+					t.Errorf("%s: %s, want %s", f, got, want)
+				}
+			}
+			tcp := api.Flow{Src: addr("10.9.0.1"), Dst: addr("10.0.0.3"), Protocol: api.TCP, SrcPort: 5, DstPort: 7}
+			if got, want := s.Verdict(tcp), c.rules[len(c.rules)-1].Action; got != want {
+				t.Errorf("%s: %s, want %s", tcp, got, want)
+			}
+		})
+	}
+}

@@ -44,6 +44,7 @@ func (r *Renderer) want(plan cache.Plan) *wanted {
 	if r.calm {
 		w.how = quietly
 	}
+	w.expand.coarse = r.limits.lossy
 	for _, id := range plan.Sets {
 		w.changed[id] = true
 	}
