@@ -205,7 +205,7 @@ var states = []struct {
 
 func TestRealVPPHoldsWhatTheEmbeddedVswitchHolds(t *testing.T) {
 	v := startVPP(t)
-	sw := vswitch.New(vswitch.Options{})
+	sw := vswitch.New(vswitch.Options{LikeVPP: true})
 	defer func() { _ = sw.Close() }()
 	tags := []string{sluiceacl.UplinkTag}
 	for _, p := range shopPods {
