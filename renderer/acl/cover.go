@@ -17,12 +17,11 @@ type cover struct {
 	kinds map[traffic]*covered
 	wide  []traffic // those of kinds that contain other traffic than their own
 	over  map[traffic][]*covered
-}
 
-// spot is what is known of the entries with one of the few addresses.
-type spot struct {
-	above  []*bart.Lite // the many that hide entries of the present line
-	record *bart.Lite   // where the entries of the present line go; nil when nobody asks
+	line   *line
+	now    []*covered // what may hide entries of the present line
+	above  []*bart.Lite
+	record *bart.Lite // where the entries of the present line go; nil when nobody asks
 }
 
 // covered are the entries with the same traffic: by the few, the many.
@@ -65,36 +64,39 @@ func (c *cover) need(kind, other traffic) {
 	}
 }
 
-// at returns what is known of one of the few addresses of a line.
-func (c *cover) at(l *line, few netip.Prefix) (s spot) {
-	for _, k := range c.over[l.traffic] {
+// begin starts a line.
+func (c *cover) begin(l *line) { c.line, c.now = l, c.over[l.traffic] }
+
+// at goes on to the entries with one of the few addresses.
+func (c *cover) at(few netip.Prefix) {
+	c.above, c.record = c.above[:0], nil
+	for _, k := range c.now {
 		for _, many := range k.places.Supernets(few) {
-			s.above = append(s.above, many)
+			c.above = append(c.above, many)
 		}
 	}
-	k := c.kinds[l.traffic]
+	k := c.kinds[c.line.traffic]
 	if k == nil {
-		return s
+		return
 	}
 	many, ok := k.places.Get(few)
 	if !ok {
 		many = new(bart.Lite)
 		k.places.Insert(few, many)
 	}
-	s.record = many
-	return s
+	c.record = many
 }
 
 // hides says whether the entry with the other address can never match, and remembers
 // it otherwise.
-func (s *spot) hides(many netip.Prefix) bool {
-	for _, t := range s.above {
+func (c *cover) hides(many netip.Prefix) bool {
+	for _, t := range c.above {
 		if t.LookupPrefix(many) {
 			return true
 		}
 	}
-	if s.record != nil {
-		s.record.Insert(many)
+	if c.record != nil {
+		c.record.Insert(many)
 	}
 	return false
 }

@@ -121,43 +121,29 @@ type emission struct {
 	bySource bool // there are fewer sources than destinations
 }
 
-// add appends the entries of a line that nothing before them hides, sorted by the
-// destination.
+// add appends the entries of a line that nothing before them hides.
 func (out *emission) add(l *line) {
+	few, many := l.dst, l.src
+	if out.bySource {
+		few, many = many, few
+	}
+	e := entry{verdict: l.verdict, protocol: l.protocol, sport: l.sport, dport: l.dport}
+	out.hidden.begin(l)
 	for family := range families {
-		if out.bySource {
-			out.addBySource(l, l.src[family], l.dst[family])
-			continue
-		}
-		for _, dst := range l.dst[family] {
-			at := out.hidden.at(l, dst)
-			for _, src := range l.src[family] {
-				if !at.hides(src) {
-					out.append(l, src, dst)
+		for _, f := range few[family] {
+			out.hidden.at(f)
+			for _, m := range many[family] {
+				if out.hidden.hides(m) {
+					continue
 				}
+				if e.src, e.dst = m, f; out.bySource {
+					e.src, e.dst = f, m
+				}
+				out.entries = append(out.entries, e)
+				out.rules = append(out.rules, l.rule)
 			}
 		}
 	}
-}
-
-// addBySource is add where there are fewer sources than destinations.
-func (out *emission) addBySource(l *line, few, many []netip.Prefix) {
-	at := make([]spot, len(few))
-	for i, src := range few {
-		at[i] = out.hidden.at(l, src)
-	}
-	for _, dst := range many {
-		for i, src := range few {
-			if !at[i].hides(dst) {
-				out.append(l, src, dst)
-			}
-		}
-	}
-}
-
-func (out *emission) append(l *line, src, dst netip.Prefix) {
-	out.entries = append(out.entries, entry{verdict: l.verdict, src: src, dst: dst, protocol: l.protocol, sport: l.sport, dport: l.dport})
-	out.rules = append(out.rules, l.rule)
 }
 
 // piece is the content of one ACL.
