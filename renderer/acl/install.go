@@ -74,7 +74,7 @@ func (w *wanted) change(ctx context.Context, changes []change) error {
 	return nil
 }
 
-// bind switches interfaces over, one message each.
+// bind switches interfaces over, see mirror.bind.
 func (w *wanted) bind(ctx context.Context) error {
 	for _, n := range w.m.ifs {
 		if w.keeps(n) {
