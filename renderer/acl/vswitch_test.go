@@ -276,6 +276,9 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceWithTablesInManySegments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite runs once with tables of one ACL")
+	}
 	renderertest.Run(t, func(t testing.TB) renderertest.Subject {
 		s := newSubject(t, renderertest.PodIDs...)
 		s.tiny = true
