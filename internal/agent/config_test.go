@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
@@ -105,12 +106,12 @@ func TestListsAndSwitchesOfTheEnvironment(t *testing.T) {
 func TestWhatPassesWhateverPoliciesSayIsNamed(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
-		want acl.Infra
+		want renderer.Infra
 	}{
-		{nil, acl.Infra{}},
-		{[]string{"--infra="}, acl.Infra{NoNeighbours: true, NoErrors: true}},
-		{[]string{"--infra", "icmp-errors"}, acl.Infra{NoNeighbours: true}},
-		{[]string{"--infra", "neighbours,icmp-errors,10.0.0.254", "--infra", "fd00::/120"}, acl.Infra{
+		{nil, renderer.Infra{}},
+		{[]string{"--infra="}, renderer.Infra{NoNeighbours: true, NoErrors: true}},
+		{[]string{"--infra", "icmp-errors"}, renderer.Infra{NoNeighbours: true}},
+		{[]string{"--infra", "neighbours,icmp-errors,10.0.0.254", "--infra", "fd00::/120"}, renderer.Infra{
 			Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/32"), netip.MustParsePrefix("fd00::/120")}}},
 	} {
 		c, err := loadConfig(flagsOf(t, tt.args...), nil)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
@@ -16,8 +17,8 @@ const (
 )
 
 // infra reads what passes whatever policies say.
-func (c Config) infra() (acl.Infra, error) {
-	out := acl.Infra{NoNeighbours: true, NoErrors: true}
+func (c Config) infra() (renderer.Infra, error) {
+	out := renderer.Infra{NoNeighbours: true, NoErrors: true}
 	for _, s := range c.Infra {
 		prefix, err := netip.ParsePrefix(s)
 		if a, e := netip.ParseAddr(s); e == nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/ligato"
 )
 
@@ -60,13 +60,13 @@ func (a *Agent) interfacesOf(pod api.PodID) []string {
 }
 
 // ligato returns how to publish for a vpp-agent, nil when that is not wanted.
-func (a *Agent) ligato(infra acl.Infra) *ligato.Options {
+func (a *Agent) ligato(infra renderer.Infra) *ligato.Options {
 	if a.cfg.ACLTarget != targetLigato {
 		return nil
 	}
 	return &ligato.Options{
 		Log: a.log.With("plugin", "ligato"), Store: a.store, Label: a.cfg.LigatoLabel, Prefix: a.cfg.LigatoPrefix, Uplinks: a.cfg.Uplinks,
-		Interfaces: a.interfacesOf, Infra: ligato.Infra(infra),
+		Interfaces: a.interfacesOf, Infra: infra,
 	}
 }
 

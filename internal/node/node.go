@@ -46,7 +46,7 @@ type Config struct {
 	Established acl.Established
 	Grace       time.Duration
 	UDPIdle     time.Duration
-	Infra       acl.Infra
+	Infra       renderer.Infra
 
 	// Ligato has the rules published for a vpp-agent, which programs its VPP: there is
 	// no dataplane then that this node could talk to.

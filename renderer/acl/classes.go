@@ -120,7 +120,7 @@ func merge(entries []ruled) []ruled {
 			continue // it starts no earlier
 		}
 		for ; n > 0 && out[n-1].isLike(&e.entry); n = len(out) {
-			parent, ok := siblings(out[n-1].src, e.src)
+			parent, ok := cache.Siblings(out[n-1].src, e.src)
 			if !ok {
 				break
 			}
@@ -134,16 +134,6 @@ func merge(entries []ruled) []ruled {
 
 func compareRuled(a, b ruled) int {
 	return cmp.Or(compareEntries(&a.entry, &b.entry), cmp.Compare(a.rule, b.rule))
-}
-
-// siblings returns the prefix that two prefixes are the halves of, the lower first.
-func siblings(a, b netip.Prefix) (parent netip.Prefix, ok bool) {
-	bits := a.Bits()
-	if bits == 0 || b.Bits() != bits || a.Addr().BitLen() != b.Addr().BitLen() {
-		return netip.Prefix{}, false
-	}
-	parent = netip.PrefixFrom(a.Addr(), bits-1)
-	return parent, parent == parent.Masked() && parent.Contains(b.Addr())
 }
 
 // without returns what of a prefix is in none of the others, which lie inside it:

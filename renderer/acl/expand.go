@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/cache"
@@ -30,44 +29,13 @@ type expansion struct {
 
 // expander expands rules, remembering the prefixes of sets.
 type expander struct {
-	members func(api.SetID) []netip.Prefix
-	sets    map[api.SetID]sides
-	enough  func(api.Protocol) int // see factor
-	coarse  bool                   // ports of SCTP are not matched, see embeddedVersion
+	nets   *cache.Nets
+	enough func(api.Protocol) int // see factor
+	coarse bool                   // ports of SCTP are not matched, see embeddedVersion
 }
-
-// sides are the prefixes of a net by family.
-type sides [2][]netip.Prefix
-
-var anySides = sides{{anyIPv4}, {anyIPv6}}
 
 func newExpander(members func(api.SetID) []netip.Prefix) *expander {
-	return &expander{members: members, sets: make(map[api.SetID]sides), enough: enough}
-}
-
-// sidesOf returns the fewest prefixes that hold exactly the addresses of a net.
-func (x *expander) sidesOf(n api.Net) sides {
-	switch {
-	case n.Set != 0:
-		s, ok := x.sets[n.Set]
-		if !ok {
-			s = split(cache.Aggregate(slices.Clone(x.members(n.Set))))
-			x.sets[n.Set] = s
-		}
-		return s
-	case n.Prefix.IsValid():
-		return split([]netip.Prefix{n.Prefix.Masked()})
-	}
-	return anySides
-}
-
-// split divides sorted prefixes by family; IPv4 comes first.
-func split(sorted []netip.Prefix) sides {
-	i := slices.IndexFunc(sorted, func(p netip.Prefix) bool { return !p.Addr().Is4() })
-	if i < 0 {
-		i = len(sorted)
-	}
-	return sides{sorted[:i], sorted[i:]}
+	return &expander{nets: cache.NewNets(members), enough: enough}
 }
 
 // expand expands the rules first..last-1 of a table.
@@ -108,7 +76,7 @@ func (x *expander) linesOf(rules []api.ContivRule, first, last int) []line {
 			}
 			l.sport, l.dport = anyPorts, anyPorts
 		}
-		l.src, l.dst = x.sidesOf(r.Src), x.sidesOf(r.Dst)
+		l.src, l.dst = x.nets.Of(r.Src), x.nets.Of(r.Dst)
 		out = append(out, l)
 	}
 	return out

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -140,7 +141,7 @@ func TestATableThatExplodesIsRefusedBeforeItIsMade(t *testing.T) {
 }
 
 func TestRulesSurviveTheWireFormat(t *testing.T) {
-	entries := append(append(Infra{}.entries(), reflectEntries()...), many(3, -1).entries...)
+	entries := append(append(infraEntries(renderer.Infra{}), reflectEntries()...), many(3, -1).entries...)
 	if got := fromRules(toRules(entries)); !slices.Equal(got, entries) {
 		t.Errorf("got %v, want %v", got, entries)
 	}

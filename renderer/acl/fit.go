@@ -32,7 +32,7 @@ func (w *wanted) fit(ctx context.Context, changed []part) ([]part, error) {
 }
 
 func (w *wanted) fitAll(ctx context.Context, list []candidate) error {
-	total := uint64(len(w.tables)+len(w.uplinks)) * appliedBytes * uint64(len(w.r.options.Infra.entries())+len(reflectEntries()))
+	total := uint64(len(w.tables)+len(w.uplinks)) * appliedBytes * uint64(len(infraEntries(w.r.options.Infra))+len(reflectEntries()))
 	for _, c := range list {
 		total += c.needs
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // A policy with many prefixes and many ports comes to a product: every prefix with
@@ -254,7 +255,7 @@ func replaceProducts(lines []line, start, end int, found []*product) []line {
 }
 
 // families returns the prefixes of those families that the product has addresses of.
-func (p *product) families(lines []line, s sides) (out sides) {
+func (p *product) families(lines []line, s cache.Families) (out cache.Families) {
 	for family := range families {
 		if slices.ContainsFunc(p.lines, func(i int) bool {
 			return len(lines[i].src[family]) > 0 && len(lines[i].dst[family]) > 0

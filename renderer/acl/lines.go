@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // line is a number of entries that differ in their addresses only: every source of
@@ -12,7 +13,7 @@ import (
 type line struct {
 	rule     int32 // index of the first of the table's rules that it stands for
 	verdict  verdict
-	src, dst sides
+	src, dst cache.Families
 	net      nets // what src and dst were made of
 	traffic
 }

@@ -67,7 +67,7 @@ type Options struct {
 	UDPIdle time.Duration
 
 	// Infra is what passes whatever policy says.
-	Infra Infra
+	Infra renderer.Infra
 
 	// Quiet is how long there must be no Commit before room is made for what joins:
 	// then OnChange is called, and a Commit without changes moves the youngest
@@ -143,7 +143,7 @@ func New(o Options) (*Renderer, error) {
 		o.OnChange = func() {}
 	}
 	var err error
-	if o.Infra, err = o.Infra.check(); err != nil {
+	if o.Infra, err = o.Infra.Check(); err != nil {
 		return nil, err
 	}
 	r := &Renderer{

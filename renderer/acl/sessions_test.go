@@ -253,12 +253,12 @@ func TestInfrastructurePassesWhateverPolicySays(t *testing.T) {
 	unreachable, echo := packet("10.9.0.9", api.ICMP, 3), packet("10.9.0.9", api.ICMP, 8)
 	for _, tt := range []struct {
 		name                       string
-		infra                      sluiceacl.Infra
+		infra                      renderer.Infra
 		unreachable, echo, address api.Action
 	}{
-		{"by default ICMP errors", sluiceacl.Infra{}, api.Permit, api.Deny, api.Deny},
-		{"without errors", sluiceacl.Infra{NoErrors: true, NoNeighbours: true}, api.Deny, api.Deny, api.Deny},
-		{"an address", sluiceacl.Infra{Addresses: []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.255.254/128")}}, api.Permit, api.Deny, api.Permit},
+		{"by default ICMP errors", renderer.Infra{}, api.Permit, api.Deny, api.Deny},
+		{"without errors", renderer.Infra{NoErrors: true, NoNeighbours: true}, api.Deny, api.Deny, api.Deny},
+		{"an address", renderer.Infra{Addresses: []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.255.254/128")}}, api.Permit, api.Deny, api.Permit},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := openAs(t, sluiceacl.Options{Infra: tt.infra})
@@ -269,7 +269,7 @@ func TestInfrastructurePassesWhateverPolicySays(t *testing.T) {
 		})
 	}
 	for _, p := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"), netip.MustParsePrefix("::ffff:0:0/96"), {}} {
-		if _, err := sluiceacl.New(sluiceacl.Options{Infra: sluiceacl.Infra{Addresses: []netip.Prefix{p}}}); !errors.Is(err, sluiceacl.ErrInfra) {
+		if _, err := sluiceacl.New(sluiceacl.Options{Infra: renderer.Infra{Addresses: []netip.Prefix{p}}}); !errors.Is(err, renderer.ErrInfra) {
 			t.Errorf("%s is accepted: %v", p, err)
 		}
 	}

@@ -130,7 +130,7 @@ func (w *wanted) prepare(ctx context.Context) error {
 		w.fill(t)
 	}
 	if len(w.layout.Tables) > 0 || w.layout.Global != nil {
-		w.fixed(infraSlot, w.r.options.Infra.entries())
+		w.fixed(infraSlot, infraEntries(w.r.options.Infra))
 		w.prepareInput()
 	}
 	if len(w.tooBig) > 0 || len(w.held) > 0 {

@@ -72,7 +72,7 @@ func (c *Cache) keepOnly(id api.SetID, s *set, w *wanted) {
 		}
 		for _, added := range w.added {
 			for _, p := range added {
-				keep[canonical(p)] = struct{}{}
+				keep[renderer.Unmapped(p)] = struct{}{}
 			}
 		}
 	}

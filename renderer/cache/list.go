@@ -54,7 +54,7 @@ func newList(l *renderer.RuleList, peer side) *list {
 		case n.Set != 0:
 			out.bySet[n.Set] = append(out.bySet[n.Set], uint32(i))
 		case n.Prefix.IsValid():
-			p := canonical(n.Prefix)
+			p := renderer.Unmapped(n.Prefix)
 			rules, _ := out.byPrefix.Get(p)
 			out.byPrefix.Insert(p, append(rules, uint32(i)))
 		default:

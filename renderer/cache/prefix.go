@@ -20,7 +20,7 @@ func Aggregate(sorted []netip.Prefix) []netip.Prefix {
 			continue // sorted: the one before starts no later, so it holds all of p
 		}
 		for n := len(out); n > 0; n = len(out) {
-			parent, ok := siblings(out[n-1], p)
+			parent, ok := Siblings(out[n-1], p)
 			if !ok {
 				break
 			}
@@ -31,8 +31,8 @@ func Aggregate(sorted []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// siblings returns the prefix that two prefixes are the halves of.
-func siblings(a, b netip.Prefix) (parent netip.Prefix, ok bool) {
+// Siblings returns the prefix that two prefixes are the halves of, the lower first.
+func Siblings(a, b netip.Prefix) (parent netip.Prefix, ok bool) {
 	bits := a.Bits()
 	if bits == 0 || b.Bits() != bits || a.Addr().BitLen() != b.Addr().BitLen() {
 		return netip.Prefix{}, false

@@ -7,6 +7,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // set holds the members of one address set. Members do not overlap. Addresses
@@ -142,10 +143,10 @@ func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	}
 	c.seenSet(id, s, added)
 	for _, p := range removed {
-		c.putMember(id, s, canonical(p), false)
+		c.putMember(id, s, renderer.Unmapped(p), false)
 	}
 	for _, p := range added {
-		c.putMember(id, s, canonical(p), true)
+		c.putMember(id, s, renderer.Unmapped(p), true)
 	}
 }
 
@@ -165,13 +166,6 @@ func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member bool) {
 	for host := range c.locals.Subnets(p) {
 		c.touched[touch{id, host.Addr()}] = struct{}{}
 	}
-}
-
-func canonical(p netip.Prefix) netip.Prefix {
-	if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
-		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
-	}
-	return p.Masked()
 }
 
 // Members returns the staged members of a set, sorted by ComparePrefixes. The

@@ -25,50 +25,8 @@ const (
 
 // expander turns tables into rules of the agent, remembering the prefixes of sets.
 type expander struct {
-	infra   []wireRule // ahead of every table
-	members func(api.SetID) []netip.Prefix
-	sets    map[api.SetID]sides
-}
-
-// sides are the prefixes of one side of a rule: IPv4, then IPv6.
-type sides [2][]netip.Prefix
-
-var anySides = sides{
-	{netip.PrefixFrom(netip.IPv4Unspecified(), 0)},
-	{netip.PrefixFrom(netip.IPv6Unspecified(), 0)},
-}
-
-// of returns the fewest prefixes that hold exactly the addresses of a net.
-func (x *expander) of(n api.Net) sides {
-	switch {
-	case n.Set != 0:
-		s, ok := x.sets[n.Set]
-		if !ok {
-			s = split(cache.Aggregate(slices.Clone(x.members(n.Set))))
-			x.sets[n.Set] = s
-		}
-		return s
-	case n.Prefix.IsValid():
-		return split([]netip.Prefix{unmapped(n.Prefix)})
-	}
-	return anySides
-}
-
-// unmapped writes IPv4 as IPv4, since the agent does not take it for anything else.
-func unmapped(p netip.Prefix) netip.Prefix {
-	if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
-		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
-	}
-	return p.Masked()
-}
-
-// split divides sorted prefixes by family.
-func split(sorted []netip.Prefix) sides {
-	i := slices.IndexFunc(sorted, func(p netip.Prefix) bool { return !p.Addr().Is4() })
-	if i < 0 {
-		i = len(sorted)
-	}
-	return sides{sorted[:i], sorted[i:]}
+	infra []wireRule // ahead of every table
+	nets  *cache.Nets
 }
 
 // content expands a table, behind what passes whatever policy says.
@@ -80,7 +38,7 @@ func (x *expander) content(t *cache.Table) (content, error) {
 		if !ok {
 			continue
 		}
-		src, dst := x.of(r.Src), x.of(r.Dst)
+		src, dst := x.nets.Of(r.Src), x.nets.Of(r.Dst)
 		count := len(src[0])*len(dst[0]) + len(src[1])*len(dst[1])
 		if len(rules)+count > maxRules {
 			return content{}, fmt.Errorf("table %s: more than %d rules: %w", t.Name(), maxRules, ErrTooLarge)
@@ -163,7 +121,7 @@ const (
 func reflectContent() content {
 	every := wireUDP{Destination: portsOf(api.AnyPort), Source: portsOf(api.AnyPort)}
 	var rules []wireRule
-	for _, side := range anySides {
+	for _, side := range cache.Everywhere {
 		all := side[0]
 		rules = append(rules,
 			wireRule{reflectAction, wireIPRule{TCP: &wireTCP{every, flagSYN | flagACK, flagSYN}}}.rule(all, all),
@@ -176,7 +134,7 @@ func reflectContent() content {
 // closedContent denies everything but what stands ahead of every table.
 func closedContent(infra []wireRule) content {
 	rules := slices.Clone(infra)
-	for _, side := range anySides {
+	for _, side := range cache.Everywhere {
 		rules = append(rules, wireRule{Action: denyAction}.rule(side[0], side[0]))
 	}
 	return newContent(rules, nil)

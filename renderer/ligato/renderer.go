@@ -57,7 +57,7 @@ type Options struct {
 	// Uplinks are the names of the interfaces that connect the node with other nodes.
 	Uplinks []string
 
-	Infra Infra // what passes whatever policy says
+	Infra renderer.Infra // what passes whatever policy says
 }
 
 // Renderer publishes policy as ACLs of a vpp-agent. It implements renderer.Renderer,
@@ -100,12 +100,12 @@ func New(o Options) (*Renderer, error) {
 	case strings.Contains(o.Label, "/"):
 		return nil, fmt.Errorf("ligato: the label %q of the vpp-agent is a part of keys and must not have a slash", o.Label)
 	}
-	infra, err := o.Infra.check()
+	infra, err := o.Infra.Check()
 	if err != nil {
 		return nil, fmt.Errorf("ligato: %w", err)
 	}
 	return &Renderer{
-		options: o, prefix: aclPrefix(o.Prefix, o.Label), infra: infra.rules(), log: o.Log, cache: cache.New(api.Egress),
+		options: o, prefix: aclPrefix(o.Prefix, o.Label), infra: infraRules(infra), log: o.Log, cache: cache.New(api.Egress),
 		contents: make(map[renderer.Digest]content), limits: newLimits(),
 	}, nil
 }

@@ -283,7 +283,7 @@ func TestWhatSomebodyElseRemovedComesBackAfterARestart(t *testing.T) {
 func TestInfrastructurePassesWhateverPolicySays(t *testing.T) {
 	s := open(t, pod("web"))
 	options := ligato.Options{Store: s.tap, Label: s.label, Interfaces: s.interfacesOf}
-	publish := func(i ligato.Infra) {
+	publish := func(i renderer.Infra) {
 		t.Helper()
 		options.Infra = i
 		var err error
@@ -298,12 +298,12 @@ func TestInfrastructurePassesWhateverPolicySays(t *testing.T) {
 	neighbour := vswitch.Packet{Src: addr("fe80::1"), Dst: addr("fd00::1"), Protocol: api.ICMPv6, ICMPType: 135}
 	loopback := vswitch.FlowPacket(api.Flow{Src: addr("192.0.2.1"), Dst: addr("10.0.0.1"), Protocol: api.TCP, SrcPort: 40000, DstPort: 80})
 	for _, tc := range []struct {
-		infra ligato.Infra
+		infra renderer.Infra
 		want  [3]api.Action
 	}{
-		{ligato.Infra{}, [3]api.Action{api.Permit, api.Permit, api.Deny}},
-		{ligato.Infra{NoErrors: true, Addresses: []netip.Prefix{host("192.0.2.1")}}, [3]api.Action{api.Deny, api.Permit, api.Permit}},
-		{ligato.Infra{NoNeighbours: true, NoErrors: true}, [3]api.Action{}},
+		{renderer.Infra{}, [3]api.Action{api.Permit, api.Permit, api.Deny}},
+		{renderer.Infra{NoErrors: true, Addresses: []netip.Prefix{host("192.0.2.1")}}, [3]api.Action{api.Deny, api.Permit, api.Permit}},
+		{renderer.Infra{NoNeighbours: true, NoErrors: true}, [3]api.Action{}},
 	} {
 		publish(tc.infra)
 		for i, p := range []vswitch.Packet{errors, neighbour, loopback} {
@@ -314,7 +314,7 @@ func TestInfrastructurePassesWhateverPolicySays(t *testing.T) {
 		}
 	}
 	for _, bad := range []netip.Prefix{{}, netip.MustParsePrefix("::/0"), netip.MustParsePrefix("::ffff:0.0.0.0/96")} {
-		options.Infra = ligato.Infra{Addresses: []netip.Prefix{bad}}
+		options.Infra = renderer.Infra{Addresses: []netip.Prefix{bad}}
 		if _, err := ligato.New(options); err == nil {
 			t.Errorf("%s is accepted", bad)
 		}

@@ -1,0 +1,56 @@
+package cache
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Families are the prefixes of a net by family: IPv4, then IPv6.
+type Families [2][]netip.Prefix
+
+// Everywhere is every address of both families. It must not be changed.
+var Everywhere = Families{
+	{netip.PrefixFrom(netip.IPv4Unspecified(), 0)},
+	{netip.PrefixFrom(netip.IPv6Unspecified(), 0)},
+}
+
+// Nets finds the prefixes of nets for stacks that have no sets, and remembers those of
+// sets. It is for one state of the sets, and belongs to one goroutine.
+type Nets struct {
+	members func(api.SetID) []netip.Prefix
+	sets    map[api.SetID]Families
+}
+
+// NewNets takes what returns the members of a set, sorted by ComparePrefixes.
+func NewNets(members func(api.SetID) []netip.Prefix) *Nets {
+	return &Nets{members: members, sets: make(map[api.SetID]Families)}
+}
+
+// Of returns the fewest prefixes that hold exactly the addresses of a net. They must
+// not be changed.
+func (x *Nets) Of(n api.Net) Families {
+	switch {
+	case n.Set != 0:
+		f, ok := x.sets[n.Set]
+		if !ok {
+			f = byFamily(Aggregate(slices.Clone(x.members(n.Set))))
+			x.sets[n.Set] = f
+		}
+		return f
+	case n.Prefix.IsValid():
+		return byFamily([]netip.Prefix{renderer.Unmapped(n.Prefix)})
+	}
+	return Everywhere
+}
+
+// byFamily divides sorted prefixes.
+func byFamily(sorted []netip.Prefix) Families {
+	i := slices.IndexFunc(sorted, func(p netip.Prefix) bool { return !p.Addr().Is4() })
+	if i < 0 {
+		i = len(sorted)
+	}
+	return Families{sorted[:i], sorted[i:]}
+}
