@@ -97,25 +97,25 @@ type Renderer struct {
 
 	replugged atomic.Bool // the answers of Plumbing have changed
 
-	mu      sync.Mutex
-	cache   *cache.Cache
-	link    *link
-	epoch   int     // of the link when the mirror was read
-	mirror  *mirror // nil when it must be read
-	version string
-	grace   time.Time                 // until when the input holds what it holds in grace; zero: it does not
-	slots   map[string]*slot          // by name; all but those of others
-	local   map[renderer.Digest]*slot // by table
-	sizes   sizes                     // of the ACLs of tables
-	pending []string                  // who has no interface
-	blind   []string                  // interfaces where the global table sees no addresses of pods
-	held    []string                  // interfaces whose pods are not known
-	limits  limits
-	heap    heap
-	tally   tally
-	stats   *statistics // nil without a StatsSocket
-	lastErr error       // of the last Commit
-	closed  bool
+	mu        sync.Mutex
+	cache     *cache.Cache
+	link      *link
+	epoch     int     // of the link when the mirror was read
+	mirror    *mirror // nil when it must be read
+	version   string
+	grace     time.Time                 // until when the input holds what it holds in grace; zero: it does not
+	slots     map[string]*slot          // by name; all but those of others
+	local     map[renderer.Digest]*slot // by table
+	sizes     sizes                     // of the ACLs of tables
+	pending   []string                  // who has no interface
+	blind     []string                  // interfaces where the global table sees no addresses of pods
+	held      []string                  // interfaces whose pods are not known
+	shortfall cache.Shortfall
+	heap      heap
+	tally     tally
+	stats     *statistics // nil without a StatsSocket
+	lastErr   error       // of the last Commit
+	closed    bool
 
 	quiet  *time.Timer // nil before the first time
 	rested time.Time   // when it was started
@@ -148,12 +148,13 @@ func New(o Options) (*Renderer, error) {
 	}
 	r := &Renderer{
 		options: o, log: o.Log, cache: cache.New(api.Egress),
-		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), limits: newLimits(), sizes: defaultSizes(),
+		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), shortfall: cache.NewShortfall(reasonSCTP, namesSCTPPort), sizes: defaultSizes(),
 	}
 	if o.Counters == nil && o.StatsSocket != "" {
 		r.stats = &statistics{socket: o.StatsSocket, log: o.Log}
 		o.Counters = r.stats.counters
 	}
+	r.shortfall.SetMatters(false) // until it is known what vswitch there is
 	r.tally = newTally(o.Counters)
 	r.link, err = dial(o)
 	return r, err
@@ -188,40 +189,22 @@ func (r *Renderer) disconnect() {
 
 // txn implements renderer.Txn.
 type txn struct {
-	cache.Changes
-	r      *Renderer
-	resync bool
-	pods   []podLists
+	cache.Told
+	r *Renderer
 }
 
 // NewTxn starts a transaction.
-func (r *Renderer) NewTxn(resync bool) renderer.Txn {
-	return &txn{Changes: cache.Changes{Resync: resync}, r: r, resync: resync}
-}
-
-// Render records the configuration of a pod.
-func (t *txn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.Changes.Render(pod, cfg)
-	t.pods = append(t.pods, podLists{pod, lossy(cfg.Ingress), lossy(cfg.Egress)})
-}
-
-// Remove records the removal of a pod.
-func (t *txn) Remove(pod api.PodID) {
-	t.Changes.Remove(pod)
-	t.pods = append(t.pods, podLists{pod: pod})
-}
+func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.shortfall.Tell(resync), r} }
 
 // Commit installs the difference.
 func (t *txn) Commit(ctx context.Context) error {
 	r := t.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.Apply(r.cache)
-	r.limits.told(t.resync, t.pods)
-	if r.options.HoldUnknown && (t.resync || len(t.pods) > 0) {
+	if r.options.HoldUnknown && t.HasPods() {
 		r.replugged.Store(true) // interfaces are held or not by which pods are known
 	}
-	t.pods = nil
+	t.Apply(r.cache)
 	r.lastErr = r.commit(ctx)
 	return r.lastErr
 }
@@ -235,7 +218,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	r.calm = r.calm && plan.Empty()
 	if plan.Empty() && !fresh && len(r.pending)+len(r.blind) == 0 && !r.graceIsOver() && !r.calm {
-		r.limits.refused(nil) // what was too large was taken back
+		r.shortfall.Refused(nil) // what was too large was taken back
 		r.cache.Commit()
 		return nil
 	}
@@ -251,7 +234,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	r.pending = w.pending
 	r.holding(w)
-	r.limits.refused(w.oversize)
+	r.shortfall.Refused(w.oversize)
 	if len(w.refused) > 0 {
 		return errors.Join(w.refused...) // what is too large is tried again with the next change
 	}
@@ -325,7 +308,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	if r.version, err = r.link.version(ctx); err != nil {
 		return false, err
 	}
-	r.limits.stack(r.version)
+	r.shortfall.SetMatters(!matchesSCTP(r.version))
 	r.heap = heap{}
 	if err := r.startCounting(ctx); err != nil {
 		r.log.Warn("hits of rules are not counted", "error", err)

@@ -44,7 +44,7 @@ func (r *Renderer) want(plan cache.Plan) *wanted {
 	if r.calm {
 		w.how = quietly
 	}
-	w.expand.coarse = r.limits.lossy
+	w.expand.coarse = r.shortfall.Matters()
 	for _, id := range plan.Sets {
 		w.changed[id] = true
 	}

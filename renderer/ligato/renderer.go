@@ -69,15 +69,15 @@ type Renderer struct {
 	infra   []wireRule // ahead of every table
 	log     *slog.Logger
 
-	mu       sync.Mutex
-	cache    *cache.Cache
-	held     map[string]published // what is in the store, by name; nil when it must be read
-	strange  []string             // names of ours whose values are not as we write them
-	foreign  map[binding]string   // who else binds an ACL
-	contents map[renderer.Digest]content
-	pending  []string
-	limits   limits
-	lastErr  error
+	mu        sync.Mutex
+	cache     *cache.Cache
+	held      map[string]published // what is in the store, by name; nil when it must be read
+	strange   []string             // names of ours whose values are not as we write them
+	foreign   map[binding]string   // who else binds an ACL
+	contents  map[renderer.Digest]content
+	pending   []string
+	shortfall cache.Shortfall
+	lastErr   error
 }
 
 var (
@@ -106,7 +106,7 @@ func New(o Options) (*Renderer, error) {
 	}
 	return &Renderer{
 		options: o, prefix: aclPrefix(o.Prefix, o.Label), infra: infraRules(infra), log: o.Log, cache: cache.New(api.Egress),
-		contents: make(map[renderer.Digest]content), limits: newLimits(),
+		contents: make(map[renderer.Digest]content), shortfall: cache.NewShortfall(reasonSCTP, namesLostPort),
 	}, nil
 }
 
@@ -115,28 +115,12 @@ func (r *Renderer) Name() string { return "ligato" }
 
 // txn implements renderer.Txn.
 type txn struct {
-	cache.Changes
-	r      *Renderer
-	resync bool
-	pods   []podLists
+	cache.Told
+	r *Renderer
 }
 
 // NewTxn starts a transaction.
-func (r *Renderer) NewTxn(resync bool) renderer.Txn {
-	return &txn{Changes: cache.Changes{Resync: resync}, r: r, resync: resync}
-}
-
-// Render records the configuration of a pod.
-func (t *txn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.Changes.Render(pod, cfg)
-	t.pods = append(t.pods, podLists{pod, [2]*renderer.RuleList{lossy(cfg.Ingress), lossy(cfg.Egress)}})
-}
-
-// Remove records the removal of a pod.
-func (t *txn) Remove(pod api.PodID) {
-	t.Changes.Remove(pod)
-	t.pods = append(t.pods, podLists{pod: pod})
-}
+func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.shortfall.Tell(resync), r} }
 
 // Commit publishes the difference.
 func (t *txn) Commit(ctx context.Context) error {
@@ -144,8 +128,6 @@ func (t *txn) Commit(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.Apply(r.cache)
-	r.limits.told(t.resync, t.pods)
-	t.pods = nil
 	if r.lastErr = r.commit(ctx); r.lastErr != nil {
 		r.lastErr = fmt.Errorf("publish for vpp-agent %s: %w", r.options.Label, r.lastErr)
 	}
@@ -165,7 +147,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return err
 	}
 	r.pending = w.pending
-	r.limits.refused(w.oversize)
+	r.shortfall.Refused(w.oversize)
 	if len(w.refused) > 0 {
 		w.forsake()
 		return errors.Join(w.refused...) // what is too large is tried again with the next change
