@@ -14,17 +14,31 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
-// attacher stands in for a CNI plugin on the embedded dataplane: every local pod
-// gets an interface, tagged as the ACL renderer expects it, and routes to its
-// addresses. It wraps the renderer because both must know the same pods: an
-// interface is there before the renderer looks for it, and its routes only come
-// when policy is enforced, so that no packet reaches a pod unprotected.
+// Ports is a dataplane as a CNI plugin sees it: it has interfaces, and routes to them.
+type Ports interface {
+	// AddInterface adds an interface that is up, and returns its index.
+	AddInterface(name, tag string) (swIfIndex uint32)
+	// RemoveInterface says whether the interface was there.
+	RemoveInterface(swIfIndex uint32) bool
+	// AddRoute routes a prefix to an interface, and nowhere else.
+	AddRoute(prefix netip.Prefix, swIfIndex uint32) error
+	// RemoveRoute says whether the route was there.
+	RemoveRoute(prefix netip.Prefix) bool
+}
+
+var _ Ports = (*vswitch.Switch)(nil)
+
+// Attacher stands in for a CNI plugin: every local pod gets an interface, tagged as
+// the ACL renderer expects it, and routes to its addresses. It wraps the renderer
+// because both must know the same pods: an interface is there before the renderer
+// looks for it, and its routes only come when policy is enforced, so that no packet
+// reaches a pod unprotected.
 //
-// Its transactions are used by one goroutine; at may be called by any.
-type attacher struct {
+// Its transactions are used by one goroutine; At may be called by any.
+type Attacher struct {
 	renderer.Renderer
-	sw    *vswitch.Switch
-	ports map[api.PodID]*port
+	dataplane Ports
+	ports     map[api.PodID]*port
 
 	// claims holds the pods that have an address, sorted; the first is routed to.
 	// There is more than one while an address goes from an old pod to a new one.
@@ -42,15 +56,16 @@ type port struct {
 	ips   []netip.Addr
 }
 
-func newAttacher(r renderer.Renderer, sw *vswitch.Switch) *attacher {
-	return &attacher{
-		Renderer: r, sw: sw, ports: map[api.PodID]*port{}, claims: map[netip.Addr][]api.PodID{},
+// NewAttacher attaches the pods that the renderer is told of to a dataplane that has none.
+func NewAttacher(r renderer.Renderer, dataplane Ports) *Attacher {
+	return &Attacher{
+		Renderer: r, dataplane: dataplane, ports: map[api.PodID]*port{}, claims: map[netip.Addr][]api.PodID{},
 		routes: map[netip.Addr]uint32{}, dirty: map[netip.Addr]bool{}, gone: map[api.PodID]bool{},
 	}
 }
 
 // NewTxn wraps a transaction of the renderer.
-func (a *attacher) NewTxn(resync bool) renderer.Txn {
+func (a *Attacher) NewTxn(resync bool) renderer.Txn {
 	t := &attachTxn{Txn: a.Renderer.NewTxn(resync), a: a}
 	if resync {
 		for pod := range a.ports {
@@ -61,7 +76,7 @@ func (a *attacher) NewTxn(resync bool) renderer.Txn {
 }
 
 // Explain lets the renderer explain, if it can.
-func (a *attacher) Explain(f api.Flow) []renderer.Decision {
+func (a *Attacher) Explain(f api.Flow) []renderer.Decision {
 	if e, ok := a.Renderer.(renderer.Explainer); ok {
 		return e.Explain(f)
 	}
@@ -69,15 +84,15 @@ func (a *attacher) Explain(f api.Flow) []renderer.Decision {
 }
 
 // Unenforced lets the renderer report, if it can.
-func (a *attacher) Unenforced() []renderer.Unenforced {
+func (a *Attacher) Unenforced() []renderer.Unenforced {
 	if r, ok := a.Renderer.(renderer.Reporter); ok {
 		return r.Unenforced()
 	}
 	return nil
 }
 
-// at returns the interface that an address is routed to.
-func (a *attacher) at(ip netip.Addr) (uint32, bool) {
+// At returns the interface that an address is routed to.
+func (a *Attacher) At(ip netip.Addr) (uint32, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	index, ok := a.routes[ip]
@@ -87,7 +102,7 @@ func (a *attacher) at(ip netip.Addr) (uint32, bool) {
 // attachTxn changes interfaces around the renderer's transaction.
 type attachTxn struct {
 	renderer.Txn
-	a *attacher
+	a *Attacher
 }
 
 // Render attaches the pod if it is new.
@@ -113,17 +128,17 @@ func (t *attachTxn) Commit(ctx context.Context) error {
 	return t.a.settle()
 }
 
-func (a *attacher) attach(pod api.PodID, ips []netip.Addr) {
+func (a *Attacher) attach(pod api.PodID, ips []netip.Addr) {
 	delete(a.gone, pod)
 	p := a.ports[pod]
 	if p == nil {
-		p = &port{index: a.sw.AddInterface("pod/"+pod.String(), acl.InterfaceTag(pod))}
+		p = &port{index: a.dataplane.AddInterface("pod/"+pod.String(), acl.InterfaceTag(pod))}
 		a.ports[pod] = p
 	}
 	a.claim(pod, p, ips)
 }
 
-func (a *attacher) detach(pod api.PodID) {
+func (a *Attacher) detach(pod api.PodID) {
 	if p := a.ports[pod]; p != nil {
 		a.gone[pod] = true
 		a.claim(pod, p, nil)
@@ -131,7 +146,7 @@ func (a *attacher) detach(pod api.PodID) {
 }
 
 // claim replaces the addresses of a pod.
-func (a *attacher) claim(pod api.PodID, p *port, ips []netip.Addr) {
+func (a *Attacher) claim(pod api.PodID, p *port, ips []netip.Addr) {
 	for _, ip := range p.ips {
 		if !slices.Contains(ips, ip) {
 			a.claims[ip] = slices.DeleteFunc(a.claims[ip], func(c api.PodID) bool { return c == pod })
@@ -148,13 +163,13 @@ func (a *attacher) claim(pod api.PodID, p *port, ips []netip.Addr) {
 }
 
 // unroute removes routes to pods that no longer have the address.
-func (a *attacher) unroute() {
+func (a *Attacher) unroute() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for ip := range a.dirty {
 		index, routed := a.routes[ip]
 		if routed && (len(a.claims[ip]) == 0 || a.ports[a.claims[ip][0]].index != index) {
-			a.sw.RemoveRoute(netip.PrefixFrom(ip, ip.BitLen()))
+			a.dataplane.RemoveRoute(netip.PrefixFrom(ip, ip.BitLen()))
 			delete(a.routes, ip)
 		}
 	}
@@ -162,7 +177,7 @@ func (a *attacher) unroute() {
 
 // settle routes addresses to their pods and removes the interfaces of pods that
 // are gone.
-func (a *attacher) settle() error {
+func (a *Attacher) settle() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, ip := range slices.SortedFunc(maps.Keys(a.dirty), netip.Addr.Compare) {
@@ -171,14 +186,14 @@ func (a *attacher) settle() error {
 			continue
 		}
 		index := a.ports[a.claims[ip][0]].index
-		if err := a.sw.AddRoute(netip.PrefixFrom(ip, ip.BitLen()), index); err != nil {
+		if err := a.dataplane.AddRoute(netip.PrefixFrom(ip, ip.BitLen()), index); err != nil {
 			return fmt.Errorf("route to pod %s: %w", a.claims[ip][0], err)
 		}
 		a.routes[ip] = index
 	}
 	clear(a.dirty)
 	for pod := range a.gone {
-		a.sw.RemoveInterface(a.ports[pod].index)
+		a.dataplane.RemoveInterface(a.ports[pod].index)
 		delete(a.ports, pod)
 	}
 	clear(a.gone)

@@ -18,17 +18,17 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// rig is an attacher around a recorder, over a vswitch without other interfaces.
+// rig is an Attacher around a recorder, over a vswitch without other interfaces.
 type rig struct {
 	t        renderertest.Reporter
 	sw       *vswitch.Switch
 	recorder *renderertest.Recorder
-	a        *attacher
+	a        *Attacher
 }
 
 func newRig(t renderertest.Reporter) *rig {
 	r := &rig{t: t, sw: vswitch.New(vswitch.Options{}), recorder: renderertest.NewRecorder("recorder", t)}
-	r.a = newAttacher(r.recorder, r.sw)
+	r.a = NewAttacher(r.recorder, r.sw)
 	return r
 }
 
@@ -62,7 +62,7 @@ func (r *rig) routes() map[string]string {
 	for _, route := range r.sw.Routes() {
 		prefix := netip.MustParsePrefix(route.Prefix)
 		out[prefix.Addr().String()] = names[route.SwIfIndex]
-		if index, ok := r.a.at(prefix.Addr()); !ok || index != route.SwIfIndex {
+		if index, ok := r.a.At(prefix.Addr()); !ok || index != route.SwIfIndex {
 			r.t.Errorf("%s is routed to interface %d, and at() says %d, %t", prefix, route.SwIfIndex, index, ok)
 		}
 	}
@@ -135,13 +135,13 @@ func TestAResyncDetachesWhatItDoesNotName(t *testing.T) {
 	if err := r.commit(t, true, func(x renderer.Txn) { render(x, "a", "10.0.0.1"); render(x, "b", "10.0.0.2") }); err != nil {
 		t.Fatal(err)
 	}
-	before, _ := r.a.at(ips("10.0.0.2")[0])
+	before, _ := r.a.At(ips("10.0.0.2")[0])
 	if err := r.commit(t, true, func(x renderer.Txn) { render(x, "b", "10.0.0.2") }); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "interfaces", r.pods(), []string{acl.InterfaceTag(pod("b"))})
 	want(t, "routes", r.routes(), map[string]string{"10.0.0.2": "pod/demo/b"})
-	if after, _ := r.a.at(ips("10.0.0.2")[0]); after != before {
+	if after, _ := r.a.At(ips("10.0.0.2")[0]); after != before {
 		t.Errorf("the pod that stays has interface %d, had %d", after, before)
 	}
 }

@@ -19,7 +19,7 @@ type Embedded struct {
 	ACL    *acl.Renderer
 	Switch *vswitch.Switch
 
-	attach  *attacher
+	attach  *Attacher
 	uplink  uint32
 	sending sync.Mutex // one packet at a time, so that it is the first of its flow
 }
@@ -42,7 +42,7 @@ func NewEmbedded(sw *vswitch.Switch, options acl.Options) (*Embedded, error) {
 	if e.ACL, err = acl.New(options); err != nil {
 		return nil, errors.Join(err, sw.Close())
 	}
-	e.attach = newAttacher(e.ACL, sw)
+	e.attach = NewAttacher(e.ACL, sw)
 	return e, nil
 }
 
@@ -51,7 +51,7 @@ func (e *Embedded) Renderer() renderer.Renderer { return e.attach }
 
 // Has says whether the address is that of a pod of this dataplane.
 func (e *Embedded) Has(a netip.Addr) bool {
-	_, ok := e.attach.at(a)
+	_, ok := e.attach.At(a)
 	return ok
 }
 
@@ -74,7 +74,7 @@ func (e *Embedded) Send(p vswitch.Packet) vswitch.Trace {
 
 // entry returns the interface that packets from an address come in by.
 func (e *Embedded) entry(src netip.Addr) uint32 {
-	if in, ok := e.attach.at(src); ok {
+	if in, ok := e.attach.At(src); ok {
 		return in
 	}
 	return e.uplink

@@ -63,8 +63,9 @@ func (r *runner) everything(resync bool) event {
 func (r *runner) verdicts(want expected) []finding {
 	wrong := 0
 	var text strings.Builder
+	judge(r.subject, want.verdicts, func(q question) api.Flow { return q.flow })
 	for _, q := range want.verdicts {
-		if got := r.subject.Verdict(q.flow); !accepts(r.subject, q.flow, got, q.want) {
+		if got, ok := accepts(r.subject, q.flow, q.want); !ok {
 			if wrong++; wrong <= 5 {
 				fmt.Fprintf(&text, "\n  %s: the stack says %s, want %s", q.flow, got, q.want)
 			}

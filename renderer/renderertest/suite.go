@@ -2,7 +2,6 @@ package renderertest
 
 import (
 	"context"
-	"io"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
@@ -50,10 +49,44 @@ type Narrow interface {
 	Narrows(f api.Flow) bool
 }
 
-// accepts says whether a verdict is what the rules say, as far as the stack can.
-func accepts(s Subject, f api.Flow, got, want api.Action) bool {
-	n, ok := s.(Narrow)
-	return got == want || got == api.Deny && ok && n.Narrows(f)
+// Partial is a Subject whose stack cannot be asked about all flows. The others have no
+// verdict.
+type Partial interface {
+	// Sees says whether the stack tells the flow apart from others.
+	Sees(f api.Flow) bool
+}
+
+// Batched is a Subject that takes long to be asked about one flow, and not much longer
+// for many.
+type Batched interface {
+	// Judge says that Verdict will be asked about flows that the Subject sees.
+	Judge(flows []api.Flow)
+}
+
+// accepts says whether the verdict of a stack is what the rules say, as far as it can.
+func accepts(s Subject, f api.Flow, want api.Action) (got api.Action, ok bool) {
+	if p, partial := s.(Partial); partial && !p.Sees(f) {
+		return want, true
+	}
+	got = s.Verdict(f)
+	n, narrow := s.(Narrow)
+	return got, got == want || got == api.Deny && narrow && n.Narrows(f)
+}
+
+// judge says which flows a check asks about.
+func judge[Q any](s Subject, questions []Q, flow func(Q) api.Flow) {
+	b, ok := s.(Batched)
+	if !ok {
+		return
+	}
+	partial, _ := s.(Partial)
+	var flows []api.Flow
+	for _, q := range questions {
+		if f := flow(q); partial == nil || partial.Sees(f) {
+			flows = append(flows, f)
+		}
+	}
+	b.Judge(flows)
 }
 
 // Factory returns a new Subject with an empty stack. The pods of PodIDs must be
@@ -77,7 +110,7 @@ type TB interface {
 func Run(t *testing.T, factory Factory) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
-			s.run(t, func() Subject { return open(t, factory) })
+			s.run(t, oneAtATime(t, factory))
 		})
 	}
 	for _, s := range sequences {
@@ -86,7 +119,8 @@ func Run(t *testing.T, factory Factory) {
 	t.Run("random sequences are enforced, whatever fails", func(t *testing.T) { runRandom(t, factory) })
 }
 
-// scenario is one test of the suite. It may ask for any number of new Subjects.
+// scenario is one test of the suite. It may ask for any number of new Subjects, and uses
+// the last one.
 type scenario struct {
 	name string
 	run  func(t TB, newSubject func() Subject)
@@ -101,17 +135,25 @@ func concat(groups ...[]scenario) (all []scenario) {
 	return all
 }
 
-// open returns a Subject that is closed when the test ends.
-func open(t testing.TB, factory Factory) Subject {
-	s := factory(t)
-	if c, ok := s.(io.Closer); ok {
-		t.Cleanup(func() {
-			if err := c.Close(); err != nil {
-				t.Errorf("close the subject: %v", err)
-			}
-		})
+// oneAtATime returns new Subjects; each is closed when the next one is asked for, or the
+// test ends.
+func oneAtATime(t testing.TB, factory Factory) func() Subject {
+	var last Subject
+	end := func() {
+		if last == nil {
+			return
+		}
+		if err := shut(last); err != nil {
+			t.Errorf("close the subject: %v", err)
+		}
+		last = nil
 	}
-	return s
+	t.Cleanup(end)
+	return func() Subject {
+		end()
+		last = factory(t)
+		return last
+	}
 }
 
 // rig holds a Subject and the Recorder that is the truth for it.
@@ -171,9 +213,10 @@ func (r *rig) check() {
 func (r *rig) checkFlows(flows []api.Flow) {
 	r.t.Helper()
 	wrong := 0
+	judge(r.subject, flows, func(f api.Flow) api.Flow { return f })
 	for _, f := range flows {
 		want := r.model.Verdict(f)
-		if got := r.subject.Verdict(f); !accepts(r.subject, f, got, want) {
+		if got, ok := accepts(r.subject, f, want); !ok {
 			if wrong++; wrong <= 5 {
 				r.t.Errorf("flow %s: the stack says %s, want %s", f, got, want)
 			}
@@ -188,7 +231,7 @@ func (r *rig) checkFlows(flows []api.Flow) {
 // tested as well.
 func (r *rig) want(action api.Action, f api.Flow) {
 	r.t.Helper()
-	if got := r.subject.Verdict(f); !accepts(r.subject, f, got, action) {
+	if got, ok := accepts(r.subject, f, action); !ok {
 		r.t.Fatalf("flow %s: the stack says %s, want %s; installed should be\n%s", f, got, action, r.model.Dump())
 	}
 }

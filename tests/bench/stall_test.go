@@ -35,16 +35,18 @@ const (
 	ruleBytes = 48
 )
 
-// wire counts what a renderer sends to a vswitch, and what it would cost a VPP.
+// wire counts what a renderer sends to a vswitch, and what it costs a VPP: the model's
+// stalls, or without an embedded dataplane how long a VPP takes to answer.
 type wire struct {
 	adapter.VppAPI
-	sw *vswitch.Switch
+	sw *vswitch.Switch // nil for a VPP
 
 	mu                    sync.Mutex
 	put, set, addDel, del uint16 // message ids
 	messages, rules       int
 	bytes                 int
 	stall                 time.Duration
+	asked                 map[uint32]time.Time // changes that a VPP has not answered yet, by context
 }
 
 // Connect learns the numbers of messages.
@@ -72,24 +74,53 @@ func (w *wire) SendMsg(ctx uint32, data []byte) error {
 	case w.put:
 		index, rules := binary.BigEndian.Uint32(data[10:]), int(binary.BigEndian.Uint32(data[78:]))
 		w.rules += rules
-		w.stall += time.Duration(w.behind(index, rules)) * stallPerEntry
-		w.count(data)
+		w.count(ctx, data, func() time.Duration { return time.Duration(w.behind(index, rules)) * stallPerEntry })
 	case w.set:
-		w.stall += time.Duration(w.bound(binary.BigEndian.Uint32(data[10:]))) * stallPerBound
-		w.count(data)
+		w.count(ctx, data, func() time.Duration {
+			return time.Duration(w.bound(binary.BigEndian.Uint32(data[10:]))) * stallPerBound
+		})
 	case w.addDel: // two flags stand in front of the interface
-		w.stall += time.Duration(w.bound(binary.BigEndian.Uint32(data[12:]))) * stallPerBound
-		w.count(data)
+		w.count(ctx, data, func() time.Duration {
+			return time.Duration(w.bound(binary.BigEndian.Uint32(data[12:]))) * stallPerBound
+		})
 	case w.del:
-		w.count(data)
+		w.count(ctx, data, func() time.Duration { return 0 })
 	}
 	w.mu.Unlock()
 	return w.VppAPI.SendMsg(ctx, data)
 }
 
-func (w *wire) count(data []byte) {
+// count counts a change. A VPP answers when it has stopped and gone on.
+func (w *wire) count(ctx uint32, data []byte, model func() time.Duration) {
 	w.messages++
 	w.bytes += len(data)
+	if w.sw != nil {
+		w.stall += model()
+		return
+	}
+	w.asked[ctx] = time.Now()
+}
+
+// SetMsgCallback looks at the answers.
+func (w *wire) SetMsgCallback(cb adapter.MsgCallback) {
+	w.VppAPI.SetMsgCallback(func(id uint16, data []byte) {
+		w.answered(data)
+		cb(id, data)
+	})
+}
+
+// answered ends the time of a change. The context stands behind the number of a reply.
+func (w *wire) answered(data []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(data) < 6 || w.asked == nil {
+		return
+	}
+	ctx := binary.BigEndian.Uint32(data[2:])
+	if at, ok := w.asked[ctx]; ok {
+		w.stall += time.Since(at)
+		delete(w.asked, ctx)
+	}
 }
 
 // behind returns how many entries stand in all lists from an ACL on, which will have
@@ -228,12 +259,24 @@ func addressOf(member int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32)
 }
 
-// sharing is a renderer with pods that share a table for one set.
+// sharing is a renderer with pods that share a table for one set, over the embedded
+// dataplane.
 func sharing(b *testing.B, interfaces int) (*acl.Renderer, *wire) {
 	b.Helper()
 	sw := vswitch.New(vswitch.Options{})
+	b.Cleanup(func() {
+		if err := sw.Close(); err != nil {
+			b.Error(err)
+		}
+	})
 	sw.AddInterface("uplink", acl.UplinkTag)
 	w := &wire{VppAPI: sw.Adapter(), sw: sw}
+	return share(b, w, interfaces, func(tag string) { sw.AddInterface(tag, tag) }), w
+}
+
+// share makes the renderer, and pods with interfaces.
+func share(b *testing.B, w *wire, interfaces int, attach func(tag string)) *acl.Renderer {
+	b.Helper()
 	r, err := acl.New(acl.Options{Adapter: w, Quiet: -1, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
@@ -242,21 +285,18 @@ func sharing(b *testing.B, interfaces int) (*acl.Renderer, *wire) {
 		if err := r.Close(); err != nil {
 			b.Error(err)
 		}
-		if err := sw.Close(); err != nil {
-			b.Error(err)
-		}
 	})
 	l := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(1), Protocol: api.TCP, DstPort: api.Port(80)}, {}}, nil)
 	txn := r.NewTxn(true)
 	for i := range interfaces {
 		id := api.PodID{Namespace: "shop", Name: fmt.Sprint("p", i)}
-		sw.AddInterface(id.Name, acl.InterfaceTag(id))
+		attach(acl.InterfaceTag(id))
 		txn.Render(id, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)})}, Egress: l})
 	}
 	if err := txn.Commit(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	return r, w
+	return r
 }
 
 func update(b *testing.B, r *acl.Renderer, added, removed []netip.Prefix) {
@@ -271,31 +311,14 @@ func update(b *testing.B, r *acl.Renderer, added, removed []netip.Prefix) {
 // reports what it sends to a vswitch, and for how long a VPP would stop: of joins,
 // of leaves, and of whoever replaces the whole table instead. There is no quiet moment.
 func BenchmarkStall(b *testing.B) {
-	const interfaces, warmUp, events = 100, 600, 1500
+	const interfaces = 100
 	for _, members := range []int{100, 1_000, 10_000} {
 		b.Run(fmt.Sprintf("%d-addresses", members), func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				r, w := sharing(b, interfaces)
-				c := newCrowd(members)
-				old, others := c.settle()
-				update(b, r, old, nil)
-				update(b, r, others, nil)
-				costs := map[string][]cost{}
 				b.StartTimer()
-				for i := range warmUp + events {
-					p, joins := c.next()
-					kind, added, removed := "leave", []netip.Prefix(nil), []netip.Prefix{p}
-					if joins {
-						kind, added, removed = "join", removed, added
-					}
-					w.take()
-					update(b, r, added, removed)
-					if i >= warmUp {
-						costs[kind] = append(costs[kind], w.take())
-						costs["whole-table"] = append(costs["whole-table"], whole(entriesOf(r), interfaces))
-					}
-				}
+				costs := live(b, r, w, members, func() cost { return whole(entriesOf(r), interfaces) })
 				b.StopTimer()
 				for kind, of := range costs {
 					reportCosts(b, kind+":", of)
@@ -304,6 +327,32 @@ func BenchmarkStall(b *testing.B) {
 			}
 		})
 	}
+}
+
+// live has pods come and go, and returns what joins and leaves cost, and what the whole
+// table would have cost each time.
+func live(b *testing.B, r *acl.Renderer, w *wire, members int, whole func() cost) map[string][]cost {
+	b.Helper()
+	const warmUp, events = 600, 1500
+	c := newCrowd(members)
+	old, others := c.settle()
+	update(b, r, old, nil)
+	update(b, r, others, nil)
+	costs := map[string][]cost{}
+	for i := range warmUp + events {
+		p, joins := c.next()
+		kind, added, removed := "leave", []netip.Prefix(nil), []netip.Prefix{p}
+		if joins {
+			kind, added, removed = "join", removed, added
+		}
+		w.take()
+		update(b, r, added, removed)
+		if i >= warmUp {
+			costs[kind] = append(costs[kind], w.take())
+			costs["whole-table"] = append(costs["whole-table"], whole())
+		}
+	}
+	return costs
 }
 
 // entriesOf returns how many entries the fullest table has.

@@ -89,6 +89,33 @@ func (f *Fleet) Allowed(flow api.Flow) bool {
 	return f.walk(flow, func(s stacks.Stack) bool { return s.Verdict(flow) == api.Permit })
 }
 
+// Judge says that Allowed will be asked about flows: stacks.Batched want to know.
+func (f *Fleet) Judge(flows []api.Flow) {
+	asked := map[*Node][]api.Flow{}
+	for _, flow := range flows {
+		for _, n := range f.way(flow) {
+			if f.Sees(flow) {
+				asked[n] = append(asked[n], flow)
+			}
+		}
+	}
+	for n, flows := range asked {
+		if b, ok := n.Stack.(stacks.Batched); ok {
+			b.Judge(flows)
+		}
+	}
+}
+
+// Sees says whether the stacks can enforce rules for a flow exactly.
+func (f *Fleet) Sees(flow api.Flow) bool {
+	for _, n := range f.nodes {
+		if p, ok := n.Stack.(stacks.Partial); ok && !p.Sees(flow) {
+			return false
+		}
+	}
+	return true
+}
+
 // First sends the first packet of a flow, which leaves its sessions behind, and says
 // whether it arrives. The stacks must be stacks.Stateful.
 func (f *Fleet) First(flow api.Flow) bool {

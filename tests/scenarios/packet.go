@@ -10,12 +10,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/stacks"
 )
-
-// sender is a stack that takes any packet.
-type sender interface {
-	Send(p vswitch.Packet) vswitch.Trace
-}
 
 // packets are those that are not the first of a flow.
 var packets = map[string]func(p *vswitch.Packet){
@@ -79,11 +75,11 @@ func through(f *fleet.Fleet, p vswitch.Packet) (bool, error) {
 			if !stack.Has(a) || name == met {
 				continue
 			}
-			s, ok := stack.(sender)
+			s, ok := stack.(stacks.Sender)
 			if !ok {
 				return false, errNoPackets
 			}
-			if met = name; s.Send(p).Verdict != api.Permit {
+			if met = name; !s.Passes(p) {
 				return false, nil
 			}
 		}

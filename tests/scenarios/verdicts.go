@@ -64,6 +64,9 @@ func (w *world) endWords(a datadriven.CmdArg) ([]end, error) {
 }
 
 func (r *runner) matrix(from, to []end, ports []port) (string, error) {
+	if err := r.judge(from, to, ports); err != nil {
+		return "", err
+	}
 	rows := [][]string{{"from \\ to"}}
 	for _, dst := range to {
 		rows[0] = append(rows[0], dst.name)
@@ -80,6 +83,24 @@ func (r *runner) matrix(from, to []end, ports []port) (string, error) {
 		rows = append(rows, row)
 	}
 	return aligned(rows), nil
+}
+
+// judge says which flows the cells are about.
+func (r *runner) judge(from, to []end, ports []port) error {
+	var all []api.Flow
+	for _, src := range from {
+		for _, dst := range to {
+			for _, p := range ports {
+				list, err := flows(src, dst, p)
+				if err != nil {
+					return err
+				}
+				all = append(all, list...)
+			}
+		}
+	}
+	r.subject.running.Judge(all)
+	return nil
 }
 
 // aligned puts two spaces between columns, and none behind the last one.
@@ -134,7 +155,7 @@ func (r *runner) decides(e end) bool {
 func (r *runner) letter(list []api.Flow) string {
 	var allowed, denied [2]bool
 	for _, f := range list {
-		ok := r.subject.running.Allowed(f)
+		ok := r.subject.allowed(f)
 		allowed[family(f.Src)] = allowed[family(f.Src)] || ok
 		denied[family(f.Src)] = denied[family(f.Src)] || !ok
 	}
@@ -169,7 +190,7 @@ func (r *runner) expect(c command, want bool) (string, error) {
 		if !r.decides(end{addrs: []netip.Addr{a.flow.Src, a.flow.Dst}}) {
 			return "", fmt.Errorf("%s: no policy decides: neither end is a pod", a)
 		}
-		if r.subject.running.Allowed(a.flow) != want {
+		if r.subject.allowed(a.flow) != want {
 			fmt.Fprintf(&b, "but %s (%s to %s) gets the contrary\n", a, a.flow.Src, a.flow.Dst)
 		}
 	}

@@ -22,6 +22,7 @@ type aclStack struct {
 var (
 	_ Stack    = aclStack{}
 	_ Stateful = aclStack{}
+	_ Sender   = aclStack{}
 )
 
 func newACL(prompt func()) (Stack, error) {
@@ -39,23 +40,14 @@ func (s aclStack) Operations() int               { return s.tap.operations() }
 func (s aclStack) FailNext(n int)                { s.tap.failNext(n) }
 func (s aclStack) Restart() error                { return s.Embedded.Restart(s.options) }
 
+// Passes implements Sender.
+func (s aclStack) Passes(p vswitch.Packet) bool { return s.Send(p).Verdict == api.Permit }
+
 // First implements Stateful.
-func (s aclStack) First(f api.Flow) bool { return s.Send(vswitch.FlowPacket(f)).Verdict == api.Permit }
+func (s aclStack) First(f api.Flow) bool { return s.Passes(vswitch.FlowPacket(f)) }
 
 // Reply implements Stateful.
-func (s aclStack) Reply(f api.Flow) bool {
-	p := vswitch.FlowPacket(f.Reverse())
-	switch f.Protocol {
-	case api.TCP:
-		p.TCPFlags = 0x12 // SYN, ACK
-	case api.ICMP:
-		p.ICMPType = 0
-	case api.ICMPv6:
-		p.ICMPType = 129
-	default: // others have no field that tells a reply
-	}
-	return s.Send(p).Verdict == api.Permit
-}
+func (s aclStack) Reply(f api.Flow) bool { return s.Passes(vswitch.FlowPacket(f).Reply()) }
 
 // Installed implements Stack.
 func (s aclStack) Installed() (string, error) { return InstalledACL(s.ACL, s.Switch) }

@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
 // All lists every renderer.
@@ -62,6 +64,20 @@ type Stateful interface {
 	// Reply sends the answer to the first packet of a flow.
 	Reply(f api.Flow) bool
 }
+
+// Sender is a Stack that takes any packet, which leaves its sessions behind.
+type Sender interface {
+	// Passes sends a packet and says whether it arrives.
+	Passes(p vswitch.Packet) bool
+}
+
+// What stacks may be beside that.
+type (
+	// Batched is a Stack that wants to know what it will be asked.
+	Batched = renderertest.Batched
+	// Partial is a Stack that cannot tell all flows apart.
+	Partial = renderertest.Partial
+)
 
 // Each runs a test once for every kind of stack.
 func Each(t *testing.T, test func(t *testing.T, kind Kind)) {

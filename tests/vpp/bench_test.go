@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/vpp/shape"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // shapes have 110 local pods each: on the second the incumbent was measured.
@@ -33,18 +34,18 @@ type bench struct {
 // newBench starts VPP and gives it the interfaces, but nothing to enforce.
 func newBench(b *testing.B, s shape.Shape) *bench {
 	b.Helper()
-	x := &bench{lab: &lab{plumbing: plumb(startVPP(b))}, b: b, world: worldOf(s.State())}
+	x := &bench{lab: &lab{Plumbing: vpptest.Plumb(vpptest.Launch(b)), tb: b}, b: b, world: worldOf(s.State())}
 	x.in = x.world.resync()
 	x.twin = startNode(b, node.Config{Name: shape.Node})
 	x.tell(x.twin, x.in)
-	x.grow(x.twin.Switch)
+	x.Grow(x.twin.Switch)
 	return x
 }
 
 // tell returns when a node enforces the changes.
 func (x *bench) tell(n *node.Node, c model.Changes) {
 	x.b.Helper()
-	ctx, cancel := bounded(x.b)
+	ctx, cancel := vpptest.Bounded(x.b)
 	defer cancel()
 	if err := n.Apply(ctx, c); err != nil {
 		x.b.Fatal(err)
@@ -54,7 +55,7 @@ func (x *bench) tell(n *node.Node, c model.Changes) {
 // start starts the node with VPP and tells it everything.
 func (x *bench) start() {
 	x.b.Helper()
-	x.real = startNode(x.b, node.Config{Name: shape.Node, VPPSocket: x.socket()})
+	x.real = startNode(x.b, node.Config{Name: shape.Node, VPPSocket: x.Socket()})
 	x.tell(x.real, x.in)
 }
 
@@ -108,10 +109,10 @@ func (x *bench) sample() {
 // changes counts the messages with which a node changes ACLs, by a trace of VPP.
 func (x *bench) changes(do func()) (n int) {
 	x.b.Helper()
-	x.do("api trace on")
+	x.Do("api trace on")
 	do()
-	trace := x.cli("api trace dump")
-	x.cli("api trace free") // says that it has
+	trace := x.CLI("api trace dump")
+	x.CLI("api trace free") // says that it has
 	for _, message := range []string{"acl_add_replace", "acl_del", "acl_interface_set_acl_list"} {
 		n += strings.Count(trace, "vl_api_"+message+"_t:")
 	}
@@ -134,7 +135,7 @@ func BenchmarkVPPStart(b *testing.B) {
 			b.StopTimer()
 			if x.real != nil {
 				closing(b, x.real)
-				x.stop()
+				x.Stop()
 				x.reboot()
 			}
 			b.StartTimer()
@@ -224,7 +225,7 @@ func (x *bench) toggle(other world) {
 	ways := [2]model.Changes{{Deltas: other.since(x.world)}, {Deltas: x.world.since(other)}}
 	for _, c := range ways { // the first time is not the usual one
 		x.tell(x.twin, c)
-		x.grow(x.twin.Switch)
+		x.Grow(x.twin.Switch)
 		x.tell(x.real, c)
 	}
 	calls := x.changes(func() { x.tell(x.real, ways[0]) }) + x.changes(func() { x.tell(x.real, ways[1]) })
@@ -253,13 +254,13 @@ func BenchmarkVPPRestart(b *testing.B) {
 		n := 0
 		for b.Loop() {
 			b.StopTimer()
-			x.stop()
-			x.process.start()
+			x.Stop()
+			x.Process.Start()
 			b.StartTimer()
 			x.replumb()
-			x.grow(x.twin.Switch)
+			x.Grow(x.twin.Switch)
 			there := time.Now()
-			eventually(b, "everything to be enforced", x.enforced)
+			vpptest.Eventually(b, "everything to be enforced", x.enforced)
 			after += time.Since(there)
 			n++
 		}
@@ -280,7 +281,7 @@ func (x *bench) enforced() bool {
 	for _, i := range x.twin.Switch.Interfaces() {
 		want += min(1, len(i.Outputs))
 	}
-	for _, b := range contentsOf(x.b, x.conn).Bound {
+	for _, b := range contentsOf(x.b, x.Conn).Bound {
 		bound += min(1, len(b.Out))
 	}
 	return bound == want
@@ -288,15 +289,15 @@ func (x *bench) enforced() bool {
 
 // reboot starts VPP anew and gives it the interfaces again.
 func (x *bench) reboot() {
-	x.process.start()
+	x.Process.Start()
 	x.replumb()
-	x.grow(x.twin.Switch)
+	x.Grow(x.twin.Switch)
 }
 
 // replumb prepares a VPP that was started anew.
-func (x *bench) replumb() { x.plumbing = plumb(x.process) }
+func (x *bench) replumb() { x.Plumbing = vpptest.Plumb(x.Process) }
 
 // indexed is what VPP holds with the indexes that it has chosen.
 func (x *bench) indexed() string {
-	return fmt.Sprint(x.cli("show acl-plugin acl"), x.cli("show acl-plugin interface"))
+	return fmt.Sprint(x.CLI("show acl-plugin acl"), x.CLI("show acl-plugin interface"))
 }

@@ -14,6 +14,7 @@ import (
 	"go.fd.io/govpp/core"
 
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // contents is what a dataplane holds of ACLs, without anything that it has chosen
@@ -31,7 +32,7 @@ const all = ^uint32(0)
 // contentsOf reads a dataplane through its binary API.
 func contentsOf(tb testing.TB, conn govpp.Connection) contents {
 	tb.Helper()
-	ctx, cancel := bounded(tb)
+	ctx, cancel := vpptest.Bounded(tb)
 	defer cancel()
 	out := contents{ACLs: map[string][]string{}, Bound: map[string]bound{}}
 	acls := map[uint32]string{}

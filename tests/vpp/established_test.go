@@ -8,12 +8,13 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // TestVPPKeepsEstablishedFlows tightens a policy of a cluster that wants open flows to
 // live until they end.
 func TestVPPKeepsEstablishedFlows(t *testing.T) {
-	l := newLabWith(plumb(startVPP(t)), node.Config{Name: "node-1", Established: acl.Keep})
+	l := newLabWith(t, vpptest.Plumb(vpptest.Launch(t)), node.Config{Name: "node-1", Established: acl.Keep})
 	w := shop(t)
 	l.apply(w.resync())
 	f, other := l.tcp("10.10.1.10", "10.10.1.20", 8081), l.tcp("10.10.1.11", "10.10.1.20", 8081)
@@ -27,8 +28,8 @@ func TestVPPKeepsEstablishedFlows(t *testing.T) {
 	if other.passes(other.syn) {
 		t.Error("a new flow opens")
 	}
-	l.do("clear acl-plugin sessions")
-	eventually(t, "the client to be forgotten", func() bool { return !f.passes(f.ack) })
+	l.Do("clear acl-plugin sessions")
+	vpptest.Eventually(t, "the client to be forgotten", func() bool { return !f.passes(f.ack) })
 	if !f.passes(f.ans) || !f.passes(f.ack) {
 		t.Error("the flow does not go on with the pod's next packet")
 	}
@@ -38,7 +39,7 @@ func TestVPPKeepsEstablishedFlows(t *testing.T) {
 // TestVPPGrace restarts VPP beneath open flows.
 func TestVPPGrace(t *testing.T) {
 	const grace = 20 * time.Second
-	l := newLabWith(plumb(startVPP(t)), node.Config{Name: "node-1", Grace: grace})
+	l := newLabWith(t, vpptest.Plumb(vpptest.Launch(t)), node.Config{Name: "node-1", Grace: grace})
 	w := shop(t)
 	l.apply(w.resync())
 	out, in := l.tcp("10.10.1.40", "203.0.113.10", 443), l.tcp("198.51.100.7", "10.10.0.10", 8443)
@@ -47,14 +48,14 @@ func TestVPPGrace(t *testing.T) {
 			t.Fatalf("%v does not open", f.syn)
 		}
 	}
-	l.stop()
-	l.start()
-	*l.plumbing = *plumb(l.process)
-	l.grow(l.twin.Switch)
+	l.Stop()
+	l.Start()
+	*l.Plumbing = *vpptest.Plumb(l.Process)
+	l.Grow(l.twin.Switch)
 	want := embedded(t, l.twin.Switch)
-	eventually(t, "everything to be enforced", func() bool {
+	vpptest.Eventually(t, "everything to be enforced", func() bool {
 		d := l.real.ACL.Dump()
-		return d.Error == "" && len(d.Pending) == 0 && len(d.ACLs) == len(want.ACLs) && len(contentsOf(t, l.conn).ACLs) == len(want.ACLs)
+		return d.Error == "" && len(d.Pending) == 0 && len(d.ACLs) == len(want.ACLs) && len(contentsOf(t, l.Conn).ACLs) == len(want.ACLs)
 	})
 	if out.passes(out.ans) {
 		t.Error("an answer passes before the pod said anything")
@@ -65,7 +66,7 @@ func TestVPPGrace(t *testing.T) {
 		}
 	}
 	before := l.inputTag(t)
-	eventually(t, "the grace to be over", func() bool { return l.inputTag(t) != before })
+	vpptest.Eventually(t, "the grace to be over", func() bool { return l.inputTag(t) != before })
 	for _, f := range []tcpFlow{out, in} {
 		if !f.lives() {
 			t.Errorf("%v was cut by the end of the grace", f.syn)
@@ -82,7 +83,7 @@ func TestVPPGrace(t *testing.T) {
 // inputTag returns the tag of the input list.
 func (l *lab) inputTag(t *testing.T) string {
 	t.Helper()
-	in := contentsOf(t, l.conn).Bound[acl.UplinkTag].In
+	in := contentsOf(t, l.Conn).Bound[acl.UplinkTag].In
 	if len(in) != 1 {
 		t.Fatalf("the uplink's input list is %v", in)
 	}

@@ -2,32 +2,32 @@ package vpp
 
 import (
 	"net/netip"
-	"path/filepath"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // TestVPPHits counts what policies decided, while tables are replaced.
 func TestVPPHits(t *testing.T) {
-	p := plumb(startVPP(t))
-	l := &lab{plumbing: p}
-	l.real = startNode(t, node.Config{Name: "node-1", VPPSocket: p.socket(), VPPStatsSocket: filepath.Join(p.dir, "stats.sock")})
+	p := vpptest.Plumb(vpptest.Launch(t))
+	l := &lab{Plumbing: p, tb: t}
+	l.real = startNode(t, node.Config{Name: "node-1", VPPSocket: p.Socket(), VPPStatsSocket: p.StatsSocket()})
 	l.twin = startNode(t, node.Config{Name: "node-1"})
 	w := shop(t)
 	l.apply(w.resync())
 	closed := moved(w, "shop", "catalog", api.Ingress)
 	mark := uint32(0)
 	send := func(n int, port uint16) {
-		var packets []packet
+		var packets []vpptest.Packet
 		for range n {
 			mark++
-			packets = append(packets, first(api.Flow{Src: netip.MustParseAddr("10.10.1.10"), Dst: netip.MustParseAddr("10.10.1.20"),
+			packets = append(packets, vpptest.First(api.Flow{Src: netip.MustParseAddr("10.10.1.10"), Dst: netip.MustParseAddr("10.10.1.20"),
 				Protocol: api.TCP, SrcPort: uint16(42_000 + mark), DstPort: port}, mark))
 		}
-		l.send(packets)
+		l.Send(packets)
 	}
 	want := func(permitted, denied uint64) {
 		t.Helper()

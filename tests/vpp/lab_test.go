@@ -8,11 +8,13 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // lab is one node twice: with a VPP of its own, and embedded.
 type lab struct {
-	*plumbing
+	*vpptest.Plumbing
+	tb         testing.TB
 	real, twin *node.Node
 	revision   int64
 	asked      uint16 // how often judge was
@@ -20,17 +22,17 @@ type lab struct {
 
 // newLab starts both halves on a VPP. The real half ends with the test, or earlier
 // when another one is wanted on the same VPP.
-func newLab(p *plumbing, name string) *lab {
-	p.tb.Helper()
-	return newLabWith(p, node.Config{Name: name})
+func newLab(tb testing.TB, p *vpptest.Plumbing, name string) *lab {
+	tb.Helper()
+	return newLabWith(tb, p, node.Config{Name: name})
 }
 
 // newLabWith is newLab with settings, for both halves.
-func newLabWith(p *plumbing, cfg node.Config) *lab {
-	p.tb.Helper()
-	l := &lab{plumbing: p, twin: startNode(p.tb, cfg)}
-	cfg.VPPSocket = p.socket()
-	l.real = startNode(p.tb, cfg)
+func newLabWith(tb testing.TB, p *vpptest.Plumbing, cfg node.Config) *lab {
+	tb.Helper()
+	l := &lab{Plumbing: p, tb: tb, twin: startNode(tb, cfg)}
+	cfg.VPPSocket = p.Socket()
+	l.real = startNode(tb, cfg)
 	return l
 }
 
@@ -60,27 +62,27 @@ func closing(tb testing.TB, n *node.Node) {
 // routes of the embedded dataplane.
 func (l *lab) apply(c model.Changes) {
 	l.tb.Helper()
-	ctx, cancel := bounded(l.tb)
+	ctx, cancel := vpptest.Bounded(l.tb)
 	defer cancel()
 	l.revision++
 	c.Revision = l.revision
 	if err := l.twin.Apply(ctx, c); err != nil {
 		l.tb.Fatal(err)
 	}
-	l.grow(l.twin.Switch)
+	l.Grow(l.twin.Switch)
 	if err := l.real.Apply(ctx, c); err != nil {
 		l.tb.Fatal(err)
 	}
 	if err := l.real.WaitEnforced(ctx, l.revision); err != nil {
 		l.tb.Fatal(err)
 	}
-	l.shrink(l.twin.Switch)
+	l.Shrink(l.twin.Switch)
 }
 
 // compare says where the two dataplanes differ.
 func (l *lab) compare(tb testing.TB) contents {
 	tb.Helper()
-	want, got := embedded(tb, l.twin.Switch), contentsOf(tb, l.conn)
+	want, got := embedded(tb, l.twin.Switch), contentsOf(tb, l.Conn)
 	if d := cmp.Diff(want, got); d != "" {
 		tb.Errorf("(-embedded +vpp):\n%s", d)
 	}

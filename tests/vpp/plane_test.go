@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	uplinks "github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // plane is a dataplane with a pod and the rest of the world, without ACLs: a VPP, or
@@ -43,38 +44,37 @@ const podTag = "sluice/pod/test/pod"
 
 // onVPP is a VPP as a plane.
 type onVPP struct {
-	*plumbing
+	*vpptest.Plumbing
 	mark uint32
 }
 
-func newOnVPP(v *process) *onVPP {
-	p := plumb(v)
-	p.add(podTag)
+func newOnVPP(v *vpptest.Process) *onVPP {
+	p := vpptest.Plumb(v)
+	p.Add(podTag)
 	for _, a := range podAddress {
-		p.route("add", a, podTag)
-		p.routes[a] = podTag
+		p.Route(a, podTag)
 	}
-	return &onVPP{plumbing: p}
+	return &onVPP{Plumbing: p}
 }
 
-func (v *onVPP) conn() govpp.Connection { return v.process.conn }
+func (v *onVPP) conn() govpp.Connection { return v.Process.Conn }
 
 func (v *onVPP) of(pod bool) uint32 {
 	if pod {
-		return uint32(v.links[podTag].index)
+		return uint32(v.Links[podTag].Index)
 	}
-	return uint32(v.links[uplinks.UplinkTag].index)
+	return uint32(v.Links[uplinks.UplinkTag].Index)
 }
 
 func (v *onVPP) passes(p vswitch.Packet) bool {
 	v.mark++
-	return len(v.send([]packet{{p, v.mark}}).left) == 1
+	return len(v.Send([]vpptest.Packet{{Packet: p, Mark: v.mark}}).Left) == 1
 }
 
 func (v *onVPP) idle(d time.Duration) {
 	select {
 	case <-time.After(d):
-	case <-v.tb.Context().Done():
+	case <-v.TB.Context().Done():
 	}
 }
 
@@ -139,7 +139,7 @@ func TestVPPScenarios(t *testing.T) {
 		if os.Getenv("SLUICE_VPP_BIN") == "" {
 			t.Skip("SLUICE_VPP_BIN does not name a vpp binary")
 		}
-		runScenarios(t, newOnVPP(startVPP(t)))
+		runScenarios(t, newOnVPP(vpptest.Launch(t)))
 	})
 }
 

@@ -11,12 +11,13 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // tcpFlow is a TCP connection, seen from outside of its ends.
 type tcpFlow struct {
 	l             *lab
-	syn, ack, ans packet // of the client, later packets of the client, packets of the server
+	syn, ack, ans vpptest.Packet // of the client, later packets of the client, packets of the server
 }
 
 const ack = 16 // the TCP flag
@@ -25,15 +26,15 @@ func (l *lab) tcp(src, dst string, port uint16) tcpFlow {
 	f := api.Flow{Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), Protocol: api.TCP, SrcPort: 41000, DstPort: port}
 	later := vswitch.FlowPacket(f)
 	later.TCPFlags = ack
-	return tcpFlow{l: l, syn: first(f, 1), ack: packet{later, 2}, ans: packet{later.Reply(), 3}}
+	return tcpFlow{l: l, syn: vpptest.First(f, 1), ack: vpptest.Packet{Packet: later, Mark: 2}, ans: vpptest.Packet{Packet: later.Reply(), Mark: 3}}
 }
 
 // passes says whether VPP lets one packet through.
-func (f tcpFlow) passes(p packet) bool { return len(f.l.send([]packet{p}).left) == 1 }
+func (f tcpFlow) passes(p vpptest.Packet) bool { return len(f.l.Send([]vpptest.Packet{p}).Left) == 1 }
 
 // opens does the handshake.
 func (f tcpFlow) opens() bool {
-	synAck := packet{f.syn.Reply(), 4}
+	synAck := vpptest.Packet{Packet: f.syn.Reply(), Mark: 4}
 	return f.passes(f.syn) && f.passes(synAck) && f.passes(f.ack)
 }
 
@@ -61,7 +62,7 @@ func moved(w world, namespace, name string, d api.Direction) world {
 // packet meets the new policy, whoever opened a connection that is still permitted
 // keeps it, and what is permitted again resumes.
 func TestVPPRevocation(t *testing.T) {
-	l := newLab(plumb(startVPP(t)), "node-1")
+	l := newLab(t, vpptest.Plumb(vpptest.Launch(t)), "node-1")
 	w := shop(t)
 	l.apply(w.resync())
 	for _, tt := range []struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // sessionScenarios are about flows while nothing changes.
@@ -134,7 +135,7 @@ func swapped(p vswitch.Packet) vswitch.Packet {
 // eventuallyDrop is for what VPP does by itself soon after it was told.
 func (x *trial) eventuallyDrop(what string, p vswitch.Packet) {
 	x.Helper()
-	eventually(x, what+" to be dropped", func() bool { return !x.passes(p) })
+	vpptest.Eventually(x, what+" to be dropped", func() bool { return !x.passes(p) })
 }
 
 // reclassify says whether sessions are looked at when rules change.

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // shopSteps are what can happen to the shop, one after the other.
@@ -63,8 +64,8 @@ var shopSteps = []struct {
 // to VPP, and compares with the embedded dataplane what VPP holds, and with the oracle
 // what VPP does with every packet that could matter.
 func TestVPPShop(t *testing.T) {
-	l := newLab(plumb(startVPP(t)), "node-1")
-	t.Logf("tested with vpp %s", l.version())
+	l := newLab(t, vpptest.Plumb(vpptest.Launch(t)), "node-1")
+	t.Logf("tested with vpp %s", l.Version())
 	start, w, before, sent := shop(t), shop(t), world{}, 0
 	for i, step := range shopSteps {
 		step.change(w, start)
@@ -83,8 +84,8 @@ func TestVPPShop(t *testing.T) {
 // TestVPPInterfaceComesLater has a pod rendered before it has an interface: its
 // packets must wait, and nobody else.
 func TestVPPInterfaceComesLater(t *testing.T) {
-	p := plumb(startVPP(t))
-	l := newLab(p, "node-1")
+	p := vpptest.Plumb(vpptest.Launch(t))
+	l := newLab(t, p, "node-1")
 	l.apply(shop(t).resync())
 	w := shop(t)
 	late := w.pod("shop", "web-0")
@@ -94,22 +95,22 @@ func TestVPPInterfaceComesLater(t *testing.T) {
 	np.Spec.Ingress = nil
 	w.put(np)
 	c := model.Changes{Deltas: w.since(shop(t))}
-	ctx, cancel := bounded(t)
+	ctx, cancel := vpptest.Bounded(t)
 	defer cancel()
 	if err := l.twin.Apply(ctx, c); err != nil {
 		t.Fatal(err)
 	}
 	enforced := make(chan error, 1)
 	go func() { enforced <- l.real.Apply(ctx, c) }()
-	eventually(t, "the pod to be pending", func() bool { return len(l.real.ACL.Dump().Pending) > 0 })
+	vpptest.Eventually(t, "the pod to be pending", func() bool { return len(l.real.ACL.Dump().Pending) > 0 })
 	t.Run("everything else is enforced meanwhile", func(t *testing.T) {
-		want, got := embedded(t, l.twin.Switch).Bound, contentsOf(t, l.conn).Bound
+		want, got := embedded(t, l.twin.Switch).Bound, contentsOf(t, l.Conn).Bound
 		delete(want, acl.InterfaceTag(api.PodID{Namespace: "shop", Name: "late-0"}))
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("(-embedded +vpp):\n%s", d)
 		}
 	})
-	l.grow(l.twin.Switch)
+	l.Grow(l.twin.Switch)
 	if err := <-enforced; err != nil {
 		t.Fatal(err)
 	}
@@ -120,22 +121,22 @@ func TestVPPInterfaceComesLater(t *testing.T) {
 // must stay as it is, also as long as the new half knows nothing: the store may be
 // away for long.
 func TestVPPKeepsWhatItHolds(t *testing.T) {
-	l := newLab(plumb(startVPP(t)), "node-1")
+	l := newLab(t, vpptest.Plumb(vpptest.Launch(t)), "node-1")
 	l.apply(shop(t).resync())
-	before := l.cli("show acl-plugin acl")
+	before := l.CLI("show acl-plugin acl")
 	same := func(t *testing.T) {
 		t.Helper()
-		if after := l.cli("show acl-plugin acl"); after != before {
+		if after := l.CLI("show acl-plugin acl"); after != before {
 			t.Errorf("the acls of vpp are others; before:\n%s\nafter:\n%s", before, after)
 		}
 	}
 	closing(t, l.real)
 	t.Run("while no agent runs", same)
-	l.real = startNode(t, node.Config{Name: "node-1", VPPSocket: l.socket()})
-	eventually(t, "the agent to connect", func() bool { return l.real.ACL.Dump().Connected })
+	l.real = startNode(t, node.Config{Name: "node-1", VPPSocket: l.Socket()})
+	vpptest.Eventually(t, "the agent to connect", func() bool { return l.real.ACL.Dump().Connected })
 	for range 20 { // and to hear of interfaces, each time with its event loop having run
-		l.do("set interface state loop0 down")
-		l.do("set interface state loop0 up")
+		l.Do("set interface state loop0 down")
+		l.Do("set interface state loop0 up")
 		if _, err := l.real.Plugin.Snapshot(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // tally is what a comparison has seen.
@@ -64,14 +65,14 @@ const batch = 20_000
 // ask sends one batch.
 func (l *lab) ask(tb testing.TB, truth *oracle.Oracle, flows []api.Flow) (n tally) {
 	tb.Helper()
-	packets := make([]packet, len(flows))
+	packets := make([]vpptest.Packet, len(flows))
 	for i, f := range flows {
-		packets[i] = first(f, uint32(i))
+		packets[i] = vpptest.First(f, uint32(i))
 	}
-	out := l.send(packets)
+	out := l.Send(packets)
 	wrong := 0
 	for i, f := range flows {
-		tag, left := out.left[uint32(i)]
+		tag, left := out.Left[uint32(i)]
 		n.count(f, left)
 		if what := l.verify(truth, f, left, tag); what != "" {
 			if wrong++; wrong <= 5 {
@@ -101,7 +102,7 @@ func (l *lab) verify(truth *oracle.Oracle, f api.Flow, left bool, tag string) st
 		return fmt.Sprintf("%s: vpp permits it: %t, the oracle: %t", f, left, want)
 	}
 	to := acl.UplinkTag
-	if local, ok := l.routes[f.Dst]; ok {
+	if local, ok := l.Routes[f.Dst]; ok {
 		to = local
 	}
 	if left && tag != to {
@@ -113,19 +114,13 @@ func (l *lab) verify(truth *oracle.Oracle, f api.Flow, left bool, tag string) st
 // expected is the part of the verdict that the ends on this node decide.
 func (l *lab) expected(truth *oracle.Oracle, f api.Flow) bool {
 	v := truth.Verdict(f)
-	return (l.routes[f.Src] == "" || v.Egress.Allowed) && (l.routes[f.Dst] == "" || v.Ingress.Allowed)
+	return (l.Routes[f.Src] == "" || v.Egress.Allowed) && (l.Routes[f.Dst] == "" || v.Ingress.Allowed)
 }
 
 // passes says whether a flow passes this node, and VPP routes it like any other: its
 // tables drop some destinations by themselves.
 func (l *lab) passes(f api.Flow) bool {
-	return f.Src != f.Dst && l.routes[f.Src]+l.routes[f.Dst] != "" && routable(f.Src) && routable(f.Dst)
-}
-
-var reserved = netip.MustParsePrefix("240.0.0.0/4")
-
-func routable(a netip.Addr) bool {
-	return a.IsGlobalUnicast() && !reserved.Contains(a) && a.String() != gateway4 && a.String() != gateway6
+	return f.Src != f.Dst && l.Routes[f.Src]+l.Routes[f.Dst] != "" && vpptest.Routable(f.Src) && vpptest.Routable(f.Dst)
 }
 
 // TestVPPRandomClusters has one VPP go from one random cluster to the next, and
@@ -136,10 +131,10 @@ func TestVPPRandomClusters(t *testing.T) {
 	if testing.Short() {
 		clusters = 3
 	}
-	p := plumb(startVPP(t))
+	p := vpptest.Plumb(vpptest.Launch(t))
 	var total tally
 	for seed := range clusters {
-		l := newLab(p, "node-0")
+		l := newLab(t, p, "node-0")
 		l.asked = uint16(seed * (steps + 1))
 		sequence := cluster.RandomSequence(uint64(seed), cluster.Config{Namespaces: 3, Nodes: 2, Pods: 10, Policies: 8, IPv6: true, Odd: true}, steps)
 		before := world{}
@@ -174,17 +169,17 @@ func TestVPPSCTP(t *testing.T) {
 	w.put(out)
 	for name, forward := range map[string]bool{"to the larger address": true, "to the smaller address": false} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(plumb(startVPP(t)), "node-1")
+			l := newLab(t, vpptest.Plumb(vpptest.Launch(t)), "node-1")
 			l.apply(w.resync())
-			var packets []packet
+			var packets []vpptest.Packet
 			var flows []api.Flow
 			for f := range cluster.FlowSpace(w.state()).All() {
 				if f.Protocol == api.SCTP && f.Src.Less(f.Dst) == forward && l.passes(f) {
-					packets = append(packets, first(f, uint32(len(flows))))
+					packets = append(packets, vpptest.First(f, uint32(len(flows))))
 					flows = append(flows, f)
 				}
 			}
-			left := l.send(packets).left
+			left := l.Send(packets).Left
 			truth, closed := oracle.New(w.state()), 0
 			for i, f := range flows {
 				_, permitted := left[uint32(i)]
@@ -209,4 +204,12 @@ func TestVPPSCTP(t *testing.T) {
 
 func addressOf(w world, namespace, name string) netip.Addr {
 	return netip.MustParseAddr(w.pod(namespace, name).Status.PodIP)
+}
+
+// atLeast fails a test that has too little to say.
+func atLeast(tb testing.TB, what string, n, least int) {
+	tb.Helper()
+	if n < least {
+		tb.Errorf("%d %s, the test says little with fewer than %d", n, what, least)
+	}
 }

@@ -1,26 +1,25 @@
-package vpp
+package vpptest
 
 import (
 	"encoding/binary"
 	"net/netip"
-	"testing"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
 )
 
-// packet is what is sent: what the vswitch looks at, and a mark to find it again.
-type packet struct {
+// Packet is what is sent: what the vswitch looks at, and a mark to find it again.
+type Packet struct {
 	vswitch.Packet
-	mark uint32
+	Mark uint32
 }
 
-// first returns the first packet of a flow.
-func first(f api.Flow, mark uint32) packet { return packet{vswitch.FlowPacket(f), mark} }
+// First returns the first packet of a flow.
+func First(f api.Flow, mark uint32) Packet { return Packet{vswitch.FlowPacket(f), mark} }
 
 // bytes returns the IP packet. Its payload is the mark.
-func (p packet) bytes() []byte {
-	payload := append(p.transport(), binary.BigEndian.AppendUint32(nil, p.mark)...)
+func (p Packet) bytes() []byte {
+	payload := append(p.transport(), binary.BigEndian.AppendUint32(nil, p.Mark)...)
 	if p.Src.Is4() {
 		head := []byte{0x45, 0, 0, 0, 0, 1, 0, 0, 64, byte(p.Protocol), 0, 0}
 		if p.NonFirstFragment {
@@ -48,7 +47,7 @@ const fragmentOffset = 185
 
 // transport returns the header of the transport protocol. Nobody between the ends
 // looks at its checksum.
-func (p packet) transport() []byte {
+func (p Packet) transport() []byte {
 	ports := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, p.SrcPort), p.DstPort)
 	switch p.Protocol {
 	case api.TCP:
@@ -115,7 +114,7 @@ func capture(packets [][]byte) []byte {
 }
 
 // captured returns the IP packets of a file of Ethernet frames.
-func captured(tb testing.TB, b []byte) (packets [][]byte) {
+func captured(tb TB, b []byte) (packets [][]byte) {
 	tb.Helper()
 	const fileHead, packetHead, frameHead = 24, 16, 14
 	if len(b) < fileHead || binary.LittleEndian.Uint32(b) != 0xa1b2c3d4 || binary.LittleEndian.Uint32(b[20:]) != ethernet {
@@ -132,32 +131,4 @@ func captured(tb testing.TB, b []byte) (packets [][]byte) {
 		b = b[n:]
 	}
 	return packets
-}
-
-// TestPacketsAreFoundAgain needs no VPP.
-func TestPacketsAreFoundAgain(t *testing.T) {
-	var frames []byte
-	var sent []packet
-	for _, ends := range [][2]string{{"10.0.0.1", "10.0.0.2"}, {"fd00::1", "fd00::2"}} {
-		for _, protocol := range []api.Protocol{api.TCP, api.UDP, api.SCTP, api.ICMP} {
-			sent = append(sent, first(api.Flow{Src: netip.MustParseAddr(ends[0]), Dst: netip.MustParseAddr(ends[1]), Protocol: protocol,
-				SrcPort: 40000, DstPort: 80}, uint32(77+len(sent))))
-		}
-	}
-	var raw [][]byte
-	for _, p := range sent {
-		raw = append(raw, append(make([]byte, 14), p.bytes()...))
-		raw[len(raw)-1] = append(raw[len(raw)-1], make([]byte, 20)...) // padding
-	}
-	frames = capture(raw)
-	frames[20] = ethernet
-	for i, b := range captured(t, frames) {
-		src, dst, mark, ok := marked(b)
-		if !ok || src != sent[i].Src || dst != sent[i].Dst || mark != sent[i].mark {
-			t.Errorf("packet %d of %v: %s to %s with mark %d", i, sent[i], src, dst, mark)
-		}
-		if b[0] == 0x45 && checksum(b[:20]) != 0 {
-			t.Errorf("packet %d has a wrong checksum", i)
-		}
-	}
 }

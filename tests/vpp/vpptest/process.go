@@ -1,0 +1,181 @@
+package vpptest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.fd.io/govpp/adapter/socketclient"
+	"go.fd.io/govpp/binapi/vlib"
+	"go.fd.io/govpp/core"
+)
+
+// Variable is the environment variable that names the vpp binary.
+const Variable = "SLUICE_VPP_BIN"
+
+// Patience bounds everything that is waited for.
+const Patience = 60 * time.Second
+
+// TB is what is needed of a test. What goes wrong with a VPP is fatal.
+type TB interface {
+	Helper()
+	Context() context.Context
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// Process is a VPP without devices, and a connection to it. One goroutine uses it at a
+// time.
+type Process struct {
+	TB   TB
+	Conn *core.Connection // while it runs
+
+	binary  string
+	dir     string
+	plugins []string // beside that of ACLs
+	cmd     *exec.Cmd
+}
+
+// started counts processes, whose shared memory needs names of its own.
+var started atomic.Int32
+
+// Launch starts the VPP that the environment names, with plugins beside that of ACLs;
+// it ends with the test.
+func Launch(tb testing.TB, plugins ...string) *Process {
+	tb.Helper()
+	v := New(tb, Binary(tb), tb.TempDir(), plugins...)
+	tb.Cleanup(v.Stop)
+	return v
+}
+
+// Binary is the VPP that the environment names. A test is skipped where it names none.
+func Binary(tb testing.TB) string {
+	tb.Helper()
+	binary := os.Getenv(Variable)
+	if binary == "" {
+		tb.Skip(Variable + " does not name a vpp binary")
+	}
+	return binary
+}
+
+// New starts a VPP that keeps its files in a folder, with plugins beside that of ACLs.
+// The caller must Stop it.
+func New(tb TB, binary, dir string, plugins ...string) *Process {
+	tb.Helper()
+	v := &Process{TB: tb, binary: binary, dir: dir, plugins: plugins}
+	v.Start()
+	return v
+}
+
+// Socket is the path of its API socket.
+func (v *Process) Socket() string { return filepath.Join(v.dir, "api.sock") }
+
+// StatsSocket is the path of the socket of its statistics segment.
+func (v *Process) StatsSocket() string { return filepath.Join(v.dir, "stats.sock") }
+
+const startup = `unix { nodaemon runtime-dir %[1]s cli-listen %[1]s/cli.sock log %[1]s/vpp.log nocolor poll-sleep-usec 100 }
+api-segment { prefix sluice-%[2]d-%[3]d gid root }
+socksvr { socket-name %[1]s/api.sock }
+statseg { socket-name %[1]s/stats.sock size 32M }
+memory { main-heap-size 512M }
+buffers { buffers-per-numa 8192 page-size default }
+physmem { max-size 64m }
+plugins { plugin default { disable } plugin acl_plugin.so { enable } %[4]s }
+`
+
+// Start starts the process, or starts it again after Stop, and returns when its socket
+// answers.
+func (v *Process) Start() {
+	v.TB.Helper()
+	path := filepath.Join(v.dir, "startup.conf")
+	var plugins strings.Builder
+	for _, p := range v.plugins {
+		fmt.Fprintf(&plugins, " plugin %s { enable }", p)
+	}
+	config := fmt.Sprintf(startup, v.dir, os.Getpid(), started.Add(1), plugins.String())
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		v.TB.Fatal(err)
+	}
+	v.cmd = exec.Command(v.binary, "-c", path)
+	v.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // no test that crashes leaves it behind
+	if err := v.cmd.Start(); err != nil {
+		v.TB.Fatal(err)
+	}
+	Eventually(v.TB, "vpp to answer", func() bool {
+		c, err := core.Connect(socketclient.NewVppClient(v.Socket()))
+		v.Conn = c
+		return err == nil
+	})
+}
+
+// Stop ends the process as an init system would.
+func (v *Process) Stop() {
+	if v.Conn != nil {
+		v.Conn.Disconnect()
+		v.Conn = nil
+	}
+	if v.cmd != nil {
+		_ = v.cmd.Process.Signal(syscall.SIGTERM)
+		_ = v.cmd.Wait() // what a signal ended has an error
+		v.cmd = nil
+	}
+}
+
+// CLI runs a command of VPP's command line and returns what it prints.
+func (v *Process) CLI(format string, args ...any) string {
+	v.TB.Helper()
+	ctx, cancel := Bounded(v.TB)
+	defer cancel()
+	command := fmt.Sprintf(format, args...)
+	r, err := vlib.NewServiceClient(v.Conn).CliInband(ctx, &vlib.CliInband{Cmd: command})
+	if err != nil {
+		v.TB.Fatalf("%s: %v", command, err)
+	}
+	return r.Reply
+}
+
+// Do is CLI for commands that print only what is wrong.
+func (v *Process) Do(format string, args ...any) {
+	v.TB.Helper()
+	if out := strings.TrimSpace(v.CLI(format, args...)); out != "" {
+		v.TB.Fatalf("%s: %s", fmt.Sprintf(format, args...), out)
+	}
+}
+
+// Version returns the version that VPP says it has.
+func (v *Process) Version() string {
+	v.TB.Helper()
+	words := strings.Fields(v.CLI("show version"))
+	if len(words) < 2 {
+		v.TB.Fatalf("vpp has the version %q", words)
+	}
+	return words[1]
+}
+
+// Bounded returns a context that ends with Patience.
+func Bounded(tb TB) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(tb.Context(), Patience)
+}
+
+// Eventually waits for a condition that cannot be subscribed to.
+func Eventually(tb TB, what string, ok func() bool) {
+	tb.Helper()
+	ctx, cancel := Bounded(tb)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			tb.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
