@@ -50,6 +50,7 @@ type Config struct {
 	Uplinks          []string      `koanf:"uplink"`
 	HoldUnknownPods  bool          `koanf:"hold-unknown-pods"`
 	Established      string        `koanf:"established"`
+	ACLOrientation   string        `koanf:"acl-orientation"`
 	Grace            time.Duration `koanf:"grace"`
 	UDPIdle          time.Duration `koanf:"udp-idle-timeout"`
 	Infra            []string      `koanf:"infra"`
@@ -74,6 +75,8 @@ func commonFlags(f *pflag.FlagSet) {
 	f.Bool("allow-node-traffic", true, "permit traffic between a pod and its own node whatever policies say")
 	f.String("etcd-prefix", model.DefaultPrefix, "prefix of the keys in etcd")
 	f.StringSlice("uplink", nil, "names of interfaces that lead out of the node, beside those with the uplink tag")
+	f.String("acl-orientation", acl.Outputs.String(), "where packets meet the rules for what pods send: outputs, where they leave VPP, or split, at the pod's own interface, "+
+		"where VPP translates sources ahead of outputs; split needs --established=keep")
 	f.String("established", acl.Revoke.String(), "open flows that policy no longer permits: revoke cuts them, keep lets them end; the same on all nodes")
 	f.StringSlice("infra", []string{infraNeighbours, infraErrors}, "what passes whatever policies say: neighbours, icmp-errors, and addresses or CIDRs that talk with every pod")
 	f.Duration("vpp-timeout", 5*time.Second, "how long one call to the dataplane may take")

@@ -136,6 +136,14 @@ func TestWhatPassesWhateverPoliciesSayIsNamed(t *testing.T) {
 			t.Errorf("the error %v does not name %s", err, want)
 		}
 	}
+	c, err = loadConfig(flagsOf(t, "--acl-orientation", "split"), nil)
+	if _, e := c.node(); err != nil || e == nil || !strings.Contains(e.Error(), "--established keep") {
+		t.Errorf("split that revokes: %v, %v", err, e)
+	}
+	c, err = loadConfig(flagsOf(t, "--acl-orientation", "split", "--established", "keep"), nil)
+	if n, e := c.node(); err != nil || e != nil || n.Orientation != acl.Split {
+		t.Errorf("%v, %v: %s", err, e, n.Orientation)
+	}
 	c, err = loadConfig(flagsOf(t, "--established", "keep"), nil)
 	if n, e := c.node(); err != nil || e != nil || n.Established != acl.Keep {
 		t.Errorf("%v, %v: %s", err, e, n.Established)

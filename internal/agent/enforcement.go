@@ -49,15 +49,30 @@ func (c Config) established() (e acl.Established, err error) {
 	return e, nil
 }
 
+// orientation reads where packets meet the rules for what pods send.
+func (c Config) orientation() (o acl.Orientation, err error) {
+	if c.ACLOrientation == "" {
+		return acl.Outputs, nil
+	}
+	if err := o.UnmarshalText([]byte(c.ACLOrientation)); err != nil {
+		return o, fmt.Errorf("--acl-orientation %q: want outputs or split", c.ACLOrientation)
+	}
+	if o == acl.Split && c.Established != acl.Keep.String() {
+		return o, errors.New("--acl-orientation split: want --established keep beside it, since VPP cannot tell there who opened a flow")
+	}
+	return o, nil
+}
+
 // node returns the settings of the node.
 func (c Config) node() (node.Config, error) {
 	addresses, err := c.nodeAddresses()
 	established, errEstablished := c.established()
+	orientation, errOrientation := c.orientation()
 	infra, errInfra := c.infra()
 	return node.Config{
 		Name: c.Node, Addresses: addresses, AllowNode: c.AllowNodeTraffic,
 		VPPSocket: c.VPPSocket, VPPStatsSocket: c.VPPStatsSocket, ACLMemory: uint64(c.ACLMemory) << 20,
 		Timeout: c.VPPTimeout, Uplinks: c.Uplinks, HoldUnknown: c.HoldUnknownPods,
-		Established: established, Grace: c.Grace, UDPIdle: c.UDPIdle, Infra: infra,
-	}, errors.Join(err, errEstablished, errInfra)
+		Established: established, Orientation: orientation, Grace: c.Grace, UDPIdle: c.UDPIdle, Infra: infra,
+	}, errors.Join(err, errEstablished, errOrientation, errInfra)
 }

@@ -44,6 +44,7 @@ type Config struct {
 
 	// See acl.Options for these.
 	Established acl.Established
+	Orientation acl.Orientation
 	Grace       time.Duration
 	UDPIdle     time.Duration
 	Infra       renderer.Infra
@@ -91,7 +92,7 @@ func (n *Node) render(cfg Config) (renderer.Renderer, error) {
 	options := acl.Options{
 		Log: cfg.Log, Socket: cfg.VPPSocket, Uplinks: cfg.Uplinks, Timeout: cfg.Timeout,
 		Memory: cfg.ACLMemory, StatsSocket: cfg.VPPStatsSocket,
-		Established: cfg.Established, Grace: cfg.Grace, UDPIdle: cfg.UDPIdle, Infra: cfg.Infra,
+		Established: cfg.Established, Orientation: cfg.Orientation, Grace: cfg.Grace, UDPIdle: cfg.UDPIdle, Infra: cfg.Infra,
 		Plumbing: cfg.Plumbing, HoldUnknown: cfg.HoldUnknown, OnChange: n.Plugin.Prompt,
 	}
 	if cfg.VPPSocket != "" {

@@ -32,7 +32,7 @@ func (w *wanted) fit(ctx context.Context, changed []part) ([]part, error) {
 }
 
 func (w *wanted) fitAll(ctx context.Context, list []candidate) error {
-	total := uint64(len(w.tables)+len(w.uplinks)) * appliedBytes * uint64(len(infraEntries(w.r.options.Infra))+len(reflectEntries()))
+	total := uint64(len(w.tables)+len(w.senders)+len(w.uplinks)) * appliedBytes * uint64(len(infraEntries(w.r.options.Infra))+len(reflectEntries()))
 	for _, c := range list {
 		total += c.needs
 	}
@@ -71,19 +71,17 @@ func (m *mirror) bytes() uint64 {
 		sum += uint64(h.piece.count) * heldBytes
 	}
 	for _, n := range m.ifs {
-		sum += m.bytesOf(n)
+		sum += m.bytesOf(n.bound.in) + m.bytesOf(n.bound.out)
 	}
 	return sum
 }
 
 // bytesOf returns what our ACLs take because an interface has them.
-func (m *mirror) bytesOf(n *netif) uint64 {
+func (m *mirror) bytesOf(list []uint32) uint64 {
 	var sum uint64
-	for _, list := range [2][]uint32{n.bound.in, n.bound.out} {
-		for _, i := range list {
-			if h := m.acls[i]; h != nil {
-				sum += uint64(h.piece.count) * appliedBytes
-			}
+	for _, i := range list {
+		if h := m.acls[i]; h != nil {
+			sum += uint64(h.piece.count) * appliedBytes
 		}
 	}
 	return sum
@@ -93,9 +91,11 @@ func (m *mirror) bytesOf(n *netif) uint64 {
 func (w *wanted) candidates() []candidate {
 	interfaces, kept := make(map[*cache.Table]int), make(map[*cache.Table]uint64)
 	for _, n := range w.m.ifs {
-		if t := w.tables[n.index]; t != nil {
-			interfaces[t]++
-			kept[t] += w.m.bytesOf(n)
+		for _, x := range w.seats(n) {
+			if x.table != nil {
+				interfaces[x.table]++
+				kept[x.table] += w.m.bytesOf(x.acls)
+			}
 		}
 	}
 	var out []candidate

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
+
+	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // install changes the vswitch so that every packet meets, at every moment, either
@@ -77,9 +79,6 @@ func (w *wanted) change(ctx context.Context, changes []change) error {
 // bind switches interfaces over, see mirror.bind.
 func (w *wanted) bind(ctx context.Context) error {
 	for _, n := range w.m.ifs {
-		if w.keeps(n) {
-			continue
-		}
 		to := w.m.with(n.bound, w.ours(n))
 		if to.equal(n.bound) {
 			continue
@@ -93,36 +92,41 @@ func (w *wanted) bind(ctx context.Context) error {
 	return nil
 }
 
-// keeps says whether an interface keeps what it has, because the table that it
-// should get was refused.
-func (w *wanted) keeps(n *netif) bool {
-	t := w.tables[n.index]
-	return t != nil && w.tooBig[t.Digest] && len(w.m.own(n.bound.out)) > 0
-}
-
 // ours returns which of our ACLs an interface must have.
-func (w *wanted) ours(n *netif) (to lists) {
-	t := w.tables[n.index]
+func (w *wanted) ours(n *netif) lists {
+	in, out := w.senders[n.index], w.tables[n.index]
+	reflect := w.r.slot(reflectSlot).indexes
 	switch {
 	case w.held[n.index]:
 		closed := w.r.slot(closedSlot).indexes
 		return lists{in: closed, out: closed}
-	case t == nil && !w.uplinks[n.index]:
-		return lists{}
-	}
-	to.in = w.r.slot(reflectSlot).indexes
-	to.out = slices.Clone(w.r.slot(infraSlot).indexes)
-	switch {
-	case t != nil && w.tooBig[t.Digest]:
-		to.out = append(to.out, w.r.slot(closedSlot).indexes...)
-	case t != nil:
-		to.out = append(to.out, w.r.local[t.Digest].indexes...)
-	default:
+	case in != nil && out != nil:
+		return lists{in: w.listOf(in, n.bound.in), out: w.listOf(out, n.bound.out)}
+	case in != nil: // nothing keeps replies out
+		return lists{in: w.listOf(in, n.bound.in)}
+	case out != nil:
+		return lists{in: reflect, out: w.listOf(out, n.bound.out)}
+	case w.uplinks[n.index]:
+		to := lists{in: reflect, out: slices.Clone(w.r.slot(infraSlot).indexes)}
 		for _, s := range w.r.globalSlots() {
 			to.out = append(to.out, s.indexes...)
 		}
+		return to
 	}
-	return to
+	return lists{}
+}
+
+// listOf returns the ACLs of a list that is to have a table. One whose table was refused
+// keeps what it has, or is closed.
+func (w *wanted) listOf(t *cache.Table, bound []uint32) []uint32 {
+	infra := w.r.slot(infraSlot).indexes
+	switch own := w.m.own(bound); {
+	case !w.tooBig[t.Digest]:
+		return slices.Concat(infra, w.r.local[t.Digest].indexes)
+	case len(own) > 0:
+		return own
+	}
+	return slices.Concat(infra, w.r.slot(closedSlot).indexes)
 }
 
 // cleanUp removes our ACLs that no slot holds and no interface has, and forgets

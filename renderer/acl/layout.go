@@ -10,10 +10,10 @@ import (
 	govpp "go.fd.io/govpp/api"
 )
 
-// ErrLayout is returned by Commit when the vswitch translates source addresses before
-// the ACLs of uplinks see them, and rules for what leaves the node depend on them.
-// Everything else was installed.
-var ErrLayout = errors.New("the vswitch translates source addresses ahead of policy")
+// ErrLayout is returned by Commit when the vswitch translates addresses so that ACLs do
+// not see those that rules name: sources before the ACLs of uplinks, or with Split
+// destinations behind those of pods' interfaces. Everything else was installed.
+var ErrLayout = errors.New("the vswitch translates addresses that policy must see")
 
 // features are the nodes of the vswitch's feature arcs: those that there are, in the
 // order in which packets meet them, or those that are on at one interface.
@@ -64,11 +64,26 @@ func translatesSource(node string) bool {
 	return false
 }
 
-// translators returns whether there is any such node on the way of packets.
-func (f features) translators() bool {
-	return slices.ContainsFunc(slices.Concat(inputArcs, outputArcs), func(a arc) bool {
-		return slices.ContainsFunc(f[a.name], translatesSource)
-	})
+// translatesDestination says whether a node may give packets another destination.
+func translatesDestination(node string) bool {
+	return strings.Contains(node, "out2in") || strings.HasPrefix(node, "pnat-") || strings.HasPrefix(node, "nat44") && strings.Contains(node, "classify")
+}
+
+// translators returns whether there is any node of a kind on the way of packets.
+func (f features) translators(kind func(node string) bool) bool {
+	return slices.ContainsFunc(slices.Concat(inputArcs, outputArcs), func(a arc) bool { return slices.ContainsFunc(f[a.name], kind) })
+}
+
+// behind returns the first node of an interface that translates destinations behind the
+// ACLs on an arc; order is that of all nodes. It is empty when there is none.
+func (f features) behind(a arc, order features) string {
+	acl := slices.Index(order[a.name], a.acl)
+	for _, node := range f[a.name] {
+		if translatesDestination(node) && slices.Index(order[a.name], node) > acl {
+			return node
+		}
+	}
+	return ""
 }
 
 // aheadOf returns the first node of an interface that translates sources ahead of the
@@ -91,18 +106,24 @@ func (f features) anywhere(a arc) string {
 	return ""
 }
 
-// checkLayout finds the interfaces where the global table cannot do its work. It names
-// pods by their addresses and is asked about what leaves uplinks: so a pod's address
-// must not be another one by then, neither since the pod's interface nor at the uplink
-// itself. What pods get is judged by local tables, which translation does not disturb.
+// checkLayout finds the interfaces where tables cannot do their work. The global table
+// names pods by their addresses and is asked about what leaves uplinks: so a pod's
+// address must not be another one by then, neither since the pod's interface nor at the
+// uplink itself. With Split, tables name whom a pod sends to and are asked as that
+// enters: so the destination must not become another one later. What pods get is judged
+// by local tables, which translation does not disturb.
 func (w *wanted) checkLayout(ctx context.Context) error {
 	r := w.r
 	r.blind = nil
-	if w.layout.Global == nil {
+	kind, asks := translatesSource, w.layout.Global != nil
+	if r.options.Orientation == Split {
+		kind, asks = translatesDestination, len(w.senders) > 0
+	}
+	if !asks {
 		return nil
 	}
 	order, err := r.link.features(ctx, "show features verbose")
-	if err != nil || !order.translators() {
+	if err != nil || !order.translators(kind) {
 		return err
 	}
 	for _, n := range w.m.ifs {
@@ -120,9 +141,19 @@ func (w *wanted) checkLayout(ctx context.Context) error {
 	return nil
 }
 
-// blinds returns the node of an interface that hides the addresses of pods from the
-// global table.
+// blinds returns the node of an interface that hides addresses from a table.
 func (w *wanted) blinds(n *netif, on, order features) string {
+	if w.r.options.Orientation == Split {
+		if w.senders[n.index] == nil {
+			return ""
+		}
+		for _, a := range inputArcs {
+			if node := on.behind(a, order); node != "" {
+				return node
+			}
+		}
+		return ""
+	}
 	if w.uplinks[n.index] {
 		for _, a := range outputArcs {
 			if node := on.aheadOf(a, order); node != "" {
@@ -151,7 +182,10 @@ func (l *link) features(ctx context.Context, command string) (features, error) {
 }
 
 // layoutError says what is wrong, and what can be done about it.
-func layoutError(blind []string) error {
-	return fmt.Errorf("%w: at %s; rules of pods for what leaves the node cannot match there. Translate behind the ACLs of the uplink "+
-		"(nat44-ei with output-feature), or outside of this vswitch", ErrLayout, summary(blind))
+func (r *Renderer) layoutError() error {
+	if r.options.Orientation == Split {
+		return fmt.Errorf("%w: destinations, at %s; rules for what these pods send cannot match there. Use orientation outputs", ErrLayout, summary(r.blind))
+	}
+	return fmt.Errorf("%w: sources, at %s; rules of pods for what leaves the node cannot match there. Translate behind the ACLs of the uplink "+
+		"(nat44-ei with output-feature), or outside of this vswitch, or use orientation split, which keeps established flows", ErrLayout, summary(r.blind))
 }

@@ -1,6 +1,7 @@
 package acl
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
@@ -56,11 +57,17 @@ func (w *wanted) refuse(err error, reason string, origins [][]api.Origin, pods i
 
 // refuseInterface notes that the table of an interface does not fit.
 func (w *wanted) refuseInterface(n *netif, err error) {
-	if t := w.tables[n.index]; t != nil {
-		w.refuse(err, reasonACLs, t.Origins, 1)
-	} else if g := w.layout.Global; g != nil {
-		w.refuse(err, reasonACLs, g.Origins, 0)
-	} else {
+	in, out := w.senders[n.index], w.tables[n.index]
+	switch {
+	case in != nil && out != nil:
+		w.refuse(err, reasonACLs, slices.Concat(in.Origins, out.Origins), 1)
+	case in != nil:
+		w.refuse(err, reasonACLs, in.Origins, 1)
+	case out != nil:
+		w.refuse(err, reasonACLs, out.Origins, 1)
+	case w.layout.Global != nil:
+		w.refuse(err, reasonACLs, w.layout.Global.Origins, 0)
+	default:
 		w.refused = append(w.refused, err)
 	}
 }

@@ -41,7 +41,8 @@ func (r *Renderer) InterfacesChanged() {
 
 // resolve finds the interfaces of pods and the uplinks.
 func (w *wanted) resolve() {
-	w.tables, w.uplinks, w.held = make(map[uint32]*cache.Table), make(map[uint32]bool), make(map[uint32]bool)
+	w.tables, w.senders = make(map[uint32]*cache.Table), make(map[uint32]*cache.Table)
+	w.uplinks, w.held = make(map[uint32]bool), make(map[uint32]bool)
 	owners := w.owners()
 	w.owned = owners
 	for _, n := range w.m.ifs {
@@ -49,6 +50,9 @@ func (w *wanted) resolve() {
 		case len(pods) == 1:
 			if t := w.layout.Pods[pods[0]]; t != nil {
 				w.tables[n.index] = t
+			}
+			if t := w.layout.Senders[pods[0]]; t != nil {
+				w.senders[n.index] = t
 			}
 		case len(pods) > 1:
 			w.held[n.index] = true
@@ -87,7 +91,7 @@ func (w *wanted) owners() map[uint32][]api.PodID {
 			owners[n.index] = append(owners[n.index], pod)
 		}
 		switch {
-		case t == nil:
+		case t == nil && w.layout.Senders[pod] == nil:
 		case missing != "":
 			w.pending = append(w.pending, fmt.Sprintf("pod %s (%s)", pod, missing))
 		case len(found) == 0:

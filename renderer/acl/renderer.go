@@ -12,7 +12,6 @@ import (
 	"go.fd.io/govpp/adapter"
 	govpp "go.fd.io/govpp/api"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
@@ -56,6 +55,10 @@ type Options struct {
 	// sets a switch of the vswitch that holds for the ACLs of others, too.
 	Established Established
 
+	// Orientation says where packets meet the rules for what pods send. Split needs
+	// Established to be Keep.
+	Orientation Orientation
+
 	// Grace is for how long after its start the vswitch lets pods go on with flows
 	// that they had opened before, when Established is Revoke; 0 is not at all. In that
 	// time, and for the flows of that time, what a pod sends opens the way back.
@@ -98,7 +101,7 @@ type Renderer struct {
 	replugged atomic.Bool // the answers of Plumbing have changed
 
 	mu        sync.Mutex
-	cache     *cache.Cache
+	cache     combiner
 	link      *link
 	epoch     int     // of the link when the mirror was read
 	mirror    *mirror // nil when it must be read
@@ -146,8 +149,11 @@ func New(o Options) (*Renderer, error) {
 	if o.Infra, err = o.Infra.Check(); err != nil {
 		return nil, err
 	}
+	if o.Orientation == Split && o.Established != Keep {
+		return nil, errSplit
+	}
 	r := &Renderer{
-		options: o, log: o.Log, cache: cache.New(api.Egress),
+		options: o, log: o.Log, cache: newCombiner(o.Orientation),
 		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), shortfall: cache.NewShortfall(reasonSCTP, namesSCTPPort), sizes: defaultSizes(),
 	}
 	if o.Counters == nil && o.StatsSocket != "" {
@@ -243,7 +249,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		err = fmt.Errorf("%w for %s", ErrNoInterface, summary(w.pending))
 	}
 	if len(r.blind) > 0 {
-		err = errors.Join(layoutError(r.blind), err)
+		err = errors.Join(r.layoutError(), err)
 	}
 	return err
 }

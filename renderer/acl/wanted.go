@@ -17,7 +17,8 @@ type wanted struct {
 	expand  *expander
 	changed map[api.SetID]bool
 
-	tables  map[uint32]*cache.Table // by interface
+	tables  map[uint32]*cache.Table // for what leaves, by interface
+	senders map[uint32]*cache.Table // for what enters, by interface; with Split
 	owned   map[uint32][]api.PodID  // pods by interface
 	uplinks map[uint32]bool
 	held    map[uint32]bool // interfaces that are closed, because it is not known whose they are
@@ -79,18 +80,23 @@ func (w *wanted) expandTable(t *cache.Table) {
 	w.content[t.Digest] = w.m.sizes.newTable(x)
 }
 
-// slotOf returns the slot whose table an interface is to have, or nil.
-func (w *wanted) slotOf(n *netif) *slot {
-	t := w.tables[n.index]
-	if t == nil {
-		return nil
-	}
-	return w.r.local[t.Digest]
+// seat is one of the two lists of an interface, and the table that it is to have.
+type seat struct {
+	acls  []uint32 // bound now
+	table *cache.Table
 }
 
-// has says whether an interface is bound to a slot.
-func (n *netif) has(s *slot) bool {
-	return len(s.indexes) > 0 && slices.Contains(n.bound.out, s.indexes[0])
+// seats returns the lists of an interface.
+func (w *wanted) seats(n *netif) [2]seat {
+	return [2]seat{{n.bound.in, w.senders[n.index]}, {n.bound.out, w.tables[n.index]}}
+}
+
+// has says whether the list has a slot.
+func (x seat) has(s *slot) bool { return len(s.indexes) > 0 && slices.Contains(x.acls, s.indexes[0]) }
+
+// wants says whether the list is to have a slot.
+func (w *wanted) wants(x seat, s *slot) bool {
+	return x.table != nil && w.r.local[x.table.Digest] == s
 }
 
 // wholly says whether a slot has interfaces and all that stay bound to a table are
@@ -98,15 +104,17 @@ func (n *netif) has(s *slot) bool {
 func (w *wanted) wholly(s *slot, t *cache.Table) bool {
 	stay := 0
 	for _, n := range w.m.ifs {
-		if !n.has(s) {
-			continue
-		}
-		switch w.tables[n.index] {
-		case t:
-			stay++
-		case nil:
-		default:
-			return false
+		for _, x := range w.seats(n) {
+			if !x.has(s) {
+				continue
+			}
+			switch x.table {
+			case t:
+				stay++
+			case nil:
+			default:
+				return false
+			}
 		}
 	}
 	return stay > 0
@@ -131,7 +139,9 @@ func (w *wanted) prepare(ctx context.Context) error {
 	}
 	if len(w.layout.Tables) > 0 || w.layout.Global != nil {
 		w.fixed(infraSlot, infraEntries(w.r.options.Infra))
-		w.prepareInput()
+		if w.reflects() {
+			w.prepareInput()
+		}
 	}
 	if len(w.tooBig) > 0 || len(w.held) > 0 {
 		w.fixed(closedSlot, everything(deny))
@@ -148,6 +158,20 @@ func (w *wanted) prepare(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// reflects says whether an interface has the reflect ACL for its input: all that have
+// a table for what leaves, but for those that have one for what enters, too.
+func (w *wanted) reflects() bool {
+	if w.r.options.Orientation == Outputs {
+		return true
+	}
+	for index := range w.tables {
+		if w.senders[index] == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // fill says what the slot of a table must hold.
@@ -194,9 +218,11 @@ func (w *wanted) order(t *cache.Table) {
 	}
 	var joiners, leavers bool
 	for _, n := range w.m.ifs {
-		bound, wants := n.has(s), w.slotOf(n) == s
-		joiners = joiners || wants && !bound
-		leavers = leavers || bound && !wants
+		for _, x := range w.seats(n) {
+			bound, wants := x.has(s), w.wants(x, s)
+			joiners = joiners || wants && !bound
+			leavers = leavers || bound && !wants
+		}
 	}
 	switch {
 	case !ok, joiners && leavers:

@@ -92,31 +92,40 @@ func (c *Cache) keepOnly(id api.SetID, s *set, w *wanted) {
 	}
 }
 
+// Staged is what changes are staged in: a Cache or a Split.
+type Staged interface {
+	UpdateSet(id api.SetID, added, removed []netip.Prefix)
+	SetPod(id api.PodID, cfg renderer.PodConfig)
+	RemovePod(id api.PodID)
+	BeginResync()
+	EndResync()
+}
+
 // Changes collects the changes of one transaction, so that a transaction that is
 // never committed has no effect. The zero value is an empty update.
 type Changes struct {
 	Resync bool
 
-	steps []func(*Cache)
+	steps []func(Staged)
 }
 
 // UpdateSet records a change of members.
 func (t *Changes) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	t.steps = append(t.steps, func(c *Cache) { c.UpdateSet(id, added, removed) })
+	t.steps = append(t.steps, func(c Staged) { c.UpdateSet(id, added, removed) })
 }
 
 // Render records the configuration of a pod.
 func (t *Changes) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.steps = append(t.steps, func(c *Cache) { c.SetPod(pod, cfg) })
+	t.steps = append(t.steps, func(c Staged) { c.SetPod(pod, cfg) })
 }
 
 // Remove records the removal of a pod.
 func (t *Changes) Remove(pod api.PodID) {
-	t.steps = append(t.steps, func(c *Cache) { c.RemovePod(pod) })
+	t.steps = append(t.steps, func(c Staged) { c.RemovePod(pod) })
 }
 
 // Apply stages the changes, once.
-func (t *Changes) Apply(c *Cache) {
+func (t *Changes) Apply(c Staged) {
 	if t.Resync {
 		c.BeginResync()
 		defer c.EndResync()

@@ -102,6 +102,10 @@ type Layout struct {
 	Tables []*Table             // local tables, sorted by digest
 	Pods   map[api.PodID]*Table // every known pod, nil when it has no table
 	Global *Table               // nil for none
+
+	// Senders are the tables for what pods send, with a Split; Pods are for what they
+	// get then. nil otherwise.
+	Senders map[api.PodID]*Table
 }
 
 // Desired returns what the last Compute wants the stack to hold.

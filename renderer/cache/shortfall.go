@@ -83,7 +83,7 @@ func (t *Told) Remove(pod api.PodID) {
 func (t *Told) HasPods() bool { return t.Resync || len(t.pods) > 0 }
 
 // Apply applies everything to the cache, and forgets it.
-func (t *Told) Apply(c *Cache) {
+func (t *Told) Apply(c Staged) {
 	resync := t.Resync
 	t.Changes.Apply(c)
 	t.shortfall.told(resync, t.pods)

@@ -1,9 +1,11 @@
 package vpp
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
@@ -50,6 +52,38 @@ func TestVPPAddressTranslation(t *testing.T) {
 	})
 	l.Do("set interface nat44 out %s output-feature del", uplink)
 	vpptest.Eventually(t, "the agent to go on", func() bool { return l.real.ACL.Dump().Error == "" })
+}
+
+// TestVPPSplit has VPP give pods another source as their packets enter, where only the
+// ACLs of the pod's own interface see who sends. It goes on with the flows that it has.
+func TestVPPSplit(t *testing.T) {
+	p := vpptest.Plumb(vpptest.Launch(t, "nat_plugin.so"))
+	l := newLabWith(t, p, node.Config{Name: "node-1", Orientation: acl.Split, Established: acl.Keep})
+	w := shop(t)
+	l.apply(w.resync())
+	l.compare(t)
+	total := l.judge(t, w.state(), 60_000)
+	atLeast(t, "permitted packets", total.permitted, 5000)
+	atLeast(t, "denied packets", total.sent-total.permitted, 5000)
+
+	l.CLI("nat44 plugin enable sessions 1000")
+	l.Do("nat44 add address 192.0.2.200")
+	l.Do("set interface nat44 in %s out %s", l.At(netip.MustParseAddr("10.10.1.40")).Name, l.Links[acl.UplinkTag].Name)
+	l.Do("set interface state loop0 down") // has the renderer look
+	l.Do("set interface state loop0 up")
+	permitted, denied := l.tcp("10.10.1.40", "203.0.113.10", 443), l.tcp("10.10.1.40", "203.0.113.10", 444)
+	if !l.leaves(permitted.syn) {
+		t.Error("what policy permits does not leave")
+	}
+	if sessions := l.CLI("show nat44 sessions"); !strings.Contains(sessions, "192.0.2.200") {
+		t.Errorf("nothing was translated:\n%s", sessions)
+	}
+	if l.leaves(denied.syn) {
+		t.Error("what policy denies leaves")
+	}
+	if e := l.real.ACL.Dump().Error; e != "" {
+		t.Errorf("the agent refuses the layout: %s", e)
+	}
 }
 
 // leaves says whether a packet leaves through the uplink, with whatever source.
