@@ -8,9 +8,13 @@ import (
 // MaxInterfaceName is how many bytes the name of an interface of VPP can have.
 const MaxInterfaceName = 63
 
+// VswitchRoot returns the prefix of what is said of the vswitches of all nodes, with a
+// final slash.
+func VswitchRoot(prefix string) string { return prefix + "/vswitch/" }
+
 // InterfaceRoot returns the prefix of all keys that name interfaces of the pods of a
 // node, with a final slash.
-func InterfaceRoot(prefix, node string) string { return prefix + "/vswitch/" + node + "/interface/" }
+func InterfaceRoot(prefix, node string) string { return VswitchRoot(prefix) + node + "/interface/" }
 
 // InterfaceKey returns the etcd key that says that an interface of a node's vswitch is
 // that of a pod: <prefix>/vswitch/<node>/interface/<namespace>/<pod>/<interface>. The

@@ -5,27 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-net/sluice/internal/serve"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-const (
-	maxQuestion     = 64 << 20 // bytes of a request; changes carry objects
-	shutdownTimeout = time.Second
-	headerTimeout   = 5 * time.Second
-)
+const maxQuestion = 64 << 20 // bytes of a request; changes carry objects
 
 // serve serves the debug API and, when asked to, metrics and health over TCP,
 // until ctx ends.
@@ -42,9 +36,9 @@ func (a *Agent) serve(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("--metrics-address: %w", err), l.Close())
 		}
 		a.log.Info("metrics and health are served", "address", tcp.Addr().String())
-		g.Go(func() error { return serveHTTP(serving, tcp, a.publicAPI()) })
+		g.Go(func() error { return serve.HTTP(serving, tcp, a.publicAPI()) })
 	}
-	g.Go(func() error { return serveHTTP(serving, l, a.debugAPI()) })
+	g.Go(func() error { return serve.HTTP(serving, l, a.debugAPI()) })
 	return g.Wait()
 }
 
@@ -94,31 +88,11 @@ func removeLeftover(ctx context.Context, path string) error {
 	return nil
 }
 
-// serveHTTP serves until ctx ends; requests that run then get a moment to finish.
-func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-		defer cancel()
-		if srv.Shutdown(grace) != nil {
-			_ = srv.Close() // whoever did not finish in time is cut off
-		}
-	})
-	err := srv.Serve(l)
-	if stop() {
-		return fmt.Errorf("serve %s: %w", l.Addr(), err)
-	}
-	<-stopped
-	return nil
-}
-
 // publicAPI is what may be seen from other hosts.
 func (a *Agent) publicAPI() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", a.metrics.handler())
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { serve.Say(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", a.ready)
 	return mux
 }
@@ -152,15 +126,15 @@ func (a *Agent) ready(w http.ResponseWriter, _ *http.Request) {
 	s := a.node.Plugin.Status()
 	for _, r := range s.Renderers {
 		if r.Error != "" {
-			say(w, http.StatusServiceUnavailable, r.Error+"\n")
+			serve.Say(w, http.StatusServiceUnavailable, r.Error+"\n")
 			return
 		}
 	}
 	if !s.Synced {
-		say(w, http.StatusServiceUnavailable, "the first state is not enforced yet\n")
+		serve.Say(w, http.StatusServiceUnavailable, "the first state is not enforced yet\n")
 		return
 	}
-	say(w, http.StatusOK, "ok\n")
+	serve.Say(w, http.StatusOK, "ok\n")
 }
 
 // list serves a list with the filters of its query.
@@ -183,7 +157,7 @@ func ask[Q, A any](get func(context.Context, Q) (A, error)) http.HandlerFunc {
 			err = errors.New("something follows the JSON value")
 		}
 		if err != nil {
-			say(w, http.StatusBadRequest, "the question is not understood: "+err.Error()+"\n")
+			serve.Say(w, http.StatusBadRequest, "the question is not understood: "+err.Error()+"\n")
 			return
 		}
 		v, err := get(r.Context(), q)
@@ -193,20 +167,14 @@ func ask[Q, A any](get func(context.Context, Q) (A, error)) http.HandlerFunc {
 
 func answer(w http.ResponseWriter, v any, err error) {
 	if err != nil {
-		say(w, http.StatusUnprocessableEntity, err.Error()+"\n")
+		serve.Say(w, http.StatusUnprocessableEntity, err.Error()+"\n")
 		return
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		say(w, http.StatusInternalServerError, err.Error()+"\n")
+		serve.Say(w, http.StatusInternalServerError, err.Error()+"\n")
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(b) // whoever asked may have gone
-}
-
-func say(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // whoever asked may have gone
 }

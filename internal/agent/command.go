@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/version"
 )
 
@@ -106,7 +105,7 @@ func setUp(cmd *cobra.Command, errOut io.Writer) (Config, *slog.Logger, error) {
 	if err != nil {
 		return cfg, nil, err
 	}
-	level, err := cfg.logLevel()
+	log, err := settings.Log(cfg.LogLevel, cfg.LogFormat, errOut)
 	if err != nil {
 		return cfg, nil, err
 	}
@@ -116,14 +115,7 @@ func setUp(cmd *cobra.Command, errOut io.Writer) (Config, *slog.Logger, error) {
 	if err := cfg.checkTarget(); err != nil {
 		return cfg, nil, err
 	}
-	opts := &slog.HandlerOptions{Level: level}
-	switch cfg.LogFormat {
-	case "text":
-		return cfg, slog.New(slog.NewTextHandler(errOut, opts)), nil
-	case "json":
-		return cfg, slog.New(slog.NewJSONHandler(errOut, opts)), nil
-	}
-	return cfg, nil, fmt.Errorf("--log-format %q: want text or json", cfg.LogFormat)
+	return cfg, log, nil
 }
 
 // run is the agent of a node.
@@ -131,49 +123,18 @@ func run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if cfg.Node == "" {
 		return errors.New("--node is needed: the name of this node, as in the spec.nodeName of its pods")
 	}
-	tlsConfig, err := cfg.etcdTLS()
+	etcd, err := cfg.Etcd.Client()
 	if err != nil {
 		return err
 	}
-	store, err := kvstore.Open(kvstore.Config{
-		Endpoints: cfg.EtcdEndpoints, TLS: tlsConfig, Username: cfg.EtcdUser, Password: cfg.EtcdPassword,
-	}, log.With("plugin", "kvstore"))
+	store, err := kvstore.Open(etcd, log.With("plugin", "kvstore"))
 	if err != nil {
 		return err
 	}
-	a, err := newAgent(cfg, log, store, fmt.Sprintf("etcd at %v", cfg.EtcdEndpoints))
+	a, err := newAgent(cfg, log, store, fmt.Sprintf("etcd at %v", cfg.Etcd.Endpoints))
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
-	log.Info("agent starts", "version", version.Get().Version, "node", cfg.Node, "etcd", cfg.EtcdEndpoints, "target", cfg.ACLTarget, "vpp", cfg.VPPSocket, "api", cfg.APISocket)
+	log.Info("agent starts", "version", version.Get().Version, "node", cfg.Node, "etcd", cfg.Etcd.Endpoints, "target", cfg.ACLTarget, "vpp", cfg.VPPSocket, "api", cfg.APISocket)
 	return errors.Join(a.Run(ctx), store.Close())
-}
-
-// etcdTLS returns nil when TLS is not asked for.
-func (c Config) etcdTLS() (*tls.Config, error) {
-	if c.EtcdCA == "" && c.EtcdCert == "" && c.EtcdKey == "" {
-		return nil, nil
-	}
-	t := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.EtcdCA != "" {
-		pem, err := os.ReadFile(c.EtcdCA)
-		if err != nil {
-			return nil, fmt.Errorf("--etcd-ca: %w", err)
-		}
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--etcd-ca %s: no certificate in the file", c.EtcdCA)
-		}
-	}
-	if (c.EtcdCert == "") != (c.EtcdKey == "") {
-		return nil, errors.New("--etcd-cert and --etcd-key belong together")
-	}
-	if c.EtcdCert != "" {
-		pair, err := tls.LoadX509KeyPair(c.EtcdCert, c.EtcdKey)
-		if err != nil {
-			return nil, fmt.Errorf("client certificate for etcd: %w", err)
-		}
-		t.Certificates = []tls.Certificate{pair}
-	}
-	return t, nil
 }

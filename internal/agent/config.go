@@ -1,29 +1,17 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/file"
-	"github.com/knadh/koanf/providers/posflag"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/renderer/acl"
 )
-
-// EnvPrefix begins the environment variables of the settings: --api-socket is
-// SLUICE_API_SOCKET.
-const EnvPrefix = "SLUICE_"
 
 // Config holds the settings of an agent. Each has a flag of its key's name, an
 // environment variable, and a key in the file of --config; a flag wins over the
@@ -32,13 +20,8 @@ type Config struct {
 	Node             string        `koanf:"node"`
 	NodeAddresses    []string      `koanf:"node-address"`
 	AllowNodeTraffic bool          `koanf:"allow-node-traffic"`
-	EtcdEndpoints    []string      `koanf:"etcd-endpoints"`
 	EtcdPrefix       string        `koanf:"etcd-prefix"`
-	EtcdCA           string        `koanf:"etcd-ca"`
-	EtcdCert         string        `koanf:"etcd-cert"`
-	EtcdKey          string        `koanf:"etcd-key"`
-	EtcdUser         string        `koanf:"etcd-user"`
-	EtcdPassword     string        `koanf:"etcd-password"`
+	Etcd             settings.Etcd `koanf:",squash"`
 	EtcdDir          string        `koanf:"etcd-dir"`
 	VPPSocket        string        `koanf:"vpp-socket"`
 	VPPStatsSocket   string        `koanf:"vpp-stats-socket"`
@@ -97,12 +80,7 @@ const (
 )
 
 func runFlags(f *pflag.FlagSet) {
-	f.StringSlice("etcd-endpoints", []string{"127.0.0.1:2379"}, "members of the etcd cluster")
-	f.String("etcd-ca", "", "file with the certificates that etcd's certificate is checked against (turns TLS on)")
-	f.String("etcd-cert", "", "file with the client certificate for etcd")
-	f.String("etcd-key", "", "file with the key of the client certificate")
-	f.String("etcd-user", "", "user name for etcd")
-	f.String("etcd-password", "", "password for etcd (better: SLUICE_ETCD_PASSWORD)")
+	settings.EtcdFlags(f)
 	f.String("vpp-socket", "/run/vpp/api.sock", "Unix socket of VPP's binary API")
 	f.String("vpp-stats-socket", "/run/vpp/stats.sock", "socket of VPP's statistics segment, for the hits of rules; empty: they are not counted")
 	ligatoFlags(f)
@@ -121,96 +99,7 @@ func devFlags(f *pflag.FlagSet) {
 
 // loadConfig reads the settings from the file, the environment and the flags.
 func loadConfig(flags *pflag.FlagSet, environ []string) (Config, error) {
-	k := koanf.New("\x00") // keys are flat; no delimiter occurs in them
-	if path := configPath(flags, environ); path != "" {
-		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
-			return Config{}, fmt.Errorf("settings in %s: %w", path, err)
-		}
-		if err := checkKeys(k.Keys(), flags, path); err != nil {
-			return Config{}, err
-		}
-	}
-	fromEnv := env.Provider("\x00", env.Opt{
-		Prefix:      EnvPrefix,
-		EnvironFunc: func() []string { return environ },
-		TransformFunc: func(key, value string) (string, any) {
-			name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(key, EnvPrefix)), "_", "-")
-			f := flags.Lookup(name)
-			switch {
-			case f == nil:
-				return "", nil // another program's variable
-			case f.Value.Type() == "stringSlice":
-				return name, splitList(value)
-			}
-			return name, value
-		},
-	})
-	if err := k.Load(fromEnv, nil); err != nil {
-		return Config{}, fmt.Errorf("settings in the environment: %w", err)
-	}
-	if err := k.Load(posflag.Provider(flags, "\x00", k), nil); err != nil {
-		return Config{}, fmt.Errorf("settings in flags: %w", err)
-	}
-	var c Config
-	if err := k.Unmarshal("", &c); err != nil {
-		return Config{}, fmt.Errorf("settings: %w", err)
-	}
-	return c, nil
-}
-
-// configPath returns the path of the file with settings: that of --config, or of its
-// environment variable.
-func configPath(flags *pflag.FlagSet, environ []string) string {
-	if path, _ := flags.GetString("config"); path != "" {
-		return path
-	}
-	for _, v := range environ {
-		if path, ok := strings.CutPrefix(v, EnvPrefix+"CONFIG="); ok {
-			return path
-		}
-	}
-	return ""
-}
-
-// splitList reads a list of an environment variable; an empty one has no items.
-func splitList(value string) []string {
-	var items []string
-	for item := range strings.SplitSeq(value, ",") {
-		if item = strings.TrimSpace(item); item != "" {
-			items = append(items, item)
-		}
-	}
-	return items
-}
-
-// checkKeys refuses settings that do not exist: a typo must not be a silent default.
-func checkKeys(keys []string, flags *pflag.FlagSet, path string) error {
-	var errs []error
-	for _, key := range keys {
-		if flags.Lookup(key) == nil || key == "config" {
-			errs = append(errs, fmt.Errorf("settings in %s: unknown key %q; the keys are %s", path, key, strings.Join(flagNames(flags), ", ")))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func flagNames(flags *pflag.FlagSet) (names []string) {
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "config" && f.Name != "help" {
-			names = append(names, f.Name)
-		}
-	})
-	slices.Sort(names)
-	return names
-}
-
-// logLevel reads the level of the log.
-func (c Config) logLevel() (slog.Level, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return 0, fmt.Errorf("--log-level %q: want debug, info, warn or error", c.LogLevel)
-	}
-	return level, nil
+	return settings.Load[Config](flags, environ)
 }
 
 // nodeAddresses reads the further addresses of the node.

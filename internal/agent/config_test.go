@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 )
@@ -26,7 +27,7 @@ func flagsOf(t *testing.T, args ...string) *pflag.FlagSet {
 	return f
 }
 
-func settings(t *testing.T, text string) string {
+func settingsFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "agent.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -36,13 +37,13 @@ func settings(t *testing.T, text string) string {
 }
 
 func TestFlagsWinOverEnvironmentOverFileOverDefaults(t *testing.T) {
-	path := settings(t, "node: from-file\nlog-level: debug\netcd-endpoints: [a:1, b:2]\nvpp-timeout: 7s\n")
+	path := settingsFile(t, "node: from-file\nlog-level: debug\netcd-endpoints: [a:1, b:2]\nvpp-timeout: 7s\n")
 	env := []string{"SLUICE_NODE=from-env", "SLUICE_LOG_LEVEL=warn", "SLUICE_UPLINK=eth0,eth1", "SLUICE_OTHER=x", "HOME=/root"}
 	c, err := loadConfig(flagsOf(t, "--config", path, "--node", "from-flag"), env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := strings.Join([]string{c.Node, c.LogLevel, strings.Join(c.EtcdEndpoints, ","), strings.Join(c.Uplinks, ","), c.VPPSocket, c.LogFormat}, " ")
+	got := strings.Join([]string{c.Node, c.LogLevel, strings.Join(c.Etcd.Endpoints, ","), strings.Join(c.Uplinks, ","), c.VPPSocket, c.LogFormat}, " ")
 	want := "from-flag warn a:1,b:2 eth0,eth1 /run/vpp/api.sock text"
 	if got != want || c.VPPTimeout != 7*time.Second || !c.AllowNodeTraffic {
 		t.Errorf("got %q, want %q; %+v", got, want, c)
@@ -59,7 +60,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		"wrong type":     {"vpp-timeout: soon\n", "vpp-timeout"},
 		"not a sequence": {"node: {a: b}\n", "node"},
 	} {
-		_, err := loadConfig(flagsOf(t, "--config", settings(t, tc.file)), nil)
+		_, err := loadConfig(flagsOf(t, "--config", settingsFile(t, tc.file)), nil)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error is %v, want it to name %q", name, err, tc.want)
 		}
@@ -67,7 +68,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 	if _, err := loadConfig(flagsOf(t, "--config", "/does/not/exist"), nil); err == nil {
 		t.Error("a missing file is ignored")
 	}
-	if _, err := (Config{LogLevel: "loud"}).logLevel(); err == nil {
+	if _, err := settings.Level("loud"); err == nil {
 		t.Error("a wrong level is accepted")
 	}
 	if _, err := (Config{NodeAddresses: []string{"10.0.0"}}).nodeAddresses(); err == nil {
@@ -76,7 +77,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 }
 
 func TestTheFileCanBeNamedByTheEnvironment(t *testing.T) {
-	path, other := settings(t, "node: from-file\n"), settings(t, "node: from-other\n")
+	path, other := settingsFile(t, "node: from-file\n"), settingsFile(t, "node: from-other\n")
 	c, err := loadConfig(flagsOf(t), []string{"SLUICE_CONFIG=" + path})
 	if err != nil || c.Node != "from-file" {
 		t.Errorf("node is %q, %v", c.Node, err)
@@ -93,7 +94,7 @@ func TestListsAndSwitchesOfTheEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(c.EtcdEndpoints, "|"); got != "a:1|b:2" || len(c.Uplinks) != 0 || c.AllowNodeTraffic || c.VPPTimeout != time.Minute {
+	if got := strings.Join(c.Etcd.Endpoints, "|"); got != "a:1|b:2" || len(c.Uplinks) != 0 || c.AllowNodeTraffic || c.VPPTimeout != time.Minute {
 		t.Errorf("got %q and %+v", got, c)
 	}
 	for _, wrong := range []string{"SLUICE_ALLOW_NODE_TRAFFIC=perhaps", "SLUICE_VPP_TIMEOUT=soon"} {

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/matrix"
+	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr"
@@ -52,7 +53,7 @@ func dev(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) (err 
 
 // etcdLog keeps what etcd says of its own starting and stopping for those who debug.
 func etcdLog(cfg Config, log *slog.Logger) *slog.Logger {
-	if level, err := cfg.logLevel(); err == nil && level > slog.LevelDebug {
+	if level, err := settings.Level(cfg.LogLevel); err == nil && level > slog.LevelDebug {
 		return slog.New(slog.DiscardHandler)
 	}
 	return log.With("plugin", "etcd")

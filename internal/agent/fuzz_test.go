@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/internal/settings"
 )
 
 // FuzzSettings: a file with settings is refused with its name, or gives the same
@@ -17,7 +19,7 @@ func FuzzSettings(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		path := settings(t, string(text))
+		path := settingsFile(t, string(text))
 		c, err := loadConfig(flagsOf(t, "--config", path), nil)
 		if err != nil {
 			if !strings.Contains(err.Error(), "settings") {
@@ -29,7 +31,7 @@ func FuzzSettings(f *testing.F) {
 		if err != nil || !reflect.DeepEqual(c, again) {
 			t.Errorf("%q is %+v, and then %+v, %v", text, c, again, err)
 		}
-		_, _ = c.logLevel()
+		_, _ = settings.Level(c.LogLevel)
 		_, _ = c.nodeAddresses()
 	})
 }

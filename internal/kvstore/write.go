@@ -22,7 +22,13 @@ const (
 // makes a new revision, so the whole call may be repeated as long as nobody else
 // writes the same keys.
 func (c *Client) Write(ctx context.Context, puts []model.Entry, deletes []string) error {
-	var b batch
+	return c.write(ctx, nil, puts, deletes)
+}
+
+// write is Write where every transaction has the same conditions. When one is not
+// met, the error wraps ErrNotLeading.
+func (c *Client) write(ctx context.Context, fence []clientv3.Cmp, puts []model.Entry, deletes []string) error {
+	b := batch{fence: fence}
 	for _, e := range puts {
 		op := clientv3.OpPut(e.Key, string(e.Value))
 		if err := c.add(ctx, &b, op, e.Key, len(e.Value)); err != nil {
@@ -39,6 +45,7 @@ func (c *Client) Write(ctx context.Context, puts []model.Entry, deletes []string
 
 // batch is a transaction in the making.
 type batch struct {
+	fence []clientv3.Cmp
 	ops   []clientv3.Op
 	keys  map[string]bool // the server refuses a key twice
 	bytes int
@@ -68,7 +75,10 @@ func (c *Client) flush(ctx context.Context, b *batch) error {
 		return nil
 	}
 	err := c.call(ctx, callAttempts, func(ctx context.Context) error {
-		_, err := c.etcd.Txn(ctx).Then(b.ops...).Commit()
+		resp, err := c.etcd.Txn(ctx).If(b.fence...).Then(b.ops...).Commit()
+		if err == nil && !resp.Succeeded {
+			err = ErrNotLeading
+		}
 		return err
 	})
 	if err != nil {

@@ -19,6 +19,7 @@ var mayImport = []struct {
 	{"api", nil},
 	{"api/model", nil},
 	{"plugins/ksr", []string{"api/..."}},
+	{"plugins/ksr/kube", []string{"api/...", "plugins/ksr"}},
 	{"plugins/datasync", []string{"api/..."}},
 	{"plugins/plumbing", []string{"api/..."}},
 	{"plugins/policy", []string{"api/...", "renderer", "plugins/policy/..."}}, // wires, so knows its layers
@@ -43,7 +44,7 @@ var onlyIn = []struct {
 	module string
 	places []string
 }{
-	{"k8s.io/client-go", []string{"plugins/ksr"}},
+	{"k8s.io/client-go", []string{"plugins/ksr/kube", "tests/kube/..."}},
 	{"go.etcd.io/", []string{"internal/kvstore/..."}},
 	{"go.fd.io/govpp", []string{"renderer/acl", "renderer/session", "internal/vswitch", "tests/stacks", "tests/vpp/..."}},
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/..."}},
@@ -154,6 +155,7 @@ func TestTheLawCatches(t *testing.T) {
 		{"internal/oracle", module + "plugins/policy/cache"},
 		{"docs/examples/embedding", module + "internal/vswitch"},
 		{"internal/agent", "k8s.io/client-go/informers"},
+		{"plugins/ksr", "k8s.io/client-go/rest"}, // sluicectl and the agent have no need of it
 		{"internal/agent", "github.com/ligato/cn-infra/infra"},
 		{"somewhere/else", "fmt"},
 	} {

@@ -4,8 +4,9 @@
 //
 // # Invariants
 //
-//   - It is one member, on loopback or without any listener at all: it has
-//     neither TLS nor users, so it must not be reachable from elsewhere.
+//   - It is one member, on loopback or without any listener at all, unless clients
+//     have to show a certificate. It has no users: what remote clients may write is
+//     limited to prefixes instead.
 //   - Close ends everything that Start began, the watches of remote clients
 //     included, and removes the directory when Start made it.
 //   - Nothing is written to stderr.

@@ -23,6 +23,11 @@ type Config struct {
 	// ClientURL is where clients connect, such as "http://127.0.0.1:2379"; port 0
 	// takes a free one. When empty, only Client reaches the server.
 	ClientURL string
+	// TLS is how remote clients are met. Without it ClientURL has to be loopback.
+	TLS TLS
+	// Writable are the prefixes of the keys that remote clients may write; nil: all of
+	// them. Client may always write everything.
+	Writable []string
 	// PeerURL is where the server would listen for other members. There are none,
 	// so it is normally empty, which means no listener.
 	PeerURL string

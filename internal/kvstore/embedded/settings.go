@@ -36,11 +36,11 @@ const (
 // settings returns the configuration of etcd. Streams of remote clients end with
 // the context.
 func settings(streams context.Context, cfg Config, temporary bool) (*embed.Config, error) {
-	clients, err := listeners("client", cfg.ClientURL)
+	clients, err := listeners("client", cfg.ClientURL, cfg.TLS)
 	if err != nil {
 		return nil, err
 	}
-	peers, err := listeners("peer", cfg.PeerURL)
+	peers, err := listeners("peer", cfg.PeerURL, TLS{})
 	if err != nil {
 		return nil, err
 	}
@@ -60,12 +60,16 @@ func settings(streams context.Context, cfg Config, temporary bool) (*embed.Confi
 	ec.EnableGRPCGateway = false
 	ec.UnsafeNoFsync = temporary
 	ec.ZapLoggerBuilder = embed.NewZapLoggerBuilder(kvstore.ZapLogger(cfg.Log))
-	ec.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainStreamInterceptor(endWith(streams))}
+	ec.ClientTLSInfo = cfg.TLS.info()
+	ec.GRPCAdditionalServerOptions = []grpc.ServerOption{
+		grpc.ChainStreamInterceptor(endWith(streams)), grpc.ChainUnaryInterceptor(onlyWrites(cfg.Writable)),
+	}
 	return ec, nil
 }
 
-// listeners reads a URL to listen on; an empty one means no listener.
-func listeners(what, text string) ([]url.URL, error) {
+// listeners reads a URL to listen on; an empty one means no listener. Without TLS it
+// has to be loopback.
+func listeners(what, text string, t TLS) ([]url.URL, error) {
 	if text == "" {
 		return []url.URL{}, nil
 	}
@@ -74,7 +78,11 @@ func listeners(what, text string) ([]url.URL, error) {
 		return nil, fmt.Errorf("embedded etcd: %s URL: %w", what, err)
 	}
 	ip := net.ParseIP(u.Hostname())
-	if u.Scheme != "http" || ip == nil || !ip.IsLoopback() || u.Port() == "" {
+	switch {
+	case t.complete() && u.Scheme == "https" && ip != nil && u.Port() != "":
+	case t != TLS{}:
+		return nil, fmt.Errorf("embedded etcd: %s URL %q: want https://<IP>:<port> with a certificate, its key, and the authority of clients", what, text)
+	case u.Scheme != "http" || ip == nil || !ip.IsLoopback() || u.Port() == "":
 		return nil, fmt.Errorf("embedded etcd: %s URL %q: want http://127.0.0.1:<port>, it has neither TLS nor users", what, text)
 	}
 	return []url.URL{*u}, nil

@@ -1,0 +1,220 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/clientv3util"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// Term is the time in which one process leads: it alone writes. What it writes
+// carries a fence, so that nothing is written after the term is over, even by a
+// process that has not noticed yet. The key that stands for the term lives on a
+// lease: it vanishes when the process does, and who reads it knows whether somebody
+// keeps the store up to date. A Term is safe for concurrent use.
+type Term struct {
+	client   *Client
+	key      string
+	revision int64 // at which the key was made: there is no other term with it
+	lease    clientv3.LeaseID
+
+	stop context.CancelFunc // ends the keeping of the lease
+	kept sync.WaitGroup
+	over chan struct{} // closed when the lease is not kept any more
+}
+
+// Lead waits until nobody leads under the key, and leads then. The value says who:
+// it is for readers of the key. The time to live is how long after its end, or its
+// last sign of life, a process still counts as leading; at least a second. Failures
+// of the store are waited out. It returns the context's error only.
+func (c *Client) Lead(ctx context.Context, key string, value []byte, ttl time.Duration) (*Term, error) {
+	for wait := 1; ; wait = min(wait+1, 6) {
+		t, err := c.campaign(ctx, key, value, ttl)
+		if err == nil {
+			return t, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if !errors.Is(err, ErrNotLeading) {
+			c.log.Warn("cannot become the leader yet", "key", key, "error", err)
+		}
+		if !pause(ctx, callWait(wait)) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// campaign makes one attempt, which begins when the key is gone.
+func (c *Client) campaign(ctx context.Context, key string, value []byte, ttl time.Duration) (*Term, error) {
+	if err := c.vacant(ctx, key); err != nil {
+		return nil, err
+	}
+	var lease *clientv3.LeaseGrantResponse
+	err := c.call(ctx, callAttempts, func(ctx context.Context) (err error) {
+		lease, err = c.etcd.Grant(ctx, max(1, int64(ttl/time.Second)))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lead %s: %w", key, err)
+	}
+	t := &Term{client: c, key: key, lease: lease.ID, over: make(chan struct{})}
+	if t.revision, err = c.claim(ctx, key, value, lease.ID); err != nil {
+		return nil, errors.Join(err, t.revoke(ctx))
+	}
+	return t, t.keep(ctx)
+}
+
+// vacant waits until the key does not exist.
+func (c *Client) vacant(ctx context.Context, key string) error {
+	revision, held := int64(0), false
+	err := c.call(ctx, callAttempts, func(ctx context.Context) error {
+		resp, err := c.etcd.Get(ctx, key, clientv3.WithKeysOnly())
+		if err == nil {
+			revision, held = resp.Header.GetRevision(), len(resp.Kvs) > 0
+		}
+		return err
+	})
+	if err != nil || !held {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err = c.Watch(ctx, key, revision+1, func(entries []model.Entry, _ int64) {
+		for _, e := range entries {
+			if e.Key == key && e.Value == nil {
+				held = false
+				cancel()
+			}
+		}
+	})
+	if !held {
+		return nil
+	}
+	return err
+}
+
+// claim makes the key, unless somebody was faster. An attempt that took effect and
+// was repeated finds its own lease on the key.
+func (c *Client) claim(ctx context.Context, key string, value []byte, lease clientv3.LeaseID) (int64, error) {
+	var revision int64
+	err := c.call(ctx, callAttempts, func(ctx context.Context) error {
+		resp, err := c.etcd.Txn(ctx).If(clientv3util.KeyMissing(key)).
+			Then(clientv3.OpPut(key, string(value), clientv3.WithLease(lease))).Else(clientv3.OpGet(key)).Commit()
+		switch {
+		case err != nil:
+			return err
+		case resp.Succeeded:
+			revision = resp.Header.GetRevision()
+			return nil
+		}
+		for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
+			if clientv3.LeaseID(kv.Lease) == lease {
+				revision = kv.CreateRevision
+				return nil
+			}
+		}
+		return ErrNotLeading
+	})
+	return revision, err
+}
+
+// keep keeps the lease alive until it is lost.
+func (t *Term) keep(ctx context.Context) error {
+	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
+	signs, err := t.client.etcd.KeepAlive(ctx, t.lease)
+	if err != nil {
+		t.stop()
+		return errors.Join(fmt.Errorf("keep the lease of %s: %w", t.key, err), t.revoke(context.WithoutCancel(ctx)))
+	}
+	t.kept.Go(func() {
+		defer close(t.over)
+		for range signs { // ends when the lease has expired, also while the store does not answer
+		}
+	})
+	return nil
+}
+
+// Over is closed when the lease was not kept alive in time.
+func (t *Term) Over() <-chan struct{} { return t.over }
+
+// List is that of the client.
+func (t *Term) List(ctx context.Context, prefix string) ([]model.Entry, int64, error) {
+	return t.client.List(ctx, prefix)
+}
+
+// Write is that of the client, except that nothing is written when the term is over:
+// then the error wraps ErrNotLeading.
+func (t *Term) Write(ctx context.Context, puts []model.Entry, deletes []string) error {
+	fence := clientv3.Compare(clientv3.CreateRevision(t.key), "=", t.revision)
+	return t.client.write(ctx, []clientv3.Cmp{fence}, puts, deletes)
+}
+
+// Guard blocks as long as the store is certain to be the one that the term began in,
+// and the term lasts. It always returns an error: the context's, one that wraps
+// ErrNotLeading, or one of Watch, after which what the store holds has to be read
+// again.
+func (t *Term) Guard(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-t.over:
+			cancel(fmt.Errorf("lead %s: the lease has expired: %w", t.key, ErrNotLeading))
+		case <-ctx.Done():
+		}
+	}()
+	held, err := t.held(ctx)
+	if err == nil {
+		err = t.client.Watch(ctx, t.key, held+1, func(entries []model.Entry, _ int64) {
+			for _, e := range entries {
+				if e.Key == t.key && e.Value == nil {
+					cancel(fmt.Errorf("lead %s: the key was deleted: %w", t.key, ErrNotLeading))
+				}
+			}
+		})
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// held makes sure that the key is the term's, and returns the revision of the store.
+func (t *Term) held(ctx context.Context) (revision int64, err error) {
+	mine := false
+	err = t.client.call(ctx, callAttempts, func(ctx context.Context) error {
+		resp, err := t.client.etcd.Get(ctx, t.key, clientv3.WithKeysOnly())
+		if err == nil {
+			revision = resp.Header.GetRevision()
+			mine = len(resp.Kvs) == 1 && resp.Kvs[0].CreateRevision == t.revision
+		}
+		return err
+	})
+	if err == nil && !mine {
+		err = fmt.Errorf("lead %s: %w", t.key, ErrNotLeading)
+	}
+	return revision, err
+}
+
+// Resign ends the term at once, so that another process need not wait for the lease
+// to expire. It may be called once.
+func (t *Term) Resign(ctx context.Context) error {
+	t.stop()
+	t.kept.Wait()
+	return t.revoke(ctx)
+}
+
+// revoke lets the lease go, and the key with it. One try: it expires by itself.
+func (t *Term) revoke(ctx context.Context) error {
+	return t.client.call(context.WithoutCancel(ctx), 1, func(ctx context.Context) error {
+		_, err := t.client.etcd.Revoke(ctx, t.lease)
+		return err
+	})
+}

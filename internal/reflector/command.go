@@ -1,0 +1,113 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/internal/settings"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/plugins/ksr/kube"
+)
+
+// Main runs sluice-ksr and returns its exit code.
+func Main(args []string, out, errOut io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd := newCommand(errOut)
+	cmd.SetOut(out)
+	cmd.SetErr(errOut)
+	cmd.SetArgs(args)
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		_, _ = fmt.Fprintln(errOut, "sluice-ksr: "+err.Error())
+		return 1
+	}
+	return 0
+}
+
+func newCommand(errOut io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sluice-ksr",
+		Short: "Reflect the state of a Kubernetes cluster into etcd, where the agents read it",
+		Long: `Follow pods, namespaces, nodes and network policies of a cluster and write what policy needs of them to etcd.
+Every setting is also an environment variable (--etcd-prefix is SLUICE_ETCD_PREFIX) and a key in the file of --config.`,
+		Example: `  sluice-ksr --etcd-endpoints 10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379
+  sluice-ksr --kubeconfig ~/.kube/config --embedded-etcd --etcd-dir ./etcd`,
+		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := settings.Load[Config](cmd.Flags(), os.Environ())
+			if err != nil {
+				return err
+			}
+			log, err := settings.Log(cfg.LogLevel, cfg.LogFormat, errOut)
+			if err = errors.Join(err, cfg.check()); err != nil {
+				return err
+			}
+			return run(cmd.Context(), cfg, log)
+		},
+	}
+	addFlags(cmd.Flags())
+	cmd.AddCommand(&cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  sluice-ksr version",
+		Run: func(cmd *cobra.Command, _ []string) { cmd.Println(version.Get()) },
+	})
+	return cmd
+}
+
+// run connects the parts and runs them until ctx ends.
+func run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
+	api, err := kube.Load(cfg.Kubeconfig, "sluice-ksr/"+version.Get().Version)
+	if err != nil {
+		return err
+	}
+	store, end, err := openStore(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	r := newReflector(cfg, store, log)
+	r.source, err = kube.New(kube.Config{
+		API: api, Sink: r.mirror, Log: log.With("plugin", "kube"), OnProblem: r.metrics.problem, OnEvent: r.metrics.event,
+	})
+	if err != nil {
+		return err
+	}
+	log.Info("reflector starts", "version", version.Get().Version, "identity", cfg.Identity, "api", api.Host, "embedded-etcd", cfg.EmbeddedEtcd)
+	return r.Run(ctx)
+}
+
+// openStore returns a client of the etcd that is used, and what ends it.
+func openStore(ctx context.Context, cfg Config, log *slog.Logger) (*kvstore.Client, func() error, error) {
+	if !cfg.EmbeddedEtcd {
+		etcd, err := cfg.Etcd.Client()
+		if err != nil {
+			return nil, nil, err
+		}
+		c, err := kvstore.Open(etcd, log.With("plugin", "kvstore"))
+		if err != nil {
+			return nil, nil, err
+		}
+		return c, c.Close, nil
+	}
+	server, err := embedded.Start(ctx, embedded.Config{
+		Dir: cfg.EtcdDir, ClientURL: cfg.EtcdListen,
+		TLS:      embedded.TLS{Cert: cfg.EtcdListenCert, Key: cfg.EtcdListenKey, ClientCA: cfg.EtcdListenCA},
+		Writable: []string{model.StatusRoot(cfg.EtcdPrefix), model.VswitchRoot(cfg.EtcdPrefix)},
+		Log:      log.With("plugin", "etcd"),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	log.Info("embedded etcd serves", "endpoints", server.Endpoints(), "dir", cfg.EtcdDir)
+	return server.Client(), server.Close, nil
+}

@@ -1,0 +1,169 @@
+package reflector
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/version"
+)
+
+// metrics are what a replica counts.
+type metrics struct {
+	registry *prometheus.Registry
+	events   *prometheus.CounterVec
+	problems prometheus.Counter
+	terms    prometheus.Counter
+	delay    prometheus.Histogram
+}
+
+func newMetrics(r *Reflector) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_ksr_events_total", Help: "Objects that were received from the API server.",
+		}, []string{"kind"}),
+		problems: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_ksr_problems_total", Help: "Problems of objects that were reported: what is wrong there permits nothing.",
+		}),
+		terms: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_ksr_terms_total", Help: "How often this replica became the leader.",
+		}),
+		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "sluice_ksr_reflect_seconds", Help: "Time from an object being received to etcd having acknowledged it.",
+			Buckets: prometheus.ExponentialBuckets(1e-4, 2, 18),
+		}),
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sluice_ksr_build_info", Help: "Always 1; the labels say which build this is.",
+		ConstLabels: prometheus.Labels{"version": version.Get().Version, "goversion": version.Get().Go},
+	})
+	info.Set(1)
+	m.registry.MustRegister(m.events, m.problems, m.terms, m.delay, info, collector{r})
+	return m
+}
+
+func (m *metrics) problem(api.Problem)        { m.problems.Inc() }
+func (m *metrics) event(kind model.Kind)      { m.events.WithLabelValues(string(kind)).Inc() }
+func (m *metrics) written(took time.Duration) { m.delay.Observe(took.Seconds()) }
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("sluice_ksr_"+name, help, labels, nil)
+}
+
+var (
+	leaderDesc    = desc("leader", "1 while this replica leads, and writes.")
+	syncedDesc    = desc("synced", "1 while etcd was compared with the whole state and nothing has failed since.")
+	pendingDesc   = desc("pending", "Objects that etcd does not hold as the cluster has them.")
+	silenceDesc   = desc("api_silence_seconds", "Time since the API server answered last.")
+	faultyDesc    = desc("objects_with_problems", "Objects of the cluster that something is wrong with.")
+	objectsDesc   = desc("objects", "Objects of the cluster, by kind.", "kind")
+	servedDesc    = desc("kind_served", "1 for kinds that the API server serves.", "kind")
+	knownDesc     = desc("kind_synced", "1 for kinds whose objects are all known.", "kind")
+	writesDesc    = desc("writes_total", "Objects that were written to etcd.", "op")
+	unchangedDesc = desc("unchanged_total", "Updates of objects that changed nothing that policy needs, and were not written.")
+	driftDesc     = desc("drift_total", "Objects that etcd did not hold any more as they were written.")
+	errorsDesc    = desc("store_errors_total", "Failures of etcd, after which all that it holds was compared.")
+	sweepsDesc    = desc("sweeps_total", "Comparisons of all that etcd holds with the cluster, by reason.", "reason")
+)
+
+// collector reads the gauges when somebody asks.
+type collector struct{ r *Reflector }
+
+// Describe implements prometheus.Collector.
+func (collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		leaderDesc, syncedDesc, pendingDesc, silenceDesc, faultyDesc, objectsDesc, servedDesc, knownDesc,
+		writesDesc, unchangedDesc, driftDesc, errorsDesc, sweepsDesc,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	count := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	m, s := c.r.mirror.Status(), c.r.source.Status()
+	gauge(leaderDesc, number(c.r.leads.Load()))
+	gauge(syncedDesc, number(m.Synced))
+	gauge(pendingDesc, float64(m.Pending))
+	if !s.Answered.IsZero() {
+		gauge(silenceDesc, time.Since(s.Answered).Seconds())
+	}
+	gauge(faultyDesc, float64(s.Problems))
+	for kind, k := range s.Kinds {
+		gauge(objectsDesc, float64(m.Objects[kind]), string(kind))
+		gauge(servedDesc, number(k.Served), string(kind))
+		gauge(knownDesc, number(k.Synced), string(kind))
+	}
+	count(writesDesc, m.Put, "put")
+	count(writesDesc, m.Deleted, "delete")
+	count(unchangedDesc, m.Unchanged)
+	count(driftDesc, m.Drift)
+	count(errorsDesc, m.Errors)
+	for reason, n := range m.Sweeps {
+		count(sweepsDesc, n, reason)
+	}
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// api is what is served over TCP.
+func (r *Reflector) api() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { serve.Say(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if why := r.notReady(); why != "" {
+			serve.Say(w, http.StatusServiceUnavailable, why+"\n")
+			return
+		}
+		if r.leads.Load() {
+			serve.Say(w, http.StatusOK, "ok: leads\n")
+			return
+		}
+		serve.Say(w, http.StatusOK, "ok: stands by\n")
+	})
+	return mux
+}
+
+// notReady says what keeps this replica from leading, or the leader from being
+// followed; empty when nothing does.
+func (r *Reflector) notReady() string {
+	m, s := r.mirror.Status(), r.source.Status()
+	var waits []string
+	for _, kind := range m.Missing {
+		why := "not listed yet"
+		if e := s.Kinds[kind].Error; e != "" {
+			why = e
+		}
+		waits = append(waits, fmt.Sprintf("%s: %s", kind, why))
+	}
+	slices.Sort(waits)
+	switch {
+	case len(waits) > 0:
+		return "the whole state is not known yet: " + strings.Join(waits, "; ")
+	case r.silent():
+		return errSilent.Error()
+	case r.leads.Load() && !m.Synced:
+		return "etcd has not been compared with the state since it failed"
+	}
+	return ""
+}

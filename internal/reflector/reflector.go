@@ -1,0 +1,173 @@
+package reflector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/kube"
+)
+
+// Reflector is one replica of sluice-ksr.
+type Reflector struct {
+	cfg     Config
+	log     *slog.Logger
+	store   *kvstore.Client
+	mirror  *ksr.Mirror
+	source  *kube.Source
+	metrics *metrics
+	leads   atomic.Bool
+}
+
+func newReflector(cfg Config, store *kvstore.Client, log *slog.Logger) *Reflector {
+	r := &Reflector{
+		cfg: cfg, log: log, store: store,
+		mirror: ksr.NewMirror(cfg.EtcdPrefix, kube.Kinds(), log.With("plugin", "ksr")),
+	}
+	r.metrics = newMetrics(r)
+	r.mirror.OnWritten(r.metrics.written)
+	return r
+}
+
+// Run reflects until ctx ends.
+func (r *Reflector) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return ended(r.source.Run(ctx)) })
+	g.Go(func() error { return ended(r.lead(ctx)) })
+	if r.cfg.MetricsAddress != "" {
+		var lc net.ListenConfig
+		l, err := lc.Listen(ctx, "tcp", r.cfg.MetricsAddress)
+		if err != nil {
+			g.Go(func() error { return fmt.Errorf("--metrics-address: %w", err) })
+			return g.Wait()
+		}
+		r.log.Info("metrics and health are served", "address", l.Addr().String())
+		g.Go(func() error { return serve.HTTP(ctx, l, r.api()) })
+	}
+	return g.Wait()
+}
+
+func ended(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// lead writes whenever this replica leads.
+func (r *Reflector) lead(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if !r.untilFit(ctx) {
+			break
+		}
+		value, err := json.Marshal(model.Leader{
+			Identity: r.cfg.Identity, Version: version.Get().Version, Since: time.Now().UTC().Format(time.RFC3339),
+		})
+		if err != nil {
+			return fmt.Errorf("encode the leader: %w", err)
+		}
+		term, err := r.store.Lead(ctx, model.LeaderKey(r.cfg.EtcdPrefix), value, r.cfg.LeaderTTL)
+		if err != nil {
+			return err
+		}
+		r.log.Info("leads", "identity", r.cfg.Identity)
+		r.metrics.terms.Inc()
+		r.leads.Store(true)
+		err = r.writeDuring(ctx, term)
+		r.leads.Store(false)
+		r.log.Warn("does not lead any more", "identity", r.cfg.Identity, "error", err)
+		if err := term.Resign(ctx); err != nil && ctx.Err() == nil {
+			r.log.Warn("lease has to expire", "error", err)
+		}
+	}
+	return ctx.Err()
+}
+
+// How often a replica looks whether it may lead.
+const fitnessInterval = 250 * time.Millisecond
+
+// untilFit waits until this replica may lead: it knows the whole state, and the API
+// server answers it. It returns false when the context has ended.
+func (r *Reflector) untilFit(ctx context.Context) bool {
+	tick := time.NewTicker(fitnessInterval)
+	defer tick.Stop()
+	for len(r.mirror.Status().Missing) > 0 || r.silent() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// silent says whether the API server has not answered for too long.
+func (r *Reflector) silent() bool { return time.Since(r.source.Status().Answered) > r.cfg.Silence }
+
+var errSilent = errors.New("the API server does not answer")
+
+// writeDuring keeps the store equal to the mirror until the term is over, and says
+// why it is.
+func (r *Reflector) writeDuring(ctx context.Context, term *kvstore.Term) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		tick := time.NewTicker(fitnessInterval)
+		defer tick.Stop()
+		for {
+			if r.silent() {
+				return errSilent
+			}
+			select {
+			case <-tick.C:
+			case <-term.Over():
+				return kvstore.ErrNotLeading
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
+	g.Go(func() error {
+		err := r.mirror.Run(ctx, fenced{term, cancel}, r.cfg.Sweep)
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return err
+	})
+	err := g.Wait()
+	cancel(nil)
+	return err
+}
+
+// fenced is a term that ends whoever writes in it when it is over.
+type fenced struct {
+	*kvstore.Term
+	over context.CancelCauseFunc
+}
+
+// Write implements ksr.Store.
+func (f fenced) Write(ctx context.Context, puts []model.Entry, deletes []string) error {
+	return f.ends(f.Term.Write(ctx, puts, deletes))
+}
+
+// Guard implements ksr.Target.
+func (f fenced) Guard(ctx context.Context) error { return f.ends(f.Term.Guard(ctx)) }
+
+func (f fenced) ends(err error) error {
+	if errors.Is(err, kvstore.ErrNotLeading) {
+		f.over(err)
+	}
+	return err
+}

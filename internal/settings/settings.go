@@ -1,0 +1,111 @@
+// Package settings reads the settings of the daemons, and makes of them what every
+// daemon has: a log, and a way to etcd.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+)
+
+// EnvPrefix begins the environment variables of the settings: --api-socket is
+// SLUICE_API_SOCKET.
+const EnvPrefix = "SLUICE_"
+
+// Load reads settings into a T, whose fields name their keys by the tag koanf. A flag
+// wins over the environment, that over the file, that over the default of the flag.
+// Each setting is a flag, an environment variable (--api-socket is SLUICE_API_SOCKET)
+// and a key in the file of --config, or of SLUICE_CONFIG. An unknown key in the file is
+// an error, an unknown variable is another program's.
+func Load[T any](flags *pflag.FlagSet, environ []string) (T, error) {
+	var none T
+	k := koanf.New("\x00") // keys are flat; no delimiter occurs in them
+	if path := configPath(flags, environ); path != "" {
+		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+			return none, fmt.Errorf("settings in %s: %w", path, err)
+		}
+		if err := checkKeys(k.Keys(), flags, path); err != nil {
+			return none, err
+		}
+	}
+	fromEnv := env.Provider("\x00", env.Opt{
+		Prefix:      EnvPrefix,
+		EnvironFunc: func() []string { return environ },
+		TransformFunc: func(key, value string) (string, any) {
+			name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(key, EnvPrefix)), "_", "-")
+			f := flags.Lookup(name)
+			switch {
+			case f == nil:
+				return "", nil // another program's variable
+			case f.Value.Type() == "stringSlice":
+				return name, splitList(value)
+			}
+			return name, value
+		},
+	})
+	if err := k.Load(fromEnv, nil); err != nil {
+		return none, fmt.Errorf("settings in the environment: %w", err)
+	}
+	if err := k.Load(posflag.Provider(flags, "\x00", k), nil); err != nil {
+		return none, fmt.Errorf("settings in flags: %w", err)
+	}
+	var c T
+	if err := k.Unmarshal("", &c); err != nil {
+		return none, fmt.Errorf("settings: %w", err)
+	}
+	return c, nil
+}
+
+// configPath returns the path of the file with settings: that of --config, or of its
+// environment variable.
+func configPath(flags *pflag.FlagSet, environ []string) string {
+	if path, _ := flags.GetString("config"); path != "" {
+		return path
+	}
+	for _, v := range environ {
+		if path, ok := strings.CutPrefix(v, EnvPrefix+"CONFIG="); ok {
+			return path
+		}
+	}
+	return ""
+}
+
+// splitList reads a list of an environment variable; an empty one has no items.
+func splitList(value string) []string {
+	var items []string
+	for item := range strings.SplitSeq(value, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// checkKeys refuses settings that do not exist: a typo must not be a silent default.
+func checkKeys(keys []string, flags *pflag.FlagSet, path string) error {
+	var errs []error
+	for _, key := range keys {
+		if flags.Lookup(key) == nil || key == "config" {
+			errs = append(errs, fmt.Errorf("settings in %s: unknown key %q; the keys are %s", path, key, strings.Join(flagNames(flags), ", ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func flagNames(flags *pflag.FlagSet) (names []string) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "config" && f.Name != "help" {
+			names = append(names, f.Name)
+		}
+	})
+	slices.Sort(names)
+	return names
+}

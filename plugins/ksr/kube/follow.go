@@ -1,0 +1,215 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/ksr"
+)
+
+// Backoff of lists and watches that fail: soon, because policy is late meanwhile.
+const (
+	minWait = 200 * time.Millisecond
+	maxWait = 5 * time.Second
+)
+
+// follow lists and watches a kind until the context ends.
+func (s *Source) follow(ctx context.Context, r resource) {
+	reflector := cache.NewReflectorWithOptions(s.watched(r), r.expected(), &shelf{s, r.kind}, cache.ReflectorOptions{
+		Name:    r.plural,
+		Backoff: &wait.Backoff{Duration: minWait, Factor: 2, Jitter: 0.5, Steps: 6, Cap: maxWait},
+	})
+	reflector.RunWithContext(ctx)
+}
+
+// watched wraps the lists and watches of a kind: what they are answered is stripped,
+// and how they go is noted.
+func (s *Source) watched(r resource) *cache.ListWatch {
+	inner := s.clients.lister(r)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := inner.ListWithContext(ctx, o)
+			s.heard(r.kind, err)
+			if err == nil {
+				stripList(list)
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := inner.WatchWithContext(ctx, o)
+			s.heard(r.kind, err)
+			return w, err
+		},
+	}
+}
+
+// shelf is the store of one reflector: it keeps nothing and passes everything on. The
+// reflector calls it from one goroutine.
+type shelf struct {
+	*Source
+	kind model.Kind
+}
+
+var _ cache.TransformingStore = (*shelf)(nil)
+
+// Transformer implements cache.TransformingStore: a list that comes as a stream is
+// stripped while it is collected.
+func (*shelf) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		strip(obj)
+		return obj, nil
+	}
+}
+
+// Add implements cache.ReflectorStore.
+func (s *shelf) Add(obj any) error { return s.Update(obj) }
+
+// Update implements cache.ReflectorStore.
+func (s *shelf) Update(obj any) error {
+	id, ok := s.idOf(obj)
+	if !ok {
+		return fmt.Errorf("%T is no %s", obj, s.kind)
+	}
+	s.event(1)
+	msg, problems := convert(id, obj)
+	s.report(id, problems)
+	if msg == nil {
+		return nil // what it was stays
+	}
+	return s.cfg.Sink.Put(msg)
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *shelf) Delete(obj any) error {
+	id, ok := s.idOf(obj)
+	if !ok {
+		return fmt.Errorf("%T is no %s", obj, s.kind)
+	}
+	s.event(1)
+	s.report(id, nil)
+	s.cfg.Sink.Delete(id)
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *shelf) Replace(list []any, _ string) error {
+	values := make([]proto.Message, 0, len(list))
+	var keep []model.ID
+	ids := make(map[model.ID]bool, len(list))
+	for i, obj := range list {
+		list[i] = nil // it is not needed twice
+		id, ok := s.idOf(obj)
+		if !ok {
+			return fmt.Errorf("%T is no %s", obj, s.kind)
+		}
+		ids[id] = true
+		msg, problems := convert(id, obj)
+		s.report(id, problems)
+		if msg == nil {
+			keep = append(keep, id)
+			continue
+		}
+		values = append(values, msg)
+	}
+	s.event(len(list))
+	s.forget(s.kind, ids)
+	if err := s.cfg.Sink.Replace(s.kind, values, keep); err != nil {
+		return err
+	}
+	s.note(s.kind, func(k *KindStatus) { k.Synced = true })
+	s.hasAnswered()
+	return nil
+}
+
+// Resync implements cache.ReflectorStore. It is not used.
+func (s *shelf) Resync() error { return nil }
+
+func (s *shelf) event(n int) {
+	if s.cfg.OnEvent != nil {
+		for range n {
+			s.cfg.OnEvent(s.kind)
+		}
+	}
+}
+
+// idOf returns the name of an object as the API server knows it.
+func (s *shelf) idOf(obj any) (model.ID, bool) {
+	meta, ok := obj.(metav1.Object)
+	if !ok {
+		return model.ID{}, false
+	}
+	id := model.ID{Kind: s.kind, Name: meta.GetName()}
+	if s.kind.Namespaced() {
+		id.Namespace = meta.GetNamespace()
+	}
+	return id, true
+}
+
+// convert returns the message of an object, nil when it is refused. What comes as
+// text is read as a manifest.
+func convert(id model.ID, obj any) (proto.Message, []api.Problem) {
+	u, text := obj.(*unstructured.Unstructured)
+	if !text {
+		return ksr.Convert(obj)
+	}
+	refused := func(reason string) (proto.Message, []api.Problem) {
+		return nil, []api.Problem{{Object: id.String(), Reason: reason}}
+	}
+	b, err := u.MarshalJSON()
+	if err != nil {
+		return refused(err.Error())
+	}
+	objects, problems := ksr.Decode(bytes.NewReader(b), "")
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	if len(objects) != 1 || objects[0].ID() != id {
+		return refused("is not what its name says")
+	}
+	return ksr.Convert(objects[0].Object)
+}
+
+// report tells what is wrong with an object, unless it was told before.
+func (s *Source) report(id model.ID, problems []api.Problem) {
+	s.mu.Lock()
+	before := s.problems[id]
+	if len(problems) == 0 {
+		delete(s.problems, id)
+	} else {
+		s.problems[id] = problems
+	}
+	s.mu.Unlock()
+	if slices.Equal(before, problems) {
+		return
+	}
+	for _, p := range problems {
+		s.cfg.Log.Warn("object is not reflected as it is", "object", p.Object, "field", p.Field, "reason", p.Reason)
+		if s.cfg.OnProblem != nil {
+			s.cfg.OnProblem(p)
+		}
+	}
+}
+
+// forget drops what was wrong with objects of a kind that do not exist any more.
+func (s *Source) forget(kind model.Kind, exist map[model.ID]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.problems {
+		if id.Kind == kind && !exist[id] {
+			delete(s.problems, id)
+		}
+	}
+}

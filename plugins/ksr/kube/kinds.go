@@ -1,0 +1,144 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// resource is one kind as the API server serves it.
+type resource struct {
+	kind     model.Kind
+	version  schema.GroupVersion
+	plural   string
+	object   runtime.Object // of a watch; nil for what is read as text
+	optional bool           // a custom resource, which need not be installed
+}
+
+var (
+	policyAlpha1 = schema.GroupVersion{Group: "policy.networking.k8s.io", Version: "v1alpha1"}
+	policyAlpha2 = schema.GroupVersion{Group: "policy.networking.k8s.io", Version: "v1alpha2"}
+)
+
+// resources are the kinds that are followed.
+func resources() []resource {
+	return []resource{
+		{model.KindNode, corev1.SchemeGroupVersion, "nodes", &corev1.Node{}, false},
+		{model.KindNamespace, corev1.SchemeGroupVersion, "namespaces", &corev1.Namespace{}, false},
+		{model.KindPod, corev1.SchemeGroupVersion, "pods", &corev1.Pod{}, false},
+		{model.KindNetworkPolicy, networkingv1.SchemeGroupVersion, "networkpolicies", &networkingv1.NetworkPolicy{}, false},
+		{model.KindAdminNetworkPolicy, policyAlpha1, "adminnetworkpolicies", nil, true},
+		{model.KindBaselineAdminNetworkPolicy, policyAlpha1, "baselineadminnetworkpolicies", nil, true},
+		{model.KindClusterNetworkPolicy, policyAlpha2, "clusternetworkpolicies", nil, true},
+	}
+}
+
+// Kinds returns the kinds that a Source follows.
+func Kinds() (kinds []model.Kind) {
+	for _, r := range resources() {
+		kinds = append(kinds, r.kind)
+	}
+	return kinds
+}
+
+// clients speak with the API server, over one connection.
+type clients struct {
+	core, networking *rest.RESTClient
+	custom           *dynamic.DynamicClient
+}
+
+const protobufType = "application/vnd.kubernetes.protobuf"
+
+func newClients(cfg *rest.Config) (c clients, err error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return c, fmt.Errorf("types of Kubernetes: %w", err)
+		}
+	}
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return c, fmt.Errorf("API server: %w", err)
+	}
+	typed := func(gv schema.GroupVersion, path string) (*rest.RESTClient, error) {
+		cfg := rest.CopyConfig(cfg)
+		cfg.GroupVersion, cfg.APIPath = &gv, path
+		cfg.ContentType, cfg.AcceptContentTypes = protobufType, protobufType+",application/json"
+		cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+		return rest.RESTClientForConfigAndClient(cfg, httpClient)
+	}
+	if c.core, err = typed(corev1.SchemeGroupVersion, "/api"); err != nil {
+		return c, fmt.Errorf("API server: %w", err)
+	}
+	if c.networking, err = typed(networkingv1.SchemeGroupVersion, "/apis"); err != nil {
+		return c, fmt.Errorf("API server: %w", err)
+	}
+	if c.custom, err = dynamic.NewForConfigAndClient(cfg, httpClient); err != nil {
+		return c, fmt.Errorf("API server: %w", err)
+	}
+	return c, nil
+}
+
+// lister lists and watches one kind.
+func (c clients) lister(r resource) *cache.ListWatch {
+	switch {
+	case r.object == nil:
+		typed := c.custom.Resource(r.version.WithResource(r.plural))
+		return &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return typed.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return typed.Watch(ctx, o)
+			},
+		}
+	case r.version == networkingv1.SchemeGroupVersion:
+		return cache.NewListWatchFromClient(c.networking, r.plural, metav1.NamespaceAll, fields.Everything())
+	}
+	return cache.NewListWatchFromClient(c.core, r.plural, metav1.NamespaceAll, fields.Everything())
+}
+
+// expected returns an object of the type that a watch of the kind delivers.
+func (r resource) expected() runtime.Object {
+	if r.object != nil {
+		return r.object
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(r.version.WithKind(r.kind.String()))
+	return u
+}
+
+// served asks which of the plurals of a version the API server serves.
+func (c clients) served(ctx context.Context, gv schema.GroupVersion) (map[string]bool, error) {
+	out := map[string]bool{}
+	body, err := c.core.Get().AbsPath("/apis", gv.Group, gv.Version).SetHeader("Accept", "application/json").DoRaw(ctx)
+	if isNotFound(err) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask for the kinds of %s: %w", gv, err)
+	}
+	list, err := decodeResources(body)
+	if err != nil {
+		return nil, fmt.Errorf("read the kinds of %s: %w", gv, err)
+	}
+	for _, r := range list.APIResources {
+		out[r.Name] = true
+	}
+	return out, nil
+}

@@ -1,0 +1,100 @@
+package kube
+
+import (
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// strip leaves of an object what ksr.Convert reads, in place. It is done to every
+// object at once after it was decoded, because a list is complete before it is
+// converted.
+func strip(obj any) {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		stripMeta(&o.ObjectMeta)
+		o.Spec = corev1.PodSpec{
+			NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork,
+			Containers: ports(o.Spec.Containers), InitContainers: ports(o.Spec.InitContainers),
+		}
+		o.Status = corev1.PodStatus{
+			Phase: o.Status.Phase, PodIP: o.Status.PodIP, PodIPs: o.Status.PodIPs,
+			HostIP: o.Status.HostIP, HostIPs: o.Status.HostIPs,
+		}
+	case *corev1.Node:
+		stripMeta(&o.ObjectMeta)
+		o.Spec = corev1.NodeSpec{}
+		o.Status = corev1.NodeStatus{Addresses: o.Status.Addresses}
+	case *corev1.Namespace:
+		annotations := o.Annotations // one of them once isolated a namespace
+		stripMeta(&o.ObjectMeta)
+		o.Annotations = annotations
+		o.Spec, o.Status = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
+	case *networkingv1.NetworkPolicy:
+		stripMeta(&o.ObjectMeta)
+	case *unstructured.Unstructured:
+		unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
+		unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
+		unstructured.RemoveNestedField(o.Object, "status")
+	}
+}
+
+func stripMeta(m *metav1.ObjectMeta) {
+	*m = metav1.ObjectMeta{
+		Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion,
+		Labels: m.Labels, DeletionTimestamp: m.DeletionTimestamp,
+	}
+}
+
+// ports leaves of containers their ports, without containers that have none but with
+// a container in its place: problems name it by its index.
+func ports(list []corev1.Container) []corev1.Container {
+	last := -1
+	for i := range list {
+		if len(list[i].Ports) > 0 {
+			last = i
+		}
+	}
+	if last < 0 {
+		return nil
+	}
+	out := make([]corev1.Container, last+1)
+	for i := range out {
+		out[i] = corev1.Container{Ports: list[i].Ports, RestartPolicy: list[i].RestartPolicy}
+	}
+	return out
+}
+
+// stripList strips the items of a page.
+func stripList(list runtime.Object) {
+	switch l := list.(type) {
+	case *corev1.PodList:
+		stripItems[corev1.Pod, *corev1.Pod](l.Items)
+	case *corev1.NodeList:
+		stripItems[corev1.Node, *corev1.Node](l.Items)
+	case *corev1.NamespaceList:
+		stripItems[corev1.Namespace, *corev1.Namespace](l.Items)
+	case *networkingv1.NetworkPolicyList:
+		stripItems[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy](l.Items)
+	case *unstructured.UnstructuredList:
+		stripItems[unstructured.Unstructured, *unstructured.Unstructured](l.Items)
+	}
+}
+
+func stripItems[T any, P *T](items []T) {
+	for i := range items {
+		strip(P(&items[i]))
+	}
+}
+
+func isNotFound(err error) bool { return apierrors.IsNotFound(err) }
+
+func decodeResources(body []byte) (list metav1.APIResourceList, err error) {
+	err = json.Unmarshal(body, &list)
+	return list, err
+}

@@ -1,0 +1,258 @@
+package ksr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// guarded is a store whose guard ends when it is told to.
+type guarded struct {
+	*memStore
+	lost chan error
+}
+
+func (g guarded) Guard(ctx context.Context) error {
+	select {
+	case err := <-g.lost:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+var mirrorKinds = []model.Kind{model.KindNamespace, model.KindNetworkPolicy, model.KindPod}
+
+// mirrorBench is a mirror that runs over a store in memory.
+type mirrorBench struct {
+	*Mirror
+	store guarded
+	stop  func()
+}
+
+func pods(names ...string) (out []proto.Message) {
+	for _, n := range names {
+		out = append(out, &model.Pod{Namespace: "shop", Name: n})
+	}
+	return out
+}
+
+func newMirrorBench() *mirrorBench {
+	return &mirrorBench{
+		Mirror: NewMirror(testPrefix, mirrorKinds, discard()),
+		store:  guarded{newStore(), make(chan error)}, stop: func() {},
+	}
+}
+
+// fill gives the first state of every kind.
+func (b *mirrorBench) fill(t *testing.T) {
+	t.Helper()
+	b.replace(t, model.KindPod, pods("a", "b")...)
+	b.replace(t, model.KindNamespace, &model.Namespace{Name: "shop"})
+	b.replace(t, model.KindNetworkPolicy, &model.NetworkPolicy{Namespace: "shop", Name: "p"})
+}
+
+func (b *mirrorBench) replace(t *testing.T, kind model.Kind, values ...proto.Message) {
+	t.Helper()
+	if err := b.Replace(kind, values, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *mirrorBench) put(t *testing.T, value proto.Message) {
+	t.Helper()
+	if err := b.Put(value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs the mirror until stop.
+func (b *mirrorBench) run(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx, b.store, time.Minute) }()
+	b.stop = func() {
+		t.Helper()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("run ended with %v", err)
+		}
+	}
+	synctest.Wait()
+}
+
+// did returns and forgets what was written.
+func (b *mirrorBench) did() []string {
+	synctest.Wait()
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	ops := b.store.ops
+	b.store.ops = nil
+	return ops
+}
+
+func (b *mirrorBench) wantOps(t *testing.T, want ...string) {
+	t.Helper()
+	if got := b.did(); !slices.Equal(got, want) {
+		t.Errorf("written: %q\nwant:    %q", got, want)
+	}
+}
+
+func inBench(t *testing.T, test func(*testing.T, *mirrorBench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := newMirrorBench()
+		test(t, b)
+		b.stop()
+	})
+}
+
+func TestNothingIsWrittenBeforeTheWholeStateIsKnown(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.store.values[model.Key(testPrefix, podID("old"))] = []byte("x")
+		b.replace(t, model.KindPod, pods("a")...)
+		b.replace(t, model.KindNamespace)
+		b.run(t)
+		b.wantOps(t)
+		if s := b.Status(); len(s.Missing) != 1 || s.Missing[0] != model.KindNetworkPolicy || s.Synced {
+			t.Errorf("status is %+v", s)
+		}
+		b.replace(t, model.KindNetworkPolicy, &model.NetworkPolicy{Namespace: "shop", Name: "p"})
+		b.wantOps(t, "put networkpolicy/shop/p", "put pod/shop/a", "delete pod/shop/old")
+		if s := b.Status(); !s.Synced || s.Pending != 0 || s.Objects[model.KindPod] != 1 {
+			t.Errorf("status is %+v", s)
+		}
+	})
+}
+
+func TestPoliciesAreWrittenBeforePodsAndDeletedAfterThem(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.fill(t)
+		b.run(t)
+		b.wantOps(t, "put networkpolicy/shop/p", "put namespace/_/shop", "put pod/shop/a", "put pod/shop/b")
+		b.stop()
+		b.replace(t, model.KindNetworkPolicy)
+		b.replace(t, model.KindPod)
+		b.replace(t, model.KindNamespace, &model.Namespace{Name: "other"})
+		b.run(t)
+		b.wantOps(t, "put namespace/_/other", "delete pod/shop/a", "delete pod/shop/b", "delete namespace/_/shop", "delete networkpolicy/shop/p")
+	})
+}
+
+func TestWhatChangesNothingIsNotWritten(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.fill(t)
+		b.run(t)
+		b.did()
+		b.fill(t)
+		b.put(t, &model.Pod{Namespace: "shop", Name: "a"})
+		b.Delete(podID("never"))
+		b.wantOps(t)
+		time.Sleep(10 * time.Minute) // sweeps
+		b.wantOps(t)
+		if s := b.Status(); s.Sweeps[sweepTimer] < 9 || s.Drift != 0 || s.Unchanged == 0 {
+			t.Errorf("status is %+v", s)
+		}
+		b.stop()
+		b.run(t) // another term of the same process
+		b.wantOps(t)
+	})
+}
+
+func TestOnlyTheNewestStateIsWrittenAfterAFailure(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.fill(t)
+		b.run(t)
+		b.did()
+		b.store.fail(nil, errors.New("full"))
+		for i := range 100 {
+			b.put(t, &model.Pod{Namespace: "shop", Name: "a", NodeName: fmt.Sprint("n", i)})
+			b.put(t, &model.Pod{Namespace: "shop", Name: fmt.Sprint("short-lived-", i)})
+			b.Delete(podID(fmt.Sprint("short-lived-", i)))
+		}
+		synctest.Wait()
+		if s := b.Status(); s.Pending != 1 || s.Synced || s.Errors == 0 {
+			t.Errorf("status is %+v", s)
+		}
+		b.did()
+		b.store.fail(nil, nil)
+		time.Sleep(2 * maxMirrorWait)
+		b.wantOps(t, "put pod/shop/a")
+		if s := b.Status(); s.Pending != 0 || !s.Synced || s.Sweeps[sweepFailed] == 0 {
+			t.Errorf("status is %+v", s)
+		}
+	})
+}
+
+// errNamed is an error with a short name.
+type errNamed struct{ error }
+
+func (errNamed) Reason() string { return "went_back" }
+
+func TestAStoreThatWentBackIsFilledAgain(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.fill(t)
+		b.run(t)
+		b.did()
+		b.store.mu.Lock()
+		delete(b.store.values, model.Key(testPrefix, podID("a")))
+		b.store.values[model.Key(testPrefix, podID("b"))] = []byte("older")
+		b.store.values[model.Key(testPrefix, podID("gone"))] = []byte("deleted meanwhile")
+		b.store.values[model.Root(testPrefix)+"strange"] = []byte{}
+		b.store.mu.Unlock()
+		b.store.lost <- errNamed{errors.New("restored")}
+		time.Sleep(time.Second)
+		b.wantOps(t, "put pod/shop/a", "put pod/shop/b", "delete strange", "delete pod/shop/gone")
+		if s := b.Status(); s.Drift != 4 || s.Sweeps["went_back"] != 1 {
+			t.Errorf("status is %+v", s)
+		}
+	})
+}
+
+func TestWhatIsRefusedStaysAsItWas(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.fill(t)
+		b.run(t)
+		b.did()
+		if err := b.Replace(model.KindPod, pods("c"), []model.ID{podID("a"), podID("never")}); err != nil {
+			t.Fatal(err)
+		}
+		b.wantOps(t, "put pod/shop/c", "delete pod/shop/b")
+		if err := b.Replace(model.KindPod, []proto.Message{&model.Namespace{Name: "shop"}}, nil); err == nil {
+			t.Error("a namespace is a pod")
+		}
+		if err := b.Put(&model.Label{}); err == nil {
+			t.Error("a label is an object")
+		}
+		b.wantOps(t)
+	})
+}
+
+func TestHalfAWriteIsCompleted(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.fill(t)
+		b.run(t)
+		b.did()
+		b.store.fail(nil, errors.New("cut off")) // after half of it
+		b.replace(t, model.KindPod, pods("c", "d", "e", "f")...)
+		time.Sleep(time.Second)
+		b.store.fail(errors.New("away"), nil)
+		time.Sleep(time.Second)
+		b.store.fail(nil, nil)
+		time.Sleep(2 * maxMirrorWait)
+		b.did()
+		want := []string{"namespace/_/shop", "networkpolicy/shop/p", "pod/shop/c", "pod/shop/d", "pod/shop/e", "pod/shop/f"}
+		if got := b.store.keys(); !slices.Equal(got, want) {
+			t.Errorf("the store holds %q, want %q", got, want)
+		}
+	})
+}
