@@ -78,8 +78,8 @@ test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp)
 test-ligato: ## Run the plugin inside cn-infra, and what it publishes through the KVScheduler of vpp-agent (a module of its own)
 	cd tests/ligato && go vet ./... && go test -count 1 ./...
 
-images: ## Build the container images sluice-agent and sluicectl (DOCKER=docker)
-	@set -e; for i in agent:sluice-agent ctl:sluicectl; do \
+images: ## Build the container images sluice-agent, sluice-ksr and sluicectl (DOCKER=docker)
+	@set -e; for i in agent:sluice-agent ksr:sluice-ksr ctl:sluicectl; do \
 	  $(DOCKER) build -f docker/Dockerfile --target $${i%%:*} --build-arg VERSION=$(VERSION) -t $${i##*:}:$(VERSION) -t $${i##*:}:dev .; done
 
 size: build ## Print the sizes of the binaries

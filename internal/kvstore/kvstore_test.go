@@ -8,7 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
+
 	"strings"
 	"testing"
 	"time"
@@ -19,12 +19,11 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/tests/etcd"
 )
 
 func TestMain(m *testing.M) {
-	if name := os.Getenv(memberEnv); name != "" {
-		os.Exit(runMember(name))
-	}
+	etcd.Main()
 	goleak.VerifyTestMain(m)
 }
 
@@ -73,17 +72,6 @@ func closing(t testing.TB, c io.Closer) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-}
-
-// freeAddress returns an address on loopback where nobody listens.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closing(t, l)
-	return l.Addr().String()
 }
 
 func write(t testing.TB, c *kvstore.Client, puts []model.Entry, deletes ...string) {
@@ -205,7 +193,7 @@ func TestWriteSplitsByBytesToo(t *testing.T) {
 }
 
 func TestAnAbsentStoreGivesAClearErrorInTime(t *testing.T) {
-	addr := freeAddress(t)
+	addr := etcd.FreeAddress(t)
 	begin := time.Now()
 	_, err := kvstore.Dial(t.Context(), kvstore.Config{Endpoints: []string{addr}, DialTimeout: 300 * time.Millisecond}, quiet)
 	if !errors.Is(err, kvstore.ErrUnavailable) {

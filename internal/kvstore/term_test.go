@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/tests/etcd"
 )
 
 const leaderKey = "/t/leader"
@@ -101,7 +102,7 @@ func TestALeaderThatIsSilentIsFollowedByAnother(t *testing.T) {
 }
 
 func TestATermOutlivesARestartOfTheStoreAndItsGuardDoesNot(t *testing.T) {
-	address := freeAddress(t)
+	address := etcd.FreeAddress(t)
 	cfg := embedded.Config{Dir: t.TempDir(), ClientURL: "http://" + address}
 	s := server(t, cfg)
 	c := dial(t, address)

@@ -45,7 +45,7 @@ var onlyIn = []struct {
 	places []string
 }{
 	{"k8s.io/client-go", []string{"plugins/ksr/kube", "tests/kube/..."}},
-	{"go.etcd.io/", []string{"internal/kvstore/..."}},
+	{"go.etcd.io/", []string{"internal/kvstore/...", "tests/etcd"}},
 	{"go.fd.io/govpp", []string{"renderer/acl", "renderer/session", "internal/vswitch", "tests/stacks", "tests/vpp/..."}},
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "internal/vswitch", "tests/..."}},

@@ -11,6 +11,8 @@ import (
 
 	"github.com/sluice-net/sluice/internal/agent"
 	"github.com/sluice-net/sluice/internal/cli"
+	"github.com/sluice-net/sluice/internal/reflector"
+	"github.com/sluice-net/sluice/internal/settings"
 )
 
 // root is the top of the repository.
@@ -19,6 +21,7 @@ const root = "../.."
 // programs run the commands of cmd/ in this process.
 var programs = map[string]func(args []string, out *bytes.Buffer) int{
 	"sluice-agent": func(args []string, out *bytes.Buffer) int { return agent.Main(args, out, out) },
+	"sluice-ksr":   func(args []string, out *bytes.Buffer) int { return reflector.Main(args, out, out) },
 	"sluicectl": func(args []string, out *bytes.Buffer) int {
 		return cli.Run(args, strings.NewReader(""), out, out)
 	},
@@ -50,7 +53,7 @@ func checkCommand(program string, args []string) []string {
 // checkSetting returns what is wrong with an environment variable of a program:
 // those of Sluice must be known to the given command.
 func checkSetting(program string, command []string, name string) []string {
-	setting, ours := strings.CutPrefix(name, agent.EnvPrefix)
+	setting, ours := strings.CutPrefix(name, settings.EnvPrefix)
 	if !ours {
 		return nil
 	}

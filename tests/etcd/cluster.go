@@ -1,0 +1,161 @@
+package etcd
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Options of a Cluster.
+type Options struct {
+	Members int // 1 when zero
+	// Authority signs the certificates of the members and of clients; nil without TLS.
+	Authority *Authority
+	Quota     int64 // of a member's database in bytes; 0 for etcd's own
+}
+
+// Cluster is a cluster whose members are processes. One goroutine uses it at a time.
+type Cluster struct {
+	t       testing.TB
+	members []*member
+}
+
+type member struct {
+	settings settings
+	process  *exec.Cmd
+	stdin    io.Closer
+}
+
+// Start starts a cluster that ends with the test. Whether it serves is to be found
+// out by a client.
+func Start(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t}
+	var all []string
+	for i := range max(1, o.Members) {
+		m := &member{settings: settings{
+			Name: fmt.Sprintf("m%d", i), Dir: filepath.Join(t.TempDir(), "etcd"), Client: FreeAddress(t), Quota: o.Quota,
+		}}
+		if o.Authority != nil {
+			m.settings.CA = o.Authority.CA
+			m.settings.Cert, m.settings.Key = o.Authority.Issue(t, m.settings.Name)
+		}
+		all = append(all, m.settings.Name+"=http://"+FreeAddress(t))
+		c.members = append(c.members, m)
+	}
+	for i, m := range c.members {
+		m.settings.Cluster = strings.Join(all, ",")
+		c.Restart(i)
+	}
+	t.Cleanup(func() {
+		for i := range c.members {
+			c.Kill(i)
+		}
+	})
+	return c
+}
+
+// Endpoints returns where clients reach the members.
+func (c *Cluster) Endpoints() (out []string) {
+	for _, m := range c.members {
+		out = append(out, m.settings.Client)
+	}
+	return out
+}
+
+// Kill ends a member without giving it a chance to say so. One that does not run stays
+// so.
+func (c *Cluster) Kill(i int) {
+	c.t.Helper()
+	m := c.members[i]
+	if m.process == nil {
+		return
+	}
+	if err := m.process.Process.Kill(); err != nil {
+		c.t.Error(err)
+	}
+	_ = m.process.Wait() // it was killed, and says so
+	_ = m.stdin.Close()  // nobody reads it any more
+	m.process = nil
+}
+
+// Restart starts a member that does not run, over the data that it had.
+func (c *Cluster) Restart(i int) {
+	c.t.Helper()
+	m := c.members[i]
+	text, err := json.Marshal(m.settings)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	m.process = exec.Command(os.Args[0])
+	m.process.Env = append(os.Environ(), memberEnv+"="+string(text))
+	m.process.Stderr = os.Stderr
+	if m.stdin, err = m.process.StdinPipe(); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := m.process.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// PID returns the process of a member that runs.
+func (c *Cluster) PID(i int) int { return c.members[i].process.Process.Pid }
+
+// Save stops all members, copies their data, and starts them again. What it returns
+// puts that data back, as the restore of a snapshot does.
+func (c *Cluster) Save() (restore func()) {
+	c.t.Helper()
+	saved := make([]string, len(c.members))
+	c.stopped(func(i int, dir string) error {
+		saved[i] = filepath.Join(c.t.TempDir(), "saved")
+		return os.CopyFS(saved[i], os.DirFS(dir))
+	})
+	return func() {
+		c.t.Helper()
+		c.stopped(func(i int, dir string) error {
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+			return os.CopyFS(dir, os.DirFS(saved[i]))
+		})
+	}
+}
+
+// Wipe replaces all members by new ones with the same addresses and no data.
+func (c *Cluster) Wipe() {
+	c.t.Helper()
+	c.stopped(func(_ int, dir string) error { return os.RemoveAll(dir) })
+}
+
+// stopped does something to the data of every member while none runs.
+func (c *Cluster) stopped(do func(i int, dir string) error) {
+	c.t.Helper()
+	for i := range c.members {
+		c.Kill(i)
+	}
+	for i, m := range c.members {
+		if err := do(i, m.settings.Dir); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for i := range c.members {
+		c.Restart(i)
+	}
+}
+
+// FreeAddress returns an address on loopback where nobody listens.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }() // nothing was sent
+	return l.Addr().String()
+}
