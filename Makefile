@@ -6,6 +6,11 @@ TOOLS := .bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -ldflags "-s -w -X github.com/sluice-net/sluice/internal/version.version=$(VERSION)"
 GOLANGCI := $(TOOLS)/golangci-lint-v2.15.0
+# The kube-apiserver of the end-to-end tests, a module of its own. It is built once: minutes of two cores, so that
+# what is kept is the program, under the hash of what it is built from.
+KUBE_VERSION := v1.36.4
+KUBE := $(TOOLS)/kube-apiserver-$(shell cat tests/tools/kube/go.mod tests/tools/kube/go.sum | sha256sum | cut -c1-12)
+KUBE_X := -X k8s.io/component-base/version
 PKG ?= ./...
 FUZZTIME ?= 10s
 COUNT ?= 6
@@ -13,7 +18,7 @@ SEQUENCES ?= 1000
 WORKERS ?= 2
 DOCKER ?= docker
 
-.PHONY: help run build test race bench bench-report fuzz conformance soak mutation lint generate verify e2e test-vpp test-ligato images size
+.PHONY: help run build test race bench bench-report fuzz conformance soak mutation lint generate verify e2e e2e-faults test-vpp test-ligato images size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,8 +73,16 @@ verify: generate lint race ## What CI checks besides the tests: generated files,
 	go vet ./...
 	git diff --exit-code -- "*.pb.go" go.mod go.sum
 
-e2e: build ## Run the end-to-end tests on the static binaries
-	SLUICE_BIN=$(abspath $(BIN)) go test -count 1 ./tests/e2e/...
+$(KUBE):
+	@echo "building a kube-apiserver, once: some minutes"
+	CGO_ENABLED=0 go build -C tests/tools/kube -trimpath -o $(abspath $@) \
+	  -ldflags "-s -w $(KUBE_X).gitVersion=$(KUBE_VERSION) $(KUBE_X).gitMajor=1 $(KUBE_X).gitMinor=36" k8s.io/kubernetes/cmd/kube-apiserver
+
+e2e: build $(KUBE) ## Run the end-to-end tests on the static binaries, with a real kube-apiserver
+	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) go test -count 1 ./tests/e2e/...
+
+e2e-faults: build $(KUBE) ## Kill, cut off, fill up and set back the API server, sluice-ksr and the members of etcd, and count what is lost
+	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) SLUICE_FAULTS=1 go test -count 1 -v -timeout 20m -run Fault ./tests/e2e
 
 test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp)
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/tests/etcd"
 )
 
 // bin is the directory of the programs.
@@ -16,7 +18,10 @@ var bin string
 // by failures.
 const patience = 20 * time.Second
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	etcd.Main()
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	if bin = os.Getenv("SLUICE_BIN"); bin != "" {

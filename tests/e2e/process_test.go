@@ -34,8 +34,16 @@ type process struct {
 func startAgent(t testing.TB, args ...string) *process {
 	t.Helper()
 	socket := filepath.Join(socketDir(t), "agent.sock")
-	p := &process{t: t, socket: socket, ended: make(chan struct{}), grown: make(chan struct{}, 1)}
-	p.cmd = exec.Command(program("sluice-agent"), append(args, "--api-socket", socket)...)
+	p := startProgram(t, "sluice-agent", append(args, "--api-socket", socket)...)
+	p.socket = socket
+	return p
+}
+
+// startProgram starts a program, which is killed with the test if it still runs then.
+func startProgram(t testing.TB, name string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, ended: make(chan struct{}), grown: make(chan struct{}, 1)}
+	p.cmd = exec.Command(program(name), args...)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +61,7 @@ func startAgent(t testing.TB, args ...string) *process {
 		_ = p.cmd.Process.Signal(sig) // it may have ended
 		<-p.ended
 		if t.Failed() {
-			t.Logf("sluice-agent %s ended with %s and wrote:\n%s", strings.Join(args, " "), p.cmd.ProcessState, p.output())
+			t.Logf("%s %s ended with %s and wrote:\n%s", name, strings.Join(args, " "), p.cmd.ProcessState, p.output())
 		}
 	})
 	return p
@@ -98,9 +106,9 @@ func (p *process) line(pattern string) []string {
 			if m := p.scan(re); m != nil {
 				return m
 			}
-			p.t.Fatalf("the agent ended and did not write %q", pattern)
+			p.t.Fatalf("the program ended and did not write %q", pattern)
 		case <-timeout:
-			p.t.Fatalf("the agent did not write %q", pattern)
+			p.t.Fatalf("the program did not write %q", pattern)
 		}
 	}
 }
