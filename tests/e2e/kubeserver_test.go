@@ -253,3 +253,11 @@ func (c *cluster) remove(kind, namespace, name string) {
 		c.t.Fatalf("delete %s %s: %v", kind, name, err)
 	}
 }
+
+// object returns an object without a spec.
+func object(version, kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind}}
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}

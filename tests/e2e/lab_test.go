@@ -185,6 +185,10 @@ func ctl(t testing.TB, args ...string) {
 type gate struct {
 	addr   string
 	target atomic.Pointer[string]
+	flow   sync.RWMutex // locked while nothing passes, without a word to either end
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
 }
 
 func newGate(t testing.TB) *gate {
@@ -193,7 +197,7 @@ func newGate(t testing.TB) *gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{addr: l.Addr().String()}
+	g := &gate{addr: l.Addr().String(), conns: map[net.Conn]bool{}}
 	var running sync.WaitGroup
 	t.Cleanup(func() { _ = l.Close(); running.Wait() })
 	running.Go(func() {
@@ -220,11 +224,45 @@ func (g *gate) serve(in net.Conn) {
 		return
 	}
 	defer func() { _ = out.Close() }()
+	g.note(in, true)
+	defer g.note(in, false)
 	var back sync.WaitGroup
-	back.Go(func() { _, _ = io.Copy(in, out); _ = in.Close() }) // either end may hang up
-	_, _ = io.Copy(out, in)
+	back.Go(func() { g.copy(in, out); _ = in.Close() }) // either end may hang up
+	g.copy(out, in)
 	_ = out.Close()
 	back.Wait()
+}
+
+func (g *gate) note(conn net.Conn, there bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.conns[conn] = there; !there {
+		delete(g.conns, conn)
+	}
+}
+
+// copy passes bytes on while the gate lets it.
+func (g *gate) copy(to io.Writer, from io.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		g.flow.RLock()
+		_, werr := to.Write(buf[:n])
+		g.flow.RUnlock()
+		if err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// shut leads nowhere, and hangs up on all connections.
+func (g *gate) shut() {
+	g.target.Store(nil)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for conn := range g.conns {
+		_ = conn.Close() // its other side closes with it
+	}
 }
 
 func (g *gate) open(target string) { g.target.Store(&target) }
