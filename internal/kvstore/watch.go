@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/connectivity"
@@ -28,14 +30,54 @@ func (c *Client) Watch(ctx context.Context, prefix string, from int64, deliver f
 	if err := c.guard(ctx, cancel); err != nil {
 		return fmt.Errorf("watch %s: %w", prefix, err)
 	}
+	var reached atomic.Int64
+	hand := func(entries []model.Entry, revision int64) {
+		reached.Store(max(reached.Load(), revision))
+		deliver(entries, revision)
+	}
+	reached.Store(from - 1)
+	go c.probe(ctx, cancel, prefix, &reached)
 	responses := c.etcd.Watch(clientv3.WithRequireLeader(ctx), prefix, clientv3.WithPrefix(), clientv3.WithRev(from),
 		clientv3.WithCreatedNotify(), clientv3.WithProgressNotify(), clientv3.WithFragment())
 	for resp := range responses {
-		if err := c.take(ctx, prefix, from, resp, deliver); err != nil {
+		if err := c.take(ctx, prefix, from, resp, hand); err != nil {
 			return fmt.Errorf("watch %s from revision %d: %w", prefix, from, err)
 		}
 	}
 	return fmt.Errorf("watch %s: %w", prefix, c.ended(ctx))
+}
+
+const (
+	// progressEvery is how often an idle watch asks how far the store is, so that its
+	// owner knows that silence means that nothing has changed.
+	progressEvery = 5 * time.Second
+	// headEvery is how often a watch compares the store itself with what it has seen.
+	// Behind a proxy that keeps its connections, nothing else would tell that the store
+	// was set back to older data.
+	headEvery = 6 // of progressEvery
+)
+
+// probe asks for progress, and ends a watch that is ahead of its store.
+func (c *Client) probe(ctx context.Context, cancel context.CancelCauseFunc, prefix string, reached *atomic.Int64) {
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		// A failure is that of the watch, too, which reports it.
+		_ = c.etcd.RequestProgress(clientv3.WithRequireLeader(ctx))
+		if n%headEvery != 0 {
+			continue
+		}
+		before := reached.Load()
+		if head, err := c.head(ctx, prefix); err == nil && head < before {
+			cancel(fmt.Errorf("etcd at %s is at revision %d, and was at %d: %w", c.name, head, before, ErrWentBack))
+			return
+		}
+	}
 }
 
 // take hands one response over, or says why the watch cannot go on.

@@ -28,6 +28,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return errors.New("the watcher of the store runs already")
 	}
 	defer close(w.done)
+	if w.cfg.File != "" {
+		defer w.saving(ctx)()
+	}
 	wait := w.cfg.MinBackoff
 	for reason := reasonStart; ; {
 		why, err := w.follow(ctx, reason)
@@ -40,6 +43,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		if reason = why; reason == reasonGraceOver {
 			continue
+		}
+		if w.draft.LastResync.IsZero() && w.draft.Saved.IsZero() && w.cfg.File != "" {
+			w.recall()
 		}
 		w.cfg.Log.Warn("store has to be read again", "reason", reason, "error", err, "wait", wait)
 		if !pause(ctx, wait/2+rand.N(wait/2+1)) {
@@ -81,7 +87,7 @@ func (w *Watcher) resync(ctx context.Context, reason string) (int64, error) {
 	}
 	retain := w.mistrust(len(entries), revision)
 	w.highest = revision
-	deltas := w.decoder.snapshot(entries, retain)
+	deltas := w.decode(func() []model.Delta { return w.decoder.snapshot(entries, retain) })
 	w.hand(func(p *pending) { p.replace(deltas, revision) })
 
 	resyncs := maps.Clone(w.draft.Resyncs)
@@ -92,6 +98,7 @@ func (w *Watcher) resync(ctx context.Context, reason string) (int64, error) {
 	now := time.Now()
 	w.draft.Resyncs, w.draft.Reason, w.draft.LastResync = resyncs, reason, now
 	w.draft.Following, w.draft.Since, w.draft.Revision = true, now, revision
+	w.draft.Saved, w.draft.Heard = time.Time{}, now
 	w.publish()
 	w.cfg.Log.Info("store was read", "reason", reason, "revision", revision, "objects", len(w.decoder.known), "took", now.Sub(start))
 	return revision, nil
@@ -118,7 +125,10 @@ func (w *Watcher) mistrust(entries int, revision int64) bool {
 
 // deliver takes what a watch has seen. Nobody waits for it, so that it may decode.
 func (w *Watcher) deliver(entries []model.Entry, revision int64) {
-	deltas := w.decoder.deltas(entries)
+	var deltas []model.Delta
+	if len(entries) > 0 {
+		deltas = w.decode(func() []model.Delta { return w.decoder.deltas(entries) })
+	}
 	w.highest = max(w.highest, revision)
 	w.hand(func(p *pending) {
 		// Without anything to tell, a new revision alone is no reason to wake up.
@@ -126,8 +136,16 @@ func (w *Watcher) deliver(entries []model.Entry, revision int64) {
 			p.merge(deltas, revision)
 		}
 	})
-	w.draft.Revision = revision
+	w.draft.Revision, w.draft.Heard = revision, time.Now()
 	w.publish()
+}
+
+// decode runs what changes the decoder by what the store said.
+func (w *Watcher) decode(change func() []model.Delta) []model.Delta {
+	w.state.Lock()
+	defer w.state.Unlock()
+	w.unsaved = true
+	return change()
 }
 
 // hand changes what is pending and wakes the consumer if there is something.

@@ -13,6 +13,11 @@ type Status struct {
 	Unchanged uint64    `json:"unchanged"`           // writes that changed nothing
 	Grace     time.Time `json:"grace,omitzero"`      // until when objects that the store lost stay in force
 	LastError string    `json:"last_error,omitzero"` // what ended the last watch or snapshot
+	// Heard is when the store said something last, be it that nothing has changed.
+	Heard time.Time `json:"heard,omitzero"`
+	// Saved is from when the state is that is in force, while it is the one of the file
+	// because the store has not answered since the start.
+	Saved time.Time `json:"saved,omitzero"`
 	// LastResync and Reason are when and why the last snapshot was read, Resyncs
 	// how many there were for each reason. Reasons are "start", "grace_over",
 	// "watch_failed", or what the error of the watch says of itself by a method

@@ -43,12 +43,18 @@ type Config struct {
 	// Grace is for how long objects stay in force that a store does not have any
 	// more because it lost its data; 1 minute when zero, none when negative.
 	Grace time.Duration
+	// File keeps the last state over restarts; none when empty. It is read only when
+	// the store cannot be, and what it holds is then in force until the store can. It
+	// is written at most every SaveEvery, 30 s when zero, and when Run ends.
+	File      string
+	SaveEvery time.Duration
 }
 
 const (
 	defaultMinBackoff = 50 * time.Millisecond
 	defaultMaxBackoff = 5 * time.Second
 	defaultGrace      = time.Minute
+	defaultSaveEvery  = 30 * time.Second
 )
 
 // Watcher follows the store. Run and Next each belong to one goroutine; Status is
@@ -63,7 +69,10 @@ type Watcher struct {
 	mu      sync.Mutex
 	pending pending
 
-	// What follows belongs to the goroutine of Run, or of deliver on its behalf.
+	// What follows belongs to the goroutine of Run, or of deliver on its behalf, which
+	// hold state while they change the decoder.
+	state   sync.Mutex // for the goroutine that saves
+	unsaved bool       // the decoder knows what the store had and the file has not
 	decoder decoder
 	draft   Status    // the next Status
 	highest int64     // revision that the store had reached
@@ -76,6 +85,7 @@ func New(cfg Config) *Watcher {
 	cfg.MinBackoff = cmp.Or(cfg.MinBackoff, defaultMinBackoff)
 	cfg.MaxBackoff = max(cfg.MinBackoff, cmp.Or(cfg.MaxBackoff, defaultMaxBackoff))
 	cfg.Grace = cmp.Or(cfg.Grace, defaultGrace)
+	cfg.SaveEvery = cmp.Or(cfg.SaveEvery, defaultSaveEvery)
 	w := &Watcher{
 		cfg:  cfg,
 		wake: make(chan struct{}, 1),
