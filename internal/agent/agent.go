@@ -30,6 +30,7 @@ type Agent struct {
 	metrics *metrics
 	// reflector writes to the store; the agent of a node only reads, and has none.
 	reflector *ksr.Reflector
+	heartbeat heartbeat
 	problems  problemLog
 }
 
@@ -42,6 +43,7 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 	a := &Agent{cfg: cfg, log: log, store: store, source: source, metrics: newMetrics()}
 	a.watcher = datasync.New(datasync.Config{
 		Store: store, Prefix: cfg.EtcdPrefix, Log: log.With("plugin", "datasync"), OnProblem: a.metrics.problem,
+		File: cfg.stateFile(log),
 	})
 	nodeConfig.Source, nodeConfig.Observer = a.metrics.counted(a.watcher), a.metrics.observer(&a.problems)
 	nodeConfig.Log = log.With("plugin", "policy")
@@ -75,6 +77,12 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return ended(a.followPublished(source)) })
 	}
 	g.Go(func() error { return ended(a.serve(ctx)) })
+	if a.reflector == nil {
+		g.Go(func() error { return ended(a.heartbeat.follow(ctx, a.store, model.LeaderKey(a.cfg.EtcdPrefix))) })
+	}
+	if a.cfg.StatusInterval > 0 && a.cfg.Node != "" {
+		g.Go(func() error { return ended(a.announce(ctx)) })
+	}
 	g.Go(func() error { a.logVerdicts(ctx); return nil })
 	g.Go(func() error {
 		<-ctx.Done()

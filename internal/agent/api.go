@@ -101,6 +101,7 @@ func (a *Agent) publicAPI() *http.ServeMux {
 func (a *Agent) debugAPI() *http.ServeMux {
 	mux := a.publicAPI()
 	mux.HandleFunc("GET /v1/status", list(a.status))
+	mux.HandleFunc("GET /v1/nodes", list(a.nodes))
 	mux.HandleFunc("GET /v1/pods", list(a.pods))
 	mux.HandleFunc("GET /v1/policies", list(a.policies))
 	mux.HandleFunc("GET /v1/sets", list(a.sets))

@@ -145,7 +145,7 @@ func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
 	}
 	v := view.Status{
 		Version: version.Get().Version, Node: a.cfg.Node, Source: a.source, Revision: s.Status.Revision, Seen: s.Status.Seen,
-		Pods: len(s.Pods), Policies: len(s.Policies), Sets: len(s.Sets), Problems: a.allProblems(s.Problems),
+		Pods: len(s.Pods), Policies: len(s.Policies), Sets: len(s.Sets), Problems: a.allProblems(s.Problems), Store: a.storeStatus(),
 	}
 	v.Unenforced = unenforced(s.Policies, v.Problems)
 	for _, p := range s.Pods {

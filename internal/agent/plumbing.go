@@ -17,7 +17,16 @@ func (a *Agent) follower() *plumbing.Watcher {
 	return plumbing.New(plumbing.Config{
 		Store: a.store, Prefix: a.cfg.EtcdPrefix, Node: a.cfg.Node, Log: a.log.With("plugin", "plumbing"),
 		OnChange: func() { a.node.InterfacesChanged() }, OnProblem: a.metrics.problem,
+		File: besides(a.cfg.stateFile(a.log), ".interfaces"),
 	})
+}
+
+// besides returns the path of a file beside another one, empty when there is none.
+func besides(path, suffix string) string {
+	if path == "" {
+		return ""
+	}
+	return path + suffix
 }
 
 // plugged is a source that has nothing to tell before it is known which interfaces are

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,6 +31,7 @@ func newGet(o *options) *cobra.Command {
 		newList(o, namespace, "sets", "List address sets and their members", setTable),
 		newList(o, namespace, "tables", "List installed tables", tableTable),
 		newList(o, namespace, "rules", "List the rules of installed tables, with the policies they came from", ruleTable),
+		newNodes(o),
 		newStatus(o),
 	)
 	return cmd
@@ -142,6 +144,7 @@ func writeStatus(w *term.Writer, s view.Status) {
 	t.Row("node", dash(s.Node))
 	t.Row("source", s.Source)
 	t.Row("revision", fmt.Sprintf("%d enforced, %d seen", s.Revision, s.Seen))
+	writeStore(t, s.Store, time.Now())
 	t.Row("state", fmt.Sprintf("%d pods (%d local), %d policies, %d sets", s.Pods, s.Local, s.Policies, s.Sets))
 	if s.Unenforced > 0 {
 		t.Row("policies", term.Cell{Text: fmt.Sprintf("%d of %d are not enforced in full, see get policies", s.Unenforced, s.Policies), Style: term.Red})
@@ -156,6 +159,9 @@ func writeStatus(w *term.Writer, s view.Status) {
 			state = term.Cell{Text: "not in sync: " + r.Error, Style: term.Red}
 		case !r.InSync:
 			state = term.Cell{Text: "nothing enforced yet", Style: term.Amber}
+		}
+		if !r.InSync && !r.Since.IsZero() && r.Error != "" {
+			state.Text += lasting(r.Since, time.Now())
 		}
 		t.Row("renderer "+r.Name, state, fmt.Sprintf("%d tables, %d rules, %d entries, %d commits", r.Tables, r.Rules, r.Entries, r.Commits))
 	}

@@ -106,3 +106,16 @@ func (c *Client) Revision(ctx context.Context, key string) (revision int64, err 
 	})
 	return revision, err
 }
+
+// Newest returns the newest revision at which a key under the prefix was written that
+// exists; 0 when there is none.
+func (c *Client) Newest(ctx context.Context, prefix string) (revision int64, err error) {
+	err = c.call(ctx, callAttempts, func(ctx context.Context) error {
+		resp, err := c.etcd.Get(ctx, prefix, append(clientv3.WithLastRev(), clientv3.WithPrefix(), clientv3.WithKeysOnly())...)
+		if err == nil && len(resp.Kvs) > 0 {
+			revision = resp.Kvs[0].ModRevision
+		}
+		return err
+	})
+	return revision, err
+}

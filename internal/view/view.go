@@ -113,6 +113,70 @@ type Status struct {
 	Sets       int              `json:"sets"`
 	Renderers  []RendererStatus `json:"renderers"`
 	Problems   []api.Problem    `json:"problems,omitempty"`
+	// Store says how well the source of the state is followed.
+	Store StoreStatus `json:"store"`
+}
+
+// StoreStatus says how fresh the state is that is enforced.
+type StoreStatus struct {
+	// Following says whether changes of the store are received, Since since when that is
+	// as it is, Heard when the store said something last.
+	Following bool      `json:"following"`
+	Since     time.Time `json:"since,omitzero"`
+	Heard     time.Time `json:"heard,omitzero"`
+	Error     string    `json:"error,omitempty"` // why it is not followed
+	// Saved is from when the state is that is enforced, when it is that of a file because
+	// the store has not answered since the agent started.
+	Saved time.Time `json:"saved,omitzero"`
+	// Retained is until when objects stay in force that the store has lost.
+	Retained time.Time `json:"retained,omitzero"`
+	// Reflector is who writes the state; absent while nobody does, since Unwritten.
+	Reflector *Reflector `json:"reflector,omitempty"`
+	Unwritten time.Time  `json:"unwritten,omitzero"`
+}
+
+// Reflector is a sluice-ksr that follows the cluster and writes its state.
+type Reflector struct {
+	Identity string    `json:"identity"`
+	Version  string    `json:"version,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+}
+
+// NodeStatus is what an agent tells all others of itself, through the store.
+type NodeStatus struct {
+	Node      string             `json:"node"`
+	Version   string             `json:"version"`
+	Revision  int64              `json:"revision"` // enforced by every renderer
+	Seen      int64              `json:"seen"`
+	Following bool               `json:"following"`
+	Time      time.Time          `json:"time"`
+	Renderers []NodeRenderer     `json:"renderers,omitempty"`
+	Policies  []UnenforcedPolicy `json:"policies,omitempty"` // not enforced in full, the first 100
+	More      int                `json:"more,omitempty"`     // that are not named
+}
+
+// NodeRenderer is the state of a renderer of a node.
+type NodeRenderer struct {
+	Name   string `json:"name"`
+	InSync bool   `json:"inSync"`
+	Error  string `json:"error,omitempty"`
+}
+
+// UnenforcedPolicy is a policy that a node does not enforce as it is written.
+type UnenforcedPolicy struct {
+	Policy   api.PolicyID `json:"policy"`
+	Enforced Enforcement  `json:"enforced"`
+	Why      string       `json:"why,omitempty"`
+}
+
+// NodeEnforcement says whether a node enforces what was asked for.
+type NodeEnforcement struct {
+	NodeStatus
+	// Wanted is the revision of the store that is asked for: that of a policy, or of the
+	// newest change of any object.
+	Wanted   int64       `json:"wanted"`
+	Enforced Enforcement `json:"enforced"`
+	Why      string      `json:"why,omitempty"`
 }
 
 // RendererStatus is the state of one renderer.

@@ -15,31 +15,38 @@ import (
 
 // fields are the names that programs know. Names are added here and never removed.
 var fields = map[string]string{
-	"Pod":            "pod node addresses labels state isolated policies problems interfaceTag",
-	"Policy":         "policy selector tier priority isolates rules pods enforced pending problems notes",
-	"Set":            "id meaning members",
-	"Table":          "renderer table kind pods rules entries objects",
-	"Rule":           "renderer table index rule origins hits countedWith",
-	"Status":         "version node source revision seen pods local policies unenforced sets renderers problems",
-	"RendererStatus": "name inSync commits error since tables rules entries",
-	"Question":       "src dst port protocol",
-	"Party":          "name pod address node",
-	"Injection":      "src dst flow verdict reason hops expected",
-	"Hop":            "interface direction action by table rule match origins",
-	"Applied":        "put deleted unchanged enforced pending problems",
-	"Explanation":    "src dst flow allowed oracle renderers renderersDiffer packets",
-	"Answer":         "renderer allowed decides agrees pending decisions node unasked origins unnamed",
-	"NamedOrigin":    "policy direction rule role",
-	"Packet":         "node verdict reason expected unsent",
-	"Matrix":         "groups cells probes left differ",
-	"Change":         "put delete",
-	"ChangedObject":  "kind namespace name value",
+	"Pod":              "pod node addresses labels state isolated policies problems interfaceTag",
+	"Policy":           "policy selector tier priority isolates rules pods enforced pending problems notes",
+	"Set":              "id meaning members",
+	"Table":            "renderer table kind pods rules entries objects",
+	"Rule":             "renderer table index rule origins hits countedWith",
+	"Status":           "version node source revision seen pods local policies unenforced sets renderers problems store",
+	"StoreStatus":      "following since heard error saved retained reflector unwritten",
+	"Reflector":        "identity version since",
+	"NodeStatus":       "node version revision seen following time renderers policies more",
+	"NodeRenderer":     "name inSync error",
+	"UnenforcedPolicy": "policy enforced why",
+	"NodeEnforcement":  "node version revision seen following time renderers policies more wanted enforced why",
+	"RendererStatus":   "name inSync commits error since tables rules entries",
+	"Question":         "src dst port protocol",
+	"Party":            "name pod address node",
+	"Injection":        "src dst flow verdict reason hops expected",
+	"Hop":              "interface direction action by table rule match origins",
+	"Applied":          "put deleted unchanged enforced pending problems",
+	"Explanation":      "src dst flow allowed oracle renderers renderersDiffer packets",
+	"Answer":           "renderer allowed decides agrees pending decisions node unasked origins unnamed",
+	"NamedOrigin":      "policy direction rule role",
+	"Packet":           "node verdict reason expected unsent",
+	"Matrix":           "groups cells probes left differ",
+	"Change":           "put delete",
+	"ChangedObject":    "kind namespace name value",
 }
 
 func TestNamesOfFieldsAreNeverTakenAway(t *testing.T) {
 	for _, v := range []any{
 		Pod{}, Policy{}, Set{}, Table{}, Rule{}, Status{}, RendererStatus{}, Question{}, Party{}, Injection{}, Hop{},
 		Applied{}, Explanation{}, Answer{}, NamedOrigin{}, Packet{}, Matrix{}, Change{}, ChangedObject{},
+		StoreStatus{}, Reflector{}, NodeStatus{}, NodeRenderer{}, UnenforcedPolicy{}, NodeEnforcement{},
 	} {
 		typ := reflect.TypeOf(v)
 		got := names(typ)

@@ -2,7 +2,6 @@ package datasync_test
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -67,37 +66,5 @@ func TestTheSavedStateIsInForceUntilTheStoreAnswers(t *testing.T) {
 	}
 	if n := len(c.changes); n > 3 {
 		t.Errorf("there were %d changes: %v", n, c.changes)
-	}
-}
-
-func TestASavedStateThatIsNotWholeIsNotUsed(t *testing.T) {
-	path := saved(t, pods(2, "n1"))
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file is %v, %v", info, err)
-	}
-	for cut := range len(text) {
-		broken := append([]byte{}, text...)
-		broken[cut] ^= 0x40
-		for _, b := range [][]byte{broken, text[:cut]} {
-			if err := os.WriteFile(path, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := datasync.CheckFile(path, "/sluice"); err == nil {
-				t.Fatalf("a file that is broken at %d is read", cut)
-			}
-		}
-	}
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := datasync.CheckFile(path, "/sluice"); err != nil {
-		t.Error(err)
-	}
-	if err := datasync.CheckFile(path, "/other"); err == nil {
-		t.Error("the state of another cluster is used")
 	}
 }

@@ -7,12 +7,15 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/keep"
 )
 
 // recall puts the state of the file in force, because the store cannot be read. It is
 // a resync like any other: what the store has then is compared with it.
 func (w *Watcher) recall() {
-	h, entries, err := loadFile(w.cfg.File, w.cfg.Prefix)
+	h, entries, err := keep.Load(w.cfg.File, model.Root(w.cfg.Prefix))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return
@@ -66,8 +69,8 @@ func (w *Watcher) save() {
 	if !unsaved {
 		return
 	}
-	h := fileHeader{Prefix: w.cfg.Prefix, Revision: w.Status().Revision, Saved: time.Now().UTC()}
-	if err := saveFile(w.cfg.File, h, known); err != nil {
+	h := keep.Header{Root: model.Root(w.cfg.Prefix), Revision: w.Status().Revision, Saved: time.Now().UTC()}
+	if err := keep.Save(w.cfg.File, h, known); err != nil {
 		w.cfg.Log.Warn("state cannot be saved for a start without the store", "error", err)
 		w.state.Lock()
 		w.unsaved = true

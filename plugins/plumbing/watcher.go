@@ -39,6 +39,9 @@ type Config struct {
 	// Grace is for how long names stay that a store does not have any more because it
 	// lost its data; 1 minute when zero, none when negative.
 	Grace time.Duration
+	// File keeps what is known over restarts; none when empty. It is read only when the
+	// store cannot be, and is written with every change.
+	File string
 }
 
 const (
@@ -121,6 +124,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case time.Since(began) > w.cfg.MaxBackoff:
 			wait = w.cfg.MinBackoff // it went well for a while
 		}
+		if !w.isReady() && w.cfg.File != "" {
+			w.recall()
+		}
 		w.cfg.Log.Warn("interfaces of pods have to be read again", "error", err, "wait", wait)
 		timer := time.NewTimer(wait/2 + rand.N(wait/2+1))
 		select {
@@ -144,6 +150,7 @@ func (w *Watcher) follow(ctx context.Context) error {
 		return fmt.Errorf("read the interfaces of pods: %w", err)
 	}
 	w.snapshot(entries, revision)
+	w.save()
 	if !w.grace.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, w.grace, errGraceOver)
@@ -156,6 +163,7 @@ func (w *Watcher) follow(ctx context.Context) error {
 		}
 		if len(entries) > 0 {
 			w.publish()
+			w.save()
 		}
 	})
 	if errors.Is(context.Cause(ctx), errGraceOver) {

@@ -20,8 +20,9 @@ var mayImport = []struct {
 	{"api/model", nil},
 	{"plugins/ksr", []string{"api/..."}},
 	{"plugins/ksr/kube", []string{"api/...", "plugins/ksr"}},
-	{"plugins/datasync", []string{"api/..."}},
-	{"plugins/plumbing", []string{"api/..."}},
+	{"plugins/keep", []string{"api/..."}},
+	{"plugins/datasync", []string{"api/...", "plugins/keep"}},
+	{"plugins/plumbing", []string{"api/...", "plugins/keep"}},
 	{"plugins/policy", []string{"api/...", "renderer", "plugins/policy/..."}}, // wires, so knows its layers
 	{"plugins/policy/configurator", []string{"api/...", "renderer"}},
 	{"plugins/policy/...", []string{"api/..."}}, // layers do not know each other

@@ -44,6 +44,7 @@ func startProgram(t testing.TB, name string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, ended: make(chan struct{}), grown: make(chan struct{}, 1)}
 	p.cmd = exec.Command(program(name), args...)
+	p.cmd.Env = append(os.Environ(), "SLUICE_STATE_FILE="+filepath.Join(t.TempDir(), "state")) // not that of this machine
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -222,6 +223,79 @@ func TestARestartOfTheAgentChangesNothingInTheVPP(t *testing.T) {
 	if err := v.demoEnforced(); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestAnAgentThatStartsWithoutItsStoreEnforcesWhatItKnewLast(t *testing.T) {
+	t.Parallel()
+	socket, file := filepath.Join(socketDir(t), "vpp.sock"), filepath.Join(t.TempDir(), "state")
+	v := startVPP(t, socket)
+	v.plumbDemo()
+	etcd := startEtcd(t)
+	store(t, etcd, demo)
+	door := newGate(t)
+	door.open(etcd)
+	run := func() *process {
+		return startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", door.addr, "--vpp-socket", socket, "--state-file", file)
+	}
+	a := run()
+	a.ready()
+	a.stop(syscall.SIGTERM)
+
+	// The machine starts again: VPP is empty, and etcd is not there.
+	door.shut()
+	v.stop()
+	v = startVPP(t, socket)
+	v.plumbDemo()
+	a = run()
+	eventually(t, v.demoEnforced)
+	eventually(t, func() error {
+		if out, code := a.ctl("get", "status"); code != 0 || !strings.Contains(out, "is enforced, as it was saved: ") {
+			return fmt.Errorf("exit code %d:\n%s", code, out)
+		}
+		return nil
+	})
+	before := v.installed()
+	door.open(etcd)
+	eventually(t, func() error {
+		if out, _ := a.ctl("get", "status"); !strings.Contains(out, "followed, heard ") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	a.ready()
+	if d := cmp.Diff(before, v.installed()); d != "" {
+		t.Errorf("the store had nothing new, and something changed (-before +after):\n%s", d)
+	}
+	a.stop(syscall.SIGTERM)
+}
+
+func TestNodesTellWhatTheyEnforce(t *testing.T) {
+	t.Parallel()
+	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
+	v.plumbDemo()
+	etcd := startEtcd(t)
+	store(t, etcd, demo)
+	a := startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", etcd, "--vpp-socket", v.socket, "--status-interval", "100ms")
+	a.ready()
+	// A second node, whose vswitch is not there.
+	b := startAgent(t, "run", "--node", "node-2", "--etcd-endpoints", etcd, "--vpp-socket", filepath.Join(socketDir(t), "nobody.sock"), "--status-interval", "100ms")
+	eventually(t, func() error {
+		out, code := b.ctl("get", "nodes", "demo/server")
+		if code != 1 || !regexp.MustCompile(`(?m)^node-1 +yes `).MatchString(out) || !regexp.MustCompile(`(?m)^node-2 +pending: `).MatchString(out) {
+			return fmt.Errorf("exit code %d:\n%s", code, out)
+		}
+		return nil
+	})
+	if out, code := a.ctl("get", "nodes", "demo/other"); code != 2 || !strings.Contains(out, "there is no policy demo/other") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	b.stop(syscall.SIGTERM)
+	eventually(t, func() error {
+		if out, code := a.ctl("get", "nodes"); code != 0 || strings.Contains(out, "node-2") {
+			return fmt.Errorf("exit code %d:\n%s", code, out)
+		}
+		return nil
+	})
 }
 
 func TestAnAgentThatStartsBeforeItsStoreWaitsForIt(t *testing.T) {

@@ -1,4 +1,12 @@
-package datasync
+// Package keep holds what a store held last in a file, for a start without the store.
+//
+// # Invariants
+//
+//   - A file is whole or an error: it ends with the sum of all before. A crash while it is
+//     written leaves the one before.
+//   - It is read for the keys that it was written for only.
+//   - Nobody but its owner may read it: it names every pod of a cluster.
+package keep
 
 import (
 	"bufio"
@@ -25,19 +33,22 @@ const fileMagic = "sluice state 1\n"
 // maxFile bounds the size of a file that is read; as much as an etcd may hold.
 const maxFile = 2 << 30
 
-// fileHeader is its second line, as JSON.
-type fileHeader struct {
-	Prefix   string    `json:"prefix"`
-	Revision int64     `json:"revision"`
+// Header says what is in a file. It is its second line, as JSON.
+type Header struct {
+	// Root is the prefix of all keys, so that the file of another cluster or node is
+	// not taken for this one's.
+	Root     string    `json:"root"`
+	Revision int64     `json:"revision"` // of the store, that it was read at
 	Saved    time.Time `json:"saved"`
-	Entries  int       `json:"entries"`
+	Entries  int       `json:"entries"` // how many there are; Save counts them
 }
 
-var errFile = errors.New("is not a state that was saved whole")
+// ErrBroken says that a file is not one that Save wrote.
+var ErrBroken = errors.New("is not a state that was saved whole")
 
-// saveFile replaces a file by one with the state. A reader finds the old one or the new
-// one, also after a crash. Nobody else may read it: it names every pod of the cluster.
-func saveFile(path string, h fileHeader, known map[string][]byte) (err error) {
+// Save replaces a file by one with the entries, by key. A reader finds the old one or
+// the new one, also after a crash.
+func Save(path string, h Header, known map[string][]byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("save the state: %w", err)
@@ -77,8 +88,9 @@ func saveFile(path string, h fileHeader, known map[string][]byte) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// loadFile reads what saveFile wrote, for the same cluster. Anything else is an error.
-func loadFile(path, prefix string) (h fileHeader, entries []model.Entry, err error) {
+// Load reads what Save wrote for the same root, in the order of keys; no value is nil.
+// Anything else is an error, which wraps fs.ErrNotExist when there is no file.
+func Load(path, root string) (h Header, entries []model.Entry, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return h, nil, err
@@ -92,14 +104,14 @@ func loadFile(path, prefix string) (h fileHeader, entries []model.Entry, err err
 	}
 	body, ok := verified(text, sha256.New())
 	if !ok {
-		return h, nil, fmt.Errorf("%s %w", path, errFile)
+		return h, nil, fmt.Errorf("%s %w", path, ErrBroken)
 	}
 	line, rest, _ := bytes.Cut(bytes.TrimPrefix(body, []byte(fileMagic)), []byte("\n"))
 	if err := json.Unmarshal(line, &h); err != nil {
-		return h, nil, fmt.Errorf("%s %w: %w", path, errFile, err)
+		return h, nil, fmt.Errorf("%s %w: %w", path, ErrBroken, err)
 	}
-	if h.Prefix != prefix {
-		return h, nil, fmt.Errorf("%s is of the cluster at %s, not of that at %s", path, model.Quoted(h.Prefix), prefix)
+	if h.Root != root {
+		return h, nil, fmt.Errorf("%s holds the keys below %s, not those below %s", path, model.Quoted(h.Root), root)
 	}
 	for len(rest) > 0 {
 		var key, value []byte
@@ -107,12 +119,12 @@ func loadFile(path, prefix string) (h fileHeader, entries []model.Entry, err err
 			value, rest, ok = field(rest)
 		}
 		if !ok {
-			return h, nil, fmt.Errorf("%s %w", path, errFile)
+			return h, nil, fmt.Errorf("%s %w", path, ErrBroken)
 		}
 		entries = append(entries, model.Entry{Key: string(key), Value: value})
 	}
 	if len(entries) != h.Entries {
-		return h, nil, fmt.Errorf("%s %w: it has %d of %d objects", path, errFile, len(entries), h.Entries)
+		return h, nil, fmt.Errorf("%s %w: it has %d of %d objects", path, ErrBroken, len(entries), h.Entries)
 	}
 	return h, entries, nil
 }
@@ -127,7 +139,7 @@ func verified(text []byte, sum hash.Hash) ([]byte, bool) {
 	return body, bytes.Equal(sum.Sum(nil), want)
 }
 
-// field returns the first part of what saveFile wrote, and the rest. Its result is
+// field returns the first part of what Save wrote, and the rest. Its result is
 // never nil: an empty value is a value.
 func field(b []byte) (part, rest []byte, ok bool) {
 	n, size := binary.Uvarint(b)

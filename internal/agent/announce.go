@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+const (
+	// maxTold bounds how many policies a node names to the others.
+	maxTold = 100
+	// announceLife is for how many intervals what a node has told is there without it.
+	announceLife = 6
+)
+
+// announce tells the others how far this node is, for as long as it runs: when
+// something has changed, and not more often than the interval. What changes meanwhile
+// is told once. A store that refuses is told again later; nothing depends on it.
+func (a *Agent) announce(ctx context.Context) error {
+	interval := a.cfg.StatusInterval
+	b := a.store.Beacon(model.StatusRoot(a.cfg.EtcdPrefix)+a.cfg.Node, max(announceLife*interval, 10*time.Second))
+	defer func() { _ = b.Douse(ctx) }() // it vanishes by itself
+	var told view.NodeStatus
+	var toldAt time.Time
+	for failed := false; ; {
+		now, err := a.nodeStatus(ctx)
+		// The time alone is no news, unless the lease might have been lost unnoticed.
+		if err == nil && (!same(now, told) || time.Since(toldAt) > announceLife/2*interval) {
+			if err = a.tell(ctx, b.Shine, now); err == nil {
+				told, toldAt = now, time.Now()
+			}
+		}
+		if err != nil && ctx.Err() == nil && !failed {
+			a.log.Warn("other nodes are not told how far this one is", "error", err)
+		}
+		failed = err != nil
+		// Nodes that were told the same change do not write at once.
+		select {
+		case <-time.After(interval*3/4 + rand.N(interval/4+1)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (a *Agent) tell(ctx context.Context, shine func(context.Context, []byte) error, s view.NodeStatus) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encode the status of the node: %w", err)
+	}
+	return shine(ctx, text)
+}
+
+// same compares two statuses without their times.
+func same(a, b view.NodeStatus) bool {
+	a.Time, b.Time = time.Time{}, time.Time{}
+	return reflect.DeepEqual(a, b)
+}
+
+// nodeStatus is what the others are told.
+func (a *Agent) nodeStatus(ctx context.Context) (view.NodeStatus, error) {
+	s := a.node.Plugin.Status()
+	v := view.NodeStatus{
+		Node: a.cfg.Node, Version: version.Get().Version, Revision: s.Revision, Seen: s.Seen,
+		Following: a.watcher.Status().Following, Time: time.Now().UTC(),
+	}
+	for _, r := range s.Renderers {
+		v.Renderers = append(v.Renderers, view.NodeRenderer{Name: r.Name, InSync: r.InSync, Error: r.Error})
+	}
+	if s.Unenforced == 0 && s.InSync() {
+		return v, nil // spares the look at every policy
+	}
+	policies, err := a.policies(ctx, filter{})
+	if err != nil {
+		return v, err
+	}
+	for _, p := range policies {
+		if p.Enforced == view.EnforcedFully {
+			continue
+		}
+		if len(v.Policies) == maxTold {
+			v.More++
+			continue
+		}
+		why := p.Pending
+		if len(p.Problems) > 0 {
+			why = p.Problems[0].Field + ": " + p.Problems[0].Reason
+		}
+		v.Policies = append(v.Policies, view.UnenforcedPolicy{Policy: p.Policy, Enforced: p.Enforced, Why: why})
+	}
+	return v, nil
+}
+
+// nodes says of every node whether it enforces a policy, or the whole state when none
+// is named. The filter's name is that of a policy, and its namespace.
+func (a *Agent) nodes(ctx context.Context, f filter) ([]view.NodeEnforcement, error) {
+	wanted, err := a.wanted(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	entries, _, err := a.store.List(ctx, model.StatusRoot(a.cfg.EtcdPrefix))
+	if err != nil {
+		return nil, fmt.Errorf("read the status of nodes: %w", err)
+	}
+	out := []view.NodeEnforcement{}
+	for _, e := range entries {
+		v := view.NodeEnforcement{Wanted: wanted}
+		if err := json.Unmarshal(e.Value, &v.NodeStatus); err != nil {
+			v.Node = strings.TrimPrefix(e.Key, model.StatusRoot(a.cfg.EtcdPrefix))
+			v.Enforced, v.Why = view.EnforcedPending, "what the node tells is not understood: "+err.Error()
+		} else {
+			v.Enforced, v.Why = enforcedThere(v.NodeStatus, wanted, f)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// wanted returns the revision at which a policy, or anything, changed last.
+func (a *Agent) wanted(ctx context.Context, f filter) (int64, error) {
+	if f.name == "" {
+		return a.store.Newest(ctx, model.Root(a.cfg.EtcdPrefix))
+	}
+	kinds := []model.Kind{model.KindAdminNetworkPolicy, model.KindBaselineAdminNetworkPolicy, model.KindClusterNetworkPolicy}
+	if f.namespace != "" {
+		kinds = []model.Kind{model.KindNetworkPolicy}
+	}
+	for _, kind := range kinds {
+		revision, err := a.store.Revision(ctx, model.Key(a.cfg.EtcdPrefix, model.ID{Kind: kind, Namespace: f.namespace, Name: f.name}))
+		if err != nil || revision > 0 {
+			return revision, err
+		}
+	}
+	return 0, fmt.Errorf("there is no policy %s", strings.TrimPrefix(f.namespace+"/"+f.name, "/"))
+}
+
+// enforcedThere says whether a node enforces what changed at a revision.
+func enforcedThere(n view.NodeStatus, wanted int64, f filter) (view.Enforcement, string) {
+	at := slices.IndexFunc(n.Policies, func(p view.UnenforcedPolicy) bool {
+		return f.name == "" || p.Policy.Namespace == f.namespace && p.Policy.Name == f.name
+	})
+	switch {
+	case n.Revision < wanted:
+		for _, r := range n.Renderers {
+			if r.Error != "" {
+				return view.EnforcedPending, r.Name + ": " + r.Error
+			}
+		}
+		why := fmt.Sprintf("is at revision %d", n.Revision)
+		if !n.Following {
+			why += ", and does not follow the store"
+		}
+		return view.EnforcedPending, why
+	case at >= 0:
+		return n.Policies[at].Enforced, n.Policies[at].Why
+	case n.More > 0:
+		return view.EnforcedPartly, fmt.Sprintf("%d more policies than the node names are not enforced in full", n.More)
+	}
+	return view.EnforcedFully, ""
+}

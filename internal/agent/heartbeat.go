@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+// store is what a heartbeat is read from.
+type store interface {
+	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
+	Watch(ctx context.Context, prefix string, from int64, deliver func([]model.Entry, int64)) error
+}
+
+// heartbeat knows who writes the state. The zero value knows nothing.
+type heartbeat struct {
+	mu     sync.Mutex
+	leader *view.Reflector
+	since  time.Time // since when there is none; zero when it is not known
+}
+
+// get returns who writes the state, or since when nobody does.
+func (h *heartbeat) get() (*view.Reflector, time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.leader, h.since
+}
+
+// set takes over what the key says; nil when there is none.
+func (h *heartbeat) set(value []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if value == nil {
+		if h.leader != nil || h.since.IsZero() {
+			h.since = time.Now()
+		}
+		h.leader = nil
+		return
+	}
+	var l model.Leader
+	_ = json.Unmarshal(value, &l) // the key alone says that somebody writes
+	since, _ := time.Parse(time.RFC3339, l.Since)
+	h.leader, h.since = &view.Reflector{Identity: l.Identity, Version: l.Version, Since: since}, time.Time{}
+}
+
+// heartbeatWait is the time between attempts to read the key.
+const heartbeatWait = 2 * time.Second
+
+// follow follows the key until ctx ends. While the store does not answer, what it said
+// last stays: the status of the store tells of that.
+func (h *heartbeat) follow(ctx context.Context, s store, key string) error {
+	for {
+		entries, revision, err := s.List(ctx, key)
+		if err == nil {
+			var value []byte
+			for _, e := range entries {
+				if e.Key == key {
+					value = e.Value
+				}
+			}
+			h.set(value)
+			_ = s.Watch(ctx, key, revision+1, func(entries []model.Entry, _ int64) {
+				for _, e := range entries {
+					if e.Key == key {
+						h.set(e.Value)
+					}
+				}
+			}) // whatever it was: the key is read again
+		}
+		select {
+		case <-time.After(heartbeatWait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// storeStatus says how fresh the state is.
+func (a *Agent) storeStatus() view.StoreStatus {
+	s := a.watcher.Status()
+	v := view.StoreStatus{Following: s.Following, Since: s.Since, Heard: s.Heard, Saved: s.Saved, Retained: s.Grace}
+	if !s.Following {
+		v.Error = s.LastError
+	}
+	v.Reflector, v.Unwritten = a.heartbeat.get()
+	return v
+}
+
+// stateFile returns where the state is kept; nowhere when that is not possible, which
+// is no reason not to enforce anything.
+func (c Config) stateFile(log *slog.Logger) string {
+	if c.StateFile == "" {
+		return ""
+	}
+	if err := os.MkdirAll(filepath.Dir(c.StateFile), 0o700); err != nil {
+		log.Warn("state is not kept for a start without etcd", "setting", "--state-file", "error", err)
+		return ""
+	}
+	return c.StateFile
+}

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+func newNodes(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "nodes [[NAMESPACE/]POLICY]",
+		Short: "Say for every node whether it enforces a policy yet, or everything",
+		Long: `Say for every node of the cluster whether it enforces a policy as it is now, or, without one, everything that was changed.
+Nodes tell that through the store, every 10 seconds at most (--status-interval of the agent). A node whose agent does not run is not listed.
+The exit code is 1 while one of them does not.`,
+		Example: `  sluicectl get nodes
+  sluicectl get nodes shop/web`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := url.Values{}
+			if len(args) == 1 {
+				namespace, name, ok := strings.Cut(args[0], "/")
+				if !ok {
+					namespace, name = "", args[0]
+				}
+				q.Set("namespace", namespace)
+				q.Set("name", name)
+			}
+			nodes := []view.NodeEnforcement{}
+			if err := o.client().get(cmd.Context(), "/v1/nodes?"+q.Encode(), &nodes); err != nil {
+				return err
+			}
+			if err := o.output.print(o.out, nodes, func(w *term.Writer) { writeNodes(w, nodes, time.Now()) }); err != nil {
+				return err
+			}
+			for _, n := range nodes {
+				if n.Enforced != view.EnforcedFully {
+					return errNegative
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func writeNodes(w *term.Writer, nodes []view.NodeEnforcement, now time.Time) {
+	if len(nodes) == 0 {
+		w.Printf("no nodes\n")
+		return
+	}
+	t := term.NewTable("NODE", "ENFORCED", "REVISION", "WANTED", "TOLD", "VERSION")
+	for _, n := range nodes {
+		enforced := term.Cell{Text: string(n.Enforced), Style: term.Green}
+		if n.Enforced != view.EnforcedFully {
+			enforced = term.Cell{Text: string(n.Enforced) + ": " + n.Why, Style: term.Amber}
+		}
+		t.Row(n.Node, enforced, n.Revision, n.Wanted, ago(n.Time, now), n.Version)
+	}
+	t.Print(w)
+}
+
+// writeStore says how fresh the state is.
+func writeStore(t *term.Table, s view.StoreStatus, now time.Time) {
+	switch {
+	case !s.Saved.IsZero():
+		t.Row("store", term.Cell{Text: fmt.Sprintf("does not answer; the state of %s is enforced, as it was saved: %s", s.Saved.Format(time.RFC3339), s.Error), Style: term.Red})
+	case s.Following:
+		t.Row("store", term.Cell{Text: "followed, heard " + ago(s.Heard, now), Style: term.Green})
+	case s.Error != "":
+		t.Row("store", term.Cell{Text: "not followed" + lasting(s.Since, now) + ": " + s.Error, Style: term.Red})
+	}
+	if !s.Retained.IsZero() {
+		t.Row("", term.Cell{Text: "has lost data; what was known stays in force until " + s.Retained.Format(time.TimeOnly), Style: term.Amber})
+	}
+	switch {
+	case s.Reflector != nil:
+		t.Row("reflector", s.Reflector.Identity+" leads"+lasting(s.Reflector.Since, now))
+	case !s.Unwritten.IsZero():
+		t.Row("reflector", term.Cell{Text: "nobody writes the state" + lasting(s.Unwritten, now) + ": it may be old", Style: term.Amber})
+	}
+}
+
+// lasting says for how long something is so, when that is known.
+func lasting(since, now time.Time) string {
+	if since.IsZero() {
+		return ""
+	}
+	return " for " + now.Sub(since).Round(time.Second).String()
+}
+
+// ago says how long ago something was.
+func ago(at, now time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return now.Sub(at).Round(time.Second).String() + " ago"
+}

@@ -1,0 +1,72 @@
+package keep_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/keep"
+)
+
+func save(t *testing.T, known map[string][]byte) (string, keep.Header) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "state")
+	h := keep.Header{Root: "/a/", Revision: 7, Saved: time.Unix(1e9, 0).UTC()}
+	for range 2 { // the second replaces the first
+		if err := keep.Save(path, h, known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.Entries = len(known)
+	return path, h
+}
+
+func TestWhatIsSavedIsLoaded(t *testing.T) {
+	path, h := save(t, map[string][]byte{"/a/2": []byte("two"), "/a/1": {}, "/a/3": {0, 10, 255}})
+	got, entries, err := keep.Load(path, "/a/")
+	want := []model.Entry{{Key: "/a/1", Value: []byte{}}, {Key: "/a/2", Value: []byte("two")}, {Key: "/a/3", Value: []byte{0, 10, 255}}}
+	if err != nil || got != h || cmp.Diff(want, entries) != "" {
+		t.Errorf("loaded %+v, %v, %v", got, entries, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v, %v", info, err)
+	}
+	if rest, err := os.ReadDir(filepath.Dir(path)); err != nil || len(rest) != 1 {
+		t.Errorf("the directory holds %v, %v", rest, err)
+	}
+	if _, _, err := keep.Load(path, "/b/"); err == nil {
+		t.Error("the keys of another cluster are loaded")
+	}
+	if _, _, err := keep.Load(path+"x", "/a/"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that does not exist: %v", err)
+	}
+	if err := keep.Save(filepath.Join(path, "below"), h, nil); err == nil {
+		t.Error("a file is a directory")
+	}
+}
+
+func TestAFileThatIsBrokenAnywhereIsNotLoaded(t *testing.T) {
+	path, _ := save(t, map[string][]byte{"/a/1": []byte("one"), "/a/2": []byte("two")})
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range len(text) {
+		flipped := append([]byte{}, text...)
+		flipped[at] ^= 0x40
+		for _, b := range [][]byte{flipped, text[:at], append(append([]byte{}, text...), 'x')} {
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := keep.Load(path, "/a/"); err == nil {
+				t.Fatalf("a file that is broken at %d is loaded", at)
+			}
+		}
+	}
+}
