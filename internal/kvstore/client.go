@@ -53,6 +53,7 @@ type Client struct {
 	name        string // for messages: the endpoints
 	callTimeout time.Duration
 	pageSize    int64 // keys per page of a List
+	probeEvery  time.Duration
 	log         *slog.Logger
 }
 
@@ -111,6 +112,7 @@ func FromClient(c *clientv3.Client, name string, log *slog.Logger) *Client {
 		name:        name,
 		callTimeout: defaultCallTimeout,
 		pageSize:    defaultPageSize,
+		probeEvery:  progressEvery,
 		log:         log,
 	}
 }

@@ -59,7 +59,7 @@ const (
 
 // probe asks for progress, and ends a watch that is ahead of its store.
 func (c *Client) probe(ctx context.Context, cancel context.CancelCauseFunc, prefix string, reached *atomic.Int64) {
-	tick := time.NewTicker(progressEvery)
+	tick := time.NewTicker(c.probeEvery)
 	defer tick.Stop()
 	for n := 1; ; n++ {
 		select {

@@ -27,9 +27,12 @@ type settings struct {
 	Quota                      int64  // bytes; 0 for etcd's own
 }
 
-// Main is to be called first by TestMain: in a process that is a member it serves, and
-// does not return.
+// Main is to be called first by TestMain: in a process that is a member or a proxy it
+// serves, and does not return.
 func Main() {
+	if addresses := os.Getenv(proxyEnv); addresses != "" {
+		serveProxy(addresses)
+	}
 	text := os.Getenv(memberEnv)
 	if text == "" {
 		return

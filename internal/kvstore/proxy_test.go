@@ -1,0 +1,153 @@
+package kvstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/tests/etcd"
+)
+
+// watchersOf asks a member how many watches it serves.
+func watchersOf(t *testing.T, address string) int {
+	t.Helper()
+	resp, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^etcd_debugging_mvcc_watcher_total (\S+)$`).FindSubmatch(body)
+	if m == nil {
+		t.Fatalf("no watchers in %s", body)
+	}
+	n, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(n)
+}
+
+func TestManyWatchesBehindAProxyAreFewOfTheStoreAndLoseNothing(t *testing.T) {
+	members := etcd.Start(t, etcd.Options{})
+	writer := dial(t, members.Endpoints()...)
+	proxy := members.Proxy(t)
+	const readers, keys = 40, 300
+	_, revision := list(t, writer, "/w/")
+	type result struct {
+		entries []model.Entry
+		err     error
+	}
+	results := make(chan result, readers)
+	started := make(chan struct{}, readers)
+	for range readers {
+		c := dial(t, proxy)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			var got []model.Entry
+			err := c.Watch(ctx, "/w/", revision+1, func(entries []model.Entry, _ int64) {
+				if len(got) == 0 && len(entries) > 0 {
+					started <- struct{}{}
+				}
+				if got = append(got, entries...); len(got) >= keys {
+					cancel()
+				}
+			})
+			results <- result{got, err}
+		}()
+	}
+	all := entries("/w/", keys)
+	write(t, writer, all[:1])
+	for range readers {
+		<-started
+	}
+	if n := watchersOf(t, members.Endpoints()[0]); n > readers/4 {
+		t.Errorf("%d watches behind the proxy are %d of the store", readers, n)
+	} else {
+		t.Logf("%d watches behind the proxy are %d of the store", readers, n)
+	}
+	for i := range all[1:] {
+		write(t, writer, all[i+1:i+2])
+	}
+	for range readers {
+		r := <-results
+		if len(r.entries) != keys || !errors.Is(r.err, context.Canceled) {
+			t.Errorf("%d of %d changes arrived: %v", len(r.entries), keys, r.err)
+			continue
+		}
+		for i, e := range r.entries {
+			if e.Key != all[i].Key {
+				t.Fatalf("change %d is of %s, want %s", i, e.Key, all[i].Key)
+			}
+		}
+	}
+}
+
+// TestAStoreThatIsSetBackBehindAProxyIsNoticed keeps the connection to the proxy while
+// the store behind it is replaced by its past.
+func TestAStoreThatIsSetBackBehindAProxyIsNoticed(t *testing.T) {
+	members := etcd.Start(t, etcd.Options{})
+	direct := dial(t, members.Endpoints()...)
+	write(t, direct, entries("/w/", 10))
+	restore := members.Save()
+	if err := eventually(func() error { _, err := direct.Status(t.Context()); return err }); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries("/w/", 20) {
+		write(t, direct, []model.Entry{e})
+	}
+	c := dial(t, members.Proxy(t))
+	c.ProbeEvery(20 * time.Millisecond)
+	_, revision := list(t, c, "/w/")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ended := make(chan error, 1)
+	heard := make(chan struct{}, 1)
+	go func() {
+		ended <- c.Watch(ctx, "/w/", revision+1, func([]model.Entry, int64) {
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	write(t, direct, put("/w/x"))
+	<-heard
+	restore()
+	if err := <-ended; !errors.Is(err, kvstore.ErrWentBack) && !errors.Is(err, kvstore.ErrNoLeader) && !errors.Is(err, kvstore.ErrUnavailable) {
+		t.Errorf("the watch ended with %v", err)
+	} else {
+		t.Logf("the watch ended: %v", err)
+	}
+}
+
+func TestAnIdleWatchHearsThatNothingHasChanged(t *testing.T) {
+	members := etcd.Start(t, etcd.Options{})
+	c := dial(t, members.Endpoints()...)
+	c.ProbeEvery(10 * time.Millisecond)
+	write(t, c, entries("/elsewhere/", 5))
+	_, head := list(t, c, "/w/")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var problem error
+	err := c.Watch(ctx, "/w/", 1, func(entries []model.Entry, revision int64) {
+		if len(entries) > 0 || revision != head {
+			problem = fmt.Errorf("it heard %v at %d, want nothing at %d", entries, revision, head)
+		}
+		cancel()
+	})
+	if problem != nil || !errors.Is(err, context.Canceled) {
+		t.Error(problem, err)
+	}
+}
