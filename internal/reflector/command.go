@@ -82,7 +82,7 @@ func run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	log.Info("reflector starts", "version", version.Get().Version, "identity", cfg.Identity, "api", api.Host, "embedded-etcd", cfg.EmbeddedEtcd)
+	log.Info("reflector starts", "version", version.Get().Version, "identity", cfg.Identity, "api", api.Host, "embedded_etcd", cfg.EmbeddedEtcd)
 	return r.Run(ctx)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -226,9 +227,7 @@ func (m *Mirror) Status() MirrorStatus {
 	defer m.mu.Unlock()
 	s := MirrorStatus{MirrorCounts: m.counts, Objects: map[model.Kind]int{}, Synced: m.swept, Pending: m.left()}
 	s.Sweeps = map[string]uint64{}
-	for reason, n := range m.counts.Sweeps {
-		s.Sweeps[reason] = n
-	}
+	maps.Copy(s.Sweeps, m.counts.Sweeps)
 	for _, k := range mirrorOrder[:len(mirrorOrder)-1] {
 		s.Objects[k] = m.kinds[k]
 		if m.missing[k] {

@@ -47,7 +47,7 @@ func startSite(t testing.TB, o etcd.Options) *site {
 // replica starts a sluice-ksr.
 func (s *site) replica(name string, args ...string) *ksr {
 	s.t.Helper()
-	return startKSR(s.t, s.cluster.kubeconfig("ksr", s.cluster.address), name, s.members.Endpoints(), args...)
+	return startKSR(s.t, s.cluster.kubeconfig(s.cluster.address), name, s.members.Endpoints(), args...)
 }
 
 // node starts the agent, and the watching of packets once the demo is enforced.
@@ -101,17 +101,14 @@ func (p *probes) check(t testing.TB) {
 	}
 }
 
-// grow creates namespaces, each by one write, and returns their names.
-func (s *site) grow(prefix string, n int) (names []string) {
+// grow creates namespaces, each by one write.
+func (s *site) grow(prefix string, n int) {
 	s.t.Helper()
 	for i := range n {
-		name := fmt.Sprintf("%s-%d", prefix, i)
-		names = append(names, name)
-		if err := s.create(name); err != nil {
+		if err := s.create(fmt.Sprintf("%s-%d", prefix, i)); err != nil {
 			s.t.Fatal(err)
 		}
 	}
-	return names
 }
 
 func (s *site) create(name string) error {
@@ -136,15 +133,15 @@ func (s *site) converged() time.Duration {
 	return time.Since(start)
 }
 
-// written returns how often each key of a kind was written since it was made.
-func (s *site) written(kind model.Kind) map[string]int64 {
+// written returns how often each namespace was written since it was made.
+func (s *site) written() map[string]int64 {
 	s.t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: s.members.Endpoints(), DialTimeout: patience})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }() // nothing is pending
-	resp, err := c.Get(s.t.Context(), model.Root(model.DefaultPrefix)+string(kind)+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	resp, err := c.Get(s.t.Context(), model.Root(model.DefaultPrefix)+string(model.KindNamespace)+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -155,11 +152,11 @@ func (s *site) written(kind model.Kind) map[string]int64 {
 	return out
 }
 
-// once fails the test for keys that were written more than once.
-func (s *site) once(kind model.Kind) {
+// once fails the test for namespaces that were written more than once.
+func (s *site) once() {
 	s.t.Helper()
 	twice := 0
-	keys := s.written(kind)
+	keys := s.written()
 	for key, n := range keys {
 		if n != 1 {
 			twice++
@@ -205,7 +202,7 @@ func TestTheDeathOfTheLeaderLeavesNoGapAndNothingIsWrittenTwice(t *testing.T) {
 	}
 	t.Logf("after the last change it took %v", s.converged())
 	second.says(200, "ok: leads")
-	s.once(model.KindNamespace)
+	s.once()
 	if drift := second.metric("sluice_ksr_drift_total"); drift != "0" {
 		t.Errorf("%s objects had drifted", drift)
 	}
@@ -234,7 +231,7 @@ func TestALeaderThatWasPausedDoesNotWriteOn(t *testing.T) {
 	s.grow("after", 10)
 	s.converged()
 	first.says(200, "ok: stands by")
-	s.once(model.KindNamespace)
+	s.once()
 }
 
 func TestFaultEachMemberOfEtcdDiesInTurn(t *testing.T) {
@@ -251,7 +248,7 @@ func TestFaultEachMemberOfEtcdDiesInTurn(t *testing.T) {
 		s.grow(fmt.Sprintf("up-%d", i), 30)
 		t.Logf("member %d up again: converged after %v", i, s.converged())
 	}
-	s.once(model.KindNamespace)
+	s.once()
 	s.probes.check(t)
 }
 
@@ -274,7 +271,7 @@ func TestFaultEtcdLosesItsQuorumAndRegainsIt(t *testing.T) {
 	s.members.Restart(0)
 	s.members.Restart(1)
 	t.Logf("converged after %v", s.converged())
-	s.once(model.KindNamespace)
+	s.once()
 	s.probes.check(t)
 }
 
@@ -306,8 +303,8 @@ func (k *ksr) lines(name string) (out string) {
 		k.t.Fatal(err)
 	}
 	for line := range strings.Lines(body) {
-		if strings.HasPrefix(line, name) {
-			out += " " + strings.TrimSpace(strings.TrimPrefix(line, name))
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			out += " " + strings.TrimSpace(rest)
 		}
 	}
 	return out
@@ -319,7 +316,7 @@ func TestFaultTheReplicaIsCutOffFromTheAPIServerOrFromEtcd(t *testing.T) {
 	toAPI, toEtcd := newGate(t), newGate(t)
 	toAPI.open(s.cluster.address)
 	toEtcd.open(s.members.Endpoints()[0])
-	first := startKSR(t, s.cluster.kubeconfig("ksr", toAPI.addr), "ksr-0", []string{toEtcd.addr}, "--api-silence", "2s")
+	first := startKSR(t, s.cluster.kubeconfig(toAPI.addr), "ksr-0", []string{toEtcd.addr}, "--api-silence", "2s")
 	first.says(200, "ok: leads")
 	second := s.replica("ksr-1")
 	second.says(200, "ok: stands by")
@@ -350,7 +347,7 @@ func TestFaultTheReplicaIsCutOffFromTheAPIServerOrFromEtcd(t *testing.T) {
 	s.grow("two", 20)
 	s.converged()
 	toEtcd.flow.Unlock()
-	s.once(model.KindNamespace)
+	s.once()
 	s.probes.check(t)
 }
 
@@ -359,7 +356,7 @@ func TestFaultTheAPIServerDiesAndForgetsItsHistory(t *testing.T) {
 	s := startSite(t, etcd.Options{})
 	toAPI := newGate(t)
 	toAPI.open(s.cluster.address)
-	k := startKSR(t, s.cluster.kubeconfig("ksr", toAPI.addr), "ksr-0", s.members.Endpoints(), "--api-silence", "1m")
+	k := startKSR(t, s.cluster.kubeconfig(toAPI.addr), "ksr-0", s.members.Endpoints(), "--api-silence", "1m")
 	k.says(200, "ok: leads")
 	s.node()
 	s.cluster.kill()
@@ -380,7 +377,7 @@ func TestFaultTheAPIServerDiesAndForgetsItsHistory(t *testing.T) {
 	s.cluster.startServer()
 	toAPI.open(s.cluster.address)
 	t.Logf("after 410 Gone: converged after %v", s.converged())
-	s.once(model.KindNamespace)
+	s.once()
 	if d := k.metric("sluice_ksr_drift_total"); d != "0" {
 		t.Errorf("%s objects drifted", d)
 	}
@@ -469,7 +466,7 @@ func TestFaultTheDiskOfEtcdIsFull(t *testing.T) {
 	s.converged()
 	t.Logf("once there was room: converged after %v", time.Since(start))
 	k.says(200, "ok: leads")
-	s.once(model.KindNamespace)
+	s.once()
 	s.probes.check(t)
 }
 

@@ -144,7 +144,7 @@ func TestAClusterIsFollowedFromItsAPIToTheTables(t *testing.T) {
 	state := reader(t, members.Endpoints())
 
 	// Without rights it says which are missing, and writes nothing.
-	k := startKSR(t, c.kubeconfig("ksr", c.address), "ksr-0", members.Endpoints())
+	k := startKSR(t, c.kubeconfig(c.address), "ksr-0", members.Endpoints())
 	k.says(503, "is forbidden")
 	if got, err := reflected(t.Context(), state, model.KindPod); err != nil || len(got) > 0 {
 		t.Errorf("without rights etcd holds %v, %v", got, err)
@@ -272,7 +272,7 @@ func TestPoliciesOfAKindThatIsInstalledLaterAreEnforced(t *testing.T) {
 	c.apply(demo)
 	members := etcd.Start(t, etcd.Options{})
 	state := reader(t, members.Endpoints())
-	k := startKSR(t, c.kubeconfig("ksr", c.address), "ksr-0", members.Endpoints())
+	k := startKSR(t, c.kubeconfig(c.address), "ksr-0", members.Endpoints())
 	k.says(200, "ok: leads")
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
 	v.plumbDemo()

@@ -157,15 +157,14 @@ func (c *cluster) config(token string) *rest.Config {
 	}
 }
 
-// kubeconfig writes a kubeconfig of whoever has a token, to the server or to what
-// leads there.
-func (c *cluster) kubeconfig(token, address string) string {
+// kubeconfig writes the kubeconfig of sluice-ksr, to the server or to what leads there.
+func (c *cluster) kubeconfig(address string) string {
 	c.t.Helper()
-	name := "kubeconfig-" + token + "-" + strings.ReplaceAll(address, ":", "-")
+	name := "kubeconfig-" + strings.ReplaceAll(address, ":", "-")
 	c.write(name, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c,
 clusters: [{name: c, cluster: {server: "https://%s", certificate-authority: %s}}],
-users: [{name: u, user: {token: %s}}], contexts: [{name: c, context: {cluster: c, user: u}}]}`,
-		address, filepath.Join(c.dir, "certs", "apiserver.crt"), token))
+users: [{name: u, user: {token: ksr}}], contexts: [{name: c, context: {cluster: c, user: u}}]}`,
+		address, filepath.Join(c.dir, "certs", "apiserver.crt")))
 	return filepath.Join(c.dir, name)
 }
 
