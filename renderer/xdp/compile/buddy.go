@@ -1,0 +1,79 @@
+package compile
+
+import "math/bits"
+
+// buddy hands out ranges of numbers whose sizes are powers of two. It grows as needed, and
+// joins what is given back, so that it does not grow without need.
+type buddy struct {
+	free  [32][]uint32 // heads of free ranges by order; some are not free any more
+	order []uint8      // 1 + order of the free range that begins here, else 0
+	used  int          // numbers that are handed out
+}
+
+func orderOf(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
+
+// take returns the first number of a free range of at least n.
+func (b *buddy) take(n int) uint32 {
+	want := orderOf(n)
+	for {
+		for o := want; o < len(b.free); o++ {
+			if head, ok := b.pop(o); ok {
+				for ; o > want; o-- { // the upper half stays free
+					b.push(head+1<<(o-1), o-1)
+				}
+				b.used += 1 << want
+				return head
+			}
+		}
+		b.grow(want)
+	}
+}
+
+// give takes a range back.
+func (b *buddy) give(head uint32, n int) {
+	o := orderOf(n)
+	b.used -= 1 << o
+	for {
+		mate := head ^ 1<<o
+		if int(mate) >= len(b.order) || b.order[mate] != uint8(o+1) {
+			break
+		}
+		b.order[mate] = 0
+		head &^= 1 << o
+		o++
+	}
+	b.push(head, o)
+}
+
+func (b *buddy) push(head uint32, o int) {
+	b.order[head] = uint8(o + 1)
+	b.free[o] = append(b.free[o], head)
+}
+
+func (b *buddy) pop(o int) (uint32, bool) {
+	for l := b.free[o]; len(l) > 0; l = b.free[o] {
+		head := l[len(l)-1]
+		b.free[o] = l[:len(l)-1]
+		if b.order[head] == uint8(o+1) {
+			b.order[head] = 0
+			return head, true
+		}
+	}
+	return 0, false
+}
+
+// grow doubles the numbers, at least so that a range of the order fits.
+func (b *buddy) grow(o int) {
+	size := len(b.order)
+	if size == 0 {
+		b.order = make([]uint8, 1<<o)
+		b.push(0, o)
+		return
+	}
+	b.order = append(b.order, make([]uint8, size)...)
+	b.used += size // what give takes off again
+	b.give(uint32(size), size)
+}
+
+// size is how many numbers there are.
+func (b *buddy) size() int { return len(b.order) }

@@ -1,0 +1,179 @@
+package compile
+
+import (
+	"cmp"
+	"slices"
+)
+
+// entry is a prefix that ends within a digit of 16 bits.
+type entry struct {
+	start uint16
+	bits  uint8 // of the digit, 1 to 16; 0 is the whole of it
+	own   class // the atoms that have exactly this prefix
+}
+
+func compareEntries(a, b entry) int {
+	return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.bits, b.bits))
+}
+
+func (e entry) end() int { return int(e.start) + 1<<(16-e.bits) }
+
+// kid leads to the next digit of addresses.
+type kid struct {
+	key uint16
+	to  *digit
+}
+
+// content is some entries and kids, both sorted.
+type content struct {
+	entries []entry
+	kids    []kid
+}
+
+func (c *content) size() int { return len(c.entries) + len(c.kids) }
+
+// entry finds an entry.
+func (c *content) entry(start uint16, bits uint8) (int, bool) {
+	e := entry{start: start, bits: bits}
+	if n := len(c.entries); n == 0 || compareEntries(c.entries[n-1], e) < 0 {
+		return n, false // in order is how most come
+	}
+	return slices.BinarySearchFunc(c.entries, e, compareEntries)
+}
+
+func (c *content) kid(key uint16) (int, bool) {
+	return slices.BinarySearchFunc(c.kids, key, func(k kid, key uint16) int { return cmp.Compare(k.key, key) })
+}
+
+// digit is what is known of the addresses that share all digits before.
+type digit struct {
+	wide  content   // everything, or, where there are buckets, entries of up to 8 bits
+	fine  []*bucket // nil, or 256 by the high byte, nil where there is nothing
+	size  int       // entries and kids, in fine too
+	dirty bool      // something changed here or below since it was written
+
+	built bool   // cell is written, for a digit within cover
+	cover class  // of the whole digit, from shorter prefixes
+	cell  uint32 // its kind, and where it is
+
+	node      uint32 // line of the node that leads here, IPv6 only; 0 for none
+	headCover class  // of the whole digit, when node was written
+}
+
+// bucket is the part of a digit that shares the high byte.
+type bucket struct {
+	content
+	dirty bool
+	built bool
+	cover class
+	cell  uint32
+}
+
+// Above many a digit is divided, below few it is not any more.
+const (
+	many = 32
+	few  = 12
+)
+
+// at returns the content where an entry or a kid belongs.
+func (d *digit) at(key uint16, bits uint8) *content {
+	if d.fine == nil || bits <= 8 {
+		return &d.wide
+	}
+	b := d.fine[key>>8]
+	if b == nil {
+		b = &bucket{}
+		d.fine[key>>8] = b
+	}
+	b.dirty = true
+	return &b.content
+}
+
+// divide moves what is there into buckets.
+func (d *digit) divide() {
+	old := d.wide
+	d.wide, d.fine = content{}, make([]*bucket, 256)
+	for _, e := range old.entries {
+		c := d.at(e.start, e.bits)
+		c.entries = append(c.entries, e)
+	}
+	for _, k := range old.kids {
+		c := d.at(k.key, 16)
+		c.kids = append(c.kids, k)
+	}
+}
+
+// join moves what is in buckets together, and gives their cells back.
+func (d *digit) join(a *arena) {
+	if d.built {
+		a.dropCell(d.cell, 0)
+		d.cell = 0
+	}
+	for _, b := range d.fine {
+		if b != nil {
+			d.wide.entries = append(d.wide.entries, b.entries...)
+			d.wide.kids = append(d.wide.kids, b.kids...)
+		}
+	}
+	slices.SortFunc(d.wide.entries, compareEntries)
+	d.fine, d.built = nil, false
+}
+
+// change changes the atoms of a prefix; f gets those that it has and returns those that it
+// shall have.
+func (d *digit) change(start uint16, bits uint8, f func(class) class) {
+	if d.fine == nil && d.size >= many {
+		d.divide()
+	}
+	c := d.at(start, bits)
+	i, found := c.entry(start, bits)
+	var old class
+	if found {
+		old = c.entries[i].own
+	}
+	now := f(old)
+	switch {
+	case now == old:
+		return
+	case !found:
+		c.entries = slices.Insert(c.entries, i, entry{start, bits, now})
+		d.size++
+	case now == 0:
+		c.entries = slices.Delete(c.entries, i, i+1)
+		d.size--
+	default:
+		c.entries[i].own = now
+	}
+	d.dirty = true
+}
+
+// next returns the digit that follows a key; with add it is made when it is not there.
+func (d *digit) next(key uint16, add bool) *digit {
+	if d.fine == nil && d.size >= many && add {
+		d.divide()
+	}
+	c := d.at(key, 16)
+	i, found := c.kid(key)
+	if found {
+		d.dirty = true
+		return c.kids[i].to
+	}
+	if !add {
+		return nil
+	}
+	to := &digit{}
+	c.kids = slices.Insert(c.kids, i, kid{key, to})
+	d.size++
+	d.dirty = true
+	return to
+}
+
+// forget drops the digit that follows a key.
+func (d *digit) forget(key uint16) {
+	c := d.at(key, 16)
+	if i, found := c.kid(key); found {
+		c.kids = slices.Delete(c.kids, i, i+1)
+		d.size--
+		d.dirty = true
+	}
+}

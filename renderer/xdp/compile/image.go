@@ -1,0 +1,243 @@
+package compile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// ErrAddresses is returned for an endpoint with more than MaxAddresses of a family.
+var ErrAddresses = errors.New("too many addresses")
+
+// Endpoint is an interface that connects a pod.
+type Endpoint struct {
+	ID  uint32       // not zero, unique among endpoints
+	IPs []netip.Addr // of the pod, which may send from no others
+
+	// The lists of traffic to and from the pod; nil for no list.
+	ToPod, FromPod *renderer.RuleList
+
+	Flags uint32 // FlagLearn, FlagKeep
+}
+
+// Image is memory for any number of endpoints and what led to it.
+type Image struct {
+	arena    arena
+	classes  *classes
+	nets     nets
+	v4, v6   *trie
+	programs map[programKey]*program
+	fresh    []*program // not in memory yet
+
+	ends    map[uint32]*endpoint
+	dirty   map[uint32]bool // endpoints whose record must be written
+	gone    []uint32
+	altered bool // an endpoint that there is has other lists than before
+
+	root4, root6 uint32 // line of the cells, number of the word
+	stores       []Store
+
+	slots      buddy
+	slotOf     []slotRule
+	freedSlots []Span
+}
+
+type programKey struct {
+	digest renderer.Digest
+	side   Direction
+}
+
+// endpoint is an endpoint and where its record is.
+type endpoint struct {
+	Endpoint
+	programs [2]*program // by Direction, nil for no list
+	record   uint32
+	known    bool // to the kernel, or it may be
+}
+
+// slotRule says whose counter a slot is.
+type slotRule struct {
+	of   *program
+	rule int
+}
+
+// Options of an Image.
+type Options struct {
+	Infra []netip.Prefix // what may talk with every pod, both ways
+	Lines int            // of memory to begin with
+}
+
+// NewImage returns an image without endpoints.
+func NewImage(o Options) *Image {
+	m := &Image{
+		arena: *newArena(max(o.Lines, 4*rootLines)), classes: newClasses(), programs: map[programKey]*program{},
+		ends: map[uint32]*endpoint{}, dirty: map[uint32]bool{}, slotOf: make([]slotRule, 2),
+	}
+	m.slots.grow(1)
+	m.slots.take(2) // SlotNone, SlotInfra
+	m.v4, m.v6 = newTrie(&m.arena, m.classes, digits4), newTrie(&m.arena, m.classes, digits6)
+	m.nets = newNets(m)
+	m.root4, m.root6 = m.arena.take(rootLines), m.arena.take(1)*LineWords
+	for _, p := range o.Infra {
+		m.nets.put(infraAtom, p, true)
+	}
+	return m
+}
+
+// Update changes the members of an address set.
+func (m *Image) Update(id api.SetID, added, removed []netip.Prefix) {
+	m.nets.update(id, added, removed)
+}
+
+// Set adds an endpoint, or replaces what was said of it.
+func (m *Image) Set(e Endpoint) error {
+	n4 := 0
+	for _, ip := range e.IPs {
+		if ip.Unmap().Is4() {
+			n4++
+		}
+	}
+	if n4 > MaxAddresses || len(e.IPs)-n4 > MaxAddresses {
+		return fmt.Errorf("%w: endpoint %d has %d of IPv4 and %d of IPv6, of each there can be %d", ErrAddresses, e.ID, n4, len(e.IPs)-n4, MaxAddresses)
+	}
+	again := false
+	if i := slices.Index(m.gone, e.ID); i >= 0 {
+		m.gone = slices.Delete(m.gone, i, i+1)
+		m.altered, again = true, true // the kernel still has what it was
+	}
+	old := m.ends[e.ID]
+	now := &endpoint{Endpoint: e, programs: [2]*program{m.hold(e.ToPod, ToPod), m.hold(e.FromPod, FromPod)}, known: again}
+	if old != nil {
+		now.record, now.known = old.record, old.known
+		m.altered = m.altered || now.programs != old.programs
+		m.letGo(old)
+	}
+	m.ends[e.ID] = now
+	m.dirty[e.ID] = true
+	return nil
+}
+
+// Remove takes an endpoint away. An unknown one is not there already.
+func (m *Image) Remove(id uint32) {
+	e := m.ends[id]
+	if e == nil {
+		return
+	}
+	m.letGo(e)
+	delete(m.ends, id)
+	delete(m.dirty, id)
+	if e.record != 0 {
+		m.arena.drop(e.record, recordLines)
+		m.gone = append(m.gone, id)
+	}
+}
+
+// hold returns the program of a list, for one more endpoint.
+func (m *Image) hold(l *renderer.RuleList, side Direction) *program {
+	if l == nil {
+		return nil
+	}
+	key := programKey{l.Digest(), side}
+	p := m.programs[key]
+	if p == nil {
+		p = m.newProgram(l, side)
+		m.programs[key] = p
+		m.fresh = append(m.fresh, p)
+	}
+	p.users++
+	return p
+}
+
+func (m *Image) letGo(e *endpoint) {
+	for _, p := range e.programs {
+		if p == nil {
+			continue
+		}
+		if p.users--; p.users > 0 {
+			continue
+		}
+		delete(m.programs, programKey{p.list.Digest(), p.side})
+		m.fresh = slices.DeleteFunc(m.fresh, func(o *program) bool { return o == p })
+		p.drop()
+	}
+}
+
+// store changes a word, which is a step of its own.
+func (m *Image) store(word, value uint32) {
+	m.arena.setWord(word, value)
+	m.stores = append(m.stores, Store{word, value})
+}
+
+// writeRecord writes what the kernel must know about an endpoint.
+func (m *Image) writeRecord(e *endpoint) {
+	a := &m.arena
+	a.drop(e.record, recordLines)
+	e.record = a.take(recordLines)
+	w := e.record * LineWords
+	flags := e.Flags & (FlagLearn | FlagKeep)
+	for d, p := range e.programs {
+		if p == nil {
+			continue
+		}
+		flags |= FlagToPod << d
+		if p.ports {
+			flags |= FlagPortsTo << d
+		}
+		a.setWord(w+RecordTable+uint32(d), p.table)
+		a.setWord(w+RecordClasses+uint32(d), uint32(p.capacity*pageClasses))
+	}
+	a.setWord(w+RecordID, e.ID)
+	a.setWord(w+RecordFlags, flags)
+	a.setWord(w+RecordRoot4, m.root4)
+	a.setWord(w+RecordRoot6, m.root6)
+	m.writeAddresses(e)
+}
+
+func (m *Image) writeAddresses(e *endpoint) {
+	a, w := &m.arena, e.record*LineWords
+	var n4, n6 uint32
+	for _, ip := range e.IPs {
+		if ip = ip.Unmap(); ip.Is4() {
+			a.setWord(w+recordAddr4*LineWords+n4, be32(ip.AsSlice()))
+			n4++
+			continue
+		}
+		b := ip.As16()
+		for i := range uint32(4) {
+			a.setWord(w+recordAddr6*LineWords+4*n6+i, be32(b[4*i:]))
+		}
+		n6++
+	}
+	a.setWord(w+RecordCount4, n4)
+	a.setWord(w+RecordCount6, n6)
+}
+
+func be32(b []byte) uint32 {
+	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+}
+
+// Endpoints returns the endpoints by their IDs.
+func (m *Image) Endpoints() []Endpoint {
+	out := make([]Endpoint, 0, len(m.ends))
+	for _, id := range slices.Sorted(maps.Keys(m.ends)) {
+		out = append(out, m.ends[id].Endpoint)
+	}
+	return out
+}
+
+// Rule returns the list and the rule in it whose counter a slot is.
+func (m *Image) Rule(slot uint32) (l *renderer.RuleList, rule int, side Direction, ok bool) {
+	if int(slot) >= len(m.slotOf) || m.slotOf[slot].of == nil {
+		return nil, 0, 0, false
+	}
+	s := m.slotOf[slot]
+	return s.of.list, s.rule, s.of.side, true
+}
+
+// Slots is how many counters there must be.
+func (m *Image) Slots() int { return m.slots.size() }

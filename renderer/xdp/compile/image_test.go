@@ -1,0 +1,193 @@
+package compile
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// TestVerdictsAreThoseOfTheFirstMatch: whatever changes led to a state, and after every
+// single step of a change, the memory says what the first rule that matches says, before
+// or after the change.
+func TestVerdictsAreThoseOfTheFirstMatch(t *testing.T) {
+	worlds, changes, perChange := 40, 40, 60
+	if testing.Short() {
+		worlds = 10
+	}
+	for seed := range worlds {
+		w := newWorld(t, uint64(seed), netip.MustParsePrefix("10.1.1.7/32"))
+		for range changes {
+			flows := w.flows(perChange)
+			before := w.wanted(flows)
+			w.change()
+			w.commit(false, flows, before)
+		}
+	}
+}
+
+// TestAPlanThatFailedIsMadeAgain: a plan is given up after any of its steps, and what
+// follows leads from there without a verdict that was neither before nor after.
+func TestAPlanThatFailedIsMadeAgain(t *testing.T) {
+	for seed := range 25 {
+		w := newWorld(t, uint64(1000+seed))
+		for range 30 {
+			flows := w.flows(60)
+			states := [][]bool{w.wanted(flows)}
+			again := false
+			for tries := w.rng.IntN(3); tries > 0; tries-- {
+				w.change()
+				p := w.image.Plan(again)
+				states = append(states, w.wanted(flows))
+				if w.rng.IntN(4) > 0 { // else not even the upload works
+					w.upload(&p)
+					steps := w.steps(&p)
+					for i, step := range steps[:w.rng.IntN(len(steps)+1)] {
+						if step(); i%(1+len(steps)/50) == 0 {
+							w.compareAny(flows, states)
+						}
+					}
+				}
+				again = true
+			}
+			w.change()
+			p := w.image.Plan(again)
+			states = append(states, w.wanted(flows))
+			w.upload(&p)
+			steps := w.steps(&p)
+			for i, step := range steps {
+				if step(); i%(1+len(steps)/50) == 0 {
+					w.compareAny(flows, states)
+				}
+			}
+			w.compare(flows, states[len(states)-1], states[len(states)-1])
+			w.done()
+		}
+	}
+}
+
+func (w *world) compareAny(flows []flow, states [][]bool) {
+	w.t.Helper()
+	for i, f := range flows {
+		got, _ := w.verdict(f)
+		if !slices.ContainsFunc(states, func(s []bool) bool { return s[i] == got }) {
+			w.t.Fatalf("endpoint %d flow %s: the memory says %t, which no state did\n%s", f.id, f.Flow, got, w.dump())
+		}
+	}
+}
+
+// TestManyChangesLeakNothing: after thousands of changes and then none of anything, no
+// more is in use than at the start.
+func TestManyChangesLeakNothing(t *testing.T) {
+	w := newWorld(t, 7)
+	w.image.classes.slack = 100
+	w.commit(false, nil, nil)
+	changes := 3000
+	if testing.Short() {
+		changes = 500
+	}
+	peak := 0
+	for i := range changes {
+		w.change()
+		w.commit(false, nil, nil)
+		if u := w.image.Use(); i > changes/10 {
+			peak = max(peak, u.Capacity)
+		} else if i == changes/10 {
+			peak = u.Capacity
+		}
+	}
+	for id := range maps.Clone(w.ends) {
+		w.remove(id)
+	}
+	for id, set := range w.sets {
+		w.image.Update(id, nil, slices.Collect(maps.Keys(set)))
+	}
+	for range 3 {
+		w.commit(true, nil, nil)
+	}
+	u := w.image.Use()
+	t.Logf("after %d changes: %+v, peak %d lines", changes, u, peak)
+	fresh := newWorld(t, 8)
+	for range 3 {
+		fresh.commit(true, nil, nil)
+	}
+	want := fresh.image.Use()
+	if u.Lines != want.Lines || u.Slots != want.Slots || u.Programs != 0 || u.Endpoints != 0 || u.Classes > 3*w.image.classes.slack {
+		t.Errorf("in use are %+v, of a new image %+v", u, want)
+	}
+}
+
+// TestSweepingChangesNoVerdict has classes come and go until they are swept.
+func TestSweepingChangesNoVerdict(t *testing.T) {
+	w := newWorld(t, 9)
+	w.image.classes.slack = 20
+	sets := 6
+	rules := make([]api.ContivRule, 0, sets+1)
+	for i := range sets {
+		rules = append(rules, api.ContivRule{Action: api.Action(i % 2), Src: api.SetNet(api.SetID(300 + i)), Protocol: api.TCP, DstPort: api.Port(uint16(1 + i%3))})
+	}
+	w.set(Endpoint{ID: 1, IPs: []netip.Addr{w.addr()}, ToPod: renderer.NewRuleList(append(rules, api.ContivRule{}), nil)})
+	w.set(Endpoint{ID: 2, IPs: []netip.Addr{w.addr()}, ToPod: renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(303)}, {}}, nil)})
+	w.commit(false, nil, nil)
+	most := 0
+	for i := range 200 {
+		flows := w.flows(30)
+		before := w.wanted(flows)
+		for range 2 {
+			w.changeSet(api.SetID(300+w.rng.IntN(sets)), 5)
+		}
+		w.commit(i%50 == 0, flows, before)
+		most = max(most, w.image.classes.count())
+	}
+	if w.image.classes.swept == 0 {
+		t.Fatalf("nothing was swept, with %d classes", most)
+	}
+	t.Logf("%d classes at most, %d were left by a sweep", most, w.image.classes.swept)
+}
+
+func TestEqualListsShareMemory(t *testing.T) {
+	w := newWorld(t, 3)
+	rules := []api.ContivRule{{Action: api.Permit, Src: api.SetNet(300), Protocol: api.TCP, DstPort: api.Port(80)}, {}}
+	for id := range uint32(200) {
+		l := renderer.NewRuleList(slices.Clone(rules), nil)
+		w.set(Endpoint{ID: id + 1, IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(id)})}, ToPod: l})
+	}
+	w.commit(false, nil, nil)
+	if u := w.image.Use(); u.Programs != 1 || u.Slots != 4 {
+		t.Errorf("200 equal lists take %d programs and %d slots, want 1 and 4", u.Programs, u.Slots)
+	}
+}
+
+func TestAnAddressThatComesFlipsNothing(t *testing.T) {
+	w := newWorld(t, 4)
+	w.set(Endpoint{ID: 1, IPs: []netip.Addr{w.addr()}, ToPod: renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(300)}, {}}, nil)})
+	w.image.Update(300, []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32"), netip.MustParsePrefix("fd00::1/128")}, nil)
+	p := w.image.Plan(false)
+	w.upload(&p)
+	w.done()
+	w.image.Update(300, []netip.Prefix{netip.MustParsePrefix("10.0.0.2/32"), netip.MustParsePrefix("fd00::2/128")}, nil)
+	if p = w.image.Plan(false); len(p.Flips) != 0 || len(p.Roots) != 2 || len(p.Stores) != 0 {
+		t.Errorf("it takes %d flips, %d roots and %d stores, want 0, 2 and 0", len(p.Flips), len(p.Roots), len(p.Stores))
+	}
+	w.image.Done()
+	if p = w.image.Plan(false); !p.Empty() {
+		t.Errorf("nothing changed, and the plan is %+v", p)
+	}
+}
+
+func TestTooManyAddressesAreRefused(t *testing.T) {
+	var ips []netip.Addr
+	for i := range MaxAddresses + 1 {
+		ips = append(ips, netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
+	}
+	m := NewImage(Options{})
+	if err := m.Set(Endpoint{ID: 1, IPs: ips}); err == nil {
+		t.Error("an endpoint with too many addresses is accepted")
+	}
+	if err := m.Set(Endpoint{ID: 1, IPs: ips[1:]}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,110 @@
+package compile
+
+// Words of a line, and bytes of a word.
+const (
+	LineWords = 16
+	WordBytes = 4
+)
+
+// Line is what the kernel reads with one look-up: a cache line.
+type Line [LineWords]uint32
+
+// A cell has its kind in the upper two bits. The rest is a value, or the number of a line.
+const (
+	kindLeaf  uint32 = 0
+	kindSmall uint32 = 1 << 30 // words 4 to 15 of the line: 8 starts of 16 bits, 8 values
+	kindBig   uint32 = 2 << 30 // 3 lines: 32 starts of 16 bits, 32 values
+	kindNode  uint32 = 3 << 30 // 16 lines: 256 cells by the high byte, or by the low one
+
+	kindMask    = 3 << 30
+	payloadMask = 1<<30 - 1
+
+	smallRuns, bigRuns         = 8, 32
+	bigLines, nodeLines        = 3, 16
+	smallStart                 = 4 // word at which the starts of a small list are
+	smallValue                 = 8 // word at which its values are
+	startsPerLine              = 2 * LineWords
+	unusedStart         uint16 = 0xffff // of runs behind the last: their values equal the last one's
+)
+
+// A value that addresses lead to is a class, or the next node.
+const nextNode uint32 = 1 << 29
+
+// Allow is the bit of a verdict that permits. The bits of SlotMask number the counter of
+// the rule that decided.
+const (
+	Allow    uint32 = 1 << 29
+	SlotMask uint32 = 1<<28 - 1
+)
+
+// Well-known counters.
+const (
+	SlotNone  = 0 // nothing decided: a list without a rule that matches, or no row
+	SlotInfra = 1 // an address that may talk with every pod
+)
+
+// Words of the line of an IPv6 node: 128 bits of address are compared under a mask; if
+// they differ the class is that of nodeMiss, else the cell decides about the 16-bit digit
+// nodeDigit of the address, 0 being the first.
+const (
+	nodeMiss  = 0
+	nodeCell  = 1
+	nodeDigit = 2
+	nodeValue = 4
+	nodeMaskW = 8
+)
+
+// Words of a record, which is everything that the kernel knows about an endpoint. IPv4
+// addresses are words in the line after it, IPv6 ones 4 words each in the lines after that.
+const (
+	RecordID      = 0 // of the endpoint
+	RecordFlags   = 1
+	RecordRoot4   = 2 // line of the 65536 cells by the first half of an IPv4 address
+	RecordRoot6   = 3 // number of the word that holds the line of the first IPv6 node
+	RecordTable   = 4 // and 5: line of the page table of the list, by Direction
+	RecordClasses = 6 // and 7: how many classes that table can tell
+	RecordCount4  = 8 // addresses of the endpoint
+	RecordCount6  = 9
+
+	recordAddr4 = 1 // lines from the record
+	recordAddr6 = 2
+	recordLines = 6
+
+	// MaxAddresses is how many addresses of each family an endpoint can have.
+	MaxAddresses = 16
+)
+
+// Flags of a record.
+const (
+	FlagToPod     uint32 = 1 << iota // traffic to the pod has a list
+	FlagFromPod                      // traffic from the pod has a list
+	FlagLearn                        // established flows may be learned
+	FlagKeep                         // flows go on whatever becomes of the policy
+	FlagPortsTo                      // rows are by source port first, for traffic to the pod
+	FlagPortsFrom                    // the same, for traffic from the pod
+)
+
+// Direction of traffic, as a pod sees it.
+type Direction int
+
+// The directions; they are indexes of RecordTable.
+const (
+	ToPod Direction = iota
+	FromPod
+)
+
+// Places of a row.
+const (
+	placeTCP = iota
+	placeUDP
+	placeSCTP
+	placeOther // by number of the protocol
+	places
+)
+
+const (
+	pageClasses = 64
+	pageLines   = pageClasses / LineWords
+	rootKeys    = 1 << 16
+	rootLines   = rootKeys / LineWords
+)

@@ -1,0 +1,123 @@
+package compile
+
+import (
+	"maps"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// nets numbers the nets that live lists name, and keeps what they hold in the tries.
+type nets struct {
+	image   *Image
+	ids     map[api.Net]atom
+	net     []api.Net // by atom
+	users   []int     // lists, by atom
+	free    []atom
+	freed   []atom // usable once no class has them
+	members map[api.SetID]map[netip.Prefix]struct{}
+}
+
+func newNets(m *Image) nets {
+	n := nets{image: m, ids: map[api.Net]atom{}, members: map[api.SetID]map[netip.Prefix]struct{}{}}
+	n.net, n.users = append(n.net, api.Net{}), append(n.users, 1) // infraAtom
+	return n
+}
+
+// hold returns the atom of a net for one more list.
+func (n *nets) hold(net api.Net) atom {
+	if a, ok := n.ids[net]; ok {
+		n.users[a]++
+		return a
+	}
+	a := atom(len(n.net))
+	if last := len(n.free) - 1; last >= 0 {
+		a, n.free = n.free[last], n.free[:last]
+		n.net[a], n.users[a] = net, 1
+	} else {
+		n.net, n.users = append(n.net, net), append(n.users, 1)
+	}
+	n.ids[net] = a
+	n.each(net, func(p netip.Prefix) { n.put(a, p, true) })
+	return a
+}
+
+// letGo takes a list back from an atom as often as it named it.
+func (n *nets) letGo(a atom) {
+	if n.users[a]--; n.users[a] > 0 {
+		return
+	}
+	net := n.net[a]
+	n.each(net, func(p netip.Prefix) { n.put(a, p, false) })
+	delete(n.ids, net)
+	n.net[a] = api.Net{}
+	n.freed = append(n.freed, a)
+}
+
+// each calls f with the prefixes of a net.
+func (n *nets) each(net api.Net, f func(netip.Prefix)) {
+	if net.Set == 0 {
+		f(net.Prefix)
+		return
+	}
+	for p := range n.members[net.Set] {
+		f(p)
+	}
+}
+
+// put adds a prefix to an atom, or takes it away.
+func (n *nets) put(a atom, p netip.Prefix, in bool) {
+	c := n.image.classes
+	t := n.image.v6
+	if p = renderer.Unmapped(p); p.Addr().Is4() {
+		t = n.image.v4
+	}
+	only := c.only(a)
+	t.change(p, func(old class) class {
+		if in {
+			return c.join(old, only)
+		}
+		return c.without(old, a)
+	})
+}
+
+// update changes the members of a set. Members that are there already, or are not there,
+// change nothing.
+func (n *nets) update(id api.SetID, added, removed []netip.Prefix) {
+	set := n.members[id]
+	if set == nil {
+		set = make(map[netip.Prefix]struct{}, len(added))
+		n.members[id] = set
+	}
+	a, named := n.ids[api.SetNet(id)]
+	for _, p := range removed {
+		if _, ok := set[p]; ok {
+			delete(set, p)
+			if named {
+				n.put(a, p, false)
+			}
+		}
+	}
+	for _, p := range added {
+		if _, ok := set[p]; !ok && p.IsValid() {
+			set[p] = struct{}{}
+			if named {
+				n.put(a, p, true)
+			}
+		}
+	}
+	if len(set) == 0 {
+		delete(n.members, id)
+	}
+}
+
+// reuse makes atoms available that no class has any more.
+func (n *nets) reuse() {
+	n.free = append(n.free, n.freed...)
+	n.freed = nil
+}
+
+// Members returns the sets that were told, each with its members. The caller must not
+// change it.
+func (m *Image) Members() map[api.SetID]map[netip.Prefix]struct{} { return maps.Clone(m.nets.members) }

@@ -1,0 +1,265 @@
+package compile
+
+import (
+	"maps"
+	"slices"
+)
+
+// Plan says in which order to make what an image has become visible. Every step may be
+// repeated. What is in one field may be done in any order.
+type Plan struct {
+	Lines  int      // that the memory must have
+	Slots  int      // counters that there must be
+	Fresh  []Span   // first: lines that nothing leads to yet
+	Stores []Store  // then: words that no packet reads yet
+	Gone   []uint32 // then: endpoints that are no more
+	Flips  []Flip   // then: endpoints that are different
+	Roots  []Store  // then: addresses that have another class
+	Joins  []Flip   // last: endpoints that are new
+}
+
+// Store is a word that changes in one step.
+type Store struct{ Word, Value uint32 }
+
+// Flip is an endpoint that has another record.
+type Flip struct{ ID, Record uint32 }
+
+// Empty says whether nothing has to be done.
+func (p *Plan) Empty() bool { return len(p.Stores)+len(p.Gone)+len(p.Flips)+len(p.Roots)+len(p.Joins) == 0 }
+
+// Retired is what nothing leads to any more once a plan has been carried out. It may be
+// released when no packet is on its way that began before.
+type Retired struct {
+	spans   []Span
+	slots   []Span
+	classes []class
+}
+
+// Empty says whether there is nothing to release.
+func (r Retired) Empty() bool { return len(r.spans)+len(r.slots)+len(r.classes) == 0 }
+
+// Plan writes what changed, and returns how to make it visible. After it was carried out,
+// call Done. If it was not, the next plan must be made with again: it leads from wherever
+// the endpoints are.
+func (m *Image) Plan(again bool) Plan {
+	m.growSlots()
+	apart := (m.altered || again) && (again || m.changed())
+	if apart {
+		m.moveRoots()
+	}
+	roots := m.buildRoots(apart)
+	m.tellClasses()
+	if again || apart {
+		for id := range m.ends {
+			m.dirty[id] = true
+		}
+	}
+	p := Plan{Gone: slices.Clone(m.gone), Roots: roots}
+	for _, id := range slices.Sorted(maps.Keys(m.dirty)) {
+		e := m.ends[id]
+		m.writeRecord(e)
+		if e.known {
+			p.Flips = append(p.Flips, Flip{id, e.record})
+		} else {
+			p.Joins = append(p.Joins, Flip{id, e.record})
+		}
+	}
+	p.Lines, p.Slots = len(m.arena.lines), m.slots.size()
+	p.Fresh, p.Stores = slices.Clone(m.arena.fresh), slices.Clone(m.stores)
+	return p
+}
+
+// changed says whether an address may have another class.
+func (m *Image) changed() bool {
+	return m.v4.top.dirty || m.v6.top.dirty || !m.v4.top.built
+}
+
+// moveRoots has the roots of addresses written elsewhere, for the next records.
+func (m *Image) moveRoots() {
+	a := &m.arena
+	old := m.root4
+	m.root4 = a.take(rootLines)
+	copy(a.lines[m.root4:m.root4+rootLines], a.lines[old:old+rootLines])
+	a.drop(old, rootLines)
+	first := a.word(m.root6)
+	a.drop(m.root6/LineWords, 1)
+	m.root6 = a.take(1) * LineWords
+	a.setWord(m.root6, first)
+}
+
+// buildRoots writes the classes of addresses. If the roots are in use it returns the
+// changes of their words.
+func (m *Image) buildRoots(apart bool) (stores []Store) {
+	tell := func(word, value uint32) {
+		if !apart {
+			stores = append(stores, Store{word, value})
+		}
+	}
+	m.v4.roots(m.root4, tell)
+	if first := m.v6.lead(&m.v6.top, 0, 0) &^ nextNode; first != m.arena.word(m.root6) {
+		m.arena.setWord(m.root6, first)
+		tell(m.root6, first)
+	}
+	return stores
+}
+
+// tellClasses gives programs the rows of classes that are new to them.
+func (m *Image) tellClasses() {
+	if m.classes.crowded() {
+		m.sweep()
+	}
+	for _, p := range m.programs {
+		isFresh := slices.Contains(m.fresh, p)
+		if p.fit() {
+			m.touch(p)
+		}
+		if isFresh {
+			for id, used := range m.classes.used {
+				if used {
+					p.tell(class(id))
+				}
+			}
+			continue
+		}
+		for _, c := range m.classes.added {
+			p.tell(c)
+		}
+	}
+	m.fresh, m.classes.added = nil, nil
+}
+
+// touch notes that the endpoints that have a program need other records.
+func (m *Image) touch(p *program) {
+	for id, e := range m.ends {
+		if e.programs[ToPod] == p || e.programs[FromPod] == p {
+			m.dirty[id] = true
+		}
+	}
+}
+
+// growSlots makes room to say whose the counters are.
+func (m *Image) growSlots() {
+	for p := range slices.Values(m.fresh) {
+		need := int(p.slot) + len(p.list.Rules())
+		if need > len(m.slotOf) {
+			m.slotOf = append(m.slotOf, make([]slotRule, need-len(m.slotOf))...)
+		}
+		for i := range p.list.Rules() {
+			m.slotOf[p.slot+uint32(i)] = slotRule{p, i}
+		}
+	}
+}
+
+// Done says that the last plan has been carried out. What it returns is to be released
+// later.
+func (m *Image) Done() Retired {
+	r := Retired{spans: m.arena.freed, slots: m.freedSlots, classes: m.classes.freed}
+	m.arena.freed, m.arena.fresh, m.freedSlots, m.classes.freed = nil, nil, nil, nil
+	m.stores, m.gone, m.altered = nil, nil, false
+	for id := range m.dirty {
+		m.ends[id].known = true
+	}
+	clear(m.dirty)
+	return r
+}
+
+// Release makes memory available again that nothing leads to and no packet reads.
+func (m *Image) Release(r Retired) {
+	m.arena.release(r.spans)
+	m.classes.free = append(m.classes.free, r.classes...)
+	for _, s := range r.slots {
+		if end := min(int(s.Line+s.Lines), len(m.slotOf)); end > int(s.Line) {
+			clear(m.slotOf[s.Line:end])
+		}
+		m.slots.give(s.Line, int(s.Lines))
+	}
+}
+
+// sweep frees the classes that no address has.
+func (m *Image) sweep() {
+	marked := make([]bool, m.classes.count())
+	for _, t := range []*trie{m.v4, m.v6} {
+		t.mark(marked)
+	}
+	r := Reader{m.Words()}
+	for key := range uint32(rootKeys) {
+		r.eachClass(r.Word(m.root4*LineWords+key), marked)
+	}
+	r.eachClass(nextNode|r.Word(m.root6), marked)
+	for id := range m.classes.sets {
+		if len(m.classes.sets[id]) == 1 && m.nets.users[m.classes.sets[id][0]] > 0 {
+			marked[id] = true
+		}
+	}
+	dead := m.classes.sweep(marked)
+	for _, p := range m.programs {
+		for _, c := range dead {
+			p.forget(c)
+		}
+	}
+	m.nets.reuse()
+}
+
+// mark marks the classes of prefixes, and of what is written.
+func (t *trie) mark(marked []bool) {
+	t.top.mark(marked)
+	for _, c := range t.covers {
+		marked[c] = true
+	}
+}
+
+func (d *digit) mark(marked []bool) {
+	d.wide.mark(marked)
+	marked[d.cover] = marked[d.cover] || d.built
+	marked[d.headCover] = marked[d.headCover] || d.node != 0
+	for _, b := range d.fine {
+		if b != nil {
+			b.mark(marked)
+			marked[b.cover] = marked[b.cover] || b.built
+		}
+	}
+}
+
+func (c *content) mark(marked []bool) {
+	for _, e := range c.entries {
+		marked[e.own] = true
+	}
+	for _, k := range c.kids {
+		k.to.mark(marked)
+	}
+}
+
+// Span returns the words of some lines, which the caller must not change.
+func (m *Image) Span(s Span) []Line { return m.arena.lines[s.Line : s.Line+s.Lines] }
+
+// Words reads the shadow.
+func (m *Image) Words() Words { return func(i uint32) uint32 { return m.arena.word(i) } }
+
+// Record returns the line of the record of an endpoint, 0 for none.
+func (m *Image) Record(id uint32) uint32 {
+	if e := m.ends[id]; e != nil {
+		return e.record
+	}
+	return 0
+}
+
+// Use is how much of everything is in use.
+type Use struct {
+	Lines, Capacity int // of memory
+	Classes         int
+	Slots           int
+	Programs, Rows  int
+	Endpoints       int
+}
+
+// Use counts. What is retired and not released counts as used.
+func (m *Image) Use() Use {
+	u := Use{
+		Lines: m.arena.buddy.used, Capacity: len(m.arena.lines), Slots: m.slots.used, Programs: len(m.programs), Endpoints: len(m.ends),
+		Classes: m.classes.live,
+	}
+	for _, p := range m.programs {
+		u.Rows += len(p.rows)
+	}
+	return u
+}
