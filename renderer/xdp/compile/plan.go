@@ -25,7 +25,9 @@ type Store struct{ Word, Value uint32 }
 type Flip struct{ ID, Record uint32 }
 
 // Empty says whether nothing has to be done.
-func (p *Plan) Empty() bool { return len(p.Stores)+len(p.Gone)+len(p.Flips)+len(p.Roots)+len(p.Joins) == 0 }
+func (p *Plan) Empty() bool {
+	return len(p.Stores)+len(p.Gone)+len(p.Flips)+len(p.Roots)+len(p.Joins) == 0
+}
 
 // Retired is what nothing leads to any more once a plan has been carried out. It may be
 // released when no packet is on its way that began before.

@@ -127,3 +127,20 @@ func (r Reader) eachValue(first, count uint32, marked []bool) {
 		r.eachClass(r.Word(first+i), marked)
 	}
 }
+
+// Addresses returns the addresses of an endpoint.
+func (r Reader) Addresses(record uint32) (out []netip.Addr) {
+	w := record * LineWords
+	var b [16]byte
+	for i := range r.Word(w + RecordCount4) {
+		binary.BigEndian.PutUint32(b[:], r.Word(w+recordAddr4*LineWords+i))
+		out = append(out, netip.AddrFrom4([4]byte(b[:])))
+	}
+	for i := range r.Word(w + RecordCount6) {
+		for j := range uint32(4) {
+			binary.BigEndian.PutUint32(b[4*j:], r.Word(w+recordAddr6*LineWords+4*i+j))
+		}
+		out = append(out, netip.AddrFrom16(b))
+	}
+	return out
+}

@@ -1,0 +1,148 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+// memoryMaps are the maps of one memory. The ones in force are pinned.
+var memoryMaps = []string{bpf.SluiceMapMem, bpf.SluiceMapEnds, bpf.SluiceMapFar, bpf.SluiceMapNames, bpf.SluiceMapHits}
+
+const markPin = "mark"
+
+func (k *Kernel) pinOf(name string) string { return filepath.Join(k.options.PinPath, name) }
+
+// adopt takes over the memory in force and the links of a process that has ended.
+func (k *Kernel) adopt() error {
+	var err error
+	if k.mark, err = k.stateMap(&ebpf.MapSpec{Name: markPin, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(Mark{})), MaxEntries: 1}); err != nil {
+		return fmt.Errorf("map %s: %w", markPin, err)
+	}
+	if k.options.PinPath == "" {
+		return nil
+	}
+	if k.Mark() != (Mark{}) {
+		if err := k.adoptMemory(); err != nil {
+			k.log.Warn("what is in force is replaced, not taken over", "error", err)
+			if err := k.SetMark(Mark{}); err != nil {
+				return err
+			}
+		}
+	}
+	return k.adoptLinks()
+}
+
+// adoptMemory opens the maps that are in force.
+func (k *Kernel) adoptMemory() error {
+	maps := map[string]*ebpf.Map{}
+	defer func() {
+		for _, m := range maps {
+			_ = m.Close() // the collection has its own references
+		}
+	}()
+	for _, name := range memoryMaps {
+		m, err := ebpf.LoadPinnedMap(k.pinOf(name), nil)
+		if err != nil {
+			return fmt.Errorf("pinned map %s: %w", name, err)
+		}
+		maps[name] = m
+	}
+	m, err := k.loadWith(int(maps[bpf.SluiceMapMem].MaxEntries()), int(maps[bpf.SluiceMapHits].MaxEntries()), maps)
+	if err != nil {
+		return err
+	}
+	if err := m.learnEnds(); err != nil {
+		return errors.Join(err, m.close())
+	}
+	old := k.force
+	k.force = m
+	return old.close()
+}
+
+// learnEnds reads which endpoints a memory has.
+func (m *memory) learnEnds() error {
+	lines := uint64(len(m.bytes) / (4 * compile.LineWords))
+	for place := range uint32(places) {
+		record := atomic.LoadUint64(m.end(place))
+		if record == 0 {
+			continue
+		}
+		if record >= lines {
+			return fmt.Errorf("the record of place %d is in line %d, and there are %d", place, record, lines)
+		}
+		id := *m.word(uint32(record)*compile.LineWords + compile.RecordID)
+		m.ids[place], m.recs[id] = id, uint32(record)
+	}
+	var id uint32
+	var record uint64
+	it := m.coll.Maps[bpf.SluiceMapFar].Iterate()
+	for it.Next(&id, &record) {
+		m.recs[id] = uint32(record)
+	}
+	return it.Err()
+}
+
+// pinMemory makes the memory in force the one that a next process takes over.
+func (k *Kernel) pinMemory() error {
+	if k.options.PinPath == "" {
+		return nil
+	}
+	for _, name := range memoryMaps {
+		path := k.pinOf(name)
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := k.force.coll.Maps[name].Pin(path); err != nil {
+			return fmt.Errorf("pin map %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Mark implements Plane.
+func (k *Kernel) Mark() (m Mark) {
+	var b []byte
+	if b, _ = k.mark.LookupBytes(uint32(0)); len(b) == len(m) {
+		copy(m[:], b)
+	}
+	return m
+}
+
+// SetMark implements Plane.
+func (k *Kernel) SetMark(m Mark) error { return k.mark.Put(uint32(0), m[:]) }
+
+// Cleanup removes everything that is pinned in a folder: what was enforced by it is not any
+// more. It touches nothing that has not a name of ours. It returns how many pins it removed.
+func Cleanup(pinPath string) (removed int, err error) {
+	k := &Kernel{options: KernelOptions{PinPath: pinPath}, links: map[uint32]*hooks{}}
+	if err := k.adoptLinks(); err != nil {
+		return 0, err
+	}
+	var errs []error
+	for _, h := range k.links {
+		removed += len(h.list)
+		errs = append(errs, h.detach())
+	}
+	for _, names := range [][]string{memoryMaps, stateMaps, {markPin}} {
+		for _, name := range names {
+			switch err := os.Remove(k.pinOf(name)); {
+			case err == nil:
+				removed++
+			case !errors.Is(err, os.ErrNotExist):
+				errs = append(errs, err)
+			}
+		}
+	}
+	if err := os.Remove(pinPath); err != nil && !errors.Is(err, os.ErrNotExist) {
+		errs = append(errs, fmt.Errorf("folder %s: %w", pinPath, err))
+	}
+	return removed, errors.Join(errs...)
+}

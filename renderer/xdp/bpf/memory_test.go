@@ -1,0 +1,46 @@
+package bpf
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestNumbersAreThoseOfTheCompiler compares memory.h with layout.go of package compile.
+func TestNumbersAreThoseOfTheCompiler(t *testing.T) {
+	header := read(t, "src/memory.h")
+	layout := spaces.ReplaceAllString(read(t, "../compile/layout.go"), " ")
+	for c, text := range map[string]string{
+		"LINE_WORDS 16": "LineWords = 16", "KIND_SMALL (1U << 30)": "kindSmall uint32 = 1 << 30", "KIND_BIG (2U << 30)": "kindBig   uint32 = 2 << 30",
+		"KIND_NODE (3U << 30)": "kindNode  uint32 = 3 << 30", "NEXT_NODE (1U << 29)": "nextNode uint32 = 1 << 29", "ALLOW (1U << 29)": "Allow    uint32 = 1 << 29",
+		"SLOT_MASK ((1U << 28) - 1)": "SlotMask uint32 = 1<<28 - 1", "SMALL_START 4": "smallStart           = 4", "SMALL_VALUE 8": "smallValue           = 8",
+		"NODE_MISS 0": "nodeMiss  = 0", "NODE_CELL 1": "nodeCell  = 1", "NODE_DIGIT 2": "nodeDigit = 2", "NODE_VALUE 4": "nodeValue = 4", "NODE_MASK 8": "nodeMaskW = 8",
+		"RECORD_ID 0": "RecordID      = 0", "RECORD_FLAGS 1": "RecordFlags   = 1", "RECORD_ROOT4 2": "RecordRoot4   = 2", "RECORD_ROOT6 3": "RecordRoot6   = 3",
+		"RECORD_TABLE 4": "RecordTable   = 4", "RECORD_CLASSES 6": "RecordClasses = 6", "RECORD_COUNT4 8": "RecordCount4  = 8", "RECORD_COUNT6 9": "RecordCount6  = 9",
+		"RECORD_ADDR4 1": "recordAddr4 = 1", "RECORD_ADDR6 2": "recordAddr6 = 2", "MAX_ADDRESSES 16": "MaxAddresses = 16", "PAGE_CLASSES 64": "pageClasses = 64",
+	} {
+		if !strings.Contains(header, "#define "+c+"\n") {
+			t.Errorf("memory.h does not say #define %s", c)
+		}
+		if !strings.Contains(layout, " "+spaces.ReplaceAllString(text, " ")+" ") {
+			t.Errorf("layout.go does not say %s", text)
+		}
+	}
+	for i, name := range []string{"FLAG_TO_POD", "FLAG_FROM_POD", "FLAG_LEARN", "FLAG_KEEP", "FLAG_PORTS_TO", "FLAG_PORTS_FROM"} {
+		if !regexp.MustCompile(`#define ` + name + ` ` + []string{"1", "2", "4", "8", "16", "32"}[i] + `\n`).MatchString(header) {
+			t.Errorf("memory.h has another %s", name)
+		}
+	}
+}
+
+var spaces = regexp.MustCompile(`\s+`)
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

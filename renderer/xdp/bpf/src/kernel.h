@@ -1,0 +1,82 @@
+/* What the kernel offers to programs, as far as it is used here. All of it is UAPI: numbers
+ * and layouts never change. It is written down so that the objects do not depend on which
+ * headers are installed. Sources: include/uapi/linux/{bpf,if_ether,in,ip,ipv6}.h. */
+#ifndef SLUICE_KERNEL_H
+#define SLUICE_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+
+#define SEC(name) __attribute__((section(name), used))
+#define inline_always static inline __attribute__((always_inline))
+#define never_inline static __attribute__((noinline))
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* Map definitions as libbpf reads them from BTF. */
+#define __uint(name, val) int(*name)[val]
+#define __type(name, val) typeof(val) *name
+
+enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_LRU_HASH = 9, MAP_RINGBUF = 27 };
+#define F_MMAPABLE (1U << 10)
+#define F_NO_PREALLOC (1U << 0)
+
+static void *(*map_lookup)(void *map, const void *key) = (void *)1;
+static long (*map_update)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
+static long (*map_delete)(void *map, const void *key) = (void *)3;
+static long (*skb_pull_data)(void *skb, __u32 len) = (void *)39;
+static void *(*ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (void *)131;
+static void (*ringbuf_submit)(void *data, __u64 flags) = (void *)132;
+static __u64 (*ktime_coarse_ns)(void) = (void *)160;
+#define RB_NO_WAKEUP 1
+
+/* The first fields of struct __sk_buff. */
+struct __sk_buff {
+	__u32 len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority;
+	__u32 ingress_ifindex, ifindex, tc_index, cb[5], hash, tc_classid, data, data_end;
+};
+#define TC_NEXT (-1)
+#define TC_SHOT 2
+
+struct xdp_md {
+	__u32 data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex;
+};
+#define XDP_DROP 1
+#define XDP_PASS 2
+
+struct ethernet {
+	__u8 to[6], from[6];
+	__be16 type;
+};
+enum { ETH_IP4 = 0x0800, ETH_IP6 = 0x86dd, ETH_VLAN = 0x8100, ETH_QINQ = 0x88a8 };
+
+struct ip4 {
+	__u8 version_words, tos;
+	__be16 length, id, fragment;
+	__u8 ttl, protocol;
+	__be16 check;
+	__be32 from, to;
+};
+#define IP4_MORE 0x2000
+#define IP4_OFFSET 0x1fff
+
+struct ip6 {
+	__be32 version_class_flow;
+	__be16 length;
+	__u8 next, hops;
+	__be32 from[4], to[4];
+};
+
+enum {
+	P_HOPOPTS = 0, P_ICMP = 1, P_TCP = 6, P_UDP = 17, P_ROUTING = 43, P_FRAGMENT = 44, P_AH = 51, P_ICMP6 = 58,
+	P_DSTOPTS = 60, P_SCTP = 132, P_MOBILITY = 135, P_HIP = 139, P_SHIM6 = 140
+};
+
+#define ntohs(x) __builtin_bswap16(x)
+#define ntohl(x) __builtin_bswap32(x)
+
+#endif

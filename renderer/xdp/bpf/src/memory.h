@@ -1,0 +1,151 @@
+/* How verdicts are found in memory. Package compile writes it; its layout.go has the same
+ * numbers, and a test compares them. */
+#ifndef SLUICE_MEMORY_H
+#define SLUICE_MEMORY_H
+#include "kernel.h"
+
+#define LINE_WORDS 16
+#define KIND_SMALL (1U << 30)
+#define KIND_BIG (2U << 30)
+#define KIND_NODE (3U << 30)
+#define KIND_MASK (3U << 30)
+#define PAYLOAD_MASK ((1U << 30) - 1)
+#define SMALL_START 4
+#define SMALL_VALUE 8
+#define NEXT_NODE (1U << 29)
+#define ALLOW (1U << 29)
+#define SLOT_MASK ((1U << 28) - 1)
+#define NODE_MISS 0
+#define NODE_CELL 1
+#define NODE_DIGIT 2
+#define NODE_VALUE 4
+#define NODE_MASK 8
+#define RECORD_ID 0
+#define RECORD_FLAGS 1
+#define RECORD_ROOT4 2
+#define RECORD_ROOT6 3
+#define RECORD_TABLE 4
+#define RECORD_CLASSES 6
+#define RECORD_COUNT4 8
+#define RECORD_COUNT6 9
+#define RECORD_ADDR4 1
+#define RECORD_ADDR6 2
+#define MAX_ADDRESSES 16
+#define FLAG_TO_POD 1
+#define FLAG_FROM_POD 2
+#define FLAG_LEARN 4
+#define FLAG_KEEP 8
+#define FLAG_PORTS_TO 16
+#define FLAG_PORTS_FROM 32
+#define PLACE_TCP 0
+#define PLACE_UDP 1
+#define PLACE_SCTP 2
+#define PLACE_OTHER 3
+#define PAGE_CLASSES 64
+
+struct line {
+	__u32 w[LINE_WORDS];
+};
+
+/* mem is all lines; the size is set by the loader. Line 0 is zero: it denies. */
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct line);
+} mem SEC(".maps");
+
+inline_always struct line *line_at(__u32 i) { return map_lookup(&mem, &i); }
+
+/* word_at reads the i-th word from the start of a line. */
+inline_always __u32 word_at(__u32 line, __u32 i)
+{
+	struct line *l = line_at(line + (i >> 4));
+	return l ? l->w[i & 15] : 0;
+}
+
+/* before is the position of the last of sorted 16-bit starts that is not behind the key,
+ * found without branches: programs have no conditional moves. */
+#define STEP(n) { __u32 i = pos + (n); pos = i - ((n) & -((key - (__u32)start[i & mask]) >> 31)); }
+
+/* resolve returns the value of a function of 16 bits. */
+inline_always __u32 resolve(__u32 cell, __u32 key)
+{
+	__u32 pos = 0;
+	if ((cell & KIND_MASK) == KIND_NODE) {
+		cell = word_at(cell & PAYLOAD_MASK, (key >> 8) & 255);
+		key &= 255;
+		if ((cell & KIND_MASK) == KIND_NODE)
+			cell = word_at(cell & PAYLOAD_MASK, key);
+	}
+	if (!(cell & KIND_MASK))
+		return cell;
+	struct line *l = line_at(cell & PAYLOAD_MASK);
+	if (!l)
+		return 0;
+	if ((cell & KIND_MASK) == KIND_SMALL) {
+		__u16 *start = (__u16 *)&l->w[SMALL_START];
+		const __u32 mask = 7;
+		STEP(4) STEP(2) STEP(1)
+		return l->w[SMALL_VALUE + (pos & 7)];
+	}
+	__u16 *start = (__u16 *)l;
+	const __u32 mask = 31;
+	STEP(16) STEP(8) STEP(4) STEP(2) STEP(1)
+	return word_at((cell & PAYLOAD_MASK) + 1, pos & 31);
+}
+
+/* class4 and class6 return the class of an address, which is in the order of the host. */
+inline_always __u32 class4(__u32 root4, __u32 addr)
+{
+	return resolve(word_at(root4, addr >> 16), addr & 0xffff);
+}
+
+never_inline __u32 class6(__u32 root6, __u32 *addr)
+{
+	__u32 node = word_at(root6 >> 4, root6 & 15);
+	for (int i = 0; i < 8; i++) {
+		struct line *l = line_at(node);
+		if (!l)
+			return 0;
+		__u32 differ = 0;
+		for (int j = 0; j < 4; j++)
+			differ |= (addr[j] ^ l->w[NODE_VALUE + j]) & l->w[NODE_MASK + j];
+		if (differ)
+			return l->w[NODE_MISS];
+		__u32 digit = l->w[NODE_DIGIT] & 7;
+		__u32 value = resolve(l->w[NODE_CELL], (addr[digit >> 1] >> (digit & 1 ? 0 : 16)) & 0xffff);
+		if (!(value & NEXT_NODE))
+			return value;
+		node = value & ~NEXT_NODE;
+	}
+	return 0;
+}
+
+/* row_of returns the line of the row of a class that the table of a direction can tell. */
+inline_always __u32 row_of(struct line *record, __u32 dir, __u32 class)
+{
+	return word_at(word_at(record->w[RECORD_TABLE + dir], class / PAGE_CLASSES), class % PAGE_CLASSES);
+}
+
+/* verdict returns what the list of an endpoint for a direction says about a class. For
+ * protocols without ports the port is the number of the protocol. */
+inline_always __u32 verdict(struct line *record, int to_pod, __u32 class, __u32 place, __u32 source, __u32 port)
+{
+	__u32 dir = to_pod ? 0 : 1;
+	if (class >= record->w[RECORD_CLASSES + dir])
+		return 0;
+	__u32 row = row_of(record, dir, class);
+	struct line *l = line_at(row);
+	if (!l || !row)
+		return 0;
+	__u32 cell = l->w[place & 3];
+	if (unlikely(record->w[RECORD_FLAGS] & (FLAG_PORTS_TO << dir))) {
+		__u32 word = resolve(cell, source);
+		cell = word_at(word >> 4, word & 15);
+	}
+	return resolve(cell, port);
+}
+
+#endif

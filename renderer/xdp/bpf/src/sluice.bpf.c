@@ -1,0 +1,316 @@
+/* The classifier: one core, and the places where the kernel calls it. */
+#include "kernel.h"
+#include "memory.h"
+#include "packet.h"
+#include "report.h"
+#include "state.h"
+
+/* ends holds the line of the record of every endpoint, at the low bits of its number;
+ * others with the same bits are in far. A record says which endpoint it is of. */
+#define ENDS 16384
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, ENDS);
+	__uint(map_flags, F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} ends SEC(".maps");
+
+struct {
+	__uint(type, MAP_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u64);
+} far SEC(".maps");
+
+/* names has the endpoints by address, for places where no interface tells them. */
+struct address {
+	__u32 w[4]; /* as in packets; IPv4 in the last, behind ::ffff:0:0 */
+};
+
+struct {
+	__uint(type, MAP_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, F_NO_PREALLOC);
+	__type(key, struct address);
+	__type(value, __u32);
+} names SEC(".maps");
+
+/* line_of returns the line of the record of an endpoint, 0 for none. */
+inline_always __u32 line_of(__u32 id)
+{
+	__u32 place = id & (ENDS - 1);
+	__u64 *line = map_lookup(&ends, &place);
+	if (!line || !*line)
+		return 0;
+	struct line *record = line_at(*line);
+	if (likely(record && record->w[RECORD_ID] == id))
+		return *line;
+	line = map_lookup(&far, &id);
+	return line ? *line : 0;
+}
+
+/* owns says whether an address is one of the endpoint's. */
+never_inline int owns(__u32 line, __u32 v6, __u32 *addr)
+{
+	struct line *record = line_at(line);
+	if (!record)
+		return 0;
+	if (!v6) {
+		struct line *own = line_at(line + RECORD_ADDR4);
+		if (!own)
+			return 0;
+		for (__u32 i = 0; i < MAX_ADDRESSES; i++) {
+			if (i >= record->w[RECORD_COUNT4])
+				return 0;
+			if (own->w[i] == addr[0])
+				return 1;
+		}
+		return 0;
+	}
+	for (__u32 i = 0; i < MAX_ADDRESSES; i++) {
+		if (i >= record->w[RECORD_COUNT6])
+			return 0;
+		struct line *own = line_at(line + RECORD_ADDR6 + i / 4);
+		if (!own)
+			return 0;
+		__u32 differ = 0;
+		for (int j = 0; j < 4; j++)
+			differ |= own->w[(i % 4) * 4 + j] ^ addr[j];
+		if (!differ)
+			return 1;
+	}
+	return 0;
+}
+
+/* of returns the verdict of one direction's list, which permits when there is none. */
+inline_always __u32 of(struct line *record, struct packet *p, __u32 class, int to_pod)
+{
+	if (!(record->w[RECORD_FLAGS] & (to_pod ? FLAG_TO_POD : FLAG_FROM_POD)))
+		return ALLOW;
+	__u32 port = to_pod ? p->local_port : p->remote_port, source = to_pod ? p->remote_port : p->local_port;
+	return verdict(record, to_pod, class, p->place, source, p->place == PLACE_OTHER ? p->protocol : port);
+}
+
+never_inline __u32 other(struct line *record, struct packet *p, __u32 class, int to_pod) { return of(record, p, class, to_pod); }
+
+inline_always __u32 class_of(struct line *record, struct packet *p)
+{
+	return p->v6 ? class6(record->w[RECORD_ROOT6], p->remote) : class4(record->w[RECORD_ROOT4], p->remote[0]);
+}
+
+/* without_ports returns the verdict about a packet whose ports are not known: it is denied
+ * unless they do not matter. */
+never_inline __u32 without_ports(struct line *record, struct packet *p, int to_pod)
+{
+	__u32 flags = record->w[RECORD_FLAGS], dir = to_pod ? 0 : 1;
+	if (!(flags & (FLAG_TO_POD << dir)))
+		return ALLOW;
+	__u32 class = class_of(record, p);
+	if (flags & (FLAG_PORTS_TO << dir) || class >= record->w[RECORD_CLASSES + dir])
+		return 0;
+	__u32 cell = word_at(row_of(record, dir, class), p->place & 3);
+	return cell & KIND_MASK ? 0 : cell;
+}
+
+/* decide says what becomes of a packet, in the direction that it has. With look, nothing is
+ * noted. Besides the verdict it returns whether a flow begins. */
+inline_always __u32 decide(struct line *record, struct packet *p, int to_pod, int look, int *begins)
+{
+	__u32 flags = record->w[RECORD_FLAGS], keep = flags & FLAG_KEEP;
+	__u32 here = to_pod ? FLAG_TO_POD : FLAG_FROM_POD, there = to_pod ? FLAG_FROM_POD : FLAG_TO_POD;
+	__u32 id = record->w[RECORD_ID];
+	if (!(flags & (here | there)))
+		return ALLOW;
+	__u32 class = class_of(record, p);
+	__u32 v = of(record, p, class, to_pod);
+	if (v & ALLOW) {
+		/* The answer is permitted by its own direction, or needs evidence. */
+		if (!look && (keep || (flags & there && !(other(record, p, class, !to_pod) & ALLOW))))
+			*begins = begin(id, p, to_pod);
+		return v;
+	}
+	if (p->kind == FIRST_PACKET)
+		return v;
+	__u32 origin = other(record, p, class, !to_pod); /* of what this may be the answer to */
+	if (!(origin & ALLOW) && !keep)
+		return v;
+	if (answers(id, p, to_pod, keep))
+		return origin & ALLOW ? origin : ALLOW;
+	if (flags & FLAG_LEARN && origin & ALLOW && p->tcp & TCP_ACK && !(p->tcp & TCP_RST)) {
+		if (!look)
+			begin(id, p, !to_pod);
+		return origin;
+	}
+	return v;
+}
+
+/* about says whether the packet that an ICMP error is about could have been sent: it went
+ * in the other direction, so that its remote end is its destination. */
+#define PARSE_AGAIN 99
+never_inline int about(__u32 line, struct packet *p, void *data, void *end)
+{
+	struct packet inner = { .v6 = p->v6, .to_pod = !p->to_pod };
+	struct line *record = line_at(line);
+	int begins = 0;
+	enum parsed parsed = inner_packet(&inner, data, end, p->inner, p->bytes);
+	if (parsed == TOO_SHORT)
+		return PARSE_AGAIN;
+	if (!record || parsed != PARSED || inner.fragment == 2 || !owns(line, p->v6, inner.local))
+		return IS_ERROR;
+	inner.kind = ANY_PACKET;
+	return decide(record, &inner, inner.to_pod, 1, &begins) & ALLOW ? PERMITTED : IS_ERROR;
+}
+
+/* judge is the core: the packet passes, is dropped for a reason, or must be parsed again. */
+#define EARLY 1 /* drop what will be dropped later, and note nothing */
+#define ASK 2   /* what would become of the first packet of a flow; note and count nothing */
+inline_always int judge(__u32 line, struct packet *p, void *data, void *end, __u32 wire, const int to_pod, int hairpin, const int early)
+{
+	p->to_pod = to_pod;
+	enum parsed parsed = parse(p, data, end, wire);
+	if (parsed == TOO_SHORT)
+		return PARSE_AGAIN;
+	if (parsed == NOT_IP || parsed == NEIGHBOUR)
+		return PERMITTED;
+	struct line *record = line_at(line);
+	if (!record)
+		return IS_UNKNOWN;
+	__u32 flags = record->w[RECORD_FLAGS];
+	if (!to_pod && !(conf & CONF_SPOOF) && !owns(line, p->v6, p->local))
+		return IS_SPOOFED;
+	if (!(flags & (FLAG_TO_POD | FLAG_FROM_POD)))
+		return PERMITTED;
+	if (parsed == MALFORMED)
+		return IS_MALFORMED;
+	if (unlikely(hairpin || !to_pod) && owns(line, p->v6, p->remote))
+		return PERMITTED; /* from the pod to itself */
+	if (unlikely(p->error))
+		return flags & (to_pod ? FLAG_TO_POD : FLAG_FROM_POD) ? about(line, p, data, end) : PERMITTED;
+	if (unlikely(p->fragment == 2) && p->place != PLACE_OTHER && !later_fragment(record->w[RECORD_ID], p)) {
+		p->remote_port = p->local_port = 0;
+		return without_ports(record, p, to_pod) & ALLOW ? PERMITTED : IS_FRAGMENT;
+	}
+	int begins = 0;
+	if (early == ASK)
+		p->kind = FIRST_PACKET;
+	__u32 v = decide(record, p, to_pod, early, &begins);
+	if (!early) {
+		count(&hits, v & SLOT_MASK, p->bytes);
+		if (conf & CONF_FLOWS && v & ALLOW && (begins || p->kind == FIRST_PACKET))
+			tell(record->w[RECORD_ID], p, v, PERMITTED);
+	}
+	if (v & ALLOW) {
+		if (unlikely(p->fragment == 1) && !early)
+			first_fragment(record->w[RECORD_ID], p);
+		return PERMITTED;
+	}
+	if (early != ASK)
+		tell(record->w[RECORD_ID], p, v, BY_POLICY);
+	return BY_POLICY;
+}
+
+/* settle counts what became of a packet, and tells of drops that no rule made. */
+inline_always int settle(__u32 id, struct packet *p, int reason)
+{
+	if (likely(reason == PERMITTED))
+		return 1;
+	count(&reasons, reason, p->bytes);
+	if (reason != BY_POLICY)
+		tell(id, p, 0, reason);
+	return 0;
+}
+
+inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, int hairpin, const int early)
+{
+	struct packet p;
+	__u32 line = line_of(id);
+	int r = IS_UNKNOWN;
+	for (int i = 0; i < 2 && line; i++) {
+		p = (struct packet){};
+		r = judge(line, &p, (void *)(long)skb->data, (void *)(long)skb->data_end, skb->len, to_pod, hairpin, early);
+		if (likely(r != PARSE_AGAIN))
+			break;
+		r = IS_MALFORMED;
+		if (skb_pull_data(skb, skb->len < 512 ? skb->len : 512))
+			break;
+	}
+	if (unlikely(!line)) {
+		p = (struct packet){};
+		r = conf & CONF_CLOSED ? IS_UNKNOWN : PERMITTED;
+	}
+	if (early == ASK)
+		return r == PERMITTED ? TC_NEXT : TC_SHOT;
+	return settle(id, &p, r) ? TC_NEXT : TC_SHOT;
+}
+
+SEC("tc") int from_pod(struct __sk_buff *skb) { return tc(skb, skb->ifindex, 0, 0, 0); }
+
+/* What a pod sends to itself by way of a service comes back from its own interface. */
+SEC("tc") int to_pod(struct __sk_buff *skb) { return tc(skb, skb->ifindex, 1, skb->ingress_ifindex == skb->ifindex, 0); }
+
+/* These are told the endpoint in the mark, so that the classifier can be asked about a
+ * packet that is nowhere: probes as if it were, asks without leaving anything. */
+SEC("tc") int probe_from(struct __sk_buff *skb) { return tc(skb, skb->mark, 0, 0, 0); }
+SEC("tc") int probe_to(struct __sk_buff *skb) { return tc(skb, skb->mark, 1, 0, 0); }
+SEC("tc") int ask_from(struct __sk_buff *skb) { return tc(skb, skb->mark, 0, 0, ASK); }
+SEC("tc") int ask_to(struct __sk_buff *skb) { return tc(skb, skb->mark, 1, 0, ASK); }
+
+inline_always int xdp(struct xdp_md *ctx, __u32 id, const int to_pod, const int early)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct packet p = {};
+	__u32 line = line_of(id);
+	if (!line)
+		return conf & CONF_CLOSED && !early ? XDP_DROP : XDP_PASS;
+	int r = judge(line, &p, data, end, end - data, to_pod, 0, early);
+	if (r == PARSE_AGAIN)
+		r = early ? PERMITTED : IS_MALFORMED;
+	return settle(id, &p, r) ? XDP_PASS : XDP_DROP;
+}
+
+SEC("xdp.frags") int xdp_from_pod(struct xdp_md *ctx) { return xdp(ctx, ctx->ingress_ifindex, 0, 0); }
+
+/* named finds the endpoint that a packet goes to, 0 for none. */
+inline_always __u32 named(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct address a = {};
+	struct ethernet *eth = data;
+	if ((void *)(eth + 1) > end)
+		return 0;
+	if (ntohs(eth->type) == ETH_IP4) {
+		struct ip4 *ip = data + sizeof(*eth);
+		if ((void *)(ip + 1) > end)
+			return 0;
+		a.w[2] = ntohl(0xffff);
+		a.w[3] = ip->to;
+	} else if (ntohs(eth->type) == ETH_IP6) {
+		struct ip6 *ip = data + sizeof(*eth);
+		if ((void *)(ip + 1) > end)
+			return 0;
+		for (int i = 0; i < 4; i++)
+			a.w[i] = ip->to[i];
+	} else {
+		return 0;
+	}
+	__u32 *id = map_lookup(&names, &a);
+	return id ? *id : 0;
+}
+
+/* xdp_to_pod is for the pod's own end of a pair, xdp_uplink for a device by which packets
+ * come to the node: it drops early what the pod's interface would drop, and notes nothing. */
+SEC("xdp.frags") int xdp_to_pod(struct xdp_md *ctx)
+{
+	__u32 id = named(ctx);
+	return id ? xdp(ctx, id, 1, 0) : XDP_PASS;
+}
+
+SEC("xdp.frags") int xdp_uplink(struct xdp_md *ctx)
+{
+	__u32 id = named(ctx);
+	return id ? xdp(ctx, id, 1, EARLY) : XDP_PASS;
+}
+
+char _license[] SEC("license") = "Dual MIT/GPL";

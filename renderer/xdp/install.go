@@ -1,0 +1,213 @@
+package xdp
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+const reasonMemory = "the memory of the classifier is full"
+
+// install carries out what the image has that the plane has not.
+func (r *Renderer) install(mark Mark) error {
+	plane := r.options.Plane
+	anew := r.adopted || !r.known()
+	p := r.image.Plan(r.again)
+	lines, slots := plane.Size()
+	anew = anew || p.Lines > lines || p.Slots > slots
+	if anew && p.Lines > r.options.MaxLines {
+		if p = r.compact(); p.Lines > r.options.MaxLines {
+			r.refuse()
+			if err := r.attach(p); err != nil { // closed, because they are not known
+				return err
+			}
+			return fmt.Errorf("%w: it takes %d lines of 64 bytes, and there may be %d", ErrTooLarge, p.Lines, r.options.MaxLines)
+		}
+	}
+	r.refused = nil
+	if !anew && p.Empty() && r.settled() {
+		r.retire(r.image.Done())
+		return r.setMark(mark)
+	}
+	if err := r.setMark(Mark{}); err != nil {
+		return err
+	}
+	if err := r.carry(p, anew); err != nil {
+		return err
+	}
+	r.retire(r.image.Done())
+	return r.setMark(mark)
+}
+
+func (r *Renderer) setMark(m Mark) error {
+	if r.options.Plane.Mark() == m {
+		return nil
+	}
+	if err := r.options.Plane.SetMark(m); err != nil {
+		return fmt.Errorf("note what is enforced: %w", err)
+	}
+	return nil
+}
+
+// known says whether the plane's memory is the image's.
+func (r *Renderer) known() bool {
+	return r.started
+}
+
+// settled says whether exactly the endpoints that there are are attached.
+func (r *Renderer) settled() bool {
+	return len(r.attached) == len(r.ends)
+}
+
+// compact begins with a new image, which is as small as can be.
+func (r *Renderer) compact() compile.Plan {
+	ends := r.ends
+	r.forget()
+	for _, id := range slices.Sorted(maps.Keys(ends)) {
+		if err := r.image.Set(ends[id]); err == nil {
+			r.ends[id] = ends[id]
+		}
+	}
+	r.started = false
+	return r.image.Plan(true)
+}
+
+// refuse notes that no rule that is not in force already will be.
+func (r *Renderer) refuse() {
+	pods := map[api.Origin]int{}
+	for _, cfg := range r.told.pods {
+		seen := map[api.Origin]bool{}
+		for _, l := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} {
+			for i := range l.Rules() {
+				for _, o := range l.Origins(i) {
+					if !seen[o] {
+						seen[o] = true
+						pods[o]++
+					}
+				}
+			}
+		}
+	}
+	r.refused = nil
+	for o, n := range pods {
+		r.refused = append(r.refused, renderer.Unenforced{Origin: o, Class: api.ClassLimit, Reason: reasonMemory, Effect: renderer.EffectPrevious, Pods: n})
+	}
+	r.refused = renderer.SortUnenforced(r.refused)
+}
+
+// carry carries out a plan. With anew, everything is written to a new memory.
+func (r *Renderer) carry(p compile.Plan, anew bool) error {
+	steps := []func(compile.Plan) error{r.write, r.detach, r.flip, r.roots, r.join, r.attach}
+	if anew {
+		steps = []func(compile.Plan) error{r.prepare, r.detach, r.attach}
+	}
+	for _, step := range steps {
+		if err := step(p); err != nil {
+			return err
+		}
+	}
+	r.started = true
+	return nil
+}
+
+// prepare writes everything to a new memory and puts it in force.
+func (r *Renderer) prepare(p compile.Plan) error {
+	plane := r.options.Plane
+	r.started = false
+	if err := plane.Prepare(p.Lines, p.Slots); err != nil {
+		return fmt.Errorf("make a memory of %d lines: %w", p.Lines, err)
+	}
+	if err := plane.Write(0, r.image.Span(compile.Span{Lines: uint32(p.Lines)})); err != nil {
+		return fmt.Errorf("write memory: %w", err)
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.ends)) {
+		if err := plane.Flip(id, r.image.Record(id)); err != nil {
+			return fmt.Errorf("endpoint %d: %w", id, err)
+		}
+	}
+	if err := plane.Switch(); err != nil {
+		return fmt.Errorf("put a new memory in force: %w", err)
+	}
+	ids, err := plane.Attached()
+	if err != nil {
+		return fmt.Errorf("what is attached: %w", err)
+	}
+	for _, id := range ids {
+		r.attached[id] = true
+	}
+	return nil
+}
+
+func (r *Renderer) write(p compile.Plan) error {
+	for _, s := range p.Fresh {
+		if err := r.options.Plane.Write(s.Line, r.image.Span(s)); err != nil {
+			return fmt.Errorf("write memory: %w", err)
+		}
+	}
+	return r.store(p.Stores)
+}
+
+func (r *Renderer) store(stores []compile.Store) error {
+	for _, s := range stores {
+		if err := r.options.Plane.Store(s.Word, s.Value); err != nil {
+			return fmt.Errorf("write memory: %w", err)
+		}
+	}
+	return nil
+}
+
+func (r *Renderer) flip(p compile.Plan) error  { return r.flips(p.Flips) }
+func (r *Renderer) join(p compile.Plan) error  { return r.flips(p.Joins) }
+func (r *Renderer) roots(p compile.Plan) error { return r.store(p.Roots) }
+
+func (r *Renderer) flips(flips []compile.Flip) error {
+	for _, f := range flips {
+		if err := r.options.Plane.Flip(f.ID, f.Record); err != nil {
+			return fmt.Errorf("endpoint %d: %w", f.ID, err)
+		}
+	}
+	return nil
+}
+
+// detach lets go of endpoints that are no more, first of their packets.
+func (r *Renderer) detach(compile.Plan) error {
+	for _, id := range slices.Sorted(maps.Keys(r.attached)) {
+		if _, ok := r.ends[id]; ok {
+			continue
+		}
+		if err := r.options.Plane.Detach(id); err != nil {
+			return fmt.Errorf("detach from interface %d: %w", id, err)
+		}
+		if err := r.options.Plane.Flip(id, 0); err != nil {
+			return fmt.Errorf("endpoint %d: %w", id, err)
+		}
+		delete(r.attached, id)
+		delete(r.learning, id)
+	}
+	return nil
+}
+
+// attach has packets of new endpoints decided.
+func (r *Renderer) attach(compile.Plan) error {
+	for _, id := range slices.Sorted(maps.Keys(r.ends)) {
+		if r.attached[id] {
+			continue
+		}
+		if err := r.options.Plane.Attach(r.ends[id]); err != nil {
+			return fmt.Errorf("attach to interface %d of pod %s: %w", id, r.owner[id], err)
+		}
+		r.attached[id] = true
+	}
+	return nil
+}
+
+// retire has memory released when a grace period is over.
+func (r *Renderer) retire(x compile.Retired) {
+	if !x.Empty() && !r.closed {
+		r.graces.add(x, r.options.Plane.Grace, r.log)
+	}
+}

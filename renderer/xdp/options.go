@@ -1,0 +1,51 @@
+package xdp
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// ErrNoInterface is returned by Commit when it is not known which interface a pod that has
+// a list has. Everything else was installed.
+var ErrNoInterface = errors.New("no interface")
+
+// ErrSharedInterface is returned by Commit when an interface is said to be that of several
+// pods. It is closed for both directions.
+var ErrSharedInterface = errors.New("an interface is claimed twice")
+
+// ErrTooLarge is returned by Commit when what is told does not fit into the memory that may
+// be used. What was installed before stays as it is.
+var ErrTooLarge = errors.New("policy does not fit into memory")
+
+// Options of a Renderer.
+type Options struct {
+	Log   *slog.Logger // nil discards
+	Plane Plane        // owned by the renderer's user, who closes it
+
+	// Interfaces returns the numbers of the interfaces that connect a pod, as the plane
+	// knows them: for the kernel, indexes of the node's ends of veth pairs. None: the pod is
+	// not attached yet. It is asked about every pod by every Commit, by its goroutine.
+	Interfaces func(pod api.PodID, ips []netip.Addr) []uint32
+
+	// Keep lets flows that are established go on when a change of policy denies them.
+	Keep bool
+	// Learn is for how long after a pod's first attachment the middle of a TCP flow is taken
+	// for evidence of a flow that the pod's lists permit. Zero: never.
+	Learn time.Duration
+	// OnChange is called when something must be looked at that nobody told the renderer; a
+	// Commit, even of an empty transaction, does that. It may be called by any goroutine.
+	OnChange func()
+
+	// MaxLines limits the memory, in lines of 64 bytes. Zero: DefaultMaxLines.
+	MaxLines int
+
+	Infra renderer.Infra // what passes whatever policy says
+}
+
+// DefaultMaxLines is 512 MiB.
+const DefaultMaxLines = 8 << 20

@@ -1,0 +1,53 @@
+package xdp
+
+import (
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+// Mark identifies what a plane enforces: the sum of hashes of everything that was told. The
+// zero value is what is not known.
+type Mark [16]byte
+
+// Plane is where verdicts are given: the kernel, or a memory in the heap that is read as the
+// kernel reads its own. It is used by one goroutine at a time, but for Permits and Hits.
+//
+// A plane has a memory in force, and may have another one that is being prepared. Writes go
+// to the one that is prepared, if there is one. All steps may be repeated.
+type Plane interface {
+	// Mark returns what SetMark set last, also if that was another process.
+	Mark() Mark
+	SetMark(m Mark) error
+
+	// Size is how many lines and counters the memory that is written has.
+	Size() (lines, slots int)
+	// Prepare makes a memory in which nothing is. What was prepared before is dropped.
+	Prepare(lines, slots int) error
+	Write(line uint32, content []compile.Line) error
+	Store(word, value uint32) error
+	// Flip makes a record that of an endpoint; 0 for none.
+	Flip(id, record uint32) error
+	// Switch puts the prepared memory in force for all that is attached, if there is one.
+	Switch() error
+	// Grace returns when no packet is on its way that began before. It may be called while
+	// other methods run.
+	Grace() error
+
+	// Attach has packets of an endpoint decided. The addresses are those of its pod.
+	Attach(e compile.Endpoint) error
+	// Detach lets packets of an endpoint pass.
+	Detach(id uint32) error
+	// Attached returns which endpoints are attached, also by another process.
+	Attached() ([]uint32, error)
+
+	// Permits says what the memory in force says about the first packet of a flow that an
+	// endpoint sends or receives.
+	Permits(id uint32, dir compile.Direction, f api.Flow) (bool, error)
+	// Word reads the memory in force, and Record which record an endpoint has there.
+	Word(i uint32) uint32
+	Record(id uint32) uint32
+	// Hits returns the packets that every slot decided, in the memory in force.
+	Hits() ([]uint64, error)
+
+	Close() error
+}

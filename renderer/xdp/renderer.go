@@ -1,0 +1,280 @@
+package xdp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+// Renderer enforces rules in a Plane. It implements renderer.Renderer, renderer.Explainer
+// and renderer.Reporter. It may be used by any number of goroutines; transactions are
+// committed one after the other.
+type Renderer struct {
+	options Options
+	log     *slog.Logger
+
+	mu       sync.Mutex
+	told     told
+	image    *compile.Image
+	ends     map[uint32]compile.Endpoint // that the image has
+	owner    map[uint32]api.PodID
+	attached map[uint32]bool
+	learning map[uint32]time.Time // until when
+	timer    *time.Timer
+
+	started bool // the plane has the memory of the image
+	again   bool // the last plan was not carried out, or none was made yet
+	adopted bool // the plane enforces what is told, in a memory that another process wrote
+	pending []string
+	refused []renderer.Unenforced
+	lastErr error
+
+	graces graces
+	closed bool
+}
+
+var (
+	_ renderer.Renderer  = (*Renderer)(nil)
+	_ renderer.Explainer = (*Renderer)(nil)
+	_ renderer.Reporter  = (*Renderer)(nil)
+)
+
+// New returns a renderer. Nothing is changed before the first Commit.
+func New(o Options) (*Renderer, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxLines == 0 {
+		o.MaxLines = DefaultMaxLines
+	}
+	switch {
+	case o.Plane == nil:
+		return nil, errors.New("xdp: a plane is needed to enforce in")
+	case o.Interfaces == nil:
+		return nil, errors.New("xdp: a function is needed that says which interfaces a pod has")
+	}
+	infra, err := o.Infra.Check()
+	if err != nil {
+		return nil, fmt.Errorf("xdp: %w", err)
+	}
+	o.Infra = infra
+	r := &Renderer{
+		options: o, log: o.Log, told: told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}},
+		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, owner: map[uint32]api.PodID{},
+	}
+	r.forget()
+	return r, nil
+}
+
+// Name returns "xdp".
+func (r *Renderer) Name() string { return "xdp" }
+
+// Close ends what the renderer started. What it installed stays in force.
+func (r *Renderer) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.mu.Unlock()
+	r.graces.wait()
+	return nil
+}
+
+// forget begins with an image in which nothing is.
+func (r *Renderer) forget() {
+	r.graces.wait()
+	r.graces.take()
+	r.image = compile.NewImage(compile.Options{Infra: r.options.Infra.Addresses})
+	r.ends = map[uint32]compile.Endpoint{}
+	r.again = true
+	for id, set := range r.told.sets {
+		r.image.Update(id, slices.Collect(maps.Keys(set)), nil)
+	}
+}
+
+// Commit installs the difference.
+func (t *txn) Commit(ctx context.Context) error {
+	r := t.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told.apply(t, r.image.Update)
+	if r.lastErr = r.commit(ctx); r.lastErr != nil {
+		r.lastErr = fmt.Errorf("install in the kernel: %w", r.lastErr)
+	}
+	return r.lastErr
+}
+
+// commit brings the plane from what it enforces to what is told.
+func (r *Renderer) commit(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, x := range r.graces.take() {
+		r.image.Release(x)
+	}
+	problems := r.arrange()
+	mark := r.mark()
+	if r.again && !r.adopted && r.options.Plane.Mark() == mark {
+		if ok, err := r.adopt(); err != nil {
+			return err
+		} else if ok {
+			return errors.Join(problems...)
+		}
+	}
+	if r.adopted && r.options.Plane.Mark() == mark {
+		return errors.Join(problems...)
+	}
+	if err := r.install(mark); err != nil {
+		r.again = true
+		return errors.Join(append(problems, err)...)
+	}
+	r.again, r.adopted = false, false
+	return errors.Join(problems...)
+}
+
+// adopt takes over a plane that enforces what is told, if the same endpoints are attached.
+func (r *Renderer) adopt() (bool, error) {
+	ids, err := r.options.Plane.Attached()
+	if err != nil {
+		return false, fmt.Errorf("what is attached: %w", err)
+	}
+	if !slices.Equal(ids, slices.Sorted(maps.Keys(r.ends))) {
+		return false, nil
+	}
+	for _, id := range ids {
+		r.attached[id] = true
+	}
+	r.image.Plan(false) // so that it can be read
+	r.adopted = true
+	return true, nil
+}
+
+// mark identifies everything that was told, as far as it is enforced.
+func (r *Renderer) mark() Mark {
+	m := r.told.mark
+	for id, e := range r.ends {
+		var b bytes.Buffer
+		fmt.Fprintf(&b, "e%d %v %s %t %s %t %d", id, e.IPs, e.ToPod.Digest(), e.ToPod == nil, e.FromPod.Digest(), e.FromPod == nil, e.Flags&compile.FlagKeep)
+		m.toggle(b.Bytes())
+	}
+	m.toggle(fmt.Append(nil, "i", r.options.Infra))
+	return m
+}
+
+// arrange tells the image which endpoints there are. It returns what cannot be told.
+func (r *Renderer) arrange() (problems []error) {
+	want, owner := r.claims(&problems)
+	for id := range r.ends {
+		if _, ok := want[id]; !ok {
+			r.image.Remove(id)
+			delete(r.ends, id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(want)) {
+		e := want[id]
+		if old, ok := r.ends[id]; ok && same(old, e) {
+			continue
+		}
+		if err := r.image.Set(e); err != nil {
+			problems = append(problems, fmt.Errorf("pod %s: %w", owner[id], err))
+			e.IPs, e.ToPod, e.FromPod = nil, closedList, closedList
+			if err := r.image.Set(e); err != nil {
+				problems = append(problems, err)
+				continue
+			}
+		}
+		r.ends[id] = want[id]
+	}
+	r.owner = owner
+	return problems
+}
+
+func same(a, b compile.Endpoint) bool {
+	return slices.Equal(a.IPs, b.IPs) && sameList(a.ToPod, b.ToPod) && sameList(a.FromPod, b.FromPod) && a.Flags == b.Flags
+}
+
+func sameList(a, b *renderer.RuleList) bool {
+	return a == b || a != nil && b != nil && a.Digest() == b.Digest()
+}
+
+// closedList denies everything.
+var closedList = renderer.NewRuleList([]api.ContivRule{{}}, nil)
+
+// claims returns the endpoints that there must be.
+func (r *Renderer) claims(problems *[]error) (map[uint32]compile.Endpoint, map[uint32]api.PodID) {
+	want, owner := map[uint32]compile.Endpoint{}, map[uint32]api.PodID{}
+	r.pending = nil
+	for _, pod := range slices.SortedFunc(maps.Keys(r.told.pods), api.PodID.Compare) {
+		cfg := r.told.pods[pod]
+		ids := r.options.Interfaces(pod, cfg.IPs)
+		if len(ids) == 0 && (cfg.Ingress != nil || cfg.Egress != nil) {
+			r.pending = append(r.pending, "pod "+pod.String())
+		}
+		for _, id := range ids {
+			e := compile.Endpoint{ID: id, IPs: cfg.IPs, FromPod: cfg.Ingress, ToPod: cfg.Egress, Flags: r.flags(id)}
+			if _, claimed := want[id]; claimed {
+				*problems = append(*problems, fmt.Errorf("interface %d: %w, by pods %s and %s", id, ErrSharedInterface, owner[id], pod))
+				e.IPs, e.FromPod, e.ToPod = nil, closedList, closedList
+			}
+			want[id], owner[id] = e, pod
+		}
+	}
+	if len(r.pending) > 0 {
+		*problems = append(*problems, fmt.Errorf("%w for %s", ErrNoInterface, summary(r.pending)))
+	}
+	return want, owner
+}
+
+// flags returns the flags of an endpoint, and sees to it that learning ends.
+func (r *Renderer) flags(id uint32) (flags uint32) {
+	if r.options.Keep {
+		flags |= compile.FlagKeep
+	}
+	if r.options.Learn <= 0 {
+		return flags
+	}
+	until, known := r.learning[id]
+	if !known {
+		until = time.Now().Add(r.options.Learn)
+		r.learning[id] = until
+		r.wakeAfter(r.options.Learn)
+	}
+	if time.Now().Before(until) {
+		flags |= compile.FlagLearn
+	}
+	return flags
+}
+
+// wakeAfter has the renderer looked at.
+func (r *Renderer) wakeAfter(d time.Duration) {
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.timer = time.AfterFunc(d, func() {
+		if r.options.OnChange != nil {
+			r.options.OnChange()
+		}
+	})
+}
+
+// summary names the first few.
+func summary(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
