@@ -51,6 +51,10 @@ type KernelOptions struct {
 	EventsPerSecond int
 	Permitted       bool
 
+	// KeepSpare keeps the memory that was in force before, so that the next one need not be
+	// loaded. It is for those that replace memories often.
+	KeepSpare bool
+
 	// Uplinks are interfaces at which packets to pods are dropped early.
 	Uplinks []uint32
 	// PodNamespace opens the network namespace of a pod, in which its end of the pair has
@@ -65,6 +69,7 @@ type Kernel struct {
 	state   map[string]*ebpf.Map // of flows: outlives memories
 	force   *memory
 	next    *memory
+	spare   *memory // was in force before
 	mark    *ebpf.Map
 	links   map[uint32]*hooks
 	uplinks []attachment
@@ -82,6 +87,10 @@ type memory struct {
 	ids   map[uint32]uint32 // by place: the endpoint that is in ends
 	recs  map[uint32]uint32 // records by endpoint
 }
+
+// minLines is what a memory has at least. With very few the verifier proves that look-ups
+// fail, and that loops over what they return do not end.
+const minLines = 1024
 
 // stateMaps are shared by all memories, and pinned.
 var stateMaps = []string{bpf.SluiceMapFlows4, bpf.SluiceMapFlows6, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapReasons}
@@ -130,7 +139,7 @@ func (k *Kernel) open() error {
 	if err != nil {
 		return fmt.Errorf("map for grace periods: %w", err)
 	}
-	if k.force, err = k.load(1, 2); err != nil {
+	if k.force, err = k.load(minLines, 2); err != nil {
 		return err
 	}
 	return k.adopt()
@@ -179,7 +188,7 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 	if err != nil {
 		return nil, fmt.Errorf("read the program: %w", err)
 	}
-	spec.Maps[bpf.SluiceMapMem].MaxEntries = uint32(max(lines, 1))
+	spec.Maps[bpf.SluiceMapMem].MaxEntries = uint32(max(lines, minLines))
 	spec.Maps[bpf.SluiceMapHits].MaxEntries = uint32(max(slots, 2))
 	for _, name := range stateMaps {
 		spec.Maps[name].MaxEntries = k.state[name].MaxEntries()
@@ -252,8 +261,34 @@ func (k *Kernel) Prepare(lines, slots int) error {
 	if err != nil {
 		return err
 	}
-	k.next, err = k.load(lines, slots)
+	if k.next, err = k.takeSpare(lines, slots); err == nil && k.next == nil {
+		k.next, err = k.load(lines, slots)
+	}
 	return err
+}
+
+// takeSpare returns the spare memory, with nothing in it, if it is large enough.
+func (k *Kernel) takeSpare(lines, slots int) (*memory, error) {
+	m := k.spare
+	if m == nil || len(m.bytes) < lines*4*compile.LineWords || m.slots < slots {
+		return nil, nil
+	}
+	if err := k.Grace(); err != nil {
+		return nil, err
+	}
+	clear(m.bytes)
+	clear(m.ends)
+	for id := range m.recs {
+		if m.ids[id%places] != id {
+			if err := m.flipFar(id, 0); err != nil {
+				return nil, err
+			}
+		}
+	}
+	clear(m.recs)
+	clear(m.ids)
+	k.spare = nil
+	return m, nil
 }
 
 // Write implements Plane.
@@ -336,6 +371,9 @@ func (k *Kernel) Switch() error {
 	if err := k.keepHits(old); err != nil {
 		k.log.Warn("hits of rules begin anew", "error", err)
 	}
+	if k.options.KeepSpare {
+		old, k.spare = k.spare, old
+	}
 	return errors.Join(k.pinMemory(), old.close())
 }
 
@@ -397,7 +435,7 @@ func (k *Kernel) Close() error {
 	for _, u := range k.uplinks {
 		errs = append(errs, u.close())
 	}
-	errs = append(errs, k.next.close(), k.force.close())
+	errs = append(errs, k.next.close(), k.force.close(), k.spare.close())
 	for _, m := range k.state {
 		if m != nil {
 			errs = append(errs, m.Close())

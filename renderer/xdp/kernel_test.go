@@ -1,6 +1,7 @@
 package xdp_test
 
 import (
+	"errors"
 	"os"
 	"testing"
 
@@ -36,13 +37,48 @@ func newKernel(t testing.TB, o xdp.KernelOptions) *xdp.Kernel {
 	return k
 }
 
+// pool has kernels that are not used at the moment, because loading programs takes time.
+var pool []*xdp.Kernel
+
+// pooled is a kernel that goes back to the pool.
+type pooled struct{ *xdp.Kernel }
+
+func (p pooled) Close() error {
+	ids, err := p.Attached()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := errors.Join(p.Detach(id), p.Flip(id, 0)); err != nil {
+			return err
+		}
+	}
+	pool = append(pool, p.Kernel)
+	return p.SetMark(xdp.Mark{})
+}
+
+func fromPool(t testing.TB) pooled {
+	if n := len(pool); n > 0 {
+		k := pool[n-1]
+		pool = pool[:n-1]
+		return pooled{k}
+	}
+	return pooled{newKernel(t, xdp.KernelOptions{Mode: xdp.ModeNone, Flows: 1024, KeepSpare: true})}
+}
+
 // TestConformanceInTheKernel runs the suite with the kernel's verdicts about crafted packets.
 func TestConformanceInTheKernel(t *testing.T) {
 	needKernel(t)
-	if os.Getenv("SLUICE_XDP_ALL") == "" && testing.Short() {
+	if testing.Short() {
 		t.Skip("short: the suite runs in the heap")
 	}
-	renderertest.Run(t, func(t testing.TB) renderertest.Subject {
-		return newSubject(t, newKernel(t, xdp.KernelOptions{Mode: xdp.ModeNone, Flows: 1024}))
+	t.Cleanup(func() {
+		for _, k := range pool {
+			if err := k.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		pool = nil
 	})
+	renderertest.Run(t, func(t testing.TB) renderertest.Subject { return newSubject(t, fromPool(t)) })
 }

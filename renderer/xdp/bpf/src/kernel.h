@@ -14,6 +14,8 @@ typedef __u32 __be32;
 #define SEC(name) __attribute__((section(name), used))
 #define inline_always static inline __attribute__((always_inline))
 #define never_inline static __attribute__((noinline))
+/* Functions that are verified once, whoever calls them: their pointers may be null. */
+#define on_its_own __attribute__((noinline))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
@@ -28,7 +30,8 @@ enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_LRU_HASH = 9, MAP_
 static void *(*map_lookup)(void *map, const void *key) = (void *)1;
 static long (*map_update)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
 static long (*map_delete)(void *map, const void *key) = (void *)3;
-static long (*skb_pull_data)(void *skb, __u32 len) = (void *)39;
+static long (*skb_load)(const void *skb, __u32 at, void *to, __u32 len) = (void *)26;
+static long (*xdp_load)(void *xdp, __u32 at, void *to, __u32 len) = (void *)189;
 static void *(*ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (void *)131;
 static void (*ringbuf_submit)(void *data, __u64 flags) = (void *)132;
 static __u64 (*ktime_coarse_ns)(void) = (void *)160;

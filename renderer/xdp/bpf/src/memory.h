@@ -47,6 +47,10 @@ struct line {
 	__u32 w[LINE_WORDS];
 };
 
+struct address {
+	__u32 w[4];
+};
+
 /* mem is all lines; the size is set by the loader. Line 0 is zero: it denies. */
 struct {
 	__uint(type, MAP_ARRAY);
@@ -96,31 +100,34 @@ inline_always __u32 resolve(__u32 cell, __u32 key)
 	return word_at((cell & PAYLOAD_MASK) + 1, pos & 31);
 }
 
-/* class4 and class6 return the class of an address, which is in the order of the host. */
+/* class4 and class6 return the class of an address, which is in the order of the host; each
+ * node of IPv6, of which there are 8 at most, is a step. */
 inline_always __u32 class4(__u32 root4, __u32 addr)
 {
 	return resolve(word_at(root4, addr >> 16), addr & 0xffff);
 }
 
-never_inline __u32 class6(__u32 root6, __u32 *addr)
+on_its_own __u32 step6(__u32 node, struct address *a)
 {
-	__u32 node = word_at(root6 >> 4, root6 & 15);
-	for (int i = 0; i < 8; i++) {
-		struct line *l = line_at(node);
-		if (!l)
-			return 0;
-		__u32 differ = 0;
-		for (int j = 0; j < 4; j++)
-			differ |= (addr[j] ^ l->w[NODE_VALUE + j]) & l->w[NODE_MASK + j];
-		if (differ)
-			return l->w[NODE_MISS];
-		__u32 digit = l->w[NODE_DIGIT] & 7;
-		__u32 value = resolve(l->w[NODE_CELL], (addr[digit >> 1] >> (digit & 1 ? 0 : 16)) & 0xffff);
-		if (!(value & NEXT_NODE))
-			return value;
-		node = value & ~NEXT_NODE;
-	}
-	return 0;
+	if (!a)
+		return 0;
+	__u32 *addr = a->w;
+	struct line *l = line_at(node);
+	if (!l)
+		return 0;
+#define DIFFERS(j) ((addr[j] ^ l->w[NODE_VALUE + j]) & l->w[NODE_MASK + j])
+	if (DIFFERS(0) | DIFFERS(1) | DIFFERS(2) | DIFFERS(3))
+		return l->w[NODE_MISS];
+	__u32 digit = l->w[NODE_DIGIT] & 7;
+	return resolve(l->w[NODE_CELL], (addr[digit >> 1] >> (digit & 1 ? 0 : 16)) & 0xffff);
+}
+
+on_its_own __u32 class6(__u32 root6, struct address *addr)
+{
+	__u32 value = NEXT_NODE | word_at(root6 >> 4, root6 & 15);
+#define STEP6 if (value & NEXT_NODE) value = step6(value & ~NEXT_NODE, addr);
+	STEP6 STEP6 STEP6 STEP6 STEP6 STEP6 STEP6 STEP6
+	return value & NEXT_NODE ? 0 : value;
 }
 
 /* row_of returns the line of the row of a class that the table of a direction can tell. */

@@ -4,7 +4,7 @@
 #include "packet.h"
 
 /* Why a packet is dropped; 0 for one that passes. */
-enum reason { PERMITTED = 0, BY_POLICY, IS_MALFORMED, IS_SPOOFED, IS_FRAGMENT, IS_UNKNOWN, IS_ERROR, REASONS };
+enum reason { PERMITTED = 0, BY_POLICY, IS_MALFORMED, IS_SPOOFED, IS_FRAGMENT, IS_UNKNOWN, IS_ERROR, REASONS, ASK_ABOUT = 99 };
 
 struct counter {
 	__u64 packets, bytes;
@@ -83,19 +83,19 @@ inline_always int may_tell(void)
 	return 1;
 }
 
-never_inline void tell(__u32 id, struct packet *p, __u32 verdict, __u32 reason)
+on_its_own int tell(__u32 id, struct packet *p, __u32 verdict, __u32 reason)
 {
-	if (!events_per_second || !may_tell())
-		return;
+	if (!p || !events_per_second || !may_tell())
+		return 0;
 	struct event *e = ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e)
-		return;
+		return 0;
 	e->time = ktime_coarse_ns();
 	e->id = id;
 	e->verdict = verdict;
 	for (int i = 0; i < 4; i++) {
-		e->remote[i] = p->remote[i];
-		e->local[i] = p->local[i];
+		e->remote[i] = p->remote.w[i];
+		e->local[i] = p->local.w[i];
 	}
 	e->remote_port = p->remote_port;
 	e->local_port = p->local_port;
@@ -105,6 +105,7 @@ never_inline void tell(__u32 id, struct packet *p, __u32 verdict, __u32 reason)
 	e->reason = reason;
 	e->bytes = p->bytes;
 	ringbuf_submit(e, RB_NO_WAKEUP);
+	return 1;
 }
 
 #endif

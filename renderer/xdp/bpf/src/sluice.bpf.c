@@ -24,11 +24,8 @@ struct {
 	__type(value, __u64);
 } far SEC(".maps");
 
-/* names has the endpoints by address, for places where no interface tells them. */
-struct address {
-	__u32 w[4]; /* as in packets; IPv4 in the last, behind ::ffff:0:0 */
-};
-
+/* names has the endpoints by address, as it is in packets, for places where no interface
+ * tells them. IPv4 is in the last word, behind ::ffff:0:0. */
 struct {
 	__uint(type, MAP_HASH);
 	__uint(max_entries, 16384);
@@ -52,8 +49,11 @@ inline_always __u32 line_of(__u32 id)
 }
 
 /* owns says whether an address is one of the endpoint's. */
-never_inline int owns(__u32 line, __u32 v6, __u32 *addr)
+on_its_own int owns(__u32 line, __u32 v6, struct address *a)
 {
+	if (!a)
+		return 0;
+	__u32 *addr = a->w;
 	struct line *record = line_at(line);
 	if (!record)
 		return 0;
@@ -75,10 +75,8 @@ never_inline int owns(__u32 line, __u32 v6, __u32 *addr)
 		struct line *own = line_at(line + RECORD_ADDR6 + i / 4);
 		if (!own)
 			return 0;
-		__u32 differ = 0;
-		for (int j = 0; j < 4; j++)
-			differ |= own->w[(i % 4) * 4 + j] ^ addr[j];
-		if (!differ)
+		__u32 at = i % 4 * 4;
+		if (!((own->w[at] ^ addr[0]) | (own->w[at + 1] ^ addr[1]) | (own->w[at + 2] ^ addr[2]) | (own->w[at + 3] ^ addr[3])))
 			return 1;
 	}
 	return 0;
@@ -93,18 +91,19 @@ inline_always __u32 of(struct line *record, struct packet *p, __u32 class, int t
 	return verdict(record, to_pod, class, p->place, source, p->place == PLACE_OTHER ? p->protocol : port);
 }
 
-never_inline __u32 other(struct line *record, struct packet *p, __u32 class, int to_pod) { return of(record, p, class, to_pod); }
-
 inline_always __u32 class_of(struct line *record, struct packet *p)
 {
-	return p->v6 ? class6(record->w[RECORD_ROOT6], p->remote) : class4(record->w[RECORD_ROOT4], p->remote[0]);
+	return p->v6 ? class6(record->w[RECORD_ROOT6], &p->remote) : class4(record->w[RECORD_ROOT4], p->remote.w[0]);
 }
 
 /* without_ports returns the verdict about a packet whose ports are not known: it is denied
  * unless they do not matter. */
-never_inline __u32 without_ports(struct line *record, struct packet *p, int to_pod)
+on_its_own __u32 without_ports(__u32 line, struct packet *p)
 {
-	__u32 flags = record->w[RECORD_FLAGS], dir = to_pod ? 0 : 1;
+	struct line *record = line_at(line);
+	if (!record || !p)
+		return 0;
+	__u32 flags = record->w[RECORD_FLAGS], dir = p->to_pod ? 0 : 1;
 	if (!(flags & (FLAG_TO_POD << dir)))
 		return ALLOW;
 	__u32 class = class_of(record, p);
@@ -115,9 +114,13 @@ never_inline __u32 without_ports(struct line *record, struct packet *p, int to_p
 }
 
 /* decide says what becomes of a packet, in the direction that it has. With look, nothing is
- * noted. Besides the verdict it returns whether a flow begins. */
-inline_always __u32 decide(struct line *record, struct packet *p, int to_pod, int look, int *begins)
+ * noted. */
+on_its_own __u32 decide(__u32 line, struct packet *p, int look)
 {
+	struct line *record = line_at(line);
+	if (!record || !p)
+		return 0;
+	int to_pod = p->to_pod;
 	__u32 flags = record->w[RECORD_FLAGS], keep = flags & FLAG_KEEP;
 	__u32 here = to_pod ? FLAG_TO_POD : FLAG_FROM_POD, there = to_pod ? FLAG_FROM_POD : FLAG_TO_POD;
 	__u32 id = record->w[RECORD_ID];
@@ -125,18 +128,20 @@ inline_always __u32 decide(struct line *record, struct packet *p, int to_pod, in
 		return ALLOW;
 	__u32 class = class_of(record, p);
 	__u32 v = of(record, p, class, to_pod);
-	if (v & ALLOW) {
-		/* The answer is permitted by its own direction, or needs evidence. */
-		if (!look && (keep || (flags & there && !(other(record, p, class, !to_pod) & ALLOW))))
-			*begins = begin(id, p, to_pod);
+	__u32 allowed = v & ALLOW;
+	if (allowed ? look || !(keep || flags & there) : p->kind == FIRST_PACKET)
+		return v;
+	/* What the other direction says of the flow that this may be the answer to, and of the
+	 * answer to this. */
+	__u32 origin = of(record, p, class, !to_pod);
+	if (allowed) {
+		if (keep || !(origin & ALLOW)) /* the answer will need evidence */
+			p->begins = begin(id, p, to_pod);
 		return v;
 	}
-	if (p->kind == FIRST_PACKET)
-		return v;
-	__u32 origin = other(record, p, class, !to_pod); /* of what this may be the answer to */
 	if (!(origin & ALLOW) && !keep)
 		return v;
-	if (answers(id, p, to_pod, keep))
+	if (answers(id, p, to_pod, !!keep))
 		return origin & ALLOW ? origin : ALLOW;
 	if (flags & FLAG_LEARN && origin & ALLOW && p->tcp & TCP_ACK && !(p->tcp & TCP_RST)) {
 		if (!look)
@@ -146,131 +151,128 @@ inline_always __u32 decide(struct line *record, struct packet *p, int to_pod, in
 	return v;
 }
 
-/* about says whether the packet that an ICMP error is about could have been sent: it went
- * in the other direction, so that its remote end is its destination. */
-#define PARSE_AGAIN 99
-never_inline int about(__u32 line, struct packet *p, void *data, void *end)
-{
-	struct packet inner = { .v6 = p->v6, .to_pod = !p->to_pod };
-	struct line *record = line_at(line);
-	int begins = 0;
-	enum parsed parsed = inner_packet(&inner, data, end, p->inner, p->bytes);
-	if (parsed == TOO_SHORT)
-		return PARSE_AGAIN;
-	if (!record || parsed != PARSED || inner.fragment == 2 || !owns(line, p->v6, inner.local))
-		return IS_ERROR;
-	inner.kind = ANY_PACKET;
-	return decide(record, &inner, inner.to_pod, 1, &begins) & ALLOW ? PERMITTED : IS_ERROR;
-}
+#define CTX struct __sk_buff
+#define LOAD skb_load
+#define NAME(x) x##_skb
+#include "parse.h"
+#define CTX struct xdp_md
+#define LOAD xdp_load
+#define NAME(x) x##_xdp
+#include "parse.h"
 
-/* judge is the core: the packet passes, is dropped for a reason, or must be parsed again. */
+/* What judge is to do. */
+#define ENFORCE 0
 #define EARLY 1 /* drop what will be dropped later, and note nothing */
 #define ASK 2   /* what would become of the first packet of a flow; note and count nothing */
-inline_always int judge(__u32 line, struct packet *p, void *data, void *end, __u32 wire, const int to_pod, int hairpin, const int early)
+
+/* admitted says what becomes of a packet that is read before its list is asked: -1 asks. */
+inline_always int admitted(__u32 line, __u32 flags, struct packet *p, int parsed, int hairpin)
 {
-	p->to_pod = to_pod;
-	enum parsed parsed = parse(p, data, end, wire);
-	if (parsed == TOO_SHORT)
-		return PARSE_AGAIN;
 	if (parsed == NOT_IP || parsed == NEIGHBOUR)
 		return PERMITTED;
-	struct line *record = line_at(line);
-	if (!record)
-		return IS_UNKNOWN;
-	__u32 flags = record->w[RECORD_FLAGS];
-	if (!to_pod && !(conf & CONF_SPOOF) && !owns(line, p->v6, p->local))
+	if (!p->to_pod && !(conf & CONF_SPOOF) && !owns(line, p->v6, &p->local))
 		return IS_SPOOFED;
 	if (!(flags & (FLAG_TO_POD | FLAG_FROM_POD)))
 		return PERMITTED;
 	if (parsed == MALFORMED)
 		return IS_MALFORMED;
-	if (unlikely(hairpin || !to_pod) && owns(line, p->v6, p->remote))
+	if (unlikely(hairpin || !p->to_pod) && owns(line, p->v6, &p->remote))
 		return PERMITTED; /* from the pod to itself */
+	return -1;
+}
+
+/* judge is the core: the packet passes, or is dropped for a reason. */
+on_its_own int judge(__u32 line, struct packet *p, int parsed, int how)
+{
+	struct line *record = line_at(line);
+	if (!record || !p)
+		return IS_UNKNOWN;
+	int reason = admitted(line, record->w[RECORD_FLAGS], p, parsed, p->hairpin);
+	if (reason >= 0)
+		return reason;
+	__u32 here = p->to_pod ? FLAG_TO_POD : FLAG_FROM_POD, id = record->w[RECORD_ID];
 	if (unlikely(p->error))
-		return flags & (to_pod ? FLAG_TO_POD : FLAG_FROM_POD) ? about(line, p, data, end) : PERMITTED;
-	if (unlikely(p->fragment == 2) && p->place != PLACE_OTHER && !later_fragment(record->w[RECORD_ID], p)) {
+		return record->w[RECORD_FLAGS] & here ? ASK_ABOUT : PERMITTED;
+	if (unlikely(p->fragment == 2) && p->place != PLACE_OTHER && !later_fragment(id, p)) {
 		p->remote_port = p->local_port = 0;
-		return without_ports(record, p, to_pod) & ALLOW ? PERMITTED : IS_FRAGMENT;
+		return without_ports(line, p) & ALLOW ? PERMITTED : IS_FRAGMENT;
 	}
-	int begins = 0;
-	if (early == ASK)
+	if (how == ASK)
 		p->kind = FIRST_PACKET;
-	__u32 v = decide(record, p, to_pod, early, &begins);
-	if (!early) {
+	__u32 v = decide(line, p, how);
+	if (how == ENFORCE) {
 		count(&hits, v & SLOT_MASK, p->bytes);
-		if (conf & CONF_FLOWS && v & ALLOW && (begins || p->kind == FIRST_PACKET))
-			tell(record->w[RECORD_ID], p, v, PERMITTED);
+		if (conf & CONF_FLOWS && v & ALLOW && (p->begins || p->kind == FIRST_PACKET))
+			tell(id, p, v, PERMITTED);
 	}
 	if (v & ALLOW) {
-		if (unlikely(p->fragment == 1) && !early)
-			first_fragment(record->w[RECORD_ID], p);
+		if (unlikely(p->fragment == 1) && how == ENFORCE)
+			first_fragment(id, p);
 		return PERMITTED;
 	}
-	if (early != ASK)
-		tell(record->w[RECORD_ID], p, v, BY_POLICY);
+	if (how != ASK)
+		tell(id, p, v, BY_POLICY);
 	return BY_POLICY;
 }
 
 /* settle counts what became of a packet, and tells of drops that no rule made. */
-inline_always int settle(__u32 id, struct packet *p, int reason)
+inline_always int settle(__u32 id, struct packet *p, int reason, const int how)
 {
 	if (likely(reason == PERMITTED))
 		return 1;
+	if (how == ASK)
+		return 0;
 	count(&reasons, reason, p->bytes);
 	if (reason != BY_POLICY)
 		tell(id, p, 0, reason);
 	return 0;
 }
 
-inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, int hairpin, const int early)
+inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const int how)
 {
-	struct packet p;
+	struct packet p = { .to_pod = to_pod, .bytes = skb->len };
 	__u32 line = line_of(id);
-	int r = IS_UNKNOWN;
-	for (int i = 0; i < 2 && line; i++) {
-		p = (struct packet){};
-		r = judge(line, &p, (void *)(long)skb->data, (void *)(long)skb->data_end, skb->len, to_pod, hairpin, early);
-		if (likely(r != PARSE_AGAIN))
-			break;
-		r = IS_MALFORMED;
-		if (skb_pull_data(skb, skb->len < 512 ? skb->len : 512))
-			break;
-	}
-	if (unlikely(!line)) {
-		p = (struct packet){};
-		r = conf & CONF_CLOSED ? IS_UNKNOWN : PERMITTED;
-	}
-	if (early == ASK)
-		return r == PERMITTED ? TC_NEXT : TC_SHOT;
-	return settle(id, &p, r) ? TC_NEXT : TC_SHOT;
+	if (unlikely(!line))
+		return settle(id, &p, conf & CONF_CLOSED ? IS_UNKNOWN : PERMITTED, how) ? TC_NEXT : TC_SHOT;
+	int parsed = PARSED;
+	if (unlikely(!fast(&p, (void *)(long)skb->data, (void *)(long)skb->data_end)))
+		parsed = parse_skb(skb, &p);
+	p.hairpin = to_pod && skb->ingress_ifindex == id;
+	int reason = judge(line, &p, parsed, how);
+	if (unlikely(reason == ASK_ABOUT))
+		reason = about_skb(skb, &p, line);
+	return settle(id, &p, reason, how) ? TC_NEXT : TC_SHOT;
 }
 
-SEC("tc") int from_pod(struct __sk_buff *skb) { return tc(skb, skb->ifindex, 0, 0, 0); }
+SEC("tc") int from_pod(struct __sk_buff *skb) { return tc(skb, skb->ifindex, 0, ENFORCE); }
 
 /* What a pod sends to itself by way of a service comes back from its own interface. */
-SEC("tc") int to_pod(struct __sk_buff *skb) { return tc(skb, skb->ifindex, 1, skb->ingress_ifindex == skb->ifindex, 0); }
+SEC("tc") int to_pod(struct __sk_buff *skb) { return tc(skb, skb->ifindex, 1, ENFORCE); }
 
 /* These are told the endpoint in the mark, so that the classifier can be asked about a
  * packet that is nowhere: probes as if it were, asks without leaving anything. */
-SEC("tc") int probe_from(struct __sk_buff *skb) { return tc(skb, skb->mark, 0, 0, 0); }
-SEC("tc") int probe_to(struct __sk_buff *skb) { return tc(skb, skb->mark, 1, 0, 0); }
-SEC("tc") int ask_from(struct __sk_buff *skb) { return tc(skb, skb->mark, 0, 0, ASK); }
-SEC("tc") int ask_to(struct __sk_buff *skb) { return tc(skb, skb->mark, 1, 0, ASK); }
+SEC("tc") int probe_from(struct __sk_buff *skb) { return tc(skb, skb->mark, 0, ENFORCE); }
+SEC("tc") int probe_to(struct __sk_buff *skb) { return tc(skb, skb->mark, 1, ENFORCE); }
+SEC("tc") int ask_from(struct __sk_buff *skb) { return tc(skb, skb->mark, 0, ASK); }
+SEC("tc") int ask_to(struct __sk_buff *skb) { return tc(skb, skb->mark, 1, ASK); }
 
-inline_always int xdp(struct xdp_md *ctx, __u32 id, const int to_pod, const int early)
+inline_always int xdp(struct xdp_md *ctx, __u32 id, const int to_pod, const int how)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct packet p = {};
+	struct packet p = { .to_pod = to_pod, .bytes = end - data };
 	__u32 line = line_of(id);
-	if (!line)
-		return conf & CONF_CLOSED && !early ? XDP_DROP : XDP_PASS;
-	int r = judge(line, &p, data, end, end - data, to_pod, 0, early);
-	if (r == PARSE_AGAIN)
-		r = early ? PERMITTED : IS_MALFORMED;
-	return settle(id, &p, r) ? XDP_PASS : XDP_DROP;
+	if (unlikely(!line))
+		return settle(id, &p, conf & CONF_CLOSED && how == ENFORCE ? IS_UNKNOWN : PERMITTED, how) ? XDP_PASS : XDP_DROP;
+	int parsed = PARSED;
+	if (unlikely(!fast(&p, data, end)))
+		parsed = parse_xdp(ctx, &p);
+	int reason = judge(line, &p, parsed, how);
+	if (unlikely(reason == ASK_ABOUT))
+		reason = about_xdp(ctx, &p, line);
+	return settle(id, &p, reason, how) ? XDP_PASS : XDP_DROP;
 }
 
-SEC("xdp.frags") int xdp_from_pod(struct xdp_md *ctx) { return xdp(ctx, ctx->ingress_ifindex, 0, 0); }
+SEC("xdp.frags") int xdp_from_pod(struct xdp_md *ctx) { return xdp(ctx, ctx->ingress_ifindex, 0, ENFORCE); }
 
 /* named finds the endpoint that a packet goes to, 0 for none. */
 inline_always __u32 named(struct xdp_md *ctx)
@@ -304,7 +306,7 @@ inline_always __u32 named(struct xdp_md *ctx)
 SEC("xdp.frags") int xdp_to_pod(struct xdp_md *ctx)
 {
 	__u32 id = named(ctx);
-	return id ? xdp(ctx, id, 1, 0) : XDP_PASS;
+	return id ? xdp(ctx, id, 1, ENFORCE) : XDP_PASS;
 }
 
 SEC("xdp.frags") int xdp_uplink(struct xdp_md *ctx)

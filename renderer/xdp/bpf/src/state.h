@@ -73,18 +73,20 @@ inline_always void *flow_of(__u32 id, struct packet *p, struct key4 *k4, struct 
 {
 	__u32 ports = (__u32)p->remote_port << 16 | p->local_port;
 	if (!p->v6) {
-		*k4 = (struct key4){ .id = id, .remote = p->remote[0], .ports = ports, .protocol = p->protocol };
+		*k4 = (struct key4){ .id = id, .remote = p->remote.w[0], .ports = ports, .protocol = p->protocol };
 		return map_lookup(&flows4, k4);
 	}
 	*k6 = (struct key6){ .id = id, .ports = ports, .protocol = p->protocol };
 	for (int i = 0; i < 4; i++)
-		k6->remote[i] = p->remote[i];
+		k6->remote[i] = p->remote.w[i];
 	return map_lookup(&flows6, k6);
 }
 
 /* begin notes a flow that goes in a direction, unless it is noted already. */
-never_inline int begin(__u32 id, struct packet *p, int to_pod)
+on_its_own int begin(__u32 id, struct packet *p, int to_pod)
 {
+	if (!p)
+		return 0;
 	struct key4 k4;
 	struct key6 k6;
 	struct flow *f = flow_of(id, p, &k4, &k6);
@@ -115,8 +117,10 @@ never_inline int begin(__u32 id, struct packet *p, int to_pod)
 
 /* answers says whether there is evidence of a flow in the other direction than to_pod, or,
  * with either, in any. */
-never_inline int answers(__u32 id, struct packet *p, int to_pod, int either)
+on_its_own int answers(__u32 id, struct packet *p, int to_pod, int either)
 {
+	if (!p)
+		return 0;
 	struct key4 k4;
 	struct key6 k6;
 	struct flow *f = flow_of(id, p, &k4, &k6);
@@ -143,23 +147,27 @@ inline_always void fragment_key(struct fragment_key *k, __u32 id, struct packet 
 {
 	*k = (struct fragment_key){ .id = id, .packet = p->id, .from_to = (__u32)p->protocol << 8 | p->v6 << 1 | p->to_pod };
 	for (int i = 0; i < 4; i++) {
-		k->remote[i] = p->remote[i];
-		k->local[i] = p->local[i];
+		k->remote[i] = p->remote.w[i];
+		k->local[i] = p->local.w[i];
 	}
 }
 
 /* first_fragment notes the ports of a packet whose first fragment was permitted. */
-never_inline void first_fragment(__u32 id, struct packet *p)
+on_its_own int first_fragment(__u32 id, struct packet *p)
 {
+	if (!p)
+		return 0;
 	struct fragment_key k;
 	fragment_key(&k, id, p);
 	struct fragment f = { .ports = (__u32)p->remote_port << 16 | p->local_port, .last = now_units() };
-	map_update(&fragments, &k, &f, 0);
+	return !map_update(&fragments, &k, &f, 0);
 }
 
 /* later_fragment finds the ports of a fragment, and says whether they are known. */
-never_inline int later_fragment(__u32 id, struct packet *p)
+on_its_own int later_fragment(__u32 id, struct packet *p)
 {
+	if (!p)
+		return 0;
 	struct fragment_key k;
 	fragment_key(&k, id, p);
 	struct fragment *f = map_lookup(&fragments, &k);
