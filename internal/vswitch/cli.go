@@ -30,6 +30,8 @@ var commands = []command{
 	{"set acl-plugin reclassify-sessions", (*Switch).cliReclassify},
 	{"set acl-plugin session timeout", (*Switch).cliTimeout},
 	{"set interface feature", (*Switch).cliSetFeature},
+	{"show app ns", (*Switch).cliNamespaces},
+	{"show session rules", (*Switch).cliSessionRules},
 }
 
 // cli runs a command line. What is unknown gives the text of VPP's CLI and -1.

@@ -9,6 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/acl"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/memclnt"
+	hostsession "go.fd.io/govpp/binapi/session"
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/binapi/vpe"
 	"go.fd.io/govpp/codec"
@@ -115,6 +116,7 @@ func newMessageTable() *messageTable {
 		{vpe.APIFile, vpe.APIVersion, vpe.VersionCrc, vpeMessages()},
 		{interfaces.APIFile, interfaces.APIVersion, interfaces.VersionCrc, interfaceMessages()},
 		{acl.APIFile, acl.APIVersion, acl.VersionCrc, aclMessages()},
+		{hostsession.APIFile, hostsession.APIVersion, hostsession.VersionCrc, sessionMessages()},
 	} {
 		t.modules = append(t.modules, module{name: m.name, version: m.version, crc: fmt.Sprintf("%08x", m.crc), first: next})
 		for _, e := range m.messages {
@@ -205,7 +207,7 @@ func variableSize(proto govpp.Message, payload []byte) uint64 {
 	case *interfaces.SwInterfaceDump: // header, sw_if_index, name_filter_valid, length
 		return uint64(binary.BigEndian.Uint32(payload[10+4+1:]))
 	}
-	return 0
+	return sessionSize(proto, payload)
 }
 
 // encode returns the payload of a message that we send.

@@ -72,6 +72,7 @@ type Switch struct {
 	generation uint64                      // of the last change of a binding
 	reclassify bool
 	hashLookup bool
+	host       hostStack
 	clients    map[uint32]*client
 	nextClient uint32
 	maxClients int
@@ -169,6 +170,7 @@ func (s *Switch) Restart() {
 	s.restarting = false
 	s.started = s.clock()
 	s.acls = pool[accessList]{}
+	s.host.restart()
 	clear(s.uses)
 	s.hashLookup = true
 	s.setReclassify(!s.quirks)

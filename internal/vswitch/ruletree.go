@@ -1,0 +1,164 @@
+package vswitch
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// Actions of session rules. Anything else is the index of an application that takes the
+// connection.
+const (
+	SessionRuleNone  = ^uint32(0)     // goes on as if there were no rule
+	SessionRuleDrop  = ^uint32(0) - 1 // refuses the connection
+	SessionRuleAllow = ^uint32(0) - 2 // lets it through
+)
+
+// sessionMatch is what a session rule matches: the local and the remote endpoint, seen
+// from the application. Port 0 is any port. Ports are numbers as the vswitch keeps them.
+type sessionMatch struct {
+	lcl, rmt         netip.Prefix
+	lclPort, rmtPort uint16
+}
+
+// endpoints is what is looked up.
+type endpoints struct {
+	lcl, rmt         netip.Addr
+	lclPort, rmtPort uint16
+}
+
+// base is the key that VPP takes a match for when it looks for the place of a rule: its
+// addresses without their lengths, and its ports, of which 0 is none.
+func (m sessionMatch) base() endpoints {
+	return endpoints{m.lcl.Addr(), m.rmt.Addr(), m.lclPort, m.rmtPort}
+}
+
+func (m sessionMatch) matches(k endpoints) bool {
+	return (m.lclPort == 0 || m.lclPort == k.lclPort) && (m.rmtPort == 0 || m.rmtPort == k.rmtPort) &&
+		m.lcl.Contains(k.lcl) && m.rmt.Contains(k.rmt)
+}
+
+// compare is the order of rules that have one parent: by the last remote address, the last
+// local address, then ports, of which any is the last.
+func (m sessionMatch) compare(o sessionMatch) int {
+	return cmp.Or(lastAddr(m.rmt).Compare(lastAddr(o.rmt)), lastAddr(m.lcl).Compare(lastAddr(o.lcl)),
+		cmp.Compare(m.rmtPort-1, o.rmtPort-1), cmp.Compare(m.lclPort-1, o.lclPort-1))
+}
+
+// lastAddr is the highest address of a prefix.
+func lastAddr(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+// ruleTree holds the session rules of one table, transport and family. It does what VPP's
+// tree does (vnet/session/mma_template.c), step by step: the place of a rule is looked for
+// by the address of its match alone, so that a rule may come under one that it is not a part
+// of, or be hidden by it, depending on the order in which they came.
+type ruleTree struct {
+	rules pool[sessionNode] // the root has the index 0
+}
+
+type sessionNode struct {
+	match    sessionMatch
+	action   uint32
+	children []uint32
+}
+
+// newRuleTree returns a tree that has only its root, which matches everything.
+func newRuleTree(family netip.Addr) *ruleTree {
+	all := netip.PrefixFrom(family, 0)
+	t := &ruleTree{}
+	t.rules.put(&sessionNode{match: sessionMatch{lcl: all, rmt: all}, action: SessionRuleNone})
+	return t
+}
+
+// lookup returns the index of the rule that decides, and its action: of the first child
+// that matches and has an action, or of the rule itself.
+func (t *ruleTree) lookup(at uint32, k endpoints) (index, action uint32) {
+	n := t.rules.get(at)
+	if !n.match.matches(k) {
+		return at, SessionRuleNone
+	}
+	for _, c := range n.children {
+		if i, a := t.lookup(c, k); a != SessionRuleNone {
+			return i, a
+		}
+	}
+	return at, n.action
+}
+
+// place returns the rule that a key leads to, whatever its action.
+func (t *ruleTree) place(k endpoints) uint32 {
+	at := uint32(0)
+	for {
+		children := t.rules.get(at).children
+		i := slices.IndexFunc(children, func(c uint32) bool { return t.rules.get(c).match.matches(k) })
+		if i < 0 {
+			return at
+		}
+		at = children[i]
+	}
+}
+
+// add adds a rule and returns its index. If the place of the rule is taken by one with the
+// same match, that one changes its action.
+func (t *ruleTree) add(m sessionMatch, action uint32) (index uint32, added bool) {
+	at := t.place(m.base())
+	parent := t.rules.get(at)
+	if parent.match == m {
+		parent.action = action
+		return at, false
+	}
+	index = t.rules.next()
+	n := &sessionNode{match: m, action: action}
+	t.rules.put(n)
+	var children []uint32
+	placed := false
+	for _, c := range parent.children {
+		child := t.rules.get(c)
+		within := m.matches(child.match.base())
+		if !placed && (within || m.compare(child.match) < 0) {
+			children, placed = append(children, index), true
+		}
+		if within {
+			n.children = append(n.children, c)
+		} else {
+			children = append(children, c)
+		}
+	}
+	if !placed {
+		children = append(children, index)
+	}
+	parent.children = children
+	return index, true
+}
+
+// remove removes a rule; its children take its place. The root only loses its action.
+func (t *ruleTree) remove(m sessionMatch) {
+	if root := t.rules.get(0); root.match == m {
+		root.action = SessionRuleNone
+		return
+	}
+	t.removeBelow(0, m)
+}
+
+func (t *ruleTree) removeBelow(at uint32, m sessionMatch) bool {
+	parent := t.rules.get(at)
+	for i, c := range parent.children {
+		child := t.rules.get(c)
+		if child.match == m {
+			parent.children = slices.Concat(parent.children[:i], child.children, parent.children[i+1:])
+			t.rules.remove(c)
+			return true
+		}
+		if child.match.matches(m.base()) && t.removeBelow(c, m) {
+			return true
+		}
+	}
+	return false
+}
