@@ -23,10 +23,14 @@ import (
 
 // What a message costs a VPP, measured on 25.10: while it changes an ACL it stops, for
 // every entry in the list of an interface from this ACL on, and when it changes the
-// list itself, for every entry in it.
+// list itself, for every entry in it. Beside that it looks at all entries of the list: when
+// it takes the changed ACL out and puts it in again, and for each ACL behind it
+// (hash_lookup.c: hash_acl_unapply, remake_hash_applied_mask_info_vec).
 const (
 	stallPerEntry = 165 * time.Nanosecond
 	stallPerBound = 115 * time.Nanosecond
+	stallPerLook  = 16 * time.Nanosecond // for the changed ACL
+	stallPerNext  = 7 * time.Nanosecond  // for each ACL behind it
 )
 
 // Sizes of messages in bytes: what stands in front of the rules, and a rule.
@@ -74,7 +78,7 @@ func (w *wire) SendMsg(ctx uint32, data []byte) error {
 	case w.put:
 		index, rules := binary.BigEndian.Uint32(data[10:]), int(binary.BigEndian.Uint32(data[78:]))
 		w.rules += rules
-		w.count(ctx, data, func() time.Duration { return time.Duration(w.behind(index, rules)) * stallPerEntry })
+		w.count(ctx, data, func() time.Duration { return w.replacement(index, rules) })
 	case w.set:
 		w.count(ctx, data, func() time.Duration {
 			return time.Duration(w.bound(binary.BigEndian.Uint32(data[10:]))) * stallPerBound
@@ -123,9 +127,8 @@ func (w *wire) answered(data []byte) {
 	}
 }
 
-// behind returns how many entries stand in all lists from an ACL on, which will have
-// some rules.
-func (w *wire) behind(index uint32, rules int) (entries int) {
+// replacement is how long a VPP stops to replace an ACL, which will have some rules.
+func (w *wire) replacement(index uint32, rules int) (stall time.Duration) {
 	sizes := map[uint32]int{}
 	for _, a := range w.sw.ACLs() {
 		sizes[a.Index] = a.Rules
@@ -133,14 +136,22 @@ func (w *wire) behind(index uint32, rules int) (entries int) {
 	sizes[index] = rules
 	for _, n := range w.sw.Interfaces() {
 		for _, list := range [2][]uint32{n.Inputs, n.Outputs} {
-			if at := slices.Index(list, index); at >= 0 {
-				for _, i := range list[at:] {
-					entries += sizes[i]
+			at := slices.Index(list, index)
+			if at < 0 {
+				continue
+			}
+			all, behind := 0, 0
+			for k, i := range list {
+				all += sizes[i]
+				if k >= at {
+					behind += sizes[i]
 				}
 			}
+			looks := stallPerLook + stallPerNext*time.Duration(len(list)-at-1)
+			stall += stallPerEntry*time.Duration(behind) + looks*time.Duration(all)
 		}
 	}
-	return entries
+	return stall
 }
 
 // bound returns how many entries are in the lists of an interface.
@@ -173,7 +184,7 @@ type cost struct {
 // whole is what the same event costs whoever replaces the whole table of some entries
 // on some interfaces.
 func whole(entries, interfaces int) cost {
-	return cost{1, entries, putBytes + ruleBytes*entries, time.Duration(entries*interfaces) * stallPerEntry}
+	return cost{1, entries, putBytes + ruleBytes*entries, time.Duration(entries*interfaces) * (stallPerEntry + stallPerLook)}
 }
 
 // lifetimes are how long pods live: kinds with their share of all pods that are
