@@ -26,8 +26,9 @@ type plane interface {
 	conn() govpp.Connection
 	// of returns the interface of the pod, or the one to the rest of the world.
 	of(pod bool) uint32
-	// passes sends one packet and says whether it left through the other interface.
-	passes(p vswitch.Packet) bool
+	// passes sends one packet and says whether it left through the other interface. Its
+	// mark is chosen here.
+	passes(p vpptest.Packet) bool
 	// idle lets time pass.
 	idle(d time.Duration)
 	// hits returns how often each rule of an ACL has matched, nil when that is not known.
@@ -66,9 +67,10 @@ func (v *onVPP) of(pod bool) uint32 {
 	return uint32(v.Links[uplinks.UplinkTag].Index)
 }
 
-func (v *onVPP) passes(p vswitch.Packet) bool {
+func (v *onVPP) passes(p vpptest.Packet) bool {
 	v.mark++
-	return len(v.Send([]vpptest.Packet{{Packet: p, Mark: v.mark}}).Left) == 1
+	p.Mark = v.mark
+	return len(v.Send([]vpptest.Packet{p}).Left) == 1
 }
 
 func (v *onVPP) idle(d time.Duration) {
@@ -120,8 +122,9 @@ func (v *inProcess) of(pod bool) uint32 {
 	return v.world
 }
 
-func (v *inProcess) passes(p vswitch.Packet) bool {
-	_, verdict := v.sw.Forward(v.of(p.Src == podAddress[p.Src.Is6()]), &p)
+// passes has the packet as a parser of headers sees it.
+func (v *inProcess) passes(p vpptest.Packet) bool {
+	_, verdict := v.sw.Forward(v.of(p.Src == podAddress[p.Src.Is6()]), &p.Packet)
 	return verdict == api.Permit
 }
 
@@ -311,12 +314,22 @@ func (x *trial) deleteLoopback(swIfIndex uint32) {
 // pass and drop send a packet and say what must become of it.
 func (x *trial) pass(what string, p vswitch.Packet) {
 	x.Helper()
+	x.passAs(what, vpptest.Packet{Packet: p})
+}
+
+func (x *trial) passAs(what string, p vpptest.Packet) {
+	x.Helper()
 	if !x.passes(p) {
 		x.Errorf("%s is dropped, want it to pass", what)
 	}
 }
 
 func (x *trial) drop(what string, p vswitch.Packet) {
+	x.Helper()
+	x.dropAs(what, vpptest.Packet{Packet: p})
+}
+
+func (x *trial) dropAs(what string, p vpptest.Packet) {
 	x.Helper()
 	if x.passes(p) {
 		x.Errorf("%s passes, want it to be dropped", what)

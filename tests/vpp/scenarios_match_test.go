@@ -6,6 +6,7 @@ import (
 	"go.fd.io/govpp/binapi/acl_types"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // matchScenarios are about which rule decides.
@@ -98,6 +99,24 @@ var matchScenarios = []scenario{
 		x.guard(d, x.add(x.proto(permit, 47)), x.add(x.rule(permit)))
 		x.pass("the number", x.start(d, 47, 0, 0))
 		x.drop("another", x.start(d, 50, 0, 0))
+	})},
+	{"a datagram without payload matches like any other", both(func(x *trial, d direction) {
+		beside := x.ports(deny, api.UDP, 1000, 2000)
+		x.guard(d, x.add(beside, x.ports(permit, api.UDP, 53, 53)), x.add(x.rule(permit)))
+		x.passAs("behind a range that does not match", vpptest.Packet{Packet: x.start(d, api.UDP, 4000, 53), Empty: true})
+		x.dropAs("in the range", vpptest.Packet{Packet: x.start(d, api.UDP, 4000, 1500), Empty: true})
+		x.dropAs("another port", vpptest.Packet{Packet: x.start(d, api.UDP, 4000, 54), Empty: true})
+	})},
+	{"extension headers are looked behind", both(func(x *trial, d direction) {
+		if !x.six {
+			return
+		}
+		x.guard(d, x.add(x.ports(permit, api.TCP, 80, 80)), x.add(x.rule(permit)))
+		for n := 1; n <= 3; n++ {
+			x.passAs(fmt.Sprint(n, " of them, the port"), vpptest.Packet{Packet: x.start(d, api.TCP, 4000, 80), Extensions: n})
+			x.dropAs(fmt.Sprint(n, " of them, another port"), vpptest.Packet{Packet: x.start(d, api.TCP, 4000, 81), Extensions: n})
+			x.dropAs(fmt.Sprint(n, " of them, another protocol"), vpptest.Packet{Packet: x.start(d, api.UDP, 4000, 80), Extensions: n})
+		}
 	})},
 	{"an action that is unknown permits", both(func(x *trial, d direction) {
 		x.guard(d, x.add(x.rule(7)), x.add(x.rule(deny)))

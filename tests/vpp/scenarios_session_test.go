@@ -135,7 +135,7 @@ func swapped(p vswitch.Packet) vswitch.Packet {
 // eventuallyDrop is for what VPP does by itself soon after it was told.
 func (x *trial) eventuallyDrop(what string, p vswitch.Packet) {
 	x.Helper()
-	vpptest.Eventually(x, what+" to be dropped", func() bool { return !x.passes(p) })
+	vpptest.Eventually(x, what+" to be dropped", func() bool { return !x.passes(vpptest.Packet{Packet: p}) })
 }
 
 // reclassify says whether sessions are looked at when rules change.

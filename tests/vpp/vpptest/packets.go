@@ -12,16 +12,22 @@ import (
 type Packet struct {
 	vswitch.Packet
 	Mark uint32
+
+	Extensions int  // headers of IPv6 in front of the transport: destination options
+	Empty      bool // UDP without payload and Extensions; 16 bits of the mark are seen
 }
 
 // First returns the first packet of a flow.
-func First(f api.Flow, mark uint32) Packet { return Packet{vswitch.FlowPacket(f), mark} }
+func First(f api.Flow, mark uint32) Packet { return Packet{Packet: vswitch.FlowPacket(f), Mark: mark} }
 
 // bytes returns the IP packet. Its payload is the mark.
 func (p Packet) bytes() []byte {
-	payload := append(p.transport(), binary.BigEndian.AppendUint32(nil, p.Mark)...)
+	payload := p.transport()
+	if !p.Empty {
+		payload = binary.BigEndian.AppendUint32(payload, p.Mark)
+	}
 	if p.Src.Is4() {
-		head := []byte{0x45, 0, 0, 0, 0, 1, 0, 0, 64, byte(p.Protocol), 0, 0}
+		head := []byte{0x45, 0, 0, 0, byte(p.Mark >> 8), byte(p.Mark), 0, 0, 64, byte(p.Protocol), 0, 0}
 		if p.NonFirstFragment {
 			binary.BigEndian.PutUint16(head[6:], fragmentOffset)
 		}
@@ -30,7 +36,12 @@ func (p Packet) bytes() []byte {
 		binary.BigEndian.PutUint16(head[10:], checksum(head))
 		return append(head, payload...)
 	}
-	head := []byte{0x60, 0, 0, 0, 0, 0, byte(p.Protocol), 64}
+	head := []byte{0x60, 0, byte(p.Mark >> 8), byte(p.Mark), 0, 0, byte(p.Protocol), 64}
+	for range p.Extensions {
+		const destinationOptions, padding = 60, 1
+		payload = append([]byte{head[6], 0, padding, 4, 0, 0, 0, 0}, payload...)
+		head[6] = destinationOptions
+	}
 	if p.NonFirstFragment {
 		const fragmentHeader = 44
 		extension := binary.BigEndian.AppendUint16([]byte{head[6], 0}, fragmentOffset<<3)
@@ -53,6 +64,9 @@ func (p Packet) transport() []byte {
 	case api.TCP:
 		return append(ports, 0, 0, 0, 1, 0, 0, 0, 0, 5<<4, p.TCPFlags, 16, 0, 0, 0, 0, 0)
 	case api.UDP:
+		if p.Empty {
+			return append(ports, 0, 8, 0, 0)
+		}
 		return append(ports, 0, 12, 0, 0)
 	case api.SCTP: // verification tag, checksum, and the head of an INIT chunk
 		return append(ports, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 8)
@@ -75,19 +89,24 @@ func checksum(head []byte) uint16 {
 
 // marked returns the addresses and the mark of an IP packet of ours.
 func marked(b []byte) (src, dst netip.Addr, mark uint32, ok bool) {
-	length := 0
+	length, empty := 0, 0
 	switch {
 	case len(b) >= 20 && b[0]>>4 == 4:
-		length = int(binary.BigEndian.Uint16(b[2:]))
+		length, empty = int(binary.BigEndian.Uint16(b[2:])), 20+8
+		mark = uint32(binary.BigEndian.Uint16(b[4:]))
 		src, _ = netip.AddrFromSlice(b[12:16])
 		dst, _ = netip.AddrFromSlice(b[16:20])
 	case len(b) >= 40 && b[0]>>4 == 6:
-		length = 40 + int(binary.BigEndian.Uint16(b[4:]))
+		length, empty = 40+int(binary.BigEndian.Uint16(b[4:])), 40+8
+		mark = uint32(binary.BigEndian.Uint16(b[2:]))
 		src, _ = netip.AddrFromSlice(b[8:24])
 		dst, _ = netip.AddrFromSlice(b[24:40])
 	}
-	if length < 24 || length > len(b) {
+	switch {
+	case length < 24 || length > len(b):
 		return src, dst, 0, false
+	case length == empty:
+		return src, dst, mark, true
 	}
 	return src, dst, binary.BigEndian.Uint32(b[length-4:]), true
 }

@@ -17,6 +17,13 @@ func TestPacketsAreFoundAgain(t *testing.T) {
 				SrcPort: 40000, DstPort: 80}, uint32(77+len(sent))))
 		}
 	}
+	for _, p := range sent {
+		p.Mark += 100
+		if p.Empty = p.Protocol == api.UDP; !p.Empty {
+			p.Extensions = 2
+		}
+		sent = append(sent, p)
+	}
 	var raw [][]byte
 	for _, p := range sent {
 		raw = append(raw, append(make([]byte, 14), p.bytes()...))
