@@ -3,6 +3,7 @@ package vpptest
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
@@ -15,6 +16,37 @@ type Packet struct {
 
 	Extensions int  // headers of IPv6 in front of the transport: destination options
 	Empty      bool // UDP without payload and Extensions; 16 bits of the mark are seen
+
+	// To is the Ethernet address that a frame goes to; zero for a packet without a frame,
+	// which begins where VPP looks at IP.
+	To MAC
+}
+
+// MAC is an Ethernet address.
+type MAC [6]byte
+
+// input returns where VPP begins with the packet.
+func (p Packet) input() string {
+	switch {
+	case p.To != MAC{}:
+		return "ethernet-input"
+	case p.Src.Is4():
+		return "ip4-input"
+	}
+	return "ip6-input"
+}
+
+// frame returns what is sent.
+func (p Packet) frame() []byte {
+	if p.To == (MAC{}) {
+		return p.bytes()
+	}
+	kind := []byte{0x08, 0x00}
+	if p.Src.Is6() {
+		kind = []byte{0x86, 0xdd}
+	}
+	from := MAC{0x02, 0, 0, 0, 0, 0x09}
+	return slices.Concat(p.To[:], from[:], kind, p.bytes())
 }
 
 // First returns the first packet of a flow.

@@ -50,11 +50,8 @@ func (p *Plumbing) Inject(packets []Packet) Outcome {
 	}
 	streams := map[source][][]byte{}
 	for _, k := range packets {
-		s := source{p.At(k.Src).Name, "ip4-input"}
-		if !k.Src.Is4() {
-			s.node = "ip6-input"
-		}
-		streams[s] = append(streams[s], k.bytes())
+		s := source{p.At(k.Src).Name, k.input()}
+		streams[s] = append(streams[s], k.frame())
 	}
 	for s, list := range streams {
 		file := filepath.Join(dir, s.name+"-"+s.node+".in")
