@@ -17,8 +17,9 @@ COUNT ?= 6
 SEQUENCES ?= 1000
 WORKERS ?= 2
 DOCKER ?= docker
+SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report fuzz conformance soak mutation lint generate verify e2e e2e-faults test-vpp test-ligato images size
+.PHONY: help run build test race bench bench-report fuzz conformance soak mutation lint generate verify e2e e2e-faults scale test-vpp test-ligato images size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +84,10 @@ e2e: build $(KUBE) ## Run the end-to-end tests on the static binaries, with a re
 
 e2e-faults: build $(KUBE) ## Kill, cut off, fill up and set back the API server, sluice-ksr and the members of etcd, and count what is lost
 	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) SLUICE_FAULTS=1 go test -count 1 -v -timeout 20m -run Fault ./tests/e2e
+
+scale: build $(KUBE) ## Measure from the API server to the tables (SCALE="pods=10000 agents=1000 rate=100 seconds=20")
+	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) SLUICE_SCALE="$(SCALE)" \
+	  go test -count 1 -v -timeout 30m -run TestScale ./tests/e2e | grep -v '^=== '
 
 test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp)
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sluice-net/sluice/api"
@@ -47,7 +48,9 @@ func newMetrics(r *Reflector) *metrics {
 		ConstLabels: prometheus.Labels{"version": version.Get().Version, "goversion": version.Get().Go},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.events, m.problems, m.terms, m.delay, info, collector{r})
+	m.registry.MustRegister(m.events, m.problems, m.terms, m.delay, info, collector{r},
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC)),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 

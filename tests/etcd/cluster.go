@@ -18,6 +18,7 @@ type Options struct {
 	// Authority signs the certificates of the members and of clients; nil without TLS.
 	Authority *Authority
 	Quota     int64 // of a member's database in bytes; 0 for etcd's own
+	Sync      bool  // to disk, as in production; tests that count nothing do without
 }
 
 // Cluster is a cluster whose members are processes. One goroutine uses it at a time.
@@ -40,7 +41,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	var all []string
 	for i := range max(1, o.Members) {
 		m := &member{settings: settings{
-			Name: fmt.Sprintf("m%d", i), Dir: filepath.Join(t.TempDir(), "etcd"), Client: FreeAddress(t), Quota: o.Quota,
+			Name: fmt.Sprintf("m%d", i), Dir: filepath.Join(t.TempDir(), "etcd"), Client: FreeAddress(t), Quota: o.Quota, Sync: o.Sync,
 		}}
 		if o.Authority != nil {
 			m.settings.CA = o.Authority.CA

@@ -25,6 +25,7 @@ type settings struct {
 	Name, Dir, Client, Cluster string
 	Cert, Key, CA              string // of PEM files; empty without TLS
 	Quota                      int64  // bytes; 0 for etcd's own
+	Sync                       bool
 }
 
 // Main is to be called first by TestMain: in a process that is a member or a proxy it
@@ -49,7 +50,7 @@ func Main() {
 func serve(s settings) int {
 	cfg := embed.NewConfig()
 	cfg.Name, cfg.Dir, cfg.InitialCluster = s.Name, s.Dir, s.Cluster
-	cfg.UnsafeNoFsync, cfg.EnableGRPCGateway = true, false
+	cfg.UnsafeNoFsync, cfg.EnableGRPCGateway = !s.Sync, false
 	cfg.TickMs, cfg.ElectionMs = 20, 200
 	cfg.QuotaBackendBytes = s.Quota
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(kvstore.ZapLogger(slog.New(slog.DiscardHandler)))
