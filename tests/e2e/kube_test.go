@@ -214,7 +214,18 @@ ingress: [{from: [{namespaceSelector: {matchLabels: {tier: front}}}]}]}}`)
 	if after := k.metric(`sluice_ksr_writes_total{op="put"}`); after != before {
 		t.Errorf("an annotation made %s writes of %s", after, before)
 	}
+
+	// The agent knows who writes the state, and that nobody does any more.
+	if out, _ := a.ctl("get", "status"); !strings.Contains(out, "ksr-0 leads for ") || !strings.Contains(out, "followed, heard ") {
+		t.Errorf("status:\n%s", out)
+	}
 	k.stop(syscall.SIGTERM)
+	eventually(t, func() error {
+		if out, _ := a.ctl("get", "status"); !strings.Contains(out, "nobody writes the state for ") {
+			return errors.New(out)
+		}
+		return nil
+	})
 }
 
 // label sets a label of a pod.
