@@ -150,6 +150,19 @@ func (m *metrics) collect(a *Agent) {
 		}
 		return 1
 	})
+	gauge("sluice_store_following", "1 while changes of the store are received.", func() float64 { return flag(a.watcher.Status().Following) })
+	gauge("sluice_store_saved_state", "1 while the state of a file is enforced, because the store has not answered since the start.",
+		func() float64 { return flag(!a.watcher.Status().Saved.IsZero()) })
+	gauge("sluice_store_silence_seconds", "Time since the store said something last, be it that nothing has changed; -1 before it did.", func() float64 {
+		if heard := a.watcher.Status().Heard; !heard.IsZero() {
+			return time.Since(heard).Seconds()
+		}
+		return -1
+	})
+	gauge("sluice_state_written", "1 while a reflector follows the cluster and writes its state.", func() float64 {
+		leader, _ := a.heartbeat.get()
+		return flag(leader != nil || a.reflector != nil)
+	})
 	gauge("sluice_policies_not_in_full", "Policies in force that are not enforced in full.", func() float64 { return float64(a.node.Plugin.Status().Unenforced) })
 	m.registry.MustRegister(tableCollector{a}, problemCollector{a})
 	if a.cfg.RuleMetrics && a.node.ACL != nil {
@@ -164,6 +177,13 @@ func (m *metrics) collect(a *Agent) {
 		}
 		return float64(n)
 	}))
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 var (

@@ -64,7 +64,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	leaderDesc    = desc("leader", "1 while this replica leads, and writes.")
 	syncedDesc    = desc("synced", "1 while etcd was compared with the whole state and nothing has failed since.")
-	pendingDesc   = desc("pending", "Objects that etcd does not hold as the cluster has them.")
+	pendingDesc   = desc("pending", "Objects that etcd does not hold as the cluster has them; of the leader only.")
 	silenceDesc   = desc("api_silence_seconds", "Time since the API server answered last.")
 	faultyDesc    = desc("objects_with_problems", "Objects of the cluster that something is wrong with.")
 	objectsDesc   = desc("objects", "Objects of the cluster, by kind.", "kind")
@@ -101,7 +101,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	m, s := c.r.mirror.Status(), c.r.source.Status()
 	gauge(leaderDesc, number(c.r.leads.Load()))
 	gauge(syncedDesc, number(m.Synced))
-	gauge(pendingDesc, float64(m.Pending))
+	if c.r.leads.Load() { // who stands by does not know what etcd holds
+		gauge(pendingDesc, float64(m.Pending))
+	}
 	if !s.Answered.IsZero() {
 		gauge(silenceDesc, time.Since(s.Answered).Seconds())
 	}
