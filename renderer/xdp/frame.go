@@ -14,7 +14,7 @@ func Frame(f api.Flow, reply bool) []byte {
 	}
 	body := transport(f, reply)
 	eth := make([]byte, 12, 14+40+len(body))
-	if f.Src.Unmap().Is4() {
+	if f.Src.Unmap().Is4() && f.Dst.Unmap().Is4() {
 		eth = binary.BigEndian.AppendUint16(eth, 0x0800)
 		ip := make([]byte, 20)
 		ip[0], ip[8], ip[9] = 0x45, 64, byte(f.Protocol)

@@ -54,6 +54,8 @@ type KernelOptions struct {
 	// KeepSpare keeps the memory that was in force before, so that the next one need not be
 	// loaded. It is for those that replace memories often.
 	KeepSpare bool
+	// Lines and Slots are what a memory has at least.
+	Lines, Slots int
 
 	// Uplinks are interfaces at which packets to pods are dropped early.
 	Uplinks []uint32
@@ -139,7 +141,7 @@ func (k *Kernel) open() error {
 	if err != nil {
 		return fmt.Errorf("map for grace periods: %w", err)
 	}
-	if k.force, err = k.load(minLines, 2); err != nil {
+	if k.force, err = k.load(k.options.Lines, 2); err != nil {
 		return err
 	}
 	return k.adopt()
@@ -188,8 +190,9 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 	if err != nil {
 		return nil, fmt.Errorf("read the program: %w", err)
 	}
-	spec.Maps[bpf.SluiceMapMem].MaxEntries = uint32(max(lines, minLines))
-	spec.Maps[bpf.SluiceMapHits].MaxEntries = uint32(max(slots, 2))
+	slots = max(slots, k.options.Slots, 2)
+	spec.Maps[bpf.SluiceMapMem].MaxEntries = uint32(max(lines, k.options.Lines, minLines))
+	spec.Maps[bpf.SluiceMapHits].MaxEntries = uint32(slots)
 	for _, name := range stateMaps {
 		spec.Maps[name].MaxEntries = k.state[name].MaxEntries()
 	}
@@ -202,7 +205,7 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 	if err != nil {
 		return nil, fmt.Errorf("load the program: %w", err)
 	}
-	m := &memory{coll: coll, slots: max(slots, 2), far: map[uint32]uint32{}, ids: map[uint32]uint32{}, recs: map[uint32]uint32{}}
+	m := &memory{coll: coll, slots: slots, far: map[uint32]uint32{}, ids: map[uint32]uint32{}, recs: map[uint32]uint32{}}
 	if m.bytes, err = mapped(coll.Maps[bpf.SluiceMapMem]); err == nil {
 		m.ends, err = mapped(coll.Maps[bpf.SluiceMapEnds])
 	}
@@ -256,11 +259,14 @@ func (k *Kernel) Size() (lines, slots int) {
 
 // Prepare implements Plane.
 func (k *Kernel) Prepare(lines, slots int) error {
-	err := k.next.close()
-	k.next = nil
-	if err != nil {
+	var err error
+	if k.options.KeepSpare && k.spare == nil {
+		k.next, k.spare = nil, k.next
+	}
+	if err = k.next.close(); err != nil {
 		return err
 	}
+	k.next = nil
 	if k.next, err = k.takeSpare(lines, slots); err == nil && k.next == nil {
 		k.next, err = k.load(lines, slots)
 	}
@@ -481,4 +487,20 @@ func (k *Kernel) run(name string, id uint32, frame []byte) (bool, error) {
 		return false, fmt.Errorf("run %s for endpoint %s: %w", name, strconv.FormatUint(uint64(id), 10), err)
 	}
 	return int32(got) == -1, nil
+}
+
+// FlowCount returns how many flows the kernel has evidence of.
+func (k *Kernel) FlowCount() (n int, err error) {
+	var value bpf.SluiceFlow
+	var key4 bpf.SluiceKey4
+	it := k.state[bpf.SluiceMapFlows4].Iterate()
+	for it.Next(&key4, &value) {
+		n++
+	}
+	var key6 [28]byte
+	it6 := k.state[bpf.SluiceMapFlows6].Iterate()
+	for it6.Next(&key6, &value) {
+		n++
+	}
+	return n, errors.Join(it.Err(), it6.Err())
 }

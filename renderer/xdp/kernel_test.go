@@ -2,6 +2,7 @@ package xdp_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -9,8 +10,10 @@ import (
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/rlimit"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
 // needKernel skips a test where the kernel takes no programs from us.
@@ -40,10 +43,28 @@ func newKernel(t testing.TB, o xdp.KernelOptions) *xdp.Kernel {
 // pool has kernels that are not used at the moment, because loading programs takes time.
 var pool []*xdp.Kernel
 
-// pooled is a kernel that goes back to the pool.
-type pooled struct{ *xdp.Kernel }
+// pooled is a kernel that goes back to the pool. What it permits is read from its memory;
+// of every so many flows the kernel itself is asked about one, and must say the same.
+type pooled struct {
+	*xdp.Kernel
+	asked int
+}
 
-func (p pooled) Close() error {
+const askEvery = 23
+
+func (p *pooled) Permits(id uint32, dir compile.Direction, f api.Flow) (bool, error) {
+	read := compile.Reader{Word: p.Word}.Verdict(p.Record(id), dir, f)&compile.Allow != 0
+	if p.asked++; p.asked%askEvery != 0 {
+		return read, nil
+	}
+	ok, err := p.Kernel.Permits(id, dir, f)
+	if err == nil && ok != read {
+		err = fmt.Errorf("endpoint %d, direction %d, flow %s: the kernel says %t, its memory %t", id, dir, f, ok, read)
+	}
+	return ok, err
+}
+
+func (p *pooled) Close() error {
 	ids, err := p.Attached()
 	if err != nil {
 		return err
@@ -57,13 +78,13 @@ func (p pooled) Close() error {
 	return p.SetMark(xdp.Mark{})
 }
 
-func fromPool(t testing.TB) pooled {
+func fromPool(t testing.TB) *pooled {
 	if n := len(pool); n > 0 {
 		k := pool[n-1]
 		pool = pool[:n-1]
-		return pooled{k}
+		return &pooled{Kernel: k}
 	}
-	return pooled{newKernel(t, xdp.KernelOptions{Mode: xdp.ModeNone, Flows: 1024, KeepSpare: true})}
+	return &pooled{Kernel: newKernel(t, xdp.KernelOptions{Mode: xdp.ModeNone, Flows: 1024, KeepSpare: true, Lines: 1 << 15, Slots: 256})}
 }
 
 // TestConformanceInTheKernel runs the suite with the kernel's verdicts about crafted packets.

@@ -1,0 +1,170 @@
+package xdp_test
+
+import (
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+// entries counts the evidence that the kernel has.
+func (l *lab) entries() int {
+	l.t.Helper()
+	n, err := l.kernel.FlowCount()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return n
+}
+
+func TestRepliesPassWithEvidenceOnly(t *testing.T) {
+	for _, ends := range [][2]int{{4, 4}, {6, 6}} {
+		own, friend := own4, friend4
+		if ends[0] == 6 {
+			own, friend = own6, friend6
+		}
+		for _, protocol := range []api.Protocol{api.TCP, api.UDP, api.SCTP, icmpOf(ends[0])} {
+			t.Run(protocol.String(), func(t *testing.T) {
+				l := newLab(t)
+				l.render(closed, nil)
+				f := api.Flow{Src: own, Dst: friend, Protocol: protocol}
+				if protocol.HasPorts() {
+					f.SrcPort, f.DstPort = 4000, 53
+				}
+				l.want(false, "an answer before the question", compile.ToPod, xdp.Frame(f, true))
+				l.want(true, "the question", compile.FromPod, xdp.Frame(f, false))
+				l.want(true, "the answer", compile.ToPod, xdp.Frame(f, true))
+				if protocol != api.UDP {
+					l.want(false, "a question the other way with the same ports", compile.ToPod, xdp.Frame(f.Reverse(), false))
+				}
+				f.DstPort++
+				if protocol.HasPorts() {
+					l.want(false, "the answer to another question", compile.ToPod, xdp.Frame(f, true))
+				}
+			})
+		}
+	}
+}
+
+func icmpOf(family int) api.Protocol {
+	if family == 6 {
+		return api.ICMPv6
+	}
+	return api.ICMP
+}
+
+func TestNoEvidenceWhereTheReplyPassesAnyway(t *testing.T) {
+	l := newLab(t)
+	l.render([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod)}, nil)
+	for port := range uint16(200) {
+		l.want(true, "a new flow", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000+port, 80), false))
+		l.want(true, "its answer", compile.FromPod, xdp.Frame(tcpFlow(friend4, own4, 4000+port, 80), true))
+	}
+	if n := l.entries(); n != 0 {
+		t.Errorf("flows whose answers pass anyway left %d entries", n)
+	}
+	l.render([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod)}, closed)
+	l.want(true, "a new flow", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false))
+	l.want(true, "its answer", compile.FromPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 80), true))
+	if n := l.entries(); n != 1 {
+		t.Errorf("a flow whose answer needs evidence left %d entries, want 1", n)
+	}
+}
+
+func TestDeniedPacketsLeaveNothing(t *testing.T) {
+	l := newLab(t)
+	l.render(closed, closed)
+	for port := range uint16(300) {
+		for _, f := range []api.Flow{tcpFlow(friend4, own4, 4000+port, 80), udpFlow(friend6, own6, 4000+port, 80)} {
+			l.want(false, "a denied packet", compile.ToPod, xdp.Frame(f, false))
+			l.want(false, "a denied answer", compile.ToPod, xdp.Frame(f.Reverse(), true))
+			l.want(false, "a denied packet from the pod", compile.FromPod, xdp.Frame(f, true))
+		}
+	}
+	if n := l.entries(); n != 0 {
+		t.Errorf("denied packets left %d entries", n)
+	}
+}
+
+func TestATightenedPolicyCutsOpenFlows(t *testing.T) {
+	l := newLab(t)
+	web := []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)}
+	f := tcpFlow(own4, friend4, 4000, 80)
+	l.render(closed, web)
+	l.want(true, "the flow begins", compile.FromPod, xdp.Frame(f, false))
+	l.want(true, "it is answered", compile.ToPod, xdp.Frame(f, true))
+	l.render(closed, append(web, permitTCP(api.Net{}, 81, compile.FromPod)))
+	l.want(true, "something else changed", compile.ToPod, flags(xdp.Frame(f, true), ack))
+	l.render(closed, closed)
+	l.want(false, "what the pod sends on", compile.FromPod, flags(xdp.Frame(f, false), ack))
+	l.want(false, "an answer on its way", compile.ToPod, flags(xdp.Frame(f, true), ack))
+}
+
+func TestFlowsAreKeptOnRequest(t *testing.T) {
+	l := newLab(t, func(o *labOptions) { o.options.Keep = true })
+	f, server := tcpFlow(own4, friend4, 4000, 80), tcpFlow(friend4, own4, 5000, 443)
+	l.render([]api.ContivRule{permitTCP(api.Net{}, 443, compile.ToPod)}, []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)})
+	l.want(true, "a flow from the pod", compile.FromPod, xdp.Frame(f, false))
+	l.want(true, "a flow to the pod", compile.ToPod, xdp.Frame(server, false))
+	l.render(closed, closed)
+	for what, c := range map[string]struct {
+		dir   compile.Direction
+		frame []byte
+	}{
+		"from the pod, on":       {compile.FromPod, flags(xdp.Frame(f, false), ack)},
+		"from the pod, answered": {compile.ToPod, flags(xdp.Frame(f, true), ack)},
+		"to the pod, on":         {compile.ToPod, flags(xdp.Frame(server, false), ack)},
+		"to the pod, answered":   {compile.FromPod, flags(xdp.Frame(server, true), ack)},
+	} {
+		l.want(true, what, c.dir, c.frame)
+	}
+	l.want(false, "a new flow", compile.FromPod, xdp.Frame(tcpFlow(own4, friend4, 4001, 80), false))
+}
+
+func TestTheMiddleOfAFlowIsLearnedForAWhile(t *testing.T) {
+	for _, learn := range []bool{false, true} {
+		l := newLab(t, func(o *labOptions) {
+			if learn {
+				o.options.Learn = 1 << 40
+			}
+		})
+		l.render(closed, []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)})
+		f := tcpFlow(own4, friend4, 4000, 80)
+		l.want(learn, "an answer of a flow that is open already", compile.ToPod, flags(xdp.Frame(f, true), ack))
+		l.want(false, "a reset of nothing", compile.ToPod, flags(xdp.Frame(tcpFlow(own4, friend4, 4002, 80), true), ack|rst))
+		l.want(false, "an answer of a flow that is not permitted", compile.ToPod, flags(xdp.Frame(tcpFlow(own4, friend4, 4000, 81), true), ack))
+		l.want(false, "a new flow", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 80, 4000), false))
+		l.want(false, "UDP", compile.ToPod, xdp.Frame(udpFlow(own4, friend4, 4000, 80), true))
+	}
+}
+
+// errorAbout wraps the start of a packet into an ICMP error that goes to its sender.
+func errorAbout(f api.Flow, kind byte) []byte {
+	inner := xdp.Frame(f, false)[14:]
+	if f.Src.Is6() {
+		out := xdp.Frame(api.Flow{Src: friend6, Dst: f.Src, Protocol: api.ICMPv6}, false)
+		out[54] = kind
+		out[19] += byte(len(inner))
+		return append(out, inner...)
+	}
+	out := xdp.Frame(api.Flow{Src: other4, Dst: f.Src, Protocol: api.ICMP}, false)
+	inner = inner[:28] // all that must be quoted
+	out[34] = kind
+	out[17] += byte(len(inner))
+	return append(out, inner...)
+}
+
+func TestErrorsPassWithThePacketThatTheyAreAbout(t *testing.T) {
+	l := newLab(t)
+	l.render(closed, []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)})
+	l.want(true, "about a packet that the pod may send", compile.ToPod, errorAbout(tcpFlow(own4, friend4, 4000, 80), 3))
+	l.want(true, "the same of IPv6", compile.ToPod, errorAbout(tcpFlow(own6, friend6, 4000, 80), 2))
+	l.want(false, "about a packet that it may not send", compile.ToPod, errorAbout(tcpFlow(own4, friend4, 4000, 81), 3))
+	l.want(false, "the same of IPv6", compile.ToPod, errorAbout(tcpFlow(own6, friend6, 4000, 81), 2))
+	l.want(false, "echo", compile.ToPod, errorAbout(tcpFlow(own4, friend4, 4000, 80), 8))
+	forged := errorAbout(tcpFlow(own4, friend4, 4000, 80), 3)
+	copy(forged[42+12:], []byte{10, 0, 9, 7}) // somebody else's packet
+	l.want(false, "about a packet of somebody else", compile.ToPod, forged)
+	l.want(false, "that ends in the packet", compile.ToPod, errorAbout(tcpFlow(own4, friend4, 4000, 80), 3)[:60])
+}
