@@ -31,7 +31,7 @@ type plane interface {
 	passes(p vpptest.Packet) bool
 	// idle lets time pass.
 	idle(d time.Duration)
-	// hits returns how often each rule of an ACL has matched, nil when that is not known.
+	// hits returns how often each rule of an ACL has matched; there may be more numbers.
 	hits(index uint32) []uint64
 }
 
@@ -80,8 +80,7 @@ func (v *onVPP) idle(d time.Duration) {
 	}
 }
 
-// hits are in VPP's statistics segment, which nothing here reads.
-func (v *onVPP) hits(uint32) []uint64 { return nil }
+func (v *onVPP) hits(index uint32) []uint64 { return v.Hits(index) }
 
 // inProcess is the embedded dataplane with quirks as a plane.
 type inProcess struct {

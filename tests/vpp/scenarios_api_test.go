@@ -192,7 +192,7 @@ var apiScenarios = []scenario{
 		x.bindAt(true, nil, []uint32{index})
 		want := func(what string, want ...uint64) {
 			x.Helper()
-			if got := x.hits(index); got != nil && !slices.Equal(got, want) {
+			if got := x.hits(index); !slices.Equal(got[:min(len(got), len(want))], want) { // VPP has one more, which nothing uses
 				x.Errorf("%s: %v, want %v", what, got, want)
 			}
 		}
