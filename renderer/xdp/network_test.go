@@ -1,0 +1,350 @@
+package xdp_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+// inside runs f in a network namespace, on a thread that ends with it.
+func inside(ns netns.NsHandle, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if err := netns.Set(ns); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+func newNamespace(t testing.TB) netns.NsHandle {
+	t.Helper()
+	var ns netns.NsHandle
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		var err error
+		ns, err = netns.New() // it is gone with the last that has it open
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Skipf("no network namespaces here: %v", err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	return ns
+}
+
+// host is a pod with real sockets.
+type host struct {
+	name   string
+	ns     netns.NsHandle
+	v4, v6 netip.Addr
+	index  int // of the node's end
+	inPod  int // of the pod's end
+}
+
+// cable is a node with pods, each at a pair of veth.
+type cable struct {
+	t    testing.TB
+	node netns.NsHandle
+	pods map[string]*host
+}
+
+func newCable(t testing.TB, names ...string) *cable {
+	t.Helper()
+	needKernel(t)
+	c := &cable{t: t, node: newNamespace(t), pods: map[string]*host{}}
+	c.must(inside(c.node, func() error {
+		for file, value := range map[string]string{"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1", "ipv4/conf/all/rp_filter": "0", "ipv4/conf/default/rp_filter": "0"} {
+			if err := os.WriteFile("/proc/sys/net/"+file, []byte(value), 0o600); err != nil {
+				return err
+			}
+		}
+		return up("lo")
+	}))
+	for i, name := range names {
+		h := &host{name: name, ns: newNamespace(t), v4: netip.AddrFrom4([4]byte{10, 99, 0, byte(i + 2)}), v6: netip.AddrFrom16([16]byte{0xfd, 15: byte(i + 2)})}
+		c.pods[name] = h
+		c.plug(h)
+	}
+	return c
+}
+
+func (c *cable) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func up(name string) error {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(l)
+}
+
+// plug makes the pair of a pod, with all addresses, routes and neighbours.
+func (c *cable) plug(h *host) {
+	c.t.Helper()
+	var nodeMAC, podMAC net.HardwareAddr
+	c.must(inside(c.node, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "h-" + h.name
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.ns)}); err != nil {
+			return err
+		}
+		l, err := netlink.LinkByName(attrs.Name)
+		if err != nil {
+			return err
+		}
+		h.index, nodeMAC = l.Attrs().Index, l.Attrs().HardwareAddr
+		return netlink.LinkSetUp(l)
+	}))
+	gateway := []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1")}
+	c.must(inside(h.ns, func() error {
+		l, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		h.inPod, podMAC = l.Attrs().Index, l.Attrs().HardwareAddr
+		for _, a := range []netip.Addr{h.v4, h.v6} {
+			if err := netlink.AddrAdd(l, &netlink.Addr{IPNet: network(a), Flags: unix.IFA_F_NODAD}); err != nil {
+				return fmt.Errorf("address %s: %w", a, err)
+			}
+		}
+		if err := errors.Join(up("lo"), netlink.LinkSetUp(l)); err != nil {
+			return err
+		}
+		for _, g := range gateway {
+			if err := reach(l, g, nodeMAC, g.Is4()); err != nil {
+				return err
+			}
+			if err := netlink.RouteAdd(&netlink.Route{LinkIndex: h.inPod, Gw: g.AsSlice(), Dst: all(g)}); err != nil {
+				return fmt.Errorf("route by %s: %w", g, err)
+			}
+		}
+		return nil
+	}))
+	c.must(inside(c.node, func() error {
+		l, err := netlink.LinkByIndex(h.index)
+		if err != nil {
+			return err
+		}
+		return errors.Join(reach(l, h.v4, podMAC, true), reach(l, h.v6, podMAC, true))
+	}))
+}
+
+func network(a netip.Addr) *net.IPNet {
+	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
+}
+
+func all(a netip.Addr) *net.IPNet {
+	return &net.IPNet{IP: make([]byte, a.BitLen()/8), Mask: net.CIDRMask(0, a.BitLen())}
+}
+
+// reach adds a neighbour, and a route to it.
+func reach(l netlink.Link, a netip.Addr, mac net.HardwareAddr, route bool) error {
+	index := l.Attrs().Index
+	if err := netlink.NeighSet(&netlink.Neigh{LinkIndex: index, IP: a.AsSlice(), HardwareAddr: mac, State: netlink.NUD_PERMANENT}); err != nil {
+		return fmt.Errorf("neighbour %s: %w", a, err)
+	}
+	if !route {
+		return nil
+	}
+	return netlink.RouteAdd(&netlink.Route{LinkIndex: index, Dst: network(a), Scope: netlink.SCOPE_LINK})
+}
+
+func (h *host) addr(family int) netip.Addr {
+	if family == 6 {
+		return h.v6
+	}
+	return h.v4
+}
+
+// serve answers everything with itself, by TCP and UDP.
+func (c *cable) serve(pod string, port uint16) {
+	c.t.Helper()
+	h := c.pods[pod]
+	for _, family := range []int{4, 6} {
+		at := netip.AddrPortFrom(h.addr(family), port).String()
+		c.must(inside(h.ns, func() error {
+			l, err := net.Listen("tcp", at)
+			if err != nil {
+				return err
+			}
+			u, err := net.ListenPacket("udp", at)
+			if err != nil {
+				return err
+			}
+			c.t.Cleanup(func() { _, _ = l.Close(), u.Close() })
+			go echoStreams(l)
+			go echoDatagrams(u)
+			return nil
+		}))
+	}
+}
+
+func echoStreams(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			_, _ = io.Copy(conn, conn)
+			_ = conn.Close()
+		}()
+	}
+}
+
+func echoDatagrams(u net.PacketConn) {
+	b := make([]byte, 65536)
+	for {
+		n, from, err := u.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		_, _ = u.WriteTo(b[:n], from)
+	}
+}
+
+// patience is how long an answer is waited for that must come, and impatience how long for
+// one that must not.
+const (
+	patience   = 3 * time.Second
+	impatience = 150 * time.Millisecond
+)
+
+func (c *cable) dial(from, to, network string, family int, port uint16, wait time.Duration) (conn net.Conn, err error) {
+	at := netip.AddrPortFrom(c.pods[to].addr(family), port).String()
+	err = inside(c.pods[from].ns, func() error {
+		conn, err = net.DialTimeout(network, at, wait)
+		return err
+	})
+	return conn, err
+}
+
+// echo sends a few bytes and waits for them.
+func echo(conn net.Conn, wait time.Duration) error {
+	if err := conn.SetDeadline(time.Now().Add(wait)); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("water")); err != nil {
+		return err
+	}
+	b := make([]byte, 16)
+	_, err := io.ReadAtLeast(conn, b, 5)
+	return err
+}
+
+// can checks whether a connection is answered.
+func (c *cable) can(want bool, what, from, to, network string, family int, port uint16) {
+	c.t.Helper()
+	wait := impatience
+	if want {
+		wait = patience
+	}
+	var err error
+	if network == "icmp" {
+		err = c.ping(from, to, family, wait)
+	} else {
+		var conn net.Conn
+		if conn, err = c.dial(from, to, network, family, port, wait); err == nil {
+			err = echo(conn, wait)
+			_ = conn.Close()
+		}
+	}
+	if (err == nil) != want {
+		c.t.Errorf("%s: %s from %s to %s port %d in IPv%d: %v, want answered %t", what, network, from, to, port, family, err, want)
+	}
+}
+
+// ping sends an echo request and waits for the reply.
+func (c *cable) ping(from, to string, family int, wait time.Duration) error {
+	domain, protocol := unix.AF_INET, unix.IPPROTO_ICMP
+	request, reply, header := byte(8), byte(0), 20
+	var at unix.Sockaddr = &unix.SockaddrInet4{Addr: c.pods[to].v4.As4()}
+	if family == 6 {
+		domain, protocol = unix.AF_INET6, unix.IPPROTO_ICMPV6
+		request, reply, header = 128, 129, 0
+		at = &unix.SockaddrInet6{Addr: c.pods[to].v6.As16()}
+	}
+	return inside(c.pods[from].ns, func() error {
+		fd, err := unix.Socket(domain, unix.SOCK_RAW, protocol)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		id := uint16(time.Now().UnixNano())
+		m := []byte{request, 0, 0, 0, byte(id >> 8), byte(id), 0, 1}
+		binary.BigEndian.PutUint16(m[2:], checksum(m))
+		tv := unix.NsecToTimeval(int64(wait))
+		if err := errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv), unix.Sendto(fd, m, 0, at)); err != nil {
+			return err
+		}
+		b := make([]byte, 512)
+		for end := time.Now().Add(wait); time.Now().Before(end); {
+			n, _, err := unix.Recvfrom(fd, b, 0)
+			if errors.Is(err, syscall.EINTR) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if got := b[:n]; n >= header+8 && got[header] == reply && binary.BigEndian.Uint16(got[header+4:]) == id {
+				return nil
+			}
+		}
+		return os.ErrDeadlineExceeded
+	})
+}
+
+// checksum is that of ICMP; for IPv6 the kernel fills in its own.
+func checksum(b []byte) uint16 {
+	var sum uint32
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(b[i])<<8 | uint32(b[i+1])
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// podNamespace opens the namespace of the pod with an interface.
+func (c *cable) podNamespace(e compile.Endpoint) (*os.File, uint32, error) {
+	for _, h := range c.pods {
+		if uint32(h.index) == e.ID {
+			fd, err := unix.Dup(int(h.ns))
+			return os.NewFile(uintptr(fd), "netns"), uint32(h.inPod), err
+		}
+	}
+	return nil, 0, fmt.Errorf("no pod has interface %d", e.ID)
+}
+
+func unplug(index int) error {
+	l, err := netlink.LinkByIndex(index)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkDel(l)
+}
