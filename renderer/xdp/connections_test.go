@@ -2,6 +2,7 @@ package xdp_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -138,20 +141,25 @@ func (w *wired) connections(family int) {
 	}
 }
 
-// bpffs returns a folder for pins.
+// bpffs returns a folder for pins, in a bpf file system of its own.
 func bpffs(t testing.TB) string {
 	t.Helper()
-	const root = "/sys/fs/bpf"
-	if err := os.WriteFile(filepath.Join(root, "x"), nil, 0o600); err == nil {
-		t.Skip(root + " is no bpf file system")
+	root := t.TempDir()
+	if err := unix.Mount("bpf", root, "bpf", 0, "mode=0700"); err != nil {
+		t.Skipf("no bpf file system can be mounted: %v", err)
 	}
-	path, err := os.MkdirTemp(root, "sluice-test-")
-	if err != nil {
-		t.Skipf("nothing can be pinned: %v", err)
-	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(root, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	path := filepath.Join(root, "sluice")
 	t.Cleanup(func() {
 		if _, err := xdp.Cleanup(path); err != nil {
 			t.Error(err)
+		}
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the folder is there after the clean-up: %v", err)
 		}
 	})
 	return path

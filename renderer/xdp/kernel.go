@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -69,6 +70,7 @@ type Kernel struct {
 	options KernelOptions
 	log     *slog.Logger
 	state   map[string]*ebpf.Map // of flows: outlives memories
+	running sync.RWMutex         // read while a program is run; its memory is not closed then
 	force   *memory
 	next    *memory
 	spare   *memory // was in force before
@@ -117,6 +119,9 @@ func (k *Kernel) open() error {
 		if err := os.MkdirAll(k.options.PinPath, 0o700); err != nil {
 			return fmt.Errorf("folder for pins: %w", err)
 		}
+		if err := isBPF(k.options.PinPath); err != nil {
+			return err
+		}
 	}
 	spec, err := bpf.LoadSluice()
 	if err != nil {
@@ -145,6 +150,18 @@ func (k *Kernel) open() error {
 		return err
 	}
 	return k.adopt()
+}
+
+// isBPF checks that a folder can have pins.
+func isBPF(path string) error {
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return fmt.Errorf("folder for pins %s: %w", path, err)
+	}
+	if s.Type != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("folder for pins %s: it is in no bpf file system; mount one, as by mount -t bpf bpf /sys/fs/bpf", path)
+	}
+	return nil
 }
 
 // stateMap opens a pinned map, or makes it. One that was made for other sizes is replaced.
@@ -372,8 +389,7 @@ func (k *Kernel) Switch() error {
 			return fmt.Errorf("uplink: %w", err)
 		}
 	}
-	old := k.force
-	k.force, k.next = k.next, nil
+	old := k.swap()
 	if err := k.keepHits(old); err != nil {
 		k.log.Warn("hits of rules begin anew", "error", err)
 	}
@@ -381,6 +397,15 @@ func (k *Kernel) Switch() error {
 		old, k.spare = k.spare, old
 	}
 	return errors.Join(k.pinMemory(), old.close())
+}
+
+// swap puts the prepared memory in force and returns the other, when nobody runs it.
+func (k *Kernel) swap() *memory {
+	k.running.Lock()
+	defer k.running.Unlock()
+	old := k.force
+	k.force, k.next = k.next, nil
+	return old
 }
 
 // Grace implements Plane: the kernel does not return from this update before all programs
@@ -482,6 +507,8 @@ func (k *Kernel) run(name string, id uint32, frame []byte) (bool, error) {
 	ctx := struct{ Len, PktType, Mark uint32 }{Mark: id}
 	var full [192]byte // as large as what the kernel takes; zero behind
 	*(*struct{ Len, PktType, Mark uint32 })(unsafe.Pointer(&full)) = ctx
+	k.running.RLock()
+	defer k.running.RUnlock()
 	got, err := k.force.coll.Programs[name].Run(&ebpf.RunOptions{Data: frame, Context: full})
 	if err != nil {
 		return false, fmt.Errorf("run %s for endpoint %s: %w", name, strconv.FormatUint(uint64(id), 10), err)

@@ -1,0 +1,218 @@
+package xdp_test
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+// TestSwapsUnderLoad changes lists and sets all the time, while packets are judged that all
+// policies permit, or that all deny.
+func TestSwapsUnderLoad(t *testing.T) {
+	l := newLab(t)
+	set := api.NewSetID("load")
+	web := func(ports ...uint16) (out []api.ContivRule) {
+		for _, p := range ports {
+			out = append(out, permitTCP(api.SetNet(set), p, compile.ToPod))
+		}
+		return out
+	}
+	txn := l.r.NewTxn(false)
+	txn.UpdateSet(set, []netip.Prefix{netip.PrefixFrom(friend4, 32), netip.PrefixFrom(friend6, 128)}, nil)
+	if err := txn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keep := func(rules []api.ContivRule) {
+		txn := l.r.NewTxn(false)
+		txn.Render(labPod, renderer.PodConfig{IPs: []netip.Addr{own4, own6}, Egress: renderer.NewRuleList(append(rules, api.ContivRule{}), nil)})
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	keep(web(80))
+	stop, judged, wrong := judge(t, l)
+	for i := range 300 {
+		switch i % 4 {
+		case 0:
+			keep(web(80, uint16(1000+i)))
+		case 1:
+			keep(web(uint16(2000+i), 80))
+		default:
+			n := netip.AddrFrom4([4]byte{10, 0, 9, byte(10 + i%200)})
+			if i%3 == 0 {
+				n = netip.AddrFrom4([4]byte{10, 0, byte(i), 1})
+			}
+			txn := l.r.NewTxn(false)
+			txn.UpdateSet(set, []netip.Prefix{netip.PrefixFrom(n, 32)}, nil)
+			if i%8 == 7 {
+				keep(web(80))
+			}
+			if err := txn.Commit(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	stop()
+	if n := wrong.Load(); n != 0 {
+		t.Errorf("%d of %d packets got a wrong verdict", n, judged.Load())
+	}
+	t.Logf("300 changes during %d packets, none wrong", judged.Load())
+}
+
+// judge sends packets whose verdict never changes until stop is called. Packets run where
+// memory may be written and released meanwhile.
+func judge(t *testing.T, l *lab) (stop func(), judged, wrong *atomic.Int64) {
+	judged, wrong = &atomic.Int64{}, &atomic.Int64{}
+	ended := make(chan struct{})
+	var all sync.WaitGroup
+	for _, c := range []struct {
+		frame []byte
+		want  bool
+	}{
+		{xdp.Frame(tcpFlow(friend4, own4, 1, 80), false), true}, {xdp.Frame(tcpFlow(friend6, own6, 1, 80), false), true},
+		{xdp.Frame(tcpFlow(friend4, own4, 1, 81), false), false}, {xdp.Frame(tcpFlow(other4, own4, 1, 80), false), false},
+	} {
+		all.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				got, err := l.kernel.Probe(labID, compile.ToPod, c.frame)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				judged.Add(1)
+				if got != c.want {
+					wrong.Add(1)
+				}
+			}
+		})
+	}
+	return func() { close(ended); all.Wait() }, judged, wrong
+}
+
+// TestMemoryThatGrowsLosesNoPacket has sets grow until memory is replaced.
+func TestMemoryThatGrowsLosesNoPacket(t *testing.T) {
+	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "b", "c")
+	w.serve("b", 80)
+	policies := map[string]policy{"b": {toPod: w.rules("a", true, api.TCP, api.Port(80)), fromPod: closed}}
+	w.apply(policies)
+	conn, err := w.dial("a", "b", "tcp", 4, 80, patience)
+	w.must(err)
+	defer func() { _ = conn.Close() }()
+	stop, wrong := w.hammer("c", "b", 80)
+	before, _ := w.kernel.Size()
+	for i := range 3 {
+		rules := w.rules("a", true, api.TCP, api.Port(80))
+		for n := range 6000 * (i + 1) {
+			a := netip.AddrFrom4([4]byte{172, byte(16 + n>>16), byte(n >> 8), byte(n)})
+			rules = append(rules, api.ContivRule{Action: api.Permit, Src: api.AddrNet(a), Protocol: api.TCP, DstPort: api.Port(uint16(1 + n%60000))})
+		}
+		w.apply(map[string]policy{"b": {toPod: rules, fromPod: closed}})
+		w.must(echo(conn, patience))
+	}
+	stop()
+	after, _ := w.kernel.Size()
+	if n := wrong.Load(); n != 0 || after <= before {
+		t.Errorf("%d packets got through that no policy allows; memory grew from %d to %d lines", n, before, after)
+	}
+}
+
+// TestWhatDoesNotFitIsRefused: the last good policy stays, and everything goes on when there
+// is less.
+func TestWhatDoesNotFitIsRefused(t *testing.T) {
+	l := newLab(t, func(o *labOptions) { o.options.MaxLines = 1 << 15 })
+	origin := []api.Origin{{Policy: api.PolicyID{Namespace: "lab", Name: "large"}}}
+	small := []api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}
+	l.render(small, nil)
+	large := []api.ContivRule{permitTCP(api.AddrNet(other4), 80, compile.ToPod)}
+	origins := [][]api.Origin{origin}
+	for n := range 40000 {
+		a := netip.AddrFrom4([4]byte{172, byte(16 + n>>16), byte(n >> 8), byte(n)})
+		large = append(large, api.ContivRule{Action: api.Permit, Src: api.AddrNet(a), Protocol: api.TCP, DstPort: api.Port(uint16(1 + n))})
+		origins = append(origins, nil)
+	}
+	txn := l.r.NewTxn(false)
+	txn.Render(labPod, renderer.PodConfig{IPs: []netip.Addr{own4, own6}, Egress: renderer.NewRuleList(append(large, api.ContivRule{}), append(origins, nil))})
+	if err := txn.Commit(t.Context()); !errors.Is(err, xdp.ErrTooLarge) {
+		t.Fatalf("the error is %v, want that it is too large", err)
+	}
+	l.want(true, "what the last good policy permits", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 1, 80), false))
+	l.want(false, "what only the refused policy permits", compile.ToPod, xdp.Frame(tcpFlow(other4, own4, 1, 80), false))
+	if u := l.r.Unenforced(); len(u) != 1 || u[0].Origin != origin[0] || u[0].Effect != renderer.EffectPrevious || u[0].Pods != 1 {
+		t.Errorf("it is reported as %+v", u)
+	}
+	l.render([]api.ContivRule{permitTCP(api.AddrNet(other4), 80, compile.ToPod)}, nil)
+	l.want(true, "what a smaller policy permits", compile.ToPod, xdp.Frame(tcpFlow(other4, own4, 1, 80), false))
+	l.want(false, "what it does not", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 1, 80), false))
+	if u := l.r.Unenforced(); len(u) != 0 {
+		t.Errorf("%+v is still reported", u)
+	}
+}
+
+// TestManyChangesLeakNothingInTheKernel counts what is open after thousands of changes, of
+// which many replace memories and links.
+func TestManyChangesLeakNothingInTheKernel(t *testing.T) {
+	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b")
+	set := api.NewSetID("leak")
+	changes := 10000
+	if testing.Short() {
+		changes = 1000
+	}
+	open, lines := 0, 0
+	for i := range changes {
+		if i%(changes/10) == 0 { // everything anew, also the process
+			w.stop()
+			w.start()
+			w.apply(map[string]policy{"a": {fromPod: []api.ContivRule{{Action: api.Permit, Dst: api.SetNet(set), Protocol: api.TCP, DstPort: api.Port(80)}}}})
+		}
+		if i == changes/5 {
+			open, lines = files(t), w.r.Dump().Use.Lines
+		}
+		a := netip.AddrFrom4([4]byte{10, byte(i % 3), byte(i / 7 % 5), byte(i)})
+		added, removed := []netip.Prefix{netip.PrefixFrom(a, 32)}, []netip.Prefix(nil)
+		if i%2 == 1 {
+			added, removed = removed, []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte((i - 1) % 3), byte((i - 1) / 7 % 5), byte(i - 1)}), 32)}
+		}
+		txn := w.r.NewTxn(false)
+		txn.UpdateSet(set, added, removed)
+		if i%50 == 0 {
+			w.must(inside(w.node, func() error { return txn.Commit(t.Context()) }))
+			continue
+		}
+		w.must(txn.Commit(t.Context()))
+	}
+	if now := files(t); now > open+4 {
+		t.Errorf("%d files were open after a fifth of the changes, %d are in the end", open, now)
+	}
+	if now := w.r.Dump().Use.Lines; now > 2*lines {
+		t.Errorf("%d lines of memory were in use after a fifth of the changes, %d are in the end", lines, now)
+	}
+}
+
+// files counts the maps, programs and links that the process has open.
+func files(t *testing.T) (n int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.Contains(to, "bpf") {
+			n++
+		}
+	}
+	return n
+}
