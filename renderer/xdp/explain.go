@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
@@ -93,8 +94,13 @@ func (r *Renderer) decision(s side, v uint32) renderer.Decision {
 	if v&compile.Allow != 0 {
 		d.Action = api.Permit
 	}
-	if l, rule, _, ok := r.image.Rule(v & compile.SlotMask); ok {
-		d.Rule, d.Match, d.Origins = rule, l.Rules()[rule], l.Origins(rule)
+	l, rule, _, ok := r.image.Rule(v & compile.SlotMask)
+	if !ok {
+		return d
+	}
+	d.Rule, d.Match, d.Origins = rule, l.Rules()[rule], l.Origins(rule)
+	if own := r.ends[s.id].List(s.dir); own.Digest() == l.Digest() {
+		d.Origins = own.Origins(rule) // of equal lists each pod has its own
 	}
 	return d
 }
@@ -131,7 +137,8 @@ func (r *Renderer) Dump() Dump {
 	if r.lastErr != nil {
 		d.Error = r.lastErr.Error()
 	}
-	for _, e := range r.image.Endpoints() {
+	for _, id := range slices.Sorted(maps.Keys(r.ends)) {
+		e := r.ends[id]
 		out := DumpEndpoint{Interface: e.ID, Pod: r.owner[e.ID], IPs: e.IPs}
 		for _, l := range []*renderer.RuleList{e.FromPod, e.ToPod} {
 			if l == nil {
@@ -149,4 +156,23 @@ func (r *Renderer) Dump() Dump {
 		d.Endpoints = append(d.Endpoints, out)
 	}
 	return d
+}
+
+// Members returns the members of the sets that installed lists name, sorted.
+func (r *Renderer) Members() map[api.SetID][]netip.Prefix {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[api.SetID][]netip.Prefix{}
+	for _, e := range r.ends {
+		for _, l := range []*renderer.RuleList{e.FromPod, e.ToPod} {
+			for _, rule := range l.Rules() {
+				for _, id := range []api.SetID{rule.Src.Set, rule.Dst.Set} {
+					if _, known := out[id]; id != 0 && !known {
+						out[id] = slices.SortedFunc(maps.Keys(r.told.sets[id]), cache.ComparePrefixes)
+					}
+				}
+			}
+		}
+	}
+	return out
 }

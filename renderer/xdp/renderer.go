@@ -186,6 +186,7 @@ func (r *Renderer) arrange() (problems []error) {
 	for _, id := range slices.Sorted(maps.Keys(want)) {
 		e := want[id]
 		if old, ok := r.ends[id]; ok && same(old, e) {
+			r.ends[id] = e // origins may be others
 			continue
 		}
 		if err := r.image.Set(e); err != nil {

@@ -13,6 +13,7 @@ import (
 // All lists every renderer.
 var All = []Kind{
 	{Name: "acl", New: newACL},
+	{Name: "xdp", New: newXDP},
 }
 
 // Kind is how to make a stack of one kind.

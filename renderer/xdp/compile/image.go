@@ -25,6 +25,14 @@ type Endpoint struct {
 	Flags uint32 // FlagLearn, FlagKeep
 }
 
+// List returns the list of a direction, nil for none.
+func (e Endpoint) List(d Direction) *renderer.RuleList {
+	if d == ToPod {
+		return e.ToPod
+	}
+	return e.FromPod
+}
+
 // Image is memory for any number of endpoints and what led to it.
 type Image struct {
 	arena    arena

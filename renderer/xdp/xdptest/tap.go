@@ -1,0 +1,160 @@
+// Package xdptest has what tests of the XDP renderer, and of what runs on it, share.
+package xdptest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+// ErrInjected is the error of a call that was told to fail.
+var ErrInjected = errors.New("injected failure")
+
+// Tap stands before a plane, counts what packets can notice, and fails on demand.
+type Tap struct {
+	xdp.Plane
+	preparing bool
+	ops       int
+	failAt    int // counts down to the call that fails; 0 for none
+}
+
+func (t *Tap) step(changes bool) error {
+	if t.failAt > 0 {
+		if t.failAt--; t.failAt == 0 {
+			return ErrInjected
+		}
+	}
+	if changes {
+		t.ops++
+	}
+	return nil
+}
+
+// has says whether packets of an endpoint are decided.
+func (t *Tap) has(id uint32) bool {
+	ids, err := t.Plane.Attached()
+	return err != nil || slices.Contains(ids, id)
+}
+
+// SetMark implements xdp.Plane.
+func (t *Tap) SetMark(m xdp.Mark) error {
+	if err := t.step(false); err != nil {
+		return err
+	}
+	return t.Plane.SetMark(m)
+}
+
+// Prepare implements xdp.Plane.
+func (t *Tap) Prepare(lines, slots int) error {
+	if err := t.step(false); err != nil {
+		return err
+	}
+	t.preparing = true
+	return t.Plane.Prepare(lines, slots)
+}
+
+// Write implements xdp.Plane.
+func (t *Tap) Write(line uint32, content []compile.Line) error {
+	if err := t.step(false); err != nil {
+		return err
+	}
+	return t.Plane.Write(line, content)
+}
+
+// Store implements xdp.Plane.
+func (t *Tap) Store(word, value uint32) error {
+	if err := t.step(!t.preparing); err != nil {
+		return err
+	}
+	return t.Plane.Store(word, value)
+}
+
+// Flip implements xdp.Plane.
+func (t *Tap) Flip(id, record uint32) error {
+	if err := t.step(!t.preparing && t.has(id)); err != nil {
+		return err
+	}
+	return t.Plane.Flip(id, record)
+}
+
+// Switch implements xdp.Plane.
+func (t *Tap) Switch() error {
+	ids, _ := t.Plane.Attached()
+	if err := t.step(len(ids) > 0); err != nil {
+		return err
+	}
+	t.preparing = false
+	return t.Plane.Switch()
+}
+
+// Attach implements xdp.Plane.
+func (t *Tap) Attach(e compile.Endpoint) error {
+	if err := t.step(true); err != nil {
+		return err
+	}
+	return t.Plane.Attach(e)
+}
+
+// Detach implements xdp.Plane.
+func (t *Tap) Detach(id uint32) error {
+	if err := t.step(true); err != nil {
+		return err
+	}
+	return t.Plane.Detach(id)
+}
+
+// Attached implements xdp.Plane.
+func (t *Tap) Attached() ([]uint32, error) {
+	if err := t.step(false); err != nil {
+		return nil, err
+	}
+	return t.Plane.Attached()
+}
+
+// Operations counts the steps that packets could notice.
+func (t *Tap) Operations() int { return t.ops }
+
+// FailNext makes the n-th next step fail, 1 being the very next; 0 takes that back.
+func (t *Tap) FailNext(n int) { t.failAt = n }
+
+// Dangling names what is attached and leads to nothing.
+func (t *Tap) Dangling() (out []string) {
+	ids, err := t.Plane.Attached()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, id := range ids {
+		if t.Plane.Record(id) == 0 {
+			out = append(out, fmt.Sprintf("interface %d is attached and has no record", id))
+		}
+	}
+	return out
+}
+
+// Installed prints what a renderer has installed, as far as it must be a function of what
+// was told last.
+func Installed(r *xdp.Renderer) (string, error) {
+	d := r.Dump()
+	if d.Error != "" {
+		return "", errors.New(d.Error)
+	}
+	var b strings.Builder
+	for _, e := range d.Endpoints {
+		text, err := json.Marshal(e)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "%s\n", text)
+	}
+	members := r.Members()
+	for _, id := range slices.Sorted(maps.Keys(members)) {
+		fmt.Fprintf(&b, "set %s: %v\n", id, members[id])
+	}
+	return b.String(), nil
+}
