@@ -2,27 +2,17 @@ package acl
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 
-	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
-	"go.fd.io/govpp/core"
+
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // none is the index that means "a new one" in requests and "all" in dumps.
 const none = ^uint32(0)
-
-// streams makes the streams of dumps hold many messages; see dumpBuffer.
-type streams struct{ *core.Connection }
-
-// NewStream adds the option to the stream of the connection.
-func (s streams) NewStream(ctx context.Context, options ...govpp.StreamOption) (govpp.Stream, error) {
-	return s.Connection.NewStream(ctx, append(options, core.WithReplySize(dumpBuffer))...)
-}
 
 // put adds an ACL (index none) or replaces the content of one, and returns its index.
 func (l *link) put(ctx context.Context, index uint32, tag string, p piece) (uint32, error) {
@@ -72,37 +62,11 @@ func (l *link) addDel(ctx context.Context, n *netif, index uint32, add bool) err
 	return nil
 }
 
-// receiver is the part of a dump's stream that its messages come from.
-type receiver[M any] interface {
-	Recv() (M, error)
-	Close() error
-}
-
-// drain receives a whole dump before anything of it is looked at, because GoVPP
-// loses what a slow receiver does not take.
-func drain[M any, R receiver[M]](s R, err error) ([]M, error) {
-	if err != nil {
-		return nil, err
-	}
-	var out []M
-	for {
-		m, err := s.Recv()
-		switch {
-		case errors.Is(err, io.EOF):
-			return out, nil
-		case err != nil:
-			_ = s.Close() // the first error is the one that matters
-			return nil, err
-		}
-		out = append(out, m)
-	}
-}
-
 // readACLs returns all ACLs, of whomever.
 func (l *link) readACLs(ctx context.Context) ([]*acl.ACLDetails, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	out, err := drain[*acl.ACLDetails](acl.NewServiceClient(streams{l.conn}).ACLDump(ctx, &acl.ACLDump{ACLIndex: none}))
+	out, err := vpp.Drain[*acl.ACLDetails](acl.NewServiceClient(vpp.Streams{Connection: l.conn}).ACLDump(ctx, &acl.ACLDump{ACLIndex: none}))
 	if err != nil {
 		return nil, fmt.Errorf("dump acls: %w", err)
 	}
@@ -113,7 +77,7 @@ func (l *link) readACLs(ctx context.Context) ([]*acl.ACLDetails, error) {
 func (l *link) readLists(ctx context.Context) (map[uint32]lists, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	all, err := drain[*acl.ACLInterfaceListDetails](acl.NewServiceClient(streams{l.conn}).ACLInterfaceListDump(ctx,
+	all, err := vpp.Drain[*acl.ACLInterfaceListDetails](acl.NewServiceClient(vpp.Streams{Connection: l.conn}).ACLInterfaceListDump(ctx,
 		&acl.ACLInterfaceListDump{SwIfIndex: interface_types.InterfaceIndex(none)}))
 	if err != nil {
 		return nil, fmt.Errorf("dump the acls of interfaces: %w", err)
@@ -130,7 +94,7 @@ func (l *link) readLists(ctx context.Context) (map[uint32]lists, error) {
 func (l *link) readInterfaces(ctx context.Context) ([]*netif, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	all, err := drain[*interfaces.SwInterfaceDetails](interfaces.NewServiceClient(streams{l.conn}).SwInterfaceDump(ctx,
+	all, err := vpp.Drain[*interfaces.SwInterfaceDetails](interfaces.NewServiceClient(vpp.Streams{Connection: l.conn}).SwInterfaceDump(ctx,
 		&interfaces.SwInterfaceDump{SwIfIndex: interface_types.InterfaceIndex(none)}))
 	if err != nil {
 		return nil, fmt.Errorf("dump interfaces: %w", err)

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	govpp "go.fd.io/govpp/api"
+
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // ErrLayout is returned by Commit when the vswitch translates addresses so that ACLs do
@@ -173,9 +175,9 @@ func (w *wanted) blinds(n *netif, on, order features) string {
 // features asks for features. A vswitch without a command line, or that does not know
 // the command, has none that matter.
 func (l *link) features(ctx context.Context, command string) (features, error) {
-	out, err := l.cli(ctx, command)
+	out, err := l.CLI(ctx, command)
 	var retval govpp.VPPApiError
-	if errors.As(err, &retval) || errors.Is(err, errNoCLI) {
+	if errors.As(err, &retval) || errors.Is(err, vpp.ErrNoCLI) {
 		return features{}, nil
 	}
 	return parseFeatures(out), err

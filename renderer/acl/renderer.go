@@ -187,7 +187,7 @@ func (r *Renderer) Close() error {
 // disconnect throws the link away.
 func (r *Renderer) disconnect() {
 	if r.link != nil {
-		r.link.close()
+		r.link.Close()
 		r.link = nil
 	}
 	r.mirror = nil
@@ -300,10 +300,10 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 			return false, err
 		}
 	}
-	if err := r.link.wait(ctx); err != nil {
+	if err := r.link.Wait(ctx); err != nil {
 		return false, err
 	}
-	epoch, stale := r.link.state()
+	epoch, stale := r.link.State()
 	replugged := r.replugged.Swap(false)
 	if r.mirror != nil && epoch == r.epoch {
 		if stale || replugged {

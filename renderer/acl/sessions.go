@@ -11,6 +11,7 @@ import (
 	govpp "go.fd.io/govpp/api"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // Established says what becomes of a flow that is open when policy no longer permits
@@ -101,7 +102,7 @@ func (r *Renderer) beginGrace(ctx context.Context) error {
 		return nil
 	}
 	r.grace = time.Now().Add(r.options.Grace - age)
-	r.link.wakeAt(r.grace)
+	r.link.WakeAt(r.grace)
 	r.log.Info("the vswitch is young: flows that pods have opened before go on", "age", age.Round(time.Second), "until", r.grace)
 	return nil
 }
@@ -186,9 +187,9 @@ func (r *Renderer) setSessions(ctx context.Context) error {
 // setting runs a command about sessions. Rules are enforced without it, too: what the
 // vswitch refuses is a warning. Other errors are those of the connection.
 func (r *Renderer) setting(ctx context.Context, command string) (string, error) {
-	out, err := r.link.cli(ctx, command)
+	out, err := r.link.CLI(ctx, command)
 	var retval govpp.VPPApiError
-	if errors.As(err, &retval) || errors.Is(err, errNoCLI) {
+	if errors.As(err, &retval) || errors.Is(err, vpp.ErrNoCLI) {
 		r.log.Warn("established flows may live longer or shorter than they should", "established", r.options.Established, "error", err)
 		return "", nil
 	}

@@ -11,12 +11,19 @@ import (
 )
 
 // line is a rule of an ordered table for one transport and family. The first line that
-// matches decides. Without ports it matches all of them.
+// matches decides.
 type line struct {
 	peers  []netip.Prefix
 	ports  []uint16
+	others bool // it matches all ports but those
 	action api.Action
 }
+
+// any says whether the line matches all ports.
+func (l line) any() bool { return l.others && len(l.ports) == 0 }
+
+// matches says whether the line matches a port; 0 stands for those that no line lists.
+func (l line) matches(port uint16) bool { return slices.Contains(l.ports, port) != l.others }
 
 // compile returns the rules whose most specific match decides as the first match of lines
 // does; the last line must match everything. It is a function of what the lines mean, not of
@@ -67,13 +74,13 @@ func cover(only, bulk *netipx.IPSet) []netip.Prefix {
 }
 
 // region returns the addresses for which the first line that matches a port says something
-// else than the rest; port 0 stands for all ports that no line names. The address of nothing
+// else than the rest; port 0 stands for all ports that no line lists. The address of nothing
 // is left to the rest for those: a rule that holds it would hide top from VPP, and nobody
 // connects to it or from it.
 func region(lines []line, port uint16, family int, rest api.Action) *netipx.IPSet {
 	var b netipx.IPSetBuilder
 	for _, l := range slices.Backward(lines) {
-		if len(l.ports) > 0 && (port == 0 || !slices.Contains(l.ports, port)) {
+		if !l.matches(port) {
 			continue
 		}
 		for _, p := range l.peers {

@@ -111,7 +111,8 @@ func (p *planner) refine() {
 		action := p.have[at]
 		gone, pieces := p.divide(p.have, at, func(at place) bool {
 			_, holds := exceptions[at]
-			return holds && action == p.to || p.isTaken(at)
+			_, there := was[at]
+			return holds && action == p.to || p.isTaken(at, there)
 		})
 		if len(gone) == 0 {
 			continue
@@ -129,12 +130,13 @@ func (p *planner) refine() {
 	}
 }
 
-// isTaken says whether a rule for any port would take a rule that is there for its own.
-func (p *planner) isTaken(at place) bool {
+// isTaken says whether a rule for any port would take a rule that is there for its own, or a
+// rule that is there would hide a piece that is not.
+func (p *planner) isTaken(at place, there bool) bool {
 	return slices.ContainsFunc(p.byAddr[at.peer.Addr()], func(o place) bool {
 		_, present := p.have[o]
 		_, wanted := p.want[o]
-		return o.port == 0 && o.hides(at) && (wanted || present)
+		return o.hides(at) && (o.port == 0 && (wanted || present) || !there && present)
 	})
 }
 

@@ -46,14 +46,15 @@ func addrs(texts ...string) (out []netip.Addr) {
 func drawLines(t *rapid.T, family int) []line {
 	var out []line
 	for range rapid.IntRange(0, 6).Draw(t, "lines") {
-		l := line{action: drawAction(t)}
+		l := line{action: drawAction(t), others: true}
 		l.peers = rapid.SliceOfNDistinct(rapid.SampledFrom(testPrefixes[family]), 1, 3, rapid.ID).Draw(t, "peers")
 		if rapid.Bool().Draw(t, "names ports") {
+			l.others = rapid.IntRange(0, 3).Draw(t, "all but these when 0") == 0
 			l.ports = rapid.SliceOfNDistinct(rapid.SampledFrom(testPorts[:3]), 1, 2, rapid.ID).Draw(t, "ports")
 		}
 		out = append(out, l)
 	}
-	return append(out, line{peers: []netip.Prefix{tops[family].peer}, action: drawAction(t)})
+	return append(out, line{peers: []netip.Prefix{tops[family].peer}, others: true, action: drawAction(t)})
 }
 
 func drawAction(t *rapid.T) api.Action {
@@ -63,7 +64,7 @@ func drawAction(t *rapid.T) api.Action {
 // first returns what the first line that matches says.
 func first(lines []line, peer netip.Addr, port uint16) api.Action {
 	for _, l := range lines {
-		if (len(l.ports) == 0 || slices.Contains(l.ports, port)) &&
+		if l.matches(port) &&
 			slices.ContainsFunc(l.peers, func(p netip.Prefix) bool { return p.Contains(peer) }) {
 			return l.action
 		}
@@ -110,7 +111,7 @@ func TestEveryStepDecidesAsBeforeOrAsWanted(t *testing.T) {
 		b := &bench{t: t, sw: vswitch.New(vswitch.Options{Quirks: rapid.Bool().Draw(t, "quirks")}), family: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "family")}
 		b.namespace = b.sw.AddNamespace("pod")
 		have := rules{}
-		tables := [][]line{{{peers: []netip.Prefix{tops[b.family].peer}, action: api.Permit}}}
+		tables := [][]line{{{peers: []netip.Prefix{tops[b.family].peer}, others: true, action: api.Permit}}}
 		for range rapid.IntRange(1, 4).Draw(t, "tables") {
 			lines := drawLines(t, b.family)
 			want := compile(lines, b.family)

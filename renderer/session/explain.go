@@ -1,0 +1,78 @@
+package session
+
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// Explain implements renderer.Explainer: the decisions of the tables that a connection attempt
+// meets, as the last Commit without an error installed them. The host stack has no other
+// protocols than TCP and UDP, so of such flows nothing is said.
+func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f.Protocol != api.TCP && f.Protocol != api.UDP {
+		return nil
+	}
+	out := r.cache.Evaluate(f)
+	for i := range out {
+		out[i].Renderer = r.Name()
+	}
+	return out
+}
+
+// Unenforced implements renderer.Reporter.
+func (r *Renderer) Unenforced() []renderer.Unenforced {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.shortfall.Unenforced()
+}
+
+// Dump is what the renderer knows of the vswitch, for people.
+type Dump struct {
+	Version   string         `json:"version,omitempty"`
+	Connected bool           `json:"connected"`
+	Error     string         `json:"error,omitempty"` // of the last Commit
+	Pods      []DumpPod      `json:"pods,omitempty"`
+	Global    *cache.Table   `json:"global,omitempty"`
+	Tables    []*cache.Table `json:"tables,omitempty"`
+}
+
+// DumpPod is a pod that has an application namespace.
+type DumpPod struct {
+	Pod       api.PodID `json:"pod"`
+	Namespace uint32    `json:"namespace"`
+	Table     string    `json:"table,omitempty"` // none when it may connect to everybody
+	Rules     int       `json:"rules"`           // local ones
+}
+
+// Dump returns what is known to be installed. It asks nobody.
+func (r *Renderer) Dump() Dump {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.cache.Installed()
+	out := Dump{Version: r.version, Connected: r.link != nil && r.link.Connected(), Tables: l.Tables, Global: l.Global}
+	if r.lastErr != nil {
+		out.Error = r.lastErr.Error()
+	}
+	count := map[uint32]int{}
+	if r.mirror != nil {
+		for s, p := range r.mirror.sections {
+			if s.local {
+				count[s.namespace] += len(p.rules)
+			}
+		}
+	}
+	for pod, namespace := range r.namespaces {
+		d := DumpPod{Pod: pod, Namespace: namespace, Rules: count[namespace]}
+		if t := l.Pods[pod]; t != nil {
+			d.Table = t.Name()
+		}
+		out.Pods = append(out.Pods, d)
+	}
+	slices.SortFunc(out.Pods, func(a, b DumpPod) int { return a.Pod.Compare(b.Pod) })
+	return out
+}

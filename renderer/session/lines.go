@@ -1,0 +1,169 @@
+package session
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// transports are the protocols of the host stack.
+var transports = [2]api.Protocol{api.TCP, api.UDP}
+
+// DefaultMaxPorts is how many ports a rule may have, unless Options say otherwise.
+const DefaultMaxPorts = 256
+
+// What is told of rules that are not enforced as they are.
+const reasonPorts = "session rules of VPP have single ports and transports TCP and UDP only, and know no ports that connections come from"
+
+// expressible says what session rules can express of rules.
+type expressible struct {
+	maxPorts int
+}
+
+// loses says whether session rules cannot express a rule: its ports are too many, it asks
+// where connections come from, or the host stack does not have its protocol.
+func (x expressible) loses(r api.ContivRule) bool {
+	switch r.Protocol {
+	case api.AnyProtocol, api.TCP, api.UDP:
+		return !r.SrcPort.IsAny() || x.tooMany(r.DstPort)
+	}
+	return true
+}
+
+// tooMany says whether a range has too many ports to list, and leaves out too many as well.
+// Port 0, which rules take for any, cannot be listed.
+func (x expressible) tooMany(r api.PortRange) bool {
+	first, last := r.Bounds()
+	n := int(last) - int(first) + 1
+	if first == 0 {
+		n = 1<<16 - n
+	}
+	return n > x.maxPorts
+}
+
+// list lists the ports of ranges: those that they hold or, if they hold port 0, the others.
+// ok is false when that are more than a limit.
+func list(ranges []api.PortRange, limit int) (ports []uint16, others, ok bool) {
+	ranges = slices.SortedFunc(slices.Values(ranges), func(a, b api.PortRange) int {
+		af, _ := a.Bounds()
+		bf, _ := b.Bounds()
+		return cmp.Compare(af, bf)
+	})
+	next := 0 // the first port behind the ranges so far
+	var held, left []api.PortRange
+	for _, r := range ranges {
+		first, last := r.Bounds()
+		if int(first) > next {
+			left = append(left, api.PortRange{First: uint16(next), Last: first - 1})
+		}
+		if int(last) >= next {
+			held = append(held, api.PortRange{First: max(first, uint16(next)), Last: last})
+			next = int(last) + 1
+		}
+	}
+	if next < 1<<16 {
+		left = append(left, api.PortRange{First: uint16(next), Last: 1<<16 - 1})
+	}
+	if first, _ := ranges[0].Bounds(); first == 0 {
+		held, others = left, true
+	}
+	for _, r := range held {
+		if len(ports)+int(r.Last)-int(r.First)+1 > limit {
+			return nil, others, false
+		}
+		for port := int(r.First); port <= int(r.Last); port++ {
+			ports = append(ports, uint16(port))
+		}
+	}
+	return ports, others, true
+}
+
+// line makes the line of rules for one transport that follow each other and differ in nothing
+// but their ports. Where they cannot be expressed, a denial denies all ports, and a permit permits
+// nothing: then ok is false.
+func (x expressible) line(run []api.ContivRule, transport api.Protocol, peers []netip.Prefix) (l line, ok bool) {
+	var ranges []api.PortRange
+	lost := false
+	for _, r := range run {
+		if r.Protocol != api.AnyProtocol && r.Protocol != transport {
+			continue
+		}
+		if !r.SrcPort.IsAny() {
+			lost = true
+			continue
+		}
+		ranges = append(ranges, r.DstPort)
+	}
+	l = line{peers: peers, action: run[0].Action, others: true}
+	if (lost || len(ranges) > 0) && len(peers) > 0 {
+		if lost && l.action == api.Deny {
+			return l, true
+		}
+		if len(ranges) == 0 {
+			return l, false
+		}
+		ports, others, listed := list(ranges, x.maxPorts*len(ranges))
+		if !listed && l.action == api.Permit {
+			ranges = slices.DeleteFunc(ranges, x.tooMany)
+			if len(ranges) == 0 {
+				return l, false
+			}
+			ports, others, listed = list(ranges, x.maxPorts*len(ranges))
+		}
+		if listed {
+			l.ports, l.others = ports, others
+		}
+		return l, listed || l.action == api.Deny
+	}
+	return l, false
+}
+
+// side picks the side of a rule that names the peer.
+type side func(api.ContivRule) api.Net
+
+func destination(r api.ContivRule) api.Net { return r.Dst }
+func source(r api.ContivRule) api.Net      { return r.Src }
+
+// lines makes the lines of an ordered table for one transport and family; peers that pass
+// whatever policy says come first.
+func (x expressible) lines(table []api.ContivRule, peer side, transport api.Protocol, family int, nets *cache.Nets, free []netip.Prefix) []line {
+	var out []line
+	if own := ofFamily(free, family); len(own) > 0 {
+		out = append(out, line{peers: own, others: true, action: api.Permit})
+	}
+	for len(table) > 0 {
+		n := 1
+		for n < len(table) && table[n].Action == table[0].Action && peer(table[n]) == peer(table[0]) {
+			n++
+		}
+		if l, ok := x.line(table[:n], transport, nets.Of(peer(table[0]))[family]); ok {
+			out = append(out, l)
+		}
+		table = table[n:]
+	}
+	return ended(out, family)
+}
+
+// ended ends lines with the first one that matches everything; one that denies the rest is
+// added where there is none.
+func ended(lines []line, family int) []line {
+	i := slices.IndexFunc(lines, func(l line) bool { return l.any() && slices.Contains(l.peers, tops[family].peer) })
+	if i < 0 {
+		return append(lines, line{peers: []netip.Prefix{tops[family].peer}, others: true, action: api.Deny})
+	}
+	return lines[:i+1]
+}
+
+func ofFamily(prefixes []netip.Prefix, family int) (out []netip.Prefix) {
+	for _, p := range prefixes {
+		if p.Addr().Is4() == (family == 0) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+const reasonSize = "the rules of a pod are more than may be compared with every connection attempt"

@@ -1,0 +1,229 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+
+	govpp "go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/ip_types"
+	"go.fd.io/govpp/binapi/memclnt"
+	"go.fd.io/govpp/binapi/session"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/vpp"
+)
+
+// Errors of the connection to the vswitch.
+var (
+	ErrNotConnected = vpp.ErrNotConnected
+	ErrIncompatible = vpp.ErrIncompatible
+	// ErrNoRuleTable is returned when VPP's session layer was enabled without rules. They
+	// cannot be switched on while it runs.
+	ErrNoRuleTable = errors.New(`the session layer of VPP has no rules; start VPP with "session { enable rt-backend rule-table }"`)
+)
+
+// Actions of session rules.
+const (
+	actionNone  = ^uint32(0)
+	actionDrop  = ^uint32(0) - 1
+	actionAllow = ^uint32(0) - 2
+)
+
+// needed are the requests without which nothing works.
+var needed = []govpp.Message{
+	&session.SessionEnableDisableV2{}, &session.SessionRuleAddDel{}, &session.SessionRulesV2Dump{}, &session.SessionRulesV2Details{}, &memclnt.ControlPing{},
+}
+
+// link is one connection to a vswitch, and how it must be spoken to.
+type link struct {
+	*vpp.Link
+	local   session.SessionRuleScope // what it takes for the local scope
+	swapped bool                     // it keeps ports in the order of the machine
+}
+
+func dial(o Options) (*link, error) {
+	l, err := vpp.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Client: "sluice-session", Timeout: o.Timeout, OnChange: o.OnChange})
+	if err != nil {
+		return nil, err
+	}
+	return &link{Link: l}, nil
+}
+
+// enable switches the session layer on, with rules. VPP says nothing when it is on without.
+func (l *link) enable(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	_, err := session.NewServiceClient(l.Conn).SessionEnableDisableV2(ctx,
+		&session.SessionEnableDisableV2{RtEngineType: session.RT_BACKEND_ENGINE_API_RULE_TABLE})
+	if err != nil {
+		return fmt.Errorf("enable the session layer: %w", err)
+	}
+	return nil
+}
+
+// The rule by which it is found out what VPP takes for a local scope: between addresses that
+// nothing has, and gone at once.
+var (
+	probeAddrs = [2]netip.Prefix{netip.MustParsePrefix("240.0.0.1/32"), netip.MustParsePrefix("100::1/128")}
+	probeTag   = ownTag + "probe"
+)
+
+// scopes are what a VPP may take for the local scope: what the API says, that in the wrong byte
+// order as VPP keeps it, and as VPP keeps it.
+var scopes = []session.SessionRuleScope{session.SESSION_RULE_SCOPE_API_LOCAL, 0x02000000, 2}
+
+// probe finds out what the vswitch takes for the local scope, and whether it has rules at all.
+func (l *link) probe(ctx context.Context) error {
+	for _, scope := range scopes {
+		m := &session.SessionRuleAddDel{
+			Scope: scope, ActionIndex: actionAllow, Lcl: toPrefix(tops[0].peer), Rmt: toPrefix(probeAddrs[0]), Tag: probeTag,
+		}
+		if err := l.one(ctx, m); err != nil { // one may be left of a probe that did not end
+			return err
+		}
+		m.IsAdd = true
+		if err := l.one(ctx, m); err != nil {
+			var retval govpp.VPPApiError
+			if errors.As(err, &retval) && retval == govpp.UNSPECIFIED {
+				return fmt.Errorf("%w: %w", ErrNoRuleTable, err)
+			}
+			return err
+		}
+		all, err := l.dump(ctx)
+		if err != nil {
+			return err
+		}
+		m.IsAdd = false
+		if err := l.one(ctx, m); err != nil {
+			return err
+		}
+		for _, d := range all {
+			if d.Tag == probeTag && isLocal(d.Scope) {
+				l.local = scope
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%w: no session rule becomes local", ErrIncompatible)
+}
+
+// isLocal reads the scope of a dump, which says 0 for a global rule in any byte order.
+func isLocal(s session.SessionRuleScope) bool { return s != session.SESSION_RULE_SCOPE_API_GLOBAL }
+
+func (l *link) one(ctx context.Context, m *session.SessionRuleAddDel) error {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	if _, err := session.NewServiceClient(l.Conn).SessionRuleAddDel(ctx, m); err != nil {
+		return fmt.Errorf("session rule %s: %w", m.Tag, err)
+	}
+	return nil
+}
+
+// dump returns all session rules, of whomever, with the roots of tables.
+func (l *link) dump(ctx context.Context) ([]*session.SessionRulesV2Details, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	out, err := vpp.Drain[*session.SessionRulesV2Details](session.NewServiceClient(vpp.Streams{Connection: l.Conn}).SessionRulesV2Dump(ctx, &session.SessionRulesV2Dump{}))
+	if err != nil {
+		return nil, fmt.Errorf("dump session rules: %w", err)
+	}
+	return out, nil
+}
+
+// window is how many requests wait for their answers at most.
+const window = 128
+
+// send makes changes that do not depend on each other. Requests are sent ahead of answers. After
+// an error no more are sent; those that were are answered, or the connection is of no use.
+func (l *link) send(ctx context.Context, changes []*session.SessionRuleAddDel) error {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	s, err := vpp.Streams{Connection: l.Conn}.NewStream(ctx)
+	if err != nil {
+		return fmt.Errorf("open a stream: %w", err)
+	}
+	defer func() { _ = s.Close() }() // says only that it is closed
+	var first error
+	sent, answered := 0, 0
+	for answered < sent || first == nil && sent < len(changes) {
+		if first == nil && sent < len(changes) && sent-answered < window {
+			if err := s.SendMsg(changes[sent]); err != nil {
+				first = fmt.Errorf("session rule %s: %w", changes[sent].Tag, err)
+			} else {
+				sent++
+			}
+			continue
+		}
+		m, err := s.RecvMsg()
+		if err != nil {
+			return errors.Join(first, fmt.Errorf("answer to session rule %s: %w", changes[answered].Tag, err))
+		}
+		r, ok := m.(*session.SessionRuleAddDelReply)
+		if !ok {
+			return fmt.Errorf("session rule %s is answered with %s", changes[answered].Tag, m.GetMessageName())
+		}
+		if err := govpp.RetvalToVPPApiError(r.Retval); err != nil && first == nil {
+			first = fmt.Errorf("%s: %w", said(changes[answered]), err)
+		}
+		answered++
+	}
+	return first
+}
+
+// said says in words what a request asks for.
+func said(m *session.SessionRuleAddDel) string {
+	verb := "remove"
+	if m.IsAdd {
+		verb = "add"
+	}
+	return fmt.Sprintf("%s session rule %s for %s port %d and %s port %d in namespace %d", verb, m.Tag, m.Lcl, m.LclPort, m.Rmt, m.RmtPort, m.AppnsIndex)
+}
+
+// change returns the request for a step of a section.
+func (l *link) change(s section, add bool, at place, action api.Action, tag string) *session.SessionRuleAddDel {
+	m := &session.SessionRuleAddDel{
+		IsAdd: add, AppnsIndex: s.namespace, Lcl: toPrefix(s.own), Rmt: toPrefix(at.peer), ActionIndex: actionAllow, Tag: tag,
+		TransportProto: session.TRANSPORT_PROTO_API_TCP, Scope: session.SESSION_RULE_SCOPE_API_GLOBAL,
+	}
+	if action == api.Deny {
+		m.ActionIndex = actionDrop
+	}
+	if s.transport == api.UDP {
+		m.TransportProto = session.TRANSPORT_PROTO_API_UDP
+	}
+	if s.local {
+		m.Scope, m.RmtPort = l.local, l.port(at.port)
+	} else {
+		m.LclPort = l.port(at.port)
+	}
+	return m
+}
+
+// port writes or reads a port as the vswitch has it.
+func (l *link) port(p uint16) uint16 {
+	if l.swapped {
+		return bits.ReverseBytes16(p)
+	}
+	return p
+}
+
+func toPrefix(p netip.Prefix) ip_types.Prefix {
+	out := ip_types.Prefix{Len: uint8(p.Bits())}
+	if a := p.Addr(); a.Is4() {
+		out.Address.Un.SetIP4(a.As4())
+	} else {
+		out.Address.Af = ip_types.ADDRESS_IP6
+		out.Address.Un.SetIP6(a.As16())
+	}
+	return out
+}
+
+func fromPrefix(p ip_types.Prefix) netip.Prefix {
+	if p.Address.Af == ip_types.ADDRESS_IP4 {
+		return netip.PrefixFrom(netip.AddrFrom4(p.Address.Un.GetIP4()), int(p.Len))
+	}
+	return netip.PrefixFrom(netip.AddrFrom16(p.Address.Un.GetIP6()), int(p.Len))
+}

@@ -1,0 +1,64 @@
+package session
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// section names rules that are about the same attempts: those of the applications of one
+// namespace to connect, by their local rules; or those to reach one address of a pod, by the
+// rules of the routing table of the pod's namespace. Sections have no attempt in common.
+type section struct {
+	namespace uint32
+	local     bool
+	transport api.Protocol
+	own       netip.Prefix // the address that is reached; everything in local rules
+	family    int
+}
+
+// compare orders sections, so that changes are made in the same order each time.
+func (s section) compare(o section) int {
+	local := 0
+	if s.local != o.local {
+		if local = 1; s.local {
+			local = -1
+		}
+	}
+	return cmp.Or(local, cmp.Compare(s.namespace, o.namespace), cmp.Compare(s.transport, o.transport),
+		cmp.Compare(s.family, o.family), s.own.Addr().Compare(o.own.Addr()), cmp.Compare(s.own.Bits(), o.own.Bits()))
+}
+
+const (
+	ownTag = "sluice:"
+	maxTag = 63 // VPP's strings of 64 bytes end in a zero
+)
+
+// tagOf returns the tag of a rule: whose it is, which table it is of, a digest by which no
+// other rule has it, and the policy that it is from as far as there is room.
+func tagOf(s section, at place, action api.Action, origin string) string {
+	scope := "global"
+	if s.local {
+		scope = "local"
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%v %s %s %s %d %s", s.local, s.transport, s.own, at.peer, at.port, action))
+	tag := ownTag + scope + ":" + hex.EncodeToString(sum[:10])
+	if origin == "" {
+		return tag
+	}
+	tag += ":" + strings.Map(plain, origin)
+	return tag[:min(len(tag), maxTag)]
+}
+
+// plain leaves out what VPP's command line would divide.
+func plain(r rune) rune {
+	if r <= ' ' || r > '~' {
+		return -1
+	}
+	return r
+}
