@@ -101,7 +101,8 @@ func (l *link) probe(ctx context.Context) error {
 			return err
 		}
 		for _, d := range all {
-			if d.Tag == probeTag && isLocal(d.Scope) {
+			// By its match: a dump gives an IPv6 rule the tag of an IPv4 rule.
+			if fromPrefix(d.Rmt) == probeAddrs[0] && isLocal(d.Scope) {
 				l.local = scope
 				return nil
 			}
