@@ -69,6 +69,7 @@ func (l *link) enable(ctx context.Context) error {
 var (
 	probeAddrs = [2]netip.Prefix{netip.MustParsePrefix("240.0.0.1/32"), netip.MustParsePrefix("100::1/128")}
 	probeTag   = ownTag + "probe"
+	tableTag   = ownTag + "probe-table"
 )
 
 // scopes are what a VPP may take for the local scope: what the API says, that in the wrong byte
@@ -77,9 +78,11 @@ var scopes = []session.SessionRuleScope{session.SESSION_RULE_SCOPE_API_LOCAL, 0x
 
 // probe finds out what the vswitch takes for the local scope, and whether it has rules at all.
 func (l *link) probe(ctx context.Context) error {
-	for _, scope := range scopes {
+	addr := probeAddrs[0].Addr()
+	for i, scope := range scopes {
+		addr = addr.Next() // what is left of a probe that did not end must not be taken for this one
 		m := &session.SessionRuleAddDel{
-			Scope: scope, ActionIndex: actionAllow, Lcl: toPrefix(tops[0].peer), Rmt: toPrefix(probeAddrs[0]), Tag: probeTag,
+			Scope: scope, ActionIndex: actionAllow, Lcl: toPrefix(tops[0].peer), Rmt: toPrefix(netip.PrefixFrom(addr, 32)), Tag: fmt.Sprint(probeTag, i),
 		}
 		if err := l.one(ctx, m); err != nil { // one may be left of a probe that did not end
 			return err
@@ -102,7 +105,7 @@ func (l *link) probe(ctx context.Context) error {
 		}
 		for _, d := range all {
 			// By its match: a dump gives an IPv6 rule the tag of an IPv4 rule.
-			if fromPrefix(d.Rmt) == probeAddrs[0] && isLocal(d.Scope) {
+			if fromPrefix(d.Rmt).Addr() == addr && isLocal(d.Scope) {
 				l.local = scope
 				return nil
 			}

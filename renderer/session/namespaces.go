@@ -82,9 +82,9 @@ func (l *link) initTables(ctx context.Context, namespaces map[api.PodID]uint32) 
 				continue
 			}
 			s := section{namespace: namespace, own: addr, family: family}
-			for _, add := range [2]bool{true, false} {
+			for _, add := range [3]bool{false, true, false} {
 				// A namespace may have no table of a family.
-				if err := l.one(ctx, l.change(s, add, tops[family], api.Permit, probeTag)); err != nil && !isUnknown(err) {
+				if err := l.one(ctx, l.change(s, add, tops[family], api.Permit, tableTag)); err != nil && !isUnknown(err) {
 					return err
 				}
 			}

@@ -94,6 +94,7 @@ type subject struct {
 	attached   map[netip.Addr]api.PodID
 	wanted     map[api.PodID][]netip.Addr
 	told       map[api.PodID][]renderer.PodConfig // that may be enforced
+	failed     bool                               // the last Commit
 }
 
 var (
@@ -164,19 +165,21 @@ func (s *subject) Narrows(f api.Flow) bool {
 	if f.Protocol != api.TCP && f.Protocol != api.UDP {
 		return true
 	}
-	several := 0
-	for _, cfg := range s.told[s.attached[f.Src]] {
-		for _, ip := range cfg.IPs {
-			if ip.Is4() == f.Src.Is4() {
-				several++
+	for _, cfgs := range s.told {
+		for _, cfg := range cfgs {
+			several := 0
+			for _, ip := range cfg.IPs {
+				if ip.Is4() == f.Src.Is4() {
+					several++
+				}
+			}
+			if s.failed && (isWide(cfg.Ingress, f.Protocol) || isWide(cfg.Egress, f.Protocol)) || slices.Contains(cfg.IPs, f.Src) && (several > 1 || isWide(cfg.Ingress, f.Protocol)) ||
+				slices.Contains(cfg.IPs, f.Dst) && isWide(cfg.Egress, f.Protocol) {
+				return true
 			}
 		}
-		if several > 1 || isWide(cfg.Ingress, f.Protocol) {
-			return true
-		}
-		several = 0
 	}
-	return slices.ContainsFunc(s.told[s.attached[f.Dst]], func(cfg renderer.PodConfig) bool { return isWide(cfg.Egress, f.Protocol) })
+	return false
 }
 
 // isWide says whether a list has a range of too many ports.
@@ -251,7 +254,8 @@ func (t attachingTxn) Commit(ctx context.Context) error {
 			delete(t.s.attached, ip)
 		}
 	}
-	if err := t.Txn.Commit(ctx); err != nil {
+	err := t.Txn.Commit(ctx)
+	if t.s.failed = err != nil; t.s.failed {
 		return err
 	}
 	for pod, told := range t.s.told {
