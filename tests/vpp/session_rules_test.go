@@ -1,0 +1,205 @@
+package vpp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.fd.io/govpp/adapter"
+	"go.fd.io/govpp/adapter/socketclient"
+	govpp "go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/session"
+	"go.fd.io/govpp/binapi/vlib"
+	"go.fd.io/govpp/core"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
+	rules "github.com/sluice-net/sluice/renderer/session"
+)
+
+var (
+	serverPod = api.PodID{Namespace: "test", Name: "server"}
+	clientPod = api.PodID{Namespace: "test", Name: "client"}
+	serverIPs = []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
+	clientIPs = []netip.Addr{netip.MustParseAddr("10.0.1.1"), netip.MustParseAddr("fd00:1::1")}
+)
+
+// hostStack starts a VPP with an application namespace for each of two pods, in routing
+// tables of their own, and an echo server in one.
+func hostStack(t *testing.T) *process {
+	t.Helper()
+	v := startVPP(t, "hs_apps_plugin.so")
+	v.do("session enable rt-backend rule-table")
+	for _, family := range [2]string{"ip", "ip6"} {
+		v.do("%s table add 1", family)
+	}
+	for i, pod := range [2]api.PodID{serverPod, clientPod} {
+		v.cli("create loopback interface")
+		loop := fmt.Sprintf("loop%d", i)
+		v.do("set interface ip table %s %d", loop, i)
+		v.do("set interface ip6 table %s %d", loop, i)
+		v.do("set interface state %s up", loop)
+		v.do("app ns add id %s secret %d if %s", rules.NamespaceID(pod), i+1, loop)
+	}
+	v.do("set interface ip address loop0 10.0.0.1/24")
+	v.do("set interface ip address loop1 10.0.1.1/24")
+	v.do("ip route add 10.0.1.1/32 table 0 via lookup in table 1")
+	v.do("ip route add 10.0.0.1/32 table 1 via lookup in table 0")
+	v.cli("test echo server all-scope appns %s secret 1 uri tcp://10.0.0.1/1234", rules.NamespaceID(serverPod))
+	return v
+}
+
+// connects says whether the echo client of a namespace reaches the server.
+func (v *process) connects(t *testing.T, scope string) bool {
+	t.Helper()
+	ctx, cancel := bounded(t)
+	defer cancel()
+	command := fmt.Sprintf("test echo clients %s appns %s secret 2 bytes 1k syn-timeout 2 test-timeout 3 uri tcp://10.0.0.1/1234", scope, rules.NamespaceID(clientPod))
+	r, err := vlib.NewServiceClient(v.conn).CliInband(ctx, &vlib.CliInband{Cmd: command})
+	var failed govpp.VPPApiError
+	if err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	return err == nil && strings.Contains(r.Reply, "roundtrip")
+}
+
+// openRules opens a renderer of session rules for a VPP.
+func openRules(t *testing.T, o rules.Options) *rules.Renderer {
+	t.Helper()
+	r, err := rules.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() }) // only disconnects
+	return r
+}
+
+// tell commits the lists of the two pods.
+func tell(t *testing.T, r *rules.Renderer, clientSends, serverGets []api.ContivRule) {
+	t.Helper()
+	list := func(rules []api.ContivRule) *renderer.RuleList {
+		if rules == nil {
+			return nil
+		}
+		return renderer.NewRuleList(rules, nil)
+	}
+	txn := r.NewTxn(true)
+	txn.Render(serverPod, renderer.PodConfig{IPs: serverIPs, Egress: list(serverGets)})
+	txn.Render(clientPod, renderer.PodConfig{IPs: clientIPs, Ingress: list(clientSends)})
+	if err := txn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var (
+	denyRest  = api.ContivRule{Action: api.Deny}
+	echoPorts = api.Ports(1234, 1235) // control and data of the echo server
+)
+
+// TestConnectionsOfHostStackApplicationsObeySessionRules runs VPP's echo client and server.
+func TestConnectionsOfHostStackApplicationsObeySessionRules(t *testing.T) {
+	v := hostStack(t)
+	r := openRules(t, rules.Options{Socket: v.socket()})
+	toServer := api.ContivRule{Action: api.Permit, Dst: api.AddrNet(serverIPs[0]), Protocol: api.TCP, DstPort: echoPorts}
+	fromClient := api.ContivRule{Action: api.Permit, Src: api.AddrNet(clientIPs[0]), Protocol: api.TCP, DstPort: echoPorts}
+	otherPort := api.ContivRule{Action: api.Permit, Protocol: api.TCP, DstPort: api.Port(80)}
+	for _, tc := range []struct {
+		name         string
+		sends, gets  []api.ContivRule
+		local, outer bool // with both scopes, and with the global one only
+	}{
+		{"no policy", nil, nil, true, true},
+		{"the client may send to the server", []api.ContivRule{toServer, denyRest}, nil, true, true},
+		{"the client may send to another port; VPP asks applications of the local scope only", []api.ContivRule{otherPort, denyRest}, nil, false, true},
+		{"the server may be reached by the client", nil, []api.ContivRule{fromClient, denyRest}, true, true},
+		{"the server may be reached on another port", nil, []api.ContivRule{otherPort, denyRest}, false, false},
+		{"the server may be reached by nobody", nil, []api.ContivRule{denyRest}, false, false},
+		{"one port is denied", nil, []api.ContivRule{{Action: api.Deny, Protocol: api.TCP, DstPort: api.Port(1234)}, {Action: api.Permit}}, false, false},
+		{"another port is denied", nil, []api.ContivRule{{Action: api.Deny, Protocol: api.TCP, DstPort: api.Port(80)}, {Action: api.Permit}}, true, true},
+		{"no policy any more", nil, nil, true, true},
+	} {
+		tell(t, r, tc.sends, tc.gets)
+		if got := v.connects(t, "all-scope"); got != tc.local {
+			t.Errorf("%s: connected with both scopes: %t, want %t\n%s", tc.name, got, tc.local, v.cli("show session rules tcp appns test/client scope local"))
+		}
+		if got := v.connects(t, "global-scope"); got != tc.outer {
+			t.Errorf("%s: connected with the global scope: %t, want %t\n%s", tc.name, got, tc.outer, v.cli("show session rules tcp appns test/server scope global"))
+		}
+	}
+}
+
+// TestSessionRulesAreReadBack compares what VPP holds with what the embedded vswitch holds that
+// was told the same, and starts the renderer anew.
+func TestSessionRulesAreReadBack(t *testing.T) {
+	v := hostStack(t)
+	sw := vswitch.New(vswitch.Options{Quirks: true})
+	t.Cleanup(func() { _ = sw.Close() })
+	for _, pod := range [2]api.PodID{serverPod, clientPod} {
+		sw.AddNamespace(rules.NamespaceID(pod))
+	}
+	real, embedded := openRules(t, rules.Options{Socket: v.socket()}), openRules(t, rules.Options{Adapter: sw.Adapter()})
+	block := func(s string) api.Net { return api.PrefixNet(netip.MustParsePrefix(s)) }
+	sends := []api.ContivRule{
+		{Action: api.Deny, Dst: block("10.0.0.0/24")}, {Action: api.Permit, Dst: block("10.0.0.0/8"), Protocol: api.TCP, DstPort: api.Ports(80, 90)},
+		{Action: api.Permit, Dst: block("fd00::/16")}, {Action: api.Deny, Dst: block("fd00::/64"), Protocol: api.UDP, DstPort: api.Port(53)}, denyRest,
+	}
+	gets := []api.ContivRule{{Action: api.Permit, Src: block("0.0.0.0/5"), Protocol: api.UDP}, {Action: api.Permit, Src: block("::/3"), DstPort: api.Port(443), Protocol: api.TCP}, denyRest}
+	for i, step := range []struct{ sends, gets []api.ContivRule }{{sends, gets}, {sends[1:], gets}, {sends, nil}, {nil, gets}, {nil, nil}, {sends, gets}} {
+		tell(t, real, step.sends, step.gets)
+		tell(t, embedded, step.sends, step.gets)
+		want, got := dumpRules(t, sw.Adapter()), dumpRules(t, socketclient.NewVppClient(v.socket()))
+		if !slices.Equal(got, want) {
+			t.Fatalf("step %d: VPP holds\n%s\nthe embedded vswitch\n%s", i, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	before := dumpRules(t, socketclient.NewVppClient(v.socket()))
+	if err := real.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := openRules(t, rules.Options{Socket: v.socket()})
+	tell(t, again, sends, gets)
+	if after := dumpRules(t, socketclient.NewVppClient(v.socket())); !slices.Equal(before, after) {
+		t.Errorf("a new renderer that is told the same changes\n%s\nto\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+}
+
+// dumpRules returns the session rules that a vswitch dumps, sorted, without roots. Routing tables differ.
+func dumpRules(t *testing.T, a adapter.VppAPI) []string {
+	t.Helper()
+	conn, err := core.Connect(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Disconnect()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s, err := session.NewServiceClient(conn).SessionRulesV2Dump(ctx, &session.SessionRulesV2Dump{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for {
+		d, err := s.Recv()
+		if errors.Is(err, io.EOF) {
+			slices.Sort(out)
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.ActionIndex == ^uint32(0) {
+			continue
+		}
+		tag := d.Tag
+		if d.Lcl.Address.Af != 0 {
+			tag = "" // of IPv6: whatever
+		}
+		out = append(out, fmt.Sprintf("%x %s %s %d %s %d %d %s", uint32(d.Scope), d.TransportProto, d.Lcl, d.LclPort, d.Rmt, d.RmtPort, int32(d.ActionIndex), tag))
+	}
+}
