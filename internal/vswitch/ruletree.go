@@ -45,9 +45,16 @@ func (m sessionMatch) compare(o sessionMatch) int {
 		cmp.Compare(m.rmtPort-1, o.rmtPort-1), cmp.Compare(m.lclPort-1, o.lclPort-1))
 }
 
-// lastAddr is the highest address of a prefix.
+// lastAddr is the highest address of a prefix as VPP computes it: of all IPv4 addresses that is
+// the lowest, and of a long IPv6 prefix the first half is missing.
 func lastAddr(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
+	switch {
+	case len(b) == 4 && p.Bits() == 0:
+		return p.Addr()
+	case len(b) == 16 && p.Bits() > 64:
+		clear(b[:8])
+	}
 	for i := p.Bits(); i < len(b)*8; i++ {
 		b[i/8] |= 0x80 >> (i % 8)
 	}

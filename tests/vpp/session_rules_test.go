@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"go.fd.io/govpp/adapter"
 	"go.fd.io/govpp/adapter/socketclient"
 	govpp "go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/ip_types"
 	"go.fd.io/govpp/binapi/session"
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/core"
@@ -201,5 +203,47 @@ func dumpRules(t *testing.T, a adapter.VppAPI) []string {
 			tag = "" // of IPv6: whatever
 		}
 		out = append(out, fmt.Sprintf("%x %s %s %d %s %d %d %s", uint32(d.Scope), d.TransportProto, d.Lcl, d.LclPort, d.Rmt, d.RmtPort, int32(d.ActionIndex), tag))
+	}
+}
+
+// TestTheTreeOfSessionRulesIsThatOfVPP makes random changes on VPP and on the embedded vswitch and
+// compares what both print of their trees, indexes and children included.
+func TestTheTreeOfSessionRulesIsThatOfVPP(t *testing.T) {
+	v := hostStack(t)
+	sw := vswitch.New(vswitch.Options{Quirks: true})
+	t.Cleanup(func() { _ = sw.Close() })
+	for _, pod := range [2]api.PodID{serverPod, clientPod} {
+		sw.AddNamespace(rules.NamespaceID(pod))
+	}
+	conn, err := core.Connect(sw.Adapter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Disconnect()
+	random := rand.New(rand.NewPCG(1, 2))
+	peers := []string{"0.0.0.0/0", "0.0.0.0/1", "0.0.0.0/5", "10.0.0.0/8", "10.0.0.0/24", "10.0.0.0/32", "10.0.0.1/32", "10.0.1.0/24", "10.128.0.0/9", "255.0.0.0/8",
+		"::/0", "::/3", "fd00::/8", "fd00::/64", "fd00::1/128", "ff00::/8"}
+	for i := range 600 {
+		rmt, err := ip_types.ParsePrefix(peers[random.IntN(len(peers))])
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &session.SessionRuleAddDel{
+			IsAdd: random.IntN(3) > 0, Rmt: rmt, Lcl: ip_types.Prefix{Address: ip_types.Address{Af: rmt.Address.Af}}, RmtPort: uint16([]int{0, 0, 80, 443}[random.IntN(4)]),
+			ActionIndex: ^uint32(0) - 1 - uint32(random.IntN(2)), AppnsIndex: 1, Scope: 0x02000000, // without tags: VPP mixes those of both families up
+		}
+		_, got := session.NewServiceClient(v.conn).SessionRuleAddDel(t.Context(), m)
+		_, want := session.NewServiceClient(conn).SessionRuleAddDel(t.Context(), m)
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("change %d, %+v: VPP says %v, the embedded vswitch %v", i, m, got, want)
+		}
+		const command = "show session rules tcp appns test/server scope local"
+		r, err := vlib.NewServiceClient(conn).CliInband(t.Context(), &vlib.CliInband{Cmd: command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if on := v.cli(command); on != r.Reply {
+			t.Fatalf("after change %d, %+v: VPP has\n%s\nthe embedded vswitch\n%s", i, m, on, r.Reply)
+		}
 	}
 }
