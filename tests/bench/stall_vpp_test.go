@@ -44,12 +44,15 @@ func replaced(b *testing.B, p *vpptest.Plumbing, entries int) cost {
 	b.Helper()
 	client := binapi.NewServiceClient(p.Conn)
 	rules := make([]acl_types.ACLRule, entries)
-	for i := range rules {
-		rules[i] = acl_types.ACLRule{IsPermit: acl_types.ACL_ACTION_API_PERMIT_REFLECT, Proto: ip_types.IP_API_PROTO_TCP,
-			SrcPrefix: ip_types.Prefix{Address: ip_types.Address{Af: ip_types.ADDRESS_IP4, Un: ip_types.AddressUnionIP4(addressOf(i).Addr().As4())}, Len: 32}, SrcportOrIcmptypeLast: 65535,
-			DstportOrIcmpcodeFirst: 80, DstportOrIcmpcodeLast: 80}
+	first := 0
+	fill := func() { // with other addresses each time
+		for i := range rules {
+			rules[i] = ruleFor(first + i)
+		}
+		first++
 	}
 	put := func(index uint32) uint32 {
+		fill()
 		r, err := client.ACLAddReplace(b.Context(), &binapi.ACLAddReplace{ACLIndex: index, Tag: "whole", Count: uint32(entries), R: rules})
 		if err != nil {
 			b.Fatal(err)
@@ -80,4 +83,13 @@ func replaced(b *testing.B, p *vpptest.Plumbing, entries int) cost {
 		b.Fatal(err)
 	}
 	return out
+}
+
+// ruleFor permits one port to one address.
+func ruleFor(member int) acl_types.ACLRule {
+	return acl_types.ACLRule{
+		IsPermit: acl_types.ACL_ACTION_API_PERMIT_REFLECT, Proto: ip_types.IP_API_PROTO_TCP,
+		SrcPrefix:             ip_types.Prefix{Address: ip_types.Address{Af: ip_types.ADDRESS_IP4, Un: ip_types.AddressUnionIP4(addressOf(member).Addr().As4())}, Len: 32},
+		SrcportOrIcmptypeLast: 65535, DstportOrIcmpcodeFirst: 80, DstportOrIcmpcodeLast: 80,
+	}
 }
