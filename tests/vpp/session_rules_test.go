@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
 	rules "github.com/sluice-net/sluice/renderer/session"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 var (
@@ -34,36 +35,36 @@ var (
 
 // hostStack starts a VPP with an application namespace for each of two pods, in routing
 // tables of their own, and an echo server in one.
-func hostStack(t *testing.T) *process {
+func hostStack(t *testing.T) *vpptest.Process {
 	t.Helper()
-	v := startVPP(t, "hs_apps_plugin.so")
-	v.do("session enable rt-backend rule-table")
+	v := vpptest.Launch(t, "hs_apps_plugin.so")
+	v.Do("session enable rt-backend rule-table")
 	for _, family := range [2]string{"ip", "ip6"} {
-		v.do("%s table add 1", family)
+		v.Do("%s table add 1", family)
 	}
 	for i, pod := range [2]api.PodID{serverPod, clientPod} {
-		v.cli("create loopback interface")
+		v.CLI("create loopback interface")
 		loop := fmt.Sprintf("loop%d", i)
-		v.do("set interface ip table %s %d", loop, i)
-		v.do("set interface ip6 table %s %d", loop, i)
-		v.do("set interface state %s up", loop)
-		v.do("app ns add id %s secret %d if %s", rules.NamespaceID(pod), i+1, loop)
+		v.Do("set interface ip table %s %d", loop, i)
+		v.Do("set interface ip6 table %s %d", loop, i)
+		v.Do("set interface state %s up", loop)
+		v.Do("app ns add id %s secret %d if %s", rules.NamespaceID(pod), i+1, loop)
 	}
-	v.do("set interface ip address loop0 10.0.0.1/24")
-	v.do("set interface ip address loop1 10.0.1.1/24")
-	v.do("ip route add 10.0.1.1/32 table 0 via lookup in table 1")
-	v.do("ip route add 10.0.0.1/32 table 1 via lookup in table 0")
-	v.cli("test echo server all-scope appns %s secret 1 uri tcp://10.0.0.1/1234", rules.NamespaceID(serverPod))
+	v.Do("set interface ip address loop0 10.0.0.1/24")
+	v.Do("set interface ip address loop1 10.0.1.1/24")
+	v.Do("ip route add 10.0.1.1/32 table 0 via lookup in table 1")
+	v.Do("ip route add 10.0.0.1/32 table 1 via lookup in table 0")
+	v.CLI("test echo server all-scope appns %s secret 1 uri tcp://10.0.0.1/1234", rules.NamespaceID(serverPod))
 	return v
 }
 
 // connects says whether the echo client of a namespace reaches the server.
-func (v *process) connects(t *testing.T, scope string) bool {
+func connects(t *testing.T, v *vpptest.Process, scope string) bool {
 	t.Helper()
-	ctx, cancel := bounded(t)
+	ctx, cancel := vpptest.Bounded(t)
 	defer cancel()
 	command := fmt.Sprintf("test echo clients %s appns %s secret 2 bytes 1k syn-timeout 2 test-timeout 3 uri tcp://10.0.0.1/1234", scope, rules.NamespaceID(clientPod))
-	r, err := vlib.NewServiceClient(v.conn).CliInband(ctx, &vlib.CliInband{Cmd: command})
+	r, err := vlib.NewServiceClient(v.Conn).CliInband(ctx, &vlib.CliInband{Cmd: command})
 	var failed govpp.VPPApiError
 	if err != nil && !errors.As(err, &failed) {
 		t.Fatal(err)
@@ -104,10 +105,10 @@ var (
 	echoPorts = api.Ports(1234, 1235) // control and data of the echo server
 )
 
-// TestConnectionsOfHostStackApplicationsObeySessionRules runs VPP's echo client and server.
-func TestConnectionsOfHostStackApplicationsObeySessionRules(t *testing.T) {
+// TestVPPConnectionsOfHostStackApplicationsObeySessionRules runs VPP's echo client and server.
+func TestVPPConnectionsOfHostStackApplicationsObeySessionRules(t *testing.T) {
 	v := hostStack(t)
-	r := openRules(t, rules.Options{Socket: v.socket()})
+	r := openRules(t, rules.Options{Socket: v.Socket()})
 	toServer := api.ContivRule{Action: api.Permit, Dst: api.AddrNet(serverIPs[0]), Protocol: api.TCP, DstPort: echoPorts}
 	fromClient := api.ContivRule{Action: api.Permit, Src: api.AddrNet(clientIPs[0]), Protocol: api.TCP, DstPort: echoPorts}
 	otherPort := api.ContivRule{Action: api.Permit, Protocol: api.TCP, DstPort: api.Port(80)}
@@ -127,25 +128,25 @@ func TestConnectionsOfHostStackApplicationsObeySessionRules(t *testing.T) {
 		{"no policy any more", nil, nil, true, true},
 	} {
 		tell(t, r, tc.sends, tc.gets)
-		if got := v.connects(t, "all-scope"); got != tc.local {
-			t.Errorf("%s: connected with both scopes: %t, want %t\n%s", tc.name, got, tc.local, v.cli("show session rules tcp appns test/client scope local"))
+		if got := connects(t, v, "all-scope"); got != tc.local {
+			t.Errorf("%s: connected with both scopes: %t, want %t\n%s", tc.name, got, tc.local, v.CLI("show session rules tcp appns test/client scope local"))
 		}
-		if got := v.connects(t, "global-scope"); got != tc.outer {
-			t.Errorf("%s: connected with the global scope: %t, want %t\n%s", tc.name, got, tc.outer, v.cli("show session rules tcp appns test/server scope global"))
+		if got := connects(t, v, "global-scope"); got != tc.outer {
+			t.Errorf("%s: connected with the global scope: %t, want %t\n%s", tc.name, got, tc.outer, v.CLI("show session rules tcp appns test/server scope global"))
 		}
 	}
 }
 
-// TestSessionRulesAreReadBack compares what VPP holds with what the embedded vswitch holds that
+// TestVPPSessionRulesAreReadBack compares what VPP holds with what the embedded vswitch holds that
 // was told the same, and starts the renderer anew.
-func TestSessionRulesAreReadBack(t *testing.T) {
+func TestVPPSessionRulesAreReadBack(t *testing.T) {
 	v := hostStack(t)
 	sw := vswitch.New(vswitch.Options{Quirks: true})
 	t.Cleanup(func() { _ = sw.Close() })
 	for _, pod := range [2]api.PodID{serverPod, clientPod} {
 		sw.AddNamespace(rules.NamespaceID(pod))
 	}
-	real, embedded := openRules(t, rules.Options{Socket: v.socket()}), openRules(t, rules.Options{Adapter: sw.Adapter()})
+	real, embedded := openRules(t, rules.Options{Socket: v.Socket()}), openRules(t, rules.Options{Adapter: sw.Adapter()})
 	block := func(s string) api.Net { return api.PrefixNet(netip.MustParsePrefix(s)) }
 	sends := []api.ContivRule{
 		{Action: api.Deny, Dst: block("10.0.0.0/24")}, {Action: api.Permit, Dst: block("10.0.0.0/8"), Protocol: api.TCP, DstPort: api.Ports(80, 90)},
@@ -155,18 +156,18 @@ func TestSessionRulesAreReadBack(t *testing.T) {
 	for i, step := range []struct{ sends, gets []api.ContivRule }{{sends, gets}, {sends[1:], gets}, {sends, nil}, {nil, gets}, {nil, nil}, {sends, gets}} {
 		tell(t, real, step.sends, step.gets)
 		tell(t, embedded, step.sends, step.gets)
-		want, got := dumpRules(t, sw.Adapter()), dumpRules(t, socketclient.NewVppClient(v.socket()))
+		want, got := dumpRules(t, sw.Adapter()), dumpRules(t, socketclient.NewVppClient(v.Socket()))
 		if !slices.Equal(got, want) {
 			t.Fatalf("step %d: VPP holds\n%s\nthe embedded vswitch\n%s", i, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	before := dumpRules(t, socketclient.NewVppClient(v.socket()))
+	before := dumpRules(t, socketclient.NewVppClient(v.Socket()))
 	if err := real.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := openRules(t, rules.Options{Socket: v.socket()})
+	again := openRules(t, rules.Options{Socket: v.Socket()})
 	tell(t, again, sends, gets)
-	if after := dumpRules(t, socketclient.NewVppClient(v.socket())); !slices.Equal(before, after) {
+	if after := dumpRules(t, socketclient.NewVppClient(v.Socket())); !slices.Equal(before, after) {
 		t.Errorf("a new renderer that is told the same changes\n%s\nto\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 }
@@ -179,7 +180,7 @@ func dumpRules(t *testing.T, a adapter.VppAPI) []string {
 		t.Fatal(err)
 	}
 	defer conn.Disconnect()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), vpptest.Patience)
 	defer cancel()
 	s, err := session.NewServiceClient(conn).SessionRulesV2Dump(ctx, &session.SessionRulesV2Dump{})
 	if err != nil {
@@ -206,9 +207,9 @@ func dumpRules(t *testing.T, a adapter.VppAPI) []string {
 	}
 }
 
-// TestTheTreeOfSessionRulesIsThatOfVPP makes random changes on VPP and on the embedded vswitch and
+// TestVPPTheTreeOfSessionRulesIsThatOfVPP makes random changes on VPP and on the embedded vswitch and
 // compares what both print of their trees, indexes and children included.
-func TestTheTreeOfSessionRulesIsThatOfVPP(t *testing.T) {
+func TestVPPTheTreeOfSessionRulesIsThatOfVPP(t *testing.T) {
 	v := hostStack(t)
 	sw := vswitch.New(vswitch.Options{Quirks: true})
 	t.Cleanup(func() { _ = sw.Close() })
@@ -232,7 +233,7 @@ func TestTheTreeOfSessionRulesIsThatOfVPP(t *testing.T) {
 			IsAdd: random.IntN(3) > 0, Rmt: rmt, Lcl: ip_types.Prefix{Address: ip_types.Address{Af: rmt.Address.Af}}, RmtPort: uint16([]int{0, 0, 80, 443}[random.IntN(4)]),
 			ActionIndex: ^uint32(0) - 1 - uint32(random.IntN(2)), AppnsIndex: 1, Scope: 0x02000000, // without tags: VPP mixes those of both families up
 		}
-		_, got := session.NewServiceClient(v.conn).SessionRuleAddDel(t.Context(), m)
+		_, got := session.NewServiceClient(v.Conn).SessionRuleAddDel(t.Context(), m)
 		_, want := session.NewServiceClient(conn).SessionRuleAddDel(t.Context(), m)
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("change %d, %+v: VPP says %v, the embedded vswitch %v", i, m, got, want)
@@ -242,7 +243,7 @@ func TestTheTreeOfSessionRulesIsThatOfVPP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if on := v.cli(command); on != r.Reply {
+		if on := v.CLI(command); on != r.Reply {
 			t.Fatalf("after change %d, %+v: VPP has\n%s\nthe embedded vswitch\n%s", i, m, on, r.Reply)
 		}
 	}
