@@ -84,7 +84,7 @@ func TestWhatDoesNotFitIntoMemoryIsRefusedAndTheRestInstalled(t *testing.T) {
 
 func TestPartsOfTheGlobalTableThatDoNotFitAreClosed(t *testing.T) {
 	s := limited(t)
-	s.attached[addr("10.0.0.3")] = pod("db")
+	s.router.Attached[addr("10.0.0.3")] = pod("db")
 	if err := try(t, s.Renderer(), true, func(x renderer.Txn) {
 		shop(x)
 		x.UpdateSet(throng, scattered(5000), nil)

@@ -118,7 +118,7 @@ func TestAPodThatIsNotKnownYetIsHeld(t *testing.T) {
 			if err := s.sw.AddRoute(host("10.0.0.7"), s.ports[fresh]); err != nil {
 				t.Fatal(err)
 			}
-			s.attached[addr("10.0.0.7")] = fresh
+			s.router.Attached[addr("10.0.0.7")] = fresh
 			s.want(t, "10.9.0.1", "10.0.0.7", 80, api.Deny)
 			s.want(t, "10.0.0.7", "10.9.0.1", 80, api.Deny)
 			known := func(x renderer.Txn) { x.Render(fresh, renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.7")}}) }

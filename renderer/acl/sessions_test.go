@@ -26,7 +26,7 @@ func tcp(src, dst string, port uint16) (syn, ack, answer vswitch.Packet) {
 // inject sends a packet from where its source is.
 func (s *subject) inject(p vswitch.Packet) api.Action {
 	in := s.uplink
-	if pod, ok := s.attached[p.Src]; ok {
+	if pod, ok := s.router.Attached[p.Src]; ok {
 		in = s.ports[pod]
 	}
 	return s.sw.Inject(in, p).Verdict

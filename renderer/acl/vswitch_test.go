@@ -1,12 +1,9 @@
 package acl_test
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
-	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -121,12 +118,11 @@ type subject struct {
 	r        *sluiceacl.Renderer
 	uplink   uint32
 	ports    map[api.PodID]uint32
-	attached map[netip.Addr]api.PodID   // as routed
-	wanted   map[api.PodID][]netip.Addr // as rendered
-	wake     chan struct{}              // filled by OnChange
-	plumbing *table                     // not nil: instead of tags
-	hold     bool                       // interfaces of unknown pods
-	options  sluiceacl.Options          // of renderers that are opened
+	router   *renderertest.Router
+	wake     chan struct{}     // filled by OnChange
+	plumbing *table            // not nil: instead of tags
+	hold     bool              // interfaces of unknown pods
+	options  sluiceacl.Options // of renderers that are opened
 }
 
 func newSubject(t testing.TB, pods ...api.PodID) *subject {
@@ -141,7 +137,12 @@ func newSubjectWith(t testing.TB, plumbing *table, hold bool, pods ...api.PodID)
 // newSubjectOver is over a vswitch that has nothing yet.
 func newSubjectOver(t testing.TB, sw *vswitch.Switch, plumbing *table, hold bool, pods ...api.PodID) *subject {
 	s := &subject{t: t, plumbing: plumbing, hold: hold, sw: sw, ports: make(map[api.PodID]uint32),
-		attached: make(map[netip.Addr]api.PodID), wanted: make(map[api.PodID][]netip.Addr), wake: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1)}
+	s.router = renderertest.NewRouter(
+		func(a netip.Addr, pod api.PodID) error {
+			return s.sw.AddRoute(netip.PrefixFrom(a, a.BitLen()), s.ports[pod])
+		},
+		func(a netip.Addr) { s.sw.RemoveRoute(netip.PrefixFrom(a, a.BitLen())) })
 	s.uplink = s.sw.AddInterface("uplink0", sluiceacl.UplinkTag)
 	for _, all := range []string{"0.0.0.0/0", "::/0"} {
 		if err := s.sw.AddRoute(netip.MustParsePrefix(all), s.uplink); err != nil {
@@ -190,7 +191,7 @@ func (s *subject) open() *sluiceacl.Renderer {
 
 func (s *subject) Close() error { return errors.Join(s.r.Close(), s.sw.Close()) }
 
-func (s *subject) Renderer() renderer.Renderer { return router{s.r, s} }
+func (s *subject) Renderer() renderer.Renderer { return s.router.Over(s.r) }
 func (s *subject) Operations() int             { return s.tap.operations() }
 func (s *subject) FailNext(n int)              { s.tap.fail(n) }
 
@@ -209,61 +210,10 @@ func (s *subject) Restart() error {
 func (s *subject) Verdict(f api.Flow) api.Action {
 	s.sw.ClearSessions()
 	in := s.uplink
-	if pod, ok := s.attached[f.Src]; ok {
+	if pod, ok := s.router.Attached[f.Src]; ok {
 		in = s.ports[pod]
 	}
 	return s.sw.Inject(in, vswitch.FlowPacket(f)).Verdict
-}
-
-// router gives the vswitch the routes of pods, as the network plugin of a node
-// does: a pod that is removed, or an address that it loses, is gone before the
-// rules are, and a new one is attached once its rules are in place.
-type router struct {
-	renderer.Renderer
-	s *subject
-}
-
-func (r router) NewTxn(resync bool) renderer.Txn {
-	if resync {
-		clear(r.s.wanted)
-	}
-	return routedTxn{r.Renderer.NewTxn(resync), r.s}
-}
-
-type routedTxn struct {
-	renderer.Txn
-	s *subject
-}
-
-func (t routedTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.Txn.Render(pod, cfg)
-	t.s.wanted[pod] = cfg.IPs
-}
-
-func (t routedTxn) Remove(pod api.PodID) {
-	t.Txn.Remove(pod)
-	delete(t.s.wanted, pod)
-}
-
-func (t routedTxn) Commit(ctx context.Context) error {
-	for ip, pod := range t.s.attached {
-		if !slices.Contains(t.s.wanted[pod], ip) {
-			t.s.sw.RemoveRoute(netip.PrefixFrom(ip, ip.BitLen()))
-			delete(t.s.attached, ip)
-		}
-	}
-	if err := t.Txn.Commit(ctx); err != nil {
-		return err
-	}
-	for _, pod := range slices.SortedFunc(maps.Keys(t.s.wanted), api.PodID.Compare) {
-		for _, ip := range t.s.wanted[pod] {
-			t.s.attached[ip] = pod
-			if err := t.s.sw.AddRoute(netip.PrefixFrom(ip, ip.BitLen()), t.s.ports[pod]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 var (

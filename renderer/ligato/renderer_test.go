@@ -99,7 +99,7 @@ func (s *subject) steps(t testing.TB, resync bool, fill func(renderer.Txn)) []st
 // settle attaches pods after a commit with an error.
 func (s *subject) settle(t testing.TB) {
 	t.Helper()
-	if err := s.route(); err != nil {
+	if err := s.router.Attach(); err != nil {
 		t.Fatal(err)
 	}
 	if d := s.Dangling(); len(d) > 0 {

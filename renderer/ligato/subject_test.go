@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -120,15 +119,14 @@ func (t *tap) fails() bool {
 
 // subject is a renderer over etcd, an agent that reads it, and the vswitch of the agent.
 type subject struct {
-	t        testing.TB
-	label    string
-	sw       *vswitch.Switch
-	tap      *tap
-	r        *ligato.Renderer
-	uplink   uint32
-	attached map[netip.Addr]api.PodID   // as routed
-	wanted   map[api.PodID][]netip.Addr // as rendered
-	claim    map[api.PodID][]string     // interfaces, where they are not the usual ones
+	t      testing.TB
+	label  string
+	sw     *vswitch.Switch
+	tap    *tap
+	r      *ligato.Renderer
+	uplink uint32
+	router *renderertest.Router
+	claim  map[api.PodID][]string // interfaces, where they are not the usual ones
 }
 
 var (
@@ -142,7 +140,12 @@ var labels atomic.Int64
 func newSubject(t testing.TB, pods ...api.PodID) *subject {
 	t.Helper()
 	s := &subject{t: t, label: fmt.Sprintf("agent-%d", labels.Add(1)), sw: vswitch.New(vswitch.Options{LikeVPP: true}), tap: &tap{},
-		attached: map[netip.Addr]api.PodID{}, wanted: map[api.PodID][]netip.Addr{}, claim: map[api.PodID][]string{}}
+		claim: map[api.PodID][]string{}}
+	s.router = renderertest.NewRouter(
+		func(a netip.Addr, pod api.PodID) error {
+			return s.sw.AddRoute(netip.PrefixFrom(a, a.BitLen()), s.tap.agent.ports[interfaceOf(pod)])
+		},
+		func(a netip.Addr) { s.sw.RemoveRoute(netip.PrefixFrom(a, a.BitLen())) })
 	s.tap.agent = newVPPAgent(t, "/vnf-agent/"+s.label+"/config/vpp/acls/v2/acl/", s.sw)
 	s.uplink = s.plug("uplink0")
 	for _, all := range []string{"0.0.0.0/0", "::/0"} {
@@ -186,7 +189,7 @@ func (s *subject) Close() error {
 	return s.sw.Close()
 }
 
-func (s *subject) Renderer() renderer.Renderer { return router{s.r, s} }
+func (s *subject) Renderer() renderer.Renderer { return s.router.Over(s.r) }
 func (s *subject) Operations() int             { return s.tap.ops }
 func (s *subject) FailNext(n int)              { s.tap.failAt = n }
 
@@ -201,7 +204,7 @@ func (s *subject) Verdict(f api.Flow) api.Action {
 
 func (s *subject) send(p vswitch.Packet) api.Action {
 	in := s.uplink
-	if pod, ok := s.attached[p.Src]; ok {
+	if pod, ok := s.router.Attached[p.Src]; ok {
 		in = s.tap.agent.ports[interfaceOf(pod)]
 	}
 	return s.sw.Inject(in, p).Verdict
@@ -234,60 +237,6 @@ func (s *subject) Dangling() []string {
 		out = append(out, fmt.Sprintf("etcd has %d keys, the agent %d ACLs", len(entries), len(s.tap.agent.acls)))
 	}
 	return out
-}
-
-// router gives the vswitch the routes of pods, as the network plugin of a node does.
-type router struct {
-	renderer.Renderer
-	s *subject
-}
-
-func (r router) NewTxn(resync bool) renderer.Txn {
-	if resync {
-		clear(r.s.wanted)
-	}
-	return routedTxn{r.Renderer.NewTxn(resync), r.s}
-}
-
-type routedTxn struct {
-	renderer.Txn
-	s *subject
-}
-
-func (t routedTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.Txn.Render(pod, cfg)
-	t.s.wanted[pod] = cfg.IPs
-}
-
-func (t routedTxn) Remove(pod api.PodID) {
-	t.Txn.Remove(pod)
-	delete(t.s.wanted, pod)
-}
-
-func (t routedTxn) Commit(ctx context.Context) error {
-	for ip, pod := range t.s.attached {
-		if !slices.Contains(t.s.wanted[pod], ip) {
-			t.s.sw.RemoveRoute(netip.PrefixFrom(ip, ip.BitLen()))
-			delete(t.s.attached, ip)
-		}
-	}
-	if err := t.Txn.Commit(ctx); err != nil {
-		return err
-	}
-	return t.s.route()
-}
-
-// route attaches the pods that were rendered.
-func (s *subject) route() error {
-	for _, pod := range slices.SortedFunc(maps.Keys(s.wanted), api.PodID.Compare) {
-		for _, ip := range s.wanted[pod] {
-			s.attached[ip] = pod
-			if err := s.sw.AddRoute(netip.PrefixFrom(ip, ip.BitLen()), s.tap.agent.ports[interfaceOf(pod)]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 func TestConformance(t *testing.T) {
