@@ -71,6 +71,13 @@ type Decision struct {
 	Origins  []api.Origin   `json:"origins,omitempty"`
 }
 
+// Abstainer is an Explainer whose stack has nothing to do with some flows.
+type Abstainer interface {
+	// Abstains returns one clause that says why the stack does not decide about a flow that the
+	// node does decide about; empty when it decides. Explain is not asked about such flows.
+	Abstains(f api.Flow) string
+}
+
 // Explainer is implemented by renderers that can say what their stack does with
 // the first packet of a flow.
 type Explainer interface {

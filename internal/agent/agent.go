@@ -51,6 +51,9 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 		nodeConfig.Plumbing, nodeConfig.Source = a.plugs, plugged{nodeConfig.Source, a.plugs.Ready()}
 	}
 	nodeConfig.Ligato = a.ligato(nodeConfig.Infra)
+	if nodeConfig.HostStack = a.hostStack(); nodeConfig.HostStack != nil {
+		nodeConfig.HostStack.Infra = nodeConfig.Infra
+	}
 	a.node, err = node.New(nodeConfig)
 	if err != nil {
 		return nil, err

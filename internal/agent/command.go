@@ -112,7 +112,7 @@ func setUp(cmd *cobra.Command, errOut io.Writer) (Config, *slog.Logger, error) {
 	if !slices.Contains([]string{verdictsNone, verdictsDeny, verdictsAll}, cfg.LogVerdicts) {
 		return cfg, nil, fmt.Errorf("--log-verdicts %q: want none, deny or all", cfg.LogVerdicts)
 	}
-	if err := cfg.checkTarget(); err != nil {
+	if err := errors.Join(cfg.checkTarget(), cfg.checkRenderers()); err != nil {
 		return cfg, nil, err
 	}
 	return cfg, log, nil

@@ -29,6 +29,7 @@ type Config struct {
 	VPPStatsSocket   string        `koanf:"vpp-stats-socket"`
 	VPPTimeout       time.Duration `koanf:"vpp-timeout"`
 	ACLTarget        string        `koanf:"acl-target"`
+	Renderers        []string      `koanf:"renderers"`
 	LigatoLabel      string        `koanf:"ligato-label"`
 	LigatoPrefix     string        `koanf:"ligato-prefix"`
 	LigatoInterface  string        `koanf:"ligato-interface"`
@@ -62,6 +63,7 @@ func commonFlags(f *pflag.FlagSet) {
 	f.StringSlice("uplink", nil, "names of interfaces that lead out of the node, beside those with the uplink tag")
 	f.String("acl-orientation", acl.Outputs.String(), "where packets meet the rules for what pods send: outputs, where they leave VPP, or split, at the pod's own interface, "+
 		"where VPP translates sources ahead of outputs; split needs --established=keep")
+	f.StringSlice("renderers", []string{rendererACL}, "how policy is installed: acl, and session for applications on VPP's host stack (acl,session)")
 	f.String("established", acl.Revoke.String(), "open flows that policy no longer permits: revoke cuts them, keep lets them end; the same on all nodes")
 	f.StringSlice("infra", []string{infraNeighbours, infraErrors}, "what passes whatever policies say: neighbours, icmp-errors, and addresses or CIDRs that talk with every pod")
 	f.Duration("vpp-timeout", 5*time.Second, "how long one call to the dataplane may take")

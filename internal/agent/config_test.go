@@ -169,3 +169,22 @@ func TestTheTargetOfACLsIsChecked(t *testing.T) {
 		}
 	}
 }
+
+func TestTheRenderersAreChecked(t *testing.T) {
+	for _, tc := range []struct {
+		config Config
+		want   string
+	}{
+		{Config{}, ""},
+		{Config{Renderers: []string{"acl"}}, ""},
+		{Config{Renderers: []string{"acl", "session"}}, ""},
+		{Config{Renderers: []string{"session"}}, "acl is missing"},
+		{Config{Renderers: []string{"acl", "xdp"}}, "want acl or session"},
+		{Config{Renderers: []string{"acl", "session"}, ACLTarget: "ligato"}, "needs the binary API"},
+	} {
+		err := tc.config.checkRenderers()
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: %v, want %q", tc.config, err, tc.want)
+		}
+	}
+}

@@ -62,7 +62,9 @@ func (n Node) answers(q Question, v oracle.Verdict) []view.Answer {
 		case !ok:
 			a.Unasked = "it does not explain itself"
 		default:
-			a.Unasked = unasked(q)
+			if a.Unasked = unasked(q); a.Unasked == "" {
+				a.Unasked = abstains(r, q.Flow)
+			}
 		}
 		if a.Unasked == "" {
 			a.Decisions = x.Explain(q.Flow)
@@ -84,6 +86,14 @@ func unasked(q Question) string {
 	}
 	if q.Src.Address == q.Dst.Address || q.Src.Pod == q.Dst.Pod && q.Src.Pod != (api.PodID{}) {
 		return "the packet meets no table: it stays where it is"
+	}
+	return ""
+}
+
+// abstains says why the stack of a renderer does not decide about a flow.
+func abstains(r renderer.Renderer, f api.Flow) string {
+	if x, ok := r.(renderer.Abstainer); ok {
+		return x.Abstains(f)
 	}
 	return ""
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/ligato"
+	"github.com/sluice-net/sluice/renderer/session"
 )
 
 // Config of a node.
@@ -52,16 +53,21 @@ type Config struct {
 	// Ligato has the rules published for a vpp-agent, which programs its VPP: there is
 	// no dataplane then that this node could talk to.
 	Ligato *ligato.Options
+
+	// HostStack has the rules installed as session rules, too, for applications on the host
+	// stack of the dataplane. Its Socket, Adapter and OnChange are the node's.
+	HostStack *session.Options
 }
 
 // Node is one node. Its methods may be called by any goroutine.
 type Node struct {
 	name     string
 	Plugin   *policy.Plugin
-	ACL      *acl.Renderer    // nil when a vpp-agent programs VPP
-	Ligato   *ligato.Renderer // nil unless it does
-	Switch   *vswitch.Switch  // nil with a VPP of its own
-	embedded *Embedded        // nil with a VPP of its own
+	ACL      *acl.Renderer     // nil when a vpp-agent programs VPP
+	Ligato   *ligato.Renderer  // nil unless it does
+	Session  *session.Renderer // nil without a HostStack
+	Switch   *vswitch.Switch   // nil with a VPP of its own
+	embedded *Embedded         // nil with a VPP of its own
 }
 
 // New makes a node that does nothing until Start.
@@ -74,6 +80,11 @@ func New(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n.Plugin.Renderers = append([]renderer.Renderer{first}, cfg.Renderers...)
+	if cfg.HostStack != nil {
+		if err := n.openSession(cfg); err != nil {
+			return nil, errors.Join(err, n.closeStack())
+		}
+	}
 	// The plugin is wired here, so that whoever starts the node in one goroutine can
 	// wait for it in another.
 	if err := n.Plugin.Init(); err != nil {
@@ -108,6 +119,21 @@ func (n *Node) render(cfg Config) (renderer.Renderer, error) {
 	return e.Renderer(), nil
 }
 
+// openSession makes the renderer for the host stack of the dataplane.
+func (n *Node) openSession(cfg Config) error {
+	o := *cfg.HostStack
+	o.Socket, o.OnChange = cfg.VPPSocket, n.Plugin.Prompt
+	if n.Switch != nil {
+		o.Adapter = n.Switch.Adapter()
+	}
+	var err error
+	if n.Session, err = session.New(o); err != nil {
+		return err
+	}
+	n.Plugin.Renderers = append(n.Plugin.Renderers, n.Session)
+	return nil
+}
+
 // Start begins to follow the source.
 func (n *Node) Start() error { return n.Plugin.AfterInit() }
 
@@ -125,11 +151,15 @@ func (n *Node) WaitEnforced(ctx context.Context, revision int64) error {
 func (n *Node) Close() error { return errors.Join(n.Plugin.Close(), n.closeStack()) }
 
 func (n *Node) closeStack() error {
+	var err error
+	if n.Session != nil {
+		err = n.Session.Close()
+	}
 	switch {
 	case n.embedded != nil:
-		return n.embedded.Close()
+		return errors.Join(err, n.embedded.Close())
 	case n.ACL != nil:
-		return n.ACL.Close()
+		return errors.Join(err, n.ACL.Close())
 	}
-	return nil // nothing is open
+	return err // nothing else is open
 }

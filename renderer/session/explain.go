@@ -1,6 +1,7 @@
 package session
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -9,19 +10,43 @@ import (
 )
 
 // Explain implements renderer.Explainer: the decisions of the tables that a connection attempt
-// meets, as the last Commit without an error installed them. The host stack has no other
-// protocols than TCP and UDP, so of such flows nothing is said.
+// meets, as the last Commit without an error installed them.
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f.Protocol != api.TCP && f.Protocol != api.UDP {
-		return nil
-	}
 	out := r.cache.Evaluate(f)
 	for i := range out {
 		out[i].Renderer = r.Name()
 	}
 	return out
+}
+
+// Abstains implements renderer.Abstainer: the host stack has two transports, and decides about
+// what applications open, and about what reaches them from beyond the node.
+func (r *Renderer) Abstains(f api.Flow) string {
+	if f.Protocol != api.TCP && f.Protocol != api.UDP {
+		return "the host stack has TCP and UDP only"
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	src, local := r.onStack(f.Src)
+	dst, _ := r.onStack(f.Dst)
+	if src || dst && !local {
+		return ""
+	}
+	return "no application on the host stack sends it, or gets it from beyond the node"
+}
+
+// onStack says whether an address is that of a pod that has an application namespace, and whether
+// it is that of a pod at all.
+func (r *Renderer) onStack(a netip.Addr) (stack, pod bool) {
+	for id, own := range r.own {
+		if slices.Contains(own, a) {
+			_, has := r.namespaces[id]
+			stack, pod = stack || has, true
+		}
+	}
+	return stack, pod
 }
 
 // Unenforced implements renderer.Reporter.

@@ -109,6 +109,7 @@ type tableKey struct {
 var (
 	_ renderer.Renderer  = (*Renderer)(nil)
 	_ renderer.Explainer = (*Renderer)(nil)
+	_ renderer.Abstainer = (*Renderer)(nil)
 	_ renderer.Reporter  = (*Renderer)(nil)
 )
 
