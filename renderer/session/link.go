@@ -84,16 +84,10 @@ func (l *link) probe(ctx context.Context) error {
 		m := &session.SessionRuleAddDel{
 			Scope: scope, ActionIndex: actionAllow, Lcl: toPrefix(tops[0].peer), Rmt: toPrefix(netip.PrefixFrom(addr, 32)), Tag: fmt.Sprint(probeTag, i),
 		}
-		if err := l.one(ctx, m); err != nil { // one may be left of a probe that did not end
-			return err
-		}
-		m.IsAdd = true
-		if err := l.one(ctx, m); err != nil {
-			var retval govpp.VPPApiError
-			if errors.As(err, &retval) && retval == govpp.UNSPECIFIED {
-				return fmt.Errorf("%w: %w", ErrNoRuleTable, err)
+		for _, m.IsAdd = range [2]bool{false, true} { // one may be left of a probe that did not end
+			if err := l.one(ctx, m); err != nil {
+				return noRules(err)
 			}
-			return err
 		}
 		all, err := l.dump(ctx)
 		if err != nil {
@@ -112,6 +106,15 @@ func (l *link) probe(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("%w: no session rule becomes local", ErrIncompatible)
+}
+
+// noRules says what it means that VPP refuses a rule that there is nothing wrong with.
+func noRules(err error) error {
+	var retval govpp.VPPApiError
+	if errors.As(err, &retval) && retval == govpp.UNSPECIFIED {
+		return fmt.Errorf("%w: %w", ErrNoRuleTable, err)
+	}
+	return err
 }
 
 // isLocal reads the scope of a dump, which says 0 for a global rule in any byte order.
