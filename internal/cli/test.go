@@ -14,8 +14,9 @@ import (
 
 // subjects are what --through can name.
 var subjects = map[string]func() policytest.Subject{
-	"oracle": func() policytest.Subject { return policytest.NewOracle() },
-	"acl":    func() policytest.Subject { return policytest.NewFabric(slog.New(slog.DiscardHandler)) },
+	"oracle":  func() policytest.Subject { return policytest.NewOracle() },
+	"acl":     func() policytest.Subject { return policytest.NewFabric(slog.New(slog.DiscardHandler)) },
+	"session": func() policytest.Subject { return policytest.NewHostStack(slog.New(slog.DiscardHandler)) },
 }
 
 func newTest(o *options) *cobra.Command {
@@ -27,7 +28,8 @@ func newTest(o *options) *cobra.Command {
 expected. No agent and no cluster is needed.
 
 --through chooses who answers: "oracle" is the specification itself; "acl" is the whole pipeline with the ACL renderer,
-whose installed tables are asked packet by packet in the embedded dataplane. Steps are applied to what runs.
+whose installed tables are asked packet by packet in the embedded dataplane; "session" is the same with the renderer of
+session rules, asked connection by connection, and not about what is neither TCP nor UDP. Steps are applied to what runs.
 
 Exit codes: 0 all verdicts are as expected, 1 some are not, 2 a test could not be run.`,
 		Example: `  sluicectl test docs/examples/tests/shop.yaml
@@ -37,7 +39,7 @@ Exit codes: 0 all verdicts are as expected, 1 some are not, 2 a test could not b
 			return o.runTests(cmd.Context(), args, through)
 		},
 	}
-	cmd.Flags().StringSliceVar(&through, "through", []string{"oracle", "acl"}, "who answers: oracle, acl")
+	cmd.Flags().StringSliceVar(&through, "through", []string{"oracle", "acl"}, "who answers: oracle, acl, session")
 	return cmd
 }
 
@@ -46,7 +48,7 @@ Exit codes: 0 all verdicts are as expected, 1 some are not, 2 a test could not b
 func (o *options) runTests(ctx context.Context, paths, through []string) error {
 	for _, name := range through {
 		if subjects[name] == nil {
-			return fmt.Errorf("--through %s: want oracle or acl (session and xdp are not built yet)", name)
+			return fmt.Errorf("--through %s: want oracle, acl or session (xdp is not built yet)", name)
 		}
 	}
 	reports := []policytest.Report{}

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/session"
 )
 
 // Ports is a dataplane as a CNI plugin sees it: it has interfaces, and routes to them.
@@ -39,6 +40,9 @@ type Attacher struct {
 	renderer.Renderer
 	dataplane Ports
 	ports     map[api.PodID]*port
+	// namespace makes an application namespace on the host stack, which every pod has
+	// then; nil where none has.
+	namespace func(id string) uint32
 
 	// claims holds the pods that have an address, sorted; the first is routed to.
 	// There is more than one while an address goes from an old pod to a new one.
@@ -52,8 +56,9 @@ type Attacher struct {
 
 // port is the interface of one pod.
 type port struct {
-	index uint32
-	ips   []netip.Addr
+	index     uint32
+	namespace uint32 // where pods have one
+	ips       []netip.Addr
 }
 
 // NewAttacher attaches the pods that the renderer is told of to a dataplane that has none.
@@ -134,6 +139,9 @@ func (a *Attacher) attach(pod api.PodID, ips []netip.Addr) {
 	if p == nil {
 		p = &port{index: a.dataplane.AddInterface("pod/"+pod.String(), acl.InterfaceTag(pod))}
 		a.ports[pod] = p
+		if a.namespace != nil {
+			p.namespace = a.namespace(session.NamespaceID(pod))
+		}
 	}
 	a.claim(pod, p, ips)
 }

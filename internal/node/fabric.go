@@ -12,6 +12,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/session"
 )
 
 // Fabric is a cluster of nodes, each with its own pipeline and dataplane, joined
@@ -21,6 +23,7 @@ import (
 type Fabric struct {
 	log       *slog.Logger
 	allowNode bool
+	stack     bool // pods are applications on the host stack, too
 	nodes     map[string]*Node
 	state     map[model.ID]model.Delta
 	revision  int64
@@ -29,6 +32,14 @@ type Fabric struct {
 // NewFabric returns a cluster without nodes.
 func NewFabric(log *slog.Logger, allowNode bool) *Fabric {
 	return &Fabric{log: log, allowNode: allowNode, nodes: map[string]*Node{}, state: map[model.ID]model.Delta{}}
+}
+
+// NewHostStackFabric is NewFabric for pods whose applications are on the host stack of their
+// node, so that Attempt can be asked.
+func NewHostStackFabric(log *slog.Logger, allowNode bool) *Fabric {
+	f := NewFabric(log, allowNode)
+	f.stack = true
+	return f
 }
 
 // defaultNode is where pods live whose spec names no node; it cannot be the name
@@ -80,7 +91,11 @@ func placed(pod *model.Pod) *model.Pod {
 
 // grow starts a node and tells it the whole state.
 func (f *Fabric) grow(ctx context.Context, name string) error {
-	n, err := New(Config{Name: name, Log: f.log, AllowNode: f.allowNode})
+	cfg := Config{Name: name, Log: f.log, AllowNode: f.allowNode, PodsOnHostStack: f.stack}
+	if f.stack {
+		cfg.HostStack = &session.Options{}
+	}
+	n, err := New(cfg)
 	if err != nil {
 		return err
 	}
@@ -94,7 +109,23 @@ func (f *Fabric) grow(ctx context.Context, name string) error {
 // Ask sends the first packet of a flow from wherever its source is attached to
 // wherever its destination is: through the dataplanes of both nodes when they
 // differ, in through an uplink when the source is no pod.
-func (f *Fabric) Ask(flow api.Flow) Walk {
+func (f *Fabric) Ask(flow api.Flow) Walk { return f.ask(flow, (*Node).Send) }
+
+// Attempt is Ask for a connection between applications on the host stacks of nodes, about which
+// session rules decide, or between one and the world.
+func (f *Fabric) Attempt(flow api.Flow) Walk { return f.ask(flow, (*Node).attempt) }
+
+// Unenforced returns what session rules cannot express on some node.
+func (f *Fabric) Unenforced() (out []renderer.Unenforced) {
+	for _, n := range f.nodes {
+		if n.Session != nil {
+			out = append(out, n.Session.Unenforced()...)
+		}
+	}
+	return out
+}
+
+func (f *Fabric) ask(flow api.Flow, send func(*Node, api.Flow) Walk) Walk {
 	var src, dst *Node
 	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
 		m := f.nodes[name]
@@ -107,7 +138,7 @@ func (f *Fabric) Ask(flow api.Flow) Walk {
 	}
 	var w Walk
 	if src != nil {
-		w = src.Send(flow)
+		w = send(src, flow)
 	}
 	if dst == nil || dst == src || src != nil && w.Verdict == api.Deny {
 		if src == nil {
@@ -115,7 +146,7 @@ func (f *Fabric) Ask(flow api.Flow) Walk {
 		}
 		return w
 	}
-	second := dst.Send(flow)
+	second := send(dst, flow)
 	second.Visits = append(w.Visits, second.Visits...)
 	return second
 }

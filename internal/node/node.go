@@ -57,6 +57,8 @@ type Config struct {
 	// HostStack has the rules installed as session rules, too, for applications on the host
 	// stack of the dataplane. Its Socket, Adapter and OnChange are the node's.
 	HostStack *session.Options
+	// PodsOnHostStack gives every pod of an embedded dataplane an application namespace.
+	PodsOnHostStack bool
 }
 
 // Node is one node. Its methods may be called by any goroutine.
@@ -114,6 +116,9 @@ func (n *Node) render(cfg Config) (renderer.Renderer, error) {
 	e, err := NewEmbedded(vswitch.New(vswitch.Options{Log: cfg.Log}), options)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.PodsOnHostStack {
+		e.attach.namespace = e.Switch.AddNamespace
 	}
 	n.embedded, n.ACL, n.Switch = e, e.ACL, e.Switch
 	return e.Renderer(), nil

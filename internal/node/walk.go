@@ -34,6 +34,38 @@ func (n *Node) Send(f api.Flow) Walk {
 	return Walk{Verdict: t.Verdict, Reason: t.Reason, Visits: []Visit{{Node: n.name, Trace: t}}}
 }
 
+// attempt asks the session rules of a node about a connection: the local ones of the pod that
+// opens it, and those of the routing table that it reaches a pod by.
+func (n *Node) attempt(f api.Flow) Walk {
+	if f.Src == f.Dst {
+		return Walk{Verdict: api.Permit, Reason: reasonLocal}
+	}
+	w := Walk{Verdict: api.Permit}
+	if namespace, ok := n.embedded.attach.namespaceAt(f.Src); ok {
+		w = walked(n.Switch.Connect(namespace, f))
+	}
+	if namespace, ok := n.embedded.attach.namespaceAt(f.Dst); ok && w.Verdict == api.Permit {
+		w = walked(n.Switch.Accept(namespace, f))
+	}
+	return w
+}
+
+func walked(v vswitch.SessionVerdict) Walk { return Walk{Verdict: v.Action, Reason: v.Rule.String()} }
+
+// namespaceAt returns the application namespace of the pod that has an address.
+func (a *Attacher) namespaceAt(ip netip.Addr) (uint32, bool) {
+	index, ok := a.At(ip)
+	if !ok {
+		return 0, false
+	}
+	for _, p := range a.ports {
+		if p.index == index {
+			return p.namespace, true
+		}
+	}
+	return 0, false
+}
+
 // has says whether the address is that of a pod on this node.
 func (n *Node) has(a netip.Addr) bool { return n.embedded.Has(a) }
 

@@ -33,8 +33,9 @@ type SubjectReport struct {
 	Name       string        `json:"name"`
 	Probes     int           `json:"probes"` // that it answered
 	Mismatches int           `json:"mismatches"`
-	Applying   time.Duration `json:"applyingNs"` // until all changes were enforced
-	Asking     time.Duration `json:"askingNs"`   // of all Probes; explanations are not counted
+	Applying   time.Duration `json:"applyingNs"`        // until all changes were enforced
+	Unasked    int           `json:"unasked,omitempty"` // that it abstained from
+	Asking     time.Duration `json:"askingNs"`          // of all Probes; explanations are not counted
 }
 
 // Rate returns the probes per second of asking.

@@ -25,6 +25,12 @@ type Subject interface {
 	Close() error
 }
 
+// Abstainer is a Subject that has nothing to say about some questions.
+type Abstainer interface {
+	// Abstains says whether the subject is not to be asked.
+	Abstains(q Question) bool
+}
+
 // Question asks about the first packet of a flow. At least one end is a pod.
 type Question struct {
 	Src, Dst Endpoint

@@ -119,7 +119,11 @@ func writeMore(w *term.Writer, n int) {
 func (r Report) writeSummary(w *term.Writer) {
 	t := &term.Table{}
 	for _, s := range r.Subjects {
-		t.Row(r.state(s), r.Name, s.Name, count(s.Probes, "probe", "probes")+" in "+count(r.Steps, "step", "steps"),
+		probes := count(s.Probes, "probe", "probes") + " in " + count(r.Steps, "step", "steps")
+		if s.Unasked > 0 {
+			probes += fmt.Sprintf(", %d not asked", s.Unasked)
+		}
+		t.Row(r.state(s), r.Name, s.Name, probes,
 			count(s.Mismatches, "mismatch", "mismatches"), round(s.Applying+s.Asking), rate(s.Rate()))
 	}
 	t.Print(w)

@@ -1,0 +1,42 @@
+package policytest
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/node"
+)
+
+// HostStack is the product as a Subject in which pods are applications on the host stack of
+// VPP: their connections are asked about, one by one, in the session rules of the embedded
+// dataplane.
+type HostStack struct{ Fabric }
+
+var _ Abstainer = (*HostStack)(nil)
+
+// NewHostStack returns the session renderer in its dataplane, without any state.
+func NewHostStack(log *slog.Logger) *HostStack {
+	return &HostStack{Fabric{fabric: node.NewHostStackFabric(log, true)}}
+}
+
+// Name returns "session".
+func (*HostStack) Name() string { return "session" }
+
+// Abstains implements Abstainer: the host stack has TCP and UDP only.
+func (*HostStack) Abstains(q Question) bool {
+	return q.Flow.Protocol != api.TCP && q.Flow.Protocol != api.UDP
+}
+
+// Ask attempts the connection.
+func (f *HostStack) Ask(_ context.Context, q Question) (Answer, error) {
+	if f.Abstains(q) {
+		return Answer{Why: "not asked: the host stack has TCP and UDP only"}, nil
+	}
+	w := f.fabric.Attempt(q.Flow)
+	a := Answer{Allowed: w.Verdict == api.Permit}
+	if q.Explain {
+		a.Why = w.String()
+	}
+	return a, nil
+}
