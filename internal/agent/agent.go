@@ -80,7 +80,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return ended(a.followPublished(source)) })
 	}
 	g.Go(func() error { return ended(a.serve(ctx)) })
-	if a.reflector == nil {
+	if a.reflected() {
 		g.Go(func() error { return ended(a.heartbeat.follow(ctx, a.store, model.LeaderKey(a.cfg.EtcdPrefix))) })
 	}
 	if a.cfg.StatusInterval > 0 && a.cfg.Node != "" {

@@ -82,6 +82,9 @@ func (h *heartbeat) follow(ctx context.Context, s store, key string) error {
 	}
 }
 
+// reflected says whether somebody else writes the state: in development the agent does.
+func (a *Agent) reflected() bool { return a.plugs != nil }
+
 // storeStatus says how fresh the state is.
 func (a *Agent) storeStatus() view.StoreStatus {
 	s := a.watcher.Status()

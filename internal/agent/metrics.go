@@ -161,7 +161,7 @@ func (m *metrics) collect(a *Agent) {
 	})
 	gauge("sluice_state_written", "1 while a reflector follows the cluster and writes its state.", func() float64 {
 		leader, _ := a.heartbeat.get()
-		return flag(leader != nil || a.reflector != nil)
+		return flag(leader != nil || !a.reflected())
 	})
 	gauge("sluice_policies_not_in_full", "Policies in force that are not enforced in full.", func() float64 { return float64(a.node.Plugin.Status().Unenforced) })
 	m.registry.MustRegister(tableCollector{a}, problemCollector{a})

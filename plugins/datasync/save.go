@@ -27,9 +27,9 @@ func (w *Watcher) recall() {
 	deltas := w.decoder.snapshot(entries, false)
 	w.state.Unlock()
 	w.highest = h.Revision
-	w.hand(func(p *pending) { p.replace(deltas, h.Revision) })
 	w.draft.Saved, w.draft.Revision = h.Saved, h.Revision
-	w.publish()
+	w.publish() // before anybody sees the state
+	w.hand(func(p *pending) { p.replace(deltas, h.Revision) })
 	w.cfg.Log.Warn("store does not answer, the saved state is in force", "saved", h.Saved, "revision", h.Revision, "objects", len(deltas))
 }
 
