@@ -61,7 +61,7 @@ func TestASmallClusterNeedsNoOtherEtcd(t *testing.T) {
 func TestFaultTheDiskOfTheEmbeddedEtcdIsFull(t *testing.T) {
 	faulty(t)
 	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=80m"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=200m"); err != nil {
 		t.Skipf("a small file system cannot be mounted: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }) // its user may still end
