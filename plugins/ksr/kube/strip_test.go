@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,7 +13,6 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/sluice-net/sluice/plugins/ksr"
-	"google.golang.org/protobuf/testing/protocmp"
 )
 
 // filled returns objects whose fields are all set at random.
