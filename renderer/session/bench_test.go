@@ -36,14 +36,14 @@ func BenchmarkJoin(b *testing.B) {
 func benchmarkJoin(b *testing.B, size int, anew bool) {
 	pod, set := api.PodID{Namespace: "test", Name: "client"}, api.NewSetID("peers")
 	sw := vswitch.New(vswitch.Options{})
-	defer sw.Close()
+	defer func() { _ = sw.Close() }() // only disconnects
 	sw.AddNamespace(sluicesession.NamespaceID(pod))
 	tap := &tap{VppAPI: sw.Adapter()}
 	r, err := sluicesession.New(sluicesession.Options{Adapter: tap})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // only disconnects
 	cfg := renderer.PodConfig{IPs: []netip.Addr{netip.MustParseAddr("10.255.0.1")}, Ingress: renderer.NewRuleList([]api.ContivRule{
 		{Action: api.Permit, Dst: api.SetNet(set), Protocol: api.TCP, DstPort: api.Port(443)}, {Action: api.Deny}}, nil)}
 	commit := func(fill func(renderer.Txn)) {

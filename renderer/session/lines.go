@@ -26,11 +26,10 @@ type expressible struct {
 // loses says whether session rules cannot express a rule: its ports are too many, it asks
 // where connections come from, or the host stack does not have its protocol.
 func (x expressible) loses(r api.ContivRule) bool {
-	switch r.Protocol {
-	case api.AnyProtocol, api.TCP, api.UDP:
-		return !r.SrcPort.IsAny() || x.tooMany(r.DstPort)
+	if r.Protocol != api.AnyProtocol && r.Protocol != api.TCP && r.Protocol != api.UDP {
+		return true
 	}
-	return true
+	return !r.SrcPort.IsAny() || x.tooMany(r.DstPort)
 }
 
 // tooMany says whether a range has too many ports to list, and leaves out too many as well.

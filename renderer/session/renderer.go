@@ -221,7 +221,7 @@ func (r *Renderer) commit(ctx context.Context, told bool) error {
 	if err != nil {
 		return r.fail(err)
 	}
-	if plan.Empty() && !fresh && !told && r.complete {
+	if plan.Empty() && !fresh && !told && r.complete && !r.renumbers.Load() {
 		r.cache.Commit()
 		return nil
 	}
