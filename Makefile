@@ -83,7 +83,7 @@ e2e: build $(KUBE) ## Run the end-to-end tests on the static binaries, with a re
 	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) go test -count 1 ./tests/e2e/...
 
 e2e-faults: build $(KUBE) ## Kill, cut off, fill up and set back the API server, sluice-ksr and the members of etcd, and count what is lost
-	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) SLUICE_FAULTS=1 go test -count 1 -v -timeout 20m -run Fault ./tests/e2e
+	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) SLUICE_FAULTS=1 go test -count 1 -v -timeout 20m -run 'Fault|Leader' ./tests/e2e
 
 scale: build $(KUBE) ## Measure from the API server to the tables (SCALE="pods=10000 agents=1000 rate=100 seconds=20")
 	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) SLUICE_SCALE="$(SCALE)" \
