@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr"
 	"github.com/sluice-net/sluice/plugins/plumbing"
 	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
 // Agent is one running agent. Its methods may be called by any goroutine.
@@ -31,6 +32,7 @@ type Agent struct {
 	// reflector writes to the store; the agent of a node only reads, and has none.
 	reflector *ksr.Reflector
 	heartbeat heartbeat
+	finder    *xdp.Finder // of interfaces of pods; nil unless the kernel enforces
 	problems  problemLog
 }
 
@@ -53,6 +55,9 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 	nodeConfig.Ligato = a.ligato(nodeConfig.Infra)
 	if nodeConfig.HostStack = a.hostStack(); nodeConfig.HostStack != nil {
 		nodeConfig.HostStack.Infra = nodeConfig.Infra
+	}
+	if nodeConfig.XDP, err = a.xdp(nodeConfig.Infra, nodeConfig.Established); err != nil {
+		return nil, err
 	}
 	a.node, err = node.New(nodeConfig)
 	if err != nil {
@@ -78,6 +83,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.node.Ligato != nil {
 		g.Go(func() error { return ended(a.followPublished(source)) })
+	}
+	if a.finder != nil {
+		g.Go(func() error { return ended(a.finder.Watch(source, a.node.Plugin.Prompt)) })
 	}
 	g.Go(func() error { return ended(a.serve(ctx)) })
 	if a.reflected() {

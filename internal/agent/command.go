@@ -42,7 +42,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	}
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
-	cmd.AddCommand(newRun(errOut), newDev(out, errOut), &cobra.Command{
+	cmd.AddCommand(newRun(errOut), newDev(out, errOut), newCleanup(), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  sluice-agent version",
 		Run: func(cmd *cobra.Command, _ []string) { cmd.Println(version.Get()) },
 	})

@@ -51,6 +51,13 @@ type Config struct {
 	AcceptLegacy     bool          `koanf:"accept-legacy"`
 	VswitchSocket    string        `koanf:"vswitch-socket"`
 	Once             bool          `koanf:"once"`
+	XDPMode          string        `koanf:"xdp-mode"`
+	XDPPins          string        `koanf:"xdp-pins"`
+	XDPUplinks       []string      `koanf:"xdp-uplink"`
+	XDPLearn         time.Duration `koanf:"xdp-learn"`
+	XDPFlows         uint32        `koanf:"xdp-flows"`
+	XDPAnySource     bool          `koanf:"xdp-any-source"`
+	XDPUnknownPass   bool          `koanf:"xdp-unknown-pass"`
 }
 
 // commonFlags are those of every command of the agent.
@@ -63,7 +70,7 @@ func commonFlags(f *pflag.FlagSet) {
 	f.StringSlice("uplink", nil, "names of interfaces that lead out of the node, beside those with the uplink tag")
 	f.String("acl-orientation", acl.Outputs.String(), "where packets meet the rules for what pods send: outputs, where they leave VPP, or split, at the pod's own interface, "+
 		"where VPP translates sources ahead of outputs; split needs --established=keep")
-	f.StringSlice("renderers", []string{rendererACL}, "how policy is installed: acl, and session for applications on VPP's host stack (acl,session)")
+	f.StringSlice("renderers", []string{rendererACL}, renderersUsage)
 	f.String("established", acl.Revoke.String(), "open flows that policy no longer permits: revoke cuts them, keep lets them end; the same on all nodes")
 	f.StringSlice("infra", []string{infraNeighbours, infraErrors}, "what passes whatever policies say: neighbours, icmp-errors, and addresses or CIDRs that talk with every pod")
 	f.Duration("vpp-timeout", 5*time.Second, "how long one call to the dataplane may take")
@@ -90,6 +97,7 @@ func runFlags(f *pflag.FlagSet) {
 	f.String("vpp-socket", "/run/vpp/api.sock", "Unix socket of VPP's binary API")
 	f.String("vpp-stats-socket", "/run/vpp/stats.sock", "socket of VPP's statistics segment, for the hits of rules; empty: they are not counted")
 	ligatoFlags(f)
+	xdpFlags(f)
 	f.Bool("hold-unknown-pods", true, "close interfaces of pods until their pod is known, so that it sends and gets nothing before its policy is enforced")
 	f.Duration("grace", 5*time.Minute, "for how long after VPP's start pods may go on with flows that they had opened before; 0 for not at all")
 	f.Duration("udp-idle-timeout", 0, "when VPP forgets a flow of UDP without packets; 0 leaves VPP's setting, which is 10 minutes")

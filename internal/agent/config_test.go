@@ -179,7 +179,10 @@ func TestTheRenderersAreChecked(t *testing.T) {
 		{Config{Renderers: []string{"acl"}}, ""},
 		{Config{Renderers: []string{"acl", "session"}}, ""},
 		{Config{Renderers: []string{"session"}}, "acl is missing"},
-		{Config{Renderers: []string{"acl", "xdp"}}, "want acl or session"},
+		{Config{Renderers: []string{"acl", "xdp"}, XDPMode: "auto"}, ""},
+		{Config{Renderers: []string{"xdp"}, XDPMode: "tcx"}, "want auto, clsact, xdp or generic"},
+		{Config{Renderers: []string{"xdp"}}, "dev has none"},
+		{Config{Renderers: []string{"acl", "ebpf"}}, "want acl, session or xdp"},
 		{Config{Renderers: []string{"acl", "session"}, ACLTarget: "ligato"}, "needs the binary API"},
 	} {
 		err := tc.config.checkRenderers()

@@ -17,6 +17,7 @@ var subjects = map[string]func() policytest.Subject{
 	"oracle":  func() policytest.Subject { return policytest.NewOracle() },
 	"acl":     func() policytest.Subject { return policytest.NewFabric(slog.New(slog.DiscardHandler)) },
 	"session": func() policytest.Subject { return policytest.NewHostStack(slog.New(slog.DiscardHandler)) },
+	"xdp":     func() policytest.Subject { return policytest.NewXDPFabric(slog.New(slog.DiscardHandler)) },
 }
 
 func newTest(o *options) *cobra.Command {
@@ -29,7 +30,8 @@ expected. No agent and no cluster is needed.
 
 --through chooses who answers: "oracle" is the specification itself; "acl" is the whole pipeline with the ACL renderer,
 whose installed tables are asked packet by packet in the embedded dataplane; "session" is the same with the renderer of
-session rules, asked connection by connection, and not about what is neither TCP nor UDP. Steps are applied to what runs.
+session rules, asked connection by connection, and not about what is neither TCP nor UDP; "xdp" is the pipeline with the
+XDP renderer, whose memory is read as its program in the kernel reads it. Steps are applied to what runs.
 
 Exit codes: 0 all verdicts are as expected, 1 some are not, 2 a test could not be run.`,
 		Example: `  sluicectl test docs/examples/tests/shop.yaml
@@ -39,7 +41,7 @@ Exit codes: 0 all verdicts are as expected, 1 some are not, 2 a test could not b
 			return o.runTests(cmd.Context(), args, through)
 		},
 	}
-	cmd.Flags().StringSliceVar(&through, "through", []string{"oracle", "acl"}, "who answers: oracle, acl, session")
+	cmd.Flags().StringSliceVar(&through, "through", []string{"oracle", "acl"}, "who answers: oracle, acl, session, xdp")
 	return cmd
 }
 
@@ -48,7 +50,7 @@ Exit codes: 0 all verdicts are as expected, 1 some are not, 2 a test could not b
 func (o *options) runTests(ctx context.Context, paths, through []string) error {
 	for _, name := range through {
 		if subjects[name] == nil {
-			return fmt.Errorf("--through %s: want oracle, acl or session (xdp is not built yet)", name)
+			return fmt.Errorf("--through %s: want oracle, acl, session or xdp", name)
 		}
 	}
 	reports := []policytest.Report{}

@@ -24,6 +24,7 @@ type Fabric struct {
 	log       *slog.Logger
 	allowNode bool
 	stack     bool // pods are applications on the host stack, too
+	xdp       bool // nodes enforce by XDP, else by ACLs
 	nodes     map[string]*Node
 	state     map[model.ID]model.Delta
 	revision  int64
@@ -39,6 +40,14 @@ func NewFabric(log *slog.Logger, allowNode bool) *Fabric {
 func NewHostStackFabric(log *slog.Logger, allowNode bool) *Fabric {
 	f := NewFabric(log, allowNode)
 	f.stack = true
+	return f
+}
+
+// NewXDPFabric returns a cluster without nodes, in which the XDP renderer enforces in the
+// heap.
+func NewXDPFabric(log *slog.Logger, allowNode bool) *Fabric {
+	f := NewFabric(log, allowNode)
+	f.xdp = true
 	return f
 }
 
@@ -94,6 +103,9 @@ func (f *Fabric) grow(ctx context.Context, name string) error {
 	cfg := Config{Name: name, Log: f.log, AllowNode: f.allowNode, PodsOnHostStack: f.stack}
 	if f.stack {
 		cfg.HostStack = &session.Options{}
+	}
+	if f.xdp {
+		cfg.XDP = HeapXDP()
 	}
 	n, err := New(cfg)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/ligato"
 	"github.com/sluice-net/sluice/renderer/session"
+	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
 // Config of a node.
@@ -59,17 +60,21 @@ type Config struct {
 	HostStack *session.Options
 	// PodsOnHostStack gives every pod of an embedded dataplane an application namespace.
 	PodsOnHostStack bool
+	// XDP has the rules enforced in the kernel, beside what else there is or alone.
+	XDP *XDP
 }
 
 // Node is one node. Its methods may be called by any goroutine.
 type Node struct {
 	name     string
 	Plugin   *policy.Plugin
-	ACL      *acl.Renderer     // nil when a vpp-agent programs VPP
+	ACL      *acl.Renderer     // nil when a vpp-agent programs VPP, or there is none
 	Ligato   *ligato.Renderer  // nil unless it does
 	Session  *session.Renderer // nil without a HostStack
 	Switch   *vswitch.Switch   // nil with a VPP of its own
 	embedded *Embedded         // nil with a VPP of its own
+	XDP      *xdp.Renderer     // nil unless the kernel enforces
+	plane    xdp.Plane         // below it
 }
 
 // New makes a node that does nothing until Start.
@@ -87,6 +92,9 @@ func New(cfg Config) (*Node, error) {
 			return nil, errors.Join(err, n.closeStack())
 		}
 	}
+	if n.XDP != nil && !n.onlyXDP() {
+		n.Plugin.Renderers = append(n.Plugin.Renderers, n.XDP)
+	}
 	// The plugin is wired here, so that whoever starts the node in one goroutine can
 	// wait for it in another.
 	if err := n.Plugin.Init(); err != nil {
@@ -97,6 +105,14 @@ func New(cfg Config) (*Node, error) {
 
 // render makes the renderer and, unless there is a VPP, the dataplane below it.
 func (n *Node) render(cfg Config) (renderer.Renderer, error) {
+	if cfg.XDP != nil {
+		if err := n.newXDP(*cfg.XDP); err != nil {
+			return nil, err
+		}
+		if cfg.XDP.Only {
+			return n.XDP, nil
+		}
+	}
 	if cfg.Ligato != nil {
 		var err error
 		n.Ligato, err = ligato.New(*cfg.Ligato)
@@ -156,9 +172,9 @@ func (n *Node) WaitEnforced(ctx context.Context, revision int64) error {
 func (n *Node) Close() error { return errors.Join(n.Plugin.Close(), n.closeStack()) }
 
 func (n *Node) closeStack() error {
-	var err error
+	err := n.closeXDP()
 	if n.Session != nil {
-		err = n.Session.Close()
+		err = errors.Join(err, n.Session.Close())
 	}
 	switch {
 	case n.embedded != nil:

@@ -18,6 +18,9 @@ func (n *Node) RendererName() string {
 	if n.Ligato != nil {
 		return n.Ligato.Name()
 	}
+	if n.onlyXDP() {
+		return n.XDP.Name()
+	}
 	return n.ACL.Name()
 }
 
@@ -27,6 +30,9 @@ func (n *Node) Dump() acl.Dump {
 	if n.Ligato != nil {
 		return dumpOf(n.Ligato.Dump())
 	}
+	if n.onlyXDP() {
+		return dumpOfXDP(n.XDP.Dump())
+	}
 	return n.ACL.Dump()
 }
 
@@ -34,6 +40,9 @@ func (n *Node) Dump() acl.Dump {
 func (n *Node) DumpHits() acl.Dump {
 	if n.Ligato != nil {
 		return n.Dump()
+	}
+	if n.onlyXDP() {
+		return dumpOfXDP(n.XDP.DumpHits())
 	}
 	return n.ACL.DumpHits()
 }
@@ -48,6 +57,12 @@ func (n *Node) Tables() []Table {
 				v.Objects = []string{"acl " + t.ACL}
 			}
 			out = append(out, v)
+		}
+		return out
+	}
+	if n.onlyXDP() {
+		for _, t := range n.Dump().Tables {
+			out = append(out, Table{DumpTable: t})
 		}
 		return out
 	}
@@ -75,7 +90,7 @@ func tableOf(t ligato.DumpTable) acl.DumpTable {
 
 // InterfacesChanged has the renderer look for the interfaces of pods again.
 func (n *Node) InterfacesChanged() {
-	if n.Ligato != nil {
+	if n.Ligato != nil || n.onlyXDP() {
 		n.Plugin.Prompt() // it looks in every commit
 		return
 	}

@@ -30,6 +30,9 @@ func (n *Node) Send(f api.Flow) Walk {
 	if f.Src == f.Dst {
 		return Walk{Verdict: api.Permit, Reason: reasonLocal}
 	}
+	if n.onlyXDP() {
+		return n.sendXDP(f)
+	}
 	t := n.embedded.First(f)
 	return Walk{Verdict: t.Verdict, Reason: t.Reason, Visits: []Visit{{Node: n.name, Trace: t}}}
 }
@@ -67,7 +70,12 @@ func (a *Attacher) namespaceAt(ip netip.Addr) (uint32, bool) {
 }
 
 // has says whether the address is that of a pod on this node.
-func (n *Node) has(a netip.Addr) bool { return n.embedded.Has(a) }
+func (n *Node) has(a netip.Addr) bool {
+	if n.onlyXDP() {
+		return n.XDP.Has(a)
+	}
+	return n.embedded.Has(a)
+}
 
 // String returns the hop that decided, in one line.
 func (w Walk) String() string {

@@ -15,14 +15,19 @@ import (
 // pipeline, and its embedded dataplane is asked packet by packet. Changes are
 // applied incrementally to what runs.
 type Fabric struct {
+	name   string
 	fabric *node.Fabric
 }
 
 // NewFabric returns the ACL renderer in its dataplane, without any state.
-func NewFabric(log *slog.Logger) *Fabric { return &Fabric{fabric: node.NewFabric(log, true)} }
+func NewFabric(log *slog.Logger) *Fabric { return &Fabric{"acl", node.NewFabric(log, true)} }
 
-// Name returns "acl".
-func (f *Fabric) Name() string { return "acl" }
+// NewXDPFabric returns the XDP renderer, whose memory is read in the heap by the algorithm of
+// its program in the kernel, without any state.
+func NewXDPFabric(log *slog.Logger) *Fabric { return &Fabric{"xdp", node.NewXDPFabric(log, true)} }
+
+// Name returns "acl" or "xdp".
+func (f *Fabric) Name() string { return f.name }
 
 // Apply reflects the objects and waits until every node enforces them. Problems of
 // the objects are reported where they are loaded; what is refused here was refused
@@ -44,7 +49,7 @@ func (f *Fabric) Apply(ctx context.Context, upserts []ksr.Object, deletes []mode
 		deltas = append(deltas, model.Delta{ID: id, Value: value})
 	}
 	if err := f.fabric.Apply(ctx, deltas); err != nil {
-		return fmt.Errorf("acl: %w", err)
+		return fmt.Errorf("%s: %w", f.name, err)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (r *Renderer) memory() (compile.Reader, func(id uint32) uint32) {
 // itself meets none.
 func (r *Renderer) sides(f api.Flow) (out []side) {
 	read, record := r.memory()
-	for _, id := range slices.Sorted(maps.Keys(r.attached)) {
+	for _, id := range r.enforced() {
 		line := record(id)
 		if line == 0 {
 			continue
@@ -51,6 +51,29 @@ func (r *Renderer) sides(f api.Flow) (out []side) {
 		}
 	}
 	return out
+}
+
+// enforced returns the endpoints whose packets are decided, also if this process has not
+// taken them over yet.
+func (r *Renderer) enforced() []uint32 {
+	if !r.started && !r.adopted {
+		if ids, err := r.options.Plane.Attached(); err == nil {
+			return ids
+		}
+	}
+	return slices.Sorted(maps.Keys(r.attached))
+}
+
+// Has says whether the address is that of a pod with an interface here.
+func (r *Renderer) Has(a netip.Addr) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.ends {
+		if slices.Contains(e.IPs, a) {
+			return true
+		}
+	}
+	return false
 }
 
 // Verdict says what the plane does with the first packet of a flow.
@@ -130,7 +153,21 @@ type DumpTable struct {
 }
 
 // Dump returns what is known to be installed. It asks nobody.
-func (r *Renderer) Dump() Dump {
+func (r *Renderer) Dump() Dump { return r.dump(nil) }
+
+// DumpHits is Dump with the packets that each rule decided since its list is there, or since
+// an agent has started that took it over. Without counters it is Dump.
+func (r *Renderer) DumpHits() Dump {
+	r.mu.Lock()
+	hits, err := r.options.Plane.Hits()
+	r.mu.Unlock()
+	if err != nil {
+		r.log.Warn("hits of rules are not known", "error", err)
+	}
+	return r.dump(hits)
+}
+
+func (r *Renderer) dump(hits []uint64) Dump {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	d := Dump{Pending: slices.Clone(r.pending), Use: r.image.Use()}
@@ -151,11 +188,26 @@ func (r *Renderer) Dump() Dump {
 			for i := range l.Rules() {
 				t.Origins = append(t.Origins, l.Origins(i))
 			}
+			t.Hits = r.hitsOf(hits, id, l == e.ToPod)
 			out.Tables = append(out.Tables, t)
 		}
 		d.Endpoints = append(d.Endpoints, out)
 	}
 	return d
+}
+
+// hitsOf returns the packets that each rule of an endpoint's list decided, nil when that is
+// not known.
+func (r *Renderer) hitsOf(hits []uint64, id uint32, toPod bool) []uint64 {
+	dir := compile.FromPod
+	if toPod {
+		dir = compile.ToPod
+	}
+	first, count, ok := r.image.Slot(id, dir)
+	if !ok || r.adopted || int(first)+count > len(hits) {
+		return nil
+	}
+	return hits[first : int(first)+count]
 }
 
 // Members returns the members of the sets that installed lists name, sorted.

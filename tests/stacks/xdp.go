@@ -50,9 +50,7 @@ func (s *xdpStack) Verdict(f api.Flow) api.Action {
 	return a
 }
 
-func (s *xdpStack) Has(a netip.Addr) bool {
-	return slices.ContainsFunc(s.xdp.Dump().Endpoints, func(e xdp.DumpEndpoint) bool { return slices.Contains(e.IPs, a) })
-}
+func (s *xdpStack) Has(a netip.Addr) bool { return s.xdp.Has(a) }
 
 func (s *xdpStack) Trace(f api.Flow) string {
 	var b strings.Builder

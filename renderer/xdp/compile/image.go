@@ -247,5 +247,15 @@ func (m *Image) Rule(slot uint32) (l *renderer.RuleList, rule int, side Directio
 	return s.of.list, s.rule, s.of.side, true
 }
 
+// Slot returns the counter of the first rule of an endpoint's list, and how many rules it has;
+// the others follow it. Equal lists have the same.
+func (m *Image) Slot(id uint32, dir Direction) (first uint32, count int, ok bool) {
+	e := m.ends[id]
+	if e == nil || e.programs[dir] == nil {
+		return 0, 0, false
+	}
+	return e.programs[dir].slot, len(e.programs[dir].list.Rules()), true
+}
+
 // Slots is how many counters there must be.
 func (m *Image) Slots() int { return m.slots.size() }

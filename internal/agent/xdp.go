@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/xdp"
+)
+
+func xdpFlags(f *pflag.FlagSet) {
+	f.String("xdp-mode", string(xdp.ModeAuto), "where the kernel decides: auto (TCX at the node's ends of pairs), clsact, xdp, generic")
+	f.String("xdp-pins", xdp.DefaultPinPath, "folder of a bpf file system; what is pinned there goes on while the agent is not running")
+	f.StringSlice("xdp-uplink", nil, "interfaces at which packets to pods are dropped early, by XDP")
+	f.Duration("xdp-learn", 30*time.Second, "for how long after a pod is attached the middle of a TCP flow that policy permits is taken for one that was open; 0 for not at all")
+	f.Uint32("xdp-flows", 131072, "flows of each family that the kernel can have evidence of")
+	f.Bool("xdp-any-source", false, "let pods send from addresses that are not theirs")
+	f.Bool("xdp-unknown-pass", false, "let interfaces pass everything that are attached and of no known pod")
+}
+
+// xdp returns how the kernel enforces, nil when it does not.
+func (a *Agent) xdp(infra renderer.Infra, established acl.Established) (*node.XDP, error) {
+	if !slices.Contains(a.cfg.Renderers, rendererXDP) {
+		return nil, nil
+	}
+	log := a.log.With("plugin", "xdp")
+	uplinks, err := xdp.Indexes(a.cfg.XDPUplinks)
+	if err != nil {
+		return nil, fmt.Errorf("--xdp-uplink: %w", err)
+	}
+	k, err := xdp.NewKernel(xdp.KernelOptions{
+		Log: log, Mode: xdp.Mode(a.cfg.XDPMode), PinPath: a.cfg.XDPPins, Infra: infra, AnySource: a.cfg.XDPAnySource,
+		UnknownPass: a.cfg.XDPUnknownPass, Flows: int(a.cfg.XDPFlows), Uplinks: uplinks,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("xdp: %w", err)
+	}
+	a.finder = xdp.NewFinder(log)
+	return &node.XDP{
+		Only: !slices.Contains(a.cfg.Renderers, rendererACL),
+		Options: xdp.Options{
+			Log: log, Plane: k, Interfaces: a.finder.Interfaces, Keep: established == acl.Keep, Learn: a.cfg.XDPLearn, Infra: infra,
+		},
+	}, nil
+}
+
+// newCleanup removes what enforces without an agent.
+func newCleanup() *cobra.Command {
+	pins := xdp.DefaultPinPath
+	cmd := &cobra.Command{
+		Use:   "cleanup",
+		Short: "Remove what enforces policy in the kernel",
+		Long: `Remove the links and maps that agents with the XDP renderer have pinned: from then on the kernel lets all packets of
+pods pass. Nothing else is touched. Filters of --xdp-mode clsact are not pinned; they go with the interfaces of the pods.`,
+		Example: `  sluice-agent cleanup
+  sluice-agent cleanup --xdp-pins /sys/fs/bpf/other`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n, err := xdp.Cleanup(pins)
+			cmd.Printf("removed %d links and maps from %s\n", n, pins)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&pins, "xdp-pins", pins, "folder with the pins")
+	return cmd
+}
