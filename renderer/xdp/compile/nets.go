@@ -92,19 +92,18 @@ func (n *nets) update(id api.SetID, added, removed []netip.Prefix) {
 	}
 	a, named := n.ids[api.SetNet(id)]
 	for _, p := range removed {
-		if _, ok := set[p]; ok {
-			delete(set, p)
-			if named {
-				n.put(a, p, false)
-			}
+		before := len(set) // one look-up does
+		if delete(set, p); len(set) != before && named {
+			n.put(a, p, false)
 		}
 	}
 	for _, p := range added {
-		if _, ok := set[p]; !ok && p.IsValid() {
-			set[p] = struct{}{}
-			if named {
-				n.put(a, p, true)
-			}
+		if !p.IsValid() {
+			continue
+		}
+		before := len(set)
+		if set[p] = struct{}{}; len(set) != before && named {
+			n.put(a, p, true)
 		}
 	}
 	if len(set) == 0 {
