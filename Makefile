@@ -19,7 +19,7 @@ WORKERS ?= 2
 DOCKER ?= docker
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report fuzz conformance soak mutation lint generate verify e2e e2e-faults scale test-vpp test-ligato images size
+.PHONY: help run build test race bench bench-report fuzz conformance soak mutation lint generate verify e2e e2e-faults scale bench-xdp test-vpp test-ligato images size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,7 +30,7 @@ build: ## Build static binaries into bin/
 run: build ## Run the shop example on embedded parts (ARGS=--once to end after the first report)
 	$(BIN)/sluice-agent dev --manifests docs/examples/shop $(ARGS)
 
-test: ## Run all tests that need neither root nor VPP
+test: ## Run all tests that need no VPP; those that need root or kernel features skip without
 	go test $(PKG)
 
 race: ## Run all tests under the race detector
@@ -42,6 +42,9 @@ bench: ## Run the benchmarks COUNT times into bench.txt (feed two such files to 
 bench-report: ## Run the cluster-sized benchmarks and print tables (SLUICE_WORKLOAD=dir1:dir2 adds workloads)
 	go test -run '^$$' -timeout 1h -bench . -benchtime 200ms -count $(COUNT) ./tests/bench > bench-cluster.txt
 	go run ./tests/bench/report < bench-cluster.txt
+
+bench-xdp: ## Measure what a packet costs in the kernel, beside other designs (root; writes Markdown)
+	go run ./tests/bench/xdp
 
 fuzz: ## Fuzz every target for FUZZTIME each
 	@set -e; for pkg in $$(go list $(PKG)); do \
@@ -64,15 +67,16 @@ mutation: ## Seed faults into the product one by one; every one must be caught (
 lint: $(GOLANGCI) ## Lint
 	$(GOLANGCI) run $(PKG)
 
-generate: ## Regenerate protobuf code (needs protoc 3.21: apt-get install protobuf-compiler)
+generate: ## Regenerate protobuf code and BPF objects (needs protoc 3.21 and clang-14: apt-get install protobuf-compiler clang-14 llvm-14)
 	@command -v protoc >/dev/null || { echo "protoc is missing: apt-get install protobuf-compiler"; exit 1; }
 	go build -o $(TOOLS)/protoc-gen-go google.golang.org/protobuf/cmd/protoc-gen-go
+	@command -v clang-14 >/dev/null && command -v llvm-strip-14 >/dev/null || { echo "clang-14 is missing: apt-get install clang-14 llvm-14"; exit 1; }
 	go generate ./...
 
 verify: generate lint race ## What CI checks besides the tests: generated files, go.mod, formatting, lint, races
 	go mod tidy -diff
 	go vet ./...
-	git diff --exit-code -- "*.pb.go" go.mod go.sum
+	git diff --exit-code -- "*.pb.go" "*_bpfel.*" go.mod go.sum
 
 $(KUBE):
 	@echo "building a kube-apiserver, once: some minutes"

@@ -51,7 +51,7 @@ var onlyIn = []struct {
 	{"k8s.io/client-go", []string{"plugins/ksr/kube", "tests/kube/..."}},
 	{"go.etcd.io/", []string{"internal/kvstore/...", "tests/etcd"}},
 	{"go.fd.io/govpp", []string{"renderer/vpp", "renderer/acl", "renderer/session", "internal/vswitch", "tests/stacks", "tests/vpp/..."}},
-	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "tests/bench"}},
+	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "internal/vswitch", "tests/..."}},
 	{"github.com/ligato", nil},
 	{"go.ligato.io", nil},
