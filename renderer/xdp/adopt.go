@@ -27,7 +27,7 @@ func (k *Kernel) adopt() error {
 		return fmt.Errorf("map %s: %w", markPin, err)
 	}
 	if k.options.PinPath == "" {
-		return nil
+		return k.attachUplinks()
 	}
 	if k.Mark() != (Mark{}) {
 		if err := k.adoptMemory(); err != nil {
@@ -37,7 +37,10 @@ func (k *Kernel) adopt() error {
 			}
 		}
 	}
-	return k.adoptLinks()
+	if err := k.adoptLinks(); err != nil {
+		return err
+	}
+	return k.attachUplinks()
 }
 
 // adoptMemory opens the maps that are in force.
@@ -122,7 +125,7 @@ func (k *Kernel) SetMark(m Mark) error { return k.mark.Put(uint32(0), m[:]) }
 // Cleanup removes everything that is pinned in a folder: what was enforced by it is not any
 // more. It touches nothing that has not a name of ours. It returns how many pins it removed.
 func Cleanup(pinPath string) (removed int, err error) {
-	k := &Kernel{options: KernelOptions{PinPath: pinPath}, links: map[uint32]*hooks{}}
+	k := &Kernel{options: KernelOptions{PinPath: pinPath}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}}
 	if err := k.adoptLinks(); err != nil {
 		return 0, err
 	}

@@ -111,10 +111,10 @@ func (l linked) detach() error {
 			return err
 		}
 	}
-	return l.Link.Close() // the last reference
+	return l.Close() // the last reference
 }
 
-func (l linked) close() error { return l.Link.Close() }
+func (l linked) close() error { return l.Close() }
 
 // filter is an attachment to a clsact qdisc, which has no reference: it stays.
 type filter struct {
@@ -169,9 +169,6 @@ func (k *Kernel) Attach(e compile.Endpoint) error {
 		h = &hooks{}
 	}
 	if err := h.detach(); err != nil {
-		return err
-	}
-	if err := k.name(e); err != nil {
 		return err
 	}
 	if err := k.hook(h, e); err != nil {
@@ -282,6 +279,31 @@ func (k *Kernel) pin(h *hooks, id uint32, program string, l link.Link) error {
 	return nil
 }
 
+// attachUplinks attaches to the uplinks that are not attached yet, in their driver where that
+// can do it.
+func (k *Kernel) attachUplinks() error {
+	for _, index := range k.options.Uplinks {
+		if k.uplinks[index] != nil {
+			continue
+		}
+		o := link.XDPOptions{Interface: int(index), Program: k.force.coll.Programs[bpf.SluiceProgXdpUplink], Flags: link.XDPDriverMode}
+		l, err := link.AttachXDP(o)
+		if err != nil {
+			o.Flags = link.XDPGenericMode
+			l, err = link.AttachXDP(o)
+		}
+		if err != nil {
+			return fmt.Errorf("attach to uplink %d: %w", index, err)
+		}
+		h := &hooks{}
+		if err := k.pin(h, index, bpf.SluiceProgXdpUplink, l); err != nil {
+			return err
+		}
+		k.uplinks[index] = h.list[0]
+	}
+	return nil
+}
+
 // Detach implements Plane.
 func (k *Kernel) Detach(id uint32) error {
 	if h := k.links[id]; h != nil {
@@ -324,7 +346,11 @@ func (k *Kernel) adoptLinks() error {
 			return fmt.Errorf("pinned link %s: %w", path, err)
 		}
 		x := linked{Link: l, program: program, pinned: true}
-		if x.gone() {
+		if program == bpf.SluiceProgXdpUplink && slices.Contains(k.options.Uplinks, uint32(id)) && !x.gone() {
+			k.uplinks[uint32(id)] = x
+			continue
+		}
+		if x.gone() || program == bpf.SluiceProgXdpUplink {
 			if err := x.detach(); err != nil {
 				return err
 			}

@@ -3,7 +3,6 @@ package xdp_test
 import (
 	"context"
 	"errors"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 type wired struct {
 	*cable
 	options xdp.KernelOptions
+	uplink  string // the pod whose interface is an uplink as well
 	kernel  *xdp.Kernel
 	r       *xdp.Renderer
 }
@@ -40,6 +40,9 @@ func newWired(t testing.TB, mode xdp.Mode, o xdp.KernelOptions, names ...string)
 
 func (w *wired) start() {
 	w.t.Helper()
+	if w.uplink != "" {
+		w.options.Uplinks = []uint32{uint32(w.pods[w.uplink].index)}
+	}
 	w.must(inside(w.node, func() (err error) {
 		w.kernel, err = xdp.NewKernel(w.options)
 		return err
@@ -77,16 +80,10 @@ func (w *wired) apply(policies map[string]policy) {
 	w.must(inside(w.node, func() error { return txn.Commit(context.Background()) }))
 }
 
-// to permits a protocol and port from or to a pod, in both families.
-func (w *wired) rules(peer string, from bool, protocol api.Protocol, ports api.PortRange) (out []api.ContivRule) {
+// rules permit a protocol and ports from a pod, in both families.
+func (w *wired) rules(peer string, protocol api.Protocol, ports api.PortRange) (out []api.ContivRule) {
 	for _, a := range []netip.Addr{w.pods[peer].v4, w.pods[peer].v6} {
-		r := api.ContivRule{Action: api.Permit, Protocol: protocol, DstPort: ports}
-		if from {
-			r.Src = api.AddrNet(a)
-		} else {
-			r.Dst = api.AddrNet(a)
-		}
-		out = append(out, r)
+		out = append(out, api.ContivRule{Action: api.Permit, Src: api.AddrNet(a), Protocol: protocol, DstPort: ports})
 	}
 	return out
 }
@@ -112,8 +109,8 @@ func (w *wired) connections(family int) {
 	for _, network := range []string{"tcp", "udp", "icmp"} {
 		w.can(true, "no policy", "a", "b", network, family, 81)
 	}
-	in := w.rules("a", true, api.TCP, api.Port(80))
-	w.apply(map[string]policy{"b": {toPod: append(in, w.rules("a", true, api.UDP, api.Ports(80, 90))...)}})
+	in := w.rules("a", api.TCP, api.Port(80))
+	w.apply(map[string]policy{"b": {toPod: append(in, w.rules("a", api.UDP, api.Ports(80, 90))...)}})
 	w.can(true, "ingress: allowed", "a", "b", "tcp", family, 80)
 	w.can(false, "ingress: another port", "a", "b", "tcp", family, 81)
 	w.can(true, "ingress: a range", "a", "b", "udp", family, 81)
@@ -131,7 +128,7 @@ func (w *wired) connections(family int) {
 	w.must(err)
 	defer func() { _ = conn.Close() }()
 	w.must(echo(conn, patience))
-	w.apply(map[string]policy{"b": {toPod: append(in, w.rules("c", true, api.TCP, api.Port(81))...), fromPod: closed}})
+	w.apply(map[string]policy{"b": {toPod: append(in, w.rules("c", api.TCP, api.Port(81))...), fromPod: closed}})
 	if err := echo(conn, patience); err != nil {
 		w.t.Errorf("a change that is not about an open connection ends it: %v", err)
 	}
@@ -171,7 +168,7 @@ func TestEnforcementGoesOnWhileTheAgentRestarts(t *testing.T) {
 	needKernel(t)
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b", "c")
 	w.serve("b", 80)
-	policies := map[string]policy{"b": {toPod: w.rules("a", true, api.TCP, api.Port(80)), fromPod: closed}}
+	policies := map[string]policy{"b": {toPod: w.rules("a", api.TCP, api.Port(80)), fromPod: closed}}
 	w.apply(policies)
 	conn, err := w.dial("a", "b", "tcp", 4, 80, patience)
 	w.must(err)
@@ -189,7 +186,7 @@ func TestEnforcementGoesOnWhileTheAgentRestarts(t *testing.T) {
 		t.Errorf("equal policies are not taken over: the mark was %x and is %x", mark, w.kernel.Mark())
 	}
 	w.must(echo(conn, patience))
-	policies["b"] = policy{toPod: append(w.rules("a", true, api.TCP, api.Port(80)), w.rules("a", true, api.UDP, api.Port(80))...), fromPod: closed}
+	policies["b"] = policy{toPod: append(w.rules("a", api.TCP, api.Port(80)), w.rules("a", api.UDP, api.Port(80))...), fromPod: closed}
 	w.apply(policies)
 	w.must(echo(conn, patience))
 	w.can(true, "a rule that came after the restart", "a", "b", "udp", 4, 80)
@@ -214,7 +211,7 @@ func (w *wired) hammer(from, to string, port uint16) (stop func(), wrong *atomic
 		b := make([]byte, 64)
 		for {
 			if _, err := conn.Read(b); err != nil {
-				if ne, ok := err.(net.Error); ok && ne.Timeout() {
+				if errors.Is(err, os.ErrDeadlineExceeded) {
 					return
 				}
 				continue
@@ -261,5 +258,22 @@ func TestAPairThatIsMadeAgainIsAttachedAgain(t *testing.T) {
 	w.must(err)
 	if len(ids) != 2 {
 		t.Errorf("%d interfaces are attached, want 2", len(ids))
+	}
+}
+
+// TestUplinksDropEarly has the program of uplinks where packets of a pod come in, and nothing
+// at the pod that they go to.
+func TestUplinksDropEarly(t *testing.T) {
+	w := newWired(t, xdp.ModeNone, xdp.KernelOptions{}, "a", "b", "c")
+	w.stop()
+	w.uplink = "c"
+	w.start()
+	w.serve("b", 80)
+	w.serve("c", 80)
+	w.apply(map[string]policy{"b": {toPod: w.rules("c", api.TCP, api.Port(80))}})
+	for _, family := range []int{4, 6} {
+		w.can(true, "allowed", "c", "b", "tcp", family, 80)
+		w.can(false, "denied", "c", "b", "udp", family, 80)
+		w.can(true, "not by the uplink", "a", "b", "udp", family, 80)
 	}
 }

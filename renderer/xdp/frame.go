@@ -63,6 +63,7 @@ func transport(f api.Flow, reply bool) []byte {
 		case reply:
 			b[0] = 0
 		}
+	default: // others have nothing that is looked at
 	}
 	return b
 }

@@ -71,6 +71,7 @@ func (h *heap) Switch() error {
 
 func (h *heap) Grace() error { return nil }
 
+func (h *heap) Name(compile.Endpoint) error     { return nil }
 func (h *heap) Attach(e compile.Endpoint) error { h.attached[e.ID] = true; return nil }
 func (h *heap) Detach(id uint32) error          { delete(h.attached, id); return nil }
 

@@ -129,6 +129,7 @@ func (r *Renderer) prepare(p compile.Plan) error {
 			return fmt.Errorf("endpoint %d: %w", id, err)
 		}
 	}
+	clear(r.named)
 	if err := plane.Switch(); err != nil {
 		return fmt.Errorf("put a new memory in force: %w", err)
 	}
@@ -187,6 +188,7 @@ func (r *Renderer) detach(compile.Plan) error {
 		}
 		delete(r.attached, id)
 		delete(r.learning, id)
+		delete(r.named, id)
 	}
 	return nil
 }
@@ -194,6 +196,12 @@ func (r *Renderer) detach(compile.Plan) error {
 // attach has packets of new endpoints decided.
 func (r *Renderer) attach(compile.Plan) error {
 	for _, id := range slices.Sorted(maps.Keys(r.ends)) {
+		if e := r.ends[id]; !slices.Equal(r.named[id], e.IPs) {
+			if err := r.options.Plane.Name(e); err != nil {
+				return fmt.Errorf("interface %d of pod %s: %w", id, r.owner[id], err)
+			}
+			r.named[id] = e.IPs
+		}
 		if r.attached[id] {
 			continue
 		}

@@ -76,7 +76,7 @@ type Kernel struct {
 	spare   *memory // was in force before
 	mark    *ebpf.Map
 	links   map[uint32]*hooks
-	uplinks []attachment
+	uplinks map[uint32]attachment
 	outer   *ebpf.Map // whose updates wait for all packets on their way
 	inner   *ebpf.Map
 }
@@ -107,7 +107,7 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 	if o.Flows == 0 {
 		o.Flows = 131072
 	}
-	k := &Kernel{options: o, log: o.Log, state: map[string]*ebpf.Map{}, links: map[uint32]*hooks{}}
+	k := &Kernel{options: o, log: o.Log, state: map[string]*ebpf.Map{}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}}
 	if err := k.open(); err != nil {
 		return nil, errors.Join(err, k.Close())
 	}

@@ -107,7 +107,7 @@ func judge(t *testing.T, l *lab) (stop func(), judged, wrong *atomic.Int64) {
 func TestMemoryThatGrowsLosesNoPacket(t *testing.T) {
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "b", "c")
 	w.serve("b", 80)
-	policies := map[string]policy{"b": {toPod: w.rules("a", true, api.TCP, api.Port(80)), fromPod: closed}}
+	policies := map[string]policy{"b": {toPod: w.rules("a", api.TCP, api.Port(80)), fromPod: closed}}
 	w.apply(policies)
 	conn, err := w.dial("a", "b", "tcp", 4, 80, patience)
 	w.must(err)
@@ -115,7 +115,7 @@ func TestMemoryThatGrowsLosesNoPacket(t *testing.T) {
 	stop, wrong := w.hammer("c", "b", 80)
 	before, _ := w.kernel.Size()
 	for i := range 3 {
-		rules := w.rules("a", true, api.TCP, api.Port(80))
+		rules := w.rules("a", api.TCP, api.Port(80))
 		for n := range 6000 * (i + 1) {
 			a := netip.AddrFrom4([4]byte{172, byte(16 + n>>16), byte(n >> 8), byte(n)})
 			rules = append(rules, api.ContivRule{Action: api.Permit, Src: api.AddrNet(a), Protocol: api.TCP, DstPort: api.Port(uint16(1 + n%60000))})

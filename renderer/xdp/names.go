@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// name makes an endpoint known by the addresses of its pod.
-func (k *Kernel) name(e compile.Endpoint) error {
+// Name implements Plane.
+func (k *Kernel) Name(e compile.Endpoint) error {
 	if err := k.unname(e.ID); err != nil {
 		return err
 	}

@@ -33,7 +33,9 @@ type Plane interface {
 	// other methods run.
 	Grace() error
 
-	// Attach has packets of an endpoint decided. The addresses are those of its pod.
+	// Name makes an endpoint known by the addresses of its pod, where no interface tells it.
+	Name(e compile.Endpoint) error
+	// Attach has packets of an endpoint decided.
 	Attach(e compile.Endpoint) error
 	// Detach lets packets of an endpoint pass.
 	Detach(id uint32) error

@@ -32,6 +32,7 @@ type Renderer struct {
 	owner    map[uint32]api.PodID
 	attached map[uint32]bool
 	learning map[uint32]time.Time // until when
+	named    map[uint32][]netip.Addr
 	timer    *time.Timer
 
 	started bool // the plane has the memory of the image
@@ -72,7 +73,7 @@ func New(o Options) (*Renderer, error) {
 	o.Infra = infra
 	r := &Renderer{
 		options: o, log: o.Log, told: told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}},
-		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, owner: map[uint32]api.PodID{},
+		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, named: map[uint32][]netip.Addr{}, owner: map[uint32]api.PodID{},
 	}
 	r.forget()
 	return r, nil

@@ -30,8 +30,6 @@ type content struct {
 	kids    []kid
 }
 
-func (c *content) size() int { return len(c.entries) + len(c.kids) }
-
 // entry finds an entry.
 func (c *content) entry(start uint16, bits uint8) (int, bool) {
 	e := entry{start: start, bits: bits}

@@ -71,8 +71,9 @@ func placeOf(p api.Protocol) int {
 		return placeUDP
 	case api.SCTP:
 		return placeSCTP
+	default:
+		return placeOther
 	}
-	return placeOther
 }
 
 var placeProtocol = [placeOther]api.Protocol{placeTCP: api.TCP, placeUDP: api.UDP, placeSCTP: api.SCTP}

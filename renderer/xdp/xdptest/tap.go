@@ -125,7 +125,7 @@ func (t *Tap) FailNext(n int) { t.failAt = n }
 
 // Dangling names what is attached and leads to nothing.
 func (t *Tap) Dangling() (out []string) {
-	ids, err := t.Plane.Attached()
+	ids, err := t.Plane.Attached() // without a failure
 	if err != nil {
 		return []string{err.Error()}
 	}
