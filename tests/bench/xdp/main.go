@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -19,8 +20,9 @@ import (
 func main() {
 	sizes := flag.Int("max", 100000, "addresses at most")
 	reps := flag.Int("reps", 20, "runs of which the best counts")
+	sets := flag.String("sets", "pods,blocks", "kinds of addresses")
 	flag.Parse()
-	if err := run(*sizes, *reps); err != nil {
+	if err := run(strings.Split(*sets, ","), *sizes, *reps); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/xdp:", err)
 		os.Exit(1)
 	}
@@ -38,10 +40,10 @@ var designs = []design{
 	{"bench_sluice", "**sluice**, both directions isolated", true, 1 << 30},
 	{"bench_lpm", "prefixes with port lists, connections first", false, 1 << 30},
 	{"bench_identity", "identity, then policy, connections first", false, 1 << 30},
-	{"bench_linear", "rule by rule", false, 10000},
+	{"bench_linear", "rule by rule", false, 1000},
 }
 
-func run(most, reps int) error {
+func run(sets []string, most, reps int) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func run(most, reps int) error {
 		sizes = append(sizes, n)
 	}
 	fmt.Printf("ns per packet over an empty program, best of %d runs; %s, %d processors\n", reps, runtime.GOARCH, runtime.NumCPU())
-	for _, kind := range []string{"pods", "blocks"} {
+	for _, kind := range sets {
 		if err := table(spec, kind, sizes, reps); err != nil {
 			return err
 		}
