@@ -130,7 +130,7 @@ func (t *Tap) Dangling() (out []string) {
 		return []string{err.Error()}
 	}
 	for _, id := range ids {
-		if t.Plane.Record(id) == 0 {
+		if t.Record(id) == 0 {
 			out = append(out, fmt.Sprintf("interface %d is attached and has no record", id))
 		}
 	}
