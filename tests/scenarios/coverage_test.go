@@ -51,7 +51,7 @@ func shown(t *testing.T, file string) []string {
 
 func TestEveryRowDecisionScenarioAndBugHasAFile(t *testing.T) {
 	has := map[string]bool{}
-	for _, file := range files(t, ".") {
+	for _, file := range files(t) {
 		for _, what := range shown(t, file) {
 			has[what] = true
 		}
@@ -70,7 +70,7 @@ func TestEveryRowDecisionScenarioAndBugHasAFile(t *testing.T) {
 func TestNamesSayWhatFilesShow(t *testing.T) {
 	named := regexp.MustCompile(`(?:/(row)-|(contiv)/|bugs/(B))(\d+)-`)
 	count := 0
-	for _, file := range files(t, ".") {
+	for _, file := range files(t) {
 		parts := named.FindStringSubmatch(file)
 		if parts == nil {
 			continue

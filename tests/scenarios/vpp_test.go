@@ -18,7 +18,7 @@ var otherwise = map[string]string{
 func TestVPPScenarios(t *testing.T) {
 	vpps := stacks.NewVPPs(vpptest.Binary(t), t.TempDir())
 	defer vpps.Close()
-	for _, file := range files(t, ".") {
+	for _, file := range files(t) {
 		name := strings.TrimSuffix(file, ".txt")
 		t.Run(name, func(t *testing.T) {
 			if why := otherwise[name]; why != "" {

@@ -87,8 +87,8 @@ func (v *VPPs) take() (*vppPorts, error) {
 		if p.Sent < enough {
 			return p, nil
 		}
-		p.Process.Stop()
-		p.Process.Start()
+		p.Stop()
+		p.Start()
 		return newVPPPorts(p.Process), nil
 	}
 	dir := filepath.Join(v.dir, fmt.Sprint(len(v.all)))
@@ -223,6 +223,9 @@ func (s *vppStack) Dangling() []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	defer sw.Close()
-	return DanglingACL(sw)
+	out := DanglingACL(sw)
+	if err := sw.Close(); err != nil {
+		out = append(out, err.Error())
+	}
+	return out
 }

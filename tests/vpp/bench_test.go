@@ -255,7 +255,7 @@ func BenchmarkVPPRestart(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
 			x.Stop()
-			x.Process.Start()
+			x.Start()
 			b.StartTimer()
 			x.replumb()
 			x.Grow(x.twin.Switch)
@@ -289,7 +289,7 @@ func (x *bench) enforced() bool {
 
 // reboot starts VPP anew and gives it the interfaces again.
 func (x *bench) reboot() {
-	x.Process.Start()
+	x.Start()
 	x.replumb()
 	x.Grow(x.twin.Switch)
 }

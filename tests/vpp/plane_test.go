@@ -58,7 +58,7 @@ func newOnVPP(v *vpptest.Process) *onVPP {
 	return &onVPP{Plumbing: p}
 }
 
-func (v *onVPP) conn() govpp.Connection { return v.Process.Conn }
+func (v *onVPP) conn() govpp.Connection { return v.Conn }
 
 func (v *onVPP) of(pod bool) uint32 {
 	if pod {

@@ -32,7 +32,10 @@ type Link struct {
 }
 
 // The addresses of VPP itself, which nothing else has.
-const Gateway4, Gateway6 = "169.254.1.1", "fd5c:15ce:1::1"
+const (
+	Gateway4 = "169.254.1.1"
+	Gateway6 = "fd5c:15ce:1::1"
+)
 
 // The router beyond the uplink.
 const router4, router6 = "169.254.1.2", "fd5c:15ce:1::2"

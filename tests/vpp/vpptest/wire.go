@@ -39,7 +39,11 @@ func (p *Plumbing) Inject(packets []Packet) Outcome {
 	if err != nil {
 		p.TB.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			p.TB.Fatal(err)
+		}
+	}()
 	p.Sent += len(packets)
 	p.CLI("clear errors")
 	for _, l := range p.Links {
