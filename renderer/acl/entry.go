@@ -10,6 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // verdict is what an entry does, in VPP's numbers.
@@ -71,7 +72,7 @@ func (e *entry) append(b []byte) []byte {
 // rule returns the entry as GoVPP sends it.
 func (e *entry) rule() acl_types.ACLRule {
 	return acl_types.ACLRule{
-		IsPermit: acl_types.ACLAction(e.verdict), SrcPrefix: toPrefix(e.src), DstPrefix: toPrefix(e.dst),
+		IsPermit: acl_types.ACLAction(e.verdict), SrcPrefix: vpp.ToPrefix(e.src), DstPrefix: vpp.ToPrefix(e.dst),
 		Proto:                  ip_types.IPProto(e.protocol),
 		SrcportOrIcmptypeFirst: e.sport.first, SrcportOrIcmptypeLast: e.sport.last,
 		DstportOrIcmpcodeFirst: e.dport.first, DstportOrIcmpcodeLast: e.dport.last,
@@ -93,7 +94,7 @@ func fromRules(rules []acl_types.ACLRule) []entry {
 	out := make([]entry, len(rules))
 	for i, r := range rules {
 		out[i] = entry{
-			verdict: verdict(r.IsPermit), src: fromPrefix(r.SrcPrefix), dst: fromPrefix(r.DstPrefix),
+			verdict: verdict(r.IsPermit), src: vpp.FromPrefix(r.SrcPrefix), dst: vpp.FromPrefix(r.DstPrefix),
 			protocol: api.Protocol(r.Proto),
 			sport:    ports{r.SrcportOrIcmptypeFirst, r.SrcportOrIcmptypeLast},
 			dport:    ports{r.DstportOrIcmpcodeFirst, r.DstportOrIcmpcodeLast},
@@ -101,24 +102,6 @@ func fromRules(rules []acl_types.ACLRule) []entry {
 		}
 	}
 	return out
-}
-
-func toPrefix(p netip.Prefix) ip_types.Prefix {
-	out := ip_types.Prefix{Len: uint8(p.Bits())}
-	if a := p.Addr(); a.Is4() {
-		out.Address.Un.SetIP4(a.As4())
-	} else {
-		out.Address.Af = ip_types.ADDRESS_IP6
-		out.Address.Un.SetIP6(a.As16())
-	}
-	return out
-}
-
-func fromPrefix(p ip_types.Prefix) netip.Prefix {
-	if p.Address.Af == ip_types.ADDRESS_IP4 {
-		return netip.PrefixFrom(netip.AddrFrom4(p.Address.Un.GetIP4()), int(p.Len))
-	}
-	return netip.PrefixFrom(netip.AddrFrom16(p.Address.Un.GetIP6()), int(p.Len))
 }
 
 var (

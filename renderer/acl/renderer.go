@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"go.fd.io/govpp/adapter"
-	govpp "go.fd.io/govpp/api"
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // ErrNoInterface is returned by Commit when a pod or an uplink that needs ACLs has
@@ -279,11 +279,9 @@ func summary(names []string) string {
 	return fmt.Sprintf("%v and %d more", names[:few], len(names)-few)
 }
 
-// fail has everything read back before the next change. An answer with a return
-// value leaves the connection usable, everything else may not.
+// fail has everything read back before the next change.
 func (r *Renderer) fail(err error) error {
-	var retval govpp.VPPApiError
-	if r.mirror = nil; !errors.As(err, &retval) && !errors.Is(err, ErrNotConnected) && !errors.Is(err, ErrIncompatible) {
+	if r.mirror = nil; vpp.Broke(err) {
 		r.disconnect()
 	}
 	return err

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 
 	govpp "go.fd.io/govpp/api"
-	"go.fd.io/govpp/binapi/ip_types"
 	"go.fd.io/govpp/binapi/memclnt"
 	"go.fd.io/govpp/binapi/session"
 
@@ -82,7 +81,7 @@ func (l *link) probe(ctx context.Context) error {
 	for i, scope := range scopes {
 		addr = addr.Next() // what is left of a probe that did not end must not be taken for this one
 		m := &session.SessionRuleAddDel{
-			Scope: scope, ActionIndex: actionAllow, Lcl: toPrefix(tops[0].peer), Rmt: toPrefix(netip.PrefixFrom(addr, 32)), Tag: fmt.Sprint(probeTag, i),
+			Scope: scope, ActionIndex: actionAllow, Lcl: vpp.ToPrefix(tops[0].peer), Rmt: vpp.ToPrefix(netip.PrefixFrom(addr, 32)), Tag: fmt.Sprint(probeTag, i),
 		}
 		for _, m.IsAdd = range [2]bool{false, true} { // one may be left of a probe that did not end
 			if err := l.one(ctx, m); err != nil {
@@ -99,7 +98,7 @@ func (l *link) probe(ctx context.Context) error {
 		}
 		for _, d := range all {
 			// By its match: a dump gives an IPv6 rule the tag of an IPv4 rule.
-			if fromPrefix(d.Rmt).Addr() == addr && isLocal(d.Scope) {
+			if vpp.FromPrefix(d.Rmt).Addr() == addr && isLocal(d.Scope) {
 				l.local = scope
 				return nil
 			}
@@ -192,7 +191,7 @@ func said(m *session.SessionRuleAddDel) string {
 // change returns the request for a step of a section.
 func (l *link) change(s section, add bool, at place, action api.Action, tag string) *session.SessionRuleAddDel {
 	m := &session.SessionRuleAddDel{
-		IsAdd: add, AppnsIndex: s.namespace, Lcl: toPrefix(s.own), Rmt: toPrefix(at.peer), ActionIndex: actionAllow, Tag: tag,
+		IsAdd: add, AppnsIndex: s.namespace, Lcl: vpp.ToPrefix(s.own), Rmt: vpp.ToPrefix(at.peer), ActionIndex: actionAllow, Tag: tag,
 		TransportProto: session.TRANSPORT_PROTO_API_TCP, Scope: session.SESSION_RULE_SCOPE_API_GLOBAL,
 	}
 	if action == api.Deny {
@@ -215,22 +214,4 @@ func (l *link) port(p uint16) uint16 {
 		return bits.ReverseBytes16(p)
 	}
 	return p
-}
-
-func toPrefix(p netip.Prefix) ip_types.Prefix {
-	out := ip_types.Prefix{Len: uint8(p.Bits())}
-	if a := p.Addr(); a.Is4() {
-		out.Address.Un.SetIP4(a.As4())
-	} else {
-		out.Address.Af = ip_types.ADDRESS_IP6
-		out.Address.Un.SetIP6(a.As16())
-	}
-	return out
-}
-
-func fromPrefix(p ip_types.Prefix) netip.Prefix {
-	if p.Address.Af == ip_types.ADDRESS_IP4 {
-		return netip.PrefixFrom(netip.AddrFrom4(p.Address.Un.GetIP4()), int(p.Len))
-	}
-	return netip.PrefixFrom(netip.AddrFrom16(p.Address.Un.GetIP6()), int(p.Len))
 }

@@ -10,6 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/session"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // mirror is what is known to be in the vswitch.
@@ -70,8 +71,8 @@ func (l *link) read(ctx context.Context, namespaces map[string]uint32, mine func
 
 // found reads a rule of a dump, but for those that no VPP was told.
 func (l *link) found(d *session.SessionRulesV2Details) (found, bool) {
-	f := found{section: section{local: isLocal(d.Scope), transport: api.TCP, own: fromPrefix(d.Lcl)}, action: d.ActionIndex, namespaces: d.AppnsIndex}
-	f.place.peer, f.tag = fromPrefix(d.Rmt), strings.TrimRight(d.Tag, "\x00")
+	f := found{section: section{local: isLocal(d.Scope), transport: api.TCP, own: vpp.FromPrefix(d.Lcl)}, action: d.ActionIndex, namespaces: d.AppnsIndex}
+	f.place.peer, f.tag = vpp.FromPrefix(d.Rmt), strings.TrimRight(d.Tag, "\x00")
 	if d.TransportProto == session.TRANSPORT_PROTO_API_UDP {
 		f.transport = api.UDP
 	}

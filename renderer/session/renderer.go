@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"go.fd.io/govpp/adapter"
-	govpp "go.fd.io/govpp/api"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // Errors of Commit. Everything else was installed.
@@ -256,11 +256,9 @@ func (r *Renderer) forget(plan cache.Plan) {
 	}
 }
 
-// fail has everything read back before the next change. An answer with a return value leaves
-// the connection usable, everything else may not.
+// fail has everything read back before the next change.
 func (r *Renderer) fail(err error) error {
-	var retval govpp.VPPApiError
-	if r.mirror, r.complete = nil, false; !errors.As(err, &retval) && !errors.Is(err, ErrNotConnected) && !errors.Is(err, ErrIncompatible) {
+	if r.mirror, r.complete = nil, false; vpp.Broke(err) {
 		r.disconnect()
 	}
 	return err

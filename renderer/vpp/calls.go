@@ -20,6 +20,13 @@ func (s Streams) NewStream(ctx context.Context, options ...govpp.StreamOption) (
 	return s.Connection.NewStream(ctx, append(options, core.WithReplySize(dumpBuffer))...)
 }
 
+// Broke says whether a connection cannot be used after an error of a call. An answer with
+// a return value leaves it usable; so does an error that was found without it.
+func Broke(err error) bool {
+	var retval govpp.VPPApiError
+	return !errors.As(err, &retval) && !errors.Is(err, ErrNotConnected) && !errors.Is(err, ErrIncompatible)
+}
+
 // receiver is the part of a dump's stream that its messages come from.
 type receiver[M any] interface {
 	Recv() (M, error)

@@ -1,0 +1,27 @@
+package vpp
+
+import (
+	"net/netip"
+
+	"go.fd.io/govpp/binapi/ip_types"
+)
+
+// ToPrefix writes a valid prefix as messages of VPP have it.
+func ToPrefix(p netip.Prefix) ip_types.Prefix {
+	out := ip_types.Prefix{Len: uint8(p.Bits())}
+	if a := p.Addr(); a.Is4() {
+		out.Address.Un.SetIP4(a.As4())
+	} else {
+		out.Address.Af = ip_types.ADDRESS_IP6
+		out.Address.Un.SetIP6(a.As16())
+	}
+	return out
+}
+
+// FromPrefix reads a prefix of a message. One that is too long is not valid.
+func FromPrefix(p ip_types.Prefix) netip.Prefix {
+	if p.Address.Af == ip_types.ADDRESS_IP4 {
+		return netip.PrefixFrom(netip.AddrFrom4(p.Address.Un.GetIP4()), int(p.Len))
+	}
+	return netip.PrefixFrom(netip.AddrFrom16(p.Address.Un.GetIP6()), int(p.Len))
+}
