@@ -7,9 +7,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
-	sluicesession "github.com/sluice-net/sluice/renderer/session"
+	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 // member returns the n-th address of a set, scattered over 10.0.0.0/8.
@@ -35,19 +34,12 @@ func BenchmarkJoin(b *testing.B) {
 
 func benchmarkJoin(b *testing.B, size int, anew bool) {
 	pod, set := api.PodID{Namespace: "test", Name: "client"}, api.NewSetID("peers")
-	sw := vswitch.New(vswitch.Options{})
-	defer func() { _ = sw.Close() }() // only disconnects
-	sw.AddNamespace(sluicesession.NamespaceID(pod))
-	tap := &tap{VppAPI: sw.Adapter()}
-	r, err := sluicesession.New(sluicesession.Options{Adapter: tap})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = r.Close() }() // only disconnects
+	s := newStack(b, stacks.SessionOptions{}, pod)
+	defer func() { _ = s.Close() }() // only disconnects
 	cfg := renderer.PodConfig{IPs: []netip.Addr{netip.MustParseAddr("10.255.0.1")}, Ingress: renderer.NewRuleList([]api.ContivRule{
 		{Action: api.Permit, Dst: api.SetNet(set), Protocol: api.TCP, DstPort: api.Port(443)}, {Action: api.Deny}}, nil)}
 	commit := func(fill func(renderer.Txn)) {
-		txn := r.NewTxn(false)
+		txn := s.Rules.NewTxn(false)
 		fill(txn)
 		if err := txn.Commit(context.Background()); err != nil {
 			b.Fatal(err)
@@ -59,7 +51,7 @@ func benchmarkJoin(b *testing.B, size int, anew bool) {
 	}
 	joins := []netip.Prefix{member(size)}
 	commit(func(t renderer.Txn) { t.UpdateSet(set, members, nil); t.Render(pod, cfg) })
-	before := tap.ops
+	before := s.Operations()
 	for b.Loop() {
 		if anew {
 			commit(func(t renderer.Txn) { t.Remove(pod) })
@@ -73,6 +65,6 @@ func benchmarkJoin(b *testing.B, size int, anew bool) {
 	if !anew {
 		events *= 2
 	}
-	b.ReportMetric(float64(tap.ops-before)/events, "rules/event")
+	b.ReportMetric(float64(s.Operations()-before)/events, "rules/event")
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/events, "us/event")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	sluicesession "github.com/sluice-net/sluice/renderer/session"
+	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 var (
@@ -30,20 +31,20 @@ func list(rules ...api.ContivRule) *renderer.RuleList {
 }
 
 // render commits the list of what the client may connect to.
-func (s *subject) render(t *testing.T, l *renderer.RuleList) error {
+func render(t *testing.T, s *stacks.Session, l *renderer.RuleList) error {
 	t.Helper()
 	txn := s.Renderer().NewTxn(true)
 	txn.Render(client, renderer.PodConfig{IPs: clientIPs, Ingress: l})
 	return txn.Commit(t.Context())
 }
 
-func (s *subject) connect(to netip.Addr, port uint16) api.Action {
-	return s.sw.Connect(s.namespaces[client], api.Flow{Src: clientIPs[0], Dst: to, Protocol: api.TCP, SrcPort: 40000, DstPort: port}).Action
+func connect(s *stacks.Session, to netip.Addr, port uint16) api.Action {
+	return s.Switch.Connect(s.Namespaces[client], api.Flow{Src: clientIPs[0], Dst: to, Protocol: api.TCP, SrcPort: 40000, DstPort: port}).Action
 }
 
-func opened(t *testing.T, quirks bool) *subject {
+func opened(t *testing.T, quirks bool) *stacks.Session {
 	t.Helper()
-	s := newSubject(t, quirks, client)
+	s := newStack(t, stacks.SessionOptions{Quirks: quirks}, client)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -64,19 +65,19 @@ func TestRulesOfOthersAreNotTouched(t *testing.T) {
 		for i, rmt := range []string{"203.0.113.0/24", "2001:db8:1::/48"} {
 			p := netip.MustParsePrefix(rmt)
 			lcl := netip.PrefixFrom(p.Addr(), 0).Masked()
-			foreign = append(foreign, vswitch.SessionRule{Local: true, Namespaces: []uint32{s.namespaces[client]}, Protocol: api.TCP,
+			foreign = append(foreign, vswitch.SessionRule{Local: true, Namespaces: []uint32{s.Namespaces[client]}, Protocol: api.TCP,
 				Lcl: lcl, Rmt: p, RmtPort: 22, Action: vswitch.SessionRuleDrop, Tag: "theirs" + string(rune('0'+i))})
-			if !s.sw.ChangeSessionRule(true, foreign[i]) {
+			if !s.Switch.ChangeSessionRule(true, foreign[i]) {
 				t.Fatal("a rule is refused")
 			}
 		}
 		for _, l := range []*renderer.RuleList{list(web, denyAll), nil, list(denyAll), nil} {
-			if err := s.render(t, l); err != nil {
+			if err := render(t, s, l); err != nil {
 				t.Fatal(err)
 			}
 		}
 		var left []string
-		for _, r := range s.sw.SessionRules() {
+		for _, r := range s.Switch.SessionRules() {
 			if r.Local {
 				left = append(left, r.Tag)
 			}
@@ -91,77 +92,77 @@ func TestRulesOfOthersAreNotTouched(t *testing.T) {
 func TestARuleOfOthersThatIsInTheWayIsReported(t *testing.T) {
 	s := opened(t, false)
 	all := netip.MustParsePrefix("0.0.0.0/0")
-	s.sw.ChangeSessionRule(true, vswitch.SessionRule{Local: true, Namespaces: []uint32{s.namespaces[client]}, Protocol: api.TCP, Lcl: all, Rmt: all, RmtPort: 80, Action: vswitch.SessionRuleDrop})
-	if err := s.render(t, list(web, denyAll)); !errors.Is(err, sluicesession.ErrForeignRule) {
+	s.Switch.ChangeSessionRule(true, vswitch.SessionRule{Local: true, Namespaces: []uint32{s.Namespaces[client]}, Protocol: api.TCP, Lcl: all, Rmt: all, RmtPort: 80, Action: vswitch.SessionRuleDrop})
+	if err := render(t, s, list(web, denyAll)); !errors.Is(err, sluicesession.ErrForeignRule) {
 		t.Errorf("%v, want %v", err, sluicesession.ErrForeignRule)
 	}
-	if got := s.connect(somewhere, 443); got != api.Deny {
+	if got := connect(s, somewhere, 443); got != api.Deny {
 		t.Errorf("port 443: %s, want deny: everything else is installed", got)
 	}
 }
 
 func TestRangesOfTooManyPortsAreClosedAndReported(t *testing.T) {
 	s := opened(t, true)
-	s.options.MaxPorts = 0 // the default
+	s.Options.MaxPorts = 0 // the default
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	narrow, wide := web, web
 	narrow.DstPort, wide.DstPort = api.Ports(1000, 1255), api.Ports(2000, 2256)
-	if err := s.render(t, list(narrow, wide, denyAll)); err != nil {
+	if err := render(t, s, list(narrow, wide, denyAll)); err != nil {
 		t.Fatal(err)
 	}
 	for port, want := range map[uint16]api.Action{999: api.Deny, 1000: api.Permit, 1255: api.Permit, 1256: api.Deny, 2000: api.Deny} {
 		for _, to := range []netip.Addr{somewhere, somewhere6} {
-			if got := s.connect(to, port); got != want {
+			if got := connect(s, to, port); got != want {
 				t.Errorf("%s port %d: %s, want %s", to, port, got, want)
 			}
 		}
 	}
-	if got := s.r.Unenforced(); len(got) != 1 || got[0].Origin.Rule != 1 || got[0].Effect != renderer.EffectClosed {
+	if got := s.Rules.Unenforced(); len(got) != 1 || got[0].Origin.Rule != 1 || got[0].Effect != renderer.EffectClosed {
 		t.Errorf("reported is %+v, want the second rule", got)
 	}
 }
 
 func TestTooManyRulesAreRefused(t *testing.T) {
 	s := opened(t, false)
-	s.options.MaxRules = 8
+	s.Options.MaxRules = 8
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	many := web
 	many.DstPort = api.Ports(80, 90)
-	if err := s.render(t, list(many, denyAll)); !errors.Is(err, sluicesession.ErrTooLarge) {
+	if err := render(t, s, list(many, denyAll)); !errors.Is(err, sluicesession.ErrTooLarge) {
 		t.Errorf("%v, want %v", err, sluicesession.ErrTooLarge)
 	}
-	if got := s.connect(somewhere, 80); got != api.Deny {
+	if got := connect(s, somewhere, 80); got != api.Deny {
 		t.Errorf("a pod that has nothing is %s, want deny", got)
 	}
-	if got := s.r.Unenforced(); len(got) == 0 || got[0].Effect != renderer.EffectPrevious {
+	if got := s.Rules.Unenforced(); len(got) == 0 || got[0].Effect != renderer.EffectPrevious {
 		t.Errorf("reported is %+v", got)
 	}
-	if err := s.render(t, list(web, denyAll)); err != nil {
+	if err := render(t, s, list(web, denyAll)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.render(t, list(many, denyAll)); !errors.Is(err, sluicesession.ErrTooLarge) || s.connect(somewhere, 80) != api.Permit || s.connect(somewhere, 81) != api.Deny {
+	if err := render(t, s, list(many, denyAll)); !errors.Is(err, sluicesession.ErrTooLarge) || connect(s, somewhere, 80) != api.Permit || connect(s, somewhere, 81) != api.Deny {
 		t.Errorf("%v: a pod does not keep what it had", err)
 	}
 }
 
 func TestTwoPodsOfOneNamespaceAreClosed(t *testing.T) {
 	s := opened(t, false)
-	s.options.Namespaces = func(api.PodID) (uint32, bool) { return s.namespaces[client], true }
+	s.Options.Namespaces = func(api.PodID) (uint32, bool) { return s.Namespaces[client], true }
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	txn := s.r.NewTxn(false)
+	txn := s.Rules.NewTxn(false)
 	for i, pod := range renderertest.PodIDs[:2] {
 		txn.Render(pod, renderer.PodConfig{IPs: clientIPs[i : i+1], Ingress: list(web, denyAll)})
 	}
 	if err := txn.Commit(t.Context()); !errors.Is(err, sluicesession.ErrSharedNamespace) {
 		t.Errorf("%v, want %v", err, sluicesession.ErrSharedNamespace)
 	}
-	if got := s.connect(somewhere, 80); got != api.Deny {
+	if got := connect(s, somewhere, 80); got != api.Deny {
 		t.Errorf("port 80: %s, want deny", got)
 	}
 }
@@ -169,32 +170,32 @@ func TestTwoPodsOfOneNamespaceAreClosed(t *testing.T) {
 func TestAPodThatGetsItsNamespaceLaterIsRestricted(t *testing.T) {
 	s := opened(t, true)
 	late := renderertest.PodIDs[1]
-	txn := s.r.NewTxn(true)
+	txn := s.Rules.NewTxn(true)
 	txn.Render(late, renderer.PodConfig{IPs: clientIPs, Ingress: list(denyAll)})
 	if err := txn.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	namespace := s.sw.AddNamespace(sluicesession.NamespaceID(late))
-	s.r.NamespacesChanged()
-	if err := s.r.NewTxn(false).Commit(t.Context()); err != nil {
+	namespace := s.Switch.AddNamespace(sluicesession.NamespaceID(late))
+	s.Rules.NamespacesChanged()
+	if err := s.Rules.NewTxn(false).Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.sw.Connect(namespace, api.Flow{Dst: somewhere, Protocol: api.UDP, DstPort: 53}).Action; got != api.Deny {
+	if got := s.Switch.Connect(namespace, api.Flow{Dst: somewhere, Protocol: api.UDP, DstPort: 53}).Action; got != api.Deny {
 		t.Errorf("%s, want deny", got)
 	}
 }
 
 func TestRulesComeBackWhenTheVswitchRestarts(t *testing.T) {
 	s := opened(t, true)
-	if err := s.render(t, list(web, denyAll)); err != nil {
+	if err := render(t, s, list(web, denyAll)); err != nil {
 		t.Fatal(err)
 	}
-	s.sw.Restart()
-	if got := s.connect(somewhere, 443); got != api.Permit {
+	s.Switch.Restart()
+	if got := connect(s, somewhere, 443); got != api.Permit {
 		t.Fatalf("after the restart there are rules")
 	}
-	for s.connect(somewhere, 443) != api.Deny { // GoVPP has to notice
-		if err := s.render(t, list(web, denyAll)); err != nil && !errors.Is(err, sluicesession.ErrNotConnected) && t.Context().Err() != nil {
+	for connect(s, somewhere, 443) != api.Deny { // GoVPP has to notice
+		if err := render(t, s, list(web, denyAll)); err != nil && !errors.Is(err, sluicesession.ErrNotConnected) && t.Context().Err() != nil {
 			t.Fatal(err)
 		}
 	}
@@ -202,11 +203,11 @@ func TestRulesComeBackWhenTheVswitchRestarts(t *testing.T) {
 
 func TestTagsSayWhoseRulesAreAndWhatPolicyTheyAreOf(t *testing.T) {
 	s := opened(t, true)
-	if err := s.render(t, list(web, denyAll)); err != nil {
+	if err := render(t, s, list(web, denyAll)); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for _, r := range s.sw.SessionRules() {
+	for _, r := range s.Switch.SessionRules() {
 		key := r.Protocol.String() + r.Tag
 		if seen[key] || len(r.Tag) > 63 || !strings.HasPrefix(r.Tag, "sluice:local:") {
 			t.Errorf("tag %q of %s", r.Tag, r)

@@ -27,7 +27,7 @@ var (
 
 func newACL(prompt func()) (Stack, error) {
 	sw := vswitch.New(vswitch.Options{})
-	s := aclStack{tap: newTap(sw.Adapter())}
+	s := aclStack{tap: newTap(sw.Adapter(), aclMessages)}
 	s.options = acl.Options{Adapter: s.tap, OnChange: prompt}
 	var err error
 	s.Embedded, err = node.NewEmbedded(sw, s.options)

@@ -14,6 +14,7 @@ import (
 var All = []Kind{
 	{Name: "acl", New: newACL},
 	{Name: "xdp", New: newXDP},
+	{Name: "session", New: newSession},
 }
 
 // Kind is how to make a stack of one kind.
@@ -76,8 +77,10 @@ type Sender interface {
 type (
 	// Batched is a Stack that wants to know what it will be asked.
 	Batched = renderertest.Batched
-	// Partial is a Stack that cannot tell all flows apart.
+	// Partial is a Stack that cannot be asked about all flows.
 	Partial = renderertest.Partial
+	// Narrow is a Stack that denies some flows that the rules permit.
+	Narrow = renderertest.Narrow
 )
 
 // Each runs a test once for every kind of stack.

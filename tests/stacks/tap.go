@@ -14,9 +14,26 @@ import (
 // errInjected is the error of a call that was told to fail.
 var errInjected = errors.New("injected failure")
 
+// messages says what the messages of a renderer mean to a tap.
+type messages struct {
+	changes []govpp.Message // they change something
+	reads   []govpp.Message // they only read, and can fail
+	// passes says of a change that it neither counts nor fails; nil: none does.
+	passes func(data []byte) bool
+	// refused makes of a change one that the dataplane refuses; nil: what is to fail is lost.
+	refused func(data []byte) []byte
+}
+
+// aclMessages are those of the ACL renderer.
+var aclMessages = messages{
+	changes: []govpp.Message{&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceAddDel{}},
+	reads:   []govpp.Message{&acl.ACLDump{}, &acl.ACLInterfaceListDump{}, &interfaces.SwInterfaceDump{}},
+}
+
 // tap stands between GoVPP and a dataplane, and counts and fails messages.
 type tap struct {
 	adapter.VppAPI
+	kinds   messages
 	changes map[uint16]bool // message ids that change something
 	reads   map[uint16]bool // message ids that only read and can fail
 
@@ -25,7 +42,7 @@ type tap struct {
 	failAt int // counts down to the message that fails; 0 for none
 }
 
-func newTap(v adapter.VppAPI) *tap { return &tap{VppAPI: v} }
+func newTap(v adapter.VppAPI, m messages) *tap { return &tap{VppAPI: v, kinds: m} }
 
 // Connect learns the numbers of messages, which are known from then on.
 func (t *tap) Connect() error {
@@ -34,12 +51,11 @@ func (t *tap) Connect() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.changes = t.ids(&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceAddDel{})
-	t.reads = t.ids(&acl.ACLDump{}, &acl.ACLInterfaceListDump{}, &interfaces.SwInterfaceDump{})
+	t.changes, t.reads = t.ids(t.kinds.changes), t.ids(t.kinds.reads)
 	return nil
 }
 
-func (t *tap) ids(messages ...govpp.Message) map[uint16]bool {
+func (t *tap) ids(messages []govpp.Message) map[uint16]bool {
 	out := make(map[uint16]bool, len(messages))
 	for _, m := range messages {
 		if id, err := t.GetMsgID(m.GetMessageName(), m.GetCrcString()); err == nil {
@@ -49,26 +65,32 @@ func (t *tap) ids(messages ...govpp.Message) map[uint16]bool {
 	return out
 }
 
-// SendMsg counts a message, and loses it when it is told to.
+// SendMsg counts a message, and loses it, or has it refused, when it is told to.
 func (t *tap) SendMsg(ctx uint32, data []byte) error {
-	if err := t.count(binary.BigEndian.Uint16(data)); err != nil {
-		return err
+	id := binary.BigEndian.Uint16(data)
+	if t.fails(id, data) {
+		if !t.changes[id] || t.kinds.refused == nil {
+			return errInjected
+		}
+		data = t.kinds.refused(data)
 	}
 	return t.VppAPI.SendMsg(ctx, data)
 }
 
-func (t *tap) count(id uint16) error {
+// fails counts a message, and says whether it is to fail.
+func (t *tap) fails(id uint16, data []byte) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.failAt > 0 && (t.changes[id] || t.reads[id]) {
+	changes := t.changes[id] && (t.kinds.passes == nil || !t.kinds.passes(data))
+	if t.failAt > 0 && (changes || t.reads[id]) {
 		if t.failAt--; t.failAt == 0 {
-			return errInjected
+			return true
 		}
 	}
-	if t.changes[id] {
+	if changes {
 		t.ops++
 	}
-	return nil
+	return false
 }
 
 func (t *tap) failNext(n int) {

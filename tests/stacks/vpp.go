@@ -66,7 +66,7 @@ func (v *VPPs) newStack(prompt func()) (Stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &vppStack{from: v, ports: ports, tap: newTap(socketclient.NewVppClient(ports.Socket()))}
+	s := &vppStack{from: v, ports: ports, tap: newTap(socketclient.NewVppClient(ports.Socket()), aclMessages)}
 	s.options = acl.Options{Adapter: s.tap, OnChange: prompt}
 	if s.acl, err = acl.New(s.options); err != nil {
 		return nil, err

@@ -1,0 +1,213 @@
+package stacks
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	govpp "go.fd.io/govpp/api"
+	hostsession "go.fd.io/govpp/binapi/session"
+	"go.fd.io/govpp/binapi/vlib"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/renderer/session"
+)
+
+// SessionOptions of a stack of session rules.
+type SessionOptions struct {
+	Quirks  bool // the dataplane does what VPP 25.10 does
+	Refuses bool // what is to fail is refused instead of lost
+	Rules   session.Options
+}
+
+// Session is the renderer of session rules over the embedded dataplane. Every pod that is
+// rendered is an application on the host stack: its namespace is there before the renderer hears of
+// the pod, and gone before it hears that the pod is. Its addresses are reached once rules are
+// in place.
+type Session struct {
+	Switch     *vswitch.Switch
+	Rules      *session.Renderer
+	Options    session.Options // of the next Restart
+	Namespaces map[api.PodID]uint32
+
+	tap    *tap
+	router *renderertest.Router
+	narrow narrow
+}
+
+var (
+	_ Stack   = (*Session)(nil)
+	_ Partial = (*Session)(nil)
+	_ Narrow  = (*Session)(nil)
+	_ Tabled  = (*Session)(nil)
+)
+
+// portsOfRules is how many ports a rule may have in the harnesses: few, so that there are ranges
+// with more.
+const portsOfRules = 32
+
+func newSession(prompt func()) (Stack, error) {
+	return NewSession(SessionOptions{Quirks: true, Rules: session.Options{MaxPorts: portsOfRules, OnChange: prompt}})
+}
+
+// NewSession returns an empty stack. The caller closes it.
+func NewSession(o SessionOptions) (*Session, error) {
+	s := &Session{Switch: vswitch.New(vswitch.Options{Quirks: o.Quirks}), Options: o.Rules, Namespaces: map[api.PodID]uint32{}}
+	kinds := sessionMessages
+	if o.Refuses {
+		kinds.refused = ofNoNamespace
+	}
+	s.tap = newTap(s.Switch.Adapter(), kinds)
+	s.Options.Adapter = s.tap
+	s.router = renderertest.NewRouter(func(netip.Addr, api.PodID) error { return nil }, func(netip.Addr) {})
+	s.narrow = newNarrow()
+	return s, s.open()
+}
+
+func (s *Session) open() (err error) {
+	s.Rules, err = session.New(s.Options)
+	return err
+}
+
+// sessionMessages are those of the renderer. The rule by which it finds out how the dataplane
+// understands it is no change.
+var sessionMessages = messages{
+	changes: []govpp.Message{&hostsession.SessionRuleAddDel{}},
+	reads:   []govpp.Message{&hostsession.SessionRulesV2Dump{}, &vlib.CliInband{}},
+	passes:  func(data []byte) bool { return strings.HasPrefix(string(data[tagAt:]), probeTag) },
+}
+
+const probeTag = "sluice:probe"
+
+// Where fields of session_rule_add_del are.
+const (
+	namespaceAt = 10 + 1 + 18 + 18 + 2 + 2 + 4 + 1
+	tagAt       = namespaceAt + 4 + 4
+)
+
+// ofNoNamespace makes a rule one of a namespace that there is not.
+func ofNoNamespace(data []byte) []byte {
+	data = slices.Clone(data)
+	binary.BigEndian.PutUint32(data[namespaceAt:], 0xfefefefe)
+	return data
+}
+
+// Restart implements Stack.
+func (s *Session) Restart() error { return errors.Join(s.Rules.Close(), s.open()) }
+
+// Close implements Stack.
+func (s *Session) Close() error { return errors.Join(s.Rules.Close(), s.Switch.Close()) }
+
+func (s *Session) Operations() int { return s.tap.operations() }
+func (s *Session) FailNext(n int)  { s.tap.failNext(n) }
+
+// Has implements Stack.
+func (s *Session) Has(a netip.Addr) bool {
+	_, ok := s.router.Attached[a]
+	return ok
+}
+
+// Sees implements Partial: the host stack has two transports.
+func (s *Session) Sees(f api.Flow) bool { return f.Protocol == api.TCP || f.Protocol == api.UDP }
+
+// Narrows implements Narrow.
+func (s *Session) Narrows(f api.Flow) bool { return s.narrow.narrows(f, s.Options.MaxPorts) }
+
+// Verdict attempts the connection: the application of a pod connects, the one of another
+// accepts.
+func (s *Session) Verdict(f api.Flow) api.Action {
+	for _, v := range s.attempt(f) {
+		if v.Action == api.Deny {
+			return api.Deny
+		}
+	}
+	return api.Permit
+}
+
+func (s *Session) attempt(f api.Flow) (out []vswitch.SessionVerdict) {
+	if pod, ok := s.router.Attached[f.Src]; ok {
+		out = append(out, s.Switch.Connect(s.Namespaces[pod], f))
+	}
+	if pod, ok := s.router.Attached[f.Dst]; ok {
+		out = append(out, s.Switch.Accept(s.Namespaces[pod], f))
+	}
+	return out
+}
+
+// Trace implements Stack.
+func (s *Session) Trace(f api.Flow) string {
+	var b strings.Builder
+	for _, d := range s.Rules.Explain(f) {
+		fmt.Fprintf(&b, "%s: rule %d %s, %s\n", d.Table, d.Rule, d.Match, d.Action)
+	}
+	for _, v := range s.attempt(f) {
+		fmt.Fprintf(&b, "%s by %s\n", v.Action, v.Rule)
+	}
+	return b.String() + s.Verdict(f).String()
+}
+
+// Renderer implements Stack.
+func (s *Session) Renderer() renderer.Renderer {
+	return hosted{s.router.Over(s.Rules), s}
+}
+
+// hosted gives pods their namespaces.
+type hosted struct {
+	renderer.Renderer
+	s *Session
+}
+
+var _ renderer.Explainer = hosted{}
+
+// Explain implements renderer.Explainer.
+func (h hosted) Explain(f api.Flow) []renderer.Decision { return h.s.Rules.Explain(f) }
+
+func (h hosted) NewTxn(resync bool) renderer.Txn {
+	t := &hostedTxn{Txn: h.Renderer.NewTxn(resync), s: h.s, gone: map[api.PodID]bool{}}
+	if resync {
+		for pod := range h.s.Namespaces {
+			t.gone[pod] = true // unless it is rendered
+		}
+	}
+	return t
+}
+
+type hostedTxn struct {
+	renderer.Txn
+	s    *Session
+	gone map[api.PodID]bool
+}
+
+func (t *hostedTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
+	t.Txn.Render(pod, cfg)
+	delete(t.gone, pod)
+	if _, ok := t.s.Namespaces[pod]; !ok {
+		t.s.Namespaces[pod] = t.s.Switch.AddNamespace(session.NamespaceID(pod))
+	}
+	t.s.narrow.told(pod, cfg)
+}
+
+func (t *hostedTxn) Remove(pod api.PodID) {
+	t.Txn.Remove(pod)
+	t.gone[pod] = true
+}
+
+func (t *hostedTxn) Commit(ctx context.Context) error {
+	for pod := range t.gone {
+		delete(t.s.Namespaces, pod)
+		t.s.Switch.RemoveNamespace(session.NamespaceID(pod))
+		t.s.narrow.removed(pod)
+	}
+	err := t.Txn.Commit(ctx)
+	if err == nil {
+		t.s.narrow.committed()
+	}
+	return err
+}
