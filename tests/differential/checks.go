@@ -89,7 +89,7 @@ func (m *Machine) checkStacks(o *oracle.Oracle, flows []api.Flow) error {
 	for _, f := range flows {
 		want := o.Allowed(f)
 		m.Counts.verdict(want)
-		if m.fleet.Allowed(f) != want {
+		if m.fleet.Does(f, want) != want {
 			return m.wrong(CheckVerdict, o, f)
 		}
 	}
@@ -138,7 +138,7 @@ func (m *Machine) checkBetween(t turn) error {
 		a, b := old.Verdict(f), next.Verdict(f)
 		permits := (a.Egress.Allowed || b.Egress.Allowed) && (a.Ingress.Allowed || b.Ingress.Allowed)
 		denies := !a.Allowed || !b.Allowed
-		got := m.fleet.Allowed(f)
+		got := m.fleet.Does(f, permits)
 		if got && !permits || !got && !denies {
 			return misjudged(CheckNeverFewer, f, "is %s\n%sbefore:\n%s\nafter:\n%s", verdictText(got), m.fleet.Trace(f), a, b)
 		}

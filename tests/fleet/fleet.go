@@ -89,6 +89,26 @@ func (f *Fleet) Allowed(flow api.Flow) bool {
 	return f.walk(flow, func(s stacks.Stack) bool { return s.Verdict(flow) == api.Permit })
 }
 
+// Does says whether the first packet of a flow arrives, as far as the stacks can tell: they may
+// not see it, or deny it because they cannot express the rule that permits it. Then that
+// is right, and right is returned.
+func (f *Fleet) Does(flow api.Flow, right bool) bool {
+	if !f.Sees(flow) {
+		return right
+	}
+	return f.Allowed(flow) || right && f.narrows(flow)
+}
+
+// narrows says whether a stack may deny a flow that the rules permit.
+func (f *Fleet) narrows(flow api.Flow) bool {
+	for _, n := range f.nodes {
+		if s, ok := n.Stack.(stacks.Narrow); ok && s.Narrows(flow) {
+			return true
+		}
+	}
+	return false
+}
+
 // Judge says that Allowed will be asked about flows: stacks.Batched want to know.
 func (f *Fleet) Judge(flows []api.Flow) {
 	asked := map[*Node][]api.Flow{}
@@ -106,7 +126,7 @@ func (f *Fleet) Judge(flows []api.Flow) {
 	}
 }
 
-// Sees says whether the stacks can enforce rules for a flow exactly.
+// Sees says whether the stacks can be asked about a flow.
 func (f *Fleet) Sees(flow api.Flow) bool {
 	for _, n := range f.nodes {
 		if p, ok := n.Stack.(stacks.Partial); ok && !p.Sees(flow) {

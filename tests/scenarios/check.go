@@ -114,20 +114,15 @@ func (s *subject) checkVerdicts(context.Context) error {
 	flows := slices.Collect(s.asked())
 	s.running.Judge(flows)
 	for _, f := range flows {
-		if s.running.Sees(f) && s.running.Allowed(f) != o.Allowed(f) {
+		if right := o.Allowed(f); s.running.Does(f, right) != right {
 			return fmt.Errorf("%s is not what the specification says\n%s%s", f, s.running.Trace(f), o.Verdict(f))
 		}
 	}
 	return nil
 }
 
-// allowed asks the stacks about a flow. Of what they cannot see the specification tells.
-func (s *subject) allowed(f api.Flow) bool {
-	if s.running.Sees(f) {
-		return s.running.Allowed(f)
-	}
-	return s.oracle().Allowed(f)
-}
+// allowed asks the stacks about a flow. Of what they cannot tell the specification tells.
+func (s *subject) allowed(f api.Flow) bool { return s.running.Does(f, s.oracle().Allowed(f)) }
 
 // asked returns all flows of the state, or some where they are too many.
 func (s *subject) asked() iter.Seq[api.Flow] {

@@ -147,7 +147,7 @@ func (r *runner) verdicts(want expected, first bool) []finding {
 
 func (r *runner) allowed(q question) bool {
 	if !q.shared {
-		return r.fleet.Allowed(q.flow)
+		return r.fleet.Does(q.flow, q.allowed)
 	}
 	for _, name := range r.fleet.Names() {
 		if r.fleet.Node(name).Told.Verdict(q.flow) != api.Permit {

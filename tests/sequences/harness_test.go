@@ -43,6 +43,18 @@ func faultyKind(kind stacks.Kind, fault func(*faulty)) stacks.Kind {
 
 func (f *faulty) Renderer() renderer.Renderer { return faultyRenderer{f.Stack.Renderer(), f} }
 
+// Sees says what the stack below does.
+func (f *faulty) Sees(flow sluice.Flow) bool {
+	p, ok := f.Stack.(stacks.Partial)
+	return !ok || p.Sees(flow)
+}
+
+// Narrows says what the stack below does.
+func (f *faulty) Narrows(flow sluice.Flow) bool {
+	n, ok := f.Stack.(stacks.Narrow)
+	return ok && n.Narrows(flow)
+}
+
 func (f *faulty) Operations() int { return f.Stack.Operations() + f.written }
 
 // Installed tells more than that of the stack if it has to.

@@ -9,8 +9,8 @@
 //
 //   - A subject lives as long as a suite: what a step changes comes as changes, also
 //     from one case to the next.
-//   - Nothing is excused. There is no list of known mismatches, and what is not asked is
-//     counted with its reason.
+//   - Nothing is excused. There is no list of known mismatches, what is not asked is
+//     counted with its reason, and so is what a stack cannot see or express.
 //   - A row in which a pod talks to itself expects a permit, whatever the suite says:
 //     Kubernetes leaves no choice there (row 37).
 //   - What a suite does not state is expected from the oracle, and then not asked of

@@ -101,6 +101,22 @@ func (w wrapped) Allowed(f api.Flow) bool {
 	return w.Subject.Allowed(f)
 }
 
+func (w wrapped) Sees(f api.Flow) bool {
+	p, ok := w.Subject.(Partial)
+	return !ok || p.Sees(f)
+}
+
+func (w wrapped) Does(f api.Flow, right bool) bool {
+	does := w.Subject.Allowed(f)
+	if p, ok := w.Subject.(Partial); ok {
+		does = p.Does(f, right)
+	}
+	if w.bend != nil {
+		return w.bend(f, does)
+	}
+	return does
+}
+
 func (w wrapped) Resynced(ctx context.Context) (Subject, string, error) {
 	r, ok := w.Subject.(Resyncer)
 	if !ok {

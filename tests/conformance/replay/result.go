@@ -19,8 +19,11 @@ type Result struct {
 	// Probes counts the flows that were asked, without those of Resyncs. Loopbacks are
 	// those of a pod to itself, Unstated those for which the oracle was asked.
 	Probes, Loopbacks, Unstated int
-	Directions                  int // judgements of single directions
-	Resyncs, ResyncProbes       int // new subjects, and the flows that those were asked
+	// Unseen counts the flows that the subject cannot be asked about, Closed those that it
+	// denies because it cannot express the rule that permits them. The former are no Probes.
+	Unseen, Closed        int
+	Directions            int // judgements of single directions
+	Resyncs, ResyncProbes int // new subjects, and the flows that those were asked
 	// Skipped counts steps that were not asked, by reason.
 	Skipped map[string]int
 

@@ -22,6 +22,15 @@ type Subject interface {
 	Close() error
 }
 
+// Partial is a Subject that cannot tell everything.
+type Partial interface {
+	// Sees says whether it can be asked about a flow.
+	Sees(f api.Flow) bool
+	// Does is Allowed, but for what it denies because it cannot express the rule that permits
+	// it: of that it says what is right.
+	Does(f api.Flow, right bool) bool
+}
+
 // Directional is a Subject that judges each end of a flow by itself.
 type Directional interface {
 	Directions(f api.Flow) (egress, ingress bool)
@@ -80,6 +89,7 @@ type running struct {
 
 var (
 	_ Subject  = (*running)(nil)
+	_ Partial  = (*running)(nil)
 	_ Resyncer = (*running)(nil)
 )
 

@@ -101,12 +101,13 @@ func (m *measurement) writeSuites(b *strings.Builder) {
 
 func (m *measurement) writeResults(b *strings.Builder) {
 	b.WriteString("\n## Result\n\n" +
-		"Probes are flows that were asked; those *by the oracle* are the ones that no suite states. A resync is a new fleet beside the one that runs.\n\n" +
-		"| suite | subject | addresses | cases | steps | changes | probes | to itself | by the oracle | directions | resyncs | their probes | mismatches |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+		"Probes are flows that were asked; those *by the oracle* are the ones that no suite states. A resync is a new fleet beside the one that runs. Session rules are for TCP and\n" +
+		"UDP: other flows are *unseen*. What they deny because a rule has more ports than they can list is *closed*, and reported by the renderer.\n\n" +
+		"| suite | subject | addresses | cases | steps | changes | probes | to itself | by the oracle | unseen | closed | directions | resyncs | their probes | mismatches |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range m.results {
-		fmt.Fprintf(b, "| %s | %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %s |\n", r.Suite, r.Subject, r.Addressing,
-			r.Cases, r.Steps, r.Changes, r.Probes, r.Loopbacks, r.Unstated, r.Directions, r.Resyncs, r.ResyncProbes, bold(r.Mismatches))
+		fmt.Fprintf(b, "| %s | %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %s |\n", r.Suite, r.Subject, r.Addressing,
+			r.Cases, r.Steps, r.Changes, r.Probes, r.Loopbacks, r.Unstated, r.Unseen, r.Closed, r.Directions, r.Resyncs, r.ResyncProbes, bold(r.Mismatches))
 	}
 }
 
