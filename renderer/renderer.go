@@ -71,6 +71,13 @@ type Decision struct {
 	Origins  []api.Origin   `json:"origins,omitempty"`
 }
 
+// Decided is what hits are counted by: what a rule of a policy decides, in all tables. The zero
+// origin stands for rules that no policy is the reason of.
+type Decided struct {
+	Origin api.Origin
+	Action api.Action
+}
+
 // Abstainer is an Explainer whose stack has nothing to do with some flows.
 type Abstainer interface {
 	// Abstains returns one clause that says why the stack does not decide about a flow that the

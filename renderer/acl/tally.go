@@ -32,12 +32,8 @@ type holding struct {
 	pieces [][]int32
 }
 
-// Decision is what hits are counted by: what a rule of a policy decides, in all
-// tables. The zero origin stands for rules that no policy is the reason of.
-type Decision struct {
-	Origin api.Origin
-	Action api.Action
-}
+// Decision is what hits are counted by.
+type Decision = renderer.Decided
 
 func newTally(c counters) tally {
 	return tally{count: c, past: make(map[Decision]uint64), rules: make(map[renderer.Digest][]uint64)}
@@ -144,7 +140,7 @@ func addDecisions(to map[Decision]uint64, t *cache.Table, hits []uint64, pieces 
 			origins = []api.Origin{{}}
 		}
 		for _, o := range origins {
-			to[Decision{o, t.Rules[i].Action}] += n
+			to[Decision{Origin: o, Action: t.Rules[i].Action}] += n
 		}
 	}
 }

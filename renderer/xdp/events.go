@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -17,25 +18,66 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// Event is what became of one packet. Not every packet has one: each processor tells of a
-// limited number in a second.
+// Telling says what is told of packets, while somebody listens.
+type Telling struct {
+	PerSecond uint32 // events of each processor; 0: none
+	OneIn     uint32 // of so many packets that could have an event one has; 0 is 1
+	Permitted bool   // also of packets that begin what is permitted, not only of what is dropped
+}
+
+// Event is what became of one packet.
 type Event struct {
-	Time      time.Duration // since the machine began
+	Time      time.Time
 	Interface uint32
 	Direction compile.Direction // the pod's view
 	Flow      api.Flow
-	Reason    string // why it was dropped; empty when it passed
-	Verdict   uint32 // of the rule that decided, 0 when none did
+	Reason    Reason // why it was dropped; empty when it passed
+	Bytes     uint32 // of its frame
+	// Missed is how many packets had no event before this one, because there were too many or
+	// by OneIn, since the last event of the processor.
+	Missed uint64
+
+	verdict uint32 // of the rule that decided, 0 when none did
+	boot    time.Duration
 }
 
+// Reason says why a packet is dropped.
+type Reason string
+
+// The reasons.
+const (
+	ReasonPolicy    Reason = "policy"
+	ReasonMalformed Reason = "malformed"                 // headers that contradict each other, or hide what is behind them
+	ReasonSource    Reason = "not an address of the pod" // as its source
+	ReasonFragment  Reason = "fragment of nothing"       // whose first one did not pass, or is not known any more
+	ReasonInterface Reason = "interface not known"
+	ReasonError     Reason = "error about nothing" // ICMP, about a packet that the pod cannot have sent
+)
+
 // reasons are the words for what enum reason of the program has.
-var reasons = []string{"", "policy", "malformed", "not its address", "fragment of nothing", "interface not known", "ICMP error about nothing"}
+var reasons = []Reason{"", ReasonPolicy, ReasonMalformed, ReasonSource, ReasonFragment, ReasonInterface, ReasonError}
 
 // eventInterval is how often events are looked for: the program wakes nobody.
 const eventInterval = 100 * time.Millisecond
 
-// Events calls f with events until the context ends. There are none unless the options of
-// the kernel say how many.
+// Tell changes what is told. It may be called while others listen, by one goroutine at a time.
+func (k *Kernel) Tell(t Telling) error {
+	if k.told == 0 {
+		k.since.Store(int64(sinceBoot()))
+	}
+	k.told = t.PerSecond
+	raw := bpf.SluiceTelling{PerSecond: t.PerSecond, OneIn: t.OneIn}
+	if t.Permitted && t.PerSecond > 0 {
+		raw.Permitted = 1
+	}
+	if err := k.state[bpf.SluiceMapListener].Put(uint32(0), raw); err != nil {
+		return fmt.Errorf("tell of packets: %w", err)
+	}
+	return nil
+}
+
+// Events calls f with the events of packets that Tell asks for, until the context ends. What
+// nobody listened to before Tell is left out. One goroutine at a time may listen.
 func (k *Kernel) Events(ctx context.Context, f func(Event)) error {
 	r, err := ringbuf.NewReader(k.state[bpf.SluiceMapEvents])
 	if err != nil {
@@ -50,12 +92,21 @@ func (k *Kernel) Events(ctx context.Context, f func(Event)) error {
 		case err != nil:
 			return fmt.Errorf("events: %w", err)
 		default:
-			if e, ok := decodeEvent(record.RawSample); ok {
+			if e, ok := decodeEvent(record.RawSample); ok && e.boot >= time.Duration(k.since.Load()) {
 				f(e)
 			}
 		}
 	}
 	return ctx.Err()
+}
+
+// sinceBoot is the clock of events.
+func sinceBoot() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now); err != nil {
+		return 0 // the clock is there
+	}
+	return time.Duration(now.Nano())
 }
 
 // decodeEvent reads an event of the program.
@@ -67,7 +118,8 @@ func decodeEvent(b []byte) (Event, bool) {
 	if _, err := binary.Decode(b, binary.NativeEndian, &raw); err != nil {
 		return Event{}, false
 	}
-	e := Event{Time: time.Duration(raw.Time), Interface: raw.Id, Verdict: raw.Verdict, Reason: "unknown"}
+	e := Event{Interface: raw.Id, Reason: "unknown", Bytes: raw.Bytes, Missed: raw.Missed, verdict: raw.Verdict, boot: time.Duration(raw.Time)}
+	e.Time = time.Now().Add(e.boot - sinceBoot()).Round(time.Millisecond)
 	if int(raw.Reason) < len(reasons) {
 		e.Reason = reasons[raw.Reason]
 	}
@@ -92,9 +144,16 @@ func addressOf(words [4]uint32, v6 bool) netip.Addr {
 	return netip.AddrFrom4([4]byte(b[:4]))
 }
 
-// Explained returns the pod and the rule of an event, as far as they are known still.
-func (r *Renderer) Explained(e Event) renderer.Decision {
+// Explained returns the pod that an event is of, and what decided, with the rule where one did
+// and the lists are still known that the pod had then.
+func (r *Renderer) Explained(e Event) (api.PodID, renderer.Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.decision(side{e.Interface, e.Direction}, e.Verdict)
+	s := side{e.Interface, e.Direction}
+	verdict := e.verdict
+	if e.Reason == "" {
+		verdict |= compile.Allow // also when no list decided
+	}
+	list, rule, _ := r.ledger.ruleOf(s, e.verdict&compile.SlotMask, e.boot)
+	return r.owner[e.Interface], r.decided(s, verdict, list, rule)
 }

@@ -2,37 +2,193 @@ package xdp_test
 
 import (
 	"context"
+	"runtime"
+	"slices"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-func TestEventsTellOfDropsAndAreLimited(t *testing.T) {
-	const limit = 5
-	l := newLab(t, func(o *labOptions) { o.kernel.EventsPerSecond = limit })
-	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
-	f := tcpFlow(friend4, own4, 4000, 81)
-	for range 1000 {
-		l.want(false, "another port", compile.ToPod, xdp.Frame(f, false))
+// told returns the events of what happens, as many as there must be at least.
+func (l *lab) told(t xdp.Telling, atLeast int, happens func()) (out []xdp.Event) {
+	l.t.Helper()
+	if err := l.kernel.Tell(t); err != nil {
+		l.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
 	defer cancel()
-	var got []xdp.Event
-	_ = l.kernel.Events(ctx, func(e xdp.Event) {
-		if got = append(got, e); len(got) == limit {
-			cancel()
+	events, ended := make(chan xdp.Event, 4096), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = l.kernel.Events(ctx, func(e xdp.Event) { events <- e })
+	}()
+	happens()
+	for {
+		select {
+		case e := <-events:
+			out = append(out, e)
+			continue
+		case <-time.After(300 * time.Millisecond): // longer than the reader waits
+		case <-ctx.Done():
+		}
+		break
+	}
+	cancel()
+	<-ended
+	if err := l.kernel.Tell(xdp.Telling{}); err != nil {
+		l.t.Fatal(err)
+	}
+	if len(out) < atLeast {
+		l.t.Fatalf("there were %d events, want %d", len(out), atLeast)
+	}
+	return out
+}
+
+// onOneProcessor has a test run where one count of events is.
+func onOneProcessor(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread() // the thread ends with the test
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+	for cpu, found := 0, false; cpu < len(set)*64; cpu++ {
+		if found {
+			set.Clear(cpu)
+		}
+		found = found || set.IsSet(cpu)
+	}
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEventsTellOfDropsWithTheirRuleAndAreLimited(t *testing.T) {
+	const limit, packets = 5, 200
+	onOneProcessor(t)
+	l := newLab(t)
+	origins := [][]api.Origin{nil, {{Policy: api.PolicyID{Namespace: "lab", Name: "web"}, Rule: api.IsolationRule}}}
+	txn := l.r.NewTxn(true)
+	txn.Render(labPod, podWith(renderer.NewRuleList([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod), {}}, origins)))
+	if err := txn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f := tcpFlow(friend4, own4, 4000, 81)
+	sent := 0
+	began := time.Now()
+	got := l.told(xdp.Telling{PerSecond: limit}, limit, func() {
+		for range packets {
+			sent++
+			l.want(false, "another port", compile.ToPod, xdp.Frame(f, false))
 		}
 	})
-	if len(got) < limit {
-		t.Fatalf("there were %d events, want %d", len(got), limit)
+	more := l.told(xdp.Telling{PerSecond: limit}, 1, func() { l.want(false, "another port", compile.ToPod, xdp.Frame(f, false)) })
+	var missed uint64
+	for _, e := range more {
+		missed += e.Missed
 	}
 	for _, e := range got {
-		d := l.r.Explained(e)
-		if e.Flow != f || e.Reason != "policy" || e.Direction != compile.ToPod || e.Interface != labID || d.Rule != 1 || d.Action != api.Deny {
-			t.Errorf("event %+v is explained by %+v", e, d)
+		missed += e.Missed
+		pod, d := l.r.Explained(e)
+		if e.Flow != f || e.Reason != xdp.ReasonPolicy || e.Direction != compile.ToPod || e.Interface != labID || e.Bytes != 54 {
+			t.Errorf("the event is %+v", e)
+		}
+		if pod != labPod || d.Rule != 1 || d.Action != api.Deny || !slices.Equal(d.Origins, origins[1]) {
+			t.Errorf("it is explained by pod %s and %+v", pod, d)
+		}
+		if age := time.Since(e.Time); age < -time.Second || age > 2*patience {
+			t.Errorf("the event is of %s", e.Time)
 		}
 	}
+	if most := limit * int(2+time.Since(began).Seconds()); len(got) > 8*most {
+		t.Errorf("%d events for %d packets, want %d of each processor at most", len(got), sent, most)
+	}
+	if missed == 0 {
+		t.Errorf("%d packets have no event, and none is counted", sent-len(got))
+	}
+}
+
+func TestEventsAreSampled(t *testing.T) {
+	l := newLab(t)
+	l.render(closed, nil)
+	sent := 0
+	got := l.told(xdp.Telling{PerSecond: 100000, OneIn: 10}, 10, func() {
+		for range 1000 {
+			sent++
+			l.want(false, "a packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 81), false))
+		}
+	})
+	if len(got) > sent/10+1 {
+		t.Errorf("%d events for %d packets, want one in ten", len(got), sent)
+	}
+}
+
+func TestEventsTellOfWhatBeginsWhenThatIsAskedFor(t *testing.T) {
+	for _, permitted := range []bool{false, true} {
+		l := newLab(t)
+		l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
+		got := l.told(xdp.Telling{PerSecond: 1000, Permitted: permitted}, 1, func() {
+			l.want(true, "the first packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false))
+			l.want(true, "a later packet", compile.ToPod, flags(xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false), ack))
+			l.want(false, "a denied packet", compile.ToPod, xdp.Frame(tcpFlow(other4, own4, 4000, 80), false))
+		})
+		passed := 0
+		for _, e := range got {
+			if e.Reason != "" {
+				continue
+			}
+			passed++
+			if _, d := l.r.Explained(e); d.Rule != 0 || d.Action != api.Permit {
+				t.Errorf("what passed is explained by %+v", d)
+			}
+		}
+		if want := len(got) / 2; permitted && passed != want || !permitted && passed != 0 {
+			t.Errorf("of %d events %d are of packets that passed; they are asked for: %t", len(got), passed, permitted)
+		}
+	}
+}
+
+func TestNothingIsToldWhenNobodyListens(t *testing.T) {
+	l := newLab(t)
+	l.render(closed, nil)
+	for _, perSecond := range []uint32{10, 0} {
+		if err := l.kernel.Tell(xdp.Telling{PerSecond: perSecond}); err != nil {
+			t.Fatal(err)
+		}
+		l.want(false, "a denied packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 81), false))
+		time.Sleep(10 * time.Millisecond) // of the machine's clock for events
+	}
+	if err := l.kernel.Tell(xdp.Telling{PerSecond: 10}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+	defer cancel()
+	_ = l.kernel.Events(ctx, func(e xdp.Event) { t.Errorf("%+v was told of before anybody listened", e) })
+}
+
+func TestEventsKnowTheRulesOfTheListsThatThePodHadThen(t *testing.T) {
+	l := newLab(t)
+	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod), permitTCP(api.AddrNet(friend4), 82, compile.ToPod)}, nil)
+	got := l.told(xdp.Telling{PerSecond: 1000}, 1, func() {
+		l.want(false, "a packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 81), false))
+	})
+	rule := func(want int) {
+		t.Helper()
+		if _, d := l.r.Explained(got[0]); d.Rule != want || d.Action != api.Deny {
+			t.Errorf("it is explained by %+v, want rule %d", d, want)
+		}
+	}
+	rule(2)
+	time.Sleep(10 * time.Millisecond) // of the machine's clock for events
+	l.render(closed, nil)
+	rule(2)
+	time.Sleep(10 * time.Millisecond)
+	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
+	rule(-1) // of two lists ago
 }

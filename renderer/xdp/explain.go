@@ -3,6 +3,7 @@ package xdp
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/netip"
 	"slices"
 
@@ -107,8 +108,20 @@ func (r *Renderer) Explain(f api.Flow) (out []renderer.Decision) {
 	return out
 }
 
-// decision puts a verdict in words.
+// decision puts a verdict of the memory that is in force in words.
 func (r *Renderer) decision(s side, v uint32) renderer.Decision {
+	l, rule, _, ok := r.image.Rule(v & compile.SlotMask)
+	if !ok {
+		return r.decided(s, v, nil, -1)
+	}
+	if own := r.ends[s.id].List(s.dir); own.Digest() == l.Digest() {
+		l = own // of equal lists each pod has its own origins
+	}
+	return r.decided(s, v, l, rule)
+}
+
+// decided puts in words that a rule of a list decided, or that none did.
+func (r *Renderer) decided(s side, v uint32, l *renderer.RuleList, rule int) renderer.Decision {
 	table := "egress of " // the vswitch's view
 	if s.dir == compile.FromPod {
 		table = "ingress of "
@@ -117,13 +130,8 @@ func (r *Renderer) decision(s side, v uint32) renderer.Decision {
 	if v&compile.Allow != 0 {
 		d.Action = api.Permit
 	}
-	l, rule, _, ok := r.image.Rule(v & compile.SlotMask)
-	if !ok {
-		return d
-	}
-	d.Rule, d.Match, d.Origins = rule, l.Rules()[rule], l.Origins(rule)
-	if own := r.ends[s.id].List(s.dir); own.Digest() == l.Digest() {
-		d.Origins = own.Origins(rule) // of equal lists each pod has its own
+	if l != nil {
+		d.Rule, d.Match, d.Origins = rule, l.Rules()[rule], l.Origins(rule)
 	}
 	return d
 }
@@ -153,21 +161,45 @@ type DumpTable struct {
 }
 
 // Dump returns what is known to be installed. It asks nobody.
-func (r *Renderer) Dump() Dump { return r.dump(nil) }
+func (r *Renderer) Dump() Dump { return r.dump(false) }
 
-// DumpHits is Dump with the packets that each rule decided since its list is there, or since
-// an agent has started that took it over. Without counters it is Dump.
+// DumpHits is Dump with the packets that each rule decided since its list is there. It reads all
+// counters. Where nobody counts it is Dump.
 func (r *Renderer) DumpHits() Dump {
 	r.mu.Lock()
-	hits, err := r.options.Plane.Hits()
+	counted := r.readHits()
 	r.mu.Unlock()
-	if err != nil {
-		r.log.Warn("hits of rules are not known", "error", err)
-	}
-	return r.dump(hits)
+	return r.dump(counted)
 }
 
-func (r *Renderer) dump(hits []uint64) Dump {
+// Hits returns the packets that rules of policies decided. It grows while the memory in force is
+// pinned, whatever lists are replaced; of lists that are replaced while nobody runs, nothing is
+// known. A rule with several origins counts for each of them. It reads all counters; it is nil
+// when they cannot be read.
+func (r *Renderer) Hits() map[renderer.Decided]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.readHits() {
+		return nil
+	}
+	return maps.Clone(r.ledger.total)
+}
+
+// readHits enters all counters.
+func (r *Renderer) readHits() bool {
+	if !r.started && !r.adopted {
+		return false
+	}
+	counters, err := r.options.Plane.Hits(0, math.MaxUint32)
+	if err != nil {
+		r.log.Warn("hits of rules are not known", "error", err)
+		return false
+	}
+	r.ledger.enterAll(counters)
+	return true
+}
+
+func (r *Renderer) dump(counted bool) Dump {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	d := Dump{Pending: slices.Clone(r.pending), Use: r.image.Use()}
@@ -177,37 +209,28 @@ func (r *Renderer) dump(hits []uint64) Dump {
 	for _, id := range slices.Sorted(maps.Keys(r.ends)) {
 		e := r.ends[id]
 		out := DumpEndpoint{Interface: e.ID, Pod: r.owner[e.ID], IPs: e.IPs}
-		for _, l := range []*renderer.RuleList{e.FromPod, e.ToPod} {
-			if l == nil {
-				continue
+		for _, dir := range []compile.Direction{compile.FromPod, compile.ToPod} {
+			if l := e.List(dir); l != nil {
+				out.Tables = append(out.Tables, r.dumpTable(side{id, dir}, l, counted))
 			}
-			t := DumpTable{Name: "ingress", Rules: l.Rules()}
-			if l == e.ToPod {
-				t.Name = "egress"
-			}
-			for i := range l.Rules() {
-				t.Origins = append(t.Origins, l.Origins(i))
-			}
-			t.Hits = r.hitsOf(hits, id, l == e.ToPod)
-			out.Tables = append(out.Tables, t)
 		}
 		d.Endpoints = append(d.Endpoints, out)
 	}
 	return d
 }
 
-// hitsOf returns the packets that each rule of an endpoint's list decided, nil when that is
-// not known.
-func (r *Renderer) hitsOf(hits []uint64, id uint32, toPod bool) []uint64 {
-	dir := compile.FromPod
-	if toPod {
-		dir = compile.ToPod
+func (r *Renderer) dumpTable(s side, l *renderer.RuleList, counted bool) DumpTable {
+	t := DumpTable{Name: "ingress", Rules: l.Rules()}
+	if s.dir == compile.ToPod {
+		t.Name = "egress"
 	}
-	first, count, ok := r.image.Slot(id, dir)
-	if !ok || r.adopted || int(first)+count > len(hits) {
-		return nil
+	for i := range l.Rules() {
+		t.Origins = append(t.Origins, l.Origins(i))
 	}
-	return hits[first : int(first)+count]
+	if counted {
+		t.Hits = r.ledger.hitsOf(s, l)
+	}
+	return t
 }
 
 // Members returns the members of the sets that installed lists name, sorted.

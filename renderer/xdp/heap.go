@@ -62,11 +62,11 @@ func (h *heap) Flip(id, record uint32) error {
 	return nil
 }
 
-func (h *heap) Switch() error {
+func (h *heap) Switch() ([]uint64, error) {
 	if h.next != nil {
 		h.force, h.next = *h.next, nil
 	}
-	return nil
+	return nil, nil
 }
 
 func (h *heap) Grace() error { return nil }
@@ -93,5 +93,8 @@ func (h *heap) Permits(id uint32, dir compile.Direction, f api.Flow) (bool, erro
 
 func (h *heap) Word(i uint32) uint32    { return h.force.lines[i/compile.LineWords][i%compile.LineWords] }
 func (h *heap) Record(id uint32) uint32 { return h.force.ends[id] }
-func (h *heap) Hits() ([]uint64, error) { return make([]uint64, h.force.slots), nil }
 func (h *heap) Close() error            { return nil }
+
+func (h *heap) Hits(_, count uint32) ([]uint64, error) {
+	return make([]uint64, min(count, uint32(h.force.slots))), nil
+}

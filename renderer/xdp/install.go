@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -130,9 +131,14 @@ func (r *Renderer) prepare(p compile.Plan) error {
 		}
 	}
 	clear(r.named)
-	if err := plane.Switch(); err != nil {
+	since := sinceBoot()
+	left, err := plane.Switch()
+	if err != nil {
 		return fmt.Errorf("put a new memory in force: %w", err)
 	}
+	r.adopted = false
+	r.ledger.left(left, r.slot)
+	r.note(since)
 	ids, err := plane.Attached()
 	if err != nil {
 		return fmt.Errorf("what is attached: %w", err)
@@ -211,6 +217,36 @@ func (r *Renderer) attach(compile.Plan) error {
 		r.attached[id] = true
 	}
 	return nil
+}
+
+// release makes what nothing leads to any more available, if no packet is on its way that could
+// have read it.
+func (r *Renderer) release() {
+	for _, x := range r.graces.take() {
+		if err := r.ledger.release(x.Slots(), r.options.Plane.Hits); err != nil {
+			r.log.Warn("what rules decided that are no more is not known", "error", err)
+		}
+		r.image.Release(x)
+	}
+}
+
+// note takes down whose the counters are from a time on.
+func (r *Renderer) note(since time.Duration) {
+	r.ledger.note(slices.Sorted(maps.Keys(r.ends)), r.slot, since)
+}
+
+// slot returns the list that is in force for a direction of an endpoint, and the counter of its
+// first rule, which a memory says that another process wrote.
+func (r *Renderer) slot(id uint32, dir compile.Direction) (first uint32, list *renderer.RuleList, ok bool) {
+	first, list, ok = r.image.Slot(id, dir)
+	if own := r.ends[id].List(dir); own.Digest() == list.Digest() {
+		list = own // of equal lists the newest has the origins
+	}
+	if r.adopted {
+		record := r.options.Plane.Record(id)
+		first = r.options.Plane.Word(record*compile.LineWords + compile.RecordSlot + uint32(dir))
+	}
+	return first, list, ok
 }
 
 // retire has memory released when a grace period is over.

@@ -7,7 +7,6 @@ import (
 	gomaps "maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -31,7 +30,6 @@ const (
 	confErrors
 	confSpoof
 	confClosed
-	confFlows
 )
 
 // KernelOptions say how the kernel enforces.
@@ -46,11 +44,6 @@ type KernelOptions struct {
 	AnySource   bool // pods may send from addresses that are not theirs
 	UnknownPass bool // interfaces that are attached and not known let packets pass
 	Flows       int  // entries of the table of flows, per family; zero: 131072
-
-	// EventsPerSecond limits the events of each processor; zero: there are none. Permitted
-	// has events for new flows too.
-	EventsPerSecond int
-	Permitted       bool
 
 	// KeepSpare keeps the memory that was in force before, so that the next one need not be
 	// loaded. It is for those that replace memories often.
@@ -79,6 +72,8 @@ type Kernel struct {
 	uplinks map[uint32]attachment
 	outer   *ebpf.Map // whose updates wait for all packets on their way
 	inner   *ebpf.Map
+	told    uint32       // events of a second that are told of
+	since   atomic.Int64 // sinceBoot when that began
 }
 
 // memory is one set of programs with its maps.
@@ -97,7 +92,7 @@ type memory struct {
 const minLines = 1024
 
 // stateMaps are shared by all memories, and pinned.
-var stateMaps = []string{bpf.SluiceMapFlows4, bpf.SluiceMapFlows6, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapReasons}
+var stateMaps = []string{bpf.SluiceMapFlows4, bpf.SluiceMapFlows6, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
 
 // NewKernel takes over what is pinned, or begins with nothing. Nothing is enforced by it.
 func NewKernel(o KernelOptions) (*Kernel, error) {
@@ -146,6 +141,9 @@ func (k *Kernel) open() error {
 	if err != nil {
 		return fmt.Errorf("map for grace periods: %w", err)
 	}
+	if err := k.Tell(Telling{}); err != nil { // a process that was killed may have listened
+		return err
+	}
 	if k.force, err = k.load(k.options.Lines, 2); err != nil {
 		return err
 	}
@@ -189,7 +187,7 @@ func (k *Kernel) stateMap(m *ebpf.MapSpec) (*ebpf.Map, error) {
 func (k *Kernel) conf() (c uint32) {
 	for bit, on := range map[uint32]bool{
 		confNeighbours: !k.options.Infra.NoNeighbours, confErrors: !k.options.Infra.NoErrors, confSpoof: k.options.AnySource,
-		confClosed: !k.options.UnknownPass, confFlows: k.options.Permitted,
+		confClosed: !k.options.UnknownPass,
 	} {
 		if on {
 			c |= bit
@@ -213,7 +211,7 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 	for _, name := range stateMaps {
 		spec.Maps[name].MaxEntries = k.state[name].MaxEntries()
 	}
-	if err := errors.Join(spec.Variables[bpf.SluiceVarConf].Set(k.conf()), spec.Variables[bpf.SluiceVarEventsPerSecond].Set(uint32(k.options.EventsPerSecond))); err != nil {
+	if err := spec.Variables[bpf.SluiceVarConf].Set(k.conf()); err != nil {
 		return nil, fmt.Errorf("configure the program: %w", err)
 	}
 	replace := gomaps.Clone(k.state)
@@ -310,6 +308,9 @@ func (k *Kernel) takeSpare(lines, slots int) (*memory, error) {
 	}
 	clear(m.recs)
 	clear(m.ids)
+	if err := m.clearHits(); err != nil {
+		return nil, err
+	}
 	k.spare = nil
 	return m, nil
 }
@@ -372,31 +373,31 @@ func (m *memory) flipFar(id, record uint32) error {
 }
 
 // Switch implements Plane.
-func (k *Kernel) Switch() error {
+func (k *Kernel) Switch() (left []uint64, err error) {
 	if k.next == nil {
-		return nil
+		return nil, nil
 	}
 	if err := k.moveNames(); err != nil {
-		return err
+		return nil, err
 	}
 	for _, id := range k.attached() {
 		if err := k.links[id].update(k.next.coll.Programs); err != nil {
-			return fmt.Errorf("interface %d: %w", id, err)
+			return nil, fmt.Errorf("interface %d: %w", id, err)
 		}
 	}
 	for _, u := range k.uplinks {
 		if err := u.update(k.next.coll.Programs); err != nil {
-			return fmt.Errorf("uplink: %w", err)
+			return nil, fmt.Errorf("uplink: %w", err)
 		}
 	}
 	old := k.swap()
-	if err := k.keepHits(old); err != nil {
-		k.log.Warn("hits of rules begin anew", "error", err)
+	if left, err = old.hits(0, uint32(old.slots)); err != nil {
+		k.log.Warn("what rules decided is not known", "error", err)
 	}
 	if k.options.KeepSpare {
 		old, k.spare = k.spare, old
 	}
-	return errors.Join(k.pinMemory(), old.close())
+	return left, errors.Join(k.pinMemory(), old.close())
 }
 
 // swap puts the prepared memory in force and returns the other, when nobody runs it.
@@ -422,40 +423,6 @@ func (k *Kernel) Word(i uint32) uint32 { return atomic.LoadUint32(k.force.word(i
 
 // Record implements Plane.
 func (k *Kernel) Record(id uint32) uint32 { return k.force.recs[id] }
-
-// keepHits adds the counters of a memory that is left to those of the one in force.
-func (k *Kernel) keepHits(old *memory) error {
-	from, to := old.coll.Maps[bpf.SluiceMapHits], k.force.coll.Maps[bpf.SluiceMapHits]
-	n := min(old.slots, k.force.slots)
-	for slot := range uint32(n) {
-		var values []bpf.SluiceCounter
-		if err := from.Lookup(slot, &values); err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(values, func(c bpf.SluiceCounter) bool { return c.Packets > 0 }) {
-			continue
-		}
-		if err := to.Put(slot, values); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Hits implements Plane.
-func (k *Kernel) Hits() ([]uint64, error) {
-	out := make([]uint64, k.force.slots)
-	for slot := range out {
-		var values []bpf.SluiceCounter
-		if err := k.force.coll.Maps[bpf.SluiceMapHits].Lookup(uint32(slot), &values); err != nil {
-			return nil, fmt.Errorf("counters: %w", err)
-		}
-		for _, v := range values {
-			out[slot] += v.Packets
-		}
-	}
-	return out, nil
-}
 
 // Close ends what is not pinned. What is goes on.
 func (k *Kernel) Close() error {

@@ -27,8 +27,10 @@ type Plane interface {
 	Store(word, value uint32) error
 	// Flip makes a record that of an endpoint; 0 for none.
 	Flip(id, record uint32) error
-	// Switch puts the prepared memory in force for all that is attached, if there is one.
-	Switch() error
+	// Switch puts the prepared memory in force for all that is attached, if there is one. Its
+	// counters begin at 0; what those of the other one had reached is returned, nil if that
+	// is not known.
+	Switch() (left []uint64, err error)
 	// Grace returns when no packet is on its way that began before. It may be called while
 	// other methods run.
 	Grace() error
@@ -48,8 +50,8 @@ type Plane interface {
 	// Word reads the memory in force, and Record which record an endpoint has there.
 	Word(i uint32) uint32
 	Record(id uint32) uint32
-	// Hits returns the packets that every slot decided, in the memory in force.
-	Hits() ([]uint64, error)
+	// Hits returns the packets that so many slots decided, in the memory in force.
+	Hits(first, count uint32) ([]uint64, error)
 
 	Close() error
 }

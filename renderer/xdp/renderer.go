@@ -40,6 +40,7 @@ type Renderer struct {
 	adopted bool // the plane enforces what is told, in a memory that another process wrote
 	pending []string
 	refused []renderer.Unenforced
+	ledger  ledger
 	lastErr error
 
 	graces graces
@@ -73,7 +74,7 @@ func New(o Options) (*Renderer, error) {
 	o.Infra = infra
 	r := &Renderer{
 		options: o, log: o.Log, told: told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}},
-		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, named: map[uint32][]netip.Addr{}, owner: map[uint32]api.PodID{},
+		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, named: map[uint32][]netip.Addr{}, owner: map[uint32]api.PodID{}, ledger: newLedger(),
 	}
 	r.forget()
 	return r, nil
@@ -123,31 +124,27 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	for _, x := range r.graces.take() {
-		r.image.Release(x)
-	}
-	problems := r.arrange()
+	r.release()
+	problems, since := r.arrange(), sinceBoot()
 	mark := r.mark()
 	if r.again && !r.adopted && r.options.Plane.Mark() == mark {
-		if ok, err := r.adopt(); err != nil {
+		if _, err := r.adopt(); err != nil {
 			return err
-		} else if ok {
-			return errors.Join(problems...)
 		}
 	}
-	if r.adopted && r.options.Plane.Mark() == mark {
-		return errors.Join(problems...)
+	if !r.adopted || r.options.Plane.Mark() != mark {
+		if err := r.install(mark); err != nil {
+			r.again = true
+			return errors.Join(append(problems, err)...)
+		}
+		r.again, r.adopted = false, false
 	}
-	if err := r.install(mark); err != nil {
-		r.again = true
-		return errors.Join(append(problems, err)...)
-	}
-	r.again, r.adopted = false, false
+	r.note(since)
 	return errors.Join(problems...)
 }
 
 // adopt takes over a plane that enforces what is told, if the same endpoints are attached.
-func (r *Renderer) adopt() (bool, error) {
+func (r *Renderer) adopt() (adopted bool, err error) {
 	ids, err := r.options.Plane.Attached()
 	if err != nil {
 		return false, fmt.Errorf("what is attached: %w", err)

@@ -22,6 +22,7 @@ type SluiceCounter struct {
 type SluiceEvent struct {
 	_          structs.HostLayout
 	Time       uint64
+	Missed     uint64
 	Id         uint32
 	Verdict    uint32
 	Remote     [4]uint32
@@ -33,7 +34,7 @@ type SluiceEvent struct {
 	ToPod      uint8
 	Reason     uint8
 	Bytes      uint32
-	_          [4]byte
+	Zero       uint32
 }
 
 type SluiceFlow struct {
@@ -52,33 +53,41 @@ type SluiceKey4 struct {
 	Protocol uint32
 }
 
+type SluiceTelling struct {
+	_         structs.HostLayout
+	PerSecond uint32
+	OneIn     uint32
+	Permitted uint32
+	Zero      uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	SluiceMapEnds            = "ends"
-	SluiceMapEvents          = "events"
-	SluiceMapFar             = "far"
-	SluiceMapFlows4          = "flows4"
-	SluiceMapFlows6          = "flows6"
-	SluiceMapFragments       = "fragments"
-	SluiceMapHits            = "hits"
-	SluiceMapMem             = "mem"
-	SluiceMapNames           = "names"
-	SluiceMapReasons         = "reasons"
-	SluiceMapTokens          = "tokens"
-	SluiceProgAskFrom        = "ask_from"
-	SluiceProgAskTo          = "ask_to"
-	SluiceProgFromPod        = "from_pod"
-	SluiceProgProbeFrom      = "probe_from"
-	SluiceProgProbeTo        = "probe_to"
-	SluiceProgToPod          = "to_pod"
-	SluiceProgXdpFromPod     = "xdp_from_pod"
-	SluiceProgXdpToPod       = "xdp_to_pod"
-	SluiceProgXdpUplink      = "xdp_uplink"
-	SluiceVarConf            = "conf"
-	SluiceVarEventIsKept     = "event_is_kept"
-	SluiceVarEventsPerSecond = "events_per_second"
+	SluiceMapEnds        = "ends"
+	SluiceMapEvents      = "events"
+	SluiceMapFar         = "far"
+	SluiceMapFlows4      = "flows4"
+	SluiceMapFlows6      = "flows6"
+	SluiceMapFragments   = "fragments"
+	SluiceMapHits        = "hits"
+	SluiceMapListener    = "listener"
+	SluiceMapMem         = "mem"
+	SluiceMapNames       = "names"
+	SluiceMapReasons     = "reasons"
+	SluiceMapTokens      = "tokens"
+	SluiceProgAskFrom    = "ask_from"
+	SluiceProgAskTo      = "ask_to"
+	SluiceProgFromPod    = "from_pod"
+	SluiceProgProbeFrom  = "probe_from"
+	SluiceProgProbeTo    = "probe_to"
+	SluiceProgToPod      = "to_pod"
+	SluiceProgXdpFromPod = "xdp_from_pod"
+	SluiceProgXdpToPod   = "xdp_to_pod"
+	SluiceProgXdpUplink  = "xdp_uplink"
+	SluiceVarConf        = "conf"
+	SluiceVarEventIsKept = "event_is_kept"
 )
 
 // LoadSluice returns the embedded CollectionSpec for Sluice.
@@ -145,6 +154,7 @@ type SluiceMapSpecs struct {
 	Flows6    *ebpf.MapSpec `ebpf:"flows6"`
 	Fragments *ebpf.MapSpec `ebpf:"fragments"`
 	Hits      *ebpf.MapSpec `ebpf:"hits"`
+	Listener  *ebpf.MapSpec `ebpf:"listener"`
 	Mem       *ebpf.MapSpec `ebpf:"mem"`
 	Names     *ebpf.MapSpec `ebpf:"names"`
 	Reasons   *ebpf.MapSpec `ebpf:"reasons"`
@@ -155,9 +165,8 @@ type SluiceMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SluiceVariableSpecs struct {
-	Conf            *ebpf.VariableSpec `ebpf:"conf"`
-	EventIsKept     *ebpf.VariableSpec `ebpf:"event_is_kept"`
-	EventsPerSecond *ebpf.VariableSpec `ebpf:"events_per_second"`
+	Conf        *ebpf.VariableSpec `ebpf:"conf"`
+	EventIsKept *ebpf.VariableSpec `ebpf:"event_is_kept"`
 }
 
 // SluiceObjects contains all objects after they have been loaded into the kernel.
@@ -187,6 +196,7 @@ type SluiceMaps struct {
 	Flows6    *ebpf.Map `ebpf:"flows6"`
 	Fragments *ebpf.Map `ebpf:"fragments"`
 	Hits      *ebpf.Map `ebpf:"hits"`
+	Listener  *ebpf.Map `ebpf:"listener"`
 	Mem       *ebpf.Map `ebpf:"mem"`
 	Names     *ebpf.Map `ebpf:"names"`
 	Reasons   *ebpf.Map `ebpf:"reasons"`
@@ -202,6 +212,7 @@ func (m *SluiceMaps) Close() error {
 		m.Flows6,
 		m.Fragments,
 		m.Hits,
+		m.Listener,
 		m.Mem,
 		m.Names,
 		m.Reasons,
@@ -213,9 +224,8 @@ func (m *SluiceMaps) Close() error {
 //
 // It can be passed to LoadSluiceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SluiceVariables struct {
-	Conf            *ebpf.Variable `ebpf:"conf"`
-	EventIsKept     *ebpf.Variable `ebpf:"event_is_kept"`
-	EventsPerSecond *ebpf.Variable `ebpf:"events_per_second"`
+	Conf        *ebpf.Variable `ebpf:"conf"`
+	EventIsKept *ebpf.Variable `ebpf:"event_is_kept"`
 }
 
 // SluicePrograms contains all programs after they have been loaded into the kernel.

@@ -198,6 +198,7 @@ func (m *Image) writeRecord(e *endpoint) {
 		}
 		a.setWord(w+RecordTable+uint32(d), p.table)
 		a.setWord(w+RecordClasses+uint32(d), uint32(p.capacity*pageClasses))
+		a.setWord(w+RecordSlot+uint32(d), p.slot)
 	}
 	a.setWord(w+RecordID, e.ID)
 	a.setWord(w+RecordFlags, flags)
@@ -247,14 +248,14 @@ func (m *Image) Rule(slot uint32) (l *renderer.RuleList, rule int, side Directio
 	return s.of.list, s.rule, s.of.side, true
 }
 
-// Slot returns the counter of the first rule of an endpoint's list, and how many rules it has;
-// the others follow it. Equal lists have the same.
-func (m *Image) Slot(id uint32, dir Direction) (first uint32, count int, ok bool) {
+// Slot returns the counter of the first rule of an endpoint's list, and that list; the others
+// follow it. Equal lists have the same.
+func (m *Image) Slot(id uint32, dir Direction) (first uint32, list *renderer.RuleList, ok bool) {
 	e := m.ends[id]
 	if e == nil || e.programs[dir] == nil {
-		return 0, 0, false
+		return 0, nil, false
 	}
-	return e.programs[dir].slot, len(e.programs[dir].list.Rules()), true
+	return e.programs[dir].slot, e.List(dir), true
 }
 
 // Slots is how many counters there must be.

@@ -65,6 +65,7 @@ const (
 	RecordClasses = 6 // and 7: how many classes that table can tell
 	RecordCount4  = 8 // addresses of the endpoint
 	RecordCount6  = 9
+	RecordSlot    = 10 // and 11: counter of the first rule of the list, by Direction; the kernel does not read it
 
 	recordAddr4 = 1 // lines from the record
 	recordAddr6 = 2

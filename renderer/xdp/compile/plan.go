@@ -40,6 +40,9 @@ type Retired struct {
 // Empty says whether there is nothing to release.
 func (r Retired) Empty() bool { return len(r.spans)+len(r.slots)+len(r.classes) == 0 }
 
+// Slots returns the counters that nothing leads to any more.
+func (r Retired) Slots() []Span { return r.slots }
+
 // Plan writes what changed, and returns how to make it visible. After it was carried out,
 // call Done. If it was not, the next plan must be made with again: it leads from wherever
 // the endpoints are.

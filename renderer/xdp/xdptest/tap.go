@@ -84,10 +84,10 @@ func (t *Tap) Flip(id, record uint32) error {
 }
 
 // Switch implements xdp.Plane.
-func (t *Tap) Switch() error {
+func (t *Tap) Switch() ([]uint64, error) {
 	ids, _ := t.Plane.Attached()
 	if err := t.step(len(ids) > 0); err != nil {
-		return err
+		return nil, err
 	}
 	t.preparing = false
 	return t.Plane.Switch()

@@ -28,6 +28,7 @@
 #define RECORD_CLASSES 6
 #define RECORD_COUNT4 8
 #define RECORD_COUNT6 9
+#define RECORD_SLOT 10
 #define RECORD_ADDR4 1
 #define RECORD_ADDR6 2
 #define MAX_ADDRESSES 16

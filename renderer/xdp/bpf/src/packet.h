@@ -40,7 +40,6 @@ struct packet {
 #define CONF_ERRORS 2     /* ICMP errors pass with the packet that they are about */
 #define CONF_SPOOF 4      /* pods may send from any address */
 #define CONF_CLOSED 8     /* an endpoint that is not known drops */
-#define CONF_FLOWS 16     /* events of permitted flows, too */
 volatile const __u32 conf = 0;
 
 inline_always __u32 place_of(__u32 protocol)

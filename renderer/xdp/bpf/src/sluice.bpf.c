@@ -202,7 +202,7 @@ on_its_own int judge(__u32 line, struct packet *p, int parsed, int how)
 	__u32 v = decide(line, p, how);
 	if (how == ENFORCE) {
 		count(&hits, v & SLOT_MASK, p->bytes);
-		if (conf & CONF_FLOWS && v & ALLOW && (p->begins || p->kind == FIRST_PACKET))
+		if (v & ALLOW && (p->begins || p->kind == FIRST_PACKET) && listens(1))
 			tell(id, p, v, PERMITTED);
 	}
 	if (v & ALLOW) {
@@ -221,7 +221,7 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 {
 	const __u32 here = to_pod ? FLAG_TO_POD : FLAG_FROM_POD;
 	struct line *record = line_at(line);
-	if (!record || how != ENFORCE || conf & CONF_FLOWS || p->hairpin || p->v6)
+	if (!record || how != ENFORCE || p->hairpin || p->v6)
 		return -1;
 	if ((record->w[RECORD_FLAGS] & (FLAG_TO_POD | FLAG_FROM_POD | FLAG_KEEP)) != here)
 		return -1;
@@ -231,7 +231,7 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 			return -1;
 	}
 	__u32 v = of(record, p, class4(record->w[RECORD_ROOT4], p->remote.w[0]), to_pod);
-	if (!(v & ALLOW) && (p->kind != FIRST_PACKET || events_per_second))
+	if (unlikely(p->kind == FIRST_PACKET ? listens(v & ALLOW) : !(v & ALLOW)))
 		return -1;
 	count(&hits, v & SLOT_MASK, p->bytes);
 	return v & ALLOW ? PERMITTED : BY_POLICY;

@@ -1,0 +1,115 @@
+package xdp_test
+
+import (
+	"maps"
+	"net/netip"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+// podWith is the lab's pod with a list for what is sent to it.
+func podWith(toPod *renderer.RuleList) renderer.PodConfig {
+	return renderer.PodConfig{IPs: []netip.Addr{own4, own6}, Egress: toPod}
+}
+
+// origin is rule i of a policy.
+func origin(policy string, i int) api.Origin {
+	return api.Origin{Policy: api.PolicyID{Namespace: "lab", Name: policy}, Rule: i}
+}
+
+// webList permits ports from a friend, and has every rule from a policy.
+func webList(policy string, ports ...uint16) *renderer.RuleList {
+	var rules []api.ContivRule
+	var origins [][]api.Origin
+	for i, p := range ports {
+		rules = append(rules, permitTCP(api.AddrNet(friend4), p, compile.ToPod))
+		origins = append(origins, []api.Origin{origin(policy, i)})
+	}
+	return renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, []api.Origin{origin(policy, api.IsolationRule)}))
+}
+
+func (l *lab) tell(cfg renderer.PodConfig) {
+	l.t.Helper()
+	txn := l.r.NewTxn(true)
+	txn.Render(labPod, cfg)
+	if err := txn.Commit(l.t.Context()); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// packets sends so many to a port.
+func (l *lab) packets(n int, port uint16) {
+	for range n {
+		l.send(compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, port), false))
+	}
+}
+
+// counts checks what is known of hits.
+func (l *lab) counts(what string, want map[renderer.Decided]uint64) {
+	l.t.Helper()
+	if got := l.r.Hits(); !maps.Equal(got, want) {
+		l.t.Errorf("%s: hits are %v, want %v", what, got, want)
+	}
+}
+
+func permitted(o api.Origin) renderer.Decided { return renderer.Decided{Origin: o, Action: api.Permit} }
+func refused(o api.Origin) renderer.Decided   { return renderer.Decided{Origin: o, Action: api.Deny} }
+
+func TestHitsAreThoseOfRulesOfPolicies(t *testing.T) {
+	l := newLab(t)
+	l.tell(podWith(webList("web", 80, 443)))
+	l.packets(3, 80)
+	l.packets(2, 443)
+	l.packets(4, 22)
+	want := map[renderer.Decided]uint64{permitted(origin("web", 0)): 3, permitted(origin("web", 1)): 2, refused(origin("web", api.IsolationRule)): 4}
+	l.counts("one list", want)
+	l.counts("asked again", want)
+	for i, n := range []uint64{3, 2, 4} {
+		if got := l.r.DumpHits().Endpoints[0].Tables[0].Hits[i]; got != n {
+			t.Errorf("rule %d has %d hits, want %d", i, got, n)
+		}
+	}
+
+	l.tell(podWith(webList("shop", 80, 81))) // other rules, which may have the counters of old ones
+	l.packets(5, 80)
+	want[permitted(origin("shop", 0))] = 5
+	l.counts("another list", want)
+	for range 5 { // counters are used again
+		l.tell(podWith(webList("web", 80, 443)))
+		l.packets(1, 80)
+		l.tell(podWith(webList("shop", 80, 81)))
+		l.packets(1, 80)
+	}
+	want[permitted(origin("web", 0))] += 5
+	want[permitted(origin("shop", 0))] += 5
+	l.counts("lists that come and go", want)
+	if got := l.r.DumpHits().Endpoints[0].Tables[0].Hits[0]; got != 1 {
+		t.Errorf("the list that is there last has %d hits, want 1", got)
+	}
+}
+
+func TestHitsOutliveMemories(t *testing.T) {
+	l := newLab(t)
+	l.tell(podWith(webList("web", 80)))
+	l.packets(3, 80)
+	before, _ := l.kernel.Size()
+	var rules []api.ContivRule
+	var origins [][]api.Origin
+	for n := range 30000 { // whose rows need memory
+		a := netip.AddrFrom4([4]byte{172, byte(16 + n>>16), byte(n >> 8), byte(n)})
+		rules = append(rules, permitTCP(api.AddrNet(a), uint16(1+n), compile.ToPod))
+		origins = append(origins, nil)
+	}
+	rules, origins = append(rules, permitTCP(api.AddrNet(friend4), 80, compile.ToPod)), append(origins, []api.Origin{origin("web", 0)})
+	l.tell(podWith(renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, nil))))
+	if after, _ := l.kernel.Size(); after <= before {
+		t.Fatalf("memory has %d lines, as before", after)
+	}
+	l.packets(2, 80)
+	l.packets(1, 81)
+	l.counts("after growth", map[renderer.Decided]uint64{permitted(origin("web", 0)): 5, refused(api.Origin{}): 1})
+}

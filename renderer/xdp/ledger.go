@@ -1,0 +1,192 @@
+package xdp
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+// ledger knows whose the counters are, and what was counted by those that are used again
+// since, or that were in memories that were left.
+type ledger struct {
+	last  []uint64          // by slot: what has been entered of its counter
+	lists map[uint32]*folio // by the slot of the first rule; also of lists that just left
+	total map[renderer.Decided]uint64
+	ends  map[side][2]standing // the list that there is, and the one before
+}
+
+// folio is what is known of one list, which several endpoints can have.
+type folio struct {
+	first uint32
+	of    []*renderer.RuleList // equal rules; each has origins of its own
+	hits  []uint64             // by rule, since the list is there
+}
+
+// standing is a list that an endpoint has, or had, since a time of the machine.
+type standing struct {
+	first uint32
+	list  *renderer.RuleList
+	since time.Duration
+}
+
+// slotOf returns the list that is enforced for a direction of an endpoint, and the counter of
+// its first rule.
+type slotOf func(id uint32, dir compile.Direction) (first uint32, list *renderer.RuleList, ok bool)
+
+func newLedger() ledger {
+	return ledger{lists: map[uint32]*folio{}, total: map[renderer.Decided]uint64{}, ends: map[side][2]standing{}}
+}
+
+// note takes down whose the counters are from a time on. Lists that are not among them any
+// more stay until their counters are released.
+func (l *ledger) note(ids []uint32, where slotOf, since time.Duration) {
+	known, owners := make(map[side]bool, 2*len(ids)), make(map[uint32][]*renderer.RuleList, len(ids))
+	for _, id := range ids {
+		for _, s := range []side{{id, compile.ToPod}, {id, compile.FromPod}} {
+			first, list, ok := where(s.id, s.dir)
+			if !ok || first <= compile.SlotInfra { // written by who did not say it
+				continue
+			}
+			known[s] = true
+			l.stand(s, standing{first, list, since})
+			f := l.lists[first]
+			if f == nil || len(f.hits) != len(list.Rules()) {
+				f = &folio{first: first, hits: make([]uint64, len(list.Rules()))}
+				l.lists[first] = f
+			}
+			if !slices.Contains(owners[first], list) {
+				owners[first] = append(owners[first], list)
+			}
+		}
+	}
+	for first, lists := range owners {
+		l.lists[first].of = lists
+	}
+	for s := range l.ends {
+		if !known[s] {
+			delete(l.ends, s)
+		}
+	}
+}
+
+func (l *ledger) stand(s side, now standing) {
+	both := l.ends[s]
+	if both[0].list != nil && both[0].first == now.first && both[0].list.Digest() == now.list.Digest() {
+		now.since = both[0].since
+		l.ends[s] = [2]standing{now, both[1]}
+		return
+	}
+	l.ends[s] = [2]standing{now, both[0]}
+}
+
+// enter adds what the counters of a list have counted since the last time.
+func (l *ledger) enter(f *folio, counters []uint64) {
+	if end := int(f.first) + len(f.hits); end > len(l.last) {
+		l.last = append(l.last, make([]uint64, end-len(l.last))...)
+	}
+	for i := range min(len(f.hits), len(counters)) {
+		n := counters[i]
+		if was := l.last[int(f.first)+i]; n >= was {
+			n -= was
+		}
+		l.last[int(f.first)+i] = counters[i]
+		if n == 0 {
+			continue
+		}
+		f.hits[i] += n
+		for _, d := range f.decides(i) {
+			l.total[d] += n
+		}
+	}
+}
+
+// decides returns what the hits of a rule are counted by.
+func (f *folio) decides(rule int) []renderer.Decided {
+	var origins []api.Origin
+	action := api.Deny
+	for _, list := range f.of {
+		action = list.Rules()[rule].Action
+		origins = append(origins, list.Origins(rule)...)
+	}
+	slices.SortFunc(origins, api.Origin.Compare)
+	origins = slices.Compact(origins)
+	if len(origins) == 0 {
+		return []renderer.Decided{{Action: action}}
+	}
+	out := make([]renderer.Decided, len(origins))
+	for i, o := range origins {
+		out[i] = renderer.Decided{Origin: o, Action: action}
+	}
+	return out
+}
+
+// enterAll adds what all counters have counted.
+func (l *ledger) enterAll(counters []uint64) {
+	for first, f := range l.lists {
+		if int(first) < len(counters) {
+			l.enter(f, counters[first:])
+		}
+	}
+}
+
+// left closes the counters of a memory that is not in force any more: those of the next begin
+// at 0, and may be others. Lists keep what they have.
+func (l *ledger) left(counters []uint64, where slotOf) {
+	l.enterAll(counters)
+	l.last = nil
+	kept := map[side][]uint64{}
+	for s, both := range l.ends {
+		if f := l.lists[both[0].first]; f != nil {
+			kept[s] = f.hits
+		}
+	}
+	l.lists = map[uint32]*folio{}
+	for s, hits := range kept {
+		first, list, ok := where(s.id, s.dir)
+		if ok && list.Digest() == l.ends[s][0].list.Digest() {
+			l.lists[first] = &folio{first: first, of: []*renderer.RuleList{list}, hits: hits}
+		}
+	}
+}
+
+// release closes counters that nothing leads to any more.
+func (l *ledger) release(spans []compile.Span, read func(first, count uint32) ([]uint64, error)) error {
+	var failed error
+	for _, s := range spans {
+		f := l.lists[s.Line]
+		if f == nil {
+			continue
+		}
+		counters, err := read(s.Line, s.Lines)
+		if err != nil {
+			failed = err
+		}
+		l.enter(f, counters)
+		delete(l.lists, s.Line)
+	}
+	return failed
+}
+
+// hitsOf returns the packets by rule of a list that an endpoint has, nil when they are not known.
+func (l *ledger) hitsOf(s side, list *renderer.RuleList) []uint64 {
+	now := l.ends[s][0]
+	if f := l.lists[now.first]; now.list != nil && f != nil && now.list.Digest() == list.Digest() {
+		return slices.Clone(f.hits)
+	}
+	return nil
+}
+
+// ruleOf returns the list and the rule that counted in a slot at a time: what the endpoint had
+// then, for as long as that can be told.
+func (l *ledger) ruleOf(s side, slot uint32, at time.Duration) (list *renderer.RuleList, rule int, ok bool) {
+	for _, x := range l.ends[s] {
+		if x.list == nil || x.since > at || slot < x.first || slot-x.first >= uint32(len(x.list.Rules())) {
+			continue
+		}
+		return x.list, int(slot - x.first), true
+	}
+	return nil, -1, false
+}
