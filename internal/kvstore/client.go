@@ -42,8 +42,7 @@ const (
 	maxConnectWait = 2 * time.Second
 
 	// The library's own repetition has to end well before the call's timeout,
-	// or the cause of a failure is lost behind "deadline exceeded". It needs one
-	// repetition to renew a token.
+	// or the cause of a failure is lost behind "deadline exceeded".
 	libraryRetries = 2
 )
 
@@ -58,13 +57,20 @@ type Client struct {
 }
 
 // Open returns a client without waiting for the store, so that a program can
-// start before its store does; calls fail with ErrUnavailable until then. With a
-// user name, however, the store must be there to hand out a token.
+// start before its store does; calls fail with ErrUnavailable until then. A user logs
+// in with the first call, and again whenever the store wants it.
 func Open(cfg Config, log *slog.Logger) (*Client, error) {
 	if len(cfg.Endpoints) == 0 {
 		return nil, errors.New("etcd: no endpoint is configured")
 	}
 	name := strings.Join(cfg.Endpoints, ", ")
+	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: minConnectWait, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxConnectWait},
+		MinConnectTimeout: defaultDialTimeout,
+	})}
+	if cfg.Username != "" {
+		options = append(options, newLogin(cfg.Username, cfg.Password).options()...)
+	}
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints:            cfg.Endpoints,
 		DialTimeout:          cmp.Or(cfg.DialTimeout, defaultDialTimeout),
@@ -72,13 +78,8 @@ func Open(cfg Config, log *slog.Logger) (*Client, error) {
 		DialKeepAliveTimeout: keepAliveTimeout,
 		MaxUnaryRetries:      libraryRetries,
 		TLS:                  cfg.TLS,
-		Username:             cfg.Username,
-		Password:             cfg.Password,
 		Logger:               ZapLogger(log),
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: minConnectWait, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxConnectWait},
-			MinConnectTimeout: defaultDialTimeout,
-		})},
+		DialOptions:          options,
 	})
 	if err != nil {
 		return nil, (&Client{name: name}).explain(context.Background(), err)

@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sluice-net/sluice/api"
 )
 
@@ -190,85 +188,6 @@ spec: {podSelector: {matchLabels: {app: stranger}}}
 	}
 }
 
-func TestARestartOfTheAgentChangesNothingInTheVPP(t *testing.T) {
-	t.Parallel()
-	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
-	etcd := startEtcd(t)
-	store(t, etcd, demo)
-	a := runAgent(t, etcd, v.socket)
-	a.ready()
-	v.permits(friend, server, 80) // counted by the rule that permits it
-	a.stop(syscall.SIGINT)
-	before := v.installed()
-	if len(before.ACLs) == 0 {
-		t.Fatal("nothing is installed")
-	}
-
-	// Before the agent knows what is to be enforced it leaves what it finds.
-	door := newGate(t)
-	a = runAgent(t, door.addr, v.socket)
-	a.serves()
-	if out, code := a.ctl("get", "status"); code != 0 {
-		t.Errorf("exit code %d:\n%s", code, out)
-	}
-	if d := cmp.Diff(before, v.installed()); d != "" {
-		t.Errorf("an agent without a state changed something (-before +after):\n%s", d)
-	}
-	door.open(etcd)
-	a.ready()
-	if d := cmp.Diff(before, v.installed()); d != "" {
-		t.Errorf("the second start changed something (-before +after):\n%s", d)
-	}
-	if err := v.demoEnforced(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestAnAgentThatStartsWithoutItsStoreEnforcesWhatItKnewLast(t *testing.T) {
-	t.Parallel()
-	socket, file := filepath.Join(socketDir(t), "vpp.sock"), filepath.Join(t.TempDir(), "state")
-	v := startVPP(t, socket)
-	v.plumbDemo()
-	etcd := startEtcd(t)
-	store(t, etcd, demo)
-	door := newGate(t)
-	door.open(etcd)
-	run := func() *process {
-		return startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", door.addr, "--vpp-socket", socket, "--state-file", file)
-	}
-	a := run()
-	a.ready()
-	a.stop(syscall.SIGTERM)
-
-	// The machine starts again: VPP is empty, and etcd is not there.
-	door.shut()
-	v.stop()
-	v = startVPP(t, socket)
-	v.plumbDemo()
-	a = run()
-	eventually(t, v.demoEnforced)
-	eventually(t, func() error {
-		if out, code := a.ctl("get", "status"); code != 0 || !strings.Contains(out, "is enforced, as it was saved: ") {
-			return fmt.Errorf("exit code %d:\n%s", code, out)
-		}
-		return nil
-	})
-	before := v.installed()
-	door.open(etcd)
-	eventually(t, func() error {
-		if out, _ := a.ctl("get", "status"); !strings.Contains(out, "followed, heard ") {
-			return errors.New(out)
-		}
-		return nil
-	})
-	a.ready()
-	if d := cmp.Diff(before, v.installed()); d != "" {
-		t.Errorf("the store had nothing new, and something changed (-before +after):\n%s", d)
-	}
-	a.stop(syscall.SIGTERM)
-}
-
 func TestNodesTellWhatTheyEnforce(t *testing.T) {
 	t.Parallel()
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
@@ -296,68 +215,4 @@ func TestNodesTellWhatTheyEnforce(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-func TestAnAgentThatStartsBeforeItsStoreWaitsForIt(t *testing.T) {
-	t.Parallel()
-	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
-	door := newGate(t)
-	a := runAgent(t, door.addr, v.socket)
-	eventually(t, func() error {
-		if status, body, err := ask(a.socket, "/readyz"); err != nil || status != 503 || !strings.Contains(string(body), "first state") {
-			return fmt.Errorf("/readyz is %d %s %w, want 503 and why", status, body, err)
-		}
-		return nil
-	})
-	if out, code := a.ctl("get", "pods"); code != 0 || out != "no pods\n" {
-		t.Errorf("exit code %d:\n%s", code, out)
-	}
-	if len(v.sw.ACLs()) > 0 {
-		t.Error("something is installed without a state")
-	}
-
-	etcd := startEtcd(t)
-	store(t, etcd, demo)
-	door.open(etcd)
-	a.ready()
-	if err := v.demoEnforced(); err != nil {
-		t.Error(err)
-	}
-	a.stop(syscall.SIGTERM)
-}
-
-func TestAnAgentStopsWhileItWaitsForEverything(t *testing.T) {
-	t.Parallel()
-	a := runAgent(t, newGate(t).addr, filepath.Join(socketDir(t), "nobody.sock"))
-	a.serves()
-	a.stop(syscall.SIGTERM)
-}
-
-func TestARestartOfTheVPPIsRepaired(t *testing.T) {
-	t.Parallel()
-	socket := filepath.Join(socketDir(t), "vpp.sock")
-	v := startVPP(t, socket)
-	v.plumbDemo()
-	etcd := startEtcd(t)
-	store(t, etcd, demo)
-	a := runAgent(t, etcd, socket)
-	a.ready()
-
-	v.sw.Restart() // forgets every ACL, keeps interfaces
-	if v.demoEnforced() == nil {
-		t.Fatal("the restart forgot nothing")
-	}
-	eventually(t, v.demoEnforced)
-
-	// Another process behind the same socket, whose pods are plumbed later.
-	v.stop()
-	v = startVPP(t, socket)
-	v.plumbDemo()
-	eventually(t, v.demoEnforced)
-	a.ready()
-	if out, _ := a.ctl("get", "status"); !strings.Contains(out, "in sync") || strings.Contains(out, "not in sync") {
-		t.Errorf("status after the repair:\n%s", out)
-	}
-	a.stop(syscall.SIGINT)
 }

@@ -1,0 +1,114 @@
+package kvstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/tests/etcd"
+)
+
+// asPassword returns a client of the user without waiting for the store.
+func asPassword(t *testing.T, members *etcd.Cluster) *kvstore.Client {
+	t.Helper()
+	c, err := kvstore.Open(kvstore.Config{Endpoints: members.Endpoints(), Username: "u", Password: "secret", CallTimeout: 300 * time.Millisecond}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closing(t, c) })
+	return c
+}
+
+// soon repeats what fails until it does not.
+func soon(t *testing.T, do func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		err := do()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAUserNeedsNoStoreToStart(t *testing.T) {
+	members := etcd.Start(t, etcd.Options{})
+	members.Users(t, "u", "secret", "/mine/")
+	members.Kill(0)
+	c := asPassword(t, members)
+	_, _, err := c.List(t.Context(), "/mine/")
+	if !errors.Is(err, kvstore.ErrUnavailable) || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("without the store: %v", err)
+	}
+	members.Restart(0)
+	soon(t, func() error { return c.Write(t.Context(), put("/mine/a"), nil) })
+	if got, _ := list(t, c, "/mine/"); len(got) != 1 {
+		t.Errorf("%v is listed", got)
+	}
+	if err := c.Write(t.Context(), put("/else"), nil); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("the user writes elsewhere: %v", err)
+	}
+}
+
+// TestAUserIsNotForgottenForLong restarts the store, which forgets all tokens, and
+// changes the rights, which makes tokens old.
+func TestAUserIsNotForgottenForLong(t *testing.T) {
+	members := etcd.Start(t, etcd.Options{})
+	members.Users(t, "u", "secret", "/mine/")
+	c := asPassword(t, members)
+	soon(t, func() error { return c.Write(t.Context(), put("/mine/a"), nil) })
+
+	root, err := clientv3.New(clientv3.Config{Endpoints: members.Endpoints(), DialTimeout: patience, Username: "root", Password: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closing(t, root)
+	for i := range 3 {
+		if _, err := root.RoleAdd(t.Context(), fmt.Sprint("new-", i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Write(t.Context(), put("/mine/b"), nil); err != nil {
+			t.Errorf("after a change of the roles: %v", err)
+		}
+	}
+	members.Kill(0)
+	members.Restart(0)
+	soon(t, func() error { return c.Write(t.Context(), put("/mine/c"), nil) })
+	_, revision := list(t, c, "/mine/")
+	members.Kill(0)
+	members.Restart(0)
+	// A watch is a stream, which has to begin with a token that is known.
+	soon(t, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		err := c.Watch(ctx, "/mine/", revision, func([]model.Entry, int64) { cancel() })
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
+	})
+}
+
+// TestAUserOfAStoreThatKnowsNoneYet is served before the store asks for users, and
+// after.
+func TestAUserOfAStoreThatKnowsNoneYet(t *testing.T) {
+	members := etcd.Start(t, etcd.Options{})
+	c := asPassword(t, members)
+	soon(t, func() error { return c.Write(t.Context(), put("/mine/a"), nil) })
+	members.Users(t, "u", "secret", "/mine/")
+	if err := c.Write(t.Context(), put("/mine/b"), nil); err != nil {
+		t.Error(err)
+	}
+	if err := c.Write(t.Context(), put("/else"), nil); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("the user writes elsewhere: %v", err)
+	}
+}
