@@ -53,9 +53,10 @@ func cellsOf(roles []role) ([]cell, bool) {
 
 // divide says which entries every cell of a slot is to hold: every group takes a
 // block of its verdict, so that groups hold as many entries as possible, and the
-// blocks between go to the cells between. It depends on the cells and the table
-// alone. It is false when something has no cell.
-func divide(cells []cell, entries []entry) ([]block, bool) {
+// blocks between go to the cells between. What is behind the last group and has no cell
+// is the tail. It depends on the cells and the table alone. It is false when something
+// has no place.
+func divide(cells []cell, entries []entry) (of []block, tail block, ok bool) {
 	blocks := blocksOf(entries)
 	groups := 0
 	for _, c := range cells {
@@ -71,7 +72,7 @@ func divide(cells []cell, entries []entry) ([]block, bool) {
 		if c.isGroup {
 			if chosen[group] >= 0 {
 				if b := blocks[chosen[group]]; b.first != at {
-					return nil, false // there is no cell between
+					return nil, block{}, false // there is no cell between
 				} else {
 					out[n] = b
 				}
@@ -92,7 +93,8 @@ func divide(cells []cell, entries []entry) ([]block, bool) {
 		}
 		out[n].last = at
 	}
-	return out, at == len(entries)
+	tail = block{at, len(entries)}
+	return out, tail, tail.size() == 0 || cells[len(cells)-1].isGroup
 }
 
 // choose returns which block every group takes, -1 for none: in order, and as many

@@ -56,19 +56,19 @@ func TestAnAddressThatJoinsALargeSetSendsFewRulesInOneMessage(t *testing.T) {
 		crowd(crowdPods[:1], 5000)(x)
 		x.Render(crowdPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(from(api.SetNet(7), 80))})
 	})
-	for n := 5000; n < 5200; n++ {
+	for n := 5000; n < 5120; n++ {
 		rules := 0
 		calls := s.changes(func() { rules = s.sent(func() { commit(t, s.Renderer(), false, joins(n)) }) })
-		if calls != 1 || rules > 256 {
+		if calls != 1 || rules > 130 {
 			t.Fatalf("address %d: %d rules in %d messages", n, rules, calls)
 		}
 		s.want(t, peer(n).Addr().String(), "10.0.0.1", 80, api.Permit)
 		s.want(t, peer(n+1).Addr().String(), "10.0.0.1", 80, api.Deny)
 	}
-	if rules := s.sent(func() { commit(t, s.Renderer(), false, leaves(5100)) }); rules > 256 {
+	if rules := s.sent(func() { commit(t, s.Renderer(), false, leaves(5080)) }); rules > 130 {
 		t.Errorf("a young address that leaves sends %d rules", rules)
 	}
-	s.want(t, peer(5100).Addr().String(), "10.0.0.1", 80, api.Deny)
+	s.want(t, peer(5080).Addr().String(), "10.0.0.1", 80, api.Deny)
 }
 
 func TestSegmentsOfALargeTableSurviveARestartUntouched(t *testing.T) {

@@ -1,6 +1,9 @@
 package acl
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // defaultQuiet is short beside the time in which young segments fill up, and long
 // beside the pauses in a burst of changes.
@@ -49,8 +52,11 @@ func (r *Renderer) isDue() bool {
 
 // isDue says whether a slot has a young segment that is more than half full.
 func (z sizes) isDue(s *slot) bool {
+	if s.name == youngSlot {
+		return slices.ContainsFunc(s.want, func(p piece) bool { return p.count > z.peers/2 })
+	}
 	for n, p := range s.want {
-		if (s.role(n).kind == young || s.name == youngSlot) && p.count > z.young/2 {
+		if s.role(n).kind == young && p.count-p.tail > z.young/2 {
 			return true
 		}
 	}

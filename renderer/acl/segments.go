@@ -6,18 +6,20 @@ import "slices"
 type sizes struct {
 	whole int // a table that is one ACL, and an ACL between groups
 	young int // the segment that changes with every address that joins
+	peers int // the young ACL of the global table: few interfaces have it, and what is behind it is long
 	warm  int // the one for what outlived the young ones
 	cold  int // where a new slot gets one more of the others
 	colds int // how many of them it gets at most, as long as they hold no more than full
 	full  int // in an ACL of a new slot, so that it has room
 	most  int // in any ACL
+	tail  int // behind the last group, in its young ACL; a new slot has half as many there
 }
 
 // The young segment is the last of its block and small: what stands behind a changed
 // ACL in the list of an interface costs a stall, and so does what is sent. The cold ones
 // are the first. How the sizes were chosen: docs/reference/performance.md.
 func defaultSizes() sizes {
-	return sizes{whole: 256, young: 256, warm: 2048, cold: 4096, colds: 4, full: 12_000, most: maxEntries}
+	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, cold: 4096, colds: 4, full: 12_000, most: maxEntries, tail: 32}
 }
 
 // age of a segment.

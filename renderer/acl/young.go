@@ -155,7 +155,7 @@ func (w *wanted) prepareYoung(changed []part) {
 			young = append(young, p.young.entries()...)
 		}
 	}
-	if z := w.m.sizes.young; len(young) > z || w.how == quietly && len(young) > z/2 {
+	if z := w.m.sizes.peers; len(young) > z || w.how == quietly && len(young) > z/2 {
 		young = young[:0]
 		for i := range changed {
 			changed[i].age()
