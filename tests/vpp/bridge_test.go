@@ -12,30 +12,46 @@ import (
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
-// TestVPPBridged has pods in a bridge domain, and the rest of the world behind the
-// domain's own interface: tables hold for what is bridged, and for what is routed in
-// and out.
-func TestVPPBridged(t *testing.T) {
-	p := vpptest.Plumb(vpptest.Launch(t))
-	web, db := api.PodID{Namespace: "shop", Name: "web"}, api.PodID{Namespace: "shop", Name: "db"}
-	addresses := map[api.PodID]netip.Addr{web: netip.MustParseAddr("10.9.0.2"), db: netip.MustParseAddr("10.9.0.3")}
-	macs := map[api.PodID]vpptest.MAC{web: {2, 0, 0, 0, 1, 2}, db: {2, 0, 0, 0, 1, 3}}
-	bvi := vpptest.MAC{2, 0, 0, 0, 1, 1}
-	p.CLI("create bridge-domain 9")
-	p.CLI("create loopback interface mac 02:00:00:00:01:01 instance 9")
-	p.Do("set interface l2 bridge loop9 9 bvi")
-	p.Do("set interface state loop9 up")
-	p.Do("set interface ip address loop9 10.9.0.1/24")
-	for id, a := range addresses {
-		l := p.Add(acl.InterfaceTag(id))
-		p.Routes[a] = acl.InterfaceTag(id) // packets of the pod come from there
-		p.Do("set interface unnumbered del %s", l.Name)
-		p.Do("set interface l2 bridge %s 9", l.Name)
-		p.Do("l2fib add %s 9 %s static", macText(macs[id]), l.Name)
-		p.Do("set ip neighbor static loop9 %s %s", a, macText(macs[id]))
-	}
+// bridge is a bridge domain with two pods, and the rest of the world behind the domain's
+// own interface.
+type bridge struct {
+	*vpptest.Plumbing
+	web, db   api.PodID
+	addresses map[api.PodID]netip.Addr
+	macs      map[api.PodID]vpptest.MAC
+	bvi       vpptest.MAC
+}
 
-	r, err := acl.New(acl.Options{Socket: p.Socket()})
+func newBridge(t *testing.T) bridge {
+	b := bridge{
+		Plumbing: vpptest.Plumb(vpptest.Launch(t)),
+		web:      api.PodID{Namespace: "shop", Name: "web"}, db: api.PodID{Namespace: "shop", Name: "db"},
+		bvi: vpptest.MAC{2, 0, 0, 0, 1, 1},
+	}
+	b.addresses = map[api.PodID]netip.Addr{b.web: netip.MustParseAddr("10.9.0.2"), b.db: netip.MustParseAddr("10.9.0.3")}
+	b.macs = map[api.PodID]vpptest.MAC{b.web: {2, 0, 0, 0, 1, 2}, b.db: {2, 0, 0, 0, 1, 3}}
+	b.CLI("create bridge-domain 9")
+	b.CLI("create loopback interface mac %s instance 9", macText(b.bvi))
+	b.Do("set interface l2 bridge loop9 9 bvi")
+	b.Do("set interface state loop9 up")
+	b.Do("set interface ip address loop9 10.9.0.1/24")
+	for id, a := range b.addresses {
+		l := b.Add(acl.InterfaceTag(id))
+		b.Routes[a] = acl.InterfaceTag(id) // packets of the pod come from there
+		b.Do("set interface unnumbered del %s", l.Name)
+		b.Do("set interface l2 bridge %s 9", l.Name)
+		b.Do("l2fib add %s 9 %s static", macText(b.macs[id]), l.Name)
+		b.Do("set ip neighbor static loop9 %s %s", a, macText(b.macs[id]))
+	}
+	return b
+}
+
+// link returns the interface of a pod.
+func (b bridge) link(id api.PodID) vpptest.Link { return b.Links[acl.InterfaceTag(id)] }
+
+// renderer returns one for the bridge's VPP, until the test ends.
+func (b bridge) renderer(t *testing.T) *acl.Renderer {
+	r, err := acl.New(acl.Options{Socket: b.Socket()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,15 +60,23 @@ func TestVPPBridged(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	rule := func(port uint16) api.ContivRule {
-		return api.ContivRule{Action: api.Permit, Protocol: api.TCP, DstPort: api.Port(port)}
-	}
-	list := func(port uint16) *renderer.RuleList {
-		return renderer.NewRuleList([]api.ContivRule{rule(port), {Action: api.Deny}}, nil)
-	}
-	txn := r.NewTxn(true)
-	txn.Render(web, renderer.PodConfig{IPs: []netip.Addr{addresses[web]}, Ingress: list(5432)})
-	txn.Render(db, renderer.PodConfig{IPs: []netip.Addr{addresses[db]}, Egress: list(5432)})
+	return r
+}
+
+// onPort is a list that permits a port of TCP.
+func onPort(port uint16) *renderer.RuleList {
+	permit := api.ContivRule{Action: api.Permit, Protocol: api.TCP, DstPort: api.Port(port)}
+	return renderer.NewRuleList([]api.ContivRule{permit, {Action: api.Deny}}, nil)
+}
+
+// TestVPPBridged has pods in a bridge domain: tables hold for what is bridged, and for
+// what is routed in and out.
+func TestVPPBridged(t *testing.T) {
+	p := newBridge(t)
+	web, db, addresses, macs, bvi := p.web, p.db, p.addresses, p.macs, p.bvi
+	txn := p.renderer(t).NewTxn(true)
+	txn.Render(web, renderer.PodConfig{IPs: []netip.Addr{addresses[web]}, Ingress: onPort(5432)})
+	txn.Render(db, renderer.PodConfig{IPs: []netip.Addr{addresses[db]}, Egress: onPort(5432)})
 	if err := txn.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

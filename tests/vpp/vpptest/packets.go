@@ -19,8 +19,13 @@ type Packet struct {
 
 	// To is the Ethernet address that a frame goes to; zero for a packet without a frame,
 	// which begins where VPP looks at IP.
-	To MAC
+	To   MAC
+	From MAC    // of a frame; zero for one that nothing has
+	Type uint16 // of a frame that says to hold something else than IP
 }
+
+// nobody sends frames whose sender does not matter.
+var nobody = MAC{0x02, 0, 0, 0, 0, 0x09}
 
 // MAC is an Ethernet address.
 type MAC [6]byte
@@ -41,12 +46,18 @@ func (p Packet) frame() []byte {
 	if p.To == (MAC{}) {
 		return p.bytes()
 	}
-	kind := []byte{0x08, 0x00}
-	if p.Src.Is6() {
-		kind = []byte{0x86, 0xdd}
+	kind, from := p.Type, p.From
+	switch {
+	case kind != 0:
+	case p.Src.Is4():
+		kind = 0x0800
+	default:
+		kind = 0x86dd
 	}
-	from := MAC{0x02, 0, 0, 0, 0, 0x09}
-	return slices.Concat(p.To[:], from[:], kind, p.bytes())
+	if from == (MAC{}) {
+		from = nobody
+	}
+	return slices.Concat(p.To[:], from[:], binary.BigEndian.AppendUint16(nil, kind), p.bytes())
 }
 
 // First returns the first packet of a flow.
