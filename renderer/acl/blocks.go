@@ -53,10 +53,9 @@ func cellsOf(roles []role) ([]cell, bool) {
 
 // divide says which entries every cell of a slot is to hold: every group takes a
 // block of its verdict, so that groups hold as many entries as possible, and the
-// blocks between go to the cells between. What is behind the last group and has no cell
-// is the tail. It depends on the cells and the table alone. It is false when something
-// has no place.
-func divide(cells []cell, entries []entry) (of []block, tail block, ok bool) {
+// blocks between go to the cells between. It depends on the cells and the table
+// alone. It is false when something has no cell.
+func divide(cells []cell, entries []entry) ([]block, bool) {
 	blocks := blocksOf(entries)
 	groups := 0
 	for _, c := range cells {
@@ -72,7 +71,7 @@ func divide(cells []cell, entries []entry) (of []block, tail block, ok bool) {
 		if c.isGroup {
 			if chosen[group] >= 0 {
 				if b := blocks[chosen[group]]; b.first != at {
-					return nil, block{}, false // there is no cell between
+					return nil, false // there is no cell between
 				} else {
 					out[n] = b
 				}
@@ -93,8 +92,7 @@ func divide(cells []cell, entries []entry) (of []block, tail block, ok bool) {
 		}
 		out[n].last = at
 	}
-	tail = block{at, len(entries)}
-	return out, tail, tail.size() == 0 || cells[len(cells)-1].isGroup
+	return out, at == len(entries)
 }
 
 // choose returns which block every group takes, -1 for none: in order, and as many

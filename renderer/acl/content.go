@@ -68,13 +68,7 @@ func (z sizes) newContent(x table) content {
 		z.addGroup(&c, x, b)
 		between = b.last
 	}
-	rest := block{between, len(x.entries)}
-	if between == 0 || rest.size() > z.tail/2 {
-		z.addMixed(&c, x.expansion, rest)
-	} else {
-		last := len(c.pieces) - 1
-		c.pieces[last] = c.pieces[last].with(x.expansion, rest)
-	}
+	z.addMixed(&c, x.expansion, block{between, len(x.entries)})
 	return c
 }
 
@@ -134,8 +128,8 @@ func (m *mirror) refit(s *slot, x table, how refitting) (content, bool) {
 	if !ok {
 		return content{}, false
 	}
-	of, tail, ok := divide(cells, x.entries)
-	if !ok || tail.size() > m.sizes.tail {
+	of, ok := divide(cells, x.entries)
+	if !ok {
 		return content{}, false
 	}
 	out := content{roles: s.roles}
@@ -151,30 +145,7 @@ func (m *mirror) refit(s *slot, x table, how refitting) (content, bool) {
 		}
 		out.pieces = append(out.pieces, pieces...)
 	}
-	if last := len(cells) - 1; cells[last].isGroup {
-		end := len(out.pieces) - 1
-		out.pieces[end] = out.pieces[end].with(x.expansion, tail)
-	}
 	return out, true
-}
-
-// head returns the leading entries of a verdict: what a young ACL holds but for its tail.
-func (p piece) head(of verdict) piece {
-	n := slices.IndexFunc(p.entries, func(e entry) bool { return e.verdict != of })
-	if n < 0 {
-		return p
-	}
-	return newPiece(p.entries[:n:n], nil)
-}
-
-// with returns the piece with the tail of a table behind it.
-func (p piece) with(x expansion, tail block) piece {
-	if tail.size() == 0 {
-		return p
-	}
-	out := newPiece(slices.Concat(p.entries, x.entries[tail.first:tail.last]), slices.Concat(p.rules, x.rules[tail.first:tail.last]))
-	out.tail = tail.size()
-	return out
 }
 
 // refitMixed returns what the ACLs of a cell between groups are to hold.
@@ -203,10 +174,6 @@ func (m *mirror) refitGroup(s *slot, c cell, x table, of block, how refitting) (
 		held, rules := m.acls[s.indexes[n]].piece, []int32(nil)
 		if n < len(s.want) {
 			rules = s.want[n].rules
-		}
-		if n == len(s.indexes)-1 {
-			held = held.head(c.verdict)
-			rules = rules[:min(len(rules), len(held.entries))]
 		}
 		segment := newSegment(held, rules)
 		segment.onlyEqual = how == onlyEqual

@@ -120,7 +120,6 @@ type piece struct {
 	count   int     // of entries
 	entries []entry // forgotten once they are installed, unless several ACLs may change together
 	rules   []int32 // nil where the entries come from no table
-	tail    int     // how many of them, at the end, are no part of the young segment that they stand behind
 }
 
 func newPiece(entries []entry, rules []int32) piece {

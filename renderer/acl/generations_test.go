@@ -59,13 +59,13 @@ func TestAnAddressThatJoinsALargeSetSendsFewRulesInOneMessage(t *testing.T) {
 	for n := 5000; n < 5120; n++ {
 		rules := 0
 		calls := s.changes(func() { rules = s.sent(func() { commit(t, s.Renderer(), false, joins(n)) }) })
-		if calls != 1 || rules > 130 {
+		if calls != 1 || rules > 128 {
 			t.Fatalf("address %d: %d rules in %d messages", n, rules, calls)
 		}
 		s.want(t, peer(n).Addr().String(), "10.0.0.1", 80, api.Permit)
 		s.want(t, peer(n+1).Addr().String(), "10.0.0.1", 80, api.Deny)
 	}
-	if rules := s.sent(func() { commit(t, s.Renderer(), false, leaves(5080)) }); rules > 130 {
+	if rules := s.sent(func() { commit(t, s.Renderer(), false, leaves(5080)) }); rules > 128 {
 		t.Errorf("a young address that leaves sends %d rules", rules)
 	}
 	s.want(t, peer(5080).Addr().String(), "10.0.0.1", 80, api.Deny)

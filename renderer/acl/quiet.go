@@ -56,7 +56,7 @@ func (z sizes) isDue(s *slot) bool {
 		return slices.ContainsFunc(s.want, func(p piece) bool { return p.count > z.peers/2 })
 	}
 	for n, p := range s.want {
-		if s.role(n).kind == young && p.count-p.tail > z.young/2 {
+		if s.role(n).kind == young && p.count > z.young/2 {
 			return true
 		}
 	}

@@ -45,15 +45,15 @@ func inAQuietPlace(t *testing.T, test func(t *testing.T, s *subject, wakes func(
 	})
 }
 
-// youngest returns how many entries the young ACLs of local tables, without the two that
-// decide the rest, and of the global one have.
+// youngest returns how many entries the young ACLs of local tables and of the global
+// one have.
 func (s *subject) youngest() (local, global int) {
 	for _, a := range s.r.Dump().ACLs {
 		switch {
 		case strings.HasPrefix(a.Tag, "sluice:young:"):
 			global = a.Entries
 		case strings.Contains(a.Tag, "y:"):
-			local = max(local, a.Entries-2)
+			local = max(local, a.Entries)
 		}
 	}
 	return local, global

@@ -12,14 +12,13 @@ type sizes struct {
 	colds int // how many of them it gets at most, as long as they hold no more than full
 	full  int // in an ACL of a new slot, so that it has room
 	most  int // in any ACL
-	tail  int // behind the last group, in its young ACL; a new slot has half as many there
 }
 
 // The young segment is the last of its block and small: what stands behind a changed
 // ACL in the list of an interface costs a stall, and so does what is sent. The cold ones
 // are the first. How the sizes were chosen: docs/reference/performance.md.
 func defaultSizes() sizes {
-	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, cold: 4096, colds: 4, full: 12_000, most: maxEntries, tail: 32}
+	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, cold: 4096, colds: 4, full: 12_000, most: maxEntries}
 }
 
 // age of a segment.
