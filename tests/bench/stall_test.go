@@ -22,13 +22,12 @@ import (
 )
 
 // What a message costs a VPP, measured on 25.10: while it changes an ACL it stops, for
-// every entry in the list of an interface from this ACL on (165 ns where addresses follow
-// each other, which are one mask to it), and when it changes the list itself, for every
-// entry in it. Beside that it looks at all entries of the list: when
+// every entry in the list of an interface from this ACL on, and when it changes the
+// list itself, for every entry in it. Beside that it looks at all entries of the list: when
 // it takes the changed ACL out and puts it in again, and for each ACL behind it
 // (hash_lookup.c: hash_acl_unapply, remake_hash_applied_mask_info_vec).
 const (
-	stallPerEntry = 800 * time.Nanosecond
+	stallPerEntry = 165 * time.Nanosecond
 	stallPerBound = 115 * time.Nanosecond
 	stallPerLook  = 16 * time.Nanosecond // for the changed ACL
 	stallPerNext  = 7 * time.Nanosecond  // for each ACL behind it
