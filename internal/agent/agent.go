@@ -33,6 +33,9 @@ type Agent struct {
 	reflector *ksr.Reflector
 	heartbeat heartbeat
 	finder    *xdp.Finder // of interfaces of pods; nil unless the kernel enforces
+	kernel    *xdp.Kernel // nil unless the kernel enforces
+	listeners *listeners  // to packets; never nil
+	directory directory
 	problems  problemLog
 }
 
@@ -63,6 +66,7 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 	if err != nil {
 		return nil, err
 	}
+	a.listeners, a.directory.snapshot = a.listen(), a.node.Plugin.Snapshot
 	a.metrics.collect(a)
 	return a, nil
 }
@@ -98,6 +102,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error {
 		<-ctx.Done()
 		defer stopSource()
+		a.listeners.end()
 		return a.node.Close()
 	})
 	return g.Wait()

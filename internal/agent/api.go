@@ -21,6 +21,8 @@ import (
 
 const maxQuestion = 64 << 20 // bytes of a request; changes carry objects
 
+var errMore = errors.New("something follows the JSON value")
+
 // serve serves the debug API and, when asked to, metrics and health over TCP,
 // until ctx ends.
 func (a *Agent) serve(ctx context.Context) error {
@@ -114,6 +116,7 @@ func (a *Agent) debugAPI() *http.ServeMux {
 	mux.HandleFunc("POST /v1/explain", ask(a.explain))
 	mux.HandleFunc("POST /v1/inject", ask(a.inject))
 	mux.HandleFunc("POST /v1/change", ask(a.change))
+	mux.HandleFunc("POST /v1/verdicts", a.watch)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
@@ -150,15 +153,9 @@ func list[T any](get func(context.Context, filter) (T, error)) http.HandlerFunc 
 // ask serves an answer to a question in JSON.
 func ask[Q, A any](get func(context.Context, Q) (A, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var q Q
-		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion))
-		dec.DisallowUnknownFields()
-		err := dec.Decode(&q)
-		if err == nil && dec.More() {
-			err = errors.New("something follows the JSON value")
-		}
+		q, err := decodeQuestion[Q](w, r)
 		if err != nil {
-			serve.Say(w, http.StatusBadRequest, "the question is not understood: "+err.Error()+"\n")
+			serve.Say(w, http.StatusBadRequest, err.Error()+"\n")
 			return
 		}
 		v, err := get(r.Context(), q)

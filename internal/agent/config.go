@@ -56,6 +56,8 @@ type Config struct {
 	XDPUplinks       []string      `koanf:"xdp-uplink"`
 	XDPLearn         time.Duration `koanf:"xdp-learn"`
 	XDPFlows         uint32        `koanf:"xdp-flows"`
+	XDPEvents        uint32        `koanf:"xdp-events"`
+	XDPSample        uint32        `koanf:"xdp-sample"`
 	XDPAnySource     bool          `koanf:"xdp-any-source"`
 	XDPUnknownPass   bool          `koanf:"xdp-unknown-pass"`
 }

@@ -165,8 +165,11 @@ func (m *metrics) collect(a *Agent) {
 	})
 	gauge("sluice_policies_not_in_full", "Policies in force that are not enforced in full.", func() float64 { return float64(a.node.Plugin.Status().Unenforced) })
 	m.registry.MustRegister(tableCollector{a}, problemCollector{a})
-	if a.cfg.RuleMetrics && a.node.ACL != nil {
+	if a.cfg.RuleMetrics {
 		m.registry.MustRegister(ruleCollector{a})
+	}
+	if a.kernel != nil {
+		m.registry.MustRegister(dropCollector{a.kernel})
 	}
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sluice_resyncs_total", Help: "Snapshots of the whole state that were read from the store.",

@@ -6,10 +6,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
 var rulePacketsDesc = prometheus.NewDesc("sluice_rule_packets_total",
-	"First packets of flows that a rule of a policy decided on this node; those of isolation are what no rule permits.",
+	"First packets of flows that a rule of a policy decided on this node, and in the kernel all packets; those of isolation are what no rule permits.",
 	[]string{"policy", "direction", "rule", "action"}, nil)
 
 // ruleCollector tells what rules decided. It reads the counters of the dataplane when
@@ -22,7 +23,7 @@ func (ruleCollector) Describe(ch chan<- *prometheus.Desc) { ch <- rulePacketsDes
 // Collect implements prometheus.Collector. What no policy is the reason of has empty
 // labels.
 func (c ruleCollector) Collect(ch chan<- prometheus.Metric) {
-	for d, n := range c.a.node.ACL.Hits() {
+	for d, n := range c.a.node.Hits() {
 		policy, direction, rule := "", "", ""
 		if d.Origin != (api.Origin{}) {
 			policy, direction, rule = d.Origin.Policy.String(), d.Origin.Direction.String(), ruleLabel(d.Origin.Rule)
@@ -40,4 +41,24 @@ func ruleLabel(rule int) string {
 		return "node"
 	}
 	return strconv.Itoa(rule)
+}
+
+var dropsDesc = prometheus.NewDesc("sluice_xdp_dropped_packets_total", "Packets that the kernel dropped at interfaces of pods, by why.", []string{"reason"}, nil)
+
+// dropCollector tells what the kernel dropped. It goes on when agents restart.
+type dropCollector struct{ k *xdp.Kernel }
+
+// Describe implements prometheus.Collector.
+func (dropCollector) Describe(ch chan<- *prometheus.Desc) { ch <- dropsDesc }
+
+// Collect implements prometheus.Collector.
+func (c dropCollector) Collect(ch chan<- prometheus.Metric) {
+	drops, err := c.k.Drops()
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(dropsDesc, err)
+		return
+	}
+	for reason, n := range drops {
+		ch <- prometheus.MustNewConstMetric(dropsDesc, prometheus.CounterValue, float64(n), string(reason))
+	}
 }

@@ -20,6 +20,8 @@ func xdpFlags(f *pflag.FlagSet) {
 	f.StringSlice("xdp-uplink", nil, "interfaces at which packets to pods are dropped early, by XDP")
 	f.Duration("xdp-learn", 30*time.Second, "for how long after a pod is attached the middle of a TCP flow that policy permits is taken for one that was open; 0 for not at all")
 	f.Uint32("xdp-flows", 131072, "flows of each family that the kernel can have evidence of")
+	f.Uint32("xdp-events", 100, "verdicts of packets that each processor tells in a second while sluicectl watch verdicts listens; 0 for none")
+	f.Uint32("xdp-sample", 1, "of so many packets that could be told of, one is")
 	f.Bool("xdp-any-source", false, "let pods send from addresses that are not theirs")
 	f.Bool("xdp-unknown-pass", false, "let interfaces pass everything that are attached and of no known pod")
 }
@@ -41,13 +43,22 @@ func (a *Agent) xdp(infra renderer.Infra, established acl.Established) (*node.XD
 	if err != nil {
 		return nil, fmt.Errorf("xdp: %w", err)
 	}
-	a.finder = xdp.NewFinder(log)
+	a.finder, a.kernel = xdp.NewFinder(log), k
 	return &node.XDP{
 		Only: !slices.Contains(a.cfg.Renderers, rendererACL),
 		Options: xdp.Options{
 			Log: log, Plane: k, Interfaces: a.finder.Interfaces, Keep: established == acl.Keep, Learn: a.cfg.XDPLearn, Infra: infra,
 		},
 	}, nil
+}
+
+// listen returns who can listen to packets: nobody where the kernel does not enforce.
+func (a *Agent) listen() *listeners {
+	if a.kernel == nil {
+		return newListeners(nil, xdp.Telling{}, nil, a.log)
+	}
+	most := xdp.Telling{PerSecond: a.cfg.XDPEvents, OneIn: a.cfg.XDPSample}
+	return newListeners(a.kernel, most, a.packetVerdict, a.log.With("plugin", "xdp"))
 }
 
 // newCleanup removes what enforces without an agent.

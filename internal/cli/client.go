@@ -35,34 +35,51 @@ func (c *client) get(ctx context.Context, path string, out any) error {
 
 // post sends a value as JSON.
 func (c *client) post(ctx context.Context, path string, in, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return fmt.Errorf("encode the question: %w", err)
-	}
-	return c.do(ctx, http.MethodPost, path, body, out)
+	return c.do(ctx, http.MethodPost, path, in, out)
 }
 
-func (c *client) do(ctx context.Context, method, path string, body []byte, out any) error {
-	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, bytes.NewReader(body))
+func (c *client) do(ctx context.Context, method, path string, in, out any) error {
+	resp, err := c.send(ctx, method, path, in)
 	if err != nil {
-		return fmt.Errorf("ask the agent: %w", err)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return c.unreachable(err)
+		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return fmt.Errorf("read the agent's answer: %w", err)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("agent: %s", strings.TrimSpace(string(answer)))
-	}
 	if err := json.Unmarshal(answer, out); err != nil {
 		return fmt.Errorf("the agent's answer to %s is not understood (another version?): %w", path, err)
 	}
 	return nil
+}
+
+// send asks, with a value as JSON unless it is nil. The caller closes the body of the answer,
+// which is a good one.
+func (c *client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return nil, fmt.Errorf("encode the question: %w", err)
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("ask the agent: %w", err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	answer, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, fmt.Errorf("read the agent's answer: %w", err)
+	}
+	return nil, fmt.Errorf("agent: %s", strings.TrimSpace(string(answer)))
 }
 
 // unreachable says what to do when there is no agent.

@@ -68,7 +68,7 @@ Exit codes: 0 done or allowed, 1 denied or a failed test, 2 error.`,
 	cmd.SetErr(errOut)
 	cmd.PersistentFlags().StringVar(&o.socket, "socket", view.DefaultSocket(), "Unix socket of the agent's debug API (env "+view.SocketEnv+")")
 	cmd.PersistentFlags().VarP(&o.output, "output", "o", "output format")
-	cmd.AddCommand(newGet(o), newExplain(o), newInject(o), newMatrix(o), newApply(o), newDelete(o), newConvert(o), newTest(o), newVersion(o))
+	cmd.AddCommand(newGet(o), newExplain(o), newInject(o), newMatrix(o), newWatch(o), newApply(o), newDelete(o), newConvert(o), newTest(o), newVersion(o))
 	return cmd
 }
 

@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/ligato"
 )
@@ -45,6 +46,17 @@ func (n *Node) DumpHits() acl.Dump {
 		return dumpOfXDP(n.XDP.DumpHits())
 	}
 	return n.ACL.DumpHits()
+}
+
+// Hits returns what rules of policies decided, nil where nobody counts: a vpp-agent does not.
+func (n *Node) Hits() map[renderer.Decided]uint64 {
+	switch {
+	case n.onlyXDP():
+		return n.XDP.Hits()
+	case n.ACL != nil:
+		return n.ACL.Hits()
+	}
+	return nil
 }
 
 // Tables returns the tables with what holds them.

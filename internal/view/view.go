@@ -232,6 +232,52 @@ type Hop struct {
 	Origins   []api.Origin   `json:"origins,omitempty"`
 }
 
+// Watch asks for verdicts of packets as they are made. Empty fields ask for all.
+type Watch struct {
+	// Action is "deny" (also when it is empty), "permit", or "all". Of what is permitted only
+	// packets that begin a flow are told of.
+	Action    string         `json:"action,omitempty"`
+	Namespace string         `json:"namespace,omitempty"` // of a pod at either end
+	Pod       string         `json:"pod,omitempty"`       // part of the name of a pod at either end
+	Policy    string         `json:"policy,omitempty"`    // name, or namespace/name, of a policy that the rule is of
+	Direction *api.Direction `json:"direction,omitempty"` // the pod's view
+	Peer      netip.Prefix   `json:"peer,omitzero"`       // that holds either end
+	Protocol  api.Protocol   `json:"protocol,omitzero"`
+	Port      uint16         `json:"port,omitzero"` // of the destination
+}
+
+// What Watch.Action can be.
+const (
+	WatchDenied    = "deny"
+	WatchPermitted = "permit"
+	WatchAll       = "all"
+)
+
+// PacketVerdict is what became of one packet at the interface of a pod.
+type PacketVerdict struct {
+	Time      time.Time     `json:"time"`
+	Node      string        `json:"node,omitempty"`
+	Renderer  string        `json:"renderer"`
+	Pod       api.PodID     `json:"pod,omitzero"` // whose interface it is; zero when no pod is known to have it
+	Interface uint32        `json:"interface"`
+	Direction api.Direction `json:"direction"` // the pod's view
+	Action    api.Action    `json:"action"`
+	Reason    string        `json:"reason,omitempty"` // why it was dropped: policy, or what is wrong with the packet
+	Flow      api.Flow      `json:"flow"`
+	Src       Party         `json:"src"`
+	Dst       Party         `json:"dst"`
+	Bytes     uint32        `json:"bytes"`
+	// Table, Rule, Match and Origins say which rule decided; absent when none did, or when it
+	// is not known any more.
+	Table   string       `json:"table,omitempty"`
+	Rule    *int         `json:"rule,omitempty"`
+	Match   string       `json:"match,omitempty"`
+	Origins []api.Origin `json:"origins,omitempty"`
+	// Missed is how many packets are not told of since the one before, because there were too
+	// many, or because only a sample is told of. Filters do not apply to it.
+	Missed uint64 `json:"missed,omitempty"`
+}
+
 // Applied is the answer to apply and delete.
 type Applied struct {
 	Put       int           `json:"put"`

@@ -37,7 +37,7 @@ func (k *Kernel) adopt() error {
 			}
 		}
 	}
-	if err := k.adoptLinks(); err != nil {
+	if err := errors.Join(k.adoptLinks(), k.adoptFilters()); err != nil {
 		return err
 	}
 	return k.attachUplinks()
@@ -122,11 +122,12 @@ func (k *Kernel) Mark() (m Mark) {
 // SetMark implements Plane.
 func (k *Kernel) SetMark(m Mark) error { return k.mark.Put(uint32(0), m[:]) }
 
-// Cleanup removes everything that is pinned in a folder: what was enforced by it is not any
-// more. It touches nothing that has not a name of ours. It returns how many pins it removed.
+// Cleanup removes everything that is pinned in a folder, and the filters of ours of all interfaces
+// of the network namespace: what was enforced by them is not any more. It touches nothing that has
+// not a name of ours. It returns how many it removed.
 func Cleanup(pinPath string) (removed int, err error) {
 	k := &Kernel{options: KernelOptions{PinPath: pinPath}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}}
-	if err := k.adoptLinks(); err != nil {
+	if err := errors.Join(k.adoptLinks(), k.adoptFilters()); err != nil {
 		return 0, err
 	}
 	var errs []error

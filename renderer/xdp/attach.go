@@ -11,8 +11,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
@@ -41,6 +39,8 @@ type attachment interface {
 	update(programs map[string]*ebpf.Program) error
 	detach() error
 	close() error // ends what does not go on
+	name() string // of the program
+	gone() bool   // with its device
 }
 
 // hooks are the attachments of one endpoint, in the order in which they were made.
@@ -115,91 +115,81 @@ func (l linked) detach() error {
 }
 
 func (l linked) close() error { return l.Close() }
+func (l linked) name() string { return l.program }
 
-// filter is an attachment to a clsact qdisc, which has no reference: it stays.
-type filter struct {
-	index   uint32
-	parent  uint32
-	program string
-}
-
-// filterHandle marks our filters; other priorities and handles are somebody else's.
-const (
-	filterHandle   = 0x5c1ce
-	filterPriority = 0x5c1c
-	filterName     = "sluice_"
-)
-
-func (f filter) netlink(p *ebpf.Program) *netlink.BpfFilter {
-	return &netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: int(f.index), Parent: f.parent, Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority,
-		},
-		Fd: p.FD(), Name: filterName + f.program, DirectAction: true,
-	}
-}
-
-func (f filter) update(programs map[string]*ebpf.Program) error {
-	err := netlink.FilterReplace(f.netlink(programs[f.program]))
-	if isGone(err) {
-		return nil
-	}
-	return err
-}
-
-func (f filter) detach() error {
-	err := netlink.FilterDel(&netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{
-		LinkIndex: int(f.index), Parent: f.parent, Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority,
-	}})
-	if isGone(err) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-		return nil // with its device or its qdisc
-	}
-	return err
-}
-
-func (f filter) close() error { return nil }
-
-// isGone says whether an error is that there is no such device.
-func isGone(err error) bool { return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) }
-
-// Attach implements Plane.
+// Attach implements Plane. Where another mode attached, its places stay until those of this mode
+// are there.
 func (k *Kernel) Attach(e compile.Endpoint) error {
-	h := k.links[e.ID]
-	if h == nil {
-		h = &hooks{}
+	old := k.links[e.ID]
+	if old == nil {
+		old = &hooks{}
 	}
-	if err := h.detach(); err != nil {
+	if slices.ContainsFunc(old.list, attachment.gone) { // of an interface that had the same number
+		if err := old.detach(); err != nil {
+			return err
+		}
+	}
+	now := &hooks{}
+	for _, program := range k.programs() {
+		if err := k.hook(now, old, e, program); err != nil {
+			k.links[e.ID] = &hooks{list: append(slices.Clone(now.list), old.list...)}
+			return err
+		}
+	}
+	old.list = slices.DeleteFunc(old.list, func(a attachment) bool { // which is the new one, too
+		f, isFilter := a.(filter)
+		return isFilter && slices.Contains(now.list, attachment(f))
+	})
+	k.links[e.ID] = &hooks{list: append(slices.Clone(now.list), old.list...)}
+	if err := old.detach(); err != nil {
 		return err
 	}
-	if err := k.hook(h, e); err != nil {
-		return errors.Join(err, h.detach())
-	}
-	k.links[e.ID] = h
+	k.links[e.ID] = now
 	return nil
 }
 
-// hook attaches at all places of the mode, first for traffic to the pod.
-func (k *Kernel) hook(h *hooks, e compile.Endpoint) error {
+// programs are those of the mode, first for traffic to the pod.
+func (k *Kernel) programs() []string {
 	switch k.options.Mode {
 	case ModeNone:
 		return nil
 	case ModeXDP, ModeGeneric:
-		if err := k.tc(h, e.ID, bpf.SluiceProgToPod); err != nil {
-			return err
-		}
-		return k.xdp(h, e.ID, bpf.SluiceProgXdpFromPod)
+		return []string{bpf.SluiceProgToPod, bpf.SluiceProgXdpFromPod}
 	case ModeXDPPod:
-		if err := k.inPod(h, e); err != nil {
-			return err
-		}
-		return k.tc(h, e.ID, bpf.SluiceProgFromPod)
-	case ModeAuto, ModeClsact, "":
-		if err := k.tc(h, e.ID, bpf.SluiceProgToPod); err != nil {
-			return err
-		}
-		return k.tc(h, e.ID, bpf.SluiceProgFromPod)
+		return []string{bpf.SluiceProgXdpToPod, bpf.SluiceProgFromPod}
+	case ModeAuto, ModeClsact:
 	}
-	return fmt.Errorf("%q is no mode of attachment", k.options.Mode)
+	return []string{bpf.SluiceProgToPod, bpf.SluiceProgFromPod}
+}
+
+// fits says whether an attachment is one that this mode would make.
+func (k *Kernel) fits(a attachment) bool {
+	if _, isFilter := a.(filter); isFilter != (k.noTCX || k.options.Mode == ModeClsact) && isTC(a.name()) {
+		return false
+	}
+	return slices.Contains(k.programs(), a.name())
+}
+
+// isTC says whether a program is for the traffic control.
+func isTC(program string) bool {
+	return program == bpf.SluiceProgToPod || program == bpf.SluiceProgFromPod
+}
+
+// hook has a program run at its place. What is there already of old is taken over.
+func (k *Kernel) hook(now, old *hooks, e compile.Endpoint, program string) error {
+	if i := slices.IndexFunc(old.list, func(a attachment) bool { return a.name() == program && k.fits(a) }); i >= 0 {
+		a := old.list[i]
+		old.list = slices.Delete(old.list, i, i+1)
+		now.list = append(now.list, a)
+		return a.update(k.force.coll.Programs)
+	}
+	switch program {
+	case bpf.SluiceProgXdpFromPod:
+		return k.xdp(now, e.ID, program)
+	case bpf.SluiceProgXdpToPod:
+		return k.inPod(now, e)
+	}
+	return k.tc(now, e.ID, program)
 }
 
 // tc attaches to the traffic control of a device, by TCX where there is any.
@@ -216,22 +206,9 @@ func (k *Kernel) tc(h *hooks, index uint32, program string) error {
 		if !errors.Is(err, ebpf.ErrNotSupported) {
 			return fmt.Errorf("attach %s by TCX: %w", program, err)
 		}
+		k.noTCX = true
 	}
-	f := filter{index: index, parent: netlink.HANDLE_MIN_EGRESS, program: program}
-	if program == bpf.SluiceProgFromPod {
-		f.parent = netlink.HANDLE_MIN_INGRESS
-	}
-	qdisc := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: int(index), Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
-	}, QdiscType: "clsact"}
-	if err := netlink.QdiscAdd(qdisc); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("add clsact: %w", err)
-	}
-	if err := netlink.FilterReplace(f.netlink(k.force.coll.Programs[program])); err != nil {
-		return fmt.Errorf("add filter %s: %w", program, err)
-	}
-	h.list = append(h.list, f)
-	return nil
+	return k.clsact(h, index, program)
 }
 
 // xdp attaches to the driver of a device, or above it.
@@ -315,15 +292,15 @@ func (k *Kernel) Detach(id uint32) error {
 	return k.unname(id)
 }
 
-// Attached implements Plane. An endpoint whose device is gone is not attached.
+// Attached implements Plane. An endpoint whose device is gone is not attached, nor is one that has
+// not all places of the mode, or others.
 func (k *Kernel) Attached() ([]uint32, error) { return k.attached(), nil }
 
 func (k *Kernel) attached() (ids []uint32) {
 	for id, h := range k.links {
-		if slices.ContainsFunc(h.list, func(a attachment) bool { l, ok := a.(linked); return ok && l.gone() }) {
-			continue
+		if !slices.ContainsFunc(h.list, attachment.gone) && len(h.list) == len(k.programs()) && !slices.ContainsFunc(h.list, func(a attachment) bool { return !k.fits(a) }) {
+			ids = append(ids, id)
 		}
-		ids = append(ids, id)
 	}
 	slices.Sort(ids)
 	return ids

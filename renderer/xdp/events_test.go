@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
+	"github.com/sluice-net/sluice/tests/wires"
 )
 
 // told returns the events of what happens, as many as there must be at least.
@@ -21,7 +22,7 @@ func (l *lab) told(t xdp.Telling, atLeast int, happens func()) (out []xdp.Event)
 	if err := l.kernel.Tell(t); err != nil {
 		l.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(l.t.Context(), wires.Patience)
 	defer cancel()
 	events, ended := make(chan xdp.Event, 4096), make(chan struct{})
 	go func() {
@@ -102,7 +103,7 @@ func TestEventsTellOfDropsWithTheirRuleAndAreLimited(t *testing.T) {
 		if pod != labPod || d.Rule != 1 || d.Action != api.Deny || !slices.Equal(d.Origins, origins[1]) {
 			t.Errorf("it is explained by pod %s and %+v", pod, d)
 		}
-		if age := time.Since(e.Time); age < -time.Second || age > 2*patience {
+		if age := time.Since(e.Time); age < -time.Second || age > 2*wires.Patience {
 			t.Errorf("the event is of %s", e.Time)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	gomaps "maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -70,6 +71,7 @@ type Kernel struct {
 	mark    *ebpf.Map
 	links   map[uint32]*hooks
 	uplinks map[uint32]attachment
+	noTCX   bool      // in the kernel, as far as is known
 	outer   *ebpf.Map // whose updates wait for all packets on their way
 	inner   *ebpf.Map
 	told    uint32       // events of a second that are told of
@@ -101,6 +103,12 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 	}
 	if o.Flows == 0 {
 		o.Flows = 131072
+	}
+	if o.Mode == "" {
+		o.Mode = ModeAuto
+	}
+	if !slices.Contains(Modes, o.Mode) {
+		return nil, fmt.Errorf("%q is no mode of attachment", o.Mode)
 	}
 	k := &Kernel{options: o, log: o.Log, state: map[string]*ebpf.Map{}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}}
 	if err := k.open(); err != nil {
@@ -380,8 +388,8 @@ func (k *Kernel) Switch() (left []uint64, err error) {
 	if err := k.moveNames(); err != nil {
 		return nil, err
 	}
-	for _, id := range k.attached() {
-		if err := k.links[id].update(k.next.coll.Programs); err != nil {
+	for id, h := range k.links { // also where another mode is attached still
+		if err := h.update(k.next.coll.Programs); err != nil {
 			return nil, fmt.Errorf("interface %d: %w", id, err)
 		}
 	}

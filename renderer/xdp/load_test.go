@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
+	"github.com/sluice-net/sluice/tests/wires"
 )
 
 // TestSwapsUnderLoad changes lists and sets all the time, while packets are judged that all
@@ -106,13 +107,13 @@ func judge(t *testing.T, l *lab) (stop func(), judged, wrong *atomic.Int64) {
 // TestMemoryThatGrowsLosesNoPacket has sets grow until memory is replaced.
 func TestMemoryThatGrowsLosesNoPacket(t *testing.T) {
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "b", "c")
-	w.serve("b", 80)
+	w.Serve("b", 80)
 	policies := map[string]policy{"b": {toPod: w.rules("a", api.TCP, api.Port(80)), fromPod: closed}}
 	w.apply(policies)
-	conn, err := w.dial("a", "b", "tcp", 4, 80, patience)
-	w.must(err)
+	conn, err := w.Dial("a", "b", "tcp", 4, 80, wires.Patience)
+	w.Must(err)
 	defer func() { _ = conn.Close() }()
-	stop, wrong := w.hammer("c", "b", 80)
+	denied := w.Send("c", "b", 4, 80, false)
 	before, _ := w.kernel.Size()
 	for i := range 3 {
 		rules := w.rules("a", api.TCP, api.Port(80))
@@ -121,11 +122,11 @@ func TestMemoryThatGrowsLosesNoPacket(t *testing.T) {
 			rules = append(rules, api.ContivRule{Action: api.Permit, Src: api.AddrNet(a), Protocol: api.TCP, DstPort: api.Port(uint16(1 + n%60000))})
 		}
 		w.apply(map[string]policy{"b": {toPod: rules, fromPod: closed}})
-		w.must(echo(conn, patience))
+		w.Must(wires.Echo(conn, wires.Patience))
 	}
-	stop()
+	denied.Stop()
 	after, _ := w.kernel.Size()
-	if n := wrong.Load(); n != 0 || after <= before {
+	if n := denied.Wrong.Load(); n != 0 || after <= before {
 		t.Errorf("%d packets got through that no policy allows; memory grew from %d to %d lines", n, before, after)
 	}
 }
@@ -189,10 +190,10 @@ func TestManyChangesLeakNothingInTheKernel(t *testing.T) {
 		txn := w.r.NewTxn(false)
 		txn.UpdateSet(set, added, removed)
 		if i%50 == 0 {
-			w.must(inside(w.node, func() error { return txn.Commit(t.Context()) }))
+			w.Must(wires.Inside(w.Node, func() error { return txn.Commit(t.Context()) }))
 			continue
 		}
-		w.must(txn.Commit(t.Context()))
+		w.Must(txn.Commit(t.Context()))
 	}
 	if now := files(t); now > open+4 {
 		t.Errorf("%d files were open after a fifth of the changes, %d are in the end", open, now)

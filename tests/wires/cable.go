@@ -1,4 +1,4 @@
-package xdp_test
+package wires
 
 import (
 	"encoding/binary"
@@ -16,12 +16,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
-
-	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// inside runs f in a network namespace, on a thread that ends with it.
-func inside(ns netns.NsHandle, f func() error) error {
+// Inside runs f in a network namespace, on a thread that ends with it.
+func Inside(ns netns.NsHandle, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -51,27 +49,30 @@ func newNamespace(t testing.TB) netns.NsHandle {
 	return ns
 }
 
-// host is a pod with real sockets.
-type host struct {
-	name   string
-	ns     netns.NsHandle
-	v4, v6 netip.Addr
-	index  int // of the node's end
-	inPod  int // of the pod's end
+// Host is a pod with real sockets.
+type Host struct {
+	Name   string
+	NS     netns.NsHandle
+	V4, V6 netip.Addr
+	Index  int // of the node's end
+	InPod  int // of the pod's end
 }
 
-// cable is a node with pods, each at a pair of veth.
-type cable struct {
-	t    testing.TB
-	node netns.NsHandle
-	pods map[string]*host
+// Cable is a node with pods, each at a pair of veth.
+type Cable struct {
+	T    testing.TB
+	Node netns.NsHandle
+	Pods map[string]*Host
 }
 
-func newCable(t testing.TB, names ...string) *cable {
+// New makes a node with pods. Without root, or where there are no namespaces, the test is skipped.
+func New(t testing.TB, names ...string) *Cable {
 	t.Helper()
-	needKernel(t)
-	c := &cable{t: t, node: newNamespace(t), pods: map[string]*host{}}
-	c.must(inside(c.node, func() error {
+	if os.Getuid() != 0 {
+		t.Skip("not root: no network namespaces can be made")
+	}
+	c := &Cable{T: t, Node: newNamespace(t), Pods: map[string]*Host{}}
+	c.Must(Inside(c.Node, func() error {
 		for file, value := range map[string]string{"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1", "ipv4/conf/all/rp_filter": "0", "ipv4/conf/default/rp_filter": "0"} {
 			if err := os.WriteFile("/proc/sys/net/"+file, []byte(value), 0o600); err != nil {
 				return err
@@ -80,17 +81,18 @@ func newCable(t testing.TB, names ...string) *cable {
 		return up("lo")
 	}))
 	for i, name := range names {
-		h := &host{name: name, ns: newNamespace(t), v4: netip.AddrFrom4([4]byte{10, 99, 0, byte(i + 2)}), v6: netip.AddrFrom16([16]byte{0xfd, 15: byte(i + 2)})}
-		c.pods[name] = h
-		c.plug(h)
+		h := &Host{Name: name, NS: newNamespace(t), V4: netip.AddrFrom4([4]byte{10, 99, 0, byte(i + 2)}), V6: netip.AddrFrom16([16]byte{0xfd, 15: byte(i + 2)})}
+		c.Pods[name] = h
+		c.Plug(h)
 	}
 	return c
 }
 
-func (c *cable) must(err error) {
-	c.t.Helper()
+// Must ends the test by an error.
+func (c *Cable) Must(err error) {
+	c.T.Helper()
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 }
 
@@ -102,31 +104,31 @@ func up(name string) error {
 	return netlink.LinkSetUp(l)
 }
 
-// plug makes the pair of a pod, with all addresses, routes and neighbours.
-func (c *cable) plug(h *host) {
-	c.t.Helper()
+// Plug makes the pair of a pod, with all addresses, routes and neighbours.
+func (c *Cable) Plug(h *Host) {
+	c.T.Helper()
 	var nodeMAC, podMAC net.HardwareAddr
-	c.must(inside(c.node, func() error {
+	c.Must(Inside(c.Node, func() error {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name = "h-" + h.name
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.ns)}); err != nil {
+		attrs.Name = "h-" + h.Name
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.NS)}); err != nil {
 			return err
 		}
 		l, err := netlink.LinkByName(attrs.Name)
 		if err != nil {
 			return err
 		}
-		h.index, nodeMAC = l.Attrs().Index, l.Attrs().HardwareAddr
+		h.Index, nodeMAC = l.Attrs().Index, l.Attrs().HardwareAddr
 		return netlink.LinkSetUp(l)
 	}))
 	gateway := []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1")}
-	c.must(inside(h.ns, func() error {
+	c.Must(Inside(h.NS, func() error {
 		l, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return err
 		}
-		h.inPod, podMAC = l.Attrs().Index, l.Attrs().HardwareAddr
-		for _, a := range []netip.Addr{h.v4, h.v6} {
+		h.InPod, podMAC = l.Attrs().Index, l.Attrs().HardwareAddr
+		for _, a := range []netip.Addr{h.V4, h.V6} {
 			if err := netlink.AddrAdd(l, &netlink.Addr{IPNet: network(a), Flags: unix.IFA_F_NODAD}); err != nil {
 				return fmt.Errorf("address %s: %w", a, err)
 			}
@@ -138,18 +140,18 @@ func (c *cable) plug(h *host) {
 			if err := reach(l, g, nodeMAC, g.Is4()); err != nil {
 				return err
 			}
-			if err := netlink.RouteAdd(&netlink.Route{LinkIndex: h.inPod, Gw: g.AsSlice(), Dst: all(g)}); err != nil {
+			if err := netlink.RouteAdd(&netlink.Route{LinkIndex: h.InPod, Gw: g.AsSlice(), Dst: all(g)}); err != nil {
 				return fmt.Errorf("route by %s: %w", g, err)
 			}
 		}
 		return nil
 	}))
-	c.must(inside(c.node, func() error {
-		l, err := netlink.LinkByIndex(h.index)
+	c.Must(Inside(c.Node, func() error {
+		l, err := netlink.LinkByIndex(h.Index)
 		if err != nil {
 			return err
 		}
-		return errors.Join(reach(l, h.v4, podMAC, true), reach(l, h.v6, podMAC, true))
+		return errors.Join(reach(l, h.V4, podMAC, true), reach(l, h.V6, podMAC, true))
 	}))
 }
 
@@ -173,20 +175,21 @@ func reach(l netlink.Link, a netip.Addr, mac net.HardwareAddr, route bool) error
 	return netlink.RouteAdd(&netlink.Route{LinkIndex: index, Dst: network(a), Scope: netlink.SCOPE_LINK})
 }
 
-func (h *host) addr(family int) netip.Addr {
+// Addr is the address of a family, 4 or 6.
+func (h *Host) Addr(family int) netip.Addr {
 	if family == 6 {
-		return h.v6
+		return h.V6
 	}
-	return h.v4
+	return h.V4
 }
 
-// serve answers everything with itself, by TCP and UDP.
-func (c *cable) serve(pod string, port uint16) {
-	c.t.Helper()
-	h := c.pods[pod]
+// Serve answers everything with itself, by TCP and UDP.
+func (c *Cable) Serve(pod string, port uint16) {
+	c.T.Helper()
+	h := c.Pods[pod]
 	for _, family := range []int{4, 6} {
-		at := netip.AddrPortFrom(h.addr(family), port).String()
-		c.must(inside(h.ns, func() error {
+		at := netip.AddrPortFrom(h.Addr(family), port).String()
+		c.Must(Inside(h.NS, func() error {
 			l, err := net.Listen("tcp", at)
 			if err != nil {
 				return err
@@ -195,7 +198,7 @@ func (c *cable) serve(pod string, port uint16) {
 			if err != nil {
 				return err
 			}
-			c.t.Cleanup(func() { _, _ = l.Close(), u.Close() })
+			c.T.Cleanup(func() { _, _ = l.Close(), u.Close() })
 			go echoStreams(l)
 			go echoDatagrams(u)
 			return nil
@@ -227,24 +230,25 @@ func echoDatagrams(u net.PacketConn) {
 	}
 }
 
-// patience is how long an answer is waited for that must come, and impatience how long for
+// Patience is how long an answer is waited for that must come, and Impatience how long for
 // one that must not.
 const (
-	patience   = 3 * time.Second
-	impatience = 150 * time.Millisecond
+	Patience   = 3 * time.Second
+	Impatience = 150 * time.Millisecond
 )
 
-func (c *cable) dial(from, to, network string, family int, port uint16, wait time.Duration) (conn net.Conn, err error) {
-	at := netip.AddrPortFrom(c.pods[to].addr(family), port).String()
-	err = inside(c.pods[from].ns, func() error {
+// Dial connects from a pod to another one.
+func (c *Cable) Dial(from, to, network string, family int, port uint16, wait time.Duration) (conn net.Conn, err error) {
+	at := netip.AddrPortFrom(c.Pods[to].Addr(family), port).String()
+	err = Inside(c.Pods[from].NS, func() error {
 		conn, err = net.DialTimeout(network, at, wait)
 		return err
 	})
 	return conn, err
 }
 
-// echo sends a few bytes and waits for them.
-func echo(conn net.Conn, wait time.Duration) error {
+// Echo sends a few bytes and waits for them.
+func Echo(conn net.Conn, wait time.Duration) error {
 	if err := conn.SetDeadline(time.Now().Add(wait)); err != nil {
 		return err
 	}
@@ -256,39 +260,39 @@ func echo(conn net.Conn, wait time.Duration) error {
 	return err
 }
 
-// can checks whether a connection is answered.
-func (c *cable) can(want bool, what, from, to, network string, family int, port uint16) {
-	c.t.Helper()
-	wait := impatience
+// Can checks whether a connection is answered.
+func (c *Cable) Can(want bool, what, from, to, network string, family int, port uint16) {
+	c.T.Helper()
+	wait := Impatience
 	if want {
-		wait = patience
+		wait = Patience
 	}
 	var err error
 	if network == "icmp" {
-		err = c.ping(from, to, family, wait)
+		err = c.Ping(from, to, family, wait)
 	} else {
 		var conn net.Conn
-		if conn, err = c.dial(from, to, network, family, port, wait); err == nil {
-			err = echo(conn, wait)
+		if conn, err = c.Dial(from, to, network, family, port, wait); err == nil {
+			err = Echo(conn, wait)
 			_ = conn.Close()
 		}
 	}
 	if (err == nil) != want {
-		c.t.Errorf("%s: %s from %s to %s port %d in IPv%d: %v, want answered %t", what, network, from, to, port, family, err, want)
+		c.T.Errorf("%s: %s from %s to %s port %d in IPv%d: %v, want answered %t", what, network, from, to, port, family, err, want)
 	}
 }
 
-// ping sends an echo request and waits for the reply.
-func (c *cable) ping(from, to string, family int, wait time.Duration) error {
+// Ping sends an echo request and waits for the reply.
+func (c *Cable) Ping(from, to string, family int, wait time.Duration) error {
 	domain, protocol := unix.AF_INET, unix.IPPROTO_ICMP
 	request, reply, header := byte(8), byte(0), 20
-	var at unix.Sockaddr = &unix.SockaddrInet4{Addr: c.pods[to].v4.As4()}
+	var at unix.Sockaddr = &unix.SockaddrInet4{Addr: c.Pods[to].V4.As4()}
 	if family == 6 {
 		domain, protocol = unix.AF_INET6, unix.IPPROTO_ICMPV6
 		request, reply, header = 128, 129, 0
-		at = &unix.SockaddrInet6{Addr: c.pods[to].v6.As16()}
+		at = &unix.SockaddrInet6{Addr: c.Pods[to].V6.As16()}
 	}
-	return inside(c.pods[from].ns, func() error {
+	return Inside(c.Pods[from].NS, func() error {
 		fd, err := unix.Socket(domain, unix.SOCK_RAW, protocol)
 		if err != nil {
 			return err
@@ -330,18 +334,20 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// podNamespace opens the namespace of the pod with an interface.
-func (c *cable) podNamespace(e compile.Endpoint) (*os.File, uint32, error) {
-	for _, h := range c.pods {
-		if uint32(h.index) == e.ID {
-			fd, err := unix.Dup(int(h.ns))
-			return os.NewFile(uintptr(fd), "netns"), uint32(h.inPod), err
+// Namespace opens the network namespace of the pod with an interface at the node, and says which
+// number the other end has there.
+func (c *Cable) Namespace(index uint32) (*os.File, uint32, error) {
+	for _, h := range c.Pods {
+		if uint32(h.Index) == index {
+			fd, err := unix.Dup(int(h.NS))
+			return os.NewFile(uintptr(fd), "netns"), uint32(h.InPod), err
 		}
 	}
-	return nil, 0, fmt.Errorf("no pod has interface %d", e.ID)
+	return nil, 0, fmt.Errorf("no pod has interface %d", index)
 }
 
-func unplug(index int) error {
+// Unplug removes an interface of the namespace that the caller is in.
+func Unplug(index int) error {
 	l, err := netlink.LinkByIndex(index)
 	if err != nil {
 		return err

@@ -1,0 +1,173 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/renderer/xdp"
+)
+
+// teller tells of packets while it is asked to.
+type teller interface {
+	Tell(t xdp.Telling) error
+	Events(ctx context.Context, f func(xdp.Event)) error
+}
+
+// listeners shares what is told of packets among those who watch. While nobody does, nothing
+// is told, and packets cost nothing more.
+type listeners struct {
+	kernel  teller // nil when nobody tells
+	most    xdp.Telling
+	explain func(ctx context.Context, e xdp.Event) view.PacketVerdict
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	all    map[*listener]struct{}
+	stop   context.CancelFunc // of the reader, nil while there is none
+	ended  chan struct{}      // closed when the newest reader has ended; nil before the first
+	closed chan struct{}
+}
+
+// listener is one who watches. What comes while its queue is full is counted.
+type listener struct {
+	permitted bool
+	queue     chan view.PacketVerdict
+	missed    atomic.Uint64
+}
+
+// queued is how many verdicts may wait for one who watches.
+const queued = 1024
+
+var (
+	errNobodyTells = errors.New("verdicts of packets are told by the kernel only: by agents with --renderers xdp, unless --xdp-events is 0; see get rules for counters")
+	errEnded       = errors.New("the agent ends")
+)
+
+func newListeners(kernel teller, most xdp.Telling, explain func(context.Context, xdp.Event) view.PacketVerdict, log *slog.Logger) *listeners {
+	return &listeners{kernel: kernel, most: most, explain: explain, log: log, all: map[*listener]struct{}{}, closed: make(chan struct{})}
+}
+
+// join begins to watch, and leave ends it.
+func (s *listeners) join(permitted bool) (l *listener, leave func(), err error) {
+	if s == nil || s.kernel == nil || s.most.PerSecond == 0 {
+		return nil, nil, errNobodyTells
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.closed:
+		return nil, nil, errEnded
+	default:
+	}
+	l = &listener{permitted: permitted, queue: make(chan view.PacketVerdict, queued)}
+	s.all[l] = struct{}{}
+	if err := s.tell(); err != nil {
+		delete(s.all, l)
+		return nil, nil, err
+	}
+	if s.stop == nil {
+		s.startReader()
+	}
+	return l, func() { s.leave(l) }, nil
+}
+
+func (s *listeners) leave(l *listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, l)
+	select {
+	case <-s.closed:
+		return // nobody is told any more
+	default:
+	}
+	if err := s.tell(); err != nil {
+		s.log.Warn("the kernel goes on to tell of packets", "error", err)
+	}
+	if len(s.all) == 0 {
+		s.endReader()
+	}
+}
+
+// tell asks for what those who watch want to know.
+func (s *listeners) tell() error {
+	want := s.most
+	want.Permitted = false
+	for l := range s.all {
+		want.Permitted = want.Permitted || l.permitted
+	}
+	if len(s.all) == 0 {
+		want = xdp.Telling{}
+	}
+	return s.kernel.Tell(want)
+}
+
+// startReader has events read once the reader before has ended.
+func (s *listeners) startReader() {
+	ctx, cancel := context.WithCancel(context.Background())
+	before, ended := s.ended, make(chan struct{})
+	s.stop, s.ended = cancel, ended
+	go func() {
+		defer close(ended)
+		if before != nil {
+			<-before
+		}
+		s.read(ctx)
+	}()
+}
+
+// endReader waits for the reader to end, which needs no lock but to hand out events.
+func (s *listeners) endReader() {
+	if s.stop == nil {
+		return
+	}
+	s.stop()
+	s.stop = nil
+	ended := s.ended
+	s.mu.Unlock()
+	<-ended
+	s.mu.Lock()
+}
+
+// read hands out events until the context ends.
+func (s *listeners) read(ctx context.Context) {
+	err := s.kernel.Events(ctx, func(e xdp.Event) { s.hand(s.explain(ctx, e), e.Reason == "") })
+	if err != nil && !errors.Is(err, context.Canceled) {
+		s.log.Warn("verdicts of packets cannot be read", "error", err)
+	}
+}
+
+func (s *listeners) hand(v view.PacketVerdict, permitted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.all {
+		if permitted && !l.permitted {
+			continue
+		}
+		select {
+		case l.queue <- v:
+		default:
+			l.missed.Add(1)
+		}
+	}
+}
+
+// end ends what is told, before the kernel is let go of.
+func (s *listeners) end() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.closed)
+	if s.stop == nil {
+		return
+	}
+	if err := s.kernel.Tell(xdp.Telling{}); err != nil {
+		s.log.Warn("the kernel goes on to tell of packets", "error", err)
+	}
+	s.endReader()
+}

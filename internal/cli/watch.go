@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+func newWatch(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "watch", Short: "Follow what happens on a node", Example: "  sluicectl watch verdicts -n shop"}
+	cmd.AddCommand(newWatchVerdicts(o))
+	return cmd
+}
+
+// watchFlags are filters of verdicts, and when to end.
+type watchFlags struct {
+	view.Watch
+	direction, peer, protocol string
+	count                     int
+	period                    time.Duration
+}
+
+func newWatchVerdicts(o *options) *cobra.Command {
+	var f watchFlags
+	cmd := &cobra.Command{
+		Use:   "verdicts [POD]",
+		Short: "Follow packets that are dropped, or that begin what is permitted, with the policies that decide",
+		Long: `Follow verdicts of packets at the interfaces of the node's pods, as they are made: what is dropped, by which rule of which policy, or
+for which other reason. --action permit or all also tells of the packets that begin flows. It is for nodes where the kernel enforces
+(sluice-agent run --renderers xdp).
+
+Not every packet is told of: each processor of the node tells of a limited number in a second (--xdp-events of the agent), of which the
+agent may take a sample (--xdp-sample). A line with the number says how many there were in between. While nobody follows, nothing is told.
+
+With -o json every verdict is a line, with -o yaml a document.`,
+		Example: `  sluicectl watch verdicts
+  sluicectl watch verdicts -n shop web --action all
+  sluicectl watch verdicts --policy data/default-deny --direction ingress
+  sluicectl watch verdicts --peer 198.51.100.0/24 --protocol tcp --port 5432 --for 1m
+  sluicectl watch verdicts --count 1 -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				f.Pod = args[0]
+			}
+			if err := f.parse(); err != nil {
+				return err
+			}
+			return o.watchVerdicts(cmd.Context(), f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.Namespace, "namespace", "n", "", "only where a pod of this namespace is at either end")
+	flags.StringVar(&f.Policy, "policy", "", "only where a rule of this policy decides: NAME or NAMESPACE/NAME")
+	flags.StringVar(&f.Action, "action", view.WatchDenied, "deny, permit or all")
+	flags.StringVar(&f.direction, "direction", "", "only ingress or egress, as the pod sees it")
+	flags.StringVar(&f.peer, "peer", "", "only where this address, or one of this CIDR, is at either end")
+	flags.StringVar(&f.protocol, "protocol", "", "only tcp, udp, sctp, icmp, icmpv6, or a number")
+	flags.Uint16Var(&f.Port, "port", 0, "only this port of the destination")
+	flags.IntVar(&f.count, "count", 0, "end after so many verdicts; 0: never")
+	flags.DurationVar(&f.period, "for", 0, "end after so long; 0: never")
+	return cmd
+}
+
+// parse reads the flags that are more than text.
+func (f *watchFlags) parse() error {
+	switch f.Action {
+	case view.WatchDenied, view.WatchPermitted, view.WatchAll:
+	default:
+		return fmt.Errorf("--action %q: want deny, permit or all", f.Action)
+	}
+	if f.direction != "" {
+		var d api.Direction
+		if err := d.UnmarshalText([]byte(f.direction)); err != nil {
+			return fmt.Errorf("--direction %q: want ingress or egress", f.direction)
+		}
+		f.Direction = &d
+	}
+	if f.protocol != "" {
+		if err := f.Protocol.UnmarshalText([]byte(strings.ToLower(f.protocol))); err != nil {
+			return fmt.Errorf("--protocol %q: %w", f.protocol, err)
+		}
+	}
+	if f.peer == "" {
+		return nil
+	}
+	var err error
+	if f.Peer, err = netip.ParsePrefix(f.peer); err == nil {
+		return nil
+	}
+	a, err := netip.ParseAddr(f.peer)
+	if err != nil {
+		return fmt.Errorf("--peer %q is neither an address nor a CIDR", f.peer)
+	}
+	f.Peer = netip.PrefixFrom(a, a.BitLen())
+	return nil
+}
+
+// watchVerdicts prints verdicts until there were enough, or whoever reads has.
+func (o *options) watchVerdicts(ctx context.Context, f watchFlags) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if f.period > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.period)
+		defer cancel()
+	}
+	print := o.verdictPrinter()
+	seen := 0
+	err := o.client().stream(ctx, "/v1/verdicts", f.Watch, func(line json.RawMessage) error {
+		var v view.PacketVerdict
+		if err := json.Unmarshal(line, &v); err != nil {
+			return err
+		}
+		if err := print(v); err != nil {
+			return err
+		}
+		if seen++; seen == f.count {
+			return io.EOF
+		}
+		return nil
+	})
+	if err == nil || ctx.Err() != nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// verdictPrinter returns what writes one verdict in the format that is asked for.
+func (o *options) verdictPrinter() func(view.PacketVerdict) error {
+	switch o.output {
+	case formatJSON:
+		enc := json.NewEncoder(o.out)
+		enc.SetEscapeHTML(false)
+		return func(v view.PacketVerdict) error { return enc.Encode(v) }
+	case formatYAML:
+		return func(v view.PacketVerdict) error {
+			b, err := yaml.Marshal(v)
+			if err == nil {
+				_, err = fmt.Fprintf(o.out, "---\n%s", b)
+			}
+			return err
+		}
+	case formatTable, formatWide:
+	}
+	w := term.NewWriter(o.out)
+	w.Printf("%s\n", w.Styled(term.Faint, fmt.Sprintf("%-12s  %-6s  %-7s  %-60s  %s", "TIME", "ACTION", "AT", "FLOW", "WHY")))
+	return func(v view.PacketVerdict) error {
+		writeVerdict(w, v, o.output == formatWide)
+		return w.Err()
+	}
+}
+
+func writeVerdict(w *term.Writer, v view.PacketVerdict, wide bool) {
+	if v.Missed > 0 {
+		w.Printf("%s\n", w.Styled(term.Amber, fmt.Sprintf("... %d packets that are not told of", v.Missed)))
+	}
+	style := term.Green
+	if v.Action == api.Deny {
+		style = term.Red
+	}
+	action := w.Styled(style, fmt.Sprintf("%-6s", v.Action))
+	flow := fmt.Sprintf("%s -> %s %s", endOf(v.Src, v.Flow.SrcPort, v.Flow.Protocol), endOf(v.Dst, v.Flow.DstPort, v.Flow.Protocol), v.Flow.Protocol)
+	w.Printf("%s  %s  %-7s  %-60s  %s\n", v.Time.Local().Format("15:04:05.000"), action, v.Direction, flow, whyOf(v))
+	if wide {
+		w.Printf("  at interface %d of %s, %d bytes; %s %s -> %s\n", v.Interface, dash(v.Pod.String()), v.Bytes, dash(v.Table), v.Flow.Src, v.Flow.Dst)
+	}
+}
+
+// endOf names one end of a flow with its port, where its protocol has ports.
+func endOf(p view.Party, port uint16, protocol api.Protocol) string {
+	switch {
+	case !protocol.HasPorts():
+		return p.Name
+	case p.Pod == (api.PodID{}) && p.Address.Is6():
+		return fmt.Sprintf("[%s]:%d", p.Name, port)
+	}
+	return fmt.Sprintf("%s:%d", p.Name, port)
+}
+
+// whyOf names the policies that decided, or what else did.
+func whyOf(v view.PacketVerdict) string {
+	switch {
+	case len(v.Origins) > 0:
+		return some(v.Origins, 3)
+	case v.Rule != nil:
+		return "rule " + v.Match
+	case v.Action == api.Permit:
+		return "no policy isolates the pod"
+	}
+	return v.Reason
+}
+
+// stream asks a question whose answers come as long as they are wanted: until f returns an
+// error, which is returned, or the agent ends.
+func (c *client) stream(ctx context.Context, path string, question any, f func(json.RawMessage) error) error {
+	resp, err := c.send(ctx, http.MethodPost, path, question)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	for dec := json.NewDecoder(resp.Body); ; {
+		var line json.RawMessage
+		if err := dec.Decode(&line); errors.Is(err, io.EOF) {
+			return errors.New("the agent has ended")
+		} else if err != nil {
+			return fmt.Errorf("read the agent's answer: %w", err)
+		}
+		if err := f(line); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+// told are verdicts as an agent tells of them.
+func told() []view.PacketVerdict {
+	rule := 1
+	web, db := api.PodID{Namespace: "shop", Name: "web-0"}, api.PodID{Namespace: "data", Name: "postgres-0"}
+	at := time.Date(2026, 5, 4, 12, 30, 15, 250e6, time.Local)
+	flow := api.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), Protocol: api.TCP, SrcPort: 4000, DstPort: 5432}
+	six := api.Flow{Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("fd00::2"), Protocol: api.ICMPv6, SrcPort: 7, DstPort: 7}
+	return []view.PacketVerdict{
+		{
+			Time: at, Renderer: "xdp", Pod: db, Interface: 7, Direction: api.Ingress, Action: api.Deny, Reason: "policy", Flow: flow, Bytes: 66,
+			Src: view.Party{Name: web.String(), Pod: web, Address: flow.Src}, Dst: view.Party{Name: db.String(), Pod: db, Address: flow.Dst},
+			Table: "egress of data/postgres-0", Rule: &rule, Match: "deny any",
+			Origins: []api.Origin{{Policy: api.PolicyID{Namespace: "data", Name: "default-deny"}, Rule: api.IsolationRule}},
+		},
+		{
+			Time: at, Renderer: "xdp", Pod: db, Interface: 7, Direction: api.Ingress, Action: api.Deny, Reason: "malformed", Flow: six, Missed: 41,
+			Src: view.Party{Name: "2001:db8::1", Address: six.Src}, Dst: view.Party{Name: db.String(), Pod: db, Address: six.Dst},
+		},
+	}
+}
+
+func TestVerdictsAreFollowed(t *testing.T) {
+	var asked []view.Watch
+	socket := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": func(w http.ResponseWriter, r *http.Request) {
+		var q view.Watch
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+			t.Error(err)
+		}
+		asked = append(asked, q)
+		for _, v := range told() {
+			_ = json.NewEncoder(w).Encode(v) // a client that is gone fails the test itself
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}})
+	code, out, errOut := sluicectl(socket, "", "watch", "verdicts", "web", "-n", "shop", "--policy", "data/default-deny", "--action", "all",
+		"--direction", "ingress", "--peer", "10.0.0.0/24", "--protocol", "TCP", "--port", "5432", "--count", "2")
+	want := "12:30:15.250  deny    ingress  shop/web-0:4000 -> data/postgres-0:5432 tcp" + strings.Repeat(" ", 19) + "NetworkPolicy data/default-deny isolates ingress\n" +
+		"... 41 packets that are not told of\n" +
+		"12:30:15.250  deny    ingress  2001:db8::1 -> data/postgres-0 icmpv6" + strings.Repeat(" ", 25) + "malformed\n"
+	if _, rows, _ := strings.Cut(out, "\n"); code != ExitOK || rows != want {
+		t.Errorf("exit code %d, %s; printed\n%swant\n%s", code, errOut, out, want)
+	}
+	in := api.Ingress
+	wantQ := view.Watch{
+		Action: "all", Namespace: "shop", Pod: "web", Policy: "data/default-deny", Direction: &in, Peer: netip.MustParsePrefix("10.0.0.0/24"), Protocol: api.TCP, Port: 5432,
+	}
+	if got, _ := json.Marshal(asked[0]); string(got) != string(mustJSON(t, wantQ)) {
+		t.Errorf("the agent was asked %s, want %s", got, mustJSON(t, wantQ))
+	}
+
+	for _, args := range [][]string{{"-o", "json", "--count", "1"}, {"-o", "yaml", "--count", "1"}, {"-o", "wide", "--for", "300ms"}} {
+		code, out, errOut := sluicectl(socket, "", slices.Concat([]string{"watch", "verdicts"}, args)...)
+		if code != ExitOK || !strings.Contains(out, "egress of data/postgres-0") || !strings.Contains(out, "default-deny") {
+			t.Errorf("%v: exit code %d, %s; printed\n%s", args, code, errOut, out)
+		}
+	}
+	if q := asked[len(asked)-1]; q.Action != view.WatchDenied || q.Direction != nil || q.Peer.IsValid() {
+		t.Errorf("without filters the agent is asked %+v", q)
+	}
+}
+
+func mustJSON(t *testing.T, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestWhatCannotBeFollowedIsSaid(t *testing.T) {
+	refusing := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": fails(http.StatusUnprocessableEntity, "nobody tells")})
+	ending := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": func(http.ResponseWriter, *http.Request) {}})
+	for _, c := range []struct {
+		socket, want string
+		args         []string
+	}{
+		{refusing, "nobody tells", nil},
+		{ending, "the agent has ended", nil},
+		{ending, "--action", []string{"--action", "drop"}},
+		{ending, "--direction", []string{"--direction", "in"}},
+		{ending, "--peer", []string{"--peer", "shop"}},
+		{ending, "--protocol", []string{"--protocol", "tpc"}},
+	} {
+		code, _, errOut := sluicectl(c.socket, "", append([]string{"watch", "verdicts"}, c.args...)...)
+		if code != ExitError || !strings.Contains(errOut, c.want) {
+			t.Errorf("%v: exit code %d and %q, want one that says %q", c.args, code, errOut, c.want)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package xdp_test
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/tests/wires"
+)
+
+// filters returns the filters of the node's interfaces, with the programs that they run.
+func (w *wired) filters() map[string]int {
+	w.T.Helper()
+	out := map[string]int{}
+	w.Must(wires.Inside(w.Node, func() error {
+		for _, h := range w.Pods {
+			l, err := netlink.LinkByIndex(h.Index)
+			if err != nil {
+				return err
+			}
+			for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
+				list, err := netlink.FilterList(l, parent)
+				if err != nil {
+					return err
+				}
+				for _, f := range list {
+					if b, ok := f.(*netlink.BpfFilter); ok {
+						out[fmt.Sprintf("%s %x %s", h.Name, parent, b.Name)] = b.Id
+					}
+				}
+			}
+		}
+		return nil
+	}))
+	return out
+}
+
+// pins are the names of the links that are pinned.
+func (w *wired) pins() (out []string) {
+	w.T.Helper()
+	paths, err := filepath.Glob(filepath.Join(w.options.PinPath, "link_*"))
+	w.Must(err)
+	for _, p := range paths {
+		_, name, _ := strings.Cut(strings.TrimPrefix(filepath.Base(p), "link_"), "_")
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// addForeign adds a filter of somebody else, which lets everything pass.
+func (w *wired) addForeign(pod string) {
+	w.T.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "foreign", Type: ebpf.SchedCLS, License: "MIT", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
+	})
+	w.Must(err)
+	w.T.Cleanup(func() { _ = p.Close() }) // the filter has its own reference
+	w.Must(wires.Inside(w.Node, func() error {
+		return netlink.FilterAdd(&netlink.BpfFilter{
+			FilterAttrs: netlink.FilterAttrs{
+				LinkIndex: w.Pods[pod].Index, Parent: netlink.HANDLE_MIN_EGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 7,
+			},
+			Fd: p.FD(), Name: "foreign", DirectAction: true,
+		})
+	}))
+}
+
+func TestFiltersAreTakenOverAndCleanedUp(t *testing.T) {
+	needKernel(t)
+	w := newWired(t, xdp.ModeClsact, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b")
+	w.Serve("b", 80)
+	policies := map[string]policy{"b": {toPod: w.rules("a", api.TCP, api.Port(80)), fromPod: closed}}
+	w.apply(policies)
+	w.addForeign("b")
+	before := w.filters()
+	if len(before) != 5 {
+		t.Fatalf("there are filters %v, want 4 of ours and a foreign one", before)
+	}
+	w.stop()
+	w.start()
+	w.apply(policies)
+	if after := w.filters(); !maps.Equal(before, after) {
+		t.Errorf("a start that is told the same changes filters %v into %v", before, after)
+	}
+	policies["b"] = policy{toPod: w.rules("a", api.UDP, api.Port(80)), fromPod: closed}
+	w.apply(policies)
+	w.Can(true, "a change after the start", "a", "b", "udp", 4, 80)
+	w.Can(false, "a change after the start", "a", "b", "tcp", 4, 80)
+	w.stop()
+	w.Must(wires.Inside(w.Node, func() error {
+		_, err := xdp.Cleanup(w.options.PinPath)
+		return err
+	}))
+	if left := slices.Collect(maps.Keys(w.filters())); len(left) != 1 || !strings.HasSuffix(left[0], "foreign") {
+		t.Errorf("after the clean-up there are %v, want the foreign one", left)
+	}
+	w.Can(true, "nothing is enforced any more", "a", "b", "tcp", 4, 80)
+	w.start()
+}
+
+// TestAnotherModeTakesOverWithoutAGap restarts with other modes, while packets are denied.
+func TestAnotherModeTakesOverWithoutAGap(t *testing.T) {
+	needKernel(t)
+	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b", "c")
+	w.Serve("b", 80)
+	policies := map[string]policy{"b": {toPod: w.rules("a", api.UDP, api.Port(80)), fromPod: closed}, "c": {fromPod: w.rules("a", api.UDP, api.Port(80))}}
+	w.apply(policies)
+	counts := []*wires.Count{w.Send("c", "b", 4, 80, false), w.Send("a", "b", 6, 80, true)}
+	for _, c := range []struct {
+		mode    xdp.Mode
+		pins    []string // of each pod
+		filters int      // of each pod
+	}{
+		{xdp.ModeXDP, []string{"to_pod", "xdp_from_pod"}, 0},
+		{xdp.ModeXDPPod, []string{"from_pod", "xdp_to_pod"}, 0},
+		{xdp.ModeClsact, nil, 2},
+		{xdp.ModeAuto, []string{"from_pod", "to_pod"}, 0},
+	} {
+		w.stop()
+		w.options.Mode = c.mode
+		w.start()
+		w.apply(policies)
+		var want []string
+		for range w.Pods {
+			want = append(want, c.pins...)
+		}
+		slices.Sort(want)
+		if got := w.pins(); !slices.Equal(got, want) || len(w.filters()) != c.filters*len(w.Pods) {
+			t.Errorf("mode %s: links %v and filters %v, want %v and %d of each pod", c.mode, got, w.filters(), want, c.filters)
+		}
+	}
+	for i, most := range []int64{0, 4} { // packets in the queue of a driver that begins with XDP are lost
+		counts[i].Stop()
+		if n := counts[i].Wrong.Load(); n > most {
+			t.Errorf("%d of %d packets were treated wrongly, want %d at most", n, counts[i].Sent.Load(), most)
+		}
+	}
+}
