@@ -52,6 +52,7 @@ type Config struct {
 	VswitchSocket    string        `koanf:"vswitch-socket"`
 	Once             bool          `koanf:"once"`
 	XDPMode          string        `koanf:"xdp-mode"`
+	XDPNetNS         string        `koanf:"xdp-netns"`
 	XDPPins          string        `koanf:"xdp-pins"`
 	XDPUplinks       []string      `koanf:"xdp-uplink"`
 	XDPLearn         time.Duration `koanf:"xdp-learn"`

@@ -35,8 +35,8 @@ func (c Config) checkRenderers() error {
 	if slices.Contains(c.Renderers, rendererXDP) && c.XDPMode == "" { // which is a flag of run
 		return fmt.Errorf("--renderers %q: xdp is for veth pairs of pods, and dev has none; use sluice-agent run", c.Renderers)
 	}
-	if mode := xdp.Mode(c.XDPMode); c.XDPMode != "" && (!slices.Contains(xdp.Modes, mode) || mode == xdp.ModeXDPPod || mode == xdp.ModeNone) {
-		return fmt.Errorf("--xdp-mode %q: want auto, clsact, xdp or generic", c.XDPMode)
+	if mode := xdp.Mode(c.XDPMode); c.XDPMode != "" && (!slices.Contains(xdp.Modes, mode) || mode == xdp.ModeNone) {
+		return fmt.Errorf("--xdp-mode %q: want auto, clsact, xdp, generic or xdp-pod", c.XDPMode)
 	}
 	return nil
 }

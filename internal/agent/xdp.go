@@ -15,7 +15,8 @@ import (
 )
 
 func xdpFlags(f *pflag.FlagSet) {
-	f.String("xdp-mode", string(xdp.ModeAuto), "where the kernel decides: auto (TCX at the node's ends of pairs), clsact, xdp, generic")
+	f.String("xdp-mode", string(xdp.ModeAuto), "where the kernel decides: auto (TCX at the node's ends of pairs), clsact, xdp, generic, xdp-pod")
+	f.String("xdp-netns", "/run/netns", "folder with the network namespaces of pods, for --xdp-mode xdp-pod")
 	f.String("xdp-pins", xdp.DefaultPinPath, "folder of a bpf file system; what is pinned there goes on while the agent is not running")
 	f.StringSlice("xdp-uplink", nil, "interfaces at which packets to pods are dropped early, by XDP")
 	f.Duration("xdp-learn", 30*time.Second, "for how long after a pod is attached the middle of a TCP flow that policy permits is taken for one that was open; 0 for not at all")
@@ -39,6 +40,7 @@ func (a *Agent) xdp(infra renderer.Infra, established acl.Established) (*node.XD
 	k, err := xdp.NewKernel(xdp.KernelOptions{
 		Log: log, Mode: xdp.Mode(a.cfg.XDPMode), PinPath: a.cfg.XDPPins, Infra: infra, AnySource: a.cfg.XDPAnySource,
 		UnknownPass: a.cfg.XDPUnknownPass, Flows: int(a.cfg.XDPFlows), Uplinks: uplinks,
+		PodNamespace: xdp.Namespaces{Folder: a.cfg.XDPNetNS}.Of,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("xdp: %w", err)
@@ -67,14 +69,14 @@ func newCleanup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove what enforces policy in the kernel",
-		Long: `Remove the links and maps that agents with the XDP renderer have pinned: from then on the kernel lets all packets of
-pods pass. Nothing else is touched. Filters of --xdp-mode clsact are not pinned; they go with the interfaces of the pods.`,
+		Long: `Remove the links and maps that agents with the XDP renderer have pinned, and their filters (--xdp-mode clsact) of all interfaces:
+from then on the kernel lets all packets of pods pass. Nothing else is touched.`,
 		Example: `  sluice-agent cleanup
   sluice-agent cleanup --xdp-pins /sys/fs/bpf/other`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := xdp.Cleanup(pins)
-			cmd.Printf("removed %d links and maps from %s\n", n, pins)
+			cmd.Printf("removed %d links, filters and maps, those that were pinned from %s\n", n, pins)
 			return err
 		},
 	}

@@ -42,6 +42,12 @@ func startAgent(t testing.TB, args ...string) *process {
 // startProgram starts a program, which is killed with the test if it still runs then.
 func startProgram(t testing.TB, name string, args ...string) *process {
 	t.Helper()
+	return startProgramBy(t, (*exec.Cmd).Start, name, args...)
+}
+
+// startProgramBy is startProgram where it matters who starts it.
+func startProgramBy(t testing.TB, start func(*exec.Cmd) error, name string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, ended: make(chan struct{}), grown: make(chan struct{}, 1)}
 	p.cmd = exec.Command(program(name), args...)
 	p.cmd.Env = append(os.Environ(), "SLUICE_STATE_FILE="+filepath.Join(t.TempDir(), "state")) // not that of this machine
@@ -50,7 +56,7 @@ func startProgram(t testing.TB, name string, args ...string) *process {
 		t.Fatal(err)
 	}
 	p.cmd.Stdout, p.cmd.Stderr = w, w
-	if err := errors.Join(p.cmd.Start(), w.Close()); err != nil {
+	if err := errors.Join(start(p.cmd), w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	go p.read(r)

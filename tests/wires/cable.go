@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"testing"
@@ -344,6 +345,19 @@ func (c *Cable) Namespace(index uint32) (*os.File, uint32, error) {
 		}
 	}
 	return nil, 0, fmt.Errorf("no pod has interface %d", index)
+}
+
+// Names returns a folder with a file for the namespace of every pod, as container runtimes have it.
+func (c *Cable) Names() string {
+	c.T.Helper()
+	folder := c.T.TempDir()
+	for name, h := range c.Pods {
+		path := filepath.Join(folder, name)
+		c.Must(os.WriteFile(path, nil, 0o600))
+		c.Must(unix.Mount(fmt.Sprintf("/proc/self/fd/%d", int(h.NS)), path, "", unix.MS_BIND, ""))
+		c.T.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) }) // else the folder cannot be removed, which is told of
+	}
+	return folder
 }
 
 // Unplug removes an interface of the namespace that the caller is in.

@@ -1,0 +1,290 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/tests/wires"
+)
+
+// kernelDemo is the demo for UDP and TCP, with the addresses of the cable.
+const kernelDemo = `
+{apiVersion: v1, kind: Namespace, metadata: {name: demo}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: server, namespace: demo, labels: {app: server}}
+spec: {nodeName: node-1}
+status: {phase: Running, podIPs: [{ip: 10.99.0.2}, {ip: "fd00::2"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: friend, namespace: demo, labels: {app: friend}}
+spec: {nodeName: node-1}
+status: {phase: Running, podIPs: [{ip: 10.99.0.3}, {ip: "fd00::3"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: stranger, namespace: demo, labels: {app: stranger}}
+spec: {nodeName: node-1}
+status: {phase: Running, podIPs: [{ip: 10.99.0.4}, {ip: "fd00::4"}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: server, namespace: demo}
+spec:
+  podSelector: {matchLabels: {app: server}}
+  policyTypes: [Ingress, Egress]
+  ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}], ports: [{port: 80}, {port: 80, protocol: UDP}]}]
+`
+
+// kernelNode is a node in a network namespace, whose agent enforces in the kernel.
+type kernelNode struct {
+	*wires.Cable
+	etcd  string // outside
+	near  string // the same, inside
+	pins  string
+	mode  string
+	netns string
+	agent *process
+}
+
+func startKernelNode(t *testing.T, mode string) *kernelNode {
+	t.Helper()
+	n := &kernelNode{Cable: wires.New(t, "server", "friend", "stranger"), etcd: startEtcd(t), mode: mode}
+	if err := features.HaveProgramType(ebpf.SchedCLS); err != nil {
+		t.Skipf("the kernel takes no programs: %v", err)
+	}
+	n.pins, n.netns = filepath.Join(wires.BPFFS(t), "sluice"), n.Names()
+	n.near = n.bridge()
+	store(t, n.etcd, kernelDemo)
+	for _, port := range []uint16{80, 81} {
+		n.Serve("server", port)
+	}
+	n.Serve("friend", 80)
+	n.run()
+	return n
+}
+
+// bridge listens inside the namespace of the node and leads to etcd outside of it.
+func (n *kernelNode) bridge() string {
+	var l net.Listener
+	n.Must(wires.Inside(n.Node, func() (err error) {
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+		return err
+	}))
+	n.T.Cleanup(func() { _ = l.Close() }) // which ends what follows
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", n.etcd)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			for _, c := range [][2]net.Conn{{in, out}, {out, in}} {
+				go func() {
+					_, _ = io.Copy(c[0], c[1])
+					_, _ = c[0].Close(), c[1].Close()
+				}()
+			}
+		}
+	}()
+	return l.Addr().String()
+}
+
+// run starts the agent, and waits until it enforces.
+func (n *kernelNode) run() {
+	n.T.Helper()
+	socket := filepath.Join(socketDir(n.T), "agent.sock")
+	start := func(c *exec.Cmd) error { return wires.Inside(n.Node, c.Start) }
+	n.agent = startProgramBy(n.T, start, "sluice-agent", "run", "--node", "node-1", "--etcd-endpoints", n.near, "--renderers", "xdp", "--api-socket", socket,
+		"--xdp-pins", n.pins, "--xdp-mode", n.mode, "--xdp-netns", n.netns, "--rule-metrics", "--status-interval", "0")
+	n.agent.socket = socket
+	n.agent.ready()
+}
+
+// kill ends the agent without giving it a chance to do anything.
+func (n *kernelNode) kill() {
+	n.T.Helper()
+	n.Must(n.agent.cmd.Process.Signal(syscall.SIGKILL))
+	<-n.agent.ended
+}
+
+// files says which links and maps are pinned, and whether they are others than before.
+func (n *kernelNode) files() map[string]uint64 {
+	n.T.Helper()
+	out := map[string]uint64{}
+	entries, err := os.ReadDir(n.pins)
+	n.Must(err)
+	for _, e := range entries {
+		info, err := e.Info()
+		n.Must(err)
+		out[e.Name()] = info.Sys().(*syscall.Stat_t).Ino
+	}
+	return out
+}
+
+// TestTheKernelEnforcesWhileAgentsAreKilled kills agents under traffic, with SLUICE_LONG in every
+// mode.
+func TestTheKernelEnforcesWhileAgentsAreKilled(t *testing.T) {
+	modes := []string{"auto"}
+	if os.Getenv("SLUICE_LONG") != "" {
+		modes = append(modes, "clsact", "xdp", "generic", "xdp-pod")
+	}
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			n := startKernelNode(t, mode)
+			n.all()
+			before := n.files()
+			counts := []*wires.Count{
+				n.Send("friend", "server", 4, 80, true), n.Send("friend", "server", 6, 80, true),
+				n.Send("stranger", "server", 4, 80, false), n.Send("stranger", "server", 6, 80, false),
+			}
+			conn, err := n.Dial("friend", "server", "tcp", 4, 80, wires.Patience)
+			n.Must(err)
+			defer func() { _ = conn.Close() }()
+			for range 3 {
+				n.Must(wires.Echo(conn, wires.Patience))
+				n.kill()
+				n.Must(wires.Echo(conn, wires.Patience)) // nobody is there
+				n.run()
+			}
+			n.Must(wires.Echo(conn, wires.Patience))
+			if after := n.files(); fmt.Sprint(before) != fmt.Sprint(after) {
+				t.Errorf("starts that are told the same changed what is pinned from %v to %v", before, after)
+			}
+			for _, c := range counts {
+				c.Stop()
+				t.Logf("%d packets, %d treated wrongly", c.Sent.Load(), c.Wrong.Load())
+				if c.Wrong.Load() != 0 || c.Sent.Load() < 100 {
+					t.Errorf("%d of %d packets were treated wrongly", c.Wrong.Load(), c.Sent.Load())
+				}
+			}
+			store(t, n.etcd, strings.ReplaceAll(kernelDemo, "{app: friend}}}]", "{app: stranger}}}]"))
+			eventually(t, func() error {
+				if err := n.answers("stranger", "server"); err != nil {
+					return fmt.Errorf("the change is not enforced: %w", err)
+				}
+				return nil
+			})
+			n.Can(false, "after the change", "friend", "server", "tcp", 4, 80)
+			if err := wires.Echo(conn, wires.Impatience); err == nil {
+				t.Error("an open connection goes on that is not permitted any more")
+			}
+			n.cleanUp()
+		})
+	}
+}
+
+// all tries every protocol in both families.
+func (n *kernelNode) all() {
+	n.T.Helper()
+	for _, family := range []int{4, 6} {
+		n.Can(true, "the friend", "friend", "server", "tcp", family, 80)
+		n.Can(true, "the friend", "friend", "server", "udp", family, 80)
+		n.Can(false, "the friend at another port", "friend", "server", "tcp", family, 81)
+		n.Can(false, "the friend's ping", "friend", "server", "icmp", family, 0)
+		n.Can(false, "the stranger", "stranger", "server", "tcp", family, 80)
+		n.Can(false, "the server as a client", "server", "friend", "tcp", family, 80)
+		n.Can(true, "who is not isolated", "stranger", "friend", "icmp", family, 0)
+	}
+}
+
+func (n *kernelNode) answers(from, to string) error {
+	conn, err := n.Dial(from, to, "tcp", 4, 80, wires.Impatience)
+	if err != nil {
+		return err
+	}
+	return errors.Join(wires.Echo(conn, wires.Impatience), conn.Close())
+}
+
+// cleanUp has nothing enforced any more.
+func (n *kernelNode) cleanUp() {
+	n.T.Helper()
+	n.agent.stop(syscall.SIGTERM)
+	n.Can(false, "without an agent", "stranger", "server", "udp", 6, 81)
+	n.Must(wires.Inside(n.Node, func() error {
+		return exec.Command(program("sluice-agent"), "cleanup", "--xdp-pins", n.pins).Run()
+	}))
+	if _, err := os.Stat(n.pins); !errors.Is(err, os.ErrNotExist) {
+		n.T.Errorf("the folder of pins is there after the clean-up: %v", err)
+	}
+	n.Can(true, "after the clean-up", "stranger", "server", "udp", 6, 81)
+}
+
+// TestVerdictsOfPacketsAreFollowedInTheKernel follows what the kernel drops, and counts it.
+func TestVerdictsOfPacketsAreFollowedInTheKernel(t *testing.T) {
+	n := startKernelNode(t, "auto")
+	watch := startProgram(t, "sluicectl", "watch", "verdicts", "-n", "demo", "--count", "1", "--protocol", "tcp", "--policy", "demo/server", "-o", "json", "--socket", n.agent.socket)
+	table := startProgram(t, "sluicectl", "watch", "verdicts", "--action", "all", "--socket", n.agent.socket)
+	table.line("^TIME ")
+	other := startProgram(t, "sluicectl", "watch", "verdicts", "--policy", "demo/other", "--socket", n.agent.socket)
+	var text string
+	eventually(t, func() error {
+		n.Can(false, "the stranger", "stranger", "server", "tcp", 4, 80)
+		if text = watch.output(); text == "" {
+			return errors.New("nothing is told")
+		}
+		return nil
+	})
+	var v view.PacketVerdict
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	stranger, server := pod("stranger"), pod("server")
+	if v.Pod != server || v.Src.Pod != stranger || v.Dst.Pod != server || v.Action != api.Deny || v.Reason != "policy" || v.Direction != api.Ingress ||
+		v.Flow.DstPort != 80 || v.Node != "node-1" || v.Rule == nil || len(v.Origins) != 1 || v.Origins[0].Policy.Name != "server" || v.Origins[0].Rule != api.IsolationRule {
+		t.Errorf("the verdict is %s", text)
+	}
+	n.Can(true, "the friend", "friend", "server", "tcp", 6, 80)
+	table.line(`deny +ingress +demo/stranger:\d+ -> demo/server:80 tcp +NetworkPolicy demo/server isolates ingress`)
+	table.line(`permit +ingress +demo/friend:\d+ -> demo/server:80 tcp +NetworkPolicy demo/server ingress rule 0`)
+	if out := other.output(); strings.Count(out, "\n") > 0 {
+		t.Errorf("verdicts of another policy are told of as that policy's:\n%s", out)
+	}
+
+	out, code := n.agent.ctl("get", "rules", "-o", "json")
+	var rules []view.Rule
+	if err := json.Unmarshal([]byte(out), &rules); err != nil || code != 0 {
+		t.Fatal(code, err, out)
+	}
+	hits := map[api.Action]uint64{}
+	for _, r := range rules {
+		if strings.HasPrefix(r.Table, "egress of demo/server") && r.Hits != nil {
+			hits[r.Rule.Action] += *r.Hits
+		}
+	}
+	if hits[api.Permit] == 0 || hits[api.Deny] == 0 {
+		t.Errorf("rules have hits %v:\n%s", hits, out)
+	}
+	_, body, err := ask(n.agent.socket, "/metrics")
+	n.Must(err)
+	metrics := string(body)
+	for _, want := range []string{
+		`sluice_rule_packets_total{action="deny",direction="ingress",policy="NetworkPolicy demo/server",rule="isolation"}`,
+		`sluice_rule_packets_total{action="permit",direction="ingress",policy="NetworkPolicy demo/server",rule="0"}`, `sluice_xdp_dropped_packets_total{reason="policy"}`,
+	} {
+		if i := strings.Index(metrics, want); i < 0 || strings.HasPrefix(metrics[i+len(want):], " 0\n") {
+			t.Errorf("the metrics do not count %s", want)
+		}
+	}
+	n.cleanUp()
+}
