@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -38,31 +39,29 @@ func (r *Renderer) memory() (compile.Reader, func(id uint32) uint32) {
 // itself meets none.
 func (r *Renderer) sides(f api.Flow) (out []side) {
 	read, record := r.memory()
-	for _, id := range r.enforced() {
+	visit := func(id uint32) {
 		line := record(id)
 		if line == 0 {
-			continue
+			return
 		}
-		own := read.Addresses(line)
-		switch src, dst := slices.Contains(own, f.Src), slices.Contains(own, f.Dst); {
+		switch src, dst := read.Has(line, f.Src), read.Has(line, f.Dst); {
 		case src && !dst:
-			out = append([]side{{id, compile.FromPod}}, out...)
+			out = append(out, side{id, compile.FromPod})
 		case dst && !src:
 			out = append(out, side{id, compile.ToPod})
 		}
 	}
-	return out
-}
-
-// enforced returns the endpoints whose packets are decided, also if this process has not
-// taken them over yet.
-func (r *Renderer) enforced() []uint32 {
-	if !r.started && !r.adopted {
-		if ids, err := r.options.Plane.Attached(); err == nil {
-			return ids
+	if r.started || r.adopted {
+		for id := range r.attached {
+			visit(id)
+		}
+	} else if ids, err := r.options.Plane.Attached(); err == nil { // of a process before
+		for _, id := range ids {
+			visit(id)
 		}
 	}
-	return slices.Sorted(maps.Keys(r.attached))
+	slices.SortFunc(out, func(a, b side) int { return cmp.Or(cmp.Compare(b.dir, a.dir), cmp.Compare(a.id, b.id)) })
+	return out
 }
 
 // Has says whether the address is that of a pod with an interface here.

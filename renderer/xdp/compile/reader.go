@@ -128,19 +128,27 @@ func (r Reader) eachValue(first, count uint32, marked []bool) {
 	}
 }
 
-// Addresses returns the addresses of an endpoint.
-func (r Reader) Addresses(record uint32) (out []netip.Addr) {
+// Has says whether an address is one of an endpoint.
+func (r Reader) Has(record uint32, a netip.Addr) bool {
 	w := record * LineWords
-	var b [16]byte
-	for i := range r.Word(w + RecordCount4) {
-		binary.BigEndian.PutUint32(b[:], r.Word(w+recordAddr4*LineWords+i))
-		out = append(out, netip.AddrFrom4([4]byte(b[:])))
-	}
-	for i := range r.Word(w + RecordCount6) {
-		for j := range uint32(4) {
-			binary.BigEndian.PutUint32(b[4*j:], r.Word(w+recordAddr6*LineWords+4*i+j))
+	if a.Is4() {
+		b := a.As4()
+		for i := range r.Word(w + RecordCount4) {
+			if r.Word(w+recordAddr4*LineWords+i) == binary.BigEndian.Uint32(b[:]) {
+				return true
+			}
 		}
-		out = append(out, netip.AddrFrom16(b))
+		return false
 	}
-	return out
+	b := a.As16()
+	for i := range r.Word(w + RecordCount6) {
+		same := true
+		for j := range uint32(4) {
+			same = same && r.Word(w+recordAddr6*LineWords+4*i+j) == binary.BigEndian.Uint32(b[4*j:])
+		}
+		if same {
+			return true
+		}
+	}
+	return false
 }
