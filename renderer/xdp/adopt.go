@@ -26,10 +26,7 @@ func (k *Kernel) adopt() error {
 	if k.mark, err = k.stateMap(&ebpf.MapSpec{Name: markPin, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(Mark{})), MaxEntries: 1}); err != nil {
 		return fmt.Errorf("map %s: %w", markPin, err)
 	}
-	if k.options.PinPath == "" {
-		return k.attachUplinks()
-	}
-	if k.Mark() != (Mark{}) {
+	if k.options.PinPath != "" && k.Mark() != (Mark{}) {
 		if err := k.adoptMemory(); err != nil {
 			k.log.Warn("what is in force is replaced, not taken over", "error", err)
 			if err := k.SetMark(Mark{}); err != nil {
@@ -37,8 +34,16 @@ func (k *Kernel) adopt() error {
 			}
 		}
 	}
-	if err := errors.Join(k.adoptLinks(), k.adoptFilters()); err != nil {
-		return err
+	if k.force == nil {
+		k.blank = true
+		if k.force, err = k.load(max(k.options.Lines, firstLines), firstSlots); err != nil {
+			return err
+		}
+	}
+	if k.options.PinPath != "" {
+		if err := errors.Join(k.adoptLinks(), k.adoptFilters()); err != nil {
+			return err
+		}
 	}
 	return k.attachUplinks()
 }
@@ -65,9 +70,8 @@ func (k *Kernel) adoptMemory() error {
 	if err := m.learnEnds(); err != nil {
 		return errors.Join(err, m.close())
 	}
-	old := k.force
 	k.force = m
-	return old.close()
+	return nil
 }
 
 // learnEnds reads which endpoints a memory has.

@@ -92,6 +92,7 @@ func (w *wired) rules(peer string, protocol api.Protocol, ports api.PortRange) (
 func TestConnections(t *testing.T) {
 	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeGeneric, xdp.ModeXDPPod} {
 		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel() // they wait most of the time
 			w := newWired(t, mode, xdp.KernelOptions{}, "a", "b", "c")
 			for _, port := range []uint16{80, 81} {
 				w.Serve("a", port)
@@ -159,6 +160,7 @@ func bpffs(t testing.TB) string {
 func TestEnforcementGoesOnWhileTheAgentRestarts(t *testing.T) {
 	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeXDPPod} {
 		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel() // they wait most of the time
 			needKernel(t)
 			w := newWired(t, mode, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b", "c")
 			w.restarts()
@@ -206,6 +208,7 @@ func (w *wired) restarts() {
 
 // TestAPairThatIsMadeAgainIsAttachedAgain replaces the interface of a pod.
 func TestAPairThatIsMadeAgainIsAttachedAgain(t *testing.T) {
+	t.Parallel()
 	needKernel(t)
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b")
 	w.Serve("b", 80)
@@ -230,6 +233,7 @@ func TestAPairThatIsMadeAgainIsAttachedAgain(t *testing.T) {
 // TestUplinksDropEarly has the program of uplinks where packets of a pod come in, and nothing
 // at the pod that they go to.
 func TestUplinksDropEarly(t *testing.T) {
+	t.Parallel()
 	w := newWired(t, xdp.ModeNone, xdp.KernelOptions{}, "a", "b", "c")
 	w.stop()
 	w.uplink = "c"

@@ -71,6 +71,7 @@ type Kernel struct {
 	mark    *ebpf.Map
 	links   map[uint32]*hooks
 	uplinks map[uint32]attachment
+	blank   bool      // nothing was written to force, and nobody runs it
 	noTCX   bool      // in the kernel, as far as is known
 	outer   *ebpf.Map // whose updates wait for all packets on their way
 	inner   *ebpf.Map
@@ -92,6 +93,13 @@ type memory struct {
 // minLines is what a memory has at least. With very few the verifier proves that look-ups
 // fail, and that loops over what they return do not end.
 const minLines = 1024
+
+// firstLines and firstSlots are what the first memory has, so that it is large enough for most
+// nodes to begin with: 1 MiB.
+const (
+	firstLines = 1 << 14
+	firstSlots = 256
+)
 
 // stateMaps are shared by all memories, and pinned.
 var stateMaps = []string{bpf.SluiceMapFlows4, bpf.SluiceMapFlows6, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
@@ -150,9 +158,6 @@ func (k *Kernel) open() error {
 		return fmt.Errorf("map for grace periods: %w", err)
 	}
 	if err := k.Tell(Telling{}); err != nil { // a process that was killed may have listened
-		return err
-	}
-	if k.force, err = k.load(k.options.Lines, 2); err != nil {
 		return err
 	}
 	return k.adopt()
@@ -286,10 +291,17 @@ func (k *Kernel) Prepare(lines, slots int) error {
 	if k.options.KeepSpare && k.spare == nil {
 		k.next, k.spare = nil, k.next
 	}
-	if err = k.next.close(); err != nil {
+	if k.next != k.force {
+		err = k.next.close()
+	}
+	if k.next = nil; err != nil {
 		return err
 	}
-	k.next = nil
+	if k.blank && len(k.links)+len(k.uplinks) == 0 && k.force.holds(lines, slots) { // nobody would see a difference
+		k.next = k.force
+		return k.force.clear()
+	}
+	k.blank = false
 	if k.next, err = k.takeSpare(lines, slots); err == nil && k.next == nil {
 		k.next, err = k.load(lines, slots)
 	}
@@ -299,7 +311,7 @@ func (k *Kernel) Prepare(lines, slots int) error {
 // takeSpare returns the spare memory, with nothing in it, if it is large enough.
 func (k *Kernel) takeSpare(lines, slots int) (*memory, error) {
 	m := k.spare
-	if m == nil || len(m.bytes) < lines*4*compile.LineWords || m.slots < slots {
+	if m == nil || !m.holds(lines, slots) {
 		return nil, nil
 	}
 	if k.options.Mode != ModeNone { // else packets run when they are asked about, one by one
@@ -307,22 +319,32 @@ func (k *Kernel) takeSpare(lines, slots int) (*memory, error) {
 			return nil, err
 		}
 	}
+	if err := m.clear(); err != nil {
+		return nil, err
+	}
+	k.spare = nil
+	return m, nil
+}
+
+// holds says whether a memory is large enough.
+func (m *memory) holds(lines, slots int) bool {
+	return len(m.bytes) >= lines*4*compile.LineWords && m.slots >= slots
+}
+
+// clear makes a memory in which nothing is of one that nobody runs.
+func (m *memory) clear() error {
 	clear(m.bytes)
 	clear(m.ends)
 	for id := range m.recs {
 		if m.ids[id%places] != id {
 			if err := m.flipFar(id, 0); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
 	clear(m.recs)
 	clear(m.ids)
-	if err := m.clearHits(); err != nil {
-		return nil, err
-	}
-	k.spare = nil
-	return m, nil
+	return m.clearHits()
 }
 
 // Write implements Plane.
@@ -401,6 +423,10 @@ func (k *Kernel) Switch() (left []uint64, err error) {
 		}
 	}
 	old := k.swap()
+	if old == k.force { // which was blank
+		k.blank = false
+		return nil, k.pinMemory()
+	}
 	if left, err = old.hits(0, uint32(old.slots)); err != nil {
 		k.log.Warn("what rules decided is not known", "error", err)
 	}
@@ -443,7 +469,10 @@ func (k *Kernel) Close() error {
 	for _, u := range k.uplinks {
 		errs = append(errs, u.close())
 	}
-	errs = append(errs, k.next.close(), k.force.close(), k.spare.close())
+	if k.next != k.force {
+		errs = append(errs, k.next.close())
+	}
+	errs = append(errs, k.force.close(), k.spare.close())
 	for _, m := range k.state {
 		if m != nil {
 			errs = append(errs, m.Close())

@@ -106,6 +106,7 @@ func judge(t *testing.T, l *lab) (stop func(), judged, wrong *atomic.Int64) {
 
 // TestMemoryThatGrowsLosesNoPacket has sets grow until memory is replaced.
 func TestMemoryThatGrowsLosesNoPacket(t *testing.T) {
+	t.Parallel()
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "b", "c")
 	w.Serve("b", 80)
 	policies := map[string]policy{"b": {toPod: w.rules("a", api.TCP, api.Port(80)), fromPod: closed}}

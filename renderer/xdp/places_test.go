@@ -77,6 +77,7 @@ func (w *wired) addForeign(pod string) {
 }
 
 func TestFiltersAreTakenOverAndCleanedUp(t *testing.T) {
+	t.Parallel()
 	needKernel(t)
 	w := newWired(t, xdp.ModeClsact, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b")
 	w.Serve("b", 80)
@@ -111,6 +112,7 @@ func TestFiltersAreTakenOverAndCleanedUp(t *testing.T) {
 
 // TestAnotherModeTakesOverWithoutAGap restarts with other modes, while packets are denied.
 func TestAnotherModeTakesOverWithoutAGap(t *testing.T) {
+	t.Parallel()
 	needKernel(t)
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b", "c")
 	w.Serve("b", 80)
