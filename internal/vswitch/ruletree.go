@@ -38,11 +38,19 @@ func (m sessionMatch) matches(k endpoints) bool {
 		m.lcl.Contains(k.lcl) && m.rmt.Contains(k.rmt)
 }
 
-// compare is the order of rules that have one parent: by the last remote address, the last
+// rank is what rules that have one parent are ordered by: the last remote address, the last
 // local address, then ports, of which any is the last.
-func (m sessionMatch) compare(o sessionMatch) int {
-	return cmp.Or(lastAddr(m.rmt).Compare(lastAddr(o.rmt)), lastAddr(m.lcl).Compare(lastAddr(o.lcl)),
-		cmp.Compare(m.rmtPort-1, o.rmtPort-1), cmp.Compare(m.lclPort-1, o.lclPort-1))
+type rank struct {
+	rmt, lcl         netip.Addr
+	rmtPort, lclPort uint16
+}
+
+func (m sessionMatch) rank() rank {
+	return rank{lastAddr(m.rmt), lastAddr(m.lcl), m.rmtPort - 1, m.lclPort - 1}
+}
+
+func (r rank) compare(o rank) int {
+	return cmp.Or(r.rmt.Compare(o.rmt), r.lcl.Compare(o.lcl), cmp.Compare(r.rmtPort, o.rmtPort), cmp.Compare(r.lclPort, o.lclPort))
 }
 
 // lastAddr is the highest address of a prefix as VPP computes it: of all IPv4 addresses that is
@@ -72,6 +80,7 @@ type ruleTree struct {
 
 type sessionNode struct {
 	match    sessionMatch
+	rank     rank
 	action   uint32
 	children []uint32
 }
@@ -122,14 +131,14 @@ func (t *ruleTree) add(m sessionMatch, action uint32) (index uint32, added bool)
 		return at, false
 	}
 	index = t.rules.next()
-	n := &sessionNode{match: m, action: action}
+	n := &sessionNode{match: m, rank: m.rank(), action: action}
 	t.rules.put(n)
-	var children []uint32
+	children := make([]uint32, 0, len(parent.children)+1)
 	placed := false
 	for _, c := range parent.children {
 		child := t.rules.get(c)
 		within := m.matches(child.match.base())
-		if !placed && (within || m.compare(child.match) < 0) {
+		if !placed && (within || n.rank.compare(child.rank) < 0) {
 			children, placed = append(children, index), true
 		}
 		if within {

@@ -46,13 +46,46 @@ func (x expressible) tooMany(r api.PortRange) bool {
 // list lists the ports of ranges: those that they hold or, if they hold port 0, the others.
 // ok is false when that are more than a limit.
 func list(ranges []api.PortRange, limit int) (ports []uint16, others, ok bool) {
+	held, left := split(ranges)
+	if first, _ := held[0].Bounds(); first == 0 {
+		held, others = left, true
+	}
+	for _, r := range held {
+		if len(ports)+int(r.Last)-int(r.First)+1 > limit {
+			return nil, others, false
+		}
+		ports = enumerate(ports, r)
+	}
+	return ports, others, true
+}
+
+// spared lists the ports that ranges leave out, but for port 0 and what has too many ports at
+// one go.
+func (x expressible) spared(ranges []api.PortRange) (ports []uint16) {
+	_, left := split(ranges)
+	for _, r := range left {
+		if r.First != 0 && int(r.Last)-int(r.First) < x.maxPorts {
+			ports = enumerate(ports, r)
+		}
+	}
+	return ports
+}
+
+func enumerate(ports []uint16, r api.PortRange) []uint16 {
+	for port := int(r.First); port <= int(r.Last); port++ {
+		ports = append(ports, uint16(port))
+	}
+	return ports
+}
+
+// split returns what ranges hold, and what they leave out, in order and as few as possible.
+func split(ranges []api.PortRange) (held, left []api.PortRange) {
 	ranges = slices.SortedFunc(slices.Values(ranges), func(a, b api.PortRange) int {
 		af, _ := a.Bounds()
 		bf, _ := b.Bounds()
 		return cmp.Compare(af, bf)
 	})
 	next := 0 // the first port behind the ranges so far
-	var held, left []api.PortRange
 	for _, r := range ranges {
 		first, last := r.Bounds()
 		if int(first) > next {
@@ -66,23 +99,12 @@ func list(ranges []api.PortRange, limit int) (ports []uint16, others, ok bool) {
 	if next < 1<<16 {
 		left = append(left, api.PortRange{First: uint16(next), Last: 1<<16 - 1})
 	}
-	if first, _ := ranges[0].Bounds(); first == 0 {
-		held, others = left, true
-	}
-	for _, r := range held {
-		if len(ports)+int(r.Last)-int(r.First)+1 > limit {
-			return nil, others, false
-		}
-		for port := int(r.First); port <= int(r.Last); port++ {
-			ports = append(ports, uint16(port))
-		}
-	}
-	return ports, others, true
+	return held, left
 }
 
 // line makes the line of rules for one transport that follow each other and differ in nothing
-// but their ports. Where they cannot be expressed, a denial denies all ports, and a permit permits
-// nothing: then ok is false.
+// but their ports. Where they cannot be expressed, a denial denies all ports but those that it leaves
+// out and that can be listed, and a permit permits nothing: then ok is false.
 func (x expressible) line(run []api.ContivRule, transport api.Protocol, peers []netip.Prefix) (l line, ok bool) {
 	var ranges []api.PortRange
 	lost := false
@@ -112,8 +134,11 @@ func (x expressible) line(run []api.ContivRule, transport api.Protocol, peers []
 			}
 			ports, others, listed = list(ranges, x.maxPorts*len(ranges))
 		}
-		if listed {
+		switch {
+		case listed:
 			l.ports, l.others = ports, others
+		case l.action == api.Deny:
+			l.ports = x.spared(ranges)
 		}
 		return l, listed || l.action == api.Deny
 	}

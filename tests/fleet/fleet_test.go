@@ -42,7 +42,7 @@ func TestAFleetEnforcesAState(t *testing.T) {
 		o := oracle.New(s)
 		denied := 0
 		for _, flow := range cluster.FlowSpace(s).Random(cluster.NewRand(1), 500) {
-			if f.Allowed(flow) != o.Allowed(flow) {
+			if right := o.Allowed(flow); f.Does(flow, right) != right {
 				t.Fatalf("%s: %s%s", flow, f.Trace(flow), o.Verdict(flow))
 			}
 			if !o.Allowed(flow) {

@@ -1,6 +1,8 @@
 package stacks
 
 import (
+	"cmp"
+	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -36,6 +38,12 @@ func (n narrow) committed() {
 	}
 }
 
+// has says whether a pod has an address by what it was told last.
+func (n narrow) has(pod api.PodID, a netip.Addr) bool {
+	told := n.pods[pod]
+	return len(told) > 0 && slices.Contains(told[len(told)-1].IPs, a)
+}
+
 // narrows says whether a flow may be denied although rules permit it: where one end has a rule
 // about it that names more ports than a number, and where the pod that connects could do so from
 // several addresses.
@@ -62,13 +70,29 @@ func severalLike(cfg renderer.PodConfig, f api.Flow) bool {
 }
 
 // concerns says whether a list has a rule with too many ports that matters to a flow: one that
-// permits it, or one that denies others of its protocol and then denies all.
+// permits it, alone or with ports beside it, or one that denies others of its protocol and then
+// denies all.
 func concerns(l *renderer.RuleList, f api.Flow, ports int) bool {
-	return slices.ContainsFunc(l.Rules(), func(r api.ContivRule) bool {
-		if r.Protocol != f.Protocol || r.DstPort.IsAny() {
-			return false
-		}
+	var permitted []api.PortRange
+	for _, r := range l.Rules() {
 		first, last := r.DstPort.Bounds()
-		return int(last)-int(first) >= ports && (r.Action == api.Deny || r.DstPort.Contains(f.DstPort))
-	})
+		switch wide := int(last)-int(first) >= ports; {
+		case r.Protocol != f.Protocol || r.DstPort.IsAny():
+		case r.Action == api.Permit:
+			permitted = append(permitted, r.DstPort)
+		case wide:
+			return true
+		}
+	}
+	slices.SortFunc(permitted, func(a, b api.PortRange) int { return cmp.Compare(a.First, b.First) })
+	for len(permitted) > 0 {
+		whole := permitted[0]
+		for permitted = permitted[1:]; len(permitted) > 0 && int(permitted[0].First) <= int(whole.Last)+1; permitted = permitted[1:] {
+			whole.Last = max(whole.Last, permitted[0].Last)
+		}
+		if whole.Contains(f.DstPort) && int(whole.Last)-int(whole.First) >= ports {
+			return true
+		}
+	}
+	return false
 }

@@ -46,12 +46,11 @@ var (
 	_ Stack   = (*Session)(nil)
 	_ Partial = (*Session)(nil)
 	_ Narrow  = (*Session)(nil)
-	_ Tabled  = (*Session)(nil)
 )
 
 // portsOfRules is how many ports a rule may have in the harnesses: few, so that there are ranges
 // with more.
-const portsOfRules = 32
+const portsOfRules = 12
 
 func newSession(prompt func()) (Stack, error) {
 	return NewSession(SessionOptions{Quirks: true, Rules: session.Options{MaxPorts: portsOfRules, OnChange: prompt}})
@@ -131,12 +130,30 @@ func (s *Session) Verdict(f api.Flow) api.Action {
 	return api.Permit
 }
 
+// attempt asks the rules of all pods that have the address, so that one that two have may do what
+// both may.
 func (s *Session) attempt(f api.Flow) (out []vswitch.SessionVerdict) {
-	if pod, ok := s.router.Attached[f.Src]; ok {
+	for _, pod := range s.pods(f.Src) {
 		out = append(out, s.Switch.Connect(s.Namespaces[pod], f))
 	}
-	if pod, ok := s.router.Attached[f.Dst]; ok {
+	for _, pod := range s.pods(f.Dst) {
 		out = append(out, s.Switch.Accept(s.Namespaces[pod], f))
+	}
+	return out
+}
+
+// pods returns the pods that have an address: the one that is reached there, and others that were
+// told to have it.
+func (s *Session) pods(a netip.Addr) []api.PodID {
+	at, ok := s.router.Attached[a]
+	if !ok {
+		return nil
+	}
+	out := []api.PodID{at}
+	for pod := range s.Namespaces {
+		if pod != at && s.narrow.has(pod, a) {
+			out = append(out, pod)
+		}
 	}
 	return out
 }

@@ -156,20 +156,3 @@ func (s *Session) Dangling() (out []string) {
 	}
 	return out
 }
-
-// Tables implements Tabled.
-func (s *Session) Tables() []Table {
-	var out []Table
-	d := s.Rules.Dump()
-	for _, t := range append(slices.Clip(d.Tables), d.Global) {
-		if t == nil {
-			continue
-		}
-		table := Table{Pods: t.Pods}
-		for _, r := range t.Rules {
-			table.Rules = append(table.Rules, r.String())
-		}
-		out = append(out, table)
-	}
-	return out
-}
