@@ -63,7 +63,7 @@ func draw(t *rapid.T, kind stacks.Kind, w World) drawn {
 
 func (d drawn) checkStacks(t *rapid.T) {
 	fleet := d.machine.fleet
-	if flow, differ := difference(d.flows(), d.oracle.Allowed, fleet.Allowed); differ {
+	if flow, differ := difference(d.flows(), d.oracle.Allowed, byFleet(fleet, d.oracle)); differ {
 		t.Fatal(disagreement(flow, d.oracle, fleet.Trace(flow), d.machine.State()))
 	}
 }

@@ -80,7 +80,7 @@ func TestChangesBeforeTheFirstResyncAreToldAgain(t *testing.T) {
 		if diff, err := f.Compare(t.Context(), fleetOf(t, kind, s)); err != nil || diff != "" {
 			t.Errorf("a fleet that resynced at once has something else (%v): %s", err, diff)
 		}
-		if flow, differs := difference(flowsOf(s, 1<<20, 0), oracle.New(s).Allowed, f.Allowed); differs {
+		if flow, differs := difference(flowsOf(s, 1<<20, 0), oracle.New(s).Allowed, byFleet(f, oracle.New(s))); differs {
 			t.Errorf("%s is judged wrong", flow)
 		}
 	})

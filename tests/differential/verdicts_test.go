@@ -20,6 +20,11 @@ func byFabric(f *node.Fabric) evaluation {
 	return func(flow api.Flow) bool { return f.Ask(flow).Verdict == api.Permit }
 }
 
+// byFleet asks the stacks of a fleet. Of what they cannot tell an oracle tells.
+func byFleet(f *fleet.Fleet, o *oracle.Oracle) evaluation {
+	return func(flow api.Flow) bool { return f.Does(flow, o.Allowed(flow)) }
+}
+
 // difference returns the first flow on which two evaluations differ.
 func difference(flows iter.Seq[api.Flow], a, b evaluation) (api.Flow, bool) {
 	for f := range flows {

@@ -87,7 +87,7 @@ func ruleName(g api.Origin) string {
 
 // agrees compares a verdict with the stacks, and with what their renderers say.
 func (r *runner) agrees(v oracle.Verdict) error {
-	if got := r.subject.running.Allowed(v.Flow); got != v.Allowed {
+	if got := r.subject.running.Does(v.Flow, v.Allowed); got != v.Allowed {
 		return fmt.Errorf("the stacks say %s", allowedText(got))
 	}
 	denies := func(g api.Origin) bool {

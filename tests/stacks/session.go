@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	govpp "go.fd.io/govpp/api"
 	hostsession "go.fd.io/govpp/binapi/session"
@@ -52,8 +53,11 @@ var (
 // with more.
 const portsOfRules = 12
 
+// patience is how long an answer may take: machines that test are busy, and fleets do not try again.
+const patience = time.Minute
+
 func newSession(prompt func()) (Stack, error) {
-	return NewSession(SessionOptions{Quirks: true, Rules: session.Options{MaxPorts: portsOfRules, OnChange: prompt}})
+	return NewSession(SessionOptions{Quirks: true, Rules: session.Options{MaxPorts: portsOfRules, OnChange: prompt, Timeout: patience}})
 }
 
 // NewSession returns an empty stack. The caller closes it.
