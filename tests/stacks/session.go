@@ -117,8 +117,12 @@ func (s *Session) Has(a netip.Addr) bool {
 	return ok
 }
 
-// Sees implements Partial: the host stack has two transports.
-func (s *Session) Sees(f api.Flow) bool { return f.Protocol == api.TCP || f.Protocol == api.UDP }
+// Sees implements Partial: the host stack has two transports. What applications say to themselves
+// by loopback addresses no rule is about, and nobody connects to the address of nothing.
+func (s *Session) Sees(f api.Flow) bool {
+	return (f.Protocol == api.TCP || f.Protocol == api.UDP) && !f.Src.IsLoopback() && !f.Dst.IsLoopback() &&
+		!f.Src.IsUnspecified() && !f.Dst.IsUnspecified()
+}
 
 // Narrows implements Narrow.
 func (s *Session) Narrows(f api.Flow) bool { return s.narrow.narrows(f, s.Options.MaxPorts) }
