@@ -237,6 +237,34 @@ func TestWhatIsRefusedStaysAsItWas(t *testing.T) {
 	})
 }
 
+// TestWhatIsTakenBackDuringAWriteIsUndone changes the mind of the source while the store
+// is busy: the write had no use any more, and its time says nothing.
+func TestWhatIsTakenBackDuringAWriteIsUndone(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		var longest time.Duration
+		b.OnWritten(func(took time.Duration) { longest = max(longest, took) })
+		b.fill(t)
+		b.run(t)
+		b.did()
+		b.store.meanwhile = func() {
+			time.Sleep(time.Second)
+			b.put(t, &model.Pod{Namespace: "shop", Name: "a"})
+			b.Delete(podID("c"))
+		}
+		if err := b.Replace(model.KindPod, append(pods("b", "c"), &model.Pod{Namespace: "shop", Name: "a", NodeName: "n"}), nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		b.wantOps(t, "put pod/shop/a", "put pod/shop/c", "put pod/shop/a", "delete pod/shop/c")
+		if longest > time.Second {
+			t.Errorf("something took %v", longest)
+		}
+		if s := b.Status(); s.Pending != 0 || s.Errors != 0 {
+			t.Errorf("status is %+v", s)
+		}
+	})
+}
+
 func TestHalfAWriteIsCompleted(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)

@@ -240,7 +240,9 @@ func (m *Mirror) written(b writes) {
 
 func (m *Mirror) acknowledge(key string, value []byte, now time.Time) {
 	o, kind := m.objects[key], m.kindOf(key)
-	m.delays(now.Sub(m.pending[kind][key]))
+	if since, ok := m.pending[kind][key]; ok { // else the source has taken it back
+		m.delays(now.Sub(since))
+	}
 	o.have = value
 	m.settle(kind, key, o, now)
 }

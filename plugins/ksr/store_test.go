@@ -29,7 +29,8 @@ type memStore struct {
 	ops     []string // "put key" and "delete key", in order
 	listErr error
 	// writeErr fails a write after half of it was done.
-	writeErr error
+	writeErr  error
+	meanwhile func() // happens during the next write
 }
 
 func newStore() *memStore { return &memStore{values: map[string][]byte{}} }
@@ -50,6 +51,10 @@ func (s *memStore) List(_ context.Context, prefix string) ([]model.Entry, int64,
 }
 
 func (s *memStore) Write(_ context.Context, puts []model.Entry, deletes []string) error {
+	if f := s.meanwhile; f != nil {
+		s.meanwhile = nil
+		f()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	left := len(puts) + len(deletes)
