@@ -19,7 +19,7 @@ WORKERS ?= 2
 DOCKER ?= docker
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report fuzz conformance soak mutation lint generate verify e2e e2e-faults scale bench-xdp test-vpp test-ligato images size
+.PHONY: help run build test race bench bench-report fuzz conformance soak mutation lint generate verify e2e e2e-faults scale bench-xdp test-xdp test-vpp test-ligato images size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,6 +96,10 @@ scale: build $(KUBE) ## Measure from the API server to the tables (SCALE="pods=1
 test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp)
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
 	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) go test -count 1 -timeout 60m -v -run VPP ./renderer/acl/... ./tests/...
+
+test-xdp: ## Run the tests of the XDP renderer in the kernel in full: every mode, every flow (root; some minutes)
+	SLUICE_LONG=1 go test -count 1 -timeout 30m ./renderer/xdp/...
+	SLUICE_LONG=1 go test -count 1 -timeout 30m -run Kernel ./tests/e2e
 
 test-ligato: ## Run the plugin inside cn-infra, and what it publishes through the KVScheduler of vpp-agent (a module of its own)
 	cd tests/ligato && go vet ./... && go test -count 1 ./...
