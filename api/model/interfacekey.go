@@ -25,19 +25,30 @@ func InterfaceKey(prefix, node, namespace, pod, name string) string {
 	return InterfaceRoot(prefix, node) + namespace + "/" + pod + "/" + name
 }
 
-// ParseInterfaceKey is the inverse of InterfaceKey.
-func ParseInterfaceKey(prefix, node, key string) (namespace, pod, name string, err error) {
-	root := InterfaceRoot(prefix, node)
+// AppNamespaceRoot returns the prefix of all keys that name application namespaces of the pods of
+// a node, with a final slash.
+func AppNamespaceRoot(prefix, node string) string { return VswitchRoot(prefix) + node + "/appns/" }
+
+// AppNamespaceKey returns the etcd key that says that an application namespace of a node's
+// vswitch is that of a pod: <prefix>/vswitch/<node>/appns/<namespace>/<pod>/<id>. The id may have
+// slashes, and MaxInterfaceName bytes. The value does not count; it may be empty. Whoever makes the
+// namespace writes the key once it is there, and before applications attach to it.
+func AppNamespaceKey(prefix, node, namespace, pod, id string) string {
+	return AppNamespaceRoot(prefix, node) + namespace + "/" + pod + "/" + id
+}
+
+// ParsePodKey reads a key of InterfaceKey or AppNamespaceKey, below the root of its kind.
+func ParsePodKey(root, key string) (namespace, pod, name string, err error) {
 	rest, ok := strings.CutPrefix(key, root)
 	parts := strings.SplitN(rest, "/", 3)
 	if !ok || len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
-		return "", "", "", fmt.Errorf("key %s: want %s<namespace>/<pod>/<interface>", Quoted(key), root)
+		return "", "", "", fmt.Errorf("key %s: want %s<namespace>/<pod>/<name>", Quoted(key), root)
 	}
 	if err := checkLengths(ID{Kind: KindPod, Namespace: parts[0], Name: parts[1]}); err != nil {
 		return "", "", "", fmt.Errorf("key %s: %w", Quoted(key), err)
 	}
 	if n := len(parts[2]); n > MaxInterfaceName {
-		return "", "", "", fmt.Errorf("key %s: the interface's name has %d bytes, the limit is %d", Quoted(key), n, MaxInterfaceName)
+		return "", "", "", fmt.Errorf("key %s: the name has %d bytes, the limit is %d", Quoted(key), n, MaxInterfaceName)
 	}
 	return parts[0], parts[1], parts[2], nil
 }

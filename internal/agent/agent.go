@@ -27,6 +27,7 @@ type Agent struct {
 	source  string // where state comes from, for people
 	watcher *datasync.Watcher
 	plugs   *plumbing.Watcher // nil with the embedded dataplane
+	spaces  *plumbing.Watcher // of application namespaces; nil without session rules
 	node    *node.Node
 	metrics *metrics
 	// reflector writes to the store; the agent of a node only reads, and has none.
@@ -54,6 +55,9 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 	nodeConfig.Log = log.With("plugin", "policy")
 	if a.plugs = a.follower(); a.plugs != nil {
 		nodeConfig.Plumbing, nodeConfig.Source = a.plugs, plugged{nodeConfig.Source, a.plugs.Ready()}
+	}
+	if a.spaces = a.namespaceFollower(); a.spaces != nil {
+		nodeConfig.Source = plugged{nodeConfig.Source, a.spaces.Ready()}
 	}
 	nodeConfig.Ligato = a.ligato(nodeConfig.Infra)
 	if nodeConfig.HostStack = a.hostStack(); nodeConfig.HostStack != nil {
@@ -84,6 +88,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return ended(a.watcher.Run(source)) })
 	if a.plugs != nil {
 		g.Go(func() error { return ended(a.plugs.Run(source)) })
+	}
+	if a.spaces != nil {
+		g.Go(func() error { return ended(a.spaces.Run(source)) })
 	}
 	if a.node.Ligato != nil {
 		g.Go(func() error { return ended(a.followPublished(source)) })

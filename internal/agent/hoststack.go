@@ -11,5 +11,5 @@ func (a *Agent) hostStack() *session.Options {
 	if !slices.Contains(a.cfg.Renderers, rendererSession) {
 		return nil
 	}
-	return &session.Options{Log: a.log.With("plugin", "session"), Timeout: a.cfg.VPPTimeout}
+	return &session.Options{Log: a.log.With("plugin", "session"), Timeout: a.cfg.VPPTimeout, Names: a.spaces.AppNamespacesOf}
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/plumbing"
@@ -21,6 +22,19 @@ func (a *Agent) follower() *plumbing.Watcher {
 	})
 }
 
+// namespaceFollower makes the watcher that knows the application namespaces of pods, nil without
+// session rules.
+func (a *Agent) namespaceFollower() *plumbing.Watcher {
+	if !slices.Contains(a.cfg.Renderers, rendererSession) {
+		return nil
+	}
+	return plumbing.New(plumbing.Config{
+		Store: a.store, Prefix: a.cfg.EtcdPrefix, Node: a.cfg.Node, AppNamespaces: true, Log: a.log.With("plugin", "plumbing"),
+		OnChange: func() { a.node.Session.NamespacesChanged() }, OnProblem: a.metrics.problem,
+		File: besides(a.cfg.stateFile(a.log), ".appns"),
+	})
+}
+
 // besides returns the path of a file beside another one, empty when there is none.
 func besides(path, suffix string) string {
 	if path == "" {
@@ -29,8 +43,8 @@ func besides(path, suffix string) string {
 	return path + suffix
 }
 
-// plugged is a source that has nothing to tell before it is known which interfaces are
-// those of pods: what is rendered before that would open them.
+// plugged is a source that has nothing to tell before it is known which interfaces, or
+// application namespaces, are those of pods: what is rendered before that would open them.
 type plugged struct {
 	policy.Source
 	ready <-chan struct{}

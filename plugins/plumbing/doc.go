@@ -1,7 +1,9 @@
 // Package plumbing follows what whoever plugs pods in wrote to the store: which
 // interfaces of this node's vswitch are those of which pods. It stands beside the flow
 // of policy: the ACL renderer asks it when it looks for the interfaces of pods that have
-// no tag. Keys are those of model.InterfaceKey; their values do not count.
+// no tag. Another Watcher follows which application namespaces are those of which pods, for
+// the session renderer. Keys are those of model.InterfaceKey and model.AppNamespaceKey; their
+// values do not count.
 //
 // # Invariants
 //

@@ -5,21 +5,20 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/keep"
 )
 
 // recall takes what the file says, because the store cannot be read.
 func (w *Watcher) recall() {
-	h, entries, err := keep.Load(w.cfg.File, model.InterfaceRoot(w.cfg.Prefix, w.cfg.Node))
+	h, entries, err := keep.Load(w.cfg.File, w.cfg.root())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return
 	case err != nil:
-		w.cfg.Log.Warn("saved interfaces of pods cannot be used", "error", err)
+		w.cfg.Log.Warn("saved "+w.cfg.what()+" cannot be used", "error", err)
 		return
 	}
-	w.cfg.Log.Warn("store does not answer, the interfaces of pods are those that were saved", "saved", h.Saved, "interfaces", len(entries))
+	w.cfg.Log.Warn("store does not answer, "+w.cfg.what()+" are those that were saved", "saved", h.Saved, "keys", len(entries))
 	w.snapshot(entries, h.Revision)
 }
 
@@ -32,8 +31,8 @@ func (w *Watcher) save() {
 	for key := range w.known {
 		keys[key] = []byte{}
 	}
-	h := keep.Header{Root: model.InterfaceRoot(w.cfg.Prefix, w.cfg.Node), Revision: w.highest, Saved: time.Now().UTC()}
+	h := keep.Header{Root: w.cfg.root(), Revision: w.highest, Saved: time.Now().UTC()}
 	if err := keep.Save(w.cfg.File, h, keys); err != nil {
-		w.cfg.Log.Warn("interfaces of pods cannot be saved for a start without the store", "error", err)
+		w.cfg.Log.Warn(w.cfg.what()+" cannot be saved for a start without the store", "error", err)
 	}
 }

@@ -26,7 +26,9 @@ type Config struct {
 	Store  Store
 	Prefix string // of the cluster in the store; model.DefaultPrefix when empty
 	Node   string // whose vswitch it is
-	Log    *slog.Logger
+	// AppNamespaces has application namespaces of pods followed, instead of interfaces.
+	AppNamespaces bool
+	Log           *slog.Logger
 	// OnChange is called after the answers have changed, from the goroutine of Run. It
 	// must not block. May be nil.
 	OnChange func()
@@ -50,14 +52,30 @@ const (
 	defaultGrace      = time.Minute
 )
 
-// plug is one interface of a pod.
+// root returns the prefix of the keys.
+func (c Config) root() string {
+	if c.AppNamespaces {
+		return model.AppNamespaceRoot(c.Prefix, c.Node)
+	}
+	return model.InterfaceRoot(c.Prefix, c.Node)
+}
+
+// what returns what is followed, in words.
+func (c Config) what() string {
+	if c.AppNamespaces {
+		return "application namespaces of pods"
+	}
+	return "interfaces of pods"
+}
+
+// plug is one interface of a pod, or one namespace.
 type plug struct {
 	pod  api.PodID
 	name string
 }
 
-// Watcher knows the interfaces of pods. Run belongs to one goroutine, everything else
-// may be called by any. It implements Plumbing of renderer/acl.
+// Watcher knows the interfaces of pods, or their application namespaces. Run belongs to one
+// goroutine, everything else may be called by any. It implements Plumbing of renderer/acl.
 type Watcher struct {
 	cfg   Config
 	ready chan struct{} // closed after the first snapshot
@@ -103,6 +121,10 @@ func (w *Watcher) InterfacesOf(pod api.PodID) []string {
 	return slices.Clone(w.names[pod])
 }
 
+// AppNamespacesOf returns the names of a pod's application namespaces, sorted. The slice is
+// the caller's.
+func (w *Watcher) AppNamespacesOf(pod api.PodID) []string { return w.InterfacesOf(pod) }
+
 // IsPodInterface says whether an interface is that of some pod.
 func (w *Watcher) IsPodInterface(name string) bool {
 	w.mu.RLock()
@@ -127,7 +149,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if !w.isReady() && w.cfg.File != "" {
 			w.recall()
 		}
-		w.cfg.Log.Warn("interfaces of pods have to be read again", "error", err, "wait", wait)
+		w.cfg.Log.Warn(w.cfg.what()+" have to be read again", "error", err, "wait", wait)
 		timer := time.NewTimer(wait/2 + rand.N(wait/2+1))
 		select {
 		case <-timer.C:
@@ -144,10 +166,10 @@ var errGraceOver = errors.New("the time of grace is over")
 
 // follow reads everything and watches from there until something breaks.
 func (w *Watcher) follow(ctx context.Context) error {
-	root := model.InterfaceRoot(w.cfg.Prefix, w.cfg.Node)
+	root := w.cfg.root()
 	entries, revision, err := w.cfg.Store.List(ctx, root)
 	if err != nil {
-		return fmt.Errorf("read the interfaces of pods: %w", err)
+		return fmt.Errorf("read the %s: %w", w.cfg.what(), err)
 	}
 	w.snapshot(entries, revision)
 	w.save()
@@ -180,7 +202,7 @@ func (w *Watcher) snapshot(entries []model.Entry, revision int64) {
 		w.grace = time.Time{}
 	case revision < w.highest:
 		w.grace = now.Add(w.cfg.Grace)
-		w.cfg.Log.Warn("store has lost data, the interfaces of pods stay as they were", "revision", revision, "revision_before", w.highest, "until", w.grace)
+		w.cfg.Log.Warn("store has lost data, "+w.cfg.what()+" stay as they were", "revision", revision, "revision_before", w.highest, "until", w.grace)
 	case !now.Before(w.grace):
 		w.grace = time.Time{}
 	}
@@ -208,7 +230,7 @@ func (w *Watcher) note(e model.Entry) {
 		delete(w.bad, e.Key)
 		return
 	}
-	namespace, pod, name, err := model.ParseInterfaceKey(w.cfg.Prefix, w.cfg.Node, e.Key)
+	namespace, pod, name, err := model.ParsePodKey(w.cfg.root(), e.Key)
 	if err == nil {
 		w.known[e.Key] = plug{api.PodID{Namespace: namespace, Name: pod}, name}
 		return

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -66,7 +67,7 @@ type Dump struct {
 	Tables    []*cache.Table `json:"tables,omitempty"`
 }
 
-// DumpPod is a pod that has an application namespace.
+// DumpPod is an application namespace of a pod.
 type DumpPod struct {
 	Pod       api.PodID `json:"pod"`
 	Namespace uint32    `json:"namespace"`
@@ -91,13 +92,15 @@ func (r *Renderer) Dump() Dump {
 			}
 		}
 	}
-	for pod, namespace := range r.namespaces {
-		d := DumpPod{Pod: pod, Namespace: namespace, Rules: count[namespace]}
-		if t := l.Pods[pod]; t != nil {
-			d.Table = t.Name()
+	for pod, namespaces := range r.namespaces {
+		for _, namespace := range namespaces {
+			d := DumpPod{Pod: pod, Namespace: namespace, Rules: count[namespace]}
+			if t := l.Pods[pod]; t != nil {
+				d.Table = t.Name()
+			}
+			out.Pods = append(out.Pods, d)
 		}
-		out.Pods = append(out.Pods, d)
 	}
-	slices.SortFunc(out.Pods, func(a, b DumpPod) int { return a.Pod.Compare(b.Pod) })
+	slices.SortFunc(out.Pods, func(a, b DumpPod) int { return cmp.Or(a.Pod.Compare(b.Pod), cmp.Compare(a.Namespace, b.Namespace)) })
 	return out
 }

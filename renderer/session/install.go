@@ -22,7 +22,7 @@ func (r *Renderer) look(ctx context.Context, fresh bool) error {
 		return err
 	}
 	now := r.numbers(names)
-	if r.mirror != nil && !fresh && !renumbered && maps.Equal(names, r.mirror.namespaces) && maps.Equal(r.namespaces, now) {
+	if r.mirror != nil && !fresh && !renumbered && maps.Equal(names, r.mirror.namespaces) && maps.EqualFunc(r.namespaces, now, slices.Equal) {
 		return nil
 	}
 	r.mirror, r.namespaces = nil, now
@@ -39,18 +39,33 @@ func (r *Renderer) look(ctx context.Context, fresh bool) error {
 }
 
 // numbers returns the namespaces of pods.
-func (r *Renderer) numbers(names map[string]uint32) map[api.PodID]uint32 {
-	out := map[api.PodID]uint32{}
+func (r *Renderer) numbers(names map[string]uint32) map[api.PodID][]uint32 {
+	out := map[api.PodID][]uint32{}
 	for pod := range r.own {
-		index, ok := names[NamespaceID(pod)]
 		if r.options.Namespaces != nil {
-			index, ok = r.options.Namespaces(pod)
+			if index, ok := r.options.Namespaces(pod); ok {
+				out[pod] = []uint32{index}
+			}
+			continue
 		}
-		if ok {
-			out[pod] = index
+		for _, name := range r.namesOf(pod) {
+			if index, ok := names[name]; ok {
+				out[pod] = append(out[pod], index)
+			}
 		}
+		slices.Sort(out[pod])
 	}
 	return out
+}
+
+// namesOf returns the names of the namespaces that a pod has if they are there.
+func (r *Renderer) namesOf(pod api.PodID) []string {
+	if r.options.Names != nil {
+		if names := r.options.Names(pod); len(names) > 0 {
+			return names
+		}
+	}
+	return []string{NamespaceID(pod)}
 }
 
 // isMine says whether only we should have rules in a section, for rules whose tags cannot be
@@ -59,8 +74,8 @@ func (r *Renderer) isMine(s section) bool {
 	if !s.local {
 		return s.own.IsSingleIP()
 	}
-	for _, index := range r.namespaces {
-		if index == s.namespace {
+	for _, of := range r.namespaces {
+		if slices.Contains(of, s.namespace) {
 			return true
 		}
 	}

@@ -63,8 +63,13 @@ type Options struct {
 	// Namespaces returns the index of the application namespace of a pod, false as long as
 	// it has none. It is asked about every pod by every Commit that does anything, with the
 	// Renderer locked: it must not block and must not call it. Nil has VPP asked for the
-	// namespace with the name NamespaceID.
+	// namespaces with the pod's names.
 	Namespaces func(pod api.PodID) (index uint32, ok bool)
+
+	// Names returns the names of the application namespaces of a pod. It is asked as
+	// Namespaces is, when that is nil. A pod for which it returns none, and every pod when it
+	// is nil, has the namespace with the name NamespaceID.
+	Names func(pod api.PodID) []string
 
 	Infra    renderer.Infra // what passes whatever policy says; of it, Addresses
 	MaxPorts int            // of a rule; 0 is DefaultMaxPorts
@@ -93,7 +98,7 @@ type Renderer struct {
 	mirror     *mirror // nil when it must be read
 	version    string
 	own        map[api.PodID][]netip.Addr
-	namespaces map[api.PodID]uint32 // of pods that have one
+	namespaces map[api.PodID][]uint32 // of pods that have some; sorted
 	compiled   map[wantedKey]*wanted
 	shortfall  cache.Shortfall
 	complete   bool // the last Commit left nothing to do

@@ -46,17 +46,18 @@ func (r *Renderer) want() *desired {
 		sections: map[section]*wanted{}, kept: map[section]bool{}, used: map[wantedKey]bool{}}
 	claimed := map[uint32]api.PodID{}
 	for _, pod := range slices.SortedFunc(maps.Keys(r.namespaces), api.PodID.Compare) {
-		namespace, own, table := r.namespaces[pod], r.own[pod], d.layout.Pods[pod]
-		if first, taken := claimed[namespace]; taken {
-			d.share(namespace, first, pod)
-			continue
-		}
-		claimed[namespace] = pod
-		if table != nil {
-			d.local(pod, namespace, table, own)
-		}
-		if d.layout.Global != nil {
-			d.global(pod, namespace, own)
+		for _, namespace := range r.namespaces[pod] {
+			if first, taken := claimed[namespace]; taken {
+				d.share(namespace, first, pod)
+				continue
+			}
+			claimed[namespace] = pod
+			if table := d.layout.Pods[pod]; table != nil {
+				d.local(pod, namespace, table, r.own[pod])
+			}
+			if d.layout.Global != nil {
+				d.global(pod, namespace, r.own[pod])
+			}
 		}
 	}
 	for key := range r.compiled {
