@@ -98,6 +98,38 @@ func TestInterfacesOfPodsAreFollowedInTheStore(t *testing.T) {
 	}
 }
 
+// TestApplicationNamespacesAreFollowedBesideInterfaces has both kinds of keys in one store.
+func TestApplicationNamespacesAreFollowedBesideInterfaces(t *testing.T) {
+	s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	space := func(pod api.PodID, id string) model.Entry {
+		return model.Entry{Key: model.AppNamespaceKey(model.DefaultPrefix, node, pod.Namespace, pod.Name, id), Value: []byte{}}
+	}
+	if err := s.Client().Write(t.Context(), []model.Entry{key(web, "tap1"), space(web, "apps/7"), space(db, "apps/8"), space(web, "apps/9")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	spaces, changed := follow(t, plumbing.Config{Store: s.Client(), AppNamespaces: true})
+	interfaces, _ := follow(t, plumbing.Config{Store: s.Client()})
+	if got := spaces.AppNamespacesOf(web); !slices.Equal(got, []string{"apps/7", "apps/9"}) {
+		t.Errorf("%s has %v", web, got)
+	}
+	want(t, interfaces, web, "tap1")
+	want(t, interfaces, db)
+	if err := s.Client().Write(t.Context(), nil, []string{space(db, "apps/8").Key}); err != nil {
+		t.Fatal(err)
+	}
+	for len(spaces.AppNamespacesOf(db)) > 0 {
+		<-changed
+	}
+}
+
 // states is a store that has one state after the other; each but the last breaks the
 // watch after a second.
 type states struct {
