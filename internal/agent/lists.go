@@ -160,6 +160,9 @@ func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
 			rv.Rules += len(t.Rules)
 			rv.Entries += t.Entries
 		}
+		if a.node.Session != nil && r.Name == a.node.Session.Name() {
+			rv.Open = a.node.Session.Dump().Open
+		}
 		v.Renderers = append(v.Renderers, rv)
 	}
 	return v, nil

@@ -163,6 +163,9 @@ func writeStatus(w *term.Writer, s view.Status) {
 		if !r.InSync && !r.Since.IsZero() && r.Error != "" {
 			state.Text += lasting(r.Since, time.Now())
 		}
+		if r.Open > 0 {
+			state.Text += fmt.Sprintf("; %d connections are open that policy no longer permits", r.Open)
+		}
 		t.Row("renderer "+r.Name, state, fmt.Sprintf("%d tables, %d rules, %d entries, %d commits", r.Tables, r.Rules, r.Entries, r.Commits))
 	}
 	t.Print(w)

@@ -189,6 +189,9 @@ type RendererStatus struct {
 	Tables  int       `json:"tables"`
 	Rules   int       `json:"rules"`
 	Entries int       `json:"entries"`
+	// Open counts connections that policy no longer permits and that the renderer could not
+	// end: their applications were told to close them.
+	Open int `json:"open,omitempty"`
 }
 
 // Question asks about one flow. Src and Dst are "namespace/pod",

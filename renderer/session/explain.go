@@ -59,12 +59,15 @@ func (r *Renderer) Unenforced() []renderer.Unenforced {
 
 // Dump is what the renderer knows of the vswitch, for people.
 type Dump struct {
-	Version   string         `json:"version,omitempty"`
-	Connected bool           `json:"connected"`
-	Error     string         `json:"error,omitempty"` // of the last Commit
-	Pods      []DumpPod      `json:"pods,omitempty"`
-	Global    *cache.Table   `json:"global,omitempty"`
-	Tables    []*cache.Table `json:"tables,omitempty"`
+	Version   string `json:"version,omitempty"`
+	Connected bool   `json:"connected"`
+	Error     string `json:"error,omitempty"` // of the last Commit
+	// Open counts the connections that policy no longer permits and whose applications had not
+	// closed them when that was looked at last.
+	Open   int            `json:"open,omitempty"`
+	Pods   []DumpPod      `json:"pods,omitempty"`
+	Global *cache.Table   `json:"global,omitempty"`
+	Tables []*cache.Table `json:"tables,omitempty"`
 }
 
 // DumpPod is an application namespace of a pod.
@@ -80,7 +83,7 @@ func (r *Renderer) Dump() Dump {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.cache.Installed()
-	out := Dump{Version: r.version, Connected: r.link != nil && r.link.Connected(), Tables: l.Tables, Global: l.Global}
+	out := Dump{Version: r.version, Connected: r.link != nil && r.link.Connected(), Tables: l.Tables, Global: l.Global, Open: r.revoked.left}
 	if r.lastErr != nil {
 		out.Error = r.lastErr.Error()
 	}

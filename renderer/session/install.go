@@ -107,6 +107,9 @@ func (r *Renderer) install(ctx context.Context, d *desired) error {
 		}
 		steps, _ := plan(p.rules, w.rules, s.family)
 		p.as = nil
+		if slices.ContainsFunc(steps, step.tightens) {
+			r.revoked.tightened()
+		}
 		jobs = append(jobs, &job{section: s, present: p, want: w, rounds: divide(steps)})
 	}
 	for round := 0; ; round++ {

@@ -15,6 +15,9 @@ type step struct {
 	action api.Action
 }
 
+// tightens says whether something may be denied afterwards that is not before.
+func (s step) tightens() bool { return s.add == (s.action == api.Deny) }
+
 // plan returns the steps that lead from the rules that a section has to such that decide as
 // those wanted do, and what it then has. Between any two steps every connection attempt is
 // decided as before or as wanted. Steps that need not be are not made: what decides alike,

@@ -71,6 +71,10 @@ type Options struct {
 	// is nil, has the namespace with the name NamespaceID.
 	Names func(pod api.PodID) []string
 
+	// Keep lets connections live that are open when policy no longer permits them. Else their
+	// applications are told to close them.
+	Keep bool
+
 	Infra    renderer.Infra // what passes whatever policy says; of it, Addresses
 	MaxPorts int            // of a rule; 0 is DefaultMaxPorts
 	MaxRules int            // of a pod, per transport and family; 0 is DefaultMaxRules
@@ -101,6 +105,7 @@ type Renderer struct {
 	namespaces map[api.PodID][]uint32 // of pods that have some; sorted
 	compiled   map[wantedKey]*wanted
 	shortfall  cache.Shortfall
+	revoked    revocation
 	complete   bool // the last Commit left nothing to do
 	lastErr    error
 	closed     bool
@@ -228,7 +233,13 @@ func (r *Renderer) commit(ctx context.Context, told bool) error {
 	}
 	if plan.Empty() && !fresh && !told && r.complete && !r.renumbers.Load() {
 		r.cache.Commit()
+		if err := r.revoke(ctx); err != nil {
+			return r.fail(err)
+		}
 		return nil
+	}
+	if fresh {
+		r.revoked.tightened() // it is not known what was open when somebody else changed rules
 	}
 	r.complete = false
 	if err := r.look(ctx, fresh); err != nil {
@@ -240,6 +251,9 @@ func (r *Renderer) commit(ctx context.Context, told bool) error {
 		return r.fail(err)
 	}
 	r.shortfall.Refused(d.oversize)
+	if err := r.revoke(ctx); err != nil {
+		return r.fail(err)
+	}
 	if len(d.refused) > 0 {
 		return errors.Join(d.refused...)
 	}
