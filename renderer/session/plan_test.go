@@ -131,6 +131,13 @@ func TestEveryStepDecidesAsBeforeOrAsWanted(t *testing.T) {
 			}
 			tables = tables[len(tables)-1:]
 			b.among(fmt.Sprintf("at the end of %v to %v", steps, lines), tables...)
+			for _, a := range testAddrs[b.family] {
+				for _, port := range testPorts {
+					if got, want := result.decide(a, port), first(lines, a, port); got != want {
+						t.Fatalf("connections of %s port %d are taken for those that rules %v %s, want %s", a, port, result, got, want)
+					}
+				}
+			}
 			if left, _ := plan(result, compile(lines, b.family), b.family); len(left) > 0 {
 				t.Fatalf("the same again takes %v", left)
 			}

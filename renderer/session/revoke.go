@@ -180,6 +180,9 @@ var (
 	sessionLine = regexp.MustCompile(`(?m)^\[(\d+):(\d+)\]\[([TU])\] (\S+)->(\S+)\s+(\S+)`)
 )
 
+// ending are the states of connections that this side has closed.
+var ending = []string{"CLOSED", "FIN_WAIT_1", "FIN_WAIT_2", "CLOSING", "LAST_ACK", "TIME_WAIT"}
+
 // parseConnections reads sessions from what VPP prints. Those that cut through are left out: they
 // are within one namespace.
 func parseConnections(text string) (out []connection) {
@@ -193,7 +196,7 @@ func parseConnections(text string) (out []connection) {
 		c.index, errs[1] = strconv.Atoi(m[2])
 		c.lcl, errs[2] = parseEnd(m[4])
 		c.rmt, errs[3] = parseEnd(m[5])
-		if errs == [4]error{} {
+		if errs == [4]error{} && !slices.Contains(ending, m[6]) {
 			out = append(out, c)
 		}
 	}

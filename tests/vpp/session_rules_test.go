@@ -39,6 +39,16 @@ func hostStack(t *testing.T) *vpptest.Process {
 	t.Helper()
 	v := vpptest.Launch(t, "hs_apps_plugin.so")
 	v.Do("session enable rt-backend rule-table")
+	twoRouters(v, func(i int, pod api.PodID) {
+		v.Do("app ns add id %s secret %d if loop%d", rules.NamespaceID(pod), i+1, i)
+	})
+	v.CLI("test echo server all-scope appns %s secret 1 uri tcp://10.0.0.1/1234", rules.NamespaceID(serverPod))
+	return v
+}
+
+// twoRouters gives the server and the client routing tables of their own, with an interface that
+// has the address of each, and has a namespace added for each.
+func twoRouters(v *vpptest.Process, addNamespace func(i int, pod api.PodID)) {
 	for _, family := range [2]string{"ip", "ip6"} {
 		v.Do("%s table add 1", family)
 	}
@@ -48,14 +58,12 @@ func hostStack(t *testing.T) *vpptest.Process {
 		v.Do("set interface ip table %s %d", loop, i)
 		v.Do("set interface ip6 table %s %d", loop, i)
 		v.Do("set interface state %s up", loop)
-		v.Do("app ns add id %s secret %d if %s", rules.NamespaceID(pod), i+1, loop)
+		addNamespace(i, pod)
 	}
 	v.Do("set interface ip address loop0 10.0.0.1/24")
 	v.Do("set interface ip address loop1 10.0.1.1/24")
 	v.Do("ip route add 10.0.1.1/32 table 0 via lookup in table 1")
 	v.Do("ip route add 10.0.0.1/32 table 1 via lookup in table 0")
-	v.CLI("test echo server all-scope appns %s secret 1 uri tcp://10.0.0.1/1234", rules.NamespaceID(serverPod))
-	return v
 }
 
 // connects says whether the echo client of a namespace reaches the server.

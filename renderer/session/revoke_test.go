@@ -1,0 +1,69 @@
+package session
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// printed is what VPP 25.10 prints of sessions, with colours, and with IPv6.
+const printed = "\x1b[33mConnection                                                  State          Rx-f      Tx-f\x1b[0m\n" + `
+[0:0][CT:T] 0.0.0.0:22000->0.0.0.0:0                        LISTEN         0         0
+[0:1][T] 10.0.0.1:22000->0.0.0.0:0                          LISTEN         0         0
+[1:5][T] 10.0.0.1:22000->10.0.1.1:50332                     ESTABLISHED    0         0
+[0:6][T] 10.0.0.1:40000->10.0.9.9:80                        CLOSE_WAIT     0         40000
+[0:7][T] 10.0.0.1:22001->10.0.1.1:5963                      FIN_WAIT_2     40000     0
+[0:8][U] fd00::1:53->fd00:1::1:5963                         OPENED         0         0
+[0:9][CT:T] 10.0.0.1:22001->10.0.0.1:5963                   ESTABLISHED    0         0
+[0:9][T] nonsense:22001->10.0.0.1:5963                      ESTABLISHED    0         0
+[0:9][T] 10.0.0.1:70000->10.0.0.1:5963                      ESTABLISHED    0         0
+Thread 0: 8 sessions matched filter
+`
+
+func TestSessionsAreReadFromWhatVPPPrints(t *testing.T) {
+	end := netip.MustParseAddrPort
+	want := []connection{
+		{index: 1, transport: api.TCP, lcl: end("10.0.0.1:22000"), rmt: end("0.0.0.0:0"), listens: true},
+		{thread: 1, index: 5, transport: api.TCP, lcl: end("10.0.0.1:22000"), rmt: end("10.0.1.1:50332")},
+		{index: 6, transport: api.TCP, lcl: end("10.0.0.1:40000"), rmt: end("10.0.9.9:80")},
+		{index: 8, transport: api.UDP, lcl: end("[fd00::1]:53"), rmt: end("[fd00:1::1]:5963")},
+	}
+	if got := parseConnections(printed); !slices.Equal(got, want) {
+		t.Errorf("read are\n%v, want\n%v", got, want)
+	}
+}
+
+// TestConnectionsAreJudgedByWhatOpenedThem has a pod that may be reached on one port, and may connect
+// to another.
+func TestConnectionsAreJudgedByWhatOpenedThem(t *testing.T) {
+	const namespace = 3
+	own := netip.MustParsePrefix("10.0.0.1/32")
+	world := tops[0].peer
+	r := &Renderer{mirror: &mirror{sections: map[section]*present{
+		{namespace, true, api.TCP, world, 0}: {rules: rules{tops[0]: api.Deny, {world, 80}: api.Permit}},
+		{namespace, false, api.TCP, own, 0}:  {rules: rules{tops[0]: api.Deny, {netip.MustParsePrefix("10.0.1.0/24"), 22000}: api.Permit}},
+	}, tables: map[tableKey]uint32{}}}
+	end := netip.MustParseAddrPort
+	for _, tc := range []struct {
+		lcl, rmt   string
+		accepted   bool
+		transport  api.Protocol
+		namespaces []uint32
+		denied     bool
+	}{
+		{"10.0.0.1:22000", "10.0.1.1:80", true, api.TCP, []uint32{namespace}, false},
+		{"10.0.0.1:22000", "10.0.2.1:80", true, api.TCP, []uint32{namespace}, true},
+		{"10.0.0.1:22001", "10.0.1.1:80", true, api.TCP, []uint32{namespace}, true},
+		{"10.0.0.1:40000", "10.0.2.1:80", false, api.TCP, []uint32{namespace}, false},
+		{"10.0.0.1:40000", "10.0.2.1:443", false, api.TCP, []uint32{namespace}, true},
+		{"10.0.0.1:40000", "10.0.2.1:443", false, api.TCP, []uint32{namespace, namespace + 1}, false}, // the other one may
+		{"10.0.0.1:40000", "10.0.2.1:443", false, api.UDP, []uint32{namespace}, false},
+	} {
+		c := connection{transport: tc.transport, lcl: end(tc.lcl), rmt: end(tc.rmt)}
+		if got := r.denies(tc.namespaces, c, tc.accepted); got != tc.denied {
+			t.Errorf("%s, accepted %t, of namespaces %v: denied %t, want %t", c, tc.accepted, tc.namespaces, got, tc.denied)
+		}
+	}
+}
