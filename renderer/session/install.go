@@ -107,8 +107,8 @@ func (r *Renderer) install(ctx context.Context, d *desired) error {
 		}
 		steps, _ := plan(p.rules, w.rules, s.family)
 		p.as = nil
-		if slices.ContainsFunc(steps, step.tightens) {
-			r.revoked.tightened()
+		if of := r.addressesOf(s); len(of) > 0 && slices.ContainsFunc(steps, step.tightens) {
+			r.revoked.tightened(of...)
 		}
 		jobs = append(jobs, &job{section: s, present: p, want: w, rounds: divide(steps)})
 	}

@@ -25,14 +25,42 @@ const (
 
 // revocation is what is known of connections that policy no longer permits.
 type revocation struct {
-	due  bool          // rules were tightened, or connections were left: look
-	at   time.Time     // when; zero is at once
-	wait time.Duration // from one look to the next
-	left int           // connections whose applications were told
+	due  bool                // rules were tightened, or connections were left: look
+	of   map[netip.Addr]bool // at connections of these addresses of pods; nil is all
+	at   time.Time           // when; zero is at once
+	wait time.Duration       // from one look to the next
+	left int                 // connections whose applications were told
 }
 
-// tightened has the next Commit look for connections that rules do not permit any more.
-func (v *revocation) tightened() { *v = revocation{due: true, left: v.left} }
+// tightened has the next Commit look for connections of addresses that rules do not permit any
+// more, and for those of all pods when there are none.
+func (v *revocation) tightened(of ...netip.Addr) {
+	all := len(of) == 0 || v.due && v.of == nil
+	*v = revocation{due: true, of: v.of, left: v.left}
+	if all {
+		v.of = nil
+		return
+	}
+	if v.of == nil {
+		v.of = map[netip.Addr]bool{}
+	}
+	for _, a := range of {
+		v.of[a] = true
+	}
+}
+
+// addressesOf returns the addresses of pods that the rules of a section are about.
+func (r *Renderer) addressesOf(s section) (out []netip.Addr) {
+	if !s.local {
+		return []netip.Addr{s.own.Addr()}
+	}
+	for pod, namespaces := range r.namespaces {
+		if slices.Contains(namespaces, s.namespace) {
+			out = append(out, r.own[pod]...)
+		}
+	}
+	return out
+}
 
 // revoke tells the applications of connections that rules no longer permit to close them, and
 // looks again after a while whether they did.
@@ -75,6 +103,9 @@ func (r *Renderer) denied(ctx context.Context) (out []connection, err error) {
 	}
 	for _, pod := range slices.SortedFunc(maps.Keys(r.namespaces), api.PodID.Compare) {
 		for _, own := range r.own[pod] {
+			if r.revoked.of != nil && !r.revoked.of[own] {
+				continue
+			}
 			all, err := r.link.connections(ctx, threads, own)
 			if err != nil {
 				return nil, err

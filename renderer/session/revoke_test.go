@@ -67,3 +67,18 @@ func TestConnectionsAreJudgedByWhatOpenedThem(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyConnectionsOfPodsWhoseRulesWereTightenedAreLookedAt(t *testing.T) {
+	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	var v revocation
+	v.tightened(a)
+	v.tightened(b)
+	if !v.due || len(v.of) != 2 || !v.of[a] || !v.of[b] {
+		t.Errorf("looked at are %v", v.of)
+	}
+	v.tightened()
+	v.tightened(a)
+	if !v.due || v.of != nil {
+		t.Errorf("looked at are %v, want all", v.of)
+	}
+}
