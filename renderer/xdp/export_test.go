@@ -10,6 +10,11 @@ import (
 
 // Age has all evidence, and the ports of all fragments, be older than they are.
 func (k *Kernel) Age(d time.Duration) error {
+	hz, shift, err := ticks()
+	if err != nil {
+		return err
+	}
+	units := uint32(uint64(d/time.Millisecond) * uint64(hz) / 1000 >> shift)
 	for _, name := range []string{bpf.SluiceMapFlows4, bpf.SluiceMapFlows6, bpf.SluiceMapFragments} {
 		m := k.state[name]
 		at := 0 // of the time in the value, which is in units of the program
@@ -21,7 +26,7 @@ func (k *Kernel) Age(d time.Duration) error {
 		it := m.Iterate()
 		for it.Next(&key, &value) {
 			v := append([]byte{}, value...)
-			put32(v[at:], get32(v[at:])-uint32(d>>28))
+			put32(v[at:], get32(v[at:])-units)
 			older[string(key)] = v
 		}
 		if err := it.Err(); err != nil {

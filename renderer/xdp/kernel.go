@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	gomaps "maps"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"slices"
@@ -224,7 +225,11 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 	for _, name := range stateMaps {
 		spec.Maps[name].MaxEntries = k.state[name].MaxEntries()
 	}
-	if err := spec.Variables[bpf.SluiceVarConf].Set(k.conf()); err != nil {
+	hz, shift, err := ticks()
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(spec.Variables[bpf.SluiceVarConf].Set(k.conf()), spec.Variables[bpf.SluiceVarTicksPerSecond].Set(hz), spec.Variables[bpf.SluiceVarTickShift].Set(shift)); err != nil {
 		return nil, fmt.Errorf("configure the program: %w", err)
 	}
 	replace := gomaps.Clone(k.state)
@@ -241,6 +246,22 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 		return nil, errors.Join(fmt.Errorf("map memory: %w", err), m.close())
 	}
 	return m, nil
+}
+
+// ticks returns how many ticks of the kernel a second has, and how many of them, as a power of two,
+// are about a quarter of a second: the unit of the times in state.
+func ticks() (hz, shift uint32, err error) {
+	var tick unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
+		return 0, 0, fmt.Errorf("length of a tick: %w", err)
+	}
+	if n := tick.Nano(); n > 0 {
+		hz = uint32((1e9 + n/2) / n)
+	}
+	if hz < 4 || hz > 10000 {
+		return 0, 0, fmt.Errorf("a tick of the kernel is said to be %d ns", tick.Nano())
+	}
+	return hz, uint32(bits.Len32(hz/4) - 1), nil
 }
 
 // mapped maps the values of an array.

@@ -15,13 +15,13 @@ const root = "../.."
 // areas that must be there, each with some faults.
 var areas = []string{
 	"selector", "port", "cidr", "isolation", "order", "direction", "named-port", "set", "incremental",
-	"combine", "install", "conversion", "dataplane", "oracle", "tier",
+	"combine", "install", "conversion", "dataplane", "oracle", "tier", "xdp",
 }
 
 // rooms that must have faults.
 var rooms = []string{
 	"plugins/ksr", "plugins/policy/cache", "plugins/policy/processor", "plugins/policy/configurator",
-	"renderer/cache", "renderer/acl", "internal/vswitch", "internal/oracle",
+	"renderer/cache", "renderer/acl", "renderer/xdp", "renderer/xdp/compile", "internal/vswitch", "internal/oracle",
 }
 
 func loaded(t *testing.T) []Fault {

@@ -65,29 +65,31 @@ type SluiceTelling struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	SluiceMapEnds        = "ends"
-	SluiceMapEvents      = "events"
-	SluiceMapFar         = "far"
-	SluiceMapFlows4      = "flows4"
-	SluiceMapFlows6      = "flows6"
-	SluiceMapFragments   = "fragments"
-	SluiceMapHits        = "hits"
-	SluiceMapListener    = "listener"
-	SluiceMapMem         = "mem"
-	SluiceMapNames       = "names"
-	SluiceMapReasons     = "reasons"
-	SluiceMapTokens      = "tokens"
-	SluiceProgAskFrom    = "ask_from"
-	SluiceProgAskTo      = "ask_to"
-	SluiceProgFromPod    = "from_pod"
-	SluiceProgProbeFrom  = "probe_from"
-	SluiceProgProbeTo    = "probe_to"
-	SluiceProgToPod      = "to_pod"
-	SluiceProgXdpFromPod = "xdp_from_pod"
-	SluiceProgXdpToPod   = "xdp_to_pod"
-	SluiceProgXdpUplink  = "xdp_uplink"
-	SluiceVarConf        = "conf"
-	SluiceVarEventIsKept = "event_is_kept"
+	SluiceMapEnds           = "ends"
+	SluiceMapEvents         = "events"
+	SluiceMapFar            = "far"
+	SluiceMapFlows4         = "flows4"
+	SluiceMapFlows6         = "flows6"
+	SluiceMapFragments      = "fragments"
+	SluiceMapHits           = "hits"
+	SluiceMapListener       = "listener"
+	SluiceMapMem            = "mem"
+	SluiceMapNames          = "names"
+	SluiceMapReasons        = "reasons"
+	SluiceMapTokens         = "tokens"
+	SluiceProgAskFrom       = "ask_from"
+	SluiceProgAskTo         = "ask_to"
+	SluiceProgFromPod       = "from_pod"
+	SluiceProgProbeFrom     = "probe_from"
+	SluiceProgProbeTo       = "probe_to"
+	SluiceProgToPod         = "to_pod"
+	SluiceProgXdpFromPod    = "xdp_from_pod"
+	SluiceProgXdpToPod      = "xdp_to_pod"
+	SluiceProgXdpUplink     = "xdp_uplink"
+	SluiceVarConf           = "conf"
+	SluiceVarEventIsKept    = "event_is_kept"
+	SluiceVarTickShift      = "tick_shift"
+	SluiceVarTicksPerSecond = "ticks_per_second"
 )
 
 // LoadSluice returns the embedded CollectionSpec for Sluice.
@@ -165,8 +167,10 @@ type SluiceMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SluiceVariableSpecs struct {
-	Conf        *ebpf.VariableSpec `ebpf:"conf"`
-	EventIsKept *ebpf.VariableSpec `ebpf:"event_is_kept"`
+	Conf           *ebpf.VariableSpec `ebpf:"conf"`
+	EventIsKept    *ebpf.VariableSpec `ebpf:"event_is_kept"`
+	TickShift      *ebpf.VariableSpec `ebpf:"tick_shift"`
+	TicksPerSecond *ebpf.VariableSpec `ebpf:"ticks_per_second"`
 }
 
 // SluiceObjects contains all objects after they have been loaded into the kernel.
@@ -224,8 +228,10 @@ func (m *SluiceMaps) Close() error {
 //
 // It can be passed to LoadSluiceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SluiceVariables struct {
-	Conf        *ebpf.Variable `ebpf:"conf"`
-	EventIsKept *ebpf.Variable `ebpf:"event_is_kept"`
+	Conf           *ebpf.Variable `ebpf:"conf"`
+	EventIsKept    *ebpf.Variable `ebpf:"event_is_kept"`
+	TickShift      *ebpf.Variable `ebpf:"tick_shift"`
+	TicksPerSecond *ebpf.Variable `ebpf:"ticks_per_second"`
 }
 
 // SluicePrograms contains all programs after they have been loaded into the kernel.

@@ -29,6 +29,7 @@ const (
 	BenchMapFlows6           = "flows6"
 	BenchMapFragments        = "fragments"
 	BenchMapHits             = "hits"
+	BenchMapListener         = "listener"
 	BenchMapMem              = "mem"
 	BenchMapNames            = "names"
 	BenchMapReasons          = "reasons"
@@ -54,7 +55,8 @@ const (
 	BenchVarBenchRules       = "bench_rules"
 	BenchVarConf             = "conf"
 	BenchVarEventIsKept      = "event_is_kept"
-	BenchVarEventsPerSecond  = "events_per_second"
+	BenchVarTickShift        = "tick_shift"
+	BenchVarTicksPerSecond   = "ticks_per_second"
 )
 
 // LoadBench returns the embedded CollectionSpec for Bench.
@@ -132,6 +134,7 @@ type BenchMapSpecs struct {
 	Flows6           *ebpf.MapSpec `ebpf:"flows6"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	Hits             *ebpf.MapSpec `ebpf:"hits"`
+	Listener         *ebpf.MapSpec `ebpf:"listener"`
 	Mem              *ebpf.MapSpec `ebpf:"mem"`
 	Names            *ebpf.MapSpec `ebpf:"names"`
 	Reasons          *ebpf.MapSpec `ebpf:"reasons"`
@@ -142,14 +145,15 @@ type BenchMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BenchVariableSpecs struct {
-	BenchAt         *ebpf.VariableSpec `ebpf:"bench_at"`
-	BenchDropped    *ebpf.VariableSpec `ebpf:"bench_dropped"`
-	BenchMask       *ebpf.VariableSpec `ebpf:"bench_mask"`
-	BenchPassed     *ebpf.VariableSpec `ebpf:"bench_passed"`
-	BenchRules      *ebpf.VariableSpec `ebpf:"bench_rules"`
-	Conf            *ebpf.VariableSpec `ebpf:"conf"`
-	EventIsKept     *ebpf.VariableSpec `ebpf:"event_is_kept"`
-	EventsPerSecond *ebpf.VariableSpec `ebpf:"events_per_second"`
+	BenchAt        *ebpf.VariableSpec `ebpf:"bench_at"`
+	BenchDropped   *ebpf.VariableSpec `ebpf:"bench_dropped"`
+	BenchMask      *ebpf.VariableSpec `ebpf:"bench_mask"`
+	BenchPassed    *ebpf.VariableSpec `ebpf:"bench_passed"`
+	BenchRules     *ebpf.VariableSpec `ebpf:"bench_rules"`
+	Conf           *ebpf.VariableSpec `ebpf:"conf"`
+	EventIsKept    *ebpf.VariableSpec `ebpf:"event_is_kept"`
+	TickShift      *ebpf.VariableSpec `ebpf:"tick_shift"`
+	TicksPerSecond *ebpf.VariableSpec `ebpf:"ticks_per_second"`
 }
 
 // BenchObjects contains all objects after they have been loaded into the kernel.
@@ -185,6 +189,7 @@ type BenchMaps struct {
 	Flows6           *ebpf.Map `ebpf:"flows6"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	Hits             *ebpf.Map `ebpf:"hits"`
+	Listener         *ebpf.Map `ebpf:"listener"`
 	Mem              *ebpf.Map `ebpf:"mem"`
 	Names            *ebpf.Map `ebpf:"names"`
 	Reasons          *ebpf.Map `ebpf:"reasons"`
@@ -206,6 +211,7 @@ func (m *BenchMaps) Close() error {
 		m.Flows6,
 		m.Fragments,
 		m.Hits,
+		m.Listener,
 		m.Mem,
 		m.Names,
 		m.Reasons,
@@ -217,14 +223,15 @@ func (m *BenchMaps) Close() error {
 //
 // It can be passed to LoadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BenchVariables struct {
-	BenchAt         *ebpf.Variable `ebpf:"bench_at"`
-	BenchDropped    *ebpf.Variable `ebpf:"bench_dropped"`
-	BenchMask       *ebpf.Variable `ebpf:"bench_mask"`
-	BenchPassed     *ebpf.Variable `ebpf:"bench_passed"`
-	BenchRules      *ebpf.Variable `ebpf:"bench_rules"`
-	Conf            *ebpf.Variable `ebpf:"conf"`
-	EventIsKept     *ebpf.Variable `ebpf:"event_is_kept"`
-	EventsPerSecond *ebpf.Variable `ebpf:"events_per_second"`
+	BenchAt        *ebpf.Variable `ebpf:"bench_at"`
+	BenchDropped   *ebpf.Variable `ebpf:"bench_dropped"`
+	BenchMask      *ebpf.Variable `ebpf:"bench_mask"`
+	BenchPassed    *ebpf.Variable `ebpf:"bench_passed"`
+	BenchRules     *ebpf.Variable `ebpf:"bench_rules"`
+	Conf           *ebpf.Variable `ebpf:"conf"`
+	EventIsKept    *ebpf.Variable `ebpf:"event_is_kept"`
+	TickShift      *ebpf.Variable `ebpf:"tick_shift"`
+	TicksPerSecond *ebpf.Variable `ebpf:"ticks_per_second"`
 }
 
 // BenchPrograms contains all programs after they have been loaded into the kernel.

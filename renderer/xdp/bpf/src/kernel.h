@@ -35,6 +35,7 @@ static long (*xdp_load)(void *xdp, __u32 at, void *to, __u32 len) = (void *)189;
 static void *(*ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (void *)131;
 static void (*ringbuf_submit)(void *data, __u64 flags) = (void *)132;
 static __u64 (*ktime_coarse_ns)(void) = (void *)160;
+static __u64 (*jiffies)(void) = (void *)118; /* a load, not a call */
 #define RB_NO_WAKEUP 1
 
 /* The first fields of struct __sk_buff. */

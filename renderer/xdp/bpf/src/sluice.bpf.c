@@ -210,29 +210,66 @@ on_its_own int judge(__u32 line, struct packet *p, int parsed, int how)
 			first_fragment(id, p);
 		return PERMITTED;
 	}
-	if (how != ASK)
+	if (how != ASK && unlikely(listens(0)))
 		tell(id, p, v, BY_POLICY);
 	return BY_POLICY;
 }
 
-/* quick does what judge does for most packets of endpoints that have one list only, without
- * calls: answers to these need no evidence. It returns -1 for all others. */
+/* SLOWLY says that judge must decide. */
+#define SLOWLY (~0U)
+
+/* noted does what decide does about evidence, for packets that quick reads: v is what the list of
+ * their direction says. It is one call, because calls are what costs most here. */
+on_its_own __u32 noted(__u32 line, struct packet *p, __u32 class, __u32 v)
+{
+	struct line *record = line_at(line);
+	if (!record || !p)
+		return SLOWLY;
+	__u32 to_pod = !!p->to_pod, id = record->w[RECORD_ID];
+	__u32 origin = of(record, p, class, !to_pod);
+	if (!(v & ALLOW) == !(origin & ALLOW))
+		return v & ALLOW ? v : SLOWLY; /* the answer passes anyway; or nothing does */
+	struct key4 k = { .id = id, .remote = p->remote.w[0], .ports = (__u32)p->remote_port << 16 | p->local_port, .protocol = p->protocol };
+	struct flow *f = map_lookup(&flows4, &k);
+	__u32 now = now_units();
+	if (!(v & ALLOW))
+		return replies(f, p, to_pod, 0, now) ? origin : SLOWLY;
+	if (refreshes(f, p, to_pod, now) || p->tcp & TCP_RST)
+		return v;
+	struct flow fresh = { .last = now, .to_pod = to_pod };
+	map_update(&flows4, &k, &fresh, 0);
+	if (p->kind != FIRST_PACKET && listens(1)) /* of first packets judge tells */
+		tell(id, p, v, PERMITTED);
+	return v;
+}
+
+/* quick does what judge does for most packets, with one call at most. It returns -1 for all
+ * others. */
 inline_always int quick(__u32 line, struct packet *p, const int to_pod, const int how)
 {
-	const __u32 here = to_pod ? FLAG_TO_POD : FLAG_FROM_POD;
+	const __u32 here = to_pod ? FLAG_TO_POD : FLAG_FROM_POD, there = to_pod ? FLAG_FROM_POD : FLAG_TO_POD;
 	struct line *record = line_at(line);
 	if (!record || how != ENFORCE || p->hairpin || p->v6)
 		return -1;
-	if ((record->w[RECORD_FLAGS] & (FLAG_TO_POD | FLAG_FROM_POD | FLAG_KEEP)) != here)
+	__u32 flags = record->w[RECORD_FLAGS];
+	if (flags & FLAG_KEEP || !(flags & (here | there)))
 		return -1;
 	if (!to_pod) {
 		struct line *own = line_at(line + RECORD_ADDR4);
 		if (!own || !record->w[RECORD_COUNT4] || own->w[0] != p->local.w[0] || own->w[0] == p->remote.w[0])
 			return -1;
 	}
-	__u32 v = of(record, p, class4(record->w[RECORD_ROOT4], p->remote.w[0]), to_pod);
-	if (unlikely(p->kind == FIRST_PACKET ? listens(v & ALLOW) : !(v & ALLOW)))
+	__u32 class = class4(record->w[RECORD_ROOT4], p->remote.w[0]);
+	__u32 v = of(record, p, class, to_pod);
+	if (unlikely(p->kind == FIRST_PACKET) && listens(v & ALLOW))
 		return -1;
+	if (v & ALLOW ? flags & there : p->kind != FIRST_PACKET) {
+		if (!(flags & there))
+			return -1;
+		v = noted(line, p, class, v);
+		if (v == SLOWLY)
+			return -1;
+	}
 	count(&hits, v & SLOT_MASK, p->bytes);
 	return v & ALLOW ? PERMITTED : BY_POLICY;
 }
@@ -245,7 +282,7 @@ inline_always int settle(__u32 id, struct packet *p, int reason, const int how)
 	if (how == ASK)
 		return 0;
 	count(&reasons, reason, p->bytes);
-	if (reason != BY_POLICY)
+	if (reason != BY_POLICY && listens(0))
 		tell(id, p, 0, reason);
 	return 0;
 }

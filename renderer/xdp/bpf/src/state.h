@@ -51,10 +51,13 @@ struct {
 	__type(value, struct fragment);
 } fragments SEC(".maps");
 
-/* A unit of time is 2^28 ns, about a quarter of a second. */
-inline_always __u32 now_units(void) { return ktime_coarse_ns() >> 28; }
+/* A unit of time is 2^tick_shift ticks of the kernel, of which a second has so many: about a
+ * quarter of a second. */
+volatile const __u32 ticks_per_second = 1000, tick_shift = 8;
 
-#define UNITS(seconds) ((seconds) * 1000000000ULL >> 28)
+inline_always __u32 now_units(void) { return jiffies() >> tick_shift; }
+
+#define UNITS(seconds) ((__u32)(seconds) * ticks_per_second >> tick_shift)
 
 /* How long evidence holds, by what was seen. */
 inline_always __u32 lifetime(__u32 protocol, __u8 seen)
@@ -82,6 +85,26 @@ inline_always void *flow_of(__u32 id, struct packet *p, struct key4 *k4, struct 
 	return map_lookup(&flows6, k6);
 }
 
+/* refreshes brings evidence f of a flow that goes in a direction up to date. It returns 0 if
+ * there is none, or if it is none any more. */
+inline_always int refreshes(struct flow *f, struct packet *p, int to_pod, __u32 now)
+{
+	if (!f || f->to_pod != to_pod || now - f->last > lifetime(p->protocol, f->seen))
+		return 0;
+	__u8 seen = f->seen;
+	if (p->kind == FIRST_PACKET && seen & (SEEN_FIN | SEEN_RST))
+		seen = 0; /* the ports are used again */
+	if (p->tcp & TCP_FIN)
+		seen |= SEEN_FIN;
+	if (p->tcp & TCP_RST)
+		seen |= SEEN_RST;
+	if (f->last != now || f->seen != seen) {
+		f->last = now;
+		f->seen = seen;
+	}
+	return 1;
+}
+
 /* begin notes a flow that goes in a direction, unless it is noted already. */
 on_its_own int begin(__u32 id, struct packet *p, int to_pod)
 {
@@ -91,21 +114,7 @@ on_its_own int begin(__u32 id, struct packet *p, int to_pod)
 	struct key6 k6;
 	struct flow *f = flow_of(id, p, &k4, &k6);
 	__u32 now = now_units();
-	if (f && f->to_pod == to_pod && now - f->last <= lifetime(p->protocol, f->seen)) {
-		__u8 seen = f->seen;
-		if (p->kind == FIRST_PACKET && seen & (SEEN_FIN | SEEN_RST))
-			seen = 0; /* the ports are used again */
-		if (p->tcp & TCP_FIN)
-			seen |= SEEN_FIN;
-		if (p->tcp & TCP_RST)
-			seen |= SEEN_RST;
-		if (f->last != now || f->seen != seen) {
-			f->last = now;
-			f->seen = seen;
-		}
-		return 0;
-	}
-	if (p->tcp & TCP_RST)
+	if (refreshes(f, p, to_pod, now) || p->tcp & TCP_RST)
 		return 0;
 	struct flow fresh = { .last = now, .to_pod = to_pod };
 	if (p->v6)
@@ -115,19 +124,11 @@ on_its_own int begin(__u32 id, struct packet *p, int to_pod)
 	return 1;
 }
 
-/* answers says whether there is evidence of a flow in the other direction than to_pod, or,
- * with either, in any. */
-on_its_own int answers(__u32 id, struct packet *p, int to_pod, int either)
+/* replies says whether f is evidence of a flow in the other direction than to_pod, or, with
+ * either, in any. */
+inline_always int replies(struct flow *f, struct packet *p, int to_pod, int either, __u32 now)
 {
-	if (!p)
-		return 0;
-	struct key4 k4;
-	struct key6 k6;
-	struct flow *f = flow_of(id, p, &k4, &k6);
-	if (!f)
-		return 0;
-	__u32 now = now_units();
-	if (now - f->last > lifetime(p->protocol, f->seen))
+	if (!f || now - f->last > lifetime(p->protocol, f->seen))
 		return 0;
 	if (f->to_pod == to_pod)
 		return either;
@@ -141,6 +142,16 @@ on_its_own int answers(__u32 id, struct packet *p, int to_pod, int either)
 		f->seen = seen;
 	}
 	return 1;
+}
+
+/* answers says whether there is evidence of what a packet answers. */
+on_its_own int answers(__u32 id, struct packet *p, int to_pod, int either)
+{
+	if (!p)
+		return 0;
+	struct key4 k4;
+	struct key6 k6;
+	return replies(flow_of(id, p, &k4, &k6), p, to_pod, either, now_units());
 }
 
 inline_always void fragment_key(struct fragment_key *k, __u32 id, struct packet *p)
