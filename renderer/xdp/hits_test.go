@@ -3,6 +3,7 @@ package xdp_test
 import (
 	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
@@ -112,4 +113,55 @@ func TestHitsOutliveMemories(t *testing.T) {
 	l.packets(2, 80)
 	l.packets(1, 81)
 	l.counts("after growth", map[renderer.Decided]uint64{permitted(origin("web", 0)): 5, refused(api.Origin{}): 1})
+}
+
+// counting is a plane whose counters a test turns.
+type counting struct {
+	xdp.Plane
+	counters []uint64
+}
+
+func (c *counting) Hits(first, count uint32) ([]uint64, error) {
+	end := min(uint64(first)+uint64(count), uint64(len(c.counters)))
+	return slices.Clone(c.counters[first:end]), nil
+}
+
+func (c *counting) Switch() ([]uint64, error) {
+	left := c.counters
+	c.counters = make([]uint64, len(left))
+	_, err := c.Plane.Switch()
+	return left, err
+}
+
+// TestCountersAreUsedAgain turns counters without a kernel: whoever has them, everything is
+// counted once, for the rule that had them then.
+func TestCountersAreUsedAgain(t *testing.T) {
+	c := &counting{Plane: xdp.NewHeap(), counters: make([]uint64, 1024)}
+	r, err := xdp.New(xdp.Options{Plane: c, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{labID} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[renderer.Decided]uint64{}
+	for i := range 40 {
+		policy := []string{"web", "shop", "mail"}[i%3]
+		txn := r.NewTxn(true)
+		txn.Render(labPod, podWith(webList(policy, 80, uint16(81+i%3))))
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		first := c.Word(c.Record(labID)*compile.LineWords + compile.RecordSlot)
+		for rule := range 2 {
+			c.counters[int(first)+rule] += uint64(i + 1 + rule)
+			want[permitted(origin(policy, rule))] += uint64(i + 1 + rule)
+		}
+		if i%4 == 0 && !maps.Equal(r.Hits(), want) {
+			t.Fatalf("after %d lists hits are %v, want %v", i+1, r.Hits(), want)
+		}
+	}
+	if got := r.Hits(); !maps.Equal(got, want) || !maps.Equal(r.Hits(), want) {
+		t.Errorf("hits are %v, want %v", got, want)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -199,7 +199,7 @@ func TestManyChangesLeakNothingInTheKernel(t *testing.T) {
 	if now := files(t); now > open+4 {
 		t.Errorf("%d files were open after a fifth of the changes, %d are in the end", open, now)
 	}
-	if now := w.r.Dump().Use.Lines; now > 2*lines {
+	if now := w.r.Dump().Use.Lines; now > 3*lines { // with what waits for a grace period
 		t.Errorf("%d lines of memory were in use after a fifth of the changes, %d are in the end", lines, now)
 	}
 }

@@ -38,6 +38,7 @@ const (
 	BenchProgAskTo           = "ask_to"
 	BenchProgBenchEmpty      = "bench_empty"
 	BenchProgBenchIdentity   = "bench_identity"
+	BenchProgBenchInject     = "bench_inject"
 	BenchProgBenchLinear     = "bench_linear"
 	BenchProgBenchLpm        = "bench_lpm"
 	BenchProgBenchSluice     = "bench_sluice"
@@ -105,6 +106,7 @@ type BenchProgramSpecs struct {
 	AskTo         *ebpf.ProgramSpec `ebpf:"ask_to"`
 	BenchEmpty    *ebpf.ProgramSpec `ebpf:"bench_empty"`
 	BenchIdentity *ebpf.ProgramSpec `ebpf:"bench_identity"`
+	BenchInject   *ebpf.ProgramSpec `ebpf:"bench_inject"`
 	BenchLinear   *ebpf.ProgramSpec `ebpf:"bench_linear"`
 	BenchLpm      *ebpf.ProgramSpec `ebpf:"bench_lpm"`
 	BenchSluice   *ebpf.ProgramSpec `ebpf:"bench_sluice"`
@@ -242,6 +244,7 @@ type BenchPrograms struct {
 	AskTo         *ebpf.Program `ebpf:"ask_to"`
 	BenchEmpty    *ebpf.Program `ebpf:"bench_empty"`
 	BenchIdentity *ebpf.Program `ebpf:"bench_identity"`
+	BenchInject   *ebpf.Program `ebpf:"bench_inject"`
 	BenchLinear   *ebpf.Program `ebpf:"bench_linear"`
 	BenchLpm      *ebpf.Program `ebpf:"bench_lpm"`
 	BenchSluice   *ebpf.Program `ebpf:"bench_sluice"`
@@ -260,6 +263,7 @@ func (p *BenchPrograms) Close() error {
 		p.AskTo,
 		p.BenchEmpty,
 		p.BenchIdentity,
+		p.BenchInject,
 		p.BenchLinear,
 		p.BenchLpm,
 		p.BenchSluice,

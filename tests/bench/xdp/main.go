@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -21,8 +23,9 @@ func main() {
 	sizes := flag.Int("max", 100000, "addresses at most")
 	reps := flag.Int("reps", 20, "runs of which the best counts")
 	sets := flag.String("sets", "pods,blocks", "kinds of addresses")
+	plots := flag.String("plots", "", "folder to write a plot of each kind of addresses to, as SVG")
 	flag.Parse()
-	if err := run(strings.Split(*sets, ","), *sizes, *reps); err != nil {
+	if err := run(strings.Split(*sets, ","), *sizes, *reps, *plots); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/xdp:", err)
 		os.Exit(1)
 	}
@@ -41,9 +44,10 @@ var designs = []design{
 	{"bench_lpm", "prefixes with port lists, connections first", false, 1 << 30},
 	{"bench_identity", "identity, then policy, connections first", false, 1 << 30},
 	{"bench_linear", "rule by rule", false, 1000},
+	{nftables, "nftables, a set, no connections", false, 1 << 30},
 }
 
-func run(sets []string, most, reps int) error {
+func run(sets []string, most, reps int, plots string) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return err
 	}
@@ -59,44 +63,84 @@ func run(sets []string, most, reps int) error {
 	}
 	fmt.Printf("ns per packet over an empty program, best of %d runs; %s, %d processors\n", reps, runtime.GOARCH, runtime.NumCPU())
 	for _, kind := range sets {
-		if err := table(spec, kind, sizes, reps); err != nil {
+		r, err := table(spec, kind, sizes, reps)
+		if err != nil {
+			return err
+		}
+		if plots == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(plots, "xdp-"+kind+".svg"), []byte(r.plot(kind)), 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// results are what was measured, by the name of the design, what packets are, and addresses.
+type results struct {
+	sizes []int
+	ns    map[key]float64
+	bytes map[key]uint64 // of memory
+}
+
+type key struct {
+	design, packets string
+	size            int
 }
 
 // table prints one kind of addresses.
-func table(spec *ebpf.CollectionSpec, kind string, sizes []int, reps int) error {
-	fmt.Printf("\n### %s\n\n| design | packets |", kind)
+func table(spec *ebpf.CollectionSpec, kind string, sizes []int, reps int) (results, error) {
+	r := results{sizes: sizes, ns: map[key]float64{}, bytes: map[key]uint64{}}
 	for _, n := range sizes {
+		if err := column(spec, kind, n, reps, r); err != nil {
+			return r, err
+		}
+	}
+	r.print(kind, "design | packets", "|---|---|", func(d design) (rows [][]string) {
+		for _, mode := range modes {
+			row := []string{d.name + " | " + mode}
+			for _, n := range sizes {
+				row = append(row, cell(r.ns, key{d.name, mode, n}, func(ns float64) string { return fmt.Sprintf("%.0f", ns) }))
+			}
+			rows = append(rows, row)
+		}
+		return rows
+	})
+	r.print(kind+", memory in KiB", "design", "|---|", func(d design) [][]string {
+		row := []string{d.name}
+		for _, n := range sizes {
+			row = append(row, cell(r.bytes, key{d.name, "", n}, func(b uint64) string { return fmt.Sprintf("%d", (b+1023)>>10) }))
+		}
+		return [][]string{row}
+	})
+	return r, nil
+}
+
+// cell is what was measured, or says that it was not.
+func cell[T any](of map[key]T, k key, text func(T) string) string {
+	if v, ok := of[k]; ok {
+		return text(v)
+	}
+	return "–"
+}
+
+// print writes a table with the rows of every design.
+func (r results) print(title, first, line string, rows func(design) [][]string) {
+	fmt.Printf("\n### %s\n\n| %s |", title, first)
+	for _, n := range r.sizes {
 		fmt.Printf(" %d |", n)
 	}
-	fmt.Printf("\n|---|---|")
-	for range sizes {
-		fmt.Printf("--:|")
-	}
-	fmt.Println()
-	cells := map[string]string{}
-	for _, n := range sizes {
-		if err := column(spec, kind, n, reps, cells); err != nil {
-			return err
-		}
-	}
+	fmt.Printf("\n%s%s\n", line, strings.Repeat("--:|", len(r.sizes)))
 	for _, d := range designs {
-		for _, mode := range modes {
-			fmt.Printf("| %s | %s |", d.name, mode)
-			for _, n := range sizes {
-				fmt.Printf(" %s |", cells[fmt.Sprint(d.name, mode, n)])
-			}
-			fmt.Println()
+		for _, row := range rows(d) {
+			fmt.Printf("| %s |\n", strings.Join(row, " | "))
 		}
 	}
-	return nil
 }
 
 // column measures everything for one number of addresses.
-func column(spec *ebpf.CollectionSpec, kind string, n, reps int, cells map[string]string) error {
+func column(spec *ebpf.CollectionSpec, kind string, n, reps int, r results) error {
 	peers := members(kind, n)
 	for _, both := range []bool{false, true} {
 		c, err := ebpf.NewCollection(spec)
@@ -107,26 +151,43 @@ func column(spec *ebpf.CollectionSpec, kind string, n, reps int, cells map[strin
 		if both {
 			what = "own"
 		}
-		if err := fill(c, what, peers, both); err != nil {
+		used, err := fill(c, what, peers, both)
+		if err != nil {
 			return err
 		}
 		for _, d := range designs {
-			if d.both != both {
+			if d.both != both || n > d.atMost {
 				continue
 			}
-			for _, mode := range modes {
-				cell := "–"
-				if n <= d.atMost {
-					ns, err := measure(c, d.program, peers, mode, reps)
-					if err != nil {
-						return fmt.Errorf("%s: %w", d.name, err)
-					}
-					cell = fmt.Sprintf("%.0f", ns)
-				}
-				cells[fmt.Sprint(d.name, mode, n)] = cell
+			if err := d.column(c, peers, reps, used, r); err != nil {
+				return fmt.Errorf("%s: %w", d.name, err)
 			}
 		}
 		c.Close()
+	}
+	return nil
+}
+
+// column measures one design.
+func (d design) column(c *ebpf.Collection, peers []netip.Prefix, reps int, used map[string]uint64, r results) error {
+	n := len(peers)
+	for _, mode := range modes {
+		ns, err := 0.0, error(nil)
+		if d.program == nftables {
+			ns, err = measureNFT(c, peers, mode, reps)
+		} else {
+			ns, err = measure(c, d.program, peers, mode, reps)
+		}
+		if errors.Is(err, errNoNFT) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.ns[key{d.name, mode, n}] = ns
+	}
+	if b, ok := used[d.program]; ok {
+		r.bytes[key{d.name, "", n}] = b
 	}
 	return nil
 }

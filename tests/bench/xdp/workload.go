@@ -83,18 +83,35 @@ func flows(peers []netip.Prefix, mode string, rng *rand.Rand) []flow {
 }
 
 // fill gives every program the same policy: TCP port 80 from all peers, and, with both, a
-// closed list for what the pod sends, so that the classifier needs evidence.
-func fill(c *ebpf.Collection, kind string, peers []netip.Prefix, both bool) error {
-	if err := fillSluice(c, peers, both); err != nil {
-		return err
+// closed list for what the pod sends, so that the classifier needs evidence. It returns how many bytes of maps each has its policy in.
+func fill(c *ebpf.Collection, kind string, peers []netip.Prefix, both bool) (map[string]uint64, error) {
+	lines, err := fillSluice(c, peers, both)
+	used := map[string]uint64{"bench_sluice": uint64(lines) * compile.LineWords * compile.WordBytes}
+	if err != nil || kind == "own" {
+		return used, err
 	}
-	if kind == "own" {
-		return nil
+	if err := fillOthers(c, peers); err != nil {
+		return nil, err
 	}
-	return fillOthers(c, peers)
+	for program, names := range map[string][]string{"bench_lpm": {"bench_prefixes"}, "bench_identity": {"bench_identities", "bench_policy"}} {
+		for _, name := range names {
+			info, err := c.Maps[name].Info()
+			if err != nil {
+				return nil, err
+			}
+			b, ok := info.Memlock()
+			if !ok {
+				continue // the kernel does not say
+			}
+			used[program] += b
+		}
+	}
+	used["bench_linear"] = uint64(len(peers)) * uint64(c.Maps["bench_linear_rules"].ValueSize())
+	return used, nil
 }
 
-func fillSluice(c *ebpf.Collection, peers []netip.Prefix, both bool) error {
+// fillSluice returns how many lines are in use.
+func fillSluice(c *ebpf.Collection, peers []netip.Prefix, both bool) (int, error) {
 	m := compile.NewImage(compile.Options{})
 	m.Update(300, peers, nil)
 	e := compile.Endpoint{
@@ -105,11 +122,11 @@ func fillSluice(c *ebpf.Collection, peers []netip.Prefix, both bool) error {
 		e.FromPod = renderer.NewRuleList([]api.ContivRule{{}}, nil)
 	}
 	if err := m.Set(e); err != nil {
-		return err
+		return 0, err
 	}
 	p := m.Plan(false)
 	if p.Lines > int(c.Maps["mem"].MaxEntries()) {
-		return fmt.Errorf("%d lines do not fit", p.Lines)
+		return 0, fmt.Errorf("%d lines do not fit", p.Lines)
 	}
 	lines := m.Span(compile.Span{Lines: uint32(p.Lines)})
 	keys := make([]uint32, len(lines))
@@ -117,9 +134,9 @@ func fillSluice(c *ebpf.Collection, peers []netip.Prefix, both bool) error {
 		keys[i] = uint32(i)
 	}
 	if _, err := c.Maps["mem"].BatchUpdate(keys, lines, nil); err != nil {
-		return fmt.Errorf("memory: %w", err)
+		return 0, fmt.Errorf("memory: %w", err)
 	}
-	return c.Maps["ends"].Put(uint32(endpoint), uint64(m.Record(endpoint)))
+	return m.Use().Lines, c.Maps["ends"].Put(uint32(endpoint), uint64(m.Record(endpoint)))
 }
 
 type lpmKey struct {
