@@ -3,14 +3,14 @@
 //
 //	testdata/script/*.txtar  one concept each, readable as documentation
 //	*_test.go                what needs a store, a vswitch, or timing
-//	kube*_test.go            what needs a real kube-apiserver, whose binary SLUICE_KUBE_APISERVER names
-//	faults_test.go           what is lost when parts die, are cut off or set back; most of it with SLUICE_FAULTS
-//	scale_test.go            measured with SLUICE_SCALE, from the API server to the tables
+//	kube*_test.go           what needs a real kube-apiserver, whose binary SLUICE_KUBE_APISERVER names
+//	*faults_test.go         what is lost when parts die, are cut off, set back or fill up; most of it with SLUICE_FAULTS, as in clock_test.go and leader_test.go
+//	scale*_test.go         measured with SLUICE_SCALE, from the API server to the tables
 //
 // # Invariants
 //
 // The programs are built once per run, or taken from the directory that SLUICE_BIN
-// names. Nothing sleeps, except that a fault lasts for a while, and no port is fixed: tests poll until a deadline, and
+// names. Nothing sleeps, and no port is fixed: tests poll until a deadline, and
 // programs listen on Unix sockets or on ports that the kernel chose.
 //
 // # Commands of the scripts

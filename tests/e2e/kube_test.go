@@ -1,140 +1,21 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"log/slog"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/tests/etcd"
 )
-
-// ksr is a running sluice-ksr.
-type ksr struct {
-	*process
-	metrics string // address
-}
-
-// startKSR starts a replica that comes to the API server with the token of its
-// service account.
-func startKSR(t testing.TB, kubeconfig, name string, endpoints []string, args ...string) *ksr {
-	t.Helper()
-	args = append([]string{
-		"--kubeconfig", kubeconfig, "--identity", name, "--etcd-endpoints", strings.Join(endpoints, ","),
-		"--metrics-address", "127.0.0.1:0", "--leader-ttl", "1s", "--api-silence", "5s",
-	}, args...)
-	k := &ksr{process: startProgram(t, "sluice-ksr", args...)}
-	k.metrics = k.line(`metrics and health are served" address=(\S+)`)[1]
-	return k
-}
-
-// get asks the replica for a page.
-func (k *ksr) get(path string) (int, string, error) {
-	resp, err := http.Get("http://" + k.metrics + path)
-	if err != nil {
-		return 0, "", err
-	}
-	body, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(body), errors.Join(err, resp.Body.Close())
-}
-
-// says waits until /readyz is what is wanted.
-func (k *ksr) says(status int, text string) {
-	k.t.Helper()
-	eventually(k.t, func() error {
-		got, body, err := k.get("/readyz")
-		if err != nil || got != status || !strings.Contains(body, text) {
-			return fmt.Errorf("/readyz is %d %s %w, want %d and %q", got, body, err, status, text)
-		}
-		return nil
-	})
-}
-
-// metric returns the value of a metric with its labels, as text.
-func (k *ksr) metric(name string) string {
-	k.t.Helper()
-	_, body, err := k.get("/metrics")
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(body)
-	if m == nil {
-		k.t.Fatalf("there is no metric %s in\n%s", name, body)
-	}
-	return m[1]
-}
-
-// grant gives the replica the rights of the deployment.
-func (c *cluster) grant() {
-	c.t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "ksr.yaml"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Helper()
-	c.apply(`{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}`)
-	for doc := range strings.SplitSeq(string(text), "\n---") {
-		c.apply(doc)
-	}
-}
-
-// reader is a client of the etcd that the state goes to.
-func reader(t testing.TB, endpoints []string) *kvstore.Client {
-	t.Helper()
-	c, err := kvstore.Dial(t.Context(), kvstore.Config{Endpoints: endpoints, DialTimeout: patience}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() }) // the store may be gone
-	return c
-}
-
-// reflected returns the objects of a kind that etcd holds, as "namespace/name".
-func reflected(ctx context.Context, c *kvstore.Client, kind model.Kind) ([]string, error) {
-	entries, _, err := c.List(ctx, model.Root(model.DefaultPrefix)+string(kind)+"/")
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, e := range entries {
-		id, err := model.ParseKey(model.DefaultPrefix, e.Key)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, strings.TrimPrefix(id.Namespace+"/"+id.Name, "/"))
-	}
-	slices.Sort(out)
-	return out, nil
-}
-
-// holds waits until etcd holds these objects of a kind and no other.
-func holds(t testing.TB, c *kvstore.Client, kind model.Kind, want ...string) {
-	t.Helper()
-	slices.Sort(want)
-	eventually(t, func() error {
-		got, err := reflected(t.Context(), c, kind)
-		if err != nil || !slices.Equal(got, want) {
-			return fmt.Errorf("etcd holds %v, want %v: %w", got, want, err)
-		}
-		return nil
-	})
-}
 
 func TestAClusterIsFollowedFromItsAPIToTheTables(t *testing.T) {
 	t.Parallel()
@@ -226,29 +107,6 @@ ingress: [{from: [{namespaceSelector: {matchLabels: {tier: front}}}]}]}}`)
 		}
 		return nil
 	})
-}
-
-// label sets a label of a pod.
-func (c *cluster) label(namespace, pod, key, value string) {
-	c.t.Helper()
-	c.merge(namespace, pod, map[string]any{"labels": map[string]any{key: value}})
-}
-
-// annotate changes what policy has no need of.
-func (c *cluster) annotate(namespace, pod string) {
-	c.t.Helper()
-	c.merge(namespace, pod, map[string]any{"annotations": map[string]any{"example.org/note": "x"}})
-}
-
-func (c *cluster) merge(namespace, pod string, metadata map[string]any) {
-	c.t.Helper()
-	body, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if _, err := c.of("Pod", namespace).Patch(c.t.Context(), pod, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
 }
 
 // definitions returns the custom resource definitions of a version of the API.

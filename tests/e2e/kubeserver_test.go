@@ -13,15 +13,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/tests/etcd"
@@ -38,6 +33,7 @@ const ksrUser = "system:serviceaccount:kube-system:sluice-ksr"
 type cluster struct {
 	t       testing.TB
 	dir     string
+	data    string // directory of its etcd; empty for one that is not synced to the disk
 	address string
 	store   *embedded.Server
 	storeAt string
@@ -47,15 +43,19 @@ type cluster struct {
 
 // startCluster starts one, or skips the test where there is no binary.
 func startCluster(t testing.TB) *cluster {
+	return startClusterAt(t, filepath.Join(t.TempDir(), "etcd"))
+}
+
+func startClusterAt(t testing.TB, data string) *cluster {
 	t.Helper()
 	if os.Getenv(apiServerEnv) == "" {
 		t.Skipf("%s names no kube-apiserver: \"make e2e\" builds one", apiServerEnv)
 	}
-	c := &cluster{t: t, dir: t.TempDir(), address: etcd.FreeAddress(t), storeAt: etcd.FreeAddress(t)}
+	c := &cluster{t: t, dir: t.TempDir(), data: data, address: etcd.FreeAddress(t), storeAt: etcd.FreeAddress(t)}
 	c.secrets()
 	c.startStore()
-	c.startServer()
 	t.Cleanup(func() { c.kill(); _ = c.store.Close() }) // the server does not say goodbye to it
+	c.startServer()
 	return c
 }
 
@@ -89,7 +89,7 @@ func (c *cluster) startStore() {
 	defer cancel()
 	var err error
 	c.store, err = embedded.Start(ctx, embedded.Config{
-		Dir: filepath.Join(c.dir, "etcd"), ClientURL: "http://" + c.storeAt, Log: slog.New(slog.DiscardHandler),
+		Dir: c.data, ClientURL: "http://" + c.storeAt, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -116,22 +116,17 @@ func (c *cluster) startServer() {
 		c.t.Fatal(err)
 	}
 	_ = log.Close() // it is the process's
-	deadline := time.Now().Add(3 * patience)
-	for {
-		if err = c.readyz(); err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			tail, _ := os.ReadFile(in("apiserver.log"))
-			c.t.Fatalf("the API server does not serve: %v\n%s", err, tail[max(0, len(tail)-4000):])
-		}
-		time.Sleep(20 * time.Millisecond)
+	if err := pollFor(3*patience, c.readyz); err != nil {
+		tail, _ := os.ReadFile(in("apiserver.log"))
+		c.t.Fatalf("the API server does not serve: %v\n%s", err, tail[max(0, len(tail)-4000):])
 	}
 }
 
 func (c *cluster) readyz() error {
-	cfg := c.config("admin")
-	var err error
+	cfg, err := c.config("admin")
+	if err != nil {
+		return err
+	}
 	if c.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
 		return err
 	}
@@ -150,11 +145,13 @@ func (c *cluster) readyz() error {
 	return err
 }
 
-func (c *cluster) config(token string) *rest.Config {
+// config is read anew while the server starts: client-go would stay with what it found
+// in the file first, which may be half a certificate.
+func (c *cluster) config(token string) (*rest.Config, error) {
+	ca, err := os.ReadFile(filepath.Join(c.dir, "certs", "apiserver.crt"))
 	return &rest.Config{
-		Host: "https://" + c.address, BearerToken: token, QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(c.dir, "certs", "apiserver.crt")},
-	}
+		Host: "https://" + c.address, BearerToken: token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: ca},
+	}, err
 }
 
 // kubeconfig writes the kubeconfig of sluice-ksr, to the server or to what leads there.
@@ -170,6 +167,9 @@ users: [{name: u, user: {token: ksr}}], contexts: [{name: c, context: {cluster: 
 
 // kill ends the server without a word.
 func (c *cluster) kill() {
+	if c.process == nil || c.process.Process == nil {
+		return // it never ran
+	}
 	_ = c.process.Process.Kill() // it may have ended
 	_ = c.process.Wait()
 }
@@ -187,76 +187,4 @@ var resources = map[string]schema.GroupVersionResource{
 	"ClusterRole":                {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
 	"ClusterRoleBinding":         {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
 	"CustomResourceDefinition":   {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
-}
-
-// of returns the interface for the objects of a kind.
-func (c *cluster) of(kind, namespace string) dynamic.ResourceInterface {
-	if namespace == "" {
-		return c.dynamic.Resource(resources[kind])
-	}
-	return c.dynamic.Resource(resources[kind]).Namespace(namespace)
-}
-
-// apply writes the objects of a manifest, and the status of pods, as kubectl apply
-// --server-side does. Kinds that tests have no need of are passed over.
-func (c *cluster) apply(manifest string) {
-	c.t.Helper()
-	for doc := range strings.SplitSeq(manifest, "\n---") {
-		var o unstructured.Unstructured
-		if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
-			c.t.Fatalf("%v: %s", err, doc)
-		}
-		if _, known := resources[o.GetKind()]; !known {
-			continue
-		}
-		c.patch(&o)
-		if status, ok := o.Object["status"]; ok && o.GetKind() == "Pod" {
-			c.patch(&unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "v1", "kind": "Pod", "status": status,
-				"metadata": map[string]any{"name": o.GetName(), "namespace": o.GetNamespace()},
-			}}, "status")
-		}
-	}
-}
-
-func (c *cluster) patch(o *unstructured.Unstructured, sub ...string) {
-	c.t.Helper()
-	if o.GetKind() == "Pod" && len(sub) == 0 {
-		complete(o)
-	}
-	body, err := o.MarshalJSON()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	force := true
-	options := metav1.PatchOptions{FieldManager: "test", Force: &force}
-	if _, err := c.of(o.GetKind(), o.GetNamespace()).Patch(c.t.Context(), o.GetName(), types.ApplyPatchType, body, options, sub...); err != nil {
-		c.t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
-	}
-}
-
-// complete gives a pod what the API server wants and policy does not need.
-func complete(pod *unstructured.Unstructured) {
-	list, _, _ := unstructured.NestedSlice(pod.Object, "spec", "containers")
-	if len(list) == 0 {
-		list = []any{map[string]any{"name": "c", "image": "i"}}
-	}
-	_ = unstructured.SetNestedSlice(pod.Object, list, "spec", "containers") // spec is a map
-}
-
-// remove deletes an object at once: nothing here would finish what waits.
-func (c *cluster) remove(kind, namespace, name string) {
-	c.t.Helper()
-	now := int64(0)
-	if err := c.of(kind, namespace).Delete(c.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
-		c.t.Fatalf("delete %s %s: %v", kind, name, err)
-	}
-}
-
-// object returns an object without a spec.
-func object(version, kind, namespace, name string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind}}
-	o.SetNamespace(namespace)
-	o.SetName(name)
-	return o
 }

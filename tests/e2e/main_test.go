@@ -20,6 +20,9 @@ const patience = 20 * time.Second
 
 func TestMain(m *testing.M) {
 	etcd.Main()
+	if text := os.Getenv(agentsEnv); text != "" {
+		beAgents(text)
+	}
 	os.Exit(run(m))
 }
 

@@ -66,6 +66,7 @@ func startProgramBy(t testing.TB, start func(*exec.Cmd) error, name string, args
 			sig = syscall.SIGQUIT // a program that hangs tells where
 		}
 		_ = p.cmd.Process.Signal(sig) // it may have ended
+		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		<-p.ended
 		if t.Failed() {
 			t.Logf("%s %s ended with %s and wrote:\n%s", name, strings.Join(args, " "), p.cmd.ProcessState, p.output())

@@ -68,8 +68,11 @@ func stores(ts *testscript.TestScript) map[string]*embedded.Server {
 }
 
 // poll calls until it is satisfied; its error says what it still waits for.
-func poll(satisfied func() error) error {
-	deadline := time.Now().Add(patience)
+func poll(satisfied func() error) error { return pollFor(patience, satisfied) }
+
+// pollFor polls for so long at most.
+func pollFor(most time.Duration, satisfied func() error) error {
+	deadline := time.Now().Add(most)
 	for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
 		err := satisfied()
 		if err == nil || time.Now().After(deadline) {

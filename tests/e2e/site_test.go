@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,7 +76,9 @@ func watchPackets(t testing.TB, v *vpp) *probes {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		for ctx.Err() == nil {
+		pace := time.NewTicker(time.Millisecond)
+		defer pace.Stop()
+		for ; ctx.Err() == nil; <-pace.C {
 			if v.permits(stranger, server, 80) {
 				p.opened.Add(1)
 			}
@@ -82,7 +86,6 @@ func watchPackets(t testing.TB, v *vpp) *probes {
 				p.dropped.Add(1)
 			}
 			p.sent.Add(2)
-			time.Sleep(time.Millisecond)
 		}
 	})
 	p.end = sync.OnceFunc(func() { cancel(); running.Wait() })
@@ -132,15 +135,15 @@ func (s *site) converged() time.Duration {
 	return time.Since(start)
 }
 
-// written returns how often each namespace was written since it was made.
-func (s *site) written() map[string]int64 {
+// written returns how often each object of a kind was written since it was made.
+func (s *site) written(kind model.Kind) map[string]int64 {
 	s.t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: s.members.Endpoints(), DialTimeout: patience})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }() // nothing is pending
-	resp, err := c.Get(s.t.Context(), model.Root(model.DefaultPrefix)+string(model.KindNamespace)+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	resp, err := c.Get(s.t.Context(), model.Root(model.DefaultPrefix)+string(kind)+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -155,7 +158,7 @@ func (s *site) written() map[string]int64 {
 func (s *site) once() {
 	s.t.Helper()
 	twice := 0
-	keys := s.written()
+	keys := s.written(model.KindNamespace)
 	for key, n := range keys {
 		if n != 1 {
 			twice++
@@ -189,6 +192,25 @@ func (s *site) revision() (newest int64) {
 		newest = max(newest, kv.ModRevision)
 	}
 	return newest
+}
+
+// reaches waits until an agent says that it has "enforced" or "seen" the newest state. The
+// revision that it tells may be higher: it is that of all of etcd.
+func (s *site) reaches(agent *process, what string) {
+	s.t.Helper()
+	number := regexp.MustCompile(`(\d+) ` + what)
+	want := s.revision()
+	eventually(s.t, func() error {
+		out, _ := agent.ctl("get", "status")
+		m := number.FindStringSubmatch(out)
+		if m == nil {
+			return errors.New(out)
+		}
+		if got, _ := strconv.ParseInt(m[1], 10, 64); got < want { // it is a number
+			return fmt.Errorf("revision %d is not %s:\n%s", want, what, out)
+		}
+		return nil
+	})
 }
 
 // cleanUp makes room in the only member, as an administrator does.
