@@ -141,6 +141,9 @@ func checkMounts(s service, volumes map[string]struct{}) (problems []string) {
 	if s.ReadOnly && slices.Contains(s.Command, "dev") && !s.writes("/tmp") {
 		complain("cannot write the temporary files of the embedded etcd")
 	}
+	if s.ReadOnly && slices.Contains(s.Command, "run") && !s.writes("/var/lib/sluice") {
+		complain("cannot keep the state that it enforces when it starts without etcd")
+	}
 	return problems
 }
 

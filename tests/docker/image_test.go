@@ -17,7 +17,7 @@ import (
 const module = "github.com/sluice-net/sluice"
 
 // targets maps the stages that are images to the program that each one runs.
-var targets = map[string]string{"agent": "sluice-agent", "ctl": "sluicectl"}
+var targets = map[string]string{"agent": "sluice-agent", "ksr": "sluice-ksr", "ctl": "sluicectl"}
 
 func read(t *testing.T, name string) string {
 	t.Helper()
