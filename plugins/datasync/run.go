@@ -44,7 +44,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if reason = why; reason == reasonGraceOver {
 			continue
 		}
-		if w.draft.LastResync.IsZero() && w.draft.Saved.IsZero() && w.cfg.File != "" {
+		if w.draft.LastResync.IsZero() && w.draft.Saved.IsZero() {
 			w.recall()
 		}
 		w.cfg.Log.Warn("store has to be read again", "reason", reason, "error", err, "wait", wait)

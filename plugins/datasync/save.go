@@ -2,8 +2,6 @@ package datasync
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"maps"
 	"sync"
 	"time"
@@ -15,12 +13,8 @@ import (
 // recall puts the state of the file in force, because the store cannot be read. It is
 // a resync like any other: what the store has then is compared with it.
 func (w *Watcher) recall() {
-	h, entries, err := keep.Load(w.cfg.File, model.Root(w.cfg.Prefix))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return
-	case err != nil:
-		w.cfg.Log.Warn("saved state cannot be used", "error", err)
+	h, entries, ok := w.file().Recall()
+	if !ok {
 		return
 	}
 	w.state.Lock()
@@ -30,7 +24,6 @@ func (w *Watcher) recall() {
 	w.draft.Saved, w.draft.Revision = h.Saved, h.Revision
 	w.publish() // before anybody sees the state
 	w.hand(func(p *pending) { p.replace(deltas, h.Revision) })
-	w.cfg.Log.Warn("store does not answer, the saved state is in force", "saved", h.Saved, "revision", h.Revision, "objects", len(deltas))
 }
 
 // saving saves from time to time until what it returns is called, which saves for the
@@ -69,11 +62,13 @@ func (w *Watcher) save() {
 	if !unsaved {
 		return
 	}
-	h := keep.Header{Root: model.Root(w.cfg.Prefix), Revision: w.Status().Revision, Saved: time.Now().UTC()}
-	if err := keep.Save(w.cfg.File, h, known); err != nil {
-		w.cfg.Log.Warn("state cannot be saved for a start without the store", "error", err)
+	if !w.file().Keep(w.Status().Revision, known) {
 		w.state.Lock()
 		w.unsaved = true
 		w.state.Unlock()
 	}
+}
+
+func (w *Watcher) file() keep.File {
+	return keep.File{Path: w.cfg.File, Root: model.Root(w.cfg.Prefix), Log: w.cfg.Log}
 }

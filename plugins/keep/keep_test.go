@@ -1,10 +1,13 @@
 package keep_test
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,5 +71,33 @@ func TestAFileThatIsBrokenAnywhereIsNotLoaded(t *testing.T) {
 				t.Fatalf("a file that is broken at %d is loaded", at)
 			}
 		}
+	}
+}
+
+func TestAnOwnerIsToldOfNothingButTheLog(t *testing.T) {
+	var log bytes.Buffer
+	f := keep.File{Path: filepath.Join(t.TempDir(), "state"), Root: "/a/", Log: slog.New(slog.NewTextHandler(&log, nil))}
+	if _, _, ok := f.Recall(); ok || log.Len() > 0 {
+		t.Errorf("without a file: %v, %s", ok, &log)
+	}
+	if !f.Keep(7, map[string][]byte{"/a/1": []byte("one")}) {
+		t.Error("nothing is kept")
+	}
+	h, entries, ok := f.Recall()
+	if !ok || h.Revision != 7 || time.Since(h.Saved) > time.Minute || len(entries) != 1 || entries[0].Key != "/a/1" {
+		t.Errorf("recalled %+v, %v, %v", h, entries, ok)
+	}
+	other := f
+	other.Root = "/b/"
+	if _, _, ok := other.Recall(); ok || !strings.Contains(log.String(), "cannot be used") {
+		t.Errorf("what is another's is recalled: %v, %s", ok, &log)
+	}
+	other.Path = filepath.Join(f.Path, "below")
+	if other.Keep(8, nil) || !strings.Contains(log.String(), "cannot be kept") {
+		t.Errorf("a file is a directory: %s", &log)
+	}
+	other.Path = ""
+	if _, _, ok := other.Recall(); ok || !other.Keep(8, nil) {
+		t.Error("without a path something is kept")
 	}
 }

@@ -146,7 +146,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case time.Since(began) > w.cfg.MaxBackoff:
 			wait = w.cfg.MinBackoff // it went well for a while
 		}
-		if !w.isReady() && w.cfg.File != "" {
+		if !w.isReady() {
 			w.recall()
 		}
 		w.cfg.Log.Warn(w.cfg.what()+" have to be read again", "error", err, "wait", wait)

@@ -1,0 +1,49 @@
+package keep
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// File is where one owner keeps what the store holds below a root. What goes wrong with
+// it is told to the log and nobody else: only a start without the store needs a file.
+type File struct {
+	Path string // nothing is kept, or recalled, when empty
+	Root string // of all keys
+	Log  *slog.Logger
+}
+
+// Recall returns what was kept, for an owner whose store does not answer; false when there
+// is nothing, or nothing that can be used.
+func (f File) Recall() (h Header, entries []model.Entry, ok bool) {
+	if f.Path == "" {
+		return h, nil, false
+	}
+	h, entries, err := Load(f.Path, f.Root)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return h, nil, false
+	case err != nil:
+		f.Log.Warn("what was kept cannot be used", "error", err)
+		return h, nil, false
+	}
+	f.Log.Warn("store does not answer, what was kept is in force", "file", f.Path, "saved", h.Saved, "revision", h.Revision, "entries", len(entries))
+	return h, entries, true
+}
+
+// Keep replaces what was kept by the entries, by key, of a revision. It says whether that
+// is done, or nothing is to be kept.
+func (f File) Keep(revision int64, known map[string][]byte) bool {
+	if f.Path == "" {
+		return true
+	}
+	if err := Save(f.Path, Header{Root: f.Root, Revision: revision, Saved: time.Now().UTC()}, known); err != nil {
+		f.Log.Warn("state cannot be kept for a start without the store", "error", err)
+		return false
+	}
+	return true
+}
