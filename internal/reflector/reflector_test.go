@@ -87,15 +87,27 @@ func TestAReplicaSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-func TestWhoKnowsNothingDoesNotLead(t *testing.T) {
-	r := unanswered(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if err := r.Run(ctx); err != nil && ctx.Err() == nil {
-		t.Error(err)
-	}
-	if entries, _, err := r.store.List(t.Context(), "/"); err != nil || len(entries) > 0 {
-		t.Errorf("the store holds %v, %v", entries, err)
+func TestWhoKnowsNothingOrHearsNothingDoesNotLead(t *testing.T) {
+	for name, known := range map[string][]model.Kind{"nothing is known": nil, "the API server does not answer": kube.Kinds()} {
+		t.Run(name, func(t *testing.T) {
+			r := unanswered(t)
+			for _, kind := range known {
+				if err := r.mirror.Replace(kind, []proto.Message(nil), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := r.Run(ctx); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+			if entries, _, err := r.store.List(t.Context(), "/"); err != nil || len(entries) > 0 {
+				t.Errorf("the store holds %v, %v", entries, err)
+			}
+			if _, body := r.page(t, "/metrics"); !strings.Contains(body, "\nsluice_ksr_terms_total 0\n") {
+				t.Errorf("it led:\n%s", body)
+			}
+		})
 	}
 }
 

@@ -59,6 +59,13 @@ func (f *faulty) Watch(ctx context.Context, prefix string, from int64, deliver f
 	return err
 }
 
+// listed returns how often the store was asked for everything.
+func (f *faulty) listed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lists
+}
+
 // breakWatch ends the running watch with an error.
 func (f *faulty) breakWatch(err error) {
 	f.mu.Lock()

@@ -3,6 +3,7 @@ package datasync_test
 import (
 	"errors"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,37 +35,48 @@ func saved(t *testing.T, s state) string {
 	return path
 }
 
-// away is a store that does not answer before it is let.
-func away(t *testing.T) (store *faulty, client *kvstore.Client, back func()) {
+// away is a store that does not answer as long as it is gone.
+func away(t *testing.T) (store *faulty, client *kvstore.Client, gone *atomic.Bool) {
 	t.Helper()
-	here := make(chan struct{})
+	gone = new(atomic.Bool)
+	gone.Store(true)
 	client = startServer(t, embedded.Config{}).Client()
 	store = &faulty{Store: client, beforeList: func(int) error {
-		select {
-		case <-here:
-			return nil
-		default:
+		if gone.Load() {
 			return errAway
 		}
+		return nil
 	}}
-	return store, client, func() { close(here) }
+	return store, client, gone
 }
 
 func TestTheSavedStateIsInForceUntilTheStoreAnswers(t *testing.T) {
 	path := saved(t, pods(4, "n1"))
-	store, client, back := away(t)
+	store, client, gone := away(t)
 	c := run(t, datasync.Config{Store: store, File: path, MinBackoff: time.Millisecond, MaxBackoff: 4 * time.Millisecond, Grace: -1})
 	c.reach(t, pods(4, "n1"))
 	if s := c.Status(); s.Saved.IsZero() || s.Following || s.LastError == "" || s.Revision == 0 {
 		t.Errorf("status is %+v", s)
 	}
 	write(t, client, pods(2, "n2"))
-	back()
+	gone.Store(false)
 	c.reach(t, pods(2, "n2"))
 	if s := c.Status(); !s.Saved.IsZero() || !s.Following {
 		t.Errorf("status is %+v", s)
 	}
-	if n := len(c.changes); n > 3 {
+
+	// Once the store was read, the file is older than what is in force.
+	gone.Store(true)
+	before := store.listed()
+	store.breakWatch(errAway)
+	c.await(t, "another look at the store", func(datasync.Status) bool { return store.listed() > before+1 })
+	if s := c.Status(); !s.Saved.IsZero() {
+		t.Errorf("status is %+v", s)
+	}
+	write(t, client, pods(3, "n3"))
+	gone.Store(false)
+	c.reach(t, pods(3, "n3"))
+	if n := len(c.changes); n > 4 {
 		t.Errorf("there were %d changes: %v", n, c.changes)
 	}
 }

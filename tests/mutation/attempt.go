@@ -65,7 +65,7 @@ func has(caught []Catch, c *contestant) bool {
 
 // concerns says whether a suite can notice the fault at all.
 func (a attempt) concerns(c *contestant) bool {
-	return c.contents[a.packageOf(a.fault.File)] && (c.Only == "" || a.fault.isOf(c.Only))
+	return c.contents[a.packageOf(a.fault.File)] && (c.Only == "" || c.Only == a.fault.Area || a.fault.isOf(c.Only))
 }
 
 // ask builds a suite with the fault, unless that is done, and runs it.

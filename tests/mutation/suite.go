@@ -14,7 +14,7 @@ import (
 // Suite is one package of tests.
 type Suite struct {
 	Folder string // from the root of the module
-	// Only is the folder of the faults that the suite is for; empty is all. Every suite
+	// Only is the folder or the area of the faults that the suite is for; empty is all. Every suite
 	// is besides skipped for faults in packages that it does not contain.
 	Only string
 }
@@ -28,6 +28,11 @@ var harness = []Suite{
 	{Folder: "renderer/acl"},
 	{Folder: "renderer/xdp", Only: "renderer/xdp"},
 	{Folder: "internal/oracle", Only: "internal/oracle"},
+	{Folder: "plugins/keep", Only: "state"},
+	{Folder: "plugins/ksr", Only: "state"},
+	{Folder: "plugins/datasync", Only: "state"},
+	{Folder: "internal/kvstore", Only: "state"},
+	{Folder: "internal/reflector", Only: "state"},
 }
 
 // tree is a module whose tests are built.
