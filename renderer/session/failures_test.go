@@ -1,0 +1,225 @@
+package session_test
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/stacks"
+)
+
+// changesWithFaults is how many random changes the test below makes; SLUICE_LONG=1 makes it 10 000.
+func changesWithFaults() int {
+	if os.Getenv("SLUICE_LONG") == "1" {
+		return 10_000
+	}
+	return 300
+}
+
+// TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes, many of which end
+// with a call that is lost or refused. Afterwards every attempt is decided, at either end, as in a
+// state between the last that was enforced and the one that is wanted. In the end nothing is
+// left, neither rules nor memory.
+func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
+	for name, refuses := range map[string]bool{"lost": false, "refused": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWeather(t, refuses)
+			n := changesWithFaults() / 2
+			w.changes(n / 5)
+			heap := liveHeap()
+			w.changes(n - n/5)
+			if grown := liveHeap() - heap; grown > 8<<20 {
+				t.Errorf("after %d changes the heap has grown by %d KiB", n, grown>>10)
+			}
+			w.commit(true, func(renderer.Txn) {})
+			if left := w.s.Switch.SessionRules(); len(left) > 0 {
+				t.Errorf("%d rules are left when there are no pods, first %s", len(left), left[0])
+			}
+			if w.failed < n/10 {
+				t.Errorf("only %d of %d changes failed", w.failed, n)
+			}
+			t.Logf("%d changes, %d attempts failed", n, w.failed)
+		})
+	}
+}
+
+// weather is a renderer to which bad things happen.
+type weather struct {
+	t    *testing.T
+	rand *rand.Rand
+	s    *stacks.Session
+	// senders knows what pods may send, receivers who may send to them.
+	senders, receivers *renderertest.Recorder
+	members            map[netip.Prefix]bool
+	between            [][][2]api.Action // by flow: the states since the last that was enforced, with it
+	failed             int
+}
+
+const weatherPods = 5
+
+var (
+	weatherSet   = api.NewSetID("weather")
+	weatherFlows = flowsOfWeather()
+)
+
+func weatherAddr(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n + 1)}) }
+
+// flowsOfWeather are between all pods and an address beyond, on three ports.
+func flowsOfWeather() (out []api.Flow) {
+	for src := range weatherPods + 1 {
+		for dst := range weatherPods + 1 {
+			for _, port := range []uint16{79, 80, 443} {
+				if src != dst {
+					out = append(out, api.Flow{Src: weatherAddr(src), Dst: weatherAddr(dst), Protocol: api.TCP, SrcPort: 40000, DstPort: port})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func newWeather(t *testing.T, refuses bool) *weather {
+	w := &weather{t: t, rand: rand.New(rand.NewPCG(1, 2)), s: newStack(t, stacks.SessionOptions{Quirks: true, Refuses: refuses}), members: map[netip.Prefix]bool{},
+		senders: renderertest.NewRecorder("senders", t), receivers: renderertest.NewRecorder("receivers", t)}
+	t.Cleanup(func() {
+		if err := w.s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.commit(false, func(txn renderer.Txn) {
+		for n := range weatherPods {
+			txn.Render(renderertest.PodIDs[n], renderer.PodConfig{IPs: []netip.Addr{weatherAddr(n)}})
+		}
+	})
+	return w
+}
+
+// changes makes random changes, and has all of them enforced in the end.
+func (w *weather) changes(n int) {
+	for range n {
+		txn := w.told(false, w.draw())
+		if w.rand.IntN(3) > 0 {
+			w.s.FailNext(1 + w.rand.IntN(12))
+		}
+		err := txn.Commit(w.t.Context())
+		w.s.FailNext(0)
+		if err != nil {
+			w.failed++
+		} else {
+			w.enforced()
+		}
+		w.check()
+	}
+	w.commit(false, func(renderer.Txn) {})
+}
+
+// commit commits a change that must work.
+func (w *weather) commit(resync bool, change func(renderer.Txn)) {
+	w.t.Helper()
+	if err := w.told(resync, change).Commit(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.enforced()
+	w.check()
+}
+
+// told tells a change to those who know, and to a transaction of the renderer.
+func (w *weather) told(resync bool, change func(renderer.Txn)) renderer.Txn {
+	for _, half := range []halfTxn{{Txn: w.senders.NewTxn(resync), sends: true}, {Txn: w.receivers.NewTxn(resync)}} {
+		change(half)
+		if err := half.Commit(w.t.Context()); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	state := make([][2]api.Action, len(weatherFlows))
+	for i, f := range weatherFlows {
+		state[i] = [2]api.Action{w.senders.Verdict(f), w.receivers.Verdict(f)}
+	}
+	w.between = append(w.between, state)
+	txn := w.s.Renderer().NewTxn(resync)
+	change(txn)
+	return txn
+}
+
+// halfTxn tells what pods may send, or what may be sent to them.
+type halfTxn struct {
+	renderer.Txn
+	sends bool
+}
+
+func (t halfTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
+	if t.sends {
+		cfg.Egress = nil
+	} else {
+		cfg.Ingress = nil
+	}
+	t.Txn.Render(pod, cfg)
+}
+
+func (w *weather) enforced() { w.between = w.between[len(w.between)-1:] }
+
+// check compares all attempts with the states that they may be decided in.
+func (w *weather) check() {
+	w.t.Helper()
+	for i, f := range weatherFlows {
+		var src, dst [2]bool // by action
+		for _, s := range w.between {
+			src[s[i][0]], dst[s[i][1]] = true, true
+		}
+		possible := [2]bool{api.Permit: src[api.Permit] && dst[api.Permit], api.Deny: src[api.Deny] || dst[api.Deny]}
+		if got := w.s.Verdict(f); !possible[got] {
+			w.t.Fatalf("%s in %d states: %s", f, len(w.between), w.s.Trace(f))
+		}
+	}
+}
+
+// draw returns a random change of one pod, and sometimes of the set.
+func (w *weather) draw() func(renderer.Txn) {
+	cfg := renderer.PodConfig{Ingress: w.list(func(r *api.ContivRule) *api.Net { return &r.Dst }), Egress: w.list(func(r *api.ContivRule) *api.Net { return &r.Src })}
+	n := w.rand.IntN(weatherPods)
+	cfg.IPs = []netip.Addr{weatherAddr(n)}
+	var added, removed []netip.Prefix
+	if p := netip.PrefixFrom(weatherAddr(w.rand.IntN(weatherPods+1)), 32); w.rand.IntN(2) == 0 {
+		if w.members[p] {
+			removed = append(removed, p)
+			delete(w.members, p)
+		} else {
+			added = append(added, p)
+			w.members[p] = true
+		}
+	}
+	return func(t renderer.Txn) {
+		t.Render(renderertest.PodIDs[n], cfg)
+		if len(added)+len(removed) > 0 {
+			t.UpdateSet(weatherSet, added, removed)
+		}
+	}
+}
+
+// list draws a list of rules about a side.
+func (w *weather) list(side func(*api.ContivRule) *api.Net) *renderer.RuleList {
+	if w.rand.IntN(3) == 0 {
+		return nil
+	}
+	var rules []api.ContivRule
+	for range w.rand.IntN(4) {
+		r := api.ContivRule{Action: api.Action(w.rand.IntN(2)), Protocol: api.TCP, DstPort: []api.PortRange{api.AnyPort, api.Port(80), api.Ports(79, 80), api.Port(443)}[w.rand.IntN(4)]}
+		*side(&r) = []api.Net{{}, api.SetNet(weatherSet), api.PrefixNet(netip.MustParsePrefix("10.0.0.0/30")), api.AddrNet(weatherAddr(w.rand.IntN(weatherPods)))}[w.rand.IntN(4)]
+		rules = append(rules, r)
+	}
+	return list(append(rules, api.ContivRule{Action: api.Action(w.rand.IntN(2))})...)
+}
+
+// liveHeap returns how many bytes are in use.
+func liveHeap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
