@@ -40,6 +40,8 @@ var (
 	ErrNoLeader error = &fault{"no_leader", "the cluster has no leader"}
 	// ErrWentBack: the store is at a lower revision than it was: it lost data.
 	ErrWentBack error = &fault{"went_back", "the store is older than it was"}
+	// ErrMissed: the store has changes that a watch should have told of.
+	ErrMissed error = &fault{"missed", "the watch has not told of a change"}
 	// ErrNotLeading: the term is over, another process leads, or nobody does.
 	ErrNotLeading error = &fault{"not_leading", "this process does not lead any more"}
 )

@@ -55,12 +55,16 @@ const (
 	// Behind a proxy that keeps its connections, nothing else would tell that the store
 	// was set back to older data.
 	headEvery = 6 // of progressEvery
+	// missedEvery is how often a watch that is silent while the store moves on looks for
+	// what it was not told: rarely, because the store looks at every key for it.
+	missedEvery = 10 // of headEvery
 )
 
-// probe asks for progress, and ends a watch that is ahead of its store.
+// probe asks for progress, and ends a watch that is ahead of its store, or deaf.
 func (c *Client) probe(ctx context.Context, cancel context.CancelCauseFunc, prefix string, reached *atomic.Int64) {
 	tick := time.NewTicker(c.probeEvery)
 	defer tick.Stop()
+	var quiet silence
 	for n := 1; ; n++ {
 		select {
 		case <-tick.C:
@@ -73,11 +77,45 @@ func (c *Client) probe(ctx context.Context, cancel context.CancelCauseFunc, pref
 			continue
 		}
 		before := reached.Load()
-		if head, err := c.head(ctx, prefix); err == nil && head < before {
+		switch head, err := c.head(ctx, prefix); {
+		case err != nil:
+		case head < before:
 			cancel(fmt.Errorf("etcd at %s is at revision %d, and was at %d: %w", c.name, head, before, ErrWentBack))
+			return
+		case quiet.suspicious(before, head) && c.missed(ctx, prefix, before) && reached.Load() == before:
+			cancel(fmt.Errorf("etcd at %s has changes after revision %d: %w", c.name, before, ErrMissed))
 			return
 		}
 	}
+}
+
+// silence is a watch that stays at a revision while the store moves on. Most often what
+// moves is elsewhere; but a proxy may have joined the watch with one that it had lost
+// (etcd issue 21813), and would be silent for ever.
+type silence struct {
+	at    int64
+	heads int // comparisons with the store since
+}
+
+// suspicious says whether it is time to look for what was not told.
+func (s *silence) suspicious(at, head int64) bool {
+	if at != s.at || head == at {
+		*s = silence{at: at}
+		return false
+	}
+	s.heads++
+	return s.heads%missedEvery == 1
+}
+
+// missed says whether a key below the prefix was written after a revision. Deletions
+// leave no key to find.
+func (c *Client) missed(ctx context.Context, prefix string, after int64) (found bool) {
+	err := c.call(ctx, callAttempts, func(ctx context.Context) error {
+		resp, err := c.etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1), clientv3.WithMinModRev(after+1))
+		found = err == nil && len(resp.Kvs) > 0
+		return err
+	})
+	return err == nil && found
 }
 
 // take hands one response over, or says why the watch cannot go on.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
@@ -141,5 +143,59 @@ func TestAWatchEndsWhenTheServerGoesAway(t *testing.T) {
 	}
 	if err := <-ended; !errors.Is(err, kvstore.ErrDisconnected) {
 		t.Errorf("the watch of a closed client ended with %v", err)
+	}
+}
+
+// deaf is a watcher that swallows what changed, as a proxy does that has joined a watch
+// with one that it had lost.
+type deaf struct{ clientv3.Watcher }
+
+func (d deaf) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	out := make(chan clientv3.WatchResponse)
+	go func() {
+		defer close(out)
+		for r := range d.Watcher.Watch(ctx, key, opts...) {
+			if len(r.Events) > 0 || r.IsProgressNotify() {
+				continue
+			}
+			select {
+			case out <- r:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return out
+}
+
+func TestAWatchThatIsNotToldOfChangesEnds(t *testing.T) {
+	s := server(t, embedded.Config{})
+	library, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), DialTimeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	library.Watcher = deaf{library.Watcher}
+	c := kvstore.FromClient(library, "deaf", quiet)
+	defer closing(t, c)
+	c.ProbeEvery(5 * time.Millisecond)
+	_, revision := list(t, c, "/w/")
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	go func() { ended <- c.Watch(ctx, "/w/", revision+1, func([]model.Entry, int64) {}) }()
+
+	for i := 0; ; i++ {
+		key := "/else" // what happens elsewhere is no reason
+		if i > 100 {
+			key = "/w/x"
+		}
+		write(t, s.Client(), put(key))
+		select {
+		case err := <-ended:
+			if i < 100 || !errors.Is(err, kvstore.ErrMissed) {
+				t.Errorf("after %d changes the watch ended with %v", i, err)
+			}
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
 	}
 }
