@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 // TestSessionRulesFollowSequences asks the session rules of clusters whose pods are applications on
@@ -32,8 +33,8 @@ func TestSessionRulesFollowSequences(t *testing.T) {
 			old = now
 			o, closed := oracle.New(step.State, oracle.AllowNodeTraffic(!w.DenyNode)), len(f.Unenforced()) > 0
 			attempted := func(flow api.Flow) bool {
-				if flow.Protocol != api.TCP && flow.Protocol != api.UDP {
-					return o.Allowed(flow) // not asked: the host stack has two transports
+				if !(&stacks.Session{}).Sees(flow) {
+					return o.Allowed(flow) // not asked
 				}
 				return f.Attempt(flow).Verdict == api.Permit || closed && o.Allowed(flow)
 			}
