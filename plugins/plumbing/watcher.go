@@ -149,7 +149,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if !w.isReady() {
 			w.recall()
 		}
-		w.cfg.Log.Warn(w.cfg.what()+" have to be read again", "error", err, "wait", wait)
+		w.cfg.Log.Warn("keys have to be read again", "of", w.cfg.what(), "error", err, "wait", wait)
 		timer := time.NewTimer(wait/2 + rand.N(wait/2+1))
 		select {
 		case <-timer.C:
@@ -202,7 +202,7 @@ func (w *Watcher) snapshot(entries []model.Entry, revision int64) {
 		w.grace = time.Time{}
 	case revision < w.highest:
 		w.grace = now.Add(w.cfg.Grace)
-		w.cfg.Log.Warn("store has lost data, "+w.cfg.what()+" stay as they were", "revision", revision, "revision_before", w.highest, "until", w.grace)
+		w.cfg.Log.Warn("store has lost data, everything stays as it was", "of", w.cfg.what(), "revision", revision, "revision_before", w.highest, "until", w.grace)
 	case !now.Before(w.grace):
 		w.grace = time.Time{}
 	}

@@ -255,6 +255,7 @@ func (r *Renderer) commit(ctx context.Context, told bool) error {
 		return r.fail(err)
 	}
 	if len(d.refused) > 0 {
+		clear(r.compiled)
 		return errors.Join(d.refused...)
 	}
 	r.complete = true
@@ -275,8 +276,10 @@ func (r *Renderer) forget(plan cache.Plan) {
 	}
 }
 
-// fail has everything read back before the next change.
+// fail has everything read back before the next change. What was compiled is of no use: the next
+// plan begins at what was acknowledged, and does not name a set that changes back until then.
 func (r *Renderer) fail(err error) error {
+	clear(r.compiled)
 	if r.mirror, r.complete = nil, false; vpp.Broke(err) {
 		r.disconnect()
 	}

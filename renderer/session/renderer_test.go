@@ -185,6 +185,40 @@ func TestAPodThatGetsItsNamespaceLaterIsRestricted(t *testing.T) {
 	}
 }
 
+// TestASetThatChangesBackAfterAFailureIsTakenAsItIs has a member leave in a Commit that fails, and come
+// back before the next.
+func TestASetThatChangesBackAfterAFailureIsTakenAsItIs(t *testing.T) {
+	for _, refuses := range []bool{false, true} {
+		s := newStack(t, stacks.SessionOptions{Refuses: refuses}, client)
+		t.Cleanup(func() { _ = s.Close() }) // only disconnects
+		peers, member := api.NewSetID("peers"), []netip.Prefix{netip.PrefixFrom(somewhere, 32)}
+		commit := func(change func(renderer.Txn)) error {
+			txn := s.Renderer().NewTxn(false)
+			change(txn)
+			return txn.Commit(t.Context())
+		}
+		toPeers := api.ContivRule{Action: api.Permit, Dst: api.SetNet(peers)}
+		err := commit(func(txn renderer.Txn) {
+			txn.UpdateSet(peers, member, nil)
+			txn.Render(client, renderer.PodConfig{IPs: clientIPs, Ingress: list(toPeers, denyAll)})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.FailNext(2)
+		if err := commit(func(txn renderer.Txn) { txn.UpdateSet(peers, nil, member) }); err == nil {
+			t.Fatal("no call failed")
+		}
+		s.FailNext(0)
+		if err := commit(func(txn renderer.Txn) { txn.UpdateSet(peers, member, nil) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := connect(s, somewhere, 80); got != api.Permit {
+			t.Errorf("refused %t: to the member is %s, want permit", refuses, got)
+		}
+	}
+}
+
 func TestRulesComeBackWhenTheVswitchRestarts(t *testing.T) {
 	s := opened(t, true)
 	if err := render(t, s, list(web, denyAll)); err != nil {

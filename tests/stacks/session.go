@@ -108,8 +108,11 @@ func (s *Session) Restart() error { return errors.Join(s.Rules.Close(), s.open()
 // Close implements Stack.
 func (s *Session) Close() error { return errors.Join(s.Rules.Close(), s.Switch.Close()) }
 
+// Operations implements Stack.
 func (s *Session) Operations() int { return s.tap.operations() }
-func (s *Session) FailNext(n int)  { s.tap.failNext(n) }
+
+// FailNext implements Stack.
+func (s *Session) FailNext(n int) { s.tap.failNext(n) }
 
 // Has implements Stack.
 func (s *Session) Has(a netip.Addr) bool {
