@@ -26,6 +26,7 @@ var harness = []Suite{
 	{Folder: "tests/differential"},
 	{Folder: "tests/conformance/replay"},
 	{Folder: "renderer/acl"},
+	{Folder: "renderer/session", Only: "renderer/session"},
 	{Folder: "renderer/xdp", Only: "renderer/xdp"},
 	{Folder: "internal/oracle", Only: "internal/oracle"},
 	{Folder: "plugins/keep", Only: "state"},
