@@ -43,8 +43,8 @@ bench-report: ## Run the cluster-sized benchmarks and print tables (SLUICE_WORKL
 	go test -run '^$$' -timeout 1h -bench . -benchtime 200ms -count $(COUNT) ./tests/bench > bench-cluster.txt
 	go run ./tests/bench/report < bench-cluster.txt
 
-bench-xdp: ## Measure what a packet costs in the kernel, beside other designs (root; writes Markdown)
-	go run ./tests/bench/xdp
+bench-xdp: ## Measure what a packet costs in the kernel, beside other designs (root; writes Markdown, and plots; nftables where nft is)
+	go run ./tests/bench/xdp -plots docs/reference
 
 fuzz: ## Fuzz every target for FUZZTIME each
 	@set -e; for pkg in $$(go list $(PKG)); do \
