@@ -79,7 +79,9 @@ func (s *scripted) Events(ctx context.Context, f func(xdp.Event)) error {
 func TestPacketsAreToldOfWhileSomebodyListens(t *testing.T) {
 	kernel := &scripted{events: make(chan xdp.Event)}
 	most := xdp.Telling{PerSecond: 7, OneIn: 3}
-	s := newListeners(kernel, most, func(_ context.Context, e xdp.Event) view.PacketVerdict { return view.PacketVerdict{Reason: string(e.Reason)} }, discard)
+	s := newListeners(kernel, most, func(_ context.Context, e xdp.Event) view.PacketVerdict {
+		return view.PacketVerdict{Reason: string(e.Reason)}
+	}, discard)
 	join := func(permitted bool) (*listener, func()) {
 		l, leave, err := s.join(permitted)
 		if err != nil {
