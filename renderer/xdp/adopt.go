@@ -92,6 +92,9 @@ func (m *memory) learnEnds() error {
 	var record uint64
 	it := m.coll.Maps[bpf.SluiceMapFar].Iterate()
 	for it.Next(&id, &record) {
+		if record >= lines {
+			return fmt.Errorf("the record of endpoint %d is in line %d, and there are %d", id, record, lines)
+		}
 		m.recs[id] = uint32(record)
 	}
 	return it.Err()
