@@ -28,6 +28,7 @@ var harness = []Suite{
 	{Folder: "renderer/acl"},
 	{Folder: "renderer/session", Only: "renderer/session"},
 	{Folder: "renderer/xdp", Only: "renderer/xdp"},
+	{Folder: "renderer/xdp/compile", Only: "renderer/xdp/compile"},
 	{Folder: "internal/oracle", Only: "internal/oracle"},
 	{Folder: "plugins/keep", Only: "state"},
 	{Folder: "plugins/ksr", Only: "state"},
