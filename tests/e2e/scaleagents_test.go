@@ -170,6 +170,8 @@ func beAgents(text string) {
 	fmt.Println("ready")
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // it ends with the test
+		writing.Lock()
+		_ = out.Flush() // whole lines
 		os.Exit(0)
 	}()
 	for range time.Tick(time.Second) {
@@ -184,8 +186,8 @@ func beAgents(text string) {
 func listen(c *kvstore.Client, events *atomic.Int64, sample bool, tell func(pod string)) {
 	root, seen := model.Root(model.DefaultPrefix), map[string]bool{}
 	ctx := context.Background()
-	from, err := c.Newest(ctx, root)
-	for err == nil {
+	s, err := c.Status(ctx)
+	for from := s.Revision; err == nil; {
 		_ = c.Watch(ctx, root, from+1, func(entries []model.Entry, revision int64) {
 			from = revision
 			events.Add(int64(len(entries)))
