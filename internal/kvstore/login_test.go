@@ -18,7 +18,7 @@ import (
 // asPassword returns a client of the user without waiting for the store.
 func asPassword(t *testing.T, members *etcd.Cluster) *kvstore.Client {
 	t.Helper()
-	c, err := kvstore.Open(kvstore.Config{Endpoints: members.Endpoints(), Username: "u", Password: "secret", CallTimeout: 300 * time.Millisecond}, quiet)
+	c, err := kvstore.Open(kvstore.Config{Endpoints: members.Endpoints(), Username: "u", Password: "secret", CallTimeout: time.Second}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
