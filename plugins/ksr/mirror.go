@@ -47,6 +47,7 @@ type Mirror struct {
 	counts  MirrorCounts
 	kinds   map[model.Kind]int // objects that are wanted
 	delays  func(time.Duration)
+	touched map[string]struct{} // keys written since the sweep under way began; nil without one
 }
 
 // mirrored is one object. Either side is nil when the object does not exist there;

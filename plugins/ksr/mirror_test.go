@@ -284,3 +284,53 @@ func TestHalfAWriteIsCompleted(t *testing.T) {
 		}
 	})
 }
+
+// A comparison of a large store takes long, and what changes must not wait for it. What was
+// read is old then: it says nothing about what was written since.
+func TestChangesDoNotWaitForAComparison(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.fill(t)
+		b.run(t)
+		b.did()
+		read := make(chan struct{})
+		b.store.slowly(read)
+		time.Sleep(time.Minute + time.Second) // the store is being compared
+		b.put(t, podMsg("a", "10.0.0.1"))
+		b.put(t, podMsg("new", "10.0.0.2"))
+		b.Delete(podID("b"))
+		b.wantOps(t, "put pod/shop/a", "put pod/shop/new", "delete pod/shop/b")
+		b.store.slowly(nil)
+		close(read)
+		b.wantOps(t)
+		if s := b.Status(); s.Drift != 0 || s.Pending != 0 || s.Sweeps[sweepTimer] != 1 {
+			t.Errorf("after the comparison: %+v", s)
+		}
+		b.store.put(model.Key(testPrefix, podID("stranger")), []byte("x"))
+		time.Sleep(2 * time.Minute)
+		b.wantOps(t, "delete pod/shop/stranger")
+		if s := b.Status(); s.Drift != 1 {
+			t.Errorf("%d objects had drifted, want 1", s.Drift)
+		}
+	})
+}
+
+func TestAComparisonThatFailsIsMadeAgain(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.fill(t)
+		b.run(t)
+		b.did()
+		b.store.fail(errors.New("no answer"), nil)
+		time.Sleep(time.Minute + time.Millisecond)
+		synctest.Wait()
+		if s := b.Status(); s.Synced || s.Errors == 0 {
+			t.Errorf("a comparison failed, and it is said: %+v", s)
+		}
+		b.store.fail(nil, nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s := b.Status(); !s.Synced || s.Sweeps[sweepFailed] == 0 {
+			t.Errorf("nothing was compared again: %+v", s)
+		}
+		b.wantOps(t)
+	})
+}

@@ -83,14 +83,11 @@ func (m *Mirror) follow(ctx context.Context, store Target, period time.Duration,
 		cancel(store.Guard(guarded))
 	}()
 	defer func() { cancel(nil); <-guard }()
-	for ; ; reason = sweepTimer {
-		if err := m.sweep(guarded, store, reason); err != nil {
-			return because(guarded, err)
-		}
-		if err := m.writeUntil(guarded, store, time.After(period)); err != nil {
-			return because(guarded, err)
-		}
+	m.watchWrites()
+	if err := m.sweep(guarded, store, reason); err != nil {
+		return because(guarded, err)
 	}
+	return because(guarded, m.writeOn(guarded, store, period))
 }
 
 // because prefers the reason for which a context was ended to its consequence.
@@ -101,16 +98,30 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// sweep reads what the store holds: everything that differs is to be written.
+// watchWrites has what is written from now on noted, until the end of the sweep that
+// follows. No write is under way.
+func (m *Mirror) watchWrites() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.touched = map[string]struct{}{}
+}
+
+// sweep reads what the store holds: everything that differs is to be written. Of what is
+// written meanwhile the writer knows better; the next sweep looks at it.
 func (m *Mirror) sweep(ctx context.Context, store Target, reason string) error {
 	start := time.Now()
+	defer m.forgetWrites()
 	entries, revision, err := store.List(ctx, model.Root(m.prefix))
 	if err != nil {
 		return fmt.Errorf("reflect: list %s: %w", model.Root(m.prefix), err)
 	}
+	drift := 0
+	for part := range slices.Chunk(entries, maxBatch) {
+		drift += m.mark(part)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	drift := m.mark(entries)
+	drift += m.markMissing(entries)
 	if reason == sweepStart {
 		m.begin(start)
 	} else {
@@ -121,6 +132,12 @@ func (m *Mirror) sweep(ctx context.Context, store Target, reason string) error {
 	m.log.Info("store compared with the whole state", "reason", reason, "revision", revision, "keys", len(entries),
 		"differ", m.left(), "took", time.Since(start))
 	return nil
+}
+
+func (m *Mirror) forgetWrites() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.touched = nil
 }
 
 // begin lets what waited for the first sweep count from there: nobody could write it
@@ -134,49 +151,79 @@ func (m *Mirror) begin(now time.Time) {
 }
 
 // mark takes over what the store holds, and counts the objects that are not as they
-// were known to be.
-func (m *Mirror) mark(entries []model.Entry) (drift int) {
+// were known to be. It is told a part at a time, because the source waits for it.
+func (m *Mirror) mark(part []model.Entry) (drift int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	now := time.Now()
-	seen := make(map[string]struct{}, len(entries))
-	take := func(key string, value []byte) {
-		o := m.objects[key]
-		if old := (mirrored{want: value, have: o.have}); !old.same() {
-			drift++
-		}
-		o.have = value
-		m.settle(m.kindOf(key), key, o, now)
+	for _, e := range part {
+		drift += m.take(e.Key, e.Value, now)
 	}
+	return drift
+}
+
+// markMissing takes over that the store holds nothing but the entries. Called with the
+// lock held.
+func (m *Mirror) markMissing(entries []model.Entry) (drift int) {
+	seen := make(map[string]struct{}, len(entries))
 	for _, e := range entries {
 		seen[e.Key] = struct{}{}
-		take(e.Key, e.Value)
 	}
+	now := time.Now()
 	for key, o := range m.objects {
 		if _, ok := seen[key]; !ok && o.have != nil {
-			take(key, nil)
+			drift += m.take(key, nil, now)
 		}
 	}
 	return drift
 }
 
-// writeUntil writes what is pending until the time has come, or a write fails.
-func (m *Mirror) writeUntil(ctx context.Context, store Target, until <-chan time.Time) error {
+// take takes over what the store holds of one object, and returns 1 if that was not
+// known, else 0.
+func (m *Mirror) take(key string, value []byte, now time.Time) (drift int) {
+	if _, later := m.touched[key]; later {
+		return 0
+	}
+	o := m.objects[key]
+	if old := (mirrored{want: value, have: o.have}); !old.same() {
+		drift = 1
+	}
+	o.have = value
+	m.settle(m.kindOf(key), key, o, now)
+	return drift
+}
+
+// writeOn writes what is pending, until something fails. After each period it compares
+// the store with the whole state, and goes on writing meanwhile.
+func (m *Mirror) writeOn(ctx context.Context, store Target, period time.Duration) error {
+	ctx, cancel := context.WithCancel(ctx)
+	timer := time.NewTimer(period)
+	var swept chan error // of the sweep that is under way
+	defer func() {
+		timer.Stop()
+		if cancel(); swept != nil {
+			<-swept
+		}
+	}()
 	for {
 		if b := m.batch(); !b.empty() {
 			if err := store.Write(ctx, b.puts, b.deletes); err != nil {
 				return fmt.Errorf("reflect: write %d and delete %d objects: %w", len(b.puts), len(b.deletes), err)
 			}
 			m.written(b)
-			select {
-			case <-until:
-				return nil
-			default:
-				continue
-			}
+			m.signal() // there may be more
 		}
 		select {
 		case <-m.wake:
-		case <-until:
-			return nil
+		case <-timer.C:
+			swept = make(chan error, 1)
+			m.watchWrites()
+			go func() { swept <- m.sweep(ctx, store, sweepTimer) }()
+		case err := <-swept:
+			if swept = nil; err != nil {
+				return err
+			}
+			timer.Reset(period)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -204,7 +251,21 @@ func (m *Mirror) batch() (b writes) {
 	for _, kind := range slices.Backward(mirrorOrder) {
 		b.deletes = append(b.deletes, m.pendingKeys(kind, maxBatch-len(b.puts)-len(b.deletes), func(o mirrored) bool { return o.want == nil })...)
 	}
+	m.touch(b)
 	return b
+}
+
+// touch notes, for a sweep that is under way, what is written beside it.
+func (m *Mirror) touch(b writes) {
+	if m.touched == nil {
+		return
+	}
+	for _, e := range b.puts {
+		m.touched[e.Key] = struct{}{}
+	}
+	for _, key := range b.deletes {
+		m.touched[key] = struct{}{}
+	}
 }
 
 // pendingKeys returns pending keys of a kind that are of one sort, at most n, in

@@ -30,24 +30,43 @@ type memStore struct {
 	listErr error
 	// writeErr fails a write after half of it was done.
 	writeErr  error
-	meanwhile func() // happens during the next write
+	meanwhile func()        // happens during the next write
+	slow      chan struct{} // a list gives what it has read when it is closed; nil for at once
 }
 
 func newStore() *memStore { return &memStore{values: map[string][]byte{}} }
 
-func (s *memStore) List(_ context.Context, prefix string) ([]model.Entry, int64, error) {
+func (s *memStore) List(ctx context.Context, prefix string) ([]model.Entry, int64, error) {
+	entries, revision, slow, err := s.read(prefix)
+	if slow != nil {
+		select {
+		case <-slow:
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+	}
+	return entries, revision, err
+}
+
+func (s *memStore) read(prefix string) (out []model.Entry, revision int64, slow chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listErr != nil {
-		return nil, 0, s.listErr
+		return nil, 0, s.slow, s.listErr
 	}
-	var out []model.Entry
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
 		if strings.HasPrefix(key, prefix) {
 			out = append(out, model.Entry{Key: key, Value: s.values[key]})
 		}
 	}
-	return out, 1, nil
+	return out, 1, s.slow, nil
+}
+
+// slowly has lists take until the channel is closed; nil has them take no time.
+func (s *memStore) slowly(until chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slow = until
 }
 
 func (s *memStore) Write(_ context.Context, puts []model.Entry, deletes []string) error {
