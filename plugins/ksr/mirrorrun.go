@@ -195,14 +195,14 @@ func (m *Mirror) take(key string, value []byte, now time.Time) (drift int) {
 
 // writeOn writes what is pending, until something fails. After each period it compares
 // the store with the whole state, and goes on writing meanwhile.
-func (m *Mirror) writeOn(ctx context.Context, store Target, period time.Duration) error {
+func (m *Mirror) writeOn(ctx context.Context, store Target, period time.Duration) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	timer := time.NewTimer(period)
 	var swept chan error // of the sweep that is under way
 	defer func() {
 		timer.Stop()
 		if cancel(); swept != nil {
-			<-swept
+			err = cmp.Or(err, <-swept)
 		}
 	}()
 	for {

@@ -2,6 +2,7 @@ package xdp_test
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
@@ -147,6 +148,8 @@ func TestPairsThatComeAndGoAreFollowed(t *testing.T) {
 	w.Can(false, "after", "a", "b", "tcp", 4, 80)
 	w.Can(true, "what is not isolated", "b", "a", "icmp", 4, 0)
 	cancel()
-	_ = <-ended // which says that it was ended
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("following ended with %v", err)
+	}
 	w.Must(r.Close())
 }
