@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	govpp "go.fd.io/govpp/api"
@@ -38,7 +39,9 @@ type Session struct {
 	Options    session.Options // of the next Restart
 	Namespaces map[api.PodID]uint32
 
-	tap    *tap
+	tap *tap
+
+	mu     sync.Mutex // a plugin commits in a goroutine of its own
 	router *renderertest.Router
 	narrow narrow
 }
@@ -116,6 +119,8 @@ func (s *Session) FailNext(n int) { s.tap.failNext(n) }
 
 // Has implements Stack.
 func (s *Session) Has(a netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	_, ok := s.router.Attached[a]
 	return ok
 }
@@ -128,7 +133,11 @@ func (s *Session) Sees(f api.Flow) bool {
 }
 
 // Narrows implements Narrow.
-func (s *Session) Narrows(f api.Flow) bool { return s.narrow.narrows(f, s.Options.MaxPorts) }
+func (s *Session) Narrows(f api.Flow) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.narrow.narrows(f, s.Options.MaxPorts)
+}
 
 // Verdict attempts the connection: the application of a pod connects, the one of another
 // accepts.
@@ -144,6 +153,8 @@ func (s *Session) Verdict(f api.Flow) api.Action {
 // attempt asks the rules of all pods that have the address, so that one that two have may do what
 // both may.
 func (s *Session) attempt(f api.Flow) (out []vswitch.SessionVerdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, pod := range s.pods(f.Src) {
 		out = append(out, s.Switch.Connect(s.Namespaces[pod], f))
 	}
@@ -154,7 +165,7 @@ func (s *Session) attempt(f api.Flow) (out []vswitch.SessionVerdict) {
 }
 
 // pods returns the pods that have an address: the one that is reached there, and others that were
-// told to have it.
+// told to have it. Called with the lock held.
 func (s *Session) pods(a netip.Addr) []api.PodID {
 	at, ok := s.router.Attached[a]
 	if !ok {
@@ -198,6 +209,8 @@ var _ renderer.Explainer = hosted{}
 func (h hosted) Explain(f api.Flow) []renderer.Decision { return h.s.Rules.Explain(f) }
 
 func (h hosted) NewTxn(resync bool) renderer.Txn {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
 	t := &hostedTxn{Txn: h.Renderer.NewTxn(resync), s: h.s, gone: map[api.PodID]bool{}}
 	if resync {
 		for pod := range h.s.Namespaces {
@@ -214,6 +227,8 @@ type hostedTxn struct {
 }
 
 func (t *hostedTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
 	t.Txn.Render(pod, cfg)
 	delete(t.gone, pod)
 	if _, ok := t.s.Namespaces[pod]; !ok {
@@ -228,6 +243,8 @@ func (t *hostedTxn) Remove(pod api.PodID) {
 }
 
 func (t *hostedTxn) Commit(ctx context.Context) error {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
 	for pod := range t.gone {
 		delete(t.s.Namespaces, pod)
 		t.s.Switch.RemoveNamespace(session.NamespaceID(pod))
