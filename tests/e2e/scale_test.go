@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -16,13 +17,14 @@ import (
 	"github.com/sluice-net/sluice/tests/etcd"
 )
 
-// scaleEnv says how large TestScale is: "pods=10000 agents=1000 rate=100 seconds=20".
+// scaleEnv says how large TestScale is: "pods=10000 agents=1000 rate=100 seconds=20", and
+// with "disk=0" that etcd does not wait for a disk.
 const scaleEnv = "SLUICE_SCALE"
 
 // scale is a cluster that is measured from its API server to the tables of nodes.
 type scale struct {
 	*site
-	pods, agents, rate, seconds int
+	pods, agents, rate, seconds, disk int
 
 	events atomic.Int64 // that agents heard
 	others int          // process of the agents; 0 while there are none
@@ -38,28 +40,21 @@ func scaleOf(t *testing.T) *scale {
 	if text == "" {
 		t.Skipf("%s is not set: \"make scale\" sets it", scaleEnv)
 	}
-	s := &scale{changes: map[string]*journey{}}
+	s := &scale{changes: map[string]*journey{}, disk: 1}
+	numbers := map[string]*int{"pods": &s.pods, "agents": &s.agents, "rate": &s.rate, "seconds": &s.seconds, "disk": &s.disk}
 	for word := range strings.FieldsSeq(text) {
 		name, value, _ := strings.Cut(word, "=")
 		n, err := strconv.Atoi(value)
-		if err != nil {
-			t.Fatalf("%s: %v", word, err)
+		if err != nil || numbers[name] == nil {
+			t.Fatalf("%s: %q is not understood", scaleEnv, word)
 		}
-		switch name {
-		case "pods":
-			s.pods = n
-		case "agents":
-			s.agents = n
-		case "rate":
-			s.rate = n
-		case "seconds":
-			s.seconds = n
-		default:
-			t.Fatalf("%s is not known", word)
-		}
+		*numbers[name] = n
 	}
 	return s
 }
+
+// scaleCalm is how long changes come one by one: a hundredth of them should be some.
+const scaleCalm = time.Minute
 
 // usage is what a process has used.
 type usage struct {
@@ -91,7 +86,6 @@ func usageOf(t testing.TB, pid int) (u usage) {
 // under way.
 func (s *scale) phase(name string, k *ksr, load func()) {
 	s.t.Helper()
-	s.t.Logf("%s: %s", name, s.machine())
 	s.forget()
 	before := s.events.Load()
 	all := map[string]int{"etcd": s.members.PID(0), "sluice-ksr": k.cmd.Process.Pid, "API server": s.cluster.process.Process.Pid, "nodes and load": os.Getpid()}
@@ -102,10 +96,13 @@ func (s *scale) phase(name string, k *ksr, load func()) {
 	for who, pid := range all {
 		used[who] = usageOf(s.t, pid)
 	}
+	waits, syncs := waitsOf(s.t), s.syncs()
 	start := time.Now()
 	load()
 	s.arrived()
 	took := time.Since(start)
+	s.t.Logf("%s: %s", name, waitsOf(s.t).since(waits, took))
+	s.t.Logf("%s: %s", name, s.syncs().since(syncs))
 	s.t.Logf("%s: %s (%d events to %d agents)", name, s.report(), s.events.Load()-before, s.agents)
 	for who, pid := range all {
 		u := usageOf(s.t, pid)
@@ -123,9 +120,14 @@ func settled(st policy.Status) error {
 
 func TestScale(t *testing.T) {
 	s := scaleOf(t)
-	s.site = &site{t: t, cluster: startClusterAt(t, "")} // its etcd would share the disk with the one that is measured
+	memory := inMemory(t) // for what would share the disk with the etcd that is measured
+	s.site = &site{t: t, cluster: startClusterAt(t, filepath.Join(memory, "cluster"))}
 	s.cluster.grant()
-	s.members = etcd.Start(t, etcd.Options{Sync: true})
+	options := etcd.Options{Sync: true}
+	if s.disk == 0 {
+		options.Dir = memory
+	}
+	s.members = etcd.Start(t, options)
 	s.state = reader(t, s.members.Endpoints())
 	t.Logf("%d pods, %d agents, %d cores", s.pods, s.agents, runtime.NumCPU())
 	k := s.replica("ksr-0", "--sweep-interval", "5s", "--leader-ttl", "5s")
@@ -153,8 +155,8 @@ func TestScale(t *testing.T) {
 	for i := range scaleNodes {
 		s.wholeNode(i)
 	}
-	s.phase("5 changes/s, no other agents", k, func() { s.churn(5, 20*time.Second, s.pods) })
+	s.phase("5 changes/s, no other agents", k, func() { s.churn(5, scaleCalm, s.pods) })
 	s.lightAgents()
-	s.phase(fmt.Sprintf("5 changes/s, %d agents", s.agents), k, func() { s.churn(5, 20*time.Second, s.pods+1000) })
+	s.phase(fmt.Sprintf("5 changes/s, %d agents", s.agents), k, func() { s.churn(5, scaleCalm, s.pods+1000) })
 	s.phase(fmt.Sprintf("%d pods/s, %d agents", s.rate, s.agents), k, func() { s.churn(s.rate, time.Duration(s.seconds)*time.Second, s.pods+2000) })
 }

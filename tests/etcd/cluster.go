@@ -17,8 +17,9 @@ type Options struct {
 	Members int // 1 when zero
 	// Authority signs the certificates of the members and of clients; nil without TLS.
 	Authority *Authority
-	Quota     int64 // of a member's database in bytes; 0 for etcd's own
-	Sync      bool  // to disk, as in production; tests that count nothing do without
+	Quota     int64  // of a member's database in bytes; 0 for etcd's own
+	Sync      bool   // to disk, as in production; tests that count nothing do without
+	Dir       string // in which each member has its data; empty for one of the test
 }
 
 // Cluster is a cluster whose members are processes. One goroutine uses it at a time.
@@ -40,8 +41,13 @@ func Start(t testing.TB, o Options) *Cluster {
 	c := &Cluster{t: t}
 	var all []string
 	for i := range max(1, o.Members) {
+		dir := o.Dir
+		if dir == "" {
+			dir = t.TempDir()
+		}
+		name := fmt.Sprintf("m%d", i)
 		m := &member{settings: settings{
-			Name: fmt.Sprintf("m%d", i), Dir: filepath.Join(t.TempDir(), "etcd"), Client: FreeAddress(t), Quota: o.Quota, Sync: o.Sync,
+			Name: name, Dir: filepath.Join(dir, name), Client: FreeAddress(t), Quota: o.Quota, Sync: o.Sync,
 		}}
 		if o.Authority != nil {
 			m.settings.CA = o.Authority.CA
