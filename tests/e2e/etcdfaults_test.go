@@ -114,6 +114,54 @@ func TestFaultTheHistoryIsForgottenWhileTheAgentIsAway(t *testing.T) {
 	s.probes.check(t)
 }
 
+// TestFaultEtcdIsTidiedWhileStateChanges has the history forgotten and every member give
+// back room, over and over, and the store compared with the cluster meanwhile.
+func TestFaultEtcdIsTidiedWhileStateChanges(t *testing.T) {
+	faulty(t)
+	s := startSite(t, etcd.Options{Members: 3})
+	k := s.replica("ksr-0", "--sweep-interval", "1s")
+	k.says(200, "ok: leads")
+	s.node()
+	c, err := clientv3.New(clientv3.Config{Endpoints: s.members.Endpoints()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }() // nothing is pending
+	grown := make(chan error, 1)
+	go func() {
+		for i := range 300 {
+			if err := s.create(fmt.Sprintf("tidied-%d", i)); err != nil {
+				grown <- err
+				return
+			}
+		}
+		grown <- nil
+	}()
+	rounds := 0
+	for running := true; running || rounds < 6; rounds++ {
+		if err := tidy(t.Context(), c, s.members.Endpoints()[rounds%3]); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-grown:
+			if err != nil {
+				t.Fatal(err)
+			}
+			running = false
+		default:
+		}
+	}
+	t.Logf("tidied %d times: converged after %v", rounds, s.converged())
+	s.reaches(s.agent, "enforced")
+	k.says(200, "ok: leads")
+	if terms, drift := k.metric("sluice_ksr_terms_total"), k.metric("sluice_ksr_drift_total"); terms != "1" || drift != "0" {
+		t.Errorf("it led %s times, and %s objects had drifted", terms, drift)
+	}
+	s.once()
+	s.probes.check(t)
+	t.Logf("sweeps:%s", k.lines("sluice_ksr_sweeps_total"))
+}
+
 func TestFaultTheDiskOfEtcdIsFull(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Quota: 4 << 20})

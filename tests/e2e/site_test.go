@@ -220,14 +220,22 @@ func (s *site) cleanUp(c *clientv3.Client) {
 	if _, err := c.Delete(ctx, "/other/", clientv3.WithPrefix()); err != nil {
 		s.t.Fatal(err)
 	}
+	errTidy := tidy(ctx, c, s.members.Endpoints()[0])
+	_, errDisarm := c.AlarmDisarm(ctx, &clientv3.AlarmMember{})
+	if err := errors.Join(errTidy, errDisarm); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// tidy makes the store forget its history, and a member give back the room of it.
+func tidy(ctx context.Context, c *clientv3.Client, member string) error {
 	resp, err := c.Get(ctx, "/", clientv3.WithCountOnly())
 	if err != nil {
-		s.t.Fatal(err)
+		return err
 	}
-	_, errCompact := c.Compact(ctx, resp.Header.Revision, clientv3.WithCompactPhysical())
-	_, errDefrag := c.Defragment(ctx, s.members.Endpoints()[0])
-	_, errDisarm := c.AlarmDisarm(ctx, &clientv3.AlarmMember{})
-	if err := errors.Join(errCompact, errDefrag, errDisarm); err != nil {
-		s.t.Fatal(err)
+	if _, err := c.Compact(ctx, resp.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+		return err
 	}
+	_, err = c.Defragment(ctx, member)
+	return err
 }
