@@ -69,7 +69,7 @@ func Open(cfg Config, log *slog.Logger) (*Client, error) {
 		MinConnectTimeout: defaultDialTimeout,
 	})}
 	if cfg.Username != "" {
-		options = append(options, newLogin(cfg.Username, cfg.Password).options()...)
+		options = append(options, newLogin(cfg.Username, cfg.Password, cmp.Or(cfg.CallTimeout, defaultCallTimeout)).options()...)
 	}
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints:            cfg.Endpoints,

@@ -18,7 +18,12 @@ import (
 // asPassword returns a client of the user without waiting for the store.
 func asPassword(t *testing.T, members *etcd.Cluster) *kvstore.Client {
 	t.Helper()
-	c, err := kvstore.Open(kvstore.Config{Endpoints: members.Endpoints(), Username: "u", Password: "secret", CallTimeout: time.Second}, quiet)
+	return asPasswordWithin(t, members, time.Second)
+}
+
+func asPasswordWithin(t *testing.T, members *etcd.Cluster, call time.Duration) *kvstore.Client {
+	t.Helper()
+	c, err := kvstore.Open(kvstore.Config{Endpoints: members.Endpoints(), Username: "u", Password: "secret", CallTimeout: call}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,4 +116,16 @@ func TestAUserOfAStoreThatKnowsNoneYet(t *testing.T) {
 	if err := c.Write(t.Context(), put("/else"), nil); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("the user writes elsewhere: %v", err)
 	}
+}
+
+// TestALoginMayTakeLongerThanACall has a store that is as slow as one to which all agents
+// come at once: a password takes it several times as long to check as a call may last.
+func TestALoginMayTakeLongerThanACall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the store needs its processor for it, and with the race detector ten times as long")
+	}
+	members := etcd.Start(t, etcd.Options{Bcrypt: 12})
+	members.Users(t, "u", "secret", "/mine/")
+	c := asPasswordWithin(t, members, 100*time.Millisecond)
+	soon(t, func() error { return c.Write(t.Context(), put("/mine/a"), nil) })
 }

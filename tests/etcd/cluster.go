@@ -20,6 +20,9 @@ type Options struct {
 	Quota     int64  // of a member's database in bytes; 0 for etcd's own
 	Sync      bool   // to disk, as in production; tests that count nothing do without
 	Dir       string // in which each member has its data; empty for one of the test
+	// Bcrypt is how hard it is to check a password: 1 more takes twice as long; 0 for
+	// etcd's own.
+	Bcrypt uint
 }
 
 // Cluster is a cluster whose members are processes. One goroutine uses it at a time.
@@ -47,7 +50,7 @@ func Start(t testing.TB, o Options) *Cluster {
 		}
 		name := fmt.Sprintf("m%d", i)
 		m := &member{settings: settings{
-			Name: name, Dir: filepath.Join(dir, name), Client: FreeAddress(t), Quota: o.Quota, Sync: o.Sync,
+			Name: name, Dir: filepath.Join(dir, name), Client: FreeAddress(t), Quota: o.Quota, Sync: o.Sync, Bcrypt: o.Bcrypt,
 		}}
 		if o.Authority != nil {
 			m.settings.CA = o.Authority.CA

@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ type settings struct {
 	Cert, Key, CA              string // of PEM files; empty without TLS
 	Quota                      int64  // bytes; 0 for etcd's own
 	Sync                       bool
+	Bcrypt                     uint
 }
 
 // Main is to be called first by TestMain: in a process that is a member or a proxy it
@@ -53,6 +55,7 @@ func serve(s settings) int {
 	cfg.UnsafeNoFsync, cfg.EnableGRPCGateway = !s.Sync, false
 	cfg.TickMs, cfg.ElectionMs = 20, 200
 	cfg.QuotaBackendBytes = s.Quota
+	cfg.BcryptCost = cmp.Or(s.Bcrypt, cfg.BcryptCost)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(kvstore.ZapLogger(slog.New(slog.DiscardHandler)))
 	cfg.ListenClientUrls = []url.URL{{Scheme: "http", Host: s.Client}}
 	if s.CA != "" {
