@@ -16,9 +16,9 @@ const none = ^uint32(0)
 
 // put adds an ACL (index none) or replaces the content of one, and returns its index.
 func (l *link) put(ctx context.Context, index uint32, tag string, p piece) (uint32, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	r, err := acl.NewServiceClient(l.conn).ACLAddReplace(ctx,
+	r, err := acl.NewServiceClient(l.Conn).ACLAddReplace(ctx,
 		&acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.entries)), R: toRules(p.entries)})
 	if err != nil {
 		return none, fmt.Errorf("put acl %s of %d entries: %w", tag, len(p.entries), err)
@@ -28,9 +28,9 @@ func (l *link) put(ctx context.Context, index uint32, tag string, p piece) (uint
 
 // remove deletes an ACL that is bound nowhere.
 func (l *link) remove(ctx context.Context, index uint32, tag string) error {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	if _, err := acl.NewServiceClient(l.conn).ACLDel(ctx, &acl.ACLDel{ACLIndex: index}); err != nil {
+	if _, err := acl.NewServiceClient(l.Conn).ACLDel(ctx, &acl.ACLDel{ACLIndex: index}); err != nil {
 		return fmt.Errorf("delete acl %d %s: %w", index, tag, err)
 	}
 	return nil
@@ -38,10 +38,10 @@ func (l *link) remove(ctx context.Context, index uint32, tag string) error {
 
 // bind sets the ACLs of both directions of an interface.
 func (l *link) bind(ctx context.Context, n *netif, to lists) error {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	all := append(append([]uint32(nil), to.in...), to.out...)
-	_, err := acl.NewServiceClient(l.conn).ACLInterfaceSetACLList(ctx, &acl.ACLInterfaceSetACLList{
+	_, err := acl.NewServiceClient(l.Conn).ACLInterfaceSetACLList(ctx, &acl.ACLInterfaceSetACLList{
 		SwIfIndex: interface_types.InterfaceIndex(n.index), Count: uint8(len(all)), NInput: uint8(len(to.in)), Acls: all})
 	if err != nil {
 		return fmt.Errorf("bind acls to interface %s: %w", n.name, err)
@@ -52,9 +52,9 @@ func (l *link) bind(ctx context.Context, n *netif, to lists) error {
 // addDel appends an ACL to what leaves by an interface, or takes it away. Sessions that
 // began with what enters there live on, which setting the lists would end.
 func (l *link) addDel(ctx context.Context, n *netif, index uint32, add bool) error {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	_, err := acl.NewServiceClient(l.conn).ACLInterfaceAddDel(ctx, &acl.ACLInterfaceAddDel{
+	_, err := acl.NewServiceClient(l.Conn).ACLInterfaceAddDel(ctx, &acl.ACLInterfaceAddDel{
 		IsAdd: add, SwIfIndex: interface_types.InterfaceIndex(n.index), ACLIndex: index})
 	if err != nil {
 		return fmt.Errorf("add to or take from interface %s acl %d: %w", n.name, index, err)
@@ -64,9 +64,9 @@ func (l *link) addDel(ctx context.Context, n *netif, index uint32, add bool) err
 
 // readACLs returns all ACLs, of whomever.
 func (l *link) readACLs(ctx context.Context) ([]*acl.ACLDetails, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	out, err := vpp.Drain[*acl.ACLDetails](acl.NewServiceClient(vpp.Streams{Connection: l.conn}).ACLDump(ctx, &acl.ACLDump{ACLIndex: none}))
+	out, err := vpp.Drain[*acl.ACLDetails](acl.NewServiceClient(vpp.Streams{Connection: l.Conn}).ACLDump(ctx, &acl.ACLDump{ACLIndex: none}))
 	if err != nil {
 		return nil, fmt.Errorf("dump acls: %w", err)
 	}
@@ -75,9 +75,9 @@ func (l *link) readACLs(ctx context.Context) ([]*acl.ACLDetails, error) {
 
 // readLists returns the ACLs that are bound to interfaces.
 func (l *link) readLists(ctx context.Context) (map[uint32]lists, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	all, err := vpp.Drain[*acl.ACLInterfaceListDetails](acl.NewServiceClient(vpp.Streams{Connection: l.conn}).ACLInterfaceListDump(ctx,
+	all, err := vpp.Drain[*acl.ACLInterfaceListDetails](acl.NewServiceClient(vpp.Streams{Connection: l.Conn}).ACLInterfaceListDump(ctx,
 		&acl.ACLInterfaceListDump{SwIfIndex: interface_types.InterfaceIndex(none)}))
 	if err != nil {
 		return nil, fmt.Errorf("dump the acls of interfaces: %w", err)
@@ -92,9 +92,9 @@ func (l *link) readLists(ctx context.Context) (map[uint32]lists, error) {
 
 // readInterfaces returns all interfaces, without the ACLs that are bound to them.
 func (l *link) readInterfaces(ctx context.Context) ([]*netif, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	all, err := vpp.Drain[*interfaces.SwInterfaceDetails](interfaces.NewServiceClient(vpp.Streams{Connection: l.conn}).SwInterfaceDump(ctx,
+	all, err := vpp.Drain[*interfaces.SwInterfaceDetails](interfaces.NewServiceClient(vpp.Streams{Connection: l.Conn}).SwInterfaceDump(ctx,
 		&interfaces.SwInterfaceDump{SwIfIndex: interface_types.InterfaceIndex(none)}))
 	if err != nil {
 		return nil, fmt.Errorf("dump interfaces: %w", err)

@@ -131,7 +131,7 @@ func (r *Renderer) DumpHits() Dump {
 
 // dump returns the tables, with the hits that a tally gives unless it is nil.
 func (r *Renderer) dump(y *tally) Dump {
-	out := Dump{Version: r.version, Memory: DumpMemory{r.heap.needed, r.heap.budget}, Pending: slices.Clone(r.pending), Held: slices.Clone(r.held), Connected: r.link != nil && r.link.Connected()}
+	out := Dump{Version: r.version, Memory: DumpMemory{r.heap.needed, r.heap.budget}, Pending: slices.Clone(r.pending), Held: slices.Clone(r.held), Connected: r.link.Connected()}
 	if r.lastErr != nil {
 		out.Error = r.lastErr.Error()
 	}

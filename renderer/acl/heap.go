@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	govpp "go.fd.io/govpp/api"
-	"go.fd.io/govpp/binapi/vlib"
+
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // What entries take from the main heap of VPP 25.10, in bytes. VPP does not give a
@@ -45,10 +46,10 @@ func (r *Renderer) askHeap(ctx context.Context, held uint64) error {
 		r.heap.budget, r.heap.trusted = 0, ^uint64(0)
 		return nil
 	}
-	text, err := r.link.showHeap(ctx)
+	text, err := r.link.CLI(ctx, "show memory main-heap")
 	var refused govpp.VPPApiError
-	if err != nil && !errors.As(err, &refused) {
-		return err
+	if err != nil && !errors.As(err, &refused) && !errors.Is(err, vpp.ErrNoCLI) {
+		return fmt.Errorf("ask the vswitch for its memory: %w", err)
 	}
 	u, ok := parseHeap(text)
 	if !ok {
@@ -59,17 +60,6 @@ func (r *Renderer) askHeap(ctx context.Context, held uint64) error {
 	left := u.free - min(u.free, u.total/reserve)
 	r.heap.budget, r.heap.trusted = held+left, held+left/2
 	return nil
-}
-
-// showHeap asks for the state of the main heap.
-func (l *link) showHeap(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
-	defer cancel()
-	r, err := vlib.NewServiceClient(l.conn).CliInband(ctx, &vlib.CliInband{Cmd: "show memory main-heap"})
-	if err != nil {
-		return "", fmt.Errorf("ask the vswitch for its memory: %w", err)
-	}
-	return r.Reply, nil
 }
 
 // heapLine is how VPP writes the use of a heap; all threads have the same one.

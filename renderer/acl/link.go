@@ -2,13 +2,11 @@ package acl
 
 import (
 	"context"
-	"time"
 
 	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/memclnt"
-	"go.fd.io/govpp/core"
 
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -22,12 +20,8 @@ var (
 	ErrIncompatible = vpp.ErrIncompatible
 )
 
-// link is one connection to a vswitch.
-type link struct {
-	*vpp.Link
-	conn    *core.Connection
-	timeout time.Duration // of one call
-}
+// link is the connection to the vswitch.
+type link struct{ *vpp.Link }
 
 // dial starts connecting; it does not wait for it.
 func dial(o Options) (*link, error) {
@@ -35,7 +29,7 @@ func dial(o Options) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &link{Link: l, conn: l.Conn, timeout: l.Timeout}, nil
+	return &link{l}, nil
 }
 
 // needed are the requests without which nothing works.

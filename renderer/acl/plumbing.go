@@ -36,7 +36,7 @@ func (f PodInterfaces) IsPodInterface(string) bool { return false }
 // calls OnChange, so that there is one.
 func (r *Renderer) InterfacesChanged() {
 	r.replugged.Store(true)
-	r.options.OnChange()
+	r.link.Prompt()
 }
 
 // resolve finds the interfaces of pods and the uplinks.

@@ -18,7 +18,7 @@ func (r *Renderer) rest() {
 	if r.quiet != nil {
 		r.quiet.Stop()
 	}
-	if r.options.Quiet < 0 || wasQuiet || r.closed || r.mirror == nil || !r.isDue() {
+	if r.options.Quiet < 0 || wasQuiet || r.mirror == nil || !r.isDue() {
 		return
 	}
 	r.rested = time.Now()
@@ -33,11 +33,11 @@ func (r *Renderer) rest() {
 func (r *Renderer) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || time.Since(r.rested) < r.options.Quiet {
+	if r.link.Closed() || time.Since(r.rested) < r.options.Quiet {
 		return
 	}
 	r.calm = true
-	r.options.OnChange()
+	r.link.Prompt()
 }
 
 // isDue says whether a quiet moment is to be used to make room.

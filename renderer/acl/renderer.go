@@ -13,15 +13,11 @@ import (
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
-	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // ErrNoInterface is returned by Commit when a pod or an uplink that needs ACLs has
 // no interface in the vswitch yet. Everything else was installed.
 var ErrNoInterface = errors.New("no interface")
-
-// defaultTimeout of one call leaves room for the stall of a very large change.
-const defaultTimeout = 10 * time.Second
 
 // Options of a Renderer.
 type Options struct {
@@ -48,7 +44,7 @@ type Options struct {
 	// how much it has. Tables that do not fit are refused, see ErrTooLarge.
 	Memory uint64
 
-	// Timeout of one call to the vswitch; 0 is 10 seconds.
+	// Timeout of one call to the vswitch; 0 is vpp.DefaultTimeout.
 	Timeout time.Duration
 
 	// Established says what becomes of open flows that policy no longer permits. It
@@ -118,7 +114,6 @@ type Renderer struct {
 	tally     tally
 	stats     *statistics // nil without a StatsSocket
 	lastErr   error       // of the last Commit
-	closed    bool
 
 	quiet  *time.Timer // nil before the first time
 	rested time.Time   // when it was started
@@ -136,14 +131,8 @@ func New(o Options) (*Renderer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Timeout <= 0 {
-		o.Timeout = defaultTimeout
-	}
 	if o.Quiet == 0 {
 		o.Quiet = defaultQuiet
-	}
-	if o.OnChange == nil {
-		o.OnChange = func() {}
 	}
 	var err error
 	if o.Infra, err = o.Infra.Check(); err != nil {
@@ -162,8 +151,10 @@ func New(o Options) (*Renderer, error) {
 	}
 	r.shortfall.SetMatters(false) // until it is known what vswitch there is
 	r.tally = newTally(o.Counters)
-	r.link, err = dial(o)
-	return r, err
+	if r.link, err = dial(o); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // Name returns "acl".
@@ -173,24 +164,15 @@ func (r *Renderer) Name() string { return "acl" }
 func (r *Renderer) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.closed = true
 	if r.quiet != nil {
 		r.quiet.Stop()
 	}
-	r.disconnect()
+	r.link.Close()
+	r.mirror = nil
 	if r.stats != nil {
 		r.stats.reset()
 	}
 	return nil
-}
-
-// disconnect throws the link away.
-func (r *Renderer) disconnect() {
-	if r.link != nil {
-		r.link.Close()
-		r.link = nil
-	}
-	r.mirror = nil
 }
 
 // txn implements renderer.Txn.
@@ -281,27 +263,18 @@ func summary(names []string) string {
 
 // fail has everything read back before the next change.
 func (r *Renderer) fail(err error) error {
-	if r.mirror = nil; vpp.Broke(err) {
-		r.disconnect()
-	}
+	r.mirror = nil
+	r.link.Failed(err)
 	return err
 }
 
 // connect makes sure that there is a connection and a mirror of what is behind
 // it. fresh says that the mirror, or its interfaces, were just read.
 func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
-	if r.closed {
-		return false, fmt.Errorf("%w: the renderer is closed", ErrNotConnected)
-	}
-	if r.link == nil {
-		if r.link, err = dial(r.options); err != nil {
-			return false, err
-		}
-	}
-	if err := r.link.Wait(ctx); err != nil {
+	epoch, stale, err := r.link.Connect(ctx)
+	if err != nil {
 		return false, err
 	}
-	epoch, stale := r.link.State()
 	replugged := r.replugged.Swap(false)
 	if r.mirror != nil && epoch == r.epoch {
 		if stale || replugged {

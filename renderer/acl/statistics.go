@@ -141,9 +141,9 @@ func sumThreads(threads adapter.CombinedCounterStat) []uint64 {
 // count has VPP count what entries decide. VPP answers with the number of another
 // message, which GoVPP does not look at here.
 func (l *link) count(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	if _, err := acl.NewServiceClient(l.conn).ACLStatsIntfCountersEnable(ctx, &acl.ACLStatsIntfCountersEnable{Enable: true}); err != nil {
+	if _, err := acl.NewServiceClient(l.Conn).ACLStatsIntfCountersEnable(ctx, &acl.ACLStatsIntfCountersEnable{Enable: true}); err != nil {
 		return fmt.Errorf("turn on counters: %w", err)
 	}
 	return nil

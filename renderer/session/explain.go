@@ -83,7 +83,7 @@ func (r *Renderer) Dump() Dump {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.cache.Installed()
-	out := Dump{Version: r.version, Connected: r.link != nil && r.link.Connected(), Tables: l.Tables, Global: l.Global, Open: r.revoked.left}
+	out := Dump{Version: r.version, Connected: r.link.Connected(), Tables: l.Tables, Global: l.Global, Open: r.revoked.left}
 	if r.lastErr != nil {
 		out.Error = r.lastErr.Error()
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
-	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // Errors of Commit. Everything else was installed.
@@ -34,7 +33,6 @@ var (
 )
 
 const (
-	defaultTimeout = 10 * time.Second
 	// DefaultMaxRules is how many rules a section may have, unless Options say otherwise. VPP
 	// compares a connection attempt with one after the other.
 	DefaultMaxRules = 16384
@@ -79,7 +77,7 @@ type Options struct {
 	MaxPorts int            // of a rule; 0 is DefaultMaxPorts
 	MaxRules int            // of a pod, per transport and family; 0 is DefaultMaxRules
 	Ports    Ports
-	Timeout  time.Duration // of one call to the vswitch, or of one round of pipelined ones; 0 is 10 seconds
+	Timeout  time.Duration // of one call to the vswitch, or of one round of pipelined ones; 0 is vpp.DefaultTimeout
 
 	// OnChange is called when a Commit would have something to do although nothing was
 	// rendered: after a (re)connection, and when NamespacesChanged was called. It is called by
@@ -108,7 +106,6 @@ type Renderer struct {
 	revoked    revocation
 	complete   bool // the last Commit left nothing to do
 	lastErr    error
-	closed     bool
 }
 
 type tableKey struct {
@@ -128,12 +125,6 @@ func New(o Options) (*Renderer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Timeout <= 0 {
-		o.Timeout = defaultTimeout
-	}
-	if o.OnChange == nil {
-		o.OnChange = func() {}
-	}
 	o.MaxPorts, o.MaxRules = cmp.Or(o.MaxPorts, DefaultMaxPorts), cmp.Or(o.MaxRules, DefaultMaxRules)
 	var err error
 	if o.Infra, err = o.Infra.Check(); err != nil {
@@ -144,8 +135,10 @@ func New(o Options) (*Renderer, error) {
 		options: o, can: can, log: o.Log, cache: cache.New(api.Ingress), own: map[api.PodID][]netip.Addr{},
 		compiled: map[wantedKey]*wanted{}, shortfall: cache.NewShortfall(reasonPorts, can.loses),
 	}
-	r.link, err = dial(o)
-	return r, err
+	if r.link, err = dial(o); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // Name returns "session".
@@ -155,24 +148,16 @@ func (r *Renderer) Name() string { return "session" }
 func (r *Renderer) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.closed = true
-	r.disconnect()
-	return nil
-}
-
-func (r *Renderer) disconnect() {
-	if r.link != nil {
-		r.link.Close()
-		r.link = nil
-	}
+	r.link.Close()
 	r.mirror = nil
+	return nil
 }
 
 // NamespacesChanged has the next Commit look for the namespaces of all pods, and read their
 // rules, again; it calls OnChange, so that there is one.
 func (r *Renderer) NamespacesChanged() {
 	r.renumbers.Store(true)
-	r.options.OnChange()
+	r.link.Prompt()
 }
 
 // txn implements renderer.Txn.
@@ -280,28 +265,19 @@ func (r *Renderer) forget(plan cache.Plan) {
 // plan begins at what was acknowledged, and does not name a set that changes back until then.
 func (r *Renderer) fail(err error) error {
 	clear(r.compiled)
-	if r.mirror, r.complete = nil, false; vpp.Broke(err) {
-		r.disconnect()
-	}
+	r.mirror, r.complete = nil, false
+	r.link.Failed(err)
 	return err
 }
 
 // connect makes sure that there is a connection to a vswitch with session rules. fresh says
 // that it is another one than before.
 func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
-	if r.closed {
-		return false, fmt.Errorf("%w: the renderer is closed", ErrNotConnected)
-	}
-	if r.link == nil {
-		if r.link, err = dial(r.options); err != nil {
-			return false, err
-		}
-	}
-	if err := r.link.Wait(ctx); err != nil {
+	epoch, _, err := r.link.Connect(ctx)
+	if err != nil {
 		return false, err
 	}
-	epoch, _ := r.link.State()
-	if r.epoch == epoch && r.link.local != 0 {
+	if r.epoch == epoch {
 		return r.mirror == nil, nil
 	}
 	if r.version, err = r.link.Version(ctx, needed, "the session layer"); err != nil {

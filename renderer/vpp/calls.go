@@ -20,11 +20,12 @@ func (s Streams) NewStream(ctx context.Context, options ...govpp.StreamOption) (
 	return s.Connection.NewStream(ctx, append(options, core.WithReplySize(dumpBuffer))...)
 }
 
-// Broke says whether a connection cannot be used after an error of a call. An answer with
-// a return value leaves it usable; so does an error that was found without it.
-func Broke(err error) bool {
+// broke says whether a connection cannot be used after an error of a call. An answer with
+// a return value leaves it usable; so does an error that was found without it. An error must
+// not tell of two calls.
+func broke(err error) bool {
 	var retval govpp.VPPApiError
-	return !errors.As(err, &retval) && !errors.Is(err, ErrNotConnected) && !errors.Is(err, ErrIncompatible)
+	return !errors.As(err, &retval) && !errors.Is(err, ErrNotConnected) && !errors.Is(err, ErrIncompatible) && !errors.Is(err, ErrNoCLI)
 }
 
 // receiver is the part of a dump's stream that its messages come from.

@@ -47,14 +47,20 @@ func init() {
 	core.SetLogLevel(1) // fatal
 }
 
-// Link is one connection to a vswitch. GoVPP keeps it up in the background; a
-// link on which a call failed is thrown away, because GoVPP could take a late
-// answer for the answer to another question.
-type Link struct {
-	Conn    *core.Connection
-	Timeout time.Duration // of one call
+// DefaultTimeout of one call leaves room for the stall of a very large change.
+const DefaultTimeout = 10 * time.Second
 
-	changed func() // called by the link's goroutine when a Commit would find something to do
+// Link is the connection of a renderer to its vswitch, for as long as the renderer is. GoVPP
+// keeps a connection up in the background; one on which a call failed is thrown away, because
+// GoVPP could take a late answer for the answer to another question, and the next Connect makes
+// another. Everything but Prompt is for one goroutine at a time.
+type Link struct {
+	Conn    *core.Connection // of the last Connect
+	Timeout time.Duration    // of one call
+
+	options Options
+	closed  bool
+	dialled bool // Conn is in use
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	alarm   *time.Timer // when it fires a Commit would find something to do
@@ -73,8 +79,8 @@ type Options struct {
 	Adapter        adapter.VppAPI
 	Socket, Client string
 
-	Timeout  time.Duration // of one call
-	OnChange func()        // called by a goroutine of the link when the owner should look again
+	Timeout  time.Duration // of one call; DefaultTimeout unless it is more than 0
+	OnChange func()        // called by a goroutine of the link when the owner should look again; may be nil
 }
 
 // newAdapter returns what a connection is made of.
@@ -87,31 +93,91 @@ func newAdapter(o Options) adapter.VppAPI {
 	return c
 }
 
-// Dial starts connecting; it does not wait for it.
+// Dial starts connecting; it does not wait for it. Close must be called.
 func Dial(o Options) (*Link, error) {
-	conn, events, err := core.AsyncConnect(newAdapter(o), math.MaxInt32, reconnectInterval)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the vswitch: %w", err)
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	l := &Link{Conn: conn, Timeout: o.Timeout, changed: o.OnChange, stop: stop, up: make(chan struct{}), alarm: time.NewTimer(never)}
-	l.done.Go(func() { l.watch(ctx, events) })
+	if o.OnChange == nil {
+		o.OnChange = func() {}
+	}
+	l := &Link{Timeout: o.Timeout, options: o, up: make(chan struct{}), alarm: time.NewTimer(never)}
+	if err := l.dial(); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 
-// Close disconnects and waits for the goroutines of the link.
-func (l *Link) Close() {
+// dial makes a connection and follows it.
+func (l *Link) dial() error {
+	conn, events, err := core.AsyncConnect(newAdapter(l.options), math.MaxInt32, reconnectInterval)
+	if err != nil {
+		return fmt.Errorf("connect to the vswitch: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	l.Conn, l.dialled, l.stop = conn, true, stop
+	l.done.Go(func() { l.watch(ctx, events) })
+	return nil
+}
+
+// drop throws the connection away, if there is one, and waits for the goroutine that follows it.
+func (l *Link) drop() {
+	if !l.dialled {
+		return
+	}
 	l.stop()
 	l.done.Wait()
 	l.alarm.Stop()
 	l.Conn.Disconnect()
+	l.dialled = false
+	l.setState(false)
 }
+
+// Connect returns when there is a connection, which it makes unless there is one. It gives the
+// number of the connection, which is another one after every interruption, and says whether
+// interfaces have changed since the last call. A Link that is closed does not connect.
+func (l *Link) Connect(ctx context.Context) (epoch int, stale bool, err error) {
+	if l.closed {
+		return 0, false, fmt.Errorf("%w: the renderer is closed", ErrNotConnected)
+	}
+	if !l.dialled {
+		if err := l.dial(); err != nil {
+			return 0, false, err
+		}
+	}
+	if err := l.wait(ctx); err != nil {
+		return 0, false, err
+	}
+	epoch, stale = l.state()
+	return epoch, stale, nil
+}
+
+// Failed takes the error of a call, or nil. After one that leaves a call without its answer the
+// connection is of no use; an answer with a return value leaves it usable.
+func (l *Link) Failed(err error) {
+	if err != nil && broke(err) {
+		l.drop()
+	}
+}
+
+// Close disconnects for good, and waits for the goroutines of the link.
+func (l *Link) Close() {
+	l.closed = true
+	l.drop()
+}
+
+// Closed says whether Close was called.
+func (l *Link) Closed() bool { return l.closed }
+
+// Prompt has the owner told that a Commit would find something to do. It may be called by any
+// goroutine.
+func (l *Link) Prompt() { l.options.OnChange() }
 
 // never is longer than any process runs.
 const never = time.Duration(math.MaxInt64)
 
-// WakeAt has the owner told at a time that a Commit would find something to do. It is
-// the only such time.
+// WakeAt has the owner told at a time that a Commit would find something to do, as long as the
+// connection is not thrown away. It is the only such time.
 func (l *Link) WakeAt(t time.Time) { l.alarm.Reset(time.Until(t)) }
 
 // watch follows the state of the connection and changes of interfaces.
@@ -134,9 +200,9 @@ func (l *Link) watch(ctx context.Context, states <-chan core.ConnectionEvent) {
 				}
 			}
 			l.setState(s.State == core.Connected)
-			l.changed()
+			l.Prompt()
 		case <-l.alarm.C:
-			l.changed()
+			l.Prompt()
 		case _, ok := <-events:
 			if !ok {
 				events = nil
@@ -145,7 +211,7 @@ func (l *Link) watch(ctx context.Context, states <-chan core.ConnectionEvent) {
 			l.mu.Lock()
 			l.stale = true
 			l.mu.Unlock()
-			l.changed()
+			l.Prompt()
 		}
 	}
 }
@@ -181,9 +247,9 @@ func (l *Link) subscribe(ctx context.Context) govpp.Watcher {
 	return w
 }
 
-// State returns the number of the connection, and whether interfaces have
+// state returns the number of the connection, and whether interfaces have
 // changed since the last call.
-func (l *Link) State() (epoch int, stale bool) {
+func (l *Link) state() (epoch int, stale bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	stale, l.stale = l.stale, false
@@ -197,8 +263,8 @@ func (l *Link) Connected() bool {
 	return l.isUp
 }
 
-// Wait returns when there is a connection.
-func (l *Link) Wait(ctx context.Context) error {
+// wait returns when there is a connection.
+func (l *Link) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(connectWait, l.Timeout))
 	defer cancel()
 	l.mu.Lock()

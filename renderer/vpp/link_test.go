@@ -1,0 +1,99 @@
+package vpp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	govpp "go.fd.io/govpp/api"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer/vpp"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// dial returns a link to an embedded vswitch. Whenever its owner is told of something there is a
+// token.
+func dial(t *testing.T) (l *vpp.Link, told chan struct{}) {
+	t.Helper()
+	sw := vswitch.New(vswitch.Options{})
+	told = make(chan struct{}, 100)
+	l, err := vpp.Dial(vpp.Options{Adapter: sw.Adapter(), OnChange: func() { told <- struct{}{} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		l.Close()
+		if err := sw.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l, told
+}
+
+func connect(t *testing.T, l *vpp.Link) (epoch int) {
+	t.Helper()
+	epoch, _, err := l.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return epoch
+}
+
+func TestOnlyACallWithoutAnAnswerEndsTheConnection(t *testing.T) {
+	l, _ := dial(t)
+	first := connect(t, l)
+	for _, err := range []error{
+		nil,
+		fmt.Errorf("add a rule: %w", govpp.INVALID_VALUE),
+		fmt.Errorf("%w: the renderer is closed", vpp.ErrNotConnected),
+		fmt.Errorf("%w: no message", vpp.ErrIncompatible),
+		fmt.Errorf("show version: %w", vpp.ErrNoCLI),
+	} {
+		l.Failed(err)
+		if !l.Connected() || connect(t, l) != first {
+			t.Fatalf("%v ended the connection", err)
+		}
+	}
+	for last, err := range []error{context.DeadlineExceeded, errors.New("end of file"), context.Canceled} {
+		l.Failed(err)
+		if l.Connected() {
+			t.Fatalf("%v did not end the connection", err)
+		}
+		if epoch := connect(t, l); epoch != first+last+1 {
+			t.Errorf("after %v it is connection %d, want %d", err, epoch, first+last+1)
+		}
+		if _, err := l.CLI(t.Context(), "show version"); err != nil {
+			t.Errorf("the new connection cannot be used: %v", err)
+		}
+	}
+}
+
+func TestALinkThatIsClosedDoesNotConnect(t *testing.T) {
+	l, _ := dial(t)
+	connect(t, l)
+	l.Close()
+	if _, _, err := l.Connect(t.Context()); !errors.Is(err, vpp.ErrNotConnected) || !l.Closed() || l.Connected() {
+		t.Errorf("closed %t, connected %t: %v, want %v", l.Closed(), l.Connected(), err, vpp.ErrNotConnected)
+	}
+	l.Close() // again
+}
+
+func TestTheOwnerIsToldOfConnectionsAndOfTheTime(t *testing.T) {
+	l, told := dial(t)
+	connect(t, l)
+	<-told
+	l.WakeAt(time.Now())
+	<-told
+	l.Failed(errors.New("end of file"))
+	connect(t, l)
+	<-told
+	l.WakeAt(time.Now())
+	<-told
+	l.Prompt()
+	<-told
+}
