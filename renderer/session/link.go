@@ -165,7 +165,12 @@ func (l *link) send(ctx context.Context, changes []*session.SessionRuleAddDel) e
 		}
 		m, err := s.RecvMsg()
 		if err != nil {
-			return errors.Join(first, fmt.Errorf("answer to session rule %s: %w", changes[answered].Tag, err))
+			// A refusal before it is not wrapped: that alone would leave the connection usable.
+			err = fmt.Errorf("answer to session rule %s: %w", changes[answered].Tag, err)
+			if first != nil {
+				return fmt.Errorf("%w; before, %s", err, first.Error())
+			}
+			return err
 		}
 		r, ok := m.(*session.SessionRuleAddDelReply)
 		if !ok {
