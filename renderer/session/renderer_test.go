@@ -167,6 +167,31 @@ func TestTwoPodsOfOneNamespaceAreClosed(t *testing.T) {
 	}
 }
 
+// TestWhoMayReachAPodIsEnforcedAlsoWhenItsNamespaceIsSharedByMistake has the second of two pods of one
+// namespace closed to others.
+func TestWhoMayReachAPodIsEnforcedAlsoWhenItsNamespaceIsSharedByMistake(t *testing.T) {
+	s := opened(t, false)
+	s.Options.Namespaces = func(api.PodID) (uint32, bool) { return s.Namespaces[client], true }
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	txn := s.Rules.NewTxn(false)
+	for i, pod := range renderertest.PodIDs[:2] {
+		txn.Render(pod, renderer.PodConfig{IPs: clientIPs[i : i+1], Egress: list(web, denyAll)})
+	}
+	if err := txn.Commit(t.Context()); !errors.Is(err, sluicesession.ErrSharedNamespace) {
+		t.Errorf("%v, want %v", err, sluicesession.ErrSharedNamespace)
+	}
+	for i, from := range []netip.Addr{somewhere, somewhere6} {
+		for port, want := range map[uint16]api.Action{80: api.Permit, 443: api.Deny} {
+			f := api.Flow{Src: from, Dst: clientIPs[i], Protocol: api.TCP, SrcPort: 40000, DstPort: port}
+			if got := s.Switch.Accept(s.Namespaces[client], f).Action; got != want {
+				t.Errorf("%s port %d: %s, want %s", f.Dst, port, got, want)
+			}
+		}
+	}
+}
+
 func TestAPodThatGetsItsNamespaceLaterIsRestricted(t *testing.T) {
 	s := opened(t, true)
 	late := renderertest.PodIDs[1]

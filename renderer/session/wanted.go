@@ -47,6 +47,9 @@ func (r *Renderer) want() *desired {
 	claimed := map[uint32]api.PodID{}
 	for _, pod := range slices.SortedFunc(maps.Keys(r.namespaces), api.PodID.Compare) {
 		for _, namespace := range r.namespaces[pod] {
+			if d.layout.Global != nil {
+				d.global(pod, namespace, r.own[pod])
+			}
 			if first, taken := claimed[namespace]; taken {
 				d.share(namespace, first, pod)
 				continue
@@ -54,9 +57,6 @@ func (r *Renderer) want() *desired {
 			claimed[namespace] = pod
 			if table := d.layout.Pods[pod]; table != nil {
 				d.local(pod, namespace, table, r.own[pod])
-			}
-			if d.layout.Global != nil {
-				d.global(pod, namespace, r.own[pod])
 			}
 		}
 	}
@@ -68,7 +68,8 @@ func (r *Renderer) want() *desired {
 	return d
 }
 
-// share closes a namespace that two pods are said to have.
+// share closes a namespace that two pods are said to have to what its applications open. Who may reach
+// the pods is a matter of their addresses.
 func (d *desired) share(namespace uint32, first, second api.PodID) {
 	d.refused = append(d.refused, fmt.Errorf("%w: %d, by %s and %s", ErrSharedNamespace, namespace, first, second))
 	for _, transport := range transports {
