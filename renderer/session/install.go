@@ -126,6 +126,7 @@ func (r *Renderer) install(ctx context.Context, d *desired) error {
 			return err
 		}
 	}
+	r.holders = d.holders
 	for _, j := range jobs {
 		j.present.as = j.want
 		if len(j.present.rules) == 0 {
@@ -194,13 +195,20 @@ func (d *desired) checkSizes() {
 			d.refused = append(d.refused, fmt.Errorf("%w: pod %s needs %d for %s, more than %d", ErrTooLarge, w.origin, len(w.rules), s.transport, d.r.options.MaxRules))
 			d.oversize = append(d.oversize, unenforced(w.origins)...)
 		}
-		if p := d.r.mirror.sections[s]; p != nil && len(p.rules) > 0 {
+		if p := d.r.mirror.sections[s]; p != nil && len(p.rules) > 0 && d.r.isHeldBy(s, d.holders[s]) {
 			d.kept[s] = true
 			delete(d.sections, s)
 			continue
 		}
 		d.sections[s] = &wanted{rules: rules{tops[s.family]: api.Deny}, origin: w.origin}
 	}
+}
+
+// isHeldBy says whether the rules that a section has may be those of a pod: an address and a namespace
+// go from one pod to another. Whose the rules of a process before are is not known.
+func (r *Renderer) isHeldBy(s section, pod api.PodID) bool {
+	holder, known := r.holders[s]
+	return !known || holder == pod
 }
 
 // checkForeign leaves out what is taken by rules of others.

@@ -101,6 +101,7 @@ type Renderer struct {
 	version    string
 	own        map[api.PodID][]netip.Addr
 	namespaces map[api.PodID][]uint32 // of pods that have some; sorted
+	holders    map[section]api.PodID  // whose the sections are that were installed last
 	compiled   map[wantedKey]*wanted
 	shortfall  cache.Shortfall
 	revoked    revocation

@@ -149,6 +149,45 @@ func TestTooManyRulesAreRefused(t *testing.T) {
 	}
 }
 
+// TestAPodThatIsRefusedDoesNotGetWhatThePodBeforeItHad has a pod that needs too many rules come in the
+// place of another: with its namespace and its address.
+func TestAPodThatIsRefusedDoesNotGetWhatThePodBeforeItHad(t *testing.T) {
+	s := opened(t, false)
+	s.Options.MaxRules = 8
+	s.Options.Namespaces = func(api.PodID) (uint32, bool) { return s.Namespaces[client], true }
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	commit := func(pod api.PodID, l *renderer.RuleList) error {
+		txn := s.Rules.NewTxn(true)
+		txn.Render(pod, renderer.PodConfig{IPs: clientIPs, Ingress: l, Egress: l})
+		return txn.Commit(t.Context())
+	}
+	decided := func(port uint16) [2]api.Action {
+		f := api.Flow{Src: somewhere, Dst: clientIPs[0], Protocol: api.TCP, SrcPort: 40000, DstPort: port}
+		return [2]api.Action{connect(s, somewhere, port), s.Switch.Accept(s.Namespaces[client], f).Action}
+	}
+	many := web
+	many.DstPort = api.Ports(80, 90)
+	if err := commit(client, list(web, denyAll)); err != nil {
+		t.Fatal(err)
+	}
+	if err := commit(client, list(many, denyAll)); !errors.Is(err, sluicesession.ErrTooLarge) {
+		t.Fatalf("%v, want %v", err, sluicesession.ErrTooLarge)
+	}
+	if got := decided(80); got != [2]api.Action{api.Permit, api.Permit} {
+		t.Errorf("the pod that had them lost its rules: %v", got)
+	}
+	for range 2 { // also when it is tried again
+		if err := commit(renderertest.PodIDs[1], list(many, denyAll)); !errors.Is(err, sluicesession.ErrTooLarge) {
+			t.Fatalf("%v, want %v", err, sluicesession.ErrTooLarge)
+		}
+		if got := decided(80); got != [2]api.Action{api.Deny, api.Deny} {
+			t.Errorf("another pod got its rules: %v", got)
+		}
+	}
+}
+
 func TestTwoPodsOfOneNamespaceAreClosed(t *testing.T) {
 	s := opened(t, false)
 	s.Options.Namespaces = func(api.PodID) (uint32, bool) { return s.Namespaces[client], true }

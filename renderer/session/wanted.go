@@ -34,7 +34,8 @@ type desired struct {
 	layout   cache.Layout
 	nets     *cache.Nets
 	sections map[section]*wanted
-	kept     map[section]bool // stay as they are
+	holders  map[section]api.PodID // whose they are
+	kept     map[section]bool      // stay as they are
 	used     map[wantedKey]bool
 	oversize []renderer.Unenforced
 	refused  []error
@@ -43,7 +44,7 @@ type desired struct {
 // want returns the sections of all pods that have a namespace.
 func (r *Renderer) want() *desired {
 	d := &desired{r: r, layout: r.cache.Desired(), nets: cache.NewNets(r.cache.Members),
-		sections: map[section]*wanted{}, kept: map[section]bool{}, used: map[wantedKey]bool{}}
+		sections: map[section]*wanted{}, holders: map[section]api.PodID{}, kept: map[section]bool{}, used: map[wantedKey]bool{}}
 	claimed := map[uint32]api.PodID{}
 	for _, pod := range slices.SortedFunc(maps.Keys(r.namespaces), api.PodID.Compare) {
 		for _, namespace := range r.namespaces[pod] {
@@ -68,14 +69,17 @@ func (r *Renderer) want() *desired {
 	return d
 }
 
+// add adds a section of a pod.
+func (d *desired) add(s section, pod api.PodID, w *wanted) { d.sections[s], d.holders[s] = w, pod }
+
 // share closes a namespace that two pods are said to have to what its applications open. Who may reach
 // the pods is a matter of their addresses.
 func (d *desired) share(namespace uint32, first, second api.PodID) {
 	d.refused = append(d.refused, fmt.Errorf("%w: %d, by %s and %s", ErrSharedNamespace, namespace, first, second))
 	for _, transport := range transports {
 		for family := range tops {
-			d.sections[section{namespace, true, transport, everything(family), family}] =
-				&wanted{rules: rules{tops[family]: api.Deny}, origin: second.String()}
+			d.add(section{namespace, true, transport, everything(family), family}, second,
+				&wanted{rules: rules{tops[family]: api.Deny}, origin: second.String()})
 		}
 	}
 }
@@ -101,7 +105,7 @@ func (d *desired) local(pod api.PodID, namespace uint32, table *cache.Table, own
 		for family := range tops {
 			key := wantedKey{table.Digest, false, transport, family, fmt.Sprint(ofFamily(free, family))}
 			if w := d.compile(key, rules, destination, free, tagOrigin(pod, table, len(table.Rules)-1), table.Origins); w != nil {
-				d.sections[section{namespace, true, transport, everything(family), family}] = w
+				d.add(section{namespace, true, transport, everything(family), family}, pod, w)
 			}
 		}
 	}
@@ -120,7 +124,7 @@ func (d *desired) global(pod api.PodID, namespace uint32, own []netip.Addr) {
 		for _, transport := range transports {
 			key := wantedKey{digest, true, transport, family, fmt.Sprint(ofFamily(free, family))}
 			if w := d.compile(key, table.Rules[from:end], source, free, tagOrigin(pod, table, end-1), table.Origins[from:end]); w != nil {
-				d.sections[section{d.r.tableOf(namespace, family), false, transport, netip.PrefixFrom(addr, addr.BitLen()), family}] = w
+				d.add(section{d.r.tableOf(namespace, family), false, transport, netip.PrefixFrom(addr, addr.BitLen()), family}, pod, w)
 			}
 		}
 	}
