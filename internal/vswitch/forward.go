@@ -163,7 +163,7 @@ func (x *step) hop() Hop {
 	}
 	if x.acl != nil {
 		h.ACLIndex, h.ACLTag, h.Rule = x.acl.index, x.acl.tag, int(x.rule)
-		h.RuleText = x.acl.rules[x.rule].String()
+		h.RuleText = RuleText{&x.acl.rules[x.rule]}
 	}
 	return h
 }

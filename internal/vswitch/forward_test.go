@@ -272,21 +272,22 @@ func TestPacketsThatCannotBeForwarded(t *testing.T) {
 
 func TestTraceTellsWhatDecided(t *testing.T) {
 	l := newLab(t, Options{})
-	_, out := l.apply(nil, []Rule{rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{80, 80})})
+	web := rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{80, 80})
+	_, out := l.apply(nil, []Rule{web})
 	first := l.permitted("first", toPod(api.TCP, 4000, 80))
 	want := []Hop{
 		{Interface: "uplink", SwIfIndex: l.world, Direction: api.Ingress, Matched: MatchOpen, Action: api.Permit, Rule: -1},
 		{
 			Interface: "pod1", SwIfIndex: l.pod, Tag: "shop/web", Direction: api.Egress, Matched: MatchACL, Action: api.Permit,
-			ACLIndex: out, ACLTag: "egress", SessionCreated: true,
-			RuleText: "ipv4 permit+reflect src 0.0.0.0/0 dst 0.0.0.0/0 proto tcp sport 0-65535 dport 80-80",
+			ACLIndex: out, ACLTag: "egress", SessionCreated: true, RuleText: RuleText{&web},
 		},
 	}
-	if diff := cmp.Diff(want, first.Hops); diff != "" {
+	inWords := cmp.Transformer("words", RuleText.String)
+	if diff := cmp.Diff(want, first.Hops, inWords); diff != "" {
 		t.Errorf("hops (-want +got):\n%s", diff)
 	}
 	text := first.String()
-	for _, part := range []string{"192.0.2.9:4000 -> 10.1.1.1:80/tcp", "none applied", "session created", "permit: delivered on pod1"} {
+	for _, part := range []string{"192.0.2.9:4000 -> 10.1.1.1:80/tcp", "none applied", "ipv4 permit+reflect src 0.0.0.0/0 dst 0.0.0.0/0 proto tcp sport 0-65535 dport 80-80", "session created", "permit: delivered on pod1"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in\n%s", part, text)
 		}
@@ -298,7 +299,7 @@ func TestTraceTellsWhatDecided(t *testing.T) {
 		t.Errorf("other packet is matched by %s", got)
 	}
 	b, err := json.Marshal(first)
-	if err != nil || !strings.Contains(string(b), `"verdict":"permit"`) || !strings.Contains(string(b), `"direction":"egress"`) {
+	if err != nil || !strings.Contains(string(b), `"verdict":"permit"`) || !strings.Contains(string(b), `"direction":"egress"`) || !strings.Contains(string(b), `"ruleText":"ipv4 permit+reflect src`) {
 		t.Errorf("JSON: %s, %v", b, err)
 	}
 }

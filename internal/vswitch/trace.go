@@ -52,10 +52,25 @@ type Hop struct {
 	ACLIndex       uint32        `json:"aclIndex"`
 	ACLTag         string        `json:"aclTag,omitempty"`
 	Rule           int           `json:"rule"` // -1 when no rule took part
-	RuleText       string        `json:"ruleText,omitempty"`
+	RuleText       RuleText      `json:"ruleText,omitzero"`
 	SessionCreated bool          `json:"sessionCreated,omitzero"`
 	SessionRevoked bool          `json:"sessionRevoked,omitzero"` // the packet had a session, which policy no longer permits
 }
+
+// RuleText says a rule in words, which are made when somebody wants them: most packets are asked
+// for their verdict only. The zero value is no rule.
+type RuleText struct{ rule *Rule }
+
+// String returns what Rule.String does, nothing for no rule.
+func (t RuleText) String() string {
+	if t.rule == nil {
+		return ""
+	}
+	return t.rule.String()
+}
+
+// MarshalText renders the rule as String does.
+func (t RuleText) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // String returns the trace on several lines, without a newline at the end.
 func (t Trace) String() string {
