@@ -71,6 +71,14 @@ type Decision struct {
 	Origins  []api.Origin   `json:"origins,omitempty"`
 }
 
+// Signed writes into decisions which renderer they are of, and returns them.
+func Signed(renderer string, decisions []Decision) []Decision {
+	for i := range decisions {
+		decisions[i].Renderer = renderer
+	}
+	return decisions
+}
+
 // Decided is what hits are counted by: what a rule of a policy decides, in all tables. The zero
 // origin stands for rules that no policy is the reason of.
 type Decided struct {

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -18,15 +16,6 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
-
-// changesWithFaults is how many random changes the test below makes; SLUICE_LONG=1
-// makes it 10 000.
-func changesWithFaults() int {
-	if os.Getenv("SLUICE_LONG") == "1" {
-		return 10_000
-	}
-	return 400
-}
 
 // TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes, many of
 // which end with a call that is refused, lost, not answered, done by half, or with the
@@ -42,7 +31,7 @@ func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWeather(t)
 			shrink(w.r)
-			w.endures(changesWithFaults())
+			w.endures(renderertest.Changes(400))
 		})
 	}
 }
@@ -52,10 +41,10 @@ func (w *weather) endures(n int) {
 	t := w.t
 	t.Helper()
 	w.changes(n / 5)
-	heap := liveHeap()
+	heap := renderertest.LiveHeap()
 	w.changes(n - n/5)
 	w.resync()
-	if grown := liveHeap() - heap; grown > 8<<20 {
+	if grown := renderertest.LiveHeap() - heap; grown > 8<<20 {
 		t.Errorf("after %d changes the heap has grown by %d KiB", n, grown>>10)
 	}
 	w.everythingGone()
@@ -83,11 +72,8 @@ type weather struct {
 	pods    map[api.PodID]renderer.PodConfig
 	members map[api.SetID]map[netip.Prefix]bool
 	failed  map[fault]int
-	between []map[api.Flow]ends // the states since the last that was enforced, with it
+	between []map[api.Flow]renderertest.Ends // the states since the last that was enforced, with it
 }
-
-// ends are the verdicts where a flow is sent and where it is received.
-type ends struct{ src, dst api.Action }
 
 const (
 	weatherPods = 6
@@ -272,11 +258,10 @@ func (w *weather) flows(yield func(api.Flow) bool) {
 // told notes what the state that was told decides. A pod that is not known has no
 // routes where there is a network plugin; so what it sends or gets does not count.
 func (w *weather) told() {
-	state := make(map[api.Flow]ends)
+	state := make(map[api.Flow]renderertest.Ends)
 	for f := range w.flows {
 		if w.isKnown(f.Src) && w.isKnown(f.Dst) {
-			src, dst := w.truth.Ends(f)
-			state[f] = ends{src, dst}
+			state[f] = w.truth.Ends(f)
 		}
 	}
 	w.between = append(w.between, state)
@@ -311,17 +296,16 @@ func (w *weather) enforced() {
 func (w *weather) checkBetween() {
 	w.t.Helper()
 	for f := range w.flows {
-		var src, dst [2]bool // by action
-		known := true
+		var of []renderertest.Ends
 		for _, s := range w.between {
-			e, ok := s[f]
-			src[e.src], dst[e.dst] = true, true
-			known = known && ok
+			if e, known := s[f]; known {
+				of = append(of, e)
+			}
 		}
-		if !known {
+		if len(of) < len(w.between) {
 			continue
 		}
-		possible := [2]bool{api.Permit: src[api.Permit] && dst[api.Permit], api.Deny: src[api.Deny] || dst[api.Deny]}
+		possible := renderertest.Possible(of...)
 		if got := w.verdict(f); !possible[got] {
 			w.t.Fatalf("%s: %s, which none of %d states says\n%s", f, got, len(w.between), w.truth.Dump())
 		}
@@ -353,14 +337,4 @@ func (w *weather) everythingGone() {
 	clear(w.pods)
 	clear(w.members)
 	w.resync()
-}
-
-// liveHeap is how many bytes are reachable.
-func liveHeap() int64 {
-	var m runtime.MemStats
-	for range 2 {
-		runtime.GC()
-	}
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }

@@ -15,11 +15,7 @@ import (
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := r.cache.Evaluate(f)
-	for i := range out {
-		out[i].Renderer = r.Name()
-	}
-	return out
+	return renderer.Signed(r.Name(), r.cache.Evaluate(f))
 }
 
 // Dump is what the renderer knows of the store, for people.

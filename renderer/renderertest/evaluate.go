@@ -23,13 +23,11 @@ func (r *Recorder) Explain(f api.Flow) []renderer.Decision {
 	return r.state.explain(r.name, f)
 }
 
-// Ends returns what is decided at the two ends of a flow: where it is sent, and where
-// it is received. Both must permit it.
-func (r *Recorder) Ends(f api.Flow) (src, dst api.Action) {
+// Ends returns what is decided at the two ends of a flow.
+func (r *Recorder) Ends(f api.Flow) Ends {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.state.ends(f)
-	return e.src, e.dst
+	return r.state.ends(f)
 }
 
 func (s *state) explain(name string, f api.Flow) []renderer.Decision {
@@ -53,9 +51,9 @@ func (s *state) tables(name string, f api.Flow) (src, dst []renderer.Decision) {
 }
 
 // ends returns the verdicts at the two ends of a flow.
-func (s *state) ends(f api.Flow) ends {
+func (s *state) ends(f api.Flow) Ends {
 	src, dst := s.tables("", f)
-	return ends{verdict(src), verdict(dst)}
+	return Ends{verdict(src), verdict(dst)}
 }
 
 func verdict(decisions []renderer.Decision) api.Action {

@@ -48,7 +48,7 @@ type walk struct {
 // checks some flows.
 func (w *walk) step() {
 	flows := w.drawFlows()
-	states := [][]ends{w.verdicts(flows)}
+	states := [][]Ends{w.verdicts(flows)}
 	txn := w.begin(w.drawTxn())
 	failure := rapid.IntRange(0, 12).Draw(w.rt, "failing call, 0 for none")
 	w.subject.FailNext(failure)

@@ -49,15 +49,11 @@ func (r *rig) failAt(n int, resync bool, c change) bool {
 	return err != nil
 }
 
-// ends are the verdicts of the two ends of a flow: of the ingress list of the pod
-// that sends it, and of the egress list of the pod that receives it.
-type ends struct{ src, dst api.Action }
-
 // verdicts returns what the model says.
-func (r *rig) verdicts(flows []api.Flow) []ends {
+func (r *rig) verdicts(flows []api.Flow) []Ends {
 	r.model.mu.Lock()
 	defer r.model.mu.Unlock()
-	verdicts := make([]ends, len(flows))
+	verdicts := make([]Ends, len(flows))
 	for i, f := range flows {
 		verdicts[i] = r.model.state.ends(f)
 	}
@@ -67,15 +63,15 @@ func (r *rig) verdicts(flows []api.Flow) []ends {
 // checkBetween requires that the stack enforces, at either end of every flow, the
 // rules of one of some states. The ends may be in different states: a renderer
 // promises either the old or the new rules of every pod, not of all pods at once.
-func (r *rig) checkBetween(flows []api.Flow, states ...[]ends) {
+func (r *rig) checkBetween(flows []api.Flow, states ...[]Ends) {
 	r.t.Helper()
 	judge(r.subject, flows, func(f api.Flow) api.Flow { return f })
 	for i, f := range flows {
-		var src, dst [2]bool // by action
-		for _, s := range states {
-			src[s[i].src], dst[s[i].dst] = true, true
+		of := make([]Ends, len(states))
+		for n, s := range states {
+			of[n] = s[i]
 		}
-		possible := [2]bool{api.Permit: src[api.Permit] && dst[api.Permit], api.Deny: src[api.Deny] || dst[api.Deny]}
+		possible := Possible(of...)
 		fits := false
 		for _, a := range []api.Action{api.Permit, api.Deny} {
 			if _, ok := accepts(r.subject, f, a); ok && possible[a] {

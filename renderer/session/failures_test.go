@@ -3,8 +3,6 @@ package session_test
 import (
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"runtime"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
@@ -12,14 +10,6 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
-
-// changesWithFaults is how many random changes the test below makes; SLUICE_LONG=1 makes it 10 000.
-func changesWithFaults() int {
-	if os.Getenv("SLUICE_LONG") == "1" {
-		return 10_000
-	}
-	return 300
-}
 
 // TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes, many of which end
 // with a call that is lost or refused. Afterwards every attempt is decided, at either end, as in a
@@ -29,11 +19,11 @@ func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
 	for name, refuses := range map[string]bool{"lost": false, "refused": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWeather(t, refuses)
-			n := changesWithFaults() / 2
+			n := renderertest.Changes(300) / 2
 			w.changes(n / 5)
-			heap := liveHeap()
+			heap := renderertest.LiveHeap()
 			w.changes(n - n/5)
-			if grown := liveHeap() - heap; grown > 8<<20 {
+			if grown := renderertest.LiveHeap() - heap; grown > 8<<20 {
 				t.Errorf("after %d changes the heap has grown by %d KiB", n, grown>>10)
 			}
 			w.commit(true, func(renderer.Txn) {})
@@ -56,7 +46,7 @@ type weather struct {
 	// senders knows what pods may send, receivers who may send to them.
 	senders, receivers *renderertest.Recorder
 	members            map[netip.Prefix]bool
-	between            [][][2]api.Action // by flow: the states since the last that was enforced, with it
+	between            [][]renderertest.Ends // by flow: the states since the last that was enforced, with it
 	failed             int
 }
 
@@ -136,9 +126,9 @@ func (w *weather) told(resync bool, change func(renderer.Txn)) renderer.Txn {
 			w.t.Fatal(err)
 		}
 	}
-	state := make([][2]api.Action, len(weatherFlows))
+	state := make([]renderertest.Ends, len(weatherFlows))
 	for i, f := range weatherFlows {
-		state[i] = [2]api.Action{w.senders.Verdict(f), w.receivers.Verdict(f)}
+		state[i] = renderertest.Ends{Src: w.senders.Verdict(f), Dst: w.receivers.Verdict(f)}
 	}
 	w.between = append(w.between, state)
 	txn := w.s.Renderer().NewTxn(resync)
@@ -167,11 +157,11 @@ func (w *weather) enforced() { w.between = w.between[len(w.between)-1:] }
 func (w *weather) check() {
 	w.t.Helper()
 	for i, f := range weatherFlows {
-		var src, dst [2]bool // by action
-		for _, s := range w.between {
-			src[s[i][0]], dst[s[i][1]] = true, true
+		of := make([]renderertest.Ends, len(w.between))
+		for n, state := range w.between {
+			of[n] = state[i]
 		}
-		possible := [2]bool{api.Permit: src[api.Permit] && dst[api.Permit], api.Deny: src[api.Deny] || dst[api.Deny]}
+		possible := renderertest.Possible(of...)
 		if got := w.s.Verdict(f); !possible[got] {
 			w.t.Fatalf("%s in %d states: %s", f, len(w.between), w.s.Trace(f))
 		}
@@ -213,13 +203,4 @@ func (w *weather) list(side func(*api.ContivRule) *api.Net) *renderer.RuleList {
 		rules = append(rules, r)
 	}
 	return list(append(rules, api.ContivRule{Action: api.Action(w.rand.IntN(2))})...)
-}
-
-// liveHeap returns how many bytes are in use.
-func liveHeap() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
