@@ -2,10 +2,8 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -56,14 +54,9 @@ func TestFaultTenThousandPodsComeInOneBurst(t *testing.T) {
 	faulty(t)
 	const n = 10_000
 	s := &scale{site: startSite(t, etcd.Options{}), changes: map[string]*journey{}}
-	k := s.replica("ksr-0")
-	k.says(200, "ok: leads")
+	k := s.leader("ksr-0")
 	s.node()
-	slow := runAgent(t, s.members.Endpoints()[0], startVPP(t, filepath.Join(socketDir(t), "vpp.sock")).socket)
-	s.reaches(slow, "seen")
-	if err := slow.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	slow := s.halted()
 	s.policies()
 	start := time.Now()
 	s.burst(scaleNodes*scaleLocal, scaleNodes*scaleLocal+n) // none is on the node
@@ -73,12 +66,7 @@ func TestFaultTenThousandPodsComeInOneBurst(t *testing.T) {
 	s.reaches(s.agent, "enforced")
 	t.Logf("enforced %v after the last one", time.Since(made))
 
-	resumed := time.Now()
-	if err := slow.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	s.reaches(slow, "seen")
-	t.Logf("the agent that stood still has seen all %v after it went on", time.Since(resumed))
+	t.Logf("the agent that stood still has seen all %v after it went on", s.resumed(slow))
 	for _, a := range []*process{s.agent, slow} {
 		if out, _ := a.ctl("get", "status"); !strings.Contains(out, fmt.Sprintf("%d pods", n+3)) {
 			t.Errorf("an agent does not know %d pods:\n%s", n+3, out)

@@ -3,9 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,8 +15,7 @@ import (
 func TestFaultEachMemberOfEtcdDiesInTurn(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Members: 3})
-	k := s.replica("ksr-0", "--leader-ttl", "5s")
-	k.says(200, "ok: leads")
+	s.leader("ksr-0", "--leader-ttl", "5s")
 	s.node()
 	for i := range 3 {
 		s.members.Kill(i)
@@ -35,8 +32,7 @@ func TestFaultEachMemberOfEtcdDiesInTurn(t *testing.T) {
 func TestFaultEtcdLosesItsQuorumAndRegainsIt(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Members: 3})
-	k := s.replica("ksr-0")
-	k.says(200, "ok: leads")
+	k := s.leader("ksr-0")
 	s.node()
 	s.members.Kill(0)
 	s.members.Kill(1)
@@ -63,8 +59,7 @@ func TestFaultEtcdLosesItsQuorumAndRegainsIt(t *testing.T) {
 func TestFaultEtcdIsSetBackToOldDataOrEmptied(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Members: 3})
-	k := s.replica("ksr-0")
-	k.says(200, "ok: leads")
+	k := s.leader("ksr-0")
 	restore := s.members.Save()
 	k.says(200, "ok: leads")
 	s.node()
@@ -84,8 +79,7 @@ func TestFaultEtcdIsSetBackToOldDataOrEmptied(t *testing.T) {
 func TestFaultTheHistoryIsForgottenWhileTheAgentIsAway(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{})
-	k := s.replica("ksr-0")
-	k.says(200, "ok: leads")
+	s.leader("ksr-0")
 	door := newGate(t)
 	door.open(s.members.Endpoints()[0])
 	s.node(door.addr)
@@ -165,8 +159,7 @@ func TestFaultEtcdIsTidiedWhileStateChanges(t *testing.T) {
 func TestFaultTheDiskOfEtcdIsFull(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Quota: 4 << 20})
-	k := s.replica("ksr-0")
-	k.says(200, "ok: leads")
+	k := s.leader("ksr-0")
 	s.node()
 	c, err := clientv3.New(clientv3.Config{Endpoints: s.members.Endpoints()})
 	if err != nil {
@@ -195,22 +188,12 @@ func TestFaultTheDiskOfEtcdIsFull(t *testing.T) {
 func TestFaultASlowReaderHoldsNobodyUp(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{})
-	k := s.replica("ksr-0")
-	k.says(200, "ok: leads")
+	s.leader("ksr-0")
 	s.node()
-	slow := runAgent(t, s.members.Endpoints()[0], startVPP(t, filepath.Join(socketDir(t), "vpp.sock")).socket)
-	s.reaches(slow, "seen")
-	if err := slow.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	slow := s.halted()
 	s.grow("many", 500)
 	t.Logf("with a reader that stands still: converged after %v", s.converged())
 	s.reaches(s.agent, "enforced")
-	start := time.Now()
-	if err := slow.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	s.reaches(slow, "seen")
-	t.Logf("the slow one caught up after %v", time.Since(start))
+	t.Logf("the slow one caught up after %v", s.resumed(slow))
 	s.probes.check(t)
 }

@@ -12,8 +12,7 @@ import (
 func TestTheDeathOfTheLeaderLeavesNoGapAndNothingIsWrittenTwice(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, etcd.Options{Members: 3})
-	first := s.replica("ksr-0")
-	first.says(200, "ok: leads")
+	first := s.leader("ksr-0")
 	second := s.replica("ksr-1")
 	second.says(200, "ok: stands by")
 	s.node()
@@ -49,20 +48,15 @@ func TestTheDeathOfTheLeaderLeavesNoGapAndNothingIsWrittenTwice(t *testing.T) {
 func TestALeaderThatWasPausedDoesNotWriteOn(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, etcd.Options{})
-	first := s.replica("ksr-0")
-	first.says(200, "ok: leads")
+	first := s.leader("ksr-0")
 	second := s.replica("ksr-1")
 	second.says(200, "ok: stands by")
 	s.grow("before", 10)
-	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	first.halt()
 	s.grow("during", 10)
 	second.says(200, "ok: leads")
 	s.converged()
-	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	first.resume()
 	s.grow("after", 10)
 	s.converged()
 	first.says(200, "ok: stands by")
@@ -91,13 +85,9 @@ func TestFaultTheReplicaIsCutOffFromTheAPIServerOrFromEtcd(t *testing.T) {
 	toAPI.flow.Unlock()
 	first.says(200, "ok: stands by")
 
-	if err := second.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	second.halt()
 	first.says(200, "ok: leads")
-	if err := second.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	second.resume()
 	second.says(200, "ok: stands by")
 	toEtcd.flow.Lock()
 	start = time.Now()

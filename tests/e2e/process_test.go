@@ -75,6 +75,17 @@ func startProgramBy(t testing.TB, start func(*exec.Cmd) error, name string, args
 	return p
 }
 
+// halt has the process stand still, resume go on.
+func (p *process) halt()   { p.t.Helper(); p.signal(syscall.SIGSTOP) }
+func (p *process) resume() { p.t.Helper(); p.signal(syscall.SIGCONT) }
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // read collects lines until the process ends.
 func (p *process) read(r io.ReadCloser) {
 	defer close(p.ended)
@@ -142,9 +153,7 @@ func (p *process) serves() {
 // stop ends the process by a signal and checks that it ends well.
 func (p *process) stop(sig syscall.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(sig); err != nil {
-		p.t.Fatal(err)
-	}
+	p.signal(sig)
 	select {
 	case <-p.ended:
 	case <-time.After(patience):

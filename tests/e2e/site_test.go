@@ -51,6 +51,14 @@ func (s *site) replica(name string, args ...string) *ksr {
 	return startKSR(s.t, s.cluster.kubeconfig(s.cluster.address), name, s.members.Endpoints(), args...)
 }
 
+// leader starts a sluice-ksr, and waits until it leads.
+func (s *site) leader(name string, args ...string) *ksr {
+	s.t.Helper()
+	k := s.replica(name, args...)
+	k.says(200, "ok: leads")
+	return k
+}
+
 // node starts the agent, and the watching of packets once the demo is enforced.
 func (s *site) node(endpoints ...string) {
 	s.t.Helper()
@@ -63,6 +71,24 @@ func (s *site) node(endpoints ...string) {
 	s.agent.ready()
 	eventually(s.t, s.vpp.demoEnforced)
 	s.probes = watchPackets(s.t, s.vpp)
+}
+
+// halted returns the agent of another vswitch, which has seen everything and stands still.
+func (s *site) halted() *process {
+	s.t.Helper()
+	slow := runAgent(s.t, s.members.Endpoints()[0], startVPP(s.t, filepath.Join(socketDir(s.t), "vpp.sock")).socket)
+	s.reaches(slow, "seen")
+	slow.halt()
+	return slow
+}
+
+// resumed has an agent that stands still go on, and returns how long it takes to see everything.
+func (s *site) resumed(slow *process) time.Duration {
+	s.t.Helper()
+	start := time.Now()
+	slow.resume()
+	s.reaches(slow, "seen")
+	return time.Since(start)
 }
 
 // probes counts packets that must never pass, and those that must always.
