@@ -35,8 +35,8 @@ func socketPath(t testing.TB) string {
 	return filepath.Join(dir, "agent.sock")
 }
 
-// prepared returns an agent over an embedded store and dataplane that does not run yet.
-func prepared(t testing.TB, change func(*Config)) *Agent {
+// startStore starts an etcd for one test.
+func startStore(t testing.TB) *embedded.Server {
 	t.Helper()
 	server, err := embedded.Start(t.Context(), embedded.Config{Log: discard})
 	if err != nil {
@@ -47,6 +47,13 @@ func prepared(t testing.TB, change func(*Config)) *Agent {
 			t.Error(err)
 		}
 	})
+	return server
+}
+
+// prepared returns an agent over an embedded store and dataplane that does not run yet.
+func prepared(t testing.TB, change func(*Config)) *Agent {
+	t.Helper()
+	server := startStore(t)
 	cfg := Config{EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPTimeout: 5 * time.Second, APISocket: socketPath(t)}
 	if change != nil {
 		change(&cfg)

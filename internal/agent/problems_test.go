@@ -14,7 +14,6 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
-	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/plugins/ksr"
@@ -68,15 +67,7 @@ func node1(t *testing.T, o vswitch.Options, pods ...string) string {
 // reflected returns a store that holds manifests, whatever is wrong with them.
 func reflected(t *testing.T, manifests string) *kvstore.Client {
 	t.Helper()
-	server, err := embedded.Start(t.Context(), embedded.Config{Log: discard})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := startStore(t)
 	load, err := ksr.LoadFiles([]string{ksr.Stdin}, strings.NewReader(manifests))
 	if err != nil {
 		t.Fatal(err)

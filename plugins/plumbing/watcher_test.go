@@ -31,6 +31,21 @@ func key(pod api.PodID, name string) model.Entry {
 	return model.Entry{Key: model.InterfaceKey(model.DefaultPrefix, node, pod.Namespace, pod.Name, name), Value: []byte{}}
 }
 
+// newStore returns an etcd, which is empty.
+func newStore(t *testing.T) *embedded.Server {
+	t.Helper()
+	s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
 // follow runs a watcher until the test ends. Every change of its answers is a token.
 func follow(t *testing.T, cfg plumbing.Config) (w *plumbing.Watcher, changed chan struct{}) {
 	t.Helper()
@@ -63,15 +78,7 @@ func want(t *testing.T, w *plumbing.Watcher, pod api.PodID, names ...string) {
 }
 
 func TestInterfacesOfPodsAreFollowedInTheStore(t *testing.T) {
-	s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := newStore(t)
 	write := func(puts []model.Entry, deletes ...string) {
 		t.Helper()
 		if err := s.Client().Write(t.Context(), puts, deletes); err != nil {
@@ -100,15 +107,7 @@ func TestInterfacesOfPodsAreFollowedInTheStore(t *testing.T) {
 
 // TestApplicationNamespacesAreFollowedBesideInterfaces has both kinds of keys in one store.
 func TestApplicationNamespacesAreFollowedBesideInterfaces(t *testing.T) {
-	s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := newStore(t)
 	space := func(pod api.PodID, id string) model.Entry {
 		return model.Entry{Key: model.AppNamespaceKey(model.DefaultPrefix, node, pod.Namespace, pod.Name, id), Value: []byte{}}
 	}

@@ -145,15 +145,26 @@ func TestVPPConnectionsOfHostStackApplicationsObeySessionRules(t *testing.T) {
 	}
 }
 
+// embeddedStack returns an embedded vswitch with the quirks and the namespaces of the host stack of VPP.
+func embeddedStack(t *testing.T) *vswitch.Switch {
+	t.Helper()
+	sw := vswitch.New(vswitch.Options{Quirks: true})
+	t.Cleanup(func() {
+		if err := sw.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, pod := range [2]api.PodID{serverPod, clientPod} {
+		sw.AddNamespace(rules.NamespaceID(pod))
+	}
+	return sw
+}
+
 // TestVPPSessionRulesAreReadBack compares what VPP holds with what the embedded vswitch holds that
 // was told the same, and starts the renderer anew.
 func TestVPPSessionRulesAreReadBack(t *testing.T) {
 	v := hostStack(t)
-	sw := vswitch.New(vswitch.Options{Quirks: true})
-	t.Cleanup(func() { _ = sw.Close() })
-	for _, pod := range [2]api.PodID{serverPod, clientPod} {
-		sw.AddNamespace(rules.NamespaceID(pod))
-	}
+	sw := embeddedStack(t)
 	real, embedded := openRules(t, rules.Options{Socket: v.Socket()}), openRules(t, rules.Options{Adapter: sw.Adapter()})
 	block := func(s string) api.Net { return api.PrefixNet(netip.MustParsePrefix(s)) }
 	sends := []api.ContivRule{
@@ -219,11 +230,7 @@ func dumpRules(t *testing.T, a adapter.VppAPI) []string {
 // compares what both print of their trees, indexes and children included.
 func TestVPPTheTreeOfSessionRulesIsThatOfVPP(t *testing.T) {
 	v := hostStack(t)
-	sw := vswitch.New(vswitch.Options{Quirks: true})
-	t.Cleanup(func() { _ = sw.Close() })
-	for _, pod := range [2]api.PodID{serverPod, clientPod} {
-		sw.AddNamespace(rules.NamespaceID(pod))
-	}
+	sw := embeddedStack(t)
 	conn, err := core.Connect(sw.Adapter())
 	if err != nil {
 		t.Fatal(err)
