@@ -1,0 +1,133 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	gomaps "maps"
+	"math/bits"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+)
+
+// stateMaps are shared by all memories, and pinned.
+var stateMaps = []string{bpf.SluiceMapFlows4, bpf.SluiceMapFlows6, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
+
+// isBPF checks that a folder can have pins.
+func isBPF(path string) error {
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return fmt.Errorf("folder for pins %s: %w", path, err)
+	}
+	if s.Type != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("folder for pins %s: it is in no bpf file system; mount one, as by mount -t bpf bpf /sys/fs/bpf", path)
+	}
+	return nil
+}
+
+// stateMap opens a pinned map, or makes it. One that was made for other sizes is replaced.
+func (k *Kernel) stateMap(m *ebpf.MapSpec) (*ebpf.Map, error) {
+	if k.options.PinPath == "" {
+		return ebpf.NewMap(m)
+	}
+	path := filepath.Join(k.options.PinPath, m.Name)
+	if old, err := ebpf.LoadPinnedMap(path, nil); err == nil {
+		if m.Compatible(old) == nil {
+			return old, nil
+		}
+		k.log.Warn("a table begins anew, its size or layout is another one now", "map", m.Name)
+		if err := errors.Join(old.Unpin(), old.Close()); err != nil {
+			return nil, err
+		}
+	}
+	fresh, err := ebpf.NewMap(m)
+	if err != nil {
+		return nil, err
+	}
+	return fresh, fresh.Pin(path)
+}
+
+// What the program does beside policy; bits of its conf.
+const (
+	confNeighbours = 1 << iota
+	confErrors
+	confSpoof
+	confClosed
+)
+
+func (k *Kernel) conf() (c uint32) {
+	for bit, on := range map[uint32]bool{
+		confNeighbours: !k.options.Infra.NoNeighbours, confErrors: !k.options.Infra.NoErrors, confSpoof: k.options.AnySource,
+		confClosed: !k.options.UnknownPass,
+	} {
+		if on {
+			c |= bit
+		}
+	}
+	return c
+}
+
+// load makes a memory.
+func (k *Kernel) load(lines, slots int) (*memory, error) { return k.loadWith(lines, slots, nil) }
+
+// loadWith makes programs for the maps of a memory that there is.
+func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory, error) {
+	spec, err := bpf.LoadSluice()
+	if err != nil {
+		return nil, fmt.Errorf("read the program: %w", err)
+	}
+	slots = max(slots, k.options.Slots, 2)
+	spec.Maps[bpf.SluiceMapMem].MaxEntries = uint32(max(lines, k.options.Lines, minLines))
+	spec.Maps[bpf.SluiceMapHits].MaxEntries = uint32(slots)
+	for _, name := range stateMaps {
+		spec.Maps[name].MaxEntries = k.state[name].MaxEntries()
+	}
+	hz, shift, err := ticks()
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(spec.Variables[bpf.SluiceVarConf].Set(k.conf()), spec.Variables[bpf.SluiceVarTicksPerSecond].Set(hz), spec.Variables[bpf.SluiceVarTickShift].Set(shift)); err != nil {
+		return nil, fmt.Errorf("configure the program: %w", err)
+	}
+	replace := gomaps.Clone(k.state)
+	gomaps.Copy(replace, maps)
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replace})
+	if err != nil {
+		return nil, fmt.Errorf("load the program: %w", err)
+	}
+	m := &memory{coll: coll, slots: slots, far: map[uint32]uint32{}, ids: map[uint32]uint32{}, recs: map[uint32]uint32{}}
+	if m.bytes, err = mapped(coll.Maps[bpf.SluiceMapMem]); err == nil {
+		m.ends, err = mapped(coll.Maps[bpf.SluiceMapEnds])
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("map memory: %w", err), m.close())
+	}
+	return m, nil
+}
+
+// ticks returns how many ticks of the kernel a second has, and how many of them, as a power of two,
+// are about a quarter of a second: the unit of the times in state.
+func ticks() (hz, shift uint32, err error) {
+	var tick unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
+		return 0, 0, fmt.Errorf("length of a tick: %w", err)
+	}
+	if n := tick.Nano(); n > 0 {
+		hz = uint32((1e9 + n/2) / n)
+	}
+	if hz < 4 || hz > 10000 {
+		return 0, 0, fmt.Errorf("a tick of the kernel is said to be %d ns", tick.Nano())
+	}
+	return hz, uint32(bits.Len32(hz/4) - 1), nil
+}
+
+// mapped maps the values of an array.
+func mapped(m *ebpf.Map) ([]byte, error) {
+	page := os.Getpagesize()
+	size := int(m.MaxEntries()) * int(m.ValueSize())
+	return unix.Mmap(m.FD(), 0, (size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}

@@ -1,0 +1,246 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+// memory is one set of programs with its maps.
+type memory struct {
+	coll  *ebpf.Collection
+	bytes []byte // of mem, mapped
+	ends  []byte // of ends, mapped
+	slots int
+	far   map[uint32]uint32 // records of endpoints that are not in ends
+	ids   map[uint32]uint32 // by place: the endpoint that is in ends
+	recs  map[uint32]uint32 // records by endpoint
+}
+
+// minLines is what a memory has at least. With very few the verifier proves that look-ups
+// fail, and that loops over what they return do not end.
+const minLines = 1024
+
+// firstLines and firstSlots are what the first memory has, so that it is large enough for most
+// nodes to begin with: 1 MiB.
+const (
+	firstLines = 1 << 14
+	firstSlots = 256
+)
+
+func (m *memory) close() error {
+	if m == nil {
+		return nil
+	}
+	var errs []error
+	for _, b := range [][]byte{m.bytes, m.ends} {
+		if b != nil {
+			errs = append(errs, unix.Munmap(b))
+		}
+	}
+	m.coll.Close()
+	return errors.Join(errs...)
+}
+
+// word is a word of memory, which packets may read at any time.
+func (m *memory) word(i uint32) *uint32 { return (*uint32)(unsafe.Pointer(&m.bytes[4*uint64(i)])) }
+
+// end is a place of ends.
+func (m *memory) end(place uint32) *uint64 {
+	return (*uint64)(unsafe.Pointer(&m.ends[8*uint64(place)]))
+}
+
+func (k *Kernel) written() *memory {
+	if k.next != nil {
+		return k.next
+	}
+	return k.force
+}
+
+// Size implements Plane.
+func (k *Kernel) Size() (lines, slots int) {
+	m := k.written()
+	return len(m.bytes) / (4 * compile.LineWords), m.slots
+}
+
+// Prepare implements Plane.
+func (k *Kernel) Prepare(lines, slots int) error {
+	var err error
+	if k.options.KeepSpare && k.spare == nil {
+		k.next, k.spare = nil, k.next
+	}
+	if k.next != k.force {
+		err = k.next.close()
+	}
+	if k.next = nil; err != nil {
+		return err
+	}
+	if k.blank && len(k.links)+len(k.uplinks) == 0 && k.force.holds(lines, slots) { // nobody would see a difference
+		k.next = k.force
+		return k.force.clear()
+	}
+	k.blank = false
+	if k.next, err = k.takeSpare(lines, slots); err == nil && k.next == nil {
+		k.next, err = k.load(lines, slots)
+	}
+	return err
+}
+
+// takeSpare returns the spare memory, with nothing in it, if it is large enough.
+func (k *Kernel) takeSpare(lines, slots int) (*memory, error) {
+	m := k.spare
+	if m == nil || !m.holds(lines, slots) {
+		return nil, nil
+	}
+	if k.options.Mode != ModeNone { // else packets run when they are asked about, one by one
+		if err := k.Grace(); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.clear(); err != nil {
+		return nil, err
+	}
+	k.spare = nil
+	return m, nil
+}
+
+// holds says whether a memory is large enough.
+func (m *memory) holds(lines, slots int) bool {
+	return len(m.bytes) >= lines*4*compile.LineWords && m.slots >= slots
+}
+
+// clear makes a memory in which nothing is of one that nobody runs.
+func (m *memory) clear() error {
+	clear(m.bytes)
+	clear(m.ends)
+	for id := range m.recs {
+		if m.ids[id%places] != id {
+			if err := m.flipFar(id, 0); err != nil {
+				return err
+			}
+		}
+	}
+	clear(m.recs)
+	clear(m.ids)
+	return m.clearHits()
+}
+
+// Write implements Plane.
+func (k *Kernel) Write(line uint32, content []compile.Line) error {
+	if len(content) == 0 {
+		return nil
+	}
+	const size = 4 * compile.LineWords
+	from := unsafe.Slice((*byte)(unsafe.Pointer(&content[0])), len(content)*size)
+	to := k.written().bytes[uint64(line)*size:]
+	if len(to) < len(from) {
+		return fmt.Errorf("memory has no line %d", int(line)+len(content))
+	}
+	copy(to, from)
+	return nil
+}
+
+// Store implements Plane.
+func (k *Kernel) Store(word, value uint32) error {
+	atomic.StoreUint32(k.written().word(word), value)
+	return nil
+}
+
+// places of endpoints in ends.
+const places = 16384
+
+// Flip implements Plane.
+func (k *Kernel) Flip(id, record uint32) error {
+	m := k.written()
+	place := id % places
+	owner, taken := m.ids[place]
+	switch {
+	case taken && owner != id:
+		return m.flipFar(id, record)
+	case record == 0:
+		delete(m.ids, place)
+		delete(m.recs, id)
+		atomic.StoreUint64(m.end(place), 0)
+		return nil
+	}
+	m.ids[place], m.recs[id] = id, record
+	atomic.StoreUint64(m.end(place), uint64(record))
+	return nil
+}
+
+// flipFar changes the record of an endpoint whose place another one has.
+func (m *memory) flipFar(id, record uint32) error {
+	far := m.coll.Maps[bpf.SluiceMapFar]
+	if record == 0 {
+		delete(m.recs, id)
+		if err := far.Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return err
+		}
+		return nil
+	}
+	m.recs[id] = record
+	return far.Put(id, uint64(record))
+}
+
+// Switch implements Plane.
+func (k *Kernel) Switch() (left []uint64, err error) {
+	if k.next == nil {
+		return nil, nil
+	}
+	if err := k.moveNames(); err != nil {
+		return nil, err
+	}
+	for id, h := range k.links { // also where another mode is attached still
+		if err := h.update(k.next.coll.Programs); err != nil {
+			return nil, fmt.Errorf("interface %d: %w", id, err)
+		}
+	}
+	for _, u := range k.uplinks {
+		if err := u.update(k.next.coll.Programs); err != nil {
+			return nil, fmt.Errorf("uplink: %w", err)
+		}
+	}
+	old := k.swap()
+	if old == k.force { // which was blank
+		k.blank = false
+		return nil, k.pinMemory()
+	}
+	if left, err = old.hits(0, uint32(old.slots)); err != nil {
+		k.log.Warn("what rules decided is not known", "error", err)
+	}
+	if k.options.KeepSpare {
+		old, k.spare = k.spare, old
+	}
+	return left, errors.Join(k.pinMemory(), old.close())
+}
+
+// swap puts the prepared memory in force and returns the other, when nobody runs it.
+func (k *Kernel) swap() *memory {
+	k.running.Lock()
+	defer k.running.Unlock()
+	old := k.force
+	k.force, k.next = k.next, nil
+	return old
+}
+
+// Grace implements Plane: the kernel does not return from this update before all programs
+// have ended that ran when it began.
+func (k *Kernel) Grace() error {
+	if err := k.outer.Put(uint32(0), k.inner); err != nil {
+		return fmt.Errorf("wait for packets on their way: %w", err)
+	}
+	return nil
+}
+
+// Word implements Plane.
+func (k *Kernel) Word(i uint32) uint32 { return atomic.LoadUint32(k.force.word(i)) }
+
+// Record implements Plane.
+func (k *Kernel) Record(id uint32) uint32 { return k.force.recs[id] }
