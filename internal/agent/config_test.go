@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
 func flagsOf(t *testing.T, args ...string) *pflag.FlagSet {
@@ -182,6 +183,7 @@ func TestTheRenderersAreChecked(t *testing.T) {
 		{Config{Renderers: []string{"acl", "xdp"}, XDPMode: "auto"}, ""},
 		{Config{Renderers: []string{"xdp"}, XDPMode: "xdp-pod"}, ""},
 		{Config{Renderers: []string{"xdp"}, XDPMode: "none"}, "xdp-mode"},
+		{Config{Renderers: []string{"xdp"}, XDPMode: "auto", XDPFlows: xdp.MaxFlows + 1}, "want 8388608 at most"},
 		{Config{Renderers: []string{"xdp"}, XDPMode: "tcx"}, "want auto, clsact, xdp, generic or xdp-pod"},
 		{Config{Renderers: []string{"xdp"}}, "dev has none"},
 		{Config{Renderers: []string{"acl", "ebpf"}}, "want acl, session or xdp"},

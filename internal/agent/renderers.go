@@ -38,5 +38,8 @@ func (c Config) checkRenderers() error {
 	if mode := xdp.Mode(c.XDPMode); c.XDPMode != "" && (!slices.Contains(xdp.Modes, mode) || mode == xdp.ModeNone) {
 		return fmt.Errorf("--xdp-mode %q: want auto, clsact, xdp, generic or xdp-pod", c.XDPMode)
 	}
+	if c.XDPFlows > xdp.MaxFlows {
+		return fmt.Errorf("--xdp-flows %d: want %d at most", c.XDPFlows, xdp.MaxFlows)
+	}
 	return nil
 }

@@ -20,7 +20,7 @@ func xdpFlags(f *pflag.FlagSet) {
 	f.String("xdp-pins", xdp.DefaultPinPath, "folder of a bpf file system; what is pinned there goes on while the agent is not running")
 	f.StringSlice("xdp-uplink", nil, "interfaces at which packets to pods are dropped early, by XDP")
 	f.Duration("xdp-learn", 30*time.Second, "for how long after a pod is attached the middle of a TCP flow that policy permits is taken for one that was open; 0 for not at all")
-	f.Uint32("xdp-flows", 131072, "flows of each family that the kernel can have evidence of")
+	f.Uint32("xdp-flows", xdp.DefaultFlows, "places for flows whose answers need evidence, 32 bytes each; half of as many fit almost without loss")
 	f.Uint32("xdp-events", 100, "verdicts of packets that each processor tells in a second while sluicectl watch verdicts listens; 0 for none")
 	f.Uint32("xdp-sample", 1, "of so many packets that could be told of, one is")
 	f.Bool("xdp-any-source", false, "let pods send from addresses that are not theirs")

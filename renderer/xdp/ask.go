@@ -1,7 +1,6 @@
 package xdp
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"unsafe"
@@ -47,20 +46,4 @@ func (k *Kernel) run(name string, id uint32, frame []byte) (bool, error) {
 		return false, fmt.Errorf("run %s for endpoint %s: %w", name, strconv.FormatUint(uint64(id), 10), err)
 	}
 	return int32(got) == -1, nil
-}
-
-// FlowCount returns how many flows the kernel has evidence of.
-func (k *Kernel) FlowCount() (n int, err error) {
-	var value bpf.SluiceFlow
-	var key4 bpf.SluiceKey4
-	it := k.state[bpf.SluiceMapFlows4].Iterate()
-	for it.Next(&key4, &value) {
-		n++
-	}
-	var key6 [28]byte
-	it6 := k.state[bpf.SluiceMapFlows6].Iterate()
-	for it6.Next(&key6, &value) {
-		n++
-	}
-	return n, errors.Join(it.Err(), it6.Err())
 }

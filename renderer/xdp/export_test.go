@@ -15,27 +15,39 @@ func (k *Kernel) Age(d time.Duration) error {
 		return err
 	}
 	units := uint32(uint64(d/time.Millisecond) * uint64(hz) / 1000 >> shift)
-	for _, name := range []string{bpf.SluiceMapFlows4, bpf.SluiceMapFlows6, bpf.SluiceMapFragments} {
-		m := k.state[name]
-		at := 0 // of the time in the value, which is in units of the program
-		if name == bpf.SluiceMapFragments {
-			at = 4
-		}
-		key, value := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
-		older := map[string][]byte{}
-		it := m.Iterate()
-		for it.Next(&key, &value) {
-			v := append([]byte{}, value...)
-			put32(v[at:], get32(v[at:])-units)
-			older[string(key)] = v
-		}
-		if err := it.Err(); err != nil {
-			return err
-		}
-		for key, v := range older {
-			if err := m.Update([]byte(key), v, ebpf.UpdateExist); err != nil {
-				return err
+	flows := k.state[bpf.SluiceMapFlows]
+	err = eachBucket(flows, func(i uint32, b *bpf.SluiceBucket) error {
+		for j := range b.Flow {
+			if s := &b.Flow[j].State; *s&stateUsed != 0 {
+				*s = *s&^uint64(0xffffffff) | uint64(uint32(*s)-units)
 			}
+		}
+		return flows.Put(i, b)
+	})
+	if err != nil {
+		return err
+	}
+	return k.ageFragments(units)
+}
+
+// ageFragments has the ports of fragments be older.
+func (k *Kernel) ageFragments(units uint32) error {
+	const at = 4 // of the time in the value
+	m := k.state[bpf.SluiceMapFragments]
+	key, value := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
+	older := map[string][]byte{}
+	it := m.Iterate()
+	for it.Next(&key, &value) {
+		v := append([]byte{}, value...)
+		put32(v[at:], get32(v[at:])-units)
+		older[string(key)] = v
+	}
+	if err := it.Err(); err != nil {
+		return err
+	}
+	for key, v := range older {
+		if err := m.Update([]byte(key), v, ebpf.UpdateExist); err != nil {
+			return err
 		}
 	}
 	return nil

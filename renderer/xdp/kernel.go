@@ -30,7 +30,7 @@ type KernelOptions struct {
 
 	AnySource   bool // pods may send from addresses that are not theirs
 	UnknownPass bool // interfaces that are attached and not known let packets pass
-	Flows       int  // entries of the table of flows, per family; zero: 131072
+	Flows       int  // places in the table of flows; zero: DefaultFlows
 
 	// KeepSpare keeps the memory that was in force before, so that the next one need not be
 	// loaded. It is for those that replace memories often.
@@ -50,7 +50,8 @@ type Kernel struct {
 	options KernelOptions
 	log     *slog.Logger
 	state   map[string]*ebpf.Map // of flows: outlives memories
-	running sync.RWMutex         // read while a program is run; its memory is not closed then
+	history history
+	running sync.RWMutex // read while a program is run; its memory is not closed then
 	force   *memory
 	next    *memory
 	spare   *memory // was in force before
@@ -71,7 +72,10 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Flows == 0 {
-		o.Flows = 131072
+		o.Flows = DefaultFlows
+	}
+	if o.Flows < 0 || o.Flows > MaxFlows {
+		return nil, fmt.Errorf("a table of %d flows: want %d at most", o.Flows, MaxFlows)
 	}
 	if o.Mode == "" {
 		o.Mode = ModeAuto
@@ -101,12 +105,15 @@ func (k *Kernel) open() error {
 	}
 	for _, name := range stateMaps {
 		m := spec.Maps[name].Copy()
-		if m.Type == ebpf.LRUHash && name != bpf.SluiceMapFragments {
-			m.MaxEntries = uint32(k.options.Flows)
+		if name == bpf.SluiceMapFlows {
+			m.MaxEntries = flowBuckets(k.options.Flows)
 		}
 		if k.state[name], err = k.stateMap(m); err != nil {
 			return fmt.Errorf("map %s: %w", name, err)
 		}
+	}
+	if k.history, err = newHistory(k.state[bpf.SluiceMapChanges]); err != nil {
+		return fmt.Errorf("map %s: %w", bpf.SluiceMapChanges, err)
 	}
 	if k.inner, err = ebpf.NewMap(&ebpf.MapSpec{Name: "sluice_inner", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}); err != nil {
 		return fmt.Errorf("map for grace periods: %w", err)
@@ -136,7 +143,7 @@ func (k *Kernel) Close() error {
 	if k.next != k.force {
 		errs = append(errs, k.next.close())
 	}
-	errs = append(errs, k.force.close(), k.spare.close())
+	errs = append(errs, k.force.close(), k.spare.close(), k.history.close())
 	for _, m := range k.state {
 		if m != nil {
 			errs = append(errs, m.Close())

@@ -15,7 +15,7 @@ import (
 )
 
 // stateMaps are shared by all memories, and pinned.
-var stateMaps = []string{bpf.SluiceMapFlows4, bpf.SluiceMapFlows6, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
+var stateMaps = []string{bpf.SluiceMapFlows, bpf.SluiceMapChanges, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
 
 // isBPF checks that a folder can have pins.
 func isBPF(path string) error {
@@ -90,7 +90,8 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(spec.Variables[bpf.SluiceVarConf].Set(k.conf()), spec.Variables[bpf.SluiceVarTicksPerSecond].Set(hz), spec.Variables[bpf.SluiceVarTickShift].Set(shift)); err != nil {
+	if err := errors.Join(spec.Variables[bpf.SluiceVarConf].Set(k.conf()), spec.Variables[bpf.SluiceVarTicksPerSecond].Set(hz),
+		spec.Variables[bpf.SluiceVarTickShift].Set(shift), configureFlows(spec, k.state[bpf.SluiceMapFlows], k.history.seed())); err != nil {
 		return nil, fmt.Errorf("configure the program: %w", err)
 	}
 	replace := gomaps.Clone(k.state)

@@ -150,6 +150,7 @@ func (k *Kernel) Write(line uint32, content []compile.Line) error {
 // Store implements Plane.
 func (k *Kernel) Store(word, value uint32) error {
 	atomic.StoreUint32(k.written().word(word), value)
+	k.history.changed()
 	return nil
 }
 
@@ -158,6 +159,7 @@ const places = 16384
 
 // Flip implements Plane.
 func (k *Kernel) Flip(id, record uint32) error {
+	defer k.history.changed() // also when it is not known whether it failed
 	m := k.written()
 	place := id % places
 	owner, taken := m.ids[place]
@@ -197,6 +199,7 @@ func (k *Kernel) Switch() (left []uint64, err error) {
 	if err := k.moveNames(); err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, k.renew()) }()
 	for id, h := range k.links { // also where another mode is attached still
 		if err := h.update(k.next.coll.Programs); err != nil {
 			return nil, fmt.Errorf("interface %d: %w", id, err)
@@ -219,6 +222,17 @@ func (k *Kernel) Switch() (left []uint64, err error) {
 		old, k.spare = k.spare, old
 	}
 	return left, errors.Join(k.pinMemory(), old.close())
+}
+
+// renew has packets ask lists again when nobody runs the programs of another memory any more, who
+// could note what its lists say.
+func (k *Kernel) renew() error {
+	var err error
+	if k.options.Mode != ModeNone { // else none is running, see swap
+		err = k.Grace()
+	}
+	k.history.changed()
+	return err
 }
 
 // swap puts the prepared memory in force and returns the other, when nobody runs it.

@@ -13,6 +13,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type SluiceBucket struct {
+	_    structs.HostLayout
+	Flow [4]struct {
+		_      structs.HostLayout
+		State  uint64
+		Ports  uint64
+		Remote uint64
+		More   uint64
+	}
+}
+
 type SluiceCounter struct {
 	_       structs.HostLayout
 	Packets uint64
@@ -37,20 +48,11 @@ type SluiceEvent struct {
 	Zero       uint32
 }
 
-type SluiceFlow struct {
-	_     structs.HostLayout
-	Last  uint32
-	ToPod uint8
-	Seen  uint8
-	Zero  [2]uint8
-}
-
-type SluiceKey4 struct {
-	_        structs.HostLayout
-	Id       uint32
-	Remote   uint32
-	Ports    uint32
-	Protocol uint32
+type SluiceHistory struct {
+	_          structs.HostLayout
+	Seed       uint64
+	Generation uint32
+	Zero       uint32
 }
 
 type SluiceTelling struct {
@@ -65,11 +67,11 @@ type SluiceTelling struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	SluiceMapChanges        = "changes"
 	SluiceMapEnds           = "ends"
 	SluiceMapEvents         = "events"
 	SluiceMapFar            = "far"
-	SluiceMapFlows4         = "flows4"
-	SluiceMapFlows6         = "flows6"
+	SluiceMapFlows          = "flows"
 	SluiceMapFragments      = "fragments"
 	SluiceMapHits           = "hits"
 	SluiceMapListener       = "listener"
@@ -88,6 +90,9 @@ const (
 	SluiceProgXdpUplink     = "xdp_uplink"
 	SluiceVarConf           = "conf"
 	SluiceVarEventIsKept    = "event_is_kept"
+	SluiceVarFlowMask       = "flow_mask"
+	SluiceVarFlowSeed       = "flow_seed"
+	SluiceVarReorders       = "reorders"
 	SluiceVarTickShift      = "tick_shift"
 	SluiceVarTicksPerSecond = "ticks_per_second"
 )
@@ -149,11 +154,11 @@ type SluiceProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SluiceMapSpecs struct {
+	Changes   *ebpf.MapSpec `ebpf:"changes"`
 	Ends      *ebpf.MapSpec `ebpf:"ends"`
 	Events    *ebpf.MapSpec `ebpf:"events"`
 	Far       *ebpf.MapSpec `ebpf:"far"`
-	Flows4    *ebpf.MapSpec `ebpf:"flows4"`
-	Flows6    *ebpf.MapSpec `ebpf:"flows6"`
+	Flows     *ebpf.MapSpec `ebpf:"flows"`
 	Fragments *ebpf.MapSpec `ebpf:"fragments"`
 	Hits      *ebpf.MapSpec `ebpf:"hits"`
 	Listener  *ebpf.MapSpec `ebpf:"listener"`
@@ -169,6 +174,9 @@ type SluiceMapSpecs struct {
 type SluiceVariableSpecs struct {
 	Conf           *ebpf.VariableSpec `ebpf:"conf"`
 	EventIsKept    *ebpf.VariableSpec `ebpf:"event_is_kept"`
+	FlowMask       *ebpf.VariableSpec `ebpf:"flow_mask"`
+	FlowSeed       *ebpf.VariableSpec `ebpf:"flow_seed"`
+	Reorders       *ebpf.VariableSpec `ebpf:"reorders"`
 	TickShift      *ebpf.VariableSpec `ebpf:"tick_shift"`
 	TicksPerSecond *ebpf.VariableSpec `ebpf:"ticks_per_second"`
 }
@@ -193,11 +201,11 @@ func (o *SluiceObjects) Close() error {
 //
 // It can be passed to LoadSluiceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SluiceMaps struct {
+	Changes   *ebpf.Map `ebpf:"changes"`
 	Ends      *ebpf.Map `ebpf:"ends"`
 	Events    *ebpf.Map `ebpf:"events"`
 	Far       *ebpf.Map `ebpf:"far"`
-	Flows4    *ebpf.Map `ebpf:"flows4"`
-	Flows6    *ebpf.Map `ebpf:"flows6"`
+	Flows     *ebpf.Map `ebpf:"flows"`
 	Fragments *ebpf.Map `ebpf:"fragments"`
 	Hits      *ebpf.Map `ebpf:"hits"`
 	Listener  *ebpf.Map `ebpf:"listener"`
@@ -209,11 +217,11 @@ type SluiceMaps struct {
 
 func (m *SluiceMaps) Close() error {
 	return _SluiceClose(
+		m.Changes,
 		m.Ends,
 		m.Events,
 		m.Far,
-		m.Flows4,
-		m.Flows6,
+		m.Flows,
 		m.Fragments,
 		m.Hits,
 		m.Listener,
@@ -230,6 +238,9 @@ func (m *SluiceMaps) Close() error {
 type SluiceVariables struct {
 	Conf           *ebpf.Variable `ebpf:"conf"`
 	EventIsKept    *ebpf.Variable `ebpf:"event_is_kept"`
+	FlowMask       *ebpf.Variable `ebpf:"flow_mask"`
+	FlowSeed       *ebpf.Variable `ebpf:"flow_seed"`
+	Reorders       *ebpf.Variable `ebpf:"reorders"`
 	TickShift      *ebpf.Variable `ebpf:"tick_shift"`
 	TicksPerSecond *ebpf.Variable `ebpf:"ticks_per_second"`
 }

@@ -61,6 +61,38 @@ struct {
 	__type(value, struct line);
 } mem SEC(".maps");
 
+/* changes counts the changes of what any list says, of all memories there have been, and has the
+ * seed of the table of flows. It is written behind a change. */
+struct history {
+	__u64 seed;
+	__u32 generation, zero;
+};
+
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct history);
+} changes SEC(".maps");
+
+/* generation is read before the record of an endpoint: who has the number of a change sees the
+ * change. */
+inline_always __u32 generation(void)
+{
+	__u32 zero = 0;
+	struct history *c = map_lookup(&changes, &zero);
+	return c ? *(volatile __u32 *)&c->generation : 0;
+}
+
+/* nothing is 0, and known only when x is: what is read at a place that depends on it is read
+ * behind x by every processor. */
+inline_always __u32 nothing(__u64 x)
+{
+	asm volatile("%0 ^= %0" : "+r"(x));
+	return x;
+}
+
 inline_always struct line *line_at(__u32 i) { return map_lookup(&mem, &i); }
 
 /* word_at reads the i-th word from the start of a line. */

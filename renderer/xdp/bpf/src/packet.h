@@ -29,6 +29,7 @@ struct packet {
 	__u8 zero[2];
 	__u32 inner;
 	__u32 bytes;
+	__u32 generation; /* of all lists, read before any of them */
 };
 
 #define TCP_FIN 1

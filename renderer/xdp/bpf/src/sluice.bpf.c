@@ -35,8 +35,9 @@ struct {
 } names SEC(".maps");
 
 /* line_of returns the line of the record of an endpoint, 0 for none. */
-inline_always __u32 line_of(__u32 id)
+inline_always __u32 line_of(__u32 id, struct packet *p)
 {
+	id += nothing(p->generation);
 	__u32 place = id & (ENDS - 1);
 	__u64 *line = map_lookup(&ends, &place);
 	if (!line || !*line)
@@ -136,7 +137,7 @@ on_its_own __u32 decide(__u32 line, struct packet *p, int look)
 	__u32 origin = of(record, p, class, !to_pod);
 	if (allowed) {
 		if (keep || !(origin & ALLOW)) /* the answer will need evidence */
-			p->begins = begin(id, p, to_pod);
+			p->begins = begins(id, p, to_pod, v);
 		return v;
 	}
 	if (!(origin & ALLOW) && !keep)
@@ -145,7 +146,7 @@ on_its_own __u32 decide(__u32 line, struct packet *p, int look)
 		return origin & ALLOW ? origin : ALLOW;
 	if (flags & FLAG_LEARN && origin & ALLOW && p->tcp & TCP_ACK && !(p->tcp & TCP_RST)) {
 		if (!look)
-			begin(id, p, !to_pod);
+			begins(id, p, !to_pod, origin);
 		return origin;
 	}
 	return v;
@@ -218,32 +219,40 @@ on_its_own int judge(__u32 line, struct packet *p, int parsed, int how)
 /* SLOWLY says that judge must decide. */
 #define SLOWLY (~0U)
 
-/* noted does what decide does about evidence, for packets that quick reads: v is what the list of
- * their direction says. It is one call, because calls are what costs most here. */
-on_its_own __u32 noted(__u32 line, struct packet *p, __u32 class, __u32 v)
+/* known says whether there is evidence of a flow, and its list said that it may pass in the
+ * generation of the packet: then it is as if it were asked again. */
+inline_always int known(struct found *in, struct packet *p, const int to_pod)
 {
-	struct line *record = line_at(line);
-	if (!record || !p)
-		return SLOWLY;
-	__u32 to_pod = !!p->to_pod, id = record->w[RECORD_ID];
-	__u32 origin = of(record, p, class, !to_pod);
+	if (!in->flow || in->more >> SAID_GENERATION_SHIFT != p->generation)
+		return 0;
+	__u32 now = now_units();
+	return !(in->state & STATE_TO_POD) == !to_pod ? refreshes(in, p, to_pod, now) : replies(in, p, to_pod, 0, now);
+}
+
+/* noted does what decide does about evidence, for packets that quick reads: v is what the list of
+ * their direction says, in what was found of their flow; nothing is looked for of first packets. */
+inline_always __u32 noted(struct line *record, struct packet *p, __u32 class, __u32 v, struct found *in, const int to_pod)
+{
+	__u32 id = record->w[RECORD_ID], origin = of(record, p, class, !to_pod);
 	if (!(v & ALLOW) == !(origin & ALLOW))
 		return v & ALLOW ? v : SLOWLY; /* the answer passes anyway; or nothing does */
-	struct key4 k = { .id = id, .remote = p->remote.w[0], .ports = (__u32)p->remote_port << 16 | p->local_port, .protocol = p->protocol };
-	struct flow *f = map_lookup(&flows4, &k);
 	__u32 now = now_units();
-	if (!(v & ALLOW))
-		return replies(f, p, to_pod, 0, now) ? origin : SLOWLY;
-	if (refreshes(f, p, to_pod, now) || p->tcp & TCP_RST)
+	if (!(v & ALLOW)) {
+		if (!replies(in, p, to_pod, 0, now))
+			return SLOWLY;
+		renew(in, said(p, origin));
+		return origin;
+	}
+	if (refreshes(in, p, to_pod, now)) {
+		renew(in, said(p, v));
 		return v;
-	struct flow fresh = { .last = now, .to_pod = to_pod };
-	map_update(&flows4, &k, &fresh, 0);
-	if (p->kind != FIRST_PACKET && listens(1)) /* of first packets judge tells */
+	}
+	if (begins(id, p, to_pod, v) && p->kind != FIRST_PACKET && listens(1)) /* of first packets judge tells */
 		tell(id, p, v, PERMITTED);
 	return v;
 }
 
-/* quick does what judge does for most packets, with one call at most. It returns -1 for all
+/* quick does what judge does for most packets, without a call if it can. It returns -1 for all
  * others. */
 inline_always int quick(__u32 line, struct packet *p, const int to_pod, const int how)
 {
@@ -259,6 +268,16 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 		if (!own || !record->w[RECORD_COUNT4] || own->w[0] != p->local.w[0] || own->w[0] == p->remote.w[0])
 			return -1;
 	}
+	struct found in = {};
+	if (flags & there && p->kind != FIRST_PACKET) {
+		struct flow_key k;
+		flow_key(&k, record->w[RECORD_ID], p);
+		in = find(&k);
+		if (known(&in, p, to_pod)) {
+			count(&hits, in.more & SLOT_MASK, p->bytes);
+			return PERMITTED;
+		}
+	}
 	__u32 class = class4(record->w[RECORD_ROOT4], p->remote.w[0]);
 	__u32 v = of(record, p, class, to_pod);
 	if (unlikely(p->kind == FIRST_PACKET) && listens(v & ALLOW))
@@ -266,7 +285,7 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 	if (v & ALLOW ? flags & there : p->kind != FIRST_PACKET) {
 		if (!(flags & there))
 			return -1;
-		v = noted(line, p, class, v);
+		v = noted(record, p, class, v, &in, to_pod);
 		if (v == SLOWLY)
 			return -1;
 	}
@@ -289,8 +308,8 @@ inline_always int settle(__u32 id, struct packet *p, int reason, const int how)
 
 inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const int how)
 {
-	struct packet p = { .to_pod = to_pod, .bytes = skb->len };
-	__u32 line = line_of(id);
+	struct packet p = { .to_pod = to_pod, .bytes = skb->len, .generation = generation() };
+	__u32 line = line_of(id, &p);
 	if (unlikely(!line))
 		return settle(id, &p, conf & CONF_CLOSED ? IS_UNKNOWN : PERMITTED, how) ? TC_NEXT : TC_SHOT;
 	int parsed = PARSED, reason = -1;
@@ -321,8 +340,8 @@ SEC("tc") int ask_to(struct __sk_buff *skb) { return tc(skb, skb->mark, 1, ASK);
 inline_always int xdp(struct xdp_md *ctx, __u32 id, const int to_pod, const int how)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct packet p = { .to_pod = to_pod, .bytes = end - data };
-	__u32 line = line_of(id);
+	struct packet p = { .to_pod = to_pod, .bytes = end - data, .generation = generation() };
+	__u32 line = line_of(id, &p);
 	if (unlikely(!line))
 		return settle(id, &p, conf & CONF_CLOSED && how == ENFORCE ? IS_UNKNOWN : PERMITTED, how) ? XDP_PASS : XDP_DROP;
 	int parsed = PARSED, reason = -1;

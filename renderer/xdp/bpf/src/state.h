@@ -1,40 +1,7 @@
 /* Evidence of flows, and of the ports of fragments. Only what is permitted leaves any. */
 #ifndef SLUICE_STATE_H
 #define SLUICE_STATE_H
-#include "packet.h"
-
-struct key4 {
-	__u32 id, remote, ports, protocol;
-};
-
-struct key6 {
-	__u32 id, remote[4], ports, protocol;
-};
-
-/* A flow that was permitted in its own direction, and whose replies would not be. */
-struct flow {
-	__u32 last; /* when it was seen, in units of time */
-	__u8 to_pod, seen, zero[2];
-};
-
-#define SEEN_REPLY 1
-#define SEEN_FIN 2
-#define SEEN_FIN_REPLY 4
-#define SEEN_RST 8
-
-struct {
-	__uint(type, MAP_LRU_HASH);
-	__uint(max_entries, 131072);
-	__type(key, struct key4);
-	__type(value, struct flow);
-} flows4 SEC(".maps");
-
-struct {
-	__uint(type, MAP_LRU_HASH);
-	__uint(max_entries, 131072);
-	__type(key, struct key6);
-	__type(value, struct flow);
-} flows6 SEC(".maps");
+#include "flows.h"
 
 struct fragment_key {
 	__u32 id, packet, from_to, remote[4], local[4];
@@ -60,7 +27,7 @@ inline_always __u32 now_units(void) { return jiffies() >> tick_shift; }
 #define UNITS(seconds) ((__u32)(seconds) * ticks_per_second >> tick_shift)
 
 /* How long evidence holds, by what was seen. */
-inline_always __u32 lifetime(__u32 protocol, __u8 seen)
+inline_always __u32 lifetime(__u32 protocol, __u64 seen)
 {
 	if (protocol == P_TCP || protocol == P_SCTP) {
 		if (seen & SEEN_RST)
@@ -72,76 +39,119 @@ inline_always __u32 lifetime(__u32 protocol, __u8 seen)
 	return seen & SEEN_REPLY ? UNITS(180) : UNITS(30);
 }
 
-inline_always void *flow_of(__u32 id, struct packet *p, struct key4 *k4, struct key6 *k6)
+/* age is how long ago a flow was seen. Another processor may have seen it behind now. */
+inline_always __u32 age(__u64 state, __u32 now)
 {
-	__u32 ports = (__u32)p->remote_port << 16 | p->local_port;
-	if (!p->v6) {
-		*k4 = (struct key4){ .id = id, .remote = p->remote.w[0], .ports = ports, .protocol = p->protocol };
-		return map_lookup(&flows4, k4);
-	}
-	*k6 = (struct key6){ .id = id, .ports = ports, .protocol = p->protocol };
-	for (int i = 0; i < 4; i++)
-		k6->remote[i] = p->remote.w[i];
-	return map_lookup(&flows6, k6);
+	__u32 units = now - (__u32)state;
+	return units >> 31 ? 0 : units;
 }
 
-/* refreshes brings evidence f of a flow that goes in a direction up to date. It returns 0 if
- * there is none, or if it is none any more. */
-inline_always int refreshes(struct flow *f, struct packet *p, int to_pod, __u32 now)
+inline_always int holds(__u64 state, __u32 now)
 {
-	if (!f || f->to_pod != to_pod || now - f->last > lifetime(p->protocol, f->seen))
-		return 0;
-	__u8 seen = f->seen;
-	if (p->kind == FIRST_PACKET && seen & (SEEN_FIN | SEEN_RST))
-		seen = 0; /* the ports are used again */
-	if (p->tcp & TCP_FIN)
-		seen |= SEEN_FIN;
-	if (p->tcp & TCP_RST)
-		seen |= SEEN_RST;
-	if (f->last != now || f->seen != seen) {
-		f->last = now;
-		f->seen = seen;
+	return age(state, now) <= lifetime(state >> STATE_PROTOCOL_SHIFT & 0xff, state);
+}
+
+/* sees notes that a packet was seen, of a flow whose state was read. Another processor may do so at
+ * the same time; what both saw is kept. */
+inline_always void sees(struct flow *f, __u64 state, __u32 now, __u64 set, __u64 clear)
+{
+#define SEES { \
+		__u64 to = (state & ~(STATE_LAST | clear)) | set | now; \
+		if (likely(to == state)) \
+			return; \
+		__u64 was = __sync_val_compare_and_swap(&f->state, state, to); \
+		if (was == state || (was ^ state) & (STATE_TURNS | STATE_BUSY)) \
+			return; \
+		state = was; \
 	}
+	SEES SEES SEES SEES
+#undef SEES
+}
+
+/* said is what a flow has of a verdict. */
+inline_always __u64 said(struct packet *p, __u32 v) { return (__u64)p->generation << SAID_GENERATION_SHIFT | (v & SLOT_MASK); }
+
+/* refreshes brings the evidence of a flow that goes in a direction up to date. It returns 0 if
+ * there is none, or if it is none any more. */
+inline_always int refreshes(struct found *in, struct packet *p, int to_pod, __u32 now)
+{
+	__u64 state = in->state;
+	if (!in->flow || !(state & STATE_TO_POD) != !to_pod || !holds(state, now))
+		return 0;
+	__u64 clear = p->kind == FIRST_PACKET && state & (SEEN_FIN | SEEN_RST) ? SEEN_REPLY | SEEN_FIN | SEEN_FIN_REPLY | SEEN_RST : 0; /* the ports are used again */
+	sees(in->flow, state, now, (p->tcp & TCP_FIN ? SEEN_FIN : 0) | (p->tcp & TCP_RST ? SEEN_RST : 0), clear);
 	return 1;
 }
 
-/* begin notes a flow that goes in a direction, unless it is noted already. */
-on_its_own int begin(__u32 id, struct packet *p, int to_pod)
+/* replies says whether there is evidence of a flow in the other direction than to_pod, or, with
+ * either, in any. */
+inline_always int replies(struct found *in, struct packet *p, int to_pod, int either, __u32 now)
+{
+	__u64 state = in->state;
+	if (!in->flow || !holds(state, now))
+		return 0;
+	if (!(state & STATE_TO_POD) == !to_pod)
+		return either;
+	sees(in->flow, state, now, SEEN_REPLY | (p->tcp & TCP_FIN ? SEEN_FIN_REPLY : 0) | (p->tcp & TCP_RST ? SEEN_RST : 0), 0);
+	return 1;
+}
+
+/* worth orders the places that a flow may take the place of, the least first: what nobody has,
+ * what does not hold any more, what was not answered, and what was seen longest ago. */
+inline_always __u64 worth(__u64 state, __u32 now)
+{
+	if (state & STATE_BUSY)
+		return ~0ULL;
+	if (!(state & STATE_USED) || !holds(state, now))
+		return 0;
+	return 1 + (state & SEEN_REPLY ? 1ULL << 33 : 0) + ~age(state, now);
+}
+
+/* begun is the state of a flow of which one packet was seen. */
+inline_always __u64 begun(__u32 now, int to_pod) { return (to_pod ? STATE_TO_POD : 0) | now; }
+
+/* note writes a flow to one of its places, as seen now. */
+on_its_own int note(struct flow_key *k, __u32 now, int to_pod, __u64 said)
+{
+	if (!k)
+		return 0;
+	struct bucket *a = bucket_at(k->bucket[0]), *b = bucket_at(k->bucket[1]);
+	if (!a || !b)
+		return 0;
+	struct flow *best = &a->flow[0];
+	__u64 was = state_of(best), least = worth(was, now);
+#define WORTH(x) { \
+		struct flow *f = x; \
+		__u64 s = state_of(f), w = worth(s, now); \
+		if (w < least) { \
+			best = f; \
+			was = s; \
+			least = w; \
+		} \
+	}
+	WORTH(&a->flow[1]) WORTH(&a->flow[2]) WORTH(&a->flow[3])
+	WORTH(&b->flow[0]) WORTH(&b->flow[1]) WORTH(&b->flow[2]) WORTH(&b->flow[3])
+#undef WORTH
+	return put(best, was, k, begun(now, to_pod), said);
+}
+
+/* begins notes the flow of a packet that goes in a direction and whose list says v, unless it is
+ * noted already. It returns 0 then, and if others were faster; the next packet of the flow tries again. */
+on_its_own int begins(__u32 id, struct packet *p, int to_pod, __u32 v)
 {
 	if (!p)
 		return 0;
-	struct key4 k4;
-	struct key6 k6;
-	struct flow *f = flow_of(id, p, &k4, &k6);
+	struct flow_key k;
+	flow_key(&k, id, p);
+	struct found in = find(&k);
 	__u32 now = now_units();
-	if (refreshes(f, p, to_pod, now) || p->tcp & TCP_RST)
+	if (refreshes(&in, p, to_pod, now)) {
+		renew(&in, said(p, v));
 		return 0;
-	struct flow fresh = { .last = now, .to_pod = to_pod };
-	if (p->v6)
-		map_update(&flows6, &k6, &fresh, 0);
-	else
-		map_update(&flows4, &k4, &fresh, 0);
-	return 1;
-}
-
-/* replies says whether f is evidence of a flow in the other direction than to_pod, or, with
- * either, in any. */
-inline_always int replies(struct flow *f, struct packet *p, int to_pod, int either, __u32 now)
-{
-	if (!f || now - f->last > lifetime(p->protocol, f->seen))
-		return 0;
-	if (f->to_pod == to_pod)
-		return either;
-	__u8 seen = f->seen | SEEN_REPLY;
-	if (p->tcp & TCP_FIN)
-		seen |= SEEN_FIN_REPLY;
-	if (p->tcp & TCP_RST)
-		seen |= SEEN_RST;
-	if (f->last != now || f->seen != seen) {
-		f->last = now;
-		f->seen = seen;
 	}
-	return 1;
+	if (p->tcp & TCP_RST)
+		return 0;
+	return in.flow ? put(in.flow, in.state, &k, begun(now, to_pod), said(p, v)) : note(&k, now, to_pod, said(p, v));
 }
 
 /* answers says whether there is evidence of what a packet answers. */
@@ -149,9 +159,10 @@ on_its_own int answers(__u32 id, struct packet *p, int to_pod, int either)
 {
 	if (!p)
 		return 0;
-	struct key4 k4;
-	struct key6 k6;
-	return replies(flow_of(id, p, &k4, &k6), p, to_pod, either, now_units());
+	struct flow_key k;
+	flow_key(&k, id, p);
+	struct found in = find(&k);
+	return replies(&in, p, to_pod, either, now_units());
 }
 
 inline_always void fragment_key(struct fragment_key *k, __u32 id, struct packet *p)

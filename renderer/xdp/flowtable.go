@@ -1,0 +1,105 @@
+package xdp
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math/bits"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+)
+
+// DefaultFlows is how many places the table of flows has: 8 MiB. Of 65 536 flows at once about 4 are
+// forgotten for others, of 131 072 one of 270: those that were not answered first.
+const DefaultFlows = 1 << 18
+
+// MaxFlows is as many places as the hash of the program can tell: 256 MiB.
+const MaxFlows = 1 << 23
+
+// bucketFlows is how many places a bucket has.
+const bucketFlows = 4
+
+// stateUsed is the bit of a state that says that there is a flow.
+const stateUsed = 1 << 46
+
+// flowBuckets is how many buckets have so many places, as a power of two.
+func flowBuckets(flows int) uint32 {
+	return 1 << bits.Len32(uint32(max(flows, 2*bucketFlows)-1)/bucketFlows)
+}
+
+// configureFlows tells the program of a table of flows.
+func configureFlows(spec *ebpf.CollectionSpec, table *ebpf.Map, seed uint64) error {
+	reorders := uint32(1)
+	if runtime.GOARCH == "amd64" { // loads are in order, as are stores
+		reorders = 0
+	}
+	return errors.Join(spec.Variables[bpf.SluiceVarFlowSeed].Set(seed), spec.Variables[bpf.SluiceVarFlowMask].Set(table.MaxEntries()-1),
+		spec.Variables[bpf.SluiceVarReorders].Set(reorders))
+}
+
+// history counts the changes of what any list says, in memory that packets read, and has the seed of
+// the table of flows. It lives as long as the table.
+type history struct{ bytes []byte }
+
+func newHistory(m *ebpf.Map) (history, error) {
+	b, err := mapped(m)
+	if err != nil {
+		return history{}, fmt.Errorf("map memory: %w", err)
+	}
+	h := history{b}
+	if h.seed() == 0 {
+		var random [8]byte
+		if _, err := rand.Read(random[:]); err != nil {
+			return history{}, fmt.Errorf("seed of flows: %w", err)
+		}
+		copy(b, random[:])
+		b[0] |= 1
+	}
+	h.changed() // what packets noted may be older than this process
+	return h, nil
+}
+
+func (h history) seed() uint64 { return *(*uint64)(unsafe.Pointer(&h.bytes[0])) }
+
+// changed has packets ask lists again, each flow once. It is called behind every change.
+func (h history) changed() { atomic.AddUint32((*uint32)(unsafe.Pointer(&h.bytes[8])), 1) }
+
+func (h history) close() error {
+	if h.bytes == nil {
+		return nil
+	}
+	return unix.Munmap(h.bytes)
+}
+
+// eachBucket reads the buckets of a table of flows.
+func eachBucket(table *ebpf.Map, do func(i uint32, b *bpf.SluiceBucket) error) error {
+	for i := range table.MaxEntries() {
+		var b bpf.SluiceBucket
+		if err := table.Lookup(i, &b); err != nil {
+			return err
+		}
+		if err := do(i, &b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FlowCount returns how many flows the kernel has evidence of, also such that does not hold any more.
+func (k *Kernel) FlowCount() (n int, err error) {
+	err = eachBucket(k.state[bpf.SluiceMapFlows], func(_ uint32, b *bpf.SluiceBucket) error {
+		for _, f := range b.Flow {
+			if f.State&stateUsed != 0 {
+				n++
+			}
+		}
+		return nil
+	})
+	return n, err
+}

@@ -1,0 +1,142 @@
+package xdp_test
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+// nthFlow is a flow from the pod, of one of many ports and addresses.
+func nthFlow(i int) api.Flow {
+	dst := friend4.As4()
+	dst[3] += byte(i >> 14)
+	f := tcpFlow(own4, friend4, uint16(1024+i&(1<<14-1)), 80)
+	f.Dst = netip.AddrFrom4(dst)
+	return f
+}
+
+// tableLab has a pod that may send and must not be sent to, and a table with so many places.
+func tableLab(t *testing.T, places int) *lab {
+	t.Helper()
+	l := newLab(t, func(o *labOptions) { o.kernel.Flows = places })
+	l.render(closed, []api.ContivRule{{Action: api.Permit}})
+	return l
+}
+
+// answered counts flows whose answers pass.
+func (l *lab) answered(first, n int) (passed int) {
+	l.t.Helper()
+	for i := range n {
+		if l.send(compile.ToPod, flags(xdp.Frame(nthFlow(first+i), true), ack)) {
+			passed++
+		}
+	}
+	return passed
+}
+
+func (l *lab) open(first, n int) {
+	l.t.Helper()
+	for i := range n {
+		l.want(true, "a new flow", compile.FromPod, xdp.Frame(nthFlow(first+i), false))
+	}
+}
+
+// TestFewFlowsAreForgottenInATableThatIsNotFull: both buckets of a flow must be full of others.
+func TestFewFlowsAreForgottenInATableThatIsNotFull(t *testing.T) {
+	for _, c := range []struct{ flows, places, atLeast int }{{256, 1024, 253}, {512, 1024, 490}} {
+		l := tableLab(t, c.places)
+		l.open(0, c.flows)
+		if got := l.answered(0, c.flows); got < c.atLeast {
+			t.Errorf("%d of %d flows are answered with %d places, want %d at least", got, c.flows, c.places, c.atLeast)
+		}
+	}
+}
+
+// TestAFloodDoesNotPushOutAnsweredFlows: what was never answered is forgotten first, and a
+// flow that went quiet before one that did not.
+func TestAFloodDoesNotPushOutAnsweredFlows(t *testing.T) {
+	const known, flood = 100, 10000
+	l := tableLab(t, 1024)
+	l.open(0, known)
+	if got := l.answered(0, known); got != known {
+		t.Fatalf("%d of %d flows are answered at first", got, known)
+	}
+	l.open(known, flood)
+	if got := l.answered(0, known); got != known {
+		t.Errorf("%d of %d flows are answered behind a flood of %d", got, known, flood)
+	}
+	if n := l.entries(); n < 1000 {
+		t.Errorf("%d of 1024 places are taken behind a flood", n)
+	}
+}
+
+// TestEvidenceIsOfOneFlowWhoeverWritesBeside has two processors write flows to a small table, and a third ask about
+// flows that nobody began, and about one that is open.
+func TestEvidenceIsOfOneFlowWhoeverWritesBeside(t *testing.T) {
+	rounds := 4000
+	if testing.Short() {
+		rounds = 400
+	}
+	l := tableLab(t, 16)
+	open := tcpFlow(own4, friend4, 999, 443)
+	l.want(true, "a flow", compile.FromPod, xdp.Frame(open, false))
+	l.want(true, "its answer", compile.ToPod, xdp.Frame(open, true))
+	probe := func(dir compile.Direction, frame []byte) bool {
+		ok, err := l.kernel.Probe(labID, dir, frame)
+		if err != nil {
+			t.Error(err)
+		}
+		return ok
+	}
+	var writers sync.WaitGroup
+	var done atomic.Bool
+	for odd := range 2 {
+		writers.Go(func() {
+			for i := range rounds {
+				if !probe(compile.FromPod, xdp.Frame(nthFlow(i*4+odd), false)) {
+					t.Error("a new flow is dropped")
+				}
+			}
+		})
+	}
+	writers.Go(func() {
+		for i := 0; !done.Load(); i++ {
+			if probe(compile.ToPod, flags(xdp.Frame(nthFlow(i%rounds*4+2), true), ack)) {
+				t.Error("an answer of what nobody began passes")
+			}
+			if !probe(compile.ToPod, flags(xdp.Frame(open, true), ack)) {
+				t.Error("an answer of a flow that is open is dropped")
+			}
+			if i >= rounds {
+				done.Store(true)
+			}
+		}
+	})
+	writers.Wait()
+}
+
+// TestEvidenceIsOfOneFlow has answers that differ from it in one thing.
+func TestEvidenceIsOfOneFlow(t *testing.T) {
+	l := tableLab(t, 64)
+	f := nthFlow(0)
+	l.want(true, "a flow", compile.FromPod, xdp.Frame(f, false))
+	for what, other := range map[string]api.Flow{
+		"another port of the other end": {Src: f.Src, Dst: f.Dst, Protocol: f.Protocol, SrcPort: f.SrcPort, DstPort: 81},
+		"another port of the pod":       {Src: f.Src, Dst: f.Dst, Protocol: f.Protocol, SrcPort: f.SrcPort + 1, DstPort: 80},
+		"another protocol":              {Src: f.Src, Dst: f.Dst, Protocol: api.UDP, SrcPort: f.SrcPort, DstPort: 80},
+		"another address":               {Src: f.Src, Dst: other4, Protocol: f.Protocol, SrcPort: f.SrcPort, DstPort: 80},
+		"ports the other way round":     {Src: f.Src, Dst: f.Dst, Protocol: f.Protocol, SrcPort: 80, DstPort: f.SrcPort},
+	} {
+		frame := xdp.Frame(other, true)
+		if other.Protocol == api.TCP {
+			flags(frame, ack)
+		}
+		l.want(false, what, compile.ToPod, frame)
+	}
+	l.want(true, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
+}

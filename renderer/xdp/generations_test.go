@@ -1,0 +1,173 @@
+package xdp_test
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+// members has addresses join a set and leave it.
+func (l *lab) members(set api.SetID, join, leave []netip.Addr) {
+	l.t.Helper()
+	txn := l.r.NewTxn(false)
+	txn.UpdateSet(set, alone(join), alone(leave))
+	if err := txn.Commit(l.t.Context()); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func alone(addrs []netip.Addr) (out []netip.Prefix) {
+	for _, a := range addrs {
+		out = append(out, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return out
+}
+
+type addrs = []netip.Addr
+
+// toSet permits port 80 of the members of a set.
+func toSet(set api.SetID) []api.ContivRule {
+	return []api.ContivRule{permitTCP(api.SetNet(set), 80, compile.FromPod)}
+}
+
+// TestAFlowIsCutWhenItsPeerLeavesASet: nothing but one word of the trie of addresses changes.
+func TestAFlowIsCutWhenItsPeerLeavesASet(t *testing.T) {
+	set := api.NewSetID("peers")
+	l := newLab(t)
+	l.members(set, addrs{friend4, friend6, other4}, nil)
+	l.again(closed, toSet(set))
+	for _, friend := range []netip.Addr{friend4, friend6} {
+		own := own4
+		if friend.Is6() {
+			own = own6
+		}
+		f := tcpFlow(own, friend, 4000, 80)
+		l.want(true, "the flow begins", compile.FromPod, xdp.Frame(f, false))
+		for range 3 { // what the list said is known from the second packet on
+			l.want(true, "it is answered", compile.ToPod, xdp.Frame(f, true))
+			l.want(true, "it goes on", compile.FromPod, flags(xdp.Frame(f, false), ack))
+		}
+	}
+	l.members(set, nil, addrs{friend4})
+	f := tcpFlow(own4, friend4, 4000, 80)
+	l.want(false, "an answer of who has left", compile.ToPod, flags(xdp.Frame(f, true), ack))
+	l.want(false, "what is sent to who has left", compile.FromPod, flags(xdp.Frame(f, false), ack))
+	l.members(set, nil, addrs{friend6})
+	l.want(false, "the same of IPv6", compile.ToPod, flags(xdp.Frame(tcpFlow(own6, friend6, 4000, 80), true), ack))
+	l.members(set, addrs{friend4}, nil)
+	l.want(true, "an answer of who is back", compile.ToPod, flags(xdp.Frame(f, true), ack))
+}
+
+// TestAFlowIsCutByAnotherMemory has the memory grow, and a policy that is stricter come with it.
+func TestAFlowIsCutByAnotherMemory(t *testing.T) {
+	set := api.NewSetID("peers")
+	l := newLab(t)
+	l.members(set, addrs{friend4}, nil)
+	l.again(closed, toSet(set))
+	f := tcpFlow(own4, friend4, 4000, 80)
+	for range 2 {
+		l.want(true, "the flow", compile.FromPod, flags(xdp.Frame(f, false), ack))
+		l.want(true, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
+	}
+	lines, _ := l.kernel.Size()
+	var many []netip.Addr
+	for i := range 60000 {
+		many = append(many, netip.AddrFrom4([4]byte{11, byte(i >> 8), byte(i), byte(i * 7)}))
+	}
+	l.members(set, many, addrs{friend4})
+	if now, _ := l.kernel.Size(); now == lines {
+		t.Fatalf("the memory has %d lines still", lines)
+	}
+	l.want(false, "the flow goes on", compile.FromPod, flags(xdp.Frame(f, false), ack))
+	l.want(false, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
+}
+
+// TestWhatIsKnownOfAFlowCounts has packets that need not ask a list be counted by the rule that it named.
+func TestWhatIsKnownOfAFlowCounts(t *testing.T) {
+	l := newLab(t)
+	l.render(closed, []api.ContivRule{permitTCP(api.Net{}, 81, compile.FromPod), permitTCP(api.Net{}, 80, compile.FromPod)})
+	f := tcpFlow(own4, friend4, 4000, 80)
+	l.want(true, "the flow", compile.FromPod, xdp.Frame(f, false))
+	for range 10 {
+		l.want(true, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
+		l.want(true, "the flow", compile.FromPod, flags(xdp.Frame(f, false), ack))
+	}
+	hits, err := l.kernel.Hits(0, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counted []uint64
+	for _, n := range hits {
+		if n > 0 {
+			counted = append(counted, n)
+		}
+	}
+	if len(counted) != 1 || counted[0] != 21 {
+		t.Errorf("rules counted %v packets, want all 21 by one", counted)
+	}
+}
+
+// TestNoPacketBehindACommitIsJudgedByWhatWasBefore has packets of one flow run all the time on other
+// processors, which note what the list said to them, while the list changes.
+func TestNoPacketBehindACommitIsJudgedByWhatWasBefore(t *testing.T) {
+	rounds := 240
+	if testing.Short() {
+		rounds = 40
+	}
+	set := api.NewSetID("peers")
+	l := newLab(t)
+	l.members(set, addrs{friend4}, nil)
+	l.again(closed, toSet(set))
+	f := tcpFlow(own4, friend4, 4000, 80)
+	out, back := flags(xdp.Frame(f, false), ack), flags(xdp.Frame(f, true), ack)
+	var others sync.WaitGroup
+	var done atomic.Bool
+	for _, c := range []struct {
+		dir   compile.Direction
+		frame []byte
+	}{{compile.FromPod, out}, {compile.ToPod, back}} {
+		others.Go(func() {
+			for !done.Load() {
+				if _, err := l.kernel.Probe(labID, c.dir, c.frame); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range rounds {
+		switch i % 4 {
+		case 0:
+			l.members(set, nil, addrs{friend4})
+		case 1:
+			l.members(set, addrs{friend4}, nil)
+		case 2:
+			l.again(closed, closed)
+		case 3:
+			l.again(closed, toSet(set))
+		}
+		permitted := i%2 == 1
+		l.want(permitted, "what the pod sends", compile.FromPod, out)
+		l.want(permitted, "what it is answered", compile.ToPod, back)
+	}
+	done.Store(true)
+	others.Wait()
+}
+
+// again changes the pod's lists, as a change and not from the beginning.
+func (l *lab) again(toPod, fromPod []api.ContivRule) {
+	l.t.Helper()
+	txn := l.r.NewTxn(false)
+	txn.Render(labPod, renderer.PodConfig{
+		IPs: []netip.Addr{own4, own6}, Egress: renderer.NewRuleList(append(toPod, api.ContivRule{}), nil), Ingress: renderer.NewRuleList(append(fromPod, api.ContivRule{}), nil),
+	})
+	if err := txn.Commit(l.t.Context()); err != nil {
+		l.t.Fatal(err)
+	}
+}
