@@ -20,13 +20,15 @@ const (
 	BenchMapBenchFlows       = "bench_flows"
 	BenchMapBenchIdentities  = "bench_identities"
 	BenchMapBenchLinearRules = "bench_linear_rules"
+	BenchMapBenchPods        = "bench_pods"
 	BenchMapBenchPolicy      = "bench_policy"
 	BenchMapBenchPrefixes    = "bench_prefixes"
+	BenchMapBenchWide        = "bench_wide"
+	BenchMapChanges          = "changes"
 	BenchMapEnds             = "ends"
 	BenchMapEvents           = "events"
 	BenchMapFar              = "far"
-	BenchMapFlows4           = "flows4"
-	BenchMapFlows6           = "flows6"
+	BenchMapFlows            = "flows"
 	BenchMapFragments        = "fragments"
 	BenchMapHits             = "hits"
 	BenchMapListener         = "listener"
@@ -36,6 +38,7 @@ const (
 	BenchMapTokens           = "tokens"
 	BenchProgAskFrom         = "ask_from"
 	BenchProgAskTo           = "ask_to"
+	BenchProgBenchConnected  = "bench_connected"
 	BenchProgBenchEmpty      = "bench_empty"
 	BenchProgBenchIdentity   = "bench_identity"
 	BenchProgBenchInject     = "bench_inject"
@@ -56,6 +59,9 @@ const (
 	BenchVarBenchRules       = "bench_rules"
 	BenchVarConf             = "conf"
 	BenchVarEventIsKept      = "event_is_kept"
+	BenchVarFlowMask         = "flow_mask"
+	BenchVarFlowSeed         = "flow_seed"
+	BenchVarReorders         = "reorders"
 	BenchVarTickShift        = "tick_shift"
 	BenchVarTicksPerSecond   = "ticks_per_second"
 )
@@ -102,21 +108,22 @@ type BenchSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BenchProgramSpecs struct {
-	AskFrom       *ebpf.ProgramSpec `ebpf:"ask_from"`
-	AskTo         *ebpf.ProgramSpec `ebpf:"ask_to"`
-	BenchEmpty    *ebpf.ProgramSpec `ebpf:"bench_empty"`
-	BenchIdentity *ebpf.ProgramSpec `ebpf:"bench_identity"`
-	BenchInject   *ebpf.ProgramSpec `ebpf:"bench_inject"`
-	BenchLinear   *ebpf.ProgramSpec `ebpf:"bench_linear"`
-	BenchLpm      *ebpf.ProgramSpec `ebpf:"bench_lpm"`
-	BenchSluice   *ebpf.ProgramSpec `ebpf:"bench_sluice"`
-	FromPod       *ebpf.ProgramSpec `ebpf:"from_pod"`
-	ProbeFrom     *ebpf.ProgramSpec `ebpf:"probe_from"`
-	ProbeTo       *ebpf.ProgramSpec `ebpf:"probe_to"`
-	ToPod         *ebpf.ProgramSpec `ebpf:"to_pod"`
-	XdpFromPod    *ebpf.ProgramSpec `ebpf:"xdp_from_pod"`
-	XdpToPod      *ebpf.ProgramSpec `ebpf:"xdp_to_pod"`
-	XdpUplink     *ebpf.ProgramSpec `ebpf:"xdp_uplink"`
+	AskFrom        *ebpf.ProgramSpec `ebpf:"ask_from"`
+	AskTo          *ebpf.ProgramSpec `ebpf:"ask_to"`
+	BenchConnected *ebpf.ProgramSpec `ebpf:"bench_connected"`
+	BenchEmpty     *ebpf.ProgramSpec `ebpf:"bench_empty"`
+	BenchIdentity  *ebpf.ProgramSpec `ebpf:"bench_identity"`
+	BenchInject    *ebpf.ProgramSpec `ebpf:"bench_inject"`
+	BenchLinear    *ebpf.ProgramSpec `ebpf:"bench_linear"`
+	BenchLpm       *ebpf.ProgramSpec `ebpf:"bench_lpm"`
+	BenchSluice    *ebpf.ProgramSpec `ebpf:"bench_sluice"`
+	FromPod        *ebpf.ProgramSpec `ebpf:"from_pod"`
+	ProbeFrom      *ebpf.ProgramSpec `ebpf:"probe_from"`
+	ProbeTo        *ebpf.ProgramSpec `ebpf:"probe_to"`
+	ToPod          *ebpf.ProgramSpec `ebpf:"to_pod"`
+	XdpFromPod     *ebpf.ProgramSpec `ebpf:"xdp_from_pod"`
+	XdpToPod       *ebpf.ProgramSpec `ebpf:"xdp_to_pod"`
+	XdpUplink      *ebpf.ProgramSpec `ebpf:"xdp_uplink"`
 }
 
 // BenchMapSpecs contains maps before they are loaded into the kernel.
@@ -127,13 +134,15 @@ type BenchMapSpecs struct {
 	BenchFlows       *ebpf.MapSpec `ebpf:"bench_flows"`
 	BenchIdentities  *ebpf.MapSpec `ebpf:"bench_identities"`
 	BenchLinearRules *ebpf.MapSpec `ebpf:"bench_linear_rules"`
+	BenchPods        *ebpf.MapSpec `ebpf:"bench_pods"`
 	BenchPolicy      *ebpf.MapSpec `ebpf:"bench_policy"`
 	BenchPrefixes    *ebpf.MapSpec `ebpf:"bench_prefixes"`
+	BenchWide        *ebpf.MapSpec `ebpf:"bench_wide"`
+	Changes          *ebpf.MapSpec `ebpf:"changes"`
 	Ends             *ebpf.MapSpec `ebpf:"ends"`
 	Events           *ebpf.MapSpec `ebpf:"events"`
 	Far              *ebpf.MapSpec `ebpf:"far"`
-	Flows4           *ebpf.MapSpec `ebpf:"flows4"`
-	Flows6           *ebpf.MapSpec `ebpf:"flows6"`
+	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	Hits             *ebpf.MapSpec `ebpf:"hits"`
 	Listener         *ebpf.MapSpec `ebpf:"listener"`
@@ -154,6 +163,9 @@ type BenchVariableSpecs struct {
 	BenchRules     *ebpf.VariableSpec `ebpf:"bench_rules"`
 	Conf           *ebpf.VariableSpec `ebpf:"conf"`
 	EventIsKept    *ebpf.VariableSpec `ebpf:"event_is_kept"`
+	FlowMask       *ebpf.VariableSpec `ebpf:"flow_mask"`
+	FlowSeed       *ebpf.VariableSpec `ebpf:"flow_seed"`
+	Reorders       *ebpf.VariableSpec `ebpf:"reorders"`
 	TickShift      *ebpf.VariableSpec `ebpf:"tick_shift"`
 	TicksPerSecond *ebpf.VariableSpec `ebpf:"ticks_per_second"`
 }
@@ -182,13 +194,15 @@ type BenchMaps struct {
 	BenchFlows       *ebpf.Map `ebpf:"bench_flows"`
 	BenchIdentities  *ebpf.Map `ebpf:"bench_identities"`
 	BenchLinearRules *ebpf.Map `ebpf:"bench_linear_rules"`
+	BenchPods        *ebpf.Map `ebpf:"bench_pods"`
 	BenchPolicy      *ebpf.Map `ebpf:"bench_policy"`
 	BenchPrefixes    *ebpf.Map `ebpf:"bench_prefixes"`
+	BenchWide        *ebpf.Map `ebpf:"bench_wide"`
+	Changes          *ebpf.Map `ebpf:"changes"`
 	Ends             *ebpf.Map `ebpf:"ends"`
 	Events           *ebpf.Map `ebpf:"events"`
 	Far              *ebpf.Map `ebpf:"far"`
-	Flows4           *ebpf.Map `ebpf:"flows4"`
-	Flows6           *ebpf.Map `ebpf:"flows6"`
+	Flows            *ebpf.Map `ebpf:"flows"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	Hits             *ebpf.Map `ebpf:"hits"`
 	Listener         *ebpf.Map `ebpf:"listener"`
@@ -204,13 +218,15 @@ func (m *BenchMaps) Close() error {
 		m.BenchFlows,
 		m.BenchIdentities,
 		m.BenchLinearRules,
+		m.BenchPods,
 		m.BenchPolicy,
 		m.BenchPrefixes,
+		m.BenchWide,
+		m.Changes,
 		m.Ends,
 		m.Events,
 		m.Far,
-		m.Flows4,
-		m.Flows6,
+		m.Flows,
 		m.Fragments,
 		m.Hits,
 		m.Listener,
@@ -232,6 +248,9 @@ type BenchVariables struct {
 	BenchRules     *ebpf.Variable `ebpf:"bench_rules"`
 	Conf           *ebpf.Variable `ebpf:"conf"`
 	EventIsKept    *ebpf.Variable `ebpf:"event_is_kept"`
+	FlowMask       *ebpf.Variable `ebpf:"flow_mask"`
+	FlowSeed       *ebpf.Variable `ebpf:"flow_seed"`
+	Reorders       *ebpf.Variable `ebpf:"reorders"`
 	TickShift      *ebpf.Variable `ebpf:"tick_shift"`
 	TicksPerSecond *ebpf.Variable `ebpf:"ticks_per_second"`
 }
@@ -240,27 +259,29 @@ type BenchVariables struct {
 //
 // It can be passed to LoadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BenchPrograms struct {
-	AskFrom       *ebpf.Program `ebpf:"ask_from"`
-	AskTo         *ebpf.Program `ebpf:"ask_to"`
-	BenchEmpty    *ebpf.Program `ebpf:"bench_empty"`
-	BenchIdentity *ebpf.Program `ebpf:"bench_identity"`
-	BenchInject   *ebpf.Program `ebpf:"bench_inject"`
-	BenchLinear   *ebpf.Program `ebpf:"bench_linear"`
-	BenchLpm      *ebpf.Program `ebpf:"bench_lpm"`
-	BenchSluice   *ebpf.Program `ebpf:"bench_sluice"`
-	FromPod       *ebpf.Program `ebpf:"from_pod"`
-	ProbeFrom     *ebpf.Program `ebpf:"probe_from"`
-	ProbeTo       *ebpf.Program `ebpf:"probe_to"`
-	ToPod         *ebpf.Program `ebpf:"to_pod"`
-	XdpFromPod    *ebpf.Program `ebpf:"xdp_from_pod"`
-	XdpToPod      *ebpf.Program `ebpf:"xdp_to_pod"`
-	XdpUplink     *ebpf.Program `ebpf:"xdp_uplink"`
+	AskFrom        *ebpf.Program `ebpf:"ask_from"`
+	AskTo          *ebpf.Program `ebpf:"ask_to"`
+	BenchConnected *ebpf.Program `ebpf:"bench_connected"`
+	BenchEmpty     *ebpf.Program `ebpf:"bench_empty"`
+	BenchIdentity  *ebpf.Program `ebpf:"bench_identity"`
+	BenchInject    *ebpf.Program `ebpf:"bench_inject"`
+	BenchLinear    *ebpf.Program `ebpf:"bench_linear"`
+	BenchLpm       *ebpf.Program `ebpf:"bench_lpm"`
+	BenchSluice    *ebpf.Program `ebpf:"bench_sluice"`
+	FromPod        *ebpf.Program `ebpf:"from_pod"`
+	ProbeFrom      *ebpf.Program `ebpf:"probe_from"`
+	ProbeTo        *ebpf.Program `ebpf:"probe_to"`
+	ToPod          *ebpf.Program `ebpf:"to_pod"`
+	XdpFromPod     *ebpf.Program `ebpf:"xdp_from_pod"`
+	XdpToPod       *ebpf.Program `ebpf:"xdp_to_pod"`
+	XdpUplink      *ebpf.Program `ebpf:"xdp_uplink"`
 }
 
 func (p *BenchPrograms) Close() error {
 	return _BenchClose(
 		p.AskFrom,
 		p.AskTo,
+		p.BenchConnected,
 		p.BenchEmpty,
 		p.BenchIdentity,
 		p.BenchInject,

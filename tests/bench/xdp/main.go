@@ -41,10 +41,11 @@ type design struct {
 var designs = []design{
 	{"bench_sluice", "**sluice**, ingress isolated", false, 1 << 30},
 	{"bench_sluice", "**sluice**, both directions isolated", true, 1 << 30},
-	{"bench_lpm", "prefixes with port lists, connections first", false, 1 << 30},
-	{"bench_identity", "identity, then policy, connections first", false, 1 << 30},
-	{"bench_linear", "rule by rule", false, 1000},
+	{"bench_lpm", "prefixes with port lists", false, 1 << 30},
+	{"bench_identity", "identity, then policy", false, 1 << 30},
+	{"bench_linear", "rule by rule, no connections", false, 1000},
 	{nftables, "nftables, a set, no connections", false, 1 << 30},
+	{"bench_connected", "a table of connections, no policy", false, 1 << 30},
 }
 
 func run(sets []string, most, reps int, plots string) error {
@@ -57,6 +58,10 @@ func run(sets []string, most, reps int, plots string) error {
 	}
 	spec.Maps["mem"].MaxEntries = 1 << 20
 	spec.Maps["hits"].MaxEntries = 64
+	spec.Maps["flows"].MaxEntries = 1 << 16
+	if err := errors.Join(spec.Variables["flow_mask"].Set(uint32(1<<16-1)), spec.Variables["reorders"].Set(uint32(0))); err != nil {
+		return err
+	}
 	var sizes []int
 	for n := 10; n <= most; n *= 10 {
 		sizes = append(sizes, n)
@@ -155,12 +160,18 @@ func column(spec *ebpf.CollectionSpec, kind string, n, reps int, r results) erro
 		if err != nil {
 			return err
 		}
+		var here []design
 		for _, d := range designs {
 			if d.both != both || n > d.atMost {
 				continue
 			}
-			if err := d.column(c, peers, reps, used, r); err != nil {
-				return fmt.Errorf("%s: %w", d.name, err)
+			if here = append(here, d); used[d.program] > 0 {
+				r.bytes[key{d.name, "", n}] = used[d.program]
+			}
+		}
+		for _, mode := range modes {
+			if err := compare(c, here, peers, mode, reps, r); err != nil {
+				return err
 			}
 		}
 		c.Close()
@@ -168,74 +179,93 @@ func column(spec *ebpf.CollectionSpec, kind string, n, reps int, r results) erro
 	return nil
 }
 
-// column measures one design.
-func (d design) column(c *ebpf.Collection, peers []netip.Prefix, reps int, used map[string]uint64, r results) error {
-	n := len(peers)
-	for _, mode := range modes {
-		ns, err := 0.0, error(nil)
-		if d.program == nftables {
-			ns, err = measureNFT(c, peers, mode, reps)
-		} else {
-			ns, err = measure(c, d.program, peers, mode, reps)
-		}
-		if errors.Is(err, errNoNFT) {
-			return nil
-		}
-		if err != nil {
+// compare measures designs by the same packets. They take turns, so that nobody has all of a time in
+// which the machine is slow.
+func compare(c *ebpf.Collection, designs []design, peers []netip.Prefix, mode string, reps int, r results) error {
+	m := &meter{c: c, peers: peers, mode: mode, best: map[string]time.Duration{}}
+	for range (reps + inTurn - 1) / inTurn {
+		if err := m.turn("bench_empty"); err != nil {
 			return err
 		}
-		r.ns[key{d.name, mode, n}] = ns
+		for _, d := range designs {
+			if d.program == nftables {
+				continue
+			}
+			if err := m.turn(d.program); err != nil {
+				return fmt.Errorf("%s: %w", d.name, err)
+			}
+		}
 	}
-	if b, ok := used[d.program]; ok {
-		r.bytes[key{d.name, "", n}] = b
+	for _, d := range designs {
+		ns := float64(m.best[d.program] - m.best["bench_empty"])
+		if d.program == nftables {
+			var used uint64
+			var err error
+			if ns, used, err = measureNFT(c, peers, mode, reps); errors.Is(err, errNoNFT) {
+				continue
+			} else if err != nil {
+				return fmt.Errorf("%s: %w", d.name, err)
+			}
+			r.bytes[key{d.name, "", len(peers)}] = used
+		}
+		r.ns[key{d.name, mode, len(peers)}] = ns
 	}
 	return nil
 }
 
-// perRun is how many packets a run has; a run through all flows comes before.
-const perRun = 16384
+// perRun is how many packets a run has, and inTurn how many runs a design has before the next one: all
+// flows are met once.
+const (
+	perRun = 16384
+	inTurn = flowTable / perRun
+)
 
-// measure returns what a packet costs more than an empty program's.
-func measure(c *ebpf.Collection, program string, peers []netip.Prefix, mode string, reps int) (float64, error) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	packet := xdp.Frame(api.Flow{
-		Src: netip.AddrFrom4([4]byte{10, 0, 0, 2}), Dst: netip.AddrFrom4([4]byte{10, 255, 0, 1}), Protocol: api.TCP, SrcPort: 1, DstPort: 80,
-	}, false)
-	packet = append(packet, make([]byte, 64-len(packet)%64)...)
-	load := func() error { return table65536(c.Maps["bench_flows"], flows(peers, mode, rng)) }
-	if err := load(); err != nil {
-		return 0, err
+// meter has the best run of every program.
+type meter struct {
+	c     *ebpf.Collection
+	peers []netip.Prefix
+	mode  string
+	best  map[string]time.Duration
+	turns uint64
+}
+
+// turn has a program see all flows, each for the first time where they are new; else they have been
+// seen, and caches are the program's.
+func (m *meter) turn(program string) error {
+	seed := uint64(2)
+	if m.mode == opening {
+		m.turns++
+		seed += m.turns
 	}
-	mask := uint32(flowTable - 1)
-	if err := c.Variables["bench_mask"].Set(mask); err != nil {
-		return 0, err
+	if err := table65536(m.c.Maps["bench_flows"], flows(m.peers, m.mode, rand.New(rand.NewPCG(1, seed)))); err != nil {
+		return err
 	}
-	best := map[string]time.Duration{"bench_empty": time.Hour, program: time.Hour}
-	if mode != opening {
-		if _, err := bench(c.Programs[program], packet, flowTable); err != nil {
-			return 0, err
+	if err := m.c.Variables["bench_at"].Set(uint32(0)); err != nil {
+		return err
+	}
+	if m.mode != opening {
+		if _, err := bench(m.c.Programs[program], flowTable); err != nil {
+			return err
 		}
 	}
-	for i := range reps {
-		if mode == opening && i%4 == 0 { // flows that nobody has seen
-			if err := load(); err != nil {
-				return 0, err
-			}
+	for range inTurn {
+		d, err := bench(m.c.Programs[program], perRun)
+		if err != nil {
+			return err
 		}
-		for name := range best {
-			d, err := bench(c.Programs[name], packet, perRun)
-			if err != nil {
-				return 0, err
-			}
-			best[name] = min(best[name], d)
+		if best, ok := m.best[program]; !ok || d < best {
+			m.best[program] = d
 		}
 	}
-	return float64(best[program] - best["bench_empty"]), nil
+	return nil
 }
 
 // bench runs a program so many times and returns the time of one run.
-func bench(p *ebpf.Program, packet []byte, times int) (time.Duration, error) {
-	_, d, err := p.Benchmark(packet, times, nil)
+func bench(p *ebpf.Program, times int) (time.Duration, error) {
+	packet := xdp.Frame(api.Flow{
+		Src: netip.AddrFrom4([4]byte{10, 0, 0, 2}), Dst: netip.AddrFrom4([4]byte{10, 255, 0, 1}), Protocol: api.TCP, SrcPort: 1, DstPort: 80,
+	}, false)
+	_, d, err := p.Benchmark(append(packet, make([]byte, 64-len(packet)%64)...), times, nil)
 	return d, err
 }
 

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,19 +34,19 @@ const injected = 1 << 17
 // measureNFT returns what a packet costs more where a rule of nftables looks its source up in a
 // set, and compares its port, than where a chain drops it at once. Both drop everything, at the
 // ingress of a device: there is no table of connections, and no way through the host.
-func measureNFT(c *ebpf.Collection, peers []netip.Prefix, mode string, reps int) (ns float64, err error) {
+func measureNFT(c *ebpf.Collection, peers []netip.Prefix, mode string, reps int) (ns float64, used uint64, err error) {
 	path, err := exec.LookPath("nft")
 	if err != nil {
-		return 0, errNoNFT
+		return 0, 0, errNoNFT
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // the namespace is gone with the thread
-		ns, err = nftRun{c, path, peers}.inside(mode, reps)
+		ns, used, err = nftRun{c, path, peers}.inside(mode, reps)
 	}()
 	<-done
-	return ns, err
+	return ns, used, err
 }
 
 type nftRun struct {
@@ -53,43 +55,88 @@ type nftRun struct {
 	peers []netip.Prefix
 }
 
-func (r nftRun) inside(mode string, reps int) (float64, error) {
-	ns, err := netns.New()
+func (r nftRun) inside(mode string, reps int) (ns float64, used uint64, err error) {
+	space, err := netns.New()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	defer func() { _ = ns.Close() }() // nothing is lost
+	defer func() { _ = space.Close() }() // nothing is lost
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "in"}, PeerName: "peer"}); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	index := map[string]int{}
 	for _, name := range []string{"in", "peer"} {
 		l, err := netlink.LinkByName(name)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if err := netlink.LinkSetUp(l); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		index[name] = l.Attrs().Index
 	}
 	if err := table65536(r.c.Maps["bench_flows"], flows(r.peers, mode, rand.New(rand.NewPCG(1, 2)))); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	if err := r.rules(); err != nil {
-		return 0, err
+	if used, err = r.memory(); err != nil {
+		return 0, 0, err
 	}
 	best := map[string]time.Duration{"in": time.Hour, "peer": time.Hour}
 	for range reps {
 		for name := range best {
 			d, err := r.inject(index[name])
 			if err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 			best[name] = min(best[name], d)
 		}
 	}
-	return float64(best["in"]-best["peer"]) / injected, nil
+	return float64(best["in"]-best["peer"]) / injected, used, nil
+}
+
+// memory loads the ruleset, and returns how much more memory the kernel has then, in the median of
+// some times.
+func (r nftRun) memory() (uint64, error) {
+	var all []uint64
+	for range 5 {
+		if err := r.load("flush ruleset\n"); err != nil {
+			return 0, err
+		}
+		before, err := kernelMemory()
+		if err != nil {
+			return 0, err
+		}
+		if err := r.rules(); err != nil {
+			return 0, err
+		}
+		now, err := kernelMemory()
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, max(now, before)-before)
+	}
+	slices.Sort(all)
+	return all[len(all)/2], nil
+}
+
+// kernelMemory is what the kernel has for itself and cannot give back, in bytes.
+func kernelMemory() (sum uint64, err error) {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if name != "SUnreclaim" && name != "VmallocUsed" {
+			continue
+		}
+		var kib uint64
+		if _, err := fmt.Sscanf(rest, "%d kB", &kib); err != nil {
+			return 0, fmt.Errorf("%q: %w", line, err)
+		}
+		sum += kib << 10
+	}
+	return sum, nil
 }
 
 // rules loads the ruleset: a set with all peers, a device where it is looked at, and one where
@@ -107,8 +154,12 @@ func (r nftRun) rules() error {
 	fmt.Fprintf(&b, "flush ruleset\ntable netdev bench {\nset peers { type ipv4_addr; %s elements = { %s } }\n", flags, strings.Join(elements, ", "))
 	b.WriteString("chain in { type filter hook ingress device \"in\" priority 0; policy accept;\nip saddr @peers tcp dport 80 drop\ndrop\n}\n")
 	b.WriteString("chain peer { type filter hook ingress device \"peer\" priority 0; policy accept;\ndrop\n}\n}\n")
+	return r.load(b.String())
+}
+
+func (r nftRun) load(rules string) error {
 	cmd := exec.Command(r.path, "-f", "-")
-	cmd.Stdin = strings.NewReader(b.String())
+	cmd.Stdin = strings.NewReader(rules)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("nft: %w: %.300s", err, out)
 	}

@@ -93,7 +93,7 @@ func fill(c *ebpf.Collection, kind string, peers []netip.Prefix, both bool) (map
 	if err := fillOthers(c, peers); err != nil {
 		return nil, err
 	}
-	for program, names := range map[string][]string{"bench_lpm": {"bench_prefixes"}, "bench_identity": {"bench_identities", "bench_policy"}} {
+	for program, names := range map[string][]string{"bench_lpm": {"bench_prefixes", "bench_wide"}, "bench_identity": {"bench_identities", "bench_policy"}} {
 		for _, name := range names {
 			info, err := c.Maps[name].Info()
 			if err != nil {
@@ -166,6 +166,14 @@ type linearRule struct {
 func fillOthers(c *ebpf.Collection, peers []netip.Prefix) error {
 	var one portList
 	one.Entry[0].Protocol, one.Entry[0].First, one.Entry[0].Last = 6, 80, 80
+	for _, pod := range []uint32{endpoint, endpoint + 1} {
+		if err := c.Maps["bench_pods"].Put(pod, uint32(0)); err != nil {
+			return fmt.Errorf("pods: %w", err)
+		}
+	}
+	if err := c.Maps["bench_wide"].Put(lpmKey{}, portList{}); err != nil {
+		return fmt.Errorf("wide prefixes: %w", err)
+	}
 	for i, p := range peers {
 		k := lpmKey{Bits: uint32(p.Bits()), Addr: p.Addr().As4()}
 		identity := uint32(i%1000 + 1)

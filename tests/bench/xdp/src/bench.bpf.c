@@ -53,28 +53,63 @@ SEC("tc") int bench_sluice(struct __sk_buff *skb)
 	DONE(r != TC_SHOT)
 }
 
-/* A table of connections as the designs below have: asked first, filled by what is new. */
+/* A table of connections as the designs below have: filled by what is new. */
 struct tuple {
 	__be32 from, to;
 	__be16 from_port, to_port;
 	__u32 protocol;
 };
 
+struct connection {
+	__u64 last;
+	__u32 seen, verdict;
+};
+
 struct {
 	__uint(type, MAP_LRU_HASH);
 	__uint(max_entries, 262144);
 	__type(key, struct tuple);
-	__type(value, __u64);
+	__type(value, struct connection);
 } bench_connections SEC(".maps");
 
-#define TUPLE struct tuple t = { .from = ip->from, .to = ip->to, .from_port = l4[0], .to_port = l4[1], .protocol = ip->protocol };
+#define TUPLE \
+	struct tuple t = { .from = ip->from, .to = ip->to, .from_port = l4[0], .to_port = l4[1], .protocol = ip->protocol }; \
+	struct tuple back = { .from = ip->to, .to = ip->from, .from_port = l4[1], .to_port = l4[0], .protocol = ip->protocol };
+
+inline_always void connect(struct tuple *t)
+{
+	struct connection c = { .last = jiffies() };
+	map_update(&bench_connections, t, &c, 0);
+}
+
+/* None: no policy, and a table of connections of which one look-up is made. It is what every
+ * design costs at least that asks such a table for every packet. */
+SEC("tc") int bench_connected(struct __sk_buff *skb)
+{
+	REWRITE
+	struct tuple t = { .from = ip->from, .to = ip->to, .from_port = l4[0], .to_port = l4[1], .protocol = ip->protocol };
+	struct connection *known = map_lookup(&bench_connections, &t);
+	if (!known)
+		connect(&t);
+	DONE(1)
+}
+
+/* The state of a pod, for each of two kinds of policy: whether it is isolated, or whether its
+ * policy is not known yet. */
+struct {
+	__uint(type, MAP_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u32);
+} bench_pods SEC(".maps");
 
 struct lpm_key {
 	__u32 bits;
 	__be32 addr;
 };
 
-/* One: prefixes, each with up to 24 ports that are read in order. */
+/* One: prefixes, each with up to 24 ports that are read in order, for each of two kinds of
+ * policy; a connection is looked up in its own direction and then in the other. */
 struct port_list {
 	struct {
 		__u32 protocol;
@@ -90,33 +125,53 @@ struct {
 	__type(value, struct port_list);
 } bench_prefixes SEC(".maps");
 
+struct {
+	__uint(type, MAP_LPM);
+	__uint(max_entries, 1024);
+	__uint(map_flags, F_NO_PREALLOC);
+	__type(key, struct lpm_key);
+	__type(value, struct port_list);
+} bench_wide SEC(".maps");
+
+inline_always __u32 listed(struct port_list *p, __u32 protocol, __u32 port)
+{
+	if (!p)
+		return 0;
+	for (int i = 0; i < 24; i++) {
+		if (p->entry[i].protocol == protocol && port >= p->entry[i].first && port <= p->entry[i].last)
+			return 1;
+	}
+	return 0;
+}
+
 SEC("tc") int bench_lpm(struct __sk_buff *skb)
 {
 	REWRITE
 	TUPLE
-	__u64 *known = map_lookup(&bench_connections, &t);
+	__u32 pod = 7, wide = 8;
+	__u32 *own = map_lookup(&bench_pods, &pod), *cluster = map_lookup(&bench_pods, &wide);
+	if (!own || !cluster) {
+		DONE(0)
+	}
+	struct connection *known = map_lookup(&bench_connections, &t);
+	if (known && known->verdict == *own) {
+		DONE(1)
+	}
+	known = map_lookup(&bench_connections, &back);
 	if (known) {
 		DONE(1)
 	}
 	struct lpm_key k = { 32, ip->from };
-	struct port_list *p = map_lookup(&bench_prefixes, &k);
-	__u32 port = ntohs(l4[1]), ok = 0;
-	if (p) {
-		for (int i = 0; i < 24; i++) {
-			if (p->entry[i].protocol == ip->protocol && port >= p->entry[i].first && port <= p->entry[i].last) {
-				ok = 1;
-				break;
-			}
-		}
-	}
-	if (ok) {
-		__u64 now = ktime_coarse_ns();
-		map_update(&bench_connections, &t, &now, 0);
-	}
+	__u32 port = ntohs(l4[1]), ok = listed(map_lookup(&bench_wide, &k), ip->protocol, port);
+	if (!ok)
+		ok = listed(map_lookup(&bench_prefixes, &k), ip->protocol, port);
+	if (ok)
+		connect(&t);
 	DONE(ok)
 }
 
-/* Two: a prefix gives an identity; a second trie has (identity, protocol, port). */
+/* Two: a prefix gives an identity; a second trie has (identity, protocol, port). An answer is
+ * known by its connection; policy is asked about every packet that is none. */
 struct {
 	__uint(type, MAP_LPM);
 	__uint(max_entries, 262144);
@@ -144,12 +199,13 @@ SEC("tc") int bench_identity(struct __sk_buff *skb)
 {
 	REWRITE
 	TUPLE
-	__u64 *known = map_lookup(&bench_connections, &t);
-	struct lpm_key k = { 32, ip->from };
-	__u32 *identity = map_lookup(&bench_identities, &k);
+	struct connection *known = map_lookup(&bench_connections, &back);
 	if (known) {
 		DONE(1)
 	}
+	known = map_lookup(&bench_connections, &t);
+	struct lpm_key k = { 32, ip->from };
+	__u32 *identity = map_lookup(&bench_identities, &k);
 	struct policy_key q = { 64, identity ? *identity : 0, ip->protocol, 0, l4[1] };
 	__u32 *v = map_lookup(&bench_policy, &q);
 	q.identity = 0;
@@ -159,10 +215,10 @@ SEC("tc") int bench_identity(struct __sk_buff *skb)
 		ok = *v;
 	if (any)
 		ok |= *any;
-	if (ok) {
-		__u64 now = ktime_coarse_ns();
-		map_update(&bench_connections, &t, &now, 0);
-	}
+	if (ok && known)
+		known->last = jiffies();
+	else if (ok)
+		connect(&t);
 	DONE(ok)
 }
 
