@@ -64,6 +64,27 @@ func TestAFlowIsCutWhenItsPeerLeavesASet(t *testing.T) {
 	l.want(true, "an answer of who is back", compile.ToPod, flags(xdp.Frame(f, true), ack))
 }
 
+// TestAFlowIsCutByAListThatAnotherPodHas: nothing changes but which lists the pod has.
+func TestAFlowIsCutByAListThatAnotherPodHas(t *testing.T) {
+	l := newLab(t)
+	web := []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)}
+	f := tcpFlow(own4, friend4, 4000, 80)
+	for i, from := range [][]api.ContivRule{web, closed} {
+		txn := l.r.NewTxn(i == 0)
+		if i == 0 {
+			txn.Render(api.PodID{Namespace: "lab", Name: "other"}, podOf(friend4, friend6, closed, closed))
+		}
+		txn.Render(labPod, podOf(own4, own6, closed, from))
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			l.want(i == 0, "the flow", compile.FromPod, flags(xdp.Frame(f, false), ack))
+			l.want(i == 0, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
+		}
+	}
+}
+
 // TestAFlowIsCutByAnotherMemory has the memory grow, and a policy that is stricter come with it.
 func TestAFlowIsCutByAnotherMemory(t *testing.T) {
 	set := api.NewSetID("peers")
@@ -164,10 +185,14 @@ func TestNoPacketBehindACommitIsJudgedByWhatWasBefore(t *testing.T) {
 func (l *lab) again(toPod, fromPod []api.ContivRule) {
 	l.t.Helper()
 	txn := l.r.NewTxn(false)
-	txn.Render(labPod, renderer.PodConfig{
-		IPs: []netip.Addr{own4, own6}, Egress: renderer.NewRuleList(append(toPod, api.ContivRule{}), nil), Ingress: renderer.NewRuleList(append(fromPod, api.ContivRule{}), nil),
-	})
+	txn.Render(labPod, podOf(own4, own6, toPod, fromPod))
 	if err := txn.Commit(l.t.Context()); err != nil {
 		l.t.Fatal(err)
+	}
+}
+
+func podOf(ip4, ip6 netip.Addr, toPod, fromPod []api.ContivRule) renderer.PodConfig {
+	return renderer.PodConfig{
+		IPs: []netip.Addr{ip4, ip6}, Egress: renderer.NewRuleList(append(toPod, api.ContivRule{}), nil), Ingress: renderer.NewRuleList(append(fromPod, api.ContivRule{}), nil),
 	}
 }
