@@ -1,0 +1,153 @@
+package oracle
+
+import (
+	"slices"
+)
+
+// Bounds of what is tried of one list, and offered. What is tried comes sorted, the
+// smallest first.
+const (
+	maxTried   = 64
+	maxOffered = 12
+)
+
+// changes returns what would turn a verdict around, the smallest first. Each was
+// made in a copy of the state, and the question was asked again.
+func (o *Oracle) changes(v Verdict) []Change {
+	t := trials{oracle: o, verdict: v}
+	if v.Allowed {
+		return t.flipping(o.closings(v))
+	}
+	needs := o.openings(v)
+	all := slices.Concat(needs...)
+	if v.Egress.Allowed || v.Ingress.Allowed {
+		out := t.flipping(all)
+		if len(needs) > 1 { // several pods share the address
+			out = append(out, t.flipping(o.combinations(needs, out))...)
+		}
+		return o.smallestFirst(out)
+	}
+	// What edits a policy opens one direction only.
+	out := t.flipping(slices.DeleteFunc(slices.Clone(all), Change.edits))
+	out = o.smallestFirst(append(out, t.flipping(o.combinations(needs, out))...))
+	return append(out, t.halves(all)...)
+}
+
+// edits says whether a change, or a part of it, edits a policy.
+func (c Change) edits() bool {
+	return c.Kind != LabelPod && c.Kind != LabelNamespace && (c.Kind != Together || slices.ContainsFunc(c.Parts, Change.edits))
+}
+
+// trials makes changes in copies of a state.
+type trials struct {
+	oracle  *Oracle
+	verdict Verdict
+}
+
+// flipping returns the changes that turn the verdict around.
+func (t trials) flipping(list []Change) []Change {
+	var out []Change
+	for tried, c := range t.oracle.smallestFirst(list) {
+		if tried == maxTried || len(out) == maxOffered {
+			break
+		}
+		if t.flips(c) && !t.hasSpareParts(c) {
+			c.Flips = true
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (t trials) flips(c Change) bool {
+	changed := t.oracle.after(c)
+	after := changed.again(t.verdict)
+	return after.Allowed != t.verdict.Allowed && (!after.Allowed || t.keeps(changed, after))
+}
+
+// keeps says whether every policy that applied to an end applies to it still: a label
+// must not open a flow by taking the pod away from its own policies.
+func (t trials) keeps(changed *Oracle, after Verdict) bool {
+	return keepsIsolation(t.verdict, after) && keepsTiers(t.oracle, changed, t.verdict)
+}
+
+// hasSpareParts says whether fewer parts of a change would do.
+func (t trials) hasSpareParts(c Change) bool {
+	for i := range c.Parts {
+		fewer := Change{Kind: Together, Parts: slices.Delete(slices.Clone(c.Parts), i, i+1)}
+		if t.flips(fewer) {
+			return true
+		}
+	}
+	return false
+}
+
+// halves returns the changes that open their own direction only.
+func (t trials) halves(list []Change) []Change {
+	var out []Change
+	for tried, c := range t.oracle.smallestFirst(list) {
+		if tried == maxTried || len(out) == maxOffered {
+			break
+		}
+		changed := t.oracle.after(c)
+		after := changed.again(t.verdict)
+		if after.Direction(c.Direction).Allowed && !after.Allowed && t.keeps(changed, after) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Bounds of combinations: of how many needs, and how many changes for each.
+const (
+	maxNeeds   = 4
+	maxPerNeed = 4
+)
+
+// combinations takes one change for every need, the smallest ones, in all ways.
+// What is enough alone takes no part.
+func (o *Oracle) combinations(needs [][]Change, enough []Change) []Change {
+	if len(needs) > maxNeeds {
+		return nil
+	}
+	all := [][]Change{nil}
+	for _, need := range needs {
+		need = slices.DeleteFunc(o.smallestFirst(slices.Clone(need)), func(c Change) bool {
+			return slices.ContainsFunc(enough, func(e Change) bool { return e.Text == c.Text })
+		})
+		var longer [][]Change
+		for _, parts := range all {
+			for _, c := range need[:min(len(need), maxPerNeed)] {
+				if more, ok := appended(parts, c); ok {
+					longer = append(longer, more)
+				}
+			}
+		}
+		all = longer
+	}
+	var out []Change
+	for _, parts := range all {
+		if len(parts) > 1 {
+			out = append(out, together(parts...))
+		}
+	}
+	return out
+}
+
+// appended returns the parts with one more, unless it is there. It fails where the one
+// part would move the rules of administrators that the other is about.
+func appended(parts []Change, c Change) ([]Change, bool) {
+	for i, p := range parts {
+		switch {
+		case p.Text == c.Text:
+			return parts, true
+		case p.Kind == RemoveRules && c.Kind == RemoveRules && p.Direction == c.Direction:
+			parts = slices.Clone(parts)
+			parts[i] = removal(p.Direction, append(slices.Clone(p.Origins), c.Origins...))
+			return parts, true
+		case p.disturbs(c) || c.disturbs(p):
+			return nil, false
+		}
+	}
+	return append(slices.Clip(parts), c), true
+}

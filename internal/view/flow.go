@@ -1,0 +1,197 @@
+package view
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/matrix"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Question asks about one flow. Src and Dst are "namespace/pod",
+// "namespace/selector", a selector, or an address; Port is a number, a port name
+// of the destination, or empty for protocols without ports.
+type Question struct {
+	Src      string       `json:"src"`
+	Dst      string       `json:"dst"`
+	Port     string       `json:"port,omitempty"`
+	Protocol api.Protocol `json:"protocol"`
+}
+
+// Party is one side of a flow.
+type Party struct {
+	Name    string     `json:"name"`
+	Pod     api.PodID  `json:"pod,omitzero"`   // zero for what is not a pod
+	Address netip.Addr `json:"address"`        // empty for a pod that waits for one
+	Node    string     `json:"node,omitempty"` // of the pod
+}
+
+// Injection is what the dataplane did with a packet.
+type Injection struct {
+	Src      Party      `json:"src"`
+	Dst      Party      `json:"dst"`
+	Flow     api.Flow   `json:"flow"`
+	Verdict  api.Action `json:"verdict"`
+	Reason   string     `json:"reason"`
+	Hops     []Hop      `json:"hops,omitempty"`
+	Expected api.Action `json:"expected"` // the oracle's verdict, as far as this node decides
+}
+
+// Hop is one interface and direction that a packet passed or was dropped at.
+type Hop struct {
+	Interface string         `json:"interface"`
+	Direction api.Direction  `json:"direction"` // the vswitch's view
+	Action    api.Action     `json:"action"`
+	By        string         `json:"by"` // what decided: an ACL and rule, a session, nothing
+	Table     string         `json:"table,omitempty"`
+	Rule      int            `json:"rule,omitzero"`
+	Match     api.ContivRule `json:"match,omitzero"`
+	Origins   []api.Origin   `json:"origins,omitempty"`
+}
+
+// Watch asks for verdicts of packets as they are made. Empty fields ask for all.
+type Watch struct {
+	// Action is "deny" (also when it is empty), "permit", or "all". Of what is permitted only
+	// packets that begin a flow are told of.
+	Action    string         `json:"action,omitempty"`
+	Namespace string         `json:"namespace,omitempty"` // of a pod at either end
+	Pod       string         `json:"pod,omitempty"`       // part of the name of a pod at either end
+	Policy    string         `json:"policy,omitempty"`    // name, or namespace/name, of a policy that the rule is of
+	Direction *api.Direction `json:"direction,omitempty"` // the pod's view
+	Peer      netip.Prefix   `json:"peer,omitzero"`       // that holds either end
+	Protocol  api.Protocol   `json:"protocol,omitzero"`
+	Port      uint16         `json:"port,omitzero"` // of the destination
+}
+
+// What Watch.Action can be.
+const (
+	WatchDenied    = "deny"
+	WatchPermitted = "permit"
+	WatchAll       = "all"
+)
+
+// PacketVerdict is what became of one packet at the interface of a pod.
+type PacketVerdict struct {
+	Time      time.Time     `json:"time"`
+	Node      string        `json:"node,omitempty"`
+	Renderer  string        `json:"renderer"`
+	Pod       api.PodID     `json:"pod,omitzero"` // whose interface it is; zero when no pod is known to have it
+	Interface uint32        `json:"interface"`
+	Direction api.Direction `json:"direction"` // the pod's view
+	Action    api.Action    `json:"action"`
+	Reason    string        `json:"reason,omitempty"` // why it was dropped: policy, or what is wrong with the packet
+	Flow      api.Flow      `json:"flow"`
+	Src       Party         `json:"src"`
+	Dst       Party         `json:"dst"`
+	Bytes     uint32        `json:"bytes"`
+	// Table, Rule, Match and Origins say which rule decided; absent when none did, or when it
+	// is not known any more.
+	Table   string       `json:"table,omitempty"`
+	Rule    *int         `json:"rule,omitempty"`
+	Match   string       `json:"match,omitempty"`
+	Origins []api.Origin `json:"origins,omitempty"`
+	// Missed is how many packets are not told of since the one before, because there were too
+	// many, or because only a sample is told of. Filters do not apply to it.
+	Missed uint64 `json:"missed,omitempty"`
+}
+
+// Applied is the answer to apply and delete.
+type Applied struct {
+	Put       int           `json:"put"`
+	Deleted   int           `json:"deleted"`
+	Unchanged int           `json:"unchanged"`
+	Enforced  bool          `json:"enforced"`          // by every renderer of the agent, before it answered
+	Pending   string        `json:"pending,omitempty"` // why the agent does not enforce it yet
+	Problems  []api.Problem `json:"problems,omitempty"`
+}
+
+// Explanation is the verdict on one flow and the whole reason for it.
+type Explanation struct {
+	Src     Party          `json:"src"`
+	Dst     Party          `json:"dst"`
+	Flow    api.Flow       `json:"flow"`
+	Allowed bool           `json:"allowed"`
+	Oracle  oracle.Verdict `json:"oracle"`
+	// Renderers say what the installed tables answer: every renderer of every node
+	// that was asked.
+	Renderers []Answer `json:"renderers"`
+	// RenderersDiffer says that two renderers of one node give different answers.
+	RenderersDiffer bool `json:"renderersDiffer,omitempty"`
+	// Packets say what the embedded dataplanes did with the first packet of the flow.
+	Packets []Packet `json:"packets,omitempty"`
+}
+
+// Answer is what one renderer's installed tables do with a flow.
+type Answer struct {
+	Renderer string `json:"renderer"`
+	Allowed  bool   `json:"allowed"`
+	// Decides lists the directions (the pod's view) that this node decides: of a
+	// flow from or to pods of other nodes not all, or none.
+	Decides   []api.Direction     `json:"decides,omitempty"`
+	Agrees    bool                `json:"agrees"`            // with the oracle, about these directions
+	Pending   bool                `json:"pending,omitempty"` // the newest state is not enforced, so it need not agree
+	Decisions []renderer.Decision `json:"decisions,omitempty"`
+	Node      string              `json:"node,omitempty"` // empty where all pods are those of one node
+	// Unasked says why the renderer was not asked; then it neither agrees nor not.
+	Unasked string `json:"unasked,omitempty"`
+	// Origins are what the decisions name, each compared with the specification.
+	// When one table denies, only tables that deny count.
+	Origins []NamedOrigin `json:"origins,omitempty"`
+	// Unnamed are what decides by the specification, as far as this node decides,
+	// and no decision names.
+	Unnamed []api.Origin `json:"unnamed,omitempty"`
+}
+
+// NamedOrigin is a rule of a policy that a renderer names for a decision.
+type NamedOrigin struct {
+	api.Origin
+	Role OriginRole `json:"role"`
+}
+
+// OriginRole is the part that the specification gives to what a renderer names.
+type OriginRole string
+
+// The roles. A table's rule may stand for several rules of policies, of which only
+// some match the flow.
+const (
+	OriginDecides OriginRole = "decides" // by the specification as well
+	OriginMatches OriginRole = "matches" // the flow, or isolates the pod, and yet does not decide
+	OriginMerged  OriginRole = "merged"  // into the table's rule; it does not match the flow
+	OriginPasses  OriginRole = "passes"  // the flow on to what decides
+	OriginBehind  OriginRole = "behind"  // what decides; by the specification it is not asked
+	OriginUnknown OriginRole = "unknown" // no such policy isolates an end of the flow
+)
+
+// Packet is what the embedded dataplane of a node did with a packet.
+type Packet struct {
+	Node     string     `json:"node,omitempty"`
+	Verdict  api.Action `json:"verdict"`
+	Reason   string     `json:"reason"`
+	Expected api.Action `json:"expected"` // by the specification, as far as the node decides
+	// Unsent says why no packet was sent; then the verdict is the expected one.
+	Unsent string `json:"unsent,omitempty"`
+}
+
+// Matrix says who can talk to whom.
+type Matrix struct {
+	matrix.Matrix
+	// Differ counts the packets that the dataplane did not treat as the oracle says.
+	Differ int `json:"differ"`
+}
+
+// Change asks the agent to write and delete objects in its store. Values are
+// protobuf in canonical form (api/model).
+type Change struct {
+	Put    []ChangedObject `json:"put,omitempty"`
+	Delete []ChangedObject `json:"delete,omitempty"`
+}
+
+// ChangedObject names an object and, for a put, holds its value.
+type ChangedObject struct {
+	Kind      string `json:"kind"` // as in keys, for example "networkpolicy"
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Value     []byte `json:"value,omitempty"`
+}

@@ -1,0 +1,84 @@
+package acl
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"go.fd.io/govpp/adapter"
+
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// ErrNoInterface is returned by Commit when a pod or an uplink that needs ACLs has
+// no interface in the vswitch yet. Everything else was installed.
+var ErrNoInterface = errors.New("no interface")
+
+// Options of a Renderer.
+type Options struct {
+	Log *slog.Logger // nil discards
+
+	// Adapter is the vswitch in this process; the Renderer connects and
+	// disconnects it. When it is nil, Socket is the path of VPP's API socket.
+	Adapter adapter.VppAPI
+	Socket  string
+
+	// Uplinks are names or tags of interfaces that connect the node with other
+	// nodes, beside those with UplinkTag. Each of them must exist.
+	Uplinks []string
+
+	// Plumbing knows interfaces of pods that have no tag. May be nil.
+	Plumbing Plumbing
+
+	// HoldUnknown closes interfaces that are a pod's, by tag or by Plumbing, as long
+	// as the pod is not known here: a pod that is created, or created again, sends
+	// and gets nothing before its policy is enforced. Otherwise they are open.
+	HoldUnknown bool
+
+	// Memory is how many bytes of the vswitch's memory the ACLs may take; 0 asks VPP
+	// how much it has. Tables that do not fit are refused, see ErrTooLarge.
+	Memory uint64
+
+	// Timeout of one call to the vswitch; 0 is vpp.DefaultTimeout.
+	Timeout time.Duration
+
+	// Established says what becomes of open flows that policy no longer permits. It
+	// sets a switch of the vswitch that holds for the ACLs of others, too.
+	Established Established
+
+	// Orientation says where packets meet the rules for what pods send. Split needs
+	// Established to be Keep.
+	Orientation Orientation
+
+	// Grace is for how long after its start the vswitch lets pods go on with flows
+	// that they had opened before, when Established is Revoke; 0 is not at all. In that
+	// time, and for the flows of that time, what a pod sends opens the way back.
+	Grace time.Duration
+
+	// UDPIdle is when the vswitch forgets a flow of UDP, or of another protocol that
+	// is not TCP, of which it sees no packets; in whole seconds, rounded up. 0 leaves
+	// its setting alone, which is 10 minutes in VPP.
+	UDPIdle time.Duration
+
+	// Infra is what passes whatever policy says.
+	Infra renderer.Infra
+
+	// Quiet is how long there must be no Commit before room is made for what joins:
+	// then OnChange is called, and a Commit without changes moves the youngest
+	// entries of large tables to older ACLs. 0 is 10 seconds, less than 0 never; then
+	// room is made when there is none left.
+	Quiet time.Duration
+
+	// Counters returns how often each entry of an ACL has decided, false for an ACL
+	// that there is not. Nil when nobody counts. It must not call the Renderer.
+	Counters func(aclIndex uint32) (packets []uint64, ok bool)
+
+	// StatsSocket is the path of the socket of VPP's statistics segment, from which
+	// counters are read. It has no effect with Counters.
+	StatsSocket string
+
+	// OnChange is called when a Commit would have something to do although nothing
+	// was rendered: after a (re)connection, when interfaces come or go, and in a
+	// quiet moment. It is called by another goroutine and must not block or call the Renderer. May be nil.
+	OnChange func()
+}
