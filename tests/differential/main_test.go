@@ -9,9 +9,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// stepsOfMachine is how many events a sequence of rapid has on average, unless
-// -rapid.steps says otherwise.
-const stepsOfMachine = "9"
+// Sizes of what rapid draws, unless -rapid.steps and -rapid.checks say otherwise: how many
+// events a sequence has on average, and how many of each kind there are. Many more are played
+// by tests/soak, for less, because what it draws it does not have to make smaller.
+const (
+	stepsOfMachine = "9"
+	checksOfRapid  = "40"
+)
 
 const memoryLimit = 512 << 20
 
@@ -20,6 +24,7 @@ func TestMain(m *testing.M) {
 		_ = flag.Set("rapid.steps", "45")
 	} else {
 		_ = flag.Set("rapid.steps", stepsOfMachine)
+		_ = flag.Set("rapid.checks", checksOfRapid)
 	}
 	// Clusters are short-lived, and their connections have large buffers.
 	debug.SetGCPercent(400)

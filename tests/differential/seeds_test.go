@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	seeds        = 800
-	shortSeeds   = 100
+	seeds        = 200 // of each kind; tests/soak plays thousands
+	shortSeeds   = 40
 	longSeeds    = 20_000
 	seedPlayers  = 2
 	strideOfSeed = 2 // as tests/soak, which repeats a seed and reduces what it finds

@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sluice-net/sluice/tests/differential"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
 
@@ -39,6 +38,7 @@ const (
 	memoryLimit      = 512 << 20
 	defaultSequences = 1000
 	defaultMinimise  = time.Minute
+	allKinds         = "all"
 )
 
 // settings are what the flags say.
@@ -61,7 +61,7 @@ func parse(args []string, errOut io.Writer) (settings, error) {
 	flags.IntVar(&s.sequences, "sequences", defaultSequences, "how many sequences to play")
 	flags.IntVar(&s.workers, "workers", runtime.NumCPU(), "how many to play at the same time")
 	flags.Uint64Var(&s.seed, "seed", uint64(time.Now().Unix()), "of the first sequence; the next ones count up")
-	flags.StringVar(&s.kind, "kind", stacks.All[0].Name, "of the stack: what renders and enforces")
+	flags.StringVar(&s.kind, "kind", allKinds, "of the stack: what renders and enforces; "+allKinds+" takes one after the other, by the seed")
 	flags.IntVar(&s.flows, "flows", 0, "to ask after an event; 0 for a few dozen")
 	flags.IntVar(&s.stride, "stride", 2, "of the events after which nodes are compared with new ones")
 	flags.IntVar(&s.most, "divergences", 3, "after which it ends")
@@ -87,15 +87,17 @@ func run(ctx context.Context, args []string, kinds []stacks.Kind, out, errOut io
 	if errors.Is(err, flag.ErrHelp) {
 		return passed
 	}
-	i := slices.IndexFunc(kinds, func(k stacks.Kind) bool { return k.Name == set.kind })
-	if err == nil && i < 0 {
+	if set.kind != allKinds {
+		kinds = slices.DeleteFunc(slices.Clone(kinds), func(k stacks.Kind) bool { return k.Name != set.kind })
+	}
+	if err == nil && len(kinds) == 0 {
 		err = fmt.Errorf("there is no kind %q of stacks", set.kind)
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(errOut, "soak:", err)
 		return misused
 	}
-	s := &soak{settings: set, options: differential.Options{Kind: kinds[i], Flows: set.flows, Stride: set.stride}}
+	s := &soak{settings: set, kinds: kinds}
 	report := s.run(ctx, errOut)
 	if err := report.write(out, set.output); err != nil {
 		_, _ = fmt.Fprintln(errOut, "soak:", err)

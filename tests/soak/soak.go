@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/tests/differential"
+	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 const progressEvery = 5 * time.Second
@@ -17,9 +18,9 @@ const progressEvery = 5 * time.Second
 // soak plays sequences with several workers.
 type soak struct {
 	settings
-	options differential.Options
-	start   time.Time
-	stop    context.CancelFunc // ends all workers
+	kinds []stacks.Kind
+	start time.Time
+	stop  context.CancelFunc // ends all workers
 
 	mu          sync.Mutex
 	next        int // sequence that no worker has yet
@@ -70,9 +71,14 @@ func (s *soak) work(ctx, playing context.Context) {
 	}
 }
 
+// options are those of a seed, which is enough to play its sequence again.
+func (s *soak) options(seed uint64) differential.Options {
+	return differential.Options{Kind: s.kinds[seed%uint64(len(s.kinds))], Flows: s.flows, Stride: s.stride}
+}
+
 // play plays the sequence of a seed. One that was interrupted does not count.
 func (s *soak) play(ctx, playing context.Context, seed uint64) {
-	played, counts, err := differential.PlaySeed(playing, s.options, seed)
+	played, counts, err := differential.PlaySeed(playing, s.options(seed), seed)
 	if playing.Err() != nil {
 		return
 	}
@@ -98,7 +104,7 @@ func (s *soak) diverged(ctx context.Context, seed uint64, played differential.Ca
 	if !errors.As(err, &d) {
 		return
 	}
-	small, d := differential.Minimise(ctx, played, s.options, d, s.minimise)
+	small, d := differential.Minimise(ctx, played, s.options(seed), d, s.minimise)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.divergences[mine] = divergence{Seed: seed, Check: string(d.Check), Text: d.Text, Case: small.String(), Events: len(small.Events)}
