@@ -54,7 +54,7 @@ func TestFaultTenThousandPodsComeInOneBurst(t *testing.T) {
 	faulty(t)
 	const n = 10_000
 	s := &scale{site: startSite(t, etcd.Options{}), changes: map[string]*journey{}}
-	k := s.leader("ksr-0")
+	k := s.leader()
 	s.node()
 	slow := s.halted()
 	s.policies()

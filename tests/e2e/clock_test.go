@@ -37,7 +37,7 @@ func wallOf(network, address string) (time.Time, error) {
 func TestFaultTheClocksOfAllJump(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Members: 3})
-	first := s.leader("ksr-0", "--sweep-interval", "1s")
+	first := s.leader("--sweep-interval", "1s")
 	second := s.replica("ksr-1", "--sweep-interval", "1s")
 	second.says(200, "ok: stands by")
 	s.node()

@@ -15,7 +15,7 @@ import (
 func TestFaultEachMemberOfEtcdDiesInTurn(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Members: 3})
-	s.leader("ksr-0", "--leader-ttl", "5s")
+	s.leader("--leader-ttl", "5s")
 	s.node()
 	for i := range 3 {
 		s.members.Kill(i)
@@ -32,7 +32,7 @@ func TestFaultEachMemberOfEtcdDiesInTurn(t *testing.T) {
 func TestFaultEtcdLosesItsQuorumAndRegainsIt(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Members: 3})
-	k := s.leader("ksr-0")
+	k := s.leader()
 	s.node()
 	s.members.Kill(0)
 	s.members.Kill(1)
@@ -59,7 +59,7 @@ func TestFaultEtcdLosesItsQuorumAndRegainsIt(t *testing.T) {
 func TestFaultEtcdIsSetBackToOldDataOrEmptied(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Members: 3})
-	k := s.leader("ksr-0")
+	k := s.leader()
 	restore := s.members.Save()
 	k.says(200, "ok: leads")
 	s.node()
@@ -79,7 +79,7 @@ func TestFaultEtcdIsSetBackToOldDataOrEmptied(t *testing.T) {
 func TestFaultTheHistoryIsForgottenWhileTheAgentIsAway(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{})
-	s.leader("ksr-0")
+	s.leader()
 	door := newGate(t)
 	door.open(s.members.Endpoints()[0])
 	s.node(door.addr)
@@ -159,7 +159,7 @@ func TestFaultEtcdIsTidiedWhileStateChanges(t *testing.T) {
 func TestFaultTheDiskOfEtcdIsFull(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Quota: 4 << 20})
-	k := s.leader("ksr-0")
+	k := s.leader()
 	s.node()
 	c, err := clientv3.New(clientv3.Config{Endpoints: s.members.Endpoints()})
 	if err != nil {
@@ -188,7 +188,7 @@ func TestFaultTheDiskOfEtcdIsFull(t *testing.T) {
 func TestFaultASlowReaderHoldsNobodyUp(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{})
-	s.leader("ksr-0")
+	s.leader()
 	s.node()
 	slow := s.halted()
 	s.grow("many", 500)

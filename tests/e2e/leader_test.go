@@ -12,7 +12,7 @@ import (
 func TestTheDeathOfTheLeaderLeavesNoGapAndNothingIsWrittenTwice(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, etcd.Options{Members: 3})
-	first := s.leader("ksr-0")
+	first := s.leader()
 	second := s.replica("ksr-1")
 	second.says(200, "ok: stands by")
 	s.node()
@@ -48,7 +48,7 @@ func TestTheDeathOfTheLeaderLeavesNoGapAndNothingIsWrittenTwice(t *testing.T) {
 func TestALeaderThatWasPausedDoesNotWriteOn(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, etcd.Options{})
-	first := s.leader("ksr-0")
+	first := s.leader()
 	second := s.replica("ksr-1")
 	second.says(200, "ok: stands by")
 	s.grow("before", 10)

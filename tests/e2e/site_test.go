@@ -52,10 +52,10 @@ func (s *site) replica(name string, args ...string) *ksr {
 	return startKSR(s.t, s.cluster.kubeconfig(s.cluster.address), name, s.members.Endpoints(), args...)
 }
 
-// leader starts a sluice-ksr, and waits until it leads.
-func (s *site) leader(name string, args ...string) *ksr {
+// leader starts the first sluice-ksr, and waits until it leads.
+func (s *site) leader(args ...string) *ksr {
 	s.t.Helper()
-	k := s.replica(name, args...)
+	k := s.replica("ksr-0", args...)
 	k.says(200, "ok: leads")
 	return k
 }
