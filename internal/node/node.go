@@ -84,7 +84,7 @@ func New(cfg Config) (*Node, error) {
 	})}
 	first, err := n.render(cfg)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, n.closeStack()) // the kernel may be open
 	}
 	n.Plugin.Renderers = append([]renderer.Renderer{first}, cfg.Renderers...)
 	if cfg.HostStack != nil {
