@@ -67,7 +67,7 @@ func (k *Kernel) adoptMemory() error {
 	if err != nil {
 		return err
 	}
-	if err := m.learnEnds(); err != nil {
+	if err := errors.Join(m.learnEnds(), m.learnNames()); err != nil {
 		return errors.Join(err, m.close())
 	}
 	k.force = m

@@ -51,6 +51,23 @@ func (l *lab) told(t xdp.Telling, atLeast int, happens func()) (out []xdp.Event)
 	return out
 }
 
+// awaitTick returns when the clock of events has gone on: what happens then is later by it than
+// what happened before.
+func awaitTick(t *testing.T) {
+	t.Helper()
+	now := func() (ts unix.Timespec) {
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts); err != nil {
+			t.Fatal(err)
+		}
+		return ts
+	}
+	for began, before := time.Now(), now(); now() == before; runtime.Gosched() {
+		if time.Since(began) > wires.Patience {
+			t.Fatal("the clock of events stands still")
+		}
+	}
+}
+
 // onOneProcessor has a test run where one count of events is.
 func onOneProcessor(t *testing.T) {
 	t.Helper()
@@ -163,7 +180,7 @@ func TestNothingIsToldWhenNobodyListens(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.want(false, "a denied packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 81), false))
-		time.Sleep(10 * time.Millisecond) // of the machine's clock for events
+		awaitTick(t)
 	}
 	if err := l.kernel.Tell(xdp.Telling{PerSecond: 10}); err != nil {
 		t.Fatal(err)
@@ -186,10 +203,10 @@ func TestEventsKnowTheRulesOfTheListsThatThePodHadThen(t *testing.T) {
 		}
 	}
 	rule(2)
-	time.Sleep(10 * time.Millisecond) // of the machine's clock for events
+	awaitTick(t)
 	l.render(closed, nil)
 	rule(2)
-	time.Sleep(10 * time.Millisecond)
+	awaitTick(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
 	rule(-1) // of two lists ago
 }

@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -59,4 +60,10 @@ func get32(b []byte) uint32 {
 
 func put32(b []byte, v uint32) {
 	b[0], b[1], b[2], b[3] = byte(v), byte(v>>8), byte(v>>16), byte(v>>24)
+}
+
+// Names returns what the kernel knows of addresses in the memory in force.
+func (k *Kernel) Names() (map[netip.Addr]uint32, error) {
+	m := memory{coll: k.force.coll, names: map[netip.Addr]uint32{}}
+	return m.names, m.learnNames()
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	gomaps "maps"
 	"math/bits"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -16,6 +18,9 @@ import (
 
 // stateMaps are shared by all memories, and pinned.
 var stateMaps = []string{bpf.SluiceMapFlows, bpf.SluiceMapChanges, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
+
+// askedPrograms are those that run when they are asked.
+var askedPrograms = []string{bpf.SluiceProgAskFrom, bpf.SluiceProgAskTo, bpf.SluiceProgProbeFrom, bpf.SluiceProgProbeTo}
 
 // isBPF checks that a folder can have pins.
 func isBPF(path string) error {
@@ -83,6 +88,9 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 	slots = max(slots, k.options.Slots, 2)
 	spec.Maps[bpf.SluiceMapMem].MaxEntries = uint32(max(lines, k.options.Lines, minLines))
 	spec.Maps[bpf.SluiceMapHits].MaxEntries = uint32(slots)
+	if k.options.Mode == ModeNone && k.options.PinPath == "" { // nothing else will ever run
+		gomaps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return !slices.Contains(askedPrograms, name) })
+	}
 	for _, name := range stateMaps {
 		spec.Maps[name].MaxEntries = k.state[name].MaxEntries()
 	}
@@ -100,7 +108,7 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 	if err != nil {
 		return nil, fmt.Errorf("load the program: %w", err)
 	}
-	m := &memory{coll: coll, slots: slots, far: map[uint32]uint32{}, ids: map[uint32]uint32{}, recs: map[uint32]uint32{}}
+	m := &memory{coll: coll, slots: slots, ids: map[uint32]uint32{}, recs: map[uint32]uint32{}, names: map[netip.Addr]uint32{}}
 	if m.bytes, err = mapped(coll.Maps[bpf.SluiceMapMem]); err == nil {
 		m.ends, err = mapped(coll.Maps[bpf.SluiceMapEnds])
 	}

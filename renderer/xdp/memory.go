@@ -3,6 +3,7 @@ package xdp
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync/atomic"
 	"unsafe"
 
@@ -19,9 +20,9 @@ type memory struct {
 	bytes []byte // of mem, mapped
 	ends  []byte // of ends, mapped
 	slots int
-	far   map[uint32]uint32 // records of endpoints that are not in ends
-	ids   map[uint32]uint32 // by place: the endpoint that is in ends
-	recs  map[uint32]uint32 // records by endpoint
+	ids   map[uint32]uint32     // by place: the endpoint that is in ends
+	recs  map[uint32]uint32     // records by endpoint
+	names map[netip.Addr]uint32 // of what the kernel knows by address: the endpoint
 }
 
 // minLines is what a memory has at least. With very few the verifier proves that look-ups
@@ -72,14 +73,8 @@ func (k *Kernel) Size() (lines, slots int) {
 
 // Prepare implements Plane.
 func (k *Kernel) Prepare(lines, slots int) error {
-	var err error
-	if k.options.KeepSpare && k.spare == nil {
-		k.next, k.spare = nil, k.next
-	}
-	if k.next != k.force {
-		err = k.next.close()
-	}
-	if k.next = nil; err != nil {
+	err := k.dropNext()
+	if err != nil {
 		return err
 	}
 	if k.blank && len(k.links)+len(k.uplinks) == 0 && k.force.holds(lines, slots) { // nobody would see a difference
@@ -91,6 +86,20 @@ func (k *Kernel) Prepare(lines, slots int) error {
 		k.next, err = k.load(lines, slots)
 	}
 	return err
+}
+
+// dropNext has no memory be prepared.
+func (k *Kernel) dropNext() error {
+	next := k.next
+	k.next = nil
+	switch {
+	case next == k.force: // it was blank, and goes on
+		return nil
+	case k.options.KeepSpare && k.spare == nil:
+		k.spare = next
+		return nil
+	}
+	return next.close()
 }
 
 // takeSpare returns the spare memory, with nothing in it, if it is large enough.
@@ -129,6 +138,11 @@ func (m *memory) clear() error {
 	}
 	clear(m.recs)
 	clear(m.ids)
+	for ip := range m.names {
+		if err := m.forget(ip); err != nil {
+			return err
+		}
+	}
 	return m.clearHits()
 }
 

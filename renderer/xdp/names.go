@@ -21,42 +21,61 @@ func (k *Kernel) Name(e compile.Endpoint) error {
 		return err
 	}
 	for _, ip := range e.IPs {
-		if err := k.force.coll.Maps[bpf.SluiceMapNames].Put(ip.As16(), e.ID); err != nil {
-			return fmt.Errorf("make %s known: %w", ip, err)
+		if err := k.force.name(ip, e.ID); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// name has an address lead to an endpoint.
+func (m *memory) name(ip netip.Addr, id uint32) error {
+	m.names[ip.Unmap()] = id // also if the call fails: then it is not known whether it does
+	if err := m.coll.Maps[bpf.SluiceMapNames].Put(ip.As16(), id); err != nil {
+		return fmt.Errorf("make %s known: %w", ip, err)
 	}
 	return nil
 }
 
 // unname has no address lead to an endpoint.
 func (k *Kernel) unname(id uint32) error {
-	names := k.force.coll.Maps[bpf.SluiceMapNames]
-	var dead []netip.Addr
-	var a [16]byte
-	var of uint32
-	for it := names.Iterate(); it.Next(&a, &of); {
-		if of == id {
-			dead = append(dead, netip.AddrFrom16(a))
+	for ip, of := range k.force.names {
+		if of != id {
+			continue
 		}
-	}
-	for _, ip := range dead {
-		if err := names.Delete(ip.As16()); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("forget %s: %w", ip, err)
+		if err := k.force.forget(ip); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// forget has an address lead nowhere.
+func (m *memory) forget(ip netip.Addr) error {
+	if err := m.coll.Maps[bpf.SluiceMapNames].Delete(ip.As16()); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("forget %s: %w", ip, err)
+	}
+	delete(m.names, ip)
+	return nil
+}
+
 // moveNames copies what is known of addresses to the memory that is prepared.
 func (k *Kernel) moveNames() error {
-	from, to := k.force.coll.Maps[bpf.SluiceMapNames], k.next.coll.Maps[bpf.SluiceMapNames]
+	for ip, id := range k.force.names {
+		if err := k.next.name(ip, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// learnNames reads which addresses a memory knows.
+func (m *memory) learnNames() error {
 	var a [16]byte
 	var id uint32
-	it := from.Iterate()
+	it := m.coll.Maps[bpf.SluiceMapNames].Iterate()
 	for it.Next(&a, &id) {
-		if err := to.Put(a, id); err != nil {
-			return fmt.Errorf("addresses of pods: %w", err)
-		}
+		m.names[netip.AddrFrom16(a).Unmap()] = id
 	}
 	return it.Err()
 }

@@ -1,0 +1,61 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+)
+
+// Reset makes a kernel as it was when it was new, without loading anything: no endpoint, no policy,
+// no mark, no evidence. It is for those that use one for many things, one after the other.
+func (k *Kernel) Reset() error {
+	for id := range k.links {
+		if err := k.Detach(id); err != nil {
+			return fmt.Errorf("detach from interface %d: %w", id, err)
+		}
+	}
+	if err := errors.Join(k.dropNext(), k.SetMark(Mark{}), k.forgetFlows()); err != nil {
+		return err
+	}
+	if k.options.Mode != ModeNone { // else nothing runs but what is asked
+		if err := k.Grace(); err != nil {
+			return err
+		}
+	}
+	k.blank = len(k.uplinks) == 0
+	return k.force.clear()
+}
+
+// forgetFlows deletes all evidence.
+func (k *Kernel) forgetFlows() error {
+	flows := k.state[bpf.SluiceMapFlows]
+	err := eachBucket(flows, func(i uint32, b *bpf.SluiceBucket) error {
+		if *b == (bpf.SluiceBucket{}) {
+			return nil
+		}
+		return flows.Put(i, &bpf.SluiceBucket{})
+	})
+	if err != nil {
+		return fmt.Errorf("table of flows: %w", err)
+	}
+	fragments := k.state[bpf.SluiceMapFragments]
+	var keys [][]byte
+	key, value := make([]byte, fragments.KeySize()), make([]byte, fragments.ValueSize())
+	it := fragments.Iterate()
+	for it.Next(&key, &value) {
+		keys = append(keys, slices.Clone(key))
+	}
+	if err := it.Err(); err != nil {
+		return fmt.Errorf("ports of fragments: %w", err)
+	}
+	for _, key := range keys {
+		if err := fragments.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("ports of fragments: %w", err)
+		}
+	}
+	return nil
+}
