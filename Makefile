@@ -96,8 +96,9 @@ test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp)
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
 	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) go test -count 1 -timeout 60m -v -run VPP ./renderer/acl/... ./tests/...
 
-test-xdp: ## Run the tests of the XDP renderer in the kernel in full: every mode, every flow (root; some minutes)
+test-xdp: ## Run the tests of the XDP renderer in the kernel in full: every mode, every flow, every suite (root; some minutes)
 	SLUICE_LONG=1 go test -count 1 -timeout 30m ./renderer/xdp/...
+	SLUICE_STACK=xdp-kernel go test -count 1 -timeout 30m ./tests/scenarios ./tests/sequences ./tests/differential ./tests/conformance/replay
 	SLUICE_LONG=1 go test -count 1 -timeout 30m -run Kernel ./tests/e2e
 
 test-ligato: ## Run the plugin inside cn-infra, and what it publishes through the KVScheduler of vpp-agent (a module of its own)

@@ -25,6 +25,7 @@ const flowsPerCluster = 700
 func TestRandomClusters(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		needTime(t, kind)
 		for name, w := range worlds {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

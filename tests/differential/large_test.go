@@ -25,14 +25,14 @@ const (
 // TestLargeSequences changes large clusters step by step.
 func TestLargeSequences(t *testing.T) {
 	t.Parallel()
-	sequences := uint64(largeSequences)
-	switch {
-	case isLong():
-		sequences *= 20
-	case testing.Short():
-		sequences = 1
-	}
 	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		sequences := uint64(largeSequences)
+		switch {
+		case isLong():
+			sequences *= 20
+		case testing.Short() || kind.Dear:
+			sequences = 1
+		}
 		for seed := range sequences {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 				t.Parallel()

@@ -22,6 +22,7 @@ var worlds = map[string]World{
 func TestStateMachine(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		needTime(t, kind)
 		for name, w := range worlds {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 // Sizes of what rapid draws, unless -rapid.steps and -rapid.checks say otherwise: how many
@@ -34,3 +36,11 @@ func TestMain(m *testing.M) {
 
 // isLong says whether everything is to be asked, however long that takes.
 func isLong() bool { return os.Getenv("SLUICE_LONG") == "1" }
+
+// needTime skips what rapid draws where stacks are dear. TestSeeds lets the same happen to them.
+func needTime(t *testing.T, kind stacks.Kind) {
+	t.Helper()
+	if kind.Dear && !isLong() {
+		t.Skipf("SLUICE_STACK=%s asks these stacks as much as others", kind.Name)
+	}
+}

@@ -11,6 +11,7 @@ import (
 const (
 	seeds        = 200 // of each kind; tests/soak plays thousands
 	shortSeeds   = 40
+	dearSeeds    = 40
 	longSeeds    = 20_000
 	seedPlayers  = 2
 	strideOfSeed = 2 // as tests/soak, which repeats a seed and reduces what it finds
@@ -19,14 +20,16 @@ const (
 // TestSeeds plays the sequences of the first seeds, every one in a world of its own.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
-	limit := uint64(seeds)
-	switch {
-	case isLong():
-		limit = longSeeds
-	case testing.Short():
-		limit = shortSeeds
-	}
 	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		limit := uint64(seeds)
+		switch {
+		case isLong():
+			limit = longSeeds
+		case kind.Dear:
+			limit = dearSeeds
+		case testing.Short():
+			limit = shortSeeds
+		}
 		var next atomic.Uint64
 		var players sync.WaitGroup
 		for range seedPlayers {

@@ -53,8 +53,8 @@ func started(t *testing.T, kind stacks.Kind, s cluster.State) *subject {
 	return out
 }
 
-func often(n int) int {
-	if testing.Short() {
+func often(kind stacks.Kind, n int) int {
+	if testing.Short() || kind.Dear {
 		return n / 20
 	}
 	return n
@@ -68,7 +68,7 @@ func TestContiv33EveryOrderGivesTheSameTables(t *testing.T) {
 		s := started(t, kind, stateOf(t, worldOfB1, kind))
 		want := inspected(t, s.running)
 		world := netip.MustParseAddr("8.8.8.8")
-		for seed := range uint64(often(1000)) {
+		for seed := range uint64(often(kind, 1000)) {
 			f, err := fleet.New(kind, []string{"n1"}, fleet.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -130,7 +130,7 @@ func TestContiv35TenThousandUpdatesLeaveNothing(t *testing.T) {
 		}
 		s := started(t, kind, w.state)
 		empty := inspected(t, s.running)
-		for i := range often(10000) {
+		for i := range often(kind, 10000) {
 			next := w.state
 			next.Policies = []*networkingv1.NetworkPolicy{updated(i)}
 			if err := s.apply(t.Context(), next); err != nil {
@@ -170,7 +170,7 @@ func updated(i int) *networkingv1.NetworkPolicy {
 func TestContiv36AnAgentConvergesFromAnyStaleState(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
-		for seed := range uint64(often(60)) {
+		for seed := range uint64(often(kind, 60)) {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 				s := started(t, kind, cluster.Random(3*seed, cluster.Small()))
 				for i, name := range s.running.Names() {

@@ -46,7 +46,7 @@ ok
 		}
 		file := write(t, example)
 		stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
-			scenarios.Run(t, file, kind, scenarios.Options{Flows: bound()})
+			scenarios.Run(t, file, kind, scenarios.Options{Flows: bound(kind)})
 		})
 	}
 }

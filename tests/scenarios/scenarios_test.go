@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 }
 
 // bound returns how many flows are compared with the oracle after every change.
-func bound() int {
-	if testing.Short() {
+func bound(kind stacks.Kind) int {
+	if testing.Short() || kind.Dear {
 		return 150
 	}
 	return 6000
@@ -53,7 +53,7 @@ func TestScenarios(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
-				scenarios.Run(t, file, kind, scenarios.Options{Flows: bound()})
+				scenarios.Run(t, file, kind, scenarios.Options{Flows: bound(kind)})
 			})
 		})
 	}

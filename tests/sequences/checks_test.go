@@ -121,16 +121,29 @@ func holdersOf(s cluster.State) map[netip.Addr]int {
 	return out
 }
 
-// stridePerState thins out the flows of a state that is met again.
-const stridePerState = 3
+// stridePerState thins out the flows of a state that is met again, and strideOfDear those of a
+// dear stack also.
+const stridePerState, strideOfDear = 3, 5
+
+// stride returns of how many flows of a state one is asked about.
+func (r *runner) stride(first bool) int {
+	stride := 1
+	if !first {
+		stride *= stridePerState
+	}
+	if r.kind.Dear {
+		stride *= strideOfDear
+	}
+	if isLong() {
+		return 1
+	}
+	return stride
+}
 
 // verdicts asks the fleet: all flows of a state that is new, and of one that is not
 // always others.
 func (r *runner) verdicts(want expected, first bool) []finding {
-	questions := want.questions
-	if !first && !isLong() {
-		questions = every(questions, stridePerState, r.events)
-	}
+	questions := every(want.questions, r.stride(first), r.events)
 	var wrong []question
 	for _, q := range questions {
 		if r.allowed(q) != q.allowed {

@@ -61,7 +61,7 @@ func parse(args []string, errOut io.Writer) (settings, error) {
 	flags.IntVar(&s.sequences, "sequences", defaultSequences, "how many sequences to play")
 	flags.IntVar(&s.workers, "workers", runtime.NumCPU(), "how many to play at the same time")
 	flags.Uint64Var(&s.seed, "seed", uint64(time.Now().Unix()), "of the first sequence; the next ones count up")
-	flags.StringVar(&s.kind, "kind", allKinds, "of the stack: what renders and enforces; "+allKinds+" takes one after the other, by the seed")
+	flags.StringVar(&s.kind, "kind", allKinds, "of the stack: what renders and enforces; "+allKinds+" takes one after the other, by the seed, but for those that take long")
 	flags.IntVar(&s.flows, "flows", 0, "to ask after an event; 0 for a few dozen")
 	flags.IntVar(&s.stride, "stride", 2, "of the events after which nodes are compared with new ones")
 	flags.IntVar(&s.most, "divergences", 3, "after which it ends")
@@ -81,17 +81,29 @@ func parse(args []string, errOut io.Writer) (settings, error) {
 	return s, nil
 }
 
+// chosen returns the kinds of a name: all are those that every machine has and that are not dear.
+func chosen(kinds []stacks.Kind, name string) ([]stacks.Kind, error) {
+	if name == allKinds {
+		return slices.DeleteFunc(slices.Clone(kinds), func(k stacks.Kind) bool { return k.Dear }), nil
+	}
+	i := slices.IndexFunc(kinds, func(k stacks.Kind) bool { return k.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no kind %q of stacks", name)
+	}
+	if k := kinds[i]; k.Missing != nil {
+		return kinds[i : i+1], k.Missing()
+	}
+	return kinds[i : i+1], nil
+}
+
 // run is the program: it returns the exit code.
 func run(ctx context.Context, args []string, kinds []stacks.Kind, out, errOut io.Writer) int {
 	set, err := parse(args, errOut)
 	if errors.Is(err, flag.ErrHelp) {
 		return passed
 	}
-	if set.kind != allKinds {
-		kinds = slices.DeleteFunc(slices.Clone(kinds), func(k stacks.Kind) bool { return k.Name != set.kind })
-	}
-	if err == nil && len(kinds) == 0 {
-		err = fmt.Errorf("there is no kind %q of stacks", set.kind)
+	if err == nil {
+		kinds, err = chosen(kinds, set.kind)
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(errOut, "soak:", err)

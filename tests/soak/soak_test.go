@@ -33,11 +33,11 @@ func soaked(t *testing.T, kinds []stacks.Kind, args ...string) (report, int) {
 // TestNothingDiverges plays sequences on every kind of stack, and makes
 // sure that they are about something.
 func TestNothingDiverges(t *testing.T) {
-	sequences := 80 // so that everything happens
-	if testing.Short() {
-		sequences = 40
-	}
 	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		sequences := 80 // so that everything happens
+		if kind.Dear || testing.Short() {
+			sequences = 40
+		}
 		r, code := soaked(t, stacks.All, "-kind", kind.Name, "-sequences", fmt.Sprint(sequences), "-seed", "1000001", "-minimise", "30s")
 		for _, d := range r.Divergences {
 			t.Errorf("seed %d: %s\n%s: %s", d.Seed, d.Case, d.Check, d.Text)

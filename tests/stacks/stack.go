@@ -2,18 +2,22 @@ package stacks
 
 import (
 	"net/netip"
+	"os"
+	"slices"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/renderer/xdp/xdptest"
 )
 
-// All lists every renderer.
+// All lists every renderer, over what it enforces by. The first one runs everywhere.
 var All = []Kind{
 	{Name: "acl", New: newACL},
 	{Name: "xdp", New: newXDP},
+	{Name: "xdp-kernel", New: newXDPKernel, Missing: xdptest.Missing, Dear: true},
 	{Name: "session", New: newSession},
 }
 
@@ -23,6 +27,22 @@ type Kind struct {
 	// New returns an empty stack with its renderer. Whenever something in the stack
 	// changes that the renderer must look at, prompt is called.
 	New func(prompt func()) (Stack, error)
+	// Missing says why this machine can have none of this kind; nil: every machine can.
+	Missing func() error
+	// Dear stacks take much longer to be asked than others. They are asked about fewer flows, and
+	// about less of what is drawn at random or is told in another order.
+	Dear bool
+}
+
+// Need skips a test where this machine can have no stack of the kind.
+func (k Kind) Need(t *testing.T) {
+	t.Helper()
+	if k.Missing == nil {
+		return
+	}
+	if err := k.Missing(); err != nil {
+		t.Skip(err)
+	}
 }
 
 // Stack is one renderer and what is below it on one node. Every pod that is rendered
@@ -73,6 +93,12 @@ type Sender interface {
 	Passes(p vswitch.Packet) bool
 }
 
+// Strict is a Sender that drops some packets that others let pass, as Narrow is of flows.
+type Strict interface {
+	// Drops says that the packet may be dropped although it should arrive.
+	Drops(p vswitch.Packet) bool
+}
+
 // What stacks may be beside that.
 type (
 	// Batched is a Stack that wants to know what it will be asked.
@@ -83,10 +109,25 @@ type (
 	Narrow = renderertest.Narrow
 )
 
-// Each runs a test once for every kind of stack.
+// Chosen lists what is to be tested: every renderer, or the kind alone that SLUICE_STACK names, which
+// is then asked as much as any.
+func Chosen() []Kind {
+	name := os.Getenv("SLUICE_STACK")
+	if i := slices.IndexFunc(All, func(k Kind) bool { return k.Name == name }); i >= 0 {
+		only := All[i]
+		only.Dear = false
+		return []Kind{only}
+	}
+	return All
+}
+
+// Each runs a test once for every kind of stack that is to be tested.
 func Each(t *testing.T, test func(t *testing.T, kind Kind)) {
 	t.Helper()
-	for _, kind := range All {
-		t.Run(kind.Name, func(t *testing.T) { test(t, kind) })
+	for _, kind := range Chosen() {
+		t.Run(kind.Name, func(t *testing.T) {
+			kind.Need(t)
+			test(t, kind)
+		})
 	}
 }

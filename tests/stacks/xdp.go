@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/xdptest"
 )
 
-// xdpStack is the XDP renderer over memory in the heap, which is read by the algorithm of
-// the program in the kernel; that they agree is tested in renderer/xdp.
+// xdpStack is the XDP renderer over a plane: memory in the heap, which is read by the algorithm
+// of the program in the kernel.
 type xdpStack struct {
 	tap     *xdptest.Tap
 	options xdp.Options
@@ -26,8 +26,10 @@ var (
 	_ Tabled = (*xdpStack)(nil)
 )
 
-func newXDP(prompt func()) (Stack, error) {
-	s := &xdpStack{tap: &xdptest.Tap{Plane: xdp.NewHeap()}}
+func newXDP(prompt func()) (Stack, error) { return overPlane(xdp.NewHeap(), prompt) }
+
+func overPlane(plane xdp.Plane, prompt func()) (*xdpStack, error) {
+	s := &xdpStack{tap: &xdptest.Tap{Plane: plane}}
 	s.options = xdp.Options{Plane: s.tap, Interfaces: interfacesOf, OnChange: prompt}
 	return s, s.Restart()
 }
@@ -45,7 +47,7 @@ func (s *xdpStack) FailNext(n int)              { s.tap.FailNext(n) }
 func (s *xdpStack) Verdict(f api.Flow) api.Action {
 	a, err := s.xdp.Verdict(f)
 	if err != nil {
-		return api.Deny // the heap does not fail
+		panic(fmt.Sprintf("the plane does not answer: %v", err)) // no stack can go on then
 	}
 	return a
 }

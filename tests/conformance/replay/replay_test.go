@@ -42,7 +42,7 @@ func replayed(t *testing.T, s *conformance.Suite, a conformance.Addressing, k Ki
 }
 
 func TestEverythingIsCounted(t *testing.T) {
-	for _, kind := range Kinds() {
+	for _, kind := range Here() {
 		for _, a := range conformance.Addressings {
 			t.Run(kind.Name+" "+a.Name, func(t *testing.T) {
 				r := replayed(t, hand(t), a, kind)
@@ -181,7 +181,7 @@ func keepsPolicies() func(*cluster.State) {
 }
 
 func TestWhatIsWrongIsNoticedAndCounted(t *testing.T) {
-	for _, kind := range Kinds() {
+	for _, kind := range Here() {
 		for _, tt := range []struct {
 			name           string
 			w              wrapped
@@ -228,7 +228,7 @@ func TestAWrongSuiteIsNoticed(t *testing.T) {
 }
 
 func TestAResyncThatDiffersIsNoticed(t *testing.T) {
-	for _, kind := range Kinds()[1:] {
+	for _, kind := range Here()[1:] {
 		t.Run(kind.Name, func(t *testing.T) {
 			other := wrapped{fresh: func(s Subject) Subject {
 				return wrapped{Subject: s, bend: func(api.Flow, bool) bool { return true }}

@@ -47,13 +47,24 @@ type Resyncer interface {
 type Kind struct {
 	Name string
 	New  func(nodes []string) (Subject, error)
+	Dear bool // as of stacks.Kind
 }
 
-// Kinds lists every subject: the oracle, and a fleet over every kind of stack.
-func Kinds() []Kind {
+// Kinds lists every subject that every machine has: the oracle, and a fleet over every such kind of
+// stack.
+func Kinds() []Kind { return kinds(stacks.All, func(k stacks.Kind) bool { return k.Missing == nil }) }
+
+// Here lists every subject that is to be tested and that this machine has.
+func Here() []Kind {
+	return kinds(stacks.Chosen(), func(k stacks.Kind) bool { return k.Missing == nil || k.Missing() == nil })
+}
+
+func kinds(all []stacks.Kind, is func(stacks.Kind) bool) []Kind {
 	out := []Kind{{Name: "oracle", New: func([]string) (Subject, error) { return &judge{}, nil }}}
-	for _, kind := range stacks.All {
-		out = append(out, Kind{Name: kind.Name, New: func(nodes []string) (Subject, error) { return newFleet(kind, nodes) }})
+	for _, kind := range all {
+		if is(kind) {
+			out = append(out, Kind{Name: kind.Name, Dear: kind.Dear, New: func(nodes []string) (Subject, error) { return newFleet(kind, nodes) }})
+		}
 	}
 	return out
 }

@@ -17,6 +17,8 @@ type Packet struct {
 	Extensions int  // headers of IPv6 in front of the transport: destination options
 	Empty      bool // UDP without payload and Extensions; 16 bits of the mark are seen
 
+	About *vswitch.Packet // that an ICMP error is about; nil: it does not say
+
 	// To is the Ethernet address that a frame goes to; zero for a packet without a frame,
 	// which begins where VPP looks at IP.
 	To   MAC
@@ -41,8 +43,8 @@ func (p Packet) input() string {
 	return "ip6-input"
 }
 
-// frame returns what is sent.
-func (p Packet) frame() []byte {
+// Frame returns what is sent.
+func (p Packet) Frame() []byte {
 	if p.To == (MAC{}) {
 		return p.bytes()
 	}
@@ -114,7 +116,11 @@ func (p Packet) transport() []byte {
 	case api.SCTP: // verification tag, checksum, and the head of an INIT chunk
 		return append(ports, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 8)
 	default: // ICMP: an echo
-		return []byte{p.ICMPType, p.ICMPCode, 0, 0, 0, 1, 0, 1}
+		head := []byte{p.ICMPType, p.ICMPCode, 0, 0, 0, 1, 0, 1}
+		if p.About != nil {
+			head = append(head, Packet{Packet: *p.About}.bytes()...)
+		}
+		return head
 	}
 }
 

@@ -55,7 +55,7 @@ func (p *Plumbing) Inject(packets []Packet) Outcome {
 	streams := map[source][][]byte{}
 	for _, k := range packets {
 		s := source{p.At(k.Src).Name, k.input()}
-		streams[s] = append(streams[s], k.frame())
+		streams[s] = append(streams[s], k.Frame())
 	}
 	for s, list := range streams {
 		file := filepath.Join(dir, s.name+"-"+s.node+".in")

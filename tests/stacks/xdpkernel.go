@@ -1,0 +1,125 @@
+package stacks
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+	"github.com/sluice-net/sluice/renderer/xdp/xdptest"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
+)
+
+// xdpKernel is the XDP renderer over the kernel, whose program is asked about crafted packets,
+// each of which says which endpoint it is of. Nothing is attached to any interface.
+type xdpKernel struct {
+	*xdpStack
+	kernel *xdptest.Pooled
+}
+
+var (
+	_ Stack    = xdpKernel{}
+	_ Tabled   = xdpKernel{}
+	_ Stateful = xdpKernel{}
+	_ Sender   = xdpKernel{}
+	_ Strict   = xdpKernel{}
+)
+
+// kernels are used again: what a stack leaves is taken away.
+var kernels xdptest.Pool
+
+func newXDPKernel(prompt func()) (Stack, error) {
+	k, err := kernels.Take()
+	if err != nil {
+		return nil, err
+	}
+	s, err := overPlane(k, prompt)
+	return xdpKernel{s, k}, err
+}
+
+// First implements Stateful.
+func (s xdpKernel) First(f api.Flow) bool { return s.sends(f.Src, f.Dst, xdp.Frame(f, false)) }
+
+// Reply implements Stateful.
+func (s xdpKernel) Reply(f api.Flow) bool { return s.sends(f.Dst, f.Src, xdp.Frame(f, true)) }
+
+// Passes implements Sender. An ICMP error is about a packet that may have been sent, if there
+// is one.
+func (s xdpKernel) Passes(p vswitch.Packet) bool {
+	out := vpptest.Packet{Packet: p, To: vpptest.MAC{2}}
+	if isError(p) {
+		about := vswitch.FlowPacket(s.begun(p.Dst, p.Src))
+		out.About = &about
+	}
+	return s.sends(p.Src, p.Dst, out.Frame())
+}
+
+// Drops implements Strict: a later fragment has the ports of the first one, which was not sent.
+func (s xdpKernel) Drops(p vswitch.Packet) bool { return p.NonFirstFragment }
+
+// isError says whether a packet is an ICMP error.
+func isError(p vswitch.Packet) bool {
+	return p.Protocol == api.ICMP && p.ICMPType == 3 || p.Protocol == api.ICMPv6 && p.ICMPType < 128
+}
+
+// begun returns a flow that the rules permit, if they permit any that a rule names.
+func (s xdpKernel) begun(src, dst netip.Addr) api.Flow {
+	f := api.Flow{Src: src, Dst: dst, Protocol: api.TCP, SrcPort: 40000, DstPort: 80}
+	for _, e := range s.xdp.Dump().Endpoints {
+		for _, t := range e.Tables {
+			for _, r := range t.Rules {
+				asked := f
+				if asked.DstPort, _ = r.DstPort.Bounds(); s.Verdict(asked) == api.Permit {
+					return asked
+				}
+			}
+		}
+	}
+	return f
+}
+
+// sends has a packet judged at all endpoints that it meets, the sender's first. It leaves its
+// evidence there.
+func (s xdpKernel) sends(src, dst netip.Addr, frame []byte) bool {
+	if src == dst {
+		return true
+	}
+	for _, dir := range []compile.Direction{compile.FromPod, compile.ToPod} {
+		for _, id := range s.ends(src, dst, dir) {
+			ok, err := s.kernel.Probe(id, dir, frame)
+			if err != nil {
+				panic(fmt.Sprintf("the kernel does not answer: %v", err)) // no stack can go on then
+			}
+			if !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// ends are the endpoints that have the address of the sender, or of the receiver.
+func (s xdpKernel) ends(src, dst netip.Addr, dir compile.Direction) (out []uint32) {
+	read := compile.Reader{Word: s.kernel.Word}
+	ids, _ := s.kernel.Attached() // it does not fail
+	own, other := src, dst
+	if dir == compile.ToPod {
+		own, other = dst, src
+	}
+	for _, id := range ids {
+		if record := s.kernel.Record(id); read.Has(record, own) && !read.Has(record, other) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// Close gives the kernel back.
+func (s xdpKernel) Close() error {
+	if err := s.xdpStack.Close(); err != nil {
+		return err
+	}
+	return s.kernel.Close()
+}
