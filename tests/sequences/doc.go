@@ -20,7 +20,7 @@
 //
 // Without flags every list goes by every expander; recorded ones, whose clusters are
 // larger, by those that do not make an event per key. With -short no list does, and
-// lists from elsewhere are fewer; dear stacks get no event per key, and a fifth of the
-// flows. SLUICE_LONG=1 takes all recorded cases by every
-// expander, many more random lists, and asks every flow after every event.
+// lists from elsewhere are fewer. Dear stacks get no event per key, and a fifth of the
+// flows. SLUICE_LONG=1 takes all recorded cases by every expander, many more random
+// lists, and asks every flow after every event.
 package sequences
