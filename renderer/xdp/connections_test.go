@@ -125,18 +125,12 @@ func (w *wired) connections(family int) {
 	w.Can(true, "both: allowed", "a", "b", "tcp", family, 80)
 	w.Can(false, "both: the pod as a client", "b", "a", "tcp", family, 80)
 
-	conn, err := w.Dial("a", "b", "tcp", family, 80, wires.Patience)
-	w.Must(err)
-	defer func() { _ = conn.Close() }()
-	w.Must(wires.Echo(conn, wires.Patience))
+	talk := w.Open("a", "b", family, 80)
+	talk.GoesOn("from its beginning")
 	w.apply(map[string]policy{"b": {toPod: append(in, w.rules("c", api.TCP, api.Port(81))...), fromPod: closed}})
-	if err := wires.Echo(conn, wires.Patience); err != nil {
-		w.T.Errorf("a change that is not about an open connection ends it: %v", err)
-	}
+	talk.GoesOn("a change that is not about it")
 	w.apply(map[string]policy{"b": {toPod: closed, fromPod: closed}})
-	if err := wires.Echo(conn, wires.Impatience); err == nil {
-		w.T.Error("an open connection goes on that is not permitted any more")
-	}
+	talk.IsCut("everything is closed")
 }
 
 // bpffs returns a folder for pins, in a bpf file system of its own.
@@ -173,37 +167,28 @@ func (w *wired) restarts() {
 	rules := append(w.rules("a", api.TCP, api.Port(80)), w.rules("a", api.UDP, api.Port(80))...)
 	policies := map[string]policy{"b": {toPod: rules, fromPod: closed}}
 	w.apply(policies)
-	conn, err := w.Dial("a", "b", "tcp", 4, 80, wires.Patience)
-	w.Must(err)
-	defer func() { _ = conn.Close() }()
+	talk := w.Open("a", "b", 4, 80)
 	counts := []*wires.Count{w.Send("c", "b", 4, 80, false), w.Send("a", "b", 4, 80, true), w.Send("a", "b", 6, 80, true)}
-	w.Must(wires.Echo(conn, wires.Patience))
+	talk.GoesOn("before the end")
 	w.stop()
-	w.Must(wires.Echo(conn, wires.Patience)) // nobody is there
+	talk.GoesOn("nobody is there")
 	w.Can(false, "while nobody is there", "c", "b", "tcp", 4, 80)
 	w.start()
 	mark := w.kernel.Mark()
-	w.Must(wires.Echo(conn, wires.Patience))
+	talk.GoesOn("what is pinned is taken over")
 	w.apply(policies)
 	if w.kernel.Mark() != mark || mark == (xdp.Mark{}) {
 		w.T.Errorf("equal policies are not taken over: the mark was %x and is %x", mark, w.kernel.Mark())
 	}
-	w.Must(wires.Echo(conn, wires.Patience))
+	talk.GoesOn("equal policies")
 	policies["b"] = policy{toPod: append(rules, w.rules("a", api.UDP, api.Port(81))...), fromPod: closed}
 	w.apply(policies)
-	w.Must(wires.Echo(conn, wires.Patience))
+	talk.GoesOn("another policy")
 	w.Serve("b", 81)
 	w.Can(true, "a rule that came after the restart", "a", "b", "udp", 4, 81)
-	for _, c := range counts {
-		c.Stop()
-		if c.Wrong.Load() != 0 || c.Sent.Load() == 0 {
-			w.T.Errorf("%d of %d packets were treated wrongly", c.Wrong.Load(), c.Sent.Load())
-		}
-	}
+	w.Right(1, counts...)
 	w.apply(map[string]policy{"b": {toPod: closed, fromPod: closed}})
-	if err := wires.Echo(conn, wires.Impatience); err == nil {
-		w.T.Error("an open connection goes on that is not permitted any more")
-	}
+	talk.IsCut("everything is closed")
 }
 
 // TestAPairThatIsMadeAgainIsAttachedAgain replaces the interface of a pod.

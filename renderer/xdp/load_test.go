@@ -111,9 +111,7 @@ func TestMemoryThatGrowsLosesNoPacket(t *testing.T) {
 	w.Serve("b", 80)
 	policies := map[string]policy{"b": {toPod: w.rules("a", api.TCP, api.Port(80)), fromPod: closed}}
 	w.apply(policies)
-	conn, err := w.Dial("a", "b", "tcp", 4, 80, wires.Patience)
-	w.Must(err)
-	defer func() { _ = conn.Close() }()
+	talk := w.Open("a", "b", 4, 80)
 	denied := w.Send("c", "b", 4, 80, false)
 	before, _ := w.kernel.Size()
 	for i := range 3 {
@@ -123,7 +121,7 @@ func TestMemoryThatGrowsLosesNoPacket(t *testing.T) {
 			rules = append(rules, api.ContivRule{Action: api.Permit, Src: api.AddrNet(a), Protocol: api.TCP, DstPort: api.Port(uint16(1 + n%60000))})
 		}
 		w.apply(map[string]policy{"b": {toPod: rules, fromPod: closed}})
-		w.Must(wires.Echo(conn, wires.Patience))
+		talk.GoesOn("memory that grew")
 	}
 	denied.Stop()
 	after, _ := w.kernel.Size()

@@ -16,12 +16,7 @@ import (
 
 func TestARestartOfTheAgentChangesNothingInTheVPP(t *testing.T) {
 	t.Parallel()
-	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
-	etcd := startEtcd(t)
-	store(t, etcd, demo)
-	a := runAgent(t, etcd, v.socket)
-	a.ready()
+	v, etcd, a := startDemo(t)
 	v.permits(friend, server, 80) // counted by the rule that permits it
 	a.stop(syscall.SIGINT)
 	before := v.installed()
@@ -144,13 +139,7 @@ func TestAnAgentStopsWhileItWaitsForEverything(t *testing.T) {
 
 func TestARestartOfTheVPPIsRepaired(t *testing.T) {
 	t.Parallel()
-	socket := filepath.Join(socketDir(t), "vpp.sock")
-	v := startVPP(t, socket)
-	v.plumbDemo()
-	etcd := startEtcd(t)
-	store(t, etcd, demo)
-	a := runAgent(t, etcd, socket)
-	a.ready()
+	v, _, a := startDemo(t)
 
 	v.sw.Restart() // forgets every ACL, keeps interfaces
 	if v.demoEnforced() == nil {
@@ -160,7 +149,7 @@ func TestARestartOfTheVPPIsRepaired(t *testing.T) {
 
 	// Another process behind the same socket, whose pods are plumbed later.
 	v.stop()
-	v = startVPP(t, socket)
+	v = startVPP(t, v.socket)
 	v.plumbDemo()
 	eventually(t, v.demoEnforced)
 	a.ready()

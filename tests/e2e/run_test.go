@@ -13,7 +13,7 @@ import (
 )
 
 // demo is a server with two clients, of which a policy lets one in.
-const demo = `
+var demo = `
 {apiVersion: v1, kind: Namespace, metadata: {name: demo}}
 ---
 apiVersion: v1
@@ -21,19 +21,7 @@ kind: Pod
 metadata: {name: server, namespace: demo, labels: {app: server}}
 spec: {nodeName: node-1, containers: [{name: c, image: i, ports: [{name: http, containerPort: 80}]}]}
 status: {phase: Running, podIPs: [{ip: 10.2.0.1}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: friend, namespace: demo, labels: {app: friend}}
-spec: {nodeName: node-1}
-status: {phase: Running, podIPs: [{ip: 10.2.0.2}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: stranger, namespace: demo, labels: {app: stranger}}
-spec: {nodeName: node-1}
-status: {phase: Running, podIPs: [{ip: 10.2.0.3}]}
----
+` + demoPod("friend", "{ip: 10.2.0.2}") + demoPod("stranger", "{ip: 10.2.0.3}") + `---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: server, namespace: demo}
@@ -41,6 +29,18 @@ spec:
   podSelector: {matchLabels: {app: server}}
   ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}], ports: [{port: http}]}]
 `
+
+// demoPod is the manifest of a pod on the demo's node, which has its name for a label. The addresses
+// are those of its status.
+func demoPod(name, addresses string) string {
+	return fmt.Sprintf(`---
+apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s, namespace: demo, labels: {app: %[1]s}}
+spec: {nodeName: node-1}
+status: {phase: Running, podIPs: [%[2]s]}
+`, name, addresses)
+}
 
 const (
 	server, friend, stranger = "10.2.0.1", "10.2.0.2", "10.2.0.3"
@@ -74,6 +74,18 @@ func runAgent(t testing.TB, etcd, vppSocket string) *process {
 	return startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", etcd, "--vpp-socket", vppSocket)
 }
 
+// startDemo has the demo be enforced in a VPP.
+func startDemo(t testing.TB) (v *vpp, etcd string, a *process) {
+	t.Helper()
+	v = startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
+	v.plumbDemo()
+	etcd = startEtcd(t)
+	store(t, etcd, demo)
+	a = runAgent(t, etcd, v.socket)
+	a.ready()
+	return v, etcd, a
+}
+
 // ready waits until the agent enforces what is in its store.
 func (p *process) ready() {
 	p.t.Helper()
@@ -102,13 +114,7 @@ func TestInterfacesAreFoundByTheirNamesInEtcdAndHeldUntilTheirPodsAreKnown(t *te
 		}
 		return nil
 	})
-	store(t, etcd, demo+`---
-apiVersion: v1
-kind: Pod
-metadata: {name: late, namespace: demo, labels: {app: late}}
-spec: {nodeName: node-1}
-status: {phase: Running, podIPs: [{ip: 10.2.0.4}]}
-`)
+	store(t, etcd, demo+demoPod("late", "{ip: 10.2.0.4}"))
 	eventually(t, func() error {
 		if !v.permits(friend, late, 80) || !v.permits(late, friend, 80) || v.permits(late, server, 80) {
 			return errors.New("the pod is not enforced as it is now")
@@ -119,12 +125,7 @@ status: {phase: Running, podIPs: [{ip: 10.2.0.4}]}
 
 func TestRunEnforcesWhatIsInEtcdOnTheVPPBehindASocket(t *testing.T) {
 	t.Parallel()
-	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
-	etcd := startEtcd(t)
-	store(t, etcd, demo)
-	a := runAgent(t, etcd, v.socket)
-	a.ready()
+	v, etcd, a := startDemo(t)
 	if err := v.demoEnforced(); err != nil {
 		t.Error(err)
 	}

@@ -22,26 +22,9 @@ import (
 )
 
 // kernelDemo is the demo for UDP and TCP, with the addresses of the cable.
-const kernelDemo = `
+var kernelDemo = `
 {apiVersion: v1, kind: Namespace, metadata: {name: demo}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: server, namespace: demo, labels: {app: server}}
-spec: {nodeName: node-1}
-status: {phase: Running, podIPs: [{ip: 10.99.0.2}, {ip: "fd00::2"}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: friend, namespace: demo, labels: {app: friend}}
-spec: {nodeName: node-1}
-status: {phase: Running, podIPs: [{ip: 10.99.0.3}, {ip: "fd00::3"}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: stranger, namespace: demo, labels: {app: stranger}}
-spec: {nodeName: node-1}
-status: {phase: Running, podIPs: [{ip: 10.99.0.4}, {ip: "fd00::4"}]}
+` + demoPod("server", `{ip: 10.99.0.2}, {ip: "fd00::2"}`) + demoPod("friend", `{ip: 10.99.0.3}, {ip: "fd00::3"}`) + demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`) + `
 ---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -158,26 +141,18 @@ func TestTheKernelEnforcesWhileAgentsAreKilled(t *testing.T) {
 				n.Send("friend", "server", 4, 80, true), n.Send("friend", "server", 6, 80, true),
 				n.Send("stranger", "server", 4, 80, false), n.Send("stranger", "server", 6, 80, false),
 			}
-			conn, err := n.Dial("friend", "server", "tcp", 4, 80, wires.Patience)
-			n.Must(err)
-			defer func() { _ = conn.Close() }()
+			talk := n.Open("friend", "server", 4, 80)
 			for range 3 {
-				n.Must(wires.Echo(conn, wires.Patience))
+				talk.GoesOn("while an agent is there")
 				n.kill()
-				n.Must(wires.Echo(conn, wires.Patience)) // nobody is there
+				talk.GoesOn("while no agent is there")
 				n.run()
 			}
-			n.Must(wires.Echo(conn, wires.Patience))
+			talk.GoesOn("with the last agent")
 			if after := n.files(); fmt.Sprint(before) != fmt.Sprint(after) {
 				t.Errorf("starts that are told the same changed what is pinned from %v to %v", before, after)
 			}
-			for _, c := range counts {
-				c.Stop()
-				t.Logf("%d packets, %d treated wrongly", c.Sent.Load(), c.Wrong.Load())
-				if c.Wrong.Load() != 0 || c.Sent.Load() < 100 {
-					t.Errorf("%d of %d packets were treated wrongly", c.Wrong.Load(), c.Sent.Load())
-				}
-			}
+			n.Right(100, counts...)
 			store(t, n.etcd, strings.ReplaceAll(kernelDemo, "{app: friend}}}]", "{app: stranger}}}]"))
 			eventually(t, func() error {
 				if err := n.answers("stranger", "server"); err != nil {
@@ -186,9 +161,7 @@ func TestTheKernelEnforcesWhileAgentsAreKilled(t *testing.T) {
 				return nil
 			})
 			n.Can(false, "after the change", "friend", "server", "tcp", 4, 80)
-			if err := wires.Echo(conn, wires.Impatience); err == nil {
-				t.Error("an open connection goes on that is not permitted any more")
-			}
+			talk.IsCut("after the change")
 			n.cleanUp()
 		})
 	}
