@@ -41,7 +41,11 @@ func (k *Kernel) run(name string, id uint32, frame []byte) (bool, error) {
 	*(*struct{ Len, PktType, Mark uint32 })(unsafe.Pointer(&full)) = ctx
 	k.running.RLock()
 	defer k.running.RUnlock()
-	got, err := k.force.coll.Programs[name].Run(&ebpf.RunOptions{Data: frame, Context: full})
+	program, err := k.program(name)
+	if err != nil {
+		return false, err
+	}
+	got, err := program.Run(&ebpf.RunOptions{Data: frame, Context: full})
 	if err != nil {
 		return false, fmt.Errorf("run %s for endpoint %s: %w", name, strconv.FormatUint(uint64(id), 10), err)
 	}

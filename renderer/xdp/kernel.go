@@ -52,6 +52,7 @@ type Kernel struct {
 	state   map[string]*ebpf.Map // of flows: outlives memories
 	history history
 	running sync.RWMutex // read while a program is run; its memory is not closed then
+	loading sync.Mutex   // of programs that are asked the first time
 	force   *memory
 	next    *memory
 	spare   *memory // was in force before

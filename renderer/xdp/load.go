@@ -8,19 +8,16 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
 // stateMaps are shared by all memories, and pinned.
 var stateMaps = []string{bpf.SluiceMapFlows, bpf.SluiceMapChanges, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
-
-// askedPrograms are those that run when they are asked.
-var askedPrograms = []string{bpf.SluiceProgAskFrom, bpf.SluiceProgAskTo, bpf.SluiceProgProbeFrom, bpf.SluiceProgProbeTo}
 
 // isBPF checks that a folder can have pins.
 func isBPF(path string) error {
@@ -81,16 +78,36 @@ func (k *Kernel) load(lines, slots int) (*memory, error) { return k.loadWith(lin
 
 // loadWith makes programs for the maps of a memory that there is.
 func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory, error) {
+	slots = max(slots, k.options.Slots, 2)
+	spec, err := k.spec(max(lines, k.options.Lines, minLines), slots)
+	if err != nil {
+		return nil, err
+	}
+	if k.options.Mode == ModeNone && k.options.PinPath == "" {
+		clear(spec.Programs) // each is loaded when it is asked first
+	}
+	coll, err := k.collection(spec, maps)
+	if err != nil {
+		return nil, err
+	}
+	m := &memory{coll: coll, slots: slots, ids: map[uint32]uint32{}, recs: map[uint32]uint32{}, names: map[netip.Addr]uint32{}}
+	if m.bytes, err = mapped(coll.Maps[bpf.SluiceMapMem]); err == nil {
+		m.ends, err = mapped(coll.Maps[bpf.SluiceMapEnds])
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("map memory: %w", err), m.close())
+	}
+	return m, nil
+}
+
+// spec returns the programs and maps for a memory, configured.
+func (k *Kernel) spec(lines, slots int) (*ebpf.CollectionSpec, error) {
 	spec, err := bpf.LoadSluice()
 	if err != nil {
 		return nil, fmt.Errorf("read the program: %w", err)
 	}
-	slots = max(slots, k.options.Slots, 2)
-	spec.Maps[bpf.SluiceMapMem].MaxEntries = uint32(max(lines, k.options.Lines, minLines))
+	spec.Maps[bpf.SluiceMapMem].MaxEntries = uint32(lines)
 	spec.Maps[bpf.SluiceMapHits].MaxEntries = uint32(slots)
-	if k.options.Mode == ModeNone && k.options.PinPath == "" { // nothing else will ever run
-		gomaps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return !slices.Contains(askedPrograms, name) })
-	}
 	for _, name := range stateMaps {
 		spec.Maps[name].MaxEntries = k.state[name].MaxEntries()
 	}
@@ -102,20 +119,45 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 		spec.Variables[bpf.SluiceVarTickShift].Set(shift), configureFlows(spec, k.state[bpf.SluiceMapFlows], k.history.seed())); err != nil {
 		return nil, fmt.Errorf("configure the program: %w", err)
 	}
+	return spec, nil
+}
+
+// collection loads what a spec has, over the maps that there are.
+func (k *Kernel) collection(spec *ebpf.CollectionSpec, maps map[string]*ebpf.Map) (*ebpf.Collection, error) {
 	replace := gomaps.Clone(k.state)
 	gomaps.Copy(replace, maps)
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replace})
 	if err != nil {
 		return nil, fmt.Errorf("load the program: %w", err)
 	}
-	m := &memory{coll: coll, slots: slots, ids: map[uint32]uint32{}, recs: map[uint32]uint32{}, names: map[netip.Addr]uint32{}}
-	if m.bytes, err = mapped(coll.Maps[bpf.SluiceMapMem]); err == nil {
-		m.ends, err = mapped(coll.Maps[bpf.SluiceMapEnds])
+	return coll, nil
+}
+
+// program returns a program of the memory in force, which is loaded if it is not yet. Many may ask
+// at once.
+func (k *Kernel) program(name string) (*ebpf.Program, error) {
+	k.loading.Lock()
+	defer k.loading.Unlock()
+	m := k.force
+	if p := m.coll.Programs[name]; p != nil {
+		return p, nil
 	}
+	spec, err := k.spec(len(m.bytes)/(4*compile.LineWords), m.slots)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("map memory: %w", err), m.close())
+		return nil, err
 	}
-	return m, nil
+	gomaps.DeleteFunc(spec.Programs, func(other string, _ *ebpf.ProgramSpec) bool { return other != name })
+	maps := map[string]*ebpf.Map{}
+	for _, name := range memoryMaps {
+		maps[name] = m.coll.Maps[name]
+	}
+	coll, err := k.collection(spec, maps)
+	if err != nil {
+		return nil, err
+	}
+	defer coll.Close()
+	m.coll.Programs[name] = coll.DetachProgram(name)
+	return m.coll.Programs[name], nil
 }
 
 // ticks returns how many ticks of the kernel a second has, and how many of them, as a power of two,
