@@ -11,7 +11,7 @@ import (
 const (
 	seeds        = 200 // of each kind; tests/soak plays thousands
 	shortSeeds   = 40
-	dearSeeds    = 40
+	dearSeeds    = 20
 	longSeeds    = 20_000
 	seedPlayers  = 2
 	strideOfSeed = 2 // as tests/soak, which repeats a seed and reduces what it finds
