@@ -16,7 +16,7 @@ var (
 	testName = regexp.MustCompile(`\b(Test[A-Z]\w*)(\.\.\.)?`) // with dots, those that begin so
 	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	// notInAnchors is what a heading has and its anchor has not.
-	notInAnchors = regexp.MustCompile("[^\\p{L}\\p{N}_ -]")
+	notInAnchors = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
 // tree returns the texts of all files of the project that end in one of some ways, by path.
