@@ -83,7 +83,7 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 	if err != nil {
 		return nil, err
 	}
-	if k.options.Mode == ModeNone && k.options.PinPath == "" {
+	if k.options.Mode == ModeNone && k.options.PinPath == "" && len(k.options.Uplinks) == 0 {
 		clear(spec.Programs) // each is loaded when it is asked first
 	}
 	coll, err := k.collection(spec, maps)
