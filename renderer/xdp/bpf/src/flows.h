@@ -129,6 +129,8 @@ inline_always struct found find(struct flow_key *k)
 	struct bucket *b = bucket_at(k->bucket[0]);
 	if (b && (is(&b->flow[0], k, &in) || is(&b->flow[1], k, &in) || is(&b->flow[2], k, &in) || is(&b->flow[3], k, &in)))
 		return in;
+	if (!b || !state_of(&b->flow[BUCKET_FLOWS - 1]))
+		return (struct found){}; /* places are taken in their order, and there is room still: nothing had to go elsewhere */
 	int i = elsewhere(k->ports, k->remote, k->more, k->state, k->bucket[1]);
 	b = bucket_at(k->bucket[1]);
 	if (i >= 0 && b && is(&b->flow[i & 3], k, &in))

@@ -115,8 +115,8 @@ on_its_own int note(struct flow_key *k, __u32 now, int to_pod, __u64 said)
 {
 	if (!k)
 		return 0;
-	struct bucket *a = bucket_at(k->bucket[0]), *b = bucket_at(k->bucket[1]);
-	if (!a || !b)
+	struct bucket *a = bucket_at(k->bucket[0]), *b;
+	if (!a)
 		return 0;
 	struct flow *best = &a->flow[0];
 	__u64 was = state_of(best), least = worth(was, now);
@@ -130,7 +130,9 @@ on_its_own int note(struct flow_key *k, __u32 now, int to_pod, __u64 said)
 		} \
 	}
 	WORTH(&a->flow[1]) WORTH(&a->flow[2]) WORTH(&a->flow[3])
-	WORTH(&b->flow[0]) WORTH(&b->flow[1]) WORTH(&b->flow[2]) WORTH(&b->flow[3])
+	if (least && (b = bucket_at(k->bucket[1]))) { /* nowhere else while there is room: find knows that */
+		WORTH(&b->flow[0]) WORTH(&b->flow[1]) WORTH(&b->flow[2]) WORTH(&b->flow[3])
+	}
 #undef WORTH
 	return put(best, was, k, begun(now, to_pod), said);
 }
