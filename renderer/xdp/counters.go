@@ -80,8 +80,11 @@ func (m *memory) clearHits() error {
 	return nil
 }
 
-// Drops returns the packets that were dropped so far, by why.
+// Drops returns the packets that were dropped so far, by why. Any goroutine may call it, also while
+// the kernel is closed, and behind that, when it fails.
 func (k *Kernel) Drops() (map[Reason]uint64, error) {
+	k.running.RLock()
+	defer k.running.RUnlock()
 	out := map[Reason]uint64{}
 	for i, name := range reasons {
 		var values []bpf.SluiceCounter

@@ -165,3 +165,26 @@ func TestCountersAreUsedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestDropsAreReadWhileAKernelIsClosed: metrics are asked for until the process ends.
+func TestDropsAreReadWhileAKernelIsClosed(t *testing.T) {
+	k := newKernel(t, xdp.KernelOptions{Mode: xdp.ModeNone, Flows: 64})
+	read := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for i := 0; ; i++ {
+			if _, err := k.Drops(); err != nil {
+				return // it is closed
+			}
+			if i == 0 {
+				close(read)
+			}
+		}
+	}()
+	<-read
+	if err := k.Close(); err != nil {
+		t.Error(err)
+	}
+	<-ended
+}

@@ -51,7 +51,7 @@ type Kernel struct {
 	log     *slog.Logger
 	state   map[string]*ebpf.Map // of flows: outlives memories
 	history history
-	running sync.RWMutex // read while a program is run; its memory is not closed then
+	running sync.RWMutex // read while a program is run, or what it counted is read; nothing is closed then
 	loading sync.Mutex   // of programs that are asked the first time
 	force   *memory
 	next    *memory
@@ -134,6 +134,8 @@ func (k *Kernel) open() error {
 
 // Close ends what is not pinned. What is goes on.
 func (k *Kernel) Close() error {
+	k.running.Lock()
+	defer k.running.Unlock()
 	var errs []error
 	for _, h := range k.links {
 		errs = append(errs, h.close())
