@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -35,7 +36,8 @@ type listeners struct {
 // listener is one who watches. What comes while its queue is full is counted.
 type listener struct {
 	permitted bool
-	queue     chan view.PacketVerdict
+	queue     chan view.PacketVerdict // closed when nothing more is told
+	broke     error                   // why; set before the queue is closed
 	missed    atomic.Uint64
 }
 
@@ -45,6 +47,7 @@ const queued = 1024
 var (
 	errNobodyTells = errors.New("verdicts of packets are told by the kernel only: by agents with --renderers xdp, unless --xdp-events is 0; see get rules for counters")
 	errEnded       = errors.New("the agent ends")
+	errBroken      = errors.New("verdicts of packets cannot be read any more, policy is enforced as before; watch again, and restart the agent if this comes again")
 )
 
 func newListeners(kernel teller, most xdp.Telling, explain func(context.Context, xdp.Event) view.PacketVerdict, log *slog.Logger) *listeners {
@@ -78,6 +81,9 @@ func (s *listeners) join(permitted bool) (l *listener, leave func(), err error) 
 func (s *listeners) leave(l *listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, ok := s.all[l]; !ok {
+		return // nothing was told any more
+	}
 	delete(s.all, l)
 	select {
 	case <-s.closed:
@@ -135,8 +141,30 @@ func (s *listeners) endReader() {
 // read hands out events until the context ends.
 func (s *listeners) read(ctx context.Context) {
 	err := s.kernel.Events(ctx, func(e xdp.Event) { s.hand(s.explain(ctx, e), e.Reason == "") })
-	if err != nil && !errors.Is(err, context.Canceled) {
+	if ctx.Err() == nil {
 		s.log.Warn("verdicts of packets cannot be read", "error", err)
+		s.broke(ctx, fmt.Errorf("%w: %w", errBroken, err))
+	}
+}
+
+// broke ends what all are told who watch: silence would look like a node that drops nothing. Who joins
+// then has it tried again.
+func (s *listeners) broke(ctx context.Context, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		return // this reader was ended meanwhile; who watches now has another one
+	}
+	s.stop()
+	s.stop = nil
+	left := s.all
+	s.all = map[*listener]struct{}{}
+	if err := s.tell(); err != nil {
+		s.log.Warn("the kernel goes on to tell of packets", "error", err)
+	}
+	for l := range left {
+		l.broke = err
+		close(l.queue)
 	}
 }
 

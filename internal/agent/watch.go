@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,13 +20,18 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// watch streams verdicts of packets, a JSON value per line, until whoever asked goes.
+// watch streams verdicts of packets, a JSON value per line, until whoever asked goes or the agent
+// ends. Where they cannot be told any more before that, the last line is a view.WatchEnd.
 func (a *Agent) watch(w http.ResponseWriter, r *http.Request) {
 	q, err := decodeQuestion[view.Watch](w, r)
+	if err == nil {
+		err = q.Check()
+	}
 	if err != nil {
 		serve.Say(w, http.StatusBadRequest, err.Error()+"\n")
 		return
 	}
+	q.Action = cmp.Or(q.Action, view.WatchDenied)
 	l, leave, err := a.listeners.join(q.Action != view.WatchDenied)
 	if err != nil {
 		serve.Say(w, http.StatusUnprocessableEntity, err.Error()+"\n")
@@ -42,7 +48,11 @@ func (a *Agent) watch(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-a.listeners.closed:
 			return
-		case v := <-l.queue:
+		case v, ok := <-l.queue:
+			if !ok {
+				_ = enc.Encode(view.WatchEnd{Error: l.broke.Error()}) // whoever asked may have gone
+				return
+			}
 			if !wanted(q, v) {
 				continue
 			}

@@ -2,7 +2,12 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,8 +21,13 @@ func TestVerdictsAreToldOfWhereTheKernelEnforcesOnly(t *testing.T) {
 	if code, text := a.ask("POST", "/v1/verdicts", "{}"); code != 422 || !strings.Contains(text, "--renderers xdp") {
 		t.Errorf("status %d: %s", code, text)
 	}
-	if code, _ := a.ask("POST", "/v1/verdicts", `{"action":1}`); code != 400 {
-		t.Errorf("status %d, want 400 for a question without a meaning", code)
+	for question, want := range map[string]string{
+		`{"action":1}`:      "the question is not understood",
+		`{"action":"drop"}`: `action "drop": want deny, permit or all`,
+	} {
+		if code, text := a.ask("POST", "/v1/verdicts", question); code != 400 || !strings.Contains(text, want) {
+			t.Errorf("%s: status %d and %q, want 400 and %q", question, code, text, want)
+		}
 	}
 }
 
@@ -61,6 +71,7 @@ func TestVerdictsAreFiltered(t *testing.T) {
 type scripted struct {
 	told   []xdp.Telling
 	events chan xdp.Event
+	broken chan error
 }
 
 func (s *scripted) Tell(t xdp.Telling) error { s.told = append(s.told, t); return nil }
@@ -70,6 +81,8 @@ func (s *scripted) Events(ctx context.Context, f func(xdp.Event)) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case err := <-s.broken:
+			return err
 		case e := <-s.events:
 			f(e)
 		}
@@ -125,5 +138,48 @@ func TestPacketsAreToldOfWhileSomebodyListens(t *testing.T) {
 	}
 	if last := kernel.told[len(kernel.told)-1]; last != (xdp.Telling{}) {
 		t.Errorf("after the end the kernel tells %+v", last)
+	}
+}
+
+// TestWhoWatchesIsToldThatVerdictsCannotBeReadAnyMore has the kernel's events end with an error while
+// two watch, and has it end so again for one who asks again.
+func TestWhoWatchesIsToldThatVerdictsCannotBeReadAnyMore(t *testing.T) {
+	kernel := &scripted{events: make(chan xdp.Event), broken: make(chan error)}
+	most := xdp.Telling{PerSecond: 7}
+	a := &Agent{listeners: newListeners(kernel, most, func(_ context.Context, e xdp.Event) view.PacketVerdict {
+		return view.PacketVerdict{Action: api.Deny, Reason: string(e.Reason)}
+	}, discard)}
+	for range 2 {
+		beside, leave, err := a.listeners.join(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, answered := httptest.NewRecorder(), make(chan struct{})
+		go func() {
+			defer close(answered)
+			a.watch(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/verdicts", strings.NewReader("{}")))
+		}()
+		for watching := 0; watching < 2; runtime.Gosched() {
+			a.listeners.mu.Lock()
+			watching = len(a.listeners.all)
+			a.listeners.mu.Unlock()
+		}
+		kernel.events <- xdp.Event{Reason: xdp.ReasonPolicy}
+		kernel.broken <- errors.New("no such device")
+		<-answered
+		verdict, end, _ := strings.Cut(w.Body.String(), "\n")
+		if !strings.Contains(verdict, `"reason":"policy"`) || !strings.Contains(end, `{"error":"`+errBroken.Error()+`: no such device"}`) {
+			t.Errorf("the answer is\n%s", w.Body.String())
+		}
+		if v := <-beside.queue; v.Reason != "policy" {
+			t.Errorf("who watches beside is told of %+v", v)
+		}
+		if _, more := <-beside.queue; more || !errors.Is(beside.broke, errBroken) {
+			t.Errorf("who watches beside is told of more (%t), or not why there is none: %v", more, beside.broke)
+		}
+		leave()
+	}
+	if want := []xdp.Telling{most, most, {}, most, most, {}}; !slices.Equal(kernel.told, want) {
+		t.Errorf("the kernel was asked for %+v, want %+v", kernel.told, want)
 	}
 }

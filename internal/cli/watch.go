@@ -80,10 +80,8 @@ With -o json every verdict is a line, with -o yaml a document.`,
 
 // parse reads the flags that are more than text.
 func (f *watchFlags) parse() error {
-	switch f.Action {
-	case view.WatchDenied, view.WatchPermitted, view.WatchAll:
-	default:
-		return fmt.Errorf("--action %q: want deny, permit or all", f.Action)
+	if err := f.Check(); err != nil {
+		return fmt.Errorf("--%w", err)
 	}
 	if f.direction != "" {
 		var d api.Direction
@@ -127,11 +125,17 @@ func (o *options) watchVerdicts(ctx context.Context, f watchFlags) error {
 	print := o.verdictPrinter()
 	seen := 0
 	err := o.client().stream(ctx, "/v1/verdicts", f.Watch, func(line json.RawMessage) error {
-		var v view.PacketVerdict
+		var v struct {
+			view.PacketVerdict
+			view.WatchEnd
+		}
 		if err := json.Unmarshal(line, &v); err != nil {
 			return err
 		}
-		if err := print(v); err != nil {
+		if v.Error != "" {
+			return errors.New(v.Error)
+		}
+		if err := print(v.PacketVerdict); err != nil {
 			return err
 		}
 		if seen++; seen == f.count {

@@ -87,13 +87,18 @@ func mustJSON(t *testing.T, v any) []byte {
 func TestWhatCannotBeFollowedIsSaid(t *testing.T) {
 	refusing := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": fails(http.StatusUnprocessableEntity, "nobody tells")})
 	ending := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": func(http.ResponseWriter, *http.Request) {}})
+	breaking := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(told()[0]) // a client that is gone fails the test itself
+		_ = json.NewEncoder(w).Encode(view.WatchEnd{Error: "nobody tells any more"})
+	}})
 	for _, c := range []struct {
 		socket, want string
 		args         []string
 	}{
 		{refusing, "nobody tells", nil},
+		{breaking, "nobody tells any more", nil},
 		{ending, "the agent has ended", nil},
-		{ending, "--action", []string{"--action", "drop"}},
+		{ending, `--action "drop": want deny, permit or all`, []string{"--action", "drop"}},
 		{ending, "--direction", []string{"--direction", "in"}},
 		{ending, "--peer", []string{"--peer", "shop"}},
 		{ending, "--protocol", []string{"--protocol", "tpc"}},

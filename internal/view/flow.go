@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -51,7 +52,7 @@ type Hop struct {
 	Origins   []api.Origin   `json:"origins,omitempty"`
 }
 
-// Watch asks for verdicts of packets as they are made. Empty fields ask for all.
+// Watch asks for verdicts of packets as they are made. Empty fields ask for all, but for Action.
 type Watch struct {
 	// Action is "deny" (also when it is empty), "permit", or "all". Of what is permitted only
 	// packets that begin a flow are told of.
@@ -71,6 +72,15 @@ const (
 	WatchPermitted = "permit"
 	WatchAll       = "all"
 )
+
+// Check returns an error that names what has no meaning, and what would have one.
+func (w Watch) Check() error {
+	switch w.Action {
+	case "", WatchDenied, WatchPermitted, WatchAll:
+		return nil
+	}
+	return fmt.Errorf("action %q: want %s, %s or %s", w.Action, WatchDenied, WatchPermitted, WatchAll)
+}
 
 // PacketVerdict is what became of one packet at the interface of a pod.
 type PacketVerdict struct {
@@ -95,6 +105,11 @@ type PacketVerdict struct {
 	// Missed is how many packets are not told of since the one before, because there were too
 	// many, or because only a sample is told of. Filters do not apply to it.
 	Missed uint64 `json:"missed,omitempty"`
+}
+
+// WatchEnd is the last line of what is watched, where the agent goes on and cannot tell any more.
+type WatchEnd struct {
+	Error string `json:"error"` // why, and what to do
 }
 
 // Applied is the answer to apply and delete.
