@@ -107,6 +107,9 @@ func (r *Renderer) install(ctx context.Context, d *desired) error {
 		}
 		steps, _ := plan(p.rules, w.rules, s.family)
 		p.as = nil
+		if r.holders[s] != d.holders[s] {
+			r.holders[s] = api.PodID{} // until all is done, it may have rules of either
+		}
 		if of := r.addressesOf(s); len(of) > 0 && slices.ContainsFunc(steps, step.tightens) {
 			r.revoked.tightened(of...)
 		}

@@ -32,7 +32,7 @@ type Renderer struct {
 	version    string
 	own        map[api.PodID][]netip.Addr
 	namespaces map[api.PodID][]uint32 // of pods that have some; sorted
-	holders    map[section]api.PodID  // whose the sections are that were installed last
+	holders    map[section]api.PodID  // whose the sections are that were installed last; nobody's after an error half way
 	compiled   map[wantedKey]*wanted
 	shortfall  cache.Shortfall
 	revoked    revocation
@@ -65,7 +65,7 @@ func New(o Options) (*Renderer, error) {
 	can := expressible{o.MaxPorts}
 	r := &Renderer{
 		options: o, can: can, log: o.Log, cache: cache.New(api.Ingress), own: map[api.PodID][]netip.Addr{},
-		compiled: map[wantedKey]*wanted{}, shortfall: cache.NewShortfall(reasonPorts, can.loses),
+		holders: map[section]api.PodID{}, compiled: map[wantedKey]*wanted{}, shortfall: cache.NewShortfall(reasonPorts, can.loses),
 	}
 	if r.link, err = dial(o); err != nil {
 		return nil, err
