@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,25 +36,10 @@ func socketPath(t testing.TB) string {
 	return filepath.Join(dir, "agent.sock")
 }
 
-// startStore starts an etcd for one test.
-func startStore(t testing.TB) *embedded.Server {
-	t.Helper()
-	server, err := embedded.Start(t.Context(), embedded.Config{Log: discard})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return server
-}
-
 // prepared returns an agent over an embedded store and dataplane that does not run yet.
 func prepared(t testing.TB, change func(*Config)) *Agent {
 	t.Helper()
-	server := startStore(t)
+	server := inprocess.Start(t, embedded.Config{})
 	cfg := Config{EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPTimeout: 5 * time.Second, APISocket: socketPath(t)}
 	if change != nil {
 		change(&cfg)

@@ -14,10 +14,12 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/plugins/ksr"
 	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
 // odd has everything that keeps policies of the demo from being enforced in full: on
@@ -67,7 +69,7 @@ func node1(t *testing.T, o vswitch.Options, pods ...string) string {
 // reflected returns a store that holds manifests, whatever is wrong with them.
 func reflected(t *testing.T, manifests string) *kvstore.Client {
 	t.Helper()
-	server := startStore(t)
+	server := inprocess.Start(t, embedded.Config{})
 	load, err := ksr.LoadFiles([]string{ksr.Stdin}, strings.NewReader(manifests))
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/tests/etcd"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
 func TestMain(m *testing.M) {
@@ -33,17 +33,9 @@ var quiet = slog.New(slog.DiscardHandler)
 func server(t testing.TB, cfg embedded.Config) *embedded.Server {
 	t.Helper()
 	if cfg.ClientURL == "" {
-		cfg.ClientURL = "http://127.0.0.1:0"
+		cfg.ClientURL = inprocess.Loopback
 	}
-	cfg.Log = quiet
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	s, err := embedded.Start(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { closing(t, s) })
-	return s
+	return inprocess.Start(t, cfg)
 }
 
 // dial returns a client over the network.

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,15 +28,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // unanswered returns a reflector whose API server does not answer, over a real store.
 func unanswered(t *testing.T) *Reflector {
 	t.Helper()
-	server, err := embedded.Start(t.Context(), embedded.Config{Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := inprocess.Start(t, embedded.Config{})
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}]}`
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
 // bench runs a watcher until it is stopped.
@@ -28,7 +29,7 @@ func bench(b *testing.B, cfg datasync.Config) (*datasync.Watcher, func()) {
 // BenchmarkSnapshotFromEtcd is from the start of a watcher to the consumer having
 // everything: read over loopback, decode, hand over.
 func BenchmarkSnapshotFromEtcd(b *testing.B) {
-	s := startServer(b, embedded.Config{ClientURL: "http://127.0.0.1:0"})
+	s := inprocess.Start(b, embedded.Config{ClientURL: inprocess.Loopback})
 	const n = 10_000
 	write(b, s.Client(), pods(n, "n1"))
 	client := dial(b, s)
@@ -46,7 +47,7 @@ func BenchmarkSnapshotFromEtcd(b *testing.B) {
 // BenchmarkDeltasFromEtcd is the way of 100 changed pods from a writer through
 // etcd to the consumer.
 func BenchmarkDeltasFromEtcd(b *testing.B) {
-	s := startServer(b, embedded.Config{ClientURL: "http://127.0.0.1:0"})
+	s := inprocess.Start(b, embedded.Config{ClientURL: inprocess.Loopback})
 	writer := dial(b, s)
 	rounds := [][]model.Entry{entriesOf(b, pods(100, "n1")), entriesOf(b, pods(100, "n2"))}
 	writeRaw(b, writer, rounds[1])

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
 // clusterScoped is one object of each kind that is in no namespace.
@@ -42,7 +43,7 @@ spec: {tier: Baseline, priority: 1000, subject: {namespaces: {}}, egress: [{acti
 // TestObjectsInNoNamespaceComeThroughTheStore: from manifests through a real etcd to a
 // consumer, in a snapshot and as changes. A name in two kinds is two objects.
 func TestObjectsInNoNamespaceComeThroughTheStore(t *testing.T) {
-	s := startServer(t, embedded.Config{ClientURL: "http://127.0.0.1:0"})
+	s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
 	objects, problems := ksr.Decode(strings.NewReader(clusterScoped), "f")
 	values, more := ksr.ConvertAll(objects)
 	if len(values) != 4 || len(problems) > 0 || len(more) != 2 { // of the names, and of what they make of the rule

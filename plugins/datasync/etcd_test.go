@@ -12,12 +12,13 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
 func TestASnapshotAndWhatComesAfterIt(t *testing.T) {
 	for name, remote := range map[string]bool{"over the network": true, "in process": false} {
 		t.Run(name, func(t *testing.T) {
-			s := startServer(t, embedded.Config{ClientURL: "http://127.0.0.1:0"})
+			s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
 			writer, reader := s.Client(), s.Client()
 			if remote {
 				reader = dial(t, s)
@@ -47,7 +48,7 @@ func TestASnapshotAndWhatComesAfterIt(t *testing.T) {
 }
 
 func TestChangesCoalesceWhileTheConsumerIsBusy(t *testing.T) {
-	client := startServer(t, embedded.Config{}).Client()
+	client := inprocess.Start(t, embedded.Config{}).Client()
 	write(t, client, pods(5, "n1"))
 	c := run(t, datasync.Config{Store: client})
 	c.reach(t, pods(5, "n1"))
@@ -73,7 +74,7 @@ func TestChangesCoalesceWhileTheConsumerIsBusy(t *testing.T) {
 }
 
 func TestTenThousandPods(t *testing.T) {
-	s := startServer(t, embedded.Config{ClientURL: "http://127.0.0.1:0"})
+	s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
 	want := pods(10_000, "n1")
 	write(t, s.Client(), want)
 	c := run(t, datasync.Config{Store: dial(t, s)})
@@ -88,7 +89,7 @@ func TestTenThousandPods(t *testing.T) {
 }
 
 func TestWritesThatChangeNothingDoNotWakeTheConsumer(t *testing.T) {
-	client := startServer(t, embedded.Config{}).Client()
+	client := inprocess.Start(t, embedded.Config{}).Client()
 	write(t, client, pods(50, "n1"))
 	c := run(t, datasync.Config{Store: client})
 	c.next(t)
@@ -101,7 +102,7 @@ func TestWritesThatChangeNothingDoNotWakeTheConsumer(t *testing.T) {
 }
 
 func TestValuesThatDoNotDecode(t *testing.T) {
-	s := startServer(t, embedded.Config{ClientURL: "http://127.0.0.1:0"})
+	s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
 	client := s.Client()
 	want := pods(3, "n1")
 	write(t, client, want)

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
 // faulty is a real store whose calls fail or are delayed at chosen moments.
@@ -74,7 +75,7 @@ func (f *faulty) breakWatch(err error) {
 }
 
 func TestCompactionBetweenSnapshotAndWatchIsOneMoreResync(t *testing.T) {
-	s := startServer(t, embedded.Config{})
+	s := inprocess.Start(t, embedded.Config{})
 	client := s.Client()
 	write(t, client, pods(3, "n1"))
 	store := &faulty{Store: client, beforeWatch: func(call int) error {
@@ -94,7 +95,7 @@ func TestCompactionBetweenSnapshotAndWatchIsOneMoreResync(t *testing.T) {
 }
 
 func TestFailuresAtEveryCall(t *testing.T) {
-	client := startServer(t, embedded.Config{}).Client()
+	client := inprocess.Start(t, embedded.Config{}).Client()
 	want := pods(3, "n1")
 	write(t, client, want)
 	store := &faulty{
@@ -123,7 +124,7 @@ func TestFailuresAtEveryCall(t *testing.T) {
 // TestNothingIsLostHoweverOftenTheWatchBreaks writes all the time and breaks the
 // watch at random moments: in the end the consumer has what the store has.
 func TestNothingIsLostHoweverOftenTheWatchBreaks(t *testing.T) {
-	client := startServer(t, embedded.Config{}).Client()
+	client := inprocess.Start(t, embedded.Config{}).Client()
 	write(t, client, pods(20, "n0"))
 	store := &faulty{Store: client}
 	c := run(t, datasync.Config{Store: store, MinBackoff: time.Microsecond, MaxBackoff: time.Millisecond})
@@ -153,7 +154,7 @@ func TestNothingIsLostHoweverOftenTheWatchBreaks(t *testing.T) {
 // some pods; then it stops the server and starts it again at the same address.
 func restarted(t *testing.T, cfg datasync.Config, firstDir, secondDir string) (*consumer, *kvstore.Client) {
 	t.Helper()
-	first := startServer(t, embedded.Config{Dir: firstDir, ClientURL: "http://127.0.0.1:0"})
+	first := inprocess.Start(t, embedded.Config{Dir: firstDir, ClientURL: inprocess.Loopback})
 	write(t, first.Client(), pods(5, "n1").add(&model.NetworkPolicy{Namespace: "shop", Name: "web"}))
 	cfg.Store = dial(t, first)
 	c := run(t, cfg)
@@ -163,7 +164,7 @@ func restarted(t *testing.T, cfg datasync.Config, firstDir, secondDir string) (*
 		t.Fatal(err)
 	}
 	c.await(t, "the loss of the store", func(s datasync.Status) bool { return !s.Following })
-	second := startServer(t, embedded.Config{Dir: secondDir, ClientURL: "http://" + address})
+	second := inprocess.Start(t, embedded.Config{Dir: secondDir, ClientURL: "http://" + address})
 	return c, second.Client()
 }
 
@@ -195,7 +196,7 @@ func TestAStoreThatLostItsDataTakesNothingAwayUntilItIsFilledAgain(t *testing.T)
 }
 
 func TestNextEndsWithItsContextAndWithRun(t *testing.T) {
-	client := startServer(t, embedded.Config{}).Client()
+	client := inprocess.Start(t, embedded.Config{}).Client()
 	write(t, client, pods(1, "n1"))
 	w := datasync.New(datasync.Config{Store: client, Log: quiet})
 	ctx, cancel := context.WithCancel(t.Context())

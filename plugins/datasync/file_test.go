@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
 var errAway = errors.New("the store is away")
@@ -19,7 +20,7 @@ func saved(t *testing.T, s state) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state")
 	t.Run("watcher that saves", func(t *testing.T) {
-		client := startServer(t, embedded.Config{}).Client()
+		client := inprocess.Start(t, embedded.Config{}).Client()
 		write(t, client, pods(9, "old"))
 		c := run(t, datasync.Config{Store: client, File: path})
 		c.reach(t, pods(9, "old"))
@@ -40,7 +41,7 @@ func away(t *testing.T) (store *faulty, client *kvstore.Client, gone *atomic.Boo
 	t.Helper()
 	gone = new(atomic.Bool)
 	gone.Store(true)
-	client = startServer(t, embedded.Config{}).Client()
+	client = inprocess.Start(t, embedded.Config{}).Client()
 	store = &faulty{Store: client, beforeList: func(int) error {
 		if gone.Load() {
 			return errAway

@@ -79,23 +79,6 @@ func podID(name string) model.ID { return model.ID{Kind: model.KindPod, Namespac
 // keyOf returns the key of a pod.
 func keyOf(name string) string { return model.Key(model.DefaultPrefix, podID(name)) }
 
-func startServer(t testing.TB, cfg embedded.Config) *embedded.Server {
-	t.Helper()
-	cfg.Log = quiet
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	s, err := embedded.Start(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 func dial(t testing.TB, s *embedded.Server) *kvstore.Client {
 	t.Helper()
 	c, err := kvstore.Dial(context.Background(), kvstore.Config{Endpoints: s.Endpoints(), CallTimeout: time.Second}, quiet)

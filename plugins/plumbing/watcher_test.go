@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/plumbing"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,21 +30,6 @@ var (
 
 func key(pod api.PodID, name string) model.Entry {
 	return model.Entry{Key: model.InterfaceKey(model.DefaultPrefix, node, pod.Namespace, pod.Name, name), Value: []byte{}}
-}
-
-// newStore returns an etcd, which is empty.
-func newStore(t *testing.T) *embedded.Server {
-	t.Helper()
-	s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
 }
 
 // follow runs a watcher until the test ends. Every change of its answers is a token.
@@ -78,7 +64,7 @@ func want(t *testing.T, w *plumbing.Watcher, pod api.PodID, names ...string) {
 }
 
 func TestInterfacesOfPodsAreFollowedInTheStore(t *testing.T) {
-	s := newStore(t)
+	s := inprocess.Start(t, embedded.Config{})
 	write := func(puts []model.Entry, deletes ...string) {
 		t.Helper()
 		if err := s.Client().Write(t.Context(), puts, deletes); err != nil {
@@ -107,7 +93,7 @@ func TestInterfacesOfPodsAreFollowedInTheStore(t *testing.T) {
 
 // TestApplicationNamespacesAreFollowedBesideInterfaces has both kinds of keys in one store.
 func TestApplicationNamespacesAreFollowedBesideInterfaces(t *testing.T) {
-	s := newStore(t)
+	s := inprocess.Start(t, embedded.Config{})
 	space := func(pod api.PodID, id string) model.Entry {
 		return model.Entry{Key: model.AppNamespaceKey(model.DefaultPrefix, node, pod.Namespace, pod.Name, id), Value: []byte{}}
 	}

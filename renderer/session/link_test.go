@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/internal/vswitch/vswitchtest"
 )
 
 // mute is a vswitch that does not answer requests that hold a text.
@@ -29,18 +30,13 @@ func (m mute) SendMsg(context uint32, data []byte) error {
 // TestAnAnswerThatDoesNotComeEndsTheConnectionAlsoAfterARefusal sends two changes at once: the
 // first is refused, the second is never answered.
 func TestAnAnswerThatDoesNotComeEndsTheConnectionAlsoAfterARefusal(t *testing.T) {
-	sw := vswitch.New(vswitch.Options{})
+	sw := vswitchtest.New(t, vswitch.Options{})
 	namespace := sw.AddNamespace("web")
 	l, err := dial(Options{Adapter: mute{sw.Adapter(), "unheard"}, Timeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		l.Close()
-		if err := sw.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(l.Close)
 	if _, _, err := l.Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/internal/vswitch/vswitchtest"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -20,18 +21,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // token.
 func dial(t *testing.T) (l *vpp.Link, told chan struct{}) {
 	t.Helper()
-	sw := vswitch.New(vswitch.Options{})
 	told = make(chan struct{}, 100)
-	l, err := vpp.Dial(vpp.Options{Adapter: sw.Adapter(), OnChange: func() { told <- struct{}{} }})
+	l, err := vpp.Dial(vpp.Options{Adapter: vswitchtest.New(t, vswitch.Options{}).Adapter(), OnChange: func() { told <- struct{}{} }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		l.Close()
-		if err := sw.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(l.Close)
 	return l, told
 }
 

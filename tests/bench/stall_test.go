@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/internal/vswitch/vswitchtest"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 )
@@ -274,12 +275,7 @@ func addressOf(member int) netip.Prefix {
 // dataplane.
 func sharing(b *testing.B, interfaces int) (*acl.Renderer, *wire) {
 	b.Helper()
-	sw := vswitch.New(vswitch.Options{})
-	b.Cleanup(func() {
-		if err := sw.Close(); err != nil {
-			b.Error(err)
-		}
-	})
+	sw := vswitchtest.New(b, vswitch.Options{})
 	sw.AddInterface("uplink", acl.UplinkTag)
 	w := &wire{VppAPI: sw.Adapter(), sw: sw}
 	return share(b, w, interfaces, func(tag string) { sw.AddInterface(tag, tag) }), w

@@ -27,6 +27,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
 // vpp is a vswitch behind a Unix socket, where an agent expects VPP. Pods are plumbed
@@ -147,18 +148,7 @@ func (v *vpp) installed() installed {
 // startEtcd starts an etcd on loopback and returns its address.
 func startEtcd(t testing.TB) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	s, err := embedded.Start(ctx, embedded.Config{ClientURL: "http://127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s.Endpoints()[0]
+	return inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback}).Endpoints()[0]
 }
 
 // store writes the objects of a manifest into an etcd.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/internal/vswitch/vswitchtest"
 	uplinks "github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
@@ -93,14 +94,9 @@ type inProcess struct {
 
 func newInProcess(tb testing.TB) *inProcess {
 	v := &inProcess{tb: tb, now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
-	v.sw = vswitch.New(vswitch.Options{Quirks: true, Clock: func() time.Time { return v.now }})
+	v.sw = vswitchtest.New(tb, vswitch.Options{Quirks: true, Clock: func() time.Time { return v.now }})
 	client := connect(tb, v.sw.Adapter())
-	tb.Cleanup(func() {
-		client.Disconnect()
-		if err := v.sw.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	tb.Cleanup(client.Disconnect)
 	v.client, v.pod, v.world = client, v.sw.AddInterface("pod", podTag), v.sw.AddInterface("world", uplinks.UplinkTag)
 	for _, six := range []bool{false, true} {
 		a := podAddress[six]

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/internal/vswitch/vswitchtest"
 	"github.com/sluice-net/sluice/renderer"
 	rules "github.com/sluice-net/sluice/renderer/session"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
@@ -148,12 +149,7 @@ func TestVPPConnectionsOfHostStackApplicationsObeySessionRules(t *testing.T) {
 // embeddedStack returns an embedded vswitch with the quirks and the namespaces of the host stack of VPP.
 func embeddedStack(t *testing.T) *vswitch.Switch {
 	t.Helper()
-	sw := vswitch.New(vswitch.Options{Quirks: true})
-	t.Cleanup(func() {
-		if err := sw.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	sw := vswitchtest.New(t, vswitch.Options{Quirks: true})
 	for _, pod := range [2]api.PodID{serverPod, clientPod} {
 		sw.AddNamespace(rules.NamespaceID(pod))
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/tests/etcd"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
 // guarded starts a server with TLS, of which clients may write below /open/ only, and
@@ -22,7 +23,7 @@ func guarded(t *testing.T) (*embedded.Server, *clientv3.Client) {
 	t.Helper()
 	a := etcd.NewAuthority(t)
 	cert, key := a.Issue(t, "server")
-	s := start(t, embedded.Config{
+	s := inprocess.Start(t, embedded.Config{
 		ClientURL: "https://127.0.0.1:0", Writable: []string{"/open/"},
 		TLS: embedded.TLS{Cert: cert, Key: key, ClientCA: a.CA},
 	})
@@ -90,7 +91,7 @@ func TestAnAddressOfTheNetworkNeedsCertificates(t *testing.T) {
 	cert, key := a.Issue(t, "server")
 	for name, cfg := range map[string]embedded.Config{
 		"no authority of clients": {ClientURL: "https://127.0.0.1:0", TLS: embedded.TLS{Cert: cert, Key: key}},
-		"plain beside TLS":        {ClientURL: "http://127.0.0.1:0", TLS: embedded.TLS{Cert: cert, Key: key, ClientCA: a.CA}},
+		"plain beside TLS":        {ClientURL: inprocess.Loopback, TLS: embedded.TLS{Cert: cert, Key: key, ClientCA: a.CA}},
 		"TLS without files":       {ClientURL: "https://127.0.0.1:0"},
 		"a name":                  {ClientURL: "https://localhost:0", TLS: embedded.TLS{Cert: cert, Key: key, ClientCA: a.CA}},
 	} {

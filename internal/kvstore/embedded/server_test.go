@@ -14,29 +14,13 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func start(t *testing.T, cfg embedded.Config) *embedded.Server {
-	t.Helper()
-	cfg.Log = slog.New(slog.DiscardHandler)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	s, err := embedded.Start(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 func TestAServerInProcessListensNowhere(t *testing.T) {
-	s := start(t, embedded.Config{})
+	s := inprocess.Start(t, embedded.Config{})
 	if got := s.Endpoints(); len(got) != 0 {
 		t.Errorf("endpoints are %v, want none", got)
 	}
@@ -54,7 +38,7 @@ func TestAServerInProcessListensNowhere(t *testing.T) {
 }
 
 func TestPortZeroIsAFreePort(t *testing.T) {
-	s := start(t, embedded.Config{ClientURL: "http://127.0.0.1:0", PeerURL: "http://127.0.0.1:0"})
+	s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback, PeerURL: "http://127.0.0.1:0"})
 	if len(s.Endpoints()) != 1 {
 		t.Fatalf("endpoints are %v, want one", s.Endpoints())
 	}
@@ -69,14 +53,14 @@ func TestPortZeroIsAFreePort(t *testing.T) {
 
 func TestDataSurvivesARestartInTheSameDirectory(t *testing.T) {
 	dir := t.TempDir()
-	first := start(t, embedded.Config{Dir: dir})
+	first := inprocess.Start(t, embedded.Config{Dir: dir})
 	if err := first.Client().Write(t.Context(), []model.Entry{{Key: "/a", Value: []byte("1")}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, _, err := start(t, embedded.Config{Dir: dir}).Client().List(t.Context(), "/")
+	got, _, err := inprocess.Start(t, embedded.Config{Dir: dir}).Client().List(t.Context(), "/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +71,7 @@ func TestDataSurvivesARestartInTheSameDirectory(t *testing.T) {
 
 func TestATemporaryDirectoryIsRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	s := start(t, embedded.Config{})
+	s := inprocess.Start(t, embedded.Config{})
 	made, err := filepath.Glob(filepath.Join(os.TempDir(), "sluice-etcd-*"))
 	if err != nil || len(made) != 1 {
 		t.Fatalf("temporary directories: %v, %v; want one", made, err)
@@ -103,7 +87,7 @@ func TestATemporaryDirectoryIsRemoved(t *testing.T) {
 func TestCloseDoesNotWaitForWatches(t *testing.T) {
 	for name, remote := range map[string]bool{"of a remote client": true, "of a client in process": false} {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, embedded.Config{ClientURL: "http://127.0.0.1:0"})
+			s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
 			c := s.Client()
 			if remote {
 				var err error
@@ -141,7 +125,7 @@ func TestCloseDoesNotWaitForWatches(t *testing.T) {
 
 func TestStartReportsWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
-	taken := start(t, embedded.Config{ClientURL: "http://127.0.0.1:0", Dir: dir})
+	taken := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback, Dir: dir})
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

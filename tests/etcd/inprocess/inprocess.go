@@ -1,0 +1,39 @@
+// Package inprocess runs an etcd inside a test, for tests that need a real store and do not need
+// it to die: those have the members of tests/etcd, which are processes, and pay for them.
+package inprocess
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+)
+
+// patience is how long a machine that is busy may take to elect the only member.
+const patience = 30 * time.Second
+
+// Loopback is the address of clients where the store must be reached by network: any free port.
+const Loopback = "http://127.0.0.1:0"
+
+// Start starts an etcd that ends with the test, which fails if it does not end well. It logs nothing
+// unless it is told where to.
+func Start(t testing.TB, cfg embedded.Config) *embedded.Server {
+	t.Helper()
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s, err := embedded.Start(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
