@@ -46,13 +46,21 @@ type trials struct {
 
 // flipping returns the changes that turn the verdict around.
 func (t trials) flipping(list []Change) []Change {
-	var out []Change
+	out := t.offered(list, func(c Change) bool { return t.flips(c) && !t.hasSpareParts(c) })
+	for i := range out {
+		out[i].Flips = true
+	}
+	return out
+}
+
+// offered returns those of a list, the smallest first, that have an effect. How many are
+// tried is bounded, because each trial asks about a copy of the state.
+func (t trials) offered(list []Change, effect func(Change) bool) (out []Change) {
 	for tried, c := range t.oracle.smallestFirst(list) {
 		if tried == maxTried || len(out) == maxOffered {
 			break
 		}
-		if t.flips(c) && !t.hasSpareParts(c) {
-			c.Flips = true
+		if effect(c) {
 			out = append(out, c)
 		}
 	}
@@ -84,18 +92,11 @@ func (t trials) hasSpareParts(c Change) bool {
 
 // halves returns the changes that open their own direction only.
 func (t trials) halves(list []Change) []Change {
-	var out []Change
-	for tried, c := range t.oracle.smallestFirst(list) {
-		if tried == maxTried || len(out) == maxOffered {
-			break
-		}
+	return t.offered(list, func(c Change) bool {
 		changed := t.oracle.after(c)
 		after := changed.again(t.verdict)
-		if after.Direction(c.Direction).Allowed && !after.Allowed && t.keeps(changed, after) {
-			out = append(out, c)
-		}
-	}
-	return out
+		return after.Direction(c.Direction).Allowed && !after.Allowed && t.keeps(changed, after)
+	})
 }
 
 // Bounds of combinations: of how many needs, and how many changes for each.
