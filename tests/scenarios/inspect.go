@@ -70,9 +70,8 @@ func (r *runner) ofKind(c command) (kind string, here bool, err error) {
 	if kind, err = l.take("a kind of stack"); err != nil {
 		return "", false, err
 	}
-	known := slices.ContainsFunc(stacks.All, func(k stacks.Kind) bool { return k.Name == kind })
-	if !known && kind != r.kind.Name {
-		return "", false, fmt.Errorf("%q is not a kind of stack", kind)
+	if _, err := stacks.Named(stacks.All, kind); err != nil && kind != r.kind.Name {
+		return "", false, err
 	}
 	return kind, kind == r.kind.Name, l.end()
 }

@@ -86,14 +86,11 @@ func chosen(kinds []stacks.Kind, name string) ([]stacks.Kind, error) {
 	if name == allKinds {
 		return slices.DeleteFunc(slices.Clone(kinds), func(k stacks.Kind) bool { return k.Dear }), nil
 	}
-	i := slices.IndexFunc(kinds, func(k stacks.Kind) bool { return k.Name == name })
-	if i < 0 {
-		return nil, fmt.Errorf("there is no kind %q of stacks", name)
+	k, err := stacks.Named(kinds, name)
+	if err == nil && k.Missing != nil {
+		err = k.Missing()
 	}
-	if k := kinds[i]; k.Missing != nil {
-		return kinds[i : i+1], k.Missing()
-	}
-	return kinds[i : i+1], nil
+	return []stacks.Kind{k}, err
 }
 
 // run is the program: it returns the exit code.

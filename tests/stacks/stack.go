@@ -1,9 +1,10 @@
 package stacks
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
-	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
@@ -109,22 +110,48 @@ type (
 	Narrow = renderertest.Narrow
 )
 
+// only is what names the kind that is tested alone.
+const only = "SLUICE_STACK"
+
 // Chosen lists what is to be tested: every renderer, or the kind alone that SLUICE_STACK names, which
-// is then asked as much as any.
-func Chosen() []Kind {
-	name := os.Getenv("SLUICE_STACK")
-	if i := slices.IndexFunc(All, func(k Kind) bool { return k.Name == name }); i >= 0 {
-		only := All[i]
-		only.Dear = false
-		return []Kind{only}
+// is then asked as much as any. A name that no kind has ends the test, which would be about others.
+func Chosen(t testing.TB) []Kind {
+	t.Helper()
+	kinds, err := chosen(os.Getenv(only))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return All
+	return kinds
+}
+
+func chosen(name string) ([]Kind, error) {
+	if name == "" {
+		return All, nil
+	}
+	kind, err := Named(All, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", only, err)
+	}
+	kind.Dear = false
+	return []Kind{kind}, nil
+}
+
+// Named returns the one of some kinds that has a name.
+func Named(kinds []Kind, name string) (Kind, error) {
+	var known []string
+	for _, k := range kinds {
+		if k.Name == name {
+			return k, nil
+		}
+		known = append(known, k.Name)
+	}
+	return Kind{}, fmt.Errorf("%q is no kind of stack: want %s", name, strings.Join(known, ", "))
 }
 
 // Each runs a test once for every kind of stack that is to be tested.
 func Each(t *testing.T, test func(t *testing.T, kind Kind)) {
 	t.Helper()
-	for _, kind := range Chosen() {
+	for _, kind := range Chosen(t) {
 		t.Run(kind.Name, func(t *testing.T) {
 			kind.Need(t)
 			test(t, kind)

@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -27,7 +28,10 @@ var (
 	_ Strict   = xdpKernel{}
 )
 
-// kernels are used again: what a stack leaves is taken away.
+// kernels are used again: what a stack leaves is taken away. They are those of the process, and
+// end with it, because All is what every suite begins with: a pool that each test had to hand on and to
+// close would be loaded anew by each, a tenth of a second for what most ask for a millisecond. Nothing
+// that a kernel of the pool has is attached or pinned, so that none outlives the process.
 var kernels xdptest.Pool
 
 func newXDPKernel(prompt func()) (Stack, error) {
@@ -36,7 +40,10 @@ func newXDPKernel(prompt func()) (Stack, error) {
 		return nil, err
 	}
 	s, err := overPlane(k, prompt)
-	return xdpKernel{s, k}, err
+	if err != nil {
+		return nil, errors.Join(err, k.Close())
+	}
+	return xdpKernel{s, k}, nil
 }
 
 // First implements Stateful.
@@ -117,9 +124,4 @@ func (s xdpKernel) ends(src, dst netip.Addr, dir compile.Direction) (out []uint3
 }
 
 // Close gives the kernel back.
-func (s xdpKernel) Close() error {
-	if err := s.xdpStack.Close(); err != nil {
-		return err
-	}
-	return s.kernel.Close()
-}
+func (s xdpKernel) Close() error { return errors.Join(s.xdpStack.Close(), s.kernel.Close()) }

@@ -42,9 +42,10 @@ func replayed(t *testing.T, s *conformance.Suite, a conformance.Addressing, k Ki
 }
 
 func TestEverythingIsCounted(t *testing.T) {
-	for _, kind := range Here() {
+	for _, kind := range Chosen(t) {
 		for _, a := range conformance.Addressings {
 			t.Run(kind.Name+" "+a.Name, func(t *testing.T) {
+				kind.Need(t)
 				r := replayed(t, hand(t), a, kind)
 				families := len(a.Pods)
 				want := Result{Cases: 3, Steps: 7, Probes: 18 * families, Loopbacks: families, Unstated: 12 * (families - 1)}
@@ -181,7 +182,7 @@ func keepsPolicies() func(*cluster.State) {
 }
 
 func TestWhatIsWrongIsNoticedAndCounted(t *testing.T) {
-	for _, kind := range Here() {
+	for _, kind := range Chosen(t) {
 		for _, tt := range []struct {
 			name           string
 			w              wrapped
@@ -196,6 +197,7 @@ func TestWhatIsWrongIsNoticedAndCounted(t *testing.T) {
 			{"a pod cannot reach itself", wrapped{bend: func(f api.Flow, is bool) bool { return is && f.Src != f.Dst }}, 1, 1, "block"},
 		} {
 			t.Run(kind.Name+" "+tt.name, func(t *testing.T) {
+				kind.Need(t)
 				r, err := Run(t.Context(), "hand", hand(t), conformance.Addressings[0], wrong(kind, tt.w), Options{})
 				if err != nil {
 					t.Fatal(err)
@@ -228,8 +230,9 @@ func TestAWrongSuiteIsNoticed(t *testing.T) {
 }
 
 func TestAResyncThatDiffersIsNoticed(t *testing.T) {
-	for _, kind := range Here()[1:] {
+	for _, kind := range Chosen(t)[1:] {
 		t.Run(kind.Name, func(t *testing.T) {
+			kind.Need(t)
 			other := wrapped{fresh: func(s Subject) Subject {
 				return wrapped{Subject: s, bend: func(api.Flow, bool) bool { return true }}
 			}}

@@ -2,6 +2,8 @@ package replay
 
 import (
 	"context"
+	"slices"
+	"testing"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
@@ -47,24 +49,36 @@ type Resyncer interface {
 type Kind struct {
 	Name string
 	New  func(nodes []string) (Subject, error)
-	Dear bool // as of stacks.Kind
+	// As of stacks.Kind.
+	Missing func() error
+	Dear    bool
+}
+
+// Need skips a test where this machine can have no subject of the kind.
+func (k Kind) Need(t *testing.T) {
+	t.Helper()
+	stacks.Kind{Missing: k.Missing}.Need(t)
 }
 
 // Kinds lists every subject that every machine has: the oracle, and a fleet over every such kind of
 // stack.
-func Kinds() []Kind { return kinds(stacks.All, func(k stacks.Kind) bool { return k.Missing == nil }) }
-
-// Here lists every subject that is to be tested and that this machine has.
-func Here() []Kind {
-	return kinds(stacks.Chosen(), func(k stacks.Kind) bool { return k.Missing == nil || k.Missing() == nil })
+func Kinds() []Kind {
+	return slices.DeleteFunc(kinds(stacks.All), func(k Kind) bool { return k.Missing != nil })
 }
 
-func kinds(all []stacks.Kind, is func(stacks.Kind) bool) []Kind {
+// Chosen lists every subject that is to be tested. What this machine cannot have is among them, so
+// that its tests say that they skip: see Need.
+func Chosen(t testing.TB) []Kind {
+	t.Helper()
+	return kinds(stacks.Chosen(t))
+}
+
+func kinds(all []stacks.Kind) []Kind {
 	out := []Kind{{Name: "oracle", New: func([]string) (Subject, error) { return &judge{}, nil }}}
 	for _, kind := range all {
-		if is(kind) {
-			out = append(out, Kind{Name: kind.Name, Dear: kind.Dear, New: func(nodes []string) (Subject, error) { return newFleet(kind, nodes) }})
-		}
+		out = append(out, Kind{
+			Name: kind.Name, Missing: kind.Missing, Dear: kind.Dear, New: func(nodes []string) (Subject, error) { return newFleet(kind, nodes) },
+		})
 	}
 	return out
 }

@@ -20,9 +20,10 @@ func TestPublicSuites(t *testing.T) {
 	t.Parallel()
 	for _, file := range conformance.Policies {
 		suite := conformance.Need(t, file)
-		for _, kind := range Here() {
+		for _, kind := range Chosen(t) {
 			t.Run(file+" "+kind.Name, func(t *testing.T) {
 				t.Parallel()
+				kind.Need(t)
 				given, moved := share(kind)
 				for i, a := range conformance.Addressings {
 					options := moved
