@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -23,7 +24,7 @@ func (k *Kernel) pinOf(name string) string { return filepath.Join(k.options.PinP
 // adopt takes over the memory in force and the links of a process that has ended.
 func (k *Kernel) adopt() error {
 	var err error
-	if k.mark, err = k.stateMap(&ebpf.MapSpec{Name: markPin, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(Mark{})), MaxEntries: 1}); err != nil {
+	if k.mark, err = k.stateMap(&ebpf.MapSpec{Name: markPin, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(Mark{}) + len(k.version)), MaxEntries: 1}); err != nil {
 		return fmt.Errorf("map %s: %w", markPin, err)
 	}
 	if k.options.PinPath != "" && k.Mark() != (Mark{}) {
@@ -92,6 +93,10 @@ func (m *memory) learnEnds() error {
 	var record uint64
 	it := m.coll.Maps[bpf.SluiceMapFar].Iterate()
 	for it.Next(&id, &record) {
+		m.far[id] = struct{}{}
+		if m.ids[id%places] == id {
+			continue // it came to its place, and the process ended before it was not in far any more
+		}
 		if record >= lines {
 			return fmt.Errorf("the record of endpoint %d is in line %d, and there are %d", id, record, lines)
 		}
@@ -117,17 +122,18 @@ func (k *Kernel) pinMemory() error {
 	return nil
 }
 
-// Mark implements Plane.
+// Mark implements Plane. What programs enforce that this process would not load is not known: they
+// are replaced, and nothing of theirs is taken over.
 func (k *Kernel) Mark() (m Mark) {
-	var b []byte
-	if b, _ = k.mark.LookupBytes(uint32(0)); len(b) == len(m) {
-		copy(m[:], b)
+	b, _ := k.mark.LookupBytes(uint32(0))
+	if mark, ok := bytes.CutSuffix(b, k.version[:]); ok && len(mark) == len(m) {
+		copy(m[:], mark)
 	}
 	return m
 }
 
 // SetMark implements Plane.
-func (k *Kernel) SetMark(m Mark) error { return k.mark.Put(uint32(0), m[:]) }
+func (k *Kernel) SetMark(m Mark) error { return k.mark.Put(uint32(0), append(m[:], k.version[:]...)) }
 
 // Cleanup removes everything that is pinned in a folder, and the filters of ours of all interfaces
 // of the network namespace: what was enforced by them is not any more. It touches nothing that has

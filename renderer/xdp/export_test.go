@@ -9,6 +9,29 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
+// Bits of a state: there is a flow; somebody writes it.
+const (
+	stateUsed = 1 << 46
+	stateBusy = 1 << 47
+)
+
+// Generation and SetGeneration are of the number of changes that packets read.
+func (k *Kernel) Generation() uint32     { return get32(k.history.bytes[8:]) }
+func (k *Kernel) SetGeneration(g uint32) { put32(k.history.bytes[8:], g) }
+
+// Said returns in which generation a list said what the only flow has of it.
+func (k *Kernel) Said() (generation uint32, err error) {
+	err = eachBucket(k.state[bpf.SluiceMapFlows], func(_ uint32, b *bpf.SluiceBucket) error {
+		for _, f := range b.Flow {
+			if f.State&stateUsed != 0 {
+				generation = uint32(f.More >> 32)
+			}
+		}
+		return nil
+	})
+	return generation, err
+}
+
 // Age has all evidence, and the ports of all fragments, be older than they are.
 func (k *Kernel) Age(d time.Duration) error {
 	hz, shift, err := ticks()
@@ -66,4 +89,28 @@ func put32(b []byte, v uint32) {
 func (k *Kernel) Names() (map[netip.Addr]uint32, error) {
 	m := memory{coll: k.force.coll, names: map[netip.Addr]uint32{}}
 	return m.names, m.learnNames()
+}
+
+// Occupy has every place of the table of flows be written by somebody who never ends.
+func (k *Kernel) Occupy() error {
+	flows := k.state[bpf.SluiceMapFlows]
+	return eachBucket(flows, func(i uint32, b *bpf.SluiceBucket) error {
+		for j := range b.Flow {
+			b.Flow[j].State = stateBusy
+		}
+		return flows.Put(i, b)
+	})
+}
+
+// FlowCount returns how many flows the kernel has evidence of, also such that does not hold any more.
+func (k *Kernel) FlowCount() (n int, err error) {
+	err = eachBucket(k.state[bpf.SluiceMapFlows], func(_ uint32, b *bpf.SluiceBucket) error {
+		for _, f := range b.Flow {
+			if f.State&stateUsed != 0 {
+				n++
+			}
+		}
+		return nil
+	})
+	return n, err
 }

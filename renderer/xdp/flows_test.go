@@ -2,6 +2,7 @@ package xdp_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/xdp"
@@ -167,4 +168,78 @@ func TestErrorsPassWithThePacketThatTheyAreAbout(t *testing.T) {
 	copy(forged[42+12:], []byte{10, 0, 9, 7}) // somebody else's packet
 	l.want(false, "about a packet of somebody else", compile.ToPod, forged)
 	l.want(false, "that ends in the packet", compile.ToPod, errorAbout(tcpFlow(own4, friend4, 4000, 80), 3)[:60])
+}
+
+// TestAKeptFlowIsAnsweredAlsoWhereBothListsPermit has the answers of a flow, which a list permits
+// too, leave the evidence as it is: of a flow that was answered, and so holds for long.
+func TestAKeptFlowIsAnsweredAlsoWhereBothListsPermit(t *testing.T) {
+	l := newLab(t, func(o *labOptions) { o.options.Keep = true })
+	open := []api.ContivRule{{Action: api.Permit}}
+	for _, c := range []struct {
+		here, there compile.Direction
+		f           api.Flow
+	}{
+		{compile.FromPod, compile.ToPod, tcpFlow(own4, friend4, 4000, 80)},
+		{compile.ToPod, compile.FromPod, tcpFlow(friend6, own6, 4000, 80)},
+	} {
+		l.render(open, open)
+		l.want(true, "the flow begins", c.here, xdp.Frame(c.f, false))
+		for range 3 {
+			l.want(true, "an answer", c.there, flags(xdp.Frame(c.f, true), ack))
+			l.want(true, "it goes on", c.here, flags(xdp.Frame(c.f, false), ack))
+		}
+		if err := l.kernel.Age(5 * time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		l.render(closed, closed)
+		l.want(true, "it goes on where it is kept", c.here, flags(xdp.Frame(c.f, false), ack))
+		l.want(true, "an answer where it is kept", c.there, flags(xdp.Frame(c.f, true), ack))
+	}
+}
+
+// TestAKeptFlowHoldsWhileItSends has a flow that nobody answers go on after its list is closed.
+func TestAKeptFlowHoldsWhileItSends(t *testing.T) {
+	l := newLab(t, func(o *labOptions) { o.options.Keep = true })
+	f := udpFlow(own4, friend4, 4000, 53)
+	l.render(closed, []api.ContivRule{{Action: api.Permit}})
+	l.want(true, "the flow begins", compile.FromPod, xdp.Frame(f, false))
+	l.render(closed, closed)
+	for range 3 {
+		if err := l.kernel.Age(20 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		l.want(true, "it goes on", compile.FromPod, xdp.Frame(f, false))
+	}
+	if err := l.kernel.Age(40 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	l.want(false, "after silence", compile.FromPod, xdp.Frame(f, false))
+}
+
+// TestAnErrorDoesNotKeepAFlow quotes a flow all the time, which sends nothing itself.
+func TestAnErrorDoesNotKeepAFlow(t *testing.T) {
+	l := newLab(t)
+	f := udpFlow(friend4, own4, 4000, 53)
+	l.render([]api.ContivRule{{Action: api.Permit}}, closed)
+	l.want(true, "the flow begins", compile.ToPod, xdp.Frame(f, false))
+	for range 3 {
+		l.want(true, "an error about its answer", compile.ToPod, errorAbout(f.Reverse(), 3))
+		if err := l.kernel.Age(12 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.want(false, "its answer, after its time", compile.FromPod, xdp.Frame(f, true))
+}
+
+// TestAPlaceThatSomebodyWritesIsNotTaken has every place be written by others, who never end.
+func TestAPlaceThatSomebodyWritesIsNotTaken(t *testing.T) {
+	l := newLab(t, func(o *labOptions) { o.kernel.Flows = 8 })
+	l.render([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod)}, closed)
+	if err := l.kernel.Occupy(); err != nil {
+		t.Fatal(err)
+	}
+	for port := range uint16(50) {
+		l.want(true, "a flow that cannot be noted", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000+port, 80), false))
+		l.want(false, "its answer", compile.FromPod, xdp.Frame(tcpFlow(friend4, own4, 4000+port, 80), true))
+	}
 }

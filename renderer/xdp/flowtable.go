@@ -16,7 +16,7 @@ import (
 )
 
 // DefaultFlows is how many places the table of flows has: 8 MiB. Of 65 536 flows at once about 4 are
-// forgotten for others, of 131 072 one of 270: those that were not answered first.
+// forgotten for others, of 131 072 one of 300: those that were not answered first.
 const DefaultFlows = 1 << 18
 
 // MaxFlows is as many places as the hash of the program can tell: 256 MiB.
@@ -24,9 +24,6 @@ const MaxFlows = 1 << 23
 
 // bucketFlows is how many places a bucket has.
 const bucketFlows = 4
-
-// stateUsed is the bit of a state that says that there is a flow.
-const stateUsed = 1 << 46
 
 // flowBuckets is how many buckets have so many places, as a power of two.
 func flowBuckets(flows int) uint32 {
@@ -44,7 +41,7 @@ func configureFlows(spec *ebpf.CollectionSpec, table *ebpf.Map, seed uint64) err
 }
 
 // history counts the changes of what any list says, in memory that packets read, and has the seed of
-// the table of flows. It lives as long as the table.
+// the table of flows, and the turn of the memory in force. It lives as long as the table.
 type history struct{ bytes []byte }
 
 func newHistory(m *ebpf.Map) (history, error) {
@@ -70,6 +67,12 @@ func (h history) seed() uint64 { return *(*uint64)(unsafe.Pointer(&h.bytes[0])) 
 // changed has packets ask lists again, each flow once. It is called behind every change.
 func (h history) changed() { atomic.AddUint32((*uint32)(unsafe.Pointer(&h.bytes[8])), 1) }
 
+// turn is that of the memory in force, also if another process put it there: memories that follow each
+// other have 0 and 1 in turn.
+func (h history) turn() uint32 { return *(*uint32)(unsafe.Pointer(&h.bytes[12])) & 1 }
+
+func (h history) setTurn(turn uint32) { *(*uint32)(unsafe.Pointer(&h.bytes[12])) = turn }
+
 func (h history) close() error {
 	if h.bytes == nil {
 		return nil
@@ -89,17 +92,4 @@ func eachBucket(table *ebpf.Map, do func(i uint32, b *bpf.SluiceBucket) error) e
 		}
 	}
 	return nil
-}
-
-// FlowCount returns how many flows the kernel has evidence of, also such that does not hold any more.
-func (k *Kernel) FlowCount() (n int, err error) {
-	err = eachBucket(k.state[bpf.SluiceMapFlows], func(_ uint32, b *bpf.SluiceBucket) error {
-		for _, f := range b.Flow {
-			if f.State&stateUsed != 0 {
-				n++
-			}
-		}
-		return nil
-	})
-	return n, err
 }

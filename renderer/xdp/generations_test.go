@@ -96,17 +96,50 @@ func TestAFlowIsCutByAnotherMemory(t *testing.T) {
 		l.want(true, "the flow", compile.FromPod, flags(xdp.Frame(f, false), ack))
 		l.want(true, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
 	}
+	l.grow(set, addrs{friend4})
+	l.want(false, "the flow goes on", compile.FromPod, flags(xdp.Frame(f, false), ack))
+	l.want(false, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
+}
+
+// grow has so many members join a set, and some leave it, that there is another memory.
+func (l *lab) grow(set api.SetID, leave []netip.Addr) {
+	l.t.Helper()
 	lines, _ := l.kernel.Size()
 	var many []netip.Addr
 	for i := range 60000 {
 		many = append(many, netip.AddrFrom4([4]byte{11, byte(i >> 8), byte(i), byte(i * 7)}))
 	}
-	l.members(set, many, addrs{friend4})
+	l.members(set, many, leave)
 	if now, _ := l.kernel.Size(); now == lines {
-		t.Fatalf("the memory has %d lines still", lines)
+		l.t.Fatalf("the memory has %d lines still", lines)
 	}
-	l.want(false, "the flow goes on", compile.FromPod, flags(xdp.Frame(f, false), ack))
-	l.want(false, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
+}
+
+// TestWhatAnotherMemorySaidIsNotKnown has the generation be what it was before the memory grew: so it is
+// while links go from one memory to the other, and a rule has another counter in each.
+func TestWhatAnotherMemorySaidIsNotKnown(t *testing.T) {
+	set := api.NewSetID("peers")
+	l := newLab(t)
+	l.members(set, addrs{friend4}, nil)
+	l.again(closed, toSet(set))
+	said := func() uint32 {
+		l.t.Helper()
+		l.want(true, "the flow", compile.FromPod, flags(xdp.Frame(tcpFlow(own4, friend4, 4000, 80), false), ack))
+		g, err := l.kernel.Said()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	before, generation := said(), l.kernel.Generation()
+	if again := said(); again != before {
+		t.Fatalf("nothing changed, and what is said is of generation %d, not %d", again, before)
+	}
+	l.grow(set, nil)
+	l.kernel.SetGeneration(generation)
+	if after := said(); after == before {
+		t.Errorf("what the memory before said is believed, of generation %d", before)
+	}
 }
 
 // TestWhatIsKnownOfAFlowCounts has packets that need not ask a list be counted by the rule that it named.

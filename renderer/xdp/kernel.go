@@ -57,6 +57,7 @@ type Kernel struct {
 	next    *memory
 	spare   *memory // was in force before
 	mark    *ebpf.Map
+	version [16]byte // of what it loads
 	links   map[uint32]*hooks
 	uplinks map[uint32]attachment
 	blank   bool      // nothing was written to force, and nobody runs it
@@ -115,6 +116,9 @@ func (k *Kernel) open() error {
 	}
 	if k.history, err = newHistory(k.state[bpf.SluiceMapChanges]); err != nil {
 		return fmt.Errorf("map %s: %w", bpf.SluiceMapChanges, err)
+	}
+	if k.version, err = k.loads(); err != nil {
+		return err
 	}
 	if k.inner, err = ebpf.NewMap(&ebpf.MapSpec{Name: "sluice_inner", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}); err != nil {
 		return fmt.Errorf("map for grace periods: %w", err)

@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	gomaps "maps"
@@ -73,13 +74,31 @@ func (k *Kernel) conf() (c uint32) {
 	return c
 }
 
+// loads identifies the programs that this process loads, with all that they are configured by and what
+// they share. What runs of another process may be of another version of them, or of other settings.
+func (k *Kernel) loads() (out [16]byte, err error) {
+	hz, shift, err := ticks()
+	if err != nil {
+		return out, err
+	}
+	h := sha256.New()
+	h.Write(bpf.Object())
+	_, err = fmt.Fprint(h, k.conf(), hz, shift, k.state[bpf.SluiceMapFlows].MaxEntries(), k.history.seed())
+	copy(out[:], h.Sum(nil))
+	return out, err
+}
+
 // load makes a memory.
 func (k *Kernel) load(lines, slots int) (*memory, error) { return k.loadWith(lines, slots, nil) }
 
 // loadWith makes programs for the maps of a memory that there is.
 func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory, error) {
 	slots = max(slots, k.options.Slots, 2)
-	spec, err := k.spec(max(lines, k.options.Lines, minLines), slots)
+	turn := k.history.turn()
+	if k.force != nil { // else it is of what is in force
+		turn = 1 - turn
+	}
+	spec, err := k.spec(max(lines, k.options.Lines, minLines), slots, turn)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +109,7 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 	if err != nil {
 		return nil, err
 	}
-	m := &memory{coll: coll, slots: slots, ids: map[uint32]uint32{}, recs: map[uint32]uint32{}, names: map[netip.Addr]uint32{}}
+	m := &memory{coll: coll, slots: slots, turn: turn, ids: map[uint32]uint32{}, recs: map[uint32]uint32{}, far: map[uint32]struct{}{}, names: map[netip.Addr]uint32{}}
 	if m.bytes, err = mapped(coll.Maps[bpf.SluiceMapMem]); err == nil {
 		m.ends, err = mapped(coll.Maps[bpf.SluiceMapEnds])
 	}
@@ -101,7 +120,7 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 }
 
 // spec returns the programs and maps for a memory, configured.
-func (k *Kernel) spec(lines, slots int) (*ebpf.CollectionSpec, error) {
+func (k *Kernel) spec(lines, slots int, turn uint32) (*ebpf.CollectionSpec, error) {
 	spec, err := bpf.LoadSluice()
 	if err != nil {
 		return nil, fmt.Errorf("read the program: %w", err)
@@ -116,7 +135,7 @@ func (k *Kernel) spec(lines, slots int) (*ebpf.CollectionSpec, error) {
 		return nil, err
 	}
 	if err := errors.Join(spec.Variables[bpf.SluiceVarConf].Set(k.conf()), spec.Variables[bpf.SluiceVarTicksPerSecond].Set(hz),
-		spec.Variables[bpf.SluiceVarTickShift].Set(shift), configureFlows(spec, k.state[bpf.SluiceMapFlows], k.history.seed())); err != nil {
+		spec.Variables[bpf.SluiceVarTickShift].Set(shift), spec.Variables[bpf.SluiceVarMemoryTurn].Set(turn), configureFlows(spec, k.state[bpf.SluiceMapFlows], k.history.seed())); err != nil {
 		return nil, fmt.Errorf("configure the program: %w", err)
 	}
 	return spec, nil
@@ -142,7 +161,7 @@ func (k *Kernel) program(name string) (*ebpf.Program, error) {
 	if p := m.coll.Programs[name]; p != nil {
 		return p, nil
 	}
-	spec, err := k.spec(len(m.bytes)/(4*compile.LineWords), m.slots)
+	spec, err := k.spec(len(m.bytes)/(4*compile.LineWords), m.slots, m.turn)
 	if err != nil {
 		return nil, err
 	}

@@ -20,8 +20,10 @@ type memory struct {
 	bytes []byte // of mem, mapped
 	ends  []byte // of ends, mapped
 	slots int
+	turn  uint32                // see history
 	ids   map[uint32]uint32     // by place: the endpoint that is in ends
 	recs  map[uint32]uint32     // records by endpoint
+	far   map[uint32]struct{}   // the endpoints that are in far: most nodes have none
 	names map[netip.Addr]uint32 // of what the kernel knows by address: the endpoint
 }
 
@@ -129,11 +131,9 @@ func (m *memory) holds(lines, slots int) bool {
 func (m *memory) clear() error {
 	clear(m.bytes)
 	clear(m.ends)
-	for id := range m.recs {
-		if m.ids[id%places] != id {
-			if err := m.flipFar(id, 0); err != nil {
-				return err
-			}
+	for id := range m.far {
+		if err := m.forgetFar(id); err != nil {
+			return err
 		}
 	}
 	clear(m.recs)
@@ -181,28 +181,62 @@ func (k *Kernel) Flip(id, record uint32) error {
 	case taken && owner != id:
 		return m.flipFar(id, record)
 	case record == 0:
-		delete(m.ids, place)
-		delete(m.recs, id)
-		atomic.StoreUint64(m.end(place), 0)
-		return nil
+		return k.leave(m, id)
 	}
 	m.ids[place], m.recs[id] = id, record
 	atomic.StoreUint64(m.end(place), uint64(record))
 	return nil
 }
 
-// flipFar changes the record of an endpoint whose place another one has.
-func (m *memory) flipFar(id, record uint32) error {
-	far := m.coll.Maps[bpf.SluiceMapFar]
-	if record == 0 {
-		delete(m.recs, id)
-		if err := far.Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return err
+// leave takes an endpoint from its place. If there is one in far that shares it, that one comes there:
+// of a place that has nobody, nobody is looked for in far.
+func (k *Kernel) leave(m *memory, id uint32) error {
+	delete(m.recs, id)
+	place := id % places
+	heir, ok := m.heir(place)
+	if !ok {
+		delete(m.ids, place)
+		atomic.StoreUint64(m.end(place), 0)
+		return m.forgetFar(id)
+	}
+	m.ids[place] = heir
+	atomic.StoreUint64(m.end(place), uint64(m.recs[heir]))
+	if err := k.Grace(); err != nil { // packets may have read the place before, and look in far yet
+		return err
+	}
+	return errors.Join(m.forgetFar(heir), m.forgetFar(id))
+}
+
+// heir returns an endpoint in far that shares a place.
+func (m *memory) heir(place uint32) (id uint32, ok bool) {
+	for id := range m.far {
+		if _, ok := m.recs[id]; ok && id%places == place {
+			return id, true
 		}
+	}
+	return 0, false
+}
+
+// forgetFar has an endpoint not be in far, where it may be left from an error.
+func (m *memory) forgetFar(id uint32) error {
+	if _, ok := m.far[id]; !ok {
 		return nil
 	}
-	m.recs[id] = record
-	return far.Put(id, uint64(record))
+	if err := m.coll.Maps[bpf.SluiceMapFar].Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return err
+	}
+	delete(m.far, id)
+	return nil
+}
+
+// flipFar changes the record of an endpoint whose place another one has.
+func (m *memory) flipFar(id, record uint32) error {
+	if record == 0 {
+		delete(m.recs, id)
+		return m.forgetFar(id)
+	}
+	m.recs[id], m.far[id] = record, struct{}{}
+	return m.coll.Maps[bpf.SluiceMapFar].Put(id, uint64(record))
 }
 
 // Switch implements Plane.
@@ -255,6 +289,7 @@ func (k *Kernel) swap() *memory {
 	defer k.running.Unlock()
 	old := k.force
 	k.force, k.next = k.next, nil
+	k.history.setTurn(k.force.turn)
 	return old
 }
 

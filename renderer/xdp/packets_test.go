@@ -47,11 +47,14 @@ func newLab(t *testing.T, change ...func(*labOptions)) *lab {
 			t.Error(err)
 		}
 	})
-	o.options.Plane, o.options.Interfaces = k, func(pod api.PodID, _ []netip.Addr) []uint32 {
-		if pod == labPod {
-			return []uint32{labID}
+	o.options.Plane = k
+	if o.options.Interfaces == nil {
+		o.options.Interfaces = func(pod api.PodID, _ []netip.Addr) []uint32 {
+			if pod == labPod {
+				return []uint32{labID}
+			}
+			return []uint32{labID + 1}
 		}
-		return []uint32{labID + 1}
 	}
 	r, err := xdp.New(o.options)
 	if err != nil {

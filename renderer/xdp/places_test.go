@@ -76,13 +76,20 @@ func (w *wired) addForeign(pod string) {
 	}))
 }
 
+// filtered has filters enforce that a may reach b by a protocol.
+func filtered(t *testing.T, protocol api.Protocol) (*wired, map[string]policy) {
+	t.Helper()
+	w := newWired(t, xdp.ModeClsact, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b")
+	w.Serve("b", 80)
+	policies := map[string]policy{"b": {toPod: w.rules("a", protocol, api.Port(80)), fromPod: closed}}
+	w.apply(policies)
+	return w, policies
+}
+
 func TestFiltersAreTakenOverAndCleanedUp(t *testing.T) {
 	t.Parallel()
 	needKernel(t)
-	w := newWired(t, xdp.ModeClsact, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b")
-	w.Serve("b", 80)
-	policies := map[string]policy{"b": {toPod: w.rules("a", api.TCP, api.Port(80)), fromPod: closed}}
-	w.apply(policies)
+	w, policies := filtered(t, api.TCP)
 	w.addForeign("b")
 	before := w.filters()
 	if len(before) != 5 {
@@ -148,4 +155,27 @@ func TestAnotherModeTakesOverWithoutAGap(t *testing.T) {
 			t.Errorf("%d of %d packets were treated wrongly, want %d at most", n, counts[i].Sent.Load(), most)
 		}
 	}
+}
+
+// TestSettingsTakeEffectAtAStartThatIsToldTheSame starts with other settings of the program, while
+// packets are denied.
+func TestSettingsTakeEffectAtAStartThatIsToldTheSame(t *testing.T) {
+	t.Parallel()
+	needKernel(t)
+	w, policies := filtered(t, api.UDP)
+	denied, before := w.Send("a", "b", 4, 81, false), w.filters()
+	w.stop()
+	w.options.AnySource, w.options.Flows = true, 2048
+	w.start()
+	if w.kernel.Mark() != (xdp.Mark{}) {
+		t.Error("what is enforced by programs of other settings is said to be known")
+	}
+	w.apply(policies)
+	for place, now := range w.filters() {
+		if was, ok := before[place]; !ok || was == now {
+			t.Errorf("at %s runs program %d, as before", place, now)
+		}
+	}
+	w.Can(true, "with other settings", "a", "b", "udp", 4, 80)
+	w.Right(1, denied)
 }

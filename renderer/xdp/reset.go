@@ -18,13 +18,13 @@ func (k *Kernel) Reset() error {
 			return fmt.Errorf("detach from interface %d: %w", id, err)
 		}
 	}
-	if err := errors.Join(k.dropNext(), k.SetMark(Mark{}), k.forgetFlows()); err != nil {
-		return err
-	}
 	if k.options.Mode != ModeNone { // else nothing runs but what is asked
-		if err := k.Grace(); err != nil {
+		if err := k.Grace(); err != nil { // packets on their way note flows, and read memory
 			return err
 		}
+	}
+	if err := errors.Join(k.dropNext(), k.SetMark(Mark{}), k.forgetFlows()); err != nil {
+		return err
 	}
 	k.blank = len(k.uplinks) == 0
 	return k.force.clear()

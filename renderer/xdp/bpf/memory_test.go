@@ -18,6 +18,7 @@ func TestNumbersAreThoseOfTheCompiler(t *testing.T) {
 		"NODE_MISS 0": "nodeMiss  = 0", "NODE_CELL 1": "nodeCell  = 1", "NODE_DIGIT 2": "nodeDigit = 2", "NODE_VALUE 4": "nodeValue = 4", "NODE_MASK 8": "nodeMaskW = 8",
 		"RECORD_ID 0": "RecordID      = 0", "RECORD_FLAGS 1": "RecordFlags   = 1", "RECORD_ROOT4 2": "RecordRoot4   = 2", "RECORD_ROOT6 3": "RecordRoot6   = 3",
 		"RECORD_TABLE 4": "RecordTable   = 4", "RECORD_CLASSES 6": "RecordClasses = 6", "RECORD_COUNT4 8": "RecordCount4  = 8", "RECORD_COUNT6 9": "RecordCount6  = 9", "RECORD_SLOT 10": "RecordSlot    = 10",
+		"RECORD_PAGE 12": "RecordPage    = 12",
 		"RECORD_ADDR4 1": "recordAddr4 = 1", "RECORD_ADDR6 2": "recordAddr6 = 2", "MAX_ADDRESSES 16": "MaxAddresses = 16", "PAGE_CLASSES 64": "pageClasses = 64",
 	} {
 		if !strings.Contains(header, "#define "+c+"\n") {

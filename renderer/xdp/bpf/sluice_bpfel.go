@@ -52,7 +52,7 @@ type SluiceHistory struct {
 	_          structs.HostLayout
 	Seed       uint64
 	Generation uint32
-	Zero       uint32
+	Turn       uint32
 }
 
 type SluiceTelling struct {
@@ -92,6 +92,7 @@ const (
 	SluiceVarEventIsKept    = "event_is_kept"
 	SluiceVarFlowMask       = "flow_mask"
 	SluiceVarFlowSeed       = "flow_seed"
+	SluiceVarMemoryTurn     = "memory_turn"
 	SluiceVarReorders       = "reorders"
 	SluiceVarTickShift      = "tick_shift"
 	SluiceVarTicksPerSecond = "ticks_per_second"
@@ -176,6 +177,7 @@ type SluiceVariableSpecs struct {
 	EventIsKept    *ebpf.VariableSpec `ebpf:"event_is_kept"`
 	FlowMask       *ebpf.VariableSpec `ebpf:"flow_mask"`
 	FlowSeed       *ebpf.VariableSpec `ebpf:"flow_seed"`
+	MemoryTurn     *ebpf.VariableSpec `ebpf:"memory_turn"`
 	Reorders       *ebpf.VariableSpec `ebpf:"reorders"`
 	TickShift      *ebpf.VariableSpec `ebpf:"tick_shift"`
 	TicksPerSecond *ebpf.VariableSpec `ebpf:"ticks_per_second"`
@@ -240,6 +242,7 @@ type SluiceVariables struct {
 	EventIsKept    *ebpf.Variable `ebpf:"event_is_kept"`
 	FlowMask       *ebpf.Variable `ebpf:"flow_mask"`
 	FlowSeed       *ebpf.Variable `ebpf:"flow_seed"`
+	MemoryTurn     *ebpf.Variable `ebpf:"memory_turn"`
 	Reorders       *ebpf.Variable `ebpf:"reorders"`
 	TickShift      *ebpf.Variable `ebpf:"tick_shift"`
 	TicksPerSecond *ebpf.Variable `ebpf:"ticks_per_second"`

@@ -40,6 +40,11 @@ func (c *content) entry(start uint16, bits uint8) (int, bool) {
 }
 
 func (c *content) kid(key uint16) (int, bool) {
+	if n := len(c.kids); n == 0 || c.kids[n-1].key < key {
+		return n, false // in order is how most come
+	} else if c.kids[n-1].key == key {
+		return n - 1, true
+	}
 	return slices.BinarySearchFunc(c.kids, key, func(k kid, key uint16) int { return cmp.Compare(k.key, key) })
 }
 

@@ -199,6 +199,7 @@ func (m *Image) writeRecord(e *endpoint) {
 		a.setWord(w+RecordTable+uint32(d), p.table)
 		a.setWord(w+RecordClasses+uint32(d), uint32(p.capacity*pageClasses))
 		a.setWord(w+RecordSlot+uint32(d), p.slot)
+		a.setWord(w+RecordPage+uint32(d), p.pages[0])
 	}
 	a.setWord(w+RecordID, e.ID)
 	a.setWord(w+RecordFlags, flags)

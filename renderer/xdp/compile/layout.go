@@ -66,6 +66,7 @@ const (
 	RecordCount4  = 8 // addresses of the endpoint
 	RecordCount6  = 9
 	RecordSlot    = 10 // and 11: counter of the first rule of the list, by Direction; the kernel does not read it
+	RecordPage    = 12 // and 13: line of the first page, by Direction, which most classes are in
 
 	recordAddr4 = 1 // lines from the record
 	recordAddr6 = 2

@@ -1,8 +1,10 @@
 package compile
 
 import (
+	"encoding/binary"
 	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -55,14 +57,28 @@ func (n *nets) letGo(a atom) {
 	n.freed = append(n.freed, a)
 }
 
-// each calls f with the prefixes of a net.
+// each calls f with the prefixes of a net, those of IPv4 in the order of their addresses: neighbours
+// are in the same part of the trie.
 func (n *nets) each(net api.Net, f func(netip.Prefix)) {
 	if net.Set == 0 {
 		f(net.Prefix)
 		return
 	}
-	for p := range n.members[net.Set] {
-		f(p)
+	set := n.members[net.Set]
+	ordered := make([]uint64, 0, len(set))
+	for p := range set {
+		if p = renderer.Unmapped(p); !p.Addr().Is4() {
+			f(p)
+			continue
+		}
+		b := p.Addr().As4()
+		ordered = append(ordered, uint64(binary.BigEndian.Uint32(b[:]))<<8|uint64(p.Bits()))
+	}
+	slices.Sort(ordered)
+	for _, k := range ordered {
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], uint32(k>>8))
+		f(netip.PrefixFrom(netip.AddrFrom4(b), int(k&0xff)))
 	}
 }
 

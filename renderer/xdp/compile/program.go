@@ -79,7 +79,8 @@ func (p *program) drop() {
 	p.image.freedSlots = append(p.image.freedSlots, Span{p.slot, uint32(rules)})
 }
 
-// fit makes room in the page table for all classes. It returns whether the table moved.
+// fit makes room in the page table for all classes. It returns whether the table moved. The first
+// page never does: records have it, too.
 func (p *program) fit() bool {
 	pages := (p.image.classes.count() + pageClasses - 1) / pageClasses
 	if pages <= p.capacity {
@@ -94,6 +95,10 @@ func (p *program) fit() bool {
 	a.drop(p.table, p.capacity/LineWords)
 	p.table, p.capacity = table, capacity
 	p.pages = append(p.pages, make([]uint32, capacity-len(p.pages))...)
+	if p.pages[0] == 0 {
+		p.pages[0] = a.take(pageLines)
+		a.setWord(table*LineWords, p.pages[0])
+	}
 	return true
 }
 

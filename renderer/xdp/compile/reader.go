@@ -30,7 +30,10 @@ func (r Reader) Verdict(record uint32, dir Direction, f api.Flow) uint32 {
 	if c >= r.Word(w+RecordClasses+uint32(dir)) {
 		return 0
 	}
-	page := r.Word(r.Word(w+RecordTable+uint32(dir))*LineWords + c/pageClasses)
+	page := r.Word(w + RecordPage + uint32(dir))
+	if c >= pageClasses {
+		page = r.Word(r.Word(w+RecordTable+uint32(dir))*LineWords + c/pageClasses)
+	}
 	row := r.Word(page*LineWords + c%pageClasses)
 	place := placeOf(f.Protocol)
 	key, source := f.DstPort, f.SrcPort

@@ -21,16 +21,18 @@ struct bucket {
 	struct flow flow[BUCKET_FLOWS];
 };
 
-/* What a list said about a flow of IPv4, in which generation of all lists: until the next one it
- * need not be asked again. It has some bits of the turn, too, so that it is changed for the flow
- * only that it was read with. */
+/* What a list said about a flow of IPv4, by the slot of its rule, and in which generation of all
+ * lists: until the next one it need not be asked again. It has some bits of the turn, too, so that
+ * it is changed for the flow only that it was read with. */
 #define SAID_GENERATION_SHIFT 32
-#define SAID_TURN_SHIFT 28
-#define SAID_TURN (15ULL << SAID_TURN_SHIFT)
+#define SAID_TURN_SHIFT 24
+#define SAID_TURN (0xffULL << SAID_TURN_SHIFT)
+#define SAID_SLOT ((1U << SAID_TURN_SHIFT) - 1)
 
 struct {
 	__uint(type, MAP_ARRAY);
 	__uint(max_entries, 2);
+	__uint(map_flags, F_MMAPABLE); /* such arrays begin where a line of the cache does */
 	__type(key, __u32);
 	__type(value, struct bucket);
 } flows SEC(".maps");
@@ -110,6 +112,16 @@ inline_always int is(struct flow *f, struct flow_key *k, struct found *in)
 	return !((in->state ^ before) & (STATE_TURNS | STATE_BUSY));
 }
 
+/* in_bucket looks for a flow in a bucket. */
+inline_always int in_bucket(struct bucket *b, struct flow_key *k, struct found *in)
+{
+	return b && (is(&b->flow[0], k, in) || is(&b->flow[1], k, in) || is(&b->flow[2], k, in) || is(&b->flow[3], k, in));
+}
+
+/* spilled says whether flows of a bucket may be in their second one: places are taken in their
+ * order, and nothing goes elsewhere while there is room. */
+inline_always int spilled(struct bucket *b) { return b && state_of(&b->flow[BUCKET_FLOWS - 1]) != 0; }
+
 /* elsewhere says which place of its second bucket a flow has; -1 if it has none. It is told by
  * value, so that keys need not be in memory. */
 on_its_own int elsewhere(__u64 ports, __u64 remote, __u64 more, __u64 state, __u32 bucket)
@@ -127,10 +139,10 @@ inline_always struct found find(struct flow_key *k)
 {
 	struct found in = {};
 	struct bucket *b = bucket_at(k->bucket[0]);
-	if (b && (is(&b->flow[0], k, &in) || is(&b->flow[1], k, &in) || is(&b->flow[2], k, &in) || is(&b->flow[3], k, &in)))
+	if (in_bucket(b, k, &in))
 		return in;
-	if (!b || !state_of(&b->flow[BUCKET_FLOWS - 1]))
-		return (struct found){}; /* places are taken in their order, and there is room still: nothing had to go elsewhere */
+	if (!spilled(b))
+		return (struct found){};
 	int i = elsewhere(k->ports, k->remote, k->more, k->state, k->bucket[1]);
 	b = bucket_at(k->bucket[1]);
 	if (i >= 0 && b && is(&b->flow[i & 3], k, &in))
@@ -148,13 +160,16 @@ inline_always int turns(struct flow *f, __u64 from, __u64 to)
 inline_always int put(struct flow *f, __u64 was, struct flow_key *k, __u64 state, __u64 said)
 {
 	__u64 turn = (was + STATE_TURN) & STATE_TURNS;
-	if (!turns(f, was, turn | STATE_BUSY))
+	if (was & STATE_BUSY || !turns(f, was, turn | STATE_BUSY))
 		return 0;
 	volatile struct flow *to = f;
 	to->ports = k->ports;
 	to->remote = k->remote;
 	to->more = k->state & STATE_V6 ? k->more : said | (turn >> STATE_TURN_SHIFT << SAID_TURN_SHIFT & SAID_TURN);
-	__sync_lock_test_and_set(&f->state, turn | k->state | state);
+	if (reorders)
+		__sync_lock_test_and_set(&f->state, turn | k->state | state);
+	else
+		*(volatile __u64 *)&f->state = turn | k->state | state;
 	return 1;
 }
 

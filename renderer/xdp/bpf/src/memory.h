@@ -29,6 +29,7 @@
 #define RECORD_COUNT4 8
 #define RECORD_COUNT6 9
 #define RECORD_SLOT 10
+#define RECORD_PAGE 12
 #define RECORD_ADDR4 1
 #define RECORD_ADDR6 2
 #define MAX_ADDRESSES 16
@@ -62,10 +63,11 @@ struct {
 } mem SEC(".maps");
 
 /* changes counts the changes of what any list says, of all memories there have been, and has the
- * seed of the table of flows. It is written behind a change. */
+ * seed of the table of flows. It is written behind a change. Programs do not read the turn, which is
+ * that of the memory in force: see memory_turn. */
 struct history {
 	__u64 seed;
-	__u32 generation, zero;
+	__u32 generation, turn;
 };
 
 struct {
@@ -76,13 +78,17 @@ struct {
 	__type(value, struct history);
 } changes SEC(".maps");
 
+/* Memories that follow each other have 0 and 1 in turn: while links go from one to the other programs
+ * of both run, and a slot means something in its own only. */
+volatile const __u32 memory_turn = 0;
+
 /* generation is read before the record of an endpoint: who has the number of a change sees the
  * change. */
 inline_always __u32 generation(void)
 {
 	__u32 zero = 0;
 	struct history *c = map_lookup(&changes, &zero);
-	return c ? *(volatile __u32 *)&c->generation : 0;
+	return c ? *(volatile __u32 *)&c->generation << 1 | memory_turn : 0;
 }
 
 /* nothing is 0, and known only when x is: what is read at a place that depends on it is read
@@ -140,10 +146,8 @@ inline_always __u32 class4(__u32 root4, __u32 addr)
 	return resolve(word_at(root4, addr >> 16), addr & 0xffff);
 }
 
-on_its_own __u32 step6(__u32 node, struct address *a)
+inline_always __u32 next6(__u32 node, struct address *a)
 {
-	if (!a)
-		return 0;
 	__u32 *addr = a->w;
 	struct line *l = line_at(node);
 	if (!l)
@@ -155,18 +159,26 @@ on_its_own __u32 step6(__u32 node, struct address *a)
 	return resolve(l->w[NODE_CELL], (addr[digit >> 1] >> (digit & 1 ? 0 : 16)) & 0xffff);
 }
 
+on_its_own __u32 step6(__u32 node, struct address *addr) { return addr ? next6(node, addr) : 0; }
+
+/* class6 makes a call for each node behind the second: two lead to the class of most pods. */
 on_its_own __u32 class6(__u32 root6, struct address *addr)
 {
-	__u32 value = NEXT_NODE | word_at(root6 >> 4, root6 & 15);
+	if (!addr)
+		return 0;
+	__u32 value = next6(word_at(root6 >> 4, root6 & 15), addr);
+	if (value & NEXT_NODE)
+		value = next6(value & ~NEXT_NODE, addr);
 #define STEP6 if (value & NEXT_NODE) value = step6(value & ~NEXT_NODE, addr);
-	STEP6 STEP6 STEP6 STEP6 STEP6 STEP6 STEP6 STEP6
+	STEP6 STEP6 STEP6 STEP6 STEP6 STEP6
 	return value & NEXT_NODE ? 0 : value;
 }
 
 /* row_of returns the line of the row of a class that the table of a direction can tell. */
 inline_always __u32 row_of(struct line *record, __u32 dir, __u32 class)
 {
-	return word_at(word_at(record->w[RECORD_TABLE + dir], class / PAGE_CLASSES), class % PAGE_CLASSES);
+	__u32 page = class < PAGE_CLASSES ? record->w[RECORD_PAGE + dir] : word_at(record->w[RECORD_TABLE + dir], class / PAGE_CLASSES);
+	return word_at(page, class % PAGE_CLASSES);
 }
 
 /* verdict returns what the list of an endpoint for a direction says about a class. For

@@ -137,16 +137,16 @@ on_its_own __u32 decide(__u32 line, struct packet *p, int look)
 	__u32 origin = of(record, p, class, !to_pod);
 	if (allowed) {
 		if (keep || !(origin & ALLOW)) /* the answer will need evidence */
-			p->begins = begins(id, p, to_pod, v);
+			p->begins = begins(id, p, to_pod, v, !!keep);
 		return v;
 	}
 	if (!(origin & ALLOW) && !keep)
 		return v;
-	if (answers(id, p, to_pod, !!keep))
+	if (answers(id, p, to_pod, !!keep, look))
 		return origin & ALLOW ? origin : ALLOW;
 	if (flags & FLAG_LEARN && origin & ALLOW && p->tcp & TCP_ACK && !(p->tcp & TCP_RST)) {
 		if (!look)
-			begins(id, p, !to_pod, origin);
+			begins(id, p, !to_pod, origin, 0);
 		return origin;
 	}
 	return v;
@@ -223,10 +223,10 @@ on_its_own int judge(__u32 line, struct packet *p, int parsed, int how)
  * generation of the packet: then it is as if it were asked again. */
 inline_always int known(struct found *in, struct packet *p, const int to_pod)
 {
-	if (!in->flow || in->more >> SAID_GENERATION_SHIFT != p->generation)
+	if (!in->flow || in->state & STATE_V6 || in->more >> SAID_GENERATION_SHIFT != p->generation)
 		return 0;
 	__u32 now = now_units();
-	return !(in->state & STATE_TO_POD) == !to_pod ? refreshes(in, p, to_pod, now) : replies(in, p, to_pod, 0, now);
+	return !(in->state & STATE_TO_POD) == !to_pod ? refreshes(in, p, to_pod, now) : replies(in, p, to_pod, 0, 0, now);
 }
 
 /* noted does what decide does about evidence, for packets that quick reads: v is what the list of
@@ -238,7 +238,7 @@ inline_always __u32 noted(struct line *record, struct packet *p, __u32 class, __
 		return v & ALLOW ? v : SLOWLY; /* the answer passes anyway; or nothing does */
 	__u32 now = now_units();
 	if (!(v & ALLOW)) {
-		if (!replies(in, p, to_pod, 0, now))
+		if (!replies(in, p, to_pod, 0, 0, now))
 			return SLOWLY;
 		renew(in, said(p, origin));
 		return origin;
@@ -247,9 +247,22 @@ inline_always __u32 noted(struct line *record, struct packet *p, __u32 class, __
 		renew(in, said(p, v));
 		return v;
 	}
-	if (begins(id, p, to_pod, v) && p->kind != FIRST_PACKET && listens(1)) /* of first packets judge tells */
+	if (begins(id, p, to_pod, v, 0) && p->kind != FIRST_PACKET && listens(1)) /* of first packets judge tells */
 		tell(id, p, v, PERMITTED);
 	return v;
+}
+
+/* honest says that a packet comes from the first address of its pod, and goes to another one. */
+inline_always int honest(struct line *record, __u32 line, struct packet *p)
+{
+	struct line *own = line_at(line + (p->v6 ? RECORD_ADDR6 : RECORD_ADDR4));
+	if (!own || !record->w[p->v6 ? RECORD_COUNT6 : RECORD_COUNT4] || own->w[0] != p->local.w[0])
+		return 0;
+	if (!p->v6)
+		return own->w[0] != p->remote.w[0];
+	__u32 *w = own->w, *l = p->local.w, *r = p->remote.w;
+	__u32 elsewhere = (w[1] ^ l[1]) | (w[2] ^ l[2]) | (w[3] ^ l[3]);
+	return !elsewhere && ((w[0] ^ r[0]) | (w[1] ^ r[1]) | (w[2] ^ r[2]) | (w[3] ^ r[3]));
 }
 
 /* quick does what judge does for most packets, without a call if it can. It returns -1 for all
@@ -258,27 +271,24 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 {
 	const __u32 here = to_pod ? FLAG_TO_POD : FLAG_FROM_POD, there = to_pod ? FLAG_FROM_POD : FLAG_TO_POD;
 	struct line *record = line_at(line);
-	if (!record || how != ENFORCE || p->hairpin || p->v6)
+	if (!record || how != ENFORCE || p->hairpin)
 		return -1;
 	__u32 flags = record->w[RECORD_FLAGS];
 	if (flags & FLAG_KEEP || !(flags & (here | there)))
 		return -1;
-	if (!to_pod) {
-		struct line *own = line_at(line + RECORD_ADDR4);
-		if (!own || !record->w[RECORD_COUNT4] || own->w[0] != p->local.w[0] || own->w[0] == p->remote.w[0])
-			return -1;
-	}
+	if (!to_pod && !honest(record, line, p))
+		return -1;
 	struct found in = {};
 	if (flags & there && p->kind != FIRST_PACKET) {
 		struct flow_key k;
 		flow_key(&k, record->w[RECORD_ID], p);
 		in = find(&k);
 		if (known(&in, p, to_pod)) {
-			count(&hits, in.more & SLOT_MASK, p->bytes);
+			count(&hits, in.more & SAID_SLOT, p->bytes);
 			return PERMITTED;
 		}
 	}
-	__u32 class = class4(record->w[RECORD_ROOT4], p->remote.w[0]);
+	__u32 class = class_of(record, p);
 	__u32 v = of(record, p, class, to_pod);
 	if (unlikely(p->kind == FIRST_PACKET) && listens(v & ALLOW))
 		return -1;

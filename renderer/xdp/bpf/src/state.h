@@ -68,8 +68,13 @@ inline_always void sees(struct flow *f, __u64 state, __u32 now, __u64 set, __u64
 #undef SEES
 }
 
-/* said is what a flow has of a verdict. */
-inline_always __u64 said(struct packet *p, __u32 v) { return (__u64)p->generation << SAID_GENERATION_SHIFT | (v & SLOT_MASK); }
+/* said is what a flow has of a verdict. A slot that is too large to be kept is of a generation before,
+ * so that the list is asked. */
+inline_always __u64 said(struct packet *p, __u32 v)
+{
+	__u32 slot = v & SLOT_MASK;
+	return (__u64)(slot > SAID_SLOT ? p->generation - 2 : p->generation) << SAID_GENERATION_SHIFT | (slot & SAID_SLOT);
+}
 
 /* refreshes brings the evidence of a flow that goes in a direction up to date. It returns 0 if
  * there is none, or if it is none any more. */
@@ -84,15 +89,15 @@ inline_always int refreshes(struct found *in, struct packet *p, int to_pod, __u3
 }
 
 /* replies says whether there is evidence of a flow in the other direction than to_pod, or, with
- * either, in any. */
-inline_always int replies(struct found *in, struct packet *p, int to_pod, int either, __u32 now)
+ * either, in any. With look, nothing is noted. */
+inline_always int replies(struct found *in, struct packet *p, int to_pod, int either, int look, __u32 now)
 {
 	__u64 state = in->state;
-	if (!in->flow || !holds(state, now))
+	int same = !(state & STATE_TO_POD) == !to_pod;
+	if (!in->flow || !holds(state, now) || (same && !either))
 		return 0;
-	if (!(state & STATE_TO_POD) == !to_pod)
-		return either;
-	sees(in->flow, state, now, SEEN_REPLY | (p->tcp & TCP_FIN ? SEEN_FIN_REPLY : 0) | (p->tcp & TCP_RST ? SEEN_RST : 0), 0);
+	if (!look)
+		sees(in->flow, state, now, (same ? 0 : SEEN_REPLY) | (p->tcp & TCP_FIN ? same ? SEEN_FIN : SEEN_FIN_REPLY : 0) | (p->tcp & TCP_RST ? SEEN_RST : 0), 0);
 	return 1;
 }
 
@@ -110,14 +115,20 @@ inline_always __u64 worth(__u64 state, __u32 now)
 /* begun is the state of a flow of which one packet was seen. */
 inline_always __u64 begun(__u32 now, int to_pod) { return (to_pod ? STATE_TO_POD : 0) | now; }
 
-/* note writes a flow to one of its places, as seen now. */
-on_its_own int note(struct flow_key *k, __u32 now, int to_pod, __u64 said)
+/* What became of a flow that is to be noted. */
+enum { IS_NOTED, BEGUN, LOST /* others were faster */, NOWHERE };
+
+/* note writes the flow of a packet, which is nowhere, to one of its places, as seen now. */
+on_its_own int note(__u32 id, struct packet *p, int to_pod, __u32 v)
 {
-	if (!k)
-		return 0;
-	struct bucket *a = bucket_at(k->bucket[0]), *b;
+	if (!p)
+		return LOST;
+	struct flow_key k;
+	flow_key(&k, id, p);
+	struct bucket *a = bucket_at(k.bucket[0]), *b;
 	if (!a)
-		return 0;
+		return LOST;
+	__u32 now = now_units();
 	struct flow *best = &a->flow[0];
 	__u64 was = state_of(best), least = worth(was, now);
 #define WORTH(x) { \
@@ -130,41 +141,55 @@ on_its_own int note(struct flow_key *k, __u32 now, int to_pod, __u64 said)
 		} \
 	}
 	WORTH(&a->flow[1]) WORTH(&a->flow[2]) WORTH(&a->flow[3])
-	if (least && (b = bucket_at(k->bucket[1]))) { /* nowhere else while there is room: find knows that */
+	if (least && (b = bucket_at(k.bucket[1]))) { /* nowhere else while there is room: find knows that */
 		WORTH(&b->flow[0]) WORTH(&b->flow[1]) WORTH(&b->flow[2]) WORTH(&b->flow[3])
 	}
 #undef WORTH
-	return put(best, was, k, begun(now, to_pod), said);
+	return put(best, was, &k, begun(now, to_pod), said(p, v)) ? BEGUN : LOST;
 }
 
-/* begins notes the flow of a packet that goes in a direction and whose list says v, unless it is
- * noted already. It returns 0 then, and if others were faster; the next packet of the flow tries again. */
-on_its_own int begins(__u32 id, struct packet *p, int to_pod, __u32 v)
+/* renote writes the flow of a packet to the place that it has, if it has one. */
+on_its_own int renote(__u32 id, struct packet *p, int to_pod, __u32 v, int keep)
 {
 	if (!p)
-		return 0;
+		return LOST;
 	struct flow_key k;
 	flow_key(&k, id, p);
 	struct found in = find(&k);
 	__u32 now = now_units();
 	if (refreshes(&in, p, to_pod, now)) {
 		renew(&in, said(p, v));
-		return 0;
+		return IS_NOTED;
 	}
-	if (p->tcp & TCP_RST)
-		return 0;
-	return in.flow ? put(in.flow, in.state, &k, begun(now, to_pod), said(p, v)) : note(&k, now, to_pod, said(p, v));
+	if ((keep && p->kind != FIRST_PACKET && replies(&in, p, to_pod, 0, 0, now)) || p->tcp & TCP_RST)
+		return IS_NOTED;
+	if (!in.flow)
+		return NOWHERE;
+	return put(in.flow, in.state, &k, begun(now, to_pod), said(p, v)) ? BEGUN : LOST;
+}
+
+/* begins notes the flow of a packet that goes in a direction and whose list says v, unless it is
+ * noted already: then it returns 0. With keep, also the flow of which this is an answer may be noted.
+ * If others are faster it is tried again, and then left to the next packet of the flow. */
+inline_always int begins(__u32 id, struct packet *p, int to_pod, __u32 v, int keep)
+{
+	int now = renote(id, p, to_pod, v, keep);
+	if (now == NOWHERE)
+		now = note(id, p, to_pod, v);
+	if (unlikely(now == LOST) && (now = renote(id, p, to_pod, v, keep)) == NOWHERE)
+		now = note(id, p, to_pod, v);
+	return now == BEGUN;
 }
 
 /* answers says whether there is evidence of what a packet answers. */
-on_its_own int answers(__u32 id, struct packet *p, int to_pod, int either)
+on_its_own int answers(__u32 id, struct packet *p, int to_pod, int either, int look)
 {
 	if (!p)
 		return 0;
 	struct flow_key k;
 	flow_key(&k, id, p);
 	struct found in = find(&k);
-	return replies(&in, p, to_pod, either, now_units());
+	return replies(&in, p, to_pod, either, look, now_units());
 }
 
 inline_always void fragment_key(struct fragment_key *k, __u32 id, struct packet *p)
