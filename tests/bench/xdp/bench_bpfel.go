@@ -18,6 +18,7 @@ import (
 const (
 	BenchMapBenchConnections = "bench_connections"
 	BenchMapBenchFlows       = "bench_flows"
+	BenchMapBenchFlows6      = "bench_flows6"
 	BenchMapBenchIdentities  = "bench_identities"
 	BenchMapBenchLinearRules = "bench_linear_rules"
 	BenchMapBenchPods        = "bench_pods"
@@ -38,13 +39,17 @@ const (
 	BenchMapTokens           = "tokens"
 	BenchProgAskFrom         = "ask_from"
 	BenchProgAskTo           = "ask_to"
+	BenchProgBenchBoth       = "bench_both"
+	BenchProgBenchBoth6      = "bench_both6"
 	BenchProgBenchConnected  = "bench_connected"
 	BenchProgBenchEmpty      = "bench_empty"
+	BenchProgBenchEmpty6     = "bench_empty6"
 	BenchProgBenchIdentity   = "bench_identity"
 	BenchProgBenchInject     = "bench_inject"
 	BenchProgBenchLinear     = "bench_linear"
 	BenchProgBenchLpm        = "bench_lpm"
 	BenchProgBenchSluice     = "bench_sluice"
+	BenchProgBenchSluice6    = "bench_sluice6"
 	BenchProgFromPod         = "from_pod"
 	BenchProgProbeFrom       = "probe_from"
 	BenchProgProbeTo         = "probe_to"
@@ -61,6 +66,7 @@ const (
 	BenchVarEventIsKept      = "event_is_kept"
 	BenchVarFlowMask         = "flow_mask"
 	BenchVarFlowSeed         = "flow_seed"
+	BenchVarMemoryTurn       = "memory_turn"
 	BenchVarReorders         = "reorders"
 	BenchVarTickShift        = "tick_shift"
 	BenchVarTicksPerSecond   = "ticks_per_second"
@@ -110,13 +116,17 @@ type BenchSpecs struct {
 type BenchProgramSpecs struct {
 	AskFrom        *ebpf.ProgramSpec `ebpf:"ask_from"`
 	AskTo          *ebpf.ProgramSpec `ebpf:"ask_to"`
+	BenchBoth      *ebpf.ProgramSpec `ebpf:"bench_both"`
+	BenchBoth6     *ebpf.ProgramSpec `ebpf:"bench_both6"`
 	BenchConnected *ebpf.ProgramSpec `ebpf:"bench_connected"`
 	BenchEmpty     *ebpf.ProgramSpec `ebpf:"bench_empty"`
+	BenchEmpty6    *ebpf.ProgramSpec `ebpf:"bench_empty6"`
 	BenchIdentity  *ebpf.ProgramSpec `ebpf:"bench_identity"`
 	BenchInject    *ebpf.ProgramSpec `ebpf:"bench_inject"`
 	BenchLinear    *ebpf.ProgramSpec `ebpf:"bench_linear"`
 	BenchLpm       *ebpf.ProgramSpec `ebpf:"bench_lpm"`
 	BenchSluice    *ebpf.ProgramSpec `ebpf:"bench_sluice"`
+	BenchSluice6   *ebpf.ProgramSpec `ebpf:"bench_sluice6"`
 	FromPod        *ebpf.ProgramSpec `ebpf:"from_pod"`
 	ProbeFrom      *ebpf.ProgramSpec `ebpf:"probe_from"`
 	ProbeTo        *ebpf.ProgramSpec `ebpf:"probe_to"`
@@ -132,6 +142,7 @@ type BenchProgramSpecs struct {
 type BenchMapSpecs struct {
 	BenchConnections *ebpf.MapSpec `ebpf:"bench_connections"`
 	BenchFlows       *ebpf.MapSpec `ebpf:"bench_flows"`
+	BenchFlows6      *ebpf.MapSpec `ebpf:"bench_flows6"`
 	BenchIdentities  *ebpf.MapSpec `ebpf:"bench_identities"`
 	BenchLinearRules *ebpf.MapSpec `ebpf:"bench_linear_rules"`
 	BenchPods        *ebpf.MapSpec `ebpf:"bench_pods"`
@@ -165,6 +176,7 @@ type BenchVariableSpecs struct {
 	EventIsKept    *ebpf.VariableSpec `ebpf:"event_is_kept"`
 	FlowMask       *ebpf.VariableSpec `ebpf:"flow_mask"`
 	FlowSeed       *ebpf.VariableSpec `ebpf:"flow_seed"`
+	MemoryTurn     *ebpf.VariableSpec `ebpf:"memory_turn"`
 	Reorders       *ebpf.VariableSpec `ebpf:"reorders"`
 	TickShift      *ebpf.VariableSpec `ebpf:"tick_shift"`
 	TicksPerSecond *ebpf.VariableSpec `ebpf:"ticks_per_second"`
@@ -192,6 +204,7 @@ func (o *BenchObjects) Close() error {
 type BenchMaps struct {
 	BenchConnections *ebpf.Map `ebpf:"bench_connections"`
 	BenchFlows       *ebpf.Map `ebpf:"bench_flows"`
+	BenchFlows6      *ebpf.Map `ebpf:"bench_flows6"`
 	BenchIdentities  *ebpf.Map `ebpf:"bench_identities"`
 	BenchLinearRules *ebpf.Map `ebpf:"bench_linear_rules"`
 	BenchPods        *ebpf.Map `ebpf:"bench_pods"`
@@ -216,6 +229,7 @@ func (m *BenchMaps) Close() error {
 	return _BenchClose(
 		m.BenchConnections,
 		m.BenchFlows,
+		m.BenchFlows6,
 		m.BenchIdentities,
 		m.BenchLinearRules,
 		m.BenchPods,
@@ -250,6 +264,7 @@ type BenchVariables struct {
 	EventIsKept    *ebpf.Variable `ebpf:"event_is_kept"`
 	FlowMask       *ebpf.Variable `ebpf:"flow_mask"`
 	FlowSeed       *ebpf.Variable `ebpf:"flow_seed"`
+	MemoryTurn     *ebpf.Variable `ebpf:"memory_turn"`
 	Reorders       *ebpf.Variable `ebpf:"reorders"`
 	TickShift      *ebpf.Variable `ebpf:"tick_shift"`
 	TicksPerSecond *ebpf.Variable `ebpf:"ticks_per_second"`
@@ -261,13 +276,17 @@ type BenchVariables struct {
 type BenchPrograms struct {
 	AskFrom        *ebpf.Program `ebpf:"ask_from"`
 	AskTo          *ebpf.Program `ebpf:"ask_to"`
+	BenchBoth      *ebpf.Program `ebpf:"bench_both"`
+	BenchBoth6     *ebpf.Program `ebpf:"bench_both6"`
 	BenchConnected *ebpf.Program `ebpf:"bench_connected"`
 	BenchEmpty     *ebpf.Program `ebpf:"bench_empty"`
+	BenchEmpty6    *ebpf.Program `ebpf:"bench_empty6"`
 	BenchIdentity  *ebpf.Program `ebpf:"bench_identity"`
 	BenchInject    *ebpf.Program `ebpf:"bench_inject"`
 	BenchLinear    *ebpf.Program `ebpf:"bench_linear"`
 	BenchLpm       *ebpf.Program `ebpf:"bench_lpm"`
 	BenchSluice    *ebpf.Program `ebpf:"bench_sluice"`
+	BenchSluice6   *ebpf.Program `ebpf:"bench_sluice6"`
 	FromPod        *ebpf.Program `ebpf:"from_pod"`
 	ProbeFrom      *ebpf.Program `ebpf:"probe_from"`
 	ProbeTo        *ebpf.Program `ebpf:"probe_to"`
@@ -281,13 +300,17 @@ func (p *BenchPrograms) Close() error {
 	return _BenchClose(
 		p.AskFrom,
 		p.AskTo,
+		p.BenchBoth,
+		p.BenchBoth6,
 		p.BenchConnected,
 		p.BenchEmpty,
+		p.BenchEmpty6,
 		p.BenchIdentity,
 		p.BenchInject,
 		p.BenchLinear,
 		p.BenchLpm,
 		p.BenchSluice,
+		p.BenchSluice6,
 		p.FromPod,
 		p.ProbeFrom,
 		p.ProbeTo,

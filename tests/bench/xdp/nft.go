@@ -75,7 +75,7 @@ func (r nftRun) inside(mode string, reps int) (ns float64, used uint64, err erro
 		}
 		index[name] = l.Attrs().Index
 	}
-	if err := table65536(r.c.Maps["bench_flows"], flows(r.peers, mode, rand.New(rand.NewPCG(1, 2)))); err != nil {
+	if err := table65536(r.c.Maps[ip4.flows], ip4.rows(flows(r.peers, mode, rand.New(rand.NewPCG(1, 2))))); err != nil {
 		return 0, 0, err
 	}
 	if used, err = r.memory(); err != nil {

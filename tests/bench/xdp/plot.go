@@ -29,7 +29,7 @@ func (r results) plot(kind string) string {
 	for _, n := range r.sizes {
 		fmt.Fprintf(&b, `<text x="%.0f" y="%d" text-anchor="middle">%d</text>`+"\n", r.plotX(n), plotBottom+20, n)
 	}
-	for i, d := range designs {
+	for i, d := range familyOf(kind).designs() {
 		var points []string
 		for _, n := range r.sizes {
 			if ns, ok := r.ns[key{d.name, many, n}]; ok {

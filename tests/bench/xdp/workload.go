@@ -13,11 +13,76 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// flow is a row of the table that packets are made of, in the order of the network.
+// flow is a row of the table that packets are made of.
 type flow struct {
+	from   netip.AddrPort
+	toPort uint16
+	flags  uint32
+}
+
+// row4 and row6 are how programs read a flow, in the order of the network.
+type row4 struct {
 	From, To         [4]byte
 	FromPort, ToPort [2]byte
 	Flags            uint32
+}
+
+type row6 struct {
+	From, To         [16]byte
+	FromPort, ToPort [2]byte
+	Flags            uint32
+}
+
+func (f flow) row4() row4 {
+	return row4{f.from.Addr().As4(), ip4.pod.As4(), inOrder(f.from.Port()), inOrder(f.toPort), f.flags}
+}
+
+func (f flow) row6() row6 {
+	return row6{f.from.Addr().As16(), ip6.pod.As16(), inOrder(f.from.Port()), inOrder(f.toPort), f.flags}
+}
+
+func inOrder(port uint16) [2]byte { return [2]byte{byte(port >> 8), byte(port)} }
+
+// family is what there is of each family of addresses.
+type family struct {
+	pod          netip.Addr // to which all packets go
+	empty, flows string     // program, and map of the flows
+}
+
+var (
+	ip4 = family{netip.MustParseAddr("10.255.0.1"), "bench_empty", "bench_flows"}
+	ip6 = family{netip.MustParseAddr("fd00:ffff::1"), "bench_empty6", "bench_flows6"}
+)
+
+// rows are flows as the programs of a family read them.
+func (f family) rows(all []flow) any {
+	if f.pod.Is6() {
+		return each(all, flow.row6)
+	}
+	return each(all, flow.row4)
+}
+
+// designs are those that were made for a family.
+func (f family) designs() []design {
+	if f.pod.Is6() {
+		return designs6
+	}
+	return designs
+}
+
+func each[T any](all []flow, row func(flow) T) (out []T) {
+	for _, f := range all {
+		out = append(out, row(f))
+	}
+	return out
+}
+
+// familyOf returns the family of a kind of addresses.
+func familyOf(kind string) family {
+	if kind == "pods6" {
+		return ip6
+	}
+	return ip4
 }
 
 // What packets are in a run.
@@ -32,14 +97,17 @@ const (
 
 var modes = []string{established, many, opening, denied}
 
-// members returns the peers: pods, or random blocks of 20 to 32 bits.
+// members returns the peers: pods, 110 on a node, or random blocks of 20 to 32 bits.
 func members(kind string, n int) (out []netip.Prefix) {
 	rng := rand.New(rand.NewPCG(3, uint64(n)))
 	seen := map[netip.Prefix]bool{}
 	for i := 0; len(out) < n; i++ {
 		node := i / 110
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(10 + node>>16), byte(node >> 8), byte(node), byte(i%110 + 2)}), 32)
-		if kind == "blocks" {
+		switch kind {
+		case "pods6":
+			p = netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0xfd, 3: 0x10, 6: byte(node >> 8), 7: byte(node), 15: byte(i%110 + 2)}), 128)
+		case "blocks":
 			p = netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(1 + rng.IntN(169)), byte(rng.IntN(256)), byte(rng.IntN(256)), byte(rng.IntN(256))}), 20+rng.IntN(13)).Masked()
 		}
 		if !seen[p] {
@@ -62,33 +130,51 @@ func flows(peers []netip.Prefix, mode string, rng *rand.Rand) []flow {
 			out[i] = out[i%distinct]
 			continue
 		}
-		p := peers[rng.IntN(len(peers))]
-		a := binary.BigEndian.Uint32(p.Addr().AsSlice()) | rng.Uint32()>>p.Bits()
-		if p.Bits() == 32 {
-			a = binary.BigEndian.Uint32(p.Addr().AsSlice())
-		}
-		f := flow{To: [4]byte{10, 255, 0, 1}, Flags: 0x10}
-		binary.BigEndian.PutUint32(f.From[:], a)
-		binary.BigEndian.PutUint16(f.FromPort[:], uint16(1024+rng.IntN(60000)))
-		binary.BigEndian.PutUint16(f.ToPort[:], 80)
+		f := flow{from: netip.AddrPortFrom(within(peers[rng.IntN(len(peers))], rng), uint16(1024+rng.IntN(60000))), toPort: 80, flags: 0x10}
 		if mode == opening || mode == denied {
-			f.Flags = 0x02
+			f.flags = 0x02
 		}
 		if mode == denied {
-			binary.BigEndian.PutUint16(f.ToPort[:], 81)
+			f.toPort = 81
 		}
 		out[i] = f
 	}
 	return out
 }
 
-// fill gives every program the same policy: TCP port 80 from all peers, and, with both, a
-// closed list for what the pod sends, so that the classifier needs evidence. It returns how many bytes of maps each has its policy in.
-func fill(c *ebpf.Collection, kind string, peers []netip.Prefix, both bool) (map[string]uint64, error) {
-	lines, err := fillSluice(c, peers, both)
-	used := map[string]uint64{"bench_sluice": uint64(lines) * compile.LineWords * compile.WordBytes}
-	if err != nil || kind == "own" {
-		return used, err
+// within returns an address of a block, or the only one.
+func within(p netip.Prefix, rng *rand.Rand) netip.Addr {
+	if p.IsSingleIP() {
+		return p.Addr()
+	}
+	a := p.Addr().As4()
+	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|rng.Uint32()>>p.Bits())
+	return netip.AddrFrom4(a)
+}
+
+// fill gives every program the same policy: TCP port 80 from all peers. It returns how many bytes of
+// maps each has its policy in.
+func fill(c *ebpf.Collection, peers []netip.Prefix) (map[string]uint64, error) {
+	one, both := endpointOf(endpoint), endpointOf(endpoint+1)
+	both.FromPod = renderer.NewRuleList([]api.ContivRule{{}}, nil) // closed, so that answers need evidence
+	if err := fillSluice(c, peers, one, both); err != nil {
+		return nil, err
+	}
+	used := map[string]uint64{}
+	for _, own := range []struct {
+		end      compile.Endpoint
+		programs []string
+	}{{one, []string{"bench_sluice", "bench_sluice6"}}, {both, []string{"bench_both", "bench_both6"}}} {
+		m, _, err := compiled(peers, own.end)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range own.programs {
+			used[p] = uint64(m.Use().Lines) * compile.LineWords * compile.WordBytes
+		}
+	}
+	if peers[0].Addr().Is6() {
+		return used, nil
 	}
 	if err := fillOthers(c, peers); err != nil {
 		return nil, err
@@ -110,23 +196,34 @@ func fill(c *ebpf.Collection, kind string, peers []netip.Prefix, both bool) (map
 	return used, nil
 }
 
-// fillSluice returns how many lines are in use.
-func fillSluice(c *ebpf.Collection, peers []netip.Prefix, both bool) (int, error) {
-	m := compile.NewImage(compile.Options{})
-	m.Update(300, peers, nil)
-	e := compile.Endpoint{
-		ID: endpoint, IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 255, 0, 1})},
+// endpointOf is a pod with the policy.
+func endpointOf(id uint32) compile.Endpoint {
+	return compile.Endpoint{
+		ID: id, IPs: []netip.Addr{ip4.pod, ip6.pod},
 		ToPod: renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(300), Protocol: api.TCP, DstPort: api.Port(80)}, {}}, nil),
 	}
-	if both {
-		e.FromPod = renderer.NewRuleList([]api.ContivRule{{}}, nil)
+}
+
+// compiled returns the memory of endpoints, and what is to be written of it.
+func compiled(peers []netip.Prefix, ends ...compile.Endpoint) (*compile.Image, compile.Plan, error) {
+	m := compile.NewImage(compile.Options{})
+	m.Update(300, peers, nil)
+	for _, e := range ends {
+		if err := m.Set(e); err != nil {
+			return nil, compile.Plan{}, err
+		}
 	}
-	if err := m.Set(e); err != nil {
-		return 0, err
+	return m, m.Plan(false), nil
+}
+
+// fillSluice writes the memory of endpoints to a collection.
+func fillSluice(c *ebpf.Collection, peers []netip.Prefix, ends ...compile.Endpoint) error {
+	m, p, err := compiled(peers, ends...)
+	if err != nil {
+		return err
 	}
-	p := m.Plan(false)
 	if p.Lines > int(c.Maps["mem"].MaxEntries()) {
-		return 0, fmt.Errorf("%d lines do not fit", p.Lines)
+		return fmt.Errorf("%d lines do not fit", p.Lines)
 	}
 	lines := m.Span(compile.Span{Lines: uint32(p.Lines)})
 	keys := make([]uint32, len(lines))
@@ -134,9 +231,14 @@ func fillSluice(c *ebpf.Collection, peers []netip.Prefix, both bool) (int, error
 		keys[i] = uint32(i)
 	}
 	if _, err := c.Maps["mem"].BatchUpdate(keys, lines, nil); err != nil {
-		return 0, fmt.Errorf("memory: %w", err)
+		return fmt.Errorf("memory: %w", err)
 	}
-	return m.Use().Lines, c.Maps["ends"].Put(uint32(endpoint), uint64(m.Record(endpoint)))
+	for _, e := range ends {
+		if err := c.Maps["ends"].Put(e.ID, uint64(m.Record(e.ID))); err != nil {
+			return fmt.Errorf("endpoints: %w", err)
+		}
+	}
+	return nil
 }
 
 type lpmKey struct {

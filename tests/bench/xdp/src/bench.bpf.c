@@ -16,42 +16,72 @@ struct {
 	__type(value, struct bench_flow);
 } bench_flows SEC(".maps");
 
+struct bench_flow6 {
+	__be32 from[4], to[4];
+	__be16 from_port, to_port;
+	__u32 flags;
+};
+
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, 65536);
+	__type(key, __u32);
+	__type(value, struct bench_flow6);
+} bench_flows6 SEC(".maps");
+
 volatile __u32 bench_at = 0, bench_mask = 65535, bench_rules = 0;
 volatile __u64 bench_passed = 0, bench_dropped = 0;
 
 #define MAP_LPM 11
-#define REWRITE \
+
+/* REWRITE_BY writes the next flow into the packet, whose header of IP is of a type; addresses are written
+ * by what is told last. */
+#define REWRITE_BY(type, flows, addresses) \
 	__u32 at = bench_at; \
 	bench_at = at + 1; \
 	at &= bench_mask; \
-	struct bench_flow *flow = map_lookup(&bench_flows, &at); \
-	struct ethernet *eth = (void *)(long)skb->data; \
-	struct ip4 *ip = (void *)(eth + 1); \
+	typeof(*(flows).value) *flow = map_lookup(&flows, &at); \
+	struct ethernet *eth = (void *)(long)ctx->data; \
+	type *ip = (void *)(eth + 1); \
 	__be16 *l4 = (void *)(ip + 1); \
-	if (!flow || (void *)l4 + 20 > (void *)(long)skb->data_end) \
-		return TC_SHOT; \
-	ip->from = flow->from; \
-	ip->to = flow->to; \
+	if (!flow || (void *)l4 + 20 > (void *)(long)ctx->data_end) \
+		return REFUSED; \
+	addresses \
 	l4[0] = flow->from_port; \
 	l4[1] = flow->to_port; \
 	((__u8 *)l4)[13] = flow->flags;
+#define REWRITE REWRITE_BY(struct ip4, bench_flows, ip->from = flow->from; ip->to = flow->to;)
+#define REWRITE6 REWRITE_BY(struct ip6, bench_flows6, for (int i = 0; i < 4; i++) { ip->from[i] = flow->from[i]; ip->to[i] = flow->to[i]; })
+#define REFUSED TC_SHOT
 
 #define DONE(ok) \
 	if (ok) bench_passed++; else bench_dropped++; \
 	return (ok) ? TC_NEXT : TC_SHOT;
 
-SEC("tc") int bench_empty(struct __sk_buff *skb)
+SEC("tc") int bench_empty(struct __sk_buff *ctx)
 {
 	REWRITE
 	DONE(ip->from)
 }
 
-SEC("tc") int bench_sluice(struct __sk_buff *skb)
+SEC("tc") int bench_empty6(struct __sk_buff *ctx)
 {
-	REWRITE
-	int r = tc(skb, 7, 1, ENFORCE);
-	DONE(r != TC_SHOT)
+	REWRITE6
+	DONE(ip->from[0])
 }
+
+/* The product, for an endpoint of which one direction is isolated, and for one of which both are. */
+#define SLUICE(name, rewrite, id) \
+	SEC("tc") int name(struct __sk_buff *ctx) \
+	{ \
+		rewrite \
+		int r = tc(ctx, id, 1, ENFORCE); \
+		DONE(r != TC_SHOT) \
+	}
+SLUICE(bench_sluice, REWRITE, 7)
+SLUICE(bench_both, REWRITE, 8)
+SLUICE(bench_sluice6, REWRITE6, 7)
+SLUICE(bench_both6, REWRITE6, 8)
 
 /* A table of connections as the designs below have: filled by what is new. */
 struct tuple {
@@ -84,7 +114,7 @@ inline_always void connect(struct tuple *t)
 
 /* None: no policy, and a table of connections of which one look-up is made. It is what every
  * design costs at least that asks such a table for every packet. */
-SEC("tc") int bench_connected(struct __sk_buff *skb)
+SEC("tc") int bench_connected(struct __sk_buff *ctx)
 {
 	REWRITE
 	struct tuple t = { .from = ip->from, .to = ip->to, .from_port = l4[0], .to_port = l4[1], .protocol = ip->protocol };
@@ -117,21 +147,16 @@ struct port_list {
 	} entry[24];
 };
 
-struct {
-	__uint(type, MAP_LPM);
-	__uint(max_entries, 262144);
-	__uint(map_flags, F_NO_PREALLOC);
-	__type(key, struct lpm_key);
-	__type(value, struct port_list);
-} bench_prefixes SEC(".maps");
-
-struct {
-	__uint(type, MAP_LPM);
-	__uint(max_entries, 1024);
-	__uint(map_flags, F_NO_PREALLOC);
-	__type(key, struct lpm_key);
-	__type(value, struct port_list);
-} bench_wide SEC(".maps");
+#define PREFIXES(name, most) \
+	struct { \
+		__uint(type, MAP_LPM); \
+		__uint(max_entries, most); \
+		__uint(map_flags, F_NO_PREALLOC); \
+		__type(key, struct lpm_key); \
+		__type(value, struct port_list); \
+	} name SEC(".maps");
+PREFIXES(bench_prefixes, 262144)
+PREFIXES(bench_wide, 1024)
 
 inline_always __u32 listed(struct port_list *p, __u32 protocol, __u32 port)
 {
@@ -144,7 +169,7 @@ inline_always __u32 listed(struct port_list *p, __u32 protocol, __u32 port)
 	return 0;
 }
 
-SEC("tc") int bench_lpm(struct __sk_buff *skb)
+SEC("tc") int bench_lpm(struct __sk_buff *ctx)
 {
 	REWRITE
 	TUPLE
@@ -195,7 +220,7 @@ struct {
 	__type(value, __u32);
 } bench_policy SEC(".maps");
 
-SEC("tc") int bench_identity(struct __sk_buff *skb)
+SEC("tc") int bench_identity(struct __sk_buff *ctx)
 {
 	REWRITE
 	TUPLE
@@ -253,7 +278,7 @@ static long one_rule(__u32 i, struct linear_packet *p)
 	return 1;
 }
 
-SEC("tc") int bench_linear(struct __sk_buff *skb)
+SEC("tc") int bench_linear(struct __sk_buff *ctx)
 {
 	REWRITE
 	struct linear_packet p = { .from = ntohl(ip->from), .port = ntohs(l4[1]), .protocol = ip->protocol };
@@ -263,21 +288,10 @@ SEC("tc") int bench_linear(struct __sk_buff *skb)
 
 /* Packets for what is no program: they go on into the network of the device that they are said
  * to have come by. */
+#undef REFUSED
+#define REFUSED XDP_DROP
 SEC("xdp") int bench_inject(struct xdp_md *ctx)
 {
-	__u32 at = bench_at;
-	bench_at = at + 1;
-	at &= bench_mask;
-	struct bench_flow *flow = map_lookup(&bench_flows, &at);
-	struct ethernet *eth = (void *)(long)ctx->data;
-	struct ip4 *ip = (void *)(eth + 1);
-	__be16 *l4 = (void *)(ip + 1);
-	if (!flow || (void *)l4 + 20 > (void *)(long)ctx->data_end)
-		return XDP_DROP;
-	ip->from = flow->from;
-	ip->to = flow->to;
-	l4[0] = flow->from_port;
-	l4[1] = flow->to_port;
-	((__u8 *)l4)[13] = flow->flags;
+	REWRITE
 	return XDP_PASS;
 }
