@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"errors"
 	"net/netip"
 	"time"
 
@@ -51,7 +52,21 @@ func (k *Kernel) Age(d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return k.ageFragments(units)
+	return errors.Join(k.ForgetLately(), k.ageFragments(units))
+}
+
+// ForgetFlows deletes all evidence, and tells nobody.
+func (k *Kernel) ForgetFlows() error { return k.forgetFlows() }
+
+// ForgetLately has no flow have gone on lately, as when another unit of time begins.
+func (k *Kernel) ForgetLately() error {
+	lately := k.state[bpf.SluiceMapLately]
+	for i := range lately.MaxEntries() {
+		if err := lately.Put(i, &bpf.SluiceTraces{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ageFragments has the ports of fragments be older.

@@ -243,3 +243,38 @@ func TestAPlaceThatSomebodyWritesIsNotTaken(t *testing.T) {
 		l.want(false, "its answer", compile.FromPod, xdp.Frame(tcpFlow(friend4, own4, 4000+port, 80), true))
 	}
 }
+
+// TestFlowsThatDifferInProtocolAloneAreAllNoted has them meet in a table of two buckets.
+func TestFlowsThatDifferInProtocolAloneAreAllNoted(t *testing.T) {
+	l := newLab(t, func(o *labOptions) { o.kernel.Flows = 8 })
+	l.render(closed, []api.ContivRule{{Action: api.Permit}})
+	var all []api.Flow
+	for _, p := range []api.Protocol{api.TCP, api.UDP, api.SCTP} {
+		f := tcpFlow(own4, friend4, 5060, 5060)
+		f.Protocol = p
+		all = append(all, f)
+		l.want(true, "a flow", compile.FromPod, xdp.Frame(f, false))
+	}
+	for _, f := range all {
+		l.want(true, "its answer", compile.ToPod, xdp.Frame(f, true))
+	}
+	if n := l.entries(); n != len(all) {
+		t.Errorf("%d flows are noted, want %d", n, len(all))
+	}
+}
+
+// TestAFlowThatBeginsAgainHasOnePlace sends first packets several times, of so many flows that some are in
+// their second bucket.
+func TestAFlowThatBeginsAgainHasOnePlace(t *testing.T) {
+	const flows = 12
+	l := newLab(t, func(o *labOptions) { o.kernel.Flows = 16 })
+	l.render(closed, []api.ContivRule{{Action: api.Permit}})
+	for range 3 {
+		for i := range flows {
+			l.want(true, "a first packet", compile.FromPod, xdp.Frame(tcpFlow(own4, friend4, uint16(4000+i), 80), false))
+		}
+	}
+	if n := l.entries(); n > flows {
+		t.Errorf("%d places are taken by %d flows", n, flows)
+	}
+}

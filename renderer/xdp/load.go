@@ -18,7 +18,7 @@ import (
 )
 
 // stateMaps are shared by all memories, and pinned.
-var stateMaps = []string{bpf.SluiceMapFlows, bpf.SluiceMapChanges, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
+var stateMaps = []string{bpf.SluiceMapFlows, bpf.SluiceMapLately, bpf.SluiceMapChanges, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
 
 // isBPF checks that a folder can have pins.
 func isBPF(path string) error {

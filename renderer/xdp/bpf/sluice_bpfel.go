@@ -63,6 +63,11 @@ type SluiceTelling struct {
 	Zero      uint32
 }
 
+type SluiceTraces struct {
+	_ structs.HostLayout
+	W [2]uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -74,6 +79,7 @@ const (
 	SluiceMapFlows          = "flows"
 	SluiceMapFragments      = "fragments"
 	SluiceMapHits           = "hits"
+	SluiceMapLately         = "lately"
 	SluiceMapListener       = "listener"
 	SluiceMapMem            = "mem"
 	SluiceMapNames          = "names"
@@ -162,6 +168,7 @@ type SluiceMapSpecs struct {
 	Flows     *ebpf.MapSpec `ebpf:"flows"`
 	Fragments *ebpf.MapSpec `ebpf:"fragments"`
 	Hits      *ebpf.MapSpec `ebpf:"hits"`
+	Lately    *ebpf.MapSpec `ebpf:"lately"`
 	Listener  *ebpf.MapSpec `ebpf:"listener"`
 	Mem       *ebpf.MapSpec `ebpf:"mem"`
 	Names     *ebpf.MapSpec `ebpf:"names"`
@@ -210,6 +217,7 @@ type SluiceMaps struct {
 	Flows     *ebpf.Map `ebpf:"flows"`
 	Fragments *ebpf.Map `ebpf:"fragments"`
 	Hits      *ebpf.Map `ebpf:"hits"`
+	Lately    *ebpf.Map `ebpf:"lately"`
 	Listener  *ebpf.Map `ebpf:"listener"`
 	Mem       *ebpf.Map `ebpf:"mem"`
 	Names     *ebpf.Map `ebpf:"names"`
@@ -226,6 +234,7 @@ func (m *SluiceMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.Hits,
+		m.Lately,
 		m.Listener,
 		m.Mem,
 		m.Names,

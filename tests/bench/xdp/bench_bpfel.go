@@ -32,6 +32,7 @@ const (
 	BenchMapFlows            = "flows"
 	BenchMapFragments        = "fragments"
 	BenchMapHits             = "hits"
+	BenchMapLately           = "lately"
 	BenchMapListener         = "listener"
 	BenchMapMem              = "mem"
 	BenchMapNames            = "names"
@@ -156,6 +157,7 @@ type BenchMapSpecs struct {
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	Hits             *ebpf.MapSpec `ebpf:"hits"`
+	Lately           *ebpf.MapSpec `ebpf:"lately"`
 	Listener         *ebpf.MapSpec `ebpf:"listener"`
 	Mem              *ebpf.MapSpec `ebpf:"mem"`
 	Names            *ebpf.MapSpec `ebpf:"names"`
@@ -218,6 +220,7 @@ type BenchMaps struct {
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	Hits             *ebpf.Map `ebpf:"hits"`
+	Lately           *ebpf.Map `ebpf:"lately"`
 	Listener         *ebpf.Map `ebpf:"listener"`
 	Mem              *ebpf.Map `ebpf:"mem"`
 	Names            *ebpf.Map `ebpf:"names"`
@@ -243,6 +246,7 @@ func (m *BenchMaps) Close() error {
 		m.Flows,
 		m.Fragments,
 		m.Hits,
+		m.Lately,
 		m.Listener,
 		m.Mem,
 		m.Names,

@@ -61,6 +61,7 @@ volatile const __u32 reorders = 1;  /* the processor may read later words first 
 struct flow_key {
 	__u64 ports, remote, more;
 	__u64 state; /* what STATE_KEY has of it */
+	__u64 hash;
 	__u32 bucket[2];
 };
 
@@ -75,6 +76,7 @@ inline_always void flow_key(struct flow_key *k, __u32 id, struct packet *p)
 	h = (h ^ h >> 32 ^ k->remote ^ (__u64)p->protocol << 40) * 0xbf58476d1ce4e5b9ULL;
 	if (p->v6)
 		h = (h ^ h >> 32 ^ k->more ^ flow_seed >> 7) * 0x94d049bb133111ebULL;
+	k->hash = h;
 	k->bucket[0] = h >> 43 & flow_mask;
 	k->bucket[1] = h >> 22 & flow_mask;
 }
@@ -112,15 +114,23 @@ inline_always int is(struct flow *f, struct flow_key *k, struct found *in)
 	return !((in->state ^ before) & (STATE_TURNS | STATE_BUSY));
 }
 
-/* in_bucket looks for a flow in a bucket. */
+/* fuller says whether the places behind one of a bucket may have a flow: they are taken in their
+ * order, and a place that was taken once is never as if it were new. */
+inline_always int fuller(struct bucket *b, const int place) { return state_of(&b->flow[place]) != 0; }
+
+/* in_bucket looks for a flow in a bucket, whose second half is another line of the cache. */
 inline_always int in_bucket(struct bucket *b, struct flow_key *k, struct found *in)
 {
-	return b && (is(&b->flow[0], k, in) || is(&b->flow[1], k, in) || is(&b->flow[2], k, in) || is(&b->flow[3], k, in));
+	if (!b)
+		return 0;
+	if (is(&b->flow[0], k, in) || is(&b->flow[1], k, in))
+		return 1;
+	return fuller(b, 1) && (is(&b->flow[2], k, in) || is(&b->flow[3], k, in));
 }
 
-/* spilled says whether flows of a bucket may be in their second one: places are taken in their
- * order, and nothing goes elsewhere while there is room. */
-inline_always int spilled(struct bucket *b) { return b && state_of(&b->flow[BUCKET_FLOWS - 1]) != 0; }
+/* spilled says whether flows of a bucket may be in their second one: nothing goes elsewhere while
+ * there is room. */
+inline_always int spilled(struct bucket *b) { return b && fuller(b, 1) && fuller(b, BUCKET_FLOWS - 1); }
 
 /* elsewhere says which place of its second bucket a flow has; -1 if it has none. It is told by
  * value, so that keys need not be in memory. */

@@ -1,5 +1,6 @@
 /* The classifier: one core, and the places where the kernel calls it. */
 #include "kernel.h"
+#include "lately.h"
 #include "memory.h"
 #include "packet.h"
 #include "report.h"
@@ -219,35 +220,58 @@ on_its_own int judge(__u32 line, struct packet *p, int parsed, int how)
 /* SLOWLY says that judge must decide. */
 #define SLOWLY (~0U)
 
+/* seen is what is known of the flow of a packet before its list is asked. Of a first packet that is
+ * nothing. */
+struct seen {
+	struct flow_key key;
+	struct found in;
+	__u32 now;
+	int lately; /* it went on: nothing was looked for */
+};
+
+inline_always void look(struct seen *s, __u32 id, struct packet *p, const int to_pod)
+{
+	flow_key(&s->key, id, p);
+	s->lately = went_on(&s->key, p, to_pod, s->now);
+	if (!s->lately)
+		s->in = find(&s->key);
+}
+
+/* goes_on does what refreshes does, so that it need not be done again lately. */
+inline_always int goes_on(struct seen *s, struct packet *p, const int to_pod)
+{
+	if (!refreshes(&s->in, p, to_pod, s->now))
+		return 0;
+	leaves(&s->key, p, to_pod, s->now);
+	return 1;
+}
+
 /* known says whether there is evidence of a flow, and its list said that it may pass in the
  * generation of the packet: then it is as if it were asked again. */
-inline_always int known(struct found *in, struct packet *p, const int to_pod)
+inline_always int known(struct seen *s, struct packet *p, const int to_pod)
 {
+	struct found *in = &s->in;
 	if (!in->flow || in->state & STATE_V6 || in->more >> SAID_GENERATION_SHIFT != p->generation)
 		return 0;
-	__u32 now = now_units();
-	return !(in->state & STATE_TO_POD) == !to_pod ? refreshes(in, p, to_pod, now) : replies(in, p, to_pod, 0, 0, now);
+	return !(in->state & STATE_TO_POD) == !to_pod ? goes_on(s, p, to_pod) : replies(in, p, to_pod, 0, 0, s->now);
 }
 
 /* noted does what decide does about evidence, for packets that quick reads: v is what the list of
- * their direction says, in what was found of their flow; nothing is looked for of first packets. */
-inline_always __u32 noted(struct line *record, struct packet *p, __u32 class, __u32 v, struct found *in, const int to_pod)
+ * their direction says. */
+inline_always __u32 noted(struct line *record, struct packet *p, __u32 class, __u32 v, struct seen *s, const int to_pod)
 {
 	__u32 id = record->w[RECORD_ID], origin = of(record, p, class, !to_pod);
-	if (!(v & ALLOW) == !(origin & ALLOW))
-		return v & ALLOW ? v : SLOWLY; /* the answer passes anyway; or nothing does */
-	__u32 now = now_units();
 	if (!(v & ALLOW)) {
-		if (!replies(in, p, to_pod, 0, 0, now))
+		if (!(origin & ALLOW) || !replies(&s->in, p, to_pod, 0, 0, s->now))
 			return SLOWLY;
-		renew(in, said(p, origin));
+		renew(&s->in, said(p, origin));
 		return origin;
 	}
-	if (refreshes(in, p, to_pod, now)) {
-		renew(in, said(p, v));
-		return v;
-	}
-	if (begins(id, p, to_pod, v, 0) && p->kind != FIRST_PACKET && listens(1)) /* of first packets judge tells */
+	if (origin & ALLOW) /* the answer passes anyway */
+		leaves(&s->key, p, to_pod, s->now);
+	else if (goes_on(s, p, to_pod))
+		renew(&s->in, said(p, v));
+	else if (begins(id, p, to_pod, v, 0) && p->kind != FIRST_PACKET && listens(1)) /* of first packets judge tells */
 		tell(id, p, v, PERMITTED);
 	return v;
 }
@@ -278,13 +302,11 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 		return -1;
 	if (!to_pod && !honest(record, line, p))
 		return -1;
-	struct found in = {};
+	struct seen s = { .now = now_units() };
 	if (flags & there && p->kind != FIRST_PACKET) {
-		struct flow_key k;
-		flow_key(&k, record->w[RECORD_ID], p);
-		in = find(&k);
-		if (known(&in, p, to_pod)) {
-			count(&hits, in.more & SAID_SLOT, p->bytes);
+		look(&s, record->w[RECORD_ID], p, to_pod);
+		if (known(&s, p, to_pod)) {
+			count(&hits, s.in.more & SAID_SLOT, p->bytes);
 			return PERMITTED;
 		}
 	}
@@ -292,10 +314,10 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 	__u32 v = of(record, p, class, to_pod);
 	if (unlikely(p->kind == FIRST_PACKET) && listens(v & ALLOW))
 		return -1;
-	if (v & ALLOW ? flags & there : p->kind != FIRST_PACKET) {
+	if (v & ALLOW ? flags & there && !s.lately : p->kind != FIRST_PACKET) {
 		if (!(flags & there))
 			return -1;
-		v = noted(record, p, class, v, &in, to_pod);
+		v = noted(record, p, class, v, &s, to_pod);
 		if (v == SLOWLY)
 			return -1;
 	}

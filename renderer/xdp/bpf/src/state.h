@@ -116,10 +116,11 @@ inline_always __u64 worth(__u64 state, __u32 now)
 inline_always __u64 begun(__u32 now, int to_pod) { return (to_pod ? STATE_TO_POD : 0) | now; }
 
 /* What became of a flow that is to be noted. */
-enum { IS_NOTED, BEGUN, LOST /* others were faster */, NOWHERE };
+enum { IS_NOTED, BEGUN, LOST /* others were faster */, NOWHERE, PERHAPS };
 
-/* note writes the flow of a packet, which is nowhere, to one of its places, as seen now. */
-on_its_own int note(__u32 id, struct packet *p, int to_pod, __u32 v)
+/* note writes the flow of a packet to one of its places, as seen now. Unless it is sure that it is
+ * nowhere, a place that may be the flow's ends this: PERHAPS. */
+on_its_own int note(__u32 id, struct packet *p, int to_pod, __u32 v, int sure)
 {
 	if (!p)
 		return LOST;
@@ -130,21 +131,28 @@ on_its_own int note(__u32 id, struct packet *p, int to_pod, __u32 v)
 		return LOST;
 	__u32 now = now_units();
 	struct flow *best = &a->flow[0];
-	__u64 was = state_of(best), least = worth(was, now);
+	__u64 was = 0, least = ~0ULL;
 #define WORTH(x) { \
 		struct flow *f = x; \
 		__u64 s = state_of(f), w = worth(s, now); \
+		if (f->ports == k.ports && f->remote == k.remote && !sure) \
+			return PERHAPS; \
 		if (w < least) { \
 			best = f; \
 			was = s; \
 			least = w; \
 		} \
 	}
-	WORTH(&a->flow[1]) WORTH(&a->flow[2]) WORTH(&a->flow[3])
-	if (least && (b = bucket_at(k.bucket[1]))) { /* nowhere else while there is room: find knows that */
+	WORTH(&a->flow[0]) WORTH(&a->flow[1])
+	if (fuller(a, 1)) {
+		WORTH(&a->flow[2]) WORTH(&a->flow[3])
+	}
+	if (spilled(a) && (b = bucket_at(k.bucket[1]))) { /* nothing goes there while there is room: find knows that */
 		WORTH(&b->flow[0]) WORTH(&b->flow[1]) WORTH(&b->flow[2]) WORTH(&b->flow[3])
 	}
 #undef WORTH
+	asm volatile("" : "+r"(p)); /* the key is made again, and takes no stack before */
+	flow_key(&k, id, p);
 	return put(best, was, &k, begun(now, to_pod), said(p, v)) ? BEGUN : LOST;
 }
 
@@ -168,16 +176,23 @@ on_its_own int renote(__u32 id, struct packet *p, int to_pod, __u32 v, int keep)
 	return put(in.flow, in.state, &k, begun(now, to_pod), said(p, v)) ? BEGUN : LOST;
 }
 
+/* sought notes the flow of a packet where it is, or, if it is nowhere, elsewhere. */
+inline_always int sought(__u32 id, struct packet *p, int to_pod, __u32 v, int keep)
+{
+	int now = renote(id, p, to_pod, v, keep);
+	return now == NOWHERE ? note(id, p, to_pod, v, 1) : now;
+}
+
 /* begins notes the flow of a packet that goes in a direction and whose list says v, unless it is
  * noted already: then it returns 0. With keep, also the flow of which this is an answer may be noted.
  * If others are faster it is tried again, and then left to the next packet of the flow. */
 inline_always int begins(__u32 id, struct packet *p, int to_pod, __u32 v, int keep)
 {
-	int now = renote(id, p, to_pod, v, keep);
-	if (now == NOWHERE)
-		now = note(id, p, to_pod, v);
-	if (unlikely(now == LOST) && (now = renote(id, p, to_pod, v, keep)) == NOWHERE)
-		now = note(id, p, to_pod, v);
+	int now = keep || p->tcp & TCP_RST ? PERHAPS : note(id, p, to_pod, v, 0);
+	if (unlikely(now == PERHAPS || now == LOST))
+		now = sought(id, p, to_pod, v, keep);
+	if (unlikely(now == LOST))
+		now = sought(id, p, to_pod, v, keep);
 	return now == BEGUN;
 }
 
