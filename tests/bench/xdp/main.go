@@ -16,15 +16,20 @@ import (
 func main() {
 	least := flag.Int("min", 10, "addresses at least")
 	most := flag.Int("max", 100000, "addresses at most")
-	reps := flag.Int("reps", 24, "runs of which the best counts")
+	var e effort
+	flag.IntVar(&e.rounds, "rounds", 3, "rounds, each with maps that lie elsewhere in memory, of which the best counts")
+	flag.IntVar(&e.reps, "reps", 16, "runs in a round, of which the best counts")
 	sets := flag.String("sets", "pods,blocks,pods6", "kinds of addresses")
 	plots := flag.String("plots", "", "folder to write a plot of each kind of addresses to, as SVG")
 	flag.Parse()
-	if err := run(strings.Split(*sets, ","), decades(*least, *most), *reps, *plots); err != nil {
+	if err := run(strings.Split(*sets, ","), decades(*least, *most), e, *plots); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/xdp:", err)
 		os.Exit(1)
 	}
 }
+
+// effort is how often a thing is measured.
+type effort struct{ rounds, reps int }
 
 // design is a program and what it is called.
 type design struct {
@@ -73,7 +78,7 @@ func decades(least, most int) (out []int) {
 	return out
 }
 
-func run(sets []string, sizes []int, reps int, plots string) error {
+func run(sets []string, sizes []int, e effort, plots string) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return err
 	}
@@ -87,9 +92,9 @@ func run(sets []string, sizes []int, reps int, plots string) error {
 	if err := errors.Join(spec.Variables["flow_mask"].Set(uint32(1<<16-1)), spec.Variables["reorders"].Set(uint32(0))); err != nil {
 		return err
 	}
-	fmt.Printf("ns per packet over an empty program, best of %d runs; %s, %d processors\n", reps, runtime.GOARCH, runtime.NumCPU())
+	fmt.Printf("ns per packet over an empty program, best of %d rounds of %d runs; %s, %d processors\n", e.rounds, e.reps, runtime.GOARCH, runtime.NumCPU())
 	for _, kind := range sets {
-		r, err := table(spec, kind, sizes, reps)
+		r, err := table(spec, kind, sizes, e)
 		if err != nil {
 			return err
 		}
@@ -103,7 +108,7 @@ func run(sets []string, sizes []int, reps int, plots string) error {
 	return nil
 }
 
-// column measures everything for one number of addresses.
+// column measures everything for one number of addresses, once.
 func column(spec *ebpf.CollectionSpec, kind string, n, reps int, r results) error {
 	c, err := ebpf.NewCollection(spec)
 	if err != nil {

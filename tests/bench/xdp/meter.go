@@ -31,18 +31,18 @@ func compare(c *ebpf.Collection, f family, designs []design, peers []netip.Prefi
 		}
 	}
 	for _, d := range designs {
-		ns := float64(m.best[d.program] - m.best[f.empty])
+		now := took{float64(m.best[d.program]), float64(m.best[f.empty])}
 		if d.program == nftables {
 			var used uint64
 			var err error
-			if ns, used, err = measureNFT(c, peers, mode, reps); errors.Is(err, errNoNFT) {
+			if now, used, err = measureNFT(c, peers, mode, reps); errors.Is(err, errNoNFT) {
 				continue
 			} else if err != nil {
 				return fmt.Errorf("%s: %w", d.name, err)
 			}
 			r.bytes[key{d.name, "", len(peers)}] = used
 		}
-		r.ns[key{d.name, mode, len(peers)}] = ns
+		r.measured(key{d.name, mode, len(peers)}, now)
 	}
 	return nil
 }

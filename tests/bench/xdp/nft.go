@@ -31,22 +31,22 @@ var errNoNFT = errors.New("no nft")
 // before it begins.
 const injected = 1 << 17
 
-// measureNFT returns what a packet costs more where a rule of nftables looks its source up in a
-// set, and compares its port, than where a chain drops it at once. Both drop everything, at the
+// measureNFT returns what a packet takes where a rule of nftables looks its source up in a set, and
+// compares its port, and where a chain drops it at once. Both drop everything, at the
 // ingress of a device: there is no table of connections, and no way through the host.
-func measureNFT(c *ebpf.Collection, peers []netip.Prefix, mode string, reps int) (ns float64, used uint64, err error) {
+func measureNFT(c *ebpf.Collection, peers []netip.Prefix, mode string, reps int) (now took, used uint64, err error) {
 	path, err := exec.LookPath("nft")
 	if err != nil {
-		return 0, 0, errNoNFT
+		return took{}, 0, errNoNFT
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // the namespace is gone with the thread
-		ns, used, err = nftRun{c, path, peers}.inside(mode, reps)
+		now, used, err = nftRun{c, path, peers}.inside(mode, reps)
 	}()
 	<-done
-	return ns, used, err
+	return now, used, err
 }
 
 type nftRun struct {
@@ -55,43 +55,43 @@ type nftRun struct {
 	peers []netip.Prefix
 }
 
-func (r nftRun) inside(mode string, reps int) (ns float64, used uint64, err error) {
+func (r nftRun) inside(mode string, reps int) (now took, used uint64, err error) {
 	space, err := netns.New()
 	if err != nil {
-		return 0, 0, err
+		return took{}, 0, err
 	}
 	defer func() { _ = space.Close() }() // nothing is lost
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "in"}, PeerName: "peer"}); err != nil {
-		return 0, 0, err
+		return took{}, 0, err
 	}
 	index := map[string]int{}
 	for _, name := range []string{"in", "peer"} {
 		l, err := netlink.LinkByName(name)
 		if err != nil {
-			return 0, 0, err
+			return took{}, 0, err
 		}
 		if err := netlink.LinkSetUp(l); err != nil {
-			return 0, 0, err
+			return took{}, 0, err
 		}
 		index[name] = l.Attrs().Index
 	}
 	if err := table65536(r.c.Maps[ip4.flows], ip4.rows(flows(r.peers, mode, rand.New(rand.NewPCG(1, 2))))); err != nil {
-		return 0, 0, err
+		return took{}, 0, err
 	}
 	if used, err = r.memory(); err != nil {
-		return 0, 0, err
+		return took{}, 0, err
 	}
 	best := map[string]time.Duration{"in": time.Hour, "peer": time.Hour}
 	for range reps {
 		for name := range best {
 			d, err := r.inject(index[name])
 			if err != nil {
-				return 0, 0, err
+				return took{}, 0, err
 			}
 			best[name] = min(best[name], d)
 		}
 	}
-	return float64(best["in"]-best["peer"]) / injected, used, nil
+	return took{float64(best["in"]) / injected, float64(best["peer"]) / injected}, used, nil
 }
 
 // memory loads the ruleset, and returns how much more memory the kernel has then, in the median of
