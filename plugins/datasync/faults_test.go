@@ -67,11 +67,21 @@ func (f *faulty) listed() int {
 	return f.lists
 }
 
-// breakWatch ends the running watch with an error.
+// breakWatch ends the running watch with an error, or the first one when it runs.
 func (f *faulty) breakWatch(err error) {
+	for !f.breaks(err) {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (f *faulty) breaks(err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.cut == nil {
+		return false
+	}
 	f.cut(err)
+	return true
 }
 
 func TestCompactionBetweenSnapshotAndWatchIsOneMoreResync(t *testing.T) {

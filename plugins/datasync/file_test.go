@@ -56,15 +56,13 @@ func TestTheSavedStateIsInForceUntilTheStoreAnswers(t *testing.T) {
 	store, client, gone := away(t)
 	c := run(t, datasync.Config{Store: store, File: path, MinBackoff: time.Millisecond, MaxBackoff: 4 * time.Millisecond, Grace: -1})
 	c.reach(t, pods(4, "n1"))
-	if s := c.Status(); s.Saved.IsZero() || s.Following || s.LastError == "" || s.Revision == 0 {
-		t.Errorf("status is %+v", s)
-	}
+	c.await(t, "the status that the store is away", func(s datasync.Status) bool {
+		return !s.Saved.IsZero() && !s.Following && s.LastError != "" && s.Revision != 0
+	})
 	write(t, client, pods(2, "n2"))
 	gone.Store(false)
 	c.reach(t, pods(2, "n2"))
-	if s := c.Status(); !s.Saved.IsZero() || !s.Following {
-		t.Errorf("status is %+v", s)
-	}
+	c.await(t, "the status that the store was read", func(s datasync.Status) bool { return s.Saved.IsZero() && s.Following })
 
 	// Once the store was read, the file is older than what is in force.
 	gone.Store(true)
