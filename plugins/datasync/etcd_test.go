@@ -114,7 +114,7 @@ func TestValuesThatDoNotDecode(t *testing.T) {
 	writeRaw(t, client, []model.Entry{{Key: keyOf("pod-00001"), Value: bad}})
 	write(t, client, state{}.add(newPod("pod-00002", "n2")))
 	c.reach(t, want.add(newPod("pod-00002", "n2")))
-	store.breakWatch(errors.New("cut"))
+	store.breakWatch(t, c, errors.New("cut"))
 	for !c.next(t).Resync {
 	}
 	c.reach(t, want) // the last good value is in the resync too

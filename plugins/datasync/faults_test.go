@@ -67,11 +67,10 @@ func (f *faulty) listed() int {
 	return f.lists
 }
 
-// breakWatch ends the running watch with an error, or the first one when it runs.
-func (f *faulty) breakWatch(err error) {
-	for !f.breaks(err) {
-		time.Sleep(time.Millisecond)
-	}
+// breakWatch ends the running watch of a consumer with an error, or the first one when it runs.
+func (f *faulty) breakWatch(t testing.TB, c *consumer, err error) {
+	t.Helper()
+	c.await(t, "a watch", func(datasync.Status) bool { return f.breaks(err) })
 }
 
 func (f *faulty) breaks(err error) bool {
@@ -151,7 +150,7 @@ func TestNothingIsLostHoweverOftenTheWatchBreaks(t *testing.T) {
 			want.add(newPod(name, fmt.Sprint("n", i)))
 		}
 		if r.IntN(15) == 0 {
-			store.breakWatch(errors.New("cut"))
+			store.breakWatch(t, c, errors.New("cut"))
 		}
 		if r.IntN(10) == 0 && len(c.changes) < 10 {
 			c.next(t)

@@ -67,7 +67,7 @@ func TestTheSavedStateIsInForceUntilTheStoreAnswers(t *testing.T) {
 	// Once the store was read, the file is older than what is in force.
 	gone.Store(true)
 	before := store.listed()
-	store.breakWatch(errAway)
+	store.breakWatch(t, c, errAway)
 	c.await(t, "another look at the store", func(datasync.Status) bool { return store.listed() > before+1 })
 	if s := c.Status(); !s.Saved.IsZero() {
 		t.Errorf("status is %+v", s)
