@@ -263,7 +263,7 @@ func TestFlowsThatDifferInProtocolAloneAreAllNoted(t *testing.T) {
 	}
 }
 
-// TestAFlowThatBeginsAgainHasOnePlace sends first packets several times, of so many flows that some are in
+// TestAFlowThatBeginsAgainHasOnePlace sends first packets several times, of so many that some are in
 // their second bucket.
 func TestAFlowThatBeginsAgainHasOnePlace(t *testing.T) {
 	const flows = 12
