@@ -3,31 +3,22 @@
  * so that caches see as many flows as there are; an empty one is the price of that. */
 #include "../../../../renderer/xdp/bpf/src/sluice.bpf.c"
 
-struct bench_flow {
-	__be32 from, to;
-	__be16 from_port, to_port;
-	__u32 flags;
-};
-
-struct {
-	__uint(type, MAP_ARRAY);
-	__uint(max_entries, 65536);
-	__type(key, __u32);
-	__type(value, struct bench_flow);
-} bench_flows SEC(".maps");
-
-struct bench_flow6 {
-	__be32 from[4], to[4];
-	__be16 from_port, to_port;
-	__u32 flags;
-};
-
-struct {
-	__uint(type, MAP_ARRAY);
-	__uint(max_entries, 65536);
-	__type(key, __u32);
-	__type(value, struct bench_flow6);
-} bench_flows6 SEC(".maps");
+/* FLOWS is a table of flows whose addresses are of a type. */
+#define FLOWS(name, row, address) \
+	struct row { \
+		address from, to; \
+		__be16 from_port, to_port; \
+		__u32 flags; \
+	}; \
+	struct { \
+		__uint(type, MAP_ARRAY); \
+		__uint(max_entries, 65536); \
+		__type(key, __u32); \
+		__type(value, struct row); \
+	} name SEC(".maps");
+typedef __be32 address6[4];
+FLOWS(bench_flows, bench_flow, __be32)
+FLOWS(bench_flows6, bench_flow6, address6)
 
 volatile __u32 bench_at = 0, bench_mask = 65535, bench_rules = 0;
 volatile __u64 bench_passed = 0, bench_dropped = 0;
