@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
@@ -19,13 +20,21 @@ var memoryMaps = []string{bpf.SluiceMapMem, bpf.SluiceMapEnds, bpf.SluiceMapFar,
 
 const markPin = "mark"
 
-func (k *Kernel) pinOf(name string) string { return filepath.Join(k.options.PinPath, name) }
+// pinOf returns where a map is pinned: names of pins have no dots.
+func (k *Kernel) pinOf(name string) string {
+	return filepath.Join(k.options.PinPath, strings.TrimPrefix(name, ".data."))
+}
 
 // adopt takes over the memory in force and the links of a process that has ended.
 func (k *Kernel) adopt() error {
 	var err error
 	if k.mark, err = k.stateMap(&ebpf.MapSpec{Name: markPin, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(Mark{}) + len(k.version)), MaxEntries: 1}); err != nil {
 		return fmt.Errorf("map %s: %w", markPin, err)
+	}
+	if k.options.PinPath != "" { // first, because memories have the programs of what is attached
+		if err := errors.Join(k.adoptLinks(), k.adoptFilters()); err != nil {
+			return err
+		}
 	}
 	if k.options.PinPath != "" && k.Mark() != (Mark{}) {
 		if err := k.adoptMemory(); err != nil {
@@ -38,11 +47,6 @@ func (k *Kernel) adopt() error {
 	if k.force == nil {
 		k.blank = true
 		if k.force, err = k.load(max(k.options.Lines, firstLines), firstSlots); err != nil {
-			return err
-		}
-	}
-	if k.options.PinPath != "" {
-		if err := errors.Join(k.adoptLinks(), k.adoptFilters()); err != nil {
 			return err
 		}
 	}
@@ -64,7 +68,7 @@ func (k *Kernel) adoptMemory() error {
 		}
 		maps[name] = m
 	}
-	m, err := k.loadWith(int(maps[bpf.SluiceMapMem].MaxEntries()), int(maps[bpf.SluiceMapHits].MaxEntries()), maps)
+	m, err := k.loadWith(int(maps[bpf.SluiceMapMem].ValueSize()/bpf.LineBytes), int(maps[bpf.SluiceMapHits].ValueSize()/bpf.HitBytes)/k.cpus, maps)
 	if err != nil {
 		return err
 	}
@@ -77,7 +81,7 @@ func (k *Kernel) adoptMemory() error {
 
 // learnEnds reads which endpoints a memory has.
 func (m *memory) learnEnds() error {
-	lines := uint64(len(m.bytes) / (4 * compile.LineWords))
+	lines := uint64(len(m.bytes) / bpf.LineBytes)
 	for place := range uint32(places) {
 		record := atomic.LoadUint64(m.end(place))
 		if record == 0 {

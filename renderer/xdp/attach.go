@@ -35,7 +35,8 @@ var Modes = []Mode{ModeAuto, ModeClsact, ModeXDP, ModeGeneric, ModeXDPPod, ModeN
 
 // attachment is a place at which a program runs.
 type attachment interface {
-	// update has another program with the same name run from now on.
+	// update has another program with the same name run from now on. Where there is none, which was of
+	// another version, what runs goes on until it is replaced.
 	update(programs map[string]*ebpf.Program) error
 	detach() error
 	close() error // ends what does not go on
@@ -81,7 +82,11 @@ type linked struct {
 }
 
 func (l linked) update(programs map[string]*ebpf.Program) error {
-	err := l.Update(programs[l.program])
+	p := programs[l.program]
+	if p == nil {
+		return nil
+	}
+	err := l.Update(p)
 	if err != nil && l.gone() {
 		return nil // with its device
 	}

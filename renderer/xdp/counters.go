@@ -2,82 +2,46 @@ package xdp
 
 import (
 	"errors"
-	"fmt"
-
-	"github.com/cilium/ebpf"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
+// slotsPerLine is how many counters a line of the cache has: of each processor there are whole ones, so that
+// no other writes there.
+const slotsPerLine = 8
+
+// stride is how many counters a processor has for so many slots.
+func stride(slots int) int { return (slots + slotsPerLine - 1) &^ (slotsPerLine - 1) }
+
+// counted is the i-th counter, over all processors, of which each has so many.
+func counted(b []byte, i, stride int) (n uint64) {
+	for at := i * bpf.HitBytes; at < len(b); at += stride * bpf.HitBytes {
+		n += atomic.LoadUint64((*uint64)(unsafe.Pointer(&b[at])))
+	}
+	return n
+}
+
+var errClosed = errors.New("counters: the kernel is closed")
+
 // Hits implements Plane.
 func (k *Kernel) Hits(first, count uint32) ([]uint64, error) {
-	return k.force.hits(first, min(count, uint32(k.force.slots)-min(first, uint32(k.force.slots))))
+	k.running.RLock()
+	defer k.running.RUnlock()
+	if k.force.counted == nil {
+		return nil, errClosed
+	}
+	return k.force.hits(first, min(count, uint32(k.force.slots)-min(first, uint32(k.force.slots)))), nil
 }
 
-// atOnce is from how many counters on all are read by one call.
-const atOnce = 64
-
-// hits returns the packets that so many slots counted, over all processors.
-func (m *memory) hits(first, count uint32) ([]uint64, error) {
-	counters := m.coll.Maps[bpf.SluiceMapHits]
-	if count > atOnce {
-		if out, err := allHits(counters); err == nil {
-			return out[first : first+count], nil
-		} // which older kernels cannot
-	}
+// hits returns the packets that so many slots counted.
+func (m *memory) hits(first, count uint32) []uint64 {
 	out := make([]uint64, count)
-	for i := range count {
-		var values []bpf.SluiceCounter
-		if err := counters.Lookup(first+i, &values); err != nil {
-			return nil, fmt.Errorf("counters: %w", err)
-		}
-		for _, v := range values {
-			out[i] += v.Packets
-		}
+	for i := range out {
+		out[i] = counted(m.counted, int(first)+i, stride(m.slots))
 	}
-	return out, nil
-}
-
-func allHits(counters *ebpf.Map) ([]uint64, error) {
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return nil, err
-	}
-	n := int(counters.MaxEntries())
-	keys, values := make([]uint32, n), make([]bpf.SluiceCounter, n*cpus)
-	var cursor ebpf.MapBatchCursor
-	got, err := counters.BatchLookup(&cursor, keys, values, nil)
-	if got != n || err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which says that these were all
-		return nil, errors.Join(fmt.Errorf("%d of %d counters could be read", got, n), err)
-	}
-	out := make([]uint64, n)
-	for i, key := range keys {
-		for _, v := range values[i*cpus : (i+1)*cpus] {
-			out[key] += v.Packets
-		}
-	}
-	return out, nil
-}
-
-// clearHits begins to count anew.
-func (m *memory) clearHits() error {
-	hits, err := m.hits(0, uint32(m.slots))
-	if err != nil {
-		return err
-	}
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return err
-	}
-	for slot, n := range hits {
-		if n == 0 {
-			continue
-		}
-		if err := m.coll.Maps[bpf.SluiceMapHits].Put(uint32(slot), make([]bpf.SluiceCounter, cpus)); err != nil {
-			return fmt.Errorf("counters: %w", err)
-		}
-	}
-	return nil
+	return out
 }
 
 // Drops returns the packets that were dropped so far, by why. Any goroutine may call it, also while
@@ -85,15 +49,12 @@ func (m *memory) clearHits() error {
 func (k *Kernel) Drops() (map[Reason]uint64, error) {
 	k.running.RLock()
 	defer k.running.RUnlock()
+	if k.dropped == nil {
+		return nil, errClosed
+	}
 	out := map[Reason]uint64{}
 	for i, name := range reasons {
-		var values []bpf.SluiceCounter
-		if err := k.state[bpf.SluiceMapReasons].Lookup(uint32(i), &values); err != nil {
-			return nil, fmt.Errorf("counters: %w", err)
-		}
-		for _, v := range values {
-			out[name] += v.Packets
-		}
+		out[name] = counted(k.dropped, i, bpf.ReasonBytes/bpf.HitBytes)
 	}
 	delete(out, "") // those that passed are not counted
 	return out, nil

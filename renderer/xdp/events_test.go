@@ -71,20 +71,33 @@ func awaitTick(t *testing.T) {
 // onOneProcessor has a test run where one count of events is.
 func onOneProcessor(t *testing.T) {
 	t.Helper()
+	runOn(t, processors(t)[0])
+}
+
+// runOn has a test run on a processor from now on.
+func runOn(t *testing.T, cpu int) {
+	t.Helper()
 	runtime.LockOSThread() // the thread ends with the test
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// processors are those that a test may run on.
+func processors(t *testing.T) (out []int) {
+	t.Helper()
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		t.Fatal(err)
 	}
-	for cpu, found := 0, false; cpu < len(set)*64; cpu++ {
-		if found {
-			set.Clear(cpu)
+	for cpu := range len(set) * 64 {
+		if set.IsSet(cpu) {
+			out = append(out, cpu)
 		}
-		found = found || set.IsSet(cpu)
 	}
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		t.Fatal(err)
-	}
+	return out
 }
 
 func TestEventsTellOfDropsWithTheirRuleAndAreLimited(t *testing.T) {

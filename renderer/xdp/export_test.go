@@ -22,51 +22,71 @@ func (k *Kernel) SetGeneration(g uint32) { put32(k.history.bytes[8:], g) }
 
 // Said returns in which generation a list said what the only flow has of it.
 func (k *Kernel) Said() (generation uint32, err error) {
-	err = eachBucket(k.state[bpf.SluiceMapFlows], func(_ uint32, b *bpf.SluiceBucket) error {
+	err = eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) {
 		for _, f := range b.Flow {
 			if f.State&stateUsed != 0 {
 				generation = uint32(f.More >> 32)
 			}
 		}
-		return nil
 	})
 	return generation, err
 }
 
-// Age has all evidence, and the ports of all fragments, be older than they are.
+// Age has all evidence, the ports of all fragments, and the counts of flows that go on, be older than they are.
 func (k *Kernel) Age(d time.Duration) error {
 	hz, shift, err := ticks()
 	if err != nil {
 		return err
 	}
 	units := uint32(uint64(d/time.Millisecond) * uint64(hz) / 1000 >> shift)
-	flows := k.state[bpf.SluiceMapFlows]
-	err = eachBucket(flows, func(i uint32, b *bpf.SluiceBucket) error {
+	err = eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) {
 		for j := range b.Flow {
 			if s := &b.Flow[j].State; *s&stateUsed != 0 {
 				*s = *s&^uint64(0xffffffff) | uint64(uint32(*s)-units)
 			}
 		}
-		return flows.Put(i, b)
 	})
 	if err != nil {
 		return err
 	}
-	return errors.Join(k.ForgetLately(), k.ageFragments(units))
+	return errors.Join(k.forgetTraces(), k.ageCrowds(units), k.ageFragments(units))
 }
 
 // ForgetFlows deletes all evidence, and tells nobody.
 func (k *Kernel) ForgetFlows() error { return k.forgetFlows() }
 
+// FlowPlaces is how many flows the table has places for.
+func (k *Kernel) FlowPlaces() int {
+	return int(k.state[bpf.SluiceMapFlows].ValueSize()) / bpf.BucketBytes * bucketFlows
+}
+
 // ForgetLately has no flow have gone on lately, as when another unit of time begins.
 func (k *Kernel) ForgetLately() error {
-	lately := k.state[bpf.SluiceMapLately]
-	for i := range lately.MaxEntries() {
-		if err := lately.Put(i, &bpf.SluiceTraces{}); err != nil {
-			return err
-		}
+	return errors.Join(k.forgetTraces(), k.state[bpf.SluiceMapCrowds].Put(uint32(0), &bpf.SluiceCrowd{}))
+}
+
+func (k *Kernel) forgetTraces() error {
+	return k.state[bpf.SluiceMapLately].Put(uint32(0), make([]byte, bpf.LatelyBytes))
+}
+
+// ageCrowds has counts be of earlier units.
+func (k *Kernel) ageCrowds(units uint32) error {
+	crowds := k.state[bpf.SluiceMapCrowds]
+	var c bpf.SluiceCrowd
+	if err := crowds.Lookup(uint32(0), &c); err != nil {
+		return err
 	}
-	return nil
+	c.Latest -= uint64(units) << 32
+	c.Before -= uint64(units) << 32
+	return crowds.Put(uint32(0), &c)
+}
+
+// Counted returns how many flows were counted that went on, in the unit of time of the latest and in the
+// one before.
+func (k *Kernel) Counted() (latest, before uint32, err error) {
+	var c bpf.SluiceCrowd
+	err = k.state[bpf.SluiceMapCrowds].Lookup(uint32(0), &c)
+	return uint32(c.Latest), uint32(c.Before), err
 }
 
 // ageFragments has the ports of fragments be older.
@@ -106,26 +126,23 @@ func (k *Kernel) Names() (map[netip.Addr]uint32, error) {
 	return m.names, m.learnNames()
 }
 
-// Occupy has every place of the table of flows be written by somebody who never ends.
-func (k *Kernel) Occupy() error {
-	flows := k.state[bpf.SluiceMapFlows]
-	return eachBucket(flows, func(i uint32, b *bpf.SluiceBucket) error {
-		for j := range b.Flow {
+// Occupy has the first places of every bucket of flows be written by somebody who never ends.
+func (k *Kernel) Occupy(places int) error {
+	return eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) {
+		for j := range places {
 			b.Flow[j].State = stateBusy
 		}
-		return flows.Put(i, b)
 	})
 }
 
 // FlowCount returns how many flows the kernel has evidence of, also such that does not hold any more.
 func (k *Kernel) FlowCount() (n int, err error) {
-	err = eachBucket(k.state[bpf.SluiceMapFlows], func(_ uint32, b *bpf.SluiceBucket) error {
+	err = eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) {
 		for _, f := range b.Flow {
 			if f.State&stateUsed != 0 {
 				n++
 			}
 		}
-		return nil
 	})
 	return n, err
 }

@@ -37,7 +37,11 @@ func (f filter) netlink(p *ebpf.Program) *netlink.BpfFilter {
 }
 
 func (f filter) update(programs map[string]*ebpf.Program) error {
-	err := f.put(programs[f.program])
+	p := programs[f.program]
+	if p == nil {
+		return nil
+	}
+	err := f.put(p)
 	if isGone(err) {
 		return nil
 	}

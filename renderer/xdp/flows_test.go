@@ -1,6 +1,7 @@
 package xdp_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -130,7 +131,7 @@ func TestTheMiddleOfAFlowIsLearnedForAWhile(t *testing.T) {
 				o.options.Learn = 1 << 40
 			}
 		})
-		l.render(closed, []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)})
+		l.render(closed, []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod), {Action: api.Permit, Protocol: api.UDP, DstPort: api.Port(80)}})
 		f := tcpFlow(own4, friend4, 4000, 80)
 		l.want(learn, "an answer of a flow that is open already", compile.ToPod, flags(xdp.Frame(f, true), ack))
 		l.want(false, "a reset of nothing", compile.ToPod, flags(xdp.Frame(tcpFlow(own4, friend4, 4002, 80), true), ack|rst))
@@ -168,6 +169,14 @@ func TestErrorsPassWithThePacketThatTheyAreAbout(t *testing.T) {
 	copy(forged[42+12:], []byte{10, 0, 9, 7}) // somebody else's packet
 	l.want(false, "about a packet of somebody else", compile.ToPod, forged)
 	l.want(false, "that ends in the packet", compile.ToPod, errorAbout(tcpFlow(own4, friend4, 4000, 80), 3)[:60])
+	for kind := range 256 { // of a list that permits no ICMP
+		four, six := errorAbout(tcpFlow(own4, friend4, 4000, 80), byte(kind)), errorAbout(tcpFlow(own6, friend6, 4000, 80), byte(kind))
+		l.want(kind == 3 || kind == 11 || kind == 12, fmt.Sprintf("ICMP of type %d", kind), compile.ToPod, four)
+		l.want(kind >= 1 && kind <= 4 || kind >= 133 && kind <= 137, fmt.Sprintf("ICMPv6 of type %d", kind), compile.ToPod, six)
+		four[14+9], six[14+6] = 58, 1
+		l.want(false, fmt.Sprintf("ICMPv6 of type %d in IPv4", kind), compile.ToPod, four)
+		l.want(false, fmt.Sprintf("ICMP of type %d in IPv6", kind), compile.ToPod, six)
+	}
 }
 
 // TestAKeptFlowIsAnsweredAlsoWhereBothListsPermit has the answers of a flow, which a list permits
@@ -229,13 +238,20 @@ func TestAnErrorDoesNotKeepAFlow(t *testing.T) {
 		}
 	}
 	l.want(false, "its answer, after its time", compile.FromPod, xdp.Frame(f, true))
+	l.want(false, "an error about its answer, after its time", compile.ToPod, errorAbout(f.Reverse(), 3))
 }
 
 // TestAPlaceThatSomebodyWritesIsNotTaken has every place be written by others, who never end.
 func TestAPlaceThatSomebodyWritesIsNotTaken(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = 8 })
 	l.render([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod)}, closed)
-	if err := l.kernel.Occupy(); err != nil {
+	if err := l.kernel.Occupy(3); err != nil {
+		t.Fatal(err)
+	}
+	f := tcpFlow(friend4, own4, 3999, 80)
+	l.want(true, "a flow beside places that are written", compile.ToPod, xdp.Frame(f, false))
+	l.want(true, "its answer", compile.FromPod, xdp.Frame(f, true))
+	if err := l.kernel.Occupy(4); err != nil {
 		t.Fatal(err)
 	}
 	for port := range uint16(50) {
@@ -276,5 +292,20 @@ func TestAFlowThatBeginsAgainHasOnePlace(t *testing.T) {
 	}
 	if n := l.entries(); n > flows {
 		t.Errorf("%d places are taken by %d flows", n, flows)
+	}
+}
+
+// TestAFlowIsNotItsOwnAnswer has lists change places: what was permitted to the pod is denied, and all that
+// it sends is permitted. Who began may not go on as if the pod had.
+func TestAFlowIsNotItsOwnAnswer(t *testing.T) {
+	for _, f := range []api.Flow{tcpFlow(friend4, own4, 4000, 80), tcpFlow(friend6, own6, 4000, 80)} {
+		l := newLab(t)
+		l.render([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod)}, closed)
+		l.want(true, "the flow begins", compile.ToPod, xdp.Frame(f, false))
+		l.want(true, "it is answered", compile.FromPod, xdp.Frame(f, true))
+		l.render(closed, []api.ContivRule{{Action: api.Permit}})
+		on := flags(xdp.Frame(f, false), ack)
+		l.want(false, "it goes on", compile.ToPod, on)
+		l.want(false, "it goes on, read slowly", compile.ToPod, tagged(on, 1))
 	}
 }

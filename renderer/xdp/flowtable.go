@@ -19,6 +19,9 @@ import (
 // forgotten for others, of 131 072 one of 300: those that were not answered first.
 const DefaultFlows = 1 << 18
 
+// DefaultCrowd is as many flows as a cache of a processor's own has all of: about 1 MiB of the table.
+const DefaultCrowd = 1 << 13
+
 // MaxFlows is as many places as the hash of the program can tell: 256 MiB.
 const MaxFlows = 1 << 23
 
@@ -26,18 +29,17 @@ const MaxFlows = 1 << 23
 const bucketFlows = 4
 
 // flowBuckets is how many buckets have so many places, as a power of two.
-func flowBuckets(flows int) uint32 {
+func flowBuckets(flows int) int {
 	return 1 << bits.Len32(uint32(max(flows, 2*bucketFlows)-1)/bucketFlows)
 }
 
 // configureFlows tells the program of a table of flows.
-func configureFlows(spec *ebpf.CollectionSpec, table *ebpf.Map, seed uint64) error {
+func configureFlows(spec *ebpf.CollectionSpec, seed uint64) error {
 	reorders := uint32(1)
 	if runtime.GOARCH == "amd64" { // loads are in order, as are stores
 		reorders = 0
 	}
-	return errors.Join(spec.Variables[bpf.SluiceVarFlowSeed].Set(seed), spec.Variables[bpf.SluiceVarFlowMask].Set(table.MaxEntries()-1),
-		spec.Variables[bpf.SluiceVarReorders].Set(reorders))
+	return errors.Join(spec.Variables[bpf.SluiceVarFlowSeed].Set(seed), spec.Variables[bpf.SluiceVarReorders].Set(reorders))
 }
 
 // history counts the changes of what any list says, in memory that packets read, and has the seed of
@@ -80,16 +82,14 @@ func (h history) close() error {
 	return unix.Munmap(h.bytes)
 }
 
-// eachBucket reads the buckets of a table of flows.
-func eachBucket(table *ebpf.Map, do func(i uint32, b *bpf.SluiceBucket) error) error {
-	for i := range table.MaxEntries() {
-		var b bpf.SluiceBucket
-		if err := table.Lookup(i, &b); err != nil {
-			return err
-		}
-		if err := do(i, &b); err != nil {
-			return err
-		}
+// eachBucket goes through the buckets of a table of flows, in memory that packets read and write.
+func eachBucket(table *ebpf.Map, do func(b *bpf.SluiceBucket)) error {
+	b, err := mapped(table)
+	if err != nil {
+		return fmt.Errorf("map memory: %w", err)
 	}
-	return nil
+	for at := 0; at < int(table.ValueSize()); at += bpf.BucketBytes { // what is mapped ends with a page
+		do((*bpf.SluiceBucket)(unsafe.Pointer(&b[at])))
+	}
+	return unix.Munmap(b)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
@@ -147,4 +148,44 @@ func TestEvidenceIsOfOneFlow(t *testing.T) {
 		l.want(false, what, compile.ToPod, frame)
 	}
 	l.want(true, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
+}
+
+// TestFlowsThatMeetInABucketAreToldApart asks about flows that nobody began, in a table of two buckets, so that
+// many are looked for where one is that somebody began.
+func TestFlowsThatMeetInABucketAreToldApart(t *testing.T) {
+	for _, f := range []api.Flow{tcpFlow(own4, friend4, 4000, 80), tcpFlow(own6, friend6, 4000, 80)} {
+		l := tableLab(t, 8)
+		txn := l.r.NewTxn(false)
+		txn.Render(api.PodID{Namespace: "lab", Name: "other"}, renderer.PodConfig{
+			IPs: []netip.Addr{other4, other6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil), Ingress: renderer.NewRuleList([]api.ContivRule{{Action: api.Permit}, {}}, nil),
+		})
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.want(true, "a flow", compile.FromPod, xdp.Frame(f, false))
+		answer := func(of api.Flow) []byte { return flags(xdp.Frame(of, true), ack) }
+		ofOther := f
+		if ofOther.Src = other4; f.Src.Is6() {
+			ofOther.Src = other6
+		}
+		if ok, err := l.kernel.Probe(labID+1, compile.ToPod, answer(ofOther)); err != nil || ok {
+			t.Errorf("an answer to another pod: permitted is %v, %v", ok, err)
+		}
+		for n := range uint16(24) {
+			ports := f
+			ports.SrcPort += n + 1
+			l.want(false, "another port of the pod", compile.ToPod, answer(ports))
+			ports = f
+			ports.DstPort += n + 1
+			l.want(false, "another port of the other end", compile.ToPod, answer(ports))
+			for i := range f.Dst.AsSlice() {
+				b := f.Dst.AsSlice()
+				b[i] ^= byte(n + 1)
+				other := f
+				other.Dst, _ = netip.AddrFromSlice(b)
+				l.want(false, "another address", compile.ToPod, answer(other))
+			}
+		}
+		l.want(true, "its answer", compile.ToPod, answer(f))
+	}
 }

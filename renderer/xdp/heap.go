@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"math"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -39,6 +40,9 @@ func (h *heap) Mark() Mark           { return h.mark }
 func (h *heap) SetMark(m Mark) error { h.mark = m; return nil }
 
 func (h *heap) Size() (lines, slots int) { return len(h.written().lines), h.written().slots }
+
+// Limits implements Plane.
+func (h *heap) Limits() (lines, slots int) { return math.MaxInt, math.MaxInt }
 
 func (h *heap) Prepare(lines, slots int) error {
 	h.next = &heapMemory{lines: make([]compile.Line, lines), slots: slots, ends: map[uint32]uint32{}}

@@ -1,6 +1,7 @@
 package xdp_test
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -60,6 +61,96 @@ func (l *lab) counts(what string, want map[renderer.Decided]uint64) {
 func permitted(o api.Origin) renderer.Decided { return renderer.Decided{Origin: o, Action: api.Permit} }
 func refused(o api.Origin) renderer.Decided   { return renderer.Decided{Origin: o, Action: api.Deny} }
 
+// TestProcessorsCountForThemselves has one after the other count hits and drops.
+func TestProcessorsCountForThemselves(t *testing.T) {
+	l := newLab(t)
+	l.tell(podWith(webList("web", 80, 443)))
+	want := map[renderer.Decided]uint64{}
+	drops := uint64(0)
+	for n, cpu := range processors(t) {
+		runOn(t, cpu)
+		for i := range n%3 + 2 {
+			l.packets(1, 80)
+			l.packets(2, 443)
+			l.packets(3, 22)
+			want[permitted(origin("web", 0))]++
+			want[permitted(origin("web", 1))] += 2
+			want[refused(origin("web", api.IsolationRule))] += 3
+			drops += 3
+			if i == 0 {
+				l.counts("as soon as a processor counts", want)
+			}
+		}
+	}
+	l.counts("all processors", want)
+	if got, err := l.kernel.Drops(); err != nil || got[xdp.ReasonPolicy] != drops {
+		t.Errorf("drops are %v and %v, want %d by policy", got, err, drops)
+	}
+}
+
+// TestEveryRunOfAListIsFound by the program, in lists of few runs, of more, and in nodes: at every port and
+// address of a rule, beside it, and at both ends. A rule of its own counts each.
+func TestEveryRunOfAListIsFound(t *testing.T) {
+	l := newLab(t)
+	for _, n := range []int{1, 2, 3, 4, 15, 16, 17} {
+		for _, end := range []uint16{1, 1000, 65535} {
+			var keys []uint16
+			for i := range n - 1 {
+				keys = append(keys, uint16(3700*(i+1)))
+			}
+			if keys = append(keys, end); slices.Contains(keys[:n-1], end) {
+				continue
+			}
+			for what, by := range map[string]struct {
+				rule func(key uint16) api.ContivRule
+				flow func(key uint16) api.Flow
+			}{
+				"port": {
+					func(key uint16) api.ContivRule { return permitTCP(api.AddrNet(friend4), key, compile.ToPod) },
+					func(key uint16) api.Flow { return tcpFlow(friend4, own4, 4000, key) },
+				},
+				"address": {
+					func(key uint16) api.ContivRule { return permitTCP(api.AddrNet(inSubnet(key)), 80, compile.ToPod) },
+					func(key uint16) api.Flow { return tcpFlow(inSubnet(key), own4, 4000, 80) },
+				},
+			} {
+				l.findsEach(what, keys, by.rule, by.flow)
+			}
+		}
+	}
+}
+
+// inSubnet is an address of a network of 16 bits.
+func inSubnet(key uint16) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 77, byte(key >> 8), byte(key)})
+}
+
+// findsEach has a list with a rule for each key, and sends a packet at each, and on either side.
+func (l *lab) findsEach(what string, keys []uint16, rule func(uint16) api.ContivRule, flow func(uint16) api.Flow) {
+	l.t.Helper()
+	var rules []api.ContivRule
+	var origins [][]api.Origin
+	for i, key := range keys {
+		rules, origins = append(rules, rule(key)), append(origins, []api.Origin{origin(what, i)})
+	}
+	l.tell(podWith(renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, []api.Origin{origin(what, api.IsolationRule)}))))
+	want := maps.Clone(l.r.Hits())
+	asked := []uint16{0, 1, 65534, 65535}
+	for _, key := range keys {
+		asked = append(asked, key-1, key, key+1)
+	}
+	for _, key := range asked {
+		i := slices.Index(keys, key)
+		l.want(i >= 0, fmt.Sprintf("%s %d of %v", what, key, keys), compile.ToPod, xdp.Frame(flow(key), false))
+		if i >= 0 {
+			want[permitted(origin(what, i))]++
+		} else {
+			want[refused(origin(what, api.IsolationRule))]++
+		}
+	}
+	l.counts(fmt.Sprintf("%ss %v", what, keys), want)
+}
+
 func TestHitsAreThoseOfRulesOfPolicies(t *testing.T) {
 	l := newLab(t)
 	l.tell(podWith(webList("web", 80, 443)))
@@ -90,6 +181,26 @@ func TestHitsAreThoseOfRulesOfPolicies(t *testing.T) {
 	l.counts("lists that come and go", want)
 	if got := l.r.DumpHits().Endpoints[0].Tables[0].Hits[0]; got != 1 {
 		t.Errorf("the list that is there last has %d hits, want 1", got)
+	}
+}
+
+// TestAnswersAreHitsOfWhatTheyAnswer, also when their flow is known, and when lists are asked again.
+func TestAnswersAreHitsOfWhatTheyAnswer(t *testing.T) {
+	for _, f := range []api.Flow{tcpFlow(friend4, own4, 4000, 80), tcpFlow(friend6, own6, 4000, 80)} {
+		l := newLab(t)
+		cfg := podWith(renderer.NewRuleList([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod), {}}, [][]api.Origin{{origin("web", 0)}, {origin("web", api.IsolationRule)}}))
+		cfg.Ingress = renderer.NewRuleList([]api.ContivRule{{}}, [][]api.Origin{{origin("closed", api.IsolationRule)}})
+		l.tell(cfg)
+		l.want(true, "a flow", compile.ToPod, xdp.Frame(f, false))
+		hits := uint64(1)
+		for range 3 {
+			for range 3 {
+				l.want(true, "an answer", compile.FromPod, flags(xdp.Frame(f, true), ack))
+				hits++
+			}
+			l.kernel.SetGeneration(l.kernel.Generation() + 1)
+		}
+		l.counts(f.Src.String(), map[renderer.Decided]uint64{permitted(origin("web", 0)): hits})
 	}
 }
 

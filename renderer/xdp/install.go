@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,13 +21,11 @@ func (r *Renderer) install(mark Mark) error {
 	p := r.image.Plan(r.again)
 	lines, slots := plane.Size()
 	anew = anew || p.Lines > lines || p.Slots > slots
-	if anew && p.Lines > r.options.MaxLines {
-		if p = r.compact(); p.Lines > r.options.MaxLines {
+	if anew && r.tooLarge(p) != nil {
+		p = r.compact()
+		if err := r.tooLarge(p); err != nil {
 			r.refuse()
-			if err := r.attach(p); err != nil { // closed, because they are not known
-				return err
-			}
-			return fmt.Errorf("%w: it takes %d lines of 64 bytes, and there may be %d", ErrTooLarge, p.Lines, r.options.MaxLines)
+			return cmp.Or(r.attach(p), err) // closed, because they are not known
 		}
 	}
 	r.refused = nil
@@ -42,6 +41,12 @@ func (r *Renderer) install(mark Mark) error {
 	}
 	r.retire(r.image.Done())
 	return r.setMark(mark)
+}
+
+// tooLarge returns why a plan cannot be carried out.
+func (r *Renderer) tooLarge(p compile.Plan) error {
+	lines, slots := r.options.Plane.Limits()
+	return fits(p.Lines, min(lines, r.options.MaxLines), p.Slots, slots)
 }
 
 func (r *Renderer) setMark(m Mark) error {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
@@ -31,6 +32,12 @@ type KernelOptions struct {
 	AnySource   bool // pods may send from addresses that are not theirs
 	UnknownPass bool // interfaces that are attached and not known let packets pass
 	Flows       int  // places in the table of flows; zero: DefaultFlows
+	// Crowd is how many flows that go on in a quarter of a second are so many that traces of them are
+	// asked before the table of flows. Zero: DefaultCrowd; negative: any.
+	Crowd int
+	// MaxBytes is how large each memory may be that programs read in place. Zero, and more than that:
+	// what the kernel can: 512 MiB, or 4 MiB.
+	MaxBytes int
 
 	// KeepSpare keeps the memory that was in force before, so that the next one need not be
 	// loaded. It is for those that replace memories often.
@@ -51,6 +58,8 @@ type Kernel struct {
 	log     *slog.Logger
 	state   map[string]*ebpf.Map // of flows: outlives memories
 	history history
+	dropped []byte // packets by why, of all processors; mapped
+	cpus    int
 	running sync.RWMutex // read while a program is run, or what it counted is read; nothing is closed then
 	loading sync.Mutex   // of programs that are asked the first time
 	force   *memory
@@ -79,6 +88,9 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 	if o.Flows < 0 || o.Flows > MaxFlows {
 		return nil, fmt.Errorf("a table of %d flows: want %d at most", o.Flows, MaxFlows)
 	}
+	if o.Crowd == 0 {
+		o.Crowd = DefaultCrowd
+	}
 	if o.Mode == "" {
 		o.Mode = ModeAuto
 	}
@@ -101,21 +113,26 @@ func (k *Kernel) open() error {
 			return err
 		}
 	}
+	if err := k.measure(); err != nil {
+		return err
+	}
 	spec, err := bpf.LoadSluice()
 	if err != nil {
 		return fmt.Errorf("read the program: %w", err)
 	}
+	if err := k.size(spec, minLines, 0); err != nil {
+		return err
+	}
 	for _, name := range stateMaps {
-		m := spec.Maps[name].Copy()
-		if name == bpf.SluiceMapFlows {
-			m.MaxEntries = flowBuckets(k.options.Flows)
-		}
-		if k.state[name], err = k.stateMap(m); err != nil {
+		if k.state[name], err = k.stateMap(spec.Maps[name]); err != nil {
 			return fmt.Errorf("map %s: %w", name, err)
 		}
 	}
 	if k.history, err = newHistory(k.state[bpf.SluiceMapChanges]); err != nil {
 		return fmt.Errorf("map %s: %w", bpf.SluiceMapChanges, err)
+	}
+	if k.dropped, err = mapped(k.state[bpf.SluiceMapReasons]); err != nil {
+		return fmt.Errorf("map memory: %w", err)
 	}
 	if k.version, err = k.loads(); err != nil {
 		return err
@@ -151,6 +168,10 @@ func (k *Kernel) Close() error {
 		errs = append(errs, k.next.close())
 	}
 	errs = append(errs, k.force.close(), k.spare.close(), k.history.close())
+	if k.dropped != nil {
+		errs = append(errs, unix.Munmap(k.dropped))
+		k.dropped = nil
+	}
 	for _, m := range k.state {
 		if m != nil {
 			errs = append(errs, m.Close())

@@ -29,6 +29,8 @@ func TestEvidenceEnds(t *testing.T) {
 		{"TCP", api.TCP, []step{opened, answered}, 6 * time.Hour},
 		{"TCP that one end closed", api.TCP, []step{opened, answered, {flags: fin | ack}}, 6 * time.Hour},
 		{"TCP that both ends closed", api.TCP, []step{opened, answered, {flags: fin | ack}, {reply: true, flags: fin | ack}}, 30 * time.Second},
+		{"TCP whose ports are used again", api.TCP, []step{opened, answered, {flags: fin | ack}, {reply: true, flags: fin | ack}, opened, answered}, 6 * time.Hour},
+		{"TCP whose ports are used again, not answered", api.TCP, []step{opened, answered, {flags: rst}, opened}, time.Minute},
 		{"TCP that was reset", api.TCP, []step{opened, answered, {flags: rst}}, 10 * time.Second},
 		{"TCP that was reset by the other end", api.TCP, []step{opened, {reply: true, flags: rst | ack}}, 10 * time.Second},
 		{"UDP that is not answered", api.UDP, []step{opened}, 30 * time.Second},

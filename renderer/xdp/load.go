@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -8,17 +9,16 @@ import (
 	"math/bits"
 	"net/netip"
 	"os"
-	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
-	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
 // stateMaps are shared by all memories, and pinned.
-var stateMaps = []string{bpf.SluiceMapFlows, bpf.SluiceMapLately, bpf.SluiceMapChanges, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
+var stateMaps = []string{bpf.SluiceMapFlows, bpf.SluiceMapLately, bpf.SluiceMapCrowds, bpf.SluiceMapChanges, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
 
 // isBPF checks that a folder can have pins.
 func isBPF(path string) error {
@@ -37,12 +37,12 @@ func (k *Kernel) stateMap(m *ebpf.MapSpec) (*ebpf.Map, error) {
 	if k.options.PinPath == "" {
 		return ebpf.NewMap(m)
 	}
-	path := filepath.Join(k.options.PinPath, m.Name)
+	path := k.pinOf(m.Name)
 	if old, err := ebpf.LoadPinnedMap(path, nil); err == nil {
 		if m.Compatible(old) == nil {
 			return old, nil
 		}
-		k.log.Warn("a table begins anew, its size or layout is another one now", "map", m.Name)
+		k.log.Warn("a table begins anew, its size or layout is another one now", "pin", path)
 		if err := errors.Join(old.Unpin(), old.Close()); err != nil {
 			return nil, err
 		}
@@ -74,6 +74,9 @@ func (k *Kernel) conf() (c uint32) {
 	return c
 }
 
+// crowd is as many flows as are many for the program.
+func (k *Kernel) crowd() uint32 { return uint32(max(k.options.Crowd, 0)) }
+
 // loads identifies the programs that this process loads, with all that they are configured by and what
 // they share. What runs of another process may be of another version of them, or of other settings.
 func (k *Kernel) loads() (out [16]byte, err error) {
@@ -83,7 +86,7 @@ func (k *Kernel) loads() (out [16]byte, err error) {
 	}
 	h := sha256.New()
 	h.Write(bpf.Object())
-	_, err = fmt.Fprint(h, k.conf(), hz, shift, k.state[bpf.SluiceMapFlows].MaxEntries(), k.history.seed())
+	_, err = fmt.Fprint(h, k.conf(), hz, shift, k.state[bpf.SluiceMapFlows].ValueSize(), k.history.seed(), k.crowd())
 	copy(out[:], h.Sum(nil))
 	return out, err
 }
@@ -102,16 +105,18 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 	if err != nil {
 		return nil, err
 	}
-	if k.options.Mode == ModeNone && k.options.PinPath == "" && len(k.options.Uplinks) == 0 {
-		clear(spec.Programs) // each is loaded when it is asked first
-	}
+	needed := k.needed()
+	gomaps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return !slices.Contains(needed, name) })
 	coll, err := k.collection(spec, maps)
 	if err != nil {
 		return nil, err
 	}
-	m := &memory{coll: coll, slots: slots, turn: turn, ids: map[uint32]uint32{}, recs: map[uint32]uint32{}, far: map[uint32]struct{}{}, names: map[netip.Addr]uint32{}}
+	m := &memory{coll: coll, asked: map[string]*ebpf.Program{}, slots: slots, turn: turn, ids: map[uint32]uint32{}, recs: map[uint32]uint32{}, far: map[uint32]struct{}{}, names: map[netip.Addr]uint32{}}
 	if m.bytes, err = mapped(coll.Maps[bpf.SluiceMapMem]); err == nil {
 		m.ends, err = mapped(coll.Maps[bpf.SluiceMapEnds])
+	}
+	if err == nil {
+		m.counted, err = mapped(coll.Maps[bpf.SluiceMapHits])
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("map memory: %w", err), m.close())
@@ -125,20 +130,22 @@ func (k *Kernel) spec(lines, slots int, turn uint32) (*ebpf.CollectionSpec, erro
 	if err != nil {
 		return nil, fmt.Errorf("read the program: %w", err)
 	}
-	spec.Maps[bpf.SluiceMapMem].MaxEntries = uint32(lines)
-	spec.Maps[bpf.SluiceMapHits].MaxEntries = uint32(slots)
-	for _, name := range stateMaps {
-		spec.Maps[name].MaxEntries = k.state[name].MaxEntries()
+	if err := k.size(spec, lines, slots); err != nil {
+		return nil, err
 	}
 	hz, shift, err := ticks()
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(spec.Variables[bpf.SluiceVarConf].Set(k.conf()), spec.Variables[bpf.SluiceVarTicksPerSecond].Set(hz),
-		spec.Variables[bpf.SluiceVarTickShift].Set(shift), spec.Variables[bpf.SluiceVarMemoryTurn].Set(turn), configureFlows(spec, k.state[bpf.SluiceMapFlows], k.history.seed())); err != nil {
-		return nil, fmt.Errorf("configure the program: %w", err)
+	for name, value := range map[string]uint32{
+		bpf.SluiceVarConf: k.conf(), bpf.SluiceVarTicksPerSecond: hz, bpf.SluiceVarTickShift: shift, bpf.SluiceVarMemoryTurn: turn,
+		bpf.SluiceVarCrowdSize: k.crowd(),
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, fmt.Errorf("configure the program: %s: %w", name, err)
+		}
 	}
-	return spec, nil
+	return spec, configureFlows(spec, k.history.seed())
 }
 
 // collection loads what a spec has, over the maps that there are.
@@ -152,16 +159,32 @@ func (k *Kernel) collection(spec *ebpf.CollectionSpec, maps map[string]*ebpf.Map
 	return coll, nil
 }
 
+// needed are the programs that every memory is loaded with: of the mode, of uplinks, and of what is attached
+// already, maybe by another mode. To check a program takes the kernel longer than all else of a load, so others
+// are loaded when they are asked first.
+func (k *Kernel) needed() []string {
+	out := k.programs()
+	if len(k.options.Uplinks) > 0 {
+		out = append(out, bpf.SluiceProgXdpUplink)
+	}
+	for _, h := range k.links {
+		for _, a := range h.list {
+			out = append(out, a.name())
+		}
+	}
+	return out
+}
+
 // program returns a program of the memory in force, which is loaded if it is not yet. Many may ask
 // at once.
 func (k *Kernel) program(name string) (*ebpf.Program, error) {
 	k.loading.Lock()
 	defer k.loading.Unlock()
 	m := k.force
-	if p := m.coll.Programs[name]; p != nil {
+	if p := cmp.Or(m.coll.Programs[name], m.asked[name]); p != nil {
 		return p, nil
 	}
-	spec, err := k.spec(len(m.bytes)/(4*compile.LineWords), m.slots, m.turn)
+	spec, err := k.spec(len(m.bytes)/bpf.LineBytes, m.slots, m.turn)
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +198,8 @@ func (k *Kernel) program(name string) (*ebpf.Program, error) {
 		return nil, err
 	}
 	defer coll.Close()
-	m.coll.Programs[name] = coll.DetachProgram(name)
-	return m.coll.Programs[name], nil
+	m.asked[name] = coll.DetachProgram(name)
+	return m.asked[name], nil
 }
 
 // ticks returns how many ticks of the kernel a second has, and how many of them, as a power of two,

@@ -162,6 +162,96 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
+// TestMoreRulesThanCanBeCountedAreRefused as what does not fit into memory is.
+func TestMoreRulesThanCanBeCountedAreRefused(t *testing.T) {
+	const most = 1 << 20 // of memory
+	l := newLab(t, func(o *labOptions) { o.kernel.MaxBytes = most })
+	lines, slots := l.kernel.Limits()
+	if lines != most/64 || slots < 256 {
+		t.Fatalf("there may be %d lines and %d counters", lines, slots)
+	}
+	few := webList("few", 80)
+	l.tell(podWith(few))
+	origin := api.Origin{Policy: api.PolicyID{Namespace: "lab", Name: "many"}}
+	rules, origins := make([]api.ContivRule, slots), make([][]api.Origin, slots)
+	for i := range rules { // which differ in nothing that memory has
+		rules[i], origins[i] = permitTCP(api.AddrNet(friend4), 81, compile.ToPod), []api.Origin{origin}
+	}
+	txn := l.r.NewTxn(true)
+	txn.Render(labPod, podWith(renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, nil))))
+	if err := txn.Commit(t.Context()); !errors.Is(err, xdp.ErrTooLarge) {
+		t.Fatalf("the error is %v, want that it is too large", err)
+	}
+	l.want(true, "what the last good policy permits", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 1, 80), false))
+	l.want(false, "what only the refused policy permits", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 1, 81), false))
+	if u := l.r.Unenforced(); len(u) != 1 || u[0].Origin != origin {
+		t.Errorf("it is reported as %+v", u)
+	}
+	l.tell(podWith(few))
+	if u := l.r.Unenforced(); len(u) != 0 {
+		t.Errorf("%+v is still reported", u)
+	}
+}
+
+// TestATableOfFlowsIsAsLargeAsTheKernelCan where it can less than is wanted.
+func TestATableOfFlowsIsAsLargeAsTheKernelCan(t *testing.T) {
+	const most = 1 << 20
+	l := newLab(t, func(o *labOptions) { o.kernel.MaxBytes, o.kernel.Flows = most, xdp.DefaultFlows })
+	if got := l.kernel.FlowPlaces(); got != most/32 {
+		t.Errorf("the table has %d places, want %d", got, most/32)
+	}
+	l.render(closed, []api.ContivRule{{Action: api.Permit}})
+	l.open(7, 100)
+	if got := l.answered(7, 100); got != 100 {
+		t.Errorf("%d of 100 flows are answered", got)
+	}
+}
+
+// TestMemoryIsReadToItsEnd has a record in its last lines, and one behind them. SLUICE_LONG=1 has the largest
+// one, too: 512 MiB.
+func TestMemoryIsReadToItsEnd(t *testing.T) {
+	sizes := []uint32{1 << 15}
+	if os.Getenv("SLUICE_LONG") == "1" {
+		sizes = append(sizes, xdp.DefaultMaxLines)
+	}
+	for _, lines := range sizes {
+		l := newLab(t, func(o *labOptions) { o.kernel.Lines = int(lines) })
+		l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
+		l.moveRecord(lines - 6)
+		l.want(true, "port 80", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false))
+		l.want(false, "port 81", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 81), false))
+		if err := l.kernel.Flip(labID, lines); err != nil {
+			t.Fatal(err)
+		}
+		l.want(false, "port 80 of a record that is nowhere", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false))
+	}
+}
+
+// moveRecord has the record of the pod, which has 6 lines, begin elsewhere.
+func (l *lab) moveRecord(to uint32) {
+	l.t.Helper()
+	from := l.kernel.Record(labID)
+	for i := range uint32(6 * compile.LineWords) {
+		l.forgets(func() error { return l.kernel.Store(to*compile.LineWords+i, l.kernel.Word(from*compile.LineWords+i)) })
+	}
+	l.forgets(func() error { return l.kernel.Flip(labID, to) })
+}
+
+// TestNoMemoryIsLargerThanAProgramCanRead: neither what a renderer may have, nor what a kernel is asked for.
+func TestNoMemoryIsLargerThanAProgramCanRead(t *testing.T) {
+	const more = xdp.DefaultMaxLines + 1
+	if _, err := xdp.New(xdp.Options{Plane: xdp.NewHeap(), Interfaces: func(api.PodID, []netip.Addr) []uint32 { return nil }, MaxLines: more}); err == nil {
+		t.Error("a renderer may have a memory that no program can read")
+	}
+	needKernel(t)
+	for _, o := range []xdp.KernelOptions{{Lines: more}, {Slots: 1 << 27}} {
+		o.Mode, o.Flows = xdp.ModeNone, 64
+		if _, err := xdp.NewKernel(o); !errors.Is(err, xdp.ErrTooLarge) {
+			t.Errorf("%d lines, %d counters: the error is %v, want that it is too large", o.Lines, o.Slots, err)
+		}
+	}
+}
+
 // TestManyChangesLeakNothingInTheKernel counts what is open after thousands of changes, of
 // which many replace memories and links.
 func TestManyChangesLeakNothingInTheKernel(t *testing.T) {

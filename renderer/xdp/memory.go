@@ -16,20 +16,22 @@ import (
 
 // memory is one set of programs with its maps.
 type memory struct {
-	coll  *ebpf.Collection
-	bytes []byte // of mem, mapped
-	ends  []byte // of ends, mapped
-	slots int
-	turn  uint32                // see history
-	ids   map[uint32]uint32     // by place: the endpoint that is in ends
-	recs  map[uint32]uint32     // records by endpoint
-	far   map[uint32]struct{}   // the endpoints that are in far: most nodes have none
-	names map[netip.Addr]uint32 // of what the kernel knows by address: the endpoint
+	coll    *ebpf.Collection
+	asked   map[string]*ebpf.Program // those that are not in coll, since they were asked; guarded by Kernel.loading
+	bytes   []byte                   // of mem, mapped
+	ends    []byte                   // of ends, mapped
+	slots   int
+	counted []byte                // of hits, mapped
+	turn    uint32                // see history
+	ids     map[uint32]uint32     // by place: the endpoint that is in ends
+	recs    map[uint32]uint32     // records by endpoint
+	far     map[uint32]struct{}   // the endpoints that are in far: most nodes have none
+	names   map[netip.Addr]uint32 // of what the kernel knows by address: the endpoint
 }
 
-// minLines is what a memory has at least. With very few the verifier proves that look-ups
-// fail, and that loops over what they return do not end.
-const minLines = 1024
+// minLines is what a memory has at least: the cells of all addresses, and as much for the rest. With
+// very few the verifier proves that nothing can be read.
+const minLines = 1 << 13
 
 // firstLines and firstSlots are what the first memory has, so that it is large enough for most
 // nodes to begin with: 1 MiB.
@@ -43,10 +45,14 @@ func (m *memory) close() error {
 		return nil
 	}
 	var errs []error
-	for _, b := range [][]byte{m.bytes, m.ends} {
-		if b != nil {
-			errs = append(errs, unix.Munmap(b))
+	for _, b := range []*[]byte{&m.bytes, &m.ends, &m.counted} {
+		if *b != nil {
+			errs = append(errs, unix.Munmap(*b))
+			*b = nil
 		}
+	}
+	for _, p := range m.asked {
+		errs = append(errs, p.Close())
 	}
 	m.coll.Close()
 	return errors.Join(errs...)
@@ -70,7 +76,7 @@ func (k *Kernel) written() *memory {
 // Size implements Plane.
 func (k *Kernel) Size() (lines, slots int) {
 	m := k.written()
-	return len(m.bytes) / (4 * compile.LineWords), m.slots
+	return len(m.bytes) / bpf.LineBytes, m.slots
 }
 
 // Prepare implements Plane.
@@ -124,7 +130,7 @@ func (k *Kernel) takeSpare(lines, slots int) (*memory, error) {
 
 // holds says whether a memory is large enough.
 func (m *memory) holds(lines, slots int) bool {
-	return len(m.bytes) >= lines*4*compile.LineWords && m.slots >= slots
+	return len(m.bytes) >= lines*bpf.LineBytes && m.slots >= slots
 }
 
 // clear makes a memory in which nothing is of one that nobody runs.
@@ -143,7 +149,8 @@ func (m *memory) clear() error {
 			return err
 		}
 	}
-	return m.clearHits()
+	clear(m.counted)
+	return nil
 }
 
 // Write implements Plane.
@@ -151,9 +158,8 @@ func (k *Kernel) Write(line uint32, content []compile.Line) error {
 	if len(content) == 0 {
 		return nil
 	}
-	const size = 4 * compile.LineWords
-	from := unsafe.Slice((*byte)(unsafe.Pointer(&content[0])), len(content)*size)
-	to := k.written().bytes[uint64(line)*size:]
+	from := unsafe.Slice((*byte)(unsafe.Pointer(&content[0])), len(content)*bpf.LineBytes)
+	to := k.written().bytes[uint64(line)*bpf.LineBytes:]
 	if len(to) < len(from) {
 		return fmt.Errorf("memory has no line %d", int(line)+len(content))
 	}
@@ -263,9 +269,7 @@ func (k *Kernel) Switch() (left []uint64, err error) {
 		k.blank = false
 		return nil, k.pinMemory()
 	}
-	if left, err = old.hits(0, uint32(old.slots)); err != nil {
-		k.log.Warn("what rules decided is not known", "error", err)
-	}
+	left = old.hits(0, uint32(old.slots))
 	if k.options.KeepSpare {
 		old, k.spare = k.spare, old
 	}

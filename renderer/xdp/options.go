@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
 // ErrNoInterface is returned by Commit when it is not known which interface a pod that has
@@ -41,11 +42,11 @@ type Options struct {
 	// Commit, even of an empty transaction, does that. It may be called by any goroutine.
 	OnChange func()
 
-	// MaxLines limits the memory, in lines of 64 bytes. Zero: DefaultMaxLines.
+	// MaxLines limits the memory, in lines of 64 bytes. Zero: DefaultMaxLines, which is the most.
 	MaxLines int
 
 	Infra renderer.Infra // what passes whatever policy says
 }
 
-// DefaultMaxLines is 512 MiB.
-const DefaultMaxLines = 8 << 20
+// DefaultMaxLines is 512 MiB: as much as a program may read of one value.
+const DefaultMaxLines = mostBytes / bpf.LineBytes

@@ -3,6 +3,7 @@ package xdp_test
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
@@ -31,6 +32,7 @@ var (
 	friend4 = netip.MustParseAddr("10.0.9.9")
 	friend6 = netip.MustParseAddr("fd00::9:9")
 	other4  = netip.MustParseAddr("10.0.9.8")
+	other6  = netip.MustParseAddr("fd00::9:8")
 )
 
 const labID = 7
@@ -185,11 +187,35 @@ func TestForgedFragmentsDoNotPass(t *testing.T) {
 	l.want(false, "a later fragment from elsewhere", compile.ToPod, fragment(xdp.Frame(udpFlow(other4, own4, 4000, 53), false), 3, 1, false, []byte("hello wo")))
 }
 
+// TestFragmentsOfALongPacketPass whose first one has all that most packets are known by.
+func TestFragmentsOfALongPacketPass(t *testing.T) {
+	l := newLab(t)
+	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
+	frame := xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false)
+	l.want(true, "a first fragment", compile.ToPod, fragment(frame, 3, 0, true, frame[34:50]))
+	l.want(true, "its later fragment", compile.ToPod, fragment(frame, 3, 2, false, []byte("hello wo")))
+}
+
+// TestFragmentsOfTheOtherDirectionAreOfAnotherPacket has the pod send one with the number of what it was sent.
+func TestFragmentsOfTheOtherDirectionAreOfAnotherPacket(t *testing.T) {
+	l := newLab(t)
+	udp := func(port uint16) []api.ContivRule {
+		return []api.ContivRule{{Action: api.Permit, Protocol: api.UDP, DstPort: api.Port(port)}}
+	}
+	l.render(udp(53), udp(4000))
+	frame := xdp.Frame(udpFlow(friend4, own4, 4000, 53), false)
+	l.want(true, "a first fragment to the pod", compile.ToPod, fragment(frame, 3, 0, true, nil))
+	l.want(false, "a later fragment from the pod", compile.FromPod, fragment(xdp.Frame(udpFlow(friend4, own4, 4000, 53), true), 3, 1, false, []byte("hello wo")))
+	l.want(true, "a later fragment to the pod", compile.ToPod, fragment(frame, 3, 1, false, []byte("hello wo")))
+}
+
 func TestFragmentsOfWhatIsPermittedOnAllPortsPass(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{{Action: api.Permit, Src: api.AddrNet(friend4)}}, nil)
 	l.want(true, "a later fragment", compile.ToPod, fragment(xdp.Frame(udpFlow(friend4, own4, 1, 2), false), 9, 5, true, nil))
 	l.want(false, "a later fragment from elsewhere", compile.ToPod, fragment(xdp.Frame(udpFlow(other4, own4, 1, 2), false), 9, 5, true, nil))
+	l.want(true, "a later fragment of TCP", compile.ToPod, fragment(xdp.Frame(tcpFlow(friend4, own4, 1, 2), false), 9, 2, true, nil))
+	l.want(false, "one that would write over the flags of TCP", compile.ToPod, fragment(xdp.Frame(tcpFlow(friend4, own4, 1, 2), false), 9, 1, true, nil))
 }
 
 func TestHeadersThatAreTooShortDoNotPass(t *testing.T) {
@@ -200,6 +226,8 @@ func TestHeadersThatAreTooShortDoNotPass(t *testing.T) {
 		"a header of IPv4 of 16 bytes":              func(f []byte) []byte { f[14] = 0x44; return f },
 		"a total length that ends before the ports": func(f []byte) []byte { f[16], f[17] = 0, 22; return f },
 		"a total length that ends before the flags": func(f []byte) []byte { f[16], f[17] = 0, 32; return f },
+		"a total length of less than the header":    func(f []byte) []byte { f[16], f[17] = 0, 19; return f },
+		"no total length":                           func(f []byte) []byte { f[16], f[17] = 0, 0; return f },
 		"a packet that ends in its ports":           func(f []byte) []byte { return f[:36] },
 		"another version":                           func(f []byte) []byte { f[14] = 0x65; return f },
 		"a first fragment without the flags":        func(f []byte) []byte { return fragment(f, 1, 0, true, f[34:42]) },
@@ -255,22 +283,24 @@ func TestExtensionHeadersAreWalked(t *testing.T) {
 	l.want(false, "an extension header that is longer than the packet", compile.ToPod, wrong)
 }
 
+// tagged puts tags of VLANs into a frame, which is read slowly then.
+func tagged(frame []byte, tags int) []byte {
+	out := append([]byte{}, frame[:12]...)
+	for range tags {
+		out = append(out, 0x81, 0, 0, 5)
+	}
+	return append(out, frame[12:]...)
+}
+
 func TestTagsOfVLANsDoNotHideThePacket(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
-	tagged := func(port uint16, tags int) []byte {
-		f := xdp.Frame(tcpFlow(friend4, own4, 4000, port), false)
-		out := append([]byte{}, f[:12]...)
-		for range tags {
-			out = append(out, 0x81, 0, 0, 5)
-		}
-		return append(out, f[12:]...)
-	}
+	allowed, denied := xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false), xdp.Frame(tcpFlow(friend4, own4, 4000, 22), false)
 	for tags := range 3 {
-		l.want(true, "port 80", compile.ToPod, tagged(80, tags))
-		l.want(false, "port 22", compile.ToPod, tagged(22, tags))
+		l.want(true, "port 80", compile.ToPod, tagged(allowed, tags))
+		l.want(false, "port 22", compile.ToPod, tagged(denied, tags))
 	}
-	l.want(false, "three tags", compile.ToPod, tagged(80, 3))
+	l.want(false, "three tags", compile.ToPod, tagged(allowed, 3))
 }
 
 func TestPodsSendFromTheirOwnAddresses(t *testing.T) {
@@ -290,6 +320,46 @@ func TestPodsSendFromTheirOwnAddresses(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.kernel.AnySource = true })
 	l.render(nil, []api.ContivRule{{Action: api.Permit}})
 	l.want(true, "any source is allowed", compile.FromPod, xdp.Frame(tcpFlow(friend4, other4, 1, 2), false))
+}
+
+// TestPodsSendFromAllTheirAddresses and from none beside them, also to themselves, whatever their lists say.
+func TestPodsSendFromAllTheirAddresses(t *testing.T) {
+	four := []string{"10.0.0.1", "10.0.0.4", "10.0.1.4"}
+	six := []string{"fd00::1", "fd00::4", "fd00::1:4", "fd00::1:0:0:4", "fd01::4", "fd02::7"}
+	for name, rules := range map[string][]api.ContivRule{"without a list": nil, "with a list": {{Action: api.Permit}}, "closed": closed} {
+		l := newLab(t)
+		cfg := renderer.PodConfig{}
+		if rules != nil {
+			cfg.Ingress = renderer.NewRuleList(append(slices.Clone(rules), api.ContivRule{}), nil)
+		}
+		for _, a := range slices.Concat(four, six) {
+			cfg.IPs = append(cfg.IPs, netip.MustParseAddr(a))
+		}
+		l.tell(cfg)
+		for _, a := range cfg.IPs {
+			same, foreign, friend := cfg.IPs[:len(four)], other4, friend4
+			if a.Is6() {
+				same, foreign, friend = cfg.IPs[len(four):], friend6, friend6
+			}
+			l.want(len(rules) > 0 || rules == nil, name+": from "+a.String(), compile.FromPod, xdp.Frame(tcpFlow(a, friend, 1, 2), false))
+			for _, own := range same {
+				l.want(true, name+": to itself, from "+a.String(), compile.FromPod, xdp.Frame(tcpFlow(a, own, 1, 2), false))
+			}
+			for _, beside := range []netip.Addr{a.Next(), a.Prev(), foreign} {
+				if !slices.Contains(cfg.IPs, beside) {
+					l.want(false, name+": from "+beside.String(), compile.FromPod, xdp.Frame(tcpFlow(beside, friend, 1, 2), false))
+				}
+			}
+			words := a.AsSlice()
+			for i := range words { // one bit of each byte is another
+				words[i] ^= 0x40
+				if wrong, _ := netip.AddrFromSlice(words); wrong != friend {
+					l.want(false, name+": from "+wrong.String(), compile.FromPod, xdp.Frame(tcpFlow(wrong, friend, 1, 2), false))
+				}
+				words[i] ^= 0x40
+			}
+		}
+	}
 }
 
 func TestAnInterfaceThatIsNotKnownIsClosed(t *testing.T) {

@@ -3,6 +3,7 @@ package xdp_test
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -155,6 +156,30 @@ func TestAnotherModeTakesOverWithoutAGap(t *testing.T) {
 			t.Errorf("%d of %d packets were treated wrongly, want %d at most", n, counts[i].Sent.Load(), most)
 		}
 	}
+}
+
+// TestWhatAnotherVersionAttachedGoesOnUntilItIsReplaced starts over a link of a program that this version
+// does not have, while packets are denied.
+func TestWhatAnotherVersionAttachedGoesOnUntilItIsReplaced(t *testing.T) {
+	t.Parallel()
+	needKernel(t)
+	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b")
+	w.Serve("b", 80)
+	policies := map[string]policy{"b": {toPod: w.rules("a", api.UDP, api.Port(80)), fromPod: closed}}
+	w.apply(policies)
+	want := w.pins()
+	denied := w.Send("a", "b", 4, 81, false)
+	w.stop()
+	path := filepath.Join(w.options.PinPath, fmt.Sprintf("link_%d_to_pod", w.Pods["b"].Index))
+	w.Must(os.Rename(path, path+"_of_before"))
+	w.options.AnySource = true // so that programs of another memory take over
+	w.start()
+	w.apply(policies)
+	if got := w.pins(); !slices.Equal(got, want) {
+		t.Errorf("links %v, want %v", got, want)
+	}
+	w.Can(true, "behind the start", "a", "b", "udp", 4, 80)
+	w.Right(1, denied)
 }
 
 // TestSettingsTakeEffectAtAStartThatIsToldTheSame starts with other settings of the program, while

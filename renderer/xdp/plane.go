@@ -21,6 +21,8 @@ type Plane interface {
 
 	// Size is how many lines and counters the memory that is written has.
 	Size() (lines, slots int)
+	// Limits is how many of them a memory may have at most.
+	Limits() (lines, slots int)
 	// Prepare makes a memory in which nothing is. What was prepared before is dropped.
 	Prepare(lines, slots int) error
 	Write(line uint32, content []compile.Line) error

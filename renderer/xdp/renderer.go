@@ -66,6 +66,8 @@ func New(o Options) (*Renderer, error) {
 		return nil, errors.New("xdp: a plane is needed to enforce in")
 	case o.Interfaces == nil:
 		return nil, errors.New("xdp: a function is needed that says which interfaces a pod has")
+	case o.MaxLines > DefaultMaxLines:
+		return nil, fmt.Errorf("xdp: a memory of up to %d lines: want %d at most", o.MaxLines, DefaultMaxLines)
 	}
 	infra, err := o.Infra.Check()
 	if err != nil {
@@ -139,6 +141,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		}
 		r.again, r.adopted = false, false
 	}
+	r.refused = nil // also when what is told is again what was in force all the time
 	r.note(since)
 	return errors.Join(problems...)
 }

@@ -32,14 +32,7 @@ func (k *Kernel) Reset() error {
 
 // forgetFlows deletes all evidence.
 func (k *Kernel) forgetFlows() error {
-	flows := k.state[bpf.SluiceMapFlows]
-	err := eachBucket(flows, func(i uint32, b *bpf.SluiceBucket) error {
-		if *b == (bpf.SluiceBucket{}) {
-			return nil
-		}
-		return flows.Put(i, &bpf.SluiceBucket{})
-	})
-	if err != nil {
+	if err := eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) { *b = bpf.SluiceBucket{} }); err != nil {
 		return fmt.Errorf("table of flows: %w", err)
 	}
 	fragments := k.state[bpf.SluiceMapFragments]

@@ -19,13 +19,25 @@ func TestNumbersAreThoseOfTheCompiler(t *testing.T) {
 		"RECORD_ID 0": "RecordID      = 0", "RECORD_FLAGS 1": "RecordFlags   = 1", "RECORD_ROOT4 2": "RecordRoot4   = 2", "RECORD_ROOT6 3": "RecordRoot6   = 3",
 		"RECORD_TABLE 4": "RecordTable   = 4", "RECORD_CLASSES 6": "RecordClasses = 6", "RECORD_COUNT4 8": "RecordCount4  = 8", "RECORD_COUNT6 9": "RecordCount6  = 9", "RECORD_SLOT 10": "RecordSlot    = 10",
 		"RECORD_PAGE 12": "RecordPage    = 12",
-		"RECORD_ADDR4 1": "recordAddr4 = 1", "RECORD_ADDR6 2": "recordAddr6 = 2", "MAX_ADDRESSES 16": "MaxAddresses = 16", "PAGE_CLASSES 64": "pageClasses = 64",
+		"RECORD_ADDR4 1": "recordAddr4 = 1", "RECORD_ADDR6 2": "recordAddr6 = 2", "MAX_ADDRESSES 16": "MaxAddresses = 16", "PAGE_CLASSES 64": "pageClasses = 64", "NODE_LINES 16": "bigLines, nodeLines = 3, 16",
 	} {
 		if !strings.Contains(header, "#define "+c+"\n") {
 			t.Errorf("memory.h does not say #define %s", c)
 		}
 		if !strings.Contains(layout, " "+spaces.ReplaceAllString(text, " ")+" ") {
 			t.Errorf("layout.go does not say %s", text)
+		}
+	}
+	for file, lines := range map[string][]string{ // of inplace.go, and of package xdp
+		"src/memory.h": {"#define ROOT_LINES 4096\n"}, "src/sluice.bpf.c": {"#define ENDS 16384\n"}, "src/report.h": {"#define REASON_PLACES 8 "},
+		"src/lately.h": {"#define TRACES_SHIFT 48 ", "\t__u64 w[2];\n", "crowd_size = 1 << 13;"}, "../flowtable.go": {"DefaultCrowd = 1 << 13\n"},
+		"../compile/layout.go": {"rootLines   = rootKeys / LineWords\n"},
+		"inplace.go":           {"LineBytes   = 64\n", "EndsBytes   = 8 << 14\n", "LatelyBytes = 16 << 16\n", "ReasonBytes = 8 * 8 "},
+	} {
+		for _, line := range lines {
+			if !strings.Contains(read(t, file), line) {
+				t.Errorf("%s does not say %q any more: what else says so?", file, line)
+			}
 		}
 	}
 	for i, name := range []string{"FLAG_TO_POD", "FLAG_FROM_POD", "FLAG_LEARN", "FLAG_KEEP", "FLAG_PORTS_TO", "FLAG_PORTS_FROM"} {

@@ -24,10 +24,10 @@ type SluiceBucket struct {
 	}
 }
 
-type SluiceCounter struct {
-	_       structs.HostLayout
-	Packets uint64
-	Bytes   uint64
+type SluiceCrowd struct {
+	_      structs.HostLayout
+	Latest uint64
+	Before uint64
 }
 
 type SluiceEvent struct {
@@ -63,27 +63,14 @@ type SluiceTelling struct {
 	Zero      uint32
 }
 
-type SluiceTraces struct {
-	_ structs.HostLayout
-	W [2]uint64
-}
-
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	SluiceMapChanges        = "changes"
-	SluiceMapEnds           = "ends"
 	SluiceMapEvents         = "events"
 	SluiceMapFar            = "far"
-	SluiceMapFlows          = "flows"
 	SluiceMapFragments      = "fragments"
-	SluiceMapHits           = "hits"
-	SluiceMapLately         = "lately"
-	SluiceMapListener       = "listener"
-	SluiceMapMem            = "mem"
 	SluiceMapNames          = "names"
-	SluiceMapReasons        = "reasons"
 	SluiceMapTokens         = "tokens"
 	SluiceProgAskFrom       = "ask_from"
 	SluiceProgAskTo         = "ask_to"
@@ -95,9 +82,14 @@ const (
 	SluiceProgXdpToPod      = "xdp_to_pod"
 	SluiceProgXdpUplink     = "xdp_uplink"
 	SluiceVarConf           = "conf"
+	SluiceVarCpus           = "cpus"
+	SluiceVarCrowdSize      = "crowd_size"
 	SluiceVarEventIsKept    = "event_is_kept"
 	SluiceVarFlowMask       = "flow_mask"
 	SluiceVarFlowSeed       = "flow_seed"
+	SluiceVarHitPlaces      = "hit_places"
+	SluiceVarHitSlots       = "hit_slots"
+	SluiceVarMemLines       = "mem_lines"
 	SluiceVarMemoryTurn     = "memory_turn"
 	SluiceVarReorders       = "reorders"
 	SluiceVarTickShift      = "tick_shift"
@@ -161,18 +153,10 @@ type SluiceProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SluiceMapSpecs struct {
-	Changes   *ebpf.MapSpec `ebpf:"changes"`
-	Ends      *ebpf.MapSpec `ebpf:"ends"`
 	Events    *ebpf.MapSpec `ebpf:"events"`
 	Far       *ebpf.MapSpec `ebpf:"far"`
-	Flows     *ebpf.MapSpec `ebpf:"flows"`
 	Fragments *ebpf.MapSpec `ebpf:"fragments"`
-	Hits      *ebpf.MapSpec `ebpf:"hits"`
-	Lately    *ebpf.MapSpec `ebpf:"lately"`
-	Listener  *ebpf.MapSpec `ebpf:"listener"`
-	Mem       *ebpf.MapSpec `ebpf:"mem"`
 	Names     *ebpf.MapSpec `ebpf:"names"`
-	Reasons   *ebpf.MapSpec `ebpf:"reasons"`
 	Tokens    *ebpf.MapSpec `ebpf:"tokens"`
 }
 
@@ -181,9 +165,14 @@ type SluiceMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type SluiceVariableSpecs struct {
 	Conf           *ebpf.VariableSpec `ebpf:"conf"`
+	Cpus           *ebpf.VariableSpec `ebpf:"cpus"`
+	CrowdSize      *ebpf.VariableSpec `ebpf:"crowd_size"`
 	EventIsKept    *ebpf.VariableSpec `ebpf:"event_is_kept"`
 	FlowMask       *ebpf.VariableSpec `ebpf:"flow_mask"`
 	FlowSeed       *ebpf.VariableSpec `ebpf:"flow_seed"`
+	HitPlaces      *ebpf.VariableSpec `ebpf:"hit_places"`
+	HitSlots       *ebpf.VariableSpec `ebpf:"hit_slots"`
+	MemLines       *ebpf.VariableSpec `ebpf:"mem_lines"`
 	MemoryTurn     *ebpf.VariableSpec `ebpf:"memory_turn"`
 	Reorders       *ebpf.VariableSpec `ebpf:"reorders"`
 	TickShift      *ebpf.VariableSpec `ebpf:"tick_shift"`
@@ -210,35 +199,19 @@ func (o *SluiceObjects) Close() error {
 //
 // It can be passed to LoadSluiceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SluiceMaps struct {
-	Changes   *ebpf.Map `ebpf:"changes"`
-	Ends      *ebpf.Map `ebpf:"ends"`
 	Events    *ebpf.Map `ebpf:"events"`
 	Far       *ebpf.Map `ebpf:"far"`
-	Flows     *ebpf.Map `ebpf:"flows"`
 	Fragments *ebpf.Map `ebpf:"fragments"`
-	Hits      *ebpf.Map `ebpf:"hits"`
-	Lately    *ebpf.Map `ebpf:"lately"`
-	Listener  *ebpf.Map `ebpf:"listener"`
-	Mem       *ebpf.Map `ebpf:"mem"`
 	Names     *ebpf.Map `ebpf:"names"`
-	Reasons   *ebpf.Map `ebpf:"reasons"`
 	Tokens    *ebpf.Map `ebpf:"tokens"`
 }
 
 func (m *SluiceMaps) Close() error {
 	return _SluiceClose(
-		m.Changes,
-		m.Ends,
 		m.Events,
 		m.Far,
-		m.Flows,
 		m.Fragments,
-		m.Hits,
-		m.Lately,
-		m.Listener,
-		m.Mem,
 		m.Names,
-		m.Reasons,
 		m.Tokens,
 	)
 }
@@ -248,9 +221,14 @@ func (m *SluiceMaps) Close() error {
 // It can be passed to LoadSluiceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SluiceVariables struct {
 	Conf           *ebpf.Variable `ebpf:"conf"`
+	Cpus           *ebpf.Variable `ebpf:"cpus"`
+	CrowdSize      *ebpf.Variable `ebpf:"crowd_size"`
 	EventIsKept    *ebpf.Variable `ebpf:"event_is_kept"`
 	FlowMask       *ebpf.Variable `ebpf:"flow_mask"`
 	FlowSeed       *ebpf.Variable `ebpf:"flow_seed"`
+	HitPlaces      *ebpf.Variable `ebpf:"hit_places"`
+	HitSlots       *ebpf.Variable `ebpf:"hit_slots"`
+	MemLines       *ebpf.Variable `ebpf:"mem_lines"`
 	MemoryTurn     *ebpf.Variable `ebpf:"memory_turn"`
 	Reorders       *ebpf.Variable `ebpf:"reorders"`
 	TickShift      *ebpf.Variable `ebpf:"tick_shift"`

@@ -96,15 +96,18 @@ func (a *arena) putList(f runs) uint32 {
 	return kindBig | line
 }
 
-// putSmall writes up to 8 runs into the words of a line that are for them.
+// putSmall writes up to 8 runs into the words of a line that are for them. Each has by which bits its
+// value differs from the one before.
 func (a *arena) putSmall(line uint32, f runs) {
+	before := uint32(0)
 	for i := range smallRuns {
 		r := run{unusedStart, f[len(f)-1].value}
 		if i < len(f) {
 			r = f[i]
 		}
 		a.setStart(line*LineWords+smallStart, i, r.start)
-		a.setWord(line*LineWords+smallValue+uint32(i), r.value)
+		a.setWord(line*LineWords+smallValue+uint32(i), r.value^before)
+		before = r.value
 	}
 }
 

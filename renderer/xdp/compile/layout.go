@@ -6,13 +6,13 @@ const (
 	WordBytes = 4
 )
 
-// Line is what the kernel reads with one look-up: a cache line.
+// Line is what programs read of memory at once: a line of the cache.
 type Line [LineWords]uint32
 
 // A cell has its kind in the upper two bits. The rest is a value, or the number of a line.
 const (
 	kindLeaf  uint32 = 0
-	kindSmall uint32 = 1 << 30 // words 4 to 15 of the line: 8 starts of 16 bits, 8 values
+	kindSmall uint32 = 1 << 30 // words 4 to 15 of the line: 8 starts of 16 bits, and by which bits each value differs from the one before
 	kindBig   uint32 = 2 << 30 // 3 lines: 32 starts of 16 bits, 32 values
 	kindNode  uint32 = 3 << 30 // 16 lines: 256 cells by the high byte, or by the low one
 

@@ -86,11 +86,19 @@ func (r Reader) resolve(cell uint32, key uint16) uint32 {
 	line := cell & payloadMask * LineWords
 	switch cell & kindMask {
 	case kindSmall:
-		return r.Word(line + smallValue + r.find(line+smallStart, smallRuns, key))
+		return r.smallValue(line, r.find(line+smallStart, smallRuns, key))
 	case kindBig:
 		return r.Word(line + LineWords + r.find(line, bigRuns, key))
 	}
 	return cell
+}
+
+// smallValue returns the value of the i-th run of a small list.
+func (r Reader) smallValue(line, i uint32) (value uint32) {
+	for j := range i + 1 {
+		value ^= r.Word(line + smallValue + j)
+	}
+	return value
 }
 
 // find returns the last of some starts that is not behind the key.
@@ -109,7 +117,9 @@ func (r Reader) eachClass(cell uint32, marked []bool) {
 	line := cell & payloadMask * LineWords
 	switch cell & kindMask {
 	case kindSmall:
-		r.eachValue(line+smallValue, smallRuns, marked)
+		for i := range uint32(smallRuns) {
+			r.eachClass(r.smallValue(line, i), marked)
+		}
 	case kindBig:
 		r.eachValue(line+LineWords, bigRuns, marked)
 	case kindNode:

@@ -32,6 +32,7 @@ func Missing() error {
 type Pool struct {
 	mu   sync.Mutex
 	idle []*xdp.Kernel
+	made int
 }
 
 // Pooled is a Plane in the kernel that Close gives back.
@@ -44,12 +45,14 @@ type Pooled struct {
 func (p *Pool) Take() (*Pooled, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := len(p.idle); n > 0 {
-		k := p.idle[n-1]
-		p.idle = p.idle[:n-1]
+	if len(p.idle) > 0 && p.made > 1 {
+		k := p.idle[0]
+		p.idle = p.idle[1:]
 		return &Pooled{k, p}, nil
 	}
-	k, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, Flows: 256, KeepSpare: true})
+	crowd := -(p.made & 1) // of every other kernel any flow is a crowd, so that both ways through the program are met
+	p.made++
+	k, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, Flows: 256, Crowd: crowd, KeepSpare: true})
 	return &Pooled{k, p}, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
@@ -16,15 +17,19 @@ import (
 // ErrInjected is the error of a call that was told to fail.
 var ErrInjected = errors.New("injected failure")
 
-// Tap stands before a plane, counts what packets can notice, and fails on demand.
+// Tap stands before a plane, counts what packets can notice, and fails on demand. It may be told to fail
+// while a renderer uses it.
 type Tap struct {
 	xdp.Plane
 	preparing bool
+	mu        sync.Mutex // of what follows
 	ops       int
 	failAt    int // counts down to the call that fails; 0 for none
 }
 
 func (t *Tap) step(changes bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.failAt > 0 {
 		if t.failAt--; t.failAt == 0 {
 			return ErrInjected
@@ -118,10 +123,18 @@ func (t *Tap) Attached() ([]uint32, error) {
 }
 
 // Operations counts the steps that packets could notice.
-func (t *Tap) Operations() int { return t.ops }
+func (t *Tap) Operations() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ops
+}
 
 // FailNext makes the n-th next step fail, 1 being the very next; 0 takes that back.
-func (t *Tap) FailNext(n int) { t.failAt = n }
+func (t *Tap) FailNext(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failAt = n
+}
 
 // Dangling names what is attached and leads to nothing.
 func (t *Tap) Dangling() (out []string) {

@@ -29,13 +29,7 @@ struct bucket {
 #define SAID_TURN (0xffULL << SAID_TURN_SHIFT)
 #define SAID_SLOT ((1U << SAID_TURN_SHIFT) - 1)
 
-struct {
-	__uint(type, MAP_ARRAY);
-	__uint(max_entries, 2);
-	__uint(map_flags, F_MMAPABLE); /* such arrays begin where a line of the cache does */
-	__type(key, __u32);
-	__type(value, struct bucket);
-} flows SEC(".maps");
+IN_PLACE(struct bucket, flows);
 
 volatile const __u32 flow_mask = 0; /* buckets - 1, of which there are a power of two */
 volatile const __u64 flow_seed = 1; /* not known outside, so that nobody can aim at a bucket */
@@ -68,8 +62,12 @@ struct flow_key {
 /* flow_key says where the flow of a packet is. It is of both directions. */
 inline_always void flow_key(struct flow_key *k, __u32 id, struct packet *p)
 {
-	k->remote = (__u64)p->remote.w[1] << 32 | p->remote.w[0];
-	k->more = (__u64)p->remote.w[3] << 32 | p->remote.w[2];
+	k->remote = p->remote.w[0];
+	k->more = 0;
+	if (p->v6) { /* of IPv4 the words are not written together, and reading them so would wait */
+		k->remote |= (__u64)p->remote.w[1] << 32;
+		k->more = (__u64)p->remote.w[3] << 32 | p->remote.w[2];
+	}
 	k->ports = (__u64)id << 32 | (__u32)p->remote_port << 16 | p->local_port;
 	k->state = (__u64)p->protocol << STATE_PROTOCOL_SHIFT | (p->v6 ? STATE_V6 : 0) | STATE_USED;
 	__u64 h = (k->ports ^ flow_seed) * 0x9e3779b97f4a7c15ULL;
@@ -81,7 +79,7 @@ inline_always void flow_key(struct flow_key *k, __u32 id, struct packet *p)
 	k->bucket[1] = h >> 22 & flow_mask;
 }
 
-inline_always struct bucket *bucket_at(__u32 i) { return map_lookup(&flows, &i); }
+inline_always struct bucket *bucket_at(__u32 i) { return AT(flows, i & flow_mask); }
 
 /* state_of reads a state: what is read later is not older, what was read before not newer. */
 inline_always __u64 state_of(struct flow *f)
@@ -121,8 +119,6 @@ inline_always int fuller(struct bucket *b, const int place) { return state_of(&b
 /* in_bucket looks for a flow in a bucket, whose second half is another line of the cache. */
 inline_always int in_bucket(struct bucket *b, struct flow_key *k, struct found *in)
 {
-	if (!b)
-		return 0;
 	if (is(&b->flow[0], k, in) || is(&b->flow[1], k, in))
 		return 1;
 	return fuller(b, 1) && (is(&b->flow[2], k, in) || is(&b->flow[3], k, in));
@@ -130,7 +126,7 @@ inline_always int in_bucket(struct bucket *b, struct flow_key *k, struct found *
 
 /* spilled says whether flows of a bucket may be in their second one: nothing goes elsewhere while
  * there is room. */
-inline_always int spilled(struct bucket *b) { return b && fuller(b, 1) && fuller(b, BUCKET_FLOWS - 1); }
+inline_always int spilled(struct bucket *b) { return fuller(b, 1) && fuller(b, BUCKET_FLOWS - 1); }
 
 /* elsewhere says which place of its second bucket a flow has; -1 if it has none. It is told by
  * value, so that keys need not be in memory. */
@@ -139,8 +135,6 @@ on_its_own int elsewhere(__u64 ports, __u64 remote, __u64 more, __u64 state, __u
 	struct flow_key k = { .ports = ports, .remote = remote, .more = more, .state = state };
 	struct found in;
 	struct bucket *b = bucket_at(bucket);
-	if (!b)
-		return -1;
 	return is(&b->flow[0], &k, &in) ? 0 : is(&b->flow[1], &k, &in) ? 1 : is(&b->flow[2], &k, &in) ? 2 : is(&b->flow[3], &k, &in) ? 3 : -1;
 }
 
@@ -155,7 +149,7 @@ inline_always struct found find(struct flow_key *k)
 		return (struct found){};
 	int i = elsewhere(k->ports, k->remote, k->more, k->state, k->bucket[1]);
 	b = bucket_at(k->bucket[1]);
-	if (i >= 0 && b && is(&b->flow[i & 3], k, &in))
+	if (i >= 0 && is(&b->flow[i & 3], k, &in))
 		return in;
 	return (struct found){};
 }

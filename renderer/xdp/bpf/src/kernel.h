@@ -23,13 +23,19 @@ typedef __u32 __be32;
 #define __uint(name, val) int(*name)[val]
 #define __type(name, val) typeof(val) *name
 
+/* Memory that is read in place: a map with one value, which begins where a page does and whose size the
+ * loader sets. A look-up of the n-th value of an array has to write n to memory and to read it again. */
+#define IN_PLACE(type, name) __attribute__((visibility("hidden"))) type name[1] SEC(".data." #name)
+/* AT is the i-th of such a memory, if that is less than its size. */
+#define AT(name, i) ({ typeof(*name) *all = name; asm("" : "+r"(all)); if (!all) __builtin_unreachable(); all + (i); })
+
 enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_LRU_HASH = 9, MAP_RINGBUF = 27 };
-#define F_MMAPABLE (1U << 10)
 #define F_NO_PREALLOC (1U << 0)
 
 static void *(*map_lookup)(void *map, const void *key) = (void *)1;
 static long (*map_update)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
 static long (*map_delete)(void *map, const void *key) = (void *)3;
+static __u32 (*this_cpu)(void) = (void *)8; /* two loads, not a call, since kernel 6.10 */
 static long (*skb_load)(const void *skb, __u32 at, void *to, __u32 len) = (void *)26;
 static long (*xdp_load)(void *xdp, __u32 at, void *to, __u32 len) = (void *)189;
 static void *(*ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (void *)131;

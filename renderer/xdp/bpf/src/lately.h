@@ -1,6 +1,7 @@
 /* Flows that went on lately, in this unit of time, while lists said what they say now: their evidence is
  * up to date, or they need none. Another packet of theirs that its list permits would change nothing, so
- * that it need not look: of many flows at once the table is larger than a cache, and this is not.
+ * that it need not look: of many flows at once the table is larger than a cache, and this is not. Of few
+ * flows all that is known is in a cache, and what their lists said is found sooner than it is asked.
  *
  * It is a hint. A flow that is in here by mistake (48 bits of a hash are compared) passes as its
  * list says, and its evidence is a unit of time older; one that is not is looked for. */
@@ -16,18 +17,47 @@ struct traces {
 #define TRACES_SHIFT 48 /* places are the upper bits of the hash, traces the next 32 */
 #define TRACE_SHIFT 16
 
-struct {
-	__uint(type, MAP_ARRAY);
-	__uint(max_entries, 1 << (64 - TRACES_SHIFT));
-	__uint(map_flags, F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct traces);
-} lately SEC(".maps");
+IN_PLACE(struct traces, lately);
+
+/* How many flows go on: of every 64th, each is counted once in a unit, in the lower half of a word whose
+ * upper half is the unit. Who counts at the same time may lose some. */
+struct crowd {
+	__u64 latest, before;
+};
+
+IN_PLACE(struct crowd, crowds); /* in a page of its own: it is read by every packet that looks for its flow, and rarely written */
+
+#define COUNTED 63 /* bits of the hash that are 0 in flows that are counted */
+
+volatile const __u32 crowd_size = 1 << 13; /* as many flows are a crowd */
+
+inline_always int is_crowd(__u64 count, __u32 now) { return now - (__u32)(count >> 32) <= 1 && (__u32)count * (COUNTED + 1) >= crowd_size; }
+
+/* crowded says whether many flows went on in this unit or in the one before. */
+inline_always int crowded(__u32 now)
+{
+	struct crowd *c = crowds;
+	return !crowd_size || is_crowd(c->latest, now) || is_crowd(c->before, now);
+}
+
+/* counted counts a flow that is met the first time in a unit. */
+inline_always void counted(struct flow_key *k, __u32 now)
+{
+	struct crowd *c = crowds;
+	if (k->hash & COUNTED)
+		return;
+	__u64 was = c->latest;
+	if (was >> 32 == now) {
+		c->latest = was + 1;
+		return;
+	}
+	c->before = was;
+	c->latest = (__u64)now << 32 | 1;
+}
 
 inline_always struct traces *traces_at(struct flow_key *k)
 {
-	__u32 i = k->hash >> TRACES_SHIFT;
-	return map_lookup(&lately, &i);
+	return AT(lately, k->hash >> TRACES_SHIFT);
 }
 
 /* trace is what a flow leaves that goes on in a direction. */
@@ -48,7 +78,7 @@ inline_always __u64 none(__u64 x)
 inline_always int went_on(struct flow_key *k, struct packet *p, const int to_pod, __u32 now)
 {
 	struct traces *at = traces_at(k);
-	if (!at || p->tcp & (TCP_FIN | TCP_RST))
+	if (p->tcp & (TCP_FIN | TCP_RST))
 		return 0;
 	__u32 t = trace(k, p, to_pod, now);
 	__u64 a = at->w[0], b = at->w[1];
@@ -59,8 +89,8 @@ inline_always int went_on(struct flow_key *k, struct packet *p, const int to_pod
  * The first packet of a flow leaves none: it is never taken for one that goes on. */
 inline_always void leaves(struct flow_key *k, struct packet *p, const int to_pod, __u32 now)
 {
-	struct traces *at = p->kind == FIRST_PACKET ? 0 : traces_at(k);
-	if (!at)
+	struct traces *at = traces_at(k);
+	if (p->kind == FIRST_PACKET)
 		return;
 	__u64 a = at->w[0];
 	at->w[1] = at->w[1] << 32 | a >> 32;

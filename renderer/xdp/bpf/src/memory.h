@@ -44,6 +44,8 @@
 #define PLACE_SCTP 2
 #define PLACE_OTHER 3
 #define PAGE_CLASSES 64
+#define NODE_LINES 16
+#define ROOT_LINES 4096
 
 struct line {
 	__u32 w[LINE_WORDS];
@@ -54,13 +56,8 @@ struct address {
 };
 
 /* mem is all lines; the size is set by the loader. Line 0 is zero: it denies. */
-struct {
-	__uint(type, MAP_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct line);
-} mem SEC(".maps");
+IN_PLACE(struct line, mem);
+volatile const __u32 mem_lines = 1;
 
 /* changes counts the changes of what any list says, of all memories there have been, and has the
  * seed of the table of flows. It is written behind a change. Programs do not read the turn, which is
@@ -70,13 +67,7 @@ struct history {
 	__u32 generation, turn;
 };
 
-struct {
-	__uint(type, MAP_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct history);
-} changes SEC(".maps");
+IN_PLACE(struct history, changes);
 
 /* Memories that follow each other have 0 and 1 in turn: while links go from one to the other programs
  * of both run, and a slot means something in its own only. */
@@ -86,9 +77,7 @@ volatile const __u32 memory_turn = 0;
  * change. */
 inline_always __u32 generation(void)
 {
-	__u32 zero = 0;
-	struct history *c = map_lookup(&changes, &zero);
-	return c ? *(volatile __u32 *)&c->generation << 1 | memory_turn : 0;
+	return *(volatile __u32 *)&changes->generation << 1 | memory_turn;
 }
 
 /* nothing is 0, and known only when x is: what is read at a place that depends on it is read
@@ -99,7 +88,7 @@ inline_always __u32 nothing(__u64 x)
 	return x;
 }
 
-inline_always struct line *line_at(__u32 i) { return map_lookup(&mem, &i); }
+inline_always struct line *line_at(__u32 i) { return i < mem_lines ? AT(mem, i) : 0; }
 
 /* word_at reads the i-th word from the start of a line. */
 inline_always __u32 word_at(__u32 line, __u32 i)
@@ -108,34 +97,49 @@ inline_always __u32 word_at(__u32 line, __u32 i)
 	return l ? l->w[i & 15] : 0;
 }
 
-/* before is the position of the last of sorted 16-bit starts that is not behind the key,
- * found without branches: programs have no conditional moves. */
-#define STEP(n) { __u32 i = pos + (n); pos = i - ((n) & -((key - (__u32)start[i & mask]) >> 31)); }
+/* word_of reads the i-th word of what has so many lines, of which the first is told. */
+inline_always __u32 word_of(__u32 line, const __u32 lines, __u32 i)
+{
+	return line < mem_lines - (lines - 1) ? AT(mem, line)->w[i] : 0;
+}
+
+/* AHEAD is negative if the i-th of sorted 16-bit starts is reached by the key, REACHED is 1 then. The last that
+ * is reached is the sum of these: no branch is made, and none waits for another. */
+#define AHEAD(i) (start[i] - 1 - (int)key)
+#define REACHED(i) ((__u32)AHEAD(i) >> 31)
+#define REACHED3(i, by) (REACHED(i + by) + REACHED(i + 2 * by) + REACHED(i + 3 * by))
+
+/* small returns the value of a function of 16 bits that has few runs. Each has by which bits its value
+ * differs from the one before, so that all can be read at once. */
+inline_always __u32 small(struct line *l, __u32 key)
+{
+	__u16 *start = (__u16 *)&l->w[SMALL_START];
+#define DIFFERENCE(i) (l->w[SMALL_VALUE + i] & AHEAD(i) >> 31)
+#define BOTH(a, b) ({ __u32 both = (a) ^ (b); asm("" : "+r"(both)); both; }) /* in pairs, not one after the other */
+	return BOTH(BOTH(BOTH(l->w[SMALL_VALUE], DIFFERENCE(1)), BOTH(DIFFERENCE(2), DIFFERENCE(3))),
+		BOTH(BOTH(DIFFERENCE(4), DIFFERENCE(5)), BOTH(DIFFERENCE(6), DIFFERENCE(7))));
+}
 
 /* resolve returns the value of a function of 16 bits. */
 inline_always __u32 resolve(__u32 cell, __u32 key)
 {
-	__u32 pos = 0;
 	if ((cell & KIND_MASK) == KIND_NODE) {
-		cell = word_at(cell & PAYLOAD_MASK, (key >> 8) & 255);
+		cell = word_of(cell & PAYLOAD_MASK, NODE_LINES, (key >> 8) & 255);
 		key &= 255;
 		if ((cell & KIND_MASK) == KIND_NODE)
-			cell = word_at(cell & PAYLOAD_MASK, key);
+			cell = word_of(cell & PAYLOAD_MASK, NODE_LINES, key);
 	}
 	if (!(cell & KIND_MASK))
 		return cell;
 	struct line *l = line_at(cell & PAYLOAD_MASK);
 	if (!l)
 		return 0;
-	if ((cell & KIND_MASK) == KIND_SMALL) {
-		__u16 *start = (__u16 *)&l->w[SMALL_START];
-		const __u32 mask = 7;
-		STEP(4) STEP(2) STEP(1)
-		return l->w[SMALL_VALUE + (pos & 7)];
-	}
+	if ((cell & KIND_MASK) == KIND_SMALL)
+		return small(l, key);
 	__u16 *start = (__u16 *)l;
-	const __u32 mask = 31;
-	STEP(16) STEP(8) STEP(4) STEP(2) STEP(1)
+	__u32 pos = 8 * REACHED3(0, 8);
+	start += pos & 24;
+	pos += REACHED3(0, 1) + REACHED(4) + REACHED3(4, 1);
 	return word_at((cell & PAYLOAD_MASK) + 1, pos & 31);
 }
 
@@ -143,7 +147,7 @@ inline_always __u32 resolve(__u32 cell, __u32 key)
  * node of IPv6, of which there are 8 at most, is a step. */
 inline_always __u32 class4(__u32 root4, __u32 addr)
 {
-	return resolve(word_at(root4, addr >> 16), addr & 0xffff);
+	return resolve(word_of(root4, ROOT_LINES, addr >> 16), addr & 0xffff);
 }
 
 inline_always __u32 next6(__u32 node, struct address *a)
@@ -177,8 +181,8 @@ on_its_own __u32 class6(__u32 root6, struct address *addr)
 /* row_of returns the line of the row of a class that the table of a direction can tell. */
 inline_always __u32 row_of(struct line *record, __u32 dir, __u32 class)
 {
-	__u32 page = class < PAGE_CLASSES ? record->w[RECORD_PAGE + dir] : word_at(record->w[RECORD_TABLE + dir], class / PAGE_CLASSES);
-	return word_at(page, class % PAGE_CLASSES);
+	__u32 page = likely(class < PAGE_CLASSES) ? record->w[RECORD_PAGE + dir] : word_at(record->w[RECORD_TABLE + dir], class / PAGE_CLASSES);
+	return word_of(page, PAGE_CLASSES / LINE_WORDS, class % PAGE_CLASSES);
 }
 
 /* verdict returns what the list of an endpoint for a direction says about a class. For
@@ -193,6 +197,9 @@ inline_always __u32 verdict(struct line *record, int to_pod, __u32 class, __u32 
 	if (!l || !row)
 		return 0;
 	__u32 cell = l->w[place & 3];
+	/* Foreseen, so that nobody waits for the cell. By source port a row has cells elsewhere only. */
+	if (likely(cell == (KIND_SMALL | row)))
+		return small(l, port);
 	if (unlikely(record->w[RECORD_FLAGS] & (FLAG_PORTS_TO << dir))) {
 		__u32 word = resolve(cell, source);
 		cell = word_at(word >> 4, word & 15);

@@ -30,6 +30,7 @@ struct packet {
 	__u32 inner;
 	__u32 bytes;
 	__u32 generation; /* of all lists, read before any of them */
+	__u32 now;        /* in units of time */
 };
 
 #define TCP_FIN 1
@@ -54,11 +55,11 @@ inline_always int is_error(struct packet *p, __u8 type)
 	return p->v6 ? type >= 1 && type <= 4 : type == 3 || type == 11 || type == 12;
 }
 
-inline_always void ports(struct packet *p, __be16 from, __be16 to)
+inline_always void ports(struct packet *p, __be16 from, __be16 to, int to_pod)
 {
 	__u16 f = ntohs(from), t = ntohs(to);
-	p->remote_port = p->to_pod ? f : t;
-	p->local_port = p->to_pod ? t : f;
+	p->remote_port = to_pod ? f : t;
+	p->local_port = to_pod ? t : f;
 }
 
 inline_always void tcp_flags(struct packet *p, __u8 flags)
@@ -67,29 +68,29 @@ inline_always void tcp_flags(struct packet *p, __u8 flags)
 	p->kind = (flags & (TCP_SYN | TCP_ACK)) == TCP_SYN ? FIRST_PACKET : LATER_PACKET;
 }
 
-inline_always void addresses4(struct packet *p, struct ip4 *ip)
+inline_always void addresses4(struct packet *p, struct ip4 *ip, int to_pod)
 {
 	__u32 from = ntohl(ip->from), to = ntohl(ip->to);
-	p->remote.w[0] = p->to_pod ? from : to;
-	p->local.w[0] = p->to_pod ? to : from;
+	p->remote.w[0] = to_pod ? from : to;
+	p->local.w[0] = to_pod ? to : from;
 }
 
-inline_always void addresses6(struct packet *p, struct ip6 *ip)
+inline_always void addresses6(struct packet *p, struct ip6 *ip, int to_pod)
 {
 #define ADDRESS6(i) { __u32 from = ntohl(ip->from[i]), to = ntohl(ip->to[i]); \
-	p->remote.w[i] = p->to_pod ? from : to; p->local.w[i] = p->to_pod ? to : from; }
+	p->remote.w[i] = to_pod ? from : to; p->local.w[i] = to_pod ? to : from; }
 	ADDRESS6(0) ADDRESS6(1) ADDRESS6(2) ADDRESS6(3)
 }
 
-/* plain reads TCP or UDP that begins here; left bytes follow, as IP says. */
-inline_always int plain(struct packet *p, void *at, void *end, __u32 left)
+/* plain reads TCP or UDP that begins here; left bytes follow, as IP says, which may be wrong. */
+inline_always int plain(struct packet *p, void *at, void *end, int left, const int to_pod)
 {
 	__be16 *w = at;
 	if (p->protocol != P_TCP && p->protocol != P_UDP)
 		return 0;
 	if (at + 14 > end || left < 14) /* an empty datagram is for parse.h */
 		return 0;
-	ports(p, w[0], w[1]);
+	ports(p, w[0], w[1], to_pod);
 	p->place = p->protocol == P_TCP ? PLACE_TCP : PLACE_UDP;
 	if (p->protocol == P_TCP)
 		tcp_flags(p, ((__u8 *)at)[13]);
@@ -97,7 +98,7 @@ inline_always int plain(struct packet *p, void *at, void *end, __u32 left)
 }
 
 /* fast reads most packets. When it does not, nothing that it wrote counts. */
-inline_always int fast(struct packet *p, void *data, void *end)
+inline_always int fast(struct packet *p, void *data, void *end, const int to_pod)
 {
 	struct ethernet *eth = data;
 	if ((void *)(eth + 1) > end)
@@ -106,18 +107,18 @@ inline_always int fast(struct packet *p, void *data, void *end)
 		struct ip4 *ip = (void *)(eth + 1);
 		if ((void *)(ip + 1) > end || ip->version_words != 0x45 || ip->fragment & ntohs(IP4_MORE | IP4_OFFSET))
 			return 0;
-		addresses4(p, ip);
+		addresses4(p, ip, to_pod);
 		p->protocol = ip->protocol;
-		return plain(p, ip + 1, end, ntohs(ip->length) - sizeof(*ip));
+		return plain(p, ip + 1, end, ntohs(ip->length) - (int)sizeof(*ip), to_pod);
 	}
 	if (eth->type == ntohs(ETH_IP6)) {
 		struct ip6 *ip = (void *)(eth + 1);
 		if ((void *)(ip + 1) > end || (ntohl(ip->version_class_flow) >> 28) != 6)
 			return 0;
 		p->v6 = 1;
-		addresses6(p, ip);
+		addresses6(p, ip, to_pod);
 		p->protocol = ip->next;
-		return plain(p, ip + 1, end, ntohs(ip->length));
+		return plain(p, ip + 1, end, ntohs(ip->length), to_pod);
 	}
 	return 0;
 }

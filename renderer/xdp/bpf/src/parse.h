@@ -38,7 +38,7 @@ on_its_own int NAME(transport)(CTX *ctx, struct packet *p, __u32 at, __u32 left,
 		}
 		return PARSED;
 	}
-	ports(p, *(__be16 *)h, *(__be16 *)(h + 2));
+	ports(p, *(__be16 *)h, *(__be16 *)(h + 2), p->to_pod);
 	if (protocol == P_UDP || inner)
 		return PARSED;
 	if (protocol == P_TCP) {
@@ -69,7 +69,7 @@ on_its_own int NAME(network4)(CTX *ctx, struct packet *p, __u32 at, int inner)
 		length = p->bytes - at; /* more than fits into the field: only segments to be */
 	if (length < header)
 		return MALFORMED;
-	addresses4(p, &ip);
+	addresses4(p, &ip, p->to_pod);
 	p->protocol = ip.protocol;
 	p->id = ip.id;
 	p->fragment = fragment & IP4_OFFSET ? 2 : fragment & IP4_MORE ? 1 : 0;
@@ -110,7 +110,7 @@ on_its_own int NAME(network6)(CTX *ctx, struct packet *p, __u32 at, int inner)
 	__u32 length = ntohs(ip.length);
 	if (!length && p->bytes > 0xffff)
 		length = p->bytes - at - sizeof(ip);
-	addresses6(p, &ip);
+	addresses6(p, &ip, p->to_pod);
 	__u32 next = ip.next;
 	at += sizeof(ip);
 #define EXTENSION \
@@ -160,7 +160,7 @@ on_its_own int NAME(about)(CTX *ctx, struct packet *p, __u32 line)
 {
 	if (!p)
 		return IS_ERROR;
-	struct packet inner = { .v6 = p->v6, .to_pod = !p->to_pod };
+	struct packet inner = { .v6 = p->v6, .to_pod = !p->to_pod, .generation = p->generation, .now = p->now };
 	int parsed = p->v6 ? NAME(network6)(ctx, &inner, p->inner, 1) : NAME(network4)(ctx, &inner, p->inner, 1);
 	if (parsed != PARSED || inner.fragment == 2 || !owns(line, p->v6, &inner.local))
 		return IS_ERROR;

@@ -6,25 +6,28 @@
 /* Why a packet is dropped; 0 for one that passes. */
 enum reason { PERMITTED = 0, BY_POLICY, IS_MALFORMED, IS_SPOOFED, IS_FRAGMENT, IS_UNKNOWN, IS_ERROR, REASONS, ASK_ABOUT = 99 };
 
-struct counter {
-	__u64 packets, bytes;
-};
+/* hits counts the packets that every rule decided, by processor and slot. */
+IN_PLACE(__u64, hits);
+volatile const __u32 hit_slots = 1, hit_places = 1; /* of a processor, and of all */
 
-/* hits counts what every rule decided, by slot. */
-struct {
-	__uint(type, MAP_PERCPU_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, __u32);
-	__type(value, struct counter);
-} hits SEC(".maps");
+inline_always void hit(__u32 slot)
+{
+	__u64 i = (__u64)this_cpu() * hit_slots + slot;
+	if (likely(slot < hit_slots && i < hit_places))
+		++*AT(hits, i);
+}
 
-/* reasons counts packets by what became of them. */
-struct {
-	__uint(type, MAP_PERCPU_ARRAY);
-	__uint(max_entries, REASONS);
-	__type(key, __u32);
-	__type(value, struct counter);
-} reasons SEC(".maps");
+/* reasons counts packets that are dropped, by processor and by why. */
+#define REASON_PLACES 8 /* of a processor: a line of the cache */
+IN_PLACE(__u64, reasons);
+volatile const __u32 cpus = 1;
+
+inline_always void dropped(enum reason why)
+{
+	__u32 cpu = this_cpu();
+	if (likely(cpu < cpus))
+		++*AT(reasons, cpu * REASON_PLACES + (why & (REASON_PLACES - 1)));
+}
 
 struct event {
 	__u64 time;   /* ns since the machine began */
@@ -50,12 +53,7 @@ struct telling {
 	__u32 zero;
 };
 
-struct {
-	__uint(type, MAP_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct telling);
-} listener SEC(".maps");
+IN_PLACE(struct telling, listener);
 
 /* tokens limits the events of a processor, and counts the packets that have none. */
 struct tokens {
@@ -70,26 +68,11 @@ struct {
 	__type(value, struct tokens);
 } tokens SEC(".maps");
 
-inline_always struct telling *tells(void)
-{
-	__u32 zero = 0;
-	return map_lookup(&listener, &zero);
-}
-
 /* listens says whether somebody wants to know of what is dropped, or of what begins. */
 inline_always __u32 listens(int permitted)
 {
-	struct telling *s = tells();
-	return s ? permitted ? s->permitted : s->per_second : 0;
-}
-
-inline_always void count(void *map, __u32 slot, __u32 bytes)
-{
-	struct counter *c = map_lookup(map, &slot);
-	if (c) {
-		c->packets++;
-		c->bytes += bytes;
-	}
+	volatile struct telling *s = listener;
+	return permitted ? s->permitted : s->per_second;
 }
 
 /* may_tell says whether it is the turn of this packet, and takes a token, of which a second
@@ -122,9 +105,9 @@ inline_always int may_tell(struct telling *s, struct tokens *t)
 on_its_own int tell(__u32 id, struct packet *p, __u32 verdict, __u32 reason)
 {
 	__u32 zero = 0;
-	struct telling *s = tells();
+	struct telling *s = listener;
 	struct tokens *t = map_lookup(&tokens, &zero);
-	if (!p || !s || !t || !s->per_second)
+	if (!p || !t || !s->per_second)
 		return 0;
 	struct event *e = 0;
 	if (may_tell(s, t))

@@ -9,13 +9,7 @@
 /* ends holds the line of the record of every endpoint, at the low bits of its number;
  * others with the same bits are in far. A record says which endpoint it is of. */
 #define ENDS 16384
-struct {
-	__uint(type, MAP_ARRAY);
-	__uint(max_entries, ENDS);
-	__uint(map_flags, F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, __u64);
-} ends SEC(".maps");
+IN_PLACE(__u64, ends);
 
 struct {
 	__uint(type, MAP_HASH);
@@ -40,8 +34,8 @@ inline_always __u32 line_of(__u32 id, struct packet *p)
 {
 	id += nothing(p->generation);
 	__u32 place = id & (ENDS - 1);
-	__u64 *line = map_lookup(&ends, &place);
-	if (!line || !*line)
+	__u64 *line = AT(ends, place);
+	if (!*line)
 		return 0;
 	struct line *record = line_at(*line);
 	if (likely(record && record->w[RECORD_ID] == id))
@@ -203,7 +197,7 @@ on_its_own int judge(__u32 line, struct packet *p, int parsed, int how)
 		p->kind = FIRST_PACKET;
 	__u32 v = decide(line, p, how);
 	if (how == ENFORCE) {
-		count(&hits, v & SLOT_MASK, p->bytes);
+		hit(v & SLOT_MASK);
 		if (v & ALLOW && (p->begins || p->kind == FIRST_PACKET) && listens(1))
 			tell(id, p, v, PERMITTED);
 	}
@@ -220,59 +214,73 @@ on_its_own int judge(__u32 line, struct packet *p, int parsed, int how)
 /* SLOWLY says that judge must decide. */
 #define SLOWLY (~0U)
 
-/* seen is what is known of the flow of a packet before its list is asked. Of a first packet that is
- * nothing. */
-struct seen {
-	struct flow_key key;
-	struct found in;
-	__u32 now;
-	int lately; /* it went on: nothing was looked for */
-};
+/* What is known of the flow of a packet before its list is asked. */
+enum { NOTHING, WENT_ON /* lately: if its list permits it, nothing is to be noted */, STANDS /* its list permitted it, and would again */ };
 
-inline_always void look(struct seen *s, __u32 id, struct packet *p, const int to_pod)
+/* goes_on does what refreshes does, counts the flow, and leaves a trace where traces are asked first. */
+inline_always int goes_on(struct flow_key *k, struct found *in, struct packet *p, const int to_pod, __u32 now, int traced)
 {
-	flow_key(&s->key, id, p);
-	s->lately = went_on(&s->key, p, to_pod, s->now);
-	if (!s->lately)
-		s->in = find(&s->key);
-}
-
-/* goes_on does what refreshes does, so that it need not be done again lately. */
-inline_always int goes_on(struct seen *s, struct packet *p, const int to_pod)
-{
-	if (!refreshes(&s->in, p, to_pod, s->now))
+	if (!refreshes(in, p, to_pod, now))
 		return 0;
-	leaves(&s->key, p, to_pod, s->now);
+	if ((__u32)in->state != now)
+		counted(k, now);
+	if (traced)
+		leaves(k, p, to_pod, now);
 	return 1;
 }
 
-/* known says whether there is evidence of a flow, and its list said that it may pass in the
- * generation of the packet: then it is as if it were asked again. */
-inline_always int known(struct seen *s, struct packet *p, const int to_pod)
+/* look looks for the flow of a packet that is not its first, and brings its evidence up to date if it
+ * stands: there is evidence, and what its list said was in the generation of the packet. Then said is that.
+ * Of flows of IPv6 it is not known what their lists said. */
+inline_always int look(__u32 id, struct packet *p, const int to_pod, __u64 *said)
 {
-	struct found *in = &s->in;
-	if (!in->flow || in->state & STATE_V6 || in->more >> SAID_GENERATION_SHIFT != p->generation)
-		return 0;
-	return !(in->state & STATE_TO_POD) == !to_pod ? goes_on(s, p, to_pod) : replies(in, p, to_pod, 0, 0, s->now);
+	struct flow_key k;
+	__u32 now = p->now;
+	flow_key(&k, id, p);
+	int traced = p->v6 || crowded(now);
+	if (traced && went_on(&k, p, to_pod, now))
+		return WENT_ON;
+	if (p->v6)
+		return NOTHING;
+	struct found in = find(&k);
+	if (!in.flow || in.more >> SAID_GENERATION_SHIFT != p->generation) /* evidence may be left that is not needed any more */
+		return !traced && went_on(&k, p, to_pod, now) ? WENT_ON : NOTHING;
+	*said = in.more;
+	if (!(in.state & STATE_TO_POD) == !to_pod)
+		return goes_on(&k, &in, p, to_pod, now, traced) ? STANDS : NOTHING;
+	return replies(&in, p, to_pod, 0, 0, now) ? STANDS : NOTHING;
 }
 
-/* noted does what decide does about evidence, for packets that quick reads: v is what the list of
- * their direction says. */
-inline_always __u32 noted(struct line *record, struct packet *p, __u32 class, __u32 v, struct seen *s, const int to_pod)
+/* noted does what decide does about evidence, for packets that quick reads and that are not the first
+ * of their flow: v is what the list of their direction says. */
+on_its_own __u32 noted(__u32 line, struct packet *p, __u32 class, __u32 v)
 {
-	__u32 id = record->w[RECORD_ID], origin = of(record, p, class, !to_pod);
+	struct line *record = line_at(line);
+	if (!record || !p)
+		return SLOWLY;
+	struct flow_key k;
+	int to_pod = p->to_pod;
+	__u32 id = record->w[RECORD_ID], now = p->now, origin = of(record, p, class, !to_pod);
+	flow_key(&k, id, p);
+	if (v & origin & ALLOW) { /* the answer passes anyway; it is known from now on, so that it is not looked for in vain */
+		counted(&k, now);
+		leaves(&k, p, to_pod, now);
+		return v;
+	}
+	struct found in = find(&k);
 	if (!(v & ALLOW)) {
-		if (!(origin & ALLOW) || !replies(&s->in, p, to_pod, 0, 0, s->now))
+		if (!(origin & ALLOW) || !replies(&in, p, to_pod, 0, 0, now))
 			return SLOWLY;
-		renew(&s->in, said(p, origin));
+		renew(&in, said(p, origin));
 		return origin;
 	}
-	if (origin & ALLOW) /* the answer passes anyway */
-		leaves(&s->key, p, to_pod, s->now);
-	else if (goes_on(s, p, to_pod))
-		renew(&s->in, said(p, v));
-	else if (begins(id, p, to_pod, v, 0) && p->kind != FIRST_PACKET && listens(1)) /* of first packets judge tells */
-		tell(id, p, v, PERMITTED);
+	if (goes_on(&k, &in, p, to_pod, now, 1)) {
+		renew(&in, said(p, v));
+	} else if (begins(id, p, to_pod, v, 0)) {
+		counted(&k, now);
+		if (listens(1))
+			tell(id, p, v, PERMITTED);
+	}
 	return v;
 }
 
@@ -302,26 +310,30 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 		return -1;
 	if (!to_pod && !honest(record, line, p))
 		return -1;
-	struct seen s = { .now = now_units() };
+	int known = NOTHING;
 	if (flags & there && p->kind != FIRST_PACKET) {
-		look(&s, record->w[RECORD_ID], p, to_pod);
-		if (known(&s, p, to_pod)) {
-			count(&hits, s.in.more & SAID_SLOT, p->bytes);
+		__u64 said = 0;
+		known = look(record->w[RECORD_ID], p, to_pod, &said);
+		if (known == STANDS) {
+			hit(said & SAID_SLOT);
 			return PERMITTED;
 		}
 	}
 	__u32 class = class_of(record, p);
 	__u32 v = of(record, p, class, to_pod);
-	if (unlikely(p->kind == FIRST_PACKET) && listens(v & ALLOW))
-		return -1;
-	if (v & ALLOW ? flags & there && !s.lately : p->kind != FIRST_PACKET) {
-		if (!(flags & there))
+	if (p->kind == FIRST_PACKET) {
+		if (unlikely(listens(v & ALLOW)))
 			return -1;
-		v = noted(record, p, class, v, &s, to_pod);
+		if (!to_pod && !(v & ALLOW) && record->w[p->v6 ? RECORD_COUNT6 : RECORD_COUNT4] > 1)
+			return -1; /* maybe it goes to the pod itself */
+		if (v & ALLOW && flags & there && !(of(record, p, class, !to_pod) & ALLOW)) /* the answer will need evidence */
+			begins(record->w[RECORD_ID], p, to_pod, v, 0);
+	} else if (!(v & ALLOW) || (flags & there && known != WENT_ON)) {
+		v = flags & there ? noted(line, p, class, v) : SLOWLY;
 		if (v == SLOWLY)
 			return -1;
 	}
-	count(&hits, v & SLOT_MASK, p->bytes);
+	hit(v & SLOT_MASK);
 	return v & ALLOW ? PERMITTED : BY_POLICY;
 }
 
@@ -332,7 +344,7 @@ inline_always int settle(__u32 id, struct packet *p, int reason, const int how)
 		return 1;
 	if (how == ASK)
 		return 0;
-	count(&reasons, reason, p->bytes);
+	dropped(reason);
 	if (reason != BY_POLICY && listens(0))
 		tell(id, p, 0, reason);
 	return 0;
@@ -340,13 +352,13 @@ inline_always int settle(__u32 id, struct packet *p, int reason, const int how)
 
 inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const int how)
 {
-	struct packet p = { .to_pod = to_pod, .bytes = skb->len, .generation = generation() };
+	struct packet p = { .to_pod = to_pod, .bytes = skb->len, .generation = generation(), .now = now_units() };
 	__u32 line = line_of(id, &p);
 	if (unlikely(!line))
 		return settle(id, &p, conf & CONF_CLOSED ? IS_UNKNOWN : PERMITTED, how) ? TC_NEXT : TC_SHOT;
 	int parsed = PARSED, reason = -1;
 	p.hairpin = to_pod && skb->ingress_ifindex == id;
-	if (likely(fast(&p, (void *)(long)skb->data, (void *)(long)skb->data_end)))
+	if (likely(fast(&p, (void *)(long)skb->data, (void *)(long)skb->data_end, to_pod)))
 		reason = quick(line, &p, to_pod, how);
 	else
 		parsed = parse_skb(skb, &p);
@@ -372,12 +384,12 @@ SEC("tc") int ask_to(struct __sk_buff *skb) { return tc(skb, skb->mark, 1, ASK);
 inline_always int xdp(struct xdp_md *ctx, __u32 id, const int to_pod, const int how)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct packet p = { .to_pod = to_pod, .bytes = end - data, .generation = generation() };
+	struct packet p = { .to_pod = to_pod, .bytes = end - data, .generation = generation(), .now = now_units() };
 	__u32 line = line_of(id, &p);
 	if (unlikely(!line))
 		return settle(id, &p, conf & CONF_CLOSED && how == ENFORCE ? IS_UNKNOWN : PERMITTED, how) ? XDP_PASS : XDP_DROP;
 	int parsed = PARSED, reason = -1;
-	if (likely(fast(&p, data, end)))
+	if (likely(fast(&p, data, end, to_pod)))
 		reason = quick(line, &p, to_pod, how);
 	else
 		parsed = parse_xdp(ctx, &p);

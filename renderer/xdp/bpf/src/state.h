@@ -126,10 +126,8 @@ on_its_own int note(__u32 id, struct packet *p, int to_pod, __u32 v, int sure)
 		return LOST;
 	struct flow_key k;
 	flow_key(&k, id, p);
-	struct bucket *a = bucket_at(k.bucket[0]), *b;
-	if (!a)
-		return LOST;
-	__u32 now = now_units();
+	struct bucket *a = bucket_at(k.bucket[0]);
+	__u32 now = p->now;
 	struct flow *best = &a->flow[0];
 	__u64 was = 0, least = ~0ULL;
 #define WORTH(x) { \
@@ -147,7 +145,8 @@ on_its_own int note(__u32 id, struct packet *p, int to_pod, __u32 v, int sure)
 	if (fuller(a, 1)) {
 		WORTH(&a->flow[2]) WORTH(&a->flow[3])
 	}
-	if (spilled(a) && (b = bucket_at(k.bucket[1]))) { /* nothing goes there while there is room: find knows that */
+	if (spilled(a)) { /* nothing goes there while there is room: find knows that */
+		struct bucket *b = bucket_at(k.bucket[1]);
 		WORTH(&b->flow[0]) WORTH(&b->flow[1]) WORTH(&b->flow[2]) WORTH(&b->flow[3])
 	}
 #undef WORTH
@@ -164,7 +163,7 @@ on_its_own int renote(__u32 id, struct packet *p, int to_pod, __u32 v, int keep)
 	struct flow_key k;
 	flow_key(&k, id, p);
 	struct found in = find(&k);
-	__u32 now = now_units();
+	__u32 now = p->now;
 	if (refreshes(&in, p, to_pod, now)) {
 		renew(&in, said(p, v));
 		return IS_NOTED;
@@ -204,7 +203,7 @@ on_its_own int answers(__u32 id, struct packet *p, int to_pod, int either, int l
 	struct flow_key k;
 	flow_key(&k, id, p);
 	struct found in = find(&k);
-	return replies(&in, p, to_pod, either, look, now_units());
+	return replies(&in, p, to_pod, either, look, p->now);
 }
 
 inline_always void fragment_key(struct fragment_key *k, __u32 id, struct packet *p)
@@ -223,7 +222,7 @@ on_its_own int first_fragment(__u32 id, struct packet *p)
 		return 0;
 	struct fragment_key k;
 	fragment_key(&k, id, p);
-	struct fragment f = { .ports = (__u32)p->remote_port << 16 | p->local_port, .last = now_units() };
+	struct fragment f = { .ports = (__u32)p->remote_port << 16 | p->local_port, .last = p->now };
 	return !map_update(&fragments, &k, &f, 0);
 }
 
@@ -235,7 +234,7 @@ on_its_own int later_fragment(__u32 id, struct packet *p)
 	struct fragment_key k;
 	fragment_key(&k, id, p);
 	struct fragment *f = map_lookup(&fragments, &k);
-	if (!f || now_units() - f->last > UNITS(30))
+	if (!f || age(f->last, p->now) > UNITS(30))
 		return 0;
 	p->remote_port = f->ports >> 16;
 	p->local_port = f->ports;

@@ -1,0 +1,68 @@
+package bpf
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+)
+
+// Memory that programs read in place: a map with one value. bpf2go has no names for these.
+const (
+	SluiceMapMem      = ".data.mem"
+	SluiceMapEnds     = ".data.ends"
+	SluiceMapChanges  = ".data.changes"
+	SluiceMapFlows    = ".data.flows"
+	SluiceMapLately   = ".data.lately"
+	SluiceMapCrowds   = ".data.crowds"
+	SluiceMapHits     = ".data.hits"
+	SluiceMapReasons  = ".data.reasons"
+	SluiceMapListener = ".data.listener"
+)
+
+// Sizes in bytes, as the program has them; a test compares.
+const (
+	LineBytes   = 64
+	BucketBytes = int(unsafe.Sizeof(SluiceBucket{}))
+	HitBytes    = 8
+	ReasonBytes = 8 * 8 // of reasons, for a processor
+	EndsBytes   = 8 << 14
+	LatelyBytes = 16 << 16
+)
+
+// Sizes say how much there is of what has no fixed size.
+type Sizes struct {
+	Lines   int // of memory
+	Slots   int // for what rules decided, of each processor; whole lines of the cache: a multiple of 8
+	Buckets int // of flows, a power of two
+	CPUs    int
+}
+
+// Apply gives the maps of such memory their sizes, and tells the programs. They begin with zeros, and may be
+// mapped.
+func (s Sizes) Apply(spec *ebpf.CollectionSpec) error {
+	for name, bytes := range map[string]int{
+		SluiceMapMem: s.Lines * LineBytes, SluiceMapFlows: s.Buckets * BucketBytes, SluiceMapHits: s.CPUs * s.Slots * HitBytes,
+		SluiceMapReasons: s.CPUs * ReasonBytes, SluiceMapEnds: EndsBytes, SluiceMapLately: LatelyBytes,
+	} {
+		m := spec.Maps[name]
+		m.ValueSize, m.Value = uint32(bytes), nil // whose type has another size
+	}
+	for _, name := range []string{
+		SluiceMapMem, SluiceMapEnds, SluiceMapChanges, SluiceMapFlows, SluiceMapLately, SluiceMapCrowds, SluiceMapHits, SluiceMapReasons, SluiceMapListener,
+	} {
+		m := spec.Maps[name]
+		m.Contents = nil
+		m.Flags |= mmapable
+	}
+	for name, value := range map[string]int{
+		SluiceVarMemLines: s.Lines, SluiceVarFlowMask: s.Buckets - 1, SluiceVarHitSlots: s.Slots, SluiceVarHitPlaces: s.CPUs * s.Slots, SluiceVarCpus: s.CPUs,
+	} {
+		if err := spec.Variables[name].Set(uint32(value)); err != nil {
+			return fmt.Errorf("configure the program: %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+const mmapable = 1 << 10 // BPF_F_MMAPABLE of include/uapi/linux/bpf.h
