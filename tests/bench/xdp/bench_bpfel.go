@@ -25,18 +25,10 @@ const (
 	BenchMapBenchPolicy      = "bench_policy"
 	BenchMapBenchPrefixes    = "bench_prefixes"
 	BenchMapBenchWide        = "bench_wide"
-	BenchMapChanges          = "changes"
-	BenchMapEnds             = "ends"
 	BenchMapEvents           = "events"
 	BenchMapFar              = "far"
-	BenchMapFlows            = "flows"
 	BenchMapFragments        = "fragments"
-	BenchMapHits             = "hits"
-	BenchMapLately           = "lately"
-	BenchMapListener         = "listener"
-	BenchMapMem              = "mem"
 	BenchMapNames            = "names"
-	BenchMapReasons          = "reasons"
 	BenchMapTokens           = "tokens"
 	BenchProgAskFrom         = "ask_from"
 	BenchProgAskTo           = "ask_to"
@@ -64,9 +56,14 @@ const (
 	BenchVarBenchPassed      = "bench_passed"
 	BenchVarBenchRules       = "bench_rules"
 	BenchVarConf             = "conf"
+	BenchVarCpus             = "cpus"
+	BenchVarCrowdSize        = "crowd_size"
 	BenchVarEventIsKept      = "event_is_kept"
 	BenchVarFlowMask         = "flow_mask"
 	BenchVarFlowSeed         = "flow_seed"
+	BenchVarHitPlaces        = "hit_places"
+	BenchVarHitSlots         = "hit_slots"
+	BenchVarMemLines         = "mem_lines"
 	BenchVarMemoryTurn       = "memory_turn"
 	BenchVarReorders         = "reorders"
 	BenchVarTickShift        = "tick_shift"
@@ -150,18 +147,10 @@ type BenchMapSpecs struct {
 	BenchPolicy      *ebpf.MapSpec `ebpf:"bench_policy"`
 	BenchPrefixes    *ebpf.MapSpec `ebpf:"bench_prefixes"`
 	BenchWide        *ebpf.MapSpec `ebpf:"bench_wide"`
-	Changes          *ebpf.MapSpec `ebpf:"changes"`
-	Ends             *ebpf.MapSpec `ebpf:"ends"`
 	Events           *ebpf.MapSpec `ebpf:"events"`
 	Far              *ebpf.MapSpec `ebpf:"far"`
-	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
-	Hits             *ebpf.MapSpec `ebpf:"hits"`
-	Lately           *ebpf.MapSpec `ebpf:"lately"`
-	Listener         *ebpf.MapSpec `ebpf:"listener"`
-	Mem              *ebpf.MapSpec `ebpf:"mem"`
 	Names            *ebpf.MapSpec `ebpf:"names"`
-	Reasons          *ebpf.MapSpec `ebpf:"reasons"`
 	Tokens           *ebpf.MapSpec `ebpf:"tokens"`
 }
 
@@ -175,9 +164,14 @@ type BenchVariableSpecs struct {
 	BenchPassed    *ebpf.VariableSpec `ebpf:"bench_passed"`
 	BenchRules     *ebpf.VariableSpec `ebpf:"bench_rules"`
 	Conf           *ebpf.VariableSpec `ebpf:"conf"`
+	Cpus           *ebpf.VariableSpec `ebpf:"cpus"`
+	CrowdSize      *ebpf.VariableSpec `ebpf:"crowd_size"`
 	EventIsKept    *ebpf.VariableSpec `ebpf:"event_is_kept"`
 	FlowMask       *ebpf.VariableSpec `ebpf:"flow_mask"`
 	FlowSeed       *ebpf.VariableSpec `ebpf:"flow_seed"`
+	HitPlaces      *ebpf.VariableSpec `ebpf:"hit_places"`
+	HitSlots       *ebpf.VariableSpec `ebpf:"hit_slots"`
+	MemLines       *ebpf.VariableSpec `ebpf:"mem_lines"`
 	MemoryTurn     *ebpf.VariableSpec `ebpf:"memory_turn"`
 	Reorders       *ebpf.VariableSpec `ebpf:"reorders"`
 	TickShift      *ebpf.VariableSpec `ebpf:"tick_shift"`
@@ -213,18 +207,10 @@ type BenchMaps struct {
 	BenchPolicy      *ebpf.Map `ebpf:"bench_policy"`
 	BenchPrefixes    *ebpf.Map `ebpf:"bench_prefixes"`
 	BenchWide        *ebpf.Map `ebpf:"bench_wide"`
-	Changes          *ebpf.Map `ebpf:"changes"`
-	Ends             *ebpf.Map `ebpf:"ends"`
 	Events           *ebpf.Map `ebpf:"events"`
 	Far              *ebpf.Map `ebpf:"far"`
-	Flows            *ebpf.Map `ebpf:"flows"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
-	Hits             *ebpf.Map `ebpf:"hits"`
-	Lately           *ebpf.Map `ebpf:"lately"`
-	Listener         *ebpf.Map `ebpf:"listener"`
-	Mem              *ebpf.Map `ebpf:"mem"`
 	Names            *ebpf.Map `ebpf:"names"`
-	Reasons          *ebpf.Map `ebpf:"reasons"`
 	Tokens           *ebpf.Map `ebpf:"tokens"`
 }
 
@@ -239,18 +225,10 @@ func (m *BenchMaps) Close() error {
 		m.BenchPolicy,
 		m.BenchPrefixes,
 		m.BenchWide,
-		m.Changes,
-		m.Ends,
 		m.Events,
 		m.Far,
-		m.Flows,
 		m.Fragments,
-		m.Hits,
-		m.Lately,
-		m.Listener,
-		m.Mem,
 		m.Names,
-		m.Reasons,
 		m.Tokens,
 	)
 }
@@ -265,9 +243,14 @@ type BenchVariables struct {
 	BenchPassed    *ebpf.Variable `ebpf:"bench_passed"`
 	BenchRules     *ebpf.Variable `ebpf:"bench_rules"`
 	Conf           *ebpf.Variable `ebpf:"conf"`
+	Cpus           *ebpf.Variable `ebpf:"cpus"`
+	CrowdSize      *ebpf.Variable `ebpf:"crowd_size"`
 	EventIsKept    *ebpf.Variable `ebpf:"event_is_kept"`
 	FlowMask       *ebpf.Variable `ebpf:"flow_mask"`
 	FlowSeed       *ebpf.Variable `ebpf:"flow_seed"`
+	HitPlaces      *ebpf.Variable `ebpf:"hit_places"`
+	HitSlots       *ebpf.Variable `ebpf:"hit_slots"`
+	MemLines       *ebpf.Variable `ebpf:"mem_lines"`
 	MemoryTurn     *ebpf.Variable `ebpf:"memory_turn"`
 	Reorders       *ebpf.Variable `ebpf:"reorders"`
 	TickShift      *ebpf.Variable `ebpf:"tick_shift"`

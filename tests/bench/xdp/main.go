@@ -11,6 +11,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
 func main() {
@@ -86,10 +88,8 @@ func run(sets []string, sizes []int, e effort, plots string) error {
 	if err != nil {
 		return err
 	}
-	spec.Maps["mem"].MaxEntries = 1 << 20
-	spec.Maps["hits"].MaxEntries = 64
-	spec.Maps["flows"].MaxEntries = 1 << 16
-	if err := errors.Join(spec.Variables["flow_mask"].Set(uint32(1<<16-1)), spec.Variables["reorders"].Set(uint32(0))); err != nil {
+	memory := bpf.Sizes{Lines: 1 << 18, Slots: 64, Buckets: 1 << 16, CPUs: ebpf.MustPossibleCPU()}
+	if err := errors.Join(memory.Apply(spec), spec.Variables[bpf.SluiceVarReorders].Set(uint32(0))); err != nil {
 		return err
 	}
 	fmt.Printf("ns per packet over an empty program, best of %d rounds of %d runs; %s, %d processors\n", e.rounds, e.reps, runtime.GOARCH, runtime.NumCPU())

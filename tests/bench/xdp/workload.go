@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
@@ -222,23 +223,27 @@ func fillSluice(c *ebpf.Collection, peers []netip.Prefix, ends ...compile.Endpoi
 	if err != nil {
 		return err
 	}
-	if p.Lines > int(c.Maps["mem"].MaxEntries()) {
-		return fmt.Errorf("%d lines do not fit", p.Lines)
-	}
-	lines := m.Span(compile.Span{Lines: uint32(p.Lines)})
-	keys := make([]uint32, len(lines))
-	for i := range keys {
-		keys[i] = uint32(i)
-	}
-	if _, err := c.Maps["mem"].BatchUpdate(keys, lines, nil); err != nil {
+	if err := place(c.Maps[bpf.SluiceMapMem], 0, m.Span(compile.Span{Lines: uint32(p.Lines)})); err != nil {
 		return fmt.Errorf("memory: %w", err)
 	}
 	for _, e := range ends {
-		if err := c.Maps["ends"].Put(e.ID, uint64(m.Record(e.ID))); err != nil {
+		if err := place(c.Maps[bpf.SluiceMapEnds], 8*int(e.ID), uint64(m.Record(e.ID))); err != nil {
 			return fmt.Errorf("endpoints: %w", err)
 		}
 	}
 	return nil
+}
+
+// place writes values into memory that programs read in place, at a byte.
+func place(m *ebpf.Map, at int, values any) error {
+	whole, err := m.LookupBytes(uint32(0))
+	if err != nil {
+		return err
+	}
+	if _, err := binary.Encode(whole[at:], binary.NativeEndian, values); err != nil {
+		return err
+	}
+	return m.Put(uint32(0), whole)
 }
 
 type lpmKey struct {
