@@ -61,7 +61,7 @@ conformance: ## Replay the recorded public suites and write docs/reference/confo
 soak: ## Play SEQUENCES random sequences of events on WORKERS workers, against the specification (SEED=1 repeats, ARGS="-o json")
 	go run ./tests/soak -sequences $(SEQUENCES) -workers $(WORKERS) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
-mutation: ## Seed faults into the product one by one; every one must be caught (ARGS="-run ^cidr/" or -list)
+mutation: ## Seed faults into the product one by one; every one must be caught (root: also into the program of the kernel; ARGS="-run ^cidr/" or -list)
 	go run ./tests/mutation $(ARGS)
 
 lint: $(GOLANGCI) ## Lint

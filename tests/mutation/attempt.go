@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path"
+	"strings"
 	"time"
 )
 
@@ -41,7 +41,7 @@ func (a attempt) suites(ctx context.Context) ([]Catch, error) {
 			if !out.failed {
 				continue
 			}
-			catch := Catch{Suite: c.Folder, Short: m == short, Test: out.test, Seconds: out.took.Seconds(), TimedOut: out.timeout}
+			catch := Catch{Suite: c.name(), Short: m == short, Test: out.test, Seconds: out.took.Seconds(), TimedOut: out.timeout}
 			if out.timeout {
 				catch.Output = out.output
 			}
@@ -56,7 +56,7 @@ func (a attempt) suites(ctx context.Context) ([]Catch, error) {
 
 func has(caught []Catch, c *contestant) bool {
 	for _, x := range caught {
-		if x.Suite == c.Folder {
+		if x.Suite == c.name() {
 			return true
 		}
 	}
@@ -65,7 +65,7 @@ func has(caught []Catch, c *contestant) bool {
 
 // concerns says whether a suite can notice the fault at all.
 func (a attempt) concerns(c *contestant) bool {
-	return c.contents[a.packageOf(a.fault.File)] && (c.Only == "" || c.Only == a.fault.Area || a.fault.isOf(c.Only))
+	return c.Kernel == a.fault.inKernel() && c.contents[a.packageOf(a.fault)] && (c.Only == "" || c.Only == a.fault.Area || a.fault.isOf(c.Only))
 }
 
 // ask builds a suite with the fault, unless that is done, and runs it.
@@ -81,12 +81,19 @@ func (a attempt) ask(ctx context.Context, c *contestant, m mode, limit time.Dura
 		}
 		a.binaries[c.Folder] = binary
 	}
-	return a.invoke(c, binary, m, limit).run(ctx)
+	out, err := a.invoke(c, binary, m, limit).run(ctx)
+	if err == nil && out.failed && strings.Contains(out.output, refused) {
+		return out, &buildError{errors.New("the kernel refuses the program")}
+	}
+	return out, err
 }
+
+// refused is what is said of a program that the kernel's verifier does not take.
+const refused = ": load program: "
 
 // unit runs the tests of the mutated package in full and returns the one that fails.
 func (a attempt) unit(ctx context.Context) (string, error) {
-	c := &contestant{Suite: Suite{Folder: path.Dir(a.fault.File)}}
+	c := &contestant{Suite: Suite{Folder: a.fault.folder()}}
 	var err error
 	if c.contents, err = a.contents(ctx, c.Suite); err != nil {
 		return "", err

@@ -13,7 +13,7 @@
 // # Invariants
 //
 //   - The tree is never changed: the go command compiles a mutated copy of one file by
-//     means of an overlay.
+//     means of an overlay. Of the program in the kernel that is its object, see kernel.go.
 //   - Every run of a suite is preceded by the same run without a fault, which must pass.
 //   - A fault that does not compile is a mistake in the list and never counts as caught.
 //   - Runs can be repeated: random tests get a fixed seed.

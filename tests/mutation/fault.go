@@ -32,6 +32,14 @@ type Fault struct {
 // ID is what -run selects by: the area and the name.
 func (f Fault) ID() string { return f.Area + "/" + f.Name }
 
+// folder is that of the package that the fault is in.
+func (f Fault) folder() string {
+	if f.inKernel() {
+		return kernelPackage
+	}
+	return path.Dir(f.File)
+}
+
 // isOf says whether the fault is in a package or tree, given by its folder.
 func (f Fault) isOf(folder string) bool { return strings.HasPrefix(f.File, folder+"/") }
 
@@ -44,14 +52,18 @@ func (f Fault) apply(source []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: its text is %d times in %s, want once", errFault, n, f.File)
 	}
 	out := f.replace(source)
+	if bytes.Equal(source, out) {
+		return nil, fmt.Errorf("%w: it changes nothing in %s", errFault, f.File)
+	}
+	if f.inKernel() {
+		return out, nil
+	}
 	clean, err := format.Source(out)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s with it does not parse: %w", errFault, f.File, err)
 	case !bytes.Equal(clean, out) && isClean(source):
 		return nil, fmt.Errorf("%w: %s with it is not as gofmt would have it", errFault, f.File)
-	case bytes.Equal(source, out):
-		return nil, fmt.Errorf("%w: it changes nothing in %s", errFault, f.File)
 	}
 	return out, nil
 }
@@ -78,7 +90,7 @@ func (f Fault) replace(source []byte) []byte {
 
 // read returns the mutated file of a tree.
 func (f Fault) read(root string) ([]byte, error) {
-	if strings.HasSuffix(f.File, "_test.go") || !strings.HasSuffix(f.File, ".go") {
+	if strings.HasSuffix(f.File, "_test.go") || !strings.HasSuffix(f.File, ".go") && !f.inKernel() {
 		return nil, fmt.Errorf("%w: %s is not a source file of the product", errFault, f.File)
 	}
 	source, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(f.File)))

@@ -15,13 +15,13 @@ const root = "../.."
 // areas that must be there, each with some faults.
 var areas = []string{
 	"selector", "port", "cidr", "isolation", "order", "direction", "named-port", "set", "incremental",
-	"combine", "install", "conversion", "dataplane", "oracle", "tier", "session", "xdp", "state",
+	"combine", "install", "conversion", "dataplane", "oracle", "tier", "session", "xdp", "kernel", "state",
 }
 
 // rooms that must have faults.
 var rooms = []string{
 	"plugins/ksr", "plugins/policy/cache", "plugins/policy/processor", "plugins/policy/configurator",
-	"renderer/cache", "renderer/acl", "renderer/session", "renderer/xdp", "renderer/xdp/compile", "internal/vswitch", "internal/oracle",
+	"renderer/cache", "renderer/acl", "renderer/session", "renderer/xdp", "renderer/xdp/bpf", "renderer/xdp/compile", "internal/vswitch", "internal/oracle",
 	"plugins/datasync", "plugins/keep", "internal/kvstore", "internal/reflector",
 }
 

@@ -88,6 +88,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if c.list {
 		return printFaults(out, t, faults)
 	}
+	if faults, err = possible(faults, progress); err != nil {
+		return err
+	}
 	report, err := c.report(ctx, t, faults, progress)
 	if err != nil {
 		return err
@@ -105,7 +108,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 
 // report runs the faults and tells how it goes.
 func (c command) report(ctx context.Context, t tree, faults []Fault, progress io.Writer) (out Report, err error) {
-	suites := slices.DeleteFunc(slices.Clone(harness), func(s Suite) bool { return !c.suites.MatchString(s.Folder) })
+	suites := slices.DeleteFunc(slices.Clone(harness), func(s Suite) bool {
+		return !c.suites.MatchString(s.name()) || !slices.ContainsFunc(faults, func(f Fault) bool { return f.inKernel() == s.Kernel })
+	})
 	start := time.Now()
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(progress, format, args...) } // nobody can be told
 	c.Progress = func(done, all int, r Result) {
@@ -122,8 +127,8 @@ func (c command) report(ctx context.Context, t tree, faults []Fault, progress io
 	var order []string
 	for _, s := range r.suites {
 		took, _ := s.took[short]() // has passed
-		say("%s passes in %.1f s\n", s.Folder, took.Seconds())
-		order = append(order, s.Folder)
+		say("%s passes in %.1f s\n", s.name(), took.Seconds())
+		order = append(order, s.name())
 	}
 	results, err := r.run(ctx, faults)
 	return newReport(results, order, time.Since(start).Seconds()), err

@@ -133,16 +133,19 @@ func (r *runner) baseline(ctx context.Context, c *contestant, m mode) (time.Dura
 	case err != nil:
 		return 0, err
 	case out.failed:
-		return 0, fmt.Errorf("%w: %s: %s\n%s", errBaseline, c.Folder, out.test, out.output)
+		return 0, fmt.Errorf("%w: %s: %s\n%s", errBaseline, c.name(), out.test, out.output)
 	}
 	return out.took, nil
 }
 
 // invoke says how a binary of a suite is run.
 func (r *runner) invoke(c *contestant, binary string, m mode, limit time.Duration) invocation {
-	i := invocation{binary: binary, dir: filepath.Join(r.root, filepath.FromSlash(c.Folder)), tmp: r.tmp, limit: limit}
+	i := invocation{binary: binary, dir: filepath.Join(r.root, filepath.FromSlash(c.Folder)), tmp: r.tmp, limit: limit, kernel: c.Kernel}
 	if m == short {
 		i.args = append(i.args, "-test.short")
+		if c.Long != "" {
+			i.args = append(i.args, "-test.skip="+c.Long)
+		}
 	}
 	if c.contents["pgregory.net/rapid"] {
 		// What fails need not be small, only soon: no shrinking, and no files in the tree.
@@ -198,7 +201,7 @@ func (r *runner) try(ctx context.Context, f Fault) (Result, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // the folder around it is removed, too
 	a := attempt{runner: r, fault: f, dir: dir, binaries: map[string]string{}}
-	if a.overlay, err = r.overlay(f, dir); err == nil {
+	if a.overlay, err = r.overlay(ctx, f, dir); err == nil {
 		out.By, err = a.suites(ctx)
 	}
 	if err == nil && r.Unit {

@@ -17,6 +17,19 @@ type Suite struct {
 	// Only is the folder or the area of the faults that the suite is for; empty is all. Every suite
 	// is besides skipped for faults in packages that it does not contain.
 	Only string
+	// Kernel says that packets run through the program in the kernel. Such a suite is for faults in that
+	// program, and no other is.
+	Kernel bool
+	// Long matches tests that a run with -short leaves out besides: they take long, and are about other things.
+	Long string
+}
+
+// name tells the suite from others in reports.
+func (s Suite) name() string {
+	if s.Kernel {
+		return s.Folder + " (kernel)"
+	}
+	return s.Folder
 }
 
 // harness is every suite that may catch a fault.
@@ -35,6 +48,8 @@ var harness = []Suite{
 	{Folder: "plugins/datasync", Only: "state"},
 	{Folder: "internal/kvstore", Only: "state"},
 	{Folder: "internal/reflector", Only: "state"},
+	{Folder: "tests/scenarios", Kernel: true},
+	{Folder: "renderer/xdp", Kernel: true, Long: "Heap|Changes|Mode|Interface|Filters|Grows|Settings|Pairs?|Restarts|AnotherVersion"},
 }
 
 // tree is a module whose tests are built.
@@ -83,22 +98,29 @@ func (t tree) contents(ctx context.Context, s Suite) (map[string]bool, error) {
 	return found, nil
 }
 
-// packageOf is the import path of the package that a file belongs to.
-func (t tree) packageOf(file string) string { return path.Join(t.module, path.Dir(file)) }
+// packageOf is the import path of the package that a fault is in.
+func (t tree) packageOf(f Fault) string { return path.Join(t.module, f.folder()) }
 
-// overlay writes a mutated file and the overlay that puts it in its place.
-func (t tree) overlay(f Fault, dir string) (string, error) {
+// overlay writes what a fault makes of the tree and the overlay that puts it in its place.
+func (t tree) overlay(ctx context.Context, f Fault, dir string) (string, error) {
 	source, err := f.read(t.root)
 	if err != nil {
 		return "", err
 	}
-	mutated := filepath.Join(dir, "mutated.go")
-	if err := os.WriteFile(mutated, source, 0o600); err != nil {
+	changed := map[string]string{f.File: filepath.Join(dir, "mutated.go")} // by what it is put in the place of
+	if f.inKernel() {
+		changed, err = t.program(ctx, f.File, source, dir)
+	} else {
+		err = os.WriteFile(changed[f.File], source, 0o600)
+	}
+	if err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(map[string]map[string]string{
-		"Replace": {filepath.Join(t.root, filepath.FromSlash(f.File)): mutated},
-	})
+	replace := map[string]string{}
+	for file, by := range changed {
+		replace[filepath.Join(t.root, filepath.FromSlash(file))] = by
+	}
+	text, err := json.Marshal(map[string]map[string]string{"Replace": replace})
 	if err != nil {
 		return "", err
 	}
