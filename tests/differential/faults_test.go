@@ -151,6 +151,9 @@ func TestEveryFaultIsFound(t *testing.T) {
 
 // TestEveryMisreadingIsFound compares the product with oracles that misread one thing.
 func TestEveryMisreadingIsFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays sequences until a fault is found")
+	}
 	t.Parallel()
 	for name, misread := range map[string]func(*cluster.State){
 		"excepts":    eachPolicy(func(np *networkingv1.NetworkPolicy) { eachPeer(np, noExcept) }),
@@ -227,6 +230,9 @@ func noExcept(p *networkingv1.NetworkPolicyPeer) {
 
 // TestMinimalCasesAreSmall reduces sequences to what a fault needs.
 func TestMinimalCasesAreSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays sequences until a fault is found")
+	}
 	t.Parallel()
 	for _, tt := range []struct {
 		fault  string

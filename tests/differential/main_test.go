@@ -17,6 +17,7 @@ import (
 const (
 	stepsOfMachine = "9"
 	checksOfRapid  = "40"
+	shortOfRapid   = "12"
 )
 
 const memoryLimit = 512 << 20
@@ -27,6 +28,9 @@ func TestMain(m *testing.M) {
 	} else {
 		_ = flag.Set("rapid.steps", stepsOfMachine)
 		_ = flag.Set("rapid.checks", checksOfRapid)
+	}
+	if flag.Parse(); testing.Short() && flag.Lookup("rapid.checks").Value.String() == checksOfRapid {
+		_ = flag.Set("rapid.checks", shortOfRapid)
 	}
 	// Clusters are short-lived, and their connections have large buffers.
 	debug.SetGCPercent(400)

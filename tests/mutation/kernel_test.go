@@ -42,6 +42,9 @@ func TestTheProgramOfTheKernelIsCompiledApart(t *testing.T) {
 	if _, err := exec.LookPath("clang-14"); err != nil {
 		t.Skip("no clang-14")
 	}
+	if testing.Short() {
+		t.Skip("compiles the program three times")
+	}
 	want, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(kernelObject)))
 	if err != nil {
 		t.Fatal(err)
