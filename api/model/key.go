@@ -103,6 +103,9 @@ const clusterScope = "_"
 // Root returns the prefix of every reflected object, with a final slash.
 func Root(prefix string) string { return prefix + "/k8s/" }
 
+// KindRoot returns the prefix of the etcd keys of all objects of a kind.
+func KindRoot(prefix string, kind Kind) string { return Root(prefix) + string(kind) + "/" }
+
 // Key returns the etcd key of an object:
 // <prefix>/k8s/<kind>/<namespace>/<name>, with "_" as the namespace of
 // cluster-scoped objects.
@@ -111,7 +114,7 @@ func Key(prefix string, id ID) string {
 	if ns == "" {
 		ns = clusterScope
 	}
-	return Root(prefix) + string(id.Kind) + "/" + ns + "/" + id.Name
+	return KindRoot(prefix, id.Kind) + ns + "/" + id.Name
 }
 
 // ParseKey is the inverse of Key. Names that are longer than those of Kubernetes

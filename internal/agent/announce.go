@@ -101,7 +101,8 @@ func (a *Agent) nodeStatus(ctx context.Context) (view.NodeStatus, error) {
 }
 
 // nodes says of every node whether it enforces a policy, or the whole state when none
-// is named. The filter's name is that of a policy, and its namespace.
+// is named: of those that tell, and of all that the cluster has. The filter's name is
+// that of a policy, and its namespace.
 func (a *Agent) nodes(ctx context.Context, f filter) ([]view.NodeEnforcement, error) {
 	wanted, err := a.wanted(ctx, f)
 	if err != nil {
@@ -122,13 +123,44 @@ func (a *Agent) nodes(ctx context.Context, f filter) ([]view.NodeEnforcement, er
 		}
 		out = append(out, v)
 	}
+	silent, err := a.silent(ctx, out)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range silent {
+		v := view.NodeEnforcement{Wanted: wanted, Enforced: view.EnforcedUnknown, Why: "no agent tells of it"}
+		v.Node = name
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b view.NodeEnforcement) int { return strings.Compare(a.Node, b.Node) })
 	return out, nil
 }
 
-// wanted returns the revision at which a policy, or anything, changed last.
+// silent returns the nodes of the cluster that are none of those that tell.
+func (a *Agent) silent(ctx context.Context, telling []view.NodeEnforcement) ([]string, error) {
+	known := map[string]bool{}
+	for _, n := range telling {
+		known[n.Node] = true
+	}
+	objects, _, err := a.store.List(ctx, model.KindRoot(a.cfg.EtcdPrefix, model.KindNode))
+	if err != nil {
+		return nil, fmt.Errorf("read the nodes of the cluster: %w", err)
+	}
+	var out []string
+	for _, e := range objects {
+		if id, err := model.ParseKey(a.cfg.EtcdPrefix, e.Key); err == nil && !known[id.Name] {
+			out = append(out, id.Name)
+		}
+	}
+	return out, nil
+}
+
+// wanted returns the revision at which a policy, or anything, changed last. What was
+// deleted is nowhere in the store: this agent's watch knows it.
 func (a *Agent) wanted(ctx context.Context, f filter) (int64, error) {
 	if f.name == "" {
-		return a.store.Newest(ctx, model.Root(a.cfg.EtcdPrefix))
+		newest, err := a.store.Newest(ctx, model.Root(a.cfg.EtcdPrefix))
+		return max(newest, a.watcher.Status().Changed), err
 	}
 	kinds := []model.Kind{model.KindAdminNetworkPolicy, model.KindBaselineAdminNetworkPolicy, model.KindClusterNetworkPolicy}
 	if f.namespace != "" {

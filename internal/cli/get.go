@@ -22,19 +22,39 @@ func newGet(o *options) *cobra.Command {
 		Short: "List what the agent knows and enforces",
 		Example: `  sluicectl get pods -n shop
   sluicectl get rules 3f2a -o yaml`,
+		Args: cobra.ArbitraryArgs,
+		RunE: oneOf,
 	}
 	namespace := cmd.PersistentFlags().StringP("namespace", "n", "", "only this namespace")
 	cmd.AddCommand(
 		newList(o, namespace, "pods", "List pods, their addresses and what isolates them", podTable),
 		newList(o, namespace, "policies", "List policies, the local pods they apply to, and whether they are enforced", policyTable),
-		newPolicy(o),
+		newPolicy(o, namespace),
 		newList(o, namespace, "sets", "List address sets and their members", setTable),
 		newList(o, namespace, "tables", "List installed tables", tableTable),
 		newList(o, namespace, "rules", "List the rules of installed tables, with the policies they came from", ruleTable),
-		newNodes(o),
+		newNodes(o, namespace),
 		newStatus(o),
 	)
 	return cmd
+}
+
+// oneOf is run for a command that only has others below it: without an argument it is
+// asked what these are.
+func oneOf(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	return fmt.Errorf("%s has no %q: want %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+}
+
+// aliases are the words of kubectl for what is listed.
+var aliases = map[string][]string{
+	"pods": {"pod", "po"}, "policies": {"netpol", "networkpolicies"}, "sets": {"set"}, "tables": {"table"}, "rules": {"rule"},
 }
 
 // newList returns a command that lists one kind of things, all of them or those
@@ -42,6 +62,7 @@ func newGet(o *options) *cobra.Command {
 func newList[T any](o *options, namespace *string, what, short string, table func([]T) *term.Table) *cobra.Command {
 	return &cobra.Command{
 		Use:     what + " [NAME]",
+		Aliases: aliases[what],
 		Short:   short,
 		Example: "  sluicectl get " + what + " -o json",
 		Args:    cobra.MaximumNArgs(1),

@@ -3,7 +3,7 @@ package cli
 import (
 	"fmt"
 	"net/url"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,24 +12,23 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-func newNodes(o *options) *cobra.Command {
+func newNodes(o *options, namespace *string) *cobra.Command {
 	return &cobra.Command{
-		Use:   "nodes [[NAMESPACE/]POLICY]",
-		Short: "Say for every node whether it enforces a policy yet, or everything",
+		Use:     "nodes [[NAMESPACE/]POLICY]",
+		Aliases: []string{"node"},
+		Short:   "Say for every node whether it enforces a policy yet, or everything",
 		Long: `Say for every node of the cluster whether it enforces a policy as it is now, or, without one, everything that was changed.
-Nodes tell that through the store, every 10 seconds at most (--status-interval of the agent). A node whose agent does not run is not listed.
-The exit code is 1 while one of them does not.`,
+Nodes tell that through the store, every 10 seconds at most (--status-interval of the agent). Of a node of which no agent tells, nothing is
+known. The exit code is 1 while a node does not, or while none tells anything.`,
 		Example: `  sluicectl get nodes
-  sluicectl get nodes shop/web`,
+  sluicectl get nodes shop/web
+  sluicectl get nodes -n shop web`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q := url.Values{}
 			if len(args) == 1 {
-				namespace, name, ok := strings.Cut(args[0], "/")
-				if !ok {
-					namespace, name = "", args[0]
-				}
-				q.Set("namespace", namespace)
+				in, name := policyArg(args[0], *namespace)
+				q.Set("namespace", in)
 				q.Set("name", name)
 			}
 			nodes := []view.NodeEnforcement{}
@@ -39,10 +38,8 @@ The exit code is 1 while one of them does not.`,
 			if err := o.output.print(o.out, nodes, func(w *term.Writer) { writeNodes(w, nodes, time.Now()) }); err != nil {
 				return err
 			}
-			for _, n := range nodes {
-				if n.Enforced != view.EnforcedFully {
-					return errNegative
-				}
+			if len(nodes) == 0 || slices.ContainsFunc(nodes, func(n view.NodeEnforcement) bool { return n.Enforced != view.EnforcedFully }) {
+				return errNegative
 			}
 			return nil
 		},
@@ -51,7 +48,7 @@ The exit code is 1 while one of them does not.`,
 
 func writeNodes(w *term.Writer, nodes []view.NodeEnforcement, now time.Time) {
 	if len(nodes) == 0 {
-		w.Printf("no nodes\n")
+		w.Printf("no node tells what it enforces: agents do with --node and --status-interval\n")
 		return
 	}
 	t := term.NewTable("NODE", "ENFORCED", "REVISION", "WANTED", "TOLD", "VERSION")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -102,25 +103,36 @@ func writeFindings(w *term.Writer, p view.Policy) {
 	}
 }
 
-func newPolicy(o *options) *cobra.Command {
+// policyArg reads [NAMESPACE/]NAME; a policy of administrators has no namespace.
+func policyArg(arg, namespace string) (in, name string) {
+	if in, name, ok := strings.Cut(arg, "/"); ok {
+		return in, name
+	}
+	return namespace, arg
+}
+
+func newPolicy(o *options, namespace *string) *cobra.Command {
 	return &cobra.Command{
-		Use:     "policy NAMESPACE/NAME",
-		Short:   "Show one policy, and everything that keeps it from being enforced",
-		Example: "  sluicectl get policy shop/web",
-		Args:    cobra.ExactArgs(1),
+		Use:   "policy [NAMESPACE/]NAME",
+		Short: "Show one policy, and everything that keeps it from being enforced",
+		Long:  "Show one policy, and everything that keeps it from being enforced. Policies of administrators have no namespace.",
+		Example: `  sluicectl get policy shop/web
+  sluicectl get policy -n shop web
+  sluicectl get policy baseline`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := api.ParsePodID(args[0])
-			if err != nil {
-				return fmt.Errorf("%q is not a policy: want namespace/name", args[0])
-			}
+			in, name := policyArg(args[0], *namespace)
 			var policies []view.Policy
-			q := url.Values{"namespace": {id.Namespace}, "name": {id.Name}}
+			q := url.Values{"namespace": {in}, "name": {name}}
 			if err := o.client().get(cmd.Context(), "/v1/policies?"+q.Encode(), &policies); err != nil {
 				return err
 			}
-			i := slices.IndexFunc(policies, func(p view.Policy) bool { return p.Policy.Name == id.Name })
-			if i < 0 {
-				return fmt.Errorf("policy %s is not known; \"sluicectl get policies -n %s\" lists those that are", id, id.Namespace)
+			i := slices.IndexFunc(policies, func(p view.Policy) bool { return p.Policy.Name == name && p.Policy.Namespace == in })
+			switch {
+			case i < 0 && in == "":
+				return fmt.Errorf("policy %s is not known, or it has a namespace; \"sluicectl get policies\" lists those that are", name)
+			case i < 0:
+				return fmt.Errorf("policy %s/%s is not known; \"sluicectl get policies -n %s\" lists those that are", in, name, in)
 			}
 			return o.output.print(o.out, policies[i], func(w *term.Writer) { writePolicy(w, policies[i]) })
 		},

@@ -23,7 +23,10 @@ import (
 )
 
 func newWatch(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "watch", Short: "Follow what happens on a node", Example: "  sluicectl watch verdicts -n shop"}
+	cmd := &cobra.Command{
+		Use: "watch", Short: "Follow what happens on a node", Example: "  sluicectl watch verdicts -n shop",
+		Args: cobra.ArbitraryArgs, RunE: oneOf,
+	}
 	cmd.AddCommand(newWatchVerdicts(o))
 	return cmd
 }

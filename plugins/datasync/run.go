@@ -137,6 +137,9 @@ func (w *Watcher) deliver(entries []model.Entry, revision int64) {
 		}
 	})
 	w.draft.Revision, w.draft.Heard = revision, time.Now()
+	if len(deltas) > 0 {
+		w.draft.Changed = revision
+	}
 	w.publish()
 }
 

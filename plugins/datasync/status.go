@@ -4,9 +4,12 @@ import "time"
 
 // Status says how well a Watcher follows the store. It is a value of one moment.
 type Status struct {
-	Following bool      `json:"following"`           // a watch is running
-	Since     time.Time `json:"since,omitzero"`      // since when Following is as it is
-	Revision  int64     `json:"revision"`            // of the store, as far as it was read
+	Following bool      `json:"following"`      // a watch is running
+	Since     time.Time `json:"since,omitzero"` // since when Following is as it is
+	Revision  int64     `json:"revision"`       // of the store, as far as it was read
+	// Changed is the revision at which the watch last told of an object that changed or
+	// went; 0 when it has not yet.
+	Changed   int64     `json:"changed,omitzero"`
 	Objects   int       `json:"objects"`             // in force
 	Problems  int       `json:"problems"`            // keys whose value in the store is not in force
 	Reported  uint64    `json:"reported"`            // problems reported since the start
