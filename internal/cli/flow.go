@@ -15,7 +15,8 @@ import (
 
 const flowHelp = `SRC and DST are namespace/pod, namespace/selector ("shop/app=web"), a selector ("app=web"), or an address.
 The destination's port is a number or a name (":8080", ":http"); the protocol is tcp unless told otherwise
-("/udp", "/sctp", "/icmp"). IPv6 addresses with a port stand in brackets.`
+("/udp", "/sctp", "/icmp", "/icmpv6", or a number such as "/47"). Only tcp, udp and sctp have ports. IPv6 addresses with
+a port stand in brackets.`
 
 // parseQuestion reads SRC and DST[:PORT][/PROTO].
 func parseQuestion(src, dst string) (view.Question, error) {
