@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"errors"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -48,6 +50,31 @@ func TestFlagsWinOverEnvironmentOverFileOverDefaults(t *testing.T) {
 	want := "from-flag warn a:1,b:2 eth0,eth1 /run/vpp/api.sock text"
 	if got != want || c.VPPTimeout != 7*time.Second || !c.AllowNodeTraffic {
 		t.Errorf("got %q, want %q; %+v", got, want, c)
+	}
+}
+
+// TestTheExampleOfTheGuideIsRead reads the file with settings that the guide shows.
+func TestTheExampleOfTheGuideIsRead(t *testing.T) {
+	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "agent.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, found := strings.Cut(string(guide), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	if !found {
+		t.Fatal("the guide shows no file")
+	}
+	c, err := loadConfig(flagsOf(t, "--config", settingsFile(t, example)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, errNode := c.node()
+	_, errLog := settings.Log(c.LogLevel, c.LogFormat, io.Discard)
+	if err := errors.Join(errNode, errLog, c.checkTarget(), c.checkRenderers()); err != nil {
+		t.Error(err)
+	}
+	if c.Node != "node-1" || len(c.Etcd.Endpoints) != 3 || len(c.Infra) != 3 || c.VPPTimeout != 5*time.Second {
+		t.Errorf("%+v", c)
 	}
 }
 

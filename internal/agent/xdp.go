@@ -15,7 +15,7 @@ import (
 )
 
 func xdpFlags(f *pflag.FlagSet) {
-	f.String("xdp-mode", string(xdp.ModeAuto), "where the kernel decides: auto (TCX at the node's ends of pairs), clsact, xdp, generic, xdp-pod")
+	f.String("xdp-mode", string(xdp.ModeAuto), "where the kernel decides: auto (TCX at the node's ends of pairs, clsact where the kernel has no TCX), clsact, xdp, generic, xdp-pod")
 	f.String("xdp-netns", "/run/netns", "folder with the network namespaces of pods, for --xdp-mode xdp-pod")
 	f.String("xdp-pins", xdp.DefaultPinPath, "folder of a bpf file system; what is pinned there goes on while the agent is not running")
 	f.StringSlice("xdp-uplink", nil, "interfaces at which packets to pods are dropped early, by XDP")
@@ -69,8 +69,9 @@ func newCleanup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove what enforces policy in the kernel",
-		Long: `Remove the links and maps that agents with the XDP renderer have pinned, and their filters (--xdp-mode clsact) of all interfaces:
-from then on the kernel lets all packets of pods pass. Nothing else is touched.`,
+		Long: `Remove the links and maps that agents with the XDP renderer have pinned, and their clsact filters of all interfaces, which are
+there with --xdp-mode clsact and, where the kernel has no TCX, with every mode: from then on the kernel lets all packets of pods
+pass. Nothing else is touched.`,
 		Example: `  sluice-agent cleanup
   sluice-agent cleanup --xdp-pins /sys/fs/bpf/other`,
 		Args: cobra.NoArgs,
