@@ -1,4 +1,5 @@
-# Every target works in a fresh clone: it builds what it needs. "make help" lists them.
+# Targets build and fetch what they need in a fresh clone. What they cannot fetch (root, a compiler, VPP, recordings) stands in
+# their lines, which "make help" lists, and in CONTRIBUTING.md.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := bin
@@ -22,7 +23,7 @@ SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 .PHONY: help run build test race bench bench-report fuzz conformance soak mutation lint generate verify e2e e2e-faults scale bench-xdp test-xdp test-vpp test-ligato images size
 
 help: ## List the targets
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build static binaries into bin/
 	$(GOBUILD) -o $(BIN)/ ./cmd/...
@@ -33,7 +34,7 @@ run: build ## Run the shop example on embedded parts (ARGS=--once to end after t
 test: ## Run all tests that need no VPP; those that need root or kernel features skip without
 	go test $(PKG)
 
-race: ## Run all tests under the race detector ("make lint" vets, once)
+race: ## Run all tests under the race detector ("make lint" vets, once; needs a C compiler)
 	CGO_ENABLED=1 go test -race -short -vet=off $(PKG)
 
 bench: ## Run the benchmarks COUNT times into bench.txt (feed two such files to benchstat)
@@ -55,7 +56,7 @@ $(GOLANGCI):
 	GOBIN=$(abspath $(TOOLS)) CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 	mv $(TOOLS)/golangci-lint $@
 
-conformance: ## Replay the recorded public suites and write docs/reference/conformance.md
+conformance: ## Replay the recorded public suites and write docs/reference/conformance.md (needs the recordings, which are not part of the module)
 	go run ./tests/conformance/report -o docs/reference/conformance.md
 
 soak: ## Play SEQUENCES random sequences of events on WORKERS workers, against the specification (SEED=1 repeats, ARGS="-o json")
@@ -73,7 +74,7 @@ generate: ## Regenerate protobuf code and BPF objects (needs protoc 3.21 and cla
 	@command -v clang-14 >/dev/null && command -v llvm-strip-14 >/dev/null || { echo "clang-14 is missing: apt-get install clang-14 llvm-14"; exit 1; }
 	go generate ./...
 
-verify: generate lint race ## What CI checks besides the tests: generated files, go.mod, formatting, lint, races
+verify: generate lint race ## What CI checks besides the tests: generated files, go.mod, formatting, lint, races (needs what generate and race need)
 	go mod tidy -diff
 	git diff --exit-code -- "*.pb.go" "*_bpfel.*" go.mod go.sum
 
