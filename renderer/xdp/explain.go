@@ -109,6 +109,10 @@ func (r *Renderer) Explain(f api.Flow) (out []renderer.Decision) {
 
 // decision puts a verdict of the memory that is in force in words.
 func (r *Renderer) decision(s side, v uint32) renderer.Decision {
+	if !r.started && !r.adopted { // the image is what was refused, or failed
+		l, rule, _ := r.ledger.ruleOf(s, v&compile.SlotMask, sinceBoot())
+		return r.decided(s, v, l, rule)
+	}
 	l, rule, _, ok := r.image.Rule(v & compile.SlotMask)
 	if !ok {
 		return r.decided(s, v, nil, -1)
@@ -227,7 +231,8 @@ func (r *Renderer) dumpTable(s side, l *renderer.RuleList, counted bool) DumpTab
 		t.Origins = append(t.Origins, l.Origins(i))
 	}
 	if counted {
-		t.Hits = r.ledger.hitsOf(s, l)
+		_, slots := r.options.Plane.Size()
+		t.Hits = r.ledger.hitsOf(s, l, slots)
 	}
 	return t
 }

@@ -52,6 +52,9 @@ func (k *Kernel) Age(d time.Duration) error {
 	return errors.Join(k.forgetTraces(), k.ageCrowds(units), k.ageFragments(units))
 }
 
+// Turn is that of the memory in force: the next one has the other.
+func (k *Kernel) Turn() uint32 { return k.force.turn }
+
 // ForgetFlows deletes all evidence, and tells nobody.
 func (k *Kernel) ForgetFlows() error { return k.forgetFlows() }
 

@@ -20,10 +20,10 @@ func (r *Renderer) install(mark Mark) error {
 	anew := r.adopted || !r.known()
 	p := r.image.Plan(r.again)
 	lines, slots := plane.Size()
-	anew = anew || p.Lines > lines || p.Slots > slots
-	if anew && r.tooLarge(p) != nil {
+	anew = anew || p.Lines > lines || r.countable(p) > slots
+	if anew && r.fits(p) != nil {
 		p = r.compact()
-		if err := r.tooLarge(p); err != nil {
+		if err := r.fits(p); err != nil {
 			r.refuse()
 			return cmp.Or(r.attach(p), err) // closed, because they are not known
 		}
@@ -43,10 +43,17 @@ func (r *Renderer) install(mark Mark) error {
 	return r.setMark(mark)
 }
 
-// tooLarge returns why a plan cannot be carried out.
-func (r *Renderer) tooLarge(p compile.Plan) error {
-	lines, slots := r.options.Plane.Limits()
-	return fits(p.Lines, min(lines, r.options.MaxLines), p.Slots, slots)
+// fits returns why a plan cannot be carried out.
+func (r *Renderer) fits(p compile.Plan) error {
+	lines, _ := r.options.Plane.Limits()
+	return fits(p.Lines, min(lines, r.options.MaxLines))
+}
+
+// countable is how many counters a plan gets. Rules beyond what the plane can count are enforced
+// like others.
+func (r *Renderer) countable(p compile.Plan) int {
+	_, slots := r.options.Plane.Limits()
+	return min(p.Slots, slots)
 }
 
 func (r *Renderer) setMark(m Mark) error {
@@ -124,7 +131,10 @@ func (r *Renderer) carry(p compile.Plan, anew bool) error {
 func (r *Renderer) prepare(p compile.Plan) error {
 	plane := r.options.Plane
 	r.started = false
-	if err := plane.Prepare(p.Lines, p.Slots); err != nil {
+	if n := r.countable(p); n < p.Slots {
+		r.log.Warn("not all rules are counted: the kernel has no larger values", "counters", n, "wanted", p.Slots)
+	}
+	if err := plane.Prepare(p.Lines, r.countable(p)); err != nil {
 		return fmt.Errorf("make a memory of %d lines: %w", p.Lines, err)
 	}
 	if err := plane.Write(0, r.image.Span(compile.Span{Lines: uint32(p.Lines)})); err != nil {

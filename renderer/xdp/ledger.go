@@ -170,9 +170,13 @@ func (l *ledger) release(spans []compile.Span, read func(first, count uint32) ([
 	return failed
 }
 
-// hitsOf returns the packets by rule of a list that an endpoint has, nil when they are not known.
-func (l *ledger) hitsOf(s side, list *renderer.RuleList) []uint64 {
+// hitsOf returns the packets by rule of a list that an endpoint has, nil when they are not known: also
+// where there are not as many counters.
+func (l *ledger) hitsOf(s side, list *renderer.RuleList, slots int) []uint64 {
 	now := l.ends[s][0]
+	if int(now.first)+len(list.Rules()) > slots {
+		return nil
+	}
 	if f := l.lists[now.first]; now.list != nil && f != nil && now.list.Digest() == list.Digest() {
 		return slices.Clone(f.hits)
 	}

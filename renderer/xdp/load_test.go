@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -162,34 +163,105 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-// TestMoreRulesThanCanBeCountedAreRefused as what does not fit into memory is.
-func TestMoreRulesThanCanBeCountedAreRefused(t *testing.T) {
+// TestRulesBeyondTheCountersAreEnforced as others are. What they decide is not known, and that of others is.
+func TestRulesBeyondTheCountersAreEnforced(t *testing.T) {
 	const most = 1 << 20 // of memory
 	l := newLab(t, func(o *labOptions) { o.kernel.MaxBytes = most })
 	lines, slots := l.kernel.Limits()
 	if lines != most/64 || slots < 256 {
 		t.Fatalf("there may be %d lines and %d counters", lines, slots)
 	}
-	few := webList("few", 80)
-	l.tell(podWith(few))
-	origin := api.Origin{Policy: api.PolicyID{Namespace: "lab", Name: "many"}}
-	rules, origins := make([]api.ContivRule, slots), make([][]api.Origin, slots)
+	l.tell(podWith(webList("few", 80)))
+	rules := make([]api.ContivRule, slots)
 	for i := range rules { // which differ in nothing that memory has
-		rules[i], origins[i] = permitTCP(api.AddrNet(friend4), 81, compile.ToPod), []api.Origin{origin}
+		rules[i] = permitTCP(api.AddrNet(friend4), 81, compile.ToPod)
 	}
-	txn := l.r.NewTxn(true)
-	txn.Render(labPod, podWith(renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, nil))))
-	if err := txn.Commit(t.Context()); !errors.Is(err, xdp.ErrTooLarge) {
+	other := api.PodID{Namespace: "lab", Name: "other"}
+	many := func(last uint16) {
+		t.Helper()
+		txn := l.r.NewTxn(false)
+		list := renderer.NewRuleList(append(slices.Clone(rules), permitTCP(api.AddrNet(friend4), last, compile.ToPod), api.ContivRule{}), nil)
+		txn.Render(other, renderer.PodConfig{IPs: []netip.Addr{other4}, Egress: list})
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for port, want := range map[uint16]bool{81: true, last: true, last + 1: false} {
+			if ok, err := l.kernel.Permits(labID+1, compile.ToPod, tcpFlow(friend4, other4, 1, port)); ok != want || err != nil {
+				t.Errorf("port %d: permitted is %t, want %t: %v", port, ok, want, err)
+			}
+		}
+	}
+	many(90)
+	turn := l.kernel.Turn()
+	many(95)
+	if l.kernel.Turn() != turn {
+		t.Error("memory was replaced without need")
+	}
+	l.packets(3, 80)
+	for _, e := range l.r.DumpHits().Endpoints {
+		if hits := e.Tables[0].Hits; e.Pod == other && hits != nil || e.Pod == labPod && !slices.Equal(hits, []uint64{3, 0}) {
+			t.Errorf("of %s %d hits are known: %v", e.Pod, len(hits), hits[:min(len(hits), 3)])
+		}
+	}
+}
+
+// TestRulesAreNamedOfWhatIsInForce also while what is told is refused, and has counters at other places.
+func TestRulesAreNamedOfWhatIsInForce(t *testing.T) {
+	r, err := xdp.New(xdp.Options{Plane: xdp.NewHeap(), MaxLines: 1 << 15, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
+		return []uint32{uint32(pod.Name[0])}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell := func(name string, ip netip.Addr, rules ...api.ContivRule) error {
+		var origins [][]api.Origin
+		for i := range rules {
+			origins = append(origins, []api.Origin{origin(name, i)})
+		}
+		txn := r.NewTxn(false)
+		txn.Render(api.PodID{Namespace: "lab", Name: name}, renderer.PodConfig{IPs: []netip.Addr{ip}, Egress: renderer.NewRuleList(rules, origins)})
+		return txn.Commit(t.Context())
+	}
+	web := permitTCP(api.AddrNet(friend4), 80, compile.ToPod)
+	err = errors.Join(tell("c", own4, web, api.ContivRule{}), tell("b", other4, permitTCP(api.AddrNet(friend4), 81, compile.ToPod), api.ContivRule{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string) {
+		t.Helper()
+		d := r.Explain(tcpFlow(friend4, own4, 1, 80))
+		if len(d) != 1 || d[0].Action != api.Permit || !slices.Equal(d[0].Origins, []api.Origin{origin("c", 0)}) {
+			t.Errorf("%s %+v decides", when, d)
+		}
+	}
+	check("before")
+	large := make([]api.ContivRule, 40000)
+	for n := range large {
+		large[n] = permitTCP(api.AddrNet(netip.AddrFrom4([4]byte{172, byte(16 + n>>16), byte(n >> 8), byte(n)})), uint16(1+n), compile.ToPod)
+	}
+	if err := tell("a", own6, large...); !errors.Is(err, xdp.ErrTooLarge) {
 		t.Fatalf("the error is %v, want that it is too large", err)
 	}
-	l.want(true, "what the last good policy permits", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 1, 80), false))
-	l.want(false, "what only the refused policy permits", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 1, 81), false))
-	if u := l.r.Unenforced(); len(u) != 1 || u[0].Origin != origin {
-		t.Errorf("it is reported as %+v", u)
+	check("while a list is refused")
+	if err := tell("a", own6, web); err != nil {
+		t.Fatal(err)
 	}
-	l.tell(podWith(few))
-	if u := l.r.Unenforced(); len(u) != 0 {
-		t.Errorf("%+v is still reported", u)
+	check("behind that")
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMemoriesOfAnySizeCanBeAsked: what programs read has the size of its map.
+func TestMemoriesOfAnySizeCanBeAsked(t *testing.T) {
+	l := newLab(t, func(o *labOptions) { o.kernel.Lines = 20000 })
+	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
+	if lines, _ := l.kernel.Size(); lines != 1<<15 {
+		t.Errorf("there are %d lines", lines)
+	}
+	l.want(true, "port 80", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false))
+	if _, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, MaxBytes: 100}); err == nil || !strings.Contains(err.Error(), "memories of 100 bytes at most") {
+		t.Errorf("memories of 100 bytes: %v", err)
 	}
 }
 

@@ -34,7 +34,7 @@ type invocation struct {
 // environment is what a test binary is told besides what this process was.
 func (i invocation) environment() []string {
 	if i.kernel {
-		return []string{"TMPDIR=" + i.tmp, "SLUICE_STACK=xdp-kernel"}
+		return []string{"TMPDIR=" + i.tmp, "SLUICE_STACK=xdp-kernel", "SLUICE_NO_KERNEL="}
 	}
 	return []string{"TMPDIR=" + i.tmp, "SLUICE_NO_KERNEL=1"}
 }
