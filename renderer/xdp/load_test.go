@@ -2,6 +2,7 @@ package xdp_test
 
 import (
 	"errors"
+	"math"
 	"net/netip"
 	"os"
 	"slices"
@@ -202,6 +203,51 @@ func TestRulesBeyondTheCountersAreEnforced(t *testing.T) {
 		if hits := e.Tables[0].Hits; e.Pod == other && hits != nil || e.Pod == labPod && !slices.Equal(hits, []uint64{3, 0}) {
 			t.Errorf("of %s %d hits are known: %v", e.Pod, len(hits), hits[:min(len(hits), 3)])
 		}
+	}
+}
+
+// scarce is a plane with few counters.
+type scarce struct {
+	xdp.Plane
+	slots, prepared int
+}
+
+func (p *scarce) Limits() (lines, slots int) { return math.MaxInt, p.slots }
+
+func (p *scarce) Prepare(lines, slots int) error {
+	p.prepared++
+	return p.Plane.Prepare(lines, slots)
+}
+
+// TestFewCountersAreEnoughForAnyRules: nothing is made anew for those that cannot be had.
+func TestFewCountersAreEnoughForAnyRules(t *testing.T) {
+	p := &scarce{Plane: xdp.NewHeap(), slots: 16}
+	r, err := xdp.New(xdp.Options{Plane: p, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{labID} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 40, 41, 42, 2} {
+		ports := make([]uint16, n)
+		for i := range ports {
+			ports[i] = uint16(80 + i)
+		}
+		txn := r.NewTxn(true)
+		txn.Render(labPod, podWith(webList("web", ports...)))
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if hits := r.DumpHits().Endpoints[0].Tables[0].Hits; (hits != nil) != (n < p.slots/2) {
+			t.Errorf("of %d rules %d hits are known", n, len(hits))
+		}
+		if got, err := r.Verdict(tcpFlow(friend4, own4, 1, uint16(79+n))); got != api.Permit || err != nil {
+			t.Errorf("the last of %d rules: %s, %v", n, got, err)
+		}
+	}
+	if p.prepared > 2 {
+		t.Errorf("memory was made %d times", p.prepared)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
