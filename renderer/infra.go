@@ -36,8 +36,11 @@ type Infra struct {
 func (i Infra) Check() (Infra, error) {
 	var out []netip.Prefix
 	for _, p := range i.Addresses {
-		if !p.IsValid() || p.Addr().Zone() != "" || Unmapped(p).Bits() == 0 {
+		switch {
+		case !p.IsValid() || p.Addr().Zone() != "":
 			return i, fmt.Errorf("%w: address %s", ErrInfra, p)
+		case Unmapped(p).Bits() == 0:
+			return i, fmt.Errorf("%w: %s would let everything pass", ErrInfra, p)
 		}
 		out = append(out, Unmapped(p))
 	}

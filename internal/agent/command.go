@@ -34,12 +34,14 @@ func Main(args []string, out, errOut io.Writer) int {
 func newCommand(out, errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sluice-agent",
-		Short: "Enforce Kubernetes network policy in a userspace vswitch",
+		Short: "Enforce Kubernetes network policy in a userspace vswitch, or in the kernel",
 		Example: `  sluice-agent dev --manifests docs/examples/shop
   sluice-agent run --node node-1 --etcd-endpoints 10.0.0.1:2379 --vpp-socket /run/vpp/api.sock`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	cmd.Version = version.Get().String()
+	cmd.SetVersionTemplate(version.Template)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
 	cmd.AddCommand(newRun(errOut), newDev(out, errOut), newCleanup(), &cobra.Command{
@@ -52,10 +54,12 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 func newRun(errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Enforce the policies of a cluster for the pods of this node, in VPP",
-		Long: `Follow the state of a cluster in etcd and enforce its policies for the pods of this node in the VPP behind a socket.
+		Short: "Enforce the policies of a cluster for the pods of this node, in VPP or in the kernel",
+		Long: `Follow the state of a cluster in etcd and enforce its policies for the pods of this node: in the VPP behind a socket
+(--renderers acl, and session for its host stack), or in the kernel (--renderers xdp).
 Every setting is also an environment variable (--api-socket is SLUICE_API_SOCKET) and a key in the file of --config.`,
 		Example: `  sluice-agent run --node node-1 --etcd-endpoints 10.0.0.1:2379,10.0.0.2:2379
+  sluice-agent run --node node-1 --etcd-endpoints 10.0.0.1:2379 --renderers xdp
   sluice-agent run --config /etc/sluice/agent.yaml --log-level debug`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -115,6 +119,13 @@ func setUp(cmd *cobra.Command, errOut io.Writer) (Config, *slog.Logger, error) {
 	if err := errors.Join(cfg.checkTarget(), cfg.checkRenderers()); err != nil {
 		return cfg, nil, err
 	}
+	given, err := settings.Given(cmd.Flags(), os.Environ())
+	if err != nil {
+		return cfg, nil, err
+	}
+	for _, idle := range cfg.idle(given) {
+		log.Warn("a setting has no effect", "setting", "--"+idle.name, "because", idle.why)
+	}
 	return cfg, log, nil
 }
 
@@ -135,6 +146,6 @@ func run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
-	log.Info("agent starts", "version", version.Get().Version, "node", cfg.Node, "etcd", cfg.Etcd.Endpoints, "target", cfg.ACLTarget, "vpp", cfg.VPPSocket, "api", cfg.APISocket)
+	log.Info("agent starts", append([]any{"version", version.Get().Version, "node", cfg.Node, "etcd", cfg.Etcd.Endpoints, "api", cfg.APISocket}, cfg.enforcers()...)...)
 	return errors.Join(a.Run(ctx), store.Close())
 }

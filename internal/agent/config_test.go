@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"os"
@@ -219,6 +220,54 @@ func TestTheRenderersAreChecked(t *testing.T) {
 		err := tc.config.checkRenderers()
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v, want %q", tc.config, err, tc.want)
+		}
+	}
+}
+
+// TestWhatHasNoEffectIsTold of what was given, wherever that was.
+func TestWhatHasNoEffectIsTold(t *testing.T) {
+	for want, args := range map[string][]string{
+		"":                      {"--acl-memory", "64", "--vpp-socket", "/run/vpp.sock"},
+		"xdp-flows xdp-uplink":  {"--xdp-uplink", "eth0", "--xdp-flows", "64"},
+		"ligato-label":          {"--ligato-label", "x", "--state-file", "/tmp/state"},
+		"acl-memory vpp-socket": {"--renderers", "xdp", "--xdp-flows", "64", "--acl-memory", "64", "--vpp-socket", "/run/vpp.sock"},
+		"vpp-stats-socket":      {"--acl-target", "ligato", "--ligato-label", "x", "--vpp-stats-socket", "/run/stats.sock"},
+	} {
+		flags := flagsOf(t, args...)
+		cfg, err := loadConfig(flags, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given, err := settings.Given(flags, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, idle := range cfg.idle(given) {
+			got = append(got, idle.name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%v: %q have no effect, want %q", args, got, want)
+		}
+	}
+	path := settingsFile(t, "xdp-flows: 64")
+	given, err := settings.Given(flagsOf(t, "--config", path), []string{"SLUICE_XDP_SAMPLE=3", "SLUICE_NOTHING=1"})
+	if want := []string{"config", "xdp-flows", "xdp-sample"}; err != nil || !cmp.Equal(given, want) {
+		t.Errorf("%q are given, want %q: %v", given, want, err)
+	}
+}
+
+func TestTheLogSaysWhoEnforcesAndWhere(t *testing.T) {
+	for want, args := range map[string][]string{
+		"[renderers [acl] target govpp vpp /run/vpp/api.sock]":                   nil,
+		"[renderers [acl] target ligato]":                                        {"--acl-target", "ligato"},
+		"[renderers [xdp] xdp_mode clsact]":                                      {"--renderers", "xdp", "--xdp-mode", "clsact"},
+		"[renderers [acl xdp] target govpp vpp /run/vpp/api.sock xdp_mode auto]": {"--renderers", "acl,xdp"},
+		"[renderers [acl session] target govpp vpp /run/vpp/api.sock]":           {"--renderers", "acl,session"},
+	} {
+		cfg, err := loadConfig(flagsOf(t, args...), nil)
+		if got := fmt.Sprint(cfg.enforcers()); err != nil || got != want {
+			t.Errorf("%v: %s, want %s: %v", args, got, want, err)
 		}
 	}
 }

@@ -35,6 +35,9 @@ func (c Config) infra() (renderer.Infra, error) {
 			return out, fmt.Errorf("--infra %q: want %s, %s, an address or a CIDR", s, infraNeighbours, infraErrors)
 		}
 	}
+	if _, err := out.Check(); err != nil {
+		return out, fmt.Errorf("--infra: %w", err)
+	}
 	return out, nil
 }
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
@@ -42,4 +43,42 @@ func (c Config) checkRenderers() error {
 		return fmt.Errorf("--xdp-flows %d: want %d at most", c.XDPFlows, xdp.MaxFlows)
 	}
 	return nil
+}
+
+// idleSetting is a setting that was given and has no effect.
+type idleSetting struct{ name, why string }
+
+// idle returns those of the settings that belong to what is not switched on.
+func (c Config) idle(given []string) (out []idleSetting) {
+	vpp := slices.Contains(c.Renderers, rendererACL) && c.ACLTarget != targetLigato
+	for _, name := range given {
+		kind, _, _ := strings.Cut(name, "-")
+		switch {
+		case kind == "xdp" && !slices.Contains(c.Renderers, rendererXDP):
+			out = append(out, idleSetting{name, "--renderers has no xdp"})
+		case kind == "ligato" && c.ACLTarget != targetLigato:
+			out = append(out, idleSetting{name, "--acl-target is not ligato"})
+		case (name == "vpp-socket" || name == "vpp-stats-socket") && !vpp:
+			out = append(out, idleSetting{name, "no renderer speaks with VPP"})
+		case kind == "acl" && !slices.Contains(c.Renderers, rendererACL):
+			out = append(out, idleSetting{name, "--renderers has no acl"})
+		}
+	}
+	return out
+}
+
+// enforcers says for the log who enforces, and where.
+func (c Config) enforcers() (out []any) {
+	out = []any{"renderers", c.Renderers}
+	switch {
+	case !slices.Contains(c.Renderers, rendererACL):
+	case c.ACLTarget == targetLigato:
+		out = append(out, "target", c.ACLTarget)
+	default:
+		out = append(out, "target", c.ACLTarget, "vpp", c.VPPSocket)
+	}
+	if slices.Contains(c.Renderers, rendererXDP) {
+		out = append(out, "xdp_mode", c.XDPMode)
+	}
+	return out
 }

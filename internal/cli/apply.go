@@ -6,13 +6,18 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr"
@@ -21,21 +26,43 @@ import (
 // changeFlags are what apply and delete share.
 type changeFlags struct {
 	files        []string
-	endpoints    []string
 	prefix       string
 	acceptLegacy bool
 }
 
 func (f *changeFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVarP(&f.files, "filename", "f", nil, "manifest, directory of manifests, or - for the standard input (repeatable)")
-	cmd.Flags().StringSliceVar(&f.endpoints, "etcd-endpoints", nil, "write to this etcd instead of asking the agent")
+	settings.EtcdFlags(cmd.Flags())
+	endpoints := cmd.Flags().Lookup(endpointsFlag)
+	endpoints.Usage, endpoints.DefValue = "write to this etcd instead of asking the agent", "[]"
 	cmd.Flags().StringVar(&f.prefix, "etcd-prefix", model.DefaultPrefix, "prefix of the keys in etcd")
 	cmd.Flags().BoolVar(&f.acceptLegacy, "accept-legacy", false, "also read policies of extensions/v1beta1 and the annotation that isolates a namespace, as before Kubernetes 1.7 (see convert)")
-	_ = cmd.MarkFlagRequired("filename") // fails only for a flag that does not exist
 }
+
+// endpointsFlag names the etcd that is written to. Other settings of etcd are environment variables, too,
+// but this one says to whom the command talks.
+const endpointsFlag = "etcd-endpoints"
+
+// etcd returns how to come to the store that is written to.
+func (f *changeFlags) etcd(flags *pflag.FlagSet) (kvstore.Config, error) {
+	prefix := settings.EnvPrefix + "ETCD_"
+	environ := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return !strings.HasPrefix(v, prefix) || strings.HasPrefix(v, prefix+"ENDPOINTS=")
+	})
+	e, err := settings.Load[settings.Etcd](flags, environ)
+	if err != nil {
+		return kvstore.Config{}, err
+	}
+	return e.Client()
+}
+
+var errNoFile = errors.New("-f is needed: a manifest, a directory of manifests, or - for the standard input")
 
 // load reads the manifests, and writes what is to be known of legacy ones to notes.
 func (f *changeFlags) load(in io.Reader, notes io.Writer) (ksr.Load, error) {
+	if len(f.files) == 0 {
+		return ksr.Load{}, errNoFile
+	}
 	var opts []ksr.Option
 	if f.acceptLegacy {
 		opts = append(opts, ksr.AcceptLegacy())
@@ -60,7 +87,8 @@ port or block is reported and permits nothing; everything else is applied.
 
 In a cluster the reflector does this from the API server; apply is for development and for stores without one.`,
 		Example: `  sluicectl apply -f policy.yaml
-  kubectl get ns,pod,netpol -A -o json | sluicectl apply -f - --etcd-endpoints 127.0.0.1:2379`,
+  kubectl get ns,pod,netpol -A -o json | sluicectl apply -f - --etcd-endpoints 127.0.0.1:2379
+  sluicectl apply -f policy.yaml --etcd-endpoints 10.0.0.1:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.change(cmd, f, func(values []proto.Message) (view.Change, error) { return putAll(values) })
@@ -127,8 +155,8 @@ func (o *options) change(cmd *cobra.Command, f changeFlags, build func([]proto.M
 		return err
 	}
 	var answer view.Applied
-	if len(f.endpoints) > 0 {
-		answer, err = changeStore(ctx, f, c)
+	if cmd.Flags().Changed(endpointsFlag) {
+		answer, err = f.changeStore(ctx, cmd.Flags(), c)
 	} else {
 		err = o.client().post(ctx, "/v1/change", c, &answer)
 	}
@@ -162,9 +190,13 @@ func convert(load ksr.Load) (values []proto.Message, problems []api.Problem) {
 }
 
 // changeStore writes to etcd without an agent.
-func changeStore(ctx context.Context, f changeFlags, c view.Change) (view.Applied, error) {
+func (f *changeFlags) changeStore(ctx context.Context, flags *pflag.FlagSet, c view.Change) (view.Applied, error) {
+	cfg, err := f.etcd(flags)
+	if err != nil {
+		return view.Applied{}, err
+	}
 	log := slog.New(slog.DiscardHandler)
-	store, err := kvstore.Dial(ctx, kvstore.Config{Endpoints: f.endpoints}, log)
+	store, err := kvstore.Dial(ctx, cfg, log)
 	if err != nil {
 		return view.Applied{}, err
 	}

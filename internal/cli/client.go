@@ -11,8 +11,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
+
+	"github.com/sluice-net/sluice/internal/view"
 )
 
 // client asks an agent over the Unix socket of its debug API.
@@ -82,12 +85,20 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 	return nil, fmt.Errorf("agent: %s", strings.TrimSpace(string(answer)))
 }
 
+// there says whether there is a file, also one that may not be read.
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil || errors.Is(err, fs.ErrPermission)
+}
+
 // unreachable says what to do when there is no agent.
 func (c *client) unreachable(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // the URL is made up
 	}
 	switch {
+	case os.Geteuid() != 0 && c.socket != view.RootSocket && there(view.RootSocket):
+		return fmt.Errorf("no agent of this user listens on %s, but one of root on %s: use sudo, or --socket: %w", c.socket, view.RootSocket, err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no agent listens on %s: start one with \"sluice-agent dev --manifests DIR\", or name its socket with --socket: %w",
 			c.socket, err)

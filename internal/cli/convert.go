@@ -43,12 +43,14 @@ Exit codes: 0 done, 2 something could not be converted; the rest was.`,
 	}
 	cmd.Flags().StringSliceVarP(&files, "filename", "f", nil, "manifest, directory of manifests, or - for the standard input (repeatable)")
 	cmd.Flags().BoolVar(&ignore, "ignore-annotation", false, "the cluster was Kubernetes 1.7 or later, where the annotation meant nothing and policies isolated what they select")
-	_ = cmd.MarkFlagRequired("filename") // fails only for a flag that does not exist
 	return cmd
 }
 
 // convert writes the manifests of today to the output.
 func (o *options) convert(errOut io.Writer, files []string, cluster ksr.LegacyCluster) error {
+	if len(files) == 0 {
+		return errNoFile
+	}
 	m, err := ksr.ModerniseFiles(files, o.in, cluster)
 	if err != nil {
 		return err

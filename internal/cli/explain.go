@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +35,7 @@ Exit codes: 0 every flow is allowed, 1 some are denied, 2 error.`,
   sluicectl explain 198.51.100.7 platform/app=gateway:https
   sluicectl explain shop/app=cart [fd00:10::10]:8443 -o json
   sluicectl explain --manifests docs/examples/shop shop/web-0 shop/cart-0:http`,
-		Args: cobra.ExactArgs(2),
+		Args: twoEnds,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := parseQuestion(args[0], args[1])
 			if err != nil {
@@ -68,6 +69,9 @@ func (o *options) explanations(ctx context.Context, errOut io.Writer, q view.Que
 	load, err := ksr.LoadFiles(manifests, o.in)
 	if err != nil {
 		return nil, err
+	}
+	if load.Files == 0 {
+		return nil, fmt.Errorf("%s: no manifest is there; want files *.yaml, *.yml or *.json", strings.Join(manifests, ", "))
 	}
 	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
 	w := term.NewWriter(errOut)

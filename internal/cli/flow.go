@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-const flowHelp = `SRC and DST are namespace/pod, namespace/selector ("shop/app=web"), a selector ("app=web"), or an address.
+const flowHelp = `SRC and DST are namespace/pod, namespace/selector ("shop/app=web"; "shop/*" is all), a selector ("app=web"), or an address.
 The destination's port is a number or a name (":8080", ":http"); the protocol is tcp unless told otherwise
 ("/udp", "/sctp", "/icmp", "/icmpv6", or a number such as "/47"). Only tcp, udp and sctp have ports. IPv6 addresses with
 a port stand in brackets.`
@@ -36,11 +36,21 @@ func parseQuestion(src, dst string) (view.Question, error) {
 	case strings.ContainsAny(q.Port, "/[] "):
 		return q, fmt.Errorf("%q is neither the number nor the name of a port", q.Port)
 	case q.Port == "" && proto.HasPorts():
-		return q, fmt.Errorf("%q has no port: want for example %s:8080/%s, or %s/icmp", dst, bracketed(q.Dst), proto, q.Dst)
+		return q, withoutPort(dst, q.Dst, proto)
 	case q.Port != "" && !proto.HasPorts():
 		return q, fmt.Errorf("%q has a port, but %s has none: want %s/%s", dst, proto, q.Dst, proto)
 	}
 	return q, nil
+}
+
+// withoutPort says what is missing. The last part of an IPv6 address may have been meant as a port.
+func withoutPort(dst, host string, proto api.Protocol) error {
+	err := fmt.Errorf("%q has no port: want for example %s:8080/%s, or %s/icmp", dst, bracketed(host), proto, host)
+	i := strings.LastIndexByte(host, ':')
+	if i < 0 || !isAddr(host[:i]) {
+		return err
+	}
+	return fmt.Errorf("%w; where %s is the port, %s:%s/%s", err, host[i+1:], bracketed(host[:i]), host[i+1:], proto)
 }
 
 // cutProtocol splits "/tcp" from the end. What stands behind the last slash is
@@ -108,7 +118,7 @@ func newInject(o *options) *cobra.Command {
 		Long:  "Send a packet through the dataplane's installed tables, and show every interface, table and rule that it met.\n\n" + flowHelp,
 		Example: `  sluicectl inject shop/web-0 shop/cart-0:http
   sluicectl inject shop/batch-0 203.0.113.10:443/tcp -o yaml`,
-		Args: cobra.ExactArgs(2),
+		Args: twoEnds,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := parseQuestion(args[0], args[1])
 			if err != nil {
@@ -129,6 +139,14 @@ func newInject(o *options) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// twoEnds checks that both ends of a flow are given.
+func twoEnds(cmd *cobra.Command, args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("%s asks about a flow: want SRC and DST:PORT/PROTO, as in \"%s shop/web-0 shop/cart-0:8080/tcp\"", cmd.Name(), cmd.CommandPath())
+	}
+	return nil
 }
 
 func writeInjections(w *term.Writer, all []view.Injection) {

@@ -55,7 +55,7 @@ func TestWrongDestinationsSayWhatIsWanted(t *testing.T) {
 		"shop/web-0:":           "has no port",
 		"shop/web-0:/udp":       "want for example shop/web-0:8080/udp",
 		"fd00::1":               "want for example [fd00::1]:8080/tcp",
-		"fd00::1:8080/udp":      "want for example [fd00::1:8080]:8080/udp",
+		"fd00::1:8080/udp":      "want for example [fd00::1:8080]:8080/udp, or fd00::1:8080/icmp; where 8080 is the port, [fd00::1]:8080/udp",
 		"[fd00::1]":             "want for example [fd00::1]:8080/tcp",
 		"app=web":               "want for example app=web:8080/tcp",
 		"shop/web-0:80/quic":    `"quic" is not a protocol`,

@@ -63,6 +63,8 @@ Exit codes: 0 done or allowed, 1 denied or a failed test, 2 error.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	cmd.Version = version.Get().String()
+	cmd.SetVersionTemplate(version.Template)
 	cmd.SetIn(in)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,7 +18,13 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/tests/etcd"
 )
+
+func TestMain(m *testing.M) {
+	etcd.Main()
+	os.Exit(m.Run())
+}
 
 // agent answers like an agent, on a socket, with what a test gives it.
 func agent(t *testing.T, routes map[string]http.HandlerFunc) (socket string) {
@@ -334,5 +341,46 @@ func TestNothingTellsThatAPolicyIsEnforced(t *testing.T) {
 	nodes = nodes[:1]
 	if code, _, _ := sluicectl(socket, "", "get", "nodes"); code != ExitOK {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestWhatIsMissingIsAskedForInWords(t *testing.T) {
+	empty := t.TempDir()
+	for want, args := range map[string][]string{
+		`explain asks about a flow: want SRC and DST:PORT/PROTO, as in "sluicectl explain shop/web-0`: {"explain", "shop/web-0"},
+		`inject asks about a flow: want SRC and DST:PORT/PROTO`:                                       {"inject"},
+		`sluicectl: -f is needed`: {"apply"},
+		`-f is needed`:            {"convert"},
+		"-f is needed: ":          {"delete"},
+		empty + ": no manifest is there; want files *.yaml, *.yml or *.json": {"explain", "--manifests", empty, "a/b", "a/c:80"},
+	} {
+		if code, _, errOut := sluicectl("nowhere", "", args...); code != ExitError || !strings.Contains(errOut, want) {
+			t.Errorf("%v: exit code %d, %q, want %q", args, code, errOut, want)
+		}
+	}
+	var version bytes.Buffer
+	if code := Run([]string{"--version"}, nil, &version, io.Discard); code != ExitOK || !strings.HasPrefix(version.String(), "sluice ") {
+		t.Errorf("--version: exit code %d, %q", code, version.String())
+	}
+}
+
+// TestEtcdWithCertificatesIsWrittenTo as its guide sets it up.
+func TestEtcdWithCertificatesIsWrittenTo(t *testing.T) {
+	authority := etcd.NewAuthority(t)
+	members := etcd.Start(t, etcd.Options{Authority: authority})
+	cert, key := authority.Issue(t, "sluice-ksr")
+	const manifest = "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}"
+	args := []string{"apply", "-f", "-", "--etcd-endpoints", strings.Join(members.Endpoints(), ","), "--etcd-ca", authority.CA}
+	code, out, errOut := sluicectl("nowhere", manifest, append(args, "--etcd-cert", cert, "--etcd-key", key)...)
+	if code != ExitOK || !strings.HasPrefix(out, "1 written") {
+		t.Errorf("exit code %d, %q, %q", code, out, errOut)
+	}
+	if code, _, errOut := sluicectl("nowhere", manifest, append(args, "--etcd-cert", cert)...); code != ExitError || !strings.Contains(errOut, "--etcd-cert and --etcd-key belong together") {
+		t.Errorf("without the key: exit code %d, %q", code, errOut)
+	}
+	// Who runs the agent of a node has its settings: they do not change whom the command asks.
+	t.Setenv("SLUICE_ETCD_ENDPOINTS", members.Endpoints()[0])
+	if code, _, errOut := sluicectl("/nowhere", manifest, "apply", "-f", "-"); code != ExitError || !strings.Contains(errOut, "no agent listens on /nowhere") {
+		t.Errorf("with endpoints in the environment: exit code %d, %q", code, errOut)
 	}
 }

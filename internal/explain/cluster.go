@@ -60,14 +60,20 @@ func Labels(p *model.Pod) labels.Set { return labelMap(p.GetLabels()) }
 // selectorSigns tell a selector from a name.
 const selectorSigns = "=!(, "
 
+// wildcard selects all pods.
+const wildcard = "*"
+
 // parties resolves one side of a question: an address, namespace/pod,
 // namespace/selector or a selector.
 func (c Cluster) parties(text string) ([]view.Party, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return []view.Party{c.atAddress(a.Unmap().WithZone(""))}, nil
 	}
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return nil, fmt.Errorf("%s is a block: ask about one address of it, such as %s", text, p.Addr())
+	}
 	ns, rest, scoped := strings.Cut(text, "/")
-	if scoped && !strings.ContainsAny(rest, selectorSigns) {
+	if scoped && rest != wildcard && !strings.ContainsAny(rest, selectorSigns) {
 		return c.named(api.PodID{Namespace: ns, Name: rest})
 	}
 	// A name of a namespace has no dot. Otherwise the slash is part of a label's key.
@@ -130,6 +136,9 @@ func (c Cluster) unknown(id api.PodID) error {
 
 func (c Cluster) selected(ns, selector string) (out []view.Party, err error) {
 	sel, err := labels.Parse(selector)
+	if selector == wildcard {
+		sel, err = labels.Everything(), nil
+	}
 	if err != nil || selector == "" {
 		return nil, fmt.Errorf("%q is neither an address, nor namespace/pod, nor a selector such as app=web", selector)
 	}

@@ -105,6 +105,7 @@ func TestQuestionsAreResolvedIntoFlows(t *testing.T) {
 		"a selector everywhere":                    {view.Question{Src: "app=friend", Dst: "app==server", Port: "80", Protocol: api.TCP}, []string{v4}},
 		"a label whose key has a slash":            {view.Question{Src: "app=friend", Dst: "app.kubernetes.io/name=server", Port: "80", Protocol: api.TCP}, []string{v4}},
 		"the same in a namespace":                  {view.Question{Src: "app=friend", Dst: "demo/app.kubernetes.io/name=server", Port: "80", Protocol: api.TCP}, []string{v4}},
+		"all pods of a namespace":                  {view.Question{Src: "demo/friend", Dst: "demo/*", Port: "80", Protocol: api.TCP}, []string{v4, "demo/friend demo/friend 10.2.0.2:49152 -> 10.2.0.2:80/tcp", "demo/friend demo/stranger 10.2.0.2:49152 -> 10.2.0.3:80/tcp"}},
 		"a label that is there":                    {view.Question{Src: "role", Dst: "10.2.0.1", Port: "80", Protocol: api.TCP}, []string{v4, "demo/stranger demo/server 10.2.0.3:49152 -> 10.2.0.1:80/tcp"}},
 		"a name that some destinations lack":       {view.Question{Src: "demo/friend", Dst: "app in (server, stranger)", Port: "http", Protocol: api.TCP}, []string{v4}},
 		"a name of another protocol":               {view.Question{Src: "demo/server", Dst: "demo/friend", Port: "http", Protocol: api.UDP}, []string{"demo/server demo/friend 10.2.0.1:49152 -> 10.2.0.2:53/udp"}},
@@ -142,6 +143,8 @@ func TestWrongQuestionsSayWhatIsWrong(t *testing.T) {
 		`"app=job"; what it selects has finished, has no address yet, or is in the host network (name such a pod itself, as in demo/finished)`: {Src: "app=job", Dst: "demo/server", Port: "80", Protocol: api.TCP},
 		`named "https", and it is not a number from 0 to 65535; there is http (53/udp), http (8080/tcp)`:                                       {Src: "demo/server", Dst: "demo/friend", Port: "https", Protocol: api.TCP},
 		`198.51.100.7 has no tcp port that is named "https", and it is not a number from 0 to 65535; only pods have named ports`:               {Src: "demo/server", Dst: "198.51.100.7", Port: "https", Protocol: api.TCP},
+		`source: 10.2.0.0/24 is a block: ask about one address of it, such as 10.2.0.0`:                                                        {Src: "10.2.0.0/24", Dst: "demo/server", Port: "80", Protocol: api.TCP},
+		`no pod with an address is selected by "*" in namespace other`:                                                                         {Src: "demo/friend", Dst: "other/*", Port: "80", Protocol: api.TCP},
 		`no addresses of one family`: {Src: "demo/friend", Dst: "fd00:2::1", Port: "80", Protocol: api.TCP},
 	} {
 		if _, err := c.Questions(q); err == nil || !strings.Contains(err.Error(), want) {

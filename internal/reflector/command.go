@@ -56,6 +56,8 @@ Every setting is also an environment variable (--etcd-prefix is SLUICE_ETCD_PREF
 			return run(cmd.Context(), cfg, log)
 		},
 	}
+	cmd.Version = version.Get().String()
+	cmd.SetVersionTemplate(version.Template)
 	addFlags(cmd.Flags())
 	cmd.AddCommand(&cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  sluice-ksr version",

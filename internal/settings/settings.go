@@ -27,13 +27,42 @@ const EnvPrefix = "SLUICE_"
 // an error, an unknown variable is another program's.
 func Load[T any](flags *pflag.FlagSet, environ []string) (T, error) {
 	var none T
+	k, err := given(flags, environ)
+	if err != nil {
+		return none, err
+	}
+	if err := k.Load(posflag.Provider(flags, "\x00", k), nil); err != nil {
+		return none, fmt.Errorf("settings in flags: %w", err)
+	}
+	var c T
+	if err := k.Unmarshal("", &c); err != nil {
+		return none, fmt.Errorf("settings: %w", err)
+	}
+	return c, nil
+}
+
+// Given returns the names of the settings that somebody gave, sorted: by flags, in the
+// environment or in the file.
+func Given(flags *pflag.FlagSet, environ []string) ([]string, error) {
+	k, err := given(flags, environ)
+	if err != nil {
+		return nil, err
+	}
+	names := k.Keys()
+	flags.Visit(func(f *pflag.Flag) { names = append(names, f.Name) })
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// given reads the file and the environment.
+func given(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, error) {
 	k := koanf.New("\x00") // keys are flat; no delimiter occurs in them
 	if path := configPath(flags, environ); path != "" {
 		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
-			return none, fmt.Errorf("settings in %s: %w", path, err)
+			return nil, fmt.Errorf("settings in %s: %w", path, err)
 		}
 		if err := checkKeys(k.Keys(), flags, path); err != nil {
-			return none, err
+			return nil, err
 		}
 	}
 	fromEnv := env.Provider("\x00", env.Opt{
@@ -52,16 +81,9 @@ func Load[T any](flags *pflag.FlagSet, environ []string) (T, error) {
 		},
 	})
 	if err := k.Load(fromEnv, nil); err != nil {
-		return none, fmt.Errorf("settings in the environment: %w", err)
+		return nil, fmt.Errorf("settings in the environment: %w", err)
 	}
-	if err := k.Load(posflag.Provider(flags, "\x00", k), nil); err != nil {
-		return none, fmt.Errorf("settings in flags: %w", err)
-	}
-	var c T
-	if err := k.Unmarshal("", &c); err != nil {
-		return none, fmt.Errorf("settings: %w", err)
-	}
-	return c, nil
+	return k, nil
 }
 
 // configPath returns the path of the file with settings: that of --config, or of its

@@ -34,7 +34,17 @@ func Get() Info {
 	return info
 }
 
-// String returns the identity in one line.
+// String returns the identity in one line, with the libraries that are in it.
 func (i Info) String() string {
-	return fmt.Sprintf("sluice %s (%s, govpp %s, etcd client %s)", i.Version, i.Go, i.GoVPP, i.Etcd)
+	s := fmt.Sprintf("sluice %s (%s", i.Version, i.Go)
+	if i.GoVPP != "" {
+		s += ", govpp " + i.GoVPP
+	}
+	if i.Etcd != "" {
+		s += ", etcd client " + i.Etcd
+	}
+	return s + ")"
 }
+
+// Template is how commands print it for --version.
+const Template = "{{.Version}}\n"

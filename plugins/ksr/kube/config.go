@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/client-go/rest"
@@ -17,7 +18,10 @@ func Load(kubeconfig, agent string) (*rest.Config, error) {
 	} else {
 		cfg, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, rest.ErrNotInCluster):
+		return nil, fmt.Errorf("API server: no --kubeconfig is given, and this is no pod of a cluster: %w", err)
+	case err != nil:
 		return nil, fmt.Errorf("API server: %w", err)
 	}
 	cfg.UserAgent = agent
