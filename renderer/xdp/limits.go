@@ -64,12 +64,15 @@ func floorPower(n int) int { return 1 << (bits.Len(uint(n)) - 1) }
 // size gives maps the sizes that they have with a memory, if it is none that is too large. Lines are a power
 // of two, with which older verifiers know how far an index goes.
 func (k *Kernel) size(spec *ebpf.CollectionSpec, lines, slots int) error {
-	most, _ := k.Limits()
+	most, mostSlots := k.Limits()
 	if lines > floorPower(lines) {
 		lines = 2 * floorPower(lines)
 	}
 	if err := fits(lines, most); err != nil {
 		return err
+	}
+	if slots > mostSlots {
+		return fmt.Errorf("%w: there are %d counters, and there may be %d", ErrTooLarge, slots, mostSlots)
 	}
 	return bpf.Sizes{Lines: lines, Slots: stride(slots), Buckets: flowBuckets(k.options.Flows), CPUs: k.cpus}.Apply(spec)
 }

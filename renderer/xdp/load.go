@@ -96,8 +96,7 @@ func (k *Kernel) load(lines, slots int) (*memory, error) { return k.loadWith(lin
 
 // loadWith makes programs for the maps of a memory that there is.
 func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory, error) {
-	_, most := k.Limits()
-	slots = min(max(slots, k.options.Slots, 2), most)
+	slots = max(slots, k.options.Slots, 2)
 	turn := k.history.turn()
 	if k.force != nil { // else it is of what is in force
 		turn = 1 - turn

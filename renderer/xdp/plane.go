@@ -21,8 +21,8 @@ type Plane interface {
 
 	// Size is how many lines and counters the memory that is written has.
 	Size() (lines, slots int)
-	// Limits is how many of them a memory may have at most. What has more lines cannot be enforced; what
-	// has more counters is not counted there.
+	// Limits is how many of them a memory may have at most. What needs more lines cannot be enforced; rules
+	// beyond the counters are not counted.
 	Limits() (lines, slots int)
 	// Prepare makes a memory in which nothing is. What was prepared before is dropped.
 	Prepare(lines, slots int) error
