@@ -145,6 +145,32 @@ func TestEventsTellOfDropsWithTheirRuleAndAreLimited(t *testing.T) {
 	}
 }
 
+// TestAQuietTimeBringsNoFlood: what nobody was told of in it is not told of at once.
+func TestAQuietTimeBringsNoFlood(t *testing.T) {
+	const limit, packets = 100, 400
+	onOneProcessor(t)
+	l := newLab(t)
+	l.render(closed, nil)
+	drop := func(n int) {
+		for range n {
+			l.want(false, "a packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 81), false))
+		}
+	}
+	var flood time.Duration
+	got := l.told(xdp.Telling{PerSecond: limit}, 3, func() {
+		for range 3 {
+			drop(1)
+			time.Sleep(600 * time.Millisecond)
+		}
+		began := time.Now()
+		drop(packets)
+		flood = time.Since(began)
+	})
+	if most := 3 + limit + int(limit*flood.Seconds()) + 1; len(got) > most {
+		t.Errorf("there were %d events, want %d at most", len(got), most)
+	}
+}
+
 func TestEventsAreSampled(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, nil)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
@@ -85,6 +86,35 @@ func TestProcessorsCountForThemselves(t *testing.T) {
 	l.counts("all processors", want)
 	if got, err := l.kernel.Drops(); err != nil || got[xdp.ReasonPolicy] != drops {
 		t.Errorf("drops are %v and %v, want %d by policy", got, err, drops)
+	}
+}
+
+// TestProcessorsLoseNoCounts that count at the same time.
+func TestProcessorsLoseNoCounts(t *testing.T) {
+	const packets = 50000
+	cpus := processors(t)
+	if len(cpus) < 2 {
+		t.Skip("there is one processor")
+	}
+	l := newLab(t)
+	l.tell(podWith(webList("web", 80)))
+	frame := xdp.Frame(udpFlow(friend4, own4, 4000, 80), false)
+	var senders sync.WaitGroup
+	for _, cpu := range cpus[:2] {
+		senders.Go(func() {
+			runOn(t, cpu)
+			for range packets {
+				if ok, err := l.kernel.Probe(labID, compile.ToPod, frame); ok || err != nil {
+					t.Errorf("permitted is %t, %v", ok, err)
+					return
+				}
+			}
+		})
+	}
+	senders.Wait()
+	l.counts("both", map[renderer.Decided]uint64{refused(origin("web", api.IsolationRule)): 2 * packets})
+	if got, err := l.kernel.Drops(); err != nil || got[xdp.ReasonPolicy] != 2*packets {
+		t.Errorf("drops are %v and %v, want %d by policy", got, err, 2*packets)
 	}
 }
 
