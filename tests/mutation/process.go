@@ -33,7 +33,7 @@ type invocation struct {
 
 // environment is what a test binary is told besides what this process was.
 func (i invocation) environment() []string {
-	if i.kernel {
+	if i.kernel { // also where who runs this has set it
 		return []string{"TMPDIR=" + i.tmp, "SLUICE_STACK=xdp-kernel", "SLUICE_NO_KERNEL="}
 	}
 	return []string{"TMPDIR=" + i.tmp, "SLUICE_NO_KERNEL=1"}
