@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -71,13 +72,18 @@ func newCleanup() *cobra.Command {
 		Short: "Remove what enforces policy in the kernel",
 		Long: `Remove the links and maps that agents with the XDP renderer have pinned, and their clsact filters of all interfaces, which are
 there with --xdp-mode clsact and, where the kernel has no TCX, with every mode: from then on the kernel lets all packets of pods
-pass. Nothing else is touched.`,
+pass. Nothing else is touched. End the agent before: one that runs goes on without pins. A folder that is not there is an error; filters are removed all the same.`,
 		Example: `  sluice-agent cleanup
   sluice-agent cleanup --xdp-pins /sys/fs/bpf/other`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := xdp.Cleanup(pins)
-			cmd.Printf("removed %d links, filters and maps, those that were pinned from %s\n", n, pins)
+			if n > 0 || err == nil {
+				cmd.Printf("removed %d links, filters and maps, those that were pinned from %s\n", n, pins)
+			}
+			if errors.Is(err, xdp.ErrNoPins) {
+				return fmt.Errorf("--xdp-pins: %w", err)
+			}
 			return err
 		},
 	}

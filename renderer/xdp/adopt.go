@@ -139,19 +139,40 @@ func (k *Kernel) Mark() (m Mark) {
 // SetMark implements Plane.
 func (k *Kernel) SetMark(m Mark) error { return k.mark.Put(uint32(0), append(m[:], k.version[:]...)) }
 
+// ErrNoPins is returned by Cleanup for a folder that is not there.
+var ErrNoPins = errors.New("there is no folder with pins")
+
 // Cleanup removes everything that is pinned in a folder, and the filters of ours of all interfaces
 // of the network namespace: what was enforced by them is not any more. It touches nothing that has
-// not a name of ours. It returns how many it removed.
+// not a name of ours. It returns how many it removed; where the folder cannot have pins, these are
+// filters.
 func Cleanup(pinPath string) (removed int, err error) {
 	k := &Kernel{options: KernelOptions{PinPath: pinPath}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}}
-	if err := errors.Join(k.adoptLinks(), k.adoptFilters()); err != nil {
-		return 0, err
+	pins := isBPF(pinPath)
+	if errors.Is(pins, os.ErrNotExist) {
+		pins = fmt.Errorf("%w: %s", ErrNoPins, pinPath)
 	}
-	var errs []error
+	if pins == nil {
+		err = k.adoptLinks()
+	}
+	if err := errors.Join(err, k.adoptFilters()); err != nil {
+		return 0, errors.Join(pins, err)
+	}
+	errs := []error{pins}
 	for _, h := range k.links {
 		removed += len(h.list)
 		errs = append(errs, h.detach())
 	}
+	if pins == nil {
+		n, err := k.removePins()
+		removed, errs = removed+n, append(errs, err)
+	}
+	return removed, errors.Join(errs...)
+}
+
+// removePins removes the pinned maps, and their folder if nothing else is in it.
+func (k *Kernel) removePins() (removed int, err error) {
+	var errs []error
 	for _, names := range [][]string{memoryMaps, stateMaps, {markPin}} {
 		for _, name := range names {
 			switch err := os.Remove(k.pinOf(name)); {
@@ -162,8 +183,8 @@ func Cleanup(pinPath string) (removed int, err error) {
 			}
 		}
 	}
-	if err := os.Remove(pinPath); err != nil && !errors.Is(err, os.ErrNotExist) {
-		errs = append(errs, fmt.Errorf("folder %s: %w", pinPath, err))
+	if err := os.Remove(k.options.PinPath); err != nil {
+		errs = append(errs, fmt.Errorf("folder %s: %w", k.options.PinPath, err))
 	}
 	return removed, errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package xdp_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -108,6 +109,9 @@ func TestFiltersAreTakenOverAndCleanedUp(t *testing.T) {
 	w.Can(false, "a change after the start", "a", "b", "tcp", 4, 80)
 	w.stop()
 	w.Must(wires.Inside(w.Node, func() error {
+		if n, err := xdp.Cleanup(w.options.PinPath + "/none"); !errors.Is(err, xdp.ErrNoPins) || n != 4 {
+			t.Errorf("without the folder of pins %d filters are removed: %v", n, err)
+		}
 		_, err := xdp.Cleanup(w.options.PinPath)
 		return err
 	}))
