@@ -135,14 +135,16 @@ func (s countedSource) Next(ctx context.Context) (model.Changes, error) {
 	return c, nil
 }
 
+// gauge registers a gauge that is read when somebody asks.
+func (m *metrics) gauge(name, help string, value func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+}
+
 // collect registers the gauges that are read from the agent when somebody asks.
 func (m *metrics) collect(a *Agent) {
-	gauge := func(name, help string, value func() float64) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
-	}
-	gauge("sluice_store_revision", "Revision of the store that was received.", func() float64 { return float64(a.node.Plugin.Status().Seen) })
-	gauge("sluice_enforced_revision", "Revision of the store that every renderer enforces.", func() float64 { return float64(a.node.Plugin.Status().Revision) })
-	gauge("sluice_dataplane_up", "Whether the newest commit of every renderer worked.", func() float64 {
+	m.gauge("sluice_store_revision", "Revision of the store that was received.", func() float64 { return float64(a.node.Plugin.Status().Seen) })
+	m.gauge("sluice_enforced_revision", "Revision of the store that every renderer enforces.", func() float64 { return float64(a.node.Plugin.Status().Revision) })
+	m.gauge("sluice_dataplane_up", "Whether the newest commit of every renderer worked.", func() float64 {
 		for _, r := range a.node.Plugin.Status().Renderers {
 			if !r.InSync {
 				return 0
@@ -150,36 +152,15 @@ func (m *metrics) collect(a *Agent) {
 		}
 		return 1
 	})
-	gauge("sluice_store_following", "1 while changes of the store are received.", func() float64 { return flag(a.watcher.Status().Following) })
-	gauge("sluice_store_saved_state", "1 while the state of a file is enforced, because the store has not answered since the start.",
-		func() float64 { return flag(!a.watcher.Status().Saved.IsZero()) })
-	gauge("sluice_store_silence_seconds", "Time since the store said something last, be it that nothing has changed; -1 before it did.", func() float64 {
-		if heard := a.watcher.Status().Heard; !heard.IsZero() {
-			return time.Since(heard).Seconds()
-		}
-		return -1
-	})
-	gauge("sluice_state_written", "1 while a reflector follows the cluster and writes its state.", func() float64 {
-		leader, _ := a.heartbeat.get()
-		return flag(leader != nil || !a.reflected())
-	})
-	gauge("sluice_policies_not_in_full", "Policies in force that are not enforced in full.", func() float64 { return float64(a.node.Plugin.Status().Unenforced) })
+	m.gauge("sluice_policies_not_in_full", "Policies in force that are not enforced in full.", func() float64 { return float64(a.node.Plugin.Status().Unenforced) })
 	m.registry.MustRegister(tableCollector{a}, problemCollector{a})
 	if a.cfg.RuleMetrics {
 		m.registry.MustRegister(ruleCollector{a})
 	}
 	if a.kernel != nil {
-		m.registry.MustRegister(dropCollector{a.kernel})
+		m.collectKernel(a.kernel.Drops)
 	}
-	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "sluice_resyncs_total", Help: "Snapshots of the whole state that were read from the store.",
-	}, func() float64 {
-		n := 0
-		for _, count := range a.watcher.Status().Resyncs {
-			n += count
-		}
-		return float64(n)
-	}))
+	m.collectStore(a)
 }
 
 func flag(b bool) float64 {

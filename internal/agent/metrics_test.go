@@ -64,6 +64,9 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
+	if got := metric(t, a, "sluice_resyncs_total", "start"); got != 1 {
+		t.Errorf("the state was read %v times at the start", got)
+	}
 	if got := metric(t, a, "sluice_rules"); got < 3 {
 		t.Errorf("sluice_rules is %v", got)
 	}

@@ -45,15 +45,22 @@ func ruleLabel(rule int) string {
 
 var dropsDesc = prometheus.NewDesc("sluice_xdp_dropped_packets_total", "Packets that the kernel dropped at interfaces of pods, by why.", []string{"reason"}, nil)
 
+// collectKernel registers what is known where the kernel enforces.
+func (m *metrics) collectKernel(drops func() (map[xdp.Reason]uint64, error)) {
+	m.registry.MustRegister(dropCollector{drops})
+}
+
 // dropCollector tells what the kernel dropped. It goes on when agents restart.
-type dropCollector struct{ k *xdp.Kernel }
+type dropCollector struct {
+	drops func() (map[xdp.Reason]uint64, error)
+}
 
 // Describe implements prometheus.Collector.
 func (dropCollector) Describe(ch chan<- *prometheus.Desc) { ch <- dropsDesc }
 
 // Collect implements prometheus.Collector.
 func (c dropCollector) Collect(ch chan<- prometheus.Metric) {
-	drops, err := c.k.Drops()
+	drops, err := c.drops()
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(dropsDesc, err)
 		return

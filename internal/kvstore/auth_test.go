@@ -191,6 +191,16 @@ func TestRolesOfTheGuideLetEveryoneDoWhatHeNeedsAndNoMore(t *testing.T) {
 			t.Errorf("%s: a watch elsewhere ended with %v", name, err)
 		}
 	}
+	cni, err := asUser(t, members, a, kvstore.Config{}, "sluice-cni")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cni.Write(t.Context(), put(model.VswitchRoot(prefix)+"n1/x"), nil); err != nil {
+		t.Errorf("who plugs pods in may not name interfaces: %v", err)
+	}
+	if err := cni.Write(t.Context(), state, nil); err == nil {
+		t.Error("who plugs pods in writes the state")
+	}
 	if err := term.Resign(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -28,9 +28,15 @@ var quiet = slog.New(slog.DiscardHandler)
 // unanswered returns a reflector whose API server does not answer, over a real store.
 func unanswered(t *testing.T) *Reflector {
 	t.Helper()
+	return reflecting(t, "http://127.0.0.1:1")
+}
+
+// reflecting returns a reflector of the cluster at an address, over a real store.
+func reflecting(t *testing.T, apiServer string) *Reflector {
+	t.Helper()
 	server := inprocess.Start(t, embedded.Config{})
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}]}`
+	text := `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "` + apiServer + `"}}], contexts: [{name: c, context: {cluster: c}}]}`
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
@@ -44,9 +45,19 @@ type kernelNode struct {
 	mode  string
 	netns string
 	agent *process
+	// rights are all that the agent has; nil for those of the test.
+	rights []corev1.Capability
 }
 
 func startKernelNode(t *testing.T, mode string) *kernelNode {
+	t.Helper()
+	n := newKernelNode(t, mode)
+	n.run()
+	return n
+}
+
+// newKernelNode returns one without an agent.
+func newKernelNode(t *testing.T, mode string) *kernelNode {
 	t.Helper()
 	n := &kernelNode{Cable: wires.New(t, "server", "friend", "stranger"), etcd: startEtcd(t), mode: mode}
 	if err := features.HaveProgramType(ebpf.SchedCLS); err != nil {
@@ -59,7 +70,6 @@ func startKernelNode(t *testing.T, mode string) *kernelNode {
 		n.Serve("server", port)
 	}
 	n.Serve("friend", 80)
-	n.run()
 	return n
 }
 
@@ -96,12 +106,16 @@ func (n *kernelNode) bridge() string {
 // run starts the agent, and waits until it enforces.
 func (n *kernelNode) run() {
 	n.T.Helper()
+	n.start()
+	n.agent.ready()
+}
+
+func (n *kernelNode) start() {
+	n.T.Helper()
 	socket := filepath.Join(socketDir(n.T), "agent.sock")
-	start := func(c *exec.Cmd) error { return wires.Inside(n.Node, c.Start) }
-	n.agent = startProgramBy(n.T, start, "sluice-agent", "run", "--node", "node-1", "--etcd-endpoints", n.near, "--renderers", "xdp", "--api-socket", socket,
+	n.agent = startProgramBy(n.T, n.starter(), "sluice-agent", "run", "--node", "node-1", "--etcd-endpoints", n.near, "--renderers", "xdp", "--api-socket", socket,
 		"--xdp-pins", n.pins, "--xdp-mode", n.mode, "--xdp-netns", n.netns, "--rule-metrics", "--status-interval", "0")
 	n.agent.socket = socket
-	n.agent.ready()
 }
 
 // kill ends the agent without giving it a chance to do anything.
@@ -194,13 +208,23 @@ func (n *kernelNode) cleanUp() {
 	n.T.Helper()
 	n.agent.stop(syscall.SIGTERM)
 	n.Can(false, "without an agent", "stranger", "server", "udp", 6, 81)
-	n.Must(wires.Inside(n.Node, func() error {
-		return exec.Command(program("sluice-agent"), "cleanup", "--xdp-pins", n.pins).Run()
-	}))
+	clean := func() (out []byte, err error) {
+		err = wires.Inside(n.Node, func() error {
+			out, err = exec.Command(program("sluice-agent"), "cleanup", "--xdp-pins", n.pins).CombinedOutput()
+			return err
+		})
+		return out, err
+	}
+	if out, err := clean(); err != nil || !strings.HasPrefix(string(out), "removed ") {
+		n.T.Errorf("the clean-up says %v: %s", err, out)
+	}
 	if _, err := os.Stat(n.pins); !errors.Is(err, os.ErrNotExist) {
 		n.T.Errorf("the folder of pins is there after the clean-up: %v", err)
 	}
 	n.Can(true, "after the clean-up", "stranger", "server", "udp", 6, 81)
+	if out, err := clean(); err == nil || !strings.Contains(string(out), "there is no folder with pins: "+n.pins) {
+		n.T.Errorf("a second clean-up says %v: %s", err, out)
+	}
 }
 
 // TestVerdictsOfPacketsAreFollowedInTheKernel follows what the kernel drops, and counts it.

@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// collectStore registers what tells how fresh the state is.
+func (m *metrics) collectStore(a *Agent) {
+	m.gauge("sluice_store_following", "1 while changes of the store are received.", func() float64 { return flag(a.watcher.Status().Following) })
+	m.gauge("sluice_store_saved_state", "1 while the state of a file is enforced, because the store has not answered since the start.",
+		func() float64 { return flag(!a.watcher.Status().Saved.IsZero()) })
+	m.gauge("sluice_store_silence_seconds", "Time since the store said something last, be it that nothing has changed; -1 before it did.", func() float64 {
+		if heard := a.watcher.Status().Heard; !heard.IsZero() {
+			return time.Since(heard).Seconds()
+		}
+		return -1
+	})
+	m.gauge("sluice_state_written", "1 while a reflector follows the cluster and writes its state.", func() float64 {
+		leader, _ := a.heartbeat.get()
+		return flag(leader != nil || !a.reflected())
+	})
+	m.registry.MustRegister(resyncCollector{a})
+}
+
+var resyncsDesc = prometheus.NewDesc("sluice_resyncs_total", "Snapshots of the whole state that were read from the store, by why.", []string{"reason"}, nil)
+
+// resyncCollector counts snapshots; a reason has a series once it was one.
+type resyncCollector struct{ a *Agent }
+
+// Describe implements prometheus.Collector.
+func (resyncCollector) Describe(ch chan<- *prometheus.Desc) { ch <- resyncsDesc }
+
+// Collect implements prometheus.Collector.
+func (c resyncCollector) Collect(ch chan<- prometheus.Metric) {
+	for reason, n := range c.a.watcher.Status().Resyncs {
+		ch <- prometheus.MustNewConstMetric(resyncsDesc, prometheus.CounterValue, float64(n), reason)
+	}
+}

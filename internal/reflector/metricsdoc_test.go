@@ -1,0 +1,61 @@
+package reflector
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/ksr/kube"
+	"github.com/sluice-net/sluice/tests/reference"
+)
+
+// leading returns a replica that leads, of a cluster whose API server serves nothing.
+func leading(t *testing.T) *Reflector {
+	t.Helper()
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	r := reflecting(t, server.URL)
+	r.cfg.Silence = time.Minute
+	for _, kind := range kube.Kinds() {
+		if err := r.mirror.Replace(kind, []proto.Message(nil), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	deadline := time.Now().Add(20 * time.Second)
+	for tick := time.NewTicker(5 * time.Millisecond); !r.mirror.Status().Synced; <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("the replica does not lead: %s", r.notReady())
+		}
+	}
+	return r
+}
+
+func TestTheReferenceNamesTheMetricsThatThereAre(t *testing.T) {
+	r := leading(t)
+	r.metrics.event(model.KindPod)
+	page, err := reference.Read("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := reference.Compare(page, "sluice-ksr", r.metrics.registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Error(p)
+	}
+}

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-net/sluice/tests/deployed"
+	"github.com/sluice-net/sluice/tests/wires"
+)
+
+// manifest reads a file of deploy/.
+func manifest(t testing.TB, name string) (deployed.File, corev1.Container) {
+	t.Helper()
+	f, _, err := deployed.Read(filepath.Join("..", ".."), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, f.Workload.Pod.Spec.Containers[0]
+}
+
+// asDeployed returns the arguments of a container, with its settings at another path.
+func asDeployed(t testing.TB, f deployed.File, c corev1.Container) []string {
+	t.Helper()
+	args := slices.Clone(c.Args)
+	for i, arg := range args {
+		if !strings.HasSuffix(arg, ".yaml") {
+			continue
+		}
+		path := filepath.Join(t.TempDir(), filepath.Base(arg))
+		if err := os.WriteFile(path, []byte(f.Configs[f.Workload.Meta.Name].Data[filepath.Base(arg)]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args[i] = path
+	}
+	return args
+}
+
+// TestTheProgramsOfTheManifestsServeWhatIsProbed starts them with the arguments and settings of
+// the manifests, but for what this machine has elsewhere.
+func TestTheProgramsOfTheManifestsServeWhatIsProbed(t *testing.T) {
+	t.Parallel()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}]}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sockets := socketDir(t)
+	agent := []string{"--node", "node-1", "--renderers", "acl", "--vpp-socket", filepath.Join(sockets, "vpp.sock"), "--api-socket"}
+	for name, here := range map[string][]string{
+		"ksr.yaml":       {"--kubeconfig", kubeconfig},
+		"agent-vpp.yaml": append(slices.Clone(agent), filepath.Join(sockets, "vpp-agent.sock")),
+		"agent-xdp.yaml": append(slices.Clone(agent), filepath.Join(sockets, "xdp-agent.sock")), // the kernel is for root
+	} {
+		f, c := manifest(t, name)
+		args := append(asDeployed(t, f, c), "--etcd-endpoints", "127.0.0.1:1", "--etcd-ca=", "--etcd-cert=", "--etcd-key=", "--metrics-address", "[127.0.0.1]:0", "--log-format", "text")
+		program, _, _ := strings.Cut(c.Image, ":")
+		p := startProgram(t, program, append(args, here...)...)
+		at := p.line(`metrics and health are served" address=(\S+)`)[1]
+		for path, want := range map[string]int{c.LivenessProbe.HTTPGet.Path: http.StatusOK, c.ReadinessProbe.HTTPGet.Path: http.StatusServiceUnavailable} {
+			resp, err := http.Get("http://" + at + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _ = resp.Body.Close(); resp.StatusCode != want {
+				t.Errorf("%s: %s is %s, want %d", name, path, resp.Status, want)
+			}
+		}
+	}
+}
+
+// capabilities are the numbers of those that manifests name.
+var capabilities = map[corev1.Capability]uintptr{"BPF": unix.CAP_BPF, "NET_ADMIN": unix.CAP_NET_ADMIN, "PERFMON": unix.CAP_PERFMON, "SYS_ADMIN": unix.CAP_SYS_ADMIN}
+
+// only starts a program that has no rights but these, as in a container. It is to be called by
+// a thread that ends with it.
+func only(c *exec.Cmd, caps []corev1.Capability) error {
+	keep := map[uintptr]bool{}
+	for _, name := range caps {
+		number, known := capabilities[name]
+		if !known {
+			return fmt.Errorf("the test does not know the capability %s", name)
+		}
+		keep[number] = true
+	}
+	for number := range uintptr(unix.CAP_LAST_CAP + 1) {
+		if keep[number] {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, number, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) { // a newer one
+			return err
+		}
+	}
+	return c.Start()
+}
+
+// TestTheKernelEnforcesWithTheRightsOfTheManifest runs agents that have only the capabilities of
+// deploy/agent-xdp.yaml, with SLUICE_LONG in every mode, and agents that lack one of them.
+func TestTheKernelEnforcesWithTheRightsOfTheManifest(t *testing.T) {
+	_, c := manifest(t, "agent-xdp.yaml")
+	caps := c.SecurityContext.Capabilities.Add
+	modes := []string{"auto", "xdp-pod"}
+	if os.Getenv("SLUICE_LONG") != "" {
+		modes = append(modes, "clsact", "xdp", "generic")
+	}
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			rights := slices.Clone(caps)
+			if mode == "xdp-pod" {
+				rights = append(rights, "SYS_ADMIN") // as the manifest says
+			}
+			n := startKernelNodeWith(t, mode, rights)
+			n.all()
+			n.kill()
+			n.run()
+			n.all()
+			watch := startProgram(t, "sluicectl", "watch", "verdicts", "-n", "demo", "--count", "1", "--protocol", "tcp", "--socket", n.agent.socket)
+			eventually(t, func() error {
+				n.Can(false, "the stranger", "stranger", "server", "tcp", 4, 80)
+				if watch.output() == "" {
+					return errors.New("nothing is told")
+				}
+				return nil
+			})
+			n.cleanUp()
+		})
+	}
+	for _, missing := range caps {
+		t.Run("without "+string(missing), func(t *testing.T) {
+			n := newKernelNode(t, "auto")
+			n.rights = slices.DeleteFunc(slices.Clone(caps), func(c corev1.Capability) bool { return c == missing })
+			n.start()
+			eventually(t, func() error {
+				out := n.agent.output()
+				if !strings.Contains(out, "operation not permitted") && !strings.Contains(out, "permission denied") {
+					return errors.New("the agent does not say that it lacks a right")
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// startKernelNodeWith is startKernelNode for an agent with few rights.
+func startKernelNodeWith(t *testing.T, mode string, rights []corev1.Capability) *kernelNode {
+	t.Helper()
+	n := newKernelNode(t, mode)
+	n.rights = rights
+	n.run()
+	return n
+}
+
+// starter returns how the agent of the node is started.
+func (n *kernelNode) starter() func(*exec.Cmd) error {
+	return func(c *exec.Cmd) error {
+		return wires.Inside(n.Node, func() error {
+			if n.rights == nil {
+				return c.Start()
+			}
+			return only(c, n.rights)
+		})
+	}
+}
