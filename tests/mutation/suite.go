@@ -48,6 +48,7 @@ var harness = []Suite{
 	{Folder: "plugins/datasync", Only: "state"},
 	{Folder: "internal/kvstore", Only: "state"},
 	{Folder: "internal/reflector", Only: "state"},
+	{Folder: "internal/agent", Only: "state"},
 	{Folder: "tests/scenarios", Kernel: true},
 	{Folder: "renderer/xdp", Kernel: true, Long: "Heap|Changes|Mode|Interface|Filters|Grows|Settings|Pairs?|Restarts|AnotherVersion"},
 }
