@@ -59,7 +59,7 @@ func enforced(p view.Policy) term.Cell {
 		c := summary(p.Problems)
 		c.Text = string(p.Enforced) + ": " + c.Text
 		return c
-	case view.EnforcedFully:
+	case view.EnforcedFully, view.EnforcedUnknown:
 	}
 	return term.Cell{Text: dash(string(p.Enforced))}
 }

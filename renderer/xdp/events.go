@@ -154,6 +154,6 @@ func (r *Renderer) Explained(e Event) (api.PodID, renderer.Decision) {
 	if e.Reason == "" {
 		verdict |= compile.Allow // also when no list decided
 	}
-	list, rule, _ := r.ledger.ruleOf(s, e.verdict&compile.SlotMask, e.boot)
+	list, rule := r.ledger.ruleOf(s, e.verdict&compile.SlotMask, e.boot)
 	return r.owner[e.Interface], r.decided(s, verdict, list, rule)
 }

@@ -110,7 +110,7 @@ func (r *Renderer) Explain(f api.Flow) (out []renderer.Decision) {
 // decision puts a verdict of the memory that is in force in words.
 func (r *Renderer) decision(s side, v uint32) renderer.Decision {
 	if !r.started && !r.adopted { // the image is what was refused, or failed
-		l, rule, _ := r.ledger.ruleOf(s, v&compile.SlotMask, sinceBoot())
+		l, rule := r.ledger.ruleOf(s, v&compile.SlotMask, sinceBoot())
 		return r.decided(s, v, l, rule)
 	}
 	l, rule, _, ok := r.image.Rule(v & compile.SlotMask)

@@ -184,13 +184,13 @@ func (l *ledger) hitsOf(s side, list *renderer.RuleList, slots int) []uint64 {
 }
 
 // ruleOf returns the list and the rule that counted in a slot at a time: what the endpoint had
-// then, for as long as that can be told.
-func (l *ledger) ruleOf(s side, slot uint32, at time.Duration) (list *renderer.RuleList, rule int, ok bool) {
+// then, for as long as that can be told; else no list.
+func (l *ledger) ruleOf(s side, slot uint32, at time.Duration) (list *renderer.RuleList, rule int) {
 	for _, x := range l.ends[s] {
 		if x.list == nil || x.since > at || slot < x.first || slot-x.first >= uint32(len(x.list.Rules())) {
 			continue
 		}
-		return x.list, int(slot - x.first), true
+		return x.list, int(slot - x.first)
 	}
-	return nil, -1, false
+	return nil, -1
 }
