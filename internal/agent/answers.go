@@ -124,7 +124,7 @@ func (a *Agent) matrix(ctx context.Context) (m matrix.Matrix, differ int, err er
 	err = a.compare(ctx, func(state clusterState) (bool, error) {
 		spec := a.specification(state)
 		differ = 0
-		m = matrix.Compute(state.endpoints(), func(f api.Flow) bool {
+		m = matrix.Compute(state.Endpoints(), func(f api.Flow) bool {
 			permitted := a.node.Send(f).Verdict == api.Permit
 			if permitted != spec.Expects(f) {
 				differ++

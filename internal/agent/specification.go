@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/oracle"
 )
@@ -34,13 +33,7 @@ func (a *Agent) hostAddresses(s clusterState) []string {
 	if a.cfg.Node != "" {
 		return nil
 	}
-	var out []string
-	for _, n := range s.Nodes {
-		if slices.ContainsFunc(s.Pods, func(p *model.Pod) bool { return p.GetNodeName() == n.GetName() && explain.IsLive(p) }) {
-			out = append(out, n.GetAddresses()...)
-		}
-	}
-	return out
+	return s.HostAddresses()
 }
 
 // asked is this node, as it is asked about flows.

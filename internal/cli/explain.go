@@ -54,8 +54,7 @@ Exit codes: 0 every flow is allowed, 1 some are denied, 2 error.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVar(&manifests, "manifests", nil,
-		"manifest, directory of manifests, or - for the standard input, to judge instead of asking an agent (repeatable)")
+	manifestsFlag(cmd, &manifests)
 	return cmd
 }
 
@@ -66,23 +65,34 @@ func (o *options) explanations(ctx context.Context, errOut io.Writer, q view.Que
 		err := o.client().post(ctx, "/v1/explain", q, &answers)
 		return answers, err
 	}
-	load, err := ksr.LoadFiles(manifests, o.in)
+	m, err := o.described(errOut, manifests)
 	if err != nil {
 		return nil, err
 	}
+	return m.Explain(ctx, q)
+}
+
+// manifestsFlag has a command ask what manifests describe.
+func manifestsFlag(cmd *cobra.Command, manifests *[]string) {
+	cmd.Flags().StringSliceVar(manifests, "manifests", nil,
+		"manifest, directory of manifests, or - for the standard input, to judge instead of asking an agent (repeatable)")
+}
+
+// described reads the cluster that manifests describe. Their problems are written to errOut.
+func (o *options) described(errOut io.Writer, manifests []string) (explain.Manifests, error) {
+	load, err := ksr.LoadFiles(manifests, o.in)
+	if err != nil {
+		return explain.Manifests{}, err
+	}
 	if load.Files == 0 {
-		return nil, fmt.Errorf("%s: no manifest is there; want files *.yaml, *.yml or *.json", strings.Join(manifests, ", "))
+		return explain.Manifests{}, fmt.Errorf("%s: no manifest is there; want files *.yaml, *.yml or *.json", strings.Join(manifests, ", "))
 	}
 	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
 	w := term.NewWriter(errOut)
 	for _, p := range problems {
 		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
 	}
-	answers, err := m.Explain(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return answers, w.Err()
+	return m, w.Err()
 }
 
 // alike are explanations of one verdict for one reason.

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 
@@ -174,15 +176,20 @@ func writeInjections(w *term.Writer, all []view.Injection) {
 
 func newMatrix(o *options) *cobra.Command {
 	var open bool
+	var manifests []string
 	cmd := &cobra.Command{
 		Use:   "matrix",
 		Short: "Show who can talk to whom, asked packet by packet of the dataplane",
+		Long: `Show which groups of pods, blocks and the world outside can talk to which, on the ports that the pods declare. Every cell is
+asked packet by packet of the embedded dataplane, and compared with the specification. With --manifests no agent is asked:
+the dataplane has all pods of the manifests, on one node.`,
 		Example: `  sluicectl matrix
-  sluicectl matrix --open`,
+  sluicectl matrix --open
+  sluicectl matrix --manifests docs/examples/shop -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var m view.Matrix
-			if err := o.client().get(cmd.Context(), "/v1/matrix", &m); err != nil {
+			m, err := o.whoCanTalk(cmd.Context(), cmd.ErrOrStderr(), manifests)
+			if err != nil {
 				return err
 			}
 			return o.output.print(o.out, m, func(w *term.Writer) {
@@ -196,7 +203,21 @@ func newMatrix(o *options) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&open, "open", false, "also list in words what is open")
+	manifestsFlag(cmd, &manifests)
 	return cmd
+}
+
+// whoCanTalk asks the agent, or what the manifests describe.
+func (o *options) whoCanTalk(ctx context.Context, errOut io.Writer, manifests []string) (m view.Matrix, err error) {
+	if len(manifests) == 0 {
+		err = o.client().get(ctx, "/v1/matrix", &m)
+		return m, err
+	}
+	described, err := o.described(errOut, manifests)
+	if err != nil {
+		return m, err
+	}
+	return described.Matrix(ctx)
 }
 
 // agreement says whether the dataplane does what the specification says.

@@ -36,6 +36,22 @@ func OnNodes(pods []*corev1.Pod, nodeOf func(*corev1.Pod) (string, bool), more m
 	return out
 }
 
+// HostAddresses returns what the objects of nodes say of the nodes of pods that policies see.
+func (c Cluster) HostAddresses() (out []string) {
+	used := map[string]bool{}
+	for _, p := range c.Pods {
+		if IsLive(p) {
+			used[p.GetNodeName()] = true
+		}
+	}
+	for _, n := range c.Nodes {
+		if used[n.GetName()] {
+			out = append(out, n.GetAddresses()...)
+		}
+	}
+	return out
+}
+
 func hostAddresses(p *corev1.Pod) []string {
 	var out []string
 	if p.Status.HostIP != "" {
