@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"google.golang.org/grpc/connectivity"
 )
 
 const (
@@ -29,6 +31,7 @@ func (c *Client) call(ctx context.Context, attempts int, f func(context.Context)
 		err := f(try)
 		cancel()
 		if err == nil {
+			c.settle(ctx)
 			return nil
 		}
 		// Running out of time says less than what went wrong before.
@@ -40,6 +43,22 @@ func (c *Client) call(ctx context.Context, attempts int, f func(context.Context)
 		}
 	}
 	return c.explain(ctx, last)
+}
+
+// settleWait bounds how long a call waits for what the library says of its connection.
+const settleWait = 100 * time.Millisecond
+
+// settle waits until a connection that has just answered is called ready. The library
+// lets calls pass a moment earlier (balancer_wrapper.go of gRPC changes the picker before
+// the state), and a watch that began in that moment would take the connection for lost.
+func (c *Client) settle(ctx context.Context) {
+	conn := c.etcd.ActiveConnection()
+	if conn == nil || conn.GetState() != connectivity.Connecting {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleWait)
+	defer cancel()
+	conn.WaitForStateChange(ctx, connectivity.Connecting)
 }
 
 // callWait returns the time to wait before attempt n: doubled each time, with the

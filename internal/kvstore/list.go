@@ -3,10 +3,8 @@ package kvstore
 import (
 	"context"
 	"fmt"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/connectivity"
 
 	"github.com/sluice-net/sluice/api/model"
 )
@@ -43,24 +41,7 @@ func (c *Client) List(ctx context.Context, prefix string) ([]model.Entry, int64,
 			next = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
 		}
 	}
-	c.settle(ctx)
 	return entries, revision, nil
-}
-
-// settleWait bounds how long a List waits for what the library says of its connection.
-const settleWait = 100 * time.Millisecond
-
-// settle waits until a connection that has just answered is called ready. The library
-// lets calls pass a moment earlier (balancer_wrapper.go of gRPC changes the picker before
-// the state), and a watch that began in that moment would take the connection for lost.
-func (c *Client) settle(ctx context.Context) {
-	conn := c.etcd.ActiveConnection()
-	if conn == nil || conn.GetState() != connectivity.Connecting {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, settleWait)
-	defer cancel()
-	conn.WaitForStateChange(ctx, connectivity.Connecting)
 }
 
 // page reads the keys from first on. Revision 0 is the newest one.
