@@ -53,12 +53,14 @@ const settleWait = 100 * time.Millisecond
 // the state), and a watch that began in that moment would take the connection for lost.
 func (c *Client) settle(ctx context.Context) {
 	conn := c.etcd.ActiveConnection()
-	if conn == nil || conn.GetState() != connectivity.Connecting {
+	if conn == nil { // in process
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleWait)
 	defer cancel()
-	conn.WaitForStateChange(ctx, connectivity.Connecting)
+	for state := conn.GetState(); state != connectivity.Ready && conn.WaitForStateChange(ctx, state); {
+		state = conn.GetState()
+	}
 }
 
 // callWait returns the time to wait before attempt n: doubled each time, with the
