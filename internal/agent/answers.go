@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
 )
@@ -117,23 +116,15 @@ func (a *Agent) hop(h vswitch.Hop) view.Hop {
 
 // matrix asks who can talk to whom, and how often the dataplane and the
 // specification differ.
-func (a *Agent) matrix(ctx context.Context) (m matrix.Matrix, differ int, err error) {
+func (a *Agent) matrix(ctx context.Context) (m view.Matrix, err error) {
 	if a.node.Switch == nil {
-		return m, 0, errNoDataplane
+		return m, errNoDataplane
 	}
 	err = a.compare(ctx, func(state clusterState) (bool, error) {
-		spec := a.specification(state)
-		differ = 0
-		m = matrix.Compute(state.Endpoints(), func(f api.Flow) bool {
-			permitted := a.node.Send(f).Verdict == api.Permit
-			if permitted != spec.Expects(f) {
-				differ++
-			}
-			return permitted
-		})
-		return differ > 0, nil
+		m = a.asked(a.specification(state)).Matrix(state.Cluster)
+		return m.Differ > 0, nil
 	})
-	return m, differ, err
+	return m, err
 }
 
 // change writes to the store and waits until it is enforced. That it is written and

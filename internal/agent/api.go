@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-net/sluice/internal/serve"
-	"github.com/sluice-net/sluice/internal/view"
 )
 
 const maxQuestion = 64 << 20 // bytes of a request; changes carry objects
@@ -110,8 +109,8 @@ func (a *Agent) debugAPI() *http.ServeMux {
 	mux.HandleFunc("GET /v1/tables", list(a.tables))
 	mux.HandleFunc("GET /v1/rules", list(a.rules))
 	mux.HandleFunc("GET /v1/matrix", func(w http.ResponseWriter, r *http.Request) {
-		m, differ, err := a.matrix(r.Context())
-		answer(w, view.Matrix{Matrix: m, Differ: differ}, err)
+		m, err := a.matrix(r.Context())
+		answer(w, m, err)
 	})
 	mux.HandleFunc("POST /v1/explain", ask(a.explain))
 	mux.HandleFunc("POST /v1/inject", ask(a.inject))

@@ -121,12 +121,12 @@ func (d *devSession) run(ctx context.Context) error {
 	if err := d.enforced(ctx); err != nil {
 		return err
 	}
-	m, differ, err := d.report(ctx)
+	m, err := d.report(ctx)
 	switch {
 	case err != nil:
 		return err
-	case d.cfg.Once && differ > 0:
-		return fmt.Errorf("%d verdicts differ from the specification: please report this", differ)
+	case d.cfg.Once && m.Differ > 0:
+		return fmt.Errorf("%d verdicts differ from the specification: please report this", m.Differ)
 	case d.cfg.Once:
 		return d.out.Err()
 	}
@@ -141,19 +141,19 @@ func (d *devSession) run(ctx context.Context) error {
 }
 
 // report prints what was started, what was rendered, and who can talk to whom.
-// It returns the matrix, and in how many verdicts the dataplane differs from the
-// specification.
-func (d *devSession) report(ctx context.Context) (m matrix.Matrix, differ int, err error) {
-	if m, differ, err = d.matrix(ctx); err != nil {
-		return m, differ, err
+// It returns the last of these.
+func (d *devSession) report(ctx context.Context) (view.Matrix, error) {
+	m, err := d.matrix(ctx)
+	if err != nil {
+		return m, err
 	}
 	state, err := d.state(ctx)
 	if err != nil {
-		return m, differ, err
+		return m, err
 	}
 	status, err := d.status(ctx, filter{})
 	if err != nil {
-		return m, differ, err
+		return m, err
 	}
 	w := d.out
 	w.Printf("%s\n", w.Styled(term.Bold, "Sluice, everything embedded in this process"))
@@ -168,13 +168,13 @@ func (d *devSession) report(ctx context.Context) (m matrix.Matrix, differ int, e
 		w.Styled(term.Bold, "Rendered:"), plural(status.Policies, "policy", "policies"), round(d.metrics.lastDuration()), status.Sets, r.Tables, r.Rules, r.Entries)
 	w.Printf("\n%s\n", w.Styled(term.Bold, "Who can talk to whom"))
 	m.Write(w)
-	w.Printf("%s %s\n", w.Styled(term.Faint, fmt.Sprintf("%d packets sent through the dataplane;", m.Probes)), d.agreement(differ))
+	w.Printf("%s %s\n", w.Styled(term.Faint, fmt.Sprintf("%d packets sent through the dataplane;", m.Probes)), d.agreement(m.Differ))
 	w.Printf("\n%s\n", w.Styled(term.Bold, "What is open"))
 	m.WriteOpen(w)
 	if !d.cfg.Once {
 		d.hints()
 	}
-	return m, differ, nil
+	return m, nil
 }
 
 func (d *devSession) vswitchDoor() string {
@@ -203,7 +203,7 @@ func (d *devSession) hints() {
 
 // follow prints what changes, after every transaction that changed something: a
 // renderer also looks again when interfaces come and go.
-func (d *devSession) follow(ctx context.Context, last matrix.Matrix) error {
+func (d *devSession) follow(ctx context.Context, last view.Matrix) error {
 	shown := d.node.Plugin.Status().Revision
 	for {
 		select {
@@ -211,7 +211,7 @@ func (d *devSession) follow(ctx context.Context, last matrix.Matrix) error {
 			return ctx.Err()
 		case <-d.metrics.happened:
 		}
-		m, differ, err := d.matrix(ctx)
+		m, err := d.matrix(ctx)
 		if err != nil {
 			return err
 		}
@@ -219,9 +219,9 @@ func (d *devSession) follow(ctx context.Context, last matrix.Matrix) error {
 		if err != nil {
 			return err
 		}
-		changed := m.Diff(last)
-		if status.Revision != shown || len(changed) > 0 || differ > 0 {
-			d.changes(status, differ, changed)
+		changed := m.Diff(last.Matrix)
+		if status.Revision != shown || len(changed) > 0 || m.Differ > 0 {
+			d.changes(status, m.Differ, changed)
 		}
 		last, shown = m, status.Revision
 	}

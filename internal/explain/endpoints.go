@@ -8,7 +8,21 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/matrix"
+	"github.com/sluice-net/sluice/internal/view"
 )
+
+// Matrix says who can talk to whom, packet by packet of the node's embedded dataplane, and how often
+// that does not do what the specification says.
+func (n Node) Matrix(c Cluster) (out view.Matrix) {
+	out.Matrix = matrix.Compute(c.Endpoints(), func(f api.Flow) bool {
+		verdict, _ := n.Send(f)
+		if (verdict == api.Permit) != n.Expects(f) {
+			out.Differ++
+		}
+		return verdict == api.Permit
+	})
+	return out
+}
 
 func namedPorts(p *model.Pod) (out []matrix.Port) {
 	for _, port := range p.GetNamedPorts() {

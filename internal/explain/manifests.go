@@ -16,7 +16,6 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/view"
@@ -142,8 +141,7 @@ func (m Manifests) Explain(ctx context.Context, question view.Question) (out []v
 	return out, nil
 }
 
-// Matrix says who can talk to whom, packet by packet of the embedded dataplane of a node that has
-// all pods, and how often it does not do what the specification says.
+// Matrix says who can talk to whom on a node that has all pods.
 func (m Manifests) Matrix(ctx context.Context) (out view.Matrix, err error) {
 	state := m.state
 	state.Pods = OnNodes(state.Pods, func(*corev1.Pod) (string, bool) { return "", true }, map[string][]string{"": m.HostAddresses()})
@@ -153,14 +151,7 @@ func (m Manifests) Matrix(ctx context.Context) (out view.Matrix, err error) {
 		return out, err
 	}
 	n.Local = nil // all of them
-	out.Matrix = matrix.Compute(m.Endpoints(), func(f api.Flow) bool {
-		verdict, _ := n.Send(f)
-		if (verdict == api.Permit) != n.Expects(f) {
-			out.Differ++
-		}
-		return verdict == api.Permit
-	})
-	return out, nil
+	return n.Matrix(m.Cluster), nil
 }
 
 // nodesOf returns the nodes that the ends of flows are on, sorted: those of pods
