@@ -15,15 +15,5 @@ func TestTheReferenceNamesTheMetricsThatThereAre(t *testing.T) {
 	a := running(t, func(c *Config) { c.RuleMetrics, c.ACLMemory = true, 64 })
 	a.metrics.collectKernel(func() (map[xdp.Reason]uint64, error) { return map[xdp.Reason]uint64{xdp.ReasonPolicy: 1}, nil })
 	a.node.Send(api.Flow{Src: netip.MustParseAddr("203.0.113.1"), Dst: netip.MustParseAddr("10.2.0.1"), Protocol: api.TCP, SrcPort: 1, DstPort: 80})
-	page, err := reference.Read("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	problems, err := reference.Compare(page, "sluice-agent", a.metrics.registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range problems {
-		t.Error(p)
-	}
+	reference.Check(t, "../..", "sluice-agent", a.metrics.registry)
 }

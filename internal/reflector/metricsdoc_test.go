@@ -47,15 +47,5 @@ func leading(t *testing.T) *Reflector {
 func TestTheReferenceNamesTheMetricsThatThereAre(t *testing.T) {
 	r := leading(t)
 	r.metrics.event(model.KindPod)
-	page, err := reference.Read("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	problems, err := reference.Compare(page, "sluice-ksr", r.metrics.registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range problems {
-		t.Error(p)
-	}
+	reference.Check(t, "../..", "sluice-ksr", r.metrics.registry)
 }

@@ -5,9 +5,27 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
+
+// Check has a test fail where the page differs from the metrics of a program; root is the top of
+// the repository as the test sees it.
+func Check(t testing.TB, root, program string, registry *prometheus.Registry) {
+	t.Helper()
+	page, err := Read(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := Compare(page, program, registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Error(p)
+	}
+}
 
 // Compare returns in what the page differs from the metrics of a program. The registry
 // should have a series of each: only series say of which type a metric is.
