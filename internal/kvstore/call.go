@@ -53,7 +53,7 @@ const settleWait = 100 * time.Millisecond
 // the state), and a watch that began in that moment would take the connection for lost.
 func (c *Client) settle(ctx context.Context) {
 	conn := c.etcd.ActiveConnection()
-	if conn == nil { // in process
+	if conn == nil || conn.GetState() == connectivity.Ready { // nil: in process
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleWait)
