@@ -43,8 +43,8 @@ func (f *changeFlags) register(cmd *cobra.Command) {
 // but this one says to whom the command talks.
 const endpointsFlag = "etcd-endpoints"
 
-// etcd returns how to come to the store that is written to.
-func (f *changeFlags) etcd(flags *pflag.FlagSet) (kvstore.Config, error) {
+// storeOf returns how to come to the store that is written to.
+func storeOf(flags *pflag.FlagSet) (kvstore.Config, error) {
 	prefix := settings.EnvPrefix + "ETCD_"
 	environ := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return !strings.HasPrefix(v, prefix) || strings.HasPrefix(v, prefix+"ENDPOINTS=")
@@ -191,7 +191,7 @@ func convert(load ksr.Load) (values []proto.Message, problems []api.Problem) {
 
 // changeStore writes to etcd without an agent.
 func (f *changeFlags) changeStore(ctx context.Context, flags *pflag.FlagSet, c view.Change) (view.Applied, error) {
-	cfg, err := f.etcd(flags)
+	cfg, err := storeOf(flags)
 	if err != nil {
 		return view.Applied{}, err
 	}

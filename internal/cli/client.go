@@ -85,6 +85,14 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 	return nil, fmt.Errorf("agent: %s", strings.TrimSpace(string(answer)))
 }
 
+// remedy says how a user comes to an agent where none listens on a socket.
+func remedy(socket string, user int, there func(path string) bool) string {
+	if user != 0 && socket != view.RootSocket && there(view.RootSocket) {
+		return "use sudo, root's is on " + view.RootSocket
+	}
+	return `start one with "sluice-agent dev --manifests DIR"`
+}
+
 // there says whether there is a file, also one that may not be read.
 func there(path string) bool {
 	_, err := os.Lstat(path)
@@ -97,11 +105,8 @@ func (c *client) unreachable(err error) error {
 		err = wrapped.Err // the URL is made up
 	}
 	switch {
-	case os.Geteuid() != 0 && c.socket != view.RootSocket && there(view.RootSocket):
-		return fmt.Errorf("no agent of this user listens on %s, but one of root on %s: use sudo, or --socket: %w", c.socket, view.RootSocket, err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no agent listens on %s: start one with \"sluice-agent dev --manifests DIR\", or name its socket with --socket: %w",
-			c.socket, err)
+		return fmt.Errorf("no agent listens on %s: %s, or name its socket with --socket: %w", c.socket, remedy(c.socket, os.Geteuid(), there), err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("the agent on %s belongs to another user: %w", c.socket, err)
 	}

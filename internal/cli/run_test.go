@@ -384,3 +384,22 @@ func TestEtcdWithCertificatesIsWrittenTo(t *testing.T) {
 		t.Errorf("with endpoints in the environment: exit code %d, %q", code, errOut)
 	}
 }
+
+func TestWhoIsNotRootIsToldOfTheAgentOfRoot(t *testing.T) {
+	yes, no := func(string) bool { return true }, func(string) bool { return false }
+	for name, tc := range map[string]struct {
+		socket string
+		user   int
+		there  func(string) bool
+		want   string
+	}{
+		"an agent of root":     {"/tmp/sluice-7/agent.sock", 7, yes, "use sudo, root's is on /run/sluice/agent.sock"},
+		"no agent of root":     {"/tmp/sluice-7/agent.sock", 7, no, "start one with"},
+		"that agent was asked": {view.RootSocket, 7, yes, "start one with"},
+		"it is root who asks":  {"/elsewhere", 0, yes, "start one with"},
+	} {
+		if got := remedy(tc.socket, tc.user, tc.there); !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
