@@ -3,6 +3,7 @@
 package deployed
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,16 +26,6 @@ type Workload struct {
 	Update   *appsv1.RollingUpdateDaemonSet // of a DaemonSet that replaces its pods by itself
 }
 
-// Container returns the container of a name.
-func (w Workload) Container(name string) (corev1.Container, error) {
-	for _, c := range w.Pod.Spec.Containers {
-		if c.Name == name {
-			return c, nil
-		}
-	}
-	return corev1.Container{}, fmt.Errorf("%s has no container %s", w.Meta.Name, name)
-}
-
 // File is one file.
 type File struct {
 	Workload Workload
@@ -44,13 +35,12 @@ type File struct {
 }
 
 // Read reads a file; root is the top of the repository as the caller sees it.
-func Read(root, name string) (File, string, error) {
+func Read(root, name string) (File, error) {
 	text, err := os.ReadFile(filepath.Join(root, "deploy", name))
 	if err != nil {
-		return File{}, "", err
+		return File{}, err
 	}
-	f, err := Parse(string(text))
-	return f, string(text), err
+	return Parse(string(text))
 }
 
 // Parse reads the text of a file.
@@ -62,7 +52,7 @@ func Parse(text string) (File, error) {
 		}
 	}
 	if f.Workload.Kind == "" {
-		return File{}, fmt.Errorf("there is neither a Deployment nor a DaemonSet")
+		return File{}, errors.New("there is neither a Deployment nor a DaemonSet")
 	}
 	return f, nil
 }

@@ -21,7 +21,7 @@ import (
 // manifest reads a file of deploy/.
 func manifest(t testing.TB, name string) (deployed.File, corev1.Container) {
 	t.Helper()
-	f, _, err := deployed.Read(filepath.Join("..", ".."), name)
+	f, err := deployed.Read(filepath.Join("..", ".."), name)
 	if err != nil {
 		t.Fatal(err)
 	}
