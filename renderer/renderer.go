@@ -86,18 +86,20 @@ type Decided struct {
 	Action api.Action
 }
 
-// Abstainer is an Explainer whose stack has nothing to do with some flows.
+// Abstainer is an Explainer whose dataplane has nothing to do with some flows.
 type Abstainer interface {
-	// Abstains returns one clause that says why the stack does not decide about a flow that the
-	// node does decide about; empty when it decides. Explain is not asked about such flows.
+	// Abstains returns one clause that says why the dataplane does not decide about a flow that
+	// the node does decide about; empty when it decides. Explain is not asked about such flows.
+	// Any goroutine may call it; it waits for no Commit.
 	Abstains(f api.Flow) string
 }
 
-// Explainer is implemented by renderers that can say what their stack does with
+// Explainer is implemented by renderers that can say what their dataplane does with
 // the first packet of a flow.
 type Explainer interface {
 	// Explain returns the decisions of the tables that the flow meets, in that
 	// order; the flow is permitted when all of them permit it (none is open). It
-	// evaluates what was last installed, not what is wanted.
+	// evaluates what was last installed, not what is wanted. Any goroutine may call it;
+	// it waits for no Commit.
 	Explain(f api.Flow) []Decision
 }

@@ -7,42 +7,58 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/plugins/policy"
 )
 
 // maxTries bounds how often a comparison is repeated.
 const maxTries = 3
 
-// compare reads the state and has it compared with what is installed. While the
-// two differ and changes are on their way, it waits for them and repeats that: a
-// difference that it leaves is one.
-func (a *Agent) compare(ctx context.Context, differs func(clusterState) (bool, error)) error {
+// settleTime is how long an answer waits for changes that are on their way, altogether.
+const settleTime = 50 * time.Millisecond
+
+// compare reads the state and has it compared with what is installed. While the two differ and
+// changes are on their way, it waits a moment for them and repeats that. A difference that it
+// leaves is one, unless the comparison was told that changes are pending.
+func (a *Agent) compare(ctx context.Context, differs func(s clusterState, pending bool) (bool, error)) error {
+	moment, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
 	for try := 1; ; try++ {
 		state, err := a.state(ctx)
 		if err != nil {
 			return err
 		}
-		differ, err := differs(state)
-		if err != nil || !differ || try == maxTries || !a.node.Plugin.Status().InSync() || a.enforced(ctx) != nil {
+		pending := moment.Err() != nil || a.failing()
+		differ, err := differs(state, pending)
+		if err != nil || !differ || pending || try == maxTries {
+			return err
+		}
+		if err := a.enforced(moment); err != nil && moment.Err() == nil {
 			return err
 		}
 	}
 }
 
+// failing reports whether a renderer has failed, so that nothing is gained by waiting.
+func (a *Agent) failing() bool {
+	return slices.ContainsFunc(a.node.Plugin.Status().Renderers, func(r policy.RendererStatus) bool { return r.Error != "" })
+}
+
 // explain answers why flows are allowed or denied.
 func (a *Agent) explain(ctx context.Context, q view.Question) ([]view.Explanation, error) {
 	var out []view.Explanation
-	err := a.compare(ctx, func(state clusterState) (differ bool, err error) {
+	err := a.compare(ctx, func(state clusterState, pending bool) (differ bool, err error) {
 		questions, err := state.Questions(q)
 		if err != nil {
 			return false, err
 		}
 		spec := a.specification(state)
-		here := a.asked(spec)
+		here := a.asked(spec, pending)
 		out = nil
 		for _, q := range questions {
 			e := explain.Explanation(q, spec.Explain(q), here)
@@ -60,7 +76,7 @@ func (a *Agent) inject(ctx context.Context, q view.Question) ([]view.Injection, 
 		return nil, errNoDataplane
 	}
 	var out []view.Injection
-	err := a.compare(ctx, func(state clusterState) (differ bool, err error) {
+	err := a.compare(ctx, func(state clusterState, pending bool) (differ bool, err error) {
 		questions, err := state.Questions(q)
 		if err != nil {
 			return false, err
@@ -120,8 +136,8 @@ func (a *Agent) matrix(ctx context.Context) (m view.Matrix, err error) {
 	if a.node.Switch == nil {
 		return m, errNoDataplane
 	}
-	err = a.compare(ctx, func(state clusterState) (bool, error) {
-		m = a.asked(a.specification(state)).Matrix(state.Cluster)
+	err = a.compare(ctx, func(state clusterState, pending bool) (bool, error) {
+		m = a.asked(a.specification(state), pending).Matrix(state.Cluster)
 		return m.Differ > 0, nil
 	})
 	return m, err

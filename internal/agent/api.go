@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/view"
 )
 
 const maxQuestion = 64 << 20 // bytes of a request; changes carry objects
@@ -37,10 +39,15 @@ func (a *Agent) serve(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("--metrics-address: %w", err), l.Close())
 		}
 		a.log.Info("metrics and health are served", "address", tcp.Addr().String())
-		g.Go(func() error { return serve.HTTP(serving, tcp, a.publicAPI()) })
+		g.Go(func() error { return a.server(a.publicAPI()).Serve(serving, tcp) })
 	}
-	g.Go(func() error { return serve.HTTP(serving, l, a.debugAPI()) })
+	g.Go(func() error { return a.server(a.debugAPI()).Serve(serving, l) })
 	return g.Wait()
+}
+
+// server answers by a handler, and counts its panics.
+func (a *Agent) server(api routes) serve.Server {
+	return serve.Server{Handler: api.mux(), Log: a.log.With("plugin", "api"), Panicked: a.metrics.panics.Inc}
 }
 
 // listenUnix listens on a socket that only its owner may open.
@@ -89,39 +96,44 @@ func removeLeftover(ctx context.Context, path string) error {
 	return nil
 }
 
-// publicAPI is what may be seen from other hosts.
-func (a *Agent) publicAPI() *http.ServeMux {
+// routes are the handlers of an API, by their patterns.
+type routes map[string]http.HandlerFunc
+
+func (all routes) mux() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", a.metrics.handler())
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { serve.Say(w, http.StatusOK, "ok\n") })
-	mux.HandleFunc("GET /readyz", a.ready)
+	for pattern, handler := range all {
+		mux.HandleFunc(pattern, handler)
+	}
 	return mux
 }
 
+// publicAPI is what may be seen from other hosts.
+func (a *Agent) publicAPI() routes {
+	return routes{
+		"GET /metrics": a.metrics.handler().ServeHTTP,
+		"GET /livez":   func(w http.ResponseWriter, _ *http.Request) { serve.Say(w, http.StatusOK, "ok\n") },
+		"GET /readyz":  a.ready,
+	}
+}
+
 // debugAPI is what the owner of the socket may ask.
-func (a *Agent) debugAPI() *http.ServeMux {
-	mux := a.publicAPI()
-	mux.HandleFunc("GET /v1/status", list(a.status))
-	mux.HandleFunc("GET /v1/nodes", list(a.nodes))
-	mux.HandleFunc("GET /v1/pods", list(a.pods))
-	mux.HandleFunc("GET /v1/policies", list(a.policies))
-	mux.HandleFunc("GET /v1/sets", list(a.sets))
-	mux.HandleFunc("GET /v1/tables", list(a.tables))
-	mux.HandleFunc("GET /v1/rules", list(a.rules))
-	mux.HandleFunc("GET /v1/matrix", func(w http.ResponseWriter, r *http.Request) {
-		m, err := a.matrix(r.Context())
-		answer(w, m, err)
+func (a *Agent) debugAPI() routes {
+	all := a.publicAPI()
+	maps.Copy(all, routes{
+		"GET /v1/status":   list(a.status),
+		"GET /v1/nodes":    list(a.nodes),
+		"GET /v1/pods":     list(a.pods),
+		"GET /v1/policies": list(a.policies),
+		"GET /v1/sets":     list(a.sets),
+		"GET /v1/tables":   list(a.tables),
+		"GET /v1/rules":    list(a.rules),
+		"GET /v1/matrix":   list(func(ctx context.Context, _ filter) (view.Matrix, error) { return a.matrix(ctx) }),
+		"POST /v1/explain": ask(a.explain), "POST /v1/inject": ask(a.inject), "POST /v1/change": ask(a.change),
+		"POST /v1/verdicts": a.watch,
+		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline, "GET /debug/pprof/symbol": pprof.Symbol,
+		"GET /debug/pprof/profile": pprof.Profile, "GET /debug/pprof/trace": pprof.Trace,
 	})
-	mux.HandleFunc("POST /v1/explain", ask(a.explain))
-	mux.HandleFunc("POST /v1/inject", ask(a.inject))
-	mux.HandleFunc("POST /v1/change", ask(a.change))
-	mux.HandleFunc("POST /v1/verdicts", a.watch)
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return mux
+	return all
 }
 
 // ready says yes once every renderer enforces a whole state, and no while one fails.

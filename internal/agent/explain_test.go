@@ -109,7 +109,7 @@ func BenchmarkExplain(b *testing.B) {
 	for _, f := range cluster.FlowSpace(s).Random(cluster.NewRand(1), 50) {
 		questions = append(questions, fmt.Sprintf(`{"src":%q,"dst":%q,"port":"%d","protocol":%q}`, f.Src, f.Dst, f.DstPort, f.Protocol))
 	}
-	api, i, bytes := a.debugAPI(), 0, 0
+	api, i, bytes := a.debugAPI().mux(), 0, 0
 	start := cpu(b)
 	for b.Loop() {
 		w := httptest.NewRecorder()

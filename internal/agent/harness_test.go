@@ -78,6 +78,15 @@ func running(t testing.TB, change func(*Config)) *Agent {
 // apply reflects manifests and waits until they are enforced.
 func (a *Agent) apply(t testing.TB, manifests string) {
 	t.Helper()
+	a.write(t, manifests)
+	if err := a.enforced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write reflects manifests.
+func (a *Agent) write(t testing.TB, manifests string) {
+	t.Helper()
 	load, err := ksr.LoadFiles([]string{ksr.Stdin}, strings.NewReader(manifests))
 	if err != nil || len(load.Problems) > 0 {
 		t.Fatal(err, load.Problems)
@@ -93,15 +102,12 @@ func (a *Agent) apply(t testing.TB, manifests string) {
 	if _, err := a.reflector.Apply(t.Context(), values); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.enforced(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // ask sends a request to the debug API and returns the status and the body.
 func (a *Agent) ask(method, path, body string) (int, string) {
 	rec := httptest.NewRecorder()
-	a.debugAPI().ServeHTTP(rec, httptest.NewRequest(method, path, strings.NewReader(body)))
+	a.debugAPI().mux().ServeHTTP(rec, httptest.NewRequest(method, path, strings.NewReader(body)))
 	return rec.Code, rec.Body.String()
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
@@ -29,7 +30,7 @@ func (a *Agent) pods(ctx context.Context, f filter) ([]view.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	unplugged, causes := a.node.Dump().Pending, a.causes()
+	states, causes := a.node.States(), a.causes()
 	out := []view.Pod{}
 	for _, p := range s.Pods {
 		if !f.wants(p.ID.Namespace, p.ID.Name) {
@@ -37,7 +38,7 @@ func (a *Agent) pods(ctx context.Context, f filter) ([]view.Pod, error) {
 		}
 		v := podView(p)
 		v.Problems = a.withCauses(causes["Pod "+p.ID.String()], p.Problems)
-		if v.State == podEnforced && slices.Contains(unplugged, "pod "+p.ID.String()) {
+		if v.State == podEnforced && slices.ContainsFunc(states, func(s *renderer.State) bool { return s.Waits(p.ID) }) {
 			v.State = podUnplugged
 		}
 		out = append(out, v)
@@ -96,19 +97,26 @@ func (a *Agent) sets(ctx context.Context, f filter) ([]view.Set, error) {
 
 func (a *Agent) tables(_ context.Context, f filter) ([]view.Table, error) {
 	out := []view.Table{}
-	for _, t := range a.node.Tables() {
-		if !strings.Contains(t.Name, f.name) || f.namespace != "" && !inNamespace(t.Pods, f.namespace) {
-			continue
+	for _, s := range a.node.States() {
+		for _, t := range s.Tables {
+			if !f.wantsTable(t) {
+				continue
+			}
+			kind := "local"
+			if t.IsGlobal() {
+				kind = "global"
+			}
+			out = append(out, view.Table{
+				Renderer: s.Renderer, Table: t.Name, Kind: kind, Pods: t.Pods, Rules: len(t.Rules), Entries: t.Entries, Objects: t.Objects,
+			})
 		}
-		kind := "local"
-		if len(t.Pods) == 0 {
-			kind = "global"
-		}
-		out = append(out, view.Table{
-			Renderer: a.node.RendererName(), Table: t.Name, Kind: kind, Pods: t.Pods, Rules: len(t.Rules), Entries: t.Entries, Objects: t.Objects,
-		})
 	}
 	return out, nil
+}
+
+// wantsTable reports whether a table passes: its name, and that of a pod that has it.
+func (f filter) wantsTable(t renderer.Table) bool {
+	return strings.Contains(t.Name, f.name) && (f.namespace == "" || inNamespace(t.Pods, f.namespace))
 }
 
 func inNamespace(pods []api.PodID, ns string) bool {
@@ -117,25 +125,31 @@ func inNamespace(pods []api.PodID, ns string) bool {
 
 func (a *Agent) rules(_ context.Context, f filter) ([]view.Rule, error) {
 	out := []view.Rule{}
-	for _, t := range a.node.DumpHits().Tables {
-		if !strings.Contains(t.Name, f.name) || f.namespace != "" && !inNamespace(t.Pods, f.namespace) {
-			continue
-		}
-		for i, r := range t.Rules {
-			v := view.Rule{Renderer: a.node.RendererName(), Table: t.Name, Index: i, Rule: r}
-			if i < len(t.Origins) {
-				v.Origins = t.Origins[i]
+	for _, s := range a.node.Counters() {
+		for _, t := range s.Tables {
+			if f.wantsTable(t) {
+				out = append(out, rulesOf(s.Renderer, t)...)
 			}
-			if t.Hits != nil {
-				v.Hits = &t.Hits[i]
-				if with := t.CountedWith[i]; with >= 0 && with != i {
-					v.Hits, v.CountedWith = nil, &t.CountedWith[i]
-				}
-			}
-			out = append(out, v)
 		}
 	}
 	return out, nil
+}
+
+func rulesOf(renderer string, t renderer.Table) (out []view.Rule) {
+	for i, r := range t.Rules {
+		v := view.Rule{Renderer: renderer, Table: t.Name, Index: i, Rule: r}
+		if i < len(t.Origins) {
+			v.Origins = t.Origins[i]
+		}
+		if t.Packets != nil {
+			v.Hits = &t.Packets[i]
+			if with := t.CountedWith[i]; with >= 0 && with != i {
+				v.Hits, v.CountedWith = nil, &t.CountedWith[i]
+			}
+		}
+		out = append(out, v)
+	}
+	return out
 }
 
 func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
@@ -153,15 +167,14 @@ func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
 			v.Local++
 		}
 	}
-	dump := a.node.Dump()
+	states := a.node.States()
 	for _, r := range s.Status.Renderers {
-		rv := view.RendererStatus{Name: r.Name, InSync: r.InSync, Commits: r.Commits, Error: r.Error, Since: r.Since, Tables: len(dump.Tables)}
-		for _, t := range dump.Tables {
-			rv.Rules += len(t.Rules)
-			rv.Entries += t.Entries
-		}
-		if a.node.Session != nil && r.Name == a.node.Session.Name() {
-			rv.Open = a.node.Session.Dump().Open
+		rv := view.RendererStatus{Name: r.Name, InSync: r.InSync, Commits: r.Commits, Error: r.Error, Since: r.Since}
+		for _, state := range states {
+			if state.Renderer == r.Name {
+				rv.Tables, rv.Open = len(state.Tables), state.Forbidden
+				rv.Rules, rv.Entries = state.Entries()
+			}
 		}
 		v.Renderers = append(v.Renderers, rv)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/serve"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/plugins/policy"
 )
@@ -27,6 +28,7 @@ type metrics struct {
 	propagation  *prometheus.HistogramVec
 	transactions prometheus.Counter
 	problems     prometheus.Counter
+	panics       prometheus.Counter
 
 	log      problemLog
 	received time.Time     // by the event loop only: when the present changes came
@@ -57,12 +59,13 @@ func newMetrics() *metrics {
 			Name: "sluice_problems_total", Help: "Problems of objects that were reported: what is wrong there permits nothing.",
 		}),
 	}
+	m.panics = serve.PanicCounter("sluice")
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "sluice_build_info", Help: "Always 1; the labels say which build this is.",
 		ConstLabels: prometheus.Labels{"version": version.Get().Version, "goversion": version.Get().Go},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.events, m.stages, m.propagation, m.transactions, m.problems, info)
+	m.registry.MustRegister(m.events, m.stages, m.propagation, m.transactions, m.problems, m.panics, info)
 	return m
 }
 
@@ -171,8 +174,8 @@ func flag(b bool) float64 {
 }
 
 var (
-	tablesDesc = prometheus.NewDesc("sluice_tables", "Tables that are installed.", nil, nil)
-	rulesDesc  = prometheus.NewDesc("sluice_rules", "Rules of the tables that are installed.", nil, nil)
+	tablesDesc = prometheus.NewDesc("sluice_tables", "Tables that are installed, by renderer.", []string{"renderer"}, nil)
+	rulesDesc  = prometheus.NewDesc("sluice_rules", "Rules of the tables that are installed, by renderer.", []string{"renderer"}, nil)
 )
 
 var policyProblemsDesc = prometheus.NewDesc("sluice_policy_problems",
@@ -201,8 +204,7 @@ var (
 	memoryBudgetDesc = prometheus.NewDesc("sluice_acl_memory_budget_bytes", "Memory of the vswitch that ACLs may take.", nil, nil)
 )
 
-// tableCollector counts tables and rules in one look at the renderer: a look waits
-// for a commit that runs.
+// tableCollector counts tables and rules of each renderer.
 type tableCollector struct{ a *Agent }
 
 // Describe implements prometheus.Collector.
@@ -215,19 +217,16 @@ func (tableCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c tableCollector) Collect(ch chan<- prometheus.Metric) {
-	dump := c.a.node.Dump()
-	tables := dump.Tables
-	rules := 0
-	for _, t := range tables {
-		rules += len(t.Rules)
-	}
-	ch <- prometheus.MustNewConstMetric(tablesDesc, prometheus.GaugeValue, float64(len(tables)))
-	ch <- prometheus.MustNewConstMetric(rulesDesc, prometheus.GaugeValue, float64(rules))
-	if dump.Memory.Needed > 0 {
-		ch <- prometheus.MustNewConstMetric(memoryNeededDesc, prometheus.GaugeValue, float64(dump.Memory.Needed))
-	}
-	if dump.Memory.Budget > 0 {
-		ch <- prometheus.MustNewConstMetric(memoryBudgetDesc, prometheus.GaugeValue, float64(dump.Memory.Budget))
+	for _, s := range c.a.node.States() {
+		rules, _ := s.Entries()
+		ch <- prometheus.MustNewConstMetric(tablesDesc, prometheus.GaugeValue, float64(len(s.Tables)), s.Renderer)
+		ch <- prometheus.MustNewConstMetric(rulesDesc, prometheus.GaugeValue, float64(rules), s.Renderer)
+		if s.Memory.Needed > 0 {
+			ch <- prometheus.MustNewConstMetric(memoryNeededDesc, prometheus.GaugeValue, float64(s.Memory.Needed))
+		}
+		if s.Memory.Budget > 0 {
+			ch <- prometheus.MustNewConstMetric(memoryBudgetDesc, prometheus.GaugeValue, float64(s.Memory.Budget))
+		}
 	}
 }
 

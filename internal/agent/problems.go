@@ -3,15 +3,14 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/policy"
-	"github.com/sluice-net/sluice/renderer/acl"
-	"github.com/sluice-net/sluice/renderer/ligato"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 func (a *Agent) policies(ctx context.Context, f filter) ([]view.Policy, error) {
@@ -19,7 +18,7 @@ func (a *Agent) policies(ctx context.Context, f filter) ([]view.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	causes, waits := a.causes(), newWaits(a.node.Dump().Pending, s.Status)
+	causes, waits := a.causes(), newWaits(a.node.States(), s.Status)
 	out, order := []view.Policy{}, map[api.PolicyID]*api.PolicySpec{}
 	for _, p := range s.Policies {
 		order[p.ID] = p.Spec
@@ -67,25 +66,29 @@ func policyView(p policy.Policy) view.Policy {
 
 // waits is what enforcement waits for.
 type waits struct {
-	pods   map[string]bool // that have no interface
-	uplink string          // that is missing
-	all    string          // what every policy waits for
+	pods   map[api.PodID]bool // that have no interface
+	uplink string             // what is missing beside them
+	all    string             // what every policy waits for
 }
 
 // newWaits reads who has no interface. A renderer that fails because of that enforces
 // everything else.
-func newWaits(missing []string, status policy.Status) waits {
-	w := waits{pods: map[string]bool{}}
-	for _, who := range missing {
-		if pod, ok := strings.CutPrefix(who, "pod "); ok {
-			w.pods[pod] = true
-		} else {
-			w.uplink = who
+func newWaits(states []*renderer.State, status policy.Status) waits {
+	w := waits{pods: map[api.PodID]bool{}}
+	unplugged := map[string]bool{}
+	for _, s := range states {
+		unplugged[s.Renderer] = errors.Is(s.Err, renderer.ErrNoInterface)
+		for _, p := range s.Pending {
+			if p.Pod == (api.PodID{}) {
+				w.uplink = p.Reason
+			} else {
+				w.pods[p.Pod] = true
+			}
 		}
 	}
 	for _, r := range status.Renderers {
 		switch {
-		case isUnplugged(r.Error), w.all != "":
+		case unplugged[r.Name], w.all != "":
 		case r.Error != "":
 			w.all = r.Error
 		case !r.InSync:
@@ -95,16 +98,11 @@ func newWaits(missing []string, status policy.Status) waits {
 	return w
 }
 
-// isUnplugged says whether a renderer failed because interfaces are missing.
-func isUnplugged(text string) bool {
-	return strings.Contains(text, acl.ErrNoInterface.Error()) || strings.Contains(text, ligato.ErrNoInterface.Error())
-}
-
 // of says what a policy that applies to local pods waits for.
 func (w waits) of(p policy.Policy) string {
 	missing := 0
 	for _, pod := range p.Pods {
-		if w.pods[pod.String()] {
+		if w.pods[pod] {
 			missing++
 		}
 	}
@@ -116,7 +114,7 @@ func (w waits) of(p policy.Policy) string {
 	case missing > 0:
 		return fmt.Sprintf("%d of %s without an interface in the vswitch", missing, plural(len(p.Pods), "local pod", "local pods"))
 	case w.uplink != "" && p.Spec.IsolatesEgress:
-		return w.uplink + " is not in the vswitch"
+		return w.uplink
 	}
 	return ""
 }

@@ -11,7 +11,7 @@ import (
 
 var rulePacketsDesc = prometheus.NewDesc("sluice_rule_packets_total",
 	"First packets of flows that a rule of a policy decided on this node, and in the kernel all packets; those of isolation are what no rule permits.",
-	[]string{"policy", "direction", "rule", "action"}, nil)
+	[]string{"renderer", "policy", "direction", "rule", "action"}, nil)
 
 // ruleCollector tells what rules decided. It reads the counters of the dataplane when
 // somebody asks.
@@ -23,12 +23,14 @@ func (ruleCollector) Describe(ch chan<- *prometheus.Desc) { ch <- rulePacketsDes
 // Collect implements prometheus.Collector. What no policy is the reason of has empty
 // labels.
 func (c ruleCollector) Collect(ch chan<- prometheus.Metric) {
-	for d, n := range c.a.node.Hits() {
-		policy, direction, rule := "", "", ""
-		if d.Origin != (api.Origin{}) {
-			policy, direction, rule = d.Origin.Policy.String(), d.Origin.Direction.String(), ruleLabel(d.Origin.Rule)
+	for name, decisions := range c.a.node.Decisions() {
+		for d, n := range decisions {
+			policy, direction, rule := "", "", ""
+			if d.Origin != (api.Origin{}) {
+				policy, direction, rule = d.Origin.Policy.String(), d.Origin.Direction.String(), ruleLabel(d.Origin.Rule)
+			}
+			ch <- prometheus.MustNewConstMetric(rulePacketsDesc, prometheus.CounterValue, float64(n), name, policy, direction, rule, d.Action.String())
 		}
-		ch <- prometheus.MustNewConstMetric(rulePacketsDesc, prometheus.CounterValue, float64(n), policy, direction, rule, d.Action.String())
 	}
 }
 

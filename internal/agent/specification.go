@@ -37,9 +37,9 @@ func (a *Agent) hostAddresses(s clusterState) []string {
 }
 
 // asked is this node, as it is asked about flows.
-func (a *Agent) asked(spec explain.Specification) explain.Node {
+func (a *Agent) asked(spec explain.Specification, pending bool) explain.Node {
 	return explain.Node{
-		Name: a.cfg.Node, Specification: spec, Renderers: explain.RenderersOf(a.node), Send: explain.SendBy(a.node),
-		Pending: !a.node.Plugin.Status().InSync(),
+		Name: a.cfg.Node, Specification: spec, Renderers: a.node.Renderers(), Send: explain.SendBy(a.node),
+		Pending: pending,
 	}
 }

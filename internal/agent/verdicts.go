@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -9,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // verdictInterval is how often the counters of rules are read for the log.
@@ -17,8 +18,9 @@ const verdictInterval = time.Second
 
 // verdictKey is what verdicts are counted by: a rule of policies, in every table.
 type verdictKey struct {
-	action  api.Action
-	origins string
+	renderer string
+	action   api.Action
+	origins  string
 }
 
 // verdictLog logs what rules decided. It reads counters, so it costs nothing per
@@ -42,8 +44,8 @@ func (a *Agent) logVerdicts(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		for _, v := range l.since(a.node.DumpHits().Tables) {
-			a.log.Info("verdict", "action", v.key.action, "packets", v.packets, "rule", v.key.origins)
+		for _, v := range l.since(a.node.Counters()) {
+			a.log.Info("verdict", "action", v.key.action, "packets", v.packets, "rule", v.key.origins, "renderer", v.key.renderer)
 		}
 	}
 }
@@ -55,19 +57,11 @@ type verdict struct {
 }
 
 // since returns what was counted since the last call, sorted.
-func (l *verdictLog) since(tables []acl.DumpTable) (out []verdict) {
+func (l *verdictLog) since(states []*renderer.State) (out []verdict) {
 	now := map[verdictKey]uint64{}
-	for _, t := range tables {
-		for i, hits := range t.Hits {
-			action := t.Rules[i].Action
-			if hits == 0 || l.denials && action != api.Deny {
-				continue
-			}
-			key := verdictKey{action, "none"}
-			if from := t.HitOrigins(i); len(from) > 0 {
-				key.origins = originsText(from)
-			}
-			now[key] += hits
+	for _, s := range states {
+		for _, t := range s.Tables {
+			l.count(now, s.Renderer, t)
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(now), compareVerdicts) {
@@ -83,11 +77,23 @@ func (l *verdictLog) since(tables []acl.DumpTable) (out []verdict) {
 	return out
 }
 
-func compareVerdicts(a, b verdictKey) int {
-	if a.action != b.action {
-		return int(a.action) - int(b.action)
+// count adds what the rules of a table decided.
+func (l *verdictLog) count(now map[verdictKey]uint64, name string, t renderer.Table) {
+	for i, packets := range t.Packets {
+		action := t.Rules[i].Action
+		if packets == 0 || l.denials && action != api.Deny {
+			continue
+		}
+		key := verdictKey{name, action, "none"}
+		if from := t.CountedOrigins(i); len(from) > 0 {
+			key.origins = originsText(from)
+		}
+		now[key] += packets
 	}
-	return strings.Compare(a.origins, b.origins)
+}
+
+func compareVerdicts(a, b verdictKey) int {
+	return cmp.Or(cmp.Compare(a.action, b.action), strings.Compare(a.origins, b.origins), strings.Compare(a.renderer, b.renderer))
 }
 
 // maxLoggedOrigins bounds the rules that one line names.

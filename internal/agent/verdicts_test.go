@@ -6,39 +6,39 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 func TestVerdictsAreThoseSinceTheLastLook(t *testing.T) {
 	origin := func(rule int) []api.Origin {
 		return []api.Origin{{Policy: api.PolicyID{Kind: api.AdminNetworkPolicy, Name: "p"}, Direction: api.Ingress, Rule: rule}}
 	}
-	table := func(hits ...uint64) acl.DumpTable {
-		return acl.DumpTable{
+	table := func(packets ...uint64) renderer.Table {
+		return renderer.Table{
 			Rules:   []api.ContivRule{{Action: api.Deny}, {Action: api.Permit}, {Action: api.Deny}},
-			Origins: [][]api.Origin{origin(0), origin(1), nil}, Hits: hits,
+			Origins: [][]api.Origin{origin(0), origin(1), nil}, Packets: packets,
 		}
 	}
 	type line struct {
 		Text    string
 		Packets uint64
 	}
-	look := func(l *verdictLog, tables ...acl.DumpTable) (out []line) {
-		for _, v := range l.since(tables) {
+	look := func(l *verdictLog, tables ...renderer.Table) (out []line) {
+		for _, v := range l.since([]*renderer.State{{Renderer: "acl", Tables: tables}}) {
 			out = append(out, line{v.key.action.String() + " " + v.key.origins, v.packets})
 		}
 		return out
 	}
 	all := &verdictLog{}
 	for i, step := range []struct {
-		tables []acl.DumpTable
+		tables []renderer.Table
 		want   []line
 	}{
-		{[]acl.DumpTable{table(1, 2, 0), table(3, 0, 0)}, []line{
+		{[]renderer.Table{table(1, 2, 0), table(3, 0, 0)}, []line{
 			{"deny AdminNetworkPolicy p ingress rule 0", 4}, {"permit AdminNetworkPolicy p ingress rule 1", 2}}},
-		{[]acl.DumpTable{table(1, 2, 0), table(3, 0, 0)}, nil},
-		{[]acl.DumpTable{table(1, 5, 1), table(3, 0, 0)}, []line{{"deny none", 1}, {"permit AdminNetworkPolicy p ingress rule 1", 3}}},
-		{[]acl.DumpTable{table(2, 0, 0)}, []line{{"deny AdminNetworkPolicy p ingress rule 0", 2}}}, // replaced
+		{[]renderer.Table{table(1, 2, 0), table(3, 0, 0)}, nil},
+		{[]renderer.Table{table(1, 5, 1), table(3, 0, 0)}, []line{{"deny none", 1}, {"permit AdminNetworkPolicy p ingress rule 1", 3}}},
+		{[]renderer.Table{table(2, 0, 0)}, []line{{"deny AdminNetworkPolicy p ingress rule 0", 2}}}, // replaced
 	} {
 		if diff := cmp.Diff(step.want, look(all, step.tables...)); diff != "" {
 			t.Errorf("look %d: %s", i, diff)

@@ -57,7 +57,7 @@ func (n Node) answers(q Question, v oracle.Verdict) []view.Answer {
 	var out []view.Answer
 	for _, r := range n.Renderers {
 		a := view.Answer{Renderer: r.Name(), Node: n.Name, Allowed: expected, Decides: decides, Agrees: true, Pending: n.Pending}
-		x, ok := r.(renderer.Explainer)
+		x, ok := renderer.As[renderer.Explainer](r)
 		switch {
 		case !ok:
 			a.Unasked = "it does not explain itself"
@@ -92,7 +92,7 @@ func unasked(q Question) string {
 
 // abstains says why the stack of a renderer does not decide about a flow.
 func abstains(r renderer.Renderer, f api.Flow) string {
-	if x, ok := r.(renderer.Abstainer); ok {
+	if x, ok := renderer.As[renderer.Abstainer](r); ok {
 		return x.Abstains(f)
 	}
 	return ""

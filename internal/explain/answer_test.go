@@ -216,7 +216,7 @@ func TestEveryRendererOfANodeIsAsked(t *testing.T) {
 	if err := n.Apply(t.Context(), model.Changes{Resync: true, Deltas: deltas, Revision: 1}); err != nil {
 		t.Fatal(err)
 	}
-	here := Node{Name: "node-1", Specification: Specification{Oracle: oracle.New(m.state), Local: m.LocalTo("node-1")}, Renderers: RenderersOf(n), Send: SendBy(n)}
+	here := Node{Name: "node-1", Specification: Specification{Oracle: oracle.New(m.state), Local: m.LocalTo("node-1")}, Renderers: n.Renderers(), Send: SendBy(n)}
 
 	for src, allowed := range map[string]bool{"demo/friend": true, "demo/stranger": false} {
 		e := explained(t, m, here, src, "demo/server")

@@ -197,7 +197,7 @@ func (m Manifests) start(ctx context.Context, name string, spec *oracle.Oracle) 
 	if err := n.Apply(ctx, model.Changes{Resync: true, Deltas: deltas, Revision: 1}); err != nil {
 		return Node{}, n.Close, err
 	}
-	return Node{Name: name, Specification: Specification{Oracle: spec, Local: m.LocalTo(name)}, Renderers: RenderersOf(n), Send: SendBy(n)}, n.Close, nil
+	return Node{Name: name, Specification: Specification{Oracle: spec, Local: m.LocalTo(name)}, Renderers: n.Renderers(), Send: SendBy(n)}, n.Close, nil
 }
 
 // LocalTo returns the pods of a node.
@@ -235,12 +235,6 @@ func (m Manifests) deltas() ([]model.Delta, error) {
 		errs = append(errs, add(v))
 	}
 	return out, errors.Join(errs...)
-}
-
-// RenderersOf returns the renderers of a node: the ACL renderer itself, which the
-// node may wrap for its dataplane, and those beside it.
-func RenderersOf(n *node.Node) []renderer.Renderer {
-	return append([]renderer.Renderer{n.ACL}, n.Plugin.Renderers[1:]...)
 }
 
 // SendBy returns how packets are sent through the embedded dataplane of a node, nil

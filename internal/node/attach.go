@@ -80,21 +80,8 @@ func (a *Attacher) NewTxn(resync bool) renderer.Txn {
 	return t
 }
 
-// Explain lets the renderer explain, if it can.
-func (a *Attacher) Explain(f api.Flow) []renderer.Decision {
-	if e, ok := a.Renderer.(renderer.Explainer); ok {
-		return e.Explain(f)
-	}
-	return nil
-}
-
-// Unenforced lets the renderer report, if it can.
-func (a *Attacher) Unenforced() []renderer.Unenforced {
-	if r, ok := a.Renderer.(renderer.Reporter); ok {
-		return r.Unenforced()
-	}
-	return nil
-}
+// Unwrap returns the renderer, whose abilities are those of the Attacher.
+func (a *Attacher) Unwrap() renderer.Renderer { return a.Renderer }
 
 // At returns the interface that an address is routed to.
 func (a *Attacher) At(ip netip.Addr) (uint32, bool) {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -93,11 +94,11 @@ func TestARendererThatFailsDoesNotHoldBackTheOther(t *testing.T) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	flow := tcp("10.0.1.3", "10.0.1.2", 5432)
-	for !n.embedded.Has(flow.Dst) || n.Send(flow).Verdict != api.Deny || !strings.Contains(n.Session.Dump().Error, "rt-backend rule-table") {
+	for !n.embedded.Has(flow.Dst) || n.Send(flow).Verdict != api.Deny || !strings.Contains(fmt.Sprint(n.Session.State().Err), "rt-backend rule-table") {
 		select {
 		case <-tick.C:
 		case err := <-done:
-			t.Fatalf("%v; acl says %s, session %q", err, n.Send(flow).Verdict, n.Session.Dump().Error)
+			t.Fatalf("%v; acl says %s, session %q", err, n.Send(flow).Verdict, fmt.Sprint(n.Session.State().Err))
 		}
 	}
 	cancel()

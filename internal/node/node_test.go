@@ -195,7 +195,7 @@ func TestARestartLeavesWhatIsInstalledUntilTheStateIsKnown(t *testing.T) {
 
 	log := newWatched()
 	second := startNode(t, Config{Name: "node-1", VPPSocket: socket, Log: slog.New(log)})
-	for !second.ACL.Dump().Connected {
+	for !second.ACL.State().Connected {
 		if _, err := second.Plugin.Snapshot(t.Context()); err != nil { // lets the event loop turn
 			t.Fatal(err)
 		}

@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net/netip"
-	"slices"
-	"strings"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
@@ -64,38 +61,4 @@ func (n *Node) sendXDP(f api.Flow) Walk {
 		}
 	}
 	return w
-}
-
-// dumpOfXDP writes lists of pods as tables, those that are equal once.
-func dumpOfXDP(d xdp.Dump) acl.Dump {
-	out := acl.Dump{Error: d.Error, Pending: d.Pending, Connected: d.Error == ""}
-	at := map[string]int{}
-	for _, e := range d.Endpoints {
-		for _, t := range e.Tables {
-			key := t.Name + fmt.Sprint(t.Rules)
-			i, known := at[key]
-			if !known {
-				i = len(out.Tables)
-				at[key] = i
-				out.Tables = append(out.Tables, acl.DumpTable{
-					Name: t.Name + " of " + e.Pod.String(), Rules: t.Rules, Origins: t.Origins, Entries: len(t.Rules),
-					Hits: t.Hits, CountedWith: ownHits(len(t.Rules)),
-				})
-			}
-			if table := &out.Tables[i]; !slices.Contains(table.Pods, e.Pod) {
-				table.Pods = append(table.Pods, e.Pod)
-			}
-		}
-	}
-	slices.SortFunc(out.Tables, func(a, b acl.DumpTable) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
-
-// ownHits says of every rule that it is counted by itself.
-func ownHits(rules int) []int {
-	out := make([]int, rules)
-	for i := range out {
-		out[i] = i
-	}
-	return out
 }

@@ -23,6 +23,7 @@ type metrics struct {
 	events   *prometheus.CounterVec
 	problems prometheus.Counter
 	terms    prometheus.Counter
+	panics   prometheus.Counter
 	delay    prometheus.Histogram
 }
 
@@ -48,7 +49,8 @@ func newMetrics(r *Reflector) *metrics {
 		ConstLabels: prometheus.Labels{"version": version.Get().Version, "goversion": version.Get().Go},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.events, m.problems, m.terms, m.delay, info, collector{r},
+	m.panics = serve.PanicCounter("sluice_ksr")
+	m.registry.MustRegister(m.events, m.problems, m.terms, m.delay, m.panics, info, collector{r},
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

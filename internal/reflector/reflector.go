@@ -54,7 +54,9 @@ func (r *Reflector) Run(ctx context.Context) error {
 			return g.Wait()
 		}
 		r.log.Info("metrics and health are served", "address", l.Addr().String())
-		g.Go(func() error { return serve.HTTP(ctx, l, r.api()) })
+		g.Go(func() error {
+			return serve.Server{Handler: r.api(), Log: r.log, Panicked: r.metrics.panics.Inc}.Serve(ctx, l)
+		})
 	}
 	return g.Wait()
 }

@@ -140,7 +140,7 @@ func (h *Handler) Snapshot() (*Snapshot, error) {
 	if h.state != handlerRunning {
 		return nil, fmt.Errorf("take a snapshot: %w", ErrNotRunning)
 	}
-	if s := h.p.snapshot.Load(); s == nil || s.Status.Transactions != h.p.draft.Transactions {
+	if s := h.p.snapshot.Load(); s == nil || s.of != h.p.state {
 		h.p.buildSnapshot()
 	}
 	return h.p.snapshot.Load(), nil

@@ -94,7 +94,7 @@ func (p *Plugin) apply(ctx context.Context, changes model.Changes) error {
 	watch(StageConfigurator)
 	p.report() // before renderers, which may take their time
 	p.draft.Seen = max(p.draft.Seen, changes.Revision)
-	err := p.commit(ctx, txn.Commit)
+	err := p.commit(ctx, txn)
 	watch(StageCommit)
 	p.finish(ctx)
 	return err
@@ -116,7 +116,7 @@ func (p *Plugin) recommit(ctx context.Context) error {
 func (p *Plugin) empty(ctx context.Context, txn *configurator.Txn) error {
 	watch := p.stopwatch()
 	p.retryAt = time.Time{}
-	err := p.commit(ctx, txn.Commit)
+	err := p.commit(ctx, txn)
 	watch(StageCommit)
 	p.finish(ctx)
 	return err
@@ -126,10 +126,15 @@ func (p *Plugin) empty(ctx context.Context, txn *configurator.Txn) error {
 // already does not put it off.
 //
 // The error is in the status of the renderers as well, from where it is logged.
-func (p *Plugin) commit(ctx context.Context, commit func(context.Context) error) error {
+func (p *Plugin) commit(ctx context.Context, txn *configurator.Txn) error {
 	ctx, cancel := context.WithTimeout(ctx, p.CommitTimeout)
 	defer cancel()
-	err := commit(ctx)
+	txn.Prepare() // all that changes what snapshots are built of
+	p.state++
+	p.draft.Committing = time.Now()
+	p.publish()
+	err := p.commitAndAnswer(ctx, txn)
+	p.draft.Committing = time.Time{}
 	if err == nil {
 		p.retryAt, p.backoff = time.Time{}, 0
 		return nil
@@ -141,10 +146,31 @@ func (p *Plugin) commit(ctx context.Context, commit func(context.Context) error)
 	return err
 }
 
+// commitAndAnswer commits, and builds the snapshots that are asked for meanwhile. A Handler is
+// asked by its host only, which waits.
+func (p *Plugin) commitAndAnswer(ctx context.Context, txn *configurator.Txn) error {
+	if p.asked == nil {
+		return txn.Commit(ctx)
+	}
+	done := make(chan error, 1)
+	go func() { done <- txn.Commit(ctx) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-p.asked:
+			if p.wanted.Swap(false) {
+				p.buildSnapshot()
+			}
+		}
+	}
+}
+
 // finish makes the outcome of a transaction visible. Commits that fail because the
 // plugin is being closed are no news.
 func (p *Plugin) finish(ctx context.Context) {
 	p.draft.Transactions++
+	p.state++
 	old := p.draft.Renderers
 	p.draft.Renderers = rendererStatus(old, p.configurator.Renderers(), time.Now())
 	p.readReports()

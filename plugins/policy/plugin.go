@@ -46,12 +46,14 @@ type Plugin struct {
 	sourceErr    error
 	ledger       ledger
 	draft        Status
+	state        uint64 // counts what snapshots can differ in
 
 	// What follows is for everybody.
 	feed      *feed // when there is no Source
 	status    atomic.Pointer[published]
 	snapshot  atomic.Pointer[Snapshot]
 	wanted    atomic.Bool                        // somebody waits for a snapshot
+	asked     chan struct{}                      // holds a token when somebody may; nil for a Handler
 	prompted  atomic.Bool                        // Prompt was called
 	interrupt atomic.Pointer[context.CancelFunc] // ends the loop's waiting
 	cancel    context.CancelFunc                 // stops the loop; nil before AfterInit
@@ -79,7 +81,7 @@ func (p *Plugin) Init() error {
 		p.feed = newFeed()
 		p.Source = p.feed
 	}
-	p.done = make(chan struct{})
+	p.done, p.asked = make(chan struct{}), make(chan struct{}, 1)
 	return nil
 }
 

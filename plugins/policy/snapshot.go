@@ -17,6 +17,8 @@ import (
 // immutable, sorted, and shared by all who ask while nothing changes. Directions
 // are the pod's.
 type Snapshot struct {
+	of uint64 // the number of the state that it is of
+
 	Status     Status                `json:"status"`
 	Namespaces []cache.NamespaceInfo `json:"namespaces"`
 	Pods       []Pod                 `json:"pods"`
@@ -62,18 +64,23 @@ type Set struct {
 	Users   []api.PolicyID `json:"users,omitempty"` // of sets that selectors stand for
 }
 
-// Snapshot returns the present state. The event loop builds it, between two
-// transactions, unless nothing has changed since it built the last one.
+// Snapshot returns the present state. The event loop builds it, unless nothing has changed since
+// it built the last one. It waits for no commit: while one runs, the state is the one that is to
+// be enforced, and the status says since when.
 func (p *Plugin) Snapshot(ctx context.Context) (*Snapshot, error) {
 	if p.done == nil {
 		return nil, ErrNotRunning
 	}
 	for {
 		now := p.status.Load()
-		if s := p.snapshot.Load(); s != nil && s.Status.Transactions == now.status.Transactions {
+		if s := p.snapshot.Load(); s != nil && s.of == now.of {
 			return s, nil
 		}
 		p.wanted.Store(true)
+		select {
+		case p.asked <- struct{}{}:
+		default: // there is a token
+		}
 		if interrupt := p.interrupt.Load(); interrupt != nil {
 			(*interrupt)()
 		}
@@ -90,7 +97,7 @@ func (p *Plugin) Snapshot(ctx context.Context) (*Snapshot, error) {
 // buildSnapshot collects the state and wakes those who wait for it.
 func (p *Plugin) buildSnapshot() {
 	findings := p.processor.Findings()
-	s := &Snapshot{Status: p.draft, Namespaces: p.cache.Namespaces()}
+	s := &Snapshot{of: p.state, Status: p.draft, Namespaces: p.cache.Namespaces()}
 	s.Problems = slices.Concat(p.cache.Problems(), findings.Problems, p.ledger.reports(true))
 	byObject := map[string][]api.Problem{}
 	for _, problem := range s.Problems {

@@ -23,6 +23,9 @@ type Status struct {
 	Unenforced int            `json:"unenforced"`
 	// SourceError says why no more changes will come; empty while they do.
 	SourceError string `json:"sourceError,omitempty"`
+	// Committing is since when renderers have been at work on what was seen; zero when they
+	// are not.
+	Committing time.Time `json:"committing,omitzero"`
 }
 
 // ProblemCount is how many problems of a class there are.
@@ -41,8 +44,11 @@ type RendererStatus struct {
 	Failures uint64    `json:"failures"`
 }
 
-// InSync says whether every renderer enforces what was received.
+// InSync reports whether every renderer enforces what was received.
 func (s Status) InSync() bool {
+	if !s.Committing.IsZero() {
+		return false
+	}
 	for _, r := range s.Renderers {
 		if r.Error != "" {
 			return false
@@ -53,6 +59,7 @@ func (s Status) InSync() bool {
 
 // published is a status and the way to hear of the next one.
 type published struct {
+	of     uint64 // the number of the state
 	status Status
 	next   chan struct{} // closed when there is a newer one
 }
@@ -62,7 +69,7 @@ func (p *Plugin) publish() {
 	if p.sourceErr != nil {
 		p.draft.SourceError = p.sourceErr.Error()
 	}
-	old := p.status.Swap(&published{p.draft, make(chan struct{})})
+	old := p.status.Swap(&published{p.state, p.draft, make(chan struct{})})
 	if old != nil {
 		close(old.next)
 	}

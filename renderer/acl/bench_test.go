@@ -85,7 +85,7 @@ func BenchmarkFirstCommitWith110Pods(b *testing.B) {
 		commit(b, s.r, true, node)
 	}
 	entries := 0
-	for _, t := range s.r.Dump().Tables {
+	for _, t := range s.r.State().Tables {
 		entries += t.Entries
 	}
 	b.ReportMetric(float64(entries), "entries")

@@ -2,6 +2,7 @@ package acl
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -13,8 +14,6 @@ import (
 // meets. It evaluates the tables that were installed by the last Commit without
 // an error. ICMP errors and neighbour discovery pass whatever the tables say.
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	return renderer.Signed(r.Name(), r.cache.Evaluate(f))
 }
 
@@ -27,71 +26,120 @@ type Source struct {
 }
 
 // Source maps a rule of an ACL of ours, as a packet trace names it, to the rule of
-// policy that it stems from. It is false for ACLs and rules that are not known.
+// policy that it stems from, as the last Commit left it. It is false for ACLs and rules
+// that are not known. It waits for no Commit.
 func (r *Renderer) Source(aclIndex, rule uint32) (Source, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.slots {
-		n := slices.Index(s.indexes, aclIndex)
-		if n < 0 || n >= len(s.want) {
+	s := r.published.Load()
+	if name, ok := s.constants[aclIndex]; ok {
+		return Source{Table: name, Rule: -1}, true
+	}
+	for _, p := range s.tables {
+		n := slices.IndexFunc(p.acls, func(a heldRules) bool { return a.index == aclIndex })
+		if n < 0 {
 			continue
 		}
-		p := s.want[n]
-		switch {
-		case int(rule) >= p.count:
+		if int(rule) >= len(p.acls[n].rules) {
 			return Source{}, false
-		case p.rules == nil:
-			return Source{Table: s.name, Rule: -1}, true
 		}
-		t := r.tableOf(s)
-		if i := int(p.rules[rule]); t != nil && i < len(t.Rules) {
-			return Source{Table: t.Name(), Rule: i, Match: t.Rules[i], Origins: originsOf(t.Origins, sharing(t, rulesIn(r.slotsOf(t))), i)}, true
+		if i := int(p.acls[n].rules[rule]); i < len(p.table.Rules) {
+			origins := renderer.CountedOrigins(p.table.Origins, sharing(p.table, p.rules()), i)
+			return Source{Table: p.table.Name(), Rule: i, Match: p.table.Rules[i], Origins: origins}, true
 		}
 	}
 	return Source{}, false
 }
 
-// tableOf returns the installed table that a slot holds, or a part of.
-func (r *Renderer) tableOf(s *slot) *cache.Table {
-	if s.isLocal() {
-		return r.cache.InstalledTable(s.table)
+// snapshot is what readers see: the outcome of the last Commit. It does not change.
+type snapshot struct {
+	version    string
+	err        error
+	pending    []renderer.Pending
+	blocked    []string
+	memory     renderer.Memory
+	tables     []placed
+	constants  map[uint32]string // names of the ACLs that hold no table
+	unenforced []renderer.Unenforced
+}
+
+// placed is an installed table and the ACLs that hold it.
+type placed struct {
+	table *cache.Table
+	acls  []heldRules
+}
+
+// heldRules are the rules of a table that the entries of an ACL come from.
+type heldRules struct {
+	index   uint32
+	rules   []int32 // by entry
+	entries int
+}
+
+func (p placed) rules() [][]int32 {
+	out := make([][]int32, len(p.acls))
+	for i, a := range p.acls {
+		out[i] = a.rules
 	}
-	return r.cache.Installed().Global
+	return out
 }
 
-// Dump is what the renderer knows of the vswitch, for people.
+// publish makes the outcome of a Commit visible.
+func (r *Renderer) publish(err error) {
+	s := &snapshot{
+		version: r.version, err: err, pending: r.pending, blocked: r.held, memory: renderer.Memory{Needed: r.heap.needed, Budget: r.heap.budget},
+		tables: r.placed(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(),
+	}
+	for _, slot := range r.slots {
+		if slot.isLocal() || slot.isGlobal() || slot.name == finalSlot {
+			continue
+		}
+		for _, index := range slot.indexes {
+			s.constants[index] = slot.name
+		}
+	}
+	r.tally.look(s.tables)
+	r.published.Store(s)
+}
+
+// placed returns the installed tables with the ACLs that hold them.
+func (r *Renderer) placed() []placed {
+	tables := r.cache.InstalledTables()
+	out := make([]placed, len(tables))
+	for i, t := range tables {
+		out[i].table = t
+		for _, s := range r.slotsOf(t) {
+			for n, index := range s.indexes {
+				h := heldRules{index: index}
+				if n < len(s.want) {
+					h.rules, h.entries = s.want[n].rules, s.want[n].count
+				}
+				out[i].acls = append(out[i].acls, h)
+			}
+		}
+	}
+	return out
+}
+
+// State implements renderer.Inspector.
+func (r *Renderer) State() *renderer.State {
+	s := r.published.Load()
+	out := &renderer.State{
+		Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Err: s.err, Pending: s.pending, Blocked: s.blocked, Memory: s.memory,
+	}
+	for _, p := range s.tables {
+		t := renderer.Table{Name: p.table.Name(), Pods: p.table.Pods, Rules: p.table.Rules, Origins: p.table.Origins}
+		for _, a := range p.acls {
+			t.Objects = append(t.Objects, fmt.Sprintf("acl %d", a.index))
+			t.Entries += a.entries
+		}
+		out.Tables = append(out.Tables, t)
+	}
+	return out
+}
+
+// Dump is what the vswitch holds of ours, for diagnosis.
 type Dump struct {
-	Version    string          `json:"version,omitempty"` // of the vswitch
-	Connected  bool            `json:"connected"`
-	Error      string          `json:"error,omitempty"`   // of the last Commit
-	Pending    []string        `json:"pending,omitempty"` // who has no interface
-	Held       []string        `json:"held,omitempty"`    // interfaces that are closed, because their pods are not known
-	Memory     DumpMemory      `json:"memory,omitzero"`
-	Tables     []DumpTable     `json:"tables,omitempty"` // local ones by name, then the global one
-	ACLs       []DumpACL       `json:"acls,omitempty"`   // ours, by index
+	ACLs       []DumpACL       `json:"acls,omitempty"` // ours, by index
 	Interfaces []DumpInterface `json:"interfaces,omitempty"`
-}
-
-// DumpMemory is what ACLs take of the vswitch's memory, in bytes.
-type DumpMemory struct {
-	Needed uint64 `json:"needed"`           // for everything that the last Commit wanted; an estimate
-	Budget uint64 `json:"budget,omitempty"` // 0: unlimited, or nobody had to ask
-}
-
-// DumpTable is an installed table.
-type DumpTable struct {
-	Name    string           `json:"name"`
-	Pods    []api.PodID      `json:"pods,omitempty"`
-	Rules   []api.ContivRule `json:"rules"`
-	Origins [][]api.Origin   `json:"origins,omitempty"` // by rule
-	Entries int              `json:"entries"`           // of its ACLs
-	ACLs    []uint32         `json:"acls"`              // indexes
-	Hits    []uint64         `json:"hits,omitempty"`    // by rule: first packets of flows that it decided; nil: not counted, or not asked for
-
-	// CountedWith names by rule the rule whose hits include its own: itself, a rule
-	// before it that it shares entries with, or -1 for a rule that can never match.
-	// Nil without Hits.
-	CountedWith []int `json:"countedWith,omitempty"`
 }
 
 // DumpACL is an ACL of ours.
@@ -110,34 +158,11 @@ type DumpInterface struct {
 	Output    []uint32 `json:"output,omitempty"`
 }
 
-// Dump returns what is known to be installed. It calls nothing; after an error,
-// ACLs and interfaces are unknown until the next Commit.
-func (r *Renderer) Dump() Dump {
+// Dump returns what the vswitch is known to hold; nothing after an error, until the next
+// Commit. It calls nothing. Other than State it waits for a Commit that runs.
+func (r *Renderer) Dump() (out Dump) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.dump(nil)
-}
-
-// DumpHits is Dump with the hits of rules, for which it reads all counters.
-func (r *Renderer) DumpHits() Dump {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.dump(&r.tally)
-}
-
-// dump returns the tables, with the hits that a tally gives unless it is nil.
-func (r *Renderer) dump(y *tally) Dump {
-	out := Dump{Version: r.version, Memory: DumpMemory{r.heap.needed, r.heap.budget}, Pending: slices.Clone(r.pending), Held: slices.Clone(r.held), Connected: r.link.Connected()}
-	if r.lastErr != nil {
-		out.Error = r.lastErr.Error()
-	}
-	l := r.cache.Installed()
-	for _, t := range l.Tables {
-		out.Tables = append(out.Tables, dumpTable(t, y, r.slotsOf(t)))
-	}
-	if l.Global != nil {
-		out.Tables = append(out.Tables, dumpTable(l.Global, y, r.slotsOf(l.Global)))
-	}
 	if r.mirror != nil {
 		r.mirror.dump(&out)
 	}
@@ -161,22 +186,6 @@ func present(s *slot) []*slot {
 		return nil
 	}
 	return []*slot{s}
-}
-
-func dumpTable(t *cache.Table, y *tally, slots []*slot) DumpTable {
-	d := DumpTable{Name: t.Name(), Pods: t.Pods, Rules: t.Rules, Origins: t.Origins}
-	if y != nil {
-		if d.Hits = y.hitsOf(t, slots); d.Hits != nil {
-			d.CountedWith = sharing(t, rulesIn(slots))
-		}
-	}
-	for _, s := range slots {
-		d.ACLs = append(d.ACLs, s.indexes...)
-		for _, p := range s.want {
-			d.Entries += p.count
-		}
-	}
-	return d
 }
 
 func (m *mirror) dump(out *Dump) {

@@ -64,7 +64,7 @@ func TestWhatDoesNotFitIntoMemoryIsRefusedAndTheRestInstalled(t *testing.T) {
 	}) {
 		t.Errorf("reported: %v", got)
 	}
-	if m := s.r.Dump().Memory; m.Budget != 1<<20 || m.Needed <= m.Budget {
+	if m := s.r.State().Memory; m.Budget != 1<<20 || m.Needed <= m.Budget {
 		t.Errorf("memory %+v", m)
 	}
 	t.Run("the same again is no call", func(t *testing.T) {

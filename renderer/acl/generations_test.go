@@ -138,8 +138,8 @@ func TestEveryEntryOfASegmentIsTracedToItsRule(t *testing.T) {
 		}
 	}
 	var hits []string
-	for _, table := range s.r.Dump().Tables {
-		if len(table.ACLs) > 1 && !slices.Contains(hits, table.Name) {
+	for _, table := range s.r.State().Tables {
+		if len(table.Objects) > 1 && !slices.Contains(hits, table.Name) {
 			hits = append(hits, table.Name)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -15,17 +16,15 @@ func TestHitsOfARuleAreThoseOfItsEntries(t *testing.T) {
 		hits, ok := counted[acl]
 		return hits, ok
 	})
-	table := &cache.Table{Rules: make([]api.ContivRule, 3)}
-	slots := []*slot{
-		{indexes: []uint32{7, 9}, want: []piece{{rules: []int32{0, 0, 1}}, {rules: []int32{1, 2}}}},
-		{indexes: []uint32{11}, want: []piece{{rules: []int32{2}}}}, // gone
-		{indexes: []uint32{9}},
-	}
-	if got := count.hitsOf(table, slots); !slices.Equal(got, []uint64{3, 12, 16}) {
+	p := placed{table: &cache.Table{Rules: make([]api.ContivRule, 3)}, acls: []heldRules{
+		{index: 7, rules: []int32{0, 0, 1}}, {index: 9, rules: []int32{1, 2}},
+		{index: 11, rules: []int32{2}}, // gone
+		{index: 9},
+	}}
+	y := newTally(count)
+	y.look([]placed{p})
+	if got := y.read().hits[p.table.Digest]; !slices.Equal(got, []uint64{3, 12, 16}) {
 		t.Errorf("hits are %v", got)
-	}
-	if got := counters(nil).hitsOf(table, slots); got != nil {
-		t.Errorf("hits are %v, nobody counts", got)
 	}
 }
 
@@ -38,16 +37,14 @@ func TestRulesThatShareEntriesAreCountedTogether(t *testing.T) {
 		Rules:   []api.ContivRule{permit(1, 80), permit(2, 80), permit(1, 443), permit(1, 81), permit(2, 444), permit(3, 1), {}},
 		Origins: [][]api.Origin{origin("b"), origin("c"), origin("d"), origin("a"), origin("c"), nil, nil},
 	}
-	slots := []*slot{{want: []piece{{rules: []int32{0, 1, 6}}}}} // set 1 with 80-81 and 443, set 2 with all ports as gaps
-	slots[0].want[0].rules = append(slots[0].want[0].rules, 2)
-	with := sharing(table, rulesIn(slots))
+	with := sharing(table, [][]int32{{0, 1, 6, 2}}) // set 1 with 80-81 and 443, set 2 with all ports as gaps
 	if want := []int{0, 1, 2, 0, 1, -1, 6}; !slices.Equal(with, want) {
 		t.Errorf("rules are counted with %v, want %v", with, want)
 	}
-	d := DumpTable{Origins: table.Origins, CountedWith: with}
+	d := renderer.Table{Origins: table.Origins, CountedWith: with}
 	for rule, want := range map[int]string{0: "a b", 1: "c", 2: "d", 6: "", 7: ""} {
 		var got []string
-		for _, o := range d.HitOrigins(rule) {
+		for _, o := range d.CountedOrigins(rule) {
 			got = append(got, o.Policy.Name)
 		}
 		if strings.Join(got, " ") != want {

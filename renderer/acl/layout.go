@@ -9,6 +9,7 @@ import (
 
 	govpp "go.fd.io/govpp/api"
 
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -186,8 +187,8 @@ func (l *link) features(ctx context.Context, command string) (features, error) {
 // layoutError says what is wrong, and what can be done about it.
 func (r *Renderer) layoutError() error {
 	if r.options.Orientation == Split {
-		return fmt.Errorf("%w: destinations, at %s; rules for what these pods send cannot match there. Use orientation outputs", ErrLayout, summary(r.blind))
+		return fmt.Errorf("%w: destinations, at %s; rules for what these pods send cannot match there. Use orientation outputs", ErrLayout, renderer.Summary(r.blind))
 	}
 	return fmt.Errorf("%w: sources, at %s; rules of pods for what leaves the node cannot match there. Translate behind the ACLs of the uplink "+
-		"(nat44-ei with output-feature), or outside of this vswitch, or use orientation split, which keeps established flows", ErrLayout, summary(r.blind))
+		"(nat44-ei with output-feature), or outside of this vswitch, or use orientation split, which keeps established flows", ErrLayout, renderer.Summary(r.blind))
 }

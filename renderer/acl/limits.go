@@ -32,11 +32,7 @@ func namesSCTPPort(r api.ContivRule) bool {
 }
 
 // Unenforced implements renderer.Reporter.
-func (r *Renderer) Unenforced() []renderer.Unenforced {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.shortfall.Unenforced()
-}
+func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
 
 // refuse notes that the rules of one table do not fit.
 func (w *wanted) refuse(err error, reason string, origins [][]api.Origin, pods int) {

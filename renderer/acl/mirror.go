@@ -13,9 +13,9 @@ type mirror struct {
 	sizes sizes            // of the ACLs of tables
 	ifs   []*netif         // sorted by index
 
-	// losing is called before an ACL is replaced or removed, and what it returns when
-	// that is done.
-	losing func(aclIndex uint32) (lost func())
+	// losing is called before an ACL is replaced or removed, and what it returns when the
+	// vswitch has answered: done says that it was.
+	losing func(aclIndex uint32) (lost func(done bool))
 }
 
 // held is an ACL of ours in the vswitch.
@@ -39,7 +39,7 @@ func (l lists) equal(o lists) bool { return slices.Equal(l.in, o.in) && slices.E
 
 // read makes the mirror anew.
 func (l *link) read(ctx context.Context) (*mirror, error) {
-	m := &mirror{acls: make(map[uint32]*held), losing: func(uint32) func() { return func() {} }}
+	m := &mirror{acls: make(map[uint32]*held), losing: func(uint32) func(bool) { return func(bool) {} }}
 	all, err := l.readACLs(ctx)
 	if err != nil {
 		return nil, err
@@ -100,10 +100,10 @@ func (m *mirror) put(ctx context.Context, l *link, index uint32, slot *slot, n i
 	tag := aclTag(slot.name, n, slot.role(n), p.digest)
 	lost := m.losing(index)
 	index, err := l.put(ctx, index, tag, p)
+	lost(err == nil)
 	if err != nil {
 		return none, err
 	}
-	lost()
 	m.hold(index, tag, p)
 	return index, nil
 }
@@ -116,10 +116,11 @@ func (m *mirror) hold(index uint32, tag string, p piece) {
 // remove deletes an ACL of ours and forgets it.
 func (m *mirror) remove(ctx context.Context, l *link, index uint32) error {
 	lost := m.losing(index)
-	if err := l.remove(ctx, index, m.acls[index].tag); err != nil {
+	err := l.remove(ctx, index, m.acls[index].tag)
+	lost(err == nil)
+	if err != nil {
 		return err
 	}
-	lost()
 	delete(m.acls, index)
 	return nil
 }

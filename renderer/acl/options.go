@@ -1,7 +1,6 @@
 package acl
 
 import (
-	"errors"
 	"log/slog"
 	"time"
 
@@ -9,10 +8,6 @@ import (
 
 	"github.com/sluice-net/sluice/renderer"
 )
-
-// ErrNoInterface is returned by Commit when a pod or an uplink that needs ACLs has
-// no interface in the vswitch yet. Everything else was installed.
-var ErrNoInterface = errors.New("no interface")
 
 // Options of a Renderer.
 type Options struct {

@@ -56,8 +56,7 @@ type combiner interface {
 	Compute() cache.Plan
 	Commit()
 	Desired() cache.Layout
-	Installed() cache.Layout
-	InstalledTable(d renderer.Digest) *cache.Table
+	InstalledTables() []*cache.Table
 	Evaluate(f api.Flow) []renderer.Decision
 	Members(id api.SetID) []netip.Prefix
 }

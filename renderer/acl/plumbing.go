@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -56,12 +57,14 @@ func (w *wanted) resolve() {
 			}
 		case len(pods) > 1:
 			w.held[n.index] = true
-			w.pending = append(w.pending, fmt.Sprintf("pods %s and %s, which both claim interface %s", pods[0], pods[1], n.name))
+			for _, pod := range pods {
+				w.wait(pod, fmt.Sprintf("pods %s and %s claim interface %s", pods[0], pods[1], n.name))
+			}
 		case w.r.options.HoldUnknown && w.isPods(n):
 			w.held[n.index] = true
 		}
 	}
-	slices.Sort(w.pending)
+	slices.SortFunc(w.pending, renderer.Pending.Compare)
 	if w.layout.Global != nil {
 		w.resolveUplinks(owners)
 	}
@@ -93,15 +96,20 @@ func (w *wanted) owners() map[uint32][]api.PodID {
 		switch {
 		case t == nil && w.layout.Senders[pod] == nil:
 		case missing != "":
-			w.pending = append(w.pending, fmt.Sprintf("pod %s (%s)", pod, missing))
+			w.wait(pod, fmt.Sprintf("no interface %s in the vswitch", missing))
 		case len(found) == 0:
-			w.pending = append(w.pending, "pod "+pod.String())
+			w.wait(pod, "no interface in the vswitch")
 		}
 	}
 	for _, pods := range owners {
 		slices.SortFunc(pods, api.PodID.Compare)
 	}
 	return owners
+}
+
+// wait notes what a pod, or an uplink, waits for.
+func (w *wanted) wait(pod api.PodID, reason string) {
+	w.pending = append(w.pending, renderer.Pending{Pod: pod, Reason: reason})
 }
 
 // named returns the interfaces of a pod that do not need a tag.
@@ -146,9 +154,9 @@ func (w *wanted) resolveUplinks(owners map[uint32][]api.PodID) {
 		missing = slices.DeleteFunc(missing, func(s string) bool { return s == n.name || s == n.tag })
 	}
 	for _, name := range missing {
-		w.pending = append(w.pending, "uplink "+name)
+		w.wait(api.PodID{}, fmt.Sprintf("no uplink %s in the vswitch", name))
 	}
 	if len(configured) == 0 && len(w.uplinks) == 0 {
-		w.pending = append(w.pending, "uplink "+UplinkTag)
+		w.wait(api.PodID{}, fmt.Sprintf("no uplink with the tag %s in the vswitch", UplinkTag))
 	}
 }

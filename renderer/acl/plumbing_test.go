@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
-	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
@@ -72,7 +71,7 @@ func TestAPodThatLacksOneOfItsInterfacesIsPending(t *testing.T) {
 	s := openPlumbed(t, shopPods...)
 	s.plumbing.names[pod("db")] = append(s.plumbing.names[pod("db")], "memif/late")
 	err := try(t, s.r, true, shop)
-	if !errors.Is(err, sluiceacl.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db (memif/late)") {
+	if !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db: no interface memif/late") {
 		t.Fatalf("commit: %v, want that memif/late of shop/db is missing", err)
 	}
 	s.sw.AddInterface("memif/late", "")
@@ -101,7 +100,7 @@ func TestAnInterfaceOfTwoPodsIsClosed(t *testing.T) {
 	s := openPlumbed(t, shopPods...)
 	s.plumbing.names[pod("open")] = s.plumbing.names[pod("db")]
 	err := try(t, s.r, true, shop)
-	if !errors.Is(err, sluiceacl.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db and shop/open") {
+	if !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db and shop/open") {
 		t.Fatalf("commit: %v, want that two pods claim one interface", err)
 	}
 	s.wantClosed(t, "memif/shop/db")
@@ -165,7 +164,7 @@ func TestAnInterfaceOfAPodIsNoUplink(t *testing.T) {
 	s := openPlumbed(t, shopPods...)
 	s.plumbing.names[pod("open")] = []string{"uplink0"}
 	err := try(t, s.r, true, shop)
-	if !errors.Is(err, sluiceacl.ErrNoInterface) || !strings.Contains(err.Error(), "uplink") {
+	if !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "uplink") {
 		t.Errorf("commit: %v, want that there is no uplink", err)
 	}
 }

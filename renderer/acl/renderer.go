@@ -13,42 +13,42 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// Renderer installs policy as VPP ACLs. It implements renderer.Renderer,
-// renderer.Explainer and renderer.Reporter.
+// Renderer installs policy as VPP ACLs. It implements renderer.Renderer, and every
+// ability that readers find by type assertion; these wait for no Commit.
 type Renderer struct {
 	options Options
 	log     *slog.Logger
 
 	replugged atomic.Bool // the answers of Plumbing have changed
-
-	mu        sync.Mutex
-	cache     combiner
+	published atomic.Pointer[snapshot]
 	link      *link
-	epoch     int     // of the link when the mirror was read
-	mirror    *mirror // nil when it must be read
+	cache     combiner
+	tally     *tally
+	quiet     quiet
+
+	mu        sync.Mutex // held for a Commit, calls of the vswitch included
+	epoch     int        // of the link when the mirror was read
+	mirror    *mirror    // nil when it must be read
 	version   string
 	grace     time.Time                 // until when the input holds what it holds in grace; zero: it does not
 	slots     map[string]*slot          // by name; all but those of others
 	local     map[renderer.Digest]*slot // by table
 	sizes     sizes                     // of the ACLs of tables
-	pending   []string                  // who has no interface
+	pending   []renderer.Pending        // who has no interface
 	blind     []string                  // interfaces where the global table sees no addresses of pods
-	held      []string                  // interfaces whose pods are not known
+	held      []string                  // interfaces whose pods are not known; blocked
 	shortfall cache.Shortfall
 	heap      heap
-	tally     tally
 	stats     *statistics // nil without a StatsSocket
-	lastErr   error       // of the last Commit
-
-	quiet  *time.Timer // nil before the first time
-	rested time.Time   // when it was started
-	calm   bool        // it is the time to make room, unless there is something else to do
+	calm      bool        // it is the time to make room, unless there is something else to do
 }
 
 var (
 	_ renderer.Renderer  = (*Renderer)(nil)
 	_ renderer.Explainer = (*Renderer)(nil)
 	_ renderer.Reporter  = (*Renderer)(nil)
+	_ renderer.Inspector = (*Renderer)(nil)
+	_ renderer.Counter   = (*Renderer)(nil)
 )
 
 // New returns a renderer; it does not wait for the vswitch. Close must be called.
@@ -76,6 +76,7 @@ func New(o Options) (*Renderer, error) {
 	}
 	r.shortfall.SetMatters(false) // until it is known what vswitch there is
 	r.tally = newTally(o.Counters)
+	r.publish(nil)
 	if r.link, err = dial(o); err != nil {
 		return nil, err
 	}
@@ -85,13 +86,12 @@ func New(o Options) (*Renderer, error) {
 // Name returns "acl".
 func (r *Renderer) Name() string { return "acl" }
 
-// Close disconnects. What is installed stays and is enforced.
+// Close disconnects, which ends a Commit that runs. What is installed stays and is enforced.
 func (r *Renderer) Close() error {
+	r.quiet.stop()
+	r.link.Interrupt()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.quiet != nil {
-		r.quiet.Stop()
-	}
 	r.link.Close()
 	r.mirror = nil
 	if r.stats != nil {
@@ -118,8 +118,11 @@ func (t *txn) Commit(ctx context.Context) error {
 		r.replugged.Store(true) // interfaces are held or not by which pods are known
 	}
 	t.Apply(r.cache)
-	r.lastErr = r.commit(ctx)
-	return r.lastErr
+	ctx, done := r.link.Calls(ctx)
+	defer done()
+	err := r.commit(ctx)
+	r.publish(err)
+	return err
 }
 
 // commit brings the vswitch from what it holds to what is wanted.
@@ -129,7 +132,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err != nil {
 		return r.fail(err)
 	}
-	r.calm = r.calm && plan.Empty()
+	r.calm = r.quiet.take() && plan.Empty()
 	if plan.Empty() && !fresh && len(r.pending)+len(r.blind) == 0 && !r.graceIsOver() && !r.calm {
 		r.shortfall.Refused(nil) // what was too large was taken back
 		r.cache.Commit()
@@ -140,8 +143,6 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return r.fail(err)
 	}
 	defer r.rest()
-	r.tally.begin(r)
-	defer r.tally.end(r)
 	if err := w.install(ctx); err != nil {
 		return r.fail(err)
 	}
@@ -153,7 +154,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	r.cache.Commit()
 	if len(w.pending) > 0 {
-		err = fmt.Errorf("%w for %s", ErrNoInterface, summary(w.pending))
+		err = fmt.Errorf("%w for %s", renderer.ErrNoInterface, renderer.Summary(w.pending))
 	}
 	if len(r.blind) > 0 {
 		err = errors.Join(r.layoutError(), err)
@@ -175,15 +176,6 @@ func (r *Renderer) look(ctx context.Context, plan cache.Plan, fresh bool) (*want
 	}
 	w := r.want(plan)
 	return w, w.checkLayout(ctx)
-}
-
-// summary names the first few.
-func summary(names []string) string {
-	const few = 3
-	if len(names) <= few {
-		return fmt.Sprint(names)
-	}
-	return fmt.Sprintf("%v and %d more", names[:few], len(names)-few)
 }
 
 // fail has everything read back before the next change.
@@ -225,6 +217,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	m.sizes, m.losing = r.sizes, r.tally.losing
 	r.mirror, r.epoch = m, epoch
 	r.adopt()
+	r.tally.look(r.placed())
 	if err := r.beginGrace(ctx); err != nil {
 		return false, err
 	}

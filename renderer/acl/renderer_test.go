@@ -183,13 +183,13 @@ func TestB15ARecreatedPodIsEnforcedOnItsNewInterface(t *testing.T) {
 func TestAPodWithoutAnInterfaceIsPendingAndTheRestIsInstalled(t *testing.T) {
 	s := open(t, pod("web-0"), pod("web-1"), pod("open"))
 	err := try(t, s.r, true, shop)
-	if !errors.Is(err, sluiceacl.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db") {
+	if !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db") {
 		t.Fatalf("commit: %v, want that shop/db has no interface", err)
 	}
-	if got := s.r.Dump().Pending; !slices.Equal(got, []string{"pod shop/db"}) {
+	if got := s.r.State().Pending; len(got) != 1 || got[0].Pod != pod("db") {
 		t.Errorf("pending: %v", got)
 	}
-	if err := try(t, s.r, false, nothing); !errors.Is(err, sluiceacl.ErrNoInterface) {
+	if err := try(t, s.r, false, nothing); !errors.Is(err, renderer.ErrNoInterface) {
 		t.Errorf("the next commit: %v", err)
 	}
 	s.ports[pod("db")] = s.sw.AddInterface("late", sluiceacl.InterfaceTag(pod("db")))
@@ -211,7 +211,7 @@ func TestConfiguredUplinksMustExist(t *testing.T) {
 	err = try(t, r, true, func(x renderer.Txn) {
 		x.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Ingress: list()})
 	})
-	if !errors.Is(err, sluiceacl.ErrNoInterface) || !strings.Contains(err.Error(), "eth1") || strings.Contains(err.Error(), "eth0") {
+	if !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "eth1") || strings.Contains(err.Error(), "eth0") {
 		t.Errorf("commit: %v, want that eth1 is missing", err)
 	}
 }
@@ -281,14 +281,14 @@ func TestEveryRuleOfATraceCanBeTracedToPolicy(t *testing.T) {
 func TestTheDumpShowsTablesAndWhereTheyAre(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
-	d := s.r.Dump()
-	if !d.Connected || d.Error != "" || len(d.Pending) != 0 || !strings.Contains(d.Version, "vswitch") {
+	d := s.r.State()
+	if !d.Connected || d.Err != nil || len(d.Pending) != 0 || !strings.Contains(d.Version, "vswitch") {
 		t.Errorf("dump: %+v", d)
 	}
 	var lines []string
 	for _, table := range d.Tables {
 		name, _, _ := strings.Cut(table.Name, ":")
-		lines = append(lines, fmt.Sprintf("%s pods=%d rules=%d acls=%d", name, len(table.Pods), len(table.Rules), len(table.ACLs)))
+		lines = append(lines, fmt.Sprintf("%s pods=%d rules=%d acls=%d", name, len(table.Pods), len(table.Rules), len(table.Objects)))
 	}
 	slices.Sort(lines)
 	// db may send only to port 53: "open" and db itself have an exception for it; the
@@ -297,8 +297,8 @@ func TestTheDumpShowsTablesAndWhereTheyAre(t *testing.T) {
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Error(diff)
 	}
-	if len(d.Interfaces) != 5 {
-		t.Errorf("%d interfaces have ACLs, want 4 pods and the uplink", len(d.Interfaces))
+	if n := len(s.r.Dump().Interfaces); n != 5 {
+		t.Errorf("%d interfaces have ACLs, want 4 pods and the uplink", n)
 	}
 }
 

@@ -3,6 +3,8 @@ package acl
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -13,12 +15,29 @@ import (
 // vswitch begins at 0 then. What is decided between the last look and the
 // replacement is lost, and so is everything that was counted before the vswitch or
 // the renderer started, and by an ACL that is replaced after an error.
+//
+// Readers share it with the Commit that runs. They wait for a call that changes counters
+// no longer than tallyWait, and return what was read last then.
 type tally struct {
 	count counters
+	free  chan struct{} // holds a token while nobody uses what follows
+
 	past  map[Decision]uint64
 	rules map[renderer.Digest][]uint64 // the same by the rules of installed tables
-	now   map[uint32]source            // by ACL, while a commit changes them
+	now   map[uint32]source            // by ACL that holds an installed table
+	held  []*holding                   // of all installed tables
+
+	last atomic.Pointer[counts] // what was read last
 }
+
+// counts is what was counted at one moment. It does not change.
+type counts struct {
+	decided map[Decision]uint64
+	hits    map[renderer.Digest][]uint64 // of installed tables, by rule
+}
+
+// tallyWait is how long a reader waits for a call of the vswitch.
+const tallyWait = 20 * time.Millisecond
 
 // source says what the entries of an ACL stand for.
 type source struct {
@@ -35,48 +54,77 @@ type holding struct {
 // Decision is what hits are counted by.
 type Decision = renderer.Decided
 
-func newTally(c counters) tally {
-	return tally{count: c, past: make(map[Decision]uint64), rules: make(map[renderer.Digest][]uint64)}
+func newTally(c counters) *tally {
+	y := tally{count: c, free: make(chan struct{}, 1), past: make(map[Decision]uint64), rules: make(map[renderer.Digest][]uint64)}
+	y.release()
+	y.last.Store(&counts{})
+	return &y
 }
 
-// begin takes down what each ACL holds, before a commit changes any.
-func (y *tally) begin(r *Renderer) {
+func (y *tally) acquire() { <-y.free }
+func (y *tally) release() { y.free <- struct{}{} }
+
+// tryAcquire is acquire for readers; it reports whether it succeeded.
+func (y *tally) tryAcquire() bool {
+	select {
+	case <-y.free:
+		return true
+	case <-time.After(tallyWait):
+		return false
+	}
+}
+
+// look takes down what each ACL holds, after a Commit and when the vswitch was read.
+// What is said of tables that are not installed is forgotten.
+func (y *tally) look(tables []placed) {
 	if y.count == nil {
 		return
 	}
-	y.now = make(map[uint32]source)
-	for _, t := range r.installedTables() {
-		h := &holding{table: t}
-		for _, s := range r.slotsOf(t) {
-			for n, index := range s.indexes {
-				if n < len(s.want) && s.want[n].rules != nil {
-					h.pieces = append(h.pieces, s.want[n].rules)
-					y.now[index] = source{s.want[n].rules, h}
-				}
+	y.acquire()
+	defer y.release()
+	y.now, y.held = make(map[uint32]source), nil
+	installed := make(map[renderer.Digest]bool, len(tables))
+	for _, p := range tables {
+		installed[p.table.Digest] = true
+		h := &holding{table: p.table}
+		y.held = append(y.held, h)
+		for _, a := range p.acls {
+			if a.rules != nil {
+				h.pieces = append(h.pieces, a.rules)
+				y.now[a.index] = source{a.rules, h}
 			}
 		}
 	}
+	maps.DeleteFunc(y.rules, func(d renderer.Digest, _ []uint64) bool { return !installed[d] })
 }
 
 // losing reads the counters of an ACL that is about to be replaced or removed. They
-// are kept when what it returns is called.
-func (y *tally) losing(index uint32) (lost func()) {
+// are kept when what it returns is called, and it was. Nobody reads in between.
+func (y *tally) losing(index uint32) (lost func(done bool)) {
+	if y.count == nil {
+		return func(bool) {}
+	}
+	y.acquire()
 	from, ok := y.now[index]
 	if !ok {
-		return func() {}
+		y.release()
+		return func(bool) {}
 	}
-	packets, ok := y.count(index)
-	if !ok || !slices.ContainsFunc(packets, func(n uint64) bool { return n > 0 }) {
-		return func() {}
-	}
-	return func() {
-		delete(y.now, index)
-		y.keep(from, packets)
+	packets, _ := y.count(index)
+	return func(done bool) {
+		defer y.release()
+		if done {
+			delete(y.now, index)
+			y.keep(from, packets)
+		}
 	}
 }
 
 // keep adds what an ACL counted that is no more.
 func (y *tally) keep(from source, packets []uint64) {
+	if !slices.ContainsFunc(packets, func(n uint64) bool { return n > 0 }) {
+		return
+	}
 	t := from.of.table
 	hits := make([]uint64, len(t.Rules))
 	addHits(hits, from.rules, packets)
@@ -91,29 +139,31 @@ func (y *tally) keep(from source, packets []uint64) {
 	}
 }
 
-// end forgets what is said of tables that are not installed any more.
-func (y *tally) end(r *Renderer) {
-	y.now = nil
-	if len(y.rules) == 0 {
-		return
+// read reads all counters, unless a call of the vswitch prevents it.
+func (y *tally) read() *counts {
+	if !y.tryAcquire() {
+		return y.last.Load()
 	}
-	installed := make(map[renderer.Digest]bool)
-	for _, t := range r.installedTables() {
-		installed[t.Digest] = true
+	defer y.release()
+	c := &counts{decided: maps.Clone(y.past), hits: make(map[renderer.Digest][]uint64, len(y.held))}
+	by := make(map[*holding][]uint64, len(y.held))
+	for _, h := range y.held {
+		by[h] = make([]uint64, len(h.table.Rules))
 	}
-	maps.DeleteFunc(y.rules, func(d renderer.Digest, _ []uint64) bool { return !installed[d] })
-}
-
-// hitsOf returns by rule how often an installed table has decided, nil when nobody
-// counts.
-func (y *tally) hitsOf(t *cache.Table, slots []*slot) []uint64 {
-	hits := y.count.hitsOf(t, slots)
-	for i, n := range y.rules[t.Digest] {
-		if hits != nil {
-			hits[i] += n
+	for index, from := range y.now {
+		if packets, ok := y.count(index); ok {
+			addHits(by[from.of], from.rules, packets)
 		}
 	}
-	return hits
+	for h, hits := range by {
+		addDecisions(c.decided, h.table, hits, h.pieces)
+		for i, n := range y.rules[h.table.Digest] {
+			hits[i] += n
+		}
+		c.hits[h.table.Digest] = hits
+	}
+	y.last.Store(c)
+	return c
 }
 
 // addHits adds what entries counted to the rules that they come from.
@@ -135,7 +185,7 @@ func addDecisions(to map[Decision]uint64, t *cache.Table, hits []uint64, pieces 
 		if with == nil {
 			with = sharing(t, pieces)
 		}
-		origins := originsOf(t.Origins, with, i)
+		origins := renderer.CountedOrigins(t.Origins, with, i)
 		if len(origins) == 0 {
 			origins = []api.Origin{{}}
 		}
@@ -145,28 +195,26 @@ func addDecisions(to map[Decision]uint64, t *cache.Table, hits []uint64, pieces 
 	}
 }
 
-// Hits returns how many flows were decided by their first packet. It grows while the
-// vswitch runs, whatever tables are replaced; a vswitch that restarts begins anew. A rule with several origins counts for
-// each of them. It is nil when nobody counts. It reads all counters.
-func (r *Renderer) Hits() map[Decision]uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// Decisions implements renderer.Counter: how many flows were decided by their first packet.
+func (r *Renderer) Decisions() map[renderer.Decided]uint64 {
 	if r.tally.count == nil {
 		return nil
 	}
-	out := maps.Clone(r.tally.past)
-	for _, t := range r.installedTables() {
-		slots := r.slotsOf(t)
-		addDecisions(out, t, r.tally.count.hitsOf(t, slots), rulesIn(slots))
-	}
-	return out
+	return r.tally.read().decided
 }
 
-// installedTables returns the local tables and the global one.
-func (r *Renderer) installedTables() []*cache.Table {
-	l := r.cache.Installed()
-	if l.Global == nil {
-		return l.Tables
+// Counters implements renderer.Counter.
+func (r *Renderer) Counters() *renderer.State {
+	s, out := r.published.Load(), r.State()
+	if r.tally.count == nil {
+		return out
 	}
-	return append(slices.Clip(l.Tables), l.Global)
+	hits := r.tally.read().hits
+	for i, p := range s.tables {
+		t := &out.Tables[i]
+		if t.Packets = hits[p.table.Digest]; t.Packets != nil {
+			t.CountedWith = sharing(p.table, p.rules())
+		}
+	}
+	return out
 }

@@ -48,7 +48,7 @@ func counted(policy string, port uint16) func(renderer.Txn) {
 
 func (c counting) want(d sluiceacl.Decision, want uint64) {
 	c.t.Helper()
-	if got := c.ACL.Hits()[d]; got != want {
+	if got := c.ACL.Decisions()[d]; got != want {
 		c.t.Errorf("%s %s: %d hits, want %d", d.Action, d.Origin, got, want)
 	}
 }
@@ -69,7 +69,7 @@ func TestHitsOutliveTheirACLs(t *testing.T) {
 		c.send(1, 80)
 		c.want(permitted, 4)
 		c.want(denied, 2)
-		if hits := c.ACL.DumpHits().Tables[0].Hits; hits[0] != 4 || hits[1] != 2 {
+		if hits := c.ACL.Counters().Tables[0].Packets; hits[0] != 4 || hits[1] != 2 {
 			t.Errorf("hits by rule are %v", hits)
 		}
 	})
@@ -104,11 +104,11 @@ func TestAReplacementThatFailsCountsNothingTwice(t *testing.T) {
 	if err := try(t, s.Renderer(), false, join); err == nil || count == 0 {
 		t.Fatalf("error %v, counters were read %d times", err, count)
 	}
-	if got := s.r.Hits()[decision("p", 0, api.Permit)]; got > 1 {
+	if got := s.r.Decisions()[decision("p", 0, api.Permit)]; got > 1 {
 		t.Errorf("%d hits after one flow", got)
 	}
 	commit(t, s.Renderer(), false, nothing)
-	if got := s.r.Hits()[decision("p", 0, api.Permit)]; got > 1 {
+	if got := s.r.Decisions()[decision("p", 0, api.Permit)]; got > 1 {
 		t.Errorf("%d hits after one flow", got)
 	}
 }

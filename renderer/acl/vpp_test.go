@@ -252,7 +252,7 @@ func TestRealVPPHoldsWhatTheEmbeddedVswitchHolds(t *testing.T) {
 		if d := cmp.Diff(before, contents(t, real(), true)); d != "" {
 			t.Error(d)
 		}
-		t.Logf("tested with vpp %s", r.Dump().Version)
+		t.Logf("tested with vpp %s", r.State().Version)
 	})
 
 	t.Run("a restart of VPP is repaired by an empty commit", func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestRealVPPTakesTheMemoryThatIsAssumed(t *testing.T) {
 	commit(t, r, true, thronged(1))
 	before := usedHeap(t, real())
 	commit(t, r, true, thronged(15_000))
-	used, assumed := usedHeap(t, real())-before, float64(r.Dump().Memory.Needed)/(1<<20)
+	used, assumed := usedHeap(t, real())-before, float64(r.State().Memory.Needed)/(1<<20)
 	t.Logf("15 000 entries on 20 interfaces take %.1f MB, and are taken for %.1f MB", used, assumed)
 	if used > assumed || used < assumed/3 {
 		t.Errorf("they take %.1f MB of the heap, and are taken for %.1f MB", used, assumed)
@@ -317,7 +317,7 @@ func TestRealVPPTakesTheMemoryThatIsAssumed(t *testing.T) {
 	if err := try(t, r, true, thronged(130_000)); !errors.Is(err, sluiceacl.ErrTooLarge) {
 		t.Errorf("error %v, want %v: 512 MB do not suffice", err, sluiceacl.ErrTooLarge)
 	}
-	if m := r.Dump().Memory; m.Budget == 0 || m.Budget > 512<<20 {
+	if m := r.State().Memory; m.Budget == 0 || m.Budget > 512<<20 {
 		t.Errorf("memory %+v", m)
 	}
 }

@@ -22,7 +22,7 @@ type wanted struct {
 	owned   map[uint32][]api.PodID  // pods by interface
 	uplinks map[uint32]bool
 	held    map[uint32]bool // interfaces that are closed, because it is not known whose they are
-	pending []string
+	pending []renderer.Pending
 	refused []error
 	// oversize says of which rules tables are refused.
 	oversize []renderer.Unenforced

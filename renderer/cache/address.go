@@ -28,14 +28,10 @@ func canonicalAddrs(in []netip.Addr) []netip.Addr {
 
 // derive keeps the set of the pods that have an opposite list.
 func (c *Cache) derive(l *list, a *address) {
-	s := c.sets[l.podsSet]
-	if s == nil {
-		s = newSet()
-		s.derived = true
-		c.sets[l.podsSet] = s
-	}
+	s := c.setOf(l.podsSet)
+	s.derived = true
 	member := slices.ContainsFunc(a.owners, func(o *pod) bool { return o.opp == l })
-	if s.put(hostPrefix(a.addr), member) {
+	if c.put(s, hostPrefix(a.addr), member) {
 		c.changedSets[l.podsSet] = struct{}{}
 	}
 }

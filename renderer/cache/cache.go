@@ -3,6 +3,7 @@ package cache
 import (
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/gaissmai/bart"
 
@@ -10,9 +11,12 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Cache combines rules and remembers what the stack acknowledged. It is used by
-// one goroutine.
+// Cache combines rules and remembers what the stack acknowledged. One goroutine changes
+// it; any may ask what is acknowledged (Installed, InstalledTables,
+// Evaluate), and waits for no more than one step of a change.
 type Cache struct {
+	mu sync.RWMutex // held where what is acknowledged changes, and the sets that it reads
+
 	orientation api.Direction
 	ownPeer     side // the side of own rules that names the peer
 	oppPeer     side // likewise for opposite rules

@@ -40,6 +40,8 @@ func (c *Cache) Commit() {
 	if c.staged {
 		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	renewed := make(map[renderer.Digest]struct{})
 	for id := range c.changedPods {
 		renewed[c.installed.pods[id].table] = struct{}{}
@@ -94,8 +96,17 @@ func (s *installed) add(id api.PodID, p installedPod) {
 	}
 }
 
-// InstalledTable returns an acknowledged local table by its digest, or nil.
-func (c *Cache) InstalledTable(d renderer.Digest) *Table { return c.installed.tables[d] }
+// InstalledTables returns the acknowledged tables: local ones sorted by digest, then the
+// global one, if there is one.
+func (c *Cache) InstalledTables() []*Table {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	out := sortedTables(c.installed.tables)
+	if c.installed.global != nil {
+		out = append(out, c.installed.global)
+	}
+	return out
+}
 
 // Layout is a complete assignment of tables.
 type Layout struct {
@@ -124,6 +135,8 @@ func (c *Cache) Desired() Layout {
 
 // Installed returns what the stack acknowledged.
 func (c *Cache) Installed() Layout {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	out := Layout{Pods: make(map[api.PodID]*Table, len(c.installed.pods)), Global: c.installed.global}
 	for id := range c.installed.pods {
 		out.Pods[id] = c.installed.table(id)
@@ -135,6 +148,8 @@ func (c *Cache) Installed() Layout {
 // Evaluate returns the decisions of the acknowledged tables that a flow meets, for
 // renderer.Explainer. The name of the renderer is left to the caller.
 func (c *Cache) Evaluate(f api.Flow) []renderer.Decision {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	near, far := f.Dst, f.Src // the side whose pods have the local table
 	if c.orientation == api.Ingress {
 		near, far = f.Src, f.Dst

@@ -136,11 +136,7 @@ func (s *set) members() []netip.Prefix {
 // Prefixes are masked and IPv4 addresses written as IPv6 are unwrapped; what is
 // not a prefix is no member.
 func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	s := c.sets[id]
-	if s == nil {
-		s = newSet()
-		c.sets[id] = s
-	}
+	s := c.setOf(id)
 	c.seenSet(id, s, added)
 	for _, p := range removed {
 		c.putMember(id, s, renderer.Unmapped(p), false)
@@ -150,9 +146,28 @@ func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	}
 }
 
+// setOf returns a set, which is made unless it is there.
+func (c *Cache) setOf(id api.SetID) *set {
+	s := c.sets[id]
+	if s == nil {
+		s = newSet()
+		c.mu.Lock()
+		c.sets[id] = s
+		c.mu.Unlock()
+	}
+	return s
+}
+
+// put is that of a set, while nobody reads it.
+func (c *Cache) put(s *set, p netip.Prefix, member bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return s.put(p, member)
+}
+
 // putMember changes one member and remembers which local addresses it touches.
 func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member bool) {
-	if !p.IsValid() || !s.put(p, member) {
+	if !p.IsValid() || !c.put(s, p, member) {
 		return
 	}
 	c.staged = true
@@ -184,7 +199,8 @@ func (c *Cache) InSet(id api.SetID, a netip.Addr) bool {
 	return s != nil && s.contains(a)
 }
 
-// wasInSet says whether an address was in the set at the last Commit.
+// wasInSet says whether an address was in the set at the last Commit. Whoever does not change
+// the Cache holds its lock.
 func (c *Cache) wasInSet(id api.SetID, a netip.Addr) bool {
 	s := c.sets[id]
 	return s != nil && s.contained(a)

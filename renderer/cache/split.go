@@ -106,13 +106,8 @@ func both(gets, sends Layout) Layout {
 	return Layout{Tables: sortedTables(tables), Pods: gets.Pods, Senders: sends.Pods}
 }
 
-// InstalledTable is that of a Cache.
-func (s *Split) InstalledTable(d renderer.Digest) *Table {
-	if t := s.gets.InstalledTable(d); t != nil {
-		return t
-	}
-	return s.sends.InstalledTable(d)
-}
+// InstalledTables is that of a Cache.
+func (s *Split) InstalledTables() []*Table { return s.Installed().Tables }
 
 // Evaluate is that of a Cache: what the sender's table decides, then the receiver's.
 func (s *Split) Evaluate(f api.Flow) []renderer.Decision {

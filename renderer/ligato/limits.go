@@ -9,8 +9,4 @@ const (
 )
 
 // Unenforced implements renderer.Reporter.
-func (r *Renderer) Unenforced() []renderer.Unenforced {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.shortfall.Unenforced()
-}
+func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }

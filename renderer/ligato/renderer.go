@@ -8,17 +8,13 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
-
-// ErrNoInterface is returned by Commit when it is not known which interface a pod that
-// has a table has, or none leads out of a node that has a global table. Everything else
-// was published.
-var ErrNoInterface = errors.New("no interface")
 
 // ErrSharedInterface is returned by Commit when an interface is said to be that of
 // several pods with different tables, or an uplink as well. It is closed.
@@ -61,29 +57,31 @@ type Options struct {
 }
 
 // Renderer publishes policy as ACLs of a vpp-agent. It implements renderer.Renderer,
-// renderer.Explainer and renderer.Reporter. It may be used by any number of goroutines;
-// transactions are committed one after the other.
+// and every ability that readers find by type assertion; these wait for no Commit. Transactions
+// are committed one after the other.
 type Renderer struct {
 	options Options
 	prefix  string     // of the keys of all ACLs
 	infra   []wireRule // ahead of every table
 	log     *slog.Logger
 
-	mu        sync.Mutex
 	cache     *cache.Cache
+	published atomic.Pointer[snapshot]
+
+	mu        sync.Mutex           // held for a Commit, calls of the store included
 	held      map[string]published // what is in the store, by name; nil when it must be read
 	strange   []string             // names of ours whose values are not as we write them
 	foreign   map[binding]string   // who else binds an ACL
 	contents  map[renderer.Digest]content
-	pending   []string
+	pending   []renderer.Pending
 	shortfall cache.Shortfall
-	lastErr   error
 }
 
 var (
 	_ renderer.Renderer  = (*Renderer)(nil)
 	_ renderer.Explainer = (*Renderer)(nil)
 	_ renderer.Reporter  = (*Renderer)(nil)
+	_ renderer.Inspector = (*Renderer)(nil)
 )
 
 // New returns a renderer. It starts nothing, and nothing is read before the first Commit.
@@ -104,10 +102,12 @@ func New(o Options) (*Renderer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ligato: %w", err)
 	}
-	return &Renderer{
+	r := &Renderer{
 		options: o, prefix: aclPrefix(o.Prefix, o.Label), infra: infraRules(infra), log: o.Log, cache: cache.New(api.Egress),
 		contents: make(map[renderer.Digest]content), shortfall: cache.NewShortfall(reasonSCTP, namesLostPort),
-	}, nil
+	}
+	r.publish(nil)
+	return r, nil
 }
 
 // Name returns "ligato".
@@ -128,10 +128,12 @@ func (t *txn) Commit(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.Apply(r.cache)
-	if r.lastErr = r.commit(ctx); r.lastErr != nil {
-		r.lastErr = fmt.Errorf("publish for vpp-agent %s: %w", r.options.Label, r.lastErr)
+	err := r.commit(ctx)
+	if err != nil {
+		err = fmt.Errorf("publish for vpp-agent %s: %w", r.options.Label, err)
 	}
-	return r.lastErr
+	r.publish(err)
+	return err
 }
 
 // commit brings the store from what it holds to what is wanted.
@@ -154,16 +156,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	r.cache.Commit()
 	if len(w.pending) > 0 {
-		w.shared = append(w.shared, fmt.Errorf("%w for %s", ErrNoInterface, summary(w.pending)))
+		w.shared = append(w.shared, fmt.Errorf("%w for %s", renderer.ErrNoInterface, renderer.Summary(w.pending)))
 	}
 	return errors.Join(w.shared...)
-}
-
-// summary names the first few.
-func summary(names []string) string {
-	const few = 3
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }

@@ -409,10 +409,10 @@ func TestWithoutAnInterfaceAPodIsPendingAndTheRestIsPublished(t *testing.T) {
 	s := open(t, shopPods...)
 	s.claim[pod("db")] = nil
 	err := try(t, s, true, shop)
-	if !errors.Is(err, ligato.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db") {
+	if !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db") {
 		t.Fatalf("commit: %v, want that shop/db has no interface", err)
 	}
-	if got := s.r.Dump().Pending; !slices.Equal(got, []string{"pod shop/db"}) {
+	if got := s.r.State().Pending; len(got) != 1 || got[0].Pod != pod("db") {
 		t.Errorf("pending: %v", got)
 	}
 	s.settle(t)
@@ -538,7 +538,7 @@ func TestNodesWithoutUplinksSaySo(t *testing.T) {
 	}
 	x := r.NewTxn(true)
 	shop(x)
-	if err := x.Commit(t.Context()); !errors.Is(err, ligato.ErrNoInterface) || !strings.Contains(err.Error(), "uplink") {
+	if err := x.Commit(t.Context()); !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "uplink") {
 		t.Errorf("commit: %v, want that there is no uplink", err)
 	}
 }

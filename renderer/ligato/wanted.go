@@ -26,7 +26,7 @@ type wanted struct {
 	groups   map[[16]byte]*group // of tables, by content
 	global   published           // without content when there is none
 	isGlobal bool
-	pending  []string
+	pending  []renderer.Pending
 	shared   []error
 	refused  []error
 	oversize []renderer.Unenforced
@@ -63,7 +63,7 @@ func (w *wanted) uplinks() {
 	}
 	w.isGlobal = true
 	if len(w.r.options.Uplinks) == 0 {
-		w.pending = append(w.pending, "uplink")
+		w.pending = append(w.pending, renderer.Pending{Reason: "no uplink is named"})
 	}
 	uplinks := slices.Compact(slices.Sorted(slices.Values(w.r.options.Uplinks)))
 	w.global = published{content: w.globalContent(g), egress: uplinks}
@@ -98,7 +98,7 @@ func (w *wanted) claims() map[string][]*cache.Table {
 		}
 		names := w.r.options.Interfaces(pod)
 		if len(names) == 0 {
-			w.pending = append(w.pending, "pod "+pod.String())
+			w.pending = append(w.pending, renderer.Pending{Pod: pod, Reason: "no interface is known"})
 		}
 		for _, name := range names {
 			if name == "" {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -13,8 +14,6 @@ import (
 // Explain implements renderer.Explainer: the decisions of the tables that a connection attempt
 // meets, as the last Commit without an error installed them.
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	return renderer.Signed(r.Name(), r.cache.Evaluate(f))
 }
 
@@ -24,82 +23,104 @@ func (r *Renderer) Abstains(f api.Flow) string {
 	if f.Protocol != api.TCP && f.Protocol != api.UDP {
 		return "the host stack has TCP and UDP only"
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	src, local := r.onStack(f.Src)
-	dst, _ := r.onStack(f.Dst)
+	p := r.published.Load()
+	src, local := p.onStack(f.Src)
+	dst, _ := p.onStack(f.Dst)
 	if src || dst && !local {
 		return ""
 	}
 	return "no application on the host stack sends it, or gets it from beyond the node"
 }
 
-// onStack says whether an address is that of a pod that has an application namespace, and whether
-// it is that of a pod at all.
-func (r *Renderer) onStack(a netip.Addr) (stack, pod bool) {
-	for id, own := range r.own {
-		if slices.Contains(own, a) {
-			_, has := r.namespaces[id]
-			stack, pod = stack || has, true
-		}
-	}
+// snapshot is what readers see: the outcome of the last Commit. It does not change.
+type snapshot struct {
+	version    string
+	err        error
+	pods       map[netip.Addr]bool // addresses of pods: whether one has an application namespace
+	tables     []*cache.Table      // local ones by digest, then the global one
+	spaces     []space             // by pod
+	reach      int                 // rules about who reaches pods
+	forbidden  int
+	unenforced []renderer.Unenforced
+}
+
+// onStack reports whether an address is that of a pod that has an application namespace, and
+// whether it is that of a pod at all.
+func (s *snapshot) onStack(a netip.Addr) (stack, pod bool) {
+	stack, pod = s.pods[a]
 	return stack, pod
 }
 
+// publish makes the outcome of a Commit visible.
+func (r *Renderer) publish(err error) {
+	s := &snapshot{
+		version: r.version, err: err, pods: make(map[netip.Addr]bool, len(r.own)), tables: r.cache.InstalledTables(),
+		forbidden: r.revoked.left, unenforced: r.shortfall.Unenforced(),
+	}
+	s.spaces, s.reach = r.spaces()
+	for id, own := range r.own {
+		_, has := r.namespaces[id]
+		for _, a := range own {
+			s.pods[a] = s.pods[a] || has
+		}
+	}
+	r.published.Store(s)
+}
+
 // Unenforced implements renderer.Reporter.
-func (r *Renderer) Unenforced() []renderer.Unenforced {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.shortfall.Unenforced()
+func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
+
+// space is an application namespace of a pod.
+type space struct {
+	pod       api.PodID
+	namespace uint32
+	table     string // none when it may connect to everybody
+	rules     int    // local ones
 }
 
-// Dump is what the renderer knows of the vswitch, for people.
-type Dump struct {
-	Version   string `json:"version,omitempty"`
-	Connected bool   `json:"connected"`
-	Error     string `json:"error,omitempty"` // of the last Commit
-	// Open counts the connections that policy no longer permits and whose applications had not
-	// closed them when that was looked at last.
-	Open   int            `json:"open,omitempty"`
-	Pods   []DumpPod      `json:"pods,omitempty"`
-	Global *cache.Table   `json:"global,omitempty"`
-	Tables []*cache.Table `json:"tables,omitempty"`
+// State implements renderer.Inspector.
+func (r *Renderer) State() *renderer.State {
+	s := r.published.Load()
+	out := &renderer.State{Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Err: s.err, Forbidden: s.forbidden}
+	for _, table := range s.tables {
+		t := renderer.Table{Name: table.Name(), Pods: table.Pods, Rules: table.Rules, Origins: table.Origins}
+		if t.IsGlobal() {
+			t.Entries = s.reach
+		}
+		for _, p := range s.spaces {
+			if p.table == t.Name {
+				t.Objects = append(t.Objects, fmt.Sprintf("namespace %d", p.namespace))
+				t.Entries += p.rules
+			}
+		}
+		out.Tables = append(out.Tables, t)
+	}
+	return out
 }
 
-// DumpPod is an application namespace of a pod.
-type DumpPod struct {
-	Pod       api.PodID `json:"pod"`
-	Namespace uint32    `json:"namespace"`
-	Table     string    `json:"table,omitempty"` // none when it may connect to everybody
-	Rules     int       `json:"rules"`           // local ones
-}
-
-// Dump returns what is known to be installed. It asks nobody.
-func (r *Renderer) Dump() Dump {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := r.cache.Installed()
-	out := Dump{Version: r.version, Connected: r.link.Connected(), Tables: l.Tables, Global: l.Global, Open: r.revoked.left}
-	if r.lastErr != nil {
-		out.Error = r.lastErr.Error()
+// spaces returns the application namespaces of pods, and how many rules say who reaches pods.
+func (r *Renderer) spaces() (out []space, reach int) {
+	tables := map[api.PodID]string{}
+	for _, t := range r.cache.InstalledTables() {
+		for _, pod := range t.Pods {
+			tables[pod] = t.Name()
+		}
 	}
 	count := map[uint32]int{}
 	if r.mirror != nil {
 		for s, p := range r.mirror.sections {
 			if s.local {
 				count[s.namespace] += len(p.rules)
+			} else {
+				reach += len(p.rules)
 			}
 		}
 	}
 	for pod, namespaces := range r.namespaces {
 		for _, namespace := range namespaces {
-			d := DumpPod{Pod: pod, Namespace: namespace, Rules: count[namespace]}
-			if t := l.Pods[pod]; t != nil {
-				d.Table = t.Name()
-			}
-			out.Pods = append(out.Pods, d)
+			out = append(out, space{pod, namespace, tables[pod], count[namespace]})
 		}
 	}
-	slices.SortFunc(out.Pods, func(a, b DumpPod) int { return cmp.Or(a.Pod.Compare(b.Pod), cmp.Compare(a.Namespace, b.Namespace)) })
-	return out
+	slices.SortFunc(out, func(a, b space) int { return cmp.Or(a.pod.Compare(b.pod), cmp.Compare(a.namespace, b.namespace)) })
+	return out, reach
 }

@@ -17,18 +17,19 @@ import (
 )
 
 // Renderer installs policy as VPP session rules. It implements renderer.Renderer,
-// renderer.Explainer and renderer.Reporter, and may be used by any number of goroutines.
+// and every ability that readers find by type assertion; these wait for no Commit.
 type Renderer struct {
 	options   Options
 	can       expressible
 	log       *slog.Logger
 	renumbers atomic.Bool // the answers of Namespaces have changed
+	published atomic.Pointer[snapshot]
+	cache     *cache.Cache
+	link      *link
 
-	mu         sync.Mutex
-	cache      *cache.Cache
-	link       *link
-	epoch      int     // of the link when the mirror was read
-	mirror     *mirror // nil when it must be read
+	mu         sync.Mutex // held for a Commit, calls of the vswitch included
+	epoch      int        // of the link when the mirror was read
+	mirror     *mirror    // nil when it must be read
 	version    string
 	own        map[api.PodID][]netip.Addr
 	namespaces map[api.PodID][]uint32 // of pods that have some; sorted
@@ -37,7 +38,6 @@ type Renderer struct {
 	shortfall  cache.Shortfall
 	revoked    revocation
 	complete   bool // the last Commit left nothing to do
-	lastErr    error
 }
 
 type tableKey struct {
@@ -50,6 +50,7 @@ var (
 	_ renderer.Explainer = (*Renderer)(nil)
 	_ renderer.Abstainer = (*Renderer)(nil)
 	_ renderer.Reporter  = (*Renderer)(nil)
+	_ renderer.Inspector = (*Renderer)(nil)
 )
 
 // New returns a renderer; it does not wait for the vswitch. Close must be called.
@@ -67,6 +68,7 @@ func New(o Options) (*Renderer, error) {
 		options: o, can: can, log: o.Log, cache: cache.New(api.Ingress), own: map[api.PodID][]netip.Addr{},
 		holders: map[section]api.PodID{}, compiled: map[wantedKey]*wanted{}, shortfall: cache.NewShortfall(reasonPorts, can.loses),
 	}
+	r.publish(nil)
 	if r.link, err = dial(o); err != nil {
 		return nil, err
 	}
@@ -76,8 +78,9 @@ func New(o Options) (*Renderer, error) {
 // Name returns "session".
 func (r *Renderer) Name() string { return "session" }
 
-// Close disconnects. What is installed stays and is enforced.
+// Close disconnects, which ends a Commit that runs. What is installed stays and is enforced.
 func (r *Renderer) Close() error {
+	r.link.Interrupt()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.link.Close()
@@ -137,8 +140,11 @@ func (t *txn) Commit(ctx context.Context) error {
 	told := t.HasPods()
 	t.own = nil
 	t.Apply(r.cache)
-	r.lastErr = r.commit(ctx, told)
-	return r.lastErr
+	ctx, done := r.link.Calls(ctx)
+	defer done()
+	err := r.commit(ctx, told)
+	r.publish(err)
+	return err
 }
 
 // commit brings the vswitch from what it holds to what is wanted.

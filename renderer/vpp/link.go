@@ -33,6 +33,8 @@ const (
 	// connectWait is how long a Commit waits for a connection before it fails and
 	// leaves the other renderers to go on.
 	connectWait = 2 * time.Second
+	// disconnectWait is how long the vswitch is given to take leave.
+	disconnectWait = time.Second
 )
 
 // GoVPP has these as variables of the process; they must be set before the first
@@ -53,14 +55,15 @@ const DefaultTimeout = 10 * time.Second
 // Link is the connection of a renderer to its vswitch, for as long as the renderer is. GoVPP
 // keeps a connection up in the background; one on which a call failed is thrown away, because
 // GoVPP could take a late answer for the answer to another question, and the next Connect makes
-// another. Everything but Prompt is for one goroutine at a time.
+// another. Everything but Prompt, Connected, Calls and Interrupt is for one goroutine at a time.
 type Link struct {
 	Conn    *core.Connection // of the last Connect
 	Timeout time.Duration    // of one call
 
 	options Options
-	closed  bool
-	dialled bool // Conn is in use
+	life    context.Context    // of all calls
+	end     context.CancelFunc // of life
+	dialled bool               // Conn is in use
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	alarm   *time.Timer // when it fires a Commit would find something to do
@@ -102,7 +105,9 @@ func Dial(o Options) (*Link, error) {
 		o.OnChange = func() {}
 	}
 	l := &Link{Timeout: o.Timeout, options: o, up: make(chan struct{}), alarm: time.NewTimer(never)}
+	l.life, l.end = context.WithCancel(context.Background())
 	if err := l.dial(); err != nil {
+		l.end()
 		return nil, err
 	}
 	return l, nil
@@ -128,16 +133,32 @@ func (l *Link) drop() {
 	l.stop()
 	l.done.Wait()
 	l.alarm.Stop()
-	l.Conn.Disconnect()
+	l.disconnect()
 	l.dialled = false
 	l.setState(false)
+}
+
+// disconnect says goodbye to the vswitch. One that does not listen is left behind, by a goroutine
+// that ends when GoVPP does.
+func (l *Link) disconnect() {
+	conn, gone := l.Conn, make(chan struct{})
+	go func() {
+		defer close(gone)
+		conn.Disconnect()
+	}()
+	timeout := time.NewTimer(disconnectWait)
+	defer timeout.Stop()
+	select {
+	case <-gone:
+	case <-timeout.C:
+	}
 }
 
 // Connect returns when there is a connection, which it makes unless there is one. It gives the
 // number of the connection, which is another one after every interruption, and says whether
 // interfaces have changed since the last call. A Link that is closed does not connect.
 func (l *Link) Connect(ctx context.Context) (epoch int, stale bool, err error) {
-	if l.closed {
+	if l.life.Err() != nil {
 		return 0, false, fmt.Errorf("%w: the renderer is closed", ErrNotConnected)
 	}
 	if !l.dialled {
@@ -160,14 +181,23 @@ func (l *Link) Failed(err error) {
 	}
 }
 
-// Close disconnects for good, and waits for the goroutines of the link.
-func (l *Link) Close() {
-	l.closed = true
-	l.drop()
+// Calls returns a context for the calls of a Commit: it ends with ctx, and when the Link is
+// interrupted. The function releases it.
+func (l *Link) Calls(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(l.life, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
-// Closed says whether Close was called.
-func (l *Link) Closed() bool { return l.closed }
+// Interrupt ends all calls, for good. It may be called by any goroutine, before Close: whoever
+// closes then need not wait for a vswitch that does not answer.
+func (l *Link) Interrupt() { l.end() }
+
+// Close disconnects for good, and waits for the goroutines of the link.
+func (l *Link) Close() {
+	l.end()
+	l.drop()
+}
 
 // Prompt has the owner told that a Commit would find something to do. It may be called by any
 // goroutine.

@@ -72,8 +72,8 @@ func TestALinkThatIsClosedDoesNotConnect(t *testing.T) {
 	l, _ := dial(t)
 	connect(t, l)
 	l.Close()
-	if _, _, err := l.Connect(t.Context()); !errors.Is(err, vpp.ErrNotConnected) || !l.Closed() || l.Connected() {
-		t.Errorf("closed %t, connected %t: %v, want %v", l.Closed(), l.Connected(), err, vpp.ErrNotConnected)
+	if _, _, err := l.Connect(t.Context()); !errors.Is(err, vpp.ErrNotConnected) || l.Connected() {
+		t.Errorf("connected %t: %v, want %v", l.Connected(), err, vpp.ErrNotConnected)
 	}
 	l.Close() // again
 }

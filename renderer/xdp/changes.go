@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -48,8 +49,51 @@ func (t *txn) Remove(pod api.PodID) { t.pods[pod] = nil }
 // told is everything that was told, and a sum that identifies it.
 type told struct {
 	pods map[api.PodID]renderer.PodConfig
-	sets map[api.SetID]map[netip.Prefix]struct{}
 	mark Mark // of the sets; that of endpoints is added by the renderer
+
+	mu     sync.RWMutex // held where sets change; whoever commits reads them without
+	sets   map[api.SetID]map[netip.Prefix]struct{}
+	before map[api.SetID]map[netip.Prefix]bool // whether what changed was a member when a Commit worked last
+}
+
+// acknowledge calls f when what is told is what is installed.
+func (t *told) acknowledge(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.before)
+	f()
+}
+
+// wasIn reports whether an address was in a set when a Commit worked last. mu is held.
+func (t *told) wasIn(id api.SetID, a netip.Addr) bool {
+	set, before := t.sets[id], t.before[id]
+	for bits := a.BitLen(); bits >= 0; bits-- {
+		p, err := a.Prefix(bits)
+		if err != nil {
+			return false
+		}
+		was, changed := before[p]
+		if _, in := set[p]; was || in && !changed {
+			return true
+		}
+	}
+	return false
+}
+
+// put changes a member, and keeps whether it was one.
+func (t *told) put(id api.SetID, p netip.Prefix, in bool) {
+	if t.before[id] == nil {
+		t.before[id] = map[netip.Prefix]bool{}
+	}
+	if _, known := t.before[id][p]; !known {
+		t.before[id][p] = !in
+	}
+	if in {
+		t.sets[id][p] = struct{}{}
+	} else {
+		delete(t.sets[id], p)
+	}
+	t.mark.toggle(memberKey(id, p))
 }
 
 // apply takes over a transaction. update is called with every set that has other members.
@@ -83,6 +127,8 @@ func (t *told) apply(x *txn, update func(id api.SetID, added, removed []netip.Pr
 // change changes a set and returns what really changed. With whole, members that are not
 // named are removed.
 func (t *told) change(id api.SetID, want map[netip.Prefix]bool, whole bool) (added, removed []netip.Prefix) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	set := t.sets[id]
 	if set == nil {
 		set = make(map[netip.Prefix]struct{}, len(want))
@@ -104,12 +150,10 @@ func (t *told) change(id api.SetID, want map[netip.Prefix]bool, whole bool) (add
 		}
 	}
 	for _, p := range removed {
-		delete(set, p)
-		t.mark.toggle(memberKey(id, p))
+		t.put(id, p, false)
 	}
 	for _, p := range added {
-		set[p] = struct{}{}
-		t.mark.toggle(memberKey(id, p))
+		t.put(id, p, true)
 	}
 	if len(set) == 0 {
 		delete(t.sets, id)

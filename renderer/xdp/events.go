@@ -147,13 +147,11 @@ func addressOf(words [4]uint32, v6 bool) netip.Addr {
 // Explained returns the pod that an event is of, and what decided, with the rule where one did
 // and the lists are still known that the pod had then.
 func (r *Renderer) Explained(e Event) (api.PodID, renderer.Decision) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := side{e.Interface, e.Direction}
-	verdict := e.verdict
-	if e.Reason == "" {
-		verdict |= compile.Allow // also when no list decided
-	}
+	v, s := r.view.Load(), side{e.Interface, e.Direction}
 	list, rule := r.ledger.ruleOf(s, e.verdict&compile.SlotMask, e.boot)
-	return r.owner[e.Interface], r.decided(s, verdict, list, rule)
+	d := decision(v.owner[e.Interface], s, list, rule)
+	if d.Renderer = r.Name(); e.Reason == "" {
+		d.Action = api.Permit // also when no list decided
+	}
+	return v.owner[e.Interface], d
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -14,12 +15,32 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// Unenforced implements renderer.Reporter.
-func (r *Renderer) Unenforced() []renderer.Unenforced {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.refused
+// view is what readers see: the outcome of the last Commit. It does not change.
+type view struct {
+	err        error
+	pending    []renderer.Pending
+	unenforced []renderer.Unenforced
+	lines      int // of the memory
+	installed
 }
+
+// installed is what a Commit without an error has installed last.
+type installed struct {
+	ends  map[uint32]compile.Endpoint
+	owner map[uint32]api.PodID
+}
+
+// publish makes the outcome of a Commit visible, and returns its error with what was tried.
+func (r *Renderer) publish(err error) error {
+	if err != nil {
+		err = fmt.Errorf("install in the kernel: %w", err)
+	}
+	r.view.Store(&view{err: err, pending: r.pending, unenforced: r.refused, lines: r.image.Use().Lines, installed: r.acked})
+	return err
+}
+
+// Unenforced implements renderer.Reporter.
+func (r *Renderer) Unenforced() []renderer.Unenforced { return r.view.Load().unenforced }
 
 // side is one end of a flow at an endpoint.
 type side struct {
@@ -92,152 +113,143 @@ func (r *Renderer) Verdict(f api.Flow) (api.Action, error) {
 	return api.Permit, nil
 }
 
-// Explain returns the decisions of the lists that the first packet of a flow meets, as they
-// are in the memory that is in force.
+// Explain returns the decisions of the lists that the first packet of a flow meets, as the last
+// Commit without an error installed them. What a process before has installed is not known.
 func (r *Renderer) Explain(f api.Flow) (out []renderer.Decision) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	read, record := r.memory()
-	for _, s := range r.sides(f) {
-		line := record(s.id)
-		if read.Word(line*compile.LineWords+compile.RecordFlags)&(compile.FlagToPod<<s.dir) != 0 { // else there is no list
-			out = append(out, r.decision(s, read.Verdict(line, s.dir, f)))
+	r.told.mu.RLock()
+	defer r.told.mu.RUnlock()
+	v := r.view.Load()
+	for id, e := range v.ends {
+		src, dst := slices.Contains(e.IPs, f.Src), slices.Contains(e.IPs, f.Dst)
+		if src == dst {
+			continue
+		}
+		s := side{id, compile.ToPod}
+		if src {
+			s.dir = compile.FromPod
+		}
+		if l := e.List(s.dir); l != nil {
+			rule := slices.IndexFunc(l.Rules(), func(c api.ContivRule) bool { return c.Matches(f, r.told.wasIn) })
+			out = append(out, decision(v.owner[id], s, l, rule))
 		}
 	}
-	return out
+	slices.SortFunc(out, func(a, b renderer.Decision) int { return strings.Compare(a.Table, b.Table) }) // egress first
+	return renderer.Signed(r.Name(), out)
 }
 
-// decision puts a verdict of the memory that is in force in words.
-func (r *Renderer) decision(s side, v uint32) renderer.Decision {
-	if !r.started && !r.adopted { // the image is what was refused, or failed
-		l, rule := r.ledger.ruleOf(s, v&compile.SlotMask, sinceBoot())
-		return r.decided(s, v, l, rule)
+// tableName names the rules of one direction of a pod, as the pod sees it.
+func tableName(pod api.PodID, dir compile.Direction) string {
+	if dir == compile.FromPod {
+		return "egress of " + pod.String()
 	}
-	l, rule, _, ok := r.image.Rule(v & compile.SlotMask)
-	if !ok {
-		return r.decided(s, v, nil, -1)
-	}
-	if own := r.ends[s.id].List(s.dir); own.Digest() == l.Digest() {
-		l = own // of equal lists each pod has its own origins
-	}
-	return r.decided(s, v, l, rule)
+	return "ingress of " + pod.String()
 }
 
-// decided puts in words that a rule of a list decided, or that none did.
-func (r *Renderer) decided(s side, v uint32, l *renderer.RuleList, rule int) renderer.Decision {
-	table := "egress of " // the vswitch's view
-	if s.dir == compile.FromPod {
-		table = "ingress of "
-	}
-	d := renderer.Decision{Renderer: r.Name(), Table: table + r.owner[s.id].String(), Rule: -1}
-	if v&compile.Allow != 0 {
-		d.Action = api.Permit
-	}
-	if l != nil {
-		d.Rule, d.Match, d.Origins = rule, l.Rules()[rule], l.Origins(rule)
+// decision says that a rule of a list decided, or that none did.
+func decision(pod api.PodID, s side, l *renderer.RuleList, rule int) renderer.Decision {
+	d := renderer.Decision{Table: tableName(pod, s.dir), Rule: rule}
+	if rule >= 0 {
+		d.Match, d.Origins = l.Rules()[rule], l.Origins(rule)
+		d.Action = d.Match.Action
 	}
 	return d
 }
 
-// Dump is what is installed, for people.
-type Dump struct {
-	Error     string         `json:"error,omitempty"`   // of the last Commit
-	Pending   []string       `json:"pending,omitempty"` // who has no interface
-	Use       compile.Use    `json:"use"`
-	Endpoints []DumpEndpoint `json:"endpoints,omitempty"` // by interface
+// State implements renderer.Inspector. Connected says whether the last Commit worked.
+func (r *Renderer) State() *renderer.State {
+	return r.state(r.view.Load(), func(side, *renderer.RuleList) []uint64 { return nil })
 }
 
-// DumpEndpoint is an interface of a pod, and its lists.
-type DumpEndpoint struct {
-	Interface uint32       `json:"interface"`
-	Pod       api.PodID    `json:"pod"`
-	IPs       []netip.Addr `json:"ips"`
-	Tables    []DumpTable  `json:"tables,omitempty"`
+// Counters implements renderer.Counter: the packets that each rule decided since its list is
+// there, of all pods with these rules. Tables and counters are of one moment.
+func (r *Renderer) Counters() *renderer.State {
+	r.ledger.mu.Lock()
+	defer r.ledger.mu.Unlock()
+	v := r.view.Load()
+	if !r.readHits(v) {
+		return r.State()
+	}
+	_, slots := r.options.Plane.Size()
+	return r.state(v, func(s side, l *renderer.RuleList) []uint64 { return r.ledger.hitsOf(s, l, slots) })
 }
 
-// DumpTable is one direction of a pod.
-type DumpTable struct {
-	Name    string           `json:"name"`
-	Rules   []api.ContivRule `json:"rules"`
-	Origins [][]api.Origin   `json:"origins,omitempty"` // by rule
-	Hits    []uint64         `json:"hits,omitempty"`    // packets by rule, of all pods with these rules
-}
-
-// Dump returns what is known to be installed. It asks nobody.
-func (r *Renderer) Dump() Dump { return r.dump(false) }
-
-// DumpHits is Dump with the packets that each rule decided since its list is there. It reads all
-// counters. Where nobody counts it is Dump.
-func (r *Renderer) DumpHits() Dump {
-	r.mu.Lock()
-	counted := r.readHits()
-	r.mu.Unlock()
-	return r.dump(counted)
-}
-
-// Hits returns the packets that rules of policies decided. It grows while the memory in force is
-// pinned, whatever lists are replaced; of lists that are replaced while nobody runs, nothing is
-// known. A rule with several origins counts for each of them. It reads all counters; it is nil
-// when they cannot be read.
-func (r *Renderer) Hits() map[renderer.Decided]uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.readHits() {
+// Decisions implements renderer.Counter: packets. It grows while the memory in force is pinned,
+// whatever lists are replaced; of lists that are replaced while nobody runs, nothing is known.
+func (r *Renderer) Decisions() map[renderer.Decided]uint64 {
+	r.ledger.mu.Lock()
+	defer r.ledger.mu.Unlock()
+	if !r.readHits(r.view.Load()) {
 		return nil
 	}
 	return maps.Clone(r.ledger.total)
 }
 
-// readHits enters all counters.
-func (r *Renderer) readHits() bool {
-	if !r.started && !r.adopted {
+// readHits enters all counters; the ledger is locked.
+func (r *Renderer) readHits(v *view) bool {
+	if v.ends == nil {
 		return false
 	}
 	counters, err := r.options.Plane.Hits(0, math.MaxUint32)
 	if err != nil {
-		r.log.Warn("hits of rules are not known", "error", err)
+		r.log.Warn("packet counters of rules cannot be read", "error", err)
 		return false
 	}
 	r.ledger.enterAll(counters)
 	return true
 }
 
-func (r *Renderer) dump(counted bool) Dump {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	d := Dump{Pending: slices.Clone(r.pending), Use: r.image.Use()}
-	if r.lastErr != nil {
-		d.Error = r.lastErr.Error()
+// state describes a view: lists of pods as tables, those that are equal once.
+func (r *Renderer) state(v *view, packets func(side, *renderer.RuleList) []uint64) *renderer.State {
+	out := &renderer.State{Renderer: r.Name(), Connected: v.err == nil, Err: v.err, Pending: v.pending}
+	type key struct {
+		dir    compile.Direction
+		digest renderer.Digest
 	}
-	for _, id := range slices.Sorted(maps.Keys(r.ends)) {
-		e := r.ends[id]
-		out := DumpEndpoint{Interface: e.ID, Pod: r.owner[e.ID], IPs: e.IPs}
+	at := map[key]int{}
+	for _, id := range slices.Sorted(maps.Keys(v.ends)) {
+		e, pod := v.ends[id], v.owner[id]
 		for _, dir := range []compile.Direction{compile.FromPod, compile.ToPod} {
-			if l := e.List(dir); l != nil {
-				out.Tables = append(out.Tables, r.dumpTable(side{id, dir}, l, counted))
+			l := e.List(dir)
+			if l == nil {
+				continue
+			}
+			i, known := at[key{dir, l.Digest()}]
+			if !known {
+				i = len(out.Tables)
+				at[key{dir, l.Digest()}] = i
+				out.Tables = append(out.Tables, tableOf(pod, side{id, dir}, l, packets))
+			}
+			t := &out.Tables[i]
+			t.Objects = append(t.Objects, fmt.Sprintf("interface %d", id))
+			if !slices.Contains(t.Pods, pod) {
+				t.Pods = append(t.Pods, pod)
 			}
 		}
-		d.Endpoints = append(d.Endpoints, out)
 	}
-	return d
+	slices.SortFunc(out.Tables, func(a, b renderer.Table) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
-func (r *Renderer) dumpTable(s side, l *renderer.RuleList, counted bool) DumpTable {
-	t := DumpTable{Name: "ingress", Rules: l.Rules()}
-	if s.dir == compile.ToPod {
-		t.Name = "egress"
-	}
+func tableOf(pod api.PodID, s side, l *renderer.RuleList, packets func(side, *renderer.RuleList) []uint64) renderer.Table {
+	t := renderer.Table{Name: tableName(pod, s.dir), Rules: l.Rules(), Entries: len(l.Rules()), Packets: packets(s, l)}
 	for i := range l.Rules() {
 		t.Origins = append(t.Origins, l.Origins(i))
-	}
-	if counted {
-		_, slots := r.options.Plane.Size()
-		t.Hits = r.ledger.hitsOf(s, l, slots)
+		if t.Packets != nil {
+			t.CountedWith = append(t.CountedWith, i)
+		}
 	}
 	return t
 }
 
-// Members returns the members of the sets that installed lists name, sorted.
+// Endpoints returns the interfaces of pods with their lists, as the last Commit without an error
+// installed them. The caller must not change them.
+func (r *Renderer) Endpoints() map[uint32]compile.Endpoint { return r.view.Load().ends }
+
+// Lines returns how many lines of memory the last Commit wanted.
+func (r *Renderer) Lines() int { return r.view.Load().lines }
+
+// Members returns the members of the sets that installed lists name, sorted. It waits for a
+// Commit that runs.
 func (r *Renderer) Members() map[api.SetID][]netip.Prefix {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -54,7 +54,7 @@ func (l *lab) packets(n int, port uint16) {
 // counts checks what is known of hits.
 func (l *lab) counts(what string, want map[renderer.Decided]uint64) {
 	l.t.Helper()
-	if got := l.r.Hits(); !maps.Equal(got, want) {
+	if got := l.r.Decisions(); !maps.Equal(got, want) {
 		l.t.Errorf("%s: hits are %v, want %v", what, got, want)
 	}
 }
@@ -164,7 +164,7 @@ func (l *lab) findsEach(what string, keys []uint16, rule func(uint16) api.Contiv
 		rules, origins = append(rules, rule(key)), append(origins, []api.Origin{origin(what, i)})
 	}
 	l.tell(podWith(renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, []api.Origin{origin(what, api.IsolationRule)}))))
-	want := maps.Clone(l.r.Hits())
+	want := maps.Clone(l.r.Decisions())
 	asked := []uint16{0, 1, 65534, 65535}
 	for _, key := range keys {
 		asked = append(asked, key-1, key, key+1)
@@ -191,7 +191,7 @@ func TestHitsAreThoseOfRulesOfPolicies(t *testing.T) {
 	l.counts("one list", want)
 	l.counts("asked again", want)
 	for i, n := range []uint64{3, 2, 4} {
-		if got := l.r.DumpHits().Endpoints[0].Tables[0].Hits[i]; got != n {
+		if got := l.r.Counters().Tables[0].Packets[i]; got != n {
 			t.Errorf("rule %d has %d hits, want %d", i, got, n)
 		}
 	}
@@ -209,7 +209,7 @@ func TestHitsAreThoseOfRulesOfPolicies(t *testing.T) {
 	want[permitted(origin("web", 0))] += 5
 	want[permitted(origin("shop", 0))] += 5
 	l.counts("lists that come and go", want)
-	if got := l.r.DumpHits().Endpoints[0].Tables[0].Hits[0]; got != 1 {
+	if got := l.r.Counters().Tables[0].Packets[0]; got != 1 {
 		t.Errorf("the list that is there last has %d hits, want 1", got)
 	}
 }
@@ -295,11 +295,11 @@ func TestCountersAreUsedAgain(t *testing.T) {
 			c.counters[int(first)+rule] += uint64(i + 1 + rule)
 			want[permitted(origin(policy, rule))] += uint64(i + 1 + rule)
 		}
-		if i%4 == 0 && !maps.Equal(r.Hits(), want) {
-			t.Fatalf("after %d lists hits are %v, want %v", i+1, r.Hits(), want)
+		if i%4 == 0 && !maps.Equal(r.Decisions(), want) {
+			t.Fatalf("after %d lists hits are %v, want %v", i+1, r.Decisions(), want)
 		}
 	}
-	if got := r.Hits(); !maps.Equal(got, want) || !maps.Equal(r.Hits(), want) {
+	if got := r.Decisions(); !maps.Equal(got, want) || !maps.Equal(r.Decisions(), want) {
 		t.Errorf("hits are %v, want %v", got, want)
 	}
 	if err := r.Close(); err != nil {

@@ -147,12 +147,14 @@ func (r *Renderer) prepare(p compile.Plan) error {
 	}
 	clear(r.named)
 	since := sinceBoot()
-	left, err := plane.Switch()
+	err := r.ledger.leave(func() ([]uint64, error) {
+		left, err := plane.Switch()
+		r.adopted = r.adopted && err != nil
+		return left, err
+	}, r.slot)
 	if err != nil {
 		return fmt.Errorf("put a new memory in force: %w", err)
 	}
-	r.adopted = false
-	r.ledger.left(left, r.slot)
 	r.note(since)
 	ids, err := plane.Attached()
 	if err != nil {

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
@@ -10,8 +11,10 @@ import (
 )
 
 // ledger knows whose the counters are, and what was counted by those that are used again
-// since, or that were in memories that were left.
+// since, or that were in memories that were left. Readers hold mu, and so does who changes
+// it: a Commit holds it for as long as it notes something, and while a memory is switched.
 type ledger struct {
+	mu    sync.Mutex
 	last  []uint64          // by slot: what has been entered of its counter
 	lists map[uint32]*folio // by the slot of the first rule; also of lists that just left
 	total map[renderer.Decided]uint64
@@ -36,13 +39,15 @@ type standing struct {
 // its first rule.
 type slotOf func(id uint32, dir compile.Direction) (first uint32, list *renderer.RuleList, ok bool)
 
-func newLedger() ledger {
-	return ledger{lists: map[uint32]*folio{}, total: map[renderer.Decided]uint64{}, ends: map[side][2]standing{}}
+func newLedger() *ledger {
+	return &ledger{lists: map[uint32]*folio{}, total: map[renderer.Decided]uint64{}, ends: map[side][2]standing{}}
 }
 
 // note takes down whose the counters are from a time on. Lists that are not among them any
 // more stay until their counters are released.
 func (l *ledger) note(ids []uint32, where slotOf, since time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	known, owners := make(map[side]bool, 2*len(ids)), make(map[uint32][]*renderer.RuleList, len(ids))
 	for _, id := range ids {
 		for _, s := range []side{{id, compile.ToPod}, {id, compile.FromPod}} {
@@ -132,8 +137,19 @@ func (l *ledger) enterAll(counters []uint64) {
 	}
 }
 
-// left closes the counters of a memory that is not in force any more: those of the next begin
+// leave closes the counters of the memory that leaving puts out of force: those of the next begin
 // at 0, and may be others. Lists keep what they have.
+func (l *ledger) leave(leaving func() ([]uint64, error), where slotOf) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	counters, err := leaving()
+	if err != nil {
+		return err
+	}
+	l.left(counters, where)
+	return nil
+}
+
 func (l *ledger) left(counters []uint64, where slotOf) {
 	l.enterAll(counters)
 	l.last = nil
@@ -154,6 +170,8 @@ func (l *ledger) left(counters []uint64, where slotOf) {
 
 // release closes counters that nothing leads to any more.
 func (l *ledger) release(spans []compile.Span, read func(first, count uint32) ([]uint64, error)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var failed error
 	for _, s := range spans {
 		f := l.lists[s.Line]
@@ -171,7 +189,7 @@ func (l *ledger) release(spans []compile.Span, read func(first, count uint32) ([
 }
 
 // hitsOf returns the packets by rule of a list that an endpoint has, nil when they are not known: also
-// where there are not as many counters.
+// where there are not as many counters. mu is held.
 func (l *ledger) hitsOf(s side, list *renderer.RuleList, slots int) []uint64 {
 	now := l.ends[s][0]
 	if int(now.first)+len(list.Rules()) > slots {
@@ -186,6 +204,8 @@ func (l *ledger) hitsOf(s side, list *renderer.RuleList, slots int) []uint64 {
 // ruleOf returns the list and the rule that counted in a slot at a time: what the endpoint had
 // then, for as long as that can be told; else no list.
 func (l *ledger) ruleOf(s side, slot uint32, at time.Duration) (list *renderer.RuleList, rule int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, x := range l.ends[s] {
 		if x.list == nil || x.since > at || slot < x.first || slot-x.first >= uint32(len(x.list.Rules())) {
 			continue

@@ -199,9 +199,9 @@ func TestRulesBeyondTheCountersAreEnforced(t *testing.T) {
 		t.Error("memory was replaced without need")
 	}
 	l.packets(3, 80)
-	for _, e := range l.r.DumpHits().Endpoints {
-		if hits := e.Tables[0].Hits; e.Pod == other && hits != nil || e.Pod == labPod && !slices.Equal(hits, []uint64{3, 0}) {
-			t.Errorf("of %s %d hits are known: %v", e.Pod, len(hits), hits[:min(len(hits), 3)])
+	for _, x := range l.r.Counters().Tables {
+		if hits := x.Packets; x.Pods[0] == other && hits != nil || x.Pods[0] == labPod && !slices.Equal(hits, []uint64{3, 0}) {
+			t.Errorf("of %s %d packets are known: %v", x.Name, len(hits), hits[:min(len(hits), 3)])
 		}
 	}
 }
@@ -236,7 +236,7 @@ func TestFewCountersAreEnoughForAnyRules(t *testing.T) {
 		if err := txn.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if hits := r.DumpHits().Endpoints[0].Tables[0].Hits; (hits != nil) != (n < p.slots/2) {
+		if hits := r.Counters().Tables[0].Packets; (hits != nil) != (n < p.slots/2) {
 			t.Errorf("of %d rules %d hits are known", n, len(hits))
 		}
 		if got, err := r.Verdict(tcpFlow(friend4, own4, 1, uint16(79+n))); got != api.Permit || err != nil {
@@ -387,7 +387,7 @@ func TestManyChangesLeakNothingInTheKernel(t *testing.T) {
 			w.apply(map[string]policy{"a": {fromPod: []api.ContivRule{{Action: api.Permit, Dst: api.SetNet(set), Protocol: api.TCP, DstPort: api.Port(80)}}}})
 		}
 		if i == changes/5 {
-			open, lines = files(t), w.r.Dump().Use.Lines
+			open, lines = files(t), w.r.Lines()
 		}
 		a := netip.AddrFrom4([4]byte{10, byte(i % 3), byte(i / 7 % 5), byte(i)})
 		added, removed := []netip.Prefix{netip.PrefixFrom(a, 32)}, []netip.Prefix(nil)
@@ -405,7 +405,7 @@ func TestManyChangesLeakNothingInTheKernel(t *testing.T) {
 	if now := files(t); now > open+4 {
 		t.Errorf("%d files were open after a fifth of the changes, %d are in the end", open, now)
 	}
-	if now := w.r.Dump().Use.Lines; now > 3*lines { // with what waits for a grace period
+	if now := w.r.Lines(); now > 3*lines { // with what waits for a grace period
 		t.Errorf("%d lines of memory were in use after a fifth of the changes, %d are in the end", lines, now)
 	}
 }

@@ -11,10 +11,6 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// ErrNoInterface is returned by Commit when it is not known which interface a pod that has
-// a list has. Everything else was installed.
-var ErrNoInterface = errors.New("no interface")
-
 // ErrSharedInterface is returned by Commit when an interface is said to be that of several
 // pods. It is closed for both directions.
 var ErrSharedInterface = errors.New("an interface is claimed twice")

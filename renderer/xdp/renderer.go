@@ -9,8 +9,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
@@ -18,15 +18,18 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// Renderer enforces rules in a Plane. It implements renderer.Renderer, renderer.Explainer
-// and renderer.Reporter. It may be used by any number of goroutines; transactions are
-// committed one after the other.
+// Renderer enforces rules in a Plane. It implements renderer.Renderer, and every ability that
+// readers find by type assertion; these wait for no Commit. Transactions are committed one after
+// the other.
 type Renderer struct {
 	options Options
 	log     *slog.Logger
+	view    atomic.Pointer[view]
+	ledger  *ledger
+	told    told
 
-	mu       sync.Mutex
-	told     told
+	mu       sync.Mutex // held for a Commit
+	acked    installed
 	image    *compile.Image
 	ends     map[uint32]compile.Endpoint // that the image has
 	owner    map[uint32]api.PodID
@@ -38,10 +41,8 @@ type Renderer struct {
 	started bool // the plane has the memory of the image
 	again   bool // the last plan was not carried out, or none was made yet
 	adopted bool // the plane enforces what is told, in a memory that another process wrote
-	pending []string
+	pending []renderer.Pending
 	refused []renderer.Unenforced
-	ledger  ledger
-	lastErr error
 
 	graces graces
 	closed bool
@@ -51,6 +52,8 @@ var (
 	_ renderer.Renderer  = (*Renderer)(nil)
 	_ renderer.Explainer = (*Renderer)(nil)
 	_ renderer.Reporter  = (*Renderer)(nil)
+	_ renderer.Inspector = (*Renderer)(nil)
+	_ renderer.Counter   = (*Renderer)(nil)
 )
 
 // New returns a renderer. Nothing is changed before the first Commit.
@@ -75,10 +78,12 @@ func New(o Options) (*Renderer, error) {
 	}
 	o.Infra = infra
 	r := &Renderer{
-		options: o, log: o.Log, told: told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}},
+		options: o, log: o.Log,
+		told:     told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]map[netip.Prefix]bool{}},
 		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, named: map[uint32][]netip.Addr{}, owner: map[uint32]api.PodID{}, ledger: newLedger(),
 	}
 	r.forget()
+	_ = r.publish(nil)
 	return r, nil
 }
 
@@ -115,10 +120,7 @@ func (t *txn) Commit(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.told.apply(t, r.image.Update)
-	if r.lastErr = r.commit(ctx); r.lastErr != nil {
-		r.lastErr = fmt.Errorf("install in the kernel: %w", r.lastErr)
-	}
-	return r.lastErr
+	return r.publish(r.commit(ctx))
 }
 
 // commit brings the plane from what it enforces to what is told.
@@ -143,6 +145,10 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	r.refused = nil // also when what is told is again what was in force all the time
 	r.note(since)
+	r.told.acknowledge(func() {
+		r.acked = installed{maps.Clone(r.ends), r.owner}
+		_ = r.publish(errors.Join(problems...)) // so that readers see these members with these lists
+	})
 	return errors.Join(problems...)
 }
 
@@ -198,7 +204,7 @@ func (r *Renderer) arrange() (problems []error) {
 				continue
 			}
 		}
-		r.ends[id] = want[id]
+		r.ends[id] = e
 	}
 	r.owner = owner
 	return problems
@@ -223,7 +229,7 @@ func (r *Renderer) claims(problems *[]error) (map[uint32]compile.Endpoint, map[u
 		cfg := r.told.pods[pod]
 		ids := r.options.Interfaces(pod, cfg.IPs)
 		if len(ids) == 0 && (cfg.Ingress != nil || cfg.Egress != nil) {
-			r.pending = append(r.pending, "pod "+pod.String())
+			r.pending = append(r.pending, renderer.Pending{Pod: pod, Reason: "no interface is known"})
 		}
 		for _, id := range ids {
 			e := compile.Endpoint{ID: id, IPs: cfg.IPs, FromPod: cfg.Ingress, ToPod: cfg.Egress, Flags: r.flags(id)}
@@ -235,7 +241,7 @@ func (r *Renderer) claims(problems *[]error) (map[uint32]compile.Endpoint, map[u
 		}
 	}
 	if len(r.pending) > 0 {
-		*problems = append(*problems, fmt.Errorf("%w for %s", ErrNoInterface, summary(r.pending)))
+		*problems = append(*problems, fmt.Errorf("%w for %s", renderer.ErrNoInterface, renderer.Summary(r.pending)))
 	}
 	return want, owner
 }
@@ -270,13 +276,4 @@ func (r *Renderer) wakeAfter(d time.Duration) {
 			r.options.OnChange()
 		}
 	})
-}
-
-// summary names the first few.
-func summary(names []string) string {
-	const few = 3
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }

@@ -364,7 +364,7 @@ func live(b *testing.B, r *acl.Renderer, w *wire, members int, whole func() cost
 
 // entriesOf returns how many entries the fullest table has.
 func entriesOf(r *acl.Renderer) (most int) {
-	for _, t := range r.Dump().Tables {
+	for _, t := range r.State().Tables {
 		most = max(most, t.Entries)
 	}
 	return most

@@ -60,12 +60,12 @@ func (s aclStack) Dangling() []string { return DanglingACL(s.Switch) }
 // the past and is left out.
 func InstalledACL(r *acl.Renderer, sw *vswitch.Switch) (string, error) {
 	var b strings.Builder
-	d := r.Dump()
-	if d.Error != "" || len(d.Pending) > 0 {
-		return "", fmt.Errorf("the renderer is not done: %s, pending %v", d.Error, d.Pending)
+	d := r.State()
+	if d.Err != nil || len(d.Pending) > 0 {
+		return "", fmt.Errorf("the renderer is not done: %w, pending %v", d.Err, d.Pending)
 	}
 	for _, t := range d.Tables {
-		t.ACLs, t.Entries = nil, 0
+		t.Objects, t.Entries = nil, 0
 		text, err := json.Marshal(t)
 		if err != nil {
 			return "", err

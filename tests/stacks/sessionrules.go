@@ -2,7 +2,6 @@ package stacks
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -18,15 +17,13 @@ import (
 // Installed implements Stack: the tables of the renderer, and what the rules in the dataplane
 // permit. How they say it depends on the past and is left out.
 func (s *Session) Installed() (string, error) {
-	d := s.Rules.Dump()
-	if d.Error != "" {
-		return "", errors.New(d.Error)
+	d := s.Rules.State()
+	if d.Err != nil {
+		return "", d.Err
 	}
 	var b strings.Builder
-	for _, t := range append(slices.Clip(d.Tables), d.Global) {
-		if t == nil {
-			continue
-		}
+	for _, t := range d.Tables {
+		t.Objects, t.Entries = nil, 0
 		text, err := json.Marshal(t)
 		if err != nil {
 			return "", err

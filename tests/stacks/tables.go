@@ -20,7 +20,7 @@ var _ Tabled = aclStack{}
 // Tables implements Tabled.
 func (s aclStack) Tables() []Table {
 	var out []Table
-	for _, t := range s.ACL.Dump().Tables {
+	for _, t := range s.ACL.State().Tables {
 		table := Table{Pods: t.Pods}
 		for _, r := range t.Rules {
 			table.Rules = append(table.Rules, r.String())

@@ -80,27 +80,13 @@ func (s *xdpStack) Close() error { return s.xdp.Close() }
 
 // Tables implements Tabled.
 func (s *xdpStack) Tables() []Table {
-	by := map[string]*Table{}
-	var order []string
-	for _, e := range s.xdp.Dump().Endpoints {
-		for _, t := range e.Tables {
-			var rules []string
-			for _, r := range t.Rules {
-				rules = append(rules, r.String())
-			}
-			key := t.Name + strings.Join(rules, "\n")
-			if by[key] == nil {
-				by[key] = &Table{Rules: rules}
-				order = append(order, key)
-			}
-			by[key].Pods = append(by[key].Pods, e.Pod)
-		}
-	}
-	slices.Sort(order)
 	var out []Table
-	for _, key := range order {
-		slices.SortFunc(by[key].Pods, api.PodID.Compare)
-		out = append(out, *by[key])
+	for _, t := range s.xdp.State().Tables {
+		table := Table{Pods: slices.SortedFunc(slices.Values(t.Pods), api.PodID.Compare)}
+		for _, r := range t.Rules {
+			table.Rules = append(table.Rules, r.String())
+		}
+		out = append(out, table)
 	}
 	return out
 }

@@ -74,13 +74,11 @@ func isError(p vswitch.Packet) bool {
 // begun returns a flow that the rules permit, if they permit any that a rule names.
 func (s xdpKernel) begun(src, dst netip.Addr) api.Flow {
 	f := api.Flow{Src: src, Dst: dst, Protocol: api.TCP, SrcPort: 40000, DstPort: 80}
-	for _, e := range s.xdp.Dump().Endpoints {
-		for _, t := range e.Tables {
-			for _, r := range t.Rules {
-				asked := f
-				if asked.DstPort, _ = r.DstPort.Bounds(); s.Verdict(asked) == api.Permit {
-					return asked
-				}
+	for _, t := range s.xdp.State().Tables {
+		for _, r := range t.Rules {
+			asked := f
+			if asked.DstPort, _ = r.DstPort.Bounds(); s.Verdict(asked) == api.Permit {
+				return asked
 			}
 		}
 	}

@@ -54,8 +54,8 @@ func TestVPPGrace(t *testing.T) {
 	l.Grow(l.twin.Switch)
 	want := embedded(t, l.twin.Switch)
 	vpptest.Eventually(t, "everything to be enforced", func() bool {
-		d := l.real.ACL.Dump()
-		return d.Error == "" && len(d.Pending) == 0 && len(d.ACLs) == len(want.ACLs) && len(contentsOf(t, l.Conn).ACLs) == len(want.ACLs)
+		d, s := l.real.ACL.Dump(), l.real.ACL.State()
+		return s.Err == nil && len(s.Pending) == 0 && len(d.ACLs) == len(want.ACLs) && len(contentsOf(t, l.Conn).ACLs) == len(want.ACLs)
 	})
 	if out.passes(out.ans) {
 		t.Error("an answer passes before the pod said anything")

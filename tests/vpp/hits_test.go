@@ -32,14 +32,14 @@ func TestVPPHits(t *testing.T) {
 	want := func(permitted, denied uint64) {
 		t.Helper()
 		got := map[api.Action]uint64{}
-		for d, n := range l.real.ACL.Hits() {
+		for d, n := range l.real.ACL.Decisions() {
 			// What is denied at both ends is said to be denied by one of them.
 			if name := d.Origin.Policy.Name; name == "catalog" && d.Action == api.Permit || name == "default-deny" && d.Action == api.Deny {
 				got[d.Action] += n
 			}
 		}
 		if got[api.Permit] != permitted || got[api.Deny] != denied {
-			t.Errorf("%d permitted and %d denied, want %d and %d: %v", got[api.Permit], got[api.Deny], permitted, denied, l.real.ACL.Hits())
+			t.Errorf("%d permitted and %d denied, want %d and %d: %v", got[api.Permit], got[api.Deny], permitted, denied, l.real.ACL.Decisions())
 		}
 	}
 	want(0, 0)

@@ -1,6 +1,7 @@
 package vpp
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -43,7 +44,7 @@ func TestVPPAddressTranslation(t *testing.T) {
 		l.Do("set interface state loop0 down") // has the renderer look
 		l.Do("set interface state loop0 up")
 		vpptest.Eventually(t, "the agent to refuse", func() bool {
-			e := l.real.ACL.Dump().Error
+			e := fmt.Sprint(l.real.ACL.State().Err)
 			return strings.Contains(e, "nat-pre-in2out-output") && strings.Contains(e, uplink)
 		})
 		if !l.leaves(denied.syn) {
@@ -51,7 +52,7 @@ func TestVPPAddressTranslation(t *testing.T) {
 		}
 	})
 	l.Do("set interface nat44 out %s output-feature del", uplink)
-	vpptest.Eventually(t, "the agent to go on", func() bool { return l.real.ACL.Dump().Error == "" })
+	vpptest.Eventually(t, "the agent to go on", func() bool { return l.real.ACL.State().Err == nil })
 }
 
 // TestVPPSplit has VPP give pods another source as their packets enter, where only the
@@ -81,8 +82,8 @@ func TestVPPSplit(t *testing.T) {
 	if l.leaves(denied.syn) {
 		t.Error("what policy denies leaves")
 	}
-	if e := l.real.ACL.Dump().Error; e != "" {
-		t.Errorf("the agent refuses the layout: %s", e)
+	if err := l.real.ACL.State().Err; err != nil {
+		t.Errorf("the agent refuses the layout: %v", err)
 	}
 }
 

@@ -93,15 +93,15 @@ func TestVPPConnectionsOfVCLApplicationsAreRevoked(t *testing.T) {
 	v, r := talking(t, rules.Options{})
 	permitted := api.ContivRule{Action: api.Permit, Src: api.AddrNet(clientIPs[0]), Protocol: api.TCP, DstPort: api.Ports(vclPort, vclPort+1)}
 	tell(t, r, nil, []api.ContivRule{permitted, denyRest})
-	if !areOpen(v, "10.0.0.1") || r.Dump().Open != 0 {
-		t.Fatalf("a connection that is permitted is closed, or counted: %d\n%s", r.Dump().Open, v.CLI("show session verbose"))
+	if !areOpen(v, "10.0.0.1") || r.State().Forbidden != 0 {
+		t.Fatalf("a connection that is permitted is closed, or counted: %d\n%s", r.State().Forbidden, v.CLI("show session verbose"))
 	}
 	tell(t, r, nil, []api.ContivRule{denyRest})
 	vpptest.Eventually(t, "the server to close", func() bool { return sessions(v, "10.0.0.1", "ESTABLISHED") == 0 })
 	vpptest.Eventually(t, "the client to lose its connections", func() bool { return !areOpen(v, "10.0.1.1") })
 	vpptest.Eventually(t, "nothing to be counted", func() bool {
 		tell(t, r, nil, []api.ContivRule{denyRest})
-		return r.Dump().Open == 0
+		return r.State().Forbidden == 0
 	})
 }
 
@@ -110,7 +110,7 @@ func TestVPPConnectionsOfVCLApplicationsAreRevoked(t *testing.T) {
 func TestVPPConnectionsThatAnApplicationDoesNotCloseAreCounted(t *testing.T) {
 	v, r := talking(t, rules.Options{})
 	tell(t, r, []api.ContivRule{denyRest}, nil)
-	if n := r.Dump().Open; n != 2 {
+	if n := r.State().Forbidden; n != 2 {
 		t.Errorf("%d connections are counted that should be closed, want 2\n%s", n, v.CLI("show session verbose"))
 	}
 }
@@ -121,7 +121,7 @@ func TestVPPConnectionsAreKept(t *testing.T) {
 	for range 2 {
 		tell(t, r, []api.ContivRule{denyRest}, []api.ContivRule{denyRest})
 	}
-	if !areOpen(v, "10.0.0.1") || r.Dump().Open != 0 {
+	if !areOpen(v, "10.0.0.1") || r.State().Forbidden != 0 {
 		t.Errorf("an open connection is closed\n%s", v.CLI("show session verbose"))
 	}
 }

@@ -102,7 +102,7 @@ func TestVPPInterfaceComesLater(t *testing.T) {
 	}
 	enforced := make(chan error, 1)
 	go func() { enforced <- l.real.Apply(ctx, c) }()
-	vpptest.Eventually(t, "the pod to be pending", func() bool { return len(l.real.ACL.Dump().Pending) > 0 })
+	vpptest.Eventually(t, "the pod to be pending", func() bool { return len(l.real.ACL.State().Pending) > 0 })
 	t.Run("everything else is enforced meanwhile", func(t *testing.T) {
 		want, got := embedded(t, l.twin.Switch).Bound, contentsOf(t, l.Conn).Bound
 		delete(want, acl.InterfaceTag(api.PodID{Namespace: "shop", Name: "late-0"}))
@@ -133,7 +133,7 @@ func TestVPPKeepsWhatItHolds(t *testing.T) {
 	closing(t, l.real)
 	t.Run("while no agent runs", same)
 	l.real = startNode(t, node.Config{Name: "node-1", VPPSocket: l.Socket()})
-	vpptest.Eventually(t, "the agent to connect", func() bool { return l.real.ACL.Dump().Connected })
+	vpptest.Eventually(t, "the agent to connect", func() bool { return l.real.ACL.State().Connected })
 	for range 20 { // and to hear of interfaces, each time with its event loop having run
 		l.Do("set interface state loop0 down")
 		l.Do("set interface state loop0 up")

@@ -77,7 +77,7 @@ func (h *PolicyHandler) Heal(ctx context.Context, configured map[string][]byte) 
 // serious drops the error that a pod is not attached yet. Everything else was done then,
 // and Plugged is called when it is.
 func serious(err error) error {
-	if errors.Is(err, ligato.ErrNoInterface) {
+	if errors.Is(err, renderer.ErrNoInterface) {
 		return nil
 	}
 	return err

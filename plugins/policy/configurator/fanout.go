@@ -60,7 +60,7 @@ type Unenforced struct {
 func (c *Configurator) Unenforced() []Unenforced {
 	out := []Unenforced{{OwnName, c.interner.unenforced()}}
 	for _, t := range c.targets {
-		if _, ok := t.renderer.(renderer.Reporter); ok {
+		if _, ok := renderer.As[renderer.Reporter](t.renderer); ok {
 			out = append(out, Unenforced{t.status.Name, t.unenforced})
 		}
 	}
@@ -104,7 +104,7 @@ func (t *target) commit(ctx context.Context, txn renderer.Txn) {
 		t.status.Err = nil
 	}
 	t.status.InSync = err == nil
-	if r, ok := t.renderer.(renderer.Reporter); ok {
+	if r, ok := renderer.As[renderer.Reporter](t.renderer); ok {
 		t.unenforced = r.Unenforced()
 	}
 }

@@ -153,13 +153,17 @@ func (t *Tap) Dangling() (out []string) {
 // Installed prints what a renderer has installed, as far as it must be a function of what
 // was told last.
 func Installed(r *xdp.Renderer) (string, error) {
-	d := r.Dump()
-	if d.Error != "" {
-		return "", errors.New(d.Error)
+	d := r.State()
+	if d.Err != nil {
+		return "", d.Err
 	}
 	var b strings.Builder
-	for _, e := range d.Endpoints {
-		text, err := json.Marshal(e)
+	ends := r.Endpoints()
+	for _, id := range slices.Sorted(maps.Keys(ends)) {
+		fmt.Fprintf(&b, "interface %d has %s\n", id, ends[id].IPs)
+	}
+	for _, t := range d.Tables {
+		text, err := json.Marshal(t)
 		if err != nil {
 			return "", err
 		}

@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/plugins/ksr"
+)
+
+// relay stands between an agent and a vswitch. While it hangs, it takes what it gets as a process
+// does that was stopped: nothing is passed on, and nothing is answered.
+type relay struct {
+	path string
+
+	mu     sync.Mutex
+	opened *sync.Cond
+	hangs  bool
+}
+
+// newRelay listens until the test ends.
+func newRelay(t *testing.T, vpp string) *relay {
+	t.Helper()
+	r := &relay{path: filepath.Join(filepath.Dir(socketPath(t)), "relay.sock")}
+	r.opened = sync.NewCond(&r.mu)
+	l, err := net.Listen("unix", r.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	conns.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("unix", vpp)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			context.AfterFunc(ctx, func() { _, _ = client.Close(), server.Close() })
+			conns.Go(func() { r.pass(server, client) })
+			conns.Go(func() { r.pass(client, server) })
+		}
+	})
+	t.Cleanup(func() {
+		r.hang(false)
+		cancel()
+		_ = l.Close()
+		conns.Wait()
+	})
+	return r
+}
+
+// pass passes on what comes.
+func (r *relay) pass(to, from net.Conn) {
+	defer func() { _, _ = to.Close(), from.Close() }()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(b)
+		r.wait()
+		if _, failed := to.Write(b[:n]); err != nil || failed != nil {
+			return
+		}
+	}
+}
+
+func (r *relay) wait() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.hangs {
+		r.opened.Wait()
+	}
+}
+
+func (r *relay) hang(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hangs = on
+	r.opened.Broadcast()
+}
+
+// hanging is an agent whose commit waits for a vswitch that does not answer.
+func hanging(t *testing.T) (a *Agent, stop func() error) {
+	t.Helper()
+	r := newRelay(t, node1(t, vswitch.Options{}, "server", "friend", "stranger"))
+	store := reflected(t, demo)
+	cfg := Config{Node: "node-1", EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPSocket: r.path, VPPTimeout: time.Minute, APISocket: socketPath(t)}
+	a, err := newAgent(cfg, discard, store, "a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.reflector = ksr.NewReflector(store, cfg.EtcdPrefix, discard)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	a.eventually(t, "the demo to be enforced", func() bool { s := a.node.Plugin.Status(); return s.Synced && s.InSync() })
+	r.hang(true)
+	a.write(t, another)
+	a.eventually(t, "a commit to hang", func() bool { return !a.node.Plugin.Status().Committing.IsZero() })
+	return a, func() error { cancel(); return <-done }
+}
+
+// another is a policy that the demo does not have.
+const another = `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: another, namespace: demo}
+spec: {podSelector: {}, policyTypes: [Egress], egress: [{ports: [{port: 53, protocol: UDP}]}]}
+`
+
+// TestReadersWaitForNoCommit: while a vswitch does not answer, everything that can be asked is
+// answered.
+func TestReadersWaitForNoCommit(t *testing.T) {
+	a, stop := hanging(t)
+	since := a.node.Plugin.Status().Committing
+	api := a.debugAPI()
+	var slowest time.Duration
+	for pattern := range api {
+		if goesOn[pattern] {
+			continue
+		}
+		began := time.Now()
+		a.answers(t, api, pattern, questions[pattern])
+		slowest = max(slowest, time.Since(began))
+		if now := a.node.Plugin.Status().Committing; !now.Equal(since) {
+			t.Fatalf("%s waited %s for the commit since %s, now it is %s", pattern, time.Since(began), since, now)
+		}
+	}
+	t.Logf("the slowest answer took %s", slowest)
+	if s := a.node.Plugin.Status(); s.Seen <= s.Revision || s.InSync() {
+		t.Errorf("what hangs looks enforced: %+v", s)
+	}
+	if err := stop(); err != nil {
+		t.Log("the agent ended with", err) // the commit was given up
+	}
+}
+
+// TestAgentEndsWhileACommitHangs: what a vswitch does not answer holds up nobody who ends.
+func TestAgentEndsWhileACommitHangs(t *testing.T) {
+	_, stop := hanging(t)
+	began := time.Now()
+	ended := make(chan error, 1)
+	go func() { ended <- stop() }()
+	select {
+	case err := <-ended:
+		t.Logf("it took %s: %v", time.Since(began), err)
+	case <-time.After(40 * time.Second): // the call may last a minute
+		t.Error("the agent does not end")
+	}
+}

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/renderer/xdp"
+)
+
+// kinds are the agents that there can be, by what is configured.
+var kinds = map[string]func(*Config){
+	"acl":         func(c *Config) { c.Renderers = []string{rendererACL} },
+	"acl,session": func(c *Config) { c.Renderers = []string{rendererACL, rendererSession} },
+	"acl,xdp":     func(c *Config) { c.Renderers, c.XDPMode = []string{rendererACL, rendererXDP}, string(xdp.ModeAuto) },
+	"xdp":         func(c *Config) { c.Renderers, c.XDPMode = []string{rendererXDP}, string(xdp.ModeAuto) },
+	"ligato": func(c *Config) {
+		c.Renderers, c.ACLTarget, c.LigatoInterface, c.Uplinks = []string{rendererACL}, targetLigato, "tap-{namespace}-{name}", []string{"uplink"}
+	},
+}
+
+// questions are the bodies of requests, and what is added to paths, by patterns of routes.
+var questions = map[string]string{
+	"GET /metrics": "", "GET /livez": "", "GET /readyz": "", "GET /v1/status": "", "GET /v1/nodes": "", "GET /v1/pods": "", "GET /v1/policies": "",
+	"GET /v1/sets": "", "GET /v1/tables": "", "GET /v1/rules": "", "GET /v1/matrix": "", "POST /v1/change": `{"put": []}`,
+	"POST /v1/explain":  `{"src": "demo/friend", "dst": "demo/server", "port": "80", "protocol": "tcp"}`,
+	"POST /v1/inject":   `{"src": "demo/friend", "dst": "demo/server", "port": "80", "protocol": "tcp"}`,
+	"POST /v1/verdicts": `{}`, "GET /debug/pprof/": "", "GET /debug/pprof/cmdline": "", "GET /debug/pprof/symbol": "",
+	"GET /debug/pprof/profile": "?seconds=1", "GET /debug/pprof/trace": "?seconds=1",
+}
+
+// goesOn are the endpoints that answer for as long as somebody listens, or wait for enforcement.
+var goesOn = map[string]bool{"POST /v1/verdicts": true, "POST /v1/change": true, "GET /debug/pprof/profile": true, "GET /debug/pprof/trace": true}
+
+// TestDebugAPIAnswersOnEveryKindOfAgent: every endpoint has an answer, or a refusal in words.
+func TestDebugAPIAnswersOnEveryKindOfAgent(t *testing.T) {
+	for kind, change := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			if strings.Contains(kind, "xdp") && os.Geteuid() != 0 {
+				t.Skip("only root may load programs into the kernel")
+			}
+			a := prepared(t, func(c *Config) {
+				c.Node = "node-1"
+				change(c)
+			})
+			a.run(t)
+			a.write(t, demo)
+			a.eventually(t, "the state to be seen", func() bool { return a.node.Plugin.Status().Transactions > 0 && len(a.node.States()[0].Tables) > 0 || kind == "xdp" })
+			api := a.debugAPI()
+			for pattern := range api {
+				question, known := questions[pattern]
+				if !known {
+					t.Errorf("%s is not asked: add a question", pattern)
+					continue
+				}
+				a.answers(t, api, pattern, question)
+			}
+		})
+	}
+}
+
+// answers asks an endpoint.
+func (a *Agent) answers(t *testing.T, api routes, pattern, question string) {
+	t.Helper()
+	method, path, _ := strings.Cut(pattern, " ")
+	body := question
+	if strings.HasPrefix(question, "?") {
+		path, body = path+question, ""
+	}
+	ctx := t.Context()
+	if goesOn[pattern] {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+	}
+	rec := httptest.NewRecorder()
+	api.mux().ServeHTTP(rec, httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body)))
+	text := rec.Body.String()
+	switch rec.Code {
+	case http.StatusOK:
+		if strings.HasPrefix(path, "/v1/") && path != "/v1/verdicts" && !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") {
+			t.Errorf("%s answers %q, which is no JSON", pattern, text)
+		}
+	case http.StatusUnprocessableEntity, http.StatusServiceUnavailable:
+		if len(strings.TrimSpace(text)) < 10 || path != "/readyz" && rec.Code == http.StatusServiceUnavailable {
+			t.Errorf("%s refuses with status %d and %q", pattern, rec.Code, text)
+		}
+	default:
+		t.Errorf("%s: status %d: %s", pattern, rec.Code, text)
+	}
+}

@@ -1,0 +1,162 @@
+package renderer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// ErrNoInterface is returned by Commit when a pod with rules, or an uplink that needs them, has no
+// interface in the dataplane, or it is not known which. Everything else was installed.
+var ErrNoInterface = errors.New("no interface")
+
+// State is what a dataplane enforces, as its renderer knows it. It is published after every
+// Commit and never changes afterwards. Directions are the pod's.
+type State struct {
+	Renderer  string
+	Version   string    // of the dataplane; empty when it has none, or is not known yet
+	Connected bool      // when it was asked for, not when it was published
+	Err       error     // of the last Commit; nil when everything is enforced
+	Pending   []Pending // what is known and not enforced yet
+	Blocked   []string  // interfaces that let nothing pass, because nobody says whose they are
+	Memory    Memory
+	Tables    []Table // local ones by name, then the global one
+	// Forbidden counts open connections that policy no longer permits, and that the dataplane
+	// can only ask applications to close.
+	Forbidden int
+}
+
+// Pending is a pod, or an uplink, that a renderer waits for.
+type Pending struct {
+	Pod    api.PodID // zero for an uplink
+	Reason string    // one clause that names what is missing
+}
+
+// String names who waits, and for what.
+func (p Pending) String() string {
+	if p.Pod == (api.PodID{}) {
+		return p.Reason
+	}
+	return "pod " + p.Pod.String() + ": " + p.Reason
+}
+
+// Compare orders by pod and reason; uplinks come first.
+func (p Pending) Compare(o Pending) int {
+	return cmp.Or(p.Pod.Compare(o.Pod), strings.Compare(p.Reason, o.Reason))
+}
+
+// Summary names the first few of a list.
+func Summary[T any](names []T) string {
+	const few = 3
+	var out []string
+	for _, n := range names[:min(len(names), few)] {
+		out = append(out, fmt.Sprint(n))
+	}
+	text := strings.Join(out, ", ")
+	if n := len(names) - few; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
+}
+
+// Memory is what rules take of a dataplane's memory, in bytes. The zero value is not known.
+type Memory struct {
+	Needed uint64 // for everything that the last Commit wanted; an estimate
+	Budget uint64 // 0: unlimited, or nobody had to ask
+}
+
+// Table is an ordered list of rules that a dataplane has installed; the first rule that matches
+// decides.
+type Table struct {
+	Name    string
+	Pods    []api.PodID // that share it; none for a global table, which is for all
+	Rules   []api.ContivRule
+	Origins [][]api.Origin // by rule: where it comes from
+	Entries int            // what the rules take in the dataplane
+	Objects []string       // what holds them there, for example "acl 3"
+
+	// Packets counts by rule what it decided: first packets of flows, or all packets, as the
+	// dataplane counts. Nil when nobody counts, or when it was not asked for.
+	Packets []uint64
+	// CountedWith names by rule the rule whose Packets include its own: itself, a rule before
+	// it that it shares entries with, or -1 for a rule that can never match. Nil without Packets.
+	CountedWith []int
+}
+
+// IsGlobal reports whether the table is for all pods of the node.
+func (t Table) IsGlobal() bool { return len(t.Pods) == 0 }
+
+// CountedOrigins returns the origins of all rules whose packets those of a rule include.
+func (t Table) CountedOrigins(rule int) []api.Origin {
+	return CountedOrigins(t.Origins, t.CountedWith, rule)
+}
+
+// CountedOrigins returns the origins of a rule and of all rules that are counted with it.
+func CountedOrigins(origins [][]api.Origin, with []int, rule int) []api.Origin {
+	if rule >= len(origins) {
+		return nil
+	}
+	out := origins[rule]
+	for i := rule + 1; i < min(len(with), len(origins)); i++ { // it is the first of them
+		if with[i] == rule {
+			out = slices.Concat(out, origins[i])
+		}
+	}
+	if len(out) > len(origins[rule]) {
+		slices.SortFunc(out, api.Origin.Compare)
+		out = slices.Compact(out)
+	}
+	return out
+}
+
+// Entries adds up what the tables take in the dataplane, and their rules.
+func (s *State) Entries() (rules, entries int) {
+	for _, t := range s.Tables {
+		rules += len(t.Rules)
+		entries += t.Entries
+	}
+	return rules, entries
+}
+
+// Waits reports whether a pod is pending.
+func (s *State) Waits(pod api.PodID) bool {
+	return slices.ContainsFunc(s.Pending, func(p Pending) bool { return p.Pod == pod })
+}
+
+// Inspector is implemented by renderers that say what they have installed.
+type Inspector interface {
+	// State returns what was published last. It waits neither for a Commit nor for the
+	// dataplane, and may be called by any goroutine. The caller must not change it.
+	State() *State
+}
+
+// Counter is implemented by renderers whose dataplane counts what rules decide. Its methods may
+// be called by any goroutine. While a call to the dataplane is under way that changes counters,
+// they wait for a moment, and then return what was read last.
+type Counter interface {
+	// Counters returns the State with the Packets of its tables. It reads all counters.
+	Counters() *State
+	// Decisions returns what was counted by what rules of policies decided, whatever tables were
+	// replaced since the dataplane started. A rule with several origins counts for each of them.
+	// It is nil when nobody counts. It reads all counters.
+	Decisions() map[Decided]uint64
+}
+
+// As returns the ability T of a renderer, or of one that it wraps: a renderer that wraps another
+// one has a method Unwrap that returns it.
+func As[T any](r Renderer) (ability T, ok bool) {
+	for {
+		if ability, ok = r.(T); ok {
+			return ability, true
+		}
+		w, wraps := r.(interface{ Unwrap() Renderer })
+		if !wraps {
+			return ability, false
+		}
+		r = w.Unwrap()
+	}
+}
