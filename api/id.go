@@ -94,6 +94,14 @@ func (p PolicyID) String() string {
 	return p.Kind.String() + " " + p.Namespace + "/" + p.Name
 }
 
+// Short returns "namespace/name", and for policies of administrators the kind as well.
+func (p PolicyID) Short() string {
+	if p.Kind != NetworkPolicy {
+		return p.String()
+	}
+	return p.Namespace + "/" + p.Name
+}
+
 // Compare orders policies by kind, namespace and name.
 func (p PolicyID) Compare(o PolicyID) int {
 	return cmp.Or(cmp.Compare(p.Kind, o.Kind),

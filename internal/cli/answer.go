@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -167,35 +166,12 @@ func writeOrigins(w *term.Writer, a view.Answer) {
 			}
 		}
 		if len(list) > 0 {
-			w.Printf("    %s: %s\n", r.text, originTexts(list))
+			w.Printf("    %s: %s\n", r.text, api.OriginTexts(list))
 		}
 	}
 	if len(a.Unnamed) > 0 {
-		w.Printf("    not named, though it decides as well: %s\n", originTexts(a.Unnamed))
+		w.Printf("    not named, though it decides as well: %s\n", api.OriginTexts(a.Unnamed))
 	}
-}
-
-// originTexts names rules one by one, and who isolates for each direction at once.
-func originTexts(list []api.Origin) string {
-	var texts []string
-	isolated := map[string][]string{}
-	for _, g := range list {
-		name := policyID(g.Policy)
-		switch g.Rule {
-		case api.IsolationRule:
-			kind := fmt.Sprintf("%s isolation by ", g.Direction)
-			isolated[kind] = append(isolated[kind], name)
-		case api.NodeRule:
-			kind := fmt.Sprintf("own node, exempt from %s isolation by ", g.Direction)
-			isolated[kind] = append(isolated[kind], name)
-		default:
-			texts = append(texts, fmt.Sprintf("%s rule %d of %s", g.Direction, g.Rule, name))
-		}
-	}
-	for _, kind := range slices.Sorted(maps.Keys(isolated)) {
-		texts = append(texts, kind+strings.Join(isolated[kind], ", "))
-	}
-	return strings.Join(texts, "; ")
 }
 
 func writePacket(w *term.Writer, p view.Packet, named bool) {

@@ -40,15 +40,7 @@ func tierOf(p view.Policy) string {
 	return fmt.Sprintf("%s %d", p.Tier, *p.Priority)
 }
 
-func policyName(p view.Policy) string { return policyID(p.Policy) }
-
-// policyID names a policy, and for those of administrators the kind as well.
-func policyID(id api.PolicyID) string {
-	if id.Kind != api.NetworkPolicy {
-		return id.String()
-	}
-	return id.Namespace + "/" + id.Name
-}
+func policyName(p view.Policy) string { return p.Policy.Short() }
 
 // enforced says in one line how far a policy is enforced.
 func enforced(p view.Policy) term.Cell {

@@ -36,6 +36,9 @@ func (f *format) Set(s string) error {
 // Type implements pflag.Value.
 func (f *format) Type() string { return "table|wide|json|yaml" }
 
+// isForPeople reports whether values are written as tables.
+func (f *format) isForPeople() bool { return *f == formatTable || *f == formatWide }
+
 // print writes the value as the format asks; table writes it for people.
 func (f *format) print(w io.Writer, value any, table func(*term.Writer)) error {
 	switch *f {

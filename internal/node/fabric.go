@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -77,15 +78,23 @@ func (f *Fabric) Apply(ctx context.Context, deltas []model.Delta) error {
 	changes := model.Changes{Deltas: deltas, Revision: f.revision}
 	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
 		if err := f.nodes[name].Apply(ctx, changes); err != nil {
-			return fmt.Errorf("node %q: %w", name, err)
+			return errorOf(name, err)
 		}
 	}
 	for _, name := range grown {
 		if err := f.grow(ctx, name); err != nil {
-			return fmt.Errorf("node %q: %w", name, err)
+			return errorOf(name, err)
 		}
 	}
 	return nil
+}
+
+// errorOf names the node of an error, if it has a name.
+func errorOf(name string, err error) error {
+	if name == defaultNode {
+		return err
+	}
+	return fmt.Errorf("node %s: %w", name, err)
 }
 
 // placed returns the pod with a node.
@@ -127,18 +136,36 @@ func (f *Fabric) Ask(flow api.Flow) Walk { return f.ask(flow, (*Node).Send) }
 // session rules decide, or between one and the world.
 func (f *Fabric) Attempt(flow api.Flow) Walk { return f.ask(flow, (*Node).attempt) }
 
-// Unenforced returns what session rules cannot express on some node.
+// Unenforced returns what the renderers that decide cannot have enforced on some node.
 func (f *Fabric) Unenforced() (out []renderer.Unenforced) {
 	for _, n := range f.nodes {
-		if n.Session != nil {
-			out = append(out, n.Session.Unenforced()...)
+		if r, ok := n.decider().(renderer.Reporter); ok {
+			out = append(out, r.Unenforced()...)
+		}
+	}
+	return renderer.SortUnenforced(out)
+}
+
+// Explain returns the decisions of the tables that a flow meets, those on the node of its
+// source first.
+func (f *Fabric) Explain(flow api.Flow) (out []renderer.Decision) {
+	src, dst := f.ends(flow)
+	if dst == src {
+		dst = nil
+	}
+	for _, n := range []*Node{src, dst} {
+		if n == nil {
+			continue
+		}
+		if r, ok := n.decider().(renderer.Explainer); ok {
+			out = append(out, r.Explain(flow)...)
 		}
 	}
 	return out
 }
 
-func (f *Fabric) ask(flow api.Flow, send func(*Node, api.Flow) Walk) Walk {
-	var src, dst *Node
+// ends returns the nodes whose pods have the addresses of a flow, nil where none has.
+func (f *Fabric) ends(flow api.Flow) (src, dst *Node) {
 	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
 		m := f.nodes[name]
 		if src == nil && m.has(flow.Src) {
@@ -148,6 +175,11 @@ func (f *Fabric) ask(flow api.Flow, send func(*Node, api.Flow) Walk) Walk {
 			dst = m
 		}
 	}
+	return src, dst
+}
+
+func (f *Fabric) ask(flow api.Flow, send func(*Node, api.Flow) Walk) Walk {
+	src, dst := f.ends(flow)
 	var w Walk
 	if src != nil {
 		w = send(src, flow)
@@ -163,12 +195,19 @@ func (f *Fabric) ask(flow api.Flow, send func(*Node, api.Flow) Walk) Walk {
 	return second
 }
 
-// Close stops every node.
+// Close stops every node, all at once: one that is stuck takes as long as it may.
 func (f *Fabric) Close() error {
-	var errs []error
-	for _, m := range f.nodes {
-		errs = append(errs, m.Close())
+	names := slices.Sorted(maps.Keys(f.nodes))
+	errs := make([]error, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() {
+			if err := f.nodes[name].Close(); err != nil {
+				errs[i] = errorOf(name, err)
+			}
+		})
 	}
+	wg.Wait()
 	clear(f.nodes)
 	return errors.Join(errs...)
 }

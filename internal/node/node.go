@@ -168,8 +168,16 @@ func (n *Node) WaitEnforced(ctx context.Context, revision int64) error {
 	return n.Plugin.WaitIdle(ctx, revision)
 }
 
-// Close stops the node. What a VPP of its own enforces stays enforced.
-func (n *Node) Close() error { return errors.Join(n.Plugin.Close(), n.closeStack()) }
+// Close stops the node. What a VPP of its own enforces stays enforced. It does not wait for
+// a commit that does not end: the dataplane is then closed as soon as it does.
+func (n *Node) Close() error {
+	err := n.Plugin.Close()
+	if errors.Is(err, policy.ErrStuck) {
+		go func() { _ = n.closeStack() }() // it needs what the commit has locked
+		return err
+	}
+	return errors.Join(err, n.closeStack())
+}
 
 func (n *Node) closeStack() error {
 	err := n.closeXDP()

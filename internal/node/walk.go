@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // Walk is what happened to a packet on its way: one visit per node it passed.
@@ -20,8 +21,11 @@ type Visit struct {
 	Trace vswitch.Trace
 }
 
-// reasonLocal is the reason of packets that no dataplane sees.
-const reasonLocal = "stays inside the pod"
+// Reasons of permitted packets.
+const (
+	reasonLocal = "stays inside the pod" // no dataplane sees it
+	reasonOpen  = "no rule restricts it"
+)
 
 // Send sends the first packet of a flow from a node's pod, or in through its
 // uplink when the source is none of its pods. What was sent before has no influence:
@@ -43,7 +47,7 @@ func (n *Node) attempt(f api.Flow) Walk {
 	if f.Src == f.Dst {
 		return Walk{Verdict: api.Permit, Reason: reasonLocal}
 	}
-	w := Walk{Verdict: api.Permit}
+	w := Walk{Verdict: api.Permit, Reason: reasonOpen}
 	if namespace, ok := n.embedded.attach.namespaceAt(f.Src); ok {
 		w = walked(n.Switch.Connect(namespace, f))
 	}
@@ -53,7 +57,12 @@ func (n *Node) attempt(f api.Flow) Walk {
 	return w
 }
 
-func walked(v vswitch.SessionVerdict) Walk { return Walk{Verdict: v.Action, Reason: v.Rule.String()} }
+func walked(v vswitch.SessionVerdict) Walk {
+	if v.Rule.Action == vswitch.SessionRuleNone {
+		return Walk{Verdict: v.Action, Reason: reasonOpen}
+	}
+	return Walk{Verdict: v.Action, Reason: v.Rule.String()}
+}
 
 // namespaceAt returns the application namespace of the pod that has an address.
 func (a *Attacher) namespaceAt(ip netip.Addr) (uint32, bool) {
@@ -75,6 +84,17 @@ func (n *Node) has(a netip.Addr) bool {
 		return n.XDP.Has(a)
 	}
 	return n.embedded.Has(a)
+}
+
+// decider returns the renderer whose rules decide what is asked of a node in a Fabric.
+func (n *Node) decider() renderer.Renderer {
+	switch {
+	case n.Session != nil:
+		return n.Session
+	case n.onlyXDP():
+		return n.XDP
+	}
+	return n.ACL
 }
 
 // String returns the hop that decided, in one line.

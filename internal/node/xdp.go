@@ -53,7 +53,7 @@ func (n *Node) sendXDP(f api.Flow) Walk {
 	if err != nil {
 		return Walk{Verdict: api.Deny, Reason: err.Error()}
 	}
-	w := Walk{Verdict: verdict, Reason: "no list restricts it"}
+	w := Walk{Verdict: verdict, Reason: reasonOpen}
 	for _, d := range n.XDP.Explain(f) {
 		w.Reason = fmt.Sprintf("%s rule %d: %s", d.Table, d.Rule, d.Match)
 		if d.Action == api.Deny {

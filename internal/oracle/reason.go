@@ -75,12 +75,7 @@ func (d DirectionVerdict) isolating() []string {
 }
 
 // policyName returns "shop/web", and for policies of administrators the kind as well.
-func policyName(id api.PolicyID) string {
-	if id.Kind != api.NetworkPolicy {
-		return id.String()
-	}
-	return id.Namespace + "/" + id.Name
-}
+func policyName(id api.PolicyID) string { return id.Short() }
 
 // reason is the sentence that answers "why?".
 func (v Verdict) reason() string {

@@ -2,7 +2,6 @@ package policytest
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 
 	"github.com/sluice-net/sluice/api"
@@ -26,7 +25,7 @@ func NewFabric(log *slog.Logger) *Fabric { return &Fabric{"acl", node.NewFabric(
 // its program in the kernel, without any state.
 func NewXDPFabric(log *slog.Logger) *Fabric { return &Fabric{"xdp", node.NewXDPFabric(log, true)} }
 
-// Name returns "acl" or "xdp".
+// Name returns "acl", "xdp" or "session".
 func (f *Fabric) Name() string { return f.name }
 
 // Apply reflects the objects and waits until every node enforces them. Problems of
@@ -48,20 +47,21 @@ func (f *Fabric) Apply(ctx context.Context, upserts []ksr.Object, deletes []mode
 		}
 		deltas = append(deltas, model.Delta{ID: id, Value: value})
 	}
-	if err := f.fabric.Apply(ctx, deltas); err != nil {
-		return fmt.Errorf("%s: %w", f.name, err)
-	}
-	return nil
+	return f.fabric.Apply(ctx, deltas)
 }
 
 // Ask sends the first packet of the flow.
 func (f *Fabric) Ask(_ context.Context, q Question) (Answer, error) {
-	w := f.fabric.Ask(q.Flow)
+	return f.answer(q, f.fabric.Ask(q.Flow)), nil
+}
+
+// answer is what became of the first packet, and why if that is asked for.
+func (f *Fabric) answer(q Question, w node.Walk) Answer {
 	a := Answer{Allowed: w.Verdict == api.Permit}
 	if q.Explain {
-		a.Why = w.String()
+		a.Why = reason{q, a.Allowed, f.fabric.Explain(q.Flow), f.fabric.Unenforced(), w}.String()
 	}
-	return a, nil
+	return a
 }
 
 // Close stops the nodes.

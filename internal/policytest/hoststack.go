@@ -17,11 +17,8 @@ var _ Abstainer = (*HostStack)(nil)
 
 // NewHostStack returns the session renderer in its dataplane, without any state.
 func NewHostStack(log *slog.Logger) *HostStack {
-	return &HostStack{Fabric{fabric: node.NewHostStackFabric(log, true)}}
+	return &HostStack{Fabric{"session", node.NewHostStackFabric(log, true)}}
 }
-
-// Name returns "session".
-func (*HostStack) Name() string { return "session" }
 
 // Abstains implements Abstainer: the host stack has TCP and UDP only.
 func (*HostStack) Abstains(q Question) bool {
@@ -33,10 +30,5 @@ func (f *HostStack) Ask(_ context.Context, q Question) (Answer, error) {
 	if f.Abstains(q) {
 		return Answer{Why: "not asked: the host stack has TCP and UDP only"}, nil
 	}
-	w := f.fabric.Attempt(q.Flow)
-	a := Answer{Allowed: w.Verdict == api.Permit}
-	if q.Explain {
-		a.Why = w.String()
-	}
-	return a, nil
+	return f.answer(q, f.fabric.Attempt(q.Flow)), nil
 }

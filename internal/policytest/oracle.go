@@ -73,7 +73,7 @@ func why(v oracle.Verdict, q Question) string {
 		var rules []string
 		for _, origin := range d.Deciding {
 			if d.Allowed && origin.Rule >= 0 {
-				rules = append(rules, fmt.Sprintf("%s rule %d", policyName(origin.Policy), origin.Rule))
+				rules = append(rules, fmt.Sprintf("%s rule %d", origin.Policy.Short(), origin.Rule))
 			}
 		}
 		switch {
@@ -86,12 +86,4 @@ func why(v oracle.Verdict, q Question) string {
 		}
 	}
 	return strings.Join(append(parts, v.Notes...), "; ")
-}
-
-// policyName returns "shop/web", and for policies of administrators the kind as well.
-func policyName(id api.PolicyID) string {
-	if id.Kind != api.NetworkPolicy {
-		return id.String()
-	}
-	return id.Namespace + "/" + id.Name
 }

@@ -114,7 +114,7 @@ func TestASubjectIsJudgedByItsOwnMismatches(t *testing.T) {
 		t.Errorf("oracle is %s, acl is %s", a, b)
 	}
 	r.Errors = []string{"t.yaml: probes[0].from: there is no pod a/b"}
-	if got := written(t, r); !strings.Contains(got, "error t.yaml: probes[0].from: there is no pod a/b\n") || !strings.Contains(got, "ERROR  t  oracle") || r.OK() {
+	if got := written(t, r); !strings.Contains(got, "error t: t.yaml: probes[0].from: there is no pod a/b\n") || !strings.Contains(got, "ERROR  t  oracle") || r.OK() {
 		t.Errorf("OK is %t, report:\n%s", r.OK(), got)
 	}
 }

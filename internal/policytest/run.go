@@ -15,6 +15,8 @@ type Options struct {
 	// MaxListed is how many mismatches, and how many disagreements, a report lists
 	// and explains; all of them are counted. 0 means 1000, a negative number all.
 	MaxListed int
+	// Timeout bounds the whole test; 0 does not. What was found until then is reported.
+	Timeout time.Duration
 }
 
 func (o Options) limit() int {
@@ -48,11 +50,25 @@ func NewRunner(subjects ...Subject) *Runner {
 // subject. The report has it too, beside what was found nevertheless.
 func (r *Runner) Run(ctx context.Context, f *File, o Options) (Report, error) {
 	rep := newReport(f, r.subjects)
-	err := r.run(ctx, f, &rep, o)
+	err := r.runFor(ctx, f, &rep, o)
 	if err != nil {
 		rep.Errors = strings.Split(err.Error(), "\n")
 	}
 	return rep, err
+}
+
+// runFor runs a file for as long as it may take.
+func (r *Runner) runFor(ctx context.Context, f *File, rep *Report, o Options) error {
+	if o.Timeout <= 0 {
+		return r.run(ctx, f, rep, o)
+	}
+	timed, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	err := r.run(timed, f, rep, o)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("the test took longer than %s: %w", o.Timeout, err)
+	}
+	return err
 }
 
 func (r *Runner) run(ctx context.Context, f *File, rep *Report, o Options) error {

@@ -25,7 +25,7 @@ func (r Report) writeProblems(w *term.Writer) {
 		w.Printf("%s %s\n", w.Styled(term.Amber, "problem"), p.Error())
 	}
 	for _, e := range r.Errors {
-		w.Printf("%s %s\n", w.Styled(term.Red, "error"), e)
+		w.Printf("%s %s: %s\n", w.Styled(term.Red, "error"), r.Name, e)
 	}
 }
 
@@ -127,6 +127,33 @@ func (r Report) writeSummary(w *term.Writer) {
 			count(s.Mismatches, "mismatch", "mismatches"), round(s.Applying+s.Asking), rate(s.Rate()))
 	}
 	t.Print(w)
+}
+
+// WriteTotal writes one line about all tests, for example
+//
+//	5 tests  3 passed, 1 failed, 1 could not be run  4512 probes  1.24s
+//
+// Files that could not be read count as tests that could not be run.
+func WriteTotal(w *term.Writer, reports []Report, unread int, took time.Duration) {
+	passed, broken, probes := 0, unread, 0
+	for _, r := range reports {
+		switch {
+		case r.OK():
+			passed++
+		case len(r.Errors) > 0:
+			broken++
+		}
+		probes += r.Probes
+	}
+	all := len(reports) + unread
+	text := []string{fmt.Sprintf("%d passed", passed)}
+	if failed := all - passed - broken; failed > 0 {
+		text = append(text, w.Styled(term.Red, fmt.Sprintf("%d failed", failed)))
+	}
+	if broken > 0 {
+		text = append(text, w.Styled(term.Red, fmt.Sprintf("%d could not be run", broken)))
+	}
+	w.Printf("%s  %s  %s  %s\n", count(all, "test", "tests"), strings.Join(text, ", "), count(probes, "probe", "probes"), round(took))
 }
 
 func (p Place) from() string { return withAddr(p.From, p.Flow.Src.String(), p.Flow.Src.Is6()) }

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -66,6 +67,44 @@ func (w *Writer) Styled(s Style, text string) string {
 
 // Err returns the first error of writing.
 func (w *Writer) Err() error { return w.err }
+
+// Progress shows, on a terminal only, what is being done and for how long already, in one
+// line that the returned function removes. What is done at once is not shown.
+func Progress(w io.Writer, text string) (stop func()) {
+	if !IsTerminal(w) {
+		return func() {}
+	}
+	return progress(w, text)
+}
+
+func progress(w io.Writer, text string) (stop func()) {
+	const widest = 60 // a line that is longer could not be removed
+	if r := []rune(text); len(r) > widest {
+		text = string(r[:widest-1]) + "…"
+	}
+	begin, ended, removed := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(removed)
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				_, _ = io.WriteString(w, removeLine)
+				return
+			case <-ticker.C:
+				_, _ = fmt.Fprintf(w, "%s%s, %s", removeLine, text, time.Since(begin).Round(time.Second))
+			}
+		}
+	}()
+	return func() {
+		close(ended)
+		<-removed
+	}
+}
+
+// removeLine goes to the begin of a line and empties it.
+const removeLine = "\r\x1b[K"
 
 // Cell is one field of a table.
 type Cell struct {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -51,5 +53,23 @@ func TestTheFirstErrorStays(t *testing.T) {
 	w.Printf("b")
 	if w.Err() == nil || p.writes != 1 {
 		t.Errorf("error %v after %d writes", w.Err(), p.writes)
+	}
+}
+
+func TestProgressIsOneLineThatIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b strings.Builder
+		stop := progress(&b, "test 1 of 2: "+strings.Repeat("x", 100))
+		time.Sleep(2500 * time.Millisecond) // of the bubble's clock
+		stop()
+		line := "\r\x1b[Ktest 1 of 2: " + strings.Repeat("x", 46) + "…, "
+		if want := line + "1s" + line + "2s\r\x1b[K"; b.String() != want {
+			t.Errorf("got %q, want %q", b.String(), want)
+		}
+	})
+	var b strings.Builder
+	Progress(&b, "a pipe")()
+	if b.Len() > 0 {
+		t.Errorf("what is no terminal gets %q", b.String())
 	}
 }

@@ -122,7 +122,8 @@ func (h *Handler) again(ctx context.Context, commit func() error) error {
 }
 
 // RetryAt says when Retry should be called, after pauses that double; zero when
-// nothing has failed.
+// nothing has failed, and when every renderer that failed refused (renderer.ErrRefused):
+// only a change mends that.
 func (h *Handler) RetryAt() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy/configurator"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // errInterrupted says that there is something else to do than to wait for changes.
@@ -123,7 +124,8 @@ func (p *Plugin) empty(ctx context.Context, txn *configurator.Txn) error {
 }
 
 // commit schedules a retry when a renderer fails. A failure while one is scheduled
-// already does not put it off.
+// already does not put it off. Where all that failed was refused, another try would end
+// alike: whatever changes is one, so none is scheduled.
 //
 // The error is in the status of the renderers as well, from where it is logged.
 func (p *Plugin) commit(ctx context.Context, txn *configurator.Txn) error {
@@ -135,9 +137,9 @@ func (p *Plugin) commit(ctx context.Context, txn *configurator.Txn) error {
 	p.publish()
 	err := p.commitAndAnswer(ctx, txn)
 	p.draft.Committing = time.Time{}
-	if err == nil {
+	if err == nil || renderer.IsRefused(err) {
 		p.retryAt, p.backoff = time.Time{}, 0
-		return nil
+		return err
 	}
 	if p.retryAt.IsZero() {
 		p.backoff = min(max(2*p.backoff, p.MinBackoff), p.MaxBackoff)
@@ -193,6 +195,8 @@ func (p *Plugin) finish(ctx context.Context) {
 func (p *Plugin) logRenderers(old, renderers []RendererStatus) {
 	for i, r := range renderers {
 		switch {
+		case r.Error != "" && r.Error != old[i].Error && r.Refused:
+			p.Log.Warn("renderer refused and will be tried again when something changes", "renderer", r.Name, "err", r.Error, "failures", r.Failures)
 		case r.Error != "" && r.Error != old[i].Error:
 			p.Log.Warn("renderer failed and will be tried again", "renderer", r.Name, "err", r.Error, "failures", r.Failures)
 		case r.Error == "" && old[i].Error != "":

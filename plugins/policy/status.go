@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy/configurator"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // Status says how far a Plugin is. It is immutable.
@@ -42,6 +43,9 @@ type RendererStatus struct {
 	Error    string    `json:"error,omitempty"` // of its newest commit
 	Commits  uint64    `json:"commits"`         // that worked
 	Failures uint64    `json:"failures"`
+	// Refused reports whether only a change mends Error, see renderer.ErrRefused: no retry
+	// is scheduled.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // InSync reports whether every renderer enforces what was received.
@@ -59,9 +63,10 @@ func (s Status) InSync() bool {
 
 // published is a status and the way to hear of the next one.
 type published struct {
-	of     uint64 // the number of the state
-	status Status
-	next   chan struct{} // closed when there is a newer one
+	of      uint64 // the number of the state
+	status  Status
+	refused error         // of the renderers that failed, if no retry mends it
+	next    chan struct{} // closed when there is a newer one
 }
 
 // publish makes the draft visible and wakes those who wait.
@@ -69,8 +74,13 @@ func (p *Plugin) publish() {
 	if p.sourceErr != nil {
 		p.draft.SourceError = p.sourceErr.Error()
 	}
-	old := p.status.Swap(&published{p.state, p.draft, make(chan struct{})})
-	if old != nil {
+	now := &published{of: p.state, status: p.draft, next: make(chan struct{})}
+	if p.draft.Committing.IsZero() { // else renderers may fail just now
+		if err := p.configurator.Err(); renderer.IsRefused(err) {
+			now.refused = err
+		}
+	}
+	if old := p.status.Swap(now); old != nil {
 		close(old.next)
 	}
 }
@@ -84,7 +94,9 @@ func (p *Plugin) Status() Status {
 }
 
 // WaitIdle waits until the changes up to a revision of the store are enforced by
-// every renderer, and no renderer has anything left to do.
+// every renderer, and no renderer has anything left to do. It does not wait for what
+// only a further change can bring about: when the revision was tried and every renderer
+// that fails refused, its error wraps theirs.
 func (p *Plugin) WaitIdle(ctx context.Context, revision int64) error {
 	if p.done == nil {
 		return ErrNotRunning
@@ -93,6 +105,9 @@ func (p *Plugin) WaitIdle(ctx context.Context, revision int64) error {
 		now := p.status.Load()
 		if now.status.Transactions > 0 && now.status.Revision >= revision && now.status.InSync() {
 			return nil
+		}
+		if now.refused != nil && now.status.Seen >= revision {
+			return fmt.Errorf("revision %d is not enforced, %d is: %w", revision, now.status.Revision, now.refused)
 		}
 		select {
 		case <-now.next:
@@ -119,7 +134,7 @@ func (s Status) failing() string {
 func rendererStatus(old []RendererStatus, now []configurator.RendererStatus, at time.Time) []RendererStatus {
 	status := make([]RendererStatus, len(now))
 	for i, r := range now {
-		s := RendererStatus{Name: r.Name, InSync: r.InSync, Since: at, Commits: r.Commits, Failures: r.Failures}
+		s := RendererStatus{Name: r.Name, InSync: r.InSync, Since: at, Commits: r.Commits, Failures: r.Failures, Refused: renderer.IsRefused(r.Err)}
 		if r.Err != nil {
 			s.Error = r.Err.Error()
 		}

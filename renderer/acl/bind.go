@@ -12,7 +12,11 @@ const maxACLs = 255
 // bind gives an interface its lists, and remembers them.
 func (m *mirror) bind(ctx context.Context, l *link, n *netif, to lists) error {
 	if count := len(to.in) + len(to.out); count > maxACLs {
-		return fmt.Errorf("interface %s needs %d acls, %d are possible: %w", n.name, count, maxACLs, ErrTooLarge)
+		err := fmt.Errorf("interface %s needs %d acls, %d are possible: %w", n.name, count, maxACLs, ErrTooLarge)
+		if len(m.own(to.in))+len(m.own(to.out)) <= maxACLs {
+			err = fmt.Errorf("%w (%w)", err, errMayPass)
+		}
+		return err
 	}
 	if added, removed, ok := n.bound.exchange(to); ok {
 		return m.exchange(ctx, l, n, added, removed)

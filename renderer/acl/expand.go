@@ -6,12 +6,18 @@ import (
 	"net/netip"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // ErrTooLarge is returned when a table is larger than VPP can be asked to hold.
-// The pods keep the rules they have.
-var ErrTooLarge = errors.New("too many entries")
+// The pods keep the rules they have. It is a renderer.Refusal, unless it comes with
+// errMayPass.
+var ErrTooLarge = renderer.Refusal("too many entries")
+
+// errMayPass goes with ErrTooLarge where others may make room at any moment, which nothing
+// notifies the renderer of: such a commit is tried again.
+var errMayPass = errors.New("others may make room, so it is tried again")
 
 const (
 	// maxEntries is how many entries one ACL may have: VPP aborts when it is asked

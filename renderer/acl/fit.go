@@ -59,7 +59,7 @@ func (w *wanted) fitAll(ctx context.Context, list []candidate) error {
 			continue // to refuse it would free nothing
 		}
 		total -= c.needs - c.keeps
-		c.refuse(fmt.Errorf("%s: %d entries take %d MB, more than the vswitch has left: %w", c.name, c.entries, c.needs>>20, ErrTooLarge))
+		c.refuse(fmt.Errorf("%s: %d entries take %d MB, more than the vswitch has left: %w (%w)", c.name, c.entries, c.needs>>20, ErrTooLarge, errMayPass))
 	}
 	return nil
 }

@@ -149,17 +149,17 @@ func (r *Renderer) commit(ctx context.Context) error {
 	r.pending = w.pending
 	r.holding(w)
 	r.shortfall.Refused(w.oversize)
-	if len(w.refused) > 0 {
-		return errors.Join(w.refused...) // what is too large is tried again with the next change
+	if len(w.refused) == 0 { // else what is too large is tried again with the next change
+		r.cache.Commit()
 	}
-	r.cache.Commit()
-	if len(w.pending) > 0 {
-		err = fmt.Errorf("%w for %s", renderer.ErrNoInterface, renderer.Summary(w.pending))
-	}
+	errs := w.refused
 	if len(r.blind) > 0 {
-		err = errors.Join(r.layoutError(), err)
+		errs = append(errs, r.layoutError())
 	}
-	return err
+	if len(w.pending) > 0 {
+		errs = append(errs, fmt.Errorf("%w for %s", renderer.ErrNoInterface, renderer.Summary(w.pending)))
+	}
+	return errors.Join(errs...)
 }
 
 // look collects what a plan leads to. Interfaces that are about to be bound are read

@@ -229,8 +229,8 @@ func TestATableThatIsTooLargeIsRefusedClosed(t *testing.T) {
 		x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: crossed})
 		x.Render(pod("new"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.5")}, Egress: crossed})
 	})
-	if !errors.Is(err, sluiceacl.ErrTooLarge) {
-		t.Fatalf("commit: %v, want %v", err, sluiceacl.ErrTooLarge)
+	if !errors.Is(err, sluiceacl.ErrTooLarge) || !renderer.IsRefused(err) {
+		t.Fatalf("commit: %v, want %v, refused", err, sluiceacl.ErrTooLarge)
 	}
 	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit) // as before
 	s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
@@ -245,6 +245,23 @@ func TestATableThatIsTooLargeIsRefusedClosed(t *testing.T) {
 	})
 	s.want(t, "10.9.0.2", "10.0.0.5", 80, api.Permit)
 	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit)
+}
+
+func TestRendererIsTriedAgainForAPodWithoutInterfaceBesideARefusal(t *testing.T) {
+	s := open(t, shopPods...)
+	var many []netip.Prefix
+	for i := range 2000 {
+		many = append(many, netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 7), byte(i << 1)}), 32))
+	}
+	err := try(t, s.Renderer(), true, func(x renderer.Txn) {
+		x.UpdateSet(5, many, nil)
+		crossed := list(api.ContivRule{Action: api.Permit, Src: api.SetNet(5), Dst: api.SetNet(5)})
+		x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: crossed})
+		x.Render(pod("late"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.9")}, Egress: list()})
+	})
+	if !errors.Is(err, sluiceacl.ErrTooLarge) || !errors.Is(err, renderer.ErrNoInterface) || renderer.IsRefused(err) {
+		t.Errorf("commit: %v, want both %v and %v, of which the latter may pass", err, sluiceacl.ErrTooLarge, renderer.ErrNoInterface)
+	}
 }
 
 func TestEveryRuleOfATraceCanBeTracedToPolicy(t *testing.T) {

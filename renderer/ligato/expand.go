@@ -1,18 +1,18 @@
 package ligato
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // ErrTooLarge is returned by Commit when a table does not fit into one ACL. Its pods keep
-// what they have, and one without an older table is closed; all else is published.
-var ErrTooLarge = errors.New("a value of etcd cannot hold the rules")
+// what they have, and one without an older table is closed; all else is published. It is a renderer.Refusal.
+var ErrTooLarge = renderer.Refusal("a value of etcd cannot hold the rules")
 
 const (
 	// maxRules bounds the rules of one ACL: VPP's memory for a list of more is a

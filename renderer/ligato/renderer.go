@@ -17,8 +17,9 @@ import (
 )
 
 // ErrSharedInterface is returned by Commit when an interface is said to be that of
-// several pods with different tables, or an uplink as well. It is closed.
-var ErrSharedInterface = errors.New("an interface is claimed twice")
+// several pods with different tables, or an uplink as well. It is closed. It is a
+// renderer.Refusal: Options.Interfaces has another answer only after a prompt.
+var ErrSharedInterface = renderer.Refusal("an interface is claimed twice")
 
 // What vpp-agents have unless they are told otherwise.
 const (
@@ -151,12 +152,13 @@ func (r *Renderer) commit(ctx context.Context) error {
 	r.pending = w.pending
 	r.shortfall.Refused(w.oversize)
 	if len(w.refused) > 0 {
-		w.forsake()
-		return errors.Join(w.refused...) // what is too large is tried again with the next change
+		w.forsake() // what is too large is tried again with the next change
+	} else {
+		r.cache.Commit()
 	}
-	r.cache.Commit()
+	errs := append(w.refused, w.shared...)
 	if len(w.pending) > 0 {
-		w.shared = append(w.shared, fmt.Errorf("%w for %s", renderer.ErrNoInterface, renderer.Summary(w.pending)))
+		errs = append(errs, fmt.Errorf("%w for %s", renderer.ErrNoInterface, renderer.Summary(w.pending)))
 	}
-	return errors.Join(w.shared...)
+	return errors.Join(errs...)
 }

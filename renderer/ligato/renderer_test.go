@@ -483,6 +483,19 @@ func large() (members []netip.Prefix) {
 	return members
 }
 
+func TestRendererIsTriedAgainForAPodWithoutInterfaceBesideARefusal(t *testing.T) {
+	s := open(t, shopPods...)
+	s.claim[pod("db")] = nil
+	err := try(t, s, true, func(x renderer.Txn) {
+		x.UpdateSet(7, large(), nil)
+		render(x, "web-0", "10.0.0.1", nil, list(from(api.SetNet(7), 80)))
+		render(x, "db", "10.0.0.3", nil, list(from(api.Net{}, 80)))
+	})
+	if !errors.Is(err, ligato.ErrTooLarge) || !errors.Is(err, renderer.ErrNoInterface) || renderer.IsRefused(err) {
+		t.Errorf("commit: %v, want both %v and %v, of which the latter may pass", err, ligato.ErrTooLarge, renderer.ErrNoInterface)
+	}
+}
+
 func TestATableThatIsTooLargeKeepsWhatIsThereOrIsClosed(t *testing.T) {
 	s := open(t, append(shopPods, pod("new"))...)
 	commit(t, s, true, shop)
@@ -494,8 +507,8 @@ func TestATableThatIsTooLargeKeepsWhatIsThereOrIsClosed(t *testing.T) {
 		render(x, "new", "10.0.0.9", nil, big)
 		render(x, "db", "10.0.0.3", nil, list(from(api.Net{}, 22)))
 	})
-	if !errors.Is(err, ligato.ErrTooLarge) {
-		t.Fatalf("commit: %v, want %v", err, ligato.ErrTooLarge)
+	if !errors.Is(err, ligato.ErrTooLarge) || !renderer.IsRefused(err) {
+		t.Fatalf("commit: %v, want %v, refused", err, ligato.ErrTooLarge)
 	}
 	s.settle(t)
 	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit) // as before

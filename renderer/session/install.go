@@ -195,7 +195,7 @@ func (d *desired) checkSizes() {
 		}
 		if !told[w.origin] {
 			told[w.origin] = true
-			d.refused = append(d.refused, fmt.Errorf("%w: pod %s needs %d for %s, more than %d", ErrTooLarge, w.origin, len(w.rules), s.transport, d.r.options.MaxRules))
+			d.refused = append(d.refused, fmt.Errorf("%w: %s needs %d rules of at most %d: name fewer ports in its policies", ErrTooLarge, s.of(d.holders[s]), len(w.rules), d.r.options.MaxRules))
 			d.oversize = append(d.oversize, unenforced(w.origins)...)
 		}
 		if p := d.r.mirror.sections[s]; p != nil && len(p.rules) > 0 && d.r.isHeldBy(s, d.holders[s]) {

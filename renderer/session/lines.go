@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -15,12 +16,14 @@ var transports = [2]api.Protocol{api.TCP, api.UDP}
 // DefaultMaxPorts is how many ports a rule may have, unless Options say otherwise.
 const DefaultMaxPorts = 256
 
-// What is told of rules that are not enforced as they are.
-const reasonPorts = "session rules of VPP have single ports and transports TCP and UDP only, and know no ports that connections come from"
-
 // expressible says what session rules can express of rules.
 type expressible struct {
 	maxPorts int
+}
+
+// reason is what is reported of rules that are not enforced as they are.
+func (x expressible) reason() string {
+	return fmt.Sprintf("session rules of VPP have single ports, of which a rule may name up to %d, and transports TCP and UDP only, and know no ports that connections come from", x.maxPorts)
 }
 
 // loses says whether session rules cannot express a rule: its ports are too many, it asks

@@ -14,14 +14,15 @@ import (
 // Errors of Commit. Everything else was installed.
 var (
 	// ErrSharedNamespace is returned when two pods are said to have one application
-	// namespace. Its applications may connect to nobody.
-	ErrSharedNamespace = errors.New("an application namespace is claimed twice")
+	// namespace. Its applications may connect to nobody. Like ErrTooLarge it is a
+	// renderer.Refusal.
+	ErrSharedNamespace = renderer.Refusal("an application namespace is claimed twice")
 	// ErrForeignRule is returned when somebody else's session rule is where one of ours
 	// should be. It stays.
 	ErrForeignRule = errors.New("a session rule of somebody else is in the way")
 	// ErrTooLarge is returned when a pod would need more rules than Options.MaxRules. It
 	// keeps those that it has; who has none is closed.
-	ErrTooLarge = errors.New("too many session rules")
+	ErrTooLarge = renderer.Refusal("too many session rules")
 )
 
 const (

@@ -66,7 +66,7 @@ func New(o Options) (*Renderer, error) {
 	can := expressible{o.MaxPorts}
 	r := &Renderer{
 		options: o, can: can, log: o.Log, cache: cache.New(api.Ingress), own: map[api.PodID][]netip.Addr{},
-		holders: map[section]api.PodID{}, compiled: map[wantedKey]*wanted{}, shortfall: cache.NewShortfall(reasonPorts, can.loses),
+		holders: map[section]api.PodID{}, compiled: map[wantedKey]*wanted{}, shortfall: cache.NewShortfall(can.reason(), can.loses),
 	}
 	r.publish(nil)
 	if r.link, err = dial(o); err != nil {

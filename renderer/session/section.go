@@ -34,6 +34,15 @@ func (s section) compare(o section) int {
 		cmp.Compare(s.family, o.family), s.own.Addr().Compare(o.own.Addr()), cmp.Compare(s.own.Bits(), o.own.Bits()))
 }
 
+// of says whose section it is, for people: what a pod opens, or what reaches an address of it.
+func (s section) of(pod api.PodID) string {
+	transport := strings.ToUpper(s.transport.String())
+	if s.local {
+		return fmt.Sprintf("namespace of pod %s, for what it opens over %s and %s,", pod, transport, [...]string{"IPv4", "IPv6"}[s.family])
+	}
+	return fmt.Sprintf("address %s of pod %s, for what reaches it over %s,", s.own.Addr(), pod, transport)
+}
+
 const (
 	ownTag = "sluice:"
 	maxTag = 63 // VPP's strings of 64 bytes end in a zero

@@ -148,8 +148,8 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 	}
 	txn := l.r.NewTxn(false)
 	txn.Render(labPod, renderer.PodConfig{IPs: []netip.Addr{own4, own6}, Egress: renderer.NewRuleList(append(large, api.ContivRule{}), append(origins, nil))})
-	if err := txn.Commit(t.Context()); !errors.Is(err, xdp.ErrTooLarge) {
-		t.Fatalf("the error is %v, want that it is too large", err)
+	if err := txn.Commit(t.Context()); !errors.Is(err, xdp.ErrTooLarge) || !renderer.IsRefused(err) {
+		t.Fatalf("the error is %v, want that it is too large, refused", err)
 	}
 	l.want(true, "what the last good policy permits", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 1, 80), false))
 	l.want(false, "what only the refused policy permits", compile.ToPod, xdp.Frame(tcpFlow(other4, own4, 1, 80), false))

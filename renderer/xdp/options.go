@@ -16,8 +16,8 @@ import (
 var ErrSharedInterface = errors.New("an interface is claimed twice")
 
 // ErrTooLarge is returned by Commit when what is told does not fit into the memory that may
-// be used. What was installed before stays as it is.
-var ErrTooLarge = errors.New("policy does not fit into memory")
+// be used. What was installed before stays as it is. It is a renderer.Refusal.
+var ErrTooLarge = renderer.Refusal("policy does not fit into memory")
 
 // Options of a Renderer.
 type Options struct {

@@ -44,7 +44,7 @@ func (n *Node) Try(ctx context.Context, c model.Changes) (enforced bool, err err
 	n.trial.Store(&trial{seen: n.Plugin.Status().Seen + 1, fail: cancel})
 	defer n.trial.Store(nil)
 	err = n.Plugin.Apply(ctx, c)
-	if errors.Is(context.Cause(ctx), errFailed) {
+	if errors.Is(context.Cause(ctx), errFailed) || errors.Is(err, renderer.ErrRefused) {
 		return false, nil
 	}
 	return err == nil, err

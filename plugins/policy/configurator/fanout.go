@@ -27,13 +27,15 @@ type target struct {
 
 // InSync says whether no renderer has failed in its newest Commit. It is true
 // before the first.
-func (c *Configurator) InSync() bool {
+func (c *Configurator) InSync() bool { return c.Err() == nil }
+
+// Err joins the errors of the newest Commit of every renderer, each with its name.
+func (c *Configurator) Err() error {
+	var errs []error
 	for _, t := range c.targets {
-		if t.status.Err != nil {
-			return false
-		}
+		errs = append(errs, t.status.Err)
 	}
-	return true
+	return errors.Join(errs...)
 }
 
 // Renderers returns the status of every renderer, in the order of Options.
@@ -86,11 +88,7 @@ func (c *Configurator) fanOut(ctx context.Context, txns []renderer.Txn, told boo
 	}
 	c.targets[due[0]].commit(ctx, txns[due[0]])
 	wg.Wait()
-	var errs []error
-	for _, i := range due {
-		errs = append(errs, c.targets[i].status.Err)
-	}
-	return errors.Join(errs...)
+	return c.Err() // who is not due has not failed
 }
 
 // commit runs in a goroutine of its own and touches nothing but its target.
