@@ -145,6 +145,8 @@ func (p *Plugin) commit(ctx context.Context, commit func(context.Context) error)
 // plugin is being closed are no news.
 func (p *Plugin) finish(ctx context.Context) {
 	p.draft.Transactions++
+	p.draft.Local = p.configurator.Pods()
+	p.draft.Policies, p.draft.Pods = p.configurator.Applied()
 	old := p.draft.Renderers
 	p.draft.Renderers = rendererStatus(old, p.configurator.Renderers(), time.Now())
 	p.readReports()
