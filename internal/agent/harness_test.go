@@ -78,6 +78,15 @@ func running(t testing.TB, change func(*Config)) *Agent {
 // apply reflects manifests and waits until they are enforced.
 func (a *Agent) apply(t testing.TB, manifests string) {
 	t.Helper()
+	a.reflect(t, manifests)
+	if err := a.enforced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reflect writes manifests into the store.
+func (a *Agent) reflect(t testing.TB, manifests string) {
+	t.Helper()
 	load, err := ksr.LoadFiles([]string{ksr.Stdin}, strings.NewReader(manifests))
 	if err != nil || len(load.Problems) > 0 {
 		t.Fatal(err, load.Problems)
@@ -91,9 +100,6 @@ func (a *Agent) apply(t testing.TB, manifests string) {
 		values = append(values, m)
 	}
 	if _, err := a.reflector.Apply(t.Context(), values); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.enforced(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
