@@ -38,6 +38,7 @@ type Agent struct {
 	listeners *listeners  // to packets; never nil
 	directory directory
 	problems  problemLog
+	committed chan struct{} // holds a token after a transaction
 }
 
 // newAgent wires an agent to a store. Nothing runs before Run.
@@ -46,12 +47,13 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg, log: log, store: store, source: source, metrics: newMetrics()}
+	cfg.StateFile = cfg.stateFile(log)
+	a := &Agent{cfg: cfg, log: log, store: store, source: source, metrics: newMetrics(), committed: make(chan struct{}, 1)}
 	a.watcher = datasync.New(datasync.Config{
 		Store: store, Prefix: cfg.EtcdPrefix, Log: log.With("plugin", "datasync"), OnProblem: a.metrics.problem,
-		File: cfg.stateFile(log),
+		File: cfg.StateFile,
 	})
-	nodeConfig.Source, nodeConfig.Observer = a.metrics.counted(a.watcher), a.metrics.observer(&a.problems)
+	nodeConfig.Source, nodeConfig.Observer = a.metrics.counted(a.watcher), a.observer()
 	nodeConfig.Log = log.With("plugin", "policy")
 	if a.plugs = a.follower(); a.plugs != nil {
 		nodeConfig.Plumbing, nodeConfig.Source = a.plugs, plugged{nodeConfig.Source, a.plugs.Ready()}
@@ -106,6 +108,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return ended(a.announce(ctx)) })
 	}
 	g.Go(func() error { a.logVerdicts(ctx); return nil })
+	g.Go(func() error { a.logEnforcement(ctx); return nil })
 	g.Go(func() error {
 		<-ctx.Done()
 		defer stopSource()

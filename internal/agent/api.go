@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -67,33 +65,6 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 		return nil, errors.Join(fmt.Errorf("protect a socket: %w", err), l.Close())
 	}
 	return l, nil
-}
-
-// removeLeftover removes the socket of a process that was killed. It removes
-// nothing that is in use, that could not be asked, or that is no socket.
-func removeLeftover(ctx context.Context, path string) error {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return fmt.Errorf("look for a leftover socket: %w", err)
-	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s exists and is no socket: choose another path", path)
-	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
-	switch {
-	case err == nil:
-		_ = conn.Close() // nothing was sent
-		return fmt.Errorf("another process serves %s: stop it, or choose another path", path)
-	case !errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("ask whether %s is in use: %w", path, err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove a leftover socket: %w", err)
-	}
-	return nil
 }
 
 // routes are the handlers of an API, by their patterns.

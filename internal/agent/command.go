@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/version"
 )
@@ -24,11 +26,11 @@ func Main(args []string, out, errOut io.Writer) int {
 	defer stop()
 	cmd := newCommand(out, errOut)
 	cmd.SetArgs(args)
-	if err := cmd.ExecuteContext(ctx); err != nil {
-		_, _ = fmt.Fprintln(errOut, "sluice-agent: "+err.Error())
-		return 1
+	err := cmd.ExecuteContext(ctx)
+	if errors.Is(err, errChecks) {
+		return 1 // the report was printed
 	}
-	return 0
+	return settings.Exit(err, "sluice-agent", errOut)
 }
 
 func newCommand(out, errOut io.Writer) *cobra.Command {
@@ -40,12 +42,13 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	cmd.SetFlagErrorFunc(settings.FlagError)
 	cmd.Version = version.Get().String()
 	cmd.SetVersionTemplate(version.Template)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
-	cmd.AddCommand(newRun(errOut), newDev(out, errOut), newCleanup(), &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  sluice-agent version",
+	cmd.AddCommand(newRun(errOut), newCheck(out), newDev(out, errOut), newCleanup(), &cobra.Command{
+		Use: "version", Short: "Print the version", Args: settings.NoArgs, Example: "  sluice-agent version",
 		Run: func(cmd *cobra.Command, _ []string) { cmd.Println(version.Get()) },
 	})
 	return cmd
@@ -61,7 +64,7 @@ Every setting is also an environment variable (--api-socket is SLUICE_API_SOCKET
 		Example: `  sluice-agent run --node node-1 --etcd-endpoints 10.0.0.1:2379,10.0.0.2:2379
   sluice-agent run --node node-1 --etcd-endpoints 10.0.0.1:2379 --renderers xdp
   sluice-agent run --config /etc/sluice/agent.yaml --log-level debug`,
-		Args: cobra.NoArgs,
+		Args: settings.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, log, err := setUp(cmd, errOut)
 			if err != nil {
@@ -83,7 +86,7 @@ func newDev(out, errOut io.Writer) *cobra.Command {
 what was rendered and who can talk to whom, then follows edits of the manifests. No root, VPP or cluster is needed.`,
 		Example: `  sluice-agent dev --manifests docs/examples/shop
   sluice-agent dev --manifests ./policies --once`,
-		Args: cobra.NoArgs,
+		Args: settings.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, log, err := setUp(cmd, errOut)
 			if err != nil {
@@ -103,36 +106,51 @@ what was rendered and who can talk to whom, then follows edits of the manifests.
 	return cmd
 }
 
+// readConfig reads the settings and checks them. It also returns those that have no effect.
+func readConfig(cmd *cobra.Command) (cfg Config, idle []idleSetting, err error) {
+	if cfg, err = loadConfig(cmd.Flags(), os.Environ()); err != nil {
+		return cfg, nil, err
+	}
+	given, err := settings.Given(cmd.Flags(), os.Environ())
+	return cfg, cfg.idle(given), errors.Join(err, cfg.check())
+}
+
+// check returns what is wrong with settings that can be judged by themselves.
+func (c Config) check() error {
+	if _, err := settings.Log(c.LogLevel, c.LogFormat, io.Discard); err != nil {
+		return err
+	}
+	if !slices.Contains([]string{verdictsNone, verdictsDeny, verdictsAll}, c.LogVerdicts) {
+		return fmt.Errorf("--log-verdicts %q: want none, deny or all", c.LogVerdicts)
+	}
+	_, err := c.node()
+	return errors.Join(c.checkTarget(), c.checkRenderers(), err)
+}
+
 // setUp reads the settings and makes the log.
 func setUp(cmd *cobra.Command, errOut io.Writer) (Config, *slog.Logger, error) {
-	cfg, err := loadConfig(cmd.Flags(), os.Environ())
+	cfg, idle, err := readConfig(cmd)
 	if err != nil {
 		return cfg, nil, err
 	}
 	log, err := settings.Log(cfg.LogLevel, cfg.LogFormat, errOut)
-	if err != nil {
-		return cfg, nil, err
+	for _, s := range idle {
+		log.Warn("a setting has no effect", "setting", "--"+s.name, "because", s.why)
 	}
-	if !slices.Contains([]string{verdictsNone, verdictsDeny, verdictsAll}, cfg.LogVerdicts) {
-		return cfg, nil, fmt.Errorf("--log-verdicts %q: want none, deny or all", cfg.LogVerdicts)
-	}
-	if err := errors.Join(cfg.checkTarget(), cfg.checkRenderers()); err != nil {
-		return cfg, nil, err
-	}
-	given, err := settings.Given(cmd.Flags(), os.Environ())
-	if err != nil {
-		return cfg, nil, err
-	}
-	for _, idle := range cfg.idle(given) {
-		log.Warn("a setting has no effect", "setting", "--"+idle.name, "because", idle.why)
-	}
-	return cfg, log, nil
+	return cfg, log, err
 }
 
 // run is the agent of a node.
 func run(ctx context.Context, cfg Config, log *slog.Logger) error {
-	if cfg.Node == "" {
-		return errors.New("--node is needed: the name of this node, as in the spec.nodeName of its pods")
+	report := preflight.Run(ctx, cfg.checks(thisHost))
+	if err := report.Err(); err != nil {
+		return err
+	}
+	for _, r := range report.Problems() {
+		log.Warn("start-up check found a problem", "check", r.Name, "problem", r.Detail, "remedy", r.Remedy)
+		if r.Name == stateFileCheck && os.MkdirAll(filepath.Dir(cfg.StateFile), 0o700) != nil {
+			cfg.StateFile = "" // which would be said again
+		}
 	}
 	etcd, err := cfg.Etcd.Client()
 	if err != nil {

@@ -103,7 +103,7 @@ func hanging(t *testing.T) (a *Agent, stop func() error) {
 	go func() { done <- a.Run(ctx) }()
 	a.eventually(t, "the demo to be enforced", func() bool { s := a.node.Plugin.Status(); return s.Synced && s.InSync() })
 	r.hang(true)
-	a.write(t, another)
+	a.reflect(t, another)
 	a.eventually(t, "a commit to hang", func() bool { return !a.node.Plugin.Status().Committing.IsZero() })
 	return a, func() error { cancel(); return <-done }
 }

@@ -78,14 +78,14 @@ func running(t testing.TB, change func(*Config)) *Agent {
 // apply reflects manifests and waits until they are enforced.
 func (a *Agent) apply(t testing.TB, manifests string) {
 	t.Helper()
-	a.write(t, manifests)
+	a.reflect(t, manifests)
 	if err := a.enforced(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// write reflects manifests.
-func (a *Agent) write(t testing.TB, manifests string) {
+// reflect writes manifests into the store.
+func (a *Agent) reflect(t testing.TB, manifests string) {
 	t.Helper()
 	load, err := ksr.LoadFiles([]string{ksr.Stdin}, strings.NewReader(manifests))
 	if err != nil || len(load.Problems) > 0 {

@@ -48,8 +48,10 @@ func TestDebugAPIAnswersOnEveryKindOfAgent(t *testing.T) {
 				change(c)
 			})
 			a.run(t)
-			a.write(t, demo)
-			a.eventually(t, "the state to be seen", func() bool { return a.node.Plugin.Status().Transactions > 0 && len(a.node.States()[0].Tables) > 0 || kind == "xdp" })
+			a.reflect(t, demo)
+			a.eventually(t, "the state to be seen", func() bool {
+				return a.node.Plugin.Status().Transactions > 0 && len(a.node.States()[0].Tables) > 0 || kind == "xdp"
+			})
 			api := a.debugAPI()
 			for pattern := range api {
 				question, known := questions[pattern]

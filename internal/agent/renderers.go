@@ -50,7 +50,6 @@ type idleSetting struct{ name, why string }
 
 // idle returns those of the settings that belong to what is not switched on.
 func (c Config) idle(given []string) (out []idleSetting) {
-	vpp := slices.Contains(c.Renderers, rendererACL) && c.ACLTarget != targetLigato
 	for _, name := range given {
 		kind, _, _ := strings.Cut(name, "-")
 		switch {
@@ -58,7 +57,7 @@ func (c Config) idle(given []string) (out []idleSetting) {
 			out = append(out, idleSetting{name, "--renderers has no xdp"})
 		case kind == "ligato" && c.ACLTarget != targetLigato:
 			out = append(out, idleSetting{name, "--acl-target is not ligato"})
-		case (name == "vpp-socket" || name == "vpp-stats-socket") && !vpp:
+		case (name == "vpp-socket" || name == "vpp-stats-socket") && !c.talksToVPP():
 			out = append(out, idleSetting{name, "no renderer speaks with VPP"})
 		case kind == "acl" && !slices.Contains(c.Renderers, rendererACL):
 			out = append(out, idleSetting{name, "--renderers has no acl"})

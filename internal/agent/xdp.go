@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/xdp"
@@ -75,7 +76,7 @@ there with --xdp-mode clsact and, where the kernel has no TCX, with every mode: 
 pass. Nothing else is touched. End the agent before: one that runs goes on without pins. A folder that is not there is an error; filters are removed all the same.`,
 		Example: `  sluice-agent cleanup
   sluice-agent cleanup --xdp-pins /sys/fs/bpf/other`,
-		Args: cobra.NoArgs,
+		Args: settings.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := xdp.Cleanup(pins)
 			if n > 0 || err == nil {

@@ -3,7 +3,6 @@ package reflector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -28,11 +27,7 @@ func Main(args []string, out, errOut io.Writer) int {
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
 	cmd.SetArgs(args)
-	if err := cmd.ExecuteContext(ctx); err != nil {
-		_, _ = fmt.Fprintln(errOut, "sluice-ksr: "+err.Error())
-		return 1
-	}
-	return 0
+	return settings.Exit(cmd.ExecuteContext(ctx), "sluice-ksr", errOut)
 }
 
 func newCommand(errOut io.Writer) *cobra.Command {
@@ -43,7 +38,7 @@ func newCommand(errOut io.Writer) *cobra.Command {
 Every setting is also an environment variable (--etcd-prefix is SLUICE_ETCD_PREFIX) and a key in the file of --config.`,
 		Example: `  sluice-ksr --etcd-endpoints 10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379
   sluice-ksr --kubeconfig ~/.kube/config --embedded-etcd --etcd-dir ./etcd`,
-		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Args: settings.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := settings.Load[Config](cmd.Flags(), os.Environ())
 			if err != nil {
@@ -58,9 +53,10 @@ Every setting is also an environment variable (--etcd-prefix is SLUICE_ETCD_PREF
 	}
 	cmd.Version = version.Get().String()
 	cmd.SetVersionTemplate(version.Template)
+	cmd.SetFlagErrorFunc(settings.FlagError)
 	addFlags(cmd.Flags())
 	cmd.AddCommand(&cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  sluice-ksr version",
+		Use: "version", Short: "Print the version", Args: settings.NoArgs, Example: "  sluice-ksr version",
 		Run: func(cmd *cobra.Command, _ []string) { cmd.Println(version.Get()) },
 	})
 	return cmd

@@ -75,5 +75,9 @@ func (c *Config) check() error {
 	if c.EmbeddedEtcd && c.EtcdDir == "" {
 		errs = append(errs, errors.New("--etcd-dir is needed with --embedded-etcd: state that is lost with the process takes its protection away"))
 	}
+	if !c.EmbeddedEtcd {
+		_, err := c.Etcd.Client()
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
@@ -112,7 +113,9 @@ func TestWhoKnowsNothingOrHearsNothingDoesNotLead(t *testing.T) {
 
 func TestSettingsThatCannotBeAreNamed(t *testing.T) {
 	good := func() Config {
-		return Config{LeaderTTL: time.Second, Silence: time.Second, Sweep: time.Second, EtcdDir: "x"}
+		return Config{
+			LeaderTTL: time.Second, Silence: time.Second, Sweep: time.Second, EtcdDir: "x", Etcd: settings.Etcd{Endpoints: []string{"127.0.0.1:2379"}},
+		}
 	}
 	c := good()
 	if err := c.check(); err != nil || c.Identity == "" {
@@ -122,6 +125,7 @@ func TestSettingsThatCannotBeAreNamed(t *testing.T) {
 		"--leader-ttl":     func(c *Config) { c.LeaderTTL = time.Millisecond },
 		"--api-silence":    func(c *Config) { c.Silence = 0 },
 		"--sweep-interval": func(c *Config) { c.Sweep = -1 },
+		"--etcd-endpoints": func(c *Config) { c.Etcd.Endpoints = []string{"foo:bar:baz"} },
 		"--etcd-dir":       func(c *Config) { c.EmbeddedEtcd, c.EtcdDir = true, "" },
 	} {
 		c := good()

@@ -32,8 +32,11 @@ func EtcdFlags(f *pflag.FlagSet) {
 	f.String("etcd-password", "", "password for etcd (better: SLUICE_ETCD_PASSWORD)")
 }
 
-// Client returns the settings of a client.
+// Client returns the settings of a client. Its error names the flag and the value that is wrong.
 func (e Etcd) Client() (kvstore.Config, error) {
+	if err := checkEndpoints(e.Endpoints); err != nil {
+		return kvstore.Config{}, err
+	}
 	t, err := e.tls()
 	return kvstore.Config{Endpoints: e.Endpoints, TLS: t, Username: e.User, Password: e.Password}, err
 }
@@ -60,7 +63,7 @@ func (e Etcd) tls() (*tls.Config, error) {
 	if e.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(e.Cert, e.Key)
 		if err != nil {
-			return nil, fmt.Errorf("client certificate for etcd: %w", err)
+			return nil, fmt.Errorf("--etcd-cert %s and --etcd-key %s: %w", e.Cert, e.Key, err)
 		}
 		t.Certificates = []tls.Certificate{pair}
 	}

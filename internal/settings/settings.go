@@ -61,8 +61,8 @@ func given(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, error) {
 		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
 			return nil, fmt.Errorf("settings in %s: %w", path, err)
 		}
-		if err := checkKeys(k.Keys(), flags, path); err != nil {
-			return nil, err
+		if err := checkFile(k, flags); err != nil {
+			return nil, fmt.Errorf("settings in %s: %w", path, err)
 		}
 	}
 	fromEnv := env.Provider("\x00", env.Opt{
@@ -80,10 +80,21 @@ func given(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, error) {
 			return name, value
 		},
 	})
-	if err := k.Load(fromEnv, nil); err != nil {
+	inEnv := koanf.New("\x00")
+	if err := errors.Join(inEnv.Load(fromEnv, nil), k.Merge(inEnv)); err != nil {
 		return nil, fmt.Errorf("settings in the environment: %w", err)
 	}
+	for _, name := range inEnv.Keys() {
+		if why := valueProblem(flags.Lookup(name), inEnv.Get(name)); why != "" {
+			return nil, fmt.Errorf("%s: %s", variable(name), why)
+		}
+	}
 	return k, nil
+}
+
+// variable returns the environment variable of a setting.
+func variable(name string) string {
+	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
 // configPath returns the path of the file with settings: that of --config, or of its
@@ -109,25 +120,4 @@ func splitList(value string) []string {
 		}
 	}
 	return items
-}
-
-// checkKeys refuses settings that do not exist: a typo must not be a silent default.
-func checkKeys(keys []string, flags *pflag.FlagSet, path string) error {
-	var errs []error
-	for _, key := range keys {
-		if flags.Lookup(key) == nil || key == "config" {
-			errs = append(errs, fmt.Errorf("settings in %s: unknown key %q; the keys are %s", path, key, strings.Join(flagNames(flags), ", ")))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func flagNames(flags *pflag.FlagSet) (names []string) {
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "config" && f.Name != "help" {
-			names = append(names, f.Name)
-		}
-	})
-	slices.Sort(names)
-	return names
 }

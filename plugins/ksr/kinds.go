@@ -184,10 +184,10 @@ var (
 // likelyKind returns the known kind that a wrong one was probably meant to be,
 // the kinds that are read before others.
 func likelyKind(kind string) (string, bool) {
-	if read, ok := nearest(kind, sortedReadKinds); ok {
+	if read, ok := Nearest(kind, sortedReadKinds); ok {
 		return read, true
 	}
-	return nearest(kind, sortedIrrelevantKinds)
+	return Nearest(kind, sortedIrrelevantKinds)
 }
 
 // article returns the kind as a text calls one object of it.

@@ -6,9 +6,9 @@ import "strings"
 // so that hostile words cost nothing.
 const maxMisspelt = 64
 
-// nearest returns the known word that a word was probably meant to be: one that
+// Nearest returns the known word that a word was probably meant to be: one that
 // differs in case only, or by at most two letters where it is longer than four.
-func nearest(word string, known []string) (string, bool) {
+func Nearest(word string, known []string) (string, bool) {
 	best, bestDistance := "", 3
 	for _, k := range known {
 		if strings.EqualFold(word, k) {

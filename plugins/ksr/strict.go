@@ -127,7 +127,7 @@ func (d *strict) unknown(name string, names []string) *fieldError {
 	if slices.Contains(d.lenient, d.path[0].name) && !slices.ContainsFunc(names, sameButCase) {
 		return nil
 	}
-	if likely, found := nearest(name, names); found {
+	if likely, found := Nearest(name, names); found {
 		return d.errorf("is not a known field: did you mean %s?", likely)
 	}
 	return d.errorf("is not a known field")

@@ -173,6 +173,8 @@ func (p *Plugin) commitAndAnswer(ctx context.Context, txn *configurator.Txn) err
 func (p *Plugin) finish(ctx context.Context) {
 	p.draft.Transactions++
 	p.state++
+	p.draft.Local = p.configurator.Pods()
+	p.draft.Policies, p.draft.Pods = p.configurator.Applied()
 	old := p.draft.Renderers
 	p.draft.Renderers = rendererStatus(old, p.configurator.Renderers(), time.Now())
 	p.readReports()

@@ -334,3 +334,25 @@ func TestARendererIsLoggedWhenItFailsAndWhenItRecovers(t *testing.T) {
 		}
 	})
 }
+
+func TestStatusCountsPoliciesThatApplyAndTheirPods(t *testing.T) {
+	p, _ := startRecorded(t, Deps{}, "one")
+	want := func(what string, local, policies, pods int) {
+		t.Helper()
+		if s := p.Status(); s.Local != local || s.Policies != policies || s.Pods != pods {
+			t.Errorf("%s: %d local pods, %d policies for %d pods, want %d, %d for %d", what, s.Local, s.Policies, s.Pods, local, policies, pods)
+		}
+	}
+	mustApply(t, p, changes(t, true, ns(), pod(0, "web", true), pod(1, "web", false), pod(2, "other", true)))
+	want("no policy", 2, 0, 0)
+	mustApply(t, p, changes(t, false, allow("web", "front", "web", 80), allow("nobody", "front", "absent", 80)))
+	want("a policy for one of them, and one for none", 2, 1, 1)
+	mustApply(t, p, changes(t, false, pod(3, "web", true), allow("more", "front", "web", 81), allow("web", "other", "web", 80)))
+	want("a pod and a policy more, and one that is different", 3, 2, 2)
+	mustApply(t, p, deletion(model.KindPod, "pod-0"))
+	want("a pod less", 2, 2, 1)
+	mustApply(t, p, shop(t))
+	want("another state", 2, 1, 1)
+	mustApply(t, p, deletion(model.KindNetworkPolicy, "web"))
+	want("no policy any more", 2, 0, 0)
+}

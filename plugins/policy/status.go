@@ -12,11 +12,16 @@ import (
 
 // Status says how far a Plugin is. It is immutable.
 type Status struct {
-	Seen         int64            `json:"seen"`     // revision of the store that was received
-	Revision     int64            `json:"revision"` // of the store that every renderer enforces
-	Synced       bool             `json:"synced"`   // every renderer has enforced a whole state once
-	Transactions uint64           `json:"transactions"`
-	Renderers    []RendererStatus `json:"renderers"`
+	Seen         int64  `json:"seen"`     // revision of the store that was received
+	Revision     int64  `json:"revision"` // of the store that every renderer enforces
+	Synced       bool   `json:"synced"`   // every renderer has enforced a whole state once
+	Transactions uint64 `json:"transactions"`
+	// Local counts the pods of the node that have an address, Policies those policies that apply to
+	// some of them, and Pods the pods to which one applies.
+	Local     int              `json:"local"`
+	Policies  int              `json:"policies"`
+	Pods      int              `json:"pods"`
+	Renderers []RendererStatus `json:"renderers"`
 	// Problems counts what is wrong with policies in force, by class; classes of
 	// which there is none are left out. Unenforced is the number of those policies:
 	// they are not enforced in full.

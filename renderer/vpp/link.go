@@ -294,8 +294,8 @@ func (l *Link) Connected() bool {
 }
 
 // wait returns when there is a connection.
-func (l *Link) wait(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, min(connectWait, l.Timeout))
+func (l *Link) wait(parent context.Context) error {
+	ctx, cancel := context.WithTimeout(parent, min(connectWait, l.Timeout))
 	defer cancel()
 	l.mu.Lock()
 	up := l.up
@@ -309,6 +309,20 @@ func (l *Link) wait(ctx context.Context) error {
 	case <-up:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrNotConnected, ctx.Err())
+		return fmt.Errorf("%w: %w", ErrNotConnected, l.absent(parent))
 	}
+}
+
+// absent returns why there is no connection.
+func (l *Link) absent(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case l.options.Adapter != nil:
+		return errors.New("it does not answer")
+	}
+	if err := CheckSocket(ctx, APINetwork, l.options.Socket); err != nil {
+		return err
+	}
+	return fmt.Errorf("socket %s: VPP does not answer", l.options.Socket)
 }

@@ -149,8 +149,11 @@ var ErrNoPins = errors.New("there is no folder with pins")
 func Cleanup(pinPath string) (removed int, err error) {
 	k := &Kernel{options: KernelOptions{PinPath: pinPath}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}}
 	pins := isBPF(pinPath)
-	if errors.Is(pins, os.ErrNotExist) {
+	switch {
+	case errors.Is(pins, os.ErrNotExist):
 		pins = fmt.Errorf("%w: %s", ErrNoPins, pinPath)
+	case pins != nil:
+		pins = fmt.Errorf("folder for pins: %w", pins)
 	}
 	if pins == nil {
 		err = k.adoptLinks()

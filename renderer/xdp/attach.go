@@ -138,7 +138,7 @@ func (k *Kernel) Attach(e compile.Endpoint) error {
 	for _, program := range k.programs() {
 		if err := k.hook(now, old, e, program); err != nil {
 			k.links[e.ID] = &hooks{list: append(slices.Clone(now.list), old.list...)}
-			return err
+			return k.permitted(err)
 		}
 	}
 	old.list = slices.DeleteFunc(old.list, func(a attachment) bool { // which is the new one, too
@@ -275,7 +275,7 @@ func (k *Kernel) attachUplinks() error {
 			l, err = link.AttachXDP(o)
 		}
 		if err != nil {
-			return fmt.Errorf("attach to uplink %d: %w", index, err)
+			return fmt.Errorf("attach to uplink %d: %w", index, k.permitted(err))
 		}
 		h := &hooks{}
 		if err := k.pin(h, index, bpf.SluiceProgXdpUplink, l); err != nil {

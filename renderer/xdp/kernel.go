@@ -99,18 +99,18 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 	}
 	k := &Kernel{options: o, log: o.Log, state: map[string]*ebpf.Map{}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}}
 	if err := k.open(); err != nil {
-		return nil, errors.Join(err, k.Close())
+		return nil, errors.Join(k.permitted(err), k.Close())
 	}
 	return k, nil
 }
 
 func (k *Kernel) open() error {
 	if k.options.PinPath != "" {
+		if err := CheckPins(k.options.PinPath); err != nil {
+			return fmt.Errorf("folder for pins: %w: %s", err, PinsRemedy)
+		}
 		if err := os.MkdirAll(k.options.PinPath, 0o700); err != nil {
 			return fmt.Errorf("folder for pins: %w", err)
-		}
-		if err := isBPF(k.options.PinPath); err != nil {
-			return err
 		}
 	}
 	if err := k.measure(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	gomaps "maps"
 	"math/bits"
 	"net/netip"
@@ -24,10 +25,10 @@ var stateMaps = []string{bpf.SluiceMapFlows, bpf.SluiceMapLately, bpf.SluiceMapC
 func isBPF(path string) error {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
-		return fmt.Errorf("folder for pins %s: %w", path, err)
+		return &fs.PathError{Op: "statfs", Path: path, Err: err}
 	}
 	if s.Type != unix.BPF_FS_MAGIC {
-		return fmt.Errorf("folder for pins %s: it is in no bpf file system; mount one, as by mount -t bpf bpf /sys/fs/bpf", path)
+		return fmt.Errorf("%s is in no bpf file system", path)
 	}
 	return nil
 }

@@ -42,6 +42,7 @@ type Configurator struct {
 	members  Sets
 	targets  []*target
 	pods     map[api.PodID]*podState
+	selected int                    // pods to which a policy applies
 	sizes    map[api.SetID]int      // members of the sets of the processor
 	refused  map[api.SetID]struct{} // sets of the processor whose ID a derived set has
 }
@@ -70,6 +71,30 @@ func New(o Options) *Configurator {
 		c.targets = append(c.targets, &target{renderer: r, status: RendererStatus{Name: r.Name()}})
 	}
 	return c
+}
+
+// Applied returns how many policies apply to pods of the node, and to how many pods.
+func (c *Configurator) Applied() (policies, pods int) { return len(c.interner.numbers), c.selected }
+
+// Pods returns how many pods of the node have an address.
+func (c *Configurator) Pods() int { return len(c.pods) }
+
+// setPod changes what is known of a pod; nil forgets it.
+func (c *Configurator) setPod(pod api.PodID, now *podState) {
+	c.selected += now.selected() - c.pods[pod].selected()
+	if now == nil {
+		delete(c.pods, pod)
+		return
+	}
+	c.pods[pod] = now
+}
+
+// selected returns 1 for a pod to which a policy applies, else 0.
+func (s *podState) selected() int {
+	if s == nil || len(s.profile.policies) == 0 {
+		return 0
+	}
+	return 1
 }
 
 // taken says whether the processor uses the ID for one of its sets.

@@ -143,7 +143,7 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 	}
 	p := t.c.interner.acquire(change.policies, t.c.taken)
 	state := &podState{change.ips, change.policies, p, p.configFor(change.ips)}
-	t.c.pods[pod] = state
+	t.c.setPod(pod, state)
 	if old == nil || t.resync || !sameConfig(old.config, state.config) {
 		t.told = true
 		for _, txn := range t.txns {
@@ -160,7 +160,7 @@ func (t *Txn) removePod(pod api.PodID, old *podState) *profile {
 	if old == nil {
 		return nil
 	}
-	delete(t.c.pods, pod)
+	t.c.setPod(pod, nil)
 	if !t.resync { // which removes what it does not name
 		t.told = true
 		for _, txn := range t.txns {

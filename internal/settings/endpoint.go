@@ -1,0 +1,75 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// endpointForms are what an item of --etcd-endpoints may look like.
+const endpointForms = "want host:port, http://host:port or https://host:port"
+
+// checkEndpoints refuses what can never be a member of an etcd cluster. The client takes it, and
+// tries it for ever.
+func checkEndpoints(endpoints []string) error {
+	if len(endpoints) == 0 {
+		return fmt.Errorf("--etcd-endpoints is empty: %s", endpointForms)
+	}
+	for _, e := range endpoints {
+		if why := endpointProblem(e); why != "" {
+			return fmt.Errorf("--etcd-endpoints %q: %s; %s", e, why, endpointForms)
+		}
+	}
+	return nil
+}
+
+// endpointProblem returns what is wrong with an endpoint, empty when nothing is.
+func endpointProblem(endpoint string) string {
+	scheme, rest, ok := strings.Cut(endpoint, "://")
+	switch {
+	case !ok:
+		return hostPortProblem(endpoint)
+	case slices.Contains([]string{"unix", "unixs"}, scheme):
+		if rest == "" {
+			return "the path of the socket is missing"
+		}
+		return ""
+	case !slices.Contains([]string{"http", "https"}, scheme):
+		return fmt.Sprintf("unknown scheme %q", scheme)
+	}
+	u, err := url.Parse(endpoint)
+	switch {
+	case err != nil:
+		return strings.TrimPrefix(err.Error(), fmt.Sprintf("parse %q: ", endpoint))
+	case u.User != nil:
+		return "it has a user, which is --etcd-user"
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+		return "something follows the port"
+	}
+	return hostPortProblem(u.Host)
+}
+
+func hostPortProblem(text string) string {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		why := err.Error()
+		if e, ok := errors.AsType[*net.AddrError](err); ok {
+			why = e.Err
+		}
+		return why
+	}
+	if host == "" {
+		return "the host is missing"
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Sprintf("port %q is not a number from 1 to 65535", port)
+	}
+	if strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r == '/' || r == '@' }) {
+		return fmt.Sprintf("%q is not the name of a host", host)
+	}
+	return ""
+}

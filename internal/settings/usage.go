@@ -1,0 +1,70 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/plugins/ksr"
+)
+
+// UsageError is a command line that was not understood.
+type UsageError struct{ Err error }
+
+// Error returns what is wrong with it.
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong with it.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// Exit writes the error of a daemon's command on one line and returns its exit code: 2 for a
+// command line that was not understood, 1 for other errors, 0 for none.
+func Exit(err error, program string, errOut io.Writer) int {
+	if err == nil {
+		return 0
+	}
+	err = unknownCommand(err)
+	_, _ = fmt.Fprintf(errOut, "%s: %s\n", program, strings.ReplaceAll(err.Error(), "\n", "; "))
+	if _, usage := errors.AsType[UsageError](err); usage {
+		return 2
+	}
+	return 1
+}
+
+// FlagError makes a UsageError of what is wrong with flags, with the flag that was probably meant.
+// It is for SetFlagErrorFunc.
+func FlagError(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return UsageError{err}
+	}
+	if likely, found := ksr.Nearest(unknown.GetSpecifiedName(), flagNames(cmd.Flags())); found {
+		return UsageError{fmt.Errorf("%w: did you mean --%s?", err, likely)}
+	}
+	return UsageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
+}
+
+// unknownCommand makes a UsageError of cobra's error for a command that there is not, which has no
+// type and is of several lines where it suggests others.
+func unknownCommand(err error) error {
+	text, suggestions, suggests := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
+	if !strings.HasPrefix(text, "unknown command ") {
+		return err
+	}
+	if suggests {
+		text += ": did you mean " + strings.Join(strings.Fields(suggestions), " or ") + "?"
+	}
+	return UsageError{errors.New(text)}
+}
+
+// NoArgs refuses arguments.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return UsageError{fmt.Errorf("%s takes no arguments, and got %q", cmd.Name(), args[0])}
+}

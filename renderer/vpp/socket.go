@@ -1,0 +1,82 @@
+package vpp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Networks of VPP's sockets, as package net names them.
+const (
+	APINetwork   = "unix"       // of the binary API
+	StatsNetwork = "unixpacket" // of the statistics segment
+)
+
+// socketWait bounds a look at a socket.
+const socketWait = time.Second
+
+// socketError has words for an error of the system.
+type socketError struct {
+	cause error
+	text  string
+}
+
+// Error returns the words.
+func (e socketError) Error() string { return e.text }
+
+// Unwrap returns the error of the system.
+func (e socketError) Unwrap() error { return e.cause }
+
+// CheckSocket connects to a socket of VPP, and returns nil when something listens there. Its error
+// names the path, and says why nobody can be reached behind it.
+func CheckSocket(ctx context.Context, network, path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return socketError{fs.ErrNotExist, fmt.Sprintf("there is no socket %s: VPP is not running, or has its socket elsewhere", path)}
+	case errors.Is(err, fs.ErrPermission):
+		return socketError{fs.ErrPermission, fmt.Sprintf("socket %s: this process may not enter a folder above it", path)}
+	case err != nil:
+		return fmt.Errorf("socket %s: %w", path, err)
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s is no socket", path)
+	}
+	ctx, cancel := context.WithTimeout(ctx, socketWait)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, path)
+	switch {
+	case err == nil:
+		return conn.Close() // nothing was sent
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return socketError{err, fmt.Sprintf("nobody listens on socket %s: VPP has ended", path)}
+	case errors.Is(err, syscall.EPROTOTYPE):
+		return socketError{err, fmt.Sprintf("socket %s is of another type: it is not the one of VPP that is meant", path)}
+	case errors.Is(err, fs.ErrPermission):
+		return socketError{err, fmt.Sprintf("socket %s belongs to %s with mode %#o, and user %d may not open it", path, owner(info), info.Mode().Perm(), os.Geteuid())}
+	}
+	return fmt.Errorf("socket %s: %w", path, err)
+}
+
+// owner names the user and the group of a file.
+func owner(info fs.FileInfo) string {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "an unknown user"
+	}
+	name, group := strconv.FormatUint(uint64(s.Uid), 10), strconv.FormatUint(uint64(s.Gid), 10)
+	if u, err := user.LookupId(name); err == nil {
+		name = u.Username
+	}
+	if g, err := user.LookupGroupId(group); err == nil {
+		group = g.Name
+	}
+	return name + ":" + group
+}

@@ -1,0 +1,114 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// MissingCapabilities returns the capabilities that a mode needs and that are not among the
+// effective ones, which are the bits of CapEff in /proc/<pid>/status.
+func MissingCapabilities(mode Mode, effective uint64) (out []string) {
+	has := func(bit int) bool { return effective&(1<<bit) != 0 }
+	all := has(unix.CAP_SYS_ADMIN) // stands for the first two, too
+	for _, c := range []struct {
+		name string
+		has  bool
+	}{
+		{"CAP_BPF", has(unix.CAP_BPF) || all},
+		{"CAP_PERFMON", has(unix.CAP_PERFMON) || all},
+		{"CAP_NET_ADMIN", has(unix.CAP_NET_ADMIN)},
+		{"CAP_SYS_ADMIN", all || mode != ModeXDPPod},
+	} {
+		if !c.has {
+			out = append(out, c.name)
+		}
+	}
+	return out
+}
+
+// EffectiveCapabilities reads CapEff from the text of /proc/<pid>/status.
+func EffectiveCapabilities(status string) (uint64, error) {
+	for line := range strings.Lines(status) {
+		if text, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			return strconv.ParseUint(strings.TrimSpace(text), 16, 64)
+		}
+	}
+	return 0, errors.New("the status of the process has no line CapEff")
+}
+
+// permitted adds to an error of the kernel which right is missing. Others are as they were.
+func (k *Kernel) permitted(err error) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	status, errStatus := os.ReadFile("/proc/self/status")
+	effective, errParse := EffectiveCapabilities(string(status))
+	return fmt.Errorf("the kernel refuses it, %s: %w", missingRight(k.options.Mode, effective, errors.Join(errStatus, errParse)), err)
+}
+
+func missingRight(mode Mode, effective uint64, unknown error) string {
+	missing := MissingCapabilities(mode, effective)
+	switch {
+	case unknown != nil:
+		return "which needs " + strings.Join(MissingCapabilities(mode, 0), ", ")
+	case len(missing) == 0:
+		return "although no capability is missing: a seccomp profile, a lockdown or a user namespace forbids it"
+	}
+	return "since this process has no " + strings.Join(missing, ", ")
+}
+
+// PinsRemedy is what to do where CheckPins finds no bpf file system.
+const PinsRemedy = "mount one by: mount -t bpf bpf /sys/fs/bpf"
+
+// CheckPins checks that a folder is in a bpf file system, or will be when it is made.
+func CheckPins(path string) error {
+	at := filepath.Clean(path)
+	for {
+		err := isBPF(at)
+		parent := filepath.Dir(at)
+		if !errors.Is(err, fs.ErrNotExist) || parent == at {
+			return err
+		}
+		at = parent
+	}
+}
+
+// The oldest kernels.
+var (
+	oldest    = version{5, 15}
+	oldestXDP = version{5, 18} // for programs at XDP: bpf_xdp_load_bytes, xdp.frags
+	oldestTCX = version{6, 6}
+)
+
+type version struct{ major, minor int }
+
+func (v version) before(o version) bool {
+	return v.major < o.major || v.major == o.major && v.minor < o.minor
+}
+
+// CheckKernel checks that a kernel can enforce with a mode, and with uplinks. The release is that
+// of uname. The note says what it does in another way than newer ones do.
+func CheckKernel(release string, mode Mode, uplinks bool) (note string, err error) {
+	var v version
+	if _, err := fmt.Sscanf(release, "%d.%d", &v.major, &v.minor); err != nil {
+		return fmt.Sprintf("its version is not understood: want %d.%d at least", oldest.major, oldest.minor), nil
+	}
+	byXDP := uplinks || mode == ModeXDP || mode == ModeXDPPod || mode == ModeGeneric
+	switch {
+	case v.before(oldest):
+		return "", fmt.Errorf("kernel %s is too old for renderer xdp: want %d.%d at least", release, oldest.major, oldest.minor)
+	case byXDP && v.before(oldestXDP):
+		return "", fmt.Errorf("kernel %s is too old for --xdp-mode %s and for --xdp-uplink: want %d.%d at least, or mode auto without uplinks",
+			release, mode, oldestXDP.major, oldestXDP.minor)
+	case v.before(oldestTCX) && mode != ModeClsact:
+		return fmt.Sprintf("it has no TCX, which comes with %d.%d: filters of clsact take its place", oldestTCX.major, oldestTCX.minor), nil
+	}
+	return "", nil
+}
