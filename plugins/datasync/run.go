@@ -31,7 +31,6 @@ func (w *Watcher) Run(ctx context.Context) error {
 // snapshot makes a whole state pending.
 func (w *Watcher) snapshot(s follow.Snapshot) {
 	deltas := w.decode(func() []model.Delta { return w.decoder.snapshot(s.Entries, s.Retain()) })
-	w.hand(func(p *pending) { p.replace(deltas, s.Revision) })
 
 	resyncs := maps.Clone(w.draft.Resyncs)
 	if resyncs == nil {
@@ -42,7 +41,8 @@ func (w *Watcher) snapshot(s follow.Snapshot) {
 	w.draft.Resyncs, w.draft.Reason, w.draft.LastResync = resyncs, s.Reason, now
 	w.draft.Following, w.draft.Since, w.draft.Revision = true, now, s.Revision
 	w.draft.Saved, w.draft.Heard, w.draft.Grace = time.Time{}, now, s.Grace
-	w.publish()
+	w.publish() // before anybody sees the state
+	w.hand(func(p *pending) { p.replace(deltas, s.Revision) })
 }
 
 // deliver takes what a watch has seen. Nobody waits for it, so that it may decode.
