@@ -79,11 +79,16 @@ func (a *announcer) update(ctx context.Context) {
 	if err == nil && (!same(now, a.last) || time.Since(a.lastAt) > announceLife/2*a.interval) {
 		err = a.write(ctx, now)
 	}
-	var by interface{ Logged() bool }
-	if err != nil && ctx.Err() == nil && !a.failed && !(errors.As(err, &by) && by.Logged()) {
+	if err != nil && ctx.Err() == nil && !a.failed && !logged(err) {
 		a.log.Warn("status of this node cannot be published", "error", err)
 	}
 	a.failed = err != nil
+}
+
+// logged reports whether the store has logged what an error is about.
+func logged(err error) bool {
+	var by interface{ Logged() bool }
+	return errors.As(err, &by) && by.Logged()
 }
 
 func (a *announcer) write(ctx context.Context, s view.NodeStatus) error {
