@@ -102,7 +102,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return ended(a.serve(ctx)) })
 	if a.reflected() {
-		g.Go(func() error { return ended(a.heartbeat.follow(ctx, a.store, model.LeaderKey(a.cfg.EtcdPrefix))) })
+		g.Go(func() error { return ended(a.heartbeat.follow(ctx, a.store, model.LeaderKey(a.cfg.EtcdPrefix), a.log)) })
 	}
 	if a.cfg.StatusInterval > 0 && a.cfg.Node != "" {
 		g.Go(func() error { return ended(a.announce(ctx)) })

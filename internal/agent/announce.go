@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -15,58 +13,22 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-const (
-	// maxTold bounds how many policies a node names to the others.
-	maxTold = 100
-	// announceLife is for how many intervals what a node has told is there without it.
-	announceLife = 6
-)
+// maxNamed bounds how many policies a node names to the others.
+const maxNamed = 100
 
-// announce tells the others how far this node is, for as long as it runs: when
-// something has changed, and not more often than the interval. What changes meanwhile
-// is told once. A store that refuses is told again later; nothing depends on it.
+// announce publishes for the others how far this node is, for as long as it runs.
 func (a *Agent) announce(ctx context.Context) error {
 	interval := a.cfg.StatusInterval
 	b := a.store.Beacon(model.StatusRoot(a.cfg.EtcdPrefix)+a.cfg.Node, max(announceLife*interval, 10*time.Second))
 	defer func() { _ = b.Douse(ctx) }() // it vanishes by itself
-	var told view.NodeStatus
-	var toldAt time.Time
-	for failed := false; ; {
-		now, err := a.nodeStatus(ctx)
-		// The time alone is no news, unless the lease might have been lost unnoticed.
-		if err == nil && (!same(now, told) || time.Since(toldAt) > announceLife/2*interval) {
-			if err = a.tell(ctx, b.Shine, now); err == nil {
-				told, toldAt = now, time.Now()
-			}
-		}
-		if err != nil && ctx.Err() == nil && !failed {
-			a.log.Warn("other nodes are not told how far this one is", "error", err)
-		}
-		failed = err != nil
-		// Nodes that were told the same change do not write at once.
-		select {
-		case <-time.After(interval*3/4 + rand.N(interval/4+1)):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	out := announcer{interval: interval, log: a.log, status: a.nodeStatus, publish: b.Shine, watch: func() (<-chan struct{}, bool) {
+		s, changed := a.node.Plugin.Watch()
+		return changed, s.Transactions > 0
+	}}
+	return out.run(ctx)
 }
 
-func (a *Agent) tell(ctx context.Context, shine func(context.Context, []byte) error, s view.NodeStatus) error {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return fmt.Errorf("encode the status of the node: %w", err)
-	}
-	return shine(ctx, text)
-}
-
-// same compares two statuses without their times.
-func same(a, b view.NodeStatus) bool {
-	a.Time, b.Time = time.Time{}, time.Time{}
-	return reflect.DeepEqual(a, b)
-}
-
-// nodeStatus is what the others are told.
+// nodeStatus is what the others get to know.
 func (a *Agent) nodeStatus(ctx context.Context) (view.NodeStatus, error) {
 	s := a.node.Plugin.Status()
 	v := view.NodeStatus{
@@ -87,7 +49,7 @@ func (a *Agent) nodeStatus(ctx context.Context) (view.NodeStatus, error) {
 		if p.Enforced == view.EnforcedFully {
 			continue
 		}
-		if len(v.Policies) == maxTold {
+		if len(v.Policies) == maxNamed {
 			v.More++
 			continue
 		}
@@ -101,7 +63,7 @@ func (a *Agent) nodeStatus(ctx context.Context) (view.NodeStatus, error) {
 }
 
 // nodes says of every node whether it enforces a policy, or the whole state when none
-// is named: of those that tell, and of all that the cluster has. The filter's name is
+// is named: of those that report, and of all that the cluster has. The filter's name is
 // that of a policy, and its namespace.
 func (a *Agent) nodes(ctx context.Context, f filter) ([]view.NodeEnforcement, error) {
 	wanted, err := a.wanted(ctx, f)
@@ -117,18 +79,18 @@ func (a *Agent) nodes(ctx context.Context, f filter) ([]view.NodeEnforcement, er
 		v := view.NodeEnforcement{Wanted: wanted}
 		if err := json.Unmarshal(e.Value, &v.NodeStatus); err != nil {
 			v.Node = strings.TrimPrefix(e.Key, model.StatusRoot(a.cfg.EtcdPrefix))
-			v.Enforced, v.Why = view.EnforcedPending, "what the node tells is not understood: "+err.Error()
+			v.Enforced, v.Why = view.EnforcedPending, "the status of the node cannot be read: "+err.Error()
 		} else {
 			v.Enforced, v.Why = enforcedThere(v.NodeStatus, wanted, f)
 		}
 		out = append(out, v)
 	}
-	silent, err := a.silent(ctx, out)
+	missing, err := a.missing(ctx, out)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range silent {
-		v := view.NodeEnforcement{Wanted: wanted, Enforced: view.EnforcedUnknown, Why: "no agent tells of it"}
+	for _, name := range missing {
+		v := view.NodeEnforcement{Wanted: wanted, Enforced: view.EnforcedUnknown, Why: "no agent reports on it"}
 		v.Node = name
 		out = append(out, v)
 	}
@@ -136,10 +98,10 @@ func (a *Agent) nodes(ctx context.Context, f filter) ([]view.NodeEnforcement, er
 	return out, nil
 }
 
-// silent returns the nodes of the cluster that are none of those that tell.
-func (a *Agent) silent(ctx context.Context, telling []view.NodeEnforcement) ([]string, error) {
+// missing returns the nodes of the cluster that are none of those that report.
+func (a *Agent) missing(ctx context.Context, reporting []view.NodeEnforcement) ([]string, error) {
 	known := map[string]bool{}
-	for _, n := range telling {
+	for _, n := range reporting {
 		known[n.Node] = true
 	}
 	objects, _, err := a.store.List(ctx, model.KindRoot(a.cfg.EtcdPrefix, model.KindNode))

@@ -54,6 +54,14 @@ func TestNothingIsKnownOfANodeThatTellsNothing(t *testing.T) {
 	a.nodesAre(t, "node-0 unknown", "node-1 yes")
 }
 
+// TestNodesReportAChangeAtOnce has an interval in which nothing would be published twice.
+func TestNodesReportAChangeAtOnce(t *testing.T) {
+	a := running(t, func(cfg *Config) { cfg.Node, cfg.StatusInterval = "node-1", time.Hour })
+	a.nodesAre(t, "node-1 yes")
+	a.apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: more}}")
+	a.nodesAre(t, "node-1 yes")
+}
+
 // TestADeletionIsToBeEnforcedByAllNodes: what is deleted is nowhere in the store, so that
 // no revision there says that something changed.
 func TestADeletionIsToBeEnforcedByAllNodes(t *testing.T) {

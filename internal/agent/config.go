@@ -96,7 +96,7 @@ const (
 func runFlags(f *pflag.FlagSet) {
 	settings.EtcdFlags(f)
 	f.String("state-file", "/var/lib/sluice/agent/state", "file with the last known state, enforced when the agent starts and etcd does not answer; empty for none")
-	f.Duration("status-interval", 10*time.Second, "how often at most the agent writes to etcd how far it is, below <prefix>/status/; 0: never")
+	f.Duration("status-interval", 10*time.Second, "how often the agent writes its status to etcd while there are many changes; a change after a quiet time is written at once; 0: never")
 	f.String("vpp-socket", "/run/vpp/api.sock", "Unix socket of VPP's binary API")
 	f.String("vpp-stats-socket", "/run/vpp/stats.sock", "socket of VPP's statistics segment, for the hits of rules; empty: they are not counted")
 	ligatoFlags(f)

@@ -11,13 +11,8 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/follow"
 )
-
-// store is what a heartbeat is read from.
-type store interface {
-	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
-	Watch(ctx context.Context, prefix string, from int64, deliver func([]model.Entry, int64)) error
-}
 
 // heartbeat knows who writes the state. The zero value knows nothing.
 type heartbeat struct {
@@ -50,36 +45,27 @@ func (h *heartbeat) set(value []byte) {
 	h.leader, h.since = &view.Reflector{Identity: l.Identity, Version: l.Version, Since: since}, time.Time{}
 }
 
-// heartbeatWait is the time between attempts to read the key.
-const heartbeatWait = 2 * time.Second
-
-// follow follows the key until ctx ends. While the store does not answer, what it said
-// last stays: the status of the store tells of that.
-func (h *heartbeat) follow(ctx context.Context, s store, key string) error {
-	for {
-		entries, revision, err := s.List(ctx, key)
-		if err == nil {
-			var value []byte
-			for _, e := range entries {
-				if e.Key == key {
-					value = e.Value
-				}
+// follow follows the key until ctx ends. While the store does not answer, what it had last
+// stays: the status of the store reports that.
+func (h *heartbeat) follow(ctx context.Context, s follow.Store, key string, log *slog.Logger) error {
+	take := func(entries []model.Entry) (found bool) {
+		for _, e := range entries {
+			if e.Key == key {
+				h.set(e.Value)
+				found = true
 			}
-			h.set(value)
-			_ = s.Watch(ctx, key, revision+1, func(entries []model.Entry, _ int64) {
-				for _, e := range entries {
-					if e.Key == key {
-						h.set(e.Value)
-					}
-				}
-			}) // whatever it was: the key is read again
 		}
-		select {
-		case <-time.After(heartbeatWait):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		return found
 	}
+	return follow.Run(ctx, follow.Config{
+		Store: s, Prefix: key, What: "who writes the state", Log: log, Grace: -1,
+		Snapshot: func(s follow.Snapshot) {
+			if !take(s.Entries) {
+				h.set(nil)
+			}
+		},
+		Deliver: func(entries []model.Entry, _ int64) { take(entries) },
+	})
 }
 
 // reflected says whether somebody else writes the state: in development the agent does.

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/plugins/follow"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/ligato"
 )
@@ -70,46 +71,28 @@ func (a *Agent) ligato(infra renderer.Infra) *ligato.Options {
 	}
 }
 
-// How long to wait before the published keys are followed again after that broke.
-const (
-	minFollowWait = 100 * time.Millisecond
-	maxFollowWait = 5 * time.Second
-)
-
 // followPublished has the renderer look again whenever somebody else changes what it has
 // published, or the store may have lost it, until the context ends.
 func (a *Agent) followPublished(ctx context.Context) error {
-	wait := minFollowWait
-	for {
-		began := time.Now()
-		err := a.watchPublished(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if time.Since(began) > maxFollowWait {
-			wait = minFollowWait // it went well for a while
-		}
-		a.log.Warn("published keys have to be read again", "error", err, "wait", wait)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		wait = min(2*wait, maxFollowWait)
-	}
+	return follow.Run(ctx, follow.Config{
+		Store: headOnly{a.store}, Prefix: a.node.Ligato.Prefix(), What: "published keys", Log: a.log, Grace: -1,
+		Snapshot: func(follow.Snapshot) {
+			a.node.Ligato.Invalidate()
+			a.node.Plugin.Prompt()
+		},
+		Deliver: func(entries []model.Entry, _ int64) {
+			if a.node.Ligato.Seen(entries) {
+				a.node.Plugin.Prompt()
+			}
+		},
+	})
 }
 
-// watchPublished follows from now on; what changed before that, the renderer reads.
-func (a *Agent) watchPublished(ctx context.Context) error {
-	s, err := a.store.Status(ctx)
-	if err != nil {
-		return err
-	}
-	a.node.Ligato.Invalidate()
-	a.node.Plugin.Prompt()
-	return a.store.Watch(ctx, a.node.Ligato.Prefix(), s.Revision+1, func(entries []model.Entry, _ int64) {
-		if a.node.Ligato.Seen(entries) {
-			a.node.Plugin.Prompt()
-		}
-	})
+// headOnly is a store that is followed from now on: what it has, the renderer reads.
+type headOnly struct{ *kvstore.Client }
+
+// List implements follow.Store.
+func (s headOnly) List(ctx context.Context, _ string) ([]model.Entry, int64, error) {
+	status, err := s.Status(ctx)
+	return nil, status.Revision, err
 }

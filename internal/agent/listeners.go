@@ -29,7 +29,8 @@ type listeners struct {
 	mu     sync.Mutex
 	all    map[*listener]struct{}
 	stop   context.CancelFunc // of the reader, nil while there is none
-	ended  chan struct{}      // closed when the newest reader has ended; nil before the first
+	ended  chan struct{}      // closed when the newest reader has ended, or there was none
+	once   sync.Once          // closes closed
 	closed chan struct{}
 }
 
@@ -51,7 +52,9 @@ var (
 )
 
 func newListeners(kernel teller, most xdp.Telling, explain func(context.Context, xdp.Event) view.PacketVerdict, log *slog.Logger) *listeners {
-	return &listeners{kernel: kernel, most: most, explain: explain, log: log, all: map[*listener]struct{}{}, closed: make(chan struct{})}
+	s := &listeners{kernel: kernel, most: most, explain: explain, log: log, all: map[*listener]struct{}{}, ended: make(chan struct{}), closed: make(chan struct{})}
+	close(s.ended)
+	return s
 }
 
 // join begins to watch, and leave ends it.
@@ -61,10 +64,8 @@ func (s *listeners) join(permitted bool) (l *listener, leave func(), err error) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	select {
-	case <-s.closed:
+	if s.isClosed() {
 		return nil, nil, errEnded
-	default:
 	}
 	l = &listener{permitted: permitted, queue: make(chan view.PacketVerdict, queued)}
 	s.all[l] = struct{}{}
@@ -78,23 +79,38 @@ func (s *listeners) join(permitted bool) (l *listener, leave func(), err error) 
 	return l, func() { s.leave(l) }, nil
 }
 
+// leave waits until nothing is read any more for whoever was the last.
 func (s *listeners) leave(l *listener) {
+	if ended := s.drop(l); ended != nil {
+		<-ended
+	}
+}
+
+// drop forgets a listener. After the last one it stops the reader, and returns what is
+// closed when that has ended; nil while there is nothing to wait for.
+func (s *listeners) drop(l *listener) (ended <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.all[l]; !ok {
-		return // nothing was told any more
+	if _, ok := s.all[l]; !ok || s.isClosed() {
+		return nil // it gets nothing any more
 	}
 	delete(s.all, l)
+	if err := s.tell(); err != nil {
+		s.log.Warn("the kernel still reports packets that nobody watches", "error", err)
+	}
+	if len(s.all) > 0 {
+		return nil
+	}
+	return s.stopReader()
+}
+
+// isClosed reports whether the agent ends.
+func (s *listeners) isClosed() bool {
 	select {
 	case <-s.closed:
-		return // nobody is told any more
+		return true
 	default:
-	}
-	if err := s.tell(); err != nil {
-		s.log.Warn("the kernel goes on to tell of packets", "error", err)
-	}
-	if len(s.all) == 0 {
-		s.endReader()
+		return false
 	}
 }
 
@@ -118,24 +134,20 @@ func (s *listeners) startReader() {
 	s.stop, s.ended = cancel, ended
 	go func() {
 		defer close(ended)
-		if before != nil {
-			<-before
-		}
+		<-before
 		s.read(ctx)
 	}()
 }
 
-// endReader waits for the reader to end, which needs no lock but to hand out events.
-func (s *listeners) endReader() {
-	if s.stop == nil {
-		return
+// stopReader has the reader end, if there is one. What it returns is closed when it has
+// ended, for which the reader needs the lock: the caller has to let go of it before it
+// waits.
+func (s *listeners) stopReader() (ended <-chan struct{}) {
+	if s.stop != nil {
+		s.stop()
+		s.stop = nil
 	}
-	s.stop()
-	s.stop = nil
-	ended := s.ended
-	s.mu.Unlock()
-	<-ended
-	s.mu.Lock()
+	return s.ended
 }
 
 // read hands out events until the context ends.
@@ -183,19 +195,23 @@ func (s *listeners) hand(v view.PacketVerdict, permitted bool) {
 	}
 }
 
-// end ends what is told, before the kernel is let go of.
+// end stops the reader and waits for it, before the kernel is let go of. It may be called
+// any number of times.
 func (s *listeners) end() {
-	if s == nil {
-		return
+	if s != nil {
+		<-s.finish()
 	}
+}
+
+// finish has nobody watch any more. What it returns is closed when the reader has ended.
+func (s *listeners) finish() (ended <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.closed)
-	if s.stop == nil {
-		return
+	s.once.Do(func() { close(s.closed) })
+	if s.stop != nil {
+		if err := s.kernel.Tell(xdp.Telling{}); err != nil {
+			s.log.Warn("the kernel still reports packets that nobody watches", "error", err)
+		}
 	}
-	if err := s.kernel.Tell(xdp.Telling{}); err != nil {
-		s.log.Warn("the kernel goes on to tell of packets", "error", err)
-	}
-	s.endReader()
+	return s.stopReader()
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,8 +19,9 @@ func newNodes(o *options, namespace *string) *cobra.Command {
 		Aliases: []string{"node"},
 		Short:   "Say for every node whether it enforces a policy yet, or everything",
 		Long: `Say for every node of the cluster whether it enforces a policy as it is now, or, without one, everything that was changed.
-Nodes tell that through the store, every 10 seconds at most (--status-interval of the agent). Of a node of which no agent tells, nothing is
-known. The exit code is 1 while a node does not, or while none tells anything.`,
+TARGET is the revision of etcd at which that changed, REVISION how much of it the node enforces: the same once it enforces all.
+Nodes report that through etcd at once; while there are many changes, every 10 seconds (--status-interval of the agent).
+Nothing is known of a node on which no agent reports. The exit code is 1 while a node does not enforce it, or none reports.`,
 		Example: `  sluicectl get nodes
   sluicectl get nodes shop/web
   sluicectl get nodes -n shop web`,
@@ -48,18 +50,27 @@ known. The exit code is 1 while a node does not, or while none tells anything.`,
 
 func writeNodes(w *term.Writer, nodes []view.NodeEnforcement, now time.Time) {
 	if len(nodes) == 0 {
-		w.Printf("no node tells what it enforces: agents do with --node and --status-interval\n")
+		w.Printf("no node reports what it enforces: agents do with --node and --status-interval\n")
 		return
 	}
-	t := term.NewTable("NODE", "ENFORCED", "REVISION", "WANTED", "TOLD", "VERSION")
+	t := term.NewTable("NODE", "ENFORCED", "REVISION", "TARGET", "REPORTED", "VERSION")
 	for _, n := range nodes {
 		enforced := term.Cell{Text: string(n.Enforced), Style: term.Green}
 		if n.Enforced != view.EnforcedFully {
 			enforced = term.Cell{Text: string(n.Enforced) + ": " + n.Why, Style: term.Amber}
 		}
-		t.Row(n.Node, enforced, n.Revision, n.Wanted, ago(n.Time, now), n.Version)
+		t.Row(n.Node, enforced, reached(n), n.Wanted, ago(n.Time, now), n.Version)
 	}
 	t.Print(w)
+}
+
+// reached returns how much of the target a node enforces. The store moves on without it,
+// too, so that the revision of the node alone cannot be compared with the target.
+func reached(n view.NodeEnforcement) string {
+	if n.Time.IsZero() {
+		return "-"
+	}
+	return strconv.FormatInt(min(n.Revision, n.Wanted), 10)
 }
 
 // writeStore says how fresh the state is.

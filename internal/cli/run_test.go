@@ -331,11 +331,11 @@ func TestNothingTellsThatAPolicyIsEnforced(t *testing.T) {
 		asked = r.URL.RawQuery
 		says(nodes)(w, r)
 	}})
-	if code, out, _ := sluicectl(socket, "", "get", "nodes"); code != ExitDenied || !strings.Contains(out, "no node tells") {
+	if code, out, _ := sluicectl(socket, "", "get", "nodes"); code != ExitDenied || !strings.Contains(out, "no node reports") {
 		t.Errorf("exit code %d, %q", code, out)
 	}
-	nodes = []view.NodeEnforcement{{Enforced: view.EnforcedFully}, {Enforced: view.EnforcedUnknown, Why: "no agent tells of it"}}
-	if code, out, _ := sluicectl(socket, "", "get", "nodes", "-n", "shop", "web"); code != ExitDenied || !strings.Contains(out, "unknown: no agent tells of it") || asked != "name=web&namespace=shop" {
+	nodes = []view.NodeEnforcement{{Enforced: view.EnforcedFully}, {Enforced: view.EnforcedUnknown, Why: "no agent reports on it"}}
+	if code, out, _ := sluicectl(socket, "", "get", "nodes", "-n", "shop", "web"); code != ExitDenied || !strings.Contains(out, "unknown: no agent reports on it") || asked != "name=web&namespace=shop" {
 		t.Errorf("exit code %d, asked %q, %q", code, asked, out)
 	}
 	nodes = nodes[:1]

@@ -27,10 +27,14 @@ func (c *Client) call(ctx context.Context, attempts int, f func(context.Context)
 		if n > 0 && !pause(ctx, callWait(n)) {
 			break
 		}
+		began := time.Now()
+		connected := c.awaitConnection(ctx, began)
 		try, cancel := context.WithTimeout(ctx, c.callTimeout)
 		err := f(try)
 		cancel()
+		connected()
 		if err == nil {
+			c.outage.ends()
 			c.settle(ctx)
 			return nil
 		}
@@ -38,9 +42,14 @@ func (c *Client) call(ctx context.Context, attempts int, f func(context.Context)
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
-		if ctx.Err() != nil || !transient(err) {
+		if ctx.Err() != nil {
 			break
 		}
+		if !transient(err) {
+			c.outage.ends()
+			break
+		}
+		c.unanswered(ctx, began, err)
 	}
 	return c.explain(ctx, last)
 }

@@ -53,6 +53,7 @@ type Client struct {
 	callTimeout time.Duration
 	pageSize    int64 // keys per page of a List
 	probeEvery  time.Duration
+	outage      *outage
 	log         *slog.Logger
 }
 
@@ -114,6 +115,7 @@ func FromClient(c *clientv3.Client, name string, log *slog.Logger) *Client {
 		callTimeout: defaultCallTimeout,
 		pageSize:    defaultPageSize,
 		probeEvery:  progressEvery,
+		outage:      &outage{log: log, name: name},
 		log:         log,
 	}
 }

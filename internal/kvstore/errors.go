@@ -73,9 +73,9 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return fmt.Errorf("etcd at %s: %w: %w", c.name, ErrCompacted, err)
 	case errors.Is(err, rpctypes.ErrNoLeader):
-		return fmt.Errorf("etcd at %s: %w: %w", c.name, ErrNoLeader, err)
+		return c.away(fmt.Errorf("etcd at %s: %w: %w", c.name, ErrNoLeader, err))
 	case transient(err):
-		return fmt.Errorf("etcd at %s %w: %w", c.name, ErrUnavailable, plain(c.cause(ctx, err)))
+		return c.away(fmt.Errorf("etcd at %s %w: %w", c.name, ErrUnavailable, plain(c.cause(ctx, err))))
 	}
 	return fmt.Errorf("etcd at %s: %w", c.name, plain(err))
 }

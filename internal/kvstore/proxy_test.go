@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -173,6 +174,34 @@ func TestAnIdleWatchHearsThatNothingHasChanged(t *testing.T) {
 			})
 			if problem != nil || !errors.Is(err, context.Canceled) {
 				t.Error(problem, err)
+			}
+		})
+	}
+}
+
+// TestWatchIsHeardInAStoreThatNobodyWrites: a store that has not reached the first revision
+// of a watch sends it no progress.
+func TestWatchIsHeardInAStoreThatNobodyWrites(t *testing.T) {
+	for name, c := range map[string]*kvstore.Client{
+		"over the network": dial(t, etcd.Start(t, etcd.Options{}).Endpoints()...),
+		"in the process":   server(t, embedded.Config{}).Client(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.ProbeEvery(10 * time.Millisecond)
+			_, head := list(t, c, "/w/")
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			var heard []int64
+			err := c.Watch(ctx, "/w/", head+1, func(entries []model.Entry, revision int64) {
+				if heard = append(heard, revision); len(entries) > 0 {
+					cancel()
+				}
+				if len(heard) == 20 { // it goes on with what is written
+					write(t, c, []model.Entry{{Key: "/w/a"}})
+				}
+			})
+			if !errors.Is(err, context.Canceled) || len(heard) < 21 || heard[0] != head || !slices.IsSorted(heard) {
+				t.Errorf("it heard of the revisions %v, the store was at %d: %v", heard, head, err)
 			}
 		})
 	}

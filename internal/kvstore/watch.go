@@ -30,21 +30,30 @@ func (c *Client) Watch(ctx context.Context, prefix string, from int64, deliver f
 	if err := c.guard(ctx, cancel); err != nil {
 		return fmt.Errorf("watch %s: %w", prefix, err)
 	}
-	var reached atomic.Int64
+	p := &probe{from: from, heads: make(chan int64)}
+	p.reached.Store(from - 1)
+	go c.probe(ctx, cancel, prefix, p)
 	hand := func(entries []model.Entry, revision int64) {
-		reached.Store(max(reached.Load(), revision))
+		p.reached.Store(max(p.reached.Load(), revision))
 		deliver(entries, revision)
 	}
-	reached.Store(from - 1)
-	go c.probe(ctx, cancel, prefix, &reached)
 	responses := c.etcd.Watch(clientv3.WithRequireLeader(ctx), prefix, clientv3.WithPrefix(), clientv3.WithRev(from),
 		clientv3.WithCreatedNotify(), clientv3.WithProgressNotify(), clientv3.WithFragment())
-	for resp := range responses {
-		if err := c.take(ctx, prefix, from, resp, hand); err != nil {
-			return fmt.Errorf("watch %s from revision %d: %w", prefix, from, err)
+	for {
+		select {
+		case resp, ok := <-responses:
+			if !ok {
+				return fmt.Errorf("watch %s: %w", prefix, c.ended(ctx))
+			}
+			if err := c.take(ctx, prefix, from, resp, hand); err != nil {
+				return fmt.Errorf("watch %s from revision %d: %w", prefix, from, err)
+			}
+		case head := <-p.heads:
+			if head >= p.reached.Load() {
+				deliver(nil, head)
+			}
 		}
 	}
-	return fmt.Errorf("watch %s: %w", prefix, c.ended(ctx))
 }
 
 const (
@@ -60,12 +69,24 @@ const (
 	missedEvery = 10 // of headEvery
 )
 
+// probe is what a watch and the goroutine that probes it share.
+type probe struct {
+	from    int64
+	reached atomic.Int64
+	heads   chan int64 // revisions of the store at which nothing has changed since from
+}
+
+// waits reports whether the store has reached no revision yet that the watch asks for.
+// Until then the store sends no progress (progressIfSync of etcd), so that a store which
+// nobody writes would be silent.
+func (p *probe) waits() bool { return p.reached.Load() < p.from }
+
 // probe asks for progress, and ends a watch that is ahead of its store, or deaf.
-func (c *Client) probe(ctx context.Context, cancel context.CancelCauseFunc, prefix string, reached *atomic.Int64) {
+func (c *Client) probe(ctx context.Context, cancel context.CancelCauseFunc, prefix string, p *probe) {
 	tick := time.NewTicker(c.probeEvery)
 	defer tick.Stop()
 	var quiet silence
-	for n := 1; ; n++ {
+	for n, idle := 1, true; ; n++ {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -73,18 +94,29 @@ func (c *Client) probe(ctx context.Context, cancel context.CancelCauseFunc, pref
 		}
 		// A failure is that of the watch, too, which reports it.
 		_ = c.etcd.RequestProgress(clientv3.WithRequireLeader(ctx))
-		if n%headEvery != 0 {
+		rarely := n%headEvery == 0
+		if !rarely && !(idle && p.waits()) {
 			continue
 		}
-		before := reached.Load()
-		switch head, err := c.head(ctx, prefix); {
+		before := p.reached.Load()
+		head, err := c.head(ctx, prefix)
+		if err == nil {
+			idle = head == before
+		}
+		switch {
 		case err != nil:
 		case head < before:
 			cancel(fmt.Errorf("etcd at %s is at revision %d, and was at %d: %w", c.name, head, before, ErrWentBack))
 			return
-		case quiet.suspicious(before, head) && c.missed(ctx, prefix, before) && reached.Load() == before:
+		case rarely && quiet.suspicious(before, head) && c.missed(ctx, prefix, before) && p.reached.Load() == before:
 			cancel(fmt.Errorf("etcd at %s has changes after revision %d: %w", c.name, before, ErrMissed))
 			return
+		case idle:
+			select {
+			case p.heads <- head:
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
 }
@@ -170,7 +202,7 @@ func (c *Client) guard(ctx context.Context, cancel context.CancelCauseFunc) erro
 		return nil // in process
 	}
 	if conn.GetState() != connectivity.Ready {
-		return fmt.Errorf("etcd at %s: %w", c.name, ErrDisconnected)
+		return c.away(fmt.Errorf("etcd at %s: %w", c.name, ErrDisconnected))
 	}
 	go func() {
 		if conn.WaitForStateChange(ctx, connectivity.Ready) {
@@ -184,7 +216,7 @@ func (c *Client) guard(ctx context.Context, cancel context.CancelCauseFunc) erro
 func (c *Client) ended(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if cause == nil || errors.Is(cause, ErrDisconnected) {
-		return fmt.Errorf("etcd at %s: %w", c.name, ErrDisconnected)
+		return c.away(fmt.Errorf("etcd at %s: %w", c.name, ErrDisconnected))
 	}
 	return cause
 }

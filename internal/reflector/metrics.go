@@ -1,7 +1,7 @@
 package reflector
 
 import (
-	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -138,8 +138,8 @@ func (r *Reflector) api() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { serve.Say(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if why := r.notReady(); why != "" {
-			serve.Say(w, http.StatusServiceUnavailable, why+"\n")
+		if why := r.notReady(); len(why) > 0 {
+			serve.Say(w, http.StatusServiceUnavailable, strings.Join(why, "\n")+"\n")
 			return
 		}
 		if r.leads.Load() {
@@ -151,26 +151,26 @@ func (r *Reflector) api() http.Handler {
 	return mux
 }
 
-// notReady says what keeps this replica from leading, or the leader from being
-// followed; empty when nothing does.
-func (r *Reflector) notReady() string {
+// notReady returns what keeps this replica from leading, or the leader from being
+// followed: one line for each thing, none when nothing does.
+func (r *Reflector) notReady() (lines []string) {
 	m, s := r.mirror.Status(), r.source.Status()
-	var waits []string
+	if r.silent() {
+		lines = append(lines, errSilent.Error())
+	}
+	kinds := map[string][]string{} // by what keeps them from being known
 	for _, kind := range m.Missing {
 		why := "not listed yet"
 		if e := s.Kinds[kind].Error; e != "" {
-			why = e
+			why = "cannot be listed: " + e
 		}
-		waits = append(waits, fmt.Sprintf("%s: %s", kind, why))
+		kinds[why] = append(kinds[why], kind.String())
 	}
-	slices.Sort(waits)
-	switch {
-	case len(waits) > 0:
-		return "the whole state is not known yet: " + strings.Join(waits, "; ")
-	case r.silent():
-		return errSilent.Error()
-	case r.leads.Load() && !m.Synced:
-		return "etcd has not been compared with the state since it failed"
+	for _, why := range slices.Sorted(maps.Keys(kinds)) {
+		lines = append(lines, strings.Join(slices.Sorted(slices.Values(kinds[why])), ", ")+": "+why)
 	}
-	return ""
+	if r.leads.Load() && !m.Synced {
+		lines = append(lines, "etcd has not been compared with the state since it failed")
+	}
+	return lines
 }

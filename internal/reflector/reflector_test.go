@@ -87,6 +87,28 @@ func TestAReplicaSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
+// TestReadyzHasALineForEachThingThatIsMissing: kinds that wait for the same are one line, and no
+// line has the addresses that client-go asks.
+func TestReadyzHasALineForEachThingThatIsMissing(t *testing.T) {
+	r := unanswered(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.source.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	const want = "the API server does not answer\n" +
+		"Namespace, NetworkPolicy, Node, Pod: cannot be listed: dial tcp 127.0.0.1:1: connect: connection refused\n" +
+		"AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy: not listed yet\n"
+	var body string
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-tick.C {
+		if _, body = r.page(t, "/readyz"); body == want {
+			return
+		}
+	}
+	t.Errorf("/readyz is\n%s\nwant\n%s", body, want)
+}
+
 func TestWhoKnowsNothingOrHearsNothingDoesNotLead(t *testing.T) {
 	for name, known := range map[string][]model.Kind{"nothing is known": nil, "the API server does not answer": kube.Kinds()} {
 		t.Run(name, func(t *testing.T) {

@@ -59,7 +59,7 @@ const (
 	EnforcedFully   Enforcement = "yes"
 	EnforcedPartly  Enforcement = "in part" // there are problems; what they are about is closed
 	EnforcedPending Enforcement = "pending" // a renderer, or the interface of a pod, is waited for
-	EnforcedUnknown Enforcement = "unknown" // of a node: no agent tells of it
+	EnforcedUnknown Enforcement = "unknown" // of a node: no agent reports on it
 )
 
 // Set is an address set.

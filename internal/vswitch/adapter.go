@@ -144,9 +144,11 @@ func (conn *inProcessConn) run() {
 			if err := c.handle(payload); err != nil {
 				c.drop(err)
 			}
-		case payload := <-c.events:
-			if err := conn.deliver(payload); err != nil {
-				c.drop(err)
+		case <-c.events.ready:
+			for _, payload := range c.events.take() {
+				if err := conn.deliver(payload); err != nil {
+					c.drop(err)
+				}
 			}
 		}
 	}

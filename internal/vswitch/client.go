@@ -12,9 +12,6 @@ import (
 // errTooManyClients is returned to a client that connects beyond Options.MaxClients.
 var errTooManyClients = errors.New("too many clients of the binary API")
 
-// eventQueue is how many events of a client wait for it before new ones are dropped.
-const eventQueue = 256
-
 // client is one connection of the binary API. Requests are handled by one
 // goroutine; close and event may be called by any.
 type client struct {
@@ -28,7 +25,7 @@ type client struct {
 	// handles requests.
 	write func(payload []byte) error
 
-	events chan []byte   // payloads, to be sent by the door
+	events *eventQueue   // to be sent by the door
 	done   chan struct{} // closed when the connection is to end
 	ended  chan struct{} // closed when it has ended
 	once   sync.Once
@@ -53,7 +50,7 @@ func (s *Switch) connect() (*client, error) {
 	}
 	s.nextClient++
 	c := &client{
-		sw: s, index: s.nextClient, events: make(chan []byte, eventQueue), done: make(chan struct{}),
+		sw: s, index: s.nextClient, events: newEventQueue(), done: make(chan struct{}),
 		ended: make(chan struct{}),
 	}
 	s.clients[c.index] = c
@@ -96,15 +93,12 @@ func (c *client) send(m govpp.Message, context uint32) error {
 // event queues an event. A client that does not read loses events, as with VPP.
 func (c *client) event(m govpp.Message) {
 	b, err := c.sw.messages.encode(m, 0)
-	if err == nil {
-		select {
-		case c.events <- b:
-			return
-		default:
-			err = errors.New("the client does not read its events")
-		}
+	if err == nil && c.events.put(b) {
+		err = errors.New("the client does not read them")
 	}
-	c.sw.log.Warn("event is lost", "client", c.index, "message", m.GetMessageName(), "error", err)
+	if err != nil {
+		c.sw.log.Warn("events of a client are lost", "client", c.index, "client_name", c.name, "message", m.GetMessageName(), "error", err)
+	}
 }
 
 // drop logs a request that gets no answer.

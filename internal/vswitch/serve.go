@@ -3,6 +3,7 @@ package vswitch
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -123,11 +124,12 @@ func (c *client) sendEvents(sock *socket) {
 		select {
 		case <-c.done:
 			return
-		case payload := <-c.events:
-			err := sock.writeFrame(payload)
-			if err == nil {
-				err = sock.flush()
+		case <-c.events.ready:
+			var err error
+			for _, payload := range c.events.take() {
+				err = cmp.Or(err, sock.writeFrame(payload))
 			}
+			err = cmp.Or(err, sock.flush())
 			if err != nil {
 				c.close()
 				return

@@ -12,18 +12,18 @@ import (
 
 // recall puts the state of the file in force, because the store cannot be read. It is
 // a resync like any other: what the store has then is compared with it.
-func (w *Watcher) recall() {
+func (w *Watcher) recall() (revision int64, ok bool) {
 	h, entries, ok := w.file().Recall()
 	if !ok {
-		return
+		return 0, false
 	}
 	w.state.Lock()
 	deltas := w.decoder.snapshot(entries, false)
 	w.state.Unlock()
-	w.highest = h.Revision
 	w.draft.Saved, w.draft.Revision = h.Saved, h.Revision
 	w.publish() // before anybody sees the state
 	w.hand(func(p *pending) { p.replace(deltas, h.Revision) })
+	return h.Revision, true
 }
 
 // saving saves from time to time until what it returns is called, which saves for the

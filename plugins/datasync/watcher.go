@@ -11,20 +11,11 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/follow"
 )
 
 // Store is where the reflected state is read from.
-type Store interface {
-	// List returns every entry under the prefix, none with a nil Value, and the
-	// revision of the store at which all of them were read.
-	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
-	// Watch delivers every change under the prefix from the revision on, in order,
-	// from one goroutine at a time; a nil Value is a deletion, no entries mean
-	// that only the revision moved on. The entries are deliver's to keep. It
-	// returns when the context ends, or with an error when it cannot promise that
-	// any more.
-	Watch(ctx context.Context, prefix string, from int64, deliver func(entries []model.Entry, revision int64)) error
-}
+type Store = follow.Store
 
 // ErrStopped says that Run has returned and that nothing is pending any more.
 var ErrStopped = errors.New("the watcher of the store has stopped")
@@ -50,12 +41,7 @@ type Config struct {
 	SaveEvery time.Duration
 }
 
-const (
-	defaultMinBackoff = 50 * time.Millisecond
-	defaultMaxBackoff = 5 * time.Second
-	defaultGrace      = time.Minute
-	defaultSaveEvery  = 30 * time.Second
-)
+const defaultSaveEvery = 30 * time.Second
 
 // Watcher follows the store. Run and Next each belong to one goroutine; Status is
 // for everybody.
@@ -74,17 +60,12 @@ type Watcher struct {
 	state   sync.Mutex // for the goroutine that saves
 	unsaved bool       // the decoder knows what the store had and the file has not
 	decoder decoder
-	draft   Status    // the next Status
-	highest int64     // revision that the store had reached
-	grace   time.Time // its end; zero when the store did not lose anything
+	draft   Status // the next Status
 }
 
 // New returns a Watcher; nothing happens before Run.
 func New(cfg Config) *Watcher {
 	cfg.Prefix = cmp.Or(cfg.Prefix, model.DefaultPrefix)
-	cfg.MinBackoff = cmp.Or(cfg.MinBackoff, defaultMinBackoff)
-	cfg.MaxBackoff = max(cfg.MinBackoff, cmp.Or(cfg.MaxBackoff, defaultMaxBackoff))
-	cfg.Grace = cmp.Or(cfg.Grace, defaultGrace)
 	cfg.SaveEvery = cmp.Or(cfg.SaveEvery, defaultSaveEvery)
 	w := &Watcher{
 		cfg:  cfg,
@@ -139,7 +120,6 @@ func (w *Watcher) publish() {
 	s := w.draft
 	s.Objects, s.Problems = len(w.decoder.known), len(w.decoder.bad)
 	s.Unchanged, s.Reported = w.decoder.unchanged, w.decoder.reported
-	s.Grace = w.grace
 	w.status.Store(&s)
 }
 

@@ -31,7 +31,7 @@ func (f File) Recall() (h Header, entries []model.Entry, ok bool) {
 		f.Log.Warn("what was kept cannot be used", "error", err)
 		return h, nil, false
 	}
-	f.Log.Warn("store does not answer, what was kept is in force", "file", f.Path, "saved", h.Saved, "revision", h.Revision, "entries", len(entries))
+	f.Log.Info("saved state is in force until the store answers", "file", f.Path, "saved", h.Saved, "revision", h.Revision, "entries", len(entries))
 	return h, entries, true
 }
 

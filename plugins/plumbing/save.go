@@ -5,10 +5,12 @@ import (
 )
 
 // recall takes what the file says, because the store cannot be read.
-func (w *Watcher) recall() {
-	if h, entries, ok := w.file().Recall(); ok {
-		w.snapshot(entries, h.Revision)
+func (w *Watcher) recall() (revision int64, ok bool) {
+	h, entries, ok := w.file().Recall()
+	if ok {
+		w.replace(entries, h.Revision, false)
 	}
+	return h.Revision, ok
 }
 
 // save writes the file. It is small: the interfaces of one node.
@@ -17,7 +19,7 @@ func (w *Watcher) save() {
 	for key := range w.known {
 		keys[key] = []byte{}
 	}
-	_ = w.file().Keep(w.highest, keys) // with the next change it is tried again
+	_ = w.file().Keep(w.revision, keys) // with the next change it is tried again
 }
 
 func (w *Watcher) file() keep.File {

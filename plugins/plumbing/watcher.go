@@ -3,23 +3,18 @@ package plumbing
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/follow"
 )
 
-// Store is where the keys are read from, see datasync.Store.
-type Store interface {
-	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
-	Watch(ctx context.Context, prefix string, from int64, deliver func(entries []model.Entry, revision int64)) error
-}
+// Store is where the keys are read from.
+type Store = follow.Store
 
 // Config of a Watcher. Store, Node and Log are needed.
 type Config struct {
@@ -45,12 +40,6 @@ type Config struct {
 	// store cannot be, and is written with every change.
 	File string
 }
-
-const (
-	defaultMinBackoff = 50 * time.Millisecond
-	defaultMaxBackoff = 5 * time.Second
-	defaultGrace      = time.Minute
-)
 
 // root returns the prefix of the keys.
 func (c Config) root() string {
@@ -79,39 +68,27 @@ type plug struct {
 type Watcher struct {
 	cfg   Config
 	ready chan struct{} // closed after the first snapshot
+	once  sync.Once     // closes it
 
 	mu    sync.RWMutex
 	names map[api.PodID][]string // sorted
 	taken map[string]bool        // interfaces that are some pod's
 
 	// What follows belongs to the goroutine of Run.
-	known   map[string]plug // by key
-	bad     map[string]bool // keys that were reported
-	highest int64           // revision that the store had reached
-	grace   time.Time       // its end; zero when the store did not lose anything
+	known    map[string]plug // by key
+	bad      map[string]bool // keys that were reported
+	revision int64           // of what is known
 }
 
 // New returns a Watcher that knows nothing before Run.
 func New(cfg Config) *Watcher {
 	cfg.Prefix = cmp.Or(cfg.Prefix, model.DefaultPrefix)
-	cfg.MinBackoff = cmp.Or(cfg.MinBackoff, defaultMinBackoff)
-	cfg.MaxBackoff = max(cfg.MinBackoff, cmp.Or(cfg.MaxBackoff, defaultMaxBackoff))
-	cfg.Grace = cmp.Or(cfg.Grace, defaultGrace)
 	return &Watcher{cfg: cfg, ready: make(chan struct{}), names: map[api.PodID][]string{}, taken: map[string]bool{}, known: map[string]plug{}, bad: map[string]bool{}}
 }
 
 // Ready is closed once the store was read. Nothing should be rendered before: interfaces
 // whose pods are not known would lose their ACLs.
 func (w *Watcher) Ready() <-chan struct{} { return w.ready }
-
-func (w *Watcher) isReady() bool {
-	select {
-	case <-w.ready:
-		return true
-	default:
-		return false
-	}
-}
 
 // InterfacesOf returns the names of a pod's interfaces, sorted. The slice is the
 // caller's.
@@ -134,96 +111,46 @@ func (w *Watcher) IsPodInterface(name string) bool {
 
 // Run follows the store until the context ends, and returns the context's error.
 func (w *Watcher) Run(ctx context.Context) error {
-	wait := w.cfg.MinBackoff
-	for {
-		began := time.Now()
-		err := w.follow(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, errGraceOver):
-			continue
-		case time.Since(began) > w.cfg.MaxBackoff:
-			wait = w.cfg.MinBackoff // it went well for a while
-		}
-		if !w.isReady() {
-			w.recall()
-		}
-		w.cfg.Log.Warn("keys have to be read again", "of", w.cfg.what(), "error", err, "wait", wait)
-		timer := time.NewTimer(wait/2 + rand.N(wait/2+1))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		}
-		wait = min(2*wait, w.cfg.MaxBackoff)
-	}
-}
-
-// errGraceOver ends a watch so that the store is read again, and believed.
-var errGraceOver = errors.New("the time of grace is over")
-
-// follow reads everything and watches from there until something breaks.
-func (w *Watcher) follow(ctx context.Context) error {
-	root := w.cfg.root()
-	entries, revision, err := w.cfg.Store.List(ctx, root)
-	if err != nil {
-		return fmt.Errorf("read the %s: %w", w.cfg.what(), err)
-	}
-	w.snapshot(entries, revision)
-	w.save()
-	if !w.grace.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, w.grace, errGraceOver)
-		defer cancel()
-	}
-	err = w.cfg.Store.Watch(ctx, root, revision+1, func(entries []model.Entry, revision int64) {
-		w.highest = max(w.highest, revision)
-		for _, e := range entries {
-			w.note(e)
-		}
-		if len(entries) > 0 {
-			w.publish()
-			w.save()
-		}
+	return follow.Run(ctx, follow.Config{
+		Store: w.cfg.Store, Prefix: w.cfg.root(), What: w.cfg.what(), Log: w.cfg.Log,
+		MinBackoff: w.cfg.MinBackoff, MaxBackoff: w.cfg.MaxBackoff, Grace: w.cfg.Grace,
+		Snapshot: w.snapshot, Deliver: w.deliver, Recall: w.recall,
+		Known: func() int { return len(w.known) },
 	})
-	if errors.Is(context.Cause(ctx), errGraceOver) {
-		return errGraceOver
-	}
-	return err
 }
 
-// snapshot takes a whole state. What the store lost stays for the time of grace.
-func (w *Watcher) snapshot(entries []model.Entry, revision int64) {
-	now := time.Now()
-	switch {
-	case len(w.known) == 0 || w.cfg.Grace < 0:
-		w.grace = time.Time{}
-	case revision < w.highest:
-		w.grace = now.Add(w.cfg.Grace)
-		w.cfg.Log.Warn("store has lost data, everything stays as it was", "of", w.cfg.what(), "revision", revision, "revision_before", w.highest, "until", w.grace)
-	case !now.Before(w.grace):
-		w.grace = time.Time{}
+// snapshot takes a whole state.
+func (w *Watcher) snapshot(s follow.Snapshot) {
+	w.replace(s.Entries, s.Revision, s.Retain())
+	w.save()
+}
+
+// replace makes entries all that is known, or adds them to what may not go yet.
+func (w *Watcher) replace(entries []model.Entry, revision int64, retain bool) {
+	if !retain {
+		clear(w.known)
 	}
-	w.highest = revision
-	before := w.known
-	w.known = make(map[string]plug, len(entries))
+	w.revision = revision
 	for _, e := range entries {
 		w.note(e)
 	}
-	for key, p := range before {
-		if _, named := w.known[key]; !named && !w.grace.IsZero() {
-			w.known[key] = p
-		}
-	}
 	w.publish()
-	if !w.isReady() {
-		close(w.ready)
+	w.once.Do(func() { close(w.ready) })
+}
+
+// deliver takes changes. A deletion is believed at once.
+func (w *Watcher) deliver(entries []model.Entry, revision int64) {
+	w.revision = revision
+	for _, e := range entries {
+		w.note(e)
+	}
+	if len(entries) > 0 {
+		w.publish()
+		w.save()
 	}
 }
 
-// note takes one entry. A deletion is believed at once.
+// note takes one entry.
 func (w *Watcher) note(e model.Entry) {
 	if e.Value == nil {
 		delete(w.known, e.Key)

@@ -157,10 +157,11 @@ func TestAStoreThatLostItsDataTakesNothingAwayForATime(t *testing.T) {
 
 func TestWhatWasDeletedWhileTheWatchWasBrokenIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &states{entries: [][]model.Entry{{key(web, "tap1")}, {}}, revisions: []int64{100, 101}}
+		s := &states{entries: [][]model.Entry{{key(web, "tap1"), key(db, "tap2")}, {key(db, "tap2")}}, revisions: []int64{100, 101}}
 		w, _ := follow(t, plumbing.Config{Store: s})
 		time.Sleep(10 * time.Second)
 		want(t, w, web)
+		want(t, w, db, "tap2")
 	})
 }
 

@@ -98,6 +98,14 @@ func (p *Plugin) Status() Status {
 	return Status{}
 }
 
+// Watch returns how far the plugin is, and what is closed when that has changed.
+func (p *Plugin) Watch() (Status, <-chan struct{}) {
+	if s := p.status.Load(); s != nil {
+		return s.status, s.next
+	}
+	return Status{}, nil
+}
+
 // WaitIdle waits until the changes up to a revision of the store are enforced by
 // every renderer, and no renderer has anything left to do. It does not wait for what
 // only a further change can bring about: when the revision was tried and every renderer

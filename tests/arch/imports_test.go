@@ -21,8 +21,9 @@ var mayImport = []struct {
 	{"plugins/ksr", []string{"api/..."}},
 	{"plugins/ksr/kube", []string{"api/...", "plugins/ksr"}},
 	{"plugins/keep", []string{"api/..."}},
-	{"plugins/datasync", []string{"api/...", "plugins/keep"}},
-	{"plugins/plumbing", []string{"api/...", "plugins/keep"}},
+	{"plugins/follow", []string{"api/..."}}, // the loop of all that follow the store
+	{"plugins/datasync", []string{"api/...", "plugins/follow", "plugins/keep"}},
+	{"plugins/plumbing", []string{"api/...", "plugins/follow", "plugins/keep"}},
 	{"plugins/policy", []string{"api/...", "renderer", "plugins/policy/..."}}, // wires, so knows its layers
 	{"plugins/policy/configurator", []string{"api/...", "renderer"}},
 	{"plugins/policy/...", []string{"api/..."}}, // layers do not know each other

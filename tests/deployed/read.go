@@ -24,6 +24,7 @@ type Workload struct {
 	Selector *metav1.LabelSelector
 	Pod      corev1.PodTemplateSpec
 	Update   *appsv1.RollingUpdateDaemonSet // of a DaemonSet that replaces its pods by itself
+	Strategy appsv1.DeploymentStrategy      // of a Deployment
 }
 
 // File is one file.
@@ -66,7 +67,7 @@ func (f *File) add(doc []byte) error {
 	switch of.APIVersion + " " + of.Kind {
 	case "apps/v1 Deployment":
 		d, err := strict[appsv1.Deployment](doc)
-		f.Workload = Workload{Kind: of.Kind, Meta: d.ObjectMeta, Selector: d.Spec.Selector, Pod: d.Spec.Template}
+		f.Workload = Workload{Kind: of.Kind, Meta: d.ObjectMeta, Selector: d.Spec.Selector, Pod: d.Spec.Template, Strategy: d.Spec.Strategy}
 		return err
 	case "apps/v1 DaemonSet":
 		d, err := strict[appsv1.DaemonSet](doc)

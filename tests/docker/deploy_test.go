@@ -64,7 +64,7 @@ func checkManifest(text string, m manifest) (problems []string) {
 	for _, e := range c.Env {
 		problems = append(problems, checkSetting(m.program, m.command, e.Name)...)
 	}
-	return slices.Concat(problems, checkConfig(f, c, m), checkAddress(w.Pod.Spec, c), checkRights(w.Pod.Spec, c, m), checkPlace(f))
+	return slices.Concat(problems, checkConfig(f, c, m), checkAddress(w.Pod.Spec, c), checkRights(w.Pod.Spec, c, m), checkPlace(f), checkRollout(w))
 }
 
 // checkConfig checks that the file of --config is mounted, and that its keys are settings.
@@ -188,6 +188,26 @@ func checkPlace(f deployed.File) (problems []string) {
 	}
 	if w.Pod.Spec.PriorityClassName != priority {
 		problems = append(problems, "want priorityClassName "+priority)
+	}
+	return problems
+}
+
+// checkRollout checks that a rollout can finish on as few nodes as there are pods: where two
+// pods cannot be on one node, a new one gets a place only after an old one has left it.
+func checkRollout(w deployed.Workload) (problems []string) {
+	required := w.Pod.Spec.Affinity != nil && w.Pod.Spec.Affinity.PodAntiAffinity != nil &&
+		len(w.Pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0
+	alone := required || slices.ContainsFunc(w.Pod.Spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 || w.Pod.Spec.HostNetwork })
+	})
+	if w.Kind != "Deployment" || !alone {
+		return nil
+	}
+	if required {
+		problems = append(problems, "anti-affinity is required: a pod without a node of its own stays pending")
+	}
+	if u := w.Strategy.RollingUpdate; u == nil || u.MaxSurge == nil || u.MaxSurge.String() != "0" || u.MaxUnavailable == nil || u.MaxUnavailable.IntValue() < 1 {
+		problems = append(problems, "a rollout cannot finish: want maxSurge 0 and maxUnavailable 1, since no two pods fit on a node")
 	}
 	return problems
 }

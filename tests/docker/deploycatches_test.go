@@ -37,6 +37,10 @@ func TestWhatRotsInTheManifestsIsFound(t *testing.T) {
 		"a control plane that keeps it away":  {"ksr.yaml", "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "control-plane"},
 		"pods that are replaced by hand":      {"agent-vpp.yaml", "type: RollingUpdate", "type: OnDelete", "step by step"},
 		"a budget of other pods":              {"ksr.yaml", "  maxUnavailable: 1\n  selector:\n    matchLabels:\n      app.kubernetes.io/name: sluice-ksr", "  maxUnavailable: 1\n  selector:\n    matchLabels:\n      app.kubernetes.io/name: ksr", "want a budget"},
+		"a rollout that needs another node":   {"ksr.yaml", "maxSurge: 0", "maxSurge: 1", "a rollout cannot finish"},
+		"a rollout that may stop no pod":      {"ksr.yaml", "      maxUnavailable: 1\n", "      maxUnavailable: 0\n", "a rollout cannot finish"},
+		"a rollout as Kubernetes does it":     {"ksr.yaml", "    rollingUpdate:\n      maxSurge: 0\n      maxUnavailable: 1\n", "", "a rollout cannot finish"},
+		"a place that may not be there":       {"ksr.yaml", "preferredDuringSchedulingIgnoredDuringExecution:\n            - weight: 100\n              podAffinityTerm:\n                topologyKey: kubernetes.io/hostname\n                labelSelector:\n                  matchLabels:\n                    app", "requiredDuringSchedulingIgnoredDuringExecution:\n            - topologyKey: kubernetes.io/hostname\n              labelSelector:\n                matchLabels:\n                  app", "anti-affinity is required"},
 		"pods that are evicted before others": {"agent-xdp.yaml", "system-node-critical", "system-cluster-critical", "want priorityClassName"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ var areas = []string{
 var rooms = []string{
 	"plugins/ksr", "plugins/policy/cache", "plugins/policy/processor", "plugins/policy/configurator",
 	"renderer/cache", "renderer/acl", "renderer/session", "renderer/xdp", "renderer/xdp/bpf", "renderer/xdp/compile", "internal/vswitch", "internal/oracle",
-	"plugins/datasync", "plugins/keep", "internal/kvstore", "internal/reflector",
+	"plugins/follow", "plugins/datasync", "plugins/keep", "internal/kvstore", "internal/reflector",
 }
 
 func loaded(t *testing.T) []Fault {

@@ -45,6 +45,7 @@ var harness = []Suite{
 	{Folder: "internal/oracle", Only: "internal/oracle"},
 	{Folder: "plugins/keep", Only: "state"},
 	{Folder: "plugins/ksr", Only: "state"},
+	{Folder: "plugins/follow", Only: "state"},
 	{Folder: "plugins/datasync", Only: "state"},
 	{Folder: "internal/kvstore", Only: "state"},
 	{Folder: "internal/reflector", Only: "state"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/url"
 	"sync"
 	"time"
 
@@ -204,6 +205,16 @@ func (s *Source) heard(kind model.Kind, err error) {
 	case err == nil:
 		s.kinds[kind].Error = ""
 	case !errors.Is(err, context.Canceled):
-		s.kinds[kind].Error = err.Error()
+		s.kinds[kind].Error = plain(err)
 	}
+}
+
+// plain returns the text of an error without the address that was asked, which says less
+// than the name of the kind.
+func plain(err error) string {
+	var asked *url.Error
+	if errors.As(err, &asked) {
+		return asked.Err.Error()
+	}
+	return err.Error()
 }

@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/renderer/xdp"
+)
+
+// flood is a kernel that reports packets all the time.
+type flood struct{}
+
+func (flood) Tell(xdp.Telling) error { return nil }
+
+func (flood) Events(ctx context.Context, f func(xdp.Event)) error {
+	for ctx.Err() == nil {
+		f(xdp.Event{Reason: xdp.ReasonPolicy})
+	}
+	return ctx.Err()
+}
+
+func listenersOf(kernel teller) *listeners {
+	return newListeners(kernel, xdp.Telling{PerSecond: 1}, func(context.Context, xdp.Event) view.PacketVerdict {
+		return view.PacketVerdict{}
+	}, discard)
+}
+
+func TestListenersEndAnyNumberOfTimes(t *testing.T) {
+	for name, watch := range map[string]bool{"while somebody watches": true, "while nobody does": false} {
+		t.Run(name, func(t *testing.T) {
+			s := listenersOf(flood{})
+			leave := func() {}
+			if watch {
+				var err error
+				if _, leave, err = s.join(false); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var ends sync.WaitGroup
+			for range 4 {
+				ends.Go(s.end)
+			}
+			ends.Wait()
+			leave()
+			s.end()
+			if _, _, err := s.join(false); !errors.Is(err, errEnded) {
+				t.Errorf("who comes after the end gets %v, want %v", err, errEnded)
+			}
+		})
+	}
+	var none *listeners
+	none.end()
+}
+
+// TestListenersComeAndGoWhilePacketsAreReported has many join and leave at once, and the
+// agent end among them: no reader is left, and nobody waits for ever.
+func TestListenersComeAndGoWhilePacketsAreReported(t *testing.T) {
+	s := listenersOf(flood{})
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 50 {
+				_, leave, err := s.join(i%2 == 0)
+				if err != nil {
+					if !errors.Is(err, errEnded) {
+						t.Errorf("join: %v", err)
+					}
+					return
+				}
+				leave()
+			}
+			if i == 0 {
+				s.end()
+			}
+		})
+	}
+	all.Wait()
+	s.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stop != nil {
+		t.Error("a reader is left")
+	}
+}

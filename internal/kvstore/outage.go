@@ -1,0 +1,110 @@
+package kvstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/connectivity"
+)
+
+const (
+	// outageAfter is how long the store may be away before that is logged.
+	outageAfter = 500 * time.Millisecond
+	// outageEvery is how often an outage that lasts is logged.
+	outageEvery = time.Minute
+)
+
+// outage logs when the store stops to answer and when it answers again: one line for all
+// calls and watches of a client.
+type outage struct {
+	log  *slog.Logger
+	name string // the endpoints
+
+	mu       sync.Mutex
+	answered time.Time // when the newest call that was answered ended
+	since    time.Time // since when nothing is answered; zero while the store answers
+	logged   time.Time // when an outage was logged last
+}
+
+// begins notes that a call which began at a time was not answered.
+func (o *outage) begins(began time.Time, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.answered.Before(began) {
+		return // others were answered meanwhile
+	}
+	if o.since.IsZero() {
+		o.since = began
+	}
+	now := time.Now()
+	lasts, again := now.Sub(o.since), !o.logged.Before(o.since)
+	if lasts >= outageAfter && (!again || now.Sub(o.logged) >= outageEvery) {
+		o.logged = now
+		o.log.Warn("etcd does not answer, trying again", "endpoints", o.name, "error", err, "for", lasts.Round(100*time.Millisecond))
+	}
+}
+
+// ends notes that the store has answered.
+func (o *outage) ends() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	if !o.since.IsZero() && !o.logged.Before(o.since) {
+		o.log.Info("etcd answers again", "endpoints", o.name, "after", now.Sub(o.since).Round(time.Millisecond))
+	}
+	o.answered, o.since = now, time.Time{}
+}
+
+// covers reports whether the log says, or is going to say, that the store was away at a
+// time or later.
+func (o *outage) covers(t time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.since.IsZero() || !o.logged.Before(t)
+}
+
+// away is an error that the store does not answer, or that its connection was lost.
+type away struct {
+	error
+	outage *outage
+	at     time.Time
+}
+
+// Unwrap returns the cause.
+func (e *away) Unwrap() error { return e.error }
+
+// Logged reports whether the client has logged the outage by now, so that nobody else need
+// do so.
+func (e *away) Logged() bool { return e.outage.covers(e.at) }
+
+// away marks an error of the client.
+func (c *Client) away(err error) error { return &away{err, c.outage, time.Now()} }
+
+// unanswered notes that a call was not answered.
+func (c *Client) unanswered(ctx context.Context, began time.Time, err error) {
+	if why := c.explain(ctx, err); ctx.Err() == nil {
+		c.outage.begins(began, why)
+	}
+}
+
+// isConnected reports whether the client has a connection, or needs none.
+func (c *Client) isConnected() bool {
+	conn := c.etcd.ActiveConnection()
+	return conn == nil || conn.GetState() == connectivity.Ready // nil: in process
+}
+
+// errNoConnection is why a call that waits for a connection has no answer yet.
+var errNoConnection = fmt.Errorf("no connection within %v: %w", outageAfter, context.DeadlineExceeded)
+
+// awaitConnection notes early that a call waits for a connection: its deadline is much
+// later. What it returns has to be called when the call ends.
+func (c *Client) awaitConnection(ctx context.Context, began time.Time) (end func() bool) {
+	return time.AfterFunc(outageAfter, func() {
+		if !c.isConnected() {
+			c.unanswered(ctx, began, errNoConnection)
+		}
+	}).Stop
+}

@@ -1,0 +1,45 @@
+package vswitch
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	interfaces "go.fd.io/govpp/binapi/interface"
+)
+
+// TestClientLosesNoEventWhenManyInterfacesComeAtOnce has all pods of a large node come while the
+// door of a client is busy.
+func TestClientLosesNoEventWhenManyInterfacesComeAtOnce(t *testing.T) {
+	var text bytes.Buffer
+	sw, _ := newTestSwitch(t, Options{Log: slog.New(slog.NewTextHandler(&text, nil))})
+	c, err := sw.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.release()
+	sw.mu.Lock()
+	c.wantsEvents = true
+	sw.mu.Unlock()
+	const pods = 5000
+	for i := range pods {
+		sw.AddInterface(fmt.Sprint("pod", i), "")
+	}
+	<-c.events.ready
+	if n := len(c.events.take()); n < pods {
+		t.Errorf("%d events of %d interfaces: %s", n, pods, text.String())
+	}
+
+	// One that never reads is reported once.
+	for range maxEvents + 1000 {
+		c.event(&interfaces.SwInterfaceEvent{})
+	}
+	if n := strings.Count(text.String(), "events of a client are lost"); n != 1 {
+		t.Errorf("%d lines of lost events, want 1: %.500s", n, text.String())
+	}
+	if n := len(c.events.take()); n != maxEvents {
+		t.Errorf("%d events wait, want %d", n, maxEvents)
+	}
+}

@@ -1,0 +1,223 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// Store is what is followed.
+type Store interface {
+	// List returns every entry under the prefix, none with a nil Value, and the
+	// revision of the store at which all of them were read.
+	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
+	// Watch delivers every change under the prefix from the revision on, in order,
+	// from one goroutine at a time; a nil Value is a deletion, no entries mean
+	// that only the revision moved on. The entries are deliver's to keep. It
+	// returns when the context ends, or with an error when it cannot promise that
+	// any more.
+	Watch(ctx context.Context, prefix string, from int64, deliver func(entries []model.Entry, revision int64)) error
+}
+
+// Snapshot is everything that a store has below a prefix.
+type Snapshot struct {
+	Entries  []model.Entry
+	Revision int64
+	// Reason says why it was read: ReasonStart, ReasonGraceOver, ReasonWatchFailed, or what
+	// the error of the watch says of itself by a method Reason() string.
+	Reason string
+	// Grace is until when what the entries lack stays in force, because the store has lost
+	// data; zero when they are the whole truth.
+	Grace time.Time
+}
+
+// Retain reports whether what the entries lack stays in force.
+func (s Snapshot) Retain() bool { return !s.Grace.IsZero() }
+
+// The reasons of snapshots that no error says of itself.
+const (
+	ReasonStart       = "start"
+	ReasonGraceOver   = "grace_over"
+	ReasonWatchFailed = "watch_failed"
+)
+
+// Config says what is followed, and who takes it. Store, Log, Snapshot and Deliver are
+// needed. All functions are called by the goroutine of Run, or by Watch on its behalf.
+type Config struct {
+	Store  Store
+	Prefix string
+	What   string // the entries are, for the log
+	Log    *slog.Logger
+	// MinBackoff and MaxBackoff bound the time between attempts to read the store
+	// after a failure; 50 ms and 5 s when zero.
+	MinBackoff, MaxBackoff time.Duration
+	// Grace is for how long entries stay in force that a store does not have any more
+	// because it lost its data; 1 minute when zero, none when negative.
+	Grace time.Duration
+
+	// Snapshot takes a whole state.
+	Snapshot func(Snapshot)
+	// Deliver takes changes, as from Store.Watch.
+	Deliver func(entries []model.Entry, revision int64)
+	// Known returns how many entries are in force. It is needed unless Grace is negative.
+	Known func() int
+	// Failed hears of every failure to read or to watch the store. May be nil.
+	Failed func(error)
+	// Recall puts in force what was saved earlier, and returns the revision of that, and
+	// whether there is anything. It is called after failures before the first snapshot,
+	// until it has something. May be nil.
+	Recall func() (revision int64, ok bool)
+}
+
+const (
+	defaultMinBackoff = 50 * time.Millisecond
+	defaultMaxBackoff = 5 * time.Second
+	defaultGrace      = time.Minute
+)
+
+// errGraceOver ends a watch so that the store is read again, and believed.
+var errGraceOver = errors.New("the grace period is over")
+
+// follower is the state of one Run.
+type follower struct {
+	Config
+	journal journal
+
+	read     bool      // a snapshot was taken
+	recalled bool      // what was saved is in force
+	highest  int64     // revision that the store had reached
+	grace    time.Time // its end; zero when the store did not lose anything
+}
+
+// Run follows the store until the context ends, and returns the context's error.
+func Run(ctx context.Context, cfg Config) error {
+	cfg.MinBackoff = cmp.Or(cfg.MinBackoff, defaultMinBackoff)
+	cfg.MaxBackoff = max(cfg.MinBackoff, cmp.Or(cfg.MaxBackoff, defaultMaxBackoff))
+	cfg.Grace = cmp.Or(cfg.Grace, defaultGrace)
+	f := &follower{Config: cfg, journal: journal{log: cfg.Log.With("of", cfg.What)}}
+	wait := cfg.MinBackoff
+	for reason := ReasonStart; ; {
+		revision, err := f.list(ctx, reason)
+		if err == nil {
+			began := time.Now()
+			err = f.watch(ctx, revision)
+			if time.Since(began) > cfg.MaxBackoff {
+				wait = cfg.MinBackoff // it went well for a while
+			}
+			reason = reasonOf(err)
+		}
+		switch {
+		case ctx.Err() != nil:
+			f.failed(ctx.Err())
+			return ctx.Err()
+		case errors.Is(err, errGraceOver):
+			continue
+		}
+		f.failed(err)
+		f.recall()
+		if !pause(ctx, wait/2+rand.N(wait/2+1)) {
+			return ctx.Err()
+		}
+		wait = min(2*wait, cfg.MaxBackoff)
+	}
+}
+
+// list reads the whole state, hands it over and returns its revision.
+func (f *follower) list(ctx context.Context, reason string) (int64, error) {
+	start := time.Now()
+	entries, revision, err := f.Store.List(ctx, f.Prefix)
+	if err != nil {
+		err = fmt.Errorf("read the store: %w", err)
+		f.journal.unreadable(ctx, err)
+		return 0, err
+	}
+	f.mistrust(len(entries), revision)
+	f.highest, f.read = revision, true
+	f.Snapshot(Snapshot{entries, revision, reason, f.grace})
+	f.journal.wasRead(ctx, reason, "revision", revision, "entries", len(entries), "took", time.Since(start))
+	return revision, nil
+}
+
+// mistrust decides whether entries that a snapshot does not have may have been lost by the
+// store, and so have to stay in force. That is until the end of the grace period, in which
+// those who write the store fill it again; a store with nothing in it was not filled at
+// all. It also begins and ends that period.
+func (f *follower) mistrust(entries int, revision int64) {
+	now := time.Now()
+	switch {
+	case f.Grace < 0 || f.Known() == 0:
+		f.grace = time.Time{}
+	case entries == 0 || revision < f.highest:
+		if f.grace.IsZero() {
+			f.journal.log.Warn("store has lost data, what it lacks stays in force for the grace period",
+				"revision", revision, "revision_before", f.highest, "entries", entries, "grace", f.Grace)
+		}
+		f.grace = now.Add(f.Grace)
+	case !now.Before(f.grace):
+		f.grace = time.Time{}
+	}
+}
+
+// watch hands over changes until something breaks, and returns what that was.
+func (f *follower) watch(ctx context.Context, revision int64) error {
+	if !f.grace.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, f.grace, errGraceOver)
+		defer cancel()
+	}
+	err := f.Store.Watch(ctx, f.Prefix, revision+1, func(entries []model.Entry, revision int64) {
+		f.highest = max(f.highest, revision)
+		f.Deliver(entries, revision)
+	})
+	switch {
+	case errors.Is(context.Cause(ctx), errGraceOver):
+		return errGraceOver
+	case err == nil:
+		err = errors.New("the watch ended without an error")
+	}
+	f.journal.lost(err)
+	return err
+}
+
+func (f *follower) failed(err error) {
+	if f.Failed != nil {
+		f.Failed(err)
+	}
+}
+
+// recall puts in force what was saved, because the store cannot be read.
+func (f *follower) recall() {
+	if f.Recall != nil && !f.read && !f.recalled {
+		f.highest, f.recalled = f.Recall()
+	}
+}
+
+// reasonOf returns the short name that the end of a watch has.
+func reasonOf(err error) string {
+	var named interface{ Reason() string }
+	switch {
+	case errors.Is(err, errGraceOver):
+		return ReasonGraceOver
+	case errors.As(err, &named):
+		return named.Reason()
+	}
+	return ReasonWatchFailed
+}
+
+// pause waits and reports whether the context is still alive.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
