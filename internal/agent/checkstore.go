@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/preflight"
+	"github.com/sluice-net/sluice/plugins/follow"
 	"github.com/sluice-net/sluice/plugins/ksr"
 )
 
@@ -111,7 +112,7 @@ type nodeNames struct {
 
 // nodeStore is where names of nodes are looked for.
 type nodeStore interface {
-	store
+	follow.Store
 	Revision(ctx context.Context, key string) (int64, error)
 }
 

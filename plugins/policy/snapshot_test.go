@@ -97,21 +97,40 @@ func TestASnapshotCanBeTakenBeforeTheFirstChange(t *testing.T) {
 	}
 }
 
-func TestASnapshotIsNotWaitedForForever(t *testing.T) {
+func TestSnapshotWaitsForNoCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, rs := startRecorded(t, Deps{}, "one")
 		rs[0].SetHook(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		p.feed.push(shop(t))
 		synctest.Wait() // in the commit
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := p.Snapshot(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v", err)
+		for range 2 {   // built, and built already
+			s, err := p.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Status.Committing.IsZero() || s.Status.InSync() || s.Status.Seen != 1 || s.Status.Revision != 0 || len(s.Pods) != 3 {
+				t.Errorf("snapshot of %d pods with the status %+v", len(s.Pods), s.Status)
+			}
 		}
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
+		if s := p.Status(); !s.Committing.IsZero() {
+			t.Errorf("a plugin that has ended commits: %+v", s)
+		}
 	})
+}
+
+func TestSnapshotIsNotWaitedForForever(t *testing.T) {
+	p := New(Deps{})
+	if err := p.Init(); err != nil { // nothing runs that could build one
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Snapshot(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
 }
 
 func TestReadersAndChangesDoNotDisturbEachOther(t *testing.T) {
@@ -128,8 +147,8 @@ func TestReadersAndChangesDoNotDisturbEachOther(t *testing.T) {
 				default:
 				}
 				s, err := p.Snapshot(context.Background())
-				if err != nil || int64(len(s.Pods)) != 2+s.Status.Revision {
-					t.Errorf("snapshot at revision %d has %d pods, %v", s.Status.Revision, len(s.Pods), err)
+				if err != nil || int64(len(s.Pods)) != 2+s.Status.Seen {
+					t.Errorf("snapshot at revision %d has %d pods, %v", s.Status.Seen, len(s.Pods), err)
 					return
 				}
 			}
