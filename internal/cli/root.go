@@ -15,7 +15,7 @@ import (
 // Exit codes.
 const (
 	ExitOK     = 0
-	ExitDenied = 1 // the flow is denied, or a test failed
+	ExitDenied = 1 // the flow is denied, a test failed, or what is named is not there
 	ExitError  = 2
 )
 
@@ -36,10 +36,17 @@ func (o *options) client() *client { return newClient(o.socket) }
 func Run(args []string, in io.Reader, out, errOut io.Writer) int {
 	cmd := NewCommand(in, out, errOut)
 	cmd.SetArgs(args)
-	switch err := cmd.Execute(); {
+	err := cmd.Execute()
+	missing, isMissing := errors.AsType[notFound](err)
+	switch {
 	case err == nil:
 		return ExitOK
 	case errors.Is(err, errNegative):
+		return ExitDenied
+	case isMissing:
+		for _, m := range missing {
+			_, _ = fmt.Fprintf(errOut, "Error: %s not found\n", m)
+		}
 		return ExitDenied
 	default:
 		_, _ = fmt.Fprintln(errOut, "sluicectl: "+err.Error())
@@ -56,7 +63,7 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 		Long: `sluicectl asks a Sluice agent which policies, sets, tables and rules it enforces, explains
 verdicts, sends packets through the embedded dataplane, and runs policy unit tests.
 
-Exit codes: 0 done or allowed, 1 denied or a failed test, 2 error.`,
+Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error.`,
 		Example: `  sluicectl get pods
   sluicectl explain shop/web-0 data/postgres-0:5432/tcp
   sluicectl test docs/examples/tests/shop.yaml`,

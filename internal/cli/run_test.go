@@ -103,7 +103,7 @@ func TestListsAskForWhatIsWanted(t *testing.T) {
 		says([]view.Set{})(w, r)
 	}
 	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/{what}": note})
-	for _, args := range [][]string{{"sets"}, {"policies", "web"}, {"tables", "-n", "shop"}, {"rules", "a&b", "-n", "s p"}} {
+	for _, args := range [][]string{{"sets"}, {"policies", "--contains", "web"}, {"tables", "-n", "shop"}, {"rules", "--contains", "a&b", "-n", "s p"}} {
 		if code, out, errOut := sluicectl(socket, "", append([]string{"get"}, args...)...); code != ExitOK || out != "no "+args[0]+"\n" {
 			t.Errorf("%v: exit code %d, %q, %q", args, code, out, errOut)
 		}
@@ -294,53 +294,6 @@ func TestAnUnknownKindIsAnErrorThatNamesThoseThereAre(t *testing.T) {
 	}
 	if code, out, _ := sluicectl("nowhere", "", "get"); code != ExitOK || !strings.Contains(out, "sluicectl get pods -n shop") {
 		t.Errorf("without a kind: exit code %d, %q", code, out)
-	}
-}
-
-func TestKindsHaveTheNamesOfKubectl(t *testing.T) {
-	pods := []view.Pod{{Pod: api.PodID{Namespace: "shop", Name: "web-0"}}}
-	policies := []view.Policy{{Policy: api.PolicyID{Namespace: "shop", Name: "web"}}}
-	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/pods": says(pods), "GET /v1/policies": says(policies)})
-	for kind, want := range map[string]string{"pod": "shop/web-0", "po": "shop/web-0", "netpol": "shop/web", "networkpolicies": "shop/web"} {
-		if code, out, errOut := sluicectl(socket, "", "get", kind); code != ExitOK || !strings.Contains(out, want) {
-			t.Errorf("get %s: exit code %d, %q, %q", kind, code, out, errOut)
-		}
-	}
-}
-
-func TestAPolicyOfAdministratorsIsShownByItsName(t *testing.T) {
-	policies := []view.Policy{{Policy: api.PolicyID{Namespace: "shop", Name: "web"}, Rules: 1}, {Policy: api.PolicyID{Name: "web"}, Rules: 7}}
-	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/policies": says(policies)})
-	for want, args := range map[string][]string{"rules       7": {"web"}, "rules       1": {"-n", "shop", "web"}} {
-		if code, out, errOut := sluicectl(socket, "", append([]string{"get", "policy"}, args...)...); code != ExitOK || !strings.Contains(out, want) {
-			t.Errorf("get policy %v: exit code %d, %q, %q, want %q", args, code, out, errOut, want)
-		}
-	}
-	for text, args := range map[string][]string{"policy none is not known, or it has a namespace": {"none"}, "policy shop/none is not known": {"shop/none"}} {
-		if code, _, errOut := sluicectl(socket, "", append([]string{"get", "policy"}, args...)...); code != ExitError || !strings.Contains(errOut, text) {
-			t.Errorf("get policy %v: exit code %d, %q", args, code, errOut)
-		}
-	}
-}
-
-// TestNothingTellsThatAPolicyIsEnforced: an answer without nodes is none.
-func TestNothingTellsThatAPolicyIsEnforced(t *testing.T) {
-	var asked string
-	nodes := []view.NodeEnforcement{}
-	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/nodes": func(w http.ResponseWriter, r *http.Request) {
-		asked = r.URL.RawQuery
-		says(nodes)(w, r)
-	}})
-	if code, out, _ := sluicectl(socket, "", "get", "nodes"); code != ExitDenied || !strings.Contains(out, "no node tells") {
-		t.Errorf("exit code %d, %q", code, out)
-	}
-	nodes = []view.NodeEnforcement{{Enforced: view.EnforcedFully}, {Enforced: view.EnforcedUnknown, Why: "no agent tells of it"}}
-	if code, out, _ := sluicectl(socket, "", "get", "nodes", "-n", "shop", "web"); code != ExitDenied || !strings.Contains(out, "unknown: no agent tells of it") || asked != "name=web&namespace=shop" {
-		t.Errorf("exit code %d, asked %q, %q", code, asked, out)
-	}
-	nodes = nodes[:1]
-	if code, _, _ := sluicectl(socket, "", "get", "nodes"); code != ExitOK {
-		t.Errorf("exit code %d", code)
 	}
 }
 
