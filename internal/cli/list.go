@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,12 +15,22 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// notFound ends a command that worked, where some of what it names is not there. Each is
-// a kind and a name, as in `pods "shop/web-0"`.
+// notFound is what a command names and is not there: each a kind and a name, as in
+// `pods "shop/web-0"`.
 type notFound []string
 
-// Error implements error.
-func (n notFound) Error() string { return strings.Join(n, " not found, ") + " not found" }
+// report writes a line for each of them. The answer is negative where there is one.
+func (n notFound) report(w io.Writer) error {
+	for _, name := range n {
+		if _, err := fmt.Fprintf(w, "Error: %s not found\n", name); err != nil {
+			return err
+		}
+	}
+	if len(n) > 0 {
+		return errNegative
+	}
+	return nil
+}
 
 // listing is a kind of things that get lists.
 type listing[T any] struct {
@@ -86,7 +97,7 @@ func (l listing[T]) command(o *options, namespace *string) *cobra.Command {
 			if err := o.output.print(o.out, items, func(w *term.Writer) { l.write(w, items, names, o.output == formatWide) }); err != nil {
 				return err
 			}
-			return missing
+			return missing.report(cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVar(&contains, "contains", "", "only those with this text in their names, or in the meaning of a set; of rules in the name of their table")
@@ -107,14 +118,13 @@ func (l listing[T]) write(w *term.Writer, items []T, names []string, wide bool) 
 }
 
 // items asks for the things of the names, or for all with a text in their names. Names that
-// nothing has are missing, which is nil or a notFound.
-func (l listing[T]) items(ctx context.Context, c *client, namespace, contains string, names []string) (items []T, missing, err error) {
+// nothing has are missing.
+func (l listing[T]) items(ctx context.Context, c *client, namespace, contains string, names []string) (items []T, missing notFound, err error) {
 	if len(names) == 0 {
 		items, err = l.ask(ctx, c, namespace, contains)
 		return items, nil, err
 	}
 	items = []T{}
-	var absent notFound
 	for _, arg := range names {
 		in, name, err := l.reference(arg, namespace)
 		if err != nil {
@@ -126,12 +136,9 @@ func (l listing[T]) items(ctx context.Context, c *client, namespace, contains st
 		}
 		found = slices.DeleteFunc(found, func(v T) bool { return !l.named(v, in, name) })
 		if len(found) == 0 {
-			absent = append(absent, quotedName(l.what, in, name))
+			missing = append(missing, quotedName(l.what, in, name))
 		}
 		items = append(items, found...)
-	}
-	if absent != nil {
-		missing = absent
 	}
 	return items, missing, nil
 }

@@ -46,10 +46,10 @@ known of a node of which no agent reports. The exit code is 1 while a node does 
 			if err := o.output.print(o.out, nodes, func(w *term.Writer) { writeNodes(w, nodes, names, time.Now()) }); err != nil {
 				return err
 			}
-			switch {
-			case missing != nil:
-				return missing
-			case len(nodes) == 0 || slices.ContainsFunc(nodes, func(n view.NodeEnforcement) bool { return n.Enforced != view.EnforcedFully }):
+			if err := missing.report(cmd.ErrOrStderr()); err != nil {
+				return err
+			}
+			if len(nodes) == 0 || slices.ContainsFunc(nodes, func(n view.NodeEnforcement) bool { return n.Enforced != view.EnforcedFully }) {
 				return errNegative
 			}
 			return nil

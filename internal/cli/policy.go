@@ -133,7 +133,7 @@ administrators have no namespace.`,
 			}); err != nil {
 				return err
 			}
-			return missing
+			return missing.report(cmd.ErrOrStderr())
 		},
 	}
 }

@@ -36,17 +36,10 @@ func (o *options) client() *client { return newClient(o.socket) }
 func Run(args []string, in io.Reader, out, errOut io.Writer) int {
 	cmd := NewCommand(in, out, errOut)
 	cmd.SetArgs(args)
-	err := cmd.Execute()
-	missing, isMissing := errors.AsType[notFound](err)
-	switch {
+	switch err := cmd.Execute(); {
 	case err == nil:
 		return ExitOK
 	case errors.Is(err, errNegative):
-		return ExitDenied
-	case isMissing:
-		for _, m := range missing {
-			_, _ = fmt.Fprintf(errOut, "Error: %s not found\n", m)
-		}
 		return ExitDenied
 	default:
 		_, _ = fmt.Fprintln(errOut, "sluicectl: "+err.Error())

@@ -120,6 +120,19 @@ type Applied struct {
 	Enforced  bool          `json:"enforced"`          // by every renderer of the agent, before it answered
 	Pending   string        `json:"pending,omitempty"` // why the agent does not enforce it yet
 	Problems  []api.Problem `json:"problems,omitempty"`
+	// Objects are what the change names, in its order.
+	Objects []AppliedObject `json:"objects,omitempty"`
+	// Skipped are the objects of the manifests that policy does not use, as kubectl names them.
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// AppliedObject is what became of one object of a change.
+type AppliedObject struct {
+	Kind      string `json:"kind"` // as in keys, for example "networkpolicy"
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Result is created, configured, unchanged, deleted, or "not found" where it was to be deleted.
+	Result string `json:"result"`
 }
 
 // Explanation is the verdict on one flow and the whole reason for it.
