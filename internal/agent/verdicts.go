@@ -2,13 +2,13 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
@@ -65,7 +65,7 @@ func (l *verdictLog) since(tables []acl.DumpTable) (out []verdict) {
 			}
 			key := verdictKey{action, "none"}
 			if from := t.HitOrigins(i); len(from) > 0 {
-				key.origins = originsText(from)
+				key.origins = node.OriginsText(from)
 			}
 			now[key] += hits
 		}
@@ -88,18 +88,4 @@ func compareVerdicts(a, b verdictKey) int {
 		return int(a.action) - int(b.action)
 	}
 	return strings.Compare(a.origins, b.origins)
-}
-
-// maxLoggedOrigins bounds the rules that one line names.
-const maxLoggedOrigins = 5
-
-func originsText(origins []api.Origin) string {
-	var parts []string
-	for _, o := range origins[:min(len(origins), maxLoggedOrigins)] {
-		parts = append(parts, o.String())
-	}
-	if n := len(origins) - maxLoggedOrigins; n > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", n))
-	}
-	return strings.Join(parts, "; ")
 }

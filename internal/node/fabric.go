@@ -159,7 +159,7 @@ func (f *Fabric) ask(flow api.Flow, send func(*Node, api.Flow) Walk) Walk {
 		return w
 	}
 	second := send(dst, flow)
-	second.Visits = append(w.Visits, second.Visits...)
+	second.Visits, second.asked = append(w.Visits, second.Visits...), append(w.asked, second.asked...)
 	return second
 }
 

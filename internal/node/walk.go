@@ -1,10 +1,14 @@
 package node
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // Walk is what happened to a packet on its way: one visit per node it passed.
@@ -12,6 +16,9 @@ type Walk struct {
 	Verdict api.Action
 	Reason  string
 	Visits  []Visit
+
+	flow  api.Flow
+	asked []renderer.Explainer // of the nodes that it passed
 }
 
 // Visit is what one node did with the packet.
@@ -34,7 +41,7 @@ func (n *Node) Send(f api.Flow) Walk {
 		return n.sendXDP(f)
 	}
 	t := n.embedded.First(f)
-	return Walk{Verdict: t.Verdict, Reason: t.Reason, Visits: []Visit{{Node: n.name, Trace: t}}}
+	return Walk{Verdict: t.Verdict, Reason: t.Reason, Visits: []Visit{{Node: n.name, Trace: t}}, flow: f, asked: []renderer.Explainer{n.embedded.ACL}}
 }
 
 // attempt asks the session rules of a node about a connection: the local ones of the pod that
@@ -43,17 +50,16 @@ func (n *Node) attempt(f api.Flow) Walk {
 	if f.Src == f.Dst {
 		return Walk{Verdict: api.Permit, Reason: reasonLocal}
 	}
-	w := Walk{Verdict: api.Permit}
+	w := Walk{Verdict: api.Permit, flow: f, asked: []renderer.Explainer{n.Session}}
+	attempted := func(v vswitch.SessionVerdict) { w.Verdict, w.Reason = v.Action, v.Rule.String() }
 	if namespace, ok := n.embedded.attach.namespaceAt(f.Src); ok {
-		w = walked(n.Switch.Connect(namespace, f))
+		attempted(n.Switch.Connect(namespace, f))
 	}
 	if namespace, ok := n.embedded.attach.namespaceAt(f.Dst); ok && w.Verdict == api.Permit {
-		w = walked(n.Switch.Accept(namespace, f))
+		attempted(n.Switch.Accept(namespace, f))
 	}
 	return w
 }
-
-func walked(v vswitch.SessionVerdict) Walk { return Walk{Verdict: v.Action, Reason: v.Rule.String()} }
 
 // namespaceAt returns the application namespace of the pod that has an address.
 func (a *Attacher) namespaceAt(ip netip.Addr) (uint32, bool) {
@@ -78,13 +84,83 @@ func (n *Node) has(a netip.Addr) bool {
 }
 
 // String returns the hop that decided, in one line.
-func (w Walk) String() string {
+func (w Walk) String() string { return w.matched(vswitch.Hop.Decided) }
+
+// Why returns what decided, in one line: the rules of policies where there are some, and behind
+// them what the dataplane matched.
+func (w Walk) Why() string {
+	matched := w.matched(func(h vswitch.Hop) string { return fmt.Sprintf("%s by %s", h.Action, Entry(h)) })
+	var origins []api.Origin
+	for _, e := range w.asked {
+		for _, d := range e.Explain(w.flow) {
+			if d.Action == w.Verdict {
+				origins = append(origins, d.Origins...)
+			}
+		}
+	}
+	if len(origins) == 0 {
+		return matched
+	}
+	return OriginsText(origins) + " (" + matched + ")"
+}
+
+// matched is what the dataplane dropped the packet by, or why it did not.
+func (w Walk) matched(text func(vswitch.Hop) string) string {
 	for _, t := range w.Visits {
 		for _, h := range t.Trace.Hops {
 			if h.Action == api.Deny {
-				return h.String()
+				return PlaceOf(PodAt(h)) + ": " + text(h)
 			}
 		}
 	}
 	return w.Reason
+}
+
+// podInterface is what the names of interfaces of pods begin with, in the embedded dataplane.
+const podInterface = "pod/"
+
+// PodAt returns the pod at whose interface a hop is, and in which direction the pod sees it.
+// The direction at another interface is that of the node.
+func PodAt(h vswitch.Hop) (api.PodID, api.Direction) {
+	var pod api.PodID
+	if name, ok := strings.CutPrefix(h.Interface, podInterface); ok && pod.UnmarshalText([]byte(name)) == nil {
+		return pod, h.Direction.Opposite()
+	}
+	return api.PodID{}, h.Direction
+}
+
+// PlaceOf names what PodAt returns: "egress of shop/web-0", or "out of the node".
+func PlaceOf(pod api.PodID, d api.Direction) string {
+	switch {
+	case pod != (api.PodID{}):
+		return fmt.Sprintf("%s of %s", d, pod)
+	case d == api.Ingress:
+		return "into the node"
+	}
+	return "out of the node"
+}
+
+// Entry names what the dataplane matched: an entry of an ACL, a session, or nothing.
+func Entry(h vswitch.Hop) string {
+	if h.Rule < 0 {
+		return string(h.Matched)
+	}
+	return fmt.Sprintf("%s %d rule %d", h.Matched, h.ACLIndex, h.Rule)
+}
+
+// maxOrigins bounds the rules that one line names.
+const maxOrigins = 5
+
+// OriginsText names rules of policies, the first ones of many, each once.
+func OriginsText(origins []api.Origin) string {
+	var parts []string
+	for _, o := range origins {
+		if text := o.String(); !slices.Contains(parts, text) {
+			parts = append(parts, text)
+		}
+	}
+	if n := len(parts) - maxOrigins; n > 0 {
+		parts = append(parts[:maxOrigins], fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(parts, "; ")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
@@ -56,7 +57,7 @@ func (n *Node) sendXDP(f api.Flow) Walk {
 	if err != nil {
 		return Walk{Verdict: api.Deny, Reason: err.Error()}
 	}
-	w := Walk{Verdict: verdict, Reason: "no list restricts it"}
+	w := Walk{Verdict: verdict, Reason: "no list restricts it", flow: f, asked: []renderer.Explainer{n.XDP}}
 	for _, d := range n.XDP.Explain(f) {
 		w.Reason = fmt.Sprintf("%s rule %d: %s", d.Table, d.Rule, d.Match)
 		if d.Action == api.Deny {

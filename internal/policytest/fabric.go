@@ -59,7 +59,7 @@ func (f *Fabric) Ask(_ context.Context, q Question) (Answer, error) {
 	w := f.fabric.Ask(q.Flow)
 	a := Answer{Allowed: w.Verdict == api.Permit}
 	if q.Explain {
-		a.Why = w.String()
+		a.Why = w.Why()
 	}
 	return a, nil
 }

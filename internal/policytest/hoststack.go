@@ -36,7 +36,7 @@ func (f *HostStack) Ask(_ context.Context, q Question) (Answer, error) {
 	w := f.fabric.Attempt(q.Flow)
 	a := Answer{Allowed: w.Verdict == api.Permit}
 	if q.Explain {
-		a.Why = w.String()
+		a.Why = w.Why()
 	}
 	return a, nil
 }

@@ -89,6 +89,35 @@ probes: [{from: shop/web, to: shop/db, port: 80, expect: allow}]
 	}
 }
 
+// TestAMismatchNamesPoliciesAheadOfWhatIsInstalled, in the direction of the pod, whoever answers.
+func TestAMismatchNamesPoliciesAheadOfWhatIsInstalled(t *testing.T) {
+	f := parseOne(t, header+`
+objects:
+- `+podLine("shop", "web", "web", "10.0.0.1")+`
+- `+podLine("shop", "db", "db", "10.0.0.2")+`
+- {apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: closed, namespace: shop}, spec: {podSelector: {matchLabels: {app: db}}}}
+probes: [{from: shop/web, to: shop/db, port: 80, expect: allow}]
+`)
+	log := slog.New(slog.DiscardHandler)
+	const policy = "NetworkPolicy shop/closed isolates ingress ("
+	for _, s := range []interface {
+		Subject
+		Close() error
+	}{NewFabric(log), NewHostStack(log), NewXDPFabric(log)} {
+		want := policy
+		if s.Name() == "acl" {
+			want += "ingress of shop/db: deny by acl "
+		}
+		report := mustRun(t, NewRunner(s), f)
+		if len(report.Mismatches) != 1 || !strings.HasPrefix(report.Mismatches[0].Why, want) {
+			t.Errorf("%s: mismatches %+v, want one because of %q", s.Name(), report.Mismatches, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestANameOfPortsCountsBesideAPeerThatIsNotKnown has a rule that allows by one of its
 // peers: the other one, which has no field, is nothing that could lack names.
 func TestANameOfPortsCountsBesideAPeerThatIsNotKnown(t *testing.T) {

@@ -43,7 +43,8 @@ type Injection struct {
 // Hop is one interface and direction that a packet passed or was dropped at.
 type Hop struct {
 	Interface string         `json:"interface"`
-	Direction api.Direction  `json:"direction"` // the vswitch's view
+	Pod       api.PodID      `json:"pod,omitzero"` // whose interface it is; zero at an uplink
+	Direction api.Direction  `json:"direction"`    // the pod's view, the node's at an uplink
 	Action    api.Action     `json:"action"`
 	By        string         `json:"by"` // what decided: an ACL and rule, a session, nothing
 	Table     string         `json:"table,omitempty"`

@@ -31,7 +31,7 @@ var fields = map[string]string{
 	"Question":         "src dst port protocol",
 	"Party":            "name pod address node",
 	"Injection":        "src dst flow verdict reason hops expected",
-	"Hop":              "interface direction action by table rule match origins",
+	"Hop":              "interface pod direction action by table rule match origins",
 	"Applied":          "put deleted unchanged enforced pending problems objects skipped",
 	"AppliedObject":    "kind namespace name result",
 	"Explanation":      "src dst flow allowed oracle renderers renderersDiffer packets",
