@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
 )
@@ -153,7 +154,7 @@ func (s clusterState) counts() string {
 			nodes[p.GetNodeName()] = true
 		}
 	}
-	text := fmt.Sprintf("%d namespaces, %d pods, %d policies", len(s.Namespaces), len(s.Pods), len(s.Policies)+len(s.ClusterPolicies))
+	text := fmt.Sprintf("%s, %s, %s", term.Count(len(s.Namespaces), "namespace"), term.Count(len(s.Pods), "pod"), term.Count(len(s.Policies)+len(s.ClusterPolicies), "policy"))
 	if len(nodes) > 1 {
 		text += fmt.Sprintf(" (pods of %d nodes: %s)", len(nodes), strings.Join(slices.Sorted(maps.Keys(nodes)), ", "))
 	}

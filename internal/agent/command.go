@@ -24,11 +24,7 @@ func Main(args []string, out, errOut io.Writer) int {
 	defer stop()
 	cmd := newCommand(out, errOut)
 	cmd.SetArgs(args)
-	if err := cmd.ExecuteContext(ctx); err != nil {
-		_, _ = fmt.Fprintln(errOut, "sluice-agent: "+err.Error())
-		return 1
-	}
-	return 0
+	return settings.Execute(ctx, cmd, errOut)
 }
 
 func newCommand(out, errOut io.Writer) *cobra.Command {
@@ -64,8 +60,11 @@ Every setting is also an environment variable (--api-socket is SLUICE_API_SOCKET
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, log, err := setUp(cmd, errOut)
+			if err == nil && cfg.Node == "" {
+				err = errors.New("--node is needed: the name of this node, as in the spec.nodeName of its pods")
+			}
 			if err != nil {
-				return err
+				return settings.Usage(err)
 			}
 			return run(cmd.Context(), cfg, log)
 		},
@@ -86,11 +85,11 @@ what was rendered and who can talk to whom, then follows edits of the manifests.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, log, err := setUp(cmd, errOut)
-			if err != nil {
-				return err
+			if err == nil && cfg.Manifests == "" {
+				err = errors.New("--manifests is needed: a directory of Kubernetes manifests, for example docs/examples/shop")
 			}
-			if cfg.Manifests == "" {
-				return errors.New("--manifests is needed: a directory of Kubernetes manifests, for example docs/examples/shop")
+			if err != nil {
+				return settings.Usage(err)
 			}
 			return dev(cmd.Context(), cfg, log, out)
 		},
@@ -131,9 +130,6 @@ func setUp(cmd *cobra.Command, errOut io.Writer) (Config, *slog.Logger, error) {
 
 // run is the agent of a node.
 func run(ctx context.Context, cfg Config, log *slog.Logger) error {
-	if cfg.Node == "" {
-		return errors.New("--node is needed: the name of this node, as in the spec.nodeName of its pods")
-	}
 	etcd, err := cfg.Etcd.Client()
 	if err != nil {
 		return err

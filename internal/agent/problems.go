@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer/acl"
@@ -114,7 +115,7 @@ func (w waits) of(p policy.Policy) string {
 	case w.all != "":
 		return w.all
 	case missing > 0:
-		return fmt.Sprintf("%d of %s without an interface in the vswitch", missing, plural(len(p.Pods), "local pod", "local pods"))
+		return fmt.Sprintf("%d of %s without an interface in the vswitch", missing, term.Count(len(p.Pods), "local pod"))
 	case w.uplink != "" && p.Spec.IsolatesEgress:
 		return w.uplink + " is not in the vswitch"
 	}

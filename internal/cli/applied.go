@@ -42,7 +42,7 @@ func writeSkipped(w *term.Writer, skipped []string) {
 		w.Printf("skipped %s: not used by policy\n", name)
 	}
 	if more := len(skipped) - maxSkipped; more > 0 {
-		w.Printf("and %s more\n", plural(more, "skipped object"))
+		w.Printf("and %s more\n", term.Count(more, "skipped object"))
 	}
 }
 

@@ -202,7 +202,7 @@ func (o *options) change(cmd *cobra.Command, f changeFlags, build func([]proto.M
 	}
 	err = missing.report(cmd.ErrOrStderr())
 	if len(answer.Problems) > 0 {
-		return fmt.Errorf("%s in the manifests; the rest was done", plural(len(answer.Problems), "problem"))
+		return fmt.Errorf("%s in the manifests; the rest was done", term.Count(len(answer.Problems), "problem"))
 	}
 	return err
 }

@@ -176,6 +176,6 @@ func writeOthers(w *term.Writer, others []view.Explanation) {
 	}
 	t.Print(w)
 	if more := len(others) - maxOthers; more > 0 {
-		w.Printf("    and %s more\n", plural(more, "flow"))
+		w.Printf("    and %s more\n", term.Count(more, "flow"))
 	}
 }

@@ -210,7 +210,7 @@ the dataplane has all pods of the manifests, on one node.`,
 			}
 			return o.output.print(o.out, m, func(w *term.Writer) {
 				m.Write(w)
-				w.Printf("%d packets sent through the dataplane; %s\n", m.Probes, agreement(w, m.Differ))
+				w.Printf("%s sent through the dataplane; %s\n", term.Count(m.Probes, "packet"), agreement(w, m.Differ))
 				if open {
 					w.Printf("\n")
 					m.WriteOpen(w)
@@ -241,5 +241,5 @@ func agreement(w *term.Writer, differ int) string {
 	if differ == 0 {
 		return w.Styled(term.Green, "every verdict is that of the specification")
 	}
-	return w.Styled(term.Red, plural(differ, "verdict")+" not as the specification says: see \"sluicectl get status\"")
+	return w.Styled(term.Red, term.Count(differ, "verdict")+" not as the specification says: see \"sluicectl get status\"")
 }

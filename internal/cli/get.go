@@ -131,7 +131,7 @@ func writeStatus(w *term.Writer, s view.Status) {
 	t.Row("source", s.Source)
 	t.Row("revision", fmt.Sprintf("%d enforced, %d seen", s.Revision, s.Seen))
 	writeStore(t, s.Store, time.Now())
-	t.Row("state", fmt.Sprintf("%d pods (%d local), %d policies, %d sets", s.Pods, s.Local, s.Policies, s.Sets))
+	t.Row("state", fmt.Sprintf("%s (%d local), %s, %s", term.Count(s.Pods, "pod"), s.Local, term.Count(s.Policies, "policy"), term.Count(s.Sets, "set")))
 	if s.Unenforced > 0 {
 		t.Row("policies", term.Cell{Text: fmt.Sprintf("%d of %d are not enforced in full, see get policies", s.Unenforced, s.Policies), Style: term.Red})
 	}
@@ -150,9 +150,9 @@ func writeStatus(w *term.Writer, s view.Status) {
 			state.Text += lasting(r.Since, time.Now())
 		}
 		if r.Open > 0 {
-			state.Text += fmt.Sprintf("; %d connections are open that policy no longer permits", r.Open)
+			state.Text += "; " + term.Count(r.Open, "connection") + " open that policy no longer permits"
 		}
-		t.Row("renderer "+r.Name, state, fmt.Sprintf("%d tables, %d rules, %d entries, %d commits", r.Tables, r.Rules, r.Entries, r.Commits))
+		t.Row("renderer "+r.Name, state, fmt.Sprintf("%s, %s, %s, %s", term.Count(r.Tables, "table"), term.Count(r.Rules, "rule"), term.Count(r.Entries, "entry"), term.Count(int(r.Commits), "commit")))
 	}
 	t.Print(w)
 	for _, p := range s.Problems {

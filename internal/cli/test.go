@@ -94,7 +94,7 @@ func runTest(ctx context.Context, f *policytest.File, through []string) (policyt
 // some failed.
 func outcome(reports []policytest.Report, broken int) error {
 	if broken > 0 {
-		return fmt.Errorf("%s could not be run as written", plural(broken, "test"))
+		return fmt.Errorf("%s could not be run as written", term.Count(broken, "test"))
 	}
 	for _, r := range reports {
 		if !r.OK() {
@@ -102,11 +102,4 @@ func outcome(reports []policytest.Report, broken int) error {
 		}
 	}
 	return nil
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

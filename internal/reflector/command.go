@@ -3,7 +3,6 @@ package reflector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -28,11 +27,7 @@ func Main(args []string, out, errOut io.Writer) int {
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
 	cmd.SetArgs(args)
-	if err := cmd.ExecuteContext(ctx); err != nil {
-		_, _ = fmt.Fprintln(errOut, "sluice-ksr: "+err.Error())
-		return 1
-	}
-	return 0
+	return settings.Execute(ctx, cmd, errOut)
 }
 
 func newCommand(errOut io.Writer) *cobra.Command {
@@ -47,11 +42,11 @@ Every setting is also an environment variable (--etcd-prefix is SLUICE_ETCD_PREF
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := settings.Load[Config](cmd.Flags(), os.Environ())
 			if err != nil {
-				return err
+				return settings.Usage(err)
 			}
 			log, err := settings.Log(cfg.LogLevel, cfg.LogFormat, errOut)
 			if err = errors.Join(err, cfg.check()); err != nil {
-				return err
+				return settings.Usage(err)
 			}
 			return run(cmd.Context(), cfg, log)
 		},
