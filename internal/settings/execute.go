@@ -22,8 +22,8 @@ type errUsage struct{ error }
 // Unwrap returns what is wrong.
 func (e errUsage) Unwrap() error { return e.error }
 
-// Usage marks an error of settings, so that Execute tells it from what fails later. It is nil
-// for nil.
+// Usage marks an error of settings, so that Execute does not take it for something that failed later. It
+// is nil for nil.
 func Usage(err error) error {
 	if err == nil {
 		return nil
