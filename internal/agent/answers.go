@@ -11,6 +11,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/plugins/policy"
@@ -116,11 +118,11 @@ func action(allowed bool) api.Action {
 
 // hop says what decided, in the words of tables and policies where it was a rule.
 func (a *Agent) hop(h vswitch.Hop) view.Hop {
-	v := view.Hop{Interface: h.Interface, Direction: h.Direction, Action: h.Action, By: string(h.Matched)}
+	v := view.Hop{Interface: h.Interface, Action: h.Action, By: node.Entry(h)}
+	v.Pod, v.Direction = node.PodAt(h)
 	if h.Rule < 0 {
 		return v
 	}
-	v.By = fmt.Sprintf("%s %d rule %d", h.Matched, h.ACLIndex, h.Rule)
 	if source, ok := a.node.ACL.Source(h.ACLIndex, uint32(h.Rule)); ok {
 		v.By += " (" + source.Table + ")"
 		if source.Rule >= 0 {
@@ -168,7 +170,7 @@ func (s clusterState) counts() string {
 			nodes[p.GetNodeName()] = true
 		}
 	}
-	text := fmt.Sprintf("%d namespaces, %d pods, %d policies", len(s.Namespaces), len(s.Pods), len(s.Policies)+len(s.ClusterPolicies))
+	text := fmt.Sprintf("%s, %s, %s", term.Count(len(s.Namespaces), "namespace"), term.Count(len(s.Pods), "pod"), term.Count(len(s.Policies)+len(s.ClusterPolicies), "policy"))
 	if len(nodes) > 1 {
 		text += fmt.Sprintf(" (pods of %d nodes: %s)", len(nodes), strings.Join(slices.Sorted(maps.Keys(nodes)), ", "))
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,30 @@ func TestExplainAndInjectAgree(t *testing.T) {
 	}
 }
 
+// TestInjectNamesHopsAsPodsSeeThem: what a pod sends is its egress, though it enters the vswitch.
+func TestInjectNamesHopsAsPodsSeeThem(t *testing.T) {
+	a := running(t, nil)
+	type place struct {
+		pod       string
+		direction api.Direction
+	}
+	const nobody = "/"
+	for q, want := range map[string][]place{
+		flowFrom("demo/friend", "demo/server", "http"):   {{"demo/friend", api.Egress}, {"demo/server", api.Ingress}},
+		flowFrom("demo/stranger", "demo/server", "http"): {{"demo/stranger", api.Egress}, {"demo/server", api.Ingress}},
+		flowFrom("demo/server", "198.51.100.7", "443"):   {{"demo/server", api.Egress}, {nobody, api.Egress}}, // out of the node
+		flowFrom("198.51.100.7", "demo/friend", "443"):   {{nobody, api.Ingress}, {"demo/friend", api.Ingress}},
+	} {
+		var got []place
+		for _, h := range get[[]view.Injection](t, a, "POST", "/v1/inject", q)[0].Hops {
+			got = append(got, place{h.Pod.String(), h.Direction})
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s passes %v, want %v", q, got, want)
+		}
+	}
+}
+
 func TestAFurtherAddressOfTheNodeIsTheNodesToTheSpecificationToo(t *testing.T) {
 	a := running(t, func(c *Config) { c.Node, c.NodeAddresses = "node-1", []string{"192.168.77.1"} })
 	for src, want := range map[string]bool{"192.168.77.1": true, "192.168.77.2": false} {
@@ -158,14 +183,20 @@ func TestAChangeIsEnforcedWhenItIsAnswered(t *testing.T) {
 	}
 	put := change(t, view.Change{Put: []view.ChangedObject{{Kind: "namespace", Name: "late", Value: value}}})
 	del := change(t, view.Change{Delete: []view.ChangedObject{{Kind: "namespace", Name: "late"}, {Kind: "networkpolicy", Namespace: "demo", Name: "server"}}})
+	late := func(result string) view.AppliedObject {
+		return view.AppliedObject{Kind: "namespace", Name: "late", Result: result}
+	}
+	server := func(result string) view.AppliedObject {
+		return view.AppliedObject{Kind: "networkpolicy", Namespace: "demo", Name: "server", Result: result}
+	}
 	for _, step := range []struct {
 		body string
 		want view.Applied
 	}{
-		{put, view.Applied{Put: 1, Enforced: true}},
-		{put, view.Applied{Unchanged: 1, Enforced: true}},
-		{del, view.Applied{Deleted: 2, Enforced: true}},
-		{del, view.Applied{Unchanged: 2, Enforced: true}},
+		{put, view.Applied{Put: 1, Enforced: true, Objects: []view.AppliedObject{late("created")}}},
+		{put, view.Applied{Unchanged: 1, Enforced: true, Objects: []view.AppliedObject{late("unchanged")}}},
+		{del, view.Applied{Deleted: 2, Enforced: true, Objects: []view.AppliedObject{late("deleted"), server("deleted")}}},
+		{del, view.Applied{Unchanged: 2, Enforced: true, Objects: []view.AppliedObject{late("not found"), server("not found")}}},
 		{"{}", view.Applied{Enforced: true}},
 	} {
 		if d := cmp.Diff(step.want, get[view.Applied](t, a, "POST", "/v1/change", step.body)); d != "" {

@@ -73,7 +73,6 @@ func commonFlags(f *pflag.FlagSet) {
 	f.StringSlice("uplink", nil, "names of interfaces that lead out of the node, beside those with the uplink tag")
 	f.String("acl-orientation", acl.Outputs.String(), "where packets meet the rules for what pods send: outputs, where they leave VPP, or split, at the pod's own interface, "+
 		"where VPP translates sources ahead of outputs; split needs --established=keep")
-	f.StringSlice("renderers", []string{rendererACL}, renderersUsage)
 	f.String("established", acl.Revoke.String(), "open flows that policy no longer permits: revoke cuts them, keep lets them end; the same on all nodes")
 	f.StringSlice("infra", []string{infraNeighbours, infraErrors}, "what passes whatever policies say: neighbours, icmp-errors, and addresses or CIDRs that talk with every pod")
 	f.Duration("vpp-timeout", 5*time.Second, "how long one call to the dataplane may take")
@@ -94,6 +93,7 @@ const (
 )
 
 func runFlags(f *pflag.FlagSet) {
+	f.StringSlice("renderers", []string{rendererACL}, runRenderersUsage)
 	settings.EtcdFlags(f)
 	f.String("state-file", "/var/lib/sluice/agent/state", "file with the last known state, enforced when the agent starts and etcd does not answer; empty for none")
 	f.Duration("status-interval", 10*time.Second, "how often the agent writes its status to etcd while there are many changes; a change after a quiet time is written at once; 0: never")
@@ -107,6 +107,7 @@ func runFlags(f *pflag.FlagSet) {
 }
 
 func devFlags(f *pflag.FlagSet) {
+	f.StringSlice("renderers", []string{rendererACL}, devRenderersUsage)
 	f.String("manifests", "", "directory of Kubernetes manifests to reflect and to follow")
 	f.Bool("accept-legacy", false, "also read policies of extensions/v1beta1 and the annotation that isolates a namespace, as before Kubernetes 1.7")
 	f.String("etcd-dir", "", "directory of the embedded etcd; empty for a temporary one")

@@ -214,7 +214,7 @@ func TestTheRenderersAreChecked(t *testing.T) {
 		{Config{Renderers: []string{"xdp"}, XDPMode: "auto", XDPFlows: xdp.MaxFlows + 1}, "want 8388608 at most"},
 		{Config{Renderers: []string{"xdp"}, XDPMode: "tcx"}, "want auto, clsact, xdp, generic or xdp-pod"},
 		{Config{Renderers: []string{"xdp"}}, "dev has none"},
-		{Config{Renderers: []string{"acl", "ebpf"}}, "want acl, session or xdp"},
+		{Config{Renderers: []string{"acl", "ebpf"}, XDPMode: "auto"}, "want acl, session or xdp"},
 		{Config{Renderers: []string{"acl", "session"}, ACLTarget: "ligato"}, "needs the binary API"},
 	} {
 		err := tc.config.checkRenderers()
@@ -269,5 +269,24 @@ func TestTheLogSaysWhoEnforcesAndWhere(t *testing.T) {
 		if got := fmt.Sprint(cfg.enforcers()); err != nil || got != want {
 			t.Errorf("%v: %s, want %s: %v", args, got, want, err)
 		}
+	}
+}
+
+// TestDevOffersOnlyRenderersThatItHas: xdp is for run.
+func TestDevOffersOnlyRenderersThatItHas(t *testing.T) {
+	usage := func(set func(*pflag.FlagSet)) string {
+		f := pflag.NewFlagSet("", pflag.ContinueOnError)
+		commonFlags(f)
+		set(f)
+		return f.Lookup("renderers").Usage
+	}
+	if text := usage(devFlags); strings.Contains(text, "xdp") || !strings.Contains(text, "session") {
+		t.Errorf("dev: %s", text)
+	}
+	if text := usage(runFlags); !strings.Contains(text, "xdp") {
+		t.Errorf("run: %s", text)
+	}
+	if err := (Config{Renderers: []string{"ebpf"}}).checkRenderers(); err == nil || !strings.HasSuffix(err.Error(), "want acl or session") {
+		t.Errorf("dev: %v", err)
 	}
 }

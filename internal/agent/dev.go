@@ -126,7 +126,7 @@ func (d *devSession) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	case d.cfg.Once && m.Differ > 0:
-		return fmt.Errorf("%d verdicts differ from the specification: please report this", m.Differ)
+		return fmt.Errorf("%s not as the specification says: please report this", term.Count(m.Differ, "verdict"))
 	case d.cfg.Once:
 		return d.out.Err()
 	}
@@ -158,17 +158,17 @@ func (d *devSession) report(ctx context.Context) (view.Matrix, error) {
 	w := d.out
 	w.Printf("%s\n", w.Styled(term.Bold, "Sluice, everything embedded in this process"))
 	t := &term.Table{Indent: "  "}
-	t.Row("manifests", fmt.Sprintf("%s: %d files: %s", d.cfg.Manifests, d.load.Files, state.counts()))
+	t.Row("manifests", fmt.Sprintf("%s: %s: %s", d.cfg.Manifests, term.Count(d.load.Files, "file"), state.counts()))
 	t.Row("etcd", "embedded, "+d.etcd)
-	t.Row("vswitch", fmt.Sprintf("embedded, %d interfaces, VPP binary API %s", len(d.node.Switch.Interfaces())-1, d.vswitchDoor()))
+	t.Row("vswitch", fmt.Sprintf("embedded, %s, VPP binary API %s", term.Count(len(d.node.Switch.Interfaces())-1, "interface"), d.vswitchDoor()))
 	t.Row("debug API", d.cfg.APISocket)
 	t.Print(w)
 	r := status.Renderers[0]
-	w.Printf("\n%s %s enforced in %s as %d address sets, %d tables, %d rules, %d ACL entries\n",
-		w.Styled(term.Bold, "Rendered:"), plural(status.Policies, "policy", "policies"), round(d.metrics.lastDuration()), status.Sets, r.Tables, r.Rules, r.Entries)
+	w.Printf("\n%s %s enforced in %s as %s, %s\n", w.Styled(term.Bold, "Rendered:"), term.Count(status.Policies, "policy"),
+		round(d.metrics.lastDuration()), term.Count(status.Sets, "address set"), installed(r))
 	w.Printf("\n%s\n", w.Styled(term.Bold, "Who can talk to whom"))
 	m.Write(w)
-	w.Printf("%s %s\n", w.Styled(term.Faint, fmt.Sprintf("%d packets sent through the dataplane;", m.Probes)), d.agreement(m.Differ))
+	w.Printf("%s %s\n", w.Styled(term.Faint, term.Count(m.Probes, "packet")+" sent through the dataplane;"), d.agreement(m.Differ))
 	w.Printf("\n%s\n", w.Styled(term.Bold, "What is open"))
 	m.WriteOpen(w)
 	if !d.cfg.Once {
@@ -189,7 +189,7 @@ func (d *devSession) agreement(differ int) string {
 	if differ == 0 {
 		return d.out.Styled(term.Green, "every verdict is that of the specification")
 	}
-	return d.out.Styled(term.Red, fmt.Sprintf("%d verdicts DIFFER from the specification: please report this", differ))
+	return d.out.Styled(term.Red, "DIFFERENT from the specification: "+term.Count(differ, "verdict")+"; please report this")
 }
 
 func (d *devSession) hints() {
@@ -232,12 +232,17 @@ func (d *devSession) changes(status view.Status, differ int, changed []matrix.Di
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := status.Renderers[0]
-	d.out.Printf("%s  revision %d enforced in %s: %s, %d sets, %d tables, %d rules, %d ACL entries; %s\n",
-		time.Now().Format(time.TimeOnly), status.Revision, round(d.metrics.lastDuration()), plural(status.Policies, "policy", "policies"),
-		status.Sets, r.Tables, r.Rules, r.Entries, d.agreement(differ))
+	d.out.Printf("%s  revision %d enforced in %s: %s, %s, %s; %s\n",
+		time.Now().Format(time.TimeOnly), status.Revision, round(d.metrics.lastDuration()), term.Count(status.Policies, "policy"),
+		term.Count(status.Sets, "set"), installed(r), d.agreement(differ))
 	for _, diff := range changed {
 		d.difference(diff)
 	}
+}
+
+// installed says what the policies take in the dataplane.
+func installed(r view.RendererStatus) string {
+	return fmt.Sprintf("%s, %s, %s", term.Count(r.Tables, "table"), term.Count(r.Rules, "rule"), term.Count(r.Entries, "ACL entry"))
 }
 
 func (d *devSession) difference(diff matrix.Difference) {
@@ -250,13 +255,6 @@ func (d *devSession) difference(diff matrix.Difference) {
 		note = " (some pods)"
 	}
 	d.out.Printf("  %s  %s -> %s %s%s\n", d.out.Styled(style, sign), diff.From, diff.To, diff.Port, note)
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // round cuts a duration to what people want to read.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/preflight"
+	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/plugins/policy"
 )
 
@@ -56,7 +57,7 @@ func (e *enforcementLog) dataplanes(renderers []policy.RendererStatus) string {
 	for i, r := range renderers {
 		out[i] = r.Name
 		if n, counted := tables[r.Name]; counted {
-			out[i] = fmt.Sprintf("%s: %s", r.Name, plural(n, "table", "tables"))
+			out[i] = fmt.Sprintf("%s: %s", r.Name, term.Count(n, "table"))
 		}
 	}
 	return strings.Join(out, ", ")

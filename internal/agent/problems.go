@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
@@ -112,7 +113,7 @@ func (w waits) of(p policy.Policy) string {
 	case w.all != "":
 		return w.all
 	case missing > 0:
-		return fmt.Sprintf("%d of %s without an interface in the vswitch", missing, plural(len(p.Pods), "local pod", "local pods"))
+		return fmt.Sprintf("%d of %s without an interface in the vswitch", missing, term.Count(len(p.Pods), "local pod"))
 	case w.uplink != "" && p.Spec.IsolatesEgress:
 		return w.uplink
 	}

@@ -15,14 +15,25 @@ const (
 	rendererXDP     = "xdp"
 )
 
-const renderersUsage = "who enforces: acl (VPP, or a vpp-agent), session beside it (applications on VPP's host stack), xdp (the kernel, at veth pairs of pods)"
+// What the commands say of --renderers. Nothing embedded has veth pairs.
+const (
+	runRenderersUsage = "who enforces: acl (VPP, or a vpp-agent), session beside it (applications on VPP's host stack), xdp (the kernel, at veth pairs of pods)"
+	devRenderersUsage = "who enforces in the embedded dataplane: acl, and session beside it (applications on its host stack)"
+)
+
+// isDev reports whether the settings are those of dev: --xdp-mode is a flag of run.
+func (c Config) isDev() bool { return c.XDPMode == "" }
 
 // checkRenderers checks who enforces. Session rules decide about applications on the host
 // stack of VPP only, so they come beside ACLs.
 func (c Config) checkRenderers() error {
+	known := "acl, session or xdp"
+	if c.isDev() {
+		known = "acl or session"
+	}
 	for _, name := range c.Renderers {
 		if name != rendererACL && name != rendererSession && name != rendererXDP {
-			return fmt.Errorf("--renderers %q: want acl, session or xdp", name)
+			return fmt.Errorf("--renderers %q: want %s", name, known)
 		}
 	}
 	if slices.Contains(c.Renderers, rendererSession) {
@@ -33,7 +44,7 @@ func (c Config) checkRenderers() error {
 			return fmt.Errorf("--renderers %q: session needs the binary API of VPP, and --acl-target ligato uses none", c.Renderers)
 		}
 	}
-	if slices.Contains(c.Renderers, rendererXDP) && c.XDPMode == "" { // which is a flag of run
+	if slices.Contains(c.Renderers, rendererXDP) && c.isDev() {
 		return fmt.Errorf("--renderers %q: xdp is for veth pairs of pods, and dev has none; use sluice-agent run", c.Renderers)
 	}
 	if mode := xdp.Mode(c.XDPMode); c.XDPMode != "" && (!slices.Contains(xdp.Modes, mode) || mode == xdp.ModeNone) {

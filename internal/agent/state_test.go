@@ -33,7 +33,7 @@ func TestWhatCannotBeDecodedIsLeftOut(t *testing.T) {
 	if len(s.Namespaces) != 1 || len(s.Pods) != 4 || len(s.Policies) != 1 {
 		t.Errorf("%d namespaces, %d pods, %d policies, want 1, 4 and 1", len(s.Namespaces), len(s.Pods), len(s.Policies))
 	}
-	if got, want := s.counts(), "1 namespaces, 4 pods, 1 policies (pods of 2 nodes: node-1, node-2)"; got != want {
+	if got, want := s.counts(), "1 namespace, 4 pods, 1 policy (pods of 2 nodes: node-1, node-2)"; got != want {
 		t.Errorf("counts are %q, want %q", got, want)
 	}
 }

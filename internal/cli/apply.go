@@ -28,6 +28,8 @@ type changeFlags struct {
 	files        []string
 	prefix       string
 	acceptLegacy bool
+	// ignoreNotFound is for delete: what is not there is no error.
+	ignoreNotFound bool
 }
 
 func (f *changeFlags) register(cmd *cobra.Command) {
@@ -57,6 +59,25 @@ func storeOf(flags *pflag.FlagSet) (kvstore.Config, error) {
 }
 
 var errNoFile = errors.New("-f is needed: a manifest, a directory of manifests, or - for the standard input")
+
+// noManifest says that there is no file at the paths.
+func noManifest(paths []string) error {
+	return fmt.Errorf("%s: no manifest is there; want files *.yaml, *.yml or *.json", strings.Join(paths, ", "))
+}
+
+// hasObjects is nil where something was loaded, or where it is reported why not.
+func (f *changeFlags) hasObjects(load ksr.Load) error {
+	switch from := strings.Join(f.files, ", "); {
+	case len(load.Objects) > 0 || len(load.Problems) > 0:
+		return nil
+	case load.Files == 0:
+		return noManifest(f.files)
+	case len(load.Skipped) > 0:
+		return fmt.Errorf("%s: nothing to do: no object there is used by policy (namespaces, pods, nodes and policies are)", from)
+	default:
+		return fmt.Errorf("%s: nothing to do: there is no object", from)
+	}
+}
 
 // load reads the manifests, and writes what is to be known of legacy ones to notes.
 func (f *changeFlags) load(in io.Reader, notes io.Writer) (ksr.Load, error) {
@@ -101,8 +122,10 @@ In a cluster the reflector does this from the API server; apply is for developme
 func newDelete(o *options) *cobra.Command {
 	var f changeFlags
 	cmd := &cobra.Command{
-		Use:     "delete -f FILE",
-		Short:   "Delete the objects that manifests name from the agent's store",
+		Use:   "delete -f FILE",
+		Short: "Delete the objects that manifests name from the agent's store",
+		Long: `Delete the objects that manifests name from the store that the agent watches, and name each. The exit code is 1 where some of them are
+not there, unless --ignore-not-found is given.`,
 		Example: "  sluicectl delete -f policy.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -110,6 +133,7 @@ func newDelete(o *options) *cobra.Command {
 		},
 	}
 	f.register(cmd)
+	cmd.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "objects that are not there are no error")
 	return cmd
 }
 
@@ -149,6 +173,11 @@ func (o *options) change(cmd *cobra.Command, f changeFlags, build func([]proto.M
 	if err != nil {
 		return err
 	}
+	if err := f.hasObjects(load); err != nil {
+		w := term.NewWriter(cmd.ErrOrStderr())
+		writeSkipped(w, load.Skipped)
+		return errors.Join(w.Err(), err)
+	}
 	values, problems := convert(load)
 	c, err := build(values)
 	if err != nil {
@@ -163,14 +192,19 @@ func (o *options) change(cmd *cobra.Command, f changeFlags, build func([]proto.M
 	if err != nil {
 		return err
 	}
-	answer.Problems = append(problems, answer.Problems...)
+	answer.Problems, answer.Skipped = append(problems, answer.Problems...), load.Skipped
 	if err := o.output.print(o.out, answer, func(w *term.Writer) { writeApplied(w, answer) }); err != nil {
 		return err
 	}
-	if len(answer.Problems) > 0 {
-		return fmt.Errorf("%s in the manifests; the rest was done", plural(len(answer.Problems), "problem"))
+	var missing notFound
+	if !f.ignoreNotFound {
+		missing = notThere(answer.Objects)
 	}
-	return nil
+	err = missing.report(cmd.ErrOrStderr())
+	if len(answer.Problems) > 0 {
+		return fmt.Errorf("%s in the manifests; the rest was done", term.Count(len(answer.Problems), "problem"))
+	}
+	return err
 }
 
 // convert turns what was loaded into values of the store.
@@ -202,18 +236,4 @@ func (f *changeFlags) changeStore(ctx context.Context, flags *pflag.FlagSet, c v
 	}
 	applied, err := view.Write(ctx, ksr.NewReflector(store, f.prefix, log), c)
 	return applied, errors.Join(err, store.Close())
-}
-
-func writeApplied(w *term.Writer, a view.Applied) {
-	for _, p := range a.Problems {
-		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
-	}
-	w.Printf("%d written, %d deleted, %d unchanged", a.Put, a.Deleted, a.Unchanged)
-	switch {
-	case a.Enforced:
-		w.Printf("; enforced")
-	case a.Pending != "":
-		w.Printf("; %s", w.Styled(term.Amber, "not enforced yet: "+a.Pending))
-	}
-	w.Printf("\n")
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -49,7 +51,7 @@ func (c *client) do(ctx context.Context, method, path string, in, out any) error
 	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return fmt.Errorf("read the agent's answer: %w", err)
+		return c.cutOff(err)
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
 		return fmt.Errorf("the agent's answer to %s is not understood (another version?): %w", path, err)
@@ -80,9 +82,29 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	answer, err := io.ReadAll(resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, fmt.Errorf("read the agent's answer: %w", err)
+		return nil, c.cutOff(err)
 	}
-	return nil, fmt.Errorf("agent: %s", strings.TrimSpace(string(answer)))
+	words := strings.TrimSpace(string(answer))
+	if resp.StatusCode >= http.StatusInternalServerError {
+		return nil, fmt.Errorf("the agent failed while answering (%s): %s", whereItLogs, cmp.Or(words, resp.Status))
+	}
+	return nil, fmt.Errorf("agent: %s", cmp.Or(words, resp.Status))
+}
+
+// whereItLogs is where to look when an agent fails.
+const whereItLogs = `see its log; "sluice-agent" on this node`
+
+// cutOff is about an answer that ended before it was complete.
+func (c *client) cutOff(err error) error {
+	if isCutOff(err) {
+		return fmt.Errorf("the agent on %s closed the connection before it had answered: it failed, or has ended (%s): %w", c.socket, whereItLogs, err)
+	}
+	return fmt.Errorf("read the agent's answer: %w", err)
+}
+
+// isCutOff reports whether the agent closed a connection.
+func isCutOff(err error) bool {
+	return slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE}, func(end error) bool { return errors.Is(err, end) })
 }
 
 // remedy says how a user comes to an agent where none listens on a socket.
@@ -109,6 +131,8 @@ func (c *client) unreachable(err error) error {
 		return fmt.Errorf("no agent listens on %s: %s, or name its socket with --socket: %w", c.socket, remedy(c.socket, os.Geteuid(), there), err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("the agent on %s belongs to another user: %w", c.socket, err)
+	case isCutOff(err):
+		return c.cutOff(err)
 	}
 	return fmt.Errorf("ask the agent on %s: %w", c.socket, err)
 }

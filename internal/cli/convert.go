@@ -69,7 +69,7 @@ func (o *options) convert(errOut io.Writer, files []string, cluster ksr.LegacyCl
 		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
 	}
 	if len(m.Problems) > 0 {
-		return fmt.Errorf("%s in the manifests; the rest was converted", plural(len(m.Problems), "problem"))
+		return fmt.Errorf("%s in the manifests; the rest was converted", term.Count(len(m.Problems), "problem"))
 	}
 	return w.Err()
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -85,7 +84,7 @@ func (o *options) described(errOut io.Writer, manifests []string) (explain.Manif
 		return explain.Manifests{}, err
 	}
 	if load.Files == 0 {
-		return explain.Manifests{}, fmt.Errorf("%s: no manifest is there; want files *.yaml, *.yml or *.json", strings.Join(manifests, ", "))
+		return explain.Manifests{}, noManifest(manifests)
 	}
 	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
 	w := term.NewWriter(errOut)
@@ -177,6 +176,6 @@ func writeOthers(w *term.Writer, others []view.Explanation) {
 	}
 	t.Print(w)
 	if more := len(others) - maxOthers; more > 0 {
-		w.Printf("    and %s more\n", plural(more, "flow"))
+		w.Printf("    and %s more\n", term.Count(more, "flow"))
 	}
 }

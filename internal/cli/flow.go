@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
@@ -117,7 +118,7 @@ func newInject(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "inject SRC DST:PORT/PROTO",
 		Short: "Send the first packet of a flow through the embedded dataplane, and trace it",
-		Long:  "Send a packet through the dataplane's installed tables, and show every interface, table and rule that it met.\n\n" + flowHelp,
+		Long:  "Send a packet through the dataplane's installed tables, and show each pod and uplink that it passed, with the rules of policies that\ndecided there. -o wide adds interfaces and entries of ACLs. Directions are the pod's.\n\n" + flowHelp,
 		Example: `  sluicectl inject shop/web-0 shop/cart-0:http
   sluicectl inject shop/batch-0 203.0.113.10:443/tcp -o yaml`,
 		Args: twoEnds,
@@ -130,7 +131,7 @@ func newInject(o *options) *cobra.Command {
 			if err := o.client().post(cmd.Context(), "/v1/inject", q, &traces); err != nil {
 				return err
 			}
-			if err := o.output.print(o.out, traces, func(w *term.Writer) { writeInjections(w, traces) }); err != nil {
+			if err := o.output.print(o.out, traces, func(w *term.Writer) { writeInjections(w, traces, o.output == formatWide) }); err != nil {
 				return err
 			}
 			for _, t := range traces {
@@ -151,7 +152,7 @@ func twoEnds(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func writeInjections(w *term.Writer, all []view.Injection) {
+func writeInjections(w *term.Writer, all []view.Injection, wide bool) {
 	for i, in := range all {
 		if i > 0 {
 			w.Printf("\n")
@@ -160,11 +161,7 @@ func writeInjections(w *term.Writer, all []view.Injection) {
 		w.Printf("%s  %s -> %s  %s\n", w.Styled(v.Style, strings.ToUpper(v.Text)), side(in.Src), side(in.Dst), in.Flow)
 		t := &term.Table{Indent: "  "}
 		for _, h := range in.Hops {
-			rule := ""
-			if h.Table != "" {
-				rule = fmt.Sprintf("table %s rule %d: %s", h.Table, h.Rule, h.Match)
-			}
-			t.Row(h.Direction, h.Interface, h.Action, h.By, rule, some(h.Origins, 2))
+			t.Row(hopRow(h, wide)...)
 		}
 		t.Print(w)
 		w.Printf("  %s\n", in.Reason)
@@ -172,6 +169,25 @@ func writeInjections(w *term.Writer, all []view.Injection) {
 			w.Printf("  %s\n", w.Styled(term.Red, "the specification says "+in.Expected.String()+": please report this"))
 		}
 	}
+}
+
+// hopRow names the rules of policies that decided first, and what the dataplane has of them
+// after these.
+func hopRow(h view.Hop, wide bool) []any {
+	why, rule := originTexts(h.Origins), ""
+	switch {
+	case why != "":
+		rule = fmt.Sprintf("table %s rule %d: %s", h.Table, h.Rule, h.Match)
+	case h.Action == api.Permit:
+		why = "no policy decides here"
+	default:
+		why = h.By
+	}
+	row := []any{node.PlaceOf(h.Pod, h.Direction), h.Action, why, rule}
+	if wide {
+		row = append(row, h.By, h.Interface)
+	}
+	return row
 }
 
 func newMatrix(o *options) *cobra.Command {
@@ -194,7 +210,7 @@ the dataplane has all pods of the manifests, on one node.`,
 			}
 			return o.output.print(o.out, m, func(w *term.Writer) {
 				m.Write(w)
-				w.Printf("%d packets sent through the dataplane; %s\n", m.Probes, agreement(w, m.Differ))
+				w.Printf("%s sent through the dataplane; %s\n", term.Count(m.Probes, "packet"), agreement(w, m.Differ))
 				if open {
 					w.Printf("\n")
 					m.WriteOpen(w)
@@ -225,5 +241,5 @@ func agreement(w *term.Writer, differ int) string {
 	if differ == 0 {
 		return w.Styled(term.Green, "every verdict is that of the specification")
 	}
-	return w.Styled(term.Red, plural(differ, "verdict")+" not as the specification says: see \"sluicectl get status\"")
+	return w.Styled(term.Red, term.Count(differ, "verdict")+" not as the specification says: see \"sluicectl get status\"")
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,19 +19,25 @@ func newGet(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "List what the agent knows and enforces",
+		Long: `List what the agent knows and enforces: all of a kind, or what is named. A name is exact, and stands for that name in every
+namespace unless it has one, as in shop/web-0, or --namespace is given. --contains lists what has a text in its name.
+
+Exit codes: 0 done, 1 something that is named is not there, 2 error.`,
 		Example: `  sluicectl get pods -n shop
-  sluicectl get rules 3f2a -o yaml`,
+  sluicectl get pod shop/web-0 data/redis-0
+  sluicectl get sets --contains app=web
+  sluicectl get rules global -o yaml`,
 		Args: cobra.ArbitraryArgs,
 		RunE: oneOf,
 	}
 	namespace := cmd.PersistentFlags().StringP("namespace", "n", "", "only this namespace")
 	cmd.AddCommand(
-		newList(o, namespace, "pods", "List pods, their addresses and what isolates them", podTable),
-		newList(o, namespace, "policies", "List policies, the local pods they apply to, and whether they are enforced", policyTable),
+		podList.command(o, namespace),
+		policyList.command(o, namespace),
 		newPolicy(o, namespace),
-		newList(o, namespace, "sets", "List address sets and their members", setTable),
-		newList(o, namespace, "tables", "List installed tables", tableTable),
-		newList(o, namespace, "rules", "List the rules of installed tables, with the policies they came from", ruleTable),
+		setList.command(o, namespace),
+		tableList.command(o, namespace),
+		ruleList.command(o, namespace),
 		newNodes(o, namespace),
 		newStatus(o),
 	)
@@ -50,46 +55,6 @@ func oneOf(cmd *cobra.Command, args []string) error {
 		names = append(names, c.Name())
 	}
 	return fmt.Errorf("%s has no %q: want %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
-}
-
-// aliases are the words of kubectl for what is listed.
-var aliases = map[string][]string{
-	"pods": {"pod", "po"}, "policies": {"netpol", "networkpolicies"}, "sets": {"set"}, "tables": {"table"}, "rules": {"rule"},
-}
-
-// newList returns a command that lists one kind of things, all of them or those
-// whose name contains the argument.
-func newList[T any](o *options, namespace *string, what, short string, table func([]T) *term.Table) *cobra.Command {
-	return &cobra.Command{
-		Use:     what + " [NAME]",
-		Aliases: aliases[what],
-		Short:   short,
-		Example: "  sluicectl get " + what + " -o json",
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q := url.Values{}
-			if *namespace != "" {
-				q.Set("namespace", *namespace)
-			}
-			if len(args) == 1 {
-				q.Set("name", args[0])
-			}
-			items := []T{}
-			if err := o.client().get(cmd.Context(), "/v1/"+what+"?"+q.Encode(), &items); err != nil {
-				return err
-			}
-			return o.output.print(o.out, items, func(w *term.Writer) {
-				if len(items) == 0 {
-					w.Printf("no %s\n", what)
-					return
-				}
-				table(items).Print(w)
-				if o.output == formatWide {
-					writeDetails(w, items)
-				}
-			})
-		},
-	}
 }
 
 func podTable(pods []view.Pod) *term.Table {
@@ -166,7 +131,7 @@ func writeStatus(w *term.Writer, s view.Status) {
 	t.Row("source", s.Source)
 	t.Row("revision", fmt.Sprintf("%d enforced, %d seen", s.Revision, s.Seen))
 	writeStore(t, s.Store, time.Now())
-	t.Row("state", fmt.Sprintf("%d pods (%d local), %d policies, %d sets", s.Pods, s.Local, s.Policies, s.Sets))
+	t.Row("state", fmt.Sprintf("%s (%d local), %s, %s", term.Count(s.Pods, "pod"), s.Local, term.Count(s.Policies, "policy"), term.Count(s.Sets, "set")))
 	if s.Unenforced > 0 {
 		t.Row("policies", term.Cell{Text: fmt.Sprintf("%d of %d are not enforced in full, see get policies", s.Unenforced, s.Policies), Style: term.Red})
 	}
@@ -185,9 +150,9 @@ func writeStatus(w *term.Writer, s view.Status) {
 			state.Text += lasting(r.Since, time.Now())
 		}
 		if r.Open > 0 {
-			state.Text += fmt.Sprintf("; %d connections are open that policy no longer permits", r.Open)
+			state.Text += "; " + term.Count(r.Open, "connection") + " open that policy no longer permits"
 		}
-		t.Row("renderer "+r.Name, state, fmt.Sprintf("%d tables, %d rules, %d entries, %d commits", r.Tables, r.Rules, r.Entries, r.Commits))
+		t.Row("renderer "+r.Name, state, fmt.Sprintf("%s, %s, %s, %s", term.Count(r.Tables, "table"), term.Count(r.Rules, "rule"), term.Count(r.Entries, "entry"), term.Count(int(r.Commits), "commit")))
 	}
 	t.Print(w)
 	for _, p := range s.Problems {

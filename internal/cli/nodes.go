@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,22 +15,29 @@ import (
 )
 
 func newNodes(o *options, namespace *string) *cobra.Command {
-	return &cobra.Command{
-		Use:     "nodes [[NAMESPACE/]POLICY]",
-		Aliases: []string{"node"},
+	var policy string
+	cmd := &cobra.Command{
+		Use:     "nodes [NODE...]",
+		Aliases: []string{"node", "no"},
 		Short:   "Say for every node whether it enforces a policy yet, or everything",
-		Long: `Say for every node of the cluster whether it enforces a policy as it is now, or, without one, everything that was changed.
+		Long: `Say for every node of the cluster, or for those that are named, whether it enforces a policy as it is now, or, without
+--policy, everything that was changed.
 TARGET is the revision of etcd at which that changed, REVISION how much of it the node enforces: the same once it enforces all.
 Nodes report that through etcd at once; while there are many changes, every 10 seconds (--status-interval of the agent).
 Nothing is known of a node on which no agent reports. The exit code is 1 while a node does not enforce it, or none reports.`,
 		Example: `  sluicectl get nodes
-  sluicectl get nodes shop/web
-  sluicectl get nodes -n shop web`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+  sluicectl get nodes --policy shop/web
+  sluicectl get nodes node-1 node-2 -n shop --policy web`,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if i := slices.IndexFunc(names, func(name string) bool { return strings.Contains(name, "/") }); i >= 0 {
+				return fmt.Errorf("%q is not the name of a node: for a policy want --policy %s", names[i], names[i])
+			}
 			q := url.Values{}
-			if len(args) == 1 {
-				in, name := policyArg(args[0], *namespace)
+			if policy != "" {
+				in, name, err := splitName(policy, *namespace)
+				if err != nil {
+					return fmt.Errorf("--policy %w", err)
+				}
 				q.Set("namespace", in)
 				q.Set("name", name)
 			}
@@ -37,7 +45,11 @@ Nothing is known of a node on which no agent reports. The exit code is 1 while a
 			if err := o.client().get(cmd.Context(), "/v1/nodes?"+q.Encode(), &nodes); err != nil {
 				return err
 			}
-			if err := o.output.print(o.out, nodes, func(w *term.Writer) { writeNodes(w, nodes, time.Now()) }); err != nil {
+			nodes, missing := namedNodes(nodes, names)
+			if err := o.output.print(o.out, nodes, func(w *term.Writer) { writeNodes(w, nodes, names, time.Now()) }); err != nil {
+				return err
+			}
+			if err := missing.report(cmd.ErrOrStderr()); err != nil {
 				return err
 			}
 			if len(nodes) == 0 || slices.ContainsFunc(nodes, func(n view.NodeEnforcement) bool { return n.Enforced != view.EnforcedFully }) {
@@ -46,10 +58,32 @@ Nothing is known of a node on which no agent reports. The exit code is 1 while a
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&policy, "policy", "", "ask about this policy: NAMESPACE/NAME, or NAME for a policy of administrators or with --namespace")
+	return cmd
 }
 
-func writeNodes(w *term.Writer, nodes []view.NodeEnforcement, now time.Time) {
-	if len(nodes) == 0 {
+// namedNodes returns the nodes of the names, or all where there are none.
+func namedNodes(all []view.NodeEnforcement, names []string) (nodes []view.NodeEnforcement, missing notFound) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	nodes = []view.NodeEnforcement{}
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(n view.NodeEnforcement) bool { return n.Node == name })
+		if i < 0 {
+			missing = append(missing, quotedName("nodes", "", name))
+			continue
+		}
+		nodes = append(nodes, all[i])
+	}
+	return nodes, missing
+}
+
+func writeNodes(w *term.Writer, nodes []view.NodeEnforcement, names []string, now time.Time) {
+	switch {
+	case len(nodes) == 0 && len(names) > 0:
+		return // each is reported as missing
+	case len(nodes) == 0:
 		w.Printf("no node reports what it enforces: agents do with --node and --status-interval\n")
 		return
 	}

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -95,38 +93,39 @@ func writeFindings(w *term.Writer, p view.Policy) {
 	}
 }
 
-// policyArg reads [NAMESPACE/]NAME; a policy of administrators has no namespace.
-func policyArg(arg, namespace string) (in, name string) {
-	if in, name, ok := strings.Cut(arg, "/"); ok {
-		return in, name
-	}
-	return namespace, arg
-}
-
 func newPolicy(o *options, namespace *string) *cobra.Command {
 	return &cobra.Command{
-		Use:   "policy [NAMESPACE/]NAME",
-		Short: "Show one policy, and everything that keeps it from being enforced",
-		Long:  "Show one policy, and everything that keeps it from being enforced. Policies of administrators have no namespace.",
+		Use:   "policy [[NAMESPACE/]NAME...]",
+		Short: "Show a policy, and everything that keeps it from being enforced",
+		Long: `Show policies that are named, and everything that keeps them from being enforced; without a name list all policies. Policies of
+administrators have no namespace.`,
 		Example: `  sluicectl get policy shop/web
   sluicectl get policy -n shop web
   sluicectl get policy baseline`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, name := policyArg(args[0], *namespace)
-			var policies []view.Policy
-			q := url.Values{"namespace": {in}, "name": {name}}
-			if err := o.client().get(cmd.Context(), "/v1/policies?"+q.Encode(), &policies); err != nil {
+		RunE: func(cmd *cobra.Command, names []string) error {
+			policies, missing, err := policyList.items(cmd.Context(), o.client(), *namespace, "", names)
+			if err != nil {
 				return err
 			}
-			i := slices.IndexFunc(policies, func(p view.Policy) bool { return p.Policy.Name == name && p.Policy.Namespace == in })
-			switch {
-			case i < 0 && in == "":
-				return fmt.Errorf("policy %s is not known, or it has a namespace; \"sluicectl get policies\" lists those that are", name)
-			case i < 0:
-				return fmt.Errorf("policy %s/%s is not known; \"sluicectl get policies -n %s\" lists those that are", in, name, in)
+			var value any = policies
+			if len(names) == 1 && len(policies) == 1 {
+				value = policies[0]
 			}
-			return o.output.print(o.out, policies[i], func(w *term.Writer) { writePolicy(w, policies[i]) })
+			if err := o.output.print(o.out, value, func(w *term.Writer) {
+				if len(names) == 0 {
+					policyList.write(w, policies, nil, o.output == formatWide)
+					return
+				}
+				for i, p := range policies {
+					if i > 0 {
+						w.Printf("\n")
+					}
+					writePolicy(w, p)
+				}
+			}); err != nil {
+				return err
+			}
+			return missing.report(cmd.ErrOrStderr())
 		},
 	}
 }

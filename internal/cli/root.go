@@ -15,7 +15,7 @@ import (
 // Exit codes.
 const (
 	ExitOK     = 0
-	ExitDenied = 1 // the flow is denied, or a test failed
+	ExitDenied = 1 // the flow is denied, a test failed, or what is named is not there
 	ExitError  = 2
 )
 
@@ -56,7 +56,7 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 		Long: `sluicectl asks a Sluice agent which policies, sets, tables and rules it enforces, explains
 verdicts, sends packets through the embedded dataplane, and runs policy unit tests.
 
-Exit codes: 0 done or allowed, 1 denied or a failed test, 2 error.`,
+Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error.`,
 		Example: `  sluicectl get pods
   sluicectl explain shop/web-0 data/postgres-0:5432/tcp
   sluicectl test docs/examples/tests/shop.yaml`,

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/tests/etcd"
 )
@@ -103,7 +102,7 @@ func TestListsAskForWhatIsWanted(t *testing.T) {
 		says([]view.Set{})(w, r)
 	}
 	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/{what}": note})
-	for _, args := range [][]string{{"sets"}, {"policies", "web"}, {"tables", "-n", "shop"}, {"rules", "a&b", "-n", "s p"}} {
+	for _, args := range [][]string{{"sets"}, {"policies", "--contains", "web"}, {"tables", "-n", "shop"}, {"rules", "--contains", "a&b", "-n", "s p"}} {
 		if code, out, errOut := sluicectl(socket, "", append([]string{"get"}, args...)...); code != ExitOK || out != "no "+args[0]+"\n" {
 			t.Errorf("%v: exit code %d, %q, %q", args, code, out, errOut)
 		}
@@ -214,50 +213,6 @@ func TestMatrixTellsOfDifferences(t *testing.T) {
 	}
 }
 
-const policy = `
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata: {name: web, namespace: shop}
-spec: {podSelector: {}}
-`
-
-func TestApplyAndDeleteSendWhatTheManifestsHold(t *testing.T) {
-	var got view.Change
-	socket := agent(t, map[string]http.HandlerFunc{"POST /v1/change": func(w http.ResponseWriter, r *http.Request) {
-		got = view.Change{}
-		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
-			t.Error(err)
-		}
-		says(view.Applied{Put: len(got.Put), Deleted: len(got.Delete), Pending: "no vswitch"})(w, r)
-	}})
-	code, out, _ := sluicectl(socket, policy, "apply", "-f", "-")
-	if code != ExitOK || out != "1 written, 0 deleted, 0 unchanged; not enforced yet: no vswitch\n" {
-		t.Errorf("apply: exit code %d, %q", code, out)
-	}
-	if len(got.Put) != 1 || len(got.Delete) != 0 {
-		t.Fatalf("apply sent %+v", got)
-	}
-	id := model.ID{Kind: model.Kind(got.Put[0].Kind), Namespace: "shop", Name: "web"}
-	if v, err := model.Decode(id, got.Put[0].Value); err != nil || !v.(*model.NetworkPolicy).GetIsolatesIngress() {
-		t.Errorf("the value is %v, %v", v, err)
-	}
-	code, out, _ = sluicectl(socket, policy, "delete", "-f", "-")
-	if d := cmp.Diff([]view.ChangedObject{{Kind: "networkpolicy", Namespace: "shop", Name: "web"}}, got.Delete); d != "" || len(got.Put) > 0 || code != ExitOK {
-		t.Errorf("delete: exit code %d, %q, sent %+v\n%s", code, out, got, d)
-	}
-}
-
-func TestProblemsOfManifestsDoNotKeepTheRestFromBeingApplied(t *testing.T) {
-	socket := agent(t, map[string]http.HandlerFunc{"POST /v1/change": says(view.Applied{Put: 1, Enforced: true})})
-	code, out, errOut := sluicectl(socket, policy+"---\nkind: Pod\n---\n{", "apply", "-f", "-")
-	if code != ExitError || strings.Count(out, "problem: stdin") != 2 || !strings.HasSuffix(out, "1 written, 0 deleted, 0 unchanged; enforced\n") {
-		t.Errorf("exit code %d, output:\n%s", code, out)
-	}
-	if errOut != "sluicectl: 2 problems in the manifests; the rest was done\n" {
-		t.Errorf("error %q", errOut)
-	}
-}
-
 func TestCommandsThatNeedNoAgent(t *testing.T) {
 	code, out, _ := sluicectl("/nowhere", "", "version", "-o", "json")
 	var info map[string]string
@@ -297,53 +252,6 @@ func TestAnUnknownKindIsAnErrorThatNamesThoseThereAre(t *testing.T) {
 	}
 }
 
-func TestKindsHaveTheNamesOfKubectl(t *testing.T) {
-	pods := []view.Pod{{Pod: api.PodID{Namespace: "shop", Name: "web-0"}}}
-	policies := []view.Policy{{Policy: api.PolicyID{Namespace: "shop", Name: "web"}}}
-	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/pods": says(pods), "GET /v1/policies": says(policies)})
-	for kind, want := range map[string]string{"pod": "shop/web-0", "po": "shop/web-0", "netpol": "shop/web", "networkpolicies": "shop/web"} {
-		if code, out, errOut := sluicectl(socket, "", "get", kind); code != ExitOK || !strings.Contains(out, want) {
-			t.Errorf("get %s: exit code %d, %q, %q", kind, code, out, errOut)
-		}
-	}
-}
-
-func TestAPolicyOfAdministratorsIsShownByItsName(t *testing.T) {
-	policies := []view.Policy{{Policy: api.PolicyID{Namespace: "shop", Name: "web"}, Rules: 1}, {Policy: api.PolicyID{Name: "web"}, Rules: 7}}
-	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/policies": says(policies)})
-	for want, args := range map[string][]string{"rules       7": {"web"}, "rules       1": {"-n", "shop", "web"}} {
-		if code, out, errOut := sluicectl(socket, "", append([]string{"get", "policy"}, args...)...); code != ExitOK || !strings.Contains(out, want) {
-			t.Errorf("get policy %v: exit code %d, %q, %q, want %q", args, code, out, errOut, want)
-		}
-	}
-	for text, args := range map[string][]string{"policy none is not known, or it has a namespace": {"none"}, "policy shop/none is not known": {"shop/none"}} {
-		if code, _, errOut := sluicectl(socket, "", append([]string{"get", "policy"}, args...)...); code != ExitError || !strings.Contains(errOut, text) {
-			t.Errorf("get policy %v: exit code %d, %q", args, code, errOut)
-		}
-	}
-}
-
-// TestNothingTellsThatAPolicyIsEnforced: an answer without nodes is none.
-func TestNothingTellsThatAPolicyIsEnforced(t *testing.T) {
-	var asked string
-	nodes := []view.NodeEnforcement{}
-	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/nodes": func(w http.ResponseWriter, r *http.Request) {
-		asked = r.URL.RawQuery
-		says(nodes)(w, r)
-	}})
-	if code, out, _ := sluicectl(socket, "", "get", "nodes"); code != ExitDenied || !strings.Contains(out, "no node reports") {
-		t.Errorf("exit code %d, %q", code, out)
-	}
-	nodes = []view.NodeEnforcement{{Enforced: view.EnforcedFully}, {Enforced: view.EnforcedUnknown, Why: "no agent reports on it"}}
-	if code, out, _ := sluicectl(socket, "", "get", "nodes", "-n", "shop", "web"); code != ExitDenied || !strings.Contains(out, "unknown: no agent reports on it") || asked != "name=web&namespace=shop" {
-		t.Errorf("exit code %d, asked %q, %q", code, asked, out)
-	}
-	nodes = nodes[:1]
-	if code, _, _ := sluicectl(socket, "", "get", "nodes"); code != ExitOK {
-		t.Errorf("exit code %d", code)
-	}
-}
-
 func TestWhatIsMissingIsAskedForInWords(t *testing.T) {
 	empty := t.TempDir()
 	for want, args := range map[string][]string{
@@ -372,7 +280,7 @@ func TestEtcdWithCertificatesIsWrittenTo(t *testing.T) {
 	const manifest = "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}"
 	args := []string{"apply", "-f", "-", "--etcd-endpoints", strings.Join(members.Endpoints(), ","), "--etcd-ca", authority.CA}
 	code, out, errOut := sluicectl("nowhere", manifest, append(args, "--etcd-cert", cert, "--etcd-key", key)...)
-	if code != ExitOK || !strings.HasPrefix(out, "1 written") {
+	if code != ExitOK || !strings.HasPrefix(out, "namespace/shop created\n1 written") {
 		t.Errorf("exit code %d, %q, %q", code, out, errOut)
 	}
 	if code, _, errOut := sluicectl("nowhere", manifest, append(args, "--etcd-cert", cert)...); code != ExitError || !strings.Contains(errOut, "--etcd-cert and --etcd-key belong together") {

@@ -125,16 +125,9 @@ func outcome(reports []policytest.Report, unread int) error {
 	}
 	switch {
 	case broken > 0:
-		return fmt.Errorf("%s could not be run as written", plural(broken, "test"))
+		return fmt.Errorf("%s could not be run as written", term.Count(broken, "test"))
 	case failed:
 		return errNegative
 	}
 	return nil
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

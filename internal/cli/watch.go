@@ -113,6 +113,9 @@ func (f *watchFlags) parse() error {
 	return nil
 }
 
+// errEnough ends a stream of which enough was seen.
+var errEnough = errors.New("enough was seen")
+
 // watchVerdicts prints verdicts until there were enough, or whoever reads has.
 func (o *options) watchVerdicts(ctx context.Context, f watchFlags) error {
 	if ctx == nil {
@@ -142,11 +145,11 @@ func (o *options) watchVerdicts(ctx context.Context, f watchFlags) error {
 			return err
 		}
 		if seen++; seen == f.count {
-			return io.EOF
+			return errEnough
 		}
 		return nil
 	})
-	if err == nil || ctx.Err() != nil || errors.Is(err, io.EOF) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, errEnough) {
 		return nil
 	}
 	return err
@@ -230,7 +233,7 @@ func (c *client) stream(ctx context.Context, path string, question any, f func(j
 		if err := dec.Decode(&line); errors.Is(err, io.EOF) {
 			return errors.New("the agent has ended")
 		} else if err != nil {
-			return fmt.Errorf("read the agent's answer: %w", err)
+			return c.cutOff(err)
 		}
 		if err := f(line); err != nil {
 			return err

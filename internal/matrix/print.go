@@ -37,7 +37,7 @@ func (m Matrix) Write(w *term.Writer) {
 	w.Printf("%s every port that the destination declares   %s some   %s none\n",
 		w.Styled(signs[All].Style, signs[All].Text), w.Styled(signs[Some].Style, signs[Some].Text), w.Styled(signs[None].Style, signs[None].Text))
 	if m.Left > 0 {
-		w.Printf("%d more groups are not shown\n", m.Left)
+		w.Printf("not shown: %s\n", term.Count(m.Left, "more group"))
 	}
 }
 

@@ -124,7 +124,7 @@ func (a *Attacher) attach(pod api.PodID, ips []netip.Addr) {
 	delete(a.gone, pod)
 	p := a.ports[pod]
 	if p == nil {
-		p = &port{index: a.dataplane.AddInterface("pod/"+pod.String(), acl.InterfaceTag(pod))}
+		p = &port{index: a.dataplane.AddInterface(podInterface+pod.String(), acl.InterfaceTag(pod))}
 		a.ports[pod] = p
 		if a.namespace != nil {
 			p.namespace = a.namespace(session.NamespaceID(pod))

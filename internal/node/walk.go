@@ -1,7 +1,9 @@
 package node
 
 import (
+	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
@@ -97,14 +99,46 @@ func (n *Node) decider() renderer.Renderer {
 	return n.ACL
 }
 
-// String returns the hop that decided, in one line.
+// String returns what the dataplane dropped the packet by, or why it did not.
 func (w Walk) String() string {
 	for _, t := range w.Visits {
 		for _, h := range t.Trace.Hops {
 			if h.Action == api.Deny {
-				return h.String()
+				return PlaceOf(PodAt(h)) + ": " + h.Decided()
 			}
 		}
 	}
 	return w.Reason
+}
+
+// podInterface is what the names of interfaces of pods begin with, in the embedded dataplane.
+const podInterface = "pod/"
+
+// PodAt returns the pod at whose interface a hop is, and in which direction the pod sees it.
+// The direction at another interface is that of the node.
+func PodAt(h vswitch.Hop) (api.PodID, api.Direction) {
+	var pod api.PodID
+	if name, ok := strings.CutPrefix(h.Interface, podInterface); ok && pod.UnmarshalText([]byte(name)) == nil {
+		return pod, h.Direction.Opposite()
+	}
+	return api.PodID{}, h.Direction
+}
+
+// PlaceOf names what PodAt returns: "egress of shop/web-0", or "out of the node".
+func PlaceOf(pod api.PodID, d api.Direction) string {
+	switch {
+	case pod != (api.PodID{}):
+		return fmt.Sprintf("%s of %s", d, pod)
+	case d == api.Ingress:
+		return "into the node"
+	}
+	return "out of the node"
+}
+
+// Entry names what the dataplane matched: an entry of an ACL, a session, or nothing.
+func Entry(h vswitch.Hop) string {
+	if h.Rule < 0 {
+		return string(h.Matched)
+	}
+	return fmt.Sprintf("%s %d rule %d", h.Matched, h.ACLIndex, h.Rule)
 }

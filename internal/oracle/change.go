@@ -108,10 +108,11 @@ func (c Change) size() int {
 	return 1
 }
 
-// compare orders changes by size, then by what else they touch: the kind, and the
-// breadth of the policies. Texts make the order complete.
+// compare orders changes by whether labels get round administrators, by size, then by what
+// else they touch: the kind, and the breadth of the policies. Texts make the order complete.
 func (o *Oracle) compare(a, b Change) int {
-	return cmp.Or(cmp.Compare(a.size(), b.size()),
+	return cmp.Or(cmp.Compare(a.evasion(), b.evasion()),
+		cmp.Compare(a.size(), b.size()),
 		cmp.Compare(a.rank(), b.rank()),
 		cmp.Compare(o.breadth(a), o.breadth(b)), strings.Compare(a.Text, b.Text))
 }

@@ -2,7 +2,9 @@ package oracle_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -79,6 +81,59 @@ func TestANetworkPolicyCannotFlipWhatAdministratorsDeny(t *testing.T) {
 			t.Errorf("%q cannot be enough", c.Text)
 		}
 	}
+}
+
+// TestAnAdministratorsRuleIsChangedBeforeLabelsGetRoundIt: whoever relabels a namespace to get
+// round a rule takes all its pods out of it, and is often not allowed to.
+func TestAnAdministratorsRuleIsChangedBeforeLabelsGetRoundIt(t *testing.T) {
+	const (
+		fromTeam  = `ingress: [{action: Deny, from: [{namespaces: {matchLabels: {team: a}}}]}]`
+		fromPods  = `ingress: [{action: Deny, from: [{pods: {namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchLabels: {app: web}}}}]}]`
+		allowTeam = `ingress: [{action: Allow, from: [{namespaces: {matchLabels: {team: b}}}]}, {action: Deny, from: [{namespaces: {}}]}]`
+	)
+	for name, tc := range map[string]struct{ policies, tiers, kind string }{
+		"admin":           {"", anp("guard", 10, forDB+fromTeam), "AdminNetworkPolicy guard"},
+		"admin, pods":     {"", anp("guard", 10, forDB+fromPods), "AdminNetworkPolicy guard"},
+		"admin, allowing": {"", anp("guard", 10, forDB+allowTeam), "AdminNetworkPolicy guard"},
+		"and isolated":    {dbClients, anp("guard", 10, forDB+fromTeam), "AdminNetworkPolicy guard"},
+		"cluster":         {"", cnp("Admin", "guard", 10, forDB+fromTeam), "ClusterNetworkPolicy guard"},
+		"baseline":        {"", banp(forDB + fromTeam), "BaselineAdminNetworkPolicy default"},
+	} {
+		v := explainedInTiers(t, tc.policies, tc.tiers, "shop/web > shop/db 80/tcp")
+		if v.Allowed || v.Ingress.Subjects[0].Rule == nil || len(v.Changes) == 0 {
+			t.Fatalf("%s: the case is not the one that is meant:\n%s", name, v)
+		}
+		rule := originOf(*v.Ingress.Subjects[0].Rule)
+		if !strings.Contains(v.String(), "\n  ask the administrators about "+rule+", which is theirs and denies it\n  smallest change") {
+			t.Errorf("%s: nobody is named to ask:\n%s", name, v)
+		}
+		if c := v.Changes[0]; !c.Flips || labels(c) > 0 || !strings.Contains(c.Text, "rule 0 of "+tc.kind) && !strings.Contains(c.Text, "rule 1 of "+tc.kind) {
+			t.Errorf("%s: the first change is %q", name, c.Text)
+		}
+		for i, c := range v.Changes {
+			if c.Flips && i > 0 && labels(v.Changes[i-1]) > labels(c) {
+				t.Errorf("%s: %q comes after %q", name, c.Text, v.Changes[i-1].Text)
+			}
+		}
+	}
+}
+
+func originOf(g api.Origin) string {
+	return fmt.Sprintf("%s rule %d of %s", g.Direction, g.Rule, g.Policy)
+}
+
+// labels is 1 for a change that labels a pod, and 2 for one that labels a namespace.
+func labels(c oracle.Change) (n int) {
+	switch c.Kind {
+	case oracle.LabelPod:
+		n = 1
+	case oracle.LabelNamespace:
+		n = 2
+	}
+	for _, p := range c.Parts {
+		n = max(n, labels(p))
+	}
+	return n
 }
 
 // TestTheWhyOfATierTermNamesWhatFailed is about terms that NetworkPolicy does not have.

@@ -187,6 +187,7 @@ func (p *printer) changes(v Verdict) {
 	if !v.Allowed {
 		would = "allow"
 	}
+	p.owners(v)
 	for _, c := range v.Changes {
 		switch {
 		case !c.Flips:
@@ -205,6 +206,18 @@ func (p *printer) changes(v Verdict) {
 	}
 	if flipping == 0 && !v.Allowed && len(v.Egress.Subjects)+len(v.Ingress.Subjects) > 0 {
 		p.line("  no small change was found that would allow it")
+	}
+}
+
+// owners names the rules of administrators that deny the flow: whoever asks is not who may
+// change them.
+func (p *printer) owners(v Verdict) {
+	var named []api.Origin
+	for _, s := range slices.Concat(v.Egress.Subjects, v.Ingress.Subjects) {
+		if !s.Allowed && s.Rule != nil && !slices.Contains(named, *s.Rule) {
+			named = append(named, *s.Rule)
+			p.line("  ask the administrators about %s, which is theirs and denies it", originText(*s.Rule))
+		}
 	}
 }
 

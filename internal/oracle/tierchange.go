@@ -156,6 +156,29 @@ func allOf(parts []Change) Change {
 	return together(parts...)
 }
 
+// any reports whether a change, or a part of it, is of a sort.
+func (c Change) any(is func(Change) bool) bool {
+	return is(c) || slices.ContainsFunc(c.Parts, func(p Change) bool { return p.any(is) })
+}
+
+// evasion is 0 for a change that is made where the verdict is: of a rule of administrators by
+// changing that. Labels that take a pod out of such a rule come after it, and those of a
+// namespace last, since they touch what all its pods may do.
+func (c Change) evasion() int {
+	ofTier := func(c Change) bool {
+		return slices.ContainsFunc(c.Origins, func(g api.Origin) bool { return g.Policy.Kind != api.NetworkPolicy })
+	}
+	switch {
+	case !c.any(ofTier):
+		return 0
+	case c.any(func(c Change) bool { return c.Kind == LabelNamespace }):
+		return 2
+	case c.any(func(c Change) bool { return c.Kind == LabelPod && ofTier(c) }):
+		return 1
+	}
+	return 0
+}
+
 // evasions are the labels by which the other end would not be matched by a rule any
 // more, one for every requirement of the one peer that matches.
 func (f opening) evasions(a askedRule) []Change {

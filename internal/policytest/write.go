@@ -33,7 +33,7 @@ func (r Report) writeMismatches(w *term.Writer) {
 	if r.MismatchCount == 0 {
 		return
 	}
-	w.Printf("%s %s: %s\n", w.Styled(term.Red, "FAIL"), r.Name, count(r.MismatchCount, "mismatch", "mismatches"))
+	w.Printf("%s %s: %s\n", w.Styled(term.Red, "FAIL"), r.Name, term.Count(r.MismatchCount, "mismatch"))
 	t := term.NewTable("STEP", "FROM", "TO", "PORT", "EXPECTED", "GOT", "BY", "PROBE", "WHY")
 	t.Indent = "  "
 	for group := range alike(r.Mismatches, Mismatch.alike) {
@@ -94,7 +94,7 @@ func (r Report) writeDisagreements(w *term.Writer) {
 	if r.DisagreementCount == 0 {
 		return
 	}
-	w.Printf("%s %s: the subjects disagree about %s\n", w.Styled(term.Red, "FAIL"), r.Name, count(r.DisagreementCount, "flow", "flows"))
+	w.Printf("%s %s: the subjects disagree about %s\n", w.Styled(term.Red, "FAIL"), r.Name, term.Count(r.DisagreementCount, "flow"))
 	t := term.NewTable("STEP", "FROM", "TO", "PORT", "BY", "GOT", "PROBE", "WHY")
 	t.Indent = "  "
 	for group := range alike(r.Disagreements, Disagreement.alike) {
@@ -119,12 +119,12 @@ func writeMore(w *term.Writer, n int) {
 func (r Report) writeSummary(w *term.Writer) {
 	t := &term.Table{}
 	for _, s := range r.Subjects {
-		probes := count(s.Probes, "probe", "probes") + " in " + count(r.Steps, "step", "steps")
+		probes := term.Count(s.Probes, "probe") + " in " + term.Count(r.Steps, "step")
 		if s.Unasked > 0 {
 			probes += fmt.Sprintf(", %d not asked", s.Unasked)
 		}
 		t.Row(r.state(s), r.Name, s.Name, probes,
-			count(s.Mismatches, "mismatch", "mismatches"), round(s.Applying+s.Asking), rate(s.Rate()))
+			term.Count(s.Mismatches, "mismatch"), round(s.Applying+s.Asking), rate(s.Rate()))
 	}
 	t.Print(w)
 }
@@ -153,7 +153,7 @@ func WriteTotal(w *term.Writer, reports []Report, unread int, took time.Duration
 	if broken > 0 {
 		text = append(text, w.Styled(term.Red, fmt.Sprintf("%d could not be run", broken)))
 	}
-	w.Printf("%s  %s  %s  %s\n", count(all, "test", "tests"), strings.Join(text, ", "), count(probes, "probe", "probes"), round(took))
+	w.Printf("%s  %s  %s  %s\n", term.Count(all, "test"), strings.Join(text, ", "), term.Count(probes, "probe"), round(took))
 }
 
 func (p Place) from() string { return withAddr(p.From, p.Flow.Src.String(), p.Flow.Src.Is6()) }
@@ -177,13 +177,6 @@ func (p Place) port() string {
 		return fmt.Sprintf("%s=%d/%s", p.PortName, p.Port, p.Protocol)
 	}
 	return fmt.Sprintf("%d/%s", p.Port, p.Protocol)
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + many
 }
 
 func orDash(s string) string {

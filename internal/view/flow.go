@@ -43,7 +43,8 @@ type Injection struct {
 // Hop is one interface and direction that a packet passed or was dropped at.
 type Hop struct {
 	Interface string         `json:"interface"`
-	Direction api.Direction  `json:"direction"` // the vswitch's view
+	Pod       api.PodID      `json:"pod,omitzero"` // whose interface it is; zero at an uplink
+	Direction api.Direction  `json:"direction"`    // the pod's view, the node's at an uplink
 	Action    api.Action     `json:"action"`
 	By        string         `json:"by"` // what decided: an ACL and rule, a session, nothing
 	Table     string         `json:"table,omitempty"`
@@ -120,6 +121,19 @@ type Applied struct {
 	Enforced  bool          `json:"enforced"`          // by every renderer of the agent, before it answered
 	Pending   string        `json:"pending,omitempty"` // why the agent does not enforce it yet
 	Problems  []api.Problem `json:"problems,omitempty"`
+	// Objects are what the change names, in its order.
+	Objects []AppliedObject `json:"objects,omitempty"`
+	// Skipped are the objects of the manifests that policy does not use, as kubectl names them.
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// AppliedObject is what became of one object of a change.
+type AppliedObject struct {
+	Kind      string `json:"kind"` // as in keys, for example "networkpolicy"
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Result is created, configured, unchanged, deleted, or "not found" where it was to be deleted.
+	Result string `json:"result"`
 }
 
 // Explanation is the verdict on one flow and the whole reason for it.

@@ -31,8 +31,9 @@ var fields = map[string]string{
 	"Question":         "src dst port protocol",
 	"Party":            "name pod address node",
 	"Injection":        "src dst flow verdict reason hops expected",
-	"Hop":              "interface direction action by table rule match origins",
-	"Applied":          "put deleted unchanged enforced pending problems",
+	"Hop":              "interface pod direction action by table rule match origins",
+	"Applied":          "put deleted unchanged enforced pending problems objects skipped",
+	"AppliedObject":    "kind namespace name result",
 	"Explanation":      "src dst flow allowed oracle renderers renderersDiffer packets",
 	"Answer":           "renderer allowed decides agrees pending decisions node unasked origins unnamed",
 	"NamedOrigin":      "policy direction rule role",
@@ -45,7 +46,7 @@ var fields = map[string]string{
 func TestNamesOfFieldsAreNeverTakenAway(t *testing.T) {
 	for _, v := range []any{
 		Pod{}, Policy{}, Set{}, Table{}, Rule{}, Status{}, RendererStatus{}, Question{}, Party{}, Injection{}, Hop{},
-		Applied{}, Explanation{}, Answer{}, NamedOrigin{}, Packet{}, Matrix{}, Change{}, ChangedObject{},
+		Applied{}, AppliedObject{}, Explanation{}, Answer{}, NamedOrigin{}, Packet{}, Matrix{}, Change{}, ChangedObject{},
 		StoreStatus{}, Reflector{}, NodeStatus{}, NodeRenderer{}, UnenforcedPolicy{}, NodeEnforcement{},
 	} {
 		typ := reflect.TypeOf(v)

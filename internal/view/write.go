@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -34,20 +35,24 @@ func Write(ctx context.Context, r *ksr.Reflector, c Change) (Applied, error) {
 		}
 		ids = append(ids, id)
 	}
-	put, err := r.Apply(ctx, puts)
+	stats, effects, err := r.Change(ctx, puts, ids)
 	if err != nil {
 		return Applied{}, err
 	}
-	del, err := r.Delete(ctx, ids)
-	if err != nil {
-		return Applied{}, err
+	out := Applied{Put: stats.Put, Deleted: stats.Deleted, Unchanged: stats.Unchanged}
+	for _, o := range slices.Concat(c.Put, c.Delete) {
+		out.Objects = append(out.Objects, AppliedObject{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Result: string(effects[o.modelID()])})
 	}
-	return Applied{Put: put.Put, Deleted: del.Deleted, Unchanged: put.Unchanged + del.Unchanged}, nil
+	return out, nil
+}
+
+func (o ChangedObject) modelID() model.ID {
+	return model.ID{Kind: model.Kind(o.Kind), Namespace: o.Namespace, Name: o.Name}
 }
 
 // id is an error when no object can have the name.
 func (o ChangedObject) id() (model.ID, error) {
-	id := model.ID{Kind: model.Kind(o.Kind), Namespace: o.Namespace, Name: o.Name}
+	id := o.modelID()
 	if parsed, err := model.ParseKey("", model.Key("", id)); err != nil || parsed != id {
 		return id, fmt.Errorf("kind %q, namespace %q, name %q: no object can have this name", o.Kind, o.Namespace, o.Name)
 	}

@@ -88,8 +88,11 @@ func (t Trace) String() string {
 
 // String returns for example
 // "pod1 ingress: permit by acl 3 (sluice:local) rule 0: ...; session created".
-func (h Hop) String() string {
-	s := fmt.Sprintf("%s %s: %s by %s", h.Interface, h.Direction, h.Action, h.Matched)
+func (h Hop) String() string { return fmt.Sprintf("%s %s: %s", h.Interface, h.Direction, h.Decided()) }
+
+// Decided returns what String does, without the interface and the direction.
+func (h Hop) Decided() string {
+	s := fmt.Sprintf("%s by %s", h.Action, h.Matched)
 	switch h.Matched {
 	case MatchACL, MatchSession:
 		if h.Matched == MatchSession {

@@ -56,7 +56,7 @@ type parsed struct {
 	objects  []Object
 	trees    []map[string]any // of the objects, when the rest is read
 	refusals []refusal
-	skipped  int
+	skipped  []string // as in Load
 }
 
 // refusal is a document or an object that cannot be used. The ID is zero when it
@@ -226,13 +226,13 @@ func (p *parser) manifest(raw []byte, at place, inherited envelope) {
 	case p.rest && (!isList || p.version(env) != nil):
 		p.verbatim(raw, env, at)
 	case foreign(env):
-		p.skipped++
+		p.skip(top, env)
 	case isList:
 		p.list(top["items"], env, at)
 	case isRead:
 		p.object(raw, env, at)
 	case irrelevant(env.kind):
-		p.skipped++
+		p.skip(top, env)
 	default:
 		reason := quoted(env.kind) + " is not a kind of Kubernetes"
 		if likely, ok := likelyKind(env.kind); ok {
@@ -240,6 +240,13 @@ func (p *parser) manifest(raw []byte, at place, inherited envelope) {
 		}
 		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: title(raw, env), Field: "kind", Reason: reason})
 	}
+}
+
+// skip notes an object that is not read.
+func (p *parser) skip(top map[string]json.RawMessage, env envelope) {
+	var meta struct{ Name string }
+	_ = json.Unmarshal(top["metadata"], &meta) // what cannot be read has no name
+	p.skipped = append(p.skipped, reference(env.kind, env.version, meta.Name))
 }
 
 func readEnvelope(top map[string]json.RawMessage, inherited envelope) (envelope, *fieldError) {

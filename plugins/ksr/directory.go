@@ -53,7 +53,7 @@ type manifestFile struct {
 	current  []manifest        // in the order of the file
 	held     map[model.ID]manifest
 	problems []api.Problem
-	skipped  int
+	skipped  []string // as in Load
 }
 
 // manifest is an object and what it is converted to.
@@ -121,7 +121,7 @@ func (d *Directory) merge(tree manifestTree) (Load, map[model.ID]proto.Message) 
 	paths := slices.Sorted(maps.Keys(d.files))
 	for _, path := range paths {
 		f := d.files[path]
-		load.Skipped += f.skipped
+		load.Skipped = append(load.Skipped, f.skipped...)
 		load.Problems = append(load.Problems, f.problems...)
 		for _, c := range f.current {
 			if m.object(c.object) {
@@ -190,7 +190,7 @@ func (d *Directory) write(ctx context.Context, objs []Object, msgs map[model.ID]
 	if len(c.put) == 0 && len(c.remove) == 0 {
 		return Stats{Unchanged: unchanged}, nil
 	}
-	stats, err := d.reflector.change(ctx, c)
+	stats, _, err := d.reflector.change(ctx, c)
 	if err != nil {
 		return stats, err
 	}

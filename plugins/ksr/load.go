@@ -23,7 +23,7 @@ type Load struct {
 	Objects  []Object      // each ID once, in the order of the files
 	Problems []api.Problem // one for every bad document or object
 	Notes    []api.Problem // of Modernise, with AcceptLegacy; nothing is wrong there
-	Skipped  int           // objects of kinds that policy does not need
+	Skipped  []string      // objects of kinds that policy does not need, as Reference names them
 	Files    int           // that were read
 }
 
@@ -130,7 +130,7 @@ func (m *merger) addPath(path string, stdin io.Reader) error {
 
 func (m *merger) add(p parsed) {
 	m.load.Files++
-	m.load.Skipped += p.skipped
+	m.load.Skipped = append(m.load.Skipped, p.skipped...)
 	for _, r := range p.refusals {
 		m.load.Problems = append(m.load.Problems, r.problem)
 	}

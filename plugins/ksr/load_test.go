@@ -43,8 +43,8 @@ func checkLoad(t *testing.T, dir string, got Load, want []string, problems []str
 	if diff := cmp.Diff(problems, found); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
-	if got.Files != files || got.Skipped != skipped {
-		t.Errorf("%d files and %d skipped, want %d and %d", got.Files, got.Skipped, files, skipped)
+	if got.Files != files || len(got.Skipped) != skipped {
+		t.Errorf("%d files and %d skipped, want %d and %d", got.Files, len(got.Skipped), files, skipped)
 	}
 }
 

@@ -76,13 +76,45 @@ func (r *Reflector) Replace(ctx context.Context, values []proto.Message) (Stats,
 
 // Apply writes single objects.
 func (r *Reflector) Apply(ctx context.Context, values []proto.Message) (Stats, error) {
-	return r.change(ctx, change{put: values})
+	stats, _, err := r.change(ctx, change{put: values})
+	return stats, err
+}
+
+// Effect is what a change did to one object.
+type Effect string
+
+// The effects of a change.
+const (
+	Created   Effect = "created"
+	Changed   Effect = "configured" // kubectl's word
+	Unchanged Effect = "unchanged"
+	Deleted   Effect = "deleted"
+	Absent    Effect = "not found" // it was to be deleted
+)
+
+// Change writes and deletes single objects in one Write, and returns its effect on each of
+// them. An object that is to be written and deleted is an error.
+func (r *Reflector) Change(ctx context.Context, put []proto.Message, remove []model.ID) (Stats, map[model.ID]Effect, error) {
+	stats, byKey, err := r.change(ctx, change{put: put, remove: remove})
+	if err != nil {
+		return stats, nil, err
+	}
+	effects := make(map[model.ID]Effect, len(byKey))
+	for key, effect := range byKey {
+		id, err := model.ParseKey(r.prefix, key)
+		if err != nil {
+			return stats, nil, fmt.Errorf("reflect: %w", err)
+		}
+		effects[id] = effect
+	}
+	return stats, effects, nil
 }
 
 // Delete deletes single objects. Those that the store does not hold count as
 // unchanged.
 func (r *Reflector) Delete(ctx context.Context, ids []model.ID) (Stats, error) {
-	return r.change(ctx, change{remove: ids})
+	stats, _, err := r.change(ctx, change{remove: ids})
+	return stats, err
 }
 
 // change is what a source wants changed. An object is named once in all of it.
@@ -91,34 +123,59 @@ type change struct {
 	remove []model.ID
 }
 
-// change compares with the store and writes the difference in one Write.
-func (r *Reflector) change(ctx context.Context, c change) (Stats, error) {
+// change compares with the store and writes the difference in one Write. It returns the
+// effects by key.
+func (r *Reflector) change(ctx context.Context, c change) (Stats, map[string]Effect, error) {
 	want, err := r.encode(c.put)
 	if err != nil {
-		return Stats{}, err
+		return Stats{}, nil, err
 	}
 	var remove []string
 	for _, id := range c.remove {
-		remove = append(remove, model.Key(r.prefix, id))
+		key := model.Key(r.prefix, id)
+		if _, ok := want[key]; ok {
+			return Stats{}, nil, fmt.Errorf("reflect %s: %w", id, ErrDuplicate)
+		}
+		remove = append(remove, key)
 	}
+	slices.Sort(remove)
+	remove = slices.Compact(remove)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	have, err := r.read(ctx, slices.Concat(slices.Collect(maps.Keys(want)), remove))
 	if err != nil {
-		return Stats{}, err
+		return Stats{}, nil, err
 	}
-	slices.Sort(remove)
-	var absent int
-	gone := slices.DeleteFunc(slices.Compact(remove), func(key string) bool {
-		_, ok := have[key]
-		if !ok {
-			absent++
-		}
-		return !ok
-	})
+	effects := effectsOf(want, remove, have)
+	gone := slices.DeleteFunc(slices.Clone(remove), func(key string) bool { return effects[key] == Absent })
 	stats, err := r.write(ctx, want, gone, have)
-	stats.Unchanged += absent
-	return stats, err
+	if err != nil {
+		return Stats{}, nil, err
+	}
+	stats.Unchanged += len(remove) - len(gone)
+	return stats, effects, nil
+}
+
+// effectsOf compares what is wanted, and the keys that are not, with what the store held.
+func effectsOf(want map[string][]byte, remove []string, have map[string][]byte) map[string]Effect {
+	effects := make(map[string]Effect, len(want)+len(remove))
+	for key, value := range want {
+		switch old, ok := have[key]; {
+		case !ok:
+			effects[key] = Created
+		case bytes.Equal(old, value):
+			effects[key] = Unchanged
+		default:
+			effects[key] = Changed
+		}
+	}
+	for _, key := range remove {
+		effects[key] = Absent
+		if _, ok := have[key]; ok {
+			effects[key] = Deleted
+		}
+	}
+	return effects
 }
 
 // hasOther says whether the store holds the object of a value with another value.

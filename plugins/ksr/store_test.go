@@ -202,6 +202,41 @@ func TestApplyAndDeleteTouchSingleObjects(t *testing.T) {
 	}
 }
 
+func TestReflectorNamesTheEffectOnEachObject(t *testing.T) {
+	s := newStore()
+	r := NewReflector(s, testPrefix, discard())
+	if _, err := r.Apply(t.Context(), []proto.Message{podMsg("same", "1"), podMsg("other", "1"), podMsg("going", "1")}); err != nil {
+		t.Fatal(err)
+	}
+	checkOps(t, s, "put pod/shop/going", "put pod/shop/other", "put pod/shop/same")
+	stats, got, err := r.Change(t.Context(), []proto.Message{podMsg("same", "1"), podMsg("other", "2"), podMsg("new", "1")}, []model.ID{podID("going"), podID("gone"), podID("gone")})
+	want := map[model.ID]Effect{podID("same"): Unchanged, podID("other"): Changed, podID("new"): Created, podID("going"): Deleted, podID("gone"): Absent}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil || stats != (Stats{Put: 2, Deleted: 1, Unchanged: 2}) {
+		t.Errorf("%+v, %v (-want +got):\n%s", stats, err, diff)
+	}
+	checkOps(t, s, "put pod/shop/new", "put pod/shop/other", "delete pod/shop/going")
+	if _, _, err := r.Change(t.Context(), []proto.Message{podMsg("a", "1")}, []model.ID{podID("a")}); !errors.Is(err, ErrDuplicate) {
+		t.Errorf("written and deleted: %v", err)
+	}
+	checkOps(t, s)
+}
+
+func TestReferencesAreThoseOfKubectl(t *testing.T) {
+	for want, id := range map[string]model.ID{
+		"pod/web":                             podID("web"),
+		"networkpolicy.networking.k8s.io/web": {Kind: model.KindNetworkPolicy, Namespace: "shop", Name: "web"},
+		"clusternetworkpolicy.policy.networking.k8s.io/web": {Kind: model.KindClusterNetworkPolicy, Name: "web"},
+	} {
+		if got := Reference(id); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	load, err := LoadFiles([]string{Stdin}, strings.NewReader("{apiVersion: apps/v1, kind: Deployment, metadata: {name: foo}}\n---\n{apiVersion: v1, kind: ServiceList, items: []}\n---\n{apiVersion: v1, kind: Secret, metadata: {name: \"a\\nb\"}}\n"))
+	if diff := cmp.Diff([]string{"deployment.apps/foo", "servicelist", `"secret/a\nb"`}, load.Skipped); diff != "" || err != nil {
+		t.Errorf("%v, skipped (-want +got):\n%s", err, diff)
+	}
+}
+
 func TestValuesThatCannotBeReflectedChangeNothing(t *testing.T) {
 	s := newStore()
 	r := NewReflector(s, testPrefix, discard())

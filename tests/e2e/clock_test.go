@@ -76,7 +76,7 @@ func TestFaultTheClocksOfAllJump(t *testing.T) {
 		t.Errorf("the agent read the state again:\n%s\nbefore:\n%s", now, resyncs)
 	}
 	eventually(t, func() error { // what the agent tells of itself is on a lease, too
-		if out, code := s.agent.ctl("get", "nodes", "demo/server"); code != 0 || !strings.Contains(out, "node-1") {
+		if out, code := s.agent.ctl("get", "nodes", "--policy", "demo/server"); code != 0 || !strings.Contains(out, "node-1") {
 			return fmt.Errorf("get nodes: exit code %d:\n%s", code, out)
 		}
 		return nil

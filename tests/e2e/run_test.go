@@ -200,13 +200,13 @@ func TestNodesTellWhatTheyEnforce(t *testing.T) {
 	// A second node, whose vswitch is not there.
 	b := startAgent(t, "run", "--node", "node-2", "--etcd-endpoints", etcd, "--vpp-socket", filepath.Join(socketDir(t), "nobody.sock"), "--status-interval", "100ms")
 	eventually(t, func() error {
-		out, code := b.ctl("get", "nodes", "demo/server")
+		out, code := b.ctl("get", "nodes", "--policy", "demo/server")
 		if code != 1 || !regexp.MustCompile(`(?m)^node-1 +yes `).MatchString(out) || !regexp.MustCompile(`(?m)^node-2 +pending: `).MatchString(out) {
 			return fmt.Errorf("exit code %d:\n%s", code, out)
 		}
 		return nil
 	})
-	if out, code := a.ctl("get", "nodes", "demo/other"); code != 2 || !strings.Contains(out, "there is no policy demo/other") {
+	if out, code := a.ctl("get", "nodes", "--policy", "demo/other"); code != 2 || !strings.Contains(out, "there is no policy demo/other") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	b.stop(syscall.SIGTERM)
