@@ -174,7 +174,7 @@ func writeInjections(w *term.Writer, all []view.Injection, wide bool) {
 // hopRow names the rules of policies that decided first, and what the dataplane has of them
 // after these.
 func hopRow(h view.Hop, wide bool) []any {
-	why, rule := originTexts(h.Origins), ""
+	why, rule := api.OriginTexts(h.Origins), ""
 	switch {
 	case why != "":
 		rule = fmt.Sprintf("table %s rule %d: %s", h.Table, h.Rule, h.Match)

@@ -46,6 +46,7 @@ func init() {
 	core.HealthCheckProbeInterval = 200 * time.Millisecond
 	core.HealthCheckReplyTimeout = 2 * time.Second
 	core.HealthCheckThreshold = 4
+	socketclient.MaxWaitReady = disconnectWait / 2 // it is waited for again; Disconnect waits for it
 	core.SetLogLevel(1) // fatal
 }
 
