@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,6 +56,35 @@ func TestListsShowWhatIsEnforced(t *testing.T) {
 		if _, body := a.ask("GET", path+"?namespace=nowhere&name=nothing", ""); body != "[]" {
 			t.Errorf("%s: an empty list is %q, want []", path, body)
 		}
+	}
+}
+
+// TestRulesDoNotCountProbes asks in every way that sends packets, between two looks at the
+// counters, and lets a flow go on that has a session.
+func TestRulesDoNotCountProbes(t *testing.T) {
+	a := running(t, nil)
+	client, server := netip.MustParseAddr("10.2.0.2"), netip.MustParseAddr("10.2.0.1")
+	flow := api.Flow{Src: client, Dst: server, Protocol: api.TCP, SrcPort: 4000, DstPort: 80}
+	traffic(t, a, flow)
+	traffic(t, a, api.Flow{Src: client, Dst: server, Protocol: api.TCP, SrcPort: 4000, DstPort: 81})
+	counted := func() string {
+		_, text := a.ask("GET", "/v1/rules", "")
+		return text
+	}
+	before, sessions := counted(), len(a.node.Switch.Sessions())
+	if strings.Count(before, `"hits":1`) != 2 || sessions == 0 {
+		t.Fatalf("traffic is not counted, or has no session: %s", before)
+	}
+	get[view.Matrix](t, a, "GET", "/v1/matrix", "")
+	for _, port := range []string{"80", "81"} {
+		get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom("demo/friend", "demo/server", port))
+		get[[]view.Injection](t, a, "POST", "/v1/inject", flowFrom("demo/stranger", "demo/server", port))
+	}
+	if d := cmp.Diff(before, counted()); d != "" {
+		t.Errorf("rules before and after (-before +after):\n%s", d)
+	}
+	if n := len(a.node.Switch.Sessions()); n != sessions {
+		t.Errorf("%d sessions, and %d before", n, sessions)
 	}
 }
 

@@ -47,7 +47,7 @@ func init() {
 	core.HealthCheckReplyTimeout = 2 * time.Second
 	core.HealthCheckThreshold = 4
 	socketclient.MaxWaitReady = disconnectWait / 2 // it is waited for again; Disconnect waits for it
-	core.SetLogLevel(1) // fatal
+	core.SetLogLevel(1)                            // fatal
 }
 
 // DefaultTimeout of one call leaves room for the stall of a very large change.
