@@ -60,6 +60,7 @@ func (c Config) checks(h host) []preflight.Check {
 			preflight.Check{Name: "kernel", Fatal: true, Find: func(context.Context) preflight.Finding { return c.checkKernel(h.release()) }},
 			preflight.Check{Name: "capabilities", Fatal: true, Find: func(context.Context) preflight.Finding { return c.checkRights(h.status()) }},
 			preflight.Check{Name: "bpf file system", Fatal: true, Find: c.checkPins},
+			preflight.Check{Name: "xdp pins", Fatal: true, Find: c.checkOwner},
 		)
 		if len(c.XDPUplinks) > 0 {
 			out = append(out, preflight.Check{Name: "xdp uplinks", Fatal: true, Find: c.checkUplinks})
@@ -179,6 +180,22 @@ func (c Config) checkPins(context.Context) preflight.Finding {
 		return preflight.Fail(fmt.Errorf("--xdp-pins: %w", err), xdp.PinsRemedy)
 	}
 	return preflight.Fine("%s", c.XDPPins)
+}
+
+// checkOwner checks that this agent can own its folder for pins, where there can be one.
+func (c Config) checkOwner(context.Context) preflight.Finding {
+	if xdp.CheckPins(c.XDPPins) != nil {
+		return preflight.Finding{}
+	}
+	err := xdp.CheckOwner(c.XDPPins, c.Node, c.TakeOver)
+	var refused *xdp.PinsError
+	switch {
+	case errors.As(err, &refused):
+		return preflight.Fail(fmt.Errorf("--xdp-pins: %w", refused.Problem), refused.Remedy)
+	case err != nil:
+		return preflight.Warn(fmt.Errorf("--xdp-pins: whose they are is not known: %w", err), "")
+	}
+	return preflight.Fine("nobody else has them")
 }
 
 func (c Config) checkUplinks(context.Context) preflight.Finding {

@@ -61,6 +61,7 @@ type Config struct {
 	XDPSample        uint32        `koanf:"xdp-sample"`
 	XDPAnySource     bool          `koanf:"xdp-any-source"`
 	XDPUnknownPass   bool          `koanf:"xdp-unknown-pass"`
+	TakeOver         bool          `koanf:"take-over"`
 }
 
 // commonFlags are those of every command of the agent.

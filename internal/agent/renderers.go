@@ -64,7 +64,7 @@ func (c Config) idle(given []string) (out []idleSetting) {
 	for _, name := range given {
 		kind, _, _ := strings.Cut(name, "-")
 		switch {
-		case kind == "xdp" && !slices.Contains(c.Renderers, rendererXDP):
+		case (kind == "xdp" || name == "take-over") && !slices.Contains(c.Renderers, rendererXDP):
 			out = append(out, idleSetting{name, "--renderers has no xdp"})
 		case kind == "ligato" && c.ACLTarget != targetLigato:
 			out = append(out, idleSetting{name, "--acl-target is not ligato"})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/settings"
+	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/xdp"
@@ -20,6 +21,7 @@ func xdpFlags(f *pflag.FlagSet) {
 	f.String("xdp-mode", string(xdp.ModeAuto), "where the kernel decides: auto (TCX at the node's ends of pairs, clsact where the kernel has no TCX), clsact, xdp, generic, xdp-pod")
 	f.String("xdp-netns", "/run/netns", "folder with the network namespaces of pods, for --xdp-mode xdp-pod")
 	f.String("xdp-pins", xdp.DefaultPinPath, "folder of a bpf file system; what is pinned there goes on while the agent is not running")
+	f.Bool("take-over", false, "take over pins in --xdp-pins that an agent with another --node left; for one start")
 	f.StringSlice("xdp-uplink", nil, "interfaces at which packets to pods are dropped early, by XDP")
 	f.Duration("xdp-learn", 30*time.Second, "for how long after a pod is attached the middle of a TCP flow that policy permits is taken for one that was open; 0 for not at all")
 	f.Uint32("xdp-flows", xdp.DefaultFlows, "places for flows whose answers need evidence, 32 bytes each; half of as many fit almost without loss")
@@ -40,7 +42,8 @@ func (a *Agent) xdp(infra renderer.Infra, established acl.Established) (*node.XD
 		return nil, fmt.Errorf("--xdp-uplink: %w", err)
 	}
 	k, err := xdp.NewKernel(xdp.KernelOptions{
-		Log: log, Mode: xdp.Mode(a.cfg.XDPMode), PinPath: a.cfg.XDPPins, Infra: infra, AnySource: a.cfg.XDPAnySource,
+		Log: log, Mode: xdp.Mode(a.cfg.XDPMode), PinPath: a.cfg.XDPPins, TakeOver: a.cfg.TakeOver,
+		Owner: xdp.Owner{Node: a.cfg.Node, Version: version.Get().Version}, Infra: infra, AnySource: a.cfg.XDPAnySource,
 		UnknownPass: a.cfg.XDPUnknownPass, Flows: int(a.cfg.XDPFlows), Uplinks: uplinks,
 		PodNamespace: xdp.Namespaces{Folder: a.cfg.XDPNetNS}.Of,
 	})
@@ -73,7 +76,8 @@ func newCleanup() *cobra.Command {
 		Short: "Remove what enforces policy in the kernel",
 		Long: `Remove the links and maps that agents with the XDP renderer have pinned, and their clsact filters of all interfaces, which are
 there with --xdp-mode clsact and, where the kernel has no TCX, with every mode: from then on the kernel lets all packets of pods
-pass. Nothing else is touched. End the agent before: one that runs goes on without pins. A folder that is not there is an error; filters are removed all the same.`,
+pass. Nothing else is touched. End the agent before: nothing is removed while one runs that owns the folder. A folder that is not
+there is an error; filters are removed all the same.`,
 		Example: `  sluice-agent cleanup
   sluice-agent cleanup --xdp-pins /sys/fs/bpf/other`,
 		Args: settings.NoArgs,

@@ -2,13 +2,21 @@ package agent
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/preflight"
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/renderer/xdp/xdptest"
+	"github.com/sluice-net/sluice/tests/wires"
 )
 
 // cleanUp runs sluice-agent cleanup where there are no interfaces but those of an empty network
@@ -44,5 +52,58 @@ func TestACleanUpOfAFolderThatIsNoneSaysSo(t *testing.T) {
 	}
 	if _, err := os.Stat(other); err != nil {
 		t.Errorf("a folder that is not ours is gone: %v", err)
+	}
+}
+
+// TestAgentRefusesPinsThatAreNotItsOwn has check, run and cleanup meet the pins of another agent.
+func TestAgentRefusesPinsThatAreNotItsOwn(t *testing.T) {
+	if err := xdptest.Missing(); err != nil {
+		t.Skip(err)
+	}
+	pins := filepath.Join(wires.BPFFS(t), "sluice")
+	isFound := func(level preflight.Level, want string, args ...string) {
+		t.Helper()
+		dir := filepath.Dir(socketPath(t))
+		cfg := config(t, append([]string{
+			"--node", "node-2", "--renderers", "xdp", "--xdp-pins", pins, "--api-socket", filepath.Join(dir, "api"), "--state-file=",
+		}, args...)...)
+		report := preflight.Run(t.Context(), cfg.checks(modernHost))
+		i := slices.IndexFunc(report, func(r preflight.Result) bool { return r.Name == "xdp pins" })
+		if i < 0 || report[i].Level != level || !strings.Contains(report[i].Line(), want) {
+			t.Errorf("check with %v: %+v, want %s %q", args, report, level, want)
+		}
+		if level != preflight.Error {
+			return
+		}
+		if err := run(t.Context(), cfg, discard); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("run with %v: %v, want %q on one line", args, err, want)
+		}
+	}
+	isFound(preflight.OK, "nobody else has them")
+	if _, err := os.Stat(pins); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a check made the folder: %v", err)
+	}
+	first, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, Flows: 64, PinPath: pins, Owner: xdp.Owner{Node: "node-1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owned := fmt.Sprintf("end it first: pid %d", os.Getpid())
+	isFound(preflight.Error, owned)
+	isFound(preflight.Error, owned, "--take-over")
+	if code, out := cleanUp(t, "--xdp-pins", pins); code != 1 || strings.Count(out, "\n") != 1 || !strings.Contains(out, owned) {
+		t.Errorf("cleanup: exit code %d: %q, want one line with %q", code, out, owned)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	isFound(preflight.Error, `--node is "node-2": correct --node`)
+	isFound(preflight.OK, "nobody else has them", "--take-over")
+	isFound(preflight.OK, "nobody else has them", "--node", "node-1")
+	if err := os.Chmod(pins, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	isFound(preflight.Error, "mode 0750: pins must be root's alone: chmod 0700 "+pins, "--node", "node-1")
+	if code, out := cleanUp(t, "--xdp-pins", pins); code != 0 || !strings.HasPrefix(out, "removed ") {
+		t.Errorf("cleanup: exit code %d: %q", code, out)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
@@ -144,8 +145,8 @@ var ErrNoPins = errors.New("there is no folder with pins")
 
 // Cleanup removes everything that is pinned in a folder, and the filters of ours of all interfaces
 // of the network namespace: what was enforced by them is not any more. It touches nothing that has
-// not a name of ours. It returns how many it removed; where the folder cannot have pins, these are
-// filters.
+// not a name of ours, and nothing at all while a process owns the folder. It returns how many it
+// removed; where the folder cannot have pins, these are filters.
 func Cleanup(pinPath string) (removed int, err error) {
 	k := &Kernel{options: KernelOptions{PinPath: pinPath}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}}
 	pins := isBPF(pinPath)
@@ -156,6 +157,10 @@ func Cleanup(pinPath string) (removed int, err error) {
 		pins = fmt.Errorf("folder for pins: %w", pins)
 	}
 	if pins == nil {
+		if k.pins, err = lockPins(pinPath, unix.LOCK_EX, false); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, k.pins.Close()) }()
 		err = k.adoptLinks()
 	}
 	if err := errors.Join(err, k.adoptFilters()); err != nil {
@@ -176,7 +181,7 @@ func Cleanup(pinPath string) (removed int, err error) {
 // removePins removes the pinned maps, and their folder if nothing else is in it.
 func (k *Kernel) removePins() (removed int, err error) {
 	var errs []error
-	for _, names := range [][]string{memoryMaps, stateMaps, {markPin}} {
+	for _, names := range [][]string{memoryMaps, stateMaps, {markPin, ownerPin}} {
 		for _, name := range names {
 			switch err := os.Remove(k.pinOf(name)); {
 			case err == nil:

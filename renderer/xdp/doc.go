@@ -16,4 +16,6 @@
 //     that leads from wherever endpoints are.
 //   - A plane that already enforces what is told is not touched.
 //   - Only links and maps under the own pin path are touched.
+//   - A folder for pins has one owner, whose lock ends with its process; nothing in it is touched
+//     without the lock.
 package xdp

@@ -85,6 +85,9 @@ func TestAnEndpointIsFoundWhenTheOneThatHadItsPlaceGoes(t *testing.T) {
 	c.may(map[int]uint16{0: 0})
 	c.may(map[int]uint16{1: 81, 2: 80})
 	c.may(map[int]uint16{0: 81})
+	if err := c.kernel.Disown(); err != nil {
+		t.Fatal(err)
+	}
 	next := newKernel(t, c.rig.kernel) // as the next process
 	c.holds(next, "a start")
 	if err := next.Close(); err != nil {

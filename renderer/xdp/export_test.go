@@ -17,6 +17,13 @@ const (
 	stateBusy = 1 << 47
 )
 
+// Disown has nobody own the pins, as if the process had ended.
+func (k *Kernel) Disown() error {
+	err := k.pins.Close()
+	k.pins = nil
+	return err
+}
+
 // Generation and SetGeneration are of the number of changes that packets read.
 func (k *Kernel) Generation() uint32     { return get32(k.history.bytes[8:]) }
 func (k *Kernel) SetGeneration(g uint32) { put32(k.history.bytes[8:], g) }

@@ -27,7 +27,10 @@ type KernelOptions struct {
 	// PinPath is a folder of a bpf file system. What is pinned there goes on when the process
 	// ends, and is taken over by the next. Empty: nothing is pinned.
 	PinPath string
-	Infra   renderer.Infra
+	// Owner is remembered with the pins. Those of another node are taken over only with TakeOver.
+	Owner    Owner
+	TakeOver bool
+	Infra    renderer.Infra
 
 	AnySource   bool // pods may send from addresses that are not theirs
 	UnknownPass bool // interfaces that are attached and not known let packets pass
@@ -56,6 +59,7 @@ type KernelOptions struct {
 type Kernel struct {
 	options KernelOptions
 	log     *slog.Logger
+	pins    *os.File             // the folder, locked; nil without pins
 	state   map[string]*ebpf.Map // of flows: outlives memories
 	history history
 	dropped []byte // packets by why, of all processors; mapped
@@ -77,7 +81,8 @@ type Kernel struct {
 	since   atomic.Int64 // sinceBoot when that began
 }
 
-// NewKernel takes over what is pinned, or begins with nothing. Nothing is enforced by it.
+// NewKernel takes over what is pinned, or begins with nothing. Nothing is enforced by it. A folder for
+// pins has one owner at a time: a PinsError says why it cannot be this process.
 func NewKernel(o KernelOptions) (*Kernel, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -111,6 +116,9 @@ func (k *Kernel) open() error {
 		}
 		if err := os.MkdirAll(k.options.PinPath, 0o700); err != nil {
 			return fmt.Errorf("folder for pins: %w", err)
+		}
+		if err := k.own(); err != nil {
+			return err
 		}
 	}
 	if err := k.measure(); err != nil {
@@ -153,7 +161,7 @@ func (k *Kernel) open() error {
 	return k.adopt()
 }
 
-// Close ends what is not pinned. What is goes on.
+// Close ends what is not pinned. What is goes on, and has no owner any more.
 func (k *Kernel) Close() error {
 	k.running.Lock()
 	defer k.running.Unlock()
@@ -181,6 +189,10 @@ func (k *Kernel) Close() error {
 		if m != nil {
 			errs = append(errs, m.Close())
 		}
+	}
+	if k.pins != nil { // last: the next owner may change everything
+		errs = append(errs, k.pins.Close())
+		k.pins = nil
 	}
 	return errors.Join(errs...)
 }
