@@ -139,7 +139,7 @@ func (f *Fabric) Attempt(flow api.Flow) Walk { return f.ask(flow, (*Node).attemp
 // Unenforced returns what the renderers that decide cannot have enforced on some node.
 func (f *Fabric) Unenforced() (out []renderer.Unenforced) {
 	for _, n := range f.nodes {
-		if r, ok := n.decider().(renderer.Reporter); ok {
+		if r, ok := renderer.As[renderer.Reporter](n.decider()); ok {
 			out = append(out, r.Unenforced()...)
 		}
 	}
@@ -157,7 +157,7 @@ func (f *Fabric) Explain(flow api.Flow) (out []renderer.Decision) {
 		if n == nil {
 			continue
 		}
-		if r, ok := n.decider().(renderer.Explainer); ok {
+		if r, ok := renderer.As[renderer.Explainer](n.decider()); ok {
 			out = append(out, r.Explain(flow)...)
 		}
 	}
