@@ -123,7 +123,8 @@ func (r *Renderer) placed() []placed {
 func (r *Renderer) State() *renderer.State {
 	s := r.published.Load()
 	out := &renderer.State{
-		Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Err: s.err, Pending: s.pending, Blocked: s.blocked, Memory: s.memory,
+		Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Pending: s.pending,
+		Blocked: s.blocked, Memory: s.memory,
 	}
 	for _, p := range s.tables {
 		t := renderer.Table{Name: p.table.Name(), Pods: p.table.Pods, Rules: p.table.Rules, Origins: p.table.Origins}
