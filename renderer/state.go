@@ -34,6 +34,9 @@ type State struct {
 	// Forbidden counts open connections that policy no longer permits, and that the dataplane
 	// can only ask applications to close.
 	Forbidden int
+	// Drift counts by kind what somebody else changed in the dataplane, and was repaired; nil where
+	// nobody looks.
+	Drift map[string]uint64
 }
 
 // Overdue is how long a dataplane may take for the answer to one call. A Commit is many calls, and

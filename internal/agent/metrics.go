@@ -205,6 +205,8 @@ var (
 	memoryBudgetDesc = prometheus.NewDesc("sluice_acl_memory_budget_bytes", "Memory of the vswitch that ACLs may take.", nil, nil)
 )
 
+var driftDesc = prometheus.NewDesc("sluice_dataplane_drift_total", "What somebody else changed in the dataplane, and was repaired.", []string{"renderer", "kind"}, nil)
+
 // tableCollector counts tables and rules of each renderer.
 type tableCollector struct{ a *Agent }
 
@@ -214,6 +216,7 @@ func (tableCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- rulesDesc
 	ch <- memoryNeededDesc
 	ch <- memoryBudgetDesc
+	ch <- driftDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -222,6 +225,9 @@ func (c tableCollector) Collect(ch chan<- prometheus.Metric) {
 		rules, _ := s.Entries()
 		ch <- prometheus.MustNewConstMetric(tablesDesc, prometheus.GaugeValue, float64(len(s.Tables)), s.Renderer)
 		ch <- prometheus.MustNewConstMetric(rulesDesc, prometheus.GaugeValue, float64(rules), s.Renderer)
+		for kind, n := range s.Drift {
+			ch <- prometheus.MustNewConstMetric(driftDesc, prometheus.CounterValue, float64(n), s.Renderer, kind)
+		}
 		if s.Memory.Needed > 0 {
 			ch <- prometheus.MustNewConstMetric(memoryNeededDesc, prometheus.GaugeValue, float64(s.Memory.Needed))
 		}
