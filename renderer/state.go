@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -14,20 +15,44 @@ import (
 // interface in the dataplane, or it is not known which. Everything else was installed.
 var ErrNoInterface = errors.New("no interface")
 
+var errGone = errors.New("not connected to the dataplane")
+
 // State is what a dataplane enforces, as its renderer knows it. It is published after every
 // Commit and never changes afterwards. Directions are the pod's.
 type State struct {
 	Renderer  string
-	Version   string    // of the dataplane; empty when it has none, or is not known yet
-	Connected bool      // when it was asked for, not when it was published
-	Err       error     // of the last Commit; nil when everything is enforced
-	Pending   []Pending // what is known and not enforced yet
-	Blocked   []string  // interfaces that let nothing pass, because nobody says whose they are
-	Memory    Memory
-	Tables    []Table // local ones by name, then the global one
+	Version   string // of the dataplane; empty when it has none, or is not known yet
+	Connected bool   // when it was asked for, not when it was published
+	// Waiting is since when the dataplane has not answered a call, when it was asked for; zero when
+	// no call waits, and where it is not known.
+	Waiting time.Time
+	Err     error     // of the last Commit; nil when everything is enforced
+	Pending []Pending // what is known and not enforced yet
+	Blocked []string  // interfaces that let nothing pass, because nobody says whose they are
+	Memory  Memory
+	Tables  []Table // local ones by name, then the global one
 	// Forbidden counts open connections that policy no longer permits, and that the dataplane
 	// can only ask applications to close.
 	Forbidden int
+	// Drift counts by kind what somebody else changed in the dataplane, and was repaired; nil where
+	// nobody looks.
+	Drift map[string]uint64
+}
+
+// Overdue is how long a dataplane may take for the answer to one call. A Commit is many calls, and
+// may take longer.
+const Overdue = time.Second
+
+// Alive returns an error when the dataplane is not there, or does not answer, at a time. While Err
+// says what is wrong it only looks at the answers.
+func (s *State) Alive(now time.Time) error {
+	switch {
+	case !s.Connected && s.Err == nil:
+		return fmt.Errorf("renderer %s: %w", s.Renderer, errGone)
+	case !s.Waiting.IsZero() && now.Sub(s.Waiting) > Overdue:
+		return fmt.Errorf("renderer %s: the dataplane has not answered for %s", s.Renderer, now.Sub(s.Waiting).Truncate(time.Second))
+	}
+	return nil
 }
 
 // Pending is a pod, or an uplink, that a renderer waits for.

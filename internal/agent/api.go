@@ -11,6 +11,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -107,7 +108,8 @@ func (a *Agent) debugAPI() routes {
 	return all
 }
 
-// ready says yes once every renderer enforces a whole state, and no while one fails.
+// ready says yes once every renderer enforces a whole state, and no while one fails or its dataplane
+// does not answer.
 func (a *Agent) ready(w http.ResponseWriter, _ *http.Request) {
 	s := a.node.Plugin.Status()
 	for _, r := range s.Renderers {
@@ -119,6 +121,12 @@ func (a *Agent) ready(w http.ResponseWriter, _ *http.Request) {
 	if !s.Synced {
 		serve.Say(w, http.StatusServiceUnavailable, "the first state is not enforced yet\n")
 		return
+	}
+	for _, state := range a.node.States() {
+		if err := state.Alive(time.Now()); err != nil {
+			serve.Say(w, http.StatusServiceUnavailable, err.Error()+"\n")
+			return
+		}
 	}
 	serve.Say(w, http.StatusOK, "ok\n")
 }

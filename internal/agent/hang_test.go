@@ -4,11 +4,13 @@ import (
 	"context"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/plugins/ksr"
 )
@@ -17,6 +19,7 @@ import (
 // does that was stopped: nothing is passed on, and nothing is answered.
 type relay struct {
 	path string
+	end  func() // closes the socket, as a process does that ends
 
 	mu     sync.Mutex
 	opened *sync.Cond
@@ -50,12 +53,13 @@ func newRelay(t *testing.T, vpp string) *relay {
 			conns.Go(func() { r.pass(client, server) })
 		}
 	})
-	t.Cleanup(func() {
+	r.end = func() {
 		r.hang(false)
 		cancel()
 		_ = l.Close()
 		conns.Wait()
-	})
+	}
+	t.Cleanup(r.end)
 	return r
 }
 
@@ -87,10 +91,10 @@ func (r *relay) hang(on bool) {
 	r.opened.Broadcast()
 }
 
-// hanging is an agent whose commit waits for a vswitch that does not answer.
-func hanging(t *testing.T) (a *Agent, stop func() error) {
+// relayed is an agent that enforces the demo in a vswitch behind a relay.
+func relayed(t *testing.T) (a *Agent, r *relay, stop func() error) {
 	t.Helper()
-	r := newRelay(t, node1(t, vswitch.Options{}, "server", "friend", "stranger"))
+	r = newRelay(t, node1(t, vswitch.Options{}, "server", "friend", "stranger"))
 	store := reflected(t, demo)
 	cfg := Config{Node: "node-1", EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPSocket: r.path, VPPTimeout: time.Minute, APISocket: socketPath(t)}
 	a, err := newAgent(cfg, discard, store, "a test")
@@ -102,10 +106,17 @@ func hanging(t *testing.T) (a *Agent, stop func() error) {
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
 	a.eventually(t, "the demo to be enforced", func() bool { s := a.node.Plugin.Status(); return s.Synced && s.InSync() })
+	return a, r, func() error { cancel(); return <-done }
+}
+
+// hanging is an agent whose commit waits for a vswitch that does not answer.
+func hanging(t *testing.T) (a *Agent, stop func() error) {
+	t.Helper()
+	a, r, stop := relayed(t)
 	r.hang(true)
 	a.reflect(t, another)
 	a.eventually(t, "a commit to hang", func() bool { return !a.node.Plugin.Status().Committing.IsZero() })
-	return a, func() error { cancel(); return <-done }
+	return a, stop
 }
 
 // another is a policy that the demo does not have.
@@ -154,5 +165,47 @@ func TestAgentEndsWhileACommitHangs(t *testing.T) {
 		t.Logf("it took %s: %v", time.Since(began), err)
 	case <-time.After(40 * time.Second): // the call may last a minute
 		t.Error("the agent does not end")
+	}
+}
+
+// TestReadinessNamesADataplaneThatDoesNotAnswer: it need not wait for a commit to fail, nor for one
+// to begin.
+func TestReadinessNamesADataplaneThatDoesNotAnswer(t *testing.T) {
+	a, r, stop := relayed(t)
+	if up := metric(t, a, "sluice_dataplane_up"); up != 1 {
+		t.Errorf("sluice_dataplane_up is %v, want 1", up)
+	}
+	r.hang(true)
+	a.eventually(t, "a readiness that names the silence", func() bool {
+		code, text := a.ask("GET", "/readyz", "")
+		return code == 503 && strings.HasPrefix(text, "renderer acl: the dataplane has not answered for ")
+	})
+	if up := metric(t, a, "sluice_dataplane_up"); up != 0 {
+		t.Errorf("sluice_dataplane_up is %v, want 0", up)
+	}
+	if s := get[view.Status](t, a, "GET", "/v1/status", ""); s.Renderers[0].Dataplane == "" && s.Renderers[0].Error == "" {
+		t.Errorf("the status does not say it: %+v", s.Renderers[0])
+	}
+	r.hang(false)
+	a.eventually(t, "an agent that is ready again", func() bool { code, _ := a.ask("GET", "/readyz", ""); return code == 200 })
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReadinessDoesNotWaitForTheCommitThatMissesTheDataplane: a socket that is closed is enough.
+func TestReadinessDoesNotWaitForTheCommitThatMissesTheDataplane(t *testing.T) {
+	a, r, stop := relayed(t)
+	r.end()
+	a.eventually(t, "the end of the connection", func() bool { return !a.node.States()[0].Connected })
+	code, text := a.ask("GET", "/readyz", "")
+	if code != 503 || !strings.HasPrefix(text, "renderer acl: not connected to the ") {
+		t.Errorf("readyz says %d %q", code, text)
+	}
+	if up := metric(t, a, "sluice_dataplane_up"); up != 0 {
+		t.Errorf("sluice_dataplane_up is %v, want 0", up)
+	}
+	if err := stop(); err != nil {
+		t.Log("the agent ended with", err) // a commit was given up
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/version"
@@ -174,6 +175,9 @@ func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
 			if state.Renderer == r.Name {
 				rv.Tables, rv.Open = len(state.Tables), state.Forbidden
 				rv.Rules, rv.Entries = state.Entries()
+				if err := state.Alive(time.Now()); err != nil {
+					rv.Dataplane = err.Error()
+				}
 			}
 		}
 		v.Renderers = append(v.Renderers, rv)

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/internal/serve"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // metrics are what the agent counts. No metric has the name of a pod or a policy
@@ -147,14 +148,7 @@ func (m *metrics) gauge(name, help string, value func() float64) {
 func (m *metrics) collect(a *Agent) {
 	m.gauge("sluice_store_revision", "Revision of the store that was received.", func() float64 { return float64(a.node.Plugin.Status().Seen) })
 	m.gauge("sluice_enforced_revision", "Revision of the store that every renderer enforces.", func() float64 { return float64(a.node.Plugin.Status().Revision) })
-	m.gauge("sluice_dataplane_up", "Whether the newest commit of every renderer worked.", func() float64 {
-		for _, r := range a.node.Plugin.Status().Renderers {
-			if !r.InSync {
-				return 0
-			}
-		}
-		return 1
-	})
+	m.gauge("sluice_dataplane_up", "Whether the newest commit of every renderer worked and every dataplane answers.", func() float64 { return flag(a.isUp()) })
 	m.gauge("sluice_policies_not_in_full", "Policies in force that are not enforced in full.", func() float64 { return float64(a.node.Plugin.Status().Unenforced) })
 	m.registry.MustRegister(tableCollector{a}, problemCollector{a})
 	if a.cfg.RuleMetrics {
@@ -164,6 +158,13 @@ func (m *metrics) collect(a *Agent) {
 		m.collectKernel(a.kernel.Drops)
 	}
 	m.collectStore(a)
+}
+
+// isUp reports whether the newest commit of every renderer worked and every dataplane answers.
+func (a *Agent) isUp() bool {
+	now := time.Now()
+	return !slices.ContainsFunc(a.node.Plugin.Status().Renderers, func(r policy.RendererStatus) bool { return !r.InSync }) &&
+		!slices.ContainsFunc(a.node.States(), func(s *renderer.State) bool { return s.Alive(now) != nil })
 }
 
 func flag(b bool) float64 {
@@ -204,6 +205,8 @@ var (
 	memoryBudgetDesc = prometheus.NewDesc("sluice_acl_memory_budget_bytes", "Memory of the vswitch that ACLs may take.", nil, nil)
 )
 
+var driftDesc = prometheus.NewDesc("sluice_dataplane_drift_total", "What somebody else changed in the dataplane, and was repaired.", []string{"renderer", "kind"}, nil)
+
 // tableCollector counts tables and rules of each renderer.
 type tableCollector struct{ a *Agent }
 
@@ -213,6 +216,7 @@ func (tableCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- rulesDesc
 	ch <- memoryNeededDesc
 	ch <- memoryBudgetDesc
+	ch <- driftDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -221,6 +225,9 @@ func (c tableCollector) Collect(ch chan<- prometheus.Metric) {
 		rules, _ := s.Entries()
 		ch <- prometheus.MustNewConstMetric(tablesDesc, prometheus.GaugeValue, float64(len(s.Tables)), s.Renderer)
 		ch <- prometheus.MustNewConstMetric(rulesDesc, prometheus.GaugeValue, float64(rules), s.Renderer)
+		for kind, n := range s.Drift {
+			ch <- prometheus.MustNewConstMetric(driftDesc, prometheus.CounterValue, float64(n), s.Renderer, kind)
+		}
 		if s.Memory.Needed > 0 {
 			ch <- prometheus.MustNewConstMetric(memoryNeededDesc, prometheus.GaugeValue, float64(s.Memory.Needed))
 		}

@@ -145,6 +145,8 @@ func writeStatus(w *term.Writer, s view.Status) {
 			state = term.Cell{Text: "not in sync: " + r.Error, Style: term.Red}
 		case !r.InSync:
 			state = term.Cell{Text: "nothing enforced yet", Style: term.Amber}
+		case r.Dataplane != "":
+			state = term.Cell{Text: "not in sync: " + r.Dataplane, Style: term.Red}
 		}
 		if !r.InSync && !r.Since.IsZero() && r.Error != "" {
 			state.Text += lasting(r.Since, time.Now())

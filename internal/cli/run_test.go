@@ -193,11 +193,11 @@ func TestExplanationsTellWhatTheTablesSay(t *testing.T) {
 func TestStatusSaysWhatIsWrong(t *testing.T) {
 	s := view.Status{
 		Version: "v1", Source: "etcd", Revision: 4, Seen: 5,
-		Renderers: []view.RendererStatus{{Name: "a", InSync: true}, {Name: "b", Error: "no interface"}, {Name: "c"}},
+		Renderers: []view.RendererStatus{{Name: "a", InSync: true}, {Name: "b", Error: "no interface"}, {Name: "c"}, {Name: "d", InSync: true, Dataplane: "not there"}},
 		Problems:  []api.Problem{{Object: "Pod a/b", Reason: "is odd"}},
 	}
 	_, out, _ := sluicectl(agent(t, map[string]http.HandlerFunc{"GET /v1/status": says(s)}), "", "get", "status")
-	for _, want := range []string{"4 enforced, 5 seen", "renderer a  in sync ", "renderer b  not in sync: no interface ", "renderer c  nothing enforced yet ", "problem: Pod a/b: is odd\n"} {
+	for _, want := range []string{"4 enforced, 5 seen", "renderer a  in sync ", "renderer b  not in sync: no interface ", "renderer c  nothing enforced yet ", "renderer d  not in sync: not there ", "problem: Pod a/b: is odd\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}

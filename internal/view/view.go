@@ -190,4 +190,6 @@ type RendererStatus struct {
 	// Open counts connections that policy no longer permits and that the renderer could not
 	// end: their applications were told to close them.
 	Open int `json:"open,omitempty"`
+	// Dataplane says what is wrong while the dataplane is gone, or does not answer.
+	Dataplane string `json:"dataplane,omitempty"`
 }

@@ -62,11 +62,11 @@ func (l *link) addDel(ctx context.Context, n *netif, index uint32, add bool) err
 	return nil
 }
 
-// readACLs returns all ACLs, of whomever.
-func (l *link) readACLs(ctx context.Context) ([]*acl.ACLDetails, error) {
+// readACLs returns an ACL, if it is there, or all, of whomever.
+func (l *link) readACLs(ctx context.Context, index uint32) ([]*acl.ACLDetails, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	out, err := vpp.Drain[*acl.ACLDetails](acl.NewServiceClient(vpp.Streams{Connection: l.Conn}).ACLDump(ctx, &acl.ACLDump{ACLIndex: none}))
+	out, err := vpp.Drain[*acl.ACLDetails](acl.NewServiceClient(vpp.Streams{Connection: l.Conn}).ACLDump(ctx, &acl.ACLDump{ACLIndex: index}))
 	if err != nil {
 		return nil, fmt.Errorf("dump acls: %w", err)
 	}

@@ -59,6 +59,7 @@ type snapshot struct {
 	tables     []placed
 	constants  map[uint32]string // names of the ACLs that hold no table
 	unenforced []renderer.Unenforced
+	drifts     map[string]uint64
 }
 
 // placed is an installed table and the ACLs that hold it.
@@ -86,7 +87,7 @@ func (p placed) rules() [][]int32 {
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pending: r.pending, blocked: r.held, memory: renderer.Memory{Needed: r.heap.needed, Budget: r.heap.budget},
-		tables: r.placed(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(),
+		tables: r.placed(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.drifts,
 	}
 	for _, slot := range r.slots {
 		if slot.isLocal() || slot.isGlobal() || slot.name == finalSlot {
@@ -123,7 +124,8 @@ func (r *Renderer) placed() []placed {
 func (r *Renderer) State() *renderer.State {
 	s := r.published.Load()
 	out := &renderer.State{
-		Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Err: s.err, Pending: s.pending, Blocked: s.blocked, Memory: s.memory,
+		Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Pending: s.pending,
+		Blocked: s.blocked, Memory: s.memory, Drift: s.drifts,
 	}
 	for _, p := range s.tables {
 		t := renderer.Table{Name: p.table.Name(), Pods: p.table.Pods, Rules: p.table.Rules, Origins: p.table.Origins}

@@ -79,7 +79,7 @@ func (w *wanted) change(ctx context.Context, changes []change) error {
 // bind switches interfaces over, see mirror.bind.
 func (w *wanted) bind(ctx context.Context) error {
 	for _, n := range w.m.ifs {
-		to := w.m.with(n.bound, w.ours(n))
+		to := w.m.with(n, w.ours(n))
 		if to.equal(n.bound) {
 			continue
 		}

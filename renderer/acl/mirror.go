@@ -30,6 +30,7 @@ type netif struct {
 	index     uint32
 	name, tag string
 	bound     lists
+	behind    lists // of those that are not ours: what stands behind ours, or did when we had some
 }
 
 // lists are the ACLs of an interface: what enters the vswitch, and what leaves it.
@@ -37,10 +38,10 @@ type lists struct{ in, out []uint32 }
 
 func (l lists) equal(o lists) bool { return slices.Equal(l.in, o.in) && slices.Equal(l.out, o.out) }
 
-// read makes the mirror anew.
-func (l *link) read(ctx context.Context) (*mirror, error) {
-	m := &mirror{acls: make(map[uint32]*held), losing: func(uint32) func(bool) { return func(bool) {} }}
-	all, err := l.readACLs(ctx)
+// read makes the mirror anew. Interfaces of the same process that were known before may be given.
+func (l *link) read(ctx context.Context, before []*netif) (*mirror, error) {
+	m := &mirror{ifs: before, acls: make(map[uint32]*held), losing: func(uint32) func(bool) { return func(bool) {} }}
+	all, err := l.readACLs(ctx, none)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +63,17 @@ func (m *mirror) readInterfaces(ctx context.Context, l *link) error {
 	if err != nil {
 		return err
 	}
+	old := make(map[uint32]*netif, len(m.ifs))
+	for _, n := range m.ifs {
+		old[n.index] = n
+	}
 	for _, n := range ifs {
 		n.bound = bound[n.index]
+		var behind lists
+		if was := old[n.index]; was != nil && was.name == n.name {
+			behind = was.behind
+		}
+		n.behind = lists{in: m.behind(n.bound.in, behind.in), out: m.behind(n.bound.out, behind.out)}
 	}
 	slices.SortFunc(ifs, func(a, b *netif) int { return cmp.Compare(a.index, b.index) })
 	m.ifs = ifs
@@ -81,18 +91,39 @@ func (m *mirror) own(list []uint32) []uint32 {
 	return out
 }
 
-// with returns the lists with ours replaced; those of others stay in front.
-func (m *mirror) with(now, ours lists) lists {
-	replace := func(list, ours []uint32) []uint32 {
-		var out []uint32
+// behind returns which ACLs of others stand behind the first of ours. Where none of ours is left,
+// those that did before do so still.
+func (m *mirror) behind(list, before []uint32) []uint32 {
+	first := slices.IndexFunc(list, func(i uint32) bool { return m.acls[i] != nil })
+	if first < 0 {
+		return before
+	}
+	var out []uint32
+	for _, i := range list[first:] {
+		if m.acls[i] == nil {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// with returns the lists of an interface with ours replaced. Those of others stay in front of ours,
+// or behind them.
+func (m *mirror) with(n *netif, ours lists) lists {
+	replace := func(list, behind, ours []uint32) []uint32 {
+		var front, back []uint32
 		for _, i := range list {
-			if m.acls[i] == nil {
-				out = append(out, i)
+			switch {
+			case m.acls[i] != nil:
+			case slices.Contains(behind, i):
+				back = append(back, i)
+			default:
+				front = append(front, i)
 			}
 		}
-		return append(out, ours...)
+		return slices.Concat(front, ours, back)
 	}
-	return lists{in: replace(now.in, ours.in), out: replace(now.out, ours.out)}
+	return lists{in: replace(n.bound.in, n.behind.in, ours.in), out: replace(n.bound.out, n.behind.out, ours.out)}
 }
 
 // put sends the content of an ACL and remembers it once it is acknowledged.

@@ -64,6 +64,11 @@ type Options struct {
 	// room is made when there is none left.
 	Quiet time.Duration
 
+	// Audit is how often what interfaces have, and a part of the ACLs, is read and compared with
+	// what was installed: then OnChange is called, and a Commit does it, and repairs what differs.
+	// 0 is 10 seconds, less than 0 never. Every ACL is read in each sixth audit.
+	Audit time.Duration
+
 	// Counters returns how often each entry of an ACL has decided, false for an ACL
 	// that there is not. Nil when nobody counts. It must not call the Renderer.
 	Counters func(aclIndex uint32) (packets []uint64, ok bool)

@@ -25,6 +25,7 @@ type Renderer struct {
 	cache     combiner
 	tally     *tally
 	quiet     quiet
+	auditing  quiet
 
 	mu        sync.Mutex // held for a Commit, calls of the vswitch included
 	epoch     int        // of the link when the mirror was read
@@ -39,8 +40,11 @@ type Renderer struct {
 	held      []string                  // interfaces whose pods are not known; blocked
 	shortfall cache.Shortfall
 	heap      heap
-	stats     *statistics // nil without a StatsSocket
-	calm      bool        // it is the time to make room, unless there is something else to do
+	stats     *statistics       // nil without a StatsSocket
+	drifts    map[string]uint64 // how often somebody changed what is ours, by kind; is replaced, not changed
+	nextACL   uint32            // that is audited
+	foreign   map[string]bool   // ACLs of others that were logged
+	calm      bool              // it is the time to make room, unless there is something else to do
 }
 
 var (
@@ -59,6 +63,9 @@ func New(o Options) (*Renderer, error) {
 	if o.Quiet == 0 {
 		o.Quiet = defaultQuiet
 	}
+	if o.Audit == 0 {
+		o.Audit = defaultAudit
+	}
 	var err error
 	if o.Infra, err = o.Infra.Check(); err != nil {
 		return nil, err
@@ -69,6 +76,7 @@ func New(o Options) (*Renderer, error) {
 	r := &Renderer{
 		options: o, log: o.Log, cache: newCombiner(o.Orientation),
 		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), shortfall: cache.NewShortfall(reasonSCTP, namesSCTPPort), sizes: defaultSizes(),
+		drifts: map[string]uint64{driftBinding: 0, driftContent: 0, driftMissing: 0},
 	}
 	if o.Counters == nil && o.StatsSocket != "" {
 		r.stats = &statistics{socket: o.StatsSocket, log: o.Log}
@@ -80,6 +88,9 @@ func New(o Options) (*Renderer, error) {
 	if r.link, err = dial(o); err != nil {
 		return nil, err
 	}
+	if o.Audit > 0 {
+		r.auditing.wait(o.Audit, r.link.Prompt)
+	}
 	return r, nil
 }
 
@@ -89,6 +100,7 @@ func (r *Renderer) Name() string { return "acl" }
 // Close disconnects, which ends a Commit that runs. What is installed stays and is enforced.
 func (r *Renderer) Close() error {
 	r.quiet.stop()
+	r.auditing.stop()
 	r.link.Interrupt()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,6 +144,11 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err != nil {
 		return r.fail(err)
 	}
+	differs, err := r.audit(ctx, fresh)
+	if err != nil {
+		return r.fail(err)
+	}
+	fresh = fresh || differs
 	r.calm = r.quiet.take() && plan.Empty()
 	if plan.Empty() && !fresh && len(r.pending)+len(r.blind) == 0 && !r.graceIsOver() && !r.calm {
 		r.shortfall.Refused(nil) // what was too large was taken back
@@ -144,6 +161,9 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	defer r.rest()
 	if err := w.install(ctx); err != nil {
+		return r.fail(err)
+	}
+	if err := r.logForeign(ctx, w); err != nil {
 		return r.fail(err)
 	}
 	r.pending = w.pending
@@ -170,9 +190,11 @@ func (r *Renderer) look(ctx context.Context, plan cache.Plan, fresh bool) (*want
 		return r.want(plan), nil
 	}
 	if !fresh {
+		before := r.mirror.ifs
 		if err := r.mirror.readInterfaces(ctx, r.link); err != nil {
 			return nil, err
 		}
+		r.count(r.mirror.rebound(before))
 	}
 	w := r.want(plan)
 	return w, w.checkLayout(ctx)
@@ -210,17 +232,26 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	if err := r.setSessions(ctx); err != nil {
 		return false, err
 	}
-	m, err := r.link.read(ctx)
-	if err != nil {
+	if err := r.read(ctx, nil); err != nil {
 		return false, err
 	}
-	m.sizes, m.losing = r.sizes, r.tally.losing
-	r.mirror, r.epoch = m, epoch
-	r.adopt()
-	r.tally.look(r.placed())
+	r.epoch = epoch
 	if err := r.beginGrace(ctx); err != nil {
 		return false, err
 	}
-	r.log.Info("read the vswitch", "version", r.version, "acls", len(m.acls), "interfaces", len(m.ifs))
+	r.log.Info("read the vswitch", "version", r.version, "acls", len(r.mirror.acls), "interfaces", len(r.mirror.ifs))
 	return true, nil
+}
+
+// read makes the mirror anew, and finds what is ours in it.
+func (r *Renderer) read(ctx context.Context, before []*netif) error {
+	m, err := r.link.read(ctx, before)
+	if err != nil {
+		return err
+	}
+	m.sizes, m.losing = r.sizes, r.tally.losing
+	r.mirror = m
+	r.adopt()
+	r.tally.look(r.placed())
+	return nil
 }

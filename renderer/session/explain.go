@@ -81,7 +81,7 @@ type space struct {
 // State implements renderer.Inspector.
 func (r *Renderer) State() *renderer.State {
 	s := r.published.Load()
-	out := &renderer.State{Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Err: s.err, Forbidden: s.forbidden}
+	out := &renderer.State{Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Forbidden: s.forbidden}
 	for _, table := range s.tables {
 		t := renderer.Table{Name: table.Name(), Pods: table.Pods, Rules: table.Rules, Origins: table.Origins}
 		if t.IsGlobal() {

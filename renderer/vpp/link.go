@@ -56,7 +56,8 @@ const DefaultTimeout = 10 * time.Second
 // Link is the connection of a renderer to its vswitch, for as long as the renderer is. GoVPP
 // keeps a connection up in the background; one on which a call failed is thrown away, because
 // GoVPP could take a late answer for the answer to another question, and the next Connect makes
-// another. Everything but Prompt, Connected, Calls and Interrupt is for one goroutine at a time.
+// another. Everything but Prompt, Connected, Waiting, Calls and Interrupt is for one goroutine at a
+// time.
 type Link struct {
 	Conn    *core.Connection // of the last Connect
 	Timeout time.Duration    // of one call
@@ -72,8 +73,9 @@ type Link struct {
 	mu    sync.Mutex
 	up    chan struct{} // closed while connected
 	isUp  bool
-	epoch int  // number of connections made so far
-	stale bool // interfaces have changed since they were read
+	epoch int      // number of connections made so far
+	stale bool     // interfaces have changed since they were read
+	asked *answers // of Conn
 }
 
 // Options of a Link.
@@ -116,12 +118,16 @@ func Dial(o Options) (*Link, error) {
 
 // dial makes a connection and follows it.
 func (l *Link) dial() error {
-	conn, events, err := core.AsyncConnect(newAdapter(l.options), math.MaxInt32, reconnectInterval)
+	asked := &answers{VppAPI: newAdapter(l.options)}
+	conn, events, err := core.AsyncConnect(asked, math.MaxInt32, reconnectInterval)
 	if err != nil {
 		return fmt.Errorf("connect to the vswitch: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	l.Conn, l.dialled, l.stop = conn, true, stop
+	l.mu.Lock()
+	l.asked = asked
+	l.mu.Unlock()
 	l.done.Go(func() { l.watch(ctx, events) })
 	return nil
 }
@@ -292,6 +298,17 @@ func (l *Link) Connected() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.isUp
+}
+
+// Waiting returns since when the vswitch has not answered what it was asked, be it by the health
+// check; zero when it has answered everything, and while there is no connection.
+func (l *Link) Waiting() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.isUp {
+		return time.Time{}
+	}
+	return l.asked.waiting()
 }
 
 // wait returns when there is a connection.

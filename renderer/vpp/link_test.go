@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
+	"go.fd.io/govpp/adapter"
 	govpp "go.fd.io/govpp/api"
 	"go.uber.org/goleak"
 
@@ -65,6 +67,55 @@ func TestOnlyACallWithoutAnAnswerEndsTheConnection(t *testing.T) {
 		if _, err := l.CLI(t.Context(), "show version"); err != nil {
 			t.Errorf("the new connection cannot be used: %v", err)
 		}
+	}
+}
+
+// silent stands between a link and a vswitch, and keeps answers to itself while it is closed.
+type silent struct {
+	adapter.VppAPI
+	open sync.RWMutex
+}
+
+func (s *silent) SetMsgCallback(cb adapter.MsgCallback) {
+	s.VppAPI.SetMsgCallback(func(id uint16, data []byte) {
+		s.open.RLock()
+		defer s.open.RUnlock()
+		cb(id, data)
+	})
+}
+
+func TestLinkWaitsSinceTheFirstCallWithoutAnAnswer(t *testing.T) {
+	s := &silent{VppAPI: vswitchtest.New(t, vswitch.Options{}).Adapter()}
+	l, err := vpp.Dial(vpp.Options{Adapter: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	connect(t, l)
+	s.open.Lock()
+	late, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	t.Cleanup(cancel)
+	answered := make(chan error)
+	go func() {
+		_, err := l.CLI(t.Context(), "show version")
+		answered <- err
+	}()
+	for l.Waiting().IsZero() {
+		time.Sleep(time.Millisecond)
+	}
+	since := l.Waiting()
+	if _, err := l.CLI(late, "show version"); err == nil {
+		t.Error("there is an answer")
+	}
+	if now := l.Waiting(); now != since {
+		t.Errorf("it waits since %v, and after another call since %v", since, now)
+	}
+	s.open.Unlock()
+	if err := <-answered; err != nil {
+		t.Fatal(err)
+	}
+	for l.Waiting() == since {
+		time.Sleep(time.Millisecond)
 	}
 }
 

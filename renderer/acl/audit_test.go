@@ -1,0 +1,203 @@
+package acl_test
+
+import (
+	"bytes"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/acl_types"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/core"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// inAudit runs a test over the shop, in a bubble in which time passes only when everybody waits.
+// audit waits until the owner is asked to look, and does.
+func inAudit(t *testing.T, test func(t *testing.T, s *subject, audit func(), log *bytes.Buffer)) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := newSubject(t, shopPods...)
+		if err := s.r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s.options.Audit = time.Second
+		s.options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		s.r = s.open()
+		defer func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		commit(t, s.Renderer(), true, shop)
+		test(t, s, func() {
+			synctest.Wait()
+			select {
+			case <-s.wake:
+			default:
+			}
+			<-s.wake
+			commit(t, s.Renderer(), false, nothing)
+		}, &log)
+	})
+}
+
+// behindTheBack calls the vswitch as somebody else.
+func (s *subject) behindTheBack(call func(acl.RPCService) error) {
+	s.t.Helper()
+	conn, err := core.Connect(s.sw.Adapter())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Disconnect()
+	if err := call(acl.NewServiceClient(conn)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *subject) outputs(port uint32) []uint32 {
+	for _, n := range s.sw.Interfaces() {
+		if n.Index == port {
+			return n.Outputs
+		}
+	}
+	return nil
+}
+
+func (s *subject) unbind(port uint32) {
+	s.behindTheBack(func(c acl.RPCService) error {
+		_, err := c.ACLInterfaceSetACLList(s.t.Context(), &acl.ACLInterfaceSetACLList{SwIfIndex: interface_types.InterfaceIndex(port)})
+		return err
+	})
+}
+
+func TestAuditBindsAgainWhatSomebodyUnbound(t *testing.T) {
+	inAudit(t, func(t *testing.T, s *subject, audit func(), log *bytes.Buffer) {
+		port := s.ports[pod("web-0")]
+		before := s.outputs(port)
+		s.unbind(port)
+		s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Permit)
+		audit()
+		s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
+		if now := s.outputs(port); !slices.Equal(now, before) {
+			t.Errorf("the output list is %v, want %v", now, before)
+		}
+		if d := s.r.State(); d.Drift["binding"] != 1 || d.Err != nil {
+			t.Errorf("drift %v, error %v", d.Drift, d.Err)
+		}
+		if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "interface "+pod("web-0").String()+" has") {
+			t.Errorf("the log is\n%s", text)
+		}
+	})
+}
+
+func TestAuditRepairsContentUnderTheSameTag(t *testing.T) {
+	inAudit(t, func(t *testing.T, s *subject, audit func(), log *bytes.Buffer) {
+		port := s.ports[pod("web-0")]
+		index := s.outputs(port)[1]
+		tag := ""
+		for _, a := range s.r.Dump().ACLs {
+			if a.Index == index {
+				tag = a.Tag
+			}
+		}
+		s.behindTheBack(func(c acl.RPCService) error {
+			_, err := c.ACLAddReplace(t.Context(), &acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: 1, R: []acl_types.ACLRule{
+				{IsPermit: acl_types.ACL_ACTION_API_PERMIT, SrcportOrIcmptypeLast: 65535, DstportOrIcmpcodeLast: 65535}}})
+			return err
+		})
+		s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Permit)
+		for range 6 {
+			audit()
+		}
+		s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
+		if d := s.r.State(); d.Drift["content"] != 1 || d.Err != nil {
+			t.Errorf("drift %v, error %v", d.Drift, d.Err)
+		}
+		if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, tag) {
+			t.Errorf("the log is\n%s", text)
+		}
+	})
+}
+
+func TestAuditMakesAnACLThatIsGone(t *testing.T) {
+	inAudit(t, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
+		port := s.ports[pod("db")]
+		index := s.outputs(port)[1]
+		s.unbind(port)
+		s.behindTheBack(func(c acl.RPCService) error {
+			_, err := c.ACLDel(t.Context(), &acl.ACLDel{ACLIndex: index})
+			return err
+		})
+		for range 6 {
+			audit()
+		}
+		s.want(t, "10.9.0.2", "10.0.0.3", 80, api.Deny)
+		if d := s.r.State(); d.Drift["missing"] != 1 || d.Drift["binding"] != 1 || d.Err != nil {
+			t.Errorf("drift %v, error %v", d.Drift, d.Err)
+		}
+	})
+}
+
+func TestAuditChangesNothingWhereNothingDiffers(t *testing.T) {
+	inAudit(t, func(t *testing.T, s *subject, audit func(), log *bytes.Buffer) {
+		if n := s.changes(func() {
+			for range 7 {
+				audit()
+			}
+		}); n > 0 {
+			t.Errorf("%d messages change something", n)
+		}
+		if strings.Contains(log.String(), "level=WARN") {
+			t.Errorf("the log is\n%s", log)
+		}
+	})
+}
+
+func TestBindLeavesForeignACLsWhereTheyStand(t *testing.T) {
+	inAudit(t, func(t *testing.T, s *subject, audit func(), log *bytes.Buffer) {
+		port := s.ports[pod("web-0")]
+		ours := s.outputs(port)
+		theirs := foreign(t, s, port)
+		other := func(x renderer.Txn) {
+			x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(from(api.Net{}, 81))})
+		}
+		commit(t, s.Renderer(), false, other)
+		out := s.outputs(port)
+		if len(out) != len(ours)+1 || out[len(out)-1] != theirs {
+			t.Errorf("the output list is %v, want %d as the last", out, theirs)
+		}
+		commit(t, s.Renderer(), false, nothing)
+		if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "tag=firewall") || !strings.Contains(text, "behind ours") {
+			t.Errorf("the log is\n%s", text)
+		}
+		s.behindTheBack(func(c acl.RPCService) error { // only theirs is left
+			_, err := c.ACLInterfaceSetACLList(t.Context(), &acl.ACLInterfaceSetACLList{SwIfIndex: interface_types.InterfaceIndex(port), Count: 1, Acls: []uint32{theirs}})
+			return err
+		})
+		audit()
+		if now := s.outputs(port); !slices.Equal(now, out) {
+			t.Errorf("the output list is %v, want %v", now, out)
+		}
+		s.behindTheBack(func(c acl.RPCService) error { // it moves to the front
+			all := append([]uint32{theirs}, out[:len(out)-1]...)
+			_, err := c.ACLInterfaceSetACLList(t.Context(), &acl.ACLInterfaceSetACLList{SwIfIndex: interface_types.InterfaceIndex(port), Count: uint8(len(all)), Acls: all})
+			return err
+		})
+		audit()
+		commit(t, s.Renderer(), false, shop)
+		if now := s.outputs(port); now[0] != theirs {
+			t.Errorf("the output list is %v, want %d as the first", now, theirs)
+		}
+		if text := log.String(); !strings.Contains(text, "in front of ours") {
+			t.Errorf("the log is\n%s", text)
+		}
+	})
+}
