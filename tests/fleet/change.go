@@ -75,7 +75,7 @@ func (n *Node) observe(s policy.Status) {
 func (f *Fleet) Explain(flow api.Flow) []renderer.Decision {
 	var out []renderer.Decision
 	for _, name := range f.Names() {
-		if e, ok := f.nodes[name].Stack.Renderer().(renderer.Explainer); ok {
+		if e, ok := renderer.As[renderer.Explainer](f.nodes[name].Stack.Renderer()); ok {
 			out = append(out, e.Explain(flow)...)
 		}
 	}
@@ -85,7 +85,7 @@ func (f *Fleet) Explain(flow api.Flow) []renderer.Decision {
 // Explains says whether the renderers can explain.
 func (f *Fleet) Explains() bool {
 	for _, n := range f.nodes {
-		_, ok := n.Stack.Renderer().(renderer.Explainer)
+		_, ok := renderer.As[renderer.Explainer](n.Stack.Renderer())
 		return ok
 	}
 	return false

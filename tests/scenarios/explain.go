@@ -96,7 +96,7 @@ func (r *runner) agrees(v oracle.Verdict) error {
 		})
 	}
 	for _, name := range r.subject.running.Names() {
-		e, ok := r.subject.running.Node(name).Stack.Renderer().(renderer.Explainer)
+		e, ok := renderer.As[renderer.Explainer](r.subject.running.Node(name).Stack.Renderer())
 		if !ok || v.Flow.Src == v.Flow.Dst {
 			continue
 		}
