@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
@@ -143,7 +144,7 @@ func (n *kernelNode) files() map[string]uint64 {
 // mode.
 func TestTheKernelEnforcesWhileAgentsAreKilled(t *testing.T) {
 	modes := []string{"auto"}
-	if os.Getenv("SLUICE_LONG") != "" {
+	if renderertest.Whole() {
 		modes = append(modes, "clsact", "xdp", "generic", "xdp-pod")
 	}
 	for _, mode := range modes {

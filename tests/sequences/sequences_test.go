@@ -22,7 +22,7 @@ func check(t *testing.T, lists []list) {
 				t.Parallel()
 				x := newInspection(kind, l)
 				for _, e := range renderertest.Expanders[model.ID, *version]() {
-					if e.Long && (testing.Short() || (l.brief || kind.Dear) && !isLong()) {
+					if e.Long && (renderertest.Few() || (l.brief || kind.Dear) && !renderertest.Whole()) {
 						continue
 					}
 					if f := x.run(t.Context(), e); f != nil {
