@@ -99,7 +99,7 @@ func (a *Agent) inject(ctx context.Context, q view.Question) ([]view.Injection, 
 }
 
 func (a *Agent) injection(spec explain.Specification, q explain.Question) view.Injection {
-	w := a.node.Send(q.Flow)
+	w := a.node.Probe(q.Flow)
 	in := view.Injection{Src: q.Src, Dst: q.Dst, Flow: q.Flow, Verdict: w.Verdict, Reason: w.Reason, Expected: action(spec.Expects(q.Flow))}
 	for _, t := range w.Visits {
 		for _, h := range t.Trace.Hops {

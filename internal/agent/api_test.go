@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/renderer/session"
 )
 
 func TestListsShowWhatIsEnforced(t *testing.T) {
@@ -55,6 +57,35 @@ func TestListsShowWhatIsEnforced(t *testing.T) {
 		if _, body := a.ask("GET", path+"?namespace=nowhere&name=nothing", ""); body != "[]" {
 			t.Errorf("%s: an empty list is %q, want []", path, body)
 		}
+	}
+}
+
+// TestRulesDoNotCountProbes asks in every way that sends packets, between two looks at the
+// counters, and lets a flow go on that has a session.
+func TestRulesDoNotCountProbes(t *testing.T) {
+	a := running(t, nil)
+	client, server := netip.MustParseAddr("10.2.0.2"), netip.MustParseAddr("10.2.0.1")
+	flow := api.Flow{Src: client, Dst: server, Protocol: api.TCP, SrcPort: 4000, DstPort: 80}
+	traffic(t, a, flow)
+	traffic(t, a, api.Flow{Src: client, Dst: server, Protocol: api.TCP, SrcPort: 4000, DstPort: 81})
+	counted := func() string {
+		_, text := a.ask("GET", "/v1/rules", "")
+		return text
+	}
+	before, sessions := counted(), len(a.node.Switch.Sessions())
+	if strings.Count(before, `"hits":1`) != 2 || sessions == 0 {
+		t.Fatalf("traffic is not counted, or has no session: %s", before)
+	}
+	get[view.Matrix](t, a, "GET", "/v1/matrix", "")
+	for _, port := range []string{"80", "81"} {
+		get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom("demo/friend", "demo/server", port))
+		get[[]view.Injection](t, a, "POST", "/v1/inject", flowFrom("demo/stranger", "demo/server", port))
+	}
+	if d := cmp.Diff(before, counted()); d != "" {
+		t.Errorf("rules before and after (-before +after):\n%s", d)
+	}
+	if n := len(a.node.Switch.Sessions()); n != sessions {
+		t.Errorf("%d sessions, and %d before", n, sessions)
 	}
 }
 
@@ -366,5 +397,45 @@ func TestAnAgentThatCannotServeEnds(t *testing.T) {
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestListsAreThoseOfEachRenderer: status, tables, rules and counters of session rules stand beside
+// those of ACLs, and are not theirs.
+func TestListsAreThoseOfEachRenderer(t *testing.T) {
+	a := prepared(t, func(c *Config) { c.Renderers = []string{rendererACL, rendererSession} })
+	for _, name := range []string{"server", "friend", "stranger"} {
+		a.node.Switch.AddNamespace(session.NamespaceID(api.PodID{Namespace: "demo", Name: name}))
+	}
+	a.run(t)
+	a.apply(t, demo)
+	counts := map[string]string{}
+	for _, r := range get[view.Status](t, a, "GET", "/v1/status", "").Renderers {
+		rules, entries := 0, 0
+		tables := 0
+		for _, table := range get[[]view.Table](t, a, "GET", "/v1/tables", "") {
+			if table.Renderer == r.Name {
+				tables, rules, entries = tables+1, rules+table.Rules, entries+table.Entries
+			}
+		}
+		listed := 0
+		for _, rule := range get[[]view.Rule](t, a, "GET", "/v1/rules", "") {
+			if rule.Renderer == r.Name {
+				listed++
+				if counted := rule.Hits != nil; counted != (r.Name == rendererACL) {
+					t.Errorf("%s: packets of rule %d of table %s are counted: %t", r.Name, rule.Index, rule.Table, counted)
+				}
+			}
+		}
+		if r.Tables != tables || r.Rules != rules || r.Entries != entries || listed != rules || tables == 0 {
+			t.Errorf("%s: the status has %d tables, %d rules, %d entries; the lists have %d, %d and %d, and %d rules", r.Name, r.Tables, r.Rules, r.Entries, tables, rules, entries, listed)
+		}
+		if got := metric(t, a, "sluice_tables", r.Name); got != float64(tables) {
+			t.Errorf("%s: %v tables are counted, want %d", r.Name, got, tables)
+		}
+		counts[r.Name] = fmt.Sprint(r.Tables, r.Rules, r.Entries)
+	}
+	if len(counts) != 2 || counts[rendererACL] == counts[rendererSession] {
+		t.Errorf("tables, rules and entries are %v", counts)
 	}
 }

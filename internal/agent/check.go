@@ -75,9 +75,14 @@ func (c Config) talksToVPP() bool {
 	return slices.Contains(c.Renderers, rendererACL) && c.ACLTarget != targetLigato
 }
 
+// errNoNode says that a node has no name, and nodeRemedy what to do.
+var errNoNode = errors.New("--node is needed")
+
+const nodeRemedy = "name this node, as the spec.nodeName of its pods does"
+
 func (c Config) checkNode(context.Context) preflight.Finding {
 	if c.Node == "" {
-		return preflight.Fail(errors.New("--node is needed"), "name this node, as the spec.nodeName of its pods does")
+		return preflight.Fail(errNoNode, nodeRemedy)
 	}
 	return preflight.Fine("%s", c.Node)
 }

@@ -70,6 +70,9 @@ Every setting is also an environment variable (--api-socket is SLUICE_API_SOCKET
 			if err != nil {
 				return err
 			}
+			if cfg.Node == "" {
+				return settings.UsageError{Err: fmt.Errorf("%w: %s", errNoNode, nodeRemedy)}
+			}
 			return run(cmd.Context(), cfg, log)
 		},
 	}

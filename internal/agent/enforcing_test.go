@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -33,11 +34,19 @@ func (l *lockedBuffer) String() string {
 // logLines returns what a log says of a message, without times and levels.
 func logLines(text, message string) (out []string) {
 	for line := range strings.Lines(text) {
-		if _, rest, ok := strings.Cut(strings.TrimSpace(line), `msg="`+message+`" `); ok {
+		if _, rest, ok := strings.Cut(strings.TrimSpace(line), "msg="+quoted(message)+" "); ok {
 			out = append(out, rest)
 		}
 	}
 	return out
+}
+
+// quoted is how a text handler of slog writes a message.
+func quoted(message string) string {
+	if strings.Contains(message, " ") {
+		return strconv.Quote(message)
+	}
+	return message
 }
 
 func TestEnforcementLogSpeaksWhenSomethingBegins(t *testing.T) {

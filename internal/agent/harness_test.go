@@ -14,9 +14,12 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
@@ -102,6 +105,18 @@ func (a *Agent) reflect(t testing.TB, manifests string) {
 	if _, err := a.reflector.Apply(t.Context(), values); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// traffic sends the first packet of a flow in through the uplink.
+func traffic(t testing.TB, a *Agent, f api.Flow) {
+	t.Helper()
+	for _, i := range a.node.Switch.Interfaces() {
+		if i.Tag == acl.UplinkTag {
+			a.node.Switch.Inject(i.Index, vswitch.FlowPacket(f))
+			return
+		}
+	}
+	t.Fatal("the dataplane has no uplink")
 }
 
 // ask sends a request to the debug API and returns the status and the body.

@@ -146,7 +146,7 @@ func TestProblemsAreKeptOncePerField(t *testing.T) {
 func TestRulesAreMetricsWhereTheSettingsAskForThem(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
 		a := running(t, func(c *Config) { c.RuleMetrics = wanted })
-		a.node.Send(api.Flow{Src: netip.MustParseAddr("203.0.113.1"), Dst: netip.MustParseAddr("10.2.0.1"), Protocol: api.TCP, SrcPort: 1, DstPort: 80})
+		traffic(t, a, api.Flow{Src: netip.MustParseAddr("203.0.113.1"), Dst: netip.MustParseAddr("10.2.0.1"), Protocol: api.TCP, SrcPort: 1, DstPort: 80})
 		if got := metric(t, a, "sluice_rule_packets_total", "isolation", "deny", "ingress"); (got == 1) != wanted {
 			t.Errorf("metrics of rules: %t, and they count %v", wanted, got)
 		}

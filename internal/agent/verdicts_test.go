@@ -1,6 +1,9 @@
 package agent
 
 import (
+	"log/slog"
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,5 +49,19 @@ func TestVerdictsAreThoseSinceTheLastLook(t *testing.T) {
 	}
 	if got := look(&verdictLog{denials: true}, table(1, 1, 1)); len(got) != 2 {
 		t.Errorf("denials are %v", got)
+	}
+}
+
+// TestVerdictLogNamesRulesThatDeniedTraffic watches the log of an agent while traffic is denied.
+func TestVerdictLogNamesRulesThatDeniedTraffic(t *testing.T) {
+	var log lockedBuffer
+	a := prepared(t, func(c *Config) { c.LogVerdicts = verdictsDeny })
+	a.log = slog.New(slog.NewTextHandler(&log, nil))
+	a.run(t)
+	a.apply(t, demo)
+	traffic(t, a, api.Flow{Src: netip.MustParseAddr("10.2.0.3"), Dst: netip.MustParseAddr("10.2.0.1"), Protocol: api.TCP, SrcPort: 4000, DstPort: 80})
+	got := awaitLine(t, &log, "verdict")
+	if want := `action=deny packets=1 rule="NetworkPolicy demo/server isolates ingress" renderer=acl`; !strings.Contains(got, want) {
+		t.Errorf("the log has %q, want %q", got, want)
 	}
 }

@@ -118,7 +118,7 @@ func newInject(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "inject SRC DST:PORT/PROTO",
 		Short: "Send the first packet of a flow through the embedded dataplane, and trace it",
-		Long:  "Send a packet through the dataplane's installed tables, and show each pod and uplink that it passed, with the rules of policies that\ndecided there. -o wide adds interfaces and entries of ACLs. Directions are the pod's.\n\n" + flowHelp,
+		Long:  "Send a packet through the dataplane's installed tables, and show each pod and uplink that it passed, with the rules of policies that\ndecided there. -o wide adds interfaces and entries of ACLs. Directions are the pod's.\nIt is a probe: no rule counts it, and no session is used, made or ended.\n\n" + flowHelp,
 		Example: `  sluicectl inject shop/web-0 shop/cart-0:http
   sluicectl inject shop/batch-0 203.0.113.10:443/tcp -o yaml`,
 		Args: twoEnds,
@@ -174,7 +174,7 @@ func writeInjections(w *term.Writer, all []view.Injection, wide bool) {
 // hopRow names the rules of policies that decided first, and what the dataplane has of them
 // after these.
 func hopRow(h view.Hop, wide bool) []any {
-	why, rule := originTexts(h.Origins), ""
+	why, rule := api.OriginTexts(h.Origins), ""
 	switch {
 	case why != "":
 		rule = fmt.Sprintf("table %s rule %d: %s", h.Table, h.Rule, h.Match)

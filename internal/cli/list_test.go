@@ -132,7 +132,7 @@ func TestNothingTellsThatAPolicyIsEnforced(t *testing.T) {
 		asked = r.URL.RawQuery
 		says(nodes)(w, r)
 	}})
-	if code, out, _ := sluicectl(socket, "", "get", "nodes"); code != ExitDenied || !strings.Contains(out, "no node tells") {
+	if code, out, _ := sluicectl(socket, "", "get", "nodes"); code != ExitDenied || !strings.Contains(out, "no node reports") {
 		t.Errorf("exit code %d, %q", code, out)
 	}
 	nodes = []view.NodeEnforcement{{Enforced: view.EnforcedFully}, {Enforced: view.EnforcedUnknown, Why: "no agent tells of it"}}

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -108,26 +107,12 @@ func (n Node) packet(q Question, v oracle.Verdict) (view.Packet, bool) {
 	if n.Send == nil || len(decides) == 0 || unasked(q) != "" {
 		return view.Packet{}, false
 	}
-	p := view.Packet{Node: n.Name, Expected: api.Deny, Unsent: n.unsent(q)}
+	p := view.Packet{Node: n.Name, Expected: api.Deny}
 	if expected {
 		p.Expected = api.Permit
 	}
-	if p.Verdict = p.Expected; p.Unsent == "" {
-		p.Verdict, p.Reason = n.Send(q.Flow)
-	}
+	p.Verdict, p.Reason = n.Send(q.Flow)
 	return p, true
-}
-
-// unsent says why no packet can be sent whose fate would tell the verdict: of pods of
-// the node that share an address one has the route to it, and the verdict is about all.
-func (n Node) unsent(q Question) string {
-	for _, a := range []netip.Addr{q.Src.Address, q.Dst.Address} {
-		here := slices.DeleteFunc(n.PodsAt(a), func(p api.PodID) bool { return n.Local != nil && !n.Local[p] })
-		if len(here) > 1 {
-			return fmt.Sprintf("%s is the address of %s and %s, and a packet would be that of one of them", a, here[0], here[1])
-		}
-	}
-	return ""
 }
 
 // compare gives every origin that decides the answer its role in the verdict, and

@@ -244,7 +244,7 @@ func SendBy(n *node.Node) func(api.Flow) (api.Action, string) {
 		return nil
 	}
 	return func(f api.Flow) (api.Action, string) {
-		w := n.Send(f)
+		w := n.Probe(f)
 		return w.Verdict, w.String()
 	}
 }

@@ -16,20 +16,18 @@ type Specification struct {
 }
 
 // Here returns what the node does with a flow, and the directions (the pod's) that
-// it decides: egress when the source is one of its pods, ingress when the destination
-// is. The rest of a verdict is up to other nodes.
+// it decides: egress when the source is the address of one of its pods, ingress when the
+// destination is, with all that other pods have to say that have the address too. The
+// rest of a verdict is up to other nodes.
 func (s Specification) Here(v oracle.Verdict) (allowed bool, decides []api.Direction) {
 	allowed = true
 	for _, d := range []api.Direction{api.Egress, api.Ingress} {
-		for _, r := range v.Direction(d).Subjects {
-			if s.Local != nil && !s.Local[r.Pod] {
-				continue
-			}
-			allowed = allowed && r.Allowed
-			if !slices.Contains(decides, d) {
-				decides = append(decides, d)
-			}
+		dv := v.Direction(d)
+		if !slices.ContainsFunc(dv.Subjects, func(r oracle.SubjectResult) bool { return s.Local == nil || s.Local[r.Pod] }) {
+			continue
 		}
+		allowed = allowed && dv.Allowed
+		decides = append(decides, d)
 	}
 	return allowed, decides
 }

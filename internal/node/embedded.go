@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
@@ -19,9 +18,8 @@ type Embedded struct {
 	ACL    *acl.Renderer
 	Switch *vswitch.Switch
 
-	attach  *Attacher
-	uplink  uint32
-	sending sync.Mutex // one packet at a time, so that it is the first of its flow
+	attach *Attacher
+	uplink uint32
 }
 
 // NewEmbedded gives a new dataplane an uplink, which everything that is no local pod
@@ -55,22 +53,15 @@ func (e *Embedded) Has(a netip.Addr) bool {
 	return ok
 }
 
-// First sends the first packet of a flow, from the pod that has the source, or in
-// through the uplink. What was sent before has no influence: the answer is that of
-// the tables, never that of a session.
+// First probes the dataplane with the first packet of a flow, from the pod that has the
+// source, or in through the uplink. The answer is that of the tables, never that of a
+// session, and the packet is no traffic: see vswitch.Switch.Probe.
 func (e *Embedded) First(f api.Flow) vswitch.Trace {
-	e.sending.Lock()
-	defer e.sending.Unlock()
-	e.Switch.ClearSessions()
-	return e.Switch.Inject(e.entry(f.Src), vswitch.FlowPacket(f))
+	return e.Switch.Probe(e.entry(f.Src), vswitch.FlowPacket(f))
 }
 
-// Send sends a packet as First does, but among the sessions that earlier ones left.
-func (e *Embedded) Send(p vswitch.Packet) vswitch.Trace {
-	e.sending.Lock()
-	defer e.sending.Unlock()
-	return e.Switch.Inject(e.entry(p.Src), p)
-}
+// Send sends a packet as traffic, among the sessions that earlier ones left.
+func (e *Embedded) Send(p vswitch.Packet) vswitch.Trace { return e.Switch.Inject(e.entry(p.Src), p) }
 
 // entry returns the interface that packets from an address come in by.
 func (e *Embedded) entry(src netip.Addr) uint32 {

@@ -127,10 +127,10 @@ func (f *Fabric) grow(ctx context.Context, name string) error {
 	return n.Apply(ctx, model.Changes{Resync: true, Deltas: slices.Collect(maps.Values(f.state)), Revision: f.revision})
 }
 
-// Ask sends the first packet of a flow from wherever its source is attached to
+// Ask probes with the first packet of a flow from wherever its source is attached to
 // wherever its destination is: through the dataplanes of both nodes when they
 // differ, in through an uplink when the source is no pod.
-func (f *Fabric) Ask(flow api.Flow) Walk { return f.ask(flow, (*Node).Send) }
+func (f *Fabric) Ask(flow api.Flow) Walk { return f.ask(flow, (*Node).Probe) }
 
 // Attempt is Ask for a connection between applications on the host stacks of nodes, about which
 // session rules decide, or between one and the world.

@@ -62,7 +62,7 @@ func TestBothRenderersEnforceOnOneDataplane(t *testing.T) {
 		{fromBatch, tcp("10.0.1.3", "10.0.1.2", 5432), api.Deny},
 		{fromBatch, tcp("10.0.1.3", "198.51.100.7", 443), api.Permit},
 	} {
-		packet, connection := n.Send(tc.flow).Verdict, n.Switch.Connect(tc.namespace, tc.flow).Action
+		packet, connection := n.Probe(tc.flow).Verdict, n.Switch.Connect(tc.namespace, tc.flow).Action
 		if packet != tc.want || connection != tc.want {
 			t.Errorf("%s: acl says %s, session %s, want %s", tc.flow, packet, connection, tc.want)
 		}
@@ -94,11 +94,11 @@ func TestARendererThatFailsDoesNotHoldBackTheOther(t *testing.T) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	flow := tcp("10.0.1.3", "10.0.1.2", 5432)
-	for !n.embedded.Has(flow.Dst) || n.Send(flow).Verdict != api.Deny || !strings.Contains(fmt.Sprint(n.Session.State().Err), "rt-backend rule-table") {
+	for !n.embedded.Has(flow.Dst) || n.Probe(flow).Verdict != api.Deny || !strings.Contains(fmt.Sprint(n.Session.State().Err), "rt-backend rule-table") {
 		select {
 		case <-tick.C:
 		case err := <-done:
-			t.Fatalf("%v; acl says %s, session %q", err, n.Send(flow).Verdict, fmt.Sprint(n.Session.State().Err))
+			t.Fatalf("%v; acl says %s, session %q", err, n.Probe(flow).Verdict, fmt.Sprint(n.Session.State().Err))
 		}
 	}
 	cancel()

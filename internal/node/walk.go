@@ -29,10 +29,10 @@ const (
 	reasonOpen  = "no rule restricts it"
 )
 
-// Send sends the first packet of a flow from a node's pod, or in through its
-// uplink when the source is none of its pods. What was sent before has no influence:
-// the answer is that of the tables, never that of a session.
-func (n *Node) Send(f api.Flow) Walk {
+// Probe asks the dataplane what becomes of the first packet of a flow from a node's pod,
+// or in through its uplink when the source is none of its pods. The answer is that of the
+// tables, never that of a session. No rule counts the packet, and no session is changed.
+func (n *Node) Probe(f api.Flow) Walk {
 	if f.Src == f.Dst {
 		return Walk{Verdict: api.Permit, Reason: reasonLocal}
 	}

@@ -199,7 +199,8 @@ type Packet struct {
 	Verdict  api.Action `json:"verdict"`
 	Reason   string     `json:"reason"`
 	Expected api.Action `json:"expected"` // by the specification, as far as the node decides
-	// Unsent says why no packet was sent; then the verdict is the expected one.
+	// Unsent is of older agents only: why no packet was sent. Then the verdict is the
+	// expected one.
 	Unsent string `json:"unsent,omitempty"`
 }
 

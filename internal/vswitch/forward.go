@@ -11,9 +11,15 @@ import (
 //
 // Sessions come into being when the packet is delivered: a packet that is
 // dropped on its way out leaves nothing behind that could open a way back.
-func (s *Switch) Inject(in uint32, p Packet) Trace {
+func (s *Switch) Inject(in uint32, p Packet) Trace { return s.trace(in, p, false) }
+
+// Probe reports what would become of a packet if there were no sessions. It is no traffic:
+// rules do not count it, and sessions are neither made nor kept alive nor ended by it.
+func (s *Switch) Probe(in uint32, p Packet) Trace { return s.trace(in, p, true) }
+
+func (s *Switch) trace(in uint32, p Packet, probe bool) Trace {
 	var st [2]step
-	n, reason := s.forward(in, &p, &st)
+	n, reason := s.forward(in, &p, &st, probe)
 	t := Trace{Packet: p, Reason: reason, Hops: make([]Hop, n)}
 	for i := range n {
 		t.Hops[i] = st[i].hop()
@@ -29,7 +35,7 @@ func (s *Switch) Inject(in uint32, p Packet) Trace {
 // session.
 func (s *Switch) Forward(in uint32, p *Packet) (out uint32, verdict api.Action) {
 	var st [2]step
-	n, reason := s.forward(in, p, &st)
+	n, reason := s.forward(in, p, &st, false)
 	if reason != ReasonDelivered {
 		return 0, api.Deny
 	}
@@ -49,8 +55,9 @@ type step struct {
 	created bool
 }
 
-// forward fills the steps that were taken and returns their number.
-func (s *Switch) forward(in uint32, p *Packet, st *[2]step) (int, string) {
+// forward fills the steps that were taken and returns their number. A probe leaves
+// nothing behind.
+func (s *Switch) forward(in uint32, p *Packet, st *[2]step, probe bool) (int, string) {
 	v := s.view.Load()
 	t, ok := p.tuple()
 	if !ok {
@@ -67,7 +74,7 @@ func (s *Switch) forward(in uint32, p *Packet, st *[2]step) (int, string) {
 		return 0, ReasonDown
 	}
 	now := &lazyClock{read: s.clock}
-	if reason := s.judge(&st[0], inPort, api.Ingress, &t, now); reason != "" {
+	if reason := s.judge(&st[0], inPort, api.Ingress, &t, now, probe); reason != "" {
 		return 1, reason
 	}
 	if s.quirks && !s.remember(&st[0], &t, now) {
@@ -81,7 +88,7 @@ func (s *Switch) forward(in uint32, p *Packet, st *[2]step) (int, string) {
 	if outPort == nil || !outPort.up {
 		return 1, ReasonDown
 	}
-	if reason := s.judge(&st[1], outPort, api.Egress, &t, now); reason != "" {
+	if reason := s.judge(&st[1], outPort, api.Egress, &t, now, probe); reason != "" {
 		return 2, reason
 	}
 	for i := range st {
@@ -111,10 +118,10 @@ func (v *view) port(i uint32) *port {
 
 // judge asks the sessions, then the ACLs of one direction of an interface. It
 // returns why the packet is dropped, or nothing.
-func (s *Switch) judge(x *step, p *port, dir api.Direction, t *tuple, now *lazyClock) string {
+func (s *Switch) judge(x *step, p *port, dir api.Direction, t *tuple, now *lazyClock, probe bool) string {
 	x.port, x.dir, x.rule = p, dir, noRule
 	b := &p.bindings[dir]
-	if p.sessions.count.Load() > 0 && (!s.quirks || len(b.acls) > 0) {
+	if !probe && p.sessions.count.Load() > 0 && (!s.quirks || len(b.acls) > 0) {
 		hit := s.sessions.match(p, dir, t, now.time())
 		x.revoked = hit.revoked
 		// An open direction needs no session, but its packets keep one alive.
@@ -131,12 +138,14 @@ func (s *Switch) judge(x *step, p *port, dir api.Direction, t *tuple, now *lazyC
 		x.matched = MatchNothing
 		return ReasonImplicitDeny
 	}
-	x.acl.hits[x.rule].Add(1)
+	if !probe {
+		x.acl.hits[x.rule].Add(1)
+	}
 	x.matched, x.action = MatchACL, x.acl.rules[x.rule].Action
 	if x.action == RuleDeny {
 		return ReasonDenied
 	}
-	x.creates = x.action == RulePermitReflect && (startsSession(t) || s.quirks && t.fragment)
+	x.creates = !probe && x.action == RulePermitReflect && (startsSession(t) || s.quirks && t.fragment)
 	return ""
 }
 

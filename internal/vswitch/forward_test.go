@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -172,6 +173,40 @@ func TestCountersCountDecisionsAndStartAgainWithAReplacement(t *testing.T) {
 	}
 	if _, ok := l.sw.Counters(99); ok {
 		t.Error("an ACL that does not exist has counters")
+	}
+}
+
+func TestProbeMeetsRulesAndLeavesNothingBehind(t *testing.T) {
+	for _, o := range []Options{{}, {Quirks: true}} {
+		l := newLab(t, o)
+		web := rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{80, 80})
+		in, out := l.apply([]Rule{rule(RuleDeny, anyV4, anyV4, 0, Range{}, Range{})}, []Rule{web})
+		l.permitted("traffic", toPod(api.TCP, 4000, 80))
+		reply := toPod(api.TCP, 4000, 80).Reply()
+		l.permitted("its answer", reply)
+		counters := func() [2][]uint64 {
+			a, _ := l.sw.Counters(in)
+			b, _ := l.sw.Counters(out)
+			return [2][]uint64{a, b}
+		}
+		before, sessions := counters(), l.sw.Sessions()
+		l.now = l.now.Add(time.Second)
+		if got := l.sw.Probe(l.pod, reply); got.Verdict != api.Deny || got.Hops[0].Matched != MatchACL {
+			t.Errorf("%+v: an answer as a probe: %s", o, got)
+		}
+		for _, p := range []Packet{toPod(api.TCP, 4000, 80), toPod(api.TCP, 4001, 80), toPod(api.TCP, 4000, 81)} {
+			got := l.sw.Probe(l.world, p)
+			if want := p.DstPort == 80; (got.Verdict == api.Permit) != want {
+				t.Errorf("%+v: %s", o, got)
+			}
+		}
+		if diff := cmp.Diff(before, counters()); diff != "" {
+			t.Errorf("%+v: counters (-before +after):\n%s", o, diff)
+		}
+		if after := l.sw.Sessions(); !slices.Equal(sessions, after) {
+			t.Errorf("%+v: sessions %v, and %v before", o, after, sessions)
+		}
+		l.permitted("traffic goes on", reply)
 	}
 }
 

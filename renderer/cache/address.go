@@ -26,13 +26,28 @@ func canonicalAddrs(in []netip.Addr) []netip.Addr {
 	return slices.Compact(out)
 }
 
-// derive keeps the set of the pods that have an opposite list.
+// derive keeps the sets of the pods that have opposite lists, for an address of a pod
+// that has, or had, one of them. An address of pods with several lists is in one of the
+// sets only: the lists agree about it, and no part of the global table is about the pods
+// of another.
 func (c *Cache) derive(l *list, a *address) {
-	s := c.setOf(l.podsSet)
-	s.derived = true
-	member := slices.ContainsFunc(a.owners, func(o *pod) bool { return o.opp == l })
-	if c.put(s, hostPrefix(a.addr), member) {
-		c.changedSets[l.podsSet] = struct{}{}
+	lists := []*list{l}
+	var first *list // the one that the global table asks first
+	for _, o := range a.owners {
+		if o.opp == nil {
+			continue
+		}
+		lists = append(lists, o.opp)
+		if first == nil || slices.Compare(o.opp.digest[:], first.digest[:]) < 0 {
+			first = o.opp
+		}
+	}
+	for _, l := range lists {
+		s := c.setOf(l.podsSet)
+		s.derived = true
+		if c.put(s, hostPrefix(a.addr), l == first) {
+			c.changedSets[l.podsSet] = struct{}{}
+		}
 	}
 }
 

@@ -197,3 +197,32 @@ func TestCommitDoesNotAcknowledgeWhatWasStagedAfterThePlan(t *testing.T) {
 		t.Errorf("plan: %+v", p)
 	}
 }
+
+func TestGlobalTableHasAnAddressOfTwoPodsInOnePart(t *testing.T) {
+	web, dns := allowOnly(destination, api.Net{}, api.Port(80)), allowOnly(destination, api.Net{}, api.Port(53))
+	sizes := func(c *Cache) (out []int) {
+		g := c.Desired().Global
+		for _, first := range g.Parts[:len(g.Parts)-1] {
+			out = append(out, len(c.Members(g.Rules[first].Src.Set)))
+		}
+		return out
+	}
+	c := New(api.Egress)
+	put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Ingress: web}})
+	put(c, map[string]renderer.PodConfig{"b": {IPs: ips("10.0.0.1", "fd00::1"), Ingress: dns}})
+	both := sizes(c)
+	if len(both) != 2 || both[0]+both[1] != 2 {
+		t.Errorf("of 2 addresses, parts have %v", both)
+	}
+	other := New(api.Egress)
+	put(other, map[string]renderer.PodConfig{"b": {IPs: ips("10.0.0.1", "fd00::1"), Ingress: dns}})
+	put(other, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Ingress: web}})
+	if again := sizes(other); !slices.Equal(both, again) {
+		t.Errorf("in another order parts have %v, not %v", again, both)
+	}
+	c.RemovePod(id("b"))
+	c.Compute()
+	if alone := sizes(c); !slices.Equal(alone, []int{1}) {
+		t.Errorf("the last pod has %v", alone)
+	}
+}

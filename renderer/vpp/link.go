@@ -46,7 +46,8 @@ func init() {
 	core.HealthCheckProbeInterval = 200 * time.Millisecond
 	core.HealthCheckReplyTimeout = 2 * time.Second
 	core.HealthCheckThreshold = 4
-	core.SetLogLevel(1) // fatal
+	socketclient.MaxWaitReady = disconnectWait / 2 // it is waited for again; Disconnect waits for it
+	core.SetLogLevel(1)                            // fatal
 }
 
 // DefaultTimeout of one call leaves room for the stall of a very large change.

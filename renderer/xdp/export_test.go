@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
@@ -50,6 +51,15 @@ func (k *Kernel) Age(d time.Duration) error {
 		return err
 	}
 	return errors.Join(k.forgetTraces(), k.ageCrowds(units), k.ageFragments(units))
+}
+
+// UnreadEvents returns how many bytes of events nobody has read yet.
+func (k *Kernel) UnreadEvents() (int, error) {
+	r, err := ringbuf.NewReader(k.state[bpf.SluiceMapEvents])
+	if err != nil {
+		return 0, err
+	}
+	return r.AvailableBytes(), r.Close()
 }
 
 // Turn is that of the memory in force: the next one has the other.

@@ -329,3 +329,41 @@ func TestDropsAreReadWhileAKernelIsClosed(t *testing.T) {
 	}
 	<-ended
 }
+
+// TestCountersAreOfTheTablesBesideThem: while lists come and go, no rule is given the packets of
+// another list's.
+func TestCountersAreOfTheTablesBesideThem(t *testing.T) {
+	l := newLab(t)
+	lists := []*renderer.RuleList{webList("web", 80, 443), webList("shop", 8080)}
+	l.tell(podWith(lists[0]))
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, x := range l.r.Counters().Tables {
+				if x.Packets == nil {
+					continue // the list was replaced meanwhile
+				}
+				if len(x.Packets) != len(x.Rules) || len(x.CountedWith) != len(x.Rules) {
+					t.Errorf("%d rules have %d counters", len(x.Rules), len(x.Packets))
+				}
+				for i, n := range x.Packets {
+					if never := x.Rules[i].DstPort == api.Port(443) || x.Rules[i].Action == api.Deny; never && n > 0 {
+						t.Errorf("%d packets are those of rule %d of %s, which decided none", n, i, x.Origins[i])
+					}
+				}
+			}
+		}
+	}()
+	for i := range 60 {
+		l.tell(podWith(lists[i%2]))
+		l.packets(5, []uint16{80, 8080}[i%2])
+	}
+	close(stop)
+	<-done
+}

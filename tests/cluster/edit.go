@@ -132,16 +132,6 @@ func copied[T interface{ DeepCopy() T }](list []T) []T {
 	return out
 }
 
-// SharesAddresses says whether two live pods of a state have one address.
-func SharesAddresses(s State) bool {
-	for _, n := range addressesOf(s.Pods) {
-		if n > 1 {
-			return true
-		}
-	}
-	return false
-}
-
 // Moves returns the addresses that are not of the same pod on the same node in two
 // states, or of no pod in both.
 func Moves(before, after State) map[netip.Addr]bool {
@@ -163,7 +153,7 @@ func placesOf(s State) map[netip.Addr]string {
 		p := s.Pods[i]
 		for _, ip := range p.Status.PodIPs {
 			if a, err := netip.ParseAddr(ip.IP); err == nil {
-				out[a.Unmap()] = p.Namespace + "/" + p.Name + " on " + p.Spec.NodeName
+				out[a.Unmap()] += p.Namespace + "/" + p.Name + " on " + p.Spec.NodeName + " "
 			}
 		}
 	}

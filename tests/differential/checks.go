@@ -2,7 +2,6 @@ package differential
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
@@ -16,11 +15,7 @@ import (
 func (m *Machine) check(ctx context.Context, t turn) error {
 	o := m.oracle(t.after)
 	flows := m.flows(t)
-	if m.options.SharedAddresses {
-		if err := m.checkTold(o, flows); err != nil {
-			return err
-		}
-	} else if err := m.checkStacks(o, flows); err != nil {
+	if err := m.checkStacks(o, flows); err != nil {
 		return err
 	}
 	if err := m.checkDangling(); err != nil {
@@ -46,24 +41,6 @@ func (m *Machine) flows(t turn) []api.Flow {
 		flows = append([]api.Flow{m.options.ask}, flows...)
 	}
 	return flows
-}
-
-// checkTold judges flows by what renderers were told, on every node.
-func (m *Machine) checkTold(o *oracle.Oracle, flows []api.Flow) error {
-	for _, f := range flows {
-		want := o.Allowed(f)
-		m.Counts.verdict(want)
-		if m.toldAllowed(f) == want {
-			continue
-		}
-		var b strings.Builder
-		for _, name := range m.fleet.Names() {
-			told := m.fleet.Node(name).Told
-			fmt.Fprintf(&b, "node %s: %v\n%s", name, told.Explain(f), told.Dump())
-		}
-		return misjudged(CheckVerdict, f, "%sthe specification:\n%s", b.String(), o.Verdict(f))
-	}
-	return nil
 }
 
 // toldAllowed asks the nodes of both ends: a Recorder restricts its own pods only.
@@ -125,7 +102,7 @@ func (m *Machine) wrong(check Check, o *oracle.Oracle, f api.Flow) error {
 // pods that come, go or move are left out: they are attached to nothing, or to
 // something else, and so are all pods of a node that is new.
 func (m *Machine) checkBetween(t turn) error {
-	if m.options.SharedAddresses || t.Fate == Replaced {
+	if t.Fate == Replaced {
 		return nil
 	}
 	old, next := m.oracle(t.before), m.oracle(t.after)

@@ -34,9 +34,7 @@ func TestRandomClusters(t *testing.T) {
 					c := draw(t, kind, w)
 					defer closing(t, c.machine.Close)
 					c.checkTold(t)
-					if !w.Config.SharedAddresses {
-						c.checkStacks(t)
-					}
+					c.checkStacks(t)
 				})
 			})
 		}

@@ -125,7 +125,6 @@ func hunt(t *testing.T, o Options) (Case, *Divergence) {
 	for seed := range uint64(sequencesToFind) {
 		src := cluster.NewRand(seed)
 		w := DrawWorld(src)
-		w.Config.SharedAddresses = false
 		c, _, err := Play(t.Context(), o, src, w, eventsToFind)
 		if d := divergenceOf(err); d != nil {
 			return c, d

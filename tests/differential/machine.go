@@ -20,19 +20,16 @@ import (
 const patience = 30 * time.Second
 
 // ErrImpossible is the error of an event after which the cluster is not one that can
-// be judged: two live pods share an address, or a pod or an agent is on no node. Only
-// events that were changed by hand or by Minimise lead there.
+// be judged: a pod or an agent is on no node. Only events that were changed by hand or
+// by Minimise lead there.
 var ErrImpossible = errors.New("impossible state")
 
 // Options of a Machine.
 type Options struct {
 	Kind     stacks.Kind
 	DenyNode bool // traffic between a pod and its own node is restricted as all other
-	// SharedAddresses says that two live pods may have one address. A stack delivers to
-	// one of them only, so verdicts are taken from what renderers are told.
-	SharedAddresses bool
-	Flows           int // asked after an event; 0 is a few dozen
-	Stride          int // of the events after which nodes are compared with new ones; 0 is every event
+	Flows    int  // asked after an event; 0 is a few dozen
+	Stride   int  // of the events after which nodes are compared with new ones; 0 is every event
 	// Specify says what is right; nil is the oracle.
 	Specify func(cluster.State, ...oracle.Option) *oracle.Oracle
 
@@ -107,9 +104,6 @@ func (m *Machine) Do(ctx context.Context, e Event) error {
 
 // possible returns ErrImpossible for turns that cannot be judged.
 func (m *Machine) possible(t turn) error {
-	if !m.options.SharedAddresses && cluster.SharesAddresses(t.after) {
-		return fmt.Errorf("%w: two pods have one address", ErrImpossible)
-	}
 	if t.Fate != RunsOn && m.fleet.Node(t.Node) == nil {
 		return fmt.Errorf("%w: there is no node %q", ErrImpossible, t.Node)
 	}

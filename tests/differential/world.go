@@ -25,6 +25,6 @@ func DrawWorld(src cluster.Source) World {
 
 // Options returns the options of a machine for the world.
 func (w World) Options(o Options) Options {
-	o.DenyNode, o.SharedAddresses = w.DenyNode, w.Config.SharedAddresses
+	o.DenyNode = w.DenyNode
 	return o
 }

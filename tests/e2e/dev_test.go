@@ -98,13 +98,3 @@ func TestMetricsAndHealthAreServedOverTCPAndNothingElseIs(t *testing.T) {
 		t.Errorf("the socket has mode %s, want 600", got)
 	}
 }
-
-func TestDenialsAreLogged(t *testing.T) {
-	t.Parallel()
-	a := startAgent(t, "dev", "--manifests", filepath.Join("..", "..", "docs", "examples", "shop"), "--log-verdicts", "deny", "--log-level", "info")
-	a.ready()
-	if out, code := a.ctl("inject", "shop/batch-0", "data/postgres-0:5432"); code != 1 {
-		t.Fatalf("exit status %d, want 1 for a packet that is dropped:\n%s", code, out)
-	}
-	a.line(`msg=verdict action=deny packets=\d+ rule=".*(shop/\S+ isolates egress|data/\S+ isolates ingress)`)
-}

@@ -171,7 +171,7 @@ spec: {podSelector: {matchLabels: {app: stranger}}}
 `)
 	a := runAgent(t, etcd, v.socket)
 	eventually(t, func() error {
-		if status, body, err := ask(a.socket, "/readyz"); err != nil || status != 503 || !strings.Contains(string(body), "no interface for [pod demo/stranger]") {
+		if status, body, err := ask(a.socket, "/readyz"); err != nil || status != 503 || !strings.Contains(string(body), "no interface for pod demo/stranger") {
 			return fmt.Errorf("/readyz does not tell of the interface that is missing: %d %s %w", status, body, err)
 		}
 		return nil

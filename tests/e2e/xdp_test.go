@@ -266,7 +266,7 @@ func TestVerdictsOfPacketsAreFollowedInTheKernel(t *testing.T) {
 	}
 	hits := map[api.Action]uint64{}
 	for _, r := range rules {
-		if strings.HasPrefix(r.Table, "egress of demo/server") && r.Hits != nil {
+		if strings.HasPrefix(r.Table, "ingress of demo/server") && r.Hits != nil {
 			hits[r.Rule.Action] += *r.Hits
 		}
 	}
@@ -277,8 +277,8 @@ func TestVerdictsOfPacketsAreFollowedInTheKernel(t *testing.T) {
 	n.Must(err)
 	metrics := string(body)
 	for _, want := range []string{
-		`sluice_rule_packets_total{action="deny",direction="ingress",policy="NetworkPolicy demo/server",rule="isolation"}`,
-		`sluice_rule_packets_total{action="permit",direction="ingress",policy="NetworkPolicy demo/server",rule="0"}`, `sluice_xdp_dropped_packets_total{reason="policy"}`,
+		`sluice_rule_packets_total{action="deny",direction="ingress",policy="NetworkPolicy demo/server",renderer="xdp",rule="isolation"}`,
+		`sluice_rule_packets_total{action="permit",direction="ingress",policy="NetworkPolicy demo/server",renderer="xdp",rule="0"}`, `sluice_xdp_dropped_packets_total{reason="policy"}`,
 	} {
 		if i := strings.Index(metrics, want); i < 0 || strings.HasPrefix(metrics[i+len(want):], " 0\n") {
 			t.Errorf("the metrics do not count %s", want)

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer/renderertest"
@@ -29,10 +27,6 @@ type expected struct {
 type question struct {
 	flow    api.Flow
 	allowed bool
-	// shared says that two pods have one of the addresses, as in the moment when it
-	// goes from one to the other. A stack delivers to one of them only, so what
-	// renderers are told answers.
-	shared bool
 }
 
 // questionsPerState bounds the flows that are asked in a state of a larger cluster.
@@ -88,9 +82,8 @@ func (r *runner) expected(ctx context.Context) (want expected, first bool, err e
 	}
 	state := stateOf(r.now, r.silent)
 	want = expected{oracle: oracle.New(state, oracle.AllowNodeTraffic(!r.denyNode)), installed: map[string]fleet.Installed{}}
-	holders := holdersOf(state)
 	for _, f := range r.space.flows(state) {
-		want.questions = append(want.questions, question{f, want.oracle.Allowed(f), holders[f.Src] > 1 || holders[f.Dst] > 1})
+		want.questions = append(want.questions, question{f, want.oracle.Allowed(f)})
 	}
 	fresh, err := r.newFleet()
 	if err != nil {
@@ -106,20 +99,6 @@ func (r *runner) expected(ctx context.Context) (want expected, first bool, err e
 	}
 	r.known[digest] = want
 	return want, true, nil
-}
-
-// holdersOf counts the pods that have an address of their own.
-func holdersOf(s cluster.State) map[netip.Addr]int {
-	out := map[netip.Addr]int{}
-	for _, p := range s.Pods {
-		if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		for _, a := range cluster.FlowSpace(cluster.State{Pods: []*corev1.Pod{p}}).Pods {
-			out[a]++
-		}
-	}
-	return out
 }
 
 // stridePerState thins out the flows of a state that is met again, and strideOfDear those of a
@@ -147,7 +126,7 @@ func (r *runner) verdicts(want expected, first bool) []finding {
 	questions := every(want.questions, r.stride(first), r.events)
 	var wrong []question
 	for _, q := range questions {
-		if r.allowed(q) != q.allowed {
+		if r.fleet.Does(q.flow, q.allowed) != q.allowed {
 			wrong = append(wrong, q)
 		}
 	}
@@ -155,20 +134,8 @@ func (r *runner) verdicts(want expected, first bool) []finding {
 		return nil
 	}
 	q := wrong[0]
-	return []finding{{checkVerdicts, fmt.Sprintf("%d of %d flows are wrong, first %s, which should be allowed: %t (shared address: %t)\n%s%s",
-		len(wrong), len(questions), q.flow, q.allowed, q.shared, r.fleet.Trace(q.flow), want.oracle.Verdict(q.flow))}}
-}
-
-func (r *runner) allowed(q question) bool {
-	if !q.shared {
-		return r.fleet.Does(q.flow, q.allowed)
-	}
-	for _, name := range r.fleet.Names() {
-		if r.fleet.Node(name).Told.Verdict(q.flow) != api.Permit {
-			return false
-		}
-	}
-	return true
+	return []finding{{checkVerdicts, fmt.Sprintf("%d of %d flows are wrong, first %s, which should be allowed: %t\n%s%s",
+		len(wrong), len(questions), q.flow, q.allowed, r.fleet.Trace(q.flow), want.oracle.Verdict(q.flow))}}
 }
 
 // inspect compares what is installed with what a new fleet has, and looks for

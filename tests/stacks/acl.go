@@ -34,11 +34,16 @@ func newACL(prompt func()) (Stack, error) {
 	return s, err
 }
 
-func (s aclStack) Verdict(f api.Flow) api.Action { return s.Embedded.First(f).Verdict }
-func (s aclStack) Trace(f api.Flow) string       { return s.Embedded.First(f).String() }
-func (s aclStack) Operations() int               { return s.tap.operations() }
-func (s aclStack) FailNext(n int)                { s.tap.failNext(n) }
-func (s aclStack) Restart() error                { return s.Embedded.Restart(s.options) }
+// Verdict implements Stack. It forgets all sessions, as those of all other stacks do.
+func (s aclStack) Verdict(f api.Flow) api.Action {
+	s.Switch.ClearSessions()
+	return s.Embedded.First(f).Verdict
+}
+
+func (s aclStack) Trace(f api.Flow) string { return s.Embedded.First(f).String() }
+func (s aclStack) Operations() int         { return s.tap.operations() }
+func (s aclStack) FailNext(n int)          { s.tap.failNext(n) }
+func (s aclStack) Restart() error          { return s.Embedded.Restart(s.options) }
 
 // Passes implements Sender.
 func (s aclStack) Passes(p vswitch.Packet) bool { return s.Send(p).Verdict == api.Permit }

@@ -3,6 +3,7 @@ package cache
 import (
 	"fmt"
 	"iter"
+	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -67,4 +68,13 @@ func (c *Cache) MatchNodes(sel *api.Selector) iter.Seq[*api.Node] {
 			}
 		}
 	}
+}
+
+// NodeAddresses returns the addresses that the object of a node names, sorted; none
+// when the node is not known.
+func (c *Cache) NodeAddresses(name string) []netip.Addr {
+	if n := c.nodes[name]; n != nil {
+		return n.Addresses
+	}
+	return nil
 }

@@ -107,11 +107,22 @@ func (c *Cache) Policies(id api.GroupID) []*api.PolicySpec {
 // when the address is shared.
 func (c *Cache) Holders(a netip.Addr) []api.GroupID {
 	var ids []api.GroupID
+	c.eachAt(a, func(i uint32) { ids = append(ids, c.pods[i].group) })
+	return ids
+}
+
+// PodsAt returns the pods that have an address now, in no particular order.
+func (c *Cache) PodsAt(a netip.Addr) []api.Pod {
+	var pods []api.Pod
+	c.eachAt(a, func(i uint32) { pods = append(pods, c.view(i, c.podAddrs(i, new([1]netip.Addr)))) })
+	return pods
+}
+
+func (c *Cache) eachAt(a netip.Addr, found func(i uint32)) {
 	c.addrIndex.find(hashAddr(a), func(i uint32) bool {
 		if c.has(i, a) {
-			ids = append(ids, c.pods[i].group)
+			found(i)
 		}
 		return false
 	})
-	return ids
 }

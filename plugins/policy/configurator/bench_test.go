@@ -85,7 +85,7 @@ func BenchmarkConfigure(b *testing.B) {
 				c := New(Options{Renderers: []renderer.Renderer{renderertest.NewRecorder("bench", b)}})
 				txn := c.NewTxn(true)
 				for pod := range 110 {
-					txn.Configure(podID(pod), podAddrs(pod), policies[pod%groups])
+					txn.Configure(podID(pod), podAddrs(pod), policies[pod%groups], nil)
 				}
 				if err := txn.Commit(b.Context()); err != nil {
 					b.Fatal(err)
@@ -102,7 +102,7 @@ func BenchmarkTransaction(b *testing.B) {
 	tell := func(pods int, sets bool) {
 		txn := c.NewTxn(false)
 		for pod := range pods {
-			txn.Configure(podID(pod), podAddrs(pod), policies)
+			txn.Configure(podID(pod), podAddrs(pod), policies, nil)
 		}
 		if sets {
 			txn.UpdateSet(1000, []netip.Prefix{pfx("10.1.9.9/32")}, nil)

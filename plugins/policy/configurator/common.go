@@ -4,16 +4,18 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"go4.org/netipx"
 
 	"github.com/sluice-net/sluice/api"
 )
 
-// common is the addresses that a set of the processor has in common with another
-// one, or with some prefixes. It changes with its parts.
+// common is the addresses that sets of the processor have in common, with each other
+// or with some prefixes. It changes with its parts.
 type common struct {
-	a, b     api.SetID      // a before b; b is zero with prefixes
+	sets     []api.SetID    // in order
+	within   api.Net        // of the prefixes; any without them
 	prefixes []netip.Prefix // the fewest, in order
 }
 
@@ -21,20 +23,13 @@ func (c *common) equal(o *common) bool {
 	if c == nil || o == nil {
 		return c == o
 	}
-	return c.a == o.a && c.b == o.b && slices.Equal(c.prefixes, o.prefixes)
+	return slices.Equal(c.sets, o.sets) && slices.Equal(c.prefixes, o.prefixes)
 }
 
-// contains says whether an address is in both parts.
+// contains reports whether an address is in all parts.
 func (c *common) contains(sets Sets, a netip.Addr) bool {
-	return sets.Contains(c.a, a) && c.other(sets, a)
-}
-
-// other says whether an address is in the part that is not c.a.
-func (c *common) other(sets Sets, a netip.Addr) bool {
-	if c.b != 0 {
-		return sets.Contains(c.b, a)
-	}
-	return containsAddr(c.prefixes, a)
+	return (c.within.IsAny() || containsAddr(c.prefixes, a)) &&
+		!slices.ContainsFunc(c.sets, func(s api.SetID) bool { return !sets.Contains(s, a) })
 }
 
 // containsAddr looks an address up in prefixes that are in order and do not overlap.
@@ -45,13 +40,10 @@ func containsAddr(prefixes []netip.Prefix, a netip.Addr) bool {
 
 // parts returns the sets of the processor that the set is made of.
 func (s addressSet) parts() []api.SetID {
-	switch {
-	case s.common == nil:
+	if s.common == nil {
 		return nil
-	case s.common.b == 0:
-		return []api.SetID{s.common.a}
 	}
-	return []api.SetID{s.common.a, s.common.b}
+	return s.common.sets
 }
 
 // difference returns what renderers have to be told of a set, and takes it for told.
@@ -90,10 +82,8 @@ func (s *derivedSet) commonDifference(members Sets) (added, removed []netip.Pref
 		return nil, removed
 	case !s.told:
 		s.current = map[netip.Addr]struct{}{}
-		for _, a := range members.AppendMembers(nil, s.common.a) {
-			if s.common.other(members, a) {
-				moved = append(moved, netip.PrefixFrom(a, a.BitLen()))
-			}
+		for _, a := range members.AppendMembers(nil, s.common.sets[0]) {
+			moved = append(moved, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
 	slices.SortFunc(moved, netip.Prefix.Compare)
@@ -113,15 +103,24 @@ func (s *derivedSet) commonDifference(members Sets) (added, removed []netip.Pref
 
 // meaning says for people what the set was made of.
 func (s addressSet) meaning() string {
-	switch c := s.common; {
-	case c == nil:
+	if s.common == nil {
 		return "blocks"
-	case c.b != 0:
-		return fmt.Sprintf("in both %s and %s", c.a, c.b)
-	case len(c.prefixes) > maxInline:
-		return fmt.Sprintf("in %s, within %d blocks", c.a, len(c.prefixes))
+	}
+	names := make([]string, len(s.common.sets))
+	for i, id := range s.common.sets {
+		names[i] = id.String()
+	}
+	in := strings.Join(names, " and ")
+	if len(names) == 2 {
+		in = "both " + in
+	}
+	switch prefixes := s.common.prefixes; {
+	case len(prefixes) == 0:
+		return "in " + in
+	case len(prefixes) > maxInline:
+		return fmt.Sprintf("in %s, within %d blocks", in, len(prefixes))
 	default:
-		return fmt.Sprintf("in %s, within %s", c.a, c.prefixes)
+		return fmt.Sprintf("in %s, within %s", in, prefixes)
 	}
 }
 
@@ -139,26 +138,45 @@ func (g *generator) commonNets(p, q api.Net) []api.Net {
 	case p.IsAny():
 		return []api.Net{q}
 	}
-	pFixed, pIsFixed := g.fixed(p)
-	qFixed, qIsFixed := g.fixed(q)
+	a, b := g.parts(p), g.parts(q)
+	sets := slices.Concat(a.sets, b.sets)
+	slices.Sort(sets)
+	sets = slices.Compact(sets)
+	var nets []api.Net // within which they have to be
 	switch {
-	case pIsFixed && qIsFixed:
-		return g.fixedNets(pFixed, qFixed)
-	case pIsFixed:
-		return g.commonSet(common{a: q.Set, prefixes: pFixed}, p)
-	case qIsFixed:
-		return g.commonSet(common{a: p.Set, prefixes: qFixed}, q)
+	case b.within.IsAny():
+		nets = []api.Net{a.within}
+	case a.within.IsAny() || a.within == b.within:
+		nets = []api.Net{b.within}
+	default:
+		nets = g.fixedNets(a.prefixes, b.prefixes)
 	}
-	return g.commonSet(common{a: min(p.Set, q.Set), b: max(p.Set, q.Set)}, api.SetNet(max(p.Set, q.Set)))
+	if len(sets) == 0 {
+		return nets
+	}
+	var out []api.Net
+	for _, within := range nets {
+		c := common{sets: sets, within: within}
+		if !within.IsAny() {
+			c.prefixes = g.parts(within).prefixes
+		}
+		out = append(out, g.commonSet(c)...)
+	}
+	return out
 }
 
-// fixed returns the prefixes of a peer that is no set of the processor.
-func (g *generator) fixed(n api.Net) ([]netip.Prefix, bool) {
-	if n.Prefix.IsValid() {
-		return []netip.Prefix{n.Prefix}, true
-	}
+// parts returns what a peer is made of: some prefixes, sets of the processor, or both.
+func (g *generator) parts(n api.Net) common {
 	s, derived := g.sets[n.Set]
-	return s.members, derived
+	switch {
+	case n.Prefix.IsValid():
+		return common{within: n, prefixes: []netip.Prefix{n.Prefix}}
+	case derived && s.common != nil:
+		return *s.common
+	case derived:
+		return common{within: n, prefixes: s.members}
+	}
+	return common{sets: []api.SetID{n.Set}}
 }
 
 // fixedNets returns the addresses that two lists of prefixes have in common.
@@ -201,9 +219,15 @@ func ipSet(prefixes []netip.Prefix) (*netipx.IPSet, error) {
 }
 
 // commonSet returns a derived set. Its ID is made of its parts.
-func (g *generator) commonSet(c common, other api.Net) []api.Net {
-	s := addressSet{id: api.NewSetID(fmt.Sprintf("common %s %s", c.a, other)), common: &c}
-	if net, ok := g.keep(s); ok {
+func (g *generator) commonSet(c common) []api.Net {
+	id := "common " + c.sets[0].String()
+	for _, set := range c.sets[1:] {
+		id += " " + api.SetNet(set).String()
+	}
+	if !c.within.IsAny() {
+		id += " " + c.within.String()
+	}
+	if net, ok := g.keep(addressSet{id: api.NewSetID(id), common: &c}); ok {
 		return []api.Net{net}
 	}
 	return nil

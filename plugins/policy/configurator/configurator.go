@@ -51,6 +51,7 @@ type Configurator struct {
 type podState struct {
 	ips      []netip.Addr
 	policies []*api.ContivPolicy // as they were given
+	shared   []api.Sharing       // likewise
 	profile  *profile
 	config   renderer.PodConfig
 }

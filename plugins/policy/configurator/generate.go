@@ -43,21 +43,25 @@ type addressSet struct {
 //
 // A NetworkPolicy with a rule that does anything but allow is not translated: its
 // direction is closed, but for the node.
-func generate(d api.Direction, policies []*api.ContivPolicy, allowNode bool) *generated {
-	in := collect(d, policies)
-	if in.isOpen() {
+//
+// What others permit too that have an address of the pod is what the list permits.
+func generate(d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
+	inputs := inputsOf(d, policies, shared)
+	if !slices.ContainsFunc(inputs, func(in input) bool { return !in.isOpen() }) {
 		return nil
 	}
-	g := newGenerator(in)
-	lower := g.lower(allowNode)
-	g.addAdmin(lower)
-	g.sections = g.sections.add(lower.sections...)
-	return g.list(lower)
+	g := newGenerator(d, allowNode, inputs)
+	all := outcome{action: api.Permit}
+	for _, in := range inputs {
+		all = g.both(all, g.outcome(in).apart(in.apart))
+	}
+	return g.list(all)
 }
 
 // input is what one direction of some policies consists of, in order of evaluation.
 type input struct {
-	direction api.Direction
+	node      []api.Net           // the own node, as a peer
+	apart     netip.Prefix        // the family that is not restricted; invalid for none
 	admin     []*api.ContivPolicy // with rules in the direction
 	isolating []*api.ContivPolicy // NetworkPolicies
 	baseline  []*api.ContivPolicy // with rules in the direction
@@ -65,7 +69,7 @@ type input struct {
 }
 
 func collect(d api.Direction, policies []*api.ContivPolicy) input {
-	in := input{direction: d}
+	in := input{node: []api.Net{api.SetNet(api.NodeSet)}}
 	for _, p := range policies {
 		switch {
 		case p.Tier == api.TierNetworkPolicy:
@@ -89,26 +93,30 @@ func (in input) isOpen() bool { return len(in.admin)+len(in.isolating)+len(in.ba
 
 // generator makes one list.
 type generator struct {
-	input
-	origins  []api.Origin // of everything that can decide, sorted
-	sections sections
-	sets     map[api.SetID]addressSet // derived sets
-	collided bool                     // two derived sets have one ID
-	expanded int                      // spans that delegate made
-	refused  []refusal
+	input     // that is being translated
+	direction api.Direction
+	allowNode bool
+	inputs    []input                  // all
+	origins   []api.Origin             // of everything that can decide, sorted
+	sets      map[api.SetID]addressSet // derived sets
+	collided  bool                     // two derived sets have one ID
+	expanded  int                      // spans that delegate made
+	refused   []refusal
 }
 
-func newGenerator(in input) *generator {
-	g := &generator{input: in, sets: map[api.SetID]addressSet{}}
-	for _, p := range in.isolating {
-		for _, rule := range []int{api.NodeRule, api.IsolationRule} {
-			g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: in.direction, Rule: rule})
+func newGenerator(d api.Direction, allowNode bool, inputs []input) *generator {
+	g := &generator{direction: d, allowNode: allowNode, inputs: inputs, sets: map[api.SetID]addressSet{}}
+	for _, in := range inputs {
+		for _, p := range in.isolating {
+			for _, rule := range []int{api.NodeRule, api.IsolationRule} {
+				g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: d, Rule: rule})
+			}
 		}
-	}
-	for _, policies := range [][]*api.ContivPolicy{in.admin, in.isolating, in.baseline} {
-		for _, p := range policies {
-			for _, r := range p.Rules(in.direction) {
-				g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: in.direction, Rule: r.Index})
+		for _, policies := range [][]*api.ContivPolicy{in.admin, in.isolating, in.baseline} {
+			for _, p := range policies {
+				for _, r := range p.Rules(d) {
+					g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: d, Rule: r.Index})
+				}
 			}
 		}
 	}
@@ -123,15 +131,15 @@ func (g *generator) origin(p *api.ContivPolicy, rule int) int32 {
 	return int32(i)
 }
 
-// originsWith returns the indexes of all origins with a rule that is none.
+// originsWith returns the indexes of the origins of what isolates with a rule that is
+// none.
 func (g *generator) originsWith(rule int) []int32 {
-	var indexes []int32
-	for i, o := range g.origins {
-		if o.Rule == rule {
-			indexes = append(indexes, int32(i))
-		}
+	indexes := make([]int32, len(g.isolating))
+	for i, p := range g.isolating {
+		indexes[i] = g.origin(p, rule)
 	}
-	return indexes
+	slices.Sort(indexes)
+	return slices.Compact(indexes)
 }
 
 // originsOf returns the origins of indexes.

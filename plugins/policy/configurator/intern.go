@@ -3,6 +3,8 @@ package configurator
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -39,9 +41,11 @@ type sliceID struct {
 }
 
 // profile is what some policies mean for a pod; pods with the same policies share
-// it. The lists are by direction, the pod's; nil does not restrict.
+// it, unless others have their addresses. The lists are by direction, the pod's; nil
+// does not restrict.
 type profile struct {
 	policies []*api.ContivPolicy
+	shared   []api.Sharing
 	slice    sliceID
 	key      string
 	lists    [2]*list
@@ -82,28 +86,50 @@ func idOfSlice(policies []*api.ContivPolicy) sliceID {
 	return sliceID{&policies[0], len(policies)}
 }
 
-// acquire returns the profile of some policies and counts a use of it. taken says
-// whether the ID of a derived set stands for something else.
-func (in *interner) acquire(policies []*api.ContivPolicy, taken func(api.SetID) bool) *profile {
+// acquire returns the profile of some policies, and of those of pods that share an
+// address, and counts a use of it. taken says whether the ID of a derived set stands
+// for something else.
+func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, taken func(api.SetID) bool) *profile {
 	slice := idOfSlice(policies)
-	if p := in.bySlice[slice]; p != nil {
+	if p := in.bySlice[slice]; p != nil && len(shared) == 0 {
 		p.uses++
 		return p
 	}
 	policies = canonical(policies)
-	key, known := in.keyOf(policies)
+	key, known := in.keyOf(policies, shared)
 	if known {
 		if p := in.byKey[key]; p != nil {
 			p.uses++
 			return p
 		}
 	}
-	p := &profile{policies: policies, slice: slice, key: in.number(policies), uses: 1}
+	p := &profile{policies: policies, shared: shared, slice: slice, uses: 1}
+	p.key = in.number(p)
 	for _, d := range []api.Direction{api.Ingress, api.Egress} {
-		p.lists[d] = in.acquireList(generate(d, policies, in.allowNode), taken)
+		p.lists[d] = in.acquireList(generate(d, policies, in.allowNode, shared...), taken)
 	}
-	in.bySlice[p.slice], in.byKey[p.key] = p, p
+	if in.byKey[p.key] = p; len(shared) == 0 {
+		in.bySlice[p.slice] = p
+	}
 	return p
+}
+
+// all returns the policies of a profile, those of others included.
+func (p *profile) all() iter.Seq[*api.ContivPolicy] {
+	return func(yield func(*api.ContivPolicy) bool) {
+		for _, policy := range p.policies {
+			if !yield(policy) {
+				return
+			}
+		}
+		for _, s := range p.shared {
+			for _, policy := range s.Policies {
+				if !yield(policy) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // canonical returns the policies in order and once each; the argument if it is so.
@@ -120,30 +146,42 @@ func canonical(policies []*api.ContivPolicy) []*api.ContivPolicy {
 }
 
 // keyOf returns the key of the profile of some policies, false if one of them is
-// in no profile, so that there is none.
-func (in *interner) keyOf(policies []*api.ContivPolicy) (string, bool) {
-	key := make([]byte, 0, 8*len(policies))
+// in no profile, so that there is none. No policy has the number 0, which stands before
+// what is shared.
+func (in *interner) keyOf(policies []*api.ContivPolicy, shared []api.Sharing) (string, bool) {
+	key, ok := in.appendNumbers(make([]byte, 0, 8*len(policies)), policies)
+	for _, s := range shared {
+		key = binary.BigEndian.AppendUint64(key, 0)
+		key = fmt.Appendf(key, "%t %s %t %s;", s.Before, s.Apart, s.Elsewhere, s.Node)
+		var known bool
+		key, known = in.appendNumbers(key, s.Policies)
+		ok = ok && known
+	}
+	return string(key), ok
+}
+
+func (in *interner) appendNumbers(key []byte, policies []*api.ContivPolicy) ([]byte, bool) {
 	for _, p := range policies {
 		number := in.numbers[p]
 		if number == nil {
-			return "", false
+			return key, false
 		}
 		key = binary.BigEndian.AppendUint64(key, number.n)
 	}
-	return string(key), true
+	return key, true
 }
 
-// number gives numbers to policies that have none, counts a use of all, and
-// returns the key.
-func (in *interner) number(policies []*api.ContivPolicy) string {
-	for _, p := range policies {
-		if in.numbers[p] == nil {
+// number gives numbers to the policies of a profile that have none, counts a use of
+// all, and returns the key.
+func (in *interner) number(p *profile) string {
+	for policy := range p.all() {
+		if in.numbers[policy] == nil {
 			in.lastUsed++
-			in.numbers[p] = &policyNumber{n: in.lastUsed}
+			in.numbers[policy] = &policyNumber{n: in.lastUsed}
 		}
-		in.numbers[p].uses++
+		in.numbers[policy].uses++
 	}
-	key, _ := in.keyOf(policies)
+	key, _ := in.keyOf(p.policies, p.shared)
 	return key
 }
 
@@ -152,9 +190,11 @@ func (in *interner) release(p *profile) {
 	if p.uses--; p.uses > 0 {
 		return
 	}
-	delete(in.bySlice, p.slice)
+	if in.bySlice[p.slice] == p {
+		delete(in.bySlice, p.slice)
+	}
 	delete(in.byKey, p.key)
-	for _, policy := range p.policies {
+	for policy := range p.all() {
 		number := in.numbers[policy]
 		if number.uses--; number.uses == 0 {
 			delete(in.numbers, policy)

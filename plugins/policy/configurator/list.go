@@ -100,31 +100,31 @@ func rangesID(ranges []netipx.IPRange) api.SetID {
 // out. It returns nil when nothing is denied.
 //
 // A list of ordered tiers in which two derived sets have one ID is closed: leaving
-// out a rule could open it.
-func (g *generator) list(rest lower) *generated {
-	if g.collided && len(g.admin)+len(g.baseline) > 0 {
+// out a rule could open it. So is one that several pods have a say in.
+func (g *generator) list(o outcome) *generated {
+	if g.collided && (len(g.inputs) > 1 || len(g.admin)+len(g.baseline) > 0) {
 		return g.closedList()
 	}
 	denies := func(s section) bool { return s.action == api.Deny }
-	if rest.action == api.Permit && !slices.ContainsFunc(g.sections, denies) {
+	if o.action == api.Permit && !slices.ContainsFunc(o.sections, denies) {
 		return nil
 	}
-	w := newWriter(g)
-	for _, s := range g.sections {
+	w := newWriter(g, o.sections)
+	for _, s := range o.sections {
 		if w.section(s); w.decided[api.Net{}].isAll() {
 			return w.finish()
 		}
 	}
-	w.list.rules = append(w.list.rules, api.ContivRule{Action: rest.action})
-	w.list.origins = append(w.list.origins, g.originsOf(rest.origins))
+	w.list.rules = append(w.list.rules, api.ContivRule{Action: o.action})
+	w.list.origins = append(w.list.origins, g.originsOf(o.origins))
 	return w.finish()
 }
 
 // closedList denies everything.
 func (g *generator) closedList() *generated {
 	var all []api.Origin
-	for _, policies := range [][]*api.ContivPolicy{g.admin, g.baseline} {
-		for _, p := range policies {
+	for _, in := range g.inputs {
+		for _, p := range slices.Concat(in.admin, in.isolating, in.baseline) {
 			all = append(all, api.Origin{Policy: p.ID, Direction: g.direction, Rule: api.IsolationRule})
 		}
 	}
@@ -141,9 +141,9 @@ type writer struct {
 	decided map[api.Net]portSet // by the sections so far
 }
 
-func newWriter(g *generator) *writer {
+func newWriter(g *generator, all sections) *writer {
 	n := 1
-	for _, s := range g.sections {
+	for _, s := range all {
 		for _, spans := range s.traffic {
 			n += len(spans)
 		}

@@ -11,18 +11,25 @@ import (
 // clusters have some dozens.
 const maxExpanded = 1 << 16
 
-// lower is what the tiers below admin decide.
-type lower struct {
+// outcome is what some tiers decide.
+type outcome struct {
 	sections sections
 	action   api.Action // of the rest
 	origins  []int32    // of the rest
 }
 
+// outcome translates the policies of an input.
+func (g *generator) outcome(in input) outcome {
+	g.input = in
+	l := g.lower()
+	return outcome{g.admins(l).add(l.sections...), l.action, l.origins}
+}
+
 // lower translates the tiers below admin: NetworkPolicies when one of them
 // isolates the pod, else the baseline.
-func (g *generator) lower(allowNode bool) lower {
+func (g *generator) lower() outcome {
 	if len(g.isolating) == 0 {
-		l := lower{action: api.Permit}
+		l := outcome{action: api.Permit}
 		for _, c := range g.clausesOf(g.baseline) {
 			action := api.Permit // to pass on from the last tier is to permit
 			if c.rule.Action == api.RuleDeny {
@@ -39,19 +46,21 @@ func (g *generator) lower(allowNode bool) lower {
 	if !g.closed {
 		permitted = g.match(g.clausesOf(g.isolating))
 	}
-	if allowNode && !newPortSet(permitted[api.Net{}]).isAll() {
-		permitted.add(api.SetNet(api.NodeSet), portSet{anySpan(g.originsWith(api.NodeRule))})
+	if g.allowNode && !newPortSet(permitted[api.Net{}]).isAll() {
+		for _, node := range g.node {
+			permitted.add(node, portSet{anySpan(g.originsWith(api.NodeRule))})
+		}
 	}
-	return lower{
+	return outcome{
 		sections: sections(nil).add(section{api.Permit, permitted}),
 		action:   api.Deny, origins: g.originsWith(api.IsolationRule),
 	}
 }
 
-// addAdmin adds the sections of the admin tier. A rule that passes matters only where
+// admins returns the sections of the admin tier. A rule that passes matters only where
 // a later one of the tier would decide: everything else gets to the lower tiers by
 // itself. Therefore the last rule is looked at first.
-func (g *generator) addAdmin(l lower) {
+func (g *generator) admins(l outcome) (out sections) {
 	clauses := g.clausesOf(g.admin)
 	parts := make([]sections, len(clauses))
 	var later portSet // ports on which a later rule decides, without origins
@@ -60,21 +69,22 @@ func (g *generator) addAdmin(l lower) {
 		matched := g.match([]clause{c})
 		switch c.rule.Action {
 		case api.RulePass:
-			parts[i] = g.delegate(matched.within(later), l, c)
+			parts[i] = g.pass(matched.within(later), l, c)
 			continue
 		case api.RuleAllow:
 			parts[i] = sections{{api.Permit, matched}}
 		default:
 			if node := g.nodeTraffic(c); node != nil {
-				parts[i] = g.delegate(node, l, c)
+				parts[i] = g.pass(node, l, c)
 			}
 			parts[i] = append(parts[i], section{api.Deny, matched})
 		}
 		later = later.with(portsOf(c.rule, 0))
 	}
 	for _, part := range parts {
-		g.sections = g.sections.add(part...)
+		out = out.add(part...)
 	}
+	return out
 }
 
 // nodeTraffic returns what a rule that denies everybody must let go on to the next
@@ -85,34 +95,51 @@ func (g *generator) nodeTraffic(c clause) traffic {
 		return nil
 	}
 	t := traffic{}
-	t.add(api.SetNet(api.NodeSet), portsOf(c.rule, g.origin(c.policy, c.rule.Index)))
+	for _, node := range g.node {
+		t.add(node, portsOf(c.rule, g.origin(c.policy, c.rule.Index)))
+	}
 	return t
 }
 
-// delegate returns what the lower tiers decide about some traffic, for this traffic
-// only. Rules above it have decided about their part of it, and whatever it leaves
-// goes on to the rules below: so it is exact. Where that takes too many rules the
-// traffic is denied.
-func (g *generator) delegate(passed traffic, l lower, by clause) sections {
-	var expanded sections
-	for _, s := range l.sections {
-		expanded = expanded.add(section{s.action, g.meet(passed, s.traffic)})
-	}
-	if g.expanded > maxExpanded {
+// pass returns what the lower tiers decide about what a rule passes on. Where that
+// takes too many rules it is denied.
+func (g *generator) pass(passed traffic, l outcome, by clause) sections {
+	out, ok := g.delegate(passed, passed, l)
+	if !ok {
 		g.refused = append(g.refused, refusal{
 			g.originsOf([]int32{g.origin(by.policy, by.rule.Index)}),
 			fmt.Sprintf("what it passes on would take more than %d rules, so it is denied", maxExpanded),
 		})
-		return sections{{api.Deny, passed}}
+	}
+	return out
+}
+
+// delegate returns what an outcome decides about some traffic, for this traffic only;
+// denied is the same traffic, with the origins that it has where it is denied. Rules
+// above it have decided about their part of it, and whatever it leaves goes on to the
+// rules below: so it is exact. Where that takes too many rules the traffic is denied,
+// and ok is false.
+func (g *generator) delegate(passed, denied traffic, o outcome) (out sections, ok bool) {
+	as := func(a api.Action) traffic {
+		if a == api.Deny {
+			return denied
+		}
+		return passed
+	}
+	for _, s := range o.sections {
+		out = out.add(section{s.action, g.meet(as(s.action), s.traffic)})
+	}
+	if g.expanded > maxExpanded {
+		return sections{{api.Deny, passed}}, false
 	}
 	rest := make(traffic, len(passed))
-	for peer, spans := range passed {
+	for peer, spans := range as(o.action) {
 		for _, s := range spans {
-			s.origins = union(s.origins, l.origins)
+			s.origins = union(s.origins, o.origins)
 			rest[peer] = append(rest[peer], s)
 		}
 	}
-	return expanded.add(section{l.action, rest})
+	return out.add(section{o.action, rest}), true
 }
 
 // within returns the part of some traffic that is on some ports. Origins stay.

@@ -30,6 +30,7 @@ type Txn struct {
 type podChange struct {
 	ips      []netip.Addr
 	policies []*api.ContivPolicy
+	shared   []api.Sharing
 }
 
 // NewTxn begins a transaction. With resync, whatever the transaction does not name
@@ -65,17 +66,18 @@ func (t *Txn) updateSet(id api.SetID, added, removed []netip.Prefix) {
 }
 
 // Configure says which addresses a local pod has and which policies apply to it. A
-// pod without policies is open. A pod without addresses is removed: there is no
-// traffic of it that could be told apart.
-func (t *Txn) Configure(pod api.PodID, ips []netip.Addr, policies []*api.ContivPolicy) {
+// pod without policies is open, but for what others that have one of its addresses do
+// not permit. A pod without addresses is removed: there is no traffic of it that could
+// be told apart.
+func (t *Txn) Configure(pod api.PodID, ips []netip.Addr, policies []*api.ContivPolicy, shared []api.Sharing) {
 	if t.pods == nil {
 		t.pods = map[api.PodID]podChange{}
 	}
-	t.pods[pod] = podChange{sortedAddrs(ips), policies}
+	t.pods[pod] = podChange{sortedAddrs(ips), policies, shared}
 }
 
 // Remove forgets a pod; an unknown one is no error.
-func (t *Txn) Remove(pod api.PodID) { t.Configure(pod, nil, nil) }
+func (t *Txn) Remove(pod api.PodID) { t.Configure(pod, nil, nil, nil) }
 
 // CommitAll makes Commit include renderers to which nothing is told: something may
 // have changed in their stacks.
@@ -138,11 +140,12 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 	if len(change.ips) == 0 {
 		return t.removePod(pod, old)
 	}
-	if old != nil && !t.resync && idOfSlice(old.policies) == idOfSlice(change.policies) && slices.Equal(old.ips, change.ips) {
+	if old != nil && !t.resync && idOfSlice(old.policies) == idOfSlice(change.policies) && slices.Equal(old.ips, change.ips) &&
+		slices.EqualFunc(old.shared, change.shared, api.Sharing.Equal) {
 		return nil
 	}
-	p := t.c.interner.acquire(change.policies, t.c.taken)
-	state := &podState{change.ips, change.policies, p, p.configFor(change.ips)}
+	p := t.c.interner.acquire(change.policies, change.shared, t.c.taken)
+	state := &podState{change.ips, change.policies, change.shared, p, p.configFor(change.ips)}
 	t.c.setPod(pod, state)
 	if old == nil || t.resync || !sameConfig(old.config, state.config) {
 		t.told = true

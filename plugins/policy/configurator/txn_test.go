@@ -37,7 +37,7 @@ func (f *fixture) commit(resync bool, steps ...func(*Txn)) {
 }
 
 func configure(pod int, policies ...*api.ContivPolicy) func(*Txn) {
-	return func(t *Txn) { t.Configure(podID(pod), podAddrs(pod), policies) }
+	return func(t *Txn) { t.Configure(podID(pod), podAddrs(pod), policies, nil) }
 }
 
 func (f *fixture) config(pod int) renderer.PodConfig { return f.r.Pods()[podID(pod)] }
@@ -242,11 +242,11 @@ func TestAResyncForgetsWhatItDoesNotName(t *testing.T) {
 func TestAddressesAreSortedAndAPodWithoutOneIsRemoved(t *testing.T) {
 	f := newFixture(t)
 	a, b := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::1")
-	f.commit(false, func(t *Txn) { t.Configure(podID(0), []netip.Addr{b, a, b}, nil) })
+	f.commit(false, func(t *Txn) { t.Configure(podID(0), []netip.Addr{b, a, b}, nil, nil) })
 	if got := f.config(0).IPs; !slices.Equal(got, []netip.Addr{a, b}) {
 		t.Errorf("addresses %v", got)
 	}
-	f.commit(false, func(t *Txn) { t.Configure(podID(0), nil, nil) })
+	f.commit(false, func(t *Txn) { t.Configure(podID(0), nil, nil, nil) })
 	if n := len(f.r.Pods()); n != 0 {
 		t.Errorf("%d pods, want none", n)
 	}

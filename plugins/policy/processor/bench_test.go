@@ -26,7 +26,7 @@ func (c *counter) UpdateSet(_ api.SetID, added, removed []netip.Prefix) {
 	c.members += len(added) - len(removed)
 }
 
-func (c *counter) Configure(_ api.PodID, _ []netip.Addr, list []*api.ContivPolicy) {
+func (c *counter) Configure(_ api.PodID, _ []netip.Addr, list []*api.ContivPolicy, _ []api.Sharing) {
 	c.pods++
 	c.lists += len(list)
 }

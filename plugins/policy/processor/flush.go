@@ -15,6 +15,7 @@ import (
 // running.
 func (p *Processor) Flush(sink Sink) []api.Problem {
 	p.settleFamilies()
+	p.settleShared()
 	p.refreshGroups()
 	p.dropUnused()
 	for _, u := range p.takeUpdates() {
@@ -74,7 +75,7 @@ func (p *Processor) Replay(sink Sink) []api.Problem {
 		}
 	}
 	for _, pod := range p.sortedPods() {
-		sink.Configure(pod.id, pod.ips, pod.group.list.contivPolicies())
+		sink.Configure(pod.id, pod.ips, pod.group.list.contivPolicies(), pod.toldShared)
 	}
 	return found
 }
@@ -82,6 +83,6 @@ func (p *Processor) Replay(sink Sink) []api.Problem {
 // nobody is a sink that does not care.
 type nobody struct{}
 
-func (nobody) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix)    {}
-func (nobody) Configure(api.PodID, []netip.Addr, []*api.ContivPolicy) {}
-func (nobody) Remove(api.PodID)                                       {}
+func (nobody) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix)                   {}
+func (nobody) Configure(api.PodID, []netip.Addr, []*api.ContivPolicy, []api.Sharing) {}
+func (nobody) Remove(api.PodID)                                                      {}

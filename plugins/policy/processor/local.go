@@ -16,9 +16,13 @@ type localPod struct {
 	pos   int         // in the group's pods
 	dirty bool        // is in Processor.dirtyPods
 
-	told     bool // the sink knows it, as it is in the following
-	toldIPs  []netip.Addr
-	toldList *policyList
+	elsewhere bool         // is in Processor.remotes: the sink never hears of it
+	nodeAddrs []netip.Addr // of its node, where it is elsewhere
+
+	told       bool // the sink knows it, as it is in the following
+	toldIPs    []netip.Addr
+	toldList   *policyList
+	toldShared []api.Sharing
 }
 
 // localGroup is a group with local pods that have an address. Policies are looked
@@ -220,6 +224,9 @@ func (p *Processor) refreshGroups() {
 // tell brings the sink's knowledge of a pod up to date.
 func (p *Processor) tell(pod *localPod, sink Sink) {
 	pod.dirty = false
+	if pod.elsewhere {
+		return
+	}
 	if pod.group == nil {
 		delete(p.pods, pod.id)
 		if pod.told {
@@ -227,9 +234,11 @@ func (p *Processor) tell(pod *localPod, sink Sink) {
 		}
 		return
 	}
-	if pod.told && pod.toldList == pod.group.list && slices.Equal(pod.toldIPs, pod.ips) {
+	shared := p.sharingsOf(pod)
+	if pod.told && pod.toldList == pod.group.list && slices.Equal(pod.toldIPs, pod.ips) &&
+		slices.EqualFunc(pod.toldShared, shared, api.Sharing.Equal) {
 		return
 	}
-	pod.told, pod.toldIPs, pod.toldList = true, pod.ips, pod.group.list
-	sink.Configure(pod.id, pod.ips, pod.group.list.contivPolicies())
+	pod.told, pod.toldIPs, pod.toldList, pod.toldShared = true, pod.ips, pod.group.list, shared
+	sink.Configure(pod.id, pod.ips, pod.group.list.contivPolicies(), shared)
 }

@@ -51,14 +51,21 @@ func (n *naive) subjects(np *model.NetworkPolicy) []*model.Pod {
 	})
 }
 
-// localPods returns those that have an address and that are wanted.
+// localPods returns those that have an address and that are wanted, with the pods of
+// other nodes that share one.
 func (n *naive) localPods(wanted func(*model.Pod) bool) (out []*model.Pod) {
 	for _, p := range n.pods {
-		if (n.node == "" || p.NodeName == n.node) && len(p.Ips) > 0 && wanted(p) {
+		if len(p.Ips) > 0 && wanted(p) && slices.ContainsFunc(n.pods, func(q *model.Pod) bool { return n.isLocal(q) && (p == q || overlap(p, q)) }) {
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+func (n *naive) isLocal(p *model.Pod) bool { return n.node == "" || p.NodeName == n.node }
+
+func overlap(p, q *model.Pod) bool {
+	return slices.ContainsFunc(p.Ips, func(ip string) bool { return slices.Contains(q.Ips, ip) })
 }
 
 // nameless lists the named ports of a rule that are bad, each once.

@@ -102,7 +102,7 @@ func (n *naive) checkPod(t tb, r *recorder, id api.PodID, p *model.Pod) {
 			for _, proto := range []api.Protocol{api.TCP, api.UDP, api.SCTP, api.ICMP} {
 				for _, port := range []uint16{80, 81, 82} {
 					a := netip.MustParseAddr(ip)
-					got, want := r.allows(id, d, a, proto, port), n.allows(p, d, a, proto, port)
+					got, want := r.allows(id, d, a, proto, port), n.allAllow(p, d, a, proto, port)
 					if got != want {
 						t.Fatalf("%s %s %s %s/%d: got %t, Kubernetes says %t\n%s", id, d, ip, proto, port, got, want, r.describe())
 					}
@@ -110,6 +110,25 @@ func (n *naive) checkPod(t tb, r *recorder, id api.PodID, p *model.Pod) {
 			}
 		}
 	}
+}
+
+// allAllow asks for a pod and for those that share an address of the peer's family.
+func (n *naive) allAllow(p *model.Pod, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {
+	for _, q := range n.pods {
+		if (q == p || shares(p, q, peer)) && !n.allows(q, d, peer, proto, port) {
+			return false
+		}
+	}
+	return true
+}
+
+// shares asks about the family of an address, if p has one of it.
+func shares(p, q *model.Pod, like netip.Addr) bool {
+	alike := slices.DeleteFunc(slices.Clone(p.Ips), func(ip string) bool { return netip.MustParseAddr(ip).Is4() != like.Is4() })
+	if len(alike) == 0 {
+		return overlap(p, q)
+	}
+	return slices.ContainsFunc(alike, func(ip string) bool { return slices.Contains(q.Ips, ip) })
 }
 
 func (n *naive) allows(p *model.Pod, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {

@@ -25,8 +25,11 @@ type State interface {
 	// PodCount returns the number of pods of a group, PodsOf the pods, sorted.
 	PodCount(g api.GroupID) int
 	PodsOf(g api.GroupID) []api.PodID
-	// Holders returns the group of every pod that has an address.
+	// Holders returns the group of every pod that has an address, PodsAt the pods.
 	Holders(a netip.Addr) []api.GroupID
+	PodsAt(a netip.Addr) []api.Pod
+	// NodeAddresses returns the addresses of a node's object; none when there is none.
+	NodeAddresses(name string) []netip.Addr
 }
 
 // Sink receives what became different. Slices that it is given are immutable and
@@ -38,8 +41,9 @@ type Sink interface {
 	UpdateSet(id api.SetID, added, removed []netip.Prefix)
 	// Configure says which policies apply to a local pod: sorted by ID, none when
 	// the pod is not restricted. Equal lists are the same slice, so that the
-	// address of the first element identifies the list as long as a pod has it.
-	Configure(pod api.PodID, ips []netip.Addr, policies []*api.ContivPolicy)
+	// address of the first element identifies the list as long as a pod has it. shared
+	// has the other pods that have one of its addresses and are restricted otherwise.
+	Configure(pod api.PodID, ips []netip.Addr, policies []*api.ContivPolicy, shared []api.Sharing)
 	// Remove says that a pod is not local any more, or has no address any more.
 	Remove(pod api.PodID)
 }
@@ -72,6 +76,8 @@ type Processor struct {
 	contested  map[netip.Addr]struct{} // that two pods had since the last Flush, or have
 
 	pods      map[api.PodID]*localPod
+	remotes   map[api.PodID]*localPod   // pods of other nodes that share an address with one of pods
+	sharing   map[*localPod][]*localPod // which of pods share an address, with whom
 	dirtyPods []*localPod
 	localNS   map[string]*localNamespace
 	dirty     []*localGroup
@@ -112,6 +118,7 @@ func New(state State, opts Options) *Processor {
 		sets:       map[api.SetID]*addrSet{},
 		contested:  map[netip.Addr]struct{}{},
 		pods:       map[api.PodID]*localPod{},
+		remotes:    map[api.PodID]*localPod{},
 		localNS:    map[string]*localNamespace{},
 		policies:   map[api.PolicyID]*policyState{},
 		lists:      map[string]*policyList{},
@@ -163,6 +170,9 @@ func (p *Processor) PodChanged(old, new *api.Pod) {
 	if old == nil || new == nil || old.Group != new.Group || !slices.Equal(old.IPs, new.IPs) {
 		p.count(old, -1)
 		p.count(new, +1)
+	}
+	if old != nil {
+		p.forgetRemote(old.ID)
 	}
 	if new != nil && new.Shared {
 		for _, a := range new.IPs {

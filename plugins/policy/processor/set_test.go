@@ -48,9 +48,11 @@ func addrOf(x uint32) netip.Addr {
 // quiet is a sink that keeps the lists.
 type quiet map[api.PodID][]*api.ContivPolicy
 
-func (quiet) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix)                {}
-func (q quiet) Configure(id api.PodID, _ []netip.Addr, list []*api.ContivPolicy) { q[id] = list }
-func (q quiet) Remove(id api.PodID)                                              { delete(q, id) }
+func (quiet) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix) {}
+func (q quiet) Configure(id api.PodID, _ []netip.Addr, list []*api.ContivPolicy, _ []api.Sharing) {
+	q[id] = list
+}
+func (q quiet) Remove(id api.PodID) { delete(q, id) }
 
 func TestASelectorWhoseSetIsTakenMatchesNothing(t *testing.T) {
 	c := cache.New()

@@ -85,8 +85,8 @@ var (
 )
 
 // tier returns what the policies of a tier that the sink was told of say.
-func (r *recorder) tier(tier api.Tier, pod api.PodID, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) decision {
-	list := slices.Clone(r.pods[pod].list)
+func (r *recorder) tier(tier api.Tier, list []*api.ContivPolicy, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) decision {
+	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b *api.ContivPolicy) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID.Name, b.ID.Name), a.ID.Compare(b.ID))
 	})

@@ -33,8 +33,9 @@ type recorder struct {
 }
 
 type configured struct {
-	ips  []netip.Addr
-	list []*api.ContivPolicy
+	ips    []netip.Addr
+	list   []*api.ContivPolicy
+	shared []api.Sharing
 }
 
 func newRecorder(t tb) *recorder {
@@ -79,16 +80,16 @@ func (r *recorder) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	}
 }
 
-func (r *recorder) Configure(pod api.PodID, ips []netip.Addr, list []*api.ContivPolicy) {
+func (r *recorder) Configure(pod api.PodID, ips []netip.Addr, list []*api.ContivPolicy, shared []api.Sharing) {
 	r.t.Helper()
 	r.calls++
-	if old, ok := r.pods[pod]; ok && slices.Equal(old.ips, ips) && sameList(old.list, list) {
+	if old, ok := r.pods[pod]; ok && slices.Equal(old.ips, ips) && sameList(old.list, list) && slices.EqualFunc(old.shared, shared, api.Sharing.Equal) {
 		r.t.Errorf("%s: configured as it was", pod)
 	}
 	if len(ips) == 0 {
 		r.t.Errorf("%s: configured without an address", pod)
 	}
-	r.pods[pod] = configured{ips, list}
+	r.pods[pod] = configured{ips, list, shared}
 }
 
 func (r *recorder) Remove(pod api.PodID) {
@@ -124,6 +125,12 @@ func (r *recorder) describe() string {
 		for _, p := range c.list {
 			fmt.Fprintf(&b, "\n  %+v", *p)
 		}
+		for _, s := range c.shared {
+			fmt.Fprintf(&b, "\n  shared %s %t %s", s.Apart, s.Elsewhere, s.Node)
+			for _, p := range s.Policies {
+				fmt.Fprintf(&b, "\n    %+v", *p)
+			}
+		}
 		b.WriteByte('\n')
 	}
 	return b.String()
@@ -131,12 +138,23 @@ func (r *recorder) describe() string {
 
 // allows says whether the policies of a pod let traffic pass, for the pod's side
 // of a connection.
+// allows asks the policies of a pod, and of those that share its addresses.
 func (r *recorder) allows(pod api.PodID, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {
-	if v := r.tier(api.TierAdmin, pod, d, peer, proto, port); v == allowed || v == denied {
+	c := r.pods[pod]
+	for _, s := range c.shared {
+		if (!s.Apart.IsValid() || !s.Apart.Contains(peer)) && !r.listAllows(s.Policies, d, peer, proto, port) {
+			return false
+		}
+	}
+	return r.listAllows(c.list, d, peer, proto, port)
+}
+
+func (r *recorder) listAllows(list []*api.ContivPolicy, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {
+	if v := r.tier(api.TierAdmin, list, d, peer, proto, port); v == allowed || v == denied {
 		return v == allowed
 	}
 	isolated := false
-	for _, p := range r.pods[pod].list {
+	for _, p := range list {
 		if p.Isolates(d) {
 			isolated = true
 			if r.permits(p, d, peer, proto, port) {
@@ -144,7 +162,7 @@ func (r *recorder) allows(pod api.PodID, d api.Direction, peer netip.Addr, proto
 			}
 		}
 	}
-	return !isolated && r.tier(api.TierBaseline, pod, d, peer, proto, port) != denied
+	return !isolated && r.tier(api.TierBaseline, list, d, peer, proto, port) != denied
 }
 
 func (r *recorder) permits(p *api.ContivPolicy, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {
