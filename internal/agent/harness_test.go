@@ -43,7 +43,7 @@ func socketPath(t testing.TB) string {
 func prepared(t testing.TB, change func(*Config)) *Agent {
 	t.Helper()
 	server := inprocess.Start(t, embedded.Config{})
-	cfg := Config{EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPTimeout: 5 * time.Second, APISocket: socketPath(t)}
+	cfg := Config{EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPTimeout: time.Minute, APISocket: socketPath(t)}
 	if change != nil {
 		change(&cfg)
 	}
@@ -142,7 +142,7 @@ func get[T any](t testing.TB, a *Agent, method, path, body string) (out T) {
 // eventually waits until the agent's status lets a condition hold.
 func (a *Agent) eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for tick := time.NewTicker(5 * time.Millisecond); !holds(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s does not happen: %+v", what, a.node.Plugin.Status())

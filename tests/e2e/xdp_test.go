@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
@@ -197,11 +198,11 @@ func (n *kernelNode) all() {
 }
 
 func (n *kernelNode) answers(from, to string) error {
-	conn, err := n.Dial(from, to, "tcp", 4, 80, wires.Impatience)
+	conn, err := n.Dial(from, to, "tcp", 4, 80, time.Second)
 	if err != nil {
 		return err
 	}
-	return errors.Join(wires.Echo(conn, wires.Impatience), conn.Close())
+	return errors.Join(wires.Echo(conn, time.Second), conn.Close())
 }
 
 // cleanUp has nothing enforced any more.

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/differential"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
@@ -34,8 +35,8 @@ func soaked(t *testing.T, kinds []stacks.Kind, args ...string) (report, int) {
 // sure that they are about something.
 func TestNothingDiverges(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
-		sequences := 80 // so that everything happens
-		if kind.Dear || testing.Short() {
+		sequences := renderertest.Extent(40, 80, 80) // so that everything happens
+		if kind.Dear {
 			sequences = 40
 		}
 		r, code := soaked(t, stacks.All, "-kind", kind.Name, "-sequences", fmt.Sprint(sequences), "-seed", "1000001", "-minimise", "30s")
