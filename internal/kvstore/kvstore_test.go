@@ -13,18 +13,18 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/tests/etcd"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/leaks"
 )
 
 func TestMain(m *testing.M) {
 	etcd.Main()
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 var quiet = slog.New(slog.DiscardHandler)

@@ -6,9 +6,8 @@ import (
 	"strconv"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/leaks"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
 
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) {
 	// Clusters are short-lived, and their connections have large buffers.
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(memoryLimit)
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // needTime skips what rapid draws where stacks are dear. TestSeeds lets the same happen to them.
