@@ -16,6 +16,8 @@ PKG ?= ./...
 FUZZTIME ?= 10s
 COUNT ?= 6
 SEQUENCES ?= 1000
+# Random searches of which the other targets run a part. What they draw stands in renderer/renderertest/size.go.
+SEARCHES ?= ./renderer/acl ./renderer/session ./renderer/xdp/... ./tests/differential ./tests/scenarios ./tests/sequences
 WORKERS ?= 2
 DOCKER ?= docker
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
@@ -31,7 +33,7 @@ build: ## Build static binaries into bin/
 run: build ## Run the shop example on embedded parts (ARGS=--once to end after the first report)
 	$(BIN)/sluice-agent dev --manifests docs/examples/shop $(ARGS)
 
-test: ## Run all tests that need no VPP; those that need root or kernel features skip without
+test: ## Run all tests that need no VPP, and of random searches a small part; those that need root or kernel features skip without
 	go test $(PKG)
 
 race: ## Run all tests under the race detector ("make lint" vets, once; needs a C compiler)
@@ -59,8 +61,9 @@ $(GOLANGCI):
 conformance: ## Replay the recorded public suites and write docs/reference/conformance.md (needs the recordings, which are not part of the module)
 	go run ./tests/conformance/report -o docs/reference/conformance.md
 
-soak: ## Play SEQUENCES random sequences of events on WORKERS workers, against the specification (SEED=1 repeats, ARGS="-o json")
+soak: ## Play SEQUENCES random sequences of events on WORKERS workers, against the specification (SEED=1 repeats, ARGS="-o json"), then run the tests of SEARCHES whole (hours; SEARCHES= for none)
 	go run ./tests/soak -sequences $(SEQUENCES) -workers $(WORKERS) $(if $(SEED),-seed $(SEED)) $(ARGS)
+	$(if $(strip $(SEARCHES)),SLUICE_LONG=1 go test -count 1 -timeout 12h $(SEARCHES))
 
 mutation: ## Seed faults into the product one by one; every one must be caught (root: also into the program of the kernel; ARGS="-run ^cidr/" or -list)
 	go run ./tests/mutation $(ARGS)
@@ -95,11 +98,11 @@ scale: build $(KUBE) ## Measure from the API server to the tables (SCALE="pods=1
 
 test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp)
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
-	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) go test -count 1 -timeout 60m -v -run VPP ./renderer/acl/... ./tests/...
+	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) SLUICE_LONG=usual go test -count 1 -timeout 60m -v -run VPP ./renderer/acl/... ./tests/...
 
 test-xdp: ## Run the tests of the XDP renderer in the kernel in full: every mode, every flow, every suite (root; some minutes)
 	SLUICE_LONG=1 go test -count 1 -timeout 30m ./renderer/xdp/...
-	SLUICE_STACK=xdp-kernel go test -count 1 -timeout 30m ./tests/scenarios ./tests/sequences ./tests/differential ./tests/conformance/replay
+	SLUICE_STACK=xdp-kernel SLUICE_LONG=usual go test -count 1 -timeout 30m ./tests/scenarios ./tests/sequences ./tests/differential ./tests/conformance/replay
 	SLUICE_LONG=1 go test -count 1 -timeout 30m -run Kernel ./tests/e2e
 
 test-ligato: ## Run the plugin inside cn-infra, and what it publishes through the KVScheduler of vpp-agent (a module of its own)

@@ -121,7 +121,7 @@ func (a *Agent) Run(ctx context.Context) error {
 // ended drops the errors of what runs when the agent is stopped: its context has
 // ended, or the pipeline has, which ends only then.
 func ended(err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, policy.ErrNotRunning) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, policy.ErrNotRunning) || errors.Is(err, datasync.ErrStopped) {
 		return nil
 	}
 	return err
@@ -133,19 +133,39 @@ func (a *Agent) enforced(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.waitRevision(ctx, s.Revision)
-}
-
-// waitRevision waits until the store's state at a revision is enforced. A revision
-// that changed nothing that the agent watches is only noticed by its watcher.
-func (a *Agent) waitRevision(ctx context.Context, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, enforceTimeout)
 	defer cancel()
+	revision, err := a.read(ctx, s.Revision)
+	if err != nil {
+		return err
+	}
 	return a.node.WaitEnforced(ctx, revision)
 }
 
-// enforceTimeout bounds how long an answer waits for enforcement.
-const enforceTimeout = 10 * time.Second
+// read waits until the watcher has read the store up to a revision, and returns the one that
+// the pipeline gets to by that. The newest revisions of a store are most often none that
+// changed policy, since the nodes report there: only an answer to a question for progress
+// brings the watcher to them.
+func (a *Agent) read(ctx context.Context, revision int64) (int64, error) {
+	for a.watcher.Status().Revision < revision {
+		a.store.AskProgress(ctx)
+		moment, cancel := context.WithTimeout(ctx, askEvery)
+		_, err := a.watcher.Await(moment, revision)
+		cancel()
+		if ctx.Err() != nil || err != nil && moment.Err() == nil {
+			return 0, err
+		}
+	}
+	return a.watcher.Await(ctx, revision)
+}
+
+const (
+	// enforceTimeout bounds how long an answer waits for enforcement.
+	enforceTimeout = 10 * time.Second
+	// askEvery is how often it asks for progress meanwhile: a store leaves a question
+	// unanswered while a watch lags behind.
+	askEvery = 100 * time.Millisecond
+)
 
 // state reads the whole state from the store.
 func (a *Agent) state(ctx context.Context) (clusterState, error) {

@@ -239,6 +239,18 @@ func TestAChangeIsEnforcedWhenItIsAnswered(t *testing.T) {
 	}
 }
 
+// TestAChangeIsEnforcedThoughTheStoreMovesOnElsewhere: most revisions of a store are reports of
+// nodes, of which the pipeline never hears.
+func TestAChangeIsEnforcedThoughTheStoreMovesOnElsewhere(t *testing.T) {
+	a := running(t, nil)
+	for range 3 {
+		a.tells(t, view.NodeStatus{Node: "node-2"})
+		if err := a.enforced(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestAChangeThatIsWrongWritesNothing(t *testing.T) {
 	a := running(t, nil)
 	value, err := model.Encode(&model.Namespace{Name: "late"})

@@ -98,7 +98,7 @@ func awaitLine(t *testing.T, log *lockedBuffer, message string) string {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-tick.C {
 		if lines := logLines(log.String(), message); len(lines) > 0 {
 			return lines[len(lines)-1]
 		}

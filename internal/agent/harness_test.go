@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-net/sluice/api"
@@ -21,9 +20,10 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // discard is a log for nobody.
 var discard = slog.New(slog.DiscardHandler)
@@ -43,7 +43,7 @@ func socketPath(t testing.TB) string {
 func prepared(t testing.TB, change func(*Config)) *Agent {
 	t.Helper()
 	server := inprocess.Start(t, embedded.Config{})
-	cfg := Config{EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPTimeout: 5 * time.Second, APISocket: socketPath(t)}
+	cfg := Config{EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPTimeout: time.Minute, APISocket: socketPath(t)}
 	if change != nil {
 		change(&cfg)
 	}
@@ -142,7 +142,7 @@ func get[T any](t testing.TB, a *Agent, method, path, body string) (out T) {
 // eventually waits until the agent's status lets a condition hold.
 func (a *Agent) eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for tick := time.NewTicker(5 * time.Millisecond); !holds(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s does not happen: %+v", what, a.node.Plugin.Status())

@@ -47,7 +47,7 @@ func TestAgentLogsAnOutageOnce(t *testing.T) {
 	}
 	var out lines
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	store, err := kvstore.Open(kvstore.Config{Endpoints: []string{address}, CallTimeout: 300 * time.Millisecond}, log)
+	store, err := kvstore.Open(kvstore.Config{Endpoints: []string{address}, CallTimeout: time.Second}, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func reflected(t *testing.T, manifests string) *kvstore.Client {
 // once runs an agent of a node on a store until it has answered.
 func once(t *testing.T, store *kvstore.Client, vpp string, answered func(*Agent)) {
 	t.Helper()
-	cfg := Config{Node: "node-1", EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPSocket: vpp, VPPTimeout: 5 * time.Second, APISocket: socketPath(t)}
+	cfg := Config{Node: "node-1", EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPSocket: vpp, VPPTimeout: time.Minute, APISocket: socketPath(t)}
 	a, err := newAgent(cfg, discard, store, "a test")
 	if err != nil {
 		t.Fatal(err)

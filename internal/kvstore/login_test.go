@@ -18,7 +18,7 @@ import (
 // asPassword returns a client of the user without waiting for the store.
 func asPassword(t *testing.T, members *etcd.Cluster) *kvstore.Client {
 	t.Helper()
-	return asPasswordWithin(t, members, time.Second)
+	return asPasswordWithin(t, members, 5*time.Second)
 }
 
 func asPasswordWithin(t *testing.T, members *etcd.Cluster, call time.Duration) *kvstore.Client {
@@ -49,7 +49,7 @@ func TestAUserNeedsNoStoreToStart(t *testing.T) {
 	members := etcd.Start(t, etcd.Options{})
 	members.Users(t, "u", "secret", "/mine/")
 	members.Kill(0)
-	c := asPassword(t, members)
+	c := asPasswordWithin(t, members, time.Second)
 	_, _, err := c.List(t.Context(), "/mine/")
 	if !errors.Is(err, kvstore.ErrUnavailable) || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("without the store: %v", err)

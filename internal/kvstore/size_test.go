@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"testing"
-	"time"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
@@ -22,7 +21,7 @@ func TestTheLargestValueGoesThrough(t *testing.T) {
 		Value: bytes.Repeat([]byte{'x'}, model.MaxValue),
 	}
 	small := model.Entry{Key: model.Root(model.DefaultPrefix) + "pod/a/b", Value: []byte("y")}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := c.Write(ctx, []model.Entry{small, largest}, nil); err != nil {
 		t.Fatal(err)

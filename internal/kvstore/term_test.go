@@ -84,14 +84,10 @@ func TestALeaderThatIsSilentIsFollowedByAnother(t *testing.T) {
 	a, b := dial(t, s.Endpoints()...), dial(t, s.Endpoints()...)
 	first := await(t, lead(t.Context(), a, "a", time.Second))
 	next := lead(t.Context(), b, "b", time.Second)
-	start := time.Now()
 	if err := first.Abandon(); err != nil { // as if the process had died
 		t.Fatal(err)
 	}
 	second := await(t, next)
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("the other took over after %v", took)
-	}
 	<-first.Over()
 	if err := first.Write(t.Context(), put("/t/1"), nil); !errors.Is(err, kvstore.ErrNotLeading) {
 		t.Errorf("who is late wrote: %v", err)

@@ -92,8 +92,7 @@ func (c *Client) probe(ctx context.Context, cancel context.CancelCauseFunc, pref
 		case <-ctx.Done():
 			return
 		}
-		// A failure is that of the watch, too, which reports it.
-		_ = c.etcd.RequestProgress(clientv3.WithRequireLeader(ctx))
+		c.AskProgress(ctx)
 		rarely := n%headEvery == 0
 		if !rarely && !(idle && p.waits()) {
 			continue
@@ -119,6 +118,13 @@ func (c *Client) probe(ctx context.Context, cancel context.CancelCauseFunc, pref
 			}
 		}
 	}
+}
+
+// AskProgress has the store bring all watches of this client to its newest revision, though
+// nothing has changed for them. A store with a watch that lags leaves that unanswered.
+func (c *Client) AskProgress(ctx context.Context) {
+	// A failure is that of the watches, too, which report it.
+	_ = c.etcd.RequestProgress(clientv3.WithRequireLeader(ctx))
 }
 
 // silence is a watch that stays at a revision while the store moves on. Most often what

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // collect watches until n entries have come.
 func collect(t testing.TB, c *kvstore.Client, prefix string, from int64, n int) ([]model.Entry, int64) {

@@ -35,7 +35,7 @@ func leading(t *testing.T) *Reflector {
 			t.Error(err)
 		}
 	})
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for tick := time.NewTicker(5 * time.Millisecond); !r.mirror.Status().Synced; <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("the replica does not lead: %s", r.notReady())

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-net/sluice/api/model"
@@ -20,9 +19,10 @@ import (
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -101,7 +101,7 @@ func TestReadyzHasALineForEachThingThatIsMissing(t *testing.T) {
 	var body string
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-tick.C {
 		if _, body = r.page(t, "/readyz"); body == want {
 			return
 		}

@@ -19,14 +19,15 @@ import (
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/binapi/vpe"
 	"go.fd.io/govpp/core"
-	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/tests/leaks"
 )
 
 func TestMain(m *testing.M) {
 	// GoVPP's defaults lose details of long dumps; see the reference of its traps.
 	core.ReplyChanBufSize = 65536
 	core.ReplyChannelTimeout = 10 * time.Second
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // connect connects a GoVPP client for the duration of the test.

@@ -39,7 +39,7 @@ func wantEvent(t *testing.T, events <-chan core.ConnectionEvent, want ...core.Co
 			return
 		}
 		t.Fatalf("event %v (%v), want one of %v", e.State, e.Error, want)
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("no event, want one of %v", want)
 	}
 }

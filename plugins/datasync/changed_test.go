@@ -2,6 +2,7 @@ package datasync_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/sluice-net/sluice/api/model"
@@ -52,6 +53,37 @@ func TestTheLastChangeIsThatOfAnObject(t *testing.T) {
 		c.await(t, "what is told", func(s datasync.Status) bool { return s.Revision == word.revision })
 		if got := c.Status().Changed; got != word.changed {
 			t.Errorf("behind word %d the last change is of revision %d, want %d", i, got, word.changed)
+		}
+	}
+}
+
+// TestAwaitReturnsWhatTheConsumerReaches: the consumer does not hear of revisions that
+// changed nothing, so that to wait for it to reach one of them would never end.
+func TestAwaitReturnsWhatTheConsumerReaches(t *testing.T) {
+	s := telling{t: t, words: make(chan func(func([]model.Entry, int64)))}
+	c := run(t, datasync.Config{Store: s})
+	if got, err := c.Await(t.Context(), 5); got != 5 || err != nil {
+		t.Errorf("the whole state: %d, %v", got, err)
+	}
+	same := entriesOf(t, pods(1, "n"))
+	for _, word := range []struct {
+		entries  []model.Entry
+		revision int64
+		want     int64
+	}{
+		{nil, 6, 5},
+		{same, 7, 5},
+		{entriesOf(t, pods(1, "m")), 8, 8},
+		{nil, 9, 8},
+	} {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.Await(ended, word.revision); !errors.Is(err, context.Canceled) {
+			t.Errorf("revision %d is not read yet: %v", word.revision, err)
+		}
+		s.words <- func(deliver func([]model.Entry, int64)) { deliver(word.entries, word.revision) }
+		if got, err := c.Await(t.Context(), word.revision); got != word.want || err != nil {
+			t.Errorf("revision %d brings the consumer to %d, want %d: %v", word.revision, got, word.want, err)
 		}
 	}
 }

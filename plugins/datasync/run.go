@@ -39,7 +39,7 @@ func (w *Watcher) snapshot(s follow.Snapshot) {
 	resyncs[s.Reason]++
 	now := time.Now()
 	w.draft.Resyncs, w.draft.Reason, w.draft.LastResync = resyncs, s.Reason, now
-	w.draft.Following, w.draft.Since, w.draft.Revision = true, now, s.Revision
+	w.draft.Following, w.draft.Since, w.draft.Revision, w.draft.Handed = true, now, s.Revision, s.Revision
 	w.draft.Saved, w.draft.Heard, w.draft.Grace = time.Time{}, now, s.Grace
 	w.publish() // before anybody sees the state
 	w.hand(func(p *pending) { p.replace(deltas, s.Revision) })
@@ -59,7 +59,7 @@ func (w *Watcher) deliver(entries []model.Entry, revision int64) {
 	})
 	w.draft.Revision, w.draft.Heard = revision, time.Now()
 	if len(deltas) > 0 {
-		w.draft.Changed = revision
+		w.draft.Changed, w.draft.Handed = revision, revision
 	}
 	w.publish()
 }

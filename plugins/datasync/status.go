@@ -10,6 +10,7 @@ type Status struct {
 	// Changed is the revision at which the watch last told of an object that changed or
 	// went; 0 when it has not yet.
 	Changed   int64     `json:"changed,omitzero"`
+	Handed    int64     `json:"handed,omitzero"`     // revision of the newest changes for the consumer
 	Objects   int       `json:"objects"`             // in force
 	Problems  int       `json:"problems"`            // keys whose value in the store is not in force
 	Reported  uint64    `json:"reported"`            // problems reported since the start

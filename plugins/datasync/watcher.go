@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -50,7 +51,7 @@ type Watcher struct {
 	wake    chan struct{} // holds a token when something may be pending
 	done    chan struct{} // closed when Run returns
 	started atomic.Bool
-	status  atomic.Pointer[Status]
+	status  atomic.Pointer[published]
 
 	mu      sync.Mutex
 	pending pending
@@ -113,14 +114,41 @@ func (w *Watcher) take() (model.Changes, bool) {
 }
 
 // Status returns how it goes. It never blocks.
-func (w *Watcher) Status() Status { return *w.status.Load() }
+func (w *Watcher) Status() Status { return w.status.Load().Status }
+
+// Await waits until the store was read up to a revision, and returns the revision that the
+// consumer is at once it has dealt with all of that: it does not hear of revisions that
+// changed nothing. A watch that is idle comes to these when the store is asked for progress.
+func (w *Watcher) Await(ctx context.Context, revision int64) (int64, error) {
+	for {
+		now := w.status.Load()
+		if now.Following && now.Revision >= revision {
+			return now.Handed, nil
+		}
+		select {
+		case <-now.next:
+		case <-w.done:
+			return 0, ErrStopped
+		case <-ctx.Done():
+			return 0, fmt.Errorf("wait for revision %d, the store was read up to %d: %w", revision, now.Revision, ctx.Err())
+		}
+	}
+}
+
+// published is a status and the way to hear of the next one.
+type published struct {
+	Status
+	next chan struct{} // closed when there is a newer one
+}
 
 // publish makes the draft visible, with the counts of the decoder.
 func (w *Watcher) publish() {
 	s := w.draft
 	s.Objects, s.Problems = len(w.decoder.known), len(w.decoder.bad)
 	s.Unchanged, s.Reported = w.decoder.unchanged, w.decoder.reported
-	w.status.Store(&s)
+	if old := w.status.Swap(&published{s, make(chan struct{})}); old != nil {
+		close(old.next)
+	}
 }
 
 // problem passes on what is wrong with a key.

@@ -11,7 +11,7 @@ import (
 )
 
 // patience is how long a test waits for something that must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // running is a Directory whose Run runs until the test ends.
 type running struct {

@@ -253,7 +253,7 @@ func (w without) GetMsgID(name, crc string) (uint16, error) {
 	return w.VppAPI.GetMsgID(name, crc)
 }
 
-func (s *subject) timeout() time.Duration { return 5 * time.Second }
+func (s *subject) timeout() time.Duration { return time.Minute }
 
 // cli runs a command of the vswitch, as its operator would.
 func (s *subject) cli(t *testing.T, command string) {

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
@@ -22,26 +20,26 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/ligato"
 	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/leaks"
 )
 
 // etcd is the real one, embedded. Every subject has a label of its own in it.
 var etcd *kvstore.Client
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { leaks.Main(stored{m}) }
 
-func run(m *testing.M) int {
+// stored are tests with an etcd.
+type stored struct{ *testing.M }
+
+func (s stored) Run() int {
 	server, err := embedded.Start(context.Background(), embedded.Config{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	etcd = server.Client()
-	code := m.Run()
+	code := s.M.Run()
 	if err := server.Close(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

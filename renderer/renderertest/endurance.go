@@ -1,7 +1,6 @@
 package renderertest
 
 import (
-	"os"
 	"runtime"
 
 	"github.com/sluice-net/sluice/api"
@@ -25,14 +24,8 @@ func Possible(states ...Ends) (verdicts [2]bool) {
 	return verdicts
 }
 
-// Changes is how many changes a test makes of which many fail: n, and 10 000 with
-// SLUICE_LONG=1.
-func Changes(n int) int {
-	if os.Getenv("SLUICE_LONG") == "1" {
-		return 10_000
-	}
-	return n
-}
+// Changes is how many changes a test makes of which many fail, where n are usual.
+func Changes(n int) int { return Extent(n/2, n, 10_000) }
 
 // LiveHeap returns how many bytes are reachable. What a Commit that fails leaves behind
 // adds up over many.

@@ -3,7 +3,6 @@ package renderertest
 import (
 	"context"
 	"net/netip"
-	"testing"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -11,15 +10,12 @@ import (
 // maxCalls bounds the search for the last call of a commit.
 const maxCalls = 2000
 
-// repaired makes every call of a change fail in turn, with -short every third one, each
-// time on a new subject, and requires verdicts between the old and the new ones after the
+// repaired makes every call of a change fail in turn, or every third one, each time on a new
+// subject, and requires verdicts between the old and the new ones after the
 // failure, and the new ones after an empty Commit.
 func repaired(name string, before change, resync bool, c change) scenario {
 	run := func(t TB, newSubject func() Subject) {
-		stride := 1
-		if testing.Short() {
-			stride = 3
-		}
+		stride := Extent(3, 1, 1)
 		for n := 1; ; n += stride {
 			r := newRig(t, newSubject())
 			r.apply(before)

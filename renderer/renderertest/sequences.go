@@ -27,7 +27,7 @@ type finding struct{ check, text string }
 func runSequence(t *testing.T, factory Factory, s Sequence[ref, content]) {
 	x := newInspection(s, func() Subject { return factory(t) })
 	for _, e := range Expanders[ref, content]() {
-		if testing.Short() && e.Long {
+		if Few() && e.Long {
 			continue
 		}
 		if f := x.run(e.Name, e.Expand(s)); f != nil {

@@ -105,8 +105,8 @@ type TB interface {
 
 // Run is the conformance suite: it runs every scenario, and every sequence with all
 // expanders, as a subtest, each against new Subjects. What a stack must do is said by
-// a Recorder that is told the same transactions. With -short, expanders that make
-// many events are left out.
+// a Recorder that is told the same transactions. Expanders that make many events are left
+// out where little is drawn.
 func Run(t *testing.T, factory Factory) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {

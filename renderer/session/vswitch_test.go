@@ -3,15 +3,14 @@ package session_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	sluicesession "github.com/sluice-net/sluice/renderer/session"
+	"github.com/sluice-net/sluice/tests/leaks"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // maxPorts is that of the narrowest range of the suite.
 const maxPorts = 8010 - 8000 + 1

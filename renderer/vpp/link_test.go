@@ -10,14 +10,14 @@ import (
 
 	"go.fd.io/govpp/adapter"
 	govpp "go.fd.io/govpp/api"
-	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/internal/vswitch/vswitchtest"
 	"github.com/sluice-net/sluice/renderer/vpp"
+	"github.com/sluice-net/sluice/tests/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // dial returns a link to an embedded vswitch. Whenever its owner is told of something there is a
 // token.

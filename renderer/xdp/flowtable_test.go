@@ -2,13 +2,13 @@ package xdp_test
 
 import (
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
@@ -52,7 +52,7 @@ func (l *lab) open(first, n int) {
 // SLUICE_LONG=1 has the table that nodes have.
 func TestFewFlowsAreForgottenInATableThatIsNotFull(t *testing.T) {
 	tables := []struct{ flows, places, most int }{{256, 1024, 3}, {512, 1024, 12}}
-	if os.Getenv("SLUICE_LONG") == "1" {
+	if renderertest.Whole() {
 		tables = append(tables, struct{ flows, places, most int }{1 << 16, xdp.DefaultFlows, 40}, struct{ flows, places, most int }{1 << 17, xdp.DefaultFlows, 800})
 	}
 	for _, c := range tables {
@@ -87,10 +87,7 @@ func TestAFloodDoesNotPushOutAnsweredFlows(t *testing.T) {
 // TestEvidenceIsOfOneFlowWhoeverWritesBeside has two processors write flows to a small table, and a third ask about
 // flows that nobody began, and about one that is open.
 func TestEvidenceIsOfOneFlowWhoeverWritesBeside(t *testing.T) {
-	rounds := 4000
-	if testing.Short() {
-		rounds = 400
-	}
+	rounds := renderertest.Extent(400, 4000, 4000)
 	l := tableLab(t, 16)
 	open := tcpFlow(own4, friend4, 999, 443)
 	l.want(true, "a flow", compile.FromPod, xdp.Frame(open, false))

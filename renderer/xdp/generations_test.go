@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
@@ -170,10 +171,7 @@ func TestWhatIsKnownOfAFlowCounts(t *testing.T) {
 // TestNoPacketBehindACommitIsJudgedByWhatWasBefore has packets of one flow run all the time on other
 // processors, which note what the list said to them, while the list changes.
 func TestNoPacketBehindACommitIsJudgedByWhatWasBefore(t *testing.T) {
-	rounds := 240
-	if testing.Short() {
-		rounds = 40
-	}
+	rounds := renderertest.Extent(40, 240, 240)
 	set := api.NewSetID("peers")
 	l := newLab(t)
 	l.members(set, addrs{friend4}, nil)

@@ -2,7 +2,6 @@ package xdp_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 
@@ -40,10 +39,7 @@ type sampled struct {
 
 // askEvery is of how many flows one is; with SLUICE_LONG the kernel is asked about all.
 func askEvery() int {
-	if os.Getenv("SLUICE_LONG") != "" {
-		return 1
-	}
-	return 23
+	return renderertest.Extent(23, 23, 1)
 }
 
 func (s *sampled) Permits(id uint32, dir compile.Direction, f api.Flow) (bool, error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 	"github.com/sluice-net/sluice/tests/wires"
@@ -329,7 +330,7 @@ func TestATableOfFlowsIsAsLargeAsTheKernelCan(t *testing.T) {
 // one, too: 512 MiB.
 func TestMemoryIsReadToItsEnd(t *testing.T) {
 	sizes := []uint32{1 << 15}
-	if os.Getenv("SLUICE_LONG") == "1" {
+	if renderertest.Whole() {
 		sizes = append(sizes, xdp.DefaultMaxLines)
 	}
 	for _, lines := range sizes {
@@ -375,10 +376,7 @@ func TestNoMemoryIsLargerThanAProgramCanRead(t *testing.T) {
 func TestManyChangesLeakNothingInTheKernel(t *testing.T) {
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b")
 	set := api.NewSetID("leak")
-	changes := 10000
-	if testing.Short() {
-		changes = 1000
-	}
+	changes := renderertest.Extent(1000, 10_000, 10_000)
 	open, lines := 0, 0
 	for i := range changes {
 		if i%(changes/10) == 0 { // everything anew, also the process

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/fleet"
 	"github.com/sluice-net/sluice/tests/stacks"
@@ -137,7 +138,7 @@ func mustReflect(t rapid.TB, s cluster.State) fleet.Objects {
 // the bound says, drawn by a seed.
 func flowsOf(s cluster.State, bound int, seed uint64) iter.Seq[api.Flow] {
 	space := cluster.FlowSpace(s)
-	if isLong() || space.Size() <= bound {
+	if renderertest.Whole() || space.Size() <= bound {
 		return space.All()
 	}
 	return slices.Values(space.Random(cluster.NewRand(seed), bound))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
@@ -16,24 +17,20 @@ func large() cluster.Config {
 }
 
 const (
-	largeSequences = 2
-	largeSteps     = 30
-	largeStride    = 10 // steps from one comparison to the next
-	largeFlows     = 80
+	largeSteps  = 30
+	largeStride = 10 // steps from one comparison to the next
+	largeFlows  = 80
 )
 
 // TestLargeSequences changes large clusters step by step.
 func TestLargeSequences(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
-		sequences := uint64(largeSequences)
-		switch {
-		case isLong():
-			sequences *= 20
-		case testing.Short() || kind.Dear:
+		sequences := renderertest.Extent(1, 2, 40)
+		if kind.Dear && !renderertest.Whole() {
 			sequences = 1
 		}
-		for seed := range sequences {
+		for seed := range uint64(sequences) {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 				t.Parallel()
 				checkLarge(t, Options{Kind: kind, Stride: largeStride, Flows: largeFlows}, seed)

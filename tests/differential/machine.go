@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long one event may take; it is over when something hangs.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // ErrImpossible is the error of an event after which the cluster is not one that can
 // be judged: a pod or an agent is on no node. Only events that were changed by hand or

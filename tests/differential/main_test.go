@@ -2,49 +2,38 @@ package differential
 
 import (
 	"flag"
-	"os"
 	"runtime/debug"
+	"strconv"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/leaks"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
 
-// Sizes of what rapid draws, unless -rapid.steps and -rapid.checks say otherwise: how many
-// events a sequence has on average, and how many of each kind there are. Many more are played
-// by tests/soak, for less, because what it draws it does not have to make smaller.
-const (
-	stepsOfMachine = "9"
-	checksOfRapid  = "40"
-	shortOfRapid   = "12"
-)
+// What rapid draws, unless -rapid.steps and -rapid.checks say otherwise: how many events a
+// sequence has on average, and how many of each kind there are. Many more are played by
+// tests/soak, for less, because what it draws it does not have to make smaller.
+func sizes() (steps, checks int) {
+	return renderertest.Extent(9, 9, 45), renderertest.Extent(12, 40, 100)
+}
 
 const memoryLimit = 512 << 20
 
 func TestMain(m *testing.M) {
-	if isLong() {
-		_ = flag.Set("rapid.steps", "45")
-	} else {
-		_ = flag.Set("rapid.steps", stepsOfMachine)
-		_ = flag.Set("rapid.checks", checksOfRapid)
-	}
-	if flag.Parse(); testing.Short() && flag.Lookup("rapid.checks").Value.String() == checksOfRapid {
-		_ = flag.Set("rapid.checks", shortOfRapid)
-	}
+	steps, checks := sizes()
+	_ = flag.Set("rapid.steps", strconv.Itoa(steps))
+	_ = flag.Set("rapid.checks", strconv.Itoa(checks))
 	// Clusters are short-lived, and their connections have large buffers.
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(memoryLimit)
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
-
-// isLong says whether everything is to be asked, however long that takes.
-func isLong() bool { return os.Getenv("SLUICE_LONG") == "1" }
 
 // needTime skips what rapid draws where stacks are dear. TestSeeds lets the same happen to them.
 func needTime(t *testing.T, kind stacks.Kind) {
 	t.Helper()
-	if kind.Dear && !isLong() {
+	if kind.Dear && !renderertest.Whole() {
 		t.Skipf("SLUICE_STACK=%s asks these stacks as much as others", kind.Name)
 	}
 }

@@ -5,14 +5,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 const (
-	seeds        = 200 // of each kind; tests/soak plays thousands
-	shortSeeds   = 40
 	dearSeeds    = 20
-	longSeeds    = 20_000
 	seedPlayers  = 2
 	strideOfSeed = 2 // as tests/soak, which repeats a seed and reduces what it finds
 )
@@ -21,14 +19,9 @@ const (
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
-		limit := uint64(seeds)
-		switch {
-		case isLong():
-			limit = longSeeds
-		case kind.Dear:
+		limit := uint64(renderertest.Extent(40, 200, 20_000)) // tests/soak plays as many as one likes
+		if kind.Dear && !renderertest.Whole() {
 			limit = dearSeeds
-		case testing.Short():
-			limit = shortSeeds
 		}
 		var next atomic.Uint64
 		var players sync.WaitGroup

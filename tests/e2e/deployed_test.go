@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/deployed"
 	"github.com/sluice-net/sluice/tests/wires"
 )
@@ -109,7 +110,7 @@ func TestTheKernelEnforcesWithTheRightsOfTheManifest(t *testing.T) {
 	_, c := manifest(t, "agent-xdp.yaml")
 	caps := c.SecurityContext.Capabilities.Add
 	modes := []string{"auto", "xdp-pod"}
-	if os.Getenv("SLUICE_LONG") != "" {
+	if renderertest.Whole() {
 		modes = append(modes, "clsact", "xdp", "generic")
 	}
 	for _, mode := range modes {

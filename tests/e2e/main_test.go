@@ -16,7 +16,7 @@ var bin string
 
 // patience is how long anything may take before a test gives up. It is only used up
 // by failures.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	etcd.Main()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
@@ -143,7 +145,7 @@ func (n *kernelNode) files() map[string]uint64 {
 // mode.
 func TestTheKernelEnforcesWhileAgentsAreKilled(t *testing.T) {
 	modes := []string{"auto"}
-	if os.Getenv("SLUICE_LONG") != "" {
+	if renderertest.Whole() {
 		modes = append(modes, "clsact", "xdp", "generic", "xdp-pod")
 	}
 	for _, mode := range modes {
@@ -196,11 +198,11 @@ func (n *kernelNode) all() {
 }
 
 func (n *kernelNode) answers(from, to string) error {
-	conn, err := n.Dial(from, to, "tcp", 4, 80, wires.Impatience)
+	conn, err := n.Dial(from, to, "tcp", 4, 80, time.Second)
 	if err != nil {
 		return err
 	}
-	return errors.Join(wires.Echo(conn, wires.Impatience), conn.Close())
+	return errors.Join(wires.Echo(conn, time.Second), conn.Close())
 }
 
 // cleanUp has nothing enforced any more.

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-net/sluice/tests/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 const root = "../.."
 

@@ -28,15 +28,17 @@ type invocation struct {
 	tmp         string // folder for temporary files
 	args        []string
 	limit       time.Duration
-	kernel      bool // packets run there; then nothing is ended in its middle, which could leave something behind
+	long        string // how much is drawn, see renderertest.Extent
+	kernel      bool   // packets run there; then nothing is ended in its middle, which could leave something behind
 }
 
 // environment is what a test binary is told besides what this process was.
 func (i invocation) environment() []string {
+	out := []string{"TMPDIR=" + i.tmp, "SLUICE_LONG=" + i.long}
 	if i.kernel { // also where who runs this has set it
-		return []string{"TMPDIR=" + i.tmp, "SLUICE_STACK=xdp-kernel", "SLUICE_NO_KERNEL="}
+		return append(out, "SLUICE_STACK=xdp-kernel", "SLUICE_NO_KERNEL=")
 	}
-	return []string{"TMPDIR=" + i.tmp, "SLUICE_NO_KERNEL=1"}
+	return append(out, "SLUICE_NO_KERNEL=1")
 }
 
 // verbose makes a test say that it has failed as soon as it has, and not when all tests

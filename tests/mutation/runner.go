@@ -146,6 +146,8 @@ func (r *runner) invoke(c *contestant, binary string, m mode, limit time.Duratio
 		if c.Long != "" {
 			i.args = append(i.args, "-test.skip="+c.Long)
 		}
+	} else {
+		i.long = "usual"
 	}
 	if c.contents["pgregory.net/rapid"] {
 		// What fails need not be small, only soon: no shrinking, and no files in the tree.

@@ -127,7 +127,7 @@ func in(file, name, now string) Fault {
 }
 
 func TestRunner(t *testing.T) {
-	r := exampleRunner(t, Options{Parallel: 2, Limit: 500 * time.Millisecond, Unit: true})
+	r := exampleRunner(t, Options{Parallel: 2, Limit: 3 * time.Second, Unit: true})
 	t.Run("every kind of fault meets its fate", func(t *testing.T) { checkFates(t, r) })
 	r.Every, r.Unit = true, false
 	t.Run("every suite is asked", func(t *testing.T) { checkEvery(t, r) })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/fleet"
 	"github.com/sluice-net/sluice/tests/stacks"
@@ -54,7 +55,7 @@ func started(t *testing.T, kind stacks.Kind, s cluster.State) *subject {
 }
 
 func often(kind stacks.Kind, n int) int {
-	if testing.Short() || kind.Dear {
+	if renderertest.Few() || kind.Dear {
 		return n / 20
 	}
 	return n

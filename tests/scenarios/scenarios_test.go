@@ -7,8 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/sluice-net/sluice/tests/leaks"
 	"github.com/sluice-net/sluice/tests/scenarios"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
@@ -20,7 +19,7 @@ func TestMain(m *testing.M) {
 	if *update {
 		_ = flag.Set("rewrite", "true") // datadriven's flag; it exists
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // bound returns how many flows are compared with the oracle after every change.

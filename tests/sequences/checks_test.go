@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/fleet"
 )
@@ -55,7 +56,7 @@ func (s space) flows(state cluster.State) []api.Flow {
 		}
 	}
 	all := slices.Collect(now.All())
-	if stride := len(all) / scale(questionsPerState/2, questionsPerState, len(all)+1); stride > 1 {
+	if stride := len(all) / renderertest.Extent(questionsPerState/2, questionsPerState, len(all)+1); stride > 1 {
 		all = every(all, stride, len(all))
 	}
 	return all
@@ -113,7 +114,7 @@ func (r *runner) stride(first bool) int {
 	if r.kind.Dear {
 		stride *= strideOfDear
 	}
-	if isLong() {
+	if renderertest.Whole() {
 		return 1
 	}
 	return stride

@@ -18,9 +18,9 @@
 //
 // # Cost
 //
-// Without flags every list goes by every expander; recorded ones, whose clusters are
-// larger, by those that do not make an event per key. With -short no list does, and
-// lists from elsewhere are fewer. Dear stacks get no event per key, and a fifth of the
-// flows. SLUICE_LONG=1 takes all recorded cases by every expander, many more random
+// By default lists go by the expanders that do not make an event per key, and lists from
+// elsewhere are few. With SLUICE_LONG=usual there are more, and every list goes by every
+// expander, but for recorded ones, whose clusters are larger. Dear stacks get no event per
+// key, and a fifth of the flows. SLUICE_LONG=1, as in "make soak", takes all recorded cases by every expander, many more random
 // lists, and asks every flow after every event.
 package sequences

@@ -3,15 +3,14 @@ package sequences
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/conformance"
+	"github.com/sluice-net/sluice/tests/leaks"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // check brings lists through everything, on every kind of stack.
 func check(t *testing.T, lists []list) {
@@ -22,7 +21,7 @@ func check(t *testing.T, lists []list) {
 				t.Parallel()
 				x := newInspection(kind, l)
 				for _, e := range renderertest.Expanders[model.ID, *version]() {
-					if e.Long && (testing.Short() || (l.brief || kind.Dear) && !isLong()) {
+					if e.Long && (renderertest.Few() || (l.brief || kind.Dear) && !renderertest.Whole()) {
 						continue
 					}
 					if f := x.run(t.Context(), e); f != nil {

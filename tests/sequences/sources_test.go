@@ -4,43 +4,28 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/conformance"
 )
-
-// isLong says whether everything is to be done, however long that takes.
-func isLong() bool { return os.Getenv("SLUICE_LONG") == "1" }
-
-// scale returns a number for short, usual and long runs.
-func scale(short, usual, long int) int {
-	switch {
-	case isLong():
-		return long
-	case testing.Short():
-		return short
-	}
-	return usual
-}
 
 // recorded returns the cases of a recorded suite as lists: those with the most steps,
 // and of the others a few, several to a list.
 func recorded(suite *conformance.Suite) []list {
 	cases := slices.Clone(suite.Cases)
 	slices.SortStableFunc(cases, func(a, b conformance.Case) int { return cmp.Compare(len(b.Steps), len(a.Steps)) })
-	n := min(scale(1, 5, len(cases)), len(cases))
+	n := min(renderertest.Extent(1, 5, len(cases)), len(cases))
 	many, rest := cases[:n], cases[n:]
 	var out []list
 	for _, c := range many {
 		out = append(out, recordedList(c.ID, c))
 	}
-	if count := min(scale(3, 6, 0), len(rest)); count > 0 {
+	if count := min(renderertest.Extent(3, 6, 0), len(rest)); count > 0 {
 		stride := len(rest) / count
 		for i := 0; i+2 < count; i += 3 {
 			c := []conformance.Case{rest[i*stride], rest[(i+1)*stride], rest[(i+2)*stride]}
@@ -77,7 +62,7 @@ func recordedList(name string, cases ...conformance.Case) list {
 func random() []list {
 	cfg := cluster.Config{Namespaces: 2, Nodes: 2, Pods: 4, Policies: 3, Admin: 2, IPv6: true, Odd: true}
 	var out []list
-	for seed := range scale(2, 5, 150) {
+	for seed := range renderertest.Extent(2, 5, 150) {
 		l := list{name: fmt.Sprintf("random %d", seed), denyNode: seed%5 == 4}
 		for _, step := range cluster.RandomSequence(uint64(seed), cfg, 3) {
 			l.states = append(l.states, step.State)

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/differential"
+	"github.com/sluice-net/sluice/tests/leaks"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // soaked runs the program and reads its report.
 func soaked(t *testing.T, kinds []stacks.Kind, args ...string) (report, int) {
@@ -34,8 +34,8 @@ func soaked(t *testing.T, kinds []stacks.Kind, args ...string) (report, int) {
 // sure that they are about something.
 func TestNothingDiverges(t *testing.T) {
 	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
-		sequences := 80 // so that everything happens
-		if kind.Dear || testing.Short() {
+		sequences := renderertest.Extent(40, 80, 80) // so that everything happens
+		if kind.Dear {
 			sequences = 40
 		}
 		r, code := soaked(t, stacks.All, "-kind", kind.Name, "-sequences", fmt.Sprint(sequences), "-seed", "1000001", "-minimise", "30s")

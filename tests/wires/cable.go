@@ -234,7 +234,7 @@ func echoDatagrams(u net.PacketConn) {
 // Patience is how long an answer is waited for that must come, and Impatience how long for
 // one that must not.
 const (
-	Patience   = 3 * time.Second
+	Patience   = time.Minute
 	Impatience = 150 * time.Millisecond
 )
 

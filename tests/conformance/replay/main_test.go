@@ -3,7 +3,7 @@ package replay
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-net/sluice/tests/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

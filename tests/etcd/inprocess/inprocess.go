@@ -12,7 +12,7 @@ import (
 )
 
 // patience is how long a machine that is busy may take to elect the only member.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Loopback is the address of clients where the store must be reached by network: any free port.
 const Loopback = "http://127.0.0.1:0"
