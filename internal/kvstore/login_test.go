@@ -46,6 +46,7 @@ func soon(t *testing.T, do func() error) {
 }
 
 func TestAUserNeedsNoStoreToStart(t *testing.T) {
+	t.Parallel() // it waits, most of the time
 	members := etcd.Start(t, etcd.Options{})
 	members.Users(t, "u", "secret", "/mine/")
 	members.Kill(0)

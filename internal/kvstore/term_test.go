@@ -98,6 +98,7 @@ func TestALeaderThatIsSilentIsFollowedByAnother(t *testing.T) {
 }
 
 func TestATermOutlivesARestartOfTheStoreAndItsGuardDoesNot(t *testing.T) {
+	t.Parallel() // it waits, most of the time
 	address := etcd.FreeAddress(t)
 	cfg := embedded.Config{Dir: t.TempDir(), ClientURL: "http://" + address}
 	s := server(t, cfg)

@@ -26,7 +26,8 @@
 //
 // By default rapid draws 12 of each kind of cluster, and 40 seeds are played on each kind of
 // stack; SLUICE_LONG=usual draws 40 and plays 200 seeds. Of a dear stack it is 20 seeds, and
-// nothing of rapid. -rapid.checks=N draws N. SLUICE_LONG=1, as in "make soak", draws 100,
-// makes sequences five times as long and plays 20 000 seeds. What rapid found is repeated with -rapid.seed, or from the file that
-// it names; what a seed found, with tests/soak.
+// nothing of rapid. With -short it is a quarter of the seeds, and a fifth of what rapid draws.
+// -rapid.checks=N draws N. SLUICE_LONG=1, as in "make soak", draws 100, makes sequences five
+// times as long and plays 20 000 seeds. What rapid found is repeated with -rapid.seed, or from
+// the file that it names; what a seed found, with tests/soak.
 package differential

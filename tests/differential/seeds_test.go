@@ -23,6 +23,9 @@ func TestSeeds(t *testing.T) {
 		if kind.Dear && !renderertest.Whole() {
 			limit = dearSeeds
 		}
+		if testing.Short() {
+			limit /= 4
+		}
 		var next atomic.Uint64
 		var players sync.WaitGroup
 		for range seedPlayers {
