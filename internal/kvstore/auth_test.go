@@ -217,7 +217,7 @@ func TestWhoHasNoCertificateOrAWrongPasswordIsToldSo(t *testing.T) {
 	soon(t, func() error { // the answer of a busy machine may come too late for a first try
 		_, err := asUser(t, members, other, quick, "sluice-agent")
 		if err == nil || !strings.Contains(err.Error(), "certificate") {
-			return fmt.Errorf("with the certificate of another authority: %v", err)
+			return fmt.Errorf("with the certificate of another authority: %w", err)
 		}
 		return nil
 	})

@@ -94,7 +94,7 @@ func (c *Client) probe(ctx context.Context, cancel context.CancelCauseFunc, pref
 		}
 		c.AskProgress(ctx)
 		rarely := n%headEvery == 0
-		if !rarely && !(idle && p.waits()) {
+		if !rarely && (!idle || !p.waits()) {
 			continue
 		}
 		before := p.reached.Load()

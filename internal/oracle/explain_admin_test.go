@@ -129,6 +129,7 @@ func labels(c oracle.Change) (n int) {
 		n = 1
 	case oracle.LabelNamespace:
 		n = 2
+	default:
 	}
 	for _, p := range c.Parts {
 		n = max(n, labels(p))

@@ -94,7 +94,7 @@ func TestReadyzHasALineForEachThingThatIsMissing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.source.Run(ctx) }()
-	defer func() { cancel(); <-ended }()
+	defer func() { cancel(); _ = <-ended }() // it ends as it was told to
 	const want = "the API server does not answer\n" +
 		"Namespace, NetworkPolicy, Node, Pod: cannot be listed: dial tcp 127.0.0.1:1: connect: connection refused\n" +
 		"AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy: not listed yet\n"

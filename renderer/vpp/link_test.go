@@ -114,7 +114,7 @@ func TestLinkWaitsSinceTheFirstCallWithoutAnAnswer(t *testing.T) {
 	if err := <-answered; err != nil {
 		t.Fatal(err)
 	}
-	for l.Waiting() == since {
+	for l.Waiting().Equal(since) {
 		time.Sleep(time.Millisecond)
 	}
 }

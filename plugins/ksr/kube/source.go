@@ -212,8 +212,7 @@ func (s *Source) heard(kind model.Kind, err error) {
 // plain returns the text of an error without the address that was asked, which says less
 // than the name of the kind.
 func plain(err error) string {
-	var asked *url.Error
-	if errors.As(err, &asked) {
+	if asked, ok := errors.AsType[*url.Error](err); ok {
 		return asked.Err.Error()
 	}
 	return err.Error()

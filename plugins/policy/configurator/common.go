@@ -220,14 +220,14 @@ func ipSet(prefixes []netip.Prefix) (*netipx.IPSet, error) {
 
 // commonSet returns a derived set. Its ID is made of its parts.
 func (g *generator) commonSet(c common) []api.Net {
-	id := "common " + c.sets[0].String()
+	parts := []string{"common", c.sets[0].String()}
 	for _, set := range c.sets[1:] {
-		id += " " + api.SetNet(set).String()
+		parts = append(parts, api.SetNet(set).String())
 	}
 	if !c.within.IsAny() {
-		id += " " + c.within.String()
+		parts = append(parts, c.within.String())
 	}
-	if net, ok := g.keep(addressSet{id: api.NewSetID(id), common: &c}); ok {
+	if net, ok := g.keep(addressSet{id: api.NewSetID(strings.Join(parts, " ")), common: &c}); ok {
 		return []api.Net{net}
 	}
 	return nil
