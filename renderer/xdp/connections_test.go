@@ -136,6 +136,7 @@ func (w *wired) connections(family int) {
 // bpffs returns a folder for pins, in a bpf file system of its own.
 func bpffs(t testing.TB) string {
 	t.Helper()
+	needKernel(t) // else there would be nothing to clean up
 	path := filepath.Join(wires.BPFFS(t), "sluice")
 	t.Cleanup(func() {
 		if _, err := xdp.Cleanup(path); err != nil {
