@@ -2,6 +2,7 @@ package kvstore_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -47,6 +48,7 @@ func asUser(t *testing.T, members *etcd.Cluster, a *etcd.Authority, cfg kvstore.
 		cfg.Endpoints = append(cfg.Endpoints, "https://"+e)
 	}
 	cfg.TLS = tlsOf(t, a, user)
+	cfg.DialTimeout, cfg.CallTimeout = cmp.Or(cfg.DialTimeout, patience), patience // passwords take their time on a busy machine
 	c, err := kvstore.Dial(t.Context(), cfg, quiet)
 	if err == nil {
 		t.Cleanup(func() { closing(t, c) })
