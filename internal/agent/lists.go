@@ -170,7 +170,7 @@ func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
 	}
 	states := a.node.States()
 	for _, r := range s.Status.Renderers {
-		rv := view.RendererStatus{Name: r.Name, InSync: r.InSync, Commits: r.Commits, Error: r.Error, Since: r.Since}
+		rv := view.RendererStatus{Name: r.Name, InSync: r.InSync, Commits: r.Commits, Error: r.Error, Since: r.Since, Refused: r.Refused}
 		for _, state := range states {
 			if state.Renderer == r.Name {
 				rv.Tables, rv.Open = len(state.Tables), state.Forbidden

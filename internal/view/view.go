@@ -187,6 +187,9 @@ type RendererStatus struct {
 	Tables  int       `json:"tables"`
 	Rules   int       `json:"rules"`
 	Entries int       `json:"entries"`
+	// Refused reports whether only a change of policies, or of the dataplane, mends Error: the
+	// commit is not retried before.
+	Refused bool `json:"refused,omitempty"`
 	// Open counts connections that policy no longer permits and that the renderer could not
 	// end: their applications were told to close them.
 	Open int `json:"open,omitempty"`
