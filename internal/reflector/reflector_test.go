@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -94,7 +95,12 @@ func TestReadyzHasALineForEachThingThatIsMissing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.source.Run(ctx) }()
-	defer func() { cancel(); _ = <-ended }() // it ends as it was told to
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}()
 	const want = "the API server does not answer\n" +
 		"Namespace, NetworkPolicy, Node, Pod: cannot be listed: dial tcp 127.0.0.1:1: connect: connection refused\n" +
 		"AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy: not listed yet\n"
