@@ -22,7 +22,7 @@ WORKERS ?= 2
 DOCKER ?= docker
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report fuzz conformance soak mutation lint generate verify e2e e2e-faults scale bench-xdp test-xdp test-vpp test-ligato images size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults scale bench-xdp test-xdp test-vpp test-ligato images size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ bench: ## Run the benchmarks COUNT times into bench.txt (feed two such files to 
 bench-report: ## Run the cluster-sized benchmarks and print tables (SLUICE_WORKLOAD=dir1:dir2 adds workloads)
 	go test -run '^$$' -timeout 1h -bench . -benchtime 200ms -count $(COUNT) ./tests/bench > bench-cluster.txt
 	go run ./tests/bench/report < bench-cluster.txt
+
+bench-vpp: ## Measure what traffic notices of pods that come and go on a real VPP, and print a table (root; SLUICE_VPP_BIN names the vpp)
+	go test -run '^$$' -timeout 1h -bench '^BenchmarkVPPPauses$$' -benchtime 1x ./tests/bench > bench-vpp.txt
+	go run ./tests/bench/report < bench-vpp.txt
 
 bench-xdp: ## Measure what a packet costs in the kernel, beside other designs (root; writes Markdown, and plots; nftables where nft is)
 	go run ./tests/bench/xdp -plots docs/reference

@@ -47,7 +47,7 @@ type Txn interface {
 	Remove(pod api.PodID)
 	// Commit installs the difference. After an error the stack still enforces
 	// either the old or the new rules of every pod, never fewer, and the next
-	// Commit of this renderer tries the rest again.
+	// Commit of this renderer tries the rest again. ErrDeferred is no failure.
 	Commit(ctx context.Context) error
 }
 

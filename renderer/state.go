@@ -15,6 +15,12 @@ import (
 // interface in the dataplane, or it is not known which. Everything else was installed.
 var ErrNoInterface = errors.New("no interface")
 
+// ErrDeferred is returned by Commit, alone, when nothing failed and all that denies more is in
+// force, while something that only permits more waits, so that the dataplane is not kept from
+// forwarding too often. The renderer calls its OnChange when it is due; the next Commit after that
+// installs it.
+var ErrDeferred = errors.New("changes that only permit more wait for their turn")
+
 var errGone = errors.New("not connected to the dataplane")
 
 // State is what a dataplane enforces, as its renderer knows it. It is published after every
@@ -37,11 +43,64 @@ type State struct {
 	// Drift counts by kind what somebody else changed in the dataplane, and was repaired; nil where
 	// nobody looks.
 	Drift map[string]uint64
+	// Foreign are rules of somebody else that packets of pods with policy meet beside ours.
+	Foreign []Foreign
+	// Pauses is nil for a dataplane that goes on forwarding while it is changed.
+	Pauses *Pauses
 }
 
-// Overdue is how long a dataplane may take for the answer to one call. A Commit is many calls, and
-// may take longer.
-const Overdue = time.Second
+// Pauses says for how long changes have kept a dataplane from forwarding, and what waits so that
+// they do not do it more often.
+type Pauses struct {
+	Total   time.Duration // since the renderer was started
+	Waiting int           // members of sets that only permit more; they are not in force yet
+	Since   time.Time     // the oldest of them waits; zero when none does
+}
+
+// Age returns for how long the oldest member waits at a time, 0 when none does.
+func (p *Pauses) Age(now time.Time) time.Duration {
+	if p.Waiting == 0 {
+		return 0
+	}
+	return now.Sub(p.Since)
+}
+
+// Foreign is what somebody else has installed where a renderer enforces policy. It stays as it is.
+type Foreign struct {
+	Object    string        // for example "acl 7"
+	Tag       string        // that its owner gave it, if any
+	At        string        // the interface, or the application namespace
+	Pods      []api.PodID   // whose that is; none for an uplink
+	Direction api.Direction // of the packets, as pods see it
+	First     bool          // it may decide about packets that ours would decide about
+	Place     string        // one clause: where it stands, and what that means
+}
+
+// String says what stands where, and what that means.
+func (f Foreign) String() string {
+	tag, whose := "", ""
+	if f.Tag != "" {
+		tag = fmt.Sprintf(" (%s)", f.Tag)
+	}
+	if len(f.Pods) > 0 {
+		whose = " of pod " + Summary(f.Pods)
+	}
+	return fmt.Sprintf("%s%s of somebody else at %s%s, %s: %s", f.Object, tag, f.At, whose, f.Direction, f.Place)
+}
+
+// Meets reports whether packets of a flow from one pod to another may meet it. The zero pod is
+// none of the node.
+func (f Foreign) Meets(from, to api.PodID) bool {
+	if len(f.Pods) == 0 {
+		return f.Direction == api.Egress && to == api.PodID{} || f.Direction == api.Ingress && from == api.PodID{}
+	}
+	return f.Direction == api.Egress && slices.Contains(f.Pods, from) || f.Direction == api.Ingress && slices.Contains(f.Pods, to)
+}
+
+// Overdue is how long a dataplane may take for the answer to one call: less than a second, so that
+// with the time until it is asked the next time a second is enough to notice that it stands still.
+// A Commit is many calls, and may take longer.
+const Overdue = 800 * time.Millisecond
 
 // Alive returns an error when the dataplane is not there, or does not answer, at a time. While Err
 // says what is wrong it only looks at the answers.
@@ -50,7 +109,7 @@ func (s *State) Alive(now time.Time) error {
 	case !s.Connected && s.Err == nil:
 		return fmt.Errorf("renderer %s: %w", s.Renderer, errGone)
 	case !s.Waiting.IsZero() && now.Sub(s.Waiting) > Overdue:
-		return fmt.Errorf("renderer %s: the dataplane has not answered for %s", s.Renderer, now.Sub(s.Waiting).Truncate(time.Second))
+		return fmt.Errorf("renderer %s: the dataplane has not answered for %s", s.Renderer, now.Sub(s.Waiting).Truncate(100*time.Millisecond))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,6 +40,8 @@ type Agent struct {
 	directory directory
 	problems  problemLog
 	committed chan struct{} // holds a token after a transaction
+	needOnce  sync.Once     // closes needed
+	needed    chan struct{} // closed when saved state is needed at once; nil: after the store has failed
 }
 
 // newAgent wires an agent to a store. Nothing runs before Run.
@@ -49,9 +52,12 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 	}
 	cfg.StateFile = cfg.stateFile(log)
 	a := &Agent{cfg: cfg, log: log, store: store, source: source, metrics: newMetrics(), committed: make(chan struct{}, 1)}
+	if cfg.keepsRules() {
+		a.needed = make(chan struct{})
+	}
 	a.watcher = datasync.New(datasync.Config{
 		Store: store, Prefix: cfg.EtcdPrefix, Log: log.With("plugin", "datasync"), OnProblem: a.metrics.problem,
-		File: cfg.StateFile,
+		File: cfg.StateFile, Needed: a.needed,
 	})
 	nodeConfig.Source, nodeConfig.Observer = a.metrics.counted(a.watcher), a.observer()
 	nodeConfig.Log = log.With("plugin", "policy")

@@ -30,7 +30,7 @@ func (a *Agent) announce(ctx context.Context) error {
 
 // nodeStatus is what the others get to know.
 func (a *Agent) nodeStatus(ctx context.Context) (view.NodeStatus, error) {
-	s := a.node.Plugin.Status()
+	s := a.pluginStatus()
 	v := view.NodeStatus{
 		Node: a.cfg.Node, Version: version.Get().Version, Revision: s.Revision, Seen: s.Seen,
 		Following: a.watcher.Status().Following, Time: time.Now().UTC(),

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/serve"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 const maxQuestion = 64 << 20 // bytes of a request; changes carry objects
@@ -111,7 +112,7 @@ func (a *Agent) debugAPI() routes {
 // ready says yes once every renderer enforces a whole state, and no while one fails or its dataplane
 // does not answer.
 func (a *Agent) ready(w http.ResponseWriter, _ *http.Request) {
-	s := a.node.Plugin.Status()
+	s := a.pluginStatus()
 	for _, r := range s.Renderers {
 		if r.Error != "" {
 			serve.Say(w, http.StatusServiceUnavailable, r.Error+"\n")
@@ -119,7 +120,7 @@ func (a *Agent) ready(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	if !s.Synced {
-		serve.Say(w, http.StatusServiceUnavailable, "the first state is not enforced yet\n")
+		serve.Say(w, http.StatusServiceUnavailable, "the first state is not enforced yet"+a.blocked()+"\n")
 		return
 	}
 	for _, state := range a.node.States() {
@@ -129,6 +130,22 @@ func (a *Agent) ready(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	serve.Say(w, http.StatusOK, "ok\n")
+}
+
+// blocked names, behind a text, the interfaces of pods that are blocked, or says why they are not;
+// empty when none is.
+func (a *Agent) blocked() string {
+	var names []string
+	for _, s := range a.node.States() {
+		if s.Err != nil {
+			return "; interfaces of pods could not be blocked: " + s.Err.Error()
+		}
+		names = append(names, s.Blocked...)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; blocked until it is: " + renderer.Summary(names)
 }
 
 // list serves a list with the filters of its query.

@@ -129,7 +129,7 @@ func TestInjectNamesHopsAsPodsSeeThem(t *testing.T) {
 	const nobody = "/"
 	for q, want := range map[string][]place{
 		flowFrom("demo/friend", "demo/server", "http"):   {{"demo/friend", api.Egress}, {"demo/server", api.Ingress}},
-		flowFrom("demo/stranger", "demo/server", "http"): {{"demo/stranger", api.Egress}, {"demo/server", api.Ingress}},
+		flowFrom("demo/stranger", "demo/server", "http"): {{"demo/stranger", api.Egress}},                     // what the other pod of the node denies is denied at once
 		flowFrom("demo/server", "198.51.100.7", "443"):   {{"demo/server", api.Egress}, {nobody, api.Egress}}, // out of the node
 		flowFrom("198.51.100.7", "demo/friend", "443"):   {{nobody, api.Ingress}, {"demo/friend", api.Ingress}},
 	} {

@@ -76,6 +76,12 @@ func (c Config) talksToVPP() bool {
 	return slices.Contains(c.Renderers, rendererACL) && c.ACLTarget != targetLigato
 }
 
+// keepsRules reports whether all that enforces is VPP, which is asked for what it enforces already
+// before the saved state is used.
+func (c Config) keepsRules() bool {
+	return c.VPPSocket != "" && c.ACLTarget != targetLigato && !slices.Contains(c.Renderers, rendererXDP)
+}
+
 // errNoNode says that a node has no name, and nodeRemedy what to do.
 var errNoNode = errors.New("--node is needed")
 

@@ -41,6 +41,8 @@ type Config struct {
 	UDPIdle          time.Duration `koanf:"udp-idle-timeout"`
 	Infra            []string      `koanf:"infra"`
 	ACLMemory        uint32        `koanf:"acl-memory"`
+	VPPPauseBudget   string        `koanf:"vpp-pause-budget"`
+	ServiceCIDRs     []string      `koanf:"service-cidr"`
 	APISocket        string        `koanf:"api-socket"`
 	MetricsAddress   string        `koanf:"metrics-address"`
 	RuleMetrics      bool          `koanf:"rule-metrics"`
@@ -99,12 +101,14 @@ func runFlags(f *pflag.FlagSet) {
 	f.String("state-file", "/var/lib/sluice/agent/state", "file with the last known state, enforced when the agent starts and etcd does not answer; empty for none")
 	f.Duration("status-interval", 10*time.Second, "how often the agent writes its status to etcd while there are many changes; a change after a quiet time is written at once; 0: never")
 	f.String("vpp-socket", "/run/vpp/api.sock", "Unix socket of VPP's binary API")
-	f.String("vpp-stats-socket", "/run/vpp/stats.sock", "socket of VPP's statistics segment, for the hits of rules; empty: they are not counted")
+	f.String("vpp-stats-socket", "/run/vpp/stats.sock", "socket of VPP's statistics segment, for the hits of rules and the size of VPP's heap; empty: neither is known")
 	ligatoFlags(f)
 	xdpFlags(f)
 	f.Bool("hold-unknown-pods", true, "close interfaces of pods until their pod is known, so that it sends and gets nothing before its policy is enforced")
 	f.Duration("grace", 5*time.Minute, "for how long after VPP's start pods may go on with flows that they had opened before; 0 for not at all")
-	f.Duration("udp-idle-timeout", 0, "when VPP forgets a flow of UDP without packets; 0 leaves VPP's setting, which is 10 minutes")
+	f.String("vpp-pause-budget", "1%", "share of time for which changes of rules may pause VPP's workers; what only permits more waits for it, 2 s at most; 100%: nothing waits")
+	f.StringSlice("service-cidr", nil, "addresses of services that VPP translates (CNAT, nat44) to those of pods; what pods send there is judged behind the translation; none: VPP translates none")
+	f.Duration("udp-idle-timeout", 2*time.Minute, "when VPP forgets a flow of UDP without packets; 0 leaves VPP's setting, which is 10 minutes")
 }
 
 func devFlags(f *pflag.FlagSet) {

@@ -152,7 +152,7 @@ func TestWhatPassesWhateverPoliciesSayIsNamed(t *testing.T) {
 		if d := cmp.Diff(tt.want, n.Infra, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); err != nil || d != "" {
 			t.Errorf("%v: %v %s", tt.args, err, d)
 		}
-		if n.Established != acl.Revoke || n.Grace != 5*time.Minute || n.UDPIdle != 0 {
+		if n.Established != acl.Revoke || n.Grace != 5*time.Minute || n.UDPIdle != 2*time.Minute {
 			t.Errorf("%v: %+v", tt.args, n)
 		}
 	}
@@ -289,5 +289,27 @@ func TestDevOffersOnlyRenderersThatItHas(t *testing.T) {
 	}
 	if err := (Config{Renderers: []string{"ebpf"}}).checkRenderers(); err == nil || !strings.HasSuffix(err.Error(), "want acl or session") {
 		t.Errorf("dev: %v", err)
+	}
+}
+
+func TestThePauseBudgetIsAPercentage(t *testing.T) {
+	for text, want := range map[string]float64{"1%": 0.01, "0.5%": 0.005, "100%": 1} {
+		n, err := Config{VPPPauseBudget: text}.node()
+		if err != nil || n.PauseBudget != want {
+			t.Errorf("%q: %v, error %v; want %v", text, n.PauseBudget, err, want)
+		}
+	}
+	for _, wrong := range []string{"0%", "-1%", "101%", "1", "%", "NaN%", "some"} {
+		want := fmt.Sprintf("--vpp-pause-budget %q: want a percentage above 0%%, and at most 100%%", wrong)
+		if _, err := (Config{VPPPauseBudget: wrong}).node(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	c, err := loadConfig(flagsOf(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.node(); err != nil || n.PauseBudget != 0.01 {
+		t.Errorf("without a flag: %v, error %v", n.PauseBudget, err)
 	}
 }

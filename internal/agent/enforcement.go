@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/renderer"
@@ -66,16 +68,45 @@ func (c Config) orientation() (o acl.Orientation, err error) {
 	return o, nil
 }
 
+// pauseBudget reads the share of time for which changes may pause VPP; none for an embedded
+// dataplane, which no change pauses.
+func (c Config) pauseBudget() (share float64, err error) {
+	if c.VPPPauseBudget == "" {
+		return 0, nil
+	}
+	number, ok := strings.CutSuffix(c.VPPPauseBudget, "%")
+	percent, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || !(percent > 0 && percent <= 100) { // nor not a number
+		return 0, fmt.Errorf("--vpp-pause-budget %q: want a percentage above 0%%, and at most 100%%", c.VPPPauseBudget)
+	}
+	return percent / 100, nil
+}
+
+// services reads the addresses of services.
+func (c Config) services() (out []netip.Prefix, err error) {
+	for _, s := range c.ServiceCIDRs {
+		p, err := netip.ParsePrefix(strings.TrimSpace(s))
+		if err != nil || p.Bits() == 0 || p.Addr().Is4In6() {
+			return nil, fmt.Errorf("--service-cidr %q: want a block of addresses, such as 10.96.0.0/12", s)
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}
+
 // node returns the settings of the node.
 func (c Config) node() (node.Config, error) {
 	addresses, err := c.nodeAddresses()
 	established, errEstablished := c.established()
 	orientation, errOrientation := c.orientation()
 	infra, errInfra := c.infra()
+	budget, errBudget := c.pauseBudget()
+	services, errServices := c.services()
 	return node.Config{
 		Name: c.Node, Addresses: addresses, AllowNode: c.AllowNodeTraffic,
 		VPPSocket: c.VPPSocket, VPPStatsSocket: c.VPPStatsSocket, ACLMemory: uint64(c.ACLMemory) << 20,
 		Timeout: c.VPPTimeout, Uplinks: c.Uplinks, HoldUnknown: c.HoldUnknownPods,
 		Established: established, Orientation: orientation, Grace: c.Grace, UDPIdle: c.UDPIdle, Infra: infra,
-	}, errors.Join(err, errEstablished, errOrientation, errInfra)
+		PauseBudget: budget, Services: services,
+	}, errors.Join(err, errEstablished, errOrientation, errInfra, errBudget, errServices)
 }

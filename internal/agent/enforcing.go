@@ -72,7 +72,8 @@ func (a *Agent) tableCounts() map[string]int {
 	return counts
 }
 
-// observer is that of the metrics, and wakes logEnforcement after every transaction.
+// observer is that of the metrics, wakes logEnforcement after every transaction, and has the saved
+// state used once the dataplane is found to enforce nothing.
 func (a *Agent) observer() policy.Observer {
 	o := a.metrics.observer(&a.problems)
 	count := o.Transaction
@@ -81,6 +82,11 @@ func (a *Agent) observer() policy.Observer {
 		select {
 		case a.committed <- struct{}{}:
 		default: // it has not looked since the last one
+		}
+	}
+	o.Quarantine = func(holdsRules bool) {
+		if !holdsRules && a.needed != nil {
+			a.needOnce.Do(func() { close(a.needed) })
 		}
 	}
 	return o

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // relay stands between an agent and a vswitch. While it hangs, it takes what it gets as a process
@@ -190,6 +192,26 @@ func TestReadinessNamesADataplaneThatDoesNotAnswer(t *testing.T) {
 	a.eventually(t, "an agent that is ready again", func() bool { code, _ := a.ask("GET", "/readyz", ""); return code == 200 })
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCommitEndsWithTheDataplane: nobody answers any more, and the next dataplane waits for its
+// rules.
+func TestCommitEndsWithTheDataplane(t *testing.T) {
+	a, r, stop := relayed(t)
+	r.hang(true)
+	a.reflect(t, another)
+	a.eventually(t, "a commit to hang", func() bool { return !a.node.Plugin.Status().Committing.IsZero() })
+	began := time.Now()
+	r.end()
+	a.eventually(t, "the commit to end because of it", func() bool {
+		return slices.ContainsFunc(a.node.States(), func(s *renderer.State) bool {
+			return s.Err != nil && strings.Contains(s.Err.Error(), "the vswitch has closed the connection")
+		})
+	})
+	t.Logf("it took %s", time.Since(began)) // a call may last an hour, a commit 30 s
+	if err := stop(); err != nil {
+		t.Log("the agent ended with", err) // a commit was given up
 	}
 }
 

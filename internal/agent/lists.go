@@ -169,12 +169,21 @@ func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
 		}
 	}
 	states := a.node.States()
-	for _, r := range s.Status.Renderers {
+	for _, r := range withFindings(s.Status, states).Renderers {
 		rv := view.RendererStatus{Name: r.Name, InSync: r.InSync, Commits: r.Commits, Error: r.Error, Since: r.Since, Refused: r.Refused}
 		for _, state := range states {
 			if state.Renderer == r.Name {
-				rv.Tables, rv.Open = len(state.Tables), state.Forbidden
+				rv.Tables, rv.Open, rv.Blocked = len(state.Tables), state.Forbidden, state.Blocked
 				rv.Rules, rv.Entries = state.Entries()
+				if rv.Error == "" && !r.InSync && state.Err != nil { // before the first state
+					rv.Error = state.Err.Error()
+				}
+				for _, f := range state.Foreign {
+					rv.Foreign = append(rv.Foreign, f.String())
+				}
+				if p := state.Pauses; p != nil {
+					rv.Waiting, rv.WaitingSince = p.Waiting, p.Since
+				}
 				if err := state.Alive(time.Now()); err != nil {
 					rv.Dataplane = err.Error()
 				}

@@ -163,7 +163,7 @@ func (m *metrics) collect(a *Agent) {
 // isUp reports whether the newest commit of every renderer worked and every dataplane answers.
 func (a *Agent) isUp() bool {
 	now := time.Now()
-	return !slices.ContainsFunc(a.node.Plugin.Status().Renderers, func(r policy.RendererStatus) bool { return !r.InSync }) &&
+	return !slices.ContainsFunc(a.pluginStatus().Renderers, func(r policy.RendererStatus) bool { return !r.InSync }) &&
 		!slices.ContainsFunc(a.node.States(), func(s *renderer.State) bool { return s.Alive(now) != nil })
 }
 
@@ -201,11 +201,28 @@ func (c problemCollector) Collect(ch chan<- prometheus.Metric) {
 
 // What ACLs take of the vswitch's memory; the budget only where there is one.
 var (
-	memoryNeededDesc = prometheus.NewDesc("sluice_acl_memory_needed_bytes", "Memory of the vswitch that all wanted ACLs take, estimated.", nil, nil)
+	memoryNeededDesc = prometheus.NewDesc("sluice_acl_memory_needed_bytes", "Memory of the vswitch that ACLs take at the worst moment of the last change, estimated, with those that were refused.", nil, nil)
 	memoryBudgetDesc = prometheus.NewDesc("sluice_acl_memory_budget_bytes", "Memory of the vswitch that ACLs may take.", nil, nil)
 )
 
 var driftDesc = prometheus.NewDesc("sluice_dataplane_drift_total", "What somebody else changed in the dataplane, and was repaired.", []string{"renderer", "kind"}, nil)
+
+// How long changes have paused VPP, and what waits so that they do it no more often.
+var (
+	pauseDesc   = prometheus.NewDesc("sluice_vpp_pause_seconds_total", "For how long changes of rules have paused the vswitch.", nil, nil)
+	waitingDesc = prometheus.NewDesc("sluice_vpp_deferred_changes", "Members that are to join sets and wait, because changes have paused the vswitch.", nil, nil)
+	ageDesc     = prometheus.NewDesc("sluice_vpp_deferred_age_seconds", "For how long the oldest of them has been waiting; 0 when none is.", nil, nil)
+)
+
+// collectPauses counts pauses of a dataplane that changes pause.
+func collectPauses(ch chan<- prometheus.Metric, p *renderer.Pauses) {
+	if p == nil {
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(pauseDesc, prometheus.CounterValue, p.Total.Seconds())
+	ch <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(p.Waiting))
+	ch <- prometheus.MustNewConstMetric(ageDesc, prometheus.GaugeValue, p.Age(time.Now()).Seconds())
+}
 
 // tableCollector counts tables and rules of each renderer.
 type tableCollector struct{ a *Agent }
@@ -217,6 +234,9 @@ func (tableCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- memoryNeededDesc
 	ch <- memoryBudgetDesc
 	ch <- driftDesc
+	ch <- pauseDesc
+	ch <- waitingDesc
+	ch <- ageDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -228,6 +248,7 @@ func (c tableCollector) Collect(ch chan<- prometheus.Metric) {
 		for kind, n := range s.Drift {
 			ch <- prometheus.MustNewConstMetric(driftDesc, prometheus.CounterValue, float64(n), s.Renderer, kind)
 		}
+		collectPauses(ch, s.Pauses)
 		if s.Memory.Needed > 0 {
 			ch <- prometheus.MustNewConstMetric(memoryNeededDesc, prometheus.GaugeValue, float64(s.Memory.Needed))
 		}

@@ -18,7 +18,7 @@ func (a *Agent) follower() *plumbing.Watcher {
 	return plumbing.New(plumbing.Config{
 		Store: a.store, Prefix: a.cfg.EtcdPrefix, Node: a.cfg.Node, Log: a.log.With("plugin", "plumbing"),
 		OnChange: func() { a.node.InterfacesChanged() }, OnProblem: a.metrics.problem,
-		File: besides(a.cfg.StateFile, ".interfaces"),
+		File: besides(a.cfg.StateFile, ".interfaces"), Needed: a.needed,
 	})
 }
 
@@ -31,7 +31,7 @@ func (a *Agent) namespaceFollower() *plumbing.Watcher {
 	return plumbing.New(plumbing.Config{
 		Store: a.store, Prefix: a.cfg.EtcdPrefix, Node: a.cfg.Node, AppNamespaces: true, Log: a.log.With("plugin", "plumbing"),
 		OnChange: func() { a.node.Session.NamespacesChanged() }, OnProblem: a.metrics.problem,
-		File: besides(a.cfg.StateFile, ".appns"),
+		File: besides(a.cfg.StateFile, ".appns"), Needed: a.needed,
 	})
 }
 

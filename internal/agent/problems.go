@@ -19,7 +19,8 @@ func (a *Agent) policies(ctx context.Context, f filter) ([]view.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	causes, waits := a.causes(), newWaits(a.node.States(), s.Status)
+	states := a.node.States()
+	causes, waits := a.causes(), newWaits(states, withFindings(s.Status, states))
 	out, order := []view.Policy{}, map[api.PolicyID]*api.PolicySpec{}
 	for _, p := range s.Policies {
 		order[p.ID] = p.Spec

@@ -44,6 +44,12 @@ func node1(t *testing.T, o vswitch.Options, pods ...string) string {
 	for _, name := range pods {
 		sw.AddInterface(name, acl.InterfaceTag(api.PodID{Namespace: "demo", Name: name}))
 	}
+	return serving(t, sw)
+}
+
+// serving gives a vswitch an uplink and a socket, until the test ends.
+func serving(t *testing.T, sw *vswitch.Switch) string {
+	t.Helper()
 	sw.AddInterface("uplink0", acl.UplinkTag)
 	path := filepath.Join(filepath.Dir(socketPath(t)), "vpp.sock")
 	l, err := net.Listen("unix", path)

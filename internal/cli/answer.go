@@ -108,6 +108,9 @@ func writeAnswer(w *term.Writer, e view.Explanation, a view.Answer, named bool) 
 		t.Row("no table restricts it")
 	}
 	t.Print(w)
+	for _, f := range a.Foreign {
+		w.Printf("    %s\n", w.Styled(term.Amber, f))
+	}
 	writeOrigins(w, a)
 	if far := elsewhere(e, a); far != "" && len(a.Decides) == 1 {
 		w.Printf("    %s is not decided here%s\n", a.Decides[0].Opposite(), far)

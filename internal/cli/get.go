@@ -151,12 +151,28 @@ func writeStatus(w *term.Writer, s view.Status) {
 		if !r.InSync && !r.Since.IsZero() && r.Error != "" {
 			state.Text += lasting(r.Since, time.Now())
 		}
+		if n := len(r.Blocked); n > 0 {
+			const few = 5
+			state.Text += fmt.Sprintf("; %s of unknown pods blocked: %s", term.Count(n, "interface"), strings.Join(r.Blocked[:min(n, few)], ", "))
+			if n > few {
+				state.Text += ", ..."
+			}
+		}
 		if r.Open > 0 {
 			state.Text += "; " + term.Count(r.Open, "connection") + " open that policy no longer permits"
+		}
+		if r.Waiting > 0 {
+			state.Text += fmt.Sprintf("; %s waiting to join sets, the oldest for %s", term.Count(r.Waiting, "address"),
+				time.Since(r.WaitingSince).Round(100*time.Millisecond))
 		}
 		t.Row("renderer "+r.Name, state, fmt.Sprintf("%s, %s, %s, %s", term.Count(r.Tables, "table"), term.Count(r.Rules, "rule"), term.Count(r.Entries, "entry"), term.Count(int(r.Commits), "commit")))
 	}
 	t.Print(w)
+	for _, r := range s.Renderers {
+		for _, f := range r.Foreign {
+			w.Printf("%s\n", w.Styled(term.Amber, "renderer "+r.Name+": "+f))
+		}
+	}
 	for _, p := range s.Problems {
 		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
@@ -181,6 +182,7 @@ func TestExplanationsTellWhatTheTablesSay(t *testing.T) {
 		"what is installed DIFFERS from the specification, see below: please report this\n":               {Renderer: "acl", Decides: []api.Direction{api.Ingress}},
 		"renderer acl  deny  not enforced yet: see \"sluicectl get status\"\n":                            {Renderer: "acl", Pending: true, Decides: []api.Direction{api.Ingress}},
 		"what is installed differs: the newest state is not enforced yet, see \"sluicectl get status\"\n": {Renderer: "acl", Pending: true, Decides: []api.Direction{api.Ingress}},
+		"    no table restricts it\n    acl 7 of somebody else decides first\n":                           {Renderer: "acl", Allowed: true, Agrees: true, Decides: []api.Direction{api.Egress}, Foreign: []string{"acl 7 of somebody else decides first"}},
 		"renderer xdp  not asked: it does not explain itself\n":                                           {Renderer: "xdp", Allowed: true, Agrees: true, Unasked: "it does not explain itself", Decides: []api.Direction{api.Egress}},
 	} {
 		socket := agent(t, map[string]http.HandlerFunc{"POST /v1/explain": says([]view.Explanation{{Allowed: true, Renderers: []view.Answer{answer}}})})
@@ -193,11 +195,13 @@ func TestExplanationsTellWhatTheTablesSay(t *testing.T) {
 func TestStatusSaysWhatIsWrong(t *testing.T) {
 	s := view.Status{
 		Version: "v1", Source: "etcd", Revision: 4, Seen: 5,
-		Renderers: []view.RendererStatus{{Name: "a", InSync: true}, {Name: "b", Error: "no interface"}, {Name: "c"}, {Name: "d", InSync: true, Dataplane: "not there"}},
-		Problems:  []api.Problem{{Object: "Pod a/b", Reason: "is odd"}},
+		Renderers: []view.RendererStatus{{Name: "a", InSync: true, Foreign: []string{"acl 7 of somebody else"}}, {Name: "b", Error: "no interface"}, {Name: "c"}, {Name: "d", InSync: true, Dataplane: "not there"},
+			{Name: "e", InSync: true, Waiting: 2, WaitingSince: time.Now().Add(-time.Minute)}},
+		Problems: []api.Problem{{Object: "Pod a/b", Reason: "is odd"}},
 	}
 	_, out, _ := sluicectl(agent(t, map[string]http.HandlerFunc{"GET /v1/status": says(s)}), "", "get", "status")
-	for _, want := range []string{"4 enforced, 5 seen", "renderer a  in sync ", "renderer b  not in sync: no interface ", "renderer c  nothing enforced yet ", "renderer d  not in sync: not there ", "problem: Pod a/b: is odd\n"} {
+	for _, want := range []string{"4 enforced, 5 seen", "renderer a  in sync ", "renderer b  not in sync: no interface ", "renderer c  nothing enforced yet ", "renderer d  not in sync: not there ",
+		"renderer e  in sync; 2 addresses waiting to join sets, the oldest for 1m", "problem: Pod a/b: is odd\n", "renderer a: acl 7 of somebody else\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}

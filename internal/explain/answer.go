@@ -70,8 +70,24 @@ func (n Node) answers(q Question, v oracle.Verdict) []view.Answer {
 			a.Allowed = permits(a.Decisions)
 			a.Agrees = a.Allowed == expected
 			a.Origins, a.Unnamed = compare(a, v)
+			a.Foreign = n.foreign(r, q, decides)
 		}
 		out = append(out, a)
+	}
+	return out
+}
+
+// foreign says what somebody else has installed that decides about a flow before the renderer's
+// tables do, where the node decides.
+func (n Node) foreign(r renderer.Renderer, q Question, decides []api.Direction) (out []string) {
+	x, ok := renderer.As[renderer.Inspector](r)
+	if !ok || len(decides) == 0 {
+		return nil
+	}
+	for _, f := range x.State().Foreign {
+		if f.First && f.Meets(n.own(q.Src.Pod), n.own(q.Dst.Pod)) {
+			out = append(out, f.String())
+		}
 	}
 	return out
 }

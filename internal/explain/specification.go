@@ -32,6 +32,14 @@ func (s Specification) Here(v oracle.Verdict) (allowed bool, decides []api.Direc
 	return allowed, decides
 }
 
+// own returns a pod, or the zero pod for one that is not of the node.
+func (s Specification) own(p api.PodID) api.PodID {
+	if s.Local == nil || s.Local[p] {
+		return p
+	}
+	return api.PodID{}
+}
+
 // Expects says whether the node has to let the first packet of a flow through.
 func (s Specification) Expects(f api.Flow) bool {
 	if s.Local == nil {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/plugins/policy"
@@ -49,6 +50,8 @@ type Config struct {
 	Orientation acl.Orientation
 	Grace       time.Duration
 	UDPIdle     time.Duration
+	PauseBudget float64
+	Services    []netip.Prefix
 	Infra       renderer.Infra
 
 	// Ligato has the rules published for a vpp-agent, which programs its VPP: there is
@@ -122,7 +125,9 @@ func (n *Node) render(cfg Config) (renderer.Renderer, error) {
 		Log: cfg.Log, Socket: cfg.VPPSocket, Uplinks: cfg.Uplinks, Timeout: cfg.Timeout,
 		Memory: cfg.ACLMemory, StatsSocket: cfg.VPPStatsSocket,
 		Established: cfg.Established, Orientation: cfg.Orientation, Grace: cfg.Grace, UDPIdle: cfg.UDPIdle, Infra: cfg.Infra,
+		PauseBudget: cfg.PauseBudget, Services: cfg.Services,
 		Plumbing: cfg.Plumbing, HoldUnknown: cfg.HoldUnknown, OnChange: n.Plugin.Prompt,
+		Elsewhere: func(pod api.PodID) bool { return n.Session != nil && n.Session.Serves(pod) },
 	}
 	if cfg.VPPSocket != "" {
 		var err error

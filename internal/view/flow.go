@@ -165,6 +165,9 @@ type Answer struct {
 	Node      string              `json:"node,omitempty"` // empty where all pods are those of one node
 	// Unasked says why the renderer was not asked; then it neither agrees nor not.
 	Unasked string `json:"unasked,omitempty"`
+	// Foreign says what somebody else has installed in the dataplane that decides before the
+	// decisions do.
+	Foreign []string `json:"foreign,omitempty"`
 	// Origins are what the decisions name, each compared with the specification.
 	// When one table denies, only tables that deny count.
 	Origins []NamedOrigin `json:"origins,omitempty"`

@@ -193,6 +193,16 @@ type RendererStatus struct {
 	// Open counts connections that policy no longer permits and that the renderer could not
 	// end: their applications were told to close them.
 	Open int `json:"open,omitempty"`
+	// Foreign says what somebody else has installed where the renderer enforces policy, and what
+	// that means.
+	Foreign []string `json:"foreign,omitempty"`
+	// Waiting counts members that are to join sets, and that wait because changes have paused the
+	// dataplane; WaitingSince is since when the oldest does.
+	Waiting      int       `json:"waiting,omitempty"`
+	WaitingSince time.Time `json:"waitingSince,omitzero"`
 	// Dataplane says what is wrong while the dataplane is gone, or does not answer.
 	Dataplane string `json:"dataplane,omitempty"`
+	// Blocked names the interfaces that let nothing pass, because the pod that they belong to is
+	// not known.
+	Blocked []string `json:"blocked,omitempty"`
 }

@@ -170,7 +170,8 @@ func (s *Switch) removeBinding(index uint32, dir api.Direction, aclIndex uint32)
 	if i < 0 {
 		return govpp.NO_SUCH_ENTRY
 	}
-	s.bind(index, dir, slices.Delete(list, i, i+1))
+	list[i] = list[len(list)-1] // as VPP does
+	s.bind(index, dir, list[:len(list)-1])
 	return 0
 }
 

@@ -40,6 +40,9 @@ type Config struct {
 	// is written at most every SaveEvery, 30 s when zero, and when Run ends.
 	File      string
 	SaveEvery time.Duration
+	// Needed is closed when the file is needed at once, see follow.Config. Nil reads it after the
+	// store has failed.
+	Needed <-chan struct{}
 }
 
 const defaultSaveEvery = 30 * time.Second

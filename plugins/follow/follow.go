@@ -73,12 +73,20 @@ type Config struct {
 	// whether there is anything. It is called after failures before the first snapshot,
 	// until it has something. May be nil.
 	Recall func() (revision int64, ok bool)
+	// Needed is closed when nothing is in force, so that what was saved is better than to wait
+	// for the store: Recall is then called once the store has not answered for half a second.
+	// It is not called before. Nil calls it after failures only.
+	Needed <-chan struct{}
 }
 
 const (
 	defaultMinBackoff = 50 * time.Millisecond
 	defaultMaxBackoff = 5 * time.Second
 	defaultGrace      = time.Minute
+
+	// storeWait is how long the store may take for its first answer before what was saved is
+	// used where nothing is in force: the store knows better, and nobody should wait long.
+	storeWait = 500 * time.Millisecond
 )
 
 // errGraceOver ends a watch so that the store is read again, and believed.
@@ -120,8 +128,10 @@ func Run(ctx context.Context, cfg Config) error {
 			continue
 		}
 		f.failed(err)
-		f.recall()
-		if !pause(ctx, wait/2+rand.N(wait/2+1)) {
+		if f.Needed == nil {
+			f.recall()
+		}
+		if !f.pause(ctx, wait/2+rand.N(wait/2+1)) {
 			return ctx.Err()
 		}
 		wait = min(2*wait, cfg.MaxBackoff)
@@ -131,7 +141,7 @@ func Run(ctx context.Context, cfg Config) error {
 // list reads the whole state, hands it over and returns its revision.
 func (f *follower) list(ctx context.Context, reason string) (int64, error) {
 	start := time.Now()
-	entries, revision, err := f.Store.List(ctx, f.Prefix)
+	entries, revision, err := f.ask(ctx)
 	if err != nil {
 		err = fmt.Errorf("read the store: %w", err)
 		f.journal.unreadable(ctx, err)
@@ -142,6 +152,31 @@ func (f *follower) list(ctx context.Context, reason string) (int64, error) {
 	f.Snapshot(Snapshot{entries, revision, reason, f.grace})
 	f.journal.wasRead(ctx, reason, "revision", revision, "entries", len(entries), "took", time.Since(start))
 	return revision, nil
+}
+
+// ask reads the store. Where nothing is in force, what was saved is used meanwhile.
+func (f *follower) ask(ctx context.Context) (entries []model.Entry, revision int64, err error) {
+	if f.Needed == nil || f.read || f.recalled {
+		return f.Store.List(ctx, f.Prefix)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		entries, revision, err = f.Store.List(ctx, f.Prefix)
+	}()
+	patience := time.NewTimer(storeWait)
+	defer patience.Stop()
+	select {
+	case <-done:
+	case <-patience.C:
+		select {
+		case <-done:
+		case <-f.Needed:
+			f.recall()
+		}
+	}
+	<-done
+	return entries, revision, err
 }
 
 // mistrust decides whether entries that a snapshot does not have may have been lost by the
@@ -210,14 +245,19 @@ func reasonOf(err error) string {
 	return ReasonWatchFailed
 }
 
-// pause waits and reports whether the context is still alive.
-func pause(ctx context.Context, d time.Duration) bool {
+// pause waits and reports whether the context is still alive. The store has failed: where nothing
+// is in force, what was saved is used.
+func (f *follower) pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
+	for needed := f.Needed; ; needed = nil {
+		select {
+		case <-needed:
+			f.recall()
+		case <-t.C:
+			return true
+		case <-ctx.Done():
+			return false
+		}
 	}
 }

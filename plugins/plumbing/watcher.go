@@ -39,6 +39,9 @@ type Config struct {
 	// File keeps what is known over restarts; none when empty. It is read only when the
 	// store cannot be, and is written with every change.
 	File string
+	// Needed is closed when the file is needed at once, see follow.Config. Nil reads it after the
+	// store has failed.
+	Needed <-chan struct{}
 }
 
 // root returns the prefix of the keys.
@@ -114,7 +117,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return follow.Run(ctx, follow.Config{
 		Store: w.cfg.Store, Prefix: w.cfg.root(), What: w.cfg.what(), Log: w.cfg.Log,
 		MinBackoff: w.cfg.MinBackoff, MaxBackoff: w.cfg.MaxBackoff, Grace: w.cfg.Grace,
-		Snapshot: w.snapshot, Deliver: w.deliver, Recall: w.recall,
+		Snapshot: w.snapshot, Deliver: w.deliver, Recall: w.recall, Needed: w.cfg.Needed,
 		Known: func() int { return len(w.known) },
 	})
 }

@@ -58,6 +58,9 @@ type Observer struct {
 	Stage func(Stage, time.Duration)
 	// Transaction is told the status after a transaction, retries included.
 	Transaction func(Status)
+	// Quarantine gets, before the first state, whether a dataplane enforces rules of an earlier
+	// run, each time that its renderer has looked; see renderer.Quarantiner.
+	Quarantine func(holdsRules bool)
 	// Problem is told what is wrong with objects, and what of policies cannot be
 	// enforced, once when it begins; Solved, when it is no more.
 	Problem func(api.Problem)

@@ -104,7 +104,8 @@ func (h *Handler) Retry(ctx context.Context) error {
 
 // Recommit lets every renderer look again at what it has installed, because something
 // in its stack has changed: what a Plugin does when it is prompted. Before the first
-// Resync there is nothing that could be installed.
+// Resync there is nothing that could be installed; renderers block the interfaces of pods
+// then, where they can and are asked to (renderer.Quarantiner).
 func (h *Handler) Recommit(ctx context.Context) error {
 	return h.again(ctx, func() error { return h.p.recommit(ctx) })
 }
@@ -115,7 +116,7 @@ func (h *Handler) again(ctx context.Context, commit func() error) error {
 	switch {
 	case h.state != handlerRunning:
 		return ErrNotRunning
-	case !h.p.resynced:
+	case h.p.told && !h.p.resynced:
 		return ctx.Err()
 	}
 	return commit()

@@ -28,9 +28,7 @@ func (p *Plugin) run(ctx context.Context) {
 		case !p.retryAt.IsZero() && !time.Now().Before(p.retryAt):
 			_ = p.retry(ctx)
 		}
-		// Before the first resync the renderers know of nothing, and what a stack
-		// holds from before must not be taken for leftovers.
-		if p.prompted.Swap(false) && p.resynced {
+		if p.prompted.Swap(false) {
 			_ = p.recommit(ctx)
 		}
 		if p.wanted.Swap(false) {
@@ -102,12 +100,26 @@ func (p *Plugin) apply(ctx context.Context, changes model.Changes) error {
 }
 
 // retry lets the renderers that failed try again.
-func (p *Plugin) retry(ctx context.Context) error { return p.empty(ctx, p.configurator.NewTxn(false)) }
+func (p *Plugin) retry(ctx context.Context) error {
+	if !p.told {
+		return p.quarantine(ctx)
+	}
+	return p.empty(ctx, p.configurator.NewTxn(false))
+}
 
 // recommit lets every renderer look again at what it has installed. Something is
 // different since it was tried before, so a failure begins a new row of retries.
+//
+// Before the first resync the renderers know of nothing, and what a stack holds from before must
+// not be taken for leftovers.
 func (p *Plugin) recommit(ctx context.Context) error {
 	p.backoff = 0
+	switch {
+	case !p.told:
+		return p.quarantine(ctx)
+	case !p.resynced:
+		return ctx.Err()
+	}
 	txn := p.configurator.NewTxn(false)
 	txn.CommitAll()
 	return p.empty(ctx, txn)
@@ -135,27 +147,31 @@ func (p *Plugin) commit(ctx context.Context, txn *configurator.Txn) error {
 	p.state++
 	p.draft.Committing = time.Now()
 	p.publish()
-	err := p.commitAndAnswer(ctx, txn)
+	err := p.answering(ctx, txn.Commit)
 	p.draft.Committing = time.Time{}
-	if err == nil || renderer.IsRefused(err) {
-		p.retryAt, p.backoff = time.Time{}, 0
-		return err
-	}
-	if p.retryAt.IsZero() {
-		p.backoff = min(max(2*p.backoff, p.MinBackoff), p.MaxBackoff)
-		p.retryAt = time.Now().Add(p.backoff)
-	}
+	p.schedule(err)
 	return err
 }
 
-// commitAndAnswer commits, and builds the snapshots that are asked for meanwhile. A Handler is
-// asked by its host only, which waits.
-func (p *Plugin) commitAndAnswer(ctx context.Context, txn *configurator.Txn) error {
+// schedule plans a retry of what failed.
+func (p *Plugin) schedule(err error) {
+	switch {
+	case err == nil || renderer.IsRefused(err):
+		p.retryAt, p.backoff = time.Time{}, 0
+	case p.retryAt.IsZero():
+		p.backoff = min(max(2*p.backoff, p.MinBackoff), p.MaxBackoff)
+		p.retryAt = time.Now().Add(p.backoff)
+	}
+}
+
+// answering has renderers do their work, and builds the snapshots that are asked for meanwhile. A
+// Handler is asked by its host only, which waits.
+func (p *Plugin) answering(ctx context.Context, work func(context.Context) error) error {
 	if p.asked == nil {
-		return txn.Commit(ctx)
+		return work(ctx)
 	}
 	done := make(chan error, 1)
-	go func() { done <- txn.Commit(ctx) }()
+	go func() { done <- work(ctx) }()
 	for {
 		select {
 		case err := <-done:

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 const (
@@ -30,9 +32,10 @@ type drift struct{ kind, what string }
 
 func (d drift) String() string { return d.what }
 
-// audit reads, when it is the time, what interfaces have and some of the ACLs, and compares that
-// with the mirror. What differs is logged and counted, and a reason to look at everything.
-func (r *Renderer) audit(ctx context.Context, fresh bool) (differs bool, err error) {
+// audit reads, when it is the time, what interfaces have, some of the ACLs, and where addresses are
+// translated, and compares that with the mirror. What differs is logged and counted, and a reason
+// to look at everything.
+func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (differs bool, err error) {
 	if !r.auditing.take() {
 		return false, nil
 	}
@@ -53,22 +56,40 @@ func (r *Renderer) audit(ctx context.Context, fresh bool) (differs bool, err err
 	if err != nil {
 		return false, err
 	}
-	if found = append(found, contents...); len(found) == 0 {
-		return false, nil
+	if found = append(found, contents...); len(found) > 0 {
+		r.drifted(found)
+		return true, r.read(ctx, r.mirror.ifs)
 	}
-	r.count(found)
-	r.publish(fmt.Errorf("%w: %s", errDrift, renderer.Summary(found)))
-	return true, r.read(ctx, r.mirror.ifs)
+	w := r.want(plan)
+	if err := w.checkLayout(ctx); err != nil {
+		return false, err
+	}
+	r.pending = w.pending // who waits has everything looked at
+	return false, r.findForeign(ctx)
 }
 
-// count logs and counts what differs.
-func (r *Renderer) count(found []drift) {
+// readInterfaces brings interfaces and what is bound to them up to date, between audits.
+func (r *Renderer) readInterfaces(ctx context.Context) error {
+	before := r.mirror.ifs
+	if err := r.mirror.readInterfaces(ctx, r.link); err != nil {
+		return err
+	}
+	r.drifted(r.mirror.rebound(before))
+	return nil
+}
+
+// drifted logs, counts and publishes what differs. The Commit that found it repairs it.
+func (r *Renderer) drifted(found []drift) {
+	if len(found) == 0 {
+		return
+	}
 	counts := maps.Clone(r.drifts)
 	for _, d := range found {
 		counts[d.kind]++
 		r.log.Warn("somebody has changed rules in the vswitch; they are repaired", "kind", d.kind, "what", d.what)
 	}
 	r.drifts = counts
+	r.publish(fmt.Errorf("%w: %s", errDrift, renderer.Summary(found)))
 }
 
 var errDrift = errors.New("somebody has changed rules in the vswitch")
@@ -121,41 +142,78 @@ func (r *Renderer) auditACLs(ctx context.Context, rounds int) (found []drift, er
 	return found, nil
 }
 
-// logForeign logs ACLs of others on interfaces that have ours, once for each place. What stands in
-// front decides first.
-func (r *Renderer) logForeign(ctx context.Context, w *wanted) error {
-	seen := map[string]bool{}
-	for _, n := range w.m.ifs {
-		ours := w.ours(n)
-		for _, x := range []struct {
-			direction          string
-			bound, behind, own []uint32
-		}{{"input", n.bound.in, n.behind.in, ours.in}, {"output", n.bound.out, n.behind.out, ours.out}} {
-			for _, index := range x.bound {
-				if w.m.acls[index] != nil || len(x.own) == 0 {
-					continue
-				}
-				place := "in front of ours, it decides first"
-				if slices.Contains(x.behind, index) {
-					place = "behind ours, it decides what ours leave open"
-				}
-				key := fmt.Sprint(n.name, n.index, x.direction, index, place)
-				if seen[key] = true; r.foreign[key] {
-					continue
-				}
-				is, err := r.link.readACLs(ctx, index)
-				if err != nil {
-					return err
-				}
-				tag := ""
-				if len(is) > 0 {
-					tag = is[0].Tag
-				}
-				r.log.Warn("an interface with policy has an ACL of somebody else", "interface", n.name, "direction", x.direction,
-					"acl", index, "tag", tag, "place", place)
+// What it means where an ACL of somebody else stands. Ours decide about every packet of an
+// interface that has some.
+const (
+	placeFront  = "it stands in front of ours and decides first"
+	placeBehind = "it stands behind ours, which decide everything, and is not asked"
+)
+
+// findForeign finds ACLs of others on interfaces that have ours, and logs those that are new.
+func (r *Renderer) findForeign(ctx context.Context) error {
+	var found []renderer.Foreign
+	for _, n := range r.mirror.ifs {
+		for _, f := range r.foreignAt(n) {
+			if at := slices.IndexFunc(r.foreign, f.isSame); at >= 0 {
+				f.Tag = r.foreign[at].Tag
+			} else if err := r.meet(ctx, &f); err != nil {
+				return err
 			}
+			found = append(found, f.Foreign)
 		}
 	}
-	r.foreign = seen
+	r.foreign = found
 	return nil
+}
+
+// foreignACL is an ACL of somebody else on an interface.
+type foreignACL struct {
+	renderer.Foreign
+	index uint32
+}
+
+// isSame reports whether it is known already, in the same place.
+func (f foreignACL) isSame(o renderer.Foreign) bool {
+	return o.Object == f.Object && o.At == f.At && o.Direction == f.Direction && o.First == f.First
+}
+
+// meet reads the tag of an ACL of somebody else that is new, and logs it.
+func (r *Renderer) meet(ctx context.Context, f *foreignACL) error {
+	is, err := r.link.readACLs(ctx, f.index)
+	if err != nil {
+		return err
+	}
+	if len(is) > 0 {
+		f.Tag = is[0].Tag
+	}
+	r.log.Warn("an interface with policy has an ACL of somebody else", "interface", f.At, "pods", f.Pods, "direction", f.Direction, "acl", f.index, "tag", f.Tag, "place", f.Place)
+	return nil
+}
+
+// foreignAt returns the ACLs of others in those lists of an interface that have ours. An interface
+// without pods is an uplink, unless it is closed: there what enters is what pods get.
+func (r *Renderer) foreignAt(n *netif) (out []foreignACL) {
+	pods, enters := r.owned[n.index], api.Egress
+	if len(pods) == 0 && !slices.Contains(r.held, n.name) {
+		enters = api.Ingress
+	}
+	for _, x := range []struct {
+		direction    api.Direction
+		list, behind []uint32
+	}{{enters, n.bound.in, n.behind.in}, {enters.Opposite(), n.bound.out, n.behind.out}} {
+		if len(r.mirror.own(x.list)) == 0 {
+			continue
+		}
+		for _, index := range x.list {
+			if r.mirror.acls[index] != nil {
+				continue
+			}
+			f := renderer.Foreign{Object: fmt.Sprintf("acl %d", index), At: "interface " + n.name, Pods: pods, Direction: x.direction, First: true, Place: placeFront}
+			if slices.Contains(x.behind, index) {
+				f.First, f.Place = false, placeBehind
+			}
+			out = append(out, foreignACL{f, index})
+		}
+	}
+	return out
 }

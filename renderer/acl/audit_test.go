@@ -2,6 +2,7 @@ package acl_test
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -16,15 +17,24 @@ import (
 	"go.fd.io/govpp/core"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
+	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
 // inAudit runs a test over the shop, in a bubble in which time passes only when everybody waits.
 // audit waits until the owner is asked to look, and does.
 func inAudit(t *testing.T, test func(t *testing.T, s *subject, audit func(), log *bytes.Buffer)) {
+	t.Helper()
+	inAuditOf(t, vswitch.Options{}, test)
+}
+
+// inAuditOf is inAudit with a vswitch of other options.
+func inAuditOf(t *testing.T, o vswitch.Options, test func(t *testing.T, s *subject, audit func(), log *bytes.Buffer)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		s := newSubject(t, shopPods...)
+		s := newSubjectOver(t, vswitch.New(o), nil, false, shopPods...)
 		if err := s.r.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -198,6 +208,122 @@ func TestBindLeavesForeignACLsWhereTheyStand(t *testing.T) {
 		}
 		if text := log.String(); !strings.Contains(text, "in front of ours") {
 			t.Errorf("the log is\n%s", text)
+		}
+	})
+}
+
+// setOutputs binds ACLs to what leaves by an interface, as somebody else.
+func (s *subject) setOutputs(port uint32, outputs ...uint32) {
+	var inputs []uint32
+	for _, n := range s.sw.Interfaces() {
+		if n.Index == port {
+			inputs = n.Inputs
+		}
+	}
+	all := slices.Concat(inputs, outputs)
+	s.behindTheBack(func(c acl.RPCService) error {
+		_, err := c.ACLInterfaceSetACLList(s.t.Context(), &acl.ACLInterfaceSetACLList{
+			SwIfIndex: interface_types.InterfaceIndex(port), Count: uint8(len(all)), NInput: uint8(len(inputs)), Acls: all})
+		return err
+	})
+}
+
+// TestAuditFindingIsAnErrorUntilItIsRepaired looks at the state at every change of the repair.
+func TestAuditFindingIsAnErrorUntilItIsRepaired(t *testing.T) {
+	inAudit(t, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
+		s.unbind(s.ports[pod("web-0")])
+		var during []error
+		s.tap.changed = func() { during = append(during, s.r.State().Err) }
+		audit()
+		if len(during) == 0 {
+			t.Fatal("nothing was repaired")
+		}
+		for _, err := range during {
+			if err == nil || !strings.Contains(err.Error(), "somebody has changed rules in the vswitch: interface "+pod("web-0").String()+" has") {
+				t.Errorf("while it is repaired the error is %v", err)
+			}
+		}
+		if err := s.r.State().Err; err != nil {
+			t.Errorf("afterwards the error is %v", err)
+		}
+	})
+}
+
+// TestAuditShowsWhereForeignACLsStand has one appended behind ours, and then moved to the front.
+// Nothing is rendered meanwhile.
+func TestAuditShowsWhereForeignACLsStand(t *testing.T) {
+	inAudit(t, func(t *testing.T, s *subject, audit func(), log *bytes.Buffer) {
+		port := s.ports[pod("web-0")]
+		ours := s.outputs(port)
+		if f := s.r.State().Foreign; len(f) > 0 {
+			t.Errorf("shown at the beginning is %v", f)
+		}
+		theirs := foreign(t, s, port)
+		for first, text := range map[bool]string{false: "it stands behind ours, which decide everything, and is not asked", true: "it stands in front of ours and decides first"} {
+			list := append(slices.Clone(ours), theirs)
+			if first {
+				list = append([]uint32{theirs}, ours...)
+			}
+			s.setOutputs(port, list...)
+			audit()
+			f := s.r.State().Foreign
+			if len(f) != 1 || f[0].First != first || f[0].Tag != "firewall" || f[0].Direction != api.Ingress || !slices.Equal(f[0].Pods, []api.PodID{pod("web-0")}) ||
+				!f[0].Meets(pod("db"), pod("web-0")) || f[0].Meets(pod("web-0"), pod("db")) {
+				t.Errorf("in front %t: shown is %+v", first, f)
+			} else if got := f[0].String(); !strings.HasSuffix(got, "(firewall) of somebody else at interface "+pod("web-0").String()+" of pod "+pod("web-0").String()+", ingress: "+text) {
+				t.Errorf("in front %t: it says %q", first, got)
+			}
+			if now := s.outputs(port); !slices.Equal(now, list) {
+				t.Errorf("in front %t: the output list is %v, want %v", first, now, list)
+			}
+			if strings.Count(log.String(), text) != 1 {
+				t.Errorf("in front %t: the log is\n%s", first, log)
+			}
+		}
+		if d := s.r.State().Drift; d["binding"] != 0 || d["content"] != 0 {
+			t.Errorf("drift %v, want none: ours are as they were", d)
+		}
+		s.setOutputs(port, ours...)
+		audit()
+		if f := s.r.State().Foreign; len(f) > 0 {
+			t.Errorf("shown after it went is %v", f)
+		}
+	})
+}
+
+// TestAuditNoticesAddressTranslation has the uplink translate sources ahead of its ACLs after
+// everything was installed.
+func TestAuditNoticesAddressTranslation(t *testing.T) {
+	inAuditOf(t, vswitch.Options{Features: natFeatures}, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
+		audit()
+		const feature = "set interface feature uplink0 nat-pre-in2out-output arc ip4-output"
+		s.cli(t, feature)
+		synctest.Wait()
+		select {
+		case <-s.wake:
+		default:
+		}
+		<-s.wake
+		if err := try(t, s.Renderer(), false, nothing); !errors.Is(err, sluiceacl.ErrLayout) || !strings.Contains(err.Error(), "uplink0 by nat-pre-in2out-output") {
+			t.Errorf("the audit says %v", err)
+		}
+		s.cli(t, feature+" disable")
+		audit()
+		if err := s.r.State().Err; err != nil {
+			t.Errorf("after it is off the error is %v", err)
+		}
+	})
+}
+
+// TestReadingInterfacesCountsWhatSomebodyUnbound has interfaces change, which has them read before
+// an audit is due.
+func TestReadingInterfacesCountsWhatSomebodyUnbound(t *testing.T) {
+	inAudit(t, func(t *testing.T, s *subject, _ func(), _ *bytes.Buffer) {
+		s.unbind(s.ports[pod("web-0")])
+		s.r.InterfacesChanged()
+		commit(t, s.Renderer(), false, nothing)
+		if d := s.r.State().Drift; d["binding"] != 1 {
+			t.Errorf("drift %v, want one binding", d)
 		}
 	})
 }

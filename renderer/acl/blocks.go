@@ -82,7 +82,9 @@ func divide(cells []cell, entries []entry) ([]block, bool) {
 		}
 		for next := group; ; next++ {
 			if next == groups {
-				at = len(entries)
+				if n == len(cells)-1 { // it has what is left: nothing that large groups may still have stands behind it
+					at = len(entries)
+				}
 			} else if chosen[next] >= 0 {
 				at = blocks[chosen[next]].first
 			} else {

@@ -63,6 +63,18 @@ func (m *mirror) changes(sequence []place) (out []change, ok bool) {
 	return append(out, removals...), true
 }
 
+// isTwofold reports whether an ACL holds old and new entries for a moment.
+func isTwofold(changes []change) bool {
+	seen := make(map[uint32]bool)
+	for _, c := range changes {
+		if seen[c.index()] {
+			return true
+		}
+		seen[c.index()] = true
+	}
+	return false
+}
+
 func (p place) index() uint32 { return p.slot.indexes[p.n] }
 
 func (p place) want() piece { return p.slot.want[p.n] }

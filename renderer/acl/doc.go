@@ -6,14 +6,14 @@
 //
 // # What is installed
 //
-// A pod that has a local table gets the output list [infra, table] and the input
-// list [reflect]; a pod without a table gets nothing, and its empty lists leave
-// it open. When there is a global table, every uplink gets the output list
-// [infra, young, 16 parts of the table, final] and the input list [reflect]. The infra
-// ACL permits neighbour discovery and ICMP errors. What a table permits creates a
-// session, so that replies pass. The reflect ACL permits everything that enters
-// and creates sessions for flows that begin there; it never changes, because any
-// change of it would make VPP forget established flows.
+// The interface of a pod has the input list [infra, guard, reflect] and the output list [infra,
+// table], or [infra, open] while the pod has no table. When there is a global table, every uplink
+// gets the output list [infra, young, 16 parts of the table, final], and [infra, open] otherwise;
+// its input list is [reflect]. The infra ACL permits neighbour discovery and ICMP errors. What a
+// table permits creates a session, so that replies pass. The guard of an interface denies what its
+// pod may not send for certain, so that this creates none (see guard.go). The reflect ACL permits
+// everything that enters and creates sessions for flows that begin there. The list of an input
+// stays as it is, because any change of it would make VPP forget established flows.
 //
 // A table is held by a slot: an ACL, or several when it is large, with a tag
 // "sluice:<slot>:<n>:<digest>". Slots keep their ACLs while content changes. The

@@ -109,3 +109,11 @@ var (
 	anyIPv6  = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 	families = [2]netip.Prefix{anyIPv4, anyIPv6}
 )
+
+// anyOf returns all addresses of the family of one.
+func anyOf(a netip.Addr) netip.Prefix {
+	if a.Is6() {
+		return anyIPv6
+	}
+	return anyIPv4
+}

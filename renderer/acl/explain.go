@@ -33,7 +33,7 @@ func (r *Renderer) Source(aclIndex, rule uint32) (Source, bool) {
 	if name, ok := s.constants[aclIndex]; ok {
 		return Source{Table: name, Rule: -1}, true
 	}
-	for _, p := range s.tables {
+	for _, p := range slices.Concat(s.tables, s.guards) {
 		n := slices.IndexFunc(p.acls, func(a heldRules) bool { return a.index == aclIndex })
 		if n < 0 {
 			continue
@@ -41,12 +41,20 @@ func (r *Renderer) Source(aclIndex, rule uint32) (Source, bool) {
 		if int(rule) >= len(p.acls[n].rules) {
 			return Source{}, false
 		}
-		if i := int(p.acls[n].rules[rule]); i < len(p.table.Rules) {
+		if i := int(p.acls[n].rules[rule]); i >= 0 && i < len(p.table.Rules) {
 			origins := renderer.CountedOrigins(p.table.Origins, sharing(p.table, p.rules()), i)
-			return Source{Table: p.table.Name(), Rule: i, Match: p.table.Rules[i], Origins: origins}, true
+			return Source{Table: p.name(), Rule: i, Match: p.table.Rules[i], Origins: origins}, true
 		}
 	}
 	return Source{}, false
+}
+
+// name returns the name of the table, or "guard".
+func (p placed) name() string {
+	if p.guards {
+		return "guard"
+	}
+	return p.table.Name()
 }
 
 // snapshot is what readers see: the outcome of the last Commit. It does not change.
@@ -57,15 +65,19 @@ type snapshot struct {
 	blocked    []string
 	memory     renderer.Memory
 	tables     []placed
+	guards     []placed
 	constants  map[uint32]string // names of the ACLs that hold no table
 	unenforced []renderer.Unenforced
 	drifts     map[string]uint64
+	foreign    []renderer.Foreign
+	pauses     renderer.Pauses
 }
 
 // placed is an installed table and the ACLs that hold it.
 type placed struct {
-	table *cache.Table
-	acls  []heldRules
+	table  *cache.Table
+	guards bool // the ACLs are guards, and rules are known of what they deny
+	acls   []heldRules
 }
 
 // heldRules are the rules of a table that the entries of an ACL come from.
@@ -87,17 +99,18 @@ func (p placed) rules() [][]int32 {
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pending: r.pending, blocked: r.held, memory: renderer.Memory{Needed: r.heap.needed, Budget: r.heap.budget},
-		tables: r.placed(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.drifts,
+		tables: r.placed(), guards: r.placedGuards(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.drifts, foreign: r.foreign,
+		pauses: r.deferral.pauses(),
 	}
 	for _, slot := range r.slots {
-		if slot.isLocal() || slot.isGlobal() || slot.name == finalSlot {
+		if slot.isLocal() || slot.isGuard() || slot.isGlobal() || slot.name == finalSlot {
 			continue
 		}
 		for _, index := range slot.indexes {
 			s.constants[index] = slot.name
 		}
 	}
-	r.tally.look(s.tables)
+	r.tally.look(slices.Concat(s.tables, s.guards))
 	r.published.Store(s)
 }
 
@@ -120,12 +133,30 @@ func (r *Renderer) placed() []placed {
 	return out
 }
 
+// placedGuards returns the tables of what pods send with the guards that hold them.
+func (r *Renderer) placedGuards() (out []placed) {
+	by := make(map[renderer.Digest][]heldRules)
+	for _, s := range r.slots {
+		if s.isGuard() && len(s.indexes) == 1 && len(s.want) == 1 && s.want[0].rules != nil {
+			by[s.table] = append(by[s.table], heldRules{index: s.indexes[0], rules: s.want[0].rules, entries: s.want[0].count})
+		}
+	}
+	seen := make(map[renderer.Digest]bool)
+	for _, t := range r.cache.Installed().Senders {
+		if t != nil && !seen[t.Digest] && by[t.Digest] != nil {
+			seen[t.Digest] = true
+			out = append(out, placed{table: t, guards: true, acls: by[t.Digest]})
+		}
+	}
+	return out
+}
+
 // State implements renderer.Inspector.
 func (r *Renderer) State() *renderer.State {
 	s := r.published.Load()
 	out := &renderer.State{
 		Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Pending: s.pending,
-		Blocked: s.blocked, Memory: s.memory, Drift: s.drifts,
+		Blocked: s.blocked, Memory: s.memory, Drift: s.drifts, Foreign: s.foreign, Pauses: &s.pauses,
 	}
 	for _, p := range s.tables {
 		t := renderer.Table{Name: p.table.Name(), Pods: p.table.Pods, Rules: p.table.Rules, Origins: p.table.Origins}

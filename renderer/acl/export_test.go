@@ -3,3 +3,6 @@ package acl
 // Shrink has a few entries make a large table, so that small states show everything
 // that happens to large ones. It must be called before the first commit.
 func (r *Renderer) Shrink() { r.sizes = tiny }
+
+// Bytes is what so many entries are taken for, as such and on interfaces.
+func Bytes(held, applied int) uint64 { return entryBytes(held, applied) + lookupBytes(applied) }

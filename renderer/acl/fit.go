@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,136 +17,109 @@ import (
 // be refused because the memory of the vswitch does not suffice.
 type candidate struct {
 	name    string
-	needs   uint64 // bytes, on all interfaces that are to have it
-	keeps   uint64 // bytes that are taken all the same when it is refused
+	adds    uint64 // bytes at the worst moment, roughly
 	entries int
 	refuse  func(error)
 }
 
-// fit refuses what the memory of the vswitch does not suffice for, before anything
-// is called: the largest first, until the rest fits. It depends on what is wanted,
-// on what there is, and on the memory alone. It returns the parts of the global table
-// that changed and are not refused.
-func (w *wanted) fit(ctx context.Context, changed []part) ([]part, error) {
-	err := w.fitAll(ctx, append(w.candidates(), w.candidateParts(changed)...))
-	return slices.DeleteFunc(changed, func(p part) bool { return p.slot.table == (renderer.Digest{}) }), err
+// fit decides on a plan that the memory of the vswitch suffices for at every moment. First no room
+// is made that nobody needs now, and nothing is changed in two steps on many interfaces. Then it
+// refuses what adds the most, until the rest fits. It depends on what is wanted, on what there is,
+// and on the memory alone. Of the global table some parts have changed.
+func (w *wanted) fit(ctx context.Context, changed []part) error {
+	live := maps.Clone(w.live)
+	for first := true; ; first = false {
+		undo := w.r.checkpoint()
+		w.live, w.early, w.late = maps.Clone(live), nil, nil
+		w.decide(changed)
+		f := w.forecast(w.r.heap.most)
+		if err := w.r.askHeap(ctx, f.held, f.applied); err != nil {
+			return err
+		}
+		lacks := w.r.heap.lacks(f)
+		if first {
+			w.needed = w.r.heap.needs(f)
+		}
+		list := w.candidates(f)
+		if lacks == 0 || w.frugal && len(list) == 0 { // what is left are a few entries, for which there is the reserve
+			w.r.heap.needed = max(w.r.heap.needed, w.r.heap.needs(f))
+			w.r.heap.plan(f)
+			return nil
+		}
+		undo()
+		if !w.frugal {
+			w.frugal, w.how = true, usual
+			continue
+		}
+		w.refuseLargest(list, lacks)
+		changed = slices.DeleteFunc(changed, func(p part) bool { return p.slot.table == (renderer.Digest{}) })
+	}
 }
 
-func (w *wanted) fitAll(ctx context.Context, list []candidate) error {
-	total := uint64(len(w.tables)+len(w.senders)+len(w.uplinks)) * appliedBytes * uint64(len(infraEntries(w.r.options.Infra))+len(reflectEntries()))
-	for _, c := range list {
-		total += c.needs
+// lacks returns how many bytes more a plan needs than there are. One that never takes more than
+// there is now lacks none, whatever is known of the heap.
+func (h *heap) lacks(f *forecast) uint64 {
+	needs := h.needs(f)
+	if h.budget == 0 || needs <= h.bytes(f.held, f.applied) {
+		return 0
 	}
-	h := &w.r.heap
-	h.needed = total
-	if total <= h.trusted {
-		return nil
-	}
-	held := w.m.bytes()
-	if err := w.r.askHeap(ctx, held); err != nil {
-		return err
-	}
-	if h.budget == 0 {
-		return nil
-	}
+	return needs - min(needs, h.budget)
+}
+
+// refuseLargest refuses what adds the most, until so many bytes less are needed.
+func (w *wanted) refuseLargest(list []candidate, lacks uint64) {
 	slices.SortFunc(list, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.needs, a.needs), strings.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(b.adds, a.adds), strings.Compare(a.name, b.name))
 	})
 	for _, c := range list {
-		if total <= h.budget {
+		c.refuse(fmt.Errorf("%s: %d entries take %d MB, more than the vswitch has left: %w (%w)", c.name, c.entries, c.adds>>20, ErrTooLarge, errMayPass))
+		w.lacking++
+		if lacks -= min(lacks, c.adds); lacks == 0 {
 			break
 		}
-		if c.keeps >= c.needs {
-			continue // to refuse it would free nothing
-		}
-		total -= c.needs - c.keeps
-		c.refuse(fmt.Errorf("%s: %d entries take %d MB, more than the vswitch has left: %w (%w)", c.name, c.entries, c.needs>>20, ErrTooLarge, errMayPass))
 	}
-	return nil
 }
 
-// bytes returns what our ACLs take now.
-func (m *mirror) bytes() uint64 {
-	var sum uint64
-	for _, h := range m.acls {
-		sum += uint64(h.piece.count) * heldBytes
+// checkpoint returns what takes a plan back that was decided on and not begun.
+func (r *Renderer) checkpoint() (undo func()) {
+	local, slots, content := r.local, maps.Clone(r.slots), make(map[*slot]slot, len(r.slots))
+	for _, s := range r.slots {
+		content[s] = *s
 	}
-	for _, n := range m.ifs {
-		sum += m.bytesOf(n.bound.in) + m.bytesOf(n.bound.out)
-	}
-	return sum
-}
-
-// bytesOf returns what our ACLs take because an interface has them.
-func (m *mirror) bytesOf(list []uint32) uint64 {
-	var sum uint64
-	for _, i := range list {
-		if h := m.acls[i]; h != nil {
-			sum += uint64(h.piece.count) * appliedBytes
+	return func() {
+		r.local, r.slots = local, slots
+		for s, c := range content {
+			*s = c
 		}
 	}
-	return sum
 }
 
-// candidates returns all that may be refused.
-func (w *wanted) candidates() []candidate {
-	interfaces, kept := make(map[*cache.Table]int), make(map[*cache.Table]uint64)
-	for _, n := range w.m.ifs {
-		for _, x := range w.seats(n) {
-			if x.table != nil {
-				interfaces[x.table]++
-				kept[x.table] += w.m.bytesOf(x.acls)
-			}
-		}
-	}
+// candidates returns all that may be refused and adds something.
+func (w *wanted) candidates(f *forecast) []candidate {
 	var out []candidate
 	for _, t := range w.layout.Tables {
-		entries := w.entriesOf(t)
+		s := w.r.local[t.Digest]
+		if s == nil || w.tooBig[t.Digest] || f.blame[s] == 0 {
+			continue
+		}
 		out = append(out, candidate{
-			name: "table " + t.Name(), entries: entries, needs: bytesFor(entries, interfaces[t]), keeps: kept[t],
+			name: "table " + t.Name(), entries: countOf(s.want), adds: f.blame[s],
 			refuse: func(err error) {
 				w.refuse(err, reasonMemory, t.Origins, len(t.Pods))
 				w.tooBig[t.Digest] = true
 			},
 		})
 	}
-	return out
-}
-
-// entriesOf returns how many entries a local table has; none when it is refused.
-func (w *wanted) entriesOf(t *cache.Table) int {
-	if x, ok := w.content[t.Digest]; ok {
-		return len(x.entries)
-	}
-	if s := w.r.local[t.Digest]; s != nil && !w.tooBig[t.Digest] {
-		return countOf(s.want)
-	}
-	return 0
-}
-
-// candidateParts returns the parts of the global table, if there is one.
-func (w *wanted) candidateParts(changed []part) []candidate {
 	if w.layout.Global == nil {
-		return nil
+		return out
 	}
-	counts := make(map[*slot]int)
-	for _, p := range changed {
-		counts[p.slot] = len(p.permits.entries) + len(p.rest.entries)
-	}
-	var out []candidate
 	for i := range parts {
 		s := w.r.slot(partOf(i))
-		kept := 0
-		for _, index := range s.indexes {
-			kept += w.m.acls[index].piece.count
-		}
-		entries, ok := counts[s]
-		if !ok {
-			entries = countOf(s.want)
+		if f.blame[s] == 0 || s.table == (renderer.Digest{}) {
+			continue
 		}
 		out = append(out, candidate{
-			name: "part " + s.name + " of table global", entries: entries,
-			needs: bytesFor(entries, len(w.uplinks)), keeps: bytesFor(kept, len(w.uplinks)),
+			name: "part " + s.name + " of table global", entries: countOf(s.want), adds: f.blame[s],
 			refuse: func(err error) {
 				w.refuse(err, reasonMemory, originsIn(w.layout.Global, i), 0)
 				w.keepPart(s)
@@ -163,10 +137,6 @@ func originsIn(g *cache.Table, part int) (out [][]api.Origin) {
 		}
 	}
 	return out
-}
-
-func bytesFor(entries, interfaces int) uint64 {
-	return uint64(entries) * (heldBytes + appliedBytes*uint64(interfaces))
 }
 
 func countOf(pieces []piece) int {

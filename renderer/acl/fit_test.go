@@ -29,10 +29,12 @@ func thronged(t renderer.Txn, name, ip string) {
 		[][]api.Origin{{{Policy: api.PolicyID{Namespace: "shop", Name: "crowd"}}}, nil})})
 }
 
-// limited is a subject with a megabyte for ACLs: about 2 700 entries on one interface.
+const budget = 3 << 19
+
+// limited is a subject with 1.5 MB for ACLs: about 2 800 entries on one interface.
 func limited(t *testing.T) *subject {
 	s := open(t, shopPods...)
-	s.options.Memory = 1 << 20
+	s.options.Memory = budget
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,7 @@ func TestWhatDoesNotFitIntoMemoryIsRefusedAndTheRestInstalled(t *testing.T) {
 	}) {
 		t.Errorf("reported: %v", got)
 	}
-	if m := s.r.State().Memory; m.Budget != 1<<20 || m.Needed <= m.Budget {
+	if m := s.r.State().Memory; m.Budget != budget || m.Needed <= m.Budget {
 		t.Errorf("memory %+v", m)
 	}
 	t.Run("the same again is no call", func(t *testing.T) {

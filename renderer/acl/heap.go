@@ -2,76 +2,185 @@ package acl
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
-
-	govpp "go.fd.io/govpp/api"
-
-	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // What entries take from the main heap of VPP 25.10, in bytes. VPP does not give a
 // message back that says no: it aborts when the heap is used up. So what does not
 // fit must never be sent.
 const (
-	appliedBytes = 220 // an entry, on each interface that has its ACL
 	heldBytes    = 160 // an entry as such: as it was sent, and prepared for look-ups
+	appliedBytes = 172 // an entry on an interface: 48, half of that more in a vector that grew, and a vector of 96 for what collides with it
 )
 
-// reserve is the part of the heap that ACLs must leave: for everything else, and for
-// the copies that VPP makes while it changes something.
-const reserve = 8
+// The hash table in which VPP looks up the entries of all interfaces (bihash_48_8) has this
+// many buckets, each of a power of two of pages of four keys. A page that overflows has its
+// bucket doubled. Old pages go to free lists of their size and never back to the heap.
+const (
+	hashBuckets = 65536
+	hashPage    = 224
+)
 
-// heap is the memory that our ACLs may take altogether, theirs of today included.
-type heap struct {
-	budget  uint64 // 0 when nothing is known: then everything is tried
-	trusted uint64 // as long as less is needed nobody needs to be asked again
-	needed  uint64 // what the last commit wanted
+// keyBytes is what the hash table takes for an applied entry beside so many others, at most, as the
+// plugin's own code was seen to do with 0.1 to 64 entries a bucket.
+func keyBytes(applied int) float64 {
+	x := float64(applied) / hashBuckets
+	return hashPage/(1+x) + 66*math.Sqrt(x)
 }
 
-// usage is what VPP says of its heap, in bytes.
-type usage struct{ total, free uint64 }
+// lookupBytes is what the hash table takes for so many applied entries.
+func lookupBytes(applied int) uint64 { return uint64(float64(applied) * keyBytes(applied)) }
 
-// askHeap brings up to date how much memory there is. The embedded vswitch has no
-// limit; what cannot be understood is none either.
-func (r *Renderer) askHeap(ctx context.Context, held uint64) error {
+// rehashBytes is what the hash table grows by when some of the applied entries get other keys. It
+// is as for new entries: buckets that have become sparse never shrink, so others double; and
+// entries that had a key together may get one each.
+func rehashBytes(some, applied int) uint64 { return uint64(float64(some) * keyBytes(applied)) }
+
+// reserve is the part of the heap that ACLs must leave: for everything else, for messages on
+// their way, and for what is free in pieces that are too small.
+const reserve = 8
+
+// slack is what ACLs may grow by, at least, where nobody says how large the heap is.
+const slack = 16 << 20
+
+// usage is what VPP says of its main heap, in bytes.
+type usage struct {
+	total, used uint64
+	beat        float64 // counts up with every figure; VPP makes one every 10 s, unless configured otherwise
+	boot        float64 // when this VPP started
+}
+
+// heap is the memory of VPP, and what of it our ACLs may take altogether, those of today included.
+// What VPP keeps of look-ups that are no more is taken for ours: it will use it again.
+type heap struct {
+	budget uint64 // 0 when nothing is known: then everything is tried
+	needed uint64 // at the worst moment of the last commit, with what was refused
+
+	last   usage
+	asked  bool   // the command line was asked, or its answer is done without
+	ours   uint64 // what ACLs took, at least, when the last figure was made
+	low    uint64 // the least that they took since VPP was asked last
+	most   int    // applied entries at any time
+	rehash uint64 // that plans may have caused since VPP was asked last
+	unseen uint64 // and before that, when the last figure may not have it yet
+}
+
+// bytes is what entries take, with what VPP keeps.
+func (h *heap) bytes(held, applied int) uint64 {
+	return entryBytes(held, applied) + lookupBytes(max(h.most, applied))
+}
+
+func entryBytes(held, applied int) uint64 {
+	return uint64(held)*heldBytes + uint64(applied)*appliedBytes
+}
+
+// look takes a figure; now is what our ACLs take. A figure may be from any time since the one
+// before it was seen, so what ACLs took then is not known: at least the least of that time, which
+// of the first figure is nothing.
+func (h *heap) look(u usage, now uint64) {
+	h.low = min(h.low, now)
+	if u.beat != h.last.beat {
+		h.ours, h.unseen = h.low, h.rehash
+	} else {
+		h.unseen += h.rehash
+	}
+	h.last, h.low, h.rehash = u, now, 0
+	left, gone := u.total-u.total/reserve+h.ours, u.used+h.unseen
+	h.budget = max(1, left-min(left, gone))
+}
+
+// plan notes that a plan is carried out.
+func (h *heap) plan(f *forecast) {
+	h.low = min(h.low, f.low)
+	h.rehash += f.rehashBytes(h.most)
+	h.most = max(h.most, f.most)
+}
+
+// needs returns what ACLs take at the worst moment of a plan.
+func (h *heap) needs(f *forecast) uint64 {
+	return f.peak + lookupBytes(max(h.most, f.most)) + f.rehashBytes(h.most)
+}
+
+// askHeap brings up to date how much memory there is, before a plan and after it; our ACLs have so
+// many entries now. The embedded vswitch has no limit; what cannot be understood is none either.
+func (r *Renderer) askHeap(ctx context.Context, held, applied int) error {
+	h := &r.heap
 	switch {
 	case r.options.Memory > 0:
-		r.heap.budget, r.heap.trusted = r.options.Memory, r.options.Memory
+		h.budget = r.options.Memory
 		return nil
 	case strings.HasPrefix(r.version, embeddedVersion):
-		r.heap.budget, r.heap.trusted = 0, ^uint64(0)
+		h.budget = 0
 		return nil
 	}
-	text, err := r.link.CLI(ctx, "show memory main-heap")
-	var refused govpp.VPPApiError
-	if err != nil && !errors.As(err, &refused) && !errors.Is(err, vpp.ErrNoCLI) {
+	if r.stats != nil {
+		if u, ok := r.stats.heap(); ok {
+			if u.boot != h.last.boot { // another VPP
+				*h = heap{most: applied, needed: h.needed}
+			}
+			h.look(u, h.bytes(held, applied))
+			return nil
+		}
+	}
+	if h.asked {
+		return nil
+	}
+	return r.askCommandLine(ctx, applied, h.bytes(held, applied))
+}
+
+// askCommandLine is for a VPP whose statistics segment cannot be read. Its answer has VPP look
+// at every page of the heap, which pauses it for half a second, so it is asked once, and only
+// while no interface has ACLs of ours. Later they may not grow by much.
+func (r *Renderer) askCommandLine(ctx context.Context, applied int, now uint64) error {
+	h := &r.heap
+	if applied > 0 {
+		h.asked, h.budget = true, now+max(now/reserve, slack)
+		r.log.Warn("the size of vpp's heap is not known: acls may grow by an eighth; set --vpp-stats-socket or --acl-memory",
+			"bytes", now, "limit", h.budget)
+		return nil
+	}
+	text, err := r.link.ask(ctx, "show memory main-heap")
+	if err != nil {
 		return fmt.Errorf("ask the vswitch for its memory: %w", err)
 	}
+	h.asked = true
 	u, ok := parseHeap(text)
 	if !ok {
-		r.heap.budget, r.heap.trusted = 0, ^uint64(0)
 		r.log.Warn("the vswitch does not say how much memory it has: tables are not held against it", "answer", text)
 		return nil
 	}
-	left := u.free - min(u.free, u.total/reserve)
-	r.heap.budget, r.heap.trusted = held+left, held+left/2
+	h.look(u, now)
+	return nil
+}
+
+// errFull is returned instead of a call when the heap of VPP is nearly used up, by whomever.
+var errFull = fmt.Errorf("vpp's heap is nearly used up, nothing is added: %w (%w)", ErrTooLarge, errMayPass)
+
+// room looks at the heap before a call that may take memory. It costs a look at shared memory.
+func (r *Renderer) room() error {
+	if r.stats == nil || r.heap.budget == 0 || r.options.Memory > 0 {
+		return nil
+	}
+	if u, ok := r.stats.heap(); ok && u.used > u.total-u.total/(2*reserve) {
+		return errFull
+	}
 	return nil
 }
 
 // heapLine is how VPP writes the use of a heap; all threads have the same one.
-var heapLine = regexp.MustCompile(`total: ([0-9.]+[KMG]?), used: [0-9.]+[KMG]?, free: ([0-9.]+[KMG]?)`)
+var heapLine = regexp.MustCompile(`total: ([0-9.]+[KMG]?), used: ([0-9.]+[KMG]?), free: [0-9.]+[KMG]?`)
 
 func parseHeap(text string) (usage, bool) {
 	m := heapLine.FindStringSubmatch(text)
 	if m == nil {
 		return usage{}, false
 	}
-	total, free := parseSize(m[1]), parseSize(m[2])
-	return usage{total, free}, total > 0
+	u := usage{total: parseSize(m[1]), used: parseSize(m[2])}
+	return u, u.total > 0
 }
 
 // parseSize reads a size as VPP writes it; 0 for anything else.

@@ -11,7 +11,7 @@ func sharing(t *cache.Table, pieces [][]int32) []int {
 	own := make([]bool, len(t.Rules))
 	for _, rules := range pieces {
 		for _, rule := range rules {
-			if int(rule) < len(own) {
+			if rule >= 0 && int(rule) < len(own) {
 				own[rule] = true
 			}
 		}

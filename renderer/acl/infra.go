@@ -17,10 +17,7 @@ func infraEntries(i renderer.Infra) []entry {
 		out = append(out, entry{verdict: permit, src: all, dst: all, protocol: m.Protocol, sport: ports{m.First, m.Last}, dport: anyPorts})
 	}
 	for _, p := range i.Addresses {
-		all := anyIPv4
-		if p.Addr().Is6() {
-			all = anyIPv6
-		}
+		all := anyOf(p.Addr())
 		out = append(out,
 			entry{verdict: permit, src: p, dst: all, sport: anyPorts, dport: anyPorts},
 			entry{verdict: permit, src: all, dst: p, sport: anyPorts, dport: anyPorts})

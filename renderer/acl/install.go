@@ -19,7 +19,7 @@ func (w *wanted) install(ctx context.Context) error {
 	if err := w.prepare(ctx); err != nil {
 		return err
 	}
-	for _, phase := range []func(context.Context) error{w.create, w.changeInput, w.changeEarly, w.bind, w.changeLate, w.cleanUp} {
+	for _, phase := range []func(context.Context) error{w.create, w.changeInputs, w.changeEarly, w.bind, w.changeLate, w.cleanUp} {
 		if err := phase(ctx); err != nil {
 			return err
 		}
@@ -47,6 +47,9 @@ func (w *wanted) create(ctx context.Context) error {
 			continue
 		}
 		for n, p := range s.want {
+			if err := w.r.room(); err != nil {
+				return err
+			}
 			index, err := w.m.put(ctx, w.r.link, none, s, n, p)
 			if err != nil {
 				return err
@@ -69,6 +72,11 @@ func (w *wanted) change(ctx context.Context, changes []change) error {
 		if w.m.acls[index].piece.digest == c.piece.digest {
 			continue
 		}
+		if c.piece.count > w.m.acls[index].piece.count {
+			if err := w.r.room(); err != nil {
+				return err
+			}
+		}
 		if _, err := w.m.put(ctx, w.r.link, index, c.slot, c.n, c.piece); err != nil {
 			return err
 		}
@@ -76,42 +84,96 @@ func (w *wanted) change(ctx context.Context, changes []change) error {
 	return nil
 }
 
-// bind switches interfaces over, see mirror.bind.
+// bind switches interfaces over, those first whose lists become shorter; see mirror.bind.
 func (w *wanted) bind(ctx context.Context) error {
-	for _, n := range w.m.ifs {
-		to := w.m.with(n, w.ours(n))
-		if to.equal(n.bound) {
-			continue
+	for _, n := range w.turns {
+		if err := w.r.room(); err != nil {
+			return err
 		}
-		if err := w.m.bind(ctx, w.r.link, n, to); errors.Is(err, ErrTooLarge) {
-			w.refuseInterface(n, err)
-		} else if err != nil {
+		if err := w.bindInterface(ctx, n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// bindInterface gives an interface the lists that it must have.
+func (w *wanted) bindInterface(ctx context.Context, n *netif) error {
+	to := w.m.with(n, w.ours(n))
+	if to.equal(n.bound) {
+		return nil
+	}
+	err := w.m.bind(ctx, w.r.link, n, to)
+	if errors.Is(err, ErrTooLarge) {
+		w.refuseInterface(n, err)
+		return nil
+	}
+	return err
+}
+
 // ours returns which of our ACLs an interface must have.
 func (w *wanted) ours(n *netif) lists {
-	in, out := w.senders[n.index], w.tables[n.index]
-	reflect := w.r.slot(reflectSlot).indexes
-	switch {
-	case w.held[n.index]:
+	if w.held[n.index] {
 		closed := w.r.slot(closedSlot).indexes
 		return lists{in: closed, out: closed}
+	}
+	if w.r.options.Orientation == Split {
+		return w.oursSplit(n)
+	}
+	infra, open := w.r.slot(infraSlot).indexes, slices.Concat(w.r.slot(infraSlot).indexes, w.r.slot(openSlot).indexes)
+	to := lists{}
+	if w.judgesInput(n) {
+		to.in = w.r.slot(reflectSlot).indexes
+		if guard := w.guards[n.index]; guard != nil {
+			to.in = slices.Concat(infra, guard.indexes, to.in)
+		}
+	}
+	switch {
+	case w.tables[n.index] != nil:
+		to.out = w.listOf(w.tables[n.index], n.bound.out)
+	case w.uplinks[n.index] && w.layout.Global != nil:
+		to.out = slices.Clone(infra)
+		for _, s := range w.r.globalSlots() {
+			to.out = append(to.out, s.indexes...)
+		}
+	case w.isOpen(n):
+		to.out = open
+	}
+	return to
+}
+
+// judges reports whether rules are for the packets of an interface, in either direction.
+func (w *wanted) judges(n *netif) bool {
+	t := w.layout.Senders[w.pods[n.index]]
+	return w.tables[n.index] != nil || w.uplinks[n.index] && w.layout.Global != nil || t != nil && !permitsAll(t)
+}
+
+// judgesInput reports whether an interface is to have ACLs of ours for what enters: it is a pod's
+// or an uplink. Without rules, what ACLs of others leave undecided stays denied.
+func (w *wanted) judgesInput(n *netif) bool {
+	_, isPods := w.pods[n.index]
+	return (isPods || w.uplinks[n.index]) && (w.judges(n) || !w.m.hasOthers(n.bound.in))
+}
+
+// isOpen reports whether an interface is to permit what leaves, and to make sessions of it.
+func (w *wanted) isOpen(n *netif) bool {
+	_, isPods := w.pods[n.index]
+	if w.tables[n.index] != nil || w.uplinks[n.index] && w.layout.Global != nil || !isPods && !w.uplinks[n.index] {
+		return false
+	}
+	return w.judges(n) || !w.m.hasOthers(n.bound.out)
+}
+
+// oursSplit is ours with Split.
+func (w *wanted) oursSplit(n *netif) lists {
+	in, out := w.senders[n.index], w.tables[n.index]
+	switch {
 	case in != nil && out != nil:
 		return lists{in: w.listOf(in, n.bound.in), out: w.listOf(out, n.bound.out)}
 	case in != nil: // nothing keeps replies out
 		return lists{in: w.listOf(in, n.bound.in)}
 	case out != nil:
-		return lists{in: reflect, out: w.listOf(out, n.bound.out)}
-	case w.uplinks[n.index]:
-		to := lists{in: reflect, out: slices.Clone(w.r.slot(infraSlot).indexes)}
-		for _, s := range w.r.globalSlots() {
-			to.out = append(to.out, s.indexes...)
-		}
-		return to
+		return lists{in: w.r.slot(reflectSlot).indexes, out: w.listOf(out, n.bound.out)}
 	}
 	return lists{}
 }
@@ -123,10 +185,16 @@ func (w *wanted) listOf(t *cache.Table, bound []uint32) []uint32 {
 	switch own := w.m.own(bound); {
 	case !w.tooBig[t.Digest]:
 		return slices.Concat(infra, w.r.local[t.Digest].indexes)
-	case len(own) > 0:
+	case w.decides(own):
 		return own
 	}
 	return slices.Concat(infra, w.r.slot(closedSlot).indexes)
+}
+
+// decides reports whether ACLs of ours are of policy, or closed.
+func (w *wanted) decides(own []uint32) bool {
+	constant := slices.Concat(w.r.slot(infraSlot).indexes, w.r.slot(openSlot).indexes, w.r.slot(reflectSlot).indexes)
+	return slices.ContainsFunc(own, func(i uint32) bool { return !slices.Contains(constant, i) })
 }
 
 // cleanUp removes our ACLs that no slot holds and no interface has, and forgets

@@ -125,9 +125,15 @@ func (w *wanted) checkLayout(ctx context.Context) error {
 	if !asks {
 		return nil
 	}
-	order, err := r.link.features(ctx, "show features verbose")
-	if err != nil || !order.translators(kind) {
-		return err
+	if r.order == nil { // what nodes there are is settled when the vswitch starts
+		order, err := r.link.features(ctx, "show features verbose")
+		if err != nil {
+			return err
+		}
+		r.order = order
+	}
+	if !r.order.translators(kind) {
+		return nil
 	}
 	for _, n := range w.m.ifs {
 		if !w.uplinks[n.index] && len(w.owned[n.index]) == 0 {
@@ -137,7 +143,7 @@ func (w *wanted) checkLayout(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if node := w.blinds(n, on, order); node != "" {
+		if node := w.blinds(n, on, r.order); node != "" {
 			r.blind = append(r.blind, n.name+" by "+node)
 		}
 	}
@@ -173,15 +179,21 @@ func (w *wanted) blinds(n *netif, on, order features) string {
 	return ""
 }
 
-// features asks for features. A vswitch without a command line, or that does not know
-// the command, has none that matter.
+// features asks for features. A vswitch that does not know the command has none that matter.
 func (l *link) features(ctx context.Context, command string) (features, error) {
+	out, err := l.ask(ctx, command)
+	return parseFeatures(out), err
+}
+
+// ask runs a command that reads. The answer is empty from a vswitch without a command line, and
+// from one that does not know the command.
+func (l *link) ask(ctx context.Context, command string) (string, error) {
 	out, err := l.CLI(ctx, command)
 	var retval govpp.VPPApiError
 	if errors.As(err, &retval) || errors.Is(err, vpp.ErrNoCLI) {
-		return features{}, nil
+		return "", nil
 	}
-	return parseFeatures(out), err
+	return out, err
 }
 
 // layoutError says what is wrong, and what can be done about it.

@@ -2,6 +2,8 @@ package acl
 
 import (
 	"context"
+	"sync/atomic"
+	"time"
 
 	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
@@ -21,7 +23,17 @@ var (
 )
 
 // link is the connection to the vswitch.
-type link struct{ *vpp.Link }
+type link struct {
+	*vpp.Link
+	paused atomic.Int64 // nanoseconds that calls took for which VPP holds its workers
+}
+
+// pausing starts a call for which VPP holds its workers, and forwards nothing. What it returns
+// ends it.
+func (l *link) pausing() (done func()) {
+	began := time.Now()
+	return func() { l.paused.Add(int64(time.Since(began))) }
+}
 
 // dial starts connecting; it does not wait for it.
 func dial(o Options) (*link, error) {
@@ -29,7 +41,7 @@ func dial(o Options) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &link{l}, nil
+	return &link{Link: l}, nil
 }
 
 // needed are the requests without which nothing works.

@@ -91,6 +91,9 @@ func (m *mirror) own(list []uint32) []uint32 {
 	return out
 }
 
+// hasOthers reports whether a list has an ACL that is not ours.
+func (m *mirror) hasOthers(list []uint32) bool { return len(m.own(list)) < len(list) }
+
 // behind returns which ACLs of others stand behind the first of ours. Where none of ours is left,
 // those that did before do so still.
 func (m *mirror) behind(list, before []uint32) []uint32 {
@@ -154,6 +157,28 @@ func (m *mirror) remove(ctx context.Context, l *link, index uint32) error {
 	}
 	delete(m.acls, index)
 	return nil
+}
+
+// held returns how many entries our ACLs have.
+func (m *mirror) held() (n int) {
+	for _, h := range m.acls {
+		n += h.piece.count
+	}
+	return n
+}
+
+// applied returns how many entries interfaces have.
+func (m *mirror) applied() (n int) {
+	for _, i := range m.ifs {
+		for _, list := range [2][]uint32{i.bound.in, i.bound.out} {
+			for _, index := range list {
+				if h := m.acls[index]; h != nil {
+					n += h.piece.count
+				}
+			}
+		}
+	}
+	return n
 }
 
 // users returns which of our ACLs some interface has.

@@ -2,10 +2,12 @@ package acl
 
 import (
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"go.fd.io/govpp/adapter"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -25,13 +27,18 @@ type Options struct {
 	// Plumbing knows interfaces of pods that have no tag. May be nil.
 	Plumbing Plumbing
 
+	// Elsewhere reports whether a pod needs no interface, because it is on a host stack where
+	// another renderer enforces: nobody waits for one then. It is called as Plumbing is, and asked
+	// again by every audit. Nil is no pod.
+	Elsewhere func(pod api.PodID) bool
+
 	// HoldUnknown closes interfaces that are a pod's, by tag or by Plumbing, as long
 	// as the pod is not known here: a pod that is created, or created again, sends
 	// and gets nothing before its policy is enforced. Otherwise they are open.
 	HoldUnknown bool
 
-	// Memory is how many bytes of the vswitch's memory the ACLs may take; 0 asks VPP
-	// how much it has. Tables that do not fit are refused, see ErrTooLarge.
+	// Memory is how many bytes of the vswitch's memory the ACLs may take at any moment; 0 asks VPP
+	// how much it has, by StatsSocket. Tables that do not fit are refused, see ErrTooLarge.
 	Memory uint64
 
 	// Timeout of one call to the vswitch; 0 is vpp.DefaultTimeout.
@@ -55,6 +62,10 @@ type Options struct {
 	// its setting alone, which is 10 minutes in VPP.
 	UDPIdle time.Duration
 
+	// Services are blocks of addresses that the vswitch translates to those of pods behind the ACLs of
+	// inputs, as those of Kubernetes services. What a pod sends there is judged as it leaves.
+	Services []netip.Prefix
+
 	// Infra is what passes whatever policy says.
 	Infra renderer.Infra
 
@@ -69,16 +80,23 @@ type Options struct {
 	// 0 is 10 seconds, less than 0 never. Every ACL is read in each sixth audit.
 	Audit time.Duration
 
+	// PauseBudget is the share of time that changes may pause the vswitch's workers, from 0 to 1:
+	// after a Commit whose changing calls took T, members that join sets wait T/PauseBudget - T, and
+	// no longer than 2 seconds, if rules only permit them more. Then OnChange is called, and a Commit
+	// carries out all that waits. Everything else goes at once. 0 and 1: nothing waits.
+	PauseBudget float64
+
 	// Counters returns how often each entry of an ACL has decided, false for an ACL
 	// that there is not. Nil when nobody counts. It must not call the Renderer.
 	Counters func(aclIndex uint32) (packets []uint64, ok bool)
 
-	// StatsSocket is the path of the socket of VPP's statistics segment, from which
-	// counters are read. It has no effect with Counters.
+	// StatsSocket is the path of the socket of VPP's statistics segment, from which counters
+	// and the use of VPP's heap are read. It has no effect with Counters.
 	StatsSocket string
 
-	// OnChange is called when a Commit would have something to do although nothing
-	// was rendered: after a (re)connection, when interfaces come or go, and in a
-	// quiet moment. It is called by another goroutine and must not block or call the Renderer. May be nil.
+	// OnChange is called when a Commit would have something to do although nothing was rendered: after
+	// a (re)connection, when interfaces come or go, when what waited (PauseBudget) is due, and in a
+	// quiet moment. It is called by another goroutine and must not block or call the Renderer. May be
+	// nil.
 	OnChange func()
 }

@@ -50,20 +50,22 @@ func (o *Orientation) UnmarshalText(text []byte) error {
 // back would undo what the output list revokes.
 var errSplit = errors.New("orientation split needs established: keep, since the vswitch cannot tell there who opened a flow")
 
-// combiner makes tables of rules: a cache.Cache or a cache.Split.
+// combiner makes tables of rules: a cache.Pair in the product.
 type combiner interface {
 	cache.Staged
 	Compute() cache.Plan
 	Commit()
 	Desired() cache.Layout
+	Installed() cache.Layout
 	InstalledTables() []*cache.Table
 	Evaluate(f api.Flow) []renderer.Decision
 	Members(id api.SetID) []netip.Prefix
+	Named(id api.SetID) (permits, denies bool)
 }
 
 func newCombiner(o Orientation) combiner {
 	if o == Split {
 		return cache.NewSplit()
 	}
-	return cache.New(api.Egress)
+	return cache.NewGuarded()
 }

@@ -43,16 +43,17 @@ func (r *Renderer) InterfacesChanged() {
 // resolve finds the interfaces of pods and the uplinks.
 func (w *wanted) resolve() {
 	w.tables, w.senders = make(map[uint32]*cache.Table), make(map[uint32]*cache.Table)
-	w.uplinks, w.held = make(map[uint32]bool), make(map[uint32]bool)
+	w.uplinks, w.held, w.pods = make(map[uint32]bool), make(map[uint32]bool), make(map[uint32]api.PodID)
 	owners := w.owners()
 	w.owned = owners
 	for _, n := range w.m.ifs {
 		switch pods := owners[n.index]; {
 		case len(pods) == 1:
+			w.pods[n.index] = pods[0]
 			if t := w.layout.Pods[pods[0]]; t != nil {
 				w.tables[n.index] = t
 			}
-			if t := w.layout.Senders[pods[0]]; t != nil {
+			if t := w.layout.Senders[pods[0]]; t != nil && w.r.options.Orientation == Split {
 				w.senders[n.index] = t
 			}
 		case len(pods) > 1:
@@ -65,7 +66,7 @@ func (w *wanted) resolve() {
 		}
 	}
 	slices.SortFunc(w.pending, renderer.Pending.Compare)
-	if w.layout.Global != nil {
+	if w.r.options.Orientation == Outputs && len(w.pods) > 0 || w.layout.Global != nil {
 		w.resolveUplinks(owners)
 	}
 }
@@ -97,7 +98,7 @@ func (w *wanted) owners() map[uint32][]api.PodID {
 		case t == nil && w.layout.Senders[pod] == nil:
 		case missing != "":
 			w.wait(pod, fmt.Sprintf("no interface %s in the vswitch", missing))
-		case len(found) == 0:
+		case len(found) == 0 && (w.r.options.Elsewhere == nil || !w.r.options.Elsewhere(pod)):
 			w.wait(pod, "no interface in the vswitch")
 		}
 	}
@@ -152,6 +153,9 @@ func (w *wanted) resolveUplinks(owners map[uint32][]api.PodID) {
 		}
 		w.uplinks[n.index] = true
 		missing = slices.DeleteFunc(missing, func(s string) bool { return s == n.name || s == n.tag })
+	}
+	if w.layout.Global == nil {
+		return // nothing is enforced there
 	}
 	for _, name := range missing {
 		w.wait(api.PodID{}, fmt.Sprintf("no uplink %s in the vswitch", name))

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // Renderer installs policy as VPP ACLs. It implements renderer.Renderer, and every
@@ -26,33 +29,43 @@ type Renderer struct {
 	tally     *tally
 	quiet     quiet
 	auditing  quiet
+	deferring quiet
 
 	mu        sync.Mutex // held for a Commit, calls of the vswitch included
-	epoch     int        // of the link when the mirror was read
-	mirror    *mirror    // nil when it must be read
+	deferral  deferral
+	epoch     int     // of the link when the mirror was read
+	mirror    *mirror // nil when it must be read
 	version   string
 	grace     time.Time                 // until when the input holds what it holds in grace; zero: it does not
+	owns      bool                      // guards were made for inputs in which sessions are owned
+	guards    map[uint32]*slot          // by interface, of the last commit
 	slots     map[string]*slot          // by name; all but those of others
 	local     map[renderer.Digest]*slot // by table
 	sizes     sizes                     // of the ACLs of tables
 	pending   []renderer.Pending        // who has no interface
 	blind     []string                  // interfaces where the global table sees no addresses of pods
+	order     features                  // of all nodes of the vswitch; nil when they must be read
 	held      []string                  // interfaces whose pods are not known; blocked
 	shortfall cache.Shortfall
 	heap      heap
-	stats     *statistics       // nil without a StatsSocket
-	drifts    map[string]uint64 // how often somebody changed what is ours, by kind; is replaced, not changed
-	nextACL   uint32            // that is audited
-	foreign   map[string]bool   // ACLs of others that were logged
-	calm      bool              // it is the time to make room, unless there is something else to do
+	stats     *statistics            // nil without a StatsSocket
+	drifts    map[string]uint64      // how often somebody changed what is ours, by kind; is replaced, not changed
+	nextACL   uint32                 // that is audited
+	foreign   []renderer.Foreign     // ACLs of others beside ours; is replaced, not changed
+	owned     map[uint32][]api.PodID // pods by interface
+	calm      bool                   // it is the time to make room, unless there is something else to do
+
+	committed bool              // there was a Commit
+	spared    map[uint32]string // interfaces by index that Quarantine leaves alone; nil: it has found no rules
 }
 
 var (
-	_ renderer.Renderer  = (*Renderer)(nil)
-	_ renderer.Explainer = (*Renderer)(nil)
-	_ renderer.Reporter  = (*Renderer)(nil)
-	_ renderer.Inspector = (*Renderer)(nil)
-	_ renderer.Counter   = (*Renderer)(nil)
+	_ renderer.Renderer    = (*Renderer)(nil)
+	_ renderer.Explainer   = (*Renderer)(nil)
+	_ renderer.Reporter    = (*Renderer)(nil)
+	_ renderer.Inspector   = (*Renderer)(nil)
+	_ renderer.Counter     = (*Renderer)(nil)
+	_ renderer.Quarantiner = (*Renderer)(nil)
 )
 
 // New returns a renderer; it does not wait for the vswitch. Close must be called.
@@ -73,6 +86,9 @@ func New(o Options) (*Renderer, error) {
 	if o.Orientation == Split && o.Established != Keep {
 		return nil, errSplit
 	}
+	if !(o.PauseBudget >= 0 && o.PauseBudget <= 1) { // nor not a number
+		return nil, errPauseBudget
+	}
 	r := &Renderer{
 		options: o, log: o.Log, cache: newCombiner(o.Orientation),
 		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), shortfall: cache.NewShortfall(reasonSCTP, namesSCTPPort), sizes: defaultSizes(),
@@ -82,6 +98,7 @@ func New(o Options) (*Renderer, error) {
 		r.stats = &statistics{socket: o.StatsSocket, log: o.Log}
 		o.Counters = r.stats.counters
 	}
+	r.deferral = deferral{cache: r.cache, share: o.PauseBudget}
 	r.shortfall.SetMatters(false) // until it is known what vswitch there is
 	r.tally = newTally(o.Counters)
 	r.publish(nil)
@@ -101,6 +118,7 @@ func (r *Renderer) Name() string { return "acl" }
 func (r *Renderer) Close() error {
 	r.quiet.stop()
 	r.auditing.stop()
+	r.deferring.stop()
 	r.link.Interrupt()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +139,8 @@ type txn struct {
 // NewTxn starts a transaction.
 func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.shortfall.Tell(resync), r} }
 
-// Commit installs the difference.
+// Commit installs the difference. It returns renderer.ErrDeferred when members of sets wait, see
+// Options.PauseBudget.
 func (t *txn) Commit(ctx context.Context) error {
 	r := t.r
 	r.mu.Lock()
@@ -129,12 +148,32 @@ func (t *txn) Commit(ctx context.Context) error {
 	if r.options.HoldUnknown && t.HasPods() {
 		r.replugged.Store(true) // interfaces are held or not by which pods are known
 	}
-	t.Apply(r.cache)
+	r.deferral.begin(time.Now(), r.mirror != nil)
+	t.Apply(&r.deferral)
+	r.deferral.end(time.Now())
+	r.committed = true
 	ctx, done := r.link.Calls(ctx)
 	defer done()
-	err := r.commit(ctx)
+	before := r.link.paused.Load()
+	err := vpp.Ended(ctx, r.commit(ctx))
+	return r.await(time.Duration(r.link.paused.Load()-before), err)
+}
+
+// await publishes the outcome of a commit that has paused the vswitch for some time, and has
+// OnChange called when what waits must be staged.
+func (r *Renderer) await(pause time.Duration, err error) error {
+	now := time.Now()
+	r.deferral.paused(pause, now)
 	r.publish(err)
-	return err
+	if len(r.deferral.waiting) == 0 {
+		r.deferring.cancel()
+		return err
+	}
+	r.deferring.wait(r.deferral.due(now).Sub(now), r.link.Prompt)
+	if err != nil {
+		return err
+	}
+	return renderer.ErrDeferred
 }
 
 // commit brings the vswitch from what it holds to what is wanted.
@@ -144,7 +183,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err != nil {
 		return r.fail(err)
 	}
-	differs, err := r.audit(ctx, fresh)
+	differs, err := r.audit(ctx, plan, fresh)
 	if err != nil {
 		return r.fail(err)
 	}
@@ -155,19 +194,16 @@ func (r *Renderer) commit(ctx context.Context) error {
 		r.cache.Commit()
 		return nil
 	}
-	w, err := r.look(ctx, plan, fresh)
+	defer r.rest()
+	w, err := r.carryOut(ctx, plan, fresh)
 	if err != nil {
 		return r.fail(err)
 	}
-	defer r.rest()
-	if err := w.install(ctx); err != nil {
-		return r.fail(err)
-	}
-	if err := r.logForeign(ctx, w); err != nil {
-		return r.fail(err)
-	}
-	r.pending = w.pending
+	r.pending, r.owned, r.guards = w.pending, w.owned, w.guards
 	r.holding(w)
+	if err := r.findForeign(ctx); err != nil {
+		return r.fail(err)
+	}
 	r.shortfall.Refused(w.oversize)
 	if len(w.refused) == 0 { // else what is too large is tried again with the next change
 		r.cache.Commit()
@@ -182,19 +218,44 @@ func (r *Renderer) commit(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// carryOut installs what a plan leads to. What the memory of the vswitch does not suffice for
+// beside what is still there may fit afterwards: then there is another round, as long as each
+// refuses less.
+func (r *Renderer) carryOut(ctx context.Context, plan cache.Plan, fresh bool) (*wanted, error) {
+	r.heap.needed = 0
+	for lacking := -1; ; {
+		w, err := r.look(ctx, plan, fresh)
+		if err != nil {
+			return nil, err
+		}
+		if err := w.install(ctx); err != nil {
+			return nil, err
+		}
+		if err := r.askHeap(ctx, r.mirror.held(), r.mirror.applied()); err != nil {
+			return nil, err
+		}
+		if w.lacking == 0 {
+			return w, nil
+		}
+		if lacking >= 0 && w.lacking >= lacking {
+			r.heap.needed = max(r.heap.needed, w.needed)
+			return w, nil
+		}
+		lacking, fresh = w.lacking, true
+	}
+}
+
 // look collects what a plan leads to. Interfaces that are about to be bound are read
 // before, unless they are fresh: pods may have got new ones, and others may have bound
 // their ACLs.
 func (r *Renderer) look(ctx context.Context, plan cache.Plan, fresh bool) (*wanted, error) {
-	if !fresh && len(plan.Bindings) == 0 && plan.Global.From == plan.Global.To && len(r.pending)+len(r.blind) == 0 {
+	if !fresh && len(plan.Bindings)+len(plan.Pods) == 0 && plan.Global.From == plan.Global.To && len(r.pending)+len(r.blind) == 0 {
 		return r.want(plan), nil
 	}
 	if !fresh {
-		before := r.mirror.ifs
-		if err := r.mirror.readInterfaces(ctx, r.link); err != nil {
+		if err := r.readInterfaces(ctx); err != nil {
 			return nil, err
 		}
-		r.count(r.mirror.rebound(before))
 	}
 	w := r.want(plan)
 	return w, w.checkLayout(ctx)
@@ -217,7 +278,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	replugged := r.replugged.Swap(false)
 	if r.mirror != nil && epoch == r.epoch {
 		if stale || replugged {
-			return true, r.mirror.readInterfaces(ctx, r.link)
+			return true, r.readInterfaces(ctx)
 		}
 		return false, nil
 	}
@@ -225,11 +286,15 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	r.shortfall.SetMatters(!matchesSCTP(r.version))
-	r.heap = heap{}
+	r.heap = heap{last: r.heap.last, most: r.heap.most}
+	r.order = nil
 	if err := r.startCounting(ctx); err != nil {
 		r.log.Warn("hits of rules are not counted", "error", err)
 	}
 	if err := r.setSessions(ctx); err != nil {
+		return false, err
+	}
+	if err := r.lookForServices(ctx); err != nil {
 		return false, err
 	}
 	if err := r.read(ctx, nil); err != nil {
@@ -252,6 +317,6 @@ func (r *Renderer) read(ctx context.Context, before []*netif) error {
 	m.sizes, m.losing = r.sizes, r.tally.losing
 	r.mirror = m
 	r.adopt()
-	r.tally.look(r.placed())
+	r.tally.look(slices.Concat(r.placed(), r.placedGuards()))
 	return nil
 }

@@ -46,8 +46,8 @@ func TestARestartWithAnotherStateReusesTheACLsOfTheSamePods(t *testing.T) {
 				Ingress: list(to(api.PrefixNet(netip.MustParsePrefix("10.0.0.0/8")), 53)), Egress: list(from(api.Net{}, 5433))})
 		})
 	})
-	if n != 1 {
-		t.Errorf("%d calls, want 1 replacement in place", n)
+	if guards := len(shopPods); n != 1+guards-1 { // web-1 may still send all that it could to db
+		t.Errorf("%d calls, want the replacement of one table and of %d guards in place", n, guards-1)
 	}
 	s.want(t, "10.9.0.1", "10.0.0.3", 5433, api.Permit)
 	s.want(t, "10.9.0.1", "10.0.0.3", 5432, api.Deny)

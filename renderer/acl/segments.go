@@ -12,13 +12,23 @@ type sizes struct {
 	colds int // how many of them it gets at most, as long as they hold no more than full
 	full  int // in an ACL of a new slot, so that it has room
 	most  int // in any ACL
+	guard guardSizes
+}
+
+// guardSizes bound guards: whatever changes a set changes the guards of all pods that it is for,
+// one by one.
+type guardSizes struct {
+	entries int // of a guard that permits exactly what a table permits
+	peers   int // of a larger one, about pods of the node: ten for each of a hundred
+	blocks  int // of each family, which a larger one permits beside that
 }
 
 // The young segment is the last of its block and small: what stands behind a changed
 // ACL in the list of an interface costs a stall, and so does what is sent. The cold ones
 // are the first. How the sizes were chosen: docs/reference/performance.md.
 func defaultSizes() sizes {
-	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, cold: 4096, colds: 4, full: 12_000, most: maxEntries}
+	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, cold: 4096, colds: 4, full: 12_000, most: maxEntries,
+		guard: guardSizes{entries: 256, peers: 1024, blocks: 128}}
 }
 
 // age of a segment.
@@ -100,6 +110,17 @@ func (s *segment) replace(with []ruled) {
 
 func (s *segment) isEdited() bool { return len(s.edits) > 0 }
 
+// editedRules returns the rules of the entries that go, or that others replace.
+func (s *segment) editedRules() map[int32]bool {
+	out := make(map[int32]bool)
+	for _, e := range s.edits {
+		for _, rule := range s.rules[e.first:e.last] {
+			out[rule] = true
+		}
+	}
+	return out
+}
+
 // entries returns what it is to hold.
 func (s *segment) entries() []ruled {
 	if s.changed {
@@ -175,6 +196,7 @@ func (g *group) fit(classes []class, quiet bool) bool {
 	for _, s := range g.segments() {
 		s.apply()
 	}
+	g.warmUp()
 	if len(missing) > 0 && !g.add(missing) {
 		return false
 	}
@@ -182,6 +204,30 @@ func (g *group) fit(classes []class, quiet bool) bool {
 		return g.age(nil)
 	}
 	return true
+}
+
+// warmUp moves what a cold segment still holds of a rule to the warm segment when some of it
+// leaves, if there is room. When one address of a set leaves, others are likely to follow, as in a
+// rolling update, and every change of a cold segment costs a VPP what replacing the table costs.
+func (g *group) warmUp() {
+	for _, s := range g.colds {
+		leaving := s.editedRules()
+		if len(leaving) == 0 {
+			continue
+		}
+		var moved, rest []ruled
+		for _, e := range s.next {
+			if leaving[e.rule] {
+				moved = append(moved, e)
+			} else {
+				rest = append(rest, e)
+			}
+		}
+		if n := len(moved); n > 0 && n <= g.sizes.warm/2 && g.warm.size()+n <= g.sizes.warm {
+			s.hold(rest)
+			g.warm.hold(merge(append(g.warm.entries(), moved...)))
+		}
+	}
 }
 
 // isDue says whether a quiet moment is to be used to make room.

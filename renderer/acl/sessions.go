@@ -22,8 +22,8 @@ const (
 	// Revoke has a flow that is no longer permitted cut: its next packet in the
 	// direction that policy decides is denied.
 	Revoke Established = iota
-	// Keep lets open flows live until they end, or until the vswitch forgets them and
-	// the pod has nothing more to say. Policy decides about new flows only.
+	// Keep lets open flows live until they end, or until the vswitch forgets them. Policy decides
+	// about new flows only.
 	Keep
 )
 
@@ -58,27 +58,41 @@ const (
 // creates a session, so that a reply of the pod never opens the way for its peer.
 func reflectEntries() []entry {
 	var out []entry
-	for _, all := range families {
-		e := entry{verdict: reflect, src: all, dst: all, protocol: api.TCP, sport: anyPorts, dport: anyPorts}
-		syn := e
-		syn.flags, syn.mask = flagSYN, flagSYN|flagACK
-		e.verdict = permit
-		rest := e
-		rest.verdict, rest.protocol = reflect, api.AnyProtocol
-		out = append(out, syn, e, rest)
+	for _, e := range everything(reflect) {
+		out = append(out, owning(e)...)
 	}
 	return out
+}
+
+// owning returns entries that permit what an entry permits, and make a session as it does, but of a
+// TCP flow for its first packet only.
+func owning(e entry) []entry {
+	tcp := e
+	tcp.protocol = api.TCP
+	syn, rest := tcp, tcp
+	syn.flags, syn.mask = flagSYN, flagSYN|flagACK
+	rest.verdict = permit
+	if e.protocol == api.TCP {
+		return []entry{syn, rest}
+	}
+	if e.protocol == api.AnyProtocol {
+		return []entry{syn, rest, e}
+	}
+	return []entry{e}
 }
 
 // input returns what the input of pods and uplinks must hold now. With Keep, and in
 // grace, every packet of a pod opens the way back: so a flow goes on of which the
 // vswitch does not know who opened it, and policy cannot end it.
 func (r *Renderer) input() []entry {
-	if r.options.Established == Keep || !r.grace.IsZero() {
-		return everything(reflect)
+	if r.ownsSessions() {
+		return reflectEntries()
 	}
-	return reflectEntries()
+	return everything(reflect)
 }
+
+// ownsSessions reports whether a session of a TCP flow belongs to the side that opened it.
+func (r *Renderer) ownsSessions() bool { return r.options.Established == Revoke && r.grace.IsZero() }
 
 // beginGrace decides, after everything was read, until when pods may go on with flows
 // that they had opened before the vswitch was started: it does not know them, and
@@ -131,33 +145,11 @@ func (w *wanted) prepareInput() {
 		w.r.grace = time.Time{}
 		w.r.log.Info("the grace of the vswitch's start is over")
 	}
-	s := w.r.slot(reflectSlot)
-	s.want = nil // it may have been another one
+	owns := w.r.ownsSessions()
+	w.inputDiffers = w.inputDiffers || owns != w.r.owns
+	w.r.owns = owns
+	w.r.slot(reflectSlot).want = nil // it may have been another one
 	w.fixed(reflectSlot, w.r.input())
-}
-
-// changeInput replaces the content of the input, where it must be another one. VPP
-// would take every session of every interface that has it for outdated, and with
-// them the flows that pods have opened: so sessions are not looked at again for
-// this one change, which denies nothing that was permitted.
-//
-// When something fails between, the next commit reads everything and sets it anew.
-func (w *wanted) changeInput(ctx context.Context) error {
-	s := w.r.slots[reflectSlot]
-	if s == nil || !w.live[s] || w.m.acls[s.indexes[0]].piece.digest == s.want[0].digest {
-		return nil
-	}
-	revoke := w.r.options.Established == Revoke
-	if revoke {
-		if _, err := w.r.setting(ctx, reclassify(false)); err != nil {
-			return err
-		}
-	}
-	if _, err := w.m.put(ctx, w.r.link, s.indexes[0], s, 0, s.want[0]); err != nil || !revoke {
-		return err
-	}
-	_, err := w.r.setting(ctx, reclassify(true))
-	return err
 }
 
 // reclassify is the command that says whether sessions are looked at again when

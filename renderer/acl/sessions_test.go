@@ -118,8 +118,8 @@ func theChoiceCanChange(t *testing.T, v vswitch.Options) {
 	s.wantPacket(t, "the first packet", syn, api.Permit)
 	for _, e := range []sluiceacl.Established{sluiceacl.Revoke, sluiceacl.Keep, sluiceacl.Revoke} {
 		s.reopen(t, sluiceacl.Options{Established: e})
-		if n := s.changes(func() { commit(t, s.Renderer(), true, shop) }); n != 1 {
-			t.Errorf("%s: %d calls, want the replacement of the input list", e, n)
+		if n := s.changes(func() { commit(t, s.Renderer(), true, shop) }); n != 1+len(shopPods) {
+			t.Errorf("%s: %d calls, want the replacement of the input ACL and of the guard of each pod", e, n)
 		}
 		s.wantPacket(t, e.String()+": the answer to the pod", answer, api.Permit)
 		s.wantPacket(t, e.String()+": the pod's next packet", ack, api.Permit)
@@ -181,8 +181,8 @@ func youngVswitch(t *testing.T, v vswitch.Options) {
 	if len(s.wake) != 1 {
 		t.Fatal("the owner is not told that the grace is over")
 	}
-	if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n != 1 {
-		t.Errorf("the end of the grace: %d calls, want the replacement of the input list", n)
+	if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n != 1+len(shopPods) {
+		t.Errorf("the end of the grace: %d calls, want the replacement of the input ACL and of the guard of each pod", n)
 	}
 	s.wantPacket(t, "after it: the answer", answer, api.Permit)
 	s.wantPacket(t, "after it: the pod's packet", ack, api.Permit)

@@ -1,6 +1,7 @@
 package acl
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -24,12 +25,13 @@ type slot struct {
 	parts map[entry]*slot // of the young slot: the parts that the classes of its entries are of
 }
 
-// Names of slots. Local tables have "l" and a number.
+// Names of slots. Local tables have "l" and a number, guards "i" and a number.
 const (
 	infraSlot   = "infra"
 	reflectSlot = "reflect"
 	youngSlot   = "young"  // what was permitted last by lists of the global table
 	finalSlot   = "final"  // the last rule of the global table
+	openSlot    = "open"   // the output of pods that have no table, and of uplinks without a global one
 	closedSlot  = "closed" // for pods whose table was refused and that have no older one, and held interfaces
 )
 
@@ -113,18 +115,74 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// newLocal returns a slot with a name that nothing in the vswitch has.
-func (r *Renderer) newLocal() *slot {
+// newLocal returns a slot for a local table.
+func (r *Renderer) newLocal() *slot { return r.newSlot("l") }
+
+// newSlot returns a slot with a name, of a letter and a number, that nothing in the vswitch has.
+func (r *Renderer) newSlot(letter string) *slot {
 	for n := 0; ; n++ {
-		name := fmt.Sprintf("l%d", n)
+		name := fmt.Sprintf("%s%d", letter, n)
 		if r.slots[name] == nil {
 			return r.slot(name)
 		}
 	}
 }
 
-// assign gives every local table a slot: the one it has, else one that holds just
-// that, else one whose interfaces will all have the table, else a new one.
+// votes says how many lists that have a slot are to have which table.
+type votes map[*cache.Table]int
+
+// votes returns the votes of slots.
+func (w *wanted) votes(slots map[string]*slot) map[*slot]votes {
+	of := make(map[uint32]*slot, len(slots))
+	out := make(map[*slot]votes, len(slots))
+	for _, s := range slots {
+		of[s.indexes[0]], out[s] = s, votes{}
+	}
+	for _, n := range w.m.ifs {
+		for _, x := range w.seats(n) {
+			for _, index := range x.acls {
+				if s := of[index]; s != nil && x.table != nil {
+					out[s][x.table]++
+				}
+			}
+		}
+	}
+	return out
+}
+
+// first returns the table with the most votes, nil without any.
+func (v votes) first() (out *cache.Table) {
+	for t, n := range v {
+		if m := v[out]; n > m || n == m && bytes.Compare(t.Digest[:], out.Digest[:]) < 0 {
+			out = t
+		}
+	}
+	return out
+}
+
+// outvoted reports whether a table has to leave its slot to another one, which has changed, which
+// more of the interfaces are to have, and which the slot can take over.
+func (w *wanted) outvoted(s *slot, t *cache.Table, v votes) bool {
+	first := v.first()
+	if first == nil || v[first] <= v[t] || w.tooBig[first.Digest] || w.r.local[first.Digest] != nil {
+		return false
+	}
+	x, changed := w.content[first.Digest]
+	if !changed {
+		return false
+	}
+	if _, ok := w.m.refit(s, x, w.how); !ok {
+		return false
+	}
+	if _, known := w.content[t.Digest]; !known {
+		w.expandTable(t)
+	}
+	return true
+}
+
+// assign gives every local table a slot: the one it has, unless most of its interfaces go to
+// another table; else one that holds just that; else the one of whose interfaces the most will have
+// the table; else a new one. So when a few interfaces part from many, the many are not touched.
 func (w *wanted) assign(tables []*cache.Table) {
 	r := w.r
 	spare := make(map[string]*slot)
@@ -133,10 +191,11 @@ func (w *wanted) assign(tables []*cache.Table) {
 			spare[name] = s
 		}
 	}
+	votes := w.votes(spare)
 	local := make(map[renderer.Digest]*slot, len(tables))
 	var homeless []*cache.Table
 	for _, t := range tables {
-		if s := r.local[t.Digest]; s != nil && spare[s.name] == s {
+		if s := r.local[t.Digest]; s != nil && spare[s.name] == s && !w.outvoted(s, t, votes[s]) {
 			local[t.Digest] = s
 			delete(spare, s.name)
 		} else {
@@ -145,8 +204,11 @@ func (w *wanted) assign(tables []*cache.Table) {
 	}
 	for _, fits := range []func(*slot, *cache.Table) bool{
 		func(s *slot, t *cache.Table) bool { return w.wholly(s, t) && w.m.holds(s, w.content[t.Digest]) },
-		func(s *slot, t *cache.Table) bool { return w.m.holds(s, w.content[t.Digest]) },
+		func(s *slot, t *cache.Table) bool {
+			return w.m.holds(s, w.content[t.Digest]) && !w.outvoted(s, t, votes[s])
+		},
 		w.wholly,
+		func(s *slot, t *cache.Table) bool { return votes[s].first() == t },
 	} {
 		homeless = slices.DeleteFunc(homeless, func(t *cache.Table) bool {
 			for _, name := range slices.Sorted(maps.Keys(spare)) {

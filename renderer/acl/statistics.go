@@ -25,7 +25,8 @@ type statistics struct {
 	mu     sync.Mutex
 	client *statsclient.StatsClient // nil when not connected
 	at     map[uint32]uint32        // ACLs' places in the segment's directory; they never change
-	told   bool                     // that there is nothing to connect to
+	heapAt []uint32                 // places of heapEntries
+	logged bool                     // that the segment cannot be read
 }
 
 // statisticsWait is how long the socket is waited for: whoever asks holds a lock.
@@ -43,7 +44,7 @@ func (s *statistics) reset() {
 			s.log.Debug("statistics segment", "error", err)
 		}
 	}
-	s.client, s.at = nil, nil
+	s.client, s.at, s.heapAt = nil, nil, nil
 }
 
 // connect maps the segment if it is not.
@@ -55,12 +56,19 @@ func (s *statistics) connect() error {
 	if err := c.Connect(); err != nil {
 		return fmt.Errorf("statistics segment %s: %w", s.socket, err)
 	}
-	s.client, s.told = c, false
+	s.client, s.logged = c, false
 	return nil
 }
 
 // counters returns how often each entry of an ACL has decided, over all threads.
 func (s *statistics) counters(aclIndex uint32) ([]uint64, bool) {
+	packets, ok := consistent(s, func() ([]uint64, error) { return s.read(aclIndex) })
+	return packets, ok && packets != nil
+}
+
+// consistent returns what a look at the segment finds while VPP does not write. It is false when
+// nothing could be read, which is logged once.
+func consistent[T any](s *statistics, look func() (T, error)) (found T, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.connect()
@@ -68,19 +76,18 @@ func (s *statistics) counters(aclIndex uint32) ([]uint64, bool) {
 		if err != nil {
 			break
 		}
-		var packets []uint64
-		if packets, err = s.read(aclIndex); err == nil {
-			return packets, packets != nil
+		if found, err = look(); err == nil {
+			return found, true
 		}
 		if errors.Is(err, adapter.ErrStatsDataBusy) {
 			err = nil
 		}
 	}
-	if err != nil && !s.told {
-		s.told = true
-		s.log.Warn("hits of rules are not known", "error", err)
+	if err != nil && !s.logged {
+		s.logged = true
+		s.log.Warn("could not read vpp's statistics segment; packet counters of rules and the size of vpp's heap are unknown", "error", err)
 	}
-	return nil, false
+	return found, false
 }
 
 // read returns the counters of an ACL, nil when there are none.
@@ -156,4 +163,45 @@ func (r *Renderer) startCounting(ctx context.Context) error {
 	}
 	r.stats.reset()
 	return r.link.count(ctx)
+}
+
+// The entries of the directory that say how much memory VPP has: its main heap, how often figures
+// were made, and when it was started.
+const heapEntries = "^/(mem/main heap|sys/heartbeat|sys/boottime)$"
+
+// heap reads what VPP says of its main heap; false when that is not known.
+func (s *statistics) heap() (u usage, ok bool) {
+	u, ok = consistent(s, s.readHeap)
+	return u, ok && u.total > 0
+}
+
+func (s *statistics) readHeap() (u usage, err error) {
+	if s.heapAt == nil {
+		found, err := s.client.ListStats(heapEntries)
+		if err != nil {
+			return u, err
+		}
+		for _, f := range found {
+			s.heapAt = append(s.heapAt, f.Index)
+		}
+	}
+	dir, err := s.client.PrepareDirOnIndex(s.heapAt...)
+	if err != nil {
+		return u, err
+	}
+	for _, e := range dir.Entries {
+		switch data := e.Data.(type) {
+		case adapter.SimpleCounterStat:
+			if len(data) > 0 && len(data[0]) > 1 {
+				u.total, u.used = uint64(data[0][0]), uint64(data[0][1])
+			}
+		case adapter.ScalarStat:
+			if string(e.Name) == "/sys/heartbeat" {
+				u.beat = float64(data)
+			} else {
+				u.boot = float64(data)
+			}
+		}
+	}
+	return u, nil
 }

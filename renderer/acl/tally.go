@@ -48,6 +48,7 @@ type source struct {
 // holding is a table with the rules of all entries that it has.
 type holding struct {
 	table  *cache.Table
+	guards bool // it is what guards deny; all else is counted by the ACLs of outputs
 	pieces [][]int32
 }
 
@@ -85,8 +86,8 @@ func (y *tally) look(tables []placed) {
 	y.now, y.held = make(map[uint32]source), nil
 	installed := make(map[renderer.Digest]bool, len(tables))
 	for _, p := range tables {
-		installed[p.table.Digest] = true
-		h := &holding{table: p.table}
+		installed[p.table.Digest] = installed[p.table.Digest] || !p.guards
+		h := &holding{table: p.table, guards: p.guards}
 		y.held = append(y.held, h)
 		for _, a := range p.acls {
 			if a.rules != nil {
@@ -129,6 +130,9 @@ func (y *tally) keep(from source, packets []uint64) {
 	hits := make([]uint64, len(t.Rules))
 	addHits(hits, from.rules, packets)
 	addDecisions(y.past, t, hits, from.of.pieces)
+	if from.of.guards {
+		return
+	}
 	sum := y.rules[t.Digest]
 	if sum == nil {
 		sum = make([]uint64, len(t.Rules))
@@ -157,6 +161,9 @@ func (y *tally) read() *counts {
 	}
 	for h, hits := range by {
 		addDecisions(c.decided, h.table, hits, h.pieces)
+		if h.guards {
+			continue
+		}
 		for i, n := range y.rules[h.table.Digest] {
 			hits[i] += n
 		}
@@ -169,7 +176,7 @@ func (y *tally) read() *counts {
 // addHits adds what entries counted to the rules that they come from.
 func addHits(hits []uint64, rules []int32, packets []uint64) {
 	for i, rule := range rules {
-		if i < len(packets) && int(rule) < len(hits) {
+		if i < len(packets) && rule >= 0 && int(rule) < len(hits) {
 			hits[rule] += packets[i]
 		}
 	}

@@ -37,8 +37,10 @@ type tap struct {
 	rules   int // that were sent
 	lists   int // lists of interfaces that were set
 	calls   int
-	failAt  int  // countdown to the call that fails, 0 for none
-	retval  bool // fail by a return value instead of a lost message
+	changed func()        // called before what changes something is passed on, if not nil
+	failAt  int           // countdown to the call that fails, 0 for none
+	retval  bool          // fail by a return value instead of a lost message
+	pause   time.Duration // before each change
 }
 
 var errInjected = errors.New("injected failure")
@@ -66,6 +68,7 @@ func (t *tap) learn() {
 
 // SendMsg fails when it is told to.
 func (t *tap) SendMsg(ctx uint32, data []byte) error {
+	t.stop(data)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.learn()
@@ -86,7 +89,9 @@ func (t *tap) SendMsg(ctx uint32, data []byte) error {
 		}
 	}
 	if t.changes[id] {
-		t.ops++
+		if t.ops++; t.changed != nil {
+			t.changed()
+		}
 	}
 	if id == t.set {
 		t.lists++
@@ -95,6 +100,17 @@ func (t *tap) SendMsg(ctx uint32, data []byte) error {
 		t.rules += int(binary.BigEndian.Uint32(data[78:])) // behind header, index and tag
 	}
 	return t.VppAPI.SendMsg(ctx, data)
+}
+
+// stop lets the time pass that a change takes.
+func (t *tap) stop(data []byte) {
+	t.mu.Lock()
+	t.learn()
+	changes := t.changes[binary.BigEndian.Uint16(data)]
+	t.mu.Unlock()
+	if changes {
+		time.Sleep(t.pause)
+	}
 }
 
 func (t *tap) fail(n int) {

@@ -20,10 +20,14 @@ type wanted struct {
 	tables  map[uint32]*cache.Table // for what leaves, by interface
 	senders map[uint32]*cache.Table // for what enters, by interface; with Split
 	owned   map[uint32][]api.PodID  // pods by interface
+	pods    map[uint32]api.PodID    // of interfaces that are not held
 	uplinks map[uint32]bool
-	held    map[uint32]bool // interfaces that are closed, because it is not known whose they are
-	pending []renderer.Pending
-	refused []error
+	held    map[uint32]bool  // interfaces that are closed, because it is not known whose they are
+	guards  map[uint32]*slot // by interface; not with Split
+	// inputDiffers says that inputs make sessions for other packets than before.
+	inputDiffers bool
+	pending      []renderer.Pending
+	refused      []error
 	// oversize says of which rules tables are refused.
 	oversize []renderer.Unenforced
 	tooBig   map[renderer.Digest]bool // tables that are refused
@@ -33,6 +37,10 @@ type wanted struct {
 	live    map[*slot]bool            // what is held afterwards
 	early   []change                  // in place, before interfaces are switched
 	late    []change                  // in place, after interfaces have left
+	turns   []*netif                  // that are switched, in this order
+	frugal  bool                      // no interface is to have the old and the new content of its ACLs, all at the same time
+	lacking int                       // tables, and parts of one, that are refused for want of memory
+	needed  uint64                    // bytes at the worst moment, if nothing is refused
 }
 
 // want collects what a plan leads to.
@@ -120,58 +128,64 @@ func (w *wanted) wholly(s *slot, t *cache.Table) bool {
 	return stay > 0
 }
 
-// prepare decides which slots hold what. Nothing is called that changes anything.
+// prepare decides which slots hold what, and refuses what the memory of the vswitch does not
+// suffice for. Nothing is called that changes anything.
 func (w *wanted) prepare(ctx context.Context) error {
-	r := w.r
 	for _, t := range w.layout.Tables {
 		if !w.isCurrent(t) {
 			w.expandTable(t)
 		}
 	}
-	global, err := w.fit(ctx, w.expandGlobal())
-	if err != nil {
-		return err
-	}
+	return w.fit(ctx, w.expandGlobal())
+}
+
+// decide says which slots hold what, and what changes when. Of the global table some parts have
+// changed.
+func (w *wanted) decide(changed []part) {
 	tables := slices.DeleteFunc(slices.Clone(w.layout.Tables), func(t *cache.Table) bool { return w.tooBig[t.Digest] })
 	w.assign(tables)
 	for _, t := range tables {
 		w.fill(t)
 	}
-	if len(w.layout.Tables) > 0 || w.layout.Global != nil {
-		w.fixed(infraSlot, infraEntries(w.r.options.Infra))
-		if w.reflects() {
-			w.prepareInput()
-		}
-	}
+	w.prepareConstants()
+	w.prepareGuards()
 	if len(w.tooBig) > 0 || len(w.held) > 0 {
 		w.fixed(closedSlot, everything(deny))
 	}
 	if w.layout.Global != nil {
-		w.prepareGlobal(global)
+		w.prepareGlobal(changed)
 	}
 	for _, t := range tables {
 		w.order(t)
 	}
-	for _, name := range []string{infraSlot, reflectSlot, closedSlot} {
-		if s := r.slots[name]; s != nil && w.live[s] {
+	for _, name := range []string{openSlot, closedSlot} {
+		if s := w.r.slots[name]; s != nil && w.live[s] {
 			w.early = append(w.early, change{place{s, 0}, s.want[0]})
 		}
 	}
-	return nil
 }
 
-// reflects says whether an interface has the reflect ACL for its input: all that have
-// a table for what leaves, but for those that have one for what enters, too.
-func (w *wanted) reflects() bool {
-	if w.r.options.Orientation == Outputs {
-		return true
-	}
-	for index := range w.tables {
-		if w.senders[index] == nil {
-			return true
+// prepareConstants decides what the ACLs hold that do not depend on policy, as far as an interface
+// is to have them.
+func (w *wanted) prepareConstants() {
+	// A state without rules is known, too; see holdsRules.
+	infra, input, open := len(w.layout.Tables) > 0 || w.r.options.HoldUnknown, false, false
+	for _, n := range w.m.ifs {
+		if w.r.options.Orientation == Split {
+			input = input || w.tables[n.index] != nil && w.senders[n.index] == nil
+			continue
 		}
+		input, open = input || w.judgesInput(n), open || w.isOpen(n)
 	}
-	return false
+	if infra || open || input && w.r.options.Orientation == Outputs {
+		w.fixed(infraSlot, infraEntries(w.r.options.Infra))
+	}
+	if input {
+		w.prepareInput()
+	}
+	if open {
+		w.fixed(openSlot, everything(reflect))
+	}
 }
 
 // fill says what the slot of a table must hold.
@@ -225,7 +239,7 @@ func (w *wanted) order(t *cache.Table) {
 		}
 	}
 	switch {
-	case !ok, joiners && leavers:
+	case !ok, joiners && leavers, w.frugal && isTwofold(changes):
 		w.renew(t)
 	case leavers:
 		w.late = append(w.late, changes...)

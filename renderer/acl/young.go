@@ -50,6 +50,7 @@ func (p *part) add(x expansion) {
 func (p *part) open(m *mirror, young *segment, mine []int) {
 	var flipped []entry
 	var rules []int32
+	p.split = 0
 	if len(p.slot.indexes) == 1 {
 		p.old = m.acls[p.slot.indexes[0]].piece
 		for p.split < len(p.old.entries) && p.old.entries[p.split].verdict != deny {

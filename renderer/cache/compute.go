@@ -141,6 +141,7 @@ type Plan struct {
 	Bindings []Binding     // pods whose table changes, also by replacement
 	Global   GlobalChange  // From and To are equal pointers when nothing changes
 	Sets     []api.SetID   // sets whose members changed and that a staged table names
+	Pods     []api.PodID   // pods that came or went, with or without a table
 }
 
 // Replacement is a table that continues as another one. Every pod that had Old,
@@ -159,7 +160,7 @@ type GlobalChange struct{ From, To *Table }
 
 // Empty says whether there is nothing to do.
 func (p Plan) Empty() bool {
-	return len(p.Added)+len(p.Replaced)+len(p.Removed)+len(p.Bindings)+len(p.Sets) == 0 && p.Global.From == p.Global.To
+	return len(p.Added)+len(p.Replaced)+len(p.Removed)+len(p.Bindings)+len(p.Sets)+len(p.Pods) == 0 && p.Global.From == p.Global.To
 }
 
 // plan compares staged and installed tables of the pods that changed.
@@ -168,8 +169,12 @@ func (c *Cache) plan() Plan {
 	added, removed := make(map[renderer.Digest]*Table), make(map[renderer.Digest]*Table)
 	for _, id := range sortedPods(c.changedPods) {
 		b := Binding{Pod: id, From: c.installed.table(id)}
-		if p := c.pods[id]; p != nil {
+		p := c.pods[id]
+		if p != nil {
 			b.To = p.entry.snapshot()
+		}
+		if _, installed := c.installed.pods[id]; installed != (p != nil) {
+			out.Pods = append(out.Pods, id)
 		}
 		if b.From == nil && b.To == nil || b.From != nil && b.To != nil && b.From.Digest == b.To.Digest {
 			continue

@@ -114,8 +114,8 @@ type Layout struct {
 	Pods   map[api.PodID]*Table // every known pod, nil when it has no table
 	Global *Table               // nil for none
 
-	// Senders are the tables for what pods send, with a Split; Pods are for what they
-	// get then. nil otherwise.
+	// Senders are the tables for what pods send, with a Pair; Pods are for what they
+	// get then. They are among Tables where the directions are split. nil otherwise.
 	Senders map[api.PodID]*Table
 }
 

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -49,4 +50,19 @@ func (c *Cache) purge() {
 		}
 	}
 	c.orphans = nil
+}
+
+// Named reports whether staged rules that name a set permit, and whether any denies. A set that no
+// rule names does neither.
+func (c *Cache) Named(id api.SetID) (permits, denies bool) {
+	for l := range c.naming[id] {
+		for _, i := range l.bySet[id] {
+			if l.rules[i].Action == api.Permit {
+				permits = true
+			} else {
+				denies = true
+			}
+		}
+	}
+	return permits, denies
 }

@@ -42,6 +42,8 @@ type snapshot struct {
 	reach      int                 // rules about who reaches pods
 	forbidden  int
 	unenforced []renderer.Unenforced
+	drifts     map[string]uint64
+	foreign    []renderer.Foreign
 }
 
 // onStack reports whether an address is that of a pod that has an application namespace, and
@@ -51,11 +53,18 @@ func (s *snapshot) onStack(a netip.Addr) (stack, pod bool) {
 	return stack, pod
 }
 
+// Serves reports whether a pod had an application namespace in the last Commit. It waits for no
+// Commit; any goroutine may call it.
+func (r *Renderer) Serves(pod api.PodID) bool {
+	_, found := slices.BinarySearchFunc(r.published.Load().spaces, pod, func(s space, pod api.PodID) int { return s.pod.Compare(pod) })
+	return found
+}
+
 // publish makes the outcome of a Commit visible.
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pods: make(map[netip.Addr]bool, len(r.own)), tables: r.cache.InstalledTables(),
-		forbidden: r.revoked.left, unenforced: r.shortfall.Unenforced(),
+		forbidden: r.revoked.left, unenforced: r.shortfall.Unenforced(), drifts: r.drifts, foreign: r.foreign,
 	}
 	s.spaces, s.reach = r.spaces()
 	for id, own := range r.own {
@@ -81,7 +90,8 @@ type space struct {
 // State implements renderer.Inspector.
 func (r *Renderer) State() *renderer.State {
 	s := r.published.Load()
-	out := &renderer.State{Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Forbidden: s.forbidden}
+	out := &renderer.State{Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Forbidden: s.forbidden,
+		Drift: s.drifts, Foreign: s.foreign}
 	for _, table := range s.tables {
 		t := renderer.Table{Name: table.Name(), Pods: table.Pods, Rules: table.Rules, Origins: table.Origins}
 		if t.IsGlobal() {

@@ -17,8 +17,8 @@ import (
 type mirror struct {
 	namespaces map[string]uint32 // by name
 	sections   map[section]*present
-	foreign    map[section]map[place]bool // places of others in sections
-	tables     map[tableKey]uint32        // by namespace: the first one of its routing table
+	foreign    map[section]map[place]string // tags of the rules of others in sections
+	tables     map[tableKey]uint32          // by namespace: the first one of its routing table
 }
 
 // present are the rules of a section that are ours.
@@ -41,7 +41,7 @@ type found struct {
 // tell, by what the command line says, and where that says nothing, by being in a section that
 // only we should have rules in.
 func (l *link) read(ctx context.Context, namespaces map[string]uint32, mine func(section) bool) (*mirror, error) {
-	m := &mirror{namespaces: namespaces, sections: map[section]*present{}, foreign: map[section]map[place]bool{}, tables: map[tableKey]uint32{}}
+	m := &mirror{namespaces: namespaces, sections: map[section]*present{}, foreign: map[section]map[place]string{}, tables: map[tableKey]uint32{}}
 	all, err := l.dump(ctx)
 	if err != nil {
 		return nil, err
@@ -94,9 +94,9 @@ func (m *mirror) add(f found, ours bool) {
 	at.namespace = slices.Min(f.namespaces)
 	if !ours {
 		if m.foreign[at] == nil {
-			m.foreign[at] = map[place]bool{}
+			m.foreign[at] = map[place]string{}
 		}
-		m.foreign[at][f.place] = true
+		m.foreign[at][f.place] = f.tag
 		return
 	}
 	action := api.Permit

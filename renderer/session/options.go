@@ -26,6 +26,8 @@ var (
 )
 
 const (
+	// defaultAudit is how often rules are compared.
+	defaultAudit = 10 * time.Second
 	// DefaultMaxRules is how many rules a section may have, unless Options say otherwise. VPP
 	// compares a connection attempt with one after the other.
 	DefaultMaxRules = 16384
@@ -71,6 +73,11 @@ type Options struct {
 	MaxRules int            // of a pod, per transport and family; 0 is DefaultMaxRules
 	Ports    Ports
 	Timeout  time.Duration // of one call to the vswitch, or of one round of pipelined ones; 0 is vpp.DefaultTimeout
+
+	// Audit is how often the session rules that there are are compared with what was installed:
+	// then OnChange is called, and a Commit does it, and repairs what differs. 0 is 10 seconds,
+	// less than 0 never.
+	Audit time.Duration
 
 	// OnChange is called when a Commit would have something to do although nothing was
 	// rendered: after a (re)connection, and when NamespacesChanged was called. It is called by

@@ -6,14 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // Renderer installs policy as VPP session rules. It implements renderer.Renderer,
@@ -37,7 +41,10 @@ type Renderer struct {
 	compiled   map[wantedKey]*wanted
 	shortfall  cache.Shortfall
 	revoked    revocation
-	complete   bool // the last Commit left nothing to do
+	complete   bool               // the last Commit left nothing to do
+	audited    time.Time          // when rules were read last
+	drifts     map[string]uint64  // how often somebody changed what is ours, by kind; is replaced, not changed
+	foreign    []renderer.Foreign // rules of others beside ours; is replaced, not changed
 }
 
 type tableKey struct {
@@ -58,6 +65,7 @@ func New(o Options) (*Renderer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.Audit = cmp.Or(o.Audit, defaultAudit)
 	o.MaxPorts, o.MaxRules = cmp.Or(o.MaxPorts, DefaultMaxPorts), cmp.Or(o.MaxRules, DefaultMaxRules)
 	var err error
 	if o.Infra, err = o.Infra.Check(); err != nil {
@@ -67,6 +75,7 @@ func New(o Options) (*Renderer, error) {
 	r := &Renderer{
 		options: o, can: can, log: o.Log, cache: cache.New(api.Ingress), own: map[api.PodID][]netip.Addr{},
 		holders: map[section]api.PodID{}, compiled: map[wantedKey]*wanted{}, shortfall: cache.NewShortfall(can.reason(), can.loses),
+		drifts: map[string]uint64{driftRule: 0},
 	}
 	r.publish(nil)
 	if r.link, err = dial(o); err != nil {
@@ -142,8 +151,13 @@ func (t *txn) Commit(ctx context.Context) error {
 	t.Apply(r.cache)
 	ctx, done := r.link.Calls(ctx)
 	defer done()
-	err := r.commit(ctx, told)
+	before := r.namespaces
+	err := vpp.Ended(ctx, r.commit(ctx, told))
 	r.publish(err)
+	if !maps.EqualFunc(before, r.namespaces, slices.Equal) {
+		r.link.Prompt() // others may wait for interfaces of pods that this one serves
+	}
+	r.wake()
 	return err
 }
 
@@ -154,6 +168,11 @@ func (r *Renderer) commit(ctx context.Context, told bool) error {
 	if err != nil {
 		return r.fail(err)
 	}
+	differs, err := r.audit(ctx, fresh)
+	if err != nil {
+		return r.fail(err)
+	}
+	fresh = fresh || differs
 	if plan.Empty() && !fresh && !told && r.complete && !r.renumbers.Load() {
 		r.cache.Commit()
 		if err := r.revoke(ctx); err != nil {
@@ -173,6 +192,7 @@ func (r *Renderer) commit(ctx context.Context, told bool) error {
 	if err := r.install(ctx, d); err != nil {
 		return r.fail(err)
 	}
+	r.findForeign()
 	r.shortfall.Refused(d.oversize)
 	if err := r.revoke(ctx); err != nil {
 		return r.fail(err)

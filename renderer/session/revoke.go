@@ -69,11 +69,11 @@ func (r *Renderer) revoke(ctx context.Context) error {
 	if r.options.Keep || !v.due || time.Now().Before(v.at) {
 		return nil
 	}
-	denied, err := r.denied(ctx)
+	denied, peers, err := r.denied(ctx)
 	if err != nil && !isUnknown(err) { // a vswitch without connections knows no such command
 		return err
 	}
-	for _, c := range denied {
+	for _, c := range slices.Concat(denied, peers) {
 		if err := r.link.end(ctx, c); err != nil {
 			return err
 		}
@@ -87,19 +87,23 @@ func (r *Renderer) revoke(ctx context.Context) error {
 	}
 	v.wait = min(max(minRecheck, 2*v.wait), maxRecheck)
 	v.at = time.Now().Add(v.wait)
-	r.link.WakeAt(v.at)
 	return nil
 }
 
-// denied returns the open connections of pods that their rules would not let come about now.
-func (r *Renderer) denied(ctx context.Context) (out []connection, err error) {
+// denied returns the open connections of pods that their rules would not let come about now, and
+// what else is ended with those that cut through.
+func (r *Renderer) denied(ctx context.Context) (out, peers []connection, err error) {
 	threads, err := r.link.threads(ctx)
 	if err != nil || threads == 0 {
-		return nil, err
+		return nil, nil, err
 	}
-	wildcard, err := r.link.connections(ctx, threads, netip.IPv4Unspecified())
+	all, err := r.link.connections(ctx, threads, netip.IPv4Unspecified())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	cut, wildcard := divideCut(all)
+	if out, peers, err = r.deniedCut(ctx, threads, cut); err != nil {
+		return nil, nil, err
 	}
 	for _, pod := range slices.SortedFunc(maps.Keys(r.namespaces), api.PodID.Compare) {
 		for _, own := range r.own[pod] {
@@ -108,8 +112,9 @@ func (r *Renderer) denied(ctx context.Context) (out []connection, err error) {
 			}
 			all, err := r.link.connections(ctx, threads, own)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
+			_, all = divideCut(all)
 			for _, c := range all {
 				if !c.listens && r.denies(r.namespaces[pod], c, slices.ContainsFunc(slices.Concat(all, wildcard), c.isOf)) {
 					out = append(out, c)
@@ -117,7 +122,7 @@ func (r *Renderer) denied(ctx context.Context) (out []connection, err error) {
 			}
 		}
 	}
-	return out, nil
+	return out, peers, nil
 }
 
 // denies says whether the rules of all namespaces of a pod deny what a connection was opened by:
@@ -165,6 +170,7 @@ type connection struct {
 	transport     api.Protocol
 	lcl, rmt      netip.AddrPort
 	listens       bool
+	cut           bool // it cuts through, from one application to another
 }
 
 // isOf says whether a connection was accepted by a listener.
@@ -207,27 +213,26 @@ func (l *link) end(ctx context.Context, c connection) error {
 
 var (
 	threadLine = regexp.MustCompile(`(?m)^Thread \d+: `)
-	// A line of "show session": thread, session, transport, both ends, state.
-	sessionLine = regexp.MustCompile(`(?m)^\[(\d+):(\d+)\]\[([TU])\] (\S+)->(\S+)\s+(\S+)`)
+	// A line of "show session": thread, session, whether it cuts through, transport, both ends, state.
+	sessionLine = regexp.MustCompile(`(?m)^\[(\d+):(\d+)\]\[(CT:)?([TU])\] (\S+)->(\S+)\s+(\S+)`)
 )
 
 // ending are the states of connections that this side has closed.
 var ending = []string{"CLOSED", "FIN_WAIT_1", "FIN_WAIT_2", "CLOSING", "LAST_ACK", "TIME_WAIT"}
 
-// parseConnections reads sessions from what VPP prints. Those that cut through are left out: they
-// are within one namespace.
+// parseConnections reads sessions from what VPP prints.
 func parseConnections(text string) (out []connection) {
 	for _, m := range sessionLine.FindAllStringSubmatch(colours.ReplaceAllString(text, ""), -1) {
-		c := connection{transport: api.TCP, listens: m[6] == "LISTEN"}
-		if m[3] == "U" {
+		c := connection{transport: api.TCP, listens: m[7] == "LISTEN", cut: m[3] != ""}
+		if m[4] == "U" {
 			c.transport = api.UDP
 		}
 		var errs [4]error
 		c.thread, errs[0] = strconv.Atoi(m[1])
 		c.index, errs[1] = strconv.Atoi(m[2])
-		c.lcl, errs[2] = parseEnd(m[4])
-		c.rmt, errs[3] = parseEnd(m[5])
-		if errs == [4]error{} && !slices.Contains(ending, m[6]) {
+		c.lcl, errs[2] = parseEnd(m[5])
+		c.rmt, errs[3] = parseEnd(m[6])
+		if errs == [4]error{} && !slices.Contains(ending, m[7]) {
 			out = append(out, c)
 		}
 	}

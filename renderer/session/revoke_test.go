@@ -25,10 +25,12 @@ Thread 0: 8 sessions matched filter
 func TestSessionsAreReadFromWhatVPPPrints(t *testing.T) {
 	end := netip.MustParseAddrPort
 	want := []connection{
+		{index: 0, transport: api.TCP, lcl: end("0.0.0.0:22000"), rmt: end("0.0.0.0:0"), listens: true, cut: true},
 		{index: 1, transport: api.TCP, lcl: end("10.0.0.1:22000"), rmt: end("0.0.0.0:0"), listens: true},
 		{thread: 1, index: 5, transport: api.TCP, lcl: end("10.0.0.1:22000"), rmt: end("10.0.1.1:50332")},
 		{index: 6, transport: api.TCP, lcl: end("10.0.0.1:40000"), rmt: end("10.0.9.9:80")},
 		{index: 8, transport: api.UDP, lcl: end("[fd00::1]:53"), rmt: end("[fd00:1::1]:5963")},
+		{index: 9, transport: api.TCP, lcl: end("10.0.0.1:22001"), rmt: end("10.0.0.1:5963"), cut: true},
 	}
 	if got := parseConnections(printed); !slices.Equal(got, want) {
 		t.Errorf("read are\n%v, want\n%v", got, want)
@@ -80,5 +82,51 @@ func TestOnlyConnectionsOfPodsWhoseRulesWereTightenedAreLookedAt(t *testing.T) {
 	v.tightened(a)
 	if !v.due || v.of != nil {
 		t.Errorf("looked at are %v, want all", v.of)
+	}
+}
+
+// TestWhoseConnectionsCutThroughIsReadFromWhatVPPPrints has a client of namespace 2.
+func TestWhoseConnectionsCutThroughIsReadFromWhatVPPPrints(t *testing.T) {
+	managers := map[string]uint32{}
+	addManagers(managers, `app-name client-a app-index 3 ns-index 2 seg-size 128m
+rx-fifo-size 4k tx-fifo-size 4k max-fifo-memory 0 workers:
+  wrk-index 3 app-index 3 map-index 0 api-client-index 7 mq-cong 0
+segment manager
+ [7] client-a app-wrk: 3 segs: 1 max-fifo-sz: 4m wmarks: 80 50 no-tuning flags: 
+`)
+	addManagers(managers, "No app with index 4")
+	const clients = `Connection                                                  App                 API Client     SegManager
+[0:7][CT:T] 0.0.0.0:0->10.0.0.1:22000                       ESTABLISHED    0         0         client-a            7              7         
+[1:8][CT:T] 0.0.0.0:0->10.0.0.1:22000                       ESTABLISHED    0         0         client-b            8              9         
+[0:9][T] 10.0.1.1:400->10.0.0.1:22000                       ESTABLISHED    0         0         client-a            7              7         
+`
+	owners := parseClients(clients, managers)
+	if len(owners) != 1 || owners[sessionID{0, 7}] != 2 {
+		t.Errorf("of %v read is %v", managers, owners)
+	}
+}
+
+// TestConnectionsThatCutThroughAreJudgedByTheirClient has a pod that may connect to port 80, and
+// one that may connect to nothing.
+func TestConnectionsThatCutThroughAreJudgedByTheirClient(t *testing.T) {
+	world := tops[0].peer
+	r := &Renderer{namespaces: map[api.PodID][]uint32{{Name: "may"}: {2}, {Name: "mayNot"}: {3}}, mirror: &mirror{sections: map[section]*present{
+		{2, true, api.TCP, world, 0}: {rules: rules{tops[0]: api.Deny, {world, 80}: api.Permit}},
+		{3, true, api.TCP, world, 0}: {rules: rules{tops[0]: api.Deny}},
+	}}}
+	owners := map[sessionID]uint32{{0, 2}: 2, {0, 3}: 3, {0, 4}: 4}
+	for _, tc := range []struct {
+		index  int
+		port   uint16
+		denied bool
+	}{
+		{2, 80, false}, {2, 443, true}, {3, 80, true},
+		{4, 443, false},                // of a namespace that is no pod's
+		{5, 80, false}, {5, 443, true}, // whose it is, is not known
+	} {
+		c := connection{index: tc.index, transport: api.TCP, rmt: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), tc.port), cut: true}
+		if got := r.deniesClient(c, owners); got != tc.denied {
+			t.Errorf("session %d to port %d: denied %t, want %t", tc.index, tc.port, got, tc.denied)
+		}
 	}
 }

@@ -22,6 +22,8 @@ var (
 	// ErrIncompatible is returned when the vswitch does not know a message, for
 	// example because the acl plugin is not loaded or its version is another one.
 	ErrIncompatible = errors.New("the vswitch is not compatible")
+
+	errLost = errors.New("the vswitch has closed the connection")
 )
 
 const (
@@ -38,14 +40,16 @@ const (
 )
 
 // GoVPP has these as variables of the process; they must be set before the first
-// connection. A lost connection is noticed by the next probe. The health check must outlast the stall of a large ACL change, a
+// connection. A lost connection is noticed when the next probe cannot be sent, which is at the
+// latest when the last one has timed out. The health check must outlast the stall of a large ACL
+// change: it gives a vswitch 10 s. A probe and renderer.Overdue together are less than a second. A
 // slow receiver of a dump must not lose messages, and what GoVPP logs beside
 // returning it as an error is not logged twice.
 func init() {
 	core.ReplyChannelTimeout = 10 * time.Second
-	core.HealthCheckProbeInterval = 200 * time.Millisecond
-	core.HealthCheckReplyTimeout = 2 * time.Second
-	core.HealthCheckThreshold = 4
+	core.HealthCheckProbeInterval = 100 * time.Millisecond
+	core.HealthCheckReplyTimeout = 500 * time.Millisecond
+	core.HealthCheckThreshold = 19
 	socketclient.MaxWaitReady = disconnectWait / 2 // it is waited for again; Disconnect waits for it
 	core.SetLogLevel(1)                            // fatal
 }
@@ -73,9 +77,10 @@ type Link struct {
 	mu    sync.Mutex
 	up    chan struct{} // closed while connected
 	isUp  bool
-	epoch int      // number of connections made so far
-	stale bool     // interfaces have changed since they were read
-	asked *answers // of Conn
+	epoch int                     // number of connections made so far
+	stale bool                    // interfaces have changed since they were read
+	asked *answers                // of Conn
+	hang  context.CancelCauseFunc // ends the calls that were begun last; nil before the first
 }
 
 // Options of a Link.
@@ -188,12 +193,25 @@ func (l *Link) Failed(err error) {
 	}
 }
 
-// Calls returns a context for the calls of a Commit: it ends with ctx, and when the Link is
-// interrupted. The function releases it.
+// Calls returns a context for the calls of a Commit: it ends with ctx, when the Link is
+// interrupted, and when the connection is lost, since no answer comes then. The function releases
+// it. There is one such context at a time.
 func (l *Link) Calls(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(l.life, cancel)
-	return ctx, func() { stop(); cancel() }
+	ctx, hang := context.WithCancelCause(ctx)
+	l.mu.Lock()
+	l.hang = hang
+	l.mu.Unlock()
+	stop := context.AfterFunc(l.life, func() { hang(nil) })
+	return ctx, func() { stop(); hang(nil) }
+}
+
+// Ended returns the error of a Commit, with the reason when its calls were ended because the
+// connection is lost. Its context is that of Calls.
+func Ended(ctx context.Context, err error) error {
+	if err == nil || !errors.Is(context.Cause(ctx), errLost) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errLost, err)
 }
 
 // Interrupt ends all calls, for good. It may be called by any goroutine, before Close: whoever
@@ -262,6 +280,9 @@ func (l *Link) setState(up bool) {
 		close(l.up)
 	case !up && l.isUp:
 		l.up = make(chan struct{})
+		if l.hang != nil {
+			l.hang(errLost)
+		}
 	case up:
 		l.epoch++
 	}

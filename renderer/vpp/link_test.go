@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"go.fd.io/govpp/adapter"
 	govpp "go.fd.io/govpp/api"
+	"go.fd.io/govpp/core"
 
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/internal/vswitch/vswitchtest"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/vpp"
 	"github.com/sluice-net/sluice/tests/leaks"
 )
@@ -116,6 +119,45 @@ func TestLinkWaitsSinceTheFirstCallWithoutAnAnswer(t *testing.T) {
 	}
 	for l.Waiting().Equal(since) {
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestLinkAsksOftenEnoughToNoticeWithinASecond: a vswitch that stands still owes an answer at the
+// latest when it is asked the next time.
+func TestLinkAsksOftenEnoughToNoticeWithinASecond(t *testing.T) {
+	if sum := core.HealthCheckProbeInterval + renderer.Overdue; sum >= time.Second {
+		t.Errorf("it takes %s", sum)
+	}
+	now := time.Now()
+	for wait, alive := range map[time.Duration]bool{0: true, renderer.Overdue: true, renderer.Overdue + 1: false} {
+		s := renderer.State{Renderer: "r", Connected: true, Waiting: now.Add(-wait)}
+		if err := s.Alive(now); (err == nil) != alive {
+			t.Errorf("after %s without an answer: %v", wait, err)
+		}
+	}
+}
+
+// TestLinkEndsCallsWithTheConnection: no answer comes any more.
+func TestLinkEndsCallsWithTheConnection(t *testing.T) {
+	l, _ := dial(t)
+	connect(t, l)
+	ctx, done := l.Calls(t.Context())
+	defer done()
+	if err := vpp.Ended(ctx, errors.New("x")); err.Error() != "x" {
+		t.Error(err)
+	}
+	l.Failed(errors.New("end of file"))
+	<-ctx.Done()
+	if err := vpp.Ended(ctx, ctx.Err()); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "closed the connection") {
+		t.Error(err)
+	}
+	connect(t, l)
+	next, release := l.Calls(t.Context())
+	if next.Err() != nil {
+		t.Error("calls of the next connection have ended")
+	}
+	if release(); vpp.Ended(next, nil) != nil {
+		t.Error("no error has a reason")
 	}
 }
 

@@ -79,7 +79,15 @@ func startsWithoutItsStore(t *testing.T, etcd string, args []string) {
 	v = startVPP(t, socket)
 	v.plumbDemo()
 	a = run()
-	eventually(t, v.demoEnforced)
+	blocked := false
+	eventually(t, func() error {
+		if open := v.permits(stranger, server, 80); open && blocked {
+			t.Fatal("the stranger gets in before the saved state is in force")
+		} else if !open {
+			blocked = true
+		}
+		return v.demoEnforced()
+	})
 	eventually(t, func() error {
 		if out, code := a.ctl("get", "status"); code != 0 || !strings.Contains(out, "is enforced, as it was saved: ") {
 			return fmt.Errorf("exit code %d:\n%s", code, out)
@@ -101,31 +109,82 @@ func startsWithoutItsStore(t *testing.T, etcd string, args []string) {
 	a.stop(syscall.SIGTERM)
 }
 
-func TestAnAgentThatStartsBeforeItsStoreWaitsForIt(t *testing.T) {
+// TestAgentLeavesRulesOfAnEarlierRunUntilItsStoreAnswers: what was saved is older than what VPP
+// enforces, and would open what was closed since.
+func TestAgentLeavesRulesOfAnEarlierRunUntilItsStoreAnswers(t *testing.T) {
+	t.Parallel()
+	v, file := startVPP(t, filepath.Join(socketDir(t), "vpp.sock")), filepath.Join(t.TempDir(), "state")
+	v.plumbDemo()
+	etcd, door := startEtcd(t), newGate(t)
+	door.open(etcd)
+	run := func(file string) *process {
+		return startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", door.addr, "--vpp-socket", v.socket, "--state-file", file)
+	}
+	for i, manifests := range []string{strings.ReplaceAll(demo, "port: http", "port: 81"), demo} {
+		store(t, etcd, manifests)
+		a := run([]string{file, ""}[i]) // the last one saves nothing, as one that is killed
+		a.ready()
+		a.stop(syscall.SIGTERM)
+	}
+	before := v.installed()
+	door.shut()
+	a := run(file)
+	eventually(t, func() error {
+		if out, _ := a.ctl("get", "status"); !strings.Contains(out, "does not answer") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	if d := cmp.Diff(before, v.installed()); d != "" || strings.Contains(a.output(), "saved state is in force") {
+		t.Errorf("the saved state is in force (-before +after):\n%s", d)
+	}
+	const late = "10.2.0.4"
+	v.plumb(pod("late"), late)
+	eventually(t, func() error {
+		if v.permits(friend, late, 80) || v.permits(late, friend, 80) {
+			return errors.New("a pod that nobody knows is open")
+		}
+		return v.demoEnforced()
+	})
+	door.open(etcd)
+	a.ready()
+	if err := v.demoEnforced(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAgentBlocksPodsUntilItsStoreAnswers: pods with a policy and pods without one.
+func TestAgentBlocksPodsUntilItsStoreAnswers(t *testing.T) {
 	t.Parallel()
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
 	v.plumbDemo()
 	door := newGate(t)
 	a := runAgent(t, door.addr, v.socket)
 	eventually(t, func() error {
-		if status, body, err := ask(a.socket, "/readyz"); err != nil || status != 503 || !strings.Contains(string(body), "first state") {
-			return fmt.Errorf("/readyz is %d %s %w, want 503 and why", status, body, err)
+		status, body, err := ask(a.socket, "/readyz")
+		if want := "first state is not enforced yet; blocked until it is: "; err != nil || status != 503 || !strings.Contains(string(body), want) {
+			return fmt.Errorf("/readyz is %d %s %w, want 503 and %q", status, body, err, want)
 		}
 		return nil
 	})
+	if v.permits(friend, stranger, 80) || v.permits(stranger, server, 80) {
+		t.Error("pods are open before the first state is known")
+	}
+	if out, code := a.ctl("get", "status"); code != 0 || !strings.Contains(out, "; 3 interfaces of unknown pods blocked: ") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
 	if out, code := a.ctl("get", "pods"); code != 0 || out != "no pods\n" {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
-	if len(v.sw.ACLs()) > 0 {
-		t.Error("something is installed without a state")
-	}
-
 	etcd := startEtcd(t)
 	store(t, etcd, demo)
 	door.open(etcd)
 	a.ready()
 	if err := v.demoEnforced(); err != nil {
 		t.Error(err)
+	}
+	if !v.permits(friend, stranger, 80) {
+		t.Error("a pod without a policy is still blocked")
 	}
 	a.stop(syscall.SIGTERM)
 }

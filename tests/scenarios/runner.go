@@ -69,7 +69,7 @@ var commands = map[string]func(*runner, context.Context, command) (string, error
 	"resync": (*runner).resync, "restart": (*runner).restart, "same-as-fresh": (*runner).sameAsFresh,
 	"verdicts": (*runner).verdicts, "allow": (*runner).allow, "deny": (*runner).deny, "explain": (*runner).explain,
 	"tables": (*runner).tables, "operations": (*runner).operations, "problems": (*runner).problems, "notes": (*runner).notes,
-	"establish": (*runner).establish, "established": (*runner).established, "send": (*runner).send, "reply": (*runner).reply,
+	"establish": (*runner).establish, "established": (*runner).established, "collide": (*runner).collide, "send": (*runner).send, "reply": (*runner).reply,
 	"packet": (*runner).packet,
 }
 

@@ -46,13 +46,35 @@ func files(t *testing.T) []string {
 	return out
 }
 
+// otherwise lists by kind of stack the files that have another outcome there, with the reason.
+var otherwise = map[string]map[string]string{
+	"vpp": {
+		"connections/row-49-replies-follow-their-flow": "VPP does not see the ports of SCTP, so what one rule permits on some of them stays closed",
+	},
+	"xdp-kernel": {
+		"connections/row-49-both-ends-that-may-send": "a program asks what the pod of its own interface may do, and takes what may be sent for a flow",
+	},
+}
+
+// play runs a file over stacks of a kind, with so many flows compared after every change. One that
+// has another outcome there must fail.
+func play(t *testing.T, name, file string, kind stacks.Kind, flows int) {
+	t.Helper()
+	why := otherwise[kind.Name][name]
+	if why == "" {
+		scenarios.Run(t, file, kind, scenarios.Options{Flows: flows})
+	} else if failed, log := watch(t, file, kind); !failed {
+		t.Errorf("%s does the same now; it did not because %s:\n%s", kind.Name, why, log)
+	}
+}
+
 func TestScenarios(t *testing.T) {
 	for _, file := range files(t) {
 		name := strings.TrimSuffix(filepath.ToSlash(file), ".txt")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
-				scenarios.Run(t, file, kind, scenarios.Options{Flows: bound(kind)})
+				play(t, name, file, kind, bound(kind))
 			})
 		})
 	}

@@ -68,6 +68,29 @@ func (r *runner) reply(ctx context.Context, c command) (string, error) {
 	return r.talk(ctx, c, func(f *fleet.Fleet, flow api.Flow) string { return arrives(f.Reply(flow)) })
 }
 
+// collide has both ends send all that could open or answer the flow, twice, as ends do that work
+// together. None of it arrives where policy denies both directions.
+func (r *runner) collide(ctx context.Context, c command) (string, error) {
+	return r.talk(ctx, c, func(f *fleet.Fleet, flow api.Flow) string {
+		back, there, here := flow.Reverse(), false, false
+		for range 2 {
+			there = f.First(flow) || there
+			here = f.First(back) || here
+			there = f.Reply(back) || there
+			here = f.Reply(flow) || here
+		}
+		switch {
+		case there && here:
+			return "both ends hear the other"
+		case there:
+			return "the second end hears the first"
+		case here:
+			return "the first end hears the second"
+		}
+		return "dropped"
+	})
+}
+
 func arrives(ok bool) string {
 	if ok {
 		return "arrives"

@@ -66,6 +66,9 @@ func newSession(prompt func()) (Stack, error) {
 // NewSession returns an empty stack. The caller closes it.
 func NewSession(o SessionOptions) (*Session, error) {
 	s := &Session{Switch: vswitch.New(vswitch.Options{Quirks: o.Quirks}), Options: o.Rules, Namespaces: map[api.PodID]uint32{}}
+	if s.Options.Audit == 0 {
+		s.Options.Audit = -1 // tests count calls
+	}
 	kinds := sessionMessages
 	if o.Refuses {
 		kinds.refused = ofNoNamespace

@@ -203,7 +203,7 @@ func (s *vppStack) Passes(p vswitch.Packet) bool {
 func (s *vppStack) Trace(f api.Flow) string {
 	s.ports.CLI("clear trace")
 	s.ports.CLI("trace add pg-input 1")
-	s.Verdict(f)
+	s.Passes(fresh(f, s.ports.nextPort(), 0).Packet)
 	return s.ports.CLI("show trace")
 }
 

@@ -75,6 +75,22 @@ var apiScenarios = []scenario{
 			x.code("unbind the second", x.addDel(false, input, x.of(true), second), 0)
 		}
 	}},
+	{"the last ACL of a list takes the place of one that is taken away", func(x *trial) {
+		a, b, c, d := x.add(x.rule(permit)), x.add(x.rule(deny)), x.add(x.rule(permit)), x.add(x.rule(deny))
+		for _, input := range []bool{true, false} {
+			for _, index := range []uint32{a, b, c, d} {
+				x.code("bind", x.addDel(true, input, x.of(true), index), 0)
+			}
+			x.code("unbind", x.addDel(false, input, x.of(true), b), 0)
+			in, out := x.bound(x.of(true))
+			if !input {
+				in = out
+			}
+			if want := []uint32{a, d, c}; !slices.Equal(in, want) {
+				x.Errorf("bound are %v, want %v", in, want)
+			}
+		}
+	}},
 	{"an ACL twice in a list is refused half done", func(x *trial) {
 		a, b := x.add(x.rule(permit)), x.add(x.rule(deny))
 		x.bind(a, a)

@@ -53,18 +53,28 @@ func twoRouters(v *vpptest.Process, addNamespace func(i int, pod api.PodID)) {
 	for _, family := range [2]string{"ip", "ip6"} {
 		v.Do("%s table add 1", family)
 	}
+	addLoops(v, 1, addNamespace)
+	v.Do("ip route add 10.0.1.1/32 table 0 via lookup in table 1")
+	v.Do("ip route add 10.0.0.1/32 table 1 via lookup in table 0")
+}
+
+// oneRouter gives both the same routing table: their connections cut through.
+func oneRouter(v *vpptest.Process, addNamespace func(i int, pod api.PodID)) {
+	addLoops(v, 0, addNamespace)
+}
+
+// addLoops adds an interface for each pod, that of the client in a routing table.
+func addLoops(v *vpptest.Process, clients int, addNamespace func(i int, pod api.PodID)) {
 	for i, pod := range [2]api.PodID{serverPod, clientPod} {
 		v.CLI("create loopback interface")
 		loop := fmt.Sprintf("loop%d", i)
-		v.Do("set interface ip table %s %d", loop, i)
-		v.Do("set interface ip6 table %s %d", loop, i)
+		v.Do("set interface ip table %s %d", loop, i*clients)
+		v.Do("set interface ip6 table %s %d", loop, i*clients)
 		v.Do("set interface state %s up", loop)
 		addNamespace(i, pod)
 	}
 	v.Do("set interface ip address loop0 10.0.0.1/24")
 	v.Do("set interface ip address loop1 10.0.1.1/24")
-	v.Do("ip route add 10.0.1.1/32 table 0 via lookup in table 1")
-	v.Do("ip route add 10.0.0.1/32 table 1 via lookup in table 0")
 }
 
 // connects says whether the echo client of a namespace reaches the server.

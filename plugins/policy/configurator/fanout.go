@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/sluice-net/sluice/renderer"
@@ -22,12 +23,15 @@ type RendererStatus struct {
 type target struct {
 	renderer   renderer.Renderer
 	status     RendererStatus
+	defers     bool                  // a part of its newest Commit: renderer.ErrDeferred
 	unenforced []renderer.Unenforced // as the renderer said after its newest Commit
 }
 
-// InSync says whether no renderer has failed in its newest Commit. It is true
-// before the first.
-func (c *Configurator) InSync() bool { return c.Err() == nil }
+// InSync says whether no renderer has failed in its newest Commit, or deferred a part of it. It is
+// true before the first.
+func (c *Configurator) InSync() bool {
+	return c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers })
+}
 
 // Err joins the errors of the newest Commit of every renderer, each with its name.
 func (c *Configurator) Err() error {
@@ -94,6 +98,9 @@ func (c *Configurator) fanOut(ctx context.Context, txns []renderer.Txn, told boo
 // commit runs in a goroutine of its own and touches nothing but its target.
 func (t *target) commit(ctx context.Context, txn renderer.Txn) {
 	err := txn.Commit(ctx)
+	if t.defers = errors.Is(err, renderer.ErrDeferred); t.defers {
+		err = nil
+	}
 	if err != nil {
 		t.status.Failures++
 		t.status.Err = fmt.Errorf("renderer %s: %w", t.status.Name, err)

@@ -40,6 +40,8 @@ type Process struct {
 	binary  string
 	dir     string
 	plugins []string // beside that of ACLs
+	config  string   // further text of the start-up file
+	heap    string   // the size of the main heap
 	cmd     *exec.Cmd
 }
 
@@ -47,10 +49,37 @@ type Process struct {
 var started atomic.Int32
 
 // Launch starts the VPP that the environment names, with plugins beside that of ACLs;
-// it ends with the test.
+// it ends with the test. A test is skipped where one of them is not built.
 func Launch(tb testing.TB, plugins ...string) *Process {
 	tb.Helper()
-	v := New(tb, Binary(tb), tb.TempDir(), plugins...)
+	return LaunchWith(tb, "", plugins...)
+}
+
+// LaunchWith is Launch with further text in the start-up file.
+func LaunchWith(tb testing.TB, config string, plugins ...string) *Process {
+	tb.Helper()
+	v := &Process{TB: tb, binary: Binary(tb), dir: tb.TempDir(), plugins: plugins, config: config, heap: "512M"}
+	tb.Cleanup(v.Stop)
+	v.Start()
+	loaded := v.CLI("show plugins")
+	for _, p := range plugins {
+		if !strings.Contains(loaded, p) {
+			tb.Skipf("%s is not beside the plugins of %s", p, v.binary)
+		}
+	}
+	return v
+}
+
+// LaunchLarge is Launch with a main heap of 2 GB instead of 512 MB.
+func LaunchLarge(tb testing.TB, plugins ...string) *Process {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "vpp") //nolint:usetesting // the name of a benchmark may be too long for a socket
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	v := &Process{TB: tb, binary: Binary(tb), dir: dir, plugins: plugins, heap: "2G"}
+	v.Start()
 	tb.Cleanup(v.Stop)
 	return v
 }
@@ -69,7 +98,7 @@ func Binary(tb testing.TB) string {
 // The caller must Stop it.
 func New(tb TB, binary, dir string, plugins ...string) *Process {
 	tb.Helper()
-	v := &Process{TB: tb, binary: binary, dir: dir, plugins: plugins}
+	v := &Process{TB: tb, binary: binary, dir: dir, plugins: plugins, heap: "512M"}
 	v.Start()
 	return v
 }
@@ -84,7 +113,7 @@ const startup = `unix { nodaemon runtime-dir %[1]s cli-listen %[1]s/cli.sock log
 api-segment { prefix sluice-%[2]d-%[3]d gid root }
 socksvr { socket-name %[1]s/api.sock }
 statseg { socket-name %[1]s/stats.sock size 32M }
-memory { main-heap-size 512M }
+memory { main-heap-size %[5]s }
 buffers { buffers-per-numa 8192 page-size default }
 physmem { max-size 64m }
 plugins { plugin default { disable } plugin acl_plugin.so { enable } %[4]s }
@@ -99,7 +128,7 @@ func (v *Process) Start() {
 	for _, p := range v.plugins {
 		fmt.Fprintf(&plugins, " plugin %s { enable }", p)
 	}
-	config := fmt.Sprintf(startup, v.dir, os.Getpid(), started.Add(1), plugins.String())
+	config := fmt.Sprintf(startup, v.dir, os.Getpid(), started.Add(1), plugins.String(), v.heap) + v.config
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		v.TB.Fatal(err)
 	}
@@ -116,15 +145,37 @@ func (v *Process) Start() {
 }
 
 // Stop ends the process as an init system would.
-func (v *Process) Stop() {
+func (v *Process) Stop() { v.end(syscall.SIGTERM) }
+
+// Kill ends the process as a crash does: its socket stays.
+func (v *Process) Kill() { v.end(syscall.SIGKILL) }
+
+// end has a signal end the process, also one that stands still.
+func (v *Process) end(by syscall.Signal) {
+	if v.cmd != nil {
+		_ = v.cmd.Process.Signal(syscall.SIGCONT)
+	}
 	if v.Conn != nil {
 		v.Conn.Disconnect()
 		v.Conn = nil
 	}
 	if v.cmd != nil {
-		_ = v.cmd.Process.Signal(syscall.SIGTERM)
+		_ = v.cmd.Process.Signal(by)
 		_ = v.cmd.Wait() // what a signal ended has an error
 		v.cmd = nil
+	}
+}
+
+// Halt has the process stand still until Resume.
+func (v *Process) Halt() { v.TB.Helper(); v.signal(syscall.SIGSTOP) }
+
+// Resume has the process go on.
+func (v *Process) Resume() { v.TB.Helper(); v.signal(syscall.SIGCONT) }
+
+func (v *Process) signal(s syscall.Signal) {
+	v.TB.Helper()
+	if err := v.cmd.Process.Signal(s); err != nil {
+		v.TB.Fatal(err)
 	}
 }
 

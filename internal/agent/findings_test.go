@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	vppacl "go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/acl_types"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/core"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl"
+)
+
+func TestStatusIsNotInSyncFromAFindingUntilItIsRepaired(t *testing.T) {
+	s := policy.Status{Renderers: []policy.RendererStatus{{Name: "acl", InSync: true}, {Name: "session", InSync: true}}}
+	found := []*renderer.State{{Renderer: "acl", Err: errors.New("somebody has changed rules")}, {Renderer: "session"}}
+	during := withFindings(s, found)
+	if r := during.Renderers; r[0].InSync || r[0].Error != "renderer acl: somebody has changed rules" || !r[1].InSync || during.InSync() {
+		t.Errorf("with a finding the status is %+v", r)
+	}
+	if !s.Renderers[0].InSync {
+		t.Error("the status that the plugin published was changed")
+	}
+	found[0].Err = nil
+	if r := withFindings(s, found).Renderers; !r[0].InSync || r[0].Error != "" {
+		t.Errorf("after the repair the status is %+v", r)
+	}
+}
+
+// TestAPodThatHasOnlyAHostStackIsReady has a server without an interface, and a friend with one.
+func TestAPodThatHasOnlyAHostStackIsReady(t *testing.T) {
+	sw := vswitch.New(vswitch.Options{})
+	sw.AddNamespace("demo/server")
+	sw.AddInterface("friend", acl.InterfaceTag(api.PodID{Namespace: "demo", Name: "friend"}))
+	a := prepared(t, func(c *Config) {
+		c.Node, c.VPPSocket, c.Renderers = "node-1", serving(t, sw), []string{rendererACL, rendererSession}
+	})
+	a.run(t)
+	a.reflect(t, demo)
+	a.eventually(t, "a server that is enforced", func() bool {
+		return slices.ContainsFunc(get[[]view.Pod](t, a, "GET", "/v1/pods?namespace=demo&name=server", ""), func(p view.Pod) bool { return p.State == podEnforced })
+	})
+	if err := a.enforced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if code, text := a.ask("GET", "/readyz", ""); code != 200 {
+		t.Errorf("readyz says %q", text)
+	}
+	if v := policyNamed(t, a, "server"); v.Enforced != view.EnforcedFully {
+		t.Errorf("the policy of the server is %s: %s", v.Enforced, v.Pending)
+	}
+}
+
+// TestForeignACLsAreShown has somebody put an ACL in front of those of the server.
+func TestForeignACLsAreShown(t *testing.T) {
+	a := running(t, func(c *Config) { c.Node = "node-1" })
+	conn, err := core.Connect(a.node.Switch.Adapter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Disconnect()
+	client := vppacl.NewServiceClient(conn)
+	r, err := client.ACLAddReplace(t.Context(), &vppacl.ACLAddReplace{ACLIndex: ^uint32(0), Tag: "firewall", Count: 1,
+		R: []acl_types.ACLRule{{IsPermit: acl_types.ACL_ACTION_API_PERMIT, SrcportOrIcmptypeLast: 65535, DstportOrIcmpcodeLast: 65535}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports := a.node.Switch.Interfaces()
+	server := ports[slices.IndexFunc(ports, func(p vswitch.Interface) bool {
+		return p.Tag == acl.InterfaceTag(api.PodID{Namespace: "demo", Name: "server"})
+	})]
+	_, err = client.ACLInterfaceSetACLList(t.Context(), &vppacl.ACLInterfaceSetACLList{SwIfIndex: interface_types.InterfaceIndex(server.Index),
+		Count: uint8(len(server.Inputs) + len(server.Outputs) + 1), NInput: uint8(len(server.Inputs)), Acls: slices.Concat(server.Inputs, []uint32{r.ACLIndex}, server.Outputs)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.apply(t, another) // interfaces are read before lists change
+	const want = "(firewall) of somebody else at interface pod/demo/server of pod demo/server, ingress: it stands in front of ours and decides first"
+	if s := get[view.Status](t, a, "GET", "/v1/status", ""); len(s.Renderers[0].Foreign) != 1 || !strings.HasSuffix(s.Renderers[0].Foreign[0], want) {
+		t.Errorf("the status shows %q", s.Renderers[0].Foreign)
+	}
+	for _, src := range []string{"demo/stranger", "demo/friend"} {
+		e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom(src, "demo/server", "http"))[0]
+		if f := e.Renderers[0].Foreign; len(f) != 1 || !strings.HasSuffix(f[0], want) {
+			t.Errorf("from %s: explain shows %q", src, f)
+		}
+	}
+	if e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom("demo/server", "demo/friend", "8080"))[0]; len(e.Renderers[0].Foreign) != 0 {
+		t.Errorf("of what the server sends explain shows %q", e.Renderers[0].Foreign)
+	}
+}

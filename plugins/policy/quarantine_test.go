@@ -1,0 +1,119 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+)
+
+// cautious is a renderer that is asked to block interfaces.
+type cautious struct {
+	*renderertest.Recorder
+	mu     sync.Mutex
+	n      int
+	holds  bool
+	err    error
+	answer []bool // that observers were given
+}
+
+// answers says what the renderer answers from now on.
+func (c *cautious) answers(holdsRules bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holds, c.err = holdsRules, err
+}
+
+// asked is how often it was asked.
+func (c *cautious) asked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// observe takes down what an observer is given, and told returns it.
+func (c *cautious) observe(holdsRules bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer = append(c.answer, holdsRules)
+}
+
+func (c *cautious) told() []bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.answer)
+}
+
+// Quarantine implements renderer.Quarantiner.
+func (c *cautious) Quarantine(context.Context) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	return c.holds, c.err
+}
+
+// wrapped is a renderer around another one.
+type wrapped struct{ renderer.Renderer }
+
+func (w wrapped) Unwrap() renderer.Renderer { return w.Renderer }
+
+func TestPluginHasInterfacesBlockedUntilTheFirstState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cautious{Recorder: renderertest.NewRecorder("one", t), err: errors.New("not there")}
+		p := start(t, Deps{Renderers: []renderer.Renderer{wrapped{c}, renderertest.NewRecorder("two", t)},
+			Observer: Observer{Quarantine: c.observe}})
+		synctest.Wait()
+		if c.asked() != 0 {
+			t.Errorf("asked %d times before there is a dataplane", c.asked())
+		}
+		p.Prompt() // the dataplane is there
+		synctest.Wait()
+		time.Sleep(10 * defaultMinBackoff) // the bubble's clock
+		if synctest.Wait(); c.asked() < 3 || len(c.told()) != 0 {
+			t.Fatalf("asked %d times within ten times the shortest pause, told %v", c.asked(), c.told())
+		}
+		c.answers(false, nil)
+		time.Sleep(2 * defaultMaxBackoff)
+		synctest.Wait()
+		failed := c.asked()
+		time.Sleep(2 * defaultMaxBackoff)
+		if synctest.Wait(); c.asked() != failed || !slices.Equal(c.told(), []bool{false}) {
+			t.Errorf("asked %d times after it worked, told %v", c.asked()-failed, c.told())
+		}
+		c.answers(true, nil)
+		p.Prompt()
+		if synctest.Wait(); !slices.Equal(c.told(), []bool{false, true}) || c.Commits() != 0 {
+			t.Errorf("told %v, %d commits", c.told(), c.Commits())
+		}
+		mustApply(t, p, shop(t))
+		asked := c.asked()
+		p.Prompt()
+		if synctest.Wait(); c.asked() != asked || c.Commits() != 2 {
+			t.Errorf("after the first state: asked %d times more, %d commits", c.asked()-asked, c.Commits())
+		}
+	})
+}
+
+func TestHandlerHasInterfacesBlockedUntilTheFirstState(t *testing.T) {
+	c := &cautious{Recorder: renderertest.NewRecorder("cautious", t), err: errors.New("not there")}
+	h, _ := startHandler(t, Deps{Renderers: []renderer.Renderer{c}})
+	if err := h.Recommit(t.Context()); err == nil || c.asked() != 1 || h.RetryAt().IsZero() {
+		t.Errorf("%v, asked %d times, retry at %s", err, c.asked(), h.RetryAt())
+	}
+	c.answers(false, nil)
+	if err := h.Retry(t.Context()); err != nil || c.asked() != 2 || !h.RetryAt().IsZero() {
+		t.Errorf("%v, asked %d times, retry at %s", err, c.asked(), h.RetryAt())
+	}
+	if err := h.Update(t.Context(), shop(t).Deltas); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(h.Recommit(t.Context()), h.Resync(t.Context(), shop(t).Deltas), h.Recommit(t.Context())); err != nil || c.asked() != 2 {
+		t.Errorf("%v, asked %d times after it was told something", err, c.asked())
+	}
+}

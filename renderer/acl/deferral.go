@@ -1,0 +1,185 @@
+package acl
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/gaissmai/bart"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// maxDeferral is how long members wait at most. It leaves the commit that carries them out a tenth
+// of a second of the two that Options.PauseBudget promises.
+const maxDeferral = 1900 * time.Millisecond
+
+var errPauseBudget = errors.New("pause budget: want a share of time from 0 to 1")
+
+// deferral stands between transactions and the cache. While VPP has been paused for longer than the
+// budget permits, members that join sets wait here: the cache, and all that follows from it, does
+// not know them yet.
+//
+// Only what cannot deny anything waits. A member waits when every rule that names its set permits:
+// each list permits no less with it, whatever the order of its rules. What both the old and the new
+// rules permit must not be denied between. So an address waits for no set while it leaves another
+// one, or joins one that a rule denies: the permit that waits may stand in for the one that goes,
+// or in front of the rule that denies. And nothing waits when a transaction says anything of pods,
+// because rules may go from one set to another.
+type deferral struct {
+	cache combiner
+	share float64       // of the time that pauses may take; 0: nothing waits
+	total time.Duration // of all pauses
+
+	until   time.Time // members wait
+	waiting []membership
+	since   time.Time // the oldest member waits
+
+	whole  bool        // the transaction is staged as it comes
+	staged []setUpdate // of the transaction, when it is not
+}
+
+// membership is a member that joins a set.
+type membership struct {
+	set    api.SetID
+	member netip.Prefix
+}
+
+type setUpdate struct {
+	set            api.SetID
+	added, removed []netip.Prefix
+}
+
+// begin starts a transaction. Members may wait if mayWait.
+func (d *deferral) begin(now time.Time, mayWait bool) {
+	if d.whole = !mayWait || !now.Before(d.due(now)); d.whole {
+		d.release()
+	}
+}
+
+// due returns when members that wait, or would begin to wait now, must be staged.
+func (d *deferral) due(now time.Time) time.Time {
+	latest := now.Add(maxDeferral)
+	if len(d.waiting) > 0 {
+		latest = d.since.Add(maxDeferral)
+	}
+	if d.until.Before(latest) {
+		return d.until
+	}
+	return latest
+}
+
+// end stages a transaction that changes members only, but for those that are to wait.
+func (d *deferral) end(now time.Time) {
+	if d.whole {
+		return
+	}
+	strict := d.strict()
+	mayWait := func(set api.SetID, p netip.Prefix) bool {
+		permits, denies := d.cache.Named(set)
+		return p.IsValid() && permits && !denies && !strict.OverlapsPrefix(renderer.Unmapped(p))
+	}
+	before := d.waiting
+	d.waiting = nil
+	for _, m := range before {
+		d.add(m, mayWait(m.set, m.member), d.since)
+	}
+	for _, u := range d.staged {
+		d.cache.UpdateSet(u.set, nil, u.removed)
+		for _, p := range u.added {
+			d.add(membership{u.set, p}, mayWait(u.set, p), now)
+		}
+	}
+	d.staged = nil
+}
+
+// strict returns the addresses that the transaction may deny something.
+func (d *deferral) strict() *bart.Lite {
+	var out bart.Lite
+	for _, u := range d.staged {
+		list := u.removed
+		if _, denies := d.cache.Named(u.set); denies {
+			list = slices.Concat(list, u.added)
+		}
+		for _, p := range list {
+			out.Insert(renderer.Unmapped(p))
+		}
+	}
+	return &out
+}
+
+// add has a member wait, or stages it.
+func (d *deferral) add(m membership, wait bool, since time.Time) {
+	if !wait {
+		d.cache.UpdateSet(m.set, []netip.Prefix{m.member}, nil)
+		return
+	}
+	if len(d.waiting) == 0 {
+		d.since = since
+	}
+	d.waiting = append(d.waiting, m)
+}
+
+// release stages all that waits, and the transaction as far as it is known.
+func (d *deferral) release() {
+	for _, m := range d.waiting {
+		d.cache.UpdateSet(m.set, []netip.Prefix{m.member}, nil)
+	}
+	for _, u := range d.staged {
+		d.cache.UpdateSet(u.set, u.added, u.removed)
+	}
+	d.waiting, d.staged, d.whole = nil, nil, true
+}
+
+// paused notes that a commit has paused VPP for some time until now.
+func (d *deferral) paused(pause time.Duration, now time.Time) {
+	d.total += pause
+	if d.share <= 0 || pause <= 0 {
+		return
+	}
+	wait := min(float64(pause)*(1/d.share-1), float64(maxDeferral))
+	if until := now.Add(time.Duration(wait)); until.After(d.until) {
+		d.until = until
+	}
+}
+
+// pauses returns what readers see.
+func (d *deferral) pauses() renderer.Pauses {
+	out := renderer.Pauses{Total: d.total, Waiting: len(d.waiting)}
+	if out.Waiting > 0 {
+		out.Since = d.since
+	}
+	return out
+}
+
+// UpdateSet implements cache.Staged.
+func (d *deferral) UpdateSet(set api.SetID, added, removed []netip.Prefix) {
+	if d.whole {
+		d.cache.UpdateSet(set, added, removed)
+		return
+	}
+	d.staged = append(d.staged, setUpdate{set, added, removed})
+}
+
+// SetPod implements cache.Staged.
+func (d *deferral) SetPod(id api.PodID, cfg renderer.PodConfig) {
+	d.release()
+	d.cache.SetPod(id, cfg)
+}
+
+// RemovePod implements cache.Staged.
+func (d *deferral) RemovePod(id api.PodID) {
+	d.release()
+	d.cache.RemovePod(id)
+}
+
+// BeginResync implements cache.Staged. A resync names what waits as well.
+func (d *deferral) BeginResync() {
+	d.release()
+	d.cache.BeginResync()
+}
+
+// EndResync implements cache.Staged.
+func (d *deferral) EndResync() { d.cache.EndResync() }

@@ -1,0 +1,263 @@
+package acl
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// forecast follows a plan, call by call, without calling anything, and says what its worst moment
+// takes of VPP's memory: new ACLs stand beside old ones until these are removed, an ACL that is
+// changed in two steps holds both contents between them on all its interfaces, and one interface
+// at a time has the ACLs of two tables.
+type forecast struct {
+	m       *mirror
+	pieces  map[uint32]piece    // by ACL, as the plan goes on
+	chains  map[uint32][]*chain // by ACL: the lists that have it
+	held    int                 // entries before the plan
+	applied int                 // entries of all lists before the plan
+
+	heldNow, appliedNow int
+	peak, low           uint64 // of entryBytes; low is with what the hash table takes
+	most                int    // applied entries at the worst moment
+	all                 []*chain
+	blame               map[*slot]uint64 // what slots add, roughly
+}
+
+// chain is a list of one interface and direction: VPP has every entry of every list by itself.
+type chain struct {
+	acls     []uint32
+	entries  map[uint32]int // before the plan
+	rehashed int            // of these entries, which may have other keys afterwards
+}
+
+// fewBehind is how many entries may be applied again without other keys, when no mask comes or
+// goes. Of more, VPP was seen to give them other keys all the same: masks get other numbers.
+const fewBehind = 512
+
+// entryPrice is what an applied entry takes with its look-up, where it need not be exact.
+const entryPrice = appliedBytes + hashPage
+
+func newForecast(m *mirror) *forecast {
+	f := &forecast{m: m, pieces: make(map[uint32]piece), chains: make(map[uint32][]*chain), blame: make(map[*slot]uint64)}
+	for index, h := range m.acls {
+		f.pieces[index] = h.piece
+		f.heldNow += h.piece.count
+	}
+	f.held = f.heldNow
+	return f
+}
+
+// chain takes a list up.
+func (f *forecast) chain(list []uint32) *chain {
+	c := &chain{acls: list, entries: make(map[uint32]int, len(list))}
+	for _, index := range list {
+		n := f.pieces[index].count
+		c.entries[index] = n
+		f.appliedNow += n
+		f.chains[index] = append(f.chains[index], c)
+	}
+	f.all = append(f.all, c)
+	return c
+}
+
+// forecast follows the plan that was decided on, and says in which order interfaces are switched.
+func (w *wanted) forecast(most int) *forecast {
+	f := newForecast(w.m)
+	at := make(map[*netif][2]*chain, len(w.m.ifs))
+	for _, n := range w.m.ifs {
+		at[n] = [2]*chain{f.chain(n.bound.in), f.chain(n.bound.out)}
+	}
+	f.applied = f.appliedNow
+	f.low = entryBytes(f.held, f.applied) + lookupBytes(max(most, f.applied))
+	f.step(most)
+	defer w.unnumber(w.number(f))
+	f.step(most)
+	f.change(w.inputs(), most)
+	f.change(w.early, most)
+	w.turns = f.turns(w)
+	for _, n := range w.turns {
+		f.bind(w, n, at[n], most)
+	}
+	f.change(w.late, most)
+	return f
+}
+
+// number gives ACLs that are to be created numbers for the time being.
+func (w *wanted) number(f *forecast) (created []*slot) {
+	next := uint32(1 << 31)
+	for _, s := range w.sorted() {
+		if len(s.indexes) > 0 {
+			continue
+		}
+		created = append(created, s)
+		for _, p := range s.want {
+			f.pieces[next] = p
+			f.heldNow += p.count
+			f.blame[s] += uint64(p.count) * heldBytes
+			s.indexes = append(s.indexes, next)
+			next++
+		}
+	}
+	return created
+}
+
+func (w *wanted) unnumber(created []*slot) {
+	for _, s := range created {
+		s.indexes = nil
+	}
+}
+
+// step looks at the moment between two calls.
+func (f *forecast) step(most int) {
+	now := entryBytes(f.heldNow, f.appliedNow)
+	f.peak, f.most = max(f.peak, now), max(f.most, f.appliedNow)
+	f.low = min(f.low, now+lookupBytes(max(most, f.most)))
+}
+
+// change follows changes in place. VPP holds both contents for a moment, and takes all that stands
+// behind the ACL off every list and puts it there again.
+func (f *forecast) change(changes []change, most int) {
+	for _, c := range changes {
+		index := c.index()
+		old := f.pieces[index]
+		if old.digest == c.piece.digest {
+			continue
+		}
+		sameMasks := old.hasMasksOf(c.piece)
+		before := f.rehashed()
+		grows := c.piece.count - old.count
+		for _, x := range f.chains[index] {
+			f.appliedNow += grows
+			stay := min(x.entries[index], c.piece.count) + f.stay(x, x.acls[slices.Index(x.acls, index)+1:])
+			if !sameMasks || stay > fewBehind {
+				x.rehashed += stay
+			}
+		}
+		f.heldNow += c.piece.count
+		f.step(most)
+		f.heldNow -= old.count
+		f.step(most)
+		f.pieces[index] = c.piece
+		f.blame[c.slot] += uint64(max(0, grows)*len(f.chains[index])+f.rehashed()-before)*entryPrice + uint64(c.piece.count)*heldBytes
+	}
+}
+
+// stay returns how many of the entries that a list had before the plan some of its ACLs still have.
+func (f *forecast) stay(x *chain, acls []uint32) (n int) {
+	for _, index := range acls {
+		n += min(x.entries[index], f.pieces[index].count)
+	}
+	return n
+}
+
+// bind follows the switch of an interface to other lists.
+func (f *forecast) bind(w *wanted, n *netif, at [2]*chain, most int) {
+	from, before, lists := f.appliedNow, f.rehashed(), w.m.with(n, w.ours(n))
+	if _, _, ok := n.bound.exchange(lists); ok {
+		f.appliedNow += f.count(lists.out) - f.count(intersection(lists.out, at[1].acls))
+		f.step(most)
+		f.appliedNow = from
+	}
+	for i, to := range [2][]uint32{lists.in, lists.out} {
+		if slices.Equal(to, at[i].acls) {
+			continue
+		}
+		at[i].rehashed += min(f.stay(at[i], at[i].acls), f.count(to))
+		f.appliedNow += f.count(to) - f.count(at[i].acls)
+		for _, index := range at[i].acls {
+			f.chains[index] = slices.DeleteFunc(f.chains[index], func(c *chain) bool { return c == at[i] })
+		}
+		for _, index := range to {
+			f.chains[index] = append(f.chains[index], at[i])
+		}
+		at[i].acls = to
+	}
+	f.step(most)
+	for _, t := range [2]*cache.Table{w.senders[n.index], w.tables[n.index]} {
+		if t != nil && w.r.local[t.Digest] != nil {
+			f.blame[w.r.local[t.Digest]] += uint64(max(0, f.appliedNow-from)+f.rehashed()-before) * entryPrice
+		}
+	}
+}
+
+func (f *forecast) count(list []uint32) (n int) {
+	for _, index := range list {
+		n += f.pieces[index].count
+	}
+	return n
+}
+
+// rehashed is how many entries may get other keys.
+func (f *forecast) rehashed() (n int) {
+	for _, x := range f.all {
+		n += x.rehashed
+	}
+	return n
+}
+
+func (f *forecast) rehashBytes(most int) uint64 {
+	return rehashBytes(f.rehashed(), max(most, f.most))
+}
+
+func intersection(a, b []uint32) (out []uint32) {
+	for _, x := range a {
+		if slices.Contains(b, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// turns returns the interfaces that get other lists: those first whose lists become shorter, so
+// that there is room for those that become longer.
+func (f *forecast) turns(w *wanted) (out []*netif) {
+	grows := make(map[*netif]int)
+	for _, n := range w.m.ifs {
+		to := w.m.with(n, w.ours(n))
+		if to.equal(n.bound) {
+			continue
+		}
+		out = append(out, n)
+		grows[n] = f.count(to.in) + f.count(to.out) - f.count(n.bound.in) - f.count(n.bound.out)
+	}
+	slices.SortStableFunc(out, func(a, b *netif) int { return cmp.Compare(grows[a], grows[b]) })
+	return out
+}
+
+// masks are what VPP masks of packets to look an entry up.
+type masks struct {
+	ip6, protocol, sport, dport bool
+	src, dst                    int
+	mask                        uint8
+}
+
+func (e *entry) masks() masks {
+	s := masks{ip6: e.src.Addr().Is6(), src: e.src.Bits(), dst: e.dst.Bits(), protocol: e.protocol != 0}
+	if s.protocol {
+		s.sport, s.dport, s.mask = e.sport.first == e.sport.last, e.dport.first == e.dport.last, e.mask
+	}
+	return s
+}
+
+// hasMasksOf reports whether two pieces have the same masks, the first time in the same order: then
+// VPP gives the same keys to what both have, and to what stands behind. It is false where that is
+// not known.
+func (p piece) hasMasksOf(o piece) bool {
+	if len(p.entries) != p.count || len(o.entries) != o.count {
+		return false
+	}
+	return slices.Equal(masksOf(p.entries), masksOf(o.entries))
+}
+
+func masksOf(entries []entry) (out []masks) {
+	seen := make(map[masks]bool)
+	for i := range entries {
+		if s := entries[i].masks(); !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}

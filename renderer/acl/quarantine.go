@@ -1,0 +1,97 @@
+package acl
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	"github.com/sluice-net/sluice/renderer/cache"
+	"github.com/sluice-net/sluice/renderer/vpp"
+)
+
+// Quarantine implements renderer.Quarantiner. It blocks nothing without Options.HoldUnknown.
+func (r *Renderer) Quarantine(ctx context.Context) (holdsRules bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.committed {
+		return true, nil
+	}
+	ctx, done := r.link.Calls(ctx)
+	defer done()
+	holdsRules, err = r.quarantine(ctx)
+	err = vpp.Ended(ctx, err)
+	r.publish(err)
+	return holdsRules, err
+}
+
+// quarantine reads the interfaces each time, and has the next Commit look at them, too.
+func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) {
+	if r.auditing.take() { // it is the time to look for a tag that came late
+		r.auditing.wait(r.options.Audit, r.link.Prompt)
+	}
+	r.replugged.Store(true)
+	defer r.replugged.Store(true)
+	if _, err := r.connect(ctx); err != nil {
+		return false, r.fail(err)
+	}
+	w := r.want(cache.Plan{})
+	holdsRules = r.mirror.holdsRules()
+	r.spare(w, holdsRules)
+	if err := w.block(ctx); err != nil {
+		return holdsRules, r.fail(err)
+	}
+	r.holding(w)
+	return holdsRules, errors.Join(w.refused...)
+}
+
+// holdsRules reports whether a Commit has come to the vswitch before: then it has an ACL of ours
+// beside the one that blocks.
+func (m *mirror) holdsRules() bool {
+	for _, h := range m.acls {
+		if name, _, _, _ := parseTag(h.tag); name != closedSlot {
+			return true
+		}
+	}
+	return false
+}
+
+// spare takes the interfaces from those to block that the vswitch had when rules of an earlier
+// run were found there.
+func (r *Renderer) spare(w *wanted, holdsRules bool) {
+	first := holdsRules && r.spared == nil
+	there := make(map[uint32]string)
+	for _, n := range w.m.ifs {
+		if w.held[n.index] && (first || r.spared[n.index] == n.name) {
+			there[n.index] = n.name
+		}
+	}
+	if r.spared = nil; holdsRules {
+		r.spared = there
+		maps.DeleteFunc(w.held, func(index uint32, _ bool) bool { return there[index] != "" })
+	}
+}
+
+// block binds the ACL that denies everything to the interfaces that are held, and touches nothing
+// else.
+func (w *wanted) block(ctx context.Context) error {
+	if len(w.held) == 0 {
+		return nil
+	}
+	w.fixed(closedSlot, everything(deny))
+	s := w.r.slot(closedSlot)
+	w.early = []change{{place{s, 0}, s.want[0]}}
+	for _, phase := range []func(context.Context) error{w.create, w.changeEarly} {
+		if err := phase(ctx); err != nil {
+			return err
+		}
+	}
+	for _, n := range w.m.ifs {
+		if !w.held[n.index] {
+			continue
+		}
+		if err := w.bindInterface(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package acl_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
+)
+
+// quarantine has the renderer block what it must before the first state.
+func quarantine(t *testing.T, r *sluiceacl.Renderer, holdsRules bool) {
+	t.Helper()
+	got, err := r.Quarantine(t.Context())
+	if err != nil || got != holdsRules {
+		t.Fatalf("quarantine: holds rules %t (%v), want %t", got, err, holdsRules)
+	}
+}
+
+// unruled are the pods of the shop without rules.
+func unruled(x renderer.Txn) {
+	for i, p := range shopPods {
+		x.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}})
+	}
+}
+
+// awaitBlocked quarantines whenever the renderer asks to be called, until the state names
+// interfaces as blocked.
+func (s *subject) awaitBlocked(t *testing.T, holdsRules bool, names ...string) {
+	t.Helper()
+	for {
+		quarantine(t, s.r, holdsRules)
+		if slices.Equal(s.r.State().Blocked, names) {
+			return
+		}
+		select {
+		case <-s.wake:
+		case <-time.After(s.timeout()):
+			t.Fatalf("blocked: %q, want %q", s.r.State().Blocked, names)
+		}
+	}
+}
+
+// blockedPods returns the names of the interfaces of pods.
+func blockedPods(plumbing *table, pods ...api.PodID) (names []string) {
+	prefix := ""
+	if plumbing != nil {
+		prefix = "memif/"
+	}
+	for _, p := range pods {
+		names = append(names, prefix+p.String())
+	}
+	return names
+}
+
+func TestQuarantineBlocksPodsOfAFreshVswitchUntilTheFirstState(t *testing.T) {
+	for name, plumbing := range map[string]*table{"by name": newTable(), "by tag": nil} {
+		t.Run(name, func(t *testing.T) {
+			s := openWith(t, plumbing, true, shopPods...)
+			commitRoutes(t, s)
+			blocked := blockedPods(plumbing, shopPods...)
+			s.awaitBlocked(t, false, blocked...)
+			for _, name := range s.r.State().Blocked {
+				s.wantClosed(t, name)
+			}
+			s.want(t, "10.9.0.1", "10.0.0.4", 80, api.Deny)
+			s.want(t, "10.0.0.4", "10.9.0.1", 80, api.Deny)
+			if n := s.changes(func() { quarantine(t, s.r, false) }); n != 0 {
+				t.Errorf("another look makes %d changes", n)
+			}
+
+			s.attach(pod("fresh"))
+			blocked = append(blocked, blockedPods(plumbing, pod("fresh"))...)
+			s.awaitBlocked(t, false, blocked...)
+			s.reopen(t, s.options) // what blocks is no rule
+			s.attach(pod("late"))
+			s.awaitBlocked(t, false, append(blocked, blockedPods(plumbing, pod("late"))...)...)
+
+			commit(t, s.r, true, shop)
+			s.want(t, "10.9.0.1", "10.0.0.4", 80, api.Permit)
+			s.want(t, "10.9.0.1", "10.0.0.3", 5432, api.Permit)
+			s.want(t, "10.9.0.1", "10.0.0.3", 22, api.Deny)
+			if got, want := s.r.State().Blocked, blockedPods(plumbing, pod("fresh"), pod("late")); !slices.Equal(got, want) {
+				t.Errorf("blocked: %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// commitRoutes has the router of a subject know the addresses of the shop, without a Commit of the
+// renderer.
+func commitRoutes(t *testing.T, s *subject) {
+	t.Helper()
+	for p, a := range map[string]string{"open": "10.0.0.4", "db": "10.0.0.3"} {
+		if err := s.sw.AddRoute(host(a), s.ports[pod(p)]); err != nil {
+			t.Fatal(err)
+		}
+		s.router.Attached[addr(a)] = pod(p)
+	}
+}
+
+// TestQuarantineLeavesAVswitchWithRulesAlone: neither pods with rules nor those without any lose
+// what they have, whatever is the last state; a pod that comes before the first one is blocked.
+func TestQuarantineLeavesAVswitchWithRulesAlone(t *testing.T) {
+	for name, state := range map[string]func(renderer.Txn){"with policies": shop, "without policies": unruled} {
+		t.Run(name, func(t *testing.T) {
+			s := openWith(t, nil, true, shopPods...)
+			commit(t, s.Renderer(), true, shop)
+			commit(t, s.Renderer(), true, state)
+			before := s.sw.Interfaces()
+			s.reopen(t, s.options)
+			n := s.changes(func() {
+				s.awaitBlocked(t, true)
+				s.sw.AddInterface("eth9", "") // nobody's
+				quarantine(t, s.r, true)
+			})
+			if d := cmp.Diff(before, s.sw.Interfaces()[:len(before)]); n != 0 || d != "" {
+				t.Fatalf("%d changes before a state is known: %s", n, d)
+			}
+			s.want(t, "10.9.0.1", "10.0.0.4", 80, api.Permit)
+
+			s.ports[pod("fresh")] = s.attach(pod("fresh"))
+			s.awaitBlocked(t, true, "shop/fresh")
+			s.wantClosed(t, "shop/fresh")
+			if d := cmp.Diff(before, s.sw.Interfaces()[:len(before)]); d != "" {
+				t.Error(d)
+			}
+			commit(t, s.r, true, state)
+			if got := s.r.State().Blocked; !slices.Equal(got, []string{"shop/fresh"}) {
+				t.Errorf("blocked: %q", got)
+			}
+
+			s.reopen(t, s.options)
+			quarantine(t, s.r, true)
+			s.sw.Restart() // now it holds nothing
+			s.want(t, "10.9.0.1", "10.0.0.4", 80, api.Permit)
+			for {
+				if found, err := s.r.Quarantine(t.Context()); err == nil && !found && len(s.r.State().Blocked) > len(shopPods) {
+					break
+				}
+				<-s.wake
+			}
+			s.want(t, "10.9.0.1", "10.0.0.4", 80, api.Deny)
+		})
+	}
+}
+
+func TestQuarantineIsOffWithoutHoldUnknown(t *testing.T) {
+	s := open(t, pod("open"))
+	if n := s.changes(func() { quarantine(t, s.r, false) }); n != 0 || len(s.r.State().Blocked) > 0 {
+		t.Errorf("%d changes, blocked: %q", n, s.r.State().Blocked)
+	}
+}
+
+// TestQuarantineIsTriedAgain: a call that fails leaves nothing half done for good.
+func TestQuarantineIsTriedAgain(t *testing.T) {
+	for _, retval := range []bool{false, true} {
+		for n := 1; ; n++ {
+			s := openWith(t, nil, true, pod("open"), pod("db"))
+			s.tap.retval = retval
+			s.FailNext(n)
+			_, err := s.r.Quarantine(t.Context())
+			s.FailNext(0)
+			if blocked := s.r.State().Blocked; err != nil && s.r.State().Err == nil || err == nil && len(blocked) != 2 {
+				t.Errorf("call %d: the state says %v, %q, quarantine %v", n, s.r.State().Err, blocked, err)
+			}
+			s.awaitBlocked(t, false, "shop/open", "shop/db")
+			if err == nil {
+				break
+			}
+		}
+	}
+}
+
+// TestQuarantineEndsWithTheFirstCommit: what policy says is not blocked again.
+func TestQuarantineEndsWithTheFirstCommit(t *testing.T) {
+	s := openWith(t, nil, true, pod("open"))
+	commit(t, s.Renderer(), true, unruled)
+	if n := s.changes(func() { quarantine(t, s.r, true) }); n != 0 {
+		t.Errorf("%d changes", n)
+	}
+	s.want(t, "10.9.0.1", "10.0.0.4", 80, api.Permit)
+}

@@ -1,0 +1,59 @@
+package acl_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// TestOnePolicyElsewhereBindsNoOtherInterfaceAgain has 94 pods with one table about 10 000 peers.
+// Then a policy says that one of the peers may send to one of the 94 only, so that the table
+// becomes two. The one that has another table now must move, and nobody else.
+func TestOnePolicyElsewhereBindsNoOtherInterfaceAgain(t *testing.T) {
+	const many = 94
+	var pods []api.PodID
+	for i := range many {
+		pods = append(pods, benchPod(i))
+	}
+	peer := pod("peer")
+	s := open(t, append(pods, peer)...)
+	address := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}) }
+	isPeer := renderer.PodConfig{IPs: []netip.Addr{addr("172.16.0.4")}}
+	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+		x.UpdateSet(throng, nil, nil)
+		for i, p := range pods {
+			x.Render(p, renderer.PodConfig{IPs: []netip.Addr{address(i)}, Egress: list(from(api.SetNet(throng), 80))})
+		}
+		x.Render(peer, isPeer)
+	})
+	commit(t, s.Renderer(), false, func(x renderer.Txn) { x.UpdateSet(throng, scattered(10_000), nil) })
+
+	lists := func() map[string]string {
+		out := make(map[string]string)
+		for _, i := range s.sw.Interfaces() {
+			out[i.Name] = fmt.Sprint(i.Outputs)
+		}
+		return out
+	}
+	before := lists()
+	isPeer.Ingress = list(to(api.PrefixNet(netip.PrefixFrom(address(0), 32)), 80))
+	calls := s.changes(func() {
+		commit(t, s.Renderer(), false, func(x renderer.Txn) { x.Render(peer, isPeer) })
+	})
+	after := lists()
+	for i, p := range pods[1:] {
+		if before[p.String()] != after[p.String()] {
+			t.Fatalf("interface %d of %d, %s, was bound again: %s, now %s; %d calls", i+1, many, p, before[p.String()], after[p.String()], calls)
+		}
+	}
+	if calls > 60 {
+		t.Errorf("%d calls, want those for one pod, the peer, and the uplink", calls)
+	}
+	s.want(t, "172.16.0.4", "10.0.0.1", 80, api.Permit)
+	s.want(t, "172.16.0.4", "10.0.0.2", 80, api.Deny)
+	s.want(t, "172.16.0.6", "10.0.0.2", 80, api.Permit)
+	s.want(t, "172.16.0.6", "10.0.0.1", 80, api.Permit)
+}

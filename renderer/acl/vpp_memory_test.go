@@ -1,0 +1,255 @@
+package acl_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.fd.io/govpp/adapter"
+	"go.fd.io/govpp/adapter/socketclient"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+)
+
+// roomy is a VPP with interfaces of pods, and a renderer that reads its statistics segment.
+type roomy struct {
+	*vpp
+	r    *sluiceacl.Renderer
+	pods []api.PodID
+}
+
+func startRoomy(t *testing.T, heap int, every float64, pods int) *roomy {
+	x := &roomy{vpp: startVPPWith(t, heap, every)}
+	tags := []string{sluiceacl.UplinkTag}
+	for i := range pods {
+		x.pods = append(x.pods, benchPod(i))
+		tags = append(tags, sluiceacl.InterfaceTag(x.pods[i]))
+	}
+	attach(t, x.api(), tags)
+	r, err := sluiceacl.New(sluiceacl.Options{Socket: x.socket(), StatsSocket: x.statsSocket(), Timeout: 10 * time.Minute, Audit: -1, Quiet: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.r = r
+	return x
+}
+
+func (x *roomy) api() adapter.VppAPI { return socketclient.NewVppClient(x.socket()) }
+
+// close ends both; the VPP must have lived until now.
+func (x *roomy) close() {
+	usedHeap(x.t, x.api())
+	_ = x.r.Close()
+	x.stop()
+}
+
+// fate says what has become of the process.
+func (x *roomy) fate() string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", x.process.Process.Pid))
+	if fields := strings.Fields(string(stat)); err == nil && len(fields) > 2 {
+		return "in state " + fields[2]
+	}
+	return "gone"
+}
+
+// spaced returns addresses that cannot be merged and lie apart from each other.
+func spaced(n, apart int) (out []netip.Prefix) {
+	for i := range n {
+		k := uint32(172<<24|16<<16) + uint32(i*apart)
+		out = append(out, netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(k >> 24), byte(k >> 16), byte(k >> 8), byte(k)}), 32))
+	}
+	return out
+}
+
+// about gives every pod a policy about a set; isolated says that one of its members may send to
+// nobody.
+func (x *roomy) about(t renderer.Txn, member netip.Addr, isolated bool) {
+	for i, p := range x.pods {
+		t.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: list(from(api.SetNet(throng), 80))})
+	}
+	peer := renderer.PodConfig{IPs: []netip.Addr{member}}
+	if isolated {
+		peer.Ingress = list()
+	}
+	t.Render(x.pods[0], peer)
+}
+
+// TestRealVPPMemoryOfEntries measures what entries take of VPP's heap, as they are installed and
+// when an entry in front of them has VPP give all of them other keys. It must never be more than
+// they are taken for.
+func TestRealVPPMemoryOfEntries(t *testing.T) {
+	for _, n := range []struct{ pods, members, apart int }{{20, 5000, 2}, {95, 1000, 257}, {95, 10_000, 2}, {95, 10_000, 257}} {
+		t.Run(fmt.Sprintf("%dx%dx%d", n.pods-1, n.members, n.apart), func(t *testing.T) {
+			x := startRoomy(t, 2048, 0.1, n.pods)
+			defer x.close()
+			member := spaced(2, n.apart)[1].Addr()
+			commit(t, x.r, true, func(r renderer.Txn) { x.about(r, member, false) })
+			base := usedHeap(t, x.api())
+			full := 0.0 // what all of it is taken for
+			applied := float64((n.pods - 1) * n.members)
+			for _, step := range []struct {
+				name string
+				full bool // before it
+				fill func(renderer.Txn)
+			}{
+				{"filled", false, func(r renderer.Txn) { r.UpdateSet(throng, spaced(n.members, n.apart), nil) }},
+				{"one member is isolated", true, func(r renderer.Txn) { x.about(r, member, true) }},
+				{"and no more", true, func(r renderer.Txn) { x.about(r, member, false) }},
+				{"emptied", true, func(r renderer.Txn) { r.UpdateSet(throng, nil, spaced(n.members, n.apart)) }},
+				{"filled again", false, func(r renderer.Txn) { r.UpdateSet(throng, spaced(n.members, n.apart), nil) }},
+			} {
+				before, began := usedHeap(t, x.api()), time.Now()
+				commit(t, x.r, false, step.fill)
+				took := time.Since(began)
+				used, needed := usedHeap(t, x.api()), float64(x.r.State().Memory.Needed)/(1<<20)
+				t.Logf("%-22s %6.1f MB, %3.0f B an entry and interface, taken for %6.1f MB, in %v",
+					step.name, used-base, (used-base)*(1<<20)/applied, needed, took.Round(time.Millisecond))
+				most := needed
+				if step.full {
+					most -= full
+				} else {
+					full = needed
+				}
+				if grown := used - before; grown > most+1 {
+					t.Errorf("%s: the heap has grown by %.1f MB, at most %.1f MB were forecast", step.name, grown, most)
+				}
+			}
+		})
+	}
+}
+
+// TestRealVPPHeapIsReadFromItsStatistics has VPP say what it has and what is used, without its
+// command line.
+func TestRealVPPHeapIsReadFromItsStatistics(t *testing.T) {
+	x := startRoomy(t, 512, 0.1, 4)
+	defer x.close()
+	commit(t, x.r, true, func(r renderer.Txn) { x.about(r, addr("172.16.0.4"), false) })
+	used := usedHeap(t, x.api())
+	got, left := float64(x.r.State().Memory.Budget)/(1<<20), 512*7/8-used
+	if math.Abs(got-left) > 16 {
+		t.Errorf("%.0f MB may be taken, want about %.0f", got, left)
+	}
+}
+
+// TestRealVPPTakesWhatItKeepsAgain removes a large set, which VPP keeps the memory of, and adds it
+// again.
+func TestRealVPPTakesWhatItKeepsAgain(t *testing.T) {
+	x := startRoomy(t, 700, 0.1, 95)
+	defer x.close()
+	commit(t, x.r, true, func(r renderer.Txn) { x.about(r, addr("172.16.0.4"), false) })
+	for range 3 {
+		commit(t, x.r, false, func(r renderer.Txn) { r.UpdateSet(throng, spaced(10_000, 257), nil) })
+		time.Sleep(300 * time.Millisecond) // figures are made meanwhile
+		commit(t, x.r, false, func(r renderer.Txn) { r.UpdateSet(throng, nil, spaced(10_000, 257)) })
+		time.Sleep(300 * time.Millisecond)
+	}
+}
+
+// TestRealVPPOutlivesOnePolicyMore fills most of a heap of 512 MB with a policy of 94 pods about 10
+// 000 peers, and then has a policy isolate one of these, which has VPP apply everything again.
+// Either may be refused.
+func TestRealVPPOutlivesOnePolicyMore(t *testing.T) {
+	x := startRoomy(t, 512, 10, 95)
+	defer x.close()
+	member := spaced(2, 257)[1].Addr()
+	for n, step := range []func(renderer.Txn){
+		func(r renderer.Txn) { x.about(r, member, false) },
+		func(r renderer.Txn) { r.UpdateSet(throng, spaced(10_000, 257), nil) },
+		func(r renderer.Txn) { x.about(r, member, true) },
+	} {
+		err := try(t, x.r, n == 0, step)
+		if err != nil && !errors.Is(err, sluiceacl.ErrTooLarge) {
+			t.Fatalf("step %d: %v; vpp is %s", n, err, x.fate())
+		}
+		t.Logf("step %d: %.0f MB are used (%v)", n, usedHeap(t, x.api()), err)
+	}
+}
+
+// TestRealVPPNeverAborts makes random plans on VPPs with heaps of 256 MB to 2 GB: sets of all sizes
+// and distances, policies of members, pods and ports that change, all that at any time. Part of a
+// plan may be refused, but VPP must live. SLUICE_VPP_PLANS says how many plans.
+func TestRealVPPNeverAborts(t *testing.T) {
+	plans := renderertest.Extent(10, 60, 1000)
+	if n, err := strconv.Atoi(os.Getenv("SLUICE_VPP_PLANS")); err == nil {
+		plans = n
+	}
+	seed := uint64(time.Now().UnixNano())
+	if n, err := strconv.ParseUint(os.Getenv("SLUICE_VPP_SEED"), 10, 64); err == nil {
+		seed = n
+	}
+	t.Logf("SLUICE_VPP_SEED=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	total, refused := 0, 0
+	for total < plans {
+		heap := []int{256, 256, 384, 384, 512, 512, 1024, 2048}[random.IntN(8)]
+		every := []float64{10, 1, 0.1}[random.IntN(3)]
+		x := startRoomy(t, heap, every, []int{2 + random.IntN(99), 60 + random.IntN(41)}[random.IntN(2)])
+		most := heap << 20 / 250 / len(x.pods) // members, so that some plans fit
+		t.Logf("plan %d: a heap of %d MB, figures every %v s, %d pods, up to %d members", total, heap, every, len(x.pods), most)
+		held := make(map[api.SetID][]netip.Prefix)
+		for n := range min(20, plans-total) {
+			err := try(t, x.r, n == 0, func(r renderer.Txn) { x.anything(r, random, held, min(30_000, most)) })
+			switch {
+			case errors.Is(err, sluiceacl.ErrTooLarge):
+				refused++
+			case err != nil:
+				t.Fatalf("plan %d: %v; vpp is %s", total, err, x.fate())
+			}
+			total++
+		}
+		x.close()
+	}
+	t.Logf("%d plans, %d of them refused in part, no abort", total, refused)
+}
+
+// anything changes sets and pods at random.
+func (x *roomy) anything(r renderer.Txn, random *rand.Rand, held map[api.SetID][]netip.Prefix, most int) {
+	sets := []api.SetID{101, 102, 103}
+	for _, id := range sets {
+		if len(held[id]) > 0 && random.IntN(2) == 0 {
+			continue
+		}
+		n := int(math.Pow(float64(most), random.Float64()))
+		if random.IntN(2) == 0 {
+			n = most/2 + random.IntN(most/2)
+		}
+		next := spaced(n, []int{2, 3, 257, 771}[random.IntN(4)])
+		was := make(map[netip.Prefix]bool, len(next))
+		for _, p := range next {
+			was[p] = true
+		}
+		r.UpdateSet(id, next, slices.DeleteFunc(slices.Clone(held[id]), func(p netip.Prefix) bool { return was[p] }))
+		held[id] = next
+	}
+	id, port, share := sets[random.IntN(3)], []uint16{80, 443}[random.IntN(2)], random.IntN(len(x.pods)+1)
+	if random.IntN(2) == 0 {
+		share = len(x.pods)
+	}
+	for i, p := range x.pods {
+		if random.IntN(8) == 0 {
+			continue // has what it had
+		}
+		c := renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}}
+		if i < share {
+			c.Egress = list(from(api.SetNet(id), port))
+		}
+		if i == 0 {
+			c.IPs = []netip.Addr{spaced(6, 2)[random.IntN(6)].Addr()}
+		}
+		if random.IntN(len(x.pods)) == 0 {
+			c.Ingress = list(to(api.SetNet(sets[random.IntN(3)]), port))
+		}
+		r.Render(p, c)
+	}
+}

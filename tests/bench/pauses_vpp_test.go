@@ -1,0 +1,238 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
+)
+
+// pausesFor is how long pods come and go.
+const pausesFor = 20 * time.Second
+
+// load is who the peers are, and how many of them come and go.
+type load struct {
+	peers, sets int     // sets share the peers, each with a rule of its own
+	rate        int     // pods that come or go in a second
+	budget      float64 // of the renderer
+}
+
+func (l load) String() string {
+	return fmt.Sprintf("%d-peers-in-%d/%d-pods-a-second/budget-%.0f%%", l.peers, l.sets, l.rate, 100*l.budget)
+}
+
+// BenchmarkVPPPauses has pods of other nodes come and go, as in rollouts of one set after the
+// other; every second one that goes is old. It reports what traffic to a pod notices that shares
+// its table with 99 others: how long packets take, what is lost, what passes that must not. It also
+// reports for how much of the time VPP was paused, and how long joins and leaves took until they
+// were in force. A machine without other work and a core for VPP make figures that mean something.
+func BenchmarkVPPPauses(b *testing.B) {
+	for _, peers := range []int{1_000, 10_000} {
+		for _, sets := range []int{1, peers / 500} {
+			for _, rate := range []int{10, 100} {
+				for _, budget := range []float64{1, 0.01} {
+					l := load{peers, sets, rate, budget}
+					b.Run(l.String(), func(b *testing.B) {
+						for b.Loop() {
+							pauses(b, l)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// churn is a renderer with sets from which pods come and go.
+type churn struct {
+	load
+	r        *acl.Renderer
+	s        *stream
+	prompted chan struct{}
+	born     int // members so far
+	of       map[netip.Addr]api.SetID
+	old      []netip.Addr // that were there at the beginning, and are; by set
+	young    []netip.Addr // that joined since, and are in force
+
+	waiting map[netip.Addr]time.Time // joins that are not in force, and since when
+	joins   []time.Duration          // until they were in force
+	leaves  []time.Duration
+}
+
+func pauses(b *testing.B, l load) {
+	b.StopTimer()
+	defer b.StartTimer() // as b.Loop wants it
+	p := vpptest.Plumb(vpptest.LaunchLarge(b, "af_packet_plugin.so"))
+	ids := make([]api.PodID, 100)
+	for i := range ids {
+		ids[i] = api.PodID{Namespace: "shop", Name: fmt.Sprint("p", i)}
+	}
+	pod, outside := connect(b, p, "p", acl.InterfaceTag(ids[0])), connect(b, p, "o", "outside")
+	for _, id := range ids[1:] {
+		p.Add(acl.InterfaceTag(id))
+	}
+	p.Route(podAddress(0), acl.InterfaceTag(ids[0]))
+	c := &churn{load: l, of: map[netip.Addr]api.SetID{}, prompted: make(chan struct{}, 1), waiting: map[netip.Addr]time.Time{}, s: &stream{dst: podAddress(0), sent: map[uint32]probe{}}}
+	c.start(b, p, ids)
+	c.s.allowed = []netip.Addr{c.old[0]}
+	c.old = c.old[1:]
+	stop, done := make(chan struct{}), make(chan struct{})
+	before := c.r.State().Pauses.Total
+	b.StartTimer()
+	began := time.Now()
+	go func() {
+		defer close(done)
+		c.s.run(b, outside, pod, stop)
+	}()
+	c.run(b)
+	paused, took := c.r.State().Pauses.Total-before, time.Since(began)
+	b.StopTimer()
+	close(stop)
+	<-done
+	b.ReportMetric(100*paused.Seconds()/took.Seconds(), "paused-%")
+	for name, list := range map[string][]time.Duration{"lag": c.s.lags, "join": c.joins, "leave": c.leaves} {
+		slices.Sort(list)
+		if len(list) == 0 {
+			b.Fatalf("nothing was measured of %s", name)
+		}
+		for of, at := range map[string]int{"p50": len(list) / 2, "p99": len(list) * 99 / 100, "max": len(list) - 1} {
+			b.ReportMetric(float64(list[at].Microseconds())/1e3, name+"-"+of+"-ms")
+		}
+	}
+	b.ReportMetric(float64(len(c.s.lags)), "arrived")
+	b.ReportMetric(float64(c.s.lost), "lost")
+	b.ReportMetric(float64(c.s.passed), "denied-passed")
+}
+
+func podAddress(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)}) }
+
+// start makes the renderer with pods that share a table, and its set.
+func (c *churn) start(b *testing.B, p *vpptest.Plumbing, ids []api.PodID) {
+	var err error
+	c.r, err = acl.New(acl.Options{Socket: p.Socket(), Log: slog.New(slog.DiscardHandler), Memory: 1500 << 20, PauseBudget: c.budget, OnChange: func() {
+		select {
+		case c.prompted <- struct{}{}:
+		default:
+		}
+	}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := c.r.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	txn := c.r.NewTxn(true)
+	var rules []api.ContivRule
+	for n := range c.sets {
+		set := api.SetID(n + 1)
+		rules = append(rules, api.ContivRule{Action: api.Permit, Src: api.SetNet(set), Protocol: api.UDP, DstPort: api.Port(80)})
+		var members []netip.Prefix
+		for range c.peers / c.sets {
+			members = append(members, addressOf(c.born))
+			c.old = append(c.old, c.bear(set))
+		}
+		txn.UpdateSet(set, members, nil)
+	}
+	l := renderer.NewRuleList(append(rules, api.ContivRule{}), nil)
+	for i, id := range ids {
+		txn.Render(id, renderer.PodConfig{IPs: []netip.Addr{podAddress(i)}, Egress: l})
+	}
+	if err := txn.Commit(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// bear returns a new address, which is to join a set.
+func (c *churn) bear(set api.SetID) netip.Addr {
+	a := addressOf(c.born).Addr()
+	c.born++
+	c.of[a] = set
+	return a
+}
+
+// run has pods come and go. What comes while a commit runs is committed together, as by an agent.
+func (c *churn) run(b *testing.B) {
+	began := time.Now()
+	pause := time.Second / time.Duration(c.rate)
+	events := 0
+	for {
+		due := began.Add(time.Duration(events) * pause)
+		if due.Sub(began) >= pausesFor {
+			break
+		}
+		select {
+		case <-time.After(time.Until(due)):
+		case <-c.prompted:
+			c.commit(b, nil, nil)
+			continue
+		}
+		until := int(time.Since(began)/pause) + 1
+		joins, leaves := map[netip.Addr]time.Time{}, map[netip.Addr]time.Time{}
+		for ; events < until; events++ {
+			at := began.Add(time.Duration(events) * pause)
+			if events%2 == 0 {
+				joins[c.bear(c.of[c.old[0]])] = at
+			} else if a, ok := c.goes(events%4 == 1); ok {
+				leaves[a] = at
+			}
+		}
+		c.commit(b, joins, leaves)
+	}
+	for len(c.waiting) > 0 {
+		<-c.prompted
+		c.commit(b, nil, nil)
+	}
+}
+
+// goes returns the next member that leaves.
+func (c *churn) goes(old bool) (a netip.Addr, ok bool) {
+	list := &c.young
+	if old {
+		list = &c.old
+	}
+	if len(*list) < 2 {
+		return a, false
+	}
+	a, *list = (*list)[0], (*list)[1:]
+	c.s.leaving(a)
+	return a, true
+}
+
+func (c *churn) commit(b *testing.B, joins, leaves map[netip.Addr]time.Time) {
+	txn := c.r.NewTxn(false)
+	for a, at := range joins {
+		txn.UpdateSet(c.of[a], []netip.Prefix{netip.PrefixFrom(a, 32)}, nil)
+		c.waiting[a] = at
+	}
+	for a := range leaves {
+		txn.UpdateSet(c.of[a], nil, []netip.Prefix{netip.PrefixFrom(a, 32)})
+	}
+	err := txn.Commit(b.Context())
+	if err != nil && !errors.Is(err, renderer.ErrDeferred) {
+		b.Fatal(err)
+	}
+	now := time.Now()
+	for a, at := range leaves {
+		c.leaves = append(c.leaves, now.Sub(at))
+		c.s.left(a)
+	}
+	if err != nil {
+		return
+	}
+	for a, at := range c.waiting {
+		c.joins = append(c.joins, now.Sub(at))
+		c.young = append(c.young, a)
+		c.s.joined(a)
+	}
+	clear(c.waiting)
+}
