@@ -233,7 +233,7 @@ func TestAuditFindingIsAnErrorUntilItIsRepaired(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
 		s.unbind(s.ports[pod("web-0")])
 		var during []error
-		s.tap.changed = func() { during = append(during, s.r.State().Err) }
+		s.tap.changed = func([]byte) { during = append(during, s.r.State().Err) }
 		audit()
 		if len(during) == 0 {
 			t.Fatal("nothing was repaired")

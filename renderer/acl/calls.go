@@ -18,7 +18,7 @@ const none = ^uint32(0)
 func (l *link) put(ctx context.Context, index uint32, tag string, p piece) (uint32, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	defer l.pausing()()
+	defer l.pausing(ctx)()
 	r, err := acl.NewServiceClient(l.Conn).ACLAddReplace(ctx,
 		&acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.entries)), R: toRules(p.entries)})
 	if err != nil {
@@ -31,7 +31,7 @@ func (l *link) put(ctx context.Context, index uint32, tag string, p piece) (uint
 func (l *link) remove(ctx context.Context, index uint32, tag string) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	defer l.pausing()()
+	defer l.pausing(ctx)()
 	if _, err := acl.NewServiceClient(l.Conn).ACLDel(ctx, &acl.ACLDel{ACLIndex: index}); err != nil {
 		return fmt.Errorf("delete acl %d %s: %w", index, tag, err)
 	}
@@ -42,7 +42,7 @@ func (l *link) remove(ctx context.Context, index uint32, tag string) error {
 func (l *link) bind(ctx context.Context, n *netif, to lists) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	defer l.pausing()()
+	defer l.pausing(ctx)()
 	all := append(append([]uint32(nil), to.in...), to.out...)
 	_, err := acl.NewServiceClient(l.Conn).ACLInterfaceSetACLList(ctx, &acl.ACLInterfaceSetACLList{
 		SwIfIndex: interface_types.InterfaceIndex(n.index), Count: uint8(len(all)), NInput: uint8(len(to.in)), Acls: all})
@@ -57,7 +57,7 @@ func (l *link) bind(ctx context.Context, n *netif, to lists) error {
 func (l *link) addDel(ctx context.Context, n *netif, index uint32, add bool) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	defer l.pausing()()
+	defer l.pausing(ctx)()
 	_, err := acl.NewServiceClient(l.Conn).ACLInterfaceAddDel(ctx, &acl.ACLInterfaceAddDel{
 		IsAdd: add, SwIfIndex: interface_types.InterfaceIndex(n.index), ACLIndex: index})
 	if err != nil {

@@ -12,6 +12,7 @@ type place struct {
 type change struct {
 	place
 	piece piece
+	paced bool // interfaces are switched to a new ACL one by one; in place otherwise
 }
 
 // changes returns the messages that bring ACLs that interfaces have one after the
@@ -51,14 +52,14 @@ func (m *mirror) changes(sequence []place) (out []change, ok bool) {
 		}
 		switch {
 		case isNew:
-			out = append(out, change{p, want})
+			out = append(out, change{place: p, piece: want})
 			continue
 		case !isOld:
-			out = append(out, change{p, newPiece(both, nil)})
+			out = append(out, change{place: p, piece: newPiece(both, nil)})
 		}
-		removals = append(removals, change{p, want})
+		removals = append(removals, change{place: p, piece: want})
 	}
-	out = append(out, change{differ[last], differ[last].want()})
+	out = append(out, change{place: differ[last], piece: differ[last].want()})
 	slices.Reverse(removals)
 	return append(out, removals...), true
 }

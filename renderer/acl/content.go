@@ -2,6 +2,7 @@ package acl
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -24,6 +25,7 @@ type table struct {
 	expansion
 	whole   piece             // when it is one ACL
 	classes map[block][]class // of its blocks, as far as they were needed
+	refits  map[string]refit  // by what slots hold: those of groups of interfaces hold the same, most of the time
 }
 
 func (t table) classesOf(b block) []class {
@@ -33,6 +35,12 @@ func (t table) classesOf(b block) []class {
 		t.classes[b] = c
 	}
 	return c
+}
+
+// refit is the outcome of laying a table out for slots that hold something.
+type refit struct {
+	content
+	ok bool
 }
 
 // refitting is how a slot is to take a table over.
@@ -48,7 +56,7 @@ const (
 func (z sizes) isWhole(t table) bool { return len(t.entries) <= z.whole }
 
 func (z sizes) newTable(x expansion) table {
-	t := table{expansion: x, classes: make(map[block][]class)}
+	t := table{expansion: x, classes: make(map[block][]class), refits: make(map[string]refit)}
 	if z.isWhole(t) {
 		t.whole = newPiece(x.entries, x.rules)
 	}
@@ -57,11 +65,15 @@ func (z sizes) newTable(x expansion) table {
 
 // newContent lays a table out for a new slot. It depends on the table alone.
 func (z sizes) newContent(x table) content {
-	var c content
 	if z.isWhole(x) {
-		c.add(x.whole, role{})
-		return c
+		return content{pieces: []piece{x.whole}, roles: []role{{}}}
 	}
+	c, _ := x.refitOnce("", func() (content, bool) { return z.newGroups(x), true })
+	return c
+}
+
+// newGroups lays a table out that is several ACLs.
+func (z sizes) newGroups(x table) (c content) {
 	between := 0
 	for _, b := range z.largest(blocksOf(x.entries)) {
 		z.addMixed(&c, x.expansion, block{between, b.first})
@@ -70,6 +82,16 @@ func (z sizes) newContent(x table) content {
 	}
 	z.addMixed(&c, x.expansion, block{between, len(x.entries)})
 	return c
+}
+
+// refitOnce lays the table out, unless it was for a slot that holds the same.
+func (t table) refitOnce(held string, lay func() (content, bool)) (content, bool) {
+	out, known := t.refits[held]
+	if !known {
+		out.content, out.ok = lay()
+		t.refits[held] = out
+	}
+	return content{slices.Clone(out.pieces), out.roles}, out.ok
 }
 
 // largest returns the blocks that are held in segments, in order.
@@ -104,12 +126,14 @@ func (z sizes) addGroup(c *content, x table, b block) {
 			all = append(all, ruled{k.entry(m.prefix), m.rule})
 		}
 	}
-	all = merge(all)
+	// The members of a set come and go together, as in a rolling update. So a rule stands in few of
+	// the ACLs.
+	slices.SortStableFunc(all, func(a, b ruled) int { return cmp.Compare(a.rule, b.rule) })
 	of := x.entries[b.first].verdict
-	count := max(1, min(z.colds, ceil(len(all), z.cold)), ceil(len(all), z.full))
+	count := max(1, ceil(len(all), z.full))
 	each := ceil(len(all), count)
 	for i := range count {
-		s := segment{changed: true, next: all[min(i*each, len(all)):min((i+1)*each, len(all))]}
+		s := segment{changed: true, next: merge(all[min(i*each, len(all)):min((i+1)*each, len(all))])}
 		c.add(s.piece(), role{cold, of})
 	}
 	c.add(newPiece(nil, nil), role{warm, of})
@@ -124,6 +148,16 @@ func (m *mirror) refit(s *slot, x table, how refitting) (content, bool) {
 	if len(s.roles) == 1 {
 		return content{[]piece{x.whole}, s.roles}, m.sizes.isWhole(x)
 	}
+	held := fmt.Appendf(nil, "%d %v", how, s.roles)
+	for _, index := range s.indexes {
+		digest := m.acls[index].piece.digest
+		held = append(held, digest[:]...)
+	}
+	return x.refitOnce(string(held), func() (content, bool) { return m.refitCells(s, x, how) })
+}
+
+// refitCells is refit for a slot of several ACLs.
+func (m *mirror) refitCells(s *slot, x table, how refitting) (content, bool) {
 	cells, ok := cellsOf(s.roles)
 	if !ok {
 		return content{}, false

@@ -12,9 +12,12 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// maxDeferral is how long members wait at most. It leaves the commit that carries them out a tenth
-// of a second of the two that Options.PauseBudget promises.
-const maxDeferral = 1900 * time.Millisecond
+// Members are in force after two seconds, as Options.PauseBudget promises. So they wait for that
+// long at most, without the time that the commit takes that carries them out.
+const (
+	maxDeferral = 1900 * time.Millisecond
+	minDeferral = 500 * time.Millisecond // also where commits take longer
+)
 
 var errPauseBudget = errors.New("pause budget: want a share of time from 0 to 1")
 
@@ -32,6 +35,7 @@ type deferral struct {
 	cache combiner
 	share float64       // of the time that pauses may take; 0: nothing waits
 	total time.Duration // of all pauses
+	took  time.Duration // that the last commit took which paused VPP
 
 	until   time.Time // members wait
 	waiting []membership
@@ -61,10 +65,11 @@ func (d *deferral) begin(now time.Time, mayWait bool) {
 
 // due returns when members that wait, or would begin to wait now, must be staged.
 func (d *deferral) due(now time.Time) time.Time {
-	latest := now.Add(maxDeferral)
+	latest := now
 	if len(d.waiting) > 0 {
-		latest = d.since.Add(maxDeferral)
+		latest = d.since
 	}
+	latest = latest.Add(max(minDeferral, maxDeferral-d.took))
 	if d.until.Before(latest) {
 		return d.until
 	}
@@ -133,12 +138,13 @@ func (d *deferral) release() {
 	d.waiting, d.staged, d.whole = nil, nil, true
 }
 
-// paused notes that a commit has paused VPP for some time until now.
-func (d *deferral) paused(pause time.Duration, now time.Time) {
+// paused notes that a commit, which took some time until now, has paused VPP for some of it.
+func (d *deferral) paused(took, pause time.Duration, now time.Time) {
 	d.total += pause
 	if d.share <= 0 || pause <= 0 {
 		return
 	}
+	d.took = took
 	wait := min(float64(pause)*(1/d.share-1), float64(maxDeferral))
 	if until := now.Add(time.Duration(wait)); until.After(d.until) {
 		d.until = until

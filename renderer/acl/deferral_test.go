@@ -156,7 +156,8 @@ func TestDeferralDeniesAtOnceAndKeepsWhatIsPermittedThroughout(t *testing.T) {
 					}
 					v.commit(t, steps)
 					waited = max(waited, len(v.d.waiting))
-					v.d.paused(time.Duration(rapid.IntRange(0, 30).Draw(t, "pause"))*time.Millisecond, v.now)
+					pause := time.Duration(rapid.IntRange(0, 30).Draw(t, "pause")) * time.Millisecond
+					v.d.paused(pause+time.Duration(rapid.IntRange(0, 2000).Draw(t, "took"))*time.Millisecond, pause, v.now)
 					if due := v.d.due(v.now); len(v.d.waiting) > 0 && rapid.Bool().Draw(t, "due") {
 						v.now = due
 						v.commit(t, nil)

@@ -205,7 +205,7 @@ func (r *Renderer) Dump() (out Dump) {
 // slotsOf returns the slots that hold an installed table.
 func (r *Renderer) slotsOf(t *cache.Table) []*slot {
 	if t.Parts == nil {
-		return present(r.local[t.Digest])
+		return r.slotsOfLocal(t)
 	}
 	all := present(r.slots[youngSlot])
 	for i := range parts {

@@ -97,13 +97,13 @@ func (r *Renderer) checkpoint() (undo func()) {
 // candidates returns all that may be refused and adds something.
 func (w *wanted) candidates(f *forecast) []candidate {
 	var out []candidate
-	for _, t := range w.layout.Tables {
+	for _, t := range w.local {
 		s := w.r.local[t.Digest]
 		if s == nil || w.tooBig[t.Digest] || f.blame[s] == 0 {
 			continue
 		}
 		out = append(out, candidate{
-			name: "table " + t.Name(), entries: countOf(s.want), adds: f.blame[s],
+			name: "table " + w.nameOf(t), entries: countOf(s.want), adds: f.blame[s],
 			refuse: func(err error) {
 				w.refuse(err, reasonMemory, t.Origins, len(t.Pods))
 				w.tooBig[t.Digest] = true

@@ -125,6 +125,10 @@ func (f *forecast) change(changes []change, most int) {
 		if old.digest == c.piece.digest {
 			continue
 		}
+		if c.paced {
+			f.switchOver(c, old, most)
+			continue
+		}
 		sameMasks := old.hasMasksOf(c.piece)
 		before := f.rehashed()
 		grows := c.piece.count - old.count
@@ -142,6 +146,23 @@ func (f *forecast) change(changes []change, most int) {
 		f.pieces[index] = c.piece
 		f.blame[c.slot] += uint64(max(0, grows)*len(f.chains[index])+f.rehashed()-before)*entryPrice + uint64(c.piece.count)*heldBytes
 	}
+}
+
+// switchOver follows interfaces that get another ACL, one after the other. Each has both for a
+// moment, and all that it has is taken off and put there again.
+func (f *forecast) switchOver(c change, old piece, most int) {
+	index, before, grows := c.index(), f.rehashed(), c.piece.count-old.count
+	f.pieces[index] = c.piece
+	f.heldNow += c.piece.count
+	for _, x := range f.chains[index] {
+		f.appliedNow += c.piece.count
+		f.step(most)
+		f.appliedNow -= old.count
+		x.rehashed += f.stay(x, x.acls)
+	}
+	f.heldNow -= old.count
+	f.step(most)
+	f.blame[c.slot] += uint64(max(0, grows)*len(f.chains[index])+f.rehashed()-before)*entryPrice + uint64(c.piece.count)*heldBytes
 }
 
 // stay returns how many of the entries that a list had before the plan some of its ACLs still have.

@@ -22,7 +22,7 @@ type gauge struct {
 
 func newGauge(s *subject) *gauge {
 	g := &gauge{s: s}
-	s.tap.changed = g.look
+	s.tap.changed = func([]byte) { g.look() }
 	return g
 }
 

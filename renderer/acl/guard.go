@@ -273,7 +273,7 @@ func (w *wanted) inputs() (out []change) {
 			continue
 		}
 		if h := w.m.acls[s.indexes[0]]; h != nil && h.piece.digest != s.want[0].digest {
-			out = append(out, change{place{s, 0}, s.want[0]})
+			out = append(out, change{place: place{s, 0}, piece: s.want[0]})
 		}
 	}
 	return out

@@ -72,10 +72,16 @@ func (w *wanted) change(ctx context.Context, changes []change) error {
 		if w.m.acls[index].piece.digest == c.piece.digest {
 			continue
 		}
-		if c.piece.count > w.m.acls[index].piece.count {
+		if c.paced || c.piece.count > w.m.acls[index].piece.count {
 			if err := w.r.room(); err != nil {
 				return err
 			}
+		}
+		if c.paced {
+			if err := w.switchOver(ctx, c); err != nil {
+				return err
+			}
+			continue
 		}
 		if _, err := w.m.put(ctx, w.r.link, index, c.slot, c.n, c.piece); err != nil {
 			return err

@@ -45,9 +45,15 @@ func (l *link) read(ctx context.Context, before []*netif) (*mirror, error) {
 	if err != nil {
 		return nil, err
 	}
+	same := make(map[digest]piece) // groups of interfaces hold the same
 	for _, d := range all {
 		if _, _, _, own := parseTag(d.Tag); own {
-			m.hold(d.ACLIndex, d.Tag, newPiece(fromRules(d.R), nil))
+			p := newPiece(fromRules(d.R), nil)
+			if known, ok := same[p.digest]; ok {
+				p = known
+			}
+			same[p.digest] = p
+			m.hold(d.ACLIndex, d.Tag, p)
 		}
 	}
 	return m, m.readInterfaces(ctx, l)

@@ -79,7 +79,7 @@ func (w *wanted) block(ctx context.Context) error {
 	}
 	w.fixed(closedSlot, everything(deny))
 	s := w.r.slot(closedSlot)
-	w.early = []change{{place{s, 0}, s.want[0]}}
+	w.early = []change{{place: place{s, 0}, piece: s.want[0]}}
 	for _, phase := range []func(context.Context) error{w.create, w.changeEarly} {
 		if err := phase(ctx); err != nil {
 			return err

@@ -36,16 +36,17 @@ type Renderer struct {
 	epoch     int     // of the link when the mirror was read
 	mirror    *mirror // nil when it must be read
 	version   string
-	grace     time.Time                 // until when the input holds what it holds in grace; zero: it does not
-	owns      bool                      // guards were made for inputs in which sessions are owned
-	guards    map[uint32]*slot          // by interface, of the last commit
-	slots     map[string]*slot          // by name; all but those of others
-	local     map[renderer.Digest]*slot // by table
-	sizes     sizes                     // of the ACLs of tables
-	pending   []renderer.Pending        // who has no interface
-	blind     []string                  // interfaces where the global table sees no addresses of pods
-	order     features                  // of all nodes of the vswitch; nil when they must be read
-	held      []string                  // interfaces whose pods are not known; blocked
+	grace     time.Time                          // until when the input holds what it holds in grace; zero: it does not
+	owns      bool                               // guards were made for inputs in which sessions are owned
+	guards    map[uint32]*slot                   // by interface, of the last commit
+	slots     map[string]*slot                   // by name; all but those of others
+	local     map[renderer.Digest]*slot          // by table
+	shares    map[renderer.Digest]map[uint32]int // of large tables: the groups of interfaces that share ACLs
+	sizes     sizes                              // of the ACLs of tables
+	pending   []renderer.Pending                 // who has no interface
+	blind     []string                           // interfaces where the global table sees no addresses of pods
+	order     features                           // of all nodes of the vswitch; nil when they must be read
+	held      []string                           // interfaces whose pods are not known; blocked
 	shortfall cache.Shortfall
 	heap      heap
 	stats     *statistics            // nil without a StatsSocket
@@ -154,16 +155,16 @@ func (t *txn) Commit(ctx context.Context) error {
 	r.committed = true
 	ctx, done := r.link.Calls(ctx)
 	defer done()
-	before := r.link.paused.Load()
+	began, before := time.Now(), r.link.paused.Load()
 	err := vpp.Ended(ctx, r.commit(ctx))
-	return r.await(time.Duration(r.link.paused.Load()-before), err)
+	return r.await(time.Since(began), time.Duration(r.link.paused.Load()-before), err)
 }
 
-// await publishes the outcome of a commit that has paused the vswitch for some time, and has
-// OnChange called when what waits must be staged.
-func (r *Renderer) await(pause time.Duration, err error) error {
+// await publishes the outcome of a commit that took some time, in which it has paused the vswitch,
+// and has OnChange called when what waits must be staged.
+func (r *Renderer) await(took, pause time.Duration, err error) error {
 	now := time.Now()
-	r.deferral.paused(pause, now)
+	r.deferral.paused(took, pause, now)
 	r.publish(err)
 	if len(r.deferral.waiting) == 0 {
 		r.deferring.cancel()

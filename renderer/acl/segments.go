@@ -8,10 +8,12 @@ type sizes struct {
 	young int // the segment that changes with every address that joins
 	peers int // the young ACL of the global table: few interfaces have it, and what is behind it is long
 	warm  int // the one for what outlived the young ones
-	cold  int // where a new slot gets one more of the others
-	colds int // how many of them it gets at most, as long as they hold no more than full
-	full  int // in an ACL of a new slot, so that it has room
+	full  int // in any other ACL of a new slot, so that it has room
 	most  int // in any ACL
+	// sharers is how many interfaces have the ACLs of a large table together.
+	sharers int
+	// pause is how many entries VPP may take off its interfaces in one call, and put there again.
+	pause int
 	guard guardSizes
 }
 
@@ -27,7 +29,7 @@ type guardSizes struct {
 // ACL in the list of an interface costs a stall, and so does what is sent. The cold ones
 // are the first. How the sizes were chosen: docs/reference/performance.md.
 func defaultSizes() sizes {
-	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, cold: 4096, colds: 4, full: 12_000, most: maxEntries,
+	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, full: 12_000, most: maxEntries, sharers: 5, pause: 20_000,
 		guard: guardSizes{entries: 256, peers: 1024, blocks: 128}}
 }
 

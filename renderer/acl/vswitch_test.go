@@ -37,10 +37,10 @@ type tap struct {
 	rules   int // that were sent
 	lists   int // lists of interfaces that were set
 	calls   int
-	changed func()        // called before what changes something is passed on, if not nil
-	failAt  int           // countdown to the call that fails, 0 for none
-	retval  bool          // fail by a return value instead of a lost message
-	pause   time.Duration // before each change
+	changed func(data []byte) // called before what changes something is passed on, if not nil
+	failAt  int               // countdown to the call that fails, 0 for none
+	retval  bool              // fail by a return value instead of a lost message
+	pause   time.Duration     // before each change
 }
 
 var errInjected = errors.New("injected failure")
@@ -90,7 +90,7 @@ func (t *tap) SendMsg(ctx uint32, data []byte) error {
 	}
 	if t.changes[id] {
 		if t.ops++; t.changed != nil {
-			t.changed()
+			t.changed(data)
 		}
 	}
 	if id == t.set {

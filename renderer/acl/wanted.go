@@ -32,15 +32,17 @@ type wanted struct {
 	oversize []renderer.Unenforced
 	tooBig   map[renderer.Digest]bool // tables that are refused
 
-	content map[renderer.Digest]table // of local tables that may have changed
-	how     refitting                 // slots take tables over
-	live    map[*slot]bool            // what is held afterwards
-	early   []change                  // in place, before interfaces are switched
-	late    []change                  // in place, after interfaces have left
-	turns   []*netif                  // that are switched, in this order
-	frugal  bool                      // no interface is to have the old and the new content of its ACLs, all at the same time
-	lacking int                       // tables, and parts of one, that are refused for want of memory
-	needed  uint64                    // bytes at the worst moment, if nothing is refused
+	local   []*cache.Table                   // that slots hold: of large ones, one for each group of interfaces
+	whole   map[renderer.Digest]*cache.Table // large tables, by the digests of what groups have of them
+	content map[renderer.Digest]table        // of local tables that may have changed
+	how     refitting                        // slots take tables over
+	live    map[*slot]bool                   // what is held afterwards
+	early   []change                         // in place, before interfaces are switched
+	late    []change                         // in place, after interfaces have left
+	turns   []*netif                         // that are switched, in this order
+	frugal  bool                             // no interface is to have the old and the new content of its ACLs, all at the same time
+	lacking int                              // tables, and parts of one, that are refused for want of memory
+	needed  uint64                           // bytes at the worst moment, if nothing is refused
 }
 
 // want collects what a plan leads to.
@@ -48,7 +50,7 @@ func (r *Renderer) want(plan cache.Plan) *wanted {
 	w := &wanted{
 		r: r, m: r.mirror, layout: r.cache.Desired(), expand: newExpander(r.cache.Members),
 		changed: make(map[api.SetID]bool), tooBig: make(map[renderer.Digest]bool),
-		content: make(map[renderer.Digest]table), live: make(map[*slot]bool),
+		content: make(map[renderer.Digest]table), whole: make(map[renderer.Digest]*cache.Table), live: make(map[*slot]bool),
 	}
 	if r.calm {
 		w.how = quietly
@@ -69,11 +71,24 @@ func (w *wanted) names(sets []api.SetID) bool {
 // isCurrent says whether it is known what the ACLs of a table hold, and that this
 // is what they must hold.
 func (w *wanted) isCurrent(t *cache.Table) bool {
-	s := w.r.local[t.Digest]
-	if s != nil && w.how == quietly && w.m.sizes.isDue(s) {
+	if w.names(t.Sets) {
 		return false
 	}
-	return s != nil && s.table == t.Digest && s.want != nil && !w.names(t.Sets)
+	of, shared := w.r.shares[t.Digest]
+	if !shared {
+		return w.isExpanded(t.Digest)
+	}
+	return !slices.ContainsFunc(w.m.ifs, func(n *netif) bool {
+		group, known := of[n.index]
+		return w.isToHave(n, t) && (!known || !w.isExpanded(digestOfGroup(t.Digest, group)))
+	})
+}
+
+// isExpanded says whether it is known what the slot of a table holds, and it need not change by
+// itself.
+func (w *wanted) isExpanded(d renderer.Digest) bool {
+	s := w.r.local[d]
+	return s != nil && s.table == d && s.want != nil && !(w.how == quietly && w.m.sizes.isDue(s))
 }
 
 // expandTable expands a local table that may have changed. One that is too large is
@@ -136,13 +151,14 @@ func (w *wanted) prepare(ctx context.Context) error {
 			w.expandTable(t)
 		}
 	}
+	w.share()
 	return w.fit(ctx, w.expandGlobal())
 }
 
 // decide says which slots hold what, and what changes when. Of the global table some parts have
 // changed.
 func (w *wanted) decide(changed []part) {
-	tables := slices.DeleteFunc(slices.Clone(w.layout.Tables), func(t *cache.Table) bool { return w.tooBig[t.Digest] })
+	tables := slices.DeleteFunc(slices.Clone(w.local), func(t *cache.Table) bool { return w.tooBig[t.Digest] })
 	w.assign(tables)
 	for _, t := range tables {
 		w.fill(t)
@@ -160,7 +176,7 @@ func (w *wanted) decide(changed []part) {
 	}
 	for _, name := range []string{openSlot, closedSlot} {
 		if s := w.r.slots[name]; s != nil && w.live[s] {
-			w.early = append(w.early, change{place{s, 0}, s.want[0]})
+			w.early = append(w.early, change{place: place{s, 0}, piece: s.want[0]})
 		}
 	}
 }
@@ -242,8 +258,10 @@ func (w *wanted) order(t *cache.Table) {
 	case !ok, joiners && leavers, w.frugal && isTwofold(changes):
 		w.renew(t)
 	case leavers:
+		w.pace(s, changes)
 		w.late = append(w.late, changes...)
 	default:
+		w.pace(s, changes)
 		w.early = append(w.early, changes...)
 	}
 }

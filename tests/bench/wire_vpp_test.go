@@ -97,10 +97,28 @@ func rawSocket(b *testing.B, name string) int {
 	if err == nil {
 		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 8<<20)
 	}
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+	}
 	if err != nil {
 		b.Fatal(err)
 	}
 	return fd
+}
+
+// arrival returns when the kernel got a packet: the time at which this process reads it depends on
+// what else it does.
+func arrival(control []byte) (at time.Time, ok bool) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return at, false
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SO_TIMESTAMPNS && len(m.Data) >= 16 {
+			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:]))), true
+		}
+	}
+	return at, false
 }
 
 // stream is packets that go through VPP, and what became of them.
@@ -172,16 +190,19 @@ func (s *stream) send(b *testing.B, from cable, n uint32) {
 const markAt = 14 + 20 + 8
 
 func (s *stream) receive(at cable, done <-chan struct{}) {
-	buf := make([]byte, 2048)
+	buf, control := make([]byte, 2048), make([]byte, 128)
 	for {
-		n, err := unix.Read(at.fd, buf)
-		now := time.Now()
+		n, controls, _, _, err := unix.Recvmsg(at.fd, buf, control, 0)
 		select {
 		case <-done:
 			return
 		default:
 		}
 		if err != nil || n < markAt+4 || buf[23] != byte(api.UDP) || !slices.Equal(buf[30:34], s.dst.AsSlice()) {
+			continue
+		}
+		now, ok := arrival(control[:controls])
+		if !ok {
 			continue
 		}
 		s.mu.Lock()

@@ -1,0 +1,264 @@
+package acl
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// VPP carries out the change of an ACL on all interfaces that have it, in one call, and holds its
+// workers meanwhile. So a few interfaces only share the ACLs of a large table, and the others have
+// ACLs of their own with the same content. A change takes more calls then, and packets pass between
+// any two of them.
+
+// share gives the large tables ACLs for each group of interfaces.
+func (w *wanted) share() {
+	groups := make(map[renderer.Digest]map[uint32]int)
+	for _, t := range w.layout.Tables {
+		if w.tooBig[t.Digest] || !w.isLarge(t) {
+			w.local = append(w.local, t)
+			continue
+		}
+		of := w.groups(t)
+		groups[t.Digest] = of
+		w.local = append(w.local, w.divide(t, of)...)
+	}
+	w.r.shares = groups
+}
+
+// isLarge reports whether few interfaces are to share the ACLs of a table. One that was large stays
+// so until it has become much smaller.
+func (w *wanted) isLarge(t *cache.Table) bool {
+	x, changed := w.content[t.Digest]
+	_, was := w.r.shares[t.Digest]
+	switch {
+	case !changed:
+		return was
+	case was:
+		return len(x.entries) > w.m.sizes.whole/2
+	}
+	return !w.m.sizes.isWhole(x)
+}
+
+// groups returns the number of the group of each interface that is to have a large table. Interfaces
+// stay where they are, as far as that is known or the ACLs that they have tell.
+func (w *wanted) groups(t *cache.Table) map[uint32]int {
+	before, known := w.r.shares[t.Digest]
+	if !known {
+		before = w.groupsNow(t)
+	}
+	out, sizes := make(map[uint32]int), make(map[int]int)
+	place := func(n *netif, group int) {
+		out[n.index] = group
+		sizes[group]++
+	}
+	var others []*netif
+	for _, n := range w.m.ifs {
+		if !w.isToHave(n, t) {
+			continue
+		}
+		if group, ok := before[n.index]; ok && sizes[group] < w.m.sizes.sharers {
+			place(n, group)
+		} else {
+			others = append(others, n)
+		}
+	}
+	for _, n := range others {
+		place(n, roomiest(sizes, w.m.sizes.sharers))
+	}
+	return out
+}
+
+// groupsNow numbers the groups that have the ACLs of a slot each.
+func (w *wanted) groupsNow(t *cache.Table) map[uint32]int {
+	of, numbers, out := w.r.slotsByACL(), make(map[*slot]int), make(map[uint32]int)
+	for _, n := range w.m.ifs {
+		for _, x := range w.seats(n) {
+			if x.table != t {
+				continue
+			}
+			for _, index := range x.acls {
+				if s := of[index]; s != nil {
+					if _, ok := numbers[s]; !ok {
+						numbers[s] = len(numbers)
+					}
+					out[n.index] = numbers[s]
+				}
+			}
+		}
+	}
+	return out
+}
+
+// slotsByACL returns the slots of local tables.
+func (r *Renderer) slotsByACL() map[uint32]*slot {
+	out := make(map[uint32]*slot)
+	for _, s := range r.slots {
+		if s.isLocal() {
+			for _, index := range s.indexes {
+				out[index] = s
+			}
+		}
+	}
+	return out
+}
+
+// roomiest returns the group that one more interface joins: the fullest with room, so that small
+// ones end with their interfaces, or a new one.
+func roomiest(sizes map[int]int, most int) int {
+	best, free := -1, 0
+	for group, n := range sizes {
+		if n > 0 && n < most && (best < 0 || n > sizes[best] || n == sizes[best] && group < best) {
+			best = group
+		}
+	}
+	if best >= 0 {
+		return best
+	}
+	for sizes[free] > 0 {
+		free++
+	}
+	return free
+}
+
+// isToHave reports whether an interface is to have a table, in either direction.
+func (w *wanted) isToHave(n *netif, t *cache.Table) bool {
+	return w.tables[n.index] == t || w.senders[n.index] == t
+}
+
+// divide returns a table for each group, and has the interfaces have these.
+func (w *wanted) divide(t *cache.Table, groups map[uint32]int) (out []*cache.Table) {
+	of := make(map[int]*cache.Table)
+	for _, n := range w.m.ifs {
+		group, ok := groups[n.index]
+		if !ok {
+			continue
+		}
+		part := of[group]
+		if part == nil {
+			copied := *t
+			part = &copied
+			part.Digest, part.Pods = digestOfGroup(t.Digest, group), nil
+			of[group], w.whole[part.Digest] = part, t
+			out = append(out, part)
+			if x, changed := w.content[t.Digest]; changed {
+				w.content[part.Digest] = x
+			}
+		}
+		part.Pods = append(part.Pods, w.pods[n.index])
+		if w.tables[n.index] == t {
+			w.tables[n.index] = part
+		}
+		if w.senders[n.index] == t {
+			w.senders[n.index] = part
+		}
+	}
+	return out
+}
+
+// digestOfGroup returns the digest of a large table as one group of interfaces has it.
+func digestOfGroup(d renderer.Digest, group int) renderer.Digest {
+	sum := sha256.Sum256(binary.BigEndian.AppendUint32(slices.Clone(d[:]), uint32(group)))
+	return renderer.Digest(sum[:len(d)])
+}
+
+// nameOf returns the name of a local table as readers know it.
+func (w *wanted) nameOf(t *cache.Table) string {
+	if whole := w.whole[t.Digest]; whole != nil {
+		return whole.Name()
+	}
+	return t.Name()
+}
+
+// slotsOfLocal returns the slots that hold a local table, by the number of the group.
+func (r *Renderer) slotsOfLocal(t *cache.Table) (out []*slot) {
+	of, shared := r.shares[t.Digest]
+	if !shared {
+		return present(r.local[t.Digest])
+	}
+	var groups []int
+	for _, group := range of {
+		if !slices.Contains(groups, group) {
+			groups = append(groups, group)
+		}
+	}
+	slices.Sort(groups)
+	for _, group := range groups {
+		out = append(out, present(r.local[digestOfGroup(t.Digest, group)])...)
+	}
+	return out
+}
+
+// pace has interfaces switch to a new ACL, one after the other, where a change in place would pause
+// the vswitch for too long: VPP takes what stands behind the changed ACL off all of them at once.
+// A switch takes all off one interface, twice.
+func (w *wanted) pace(s *slot, changes []change) {
+	for i := range changes {
+		c := &changes[i]
+		users, able := w.users(c.index())
+		behind := c.piece.count
+		for n := c.n; n < len(s.indexes); n++ {
+			behind += w.m.acls[s.indexes[n]].piece.count
+		}
+		c.paced = able && users > 1 && behind*users > w.m.sizes.pause
+	}
+}
+
+// users returns how many interfaces have an ACL, and whether all of them can be switched to another
+// one in its place by adding that and taking this away.
+func (w *wanted) users(index uint32) (count int, able bool) {
+	able = true
+	for _, n := range w.m.ifs {
+		switch {
+		case slices.Contains(n.bound.in, index):
+			count, able = count+1, false
+		case slices.Contains(n.bound.out, index):
+			count++
+			_, _, ok := n.bound.exchange(n.bound.with(index, none))
+			able = able && ok
+		}
+	}
+	return count, able
+}
+
+// with returns the lists with another ACL in the place of one.
+func (l lists) with(old, now uint32) lists {
+	replace := func(list []uint32) []uint32 {
+		out := slices.Clone(list)
+		for i, index := range out {
+			if index == old {
+				out[i] = now
+			}
+		}
+		return out
+	}
+	return lists{in: replace(l.in), out: replace(l.out)}
+}
+
+// switchOver makes a new ACL and switches interfaces to it. Each of them has the old or the new one
+// at any time.
+func (w *wanted) switchOver(ctx context.Context, c change) error {
+	old := c.index()
+	index, err := w.m.put(ctx, w.r.link, none, c.slot, c.n, c.piece)
+	if err != nil {
+		return err
+	}
+	c.slot.indexes = slices.Clone(c.slot.indexes)
+	c.slot.indexes[c.n] = index
+	for _, n := range w.m.ifs {
+		if !slices.Contains(n.bound.out, old) {
+			continue
+		}
+		if err := w.r.room(); err != nil {
+			return err
+		}
+		if err := w.m.bind(ctx, w.r.link, n, n.bound.with(old, index)); err != nil {
+			return err
+		}
+	}
+	return w.m.remove(ctx, w.r.link, old)
+}

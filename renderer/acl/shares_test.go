@@ -1,0 +1,140 @@
+package acl_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
+)
+
+const (
+	sharingPods = 20
+	sharers     = 5      // interfaces that have the ACLs of a large table together
+	mostAtOnce  = 20_000 // entries that one call may have VPP put on interfaces again
+)
+
+// sharing has pods with one table about many peers.
+func sharing(t *testing.T, peers int) (*subject, []api.PodID) {
+	var pods []api.PodID
+	for i := range sharingPods + 1 { // one more than has policy
+		pods = append(pods, benchPod(i))
+	}
+	s := open(t, pods...)
+	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+		x.UpdateSet(throng, scattered(peers), nil)
+		for i := range sharingPods {
+			letIn(x, pods[i], i)
+		}
+	})
+	return s, pods
+}
+
+// letIn gives a pod a policy about many.
+func letIn(x renderer.Txn, pod api.PodID, i int) {
+	x.Render(pod, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: list(from(api.SetNet(throng), 80))})
+}
+
+// listsOf returns what interfaces have for what leaves.
+func listsOf(s *subject) map[string]string {
+	out := make(map[string]string)
+	for _, i := range s.sw.Interfaces() {
+		out[i.Name] = fmt.Sprint(i.Outputs)
+	}
+	return out
+}
+
+// heaviest returns how many entries one call of a step had put on interfaces again at most.
+func heaviest(s *subject, step func()) (most int) {
+	s.tap.changed = func(data []byte) {
+		if binary.BigEndian.Uint16(data) == s.tap.put {
+			most = max(most, again(s, binary.BigEndian.Uint32(data[10:])))
+		}
+	}
+	defer func() { s.tap.changed = nil }()
+	step()
+	return most
+}
+
+// again returns how many entries stand in the lists of interfaces from an ACL on.
+func again(s *subject, acl uint32) (entries int) {
+	sizes := make(map[uint32]int)
+	for _, a := range s.sw.ACLs() {
+		sizes[a.Index] = a.Rules
+	}
+	for _, i := range s.sw.Interfaces() {
+		if at := slices.Index(i.Outputs, acl); at >= 0 {
+			for _, index := range i.Outputs[at:] {
+				entries += sizes[index]
+			}
+		}
+	}
+	return entries
+}
+
+func TestFewInterfacesShareTheACLsOfALargeTable(t *testing.T) {
+	s, pods := sharing(t, 1000)
+	users := make(map[string][]string)
+	for name, outputs := range listsOf(s) {
+		users[outputs] = append(users[outputs], name)
+	}
+	for outputs, names := range users {
+		if len(names) > sharers {
+			t.Errorf("%d interfaces share %s, want %d at most", len(names), outputs, sharers)
+		}
+	}
+	before := listsOf(s)
+	commit(t, s.Renderer(), false, func(x renderer.Txn) { letIn(x, pods[sharingPods], sharingPods) })
+	commit(t, s.Renderer(), false, func(x renderer.Txn) { x.Remove(pods[0]) })
+	after := listsOf(s)
+	for _, p := range pods[1:sharingPods] {
+		if name := p.String(); before[name] != after[name] {
+			t.Errorf("a pod comes, and another one goes: %s has %s now, %s before", name, after[name], before[name])
+		}
+	}
+	s.want(t, "172.16.0.6", "10.0.0.21", 80, api.Permit)
+	s.want(t, "172.16.0.7", "10.0.0.21", 80, api.Deny)
+	s.reopen(t, sluiceacl.Options{})
+	calls := s.changes(func() {
+		commit(t, s.Renderer(), true, func(x renderer.Txn) {
+			x.UpdateSet(throng, scattered(1000), nil)
+			for i := range sharingPods {
+				letIn(x, pods[i+1], i+1)
+			}
+		})
+	})
+	if calls > 0 {
+		t.Errorf("%d calls after a restart, want none", calls)
+	}
+}
+
+// TestNoCallPutsManyEntriesOnInterfacesAgain has an address leave and one join where a change in
+// place of the ACL that has them, on all interfaces at once, would pause VPP for a second.
+func TestNoCallPutsManyEntriesOnInterfacesAgain(t *testing.T) {
+	all := scattered(5002)
+	s, pods := sharing(t, 5000)
+	before := listsOf(s)
+	for name, step := range map[string]func(x renderer.Txn){
+		"an old one leaves": func(x renderer.Txn) { x.UpdateSet(throng, nil, all[10:11]) },
+		"two join":          func(x renderer.Txn) { x.UpdateSet(throng, all[5000:], nil) },
+		"a policy in front": func(x renderer.Txn) {
+			x.Render(pods[sharingPods], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.21")}, Ingress: list(to(api.PrefixNet(host("10.0.0.2")), 80))})
+		},
+	} {
+		if most := heaviest(s, func() { commit(t, s.Renderer(), false, step) }); most > mostAtOnce {
+			t.Errorf("%s: a call had %d entries put on interfaces again, want %d at most", name, most, mostAtOnce)
+		}
+	}
+	if after := listsOf(s); maps.Equal(before, after) {
+		t.Error("no interface was switched to another ACL")
+	}
+	s.want(t, all[10].Addr().String(), "10.0.0.1", 80, api.Deny)
+	s.want(t, all[11].Addr().String(), "10.0.0.1", 80, api.Permit)
+	s.want(t, all[5001].Addr().String(), "10.0.0.20", 80, api.Permit)
+	s.want(t, "10.0.0.21", "10.0.0.3", 80, api.Deny)
+}
