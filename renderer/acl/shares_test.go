@@ -77,17 +77,33 @@ func again(s *subject, acl uint32) (entries int) {
 	return entries
 }
 
-func TestFewInterfacesShareTheACLsOfALargeTable(t *testing.T) {
-	s, pods := sharing(t, 1000)
-	users := make(map[string][]string)
-	for name, outputs := range listsOf(s) {
-		users[outputs] = append(users[outputs], name)
+// wantGroups checks that few interfaces have the same lists.
+func wantGroups(t *testing.T, s *subject) {
+	t.Helper()
+	users := make(map[string]int)
+	for _, outputs := range listsOf(s) {
+		users[outputs]++
 	}
-	for outputs, names := range users {
-		if len(names) > sharers {
-			t.Errorf("%d interfaces share %s, want %d at most", len(names), outputs, sharers)
+	for outputs, n := range users {
+		if n > sharers {
+			t.Errorf("%d interfaces share %s, want %d at most", n, outputs, sharers)
 		}
 	}
+}
+
+func TestATableThatGrowsLargeGetsGroups(t *testing.T) {
+	s, _ := sharing(t, 200)
+	if lists := slices.Collect(maps.Values(listsOf(s))); len(slices.Compact(slices.Sorted(slices.Values(lists)))) > 3 {
+		t.Fatalf("pods, uplink and others have %v, want one list for all pods", lists)
+	}
+	commit(t, s.Renderer(), false, func(x renderer.Txn) { x.UpdateSet(throng, scattered(1000), nil) })
+	wantGroups(t, s)
+	s.want(t, scattered(1000)[999].Addr().String(), "10.0.0.20", 80, api.Permit)
+}
+
+func TestFewInterfacesShareTheACLsOfALargeTable(t *testing.T) {
+	s, pods := sharing(t, 1000)
+	wantGroups(t, s)
 	before := listsOf(s)
 	commit(t, s.Renderer(), false, func(x renderer.Txn) { letIn(x, pods[sharingPods], sharingPods) })
 	commit(t, s.Renderer(), false, func(x renderer.Txn) { x.Remove(pods[0]) })
