@@ -75,7 +75,7 @@ func pauses(b *testing.B, l load) {
 	for i := range ids {
 		ids[i] = api.PodID{Namespace: "shop", Name: fmt.Sprint("p", i)}
 	}
-	pod, outside := connect(b, p, "p", acl.InterfaceTag(ids[0])), connect(b, p, "o", "outside")
+	pod, outside := p.Connect(b, "p", acl.InterfaceTag(ids[0])), p.Connect(b, "o", "outside")
 	for _, id := range ids[1:] {
 		p.Add(acl.InterfaceTag(id))
 	}
