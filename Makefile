@@ -20,9 +20,10 @@ SEQUENCES ?= 1000
 SEARCHES ?= ./renderer/acl ./renderer/session ./renderer/xdp/... ./tests/differential ./tests/scenarios ./tests/sequences
 WORKERS ?= 2
 DOCKER ?= docker
+CHURN ?= 1h
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults scale bench-xdp test-xdp test-vpp test-ligato images size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults scale bench-xdp test-xdp test-vpp churn-vpp test-ligato images size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,6 +104,10 @@ scale: build $(KUBE) ## Measure from the API server to the tables (SCALE="pods=1
 test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp)
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
 	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) SLUICE_LONG=usual go test -count 1 -timeout 60m -v -run VPP ./renderer/acl/... ./tests/...
+
+churn-vpp: ## Have pods, policies and agents come and go under traffic on a real VPP for CHURN (1h; root; SLUICE_VPP_BIN names the vpp)
+	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
+	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) SLUICE_VPP_CHURN=$(CHURN) go test -count 1 -timeout 0 -v -run '^TestVPPChurn$$' ./tests/e2e
 
 test-xdp: ## Run the tests of the XDP renderer in the kernel in full: every mode, every flow, every suite (root; some minutes)
 	SLUICE_LONG=1 go test -count 1 -timeout 30m ./renderer/xdp/...

@@ -11,22 +11,10 @@ import (
 // statistics segment.
 func (v *Process) Hits(index uint32) []uint64 {
 	v.TB.Helper()
-	client := statsclient.NewStatsClient(v.StatsSocket())
-	if err := client.Connect(); err != nil {
-		v.TB.Fatal(err)
-	}
-	defer func() {
-		if err := client.Disconnect(); err != nil {
-			v.TB.Fatal(err)
-		}
-	}()
-	entries, err := client.DumpStats(fmt.Sprintf("^/acl/%d/matches$", index))
-	if err != nil || len(entries) != 1 {
-		v.TB.Fatalf("%d counters of acl %d: %v", len(entries), index, err)
-	}
-	counters, ok := entries[0].Data.(adapter.CombinedCounterStat)
+	data := v.statistic(fmt.Sprintf("^/acl/%d/matches$", index))
+	counters, ok := data.(adapter.CombinedCounterStat)
 	if !ok {
-		v.TB.Fatalf("the counter of acl %d is a %T", index, entries[0].Data)
+		v.TB.Fatalf("the counter of acl %d is a %T", index, data)
 	}
 	var out []uint64
 	for _, thread := range counters {
@@ -38,4 +26,34 @@ func (v *Process) Hits(index uint32) []uint64 {
 		}
 	}
 	return out
+}
+
+// Heap returns how much of VPP's main heap is used, in bytes, from the statistics segment. VPP
+// counts it every 10 s.
+func (v *Process) Heap() uint64 {
+	v.TB.Helper()
+	heap, ok := v.statistic("^/mem/main heap$").(adapter.SimpleCounterStat)
+	if !ok || len(heap) == 0 || len(heap[0]) < 2 {
+		v.TB.Fatalf("the size of the heap is %v", heap)
+	}
+	return uint64(heap[0][1])
+}
+
+// statistic reads the only entry of the statistics segment whose name matches.
+func (v *Process) statistic(pattern string) adapter.Stat {
+	v.TB.Helper()
+	client := statsclient.NewStatsClient(v.StatsSocket())
+	if err := client.Connect(); err != nil {
+		v.TB.Fatal(err)
+	}
+	defer func() {
+		if err := client.Disconnect(); err != nil {
+			v.TB.Fatal(err)
+		}
+	}()
+	entries, err := client.DumpStats(pattern)
+	if err != nil || len(entries) != 1 {
+		v.TB.Fatalf("%d statistics match %s: %v", len(entries), pattern, err)
+	}
+	return entries[0].Data
 }
