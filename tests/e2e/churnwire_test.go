@@ -73,12 +73,19 @@ type outcome struct {
 	answered, repeated, lost int // of permitted ones
 	refused, passed          int // of denied ones
 	unjudged                 int // policy changed meanwhile
-	slowest                  time.Duration
+	slowest                  slow
+}
+
+// slow is the answer that came latest.
+type slow struct {
+	took time.Duration
+	at   time.Time
+	name string
 }
 
 func (o outcome) String() string {
-	return fmt.Sprintf("%d answered (%d of them late, %s at most), %d lost, %d refused, %d passed, %d met a change",
-		o.answered, o.repeated, o.slowest.Round(time.Millisecond), o.lost, o.refused, o.passed, o.unjudged)
+	return fmt.Sprintf("%d answered (%d of them late, the slowest after %s, at %s, of %s), %d lost, %d refused, %d passed, %d met a change",
+		o.answered, o.repeated, o.slowest.took.Round(time.Millisecond), o.slowest.at.Format(time.TimeOnly), o.slowest.name, o.lost, o.refused, o.passed, o.unjudged)
 }
 
 // add has a party send from now on.
@@ -269,7 +276,9 @@ func (w *traffic) received(inside bool, mark uint32) {
 	case r.verdict == permitted:
 		if took := time.Since(r.began); r.epoch == r.party.epoch {
 			w.count.answered++
-			w.count.slowest = max(w.count.slowest, took)
+			if took > w.count.slowest.took {
+				w.count.slowest = slow{took, time.Now(), r.name}
+			}
 			if r.tries > 1 {
 				w.count.repeated++
 			}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -184,5 +185,40 @@ func TestVPPForbiddenUDPEndsWithItsSession(t *testing.T) {
 	vpptest.Eventually(t, "the sessions to end", func() bool { _, left := g.sessions(); return left == 0 })
 	if g.passes(asks) {
 		t.Error("a datagram that is forbidden passes after the session has ended")
+	}
+}
+
+// TestVPPIsNotPausedByARendererThatStarts: to learn the size of its heap by its command line pauses
+// VPP for a long time. Where pods are enforced no renderer asks for it, and where none is, one does
+// that does not have the statistics segment.
+func TestVPPIsNotPausedByARendererThatStarts(t *testing.T) {
+	g := newOnVPP(vpptest.Launch(t))
+	asked := func(o acl.Options) bool {
+		g.Do("api trace on")
+		o.Socket = g.Socket()
+		r, err := acl.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = r.Close() }() // only disconnects
+		txn := r.NewTxn(true)
+		renderPod(txn, "pod", podAddress, onPort(80), nil)
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		trace := g.CLI("api trace dump")
+		g.CLI("api trace free") // says that it has
+		if !strings.Contains(trace, "acl_interface_list_dump") {
+			t.Fatalf("the trace is\n%s", trace)
+		}
+		return strings.Contains(trace, "show memory main-heap")
+	}
+	if !asked(acl.Options{}) {
+		t.Error("nobody asked for the size of the heap before anything was enforced")
+	}
+	for _, stats := range []string{"", g.StatsSocket()} {
+		if asked(acl.Options{StatsSocket: stats}) {
+			t.Errorf("with the statistics segment %q, a renderer that starts again asks for the size of the heap", stats)
+		}
 	}
 }
