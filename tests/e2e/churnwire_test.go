@@ -248,7 +248,7 @@ func (w *traffic) receive(inside bool, done <-chan struct{}) {
 		c = w.pod
 	}
 	for {
-		n, err := c.Read(buf)
+		n, _, err := c.Read(buf)
 		select {
 		case <-done:
 			return
