@@ -112,7 +112,7 @@ func TestVPPChurn(t *testing.T) {
 	stop := c.wire.start()
 	defer stop()
 	c.baseline()
-	acls, heap := c.acls(), c.vpp.Heap()
+	acls, heap := c.acls(), c.vpp.NextHeap()
 	t.Logf("at the start: %d ACLs, %d MB of VPP's heap", acls, heap>>20)
 	c.run(lasts)
 	c.settle()
@@ -129,7 +129,7 @@ func TestVPPChurn(t *testing.T) {
 	if now := c.acls(); now > acls+churnACLs {
 		t.Errorf("VPP has %d ACLs, %d at the start", now, acls)
 	}
-	if now := c.vpp.Heap(); now > heap+churnHeap {
+	if now := c.vpp.NextHeap(); now > heap+churnHeap {
 		t.Errorf("%d MB of VPP's heap are used, %d at the start", now>>20, heap>>20)
 	}
 	if c.memory > churnAgent {
@@ -425,7 +425,6 @@ func (c *churn) leave(old bool) {
 	if p.party == nil {
 		p.party = c.wire.add("an old peer", p.addr(), localAddr(0), uint16(8000+p.set()), undecided)
 	}
-	p.party.name += " that left"
 	c.becomes(p.party, denied, func() int64 { return c.del(peerPod(p)) })
 	if c.gone = append(c.gone, p.party); len(c.gone) > churnGone {
 		c.wire.remove(c.gone[0])

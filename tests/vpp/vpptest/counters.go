@@ -39,6 +39,21 @@ func (v *Process) Heap() uint64 {
 	return uint64(heap[0][1])
 }
 
+// NextHeap waits until VPP has counted its memory anew, and returns Heap.
+func (v *Process) NextHeap() uint64 {
+	v.TB.Helper()
+	beat := func() adapter.ScalarStat {
+		n, ok := v.statistic("^/sys/heartbeat$").(adapter.ScalarStat)
+		if !ok {
+			v.TB.Fatal("the heartbeat is no number")
+		}
+		return n
+	}
+	last := beat() + 1 // during which something may have changed
+	Eventually(v.TB, "vpp to count its memory", func() bool { return beat() > last })
+	return v.Heap()
+}
+
 // statistic reads the only entry of the statistics segment whose name matches.
 func (v *Process) statistic(pattern string) adapter.Stat {
 	v.TB.Helper()
