@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	binapi "go.fd.io/govpp/binapi/acl"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-net/sluice/api"
@@ -480,7 +482,19 @@ func (c *churn) settle() {
 }
 
 // acls counts ACLs of all owners.
-func (c *churn) acls() int { return strings.Count(c.vpp.CLI("show acl-plugin acl"), "acl-index ") }
+func (c *churn) acls() (n int) {
+	c.t.Helper()
+	ctx, cancel := vpptest.Bounded(c.t)
+	defer cancel()
+	dump, err := binapi.NewServiceClient(c.vpp.Conn).ACLDump(ctx, &binapi.ACLDump{ACLIndex: ^uint32(0)})
+	for ; err == nil; n++ {
+		_, err = dump.Recv()
+	}
+	if !errors.Is(err, io.EOF) {
+		c.t.Fatal(err)
+	}
+	return n - 1
+}
 
 // agentMemory returns how much memory the agent has, in bytes.
 func (c *churn) agentMemory() int64 {
