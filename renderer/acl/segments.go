@@ -14,7 +14,9 @@ type sizes struct {
 	sharers int
 	// pause is how many entries VPP may take off its interfaces in one call, and put there again.
 	pause int
-	guard guardSizes
+	// statistics is the size of VPP's statistics segment in bytes, which VPP does not tell.
+	statistics int
+	guard      guardSizes
 }
 
 // guardSizes bound guards: whatever changes a set changes the guards of all pods that it is for,
@@ -29,7 +31,7 @@ type guardSizes struct {
 // ACL in the list of an interface costs a stall, and so does what is sent. The cold ones
 // are the first. How the sizes were chosen: docs/reference/performance.md.
 func defaultSizes() sizes {
-	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, full: 12_000, most: maxEntries, sharers: 5, pause: 20_000,
+	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, full: 12_000, most: maxEntries, sharers: 5, pause: 20_000, statistics: 32 << 20,
 		guard: guardSizes{entries: 256, peers: 1024, blocks: 128}}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // tiny are sizes with which a few entries make every kind of ACL.
-var tiny = sizes{whole: 2, young: 2, peers: 2, warm: 4, full: 5, most: 7, sharers: 2, pause: 4, guard: guardSizes{entries: 2, peers: 3, blocks: 2}}
+var tiny = sizes{whole: 2, young: 2, peers: 2, warm: 4, full: 5, most: 7, sharers: 2, pause: 4, statistics: 32 << 20, guard: guardSizes{entries: 2, peers: 3, blocks: 2}}
 
 // tables is a slot over the years.
 type tables struct {

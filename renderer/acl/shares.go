@@ -17,17 +17,79 @@ import (
 
 // share gives the large tables ACLs for each group of interfaces.
 func (w *wanted) share() {
-	groups := make(map[renderer.Digest]map[uint32]int)
+	var large []*cache.Table
 	for _, t := range w.layout.Tables {
 		if w.tooBig[t.Digest] || !w.isLarge(t) {
 			w.local = append(w.local, t)
-			continue
+		} else {
+			large = append(large, t)
 		}
-		of := w.groups(t)
+	}
+	groups, sharers := make(map[renderer.Digest]map[uint32]int), w.sharers(large)
+	for _, t := range large {
+		of := w.groups(t, sharers)
+		if !w.hasContent(t, of) {
+			if w.expandTable(t); w.tooBig[t.Digest] {
+				w.local = append(w.local, t)
+				continue
+			}
+		}
 		groups[t.Digest] = of
 		w.local = append(w.local, w.divide(t, of)...)
 	}
 	w.r.shares = groups
+}
+
+// hasContent reports whether it is known what all groups must hold.
+func (w *wanted) hasContent(t *cache.Table, groups map[uint32]int) bool {
+	if _, changed := w.content[t.Digest]; changed {
+		return true
+	}
+	for _, group := range groups {
+		if !w.isExpanded(digestOfGroup(t.Digest, group)) {
+			return false
+		}
+	}
+	return true
+}
+
+// counterBytes is what an entry takes of VPP's statistics segment for each thread: VPP counts what
+// it decides, in a vector that may have grown by half more than it needs.
+const counterBytes = 16 + 16/2
+
+// sharers returns how many interfaces are to share the ACLs of a large table: all, where the copies
+// would take more than half of the statistics segment of VPP, which aborts when that is used up.
+// Where there are copies already, they may take three quarters.
+func (w *wanted) sharers(large []*cache.Table) int {
+	entries, few := 0, w.m.sizes.sharers
+	for _, t := range large {
+		users := 0
+		for _, n := range w.m.ifs {
+			if w.isToHave(n, t) {
+				users++
+			}
+		}
+		entries += w.entriesOf(t) * ceil(users, few)
+	}
+	most := w.m.sizes.statistics / 2
+	if len(w.r.shares) > 0 {
+		most = w.m.sizes.statistics / 4 * 3
+	}
+	if entries*counterBytes*w.r.threads > most {
+		return len(w.m.ifs)
+	}
+	return few
+}
+
+// entriesOf returns how many entries a large table has.
+func (w *wanted) entriesOf(t *cache.Table) (n int) {
+	if x, changed := w.content[t.Digest]; changed {
+		return len(x.entries)
+	}
+	for _, s := range w.r.slotsOfLocal(t) {
+		n = max(n, countOf(s.want))
+	}
+	return n
 }
 
 // isLarge reports whether few interfaces are to share the ACLs of a table. One that was large stays
@@ -45,10 +107,14 @@ func (w *wanted) isLarge(t *cache.Table) bool {
 }
 
 // groups returns the number of the group of each interface that is to have a large table. Interfaces
-// stay where they are, as far as that is known or the ACLs that they have tell.
-func (w *wanted) groups(t *cache.Table) map[uint32]int {
+// stay where they are, as far as that is known or the ACLs that they have tell, unless all are to
+// share.
+func (w *wanted) groups(t *cache.Table, sharers int) map[uint32]int {
 	before, known := w.r.shares[t.Digest]
-	if !known {
+	switch {
+	case sharers >= len(w.m.ifs):
+		before = nil
+	case !known:
 		before = w.groupsNow(t)
 	}
 	out, sizes := make(map[uint32]int), make(map[int]int)
@@ -61,14 +127,14 @@ func (w *wanted) groups(t *cache.Table) map[uint32]int {
 		if !w.isToHave(n, t) {
 			continue
 		}
-		if group, ok := before[n.index]; ok && sizes[group] < w.m.sizes.sharers {
+		if group, ok := before[n.index]; ok && sizes[group] < sharers {
 			place(n, group)
 		} else {
 			others = append(others, n)
 		}
 	}
 	for _, n := range others {
-		place(n, roomiest(sizes, w.m.sizes.sharers))
+		place(n, roomiest(sizes, sharers))
 	}
 	return out
 }

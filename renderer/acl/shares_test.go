@@ -154,3 +154,35 @@ func TestNoCallPutsManyEntriesOnInterfacesAgain(t *testing.T) {
 	s.want(t, all[5001].Addr().String(), "10.0.0.20", 80, api.Permit)
 	s.want(t, "10.0.0.21", "10.0.0.3", 80, api.Deny)
 }
+
+// TestCopiesFitIntoTheStatisticsSegment has a vswitch that can count what 3 000 entries decide: not
+// enough for four groups of 1 000. With 500 each it is, and with 800 they stay.
+func TestCopiesFitIntoTheStatisticsSegment(t *testing.T) {
+	all := scattered(1000)
+	s, pods := sharing(t, 1000)
+	s.reopen(t, sluiceacl.Options{})
+	s.r.LimitStatistics(3000 * 24 * 2)
+	resync := func(peers int) {
+		commit(t, s.Renderer(), true, func(x renderer.Txn) {
+			x.UpdateSet(throng, all[:peers], nil)
+			for i := range sharingPods {
+				letIn(x, pods[i], i)
+			}
+		})
+	}
+	lists := func() int { return len(slices.Compact(slices.Sorted(maps.Values(listsOf(s))))) }
+	const others = 2 // of the uplink, and of the pod without policy
+	for _, step := range []struct{ peers, groups int }{{1000, 1}, {500, 4}, {800, 4}, {1000, 4}, {400, 4}} {
+		if resync(step.peers); lists()-others != step.groups {
+			t.Errorf("%d peers: %d groups, want %d", step.peers, lists()-others, step.groups)
+		}
+		s.want(t, all[step.peers-1].Addr().String(), "10.0.0.20", 80, api.Permit)
+		s.want(t, all[step.peers-1].Addr().String(), "10.0.0.1", 80, api.Permit)
+		if step.peers < len(all) {
+			s.want(t, all[step.peers].Addr().String(), "10.0.0.20", 80, api.Deny)
+		}
+	}
+	if s.r.Close() != nil {
+		t.Error("not closed")
+	}
+}

@@ -42,7 +42,7 @@ const (
 
 // What may be left when everything is as at the start.
 const (
-	churnACLs  = 8         // a table may have more ACLs by its history
+	churnACLs  = 40        // a table may have more ACLs by its history, and more groups of interfaces
 	churnHeap  = 64 << 20  // bytes of VPP's heap
 	churnAgent = 512 << 20 // bytes of memory that an agent may take, ever
 )
