@@ -97,18 +97,28 @@ func (r *Renderer) checkpoint() (undo func()) {
 // candidates returns all that may be refused and adds something.
 func (w *wanted) candidates(f *forecast) []candidate {
 	var out []candidate
+	at := make(map[*cache.Table]int)
 	for _, t := range w.local {
 		s := w.r.local[t.Digest]
 		if s == nil || w.tooBig[t.Digest] || f.blame[s] == 0 {
 			continue
 		}
-		out = append(out, candidate{
-			name: "table " + w.nameOf(t), entries: countOf(s.want), adds: f.blame[s],
-			refuse: func(err error) {
-				w.refuse(err, reasonMemory, t.Origins, len(t.Pods))
-				w.tooBig[t.Digest] = true
-			},
-		})
+		whole := cmp.Or(w.whole[t.Digest], t)
+		n, known := at[whole]
+		if !known {
+			n, at[whole] = len(out), len(out)
+			out = append(out, candidate{
+				name: "table " + whole.Name(), entries: countOf(s.want),
+				refuse: func(err error) { w.refuse(err, reasonMemory, whole.Origins, len(whole.Pods)) },
+			})
+		}
+		c := &out[n]
+		refuse := c.refuse
+		c.adds += f.blame[s]
+		c.refuse = func(err error) {
+			refuse(err)
+			w.tooBig[t.Digest] = true
+		}
 	}
 	if w.layout.Global == nil {
 		return out

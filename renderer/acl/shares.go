@@ -232,14 +232,6 @@ func digestOfGroup(d renderer.Digest, group int) renderer.Digest {
 	return renderer.Digest(sum[:len(d)])
 }
 
-// nameOf returns the name of a local table as readers know it.
-func (w *wanted) nameOf(t *cache.Table) string {
-	if whole := w.whole[t.Digest]; whole != nil {
-		return whole.Name()
-	}
-	return t.Name()
-}
-
 // slotsOfLocal returns the slots that hold a local table, by the number of the group.
 func (r *Renderer) slotsOfLocal(t *cache.Table) (out []*slot) {
 	of, shared := r.shares[t.Digest]

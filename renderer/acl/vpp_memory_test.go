@@ -135,10 +135,16 @@ func TestRealVPPHeapIsReadFromItsStatistics(t *testing.T) {
 	x := startRoomy(t, 512, 0.1, 4)
 	defer x.close()
 	commit(t, x.r, true, func(r renderer.Txn) { x.about(r, addr("172.16.0.4"), false) })
-	used := usedHeap(t, x.api())
-	got, left := float64(x.r.State().Memory.Budget)/(1<<20), 512*7/8-used
-	if math.Abs(got-left) > 16 {
-		t.Errorf("%.0f MB may be taken, want about %.0f", got, left)
+	left := 512*7/8 - usedHeap(t, x.api())
+	for began, isolated := time.Now(), true; ; isolated = !isolated { // VPP makes figures when it has the time
+		got := float64(x.r.State().Memory.Budget) / (1 << 20)
+		if math.Abs(got-left) <= 16 {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("%.0f MB may be taken, want about %.0f", got, left)
+		}
+		commit(t, x.r, false, func(r renderer.Txn) { x.about(r, addr("172.16.0.4"), isolated) })
 	}
 }
 
