@@ -182,6 +182,9 @@ func (s *Switch) bind(index uint32, dir api.Direction, list []uint32) {
 	if slices.Equal(old, list) && !s.quirks {
 		return
 	}
+	if len(list) > 0 {
+		s.sessions.make()
+	}
 	s.forgetOnBind(s.ports.get(index), old, list)
 	u := use{index, dir}
 	for _, i := range old {

@@ -29,6 +29,7 @@ var commands = []command{
 	{"clear acl-plugin sessions", (*Switch).cliClearSessions},
 	{"set acl-plugin reclassify-sessions", (*Switch).cliReclassify},
 	{"set acl-plugin session timeout", (*Switch).cliTimeout},
+	{"set acl-plugin session table max-entries", (*Switch).cliSessionLimit},
 	{"set interface feature", (*Switch).cliSetFeature},
 	{"show app ns", (*Switch).cliNamespaces},
 	{"show session rules", (*Switch).cliSessionRules},
@@ -153,19 +154,48 @@ func joined(list []uint32) string {
 // maxCLISessions bounds the output of show acl-plugin sessions.
 const maxCLISessions = 1000
 
+// cliSessions takes "verbose 1", which lists sessions, and "thread 0 index N", which says whether
+// the table has a place N.
 func (s *Switch) cliSessions(args []string) (string, bool) {
-	sessions := s.Sessions()
 	var b strings.Builder
-	fmt.Fprintf(&b, "Sessions total: %d\n", len(sessions))
+	adds, count, _ := s.sessions.fill(s.clock())
+	fmt.Fprintf(&b, "Sessions total: add %d - del %d = %d\n", adds, adds-count, count)
+	for _, p := range s.portsOf(allPorts) {
+		if n := p.sessions.count.Load(); n > 0 {
+			fmt.Fprintf(&b, "    sw_if_index %d: add %d - del 0 = %d; epoch chg: 0\n", p.index, n, n)
+		}
+	}
+	switch line := strings.Join(args, " "); {
+	case line == "":
+	case line == "verbose 1":
+		s.listSessions(&b)
+	case len(args) == 4 && strings.HasPrefix(line, "thread 0 index "):
+		n, err := strconv.ParseUint(args[3], 10, 32)
+		if err != nil {
+			return "", false
+		}
+		if s.sessions.hasPlace(uint32(n)) {
+			fmt.Fprintf(&b, "  session index %d:\n", n)
+		}
+	default:
+		return "", false
+	}
+	if !s.sessions.hasPlace(0) {
+		b.WriteString("Session lookup hash table is not allocated.\n")
+	}
+	return b.String(), true
+}
+
+func (s *Switch) listSessions(b *strings.Builder) {
+	sessions := s.Sessions()
 	for i, x := range sessions {
 		if i == maxCLISessions {
-			fmt.Fprintf(&b, "... %d more\n", len(sessions)-i)
+			fmt.Fprintf(b, "... %d more\n", len(sessions)-i)
 			break
 		}
-		fmt.Fprintf(&b, "sw_if_index %d %s %s, %s, acl %d rule %d, expires in %s\n", x.SwIfIndex, x.Owner, x.First,
+		fmt.Fprintf(b, "sw_if_index %d %s %s, %s, acl %d rule %d, expires in %s\n", x.SwIfIndex, x.Owner, x.First,
 			x.State, x.ACLIndex, x.Rule, x.Expires.Sub(s.clock()).Round(time.Second))
 	}
-	return b.String(), len(args) == 0
 }
 
 func (s *Switch) cliClearSessions(args []string) (string, bool) {
@@ -201,6 +231,25 @@ func (s *Switch) cliTimeout(args []string) (string, bool) {
 	}
 	s.sessions.setTimeout(state, time.Duration(seconds)*time.Second)
 	return "", true
+}
+
+// cliSessionLimit takes how many sessions there may be. More than that stay until they end.
+func (s *Switch) cliSessionLimit(args []string) (string, bool) {
+	if len(args) != 1 {
+		return "", false
+	}
+	n, err := strconv.ParseUint(args[0], 10, 31)
+	if err != nil {
+		return "", false
+	}
+	s.sessions.setLimit(int(n))
+	return "", true
+}
+
+func (st *sessionTable) setLimit(n int) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.limit = n
 }
 
 func (st *sessionTable) setTimeout(state sessionState, d time.Duration) {

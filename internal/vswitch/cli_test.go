@@ -29,11 +29,17 @@ func TestCommandLine(t *testing.T) {
 		{"show acl-plugin acl index 5", 0, nil},
 		{"show acl-plugin interface", 0, []string{"sw_if_index 0:", "sw_if_index 1:\n  input acl(s): \n  output acl(s): 0\n"}},
 		{"show acl-plugin interface sw_if_index 1", 0, []string{"output acl(s): 0"}},
-		{"show acl-plugin sessions", 0, []string{"Sessions total: 1", "sw_if_index 1 egress 192.0.2.9:4000 -> 10.1.1.1:80/tcp", "tcp transient", "expires in 2m0s"}},
+		{"show acl-plugin sessions", 0, []string{"Sessions total: add 1 - del 0 = 1\n"}},
+		{"show acl-plugin sessions thread 0 index 0", 0, []string{"  session index 0:\n"}},
+		{"show acl-plugin sessions thread 0", -1, []string{"unknown input"}},
+		{"show acl-plugin sessions verbose 1", 0, []string{"= 1\n", "sw_if_index 1 egress 192.0.2.9:4000 -> 10.1.1.1:80/tcp", "tcp transient", "expires in 2m0s"}},
 		{"set acl-plugin session timeout tcp transient 5", 0, nil},
-		{"show acl-plugin sessions", 0, []string{"expires in 5s"}},
+		{"show acl-plugin sessions verbose 1", 0, []string{"expires in 5s"}},
 		{"clear acl-plugin sessions", 0, nil},
-		{"show acl-plugin sessions", 0, []string{"Sessions total: 0"}},
+		{"show acl-plugin sessions", 0, []string{"Sessions total: add 1 - del 1 = 0\n"}},
+		{"set acl-plugin session table max-entries 7", 0, nil},
+		{"set acl-plugin session table max-entries -7", -1, []string{"unknown input"}},
+		{"set acl-plugin session table max-entries", -1, []string{"unknown input"}},
 		{"set acl-plugin reclassify-sessions 0", 0, nil},
 		{"set acl-plugin reclassify-sessions 1", 0, nil},
 		{"set acl-plugin reclassify-sessions 2", -1, []string{"set acl-plugin reclassify-sessions: unknown input `2'"}},
@@ -66,8 +72,8 @@ func TestTheSessionListIsBounded(t *testing.T) {
 		p := fromPod(api.UDP, i+1, 53)
 		l.sw.Forward(l.pod, &p)
 	}
-	text, _ := l.sw.cli("show acl-plugin sessions")
-	if !strings.HasSuffix(text, "... 5 more\n") || strings.Count(text, "\n") != maxCLISessions+2 {
+	text, _ := l.sw.cli("show acl-plugin sessions verbose 1")
+	if !strings.HasSuffix(text, "... 5 more\n") || strings.Count(text, "\n") != maxCLISessions+3 {
 		t.Errorf("%d lines, the end is %q", strings.Count(text, "\n"), text[len(text)-20:])
 	}
 }

@@ -42,7 +42,8 @@ func (c *client) aclControlPing(_ *acl.ACLPluginControlPing, reply func(govpp.Me
 }
 
 func (c *client) aclConnTableMaxEntries(_ *acl.ACLPluginGetConnTableMaxEntries, reply func(govpp.Message)) {
-	reply(&acl.ACLPluginGetConnTableMaxEntriesReply{ConnTableMaxEntries: uint64(c.sw.sessions.max)})
+	_, _, limit := c.sw.sessions.fill(c.sw.clock())
+	reply(&acl.ACLPluginGetConnTableMaxEntriesReply{ConnTableMaxEntries: uint64(limit)})
 }
 
 func (c *client) aclAddReplace(m *acl.ACLAddReplace, reply func(govpp.Message)) {

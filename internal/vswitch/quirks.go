@@ -23,6 +23,10 @@ import (
 //   - A fragment that is not the first has a session like any packet, with the ports 0.
 //   - A SYN of either side passes a session that is closing.
 //   - A direction without ACLs does not look at sessions: they grow old meanwhile.
+//   - A table that is full takes no session, and one place always stays free. A TCP session that
+//     has not been established makes room for the next packet; UDP never does.
+//   - The table is made with the first ACL of an interface. A limit that is raised later asks for
+//     places that there are not; VPP ends when a session needs one.
 //   - A rule with an unknown action permits.
 //   - SCTP has no ports (Options.LikeVPP).
 
@@ -67,6 +71,29 @@ func (st *sessionTable) matchQuirky(s *session, p *port, dir api.Direction, t *t
 	}
 	st.touch(s, dir, t.flags, now)
 	return sessionHit{found: true, owner: s.owner, acl: s.acl, rule: s.rule}
+}
+
+// places returns how many sessions there may be; the lock is held.
+func (st *sessionTable) places() int {
+	if st.quirks {
+		return min(st.limit, st.made) - 1
+	}
+	return st.limit
+}
+
+// hasPlace reports whether the table has a place of a number; without quirks it has as many as the
+// limit says.
+func (st *sessionTable) hasPlace(number uint32) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.made > 0 && (!st.quirks || int64(number) < int64(st.made))
+}
+
+// recycle ends the TCP session that is longest without a handshake; the lock is held.
+func (st *sessionTable) recycle() {
+	if head := &st.lists[stateTransient]; head.next != head {
+		st.remove(head.next)
+	}
 }
 
 // key returns the key of a packet, false when it has no session.

@@ -49,13 +49,21 @@ type session struct {
 // a list by time of last use, so that what is expired is always at the front.
 type sessionTable struct {
 	mu       sync.Mutex
-	max      int
+	limit    int // of sessions
 	quirks   bool
 	checks   bool // with quirks: packets look whether their session is stale
+	made     int  // places that there are since an interface had an ACL; 0 before
+	adds     int  // sessions that there ever were
 	count    int
 	timeouts [states]time.Duration
-	initial  [states]time.Duration // timeouts before the CLI changed them
-	lists    [states]session       // ring heads
+	initial  sessionSettings // before the CLI changed them
+	lists    [states]session // ring heads
+}
+
+// sessionSettings are what the CLI changes.
+type sessionSettings struct {
+	limit    int
+	timeouts [states]time.Duration
 }
 
 // portSessions holds the sessions of one interface.
@@ -70,7 +78,7 @@ func newPortSessions() *portSessions {
 }
 
 func newSessionTable(limit int, t Timeouts, quirks bool) *sessionTable {
-	st := &sessionTable{max: limit, quirks: quirks, timeouts: [states]time.Duration{
+	st := &sessionTable{limit: limit, quirks: quirks, timeouts: [states]time.Duration{
 		stateTransient: 120 * time.Second, stateEstablished: 24 * time.Hour, stateOther: 600 * time.Second,
 	}}
 	for state, d := range [states]time.Duration{
@@ -80,7 +88,7 @@ func newSessionTable(limit int, t Timeouts, quirks bool) *sessionTable {
 			st.timeouts[state] = d
 		}
 	}
-	st.initial = st.timeouts
+	st.initial = sessionSettings{st.limit, st.timeouts}
 	for i := range st.lists {
 		st.lists[i].prev, st.lists[i].next = &st.lists[i], &st.lists[i]
 	}
@@ -146,7 +154,7 @@ func (st *sessionTable) create(p *port, dir api.Direction, t *tuple, a *accessLi
 		return true
 	}
 	st.expire(now)
-	if st.count >= st.max && !st.evict() {
+	if st.count >= st.places() && !st.evict() {
 		return false
 	}
 	s := &session{
@@ -156,6 +164,7 @@ func (st *sessionTable) create(p *port, dir api.Direction, t *tuple, a *accessLi
 	p.sessions.sessions[key] = s
 	p.sessions.count.Add(1)
 	st.count++
+	st.adds++
 	st.touch(s, dir, t.flags, now)
 	return true
 }
@@ -219,6 +228,10 @@ func (st *sessionTable) expire(now time.Time) {
 // first, then the longest idle session without a handshake at all. Established
 // TCP is never evicted.
 func (st *sessionTable) evict() bool {
+	if st.quirks {
+		st.recycle()
+		return false
+	}
 	for _, state := range []sessionState{stateTransient, stateOther} {
 		if head := &st.lists[state]; head.next != head {
 			st.remove(head.next)
@@ -248,12 +261,29 @@ func (st *sessionTable) removePort(p *portSessions) {
 	}
 }
 
-// reset removes all sessions and takes back changes of timeouts.
+// reset removes all sessions and takes back what the CLI changed.
 func (st *sessionTable) reset() {
 	st.clear()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.timeouts = st.initial
+	st.limit, st.timeouts, st.made, st.adds = st.initial.limit, st.initial.timeouts, 0, 0
+}
+
+// make makes the table, unless it is there.
+func (st *sessionTable) make() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.made == 0 {
+		st.made = st.limit
+	}
+}
+
+// fill returns how many sessions there ever were and are, and the limit.
+func (st *sessionTable) fill(now time.Time) (adds, count, limit int) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.expire(now)
+	return st.adds, st.count, st.limit
 }
 
 // clear removes all sessions.

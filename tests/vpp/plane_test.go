@@ -179,7 +179,8 @@ func (x *trial) reset() {
 		x.code("delete", x.del(index), 0)
 	}
 	for _, c := range []string{"clear acl-plugin sessions", "set acl-plugin reclassify-sessions 0", "set acl-plugin session timeout udp idle 600",
-		"set acl-plugin session timeout tcp idle 86400", "set acl-plugin session timeout tcp transient 120"} {
+		"set acl-plugin session timeout tcp idle 86400", "set acl-plugin session timeout tcp transient 120",
+		"set acl-plugin session table max-entries 500000"} {
 		x.cli(c)
 	}
 }

@@ -2,9 +2,11 @@ package vpp
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"go.fd.io/govpp/binapi/acl_types"
+	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
@@ -115,6 +117,30 @@ var sessionScenarios = []scenario{
 		x.drop("closing", flags(closing.Reply(), ack))
 		x.pass("established", flags(whole.Reply(), ack))
 	})},
+	{"a full table takes no flow of UDP before another one is idle", both(func(x *trial, d direction) {
+		x.guard(d, x.add(x.rule(reflect)), x.add(x.rule(deny)))
+		x.placesFor(3)
+		for port := range uint16(3) {
+			x.pass("a question", x.start(d, api.UDP, 4000+port, 80))
+		}
+		x.drop("a question beyond the table", x.start(d, api.UDP, 5000, 80))
+		x.pass("an answer", x.start(d, api.UDP, 4000, 80).Reply())
+		x.cli("set acl-plugin session timeout udp idle 1")
+		x.idle(3 * time.Second)
+		x.pass("a question when the others are forgotten", x.start(d, api.UDP, 5000, 80))
+	})},
+	{"in a full table the oldest half-open flow of TCP makes room for the next packet", both(func(x *trial, d direction) {
+		x.guard(d, x.add(x.rule(reflect)), x.add(x.rule(deny)))
+		x.placesFor(3)
+		oldest, other := x.start(d, api.TCP, 4000, 80), x.start(d, api.TCP, 4002, 80)
+		x.pass("SYN", oldest)
+		x.pass("SYN", x.start(d, api.TCP, 4001, 80))
+		x.pass("SYN", other)
+		x.drop("SYN beyond the table", x.start(d, api.TCP, 5000, 80))
+		x.pass("SYN, sent again", x.start(d, api.TCP, 5000, 80))
+		x.drop("the answer of the oldest", oldest.Reply())
+		x.pass("the answer of another", other.Reply())
+	})},
 	{"sessions are cleared", both(func(x *trial, d direction) {
 		x.guard(d, x.add(x.rule(reflect)), x.add(x.rule(deny)))
 		p := x.start(d, api.UDP, 4000, 80)
@@ -130,6 +156,21 @@ var sessionScenarios = []scenario{
 func swapped(p vswitch.Packet) vswitch.Packet {
 	p.Src, p.Dst = p.Dst, p.Src
 	return p
+}
+
+// placesFor leaves places for some sessions, once those of scenarios before are gone. One place
+// always stays free.
+func (x *trial) placesFor(n int) {
+	x.Helper()
+	vpptest.Eventually(x, "an empty table", func() bool {
+		r, err := vlib.NewServiceClient(x.conn()).CliInband(x.Context(), &vlib.CliInband{Cmd: "show acl-plugin sessions"})
+		if err != nil {
+			x.Fatal(err)
+		}
+		line, _, _ := strings.Cut(r.Reply, "\n")
+		return strings.HasSuffix(strings.TrimSpace(line), "= 0")
+	})
+	x.cli(fmt.Sprintf("set acl-plugin session table max-entries %d", n+1))
 }
 
 // eventuallyDrop is for what VPP does by itself soon after it was told.

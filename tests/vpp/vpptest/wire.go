@@ -14,7 +14,7 @@ import (
 )
 
 // Outcome is what became of packets: the interface that each left through, by mark,
-// and how many ACLs denied.
+// and how many ACLs denied, or had no place for in the table of sessions.
 type Outcome struct {
 	Left   map[uint32]string // tags
 	Denied int
@@ -70,7 +70,7 @@ func (p *Plumbing) Inject(packets []Packet) Outcome {
 		p.Do("packet-generator delete %s-%s", s.name, s.node)
 	}
 	out := p.arrived(dir)
-	out.Denied = p.counted("ACL deny packets")
+	out.Denied = p.counted("ACL deny packets") + p.counted("too many sessions to add new")
 	return out
 }
 
