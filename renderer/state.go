@@ -47,6 +47,20 @@ type State struct {
 	Foreign []Foreign
 	// Pauses is nil for a dataplane that goes on forwarding while it is changed.
 	Pauses *Pauses
+	// Sessions is nil where there is no table of sessions, and where its fill level is not known.
+	Sessions *Sessions
+}
+
+// ErrSessionsFull is State's Err while rules are enforced and the table of sessions has no place
+// left for new flows.
+var ErrSessionsFull = errors.New("the session table is full: new flows are dropped; raise --session-table, or lower --udp-idle-timeout")
+
+// Sessions is how full the table is in which a dataplane remembers flows. It was looked at some
+// time ago: tens of seconds at most, but for a table of millions.
+type Sessions struct {
+	Used uint64
+	Max  uint64 // all pods share it
+	Most string // the interface of a pod that has the most, and how many; empty when none has any
 }
 
 // Pauses says for how long changes have kept a dataplane from forwarding, and what waits so that

@@ -39,6 +39,7 @@ type Config struct {
 	ACLOrientation   string        `koanf:"acl-orientation"`
 	Grace            time.Duration `koanf:"grace"`
 	UDPIdle          time.Duration `koanf:"udp-idle-timeout"`
+	SessionTable     uint32        `koanf:"session-table"`
 	Infra            []string      `koanf:"infra"`
 	ACLMemory        uint32        `koanf:"acl-memory"`
 	VPPPauseBudget   string        `koanf:"vpp-pause-budget"`
@@ -109,6 +110,7 @@ func runFlags(f *pflag.FlagSet) {
 	f.String("vpp-pause-budget", "1%", "share of time for which changes of rules may pause VPP's workers; what only permits more waits for it, 2 s at most; 100%: nothing waits")
 	f.StringSlice("service-cidr", nil, "addresses of services that VPP translates (CNAT, nat44) to those of pods; what pods send there is judged behind the translation; none: VPP translates none")
 	f.Duration("udp-idle-timeout", 2*time.Minute, "when VPP forgets a flow of UDP without packets; 0 leaves VPP's setting, which is 10 minutes")
+	f.Uint32("session-table", 0, "how many sessions VPP may have, for all pods together; only as many as its table has once an interface has ACLs; 0 leaves VPP's setting, which is 500000")
 }
 
 func devFlags(f *pflag.FlagSet) {

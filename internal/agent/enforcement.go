@@ -106,7 +106,7 @@ func (c Config) node() (node.Config, error) {
 		Name: c.Node, Addresses: addresses, AllowNode: c.AllowNodeTraffic,
 		VPPSocket: c.VPPSocket, VPPStatsSocket: c.VPPStatsSocket, ACLMemory: uint64(c.ACLMemory) << 20,
 		Timeout: c.VPPTimeout, Uplinks: c.Uplinks, HoldUnknown: c.HoldUnknownPods,
-		Established: established, Orientation: orientation, Grace: c.Grace, UDPIdle: c.UDPIdle, Infra: infra,
+		Established: established, Orientation: orientation, Grace: c.Grace, UDPIdle: c.UDPIdle, Sessions: c.SessionTable, Infra: infra,
 		PauseBudget: budget, Services: services,
 	}, errors.Join(err, errEstablished, errOrientation, errInfra, errBudget, errServices)
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -96,4 +97,45 @@ func TestForeignACLsAreShown(t *testing.T) {
 	if e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom("demo/server", "demo/friend", "8080"))[0]; len(e.Renderers[0].Foreign) != 0 {
 		t.Errorf("of what the server sends explain shows %q", e.Renderers[0].Foreign)
 	}
+}
+
+// TestAFullSessionTableIsNotReady has a pod that may send open more flows than there are places.
+func TestAFullSessionTableIsNotReady(t *testing.T) {
+	const limit = 40
+	a := running(t, func(c *Config) { c.Node, c.SessionTable = "node-1", limit })
+	client := interfaceOf(t, a.node.Switch, "friend")
+	for port := range uint16(limit) {
+		p := vswitch.FlowPacket(api.Flow{Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("192.0.2.9"), Protocol: api.UDP, SrcPort: 10_000 + port, DstPort: 53})
+		if v := a.node.Switch.Inject(client, p).Verdict; v != api.Permit {
+			t.Fatalf("a question has the verdict %s", v)
+		}
+	}
+	a.eventually(t, "an agent that is not ready", func() bool { code, _ := a.ask("GET", "/readyz", ""); return code == 503 })
+	if _, text := a.ask("GET", "/readyz", ""); !strings.HasPrefix(text, "renderer acl: "+renderer.ErrSessionsFull.Error()+"; 40 of 40 places are taken; interface pod/demo/friend of pod demo/friend has ") {
+		t.Errorf("readyz says %q", text)
+	}
+	if s := get[view.Status](t, a, "GET", "/v1/status", "").Renderers[0]; s.InSync || s.Sessions != limit || s.SessionsMax != limit {
+		t.Errorf("the status shows %+v", s)
+	}
+	if v := policyNamed(t, a, "server"); v.Enforced != view.EnforcedFully {
+		t.Errorf("the policy of the server is %s: %s", v.Enforced, v.Pending)
+	}
+	_, text := a.ask("GET", "/metrics", "")
+	for _, line := range []string{"sluice_vpp_sessions 40\n", "sluice_vpp_sessions_max 40\n", "sluice_dataplane_up 0\n"} {
+		if !strings.Contains(text, line) {
+			t.Errorf("the metrics lack %q", line)
+		}
+	}
+}
+
+// interfaceOf returns the interface of a pod of the demo.
+func interfaceOf(t *testing.T, sw *vswitch.Switch, name string) uint32 {
+	t.Helper()
+	for _, p := range sw.Interfaces() {
+		if p.Tag == acl.InterfaceTag(api.PodID{Namespace: "demo", Name: name}) {
+			return p.Index
+		}
+	}
+	t.Fatalf("pod %s has no interface", name)
+	return 0
 }

@@ -184,6 +184,9 @@ func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
 				if p := state.Pauses; p != nil {
 					rv.Waiting, rv.WaitingSince = p.Waiting, p.Since
 				}
+				if t := state.Sessions; t != nil {
+					rv.Sessions, rv.SessionsMax = t.Used, t.Max
+				}
 				if err := state.Alive(time.Now()); err != nil {
 					rv.Dataplane = err.Error()
 				}

@@ -214,6 +214,21 @@ var (
 	ageDesc     = prometheus.NewDesc("sluice_vpp_deferred_age_seconds", "For how long the oldest of them has been waiting; 0 when none is.", nil, nil)
 )
 
+// How full the table is in which the dataplane remembers flows.
+var (
+	sessionsDesc    = prometheus.NewDesc("sluice_vpp_sessions", "Sessions that the vswitch has.", nil, nil)
+	sessionsMaxDesc = prometheus.NewDesc("sluice_vpp_sessions_max", "Sessions that the vswitch may have.", nil, nil)
+)
+
+// collectSessions counts the sessions of a dataplane that has a table of them.
+func collectSessions(ch chan<- prometheus.Metric, s *renderer.Sessions) {
+	if s == nil {
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(sessionsDesc, prometheus.GaugeValue, float64(s.Used))
+	ch <- prometheus.MustNewConstMetric(sessionsMaxDesc, prometheus.GaugeValue, float64(s.Max))
+}
+
 // collectPauses counts pauses of a dataplane that changes pause.
 func collectPauses(ch chan<- prometheus.Metric, p *renderer.Pauses) {
 	if p == nil {
@@ -237,6 +252,8 @@ func (tableCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- pauseDesc
 	ch <- waitingDesc
 	ch <- ageDesc
+	ch <- sessionsDesc
+	ch <- sessionsMaxDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -249,6 +266,7 @@ func (c tableCollector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(driftDesc, prometheus.CounterValue, float64(n), s.Renderer, kind)
 		}
 		collectPauses(ch, s.Pauses)
+		collectSessions(ch, s.Sessions)
 		if s.Memory.Needed > 0 {
 			ch <- prometheus.MustNewConstMetric(memoryNeededDesc, prometheus.GaugeValue, float64(s.Memory.Needed))
 		}

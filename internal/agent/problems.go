@@ -73,13 +73,13 @@ type waits struct {
 	all    string             // what every policy waits for
 }
 
-// newWaits reads who has no interface. A renderer that fails because of that enforces
-// everything else.
+// newWaits reads who has no interface. A renderer that fails because of that, or has no place for
+// new sessions, enforces everything else.
 func newWaits(states []*renderer.State, status policy.Status) waits {
 	w := waits{pods: map[api.PodID]bool{}}
-	unplugged := map[string]bool{}
+	enforces := map[string]bool{}
 	for _, s := range states {
-		unplugged[s.Renderer] = errors.Is(s.Err, renderer.ErrNoInterface)
+		enforces[s.Renderer] = errors.Is(s.Err, renderer.ErrNoInterface) || errors.Is(s.Err, renderer.ErrSessionsFull)
 		for _, p := range s.Pending {
 			if p.Pod == (api.PodID{}) {
 				w.uplink = p.Reason
@@ -90,7 +90,7 @@ func newWaits(states []*renderer.State, status policy.Status) waits {
 	}
 	for _, r := range status.Renderers {
 		switch {
-		case unplugged[r.Name], w.all != "":
+		case enforces[r.Name], w.all != "":
 		case r.Error != "":
 			w.all = r.Error
 		case !r.InSync:

@@ -165,7 +165,11 @@ func writeStatus(w *term.Writer, s view.Status) {
 			state.Text += fmt.Sprintf("; %s waiting to join sets, the oldest for %s", term.Count(r.Waiting, "address"),
 				time.Since(r.WaitingSince).Round(100*time.Millisecond))
 		}
-		t.Row("renderer "+r.Name, state, fmt.Sprintf("%s, %s, %s, %s", term.Count(r.Tables, "table"), term.Count(r.Rules, "rule"), term.Count(r.Entries, "entry"), term.Count(int(r.Commits), "commit")))
+		holds := fmt.Sprintf("%s, %s, %s, %s", term.Count(r.Tables, "table"), term.Count(r.Rules, "rule"), term.Count(r.Entries, "entry"), term.Count(int(r.Commits), "commit"))
+		if r.SessionsMax > 0 {
+			holds += fmt.Sprintf(", %d of %s", r.Sessions, term.Count(int(r.SessionsMax), "session"))
+		}
+		t.Row("renderer "+r.Name, state, holds)
 	}
 	t.Print(w)
 	for _, r := range s.Renderers {

@@ -50,6 +50,7 @@ type Config struct {
 	Orientation acl.Orientation
 	Grace       time.Duration
 	UDPIdle     time.Duration
+	Sessions    uint32 // acl.Options.SessionTable
 	PauseBudget float64
 	Services    []netip.Prefix
 	Infra       renderer.Infra
@@ -124,7 +125,7 @@ func (n *Node) render(cfg Config) (renderer.Renderer, error) {
 	options := acl.Options{
 		Log: cfg.Log, Socket: cfg.VPPSocket, Uplinks: cfg.Uplinks, Timeout: cfg.Timeout,
 		Memory: cfg.ACLMemory, StatsSocket: cfg.VPPStatsSocket,
-		Established: cfg.Established, Orientation: cfg.Orientation, Grace: cfg.Grace, UDPIdle: cfg.UDPIdle, Infra: cfg.Infra,
+		Established: cfg.Established, Orientation: cfg.Orientation, Grace: cfg.Grace, UDPIdle: cfg.UDPIdle, SessionTable: cfg.Sessions, Infra: cfg.Infra,
 		PauseBudget: cfg.PauseBudget, Services: cfg.Services,
 		Plumbing: cfg.Plumbing, HoldUnknown: cfg.HoldUnknown, OnChange: n.Plugin.Prompt,
 		Elsewhere: func(pod api.PodID) bool { return n.Session != nil && n.Session.Serves(pod) },

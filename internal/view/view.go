@@ -200,6 +200,10 @@ type RendererStatus struct {
 	// dataplane; WaitingSince is since when the oldest does.
 	Waiting      int       `json:"waiting,omitempty"`
 	WaitingSince time.Time `json:"waitingSince,omitzero"`
+	// Sessions counts the flows that the dataplane remembers, and SessionsMax those that it may; 0
+	// where that is not known.
+	Sessions    uint64 `json:"sessions,omitempty"`
+	SessionsMax uint64 `json:"sessionsMax,omitempty"`
 	// Dataplane says what is wrong while the dataplane is gone, or does not answer.
 	Dataplane string `json:"dataplane,omitempty"`
 	// Blocked names the interfaces that let nothing pass, because the pod that they belong to is

@@ -32,14 +32,17 @@ type drift struct{ kind, what string }
 
 func (d drift) String() string { return d.what }
 
-// audit reads, when it is the time, what interfaces have, some of the ACLs, and where addresses are
-// translated, and compares that with the mirror. What differs is logged and counted, and a reason
+// audit looks, when it is the time, at the table of sessions, reads what interfaces have, some of
+// the ACLs, and where addresses are translated, and compares that with the mirror. What differs is logged and counted, and a reason
 // to look at everything.
 func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (differs bool, err error) {
 	if !r.auditing.take() {
 		return false, nil
 	}
 	r.auditing.wait(r.options.Audit, r.link.Prompt)
+	if err := r.lookAtSessions(ctx); err != nil {
+		return false, err
+	}
 	if fresh {
 		return false, nil // it was just read
 	}

@@ -71,6 +71,7 @@ type snapshot struct {
 	drifts     map[string]uint64
 	foreign    []renderer.Foreign
 	pauses     renderer.Pauses
+	sessions   *renderer.Sessions
 }
 
 // placed is an installed table and the ACLs that hold it.
@@ -100,7 +101,7 @@ func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pending: r.pending, blocked: r.held, memory: renderer.Memory{Needed: r.heap.needed, Budget: r.heap.budget},
 		tables: r.placed(), guards: r.placedGuards(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.drifts, foreign: r.foreign,
-		pauses: r.deferral.pauses(),
+		pauses: r.deferral.pauses(), sessions: r.sessions.state(),
 	}
 	for _, slot := range r.slots {
 		if slot.isLocal() || slot.isGuard() || slot.isGlobal() || slot.name == finalSlot {
@@ -157,6 +158,7 @@ func (r *Renderer) State() *renderer.State {
 	out := &renderer.State{
 		Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Pending: s.pending,
 		Blocked: s.blocked, Memory: s.memory, Drift: s.drifts, Foreign: s.foreign, Pauses: &s.pauses,
+		Sessions: s.sessions,
 	}
 	for _, p := range s.tables {
 		t := renderer.Table{Name: p.table.Name(), Pods: p.table.Pods, Rules: p.table.Rules, Origins: p.table.Origins}

@@ -44,6 +44,9 @@ func rehashBytes(some, applied int) uint64 { return uint64(float64(some) * keyBy
 // their way, and for what is free in pieces that are too small.
 const reserve = 8
 
+// sessionReserve is the part that is left for sessions, if they may need so much.
+const sessionReserve = 4
+
 // slack is what ACLs may grow by, at least, where nobody says how large the heap is.
 const slack = 16 << 20
 
@@ -65,8 +68,14 @@ type heap struct {
 	ours   uint64 // what ACLs took, at least, when the last figure was made
 	low    uint64 // the least that they took since VPP was asked last
 	most   int    // applied entries at any time
-	rehash uint64 // that plans may have caused since VPP was asked last
+	rehash uint64 // that plans, and the table of sessions, may have caused since VPP was asked last
 	unseen uint64 // and before that, when the last figure may not have it yet
+}
+
+// left is what others than our ACLs leave of a heap that a figure is about.
+func (h *heap) left(u usage, t *sessionTable) uint64 {
+	free := u.total - max(u.total/reserve, min(t.toGrow(), u.total/sessionReserve)) + h.ours
+	return free - min(free, u.used+h.unseen+t.toMake())
 }
 
 // bytes is what entries take, with what VPP keeps.
@@ -81,7 +90,7 @@ func entryBytes(held, applied int) uint64 {
 // look takes a figure; now is what our ACLs take. A figure may be from any time since the one
 // before it was seen, so what ACLs took then is not known: at least the least of that time, which
 // of the first figure is nothing.
-func (h *heap) look(u usage, now uint64) {
+func (h *heap) look(u usage, now uint64, t *sessionTable) {
 	h.low = min(h.low, now)
 	if u.beat != h.last.beat {
 		h.ours, h.unseen = h.low, h.rehash
@@ -89,8 +98,7 @@ func (h *heap) look(u usage, now uint64) {
 		h.unseen += h.rehash
 	}
 	h.last, h.low, h.rehash = u, now, 0
-	left, gone := u.total-u.total/reserve+h.ours, u.used+h.unseen
-	h.budget = max(1, left-min(left, gone))
+	h.budget = max(1, h.left(u, t))
 }
 
 // plan notes that a plan is carried out.
@@ -122,7 +130,7 @@ func (r *Renderer) askHeap(ctx context.Context, held, applied int) error {
 			if u.boot != h.last.boot { // another VPP
 				*h = heap{most: applied, needed: h.needed}
 			}
-			h.look(u, h.bytes(held, applied))
+			h.look(u, h.bytes(held, applied), &r.sessions)
 			return nil
 		}
 	}
@@ -153,7 +161,7 @@ func (r *Renderer) askCommandLine(ctx context.Context, applied int, now uint64) 
 		r.log.Warn("the vswitch does not say how much memory it has: tables are not held against it", "answer", text)
 		return nil
 	}
-	h.look(u, now)
+	h.look(u, now, &r.sessions)
 	return nil
 }
 

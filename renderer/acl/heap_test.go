@@ -1,6 +1,10 @@
 package acl
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/sluice-net/sluice/renderer"
+)
 
 func TestTheHeapOfVPPIsUnderstood(t *testing.T) {
 	const real = "Thread 0 vpp_main\n" +
@@ -34,7 +38,7 @@ func TestHeapCountsWhatAFigureMayNotHave(t *testing.T) {
 	const mb = 1 << 20
 	h := &heap{}
 	figure := func(beat, used float64, now uint64) uint64 {
-		h.look(usage{total: 800 * mb, used: uint64(used * mb), beat: beat}, now*mb)
+		h.look(usage{total: 800 * mb, used: uint64(used * mb), beat: beat}, now*mb, &sessionTable{})
 		return h.budget / mb
 	}
 	for _, x := range []struct {
@@ -58,5 +62,64 @@ func TestHeapCountsWhatAFigureMayNotHave(t *testing.T) {
 	}
 	if got, want := figure(5, 350, 200), uint64(550); got != want {
 		t.Errorf("the figure after that: %d MB may be taken, want %d", got, want)
+	}
+}
+
+// sessionsOfVPP is an answer of VPP 25.10 with two threads, shortened.
+const sessionsOfVPP = `Sessions total: add 500099 - del 100 = 499999
+Sessions active: add 500099 - deact 100 = 499999
+Thread #0:
+  connection add/del stats:
+    sw_if_index 1: add 300099 - del 100 = 299999; epoch chg: 0
+    sw_if_index 2: add 0 - del 0 = 0; epoch chg: 0
+Thread #1:
+  connection add/del stats:
+    sw_if_index 1: add 200000 - del 0 = 200000; epoch chg: 0
+
+IPv6 Session lookup hash table:
+Hash table 'ACL plugin FA IPv6 session bihash'
+    heap: 3952 chunk(s) allocated
+          bytes: used 741.25m, scrap 204.56k
+
+IPv4 Session lookup hash table:
+    heap: 1 chunk(s) allocated
+          bytes: used 512.00k, scrap 0
+`
+
+func TestSessionsOfVPPAreRead(t *testing.T) {
+	if used, ok := parseSessions(sessionsOfVPP); used != 499999 || !ok {
+		t.Errorf("%d sessions, %t", used, ok)
+	}
+	if got, want := parseHashed(sessionsOfVPP), uint64(74125*(1<<20)/100+1<<19); got != want {
+		t.Errorf("the hash tables take %d bytes, want %d", got, want)
+	}
+	if at := parsePorts(sessionsOfVPP); at[1] != 499999 || at[2] != 0 {
+		t.Errorf("sessions by interface: %v", at)
+	}
+	if _, ok := parseSessions("show acl-plugin: unknown input"); ok {
+		t.Error("an error is read as a number of sessions")
+	}
+}
+
+// TestHeapLeavesRoomForSessions has a table that is not made yet, then is, then grows.
+func TestHeapLeavesRoomForSessions(t *testing.T) {
+	const mb = 1 << 20
+	r := &Renderer{sessions: sessionTable{Sessions: renderer.Sessions{Max: mb / placeBytes * 100}, threads: 2}}
+	budget := func(total, used uint64) uint64 {
+		h := heap{}
+		h.look(usage{total: total * mb, used: used * mb, beat: 1}, 0, &r.sessions)
+		return (h.budget + mb/2) / mb
+	}
+	// 100 MB for each thread, 7 for hash tables, and at most a quarter of the heap for what they grow.
+	if got := budget(1000, 50); got != 750-50-207 {
+		t.Errorf("before it is made %d MB may be taken", got)
+	}
+	r.sessions.made = true
+	if got := budget(1000, 257); got != 750-257 {
+		t.Errorf("when it is made %d MB may be taken", got)
+	}
+	r.sessions.hashed = r.sessions.Max * sessionBytes
+	if got := budget(1000, 450); got != 875-450 {
+		t.Errorf("when it has grown %d MB may be taken", got)
 	}
 }

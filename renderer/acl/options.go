@@ -62,6 +62,12 @@ type Options struct {
 	// its setting alone, which is 10 minutes in VPP.
 	UDPIdle time.Duration
 
+	// SessionTable is how many sessions the vswitch may have; 0 leaves its setting alone, which is
+	// 500 000 in VPP. VPP makes its table with the first ACL that an interface gets, and takes it
+	// from its main heap: a number for which there is no room, or that is larger than the table
+	// that VPP has, is logged and left.
+	SessionTable uint32
+
 	// Services are blocks of addresses that the vswitch translates to those of pods behind the ACLs of
 	// inputs, as those of Kubernetes services. What a pod sends there is judged as it leaves.
 	Services []netip.Prefix

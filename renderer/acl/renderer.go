@@ -50,6 +50,7 @@ type Renderer struct {
 	held      []string                           // interfaces whose pods are not known; blocked
 	shortfall cache.Shortfall
 	heap      heap
+	sessions  sessionTable
 	stats     *statistics            // nil without a StatsSocket
 	drifts    map[string]uint64      // how often somebody changed what is ours, by kind; is replaced, not changed
 	nextACL   uint32                 // that is audited
@@ -166,7 +167,11 @@ func (t *txn) Commit(ctx context.Context) error {
 func (r *Renderer) await(took, pause time.Duration, err error) error {
 	now := time.Now()
 	r.deferral.paused(took, pause, now)
-	r.publish(err)
+	if err != nil {
+		r.publish(err)
+	} else {
+		r.publish(r.sessions.err())
+	}
 	if len(r.deferral.waiting) == 0 {
 		r.deferring.cancel()
 		return err

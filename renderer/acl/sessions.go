@@ -173,7 +173,7 @@ func (r *Renderer) setSessions(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return r.startSessions(ctx)
 }
 
 // setting runs a command about sessions. Rules are enforced without it, too: what the

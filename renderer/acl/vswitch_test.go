@@ -1,6 +1,7 @@
 package acl_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"net/netip"
@@ -41,6 +42,8 @@ type tap struct {
 	failAt  int               // countdown to the call that fails, 0 for none
 	retval  bool              // fail by a return value instead of a lost message
 	pause   time.Duration     // before each change
+	looks   int               // at the sessions
+	long    time.Duration     // that each of them takes
 }
 
 var errInjected = errors.New("injected failure")
@@ -102,15 +105,20 @@ func (t *tap) SendMsg(ctx uint32, data []byte) error {
 	return t.VppAPI.SendMsg(ctx, data)
 }
 
-// stop lets the time pass that a change takes.
+// stop lets the time pass that a change, or a look at the sessions, takes.
 func (t *tap) stop(data []byte) {
 	t.mu.Lock()
 	t.learn()
-	changes := t.changes[binary.BigEndian.Uint16(data)]
-	t.mu.Unlock()
-	if changes {
-		time.Sleep(t.pause)
+	var pause time.Duration
+	switch {
+	case t.changes[binary.BigEndian.Uint16(data)]:
+		pause = t.pause
+	case bytes.Contains(data, []byte("show acl-plugin sessions")):
+		t.looks++
+		pause = t.long
 	}
+	t.mu.Unlock()
+	time.Sleep(pause)
 }
 
 func (t *tap) fail(n int) {

@@ -36,17 +36,20 @@ func newAudited(t *testing.T, plugins ...string) *audited {
 	v := newOnVPP(vpptest.Launch(t, plugins...))
 	x := &audited{trial: &trial{TB: t, plane: v}, v: v, wake: make(chan struct{}, 1)}
 	var err error
-	x.r, err = acl.New(acl.Options{Socket: v.Socket(), Audit: auditEvery, OnChange: func() {
-		select {
-		case x.wake <- struct{}{}:
-		default:
-		}
-	}})
+	x.r, err = acl.New(acl.Options{Socket: v.Socket(), Audit: auditEvery, OnChange: x.prompt})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = x.r.Close() }) // only disconnects
+	t.Cleanup(func() { _ = x.r.Close() }) // only disconnects; it may be another one by then
 	return x
+}
+
+// prompt asks the test to commit.
+func (x *audited) prompt() {
+	select {
+	case x.wake <- struct{}{}:
+	default:
+	}
 }
 
 // render commits what the pod gets and sends.

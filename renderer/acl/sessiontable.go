@@ -1,0 +1,295 @@
+package acl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	govpp "go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/vlib"
+
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// What the table of sessions takes from the main heap of VPP 25.10, in bytes. VPP makes it with the
+// first ACL that an interface gets. The hash tables in which it looks sessions up grow with the
+// sessions and never shrink; how much one takes depends on the family and on how many there are.
+const (
+	placeBytes   = 133     // a place, for each thread
+	lookupTables = 7 << 20 // the hash tables without sessions
+	sessionBytes = 480     // a session in them, at most, as seen with up to 3 million of them; 140 to 240 with 500 000
+)
+
+// A table is full from fullFrom percent on until it is below emptyBelow. Between two looks a flood
+// takes more than the rest, and a table from which idle sessions go all the time is never quite
+// full.
+const (
+	fullFrom   = 95
+	emptyBelow = 90
+)
+
+const (
+	// sessionsShare is the part of the time that looks at the table may pause VPP: it walks the hash
+	// tables to answer, 20 ms with 500 000 sessions.
+	sessionsShare = 1000
+	// sessionsLogged is how often at most it is logged that the table is full.
+	sessionsLogged = time.Minute
+)
+
+// sessionTable is what is known of the vswitch's table of sessions.
+type sessionTable struct {
+	renderer.Sessions                   // zero when nothing is known
+	made              bool              // it has the places that it will ever have
+	hashed            uint64            // bytes that the hash tables take
+	threads           uint64            // each has places of its own, and leaves one free
+	at                map[uint32]uint64 // sessions by interface
+
+	next         time.Time // it is not looked at before
+	full, logged bool      // since it is full, that was logged
+	loggedAt     time.Time
+}
+
+// toMake is what the table takes of VPP's heap as soon as it is made.
+func (t *sessionTable) toMake() uint64 {
+	if t.made || t.Max == 0 {
+		return 0
+	}
+	return t.threads*t.Max*placeBytes + lookupTables
+}
+
+// toGrow is what sessions may take beside the table.
+func (t *sessionTable) toGrow() uint64 {
+	need := t.Max * sessionBytes
+	return need - min(need, t.hashed)
+}
+
+// startSessions looks at the table of a vswitch that is new, and has it made as large as it is to be.
+func (r *Renderer) startSessions(ctx context.Context) error {
+	r.sessions = sessionTable{threads: 1, loggedAt: r.sessions.loggedAt}
+	if err := r.lookAtSessions(ctx); err != nil {
+		return err
+	}
+	return r.resizeSessions(ctx)
+}
+
+// lookAtSessions asks how full the table is, unless it was asked too recently.
+func (r *Renderer) lookAtSessions(ctx context.Context) error {
+	t, began := &r.sessions, time.Now()
+	if began.Before(t.next) {
+		return nil
+	}
+	text, err := r.link.ask(ctx, "show acl-plugin sessions")
+	if err != nil {
+		return fmt.Errorf("ask the vswitch for its sessions: %w", err)
+	}
+	t.next = began.Add(sessionsShare * time.Since(began))
+	used, ok := parseSessions(text)
+	if !ok {
+		return nil
+	}
+	if made := !strings.Contains(text, "hash table is not allocated"); made {
+		r.heap.rehash += t.toMake() // the last figure may be older
+		t.made = true
+	}
+	t.Used = used
+	if t.threads, t.Max, err = r.link.sessionLimit(ctx); err != nil {
+		return err
+	}
+	t.hashed = parseHashed(text)
+	t.at = parsePorts(text)
+	r.judgeSessions(began)
+	return nil
+}
+
+// sessionLimit returns how many threads the vswitch has, and how many sessions it may have
+// altogether; 0 when it cannot say it.
+func (l *link) sessionLimit(ctx context.Context) (threads, limit uint64, err error) {
+	size, who := &acl.ACLPluginGetConnTableMaxEntries{}, &vlib.ShowThreads{}
+	for _, m := range []govpp.Message{size, who} {
+		if _, err := l.Conn.GetMessageID(m); err != nil {
+			return 1, 0, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	r, err := acl.NewServiceClient(l.Conn).ACLPluginGetConnTableMaxEntries(ctx, size)
+	if err != nil {
+		return 0, 0, fmt.Errorf("ask the vswitch for the size of its session table: %w", err)
+	}
+	all, err := vlib.NewServiceClient(l.Conn).ShowThreads(ctx, who)
+	if err != nil {
+		return 0, 0, fmt.Errorf("ask the vswitch for its threads: %w", err)
+	}
+	return uint64(max(1, len(all.ThreadData))), r.ConnTableMaxEntries, nil
+}
+
+// judgeSessions decides whether the table is full, and logs it.
+func (r *Renderer) judgeSessions(now time.Time) {
+	t := &r.sessions
+	switch was := t.full; {
+	case t.Max == 0:
+		return
+	case t.Used*100 >= t.Max*fullFrom || t.Used+t.threads >= t.Max:
+		t.full = true
+	case t.Used*100 < t.Max*emptyBelow:
+		if t.full = false; was && t.logged {
+			t.logged = false
+			r.log.Info("the session table has places again", "sessions", t.Used, "limit", t.Max)
+		}
+	}
+	t.Most = r.mostSessions()
+	if t.full && now.Sub(t.loggedAt) >= sessionsLogged {
+		t.logged, t.loggedAt = true, now
+		r.log.Warn(renderer.ErrSessionsFull.Error(), "sessions", t.Used, "limit", t.Max, "most", t.Most)
+	}
+}
+
+// mostSessions names the interface of a pod that has the most sessions; empty when none has any. A
+// flow has a session at each interface that it passes: those of uplinks are no pod's.
+func (r *Renderer) mostSessions() (most string) {
+	if r.mirror == nil {
+		return ""
+	}
+	used := uint64(0)
+	for _, n := range r.mirror.ifs {
+		if at := r.sessions.at[n.index]; at > used && len(r.owned[n.index]) > 0 {
+			used, most = at, fmt.Sprintf("interface %s of pod %s has %d", n.name, renderer.Summary(r.owned[n.index]), at)
+		}
+	}
+	return most
+}
+
+// err says that the table is full, if it is.
+func (t *sessionTable) err() error {
+	if !t.full {
+		return nil
+	}
+	most := ""
+	if t.Most != "" {
+		most = "; " + t.Most
+	}
+	return fmt.Errorf("%w; %d of %d places are taken%s", renderer.ErrSessionsFull, t.Used, t.Max, most)
+}
+
+// state returns what is published; nil when nothing is known.
+func (t *sessionTable) state() *renderer.Sessions {
+	if t.Max == 0 {
+		return nil
+	}
+	s := t.Sessions
+	return &s
+}
+
+// resizeSessions has the table hold as many sessions as it is to. VPP takes any number at any time,
+// and ends when a session finds no place: what is asked for beyond the places that there are is
+// left.
+func (r *Renderer) resizeSessions(ctx context.Context) error {
+	t, n := &r.sessions, uint64(r.options.SessionTable)
+	if n == 0 || n == t.Max {
+		return nil
+	}
+	why, err := r.refusesSessions(ctx, n)
+	if err != nil {
+		return err
+	}
+	if why == "" {
+		if _, err := r.link.ask(ctx, fmt.Sprintf("set acl-plugin session table max-entries %d", n)); err != nil {
+			return err
+		}
+		if t.threads, t.Max, err = r.link.sessionLimit(ctx); err != nil {
+			return err
+		}
+		r.judgeSessions(time.Now())
+		if t.Max == n {
+			return nil
+		}
+		why = "the vswitch does not take the number"
+	}
+	r.log.Warn("the session table keeps its size", "wanted", n, "limit", t.Max, "reason", why)
+	return nil
+}
+
+// refusesSessions says why the table cannot have so many places; nothing when it can.
+func (r *Renderer) refusesSessions(ctx context.Context, n uint64) (why string, err error) {
+	t := r.sessions
+	switch {
+	case t.Max == 0:
+		return "the vswitch does not say how large it is", nil
+	case !t.made:
+		t.Max = n
+		return r.fitsHeap(ctx, t.toMake()+t.toGrow())
+	case n < t.Max:
+		return "", nil
+	}
+	text, err := r.link.ask(ctx, fmt.Sprintf("show acl-plugin sessions thread 0 index %d", n-1))
+	if err == nil && !strings.Contains(text, fmt.Sprintf("session index %d:", n-1)) {
+		why = fmt.Sprintf("vpp has made it already, with fewer places; restart vpp, or have \"acl-plugin { connection count max %d }\" in its startup configuration", n)
+	}
+	return why, err
+}
+
+// fitsHeap says why VPP's heap has no room for so many bytes; nothing when it has, and when its size
+// is not known.
+func (r *Renderer) fitsHeap(ctx context.Context, bytes uint64) (why string, err error) {
+	if strings.HasPrefix(r.version, embeddedVersion) {
+		return "", nil
+	}
+	var u usage
+	ok := false
+	if r.stats != nil {
+		u, ok = r.stats.heap()
+	}
+	if !ok {
+		text, err := r.link.ask(ctx, "show memory main-heap")
+		if err != nil {
+			return "", fmt.Errorf("ask the vswitch for its memory: %w", err)
+		}
+		u, ok = parseHeap(text)
+	}
+	if gone := u.used + bytes; ok && gone > u.total-u.total/(2*reserve) {
+		why = fmt.Sprintf("full, it takes %d MiB of vpp's heap, which has %d MiB, %d of them taken", bytes>>20, u.total>>20, u.used>>20)
+	}
+	return why, nil
+}
+
+// The lines of "show acl-plugin sessions" that are read.
+var (
+	sessionsLine = regexp.MustCompile(`Sessions total: add \d+ - del \d+ = (\d+)`)
+	portLine     = regexp.MustCompile(`sw_if_index (\d+): add \d+ - del \d+ = (\d+)`)
+	hashLine     = regexp.MustCompile(`bytes: used ([0-9.]+[kmg]?)`)
+)
+
+func parseSessions(text string) (used uint64, ok bool) {
+	m := sessionsLine.FindStringSubmatch(text)
+	if m == nil {
+		return 0, false
+	}
+	used, err := strconv.ParseUint(m[1], 10, 64)
+	return used, err == nil
+}
+
+// parseHashed adds up what the hash tables take.
+func parseHashed(text string) (bytes uint64) {
+	for _, m := range hashLine.FindAllStringSubmatch(text, -1) {
+		bytes += parseSize(strings.ToUpper(m[1]))
+	}
+	return bytes
+}
+
+// parsePorts returns how many sessions each interface has, over all threads.
+func parsePorts(text string) map[uint32]uint64 {
+	sums := make(map[uint32]uint64)
+	for _, m := range portLine.FindAllStringSubmatch(text, -1) {
+		i, err := strconv.ParseUint(m[1], 10, 32)
+		n, errN := strconv.ParseUint(m[2], 10, 64)
+		if errors.Join(err, errN) == nil {
+			sums[uint32(i)] += n
+		}
+	}
+	return sums
+}
