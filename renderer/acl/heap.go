@@ -117,6 +117,9 @@ func (h *heap) needs(f *forecast) uint64 {
 // many entries now. The embedded vswitch has no limit; what cannot be understood is none either.
 func (r *Renderer) askHeap(ctx context.Context, held, applied int) error {
 	h := &r.heap
+	if applied > 0 {
+		r.sessionsMade()
+	}
 	switch {
 	case r.options.Memory > 0:
 		h.budget = r.options.Memory

@@ -92,9 +92,8 @@ func (r *Renderer) lookAtSessions(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	if made := !strings.Contains(text, "hash table is not allocated"); made {
-		r.heap.rehash += t.toMake() // the last figure may be older
-		t.made = true
+	if !strings.Contains(text, "hash table is not allocated") {
+		r.sessionsMade()
 	}
 	t.Used = used
 	if t.threads, t.Max, err = r.link.sessionLimit(ctx); err != nil {
@@ -104,6 +103,12 @@ func (r *Renderer) lookAtSessions(ctx context.Context) error {
 	t.at = parsePorts(text)
 	r.judgeSessions(began)
 	return nil
+}
+
+// sessionsMade notes that the table is made. The last figure of the heap may be older.
+func (r *Renderer) sessionsMade() {
+	r.heap.rehash += r.sessions.toMake()
+	r.sessions.made = true
 }
 
 // sessionLimit returns how many threads the vswitch has, and how many sessions it may have
@@ -145,7 +150,8 @@ func (r *Renderer) judgeSessions(now time.Time) {
 	t.Most = r.mostSessions()
 	if t.full && now.Sub(t.loggedAt) >= sessionsLogged {
 		t.logged, t.loggedAt = true, now
-		r.log.Warn(renderer.ErrSessionsFull.Error(), "sessions", t.Used, "limit", t.Max, "most", t.Most)
+		r.log.Warn("vpp's session table is full: new flows are dropped", "sessions", t.Used, "limit", t.Max, "most", t.Most,
+			"remedy", "raise --session-table, or lower --udp-idle-timeout")
 	}
 }
 

@@ -83,6 +83,31 @@ var policyScenarios = []scenario{
 		x.pass("another flow of which nothing is known", other)
 		x.drop("the answer to that", other.Reply())
 	}},
+	{"rules with ports at the input cut, and keep what is permitted, but for clients that use such a port", func(x *trial) {
+		x.reclassify(true)
+		kept, gone := x.ports(reflect, api.TCP, 443, 443), x.ports(reflect, api.TCP, 8443, 8443)
+		in, out := x.add(kept, gone, x.rule(deny)), x.add(x.ports(reflect, api.TCP, 80, 80), x.rule(deny))
+		x.bind(in, out)
+		a, b := x.from(api.TCP, 5000, 443), x.from(api.TCP, 5001, 8443)
+		c, d := x.to(api.TCP, 4000, 80), x.to(api.TCP, 443, 80)
+		for _, p := range []vswitch.Packet{a, b, c, d} {
+			x.pass("SYN", p)
+			x.pass("SYN and ACK", p.Reply())
+		}
+		x.change(in, kept, x.rule(deny))
+		x.drop("the pod, on what it may send no longer", flags(b, ack))
+		x.drop("the answer to that", flags(b.Reply(), ack))
+		x.pass("the pod, on what it still may send", flags(a, ack))
+		x.pass("the answer to that", flags(a.Reply(), ack))
+		x.pass("the client", flags(c, ack))
+		x.pass("the pod to it", flags(c.Reply(), ack))
+		x.change(out, x.rule(deny))
+		x.drop("the client, which may send no longer", flags(c, ack))
+		x.drop("the pod to it", flags(c.Reply(), ack))
+		x.drop("the client, whose port is one that the pod may send to", flags(d, ack))
+		x.pass("the pod to it, as to a server there", flags(d.Reply(), ack))
+		x.pass("that client, let in by the pod", flags(d, ack))
+	}},
 	{"UDP of the pod opens the way after a table was tightened", func(x *trial) {
 		x.reclassify(true)
 		next, answer, _, out := x.served(api.UDP, x.owned(), x.ports(reflect, api.UDP, 80, 80))
