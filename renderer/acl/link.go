@@ -2,7 +2,6 @@ package acl
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"go.fd.io/govpp/binapi/acl"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/memclnt"
-	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -69,21 +67,10 @@ func dial(o Options) (*link, error) {
 var needed = []govpp.Message{
 	&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceAddDel{}, &acl.ACLDump{}, &acl.ACLDetails{},
 	&acl.ACLInterfaceListDump{}, &acl.ACLInterfaceListDetails{}, &interfaces.SwInterfaceDump{}, &interfaces.SwInterfaceDetails{},
-	&memclnt.ControlPing{}, &vlib.ShowThreads{}, &vlib.ShowThreadsReply{},
+	&memclnt.ControlPing{},
 }
 
 // version asks for the version of the vswitch and checks that it has all messages.
 func (l *link) version(ctx context.Context) (string, error) {
 	return l.Version(ctx, needed, "the acl plugin")
-}
-
-// threads returns how many threads the vswitch has, workers and the main one.
-func (l *link) threads(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
-	defer cancel()
-	r, err := vlib.NewServiceClient(l.Conn).ShowThreads(ctx, &vlib.ShowThreads{})
-	if err != nil {
-		return 0, fmt.Errorf("show threads: %w", err)
-	}
-	return max(1, len(r.ThreadData)), nil
 }

@@ -47,7 +47,7 @@ func (o *Orientation) UnmarshalText(text []byte) error {
 // errSplit is why an open flow cannot be cut with Split: the input list is then a list
 // of rules. Each change of it is a change of the input, with which the vswitch forgets
 // who opened a flow; and since an ACK does not tell either, a permit that opens the way
-// back would undo what the output list revokes. docs/adr/0028-split-and-revocation.md has more.
+// back would undo what the output list revokes. docs/adr/0029-split-and-revocation.md has more.
 var errSplit = errors.New("orientation split needs established: keep, since the vswitch cannot tell there who opened a flow")
 
 // combiner makes tables of rules: a cache.Pair in the product.

@@ -36,7 +36,6 @@ type Renderer struct {
 	epoch     int     // of the link when the mirror was read
 	mirror    *mirror // nil when it must be read
 	version   string
-	threads   int                                // of the vswitch
 	grace     time.Time                          // until when the input holds what it holds in grace; zero: it does not
 	owns      bool                               // guards were made for inputs in which sessions are owned
 	guards    map[uint32]*slot                   // by interface, of the last commit
@@ -293,9 +292,6 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	r.shortfall.SetMatters(!matchesSCTP(r.version))
-	if r.threads, err = r.link.threads(ctx); err != nil {
-		return false, err
-	}
 	r.heap = heap{last: r.heap.last, most: r.heap.most}
 	r.order = nil
 	if err := r.startCounting(ctx); err != nil {

@@ -75,7 +75,7 @@ func (w *wanted) sharers(large []*cache.Table) int {
 	if len(w.r.shares) > 0 {
 		most = w.m.sizes.statistics / 4 * 3
 	}
-	if entries*counterBytes*w.r.threads > most {
+	if entries*counterBytes*int(w.r.sessions.threads) > most {
 		return len(w.m.ifs)
 	}
 	return few
