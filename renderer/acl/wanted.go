@@ -88,7 +88,7 @@ func (w *wanted) isCurrent(t *cache.Table) bool {
 // itself.
 func (w *wanted) isExpanded(d renderer.Digest) bool {
 	s := w.r.local[d]
-	return s != nil && s.table == d && s.want != nil && !(w.how == quietly && w.m.sizes.isDue(s))
+	return s != nil && s.table == d && s.want != nil && (w.how != quietly || !w.m.sizes.isDue(s))
 }
 
 // expandTable expands a local table that may have changed. One that is too large is
