@@ -89,7 +89,7 @@ func setTable(sets []view.Set) *term.Table {
 func tableTable(tables []view.Table) *term.Table {
 	t := term.NewTable("RENDERER", "TABLE", "KIND", "RULES", "ENTRIES", "OBJECTS", "PODS")
 	for _, v := range tables {
-		t.Row(v.Renderer, v.Table, v.Kind, v.Rules, v.Entries, dash(strings.Join(v.Objects, ",")), dash(some(v.Pods, 4)))
+		t.Row(v.Renderer, v.Table, v.Kind, v.Rules, v.Entries, dash(few(v.Objects, 8)), dash(some(v.Pods, 4)))
 	}
 	return t
 }
@@ -188,11 +188,16 @@ func joined[T fmt.Stringer](values []T) string { return some(values, len(values)
 // some writes at most n values and how many more there are.
 func some[T fmt.Stringer](values []T, n int) string {
 	var texts []string
-	for _, v := range values[:min(n, len(values))] {
+	for _, v := range values {
 		texts = append(texts, v.String())
 	}
-	if left := len(values) - n; left > 0 {
-		texts = append(texts, fmt.Sprintf("+%d", left))
+	return few(texts, n)
+}
+
+// few returns the first n texts, and how many there are beside them.
+func few(texts []string, n int) string {
+	if left := len(texts) - n; left > 0 {
+		return fmt.Sprintf("%s,+%d", strings.Join(texts[:n], ","), left)
 	}
 	return strings.Join(texts, ",")
 }
