@@ -13,7 +13,8 @@ import (
 )
 
 // Members are in force after two seconds, as Options.PauseBudget promises. So they wait for that
-// long at most, without the time that the commit takes that carries them out.
+// long at most, without the time that the commit takes behind which they came, and the one that
+// carries them out.
 const (
 	maxDeferral = 1900 * time.Millisecond
 	minDeferral = 500 * time.Millisecond // also where commits take longer
@@ -69,7 +70,7 @@ func (d *deferral) due(now time.Time) time.Time {
 	if len(d.waiting) > 0 {
 		latest = d.since
 	}
-	latest = latest.Add(max(minDeferral, maxDeferral-d.took))
+	latest = latest.Add(max(minDeferral, maxDeferral-2*d.took))
 	if d.until.Before(latest) {
 		return d.until
 	}
