@@ -102,7 +102,7 @@ func runFlags(f *pflag.FlagSet) {
 	f.String("state-file", "/var/lib/sluice/agent/state", "file with the last known state, enforced when the agent starts and etcd does not answer; empty for none")
 	f.Duration("status-interval", 10*time.Second, "how often the agent writes its status to etcd while there are many changes; a change after a quiet time is written at once; 0: never")
 	f.String("vpp-socket", "/run/vpp/api.sock", "Unix socket of VPP's binary API")
-	f.String("vpp-stats-socket", "/run/vpp/stats.sock", "socket of VPP's statistics segment, for the hits of rules and the size of VPP's heap; empty: neither is known")
+	f.String("vpp-stats-socket", "/run/vpp/stats.sock", "socket of VPP's statistics segment, for the packet counters of rules and the size of VPP's heap; empty: neither is known")
 	ligatoFlags(f)
 	xdpFlags(f)
 	f.Bool("hold-unknown-pods", true, "close interfaces of pods until their pod is known, so that it sends and gets nothing before its policy is enforced")

@@ -134,7 +134,7 @@ func (w *wanted) groups(t *cache.Table, sharers int) map[uint32]int {
 		}
 	}
 	for _, n := range others {
-		place(n, roomiest(sizes, sharers))
+		place(n, groupToJoin(sizes, sharers))
 	}
 	return out
 }
@@ -173,9 +173,9 @@ func (r *Renderer) slotsByACL() map[uint32]*slot {
 	return out
 }
 
-// roomiest returns the group that one more interface joins: the fullest with room, so that small
+// groupToJoin returns the group for one more interface: the fullest with room, so that small
 // ones end with their interfaces, or a new one.
-func roomiest(sizes map[int]int, most int) int {
+func groupToJoin(sizes map[int]int, most int) int {
 	best, free := -1, 0
 	for group, n := range sizes {
 		if n > 0 && n < most && (best < 0 || n > sizes[best] || n == sizes[best] && group < best) {
