@@ -15,11 +15,24 @@ import (
 // interface in the dataplane, or it is not known which. Everything else was installed.
 var ErrNoInterface = errors.New("no interface")
 
-// ErrDeferred is returned by Commit, alone, when nothing failed and all that denies more is in
-// force, while something that only permits more waits, so that the dataplane is not kept from
-// forwarding too often. The renderer calls its OnChange when it is due; the next Commit after that
-// installs it.
-var ErrDeferred = errors.New("changes that only permit more wait for their turn")
+// ErrDeferred is wrapped by what Commit returns when nothing failed, while something waits so that
+// the dataplane is not kept from forwarding too often, or for too long: what only permits more, or
+// a change that takes long, on interfaces whose turn has not come. The renderer calls its OnChange
+// when it is due; the next Commit after that goes on.
+var ErrDeferred = errors.New("changes wait for their turn")
+
+// Deferred is an ErrDeferred that says how far the dataplane is.
+type Deferred struct {
+	// Since is when the oldest Commit began that is not wholly in force. All that ended before
+	// are.
+	Since time.Time
+}
+
+// Error says what waits.
+func (d *Deferred) Error() string { return ErrDeferred.Error() }
+
+// Unwrap returns ErrDeferred.
+func (d *Deferred) Unwrap() error { return ErrDeferred }
 
 var errGone = errors.New("not connected to the dataplane")
 
@@ -69,6 +82,9 @@ type Pauses struct {
 	Total   time.Duration // since the renderer was started
 	Waiting int           // members of sets that only permit more; they are not in force yet
 	Since   time.Time     // the oldest of them waits; zero when none does
+	// Behind is since when some interfaces have older rules, because their turn to be changed has
+	// not come; zero when none have.
+	Behind time.Time
 }
 
 // Age returns for how long the oldest member waits at a time, 0 when none does.

@@ -182,7 +182,7 @@ func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
 					rv.Foreign = append(rv.Foreign, f.String())
 				}
 				if p := state.Pauses; p != nil {
-					rv.Waiting, rv.WaitingSince = p.Waiting, p.Since
+					rv.Waiting, rv.WaitingSince, rv.Behind = p.Waiting, p.Since, p.Behind
 				}
 				if t := state.Sessions; t != nil {
 					rv.Sessions, rv.SessionsMax = t.Used, t.Max

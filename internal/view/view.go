@@ -200,6 +200,9 @@ type RendererStatus struct {
 	// dataplane; WaitingSince is since when the oldest does.
 	Waiting      int       `json:"waiting,omitempty"`
 	WaitingSince time.Time `json:"waitingSince,omitzero"`
+	// Behind is since when some interfaces have older rules, because their turn to be changed has
+	// not come.
+	Behind time.Time `json:"behind,omitzero"`
 	// Sessions counts the flows that the dataplane remembers, and SessionsMax those that it may; 0
 	// where that is not known.
 	Sessions    uint64 `json:"sessions,omitempty"`

@@ -2,8 +2,10 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/renderer"
@@ -47,5 +49,50 @@ func TestPluginDoesNotTakeWhatARendererDefersForEnforced(t *testing.T) {
 		if s := p.Status(); s.Revision != 2 {
 			t.Errorf("revision %d after the prompt, want 2", s.Revision)
 		}
+	})
+}
+
+// TestPluginTellsWhatRenderersEnforceWhileTheyDeferMore: where changes never end, the revision
+// still goes on.
+func TestPluginTellsWhatRenderersEnforceWhileTheyDeferMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := renderertest.NewRecorder("one", t)
+		source := &channelSource{changes: make(chan model.Changes, 2)}
+		p := start(t, Deps{Renderers: []renderer.Renderer{r}, Source: source})
+		var since time.Time
+		send := func(revision, want int64) {
+			t.Helper()
+			time.Sleep(time.Second)
+			ch := shop(t)
+			ch.Revision = revision
+			source.changes <- ch
+			synctest.Wait()
+			p.Prompt() // a commit that has something to do
+			synctest.Wait()
+			if s := p.Status(); s.Revision != want || s.Seen != revision {
+				t.Errorf("after revision %d: revision %d is enforced, want %d", revision, s.Revision, want)
+			}
+		}
+		send(1, 1)
+		r.SetHook(func(context.Context) error { return &renderer.Deferred{Since: since} })
+		began := time.Now()
+		since = began
+		p.Prompt()
+		synctest.Wait()
+		send(2, 1)
+		send(3, 1)
+		since = began.Add(1500 * time.Millisecond)
+		send(4, 2)
+		since = began.Add(2500 * time.Millisecond)
+		send(5, 3)
+		r.SetHook(func(context.Context) error { return errors.New("out of order") })
+		send(6, 3)
+		r.SetHook(func(context.Context) error { return &renderer.Deferred{Since: since} })
+		since = time.Now()
+		send(7, 3)
+		since = time.Now().Add(time.Millisecond)
+		send(8, 7)
+		r.SetHook(nil)
+		send(9, 9)
 	})
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
@@ -92,6 +93,10 @@ func (p *Plugin) apply(ctx context.Context, changes model.Changes) error {
 	txn.Prepare()
 	watch(StageConfigurator)
 	p.report() // before renderers, which may take their time
+	if p.resynced && p.prompted.Swap(false) {
+		p.backoff = 0
+		txn.CommitAll() // as recommit does
+	}
 	p.draft.Seen = max(p.draft.Seen, changes.Revision)
 	err := p.commit(ctx, txn)
 	watch(StageCommit)
@@ -198,14 +203,39 @@ func (p *Plugin) finish(ctx context.Context) {
 	if ctx.Err() == nil {
 		p.logRenderers(old, p.draft.Renderers)
 	}
-	if p.configurator.InSync() {
-		p.draft.Revision = p.draft.Seen
-		p.draft.Synced = p.draft.Synced || p.resynced
-	}
+	p.advance()
 	p.publish()
 	if p.Observer.Transaction != nil {
 		p.Observer.Transaction(p.Status())
 	}
+}
+
+// attempt is a revision whose changes were committed by a time.
+type attempt struct {
+	revision int64
+	ended    time.Time
+}
+
+// advance brings the revision that is enforced up to date: to what was seen when nothing is left to
+// do, and while renderers defer something, to what all of them enforce.
+func (p *Plugin) advance() {
+	if p.configurator.InSync() {
+		p.attempts = nil
+		p.draft.Revision = p.draft.Seen
+		p.draft.Synced = p.draft.Synced || p.resynced
+		return
+	}
+	until, known := p.configurator.EnforcedUntil()
+	if !known {
+		p.attempts = nil // what failed may take back what was enforced
+		return
+	}
+	n := 0
+	for ; n < len(p.attempts) && !p.attempts[n].ended.After(until); n++ {
+		p.draft.Revision = p.attempts[n].revision
+		p.draft.Synced = p.draft.Synced || p.resynced
+	}
+	p.attempts = append(slices.Delete(p.attempts, 0, n), attempt{p.draft.Seen, time.Now()})
 }
 
 // logRenderers logs what is different, so that a renderer that fails over and over

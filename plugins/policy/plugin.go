@@ -43,7 +43,8 @@ type Plugin struct {
 	told         bool      // the processor was flushed before
 	retryAt      time.Time // zero: nothing to retry
 	backoff      time.Duration
-	unblocked    string // why interfaces could not be blocked before the first state, as it was logged
+	attempts     []attempt // since renderers defer something
+	unblocked    string    // why interfaces could not be blocked before the first state, as it was logged
 	sourceErr    error
 	ledger       ledger
 	draft        Status

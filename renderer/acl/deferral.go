@@ -12,13 +12,10 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Members are in force after two seconds, as Options.PauseBudget promises. So they wait for that
-// long at most, without the time that the commit takes behind which they came, and the one that
-// carries them out.
-const (
-	maxDeferral = 1900 * time.Millisecond
-	minDeferral = 500 * time.Millisecond // also where commits take longer
-)
+// maxDeferral is how long members wait at most, without the time that the commit takes behind which
+// they came, and the one that carries them out: they are in force after two seconds, as
+// Options.PauseBudget promises.
+const maxDeferral = 1500 * time.Millisecond
 
 var errPauseBudget = errors.New("pause budget: want a share of time from 0 to 1")
 
@@ -70,7 +67,7 @@ func (d *deferral) due(now time.Time) time.Time {
 	if len(d.waiting) > 0 {
 		latest = d.since
 	}
-	latest = latest.Add(max(minDeferral, maxDeferral-2*d.took))
+	latest = latest.Add(max(0, maxDeferral-2*d.took))
 	if d.until.Before(latest) {
 		return d.until
 	}

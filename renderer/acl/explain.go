@@ -101,7 +101,7 @@ func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pending: r.pending, blocked: r.held, memory: renderer.Memory{Needed: r.heap.needed, Budget: r.heap.budget},
 		tables: r.placed(), guards: r.placedGuards(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.drifts, foreign: r.foreign,
-		pauses: r.deferral.pauses(), sessions: r.sessions.state(),
+		pauses: r.pauses(), sessions: r.sessions.state(),
 	}
 	for _, slot := range r.slots {
 		if slot.isLocal() || slot.isGuard() || slot.isGlobal() || slot.name == finalSlot {

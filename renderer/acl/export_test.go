@@ -9,3 +9,6 @@ func (r *Renderer) LimitStatistics(bytes int) { r.sizes.statistics = bytes }
 
 // Bytes is what so many entries are taken for, as such and on interfaces.
 func Bytes(held, applied int) uint64 { return entryBytes(held, applied) + lookupBytes(applied) }
+
+// OneTurn has every Commit change one slot whose changes take long.
+func (r *Renderer) OneTurn() { r.sizes.turns = 0 }

@@ -30,7 +30,7 @@ func (w *wanted) fit(ctx context.Context, changed []part) error {
 	live := maps.Clone(w.live)
 	for first := true; ; first = false {
 		undo := w.r.checkpoint()
-		w.live, w.early, w.late = maps.Clone(live), nil, nil
+		w.live, w.early, w.late, w.slow = maps.Clone(live), nil, nil, nil
 		w.decide(changed)
 		f := w.forecast(w.r.heap.most)
 		if err := w.r.askHeap(ctx, f.held, f.applied); err != nil {

@@ -81,6 +81,7 @@ func (w *wanted) forecast(most int) *forecast {
 		f.bind(w, n, at[n], most)
 	}
 	f.change(w.late, most)
+	f.change(w.slow, most)
 	return f
 }
 

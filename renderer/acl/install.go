@@ -12,14 +12,15 @@ import (
 // install changes the vswitch so that every packet meets, at every moment, either
 // the old or the new rules: new ACLs come first, then what can be changed in place
 // without an interface seeing rules that are not its own, then interfaces are
-// switched over, then the rest is changed in place, and what is unused is removed.
+// switched over, then the rest is changed in place, and what is unused is removed. What takes long
+// comes last.
 //
 // It stops at the first error. Every step that was acknowledged is in the mirror.
 func (w *wanted) install(ctx context.Context) error {
 	if err := w.prepare(ctx); err != nil {
 		return err
 	}
-	for _, phase := range []func(context.Context) error{w.create, w.changeInputs, w.changeEarly, w.bind, w.changeLate, w.cleanUp} {
+	for _, phase := range []func(context.Context) error{w.create, w.changeInputs, w.changeEarly, w.bind, w.changeLate, w.cleanUp, w.takeTurns} {
 		if err := phase(ctx); err != nil {
 			return err
 		}

@@ -42,6 +42,7 @@ type Renderer struct {
 	slots     map[string]*slot                   // by name; all but those of others
 	local     map[renderer.Digest]*slot          // by table
 	shares    map[renderer.Digest]map[uint32]int // of large tables: the groups of interfaces that share ACLs
+	turns     turns                              // of slots whose changes take long
 	sizes     sizes                              // of the ACLs of tables
 	pending   []renderer.Pending                 // who has no interface
 	blind     []string                           // interfaces where the global table sees no addresses of pods
@@ -141,8 +142,8 @@ type txn struct {
 // NewTxn starts a transaction.
 func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.shortfall.Tell(resync), r} }
 
-// Commit installs the difference. It returns renderer.ErrDeferred when members of sets wait, see
-// Options.PauseBudget.
+// Commit installs the difference. It returns a renderer.Deferred when members of sets wait, see
+// Options.PauseBudget, or slots for their turn.
 func (t *txn) Commit(ctx context.Context) error {
 	r := t.r
 	r.mu.Lock()
@@ -150,10 +151,11 @@ func (t *txn) Commit(ctx context.Context) error {
 	if r.options.HoldUnknown && t.HasPods() {
 		r.replugged.Store(true) // interfaces are held or not by which pods are known
 	}
-	r.deferral.begin(time.Now(), r.mirror != nil)
+	now := time.Now()
+	r.deferral.begin(now, r.mirror != nil)
 	t.Apply(&r.deferral)
-	r.deferral.end(time.Now())
-	r.committed = true
+	r.deferral.end(now)
+	r.turns.began, r.committed = now, true
 	ctx, done := r.link.Calls(ctx)
 	defer done()
 	began, before := time.Now(), r.link.paused.Load()
@@ -171,15 +173,29 @@ func (r *Renderer) await(took, pause time.Duration, err error) error {
 	} else {
 		r.publish(r.sessions.err())
 	}
-	if len(r.deferral.waiting) == 0 {
+	since := r.unfinished()
+	switch {
+	case since.IsZero():
 		r.deferring.cancel()
 		return err
+	case !r.turns.since.IsZero():
+		r.deferring.wait(0, r.link.Prompt)
+	default:
+		r.deferring.wait(r.deferral.due(now).Sub(now), r.link.Prompt)
 	}
-	r.deferring.wait(r.deferral.due(now).Sub(now), r.link.Prompt)
 	if err != nil {
 		return err
 	}
-	return renderer.ErrDeferred
+	return &renderer.Deferred{Since: since}
+}
+
+// unfinished returns when the oldest Commit began that is not wholly in force, zero when all are.
+func (r *Renderer) unfinished() time.Time {
+	since := r.turns.since
+	if len(r.deferral.waiting) > 0 && (since.IsZero() || r.deferral.since.Before(since)) {
+		since = r.deferral.since
+	}
+	return since
 }
 
 // commit brings the vswitch from what it holds to what is wanted.
@@ -194,8 +210,9 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return r.fail(err)
 	}
 	fresh = fresh || differs
-	r.calm = r.quiet.take() && plan.Empty()
-	if plan.Empty() && !fresh && len(r.pending)+len(r.blind) == 0 && !r.graceIsOver() && !r.calm {
+	idle := plan.Empty() && r.turns.since.IsZero()
+	r.calm = r.quiet.take() && idle
+	if idle && !fresh && len(r.pending)+len(r.blind) == 0 && !r.graceIsOver() && !r.calm {
 		r.shortfall.Refused(nil) // what was too large was taken back
 		r.cache.Commit()
 		return nil

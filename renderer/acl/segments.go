@@ -1,6 +1,9 @@
 package acl
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // sizes are bounds of ACLs, in entries.
 type sizes struct {
@@ -16,7 +19,9 @@ type sizes struct {
 	pause int
 	// statistics is the size of VPP's statistics segment in bytes, which VPP does not tell.
 	statistics int
-	guard      guardSizes
+	// turns is for how long a commit begins with changes that take long.
+	turns time.Duration
+	guard guardSizes
 }
 
 // guardSizes bound guards: whatever changes a set changes the guards of all pods that it is for,
@@ -31,7 +36,7 @@ type guardSizes struct {
 // ACL in the list of an interface costs a stall, and so does what is sent. The cold ones
 // are the first. How the sizes were chosen: docs/reference/performance.md.
 func defaultSizes() sizes {
-	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, full: 12_000, most: maxEntries, sharers: 5, pause: 20_000, statistics: 32 << 20,
+	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, full: 12_000, most: maxEntries, sharers: 5, pause: 20_000, statistics: 32 << 20, turns: maxTurns,
 		guard: guardSizes{entries: 256, peers: 1024, blocks: 128}}
 }
 

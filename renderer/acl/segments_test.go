@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// tiny are sizes with which a few entries make every kind of ACL.
+// tiny are sizes with which a few entries make every kind of ACL, and with which a Commit changes one
+// slot whose changes take long.
 var tiny = sizes{whole: 2, young: 2, peers: 2, warm: 4, full: 5, most: 7, sharers: 2, pause: 4, statistics: 32 << 20, guard: guardSizes{entries: 2, peers: 3, blocks: 2}}
 
 // tables is a slot over the years.

@@ -37,8 +37,11 @@ func sharing(t *testing.T, peers int) (*subject, []api.PodID) {
 
 // letIn gives a pod a policy about many.
 func letIn(x renderer.Txn, pod api.PodID, i int) {
-	x.Render(pod, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: list(from(api.SetNet(throng), 80))})
+	x.Render(pod, renderer.PodConfig{IPs: []netip.Addr{sharingAddress(i)}, Egress: list(from(api.SetNet(throng), 80))})
 }
+
+// sharingAddress returns the address of a pod that shares.
+func sharingAddress(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}) }
 
 // listsOf returns what interfaces have for what leaves.
 func listsOf(s *subject) map[string]string {

@@ -22,6 +22,7 @@ type slot struct {
 	want    []piece  // what they must hold; nil when it must be expanded anew
 
 	table renderer.Digest // the table that want was expanded from
+	turn  turn            // of a slot whose changes take long
 	parts map[entry]*slot // of the young slot: the parts that the classes of its entries are of
 }
 

@@ -2,6 +2,7 @@ package acl_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"net/netip"
@@ -218,9 +219,34 @@ func (s *subject) open() *sluiceacl.Renderer {
 
 func (s *subject) Close() error { return errors.Join(s.r.Close(), s.sw.Close()) }
 
-func (s *subject) Renderer() renderer.Renderer { return s.router.Over(s.r) }
+func (s *subject) Renderer() renderer.Renderer { return s.router.Over(patient{s.r}) }
 func (s *subject) Operations() int             { return s.tap.operations() }
 func (s *subject) FailNext(n int)              { s.tap.fail(n) }
+
+// patient is a renderer whose transactions end when all slots had their turn.
+type patient struct{ *sluiceacl.Renderer }
+
+// Unwrap returns the renderer.
+func (p patient) Unwrap() renderer.Renderer { return p.Renderer }
+
+// NewTxn implements renderer.Renderer.
+func (p patient) NewTxn(resync bool) renderer.Txn {
+	return patientTxn{p.Renderer.NewTxn(resync), p.Renderer}
+}
+
+type patientTxn struct {
+	renderer.Txn
+	r *sluiceacl.Renderer
+}
+
+// Commit goes on until no slot waits for its turn.
+func (t patientTxn) Commit(ctx context.Context) error {
+	err := t.Txn.Commit(ctx)
+	for errors.Is(err, renderer.ErrDeferred) && !t.r.State().Pauses.Behind.IsZero() {
+		err = t.r.NewTxn(false).Commit(ctx)
+	}
+	return err
+}
 
 // Installed and Dangling implement renderertest.Inspector.
 func (s *subject) Installed() (string, error) { return stacks.InstalledACL(s.r, s.sw) }

@@ -39,6 +39,7 @@ type wanted struct {
 	live    map[*slot]bool                   // what is held afterwards
 	early   []change                         // in place, before interfaces are switched
 	late    []change                         // in place, after interfaces have left
+	slow    []change                         // when it is the turn of their slots, by slot
 	turns   []*netif                         // that are switched, in this order
 	frugal  bool                             // no interface is to have the old and the new content of its ACLs, all at the same time
 	lacking int                              // tables, and parts of one, that are refused for want of memory
@@ -174,6 +175,7 @@ func (w *wanted) decide(changed []part) {
 	for _, t := range tables {
 		w.order(t)
 	}
+	w.lineUp()
 	for _, name := range []string{openSlot, closedSlot} {
 		if s := w.r.slots[name]; s != nil && w.live[s] {
 			w.early = append(w.early, change{place: place{s, 0}, piece: s.want[0]})
@@ -219,6 +221,9 @@ func (w *wanted) fill(t *cache.Table) {
 				w.r.local[t.Digest] = s
 			}
 		}
+		if s.table != (renderer.Digest{}) {
+			s.turn.table = s.table
+		}
 		s.want, s.roles, s.table = c.pieces, c.roles, t.Digest
 	}
 	w.live[s] = true
@@ -259,10 +264,13 @@ func (w *wanted) order(t *cache.Table) {
 		w.renew(t)
 	case leavers:
 		w.pace(s, changes)
-		w.late = append(w.late, changes...)
-	default:
+		w.late = append(w.late, w.inTurn(changes)...)
+	case joiners: // they must find what is theirs
 		w.pace(s, changes)
 		w.early = append(w.early, changes...)
+	default:
+		w.pace(s, changes)
+		w.early = append(w.early, w.inTurn(changes)...)
 	}
 }
 

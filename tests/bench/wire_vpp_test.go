@@ -20,6 +20,9 @@ type stream struct {
 	mu      sync.Mutex
 	denied  []netip.Addr // who must not get through
 	allowed []netip.Addr // who must
+	hoped   []netip.Addr // who is to get through soon
+	hopedAt map[netip.Addr]time.Time
+	joins   []time.Duration // from then until the first packet got through
 	sent    map[uint32]probe
 	lost    int
 	passed  int
@@ -31,10 +34,11 @@ type probe struct {
 	src     netip.Addr
 	at      time.Time
 	allowed bool
+	hoped   bool
 }
 
-// run sends a packet every millisecond, and each fourth from an address that must not get
-// through, until stop; it returns when what was sent has arrived or is lost.
+// run sends a packet every millisecond, each fourth from an address that must not get through, and
+// another fourth from one that is to get through soon, until stop; it returns when what was sent has arrived or is lost.
 func (s *stream) run(b *testing.B, from, to vpptest.Cable, stop <-chan struct{}) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -60,18 +64,23 @@ func (s *stream) run(b *testing.B, from, to vpptest.Cable, stop <-chan struct{})
 			s.lost++
 		}
 	}
+	s.lost += len(s.hoped)
 }
 
 func (s *stream) send(b *testing.B, from vpptest.Cable, n uint32) {
 	s.mu.Lock()
-	list, allowed := s.allowed, true
-	if n%4 == 0 && len(s.denied) > 0 {
-		list, allowed = s.denied, false
+	list, p := s.allowed, probe{at: time.Now(), allowed: true}
+	switch {
+	case n%4 == 0 && len(s.denied) > 0:
+		list, p.allowed = s.denied, false
+	case n%4 == 2 && len(s.hoped) > 0:
+		s.hoped = append(s.hoped[1:], s.hoped[0])
+		list, p.allowed, p.hoped = s.hoped[len(s.hoped)-1:], false, true
 	}
-	src := list[int(n/4)%len(list)]
-	s.sent[n] = probe{src, time.Now(), allowed}
+	p.src = list[int(n/4)%len(list)]
+	s.sent[n] = p
 	s.mu.Unlock()
-	f := api.Flow{Src: src, Dst: s.dst, Protocol: api.UDP, SrcPort: 4000, DstPort: 80}
+	f := api.Flow{Src: p.src, Dst: s.dst, Protocol: api.UDP, SrcPort: 4000, DstPort: 80}
 	packet := vpptest.Packet{Packet: vswitch.FlowPacket(f), Mark: n, To: vpptest.CableMAC}
 	if err := from.Write(packet.Frame()); err != nil {
 		b.Error(err)
@@ -97,13 +106,49 @@ func (s *stream) receive(from vpptest.Cable, done <-chan struct{}) {
 		mark := binary.BigEndian.Uint32(buf[markAt:])
 		if p, ok := s.sent[mark]; ok {
 			delete(s.sent, mark)
-			if p.allowed {
+			switch {
+			case p.allowed:
 				s.lags = append(s.lags, at.Sub(p.at))
-			} else {
+			case p.hoped:
+				s.seen(p.src, at)
+			default:
 				s.passed++
 			}
 		}
 		s.mu.Unlock()
+	}
+}
+
+// hope has packets show when an address gets through that is to do so from a time on.
+func (s *stream) hope(a netip.Addr, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hoped = append(s.hoped, a)
+	s.hopedAt[a] = since
+}
+
+// seen notes that an address got through.
+func (s *stream) seen(a netip.Addr, at time.Time) {
+	if since, ok := s.hopedAt[a]; ok {
+		s.joins = append(s.joins, at.Sub(since))
+		s.despair(a)
+	}
+}
+
+func (s *stream) despair(a netip.Addr) {
+	delete(s.hopedAt, a)
+	s.hoped = slices.DeleteFunc(s.hoped, func(o netip.Addr) bool { return o == a })
+}
+
+// settle waits until all that is to get through did, 5 seconds at most.
+func (s *stream) settle() {
+	isDone := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.hoped) == 0
+	}
+	for end := time.Now().Add(5 * time.Second); !isDone() && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
@@ -118,6 +163,7 @@ func (s *stream) joined(a netip.Addr) {
 func (s *stream) leaving(a netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.seen(a, time.Now())
 	s.allowed = slices.DeleteFunc(slices.Clone(s.allowed), func(o netip.Addr) bool { return o == a })
 	for n, p := range s.sent { // what is on its way may meet either verdict
 		if p.src == a {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sluice-net/sluice/renderer"
 )
@@ -23,7 +24,8 @@ type RendererStatus struct {
 type target struct {
 	renderer   renderer.Renderer
 	status     RendererStatus
-	defers     bool                  // a part of its newest Commit: renderer.ErrDeferred
+	defers     bool                  // a part of what was committed: renderer.ErrDeferred
+	since      time.Time             // when the oldest Commit began of which it defers a part; zero when it does not say
 	unenforced []renderer.Unenforced // as the renderer said after its newest Commit
 }
 
@@ -31,6 +33,23 @@ type target struct {
 // true before the first.
 func (c *Configurator) InSync() bool {
 	return c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers })
+}
+
+// EnforcedUntil returns a time before which every Commit that ended is wholly in force, while no
+// renderer fails and some defer. It is false when that is not known.
+func (c *Configurator) EnforcedUntil() (until time.Time, known bool) {
+	if c.Err() != nil {
+		return until, false
+	}
+	for _, t := range c.targets {
+		if t.defers && (until.IsZero() || t.since.Before(until)) {
+			until = t.since
+		}
+		if t.defers && t.since.IsZero() {
+			return until, false
+		}
+	}
+	return until, !until.IsZero()
 }
 
 // Err joins the errors of the newest Commit of every renderer, each with its name.
@@ -98,7 +117,11 @@ func (c *Configurator) fanOut(ctx context.Context, txns []renderer.Txn, told boo
 // commit runs in a goroutine of its own and touches nothing but its target.
 func (t *target) commit(ctx context.Context, txn renderer.Txn) {
 	err := txn.Commit(ctx)
+	t.since = time.Time{}
 	if t.defers = errors.Is(err, renderer.ErrDeferred); t.defers {
+		if d, ok := errors.AsType[*renderer.Deferred](err); ok {
+			t.since = d.Since
+		}
 		err = nil
 	}
 	if err != nil {

@@ -1,0 +1,116 @@
+package acl
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// A change of a large table that has interfaces switch one by one takes seconds on many of them. So
+// a Commit stops between two slots after some time, and the next one, which knows what has come
+// meanwhile, goes on with the slots whose content is the oldest. What only adds to the young segments
+// does not take part: every Commit does it for all slots.
+
+// maxTurns is for how long a Commit begins with further slots.
+const maxTurns = 700 * time.Millisecond
+
+// turns is how far the slots are that change one after the other.
+type turns struct {
+	began time.Time // the Commit that runs, or the last one
+	count int       // slots that have had their turn
+	since time.Time // the oldest Commit began that is not in force on all interfaces; zero when all are
+}
+
+// turn is how far one slot is.
+type turn struct {
+	last  int             // its number among those that had their turn
+	since time.Time       // the oldest Commit began that is not in force; zero when all are
+	table renderer.Digest // that it held, whose rules those of its entries are
+}
+
+// pauses returns what readers see of them.
+func (r *Renderer) pauses() renderer.Pauses {
+	out := r.deferral.pauses()
+	out.Behind = r.turns.since
+	return out
+}
+
+// inTurn divides the changes of a slot: what it returns is done at once, the rest when it is the
+// turn of the slot.
+func (w *wanted) inTurn(changes []change) (now []change) {
+	i := slices.IndexFunc(changes, func(c change) bool { return c.paced })
+	if i < 0 {
+		return changes
+	}
+	w.slow = append(w.slow, changes[i:]...)
+	return changes[:i]
+}
+
+// lineUp has the slots change first that have waited for the longest.
+func (w *wanted) lineUp() {
+	slices.SortStableFunc(w.slow, func(a, b change) int {
+		return cmp.Or(cmp.Compare(a.slot.turn.last, b.slot.turn.last), cmp.Compare(a.slot.name, b.slot.name))
+	})
+}
+
+// takeTurns has slots change whose changes take long, one after the other, until it is time to look
+// at what has come meanwhile. One at least has its turn.
+func (w *wanted) takeTurns(ctx context.Context) error {
+	left := make(map[*slot]bool)
+	for i, c := range w.slow {
+		isFirst := i == 0 || w.slow[i-1].slot != c.slot
+		if isFirst && i > 0 && time.Since(w.r.turns.began) >= w.r.sizes.turns {
+			for _, c := range w.slow[i:] {
+				left[c.slot] = true
+			}
+			break
+		}
+		if err := w.change(ctx, w.slow[i:i+1]); err != nil {
+			return err
+		}
+		if isFirst {
+			w.r.turns.count++
+			c.slot.turn.last = w.r.turns.count
+		}
+	}
+	w.r.leave(left)
+	return nil
+}
+
+// leave notes which slots wait for their turn. They hold what they held, and are laid out anew by
+// the next Commit.
+func (r *Renderer) leave(left map[*slot]bool) {
+	r.turns.since = time.Time{}
+	for _, s := range r.slots {
+		if !left[s] {
+			s.turn.since = time.Time{}
+			continue
+		}
+		if s.turn.since.IsZero() {
+			s.turn.since = r.turns.began
+		}
+		if r.turns.since.IsZero() || s.turn.since.Before(r.turns.since) {
+			r.turns.since = s.turn.since
+		}
+		s.keep(r.mirror)
+	}
+}
+
+// keep has a slot hold what it holds, as long as it is not laid out anew.
+func (s *slot) keep(m *mirror) {
+	s.want = slices.Clone(s.want)
+	for n, index := range s.indexes {
+		held := m.acls[index].piece
+		if held.digest == s.want[n].digest {
+			continue
+		}
+		if s.table != s.turn.table {
+			held.rules = nil
+		}
+		s.want[n] = held
+	}
+	s.table = renderer.Digest{}
+}
