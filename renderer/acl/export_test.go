@@ -1,5 +1,8 @@
 package acl
 
+// SpareTag is the tag of ACLs that are kept for long lists.
+const SpareTag = spareTag
+
 // Shrink has a few entries make a large table, so that small states show everything
 // that happens to large ones. It must be called before the first commit.
 func (r *Renderer) Shrink() { r.sizes = tiny }

@@ -13,6 +13,8 @@ type mirror struct {
 	sizes sizes            // of the ACLs of tables
 	ifs   []*netif         // sorted by index
 
+	spares spares
+
 	// losing is called before an ACL is replaced or removed, and what it returns when the
 	// vswitch has answered: done says that it was.
 	losing func(aclIndex uint32) (lost func(done bool))
@@ -23,6 +25,8 @@ type held struct {
 	index uint32
 	tag   string
 	piece piece // without rules after a read; without entries where they are not needed, see forget
+
+	longest int // list that it has had, as far as that is known
 }
 
 // netif is an interface of the vswitch.
@@ -40,14 +44,16 @@ func (l lists) equal(o lists) bool { return slices.Equal(l.in, o.in) && slices.E
 
 // read makes the mirror anew. Interfaces of the same process that were known before may be given.
 func (l *link) read(ctx context.Context, before []*netif) (*mirror, error) {
-	m := &mirror{ifs: before, acls: make(map[uint32]*held), losing: func(uint32) func(bool) { return func(bool) {} }}
+	m := &mirror{ifs: before, acls: make(map[uint32]*held), spares: make(spares), losing: func(uint32) func(bool) { return func(bool) {} }}
 	all, err := l.readACLs(ctx, none)
 	if err != nil {
 		return nil, err
 	}
 	same := make(map[digest]piece) // groups of interfaces hold the same
 	for _, d := range all {
-		if _, _, _, own := parseTag(d.Tag); own {
+		if d.Tag == spareTag {
+			m.spares[d.ACLIndex] = maxEntries // as long as it is not known
+		} else if _, _, _, own := parseTag(d.Tag); own {
 			p := newPiece(fromRules(d.R), nil)
 			if known, ok := same[p.digest]; ok {
 				p = known
@@ -138,25 +144,34 @@ func (m *mirror) with(n *netif, ours lists) lists {
 // put sends the content of an ACL and remembers it once it is acknowledged.
 func (m *mirror) put(ctx context.Context, l *link, index uint32, slot *slot, n int, p piece) (uint32, error) {
 	tag := aclTag(slot.name, n, slot.role(n), p.digest)
+	longest := m.longest(index)
+	if index == none {
+		index, longest = m.spareFor(p.count)
+	}
 	lost := m.losing(index)
 	index, err := l.put(ctx, index, tag, p)
 	lost(err == nil)
 	if err != nil {
 		return none, err
 	}
-	m.hold(index, tag, p)
+	m.hold(index, tag, p).longest = max(longest, p.count)
 	return index, nil
 }
 
 // hold remembers an ACL.
-func (m *mirror) hold(index uint32, tag string, p piece) {
-	m.acls[index] = &held{index: index, tag: tag, piece: p}
+func (m *mirror) hold(index uint32, tag string, p piece) *held {
+	h := &held{index: index, tag: tag, piece: p, longest: p.count}
+	m.acls[index] = h
+	return h
 }
 
-// remove deletes an ACL of ours and forgets it.
+// remove deletes an ACL of ours, or keeps it as a spare, and forgets it.
 func (m *mirror) remove(ctx context.Context, l *link, index uint32) error {
 	lost := m.losing(index)
-	err := l.remove(ctx, index, m.acls[index].tag)
+	kept, err := m.spare(ctx, l, index)
+	if err == nil && !kept {
+		err = l.remove(ctx, index, m.acls[index].tag)
+	}
 	lost(err == nil)
 	if err != nil {
 		return err

@@ -338,6 +338,7 @@ func (r *Renderer) read(ctx context.Context, before []*netif) error {
 		return err
 	}
 	m.sizes, m.losing = r.sizes, r.tally.losing
+	r.lengthen(m)
 	r.mirror = m
 	r.adopt()
 	r.tally.look(slices.Concat(r.placed(), r.placedGuards()))

@@ -17,7 +17,8 @@ type sizes struct {
 	sharers int
 	// pause is how many entries VPP may take off its interfaces in one call, and put there again.
 	pause int
-	// statistics is the size of VPP's statistics segment in bytes, which VPP does not tell.
+	// statistics is the size of VPP's statistics segment in bytes; VPP's default as long as it is
+	// not known.
 	statistics int
 	// turns is for how long a commit begins with changes that take long.
 	turns time.Duration

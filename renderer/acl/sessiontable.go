@@ -107,7 +107,7 @@ func (r *Renderer) lookAtSessions(ctx context.Context) error {
 
 // sessionsMade notes that the table is made. The last figure of the heap may be older.
 func (r *Renderer) sessionsMade() {
-	r.heap.rehash += r.sessions.toMake()
+	r.heap.tableMade(r.sessions.toMake())
 	r.sessions.made = true
 }
 

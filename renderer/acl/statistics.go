@@ -162,12 +162,18 @@ func (r *Renderer) startCounting(ctx context.Context) error {
 		return nil
 	}
 	r.stats.reset()
+	if u, ok := r.stats.heap(); ok && u.segment > 0 {
+		r.sizes.statistics = int(u.segment)
+	}
 	return r.link.count(ctx)
 }
 
-// The entries of the directory that say how much memory VPP has: its main heap, how often figures
+// The entries of the directory that say how much memory VPP has: its heaps, how often figures
 // were made, and when it was started.
-const heapEntries = "^/(mem/main heap|sys/heartbeat|sys/boottime)$"
+const heapEntries = "^/(mem/main heap|" + segmentHeap + "|sys/heartbeat|sys/boottime)$"
+
+// segmentHeap is the entry about the statistics segment itself.
+const segmentHeap = "mem/stat segment"
 
 // heap reads what VPP says of its main heap; false when that is not known.
 func (s *statistics) heap() (u usage, ok bool) {
@@ -192,7 +198,11 @@ func (s *statistics) readHeap() (u usage, err error) {
 	for _, e := range dir.Entries {
 		switch data := e.Data.(type) {
 		case adapter.SimpleCounterStat:
-			if len(data) > 0 && len(data[0]) > 1 {
+			switch {
+			case len(data) == 0 || len(data[0]) < 2:
+			case string(e.Name) == "/"+segmentHeap:
+				u.segment, u.segmentUsed = uint64(data[0][0]), uint64(data[0][1])
+			default:
 				u.total, u.used = uint64(data[0][0]), uint64(data[0][1])
 			}
 		case adapter.ScalarStat:

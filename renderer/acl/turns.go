@@ -76,15 +76,16 @@ func (w *wanted) takeTurns(ctx context.Context) error {
 			c.slot.turn.last = w.r.turns.count
 		}
 	}
-	w.r.leave(left)
+	w.leave(left)
 	return nil
 }
 
 // leave notes which slots wait for their turn. They hold what they held, and are laid out anew by
-// the next Commit.
-func (r *Renderer) leave(left map[*slot]bool) {
+// the next Commit. Slots of refused tables go on waiting.
+func (w *wanted) leave(left map[*slot]bool) {
+	r := w.r
 	r.turns.since = time.Time{}
-	for _, s := range r.slots {
+	for s := range w.live {
 		if !left[s] {
 			s.turn.since = time.Time{}
 			continue

@@ -45,6 +45,9 @@ const (
 	churnACLs  = 40        // a table may have more ACLs by its history, and more groups of interfaces
 	churnHeap  = 64 << 20  // bytes of VPP's heap
 	churnAgent = 512 << 20 // bytes of memory that an agent may take, ever
+	// churnSegment is how many bytes of VPP's statistics segment may be used at the end: a table of
+	// 10 000 entries takes 0.2 MB for each of 12 groups of interfaces.
+	churnSegment = 12 << 20
 )
 
 // churn is a node with a real VPP, real traffic, and an agent that is killed now and then.
@@ -115,7 +118,7 @@ func TestVPPChurn(t *testing.T) {
 	defer stop()
 	c.baseline()
 	acls, heap := c.acls(), c.vpp.NextHeap()
-	t.Logf("at the start: %d ACLs, %d MB of VPP's heap", acls, heap>>20)
+	t.Logf("at the start: %d ACLs, %d MB of VPP's heap, %.1f of its statistics segment", acls, heap>>20, float64(c.vpp.Segment())/(1<<20))
 	c.run(lasts)
 	c.settle()
 	stop()
@@ -133,6 +136,9 @@ func TestVPPChurn(t *testing.T) {
 	}
 	if now := c.vpp.NextHeap(); now > heap+churnHeap {
 		t.Errorf("%d MB of VPP's heap are used, %d at the start", now>>20, heap>>20)
+	}
+	if now := c.vpp.Segment(); now > churnSegment {
+		t.Errorf("%d MB of VPP's statistics segment are used", now>>20)
 	}
 	if c.memory > churnAgent {
 		t.Errorf("an agent had %d MB of memory", c.memory>>20)
@@ -336,8 +342,8 @@ func (c *churn) run(lasts time.Duration) {
 			asking = c.ask()
 		case <-tell.C:
 			o, _ := c.wire.soFar()
-			c.t.Logf("%s: %d events, %d kills, %d ACLs, %d MB of VPP's heap, at most %d MB of an agent, %d changes not in force; %s",
-				time.Since(began).Round(time.Second), n, c.kills, c.acls(), c.vpp.Heap()>>20, c.memory>>20, len(c.waiting), o)
+			c.t.Logf("%s: %d events, %d kills, %d ACLs, %d MB of VPP's heap, %.1f of its statistics segment, at most %d MB of an agent, %d changes not in force; %s",
+				time.Since(began).Round(time.Second), n, c.kills, c.acls(), c.vpp.Heap()>>20, float64(c.vpp.Segment())/(1<<20), c.memory>>20, len(c.waiting), o)
 		}
 	}
 }

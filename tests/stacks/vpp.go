@@ -105,6 +105,7 @@ type loud struct{}
 
 func (loud) Helper()                           {}
 func (loud) Context() context.Context          { return context.Background() }
+func (loud) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 func (loud) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
 func (loud) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 

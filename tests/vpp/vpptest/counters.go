@@ -30,11 +30,16 @@ func (v *Process) Hits(index uint32) []uint64 {
 
 // Heap returns how much of VPP's main heap is used, in bytes, from the statistics segment. VPP
 // counts it every 10 s.
-func (v *Process) Heap() uint64 {
+func (v *Process) Heap() uint64 { v.TB.Helper(); return v.used("main heap") }
+
+// Segment returns how much of VPP's statistics segment is used, in bytes. VPP counts it every 10 s.
+func (v *Process) Segment() uint64 { v.TB.Helper(); return v.used("stat segment") }
+
+func (v *Process) used(name string) uint64 {
 	v.TB.Helper()
-	heap, ok := v.statistic("^/mem/main heap$").(adapter.SimpleCounterStat)
+	heap, ok := v.statistic("^/mem/" + name + "$").(adapter.SimpleCounterStat)
 	if !ok || len(heap) == 0 || len(heap[0]) < 2 {
-		v.TB.Fatalf("the size of the heap is %v", heap)
+		v.TB.Fatalf("the size of the %s is %v", name, heap)
 	}
 	return uint64(heap[0][1])
 }

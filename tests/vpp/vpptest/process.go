@@ -27,6 +27,7 @@ const Patience = 60 * time.Second
 type TB interface {
 	Helper()
 	Context() context.Context
+	Errorf(format string, args ...any)
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 }
@@ -162,6 +163,9 @@ func (v *Process) end(by syscall.Signal) {
 	if v.cmd != nil {
 		_ = v.cmd.Process.Signal(by)
 		_ = v.cmd.Wait() // what a signal ended has an error
+		if s, ok := v.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() && s.Signal() != by {
+			v.TB.Errorf("vpp ended by itself: %s", s.Signal())
+		}
 		v.cmd = nil
 	}
 }

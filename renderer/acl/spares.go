@@ -1,0 +1,92 @@
+package acl
+
+import (
+	"context"
+)
+
+// VPP counts what each entry of an ACL decides, in a vector in its statistics segment that is as
+// long as the longest list that the number of the ACL has ever had: it is not freed with the ACL
+// (validate_and_reset_acl_counters in acl.c). VPP gives the numbers of deleted ACLs to new ones,
+// whatever their size, so that by and by each number has had a long list, and VPP aborts when the
+// segment is used up. So long ACLs are not deleted. They are emptied and kept as spares, which the
+// next long lists are put in.
+
+// spareTag is the tag of spares. A renderer that does not know it deletes them.
+const spareTag = ownPrefix + "spare"
+
+// maxSpares is how many spares there are at most. An empty ACL takes some hundred bytes.
+const maxSpares = 64
+
+// spares are ACLs without entries that no interface has, by index: how long a list they have had.
+type spares map[uint32]int
+
+// isLong reports whether an ACL that has had so many entries is kept.
+func (m *mirror) isLong(length int) bool { return length > m.sizes.whole }
+
+// longest returns how long a list an ACL of ours has had, 0 for none.
+func (m *mirror) longest(index uint32) int {
+	if h := m.acls[index]; h != nil {
+		return h.longest
+	}
+	return 0
+}
+
+// spareFor takes the spare that fits a list best, and returns how long a list that has had: the
+// shortest that is long enough, or else the longest. It returns none for a short list, and where
+// there is no spare.
+func (m *mirror) spareFor(length int) (index uint32, longest int) {
+	index = none
+	if !m.isLong(length) {
+		return none, 0
+	}
+	for i, had := range m.spares {
+		if index == none || better(had, longest, length) || had == longest && i < index {
+			index, longest = i, had
+		}
+	}
+	delete(m.spares, index)
+	return index, longest
+}
+
+// better reports whether one spare fits a list better than another.
+func better(had, other, length int) bool {
+	switch fits, otherFits := had >= length, other >= length; {
+	case fits != otherFits:
+		return fits
+	case fits:
+		return had < other
+	}
+	return had > other
+}
+
+// spare empties an ACL of ours that no interface has and keeps it. It is false when it is to be
+// deleted.
+func (m *mirror) spare(ctx context.Context, l *link, index uint32) (kept bool, err error) {
+	longest := m.longest(index)
+	if !m.isLong(longest) || len(m.spares) >= maxSpares {
+		return false, nil
+	}
+	if _, err := l.put(ctx, index, spareTag, piece{}); err != nil {
+		return false, err
+	}
+	m.spares[index] = longest
+	return true, nil
+}
+
+// lengthen notes how long lists ACLs have had, as far as VPP says it. It has one counter more than
+// entries.
+func (r *Renderer) lengthen(m *mirror) {
+	if r.options.Counters == nil {
+		return
+	}
+	for index, h := range m.acls {
+		if counts, ok := r.options.Counters(index); ok {
+			h.longest = max(h.longest, len(counts)-1)
+		}
+	}
+	for index := range m.spares {
+		if counts, ok := r.options.Counters(index); ok {
+			m.spares[index] = len(counts) - 1
+		}
+	}
+}

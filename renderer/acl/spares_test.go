@@ -1,0 +1,61 @@
+package acl_test
+
+import (
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
+)
+
+// TestFewACLsEverHaveLongLists has old addresses leave, all policies go and come, and renderers be
+// replaced. VPP never frees the counters of an ACL, so the numbers that ever had long lists must not
+// become more.
+func TestFewACLsEverHaveLongLists(t *testing.T) {
+	all := scattered(5000)
+	s, pods := sharing(t, 5000)
+	s.tap.changed = nil
+	long := make(map[uint32]int)
+	look := func() {
+		for _, a := range s.sw.ACLs() {
+			if a.Rules > 256 {
+				long[a.Index] = max(long[a.Index], a.Rules)
+			}
+		}
+	}
+	look()
+	const groups = sharingPods / sharers
+	if len(long) != groups {
+		t.Fatalf("%d ACLs have long lists, want one for each group", len(long))
+	}
+	members := all
+	for round := range 6 {
+		for range 3 {
+			commit(t, s.Renderer(), false, func(x renderer.Txn) { x.UpdateSet(throng, nil, members[:1]) })
+			members = members[1:]
+			look()
+		}
+		switch round % 3 {
+		case 0:
+			commit(t, s.Renderer(), false, func(x renderer.Txn) {
+				for _, p := range pods {
+					x.Remove(p)
+				}
+			})
+			look()
+		case 1:
+			s.reopen(t, sluiceacl.Options{})
+		}
+		commit(t, s.Renderer(), true, func(x renderer.Txn) {
+			x.UpdateSet(throng, members, nil)
+			for i := range sharingPods {
+				letIn(x, pods[i], i)
+			}
+		})
+		look()
+		s.want(t, members[0].Addr().String(), "10.0.0.20", 80, api.Permit)
+	}
+	if len(long) > groups+1 {
+		t.Errorf("%d ACLs have had long lists, want no more than %d and a spare: %v", len(long), groups, long)
+	}
+}
