@@ -1,9 +1,11 @@
 package acl_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
@@ -53,6 +55,9 @@ func TestFewACLsEverHaveLongLists(t *testing.T) {
 			}
 		})
 		look()
+		if !slices.ContainsFunc(s.sw.ACLs(), func(a vswitch.ACL) bool { return a.Tag == sluiceacl.SpareTag }) {
+			t.Errorf("round %d: there is no spare", round)
+		}
 		s.want(t, members[0].Addr().String(), "10.0.0.20", 80, api.Permit)
 	}
 	if len(long) > groups+1 {
