@@ -23,9 +23,9 @@ type guarded struct {
 	r *acl.Renderer
 }
 
-func newGuarded(t *testing.T, o acl.Options) *guarded {
+func newGuarded(t *testing.T, o acl.Options, plugins ...string) *guarded {
 	t.Helper()
-	g := &guarded{onVPP: newOnVPP(vpptest.Launch(t)), t: t}
+	g := &guarded{onVPP: newOnVPP(vpptest.Launch(t, plugins...)), t: t}
 	o.Socket = g.Socket()
 	var err error
 	if g.r, err = acl.New(o); err != nil {
