@@ -166,8 +166,8 @@ const (
 	ethernet = 1
 )
 
-// capture is a file of the pcap format.
-func capture(packets [][]byte) []byte {
+// Capture is a file of the pcap format.
+func Capture(packets [][]byte) []byte {
 	var b []byte
 	for _, word := range []uint32{0xa1b2c3d4, 4<<16 | 2, 0, 0, 65535, rawIP} {
 		b = binary.LittleEndian.AppendUint32(b, word)

@@ -29,7 +29,7 @@ func TestPacketsAreFoundAgain(t *testing.T) {
 		raw = append(raw, append(make([]byte, 14), p.bytes()...))
 		raw[len(raw)-1] = append(raw[len(raw)-1], make([]byte, 20)...) // padding
 	}
-	frames = capture(raw)
+	frames = Capture(raw)
 	frames[20] = ethernet
 	for i, b := range captured(t, frames) {
 		src, dst, mark, ok := marked(b)

@@ -59,13 +59,13 @@ func (p *Plumbing) Inject(packets []Packet) Outcome {
 	}
 	for s, list := range streams {
 		file := filepath.Join(dir, s.name+"-"+s.node+".in")
-		if err := os.WriteFile(file, capture(list), 0o600); err != nil {
+		if err := os.WriteFile(file, Capture(list), 0o600); err != nil {
 			p.TB.Fatal(err)
 		}
 		p.Do("packet-generator new { name %[1]s-%[2]s pcap %[3]s interface %[1]s node %[2]s }", s.name, s.node, file)
 	}
 	p.Do("packet-generator enable-stream")
-	Eventually(p.TB, "the packets to be sent", func() bool { return p.sent() == len(packets) })
+	Eventually(p.TB, "the packets to be sent", func() bool { return p.Generated() == len(packets) })
 	for s := range streams {
 		p.Do("packet-generator delete %s-%s", s.name, s.node)
 	}
@@ -82,8 +82,8 @@ func (p *Plumbing) At(a netip.Addr) Link {
 	return p.Links[acl.UplinkTag]
 }
 
-// sent returns how many packets the streams have sent that are done.
-func (p *Plumbing) sent() (n int) {
+// Generated returns how many packets the streams have sent that are done.
+func (p *Plumbing) Generated() (n int) {
 	p.TB.Helper()
 	for line := range strings.Lines(p.CLI("show packet-generator")) {
 		if f := strings.Fields(line); len(f) > 2 && f[1] == "No" {
