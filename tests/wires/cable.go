@@ -108,10 +108,16 @@ func up(name string) error {
 // Plug makes the pair of a pod, with all addresses, routes and neighbours.
 func (c *Cable) Plug(h *Host) {
 	c.T.Helper()
+	c.PlugAs(h, 0)
+}
+
+// PlugAs does what Plug does, and gives the node's end an index, unless it is 0.
+func (c *Cable) PlugAs(h *Host, index int) {
+	c.T.Helper()
 	var nodeMAC, podMAC net.HardwareAddr
 	c.Must(Inside(c.Node, func() error {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name = "h-" + h.Name
+		attrs.Name, attrs.Index = "h-"+h.Name, index
 		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.NS)}); err != nil {
 			return err
 		}
