@@ -206,11 +206,8 @@ func (r *Registry) Acknowledge(pods map[api.PodID]bool, enforced map[uint32]api.
 	r.stale = true
 }
 
-// Bound reports whether an interface is some pod's, without contradiction.
-func (r *Registry) Bound(index uint32) bool {
-	_, why := r.bound(index)
-	return why == ""
-}
+// Claimed reports whether somebody says whose an interface is.
+func (r *Registry) Claimed(index uint32) bool { return len(r.order().link[index]) > 0 }
 
 // Endpoints returns all interfaces, by index.
 func (r *Registry) Endpoints() []Endpoint {

@@ -136,7 +136,11 @@ func (r *Renderer) commit(ctx context.Context) error {
 			return err
 		}
 	}
-	if !r.adopted || r.options.Plane.Mark() != mark {
+	lost, err := r.missing()
+	if err != nil {
+		return err
+	}
+	if lost || !r.adopted || r.options.Plane.Mark() != mark {
 		if err := r.install(mark); err != nil {
 			r.again = true
 			return errors.Join(append(problems, err)...)
@@ -149,7 +153,34 @@ func (r *Renderer) commit(ctx context.Context) error {
 		r.acked = installed{maps.Clone(r.ends), r.owner}
 		_ = r.publish(errors.Join(problems...)) // so that readers see these members with these lists
 	})
+	if r.options.Enforced != nil {
+		pods := make(map[api.PodID]bool, len(r.told.pods))
+		for pod := range r.told.pods {
+			pods[pod] = true
+		}
+		r.options.Enforced(pods, r.owner)
+	}
 	return errors.Join(problems...)
+}
+
+// missing reports whether endpoints are not attached any more that should be: their interface was made
+// again with the same number, or somebody detached what was attached.
+func (r *Renderer) missing() (lost bool, err error) {
+	if len(r.attached) == 0 {
+		return false, nil
+	}
+	ids, err := r.options.Plane.Attached()
+	if err != nil {
+		return false, fmt.Errorf("what is attached: %w", err)
+	}
+	for id := range r.attached {
+		_, needed := r.ends[id]
+		if _, is := slices.BinarySearch(ids, id); needed && !is {
+			delete(r.attached, id)
+			lost = true
+		}
+	}
+	return lost, nil
 }
 
 // adopt takes over a plane that enforces what is told, if the same endpoints are attached.
