@@ -66,7 +66,7 @@ const (
 func (k *Kernel) conf() (c uint32) {
 	for bit, on := range map[uint32]bool{
 		confNeighbours: !k.options.Infra.NoNeighbours, confErrors: !k.options.Infra.NoErrors, confSpoof: k.options.AnySource,
-		confClosed: !k.options.UnknownPass,
+		confClosed: true,
 	} {
 		if on {
 			c |= bit
