@@ -51,6 +51,9 @@ type Config struct {
 	// OnChange is called when policy is to be enforced elsewhere; a Commit asks Interfaces again. It
 	// may be called by any goroutine, and must not wait.
 	OnChange func()
+	// Waited is called for an interface that is enforced now, with the time since it was a pod's. It
+	// must not wait.
+	Waited func(time.Duration)
 }
 
 // Keeper keeps the endpoints of the network namespace in which its methods are called. They may be
@@ -62,14 +65,15 @@ type Keeper struct {
 	mu        sync.Mutex
 	reg       *endpoints.Registry
 	devices   map[uint32]device
-	scope     Scope             // Config.Scope, and what configurations of CNI name
-	blocked   map[uint32]bool   // gates that are closed
-	failed    map[uint32]error  // gates that could not be moved
-	held      map[uint32]bool   // interfaces that are looked after though Scope does not name them
-	inherited map[uint32]bool   // where the classifier of a process before decides still
-	changed   chan struct{}     // closed after a change
-	problems  map[string]string // what cannot be read, by what it is
-	unsaved   chan struct{}     // holds a token when the file may not have all claims
+	scope     Scope                // Config.Scope, and what configurations of CNI name
+	blocked   map[uint32]bool      // gates that are closed
+	failed    map[uint32]error     // gates that could not be moved
+	held      map[uint32]bool      // interfaces that are looked after though Scope does not name them
+	inherited map[uint32]bool      // where the classifier of a process before decides still
+	changed   chan struct{}        // closed after a change
+	pending   map[uint32]time.Time // since when
+	problems  map[string]string    // what cannot be read, by what it is
+	unsaved   chan struct{}        // holds a token when the file may not have all claims
 }
 
 // New returns a keeper. Nothing is looked at before Start.
@@ -86,7 +90,7 @@ func New(cfg Config) (*Keeper, error) {
 	return &Keeper{
 		cfg: cfg, log: cfg.Log, reg: endpoints.NewRegistry(nil), devices: map[uint32]device{}, scope: cfg.Scope,
 		blocked: map[uint32]bool{}, failed: map[uint32]error{}, held: map[uint32]bool{}, inherited: map[uint32]bool{},
-		changed: make(chan struct{}), problems: map[string]string{}, unsaved: make(chan struct{}, 1),
+		pending: map[uint32]time.Time{}, changed: make(chan struct{}), problems: map[string]string{}, unsaved: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -174,6 +178,7 @@ func (k *Keeper) settle() {
 // move opens or closes a gate, as the state of its endpoint wants it.
 func (k *Keeper) move(index uint32) {
 	e, known := k.reg.Endpoint(index)
+	k.time(index, e)
 	if k.inherited[index] && e.State == endpoints.StatePending {
 		return // what a process before enforces is in force until the first Commit
 	}
@@ -194,6 +199,23 @@ func (k *Keeper) move(index uint32) {
 		k.log.Warn("gate could not be moved, it is tried again", "interface", e.Link.Name, "index", index, "pod", e.Pod, "error", err)
 	}
 	k.failed[index] = err
+}
+
+// time takes the time from a pod's claim to its enforcement.
+func (k *Keeper) time(index uint32, e endpoints.Endpoint) {
+	since, waits := k.pending[index]
+	switch e.State {
+	case endpoints.StatePending:
+		if !waits {
+			k.pending[index] = e.Since
+		}
+		return
+	case endpoints.StateEnforced:
+		if waits && k.cfg.Waited != nil {
+			k.cfg.Waited(e.Since.Sub(since))
+		}
+	}
+	delete(k.pending, index)
 }
 
 func (k *Keeper) block(index uint32) error {
@@ -274,16 +296,12 @@ func (k *Keeper) Endpoints() []endpoints.Endpoint {
 	return out
 }
 
-// Problems returns what cannot be read, for people. Nothing changes by that, but what cannot be read
-// may hold whose an interface is.
-func (k *Keeper) Problems() []string {
+// Problems returns what cannot be read, and why. Nothing changes by that, but what cannot be read may
+// say whose an interface is.
+func (k *Keeper) Problems() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var out []string
-	for _, what := range slices.Sorted(maps.Keys(k.problems)) {
-		out = append(out, what+": "+k.problems[what])
-	}
-	return out
+	return maps.Clone(k.problems)
 }
 
 // problem notes what cannot be read, nil that it can. mu is held.

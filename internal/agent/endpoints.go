@@ -5,12 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/endpoints"
 	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/endpoints/keeper"
 	"github.com/sluice-net/sluice/endpoints/wire"
@@ -52,7 +57,7 @@ func (a *Agent) keepEndpoints() (err error) {
 	a.endpoints, err = keeper.New(keeper.Config{
 		Log: a.log.With("plugin", "endpoints"), Gate: a.gate, BlockNew: a.cfg.NewInterfaces != newAllow, Scope: scope,
 		CNIConf: a.cfg.CNIConfig, Results: a.cfg.CNIResults, NetNS: a.cfg.XDPNetNS, File: a.cfg.EndpointsFile, Node: a.cfg.Node,
-		Attached: a.kernel.Attached, OnChange: func() { a.node.Plugin.Prompt() },
+		Attached: a.kernel.Attached, OnChange: func() { a.node.Plugin.Prompt() }, Waited: func(d time.Duration) { a.metrics.waited.Observe(d.Seconds()) },
 	})
 	return err
 }
@@ -140,4 +145,53 @@ func (a *Agent) listEndpoints(_ context.Context, f filter) ([]wire.Endpoint, err
 		}
 	}
 	return out, nil
+}
+
+// blockedEndpoints returns the names of interfaces that are blocked and are no pod's that waits.
+func (a *Agent) blockedEndpoints() (out []string) {
+	if a.endpoints == nil {
+		return nil
+	}
+	for _, e := range a.endpoints.Endpoints() {
+		if e.State != endpoints.StateEnforced && e.State != endpoints.StatePending {
+			out = append(out, e.Link.Name)
+		}
+	}
+	return out
+}
+
+// endpointProblems are what cannot be read that may say whose interfaces are.
+func (a *Agent) endpointProblems() (out []api.Problem) {
+	if a.endpoints == nil {
+		return nil
+	}
+	problems := a.endpoints.Problems()
+	for _, what := range slices.Sorted(maps.Keys(problems)) {
+		out = append(out, api.Problem{Source: "endpoints", Object: what, Reason: problems[what] + "; whose interfaces are may not be known"})
+	}
+	return out
+}
+
+var endpointsDesc = prometheus.NewDesc("sluice_endpoints", "Interfaces of pods in the kernel, by state; all but the enforced ones are blocked.", []string{"state"}, nil)
+
+// endpointCollector counts interfaces by state.
+type endpointCollector struct{ list func() []wire.Endpoint }
+
+// Describe implements prometheus.Collector.
+func (endpointCollector) Describe(ch chan<- *prometheus.Desc) { ch <- endpointsDesc }
+
+// Collect implements prometheus.Collector.
+func (c endpointCollector) Collect(ch chan<- prometheus.Metric) {
+	count := map[string]int{}
+	for _, s := range []endpoints.State{
+		endpoints.StateUnknown, endpoints.StatePending, endpoints.StateEnforced, endpoints.StateOrphaned, endpoints.StateConflicting,
+	} {
+		count[string(s)] = 0
+	}
+	for _, e := range c.list() {
+		count[e.State]++
+	}
+	for state, n := range count {
+		ch <- prometheus.MustNewConstMetric(endpointsDesc, prometheus.GaugeValue, float64(n), state)
+	}
 }
