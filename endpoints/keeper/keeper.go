@@ -186,7 +186,7 @@ func (k *Keeper) move(index uint32) {
 	switch _, there := k.devices[index]; {
 	case known && e.State != endpoints.StateEnforced:
 		err = k.block(index)
-	case k.blocked[index] || !there:
+	case known || k.blocked[index] || !there: // a CNI plugin may have closed it, too
 		if err = k.cfg.Gate.Open(index); err == nil {
 			delete(k.blocked, index)
 		}
@@ -269,7 +269,7 @@ func (k *Keeper) Enforced(pods map[api.PodID]bool, ends map[uint32]api.PodID) {
 	defer k.mu.Unlock()
 	k.reg.Acknowledge(pods, maps.Clone(ends))
 	for index := range k.inherited {
-		k.failed[index] = nil // looked at by settle
+		k.failed[index] = errMoved // looked at by settle
 	}
 	clear(k.inherited)
 	k.acknowledged()
@@ -333,6 +333,9 @@ func (k *Keeper) wait(ctx context.Context, f func() bool) {
 		}
 	}
 }
+
+// errMoved says that a gate is to be looked at.
+var errMoved = errors.New("somebody else moved it")
 
 // rescan is how often everything is looked at, in case that nobody said that something changed.
 const rescan = 30 * time.Second

@@ -412,3 +412,20 @@ func TestKeeperReleasesNothingThatStaysOpen(t *testing.T) {
 	s.becomes("a", endpoints.StateUnknown)
 	s.in(func() error { return s.k.Release(9999) }) // which is not there
 }
+
+// TestKeeperMovesGatesAgain has somebody else open a gate, and close one.
+func TestKeeperMovesGatesAgain(t *testing.T) {
+	s := newStation(t, "a", "b")
+	s.start()
+	s.register("a", "c1")
+	s.register("b", "c2")
+	s.enforce("a")
+	s.blocked("b")
+	g := gate.New(s.pins)
+	s.in(func() error {
+		return errors.Join(g.Open(uint32(s.Pods["b"].Index)), g.Block(uint32(s.Pods["a"].Index)), g.Close())
+	})
+	s.in(s.k.LookAround)
+	s.blocked("b")
+	s.open("a")
+}

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -54,6 +55,7 @@ func (k *Keeper) follow(ctx context.Context, files *fsnotify.Watcher, saved *[]e
 		case <-tick.C:
 			*saved = k.remember(*saved) // again, if that failed
 			err = k.lookAround(files, true)
+			k.cfg.OnChange() // who enforces reads back what is in the kernel, too
 		case <-files.Events:
 			err = k.lookAround(files, false)
 		case <-files.Errors:
@@ -93,12 +95,34 @@ func (k *Keeper) lookAround(files *fsnotify.Watcher, lost bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if lost {
-		if err := k.resync(); err != nil {
+		if err := errors.Join(k.resync(), k.inspect()); err != nil {
 			return err
 		}
 	}
 	k.readScope()
 	k.find()
 	k.settle()
+	return nil
+}
+
+// inspect reads back which gates are closed. One that somebody else moved is moved again. mu is held.
+func (k *Keeper) inspect() error {
+	now, err := k.cfg.Gate.Blocked()
+	if err != nil {
+		return err
+	}
+	closed := map[uint32]bool{}
+	for _, index := range now {
+		closed[index] = true
+	}
+	for _, e := range k.reg.Endpoints() {
+		index := e.Link.Index
+		if closed[index] == k.blocked[index] {
+			continue
+		}
+		k.log.Warn("somebody moved the gate of an interface, it is moved again", "interface", e.Link.Name, "pod", e.Pod, "closed", closed[index])
+		delete(k.blocked, index)
+		k.failed[index] = errMoved
+	}
 	return nil
 }

@@ -73,6 +73,8 @@ type Kernel struct {
 	links   map[uint32]*hooks
 	uplinks map[uint32]attachment
 	blank   bool      // nothing was written to force, and nobody runs it
+	writes  uint64    // to memories, so far
+	digest  digest    // of the memory in force
 	noTCX   bool      // in the kernel, as far as is known
 	outer   *ebpf.Map // whose updates wait for all packets on their way
 	inner   *ebpf.Map

@@ -46,6 +46,10 @@ type Renderer struct {
 
 	graces graces
 	closed bool
+
+	audited time.Time          // when the kernel was read back last
+	drift   map[string]uint64  // by kind, what somebody else changed
+	foreign []renderer.Foreign // programs of others
 }
 
 var (
@@ -81,6 +85,7 @@ func New(o Options) (*Renderer, error) {
 		options: o, log: o.Log,
 		told:     told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]map[netip.Prefix]bool{}},
 		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, named: map[uint32][]netip.Addr{}, owner: map[uint32]api.PodID{}, ledger: newLedger(),
+		audited: time.Now(), drift: map[string]uint64{},
 	}
 	r.forget()
 	_ = r.publish(nil)
@@ -130,6 +135,9 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	r.release()
 	problems, since := r.arrange(), sinceBoot()
+	if err := r.audit(); err != nil {
+		problems = append(problems, err)
+	}
 	mark := r.mark()
 	if r.again && !r.adopted && r.options.Plane.Mark() == mark {
 		if _, err := r.adopt(); err != nil {
@@ -161,26 +169,6 @@ func (r *Renderer) commit(ctx context.Context) error {
 		r.options.Enforced(pods, r.owner)
 	}
 	return errors.Join(problems...)
-}
-
-// missing reports whether endpoints are not attached any more that should be: their interface was made
-// again with the same number, or somebody detached what was attached.
-func (r *Renderer) missing() (lost bool, err error) {
-	if len(r.attached) == 0 {
-		return false, nil
-	}
-	ids, err := r.options.Plane.Attached()
-	if err != nil {
-		return false, fmt.Errorf("what is attached: %w", err)
-	}
-	for id := range r.attached {
-		_, needed := r.ends[id]
-		if _, is := slices.BinarySearch(ids, id); needed && !is {
-			delete(r.attached, id)
-			lost = true
-		}
-	}
-	return lost, nil
 }
 
 // adopt takes over a plane that enforces what is told, if the same endpoints are attached.
