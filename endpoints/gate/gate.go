@@ -32,6 +32,7 @@ type Gate struct {
 	folder string
 	mu     sync.Mutex
 	drop   *ebpf.Program // nil until it is needed
+	next   *ebpf.Program // has the programs behind it asked; the same
 	clsact bool          // the kernel has no TCX
 }
 
@@ -52,11 +53,8 @@ func New(folder string) *Gate { return &Gate{folder: filepath.Clean(folder)} }
 func (g *Gate) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.drop == nil {
-		return nil
-	}
-	err := g.drop.Close()
-	g.drop = nil
+	err := errors.Join(g.drop.Close(), g.next.Close())
+	g.drop, g.next = nil, nil
 	return err
 }
 
@@ -77,14 +75,33 @@ func (g *Gate) Block(index uint32) error {
 
 // load loads the program and makes the folder.
 func (g *Gate) load() (err error) {
-	if err := prepare(g.folder); err != nil || g.drop != nil {
+	if err := prepare(g.folder); err != nil {
 		return err
 	}
-	g.drop, err = ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: programName, Type: ebpf.SchedCLS, License: "Dual MIT/GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}, // TCX_DROP, and TC_ACT_SHOT
-	})
+	return g.programs()
+}
+
+// programs loads what is not loaded yet.
+func (g *Gate) programs() (err error) {
+	if g.drop == nil {
+		g.drop, err = returns(tcxDrop)
+	}
+	if err == nil && g.next == nil {
+		g.next, err = returns(tcxNext)
+	}
 	return err
+}
+
+// What programs return, as TCX knows it, and filters of clsact, too.
+const (
+	tcxNext = -1
+	tcxDrop = 2
+)
+
+func returns(what int32) (*ebpf.Program, error) {
+	return ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: programName, Type: ebpf.SchedCLS, License: "Dual MIT/GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, what), asm.Return()},
+	})
 }
 
 func (g *Gate) block(index uint32, dir string) error {
@@ -136,12 +153,32 @@ func (g *Gate) Open(index uint32) error {
 	defer g.mu.Unlock()
 	errs := []error{removeFilters(index)}
 	for dir := range directions {
-		errs = append(errs, remove(g.pin(index, dir)))
+		errs = append(errs, g.open(g.pin(index, dir)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("open interface %d: %w", index, err)
 	}
 	return nil
+}
+
+// open removes a pin, and has its link pass. The kernel takes a grace period to detach a link, for which
+// nobody waits here. The pin goes first: who blocks meanwhile makes a link of its own.
+func (g *Gate) open(pin string) error {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err = errors.Join(err, g.programs()); err != nil {
+		return err
+	}
+	if err := os.Remove(pin); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, l.Close())
+	}
+	info, err := l.Info()
+	if err == nil && info.TCX() != nil && info.TCX().Ifindex != 0 { // else its interface is gone
+		err = l.Update(g.next)
+	}
+	return errors.Join(err, l.Close())
 }
 
 // Blocked returns the interfaces that are blocked in both directions, by index.

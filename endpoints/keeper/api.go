@@ -49,6 +49,7 @@ func (k *Keeper) claim(c endpoints.Claim) (wire.Endpoint, error) {
 	for i, ip := range c.IPs {
 		c.IPs[i] = ip.Unmap()
 	}
+	k.blockFirst(c.Link)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	l, err := netlink.LinkByIndex(int(c.Link.Index))
@@ -62,15 +63,27 @@ func (k *Keeper) claim(c endpoints.Claim) (wire.Endpoint, error) {
 			k.see(d)
 		}
 	}
-	if err := k.reg.Claim(c); err != nil {
+	err = k.reg.Claim(c)
+	k.settle()
+	if err != nil {
 		return wire.Endpoint{}, err
 	}
-	k.settle()
 	e, _ := k.reg.Owned(c.Source, c.Owner)
 	if err := k.failed[c.Link.Index]; err != nil {
 		return wire.Endpoint{}, errors.Join(ErrLater, err)
 	}
 	return onWire(e), nil
+}
+
+// blockFirst blocks an interface that is to be claimed and is not looked after yet. It does not hold the
+// lock, because that takes the kernel some milliseconds; claim does it again.
+func (k *Keeper) blockFirst(l endpoints.Link) {
+	k.mu.Lock()
+	_, known := k.reg.Endpoint(l.Index)
+	k.mu.Unlock()
+	if d, err := netlink.LinkByIndex(int(l.Index)); !known && err == nil && deviceOf(d).veth && deviceOf(d).MAC == l.MAC {
+		_ = k.cfg.Gate.Block(l.Index) // claim says what is wrong
+	}
 }
 
 // Remove ends a claim of a CNI plugin, and Withdraw one of the embedding program. One that is not

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/endpoints"
 )
@@ -75,6 +76,9 @@ func (k *Keeper) follow(ctx context.Context, files *fsnotify.Watcher, saved *[]e
 // take takes over what the kernel says of an interface. What is nobody's is looked for in CNI's results
 // if the message was the last one that waits.
 func (k *Keeper) take(u netlink.LinkUpdate, last bool) {
+	if k.isNewborn(u) {
+		_ = k.cfg.Gate.Block(uint32(u.Attrs().Index)) // without the lock: it waits for the kernel; settle does it again
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.update(u)
@@ -83,6 +87,15 @@ func (k *Keeper) take(u netlink.LinkUpdate, last bool) {
 		k.find()
 		k.settle()
 	}
+}
+
+// isNewborn reports whether a message is about an interface that was not known, and is one of pods.
+func (k *Keeper) isNewborn(u netlink.LinkUpdate) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := deviceOf(u.Link)
+	_, known := k.devices[d.Index]
+	return !known && u.Header.Type == unix.RTM_NEWLINK && u.Family != unix.AF_BRIDGE && d.veth && k.cfg.BlockNew && k.scope.has(d, k.devices[d.master].Name)
 }
 
 // lookAround reads what is on disk, and the interfaces, too, if messages may have been lost.

@@ -57,7 +57,7 @@ func (a *Agent) keepEndpoints() (err error) {
 	a.endpoints, err = keeper.New(keeper.Config{
 		Log: a.log.With("plugin", "endpoints"), Gate: a.gate, BlockNew: a.cfg.NewInterfaces != newAllow, Scope: scope,
 		CNIConf: a.cfg.CNIConfig, Results: a.cfg.CNIResults, NetNS: a.cfg.XDPNetNS, File: a.cfg.EndpointsFile, Node: a.cfg.Node,
-		Attached: a.kernel.Attached, OnChange: func() { a.node.Plugin.Prompt() }, Waited: func(d time.Duration) { a.metrics.waited.Observe(d.Seconds()) },
+		Attached: a.kernel.Decides, OnChange: func() { a.node.Plugin.Prompt() }, Waited: func(d time.Duration) { a.metrics.waited.Observe(d.Seconds()) },
 	})
 	return err
 }

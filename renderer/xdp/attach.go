@@ -305,6 +305,18 @@ func (k *Kernel) Detach(id uint32) error {
 // not all places of the mode, or others.
 func (k *Kernel) Attached() ([]uint32, error) { return k.attached(), nil }
 
+// Decides returns the endpoints at which programs of ours decide about both directions, in whatever mode,
+// also if another process attached them.
+func (k *Kernel) Decides() (ids []uint32, err error) {
+	for id, h := range k.links {
+		if len(h.list) > 1 && !slices.ContainsFunc(h.list, attachment.gone) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
 func (k *Kernel) attached() (ids []uint32) {
 	for id, h := range k.links {
 		if !slices.ContainsFunc(h.list, attachment.gone) && len(h.list) == len(k.programs()) && !slices.ContainsFunc(h.list, func(a attachment) bool { return !k.fits(a) }) {

@@ -286,6 +286,7 @@ func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 	open(true, "before")
 
 	without := strings.ReplaceAll(kernelDemo, demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`), "")
+	n.forgetResult("container-stranger")
 	n.reborn(late, "container-2")
 	n.becomes("stranger", "pending") // until the pod's addresses were asked for again
 	n.becomes("stranger", wire.Enforced)
@@ -295,10 +296,7 @@ func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 	n.becomes("stranger", "orphaned")
 	open(false, "a pod that is gone, whose interface is not")
 
-	for _, container := range []string{"container-stranger", "container-2"} { // CNI has deleted them
-		n.Must(os.Remove(filepath.Join(n.cni, "pods-"+container+"-eth0")))
-	}
-	n.becomes("stranger", "orphaned")
+	n.forgetResult("container-2")
 	n.at(func() error { return wires.Unplug(late.Index) })
 	n.Plug(late) // before anybody says whose it is
 	n.bridged("stranger")
@@ -317,6 +315,12 @@ func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 	open(true, "a pod that policy knows")
 	n.all()
 	n.cleanUp()
+}
+
+// forgetResult removes what libcni kept of a container, as it does when the container is deleted.
+func (n *kernelNode) forgetResult(container string) {
+	n.T.Helper()
+	n.Must(os.Remove(filepath.Join(n.cni, "pods-"+container+"-eth0")))
 }
 
 // reborn makes the interface of a pod again, with the same addresses, for another container.
