@@ -247,12 +247,16 @@ func (k *Kernel) inPod(h *hooks, e compile.Endpoint) error {
 
 const linkPins = "link_"
 
+// linkPin returns where a link is pinned.
+func (k *Kernel) linkPin(id uint32, program string) string {
+	return filepath.Join(k.options.PinPath, fmt.Sprintf("%s%d_%s", linkPins, id, program))
+}
+
 // pin has a link go on when the process ends.
 func (k *Kernel) pin(h *hooks, id uint32, program string, l link.Link) error {
 	x := linked{Link: l, program: program}
 	if k.options.PinPath != "" {
-		path := filepath.Join(k.options.PinPath, fmt.Sprintf("%s%d_%s", linkPins, id, program))
-		if err := l.Pin(path); err != nil {
+		if err := l.Pin(k.linkPin(id, program)); err != nil {
 			return errors.Join(fmt.Errorf("pin the link of %s: %w", program, err), l.Close())
 		}
 		x.pinned = true
@@ -300,6 +304,18 @@ func (k *Kernel) Detach(id uint32) error {
 // Attached implements Plane. An endpoint whose device is gone is not attached, nor is one that has
 // not all places of the mode, or others.
 func (k *Kernel) Attached() ([]uint32, error) { return k.attached(), nil }
+
+// Decides returns the endpoints at which programs of ours decide about both directions, in whatever mode,
+// also if another process attached them.
+func (k *Kernel) Decides() (ids []uint32, err error) {
+	for id, h := range k.links {
+		if len(h.list) > 1 && !slices.ContainsFunc(h.list, attachment.gone) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
 
 func (k *Kernel) attached() (ids []uint32) {
 	for id, h := range k.links {
