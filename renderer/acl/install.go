@@ -221,6 +221,11 @@ func (w *wanted) cleanUp(ctx context.Context) error {
 			return err
 		}
 	}
+	if len(w.live) == 0 {
+		if err := w.m.removeSpares(ctx, w.r.link); err != nil {
+			return err
+		}
+	}
 	for s := range w.live {
 		w.forget(s)
 	}

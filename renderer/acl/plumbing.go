@@ -61,7 +61,7 @@ func (w *wanted) resolve() {
 			for _, pod := range pods {
 				w.wait(pod, fmt.Sprintf("pods %s and %s claim interface %s", pods[0], pods[1], n.name))
 			}
-		case w.r.options.HoldUnknown && w.isPods(n):
+		case w.r.options.HoldUnknown && (w.isPods(n) || w.wasPods(n)):
 			w.held[n.index] = true
 		}
 	}
@@ -140,15 +140,33 @@ func (w *wanted) isPods(n *netif) bool {
 	return strings.HasPrefix(n.tag, podTag) || w.r.options.Plumbing != nil && w.r.options.Plumbing.IsPodInterface(n.name)
 }
 
+// wasPods reports whether an interface has what ours gave it while it was a pod's. Its tag or its key
+// is gone, which may be a mistake, and it stays closed until it gets one again, is released by
+// ReleasedTag, or is gone: VPP takes the ACLs of an interface away with it. What it has is remembered
+// by VPP, so that an agent that starts knows it, too.
+func (w *wanted) wasPods(n *netif) bool {
+	if n.tag == ReleasedTag || w.isCalledUplink(n) {
+		return false
+	}
+	own := slices.Concat(w.m.own(n.bound.in), w.m.own(n.bound.out))
+	return slices.ContainsFunc(own, func(index uint32) bool {
+		slot, _, _, _ := parseTag(w.m.acls[index].tag)
+		return len(w.r.owned[n.index]) > 0 || slot == closedSlot || isNumbered(slot, "l") || isNumbered(slot, "i")
+	})
+}
+
+// isCalledUplink reports whether an interface is an uplink, unless it is a pod's.
+func (w *wanted) isCalledUplink(n *netif) bool {
+	configured := w.r.options.Uplinks
+	return n.tag == UplinkTag || slices.Contains(configured, n.name) || slices.Contains(configured, n.tag)
+}
+
 // resolveUplinks finds the uplinks. An interface of a pod is none, whatever it is called.
 func (w *wanted) resolveUplinks(owners map[uint32][]api.PodID) {
 	configured := w.r.options.Uplinks
 	missing := slices.Clone(configured)
 	for _, n := range w.m.ifs {
-		if n.tag != UplinkTag && !slices.Contains(configured, n.name) && !slices.Contains(configured, n.tag) {
-			continue
-		}
-		if len(owners[n.index]) > 0 || w.isPods(n) {
+		if !w.isCalledUplink(n) || len(owners[n.index]) > 0 || w.isPods(n) {
 			continue
 		}
 		w.uplinks[n.index] = true

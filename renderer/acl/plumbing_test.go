@@ -8,9 +8,14 @@ import (
 	"testing"
 	"time"
 
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/core"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
+	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
@@ -130,6 +135,61 @@ func TestAPodThatIsNotKnownYetIsHeld(t *testing.T) {
 				t.Errorf("an equal state makes %d changes", n)
 			}
 		})
+	}
+}
+
+// TestAnInterfaceThatLosesItsTagStaysClosed has the tags of pods with and without policies removed
+// while their interfaces are up: they are blocked, also by the next agent, until they are released
+// on purpose or tagged again.
+func TestAnInterfaceThatLosesItsTagStaysClosed(t *testing.T) {
+	s := openWith(t, nil, true, shopPods...)
+	commit(t, s.Renderer(), true, shop)
+	again := func() {
+		t.Helper()
+		s.r.InterfacesChanged()
+		if err := try(t, s.r, true, shop); err != nil && !errors.Is(err, renderer.ErrNoInterface) {
+			t.Fatal(err)
+		}
+	}
+	wantAll := func(when string, want api.Action) {
+		t.Helper()
+		for _, flow := range [][2]string{{"10.9.0.1", "10.0.0.1"}, {"10.9.0.1", "10.0.0.4"}, {"10.0.0.4", "10.9.0.2"}} {
+			if got := s.Verdict(api.Flow{Src: addr(flow[0]), Dst: addr(flow[1]), Protocol: api.TCP, SrcPort: 40000, DstPort: 80}); got != want {
+				t.Errorf("%s: %s to %s: %v, want %v", when, flow[0], flow[1], got, want)
+			}
+		}
+	}
+	wantAll("at first", api.Permit)
+	for _, p := range []string{"web-0", "open"} {
+		s.tag(t, s.ports[pod(p)], "")
+	}
+	again()
+	wantAll("without tags", api.Deny)
+	if blocked := s.r.State().Blocked; len(blocked) != 2 {
+		t.Errorf("blocked are %v, want two interfaces", blocked)
+	}
+	again()
+	wantAll("after another commit", api.Deny)
+	s.reopen(t, sluiceacl.Options{})
+	again()
+	wantAll("with another renderer", api.Deny)
+	s.tag(t, s.ports[pod("web-0")], sluiceacl.InterfaceTag(pod("web-0")))
+	s.tag(t, s.ports[pod("open")], sluiceacl.ReleasedTag)
+	again()
+	wantAll("tagged, and released", api.Permit)
+	s.want(t, "10.9.0.9", "10.0.0.1", 80, api.Deny)
+}
+
+// tag changes the tag of an interface.
+func (s *subject) tag(t *testing.T, index uint32, tag string) {
+	t.Helper()
+	conn, err := core.Connect(s.sw.Adapter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Disconnect()
+	if _, err := interfaces.NewServiceClient(conn).SwInterfaceTagAddDel(t.Context(), &interfaces.SwInterfaceTagAddDel{IsAdd: tag != "", SwIfIndex: interface_types.InterfaceIndex(index), Tag: tag}); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -13,6 +13,10 @@ import (
 // UplinkTag is the tag of the interfaces that connect the node with other nodes.
 const UplinkTag = "sluice/uplink"
 
+// ReleasedTag is the tag of an interface that was a pod's and is to be open. Without a tag such an
+// interface stays closed.
+const ReleasedTag = "sluice/released"
+
 const (
 	maxTag    = 63 // VPP's strings of 64 bytes end in a zero
 	podTag    = "sluice/pod/"
