@@ -60,6 +60,11 @@ func TestFewACLsEverHaveLongLists(t *testing.T) {
 		}
 		s.want(t, members[0].Addr().String(), "10.0.0.20", 80, api.Permit)
 	}
+	s.reopen(t, sluiceacl.Options{})
+	commit(t, s.Renderer(), true, nothing)
+	if left := s.sw.ACLs(); len(left) > 0 {
+		t.Errorf("a renderer that wants nothing leaves %v", left)
+	}
 	if len(long) > groups+1 {
 		t.Errorf("%d ACLs have had long lists, want no more than %d and a spare: %v", len(long), groups, long)
 	}
