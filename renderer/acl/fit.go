@@ -72,12 +72,21 @@ func (w *wanted) refuseLargest(list []candidate, lacks uint64) {
 		return cmp.Or(cmp.Compare(b.adds, a.adds), strings.Compare(a.name, b.name))
 	})
 	for _, c := range list {
-		c.refuse(fmt.Errorf("%s: %d entries take %d MB, more than the vswitch has left: %w (%w)", c.name, c.entries, c.adds>>20, ErrTooLarge, errMayPass))
+		c.refuse(fmt.Errorf("%s: about %d entries take about %d MB, more than the vswitch has left: %w (%w)", c.name, about(c.entries), about(int(c.adds>>20)), ErrTooLarge, errMayPass))
 		w.lacking++
 		if lacks -= min(lacks, c.adds); lacks == 0 {
 			break
 		}
 	}
+}
+
+// about rounds to one digit, so that what is refused again beside a pod more is no news.
+func about(n int) int {
+	unit := 1
+	for n/unit >= 10 {
+		unit *= 10
+	}
+	return (n + unit/2) / unit * unit
 }
 
 // checkpoint returns what takes a plan back that was decided on and not begun.
