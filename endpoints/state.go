@@ -78,7 +78,7 @@ func (r *Registry) derive(index uint32, n *node) Endpoint {
 const (
 	reasonUnclaimed = "nobody says whose it is"
 	reasonSandbox   = "its pod has another sandbox now"
-	reasonConflict  = "it is claimed for "
+	reasonConflict  = "it is claimed in a conflict of "
 )
 
 // bound returns the best claim of an interface, and why policy of that pod is not to be enforced
@@ -90,12 +90,9 @@ func (r *Registry) bound(index uint32) (best Claim, why string) {
 		return Claim{}, reasonUnclaimed
 	}
 	best = here[len(here)-1]
-	if others := rivals(here); len(others) > 1 {
-		return best, reasonConflict + strings.Join(others, " and for ")
-	}
-	for _, c := range all.pod[best.Pod] {
+	for _, c := range all.pod[best.Pod] { // this interface, and others of its pod
 		if others := rivals(all.link[c.Link.Index]); len(others) > 1 {
-			return best, fmt.Sprintf("%sa pod that also claims interface %s, as %s do", reasonConflict, c.Link.Name, strings.Join(others, " and "))
+			return best, fmt.Sprintf("%s%s, which claim interface %s", reasonConflict, strings.Join(others, " and "), c.Link.Name)
 		}
 	}
 	if best.Sandbox != "" && sandbox(all.pod[best.Pod]) != best.Sandbox {

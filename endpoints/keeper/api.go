@@ -31,7 +31,7 @@ func (k *Keeper) Register(r wire.Registration) (wire.Endpoint, error) {
 		return wire.Endpoint{}, fmt.Errorf("hostMAC: %w", err)
 	}
 	c := endpoints.Claim{
-		Source: endpoints.SourceTold, Owner: r.Attachment.String(), Pod: api.PodID{Namespace: r.Namespace, Name: r.Name}, UID: r.UID,
+		Source: endpoints.SourceTold, Owner: r.String(), Pod: api.PodID{Namespace: r.Namespace, Name: r.Name}, UID: r.UID,
 		Sandbox: r.ContainerID, Link: endpoints.Link{Index: r.HostIndex, Name: r.HostIf, MAC: mac.String()}, IPs: r.Addresses,
 	}
 	return k.claim(c)

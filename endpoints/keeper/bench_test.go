@@ -2,6 +2,7 @@ package keeper_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -48,7 +49,9 @@ func BenchmarkBirth(b *testing.B) {
 				return nil
 			}))
 			cancel()
-			<-ended
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				b.Error(err)
+			}
 			slices.Sort(windows)
 			b.ReportMetric(float64(windows[len(windows)/2].Microseconds()), "p50-us")
 			b.ReportMetric(float64(windows[len(windows)*99/100].Microseconds()), "p99-us")

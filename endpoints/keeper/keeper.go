@@ -204,16 +204,14 @@ func (k *Keeper) move(index uint32) {
 // time takes the time from a pod's claim to its enforcement.
 func (k *Keeper) time(index uint32, e endpoints.Endpoint) {
 	since, waits := k.pending[index]
-	switch e.State {
-	case endpoints.StatePending:
+	if e.State == endpoints.StatePending {
 		if !waits {
 			k.pending[index] = e.Since
 		}
 		return
-	case endpoints.StateEnforced:
-		if waits && k.cfg.Waited != nil {
-			k.cfg.Waited(e.Since.Sub(since))
-		}
+	}
+	if e.State == endpoints.StateEnforced && waits && k.cfg.Waited != nil {
+		k.cfg.Waited(e.Since.Sub(since))
 	}
 	delete(k.pending, index)
 }

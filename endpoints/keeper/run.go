@@ -59,7 +59,8 @@ func (k *Keeper) follow(ctx context.Context, files *fsnotify.Watcher, saved *[]e
 			k.cfg.OnChange() // who enforces reads back what is in the kernel, too
 		case <-files.Events:
 			err = k.lookAround(files, false)
-		case <-files.Errors:
+		case lost := <-files.Errors:
+			k.log.Debug("changes of files may have been missed", "error", lost)
 			err = k.lookAround(files, false)
 		case u, ok := <-updates:
 			if !ok {

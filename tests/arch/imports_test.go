@@ -36,7 +36,7 @@ var mayImport = []struct {
 	{"renderer/vpp", nil}, // the connection of all that talk to VPP
 	{"renderer/xdp/compile", []string{"api/...", "renderer"}},
 	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/xdp/...", "endpoints/gate"}}, // one renderer in several packages
-	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},         // renderers do not know each other
+	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},                           // renderers do not know each other
 	{"internal/oracle", []string{"api/..."}},
 	{"internal/kvstore/...", []string{"api/...", "internal/kvstore"}},
 	{"internal/vswitch", []string{"api/..."}},

@@ -43,6 +43,7 @@ var harness = []Suite{
 	{Folder: "renderer/xdp", Only: "renderer/xdp"},
 	{Folder: "renderer/xdp/compile", Only: "renderer/xdp/compile"},
 	{Folder: "internal/oracle", Only: "internal/oracle"},
+	{Folder: "endpoints", Only: "endpoints"},
 	{Folder: "plugins/keep", Only: "state"},
 	{Folder: "plugins/ksr", Only: "state"},
 	{Folder: "plugins/follow", Only: "state"},
