@@ -61,6 +61,7 @@ func (c Config) checks(h host) []preflight.Check {
 			preflight.Check{Name: "capabilities", Fatal: true, Find: func(context.Context) preflight.Finding { return c.checkRights(h.status()) }},
 			preflight.Check{Name: "bpf file system", Fatal: true, Find: c.checkPins},
 			preflight.Check{Name: "xdp pins", Fatal: true, Find: c.checkOwner},
+			preflight.Check{Name: "cni results", Find: c.checkResults},
 		)
 		if len(c.XDPUplinks) > 0 {
 			out = append(out, preflight.Check{Name: "xdp uplinks", Fatal: true, Find: c.checkUplinks})

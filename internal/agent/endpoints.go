@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/endpoints/keeper"
 	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/serve"
 )
 
@@ -45,6 +47,17 @@ func (c Config) checkEndpoints() error {
 		return fmt.Errorf("--pod-interfaces: %w", err)
 	}
 	return nil
+}
+
+// checkResults reports whether the records of the container runtime can be read.
+func (c Config) checkResults(context.Context) preflight.Finding {
+	if c.CNIResults == "" {
+		return preflight.Fine("none: pods are those that a CNI plugin registers")
+	}
+	if _, err := os.ReadDir(c.CNIResults); err != nil {
+		return preflight.Warn(fmt.Errorf("--cni-results: %w: pods that no CNI plugin registers are blocked", err), "mount the node's folder, or name the one that its container runtime uses")
+	}
+	return preflight.Fine("%s", c.CNIResults)
 }
 
 // keepEndpoints makes what knows whose interfaces are.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -307,14 +308,45 @@ func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 	n.start()
 	n.becomes("stranger", "unknown")
 	open(false, "an interface of nobody, with the next agent")
-	n.Result(n.cni, n.netns, "stranger", "container-3")
-	n.becomes("stranger", "pending")
+	plugin, a := wire.NewClient(n.agent.socket), n.register("stranger", "container-3")
 	open(false, "a pod that policy does not know")
 	store(t, n.etcd, without+demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`))
-	n.becomes("stranger", wire.Enforced)
+	if e, err := plugin.Wait(t.Context(), a, wire.MaxTimeout); err != nil || e.State != wire.Enforced || e.Source != "told" {
+		t.Errorf("waiting ended with %+v, %v", e, err)
+	}
 	open(true, "a pod that policy knows")
 	n.all()
+	n.Must(plugin.Remove(t.Context(), a))
+	n.becomes("stranger", "orphaned")
+	open(false, "a pod that the plugin removed")
+	var refused *wire.Error
+	if _, err := plugin.Wait(t.Context(), a, wire.MaxTimeout); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+		t.Errorf("waiting for what was removed: %v", err)
+	}
 	n.cleanUp()
+}
+
+// register registers the interface of a pod as a CNI plugin does.
+func (n *kernelNode) register(pod, container string) wire.Attachment {
+	n.T.Helper()
+	h := n.Pods[pod]
+	r := wire.Registration{
+		Attachment: wire.Attachment{ContainerID: container, IfName: "eth0"}, Namespace: "demo", Name: pod,
+		HostIf: "h-" + pod, HostIndex: uint32(h.Index), Addresses: []netip.Addr{h.V4, h.V6},
+	}
+	n.at(func() error {
+		l, err := netlink.LinkByIndex(h.Index)
+		if err == nil {
+			r.HostMAC = l.Attrs().HardwareAddr.String()
+		}
+		return err
+	})
+	e, err := wire.NewClient(n.agent.socket).Register(context.Background(), r)
+	n.Must(err)
+	if e.State != "pending" || e.Index != r.HostIndex || e.Pod != "demo/"+pod {
+		n.T.Errorf("the registration is answered with %+v", e)
+	}
+	return r.Attachment
 }
 
 // forgetResult removes what libcni kept of a container, as it does when the container is deleted.
