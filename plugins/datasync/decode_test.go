@@ -19,6 +19,7 @@ func newDecoder() (*decoder, *[]api.Problem) {
 	problems := new([]api.Problem)
 	return &decoder{
 		prefix: prefix,
+		marker: model.MarkerKey(prefix),
 		known:  map[string][]byte{},
 		bad:    map[string]unusual{},
 		report: func(p api.Problem) { *problems = append(*problems, p) },
@@ -55,7 +56,7 @@ func TestAWriteThatChangesNothingIsDropped(t *testing.T) {
 	sameDeltas(t, d.deltas([]model.Entry{entry(t, "a", "1")}), up("a", "1"))
 	sameDeltas(t, d.deltas([]model.Entry{entry(t, "a", "1")}))
 	sameDeltas(t, d.deltas([]model.Entry{gone("b")}))
-	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "a", "1")}, false), up("a", "1")) // a resync is whole
+	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "a", "1")}), up("a", "1")) // a resync is whole
 	if d.unchanged != 1 {
 		t.Errorf("%d writes counted as unchanged, want 1", d.unchanged)
 	}
@@ -63,10 +64,10 @@ func TestAWriteThatChangesNothingIsDropped(t *testing.T) {
 
 func TestTheLastGoodValueStaysInForce(t *testing.T) {
 	d, problems := newDecoder()
-	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "a", "1"), garbage("b")}, false), up("a", "1"))
+	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "a", "1"), garbage("b")}), up("a", "1"))
 	sameDeltas(t, d.deltas([]model.Entry{garbage("a")}))
-	sameDeltas(t, d.snapshot([]model.Entry{garbage("a"), garbage("b")}, false), up("a", "1"))
-	sameDeltas(t, d.snapshot([]model.Entry{garbage("a")}, false), up("a", "1"))
+	sameDeltas(t, d.snapshot([]model.Entry{garbage("a"), garbage("b")}), up("a", "1"))
+	sameDeltas(t, d.snapshot([]model.Entry{garbage("a")}), up("a", "1"))
 	if len(*problems) != 2 || len(d.bad) != 1 {
 		t.Errorf("%d problems were reported and %d are left, want 2 and 1: %v", len(*problems), len(d.bad), *problems)
 	}
@@ -87,7 +88,7 @@ func TestAProblemNamesKeyAndObjectOncePerValue(t *testing.T) {
 	other.Key = model.Key(prefix, podID("b"))
 	for range 3 {
 		sameDeltas(t, d.deltas([]model.Entry{strange, garbage("a"), other}))
-		sameDeltas(t, d.snapshot([]model.Entry{strange, garbage("a"), other}, false))
+		sameDeltas(t, d.snapshot([]model.Entry{strange, garbage("a"), other}))
 	}
 	if len(*problems) != 3 || d.reported != 3 {
 		t.Fatalf("%d problems, want 3: %v", len(*problems), *problems)
@@ -110,14 +111,13 @@ func TestAProblemNamesKeyAndObjectOncePerValue(t *testing.T) {
 	}
 }
 
-func TestRetainedObjectsAreInTheSnapshot(t *testing.T) {
-	d, _ := newDecoder()
-	d.snapshot([]model.Entry{entry(t, "a", "1"), entry(t, "b", "1"), entry(t, "c", "1")}, false)
-	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "b", "2")}, true), up("b", "2"), up("a", "1"), up("c", "1"))
-	sameDeltas(t, d.deltas([]model.Entry{entry(t, "c", "1")})) // written again as it was
-	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "b", "2"), entry(t, "c", "1")}, false), up("b", "2"), up("c", "1"))
-	if len(d.known) != 2 {
-		t.Errorf("%d objects are known, want 2", len(d.known))
+func TestTheMarkerIsNoObject(t *testing.T) {
+	d, problems := newDecoder()
+	marker := model.Entry{Key: d.marker, Value: []byte("{}")}
+	sameDeltas(t, d.snapshot([]model.Entry{marker, entry(t, "a", "1")}), up("a", "1"))
+	sameDeltas(t, d.deltas([]model.Entry{marker, {Key: d.marker}}))
+	if len(*problems) != 0 || len(d.known) != 1 || len(d.bad) != 0 {
+		t.Errorf("problems %v, known %v, bad %v", *problems, d.known, d.bad)
 	}
 }
 
@@ -141,7 +141,7 @@ func FuzzAnyEntry(f *testing.F) {
 		if watched {
 			deltas = d.deltas([]model.Entry{e})
 		} else {
-			deltas = d.snapshot([]model.Entry{first, e}, false)[1:]
+			deltas = d.snapshot([]model.Entry{first, e})[1:]
 		}
 		if key == first.Key {
 			return

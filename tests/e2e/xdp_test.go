@@ -46,6 +46,7 @@ type kernelNode struct {
 	pins  string
 	mode  string
 	netns string
+	state string // file
 	agent *process
 	// rights are all that the agent has; nil for those of the test.
 	rights []corev1.Capability
@@ -61,7 +62,7 @@ func startKernelNode(t *testing.T, mode string) *kernelNode {
 // newKernelNode returns one without an agent.
 func newKernelNode(t *testing.T, mode string) *kernelNode {
 	t.Helper()
-	n := &kernelNode{Cable: wires.New(t, "server", "friend", "stranger"), etcd: startEtcd(t), mode: mode}
+	n := &kernelNode{Cable: wires.New(t, "server", "friend", "stranger"), etcd: startEtcd(t), mode: mode, state: filepath.Join(t.TempDir(), "state")}
 	if err := features.HaveProgramType(ebpf.SchedCLS); err != nil {
 		t.Skipf("the kernel takes no programs: %v", err)
 	}
@@ -112,11 +113,13 @@ func (n *kernelNode) run() {
 	n.agent.ready()
 }
 
-func (n *kernelNode) start() {
+func (n *kernelNode) start(args ...string) {
 	n.T.Helper()
 	socket := filepath.Join(socketDir(n.T), "agent.sock")
-	n.agent = startProgramBy(n.T, n.starter(), "sluice-agent", "run", "--node", "node-1", "--etcd-endpoints", n.near, "--renderers", "xdp", "--api-socket", socket,
-		"--xdp-pins", n.pins, "--xdp-mode", n.mode, "--xdp-netns", n.netns, "--rule-metrics", "--status-interval", "0")
+	n.agent = startProgramBy(n.T, n.starter(), "sluice-agent", append([]string{
+		"run", "--node", "node-1", "--etcd-endpoints", n.near, "--renderers", "xdp", "--api-socket", socket, "--state-file", n.state,
+		"--xdp-pins", n.pins, "--xdp-mode", n.mode, "--xdp-netns", n.netns, "--rule-metrics", "--status-interval", "0",
+	}, args...)...)
 	n.agent.socket = socket
 }
 

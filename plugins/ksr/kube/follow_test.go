@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"testing"
@@ -62,6 +63,7 @@ func newShelf(t *testing.T, kind model.Kind) (*shelf, *sink, *[]api.Problem) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.asks = func(context.Context) (string, error) { return "c", nil }
 	return &shelf{s, kind}, out, problems
 }
 
