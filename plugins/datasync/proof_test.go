@@ -69,14 +69,16 @@ func (s *stage) List(context.Context, string) ([]model.Entry, int64, error) {
 }
 
 // Watch breaks with the next scene; a watch of the marker delivers it.
-func (s *stage) Watch(ctx context.Context, prefix string, _ int64, deliver func([]model.Entry, int64)) error {
+func (s *stage) Watch(ctx context.Context, prefix string, from int64, deliver func([]model.Entry, int64)) error {
 	s.mu.Lock()
-	moved := s.moved
+	moved, before := s.moved, s.now.revision != from-1
 	s.mu.Unlock()
-	select {
-	case <-moved:
-	case <-ctx.Done():
-		return ctx.Err()
+	if !before {
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	if prefix == model.MarkerKey(model.DefaultPrefix) {
 		deliver([]model.Entry{{Key: prefix, Value: []byte{}}}, 1)
