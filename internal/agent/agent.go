@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/endpoints/gate"
+	"github.com/sluice-net/sluice/endpoints/keeper"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/plugins/datasync"
@@ -34,9 +36,10 @@ type Agent struct {
 	// reflector writes to the store; the agent of a node only reads, and has none.
 	reflector *ksr.Reflector
 	heartbeat heartbeat
-	finder    *xdp.Finder // of interfaces of pods; nil unless the kernel enforces
-	kernel    *xdp.Kernel // nil unless the kernel enforces
-	listeners *listeners  // to packets; never nil
+	kernel    *xdp.Kernel    // nil unless the kernel enforces
+	endpoints *keeper.Keeper // the same
+	gate      *gate.Gate     // the same
+	listeners *listeners     // to packets; never nil
 	directory directory
 	problems  problemLog
 	committed chan struct{} // holds a token after a transaction
@@ -87,6 +90,12 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 // The pipeline stops before its source does, so that an end that is wanted does
 // not look like a source that has failed.
 func (a *Agent) Run(ctx context.Context) error {
+	if a.endpoints != nil {
+		defer func() { _ = a.gate.Close() }() // what is blocked stays so
+		if err := a.endpoints.Start(); err != nil {
+			return errors.Join(err, a.node.Close())
+		}
+	}
 	if err := a.node.Start(); err != nil {
 		return errors.Join(err, a.node.Close())
 	}
@@ -103,8 +112,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.node.Ligato != nil {
 		g.Go(func() error { return ended(a.followPublished(source)) })
 	}
-	if a.finder != nil {
-		g.Go(func() error { return ended(a.finder.Watch(source, a.node.Plugin.Prompt)) })
+	if a.endpoints != nil {
+		g.Go(func() error { return ended(a.endpoints.Run(source)) })
 	}
 	g.Go(func() error { return ended(a.serve(ctx)) })
 	if a.reflected() {

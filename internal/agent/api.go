@@ -92,6 +92,7 @@ func (a *Agent) publicAPI() routes {
 // debugAPI is what the owner of the socket may ask.
 func (a *Agent) debugAPI() routes {
 	all := a.publicAPI()
+	maps.Copy(all, a.endpointRoutes())
 	maps.Copy(all, routes{
 		"GET /v1/status":   list(a.status),
 		"GET /v1/nodes":    list(a.nodes),

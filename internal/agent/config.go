@@ -63,7 +63,11 @@ type Config struct {
 	XDPEvents        uint32        `koanf:"xdp-events"`
 	XDPSample        uint32        `koanf:"xdp-sample"`
 	XDPAnySource     bool          `koanf:"xdp-any-source"`
-	XDPUnknownPass   bool          `koanf:"xdp-unknown-pass"`
+	NewInterfaces    string        `koanf:"new-interfaces"`
+	PodInterfaces    []string      `koanf:"pod-interfaces"`
+	CNIConfig        string        `koanf:"cni-config"`
+	CNIResults       string        `koanf:"cni-results"`
+	EndpointsFile    string        `koanf:"endpoints-file"`
 	TakeOver         bool          `koanf:"take-over"`
 }
 

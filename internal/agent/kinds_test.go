@@ -30,6 +30,8 @@ var questions = map[string]string{
 	"POST /v1/explain":  `{"src": "demo/friend", "dst": "demo/server", "port": "80", "protocol": "tcp"}`,
 	"POST /v1/inject":   `{"src": "demo/friend", "dst": "demo/server", "port": "80", "protocol": "tcp"}`,
 	"POST /v1/verdicts": `{}`, "GET /debug/pprof/": "", "GET /debug/pprof/cmdline": "", "GET /debug/pprof/symbol": "",
+	"GET /v1/endpoints": "", "GET /v1/endpoints/enforced": "?containerId=c1&ifName=eth0&timeout=5s", "DELETE /v1/endpoints": `{"containerId": "c1", "ifName": "eth0"}`,
+	"POST /v1/endpoints":       `{"containerId": "c1", "ifName": "eth0", "namespace": "demo", "name": "server", "hostIf": "veth1", "hostIndex": 999999, "hostMAC": "02:00:00:00:00:01", "new": 1}`,
 	"GET /debug/pprof/profile": "?seconds=1", "GET /debug/pprof/trace": "?seconds=1",
 }
 
@@ -86,6 +88,10 @@ func (a *Agent) answers(t *testing.T, api routes, pattern, question string) {
 	case http.StatusOK:
 		if strings.HasPrefix(path, "/v1/") && path != "/v1/verdicts" && !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") {
 			t.Errorf("%s answers %q, which is no JSON", pattern, text)
+		}
+	case http.StatusBadRequest, http.StatusNotFound: // by what package wire says
+		if !strings.HasPrefix(path, "/v1/endpoints") || len(strings.TrimSpace(text)) < 10 {
+			t.Errorf("%s refuses with status %d and %q", pattern, rec.Code, text)
 		}
 	case http.StatusUnprocessableEntity, http.StatusServiceUnavailable:
 		if len(strings.TrimSpace(text)) < 10 || path != "/readyz" && rec.Code == http.StatusServiceUnavailable {

@@ -178,6 +178,9 @@ func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
 				if rv.Error == "" && !r.InSync && state.Err != nil { // before the first state
 					rv.Error = state.Err.Error()
 				}
+				if r.Name == rendererXDP {
+					rv.Blocked = a.blockedEndpoints()
+				}
 				for _, f := range state.Foreign {
 					rv.Foreign = append(rv.Foreign, f.String())
 				}

@@ -30,6 +30,7 @@ type metrics struct {
 	transactions prometheus.Counter
 	problems     prometheus.Counter
 	panics       prometheus.Counter
+	waited       prometheus.Histogram // registered where the kernel enforces
 
 	log      problemLog
 	received time.Time     // by the event loop only: when the present changes came
@@ -60,6 +61,10 @@ func newMetrics() *metrics {
 			Name: "sluice_problems_total", Help: "Problems of objects that were reported: what is wrong there permits nothing.",
 		}),
 	}
+	m.waited = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "sluice_endpoint_blocked_seconds", Help: "For how long an interface was blocked from its being a pod's to its being enforced.",
+		Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10),
+	})
 	m.panics = serve.PanicCounter("sluice")
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "sluice_build_info", Help: "Always 1; the labels say which build this is.",
@@ -155,7 +160,7 @@ func (m *metrics) collect(a *Agent) {
 		m.registry.MustRegister(ruleCollector{a})
 	}
 	if a.kernel != nil {
-		m.collectKernel(a.kernel.Drops)
+		m.collectKernel(a.kernel.Drops, a.endpoints.List)
 	}
 	m.collectStore(a)
 }

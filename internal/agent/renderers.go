@@ -53,18 +53,21 @@ func (c Config) checkRenderers() error {
 	if c.XDPFlows > xdp.MaxFlows {
 		return fmt.Errorf("--xdp-flows %d: want %d at most", c.XDPFlows, xdp.MaxFlows)
 	}
-	return nil
+	return c.checkEndpoints()
 }
 
 // idleSetting is a setting that was given and has no effect.
 type idleSetting struct{ name, why string }
+
+// endpointSettings are further ones of the dataplane in the kernel.
+var endpointSettings = []string{"take-over", "new-interfaces", "pod-interfaces", "cni-config", "cni-results", "endpoints-file"}
 
 // idle returns those of the settings that belong to what is not switched on.
 func (c Config) idle(given []string) (out []idleSetting) {
 	for _, name := range given {
 		kind, _, _ := strings.Cut(name, "-")
 		switch {
-		case (kind == "xdp" || name == "take-over") && !slices.Contains(c.Renderers, rendererXDP):
+		case (kind == "xdp" || slices.Contains(endpointSettings, name)) && !slices.Contains(c.Renderers, rendererXDP):
 			out = append(out, idleSetting{name, "--renderers has no xdp"})
 		case kind == "ligato" && c.ACLTarget != targetLigato:
 			out = append(out, idleSetting{name, "--acl-target is not ligato"})

@@ -19,7 +19,7 @@ import (
 
 func xdpFlags(f *pflag.FlagSet) {
 	f.String("xdp-mode", string(xdp.ModeAuto), "where the kernel decides: auto (TCX at the node's ends of pairs, clsact where the kernel has no TCX), clsact, xdp, generic, xdp-pod")
-	f.String("xdp-netns", "/run/netns", "folder with the network namespaces of pods, for --xdp-mode xdp-pod")
+	f.String("xdp-netns", "/run/netns", "folder with the network namespaces of pods, as their container runtime leaves them")
 	f.String("xdp-pins", xdp.DefaultPinPath, "folder of a bpf file system; what is pinned there goes on while the agent is not running")
 	f.Bool("take-over", false, "take over pins in --xdp-pins that an agent with another --node left; for one start")
 	f.StringSlice("xdp-uplink", nil, "interfaces at which packets to pods are dropped early, by XDP")
@@ -28,7 +28,7 @@ func xdpFlags(f *pflag.FlagSet) {
 	f.Uint32("xdp-events", 100, "verdicts of packets that each processor tells in a second while sluicectl watch verdicts listens; 0 for none")
 	f.Uint32("xdp-sample", 1, "of so many packets that could be told of, one is")
 	f.Bool("xdp-any-source", false, "let pods send from addresses that are not theirs")
-	f.Bool("xdp-unknown-pass", false, "let interfaces pass everything that are attached and of no known pod")
+	endpointFlags(f)
 }
 
 // xdp returns how the kernel enforces, nil when it does not.
@@ -44,17 +44,21 @@ func (a *Agent) xdp(infra renderer.Infra, established acl.Established) (*node.XD
 	k, err := xdp.NewKernel(xdp.KernelOptions{
 		Log: log, Mode: xdp.Mode(a.cfg.XDPMode), PinPath: a.cfg.XDPPins, TakeOver: a.cfg.TakeOver,
 		Owner: xdp.Owner{Node: a.cfg.Node, Version: version.Get().Version}, Infra: infra, AnySource: a.cfg.XDPAnySource,
-		UnknownPass: a.cfg.XDPUnknownPass, Flows: int(a.cfg.XDPFlows), Uplinks: uplinks,
+		Flows: int(a.cfg.XDPFlows), Uplinks: uplinks,
 		PodNamespace: xdp.Namespaces{Folder: a.cfg.XDPNetNS}.Of,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("xdp: %w", err)
 	}
-	a.finder, a.kernel = xdp.NewFinder(log), k
+	a.kernel = k
+	if err := a.keepEndpoints(); err != nil {
+		return nil, errors.Join(err, k.Close())
+	}
 	return &node.XDP{
 		Only: !slices.Contains(a.cfg.Renderers, rendererACL),
 		Options: xdp.Options{
-			Log: log, Plane: k, Interfaces: a.finder.Interfaces, Keep: established == acl.Keep, Learn: a.cfg.XDPLearn, Infra: infra,
+			Log: log, Plane: k, Keep: established == acl.Keep, Learn: a.cfg.XDPLearn, Infra: infra,
+			Interfaces: a.endpoints.Interfaces, Enforced: a.endpoints.Enforced, Release: a.endpoints.Release,
 		},
 	}, nil
 }

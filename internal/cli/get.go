@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
@@ -38,6 +39,7 @@ Exit codes: 0 done, 1 something that is named is not there, 2 error.`,
 		setList.command(o, namespace),
 		tableList.command(o, namespace),
 		ruleList.command(o, namespace),
+		endpointList.command(o, namespace),
 		newNodes(o, namespace),
 		newStatus(o),
 	)
@@ -104,6 +106,18 @@ func ruleTable(rules []view.Rule) *term.Table {
 			hits = fmt.Sprintf("in #%d", *r.CountedWith)
 		}
 		t.Row(r.Renderer, r.Table, r.Index, r.Rule, hits, dash(some(r.Origins, 3)))
+	}
+	return t
+}
+
+func endpointTable(endpoints []wire.Endpoint) *term.Table {
+	t := term.NewTable("POD", "INTERFACE", "STATE", "SOURCE", "SINCE", "REASON")
+	for _, e := range endpoints {
+		state := term.Cell{Text: e.State}
+		if e.State != wire.Enforced {
+			state.Style = term.Amber
+		}
+		t.Row(dash(e.Pod), fmt.Sprintf("%s (%d)", e.Interface, e.Index), state, dash(e.Source), e.Since.UTC().Format(time.RFC3339), dash(e.Reason))
 	}
 	return t
 }

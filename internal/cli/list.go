@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
@@ -78,6 +79,16 @@ var ruleList = listing[view.Rule]{
 	named: func(r view.Rule, _, name string) bool { return r.Table == name },
 }
 
+var endpointList = listing[wire.Endpoint]{
+	what: "endpoints", aliases: []string{"endpoint", "ep"}, short: "List the interfaces of pods in the kernel: whose they are, and which are blocked", arg: "[NAMESPACE/]NAME",
+	table: endpointTable,
+	named: func(e wire.Endpoint, in, name string) bool {
+		namespace, pod, _ := strings.Cut(e.Pod, "/")
+		return pod == name && (in == "" || namespace == in)
+	},
+	namespaced: true,
+}
+
 // command lists all things of the kind, or those that are named.
 func (l listing[T]) command(o *options, namespace *string) *cobra.Command {
 	var contains string
@@ -100,7 +111,7 @@ func (l listing[T]) command(o *options, namespace *string) *cobra.Command {
 			return missing.report(cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&contains, "contains", "", "only those with this text in their names, or in the meaning of a set; of rules in the name of their table")
+	cmd.Flags().StringVar(&contains, "contains", "", "only those with this text in their names, or in the meaning of a set; of rules in the name of their table; of endpoints also in that of the interface")
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
@@ -143,8 +144,8 @@ func (k *Kernel) SetMark(m Mark) error { return k.mark.Put(uint32(0), append(m[:
 // ErrNoPins is returned by Cleanup for a folder that is not there.
 var ErrNoPins = errors.New("there is no folder with pins")
 
-// Cleanup removes everything that is pinned in a folder, and the filters of ours of all interfaces
-// of the network namespace: what was enforced by them is not any more. It touches nothing that has
+// Cleanup removes everything that is pinned in a folder, gates too, and the filters of ours of all
+// interfaces of the network namespace: what was enforced by them is not any more. It touches nothing that has
 // not a name of ours, and nothing at all while a process owns the folder. It returns how many it
 // removed; where the folder cannot have pins, these are filters.
 func Cleanup(pinPath string) (removed int, err error) {
@@ -166,7 +167,8 @@ func Cleanup(pinPath string) (removed int, err error) {
 	if err := errors.Join(err, k.adoptFilters()); err != nil {
 		return 0, errors.Join(pins, err)
 	}
-	errs := []error{pins}
+	removed, err = gate.New(pinPath).Cleanup()
+	errs := []error{pins, err}
 	for _, h := range k.links {
 		removed += len(h.list)
 		errs = append(errs, h.detach())

@@ -247,12 +247,16 @@ func (k *Kernel) inPod(h *hooks, e compile.Endpoint) error {
 
 const linkPins = "link_"
 
+// linkPin returns where a link is pinned.
+func (k *Kernel) linkPin(id uint32, program string) string {
+	return filepath.Join(k.options.PinPath, fmt.Sprintf("%s%d_%s", linkPins, id, program))
+}
+
 // pin has a link go on when the process ends.
 func (k *Kernel) pin(h *hooks, id uint32, program string, l link.Link) error {
 	x := linked{Link: l, program: program}
 	if k.options.PinPath != "" {
-		path := filepath.Join(k.options.PinPath, fmt.Sprintf("%s%d_%s", linkPins, id, program))
-		if err := l.Pin(path); err != nil {
+		if err := l.Pin(k.linkPin(id, program)); err != nil {
 			return errors.Join(fmt.Errorf("pin the link of %s: %w", program, err), l.Close())
 		}
 		x.pinned = true

@@ -21,6 +21,8 @@ type view struct {
 	pending    []renderer.Pending
 	unenforced []renderer.Unenforced
 	lines      int // of the memory
+	drift      map[string]uint64
+	foreign    []renderer.Foreign
 	installed
 }
 
@@ -35,7 +37,7 @@ func (r *Renderer) publish(err error) error {
 	if err != nil {
 		err = fmt.Errorf("install in the kernel: %w", err)
 	}
-	r.view.Store(&view{err: err, pending: r.pending, unenforced: r.refused, lines: r.image.Use().Lines, installed: r.acked})
+	r.view.Store(&view{err: err, pending: r.pending, unenforced: r.refused, lines: r.image.Use().Lines, drift: maps.Clone(r.drift), foreign: r.foreign, installed: r.acked})
 	return err
 }
 
@@ -200,7 +202,7 @@ func (r *Renderer) readHits(v *view) bool {
 
 // state describes a view: lists of pods as tables, those that are equal once.
 func (r *Renderer) state(v *view, packets func(side, *renderer.RuleList) []uint64) *renderer.State {
-	out := &renderer.State{Renderer: r.Name(), Connected: v.err == nil, Err: v.err, Pending: v.pending}
+	out := &renderer.State{Renderer: r.Name(), Connected: v.err == nil, Err: v.err, Pending: v.pending, Drift: v.drift, Foreign: v.foreign}
 	type key struct {
 		dir    compile.Direction
 		digest renderer.Digest

@@ -17,6 +17,9 @@ const (
 	stateBusy = 1 << 47
 )
 
+// AuditNext has the next Commit read back what is in the kernel.
+func (r *Renderer) AuditNext() { r.audited = time.Time{} }
+
 // Disown has nobody own the pins, as if the process had ended.
 func (k *Kernel) Disown() error {
 	err := k.pins.Close()
@@ -165,4 +168,15 @@ func (k *Kernel) FlowCount() (n int, err error) {
 		}
 	})
 	return n, err
+}
+
+// DropFilters removes our filters of an interface, as somebody else may.
+func DropFilters(index uint32) error {
+	all, err := ownFilters()
+	for _, f := range all {
+		if f.index == index {
+			err = errors.Join(err, f.detach())
+		}
+	}
+	return err
 }

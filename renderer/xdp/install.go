@@ -203,6 +203,11 @@ func (r *Renderer) detach(compile.Plan) error {
 		if _, ok := r.ends[id]; ok {
 			continue
 		}
+		if r.options.Release != nil {
+			if err := r.options.Release(id); err != nil {
+				return fmt.Errorf("let go of interface %d: %w", id, err)
+			}
+		}
 		if err := r.options.Plane.Detach(id); err != nil {
 			return fmt.Errorf("detach from interface %d: %w", id, err)
 		}

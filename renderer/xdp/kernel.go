@@ -32,9 +32,8 @@ type KernelOptions struct {
 	TakeOver bool
 	Infra    renderer.Infra
 
-	AnySource   bool // pods may send from addresses that are not theirs
-	UnknownPass bool // interfaces that are attached and not known let packets pass
-	Flows       int  // places in the table of flows; zero: DefaultFlows
+	AnySource bool // pods may send from addresses that are not theirs
+	Flows     int  // places in the table of flows; zero: DefaultFlows
 	// Crowd is how many flows that go on in a quarter of a second are so many that traces of them are
 	// asked before the table of flows. Zero: DefaultCrowd; negative: any.
 	Crowd int
@@ -74,6 +73,8 @@ type Kernel struct {
 	links   map[uint32]*hooks
 	uplinks map[uint32]attachment
 	blank   bool      // nothing was written to force, and nobody runs it
+	writes  uint64    // to memories, so far
+	digest  digest    // of the memory in force
 	noTCX   bool      // in the kernel, as far as is known
 	outer   *ebpf.Map // whose updates wait for all packets on their way
 	inner   *ebpf.Map

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -35,10 +36,12 @@ func isBPF(path string) error {
 
 // stateMap opens a pinned map, or makes it. One that was made for other sizes is replaced.
 func (k *Kernel) stateMap(m *ebpf.MapSpec) (*ebpf.Map, error) {
+	path := k.pinOf(m.Name)
+	m = m.Copy()
+	m.Name = kernelName(m.Name)
 	if k.options.PinPath == "" {
 		return ebpf.NewMap(m)
 	}
-	path := k.pinOf(m.Name)
 	if old, err := ebpf.LoadPinnedMap(path, nil); err == nil {
 		if m.Compatible(old) == nil {
 			return old, nil
@@ -55,6 +58,9 @@ func (k *Kernel) stateMap(m *ebpf.MapSpec) (*ebpf.Map, error) {
 	return fresh, fresh.Pin(path)
 }
 
+// kernelName is the name of a map for the kernel, which has no room for more than 15 bytes.
+func kernelName(name string) string { return kernelNames + strings.TrimPrefix(name, ".data.") }
+
 // What the program does beside policy; bits of its conf.
 const (
 	confNeighbours = 1 << iota
@@ -66,7 +72,7 @@ const (
 func (k *Kernel) conf() (c uint32) {
 	for bit, on := range map[uint32]bool{
 		confNeighbours: !k.options.Infra.NoNeighbours, confErrors: !k.options.Infra.NoErrors, confSpoof: k.options.AnySource,
-		confClosed: !k.options.UnknownPass,
+		confClosed: true,
 	} {
 		if on {
 			c |= bit
@@ -151,6 +157,14 @@ func (k *Kernel) spec(lines, slots int, turn uint32) (*ebpf.CollectionSpec, erro
 
 // collection loads what a spec has, over the maps that there are.
 func (k *Kernel) collection(spec *ebpf.CollectionSpec, maps map[string]*ebpf.Map) (*ebpf.Collection, error) {
+	for name, p := range spec.Programs {
+		p.Name = kernelNames + name
+	}
+	for name, m := range spec.Maps {
+		if !strings.HasPrefix(name, ".") { // what a section is for is known by the name
+			m.Name = kernelName(name)
+		}
+	}
 	replace := gomaps.Clone(k.state)
 	gomaps.Copy(replace, maps)
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replace})

@@ -87,6 +87,7 @@ func (k *Kernel) Prepare(lines, slots int) error {
 	}
 	if k.blank && len(k.links)+len(k.uplinks) == 0 && k.force.holds(lines, slots) { // nobody would see a difference
 		k.next = k.force
+		k.writes++
 		return k.force.clear()
 	}
 	k.blank = false
@@ -158,6 +159,7 @@ func (k *Kernel) Write(line uint32, content []compile.Line) error {
 	if len(content) == 0 {
 		return nil
 	}
+	k.writes++
 	from := unsafe.Slice((*byte)(unsafe.Pointer(&content[0])), len(content)*bpf.LineBytes)
 	to := k.written().bytes[uint64(line)*bpf.LineBytes:]
 	if len(to) < len(from) {
@@ -169,6 +171,7 @@ func (k *Kernel) Write(line uint32, content []compile.Line) error {
 
 // Store implements Plane.
 func (k *Kernel) Store(word, value uint32) error {
+	k.writes++
 	atomic.StoreUint32(k.written().word(word), value)
 	k.history.changed()
 	return nil
@@ -179,6 +182,7 @@ const places = 16384
 
 // Flip implements Plane.
 func (k *Kernel) Flip(id, record uint32) error {
+	k.writes++
 	defer k.history.changed() // also when it is not known whether it failed
 	m := k.written()
 	place := id % places
@@ -247,6 +251,7 @@ func (m *memory) flipFar(id, record uint32) error {
 
 // Switch implements Plane.
 func (k *Kernel) Switch() (left []uint64, err error) {
+	k.writes++
 	if k.next == nil {
 		return nil, nil
 	}

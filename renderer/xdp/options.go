@@ -28,6 +28,12 @@ type Options struct {
 	// knows them: for the kernel, indexes of the node's ends of veth pairs. None: the pod is
 	// not attached yet. It is asked about every pod by every Commit, by its goroutine.
 	Interfaces func(pod api.PodID, ips []netip.Addr) []uint32
+	// Enforced is called when a Commit worked: with the pods that there are, and the interfaces at which
+	// they are enforced. Release is called before an interface is detached from; an error keeps it
+	// attached, with what is enforced there, and fails the Commit. Both are called by the goroutine of
+	// a Commit; nil is none.
+	Enforced func(pods map[api.PodID]bool, ends map[uint32]api.PodID)
+	Release  func(id uint32) error
 
 	// Keep lets flows that are established go on when a change of policy denies them.
 	Keep bool

@@ -46,6 +46,10 @@ type Renderer struct {
 
 	graces graces
 	closed bool
+
+	audited time.Time          // when the kernel was read back last
+	drift   map[string]uint64  // by kind, what somebody else changed
+	foreign []renderer.Foreign // programs of others
 }
 
 var (
@@ -81,6 +85,7 @@ func New(o Options) (*Renderer, error) {
 		options: o, log: o.Log,
 		told:     told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]map[netip.Prefix]bool{}},
 		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, named: map[uint32][]netip.Addr{}, owner: map[uint32]api.PodID{}, ledger: newLedger(),
+		audited: time.Now(), drift: map[string]uint64{},
 	}
 	r.forget()
 	_ = r.publish(nil)
@@ -130,13 +135,20 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	r.release()
 	problems, since := r.arrange(), sinceBoot()
+	if err := r.audit(); err != nil {
+		problems = append(problems, err)
+	}
 	mark := r.mark()
 	if r.again && !r.adopted && r.options.Plane.Mark() == mark {
 		if _, err := r.adopt(); err != nil {
 			return err
 		}
 	}
-	if !r.adopted || r.options.Plane.Mark() != mark {
+	lost, err := r.missing()
+	if err != nil {
+		return err
+	}
+	if lost || !r.adopted || r.options.Plane.Mark() != mark {
 		if err := r.install(mark); err != nil {
 			r.again = true
 			return errors.Join(append(problems, err)...)
@@ -149,6 +161,13 @@ func (r *Renderer) commit(ctx context.Context) error {
 		r.acked = installed{maps.Clone(r.ends), r.owner}
 		_ = r.publish(errors.Join(problems...)) // so that readers see these members with these lists
 	})
+	if r.options.Enforced != nil {
+		pods := make(map[api.PodID]bool, len(r.told.pods))
+		for pod := range r.told.pods {
+			pods[pod] = true
+		}
+		r.options.Enforced(pods, r.owner)
+	}
 	return errors.Join(problems...)
 }
 

@@ -27,6 +27,7 @@ func (k *Kernel) Reset() error {
 		return err
 	}
 	k.blank = len(k.uplinks) == 0
+	k.writes++
 	return k.force.clear()
 }
 

@@ -27,19 +27,23 @@ var mayImport = []struct {
 	{"plugins/policy", []string{"api/...", "renderer", "plugins/policy/..."}}, // wires, so knows its layers
 	{"plugins/policy/configurator", []string{"api/...", "renderer"}},
 	{"plugins/policy/...", []string{"api/..."}}, // layers do not know each other
+	{"endpoints", []string{"api/..."}},
+	{"endpoints/wire", nil}, // what a CNI plugin links
+	{"endpoints/gate", nil}, // the same
+	{"endpoints/...", []string{"api/...", "endpoints/...", "plugins/keep"}},
 	{"renderer", []string{"api/..."}},
 	{"renderer/cache", []string{"api/...", "renderer"}},
 	{"renderer/vpp", nil}, // the connection of all that talk to VPP
 	{"renderer/xdp/compile", []string{"api/...", "renderer"}},
-	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/xdp/..."}}, // one renderer in several packages
+	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/xdp/...", "endpoints/gate"}}, // one renderer in several packages
 	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},         // renderers do not know each other
 	{"internal/oracle", []string{"api/..."}},
 	{"internal/kvstore/...", []string{"api/...", "internal/kvstore"}},
 	{"internal/vswitch", []string{"api/..."}},
 	{"internal/term", nil},
 	{"internal/version", nil},
-	{"internal/...", []string{"api/...", "plugins/...", "renderer/...", "internal/..."}},
-	{"cmd/...", []string{"internal/..."}},
+	{"internal/...", []string{"api/...", "endpoints/...", "plugins/...", "renderer/...", "internal/..."}},
+	{"cmd/...", []string{"internal/...", "endpoints/wire", "endpoints/gate"}},
 	{"docs/examples/...", []string{"api/...", "plugins/...", "renderer/..."}}, // what any module may import
 	{"tests/...", []string{"..."}},
 }
@@ -52,8 +56,8 @@ var onlyIn = []struct {
 	{"k8s.io/client-go", []string{"plugins/ksr/kube", "tests/kube/..."}},
 	{"go.etcd.io/", []string{"internal/kvstore/...", "tests/etcd"}},
 	{"go.fd.io/govpp", []string{"renderer/vpp", "renderer/acl", "renderer/session", "internal/vswitch", "tests/stacks", "tests/vpp/..."}},
-	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "tests/bench/..."}},
-	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "internal/vswitch", "tests/..."}},
+	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
+	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/vswitch", "tests/..."}},
 	{"github.com/ligato", nil},
 	{"go.ligato.io", nil},
 }
@@ -62,6 +66,7 @@ var onlyIn = []struct {
 // rooms that decide take no clocks, sockets, files or environment.
 var pure = map[string][]string{
 	"api":                  {"net/http", "os", "sync", "time"},
+	"endpoints":            {"net/http", "os", "net", "sync"},
 	"plugins/policy/...":   {"net/http", "os", "net"},
 	"renderer/cache":       {"net/http", "os", "net", "sync", "time"},
 	"renderer/xdp/compile": {"net/http", "os", "net", "sync", "time"},

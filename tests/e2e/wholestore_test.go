@@ -51,14 +51,14 @@ func TestAttack5AnEmptyStoreTakesNothingAwayInTheKernel(t *testing.T) {
 				n.etcd = startEtcd(t)
 				n.near = n.bridge()
 			}
-			saved, err := os.ReadFile(n.state)
+			saved, err := os.ReadFile(filepath.Join(n.state, "state"))
 			n.start(c.args...)
 			n.agent.doubts(c.why)
 			n.all()
 			if d := cmp.Diff(before, n.files()); d != "" {
 				t.Errorf("what is pinned changed (-before +after):\n%s", d)
 			}
-			if again, err2 := os.ReadFile(n.state); string(saved) != string(again) || (err == nil) != (err2 == nil) {
+			if again, err2 := os.ReadFile(filepath.Join(n.state, "state")); string(saved) != string(again) || (err == nil) != (err2 == nil) {
 				t.Errorf("the state file changed: %v, %v", err, err2)
 			}
 			n.Right(50, counts...)

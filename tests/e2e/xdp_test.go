@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,7 +47,9 @@ type kernelNode struct {
 	pins  string
 	mode  string
 	netns string
-	state string // file
+	state string   // folder of what is kept, and of CNI's configurations
+	more  []string // further settings of the agent
+	cni   string   // folder of CNI's results
 	agent *process
 	// rights are all that the agent has; nil for those of the test.
 	rights []corev1.Capability
@@ -66,7 +69,10 @@ func newKernelNode(t *testing.T, mode string) *kernelNode {
 	if err := features.HaveProgramType(ebpf.SchedCLS); err != nil {
 		t.Skipf("the kernel takes no programs: %v", err)
 	}
-	n.pins, n.netns = filepath.Join(wires.BPFFS(t), "sluice"), n.Names()
+	n.pins, n.netns, n.state, n.cni = filepath.Join(wires.BPFFS(t), "sluice"), n.Names(), t.TempDir(), t.TempDir()
+	for pod := range n.Pods {
+		n.Result(n.cni, n.netns, pod, "container-"+pod)
+	}
 	n.near = n.bridge()
 	store(t, n.etcd, kernelDemo)
 	for _, port := range []uint16{80, 81} {
@@ -116,10 +122,9 @@ func (n *kernelNode) run() {
 func (n *kernelNode) start(args ...string) {
 	n.T.Helper()
 	socket := filepath.Join(socketDir(n.T), "agent.sock")
-	n.agent = startProgramBy(n.T, n.starter(), "sluice-agent", append([]string{
-		"run", "--node", "node-1", "--etcd-endpoints", n.near, "--renderers", "xdp", "--api-socket", socket, "--state-file", n.state,
+	n.agent = startProgramBy(n.T, n.starter(), "sluice-agent", append([]string{"run", "--node", "node-1", "--etcd-endpoints", n.near, "--renderers", "xdp", "--api-socket", socket,
 		"--xdp-pins", n.pins, "--xdp-mode", n.mode, "--xdp-netns", n.netns, "--rule-metrics", "--status-interval", "0",
-	}, args...)...)
+		"--cni-results", n.cni, "--cni-config", n.state, "--endpoints-file", filepath.Join(n.state, "endpoints"), "--state-file", filepath.Join(n.state, "state")}, slices.Concat(n.more, args)...)...)
 	n.agent.socket = socket
 }
 

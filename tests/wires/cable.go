@@ -108,10 +108,16 @@ func up(name string) error {
 // Plug makes the pair of a pod, with all addresses, routes and neighbours.
 func (c *Cable) Plug(h *Host) {
 	c.T.Helper()
+	c.PlugAs(h, 0)
+}
+
+// PlugAs does what Plug does, and gives the node's end an index, unless it is 0.
+func (c *Cable) PlugAs(h *Host, index int) {
+	c.T.Helper()
 	var nodeMAC, podMAC net.HardwareAddr
 	c.Must(Inside(c.Node, func() error {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name = "h-" + h.Name
+		attrs.Name, attrs.Index = "h-"+h.Name, index
 		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.NS)}); err != nil {
 			return err
 		}
@@ -367,4 +373,18 @@ func Unplug(index int) error {
 		return err
 	}
 	return netlink.LinkDel(l)
+}
+
+// Result writes what libcni keeps of the set-up of a pod to a folder: container is that of the pod
+// demo/<pod>, whose namespace has a file in netns.
+func (c *Cable) Result(folder, netns, pod, container string) {
+	c.T.Helper()
+	h := c.Pods[pod]
+	path := filepath.Join(netns, pod)
+	b := fmt.Sprintf(`{"kind": "cniCacheV1", "containerId": %q, "ifName": "eth0", "networkName": "pods", "netns": %q,
+		"cniArgs": [["IgnoreUnknown", "1"], ["K8S_POD_NAMESPACE", "demo"], ["K8S_POD_NAME", %q], ["K8S_POD_INFRA_CONTAINER_ID", %q]],
+		"result": {"cniVersion": "1.0.0", "interfaces": [{"name": %q}, {"name": "eth0", "sandbox": %q}],
+		"ips": [{"interface": 1, "address": "%s/32"}, {"interface": 1, "address": "%s/128"}]}}`,
+		container, path, pod, container, "h-"+pod, path, h.V4, h.V6)
+	c.Must(os.WriteFile(filepath.Join(folder, "pods-"+container+"-eth0"), []byte(b), 0o600))
 }

@@ -1,0 +1,258 @@
+// Package gate blocks interfaces of a node: programs that drop everything, in both directions, and
+// that outlive the process. A CNI plugin and the agent use the same gate, at the same time.
+//
+// # Invariants
+//
+//   - A gate never opens by an error, nor by the end of a process.
+//   - It dies with its interface: another one with the same index is not blocked by it.
+//   - Whoever blocks what is blocked changes nothing.
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Gate blocks interfaces of the network namespace that the caller is in. Its methods may be called
+// by any goroutine.
+type Gate struct {
+	folder string
+	mu     sync.Mutex
+	drop   *ebpf.Program // nil until it is needed
+	clsact bool          // the kernel has no TCX
+}
+
+// programName is the name of the program in the kernel; pins and filters have it, too.
+const programName = "sluice_block"
+
+const pinPrefix = "block_"
+
+// directions are the two ends of an interface, by the name in the pin.
+var directions = map[string]ebpf.AttachType{"in": ebpf.AttachTCXIngress, "out": ebpf.AttachTCXEgress}
+
+// New returns a gate whose programs are pinned in a folder of a bpf file system: that of the agent's
+// --xdp-pins. The folder is made when something is blocked; it must be root's alone. Nothing is
+// blocked by New. On kernels without TCX (before 6.6) programs are filters, which are not pinned.
+func New(folder string) *Gate { return &Gate{folder: filepath.Clean(folder)} }
+
+// Close lets go of the program. What is blocked stays blocked.
+func (g *Gate) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.drop == nil {
+		return nil
+	}
+	err := g.drop.Close()
+	g.drop = nil
+	return err
+}
+
+// Block lets an interface pass nothing. After an error it may be blocked in one direction only.
+func (g *Gate) Block(index uint32) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.load(); err != nil {
+		return fmt.Errorf("block interface %d: %w", index, err)
+	}
+	for _, dir := range []string{"in", "out"} {
+		if err := g.block(index, dir); err != nil {
+			return fmt.Errorf("block interface %d: %w", index, err)
+		}
+	}
+	return nil
+}
+
+// load loads the program and makes the folder.
+func (g *Gate) load() (err error) {
+	if err := prepare(g.folder); err != nil || g.drop != nil {
+		return err
+	}
+	g.drop, err = ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: programName, Type: ebpf.SchedCLS, License: "Dual MIT/GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}, // TCX_DROP, and TC_ACT_SHOT
+	})
+	return err
+}
+
+func (g *Gate) block(index uint32, dir string) error {
+	if g.clsact {
+		return addFilter(index, dir, g.drop)
+	}
+	pin := g.pin(index, dir)
+	if ok, err := stands(pin, index); ok || err != nil {
+		return err
+	}
+	l, err := link.AttachTCX(link.TCXOptions{Interface: int(index), Program: g.drop, Attach: directions[dir], Anchor: link.Head()})
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		g.clsact = true
+		return addFilter(index, dir, g.drop)
+	}
+	if err != nil {
+		return err
+	}
+	err = l.Pin(pin)
+	if errors.Is(err, fs.ErrExist) { // another process was faster, and so is blocking it
+		err = nil
+	}
+	return errors.Join(err, l.Close())
+}
+
+// stands reports whether a pin is that of an interface which is there. One whose interface is gone is
+// removed.
+func stands(pin string, index uint32) (bool, error) {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("pin %s: %w", pin, err)
+	}
+	info, err := l.Info()
+	if err = errors.Join(err, l.Close()); err != nil {
+		return false, fmt.Errorf("pin %s: %w", pin, err)
+	}
+	if t := info.TCX(); t != nil && t.Ifindex == index {
+		return true, nil
+	}
+	return false, remove(pin)
+}
+
+// Open has an interface pass again what other programs permit. One that is not blocked is no error.
+func (g *Gate) Open(index uint32) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	errs := []error{removeFilters(index)}
+	for dir := range directions {
+		errs = append(errs, remove(g.pin(index, dir)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("open interface %d: %w", index, err)
+	}
+	return nil
+}
+
+// Blocked returns the interfaces that are blocked in both directions, by index.
+func (g *Gate) Blocked() ([]uint32, error) {
+	pins, err := filepath.Glob(filepath.Join(g.folder, pinPrefix+"*"))
+	if err != nil {
+		return nil, err
+	}
+	count := map[uint32]int{}
+	for _, pin := range pins {
+		index, ok := indexOf(pin)
+		if !ok {
+			continue
+		}
+		if ok, err := stands(pin, index); err != nil {
+			return nil, err
+		} else if ok {
+			count[index]++
+		}
+	}
+	filters, err := allFilters()
+	if err != nil {
+		return nil, err
+	}
+	for _, index := range filters {
+		count[index]++
+	}
+	var out []uint32
+	for index, n := range count {
+		if n >= len(directions) {
+			out = append(out, index)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// Cleanup opens all interfaces, and returns how many programs that were.
+func (g *Gate) Cleanup() (removed int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	pins, err := filepath.Glob(filepath.Join(g.folder, pinPrefix+"*"))
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	for _, pin := range pins {
+		if _, ok := indexOf(pin); !ok {
+			continue
+		}
+		errs = append(errs, remove(pin))
+		removed++
+	}
+	filters, err := allFilters()
+	errs = append(errs, err)
+	for _, index := range filters {
+		errs = append(errs, removeFilters(index))
+		removed++
+	}
+	return removed, errors.Join(errs...)
+}
+
+func (g *Gate) pin(index uint32, dir string) string {
+	return filepath.Join(g.folder, fmt.Sprintf("%s%d_%s", pinPrefix, index, dir))
+}
+
+// indexOf returns the interface of a pin; false when it is not ours.
+func indexOf(pin string) (uint32, bool) {
+	number, dir, _ := strings.Cut(strings.TrimPrefix(filepath.Base(pin), pinPrefix), "_")
+	index, err := strconv.ParseUint(number, 10, 32)
+	return uint32(index), err == nil && directions[dir] != 0
+}
+
+// remove removes a pin, and has its program run no longer when it returns: what a pin is the last
+// reference of ends some time later.
+func remove(pin string) error {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	gone := os.Remove(pin)
+	if err != nil { // it is no link
+		return gone
+	}
+	if errors.Is(gone, fs.ErrNotExist) { // another process was faster
+		gone = nil
+	}
+	if gone == nil {
+		gone = l.Detach()
+	}
+	return errors.Join(gone, l.Close())
+}
+
+// prepare makes the folder, and refuses one whose pins others could remove.
+func prepare(folder string) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("folder for pins: %w", err)
+	}
+	var s unix.Statfs_t
+	if err := unix.Statfs(folder, &s); err != nil {
+		return fmt.Errorf("folder for pins: %w", &fs.PathError{Op: "statfs", Path: folder, Err: err})
+	}
+	if s.Type != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("folder for pins: %s is in no bpf file system", folder)
+	}
+	info, err := os.Lstat(folder)
+	if err != nil {
+		return fmt.Errorf("folder for pins: %w", err)
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || stat.Uid != 0 || info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("folder for pins: %s must be a folder of root's alone: chown 0:0 and chmod 0700 it", folder)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/endpoints"
+	"github.com/sluice-net/sluice/endpoints/wire"
+)
+
+// ErrUnregistered is returned for an attachment that nobody registered.
+var ErrUnregistered = errors.New("it is not registered")
+
+// ErrLater is returned when something cannot be done now, and could be later.
+var ErrLater = errors.New("try again")
+
+// Register claims an interface for a CNI plugin. It is blocked when Register returns without an
+// error, or enforced already.
+func (k *Keeper) Register(r wire.Registration) (wire.Endpoint, error) {
+	if err := r.Check(); err != nil {
+		return wire.Endpoint{}, err
+	}
+	mac, err := net.ParseMAC(r.HostMAC)
+	if err != nil {
+		return wire.Endpoint{}, fmt.Errorf("hostMAC: %w", err)
+	}
+	c := endpoints.Claim{
+		Source: endpoints.SourceTold, Owner: r.Attachment.String(), Pod: api.PodID{Namespace: r.Namespace, Name: r.Name}, UID: r.UID,
+		Sandbox: r.ContainerID, Link: endpoints.Link{Index: r.HostIndex, Name: r.HostIf, MAC: mac.String()}, IPs: r.Addresses,
+	}
+	return k.claim(c)
+}
+
+// Claim says for the embedding program that an interface is a pod's; Index and MAC of the link are
+// needed. A claim with the same owner replaces it, and Withdraw ends it.
+func (k *Keeper) Claim(c endpoints.Claim) error {
+	c.Source = endpoints.SourceTold
+	_, err := k.claim(c)
+	return err
+}
+
+func (k *Keeper) claim(c endpoints.Claim) (wire.Endpoint, error) {
+	for i, ip := range c.IPs {
+		c.IPs[i] = ip.Unmap()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l, err := netlink.LinkByIndex(int(c.Link.Index))
+	if err != nil && !errors.As(err, &netlink.LinkNotFoundError{}) {
+		return wire.Endpoint{}, errors.Join(ErrLater, err)
+	}
+	if err == nil {
+		if d := deviceOf(l); d.veth && d.MAC == c.Link.MAC {
+			k.meet(d)
+			k.held[d.Index] = true
+			k.see(d)
+		}
+	}
+	if err := k.reg.Claim(c); err != nil {
+		return wire.Endpoint{}, err
+	}
+	k.settle()
+	e, _ := k.reg.Owned(c.Source, c.Owner)
+	if err := k.failed[c.Link.Index]; err != nil {
+		return wire.Endpoint{}, errors.Join(ErrLater, err)
+	}
+	return onWire(e), nil
+}
+
+// Remove ends a claim of a CNI plugin, and Withdraw one of the embedding program. One that is not
+// known is no error. An interface that is there stays blocked.
+func (k *Keeper) Remove(a wire.Attachment) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	return k.Withdraw(a.String())
+}
+
+// Withdraw ends a claim that Claim made.
+func (k *Keeper) Withdraw(owner string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e, known := k.reg.Owned(endpoints.SourceTold, owner)
+	k.reg.Withdraw(endpoints.SourceTold, owner)
+	k.settle()
+	if err := k.failed[e.Link.Index]; known && err != nil {
+		return errors.Join(ErrLater, err)
+	}
+	return nil
+}
+
+// Wait returns when policy is enforced at an interface that was registered, or when the time or the
+// context is over.
+func (k *Keeper) Wait(ctx context.Context, a wire.Attachment, timeout time.Duration) (out wire.Endpoint, err error) {
+	if err := a.Check(); err != nil {
+		return out, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(timeout, wire.MaxTimeout))
+	defer cancel()
+	k.wait(ctx, func() bool {
+		e, known := k.reg.Owned(endpoints.SourceTold, a.String())
+		if !known {
+			err = fmt.Errorf("attachment %s: %w", a, ErrUnregistered)
+			return true
+		}
+		out = onWire(e)
+		return e.State == endpoints.StateEnforced && k.failed[e.Link.Index] == nil
+	})
+	return out, err
+}
+
+// List returns all interfaces that are looked after, by index.
+func (k *Keeper) List() []wire.Endpoint {
+	out := []wire.Endpoint{}
+	for _, e := range k.Endpoints() {
+		out = append(out, onWire(e))
+	}
+	return out
+}
+
+func onWire(e endpoints.Endpoint) wire.Endpoint {
+	w := wire.Endpoint{
+		Interface: e.Link.Name, Index: e.Link.Index, UID: e.UID, State: string(e.State), Source: e.Source.String(), Since: e.Since, Reason: e.Reason,
+	}
+	if e.Pod != (api.PodID{}) {
+		w.Pod = e.Pod.String()
+	}
+	return w
+}

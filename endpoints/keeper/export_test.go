@@ -1,0 +1,10 @@
+package keeper
+
+// LookAround does what a keeper does from time to time.
+func (k *Keeper) LookAround() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := k.inspect()
+	k.settle()
+	return err
+}

@@ -1,0 +1,252 @@
+package endpoints
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// ErrNoLink is returned for a claim of an interface that is not there.
+var ErrNoLink = errors.New("there is no such interface at this node")
+
+// maxClaims bounds the claims of a node, far above what a node has pods for.
+const maxClaims = 1 << 14
+
+// Registry knows whose interfaces are. It is a state machine: it calls nothing, and its methods may
+// be called by one goroutine at a time.
+type Registry struct {
+	now    func() time.Time
+	nodes  map[uint32]*node // by index, of interfaces that are there
+	claims map[key]Claim    // of interfaces that are there
+	pods   map[api.PodID]bool
+	dirty  map[uint32]bool // whose state changed since Changes
+	sorted *sorted         // nil after a change of claims
+	stale  bool            // states are not those of what was told
+}
+
+// node is an interface that is there.
+type node struct {
+	link     Link
+	state    Endpoint
+	offered  bool      // for the pod that it is bound to, since its claims changed last
+	enforced api.PodID // whose policy is in force, and was offered; the zero value for none
+	known    bool      // its pod was known to policy since its claims changed last
+	last     Claim     // was withdrawn last
+}
+
+// NewRegistry returns a registry in which nothing is. now is the clock; nil for that of the machine.
+func NewRegistry(now func() time.Time) *Registry {
+	if now == nil {
+		now = time.Now
+	}
+	return &Registry{now: now, nodes: map[uint32]*node{}, claims: map[key]Claim{}, pods: map[api.PodID]bool{}, dirty: map[uint32]bool{}}
+}
+
+// Link says that an interface is there, or what it is called now. It is told whenever that changes:
+// what has the index of an interface that was not gone is that interface.
+func (r *Registry) Link(l Link) {
+	n := r.nodes[l.Index]
+	if n == nil {
+		n = &node{}
+		r.nodes[l.Index] = n
+	}
+	n.link = l
+	for k, c := range r.claims {
+		if c.Link.Index == l.Index {
+			c.Link = l
+			r.claims[k] = c
+		}
+	}
+	r.changed()
+}
+
+// changed says that states are to be computed anew.
+func (r *Registry) changed() { r.sorted, r.stale = nil, true }
+
+// Gone says that an interface is not there any more. Its claims end.
+func (r *Registry) Gone(index uint32) {
+	if r.nodes[index] == nil {
+		return
+	}
+	delete(r.nodes, index)
+	r.dirty[index] = true
+	maps.DeleteFunc(r.claims, func(_ key, c Claim) bool { return c.Link.Index == index })
+	r.changed()
+}
+
+// Resync says which interfaces there are, after changes may have been missed: what has another
+// address is another interface.
+func (r *Registry) Resync(all []Link) {
+	there := map[uint32]Link{}
+	for _, l := range all {
+		there[l.Index] = l
+	}
+	for index, n := range r.nodes {
+		if l, ok := there[index]; !ok || !n.link.is(l) {
+			r.Gone(index)
+		}
+	}
+	for _, l := range all {
+		r.Link(l)
+	}
+}
+
+// Claim says that an interface is a pod's.
+func (r *Registry) Claim(c Claim) error {
+	n := r.nodes[c.Link.Index]
+	if n == nil || !n.link.is(c.Link) {
+		return fmt.Errorf("interface %s (%d): %w", c.Link.Name, c.Link.Index, ErrNoLink)
+	}
+	old, known := r.claims[c.key()]
+	if !known && len(r.claims) >= maxClaims {
+		return fmt.Errorf("interface %s (%d): there are %d claims already", c.Link.Name, c.Link.Index, maxClaims)
+	}
+	c.Link = n.link
+	if c.Since.IsZero() {
+		c.Since = r.now()
+	}
+	if known && old.Pod == c.Pod && old.UID == c.UID && old.Sandbox == c.Sandbox && old.Link.is(c.Link) {
+		c.Since = old.Since
+	} else {
+		r.unbind(old.Link.Index)
+		r.unbind(c.Link.Index)
+	}
+	r.claims[c.key()] = c
+	r.changed()
+	return nil
+}
+
+// Found says all that a source knows of an interface, if it knows anything: its other claims of the
+// interface end. No claims say nothing.
+func (r *Registry) Found(source Source, link Link, claims []Claim) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	now := map[key]bool{}
+	var errs []error
+	for _, c := range claims {
+		c.Source, c.Link = source, link
+		now[c.key()] = true
+		errs = append(errs, r.Claim(c))
+	}
+	for k, c := range r.claims {
+		if k.source == source && c.Link.is(link) && !now[k] {
+			r.withdraw(k)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Withdraw ends a claim, and reports whether there was one. The interface is blocked, unless it is
+// claimed by others for the same pod.
+func (r *Registry) Withdraw(source Source, owner string) bool {
+	return r.withdraw(key{source, owner})
+}
+
+func (r *Registry) withdraw(k key) bool {
+	c, ok := r.claims[k]
+	if !ok {
+		return false
+	}
+	delete(r.claims, k)
+	r.unbind(c.Link.Index)
+	r.nodes[c.Link.Index].last = c
+	r.changed()
+	return true
+}
+
+// unbind has an interface be enforced only when its pod's policy was asked for and acknowledged anew.
+func (r *Registry) unbind(index uint32) {
+	if n := r.nodes[index]; n != nil {
+		n.offered, n.enforced, n.known = false, api.PodID{}, false
+	}
+}
+
+// Offer returns the interfaces at which the policy of a pod is to be enforced, by index. Policy
+// knows the pod by these addresses: what was claimed with others only is of another life of it.
+func (r *Registry) Offer(pod api.PodID, ips []netip.Addr) (out []uint32) {
+	for _, c := range r.order().pod[pod] {
+		index := c.Link.Index
+		best, why := r.bound(index)
+		if why != "" || best.Pod != pod || slices.Contains(out, index) {
+			continue
+		}
+		n, ok := r.nodes[index], overlap(best.IPs, ips)
+		r.stale = r.stale || n.offered != ok
+		if n.offered = ok; ok {
+			out = append(out, index)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// overlap reports whether two lists of addresses have one in common, or one is not known.
+func overlap(a, b []netip.Addr) bool {
+	return len(a) == 0 || slices.ContainsFunc(a, func(x netip.Addr) bool { return slices.Contains(b, x.Unmap()) })
+}
+
+// Acknowledge says which pods policy knows, and at which interfaces it is enforced, for which pod.
+func (r *Registry) Acknowledge(pods map[api.PodID]bool, enforced map[uint32]api.PodID) {
+	r.pods = pods
+	for index, n := range r.nodes {
+		n.enforced = api.PodID{}
+		if n.offered {
+			n.enforced = enforced[index]
+		}
+		if c, why := r.bound(index); why == "" && pods[c.Pod] {
+			n.known = true
+		}
+	}
+	r.stale = true
+}
+
+// Claimed reports whether somebody says whose an interface is.
+func (r *Registry) Claimed(index uint32) bool { return len(r.order().link[index]) > 0 }
+
+// Endpoints returns all interfaces, by index.
+func (r *Registry) Endpoints() []Endpoint {
+	r.settle()
+	out := make([]Endpoint, 0, len(r.nodes))
+	for _, index := range slices.Sorted(maps.Keys(r.nodes)) {
+		out = append(out, r.nodes[index].state)
+	}
+	return out
+}
+
+// Endpoint returns what is known of an interface.
+func (r *Registry) Endpoint(index uint32) (Endpoint, bool) {
+	r.settle()
+	if n := r.nodes[index]; n != nil {
+		return n.state, true
+	}
+	return Endpoint{}, false
+}
+
+// Owned returns the interface that a claim is about.
+func (r *Registry) Owned(source Source, owner string) (Endpoint, bool) {
+	c, ok := r.claims[key{source, owner}]
+	if !ok {
+		return Endpoint{}, false
+	}
+	return r.Endpoint(c.Link.Index)
+}
+
+// Claims returns all claims, in an order that is always the same.
+func (r *Registry) Claims() []Claim {
+	return slices.SortedFunc(maps.Values(r.claims), compareClaims)
+}
+
+// Changes returns the interfaces whose state changed since the last call, by index. Those that are
+// gone are not among Endpoints.
+func (r *Registry) Changes() []uint32 {
+	r.settle()
+	out := slices.Sorted(maps.Keys(r.dirty))
+	clear(r.dirty)
+	return out
+}

@@ -1,0 +1,125 @@
+// Package wire is how a CNI plugin talks with the agent of its node: HTTP with JSON over the
+// agent's Unix socket, which only root may open. It imports nothing but the standard library, so
+// that a plugin stays small.
+//
+//	POST   /v1/endpoints           Registration -> Endpoint
+//	DELETE /v1/endpoints           Attachment -> nothing
+//	GET    /v1/endpoints           -> []Endpoint; ?namespace= and ?name= choose
+//	GET    /v1/endpoints/enforced  ?containerId=&ifName=&timeout=5s -> Endpoint
+//
+// Unknown fields are ignored by both sides. What cannot be done has a status of 400 and more, and
+// one line that says why; see Error.
+package wire
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// DefaultSocket is where the agent of a node listens.
+const DefaultSocket = "/run/sluice/agent.sock"
+
+// Paths of the API.
+const (
+	PathEndpoints = "/v1/endpoints"
+	PathEnforced  = "/v1/endpoints/enforced"
+)
+
+// MaxTimeout is the longest that the agent lets someone wait for enforcement.
+const MaxTimeout = time.Minute
+
+// Limits of what a registration may hold.
+const (
+	maxText      = 253 // bytes: a DNS subdomain, as names in Kubernetes
+	maxPath      = 4096
+	maxAddresses = 64
+)
+
+// Attachment identifies an interface as CNI does: a container, and the name of the interface in it.
+type Attachment struct {
+	ContainerID string `json:"containerId"`
+	IfName      string `json:"ifName"`
+}
+
+// String returns "containerId/ifName".
+func (a Attachment) String() string { return a.ContainerID + "/" + a.IfName }
+
+// Check returns an error that names the first field that is missing or too long.
+func (a Attachment) Check() error {
+	if err := checkText("containerId", a.ContainerID, true); err != nil {
+		return err
+	}
+	return checkText("ifName", a.IfName, true)
+}
+
+// Registration says that an interface of the node is a pod's. From then on the interface lets
+// nothing pass until the pod's policy is enforced there; the agent answers when that is so. Equal
+// registrations may come any number of times. A pod that is registered with another container has
+// its interfaces in that one: those of the container before are blocked.
+type Registration struct {
+	Attachment
+	Namespace string       `json:"namespace"`           // of the pod
+	Name      string       `json:"name"`                // of the pod
+	UID       string       `json:"uid,omitempty"`       // of the pod, if it is known
+	NetNS     string       `json:"netns,omitempty"`     // path of the network namespace at the node
+	HostIf    string       `json:"hostIf"`              // name of the node's end
+	HostIndex uint32       `json:"hostIndex"`           // its index in the node's network namespace
+	HostMAC   string       `json:"hostMAC"`             // its address, as 02:00:00:00:00:01
+	Addresses []netip.Addr `json:"addresses,omitempty"` // that the pod got
+}
+
+// Check returns an error that names the first field that is missing, too long, or out of range.
+func (r Registration) Check() error {
+	if err := r.Attachment.Check(); err != nil {
+		return err
+	}
+	for _, f := range []struct{ name, value string }{{"namespace", r.Namespace}, {"name", r.Name}, {"hostIf", r.HostIf}, {"hostMAC", r.HostMAC}} {
+		if err := checkText(f.name, f.value, true); err != nil {
+			return err
+		}
+	}
+	if err := checkText("uid", r.UID, false); err != nil {
+		return err
+	}
+	switch {
+	case r.HostIndex == 0 || r.HostIndex > 1<<31-1:
+		return fmt.Errorf("hostIndex is %d: want 1 to %d", r.HostIndex, 1<<31-1)
+	case len(r.NetNS) > maxPath:
+		return fmt.Errorf("netns has %d bytes: want %d at most", len(r.NetNS), maxPath)
+	case len(r.Addresses) > maxAddresses:
+		return fmt.Errorf("addresses has %d entries: want %d at most", len(r.Addresses), maxAddresses)
+	}
+	return nil
+}
+
+// checkText checks a field that people read: names have no slash, no blank and nothing that is not
+// ASCII.
+func checkText(field, s string, needed bool) error {
+	switch {
+	case s == "" && needed:
+		return fmt.Errorf("%s is missing", field)
+	case len(s) > maxText:
+		return fmt.Errorf("%s has %d bytes: want %d at most", field, len(s), maxText)
+	case strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '/' }):
+		return fmt.Errorf("%s %q has a character that no name has", field, s)
+	}
+	return nil
+}
+
+// Endpoint is what the agent knows of an interface of the node.
+type Endpoint struct {
+	Interface string    `json:"interface"`
+	Index     uint32    `json:"index"`
+	Pod       string    `json:"pod,omitempty"` // namespace/name; empty in state unknown
+	UID       string    `json:"uid,omitempty"`
+	State     string    `json:"state"`            // unknown, pending, enforced, orphaned or conflicting
+	Source    string    `json:"source,omitempty"` // told, key or namespace; empty in state unknown
+	Since     time.Time `json:"since"`            // of the state
+	Reason    string    `json:"reason,omitempty"` // why it is blocked
+}
+
+// Enforced is the state in which an interface lets pass what policy permits. In every other one it
+// lets nothing pass.
+const Enforced = "enforced"
