@@ -36,7 +36,7 @@ var mayImport = []struct {
 	{"renderer/vpp", nil}, // the connection of all that talk to VPP
 	{"renderer/xdp/compile", []string{"api/...", "renderer"}},
 	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/xdp/...", "endpoints/gate"}}, // one renderer in several packages
-	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},         // renderers do not know each other
+	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},                           // renderers do not know each other
 	{"internal/oracle", []string{"api/..."}},
 	{"internal/kvstore/...", []string{"api/...", "internal/kvstore"}},
 	{"internal/vswitch", []string{"api/..."}},
@@ -57,7 +57,8 @@ var onlyIn = []struct {
 	{"go.etcd.io/", []string{"internal/kvstore/...", "tests/etcd"}},
 	{"go.fd.io/govpp", []string{"renderer/vpp", "renderer/acl", "renderer/session", "internal/vswitch", "tests/stacks", "tests/vpp/..."}},
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
-	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/vswitch", "tests/..."}},
+	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},
+	{"github.com/containernetworking", []string{"internal/cni", "tests/e2e"}},
 	{"github.com/ligato", nil},
 	{"go.ligato.io", nil},
 }
