@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -152,12 +153,7 @@ func attachment(args *skel.CmdArgs) wire.Attachment {
 func isBlocked(c *config, index uint32) (bool, error) {
 	g := gate.New(c.Pins)
 	blocked, err := g.Blocked()
-	for _, i := range blocked {
-		if i == index {
-			return true, errors.Join(err, g.Close())
-		}
-	}
-	return false, errors.Join(err, g.Close())
+	return slices.Contains(blocked, index), errors.Join(err, g.Close())
 }
 
 // refused reports whether the agent answered that it will not do what it was asked.
