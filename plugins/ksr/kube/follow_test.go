@@ -172,3 +172,25 @@ func TestPortsKeepTheirPlaces(t *testing.T) {
 		t.Errorf("the ports are %+v", got)
 	}
 }
+
+// TestSourceTakesNothingFromAnotherCluster: an API server that lost its data lists nothing, and that
+// is not the state of the cluster.
+func TestSourceTakesNothingFromAnotherCluster(t *testing.T) {
+	s, out, _ := newShelf(t, model.KindPod)
+	if err := s.Replace(nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	out.want(t, "replace Pod:")
+	for _, other := range []string{"d", ""} {
+		s.asks = func(context.Context) (string, error) {
+			if other == "" {
+				return "", errNoSystemNamespace
+			}
+			return other, nil
+		}
+		if err := s.Replace(nil, ""); err == nil || s.Status().Kinds[model.KindPod].Error == "" {
+			t.Errorf("a list of cluster %q is taken: %v", other, err)
+		}
+		out.want(t)
+	}
+}
