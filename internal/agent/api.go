@@ -110,9 +110,13 @@ func (a *Agent) debugAPI() routes {
 	return all
 }
 
-// ready says yes once every renderer enforces a whole state, and no while one fails or its dataplane
-// does not answer.
+// ready says yes once every renderer enforces a whole state, and no while one fails, its dataplane
+// does not answer, or the store does not hold a whole state.
 func (a *Agent) ready(w http.ResponseWriter, _ *http.Request) {
+	if why := a.watcher.Status().Incomplete; why != "" {
+		serve.Say(w, http.StatusServiceUnavailable, "the store is not believed, what was known stays in force: "+why+a.blocked()+"\n")
+		return
+	}
 	s := a.pluginStatus()
 	for _, r := range s.Renderers {
 		if r.Error != "" {

@@ -34,13 +34,19 @@ func dev(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) (err 
 		return err
 	}
 	a.reflector = ksr.NewReflector(a.store, cfg.EtcdPrefix, log.With("plugin", "ksr"))
-	d := &devSession{Agent: a, out: term.NewWriter(out), etcd: fmt.Sprint(server.Endpoints()[0])}
+	d := &devSession{Agent: a, out: term.NewWriter(out), etcd: fmt.Sprint(server.Endpoints()[0]), synced: make(chan struct{})}
 	d.directory = ksr.NewDirectory(cfg.Manifests, a.reflector, log.With("plugin", "ksr"), d.loaded, cfg.reading()...)
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return a.Run(ctx) })
+	g.Go(func() error {
+		select {
+		case <-d.synced: // before that the store is not whole
+		case <-ctx.Done():
+		}
+		return a.Run(ctx)
+	})
 	if cfg.VswitchSocket != "" {
 		g.Go(func() error { return d.serveVswitch(ctx, cfg.VswitchSocket) })
 	}
@@ -65,6 +71,7 @@ type devSession struct {
 	out       *term.Writer
 	etcd      string
 	directory *ksr.Directory
+	synced    chan struct{} // closed when the store has the manifests
 
 	mu       sync.Mutex // of out once the report is printed, and of what loaded sets
 	load     ksr.Load
@@ -118,6 +125,7 @@ func (d *devSession) run(ctx context.Context) error {
 	if _, err := d.directory.Sync(ctx); err != nil {
 		return err
 	}
+	close(d.synced)
 	if err := d.enforced(ctx); err != nil {
 		return err
 	}

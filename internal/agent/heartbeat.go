@@ -74,7 +74,10 @@ func (a *Agent) reflected() bool { return a.plugs != nil }
 // storeStatus says how fresh the state is.
 func (a *Agent) storeStatus() view.StoreStatus {
 	s := a.watcher.Status()
-	v := view.StoreStatus{Following: s.Following, Since: s.Since, Heard: s.Heard, Saved: s.Saved, Retained: s.Grace}
+	v := view.StoreStatus{Following: s.Following, Since: s.Since, Heard: s.Heard, Saved: s.Saved, Incomplete: s.Incomplete}
+	if s.Marker != nil {
+		v.Cluster = s.Marker.Cluster
+	}
 	if !s.Following {
 		v.Error = s.LastError
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/plugins/ksr"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
@@ -45,6 +46,14 @@ func TestAgentLogsAnOutageOnce(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+	dir := t.TempDir()
+	before := inprocess.Start(t, embedded.Config{Dir: dir})
+	if _, err := ksr.NewReflector(before.Client(), model.DefaultPrefix, discard).Replace(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := before.Close(); err != nil {
+		t.Fatal(err)
+	}
 	var out lines
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	store, err := kvstore.Open(kvstore.Config{Endpoints: []string{address}, CallTimeout: time.Second}, log)
@@ -71,7 +80,7 @@ func TestAgentLogsAnOutageOnce(t *testing.T) {
 		t.Errorf("want one warning that names the store and the error:\n%s", strings.Join(w, "\n"))
 	}
 
-	inprocess.Start(t, embedded.Config{ClientURL: "http://" + address})
+	inprocess.Start(t, embedded.Config{Dir: dir, ClientURL: "http://" + address})
 	a.eventually(t, "the store is followed", func() bool { return a.watcher.Status().Following })
 	a.eventually(t, "the end of the outage in the log", func() bool { return len(out.with("etcd answers again")) > 0 })
 	if w, again := out.with("level=WARN"), out.with("etcd answers again"); len(w) != 1 || len(again) != 1 {

@@ -9,6 +9,8 @@ import (
 // collectStore registers what tells how fresh the state is.
 func (m *metrics) collectStore(a *Agent) {
 	m.gauge("sluice_store_following", "1 while changes of the store are received.", func() float64 { return flag(a.watcher.Status().Following) })
+	m.gauge("sluice_store_complete", "0 while the store does not prove that it holds the whole state of the cluster; what was known stays in force.",
+		func() float64 { return flag(a.watcher.Status().Incomplete == "") })
 	m.gauge("sluice_store_saved_state", "1 while the state of a file is enforced, because the store has not answered since the start.",
 		func() float64 { return flag(!a.watcher.Status().Saved.IsZero()) })
 	m.gauge("sluice_store_silence_seconds", "Time since the store said something last, be it that nothing has changed; -1 before it did.", func() float64 {

@@ -110,15 +110,14 @@ func reached(n view.NodeEnforcement) string {
 // writeStore says how fresh the state is.
 func writeStore(t *term.Table, s view.StoreStatus, now time.Time) {
 	switch {
+	case s.Incomplete != "":
+		t.Row("store", term.Cell{Text: "not believed" + lasting(s.Since, now) + ", what was known stays in force: " + s.Incomplete, Style: term.Red})
 	case !s.Saved.IsZero():
 		t.Row("store", term.Cell{Text: fmt.Sprintf("does not answer; the state of %s is enforced, as it was saved: %s", s.Saved.Format(time.RFC3339), s.Error), Style: term.Red})
 	case s.Following:
 		t.Row("store", term.Cell{Text: "followed, heard " + ago(s.Heard, now), Style: term.Green})
 	case s.Error != "":
 		t.Row("store", term.Cell{Text: "not followed" + lasting(s.Since, now) + ": " + s.Error, Style: term.Red})
-	}
-	if !s.Retained.IsZero() {
-		t.Row("", term.Cell{Text: "has lost data; what was known stays in force until " + s.Retained.Format(time.TimeOnly), Style: term.Amber})
 	}
 	switch {
 	case s.Reflector != nil:

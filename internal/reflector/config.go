@@ -18,6 +18,8 @@ type Config struct {
 	Kubeconfig     string        `koanf:"kubeconfig"`
 	Etcd           settings.Etcd `koanf:",squash"`
 	EtcdPrefix     string        `koanf:"etcd-prefix"`
+	Cluster        string        `koanf:"cluster"`
+	AcceptCluster  bool          `koanf:"accept-cluster"`
 	EmbeddedEtcd   bool          `koanf:"embedded-etcd"`
 	EtcdDir        string        `koanf:"etcd-dir"`
 	EtcdListen     string        `koanf:"etcd-listen"`
@@ -38,6 +40,8 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("kubeconfig", "", "file that says where the API server is; empty: this is a pod of the cluster")
 	settings.EtcdFlags(f)
 	f.String("etcd-prefix", model.DefaultPrefix, "prefix of the keys in etcd")
+	f.String("cluster", "", "name of the cluster for agents, which enforce the state of one cluster only; empty: the UID of the namespace kube-system")
+	f.Bool("accept-cluster", false, "the state of this cluster is meant, although etcd holds that of another one, or agents know more objects; for one start")
 	f.Bool("embedded-etcd", false, "run the etcd in this process, for small clusters, instead of using one at --etcd-endpoints")
 	f.String("etcd-dir", "/var/lib/sluice/etcd", "directory of the embedded etcd")
 	f.String("etcd-listen", "http://127.0.0.1:2379", "where agents reach the embedded etcd; https://<IP>:<port> for other hosts, with the three settings that follow")
@@ -63,6 +67,9 @@ func (c *Config) check() error {
 		c.Identity = host
 	}
 	var errs []error
+	if len(c.Cluster) > model.MaxName {
+		errs = append(errs, fmt.Errorf("--cluster has %d bytes: want at most %d", len(c.Cluster), model.MaxName))
+	}
 	if c.LeaderTTL < time.Second {
 		errs = append(errs, fmt.Errorf("--leader-ttl %s: want at least a second", c.LeaderTTL))
 	}

@@ -20,7 +20,7 @@ func leading(t *testing.T) *Reflector {
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
 	r := reflecting(t, server.URL)
-	r.cfg.Silence = time.Minute
+	r.cfg.Silence, r.cfg.Cluster = time.Minute, "test"
 	for _, kind := range kube.Kinds() {
 		if err := r.mirror.Replace(kind, []proto.Message(nil), nil); err != nil {
 			t.Fatal(err)

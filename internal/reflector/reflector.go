@@ -29,6 +29,8 @@ type Reflector struct {
 	source  *kube.Source
 	metrics *metrics
 	leads   atomic.Bool
+	// accepted says that --accept-cluster was used; it belongs to the goroutine of lead.
+	accepted bool
 }
 
 func newReflector(cfg Config, store *kvstore.Client, log *slog.Logger) *Reflector {
@@ -80,6 +82,9 @@ func (r *Reflector) lead(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("encode the leader: %w", err)
 		}
+		if !r.identify(ctx) {
+			continue
+		}
 		term, err := r.store.Lead(ctx, model.LeaderKey(r.cfg.EtcdPrefix), value, r.cfg.LeaderTTL)
 		if err != nil {
 			return err
@@ -90,11 +95,53 @@ func (r *Reflector) lead(ctx context.Context) error {
 		err = r.writeDuring(ctx, term)
 		r.leads.Store(false)
 		r.log.Warn("does not lead any more", "identity", r.cfg.Identity, "error", err)
-		if err := term.Resign(ctx); err != nil && ctx.Err() == nil {
-			r.log.Warn("lease has to expire", "error", err)
+		if lease := term.Resign(ctx); lease != nil && ctx.Err() == nil {
+			r.log.Warn("lease has to expire", "error", lease)
+		}
+		if errors.Is(err, ksr.ErrOtherCluster) && !pause(ctx, otherClusterEvery) {
+			break
 		}
 	}
 	return ctx.Err()
+}
+
+// identify tells the mirror which cluster this is, and reports whether it knows.
+func (r *Reflector) identify(ctx context.Context) bool {
+	cluster, err := r.cfg.Cluster, error(nil)
+	if cluster == "" {
+		ctx, cancel := context.WithTimeout(ctx, r.cfg.Silence)
+		defer cancel()
+		cluster, err = r.source.Cluster(ctx)
+	}
+	if err != nil {
+		r.log.Warn("reflector cannot lead yet", "error", err)
+		pause(ctx, identifyEvery)
+		return false
+	}
+	r.mirror.Identify(ksr.Identity{
+		Cluster: cluster, Writer: "sluice-ksr " + version.Get().Version, Accept: r.cfg.AcceptCluster && !r.accepted,
+	})
+	r.accepted = true
+	return true
+}
+
+const (
+	// identifyEvery is how often a replica asks that does not know its cluster.
+	identifyEvery = 2 * time.Second
+	// otherClusterEvery is how often a replica tries to write that finds another cluster's state.
+	otherClusterEvery = 10 * time.Second
+)
+
+// pause waits and reports whether the context is still alive.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // How often a replica looks whether it may lead.

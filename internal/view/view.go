@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
 )
 
 // Pod is a pod as the agent sees it.
@@ -126,11 +127,24 @@ type StoreStatus struct {
 	// Saved is from when the state is that is enforced, when it is that of a file because
 	// the store has not answered since the agent started.
 	Saved time.Time `json:"saved,omitzero"`
-	// Retained is until when objects stay in force that the store has lost.
+	// Retained is not set any more.
 	Retained time.Time `json:"retained,omitzero"`
+	// Incomplete is why the store is not believed to hold the whole state of the cluster; what
+	// was known stays in force. It is empty while the store is believed.
+	Incomplete string `json:"incomplete,omitempty"`
+	// Cluster is the cluster whose state is in force, as the store names it.
+	Cluster string `json:"cluster,omitempty"`
 	// Reflector is who writes the state; absent while nobody does, since Unwritten.
 	Reflector *Reflector `json:"reflector,omitempty"`
 	Unwritten time.Time  `json:"unwritten,omitzero"`
+}
+
+// AcceptedStore is what an operator accepted of a store.
+type AcceptedStore struct {
+	Prefix     string       `json:"prefix"`
+	Cluster    string       `json:"cluster"`
+	Generation int64        `json:"generation"` // from which on agents take it for meant
+	Objects    model.Counts `json:"objects"`
 }
 
 // Reflector is a sluice-ksr that follows the cluster and writes its state.

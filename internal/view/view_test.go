@@ -21,7 +21,7 @@ var fields = map[string]string{
 	"Table":            "renderer table kind pods rules entries objects",
 	"Rule":             "renderer table index rule origins hits countedWith",
 	"Status":           "version node source revision seen pods local policies unenforced sets renderers problems store",
-	"StoreStatus":      "following since heard error saved retained reflector unwritten",
+	"StoreStatus":      "following since heard error saved retained incomplete cluster reflector unwritten",
 	"Reflector":        "identity version since",
 	"NodeStatus":       "node version revision seen following time renderers policies more",
 	"NodeRenderer":     "name inSync error",
@@ -33,6 +33,7 @@ var fields = map[string]string{
 	"Injection":        "src dst flow verdict reason hops expected",
 	"Hop":              "interface pod direction action by table rule match origins",
 	"Applied":          "put deleted unchanged enforced pending problems objects skipped",
+	"AcceptedStore":    "prefix cluster generation objects",
 	"AppliedObject":    "kind namespace name result",
 	"Explanation":      "src dst flow allowed oracle renderers renderersDiffer packets",
 	"Answer":           "renderer allowed decides agrees pending decisions node unasked foreign origins unnamed",
@@ -47,7 +48,7 @@ func TestNamesOfFieldsAreNeverTakenAway(t *testing.T) {
 	for _, v := range []any{
 		Pod{}, Policy{}, Set{}, Table{}, Rule{}, Status{}, RendererStatus{}, Question{}, Party{}, Injection{}, Hop{},
 		Applied{}, AppliedObject{}, Explanation{}, Answer{}, NamedOrigin{}, Packet{}, Matrix{}, Change{}, ChangedObject{},
-		StoreStatus{}, Reflector{}, NodeStatus{}, NodeRenderer{}, UnenforcedPolicy{}, NodeEnforcement{},
+		StoreStatus{}, AcceptedStore{}, Reflector{}, NodeStatus{}, NodeRenderer{}, UnenforcedPolicy{}, NodeEnforcement{},
 	} {
 		typ := reflect.TypeOf(v)
 		got := names(typ)

@@ -10,10 +10,12 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/marked"
 )
 
 // bench runs a watcher until it is stopped.
 func bench(b *testing.B, cfg datasync.Config) (*datasync.Watcher, func()) {
+	cfg.Store = marked.Store(cfg.Store)
 	w := datasync.New(cfg)
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)

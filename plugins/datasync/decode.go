@@ -2,8 +2,6 @@ package datasync
 
 import (
 	"bytes"
-	"maps"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -16,6 +14,7 @@ import (
 // force whose newer value does not decode. It belongs to one goroutine.
 type decoder struct {
 	prefix string // of the cluster
+	marker string // key of what is no object
 	report func(api.Problem)
 
 	known map[string][]byte  // key -> the value that is in force
@@ -35,6 +34,8 @@ type unusual struct {
 func (d *decoder) delta(e model.Entry) (model.Delta, bool) {
 	old, had := d.known[e.Key]
 	switch {
+	case e.Key == d.marker:
+		return model.Delta{}, false
 	case e.Value == nil:
 		delete(d.bad, e.Key)
 		if !had {
@@ -70,13 +71,22 @@ func (d *decoder) deltas(entries []model.Entry) []model.Delta {
 	return out
 }
 
-// snapshot decodes a whole state. With retain, objects that it does not name stay
-// in force with their last good value.
-func (d *decoder) snapshot(entries []model.Entry, retain bool) []model.Delta {
+// holds reports whether the store had a key.
+func (d *decoder) holds(key string) bool {
+	_, known := d.known[key]
+	_, bad := d.bad[key]
+	return known || bad
+}
+
+// snapshot decodes a whole state.
+func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 	out := make([]model.Delta, 0, len(entries))
 	known := make(map[string][]byte, len(entries))
 	bad := map[string]unusual{}
 	for _, e := range entries {
+		if e.Key == d.marker {
+			continue
+		}
 		old, had := d.known[e.Key]
 		id, m, err := d.decode(e)
 		if err != nil {
@@ -95,25 +105,7 @@ func (d *decoder) snapshot(entries []model.Entry, retain bool) []model.Delta {
 		known[e.Key] = e.Value
 		out = append(out, model.Delta{ID: id, Value: m})
 	}
-	if retain {
-		out = d.retained(known, out)
-	}
 	d.known, d.bad = known, bad
-	return out
-}
-
-// retained adds to a snapshot what is known but not named in it.
-func (d *decoder) retained(named map[string][]byte, out []model.Delta) []model.Delta {
-	for _, key := range slices.Sorted(maps.Keys(d.known)) {
-		if _, ok := named[key]; ok {
-			continue
-		}
-		e := model.Entry{Key: key, Value: d.known[key]}
-		if id, m, err := d.decode(e); err == nil {
-			named[key] = e.Value
-			out = append(out, model.Delta{ID: id, Value: m})
-		}
-	}
 	return out
 }
 

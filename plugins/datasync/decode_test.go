@@ -19,15 +19,16 @@ func newDecoder() (*decoder, *[]api.Problem) {
 	problems := new([]api.Problem)
 	return &decoder{
 		prefix: prefix,
+		marker: model.MarkerKey(prefix),
 		known:  map[string][]byte{},
 		bad:    map[string]unusual{},
 		report: func(p api.Problem) { *problems = append(*problems, p) },
 	}, problems
 }
 
-func entry(t testing.TB, name, node string) model.Entry {
+func entry(t testing.TB, name string) model.Entry {
 	t.Helper()
-	b, err := model.Encode(pod(name, node))
+	b, err := model.Encode(pod(name, "1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,10 +53,10 @@ func sameDeltas(t *testing.T, got []model.Delta, want ...model.Delta) {
 
 func TestAWriteThatChangesNothingIsDropped(t *testing.T) {
 	d, _ := newDecoder()
-	sameDeltas(t, d.deltas([]model.Entry{entry(t, "a", "1")}), up("a", "1"))
-	sameDeltas(t, d.deltas([]model.Entry{entry(t, "a", "1")}))
+	sameDeltas(t, d.deltas([]model.Entry{entry(t, "a")}), up("a", "1"))
+	sameDeltas(t, d.deltas([]model.Entry{entry(t, "a")}))
 	sameDeltas(t, d.deltas([]model.Entry{gone("b")}))
-	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "a", "1")}, false), up("a", "1")) // a resync is whole
+	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "a")}), up("a", "1")) // a resync is whole
 	if d.unchanged != 1 {
 		t.Errorf("%d writes counted as unchanged, want 1", d.unchanged)
 	}
@@ -63,14 +64,14 @@ func TestAWriteThatChangesNothingIsDropped(t *testing.T) {
 
 func TestTheLastGoodValueStaysInForce(t *testing.T) {
 	d, problems := newDecoder()
-	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "a", "1"), garbage("b")}, false), up("a", "1"))
+	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "a"), garbage("b")}), up("a", "1"))
 	sameDeltas(t, d.deltas([]model.Entry{garbage("a")}))
-	sameDeltas(t, d.snapshot([]model.Entry{garbage("a"), garbage("b")}, false), up("a", "1"))
-	sameDeltas(t, d.snapshot([]model.Entry{garbage("a")}, false), up("a", "1"))
+	sameDeltas(t, d.snapshot([]model.Entry{garbage("a"), garbage("b")}), up("a", "1"))
+	sameDeltas(t, d.snapshot([]model.Entry{garbage("a")}), up("a", "1"))
 	if len(*problems) != 2 || len(d.bad) != 1 {
 		t.Errorf("%d problems were reported and %d are left, want 2 and 1: %v", len(*problems), len(d.bad), *problems)
 	}
-	sameDeltas(t, d.deltas([]model.Entry{entry(t, "a", "1")})) // as it is in force
+	sameDeltas(t, d.deltas([]model.Entry{entry(t, "a")})) // as it is in force
 	if len(d.bad) != 0 {
 		t.Errorf("problems are left: %v", d.bad)
 	}
@@ -83,11 +84,11 @@ func TestTheLastGoodValueStaysInForce(t *testing.T) {
 func TestAProblemNamesKeyAndObjectOncePerValue(t *testing.T) {
 	d, problems := newDecoder()
 	strange := model.Entry{Key: prefix + "/k8s/pod/only-two", Value: []byte("x")}
-	other := entry(t, "a", "1")
+	other := entry(t, "a")
 	other.Key = model.Key(prefix, podID("b"))
 	for range 3 {
 		sameDeltas(t, d.deltas([]model.Entry{strange, garbage("a"), other}))
-		sameDeltas(t, d.snapshot([]model.Entry{strange, garbage("a"), other}, false))
+		sameDeltas(t, d.snapshot([]model.Entry{strange, garbage("a"), other}))
 	}
 	if len(*problems) != 3 || d.reported != 3 {
 		t.Fatalf("%d problems, want 3: %v", len(*problems), *problems)
@@ -110,14 +111,13 @@ func TestAProblemNamesKeyAndObjectOncePerValue(t *testing.T) {
 	}
 }
 
-func TestRetainedObjectsAreInTheSnapshot(t *testing.T) {
-	d, _ := newDecoder()
-	d.snapshot([]model.Entry{entry(t, "a", "1"), entry(t, "b", "1"), entry(t, "c", "1")}, false)
-	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "b", "2")}, true), up("b", "2"), up("a", "1"), up("c", "1"))
-	sameDeltas(t, d.deltas([]model.Entry{entry(t, "c", "1")})) // written again as it was
-	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "b", "2"), entry(t, "c", "1")}, false), up("b", "2"), up("c", "1"))
-	if len(d.known) != 2 {
-		t.Errorf("%d objects are known, want 2", len(d.known))
+func TestTheMarkerIsNoObject(t *testing.T) {
+	d, problems := newDecoder()
+	marker := model.Entry{Key: d.marker, Value: []byte("{}")}
+	sameDeltas(t, d.snapshot([]model.Entry{marker, entry(t, "a")}), up("a", "1"))
+	sameDeltas(t, d.deltas([]model.Entry{marker, {Key: d.marker}}))
+	if len(*problems) != 0 || len(d.known) != 1 || len(d.bad) != 0 {
+		t.Errorf("problems %v, known %v, bad %v", *problems, d.known, d.bad)
 	}
 }
 
@@ -134,14 +134,14 @@ func FuzzAnyEntry(f *testing.F) {
 	f.Add("", []byte{}, false)
 	f.Fuzz(func(t *testing.T, key string, value []byte, watched bool) {
 		d, problems := newDecoder()
-		first := entry(t, "first", "1")
+		first := entry(t, "first")
 		d.deltas([]model.Entry{first})
 		var deltas []model.Delta
 		e := model.Entry{Key: key, Value: append([]byte{}, value...)}
 		if watched {
 			deltas = d.deltas([]model.Entry{e})
 		} else {
-			deltas = d.snapshot([]model.Entry{first, e}, false)[1:]
+			deltas = d.snapshot([]model.Entry{first, e})[1:]
 		}
 		if key == first.Key {
 			return

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/marked"
 )
 
 // faulty is a real store whose calls fail or are delayed at chosen moments.
@@ -186,28 +187,14 @@ func TestARestartOfTheStoreLosesNothing(t *testing.T) {
 	write(t, writer, state{}.add(newPod("new", "n3")))
 	c.reach(t, want.add(newPod("new", "n3")))
 	c.await(t, "the status after one reconnection", func(s datasync.Status) bool {
-		return s.Resyncs["disconnected"] == 1 && s.Grace.IsZero()
+		return s.Resyncs["disconnected"] == 1 && s.Incomplete == ""
 	})
-}
-
-func TestAStoreThatLostItsDataTakesNothingAwayUntilItIsFilledAgain(t *testing.T) {
-	c, writer := restarted(t, datasync.Config{Grace: 4 * time.Second}, t.TempDir(), t.TempDir())
-	before := pods(5, "n1").add(&model.NetworkPolicy{Namespace: "shop", Name: "web"})
-	for !c.next(t).Resync {
-	}
-	c.reach(t, before) // the store is empty
-	c.await(t, "the time of grace", func(s datasync.Status) bool { return !s.Grace.IsZero() })
-	write(t, writer, pods(4, "n2"))
-	half := pods(4, "n2").add(newPod("pod-00004", "n1"), &model.NetworkPolicy{Namespace: "shop", Name: "web"})
-	c.reach(t, half)
-	c.reach(t, pods(4, "n2")) // what was not written again is gone in the end
-	c.await(t, "the end of grace", func(s datasync.Status) bool { return s.Grace.IsZero() && s.Resyncs["grace_over"] > 0 })
 }
 
 func TestNextEndsWithItsContextAndWithRun(t *testing.T) {
 	client := inprocess.Start(t, embedded.Config{}).Client()
 	write(t, client, pods(1, "n1"))
-	w := datasync.New(datasync.Config{Store: client, Log: quiet})
+	w := datasync.New(datasync.Config{Store: marked.Store(client), Log: quiet})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()

@@ -54,7 +54,7 @@ func away(t *testing.T) (store *faulty, client *kvstore.Client, gone *atomic.Boo
 func TestTheSavedStateIsInForceUntilTheStoreAnswers(t *testing.T) {
 	path := saved(t, pods(4, "n1"))
 	store, client, gone := away(t)
-	c := run(t, datasync.Config{Store: store, File: path, MinBackoff: time.Millisecond, MaxBackoff: 4 * time.Millisecond, Grace: -1})
+	c := run(t, datasync.Config{Store: store, File: path, MinBackoff: time.Millisecond, MaxBackoff: 4 * time.Millisecond})
 	c.reach(t, pods(4, "n1"))
 	c.await(t, "the status that the store is away", func(s datasync.Status) bool {
 		return !s.Saved.IsZero() && !s.Following && s.LastError != "" && s.Revision != 0

@@ -21,11 +21,12 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/tests/leaks"
+	"github.com/sluice-net/sluice/tests/marked"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-const patience = time.Minute
+const patience = 45 * time.Second // below the limit of make mutation for a suite
 
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -114,8 +115,15 @@ type consumer struct {
 	problems chan api.Problem
 }
 
-// run starts a watcher that ends with the test.
+// run starts a watcher that ends with the test, over a store that is whole.
 func run(t testing.TB, cfg datasync.Config) *consumer {
+	t.Helper()
+	cfg.Store = marked.Store(cfg.Store)
+	return runBare(t, cfg)
+}
+
+// runBare starts a watcher that ends with the test.
+func runBare(t testing.TB, cfg datasync.Config) *consumer {
 	t.Helper()
 	c := &consumer{view: state{}, problems: make(chan api.Problem, 1000)}
 	if cfg.Log == nil {

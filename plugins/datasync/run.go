@@ -18,19 +18,19 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 	defer close(w.done)
 	if w.cfg.File != "" {
+		w.remember()
 		defer w.saving(ctx)()
 	}
 	return follow.Run(ctx, follow.Config{
 		Store: w.cfg.Store, Prefix: model.Root(w.cfg.Prefix), What: "policy state", Log: w.cfg.Log,
-		MinBackoff: w.cfg.MinBackoff, MaxBackoff: w.cfg.MaxBackoff, Grace: w.cfg.Grace,
+		MinBackoff: w.cfg.MinBackoff, MaxBackoff: w.cfg.MaxBackoff, Proof: &w.proof,
 		Snapshot: w.snapshot, Deliver: w.deliver, Failed: w.failed, Recall: w.recall, Needed: w.cfg.Needed,
-		Known: func() int { return len(w.decoder.known) },
 	})
 }
 
 // snapshot makes a whole state pending.
 func (w *Watcher) snapshot(s follow.Snapshot) {
-	deltas := w.decode(func() []model.Delta { return w.decoder.snapshot(s.Entries, s.Retain()) })
+	deltas := w.decode(func() []model.Delta { return w.decoder.snapshot(s.Entries) })
 
 	resyncs := maps.Clone(w.draft.Resyncs)
 	if resyncs == nil {
@@ -40,7 +40,7 @@ func (w *Watcher) snapshot(s follow.Snapshot) {
 	now := time.Now()
 	w.draft.Resyncs, w.draft.Reason, w.draft.LastResync = resyncs, s.Reason, now
 	w.draft.Following, w.draft.Since, w.draft.Revision, w.draft.Handed = true, now, s.Revision, s.Revision
-	w.draft.Saved, w.draft.Heard, w.draft.Grace = time.Time{}, now, s.Grace
+	w.draft.Saved, w.draft.Heard = time.Time{}, now
 	w.publish() // before anybody sees the state
 	w.hand(func(p *pending) { p.replace(deltas, s.Revision) })
 }

@@ -10,6 +10,18 @@ import (
 	"github.com/sluice-net/sluice/plugins/keep"
 )
 
+// remember takes from the file which state was in force at the end of the last run, so that the
+// store is compared with it. The file of another prefix counts, too: the prefix may be wrong.
+func (w *Watcher) remember() {
+	h, entries, err := keep.Load(w.cfg.File, model.Root(w.cfg.Prefix))
+	switch {
+	case h.Marker != nil:
+		w.proof.last, w.proof.highest = h.Marker, h.Revision
+	case err == nil: // of a version without markers
+		w.proof.last = &model.Marker{Counts: model.CountsOf(model.Root(w.cfg.Prefix), entries)}
+	}
+}
+
 // recall puts the state of the file in force, because the store cannot be read. It is
 // a resync like any other: what the store has then is compared with it.
 func (w *Watcher) recall() (revision int64, ok bool) {
@@ -18,7 +30,7 @@ func (w *Watcher) recall() (revision int64, ok bool) {
 		return 0, false
 	}
 	w.state.Lock()
-	deltas := w.decoder.snapshot(entries, false)
+	deltas := w.decoder.snapshot(entries)
 	w.state.Unlock()
 	w.draft.Saved, w.draft.Revision = h.Saved, h.Revision
 	w.publish() // before anybody sees the state
@@ -62,7 +74,8 @@ func (w *Watcher) save() {
 	if !unsaved {
 		return
 	}
-	if !w.file().Keep(w.Status().Revision, known) {
+	s := w.Status()
+	if !w.file().Keep(keep.Header{Revision: s.Revision, Marker: s.Marker}, known) {
 		w.state.Lock()
 		w.unsaved = true
 		w.state.Unlock()

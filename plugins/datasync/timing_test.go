@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/datasync"
+	"github.com/sluice-net/sluice/tests/marked"
 )
 
 // script is a store that answers as it is told, to tell what happens when on a
@@ -23,8 +24,6 @@ func (s *script) List(context.Context, string) ([]model.Entry, int64, error) { r
 func (s *script) Watch(ctx context.Context, _ string, _ int64, _ func([]model.Entry, int64)) error {
 	return s.watch(ctx)
 }
-
-func waits(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 
 func TestAttemptsBackOffAndStartOverAfterAGoodTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -46,7 +45,7 @@ func TestAttemptsBackOffAndStartOverAfterAGoodTime(t *testing.T) {
 				return errors.New("cut")
 			},
 		}
-		w := datasync.New(datasync.Config{Store: s, Log: quiet})
+		w := datasync.New(datasync.Config{Store: marked.Store(s), Log: quiet})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour+time.Minute)
 		defer cancel()
 		if err := w.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -67,64 +66,4 @@ func TestAttemptsBackOffAndStartOverAfterAGoodTime(t *testing.T) {
 			t.Errorf("only %d attempts", len(at))
 		}
 	})
-}
-
-func TestTheTimeOfGrace(t *testing.T) {
-	two := entriesOf(t, pods(2, "n1"))
-	type read struct {
-		entries  []model.Entry
-		revision int64
-	}
-	for name, c := range map[string]struct {
-		grace time.Duration
-		reads []read // one after the other; the last one is for ever
-		after map[time.Duration]int
-	}{
-		"an older store ends it with what it has": {
-			0, []read{{two, 100}, {two[:1], 7}},
-			map[time.Duration]int{time.Second: 2, 59 * time.Second: 2, 61 * time.Second: 1},
-		},
-		"an empty store never ends it": {
-			0, []read{{two, 100}, {nil, 200}},
-			map[time.Duration]int{time.Second: 2, 61 * time.Second: 2, time.Hour: 2},
-		},
-		"a newer store has what it has": {
-			0, []read{{two, 100}, {two[1:], 101}},
-			map[time.Duration]int{time.Second: 1},
-		},
-		"there is none when it is not wanted": {
-			-1, []read{{two, 100}, {nil, 2}},
-			map[time.Duration]int{time.Second: 0},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := 0
-				s := &script{
-					list: func() ([]model.Entry, int64, error) {
-						r := c.reads[min(n, len(c.reads)-1)]
-						n++
-						return r.entries, r.revision, nil
-					},
-					watch: func(ctx context.Context) error {
-						if n < len(c.reads) {
-							return errors.New("cut")
-						}
-						return waits(ctx)
-					},
-				}
-				for at, objects := range c.after {
-					n = 0
-					w := datasync.New(datasync.Config{Store: s, Log: quiet, Grace: c.grace})
-					ctx, cancel := context.WithTimeout(t.Context(), at)
-					_ = w.Run(ctx) // until the time is over
-					cancel()
-					changes, err := w.Next(t.Context())
-					if err != nil || !changes.Resync || len(changes.Deltas) != objects {
-						t.Errorf("after %v there are %d objects, want %d: %v", at, len(changes.Deltas), objects, err)
-					}
-				}
-			})
-		})
-	}
 }

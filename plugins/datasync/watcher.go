@@ -32,9 +32,6 @@ type Config struct {
 	// MinBackoff and MaxBackoff bound the time between attempts to read the store
 	// after a failure; 50 ms and 5 s when zero.
 	MinBackoff, MaxBackoff time.Duration
-	// Grace is for how long objects stay in force that a store does not have any
-	// more because it lost its data; 1 minute when zero, none when negative.
-	Grace time.Duration
 	// File keeps the last state over restarts; none when empty. It is read only when
 	// the store cannot be, and what it holds is then in force until the store can. It
 	// is written at most every SaveEvery, 30 s when zero, and when Run ends.
@@ -64,6 +61,7 @@ type Watcher struct {
 	state   sync.Mutex // for the goroutine that saves
 	unsaved bool       // the decoder knows what the store had and the file has not
 	decoder decoder
+	proof   proof
 	draft   Status // the next Status
 }
 
@@ -78,10 +76,12 @@ func New(cfg Config) *Watcher {
 	}
 	w.decoder = decoder{
 		prefix: cfg.Prefix,
+		marker: model.MarkerKey(cfg.Prefix),
 		report: w.problem,
 		known:  map[string][]byte{},
 		bad:    map[string]unusual{},
 	}
+	w.proof = proof{prefix: cfg.Prefix, holds: w.decoder.holds}
 	w.publish()
 	return w
 }
@@ -144,11 +144,12 @@ type published struct {
 	next chan struct{} // closed when there is a newer one
 }
 
-// publish makes the draft visible, with the counts of the decoder.
+// publish makes the draft visible, with what the decoder and the proof know.
 func (w *Watcher) publish() {
 	s := w.draft
 	s.Objects, s.Problems = len(w.decoder.known), len(w.decoder.bad)
 	s.Unchanged, s.Reported = w.decoder.unchanged, w.decoder.reported
+	s.Marker, s.Incomplete = w.proof.last, w.proof.refused
 	if old := w.status.Swap(&published{s, make(chan struct{})}); old != nil {
 		close(old.next)
 	}

@@ -29,8 +29,8 @@ type Store interface {
 type Snapshot struct {
 	Entries  []model.Entry
 	Revision int64
-	// Reason says why it was read: ReasonStart, ReasonGraceOver, ReasonWatchFailed, or what
-	// the error of the watch says of itself by a method Reason() string.
+	// Reason says why it was read: one of the constants below, or what the error of the watch
+	// says of itself by a method Reason() string.
 	Reason string
 	// Grace is until when what the entries lack stays in force, because the store has lost
 	// data; zero when they are the whole truth.
@@ -45,7 +45,21 @@ const (
 	ReasonStart       = "start"
 	ReasonGraceOver   = "grace_over"
 	ReasonWatchFailed = "watch_failed"
+	ReasonIncomplete  = "incomplete" // the store did not prove that it is whole
 )
+
+// Proof decides whether a store holds a whole state. Its methods are called by the goroutine of
+// Run, or by Watch on its behalf.
+type Proof interface {
+	// Key is written once the store may be whole again.
+	Key() string
+	// Snapshot returns why what a store holds is not to be believed, nil when it is. Nothing of
+	// what it refuses is taken.
+	Snapshot(entries []model.Entry, revision int64) error
+	// Changes returns why the store is not whole any more after changes of a watch, nil when it
+	// is. Nothing of what it refuses is taken, and the store is read again.
+	Changes(entries []model.Entry, revision int64) error
+}
 
 // Config says what is followed, and who takes it. Store, Log, Snapshot and Deliver are
 // needed. All functions are called by the goroutine of Run, or by Watch on its behalf.
@@ -57,15 +71,18 @@ type Config struct {
 	// MinBackoff and MaxBackoff bound the time between attempts to read the store
 	// after a failure; 50 ms and 5 s when zero.
 	MinBackoff, MaxBackoff time.Duration
+	// Proof is what the store has to prove before it is believed. Nil asks for none, and
+	// Grace holds instead.
+	Proof Proof
 	// Grace is for how long entries stay in force that a store does not have any more
-	// because it lost its data; 1 minute when zero, none when negative.
+	// because it lost its data; 1 minute when zero, none when negative, or with a Proof.
 	Grace time.Duration
 
 	// Snapshot takes a whole state.
 	Snapshot func(Snapshot)
 	// Deliver takes changes, as from Store.Watch.
 	Deliver func(entries []model.Entry, revision int64)
-	// Known returns how many entries are in force. It is needed unless Grace is negative.
+	// Known returns how many entries are in force. It is needed where Grace holds.
 	Known func() int
 	// Failed hears of every failure to read or to watch the store. May be nil.
 	Failed func(error)
@@ -87,7 +104,20 @@ const (
 	// storeWait is how long the store may take for its first answer before what was saved is
 	// used where nothing is in force: the store knows better, and nobody should wait long.
 	storeWait = 500 * time.Millisecond
+
+	// proofWait is how often a store is read again that is not whole, half of it at random, where
+	// nobody writes the key of the proof.
+	proofWait = 2 * time.Minute
 )
+
+// incomplete says that a store answers, and does not hold a whole state.
+type incomplete struct{ error }
+
+// Reason implements the reason of a snapshot.
+func (incomplete) Reason() string { return ReasonIncomplete }
+
+// Unwrap returns what the proof said.
+func (i incomplete) Unwrap() error { return i.error }
 
 // errGraceOver ends a watch so that the store is read again, and believed.
 var errGraceOver = errors.New("the grace period is over")
@@ -107,11 +137,14 @@ type follower struct {
 func Run(ctx context.Context, cfg Config) error {
 	cfg.MinBackoff = cmp.Or(cfg.MinBackoff, defaultMinBackoff)
 	cfg.MaxBackoff = max(cfg.MinBackoff, cmp.Or(cfg.MaxBackoff, defaultMaxBackoff))
-	cfg.Grace = cmp.Or(cfg.Grace, defaultGrace)
+	if cfg.Grace = cmp.Or(cfg.Grace, defaultGrace); cfg.Proof != nil {
+		cfg.Grace = -1
+	}
 	f := &follower{Config: cfg, journal: journal{log: cfg.Log.With("of", cfg.What)}}
 	wait := cfg.MinBackoff
 	for reason := ReasonStart; ; {
 		revision, err := f.list(ctx, reason)
+		doubted := errors.As(err, new(incomplete))
 		if err == nil {
 			began := time.Now()
 			err = f.watch(ctx, revision)
@@ -131,10 +164,52 @@ func Run(ctx context.Context, cfg Config) error {
 		if f.Needed == nil {
 			f.recall()
 		}
+		if doubted {
+			if f.awaitProof(ctx, revision); reason != ReasonStart {
+				reason = ReasonIncomplete
+			}
+			wait = cfg.MinBackoff
+		}
 		if !f.pause(ctx, wait/2+rand.N(wait/2+1)) {
 			return ctx.Err()
 		}
 		wait = min(2*wait, cfg.MaxBackoff)
+	}
+}
+
+// prove reports why a snapshot is not to be believed.
+func (f *follower) prove(entries []model.Entry, revision int64) error {
+	if f.Proof == nil {
+		return nil
+	}
+	if err := f.Proof.Snapshot(entries, revision); err != nil {
+		return incomplete{err}
+	}
+	return nil
+}
+
+// awaitProof waits until the store may be whole again. What was saved is used where nothing is
+// in force.
+func (f *follower) awaitProof(ctx context.Context, revision int64) {
+	ctx, cancel := context.WithTimeout(ctx, proofWait/2+rand.N(proofWait/2))
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// A watch that breaks is a reason to look at the store, too.
+		_ = f.Store.Watch(ctx, f.Proof.Key(), revision+1, func(entries []model.Entry, _ int64) {
+			if len(entries) > 0 {
+				cancel()
+			}
+		})
+	}()
+	for needed := f.Needed; ; needed = nil {
+		select {
+		case <-needed:
+			f.recall()
+		case <-done:
+			return
+		}
 	}
 }
 
@@ -146,6 +221,10 @@ func (f *follower) list(ctx context.Context, reason string) (int64, error) {
 		err = fmt.Errorf("read the store: %w", err)
 		f.journal.unreadable(ctx, err)
 		return 0, err
+	}
+	if err := f.prove(entries, revision); err != nil {
+		f.journal.incomplete(ctx, err)
+		return revision, err
 	}
 	f.mistrust(len(entries), revision)
 	f.highest, f.read = revision, true
@@ -206,13 +285,29 @@ func (f *follower) watch(ctx context.Context, revision int64) error {
 		ctx, cancel = context.WithDeadlineCause(ctx, f.grace, errGraceOver)
 		defer cancel()
 	}
+	ctx, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	refused := false
 	err := f.Store.Watch(ctx, f.Prefix, revision+1, func(entries []model.Entry, revision int64) {
+		if refused {
+			return // the watch is about to end
+		}
+		if f.Proof != nil && len(entries) > 0 {
+			if err := f.Proof.Changes(entries, revision); err != nil {
+				refused = true
+				refuse(incomplete{err})
+				return
+			}
+		}
 		f.highest = max(f.highest, revision)
 		f.Deliver(entries, revision)
 	})
+	cause := context.Cause(ctx)
 	switch {
-	case errors.Is(context.Cause(ctx), errGraceOver):
+	case errors.Is(cause, errGraceOver):
 		return errGraceOver
+	case refused:
+		err = cause
 	case err == nil:
 		err = errors.New("the watch ended without an error")
 	}

@@ -28,6 +28,11 @@ func (j *journal) unreadable(ctx context.Context, err error) {
 	j.log.Log(ctx, j.level(slog.LevelWarn), "store cannot be read, what is known stays in force", "error", err)
 }
 
+// incomplete logs that the store does not hold a whole state.
+func (j *journal) incomplete(ctx context.Context, err error) {
+	j.log.Log(ctx, j.level(slog.LevelWarn), "store is not whole, what is known stays in force", "error", err)
+}
+
 // lost notes why the watch ended, until it is known whether the store answers.
 func (j *journal) lost(err error) { j.cause = err }
 

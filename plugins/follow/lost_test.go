@@ -12,7 +12,6 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/follow"
 	"github.com/sluice-net/sluice/plugins/plumbing"
 	"github.com/sluice-net/sluice/tests/leaks"
@@ -65,37 +64,6 @@ type watcher struct {
 
 // watchers are all whose state may not go with that of a store.
 var watchers = map[string]watcher{
-	"datasync": {
-		entryOf: func(t *testing.T, pod string) model.Entry {
-			b, err := model.Encode(&model.Pod{Namespace: "shop", Name: pod})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return model.Entry{Key: model.Key(model.DefaultPrefix, model.ID{Kind: model.KindPod, Namespace: "shop", Name: pod}), Value: b}
-		},
-		follow: func(_ *testing.T, s follow.Store, grace time.Duration) (func(context.Context) error, func() []string) {
-			w := datasync.New(datasync.Config{Store: s, Log: quiet, Grace: grace})
-			known := map[string]bool{}
-			return w.Run, func() []string {
-				for {
-					ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
-					changes, err := w.Next(ctx)
-					cancel()
-					if err != nil {
-						return slices.Sorted(maps.Keys(known))
-					}
-					if changes.Resync {
-						clear(known)
-					}
-					for _, d := range changes.Deltas {
-						if known[d.ID.Name] = true; d.Value == nil {
-							delete(known, d.ID.Name)
-						}
-					}
-				}
-			}
-		},
-	},
 	"plumbing": {
 		entryOf: func(_ *testing.T, pod string) model.Entry {
 			return model.Entry{Key: model.InterfaceKey(model.DefaultPrefix, "n1", "shop", pod, "tap-"+pod), Value: []byte{}}

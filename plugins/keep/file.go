@@ -35,13 +35,14 @@ func (f File) Recall() (h Header, entries []model.Entry, ok bool) {
 	return h, entries, true
 }
 
-// Keep replaces what was kept by the entries, by key, of a revision. It says whether that
-// is done, or nothing is to be kept.
-func (f File) Keep(revision int64, known map[string][]byte) bool {
+// Keep replaces what was kept by the entries, by key, of the revision and the marker that the
+// header names. It reports whether that is done, or nothing is to be kept.
+func (f File) Keep(h Header, known map[string][]byte) bool {
 	if f.Path == "" {
 		return true
 	}
-	if err := Save(f.Path, Header{Root: f.Root, Revision: revision, Saved: time.Now().UTC()}, known); err != nil {
+	h.Root, h.Saved = f.Root, time.Now().UTC()
+	if err := Save(f.Path, h, known); err != nil {
 		f.Log.Warn("state cannot be kept for a start without the store", "error", err)
 		return false
 	}

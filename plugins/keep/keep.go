@@ -41,6 +41,8 @@ type Header struct {
 	Revision int64     `json:"revision"` // of the store, that it was read at
 	Saved    time.Time `json:"saved"`
 	Entries  int       `json:"entries"` // how many there are; Save counts them
+	// Marker is that of the state, where the store has one.
+	Marker *model.Marker `json:"marker,omitempty"`
 }
 
 // ErrBroken says that a file is not one that Save wrote.
@@ -89,7 +91,8 @@ func Save(path string, h Header, known map[string][]byte) (err error) {
 }
 
 // Load reads what Save wrote for the same root, in the order of keys; no value is nil.
-// Anything else is an error, which wraps fs.ErrNotExist when there is no file.
+// Anything else is an error, which wraps fs.ErrNotExist when there is no file. The header of a
+// whole file of another root is returned beside the error.
 func Load(path, root string) (h Header, entries []model.Entry, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -80,7 +80,7 @@ func TestAnOwnerIsToldOfNothingButTheLog(t *testing.T) {
 	if _, _, ok := f.Recall(); ok || log.Len() > 0 {
 		t.Errorf("without a file: %v, %s", ok, &log)
 	}
-	if !f.Keep(7, map[string][]byte{"/a/1": []byte("one")}) {
+	if !f.Keep(keep.Header{Revision: 7}, map[string][]byte{"/a/1": []byte("one")}) {
 		t.Error("nothing is kept")
 	}
 	h, entries, ok := f.Recall()
@@ -93,11 +93,11 @@ func TestAnOwnerIsToldOfNothingButTheLog(t *testing.T) {
 		t.Errorf("what is another's is recalled: %v, %s", ok, &log)
 	}
 	other.Path = filepath.Join(f.Path, "below")
-	if other.Keep(8, nil) || !strings.Contains(log.String(), "cannot be kept") {
+	if other.Keep(keep.Header{Revision: 8}, nil) || !strings.Contains(log.String(), "cannot be kept") {
 		t.Errorf("a file is a directory: %s", &log)
 	}
 	other.Path = ""
-	if _, _, ok := other.Recall(); ok || !other.Keep(8, nil) {
+	if _, _, ok := other.Recall(); ok || !other.Keep(keep.Header{Revision: 8}, nil) {
 		t.Error("without a path something is kept")
 	}
 }

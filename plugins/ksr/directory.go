@@ -165,7 +165,7 @@ func (d *Directory) write(ctx context.Context, objs []Object, msgs map[model.ID]
 	if err := d.implied(ctx, objs, msgs); err != nil {
 		return Stats{}, err
 	}
-	var c change
+	c := change{whole: len(d.given) == 0}
 	want := make(map[model.ID][]byte, len(msgs))
 	unchanged := 0
 	for id, msg := range msgs {
@@ -187,7 +187,7 @@ func (d *Directory) write(ctx context.Context, objs []Object, msgs map[model.ID]
 			d.given[id] = nil
 		}
 	}
-	if len(c.put) == 0 && len(c.remove) == 0 {
+	if len(c.put) == 0 && len(c.remove) == 0 && !c.whole {
 		return Stats{Unchanged: unchanged}, nil
 	}
 	stats, _, err := d.reflector.change(ctx, c)

@@ -48,6 +48,7 @@ type Mirror struct {
 	kinds   map[model.Kind]int // objects that are wanted
 	delays  func(time.Duration)
 	touched map[string]struct{} // keys written since the sweep under way began; nil without one
+	marking marking
 }
 
 // mirrored is one object. Either side is nil when the object does not exist there;
@@ -89,7 +90,7 @@ func NewMirror(prefix string, kinds []model.Kind, log *slog.Logger) *Mirror {
 		missing: map[model.Kind]bool{}, objects: map[string]mirrored{}, kinds: map[model.Kind]int{},
 		pending: map[model.Kind]map[string]time.Time{}, delays: func(time.Duration) {},
 	}
-	m.counts.Sweeps = map[string]uint64{}
+	m.counts.Sweeps, m.marking.have = map[string]uint64{}, model.Counts{}
 	for _, k := range kinds {
 		m.missing[k] = true
 	}

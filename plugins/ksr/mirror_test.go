@@ -46,10 +46,12 @@ func pods(names ...string) (out []proto.Message) {
 }
 
 func newMirrorBench() *mirrorBench {
-	return &mirrorBench{
+	b := &mirrorBench{
 		Mirror: NewMirror(testPrefix, mirrorKinds, discard()),
 		store:  guarded{newStore(), make(chan error)}, stop: func() {},
 	}
+	b.Identify(Identity{Cluster: "test", Writer: "test"})
+	return b
 }
 
 // fill gives the first state of every kind.

@@ -41,10 +41,13 @@ const (
 )
 
 // Run makes the store hold what the source wants, and keeps it so until the context
-// ends, whose error it returns. It begins by reading the store, and reads it again
+// ends, whose error it returns, or ErrOtherCluster. It begins by reading the store, and reads it again
 // after every failure, when the store may have lost data, and after each period;
 // DefaultSweep when zero. One Run runs at a time.
 func (m *Mirror) Run(ctx context.Context, store Target, period time.Duration) error {
+	if m.marking.Cluster == "" {
+		return errNoCluster
+	}
 	if err := m.awaitComplete(ctx); err != nil {
 		return err
 	}
@@ -57,6 +60,9 @@ func (m *Mirror) Run(ctx context.Context, store Target, period time.Duration) er
 		m.doubt()
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if errors.Is(err, ErrOtherCluster) {
+			return err
 		}
 		if time.Since(began) > maxMirrorWait {
 			wait = minMirrorWait // it went well for a while
@@ -102,24 +108,22 @@ func because(ctx context.Context, err error) error {
 // the store with the whole state, and goes on writing meanwhile.
 func (m *Mirror) writeOn(ctx context.Context, store Target, period time.Duration) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	timer := time.NewTimer(period)
+	timer, marks := time.NewTimer(period), time.NewTicker(markerEvery)
 	var swept chan error // of the sweep that is under way
 	defer func() {
 		timer.Stop()
+		marks.Stop()
 		if cancel(); swept != nil {
 			err = cmp.Or(err, <-swept)
 		}
 	}()
 	for {
-		if b := m.batch(); !b.empty() {
-			if err := store.Write(ctx, b.puts, b.deletes); err != nil {
-				return fmt.Errorf("reflect: write %d and delete %d objects: %w", len(b.puts), len(b.deletes), err)
-			}
-			m.written(b)
-			m.signal() // there may be more
+		if err := m.writeBatch(ctx, store); err != nil {
+			return err
 		}
 		select {
 		case <-m.wake:
+		case <-marks.C:
 		case <-timer.C:
 			swept = make(chan error, 1)
 			m.watchWrites()
@@ -135,6 +139,29 @@ func (m *Mirror) writeOn(ctx context.Context, store Target, period time.Duration
 	}
 }
 
+// writeBatch writes what is to be written next, if anything is.
+func (m *Mirror) writeBatch(ctx context.Context, store Target) (err error) {
+	b, why := m.batch()
+	if b.empty() && why == markNothing {
+		return nil
+	}
+	with, marker := b, (*model.Marker)(nil)
+	if why != markNothing {
+		if with, marker, err = m.withMarker(ctx, store, b, why); err != nil {
+			return err
+		}
+	}
+	if err := store.Write(ctx, with.puts, with.deletes); err != nil {
+		return fmt.Errorf("reflect: write %d and delete %d objects: %w", len(b.puts), len(b.deletes), err)
+	}
+	m.written(b)
+	if marker != nil {
+		m.marked(marker, why)
+	}
+	m.signal() // there may be more
+	return nil
+}
+
 // writes is what is handed to the store at once.
 type writes struct {
 	puts    []model.Entry
@@ -144,8 +171,9 @@ type writes struct {
 func (w writes) empty() bool { return len(w.puts)+len(w.deletes) == 0 }
 
 // batch returns what is to be written next: puts by the order of kinds, and
-// deletions, in the reverse order, once there is nothing left to put.
-func (m *Mirror) batch() (b writes) {
+// deletions, in the reverse order, once there is nothing left to put. It also returns whether
+// the marker is to be written with it.
+func (m *Mirror) batch() (b writes, why mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, kind := range mirrorOrder {
@@ -157,7 +185,7 @@ func (m *Mirror) batch() (b writes) {
 		b.deletes = append(b.deletes, m.pendingKeys(kind, maxBatch-len(b.puts)-len(b.deletes), func(o mirrored) bool { return o.want == nil })...)
 	}
 	m.touch(b)
-	return b
+	return b, m.wantsMarker(b, time.Now())
 }
 
 // touch notes, for a sweep that is under way, what is written beside it.
@@ -209,6 +237,7 @@ func (m *Mirror) acknowledge(key string, value []byte, now time.Time) {
 	if since, ok := m.pending[kind][key]; ok { // else the source has taken it back
 		m.delays(now.Sub(since))
 	}
+	m.noteHave(kind, o.have != nil, value != nil)
 	o.have = value
 	m.settle(kind, key, o, now)
 }

@@ -26,6 +26,12 @@ func (m *Mirror) sweep(ctx context.Context, store Store, reason string) error {
 	if err != nil {
 		return fmt.Errorf("reflect: list %s: %w", model.Root(m.prefix), err)
 	}
+	if err := m.readMarker(model.FindMarker(m.prefix, entries)); err != nil {
+		return err
+	}
+	if err := m.evict(ctx, store); err != nil {
+		return err
+	}
 	drift := 0
 	for part := range slices.Chunk(entries, maxBatch) {
 		drift += m.mark(part)
@@ -42,6 +48,7 @@ func (m *Mirror) sweep(ctx context.Context, store Store, reason string) error {
 	}
 	m.counts.Sweeps[reason]++
 	m.swept = true
+	m.compared(reason, drift, revision, time.Now())
 	m.log.Info("store compared with the whole state", "reason", reason, "revision", revision, "keys", len(entries),
 		"differ", m.left(), "took", time.Since(start))
 	return nil
@@ -106,14 +113,16 @@ func missing(keys []string, entries []model.Entry) (gone []model.Entry) {
 // take takes over what the store holds of one object, and returns 1 if that was not
 // known, else 0.
 func (m *Mirror) take(key string, value []byte, now time.Time) (drift int) {
-	if _, later := m.touched[key]; later {
+	if _, later := m.touched[key]; later || key == model.MarkerKey(m.prefix) {
 		return 0
 	}
 	o := m.objects[key]
 	if old := (mirrored{want: value, have: o.have}); !old.same() {
 		drift = 1
 	}
+	kind := m.kindOf(key)
+	m.noteHave(kind, o.have != nil, value != nil)
 	o.have = value
-	m.settle(m.kindOf(key), key, o, now)
+	m.settle(kind, key, o, now)
 	return drift
 }

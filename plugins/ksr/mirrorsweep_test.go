@@ -99,7 +99,7 @@ func BenchmarkPutDuringASweep(b *testing.B) {
 	if err := m.Replace(model.KindPod, manyPods(100_000), nil); err != nil {
 		b.Fatal(err)
 	}
-	for w := m.batch(); !w.empty(); w = m.batch() {
+	for w, _ := m.batch(); !w.empty(); w, _ = m.batch() {
 		_ = store.Write(b.Context(), w.puts, w.deletes) // it cannot fail
 		m.written(w)
 	}

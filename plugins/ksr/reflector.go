@@ -61,17 +61,17 @@ func (r *Reflector) Replace(ctx context.Context, values []proto.Message) (Stats,
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	have := map[string][]byte{}
-	if err := r.list(ctx, model.Root(r.prefix), have); err != nil {
+	have, err := r.all(ctx)
+	if err != nil {
 		return Stats{}, err
 	}
 	var gone []string
 	for key := range have {
-		if _, ok := want[key]; !ok {
+		if _, ok := want[key]; !ok && key != model.MarkerKey(r.prefix) {
 			gone = append(gone, key)
 		}
 	}
-	return r.write(ctx, want, gone, have)
+	return r.write(ctx, want, gone, have, true)
 }
 
 // Apply writes single objects.
@@ -121,6 +121,7 @@ func (r *Reflector) Delete(ctx context.Context, ids []model.ID) (Stats, error) {
 type change struct {
 	put    []proto.Message
 	remove []model.ID
+	whole  bool // the source has nothing else
 }
 
 // change compares with the store and writes the difference in one Write. It returns the
@@ -142,13 +143,13 @@ func (r *Reflector) change(ctx context.Context, c change) (Stats, map[string]Eff
 	remove = slices.Compact(remove)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	have, err := r.read(ctx, slices.Concat(slices.Collect(maps.Keys(want)), remove))
+	have, err := r.all(ctx)
 	if err != nil {
 		return Stats{}, nil, err
 	}
 	effects := effectsOf(want, remove, have)
 	gone := slices.DeleteFunc(slices.Clone(remove), func(key string) bool { return effects[key] == Absent })
-	stats, err := r.write(ctx, want, gone, have)
+	stats, err := r.write(ctx, want, gone, have, c.whole)
 	if err != nil {
 		return Stats{}, nil, err
 	}
@@ -185,8 +186,8 @@ func (r *Reflector) hasOther(ctx context.Context, value proto.Message) (bool, er
 		return false, err
 	}
 	for key, bytesWanted := range want {
-		have, err := r.read(ctx, []string{key})
-		if err != nil {
+		have := map[string][]byte{}
+		if err := r.list(ctx, key, have); err != nil {
 			return false, err
 		}
 		if old, ok := have[key]; ok {
@@ -217,22 +218,10 @@ func (r *Reflector) encode(values []proto.Message) (map[string][]byte, error) {
 	return out, nil
 }
 
-// manyKeys is from how many keys on one list of everything is cheaper than a list
-// for each of them.
-const manyKeys = 16
-
-// read returns the values of the keys that the store holds, and maybe others.
-func (r *Reflector) read(ctx context.Context, keys []string) (map[string][]byte, error) {
+// all returns what the store holds, by key, with the marker.
+func (r *Reflector) all(ctx context.Context) (map[string][]byte, error) {
 	have := map[string][]byte{}
-	if len(keys) >= manyKeys {
-		return have, r.list(ctx, model.Root(r.prefix), have)
-	}
-	for _, key := range keys {
-		if err := r.list(ctx, key, have); err != nil {
-			return nil, err
-		}
-	}
-	return have, nil
+	return have, r.list(ctx, model.Root(r.prefix), have)
 }
 
 func (r *Reflector) list(ctx context.Context, prefix string, into map[string][]byte) error {
@@ -246,9 +235,9 @@ func (r *Reflector) list(ctx context.Context, prefix string, into map[string][]b
 	return nil
 }
 
-// write writes the difference in the order of the keys, and nothing when there is
-// none.
-func (r *Reflector) write(ctx context.Context, want map[string][]byte, gone []string, have map[string][]byte) (Stats, error) {
+// write writes the difference to all that the store has, in the order of the keys, and nothing when
+// there is none. Whole says that what is wanted is the whole state.
+func (r *Reflector) write(ctx context.Context, want map[string][]byte, gone []string, have map[string][]byte, whole bool) (Stats, error) {
 	var puts []model.Entry
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		if old, ok := have[key]; !ok || !bytes.Equal(old, want[key]) {
@@ -257,11 +246,13 @@ func (r *Reflector) write(ctx context.Context, want map[string][]byte, gone []st
 	}
 	slices.Sort(gone)
 	stats := Stats{Put: len(puts), Deleted: len(gone), Unchanged: len(want) - len(puts)}
-	if len(puts) == 0 && len(gone) == 0 {
-		return stats, nil
+	mark, err := r.marker(puts, gone, have, whole)
+	if err != nil || len(mark) == 0 && len(puts) == 0 && len(gone) == 0 {
+		return stats, err
 	}
+	puts = append(puts, mark...)
 	if err := r.store.Write(ctx, puts, gone); err != nil {
-		return Stats{}, fmt.Errorf("reflect: write %d and delete %d objects: %w", len(puts), len(gone), err)
+		return Stats{}, fmt.Errorf("reflect: write %d and delete %d objects: %w", stats.Put, stats.Deleted, err)
 	}
 	r.log.Info("state reflected", "put", stats.Put, "deleted", stats.Deleted, "unchanged", stats.Unchanged)
 	return stats, nil

@@ -4,6 +4,18 @@ import (
 	"github.com/sluice-net/sluice/plugins/keep"
 )
 
+// remember has what the file says count as known: a store that is empty is then not believed. It is
+// no answer yet, because the store may know better.
+func (w *Watcher) remember() {
+	_, entries, err := keep.Load(w.cfg.File, w.cfg.root())
+	if err != nil {
+		return // recall says why, where the file is needed
+	}
+	for _, e := range entries {
+		w.note(e)
+	}
+}
+
 // recall takes what the file says, because the store cannot be read.
 func (w *Watcher) recall() (revision int64, ok bool) {
 	h, entries, ok := w.file().Recall()
@@ -19,7 +31,7 @@ func (w *Watcher) save() {
 	for key := range w.known {
 		keys[key] = []byte{}
 	}
-	_ = w.file().Keep(w.revision, keys) // with the next change it is tried again
+	_ = w.file().Keep(keep.Header{Revision: w.revision}, keys) // with the next change it is tried again
 }
 
 func (w *Watcher) file() keep.File {

@@ -114,6 +114,7 @@ func (w *Watcher) IsPodInterface(name string) bool {
 
 // Run follows the store until the context ends, and returns the context's error.
 func (w *Watcher) Run(ctx context.Context) error {
+	w.remember()
 	return follow.Run(ctx, follow.Config{
 		Store: w.cfg.Store, Prefix: w.cfg.root(), What: w.cfg.what(), Log: w.cfg.Log,
 		MinBackoff: w.cfg.MinBackoff, MaxBackoff: w.cfg.MaxBackoff, Grace: w.cfg.Grace,

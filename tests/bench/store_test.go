@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
+	"github.com/sluice-net/sluice/tests/marked"
 )
 
 // BenchmarkPropagation measures one object from the call that writes it into etcd,
@@ -79,7 +80,7 @@ func (s shape) propagate(b *testing.B, t toggle, k kind) {
 	}()
 	write(b, client, s.world().resync(b))
 
-	source := datasync.New(datasync.Config{Store: client, Log: log})
+	source := datasync.New(datasync.Config{Store: marked.Store(client), Log: log})
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- source.Run(ctx) }()

@@ -50,15 +50,19 @@ func TestTheGuidesWayToEmptyAVPP(t *testing.T) {
 	if acls, rules := v.sw.ACLs(), v.sw.SessionRules(); open() || len(acls) == 0 || len(rules) == 0 {
 		t.Fatalf("without an agent there are %v and %v", acls, rules)
 	}
-	args := guideCommand(t, "sluice-agent run --node node-1 --etcd-prefix")
-	for i, arg := range args {
-		switch arg {
-		case "10.0.0.1:2379":
-			args[i] = etcd
-		case "/run/vpp/api.sock":
-			args[i] = v.socket
+	here := func(args []string) []string {
+		for i, arg := range args {
+			switch arg {
+			case "10.0.0.1:2379":
+				args[i] = etcd
+			case "/run/vpp/api.sock":
+				args[i] = v.socket
+			}
 		}
+		return args
 	}
+	ctl(t, here(guideCommand(t, "sluicectl store accept --etcd-prefix"))...)
+	args := here(guideCommand(t, "sluice-agent run --node node-1 --etcd-prefix"))
 	empty := startAgent(t, append(slices.Clone(args), "--metrics-address=")...)
 	eventually(t, func() error {
 		if !open() {

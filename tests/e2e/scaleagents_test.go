@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/tests/marked"
 )
 
 // measured is a source that notes which changes a transaction is of.
@@ -59,7 +60,7 @@ func (m *measured) committed(st policy.Status) {
 func (s *scale) wholeNode(i int) {
 	s.t.Helper()
 	client := reader(s.t, s.members.Endpoints())
-	w := datasync.New(datasync.Config{Store: client, Log: slog.New(slog.DiscardHandler)})
+	w := datasync.New(datasync.Config{Store: marked.Store(client), Log: slog.New(slog.DiscardHandler)})
 	m := &measured{Source: w, s: s, node: i}
 	n, err := node.New(node.Config{
 		Name: fmt.Sprintf("node-%d", i), AllowNode: true, Source: m, Observer: policy.Observer{Transaction: m.committed}, Log: slog.New(slog.DiscardHandler),

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,7 +51,9 @@ type kernelNode struct {
 	state string   // folder of what is kept, and of CNI's configurations
 	more  []string // further settings of the agent
 	cni   string   // folder of CNI's results
-	agent *process
+	// socket is the agent's; empty for another one at each start.
+	socket string
+	agent  *process
 	// rights are all that the agent has; nil for those of the test.
 	rights []corev1.Capability
 }
@@ -62,9 +66,9 @@ func startKernelNode(t *testing.T, mode string) *kernelNode {
 }
 
 // newKernelNode returns one without an agent.
-func newKernelNode(t *testing.T, mode string) *kernelNode {
+func newKernelNode(t testing.TB, mode string) *kernelNode {
 	t.Helper()
-	n := &kernelNode{Cable: wires.New(t, "server", "friend", "stranger"), etcd: startEtcd(t), mode: mode}
+	n := &kernelNode{Cable: wires.New(t, "server", "friend", "stranger"), etcd: startEtcd(t), mode: mode, state: filepath.Join(t.TempDir(), "state")}
 	if err := features.HaveProgramType(ebpf.SchedCLS); err != nil {
 		t.Skipf("the kernel takes no programs: %v", err)
 	}
@@ -118,12 +122,12 @@ func (n *kernelNode) run() {
 	n.agent.ready()
 }
 
-func (n *kernelNode) start() {
+func (n *kernelNode) start(args ...string) {
 	n.T.Helper()
-	socket := filepath.Join(socketDir(n.T), "agent.sock")
+	socket := cmp.Or(n.socket, filepath.Join(socketDir(n.T), "agent.sock"))
 	n.agent = startProgramBy(n.T, n.starter(), "sluice-agent", append([]string{"run", "--node", "node-1", "--etcd-endpoints", n.near, "--renderers", "xdp", "--api-socket", socket,
 		"--xdp-pins", n.pins, "--xdp-mode", n.mode, "--xdp-netns", n.netns, "--rule-metrics", "--status-interval", "0",
-		"--cni-results", n.cni, "--cni-config", n.state, "--endpoints-file", filepath.Join(n.state, "endpoints"), "--state-file", filepath.Join(n.state, "state")}, n.more...)...)
+		"--cni-results", n.cni, "--cni-config", n.state, "--endpoints-file", filepath.Join(n.state, "endpoints"), "--state-file", filepath.Join(n.state, "state")}, slices.Concat(n.more, args)...)...)
 	n.agent.socket = socket
 }
 

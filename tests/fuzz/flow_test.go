@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/marked"
 )
 
 // node is where every pod lives, so that the plugin enforces both ends of a flow.
@@ -186,7 +187,7 @@ func (s storeOf) Watch(ctx context.Context, _ string, _ int64, _ func([]model.En
 func follow(t testing.TB, entries []model.Entry) (*datasync.Watcher, *[]api.Problem) {
 	t.Helper()
 	problems := new([]api.Problem)
-	w := datasync.New(datasync.Config{Store: storeOf(entries), Log: slog.New(slog.DiscardHandler),
+	w := datasync.New(datasync.Config{Store: marked.Store(storeOf(entries)), Log: slog.New(slog.DiscardHandler),
 		OnProblem: func(p api.Problem) { *problems = append(*problems, p) }})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

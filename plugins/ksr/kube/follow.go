@@ -106,6 +106,10 @@ func (s *shelf) Delete(obj any) error {
 
 // Replace implements cache.ReflectorStore.
 func (s *shelf) Replace(list []any, _ string) error {
+	if err := s.same(); err != nil {
+		s.heard(s.kind, err)
+		return err
+	}
 	values := make([]proto.Message, 0, len(list))
 	var keep []model.ID
 	ids := make(map[model.ID]bool, len(list))

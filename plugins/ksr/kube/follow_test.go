@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"testing"
@@ -62,6 +63,7 @@ func newShelf(t *testing.T, kind model.Kind) (*shelf, *sink, *[]api.Problem) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.asks = func(context.Context) (string, error) { return "c", nil }
 	return &shelf{s, kind}, out, problems
 }
 
@@ -168,5 +170,27 @@ func TestPortsKeepTheirPlaces(t *testing.T) {
 	s := []corev1.Container{{Name: "a"}, {Name: "b", Ports: []corev1.ContainerPort{{Name: "http"}}}, {Name: "c"}}
 	if got := ports(s); len(got) != 2 || len(got[1].Ports) != 1 || got[1].Name != "" {
 		t.Errorf("the ports are %+v", got)
+	}
+}
+
+// TestSourceTakesNothingFromAnotherCluster: an API server that lost its data lists nothing, and that
+// is not the state of the cluster.
+func TestSourceTakesNothingFromAnotherCluster(t *testing.T) {
+	s, out, _ := newShelf(t, model.KindPod)
+	if err := s.Replace(nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	out.want(t, "replace Pod:")
+	for _, other := range []string{"d", ""} {
+		s.asks = func(context.Context) (string, error) {
+			if other == "" {
+				return "", errNoSystemNamespace
+			}
+			return other, nil
+		}
+		if err := s.Replace(nil, ""); err == nil || s.Status().Kinds[model.KindPod].Error == "" {
+			t.Errorf("a list of cluster %q is taken: %v", other, err)
+		}
+		out.want(t)
 	}
 }

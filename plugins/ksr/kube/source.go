@@ -51,10 +51,12 @@ const defaultProbe = 3 * time.Second
 type Source struct {
 	cfg     Config
 	clients clients
+	asks    func(context.Context) (string, error) // which cluster it is: Cluster
 
 	mu       sync.Mutex
 	kinds    map[model.Kind]*KindStatus
 	answered time.Time // when the API server answered last
+	cluster  string    // that it serves; empty before it is known
 	problems map[model.ID][]api.Problem
 }
 
@@ -82,6 +84,7 @@ func New(cfg Config) (*Source, error) {
 	}
 	cfg.Probe = cmp.Or(cfg.Probe, defaultProbe)
 	s := &Source{cfg: cfg, clients: c, kinds: map[model.Kind]*KindStatus{}, problems: map[model.ID][]api.Problem{}}
+	s.asks = s.Cluster
 	for _, r := range resources() {
 		s.kinds[r.kind] = &KindStatus{}
 	}

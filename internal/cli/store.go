@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/internal/settings"
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+func newStore(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "store",
+		Short: "See and accept what etcd holds",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newStoreAccept(o))
+	return cmd
+}
+
+func newStoreAccept(o *options) *cobra.Command {
+	var prefix, cluster string
+	cmd := &cobra.Command{
+		Use:   "accept --etcd-endpoints ENDPOINTS",
+		Short: "Say that what etcd holds is meant, although agents know more, or another cluster",
+		Long: `Agents do not believe an etcd that has no completeness marker, holds the state of another cluster, was set
+back, or lost everything: what they know stays in force. This command writes the marker for what etcd
+holds now, and says that it is meant. Agents enforce it at once: a cluster without policies is open.
+
+A reflector that runs goes on writing. See first why agents do not believe it: sluicectl get status.`,
+		Example: `  sluicectl store accept --etcd-endpoints 10.0.0.1:2379
+  sluicectl store accept --etcd-endpoints 10.0.0.1:2379 --cluster "$(kubectl get namespace kube-system -o jsonpath={.metadata.uid})"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed(endpointsFlag) {
+				return errNoEndpoints
+			}
+			cfg, err := storeOf(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			store, err := kvstore.Dial(cmd.Context(), cfg, slog.New(slog.DiscardHandler))
+			if err != nil {
+				return err
+			}
+			answer, err := acceptStore(cmd.Context(), store, prefix, cluster)
+			if err := errors.Join(err, store.Close()); err != nil {
+				return err
+			}
+			return o.output.print(o.out, answer, func(w *term.Writer) { writeAccepted(w, answer) })
+		},
+	}
+	settings.EtcdFlags(cmd.Flags())
+	cmd.Flags().Lookup(endpointsFlag).Usage = "the etcd that is accepted"
+	cmd.Flags().StringVar(&prefix, "etcd-prefix", model.DefaultPrefix, "prefix of the keys in etcd")
+	cmd.Flags().StringVar(&cluster, "cluster", "", "which cluster it is: the UID of the namespace kube-system, or the name of sluice-ksr --cluster; empty: the one that etcd names")
+	return cmd
+}
+
+var (
+	errNoEndpoints = errors.New("--etcd-endpoints is needed: the etcd that is accepted")
+	errNoCluster   = errors.New("--cluster is needed: etcd does not name the cluster; it is the UID of the namespace kube-system, or the name of sluice-ksr --cluster")
+)
+
+// acceptStore marks what the store holds as meant.
+func acceptStore(ctx context.Context, store *kvstore.Client, prefix, cluster string) (view.AcceptedStore, error) {
+	root := model.Root(prefix)
+	entries, revision, err := store.List(ctx, root)
+	if err != nil {
+		return view.AcceptedStore{}, fmt.Errorf("read etcd: %w", err)
+	}
+	m := model.Marker{Counts: model.CountsOf(root, entries), Revision: revision, Writer: "sluicectl " + version.Get().Version}
+	before, err := model.DecodeMarker(model.FindMarker(prefix, entries))
+	if err == nil {
+		m.Cluster, m.Generation = before.Cluster, before.Generation
+	}
+	if m.Cluster = cmp.Or(cluster, m.Cluster); m.Cluster == "" {
+		return view.AcceptedStore{}, errNoCluster
+	}
+	m.Generation = model.NextGeneration(m.Generation, time.Now().UnixMilli())
+	m.Accepted = m.Generation
+	value, err := model.EncodeMarker(&m)
+	if err != nil {
+		return view.AcceptedStore{}, err
+	}
+	if _, err := model.DecodeMarker(value); err != nil {
+		return view.AcceptedStore{}, err
+	}
+	if err := store.Write(ctx, []model.Entry{{Key: model.MarkerKey(prefix), Value: value}}, nil); err != nil {
+		return view.AcceptedStore{}, fmt.Errorf("write the completeness marker: %w", err)
+	}
+	return view.AcceptedStore{Prefix: prefix, Cluster: m.Cluster, Generation: m.Generation, Objects: m.Counts}, nil
+}
+
+func writeAccepted(w *term.Writer, a view.AcceptedStore) {
+	w.Printf("accepted for cluster %s:", a.Cluster)
+	for i, kind := range model.Kinds {
+		if i > 0 {
+			w.Printf(",")
+		}
+		w.Printf(" %s", term.Count(a.Objects[kind], kind.String()))
+	}
+	w.Printf(" below %s\n", a.Prefix)
+}

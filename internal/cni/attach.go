@@ -1,0 +1,111 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/sluice-net/sluice/endpoints/gate"
+	"github.com/sluice-net/sluice/endpoints/wire"
+)
+
+// retryEvery is how often an agent is asked again that is not there.
+const retryEvery = 100 * time.Millisecond
+
+// answerTimeout is how long the agent has for an answer before the plugin blocks the interface itself.
+const answerTimeout = time.Second
+
+// attaching is an ADD under way.
+type attaching struct {
+	*config
+	registration wire.Registration
+	client       *wire.Client
+	blocked      bool // by this plugin, because the agent was not there
+}
+
+// run has the runtime undo an ADD that fails: it deletes the interface. It returns when the interface is blocked or enforced, and, where it is to wait, when policy is
+// enforced or the time is over.
+func (a *attaching) run(ctx context.Context) error {
+	e, err := a.register(ctx)
+	for ; err != nil; e, err = a.register(ctx) {
+		switch {
+		case refused(err):
+			return types.NewError(types.ErrInternal, "the agent refuses the interface", err.Error())
+		case a.AgentAbsent == agentAbsentFail:
+			return types.NewError(types.ErrTryAgainLater, "the agent does not answer", err.Error())
+		}
+		if blockErr := a.block(); blockErr != nil {
+			return blockErr
+		}
+		if !a.waits() || !pause(ctx, retryEvery) {
+			return a.late("the agent does not answer", err.Error())
+		}
+	}
+	if !a.waits() || e.State == wire.Enforced {
+		return nil
+	}
+	return a.await(ctx)
+}
+
+// register tells the agent. Who was blocked by this plugin, while the agent had the registration
+// already, begins anew: the agent opens what it blocks.
+func (a *attaching) register(ctx context.Context) (wire.Endpoint, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	e, err := a.client.Register(ctx, a.registration)
+	if err != nil || !a.blocked || e.State != wire.Enforced {
+		return e, err
+	}
+	if err := a.client.Remove(ctx, a.registration.Attachment); err != nil {
+		return e, err
+	}
+	return a.client.Register(ctx, a.registration)
+}
+
+// block blocks the interface without an agent.
+func (a *attaching) block() error {
+	if a.blocked {
+		return nil
+	}
+	g := gate.New(a.Pins)
+	_, _ = g.Blocked() // which removes pins of interfaces that are gone; those of others harm nobody
+	if err := errors.Join(g.Block(a.registration.HostIndex), g.Close()); err != nil {
+		return types.NewError(types.ErrInternal, "the agent does not answer, and the interface cannot be blocked", err.Error())
+	}
+	a.blocked = true
+	return nil
+}
+
+// await waits until policy is enforced. The interface is blocked until it is.
+func (a *attaching) await(ctx context.Context) error {
+	deadline, _ := ctx.Deadline()
+	e, err := a.client.Wait(ctx, a.registration.Attachment, time.Until(deadline))
+	switch {
+	case err != nil:
+		return a.late("policy is not enforced yet", err.Error())
+	case e.State != wire.Enforced:
+		return a.late("policy is not enforced yet", fmt.Sprintf("interface %s is %s: %s", e.Interface, e.State, e.Reason))
+	}
+	return nil
+}
+
+// late ends an ADD whose time is over. The interface is blocked.
+func (a *attaching) late(what, why string) error {
+	if a.waits() && a.OnTimeout == onTimeoutFail {
+		return types.NewError(types.ErrTryAgainLater, what, why)
+	}
+	return nil
+}
+
+// pause waits and reports whether the context is still alive.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,134 @@
+package cni
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/sluice-net/sluice/endpoints/wire"
+)
+
+// What a setting can be.
+const (
+	onTimeoutContinue = "continue" // ADD returns, and the interface is blocked until policy is enforced
+	onTimeoutFail     = "fail"
+	agentAbsentBlock  = "block" // the plugin blocks the interface by itself
+	agentAbsentFail   = "fail"
+)
+
+const (
+	defaultPins    = "/sys/fs/bpf/sluice"
+	defaultTimeout = 5 * time.Second
+	maxConfig      = 1 << 20 // bytes of a configuration with its prevResult
+	maxPath        = 4096
+)
+
+// config is what stands in a CNI configuration list for the plugin.
+type config struct {
+	types.PluginConf
+	Socket      string `json:"socket"`      // of the agent
+	Pins        string `json:"pins"`        // folder of the agent's --xdp-pins
+	Wait        *bool  `json:"wait"`        // for policy to be enforced; true when absent
+	Timeout     string `json:"timeout"`     // for the agent and for policy together
+	OnTimeout   string `json:"onTimeout"`   // continue or fail
+	AgentAbsent string `json:"agentAbsent"` // block or fail
+
+	timeout time.Duration
+	prev    *current.Result // nil where there is none
+}
+
+// readConfig reads and checks the configuration that the runtime gives.
+func readConfig(stdin []byte) (*config, error) {
+	if len(stdin) > maxConfig {
+		return nil, types.NewError(types.ErrDecodingFailure, fmt.Sprintf("configuration has %d bytes: want %d at most", len(stdin), maxConfig), "")
+	}
+	c := &config{Socket: wire.DefaultSocket, Pins: defaultPins, Timeout: defaultTimeout.String(), OnTimeout: onTimeoutContinue, AgentAbsent: agentAbsentBlock}
+	if err := json.Unmarshal(stdin, c); err != nil {
+		return nil, types.NewError(types.ErrDecodingFailure, "configuration cannot be read", err.Error())
+	}
+	var err error
+	if c.timeout, err = time.ParseDuration(c.Timeout); err != nil || c.timeout < 0 || c.timeout > wire.MaxTimeout {
+		return nil, invalid("timeout", c.Timeout, "0s to "+wire.MaxTimeout.String())
+	}
+	for _, f := range []struct {
+		name, value string
+		want        []string
+	}{
+		{"onTimeout", c.OnTimeout, []string{onTimeoutContinue, onTimeoutFail}},
+		{"agentAbsent", c.AgentAbsent, []string{agentAbsentBlock, agentAbsentFail}},
+	} {
+		if f.value != f.want[0] && f.value != f.want[1] {
+			return nil, invalid(f.name, f.value, strings.Join(f.want, " or "))
+		}
+	}
+	for name, path := range map[string]string{"socket": c.Socket, "pins": c.Pins} {
+		if !filepath.IsAbs(path) || len(path) > maxPath {
+			return nil, invalid(name, path, "an absolute path")
+		}
+	}
+	return c, c.readPrevious()
+}
+
+// readPrevious reads the result of the plugins before this one, if there is one.
+func (c *config) readPrevious() error {
+	if c.RawPrevResult == nil {
+		return nil
+	}
+	err := version.ParsePrevResult(&c.PluginConf)
+	if err == nil {
+		c.prev, err = current.NewResultFromResult(c.PrevResult)
+	}
+	if err != nil {
+		return types.NewError(types.ErrDecodingFailure, "prevResult cannot be read", err.Error())
+	}
+	return nil
+}
+
+// previous returns the result of the plugins before this one, which has to be there.
+func (c *config) previous() (*current.Result, error) {
+	if c.prev == nil {
+		return nil, types.NewError(types.ErrInvalidNetworkConfig,
+			"prevResult is missing: sluice-cni stands behind the plugin that makes the interface", "")
+	}
+	return c.prev, nil
+}
+
+// waits reports whether ADD waits for enforcement.
+func (c *config) waits() bool { return c.Wait == nil || *c.Wait }
+
+// invalid names a field that has a value which it cannot have.
+func invalid(field, value, want string) error {
+	if len(value) > 100 {
+		value = value[:100] + "..."
+	}
+	return types.NewError(types.ErrInvalidNetworkConfig, fmt.Sprintf("invalid %s %q: want %s", field, value, want), "")
+}
+
+// pod is what the runtime says of a pod in CNI_ARGS.
+type pod struct{ namespace, name, uid string }
+
+// readPod reads CNI_ARGS.
+func readPod(args string) (p pod, err error) {
+	fields := map[string]*string{"K8S_POD_NAMESPACE": &p.namespace, "K8S_POD_NAME": &p.name, "K8S_POD_UID": &p.uid}
+	for pair := range strings.SplitSeq(args, ";") {
+		key, value, _ := strings.Cut(pair, "=")
+		if field, ok := fields[key]; ok {
+			if *field != "" && *field != value {
+				return p, types.NewError(types.ErrInvalidEnvironmentVariables, "CNI_ARGS has "+key+" twice", "")
+			}
+			*field = value
+		}
+	}
+	for _, key := range []string{"K8S_POD_NAMESPACE", "K8S_POD_NAME"} {
+		if *fields[key] == "" {
+			return p, types.NewError(types.ErrInvalidEnvironmentVariables, "CNI_ARGS has no "+key+": sluice-cni needs a container runtime of Kubernetes", "")
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,163 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	cniversion "github.com/containernetworking/cni/pkg/version"
+
+	"github.com/sluice-net/sluice/endpoints/gate"
+	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/internal/version"
+)
+
+// removeTimeout bounds how long DEL and CHECK wait for the agent: a pod that ends waits for DEL.
+const removeTimeout = 2 * time.Second
+
+// Main runs the command that CNI_COMMAND names.
+func Main() {
+	skel.PluginMainFuncs(skel.CNIFuncs{Add: add, Check: check, Del: del, GC: gc, Status: status},
+		cniversion.All, "sluice-cni "+version.Get().String())
+}
+
+// add registers the interface of a pod, and returns when it is blocked or enforced.
+func add(args *skel.CmdArgs) error {
+	c, err := readConfig(args.StdinData)
+	if err != nil {
+		return err
+	}
+	prev, err := c.previous()
+	if err != nil {
+		return err
+	}
+	r, err := registration(args, prev)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), max(c.timeout, removeTimeout))
+	defer cancel()
+	if err := (&attaching{config: c, registration: r, client: wire.NewClient(c.Socket)}).run(ctx); err != nil {
+		return err
+	}
+	return types.PrintResult(prev, c.CNIVersion)
+}
+
+// registration says what there is to say of an attachment.
+func registration(args *skel.CmdArgs, prev *current.Result) (wire.Registration, error) {
+	p, err := readPod(args.Args)
+	if err != nil {
+		return wire.Registration{}, err
+	}
+	end, err := nodeEnd(args.Netns, args.IfName)
+	if err != nil {
+		return wire.Registration{}, err
+	}
+	r := wire.Registration{
+		Attachment: wire.Attachment{ContainerID: args.ContainerID, IfName: args.IfName},
+		Namespace:  p.namespace, Name: p.name, UID: p.uid, NetNS: args.Netns,
+		HostIf: end.Name, HostIndex: uint32(end.Index), HostMAC: end.HardwareAddr.String(),
+	}
+	for _, ip := range prev.IPs {
+		if a, ok := netip.AddrFromSlice(ip.Address.IP); ok {
+			r.Addresses = append(r.Addresses, a.Unmap())
+		}
+	}
+	if err := r.Check(); err != nil {
+		return r, types.NewError(types.ErrInvalidEnvironmentVariables, "attachment cannot be registered", err.Error())
+	}
+	return r, nil
+}
+
+// check reports whether the interface of a pod is looked after.
+func check(args *skel.CmdArgs) error {
+	c, err := readConfig(args.StdinData)
+	if err != nil {
+		return err
+	}
+	if _, err := c.previous(); err != nil {
+		return err
+	}
+	end, err := nodeEnd(args.Netns, args.IfName)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	e, err := wire.NewClient(c.Socket).Wait(ctx, attachment(args), 0)
+	switch {
+	case err == nil && e.Index == uint32(end.Index):
+		return nil
+	case err == nil:
+		return types.NewError(types.ErrInternal, fmt.Sprintf("interface %d is registered, and %d is the pod's", e.Index, end.Index), "")
+	case refused(err):
+		return types.NewError(types.ErrInternal, "the agent does not know the interface", err.Error())
+	}
+	if blocked, gateErr := isBlocked(c, uint32(end.Index)); gateErr == nil && blocked {
+		return nil
+	}
+	return types.NewError(types.ErrTryAgainLater, "the agent does not answer", err.Error())
+}
+
+// del says that an attachment ends. Without an agent there is nothing to do: what blocks an interface
+// ends with it, and so does what the agent knows of it.
+func del(args *skel.CmdArgs) error {
+	c, err := readConfig(args.StdinData)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	_ = wire.NewClient(c.Socket).Remove(ctx, attachment(args)) // DEL has to succeed, so that the pod ends
+	return nil
+}
+
+// gc removes what blocks interfaces that are gone.
+func gc(args *skel.CmdArgs) error {
+	c, err := readConfig(args.StdinData)
+	if err != nil {
+		return err
+	}
+	if _, err := isBlocked(c, 0); err != nil {
+		return types.NewError(types.ErrIOFailure, "pins cannot be looked through", err.Error())
+	}
+	return nil
+}
+
+// status reports whether ADD can be served: without an agent only where the plugin may block by
+// itself.
+func status(args *skel.CmdArgs) error {
+	c, err := readConfig(args.StdinData)
+	if err != nil || c.AgentAbsent == agentAbsentBlock {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	if _, err := wire.NewClient(c.Socket).List(ctx); err != nil {
+		return types.NewError(types.ErrPluginNotAvailable, "the agent does not answer", err.Error())
+	}
+	return nil
+}
+
+func attachment(args *skel.CmdArgs) wire.Attachment {
+	return wire.Attachment{ContainerID: args.ContainerID, IfName: args.IfName}
+}
+
+// isBlocked reports whether an interface is blocked. It removes the pins of those that are gone.
+func isBlocked(c *config, index uint32) (bool, error) {
+	g := gate.New(c.Pins)
+	blocked, err := g.Blocked()
+	return slices.Contains(blocked, index), errors.Join(err, g.Close())
+}
+
+// refused reports whether the agent answered that it will not do what it was asked.
+func refused(err error) bool {
+	answer, ok := errors.AsType[*wire.Error](err)
+	return ok && answer.Status < 500
+}

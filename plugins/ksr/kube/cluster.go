@@ -1,0 +1,54 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// errNoSystemNamespace says that a cluster cannot be told by its UID.
+var errNoSystemNamespace = errors.New("there is no namespace kube-system: name the cluster with --cluster")
+
+// Cluster asks the API server which cluster it serves, and returns the UID of the namespace
+// kube-system, which is that of the cluster by convention. It needs the right to list namespaces.
+func (s *Source) Cluster(ctx context.Context) (string, error) {
+	var list corev1.NamespaceList
+	err := s.clients.core.Get().Resource("namespaces").Param("fieldSelector", "metadata.name="+metav1.NamespaceSystem).
+		Do(ctx).Into(&list)
+	if err != nil {
+		return "", fmt.Errorf("ask which cluster it is: %w", err)
+	}
+	for i := range list.Items {
+		if ns := &list.Items[i]; ns.Name == metav1.NamespaceSystem && ns.UID != "" {
+			return string(ns.UID), nil
+		}
+	}
+	return "", errNoSystemNamespace
+}
+
+// same makes sure, before objects are taken away, that the API server serves the cluster that it
+// served before: one that lost its data is another one.
+func (s *Source) same() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Probe)
+	defer cancel()
+	cluster, err := s.asks(ctx)
+	switch {
+	case errors.Is(err, errNoSystemNamespace):
+		cluster = ""
+	case err != nil:
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cluster == "" {
+		s.cluster = cluster
+	}
+	if cluster != s.cluster {
+		return fmt.Errorf("the API server serves cluster %q, and served cluster %q before: what was reflected stays; restart sluice-ksr if this is meant",
+			cluster, s.cluster)
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package ksr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// marker returns what a store has, nil when it has none that can be read.
+func (s *memStore) marker() *model.Marker {
+	m, err := model.DecodeMarker(s.values[model.MarkerKey(testPrefix)])
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// counts returns what the store holds.
+func (s *memStore) counts() model.Counts {
+	c := model.Counts{}
+	for key := range s.values {
+		c.Add(model.Root(testPrefix), key, 1)
+	}
+	return c
+}
+
+// marker waits and returns what the store has.
+func (b *mirrorBench) marker() *model.Marker {
+	synctest.Wait()
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	return b.store.marker()
+}
+
+func TestMirrorMarkerComesAfterTheWholeState(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.store.each = func() {
+			if c := b.store.counts(); b.store.marker() != nil && c.Total() < 2502 {
+				t.Fatalf("there is a marker with %v", c)
+			}
+		}
+		b.fill(t)
+		b.replace(t, model.KindPod, manyPods(2500)...) // more than a batch
+		b.run(t)
+		m := b.marker()
+		if m == nil || m.Cluster != "test" || m.Generation < time.Now().Add(-time.Minute).UnixMilli() || m.Accepted != 0 ||
+			!m.Counts.Equal(model.Counts{"pod": 2500, "namespace": 1, "networkpolicy": 1}) {
+			t.Errorf("the marker is %+v", m)
+		}
+	})
+}
+
+// TestMirrorMarkerIsTrueAtEveryRevision has objects come and go, writes fail half way and terms
+// end: at no revision the store holds less than its marker promises.
+func TestMirrorMarkerIsTrueAtEveryRevision(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.store.each = func() {
+			if m, c := b.store.marker(), b.store.counts(); m != nil && c.Lacks(m.Counts) != "" {
+				t.Errorf("the store holds %v, the marker promises %v", c, m.Counts)
+			}
+		}
+		b.fill(t)
+		b.run(t)
+		r := rand.New(rand.NewPCG(3, 4))
+		for range 2000 {
+			switch n := r.IntN(40); {
+			case n < 20:
+				b.put(t, &model.Pod{Namespace: "shop", Name: fmt.Sprint("p", r.IntN(100))})
+			case n < 36:
+				b.Delete(podID(fmt.Sprint("p", r.IntN(100))))
+			case n == 36:
+				b.replace(t, model.KindPod, pods("a", "b", fmt.Sprint("p", r.IntN(100)))...)
+			case n == 37:
+				b.store.fail(nil, errors.New("cut off"))
+				time.Sleep(time.Second)
+				b.store.fail(nil, nil)
+			case n == 38:
+				b.stop()
+				b.run(t)
+			default:
+				time.Sleep(time.Duration(r.IntN(20)) * time.Second)
+			}
+		}
+		time.Sleep(2*maxMirrorWait + 2*markerEvery)
+		if m, c := b.marker(), b.store.counts(); m == nil || !m.Counts.Equal(c) {
+			t.Errorf("in the end the store holds %v, the marker says %+v", c, m)
+		}
+	})
+}
+
+func TestMirrorMarkerIsNotWrittenPerEvent(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.fill(t)
+		b.replace(t, model.KindPod, manyPods(1000)...)
+		b.run(t)
+		b.store.marks = nil
+		for i := range 500 { // five in a second
+			b.put(t, &model.Pod{Namespace: "shop", Name: fmt.Sprint("new", i)})
+			b.Delete(podID(fmt.Sprint("new", i-5)))
+			time.Sleep(200 * time.Millisecond)
+		}
+		synctest.Wait()
+		if n := len(b.store.marks); n > 15 {
+			t.Errorf("the marker was written %d times for 1 000 changes in 100 s", n)
+		}
+	})
+}
+
+func TestMirrorGenerationGrowsWithEveryComparisonThatDiffers(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.fill(t)
+		b.run(t)
+		first := b.marker()
+		time.Sleep(2 * time.Minute) // a sweep by the timer
+		if m := b.marker(); m.Generation != first.Generation {
+			t.Errorf("nothing differed, and the marker went from %+v to %+v", first, m)
+		}
+		first.Generation += time.Hour.Milliseconds() // of a replica whose clock is ahead
+		value, _ := model.EncodeMarker(first)
+		b.store.put(model.MarkerKey(testPrefix), value)
+		b.store.lost <- errNamed{errors.New("restored")}
+		time.Sleep(time.Second)
+		if m := b.marker(); m.Generation <= first.Generation {
+			t.Errorf("after the store was set back the generation is %d, before %d", m.Generation, first.Generation)
+		}
+		b.store.mu.Lock()
+		delete(b.store.values, model.MarkerKey(testPrefix))
+		b.store.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		if m := b.marker(); m == nil {
+			t.Error("the marker was deleted, and is not there again")
+		}
+	})
+}
+
+func TestMirrorKeepsWhatAnOperatorAccepted(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.fill(t)
+		b.run(t)
+		m := b.marker()
+		m.Accepted = m.Generation
+		value, _ := model.EncodeMarker(m)
+		b.store.put(model.MarkerKey(testPrefix), value)
+		b.Delete(podID("a"))
+		if got := b.marker(); got.Accepted != m.Generation || got.Counts["pod"] != 1 {
+			t.Errorf("the marker is %+v", got)
+		}
+	})
+}
+
+func TestMirrorLeavesTheStoreOfAnotherClusterAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		foreign, _ := model.EncodeMarker(&model.Marker{Cluster: "other", Generation: 7})
+		b := newMirrorBench()
+		b.store.put(model.MarkerKey(testPrefix), foreign)
+		b.store.put(model.Key(testPrefix, podID("theirs")), []byte("x"))
+		b.fill(t)
+		if err := b.Run(t.Context(), b.store, time.Minute); !errors.Is(err, ErrOtherCluster) {
+			t.Errorf("run ended with %v", err)
+		}
+		b.wantOps(t)
+
+		b.Identify(Identity{Cluster: "test", Accept: true})
+		b.store.each = func() {
+			if m := b.store.marker(); m != nil && (m.Cluster == "other" || b.store.values[model.Key(testPrefix, podID("theirs"))] != nil) {
+				t.Errorf("while the store is taken over its marker is %+v", m)
+			}
+		}
+		b.run(t)
+		if m := b.marker(); m == nil || m.Cluster != "test" || m.Accepted != m.Generation || m.Generation <= 7 {
+			t.Errorf("the marker is %+v", m)
+		}
+		b.stop()
+	})
+}
+
+func TestMirrorNeedsAnIdentity(t *testing.T) {
+	m := NewMirror(testPrefix, mirrorKinds, discard())
+	if err := m.Run(context.Background(), guarded{newStore(), make(chan error)}, 0); !errors.Is(err, errNoCluster) {
+		t.Errorf("run ended with %v", err)
+	}
+}
+
+func TestReflectorMarksWhatItWrites(t *testing.T) {
+	s := newStore()
+	s.each = func() {
+		if m, c := s.marker(), s.counts(); m != nil && c.Lacks(m.Counts) != "" {
+			t.Errorf("the store holds %v, the marker promises %v", c, m.Counts)
+		}
+	}
+	r := NewReflector(s, testPrefix, discard())
+	do := func(_ Stats, err error) *model.Marker {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.marker()
+	}
+	if m := do(r.Delete(t.Context(), []model.ID{podID("a")})); m != nil {
+		t.Errorf("who deletes nothing from a store without a marker left %+v", m)
+	}
+	first := do(r.Apply(t.Context(), pods("a", "b")))
+	if first == nil || first.Cluster != ManifestsCluster || first.Counts["pod"] != 2 || first.Accepted != 0 {
+		t.Fatalf("the marker is %+v", first)
+	}
+	if m := do(r.Apply(t.Context(), pods("a", "c"))); m.Counts["pod"] != 3 || m.Generation != first.Generation {
+		t.Errorf("the marker is %+v", m)
+	}
+	if m := do(r.Replace(t.Context(), pods("c"))); m.Counts["pod"] != 1 || m.Generation <= first.Generation {
+		t.Errorf("the marker is %+v", m)
+	}
+	s.marks = nil
+	if do(r.Replace(t.Context(), pods("c"))); len(s.marks) > 0 {
+		t.Errorf("equal state has %q written", s.marks)
+	}
+	if m := do(r.Delete(t.Context(), []model.ID{podID("c")})); m.Counts.Total() != 0 || m.Accepted != m.Generation {
+		t.Errorf("after the last object the marker is %+v", m)
+	}
+}

@@ -1,0 +1,379 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/vishvananda/netns"
+
+	gates "github.com/sluice-net/sluice/endpoints/gate"
+	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/tests/wires"
+)
+
+// pluginsFolder is where Debian's containernetworking-plugins has its programs.
+const pluginsFolder = "/usr/lib/cni"
+
+// cniNode is a node whose pods are made by CNI plugins, with sluice-cni behind them.
+type cniNode struct {
+	*kernelNode
+	cni     *libcni.CNIConfig
+	list    *libcni.NetworkConfigList
+	options string // of sluice-cni, as members of JSON
+}
+
+// newCNINode returns one without an agent. The first plugin makes interfaces, with host-local.
+func newCNINode(t testing.TB, first, options string) *cniNode {
+	t.Helper()
+	for _, p := range []string{first, "host-local"} {
+		if _, err := os.Stat(filepath.Join(pluginsFolder, p)); err != nil {
+			t.Skipf("no CNI plugins here (apt-get install containernetworking-plugins): %v", err)
+		}
+	}
+	n := &cniNode{kernelNode: newKernelNode(t, "auto"), options: options}
+	dir := t.TempDir()
+	n.kernelNode.cni = filepath.Join(dir, "results")
+	n.Must(os.MkdirAll(n.kernelNode.cni, 0o700))
+	n.socket = filepath.Join(socketDir(t), "agent.sock")
+	n.cni = libcni.NewCNIConfigWithCacheDir([]string{pluginsFolder, filepath.Dir(program("sluice-cni"))}, dir, nil)
+	n.configure(first, options)
+	store(t, n.etcd, cniPods)
+	return n
+}
+
+func (n *cniNode) configure(first, options string) {
+	n.T.Helper()
+	if options != "" {
+		options = ", " + options
+	}
+	text := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [
+		{"type": %q, "bridge": "cnitest0", "isGateway": true, "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.88.0.0/24"}},
+		{"type": "sluice-cni", "socket": %q, "pins": %q%s}]}`, first, n.state, n.socket, n.pins, options)
+	list, err := libcni.NetworkConfFromBytes([]byte(text))
+	n.Must(err)
+	n.list = list
+}
+
+// cniPods are a pod with a policy at the first address of host-local, and two that nobody talks of.
+var cniPods = `
+{apiVersion: v1, kind: Namespace, metadata: {name: cni}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: cni, labels: {app: web}}
+spec: {nodeName: node-1, containers: [{name: c, image: i}]}
+status: {phase: Running, podIPs: [{ip: 10.88.0.2}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: web, namespace: cni}
+spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}
+`
+
+// sandbox is a network namespace of a pod, and what the runtime says of it.
+func (n *cniNode) sandbox(name string) *libcni.RuntimeConf {
+	n.T.Helper()
+	var ns netns.NsHandle
+	made := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		var err error
+		ns, err = netns.New()
+		made <- err
+	}()
+	n.Must(<-made)
+	n.T.Cleanup(func() { _ = ns.Close() })
+	return &libcni.RuntimeConf{
+		ContainerID: "sandbox-" + name, IfName: "eth0", NetNS: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(ns)),
+		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "cni"}, {"K8S_POD_NAME", name}, {"K8S_POD_UID", "uid-" + name}},
+	}
+}
+
+// up starts the agent. It is not ready: pods of the demo have no interface here.
+func (n *cniNode) up() {
+	n.T.Helper()
+	n.start()
+	n.agent.serves()
+}
+
+func (n *cniNode) add(rt *libcni.RuntimeConf) error {
+	return wires.Inside(n.Node, func() error {
+		_, err := n.cni.AddNetworkList(context.Background(), n.list, rt)
+		return err
+	})
+}
+
+func (n *cniNode) del(rt *libcni.RuntimeConf) error {
+	return wires.Inside(n.Node, func() error { return n.cni.DelNetworkList(context.Background(), n.list, rt) })
+}
+
+func (n *cniNode) check(rt *libcni.RuntimeConf) error {
+	return wires.Inside(n.Node, func() error { return n.cni.CheckNetworkList(context.Background(), n.list, rt) })
+}
+
+// endpoint returns what the agent knows of a pod's interface.
+func (n *cniNode) endpoint(name string) (wire.Endpoint, error) {
+	all, err := wire.NewClient(n.socket).List(context.Background())
+	for _, e := range all {
+		if e.Pod == "cni/"+name {
+			return e, nil
+		}
+	}
+	return wire.Endpoint{}, errors.Join(err, fmt.Errorf("no endpoint of %s among %v", name, all))
+}
+
+// isEnforced is nil while the interface of a pod lets pass what policy permits.
+func (n *cniNode) isEnforced(name string) error {
+	e, err := n.endpoint(name)
+	if err == nil && (e.State != wire.Enforced || slices.Contains(n.blocked(), e.Index)) {
+		err = fmt.Errorf("the interface is %+v, blocked are %v", e, n.blocked())
+	}
+	return err
+}
+
+// blocked returns the interfaces that a gate blocks.
+func (n *cniNode) blocked() (out []uint32) {
+	n.T.Helper()
+	n.at(func() (err error) {
+		g := gates.New(n.pins)
+		out, err = g.Blocked()
+		return errors.Join(err, g.Close())
+	})
+	return out
+}
+
+func codeOf(err error) uint {
+	if e, ok := errors.AsType[*types.Error](err); ok {
+		return e.Code
+	}
+	return 0
+}
+
+func TestCNIAddReturnsWithPolicyInForce(t *testing.T) {
+	for _, first := range []string{"ptp", "bridge"} {
+		t.Run(first, func(t *testing.T) {
+			n := newCNINode(t, first, `"timeout": "1m", "onTimeout": "fail"`)
+			n.up()
+			web := n.sandbox("web")
+			n.Must(n.add(web))
+			e, err := n.endpoint("web")
+			n.Must(err)
+			if e.Source != "told" || e.UID != "uid-web" {
+				t.Errorf("after ADD the interface is %+v", e)
+			}
+			eventually(t, func() error { return n.isEnforced("web") })
+			n.Must(n.check(web))
+			n.Must(n.del(web))
+			n.Must(n.del(web)) // kubelets repeat it
+			eventually(t, func() error {
+				if e, err := n.endpoint("web"); err == nil && e.State == wire.Enforced {
+					return fmt.Errorf("after DEL there is %+v", e)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestCNIAddOfAPodThatNobodyKnowsLeavesItBlocked(t *testing.T) {
+	n := newCNINode(t, "ptp", `"timeout": "300ms"`)
+	n.up()
+	late := n.sandbox("late")
+	n.Must(n.add(late))
+	e, err := n.endpoint("late")
+	n.Must(err)
+	if e.State != "pending" || !slices.Contains(n.blocked(), e.Index) {
+		t.Errorf("after ADD the interface is %+v, blocked are %v", e, n.blocked())
+	}
+	n.Must(n.check(late))
+
+	n.configure("ptp", `"timeout": "300ms", "onTimeout": "fail"`)
+	other := n.sandbox("other")
+	if err := n.add(other); codeOf(err) != types.ErrTryAgainLater || !strings.Contains(err.Error(), "policy is not enforced yet") {
+		t.Errorf("ADD of a pod that policy does not know: %v", err)
+	}
+	n.Must(n.del(other))
+}
+
+func TestCNIWithoutAnAgentBlocksUntilOneIsThere(t *testing.T) {
+	n := newCNINode(t, "bridge", `"timeout": "200ms"`)
+	web := n.sandbox("web")
+	n.Must(n.add(web))
+	if b := n.blocked(); len(b) != 1 {
+		t.Fatalf("blocked are %v", b)
+	}
+	n.Must(n.check(web))
+	n.up()
+	eventually(t, func() error { return n.isEnforced("web") })
+	n.kill()
+	n.Must(n.del(web))
+
+	n.configure("bridge", `"timeout": "200ms", "agentAbsent": "fail"`)
+	other := n.sandbox("other")
+	if err := n.add(other); codeOf(err) != types.ErrTryAgainLater || !strings.Contains(err.Error(), "the agent does not answer") {
+		t.Errorf("ADD without an agent: %v", err)
+	}
+	n.Must(n.del(other))
+}
+
+// TestCNIFindsTheAgentThatComesWhileItWaits: the plugin blocks first, and the agent opens.
+func TestCNIFindsTheAgentThatComesWhileItWaits(t *testing.T) {
+	n := newCNINode(t, "ptp", `"timeout": "1m", "onTimeout": "fail"`)
+	web, done := n.sandbox("web"), make(chan error, 1)
+	go func() { done <- n.add(web) }()
+	eventually(t, func() error {
+		if len(n.blocked()) == 0 {
+			return errors.New("nothing is blocked")
+		}
+		return nil
+	})
+	n.up()
+	n.Must(<-done)
+	eventually(t, func() error { return n.isEnforced("web") })
+}
+
+// TestCNIFiftyPodsAtOnce adds pods twice each, all at once, and deletes them so. Afterwards nothing is
+// left, neither of interfaces nor of pins.
+func TestCNIFiftyPodsAtOnce(t *testing.T) {
+	n := newCNINode(t, "ptp", `"wait": false`)
+	n.up()
+	before := len(n.blocked())
+	pods := make([]*libcni.RuntimeConf, 50)
+	for i := range pods {
+		pods[i] = n.sandbox(fmt.Sprint("p", i))
+	}
+	each := func(f func(*libcni.RuntimeConf) error) {
+		t.Helper()
+		var all sync.WaitGroup
+		errs := make([]error, len(pods))
+		for i, p := range pods {
+			all.Go(func() { errs[i] = f(p) })
+		}
+		all.Wait()
+		n.Must(errors.Join(errs...))
+	}
+	each(n.add)
+	if b := n.blocked(); len(b) != before+len(pods) {
+		t.Errorf("%d interfaces are blocked, want %d more than %d", len(b), len(pods), before)
+	}
+	each(n.check)
+	each(n.del)
+	eventually(t, func() error {
+		pins, err := filepath.Glob(filepath.Join(n.pins, "block_*"))
+		if err == nil && len(pins) != 2*before {
+			err = fmt.Errorf("pins are left: %v", pins)
+		}
+		return err
+	})
+}
+
+// TestCNIRefusesWhatIsWrongInWords runs the program as a runtime does.
+func TestCNIRefusesWhatIsWrongInWords(t *testing.T) {
+	const good = `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni"}`
+	for name, c := range map[string]struct {
+		command, args, stdin string
+		code                 uint
+		want                 string
+	}{
+		"broken JSON":      {"ADD", "", `{"cniVersion": `, types.ErrDecodingFailure, ""},
+		"a future version": {"ADD", "", `{"cniVersion": "9.9.9", "name": "n", "type": "sluice-cni"}`, types.ErrIncompatibleCNIVersion, "incompatible"},
+		"first of a list":  {"ADD", "K8S_POD_NAMESPACE=a;K8S_POD_NAME=b", good, types.ErrInvalidNetworkConfig, "prevResult is missing"},
+		"no pod": {"ADD", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "prevResult": {"cniVersion": "1.1.0"}}`,
+			types.ErrInvalidEnvironmentVariables, "CNI_ARGS has no K8S_POD_NAMESPACE"},
+		"a pod twice": {"ADD", "K8S_POD_NAME=a;K8S_POD_NAME=b", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "prevResult": {"cniVersion": "1.1.0"}}`,
+			types.ErrInvalidEnvironmentVariables, "K8S_POD_NAME twice"},
+		"no namespace": {"ADD", "K8S_POD_NAMESPACE=a;K8S_POD_NAME=b", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "prevResult": {"cniVersion": "1.1.0"}}`,
+			types.ErrUnknownContainer, "CNI_NETNS cannot be opened"},
+		"prevResult that is none": {"ADD", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "prevResult": {"cniVersion": "1.1.0", "ips": 7}}`,
+			types.ErrDecodingFailure, "prevResult cannot be read"},
+		"a timeout that is none":    {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "timeout": "soon"}`, types.ErrInvalidNetworkConfig, `invalid timeout "soon": want 0s to 1m0s`},
+		"a timeout that is too big": {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "timeout": "100h"}`, types.ErrInvalidNetworkConfig, "invalid timeout"},
+		"a choice that is none":     {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "onTimeout": "open"}`, types.ErrInvalidNetworkConfig, `want continue or fail`},
+		"a huge value":              {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "agentAbsent": "` + strings.Repeat("x", 1<<16) + `"}`, types.ErrInvalidNetworkConfig, `xxx...": want block or fail`},
+		"a huge configuration":      {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "x": "` + strings.Repeat("x", 1<<20) + `"}`, types.ErrDecodingFailure, "bytes: want 1048576 at most"},
+		"a path that is none":       {"GC", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "pins": "here", "cni.dev/valid-attachments": []}`, types.ErrInvalidNetworkConfig, `invalid pins "here": want an absolute path`},
+		"no agent, and it must be":  {"STATUS", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "socket": "/nowhere.sock", "agentAbsent": "fail"}`, types.ErrPluginNotAvailable, "the agent does not answer"},
+		"no agent":                  {"STATUS", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "socket": "/nowhere.sock"}`, 0, ""},
+		"DEL without anything":      {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "socket": "/nowhere.sock"}`, 0, ""},
+		"versions":                  {"VERSION", "", `{"cniVersion": "1.1.0"}`, 0, `"1.1.0"]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), program("sluice-cni"))
+			cmd.Env = []string{"CNI_COMMAND=" + c.command, "CNI_CONTAINERID=c", "CNI_NETNS=/nowhere", "CNI_IFNAME=eth0", "CNI_PATH=/nowhere", "CNI_ARGS=" + c.args}
+			cmd.Stdin = strings.NewReader(c.stdin)
+			var out bytes.Buffer
+			cmd.Stdout = &out
+			err := cmd.Run()
+			if c.code == 0 {
+				if err != nil || !strings.Contains(strings.ReplaceAll(out.String(), " ", ""), c.want) {
+					t.Errorf("%v: %s", err, out.String())
+				}
+				return
+			}
+			var e types.Error
+			if json.Unmarshal(out.Bytes(), &e) != nil || err == nil || e.Code != c.code || !strings.Contains(e.Msg+" "+e.Details, c.want) {
+				t.Errorf("%v: %s; want code %d and %q", err, out.String(), c.code, c.want)
+			}
+		})
+	}
+}
+
+// BenchmarkCNIAdd measures how long ADD takes, one at a time and 50 at once, by ptp alone and with
+// sluice-cni behind it. The difference is what sluice-cni adds without its wait for policy.
+func BenchmarkCNIAdd(b *testing.B) {
+	for _, plugins := range []int{1, 2} {
+		for _, parallel := range []int{1, 50} {
+			b.Run(fmt.Sprintf("plugins=%d/parallel=%d", plugins, parallel), func(b *testing.B) {
+				n := newCNINode(b, "ptp", `"wait": false`)
+				n.list.Plugins = n.list.Plugins[:plugins]
+				n.up()
+				var took []time.Duration
+				for b.Loop() {
+					took = append(took, n.addAndDelete(b, parallel)...)
+				}
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/2].Microseconds())/1e3, "p50-ms")
+				b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1e3, "p99-ms")
+			})
+		}
+	}
+}
+
+// addAndDelete adds pods at once, deletes them, and returns how long each ADD took.
+func (n *cniNode) addAndDelete(b *testing.B, parallel int) []time.Duration {
+	took, errs := make([]time.Duration, parallel), make([]error, parallel)
+	pods := make([]*libcni.RuntimeConf, parallel)
+	for i := range pods {
+		pods[i] = n.sandbox(fmt.Sprint("p", i))
+	}
+	var all sync.WaitGroup
+	for i, p := range pods {
+		all.Go(func() {
+			start := time.Now()
+			errs[i] = n.add(p)
+			took[i] = time.Since(start)
+		})
+	}
+	all.Wait()
+	b.StopTimer()
+	defer b.StartTimer()
+	for _, p := range pods {
+		errs = append(errs, n.del(p))
+	}
+	n.Must(errors.Join(errs...))
+	return took
+}
