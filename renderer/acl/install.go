@@ -221,12 +221,6 @@ func (w *wanted) cleanUp(ctx context.Context) error {
 			return err
 		}
 	}
-	w.r.needed = w.r.needed || len(w.live) > 0
-	if !w.r.needed { // who only takes away what others have left does not need them
-		if err := w.m.removeSpares(ctx, w.r.link); err != nil {
-			return err
-		}
-	}
 	for s := range w.live {
 		w.forget(s)
 	}

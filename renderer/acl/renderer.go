@@ -59,7 +59,6 @@ type Renderer struct {
 	calm      bool                   // it is the time to make room, unless there is something else to do
 
 	committed bool              // there was a Commit
-	needed    bool              // ACLs of ours have been, by this renderer
 	spared    map[uint32]string // interfaces by index that Quarantine leaves alone; nil: it has found no rules
 }
 

@@ -2,8 +2,6 @@ package acl
 
 import (
 	"context"
-	"maps"
-	"slices"
 )
 
 // VPP counts what each entry of an ACL decides, in a vector in its statistics segment that is as
@@ -73,17 +71,6 @@ func (m *mirror) spare(ctx context.Context, l *link, index uint32) (kept bool, e
 	}
 	m.spares[index] = longest
 	return true, nil
-}
-
-// removeSpares deletes all spares, when nothing of ours is left.
-func (m *mirror) removeSpares(ctx context.Context, l *link) error {
-	for _, index := range slices.Sorted(maps.Keys(m.spares)) {
-		if err := l.remove(ctx, index, spareTag); err != nil {
-			return err
-		}
-		delete(m.spares, index)
-	}
-	return nil
 }
 
 // lengthen notes how long lists ACLs have had, as far as VPP says it. It has one counter more than
