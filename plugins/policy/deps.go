@@ -28,8 +28,10 @@ type Deps struct {
 	// Renderers enforce; their names must differ.
 	Renderers []renderer.Renderer
 	// Node is the agent's node: its pods are local. Empty makes all pods local.
-	Node          string
-	NodeAddresses []netip.Addr // of the node, beside those that its pods tell
+	Node string
+	// NodeAddresses returns addresses of the node beside those that its pods tell. It is asked with
+	// every transaction, and must not wait; call Prompt when they are others. nil is none.
+	NodeAddresses func() []netip.Addr
 	// DenyNode ends the exemption of the node's own traffic from isolation.
 	DenyNode bool
 	// MinBackoff and MaxBackoff bound the pause before a renderer that failed is

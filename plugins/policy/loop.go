@@ -77,6 +77,7 @@ func (p *Plugin) apply(ctx context.Context, changes model.Changes) error {
 	watch := p.stopwatch()
 	p.found(p.cache.Update(changes, p.processor))
 	p.ended(p.cache.Solved())
+	p.renumber()
 	watch(StageCache)
 	resync := changes.Resync && !p.resynced
 	txn := p.configurator.NewTxn(resync)
@@ -125,9 +126,18 @@ func (p *Plugin) recommit(ctx context.Context) error {
 	case !p.resynced:
 		return ctx.Err()
 	}
+	if p.renumber() {
+		p.prompted.Store(true)
+		return p.apply(ctx, model.Changes{})
+	}
 	txn := p.configurator.NewTxn(false)
 	txn.CommitAll()
 	return p.empty(ctx, txn)
+}
+
+// renumber tells the processor the addresses of the node. It reports whether they are others.
+func (p *Plugin) renumber() bool {
+	return p.NodeAddresses != nil && p.processor.SetNodeAddresses(p.NodeAddresses())
 }
 
 // empty commits a transaction that has no changes.
