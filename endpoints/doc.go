@@ -94,6 +94,11 @@ type key struct {
 
 func (c Claim) key() key { return key{c.Source, c.Owner} }
 
+// sameLife reports whether two claims are for the same life of a pod.
+func (c Claim) sameLife(o Claim) bool {
+	return c.Pod == o.Pod && c.UID == o.UID && c.Sandbox == o.Sandbox
+}
+
 // compareClaims orders claims, the best last: by source, then by time.
 func compareClaims(a, b Claim) int {
 	return cmp.Or(cmp.Compare(a.Source, b.Source), a.Since.Compare(b.Since), cmp.Compare(a.Owner, b.Owner))

@@ -136,19 +136,43 @@ func (m *model) claim(c endpoints.Claim) bool {
 		return false
 	}
 	c.Link = l.link
+	before := m.binding(c.Link.Index)
+	at := len(m.claims)
 	if i := m.owned(c.Source, c.Owner); i >= 0 {
 		old := m.claims[i]
 		m.claims = slices.Delete(m.claims, i, i+1)
+		at--
 		if old.Pod == c.Pod && old.UID == c.UID && old.Sandbox == c.Sandbox && old.Link == c.Link {
-			c.Since = old.Since
-			m.claims = slices.Insert(m.claims, i, c)
-			return true
+			c.Since, at = old.Since, i
 		}
-		m.reset(old.Link.Index)
+		if old.Link != c.Link {
+			m.reset(old.Link.Index)
+		}
 	}
-	m.reset(c.Link.Index)
-	m.claims = append(m.claims, c)
+	m.claims = slices.Insert(m.claims, at, c)
+	if after := m.binding(c.Link.Index); after != before || after.state != endpoints.StateEnforced {
+		m.reset(c.Link.Index)
+	}
 	return true
+}
+
+// binding is for which claim an interface is enforced, if no other one is against it.
+type binding struct {
+	source       endpoints.Source
+	owner        string
+	pod          api.PodID
+	uid, sandbox string
+	state        endpoints.State
+}
+
+func (m *model) binding(index uint32) (b binding) {
+	if len(m.on(index)) == 0 {
+		return b
+	}
+	c := best(m.on(index))
+	_, state := m.pod(index)
+	b.source, b.owner, b.pod, b.uid, b.sandbox, b.state = c.Source, c.Owner, c.Pod, c.UID, c.Sandbox, state
+	return b
 }
 
 func (m *model) offer(pod api.PodID, ips []netip.Addr) (out []uint32) {

@@ -110,14 +110,19 @@ func (r *Registry) Claim(c Claim) error {
 	if c.Since.IsZero() {
 		c.Since = r.now()
 	}
-	if known && old.Pod == c.Pod && old.UID == c.UID && old.Sandbox == c.Sandbox && old.Link.is(c.Link) {
+	if known && old.sameLife(c) && old.Link.is(c.Link) {
 		c.Since = old.Since
-	} else {
-		r.unbind(old.Link.Index)
-		r.unbind(c.Link.Index)
 	}
+	best, why := r.bound(c.Link.Index)
 	r.claims[c.key()] = c
 	r.changed()
+	if known && old.Link.Index != c.Link.Index {
+		r.unbind(old.Link.Index)
+	}
+	// A claim that says again, or also, what the best one says changes nothing.
+	if b, w := r.bound(c.Link.Index); why != "" || w != "" || b.key() != best.key() || !b.sameLife(best) {
+		r.unbind(c.Link.Index)
+	}
 	return nil
 }
 

@@ -93,6 +93,23 @@ func TestRegistryHasOneSandboxOfAPod(t *testing.T) {
 	want(t, r, 2, endpoints.StateEnforced)
 }
 
+// TestRegistryStaysEnforcedWhenAnotherSourceSaysTheSame: a runtime writes its record of a pod behind ADD.
+func TestRegistryStaysEnforcedWhenAnotherSourceSaysTheSame(t *testing.T) {
+	r := enforced(t)
+	record := told(web, "c1", link1)
+	if err := r.Found(endpoints.SourceNamespace, link1, []endpoints.Claim{record}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, r, 1, endpoints.StateEnforced)
+	record.UID = "1"
+	again := told(web, "c1", link1)
+	again.UID = "2"
+	if err := errors.Join(r.Found(endpoints.SourceNamespace, link1, []endpoints.Claim{record}), r.Claim(again)); err != nil {
+		t.Fatal(err)
+	}
+	want(t, r, 1, endpoints.StateConflicting)
+}
+
 func TestRegistryWaitsForTheCommitThatAskedBehindAClaim(t *testing.T) {
 	r := enforced(t)
 	r.Withdraw(endpoints.SourceTold, "c1/eth0")

@@ -175,8 +175,9 @@ func TestCNIAddReturnsWithPolicyInForce(t *testing.T) {
 			if e.Source != "told" || e.UID != "uid-web" {
 				t.Errorf("after ADD the interface is %+v", e)
 			}
-			eventually(t, func() error { return n.isEnforced("web") })
+			n.Must(n.isEnforced("web"))
 			n.Must(n.check(web))
+			n.Must(n.isEnforced("web")) // also behind what the runtime writes
 			n.Must(n.del(web))
 			n.Must(n.del(web)) // kubelets repeat it
 			eventually(t, func() error {
