@@ -135,6 +135,32 @@ func TestRegistryWaitsForTheAddressesOfThisLife(t *testing.T) {
 	want(t, r, 2, endpoints.StatePending)
 }
 
+func TestRegistryBlocksAnotherLifeOfThePod(t *testing.T) {
+	r := enforced(t)
+	next := told(web, "c2", link2)
+	next.UID = "2"
+	r.Identify(map[api.PodID]string{web: "1"}, true)
+	if err := r.Claim(next); err != nil {
+		t.Fatal(err)
+	}
+	commit(r, web) // with the labels of the pod before, and the same address
+	want(t, r, 2, endpoints.StatePending)
+	if got := r.Addresses(); len(got) != 0 {
+		t.Errorf("policy is to know addresses %v of another life", got)
+	}
+	r.Identify(map[api.PodID]string{web: "2"}, false)
+	want(t, r, 2, endpoints.StatePending)
+	if got := r.Addresses()[web]; len(got) != 1 || got[0] != address {
+		t.Errorf("the pod has addresses %v", got)
+	}
+	commit(r, web)
+	want(t, r, 2, endpoints.StateEnforced)
+	r.Identify(map[api.PodID]string{web: "3"}, false)
+	want(t, r, 2, endpoints.StateOrphaned)
+	r.Identify(map[api.PodID]string{web: "2"}, false)
+	want(t, r, 2, endpoints.StatePending)
+}
+
 func TestRegistryTakesNoInterfaceForTheOneBefore(t *testing.T) {
 	for name, change := range map[string]func(*endpoints.Registry){
 		"gone":   func(r *endpoints.Registry) { r.Gone(1); r.Link(link1) },

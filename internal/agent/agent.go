@@ -77,6 +77,10 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 	if nodeConfig.XDP, err = a.xdp(nodeConfig.Infra, nodeConfig.Established); err != nil {
 		return nil, err
 	}
+	if a.endpoints != nil {
+		nodeConfig.Source = identified{nodeConfig.Source, cfg.Node, a.endpoints}
+		nodeConfig.Registered = a.endpoints.Registered
+	}
 	a.node, err = node.New(nodeConfig)
 	if err != nil {
 		return nil, err

@@ -30,6 +30,10 @@ type Deps struct {
 	// Node is the agent's node: its pods are local. Empty makes all pods local.
 	Node          string
 	NodeAddresses []netip.Addr // of the node, beside those that its pods tell
+	// Registered returns addresses that pods of the node got, from whoever makes their interfaces:
+	// a pod has them while the state has no addresses of it and no other pod with them. It is asked
+	// at every transaction, and its answer is kept; Prompt says that there is another one. Nil: none.
+	Registered func() map[api.PodID][]netip.Addr
 	// DenyNode ends the exemption of the node's own traffic from isolation.
 	DenyNode bool
 	// MinBackoff and MaxBackoff bound the pause before a renderer that failed is

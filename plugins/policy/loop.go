@@ -75,6 +75,9 @@ func (p *Plugin) sourceEnded(err error) {
 // them failed.
 func (p *Plugin) apply(ctx context.Context, changes model.Changes) error {
 	watch := p.stopwatch()
+	if p.Registered != nil {
+		p.cache.Register(p.Node, p.Registered())
+	}
 	p.found(p.cache.Update(changes, p.processor))
 	p.ended(p.cache.Solved())
 	watch(StageCache)
@@ -124,6 +127,9 @@ func (p *Plugin) recommit(ctx context.Context) error {
 		return p.quarantine(ctx)
 	case !p.resynced:
 		return ctx.Err()
+	case p.Registered != nil:
+		p.prompted.Store(true) // apply has all commit
+		return p.apply(ctx, model.Changes{})
 	}
 	txn := p.configurator.NewTxn(false)
 	txn.CommitAll()

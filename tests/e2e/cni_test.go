@@ -68,15 +68,22 @@ func (n *cniNode) configure(first, options string) {
 	n.list = list
 }
 
-// cniPods are a pod with a policy at the first address of host-local, and two that nobody talks of.
-var cniPods = `
+// cniPods is a pod with a policy, of which the API has no address yet, as of every pod before ADD.
+var cniPods = cniWith("uid-web", "")
+
+// cniWith has the pod by a UID, and with addresses as status.podIPs has them.
+func cniWith(uid, ips string) string {
+	return fmt.Sprintf(cniFormat, uid, ips)
+}
+
+const cniFormat = `
 {apiVersion: v1, kind: Namespace, metadata: {name: cni}}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: web, namespace: cni, labels: {app: web}}
+metadata: {name: web, namespace: cni, uid: %s, labels: {app: web}}
 spec: {nodeName: node-1, containers: [{name: c, image: i}]}
-status: {phase: Running, podIPs: [{ip: 10.88.0.2}]}
+status: {phase: Pending, podIPs: [%s]}
 ---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -188,6 +195,52 @@ func TestCNIAddReturnsWithPolicyInForce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCNIAddressesOfTheAPIComeBeforeThoseOfThePlugin: those of the plugin count until the API has some.
+func TestCNIAddressesOfTheAPIComeBeforeThoseOfThePlugin(t *testing.T) {
+	n := newCNINode(t, "ptp", `"timeout": "1m", "onTimeout": "fail"`)
+	n.up()
+	n.Must(n.add(n.sandbox("web")))
+	n.Must(n.isEnforced("web"))
+	store(t, n.etcd, cniWith("uid-web", "{ip: 10.88.0.77}"))
+	n.isBlocked("web", "policy knows its pod by other addresses, [10.88.0.77]: it was registered with [10.88.0.2]")
+	store(t, n.etcd, cniWith("uid-web", "{ip: 10.88.0.2}"))
+	eventually(t, func() error { return n.isEnforced("web") })
+	store(t, n.etcd, cniWith("uid-next", "{ip: 10.88.0.2}")) // the next pod of this name
+	n.isBlocked("web", "policy knows another pod of this name, uid uid-next")
+}
+
+// TestCNIAddWithTheAddressOfAnotherPodLeavesItBlocked: two plugins hand out one address.
+func TestCNIAddWithTheAddressOfAnotherPodLeavesItBlocked(t *testing.T) {
+	const victim = `
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: victim, namespace: cni, labels: {app: victim}}
+spec: {nodeName: node-2, containers: [{name: c, image: i}]}
+status: {phase: Running, podIPs: [{ip: 10.88.0.2}]}
+`
+	n := newCNINode(t, "ptp", `"timeout": "300ms"`)
+	store(t, n.etcd, cniPods+victim)
+	n.up()
+	n.Must(n.add(n.sandbox("web")))
+	n.isBlocked("web", "policy does not know its pod yet")
+	n.agent.line("the address 10.88.0.2 is registered for this pod, and is that of pod cni/victim")
+	ctl(t, "delete", "-f", manifestOf(t, victim), "--etcd-endpoints", n.etcd)
+	eventually(t, func() error { return n.isEnforced("web") })
+}
+
+// isBlocked waits until the interface of a pod is blocked for a reason.
+func (n *cniNode) isBlocked(name, reason string) {
+	n.T.Helper()
+	eventually(n.T, func() error {
+		e, err := n.endpoint(name)
+		if err == nil && (e.Reason != reason || !slices.Contains(n.blocked(), e.Index)) {
+			err = fmt.Errorf("the interface is %+v, blocked are %v", e, n.blocked())
+		}
+		return err
+	})
 }
 
 func TestCNIAddOfAPodThatNobodyKnowsLeavesItBlocked(t *testing.T) {
