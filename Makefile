@@ -26,7 +26,7 @@ DOCKER ?= docker
 CHURN ?= 1h
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube kube-down scale bench-xdp test-xdp test-vpp churn-vpp test-ligato images size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -128,6 +128,9 @@ test-xdp: ## Run the tests of the XDP renderer in the kernel in full: every mode
 	SLUICE_LONG=1 go test -count 1 -timeout 30m ./renderer/xdp/...
 	SLUICE_STACK=xdp-kernel SLUICE_LONG=usual go test -count 1 -timeout 30m ./tests/scenarios ./tests/sequences ./tests/differential ./tests/conformance/replay
 	SLUICE_LONG=1 go test -count 1 -timeout 30m -run Kernel ./tests/e2e
+
+lifecycle: ## Follow pods from birth to death in the kernel, whole: 50 killed agents, 1000 pods (root, some minutes; apt-get install containernetworking-plugins)
+	SLUICE_LONG=1 go test -count 1 -v -timeout 30m ./tests/lifecycle
 
 test-ligato: ## Run the plugin inside cn-infra, and what it publishes through the KVScheduler of vpp-agent (a module of its own)
 	cd tests/ligato && go vet ./... && go test -count 1 ./...

@@ -11,6 +11,8 @@
 //   - A look-up that fails changes nothing. A claim ends when its source withdraws it, or with the
 //     interface.
 //   - Every state but StateEnforced means that the interface lets nothing pass.
+//   - The UID of a pod decides, where both sides know it: what was claimed for another life of the
+//     pod is blocked.
 //   - Claims of two pods on one interface block it, and are reported.
 //   - An interface is itself: another one with its index is another one, and one with a new name
 //     is the same.
@@ -80,10 +82,12 @@ type Claim struct {
 	UID   string    `json:"uid,omitempty"` // of the pod; empty: not known
 	// Sandbox identifies the sandbox of the pod, the id of a container for CNI. A pod has one at a
 	// time, and interfaces of others are blocked. Empty: the source knows no sandboxes.
-	Sandbox string       `json:"sandbox,omitempty"`
-	Link    Link         `json:"link"`
-	IPs     []netip.Addr `json:"ips,omitempty"` // for people; policy has the pod's addresses from its own source
-	Since   time.Time    `json:"since"`
+	Sandbox string `json:"sandbox,omitempty"`
+	Link    Link   `json:"link"`
+	// IPs are those that the pod got. Policy knows it by them until its own source has addresses of
+	// it, and enforces only where that has one of them. Empty: not known.
+	IPs   []netip.Addr `json:"ips,omitempty"`
+	Since time.Time    `json:"since"`
 }
 
 // key identifies a claim.
@@ -93,6 +97,11 @@ type key struct {
 }
 
 func (c Claim) key() key { return key{c.Source, c.Owner} }
+
+// sameLife reports whether two claims are for the same life of a pod.
+func (c Claim) sameLife(o Claim) bool {
+	return c.Pod == o.Pod && c.UID == o.UID && c.Sandbox == o.Sandbox
+}
 
 // compareClaims orders claims, the best last: by source, then by time.
 func compareClaims(a, b Claim) int {

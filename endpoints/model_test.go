@@ -2,6 +2,8 @@ package endpoints_test
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -19,6 +21,7 @@ type model struct {
 	links  map[uint32]*modelLink
 	claims []endpoints.Claim // in the order in which they were made or changed
 	pods   map[api.PodID]bool
+	uids   map[api.PodID]string
 }
 
 type modelLink struct {
@@ -59,6 +62,13 @@ func best(claims []endpoints.Claim) (out endpoints.Claim) {
 	return out
 }
 
+// foreign reports whether an interface is of a life of its pod that policy does not know.
+func (m *model) foreign(index uint32) bool {
+	return slices.ContainsFunc(m.on(index), func(c endpoints.Claim) bool {
+		return c.UID != "" && m.uids[c.Pod] != "" && c.UID != m.uids[c.Pod]
+	})
+}
+
 // pod returns the pod of an interface, and the state that it has at best.
 func (m *model) pod(index uint32) (api.PodID, endpoints.State) {
 	l := m.links[index]
@@ -86,6 +96,12 @@ func (m *model) pod(index uint32) (api.PodID, endpoints.State) {
 	}
 	if mine.Sandbox != "" && best(others).Sandbox != mine.Sandbox {
 		return mine.Pod, endpoints.StateOrphaned
+	}
+	if m.foreign(index) && m.links[index].known {
+		return mine.Pod, endpoints.StateOrphaned
+	}
+	if m.foreign(index) {
+		return mine.Pod, endpoints.StatePending
 	}
 	return mine.Pod, endpoints.StateEnforced
 }
@@ -136,19 +152,44 @@ func (m *model) claim(c endpoints.Claim) bool {
 		return false
 	}
 	c.Link = l.link
+	before := m.binding(c.Link.Index)
+	at := len(m.claims)
 	if i := m.owned(c.Source, c.Owner); i >= 0 {
 		old := m.claims[i]
 		m.claims = slices.Delete(m.claims, i, i+1)
+		at--
 		if old.Pod == c.Pod && old.UID == c.UID && old.Sandbox == c.Sandbox && old.Link == c.Link {
-			c.Since = old.Since
-			m.claims = slices.Insert(m.claims, i, c)
-			return true
+			c.Since, at = old.Since, i
 		}
-		m.reset(old.Link.Index)
+		if old.Link != c.Link {
+			m.reset(old.Link.Index)
+		}
 	}
-	m.reset(c.Link.Index)
-	m.claims = append(m.claims, c)
+	m.claims = slices.Insert(m.claims, at, c)
+	if after := m.binding(c.Link.Index); after != before || after.state != endpoints.StateEnforced {
+		m.reset(c.Link.Index)
+	}
 	return true
+}
+
+// binding is for which claim an interface is enforced, if no other one is against it.
+type binding struct {
+	source       endpoints.Source
+	owner        string
+	pod          api.PodID
+	uid, sandbox string
+	ips          string
+	state        endpoints.State
+}
+
+func (m *model) binding(index uint32) (b binding) {
+	if len(m.on(index)) == 0 {
+		return b
+	}
+	c := best(m.on(index))
+	_, state := m.pod(index)
+	b.source, b.owner, b.pod, b.uid, b.sandbox, b.ips, b.state = c.Source, c.Owner, c.Pod, c.UID, c.Sandbox, fmt.Sprint(c.IPs), state
+	return b
 }
 
 func (m *model) offer(pod api.PodID, ips []netip.Addr) (out []uint32) {
@@ -164,6 +205,18 @@ func (m *model) offer(pod api.PodID, ips []netip.Addr) (out []uint32) {
 	}
 	slices.Sort(out)
 	return out
+}
+
+func (m *model) identify(uids map[api.PodID]string, all bool) {
+	if all {
+		m.uids = map[api.PodID]string{}
+	}
+	maps.Copy(m.uids, uids)
+	for index, l := range m.links {
+		if mine := m.on(index); len(mine) > 0 && m.agree(index) && m.foreign(index) {
+			l.offered, l.enforced = false, api.PodID{}
+		}
+	}
 }
 
 func (m *model) acknowledge(pods map[api.PodID]bool, enforced map[uint32]api.PodID) {
@@ -310,6 +363,12 @@ func (p *player) Acknowledge(t *rapid.T) {
 	p.m.acknowledge(known, enforced)
 }
 
+func (p *player) Identify(t *rapid.T) {
+	known, all := rapid.MapOf(pods, uids).Draw(t, "uids"), rapid.Bool().Draw(t, "all")
+	p.r.Identify(known, all)
+	p.m.identify(known, all)
+}
+
 // check compares all that can be asked.
 func (p *player) Check(t *rapid.T) {
 	now := map[uint32]endpoints.Endpoint{}
@@ -326,6 +385,13 @@ func (p *player) Check(t *rapid.T) {
 	if len(now) != len(p.m.links) {
 		t.Fatalf("there are %v, want %v", now, p.m.links)
 	}
+	for pod, ips := range p.r.Addresses() {
+		for index := range p.m.links {
+			if of, at := p.m.pod(index); of == pod && at == endpoints.StateEnforced && !subset(best(p.m.on(index)).IPs, ips) {
+				t.Fatalf("pod %s has %v, and interface %d was claimed with others", pod, ips, index)
+			}
+		}
+	}
 	changes := p.r.Changes()
 	for index := range uint32(5) {
 		if now[index] != p.seen[index] && !slices.Contains(changes, index) {
@@ -335,14 +401,18 @@ func (p *player) Check(t *rapid.T) {
 	p.seen = now
 }
 
+func subset(a, b []netip.Addr) bool {
+	return !slices.ContainsFunc(a, func(x netip.Addr) bool { return !slices.Contains(b, x) })
+}
+
 // TestRegistryIsItsModel plays random events to the registry and to the model.
 func TestRegistryIsItsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := &player{m: model{links: map[uint32]*modelLink{}}, seen: map[uint32]endpoints.Endpoint{}}
+		p := &player{m: model{links: map[uint32]*modelLink{}, uids: map[api.PodID]string{}}, seen: map[uint32]endpoints.Endpoint{}}
 		p.r = endpoints.NewRegistry(p.now)
 		t.Repeat(map[string]func(*rapid.T){
 			"": p.Check, "link": p.Link, "gone": p.Gone, "resync": p.Resync, "claim": p.Claim, "found": p.Found,
-			"withdraw": p.Withdraw, "offer": p.Offer, "acknowledge": p.Acknowledge,
+			"withdraw": p.Withdraw, "offer": p.Offer, "acknowledge": p.Acknowledge, "identify": p.Identify,
 		})
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
@@ -24,9 +25,10 @@ type Registry struct {
 	nodes  map[uint32]*node // by index, of interfaces that are there
 	claims map[key]Claim    // of interfaces that are there
 	pods   map[api.PodID]bool
-	dirty  map[uint32]bool // whose state changed since Changes
-	sorted *sorted         // nil after a change of claims
-	stale  bool            // states are not those of what was told
+	uids   map[api.PodID]string // by which policy knows pods of this node
+	dirty  map[uint32]bool      // whose state changed since Changes
+	sorted *sorted              // nil after a change of claims
+	stale  bool                 // states are not those of what was told
 }
 
 // node is an interface that is there.
@@ -36,6 +38,7 @@ type node struct {
 	offered  bool      // for the pod that it is bound to, since its claims changed last
 	enforced api.PodID // whose policy is in force, and was offered; the zero value for none
 	known    bool      // its pod was known to policy since its claims changed last
+	differs  string    // why it was not offered
 	last     Claim     // was withdrawn last
 }
 
@@ -44,7 +47,7 @@ func NewRegistry(now func() time.Time) *Registry {
 	if now == nil {
 		now = time.Now
 	}
-	return &Registry{now: now, nodes: map[uint32]*node{}, claims: map[key]Claim{}, pods: map[api.PodID]bool{}, dirty: map[uint32]bool{}}
+	return &Registry{now: now, nodes: map[uint32]*node{}, claims: map[key]Claim{}, pods: map[api.PodID]bool{}, uids: map[api.PodID]string{}, dirty: map[uint32]bool{}}
 }
 
 // Link says that an interface is there, or what it is called now. It is told whenever that changes:
@@ -110,14 +113,19 @@ func (r *Registry) Claim(c Claim) error {
 	if c.Since.IsZero() {
 		c.Since = r.now()
 	}
-	if known && old.Pod == c.Pod && old.UID == c.UID && old.Sandbox == c.Sandbox && old.Link.is(c.Link) {
+	if known && old.sameLife(c) && old.Link.is(c.Link) {
 		c.Since = old.Since
-	} else {
-		r.unbind(old.Link.Index)
-		r.unbind(c.Link.Index)
 	}
+	best, why := r.bound(c.Link.Index)
 	r.claims[c.key()] = c
 	r.changed()
+	if known && old.Link.Index != c.Link.Index {
+		r.unbind(old.Link.Index)
+	}
+	// A claim that says again, or also, what the best one says changes nothing.
+	if b, w := r.bound(c.Link.Index); why != "" || w != "" || b.key() != best.key() || !b.sameLife(best) || !slices.Equal(b.IPs, best.IPs) {
+		r.unbind(c.Link.Index)
+	}
 	return nil
 }
 
@@ -134,9 +142,9 @@ func (r *Registry) Found(source Source, link Link, claims []Claim) error {
 		now[c.key()] = true
 		errs = append(errs, r.Claim(c))
 	}
-	for k, c := range r.claims {
-		if k.source == source && c.Link.is(link) && !now[k] {
-			r.withdraw(k)
+	for _, c := range r.Claims() { // the one that is withdrawn last is shown
+		if c.Source == source && c.Link.is(link) && !now[c.key()] {
+			r.withdraw(c.key())
 		}
 	}
 	return errors.Join(errs...)
@@ -163,7 +171,7 @@ func (r *Registry) withdraw(k key) bool {
 // unbind has an interface be enforced only when its pod's policy was asked for and acknowledged anew.
 func (r *Registry) unbind(index uint32) {
 	if n := r.nodes[index]; n != nil {
-		n.offered, n.enforced, n.known = false, api.PodID{}, false
+		n.offered, n.enforced, n.known, n.differs = false, api.PodID{}, false, ""
 	}
 }
 
@@ -178,8 +186,11 @@ func (r *Registry) Offer(pod api.PodID, ips []netip.Addr) (out []uint32) {
 		}
 		n, ok := r.nodes[index], overlap(best.IPs, ips)
 		r.stale = r.stale || n.offered != ok
+		n.differs = ""
 		if n.offered = ok; ok {
 			out = append(out, index)
+		} else {
+			n.differs = fmt.Sprintf("policy knows its pod by other addresses, %v: it was registered with %v", ips, best.IPs)
 		}
 	}
 	slices.Sort(out)
@@ -189,6 +200,41 @@ func (r *Registry) Offer(pod api.PodID, ips []netip.Addr) (out []uint32) {
 // overlap reports whether two lists of addresses have one in common, or one is not known.
 func overlap(a, b []netip.Addr) bool {
 	return len(a) == 0 || slices.ContainsFunc(a, func(x netip.Addr) bool { return slices.Contains(b, x.Unmap()) })
+}
+
+// Identify says by which UIDs policy knows the pods of the node, beside those that it said before or,
+// with all, only by these. An empty one says that policy does not know the pod, or not its UID. It is
+// told before policy knows the pods so: what was claimed for another life of a pod is not offered.
+func (r *Registry) Identify(uids map[api.PodID]string, all bool) {
+	if all {
+		clear(r.uids)
+	}
+	for pod, uid := range uids {
+		if r.uids[pod] = uid; uid == "" {
+			delete(r.uids, pod)
+		}
+	}
+	for index, n := range r.nodes {
+		if _, why := r.bound(index); strings.HasPrefix(why, reasonLife) {
+			n.offered, n.enforced = false, api.PodID{}
+		}
+	}
+	r.stale = true
+}
+
+// Addresses returns those with which pods were claimed, of interfaces that are bound to them. Policy
+// that knows a pod by another UID does not know it by these addresses.
+func (r *Registry) Addresses() map[api.PodID][]netip.Addr {
+	out := map[api.PodID][]netip.Addr{}
+	for index := range r.nodes {
+		c, why := r.bound(index)
+		for _, a := range c.IPs {
+			if why == "" && !slices.Contains(out[c.Pod], a.Unmap()) {
+				out[c.Pod] = append(out[c.Pod], a.Unmap())
+			}
+		}
+	}
+	return out
 }
 
 // Acknowledge says which pods policy knows, and at which interfaces it is enforced, for which pod.

@@ -93,6 +93,23 @@ func TestRegistryHasOneSandboxOfAPod(t *testing.T) {
 	want(t, r, 2, endpoints.StateEnforced)
 }
 
+// TestRegistryStaysEnforcedWhenAnotherSourceSaysTheSame: a runtime writes its record of a pod behind ADD.
+func TestRegistryStaysEnforcedWhenAnotherSourceSaysTheSame(t *testing.T) {
+	r := enforced(t)
+	record := told(web, "c1", link1)
+	if err := r.Found(endpoints.SourceNamespace, link1, []endpoints.Claim{record}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, r, 1, endpoints.StateEnforced)
+	record.UID = "1"
+	again := told(web, "c1", link1)
+	again.UID = "2"
+	if err := errors.Join(r.Found(endpoints.SourceNamespace, link1, []endpoints.Claim{record}), r.Claim(again)); err != nil {
+		t.Fatal(err)
+	}
+	want(t, r, 1, endpoints.StateConflicting)
+}
+
 func TestRegistryWaitsForTheCommitThatAskedBehindAClaim(t *testing.T) {
 	r := enforced(t)
 	r.Withdraw(endpoints.SourceTold, "c1/eth0")
@@ -115,6 +132,32 @@ func TestRegistryWaitsForTheAddressesOfThisLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	commit(r, web) // with the address that the pod had before
+	want(t, r, 2, endpoints.StatePending)
+}
+
+func TestRegistryBlocksAnotherLifeOfThePod(t *testing.T) {
+	r := enforced(t)
+	next := told(web, "c2", link2)
+	next.UID = "2"
+	r.Identify(map[api.PodID]string{web: "1"}, true)
+	if err := r.Claim(next); err != nil {
+		t.Fatal(err)
+	}
+	commit(r, web) // with the labels of the pod before, and the same address
+	want(t, r, 2, endpoints.StatePending)
+	if got := r.Addresses(); len(got) != 0 {
+		t.Errorf("policy is to know addresses %v of another life", got)
+	}
+	r.Identify(map[api.PodID]string{web: "2"}, false)
+	want(t, r, 2, endpoints.StatePending)
+	if got := r.Addresses()[web]; len(got) != 1 || got[0] != address {
+		t.Errorf("the pod has addresses %v", got)
+	}
+	commit(r, web)
+	want(t, r, 2, endpoints.StateEnforced)
+	r.Identify(map[api.PodID]string{web: "3"}, false)
+	want(t, r, 2, endpoints.StateOrphaned)
+	r.Identify(map[api.PodID]string{web: "2"}, false)
 	want(t, r, 2, endpoints.StatePending)
 }
 

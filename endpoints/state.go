@@ -59,13 +59,15 @@ func (r *Registry) derive(index uint32, n *node) Endpoint {
 		e.State = StateUnknown
 	case strings.HasPrefix(why, reasonConflict):
 		e.State = StateConflicting
+	case strings.HasPrefix(why, reasonLife) && !n.known:
+		e.State = StatePending
 	case why != "":
 	case r.pods[c.Pod] && n.enforced == c.Pod:
 		e.State = StateEnforced
-	case r.pods[c.Pod] && n.offered:
-		e.State, e.Reason = StatePending, "its policy is not enforced yet"
+	case r.pods[c.Pod] && n.differs != "":
+		e.State, e.Reason = StatePending, n.differs
 	case r.pods[c.Pod]:
-		e.State, e.Reason = StatePending, "policy does not know its addresses yet"
+		e.State, e.Reason = StatePending, "its policy is not enforced yet"
 	case n.known:
 		e.Reason = "its pod is gone"
 	default:
@@ -79,6 +81,7 @@ const (
 	reasonUnclaimed = "nobody says whose it is"
 	reasonSandbox   = "its pod has another sandbox now"
 	reasonConflict  = "it is claimed in a conflict of "
+	reasonLife      = "policy knows another pod of this name, "
 )
 
 // bound returns the best claim of an interface, and why policy of that pod is not to be enforced
@@ -98,6 +101,9 @@ func (r *Registry) bound(index uint32) (best Claim, why string) {
 	if best.Sandbox != "" && sandbox(all.pod[best.Pod]) != best.Sandbox {
 		return best, reasonSandbox
 	}
+	if uid, claimed := r.uids[best.Pod], uidOf(here); uid != "" && claimed != "" && uid != claimed {
+		return best, fmt.Sprintf("%suid %s", reasonLife, uid)
+	}
 	return best, ""
 }
 
@@ -106,6 +112,16 @@ func sandbox(claims []Claim) string {
 	for _, c := range slices.Backward(claims) {
 		if c.Sandbox != "" {
 			return c.Sandbox
+		}
+	}
+	return ""
+}
+
+// uidOf returns the UID that claims of one interface name, which are for one pod.
+func uidOf(claims []Claim) string {
+	for _, c := range claims {
+		if c.UID != "" {
+			return c.UID
 		}
 	}
 	return ""

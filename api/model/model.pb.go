@@ -453,17 +453,20 @@ func (x *Namespace) GetLabels() []*Label {
 
 // A pod, with what policy needs of it.
 type Pod struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Labels        []*Label               `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty"` // sorted by key
-	Ips           []string               `protobuf:"bytes,4,rep,name=ips,proto3" json:"ips,omitempty"`       // status.podIPs in canonical text, sorted
-	Phase         Pod_Phase              `protobuf:"varint,5,opt,name=phase,proto3,enum=sluice.model.v1.Pod_Phase" json:"phase,omitempty"`
-	HostNetwork   bool                   `protobuf:"varint,6,opt,name=host_network,json=hostNetwork,proto3" json:"host_network,omitempty"`
-	NodeName      string                 `protobuf:"bytes,7,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
-	NodeIps       []string               `protobuf:"bytes,8,rep,name=node_ips,json=nodeIps,proto3" json:"node_ips,omitempty"`          // status.hostIPs in canonical text, sorted
-	NamedPorts    []*Pod_NamedPort       `protobuf:"bytes,9,rep,name=named_ports,json=namedPorts,proto3" json:"named_ports,omitempty"` // sorted by name, protocol, port
-	Deleting      bool                   `protobuf:"varint,10,opt,name=deleting,proto3" json:"deleting,omitempty"`                     // metadata.deletionTimestamp is set
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Namespace   string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name        string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Labels      []*Label               `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty"` // sorted by key
+	Ips         []string               `protobuf:"bytes,4,rep,name=ips,proto3" json:"ips,omitempty"`       // status.podIPs in canonical text, sorted
+	Phase       Pod_Phase              `protobuf:"varint,5,opt,name=phase,proto3,enum=sluice.model.v1.Pod_Phase" json:"phase,omitempty"`
+	HostNetwork bool                   `protobuf:"varint,6,opt,name=host_network,json=hostNetwork,proto3" json:"host_network,omitempty"`
+	NodeName    string                 `protobuf:"bytes,7,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
+	NodeIps     []string               `protobuf:"bytes,8,rep,name=node_ips,json=nodeIps,proto3" json:"node_ips,omitempty"`          // status.hostIPs in canonical text, sorted
+	NamedPorts  []*Pod_NamedPort       `protobuf:"bytes,9,rep,name=named_ports,json=namedPorts,proto3" json:"named_ports,omitempty"` // sorted by name, protocol, port
+	Deleting    bool                   `protobuf:"varint,10,opt,name=deleting,proto3" json:"deleting,omitempty"`                     // metadata.deletionTimestamp is set
+	// metadata.uid, as the kubelet and the container runtime know it: of a mirror pod, that
+	// of the static pod. Empty: not known.
+	Uid           string `protobuf:"bytes,11,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -566,6 +569,13 @@ func (x *Pod) GetDeleting() bool {
 		return x.Deleting
 	}
 	return false
+}
+
+func (x *Pod) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
 }
 
 // A label selector: every requirement must hold. The empty selector selects all.
@@ -1628,7 +1638,7 @@ const file_api_model_model_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"O\n" +
 	"\tNamespace\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
-	"\x06labels\x18\x02 \x03(\v2\x16.sluice.model.v1.LabelR\x06labels\"\xcf\x04\n" +
+	"\x06labels\x18\x02 \x03(\v2\x16.sluice.model.v1.LabelR\x06labels\"\xe1\x04\n" +
 	"\x03Pod\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12.\n" +
@@ -1641,7 +1651,8 @@ const file_api_model_model_proto_rawDesc = "" +
 	"\vnamed_ports\x18\t \x03(\v2\x1e.sluice.model.v1.Pod.NamedPortR\n" +
 	"namedPorts\x12\x1a\n" +
 	"\bdeleting\x18\n" +
-	" \x01(\bR\bdeleting\x1aj\n" +
+	" \x01(\bR\bdeleting\x12\x10\n" +
+	"\x03uid\x18\v \x01(\tR\x03uid\x1aj\n" +
 	"\tNamedPort\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\bprotocol\x18\x02 \x01(\x0e2\x19.sluice.model.v1.ProtocolR\bprotocol\x12\x12\n" +

@@ -238,6 +238,23 @@ func (k *Keeper) Interfaces(pod api.PodID, ips []netip.Addr) []uint32 {
 	return k.reg.Offer(pod, ips)
 }
 
+// Registered returns the addresses with which pods were registered whose interfaces are theirs.
+func (k *Keeper) Registered() map[api.PodID][]netip.Addr {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.reg.Addresses()
+}
+
+// Identify says by which UIDs policy knows pods of the node, all that it knows or some; an empty one
+// says that it does not. It is called before a Commit that enforces policy of these pods: interfaces
+// of other lives of them are blocked when it returns.
+func (k *Keeper) Identify(uids map[api.PodID]string, all bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.reg.Identify(uids, all)
+	k.settle()
+}
+
 // Release closes the gate of an interface of which the classifier wants to let go. After an error it
 // must not. An interface that is gone needs no gate, and neither does one that is nobody's where new
 // ones are not blocked.

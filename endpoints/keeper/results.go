@@ -60,7 +60,7 @@ func readResults(folder string) (out []result, err error) {
 	for _, e := range entries {
 		r, err := readResult(filepath.Join(folder, e.Name()))
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it went meanwhile
+		case errors.Is(err, fs.ErrNotExist), err != nil && isFresh(e): // it went, or is being written: its end will be heard of
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", e.Name(), err))
 		case r.Kind == "cniCacheV1" && r.pod.Namespace != "" && r.pod.Name != "":
@@ -73,6 +73,12 @@ func readResults(folder string) (out []result, err error) {
 	}
 	out = slices.DeleteFunc(out, func(r result) bool { return first[r.ContainerID] && r.IfName != primary })
 	return out, errors.Join(errs...)
+}
+
+// isFresh reports whether a file was written within the last seconds.
+func isFresh(e fs.DirEntry) bool {
+	info, err := e.Info()
+	return err == nil && time.Since(info.ModTime()).Abs() < rescan/3
 }
 
 func readResult(path string) (r result, err error) {

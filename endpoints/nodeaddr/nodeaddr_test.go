@@ -54,6 +54,7 @@ func TestAddressesAreThoseOfTheNode(t *testing.T) {
 			t.Errorf("addresses are %v, told %d times", a.List(), len(told))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		done := make(chan error, 1)
 		go func() { done <- wires.Inside(c.Node, func() error { return a.Run(ctx) }) }()
 		if err := add("cni0", "10.244.1.1/24"); err != nil {

@@ -85,6 +85,10 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 		configured := nodeConfig.Addresses()
 		nodeConfig.Addresses = func() []netip.Addr { return slices.Concat(configured, a.addresses.List()) }
 	}
+	if a.endpoints != nil {
+		nodeConfig.Source = identified{nodeConfig.Source, cfg.Node, a.endpoints}
+		nodeConfig.Registered = a.endpoints.Registered
+	}
 	a.node, err = node.New(nodeConfig)
 	if err != nil {
 		return nil, err

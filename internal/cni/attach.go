@@ -23,11 +23,12 @@ type attaching struct {
 	*config
 	registration wire.Registration
 	client       *wire.Client
-	blocked      bool // by this plugin, because the agent was not there
+	until        time.Time // the end of its time
+	blocked      bool      // by this plugin, because the agent was not there
 }
 
-// run has the runtime undo an ADD that fails: it deletes the interface. It returns when the interface is blocked or enforced, and, where it is to wait, when policy is
-// enforced or the time is over.
+// run returns when the interface is blocked or enforced, and, where it is to wait, when policy is
+// enforced or the time is over. The runtime undoes an ADD that fails: it deletes the interface.
 func (a *attaching) run(ctx context.Context) error {
 	e, err := a.register(ctx)
 	for ; err != nil; e, err = a.register(ctx) {
@@ -40,7 +41,7 @@ func (a *attaching) run(ctx context.Context) error {
 		if blockErr := a.block(); blockErr != nil {
 			return blockErr
 		}
-		if !a.waits() || !pause(ctx, retryEvery) {
+		if !a.waits() || time.Until(a.until) < retryEvery || !pause(ctx, retryEvery) {
 			return a.late("the agent does not answer", err.Error())
 		}
 	}
@@ -81,8 +82,7 @@ func (a *attaching) block() error {
 
 // await waits until policy is enforced. The interface is blocked until it is.
 func (a *attaching) await(ctx context.Context) error {
-	deadline, _ := ctx.Deadline()
-	e, err := a.client.Wait(ctx, a.registration.Attachment, time.Until(deadline))
+	e, err := a.client.Wait(ctx, a.registration.Attachment, max(0, time.Until(a.until)))
 	switch {
 	case err != nil:
 		return a.late("policy is not enforced yet", err.Error())

@@ -41,9 +41,9 @@ func add(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), max(c.timeout, removeTimeout))
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout+answerTimeout) // the agent has its time to answer
 	defer cancel()
-	if err := (&attaching{config: c, registration: r, client: wire.NewClient(c.Socket)}).run(ctx); err != nil {
+	if err := (&attaching{config: c, registration: r, client: wire.NewClient(c.Socket), until: time.Now().Add(c.timeout)}).run(ctx); err != nil {
 		return err
 	}
 	return types.PrintResult(prev, c.CNIVersion)

@@ -64,6 +64,8 @@ type Config struct {
 	HostStack *session.Options
 	// PodsOnHostStack gives every pod of an embedded dataplane an application namespace.
 	PodsOnHostStack bool
+	// Registered is that of policy.Deps.
+	Registered func() map[api.PodID][]netip.Addr
 	// XDP has the rules enforced in the kernel, beside what else there is or alone.
 	XDP *XDP
 }
@@ -84,7 +86,7 @@ type Node struct {
 // New makes a node that does nothing until Start.
 func New(cfg Config) (*Node, error) {
 	n := &Node{name: cfg.Name, Plugin: policy.New(policy.Deps{
-		Log: cfg.Log, Source: cfg.Source, Node: cfg.Name, NodeAddresses: cfg.Addresses, DenyNode: !cfg.AllowNode, Observer: cfg.Observer,
+		Log: cfg.Log, Source: cfg.Source, Node: cfg.Name, NodeAddresses: cfg.Addresses, DenyNode: !cfg.AllowNode, Observer: cfg.Observer, Registered: cfg.Registered,
 	})}
 	first, err := n.render(cfg)
 	if err != nil {

@@ -118,7 +118,17 @@ func (f *findings) pod(pod *corev1.Pod) *model.Pod {
 			pod.Status.HostIP, status.Child("hostIPs"), status.Child("hostIP")),
 		NamedPorts: f.namedPorts(&pod.Spec),
 		Deleting:   pod.DeletionTimestamp != nil,
+		Uid:        uid(pod),
 	}
+}
+
+// uid returns what the kubelet calls a pod. A mirror pod stands in the API for a static pod, which has
+// a UID of its own.
+func uid(pod *corev1.Pod) string {
+	if static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static != "" {
+		return valid(static)
+	}
+	return valid(string(pod.UID))
 }
 
 // addresses returns a list of addresses in canonical text, sorted, each once;

@@ -1,6 +1,7 @@
 package ksr
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -117,6 +118,17 @@ func TestLabelsAreSortedAndTerminatingPodsMarked(t *testing.T) {
 	obj := decodeOne(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, deletionTimestamp: '2026-01-02T03:04:05Z', labels: {tier: front, app: web, empty: ''}}")
 	checkConversion(t, obj, model.KindPod, `namespace: "shop" name: "web" deleting: true
 		labels {key: "app" value: "web"} labels {key: "empty"} labels {key: "tier" value: "front"}`, nil)
+}
+
+func TestPodsKeepTheUIDThatTheirKubeletKnows(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, uid: of-the-api%s}"
+	for more, want := range map[string]string{
+		"": "of-the-api",
+		", annotations: {kubernetes.io/config.mirror: of-the-file}": "of-the-file",
+		", annotations: {kubernetes.io/config.hash: of-the-file}":   "of-the-api",
+	} {
+		checkConversion(t, decodeOne(t, fmt.Sprintf(pod, more)), model.KindPod, `namespace: "shop" name: "web" uid: "`+want+`"`, nil)
+	}
 }
 
 func TestNamespacesAlwaysHaveTheLabelOfTheirName(t *testing.T) {

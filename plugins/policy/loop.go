@@ -75,6 +75,9 @@ func (p *Plugin) sourceEnded(err error) {
 // them failed.
 func (p *Plugin) apply(ctx context.Context, changes model.Changes) error {
 	watch := p.stopwatch()
+	if p.Registered != nil {
+		p.cache.Register(p.Node, p.Registered())
+	}
 	p.found(p.cache.Update(changes, p.processor))
 	p.ended(p.cache.Solved())
 	p.renumber()
@@ -125,9 +128,8 @@ func (p *Plugin) recommit(ctx context.Context) error {
 		return p.quarantine(ctx)
 	case !p.resynced:
 		return ctx.Err()
-	}
-	if p.renumber() {
-		p.prompted.Store(true)
+	case p.Registered != nil || p.renumber():
+		p.prompted.Store(true) // apply has all commit
 		return p.apply(ctx, model.Changes{})
 	}
 	txn := p.configurator.NewTxn(false)

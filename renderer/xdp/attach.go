@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
@@ -138,6 +139,9 @@ func (k *Kernel) Attach(e compile.Endpoint) error {
 	for _, program := range k.programs() {
 		if err := k.hook(now, old, e, program); err != nil {
 			k.links[e.ID] = &hooks{list: append(slices.Clone(now.list), old.list...)}
+			if errors.Is(err, unix.ENODEV) {
+				return errors.Join(ErrGone, err)
+			}
 			return k.permitted(err)
 		}
 	}

@@ -33,8 +33,7 @@ func (r *Renderer) missing() (lost bool, err error) {
 	}
 	for id := range r.attached {
 		if _, needed := r.ends[id]; needed && !there[id] {
-			delete(r.attached, id)
-			r.drift[driftAttachment]++
+			r.attached[id], r.lost[id] = false, true
 			lost = true
 		}
 	}

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -73,6 +74,11 @@ func (r *Renderer) known() bool {
 
 // settled says whether exactly the endpoints that there are are attached.
 func (r *Renderer) settled() bool {
+	for _, attached := range r.attached {
+		if !attached {
+			return false
+		}
+	}
 	return len(r.attached) == len(r.ends)
 }
 
@@ -215,6 +221,7 @@ func (r *Renderer) detach(compile.Plan) error {
 			return fmt.Errorf("endpoint %d: %w", id, err)
 		}
 		delete(r.attached, id)
+		delete(r.lost, id)
 		delete(r.learning, id)
 		delete(r.named, id)
 	}
@@ -233,10 +240,20 @@ func (r *Renderer) attach(compile.Plan) error {
 		if r.attached[id] {
 			continue
 		}
-		if err := r.options.Plane.Attach(r.ends[id]); err != nil {
+		r.attached[id] = false // whatever comes of it, something may be there to detach
+		err := r.options.Plane.Attach(r.ends[id])
+		if errors.Is(err, ErrGone) {
+			r.gone = append(r.gone, fmt.Errorf("pod %s: interface %d is gone: %w", r.owner[id], id, renderer.ErrNoInterface))
+			continue // the others need not wait until somebody says whose it was
+		}
+		if err != nil {
 			return fmt.Errorf("attach to interface %d of pod %s: %w", id, r.owner[id], err)
 		}
 		r.attached[id] = true
+		if r.lost[id] {
+			r.drift[driftAttachment]++
+		}
+		delete(r.lost, id)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/tests/wires"
 )
@@ -207,4 +209,44 @@ func TestSettingsTakeEffectAtAStartThatIsToldTheSame(t *testing.T) {
 	}
 	w.Can(true, "with other settings", "a", "b", "udp", 4, 80)
 	w.Right(1, denied)
+}
+
+// TestPodsThatAreGoneHoldNobodyUpAndLeaveNothing commits while interfaces are gone that the renderer does
+// not know to be: those of other pods are attached, and no pin stays of pods that are removed then.
+func TestPodsThatAreGoneHoldNobodyUpAndLeaveNothing(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeGeneric} {
+		t.Run(string(mode), func(t *testing.T) {
+			w := newWired(t, mode, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b", "c")
+			commit := func(pods ...string) error {
+				txn := w.r.NewTxn(true)
+				for _, name := range pods {
+					txn.Render(api.PodID{Namespace: "net", Name: name}, renderer.PodConfig{IPs: []netip.Addr{w.Pods[name].V4}})
+				}
+				return wires.Inside(w.Node, func() error { return txn.Commit(t.Context()) })
+			}
+			gone := func(name string) {
+				w.Must(wires.Inside(w.Node, func() error { return wires.Unplug(w.Pods[name].Index) }))
+			}
+			w.Must(commit("b"))
+			pins := w.pins()
+			w.Must(commit())
+			gone("a") // before it was ever attached
+			w.Must(commit("c"))
+			gone("c") // when it is attached
+			for range 2 {
+				if err := commit("a", "b", "c"); !errors.Is(err, renderer.ErrNoInterface) {
+					t.Errorf("a Commit for pods that are gone: %v", err)
+				}
+			}
+			ids, err := w.kernel.Attached()
+			if err != nil || !slices.Equal(ids, []uint32{uint32(w.Pods["b"].Index)}) {
+				t.Errorf("attached are %v, %v", ids, err)
+			}
+			w.Must(commit("b"))
+			if got := w.pins(); !slices.Equal(got, pins) {
+				t.Errorf("pins are %v, want %v", got, pins)
+			}
+		})
+	}
 }

@@ -1,9 +1,14 @@
 package xdp
 
 import (
+	"errors"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
+
+// ErrGone is returned for an interface that is not there any more.
+var ErrGone = errors.New("the interface is gone")
 
 // Mark identifies what a plane enforces: the sum of hashes of everything that was told. The
 // zero value is what is not known.
@@ -40,7 +45,7 @@ type Plane interface {
 
 	// Name makes an endpoint known by the addresses of its pod, where no interface tells it.
 	Name(e compile.Endpoint) error
-	// Attach has packets of an endpoint decided.
+	// Attach has packets of an endpoint decided. ErrGone says that its interface is not there.
 	Attach(e compile.Endpoint) error
 	// Detach lets packets of an endpoint pass.
 	Detach(id uint32) error

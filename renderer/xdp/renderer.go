@@ -33,7 +33,9 @@ type Renderer struct {
 	image    *compile.Image
 	ends     map[uint32]compile.Endpoint // that the image has
 	owner    map[uint32]api.PodID
-	attached map[uint32]bool
+	attached map[uint32]bool      // false: it was, or was to be, and there may be something to detach
+	lost     map[uint32]bool      // was attached, and is not any more
+	gone     []error              // interfaces that were gone when they were to be attached, by this Commit
 	learning map[uint32]time.Time // until when
 	named    map[uint32][]netip.Addr
 	timer    *time.Timer
@@ -84,7 +86,7 @@ func New(o Options) (*Renderer, error) {
 	r := &Renderer{
 		options: o, log: o.Log,
 		told:     told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]map[netip.Prefix]bool{}},
-		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, named: map[uint32][]netip.Addr{}, owner: map[uint32]api.PodID{}, ledger: newLedger(),
+		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, lost: map[uint32]bool{}, named: map[uint32][]netip.Addr{}, owner: map[uint32]api.PodID{}, ledger: newLedger(),
 		audited: time.Now(), drift: map[string]uint64{},
 	}
 	r.forget()
@@ -134,6 +136,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return err
 	}
 	r.release()
+	r.gone = nil
 	problems, since := r.arrange(), sinceBoot()
 	if err := r.audit(); err != nil {
 		problems = append(problems, err)
@@ -155,6 +158,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		}
 		r.again, r.adopted = false, false
 	}
+	problems = append(problems, r.gone...)
 	r.refused = nil // also when what is told is again what was in force all the time
 	r.note(since)
 	r.told.acknowledge(func() {
@@ -166,9 +170,16 @@ func (r *Renderer) commit(ctx context.Context) error {
 		for pod := range r.told.pods {
 			pods[pod] = true
 		}
-		r.options.Enforced(pods, r.owner)
+		r.options.Enforced(pods, r.enforces())
 	}
 	return errors.Join(problems...)
+}
+
+// enforces returns the endpoints that are attached, and whose they are.
+func (r *Renderer) enforces() map[uint32]api.PodID {
+	out := maps.Clone(r.owner)
+	maps.DeleteFunc(out, func(id uint32, _ api.PodID) bool { return !r.attached[id] })
+	return out
 }
 
 // adopt takes over a plane that enforces what is told, if the same endpoints are attached.

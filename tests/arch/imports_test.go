@@ -58,7 +58,7 @@ var onlyIn = []struct {
 	{"go.fd.io/govpp", []string{"renderer/vpp", "renderer/acl", "renderer/session", "internal/vswitch", "tests/stacks", "tests/vpp/..."}},
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},
-	{"github.com/containernetworking", []string{"internal/cni", "tests/e2e"}},
+	{"github.com/containernetworking", []string{"internal/cni", "tests/lifecycle"}},
 	{"github.com/ligato", nil},
 	{"go.ligato.io", nil},
 }

@@ -80,6 +80,6 @@ func TestFaultTenThousandPodsComeInOneBurst(t *testing.T) {
 	if wrong := k.metric("sluice_ksr_pending") + k.metric("sluice_ksr_drift_total") + k.metric("sluice_ksr_store_errors_total"); wrong != "000" {
 		t.Errorf("pending, drifted, errors: %s", wrong)
 	}
-	t.Logf("sluice-ksr: %d MiB at most", usageOf(t, k.cmd.Process.Pid).peak>>20)
+	t.Logf("sluice-ksr: %d MiB at most", usageOf(t, k.Cmd.Process.Pid).peak>>20)
 	s.probes.check(t)
 }

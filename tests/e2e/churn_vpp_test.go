@@ -340,8 +340,8 @@ func (c *churn) run(lasts time.Duration) {
 		case <-kill.C:
 			asking()
 			c.memory = max(c.memory, c.agentMemory())
-			c.agent.signal(syscall.SIGKILL)
-			<-c.agent.ended
+			c.agent.Signal(syscall.SIGKILL)
+			<-c.agent.Ended
 			c.agent = startAgent(c.t, c.args...)
 			c.kills++
 			asking = c.ask()
@@ -510,7 +510,7 @@ func (c *churn) acls() (n int) {
 // agentMemory returns how much memory the agent has, in bytes.
 func (c *churn) agentMemory() int64 {
 	c.t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.agent.cmd.Process.Pid))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.agent.Cmd.Process.Pid))
 	if err != nil {
 		c.t.Fatal(err)
 	}

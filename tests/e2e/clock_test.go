@@ -49,9 +49,9 @@ func TestFaultTheClocksOfAllJump(t *testing.T) {
 		by                     []time.Duration // one by one; what comes to TLS keeps to the time of certificates
 	}
 	programs := []program{
-		{"ksr-0", "tcp", first.metrics, clockOf(t, first.cmd.Process.Pid), []time.Duration{200 * day, -50 * time.Minute, 0}},
-		{"ksr-1", "tcp", second.metrics, clockOf(t, second.cmd.Process.Pid), []time.Duration{-50 * time.Minute, 90 * day, 0}},
-		{"agent", "unix", s.agent.socket, clockOf(t, s.agent.cmd.Process.Pid), []time.Duration{-3 * 365 * day, 10 * 365 * day, 0}},
+		{"ksr-0", "tcp", first.metrics, clockOf(t, first.Cmd.Process.Pid), []time.Duration{200 * day, -50 * time.Minute, 0}},
+		{"ksr-1", "tcp", second.metrics, clockOf(t, second.Cmd.Process.Pid), []time.Duration{-50 * time.Minute, 90 * day, 0}},
+		{"agent", "unix", s.agent.socket, clockOf(t, s.agent.Cmd.Process.Pid), []time.Duration{-3 * 365 * day, 10 * 365 * day, 0}},
 	}
 	for i, e := range s.members.Endpoints() {
 		by := time.Duration(i+1) * 365 * day
@@ -87,7 +87,7 @@ func TestFaultTheClocksOfAllJump(t *testing.T) {
 		p.clock.jump(p.by[0])
 	}
 	start := time.Now()
-	_ = first.cmd.Process.Signal(syscall.SIGKILL) // nobody else ends it
+	_ = first.Cmd.Process.Signal(syscall.SIGKILL) // nobody else ends it
 	second.says(200, "ok: leads")
 	t.Logf("%d jumps of %d clocks; after them the leader was killed, and the other one led after %v", jumps, len(programs), time.Since(start))
 	s.grow("last", 10)

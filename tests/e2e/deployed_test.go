@@ -66,7 +66,7 @@ func TestTheProgramsOfTheManifestsServeWhatIsProbed(t *testing.T) {
 		args := append(asDeployed(t, f, c), "--etcd-endpoints", "127.0.0.1:1", "--etcd-ca=", "--etcd-cert=", "--etcd-key=", "--metrics-address", "[127.0.0.1]:0", "--log-format", "text")
 		program, _, _ := strings.Cut(c.Image, ":")
 		p := startProgram(t, program, append(args, here...)...)
-		at := p.line(`metrics and health are served" address=(\S+)`)[1]
+		at := p.Line(`metrics and health are served" address=(\S+)`)[1]
 		for path, want := range map[string]int{c.LivenessProbe.HTTPGet.Path: http.StatusOK, c.ReadinessProbe.HTTPGet.Path: http.StatusServiceUnavailable} {
 			resp, err := http.Get("http://" + at + path)
 			if err != nil {
@@ -127,7 +127,7 @@ func TestTheKernelEnforcesWithTheRightsOfTheManifest(t *testing.T) {
 			watch := startProgram(t, "sluicectl", "watch", "verdicts", "-n", "demo", "--count", "1", "--protocol", "tcp", "--socket", n.agent.socket)
 			eventually(t, func() error {
 				n.Can(false, "the stranger", "stranger", "server", "tcp", 4, 80)
-				if watch.output() == "" {
+				if watch.Output() == "" {
 					return errors.New("nothing is told")
 				}
 				return nil
@@ -141,7 +141,7 @@ func TestTheKernelEnforcesWithTheRightsOfTheManifest(t *testing.T) {
 			n.rights = slices.DeleteFunc(slices.Clone(caps), func(c corev1.Capability) bool { return c == missing })
 			n.start()
 			eventually(t, func() error {
-				if out := n.agent.output(); !strings.Contains(out, "renderer xdp needs CAP_"+string(missing)+", which this process has not") {
+				if out := n.agent.Output(); !strings.Contains(out, "renderer xdp needs CAP_"+string(missing)+", which this process has not") {
 					return fmt.Errorf("the agent does not name the right that it lacks: %s", out)
 				}
 				return nil

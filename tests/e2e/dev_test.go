@@ -17,8 +17,8 @@ func TestDevShowsEachEditOnceItIsEnforced(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := startAgent(t, "dev", "--manifests", shop)
-	a.line(`^Rendered: 15 policies enforced`)
-	a.line(`^Following .*: edit a manifest and see what changes\. Ctrl-C ends\.$`)
+	a.Line(`^Rendered: 15 policies enforced`)
+	a.Line(`^Following .*: edit a manifest and see what changes\. Ctrl-C ends\.$`)
 
 	path := filepath.Join(shop, "60-data-policies.yaml")
 	was, err := os.ReadFile(path)
@@ -36,23 +36,23 @@ func TestDevShowsEachEditOnceItIsEnforced(t *testing.T) {
 		}
 	}
 	edit("podSelector: {matchLabels: {app: catalog}}", "podSelector: {matchLabels: {app: web}}")
-	a.line(`^\d\d:\d\d:\d\d  revision 3 enforced in .*: 15 policies, .*; every verdict is that of the specification$`)
-	a.line(`^  closed  shop/catalog -> data/search search:9200/tcp$`)
+	a.Line(`^\d\d:\d\d:\d\d  revision 3 enforced in .*: 15 policies, .*; every verdict is that of the specification$`)
+	a.Line(`^  closed  shop/catalog -> data/search search:9200/tcp$`)
 	if out, code := a.ctl("inject", "shop/catalog-0", "data/search-0:9200"); code != 1 {
 		t.Errorf("the packet is not dropped once the edit was shown: exit code %d\n%s", code, out)
 	}
 
 	edit("podSelector: {matchLabels: {app: catalog}}", "podSelector: {matchLabels: {app: catalog}}\n      ports: 1\n    - from: []")
-	a.line(`^problem  .*60-data-policies.yaml \(document 4\): NetworkPolicy data/search: spec\.ingress\[0\]\.ports`)
+	a.Line(`^problem  .*60-data-policies.yaml \(document 4\): NetworkPolicy data/search: spec\.ingress\[0\]\.ports`)
 	if out, code := a.ctl("inject", "shop/catalog-0", "data/search-0:9200"); code != 1 {
 		t.Errorf("a manifest with a mistake changed something: exit code %d\n%s", code, out)
 	}
 
 	edit("podSelector: {matchLabels: {app: postgres}}", "podSelector: {matchLabels: {app: postgres}} ")
-	a.line(`^all manifests are right again$`)
-	a.line(`^  opened  shop/catalog -> data/search search:9200/tcp$`)
+	a.Line(`^all manifests are right again$`)
+	a.Line(`^  opened  shop/catalog -> data/search search:9200/tcp$`)
 	a.stop(syscall.SIGINT)
-	if strings.Contains(a.output(), "DIFFER") {
+	if strings.Contains(a.Output(), "DIFFER") {
 		t.Error("the dataplane and the specification differed")
 	}
 }
@@ -69,7 +69,7 @@ func TestDevStopsAtAnyMoment(t *testing.T) {
 			a := startAgent(t, "dev", "--manifests", shop)
 			a.serves()
 			for _, line := range []string{`^Sluice,`, `^What is open`, `^Following`}[:i] {
-				a.line(line)
+				a.Line(line)
 			}
 			a.stop(syscall.SIGTERM)
 		})
@@ -79,7 +79,7 @@ func TestDevStopsAtAnyMoment(t *testing.T) {
 func TestMetricsAndHealthAreServedOverTCPAndNothingElseIs(t *testing.T) {
 	t.Parallel()
 	a := startAgent(t, "dev", "--manifests", filepath.Join("..", "..", "docs", "examples", "shop"), "--metrics-address", "127.0.0.1:0", "--log-level", "info")
-	address := a.line(`msg="metrics and health are served" address=(\S+)`)[1]
+	address := a.Line(`msg="metrics and health are served" address=(\S+)`)[1]
 	a.ready()
 	for path, want := range map[string]int{"/metrics": 200, "/livez": 200, "/readyz": 200, "/v1/pods": 404, "/debug/pprof/": 404} {
 		resp, err := http.Get("http://" + address + path)

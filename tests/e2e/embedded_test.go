@@ -87,8 +87,8 @@ func TestFaultTheDiskOfTheEmbeddedEtcdIsFull(t *testing.T) {
 	t.Logf("filled: %v", err)
 	s.grow("full", 300)
 	select {
-	case <-k.ended:
-		t.Logf("sluice-ksr ended with %s", k.cmd.ProcessState)
+	case <-k.Ended:
+		t.Logf("sluice-ksr ended with %s", k.Cmd.ProcessState)
 	default:
 		_, body, err := k.get("/readyz")
 		t.Logf("sluice-ksr says %q, %v; pending %s", body, err, k.metric("sluice_ksr_pending"))
@@ -96,7 +96,7 @@ func TestFaultTheDiskOfTheEmbeddedEtcdIsFull(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	if k.cmd.ProcessState != nil {
+	if k.Cmd.ProcessState != nil {
 		k = embeddedKSR(t, s.cluster, data, address)
 	}
 	t.Logf("once there was room: converged after %v", s.converged())

@@ -7,10 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,6 +24,7 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // vpp is a vswitch behind a Unix socket, where an agent expects VPP. Pods are plumbed
@@ -151,24 +148,10 @@ func startEtcd(t testing.TB) string {
 	return inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback}).Endpoints()[0]
 }
 
-// store writes the objects of a manifest into an etcd.
-func store(t testing.TB, etcd, manifest string) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "manifest.yaml")
-	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctl(t, "apply", "-f", path, "--etcd-endpoints", etcd)
-}
-
 // ctl runs sluicectl without an agent.
 func ctl(t testing.TB, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if out, err := exec.CommandContext(ctx, program("sluicectl"), args...).CombinedOutput(); err != nil {
-		t.Fatalf("sluicectl %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
+	programs.Run(t, "sluicectl", args...)
 }
 
 // gate is an address on loopback that leads to another one, or nowhere.

@@ -141,8 +141,8 @@ func TestVPPKeepsItsRulesWhileAnAgentStarts(t *testing.T) {
 	}
 	before := v.rules()
 	for _, away := range []bool{true, false} {
-		a.signal(syscall.SIGKILL)
-		<-a.ended
+		a.Signal(syscall.SIGKILL)
+		<-a.Ended
 		if away {
 			door.shut()
 		}
@@ -180,7 +180,7 @@ func TestVPPThatIsGoneIsNotReady(t *testing.T) {
 			v.Kill()
 			t.Logf("noticed after %s", a.notReady("renderer acl: "))
 			t.Logf("nobody listens, noticed after %s", a.notReady("nobody listens on socket "))
-			if pending && !strings.Contains(a.output(), "the vswitch has closed the connection") {
+			if pending && !strings.Contains(a.Output(), "the vswitch has closed the connection") {
 				t.Error("the commit did not end with VPP")
 			}
 			v.Start()

@@ -34,7 +34,7 @@ func startKSR(t testing.TB, kubeconfig, name string, endpoints []string, args ..
 		"--metrics-address", "127.0.0.1:0", "--leader-ttl", "1s", "--api-silence", "5s",
 	}, args...)
 	k := &ksr{process: startProgram(t, "sluice-ksr", args...)}
-	k.metrics = k.line(`metrics and health are served" address=(\S+)`)[1]
+	k.metrics = k.Line(`metrics and health are served" address=(\S+)`)[1]
 	return k
 }
 

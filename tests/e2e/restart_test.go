@@ -135,7 +135,7 @@ func TestAgentLeavesRulesOfAnEarlierRunUntilItsStoreAnswers(t *testing.T) {
 		}
 		return nil
 	})
-	if d := cmp.Diff(before, v.installed()); d != "" || strings.Contains(a.output(), "saved state is in force") {
+	if d := cmp.Diff(before, v.installed()); d != "" || strings.Contains(a.Output(), "saved state is in force") {
 		t.Errorf("the saved state is in force (-before +after):\n%s", d)
 	}
 	const late = "10.2.0.4"

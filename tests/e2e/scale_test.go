@@ -88,7 +88,7 @@ func (s *scale) phase(name string, k *ksr, load func()) {
 	s.t.Helper()
 	s.forget()
 	before := s.events.Load()
-	all := map[string]int{"etcd": s.members.PID(0), "sluice-ksr": k.cmd.Process.Pid, "API server": s.cluster.process.Process.Pid, "nodes and load": os.Getpid()}
+	all := map[string]int{"etcd": s.members.PID(0), "sluice-ksr": k.Cmd.Process.Pid, "API server": s.cluster.process.Process.Pid, "nodes and load": os.Getpid()}
 	if s.others != 0 {
 		all["agents"] = s.others
 	}

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,7 +15,6 @@ import (
 	"regexp"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -53,7 +50,7 @@ func prepare(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
+	env.Setenv("PATH", filepath.Dir(program("sluicectl"))+string(filepath.ListSeparator)+env.Getenv("PATH"))
 	env.Setenv(socketEnv, filepath.Join(dir, "agent.sock"))
 	env.Setenv("EXAMPLES", examples)
 	env.Values[storesKey{}] = map[string]*embedded.Server{}
@@ -69,32 +66,6 @@ func stores(ts *testscript.TestScript) map[string]*embedded.Server {
 
 // poll calls until it is satisfied; its error says what it still waits for.
 func poll(satisfied func() error) error { return pollFor(patience, satisfied) }
-
-// pollFor polls for so long at most.
-func pollFor(most time.Duration, satisfied func() error) error {
-	deadline := time.Now().Add(most)
-	for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
-		err := satisfied()
-		if err == nil || time.Now().After(deadline) {
-			tick.Stop()
-			return err
-		}
-	}
-}
-
-// ask gets a path from the debug API behind a socket.
-func ask(socket, path string) (int, []byte, error) {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}
-	transport := &http.Transport{DialContext: dial, DisableKeepAlives: true}
-	resp, err := (&http.Client{Transport: transport, Timeout: patience}).Get("http://agent" + path)
-	if err != nil {
-		return 0, nil, err
-	}
-	body, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, body, errors.Join(err, resp.Body.Close())
-}
 
 // isReady is nil when the agent behind a socket enforces something that was in the
 // store: the first revision of an etcd is that of an empty one.

@@ -134,8 +134,8 @@ func (n *kernelNode) start(args ...string) {
 // kill ends the agent without giving it a chance to do anything.
 func (n *kernelNode) kill() {
 	n.T.Helper()
-	n.Must(n.agent.cmd.Process.Signal(syscall.SIGKILL))
-	<-n.agent.ended
+	n.Must(n.agent.Cmd.Process.Signal(syscall.SIGKILL))
+	<-n.agent.Ended
 }
 
 // files says which links and maps are pinned, and whether they are others than before.
@@ -245,12 +245,12 @@ func TestVerdictsOfPacketsAreFollowedInTheKernel(t *testing.T) {
 	n := startKernelNode(t, "auto")
 	watch := startProgram(t, "sluicectl", "watch", "verdicts", "-n", "demo", "--count", "1", "--protocol", "tcp", "--policy", "demo/server", "-o", "json", "--socket", n.agent.socket)
 	table := startProgram(t, "sluicectl", "watch", "verdicts", "--action", "all", "--socket", n.agent.socket)
-	table.line("^TIME ")
+	table.Line("^TIME ")
 	other := startProgram(t, "sluicectl", "watch", "verdicts", "--policy", "demo/other", "--socket", n.agent.socket)
 	var text string
 	eventually(t, func() error {
 		n.Can(false, "the stranger", "stranger", "server", "tcp", 4, 80)
-		if text = watch.output(); text == "" {
+		if text = watch.Output(); text == "" {
 			return errors.New("nothing is told")
 		}
 		return nil
@@ -265,9 +265,9 @@ func TestVerdictsOfPacketsAreFollowedInTheKernel(t *testing.T) {
 		t.Errorf("the verdict is %s", text)
 	}
 	n.Can(true, "the friend", "friend", "server", "tcp", 6, 80)
-	table.line(`deny +ingress +demo/stranger:\d+ -> demo/server:80 tcp +NetworkPolicy demo/server isolates ingress`)
-	table.line(`permit +ingress +demo/friend:\d+ -> demo/server:80 tcp +NetworkPolicy demo/server ingress rule 0`)
-	if out := other.output(); strings.Count(out, "\n") > 0 {
+	table.Line(`deny +ingress +demo/stranger:\d+ -> demo/server:80 tcp +NetworkPolicy demo/server isolates ingress`)
+	table.Line(`permit +ingress +demo/friend:\d+ -> demo/server:80 tcp +NetworkPolicy demo/server ingress rule 0`)
+	if out := other.Output(); strings.Count(out, "\n") > 0 {
 		t.Errorf("verdicts of another policy are told of as that policy's:\n%s", out)
 	}
 

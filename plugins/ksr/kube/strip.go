@@ -17,7 +17,11 @@ import (
 func strip(obj any) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
+		uid, static := o.UID, o.Annotations[corev1.MirrorPodAnnotationKey]
 		stripMeta(&o.ObjectMeta)
+		if o.UID = uid; static != "" {
+			o.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: static}
+		}
 		o.Spec = corev1.PodSpec{
 			NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork,
 			Containers: ports(o.Spec.Containers), InitContainers: ports(o.Spec.InitContainers),

@@ -57,6 +57,7 @@ type Cache struct {
 	freePolicy  []uint32
 	selectors   selectorTable
 
+	registered      registered
 	clusterPolicies map[api.PolicyID]*policy
 	subjects        subjects
 	nodes           map[string]*node
@@ -112,6 +113,7 @@ func (c *Cache) Update(ch model.Changes, w Watcher) []api.Problem {
 	if ch.Resync {
 		c.sweep(w)
 	}
+	c.settleRegistered(w)
 	for id, before := range c.before {
 		c.found = append(c.found, api.ProblemsWithout(c.problems[id], before)...)
 		c.solved = append(c.solved, api.ProblemsWithout(before, c.problems[id])...)
@@ -168,6 +170,9 @@ func (c *Cache) apply(d model.Delta, w Watcher) {
 		problems = c.applyNode(d.ID, m, w)
 	default:
 		problems = c.refuse(d)
+	}
+	if p, clashes := c.registered.clashes[d.ID]; clashes {
+		problems = append(problems, p)
 	}
 	c.report(d.ID, problems)
 }

@@ -18,6 +18,8 @@
 //   - There is no order between objects: a pod may come before its namespace. A
 //     namespace without its Namespace object is matched by no namespace selector,
 //     not even by the empty one.
+//   - A pod of which the state has no addresses has those that were registered for it at the node,
+//     as long as no other pod has one of them.
 //   - Nothing of the messages is kept but their strings.
 //   - What cannot be understood matches nothing and is a problem (Problems).
 //

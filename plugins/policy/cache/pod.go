@@ -68,6 +68,7 @@ func (c *Cache) applyPod(id model.ID, m *model.Pod, w Watcher) []api.Problem {
 	if state == podLive {
 		addrs, problems = c.readAddrs(id, m)
 	}
+	addrs = c.keepsRegistered(i, state, addrs)
 	host := c.hosts.acquire(m.GetNodeName(), m.GetNodeIps())
 	group := noGroup
 	if state == podLive {
@@ -171,6 +172,7 @@ func (c *Cache) dropPod(i uint32, w Watcher) {
 		w.PodChanged(&s.old, nil)
 	}
 	c.setAddrs(i, nil)
+	delete(c.registered.given, i)
 	c.podIndex.remove(hashPod(c.namespaces[n].name, p.name), i)
 	*p = pod{}
 	c.freePods = append(c.freePods, i)

@@ -1,4 +1,4 @@
-package e2e
+package lifecycle
 
 import (
 	"bytes"
@@ -20,8 +20,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netns"
 
-	gates "github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/tests/programs"
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
@@ -30,7 +30,7 @@ const pluginsFolder = "/usr/lib/cni"
 
 // cniNode is a node whose pods are made by CNI plugins, with sluice-cni behind them.
 type cniNode struct {
-	*kernelNode
+	*node
 	cni     *libcni.CNIConfig
 	list    *libcni.NetworkConfigList
 	options string // of sluice-cni, as members of JSON
@@ -39,44 +39,61 @@ type cniNode struct {
 // newCNINode returns one without an agent. The first plugin makes interfaces, with host-local.
 func newCNINode(t testing.TB, first, options string) *cniNode {
 	t.Helper()
+	return newCNINodeWith(t, first, options, cniPods)
+}
+
+// newCNINodeWith is newCNINode with another state.
+func newCNINodeWith(t testing.TB, first, options, state string) *cniNode {
+	t.Helper()
 	for _, p := range []string{first, "host-local"} {
 		if _, err := os.Stat(filepath.Join(pluginsFolder, p)); err != nil {
 			t.Skipf("no CNI plugins here (apt-get install containernetworking-plugins): %v", err)
 		}
 	}
-	n := &cniNode{kernelNode: newKernelNode(t, "auto"), options: options}
+	n := &cniNode{node: newNode(t, state), options: options}
 	dir := t.TempDir()
-	n.kernelNode.cni = filepath.Join(dir, "results")
-	n.Must(os.MkdirAll(n.kernelNode.cni, 0o700))
-	n.socket = filepath.Join(socketDir(t), "agent.sock")
-	n.cni = libcni.NewCNIConfigWithCacheDir([]string{pluginsFolder, filepath.Dir(program("sluice-cni"))}, dir, nil)
+	n.results = filepath.Join(dir, "results")
+	n.Must(os.MkdirAll(n.results, 0o700))
+	n.cni = libcni.NewCNIConfigWithCacheDir([]string{pluginsFolder, filepath.Dir(programs.Path("sluice-cni"))}, dir, nil)
 	n.configure(first, options)
-	store(t, n.etcd, cniPods)
 	return n
 }
 
 func (n *cniNode) configure(first, options string) {
 	n.T.Helper()
+	n.configureWith(first, options, `"subnet": "10.88.0.0/24"`)
+}
+
+// configureWith has host-local give addresses of a range.
+func (n *cniNode) configureWith(first, options, addresses string) {
+	n.T.Helper()
 	if options != "" {
 		options = ", " + options
 	}
 	text := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [
-		{"type": %q, "bridge": "cnitest0", "isGateway": true, "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.88.0.0/24"}},
-		{"type": "sluice-cni", "socket": %q, "pins": %q%s}]}`, first, n.state, n.socket, n.pins, options)
+		{"type": %q, "bridge": "cnitest0", "isGateway": true, "ipam": {"type": "host-local", "dataDir": %q, %s}},
+		{"type": "sluice-cni", "socket": %q, "pins": %q%s}]}`, first, n.state, addresses, n.socket, n.pins, options)
 	list, err := libcni.NetworkConfFromBytes([]byte(text))
 	n.Must(err)
 	n.list = list
 }
 
-// cniPods are a pod with a policy at the first address of host-local, and two that nobody talks of.
-var cniPods = `
+// cniPods is a pod with a policy, of which the API has no address yet, as of every pod before ADD.
+var cniPods = cniWith("uid-web", "")
+
+// cniWith has the pod by a UID, and with addresses as status.podIPs has them.
+func cniWith(uid, ips string) string {
+	return fmt.Sprintf(cniFormat, uid, ips)
+}
+
+const cniFormat = `
 {apiVersion: v1, kind: Namespace, metadata: {name: cni}}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: web, namespace: cni, labels: {app: web}}
+metadata: {name: web, namespace: cni, uid: %s, labels: {app: web}}
 spec: {nodeName: node-1, containers: [{name: c, image: i}]}
-status: {phase: Running, podIPs: [{ip: 10.88.0.2}]}
+status: {phase: Pending, podIPs: [%s]}
 ---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -97,17 +114,15 @@ func (n *cniNode) sandbox(name string) *libcni.RuntimeConf {
 	}()
 	n.Must(<-made)
 	n.T.Cleanup(func() { _ = ns.Close() })
+	return n.sandboxIn(ns, name)
+}
+
+// sandboxIn is what the runtime says of a pod in a network namespace.
+func (n *cniNode) sandboxIn(ns netns.NsHandle, name string) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
 		ContainerID: "sandbox-" + name, IfName: "eth0", NetNS: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(ns)),
 		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "cni"}, {"K8S_POD_NAME", name}, {"K8S_POD_UID", "uid-" + name}},
 	}
-}
-
-// up starts the agent. It is not ready: pods of the demo have no interface here.
-func (n *cniNode) up() {
-	n.T.Helper()
-	n.start()
-	n.agent.serves()
 }
 
 func (n *cniNode) add(rt *libcni.RuntimeConf) error {
@@ -127,7 +142,7 @@ func (n *cniNode) check(rt *libcni.RuntimeConf) error {
 
 // endpoint returns what the agent knows of a pod's interface.
 func (n *cniNode) endpoint(name string) (wire.Endpoint, error) {
-	all, err := wire.NewClient(n.socket).List(context.Background())
+	all, err := n.endpoints()
 	for _, e := range all {
 		if e.Pod == "cni/"+name {
 			return e, nil
@@ -143,17 +158,6 @@ func (n *cniNode) isEnforced(name string) error {
 		err = fmt.Errorf("the interface is %+v, blocked are %v", e, n.blocked())
 	}
 	return err
-}
-
-// blocked returns the interfaces that a gate blocks.
-func (n *cniNode) blocked() (out []uint32) {
-	n.T.Helper()
-	n.at(func() (err error) {
-		g := gates.New(n.pins)
-		out, err = g.Blocked()
-		return errors.Join(err, g.Close())
-	})
-	return out
 }
 
 func codeOf(err error) uint {
@@ -175,8 +179,9 @@ func TestCNIAddReturnsWithPolicyInForce(t *testing.T) {
 			if e.Source != "told" || e.UID != "uid-web" {
 				t.Errorf("after ADD the interface is %+v", e)
 			}
-			eventually(t, func() error { return n.isEnforced("web") })
+			n.Must(n.isEnforced("web"))
 			n.Must(n.check(web))
+			n.Must(n.isEnforced("web")) // also behind what the runtime writes
 			n.Must(n.del(web))
 			n.Must(n.del(web)) // kubelets repeat it
 			eventually(t, func() error {
@@ -187,6 +192,52 @@ func TestCNIAddReturnsWithPolicyInForce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCNIAddressesOfTheAPIComeBeforeThoseOfThePlugin: those of the plugin count until the API has some.
+func TestCNIAddressesOfTheAPIComeBeforeThoseOfThePlugin(t *testing.T) {
+	n := newCNINode(t, "ptp", `"timeout": "1m", "onTimeout": "fail"`)
+	n.up()
+	n.Must(n.add(n.sandbox("web")))
+	n.Must(n.isEnforced("web"))
+	n.store(cniWith("uid-web", "{ip: 10.88.0.77}"))
+	n.isBlocked("web", "policy knows its pod by other addresses, [10.88.0.77]: it was registered with [10.88.0.2]")
+	n.store(cniWith("uid-web", "{ip: 10.88.0.2}"))
+	eventually(t, func() error { return n.isEnforced("web") })
+	n.store(cniWith("uid-next", "{ip: 10.88.0.2}")) // the next pod of this name
+	n.isBlocked("web", "policy knows another pod of this name, uid uid-next")
+}
+
+// TestCNIAddWithTheAddressOfAnotherPodLeavesItBlocked: two plugins hand out one address.
+func TestCNIAddWithTheAddressOfAnotherPodLeavesItBlocked(t *testing.T) {
+	const victim = `
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: victim, namespace: cni, labels: {app: victim}}
+spec: {nodeName: node-2, containers: [{name: c, image: i}]}
+status: {phase: Running, podIPs: [{ip: 10.88.0.2}]}
+`
+	n := newCNINode(t, "ptp", `"timeout": "300ms"`)
+	n.store(cniPods + victim)
+	n.up()
+	n.Must(n.add(n.sandbox("web")))
+	n.isBlocked("web", "policy does not know its pod yet")
+	n.agent.Line("the address 10.88.0.2 is registered for this pod, and is that of pod cni/victim")
+	n.remove(victim)
+	eventually(t, func() error { return n.isEnforced("web") })
+}
+
+// isBlocked waits until the interface of a pod is blocked for a reason.
+func (n *cniNode) isBlocked(name, reason string) {
+	n.T.Helper()
+	eventually(n.T, func() error {
+		e, err := n.endpoint(name)
+		if err == nil && (e.Reason != reason || !slices.Contains(n.blocked(), e.Index)) {
+			err = fmt.Errorf("the interface is %+v, blocked are %v", e, n.blocked())
+		}
+		return err
+	})
 }
 
 func TestCNIAddOfAPodThatNobodyKnowsLeavesItBlocked(t *testing.T) {
@@ -219,7 +270,7 @@ func TestCNIWithoutAnAgentBlocksUntilOneIsThere(t *testing.T) {
 	n.Must(n.check(web))
 	n.up()
 	eventually(t, func() error { return n.isEnforced("web") })
-	n.kill()
+	n.agent.Kill()
 	n.Must(n.del(web))
 
 	n.configure("bridge", `"timeout": "200ms", "agentAbsent": "fail"`)
@@ -312,7 +363,7 @@ func TestCNIRefusesWhatIsWrongInWords(t *testing.T) {
 		"versions":                  {"VERSION", "", `{"cniVersion": "1.1.0"}`, 0, `"1.1.0"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), program("sluice-cni"))
+			cmd := exec.CommandContext(t.Context(), programs.Path("sluice-cni"))
 			cmd.Env = []string{"CNI_COMMAND=" + c.command, "CNI_CONTAINERID=c", "CNI_NETNS=/nowhere", "CNI_IFNAME=eth0", "CNI_PATH=/nowhere", "CNI_ARGS=" + c.args}
 			cmd.Stdin = strings.NewReader(c.stdin)
 			var out bytes.Buffer

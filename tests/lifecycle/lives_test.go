@@ -1,4 +1,4 @@
-package e2e
+package lifecycle
 
 import (
 	"context"
@@ -16,18 +16,64 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/tests/programs"
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
 // conflist is a configuration of CNI for pods at a bridge.
 const conflist = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cni0"}]}`
 
-// newBridgedNode is newKernelNode with all pods at a bridge, which speak with each other without the
+// demo has a pod that is isolated, and two that are not.
+var demo = `
+{apiVersion: v1, kind: Namespace, metadata: {name: demo}}
+` + demoPod("server", `{ip: 10.99.0.2}, {ip: "fd00::2"}`) + demoPod("friend", `{ip: 10.99.0.3}, {ip: "fd00::3"}`) + demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`) + `
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: server, namespace: demo}
+spec:
+  podSelector: {matchLabels: {app: server}}
+  policyTypes: [Ingress, Egress]
+  ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}], ports: [{port: 80}, {port: 80, protocol: UDP}]}]
+`
+
+func demoPod(name, addresses string) string {
+	return fmt.Sprintf(`---
+apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s, namespace: demo, labels: {app: %[1]s}}
+spec: {nodeName: node-1}
+status: {phase: Running, podIPs: [%[2]s]}
+`, name, addresses)
+}
+
+// all tries every protocol in both families.
+func (n *node) all() {
+	n.T.Helper()
+	for _, family := range []int{4, 6} {
+		n.Can(true, "the friend", "friend", "server", "tcp", family, 80)
+		n.Can(true, "the friend", "friend", "server", "udp", family, 80)
+		n.Can(false, "the friend at another port", "friend", "server", "tcp", family, 81)
+		n.Can(false, "the friend's ping", "friend", "server", "icmp", family, 0)
+		n.Can(false, "the stranger", "stranger", "server", "tcp", family, 80)
+		n.Can(false, "the server as a client", "server", "friend", "tcp", family, 80)
+		n.Can(true, "who is not isolated", "stranger", "friend", "icmp", family, 0)
+	}
+}
+
+// newBridgedNode is newNode with all pods at a bridge, which speak with each other without the
 // node hearing of it.
-func newBridgedNode(t *testing.T) *kernelNode {
+func newBridgedNode(t *testing.T) *node {
 	t.Helper()
-	n := newKernelNode(t, "auto")
+	n := newNode(t, demo, "server", "friend", "stranger")
 	n.Must(os.WriteFile(filepath.Join(n.state, "10-pods.conflist"), []byte(conflist), 0o600))
+	for pod := range n.Pods {
+		n.Result(n.results, n.netns, pod, "container-"+pod)
+	}
+	for _, port := range []uint16{80, 81} {
+		n.Serve("server", port)
+	}
+	n.Serve("friend", 80)
 	n.at(func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = "cni0"
@@ -40,14 +86,8 @@ func newBridgedNode(t *testing.T) *kernelNode {
 	return n
 }
 
-// at calls f at the node.
-func (n *kernelNode) at(f func() error) {
-	n.T.Helper()
-	n.Must(wires.Inside(n.Node, f))
-}
-
 // bridged makes the interface of a pod a port of the bridge, and gives the pod the neighbours there.
-func (n *kernelNode) bridged(name string) {
+func (n *node) bridged(name string) {
 	n.T.Helper()
 	n.at(func() error {
 		b, err := netlink.LinkByName("cni0")
@@ -69,7 +109,7 @@ func (n *kernelNode) bridged(name string) {
 	}
 }
 
-func (n *kernelNode) neighbour(from, to *wires.Host) {
+func (n *node) neighbour(from, to *wires.Host) {
 	n.T.Helper()
 	mac := macOf(n, to)
 	n.Must(wires.Inside(from.NS, func() error {
@@ -87,7 +127,7 @@ func (n *kernelNode) neighbour(from, to *wires.Host) {
 	}))
 }
 
-func macOf(n *kernelNode, h *wires.Host) (mac net.HardwareAddr) {
+func macOf(n *node, h *wires.Host) (mac net.HardwareAddr) {
 	n.T.Helper()
 	n.Must(wires.Inside(h.NS, func() error {
 		l, err := netlink.LinkByIndex(h.InPod)
@@ -100,8 +140,8 @@ func macOf(n *kernelNode, h *wires.Host) (mac net.HardwareAddr) {
 }
 
 // endpoint returns what the agent knows of the interface of a pod.
-func (n *kernelNode) endpoint(pod string) (wire.Endpoint, error) {
-	all, err := wire.NewClient(n.agent.socket).List(context.Background())
+func (n *node) endpoint(pod string) (wire.Endpoint, error) {
+	all, err := n.endpoints()
 	for _, e := range all {
 		if e.Index == uint32(n.Pods[pod].Index) {
 			return e, nil
@@ -111,7 +151,7 @@ func (n *kernelNode) endpoint(pod string) (wire.Endpoint, error) {
 }
 
 // becomes waits for the state of an interface.
-func (n *kernelNode) becomes(pod, state string) {
+func (n *node) becomes(pod, state string) {
 	n.T.Helper()
 	eventually(n.T, func() error {
 		e, err := n.endpoint(pod)
@@ -126,7 +166,7 @@ func (n *kernelNode) becomes(pod, state string) {
 // enforcement off when interfaces were guessed.
 func TestKernelEnforcementEndsByNothingThatAPodWrites(t *testing.T) {
 	n := newBridgedNode(t)
-	n.run()
+	n.up()
 	n.all() // nobody has spoken with the node before
 	pins := n.files()
 	counts := []*wires.Count{
@@ -143,24 +183,11 @@ func TestKernelEnforcementEndsByNothingThatAPodWrites(t *testing.T) {
 		{"aged forwarding database and neighbours", n.forget},
 		{"routes that flap", n.flap},
 		{"another name", func() { n.rename("server", "renamed") }},
-		{"results that cannot be read", func() { n.Must(os.RemoveAll(n.cni)) }},
+		{"results that cannot be read", func() { n.Must(os.RemoveAll(n.results)) }},
 	} {
-		attack.do()
-		store(t, n.etcd, strings.ReplaceAll(kernelDemo, "{phase: Running,", fmt.Sprintf("{phase: Running, message: %q,", attack.name)))
-		port := fmt.Sprint(1000 + i) // a change that must be enforced: everything is looked at again
-		store(t, n.etcd, strings.ReplaceAll(kernelDemo, "{port: 80},", "{port: 80}, {port: "+port+"},"))
-		eventually(t, func() error {
-			out, _ := n.agent.ctl("get", "rules", "-o", "json")
-			if !strings.Contains(out, port) {
-				return fmt.Errorf("port %s is not permitted after %s", port, attack.name)
-			}
-			return nil
+		t.Run(attack.name, func(t *testing.T) {
+			n.as(t, func() { n.survives(attack.name, fmt.Sprint(1000+i), attack.do) })
 		})
-		for pod := range n.Pods {
-			n.becomes(pod, wire.Enforced)
-		}
-		n.Can(false, attack.name, "stranger", "server", "tcp", 4, 80)
-		n.Can(true, attack.name, "friend", "server", "tcp", 6, 80)
 	}
 	for name, inode := range n.files() {
 		if strings.HasPrefix(name, "link_") && pins[name] != inode {
@@ -170,8 +197,36 @@ func TestKernelEnforcementEndsByNothingThatAPodWrites(t *testing.T) {
 	n.Right(50, counts...)
 }
 
+// as has what a part of a test finds be that part's.
+func (n *node) as(t *testing.T, part func()) {
+	whole := n.T
+	n.T = t
+	defer func() { n.T = whole }()
+	part()
+}
+
+// survives does something, and then changes policy so that everything is looked at again. Nothing else
+// may be different.
+func (n *node) survives(name, port string, do func()) {
+	n.T.Helper()
+	do()
+	n.store(strings.ReplaceAll(demo, "{phase: Running,", fmt.Sprintf("{phase: Running, message: %q,", name)))
+	n.store(strings.ReplaceAll(demo, "{port: 80},", "{port: 80}, {port: "+port+"},"))
+	eventually(n.T, func() error {
+		if _, out, _ := programs.Ask(n.socket, "/v1/rules"); !strings.Contains(string(out), port) {
+			return fmt.Errorf("port %s is not permitted after %s", port, name)
+		}
+		return nil
+	})
+	for pod := range n.Pods {
+		n.becomes(pod, wire.Enforced)
+	}
+	n.Can(false, name, "stranger", "server", "tcp", 4, 80)
+	n.Can(true, name, "friend", "server", "tcp", 6, 80)
+}
+
 // forge has a pod say on the bridge that the address of a pod is its own, at a MAC that nobody has.
-func (n *kernelNode) forge(from, whose string, v6 bool) {
+func (n *node) forge(from, whose string, v6 bool) {
 	n.T.Helper()
 	h, target := n.Pods[from], n.Pods[whose]
 	mac := net.HardwareAddr{2, 0xbb, 0xbb, 0xbb, 0xbb, 0xbb}
@@ -221,7 +276,7 @@ func neighbourAdvertisement(mac net.HardwareAddr, a netip.Addr) []byte {
 }
 
 // forget has the node know no neighbour, and the bridge no address.
-func (n *kernelNode) forget() {
+func (n *node) forget() {
 	n.T.Helper()
 	n.at(func() error {
 		var errs []error
@@ -241,7 +296,7 @@ func (n *kernelNode) forget() {
 }
 
 // flap takes the routes to all pods away.
-func (n *kernelNode) flap() {
+func (n *node) flap() {
 	n.T.Helper()
 	n.at(func() error {
 		var errs []error
@@ -261,7 +316,7 @@ func (n *kernelNode) flap() {
 }
 
 // rename gives the interface of a pod another name.
-func (n *kernelNode) rename(pod, name string) {
+func (n *node) rename(pod, name string) {
 	n.T.Helper()
 	n.at(func() error {
 		l, err := netlink.LinkByIndex(n.Pods[pod].Index)
@@ -276,7 +331,7 @@ func (n *kernelNode) rename(pod, name string) {
 // the next pod with its name and addresses, with an agent that is killed in between.
 func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 	n := newBridgedNode(t)
-	n.run()
+	n.up()
 	late := n.Pods["stranger"]
 	server := []string{"friend", "stranger"} // which nothing isolates
 	open := func(want bool, what string) {
@@ -286,14 +341,14 @@ func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 	}
 	open(true, "before")
 
-	without := strings.ReplaceAll(kernelDemo, demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`), "")
+	without := strings.ReplaceAll(demo, demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`), "")
 	n.forgetResult("container-stranger")
 	n.reborn(late, "container-2")
 	n.becomes("stranger", "pending") // until the pod's addresses were asked for again
 	n.becomes("stranger", wire.Enforced)
 	open(true, "the next life")
 
-	ctl(t, "delete", "-f", manifestOf(t, demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`)), "--etcd-endpoints", n.etcd)
+	n.remove(demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`))
 	n.becomes("stranger", "orphaned")
 	open(false, "a pod that is gone, whose interface is not")
 
@@ -303,14 +358,14 @@ func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 	n.bridged("stranger")
 	n.becomes("stranger", "unknown")
 	open(false, "an interface of nobody")
-	n.kill()
+	n.agent.Kill()
 	open(false, "an interface of nobody, without an agent")
 	n.start()
 	n.becomes("stranger", "unknown")
 	open(false, "an interface of nobody, with the next agent")
-	plugin, a := wire.NewClient(n.agent.socket), n.register("stranger", "container-3")
+	plugin, a := wire.NewClient(n.socket), n.register("stranger", "container-3")
 	open(false, "a pod that policy does not know")
-	store(t, n.etcd, without+demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`))
+	n.store(without + demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`))
 	if e, err := plugin.Wait(t.Context(), a, wire.MaxTimeout); err != nil || e.State != wire.Enforced || e.Source != "told" {
 		t.Errorf("waiting ended with %+v, %v", e, err)
 	}
@@ -323,11 +378,10 @@ func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 	if _, err := plugin.Wait(t.Context(), a, wire.MaxTimeout); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
 		t.Errorf("waiting for what was removed: %v", err)
 	}
-	n.cleanUp()
 }
 
 // register registers the interface of a pod as a CNI plugin does.
-func (n *kernelNode) register(pod, container string) wire.Attachment {
+func (n *node) register(pod, container string) wire.Attachment {
 	n.T.Helper()
 	h := n.Pods[pod]
 	r := wire.Registration{
@@ -341,7 +395,7 @@ func (n *kernelNode) register(pod, container string) wire.Attachment {
 		}
 		return err
 	})
-	e, err := wire.NewClient(n.agent.socket).Register(context.Background(), r)
+	e, err := wire.NewClient(n.socket).Register(context.Background(), r)
 	n.Must(err)
 	if e.State != "pending" || e.Index != r.HostIndex || e.Pod != "demo/"+pod {
 		n.T.Errorf("the registration is answered with %+v", e)
@@ -350,25 +404,16 @@ func (n *kernelNode) register(pod, container string) wire.Attachment {
 }
 
 // forgetResult removes what libcni kept of a container, as it does when the container is deleted.
-func (n *kernelNode) forgetResult(container string) {
+func (n *node) forgetResult(container string) {
 	n.T.Helper()
-	n.Must(os.Remove(filepath.Join(n.cni, "pods-"+container+"-eth0")))
+	n.Must(os.Remove(filepath.Join(n.results, "pods-"+container+"-eth0")))
 }
 
 // reborn makes the interface of a pod again, with the same addresses, for another container.
-func (n *kernelNode) reborn(h *wires.Host, container string) {
+func (n *node) reborn(h *wires.Host, container string) {
 	n.T.Helper()
 	n.at(func() error { return wires.Unplug(h.Index) })
 	n.Plug(h)
 	n.bridged(h.Name)
-	n.Result(n.cni, n.netns, h.Name, container)
-}
-
-func manifestOf(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "manifest.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	n.Result(n.results, n.netns, h.Name, container)
 }

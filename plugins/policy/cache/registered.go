@@ -1,0 +1,161 @@
+package cache
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// A kubelet writes the addresses of a pod to the API server after the pod has its interface. Until
+// then the pod has the addresses that were registered for it at the node. They give way to
+// everything else: to what the state says of the pod, and to other pods that have them.
+
+// registered is what was registered, and what became of it.
+type registered struct {
+	node    string // whose pods count; empty: all
+	addrs   map[api.PodID][]netip.Addr
+	given   map[uint32]struct{} // pods that have the addresses that were registered for them
+	clashes map[model.ID]api.Problem
+}
+
+// Register says which addresses were registered for pods of a node, all pods when it is empty. They
+// count from the next Update on, for pods of which the state has no addresses. The map is kept.
+func (c *Cache) Register(node string, addrs map[api.PodID][]netip.Addr) {
+	c.registered.node, c.registered.addrs = node, addrs
+}
+
+// settleRegistered has pods have the addresses that were registered for them, or have them no more.
+func (c *Cache) settleRegistered(w Watcher) {
+	r := &c.registered
+	if len(r.addrs)+len(r.given)+len(r.clashes) == 0 {
+		return
+	}
+	want, ids := c.registrations()
+	clashes := c.clashes(want, ids)
+	for i := range r.given {
+		if want[i] == nil {
+			delete(r.given, i)
+			c.readdress(i, nil, w)
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(want)) {
+		if r.given == nil {
+			r.given = map[uint32]struct{}{}
+		}
+		r.given[i] = struct{}{}
+		c.readdress(i, want[i], w)
+	}
+	old := r.clashes
+	r.clashes = clashes
+	for id, p := range old {
+		if clashes[id] != p {
+			c.report(id, slices.DeleteFunc(slices.Clone(c.problems[id]), func(x api.Problem) bool { return x == p }))
+		}
+	}
+	for id, p := range clashes {
+		if old[id] != p {
+			c.report(id, append(slices.Clone(c.problems[id]), p))
+		}
+	}
+}
+
+// registrations returns the addresses that were registered for pods which have none of their own, and
+// the pods.
+func (c *Cache) registrations() (want map[uint32][]netip.Addr, ids map[uint32]api.PodID) {
+	want, ids = map[uint32][]netip.Addr{}, map[uint32]api.PodID{}
+	for id, addrs := range c.registered.addrs {
+		i, known := c.findPod(id.Namespace, id.Name)
+		if !known || len(addrs) == 0 {
+			continue
+		}
+		p := &c.pods[i]
+		local := c.registered.node == "" || c.hosts.list[p.host].name == c.registered.node
+		if _, given := c.registered.given[i]; p.group == noGroup || !local || !given && p.v4|p.extra != 0 {
+			continue
+		}
+		want[i], ids[i] = canonical(addrs), id
+	}
+	return want, ids
+}
+
+// canonical returns addresses as pods have them.
+func canonical(addrs []netip.Addr) (out []netip.Addr) {
+	for _, a := range addrs {
+		out = append(out, a.Unmap())
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
+// clashes takes out of want what cannot be, and says why.
+func (c *Cache) clashes(want map[uint32][]netip.Addr, ids map[uint32]api.PodID) map[model.ID]api.Problem {
+	claimants := map[netip.Addr]int{}
+	for _, addrs := range want {
+		for _, a := range addrs {
+			claimants[a]++
+		}
+	}
+	out := map[model.ID]api.Problem{}
+	for i, addrs := range want {
+		var why string
+		for _, a := range addrs {
+			if why == "" {
+				why = c.clash(i, a, claimants[a] > 1)
+			}
+		}
+		if len(addrs) > model.MaxAddresses {
+			why = fmt.Sprintf("%d addresses are registered for this pod, the limit is %d: none of them counts", len(addrs), model.MaxAddresses)
+		}
+		if why == "" {
+			continue
+		}
+		delete(want, i)
+		id := model.ID{Kind: model.KindPod, Namespace: ids[i].Namespace, Name: ids[i].Name}
+		out[id] = api.Problem{Object: id.String(), Field: "status.podIPs", Reason: why, Class: api.ClassObject}
+	}
+	return out
+}
+
+// clash returns why a pod cannot have an address, empty if it can.
+func (c *Cache) clash(i uint32, a netip.Addr, twice bool) string {
+	if !a.IsValid() || a.Zone() != "" || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() {
+		return fmt.Sprintf("the address %s is registered for this pod, and no pod can have it: no registered address counts", a)
+	}
+	o, held := c.addrIndex.find(hashAddr(a), func(o uint32) bool {
+		_, given := c.registered.given[o]
+		return o != i && !given && c.has(o, a)
+	})
+	switch {
+	case held:
+		return fmt.Sprintf("the address %s is registered for this pod, and is that of pod %s/%s: no registered address counts", a, c.namespaces[c.pods[o].ns].name, c.pods[o].name)
+	case twice:
+		return fmt.Sprintf("the address %s is registered for this pod and for another one: no registered address counts", a)
+	}
+	return ""
+}
+
+// readdress gives a pod other addresses.
+func (c *Cache) readdress(i uint32, addrs []netip.Addr, w Watcher) {
+	p := c.pods[i]
+	if p.group == noGroup {
+		return
+	}
+	c.hosts.list[p.host].refs++
+	c.changePod(i, pod{group: p.group, host: p.host, state: p.state}, addrs, true, w)
+}
+
+// keepsRegistered returns the addresses that a pod has when the state says addrs of it.
+func (c *Cache) keepsRegistered(i uint32, state podState, addrs []netip.Addr) []netip.Addr {
+	if _, given := c.registered.given[i]; !given {
+		return addrs
+	}
+	if state == podLive && len(addrs) == 0 {
+		return c.podAddrs(i, &c.scratch.oldV4)
+	}
+	delete(c.registered.given, i)
+	return addrs
+}

@@ -1,0 +1,156 @@
+package cache
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	_ "github.com/sluice-net/sluice/renderer/renderertest" // says how much rapid draws
+)
+
+func registeredAs(ips ...string) map[api.PodID][]netip.Addr {
+	out := map[api.PodID][]netip.Addr{}
+	for _, pair := range ips {
+		name, ip, _ := strings.Cut(pair, "=")
+		id := api.PodID{Namespace: "ns", Name: name}
+		out[id] = append(out[id], netip.MustParseAddr(ip))
+	}
+	return out
+}
+
+// ipsOf returns the addresses of all pods, as "name[addresses]".
+func ipsOf(c *Cache) (out []string) {
+	for _, p := range c.Pods() {
+		out = append(out, fmt.Sprint(p.ID.Name, p.IPs))
+	}
+	return out
+}
+
+func podIn(name, node string, ips ...string) *model.Pod {
+	return &model.Pod{Namespace: "ns", Name: name, NodeName: node, Ips: ips}
+}
+
+func TestCacheRegisteredAddressesCountUntilTheStateHasSome(t *testing.T) {
+	c, d := New(), &diary{}
+	step := func(want string, ms ...proto.Message) {
+		t.Helper()
+		c.Update(changes(ms...), d)
+		if got := strings.Join(ipsOf(c), " "); got != want {
+			t.Errorf("pods have %s, want %s", got, want)
+		}
+	}
+	c.Register("n1", registeredAs("a=10.0.0.1", "other=10.0.0.2", "late=10.0.0.3"))
+	step("a[10.0.0.1] other[]", podIn("a", "n1"), podIn("other", "n2"))
+	step("a[10.0.0.1] late[10.0.0.3] other[]", podIn("late", "n1"))
+	d.take()
+	step("a[10.0.0.1] late[10.0.0.3] other[]", podIn("late", "n1"))
+	if told := d.take(); len(told) > 0 {
+		t.Errorf("what changes nothing is told: %v", told)
+	}
+	step("a[10.0.0.1] late[10.0.0.4] other[]", podIn("late", "n1", "10.0.0.4"))
+	step("a[10.0.0.1] late[10.0.0.3] other[]", podIn("late", "n1"))
+	c.Register("n1", nil)
+	step("a[] late[] other[]")
+}
+
+func TestCacheRegisteredAddressOfAnotherPodIsNotUsed(t *testing.T) {
+	c, d := New(), &diary{}
+	c.Register("", registeredAs("a=10.0.0.1", "b=10.0.0.2", "c=10.0.0.2", "d=127.0.0.1"))
+	found := c.Update(changes(podIn("a", ""), podIn("b", ""), podIn("c", ""), podIn("d", ""), podIn("victim", "", "10.0.0.1")), d)
+	if got := strings.Join(ipsOf(c), " "); got != "a[] b[] c[] d[] victim[10.0.0.1]" || len(found) != 4 {
+		t.Errorf("pods have %s, problems %v", got, found)
+	}
+	if !strings.Contains(found[0].Reason, "10.0.0.1 is registered for this pod, and is that of pod ns/victim") {
+		t.Errorf("the problem is %v", found[0])
+	}
+	gone := changes(podIn("a", ""))
+	gone.Deltas = append(gone.Deltas, model.Delta{ID: model.ID{Kind: model.KindPod, Namespace: "ns", Name: "victim"}})
+	c.Register("", registeredAs("a=10.0.0.1", "b=10.0.0.2", "d=127.0.0.1"))
+	if found := c.Update(gone, d); len(found) != 0 || len(c.Solved()) != 3 {
+		t.Errorf("found %v, solved %v", found, c.Solved())
+	}
+	if got := strings.Join(ipsOf(c), " "); got != "a[10.0.0.1] b[10.0.0.2] c[] d[]" {
+		t.Errorf("pods have %s", got)
+	}
+	c.Update(changes(podIn("victim", "", "10.0.0.1")), d)
+	if got := strings.Join(ipsOf(c), " "); got != "a[] b[10.0.0.2] c[] d[] victim[10.0.0.1]" {
+		t.Errorf("pods have %s: the state comes before what is registered", got)
+	}
+}
+
+// TestCacheRegisteredAddressesHaveNoHistory compares with what the state and the registrations mean,
+// whatever came before.
+func TestCacheRegisteredAddressesHaveNoHistory(t *testing.T) {
+	names, addrs := []string{"a", "b", "c", "d"}, []string{"10.0.0.1", "10.0.0.2", "fd00::3"}
+	rapid.Check(t, func(t *rapid.T) {
+		c, d := New(), &diary{}
+		pods, given := map[string]*model.Pod{}, map[string][]string{}
+		some := rapid.SliceOfNDistinct(rapid.SampledFrom(addrs), 0, 2, rapid.ID[string])
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			name := rapid.SampledFrom(names).Draw(t, "name")
+			var ch model.Changes
+			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			case 0:
+				delete(pods, name)
+				ch.Deltas = []model.Delta{{ID: model.ID{Kind: model.KindPod, Namespace: "ns", Name: name}}}
+			case 1:
+				if given[name] = some.Draw(t, "given"); len(given[name]) == 0 {
+					delete(given, name)
+				}
+			case 2:
+				ch.Resync = true
+				for _, p := range pods {
+					ch.Deltas = append(ch.Deltas, changes(p).Deltas...)
+				}
+			default:
+				p := podIn(name, rapid.SampledFrom([]string{"n1", "n1", "n2"}).Draw(t, "node"), some.Draw(t, "ips")...)
+				p.HostNetwork = rapid.IntRange(0, 5).Draw(t, "host network") == 0
+				pods[name] = p
+				ch = changes(p)
+			}
+			var list []string
+			for name, ips := range given {
+				for _, ip := range ips {
+					list = append(list, name+"="+ip)
+				}
+			}
+			c.Register("n1", registeredAs(list...))
+			c.Update(ch, d)
+			for _, p := range c.Pods() {
+				if want := naiveIPs(pods, given, p.ID.Name); fmt.Sprint(p.IPs) != fmt.Sprint(want) {
+					t.Fatalf("%s has %v, want %v; state %v, registered %v", p.ID.Name, p.IPs, want, pods, given)
+				}
+			}
+		}
+	})
+}
+
+// naiveIPs returns the addresses that a pod must have.
+func naiveIPs(pods map[string]*model.Pod, given map[string][]string, name string) []string {
+	p := pods[name]
+	candidate := func(name string) bool {
+		p := pods[name]
+		return p != nil && !p.HostNetwork && len(p.Ips) == 0 && p.NodeName == "n1" && len(given[name]) > 0
+	}
+	switch {
+	case p.HostNetwork:
+		return nil
+	case !candidate(name):
+		return slices.Sorted(slices.Values(p.Ips))
+	}
+	for _, a := range given[name] {
+		for other, o := range pods {
+			if other != name && (!o.HostNetwork && slices.Contains(o.Ips, a) || candidate(other) && slices.Contains(given[other], a)) {
+				return nil
+			}
+		}
+	}
+	return slices.Sorted(slices.Values(given[name]))
+}
