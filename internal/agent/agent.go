@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/endpoints/keeper"
+	"github.com/sluice-net/sluice/internal/cniinstall"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/plugins/datasync"
@@ -36,10 +37,11 @@ type Agent struct {
 	// reflector writes to the store; the agent of a node only reads, and has none.
 	reflector *ksr.Reflector
 	heartbeat heartbeat
-	kernel    *xdp.Kernel    // nil unless the kernel enforces
-	endpoints *keeper.Keeper // the same
-	gate      *gate.Gate     // the same
-	listeners *listeners     // to packets; never nil
+	kernel    *xdp.Kernel           // nil unless the kernel enforces
+	endpoints *keeper.Keeper        // the same
+	gate      *gate.Gate            // the same
+	installer *cniinstall.Installer // of the CNI plugin; nil where it is not installed
+	listeners *listeners            // to packets; never nil
 	directory directory
 	problems  problemLog
 	committed chan struct{} // holds a token after a transaction
@@ -73,6 +75,9 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 	nodeConfig.Ligato = a.ligato(nodeConfig.Infra)
 	if nodeConfig.HostStack = a.hostStack(); nodeConfig.HostStack != nil {
 		nodeConfig.HostStack.Infra = nodeConfig.Infra
+	}
+	if err := a.installsCNI(); err != nil {
+		return nil, err
 	}
 	if nodeConfig.XDP, err = a.xdp(nodeConfig.Infra, nodeConfig.Established); err != nil {
 		return nil, err
@@ -114,6 +119,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.endpoints != nil {
 		g.Go(func() error { return ended(a.endpoints.Run(source)) })
+	}
+	if a.installer != nil {
+		g.Go(func() error { return ended(a.installer.Run(ctx)) })
 	}
 	g.Go(func() error { return ended(a.serve(ctx)) })
 	if a.reflected() {

@@ -32,9 +32,9 @@ const (
 
 func endpointFlags(f *pflag.FlagSet) {
 	f.String("new-interfaces", newBlock, "what an interface passes that connects a pod, until the pod's policy is enforced there: block or allow")
-	f.StringSlice("pod-interfaces", nil, "bridges of pods, and prefixes of names of their interfaces with a star behind, beside those in --cni-config: cni0,veth*")
-	f.String("cni-config", "/etc/cni/net.d", "folder with CNI's configurations, which name bridges and interfaces of pods; empty for none")
-	f.String("cni-results", "/var/lib/cni/results", "folder in which the container runtime keeps for which pod it set up which network namespace; empty for none")
+	f.StringSlice("pod-interfaces", nil, "bridges of pods, and prefixes of names of their interfaces with a star behind, beside those in --cni-conf-dir: cni0,veth*")
+	f.String("cni-conf-dir", defaultCNIConf, "folder with CNI's configurations, which name bridges and interfaces of pods; empty for none")
+	f.String("cni-results", defaultCNIResults, "folder in which the container runtime keeps for which pod it set up which network namespace; empty for none")
 	f.String("endpoints-file", "/var/lib/sluice/agent/endpoints", "file with whose interfaces are, for the next start; empty for none")
 }
 
@@ -69,7 +69,7 @@ func (a *Agent) keepEndpoints() (err error) {
 	a.gate = gate.New(a.cfg.XDPPins)
 	a.endpoints, err = keeper.New(keeper.Config{
 		Log: a.log.With("plugin", "endpoints"), Gate: a.gate, BlockNew: a.cfg.NewInterfaces != newAllow, Scope: scope,
-		CNIConf: a.cfg.CNIConfig, Results: a.cfg.CNIResults, NetNS: a.cfg.XDPNetNS, File: a.cfg.EndpointsFile, Node: a.cfg.Node,
+		CNIConf: a.cfg.CNIConfDir, Results: a.cfg.CNIResults, NetNS: a.cfg.XDPNetNS, File: a.cfg.EndpointsFile, Node: a.cfg.Node,
 		Attached: a.kernel.Decides, OnChange: func() { a.node.Plugin.Prompt() }, Waited: func(d time.Duration) { a.metrics.waited.Observe(d.Seconds()) },
 	})
 	return err
