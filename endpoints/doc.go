@@ -81,6 +81,7 @@ type Claim struct {
 	// Sandbox identifies the sandbox of the pod, the id of a container for CNI. A pod has one at a
 	// time, and interfaces of others are blocked. Empty: the source knows no sandboxes.
 	Sandbox string       `json:"sandbox,omitempty"`
+	Network string       `json:"network,omitempty"` // of CNI; empty: it is not one of a CNI plugin
 	Link    Link         `json:"link"`
 	IPs     []netip.Addr `json:"ips,omitempty"` // for people; policy has the pod's addresses from its own source
 	Since   time.Time    `json:"since"`

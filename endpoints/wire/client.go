@@ -55,6 +55,12 @@ func (c *Client) Remove(ctx context.Context, a Attachment) error {
 	return c.do(ctx, http.MethodDelete, PathEndpoints, a, nil)
 }
 
+// Collect ends the registrations of a network that are not among those that there are. Interfaces that
+// are there still let nothing pass from then on.
+func (c *Client) Collect(ctx context.Context, v Valid) error {
+	return c.do(ctx, http.MethodPost, PathGC, v, nil)
+}
+
 // Wait returns when policy is enforced at a registered interface, and after a time, MaxTimeout at
 // most, when it is not; the state says which. An attachment that is not registered is an Error with
 // status 404.

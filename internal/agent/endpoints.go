@@ -84,6 +84,7 @@ func (a *Agent) endpointRoutes() routes {
 		"GET " + wire.PathEndpoints:    list(a.listEndpoints),
 		"POST " + wire.PathEndpoints:   a.changeEndpoint(func(w http.ResponseWriter, r *http.Request) (any, error) { return register(w, r, a.endpoints) }),
 		"DELETE " + wire.PathEndpoints: a.changeEndpoint(func(w http.ResponseWriter, r *http.Request) (any, error) { return remove(w, r, a.endpoints) }),
+		"POST " + wire.PathGC:          a.changeEndpoint(func(w http.ResponseWriter, r *http.Request) (any, error) { return collect(w, r, a.endpoints) }),
 		"GET " + wire.PathEnforced:     a.changeEndpoint(func(_ http.ResponseWriter, r *http.Request) (any, error) { return await(r, a.endpoints) }),
 	}
 }
@@ -134,6 +135,14 @@ func remove(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) (any, erro
 		return nil, err
 	}
 	return struct{}{}, k.Remove(q)
+}
+
+func collect(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) (any, error) {
+	q, err := decodeWire[wire.Valid](w, r)
+	if err != nil {
+		return nil, err
+	}
+	return struct{}{}, k.Collect(q)
 }
 
 func await(r *http.Request, k *keeper.Keeper) (any, error) {
