@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,9 +46,7 @@ func New(ctx context.Context, o Options) (*Installer, error) {
 		o.step = func() {}
 	}
 	entry := map[string]any{}
-	for name, v := range o.Members {
-		entry[name] = v
-	}
+	maps.Copy(entry, o.Members)
 	entry["type"] = Plugin
 	i := &Installer{Options: o}
 	var err error

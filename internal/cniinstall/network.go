@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -104,9 +105,7 @@ func (n *network) text() ([]byte, error) {
 		return nil, err
 	}
 	all := map[string]json.RawMessage{"plugins": list}
-	for name, v := range n.members {
-		all[name] = v
-	}
+	maps.Copy(all, n.members)
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)

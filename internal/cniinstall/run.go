@@ -85,12 +85,14 @@ func (i *Installer) pause(ctx context.Context, files *fsnotify.Watcher, most tim
 	case <-timeout.C:
 		return
 	case <-files.Events:
-	case <-files.Errors:
+	case err := <-files.Errors:
+		i.Log.Debug("changes of files may have been missed", "error", err)
 	}
 	for settle := time.After(settleTime); ; {
 		select {
 		case <-files.Events:
-		case <-files.Errors:
+		case err := <-files.Errors:
+			i.Log.Debug("changes of files may have been missed", "error", err)
 		case <-settle:
 			return
 		case <-ctx.Done():

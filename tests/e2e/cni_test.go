@@ -136,9 +136,9 @@ func (n *cniNode) endpoint(name string) (wire.Endpoint, error) {
 	return wire.Endpoint{}, errors.Join(err, fmt.Errorf("no endpoint of %s among %v", name, all))
 }
 
-// isEnforced is nil while the interface of a pod lets pass what policy permits.
-func (n *cniNode) isEnforced(name string) error {
-	e, err := n.endpoint(name)
+// isEnforced is nil while the interface of the pod web lets pass what policy permits.
+func (n *cniNode) isEnforced() error {
+	e, err := n.endpoint("web")
 	if err == nil && (e.State != wire.Enforced || slices.Contains(n.blocked(), e.Index)) {
 		err = fmt.Errorf("the interface is %+v, blocked are %v", e, n.blocked())
 	}
@@ -202,7 +202,7 @@ func TestCNIGarbageIsCollected(t *testing.T) {
 	if !registered("web") || registered("late") {
 		t.Error("registered is not what the runtime has")
 	}
-	n.Must(n.isEnforced("web"))
+	n.Must(n.isEnforced())
 	n.kill()
 	collect("pods") // an agent that is away is no error
 }
@@ -226,7 +226,7 @@ func TestCNIAddReturnsWithPolicyInForce(t *testing.T) {
 			if e.Source != "told" || e.UID != "uid-web" {
 				t.Errorf("after ADD the interface is %+v", e)
 			}
-			eventually(t, func() error { return n.isEnforced("web") })
+			eventually(t, func() error { return n.isEnforced() })
 			n.Must(n.check(web))
 			n.Must(n.del(web))
 			n.Must(n.del(web)) // kubelets repeat it
@@ -269,7 +269,7 @@ func TestCNIWithoutAnAgentBlocksUntilOneIsThere(t *testing.T) {
 	}
 	n.Must(n.check(web))
 	n.up()
-	eventually(t, func() error { return n.isEnforced("web") })
+	eventually(t, func() error { return n.isEnforced() })
 	n.kill()
 	n.Must(n.del(web))
 
@@ -294,7 +294,7 @@ func TestCNIFindsTheAgentThatComesWhileItWaits(t *testing.T) {
 	})
 	n.up()
 	n.Must(<-done)
-	eventually(t, func() error { return n.isEnforced("web") })
+	eventually(t, func() error { return n.isEnforced() })
 }
 
 // TestCNIFiftyPodsAtOnce adds pods twice each, all at once, and deletes them so. Afterwards nothing is

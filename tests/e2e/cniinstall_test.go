@@ -35,7 +35,7 @@ func TestCNIIsInstalledByTheAgentAndRemoved(t *testing.T) {
 	n.cni.Path = []string{pluginsFolder, bin}
 	web := n.sandbox("web")
 	n.Must(n.add(web))
-	eventually(t, func() error { return n.isEnforced("web") })
+	eventually(t, func() error { return n.isEnforced() })
 
 	cleanup := func() (string, error) {
 		out, err := exec.Command(program("sluice-agent"), "cleanup", "--cni-bin-dir", bin, "--cni-conf-dir", conf, "--cni-results", n.kernelNode.cni).CombinedOutput()
