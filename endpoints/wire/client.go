@@ -70,6 +70,16 @@ func (c *Client) Wait(ctx context.Context, a Attachment, timeout time.Duration) 
 	return e, err
 }
 
+// WaitVPP returns when an interface of VPP has the state that is waited for, and after a time when it
+// has not; the state says which. An agent that does not enforce in VPP answers with an Error.
+func (c *Client) WaitVPP(ctx context.Context, v VPP) (e Endpoint, err error) {
+	q := url.Values{
+		"interface": {v.Interface}, "namespace": {v.Namespace}, "name": {v.Name}, "until": {v.Until}, "timeout": {min(v.Timeout, MaxTimeout).String()},
+	}
+	err = c.do(ctx, http.MethodGet, PathVPP+"?"+q.Encode(), nil, &e)
+	return e, err
+}
+
 // List returns all interfaces that the agent knows, by index.
 func (c *Client) List(ctx context.Context) (out []Endpoint, err error) {
 	err = c.do(ctx, http.MethodGet, PathEndpoints, nil, &out)

@@ -6,6 +6,7 @@
 //	DELETE /v1/endpoints           Attachment -> nothing
 //	GET    /v1/endpoints           -> []Endpoint; ?namespace= and ?name= choose
 //	POST   /v1/endpoints/gc        Valid -> nothing
+//	GET    /v1/endpoints/vpp       ?interface=&namespace=&name=&until=enforced&timeout=5s -> Endpoint
 //	GET    /v1/endpoints/enforced  ?containerId=&ifName=&timeout=5s -> Endpoint
 //
 // Unknown fields are ignored by both sides. What cannot be done has a status of 400 and more, and
@@ -27,6 +28,7 @@ const (
 	PathEndpoints = "/v1/endpoints"
 	PathEnforced  = "/v1/endpoints/enforced"
 	PathGC        = "/v1/endpoints/gc"
+	PathVPP       = "/v1/endpoints/vpp"
 )
 
 // MaxTimeout is the longest that the agent lets someone wait for enforcement.
@@ -144,6 +146,41 @@ type Endpoint struct {
 	Since     time.Time `json:"since"`            // of the state
 	Reason    string    `json:"reason,omitempty"` // why it is blocked
 }
+
+// VPP asks about an interface of VPP, whose tag says whose it is.
+type VPP struct {
+	Interface string // its name in VPP
+	Namespace string // of the pod
+	Name      string // of the pod
+	// Until is the state to wait for: Enforced, or Pending, which means blocked or enforced.
+	Until   string
+	Timeout time.Duration // MaxTimeout at most
+}
+
+// Check returns an error that names the first field that is missing, too long, or out of range.
+func (v VPP) Check() error {
+	for _, f := range []struct{ name, value string }{{"namespace", v.Namespace}, {"name", v.Name}} {
+		if err := checkText(f.name, f.value, true); err != nil {
+			return err
+		}
+	}
+	switch {
+	case v.Interface == "" || len(v.Interface) > maxText:
+		return fmt.Errorf("interface has %d bytes: want 1 to %d", len(v.Interface), maxText)
+	case v.Until != Enforced && v.Until != Pending:
+		return fmt.Errorf("until %q: want %s or %s", v.Until, Enforced, Pending)
+	case v.Timeout < 0:
+		return fmt.Errorf("timeout %s: want none below 0s", v.Timeout)
+	}
+	return nil
+}
+
+// Pending is the state of a pod's interface that is blocked until its policy is enforced, and Unknown
+// that of one that is not known as a pod's.
+const (
+	Pending = "pending"
+	Unknown = "unknown"
+)
 
 // Enforced is the state in which an interface lets pass what policy permits. In every other one it
 // lets nothing pass.

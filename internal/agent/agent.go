@@ -45,8 +45,10 @@ type Agent struct {
 	directory directory
 	problems  problemLog
 	committed chan struct{} // holds a token after a transaction
-	needOnce  sync.Once     // closes needed
-	needed    chan struct{} // closed when saved state is needed at once; nil: after the store has failed
+	// transactions wakes who waits for the end of one.
+	transactions broadcast
+	needOnce     sync.Once     // closes needed
+	needed       chan struct{} // closed when saved state is needed at once; nil: after the store has failed
 }
 
 // newAgent wires an agent to a store. Nothing runs before Run.

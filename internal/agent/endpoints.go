@@ -85,6 +85,7 @@ func (a *Agent) endpointRoutes() routes {
 		"POST " + wire.PathEndpoints:   a.changeEndpoint(func(w http.ResponseWriter, r *http.Request) (any, error) { return register(w, r, a.endpoints) }),
 		"DELETE " + wire.PathEndpoints: a.changeEndpoint(func(w http.ResponseWriter, r *http.Request) (any, error) { return remove(w, r, a.endpoints) }),
 		"POST " + wire.PathGC:          a.changeEndpoint(func(w http.ResponseWriter, r *http.Request) (any, error) { return collect(w, r, a.endpoints) }),
+		"GET " + wire.PathVPP:          a.vppEndpoint,
 		"GET " + wire.PathEnforced:     a.changeEndpoint(func(_ http.ResponseWriter, r *http.Request) (any, error) { return await(r, a.endpoints) }),
 	}
 }

@@ -33,6 +33,9 @@ func add(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
+	if c.Dataplane == dataplaneVPP {
+		return addVPP(args, c)
+	}
 	prev, err := c.previous()
 	if err != nil {
 		return err
@@ -81,6 +84,9 @@ func check(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
+	if c.Dataplane == dataplaneVPP {
+		return checkVPP(args, c)
+	}
 	if _, err := c.previous(); err != nil {
 		return err
 	}
@@ -112,6 +118,9 @@ func del(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
+	if c.Dataplane == dataplaneVPP {
+		return delVPP(args, c)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	_ = wire.NewClient(c.Socket).Remove(ctx, attachment(args)) // DEL has to succeed, so that the pod ends
@@ -127,6 +136,9 @@ func gc(args *skel.CmdArgs) error {
 	}
 	if c.ValidAttachments == nil {
 		return types.NewError(types.ErrInvalidNetworkConfig, "cni.dev/valid-attachments is missing", "")
+	}
+	if c.Dataplane == dataplaneVPP {
+		return gcVPP(c)
 	}
 	valid := wire.Valid{Network: c.Name}
 	for _, a := range c.ValidAttachments {
@@ -148,6 +160,9 @@ func gc(args *skel.CmdArgs) error {
 // itself.
 func status(args *skel.CmdArgs) error {
 	c, err := readConfig(args.StdinData)
+	if err == nil && c.Dataplane == dataplaneVPP {
+		err = statusVPP(c)
+	}
 	if err != nil || c.AgentAbsent == agentAbsentBlock {
 		return err
 	}
