@@ -83,6 +83,7 @@ type Claim struct {
 	// Sandbox identifies the sandbox of the pod, the id of a container for CNI. A pod has one at a
 	// time, and interfaces of others are blocked. Empty: the source knows no sandboxes.
 	Sandbox string `json:"sandbox,omitempty"`
+	Network string `json:"network,omitempty"` // of CNI; empty: it is not one of a CNI plugin
 	Link    Link   `json:"link"`
 	// IPs are those that the pod got. Policy knows it by them until its own source has addresses of
 	// it, and enforces only where that has one of them. Empty: not known.

@@ -32,7 +32,7 @@ func (k *Keeper) Register(r wire.Registration) (wire.Endpoint, error) {
 	}
 	c := endpoints.Claim{
 		Source: endpoints.SourceTold, Owner: r.String(), Pod: api.PodID{Namespace: r.Namespace, Name: r.Name}, UID: r.UID,
-		Sandbox: r.ContainerID, Link: endpoints.Link{Index: r.HostIndex, Name: r.HostIf, MAC: mac.String()}, IPs: r.Addresses,
+		Sandbox: r.ContainerID, Network: r.Network, Link: endpoints.Link{Index: r.HostIndex, Name: r.HostIf, MAC: mac.String()}, IPs: r.Addresses,
 	}
 	return k.claim(c)
 }
@@ -105,6 +105,28 @@ func (k *Keeper) Withdraw(owner string) error {
 	if err := k.failed[e.Link.Index]; known && err != nil {
 		return errors.Join(ErrLater, err)
 	}
+	return nil
+}
+
+// Collect ends the claims of CNI plugins for a network, but for those of attachments that there are.
+// Interfaces that are there stay blocked.
+func (k *Keeper) Collect(v wire.Valid) error {
+	if err := v.Check(); err != nil {
+		return err
+	}
+	valid := map[string]bool{}
+	for _, a := range v.Attachments {
+		valid[a.String()] = true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range k.reg.Claims() {
+		if c.Source == endpoints.SourceTold && c.Network == v.Network && !valid[c.Owner] {
+			k.log.Info("registration has no attachment any more, it ends", "pod", c.Pod, "interface", c.Link.Name, "owner", c.Owner)
+			k.reg.Withdraw(c.Source, c.Owner)
+		}
+	}
+	k.settle()
 	return nil
 }
 

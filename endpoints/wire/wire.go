@@ -5,6 +5,8 @@
 //	POST   /v1/endpoints           Registration -> Endpoint
 //	DELETE /v1/endpoints           Attachment -> nothing
 //	GET    /v1/endpoints           -> []Endpoint; ?namespace= and ?name= choose
+//	POST   /v1/endpoints/gc        Valid -> nothing
+//	GET    /v1/endpoints/vpp       ?interface=&namespace=&name=&until=enforced&timeout=5s -> Endpoint
 //	GET    /v1/endpoints/enforced  ?containerId=&ifName=&timeout=5s -> Endpoint
 //
 // Unknown fields are ignored by both sides. What cannot be done has a status of 400 and more, and
@@ -25,6 +27,8 @@ const DefaultSocket = "/run/sluice/agent.sock"
 const (
 	PathEndpoints = "/v1/endpoints"
 	PathEnforced  = "/v1/endpoints/enforced"
+	PathGC        = "/v1/endpoints/gc"
+	PathVPP       = "/v1/endpoints/vpp"
 )
 
 // MaxTimeout is the longest that the agent lets someone wait for enforcement.
@@ -63,6 +67,7 @@ type Registration struct {
 	Namespace string       `json:"namespace"`           // of the pod
 	Name      string       `json:"name"`                // of the pod
 	UID       string       `json:"uid,omitempty"`       // of the pod, if it is known
+	Network   string       `json:"network,omitempty"`   // name of CNI's network; empty: GC leaves it alone
 	NetNS     string       `json:"netns,omitempty"`     // path of the network namespace at the node
 	HostIf    string       `json:"hostIf"`              // name of the node's end
 	HostIndex uint32       `json:"hostIndex"`           // its index in the node's network namespace
@@ -80,8 +85,10 @@ func (r Registration) Check() error {
 			return err
 		}
 	}
-	if err := checkText("uid", r.UID, false); err != nil {
-		return err
+	for _, f := range []struct{ name, value string }{{"uid", r.UID}, {"network", r.Network}} {
+		if err := checkText(f.name, f.value, false); err != nil {
+			return err
+		}
 	}
 	switch {
 	case r.HostIndex == 0 || r.HostIndex > 1<<31-1:
@@ -90,6 +97,26 @@ func (r Registration) Check() error {
 		return fmt.Errorf("netns has %d bytes: want %d at most", len(r.NetNS), maxPath)
 	case len(r.Addresses) > maxAddresses:
 		return fmt.Errorf("addresses has %d entries: want %d at most", len(r.Addresses), maxAddresses)
+	}
+	return nil
+}
+
+// Valid says which attachments of a network there are, all of them. No interface is attached or
+// detached meanwhile, as CNI demands.
+type Valid struct {
+	Network     string       `json:"network"`
+	Attachments []Attachment `json:"attachments"`
+}
+
+// Check returns an error that names the first field that is missing or too long.
+func (v Valid) Check() error {
+	if err := checkText("network", v.Network, true); err != nil {
+		return err
+	}
+	for i, a := range v.Attachments {
+		if err := a.Check(); err != nil {
+			return fmt.Errorf("attachment %d: %w", i+1, err)
+		}
 	}
 	return nil
 }
@@ -119,6 +146,41 @@ type Endpoint struct {
 	Since     time.Time `json:"since"`            // of the state
 	Reason    string    `json:"reason,omitempty"` // why it is blocked
 }
+
+// VPP asks about an interface of VPP, whose tag says whose it is.
+type VPP struct {
+	Interface string // its name in VPP
+	Namespace string // of the pod
+	Name      string // of the pod
+	// Until is the state to wait for: Enforced, or Pending, which means blocked or enforced.
+	Until   string
+	Timeout time.Duration // MaxTimeout at most
+}
+
+// Check returns an error that names the first field that is missing, too long, or out of range.
+func (v VPP) Check() error {
+	for _, f := range []struct{ name, value string }{{"namespace", v.Namespace}, {"name", v.Name}} {
+		if err := checkText(f.name, f.value, true); err != nil {
+			return err
+		}
+	}
+	switch {
+	case v.Interface == "" || len(v.Interface) > maxText:
+		return fmt.Errorf("interface has %d bytes: want 1 to %d", len(v.Interface), maxText)
+	case v.Until != Enforced && v.Until != Pending:
+		return fmt.Errorf("until %q: want %s or %s", v.Until, Enforced, Pending)
+	case v.Timeout < 0:
+		return fmt.Errorf("timeout %s: want none below 0s", v.Timeout)
+	}
+	return nil
+}
+
+// Pending is the state of a pod's interface that is blocked until its policy is enforced, and Unknown
+// that of one that is not known as a pod's.
+const (
+	Pending = "pending"
+	Unknown = "unknown"
+)
 
 // Enforced is the state in which an interface lets pass what policy permits. In every other one it
 // lets nothing pass.

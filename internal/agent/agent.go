@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/endpoints/keeper"
 	"github.com/sluice-net/sluice/endpoints/nodeaddr"
+	"github.com/sluice-net/sluice/internal/cniinstall"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/plugins/datasync"
@@ -39,16 +40,19 @@ type Agent struct {
 	// reflector writes to the store; the agent of a node only reads, and has none.
 	reflector *ksr.Reflector
 	heartbeat heartbeat
-	kernel    *xdp.Kernel         // nil unless the kernel enforces
-	endpoints *keeper.Keeper      // the same
-	addresses *nodeaddr.Addresses // of the node; the same
-	gate      *gate.Gate          // the same
-	listeners *listeners          // to packets; never nil
+	kernel    *xdp.Kernel           // nil unless the kernel enforces
+	endpoints *keeper.Keeper        // the same
+	addresses *nodeaddr.Addresses   // of the node; the same
+	gate      *gate.Gate            // the same
+	installer *cniinstall.Installer // of the CNI plugin; nil where it is not installed
+	listeners *listeners            // to packets; never nil
 	directory directory
 	problems  problemLog
 	committed chan struct{} // holds a token after a transaction
-	needOnce  sync.Once     // closes needed
-	needed    chan struct{} // closed when saved state is needed at once; nil: after the store has failed
+	// transactions wakes who waits for the end of one.
+	transactions broadcast
+	needOnce     sync.Once     // closes needed
+	needed       chan struct{} // closed when saved state is needed at once; nil: after the store has failed
 }
 
 // newAgent wires an agent to a store. Nothing runs before Run.
@@ -77,6 +81,9 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 	nodeConfig.Ligato = a.ligato(nodeConfig.Infra)
 	if nodeConfig.HostStack = a.hostStack(); nodeConfig.HostStack != nil {
 		nodeConfig.HostStack.Infra = nodeConfig.Infra
+	}
+	if err := a.installsCNI(); err != nil {
+		return nil, err
 	}
 	if nodeConfig.XDP, err = a.xdp(nodeConfig.Infra, nodeConfig.Established); err != nil {
 		return nil, err
@@ -127,6 +134,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.endpoints != nil {
 		g.Go(func() error { return ended(a.endpoints.Run(source)) })
 		g.Go(func() error { return ended(a.addresses.Run(source)) })
+	}
+	if a.installer != nil {
+		g.Go(func() error { return ended(a.installer.Run(ctx)) })
 	}
 	g.Go(func() error { return ended(a.serve(ctx)) })
 	if a.reflected() {

@@ -49,6 +49,9 @@ func (c Config) checks(h host) []preflight.Check {
 	if c.MetricsAddress != "" {
 		out = append(out, preflight.Check{Name: "metrics address", Fatal: true, Find: c.checkMetrics})
 	}
+	if c.CNIBinDir != "" {
+		out = append(out, preflight.Check{Name: "cni plugin", Find: c.findCNI})
+	}
 	if c.talksToVPP() {
 		out = append(out, preflight.Check{Name: "vpp socket", Find: c.checkVPP})
 		if c.VPPStatsSocket != "" {

@@ -65,7 +65,9 @@ type Config struct {
 	XDPAnySource     bool          `koanf:"xdp-any-source"`
 	NewInterfaces    string        `koanf:"new-interfaces"`
 	PodInterfaces    []string      `koanf:"pod-interfaces"`
-	CNIConfig        string        `koanf:"cni-config"`
+	CNIConfDir       string        `koanf:"cni-conf-dir"`
+	CNIBinDir        string        `koanf:"cni-bin-dir"`
+	CNIOptions       string        `koanf:"cni-options"`
 	CNIResults       string        `koanf:"cni-results"`
 	EndpointsFile    string        `koanf:"endpoints-file"`
 	TakeOver         bool          `koanf:"take-over"`
@@ -109,6 +111,7 @@ func runFlags(f *pflag.FlagSet) {
 	f.String("vpp-stats-socket", "/run/vpp/stats.sock", "socket of VPP's statistics segment, for the packet counters of rules and the size of VPP's heap; empty: neither is known")
 	ligatoFlags(f)
 	xdpFlags(f)
+	cniFlags(f)
 	f.Bool("hold-unknown-pods", true, "close interfaces of pods until their pod is known, so that it sends and gets nothing before its policy is enforced")
 	f.Duration("grace", 5*time.Minute, "for how long after VPP's start pods may go on with flows that they had opened before; 0 for not at all")
 	f.String("vpp-pause-budget", "1%", "share of time for which changes of rules may pause VPP's workers; what only permits more waits for it, 2 s at most; 100%: nothing waits")

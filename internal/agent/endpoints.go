@@ -33,9 +33,9 @@ const (
 
 func endpointFlags(f *pflag.FlagSet) {
 	f.String("new-interfaces", newBlock, "what an interface passes that connects a pod, until the pod's policy is enforced there: block or allow")
-	f.StringSlice("pod-interfaces", nil, "bridges of pods, and prefixes of names of their interfaces with a star behind, beside those in --cni-config: cni0,veth*")
-	f.String("cni-config", "/etc/cni/net.d", "folder with CNI's configurations, which name bridges and interfaces of pods; empty for none")
-	f.String("cni-results", "/var/lib/cni/results", "folder in which the container runtime keeps for which pod it set up which network namespace; empty for none")
+	f.StringSlice("pod-interfaces", nil, "bridges of pods, and prefixes of names of their interfaces with a star behind, beside those in --cni-conf-dir: cni0,veth*")
+	f.String("cni-conf-dir", defaultCNIConf, "folder with CNI's configurations, which name bridges and interfaces of pods; empty for none")
+	f.String("cni-results", defaultCNIResults, "folder in which the container runtime keeps for which pod it set up which network namespace; empty for none")
 	f.String("endpoints-file", "/var/lib/sluice/agent/endpoints", "file with whose interfaces are, for the next start; empty for none")
 }
 
@@ -71,7 +71,7 @@ func (a *Agent) keepEndpoints() (err error) {
 	a.addresses = nodeaddr.New(a.log.With("plugin", "endpoints"), func() { a.node.Plugin.Prompt() })
 	a.endpoints, err = keeper.New(keeper.Config{
 		Log: a.log.With("plugin", "endpoints"), Gate: a.gate, BlockNew: a.cfg.NewInterfaces != newAllow, Scope: scope,
-		CNIConf: a.cfg.CNIConfig, Results: a.cfg.CNIResults, NetNS: a.cfg.XDPNetNS, File: a.cfg.EndpointsFile, Node: a.cfg.Node,
+		CNIConf: a.cfg.CNIConfDir, Results: a.cfg.CNIResults, NetNS: a.cfg.XDPNetNS, File: a.cfg.EndpointsFile, Node: a.cfg.Node,
 		Attached: a.kernel.Decides, OnChange: func() { a.node.Plugin.Prompt() }, Waited: func(d time.Duration) { a.metrics.waited.Observe(d.Seconds()) },
 	})
 	return err
@@ -86,6 +86,8 @@ func (a *Agent) endpointRoutes() routes {
 		"GET " + wire.PathEndpoints:    list(a.listEndpoints),
 		"POST " + wire.PathEndpoints:   a.changeEndpoint(func(w http.ResponseWriter, r *http.Request) (any, error) { return register(w, r, a.endpoints) }),
 		"DELETE " + wire.PathEndpoints: a.changeEndpoint(func(w http.ResponseWriter, r *http.Request) (any, error) { return remove(w, r, a.endpoints) }),
+		"POST " + wire.PathGC:          a.changeEndpoint(func(w http.ResponseWriter, r *http.Request) (any, error) { return collect(w, r, a.endpoints) }),
+		"GET " + wire.PathVPP:          a.vppEndpoint,
 		"GET " + wire.PathEnforced:     a.changeEndpoint(func(_ http.ResponseWriter, r *http.Request) (any, error) { return await(r, a.endpoints) }),
 	}
 }
@@ -136,6 +138,14 @@ func remove(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) (any, erro
 		return nil, err
 	}
 	return struct{}{}, k.Remove(q)
+}
+
+func collect(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) (any, error) {
+	q, err := decodeWire[wire.Valid](w, r)
+	if err != nil {
+		return nil, err
+	}
+	return struct{}{}, k.Collect(q)
 }
 
 func await(r *http.Request, k *keeper.Keeper) (any, error) {

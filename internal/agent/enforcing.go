@@ -79,6 +79,7 @@ func (a *Agent) observer() policy.Observer {
 	count := o.Transaction
 	o.Transaction = func(s policy.Status) {
 		count(s)
+		a.transactions.wake()
 		select {
 		case a.committed <- struct{}{}:
 		default: // it has not looked since the last one

@@ -32,6 +32,8 @@ var questions = map[string]string{
 	"POST /v1/verdicts": `{}`, "GET /debug/pprof/": "", "GET /debug/pprof/cmdline": "", "GET /debug/pprof/symbol": "",
 	"GET /v1/endpoints": "", "GET /v1/endpoints/enforced": "?containerId=c1&ifName=eth0&timeout=5s", "DELETE /v1/endpoints": `{"containerId": "c1", "ifName": "eth0"}`,
 	"POST /v1/endpoints":       `{"containerId": "c1", "ifName": "eth0", "namespace": "demo", "name": "server", "hostIf": "veth1", "hostIndex": 999999, "hostMAC": "02:00:00:00:00:01", "new": 1}`,
+	"GET /v1/endpoints/vpp":    "?interface=memif0/1&namespace=demo&name=server&until=pending&timeout=10ms",
+	"POST /v1/endpoints/gc":    `{"network": "pods", "attachments": []}`,
 	"GET /debug/pprof/profile": "?seconds=1", "GET /debug/pprof/trace": "?seconds=1",
 }
 

@@ -154,7 +154,7 @@ func unenforced(policies []policy.Policy, problems []api.Problem) (n int) {
 // allProblems lists what is wrong with manifests, with values of the store, and with
 // objects in force, each thing once.
 func (a *Agent) allProblems(inForce []api.Problem) []api.Problem {
-	return slices.Concat(a.problems.all(), a.storeProblems(), a.endpointProblems(), slices.DeleteFunc(slices.Clone(inForce), a.problems.explains))
+	return slices.Concat(a.problems.all(), a.storeProblems(), a.endpointProblems(), a.installProblems(), slices.DeleteFunc(slices.Clone(inForce), a.problems.explains))
 }
 
 // storeProblems lists what was wrong with values in the store, until none is wrong

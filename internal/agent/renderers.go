@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,14 +54,14 @@ func (c Config) checkRenderers() error {
 	if c.XDPFlows > xdp.MaxFlows {
 		return fmt.Errorf("--xdp-flows %d: want %d at most", c.XDPFlows, xdp.MaxFlows)
 	}
-	return c.checkEndpoints()
+	return errors.Join(c.checkEndpoints(), c.checkCNIInstall())
 }
 
 // idleSetting is a setting that was given and has no effect.
 type idleSetting struct{ name, why string }
 
 // endpointSettings are further ones of the dataplane in the kernel.
-var endpointSettings = []string{"take-over", "new-interfaces", "pod-interfaces", "cni-config", "cni-results", "endpoints-file"}
+var endpointSettings = []string{"take-over", "new-interfaces", "pod-interfaces", "cni-results", "endpoints-file"}
 
 // idle returns those of the settings that belong to what is not switched on.
 func (c Config) idle(given []string) (out []idleSetting) {
@@ -69,6 +70,8 @@ func (c Config) idle(given []string) (out []idleSetting) {
 		switch {
 		case (kind == "xdp" || slices.Contains(endpointSettings, name)) && !slices.Contains(c.Renderers, rendererXDP):
 			out = append(out, idleSetting{name, "--renderers has no xdp"})
+		case c.idleCNI(name):
+			out = append(out, idleSetting{name, "--cni-bin-dir is not set"})
 		case kind == "ligato" && c.ACLTarget != targetLigato:
 			out = append(out, idleSetting{name, "--acl-target is not ligato"})
 		case (name == "vpp-socket" || name == "vpp-stats-socket") && !c.talksToVPP():

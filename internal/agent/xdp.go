@@ -6,11 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/internal/node"
-	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
@@ -70,32 +68,4 @@ func (a *Agent) listen() *listeners {
 	}
 	most := xdp.Telling{PerSecond: a.cfg.XDPEvents, OneIn: a.cfg.XDPSample}
 	return newListeners(a.kernel, most, a.packetVerdict, a.log.With("plugin", "xdp"))
-}
-
-// newCleanup removes what enforces without an agent.
-func newCleanup() *cobra.Command {
-	pins := xdp.DefaultPinPath
-	cmd := &cobra.Command{
-		Use:   "cleanup",
-		Short: "Remove what enforces policy in the kernel",
-		Long: `Remove the links and maps that agents with the XDP renderer have pinned, and their clsact filters of all interfaces, which are
-there with --xdp-mode clsact and, where the kernel has no TCX, with every mode: from then on the kernel lets all packets of pods
-pass. Nothing else is touched. End the agent before: nothing is removed while one runs that owns the folder. A folder that is not
-there is an error; filters are removed all the same.`,
-		Example: `  sluice-agent cleanup
-  sluice-agent cleanup --xdp-pins /sys/fs/bpf/other`,
-		Args: settings.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			n, err := xdp.Cleanup(pins)
-			if n > 0 || err == nil {
-				cmd.Printf("removed %d links, filters and maps, those that were pinned from %s\n", n, pins)
-			}
-			if errors.Is(err, xdp.ErrNoPins) {
-				return fmt.Errorf("--xdp-pins: %w", err)
-			}
-			return err
-		},
-	}
-	cmd.Flags().StringVar(&pins, "xdp-pins", pins, "folder with the pins")
-	return cmd
 }

@@ -33,7 +33,8 @@ func cleanUp(t *testing.T, args ...string) (code int, out string) {
 				return
 			}
 		}
-		code = Main(append([]string{"cleanup"}, args...), &b, &b)
+		none := filepath.Join(t.TempDir(), "none")
+		code = Main(append([]string{"cleanup", "--all", "--cni-conf-dir", none, "--cni-bin-dir", none}, args...), &b, &b)
 		done <- nil
 	}()
 	if err := <-done; err != nil {

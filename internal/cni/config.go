@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,12 +21,16 @@ const (
 	onTimeoutFail     = "fail"
 	agentAbsentBlock  = "block" // the plugin blocks the interface by itself
 	agentAbsentFail   = "fail"
+	dataplaneKernel   = "kernel" // the node's end of a pair is enforced at
+	dataplaneVPP      = "vpp"
 )
 
 const (
 	defaultPins    = "/sys/fs/bpf/sluice"
 	defaultTimeout = 5 * time.Second
+	defaultVPP     = "/run/vpp/api.sock"
 	maxConfig      = 1 << 20 // bytes of a configuration with its prevResult
+	minMTU, maxMTU = 68, 65535
 	maxPath        = 4096
 )
 
@@ -38,6 +43,9 @@ type config struct {
 	Timeout     string `json:"timeout"`     // for the agent and for policy together
 	OnTimeout   string `json:"onTimeout"`   // continue or fail
 	AgentAbsent string `json:"agentAbsent"` // block or fail
+	Dataplane   string `json:"dataplane"`   // kernel or vpp
+	VPPSocket   string `json:"vppSocket"`   // of VPP's binary API
+	MTU         int    `json:"mtu"`         // of the interfaces that are made for VPP; 0: that of the kernel
 
 	timeout time.Duration
 	prev    *current.Result // nil where there is none
@@ -48,13 +56,23 @@ func readConfig(stdin []byte) (*config, error) {
 	if len(stdin) > maxConfig {
 		return nil, types.NewError(types.ErrDecodingFailure, fmt.Sprintf("configuration has %d bytes: want %d at most", len(stdin), maxConfig), "")
 	}
-	c := &config{Socket: wire.DefaultSocket, Pins: defaultPins, Timeout: defaultTimeout.String(), OnTimeout: onTimeoutContinue, AgentAbsent: agentAbsentBlock}
+	c := &config{
+		Socket: wire.DefaultSocket, Pins: defaultPins, Timeout: defaultTimeout.String(), OnTimeout: onTimeoutContinue, AgentAbsent: agentAbsentBlock,
+		Dataplane: dataplaneKernel, VPPSocket: defaultVPP,
+	}
 	if err := json.Unmarshal(stdin, c); err != nil {
 		return nil, types.NewError(types.ErrDecodingFailure, "configuration cannot be read", err.Error())
 	}
-	var err error
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return c, c.readPrevious()
+}
+
+// check checks what the configuration says of this plugin.
+func (c *config) check() (err error) {
 	if c.timeout, err = time.ParseDuration(c.Timeout); err != nil || c.timeout < 0 || c.timeout > wire.MaxTimeout {
-		return nil, invalid("timeout", c.Timeout, "0s to "+wire.MaxTimeout.String())
+		return invalid("timeout", c.Timeout, "0s to "+wire.MaxTimeout.String())
 	}
 	for _, f := range []struct {
 		name, value string
@@ -62,17 +80,21 @@ func readConfig(stdin []byte) (*config, error) {
 	}{
 		{"onTimeout", c.OnTimeout, []string{onTimeoutContinue, onTimeoutFail}},
 		{"agentAbsent", c.AgentAbsent, []string{agentAbsentBlock, agentAbsentFail}},
+		{"dataplane", c.Dataplane, []string{dataplaneKernel, dataplaneVPP}},
 	} {
 		if f.value != f.want[0] && f.value != f.want[1] {
-			return nil, invalid(f.name, f.value, strings.Join(f.want, " or "))
+			return invalid(f.name, f.value, strings.Join(f.want, " or "))
 		}
 	}
-	for name, path := range map[string]string{"socket": c.Socket, "pins": c.Pins} {
+	for name, path := range map[string]string{"socket": c.Socket, "pins": c.Pins, "vppSocket": c.VPPSocket} {
 		if !filepath.IsAbs(path) || len(path) > maxPath {
-			return nil, invalid(name, path, "an absolute path")
+			return invalid(name, path, "an absolute path")
 		}
 	}
-	return c, c.readPrevious()
+	if c.MTU != 0 && (c.MTU < minMTU || c.MTU > maxMTU) {
+		return invalid("mtu", strconv.Itoa(c.MTU), fmt.Sprintf("%d to %d", minMTU, maxMTU))
+	}
+	return nil
 }
 
 // readPrevious reads the result of the plugins before this one, if there is one.

@@ -33,11 +33,14 @@ func add(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
+	if c.Dataplane == dataplaneVPP {
+		return addVPP(args, c)
+	}
 	prev, err := c.previous()
 	if err != nil {
 		return err
 	}
-	r, err := registration(args, prev)
+	r, err := registration(args, c.Name, prev)
 	if err != nil {
 		return err
 	}
@@ -50,7 +53,7 @@ func add(args *skel.CmdArgs) error {
 }
 
 // registration says what there is to say of an attachment.
-func registration(args *skel.CmdArgs, prev *current.Result) (wire.Registration, error) {
+func registration(args *skel.CmdArgs, network string, prev *current.Result) (wire.Registration, error) {
 	p, err := readPod(args.Args)
 	if err != nil {
 		return wire.Registration{}, err
@@ -61,7 +64,7 @@ func registration(args *skel.CmdArgs, prev *current.Result) (wire.Registration, 
 	}
 	r := wire.Registration{
 		Attachment: wire.Attachment{ContainerID: args.ContainerID, IfName: args.IfName},
-		Namespace:  p.namespace, Name: p.name, UID: p.uid, NetNS: args.Netns,
+		Namespace:  p.namespace, Name: p.name, UID: p.uid, Network: network, NetNS: args.Netns,
 		HostIf: end.Name, HostIndex: uint32(end.Index), HostMAC: end.HardwareAddr.String(),
 	}
 	for _, ip := range prev.IPs {
@@ -80,6 +83,9 @@ func check(args *skel.CmdArgs) error {
 	c, err := readConfig(args.StdinData)
 	if err != nil {
 		return err
+	}
+	if c.Dataplane == dataplaneVPP {
+		return checkVPP(args, c)
 	}
 	if _, err := c.previous(); err != nil {
 		return err
@@ -112,20 +118,40 @@ func del(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
+	if c.Dataplane == dataplaneVPP {
+		return delVPP(args, c)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	_ = wire.NewClient(c.Socket).Remove(ctx, attachment(args)) // DEL has to succeed, so that the pod ends
 	return nil
 }
 
-// gc removes what blocks interfaces that are gone.
+// gc ends what the agent knows of attachments that are gone, and removes what blocks their interfaces.
+// An agent that is away does so the next time.
 func gc(args *skel.CmdArgs) error {
 	c, err := readConfig(args.StdinData)
 	if err != nil {
 		return err
 	}
+	if c.ValidAttachments == nil {
+		return types.NewError(types.ErrInvalidNetworkConfig, "cni.dev/valid-attachments is missing", "")
+	}
+	if c.Dataplane == dataplaneVPP {
+		return gcVPP(c)
+	}
+	valid := wire.Valid{Network: c.Name}
+	for _, a := range c.ValidAttachments {
+		valid.Attachments = append(valid.Attachments, wire.Attachment{ContainerID: a.ContainerID, IfName: a.IfName})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	collected := wire.NewClient(c.Socket).Collect(ctx, valid)
 	if _, err := isBlocked(c, 0); err != nil {
 		return types.NewError(types.ErrIOFailure, "pins cannot be looked through", err.Error())
+	}
+	if refused(collected) {
+		return types.NewError(types.ErrInternal, "the agent refuses the attachments", collected.Error())
 	}
 	return nil
 }
@@ -134,6 +160,9 @@ func gc(args *skel.CmdArgs) error {
 // itself.
 func status(args *skel.CmdArgs) error {
 	c, err := readConfig(args.StdinData)
+	if err == nil && c.Dataplane == dataplaneVPP {
+		err = statusVPP(c)
+	}
 	if err != nil || c.AgentAbsent == agentAbsentBlock {
 		return err
 	}

@@ -105,7 +105,7 @@ func (l *link) readInterfaces(ctx context.Context) ([]*netif, error) {
 	}
 	out := make([]*netif, len(all))
 	for i, d := range all {
-		out[i] = &netif{index: uint32(d.SwIfIndex), name: d.InterfaceName, tag: d.Tag}
+		out[i] = &netif{index: uint32(d.SwIfIndex), name: d.InterfaceName, tag: d.Tag, down: d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP == 0}
 	}
 	return out, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -152,7 +153,7 @@ func TestInterfaceTagsFitAndAreUnique(t *testing.T) {
 	seen := make(map[string]api.PodID)
 	for _, p := range []api.PodID{{Namespace: "a", Name: "b"}, {Namespace: long, Name: "x"}, {Namespace: long, Name: "y"}, {Namespace: long[1:], Name: "nx"}} {
 		tag := InterfaceTag(p)
-		if len(tag) > maxTag || !strings.HasPrefix(tag, "sluice/pod/") {
+		if len(tag) > vpp.MaxTag || !strings.HasPrefix(tag, "sluice/pod/") {
 			t.Errorf("tag %q of %d characters", tag, len(tag))
 		}
 		if o, ok := seen[tag]; ok {
@@ -168,7 +169,7 @@ func TestInterfaceTagsFitAndAreUnique(t *testing.T) {
 func TestTagsOfACLsAreReadBack(t *testing.T) {
 	for _, r := range []role{{}, {cold, deny}, {cold, reflect}, {warm, deny}, {warm, reflect}, {young, deny}, {young, reflect}} {
 		tag := aclTag("l4294967295", 254, r, digestOf(nil))
-		if slot, n, got, own := parseTag(tag); len(tag) > maxTag || slot != "l4294967295" || n != 254 || got != r || !own {
+		if slot, n, got, own := parseTag(tag); len(tag) > vpp.MaxTag || slot != "l4294967295" || n != 254 || got != r || !own {
 			t.Errorf("%q is read as %q %d %v %v", tag, slot, n, got, own)
 		}
 	}

@@ -72,6 +72,8 @@ type snapshot struct {
 	foreign    []renderer.Foreign
 	pauses     renderer.Pauses
 	sessions   *renderer.Sessions
+	bound      map[string]Bound
+	answered   uint64 // what Ask returned last before the interfaces were read
 }
 
 // placed is an installed table and the ACLs that hold it.
@@ -101,7 +103,7 @@ func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pending: r.pending, blocked: r.held, memory: renderer.Memory{Needed: r.heap.needed, Budget: r.heap.budget},
 		tables: r.placed(), guards: r.placedGuards(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.drifts, foreign: r.foreign,
-		pauses: r.pauses(), sessions: r.sessions.state(),
+		pauses: r.pauses(), sessions: r.sessions.state(), bound: r.bound, answered: r.answered,
 	}
 	for _, slot := range r.slots {
 		if slot.isLocal() || slot.isGuard() || slot.isGlobal() || slot.name == finalSlot {

@@ -13,14 +13,14 @@ import (
 // the old or the new rules: new ACLs come first, then what can be changed in place
 // without an interface seeing rules that are not its own, then interfaces are
 // switched over, then the rest is changed in place, and what is unused is removed. What takes long
-// comes last.
+// comes last. Interfaces that were made down go up when they have what they must have.
 //
 // It stops at the first error. Every step that was acknowledged is in the mirror.
 func (w *wanted) install(ctx context.Context) error {
 	if err := w.prepare(ctx); err != nil {
 		return err
 	}
-	for _, phase := range []func(context.Context) error{w.create, w.changeInputs, w.changeEarly, w.bind, w.changeLate, w.cleanUp, w.takeTurns} {
+	for _, phase := range []func(context.Context) error{w.create, w.changeInputs, w.changeEarly, w.bind, w.changeLate, w.cleanUp, w.takeTurns, w.raise} {
 		if err := phase(ctx); err != nil {
 			return err
 		}

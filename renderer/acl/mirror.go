@@ -33,6 +33,7 @@ type held struct {
 type netif struct {
 	index     uint32
 	name, tag string
+	down      bool // it was when it was read
 	bound     lists
 	behind    lists // of those that are not ours: what stands behind ours, or did when we had some
 }

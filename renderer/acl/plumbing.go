@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // Plumbing knows interfaces of pods beside those that are tagged with InterfaceTag.
@@ -137,7 +138,7 @@ func (r *Renderer) holding(w *wanted) {
 
 // isPods says whether an interface is meant for some pod.
 func (w *wanted) isPods(n *netif) bool {
-	return strings.HasPrefix(n.tag, podTag) || w.r.options.Plumbing != nil && w.r.options.Plumbing.IsPodInterface(n.name)
+	return strings.HasPrefix(n.tag, vpp.PodTagPrefix) || w.r.options.Plumbing != nil && w.r.options.Plumbing.IsPodInterface(n.name)
 }
 
 // wasPods reports whether an interface has what ours gave it while it was a pod's. Its tag or its key

@@ -23,6 +23,7 @@ type Renderer struct {
 	log     *slog.Logger
 
 	replugged atomic.Bool // the answers of Plumbing have changed
+	asks      atomic.Uint64
 	published atomic.Pointer[snapshot]
 	link      *link
 	cache     combiner
@@ -56,6 +57,9 @@ type Renderer struct {
 	nextACL   uint32                 // that is audited
 	foreign   []renderer.Foreign     // ACLs of others beside ours; is replaced, not changed
 	owned     map[uint32][]api.PodID // pods by interface
+	asked     uint64                 // asks, when the interfaces were read
+	answered  uint64                 // the same, of the last commit
+	bound     map[string]Bound       // what interfaces of pods have, by name; is replaced, not changed
 	calm      bool                   // it is the time to make room, unless there is something else to do
 
 	committed bool              // there was a Commit
@@ -222,7 +226,8 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err != nil {
 		return r.fail(err)
 	}
-	r.pending, r.owned, r.guards = w.pending, w.owned, w.guards
+	r.pending, r.owned, r.guards, r.bound = w.pending, w.owned, w.guards, w.endpoints()
+	r.answered = r.asked
 	r.holding(w)
 	if err := r.findForeign(ctx); err != nil {
 		return r.fail(err)
@@ -299,6 +304,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	replugged := r.replugged.Swap(false)
+	r.asked = r.asks.Load() // behind: what is read now is newer
 	if r.mirror != nil && epoch == r.epoch {
 		if stale || replugged {
 			return true, r.readInterfaces(ctx)

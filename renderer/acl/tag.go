@@ -1,13 +1,12 @@
 package acl
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // UplinkTag is the tag of the interfaces that connect the node with other nodes.
@@ -17,23 +16,11 @@ const UplinkTag = "sluice/uplink"
 // interface stays closed.
 const ReleasedTag = "sluice/released"
 
-const (
-	maxTag    = 63 // VPP's strings of 64 bytes end in a zero
-	podTag    = "sluice/pod/"
-	ownPrefix = "sluice:"
-)
+const ownPrefix = "sluice:"
 
 // InterfaceTag returns the tag by which the interface of a pod is found. A name
 // that is too long for a tag is cut and made unique by a hash.
-func InterfaceTag(pod api.PodID) string {
-	tag := podTag + pod.String()
-	if len(tag) <= maxTag {
-		return tag
-	}
-	sum := sha256.Sum256([]byte(tag))
-	hash := "~" + hex.EncodeToString(sum[:8])
-	return tag[:maxTag-len(hash)] + hash
-}
+func InterfaceTag(pod api.PodID) string { return vpp.PodTag(pod.String()) }
 
 // aclTag returns the tag of the n-th ACL of a slot. The number of a segment has a
 // letter for its age, in upper case when it denies.

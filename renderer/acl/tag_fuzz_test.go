@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // FuzzTag: a tag that is made for a slot is read as that slot, and fits; a tag that
@@ -33,7 +34,7 @@ func FuzzTag(f *testing.F) {
 		}
 		a := InterfaceTag(api.PodID{Namespace: "shop", Name: name})
 		b := InterfaceTag(api.PodID{Namespace: "shop", Name: name + "-0"})
-		if _, _, _, own := parseTag(a); own || a == b || a == UplinkTag || len(a) > maxTag {
+		if _, _, _, own := parseTag(a); own || a == b || a == UplinkTag || len(a) > vpp.MaxTag {
 			t.Errorf("tags of two pods: %q and %q", a, b)
 		}
 	})

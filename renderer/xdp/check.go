@@ -91,5 +91,5 @@ func (r *Renderer) judge(all []alien) error {
 	if len(sluices) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s; end the other agent and run sluice-agent cleanup --xdp-pins with its folder", ErrForeign, renderer.Summary(sluices))
+	return fmt.Errorf("%w: %s; end the other agent and run sluice-agent cleanup --all --xdp-pins with its folder", ErrForeign, renderer.Summary(sluices))
 }

@@ -100,7 +100,7 @@ func checkConfig(f deployed.File, c corev1.Container, m manifest) (problems []st
 }
 
 func isMounted(c corev1.Container, file string) bool {
-	return slices.ContainsFunc(c.VolumeMounts, func(v corev1.VolumeMount) bool { return strings.HasPrefix(file, v.MountPath+"/") })
+	return slices.ContainsFunc(c.VolumeMounts, func(v corev1.VolumeMount) bool { return strings.HasPrefix(file+"/", v.MountPath+"/") })
 }
 
 // checkVolumes checks that what is mounted is a volume, and that the kubelet makes no folder on

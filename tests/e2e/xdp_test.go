@@ -127,7 +127,7 @@ func (n *kernelNode) start(args ...string) {
 	socket := cmp.Or(n.socket, filepath.Join(socketDir(n.T), "agent.sock"))
 	n.agent = startProgramBy(n.T, n.starter(), "sluice-agent", append([]string{"run", "--node", "node-1", "--etcd-endpoints", n.near, "--renderers", "xdp", "--api-socket", socket,
 		"--xdp-pins", n.pins, "--xdp-mode", n.mode, "--xdp-netns", n.netns, "--rule-metrics", "--status-interval", "0",
-		"--cni-results", n.cni, "--cni-config", n.state, "--endpoints-file", filepath.Join(n.state, "endpoints"), "--state-file", filepath.Join(n.state, "state")}, slices.Concat(n.more, args)...)...)
+		"--cni-results", n.cni, "--cni-conf-dir", n.state, "--endpoints-file", filepath.Join(n.state, "endpoints"), "--state-file", filepath.Join(n.state, "state")}, slices.Concat(n.more, args)...)...)
 	n.agent.socket = socket
 }
 
@@ -223,7 +223,7 @@ func (n *kernelNode) cleanUp() {
 	n.Can(false, "without an agent", "stranger", "server", "udp", 6, 81)
 	clean := func() (out []byte, err error) {
 		err = wires.Inside(n.Node, func() error {
-			out, err = exec.Command(program("sluice-agent"), "cleanup", "--xdp-pins", n.pins).CombinedOutput()
+			out, err = exec.Command(program("sluice-agent"), "cleanup", "--all", "--xdp-pins", n.pins, "--cni-conf-dir", n.state, "--cni-bin-dir", n.state).CombinedOutput()
 			return err
 		})
 		return out, err

@@ -160,6 +160,57 @@ func (n *cniNode) isEnforced(name string) error {
 	return err
 }
 
+// TestCNIGarbageIsCollected: registrations of the network end whose attachments the runtime has not
+// any more; those of other networks and of the embedding program stay.
+func TestCNIGarbageIsCollected(t *testing.T) {
+	n := newCNINode(t, "ptp", `"timeout": "1m", "onTimeout": "fail"`)
+	n.up()
+	web, late := n.sandbox("web"), n.sandbox("late")
+	n.Must(n.add(web))
+	n.configure("ptp", `"wait": false`)
+	n.Must(n.add(late))
+	collect := func(network string, valid ...*libcni.RuntimeConf) {
+		t.Helper()
+		attachments := []types.GCAttachment{}
+		for _, v := range valid {
+			attachments = append(attachments, types.GCAttachment{ContainerID: v.ContainerID, IfName: v.IfName})
+		}
+		conf, err := json.Marshal(map[string]any{
+			"cniVersion": "1.1.0", "name": network, "type": "sluice-cni", "socket": n.socket, "pins": n.pins, "cni.dev/valid-attachments": attachments,
+		})
+		n.Must(err)
+		n.Must(wires.Inside(n.Node, func() error {
+			cmd := exec.CommandContext(t.Context(), programs.Path("sluice-cni"))
+			cmd.Env = []string{"CNI_COMMAND=GC", "CNI_PATH=/nowhere"}
+			cmd.Stdin = bytes.NewReader(conf)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%w: %s", err, out)
+			}
+			return err
+		}))
+	}
+	registered := func(name string) bool {
+		_, err := wire.NewClient(n.socket).Wait(t.Context(), wire.Attachment{ContainerID: "sandbox-" + name, IfName: "eth0"}, 0)
+		if e, ok := errors.AsType[*wire.Error](err); err != nil && (!ok || e.Status != 404) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	collect("others")
+	collect("pods", web, late)
+	if !registered("web") || !registered("late") {
+		t.Error("a registration of an attachment that there is has ended")
+	}
+	collect("pods", web)
+	if !registered("web") || registered("late") {
+		t.Error("registered is not what the runtime has")
+	}
+	n.Must(n.isEnforced("web"))
+	n.agent.Kill()
+	collect("pods") // an agent that is away is no error
+}
+
 func codeOf(err error) uint {
 	if e, ok := errors.AsType[*types.Error](err); ok {
 		return e.Code
@@ -357,6 +408,7 @@ func TestCNIRefusesWhatIsWrongInWords(t *testing.T) {
 		"a huge value":              {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "agentAbsent": "` + strings.Repeat("x", 1<<16) + `"}`, types.ErrInvalidNetworkConfig, `xxx...": want block or fail`},
 		"a huge configuration":      {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "x": "` + strings.Repeat("x", 1<<20) + `"}`, types.ErrDecodingFailure, "bytes: want 1048576 at most"},
 		"a path that is none":       {"GC", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "pins": "here", "cni.dev/valid-attachments": []}`, types.ErrInvalidNetworkConfig, `invalid pins "here": want an absolute path`},
+		"GC of nothing":             {"GC", "", good, types.ErrInvalidNetworkConfig, "cni.dev/valid-attachments is missing"},
 		"no agent, and it must be":  {"STATUS", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "socket": "/nowhere.sock", "agentAbsent": "fail"}`, types.ErrPluginNotAvailable, "the agent does not answer"},
 		"no agent":                  {"STATUS", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "socket": "/nowhere.sock"}`, 0, ""},
 		"DEL without anything":      {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "socket": "/nowhere.sock"}`, 0, ""},

@@ -33,7 +33,8 @@ func Inside(ns netns.NsHandle, f func() error) error {
 	return <-done
 }
 
-func newNamespace(t testing.TB) netns.NsHandle {
+// Namespace makes a network namespace, which is empty.
+func Namespace(t testing.TB) netns.NsHandle {
 	t.Helper()
 	var ns netns.NsHandle
 	done := make(chan error, 1)
@@ -72,7 +73,7 @@ func New(t testing.TB, names ...string) *Cable {
 	if os.Getuid() != 0 || os.Getenv("SLUICE_NO_KERNEL") != "" {
 		t.Skip("not root: no network namespaces can be made")
 	}
-	c := &Cable{T: t, Node: newNamespace(t), Pods: map[string]*Host{}}
+	c := &Cable{T: t, Node: Namespace(t), Pods: map[string]*Host{}}
 	c.Must(Inside(c.Node, func() error {
 		for file, value := range map[string]string{"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1", "ipv4/conf/all/rp_filter": "0", "ipv4/conf/default/rp_filter": "0"} {
 			if err := os.WriteFile("/proc/sys/net/"+file, []byte(value), 0o600); err != nil {
@@ -82,7 +83,7 @@ func New(t testing.TB, names ...string) *Cable {
 		return up("lo")
 	}))
 	for i, name := range names {
-		h := &Host{Name: name, NS: newNamespace(t), V4: netip.AddrFrom4([4]byte{10, 99, 0, byte(i + 2)}), V6: netip.AddrFrom16([16]byte{0xfd, 15: byte(i + 2)})}
+		h := &Host{Name: name, NS: Namespace(t), V4: netip.AddrFrom4([4]byte{10, 99, 0, byte(i + 2)}), V6: netip.AddrFrom16([16]byte{0xfd, 15: byte(i + 2)})}
 		c.Pods[name] = h
 		c.Plug(h)
 	}

@@ -43,6 +43,7 @@ type Process struct {
 	plugins []string // beside that of ACLs
 	config  string   // further text of the start-up file
 	heap    string   // the size of the main heap
+	by      func(*exec.Cmd) error
 	cmd     *exec.Cmd
 }
 
@@ -68,6 +69,15 @@ func LaunchWith(tb testing.TB, config string, plugins ...string) *Process {
 			tb.Skipf("%s is not beside the plugins of %s", p, v.binary)
 		}
 	}
+	return v
+}
+
+// LaunchBy is Launch where it matters who starts the process. It ends with the thread that did.
+func LaunchBy(tb testing.TB, start func(*exec.Cmd) error, plugins ...string) *Process {
+	tb.Helper()
+	v := &Process{TB: tb, binary: Binary(tb), dir: tb.TempDir(), plugins: plugins, heap: "512M", by: start}
+	v.Start()
+	tb.Cleanup(v.Stop) // before that thread ends
 	return v
 }
 
@@ -135,7 +145,11 @@ func (v *Process) Start() {
 	}
 	v.cmd = exec.Command(v.binary, "-c", path)
 	v.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // no test that crashes leaves it behind
-	if err := v.cmd.Start(); err != nil {
+	start := (*exec.Cmd).Start
+	if v.by != nil {
+		start = v.by
+	}
+	if err := start(v.cmd); err != nil {
 		v.TB.Fatal(err)
 	}
 	Eventually(v.TB, "vpp to answer", func() bool {

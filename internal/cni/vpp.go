@@ -1,0 +1,327 @@
+package cni
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+
+	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/internal/cni/vppport"
+	"github.com/sluice-net/sluice/renderer/vpp"
+)
+
+// vppTimeout bounds how long VPP has for all that it is asked by one command.
+const vppTimeout = 10 * time.Second
+
+// addVPP connects a pod to VPP: as the plugin that makes the interface, or behind one that made it.
+func addVPP(args *skel.CmdArgs, c *config) error {
+	p, err := readPod(args.Args)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), vppTimeout)
+	defer cancel()
+	client, err := dial(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	a := &vppAttaching{config: c, args: args, pod: p, vpp: client}
+	if c.prev != nil {
+		return a.chained(ctx)
+	}
+	return a.main(ctx)
+}
+
+// dial connects to VPP.
+func dial(ctx context.Context, c *config) (*vppport.Client, error) {
+	client, err := vppport.Dial(ctx, c.VPPSocket)
+	if err != nil {
+		return nil, types.NewError(types.ErrTryAgainLater, "VPP cannot be reached", err.Error())
+	}
+	return client, nil
+}
+
+// vppAttaching is an ADD under way.
+type vppAttaching struct {
+	*config
+	args *skel.CmdArgs
+	pod  pod
+	vpp  *vppport.Client
+	undo []func() error // what was made, in that order
+}
+
+// main makes the interface. The agent sets it up in VPP, with the rules of the pod. After an error
+// nothing is left.
+func (a *vppAttaching) main(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			for _, undo := range slices.Backward(a.undo) {
+				_ = undo() // the first error is the one that matters; DEL comes, too
+			}
+		}
+	}()
+	if err := a.isNew(ctx); err != nil {
+		return err
+	}
+	result, err := a.addresses(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.connect(ctx, result); err != nil {
+		return err
+	}
+	if err := a.await(vppport.NameOf(hostIfOf(a.Name, attachment(a.args)))); err != nil {
+		return err
+	}
+	return types.PrintResult(result, a.CNIVersion)
+}
+
+// isNew refuses an attachment that is there: what it has must not go when this ADD fails.
+func (a *vppAttaching) isNew(ctx context.Context) error {
+	hostIf := hostIfOf(a.Name, attachment(a.args))
+	_, found, err := a.vpp.Find(ctx, vppport.NameOf(hostIf))
+	if err != nil {
+		return types.NewError(types.ErrIOFailure, "VPP's interfaces cannot be listed", err.Error())
+	}
+	if !found {
+		_, err = netlink.LinkByName(hostIf)
+		found = err == nil
+	}
+	if found {
+		return types.NewError(types.ErrInternal, fmt.Sprintf("interface %s is there already: delete the attachment first", hostIf), "")
+	}
+	return nil
+}
+
+// addresses has the IPAM plugin say which addresses the pod gets.
+func (a *vppAttaching) addresses(ctx context.Context) (*current.Result, error) {
+	if a.IPAM.Type == "" {
+		return nil, types.NewError(types.ErrInvalidNetworkConfig, "ipam.type is missing: sluice-cni makes the interface, and needs an IPAM plugin, or it stands behind another plugin", "")
+	}
+	a.undo = append(a.undo, func() error {
+		return invoke.DelegateDel(context.WithoutCancel(ctx), a.IPAM.Type, a.args.StdinData, nil)
+	})
+	r, err := invoke.DelegateAdd(ctx, a.IPAM.Type, a.args.StdinData, nil)
+	if err != nil {
+		return nil, err // has CNI's code
+	}
+	result, err := current.NewResultFromResult(r)
+	if err != nil || len(result.IPs) == 0 {
+		return nil, types.NewError(types.ErrInternal, "IPAM plugin "+a.IPAM.Type+" gave no addresses", fmt.Sprint(err))
+	}
+	return result, nil
+}
+
+// connect makes both sides of the interface, and completes the result.
+func (a *vppAttaching) connect(ctx context.Context, r *current.Result) error {
+	addrs, err := addressesOf(r)
+	if err != nil {
+		return err
+	}
+	hostIf := hostIfOf(a.Name, attachment(a.args))
+	ends, err := newPair(a.config, a.args.Netns, a.args.IfName, hostIf)
+	if err != nil {
+		return err
+	}
+	defer ends.close()
+	a.undo = append(a.undo, func() error { return removePair(hostIf) })
+	via, err := a.vpp.Attach(ctx, vppport.Port{HostIf: hostIf, Tag: a.tag(), Addrs: addrs, MAC: ends.mac})
+	if err != nil {
+		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be made in VPP", err.Error())
+	}
+	a.undo = append(a.undo, func() error { return a.vpp.Detach(context.WithoutCancel(ctx), hostIf) })
+	if err := ends.up(addrs, r.Routes, via); err != nil {
+		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be configured", err.Error())
+	}
+	r.Interfaces = []*current.Interface{{Name: vppport.NameOf(hostIf), Mac: via.String()}, {Name: a.args.IfName, Mac: ends.mac.String(), Sandbox: a.args.Netns}}
+	for i, ip := range r.IPs {
+		ip.Interface, ip.Address, ip.Gateway = new(int), *host(addrs[i]), net.IP(gatewayOf(addrs[i].Is6()).AsSlice())
+		*ip.Interface = 1
+	}
+	return nil
+}
+
+// chained tags the interface that another plugin made. It is down until the agent has blocked it, or
+// enforces policy there; after an error it stays down.
+func (a *vppAttaching) chained(ctx context.Context) error {
+	n, err := a.made(ctx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(a.vpp.SetUp(ctx, n.Index, false), a.vpp.Tag(ctx, n.Index, a.tag())); err != nil {
+		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be tagged in VPP", err.Error())
+	}
+	e, err := a.ask(n.Name, wire.Pending, max(a.timeout, removeTimeout))
+	if err != nil {
+		return err
+	}
+	if e.State == wire.Unknown {
+		return types.NewError(types.ErrTryAgainLater, "the agent has not blocked the interface", e.Reason)
+	}
+	if err := a.vpp.SetUp(ctx, n.Index, true); err != nil {
+		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be set up in VPP", err.Error())
+	}
+	if err := a.await(n.Name); err != nil {
+		return err
+	}
+	return types.PrintResult(a.prev, a.CNIVersion)
+}
+
+// made finds the interface that the plugins before made in VPP: its name, or that of the node's end of
+// a host-interface, is in their result.
+func (a *vppAttaching) made(ctx context.Context) (found vppport.Interface, err error) {
+	all, err := a.vpp.Interfaces(ctx)
+	if err != nil {
+		return found, types.NewError(types.ErrIOFailure, "VPP's interfaces cannot be listed", err.Error())
+	}
+	var names []string
+	for _, i := range a.prev.Interfaces {
+		if i.Sandbox == "" {
+			names = append(names, i.Name, vppport.NameOf(i.Name))
+		}
+	}
+	n := 0
+	for _, i := range all {
+		if slices.Contains(names, i.Name) {
+			found, n = i, n+1
+		}
+	}
+	if n != 1 {
+		return found, types.NewError(types.ErrInvalidNetworkConfig,
+			fmt.Sprintf("%d interfaces of VPP are in prevResult: want one whose name, or that of its node's end, is in interfaces without a sandbox", n), strings.Join(names, " "))
+	}
+	if found.Tag != "" && found.Tag != a.tag() && found.Tag != releasedTag {
+		return found, types.NewError(types.ErrInvalidNetworkConfig, fmt.Sprintf("interface %s has the tag %q already", found.Name, found.Tag), "")
+	}
+	return found, nil
+}
+
+// releasedTag is the tag of an interface that was a pod's and is not.
+const releasedTag = "sluice/released"
+
+func (a *vppAttaching) tag() string { return vpp.PodTag(a.pod.namespace + "/" + a.pod.name) }
+
+// await has the agent look at an interface, and waits for policy if that is wanted.
+func (a *vppAttaching) await(name string) error {
+	deadline := time.Now().Add(a.timeout)
+	if !a.waits() {
+		deadline = time.Now()
+	}
+	for {
+		e, err := a.ask(name, wire.Enforced, max(0, time.Until(deadline)))
+		switch {
+		case err == nil && e.State == wire.Enforced, err == nil && !a.waits():
+			return nil
+		case err == nil && time.Now().Before(deadline):
+			continue
+		case err == nil:
+			return a.late(fmt.Sprintf("interface %s is %s: %s", e.Interface, e.State, e.Reason))
+		case a.AgentAbsent == agentAbsentFail || isRefusal(err):
+			return err
+		case time.Until(deadline) < retryEvery:
+			return a.late(err.Error())
+		}
+		time.Sleep(retryEvery)
+	}
+}
+
+// late ends an ADD whose time is over. The interface is down, or blocked.
+func (a *vppAttaching) late(why string) error {
+	if a.waits() && a.OnTimeout == onTimeoutFail {
+		return types.NewError(types.ErrTryAgainLater, "policy is not enforced yet", why)
+	}
+	return nil
+}
+
+// ask asks the agent about an interface.
+func (a *vppAttaching) ask(name, until string, timeout time.Duration) (wire.Endpoint, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout+answerTimeout)
+	defer cancel()
+	e, err := wire.NewClient(a.Socket).WaitVPP(ctx, wire.VPP{Interface: name, Namespace: a.pod.namespace, Name: a.pod.name, Until: until, Timeout: timeout})
+	switch {
+	case refused(err):
+		return e, types.NewError(types.ErrInternal, "the agent refuses the interface", err.Error())
+	case err != nil:
+		return e, types.NewError(types.ErrTryAgainLater, "the agent does not answer", err.Error())
+	}
+	return e, nil
+}
+
+// isRefusal reports whether an error of ask is an answer.
+func isRefusal(err error) bool {
+	e, ok := errors.AsType[*types.Error](err)
+	return ok && e.Code == types.ErrInternal
+}
+
+// hostIfOf names the node's end of an attachment's interface: the first part is that of the network.
+func hostIfOf(network string, a wire.Attachment) string {
+	sum := sha256.Sum256([]byte(a.String()))
+	return networkPrefix(network) + hex.EncodeToString(sum[:4])
+}
+
+// networkPrefix begins the names of the node's ends of a network.
+func networkPrefix(network string) string {
+	sum := sha256.Sum256([]byte(network))
+	return strings.TrimPrefix(vpp.CNIPrefix, "host-") + hex.EncodeToString(sum[:2])
+}
+
+// addressesOf returns the addresses of a result.
+func addressesOf(r *current.Result) (out []netip.Addr, err error) {
+	for _, ip := range r.IPs {
+		a, ok := netip.AddrFromSlice(ip.Address.IP)
+		if !ok {
+			return nil, types.NewError(types.ErrInternal, fmt.Sprintf("the IPAM plugin gave the address %s", ip.Address.IP), "")
+		}
+		out = append(out, a.Unmap())
+	}
+	return out, nil
+}
+
+// families returns which families addresses are of: whether of IPv6.
+func families(addrs []netip.Addr) (out []bool) {
+	for _, six := range []bool{false, true} {
+		if slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Is6() == six }) {
+			out = append(out, six)
+		}
+	}
+	return out
+}
+
+func gatewayOf(six bool) netip.Addr {
+	if six {
+		return vppport.Gateway6
+	}
+	return vppport.Gateway4
+}
+
+// destinations returns where the routes of a family lead to: everywhere, unless the IPAM plugin says
+// otherwise.
+func destinations(six bool, routes []*types.Route) (out []*net.IPNet) {
+	for _, r := range routes {
+		if (r.Dst.IP.To4() == nil) == six {
+			out = append(out, &r.Dst)
+		}
+	}
+	if out == nil {
+		everywhere := net.IPv4zero
+		if six {
+			everywhere = net.IPv6zero
+		}
+		out = append(out, &net.IPNet{IP: everywhere, Mask: net.CIDRMask(0, gatewayOf(six).BitLen())})
+	}
+	return out
+}

@@ -1,0 +1,165 @@
+package vppport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.fd.io/govpp/adapter/socketclient"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/core"
+
+	"github.com/sluice-net/sluice/renderer/vpp"
+)
+
+// ErrAbsent is returned where nothing listens: VPP does not run, and has no interfaces.
+var ErrAbsent = errors.New("VPP does not run")
+
+// Client is a connection to VPP. One goroutine uses it at a time.
+type Client struct {
+	conn   *core.Connection
+	socket string
+}
+
+// Dial connects to VPP's API socket. Close must be called.
+func Dial(ctx context.Context, socket string) (*Client, error) {
+	if err := listens(ctx, socket); err != nil {
+		return nil, err
+	}
+	type result struct {
+		conn *core.Connection
+		err  error
+	}
+	made := make(chan result, 1)
+	go func() {
+		conn, err := connect(ctx, socket)
+		made <- result{conn, err}
+	}()
+	select {
+	case r := <-made:
+		if r.err != nil {
+			return nil, fmt.Errorf("socket %s: %w", socket, r.err)
+		}
+		return &Client{r.conn, socket}, nil
+	case <-ctx.Done(): // the process ends soon, and the goroutine with it
+		return nil, fmt.Errorf("socket %s: VPP does not answer: %w", socket, ctx.Err())
+	}
+}
+
+// listens returns nil where something listens.
+func listens(ctx context.Context, socket string) error {
+	for {
+		err := vpp.CheckSocket(ctx, vpp.APINetwork, socket)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+			return fmt.Errorf("%w: %w", ErrAbsent, err)
+		case !errors.Is(err, syscall.EAGAIN), !pause(ctx):
+			return err
+		}
+	}
+}
+
+// connect connects, also while many others do: VPP's queue for them is short.
+func connect(ctx context.Context, socket string) (*core.Connection, error) {
+	for {
+		adapter := socketclient.NewVppClient(socket)
+		adapter.SetClientName("sluice-cni")
+		conn, err := core.Connect(adapter)
+		if !errors.Is(err, syscall.EAGAIN) || !pause(ctx) {
+			return conn, err
+		}
+	}
+}
+
+// retryEvery is how often it is tried again to connect.
+const retryEvery = 10 * time.Millisecond
+
+// pause waits and reports whether the context is still alive.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(retryEvery):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Close disconnects.
+func (c *Client) Close() { c.conn.Disconnect() }
+
+// Interface is one of VPP.
+type Interface struct {
+	Index uint32
+	Name  string
+	Tag   string
+	MAC   string
+	Up    bool
+}
+
+// Interfaces returns all interfaces.
+func (c *Client) Interfaces(ctx context.Context) ([]Interface, error) {
+	all, err := vpp.Drain[*interfaces.SwInterfaceDetails](interfaces.NewServiceClient(vpp.Streams{Connection: c.conn}).SwInterfaceDump(ctx,
+		&interfaces.SwInterfaceDump{SwIfIndex: ^interface_types.InterfaceIndex(0)}))
+	if err != nil {
+		return nil, fmt.Errorf("list VPP's interfaces: %w", err)
+	}
+	out := make([]Interface, len(all))
+	for i, d := range all {
+		up := d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0
+		out[i] = Interface{uint32(d.SwIfIndex), d.InterfaceName, d.Tag, d.L2Address.String(), up}
+	}
+	return out, nil
+}
+
+// Find returns the interface with a name; false when there is none.
+func (c *Client) Find(ctx context.Context, name string) (Interface, bool, error) {
+	all, err := c.Interfaces(ctx)
+	i := slices.IndexFunc(all, func(n Interface) bool { return n.Name == name })
+	if err != nil || i < 0 {
+		return Interface{}, false, err
+	}
+	return all[i], true, nil
+}
+
+// Tag gives an interface a tag, in the place of the one that it has.
+func (c *Client) Tag(ctx context.Context, index uint32, tag string) error {
+	_, err := c.interfaces().SwInterfaceTagAddDel(ctx, &interfaces.SwInterfaceTagAddDel{
+		IsAdd: tag != "", SwIfIndex: interface_types.InterfaceIndex(index), Tag: tag,
+	})
+	if err != nil {
+		return fmt.Errorf("tag interface %d: %w", index, err)
+	}
+	return nil
+}
+
+// SetUp sets an interface up or down.
+func (c *Client) SetUp(ctx context.Context, index uint32, up bool) error {
+	q := &interfaces.SwInterfaceSetFlags{SwIfIndex: interface_types.InterfaceIndex(index)}
+	if up {
+		q.Flags = interface_types.IF_STATUS_API_FLAG_ADMIN_UP
+	}
+	if _, err := c.interfaces().SwInterfaceSetFlags(ctx, q); err != nil {
+		return fmt.Errorf("set interface %d up or down: %w", index, err)
+	}
+	return nil
+}
+
+func (c *Client) interfaces() interfaces.RPCService { return interfaces.NewServiceClient(c.conn) }
+
+// Mine returns the names of the node's ends whose interfaces were made here, of those that begin with
+// a prefix.
+func (c *Client) Mine(ctx context.Context, prefix string) (out []string, err error) {
+	all, err := c.Interfaces(ctx)
+	for _, n := range all {
+		if hostIf, ok := strings.CutPrefix(n.Name, hostPrefix); ok && strings.HasPrefix(hostIf, prefix) {
+			out = append(out, hostIf)
+		}
+	}
+	return out, err
+}

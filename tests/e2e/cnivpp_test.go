@@ -1,0 +1,627 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	gates "github.com/sluice-net/sluice/endpoints/gate"
+	"github.com/sluice-net/sluice/tests/vpp/vpptest"
+	"github.com/sluice-net/sluice/tests/wires"
+)
+
+// pluginsFolder is where Debian's containernetworking-plugins has its programs.
+const pluginsFolder = "/usr/lib/cni"
+
+// vppNode is a node with a VPP to which sluice-cni connects pods.
+type vppNode struct {
+	*wires.Cable
+	vpp    *vpptest.Process
+	cni    *libcni.CNIConfig
+	list   *libcni.NetworkConfigList
+	etcd   string
+	socket string // of the agent
+	pins   string
+	ipam   string // folder with the addresses that are given
+	agent  *process
+
+	gateway net.HardwareAddr // of a pod that went past VPP, as it was
+}
+
+func newVPPNode(t testing.TB, options string) *vppNode {
+	t.Helper()
+	vpptest.Binary(t)
+	if _, err := os.Stat(filepath.Join(pluginsFolder, "host-local")); err != nil {
+		t.Skipf("no CNI plugins here (apt-get install containernetworking-plugins): %v", err)
+	}
+	n := &vppNode{Cable: wires.New(t), etcd: startEtcd(t), pins: filepath.Join(wires.BPFFS(t), "sluice"), ipam: t.TempDir()}
+	n.vpp = vpptest.LaunchBy(t, n.starter(), "af_packet_plugin.so")
+	n.socket = filepath.Join(socketDir(t), "agent.sock")
+	n.cni = libcni.NewCNIConfigWithCacheDir([]string{pluginsFolder, filepath.Dir(program("sluice-cni"))}, t.TempDir(), nil)
+	n.configure(options)
+	store(t, n.etcd, vppDemo)
+	return n
+}
+
+// starter starts a program in the network namespace of the node, by a thread that lives as long as the
+// test: the program ends with it.
+func (n *vppNode) starter() func(*exec.Cmd) error {
+	ended := make(chan struct{})
+	n.T.Cleanup(func() { close(ended) })
+	return func(c *exec.Cmd) error {
+		started := make(chan error)
+		go func() {
+			_ = wires.Inside(n.Node, func() error {
+				started <- c.Start()
+				<-ended
+				return nil
+			})
+		}()
+		return <-started
+	}
+}
+
+func (n *vppNode) configure(options string) {
+	n.T.Helper()
+	text := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "sluice-cni", "dataplane": "vpp", "vppSocket": %q, "socket": %q, "pins": %q,
+		"ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd88::/64"}]]}%s}]}`,
+		n.vpp.Socket(), n.socket, n.pins, n.ipam, options)
+	list, err := libcni.NetworkConfFromBytes([]byte(text))
+	n.Must(err)
+	n.list = list
+}
+
+// vppDemo are the pods of the tests, in the order in which host-local gives addresses.
+const vppDemo = `
+{apiVersion: v1, kind: Namespace, metadata: {name: cni}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: cni, labels: {app: web}}, spec: {nodeName: node-1, containers: [{name: c, image: i}]}, status: {phase: Running, podIPs: [{ip: 10.88.0.2}, {ip: "fd88::2"}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: friend, namespace: cni, labels: {app: friend}}, spec: {nodeName: node-1, containers: [{name: c, image: i}]}, status: {phase: Running, podIPs: [{ip: 10.88.0.3}, {ip: "fd88::3"}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: stranger, namespace: cni, labels: {app: stranger}}, spec: {nodeName: node-1, containers: [{name: c, image: i}]}, status: {phase: Running, podIPs: [{ip: 10.88.0.4}, {ip: "fd88::4"}]}}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: web, namespace: cni}
+spec:
+  podSelector: {matchLabels: {app: web}}
+  ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}], ports: [{port: 80}]}]
+`
+
+// sandbox makes the network namespace of a pod, which is the next to get an address.
+func (n *vppNode) sandbox(name string) *libcni.RuntimeConf {
+	n.T.Helper()
+	h := &wires.Host{Name: name, NS: wires.Namespace(n.T)}
+	last := byte(2 + slices.Index([]string{"web", "friend", "stranger"}, name))
+	h.V4, h.V6 = netip.AddrFrom4([4]byte{10, 88, 0, last}), netip.AddrFrom16([16]byte{0xfd, 0x88, 15: last})
+	n.Pods[name] = h
+	n.Must(wires.Inside(h.NS, func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err == nil {
+			err = netlink.LinkSetUp(lo)
+		}
+		return err
+	}))
+	return &libcni.RuntimeConf{
+		ContainerID: "sandbox-" + name, IfName: "eth0", NetNS: pathOf(h.NS),
+		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "cni"}, {"K8S_POD_NAME", name}, {"K8S_POD_UID", "uid-" + name}},
+	}
+}
+
+func pathOf(ns netns.NsHandle) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(ns)) }
+
+func (n *vppNode) add(rt *libcni.RuntimeConf) error {
+	return wires.Inside(n.Node, func() error {
+		_, err := n.cni.AddNetworkList(context.Background(), n.list, rt)
+		return err
+	})
+}
+
+func (n *vppNode) del(rt *libcni.RuntimeConf) error {
+	return wires.Inside(n.Node, func() error { return n.cni.DelNetworkList(context.Background(), n.list, rt) })
+}
+
+func (n *vppNode) check(rt *libcni.RuntimeConf) error {
+	return wires.Inside(n.Node, func() error { return n.cni.CheckNetworkList(context.Background(), n.list, rt) })
+}
+
+func (n *vppNode) up() {
+	n.T.Helper()
+	n.agent = startProgram(n.T, "sluice-agent", "run", "--node", "node-1", "--etcd-endpoints", n.etcd, "--vpp-socket", n.vpp.Socket(),
+		"--vpp-stats-socket", n.vpp.StatsSocket(), "--api-socket", n.socket, "--status-interval", "0")
+	n.agent.socket = n.socket
+	n.agent.serves()
+}
+
+// left returns what is left of pods: interfaces, routes, pins and addresses.
+func (n *vppNode) left() (out []string) {
+	n.T.Helper()
+	for line := range strings.Lines(n.vpp.CLI("show interface") + n.vpp.CLI("show ip fib") + n.vpp.CLI("show ip6 fib") + n.vpp.CLI("show ip neighbors")) {
+		if strings.Contains(line, "host-") || strings.Contains(line, "10.88.") || strings.Contains(line, "fd88:") {
+			out = append(out, line)
+		}
+	}
+	n.Must(wires.Inside(n.Node, func() error {
+		links, err := netlink.LinkList()
+		for _, l := range links {
+			if l.Type() == "veth" {
+				out = append(out, l.Attrs().Name)
+			}
+		}
+		g := gates.New(n.pins)
+		blocked, gateErr := g.Blocked()
+		if len(blocked) > 0 {
+			out = append(out, fmt.Sprint("blocked: ", blocked))
+		}
+		return errors.Join(err, gateErr, g.Close())
+	}))
+	given, err := filepath.Glob(filepath.Join(n.ipam, "pods", "*[0-9]"))
+	n.Must(err)
+	for _, g := range given {
+		if !strings.Contains(g, "last_reserved") {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+func (n *vppNode) wantNothingLeft(when string) {
+	n.T.Helper()
+	if left := n.left(); len(left) > 0 {
+		n.T.Errorf("%s there is %q", when, left)
+	}
+}
+
+// knockPort is where knock sends to, which policy permits to nobody.
+const knockPort = 9
+
+// knock sends datagrams to a pod as fast as that pod's namespace can from when it has a way
+// there, until the test ends. It returns how many were sent.
+func (n *vppNode) knock(from, to string) *atomic.Int64 {
+	var sent atomic.Int64
+	ended, done := make(chan struct{}), make(chan struct{})
+	at := &net.UDPAddr{IP: n.Pods[to].V4.AsSlice(), Port: knockPort}
+	go func() {
+		defer close(done)
+		_ = wires.Inside(n.Pods[from].NS, func() error {
+			for {
+				select {
+				case <-ended:
+					return nil
+				default:
+				}
+				conn, err := net.DialUDP("udp", nil, at)
+				if err != nil {
+					continue // there is no address yet
+				}
+				if _, err := conn.Write([]byte("knock")); err == nil {
+					sent.Add(1)
+				}
+				_ = conn.Close()
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}()
+	n.T.Cleanup(func() { close(ended); <-done })
+	return &sent
+}
+
+// hears counts the datagrams that knock sends to a pod, and that come.
+func (n *vppNode) hears(pod string) *atomic.Int64 {
+	n.T.Helper()
+	var got atomic.Int64
+	n.Must(wires.Inside(n.Pods[pod].NS, func() error {
+		u, err := net.ListenUDP("udp", &net.UDPAddr{Port: knockPort})
+		if err != nil {
+			return err
+		}
+		n.T.Cleanup(func() { _ = u.Close() })
+		go func() {
+			for b := make([]byte, 100); ; got.Add(1) {
+				if _, _, err := u.ReadFromUDP(b); err != nil {
+					return
+				}
+			}
+		}()
+		return nil
+	}))
+	return &got
+}
+
+// demo tries what policy permits, and what it does not, in both families.
+func (n *vppNode) demo() {
+	n.T.Helper()
+	for _, family := range []int{4, 6} {
+		n.Can(true, "the friend", "friend", "web", "tcp", family, 80)
+		n.Can(false, "the friend at another port", "friend", "web", "tcp", family, 81)
+		n.Can(false, "the stranger", "stranger", "web", "tcp", family, 80)
+		n.Can(true, "who is not isolated", "stranger", "friend", "tcp", family, 80)
+	}
+}
+
+// bulk sends a megabyte over TCP, in segments that kernels leave to interfaces to cut.
+func (n *vppNode) bulk(from, to string) {
+	n.T.Helper()
+	conn, err := n.Dial(from, to, "tcp", 4, 80, patience)
+	n.Must(err)
+	defer func() { _ = conn.Close() }()
+	n.Must(conn.SetDeadline(time.Now().Add(patience)))
+	sent := bytes.Repeat([]byte("water "), 1<<18)
+	go func() { _, _ = conn.Write(sent) }()
+	got := make([]byte, len(sent))
+	if _, err := io.ReadFull(conn, got); err != nil || !bytes.Equal(got, sent) {
+		n.T.Errorf("bulk from %s to %s: %v", from, to, err)
+	}
+}
+
+func TestCNIConnectsPodsToVPPWithPolicyInForce(t *testing.T) {
+	n := newVPPNode(t, `, "timeout": "1m", "onTimeout": "fail"`)
+	n.up()
+	pods := map[string]*libcni.RuntimeConf{}
+	for _, name := range []string{"web", "friend", "stranger"} {
+		pods[name] = n.sandbox(name)
+	}
+	sent, permitted := n.knock("stranger", "web"), n.knock("stranger", "friend")
+	n.Must(n.add(pods["web"]))
+	n.Must(n.add(pods["friend"]))
+	heard, heardToo := n.hears("web"), n.hears("friend")
+	n.Must(n.add(pods["stranger"]))
+	for _, name := range []string{"web", "friend"} {
+		n.Serve(name, 80)
+	}
+	n.demo()
+	n.bulk("friend", "web")
+	for _, p := range pods {
+		n.Must(n.check(p))
+	}
+	if heard.Load() != 0 || heardToo.Load() == 0 {
+		t.Errorf("of %d datagrams that policy denies %d came, of %d others %d", sent.Load(), heard.Load(), permitted.Load(), heardToo.Load())
+	}
+	n.Must(n.agent.Cmd.Process.Signal(syscall.SIGKILL)) // DEL needs none
+	<-n.agent.Ended
+	for range 2 { // kubelets repeat it
+		for _, p := range pods {
+			n.Must(n.del(p))
+		}
+	}
+	n.wantNothingLeft("after DEL")
+}
+
+// isDown is nil while VPP's interfaces of pods are down.
+func (n *vppNode) areDown() error {
+	n.T.Helper()
+	for line := range strings.Lines(n.vpp.CLI("show interface")) {
+		if strings.HasPrefix(line, "host-") && !strings.Contains(line, " down ") {
+			return errors.New(line)
+		}
+	}
+	return nil
+}
+
+// TestCNIWithoutAnAgentLeavesPodsOfVPPDown: nothing passes, neither through VPP nor through the kernel
+// of the node, until an agent comes and sets the interfaces up with the rules of their pods.
+func TestCNIWithoutAnAgentLeavesPodsOfVPPDown(t *testing.T) {
+	n := newVPPNode(t, `, "timeout": "300ms"`)
+	pods := map[string]*libcni.RuntimeConf{}
+	for _, name := range []string{"web", "friend", "stranger"} {
+		pods[name] = n.sandbox(name)
+		n.Must(n.add(pods[name]))
+		n.Must(n.check(pods[name]))
+	}
+	n.knock("stranger", "web")
+	heard, node := n.hears("web"), n.aroundVPP("stranger")
+	for _, name := range []string{"web", "friend"} {
+		n.Serve(name, 80)
+	}
+	n.Can(false, "without an agent", "friend", "web", "tcp", 4, 80)
+	n.Can(false, "without an agent", "stranger", "friend", "tcp", 6, 80)
+	n.Must(n.areDown())
+
+	n.up()
+	eventually(t, func() error {
+		if err := n.areDown(); err == nil {
+			return errors.New("the agent has not set them up")
+		}
+		_, body, err := ask(n.socket, "/readyz")
+		if string(body) != "ok\n" {
+			err = fmt.Errorf("%w: %s", err, body)
+		}
+		return err
+	})
+	n.straight("stranger")
+	n.demo()
+	if heard.Load() != 0 || node.Load() != 0 {
+		t.Errorf("of what policy denies %d datagrams came to the pod, %d to the node around VPP", heard.Load(), node.Load())
+	}
+
+	n.configure(`, "timeout": "300ms", "agentAbsent": "fail"`)
+	n.Must(n.agent.Cmd.Process.Signal(syscall.SIGKILL))
+	<-n.agent.Ended
+	for _, p := range pods {
+		n.Must(n.del(p))
+	}
+	if err := n.add(n.sandbox("web")); codeOf(err) != types.ErrTryAgainLater || !strings.Contains(err.Error(), "the agent does not answer") {
+		t.Errorf("ADD without an agent that must be there: %v", err)
+	}
+	n.wantNothingLeft("after an ADD that failed")
+}
+
+// aroundVPP has a pod with NET_ADMIN send to the node's end of its pair, past VPP, to an address of the
+// node, and counts what comes.
+func (n *vppNode) aroundVPP(pod string) *atomic.Int64 {
+	n.T.Helper()
+	var got atomic.Int64
+	target := net.IPv4(10, 99, 99, 99)
+	var end net.HardwareAddr
+	n.Must(wires.Inside(n.Node, func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		if err := netlink.AddrAdd(lo, &netlink.Addr{IPNet: &net.IPNet{IP: target, Mask: net.CIDRMask(32, 32)}}); err != nil {
+			return err
+		}
+		links, err := netlink.LinkList()
+		for _, l := range links {
+			if l.Type() == "veth" && l.Attrs().NetNsID >= 0 {
+				end = l.Attrs().HardwareAddr // the last one that was made is the stranger's
+			}
+		}
+		u, listenErr := net.ListenUDP("udp", &net.UDPAddr{IP: target, Port: knockPort})
+		if listenErr != nil {
+			return listenErr
+		}
+		n.T.Cleanup(func() { _ = u.Close() })
+		go func() {
+			for b := make([]byte, 100); ; got.Add(1) {
+				if _, _, err := u.ReadFromUDP(b); err != nil {
+					return
+				}
+			}
+		}()
+		return err
+	}))
+	was := n.neighbour(pod, end)
+	n.Pods["past"] = &wires.Host{V4: netip.MustParseAddr("10.99.99.99")}
+	n.knock(pod, "past")
+	n.gateway = was
+	return &got
+}
+
+// neighbour gives the gateway of a pod another address, and returns the one of before.
+func (n *vppNode) neighbour(pod string, mac net.HardwareAddr) (was net.HardwareAddr) {
+	n.T.Helper()
+	n.Must(wires.Inside(n.Pods[pod].NS, func() error {
+		l, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		all, err := netlink.NeighList(l.Attrs().Index, netlink.FAMILY_V4)
+		if err != nil || len(all) != 1 {
+			return fmt.Errorf("neighbours are %v: %w", all, err)
+		}
+		was = all[0].HardwareAddr
+		all[0].HardwareAddr = mac
+		return netlink.NeighSet(&all[0])
+	}))
+	return was
+}
+
+// straight ends what aroundVPP began.
+func (n *vppNode) straight(pod string) { n.neighbour(pod, n.gateway) }
+
+// TestCNIManyPodsOfVPPAtOnce: there is one gateway, and nothing is left of them. A runtime that has no
+// attachments any more has GC remove what is left.
+func TestCNIManyPodsOfVPPAtOnce(t *testing.T) {
+	n := newVPPNode(t, `, "wait": false`)
+	n.up()
+	pods := make([]*libcni.RuntimeConf, 20)
+	for i := range pods {
+		rt := n.sandbox("web")
+		rt.ContainerID, rt.Args[2][1] = fmt.Sprint("c", i), fmt.Sprint("p", i)
+		pods[i] = rt
+	}
+	each := func(f func(*libcni.RuntimeConf) error) {
+		t.Helper()
+		var all sync.WaitGroup
+		errs := make([]error, len(pods))
+		for i, p := range pods {
+			all.Go(func() { errs[i] = f(p) })
+		}
+		all.Wait()
+		n.Must(errors.Join(errs...))
+	}
+	each(n.add)
+	if found := strings.Count(n.vpp.CLI("show interface"), "loop"); found != 1 {
+		t.Errorf("there are %d gateways", found)
+	}
+	each(n.check)
+	if err := n.add(pods[0]); codeOf(err) != types.ErrInternal || !strings.Contains(err.Error(), "is there already") {
+		t.Errorf("a second ADD: %v", err)
+	}
+	n.Must(n.check(pods[0]))
+	n.collect(pods[:1])
+	if left := strings.Count(n.vpp.CLI("show interface"), "host-slu"); left != 1 {
+		t.Errorf("after GC there are %d interfaces", left)
+	}
+	n.Must(n.check(pods[0]))
+	each(n.del)
+	n.wantNothingLeft("after DEL")
+}
+
+// collect runs GC.
+func (n *vppNode) collect(valid []*libcni.RuntimeConf) {
+	n.T.Helper()
+	attachments := []types.GCAttachment{}
+	for _, v := range valid {
+		attachments = append(attachments, types.GCAttachment{ContainerID: v.ContainerID, IfName: v.IfName})
+	}
+	if out, err := n.plugin("GC", map[string]any{"cni.dev/valid-attachments": attachments}, nil); err != nil {
+		n.T.Errorf("GC: %v: %s", err, out)
+	}
+}
+
+// plugin runs the plugin as a runtime does, with further members of its configuration.
+func (n *vppNode) plugin(command string, members map[string]any, rt *libcni.RuntimeConf) (out string, err error) {
+	n.T.Helper()
+	conf := map[string]any{}
+	n.Must(json.Unmarshal(n.list.Plugins[0].Bytes, &conf))
+	conf["cniVersion"], conf["name"] = "1.0.0", "pods" // host-local of Debian knows no more
+	if command == "GC" || command == "STATUS" {
+		conf["cniVersion"] = "1.1.0"
+	}
+	maps.Copy(conf, members)
+	stdin, err := json.Marshal(conf)
+	n.Must(err)
+	err = wires.Inside(n.Node, func() error {
+		cmd := exec.CommandContext(n.T.Context(), program("sluice-cni"))
+		cmd.Env = []string{"CNI_COMMAND=" + command, "CNI_PATH=" + pluginsFolder}
+		if rt != nil {
+			cmd.Env = append(cmd.Env, "CNI_CONTAINERID="+rt.ContainerID, "CNI_IFNAME="+rt.IfName, "CNI_NETNS="+rt.NetNS, "CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=cni;K8S_POD_NAME="+rt.Args[2][1])
+		}
+		cmd.Stdin = bytes.NewReader(stdin)
+		b, err := cmd.Output()
+		out = string(b)
+		return err
+	})
+	return out, err
+}
+
+// TestCNIOfVPPRefusesInWords and leaves nothing behind.
+func TestCNIOfVPPRefusesInWords(t *testing.T) {
+	n := newVPPNode(t, `, "wait": false`)
+	web := n.sandbox("web")
+	prev := func(names ...string) map[string]any {
+		all := []map[string]any{}
+		for _, name := range names {
+			all = append(all, map[string]any{"name": name})
+		}
+		return map[string]any{"prevResult": map[string]any{"cniVersion": "1.0.0", "interfaces": all}}
+	}
+	for name, c := range map[string]struct {
+		command string
+		members map[string]any
+		change  func(*libcni.RuntimeConf)
+		code    uint
+		want    string
+	}{
+		"no IPAM":                           {"ADD", map[string]any{"ipam": map[string]any{}}, nil, types.ErrInvalidNetworkConfig, "ipam.type is missing"},
+		"an IPAM of nobody":                 {"ADD", map[string]any{"ipam": map[string]any{"type": "none"}}, nil, types.ErrInternal, "none"},
+		"a range that is none":              {"ADD", map[string]any{"ipam": map[string]any{"type": "host-local", "dataDir": n.ipam, "subnet": "10.88.0.0/33"}}, nil, 0, "10.88.0.0/33"},
+		"no VPP":                            {"ADD", map[string]any{"vppSocket": "/nowhere/api.sock"}, nil, types.ErrTryAgainLater, "VPP cannot be reached"},
+		"what is no VPP":                    {"ADD", map[string]any{"vppSocket": "/etc/passwd"}, nil, types.ErrTryAgainLater, "is no socket"},
+		"STATUS without VPP":                {"STATUS", map[string]any{"vppSocket": "/nowhere/api.sock"}, nil, types.ErrPluginNotAvailable, "VPP cannot be reached"},
+		"no namespace":                      {"ADD", nil, func(rt *libcni.RuntimeConf) { rt.NetNS = "/nowhere" }, types.ErrUnknownContainer, "CNI_NETNS cannot be opened"},
+		"a name that is taken":              {"ADD", nil, func(rt *libcni.RuntimeConf) { rt.IfName = "lo" }, types.ErrInternal, "is there already"},
+		"no pod":                            {"ADD", nil, func(rt *libcni.RuntimeConf) { rt.Args[2][1] = "" }, types.ErrInvalidEnvironmentVariables, "CNI_ARGS has no K8S_POD_NAME"},
+		"an MTU of nothing":                 {"ADD", map[string]any{"mtu": 1}, nil, types.ErrInvalidNetworkConfig, `invalid mtu "1": want 68 to 65535`},
+		"a dataplane of nobody":             {"ADD", map[string]any{"dataplane": "ovs"}, nil, types.ErrInvalidNetworkConfig, `invalid dataplane "ovs": want kernel or vpp`},
+		"pins in no bpf file system":        {"ADD", map[string]any{"pins": t.TempDir()}, nil, types.ErrIOFailure, "is in no bpf file system"},
+		"behind a plugin that made nothing": {"ADD", prev(), nil, types.ErrInvalidNetworkConfig, "0 interfaces of VPP are in prevResult"},
+		"behind one that made others":       {"ADD", prev("eth7", "host-eth7"), nil, types.ErrInvalidNetworkConfig, "0 interfaces of VPP are in prevResult"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := *web
+			rt.Args = slices.Clone(rt.Args)
+			if c.change != nil {
+				c.change(&rt)
+			}
+			out, err := n.plugin(c.command, c.members, &rt)
+			var e types.Error
+			if err == nil || json.Unmarshal([]byte(out), &e) != nil || c.code != 0 && e.Code != c.code || !strings.Contains(e.Msg+" "+e.Details, c.want) {
+				t.Errorf("%v: %s; want code %d and %q", err, out, c.code, c.want)
+			}
+			n.wantNothingLeft("after " + name)
+		})
+	}
+	n.vpp.Halt()
+	defer n.vpp.Resume()
+	if out, err := n.plugin("ADD", nil, web); err == nil || !strings.Contains(out, "VPP") {
+		t.Errorf("ADD while VPP stands still: %v: %s", err, out)
+	}
+}
+
+// TestCNITagsAnInterfaceOfVPPThatAnotherPluginMade: it is never up before the agent has blocked it.
+func TestCNITagsAnInterfaceOfVPPThatAnotherPluginMade(t *testing.T) {
+	n := newVPPNode(t, `, "timeout": "1m", "onTimeout": "fail"`)
+	web := n.sandbox("web")
+	n.Must(wires.Inside(n.Node, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "vethmade"
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(n.Pods["web"].NS)})
+	}))
+	n.vpp.CLI("create host-interface name vethmade")
+	n.vpp.Do("set interface state host-vethmade up")
+	made := map[string]any{"ipam": map[string]any{}, "prevResult": map[string]any{"cniVersion": "1.0.0", "interfaces": []map[string]any{{"name": "vethmade"}, {"name": "eth0", "sandbox": web.NetNS}}}}
+	if out, err := n.plugin("ADD", made, web); err == nil || !strings.Contains(out, "the agent does not answer") {
+		t.Errorf("without an agent: %v: %s", err, out)
+	}
+	n.Must(n.areDown())
+	n.up()
+	if out, err := n.plugin("ADD", made, web); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out := n.vpp.CLI("show acl-plugin interface") + n.vpp.CLI("show interface"); n.areDown() == nil || !strings.Contains(out, "output acl") {
+		t.Errorf("it is down, or has no ACLs: %s", out)
+	}
+	for _, command := range []string{"CHECK", "DEL", "DEL"} {
+		if out, err := n.plugin(command, made, web); err != nil {
+			t.Errorf("%s: %v: %s", command, err, out)
+		}
+	}
+	made["prevResult"].(map[string]any)["interfaces"].([]map[string]any)[0]["name"] = "host-vethmade"
+	web.Args[2][1] = "friend"
+	if out, err := n.plugin("ADD", made, web); err == nil || !strings.Contains(out, `has the tag \"sluice/pod/cni/web\" already`) {
+		t.Errorf("for another pod: %v: %s", err, out)
+	}
+}
+
+// TestCNIAfterARestartOfVPP: pods have no network then, and can be deleted and made again.
+func TestCNIAfterARestartOfVPP(t *testing.T) {
+	n := newVPPNode(t, `, "timeout": "1m", "onTimeout": "fail"`)
+	n.up()
+	web, friend := n.sandbox("web"), n.sandbox("friend")
+	n.Must(n.add(web))
+	n.Must(n.add(friend))
+	n.Serve("web", 80)
+	n.Can(true, "before", "friend", "web", "tcp", 4, 80)
+	n.vpp.Kill()
+	n.Must(n.del(friend)) // without VPP
+	n.vpp.Start()
+	if err := n.check(web); codeOf(err) != types.ErrInvalidNetworkConfig {
+		t.Errorf("CHECK of an interface that VPP has not any more: %v", err)
+	}
+	n.Must(n.del(web))
+	n.wantNothingLeft("after DEL")
+	web, friend = n.sandbox("web"), n.sandbox("friend")
+	for _, p := range []*libcni.RuntimeConf{web, friend} {
+		p.ContainerID += "-again"
+		n.Must(os.RemoveAll(filepath.Join(n.ipam, "pods"))) // the first address again, and then the second
+	}
+	n.Must(n.add(web))
+	n.Must(n.add(friend))
+	n.Serve("web", 80)
+	n.Can(true, "after", "friend", "web", "tcp", 4, 80)
+}
