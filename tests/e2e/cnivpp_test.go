@@ -625,3 +625,10 @@ func TestCNIAfterARestartOfVPP(t *testing.T) {
 	n.Serve("web", 80)
 	n.Can(true, "after", "friend", "web", "tcp", 4, 80)
 }
+
+func codeOf(err error) uint {
+	if e, ok := errors.AsType[*types.Error](err); ok {
+		return e.Code
+	}
+	return 0
+}
