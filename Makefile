@@ -10,8 +10,11 @@ GOLANGCI := $(TOOLS)/golangci-lint-v2.15.0
 # The kube-apiserver of the end-to-end tests, a module of its own. It is built once: minutes of two cores, so that
 # what is kept is the program, under the hash of what it is built from.
 KUBE_VERSION := v1.36.4
-KUBE := $(TOOLS)/kube-apiserver-$(shell cat tests/tools/kube/go.mod tests/tools/kube/go.sum | sha256sum | cut -c1-12)
+KUBE_BIN := $(TOOLS)/kube-$(shell cat tests/tools/kube/go.mod tests/tools/kube/go.sum | sha256sum | cut -c1-12)
+KUBE := $(KUBE_BIN)/kube-apiserver
 KUBE_X := -X k8s.io/component-base/version
+KUBE_BUILD = CGO_ENABLED=0 go build -C tests/tools/kube -trimpath -o $(abspath $(KUBE_BIN))/ \
+	  -ldflags "-s -w $(KUBE_X).gitVersion=$(KUBE_VERSION) $(KUBE_X).gitMajor=1 $(KUBE_X).gitMinor=36"
 PKG ?= ./...
 FUZZTIME ?= 10s
 COUNT ?= 6
@@ -23,7 +26,7 @@ DOCKER ?= docker
 CHURN ?= 1h
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,8 +91,20 @@ verify: generate lint race ## What CI checks besides the tests: generated files,
 
 $(KUBE):
 	@echo "building a kube-apiserver, once: some minutes"
-	CGO_ENABLED=0 go build -C tests/tools/kube -trimpath -o $(abspath $@) \
-	  -ldflags "-s -w $(KUBE_X).gitVersion=$(KUBE_VERSION) $(KUBE_X).gitMajor=1 $(KUBE_X).gitMinor=36" k8s.io/kubernetes/cmd/kube-apiserver
+	$(KUBE_BUILD) k8s.io/kubernetes/cmd/kube-apiserver
+
+$(KUBE_BIN)/all: $(KUBE)
+	@echo "building Kubernetes and etcd, once: 10 minutes or more"
+	$(KUBE_BUILD) tool
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $(KUBE_BIN)/etcd go.etcd.io/etcd/server/v3
+	@touch $@
+
+kube: build $(KUBE_BIN)/all ## Start a real Kubernetes with Sluice on this machine, in namespaces of its own (root; ARGS="--cni bridge --proxy iptables"; docs/guide/kube.md)
+	go build -o $(TOOLS)/kube ./tests/kube
+	$(TOOLS)/kube up --bin $(BIN) --kube-bin $(KUBE_BIN) $(ARGS)
+
+kube-down: ## Stop that Kubernetes and remove what it left
+	go run ./tests/kube down
 
 e2e: build $(KUBE) ## Run the end-to-end tests on the static binaries, with a real kube-apiserver
 	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) go test -count 1 ./tests/e2e/...

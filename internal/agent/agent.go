@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/endpoints/keeper"
+	"github.com/sluice-net/sluice/endpoints/nodeaddr"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/plugins/datasync"
@@ -36,10 +39,11 @@ type Agent struct {
 	// reflector writes to the store; the agent of a node only reads, and has none.
 	reflector *ksr.Reflector
 	heartbeat heartbeat
-	kernel    *xdp.Kernel    // nil unless the kernel enforces
-	endpoints *keeper.Keeper // the same
-	gate      *gate.Gate     // the same
-	listeners *listeners     // to packets; never nil
+	kernel    *xdp.Kernel         // nil unless the kernel enforces
+	endpoints *keeper.Keeper      // the same
+	addresses *nodeaddr.Addresses // of the node; the same
+	gate      *gate.Gate          // the same
+	listeners *listeners          // to packets; never nil
 	directory directory
 	problems  problemLog
 	committed chan struct{} // holds a token after a transaction
@@ -77,6 +81,10 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 	if nodeConfig.XDP, err = a.xdp(nodeConfig.Infra, nodeConfig.Established); err != nil {
 		return nil, err
 	}
+	if a.addresses != nil {
+		configured := nodeConfig.Addresses()
+		nodeConfig.Addresses = func() []netip.Addr { return slices.Concat(configured, a.addresses.List()) }
+	}
 	if a.endpoints != nil {
 		nodeConfig.Source = identified{nodeConfig.Source, cfg.Node, a.endpoints}
 		nodeConfig.Registered = a.endpoints.Registered
@@ -96,7 +104,7 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 func (a *Agent) Run(ctx context.Context) error {
 	if a.endpoints != nil {
 		defer func() { _ = a.gate.Close() }() // what is blocked stays so
-		if err := a.endpoints.Start(); err != nil {
+		if err := errors.Join(a.endpoints.Start(), a.addresses.Read()); err != nil {
 			return errors.Join(err, a.node.Close())
 		}
 	}
@@ -118,6 +126,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.endpoints != nil {
 		g.Go(func() error { return ended(a.endpoints.Run(source)) })
+		g.Go(func() error { return ended(a.addresses.Run(source)) })
 	}
 	g.Go(func() error { return ended(a.serve(ctx)) })
 	if a.reflected() {

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/endpoints"
 	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/endpoints/keeper"
+	"github.com/sluice-net/sluice/endpoints/nodeaddr"
 	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/serve"
@@ -67,6 +68,7 @@ func (a *Agent) keepEndpoints() (err error) {
 		return fmt.Errorf("--pod-interfaces: %w", err)
 	}
 	a.gate = gate.New(a.cfg.XDPPins)
+	a.addresses = nodeaddr.New(a.log.With("plugin", "endpoints"), func() { a.node.Plugin.Prompt() })
 	a.endpoints, err = keeper.New(keeper.Config{
 		Log: a.log.With("plugin", "endpoints"), Gate: a.gate, BlockNew: a.cfg.NewInterfaces != newAllow, Scope: scope,
 		CNIConf: a.cfg.CNIConfig, Results: a.cfg.CNIResults, NetNS: a.cfg.XDPNetNS, File: a.cfg.EndpointsFile, Node: a.cfg.Node,

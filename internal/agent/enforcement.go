@@ -103,7 +103,7 @@ func (c Config) node() (node.Config, error) {
 	budget, errBudget := c.pauseBudget()
 	services, errServices := c.services()
 	return node.Config{
-		Name: c.Node, Addresses: addresses, AllowNode: c.AllowNodeTraffic,
+		Name: c.Node, Addresses: func() []netip.Addr { return addresses }, AllowNode: c.AllowNodeTraffic,
 		VPPSocket: c.VPPSocket, VPPStatsSocket: c.VPPStatsSocket, ACLMemory: uint64(c.ACLMemory) << 20,
 		Timeout: c.VPPTimeout, Uplinks: c.Uplinks, HoldUnknown: c.HoldUnknownPods,
 		Established: established, Orientation: orientation, Grace: c.Grace, UDPIdle: c.UDPIdle, Sessions: c.SessionTable, Infra: infra,

@@ -19,12 +19,23 @@ func (a *Agent) specification(s clusterState) explain.Specification {
 			return "", true
 		}
 		return p.Spec.NodeName, p.Spec.NodeName != ""
-	}, map[string][]string{a.cfg.Node: slices.Concat(a.cfg.NodeAddresses, a.hostAddresses(s))})
+	}, map[string][]string{a.cfg.Node: slices.Concat(a.cfg.NodeAddresses, a.ownAddresses(), a.hostAddresses(s))})
 	spec := explain.Specification{Oracle: oracle.New(state, oracle.AllowNodeTraffic(a.cfg.AllowNodeTraffic))}
 	if a.cfg.Node != "" {
 		spec.Local = s.LocalTo(a.cfg.Node)
 	}
 	return spec
+}
+
+// ownAddresses returns the addresses that this node has, as far as the agent looks.
+func (a *Agent) ownAddresses() (out []string) {
+	if a.addresses == nil {
+		return nil
+	}
+	for _, addr := range a.addresses.List() {
+		out = append(out, addr.String())
+	}
+	return out
 }
 
 // hostAddresses returns what the objects of nodes say of the nodes of pods, where all

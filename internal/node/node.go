@@ -20,10 +20,10 @@ import (
 
 // Config of a node.
 type Config struct {
-	Name      string        // pods of this node are local; empty: all pods are
-	Addresses []netip.Addr  // of the node, beside those that its pods name
-	AllowNode bool          // permit traffic between a pod and its own node
-	Source    policy.Source // nil: changes come by Apply
+	Name      string              // pods of this node are local; empty: all pods are
+	Addresses func() []netip.Addr // policy.Deps.NodeAddresses
+	AllowNode bool                // permit traffic between a pod and its own node
+	Source    policy.Source       // nil: changes come by Apply
 	Observer  policy.Observer
 	Log       *slog.Logger
 

@@ -28,8 +28,10 @@ type Deps struct {
 	// Renderers enforce; their names must differ.
 	Renderers []renderer.Renderer
 	// Node is the agent's node: its pods are local. Empty makes all pods local.
-	Node          string
-	NodeAddresses []netip.Addr // of the node, beside those that its pods tell
+	Node string
+	// NodeAddresses returns addresses of the node beside those that its pods tell. It is asked with
+	// every transaction, and must not wait; call Prompt when they are others. nil is none.
+	NodeAddresses func() []netip.Addr
 	// Registered returns addresses that pods of the node got, from whoever makes their interfaces:
 	// a pod has them while the state has no addresses of it and no other pod with them. It is asked
 	// at every transaction, and its answer is kept; Prompt says that there is another one. Nil: none.

@@ -80,6 +80,7 @@ func (p *Plugin) apply(ctx context.Context, changes model.Changes) error {
 	}
 	p.found(p.cache.Update(changes, p.processor))
 	p.ended(p.cache.Solved())
+	p.renumber()
 	watch(StageCache)
 	resync := changes.Resync && !p.resynced
 	txn := p.configurator.NewTxn(resync)
@@ -127,13 +128,18 @@ func (p *Plugin) recommit(ctx context.Context) error {
 		return p.quarantine(ctx)
 	case !p.resynced:
 		return ctx.Err()
-	case p.Registered != nil:
+	case p.Registered != nil || p.renumber():
 		p.prompted.Store(true) // apply has all commit
 		return p.apply(ctx, model.Changes{})
 	}
 	txn := p.configurator.NewTxn(false)
 	txn.CommitAll()
 	return p.empty(ctx, txn)
+}
+
+// renumber tells the processor the addresses of the node. It reports whether they are others.
+func (p *Plugin) renumber() bool {
+	return p.NodeAddresses != nil && p.processor.SetNodeAddresses(p.NodeAddresses())
 }
 
 // empty commits a transaction that has no changes.

@@ -103,7 +103,7 @@ func (p *Plugin) wire() error {
 	p.MaxBackoff = max(p.MinBackoff, cmp.Or(p.MaxBackoff, defaultMaxBackoff))
 	p.CommitTimeout = cmp.Or(p.CommitTimeout, defaultCommitTimeout)
 	p.cache = cache.New()
-	p.processor = processor.New(p.cache, processor.Options{Node: p.Node, NodeAddresses: p.NodeAddresses})
+	p.processor = processor.New(p.cache, processor.Options{Node: p.Node})
 	p.configurator = configurator.New(configurator.Options{DenyNode: p.DenyNode, Renderers: p.Renderers, Sets: p.processor})
 	p.ledger = newLedger()
 	p.draft.Renderers = rendererStatus(nil, p.configurator.Renderers(), time.Now())

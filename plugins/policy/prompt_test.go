@@ -3,10 +3,15 @@ package policy
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
@@ -51,6 +56,30 @@ func TestAPromptDoesNotPutRetriesOff(t *testing.T) {
 		synctest.Wait()
 		if s := p.Status(); !s.InSync() {
 			t.Errorf("not tried again within twice the shortest pause: %+v", s.Renderers)
+		}
+	})
+}
+
+// TestAPromptTellsTheAddressesOfTheNode has the node get another address: renderers are told with the
+// next prompt, and not again with one behind which nothing is different.
+func TestAPromptTellsTheAddressesOfTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var addrs atomic.Pointer[[]netip.Addr]
+		addrs.Store(&[]netip.Addr{})
+		p, rs := startRecorded(t, Deps{NodeAddresses: func() []netip.Addr { return *addrs.Load() }}, "one")
+		mustApply(t, p, shop(t))
+		before := rs[0].Sets()[api.NodeSet]
+		gateway := netip.MustParseAddr("10.244.1.1")
+		addrs.Store(&[]netip.Addr{gateway})
+		p.Prompt()
+		synctest.Wait()
+		if now := rs[0].Sets()[api.NodeSet]; len(now) != len(before)+1 || !slices.Contains(now, netip.PrefixFrom(gateway, 32)) {
+			t.Errorf("addresses of the node are %v, were %v", now, before)
+		}
+		addrs.Store(&[]netip.Addr{})
+		mustApply(t, p, model.Changes{})
+		if now := rs[0].Sets()[api.NodeSet]; !slices.Equal(now, before) {
+			t.Errorf("addresses of the node are %v again, want %v", now, before)
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 // wired is a renderer over the kernel, for the pods of a cable.
 type wired struct {
+	sets map[api.SetID][]netip.Prefix
 	*wires.Cable
 	options xdp.KernelOptions
 	uplink  string // the pod whose interface is an uplink as well
@@ -67,6 +68,9 @@ type policy struct{ toPod, fromPod []api.ContivRule }
 func (w *wired) apply(policies map[string]policy) {
 	w.T.Helper()
 	txn := w.r.NewTxn(true)
+	for id, members := range w.sets {
+		txn.UpdateSet(id, members, nil)
+	}
 	for name, h := range w.Pods {
 		cfg := renderer.PodConfig{IPs: []netip.Addr{h.V4, h.V6}}
 		if l := policies[name].toPod; l != nil {

@@ -93,7 +93,7 @@ func (k *Kernel) loads() (out [16]byte, err error) {
 	}
 	h := sha256.New()
 	h.Write(bpf.Object())
-	_, err = fmt.Fprint(h, k.conf(), hz, shift, k.state[bpf.SluiceMapFlows].ValueSize(), k.history.seed(), k.crowd())
+	_, err = fmt.Fprint(h, k.conf(), hz, shift, k.state[bpf.SluiceMapFlows].ValueSize(), k.history.seed(), k.crowd(), trackingOf())
 	copy(out[:], h.Sum(nil))
 	return out, err
 }
@@ -144,7 +144,9 @@ func (k *Kernel) spec(lines, slots int, turn uint32) (*ebpf.CollectionSpec, erro
 	if err != nil {
 		return nil, err
 	}
+	connections := trackingOf()
 	for name, value := range map[string]uint32{
+		bpf.SluiceVarSkbConnection: connections.ofPacket, bpf.SluiceVarConnectionSource: connections.source, bpf.SluiceVarConnectionStep: connections.step,
 		bpf.SluiceVarConf: k.conf(), bpf.SluiceVarTicksPerSecond: hz, bpf.SluiceVarTickShift: shift, bpf.SluiceVarMemoryTurn: turn,
 		bpf.SluiceVarCrowdSize: k.crowd(),
 	} {

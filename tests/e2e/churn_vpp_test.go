@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/tests/marked"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
@@ -203,6 +204,10 @@ func (c *churn) fill() {
 	}
 	for _, o := range objects {
 		c.put(o)
+	}
+	m := marked.Marker(model.DefaultPrefix, 1)
+	if _, err := c.etcd.Put(c.t.Context(), m.Key, string(m.Value)); err != nil {
+		c.t.Fatal(err)
 	}
 }
 

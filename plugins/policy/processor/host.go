@@ -2,6 +2,7 @@ package processor
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -33,6 +34,21 @@ func (p *Processor) hostChanged(old, now *api.Node) {
 	}
 	h.addrs = addrs
 	p.tidyHost(name, h)
+}
+
+// SetNodeAddresses takes addresses of the agent's node beside those that its pods and its object
+// tell. The next Flush tells what is different. It reports whether they are others than before.
+func (p *Processor) SetNodeAddresses(addrs []netip.Addr) bool {
+	now := make([]netip.Addr, len(addrs))
+	for i, a := range addrs {
+		now[i] = a.Unmap().WithZone("")
+	}
+	if slices.Equal(p.furtherIPs, now) {
+		return false
+	}
+	p.nodeAddrs.changeAll(p.furtherIPs, now)
+	p.furtherIPs = now
+	return true
 }
 
 // countHost counts d more local pods on the node of a pod; nil is no pod. It is for

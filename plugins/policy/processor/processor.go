@@ -54,9 +54,6 @@ type Options struct {
 	// every pod is local; then the set of node addresses holds the addresses of
 	// all nodes that have pods.
 	Node string
-	// NodeAddresses are addresses of the agent's node beside those that its pods
-	// and its Node object tell.
-	NodeAddresses []netip.Addr
 }
 
 // Processor resolves policies for the local pods.
@@ -91,11 +88,12 @@ type Processor struct {
 	setBuf     []*addrSet   // of one group
 	spareLists []addrList   // to collect addresses in
 
-	nodeAddrs countedSet // of the own node
-	hosts     map[string]*host
-	doubtful  map[api.PolicyID]struct{}      // may have other problems than are known
-	problems  map[api.PolicyID][]api.Problem // of policies that have some
-	solved    []api.Problem                  // by the last Flush
+	nodeAddrs  countedSet   // of the own node
+	furtherIPs []netip.Addr // of the own node, see SetNodeAddresses
+	hosts      map[string]*host
+	doubtful   map[api.PolicyID]struct{}      // may have other problems than are known
+	problems   map[api.PolicyID][]api.Problem // of policies that have some
+	solved     []api.Problem                  // by the last Flush
 }
 
 // groupState is what the processor knows of a group.
@@ -108,7 +106,7 @@ type groupState struct {
 // New returns a processor for an empty state. The state must be the cache that it
 // is going to watch.
 func New(state State, opts Options) *Processor {
-	p := &Processor{
+	return &Processor{
 		state:      state,
 		node:       opts.Node,
 		newID:      api.NewSetID,
@@ -127,10 +125,6 @@ func New(state State, opts Options) *Processor {
 		doubtful:   map[api.PolicyID]struct{}{},
 		problems:   map[api.PolicyID][]api.Problem{},
 	}
-	for _, a := range opts.NodeAddresses {
-		p.nodeAddrs.change(a.Unmap().WithZone(""), 1)
-	}
-	return p
 }
 
 func (p *Processor) isLocal(pod *api.Pod) bool {

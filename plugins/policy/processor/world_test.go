@@ -188,6 +188,7 @@ type world struct {
 	proc  *processor.Processor
 	sink  *recorder
 	state map[model.ID]proto.Message
+	addrs []netip.Addr         // SetNodeAddresses
 	found []api.Problem        // by the last step
 	known map[api.Problem]bool // what was found and not solved since
 }
@@ -197,6 +198,14 @@ func newWorld(t tb, opts processor.Options) *world {
 	w := &world{t: t, cache: c, proc: processor.New(c, opts), sink: newRecorder(t), state: map[model.ID]proto.Message{}, known: map[api.Problem]bool{}}
 	w.resync()
 	return w
+}
+
+// renumber gives the node other addresses beside those that its pods and its object tell.
+func (w *world) renumber(addrs []netip.Addr) {
+	w.t.Helper()
+	w.addrs = addrs
+	w.proc.SetNodeAddresses(addrs)
+	w.apply()
 }
 
 // apply brings objects to a new state, all in one batch.

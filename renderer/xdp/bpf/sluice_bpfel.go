@@ -67,33 +67,36 @@ type SluiceTelling struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	SluiceMapEvents         = "events"
-	SluiceMapFar            = "far"
-	SluiceMapFragments      = "fragments"
-	SluiceMapNames          = "names"
-	SluiceMapTokens         = "tokens"
-	SluiceProgAskFrom       = "ask_from"
-	SluiceProgAskTo         = "ask_to"
-	SluiceProgFromPod       = "from_pod"
-	SluiceProgProbeFrom     = "probe_from"
-	SluiceProgProbeTo       = "probe_to"
-	SluiceProgToPod         = "to_pod"
-	SluiceProgXdpFromPod    = "xdp_from_pod"
-	SluiceProgXdpToPod      = "xdp_to_pod"
-	SluiceProgXdpUplink     = "xdp_uplink"
-	SluiceVarConf           = "conf"
-	SluiceVarCpus           = "cpus"
-	SluiceVarCrowdSize      = "crowd_size"
-	SluiceVarEventIsKept    = "event_is_kept"
-	SluiceVarFlowMask       = "flow_mask"
-	SluiceVarFlowSeed       = "flow_seed"
-	SluiceVarHitPlaces      = "hit_places"
-	SluiceVarHitSlots       = "hit_slots"
-	SluiceVarMemLines       = "mem_lines"
-	SluiceVarMemoryTurn     = "memory_turn"
-	SluiceVarReorders       = "reorders"
-	SluiceVarTickShift      = "tick_shift"
-	SluiceVarTicksPerSecond = "ticks_per_second"
+	SluiceMapEvents           = "events"
+	SluiceMapFar              = "far"
+	SluiceMapFragments        = "fragments"
+	SluiceMapNames            = "names"
+	SluiceMapTokens           = "tokens"
+	SluiceProgAskFrom         = "ask_from"
+	SluiceProgAskTo           = "ask_to"
+	SluiceProgFromPod         = "from_pod"
+	SluiceProgProbeFrom       = "probe_from"
+	SluiceProgProbeTo         = "probe_to"
+	SluiceProgToPod           = "to_pod"
+	SluiceProgXdpFromPod      = "xdp_from_pod"
+	SluiceProgXdpToPod        = "xdp_to_pod"
+	SluiceProgXdpUplink       = "xdp_uplink"
+	SluiceVarConf             = "conf"
+	SluiceVarConnectionSource = "connection_source"
+	SluiceVarConnectionStep   = "connection_step"
+	SluiceVarCpus             = "cpus"
+	SluiceVarCrowdSize        = "crowd_size"
+	SluiceVarEventIsKept      = "event_is_kept"
+	SluiceVarFlowMask         = "flow_mask"
+	SluiceVarFlowSeed         = "flow_seed"
+	SluiceVarHitPlaces        = "hit_places"
+	SluiceVarHitSlots         = "hit_slots"
+	SluiceVarMemLines         = "mem_lines"
+	SluiceVarMemoryTurn       = "memory_turn"
+	SluiceVarReorders         = "reorders"
+	SluiceVarSkbConnection    = "skb_connection"
+	SluiceVarTickShift        = "tick_shift"
+	SluiceVarTicksPerSecond   = "ticks_per_second"
 )
 
 // LoadSluice returns the embedded CollectionSpec for Sluice.
@@ -164,19 +167,22 @@ type SluiceMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SluiceVariableSpecs struct {
-	Conf           *ebpf.VariableSpec `ebpf:"conf"`
-	Cpus           *ebpf.VariableSpec `ebpf:"cpus"`
-	CrowdSize      *ebpf.VariableSpec `ebpf:"crowd_size"`
-	EventIsKept    *ebpf.VariableSpec `ebpf:"event_is_kept"`
-	FlowMask       *ebpf.VariableSpec `ebpf:"flow_mask"`
-	FlowSeed       *ebpf.VariableSpec `ebpf:"flow_seed"`
-	HitPlaces      *ebpf.VariableSpec `ebpf:"hit_places"`
-	HitSlots       *ebpf.VariableSpec `ebpf:"hit_slots"`
-	MemLines       *ebpf.VariableSpec `ebpf:"mem_lines"`
-	MemoryTurn     *ebpf.VariableSpec `ebpf:"memory_turn"`
-	Reorders       *ebpf.VariableSpec `ebpf:"reorders"`
-	TickShift      *ebpf.VariableSpec `ebpf:"tick_shift"`
-	TicksPerSecond *ebpf.VariableSpec `ebpf:"ticks_per_second"`
+	Conf             *ebpf.VariableSpec `ebpf:"conf"`
+	ConnectionSource *ebpf.VariableSpec `ebpf:"connection_source"`
+	ConnectionStep   *ebpf.VariableSpec `ebpf:"connection_step"`
+	Cpus             *ebpf.VariableSpec `ebpf:"cpus"`
+	CrowdSize        *ebpf.VariableSpec `ebpf:"crowd_size"`
+	EventIsKept      *ebpf.VariableSpec `ebpf:"event_is_kept"`
+	FlowMask         *ebpf.VariableSpec `ebpf:"flow_mask"`
+	FlowSeed         *ebpf.VariableSpec `ebpf:"flow_seed"`
+	HitPlaces        *ebpf.VariableSpec `ebpf:"hit_places"`
+	HitSlots         *ebpf.VariableSpec `ebpf:"hit_slots"`
+	MemLines         *ebpf.VariableSpec `ebpf:"mem_lines"`
+	MemoryTurn       *ebpf.VariableSpec `ebpf:"memory_turn"`
+	Reorders         *ebpf.VariableSpec `ebpf:"reorders"`
+	SkbConnection    *ebpf.VariableSpec `ebpf:"skb_connection"`
+	TickShift        *ebpf.VariableSpec `ebpf:"tick_shift"`
+	TicksPerSecond   *ebpf.VariableSpec `ebpf:"ticks_per_second"`
 }
 
 // SluiceObjects contains all objects after they have been loaded into the kernel.
@@ -220,19 +226,22 @@ func (m *SluiceMaps) Close() error {
 //
 // It can be passed to LoadSluiceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SluiceVariables struct {
-	Conf           *ebpf.Variable `ebpf:"conf"`
-	Cpus           *ebpf.Variable `ebpf:"cpus"`
-	CrowdSize      *ebpf.Variable `ebpf:"crowd_size"`
-	EventIsKept    *ebpf.Variable `ebpf:"event_is_kept"`
-	FlowMask       *ebpf.Variable `ebpf:"flow_mask"`
-	FlowSeed       *ebpf.Variable `ebpf:"flow_seed"`
-	HitPlaces      *ebpf.Variable `ebpf:"hit_places"`
-	HitSlots       *ebpf.Variable `ebpf:"hit_slots"`
-	MemLines       *ebpf.Variable `ebpf:"mem_lines"`
-	MemoryTurn     *ebpf.Variable `ebpf:"memory_turn"`
-	Reorders       *ebpf.Variable `ebpf:"reorders"`
-	TickShift      *ebpf.Variable `ebpf:"tick_shift"`
-	TicksPerSecond *ebpf.Variable `ebpf:"ticks_per_second"`
+	Conf             *ebpf.Variable `ebpf:"conf"`
+	ConnectionSource *ebpf.Variable `ebpf:"connection_source"`
+	ConnectionStep   *ebpf.Variable `ebpf:"connection_step"`
+	Cpus             *ebpf.Variable `ebpf:"cpus"`
+	CrowdSize        *ebpf.Variable `ebpf:"crowd_size"`
+	EventIsKept      *ebpf.Variable `ebpf:"event_is_kept"`
+	FlowMask         *ebpf.Variable `ebpf:"flow_mask"`
+	FlowSeed         *ebpf.Variable `ebpf:"flow_seed"`
+	HitPlaces        *ebpf.Variable `ebpf:"hit_places"`
+	HitSlots         *ebpf.Variable `ebpf:"hit_slots"`
+	MemLines         *ebpf.Variable `ebpf:"mem_lines"`
+	MemoryTurn       *ebpf.Variable `ebpf:"memory_turn"`
+	Reorders         *ebpf.Variable `ebpf:"reorders"`
+	SkbConnection    *ebpf.Variable `ebpf:"skb_connection"`
+	TickShift        *ebpf.Variable `ebpf:"tick_shift"`
+	TicksPerSecond   *ebpf.Variable `ebpf:"ticks_per_second"`
 }
 
 // SluicePrograms contains all programs after they have been loaded into the kernel.

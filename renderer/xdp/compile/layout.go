@@ -31,9 +31,11 @@ const (
 const nextNode uint32 = 1 << 29
 
 // Allow is the bit of a verdict that permits. The bits of SlotMask number the counter of
-// the rule that decided.
+// the rule that decided. OwnNode is the bit of a rule about what the own node sends to pods: it holds
+// for packets that were made there, and for no others with an address of the node.
 const (
 	Allow    uint32 = 1 << 29
+	OwnNode  uint32 = 1 << 28
 	SlotMask uint32 = 1<<28 - 1
 )
 

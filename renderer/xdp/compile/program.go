@@ -205,6 +205,9 @@ func (p *program) cell(r *row, place int, of []int, inLine *bool) uint32 {
 		if rules[rule].Action == api.Permit {
 			v |= Allow
 		}
+		if p.side == ToPod && rules[rule].Src == api.SetNet(api.NodeSet) {
+			v |= OwnNode
+		}
 		return v
 	}
 	if !p.ports {

@@ -41,8 +41,11 @@ static long (*xdp_load)(void *xdp, __u32 at, void *to, __u32 len) = (void *)189;
 static void *(*ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (void *)131;
 static void (*ringbuf_submit)(void *data, __u64 flags) = (void *)132;
 static __u64 (*ktime_coarse_ns)(void) = (void *)160;
+static long (*probe_read_kernel)(void *to, __u32 len, const void *from) = (void *)113;
 static __u64 (*jiffies)(void) = (void *)118; /* a load, not a call */
 #define RB_NO_WAKEUP 1
+/* The kernel's own form of a packet, since 6.2. */
+extern void *bpf_cast_to_kern_ctx(void *ctx) __attribute__((section(".ksyms"), weak));
 
 /* The first fields of struct __sk_buff. */
 struct __sk_buff {

@@ -14,6 +14,7 @@
 #define SMALL_VALUE 8
 #define NEXT_NODE (1U << 29)
 #define ALLOW (1U << 29)
+#define OWN_NODE (1U << 28) /* for who sends as the own node: only if the packet was made there */
 #define SLOT_MASK ((1U << 28) - 1)
 #define NODE_MISS 0
 #define NODE_CELL 1

@@ -26,12 +26,18 @@ struct packet {
 	__u8 to_pod;
 	__u8 begins;   /* a flow, which was noted */
 	__u8 hairpin;  /* from the pod's own interface */
-	__u8 zero[2];
+	__u8 origin;   /* of what comes to the pod, one of the values below */
+	__u8 zero;
+	__u32 sender;  /* the class of who sent it, before the node translated its source */
 	__u32 inner;
 	__u32 bytes;
 	__u32 generation; /* of all lists, read before any of them */
 	__u32 now;        /* in units of time */
 };
+
+/* Where a packet to a pod comes from: from whom its source says, or from an interface, so that it may have
+ * the source of this node because that was put there; then its sender may be known. */
+enum { AS_ADDRESSED = 0, ELSEWHERE, TRANSLATED };
 
 #define TCP_FIN 1
 #define TCP_SYN 2

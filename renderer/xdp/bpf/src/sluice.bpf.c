@@ -78,13 +78,30 @@ on_its_own int owns(__u32 line, __u32 v6, struct address *a)
 	return 0;
 }
 
-/* of returns the verdict of one direction's list, which permits when there is none. */
-inline_always __u32 of(struct line *record, struct packet *p, __u32 class, int to_pod)
+/* listed returns the verdict of one direction's list, which permits when there is none. */
+inline_always __u32 listed(struct line *record, struct packet *p, __u32 class, int to_pod)
 {
 	if (!(record->w[RECORD_FLAGS] & (to_pod ? FLAG_TO_POD : FLAG_FROM_POD)))
 		return ALLOW;
 	__u32 port = to_pod ? p->local_port : p->remote_port, source = to_pod ? p->remote_port : p->local_port;
 	return verdict(record, to_pod, class, p->place, source, p->place == PLACE_OTHER ? p->protocol : port);
+}
+
+/* by_sender returns the verdict about a packet that has an address of this node as source and was not made here: that
+ * about its sender. Nothing is permitted if that is not known. */
+never_inline __u32 by_sender(struct line *record, struct packet *p)
+{
+	if (p->origin != TRANSLATED)
+		return 0;
+	__u32 v = listed(record, p, p->sender, 1);
+	return v & OWN_NODE ? 0 : v;
+}
+
+/* of returns the verdict of one direction's list about who sent the packet. */
+inline_always __u32 of(struct line *record, struct packet *p, __u32 class, int to_pod)
+{
+	__u32 v = listed(record, p, class, to_pod);
+	return to_pod && unlikely(v & OWN_NODE) && p->origin ? by_sender(record, p) : v;
 }
 
 inline_always __u32 class_of(struct line *record, struct packet *p)
@@ -106,7 +123,7 @@ on_its_own __u32 without_ports(__u32 line, struct packet *p)
 	if (flags & (FLAG_PORTS_TO << dir) || class >= record->w[RECORD_CLASSES + dir])
 		return 0;
 	__u32 cell = word_at(row_of(record, dir, class), p->place & 3);
-	return cell & KIND_MASK ? 0 : cell;
+	return cell & KIND_MASK || (cell & OWN_NODE && p->origin) ? 0 : cell;
 }
 
 /* decide says what becomes of a packet, in the direction that it has. With look, nothing is
@@ -320,7 +337,9 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 		}
 	}
 	__u32 class = class_of(record, p);
-	__u32 v = of(record, p, class, to_pod);
+	__u32 v = listed(record, p, class, to_pod);
+	if (to_pod && unlikely(v & OWN_NODE) && p->origin)
+		return -1;
 	if (p->kind == FIRST_PACKET) {
 		if (unlikely(listens(v & ALLOW)))
 			return -1;
@@ -350,6 +369,31 @@ inline_always int settle(__u32 id, struct packet *p, int reason, const int how)
 	return 0;
 }
 
+/* What is known of the kernel's forms of packets and of connections that it tracks, in bytes: where a packet has its
+ * connection, where that has the source of its first direction, and how far behind that of the other is. 0: not known. */
+volatile const __u32 skb_connection = 0, connection_source = 0, connection_step = 0;
+
+/* from_whom finds out who sent a packet to a pod that came by an interface. The kernel translates sources behind
+ * the point that policy is about, and has in the connection who sent (struct nf_conn, include/net/netfilter). */
+never_inline void from_whom(struct __sk_buff *skb, struct packet *p, __u32 line)
+{
+	struct line *record = line_at(line);
+	struct address sender = {};
+	__u64 connection = 0;
+	if (!record || !skb_connection || !bpf_cast_to_kern_ctx)
+		return;
+	void *packet = bpf_cast_to_kern_ctx(skb);
+	if (probe_read_kernel(&connection, sizeof(connection), packet + skb_connection) || !(connection & ~7ULL))
+		return;
+	__u64 source = (connection & ~7ULL) + connection_source + ((connection & 7) >= 3 ? connection_step : 0);
+	if (probe_read_kernel(&sender, sizeof(sender), (void *)source))
+		return;
+	for (int i = 0; i < 4; i++)
+		sender.w[i] = ntohl(sender.w[i]);
+	p->sender = p->v6 ? class6(record->w[RECORD_ROOT6], &sender) : class4(record->w[RECORD_ROOT4], sender.w[0]);
+	p->origin = TRANSLATED;
+}
+
 inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const int how)
 {
 	struct packet p = { .to_pod = to_pod, .bytes = skb->len, .generation = generation(), .now = now_units() };
@@ -358,10 +402,13 @@ inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const in
 		return settle(id, &p, conf & CONF_CLOSED ? IS_UNKNOWN : PERMITTED, how) ? TC_NEXT : TC_SHOT;
 	int parsed = PARSED, reason = -1;
 	p.hairpin = to_pod && skb->ingress_ifindex == id;
+	p.origin = to_pod && skb->ingress_ifindex ? ELSEWHERE : AS_ADDRESSED;
 	if (likely(fast(&p, (void *)(long)skb->data, (void *)(long)skb->data_end, to_pod)))
 		reason = quick(line, &p, to_pod, how);
 	else
 		parsed = parse_skb(skb, &p);
+	if (reason < 0 && p.origin)
+		from_whom(skb, &p, line);
 	if (reason < 0)
 		reason = judge(line, &p, parsed, how);
 	if (unlikely(reason == ASK_ABOUT))
@@ -389,6 +436,7 @@ inline_always int xdp(struct xdp_md *ctx, __u32 id, const int to_pod, const int 
 	if (unlikely(!line))
 		return settle(id, &p, conf & CONF_CLOSED && how == ENFORCE ? IS_UNKNOWN : PERMITTED, how) ? XDP_PASS : XDP_DROP;
 	int parsed = PARSED, reason = -1;
+	p.origin = how == EARLY ? ELSEWHERE : AS_ADDRESSED;
 	if (likely(fast(&p, data, end, to_pod)))
 		reason = quick(line, &p, to_pod, how);
 	else

@@ -1,0 +1,134 @@
+// Package nodeaddr knows the addresses of a node whose kernel enforces: those of its interfaces,
+// bridges and gateways of pods included.
+//
+// # Place in the flow
+//
+// Beside the keeper of endpoints: the policy plugin asks for the addresses, and pods may always talk
+// with their own node.
+//
+// # Invariants
+//
+//   - What only pods are told, as the addresses of services that IPVS has at an interface, is none.
+//   - A look-up that fails changes nothing.
+package nodeaddr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// services is the interface at which kube-proxy has the addresses of services in IPVS mode.
+const services = "kube-ipvs0"
+
+// retry is how long after a failure it is tried again.
+const retry = time.Second
+
+// Addresses are those of the network namespace in which its methods are called first. They may be
+// called by any goroutine.
+type Addresses struct {
+	log      *slog.Logger
+	onChange func()
+	known    atomic.Pointer[[]netip.Addr]
+}
+
+// New returns addresses that are not known yet. The function is called when they are others; it must
+// not wait.
+func New(log *slog.Logger, onChange func()) *Addresses {
+	a := &Addresses{log: log, onChange: onChange}
+	a.known.Store(new([]netip.Addr))
+	return a
+}
+
+// List returns the addresses, sorted. The caller must not change them.
+func (a *Addresses) List() []netip.Addr { return *a.known.Load() }
+
+// Read reads the addresses.
+func (a *Addresses) Read() error {
+	now, err := read()
+	if err != nil {
+		return fmt.Errorf("addresses of the node: %w", err)
+	}
+	if before := a.known.Swap(&now); !slices.Equal(*before, now) {
+		a.log.Info("addresses of the node, which its pods may always talk with", "addresses", now)
+		a.onChange()
+	}
+	return nil
+}
+
+// Run follows the addresses until the context ends.
+func (a *Addresses) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := a.follow(ctx); err != nil {
+			a.log.Warn("addresses of the node could not be followed, it is tried again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry): // messages may have been lost
+		}
+	}
+	return ctx.Err()
+}
+
+// follow reads the addresses whenever one comes or goes, until messages may have been lost.
+func (a *Addresses) follow(ctx context.Context) error {
+	updates := make(chan netlink.AddrUpdate, 64)
+	options := netlink.AddrSubscribeOptions{ErrorCallback: func(error) {}}
+	if err := netlink.AddrSubscribeWithOptions(updates, ctx.Done(), options); err != nil {
+		return err
+	}
+	for {
+		if err := a.Read(); err != nil {
+			return err
+		}
+		if _, ok := <-updates; !ok {
+			return nil
+		}
+		for len(updates) > 0 {
+			<-updates
+		}
+	}
+}
+
+// read asks the kernel.
+func read() ([]netip.Addr, error) {
+	hidden := -1
+	switch l, err := netlink.LinkByName(services); {
+	case err == nil:
+		hidden = l.Attrs().Index
+	case !errors.As(err, &netlink.LinkNotFoundError{}):
+		return nil, err
+	}
+	all, err := netlink.AddrList(nil, unix.AF_UNSPEC)
+	for range 8 {
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break // else something came or went meanwhile, and may be missing
+		}
+		all, err = netlink.AddrList(nil, unix.AF_UNSPEC)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []netip.Addr
+	for _, one := range all {
+		if addr, ok := netip.AddrFromSlice(one.IP); ok && one.LinkIndex != hidden && counts(addr.Unmap()) {
+			out = append(out, addr.Unmap())
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out), nil
+}
+
+// counts reports whether an address can be a node's for others: it is neither of the node alone, nor
+// of one link alone.
+func counts(a netip.Addr) bool {
+	return a.IsValid() && !a.IsLoopback() && !a.IsUnspecified() && !a.IsMulticast() && (!a.IsLinkLocalUnicast() || a.Is4())
+}

@@ -1,0 +1,109 @@
+package xdp_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/tests/wires"
+)
+
+// own are the addresses of the node in these tests.
+var own = map[int]netip.Addr{4: netip.MustParseAddr("10.99.9.9"), 6: netip.MustParseAddr("fd00::99")}
+
+// translate has packets of a pod to another one leave the node's stack with an address of the node, as
+// kube-proxy does with those to a NodePort.
+func (w *wired) translate(from, to string, family int) {
+	w.T.Helper()
+	program := map[int]string{4: "iptables", 6: "ip6tables"}[family]
+	if _, err := exec.LookPath(program); err != nil {
+		w.T.Skipf("no packets are translated here: %v", err)
+	}
+	w.Must(wires.Inside(w.Node, func() error {
+		out, err := exec.Command(program, "-w", "-t", "nat", "-A", "POSTROUTING", "-s", w.Pods[from].Addr(family).String(),
+			"-d", w.Pods[to].Addr(family).String(), "-j", "SNAT", "--to-source", own[family].String()).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}))
+}
+
+// fromNode reports whether a process of the node reaches a pod.
+func (w *wired) fromNode(to string, family int) (ok bool) {
+	w.T.Helper()
+	w.Must(wires.Inside(w.Node, func() error {
+		conn, err := net.DialTimeout("tcp", netip.AddrPortFrom(w.Pods[to].Addr(family), 80).String(), time.Second)
+		if ok = err == nil; ok {
+			return conn.Close()
+		}
+		return nil
+	}))
+	return ok
+}
+
+// TestTheNodeIsWhoSendsFromTheNode has a pod that the own node may reach, as the kubelet must: so may
+// processes of the node, and nobody else whose packets only got an address of the node on their
+// way. Those are judged by who sent them.
+func TestTheNodeIsWhoSendsFromTheNode(t *testing.T) {
+	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeGeneric} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel() // they wait most of the time
+			w := newWired(t, mode, xdp.KernelOptions{}, "a", "b", "c", "d")
+			w.Must(wires.Inside(w.Node, func() error {
+				lo, err := netlink.LinkByName("lo")
+				for _, addr := range own {
+					if err == nil {
+						err = netlink.AddrAdd(lo, &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}})
+					}
+				}
+				return err
+			}))
+			w.Serve("b", 80)
+			for _, family := range []int{4, 6} {
+				w.translate("a", "b", family)
+				w.translate("c", "b", family)
+				w.origins(family)
+			}
+		})
+	}
+}
+
+func (w *wired) origins(family int) {
+	node := api.ContivRule{Action: api.Permit, Src: api.SetNet(api.NodeSet)}
+	w.sets = map[api.SetID][]netip.Prefix{api.NodeSet: {netip.PrefixFrom(own[4], 32), netip.PrefixFrom(own[6], 128)}}
+	for name, p := range map[string]policy{
+		"ingress":          {toPod: append([]api.ContivRule{node}, w.rules("c", api.TCP, api.Port(80))...)},
+		"both":             {toPod: append([]api.ContivRule{node}, w.rules("c", api.TCP, api.Port(80))...), fromPod: closed},
+		"denied before it": {toPod: append(append(deny(w.rules("a", api.AnyProtocol, api.AnyPort)), node), w.rules("c", api.TCP, api.Port(80))...), fromPod: closed},
+	} {
+		w.apply(map[string]policy{"b": p})
+		if !w.fromNode("b", family) {
+			w.T.Errorf("%s, IPv%d: the node does not reach its pod", name, family)
+		}
+		w.Can(false, name+": from a pod, with the node's address", "a", "b", "tcp", family, 80)
+		w.Can(true, name+": from a pod that may, with the node's address", "c", "b", "tcp", family, 80)
+		w.Can(false, name+": a port that it may not", "c", "b", "udp", family, 80)
+		w.Can(false, name+": another pod", "d", "b", "tcp", family, 80)
+	}
+	w.apply(map[string]policy{"b": {toPod: []api.ContivRule{node, {Action: api.Permit}}, fromPod: closed}})
+	w.Can(true, "everybody may: with the node's address", "a", "b", "tcp", family, 80)
+	w.apply(map[string]policy{"b": {toPod: w.rules("c", api.TCP, api.Port(80)), fromPod: closed}})
+	if w.fromNode("b", family) {
+		w.T.Errorf("IPv%d: the node reaches a pod that it may not", family)
+	}
+}
+
+func deny(rules []api.ContivRule) []api.ContivRule {
+	for i := range rules {
+		rules[i].Action = api.Deny
+	}
+	return rules
+}

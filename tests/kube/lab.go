@@ -1,0 +1,233 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// control is the name of the machine that has the control plane. To nodes it is the outside, too.
+const control = "control"
+
+// Addresses of the lab. The network of the machines is TEST-NET-1 (RFC 5737).
+const (
+	controlIP  = "192.0.2.1"
+	clusterNet = "10.244.0.0/16"
+	serviceNet = "10.96.0.0/16"
+	serviceIP  = "10.96.0.1"
+	dnsIP      = "10.96.0.10"
+)
+
+// lab is one cluster: what up was told is kept in its folder, for the other commands.
+type lab struct {
+	dir string
+
+	Bin, Kube, Source string
+	CNI, Proxy        string
+	Nodes             int
+	Bare              bool
+}
+
+func nodeName(n int) string { return fmt.Sprint("node-", n) }
+func nodeIP(n int) string   { return fmt.Sprint("192.0.2.", 10+n) }
+func podNet(n int) string   { return fmt.Sprintf("10.244.%d.0/24", n) }
+func gateway(n int) string  { return fmt.Sprintf("10.244.%d.1", n) }
+
+// path returns a path below the folder of the lab.
+func (l *lab) path(elements ...string) string {
+	return filepath.Join(append([]string{l.dir}, elements...)...)
+}
+
+// machines returns the names of all machines, the control plane first.
+func (l *lab) machines() []string {
+	out := []string{control}
+	for n := range l.Nodes {
+		out = append(out, nodeName(n+1))
+	}
+	return out
+}
+
+// check says what is wrong with the settings, and makes paths absolute.
+func (l *lab) check() error {
+	if !slices.Contains([]string{"ptp", "bridge"}, l.CNI) {
+		return fmt.Errorf("--cni %q is neither ptp nor bridge", l.CNI)
+	}
+	if !slices.Contains([]string{"nftables", "iptables", "ipvs"}, l.Proxy) {
+		return fmt.Errorf("--proxy %q is none of nftables, iptables, ipvs", l.Proxy)
+	}
+	if l.Nodes < 1 || l.Nodes > 9 {
+		return fmt.Errorf("--nodes %d is not from 1 to 9", l.Nodes)
+	}
+	for _, p := range []*string{&l.Bin, &l.Kube, &l.Source} {
+		abs, err := filepath.Abs(*p)
+		if err != nil {
+			return err
+		}
+		*p = abs
+	}
+	return l.programsThere()
+}
+
+// packages are those of Debian that have what is run.
+const packages = "containerd runc containernetworking-plugins iptables nftables conntrack"
+
+// programsThere says which program is missing, and where it comes from.
+func (l *lab) programsThere() error {
+	for _, name := range []string{"containerd", "ctr", "runc", "iptables", "nft", "conntrack", "nsenter"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return fmt.Errorf("%s is missing: apt-get install %s", name, packages)
+		}
+	}
+	if _, err := os.Stat(cniPlugins + "/ptp"); err != nil {
+		return fmt.Errorf("%s/ptp is missing: apt-get install %s", cniPlugins, packages)
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl", "agnhost"} {
+		if _, err := os.Stat(filepath.Join(l.Kube, name)); err != nil {
+			return fmt.Errorf("%s is not in %s: make kube builds it", name, l.Kube)
+		}
+	}
+	for _, name := range []string{"sluice-agent", "sluice-ksr", "sluicectl", "sluice-cni"} {
+		if _, err := os.Stat(filepath.Join(l.Bin, name)); err != nil {
+			return fmt.Errorf("%s is not in %s: make build builds it", name, l.Bin)
+		}
+	}
+	return nil
+}
+
+func (l *lab) save() error {
+	text, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(l.path("lab.json"), text, 0o600)
+}
+
+// load reads what up was told.
+func (l *lab) load() error {
+	text, err := os.ReadFile(l.path("lab.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("there is no cluster in %s: start one with up", l.dir)
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, l)
+}
+
+// pid returns the first process of a machine, 0 when it does not run.
+func (l *lab) pid(machine string) int {
+	text, err := os.ReadFile(l.path(machine, "pid"))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0
+	}
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || !strings.Contains(string(line), l.path(machine)) {
+		return 0 // it ended, and another process has its number
+	}
+	return pid
+}
+
+// inside returns a command line that runs on a machine.
+func (l *lab) inside(machine string, args ...string) ([]string, error) {
+	pid := l.pid(machine)
+	if pid == 0 {
+		return nil, fmt.Errorf("%s does not run", machine)
+	}
+	return append([]string{"nsenter", "-t", strconv.Itoa(pid), "-m", "-n", "-p", "-u", "-i", "--"}, args...), nil
+}
+
+// run runs a command on a machine, and returns what it printed. Its error has the output.
+func (l *lab) run(machine, input string, args ...string) (string, error) {
+	line, err := l.inside(machine, args...)
+	if err != nil {
+		return "", err
+	}
+	c := exec.Command(line[0], line[1:]...)
+	c.Stdin = strings.NewReader(input)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %s: %w\n%s", machine, strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// become replaces this process by one on a machine, which has the programs of the lab.
+func (l *lab) become(machine string, args []string) error {
+	line, err := l.inside(machine, args...)
+	if err != nil {
+		return err
+	}
+	program, err := exec.LookPath(line[0])
+	if err != nil {
+		return err
+	}
+	if err := os.Setenv("PATH", l.Bin+":"+l.Kube+":"+os.Getenv("PATH")); err != nil {
+		return err
+	}
+	return syscall.Exec(program, line, os.Environ())
+}
+
+func (l *lab) kubectl() []string {
+	return []string{filepath.Join(l.Kube, "kubectl"), "--kubeconfig", l.path("admin.conf")}
+}
+
+// kube runs kubectl.
+func (l *lab) kube(input string, args ...string) (string, error) {
+	return l.run(control, input, append(l.kubectl(), args...)...)
+}
+
+// status prints which programs run.
+func (l *lab) status(w io.Writer) error {
+	for _, m := range l.machines() {
+		pid := l.pid(m)
+		if pid == 0 {
+			fmt.Fprintf(w, "%s\tdoes not run\n", m)
+			continue
+		}
+		out, err := l.run(m, "", "ps", "-e", "-o", "pid,etime,rss,comm")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%s\tpid %d, logs in %s\n%s\n", m, pid, l.path(m, "log"), out)
+	}
+	return nil
+}
+
+// down stops all machines and removes everything.
+func (l *lab) down() error {
+	for _, m := range l.machines() {
+		if pid := l.pid(m); pid != 0 {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				return fmt.Errorf("stop %s: %w", m, err)
+			}
+		}
+	}
+	for _, m := range l.machines() {
+		if err := await("the end of "+m, func() error {
+			if l.pid(m) != 0 {
+				return errors.New("it still runs")
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if err := removeGroups(m); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(l.dir)
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == initCommand {
+		fmt.Fprintln(os.Stderr, supervise(os.Args[2]))
+		os.Exit(1)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// command returns the command line.
+func command() *cobra.Command {
+	l := &lab{}
+	c := &cobra.Command{
+		Use: "kube", Short: "A real Kubernetes with Sluice on this machine, in namespaces of its own",
+		Example: `  go run ./tests/kube up                          # two nodes, kube-proxy in nftables mode
+  go run ./tests/kube up --proxy iptables --cni bridge
+  go run ./tests/kube kubectl get pods -A -o wide
+  go run ./tests/kube exec node-1 -- sluicectl get endpoints
+  go run ./tests/kube down`,
+		SilenceUsage: true, SilenceErrors: true,
+		PersistentPreRunE: func(c *cobra.Command, _ []string) (err error) {
+			if os.Geteuid() != 0 {
+				return errors.New("this needs root: it makes namespaces and mounts")
+			}
+			if l.dir, err = filepath.Abs(l.dir); err != nil || c.Name() == "up" {
+				return err
+			}
+			return l.load()
+		},
+	}
+	c.PersistentFlags().StringVar(&l.dir, "dir", filepath.Join(os.TempDir(), "sluice-kube"), "folder for everything that is written")
+	up := &cobra.Command{
+		Use: "up", Short: "Start what is not running, and install Sluice", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return l.up(c.Context()) },
+	}
+	f := up.Flags()
+	f.StringVar(&l.Bin, "bin", "bin", "folder with the binaries of Sluice")
+	f.StringVar(&l.Kube, "kube-bin", "bin/tools/kube", "folder with the binaries of Kubernetes and etcd")
+	f.StringVar(&l.Source, "source", ".", "checkout of Sluice, for deploy/")
+	f.StringVar(&l.CNI, "cni", "ptp", "main CNI plugin: ptp or bridge")
+	f.StringVar(&l.Proxy, "proxy", "nftables", "mode of kube-proxy: nftables, iptables or ipvs")
+	f.IntVar(&l.Nodes, "nodes", 2, "number of nodes, 1 to 9")
+	f.BoolVar(&l.Bare, "bare", false, "without Sluice")
+	c.AddCommand(up,
+		&cobra.Command{
+			Use: "down", Short: "Stop everything and remove what it left", Args: cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error { return l.down() },
+		},
+		&cobra.Command{
+			Use: "status", Short: "Show which programs run", Args: cobra.NoArgs,
+			RunE: func(c *cobra.Command, _ []string) error { return l.status(c.OutOrStdout()) },
+		},
+		&cobra.Command{
+			Use: "kubectl ARGUMENT...", Short: "Run kubectl as an administrator", DisableFlagParsing: true,
+			RunE: func(_ *cobra.Command, args []string) error { return l.become(control, append(l.kubectl(), args...)) },
+		},
+		&cobra.Command{
+			Use: "exec NODE -- COMMAND...", Short: "Run a command on a node, or on \"" + control + "\"", Args: cobra.MinimumNArgs(2),
+			RunE: func(_ *cobra.Command, args []string) error { return l.become(args[0], args[1:]) },
+		})
+	return c
+}

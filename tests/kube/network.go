@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// fabric is the bridge on the control machine that all nodes are at.
+const fabric = "fabric"
+
+// handle opens the network of a machine.
+func (l *lab) handle(machine string) (*netlink.Handle, netns.NsHandle, error) {
+	ns, err := netns.GetFromPid(l.pid(machine))
+	if err != nil {
+		return nil, ns, fmt.Errorf("network of %s: %w", machine, err)
+	}
+	h, err := netlink.NewHandleAt(ns)
+	if err != nil {
+		return nil, ns, errors.Join(err, ns.Close())
+	}
+	return h, ns, nil
+}
+
+// addFabric makes the network of the control machine.
+func (l *lab) addFabric() error {
+	h, ns, err := l.handle(control)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	defer h.Close()
+	if _, err := h.LinkByName(fabric); err == nil {
+		return nil
+	}
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: fabric}}
+	if err := h.LinkAdd(bridge); err != nil {
+		return err
+	}
+	return errors.Join(loopback(h), address(h, bridge, controlIP+"/24"))
+}
+
+// plug connects a node with the fabric, and tells it and the control machine where pods are.
+func (l *lab) plug(n int) error {
+	outside, outer, err := l.handle(control)
+	if err != nil {
+		return err
+	}
+	defer outer.Close()
+	defer outside.Close()
+	inside, inner, err := l.handle(nodeName(n))
+	if err != nil {
+		return err
+	}
+	defer inner.Close()
+	defer inside.Close()
+	if _, err := inside.LinkByName("eth0"); err == nil {
+		return nil
+	}
+	bridge, err := outside.LinkByName(fabric)
+	if err != nil {
+		return err
+	}
+	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nodeName(n), MasterIndex: bridge.Attrs().Index}, PeerName: "eth0", PeerNamespace: netlink.NsFd(inner)}
+	if err := outside.LinkAdd(pair); err != nil {
+		return err
+	}
+	eth0, err := inside.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	errs := []error{outside.LinkSetUp(pair), loopback(inside), address(inside, eth0, nodeIP(n)+"/24"),
+		route(inside, "0.0.0.0/0", controlIP), route(outside, podNet(n), nodeIP(n))}
+	for other := range l.Nodes {
+		if other++; other != n {
+			errs = append(errs, route(inside, podNet(other), nodeIP(other)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func loopback(h *netlink.Handle) error {
+	lo, err := h.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return h.LinkSetUp(lo)
+}
+
+func address(h *netlink.Handle, link netlink.Link, text string) error {
+	a, err := netlink.ParseAddr(text)
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.AddrAdd(link, a), h.LinkSetUp(link))
+}
+
+func route(h *netlink.Handle, to, via string) error {
+	_, dst, err := net.ParseCIDR(to)
+	if err != nil {
+		return err
+	}
+	if err := h.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(via)}); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("route %s via %s: %w", to, via, err)
+	}
+	return nil
+}
+
+// sysctls of a node. The first two are what CNI plugins and kube-proxy expect of a node's owner.
+var sysctls = map[string]string{
+	"net/ipv4/ip_forward":                "1",
+	"net/bridge/bridge-nf-call-iptables": "1",
+	"net/ipv4/conf/all/rp_filter":        "0",
+}
+
+// settle sets the sysctls of a node's network; what the kernel does not have is left out.
+func (l *lab) settle(machine string) error {
+	for name, value := range sysctls {
+		_, err := l.run(machine, value, "sh", "-c", "test ! -e /proc/sys/"+name+" || cat > /proc/sys/"+name)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// step is a part of up, which prints a line for each.
+type step struct {
+	what string
+	do   func() error
+}
+
+// up starts what is not running.
+func (l *lab) up(ctx context.Context) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(l.dir, 0o755); err != nil {
+		return err
+	}
+	if err := l.save(); err != nil {
+		return err
+	}
+	steps := []step{
+		{"secrets", l.secrets},
+		{"control plane", l.startControl},
+	}
+	for n := 1; n <= l.Nodes; n++ {
+		steps = append(steps, step{"machine of " + nodeName(n), func() error { return l.startNode(n) }})
+	}
+	for n := 1; n <= l.Nodes; n++ {
+		steps = append(steps, step{"images of " + nodeName(n), func() error { return l.fill(n) }})
+	}
+	if !l.Bare {
+		steps = append(steps, step{"Sluice", l.install})
+	}
+	begin := time.Now()
+	for _, s := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.do(); err != nil {
+			return fmt.Errorf("%s: %w", s.what, err)
+		}
+		fmt.Printf("%6.1fs  %s\n", time.Since(begin).Seconds(), s.what)
+	}
+	out, err := l.kube("", "get", "nodes", "-o", "wide")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\n%s\ngo run ./tests/kube kubectl --help  talks with this cluster\n", out)
+	return nil
+}
+
+func (l *lab) startControl() error {
+	if err := l.boot(l.controlPlane()); err != nil {
+		return err
+	}
+	if err := l.addFabric(); err != nil {
+		return err
+	}
+	return await("the API server", func() error {
+		_, err := l.kube("", "get", "--raw", "/readyz")
+		return err
+	})
+}
+
+func (l *lab) startNode(n int) error {
+	if err := errors.Join(l.configure(n), makeGroups(nodeName(n)), l.boot(l.node(n))); err != nil {
+		return err
+	}
+	// Its view of the files is there once it has its host name and mounts.
+	if err := await("its mounts", func() error {
+		_, err := l.run(nodeName(n), "", "test", "-d", "/etc/cni/net.d")
+		return err
+	}); err != nil {
+		return err
+	}
+	return errors.Join(l.plug(n), l.settle(nodeName(n)))
+}
+
+// fill waits until a node takes images, and until it is ready for pods.
+func (l *lab) fill(n int) error {
+	if err := await("containerd", func() error {
+		_, err := l.run(nodeName(n), "", "ctr", "-a", runtimeSocket, "version")
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := l.loadImages(nodeName(n)); err != nil {
+		return err
+	}
+	_, err := l.kube("", "wait", "--for=condition=Ready", "--timeout", patience.String(), "node/"+nodeName(n))
+	if err != nil && strings.Contains(err.Error(), "NotFound") {
+		err = await("the kubelet", func() error {
+			_, err := l.kube("", "wait", "--for=condition=Ready", "--timeout=10s", "node/"+nodeName(n))
+			return err
+		})
+	}
+	return err
+}
+
+// edits are what a user changes in the manifests: where etcd is. The last one is for containerd before
+// 1.7, whose default profile lets nobody without CAP_SYS_ADMIN call bpf().
+var edits = strings.NewReplacer(
+	`["10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"]`, `["`+controlIP+`:2379"]`,
+	"type: RuntimeDefault", "type: Unconfined",
+)
+
+// install installs Sluice as docs/guide/containers.md says, and waits until it is ready.
+func (l *lab) install() error {
+	for _, name := range []string{"sluice-ksr-etcd", "sluice-agent-etcd"} {
+		secret, err := l.kube("", "-n", "kube-system", "create", "secret", "generic", name, "--dry-run=client", "-o", "yaml",
+			"--from-file=ca.crt="+l.path("ca.crt"), "--from-file=tls.crt="+l.path("etcd-client.crt"), "--from-file=tls.key="+l.path("etcd-client.key"))
+		if err != nil {
+			return err
+		}
+		if _, err := l.kube(secret, "apply", "-f", "-"); err != nil {
+			return err
+		}
+	}
+	for _, file := range []string{"ksr.yaml", "agent-xdp.yaml"} {
+		text, err := os.ReadFile(filepath.Join(l.Source, "deploy", file))
+		if err != nil {
+			return err
+		}
+		if _, err := l.kube(edits.Replace(string(text)), "apply", "-f", "-"); err != nil {
+			return err
+		}
+	}
+	for _, what := range []string{"deployment/sluice-ksr", "daemonset/sluice-agent-xdp"} {
+		if _, err := l.kube("", "-n", "kube-system", "rollout", "status", what, "--timeout", patience.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
