@@ -2,7 +2,9 @@ package xdp
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -179,4 +181,15 @@ func DropFilters(index uint32) error {
 		}
 	}
 	return err
+}
+
+// KernelNames returns what maps are called in the kernel.
+func (k *Kernel) KernelNames() (out []string, err error) {
+	for _, m := range append(slices.Collect(maps.Values(k.force.coll.Maps)), k.outer, k.inner, k.mark) {
+		info, e := m.Info()
+		if err = errors.Join(err, e); e == nil {
+			out = append(out, info.Name)
+		}
+	}
+	return out, err
 }

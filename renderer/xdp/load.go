@@ -162,18 +162,33 @@ func (k *Kernel) collection(spec *ebpf.CollectionSpec, maps map[string]*ebpf.Map
 	for name, p := range spec.Programs {
 		p.Name = kernelNames + name
 	}
-	for name, m := range spec.Maps {
-		if !strings.HasPrefix(name, ".") { // what a section is for is known by the name
-			m.Name = kernelName(name)
-		}
-	}
 	replace := gomaps.Clone(k.state)
 	gomaps.Copy(replace, maps)
+	for name, m := range spec.Maps {
+		switch {
+		case !strings.HasPrefix(name, "."):
+			m.Name = kernelName(name)
+		case replace[name] == nil && slices.Contains(memoryMaps, name): // a section is known by its name, and its map by another one
+			own, err := named(m)
+			if err != nil {
+				return nil, fmt.Errorf("map %s: %w", name, err)
+			}
+			defer func() { _ = own.Close() }() // the collection has its own reference
+			replace[name] = own
+		}
+	}
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replace})
 	if err != nil {
 		return nil, fmt.Errorf("load the program: %w", err)
 	}
 	return coll, nil
+}
+
+// named makes the map of a section with a name of ours.
+func named(m *ebpf.MapSpec) (*ebpf.Map, error) {
+	m = m.Copy()
+	m.Name = kernelName(m.Name)
+	return ebpf.NewMap(m)
 }
 
 // needed are the programs that every memory is loaded with: of the mode, of uplinks, and of what is attached

@@ -228,3 +228,20 @@ func TestOwnerThatIsKilledIsFollowedByTheNext(t *testing.T) {
 		start(t, ownerOf(pins, "node-1"))()
 	}
 }
+
+// TestKernelNamesBeginWithOurs looks at all maps but the constants and variables of the
+// program itself, whose names say what they are.
+func TestKernelNamesBeginWithOurs(t *testing.T) {
+	t.Parallel()
+	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a")
+	w.apply(nil)
+	names, err := w.kernel.KernelNames()
+	if err != nil || len(names) < 15 {
+		t.Errorf("there are only %v: %v", names, err)
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, "sluice_") && name != ".rodata" && name != ".bss" { // which the loader makes
+			t.Errorf("%s is the name of something of ours", name)
+		}
+	}
+}

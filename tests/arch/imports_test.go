@@ -44,7 +44,7 @@ var mayImport = []struct {
 	{"internal/version", nil},
 	{"internal/...", []string{"api/...", "endpoints/...", "plugins/...", "renderer/...", "internal/..."}},
 	{"cmd/...", []string{"internal/...", "endpoints/wire", "endpoints/gate"}},
-	{"docs/examples/...", []string{"api/...", "plugins/...", "renderer/..."}}, // what any module may import
+	{"docs/examples/...", []string{"api/...", "endpoints/...", "plugins/...", "renderer/..."}}, // what any module may import
 	{"tests/...", []string{"..."}},
 }
 

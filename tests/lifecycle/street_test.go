@@ -90,7 +90,17 @@ func (s *street) listens() {
 	s.Must(err)
 	end, done := make(chan struct{}), make(chan struct{})
 	go func() { defer close(done); s.ear.hear(end) }()
-	s.T.Cleanup(func() { close(end); <-done })
+	s.T.Cleanup(func() {
+		close(end)
+		<-done
+		early := 0
+		for name, n := range s.ear.early {
+			if strings.HasPrefix(name, "shut") {
+				early += n
+			}
+		}
+		s.T.Logf("%d packets were heard that pods sent before ADD returned, of %d pods", early, len(s.ear.early))
+	})
 	s.Must(s.add(r.rt))
 	eventually(s.T, func() error { return s.isEnforced("listener") })
 }
@@ -196,11 +206,6 @@ func (s *street) shut(what string) {
 	for name, n := range s.ear.heard {
 		if strings.HasPrefix(name, "shut") && n > 0 {
 			s.T.Errorf("%s: %d packets of %s are heard, want none", what, n, name)
-		}
-	}
-	for name, n := range s.ear.early {
-		if strings.HasPrefix(name, "shut") {
-			s.T.Logf("%s: %d packets that %s sent before ADD returned are heard", what, n, name)
 		}
 	}
 }
