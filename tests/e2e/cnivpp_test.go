@@ -677,9 +677,9 @@ func TestCNIAfterARestartOfVPP(t *testing.T) {
 	n.Can(true, "after", "friend", "web", "tcp", 4, 80)
 }
 
-// TestCNIThatIsKilledLeavesNothingAfterDEL kills the plugin, with its IPAM plugin, at any moment of an
+// TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL kills the plugin, with its IPAM plugin, at any moment of an
 // ADD. The namespace of some pods is gone when DEL comes.
-func TestCNIThatIsKilledLeavesNothingAfterDEL(t *testing.T) {
+func TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL(t *testing.T) {
 	n := newVPPNode(t, `, "wait": false`)
 	n.up()
 	killed := 0
