@@ -78,7 +78,7 @@ func (n *network) put(entry json.RawMessage) bool {
 	}
 	n.plugins = slices.Insert(n.plugins, at, entry)
 	if n.single {
-		n.members = keep(n.members, "cniVersion", "name", "disableCheck", "disableGC")
+		n.members = keep(n.members, "cniVersion", "cniVersions", "name", "disableCheck", "disableGC")
 		n.single = false
 	}
 	return true

@@ -25,6 +25,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	gates "github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
@@ -158,8 +159,8 @@ func (n *vppNode) up() {
 // left returns what is left of pods: interfaces, routes, pins and addresses.
 func (n *vppNode) left() (out []string) {
 	n.T.Helper()
-	for line := range strings.Lines(n.vpp.CLI("show interface") + n.vpp.CLI("show ip fib") + n.vpp.CLI("show ip6 fib") + n.vpp.CLI("show ip neighbors")) {
-		if strings.Contains(line, "host-") || strings.Contains(line, "10.88.") || strings.Contains(line, "fd88:") {
+	for line := range strings.Lines(n.vpp.CLI("show interface") + n.vpp.CLI("show ip fib") + n.vpp.CLI("show ip6 fib") + n.vpp.CLI("show ip neighbors") + n.vpp.CLI("show acl-plugin macip acl")) {
+		if strings.Contains(line, "host-") || strings.Contains(line, "tag {") || strings.Contains(line, "10.88.") || strings.Contains(line, "fd88:") {
 			out = append(out, line)
 		}
 	}
@@ -261,6 +262,50 @@ func (n *vppNode) demo() {
 	}
 }
 
+// forge has the stranger, with NET_ADMIN, send from addresses of the pod web to the friend, who may get
+// datagrams from both. Then web does. Only those come.
+func (n *vppNode) forge() {
+	n.T.Helper()
+	for _, family := range []int{4, 6} {
+		var u *net.UDPConn
+		n.Must(wires.Inside(n.Pods["friend"].NS, func() (err error) {
+			u, err = net.ListenUDP("udp", &net.UDPAddr{IP: n.Pods["friend"].Addr(family).AsSlice(), Port: knockPort + 1})
+			return err
+		}))
+		for _, from := range []string{"stranger", "web"} {
+			n.Must(wires.Inside(n.Pods[from].NS, func() error { return n.say(from, n.Pods["web"].Addr(family), u.LocalAddr().(*net.UDPAddr)) }))
+		}
+		b := make([]byte, 100)
+		n.Must(u.SetReadDeadline(time.Now().Add(patience)))
+		if count, err := u.Read(b); err != nil || string(b[:count]) != "web" {
+			n.T.Errorf("IPv%d: the first datagram is from %q: %v", family, b[:count], err)
+		}
+		n.Must(u.Close())
+	}
+}
+
+// say sends a name in some datagrams from an address, which the interface has meanwhile.
+func (n *vppNode) say(name string, from netip.Addr, to *net.UDPAddr) error {
+	l, err := netlink.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: from.AsSlice(), Mask: net.CIDRMask(from.BitLen(), from.BitLen())}, Flags: unix.IFA_F_NODAD}
+	if err := netlink.AddrReplace(l, address); err != nil {
+		return err
+	}
+	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), to)
+	if err != nil {
+		return err
+	}
+	for range 10 {
+		if _, err := conn.Write([]byte(name)); err != nil {
+			return err
+		}
+	}
+	return conn.Close()
+}
+
 // bulk sends a megabyte over TCP, in segments that kernels leave to interfaces to cut.
 func (n *vppNode) bulk(from, to string) {
 	n.T.Helper()
@@ -293,6 +338,7 @@ func TestCNIConnectsPodsToVPPWithPolicyInForce(t *testing.T) {
 	}
 	n.demo()
 	n.bulk("friend", "web")
+	n.forge()
 	for _, p := range pods {
 		n.Must(n.check(p))
 	}
@@ -486,6 +532,18 @@ func (n *vppNode) collect(valid []*libcni.RuntimeConf) {
 // plugin runs the plugin as a runtime does, with further members of its configuration.
 func (n *vppNode) plugin(command string, members map[string]any, rt *libcni.RuntimeConf) (out string, err error) {
 	n.T.Helper()
+	cmd := n.command(command, members, rt)
+	err = wires.Inside(n.Node, func() error {
+		b, err := cmd.Output()
+		out = string(b)
+		return err
+	})
+	return out, err
+}
+
+// command is the plugin with its surroundings.
+func (n *vppNode) command(command string, members map[string]any, rt *libcni.RuntimeConf) *exec.Cmd {
+	n.T.Helper()
 	conf := map[string]any{}
 	n.Must(json.Unmarshal(n.list.Plugins[0].Bytes, &conf))
 	conf["cniVersion"], conf["name"] = "1.0.0", "pods" // host-local of Debian knows no more
@@ -495,18 +553,14 @@ func (n *vppNode) plugin(command string, members map[string]any, rt *libcni.Runt
 	maps.Copy(conf, members)
 	stdin, err := json.Marshal(conf)
 	n.Must(err)
-	err = wires.Inside(n.Node, func() error {
-		cmd := exec.CommandContext(n.T.Context(), program("sluice-cni"))
-		cmd.Env = []string{"CNI_COMMAND=" + command, "CNI_PATH=" + pluginsFolder}
-		if rt != nil {
-			cmd.Env = append(cmd.Env, "CNI_CONTAINERID="+rt.ContainerID, "CNI_IFNAME="+rt.IfName, "CNI_NETNS="+rt.NetNS, "CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=cni;K8S_POD_NAME="+rt.Args[2][1])
-		}
-		cmd.Stdin = bytes.NewReader(stdin)
-		b, err := cmd.Output()
-		out = string(b)
-		return err
-	})
-	return out, err
+	cmd := exec.CommandContext(n.T.Context(), program("sluice-cni"))
+	cmd.Env = []string{"CNI_COMMAND=" + command, "CNI_PATH=" + pluginsFolder}
+	if rt != nil {
+		cmd.Env = append(cmd.Env, "CNI_CONTAINERID="+rt.ContainerID, "CNI_IFNAME="+rt.IfName, "CNI_NETNS="+rt.NetNS,
+			"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=cni;K8S_POD_NAME="+rt.Args[2][1])
+	}
+	cmd.Stdin = bytes.NewReader(stdin)
+	return cmd
 }
 
 // TestCNIOfVPPRefusesInWords and leaves nothing behind.
@@ -631,4 +685,33 @@ func codeOf(err error) uint {
 		return e.Code
 	}
 	return 0
+}
+
+// TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL kills the plugin, with its IPAM plugin, at any moment of an
+// ADD. The namespace of some pods is gone when DEL comes.
+func TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL(t *testing.T) {
+	n := newVPPNode(t, `, "wait": false`)
+	n.up()
+	killed := 0
+	for i := range 20 {
+		pod := n.sandbox("web")
+		pod.ContainerID = fmt.Sprint("c", i)
+		cmd := n.command("ADD", nil, pod)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		n.Must(wires.Inside(n.Node, cmd.Start))
+		time.Sleep(time.Duration(i) * 4 * time.Millisecond)
+		if syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) == nil {
+			killed++
+		}
+		_ = cmd.Wait() // most often it was killed
+		if i%3 == 0 {
+			n.Must(n.Pods["web"].NS.Close())
+			pod.NetNS = ""
+		}
+		n.Must(n.del(pod))
+		n.wantNothingLeft(fmt.Sprintf("after DEL of an ADD that was killed after %d ms", i*4))
+	}
+	if killed == 0 {
+		t.Error("none was killed")
+	}
 }

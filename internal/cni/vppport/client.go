@@ -152,12 +152,21 @@ func (c *Client) SetUp(ctx context.Context, index uint32, up bool) error {
 
 func (c *Client) interfaces() interfaces.RPCService { return interfaces.NewServiceClient(c.conn) }
 
-// Mine returns the names of the node's ends whose interfaces were made here, of those that begin with
-// a prefix.
+// Mine returns the names of the node's ends of which VPP has anything that was made here, of those that
+// begin with a prefix.
 func (c *Client) Mine(ctx context.Context, prefix string) (out []string, err error) {
 	all, err := c.Interfaces(ctx)
 	for _, n := range all {
 		if hostIf, ok := strings.CutPrefix(n.Name, hostPrefix); ok && strings.HasPrefix(hostIf, prefix) {
+			out = append(out, hostIf)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	lists, err := c.sources(ctx)
+	for hostIf := range lists {
+		if strings.HasPrefix(hostIf, prefix) && !slices.Contains(out, hostIf) {
 			out = append(out, hostIf)
 		}
 	}

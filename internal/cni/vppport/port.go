@@ -70,6 +70,9 @@ func (c *Client) Attach(ctx context.Context, p Port) (mac net.HardwareAddr, err 
 	if err := c.Tag(ctx, uint32(index), p.Tag); err != nil {
 		return nil, err
 	}
+	if err := c.restrict(ctx, index, p); err != nil {
+		return nil, err
+	}
 	_, err = c.interfaces().SwInterfaceSetUnnumbered(ctx, &interfaces.SwInterfaceSetUnnumbered{SwIfIndex: gateway, UnnumberedSwIfIndex: index, IsAdd: true})
 	if err != nil {
 		return nil, fmt.Errorf("give interface %s the address of the gateway: %w", NameOf(p.HostIf), err)
@@ -86,13 +89,21 @@ func (c *Client) Attach(ctx context.Context, p Port) (mac net.HardwareAddr, err 
 	return net.ParseMAC(n.MAC)
 }
 
-// Detach removes an interface that Attach made, and its routes and neighbours. One that is not there is
+// Detach removes an interface that Attach made, and all that belongs to it. One that is not there is
 // no error.
 func (c *Client) Detach(ctx context.Context, hostIf string) error {
 	n, found, err := c.Find(ctx, NameOf(hostIf))
-	if err != nil || !found {
+	if err == nil && found {
+		err = c.remove(ctx, n, hostIf)
+	}
+	if err != nil {
 		return err
 	}
+	return c.unrestrict(ctx, hostIf)
+}
+
+// remove removes an interface, its routes and its neighbours.
+func (c *Client) remove(ctx context.Context, n Interface, hostIf string) error {
 	index := interface_types.InterfaceIndex(n.Index)
 	neighbours, err := c.neighbours(ctx, index)
 	if err != nil {

@@ -120,7 +120,8 @@ func (v *Process) Socket() string { return filepath.Join(v.dir, "api.sock") }
 // StatsSocket is the path of the socket of its statistics segment.
 func (v *Process) StatsSocket() string { return filepath.Join(v.dir, "stats.sock") }
 
-const startup = `unix { nodaemon runtime-dir %[1]s cli-listen %[1]s/cli.sock log %[1]s/vpp.log nocolor poll-sleep-usec 100 }
+// Without syslog: VPP would call it in a handler of signals, and wait for itself.
+const startup = `unix { nodaemon nosyslog runtime-dir %[1]s cli-listen %[1]s/cli.sock log %[1]s/vpp.log nocolor poll-sleep-usec 100 }
 api-segment { prefix sluice-%[2]d-%[3]d gid root }
 socksvr { socket-name %[1]s/api.sock }
 statseg { socket-name %[1]s/stats.sock size 32M }
