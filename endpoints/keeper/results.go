@@ -50,6 +50,10 @@ const maxResult = 1 << 20
 // primary is the name that container runtimes give a pod's first interface, that of its addresses.
 const primary = "eth0"
 
+// loopback is the name of the interface that container runtimes have set up by CNI, too. It has the
+// same addresses in all pods, and says nothing about the pod.
+const loopback = "lo"
+
 // readResults reads the cache. What cannot be read is left out, and told.
 func readResults(folder string) (out []result, err error) {
 	entries, err := os.ReadDir(folder)
@@ -63,6 +67,7 @@ func readResults(folder string) (out []result, err error) {
 		case errors.Is(err, fs.ErrNotExist), err != nil && isFresh(e): // it went, or is being written: its end will be heard of
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", e.Name(), err))
+		case r.IfName == loopback:
 		case r.Kind == "cniCacheV1" && r.pod.Namespace != "" && r.pod.Name != "":
 			out = append(out, r)
 		}

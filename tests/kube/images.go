@@ -6,9 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 )
 
 // Names of images, as those who ask for them name them: containerd and the upstream tests.
@@ -17,11 +19,12 @@ const (
 	agnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
 )
 
-// image is one program on an empty file system, as docker/Dockerfile builds them.
+// image is programs on an empty file system, as docker/Dockerfile builds them.
 type image struct {
 	name    string
-	program string // file on this machine
+	program string // the first one's file on this machine
 	path    string // in the image
+	beside  string // another program's file, which is in the same folder of the image
 	args    []string
 	user    string
 	env     []string
@@ -34,21 +37,23 @@ func (l *lab) images() []image {
 		return image{name: "docker.io/library/" + name + ":dev", program: filepath.Join(l.Bin, name), path: "usr/bin/" + name, user: "65532:65532",
 			env: []string{"SLUICE_API_SOCKET=/run/sluice/agent.sock"}, folders: []string{"run/sluice", "var/lib/sluice/agent", "var/lib/sluice/etcd"}}
 	}
+	agent := sluice("sluice-agent")
+	agent.beside = filepath.Join(l.Bin, "sluice-cni")
 	agnhost := filepath.Join(l.Kube, "agnhost")
 	return []image{
 		{name: pauseImage, program: agnhost, path: "agnhost", args: []string{"pause"}, user: "65535:65535"},
 		{name: agnhostImage, program: agnhost, path: "agnhost"},
-		sluice("sluice-agent"), sluice("sluice-ksr"),
+		agent, sluice("sluice-ksr"),
 	}
 }
 
 // archive returns an image as "docker save" writes it (image specification v1.2).
 func (i image) archive() ([]byte, error) {
-	program, err := os.ReadFile(i.program)
+	files, err := i.layer()
 	if err != nil {
 		return nil, err
 	}
-	layer, err := archive(i.layer(program))
+	layer, err := archive(files)
 	if err != nil {
 		return nil, err
 	}
@@ -72,16 +77,29 @@ func (i image) archive() ([]byte, error) {
 }
 
 // layer returns the files of an image.
-func (i image) layer(program []byte) []entry {
-	out := []entry{{name: "tmp/", mode: 0o1777}}
+func (i image) layer() ([]entry, error) {
+	out := []entry{
+		{name: "tmp/", mode: 0o1777},
+		{name: "etc/passwd", text: []byte("root:x:0:0::/:\nnobody:x:65534:65534::/:\n"), mode: 0o644},
+	}
 	for _, dir := range i.folders {
 		for parent := filepath.Dir(dir); parent != "."; parent = filepath.Dir(parent) {
 			out = append(out, entry{name: parent + "/", mode: 0o755})
 		}
 		out = append(out, entry{name: dir + "/", mode: 0o700, owner: 65532})
 	}
-	return append(out, entry{name: "etc/passwd", text: []byte("root:x:0:0::/:\nnobody:x:65534:65534::/:\n"), mode: 0o644},
-		entry{name: i.path, text: program, mode: 0o755})
+	programs := map[string]string{i.path: i.program}
+	if i.beside != "" {
+		programs[filepath.Join(filepath.Dir(i.path), filepath.Base(i.beside))] = i.beside
+	}
+	for _, path := range slices.Sorted(maps.Keys(programs)) {
+		text, err := os.ReadFile(programs[path])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, entry{name: path, text: text, mode: 0o755})
+	}
+	return out, nil
 }
 
 // entry is a file of an archive, or a folder, whose name ends in a slash.
