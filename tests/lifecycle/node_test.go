@@ -125,7 +125,7 @@ func (n *node) at(f func() error) {
 
 func (n *node) args(more ...string) []string {
 	args := []string{"run", "--node", "node-1", "--etcd-endpoints", n.near, "--renderers", "xdp", "--api-socket", n.socket,
-		"--xdp-pins", n.pins, "--xdp-netns", n.netns, "--status-interval", "0", "--cni-results", n.results, "--cni-config", n.state,
+		"--xdp-pins", n.pins, "--xdp-netns", n.netns, "--status-interval", "0", "--cni-results", n.results, "--cni-conf-dir", n.state,
 		"--endpoints-file", filepath.Join(n.state, "endpoints"), "--state-file", filepath.Join(n.state, "state")}
 	return append(append(args, n.more...), more...)
 }
