@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,7 +60,7 @@ func TestPluginTellsWhatRenderersEnforceWhileTheyDeferMore(t *testing.T) {
 		r := renderertest.NewRecorder("one", t)
 		source := &channelSource{changes: make(chan model.Changes, 2)}
 		p := start(t, Deps{Renderers: []renderer.Renderer{r}, Source: source})
-		var since time.Time
+		var since atomic.Value // of time.Time
 		send := func(revision, want int64) {
 			t.Helper()
 			time.Sleep(time.Second)
@@ -74,23 +75,23 @@ func TestPluginTellsWhatRenderersEnforceWhileTheyDeferMore(t *testing.T) {
 			}
 		}
 		send(1, 1)
-		r.SetHook(func(context.Context) error { return &renderer.Deferred{Since: since} })
 		began := time.Now()
-		since = began
+		since.Store(began)
+		r.SetHook(func(context.Context) error { return &renderer.Deferred{Since: since.Load().(time.Time)} })
 		p.Prompt()
 		synctest.Wait()
 		send(2, 1)
 		send(3, 1)
-		since = began.Add(1500 * time.Millisecond)
+		since.Store(began.Add(1500 * time.Millisecond))
 		send(4, 2)
-		since = began.Add(2500 * time.Millisecond)
+		since.Store(began.Add(2500 * time.Millisecond))
 		send(5, 3)
 		r.SetHook(func(context.Context) error { return errors.New("out of order") })
 		send(6, 3)
-		r.SetHook(func(context.Context) error { return &renderer.Deferred{Since: since} })
-		since = time.Now()
+		r.SetHook(func(context.Context) error { return &renderer.Deferred{Since: since.Load().(time.Time)} })
+		since.Store(time.Now())
 		send(7, 3)
-		since = time.Now().Add(time.Millisecond)
+		since.Store(time.Now().Add(time.Millisecond))
 		send(8, 7)
 		r.SetHook(nil)
 		send(9, 9)
