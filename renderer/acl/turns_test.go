@@ -61,7 +61,6 @@ func TestWhatJoinsDoesNotWaitForATableWhoseGroupsChangeInTurn(t *testing.T) {
 		}
 		return deferred.Since
 	}
-	const groups = sharingPods / sharers
 	first := step(nil, []int{10})
 	if first.Before(before) || first.After(time.Now()) {
 		t.Fatalf("not in force since %s, want since the first Commit", first)

@@ -192,19 +192,21 @@ func (l *lab) kube(input string, args ...string) (string, error) {
 
 // status prints which programs run.
 func (l *lab) status(w io.Writer) error {
+	var text strings.Builder
 	for _, m := range l.machines() {
 		pid := l.pid(m)
 		if pid == 0 {
-			fmt.Fprintf(w, "%s\tdoes not run\n", m)
+			fmt.Fprintf(&text, "%s\tdoes not run\n", m)
 			continue
 		}
 		out, err := l.run(m, "", "ps", "-e", "-o", "pid,etime,rss,comm")
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "%s\tpid %d, logs in %s\n%s\n", m, pid, l.path(m, "log"), out)
+		fmt.Fprintf(&text, "%s\tpid %d, logs in %s\n%s\n", m, pid, l.path(m, "log"), out)
 	}
-	return nil
+	_, err := io.WriteString(w, text.String())
+	return err
 }
 
 // down stops all machines and removes everything.

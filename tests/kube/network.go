@@ -33,7 +33,7 @@ func (l *lab) addFabric() error {
 	if err != nil {
 		return err
 	}
-	defer ns.Close()
+	defer func() { _ = ns.Close() }() // it was only looked at
 	defer h.Close()
 	if _, err := h.LinkByName(fabric); err == nil {
 		return nil
@@ -51,13 +51,13 @@ func (l *lab) plug(n int) error {
 	if err != nil {
 		return err
 	}
-	defer outer.Close()
+	defer func() { _ = outer.Close() }() // it was only looked at
 	defer outside.Close()
 	inside, inner, err := l.handle(nodeName(n))
 	if err != nil {
 		return err
 	}
-	defer inner.Close()
+	defer func() { _ = inner.Close() }() // it was only looked at
 	defer inside.Close()
 	if _, err := inside.LinkByName("eth0"); err == nil {
 		return nil

@@ -60,7 +60,7 @@ func (l *lab) boot(m machine) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // the program has its own
 	c := exec.Command(copied, initCommand, spec)
 	c.Stdout, c.Stderr = log, log
 	c.SysProcAttr = &syscall.SysProcAttr{
@@ -107,12 +107,12 @@ func (m machine) start(p program, running map[int]program) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // the program has its own
 	nothing, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
 	}
-	defer nothing.Close()
+	defer func() { _ = nothing.Close() }() // the same
 	process, err := os.StartProcess(p.Args[0], p.Args, &os.ProcAttr{
 		Dir: "/", Env: m.Env, Files: []*os.File{nothing, log, log}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
