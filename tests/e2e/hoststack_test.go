@@ -53,3 +53,30 @@ func TestBothRenderersEnforceAndAreExplainedSideBySide(t *testing.T) {
 		}
 	}
 }
+
+// TestAPodThatIsOnTheHostStackAloneHoldsReadinessUpForNobody has a pod with a policy that has no interface,
+// and an application namespace. Without one it is pending.
+func TestAPodThatIsOnTheHostStackAloneHoldsReadinessUpForNobody(t *testing.T) {
+	t.Parallel()
+	etcd := startEtcd(t)
+	store(t, etcd, demo)
+	store(t, etcd, `
+{apiVersion: v1, kind: Pod, metadata: {name: lonely, namespace: demo, labels: {app: server}}, spec: {nodeName: node-1, containers: [{name: c, image: i}]}, status: {phase: Running, podIP: 10.88.0.77}}
+`)
+	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
+	v.plumbDemo()
+	a := startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", etcd, "--vpp-socket", v.socket, "--renderers", "acl,session")
+	eventually(t, func() error {
+		if err := isReady(a.socket); err == nil || !strings.Contains(err.Error(), "demo/lonely") {
+			return fmt.Errorf("without a namespace: %v, want not ready because of demo/lonely", err)
+		}
+		return nil
+	})
+	lonely := v.sw.AddNamespace("apps/9")
+	writeKey(t, etcd, model.AppNamespaceKey(model.DefaultPrefix, "node-1", "demo", "lonely", "apps/9"))
+	a.ready()
+	out := api.Flow{Src: netip.MustParseAddr("10.88.0.77"), Dst: netip.MustParseAddr(stranger), Protocol: api.TCP, SrcPort: 40000, DstPort: 80}
+	if v.sw.Connect(lonely, out).Action != api.Permit {
+		t.Error("what the pod may send does not pass")
+	}
+}
