@@ -25,7 +25,7 @@ const (
 
 func cniFlags(f *pflag.FlagSet) {
 	f.String("cni-bin-dir", "", "folder with CNI's plugins, "+defaultCNIBin+" mostly: the agent installs sluice-cni there, and behind the plugins of pods in --cni-conf-dir; empty: it does not")
-	f.String("cni-options", `{"wait": false}`, "settings of sluice-cni where the agent installs it, as JSON; socket and pins are those of the agent unless they are named")
+	f.String("cni-options", "", "settings of sluice-cni where the agent installs it, as JSON; socket and pins are those of the agent unless they are named")
 }
 
 // cniMembers returns what stands in the configuration of CNI for the plugin.
