@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/xdp"
@@ -18,17 +19,26 @@ import (
 // own are the addresses of the node in these tests.
 var own = map[int]netip.Addr{4: netip.MustParseAddr("10.99.9.9"), 6: netip.MustParseAddr("fd00::99")}
 
-// translate has packets of a pod to another one leave the node's stack with an address of the node, as
-// kube-proxy does with those to a NodePort.
-func (w *wired) translate(from, to string, family int) {
+// service is an address that leads to pod b.
+var service = map[int]netip.Addr{4: netip.MustParseAddr("10.96.0.1"), 6: netip.MustParseAddr("fd00:96::1")}
+
+// translate has packets of a pod to b leave the node's stack with an address of the node, as kube-proxy
+// does with those to a NodePort, and those of a pod to itself.
+func (w *wired) translate(from string, family int) {
+	w.T.Helper()
+	b := w.Pods["b"].Addr(family).String()
+	w.iptables(family, "POSTROUTING", "-s", w.Pods[from].Addr(family).String(), "-d", b, "-j", "SNAT", "--to-source", own[family].String())
+}
+
+// iptables adds a rule to the translations of the node.
+func (w *wired) iptables(family int, rule ...string) {
 	w.T.Helper()
 	program := map[int]string{4: "iptables", 6: "ip6tables"}[family]
 	if _, err := exec.LookPath(program); err != nil {
 		w.T.Skipf("no packets are translated here: %v", err)
 	}
 	w.Must(wires.Inside(w.Node, func() error {
-		out, err := exec.Command(program, "-w", "-t", "nat", "-A", "POSTROUTING", "-s", w.Pods[from].Addr(family).String(),
-			"-d", w.Pods[to].Addr(family).String(), "-j", "SNAT", "--to-source", own[family].String()).CombinedOutput()
+		out, err := exec.Command(program, append([]string{"-w", "-t", "nat", "-A"}, rule...)...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
@@ -36,11 +46,11 @@ func (w *wired) translate(from, to string, family int) {
 	}))
 }
 
-// fromNode reports whether a process of the node reaches a pod.
-func (w *wired) fromNode(to string, family int) (ok bool) {
+// reaches reports whether a process in a network namespace reaches an address.
+func (w *wired) reaches(ns netns.NsHandle, to netip.Addr) (ok bool) {
 	w.T.Helper()
-	w.Must(wires.Inside(w.Node, func() error {
-		conn, err := net.DialTimeout("tcp", netip.AddrPortFrom(w.Pods[to].Addr(family), 80).String(), time.Second)
+	w.Must(wires.Inside(ns, func() error {
+		conn, err := net.DialTimeout("tcp", netip.AddrPortFrom(to, 80).String(), time.Second)
 		if ok = err == nil; ok {
 			return conn.Close()
 		}
@@ -68,8 +78,10 @@ func TestTheNodeIsWhoSendsFromTheNode(t *testing.T) {
 			}))
 			w.Serve("b", 80)
 			for _, family := range []int{4, 6} {
-				w.translate("a", "b", family)
-				w.translate("c", "b", family)
+				for _, from := range []string{"a", "b", "c"} {
+					w.translate(from, family)
+				}
+				w.iptables(family, "PREROUTING", "-d", service[family].String(), "-j", "DNAT", "--to-destination", w.Pods["b"].Addr(family).String())
 				w.origins(family)
 			}
 		})
@@ -85,8 +97,11 @@ func (w *wired) origins(family int) {
 		"denied before it": {toPod: append(append(deny(w.rules("a", api.AnyProtocol, api.AnyPort)), node), w.rules("c", api.TCP, api.Port(80))...), fromPod: closed},
 	} {
 		w.apply(map[string]policy{"b": p})
-		if !w.fromNode("b", family) {
+		if !w.reaches(w.Node, w.Pods["b"].Addr(family)) {
 			w.T.Errorf("%s, IPv%d: the node does not reach its pod", name, family)
+		}
+		if p.fromPod == nil && !w.reaches(w.Pods["b"].NS, service[family]) {
+			w.T.Errorf("%s, IPv%d: the pod does not reach itself by its service", name, family)
 		}
 		w.Can(false, name+": from a pod, with the node's address", "a", "b", "tcp", family, 80)
 		w.Can(true, name+": from a pod that may, with the node's address", "c", "b", "tcp", family, 80)
@@ -96,7 +111,7 @@ func (w *wired) origins(family int) {
 	w.apply(map[string]policy{"b": {toPod: []api.ContivRule{node, {Action: api.Permit}}, fromPod: closed}})
 	w.Can(true, "everybody may: with the node's address", "a", "b", "tcp", family, 80)
 	w.apply(map[string]policy{"b": {toPod: w.rules("c", api.TCP, api.Port(80)), fromPod: closed}})
-	if w.fromNode("b", family) {
+	if w.reaches(w.Node, w.Pods["b"].Addr(family)) {
 		w.T.Errorf("IPv%d: the node reaches a pod that it may not", family)
 	}
 }

@@ -36,8 +36,8 @@ struct packet {
 };
 
 /* Where a packet to a pod comes from: from whom its source says, or from an interface, so that it may have
- * the source of this node because that was put there; then its sender may be known. */
-enum { AS_ADDRESSED = 0, ELSEWHERE, TRANSLATED };
+ * the source of this node because that was put there; then its sender may be known, who may be the pod. */
+enum { AS_ADDRESSED = 0, ELSEWHERE, TRANSLATED, ITSELF };
 
 #define TCP_FIN 1
 #define TCP_SYN 2

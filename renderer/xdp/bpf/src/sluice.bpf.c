@@ -92,7 +92,7 @@ inline_always __u32 listed(struct line *record, struct packet *p, __u32 class, i
 never_inline __u32 by_sender(struct line *record, struct packet *p)
 {
 	if (p->origin != TRANSLATED)
-		return 0;
+		return p->origin == ITSELF ? ALLOW : 0;
 	__u32 v = listed(record, p, p->sender, 1);
 	return v & OWN_NODE ? 0 : v;
 }
@@ -123,7 +123,7 @@ on_its_own __u32 without_ports(__u32 line, struct packet *p)
 	if (flags & (FLAG_PORTS_TO << dir) || class >= record->w[RECORD_CLASSES + dir])
 		return 0;
 	__u32 cell = word_at(row_of(record, dir, class), p->place & 3);
-	return cell & KIND_MASK || (cell & OWN_NODE && p->origin) ? 0 : cell;
+	return cell & KIND_MASK || (cell & OWN_NODE && p->origin) ? 0 : cell; /* the sender is not asked about ports that nobody knows */
 }
 
 /* decide says what becomes of a packet, in the direction that it has. With look, nothing is
@@ -391,7 +391,7 @@ never_inline void from_whom(struct __sk_buff *skb, struct packet *p, __u32 line)
 	for (int i = 0; i < 4; i++)
 		sender.w[i] = ntohl(sender.w[i]);
 	p->sender = p->v6 ? class6(record->w[RECORD_ROOT6], &sender) : class4(record->w[RECORD_ROOT4], sender.w[0]);
-	p->origin = TRANSLATED;
+	p->origin = owns(line, p->v6, &sender) ? ITSELF : TRANSLATED;
 }
 
 inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const int how)
