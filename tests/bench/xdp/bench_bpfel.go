@@ -56,6 +56,8 @@ const (
 	BenchVarBenchPassed      = "bench_passed"
 	BenchVarBenchRules       = "bench_rules"
 	BenchVarConf             = "conf"
+	BenchVarConnectionSource = "connection_source"
+	BenchVarConnectionStep   = "connection_step"
 	BenchVarCpus             = "cpus"
 	BenchVarCrowdSize        = "crowd_size"
 	BenchVarEventIsKept      = "event_is_kept"
@@ -66,6 +68,7 @@ const (
 	BenchVarMemLines         = "mem_lines"
 	BenchVarMemoryTurn       = "memory_turn"
 	BenchVarReorders         = "reorders"
+	BenchVarSkbConnection    = "skb_connection"
 	BenchVarTickShift        = "tick_shift"
 	BenchVarTicksPerSecond   = "ticks_per_second"
 )
@@ -158,24 +161,27 @@ type BenchMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BenchVariableSpecs struct {
-	BenchAt        *ebpf.VariableSpec `ebpf:"bench_at"`
-	BenchDropped   *ebpf.VariableSpec `ebpf:"bench_dropped"`
-	BenchMask      *ebpf.VariableSpec `ebpf:"bench_mask"`
-	BenchPassed    *ebpf.VariableSpec `ebpf:"bench_passed"`
-	BenchRules     *ebpf.VariableSpec `ebpf:"bench_rules"`
-	Conf           *ebpf.VariableSpec `ebpf:"conf"`
-	Cpus           *ebpf.VariableSpec `ebpf:"cpus"`
-	CrowdSize      *ebpf.VariableSpec `ebpf:"crowd_size"`
-	EventIsKept    *ebpf.VariableSpec `ebpf:"event_is_kept"`
-	FlowMask       *ebpf.VariableSpec `ebpf:"flow_mask"`
-	FlowSeed       *ebpf.VariableSpec `ebpf:"flow_seed"`
-	HitPlaces      *ebpf.VariableSpec `ebpf:"hit_places"`
-	HitSlots       *ebpf.VariableSpec `ebpf:"hit_slots"`
-	MemLines       *ebpf.VariableSpec `ebpf:"mem_lines"`
-	MemoryTurn     *ebpf.VariableSpec `ebpf:"memory_turn"`
-	Reorders       *ebpf.VariableSpec `ebpf:"reorders"`
-	TickShift      *ebpf.VariableSpec `ebpf:"tick_shift"`
-	TicksPerSecond *ebpf.VariableSpec `ebpf:"ticks_per_second"`
+	BenchAt          *ebpf.VariableSpec `ebpf:"bench_at"`
+	BenchDropped     *ebpf.VariableSpec `ebpf:"bench_dropped"`
+	BenchMask        *ebpf.VariableSpec `ebpf:"bench_mask"`
+	BenchPassed      *ebpf.VariableSpec `ebpf:"bench_passed"`
+	BenchRules       *ebpf.VariableSpec `ebpf:"bench_rules"`
+	Conf             *ebpf.VariableSpec `ebpf:"conf"`
+	ConnectionSource *ebpf.VariableSpec `ebpf:"connection_source"`
+	ConnectionStep   *ebpf.VariableSpec `ebpf:"connection_step"`
+	Cpus             *ebpf.VariableSpec `ebpf:"cpus"`
+	CrowdSize        *ebpf.VariableSpec `ebpf:"crowd_size"`
+	EventIsKept      *ebpf.VariableSpec `ebpf:"event_is_kept"`
+	FlowMask         *ebpf.VariableSpec `ebpf:"flow_mask"`
+	FlowSeed         *ebpf.VariableSpec `ebpf:"flow_seed"`
+	HitPlaces        *ebpf.VariableSpec `ebpf:"hit_places"`
+	HitSlots         *ebpf.VariableSpec `ebpf:"hit_slots"`
+	MemLines         *ebpf.VariableSpec `ebpf:"mem_lines"`
+	MemoryTurn       *ebpf.VariableSpec `ebpf:"memory_turn"`
+	Reorders         *ebpf.VariableSpec `ebpf:"reorders"`
+	SkbConnection    *ebpf.VariableSpec `ebpf:"skb_connection"`
+	TickShift        *ebpf.VariableSpec `ebpf:"tick_shift"`
+	TicksPerSecond   *ebpf.VariableSpec `ebpf:"ticks_per_second"`
 }
 
 // BenchObjects contains all objects after they have been loaded into the kernel.
@@ -237,24 +243,27 @@ func (m *BenchMaps) Close() error {
 //
 // It can be passed to LoadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BenchVariables struct {
-	BenchAt        *ebpf.Variable `ebpf:"bench_at"`
-	BenchDropped   *ebpf.Variable `ebpf:"bench_dropped"`
-	BenchMask      *ebpf.Variable `ebpf:"bench_mask"`
-	BenchPassed    *ebpf.Variable `ebpf:"bench_passed"`
-	BenchRules     *ebpf.Variable `ebpf:"bench_rules"`
-	Conf           *ebpf.Variable `ebpf:"conf"`
-	Cpus           *ebpf.Variable `ebpf:"cpus"`
-	CrowdSize      *ebpf.Variable `ebpf:"crowd_size"`
-	EventIsKept    *ebpf.Variable `ebpf:"event_is_kept"`
-	FlowMask       *ebpf.Variable `ebpf:"flow_mask"`
-	FlowSeed       *ebpf.Variable `ebpf:"flow_seed"`
-	HitPlaces      *ebpf.Variable `ebpf:"hit_places"`
-	HitSlots       *ebpf.Variable `ebpf:"hit_slots"`
-	MemLines       *ebpf.Variable `ebpf:"mem_lines"`
-	MemoryTurn     *ebpf.Variable `ebpf:"memory_turn"`
-	Reorders       *ebpf.Variable `ebpf:"reorders"`
-	TickShift      *ebpf.Variable `ebpf:"tick_shift"`
-	TicksPerSecond *ebpf.Variable `ebpf:"ticks_per_second"`
+	BenchAt          *ebpf.Variable `ebpf:"bench_at"`
+	BenchDropped     *ebpf.Variable `ebpf:"bench_dropped"`
+	BenchMask        *ebpf.Variable `ebpf:"bench_mask"`
+	BenchPassed      *ebpf.Variable `ebpf:"bench_passed"`
+	BenchRules       *ebpf.Variable `ebpf:"bench_rules"`
+	Conf             *ebpf.Variable `ebpf:"conf"`
+	ConnectionSource *ebpf.Variable `ebpf:"connection_source"`
+	ConnectionStep   *ebpf.Variable `ebpf:"connection_step"`
+	Cpus             *ebpf.Variable `ebpf:"cpus"`
+	CrowdSize        *ebpf.Variable `ebpf:"crowd_size"`
+	EventIsKept      *ebpf.Variable `ebpf:"event_is_kept"`
+	FlowMask         *ebpf.Variable `ebpf:"flow_mask"`
+	FlowSeed         *ebpf.Variable `ebpf:"flow_seed"`
+	HitPlaces        *ebpf.Variable `ebpf:"hit_places"`
+	HitSlots         *ebpf.Variable `ebpf:"hit_slots"`
+	MemLines         *ebpf.Variable `ebpf:"mem_lines"`
+	MemoryTurn       *ebpf.Variable `ebpf:"memory_turn"`
+	Reorders         *ebpf.Variable `ebpf:"reorders"`
+	SkbConnection    *ebpf.Variable `ebpf:"skb_connection"`
+	TickShift        *ebpf.Variable `ebpf:"tick_shift"`
+	TicksPerSecond   *ebpf.Variable `ebpf:"ticks_per_second"`
 }
 
 // BenchPrograms contains all programs after they have been loaded into the kernel.

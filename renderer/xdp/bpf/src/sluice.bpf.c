@@ -78,8 +78,8 @@ on_its_own int owns(__u32 line, __u32 v6, struct address *a)
 	return 0;
 }
 
-/* listed returns the verdict of one direction's list, which permits when there is none. */
-inline_always __u32 listed(struct line *record, struct packet *p, __u32 class, int to_pod)
+/* by_list returns the verdict of one direction's list, which permits when there is none. */
+inline_always __u32 by_list(struct line *record, struct packet *p, __u32 class, int to_pod)
 {
 	if (!(record->w[RECORD_FLAGS] & (to_pod ? FLAG_TO_POD : FLAG_FROM_POD)))
 		return ALLOW;
@@ -93,14 +93,14 @@ never_inline __u32 by_sender(struct line *record, struct packet *p)
 {
 	if (p->origin != TRANSLATED)
 		return p->origin == ITSELF ? ALLOW : 0;
-	__u32 v = listed(record, p, p->sender, 1);
+	__u32 v = by_list(record, p, p->sender, 1);
 	return v & OWN_NODE ? 0 : v;
 }
 
 /* of returns the verdict of one direction's list about who sent the packet. */
 inline_always __u32 of(struct line *record, struct packet *p, __u32 class, int to_pod)
 {
-	__u32 v = listed(record, p, class, to_pod);
+	__u32 v = by_list(record, p, class, to_pod);
 	return to_pod && unlikely(v & OWN_NODE) && p->origin ? by_sender(record, p) : v;
 }
 
@@ -337,7 +337,7 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 		}
 	}
 	__u32 class = class_of(record, p);
-	__u32 v = listed(record, p, class, to_pod);
+	__u32 v = by_list(record, p, class, to_pod);
 	if (to_pod && unlikely(v & OWN_NODE) && p->origin)
 		return -1;
 	if (p->kind == FIRST_PACKET) {
