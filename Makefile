@@ -24,9 +24,10 @@ SEARCHES ?= ./renderer/acl ./renderer/session ./renderer/xdp/... ./tests/differe
 WORKERS ?= 2
 DOCKER ?= docker
 CHURN ?= 1h
+KUBE_DIR ?= /tmp/sluice-kube
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,10 +102,13 @@ $(KUBE_BIN)/all: $(KUBE)
 
 kube: build $(KUBE_BIN)/all ## Start a real Kubernetes with Sluice on this machine, in namespaces of its own (root; ARGS="--cni bridge --proxy iptables"; docs/guide/kube.md)
 	go build -o $(TOOLS)/kube ./tests/kube
-	$(TOOLS)/kube up --bin $(BIN) --kube-bin $(KUBE_BIN) $(ARGS)
+	$(TOOLS)/kube up --dir $(KUBE_DIR) --bin $(BIN) --kube-bin $(KUBE_BIN) $(ARGS)
+
+test-kube: kube ## Test that Kubernetes: services, the node, probes, pods from birth
+	SLUICE_KUBE=$(KUBE_DIR) go test -count 1 -v -timeout 20m ./tests/kube
 
 kube-down: ## Stop that Kubernetes and remove what it left
-	go run ./tests/kube down
+	go run ./tests/kube down --dir $(KUBE_DIR)
 
 e2e: build $(KUBE) ## Run the end-to-end tests on the static binaries, with a real kube-apiserver
 	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) go test -count 1 ./tests/e2e/...

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// running is the cluster of the tests: up started it, and SLUICE_KUBE names its folder. They leave it as
+// it was.
+func running(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{dir: os.Getenv("SLUICE_KUBE")}
+	if l.dir == "" {
+		t.Skip("SLUICE_KUBE names no cluster: make test-kube starts one")
+	}
+	if err := l.load(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// space is a namespace of the cluster, which is gone with the test.
+type space struct {
+	*lab
+	t    *testing.T
+	name string
+}
+
+func newSpace(t *testing.T, name string) space {
+	t.Helper()
+	s := space{running(t), t, name}
+	s.must(s.kube("", "create", "namespace", name))
+	t.Cleanup(func() { s.must(s.kube("", "delete", "namespace", name, "--timeout", patience.String())) })
+	return s
+}
+
+func (s space) must(out string, err error) string {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+func (s space) apply(text string) {
+	s.t.Helper()
+	s.must(s.kube(text, "-n", s.name, "apply", "-f", "-"))
+}
+
+func (s space) get(what, field string) string {
+	s.t.Helper()
+	return s.must(s.kube("", "-n", s.name, "get", what, "-o", "jsonpath={"+field+"}"))
+}
+
+// server returns a pod that answers, and is probed all the time.
+func server(name, app string, node int) string {
+	return fmt.Sprintf(`---
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, labels: {app: %s}}
+spec:
+  nodeName: %s
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: %s
+    args: [netexec, --http-port=8080]
+    readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}
+    livenessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, failureThreshold: 3}
+`, name, app, nodeName(node), agnhostImage)
+}
+
+// client returns a pod that connects once, with its first instructions.
+func client(name, app, to string, node int) string {
+	return fmt.Sprintf(`---
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, labels: {app: %s, once: "true"}}
+spec:
+  nodeName: %s
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: c, image: %q, args: [connect, --timeout=5s, %q]}
+`, name, app, nodeName(node), agnhostImage, to)
+}
+
+// phases waits until all clients have ended, and counts how.
+func (s space) phases() (out map[string]int) {
+	s.t.Helper()
+	if err := await("the end of the clients", func() error {
+		text, err := s.kube("", "-n", s.name, "get", "pods", "-l", "once=true", "-o", "jsonpath={.items[*].status.phase}")
+		out = map[string]int{}
+		for phase := range strings.FieldsSeq(text) {
+			out[phase]++
+		}
+		if err == nil && out["Succeeded"]+out["Failed"] == 0 || out["Pending"]+out["Running"] > 0 {
+			err = fmt.Errorf("phases are %v", out)
+		}
+		return err
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// connects reports whether a pod, or a machine if it is called so, reaches an address.
+func (s space) connects(from, to string) bool {
+	s.t.Helper()
+	var err error
+	if from == control || strings.HasPrefix(from, "node-") {
+		_, err = s.run(from, "", s.Kube+"/agnhost", "connect", "--timeout=2s", to)
+	} else {
+		_, err = s.kube("", "-n", s.name, "exec", from, "--", "/agnhost", "connect", "--timeout=2s", to)
+	}
+	return err == nil
+}
+
+// shop lets friends in to servers, whose own connections are all forbidden, and friends out to servers.
+const shop = `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: server}
+spec:
+  podSelector: {matchLabels: {app: server}}
+  policyTypes: [Ingress, Egress]
+  ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}]}]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: friend}
+spec:
+  podSelector: {matchLabels: {app: friend}}
+  policyTypes: [Egress]
+  egress: [{to: [{podSelector: {matchLabels: {app: server}}}]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: server}
+spec: {type: NodePort, selector: {app: server}, ports: [{port: 80, targetPort: 8080}]}
+`
+
+// TestClusterEnforcesByWhoSends asks by addresses of pods, services and nodes, with all settings as they
+// are in deploy/. What an isolated pod sends to a service is not asked: see ADR 0036.
+func TestClusterEnforcesByWhoSends(t *testing.T) {
+	s := newSpace(t, "who-sends")
+	s.apply(shop + server("server", "server", 1) + server("other", "server", 2) + server("friend", "friend", 1) + server("stranger", "stranger", 1) + server("far", "stranger", 2))
+	s.must(s.kube("", "-n", s.name, "wait", "--for=condition=Ready", "pods", "--all", "--timeout", patience.String()))
+	pod := func(name string) string { return s.get("pod/"+name, ".status.podIP") + ":8080" }
+	service := s.get("service/server", ".spec.clusterIP") + ":80"
+	port := ":" + s.get("service/server", ".spec.ports[0].nodePort")
+	for _, c := range []struct {
+		from, to string
+		want     bool
+	}{
+		{"friend", pod("server"), true},
+		{"friend", pod("other"), true},
+		{"friend", pod("stranger"), false},
+		{"stranger", pod("server"), false},
+		{"stranger", pod("other"), false},
+		{"stranger", service, false},
+		{"stranger", nodeIP(1) + port, false},
+		{"stranger", nodeIP(2) + port, false},
+		{"far", nodeIP(1) + port, false},
+		{"server", pod("stranger"), false},
+		{nodeName(1), pod("server"), true},
+		{nodeName(2), pod("server"), false},
+		{nodeName(2), pod("other"), true},
+		{control, pod("server"), false},
+		{control, nodeIP(1) + port, false},
+		{control, nodeIP(2) + port, false},
+	} {
+		if got := s.connects(c.from, c.to); got != c.want {
+			t.Errorf("%s reaches %s: %t, want %t", c.from, c.to, got, c.want)
+		}
+	}
+	if n := s.get("pods", ".items[*].status.containerStatuses[*].restartCount"); strings.Trim(n, "0 ") != "" {
+		t.Errorf("containers of probed pods were restarted: %s times", n)
+	}
+	s.must(s.kube("", "-n", s.name, "delete", "networkpolicies", "--all"))
+	if err := await("the end of isolation", func() error {
+		if !s.connects(control, nodeIP(1)+port) {
+			return fmt.Errorf("the outside does not reach port %s", port)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClusterIsolatesFromBirth has pods that connect with their first instructions: those that may not do
+// not, and those that may do.
+func TestClusterIsolatesFromBirth(t *testing.T) {
+	const many = 20
+	s := newSpace(t, "birth")
+	s.apply(shop + server("target", "target", 1))
+	s.must(s.kube("", "-n", s.name, "wait", "--for=condition=Ready", "pods", "--all", "--timeout", patience.String()))
+	target := s.get("pod/target", ".status.podIP") + ":8080"
+	clients := func(app string) (text string) {
+		for i := range many {
+			text += client(fmt.Sprint(app, "-", i), app, target, 1+i%s.Nodes)
+		}
+		return text
+	}
+	s.apply(clients("friend"))
+	if got := s.phases(); got["Failed"] != many {
+		t.Errorf("clients that may not: %v, want that %d fail", got, many)
+	}
+	s.must(s.kube("", "-n", s.name, "delete", "pods", "-l", "once=true"))
+	s.apply(clients("anybody"))
+	if got := s.phases(); got["Succeeded"] != many {
+		t.Errorf("clients that may: %v, want that %d succeed", got, many)
+	}
+}
