@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -68,7 +69,7 @@ func TestAPodThatIsOnTheHostStackAloneHoldsReadinessUpForNobody(t *testing.T) {
 	a := startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", etcd, "--vpp-socket", v.socket, "--renderers", "acl,session")
 	eventually(t, func() error {
 		if err := isReady(a.socket); err == nil || !strings.Contains(err.Error(), "demo/lonely") {
-			return fmt.Errorf("without a namespace: %v, want not ready because of demo/lonely", err)
+			return errors.Join(errors.New("without a namespace: want not ready because of demo/lonely"), err)
 		}
 		return nil
 	})
