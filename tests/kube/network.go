@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -121,8 +120,7 @@ var sysctls = map[string]string{
 // settle sets the sysctls of a node's network; what the kernel does not have is left out.
 func (l *lab) settle(machine string) error {
 	for name, value := range sysctls {
-		_, err := l.run(machine, value, "sh", "-c", "test ! -e /proc/sys/"+name+" || cat > /proc/sys/"+name)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		if _, err := l.run(machine, value, "sh", "-c", "test ! -e /proc/sys/"+name+" || cat > /proc/sys/"+name); err != nil {
 			return err
 		}
 	}

@@ -18,11 +18,11 @@ type step struct {
 
 // up starts what is not running.
 func (l *lab) up(ctx context.Context) error {
-	if err := l.check(); err != nil {
+	if err := errors.Join(l.check(), os.MkdirAll(l.dir, 0o755)); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(l.dir, 0o755); err != nil {
-		return err
+	if old := (&lab{dir: l.dir}); old.load() == nil && old.pid(control) != 0 && *old != *l {
+		return fmt.Errorf("a cluster with other settings runs in %s: stop it with down", l.dir)
 	}
 	if err := l.save(); err != nil {
 		return err
@@ -96,14 +96,10 @@ func (l *lab) fill(n int) error {
 	if err := l.loadImages(nodeName(n)); err != nil {
 		return err
 	}
-	_, err := l.kube("", "wait", "--for=condition=Ready", "--timeout", patience.String(), "node/"+nodeName(n))
-	if err != nil && strings.Contains(err.Error(), "NotFound") {
-		err = await("the kubelet", func() error {
-			_, err := l.kube("", "wait", "--for=condition=Ready", "--timeout=10s", "node/"+nodeName(n))
-			return err
-		})
-	}
-	return err
+	return await("the kubelet", func() error {
+		_, err := l.kube("", "wait", "--for=condition=Ready", "--timeout=10s", "node/"+nodeName(n))
+		return err
+	})
 }
 
 // edits are what a user changes in the manifests: where etcd is. The last one is for containerd before
