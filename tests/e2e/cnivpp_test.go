@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -59,7 +60,7 @@ func newVPPNode(t testing.TB, options string) *vppNode {
 	n := &vppNode{Cable: wires.New(t), etcd: startEtcd(t), pins: filepath.Join(wires.BPFFS(t), "sluice"), ipam: t.TempDir()}
 	n.vpp = vpptest.LaunchBy(t, n.starter(), "af_packet_plugin.so")
 	n.socket = filepath.Join(socketDir(t), "agent.sock")
-	n.cni = libcni.NewCNIConfigWithCacheDir([]string{pluginsFolder, filepath.Dir(program("sluice-cni"))}, t.TempDir(), nil)
+	n.cni = libcni.NewCNIConfigWithCacheDir([]string{pluginsFolder, filepath.Dir(program("sluice-cni"))}, t.TempDir(), &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: os.Stderr}})
 	n.configure(options)
 	store(t, n.etcd, vppDemo)
 	return n

@@ -93,13 +93,14 @@ func (n *kernelNode) bridge() string {
 		return err
 	}))
 	n.T.Cleanup(func() { _ = l.Close() }) // which ends what follows
+	etcd := n.etcd
 	go func() {
 		for {
 			in, err := l.Accept()
 			if err != nil {
 				return
 			}
-			out, err := net.Dial("tcp", n.etcd)
+			out, err := net.Dial("tcp", etcd)
 			if err != nil {
 				_ = in.Close()
 				continue

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netns"
 
@@ -54,7 +55,7 @@ func newCNINodeWith(t testing.TB, first, options, state string) *cniNode {
 	dir := t.TempDir()
 	n.results = filepath.Join(dir, "results")
 	n.Must(os.MkdirAll(n.results, 0o700))
-	n.cni = libcni.NewCNIConfigWithCacheDir([]string{pluginsFolder, filepath.Dir(programs.Path("sluice-cni"))}, dir, nil)
+	n.cni = libcni.NewCNIConfigWithCacheDir([]string{pluginsFolder, filepath.Dir(programs.Path("sluice-cni"))}, dir, &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: os.Stderr}})
 	n.configure(first, options)
 	return n
 }
