@@ -34,7 +34,7 @@ func (k *Kernel) adopt() error {
 		return fmt.Errorf("map %s: %w", markPin, err)
 	}
 	if k.options.PinPath != "" { // first, because memories have the programs of what is attached
-		if err := errors.Join(k.adoptLinks(), k.adoptFilters()); err != nil {
+		if err := errors.Join(k.adoptLinks(), k.adoptFilters(), k.adoptStack()); err != nil {
 			return err
 		}
 	}
@@ -149,7 +149,7 @@ var ErrNoPins = errors.New("there is no folder with pins")
 // not a name of ours, and nothing at all while a process owns the folder. It returns how many it
 // removed; where the folder cannot have pins, these are filters.
 func Cleanup(pinPath string) (removed int, err error) {
-	k := &Kernel{options: KernelOptions{PinPath: pinPath}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}}
+	k := &Kernel{options: KernelOptions{PinPath: pinPath}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}, stack: map[string][]judge{}}
 	pins := isBPF(pinPath)
 	switch {
 	case errors.Is(pins, os.ErrNotExist):
@@ -162,7 +162,7 @@ func Cleanup(pinPath string) (removed int, err error) {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, k.pins.Close()) }()
-		err = k.adoptLinks()
+		err = errors.Join(k.adoptLinks(), k.adoptStack())
 	}
 	if err := errors.Join(err, k.adoptFilters()); err != nil {
 		return 0, errors.Join(pins, err)
@@ -173,6 +173,8 @@ func Cleanup(pinPath string) (removed int, err error) {
 		removed += len(h.list)
 		errs = append(errs, h.detach())
 	}
+	n, err := k.detachStack() // last: what is for the node is left to it
+	removed, errs = removed+n, append(errs, err)
 	if pins == nil {
 		n, err := k.removePins()
 		removed, errs = removed+n, append(errs, err)

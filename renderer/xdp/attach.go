@@ -126,6 +126,10 @@ func (l linked) name() string { return l.program }
 // Attach implements Plane. Where another mode attached, its places stay until those of this mode
 // are there.
 func (k *Kernel) Attach(e compile.Endpoint) error {
+	if err := k.judgeBy(k.force.coll.Programs, len(k.stack) == 0); err != nil {
+		return err
+	}
+	k.reach(e.ID)
 	old := k.links[e.ID]
 	if old == nil {
 		old = &hooks{}
@@ -302,6 +306,7 @@ func (k *Kernel) Detach(id uint32) error {
 		}
 		delete(k.links, id)
 	}
+	k.setGateway(id, 0)
 	return k.unname(id)
 }
 

@@ -75,13 +75,19 @@ func (k *Kernel) audit() (f finding, err error) {
 			if a.gone() {
 				continue // it is attached again by a Commit
 			}
+			k.reach(id)
 			now, err := k.inspect(id, a, f.drift)
 			h.list[i] = now
 			errs = append(errs, err)
 		}
 		f.alien = append(f.alien, k.aliens(id, h)...)
 	}
-	errs = append(errs, k.repin(f.drift))
+	errs = append(errs, k.auditStack(f.drift), k.repin(f.drift))
+	if k.layout.connection == 0 && k.learnLayout() {
+		f.memory = true
+		k.version, err = k.loads()
+		errs = append(errs, err)
+	}
 	d := digest{k.force, k.writes, crc32.Update(crc32.Checksum(k.force.bytes, castagnoli), castagnoli, k.force.ends)}
 	if d.of == k.digest.of && d.writes == k.digest.writes && d.sum != k.digest.sum {
 		f.drift[driftMemory]++

@@ -72,6 +72,9 @@ type Kernel struct {
 	version [16]byte // of what it loads
 	links   map[uint32]*hooks
 	uplinks map[uint32]attachment
+	stack   map[string][]judge // by point
+	layout  layout
+	reached []byte    // of gateways, mapped
 	blank   bool      // nothing was written to force, and nobody runs it
 	writes  uint64    // to memories, so far
 	digest  digest    // of the memory in force
@@ -103,7 +106,7 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 	if !slices.Contains(Modes, o.Mode) {
 		return nil, fmt.Errorf("%q is no mode of attachment", o.Mode)
 	}
-	k := &Kernel{options: o, log: o.Log, state: map[string]*ebpf.Map{}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}}
+	k := &Kernel{options: o, log: o.Log, state: map[string]*ebpf.Map{}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}, stack: map[string][]judge{}, layout: layoutOf()}
 	if err := k.open(); err != nil {
 		return nil, errors.Join(k.permitted(err), k.Close())
 	}
@@ -140,7 +143,10 @@ func (k *Kernel) open() error {
 	if k.history, err = newHistory(k.state[bpf.SluiceMapChanges]); err != nil {
 		return fmt.Errorf("map %s: %w", bpf.SluiceMapChanges, err)
 	}
-	if k.dropped, err = mapped(k.state[bpf.SluiceMapReasons]); err != nil {
+	if k.dropped, err = mapped(k.state[bpf.SluiceMapReasons]); err == nil {
+		k.reached, err = mapped(k.state[bpf.SluiceMapGateways])
+	}
+	if err != nil {
 		return fmt.Errorf("map memory: %w", err)
 	}
 	if k.version, err = k.loads(); err != nil {
@@ -155,6 +161,10 @@ func (k *Kernel) open() error {
 	})
 	if err != nil {
 		return fmt.Errorf("map for grace periods: %w", err)
+	}
+	if k.options.Mode != ModeNone && !k.behind() {
+		k.log.Warn("what pods send to a service is judged by the address of the service, not of the pods behind it: that needs Linux 6.4, " +
+			"another mode than xdp-pod, and pods that send from their own addresses only")
 	}
 	if err := k.Tell(Telling{}); err != nil { // a process that was killed may have listened
 		return err
@@ -177,9 +187,16 @@ func (k *Kernel) Close() error {
 		errs = append(errs, k.next.close())
 	}
 	errs = append(errs, k.force.close(), k.spare.close(), k.history.close())
-	if k.dropped != nil {
-		errs = append(errs, unix.Munmap(k.dropped))
-		k.dropped = nil
+	for _, b := range []*[]byte{&k.dropped, &k.reached} {
+		if *b != nil {
+			errs = append(errs, unix.Munmap(*b))
+			*b = nil
+		}
+	}
+	for _, judges := range k.stack {
+		for _, j := range judges {
+			errs = append(errs, j.Close())
+		}
 	}
 	for _, m := range k.state {
 		if m != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // stateMaps are shared by all memories, and pinned.
-var stateMaps = []string{bpf.SluiceMapFlows, bpf.SluiceMapLately, bpf.SluiceMapCrowds, bpf.SluiceMapChanges, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
+var stateMaps = []string{bpf.SluiceMapGateways, bpf.SluiceMapFlows, bpf.SluiceMapLately, bpf.SluiceMapCrowds, bpf.SluiceMapChanges, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
 
 // isBPF checks that a folder can have pins.
 func isBPF(path string) error {
@@ -93,7 +93,7 @@ func (k *Kernel) loads() (out [16]byte, err error) {
 	}
 	h := sha256.New()
 	h.Write(bpf.Object())
-	_, err = fmt.Fprint(h, k.conf(), hz, shift, k.state[bpf.SluiceMapFlows].ValueSize(), k.history.seed(), k.crowd(), trackingOf())
+	_, err = fmt.Fprint(h, k.conf(), hz, shift, k.state[bpf.SluiceMapFlows].ValueSize(), k.history.seed(), k.crowd(), k.layout, k.behind(), k.tags())
 	copy(out[:], h.Sum(nil))
 	return out, err
 }
@@ -144,9 +144,10 @@ func (k *Kernel) spec(lines, slots int, turn uint32) (*ebpf.CollectionSpec, erro
 	if err != nil {
 		return nil, err
 	}
-	connections := trackingOf()
 	for name, value := range map[string]uint32{
-		bpf.SluiceVarSkbConnection: connections.ofPacket, bpf.SluiceVarConnectionSource: connections.source, bpf.SluiceVarConnectionStep: connections.step,
+		bpf.SluiceVarSkbConnection: k.layout.connection, bpf.SluiceVarSkbTag: k.layout.tag, bpf.SluiceVarSkbLength: k.layout.length,
+		bpf.SluiceVarSkbInterface: k.layout.by, bpf.SluiceVarConnectionSource: k.layout.source, bpf.SluiceVarConnectionStep: k.layout.step,
+		bpf.SluiceVarBehind: bit(k.behind()), bpf.SluiceVarTags: bit(k.tags()),
 		bpf.SluiceVarConf: k.conf(), bpf.SluiceVarTicksPerSecond: hz, bpf.SluiceVarTickShift: shift, bpf.SluiceVarMemoryTurn: turn,
 		bpf.SluiceVarCrowdSize: k.crowd(),
 	} {
@@ -196,6 +197,9 @@ func named(m *ebpf.MapSpec) (*ebpf.Map, error) {
 // are loaded when they are asked first.
 func (k *Kernel) needed() []string {
 	out := k.programs()
+	if k.behind() {
+		out = append(out, bpf.SluiceProgStack4, bpf.SluiceProgStack6)
+	}
 	if len(k.options.Uplinks) > 0 {
 		out = append(out, bpf.SluiceProgXdpUplink)
 	}

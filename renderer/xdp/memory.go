@@ -85,7 +85,7 @@ func (k *Kernel) Prepare(lines, slots int) error {
 	if err != nil {
 		return err
 	}
-	if k.blank && len(k.links)+len(k.uplinks) == 0 && k.force.holds(lines, slots) { // nobody would see a difference
+	if k.blank && len(k.links)+len(k.uplinks)+len(k.stack) == 0 && k.force.holds(lines, slots) { // nobody would see a difference
 		k.next = k.force
 		k.writes++
 		return k.force.clear()
@@ -259,6 +259,9 @@ func (k *Kernel) Switch() (left []uint64, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, k.renew()) }()
+	if err := k.judgeBy(k.next.coll.Programs, len(k.links)+len(k.stack) > 0); err != nil {
+		return nil, err
+	}
 	for id, h := range k.links { // also where another mode is attached still
 		if err := h.update(k.next.coll.Programs); err != nil {
 			return nil, fmt.Errorf("interface %d: %w", id, err)

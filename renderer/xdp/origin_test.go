@@ -17,7 +17,7 @@ import (
 )
 
 // own are the addresses of the node in these tests.
-var own = map[int]netip.Addr{4: netip.MustParseAddr("10.99.9.9"), 6: netip.MustParseAddr("fd00::99")}
+var own = map[int]netip.Addr{4: netip.MustParseAddr("10.99.9.9"), 6: netip.MustParseAddr("fd00:99::9")}
 
 // service is an address that leads to pod b.
 var service = map[int]netip.Addr{4: netip.MustParseAddr("10.96.0.1"), 6: netip.MustParseAddr("fd00:96::1")}
@@ -28,6 +28,20 @@ func (w *wired) translate(from string, family int) {
 	w.T.Helper()
 	b := w.Pods["b"].Addr(family).String()
 	w.iptables(family, "POSTROUTING", "-s", w.Pods[from].Addr(family).String(), "-d", b, "-j", "SNAT", "--to-source", own[family].String())
+}
+
+// addOwn gives the node its addresses.
+func (w *wired) addOwn() {
+	w.T.Helper()
+	w.Must(wires.Inside(w.Node, func() error {
+		lo, err := netlink.LinkByName("lo")
+		for _, addr := range own {
+			if err == nil {
+				err = netlink.AddrAdd(lo, &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}})
+			}
+		}
+		return err
+	}))
 }
 
 // iptables adds a rule to the translations of the node.
@@ -67,15 +81,7 @@ func TestTheNodeIsWhoSendsFromTheNode(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel() // they wait most of the time
 			w := newWired(t, mode, xdp.KernelOptions{}, "a", "b", "c", "d")
-			w.Must(wires.Inside(w.Node, func() error {
-				lo, err := netlink.LinkByName("lo")
-				for _, addr := range own {
-					if err == nil {
-						err = netlink.AddrAdd(lo, &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}})
-					}
-				}
-				return err
-			}))
+			w.addOwn()
 			w.Serve("b", 80)
 			for _, family := range []int{4, 6} {
 				for _, from := range []string{"a", "b", "c"} {

@@ -62,18 +62,27 @@ func (w *wired) pins() (out []string) {
 	return out
 }
 
-// addForeign adds a filter of somebody else, which lets everything pass.
-func (w *wired) addForeign(pod string) {
+// addForeign adds a filter of somebody else, which returns the same for everything.
+func (w *wired) addForeign(pod string, parent uint32, returns int32) {
 	w.T.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "foreign", Type: ebpf.SchedCLS, License: "MIT", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
+		Name: "foreign", Type: ebpf.SchedCLS, License: "MIT", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, returns), asm.Return()},
 	})
 	w.Must(err)
 	w.T.Cleanup(func() { _ = p.Close() }) // the filter has its own reference
 	w.Must(wires.Inside(w.Node, func() error {
+		l, err := netlink.LinkByIndex(w.Pods[pod].Index)
+		if err == nil {
+			err = netlink.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{
+				LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+			}, QdiscType: "clsact"})
+		}
+		if err != nil {
+			return err
+		}
 		return netlink.FilterAdd(&netlink.BpfFilter{
 			FilterAttrs: netlink.FilterAttrs{
-				LinkIndex: w.Pods[pod].Index, Parent: netlink.HANDLE_MIN_EGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 7,
+				LinkIndex: w.Pods[pod].Index, Parent: parent, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 7,
 			},
 			Fd: p.FD(), Name: "foreign", DirectAction: true,
 		})
@@ -94,7 +103,7 @@ func TestFiltersAreTakenOverAndCleanedUp(t *testing.T) {
 	t.Parallel()
 	needKernel(t)
 	w, policies := filtered(t, api.TCP)
-	w.addForeign("b")
+	w.addForeign("b", netlink.HANDLE_MIN_EGRESS, -1)
 	before := w.filters()
 	if len(before) != 5 {
 		t.Fatalf("there are filters %v, want 4 of ours and a foreign one", before)

@@ -3,39 +3,53 @@ package xdp
 import (
 	"sync"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
 )
 
-// tracking says where the kernel has what it knows of the connection of a packet, in bytes. It says so
-// itself, in its type information (BTF): the layout is of the build.
-type tracking struct {
-	ofPacket uint32 // in a packet, struct sk_buff: the connection
-	source   uint32 // in a connection, struct nf_conn: the source of its first direction
-	step     uint32 // from there to the source of the other
+// layout says where the kernel has what it knows of a packet and of its connection, in bytes. It says so
+// itself, in its type information (BTF): the layout is of the build. Zero is what is not known.
+type layout struct {
+	tag, length, by uint32 // in a packet, struct sk_buff: the tag, its length, and the interface that it came by
+	connection      uint32 // there: its connection; unknown while the kernel tracks none
+	source          uint32 // in a connection, struct nf_conn: the source of its first direction
+	step            uint32 // from there to the source of the other
 }
 
-// trackingOf is how this kernel tracks connections. It is zero where it does not track connections, or
-// has no type information: then nobody but the node itself may use its addresses.
-var trackingOf = sync.OnceValue(func() tracking {
+// layoutOf reads the layout of this kernel. What tracks connections may be a module that is loaded later.
+func layoutOf() (l layout) {
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
-		return tracking{}
+		return layout{}
+	}
+	for member, to := range map[string]*uint32{"tc_index": &l.tag, "len": &l.length, "skb_iif": &l.by} {
+		*to, _ = offset(kernel, "sk_buff", member)
 	}
 	conns := kernel
 	if !has(kernel, "nf_conn") {
 		if conns, err = btf.LoadKernelModuleSpec("nf_conntrack"); err != nil {
-			return tracking{}
+			return l
 		}
 	}
 	packet, ok1 := offset(kernel, "sk_buff", "_nfct")
 	hashes, ok2 := offset(conns, "nf_conn", "tuplehash")
 	tuple, ok3 := offset(conns, "nf_conntrack_tuple_hash", "tuple")
 	var hash *btf.Struct
-	if !ok1 || !ok2 || !ok3 || conns.TypeByName("nf_conntrack_tuple_hash", &hash) != nil {
-		return tracking{}
+	if ok1 && ok2 && ok3 && conns.TypeByName("nf_conntrack_tuple_hash", &hash) == nil {
+		l.connection, l.source, l.step = packet, hashes+tuple, hash.Size // a tuple begins with its source, and that with the address
 	}
-	return tracking{packet, hashes + tuple, hash.Size} // a tuple begins with its source, and that with the address
-})
+	return l
+}
+
+// learnLayout reports whether the kernel tracks connections now, which it did not.
+func (k *Kernel) learnLayout() bool {
+	k.layout = layoutOf()
+	return k.layout.connection != 0
+}
+
+// hasStack reports whether programs can judge in the stack of the node (Linux 6.4).
+var hasStack = sync.OnceValue(func() bool { return features.HaveProgramType(ebpf.Netfilter) == nil })
 
 func has(spec *btf.Spec, name string) bool {
 	var s *btf.Struct

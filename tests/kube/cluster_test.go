@@ -119,6 +119,7 @@ func (s space) connects(from, to string) bool {
 }
 
 // shop lets friends in to servers, whose own connections are all forbidden, and friends out to servers.
+// Those who are barred may send to all but pods. Strangers have no policy.
 const shop = `
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -140,17 +141,32 @@ apiVersion: v1
 kind: Service
 metadata: {name: server}
 spec: {type: NodePort, selector: {app: server}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: barred}
+spec:
+  podSelector: {matchLabels: {app: barred}}
+  policyTypes: [Egress]
+  egress: [{to: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.244.0.0/16]}}]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: free}
+spec: {type: NodePort, selector: {app: stranger}, ports: [{port: 80, targetPort: 8080}]}
 `
 
 // TestClusterEnforcesByWhoSends asks by addresses of pods, services and nodes, with all settings as they
-// are in deploy/. What an isolated pod sends to a service is not asked: see ADR 0036.
+// are in deploy/.
 func TestClusterEnforcesByWhoSends(t *testing.T) {
 	s := newSpace(t, "who-sends")
-	s.apply(shop + server("server", "server", 1) + server("other", "server", 2) + server("friend", "friend", 1) + server("stranger", "stranger", 1) + server("far", "stranger", 2))
+	s.apply(shop + server("server", "server", 1) + server("other", "server", 2) + server("friend", "friend", 1) + server("stranger", "stranger", 1) + server("far", "stranger", 2) +
+		server("barred", "barred", 1))
 	s.must(s.kube("", "-n", s.name, "wait", "--for=condition=Ready", "pods", "--all", "--timeout", patience.String()))
 	pod := func(name string) string { return s.get("pod/"+name, ".status.podIP") + ":8080" }
 	service := s.get("service/server", ".spec.clusterIP") + ":80"
-	port := ":" + s.get("service/server", ".spec.ports[0].nodePort")
+	free := s.get("service/free", ".spec.clusterIP") + ":80"
+	port, freePort := ":"+s.get("service/server", ".spec.ports[0].nodePort"), ":"+s.get("service/free", ".spec.ports[0].nodePort")
 	for _, c := range []struct {
 		from, to string
 		want     bool
@@ -160,6 +176,18 @@ func TestClusterEnforcesByWhoSends(t *testing.T) {
 		{"friend", pod("stranger"), false},
 		{"stranger", pod("server"), false},
 		{"stranger", pod("other"), false},
+		{"friend", service, true},
+		{"friend", nodeIP(1) + port, true}, // its own node translates it
+		{"friend", free, false},
+		{"friend", nodeIP(1) + freePort, false},
+		{"barred", free, false},
+		{"barred", nodeIP(1) + freePort, false},
+		{"barred", pod("stranger"), false},
+		{"stranger", free, true},
+		{"stranger", nodeIP(1) + freePort, true},
+		{"stranger", nodeIP(2) + freePort, true},
+		{control, nodeIP(1) + freePort, true},
+		{"server", free, false},
 		{"stranger", service, false},
 		{"stranger", nodeIP(1) + port, false},
 		{"stranger", nodeIP(2) + port, false},

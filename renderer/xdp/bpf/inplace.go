@@ -11,6 +11,7 @@ import (
 const (
 	SluiceMapMem      = ".data.mem"
 	SluiceMapEnds     = ".data.ends"
+	SluiceMapGateways = ".data.gateways"
 	SluiceMapChanges  = ".data.changes"
 	SluiceMapFlows    = ".data.flows"
 	SluiceMapLately   = ".data.lately"
@@ -43,13 +44,13 @@ type Sizes struct {
 func (s Sizes) Apply(spec *ebpf.CollectionSpec) error {
 	for name, bytes := range map[string]int{
 		SluiceMapMem: s.Lines * LineBytes, SluiceMapFlows: s.Buckets * BucketBytes, SluiceMapHits: s.CPUs * s.Slots * HitBytes,
-		SluiceMapReasons: s.CPUs * ReasonBytes, SluiceMapEnds: EndsBytes, SluiceMapLately: LatelyBytes,
+		SluiceMapReasons: s.CPUs * ReasonBytes, SluiceMapEnds: EndsBytes, SluiceMapGateways: EndsBytes, SluiceMapLately: LatelyBytes,
 	} {
 		m := spec.Maps[name]
 		m.ValueSize, m.Value = uint32(bytes), nil // whose type has another size
 	}
 	for _, name := range []string{
-		SluiceMapMem, SluiceMapEnds, SluiceMapChanges, SluiceMapFlows, SluiceMapLately, SluiceMapCrowds, SluiceMapHits, SluiceMapReasons, SluiceMapListener,
+		SluiceMapMem, SluiceMapEnds, SluiceMapGateways, SluiceMapChanges, SluiceMapFlows, SluiceMapLately, SluiceMapCrowds, SluiceMapHits, SluiceMapReasons, SluiceMapListener,
 	} {
 		m := spec.Maps[name]
 		m.Contents = nil

@@ -77,10 +77,13 @@ const (
 	SluiceProgFromPod         = "from_pod"
 	SluiceProgProbeFrom       = "probe_from"
 	SluiceProgProbeTo         = "probe_to"
+	SluiceProgStack4          = "stack4"
+	SluiceProgStack6          = "stack6"
 	SluiceProgToPod           = "to_pod"
 	SluiceProgXdpFromPod      = "xdp_from_pod"
 	SluiceProgXdpToPod        = "xdp_to_pod"
 	SluiceProgXdpUplink       = "xdp_uplink"
+	SluiceVarBehind           = "behind"
 	SluiceVarConf             = "conf"
 	SluiceVarConnectionSource = "connection_source"
 	SluiceVarConnectionStep   = "connection_step"
@@ -95,6 +98,10 @@ const (
 	SluiceVarMemoryTurn       = "memory_turn"
 	SluiceVarReorders         = "reorders"
 	SluiceVarSkbConnection    = "skb_connection"
+	SluiceVarSkbInterface     = "skb_interface"
+	SluiceVarSkbLength        = "skb_length"
+	SluiceVarSkbTag           = "skb_tag"
+	SluiceVarTags             = "tags"
 	SluiceVarTickShift        = "tick_shift"
 	SluiceVarTicksPerSecond   = "ticks_per_second"
 )
@@ -146,6 +153,8 @@ type SluiceProgramSpecs struct {
 	FromPod    *ebpf.ProgramSpec `ebpf:"from_pod"`
 	ProbeFrom  *ebpf.ProgramSpec `ebpf:"probe_from"`
 	ProbeTo    *ebpf.ProgramSpec `ebpf:"probe_to"`
+	Stack4     *ebpf.ProgramSpec `ebpf:"stack4"`
+	Stack6     *ebpf.ProgramSpec `ebpf:"stack6"`
 	ToPod      *ebpf.ProgramSpec `ebpf:"to_pod"`
 	XdpFromPod *ebpf.ProgramSpec `ebpf:"xdp_from_pod"`
 	XdpToPod   *ebpf.ProgramSpec `ebpf:"xdp_to_pod"`
@@ -167,6 +176,7 @@ type SluiceMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SluiceVariableSpecs struct {
+	Behind           *ebpf.VariableSpec `ebpf:"behind"`
 	Conf             *ebpf.VariableSpec `ebpf:"conf"`
 	ConnectionSource *ebpf.VariableSpec `ebpf:"connection_source"`
 	ConnectionStep   *ebpf.VariableSpec `ebpf:"connection_step"`
@@ -181,6 +191,10 @@ type SluiceVariableSpecs struct {
 	MemoryTurn       *ebpf.VariableSpec `ebpf:"memory_turn"`
 	Reorders         *ebpf.VariableSpec `ebpf:"reorders"`
 	SkbConnection    *ebpf.VariableSpec `ebpf:"skb_connection"`
+	SkbInterface     *ebpf.VariableSpec `ebpf:"skb_interface"`
+	SkbLength        *ebpf.VariableSpec `ebpf:"skb_length"`
+	SkbTag           *ebpf.VariableSpec `ebpf:"skb_tag"`
+	Tags             *ebpf.VariableSpec `ebpf:"tags"`
 	TickShift        *ebpf.VariableSpec `ebpf:"tick_shift"`
 	TicksPerSecond   *ebpf.VariableSpec `ebpf:"ticks_per_second"`
 }
@@ -226,6 +240,7 @@ func (m *SluiceMaps) Close() error {
 //
 // It can be passed to LoadSluiceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SluiceVariables struct {
+	Behind           *ebpf.Variable `ebpf:"behind"`
 	Conf             *ebpf.Variable `ebpf:"conf"`
 	ConnectionSource *ebpf.Variable `ebpf:"connection_source"`
 	ConnectionStep   *ebpf.Variable `ebpf:"connection_step"`
@@ -240,6 +255,10 @@ type SluiceVariables struct {
 	MemoryTurn       *ebpf.Variable `ebpf:"memory_turn"`
 	Reorders         *ebpf.Variable `ebpf:"reorders"`
 	SkbConnection    *ebpf.Variable `ebpf:"skb_connection"`
+	SkbInterface     *ebpf.Variable `ebpf:"skb_interface"`
+	SkbLength        *ebpf.Variable `ebpf:"skb_length"`
+	SkbTag           *ebpf.Variable `ebpf:"skb_tag"`
+	Tags             *ebpf.Variable `ebpf:"tags"`
 	TickShift        *ebpf.Variable `ebpf:"tick_shift"`
 	TicksPerSecond   *ebpf.Variable `ebpf:"ticks_per_second"`
 }
@@ -253,6 +272,8 @@ type SluicePrograms struct {
 	FromPod    *ebpf.Program `ebpf:"from_pod"`
 	ProbeFrom  *ebpf.Program `ebpf:"probe_from"`
 	ProbeTo    *ebpf.Program `ebpf:"probe_to"`
+	Stack4     *ebpf.Program `ebpf:"stack4"`
+	Stack6     *ebpf.Program `ebpf:"stack6"`
 	ToPod      *ebpf.Program `ebpf:"to_pod"`
 	XdpFromPod *ebpf.Program `ebpf:"xdp_from_pod"`
 	XdpToPod   *ebpf.Program `ebpf:"xdp_to_pod"`
@@ -266,6 +287,8 @@ func (p *SluicePrograms) Close() error {
 		p.FromPod,
 		p.ProbeFrom,
 		p.ProbeTo,
+		p.Stack4,
+		p.Stack6,
 		p.ToPod,
 		p.XdpFromPod,
 		p.XdpToPod,

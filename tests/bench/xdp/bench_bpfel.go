@@ -46,10 +46,13 @@ const (
 	BenchProgFromPod         = "from_pod"
 	BenchProgProbeFrom       = "probe_from"
 	BenchProgProbeTo         = "probe_to"
+	BenchProgStack4          = "stack4"
+	BenchProgStack6          = "stack6"
 	BenchProgToPod           = "to_pod"
 	BenchProgXdpFromPod      = "xdp_from_pod"
 	BenchProgXdpToPod        = "xdp_to_pod"
 	BenchProgXdpUplink       = "xdp_uplink"
+	BenchVarBehind           = "behind"
 	BenchVarBenchAt          = "bench_at"
 	BenchVarBenchDropped     = "bench_dropped"
 	BenchVarBenchMask        = "bench_mask"
@@ -69,6 +72,10 @@ const (
 	BenchVarMemoryTurn       = "memory_turn"
 	BenchVarReorders         = "reorders"
 	BenchVarSkbConnection    = "skb_connection"
+	BenchVarSkbInterface     = "skb_interface"
+	BenchVarSkbLength        = "skb_length"
+	BenchVarSkbTag           = "skb_tag"
+	BenchVarTags             = "tags"
 	BenchVarTickShift        = "tick_shift"
 	BenchVarTicksPerSecond   = "ticks_per_second"
 )
@@ -131,6 +138,8 @@ type BenchProgramSpecs struct {
 	FromPod        *ebpf.ProgramSpec `ebpf:"from_pod"`
 	ProbeFrom      *ebpf.ProgramSpec `ebpf:"probe_from"`
 	ProbeTo        *ebpf.ProgramSpec `ebpf:"probe_to"`
+	Stack4         *ebpf.ProgramSpec `ebpf:"stack4"`
+	Stack6         *ebpf.ProgramSpec `ebpf:"stack6"`
 	ToPod          *ebpf.ProgramSpec `ebpf:"to_pod"`
 	XdpFromPod     *ebpf.ProgramSpec `ebpf:"xdp_from_pod"`
 	XdpToPod       *ebpf.ProgramSpec `ebpf:"xdp_to_pod"`
@@ -161,6 +170,7 @@ type BenchMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BenchVariableSpecs struct {
+	Behind           *ebpf.VariableSpec `ebpf:"behind"`
 	BenchAt          *ebpf.VariableSpec `ebpf:"bench_at"`
 	BenchDropped     *ebpf.VariableSpec `ebpf:"bench_dropped"`
 	BenchMask        *ebpf.VariableSpec `ebpf:"bench_mask"`
@@ -180,6 +190,10 @@ type BenchVariableSpecs struct {
 	MemoryTurn       *ebpf.VariableSpec `ebpf:"memory_turn"`
 	Reorders         *ebpf.VariableSpec `ebpf:"reorders"`
 	SkbConnection    *ebpf.VariableSpec `ebpf:"skb_connection"`
+	SkbInterface     *ebpf.VariableSpec `ebpf:"skb_interface"`
+	SkbLength        *ebpf.VariableSpec `ebpf:"skb_length"`
+	SkbTag           *ebpf.VariableSpec `ebpf:"skb_tag"`
+	Tags             *ebpf.VariableSpec `ebpf:"tags"`
 	TickShift        *ebpf.VariableSpec `ebpf:"tick_shift"`
 	TicksPerSecond   *ebpf.VariableSpec `ebpf:"ticks_per_second"`
 }
@@ -243,6 +257,7 @@ func (m *BenchMaps) Close() error {
 //
 // It can be passed to LoadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BenchVariables struct {
+	Behind           *ebpf.Variable `ebpf:"behind"`
 	BenchAt          *ebpf.Variable `ebpf:"bench_at"`
 	BenchDropped     *ebpf.Variable `ebpf:"bench_dropped"`
 	BenchMask        *ebpf.Variable `ebpf:"bench_mask"`
@@ -262,6 +277,10 @@ type BenchVariables struct {
 	MemoryTurn       *ebpf.Variable `ebpf:"memory_turn"`
 	Reorders         *ebpf.Variable `ebpf:"reorders"`
 	SkbConnection    *ebpf.Variable `ebpf:"skb_connection"`
+	SkbInterface     *ebpf.Variable `ebpf:"skb_interface"`
+	SkbLength        *ebpf.Variable `ebpf:"skb_length"`
+	SkbTag           *ebpf.Variable `ebpf:"skb_tag"`
+	Tags             *ebpf.Variable `ebpf:"tags"`
 	TickShift        *ebpf.Variable `ebpf:"tick_shift"`
 	TicksPerSecond   *ebpf.Variable `ebpf:"ticks_per_second"`
 }
@@ -286,6 +305,8 @@ type BenchPrograms struct {
 	FromPod        *ebpf.Program `ebpf:"from_pod"`
 	ProbeFrom      *ebpf.Program `ebpf:"probe_from"`
 	ProbeTo        *ebpf.Program `ebpf:"probe_to"`
+	Stack4         *ebpf.Program `ebpf:"stack4"`
+	Stack6         *ebpf.Program `ebpf:"stack6"`
 	ToPod          *ebpf.Program `ebpf:"to_pod"`
 	XdpFromPod     *ebpf.Program `ebpf:"xdp_from_pod"`
 	XdpToPod       *ebpf.Program `ebpf:"xdp_to_pod"`
@@ -310,6 +331,8 @@ func (p *BenchPrograms) Close() error {
 		p.FromPod,
 		p.ProbeFrom,
 		p.ProbeTo,
+		p.Stack4,
+		p.Stack6,
 		p.ToPod,
 		p.XdpFromPod,
 		p.XdpToPod,

@@ -40,12 +40,28 @@ static long (*skb_load)(const void *skb, __u32 at, void *to, __u32 len) = (void 
 static long (*xdp_load)(void *xdp, __u32 at, void *to, __u32 len) = (void *)189;
 static void *(*ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (void *)131;
 static void (*ringbuf_submit)(void *data, __u64 flags) = (void *)132;
-static __u64 (*ktime_coarse_ns)(void) = (void *)160;
+static __u64 (*ktime_ns)(void) = (void *)5;
 static long (*probe_read_kernel)(void *to, __u32 len, const void *from) = (void *)113;
 static __u64 (*jiffies)(void) = (void *)118; /* a load, not a call */
 #define RB_NO_WAKEUP 1
 /* The kernel's own form of a packet, since 6.2. */
 extern void *bpf_cast_to_kern_ctx(void *ctx) __attribute__((section(".ksyms"), weak));
+
+/* What netfilter tells a program about a packet, since 6.4. Both are known to the kernel by type: a number
+ * is read from them where its type information says that it is. */
+struct bpf_nf_ctx {
+	const void *state, *skb;
+};
+#define NF_DROP 0
+#define NF_ACCEPT 1
+
+struct __sk_buff;
+struct bpf_dynptr {
+	__u64 opaque[2];
+};
+extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dynptr *to) __attribute__((section(".ksyms"), weak));
+extern void *bpf_dynptr_slice(const struct bpf_dynptr *from, __u32 at, void *copy, __u32 copy__szk) __attribute__((section(".ksyms"), weak));
+static long (*dynptr_read)(void *to, __u32 len, const struct bpf_dynptr *from, __u32 at, __u64 flags) = (void *)201;
 
 /* The first fields of struct __sk_buff. */
 struct __sk_buff {

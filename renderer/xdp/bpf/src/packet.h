@@ -26,18 +26,13 @@ struct packet {
 	__u8 to_pod;
 	__u8 begins;   /* a flow, which was noted */
 	__u8 hairpin;  /* from the pod's own interface */
-	__u8 origin;   /* of what comes to the pod, one of the values below */
-	__u8 zero;
-	__u32 sender;  /* the class of who sent it, before the node translated its source */
+	__u8 elsewhere; /* comes to the pod, and was not made on this node */
+	__u8 sender_known; /* remote is who sent it, whoever its source says */
 	__u32 inner;
 	__u32 bytes;
 	__u32 generation; /* of all lists, read before any of them */
 	__u32 now;        /* in units of time */
 };
-
-/* Where a packet to a pod comes from: from whom its source says, or from an interface, so that it may have
- * the source of this node because that was put there; then its sender may be known, who may be the pod. */
-enum { AS_ADDRESSED = 0, ELSEWHERE, TRANSLATED, ITSELF };
 
 #define TCP_FIN 1
 #define TCP_SYN 2
@@ -103,30 +98,34 @@ inline_always int plain(struct packet *p, void *at, void *end, int left, const i
 	return 1;
 }
 
+inline_always int fast4(struct packet *p, struct ip4 *ip, void *end, const int to_pod)
+{
+	if ((void *)(ip + 1) > end || ip->version_words != 0x45 || ip->fragment & ntohs(IP4_MORE | IP4_OFFSET))
+		return 0;
+	addresses4(p, ip, to_pod);
+	p->protocol = ip->protocol;
+	return plain(p, ip + 1, end, ntohs(ip->length) - (int)sizeof(*ip), to_pod);
+}
+
+inline_always int fast6(struct packet *p, struct ip6 *ip, void *end, const int to_pod)
+{
+	if ((void *)(ip + 1) > end || (ntohl(ip->version_class_flow) >> 28) != 6)
+		return 0;
+	p->v6 = 1;
+	addresses6(p, ip, to_pod);
+	p->protocol = ip->next;
+	return plain(p, ip + 1, end, ntohs(ip->length), to_pod);
+}
+
 /* fast reads most packets. When it does not, nothing that it wrote counts. */
 inline_always int fast(struct packet *p, void *data, void *end, const int to_pod)
 {
 	struct ethernet *eth = data;
 	if ((void *)(eth + 1) > end)
 		return 0;
-	if (likely(eth->type == ntohs(ETH_IP4))) {
-		struct ip4 *ip = (void *)(eth + 1);
-		if ((void *)(ip + 1) > end || ip->version_words != 0x45 || ip->fragment & ntohs(IP4_MORE | IP4_OFFSET))
-			return 0;
-		addresses4(p, ip, to_pod);
-		p->protocol = ip->protocol;
-		return plain(p, ip + 1, end, ntohs(ip->length) - (int)sizeof(*ip), to_pod);
-	}
-	if (eth->type == ntohs(ETH_IP6)) {
-		struct ip6 *ip = (void *)(eth + 1);
-		if ((void *)(ip + 1) > end || (ntohl(ip->version_class_flow) >> 28) != 6)
-			return 0;
-		p->v6 = 1;
-		addresses6(p, ip, to_pod);
-		p->protocol = ip->next;
-		return plain(p, ip + 1, end, ntohs(ip->length), to_pod);
-	}
-	return 0;
+	if (likely(eth->type == ntohs(ETH_IP4)))
+		return fast4(p, (void *)(eth + 1), end, to_pod);
+	return eth->type == ntohs(ETH_IP6) ? fast6(p, (void *)(eth + 1), end, to_pod) : 0;
 }
 
 #endif

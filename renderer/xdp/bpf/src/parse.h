@@ -165,6 +165,11 @@ on_its_own int NAME(about)(CTX *ctx, struct packet *p, __u32 line)
 	if (parsed != PARSED || inner.fragment == 2 || !owns(line, p->v6, &inner.local))
 		return IS_ERROR;
 	inner.kind = ANY_PACKET;
+	if (p->sender_known) { /* the quoted packet has the address of a service, its connection has who sent this */
+		inner.remote = p->remote;
+		if (inner.place != PLACE_OTHER)
+			inner.remote_port = p->remote_port;
+	}
 	return decide(line, &inner, 1) & ALLOW ? PERMITTED : IS_ERROR;
 }
 

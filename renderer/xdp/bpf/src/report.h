@@ -85,7 +85,7 @@ inline_always int may_tell(struct telling *s, struct tokens *t)
 			return 0;
 		t->turn = 0;
 	}
-	__u64 now = ktime_coarse_ns(), since = now - t->last;
+	__u64 now = ktime_ns(), since = now - t->last;
 	if (since >= 1000000000ULL) {
 		t->left = rate;
 		t->last = now;
@@ -116,7 +116,7 @@ on_its_own int tell(__u32 id, struct packet *p, __u32 verdict, __u32 reason)
 		t->missed++;
 		return 0;
 	}
-	e->time = ktime_coarse_ns();
+	e->time = ktime_ns();
 	e->missed = t->missed;
 	t->missed = 0;
 	e->id = id;

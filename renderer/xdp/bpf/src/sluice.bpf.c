@@ -87,21 +87,12 @@ inline_always __u32 by_list(struct line *record, struct packet *p, __u32 class, 
 	return verdict(record, to_pod, class, p->place, source, p->place == PLACE_OTHER ? p->protocol : port);
 }
 
-/* by_sender returns the verdict about a packet that has an address of this node as source and was not made here: that
- * about its sender. Nothing is permitted if that is not known. */
-never_inline __u32 by_sender(struct line *record, struct packet *p)
-{
-	if (p->origin != TRANSLATED)
-		return p->origin == ITSELF ? ALLOW : 0;
-	__u32 v = by_list(record, p, p->sender, 1);
-	return v & OWN_NODE ? 0 : v;
-}
-
-/* of returns the verdict of one direction's list about who sent the packet. */
+/* of returns the verdict of one direction's list. What was not made here is not from the own node, whatever
+ * its source says. */
 inline_always __u32 of(struct line *record, struct packet *p, __u32 class, int to_pod)
 {
 	__u32 v = by_list(record, p, class, to_pod);
-	return to_pod && unlikely(v & OWN_NODE) && p->origin ? by_sender(record, p) : v;
+	return to_pod && unlikely(v & OWN_NODE) && p->elsewhere ? 0 : v;
 }
 
 inline_always __u32 class_of(struct line *record, struct packet *p)
@@ -123,7 +114,7 @@ on_its_own __u32 without_ports(__u32 line, struct packet *p)
 	if (flags & (FLAG_PORTS_TO << dir) || class >= record->w[RECORD_CLASSES + dir])
 		return 0;
 	__u32 cell = word_at(row_of(record, dir, class), p->place & 3);
-	return cell & KIND_MASK || (cell & OWN_NODE && p->origin) ? 0 : cell; /* the sender is not asked about ports that nobody knows */
+	return cell & KIND_MASK || (cell & OWN_NODE && p->elsewhere) ? 0 : cell;
 }
 
 /* decide says what becomes of a packet, in the direction that it has. With look, nothing is
@@ -173,10 +164,24 @@ on_its_own __u32 decide(__u32 line, struct packet *p, int look)
 #define NAME(x) x##_xdp
 #include "parse.h"
 
+inline_always long stack_load(struct bpf_nf_ctx *ctx, __u32 at, void *to, __u32 len)
+{
+	struct bpf_dynptr data;
+	if (bpf_dynptr_from_skb((struct __sk_buff *)ctx->skb, 0, &data))
+		return -1;
+	return dynptr_read(to, len, &data, at, 0);
+}
+
+#define CTX struct bpf_nf_ctx
+#define LOAD stack_load
+#define NAME(x) x##_stack
+#include "parse.h"
+
 /* What judge is to do. */
 #define ENFORCE 0
 #define EARLY 1 /* drop what will be dropped later, and note nothing */
 #define ASK 2   /* what would become of the first packet of a flow; note and count nothing */
+#define AT_POD 3 /* at the interface of a pod that sends: what goes to the node is judged by in_stack */
 
 /* admitted says what becomes of a packet that is read before its list is asked: -1 asks. */
 inline_always int admitted(__u32 line, __u32 flags, struct packet *p, int parsed, int hairpin)
@@ -337,9 +342,7 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 		}
 	}
 	__u32 class = class_of(record, p);
-	__u32 v = by_list(record, p, class, to_pod);
-	if (to_pod && unlikely(v & OWN_NODE) && p->origin)
-		return -1;
+	__u32 v = of(record, p, class, to_pod);
 	if (p->kind == FIRST_PACKET) {
 		if (unlikely(listens(v & ALLOW)))
 			return -1;
@@ -369,54 +372,38 @@ inline_always int settle(__u32 id, struct packet *p, int reason, const int how)
 	return 0;
 }
 
-/* What is known of the kernel's forms of packets and of connections that it tracks, in bytes: where a packet has its
- * connection, where that has the source of its first direction, and how far behind that of the other is. 0: not known. */
-volatile const __u32 skb_connection = 0, connection_source = 0, connection_step = 0;
-
-/* from_whom finds out who sent a packet to a pod that came by an interface. The kernel translates sources behind
- * the point that policy is about, and has in the connection who sent (struct nf_conn, include/net/netfilter). */
-never_inline void from_whom(struct __sk_buff *skb, struct packet *p, __u32 line)
-{
-	struct line *record = line_at(line);
-	struct address sender = {};
-	__u64 connection = 0;
-	if (!record || !skb_connection || !bpf_cast_to_kern_ctx)
-		return;
-	void *packet = bpf_cast_to_kern_ctx(skb);
-	if (probe_read_kernel(&connection, sizeof(connection), packet + skb_connection) || !(connection & ~7ULL))
-		return;
-	__u64 source = (connection & ~7ULL) + connection_source + ((connection & 7) >= 3 ? connection_step : 0);
-	if (probe_read_kernel(&sender, sizeof(sender), (void *)source))
-		return;
-	for (int i = 0; i < 4; i++)
-		sender.w[i] = ntohl(sender.w[i]);
-	p->sender = p->v6 ? class6(record->w[RECORD_ROOT6], &sender) : class4(record->w[RECORD_ROOT4], sender.w[0]);
-	p->origin = owns(line, p->v6, &sender) ? ITSELF : TRANSLATED;
-}
+#include "stack.h"
 
 inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const int how)
 {
+	const int does = how == AT_POD ? ENFORCE : how;
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct packet p = { .to_pod = to_pod, .bytes = skb->len, .generation = generation(), .now = now_units() };
 	__u32 line = line_of(id, &p);
 	if (unlikely(!line))
-		return settle(id, &p, conf & CONF_CLOSED ? IS_UNKNOWN : PERMITTED, how) ? TC_NEXT : TC_SHOT;
-	int parsed = PARSED, reason = -1;
-	p.hairpin = to_pod && skb->ingress_ifindex == id;
-	p.origin = to_pod && skb->ingress_ifindex ? ELSEWHERE : AS_ADDRESSED;
-	if (likely(fast(&p, (void *)(long)skb->data, (void *)(long)skb->data_end, to_pod)))
-		reason = quick(line, &p, to_pod, how);
-	else
+		return settle(id, &p, conf & CONF_CLOSED ? IS_UNKNOWN : PERMITTED, does) ? TC_NEXT : TC_SHOT;
+	int parsed = PARSED, reason = -1, later = how == AT_POD && for_node(id, data, end);
+	p.hairpin = to_pod && (skb->ingress_ifindex == id || is_of(skb->tc_index, id));
+	p.elsewhere = to_pod && skb->ingress_ifindex;
+	if (likely(fast(&p, data, end, to_pod))) {
+		if (to_pod && does == ENFORCE)
+			from_whom(skb, &p);
+		reason = later ? passes(line, &p) : quick(line, &p, to_pod, does);
+	} else {
 		parsed = parse_skb(skb, &p);
-	if (reason < 0 && p.origin)
-		from_whom(skb, &p, line);
+		if (to_pod && does == ENFORCE)
+			from_whom(skb, &p);
+	}
 	if (reason < 0)
-		reason = judge(line, &p, parsed, how);
+		reason = later ? hands_on(line, &p, parsed) : judge(line, &p, parsed, does);
 	if (unlikely(reason == ASK_ABOUT))
 		reason = about_skb(skb, &p, line);
-	return settle(id, &p, reason, how) ? TC_NEXT : TC_SHOT;
+	if (how == AT_POD)
+		skb->tc_index = tag_of(id, later);
+	return settle(id, &p, reason, does) ? TC_NEXT : TC_SHOT;
 }
 
-SEC("tc") int from_pod(struct __sk_buff *skb) { return tc(skb, skb->ifindex, 0, ENFORCE); }
+SEC("tc") int from_pod(struct __sk_buff *skb) { return tc(skb, skb->ifindex, 0, AT_POD); }
 
 /* What a pod sends to itself by way of a service comes back from its own interface. */
 SEC("tc") int to_pod(struct __sk_buff *skb) { return tc(skb, skb->ifindex, 1, ENFORCE); }
@@ -430,25 +417,26 @@ SEC("tc") int ask_to(struct __sk_buff *skb) { return tc(skb, skb->mark, 1, ASK);
 
 inline_always int xdp(struct xdp_md *ctx, __u32 id, const int to_pod, const int how)
 {
+	const int does = how == AT_POD ? ENFORCE : how;
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct packet p = { .to_pod = to_pod, .bytes = end - data, .generation = generation(), .now = now_units() };
 	__u32 line = line_of(id, &p);
 	if (unlikely(!line))
-		return settle(id, &p, conf & CONF_CLOSED && how == ENFORCE ? IS_UNKNOWN : PERMITTED, how) ? XDP_PASS : XDP_DROP;
-	int parsed = PARSED, reason = -1;
-	p.origin = how == EARLY ? ELSEWHERE : AS_ADDRESSED;
+		return settle(id, &p, conf & CONF_CLOSED && does == ENFORCE ? IS_UNKNOWN : PERMITTED, does) ? XDP_PASS : XDP_DROP;
+	int parsed = PARSED, reason = -1, later = how == AT_POD && for_node(id, data, end);
+	p.elsewhere = how == EARLY;
 	if (likely(fast(&p, data, end, to_pod)))
-		reason = quick(line, &p, to_pod, how);
+		reason = later ? passes(line, &p) : quick(line, &p, to_pod, does);
 	else
 		parsed = parse_xdp(ctx, &p);
 	if (reason < 0)
-		reason = judge(line, &p, parsed, how);
+		reason = later ? hands_on(line, &p, parsed) : judge(line, &p, parsed, does);
 	if (unlikely(reason == ASK_ABOUT))
 		reason = about_xdp(ctx, &p, line);
-	return settle(id, &p, reason, how) ? XDP_PASS : XDP_DROP;
+	return settle(id, &p, reason, does) ? XDP_PASS : XDP_DROP;
 }
 
-SEC("xdp.frags") int xdp_from_pod(struct xdp_md *ctx) { return xdp(ctx, ctx->ingress_ifindex, 0, ENFORCE); }
+SEC("xdp.frags") int xdp_from_pod(struct xdp_md *ctx) { return xdp(ctx, ctx->ingress_ifindex, 0, AT_POD); }
 
 /* named finds the endpoint that a packet goes to, 0 for none. */
 inline_always __u32 named(struct xdp_md *ctx)
@@ -490,5 +478,9 @@ SEC("xdp.frags") int xdp_uplink(struct xdp_md *ctx)
 	__u32 id = named(ctx);
 	return id ? xdp(ctx, id, 1, EARLY) : XDP_PASS;
 }
+
+/* What local pods send is judged here if it went to the node, behind the translation of destinations. */
+SEC("netfilter") int stack4(struct bpf_nf_ctx *ctx) { return in_stack(ctx, 0); }
+SEC("netfilter") int stack6(struct bpf_nf_ctx *ctx) { return in_stack(ctx, 1); }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

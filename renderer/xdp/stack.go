@@ -1,0 +1,209 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+)
+
+// behind reports whether what pods send to the node is judged in its stack, behind the translation of
+// services. Where a program at the pod's own end decides, which sees no connections, both directions are
+// judged as packets are addressed.
+func (k *Kernel) behind() bool {
+	switch k.options.Mode {
+	case ModeAuto, ModeClsact, ModeXDP, ModeGeneric:
+		return !k.options.AnySource && hasStack() && k.layout.tag != 0 && k.layout.length != 0 && k.layout.by != 0
+	case ModeXDPPod, ModeNone:
+	}
+	return false
+}
+
+// tags reports whether packets are tagged at the pod's interface: XDP has no place for that.
+func (k *Kernel) tags() bool { return k.options.Mode == ModeAuto || k.options.Mode == ModeClsact }
+
+func bit(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// point is where in the stack a program judges what local pods send.
+type point struct {
+	name     string // of its pin
+	program  string
+	family   link.NetfilterProtocolFamily
+	hook     link.NetfilterInetHook
+	priority int32 // and some behind it
+}
+
+// points are all points. What is forwarded is judged behind filters and before the translation of sources,
+// and of IPVS. What is for the node, and what IPVS took from there to send it on, behind IPVS.
+var points = []point{
+	{"forward4", bpf.SluiceProgStack4, link.NetfilterProtoIPv4, link.NetfilterInetForward, 90},
+	{"forward6", bpf.SluiceProgStack6, link.NetfilterProtoIPv6, link.NetfilterInetForward, 90},
+	{"local4", bpf.SluiceProgStack4, link.NetfilterProtoIPv4, link.NetfilterInetLocalIn, 150},
+	{"local6", bpf.SluiceProgStack6, link.NetfilterProtoIPv6, link.NetfilterInetLocalIn, 150},
+	{"out4", bpf.SluiceProgStack4, link.NetfilterProtoIPv4, link.NetfilterInetLocalOut, 150},
+	{"out6", bpf.SluiceProgStack6, link.NetfilterProtoIPv6, link.NetfilterInetLocalOut, 150},
+}
+
+// judge is a program at a point. The kernel has no update for it: the next one is attached before it goes.
+type judge struct {
+	link.Link
+	pin string // empty: none
+}
+
+func (j judge) detach() error {
+	if j.pin != "" {
+		if err := j.Unpin(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return j.Close()
+}
+
+const stackPins = "stack_"
+
+// judgeBy has programs judge in the stack from now on, if they are needed there.
+func (k *Kernel) judgeBy(programs map[string]*ebpf.Program, needed bool) error {
+	if !needed || !k.behind() {
+		return nil
+	}
+	return k.attachStack(programs)
+}
+
+// attachStack has programs judge at all points from now on, and no others of ours.
+func (k *Kernel) attachStack(programs map[string]*ebpf.Program) error {
+	for _, p := range points {
+		j, err := k.attachPoint(p, programs[p.program])
+		if err != nil {
+			return fmt.Errorf("judge in the stack, at %s: %w", p.name, k.permitted(err))
+		}
+		old := k.stack[p.name]
+		k.stack[p.name] = []judge{j}
+		for i, o := range old {
+			if err := o.detach(); err != nil {
+				k.stack[p.name] = append(k.stack[p.name], old[i:]...)
+				return fmt.Errorf("judge in the stack, at %s: %w", p.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// attachPoint attaches at the first priority of a point that is free: no two programs have the same.
+func (k *Kernel) attachPoint(p point, program *ebpf.Program) (judge, error) {
+	for n := range int32(8) {
+		l, err := link.AttachNetfilter(link.NetfilterOptions{Program: program, ProtocolFamily: p.family, Hook: p.hook, Priority: p.priority + n})
+		if errors.Is(err, unix.EBUSY) {
+			continue
+		}
+		if err != nil || k.options.PinPath == "" {
+			return judge{Link: l}, err
+		}
+		j := judge{l, filepath.Join(k.options.PinPath, fmt.Sprintf("%s%s_%d", stackPins, p.name, p.priority+n))}
+		if err := l.Pin(j.pin); err != nil {
+			return judge{}, errors.Join(err, l.Close())
+		}
+		return j, nil
+	}
+	return judge{}, errors.New("8 programs of others have the priorities of this point")
+}
+
+// adoptStack takes over what is pinned.
+func (k *Kernel) adoptStack() error {
+	paths, err := filepath.Glob(filepath.Join(k.options.PinPath, stackPins+"*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		name, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), stackPins), "_")
+		l, err := link.LoadPinnedLink(path, nil)
+		if err != nil {
+			return fmt.Errorf("pinned link %s: %w", path, err)
+		}
+		k.stack[name] = append(k.stack[name], judge{l, path})
+	}
+	return nil
+}
+
+// detachStack ends what judges in the stack.
+func (k *Kernel) detachStack() (removed int, err error) {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(k.stack)) {
+		for _, j := range k.stack[name] {
+			errs = append(errs, j.detach())
+			removed++
+		}
+	}
+	clear(k.stack)
+	return removed, errors.Join(errs...)
+}
+
+// judges reports whether the programs of the memory in force judge at all points, and would when this
+// process ends.
+func (k *Kernel) judges() bool {
+	for _, p := range points {
+		info, err := k.force.coll.Programs[p.program].Info()
+		if err != nil || len(k.stack[p.name]) != 1 {
+			return false
+		}
+		j := k.stack[p.name][0]
+		want, _ := info.ID()
+		now, err := j.Info()
+		if err != nil || now.Program != want || j.pin != "" && !isPinned(j.pin, now.ID) {
+			return false
+		}
+	}
+	return true
+}
+
+// auditStack attaches anew what somebody changed.
+func (k *Kernel) auditStack(drift map[string]uint64) error {
+	if !k.behind() || len(k.stack) == 0 || k.judges() {
+		return nil
+	}
+	drift[driftProgram]++
+	return k.attachStack(k.force.coll.Programs)
+}
+
+// reach notes which hardware address of the node an interface reaches: that of its bridge, or its own. While
+// it is not known, what the pod sends is judged as it is addressed.
+func (k *Kernel) reach(id uint32) {
+	var address uint64
+	if l, err := netlink.LinkByIndex(int(id)); err == nil {
+		if master := l.Attrs().MasterIndex; master != 0 {
+			l, err = netlink.LinkByIndex(master)
+		}
+		if err == nil && len(l.Attrs().HardwareAddr) == 6 {
+			for i, b := range l.Attrs().HardwareAddr {
+				address |= uint64(b) << (8 * i)
+			}
+			address |= uint64(id/places) << 48
+		}
+	}
+	k.setGateway(id, address)
+}
+
+// setGateway notes an address for an interface, or, with zero, that none is known. Of two interfaces that share
+// a place the last counts.
+func (k *Kernel) setGateway(id uint32, address uint64) {
+	place := (*uint64)(unsafe.Pointer(&k.reached[8*uint64(id%places)]))
+	if address != 0 || atomic.LoadUint64(place)>>48 == uint64(id/places) {
+		atomic.StoreUint64(place, address)
+	}
+}

@@ -1,0 +1,333 @@
+package xdp_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/tests/wires"
+)
+
+// bridge has the pods of a cable be ports of one bridge, which is their gateway.
+func (w *wired) bridge(filtered bool) {
+	w.T.Helper()
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	gateway := map[int]netip.Prefix{4: netip.MustParsePrefix("10.99.0.1/24"), 6: netip.MustParsePrefix("fd00::1/64")}
+	w.Must(wires.Inside(w.Node, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.HardwareAddr = "br0", mac
+		br := &netlink.Bridge{LinkAttrs: attrs}
+		if err := netlink.LinkAdd(br); err != nil {
+			return err
+		}
+		for _, p := range gateway {
+			if err := netlink.AddrAdd(br, &netlink.Addr{IPNet: subnet(p), Flags: unix.IFA_F_NODAD}); err != nil {
+				return err
+			}
+		}
+		errs := []error{netlink.LinkSetUp(br)}
+		for _, h := range w.Pods {
+			l, err := netlink.LinkByIndex(h.Index)
+			if err != nil {
+				return err
+			}
+			routes, err := netlink.RouteList(l, netlink.FAMILY_ALL)
+			errs = append(errs, err, netlink.LinkSetMaster(l, br), netlink.LinkSetHairpin(l, true))
+			for _, r := range routes {
+				if r.Dst.IP.Equal(h.V4.AsSlice()) || r.Dst.IP.Equal(h.V6.AsSlice()) {
+					errs = append(errs, netlink.RouteDel(&r))
+				}
+			}
+		}
+		if filtered {
+			for _, file := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
+				errs = append(errs, os.WriteFile("/proc/sys/net/bridge/"+file, []byte("1"), 0o600))
+			}
+		}
+		return errors.Join(errs...)
+	}))
+	for _, h := range w.Pods {
+		w.Must(wires.Inside(h.NS, func() error {
+			l, err := netlink.LinkByName("eth0")
+			if err != nil {
+				return err
+			}
+			for family, p := range gateway {
+				own := netip.PrefixFrom(h.Addr(family), p.Bits())
+				err = errors.Join(err, netlink.AddrDel(l, &netlink.Addr{IPNet: subnet(netip.PrefixFrom(own.Addr(), own.Addr().BitLen()))}),
+					netlink.AddrAdd(l, &netlink.Addr{IPNet: subnet(own), Flags: unix.IFA_F_NODAD}),
+					netlink.RouteReplace(&netlink.Route{LinkIndex: h.InPod, Gw: p.Addr().AsSlice(), Dst: &net.IPNet{IP: make([]byte, p.Addr().BitLen()/8), Mask: net.CIDRMask(0, p.Addr().BitLen())}}))
+			}
+			return err
+		}))
+	}
+}
+
+func subnet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// send sends a frame with a packet of IPv4 from a pod to a hardware address.
+func (w *wired) send(from *wires.Host, to net.HardwareAddr, frame []byte) {
+	w.T.Helper()
+	sum := uint32(0)
+	for i := 14; i < 34; i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(frame[i:]))
+	}
+	binary.BigEndian.PutUint16(frame[24:], ^uint16(sum+sum>>16))
+	w.Must(wires.Inside(from.NS, func() error {
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
+		if err != nil {
+			return err
+		}
+		l, err := netlink.LinkByIndex(from.InPod)
+		if err == nil {
+			copy(frame, to)
+			copy(frame[6:], l.Attrs().HardwareAddr)
+			err = unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: from.InPod})
+		}
+		return errors.Join(err, unix.Close(fd))
+	}))
+}
+
+// mac returns the hardware address of an interface.
+func (w *wired) mac(ns netns.NsHandle, name string) (mac net.HardwareAddr) {
+	w.T.Helper()
+	w.Must(wires.Inside(ns, func() error {
+		l, err := netlink.LinkByName(name)
+		if err == nil {
+			mac = l.Attrs().HardwareAddr
+		}
+		return err
+	}))
+	return mac
+}
+
+// hears returns a function that says whether a datagram came to a pod's port before one that is sent by
+// last, which must come.
+func (w *wired) hears(pod string, port uint16, last func()) func() bool {
+	w.T.Helper()
+	var l net.PacketConn
+	w.Must(wires.Inside(w.Pods[pod].NS, func() (err error) {
+		l, err = net.ListenPacket("udp4", netip.AddrPortFrom(w.Pods[pod].V4, port).String())
+		return err
+	}))
+	return func() bool {
+		w.T.Helper()
+		defer func() { _ = l.Close() }()
+		last()
+		heard, b := 0, make([]byte, 64)
+		for {
+			w.Must(l.SetReadDeadline(time.Now().Add(wires.Patience)))
+			n, _, err := l.ReadFrom(b)
+			w.Must(err)
+			if n > 0 {
+				return heard > 0
+			}
+			heard++ // frames of Frame are empty
+		}
+	}
+}
+
+// says sends a datagram with something in it.
+func (w *wired) says(from string, to netip.AddrPort) {
+	w.T.Helper()
+	w.Must(wires.Inside(w.Pods[from].NS, func() error {
+		conn, err := net.Dial("udp", to.String())
+		if err != nil {
+			return err
+		}
+		_, err = conn.Write([]byte("last"))
+		return errors.Join(err, conn.Close())
+	}))
+}
+
+// TestAFrameToAnotherPodIsJudgedWhereItGoes has a pod send to a service by the hardware address of another
+// pod. A bridge whose frames are filtered translates it.
+func TestAFrameToAnotherPodIsJudgedWhereItGoes(t *testing.T) {
+	t.Parallel()
+	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "b", "c")
+	if _, err := os.Stat("/proc/sys/net/bridge"); err != nil {
+		t.Skip("no bridge is filtered here: br_netfilter is not loaded")
+	}
+	w.bridge(true)
+	b := netip.AddrPortFrom(w.Pods["b"].V4, 9000)
+	w.iptables(4, "PREROUTING", "-d", service[4].String(), "-p", "udp", "--dport", "80", "-j", "DNAT", "--to-destination", b.String())
+	frame := xdp.Frame(api.Flow{Src: w.Pods["a"].V4, Dst: service[4], Protocol: api.UDP, SrcPort: 1, DstPort: 80}, false)
+	for _, c := range []struct {
+		what string
+		p    map[string]policy
+		want bool
+	}{
+		{"no policy", nil, true},
+		{"it may send to everybody but b", map[string]policy{"a": {fromPod: []api.ContivRule{
+			{Action: api.Deny, Dst: api.AddrNet(w.Pods["b"].V4)}, {Action: api.Permit},
+		}}}, false},
+	} {
+		w.apply(c.p)
+		heard := w.hears("b", 9000, func() { w.says("c", b) })
+		w.send(w.Pods["a"], w.mac(w.Pods["c"].NS, "eth0"), slices.Clone(frame))
+		if got := heard(); got != c.want {
+			t.Errorf("%s: b has the packet %t, want %t", c.what, got, c.want)
+		}
+	}
+}
+
+// TestAPacketFromOutsideIsNoEvidence has somebody outside forge a packet of a pod's to himself, and answer it.
+func TestAPacketFromOutsideIsNoEvidence(t *testing.T) {
+	t.Parallel()
+	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "c", "outside")
+	outside, gateway := w.Pods["outside"], w.mac(w.Node, "h-outside")
+	delete(w.Pods, "outside") // nobody knows whose interface that is
+	w.apply(map[string]policy{"a": {toPod: closed}})
+	heard := w.hears("a", 9000, func() {
+		w.apply(nil)
+		w.says("c", netip.AddrPortFrom(w.Pods["a"].V4, 9000))
+	})
+	forged := api.Flow{Src: w.Pods["a"].V4, Dst: outside.V4, Protocol: api.UDP, SrcPort: 9000, DstPort: 4000}
+	w.send(outside, gateway, xdp.Frame(forged, false))
+	w.send(outside, gateway, xdp.Frame(forged, true))
+	if heard() {
+		t.Error("a pod that nobody may send to got an answer to what it never sent")
+	}
+}
+
+// TestFiltersBehindOursDoNotOpen has a filter of somebody else say which class packets are of, and so take away
+// what ours noted.
+func TestFiltersBehindOursDoNotOpen(t *testing.T) {
+	t.Parallel()
+	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "b")
+	w.Serve("b", 80)
+	w.addForeign("a", netlink.HANDLE_MIN_INGRESS, 0)
+	for _, family := range []int{4, 6} {
+		w.apply(map[string]policy{"a": {fromPod: closed}})
+		w.Can(false, "it may not send", "a", "b", "tcp", family, 80)
+		w.apply(map[string]policy{"a": {toPod: closed}})
+		w.Can(true, "answers come", "a", "b", "tcp", family, 80)
+	}
+}
+
+// asks reports whether a pod gets an answer from an address.
+func (w *wired) asks(want bool, what, from, network string, to netip.AddrPort) {
+	w.T.Helper()
+	wait := wires.Impatience
+	if want {
+		wait = wires.Patience
+	}
+	err := wires.Inside(w.Pods[from].NS, func() error {
+		conn, err := net.DialTimeout(network, to.String(), wait)
+		if err != nil {
+			return err
+		}
+		return errors.Join(wires.Echo(conn, wait), conn.Close())
+	})
+	if (err == nil) != want {
+		w.T.Errorf("%s: %s from %s to %s: %v, want answered %t", what, network, from, to, err, want)
+	}
+}
+
+// TestServices has what pods send to a service be judged by where it goes, and what comes to pods by who sent
+// it, whatever the node translates, for pods on pairs and on a bridge.
+func TestServices(t *testing.T) {
+	for _, c := range []struct {
+		mode              xdp.Mode
+		bridged, filtered bool
+	}{
+		{xdp.ModeAuto, false, false}, {xdp.ModeClsact, false, false}, {xdp.ModeXDP, false, false}, {xdp.ModeGeneric, false, false},
+		{xdp.ModeAuto, true, false}, {xdp.ModeAuto, true, true}, {xdp.ModeXDP, true, true},
+	} {
+		t.Run(fmt.Sprintf("%s, bridged %t, filtered %t", c.mode, c.bridged, c.filtered), func(t *testing.T) {
+			t.Parallel() // they wait most of the time
+			if _, err := os.Stat("/proc/sys/net/bridge"); c.filtered && err != nil {
+				t.Skip("no bridge is filtered here: br_netfilter is not loaded")
+			}
+			w := newWired(t, c.mode, xdp.KernelOptions{}, "a", "b", "c")
+			if c.bridged {
+				w.bridge(c.filtered)
+			}
+			w.addOwn()
+			w.Serve("b", 8080)
+			for _, family := range []int{4, 6} {
+				b := netip.AddrPortFrom(w.Pods["b"].Addr(family), 8080).String()
+				for _, network := range []string{"tcp", "udp"} {
+					w.iptables(family, "PREROUTING", "-d", service[family].String(), "-p", network, "--dport", "81", "-j", "DNAT", "--to-destination", strings.Replace(b, "8080", "8081", 1))
+					w.iptables(family, "PREROUTING", "-d", service[family].String(), "-p", network, "--dport", "80", "-j", "DNAT", "--to-destination", b)
+				}
+				w.translate("b", family) // to itself
+			}
+			for _, family := range []int{4, 6} {
+				for _, network := range []string{"tcp", "udp"} {
+					w.services(family, network)
+				}
+			}
+		})
+	}
+}
+
+// refused checks that a pod hears that nobody listens at a port.
+func (w *wired) refused(from, network string, to netip.AddrPort) {
+	w.T.Helper()
+	err := wires.Inside(w.Pods[from].NS, func() error {
+		conn, err := net.DialTimeout(network, to.String(), wires.Patience)
+		if err != nil {
+			return err
+		}
+		return errors.Join(wires.Echo(conn, wires.Patience), conn.Close())
+	})
+	if !errors.Is(err, unix.ECONNREFUSED) {
+		w.T.Errorf("%s from %s to %s: %v, want that it is refused", network, from, to, err)
+	}
+}
+
+func (w *wired) services(family int, network string) {
+	svc := netip.AddrPortFrom(service[family], 80)
+	to := func(pod string) (rules []api.ContivRule) {
+		for _, r := range w.rules(pod, api.AnyProtocol, api.AnyPort) {
+			rules = append(rules, api.ContivRule{Action: api.Permit, Dst: r.Src})
+		}
+		return rules
+	}
+	others := append(deny(to("b")), api.ContivRule{Action: api.Permit})
+	from := func(pod string) []api.ContivRule { return w.rules(pod, api.AnyProtocol, api.AnyPort) }
+	w.apply(nil)
+	w.asks(true, "no policy", "a", network, svc)
+	w.Can(true, "no policy", "a", "b", network, family, 8080)
+	w.asks(true, "no policy: itself", "b", network, svc)
+	w.apply(map[string]policy{"a": {fromPod: to("b")}})
+	w.asks(true, "may send to the pod behind it", "a", network, svc)
+	w.asks(true, "is not policed", "c", network, svc)
+	w.apply(map[string]policy{"a": {fromPod: to("c")}})
+	w.asks(false, "may send to another pod", "a", network, svc)
+	w.Can(false, "may send to another pod", "a", "b", network, family, 8080)
+	w.apply(map[string]policy{"a": {fromPod: others}})
+	w.asks(false, "may send to everybody but the pod behind it", "a", network, svc)
+	w.apply(map[string]policy{"a": {fromPod: []api.ContivRule{{Action: api.Permit, Dst: api.AddrNet(service[family])}}}})
+	w.asks(false, "may send to the address of the service, which means nothing", "a", network, svc)
+	w.apply(map[string]policy{"a": {toPod: closed}})
+	w.asks(true, "answers need not be permitted", "a", network, svc)
+	w.apply(map[string]policy{"a": {toPod: closed, fromPod: to("b")}})
+	w.asks(true, "both directions at the sender", "a", network, svc)
+	w.Can(true, "both directions at the sender", "a", "b", network, family, 8080)
+	w.Can(true, "both directions at the sender", "a", "b", "icmp", family, 0)
+	w.refused("a", network, netip.AddrPortFrom(service[family], 81))
+	w.apply(map[string]policy{"a": {toPod: closed, fromPod: to("b")}, "b": {toPod: from("a"), fromPod: closed}})
+	w.asks(true, "both directions at both", "a", network, svc)
+	w.asks(false, "somebody who may not", "c", network, svc)
+	w.asks(true, "itself, which nobody may forbid", "b", network, svc)
+	w.apply(map[string]policy{"b": {toPod: from("c"), fromPod: closed}})
+	w.asks(false, "the receiver permits another one", "a", network, svc)
+	w.asks(true, "the receiver permits it", "c", network, svc)
+}
