@@ -116,7 +116,7 @@ evictionHard: {imagefs.available: "1%%", nodefs.available: "1%%", memory.availab
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 maxPods: 250
-`, groupOf(name), runtimeSocket, dnsIP, l.path(name, "resolv.conf"))
+`, l.group(name), runtimeSocket, dnsIP, l.path(name, "resolv.conf"))
 }
 
 // kube-proxy may not write the limits of connection tracking, which are not of this namespace.

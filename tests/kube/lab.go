@@ -227,7 +227,7 @@ func (l *lab) down() error {
 		}); err != nil {
 			return err
 		}
-		if err := removeGroups(m); err != nil {
+		if err := removeGroups(l.group(m)); err != nil {
 			return err
 		}
 	}

@@ -72,7 +72,7 @@ func (l *lab) startControl() error {
 }
 
 func (l *lab) startNode(n int) error {
-	if err := errors.Join(l.configure(n), makeGroups(nodeName(n)), l.boot(l.node(n))); err != nil {
+	if err := errors.Join(l.configure(n), makeGroups(l.group(nodeName(n))), l.boot(l.node(n))); err != nil {
 		return err
 	}
 	// Its view of the files is there once it has its host name and mounts.
