@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -25,14 +26,15 @@ type result struct {
 	why   string // the first line about what failed, or why it was not run
 }
 
-// ginkgoResults reads the JSON report of Ginkgo. Tests that focus does not match were not asked for.
+// ginkgoResults reads the JSON report of Ginkgo, and what ended the suite before its time. Tests that focus does not match were not asked for.
 func ginkgoResults(text []byte, focus string) (out []result, err error) {
 	wanted, err := regexp.Compile(focus)
 	if err != nil {
 		return nil, err
 	}
 	var reports []struct {
-		SpecReports []struct {
+		SpecialSuiteFailureReasons []string
+		SpecReports                []struct {
 			ContainerHierarchyTexts []string
 			LeafNodeType            string
 			LeafNodeText            string
@@ -44,6 +46,9 @@ func ginkgoResults(text []byte, focus string) (out []result, err error) {
 		return nil, fmt.Errorf("the report of Ginkgo: %w", err)
 	}
 	for _, report := range reports {
+		for _, reason := range report.SpecialSuiteFailureReasons {
+			out = append(out, result{"the suite", failed, reason})
+		}
 		for _, spec := range report.SpecReports {
 			r := result{name: strings.Join(append(spec.ContainerHierarchyTexts, spec.LeafNodeText), " "), why: firstLine(spec.Failure.Message)}
 			switch {
@@ -58,15 +63,21 @@ func ginkgoResults(text []byte, focus string) (out []result, err error) {
 			out = append(out, r)
 		}
 	}
-	return out, nil
+	if len(out) == 0 {
+		err = fmt.Errorf("no test has %q in its name", focus)
+	}
+	return out, err
 }
 
 // verdictLine is how "go test -v" ends a test.
 var verdictLine = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): [^/ ]+/(\S+) \(`)
 
 // testResults reads the output of "go test -v": the tests below the first one that have none below them.
-func testResults(text string) (out []result) {
+func testResults(text string) (out []result, err error) {
 	found := verdictLine.FindAllStringSubmatch(text, -1)
+	if len(found) == 0 || strings.Contains("\n"+text, "\npanic: ") {
+		err = errors.New("the tests did not end")
+	}
 	for _, m := range found {
 		if slices.ContainsFunc(found, func(other []string) bool { return strings.HasPrefix(other[2], m[2]+"/") }) {
 			continue
@@ -80,7 +91,7 @@ func testResults(text string) (out []result) {
 		}
 		out = append(out, r)
 	}
-	return out
+	return out, err
 }
 
 // junitResults reads a report in the XML of JUnit.

@@ -10,7 +10,7 @@ import (
 )
 
 func TestResultsOfGinkgo(t *testing.T) {
-	const report = `[{"SpecReports": [
+	const report = `[{"SpecialSuiteFailureReasons": ["Interrupted by Timeout"], "SpecReports": [
 		{"LeafNodeType": "SynchronizedBeforeSuite", "State": "passed"},
 		{"ContainerHierarchyTexts": ["[sig-network] Netpol"], "LeafNodeType": "It", "LeafNodeText": "denies", "State": "passed"},
 		{"ContainerHierarchyTexts": ["[sig-network] Netpol"], "LeafNodeType": "It", "LeafNodeText": "allows", "State": "timedout", "Failure": {"Message": "too late\nmore"}},
@@ -22,6 +22,7 @@ func TestResultsOfGinkgo(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []result{
+		{"the suite", failed, "Interrupted by Timeout"},
 		{name: "[sig-network] Netpol denies"},
 		{"[sig-network] Netpol allows", failed, "too late"},
 		{"[sig-network] Netpol Windows", skipped, "not here"},
@@ -30,10 +31,13 @@ func TestResultsOfGinkgo(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
 		t.Error(diff)
 	}
+	if _, err := ginkgoResults([]byte(`[{"SpecReports": []}]`), "Netpol"); err == nil {
+		t.Error("a run without tests is no error")
+	}
 }
 
 func TestResultsOfGo(t *testing.T) {
-	got := testResults(`=== RUN   TestConformance
+	got, err := testResults(`=== RUN   TestConformance
     suite.go:1: --- PASS is no verdict
 --- FAIL: TestConformance (9.00s)
     --- FAIL: TestConformance/Ingress (4.00s)
@@ -42,12 +46,27 @@ func TestResultsOfGo(t *testing.T) {
     --- FAIL: TestConformance/Egress (0.00s)
     --- SKIP: TestConformance/Domains (0.00s)
 `)
+	if err != nil {
+		t.Error(err)
+	}
 	want := []result{
 		{name: "Ingress: Should allow"}, {name: "Ingress: Should deny", state: failed},
 		{name: "Egress", state: failed}, {"Domains", skipped, "the suite skipped it"},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestResultsOfGoThatDidNotEnd: tests that a time-out ended, and those that could not begin.
+func TestResultsOfGoThatDidNotEnd(t *testing.T) {
+	for _, text := range []string{
+		"--- FAIL: TestConformance (9.00s)\n    --- PASS: TestConformance/Ingress (4.00s)\npanic: test timed out after 3h\n",
+		"--- FAIL: TestConformance (300.00s)\n    no pods\nFAIL\n",
+	} {
+		if got, err := testResults(text); err == nil {
+			t.Errorf("%q: %v, and no error", text, got)
+		}
 	}
 }
 

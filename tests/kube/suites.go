@@ -31,16 +31,16 @@ type suite struct {
 	name, title string
 	program     string // its binary, which knows its version
 	what        string // the part of it that is run
-	run         func(*suites, context.Context) ([]result, error)
+	run         func(context.Context, *suites) ([]result, error)
 }
 
 // all returns the suites, in the order in which they are run.
 func all() []suite {
 	return []suite{
-		{"e2e", "Kubernetes e2e, `Netpol`", "e2e.test", "all", (*suites).runE2E},
+		{"e2e", "Kubernetes e2e, `Netpol`", "e2e.test", "all", runE2E},
 		{"cnp", "NetworkPolicy API conformance, ClusterNetworkPolicy", "netpolapi.test", "all features", admin("netpolapi").run},
 		{"anp", "the same, AdminNetworkPolicy and BaselineAdminNetworkPolicy", "netpolapi-v1alpha1.test", "all features", admin("netpolapi-v1alpha1").run},
-		{"cyclonus", "Cyclonus generator", "cyclonus", cyclonusPart, (*suites).runCyclonus},
+		{"cyclonus", "Cyclonus generator", "cyclonus", cyclonusPart, runCyclonus},
 	}
 }
 
@@ -75,9 +75,12 @@ func (s *suites) run(ctx context.Context) error {
 			continue
 		}
 		begin := time.Now()
-		results, err := t.run(s, ctx)
+		results, err := t.run(ctx, s)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", t.name, err)
+			results = append(results, result{"the suite", failed, err.Error()})
 		}
 		o := outcome{suite: t, version: version(filepath.Join(s.programs, t.program)), results: results, took: time.Since(begin)}
 		fmt.Printf("%6.0fs  %s: %d passed, %d failed, %d not run\n", o.took.Seconds(), t.title, o.count(passed), o.count(failed), o.count(skipped))

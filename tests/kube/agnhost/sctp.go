@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
 	"time"
 )
@@ -140,7 +142,7 @@ func ask(c *net.IPConn, p packet, answer byte, tag uint32, deadline time.Time) (
 		}
 		for {
 			n, _, err := c.ReadFromIP(buffer)
-			if e, ok := err.(net.Error); ok && e.Timeout() {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
 				if !again.Before(deadline) {
 					return packet{}, err
 				}
