@@ -15,6 +15,11 @@ KUBE := $(KUBE_BIN)/kube-apiserver
 KUBE_X := -X k8s.io/component-base/version
 KUBE_BUILD = CGO_ENABLED=0 go build -C tests/tools/kube -trimpath -o $(abspath $(KUBE_BIN))/ \
 	  -ldflags "-s -w $(KUBE_X).gitVersion=$(KUBE_VERSION) $(KUBE_X).gitMajor=1 $(KUBE_X).gitMinor=36"
+# What make kube and make e2e-kubernetes need besides: modules of their own, so that a change of one does not build
+# Kubernetes again.
+sums = $(shell cat $(foreach m,$(1),tests/tools/$(m)/go.mod tests/tools/$(m)/go.sum) | sha256sum | cut -c1-12)
+COREDNS := $(TOOLS)/coredns-$(call sums,coredns)
+SUITES := $(TOOLS)/suites-$(call sums,kubesuites netpolapi netpolapi-v1alpha1 cyclonus)
 PKG ?= ./...
 FUZZTIME ?= 10s
 COUNT ?= 6
@@ -27,7 +32,7 @@ CHURN ?= 1h
 KUBE_DIR ?= /tmp/sluice-kube
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,12 +105,29 @@ $(KUBE_BIN)/all: $(KUBE)
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $(KUBE_BIN)/etcd go.etcd.io/etcd/server/v3
 	@touch $@
 
-kube: build $(KUBE_BIN)/all ## Start a real Kubernetes with Sluice on this machine, in namespaces of its own (root; ARGS="--cni bridge --proxy iptables"; docs/guide/kube.md)
-	go build -o $(TOOLS)/kube ./tests/kube
-	$(TOOLS)/kube up --dir $(KUBE_DIR) --bin $(BIN) --kube-bin $(KUBE_BIN) $(ARGS)
+$(COREDNS):
+	@echo "building CoreDNS, once: a minute or two"
+	CGO_ENABLED=0 go build -C tests/tools/coredns -trimpath -ldflags "-s -w" -o $(abspath $@) github.com/coredns/coredns
+
+$(SUITES)/all:
+	@echo "building the upstream suites, once: 10 minutes or less"
+	CGO_ENABLED=0 go build -C tests/tools/kubesuites -trimpath -ldflags "-s -w" -o $(abspath $(SUITES))/ github.com/onsi/ginkgo/v2/ginkgo mvdan.cc/sh/v3/cmd/gosh
+	CGO_ENABLED=0 go test -C tests/tools/kubesuites -c -vet=off -trimpath -o $(abspath $(SUITES))/e2e.test k8s.io/kubernetes/test/e2e
+	CGO_ENABLED=0 go build -C tests/tools/cyclonus -trimpath -ldflags "-s -w" -o $(abspath $(SUITES))/ github.com/mattfenwick/cyclonus/cmd/cyclonus
+	set -e; for m in netpolapi netpolapi-v1alpha1; do \
+	  CGO_ENABLED=0 go test -C tests/tools/$$m -c -vet=off -trimpath -o $(abspath $(SUITES))/$$m.test sigs.k8s.io/network-policy-api/conformance; \
+	  sed -s '1i ---' $$(go list -C tests/tools/$$m -m -f '{{.Dir}}' sigs.k8s.io/network-policy-api)/config/crd/experimental/policy.*.yaml > $(SUITES)/$$m.yaml; done
+	@touch $@
+
+kube: build $(KUBE_BIN)/all $(COREDNS) ## Start a real Kubernetes with Sluice on this machine, in namespaces of its own (root; ARGS="--cni bridge --proxy iptables --family dual"; docs/guide/kube.md)
+	CGO_ENABLED=0 go build -trimpath -o $(TOOLS)/ ./tests/kube ./tests/kube/agnhost
+	$(TOOLS)/kube up --dir $(KUBE_DIR) --bin $(BIN) --kube-bin $(KUBE_BIN) --coredns $(COREDNS) --sctp $(TOOLS)/agnhost $(ARGS)
 
 test-kube: kube ## Test that Kubernetes: services, the node, probes, pods from birth
 	SLUICE_KUBE=$(KUBE_DIR) go test -count 1 -v -timeout 20m ./tests/kube
+
+e2e-kubernetes: kube $(SUITES)/all ## Run the upstream suites on that Kubernetes and write their results to docs/reference/conformance.md (root; ARGS as for kube, SUITES_ARGS="--only e2e,cnp")
+	$(TOOLS)/kube suites --dir $(KUBE_DIR) --suites-bin $(SUITES) --page docs/reference/conformance.md $(SUITES_ARGS)
 
 kube-down: ## Stop that Kubernetes and remove what it left
 	go run ./tests/kube down --dir $(KUBE_DIR)

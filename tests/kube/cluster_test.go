@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -118,6 +119,14 @@ func (s space) connects(from, to string) bool {
 	return err == nil
 }
 
+// service is one of the pods that are labelled as servers, in all families.
+const service = `---
+apiVersion: v1
+kind: Service
+metadata: {name: server}
+spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {app: server}, ports: [{port: 80, targetPort: 8080}]}
+`
+
 // shop lets friends in to servers, whose own connections are all forbidden, and friends out to servers.
 // Those who are barred may send to all but pods. Strangers have no policy.
 const shop = `
@@ -136,24 +145,19 @@ spec:
   podSelector: {matchLabels: {app: friend}}
   policyTypes: [Egress]
   egress: [{to: [{podSelector: {matchLabels: {app: server}}}]}]
----
-apiVersion: v1
-kind: Service
-metadata: {name: server}
-spec: {type: NodePort, selector: {app: server}, ports: [{port: 80, targetPort: 8080}]}
----
+` + service + `---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: barred}
 spec:
   podSelector: {matchLabels: {app: barred}}
   policyTypes: [Egress]
-  egress: [{to: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.244.0.0/16]}}]}]
+  egress: [{to: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.244.0.0/16]}}, {ipBlock: {cidr: "::/0", except: ["fd00:10:244::/48"]}}]}]
 ---
 apiVersion: v1
 kind: Service
 metadata: {name: free}
-spec: {type: NodePort, selector: {app: stranger}, ports: [{port: 80, targetPort: 8080}]}
+spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {app: stranger}, ports: [{port: 80, targetPort: 8080}]}
 `
 
 // TestClusterEnforcesByWhoSends asks by addresses of pods, services and nodes, with all settings as they
@@ -163,10 +167,37 @@ func TestClusterEnforcesByWhoSends(t *testing.T) {
 	s.apply(shop + server("server", "server", 1) + server("other", "server", 2) + server("friend", "friend", 1) + server("stranger", "stranger", 1) + server("far", "stranger", 2) +
 		server("barred", "barred", 1))
 	s.must(s.kube("", "-n", s.name, "wait", "--for=condition=Ready", "pods", "--all", "--timeout", patience.String()))
-	pod := func(name string) string { return s.get("pod/"+name, ".status.podIP") + ":8080" }
-	service := s.get("service/server", ".spec.clusterIP") + ":80"
-	free := s.get("service/free", ".spec.clusterIP") + ":80"
-	port, freePort := ":"+s.get("service/server", ".spec.ports[0].nodePort"), ":"+s.get("service/free", ".spec.ports[0].nodePort")
+	port, freePort := s.get("service/server", ".spec.ports[0].nodePort"), s.get("service/free", ".spec.ports[0].nodePort")
+	for i, f := range families[s.Family] {
+		s.askByWhoSends(i, f, port, freePort)
+	}
+	if n := s.get("pods", ".items[*].status.containerStatuses[*].restartCount"); strings.Trim(n, "0 ") != "" {
+		t.Errorf("containers of probed pods were restarted: %s times", n)
+	}
+	s.must(s.kube("", "-n", s.name, "delete", "networkpolicies", "--all"))
+	open := net.JoinHostPort(s.main().nodeIP(1), port)
+	if err := await("the end of isolation", func() error {
+		if !s.connects(control, open) {
+			return fmt.Errorf("the outside does not reach %s", open)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// askByWhoSends asks by the addresses of one family, which is the i-th of the cluster.
+func (s space) askByWhoSends(i int, f family, nodePort, freeNodePort string) {
+	s.t.Helper()
+	pod := func(name string) string {
+		return net.JoinHostPort(s.get("pod/"+name, fmt.Sprintf(".status.podIPs[%d].ip", i)), "8080")
+	}
+	clusterIP := func(name string) string {
+		return net.JoinHostPort(s.get("service/"+name, fmt.Sprintf(".spec.clusterIPs[%d]", i)), "80")
+	}
+	service, free := clusterIP("server"), clusterIP("free")
+	port := func(n int) string { return net.JoinHostPort(f.nodeIP(n), nodePort) }
+	freePort := func(n int) string { return net.JoinHostPort(f.nodeIP(n), freeNodePort) }
 	for _, c := range []struct {
 		from, to string
 		want     bool
@@ -177,44 +208,32 @@ func TestClusterEnforcesByWhoSends(t *testing.T) {
 		{"stranger", pod("server"), false},
 		{"stranger", pod("other"), false},
 		{"friend", service, true},
-		{"friend", nodeIP(1) + port, true}, // its own node translates it
+		{"friend", port(1), true}, // its own node translates it
 		{"friend", free, false},
-		{"friend", nodeIP(1) + freePort, false},
+		{"friend", freePort(1), false},
 		{"barred", free, false},
-		{"barred", nodeIP(1) + freePort, false},
+		{"barred", freePort(1), false},
 		{"barred", pod("stranger"), false},
 		{"stranger", free, true},
-		{"stranger", nodeIP(1) + freePort, true},
-		{"stranger", nodeIP(2) + freePort, true},
-		{control, nodeIP(1) + freePort, true},
+		{"stranger", freePort(1), true},
+		{"stranger", freePort(2), true},
+		{control, freePort(1), true},
 		{"server", free, false},
 		{"stranger", service, false},
-		{"stranger", nodeIP(1) + port, false},
-		{"stranger", nodeIP(2) + port, false},
-		{"far", nodeIP(1) + port, false},
+		{"stranger", port(1), false},
+		{"stranger", port(2), false},
+		{"far", port(1), false},
 		{"server", pod("stranger"), false},
 		{nodeName(1), pod("server"), true},
 		{nodeName(2), pod("server"), false},
 		{nodeName(2), pod("other"), true},
 		{control, pod("server"), false},
-		{control, nodeIP(1) + port, false},
-		{control, nodeIP(2) + port, false},
+		{control, port(1), false},
+		{control, port(2), false},
 	} {
 		if got := s.connects(c.from, c.to); got != c.want {
-			t.Errorf("%s reaches %s: %t, want %t", c.from, c.to, got, c.want)
+			s.t.Errorf("%s reaches %s: %t, want %t", c.from, c.to, got, c.want)
 		}
-	}
-	if n := s.get("pods", ".items[*].status.containerStatuses[*].restartCount"); strings.Trim(n, "0 ") != "" {
-		t.Errorf("containers of probed pods were restarted: %s times", n)
-	}
-	s.must(s.kube("", "-n", s.name, "delete", "networkpolicies", "--all"))
-	if err := await("the end of isolation", func() error {
-		if !s.connects(control, nodeIP(1)+port) {
-			return fmt.Errorf("the outside does not reach port %s", port)
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -225,7 +244,7 @@ func TestClusterIsolatesFromBirth(t *testing.T) {
 	s := newSpace(t, "birth")
 	s.apply(shop + server("target", "target", 1))
 	s.must(s.kube("", "-n", s.name, "wait", "--for=condition=Ready", "pods", "--all", "--timeout", patience.String()))
-	target := s.get("pod/target", ".status.podIP") + ":8080"
+	target := net.JoinHostPort(s.get("pod/target", ".status.podIP"), "8080")
 	clients := func(app string) (text string) {
 		for i := range many {
 			text += client(fmt.Sprint(app, "-", i), app, target, 1+i%s.Nodes)
@@ -240,5 +259,28 @@ func TestClusterIsolatesFromBirth(t *testing.T) {
 	s.apply(clients("anybody"))
 	if got := s.phases(); got["Succeeded"] != many {
 		t.Errorf("clients that may: %v, want that %d succeed", got, many)
+	}
+}
+
+// TestClusterResolvesServices has pods on both nodes reach a service by its names.
+func TestClusterResolvesServices(t *testing.T) {
+	s := newSpace(t, "names")
+	s.apply(service + server("server", "server", 1) + server("near", "client", 1) + server("far", "client", 2))
+	s.must(s.kube("", "-n", s.name, "wait", "--for=condition=Ready", "pods", "--all", "--timeout", patience.String()))
+	for _, c := range []struct {
+		name string
+		want bool
+	}{
+		{"server:80", true},
+		{"server.names:80", true},
+		{"server.names.svc.cluster.local:80", true},
+		{"kubernetes.default:443", true},
+		{"nobody:80", false},
+	} {
+		for _, from := range []string{"near", "far"} {
+			if got := s.connects(from, c.name); got != c.want {
+				t.Errorf("%s reaches %s: %t, want %t", from, c.name, got, c.want)
+			}
+		}
 	}
 }

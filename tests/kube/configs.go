@@ -13,20 +13,21 @@ const runtimeSocket = "/run/containerd/containerd.sock"
 
 // controlPlane returns the control machine.
 func (l *lab) controlPlane() machine {
+	f, services := l.main(), l.each(func(f family) string { return f.services })
 	kube := func(name string, args ...string) program {
 		return program{name, append([]string{filepath.Join(l.Kube, name)}, args...)}
 	}
 	return machine{Name: control, Dir: l.path(control), Env: l.env(), Programs: []program{
 		kube("etcd", "--data-dir", l.path("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
-			"--listen-client-urls", "https://0.0.0.0:2379", "--advertise-client-urls", "https://"+controlIP+":2379", "--listen-peer-urls", "http://127.0.0.1:2380",
+			"--listen-client-urls", "https://"+f.listen("2379"), "--advertise-client-urls", "https://"+l.at("2379"), "--listen-peer-urls", "http://127.0.0.1:2380",
 			"--cert-file", l.path("server.crt"), "--key-file", l.path("server.key"), "--trusted-ca-file", l.path("ca.crt"), "--client-cert-auth"),
-		kube("kube-apiserver", "--etcd-servers", "https://127.0.0.1:2379", "--etcd-cafile", l.path("ca.crt"), "--etcd-certfile", l.path("etcd-client.crt"), "--etcd-keyfile", l.path("etcd-client.key"),
-			"--bind-address", "0.0.0.0", "--advertise-address", controlIP, "--secure-port", "6443", "--tls-cert-file", l.path("server.crt"), "--tls-private-key-file", l.path("server.key"),
+		kube("kube-apiserver", "--etcd-servers", "https://"+l.at("2379"), "--etcd-cafile", l.path("ca.crt"), "--etcd-certfile", l.path("etcd-client.crt"), "--etcd-keyfile", l.path("etcd-client.key"),
+			"--bind-address", f.any, "--advertise-address", f.control(), "--secure-port", "6443", "--tls-cert-file", l.path("server.crt"), "--tls-private-key-file", l.path("server.key"),
 			"--cert-dir", l.path("certs"), "--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", l.path("accounts.key"),
-			"--service-account-signing-key-file", l.path("accounts.key"), "--service-cluster-ip-range", serviceNet, "--token-auth-file", l.path("tokens.csv"),
+			"--service-account-signing-key-file", l.path("accounts.key"), "--service-cluster-ip-range", services, "--token-auth-file", l.path("tokens.csv"),
 			"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction", "--allow-privileged", "--kubelet-preferred-address-types", "InternalIP"),
 		kube("kube-controller-manager", "--kubeconfig", l.path("admin.conf"), "--service-account-private-key-file", l.path("accounts.key"), "--root-ca-file", l.path("ca.crt"),
-			"--leader-elect=false", "--cluster-cidr", clusterNet, "--node-monitor-grace-period", "60s", "--bind-address", "127.0.0.1"),
+			"--leader-elect=false", "--cluster-cidr", l.each(func(f family) string { return f.pods }), "--service-cluster-ip-range", services, "--node-monitor-grace-period", "60s", "--bind-address", "127.0.0.1"),
 		kube("kube-scheduler", "--kubeconfig", l.path("admin.conf"), "--leader-elect=false", "--bind-address", "127.0.0.1"),
 	}}
 }
@@ -38,7 +39,7 @@ func (l *lab) node(n int) machine {
 	kube := func(program string) string { return filepath.Join(l.Kube, program) }
 	return machine{Name: name, Dir: l.path(name), Node: true, Env: l.env(), Programs: []program{
 		{"containerd", []string{"/usr/bin/containerd", "-c", at("containerd.toml")}},
-		{"kubelet", []string{kube("kubelet"), "--config", at("kubelet.yaml"), "--kubeconfig", l.path(name + ".conf"), "--hostname-override", name, "--node-ip", nodeIP(n)}},
+		{"kubelet", []string{kube("kubelet"), "--config", at("kubelet.yaml"), "--kubeconfig", l.path(name + ".conf"), "--hostname-override", name, "--node-ip", l.each(func(f family) string { return f.nodeIP(n) })}},
 		{"kube-proxy", []string{kube("kube-proxy"), "--config", at("proxy.yaml")}},
 	}}
 }
@@ -53,8 +54,8 @@ func (l *lab) configure(n int) error {
 	files := map[string]string{
 		"containerd.toml":                     containerdConfig,
 		"kubelet.yaml":                        l.kubeletConfig(name),
-		"proxy.yaml":                          fmt.Sprintf(proxyConfig, l.Proxy, clusterNet, name, l.path("proxy.conf")),
-		"resolv.conf":                         "nameserver " + controlIP + "\n",
+		"proxy.yaml":                          l.proxyConfig(name),
+		"resolv.conf":                         "nameserver " + l.main().control() + "\n",
 		"files/etc/cni/net.d/10-lab.conflist": l.cniConfig(n),
 	}
 	for file, text := range files {
@@ -101,6 +102,7 @@ const containerdConfig = `version = 2
 func (l *lab) kubeletConfig(name string) string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
+address: "%s"
 failCgroupV1: false
 failSwapOn: false
 cgroupDriver: cgroupfs
@@ -108,7 +110,7 @@ cgroupRoot: /%s
 containerRuntimeEndpoint: unix://%s
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
-clusterDNS: [%s]
+clusterDNS: ["%s"]
 clusterDomain: cluster.local
 resolvConf: %s
 enforceNodeAllocatable: []
@@ -116,26 +118,34 @@ evictionHard: {imagefs.available: "1%%", nodefs.available: "1%%", memory.availab
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 maxPods: 250
-`, groupOf(name), runtimeSocket, dnsIP, l.path(name, "resolv.conf"))
+`, l.main().any, l.group(name), runtimeSocket, l.main().dns(), l.path(name, "resolv.conf"))
 }
 
-// kube-proxy may not write the limits of connection tracking, which are not of this namespace.
-const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+// proxyConfig returns the settings of kube-proxy. It may not write the limits of connection tracking,
+// which are not of this namespace.
+func (l *lab) proxyConfig(name string) string {
+	return fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
+bindAddress: "%s"
 mode: %s
-clusterCIDR: %s
+clusterCIDR: "%s"
 hostnameOverride: %s
 clientConnection: {kubeconfig: %s}
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
-`
+`, l.main().any, l.Proxy, l.each(func(f family) string { return f.pods }), name, l.path("proxy.conf"))
+}
 
 func (l *lab) cniConfig(n int) string {
 	plugin := `"type": "ptp"`
 	if l.CNI == "bridge" {
 		plugin = `"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true`
 	}
+	ranges := l.each(func(f family) string {
+		return fmt.Sprintf(`[{"subnet": %q, "gateway": %q}]`, f.podNet(n), f.gatewayOf(n))
+	})
+	routes := l.each(func(f family) string { return fmt.Sprintf(`{"dst": %q}`, f.all) })
 	return fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "lab", "plugins": [
-  {%s, "mtu": 1500, "ipam": {"type": "host-local", "ranges": [[{"subnet": %q, "gateway": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+  {%s, "mtu": 1500, "ipam": {"type": "host-local", "ranges": [%s], "routes": [%s]}},
   {"type": "portmap", "capabilities": {"portMappings": true}}]}
-`, plugin, podNet(n), gateway(n))
+`, plugin, ranges, routes)
 }

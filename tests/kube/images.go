@@ -11,20 +11,22 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // Names of images, as those who ask for them name them: containerd and the upstream tests.
 const (
 	pauseImage   = "registry.k8s.io/pause:3.10.2"
 	agnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
+	corednsImage = "registry.k8s.io/coredns/coredns:dev"
 )
 
 // image is programs on an empty file system, as docker/Dockerfile builds them.
 type image struct {
-	name    string
-	program string // the first one's file on this machine
-	path    string // in the image
-	beside  string // another program's file, which is in the same folder of the image
+	names   []string
+	files   map[string]string // paths in the image, and the programs of this machine that are there
+	path    string            // of the program that is run
 	args    []string
 	user    string
 	env     []string
@@ -34,17 +36,30 @@ type image struct {
 // images returns all images of a node.
 func (l *lab) images() []image {
 	sluice := func(name string) image {
-		return image{name: "docker.io/library/" + name + ":dev", program: filepath.Join(l.Bin, name), path: "usr/bin/" + name, user: "65532:65532",
+		return image{names: []string{"docker.io/library/" + name + ":dev"}, path: "usr/bin/" + name,
+			files: map[string]string{"usr/bin/" + name: filepath.Join(l.Bin, name)}, user: "65532:65532",
 			env: []string{"SLUICE_API_SOCKET=/run/sluice/agent.sock"}, folders: []string{"run/sluice", "var/lib/sluice/agent", "var/lib/sluice/etcd"}}
 	}
 	agent := sluice("sluice-agent")
-	agent.beside = filepath.Join(l.Bin, "sluice-cni")
-	agnhost := filepath.Join(l.Kube, "agnhost")
+	agent.files["usr/bin/sluice-cni"] = filepath.Join(l.Bin, "sluice-cni")
+	pause := map[string]string{"agnhost": filepath.Join(l.Kube, "agnhost")}
 	return []image{
-		{name: pauseImage, program: agnhost, path: "agnhost", args: []string{"pause"}, user: "65535:65535"},
-		{name: agnhostImage, program: agnhost, path: "agnhost"},
+		{names: []string{pauseImage}, files: pause, path: "agnhost", args: []string{"pause"}, user: "65535:65535"},
+		{names: []string{agnhostImage}, files: l.agnhost(), path: "agnhost"},
+		{names: []string{corednsImage}, files: map[string]string{"coredns": l.CoreDNS}, path: "coredns"},
 		agent, sluice("sluice-ksr"),
 	}
+}
+
+// agnhost returns the files of the upstream tests' image. Where the kernel has no SCTP it brings its own.
+func (l *lab) agnhost() map[string]string {
+	original := filepath.Join(l.Kube, "agnhost")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP)
+	if err != nil {
+		return map[string]string{"agnhost": l.SCTP, "agnhost.real": original}
+	}
+	_ = unix.Close(fd) // it was only tried
+	return map[string]string{"agnhost": original}
 }
 
 // archive returns an image as "docker save" writes it (image specification v1.2).
@@ -65,7 +80,7 @@ func (i image) archive() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := json.Marshal([]map[string]any{{"Config": digest(config) + ".json", "RepoTags": []string{i.name}, "Layers": []string{digest(layer) + "/layer.tar"}}})
+	manifest, err := json.Marshal([]map[string]any{{"Config": digest(config) + ".json", "RepoTags": i.names, "Layers": []string{digest(layer) + "/layer.tar"}}})
 	if err != nil {
 		return nil, err
 	}
@@ -88,12 +103,8 @@ func (i image) layer() ([]entry, error) {
 		}
 		out = append(out, entry{name: dir + "/", mode: 0o700, owner: 65532})
 	}
-	programs := map[string]string{i.path: i.program}
-	if i.beside != "" {
-		programs[filepath.Join(filepath.Dir(i.path), filepath.Base(i.beside))] = i.beside
-	}
-	for _, path := range slices.Sorted(maps.Keys(programs)) {
-		text, err := os.ReadFile(programs[path])
+	for _, path := range slices.Sorted(maps.Keys(i.files)) {
+		text, err := os.ReadFile(i.files[path])
 		if err != nil {
 			return nil, err
 		}
@@ -132,9 +143,9 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// load brings the images to a node.
-func (l *lab) loadImages(name string) error {
-	for _, i := range l.images() {
+// loadImages brings images to a node.
+func (l *lab) loadImages(name string, images ...image) error {
+	for _, i := range images {
 		text, err := i.archive()
 		if err != nil {
 			return err

@@ -19,29 +19,17 @@ import (
 // control is the name of the machine that has the control plane. To nodes it is the outside, too.
 const control = "control"
 
-// Addresses of the lab. The network of the machines is TEST-NET-1 (RFC 5737).
-const (
-	controlIP  = "192.0.2.1"
-	clusterNet = "10.244.0.0/16"
-	serviceNet = "10.96.0.0/16"
-	serviceIP  = "10.96.0.1"
-	dnsIP      = "10.96.0.10"
-)
-
 // lab is one cluster: what up was told is kept in its folder, for the other commands.
 type lab struct {
 	dir string
 
-	Bin, Kube, Source string
-	CNI, Proxy        string
-	Nodes             int
-	Bare              bool
+	Bin, Kube, CoreDNS, SCTP, Source string
+	CNI, Proxy, Family               string
+	Nodes                            int
+	Bare                             bool
 }
 
 func nodeName(n int) string { return fmt.Sprint("node-", n) }
-func nodeIP(n int) string   { return fmt.Sprint("192.0.2.", 10+n) }
-func podNet(n int) string   { return fmt.Sprintf("10.244.%d.0/24", n) }
-func gateway(n int) string  { return fmt.Sprintf("10.244.%d.1", n) }
 
 // path returns a path below the folder of the lab.
 func (l *lab) path(elements ...string) string {
@@ -65,10 +53,16 @@ func (l *lab) check() error {
 	if !slices.Contains([]string{"nftables", "iptables", "ipvs"}, l.Proxy) {
 		return fmt.Errorf("--proxy %q is none of nftables, iptables, ipvs", l.Proxy)
 	}
+	if _, err := os.Stat("/proc/net/ip_vs"); l.Proxy == "ipvs" && err != nil {
+		return errors.New("--proxy ipvs: this kernel has no IPVS, or its module ip_vs is not loaded")
+	}
+	if families[l.Family] == nil {
+		return fmt.Errorf("--family %q is none of %s", l.Family, familyNames())
+	}
 	if l.Nodes < 1 || l.Nodes > 9 {
 		return fmt.Errorf("--nodes %d is not from 1 to 9", l.Nodes)
 	}
-	for _, p := range []*string{&l.Bin, &l.Kube, &l.Source} {
+	for _, p := range []*string{&l.Bin, &l.Kube, &l.CoreDNS, &l.SCTP, &l.Source} {
 		abs, err := filepath.Abs(*p)
 		if err != nil {
 			return err
@@ -94,6 +88,11 @@ func (l *lab) programsThere() error {
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl", "agnhost"} {
 		if _, err := os.Stat(filepath.Join(l.Kube, name)); err != nil {
 			return fmt.Errorf("%s is not in %s: make kube builds it", name, l.Kube)
+		}
+	}
+	for _, program := range []string{l.CoreDNS, l.SCTP} {
+		if _, err := os.Stat(program); err != nil {
+			return fmt.Errorf("%s is missing: make kube builds it", program)
 		}
 	}
 	for _, name := range []string{"sluice-agent", "sluice-ksr", "sluicectl", "sluice-cni"} {
@@ -227,7 +226,7 @@ func (l *lab) down() error {
 		}); err != nil {
 			return err
 		}
-		if err := removeGroups(m); err != nil {
+		if err := removeGroups(l.group(m)); err != nil {
 			return err
 		}
 	}

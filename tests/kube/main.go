@@ -47,7 +47,11 @@ func command() *cobra.Command {
 			return l.load()
 		},
 	}
-	c.PersistentFlags().StringVar(&l.dir, "dir", filepath.Join(os.TempDir(), "sluice-kube"), "folder for everything that is written")
+	dir := os.Getenv("SLUICE_KUBE")
+	if dir == "" {
+		dir = filepath.Join(os.TempDir(), "sluice-kube")
+	}
+	c.PersistentFlags().StringVar(&l.dir, "dir", dir, "folder for everything that is written; its default is in SLUICE_KUBE, too")
 	up := &cobra.Command{
 		Use: "up", Short: "Start what is not running, and install Sluice", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return l.up(c.Context()) },
@@ -55,9 +59,12 @@ func command() *cobra.Command {
 	f := up.Flags()
 	f.StringVar(&l.Bin, "bin", "bin", "folder with the binaries of Sluice")
 	f.StringVar(&l.Kube, "kube-bin", "bin/tools/kube", "folder with the binaries of Kubernetes and etcd")
+	f.StringVar(&l.CoreDNS, "coredns", "bin/tools/coredns", "binary of CoreDNS")
+	f.StringVar(&l.SCTP, "sctp", "bin/tools/agnhost", "binary of tests/kube/agnhost, for kernels without SCTP")
 	f.StringVar(&l.Source, "source", ".", "checkout of Sluice, for deploy/")
 	f.StringVar(&l.CNI, "cni", "ptp", "main CNI plugin: ptp or bridge")
 	f.StringVar(&l.Proxy, "proxy", "nftables", "mode of kube-proxy: nftables, iptables or ipvs")
+	f.StringVar(&l.Family, "family", "ipv4", "addresses of machines, pods and services: ipv4, ipv6 or dual")
 	f.IntVar(&l.Nodes, "nodes", 2, "number of nodes, 1 to 9")
 	f.BoolVar(&l.Bare, "bare", false, "without Sluice")
 	c.AddCommand(up,
@@ -76,6 +83,7 @@ func command() *cobra.Command {
 		&cobra.Command{
 			Use: "exec NODE -- COMMAND...", Short: "Run a command on a node, or on \"" + control + "\"", Args: cobra.MinimumNArgs(2),
 			RunE: func(_ *cobra.Command, args []string) error { return l.become(args[0], args[1:]) },
-		})
+		},
+		suitesCommand(l))
 	return c
 }

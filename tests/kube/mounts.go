@@ -85,8 +85,8 @@ func bind(from, to string) error {
 	return nil
 }
 
-// groupOf is the cgroup below which a node has all of its own.
-func groupOf(machine string) string { return "sluice-kube-" + machine }
+// group is the cgroup below which a node of this cluster has all of its own.
+func (l *lab) group(machine string) string { return filepath.Base(l.dir) + "-" + machine }
 
 // hierarchies returns the roots of the cgroup file systems: one of version 2, or many of version 1.
 func hierarchies() ([]string, error) {
@@ -107,14 +107,14 @@ func hierarchies() ([]string, error) {
 	return out, nil
 }
 
-// makeGroups makes the cgroup of a node, with all controllers.
-func makeGroups(machine string) error {
+// makeGroups makes a cgroup with all controllers.
+func makeGroups(group string) error {
 	roots, err := hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, root := range roots {
-		dir := filepath.Join(root, groupOf(machine))
+		dir := filepath.Join(root, group)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
@@ -136,15 +136,15 @@ func makeGroups(machine string) error {
 	return nil
 }
 
-// removeGroups removes the cgroup of a node, from the leaves up.
-func removeGroups(machine string) error {
+// removeGroups removes a cgroup, from the leaves up.
+func removeGroups(group string) error {
 	roots, err := hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, root := range roots {
 		var dirs []string
-		err := filepath.WalkDir(filepath.Join(root, groupOf(machine)), func(path string, d fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join(root, group), func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
 				dirs = append(dirs, path)
 			}

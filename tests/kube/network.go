@@ -41,7 +41,11 @@ func (l *lab) addFabric() error {
 	if err := h.LinkAdd(bridge); err != nil {
 		return err
 	}
-	return errors.Join(loopback(h), address(h, bridge, controlIP+"/24"))
+	errs := []error{loopback(h)}
+	for _, f := range families[l.Family] {
+		errs = append(errs, address(h, bridge, f.control(), f.bits))
+	}
+	return errors.Join(errs...)
 }
 
 // plug connects a node with the fabric, and tells it and the control machine where pods are.
@@ -73,11 +77,14 @@ func (l *lab) plug(n int) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{outside.LinkSetUp(pair), loopback(inside), address(inside, eth0, nodeIP(n)+"/24"),
-		route(inside, "0.0.0.0/0", controlIP), route(outside, podNet(n), nodeIP(n))}
-	for other := range l.Nodes {
-		if other++; other != n {
-			errs = append(errs, route(inside, podNet(other), nodeIP(other)))
+	errs := []error{outside.LinkSetUp(pair), loopback(inside)}
+	for _, f := range families[l.Family] {
+		errs = append(errs, address(inside, eth0, f.nodeIP(n), f.bits),
+			route(inside, f.all, f.control()), route(outside, f.podNet(n), f.nodeIP(n)))
+		for other := range l.Nodes {
+			if other++; other != n {
+				errs = append(errs, route(inside, f.podNet(other), f.nodeIP(other)))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -91,10 +98,14 @@ func loopback(h *netlink.Handle) error {
 	return h.LinkSetUp(lo)
 }
 
-func address(h *netlink.Handle, link netlink.Link, text string) error {
-	a, err := netlink.ParseAddr(text)
+// address gives a link an address that is used at once: nobody else has it.
+func address(h *netlink.Handle, link netlink.Link, ip string, bits int) error {
+	a, err := netlink.ParseAddr(fmt.Sprintf("%s/%d", ip, bits))
 	if err != nil {
 		return err
+	}
+	if a.IP.To4() == nil {
+		a.Flags = unix.IFA_F_NODAD
 	}
 	return errors.Join(h.AddrAdd(link, a), h.LinkSetUp(link))
 }
@@ -110,11 +121,14 @@ func route(h *netlink.Handle, to, via string) error {
 	return nil
 }
 
-// sysctls of a node. The first two are what CNI plugins and kube-proxy expect of a node's owner.
+// sysctls of a node. The first four are what CNI plugins and kube-proxy expect of a node's owner.
 var sysctls = map[string]string{
-	"net/ipv4/ip_forward":                "1",
-	"net/bridge/bridge-nf-call-iptables": "1",
-	"net/ipv4/conf/all/rp_filter":        "0",
+	"net/ipv4/ip_forward":                 "1",
+	"net/ipv6/conf/all/forwarding":        "1",
+	"net/bridge/bridge-nf-call-iptables":  "1",
+	"net/bridge/bridge-nf-call-ip6tables": "1",
+	"net/ipv4/conf/all/rp_filter":         "0",
+	"net/ipv4/ip_local_port_range":        "36000 60999", // suites have servers below
 }
 
 // settle sets the sysctls of a node's network; what the kernel does not have is left out.

@@ -106,7 +106,9 @@ func (a *authority) issue(name string, uses []x509.ExtKeyUsage) error {
 	t := template(name)
 	t.KeyUsage, t.ExtKeyUsage = x509.KeyUsageDigitalSignature, uses
 	t.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
-	t.IPAddresses = []net.IP{net.ParseIP("127.0.0.1"), net.ParseIP(controlIP), net.ParseIP(serviceIP)}
+	for _, f := range families[a.l.Family] {
+		t.IPAddresses = append(t.IPAddresses, net.ParseIP(f.localhost), net.ParseIP(f.control()), net.ParseIP(f.kubernetes()))
+	}
 	der, err := x509.CreateCertificate(rand.Reader, t, a.cert, key.Public(), a.key)
 	if err != nil {
 		return err
@@ -133,9 +135,9 @@ func (l *lab) writePEM(name, kind string, der []byte) error {
 func (l *lab) writeConfig(user string) error {
 	return os.WriteFile(l.path(user+".conf"), fmt.Appendf(nil, `apiVersion: v1
 kind: Config
-clusters: [{name: lab, cluster: {server: "https://%s:6443", certificate-authority: %s}}]
+clusters: [{name: lab, cluster: {server: "https://%s", certificate-authority: %s}}]
 users: [{name: %s, user: {token: %s}}]
 contexts: [{name: lab, context: {cluster: lab, user: %[3]s}}]
 current-context: lab
-`, controlIP, l.path("ca.crt"), user, user), 0o600)
+`, l.at("6443"), l.path("ca.crt"), user, user), 0o600)
 }

@@ -40,6 +40,7 @@ func (l *lab) up(ctx context.Context) error {
 	if !l.Bare {
 		steps = append(steps, step{"Sluice", l.install})
 	}
+	steps = append(steps, step{"CoreDNS", l.installDNS})
 	begin := time.Now()
 	for _, s := range steps {
 		if err := ctx.Err(); err != nil {
@@ -72,7 +73,7 @@ func (l *lab) startControl() error {
 }
 
 func (l *lab) startNode(n int) error {
-	if err := errors.Join(l.configure(n), makeGroups(nodeName(n)), l.boot(l.node(n))); err != nil {
+	if err := errors.Join(l.configure(n), makeGroups(l.group(nodeName(n))), l.boot(l.node(n))); err != nil {
 		return err
 	}
 	// Its view of the files is there once it has its host name and mounts.
@@ -93,7 +94,7 @@ func (l *lab) fill(n int) error {
 	}); err != nil {
 		return err
 	}
-	if err := l.loadImages(nodeName(n)); err != nil {
+	if err := l.loadImages(nodeName(n), l.images()...); err != nil {
 		return err
 	}
 	return await("the kubelet", func() error {
@@ -104,10 +105,12 @@ func (l *lab) fill(n int) error {
 
 // edits are what a user changes in the manifests: where etcd is. The last one is for containerd before
 // 1.7, whose default profile lets nobody without CAP_SYS_ADMIN call bpf().
-var edits = strings.NewReplacer(
-	`["10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"]`, `["`+controlIP+`:2379"]`,
-	"type: RuntimeDefault", "type: Unconfined",
-)
+func (l *lab) edits() *strings.Replacer {
+	return strings.NewReplacer(
+		`["10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"]`, `["`+l.at("2379")+`"]`,
+		"type: RuntimeDefault", "type: Unconfined",
+	)
+}
 
 // install installs Sluice as docs/guide/containers.md says, and waits until it is ready.
 func (l *lab) install() error {
@@ -126,7 +129,7 @@ func (l *lab) install() error {
 		if err != nil {
 			return err
 		}
-		if _, err := l.kube(edits.Replace(string(text)), "apply", "-f", "-"); err != nil {
+		if _, err := l.kube(l.edits().Replace(string(text)), "apply", "-f", "-"); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 
 	"github.com/sluice-net/sluice/tests/conformance"
 	"github.com/sluice-net/sluice/tests/conformance/faults"
@@ -56,12 +57,27 @@ func run(ctx context.Context, out string, page, progress io.Writer) error {
 	if out == "" {
 		_, err = io.WriteString(page, text)
 	} else {
-		err = os.WriteFile(out, []byte(text), 0o644)
+		err = replace(out, text)
 	}
 	if err == nil && m.mismatches() > 0 {
 		err = fmt.Errorf("%w: %d", errMismatch, m.mismatches())
 	}
 	return err
+}
+
+// realCluster is how the rest of the page begins, which "make e2e-kubernetes" writes.
+const realCluster = "## In a real Kubernetes\n"
+
+// replace writes the page, and keeps the rest of an older one.
+func replace(file, text string) error {
+	old, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if _, rest, there := strings.Cut(string(old), realCluster); there {
+		text += "\n" + realCluster + rest
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
 }
 
 // suite is a recorded suite and what it is called.

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestResultsOfGinkgo(t *testing.T) {
+	const report = `[{"SpecialSuiteFailureReasons": ["Interrupted by Timeout"], "SpecReports": [
+		{"LeafNodeType": "SynchronizedBeforeSuite", "State": "passed"},
+		{"ContainerHierarchyTexts": ["[sig-network] Netpol"], "LeafNodeType": "It", "LeafNodeText": "denies", "State": "passed"},
+		{"ContainerHierarchyTexts": ["[sig-network] Netpol"], "LeafNodeType": "It", "LeafNodeText": "allows", "State": "timedout", "Failure": {"Message": "too late\nmore"}},
+		{"ContainerHierarchyTexts": ["[sig-network] Netpol"], "LeafNodeType": "It", "LeafNodeText": "Windows", "State": "skipped", "Failure": {"Message": "not here"}},
+		{"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeType": "It", "LeafNodeText": "start", "State": "skipped"},
+		{"LeafNodeType": "SynchronizedAfterSuite", "State": "failed", "Failure": {"Message": "no end"}}]}]`
+	got, err := ginkgoResults([]byte(report), "Netpol")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []result{
+		{"the suite", failed, "Interrupted by Timeout"},
+		{name: "[sig-network] Netpol denies"},
+		{"[sig-network] Netpol allows", failed, "too late"},
+		{"[sig-network] Netpol Windows", skipped, "not here"},
+		{"", failed, "no end"},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := ginkgoResults([]byte(`[{"SpecReports": []}]`), "Netpol"); err == nil {
+		t.Error("a run without tests is no error")
+	}
+}
+
+func TestResultsOfGo(t *testing.T) {
+	got, err := testResults(`=== RUN   TestConformance
+    suite.go:1: --- PASS is no verdict
+--- FAIL: TestConformance (9.00s)
+    --- FAIL: TestConformance/Ingress (4.00s)
+        --- PASS: TestConformance/Ingress/Should_allow (2.00s)
+        --- FAIL: TestConformance/Ingress/Should_deny (2.00s)
+    --- FAIL: TestConformance/Egress (0.00s)
+    --- SKIP: TestConformance/Domains (0.00s)
+`)
+	if err != nil {
+		t.Error(err)
+	}
+	want := []result{
+		{name: "Ingress: Should allow"}, {name: "Ingress: Should deny", state: failed},
+		{name: "Egress", state: failed}, {"Domains", skipped, "the suite skipped it"},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestResultsOfGoThatDidNotEnd: tests that a time-out ended, and those that could not begin.
+func TestResultsOfGoThatDidNotEnd(t *testing.T) {
+	for _, text := range []string{
+		"--- FAIL: TestConformance (9.00s)\n    --- PASS: TestConformance/Ingress (4.00s)\npanic: test timed out after 3h\n",
+		"--- FAIL: TestConformance (300.00s)\n    no pods\nFAIL\n",
+	} {
+		if got, err := testResults(text); err == nil {
+			t.Errorf("%q: %v, and no error", text, got)
+		}
+	}
+}
+
+func TestResultsOfJUnit(t *testing.T) {
+	got, err := junitResults([]byte(`<testsuite><testcase name="one"></testcase><testcase name="two"><failure message="wrong"></failure></testcase></testsuite>`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]result{{name: "one"}, {"two", failed, "wrong"}}, got, cmp.AllowUnexported(result{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestPageKeepsTheOtherParts replaces one part, adds another one, and refuses a page that is broken.
+func TestPageKeepsTheOtherParts(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.md")
+	replace := func(key, text, want string) {
+		t.Helper()
+		if err := replacePart(file, key, text); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if err := os.WriteFile(file, []byte("# Page\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const one, two = "<!-- begin one -->\n%<!-- end one -->\n", "\n<!-- begin two -->\n2\n<!-- end two -->\n"
+	first := "# Page\n\n" + one
+	replace("one", "1\n", strings.ReplaceAll(first, "%", "1\n"))
+	replace("two", "2\n", strings.ReplaceAll(first+two, "%", "1\n"))
+	replace("one", "one\n", strings.ReplaceAll(first+two, "%", "one\n"))
+	if err := os.WriteFile(file, []byte("<!-- begin one -->\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := replacePart(file, "one", "1\n"); err == nil {
+		t.Error("a page without the end of a part was written")
+	}
+}
