@@ -103,9 +103,13 @@ func (w *world) imply(namespace string, delta map[model.ID]ksr.Object) {
 	}
 }
 
+// sortedChange leaves out what no policy depends on: subjects need not know it.
 func sortedChange(delta map[model.ID]ksr.Object) change {
 	var c change
 	for _, id := range slices.SortedFunc(maps.Keys(delta), compareIDs) {
+		if id.Kind.IsOfServices() {
+			continue
+		}
 		if o := delta[id]; o.Object != nil {
 			c.upserts = append(c.upserts, o)
 		} else {
