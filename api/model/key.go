@@ -23,12 +23,16 @@ const (
 	KindAdminNetworkPolicy         Kind = "adminnetworkpolicy"
 	KindBaselineAdminNetworkPolicy Kind = "baselineadminnetworkpolicy"
 	KindClusterNetworkPolicy       Kind = "clusternetworkpolicy"
+
+	KindService       Kind = "service"
+	KindEndpointSlice Kind = "endpointslice"
 )
 
 // Kinds lists every kind, what is referred to before what refers to it.
 var Kinds = []Kind{
 	KindNode, KindNamespace, KindPod, KindNetworkPolicy,
 	KindAdminNetworkPolicy, KindBaselineAdminNetworkPolicy, KindClusterNetworkPolicy,
+	KindService, KindEndpointSlice,
 }
 
 // clusterKinds maps the kinds of cluster-scoped policies to what their values say.
@@ -42,7 +46,13 @@ var clusterKinds = map[Kind]ClusterPolicy_Kind{
 func (k Kind) IsClusterPolicy() bool { return clusterKinds[k] != 0 }
 
 // Namespaced says whether objects of the kind live in namespaces.
-func (k Kind) Namespaced() bool { return k == KindPod || k == KindNetworkPolicy }
+func (k Kind) Namespaced() bool {
+	return k == KindPod || k == KindNetworkPolicy || k.IsOfServices()
+}
+
+// IsOfServices reports whether the kind says where packets to services go. Policy does not
+// depend on such objects: they are for those who ask about a service.
+func (k Kind) IsOfServices() bool { return k == KindService || k == KindEndpointSlice }
 
 // New returns an empty message of the kind, nil for an unknown kind.
 func (k Kind) New() proto.Message {
@@ -57,6 +67,10 @@ func (k Kind) New() proto.Message {
 		return &Node{}
 	case KindAdminNetworkPolicy, KindBaselineAdminNetworkPolicy, KindClusterNetworkPolicy:
 		return &ClusterPolicy{}
+	case KindService:
+		return &Service{}
+	case KindEndpointSlice:
+		return &EndpointSlice{}
 	}
 	return nil
 }
@@ -78,6 +92,10 @@ func (k Kind) String() string {
 		return "BaselineAdminNetworkPolicy"
 	case KindClusterNetworkPolicy:
 		return "ClusterNetworkPolicy"
+	case KindService:
+		return "Service"
+	case KindEndpointSlice:
+		return "EndpointSlice"
 	}
 	return string(k)
 }
@@ -167,6 +185,10 @@ func IDOf(m proto.Message) (ID, error) {
 		return ID{Kind: KindNetworkPolicy, Namespace: m.GetNamespace(), Name: m.GetName()}, nil
 	case *Node:
 		return ID{Kind: KindNode, Name: m.GetName()}, nil
+	case *Service:
+		return ID{Kind: KindService, Namespace: m.GetNamespace(), Name: m.GetName()}, nil
+	case *EndpointSlice:
+		return ID{Kind: KindEndpointSlice, Namespace: m.GetNamespace(), Name: m.GetName()}, nil
 	case *ClusterPolicy:
 		for kind, said := range clusterKinds {
 			if said == m.GetKind() {

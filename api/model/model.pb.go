@@ -880,6 +880,205 @@ func (x *ClusterPolicy) GetEgress() []*ClusterPolicy_Rule {
 	return nil
 }
 
+// A service, with what is needed to say where its packets go. No policy looks at it:
+// policy judges packets after their destination was translated.
+type Service struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Selector  []*Label               `protobuf:"bytes,3,rep,name=selector,proto3" json:"selector,omitempty"`   // sorted by key; empty: endpoints are in slices only
+	Addresses []string               `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"` // spec.clusterIPs in canonical text, sorted
+	// spec.externalIPs and the addresses of load balancers in canonical text, sorted.
+	ExternalAddresses []string        `protobuf:"bytes,5,rep,name=external_addresses,json=externalAddresses,proto3" json:"external_addresses,omitempty"`
+	Ports             []*Service_Port `protobuf:"bytes,6,rep,name=ports,proto3" json:"ports,omitempty"`                                   // in the order of the spec
+	Headless          bool            `protobuf:"varint,7,opt,name=headless,proto3" json:"headless,omitempty"`                            // nothing translates
+	ExternalName      string          `protobuf:"bytes,8,opt,name=external_name,json=externalName,proto3" json:"external_name,omitempty"` // a DNS name: the service has no endpoints
+	WithoutIpv4       bool            `protobuf:"varint,9,opt,name=without_ipv4,json=withoutIpv4,proto3" json:"without_ipv4,omitempty"`   // not among spec.ipFamilies
+	WithoutIpv6       bool            `protobuf:"varint,10,opt,name=without_ipv6,json=withoutIpv6,proto3" json:"without_ipv6,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Service) Reset() {
+	*x = Service{}
+	mi := &file_api_model_model_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Service) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Service) ProtoMessage() {}
+
+func (x *Service) ProtoReflect() protoreflect.Message {
+	mi := &file_api_model_model_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Service.ProtoReflect.Descriptor instead.
+func (*Service) Descriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Service) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Service) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Service) GetSelector() []*Label {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+func (x *Service) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *Service) GetExternalAddresses() []string {
+	if x != nil {
+		return x.ExternalAddresses
+	}
+	return nil
+}
+
+func (x *Service) GetPorts() []*Service_Port {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *Service) GetHeadless() bool {
+	if x != nil {
+		return x.Headless
+	}
+	return false
+}
+
+func (x *Service) GetExternalName() string {
+	if x != nil {
+		return x.ExternalName
+	}
+	return ""
+}
+
+func (x *Service) GetWithoutIpv4() bool {
+	if x != nil {
+		return x.WithoutIpv4
+	}
+	return false
+}
+
+func (x *Service) GetWithoutIpv6() bool {
+	if x != nil {
+		return x.WithoutIpv6
+	}
+	return false
+}
+
+// Endpoints of a service that its selector does not give it: of EndpointSlice, and of
+// Endpoints in manifests.
+type EndpointSlice struct {
+	state     protoimpl.MessageState  `protogen:"open.v1"`
+	Namespace string                  `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                  `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Service   string                  `protobuf:"bytes,3,opt,name=service,proto3" json:"service,omitempty"` // its name, in the same namespace
+	Subsets   []*EndpointSlice_Subset `protobuf:"bytes,4,rep,name=subsets,proto3" json:"subsets,omitempty"` // one of an EndpointSlice
+	// Kubernetes keeps it up to date from the selector of the service. It says nothing
+	// where there is a selector: pods say the same, and sooner.
+	FromSelector  bool `protobuf:"varint,5,opt,name=from_selector,json=fromSelector,proto3" json:"from_selector,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndpointSlice) Reset() {
+	*x = EndpointSlice{}
+	mi := &file_api_model_model_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndpointSlice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndpointSlice) ProtoMessage() {}
+
+func (x *EndpointSlice) ProtoReflect() protoreflect.Message {
+	mi := &file_api_model_model_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndpointSlice.ProtoReflect.Descriptor instead.
+func (*EndpointSlice) Descriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *EndpointSlice) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *EndpointSlice) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EndpointSlice) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *EndpointSlice) GetSubsets() []*EndpointSlice_Subset {
+	if x != nil {
+		return x.Subsets
+	}
+	return nil
+}
+
+func (x *EndpointSlice) GetFromSelector() bool {
+	if x != nil {
+		return x.FromSelector
+	}
+	return false
+}
+
 // A port with a name, of a container or of a sidecar (an init container that
 // restarts always). Ports without a name do not matter to policy.
 type Pod_NamedPort struct {
@@ -893,7 +1092,7 @@ type Pod_NamedPort struct {
 
 func (x *Pod_NamedPort) Reset() {
 	*x = Pod_NamedPort{}
-	mi := &file_api_model_model_proto_msgTypes[7]
+	mi := &file_api_model_model_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +1104,7 @@ func (x *Pod_NamedPort) String() string {
 func (*Pod_NamedPort) ProtoMessage() {}
 
 func (x *Pod_NamedPort) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[7]
+	mi := &file_api_model_model_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1152,7 @@ type LabelSelector_Requirement struct {
 
 func (x *LabelSelector_Requirement) Reset() {
 	*x = LabelSelector_Requirement{}
-	mi := &file_api_model_model_proto_msgTypes[8]
+	mi := &file_api_model_model_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -965,7 +1164,7 @@ func (x *LabelSelector_Requirement) String() string {
 func (*LabelSelector_Requirement) ProtoMessage() {}
 
 func (x *LabelSelector_Requirement) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[8]
+	mi := &file_api_model_model_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1211,7 @@ type NetworkPolicy_IPBlock struct {
 
 func (x *NetworkPolicy_IPBlock) Reset() {
 	*x = NetworkPolicy_IPBlock{}
-	mi := &file_api_model_model_proto_msgTypes[9]
+	mi := &file_api_model_model_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1223,7 @@ func (x *NetworkPolicy_IPBlock) String() string {
 func (*NetworkPolicy_IPBlock) ProtoMessage() {}
 
 func (x *NetworkPolicy_IPBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[9]
+	mi := &file_api_model_model_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1266,7 @@ type NetworkPolicy_Peer struct {
 
 func (x *NetworkPolicy_Peer) Reset() {
 	*x = NetworkPolicy_Peer{}
-	mi := &file_api_model_model_proto_msgTypes[10]
+	mi := &file_api_model_model_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1278,7 @@ func (x *NetworkPolicy_Peer) String() string {
 func (*NetworkPolicy_Peer) ProtoMessage() {}
 
 func (x *NetworkPolicy_Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[10]
+	mi := &file_api_model_model_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1333,7 @@ type NetworkPolicy_Port struct {
 
 func (x *NetworkPolicy_Port) Reset() {
 	*x = NetworkPolicy_Port{}
-	mi := &file_api_model_model_proto_msgTypes[11]
+	mi := &file_api_model_model_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1345,7 @@ func (x *NetworkPolicy_Port) String() string {
 func (*NetworkPolicy_Port) ProtoMessage() {}
 
 func (x *NetworkPolicy_Port) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[11]
+	mi := &file_api_model_model_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1433,7 @@ type NetworkPolicy_Rule struct {
 
 func (x *NetworkPolicy_Rule) Reset() {
 	*x = NetworkPolicy_Rule{}
-	mi := &file_api_model_model_proto_msgTypes[12]
+	mi := &file_api_model_model_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1445,7 @@ func (x *NetworkPolicy_Rule) String() string {
 func (*NetworkPolicy_Rule) ProtoMessage() {}
 
 func (x *NetworkPolicy_Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[12]
+	mi := &file_api_model_model_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1486,7 @@ type ClusterPolicy_Pods struct {
 
 func (x *ClusterPolicy_Pods) Reset() {
 	*x = ClusterPolicy_Pods{}
-	mi := &file_api_model_model_proto_msgTypes[13]
+	mi := &file_api_model_model_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1498,7 @@ func (x *ClusterPolicy_Pods) String() string {
 func (*ClusterPolicy_Pods) ProtoMessage() {}
 
 func (x *ClusterPolicy_Pods) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[13]
+	mi := &file_api_model_model_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1546,7 @@ type ClusterPolicy_Peer struct {
 
 func (x *ClusterPolicy_Peer) Reset() {
 	*x = ClusterPolicy_Peer{}
-	mi := &file_api_model_model_proto_msgTypes[14]
+	mi := &file_api_model_model_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1359,7 +1558,7 @@ func (x *ClusterPolicy_Peer) String() string {
 func (*ClusterPolicy_Peer) ProtoMessage() {}
 
 func (x *ClusterPolicy_Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[14]
+	mi := &file_api_model_model_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1661,7 @@ type ClusterPolicy_Port struct {
 
 func (x *ClusterPolicy_Port) Reset() {
 	*x = ClusterPolicy_Port{}
-	mi := &file_api_model_model_proto_msgTypes[15]
+	mi := &file_api_model_model_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1673,7 @@ func (x *ClusterPolicy_Port) String() string {
 func (*ClusterPolicy_Port) ProtoMessage() {}
 
 func (x *ClusterPolicy_Port) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[15]
+	mi := &file_api_model_model_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1764,7 @@ type ClusterPolicy_Rule struct {
 
 func (x *ClusterPolicy_Rule) Reset() {
 	*x = ClusterPolicy_Rule{}
-	mi := &file_api_model_model_proto_msgTypes[16]
+	mi := &file_api_model_model_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1577,7 +1776,7 @@ func (x *ClusterPolicy_Rule) String() string {
 func (*ClusterPolicy_Rule) ProtoMessage() {}
 
 func (x *ClusterPolicy_Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_api_model_model_proto_msgTypes[16]
+	mi := &file_api_model_model_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,6 +1821,225 @@ func (x *ClusterPolicy_Rule) GetAnyPort() bool {
 }
 
 func (x *ClusterPolicy_Rule) GetPorts() []*ClusterPolicy_Port {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+type Service_Port struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Protocol Protocol               `protobuf:"varint,2,opt,name=protocol,proto3,enum=sluice.model.v1.Protocol" json:"protocol,omitempty"` // never unspecified
+	Port     uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`                                       // of the service, 1 to 65535
+	// Types that are valid to be assigned to Target:
+	//
+	//	*Service_Port_TargetNumber
+	//	*Service_Port_TargetName
+	Target        isService_Port_Target `protobuf_oneof:"target"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Service_Port) Reset() {
+	*x = Service_Port{}
+	mi := &file_api_model_model_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Service_Port) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Service_Port) ProtoMessage() {}
+
+func (x *Service_Port) ProtoReflect() protoreflect.Message {
+	mi := &file_api_model_model_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Service_Port.ProtoReflect.Descriptor instead.
+func (*Service_Port) Descriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{7, 0}
+}
+
+func (x *Service_Port) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Service_Port) GetProtocol() Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return Protocol_PROTOCOL_UNSPECIFIED
+}
+
+func (x *Service_Port) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Service_Port) GetTarget() isService_Port_Target {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *Service_Port) GetTargetNumber() uint32 {
+	if x != nil {
+		if x, ok := x.Target.(*Service_Port_TargetNumber); ok {
+			return x.TargetNumber
+		}
+	}
+	return 0
+}
+
+func (x *Service_Port) GetTargetName() string {
+	if x != nil {
+		if x, ok := x.Target.(*Service_Port_TargetName); ok {
+			return x.TargetName
+		}
+	}
+	return ""
+}
+
+type isService_Port_Target interface {
+	isService_Port_Target()
+}
+
+type Service_Port_TargetNumber struct {
+	TargetNumber uint32 `protobuf:"varint,4,opt,name=target_number,json=targetNumber,proto3,oneof"` // 1 to 65535
+}
+
+type Service_Port_TargetName struct {
+	TargetName string `protobuf:"bytes,5,opt,name=target_name,json=targetName,proto3,oneof"` // of a port of each pod
+}
+
+func (*Service_Port_TargetNumber) isService_Port_Target() {}
+
+func (*Service_Port_TargetName) isService_Port_Target() {}
+
+type EndpointSlice_Port struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Protocol      Protocol               `protobuf:"varint,2,opt,name=protocol,proto3,enum=sluice.model.v1.Protocol" json:"protocol,omitempty"` // never unspecified
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`                                       // 1 to 65535
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndpointSlice_Port) Reset() {
+	*x = EndpointSlice_Port{}
+	mi := &file_api_model_model_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndpointSlice_Port) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndpointSlice_Port) ProtoMessage() {}
+
+func (x *EndpointSlice_Port) ProtoReflect() protoreflect.Message {
+	mi := &file_api_model_model_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndpointSlice_Port.ProtoReflect.Descriptor instead.
+func (*EndpointSlice_Port) Descriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{8, 0}
+}
+
+func (x *EndpointSlice_Port) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EndpointSlice_Port) GetProtocol() Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return Protocol_PROTOCOL_UNSPECIFIED
+}
+
+func (x *EndpointSlice_Port) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+// Each of the addresses on each of the ports.
+type EndpointSlice_Subset struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Addresses     []string               `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"` // in canonical text, sorted
+	Ports         []*EndpointSlice_Port  `protobuf:"bytes,2,rep,name=ports,proto3" json:"ports,omitempty"`         // in the order of the source
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndpointSlice_Subset) Reset() {
+	*x = EndpointSlice_Subset{}
+	mi := &file_api_model_model_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndpointSlice_Subset) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndpointSlice_Subset) ProtoMessage() {}
+
+func (x *EndpointSlice_Subset) ProtoReflect() protoreflect.Message {
+	mi := &file_api_model_model_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndpointSlice_Subset.ProtoReflect.Descriptor instead.
+func (*EndpointSlice_Subset) Descriptor() ([]byte, []int) {
+	return file_api_model_model_proto_rawDescGZIP(), []int{8, 1}
+}
+
+func (x *EndpointSlice_Subset) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *EndpointSlice_Subset) GetPorts() []*EndpointSlice_Port {
 	if x != nil {
 		return x.Ports
 	}
@@ -1754,7 +2172,40 @@ const file_api_model_model_proto_rawDesc = "" +
 	"\x12ACTION_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fACTION_ALLOW\x10\x01\x12\x0f\n" +
 	"\vACTION_DENY\x10\x02\x12\x0f\n" +
-	"\vACTION_PASS\x10\x03*[\n" +
+	"\vACTION_PASS\x10\x03\"\xb4\x04\n" +
+	"\aService\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x122\n" +
+	"\bselector\x18\x03 \x03(\v2\x16.sluice.model.v1.LabelR\bselector\x12\x1c\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\x12-\n" +
+	"\x12external_addresses\x18\x05 \x03(\tR\x11externalAddresses\x123\n" +
+	"\x05ports\x18\x06 \x03(\v2\x1d.sluice.model.v1.Service.PortR\x05ports\x12\x1a\n" +
+	"\bheadless\x18\a \x01(\bR\bheadless\x12#\n" +
+	"\rexternal_name\x18\b \x01(\tR\fexternalName\x12!\n" +
+	"\fwithout_ipv4\x18\t \x01(\bR\vwithoutIpv4\x12!\n" +
+	"\fwithout_ipv6\x18\n" +
+	" \x01(\bR\vwithoutIpv6\x1a\xb9\x01\n" +
+	"\x04Port\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
+	"\bprotocol\x18\x02 \x01(\x0e2\x19.sluice.model.v1.ProtocolR\bprotocol\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12%\n" +
+	"\rtarget_number\x18\x04 \x01(\rH\x00R\ftargetNumber\x12!\n" +
+	"\vtarget_name\x18\x05 \x01(\tH\x00R\n" +
+	"targetNameB\b\n" +
+	"\x06target\"\x8b\x03\n" +
+	"\rEndpointSlice\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aservice\x18\x03 \x01(\tR\aservice\x12?\n" +
+	"\asubsets\x18\x04 \x03(\v2%.sluice.model.v1.EndpointSlice.SubsetR\asubsets\x12#\n" +
+	"\rfrom_selector\x18\x05 \x01(\bR\ffromSelector\x1ae\n" +
+	"\x04Port\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
+	"\bprotocol\x18\x02 \x01(\x0e2\x19.sluice.model.v1.ProtocolR\bprotocol\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x1aa\n" +
+	"\x06Subset\x12\x1c\n" +
+	"\taddresses\x18\x01 \x03(\tR\taddresses\x129\n" +
+	"\x05ports\x18\x02 \x03(\v2#.sluice.model.v1.EndpointSlice.PortR\x05ports*[\n" +
 	"\bProtocol\x12\x18\n" +
 	"\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPROTOCOL_TCP\x10\x01\x12\x10\n" +
@@ -1774,7 +2225,7 @@ func file_api_model_model_proto_rawDescGZIP() []byte {
 }
 
 var file_api_model_model_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_api_model_model_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_api_model_model_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_api_model_model_proto_goTypes = []any{
 	(Protocol)(0),                     // 0: sluice.model.v1.Protocol
 	(Pod_Phase)(0),                    // 1: sluice.model.v1.Pod.Phase
@@ -1789,54 +2240,65 @@ var file_api_model_model_proto_goTypes = []any{
 	(*NetworkPolicy)(nil),             // 10: sluice.model.v1.NetworkPolicy
 	(*Node)(nil),                      // 11: sluice.model.v1.Node
 	(*ClusterPolicy)(nil),             // 12: sluice.model.v1.ClusterPolicy
-	(*Pod_NamedPort)(nil),             // 13: sluice.model.v1.Pod.NamedPort
-	(*LabelSelector_Requirement)(nil), // 14: sluice.model.v1.LabelSelector.Requirement
-	(*NetworkPolicy_IPBlock)(nil),     // 15: sluice.model.v1.NetworkPolicy.IPBlock
-	(*NetworkPolicy_Peer)(nil),        // 16: sluice.model.v1.NetworkPolicy.Peer
-	(*NetworkPolicy_Port)(nil),        // 17: sluice.model.v1.NetworkPolicy.Port
-	(*NetworkPolicy_Rule)(nil),        // 18: sluice.model.v1.NetworkPolicy.Rule
-	(*ClusterPolicy_Pods)(nil),        // 19: sluice.model.v1.ClusterPolicy.Pods
-	(*ClusterPolicy_Peer)(nil),        // 20: sluice.model.v1.ClusterPolicy.Peer
-	(*ClusterPolicy_Port)(nil),        // 21: sluice.model.v1.ClusterPolicy.Port
-	(*ClusterPolicy_Rule)(nil),        // 22: sluice.model.v1.ClusterPolicy.Rule
+	(*Service)(nil),                   // 13: sluice.model.v1.Service
+	(*EndpointSlice)(nil),             // 14: sluice.model.v1.EndpointSlice
+	(*Pod_NamedPort)(nil),             // 15: sluice.model.v1.Pod.NamedPort
+	(*LabelSelector_Requirement)(nil), // 16: sluice.model.v1.LabelSelector.Requirement
+	(*NetworkPolicy_IPBlock)(nil),     // 17: sluice.model.v1.NetworkPolicy.IPBlock
+	(*NetworkPolicy_Peer)(nil),        // 18: sluice.model.v1.NetworkPolicy.Peer
+	(*NetworkPolicy_Port)(nil),        // 19: sluice.model.v1.NetworkPolicy.Port
+	(*NetworkPolicy_Rule)(nil),        // 20: sluice.model.v1.NetworkPolicy.Rule
+	(*ClusterPolicy_Pods)(nil),        // 21: sluice.model.v1.ClusterPolicy.Pods
+	(*ClusterPolicy_Peer)(nil),        // 22: sluice.model.v1.ClusterPolicy.Peer
+	(*ClusterPolicy_Port)(nil),        // 23: sluice.model.v1.ClusterPolicy.Port
+	(*ClusterPolicy_Rule)(nil),        // 24: sluice.model.v1.ClusterPolicy.Rule
+	(*Service_Port)(nil),              // 25: sluice.model.v1.Service.Port
+	(*EndpointSlice_Port)(nil),        // 26: sluice.model.v1.EndpointSlice.Port
+	(*EndpointSlice_Subset)(nil),      // 27: sluice.model.v1.EndpointSlice.Subset
 }
 var file_api_model_model_proto_depIdxs = []int32{
 	6,  // 0: sluice.model.v1.Namespace.labels:type_name -> sluice.model.v1.Label
 	6,  // 1: sluice.model.v1.Pod.labels:type_name -> sluice.model.v1.Label
 	1,  // 2: sluice.model.v1.Pod.phase:type_name -> sluice.model.v1.Pod.Phase
-	13, // 3: sluice.model.v1.Pod.named_ports:type_name -> sluice.model.v1.Pod.NamedPort
+	15, // 3: sluice.model.v1.Pod.named_ports:type_name -> sluice.model.v1.Pod.NamedPort
 	6,  // 4: sluice.model.v1.LabelSelector.match_labels:type_name -> sluice.model.v1.Label
-	14, // 5: sluice.model.v1.LabelSelector.match_expressions:type_name -> sluice.model.v1.LabelSelector.Requirement
+	16, // 5: sluice.model.v1.LabelSelector.match_expressions:type_name -> sluice.model.v1.LabelSelector.Requirement
 	9,  // 6: sluice.model.v1.NetworkPolicy.pod_selector:type_name -> sluice.model.v1.LabelSelector
-	18, // 7: sluice.model.v1.NetworkPolicy.ingress:type_name -> sluice.model.v1.NetworkPolicy.Rule
-	18, // 8: sluice.model.v1.NetworkPolicy.egress:type_name -> sluice.model.v1.NetworkPolicy.Rule
+	20, // 7: sluice.model.v1.NetworkPolicy.ingress:type_name -> sluice.model.v1.NetworkPolicy.Rule
+	20, // 8: sluice.model.v1.NetworkPolicy.egress:type_name -> sluice.model.v1.NetworkPolicy.Rule
 	6,  // 9: sluice.model.v1.Node.labels:type_name -> sluice.model.v1.Label
 	3,  // 10: sluice.model.v1.ClusterPolicy.kind:type_name -> sluice.model.v1.ClusterPolicy.Kind
 	4,  // 11: sluice.model.v1.ClusterPolicy.tier:type_name -> sluice.model.v1.ClusterPolicy.Tier
-	19, // 12: sluice.model.v1.ClusterPolicy.subject:type_name -> sluice.model.v1.ClusterPolicy.Pods
-	22, // 13: sluice.model.v1.ClusterPolicy.ingress:type_name -> sluice.model.v1.ClusterPolicy.Rule
-	22, // 14: sluice.model.v1.ClusterPolicy.egress:type_name -> sluice.model.v1.ClusterPolicy.Rule
-	0,  // 15: sluice.model.v1.Pod.NamedPort.protocol:type_name -> sluice.model.v1.Protocol
-	2,  // 16: sluice.model.v1.LabelSelector.Requirement.operator:type_name -> sluice.model.v1.LabelSelector.Operator
-	9,  // 17: sluice.model.v1.NetworkPolicy.Peer.pod_selector:type_name -> sluice.model.v1.LabelSelector
-	9,  // 18: sluice.model.v1.NetworkPolicy.Peer.namespace_selector:type_name -> sluice.model.v1.LabelSelector
-	15, // 19: sluice.model.v1.NetworkPolicy.Peer.ip_block:type_name -> sluice.model.v1.NetworkPolicy.IPBlock
-	0,  // 20: sluice.model.v1.NetworkPolicy.Port.protocol:type_name -> sluice.model.v1.Protocol
-	16, // 21: sluice.model.v1.NetworkPolicy.Rule.peers:type_name -> sluice.model.v1.NetworkPolicy.Peer
-	17, // 22: sluice.model.v1.NetworkPolicy.Rule.ports:type_name -> sluice.model.v1.NetworkPolicy.Port
-	9,  // 23: sluice.model.v1.ClusterPolicy.Pods.namespaces:type_name -> sluice.model.v1.LabelSelector
-	9,  // 24: sluice.model.v1.ClusterPolicy.Pods.pods:type_name -> sluice.model.v1.LabelSelector
-	19, // 25: sluice.model.v1.ClusterPolicy.Peer.pods:type_name -> sluice.model.v1.ClusterPolicy.Pods
-	9,  // 26: sluice.model.v1.ClusterPolicy.Peer.nodes:type_name -> sluice.model.v1.LabelSelector
-	0,  // 27: sluice.model.v1.ClusterPolicy.Port.protocol:type_name -> sluice.model.v1.Protocol
-	5,  // 28: sluice.model.v1.ClusterPolicy.Rule.action:type_name -> sluice.model.v1.ClusterPolicy.Action
-	20, // 29: sluice.model.v1.ClusterPolicy.Rule.peers:type_name -> sluice.model.v1.ClusterPolicy.Peer
-	21, // 30: sluice.model.v1.ClusterPolicy.Rule.ports:type_name -> sluice.model.v1.ClusterPolicy.Port
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	21, // 12: sluice.model.v1.ClusterPolicy.subject:type_name -> sluice.model.v1.ClusterPolicy.Pods
+	24, // 13: sluice.model.v1.ClusterPolicy.ingress:type_name -> sluice.model.v1.ClusterPolicy.Rule
+	24, // 14: sluice.model.v1.ClusterPolicy.egress:type_name -> sluice.model.v1.ClusterPolicy.Rule
+	6,  // 15: sluice.model.v1.Service.selector:type_name -> sluice.model.v1.Label
+	25, // 16: sluice.model.v1.Service.ports:type_name -> sluice.model.v1.Service.Port
+	27, // 17: sluice.model.v1.EndpointSlice.subsets:type_name -> sluice.model.v1.EndpointSlice.Subset
+	0,  // 18: sluice.model.v1.Pod.NamedPort.protocol:type_name -> sluice.model.v1.Protocol
+	2,  // 19: sluice.model.v1.LabelSelector.Requirement.operator:type_name -> sluice.model.v1.LabelSelector.Operator
+	9,  // 20: sluice.model.v1.NetworkPolicy.Peer.pod_selector:type_name -> sluice.model.v1.LabelSelector
+	9,  // 21: sluice.model.v1.NetworkPolicy.Peer.namespace_selector:type_name -> sluice.model.v1.LabelSelector
+	17, // 22: sluice.model.v1.NetworkPolicy.Peer.ip_block:type_name -> sluice.model.v1.NetworkPolicy.IPBlock
+	0,  // 23: sluice.model.v1.NetworkPolicy.Port.protocol:type_name -> sluice.model.v1.Protocol
+	18, // 24: sluice.model.v1.NetworkPolicy.Rule.peers:type_name -> sluice.model.v1.NetworkPolicy.Peer
+	19, // 25: sluice.model.v1.NetworkPolicy.Rule.ports:type_name -> sluice.model.v1.NetworkPolicy.Port
+	9,  // 26: sluice.model.v1.ClusterPolicy.Pods.namespaces:type_name -> sluice.model.v1.LabelSelector
+	9,  // 27: sluice.model.v1.ClusterPolicy.Pods.pods:type_name -> sluice.model.v1.LabelSelector
+	21, // 28: sluice.model.v1.ClusterPolicy.Peer.pods:type_name -> sluice.model.v1.ClusterPolicy.Pods
+	9,  // 29: sluice.model.v1.ClusterPolicy.Peer.nodes:type_name -> sluice.model.v1.LabelSelector
+	0,  // 30: sluice.model.v1.ClusterPolicy.Port.protocol:type_name -> sluice.model.v1.Protocol
+	5,  // 31: sluice.model.v1.ClusterPolicy.Rule.action:type_name -> sluice.model.v1.ClusterPolicy.Action
+	22, // 32: sluice.model.v1.ClusterPolicy.Rule.peers:type_name -> sluice.model.v1.ClusterPolicy.Peer
+	23, // 33: sluice.model.v1.ClusterPolicy.Rule.ports:type_name -> sluice.model.v1.ClusterPolicy.Port
+	0,  // 34: sluice.model.v1.Service.Port.protocol:type_name -> sluice.model.v1.Protocol
+	0,  // 35: sluice.model.v1.EndpointSlice.Port.protocol:type_name -> sluice.model.v1.Protocol
+	26, // 36: sluice.model.v1.EndpointSlice.Subset.ports:type_name -> sluice.model.v1.EndpointSlice.Port
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_api_model_model_proto_init() }
@@ -1844,19 +2306,23 @@ func file_api_model_model_proto_init() {
 	if File_api_model_model_proto != nil {
 		return
 	}
-	file_api_model_model_proto_msgTypes[11].OneofWrappers = []any{
+	file_api_model_model_proto_msgTypes[13].OneofWrappers = []any{
 		(*NetworkPolicy_Port_Number)(nil),
 		(*NetworkPolicy_Port_Name)(nil),
 	}
-	file_api_model_model_proto_msgTypes[14].OneofWrappers = []any{
+	file_api_model_model_proto_msgTypes[16].OneofWrappers = []any{
 		(*ClusterPolicy_Peer_Pods)(nil),
 		(*ClusterPolicy_Peer_Nodes)(nil),
 		(*ClusterPolicy_Peer_Network)(nil),
 		(*ClusterPolicy_Peer_DomainName)(nil),
 	}
-	file_api_model_model_proto_msgTypes[15].OneofWrappers = []any{
+	file_api_model_model_proto_msgTypes[17].OneofWrappers = []any{
 		(*ClusterPolicy_Port_Number)(nil),
 		(*ClusterPolicy_Port_Name)(nil),
+	}
+	file_api_model_model_proto_msgTypes[19].OneofWrappers = []any{
+		(*Service_Port_TargetNumber)(nil),
+		(*Service_Port_TargetName)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1864,7 +2330,7 @@ func file_api_model_model_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_model_model_proto_rawDesc), len(file_api_model_model_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   17,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

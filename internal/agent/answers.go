@@ -86,6 +86,10 @@ func (a *Agent) inject(ctx context.Context, q view.Question) ([]view.Injection, 
 		spec := a.specification(state)
 		out = nil
 		for _, q := range questions {
+			if s := q.Service; s != nil && s.Endpoints == 0 {
+				out = append(out, view.Injection{Src: q.Src, Dst: q.Dst, Verdict: api.Deny, Expected: api.Deny, Reason: s.Note, Service: s})
+				continue
+			}
 			if !q.IsFlow() {
 				return false, fmt.Errorf("%s or %s has no address yet, so that there is no packet to send", q.Src.Name, q.Dst.Name)
 			}
@@ -100,7 +104,7 @@ func (a *Agent) inject(ctx context.Context, q view.Question) ([]view.Injection, 
 
 func (a *Agent) injection(spec explain.Specification, q explain.Question) view.Injection {
 	w := a.node.Probe(q.Flow)
-	in := view.Injection{Src: q.Src, Dst: q.Dst, Flow: q.Flow, Verdict: w.Verdict, Reason: w.Reason, Expected: action(spec.Expects(q.Flow))}
+	in := view.Injection{Src: q.Src, Dst: q.Dst, Flow: q.Flow, Verdict: w.Verdict, Reason: w.Reason, Expected: action(spec.Expects(q.Flow)), Service: q.Service}
 	for _, t := range w.Visits {
 		for _, h := range t.Trace.Hops {
 			in.Hops = append(in.Hops, a.hop(h))

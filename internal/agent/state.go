@@ -31,6 +31,10 @@ func decodeState(prefix string, entries []model.Entry) clusterState {
 			s.Nodes = append(s.Nodes, m)
 		case *model.ClusterPolicy:
 			s.ClusterPolicies = append(s.ClusterPolicies, m)
+		case *model.Service:
+			s.Services = append(s.Services, m)
+		case *model.EndpointSlice:
+			s.Slices = append(s.Slices, m)
 		}
 	}
 	return s

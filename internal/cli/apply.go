@@ -73,7 +73,7 @@ func (f *changeFlags) hasObjects(load ksr.Load) error {
 	case load.Files == 0:
 		return noManifest(f.files)
 	case len(load.Skipped) > 0:
-		return fmt.Errorf("%s: nothing to do: no object there is used by policy (namespaces, pods, nodes and policies are)", from)
+		return fmt.Errorf("%s: nothing to do: no object there is used by policy (namespaces, pods, nodes, services and policies are)", from)
 	default:
 		return fmt.Errorf("%s: nothing to do: there is no object", from)
 	}

@@ -90,7 +90,7 @@ func TestApplyOfNothingIsAnError(t *testing.T) {
 		"":                      "sluicectl: -: nothing to do: there is no object\n",
 		"---\n# a comment\n---": "sluicectl: -: nothing to do: there is no object\n",
 		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: foo}}": "skipped deployment.apps/foo: not used by policy\n" +
-			"sluicectl: -: nothing to do: no object there is used by policy (namespaces, pods, nodes and policies are)\n",
+			"sluicectl: -: nothing to do: no object there is used by policy (namespaces, pods, nodes, services and policies are)\n",
 	} {
 		for _, command := range []string{"apply", "delete"} {
 			if code, out, errOut := sluicectl("/nowhere", stdin, command, "-f", "-"); code != ExitError || out != "" || errOut != want {
@@ -103,7 +103,7 @@ func TestApplyOfNothingIsAnError(t *testing.T) {
 	}
 	skipped := make([]string, 1+maxSkipped)
 	for i := range skipped {
-		skipped[i] = "{apiVersion: v1, kind: Service, metadata: {name: a}}"
+		skipped[i] = "{apiVersion: v1, kind: Secret, metadata: {name: a}}"
 	}
 	if _, _, errOut := sluicectl("/nowhere", strings.Join(skipped, "\n---\n"), "apply", "-f", "-"); !strings.Contains(errOut, "and 1 skipped object more\n") {
 		t.Errorf("many are all named: %q", errOut)

@@ -29,10 +29,11 @@ embedded dataplane. Problems of the manifests go to the standard error.
 
 ` + flowHelp + `
 
-Exit codes: 0 every flow is allowed, 1 some are denied, 2 error.`,
+Exit codes: 0 every flow is allowed, 1 some are denied or a service has no endpoint, 2 error.`,
 		Example: `  sluicectl explain shop/web-0 data/postgres-0:5432/tcp
   sluicectl explain 198.51.100.7 platform/app=gateway:https
   sluicectl explain shop/app=cart [fd00:10::10]:8443 -o json
+  sluicectl explain shop/web-0 svc/shop/cart:http
   sluicectl explain --manifests docs/examples/shop shop/web-0 shop/cart-0:http`,
 		Args: twoEnds,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -127,12 +128,18 @@ func grouped(all []view.Explanation) []alike {
 // writeExplanations writes what a single flow's answer is, or how those of several
 // differ and one of each kind.
 func writeExplanations(w *term.Writer, all []view.Explanation) {
+	var rows []serviceRow
+	for _, e := range all {
+		rows = append(rows, serviceRow{e.Service, e.Src, e.Dst, e.Flow, e.Allowed})
+	}
+	of := writeServices(w, rows)
+	all = slices.DeleteFunc(slices.Clone(all), func(e view.Explanation) bool { return leadsNowhere(e.Service) })
 	groups := grouped(all)
-	if len(all) > 1 {
+	if len(all) > 1 && of == 0 {
 		writeOverview(w, all, len(groups))
 	}
 	for i, g := range groups {
-		if i > 0 || len(all) > 1 {
+		if i > 0 || len(all) > 1 || of > 0 {
 			w.Printf("\n")
 		}
 		writeExplanation(w, g[0])

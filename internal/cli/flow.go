@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/internal/services"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
@@ -19,7 +21,11 @@ import (
 const flowHelp = `SRC and DST are namespace/pod, namespace/selector ("shop/app=web"; "shop/*" is all), a selector ("app=web"), or an address.
 The destination's port is a number or a name (":8080", ":http"); the protocol is tcp unless told otherwise
 ("/udp", "/sctp", "/icmp", "/icmpv6", or a number such as "/47"). Only tcp, udp and sctp have ports. IPv6 addresses with
-a port stand in brackets.`
+a port stand in brackets.
+
+DST may be a service, as in svc/shop/web:http or svc/platform/dns:53/udp: policy judges packets after their destination was
+translated, so each endpoint has a verdict. The protocol is that of the service's port unless one is told; a port of two
+protocols is two questions. An address of a service is asked about in the same way.`
 
 // parseQuestion reads SRC and DST[:PORT][/PROTO].
 func parseQuestion(src, dst string) (view.Question, error) {
@@ -33,11 +39,16 @@ func parseQuestion(src, dst string) (view.Question, error) {
 	}
 	q.Protocol = proto
 	q.Dst, q.Port = cutPort(rest)
+	if _, _, ok := services.ParseName(q.Dst); ok && rest == dst {
+		q.Protocol = api.AnyProtocol // that of the port
+	}
 	switch {
 	case q.Dst == "":
 		return q, errors.New("the destination is empty: want DST[:PORT][/PROTO], for example shop/web-0:8080/tcp")
 	case strings.ContainsAny(q.Port, "/[] "):
 		return q, fmt.Errorf("%q is neither the number nor the name of a port", q.Port)
+	case q.Port == "" && strings.HasPrefix(q.Dst, "svc/") && proto.HasPorts():
+		return q, fmt.Errorf("%q has no port: want its number or name, for example %s:80 or %s:http", dst, q.Dst, q.Dst)
 	case q.Port == "" && proto.HasPorts():
 		return q, withoutPort(dst, q.Dst, proto)
 	case q.Port != "" && !proto.HasPorts():
@@ -153,8 +164,14 @@ func twoEnds(cmd *cobra.Command, args []string) error {
 }
 
 func writeInjections(w *term.Writer, all []view.Injection, wide bool) {
+	var rows []serviceRow
+	for _, in := range all {
+		rows = append(rows, serviceRow{in.Service, in.Src, in.Dst, in.Flow, in.Verdict == api.Permit})
+	}
+	writeServices(w, rows)
+	all = slices.DeleteFunc(slices.Clone(all), func(in view.Injection) bool { return leadsNowhere(in.Service) })
 	for i, in := range all {
-		if i > 0 {
+		if i > 0 || in.Service != nil {
 			w.Printf("\n")
 		}
 		v := verdict(in.Verdict == api.Permit)

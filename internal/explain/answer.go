@@ -26,7 +26,10 @@ type Node struct {
 // Explanation answers a question by a verdict of the specification, which is that of
 // every node, and by what the nodes do.
 func Explanation(q Question, v oracle.Verdict, nodes ...Node) view.Explanation {
-	e := view.Explanation{Src: q.Src, Dst: q.Dst, Flow: q.Flow, Allowed: v.Allowed, Oracle: v}
+	e := view.Explanation{Src: q.Src, Dst: q.Dst, Flow: q.Flow, Allowed: v.Allowed, Oracle: v, Service: q.Service}
+	if q.leadsNowhere() {
+		return e
+	}
 	for _, n := range nodes {
 		answers := n.answers(q, v)
 		e.Renderers = append(e.Renderers, answers...)

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/internal/services"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
@@ -22,6 +23,14 @@ type Cluster struct {
 	Policies   []*model.NetworkPolicy
 	// ClusterPolicies are those of administrators.
 	ClusterPolicies []*model.ClusterPolicy
+	// Services and Slices say where packets to services go; no policy depends on them.
+	Services []*model.Service
+	Slices   []*model.EndpointSlice
+}
+
+// services returns what is known of services.
+func (c Cluster) services() services.Cluster {
+	return services.Cluster{Services: c.Services, Slices: c.Slices, Pods: c.Pods}
 }
 
 // State returns the Kubernetes objects that the oracle works on, see the function.
@@ -71,6 +80,9 @@ func (c Cluster) parties(text string) ([]view.Party, error) {
 	}
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return nil, fmt.Errorf("%s is a block: ask about one address of it, such as %s", text, p.Addr())
+	}
+	if ns, name, ok := services.ParseName(text); ok {
+		return nil, fmt.Errorf("service %s/%s sends nothing: name pods, as in %s/app=web", ns, name, ns)
 	}
 	ns, rest, scoped := strings.Cut(text, "/")
 	if scoped && rest != wildcard && !strings.ContainsAny(rest, selectorSigns) {
@@ -131,7 +143,7 @@ func (c Cluster) unknown(id api.PodID) error {
 		return fmt.Errorf("pod %s is not known, and neither is any other of namespace %s", id, id.Namespace)
 	}
 	slices.Sort(names)
-	return fmt.Errorf("pod %s is not known; namespace %s has %s", id, id.Namespace, few(names))
+	return fmt.Errorf("pod %s is not known; namespace %s has %s", id, id.Namespace, services.Few(names))
 }
 
 func (c Cluster) selected(ns, selector string) (out []view.Party, err error) {

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/matrix"
+	"github.com/sluice-net/sluice/internal/services"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
@@ -26,7 +27,7 @@ func (n Node) Matrix(c Cluster) (out view.Matrix) {
 
 func namedPorts(p *model.Pod) (out []matrix.Port) {
 	for _, port := range p.GetNamedPorts() {
-		out = append(out, matrix.Port{Name: port.GetName(), Protocol: Protocol(port.GetProtocol()), Number: uint16(port.GetPort())})
+		out = append(out, matrix.Port{Name: port.GetName(), Protocol: services.Protocol(port.GetProtocol()), Number: uint16(port.GetPort())})
 	}
 	return out
 }

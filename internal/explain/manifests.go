@@ -68,6 +68,10 @@ func (m *Manifests) add(obj any, msg proto.Message) {
 	case *model.ClusterPolicy:
 		m.ClusterPolicies = append(m.ClusterPolicies, msg)
 		m.addPolicy(obj)
+	case *model.Service:
+		m.Services = append(m.Services, msg)
+	case *model.EndpointSlice:
+		m.Slices = append(m.Slices, msg)
 	}
 }
 

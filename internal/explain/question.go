@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/services"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
@@ -18,10 +18,16 @@ import (
 type Question struct {
 	Src, Dst view.Party
 	Flow     api.Flow
+	// Service is what was asked about; nil where it was no service. When it has no endpoint
+	// there is no flow.
+	Service *view.Service
 }
 
 // IsFlow says whether both ends have addresses.
 func (q Question) IsFlow() bool { return q.Src.Address.IsValid() && q.Dst.Address.IsValid() }
+
+// leadsNowhere reports whether the question is about a service without endpoints.
+func (q Question) leadsNowhere() bool { return q.Service != nil && q.Service.Endpoints == 0 }
 
 // maxFlows bounds the answers to one question.
 const maxFlows = 200
@@ -29,34 +35,37 @@ const maxFlows = 200
 // sourcePort is an ephemeral port; no policy looks at it.
 const sourcePort = 49152
 
+// destination is one end of the flows that are asked about.
+type destination struct {
+	view.Party
+	port     uint16
+	protocol api.Protocol
+	service  *view.Service
+	first    bool // of the addresses of a pod
+}
+
 // Questions resolves a question into flows: every source, every destination, every
 // family that both have. Of several destinations those without the named port are
-// left out.
+// left out. A service stands for its endpoints.
 func (c Cluster) Questions(q view.Question) ([]Question, error) {
 	srcs, err := c.parties(q.Src)
 	if err != nil {
 		return nil, fmt.Errorf("source: %w", err)
 	}
-	dsts, err := c.parties(q.Dst)
-	if err != nil {
-		return nil, fmt.Errorf("destination: %w", err)
-	}
-	ports, err := c.ports(q, dsts)
+	dsts, err := c.destinations(q)
 	if err != nil {
 		return nil, fmt.Errorf("destination: %w", err)
 	}
 	var out []Question
 	for i, src := range srcs {
-		for j, dst := range dsts {
-			if !meet(srcs, i, dsts, j) {
+		for _, dst := range dsts {
+			if nowhere := dst.service != nil && dst.service.Endpoints == 0; nowhere && i > 0 || !nowhere && !meet(src, isFirst(srcs, i), dst) {
 				continue
 			}
-			for _, port := range ports[dst.Pod] {
-				if len(out) == maxFlows {
-					return nil, fmt.Errorf("the question is about more than %d flows: name fewer pods, for example %s and %s", maxFlows, srcs[0].Name, dsts[0].Name)
-				}
-				out = append(out, Question{src, dst, flow(src.Address, dst.Address, q.Protocol, port)})
+			if len(out) == maxFlows {
+				return nil, fmt.Errorf("the question is about more than %d flows: name fewer pods, for example %s and %s", maxFlows, srcs[0].Name, c.known(dsts[0]).Name)
 			}
+			out = append(out, Question{src, c.known(dst), flow(src.Address, dst.Address, dst.protocol, dst.port), dst.service})
 		}
 	}
 	if len(out) == 0 {
@@ -65,14 +74,78 @@ func (c Cluster) Questions(q view.Question) ([]Question, error) {
 	return out, nil
 }
 
+// destinations resolves the other side of a question.
+func (c Cluster) destinations(q view.Question) (out []destination, err error) {
+	if targets, err := c.targets(q); err != nil || targets != nil {
+		return c.endpoints(targets), err
+	}
+	parties, err := c.parties(q.Dst)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := c.ports(q, parties)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range parties {
+		for _, port := range ports[p.Pod] {
+			out = append(out, destination{p, port, q.Protocol, nil, isFirst(parties, i)})
+		}
+	}
+	return out, nil
+}
+
+// targets returns the ports of services that a question is about, none when it is about no
+// service.
+func (c Cluster) targets(q view.Question) ([]services.Target, error) {
+	if ns, name, ok := services.ParseName(q.Dst); ok {
+		return c.services().Find(ns, name, q.Port, q.Protocol)
+	}
+	if a, err := netip.ParseAddr(q.Dst); err == nil {
+		return c.services().At(a.Unmap().WithZone(""), q.Port, q.Protocol)
+	}
+	return nil, nil
+}
+
+// endpoints returns the destinations that packets to services get, at least one for each port.
+func (c Cluster) endpoints(targets []services.Target) (out []destination) {
+	for _, t := range targets {
+		list := c.services().Endpoints(t)
+		s := &view.Service{
+			Name: services.NameOf(t.Service), Address: t.Address, Port: uint16(t.Port.GetPort()), PortName: t.Port.GetName(),
+			Protocol: services.Protocol(t.Port.GetProtocol()), Endpoints: len(list), Note: c.services().Note(t, list),
+		}
+		if len(list) == 0 {
+			out = append(out, destination{Party: view.Party{Name: "service " + s.Name}, protocol: s.Protocol, service: s})
+		}
+		seen := map[api.PodID]bool{}
+		for _, e := range list {
+			p := view.Party{Address: e.Address}
+			if e.Pod != nil {
+				p.Name, p.Pod, p.Node = PodID(e.Pod).String(), PodID(e.Pod), e.Pod.GetNodeName()
+			}
+			out = append(out, destination{p, e.Port, s.Protocol, s, e.Pod == nil || !seen[p.Pod]})
+			seen[p.Pod] = true
+		}
+	}
+	return out
+}
+
+// known returns a destination with who is at its address: slices do not say it.
+func (c Cluster) known(d destination) view.Party {
+	if d.Name == "" {
+		return c.atAddress(d.Address)
+	}
+	return d.Party
+}
+
 // meet says whether two ends are asked about together: at addresses of one family,
 // or, where one is a pod that waits for its address, at the first of the other.
-func meet(srcs []view.Party, i int, dsts []view.Party, j int) bool {
-	src, dst := srcs[i], dsts[j]
+func meet(src view.Party, first bool, dst destination) bool {
 	if src.Address.IsValid() && dst.Address.IsValid() {
 		return src.Address.Is4() == dst.Address.Is4()
 	}
-	return isFirst(srcs, i) && isFirst(dsts, j)
+	return first && dst.first
 }
 
 // isFirst says whether a party is the first of its pod.
@@ -117,8 +190,8 @@ func (c Cluster) ports(q view.Question, dsts []view.Party) (map[api.PodID][]uint
 		for _, port := range p.GetNamedPorts() {
 			id, number := PodID(p), uint16(port.GetPort())
 			switch {
-			case port.GetName() != q.Port || Protocol(port.GetProtocol()) != q.Protocol:
-				others = append(others, fmt.Sprintf("%s (%d/%s)", port.GetName(), number, Protocol(port.GetProtocol())))
+			case port.GetName() != q.Port || services.Protocol(port.GetProtocol()) != q.Protocol:
+				others = append(others, fmt.Sprintf("%s (%d/%s)", port.GetName(), number, services.Protocol(port.GetProtocol())))
 			case !slices.Contains(out[id], number):
 				out[id] = append(out[id], number)
 			}
@@ -139,30 +212,7 @@ func noPort(q view.Question, dst view.Party, others []string) error {
 		text += "; only pods have named ports"
 	case len(others) > 0:
 		slices.Sort(others)
-		text += "; there is " + few(slices.Compact(others))
+		text += "; there is " + services.Few(slices.Compact(others))
 	}
 	return errors.New(text)
-}
-
-// few names the first of a list and counts the rest.
-func few(names []string) string {
-	const most = 6
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
-
-// Protocol returns the protocol of a named port, zero for one that is not known.
-func Protocol(p model.Protocol) api.Protocol {
-	switch p {
-	case model.Protocol_PROTOCOL_UNSPECIFIED, model.Protocol_PROTOCOL_TCP:
-		return api.TCP
-	case model.Protocol_PROTOCOL_UDP:
-		return api.UDP
-	case model.Protocol_PROTOCOL_SCTP:
-		return api.SCTP
-	default:
-		return api.AnyProtocol
-	}
 }

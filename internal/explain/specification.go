@@ -52,7 +52,11 @@ func (s Specification) Expects(f api.Flow) bool {
 // Explain returns the verdict of the specification on a question, with what would
 // turn it around. A pod that shares its address is judged like the address: packets
 // cannot tell.
+// A service without endpoints has no verdict: nothing is allowed.
 func (s Specification) Explain(q Question) oracle.Verdict {
+	if q.leadsNowhere() {
+		return oracle.Verdict{}
+	}
 	v := s.Oracle.Explain(s.endpoint(q, true), s.endpoint(q, false), q.Flow.Protocol, q.Flow.DstPort)
 	v.Flow = q.Flow
 	return v

@@ -20,6 +20,7 @@ import (
 //	shop/*  */*                      the live pods of a namespace, of all
 //	10.10.1.10                       an address: of a pod, or outside of the cluster
 //	internet                         a name from externals
+//	svc/shop/web:http                the endpoints of a service, as the destination of a probe
 type Expr struct {
 	text      string
 	namespace string          // "*": every namespace
@@ -27,6 +28,7 @@ type Expr struct {
 	selector  labels.Selector // nil unless the expression selects by labels
 	external  []netip.Addr    // of an external with a name
 	addr      netip.Addr
+	service   *servicePort // nil unless the expression is one
 }
 
 // String returns the expression as it was written.
@@ -48,6 +50,10 @@ func parseExpr(text string, externals map[string][]netip.Addr) (Expr, error) {
 		}
 		e.addr = addr.Unmap()
 		return e, nil
+	}
+	if s, ok, err := parseService(e.text); ok {
+		e.service = s
+		return e, err
 	}
 	if addrs, ok := externals[e.text]; ok {
 		e.external = addrs

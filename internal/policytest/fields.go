@@ -102,7 +102,12 @@ func (p parser) probe(it item) Probe {
 	if !ok {
 		return Probe{}
 	}
-	out := Probe{From: p.exprs(m, "from"), To: p.exprs(m, "to"), Ports: p.probePorts(m)}
+	out := Probe{From: p.ends(m, "from"), To: p.exprs(m, "to")}
+	if out.ofServices() {
+		p.noPorts(m)
+	} else {
+		out.Ports = p.probePorts(m)
+	}
 	switch expect := Verdict(m.text("expect")); expect {
 	case Allow, Deny:
 		out.Expect = expect
@@ -156,7 +161,7 @@ func (p parser) matrix(path string, value any) *Matrix {
 	if !ok {
 		return nil
 	}
-	out := &Matrix{Pods: p.exprList(m.oneOrMore("pods")), Externals: p.texts(m.list("externals"))}
+	out := &Matrix{Pods: p.withoutServices(m.at("pods"), p.exprList(m.oneOrMore("pods"))), Externals: p.texts(m.list("externals"))}
 	p.matrixExternals(m, out)
 	out.Ports = p.matrixPorts(m.list("ports"))
 	if m.value("ports") != nil && len(m.list("ports")) == 0 {
@@ -191,7 +196,7 @@ func (p parser) allow(it item) AllowEntry {
 	if !ok {
 		return AllowEntry{}
 	}
-	out := AllowEntry{From: p.exprs(m, "from"), To: p.exprs(m, "to")}
+	out := AllowEntry{From: p.ends(m, "from"), To: p.ends(m, "to")}
 	switch m.value("ports") {
 	case "all":
 		out.AllPorts = true

@@ -54,15 +54,14 @@ func (x *expansion) checks() iter.Seq[check] {
 // probe yields the checks of every pair of parties, false when it was stopped.
 func (x *expansion) probe(path string, p Probe, yield func(check) bool) bool {
 	problems := len(x.problems)
-	from, to := x.resolve(path+".from", p.From), x.resolve(path+".to", p.To)
+	from, to := x.resolve(path+".from", p.From), x.aims(path+".to", p)
 	asked := 0
 	for _, src := range from {
 		for _, dst := range to {
-			if src.pod != nil && src.pod == dst.pod && (!src.single || !dst.single) {
-				continue // always permitted, and nobody means it by a selection
+			if src.meansItself(dst.party) {
+				continue
 			}
-			if src.pod == nil && dst.pod == nil {
-				x.failf(path, "has no pod at either end: %s and %s are outside of the cluster or nodes, and no policy decides between them", src.name, dst.name)
+			if dst.backends == nil && x.outside(path, src, dst.party) {
 				return true
 			}
 			checks := x.pair(path, p, src, dst)
@@ -80,18 +79,36 @@ func (x *expansion) probe(path string, p Probe, yield func(check) bool) bool {
 	return true
 }
 
+// meansItself reports whether a pod stands at both ends because a selection put it there: that is
+// always permitted, and nobody means it.
+func (p party) meansItself(dst party) bool {
+	return p.pod != nil && p.pod == dst.pod && (!p.single || !dst.single)
+}
+
+// outside reports whether no end is a pod, which is a problem.
+func (x *expansion) outside(path string, src, dst party) bool {
+	if src.pod != nil || dst.pod != nil {
+		return false
+	}
+	x.failf(path, "has no pod at either end: %s and %s are outside of the cluster or nodes, and no policy decides between them", src.name, dst.name)
+	return true
+}
+
 // pair returns the checks between two parties: every port, in every family that
 // both have.
-func (x *expansion) pair(path string, p Probe, src, dst party) []check {
+func (x *expansion) pair(path string, p Probe, src party, dst aim) []check {
+	if dst.backends != nil {
+		return x.toService(path, p, src, dst.backends)
+	}
 	var out []check
-	for _, port := range p.Ports {
+	for _, port := range dst.ports {
 		numbers, err := dst.numbers(port)
 		if err != nil {
 			x.failf(path+".port", "%v", err)
 		}
 		for _, n := range numbers {
 			c := check{port: n, expect: p.Expect, position: path}
-			out = append(out, c.between(src, dst)...)
+			out = append(out, c.between(src, dst.party)...)
 		}
 	}
 	return out
@@ -110,13 +127,24 @@ func (c check) between(src, dst party) []check {
 		}
 	}
 	if out == nil {
-		s, d := src.endpoints()[0], dst.endpoints()[0]
-		c.question = Question{Src: Endpoint{Name: s.Name, Pod: s.Pod}, Dst: Endpoint{Name: d.Name, Pod: d.Pod},
-			Flow: api.Flow{Protocol: c.port.Protocol, DstPort: c.port.Number}}
-		c.noFlow = fmt.Sprintf("no common address family: %s has %s and %s has %s", src.name, families(src), dst.name, families(dst))
-		out = append(out, c)
+		why := fmt.Sprintf("no common address family: %s has %s and %s has %s", src.name, families(src), dst.name, families(dst))
+		out = append(out, c.without(src, dst, why))
 	}
 	return out
+}
+
+// without returns the check as one that has failed, because there is nothing to ask.
+func (c check) without(src, dst party, why string) check {
+	at := func(p party) Endpoint {
+		e := Endpoint{Name: p.name}
+		if p.pod != nil {
+			e.Pod = p.pod.id
+		}
+		return e
+	}
+	c.question = Question{Src: at(src), Dst: at(dst), Flow: api.Flow{Protocol: c.port.Protocol, DstPort: c.port.Number}}
+	c.noFlow = why
+	return c
 }
 
 // families names the families of a party that has one of them only, or both.

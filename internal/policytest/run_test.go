@@ -253,8 +253,8 @@ func TestStepsThatCannotBeAppliedEndTheTest(t *testing.T) {
 			[]string{"t.yaml: steps[0].delete[0]: Pod shop/new is applied in the step that deletes its namespace"}},
 		"applies an object twice": {"apply: [" + policyLine + ", " + policyLine + "]",
 			[]string{"t.yaml: steps[0].apply[1]: is NetworkPolicy shop/deny, which is in steps[0].apply[0] already"}},
-		"applies what policies do not know": {"apply: [{apiVersion: v1, kind: Service, metadata: {name: x}}]",
-			[]string{"t.yaml: steps[0].apply[0]: is of no kind that policies know: want one of Node, Namespace, Pod, NetworkPolicy, AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy"}},
+		"applies what policies do not know": {"apply: [{apiVersion: v1, kind: Secret, metadata: {name: x}}]",
+			[]string{"t.yaml: steps[0].apply[0]: is of no kind that policies know: want one of Node, Namespace, Pod, NetworkPolicy, AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy, Service, EndpointSlice"}},
 		"names a file that is not there": {"files: nowhere.yaml", []string{"t.yaml: steps[0].files: load manifests: "}},
 	} {
 		t.Run(name, func(t *testing.T) {

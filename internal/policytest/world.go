@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/services"
 	"github.com/sluice-net/sluice/plugins/ksr"
 )
 
@@ -27,6 +28,7 @@ type world struct {
 	holders map[netip.Addr][]*pod        // live pods in their own network
 
 	resolved map[string]resolution // of expressions, until a pod changes
+	services *services.Cluster     // until a pod or a service changes; nil for not known
 }
 
 func newWorld() *world {
@@ -103,9 +105,13 @@ func (w *world) imply(namespace string, delta map[model.ID]ksr.Object) {
 	}
 }
 
+// sortedChange leaves out what no policy depends on: subjects need not know it.
 func sortedChange(delta map[model.ID]ksr.Object) change {
 	var c change
 	for _, id := range slices.SortedFunc(maps.Keys(delta), compareIDs) {
+		if id.Kind.IsOfServices() {
+			continue
+		}
 		if o := delta[id]; o.Object != nil {
 			c.upserts = append(c.upserts, o)
 		} else {
@@ -123,7 +129,7 @@ func compareIDs(a, b model.ID) int {
 
 func (w *world) put(id model.ID, o ksr.Object) {
 	w.remove(id)
-	w.objects[id] = o
+	w.objects[id], w.services = o, nil
 	if id.Kind != model.KindNamespace {
 		insert(w.members, id.Namespace, id, true)
 	}
@@ -139,6 +145,7 @@ func (w *world) put(id model.ID, o ksr.Object) {
 
 func (w *world) remove(id model.ID) {
 	delete(w.objects, id)
+	w.services = nil
 	if members := w.members[id.Namespace]; members != nil {
 		if delete(members, id); len(members) == 0 {
 			delete(w.members, id.Namespace)

@@ -142,11 +142,12 @@ func (r *Reflector) api() http.Handler {
 			serve.Say(w, http.StatusServiceUnavailable, strings.Join(why, "\n")+"\n")
 			return
 		}
+		state := "ok: stands by"
 		if r.leads.Load() {
-			serve.Say(w, http.StatusOK, "ok: leads\n")
-			return
+			state = "ok: leads"
 		}
-		serve.Say(w, http.StatusOK, "ok: stands by\n")
+		late := r.unknown(r.mirror.Status().Late) // nothing that is enforced waits for them
+		serve.Say(w, http.StatusOK, strings.Join(append([]string{state}, late...), "\n")+"\n")
 	})
 	return mux
 }
@@ -154,12 +155,21 @@ func (r *Reflector) api() http.Handler {
 // notReady returns what keeps this replica from leading, or the leader from being
 // followed: one line for each thing, none when nothing does.
 func (r *Reflector) notReady() (lines []string) {
-	m, s := r.mirror.Status(), r.source.Status()
+	m := r.mirror.Status()
 	if r.silent() {
 		lines = append(lines, errSilent.Error())
 	}
-	kinds := map[string][]string{} // by what keeps them from being known
-	for _, kind := range m.Missing {
+	lines = append(lines, r.unknown(m.Missing)...)
+	if r.leads.Load() && !m.Synced {
+		lines = append(lines, "etcd has not been compared with the state since it failed")
+	}
+	return lines
+}
+
+// unknown says what keeps kinds from being known.
+func (r *Reflector) unknown(missing []model.Kind) (lines []string) {
+	s, kinds := r.source.Status(), map[string][]string{} // by the reason
+	for _, kind := range missing {
 		why := "not listed yet"
 		if e := s.Kinds[kind].Error; e != "" {
 			why = "cannot be listed: " + e
@@ -168,9 +178,6 @@ func (r *Reflector) notReady() (lines []string) {
 	}
 	for _, why := range slices.Sorted(maps.Keys(kinds)) {
 		lines = append(lines, strings.Join(slices.Sorted(slices.Values(kinds[why])), ", ")+": "+why)
-	}
-	if r.leads.Load() && !m.Synced {
-		lines = append(lines, "etcd has not been compared with the state since it failed")
 	}
 	return lines
 }

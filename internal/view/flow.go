@@ -12,8 +12,9 @@ import (
 )
 
 // Question asks about one flow. Src and Dst are "namespace/pod",
-// "namespace/selector", a selector, or an address; Port is a number, a port name
-// of the destination, or empty for protocols without ports.
+// "namespace/selector", a selector, or an address; Dst may be "svc/namespace/name".
+// Port is a number, a port name of the destination, or empty for protocols without
+// ports. The protocol "any" is that of the port of a service.
 type Question struct {
 	Src      string       `json:"src"`
 	Dst      string       `json:"dst"`
@@ -29,6 +30,19 @@ type Party struct {
 	Node    string     `json:"node,omitempty"` // of the pod
 }
 
+// Service is a service that was asked about: the flow is one that its packets become. It
+// is absent where the destination is no service.
+type Service struct {
+	Name      string       `json:"name"`             // namespace/name
+	Address   netip.Addr   `json:"address,omitzero"` // that was asked about, where it was not the name
+	Port      uint16       `json:"port"`             // of the service
+	PortName  string       `json:"portName,omitempty"`
+	Protocol  api.Protocol `json:"protocol"`
+	Endpoints int          `json:"endpoints"` // addresses, of both families; when 0 nothing is allowed
+	// Note says why there is no endpoint, or what else is to be known of them.
+	Note string `json:"note,omitempty"`
+}
+
 // Injection is what the dataplane did with a packet.
 type Injection struct {
 	Src      Party      `json:"src"`
@@ -38,6 +52,7 @@ type Injection struct {
 	Reason   string     `json:"reason"`
 	Hops     []Hop      `json:"hops,omitempty"`
 	Expected api.Action `json:"expected"` // the oracle's verdict, as far as this node decides
+	Service  *Service   `json:"service,omitempty"`
 }
 
 // Hop is one interface and direction that a packet passed or was dropped at.
@@ -150,6 +165,7 @@ type Explanation struct {
 	RenderersDiffer bool `json:"renderersDiffer,omitempty"`
 	// Packets say what the embedded dataplanes did with the first packet of the flow.
 	Packets []Packet `json:"packets,omitempty"`
+	Service *Service `json:"service,omitempty"`
 }
 
 // Answer is what one renderer's installed tables do with a flow.

@@ -30,12 +30,13 @@ var fields = map[string]string{
 	"RendererStatus":   "name inSync commits error since tables rules entries refused open foreign waiting waitingSince behind sessions sessionsMax dataplane blocked",
 	"Question":         "src dst port protocol",
 	"Party":            "name pod address node",
-	"Injection":        "src dst flow verdict reason hops expected",
+	"Injection":        "src dst flow verdict reason hops expected service",
+	"Service":          "name address port portName protocol endpoints note",
 	"Hop":              "interface pod direction action by table rule match origins",
 	"Applied":          "put deleted unchanged enforced pending problems objects skipped",
 	"AcceptedStore":    "prefix cluster generation objects",
 	"AppliedObject":    "kind namespace name result",
-	"Explanation":      "src dst flow allowed oracle renderers renderersDiffer packets",
+	"Explanation":      "src dst flow allowed oracle renderers renderersDiffer packets service",
 	"Answer":           "renderer allowed decides agrees pending decisions node unasked foreign origins unnamed",
 	"NamedOrigin":      "policy direction rule role",
 	"Packet":           "node verdict reason expected unsent",
@@ -46,7 +47,7 @@ var fields = map[string]string{
 
 func TestNamesOfFieldsAreNeverTakenAway(t *testing.T) {
 	for _, v := range []any{
-		Pod{}, Policy{}, Set{}, Table{}, Rule{}, Status{}, RendererStatus{}, Question{}, Party{}, Injection{}, Hop{},
+		Pod{}, Policy{}, Set{}, Table{}, Rule{}, Status{}, RendererStatus{}, Question{}, Party{}, Injection{}, Hop{}, Service{},
 		Applied{}, AppliedObject{}, Explanation{}, Answer{}, NamedOrigin{}, Packet{}, Matrix{}, Change{}, ChangedObject{},
 		StoreStatus{}, AcceptedStore{}, Reflector{}, NodeStatus{}, NodeRenderer{}, UnenforcedPolicy{}, NodeEnforcement{},
 	} {

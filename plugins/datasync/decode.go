@@ -19,6 +19,7 @@ type decoder struct {
 
 	known map[string][]byte  // key -> the value that is in force
 	bad   map[string]unusual // key -> the value in the store that is not in force
+	aside map[string]bool    // keys of objects that policy does not depend on: they are there, and nobody is told
 
 	unchanged uint64 // entries that changed nothing
 	reported  uint64
@@ -38,6 +39,7 @@ func (d *decoder) delta(e model.Entry) (model.Delta, bool) {
 		return model.Delta{}, false
 	case e.Value == nil:
 		delete(d.bad, e.Key)
+		delete(d.aside, e.Key)
 		if !had {
 			return model.Delta{}, false
 		}
@@ -55,6 +57,10 @@ func (d *decoder) delta(e model.Entry) (model.Delta, bool) {
 		return model.Delta{}, false
 	}
 	delete(d.bad, e.Key)
+	if id.Kind.IsOfServices() {
+		d.aside[e.Key] = true
+		return model.Delta{}, false
+	}
 	d.known[e.Key] = e.Value
 	return model.Delta{ID: id, Value: m}, true
 }
@@ -75,14 +81,14 @@ func (d *decoder) deltas(entries []model.Entry) []model.Delta {
 func (d *decoder) holds(key string) bool {
 	_, known := d.known[key]
 	_, bad := d.bad[key]
-	return known || bad
+	return known || bad || d.aside[key]
 }
 
 // snapshot decodes a whole state.
 func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 	out := make([]model.Delta, 0, len(entries))
 	known := make(map[string][]byte, len(entries))
-	bad := map[string]unusual{}
+	bad, aside := map[string]unusual{}, map[string]bool{}
 	for _, e := range entries {
 		if e.Key == d.marker {
 			continue
@@ -99,13 +105,17 @@ func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 			}
 			e.Value = old
 		}
+		if id.Kind.IsOfServices() {
+			aside[e.Key] = true
+			continue
+		}
 		if had && bytes.Equal(old, e.Value) {
 			e.Value = old // the new copy can go
 		}
 		known[e.Key] = e.Value
 		out = append(out, model.Delta{ID: id, Value: m})
 	}
-	d.known, d.bad = known, bad
+	d.known, d.bad, d.aside = known, bad, aside
 	return out
 }
 

@@ -80,6 +80,7 @@ func New(cfg Config) *Watcher {
 		report: w.problem,
 		known:  map[string][]byte{},
 		bad:    map[string]unusual{},
+		aside:  map[string]bool{},
 	}
 	w.proof = proof{prefix: cfg.Prefix, holds: w.decoder.holds}
 	w.publish()

@@ -149,12 +149,12 @@ func TestNamespacesAlwaysHaveTheLabelOfTheirName(t *testing.T) {
 func TestConvertRefusesWhatItCannotName(t *testing.T) {
 	meta := func(ns, name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
 	for want, obj := range map[string]any{
-		"<nil> is not a kind that is reflected":       nil,
-		"string is not a kind that is reflected":      "text",
-		"*v1.Service is not a kind that is reflected": &corev1.Service{},
-		"*v1.Pod is not a kind that is reflected":     (*corev1.Pod)(nil),
-		"Pod: metadata.namespace: is missing":         &corev1.Pod{},
-		"NetworkPolicy: metadata.name: is missing":    &networkingv1.NetworkPolicy{ObjectMeta: meta("shop", "")},
+		"<nil> is not a kind that is reflected":      nil,
+		"string is not a kind that is reflected":     "text",
+		"*v1.Secret is not a kind that is reflected": &corev1.Secret{},
+		"*v1.Pod is not a kind that is reflected":    (*corev1.Pod)(nil),
+		"Pod: metadata.namespace: is missing":        &corev1.Pod{},
+		"NetworkPolicy: metadata.name: is missing":   &networkingv1.NetworkPolicy{ObjectMeta: meta("shop", "")},
 		"Pod a/b/web: metadata.namespace: " + `"a/b" is not a name: want lower-case letters, digits and '-', letters or digits at both ends, at most 63`: &corev1.Pod{ObjectMeta: meta("a/b", "web")},
 	} {
 		msg, problems := Convert(obj)

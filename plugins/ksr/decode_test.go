@@ -203,7 +203,7 @@ func TestTheOutputOfKubectlIsRead(t *testing.T) {
 
 func TestKindsThatPolicyDoesNotNeedAreSkipped(t *testing.T) {
 	var docs []string
-	kinds := []string{"Service", "Deployment", "ConfigMap", "Secret", "ServiceAccount", "Role", "Lease", "StatefulSet", "DaemonSet", "ReplicaSet", "Ingress", "ServiceList"}
+	kinds := []string{"Deployment", "ConfigMap", "Secret", "ServiceAccount", "Role", "Lease", "StatefulSet", "DaemonSet", "ReplicaSet", "Ingress", "SecretList"}
 	for _, kind := range kinds {
 		docs = append(docs, "apiVersion: v1\nkind: "+kind+"\nwhatever: {1: 2}\n")
 	}

@@ -65,6 +65,7 @@ const (
 	networkingV1 = "networking.k8s.io/v1"
 	policyAlpha1 = "policy.networking.k8s.io/v1alpha1"
 	policyAlpha2 = "policy.networking.k8s.io/v1alpha2"
+	discoveryV1  = "discovery.k8s.io/v1"
 )
 
 var (
@@ -75,6 +76,8 @@ var (
 	// written by clusters of 2022 and 2023, and those of cluster-scoped policies are
 	// written by whoever enforces them.
 	written = []string{"status"}
+	// What is not known of an endpoint says nothing about its address.
+	endpointParts = []string{"endpoints", "ports", "subsets"}
 )
 
 // readKinds are the kinds that are read, by the name that manifests call them by.
@@ -87,10 +90,18 @@ var readKinds = byName([]readKind{
 	{model.KindAdminNetworkPolicy, policyAlpha1, written, goTypeOf((*findings).adminPolicy)},
 	{model.KindBaselineAdminNetworkPolicy, policyAlpha1, written, goTypeOf((*findings).baselinePolicy)},
 	{model.KindClusterNetworkPolicy, policyAlpha2, written, goTypeOf((*findings).tierPolicy)},
+	{model.KindService, coreV1, growing, goTypeOf((*findings).service)},
+	{model.KindEndpointSlice, discoveryV1, endpointParts, goTypeOf((*findings).endpointSlice)},
 })
 
+// endpointsKind is what EndpointSlice was before. An API server makes slices of what somebody
+// writes in this form; of manifests it becomes one slice with its name.
+const endpointsKind = "Endpoints"
+
 func byName(rows []readKind) map[string]readKind {
-	out := map[string]readKind{}
+	out := map[string]readKind{
+		endpointsKind: {model.KindEndpointSlice, coreV1, endpointParts, goTypeOf((*findings).endpoints)},
+	}
 	for _, row := range rows {
 		out[row.kind.String()] = row
 	}
@@ -114,12 +125,12 @@ const listKind = "List"
 // beside those of everything else. Anything that is neither here nor read is
 // reported, because it may be a policy that somebody relies on.
 var irrelevantKinds = kindSet(`
-	Binding ComponentStatus ConfigMap Endpoints Event LimitRange PersistentVolume PersistentVolumeClaim
-	PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount
+	Binding ComponentStatus ConfigMap Event LimitRange PersistentVolume PersistentVolumeClaim
+	PodTemplate ReplicationController ResourceQuota Secret ServiceAccount
 	ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet Scale
 	Job CronJob HorizontalPodAutoscaler PodDisruptionBudget Eviction PodSecurityPolicy
 	Role RoleBinding ClusterRole ClusterRoleBinding
-	Ingress IngressClass IPAddress ServiceCIDR EndpointSlice
+	Ingress IngressClass IPAddress ServiceCIDR
 	StorageClass VolumeAttachment VolumeAttributesClass CSIDriver CSINode CSIStorageCapacity
 	PriorityClass RuntimeClass Lease LeaseCandidate
 	CustomResourceDefinition APIService
@@ -149,11 +160,18 @@ func irrelevant(kind string) bool {
 }
 
 // foreign says whether an object, or a list, only shares the name of its kind with
-// nodes of Kubernetes, which have no API group: storage systems call their own so.
-// They are skipped. Kinds of policies are not: one of another group may be a policy
-// that somebody relies on.
+// nodes, services or endpoints of Kubernetes: storage systems have nodes, and serverless
+// platforms services, in groups of their own. They are skipped. Kinds of policies are not:
+// one of another group may be a policy that somebody relies on.
 func foreign(env envelope) bool {
-	return strings.TrimSuffix(env.kind, listKind) == model.KindNode.String() && strings.Contains(env.version, "/")
+	kind := strings.TrimSuffix(env.kind, listKind)
+	switch kind {
+	case model.KindNode.String(), model.KindService.String(), endpointsKind:
+		return strings.Contains(env.version, "/")
+	case model.KindEndpointSlice.String():
+		return env.version != discoveryV1
+	}
+	return false
 }
 
 // listOf returns the kind of the items that do not say theirs, and whether the

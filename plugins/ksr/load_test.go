@@ -52,7 +52,7 @@ func TestADirectoryIsReadInTheOrderOfThePaths(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
 		"b.yaml": namespaceYAML("b"), "a.yml": namespaceYAML("a"), "sub/deep/c.json": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"c"}}`,
-		"sub/d.yaml":   namespaceYAML("d") + "---\napiVersion: v1\nkind: Service\n",
+		"sub/d.yaml":   namespaceYAML("d") + "---\napiVersion: v1\nkind: Secret\n",
 		".hidden.yaml": "bad", ".git/x.yaml": "bad", "b.yaml~": "bad", "#b.yaml#": "bad", ".#b.yaml": "bad", "b.yaml.swp": "bad", "README.md": "bad",
 		"z.yaml": namespaceYAML("a"),
 	})

@@ -21,7 +21,8 @@ import (
 // for it. Keys of no known kind come last.
 var mirrorOrder = []model.Kind{
 	model.KindAdminNetworkPolicy, model.KindBaselineAdminNetworkPolicy, model.KindClusterNetworkPolicy,
-	model.KindNetworkPolicy, model.KindNamespace, model.KindNode, model.KindPod, kindUnknown,
+	model.KindNetworkPolicy, model.KindNamespace, model.KindNode, model.KindPod,
+	model.KindService, model.KindEndpointSlice, kindUnknown,
 }
 
 // kindUnknown stands for the kind of a key that is below the root and that nobody
@@ -40,7 +41,8 @@ type Mirror struct {
 	wake   chan struct{} // holds a token when something changed
 
 	mu      sync.Mutex
-	missing map[model.Kind]bool // kinds that no Replace has named yet
+	missing map[model.Kind]bool // kinds that no Replace has named yet, and without which nothing is written
+	late    map[model.Kind]bool // the same of those that policy does without: what the store has of them stays
 	objects map[string]mirrored // by key
 	pending map[model.Kind]map[string]time.Time
 	swept   bool // have is what the store held, and nothing went wrong since
@@ -74,7 +76,8 @@ type MirrorCounts struct {
 // MirrorStatus says how far the store follows the source.
 type MirrorStatus struct {
 	MirrorCounts
-	Missing []model.Kind       // kinds whose first state has not come yet
+	Missing []model.Kind       // kinds whose first state has not come yet, without which nothing is written
+	Late    []model.Kind       // the same of those that policy does without
 	Objects map[model.Kind]int // that the source has
 	Pending int                // objects that are to be written or deleted
 	// Synced says that the store was compared with the whole state, and that nothing
@@ -83,16 +86,21 @@ type MirrorStatus struct {
 }
 
 // NewMirror returns an empty Mirror of the kinds. Run writes nothing before each of
-// them was named by a Replace: half a state would open what policies isolate.
+// them was named by a Replace: half a state would open what policies isolate. Kinds of
+// services are not waited for, because nothing that is enforced depends on them.
 func NewMirror(prefix string, kinds []model.Kind, log *slog.Logger) *Mirror {
 	m := &Mirror{
 		prefix: prefix, log: log, wake: make(chan struct{}, 1),
-		missing: map[model.Kind]bool{}, objects: map[string]mirrored{}, kinds: map[model.Kind]int{},
+		missing: map[model.Kind]bool{}, late: map[model.Kind]bool{}, objects: map[string]mirrored{}, kinds: map[model.Kind]int{},
 		pending: map[model.Kind]map[string]time.Time{}, delays: func(time.Duration) {},
 	}
 	m.counts.Sweeps, m.marking.have = map[string]uint64{}, model.Counts{}
 	for _, k := range kinds {
-		m.missing[k] = true
+		if k.IsOfServices() {
+			m.late[k] = true
+		} else {
+			m.missing[k] = true
+		}
 	}
 	for _, k := range mirrorOrder {
 		m.pending[k] = map[string]time.Time{}
@@ -160,6 +168,7 @@ func (m *Mirror) Replace(kind model.Kind, values []proto.Message, keep []model.I
 		m.wantKey(kind, key, value)
 	}
 	delete(m.missing, kind)
+	delete(m.late, kind)
 	m.signal()
 	return nil
 }
@@ -234,6 +243,9 @@ func (m *Mirror) Status() MirrorStatus {
 		s.Objects[k] = m.kinds[k]
 		if m.missing[k] {
 			s.Missing = append(s.Missing, k)
+		}
+		if m.late[k] {
+			s.Late = append(s.Late, k)
 		}
 	}
 	return s

@@ -122,7 +122,10 @@ func (m *Mirror) take(key string, value []byte, now time.Time) (drift int) {
 	}
 	kind := m.kindOf(key)
 	m.noteHave(kind, o.have != nil, value != nil)
-	o.have = value
+	if o.have = value; m.late[kind] && o.want == nil && value != nil {
+		o.want = value // as long as the source has not said otherwise
+		m.kinds[kind]++
+	}
 	m.settle(kind, key, o, now)
 	return drift
 }

@@ -21,8 +21,9 @@ type Object struct {
 	// Source is the file, with the number of the document or item where there
 	// are several.
 	Source string
-	// Object is a *Node, *Namespace or *Pod of k8s.io/api/core/v1, a *NetworkPolicy
-	// of k8s.io/api/networking/v1, an *AdminNetworkPolicy or
+	// Object is a *Node, *Namespace, *Pod, *Service or *Endpoints of k8s.io/api/core/v1,
+	// an *EndpointSlice of k8s.io/api/discovery/v1, a *NetworkPolicy of
+	// k8s.io/api/networking/v1, an *AdminNetworkPolicy or
 	// *BaselineAdminNetworkPolicy of sigs.k8s.io/network-policy-api/apis/v1alpha1, or
 	// a *ClusterNetworkPolicy of v1alpha2 beside it; before Modernise also a
 	// *LegacyPolicy. It is not changed after it was handed over.

@@ -87,7 +87,7 @@ items:
   status: {x: written}
 ---
 apiVersion: v1
-kind: ServiceList
+kind: SecretList
 items: [{metadata: {name: s}}]
 ---
 apiVersion: networking.k8s.io/v1
@@ -163,7 +163,7 @@ apiVersion: v1
 items:
 - metadata:
     name: s
-kind: ServiceList
+kind: SecretList
 ---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy

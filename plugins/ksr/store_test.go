@@ -248,8 +248,8 @@ func TestReferencesAreThoseOfKubectl(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	load, err := LoadFiles([]string{Stdin}, strings.NewReader("{apiVersion: apps/v1, kind: Deployment, metadata: {name: foo}}\n---\n{apiVersion: v1, kind: ServiceList, items: []}\n---\n{apiVersion: v1, kind: Secret, metadata: {name: \"a\\nb\"}}\n"))
-	if diff := cmp.Diff([]string{"deployment.apps/foo", "servicelist", `"secret/a\nb"`}, load.Skipped); diff != "" || err != nil {
+	load, err := LoadFiles([]string{Stdin}, strings.NewReader("{apiVersion: apps/v1, kind: Deployment, metadata: {name: foo}}\n---\n{apiVersion: v1, kind: SecretList, items: []}\n---\n{apiVersion: v1, kind: Secret, metadata: {name: \"a\\nb\"}}\n"))
+	if diff := cmp.Diff([]string{"deployment.apps/foo", "secretlist", `"secret/a\nb"`}, load.Skipped); diff != "" || err != nil {
 		t.Errorf("%v, skipped (-want +got):\n%s", err, diff)
 	}
 }

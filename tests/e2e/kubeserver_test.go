@@ -179,6 +179,8 @@ var resources = map[string]schema.GroupVersionResource{
 	"Namespace":                  {Version: "v1", Resource: "namespaces"},
 	"Pod":                        {Version: "v1", Resource: "pods"},
 	"Node":                       {Version: "v1", Resource: "nodes"},
+	"Service":                    {Version: "v1", Resource: "services"},
+	"EndpointSlice":              {Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
 	"ServiceAccount":             {Version: "v1", Resource: "serviceaccounts"},
 	"NetworkPolicy":              {Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
 	"AdminNetworkPolicy":         {Group: "policy.networking.k8s.io", Version: "v1alpha1", Resource: "adminnetworkpolicies"},

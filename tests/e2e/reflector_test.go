@@ -75,7 +75,10 @@ func (k *ksr) metric(name string) string {
 }
 
 // grant gives the replica the rights of the deployment.
-func (c *cluster) grant() {
+func (c *cluster) grant() { c.grantWithout() }
+
+// grantWithout leaves out the rights to some resources.
+func (c *cluster) grantWithout(resources ...string) {
 	c.t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "ksr.yaml"))
 	if err != nil {
@@ -83,7 +86,11 @@ func (c *cluster) grant() {
 	}
 	c.t.Helper()
 	c.apply(`{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}`)
-	for doc := range strings.SplitSeq(string(text), "\n---") {
+	rights := string(text)
+	for _, r := range resources {
+		rights = strings.ReplaceAll(rights, r, "nothing")
+	}
+	for doc := range strings.SplitSeq(rights, "\n---") {
 		c.apply(doc)
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/ksr"
 )
 
 // resource is one kind as the API server serves it.
@@ -27,6 +28,7 @@ type resource struct {
 	plural   string
 	object   runtime.Object // of a watch; nil for what is read as text
 	optional bool           // a custom resource, which need not be installed
+	labels   string         // selects the objects that are wanted; empty for all
 }
 
 var (
@@ -34,16 +36,22 @@ var (
 	policyAlpha2 = schema.GroupVersion{Group: "policy.networking.k8s.io", Version: "v1alpha2"}
 )
 
+// byHand selects the slices that nobody keeps up to date from the selector of a service: pods say
+// what those do.
+const byHand = discoveryv1.LabelManagedBy + "!=" + ksr.SelectorController
+
 // resources are the kinds that are followed.
 func resources() []resource {
 	return []resource{
-		{model.KindNode, corev1.SchemeGroupVersion, "nodes", &corev1.Node{}, false},
-		{model.KindNamespace, corev1.SchemeGroupVersion, "namespaces", &corev1.Namespace{}, false},
-		{model.KindPod, corev1.SchemeGroupVersion, "pods", &corev1.Pod{}, false},
-		{model.KindNetworkPolicy, networkingv1.SchemeGroupVersion, "networkpolicies", &networkingv1.NetworkPolicy{}, false},
-		{model.KindAdminNetworkPolicy, policyAlpha1, "adminnetworkpolicies", nil, true},
-		{model.KindBaselineAdminNetworkPolicy, policyAlpha1, "baselineadminnetworkpolicies", nil, true},
-		{model.KindClusterNetworkPolicy, policyAlpha2, "clusternetworkpolicies", nil, true},
+		{model.KindNode, corev1.SchemeGroupVersion, "nodes", &corev1.Node{}, false, ""},
+		{model.KindNamespace, corev1.SchemeGroupVersion, "namespaces", &corev1.Namespace{}, false, ""},
+		{model.KindPod, corev1.SchemeGroupVersion, "pods", &corev1.Pod{}, false, ""},
+		{model.KindNetworkPolicy, networkingv1.SchemeGroupVersion, "networkpolicies", &networkingv1.NetworkPolicy{}, false, ""},
+		{model.KindAdminNetworkPolicy, policyAlpha1, "adminnetworkpolicies", nil, true, ""},
+		{model.KindBaselineAdminNetworkPolicy, policyAlpha1, "baselineadminnetworkpolicies", nil, true, ""},
+		{model.KindClusterNetworkPolicy, policyAlpha2, "clusternetworkpolicies", nil, true, ""},
+		{model.KindService, corev1.SchemeGroupVersion, "services", &corev1.Service{}, false, ""},
+		{model.KindEndpointSlice, discoveryv1.SchemeGroupVersion, "endpointslices", &discoveryv1.EndpointSlice{}, false, byHand},
 	}
 }
 
@@ -57,15 +65,15 @@ func Kinds() (kinds []model.Kind) {
 
 // clients speak with the API server, over one connection.
 type clients struct {
-	core, networking *rest.RESTClient
-	custom           *dynamic.DynamicClient
+	core, networking, discovery *rest.RESTClient
+	custom                      *dynamic.DynamicClient
 }
 
 const protobufType = "application/vnd.kubernetes.protobuf"
 
 func newClients(cfg *rest.Config) (c clients, err error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme, discoveryv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return c, fmt.Errorf("types of Kubernetes: %w", err)
 		}
@@ -88,6 +96,9 @@ func newClients(cfg *rest.Config) (c clients, err error) {
 	if c.networking, err = typed(networkingv1.SchemeGroupVersion, "/apis"); err != nil {
 		return c, fmt.Errorf("API server: %w", err)
 	}
+	if c.discovery, err = typed(discoveryv1.SchemeGroupVersion, "/apis"); err != nil {
+		return c, fmt.Errorf("API server: %w", err)
+	}
 	if c.custom, err = dynamic.NewForConfigAndClient(cfg, httpClient); err != nil {
 		return c, fmt.Errorf("API server: %w", err)
 	}
@@ -96,6 +107,7 @@ func newClients(cfg *rest.Config) (c clients, err error) {
 
 // lister lists and watches one kind.
 func (c clients) lister(r resource) *cache.ListWatch {
+	client := c.core
 	switch {
 	case r.object == nil:
 		typed := c.custom.Resource(r.version.WithResource(r.plural))
@@ -108,9 +120,13 @@ func (c clients) lister(r resource) *cache.ListWatch {
 			},
 		}
 	case r.version == networkingv1.SchemeGroupVersion:
-		return cache.NewListWatchFromClient(c.networking, r.plural, metav1.NamespaceAll, fields.Everything())
+		client = c.networking
+	case r.version == discoveryv1.SchemeGroupVersion:
+		client = c.discovery
 	}
-	return cache.NewListWatchFromClient(c.core, r.plural, metav1.NamespaceAll, fields.Everything())
+	return cache.NewFilteredListWatchFromClient(client, r.plural, metav1.NamespaceAll, func(o *metav1.ListOptions) {
+		o.LabelSelector = r.labels
+	})
 }
 
 // expected returns an object of the type that a watch of the kind delivers.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +42,14 @@ func strip(obj any) {
 		o.Spec, o.Status = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
 	case *networkingv1.NetworkPolicy:
 		stripMeta(&o.ObjectMeta)
+	case *corev1.Service:
+		stripMeta(&o.ObjectMeta)
+		o.Status.Conditions = nil
+	case *discoveryv1.EndpointSlice:
+		stripMeta(&o.ObjectMeta)
+		for i, e := range o.Endpoints {
+			o.Endpoints[i] = discoveryv1.Endpoint{Addresses: e.Addresses}
+		}
 	case *unstructured.Unstructured:
 		unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
 		unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
@@ -85,6 +94,10 @@ func stripList(list runtime.Object) {
 		stripItems[corev1.Namespace, *corev1.Namespace](l.Items)
 	case *networkingv1.NetworkPolicyList:
 		stripItems[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy](l.Items)
+	case *corev1.ServiceList:
+		stripItems[corev1.Service, *corev1.Service](l.Items)
+	case *discoveryv1.EndpointSliceList:
+		stripItems[discoveryv1.EndpointSlice, *discoveryv1.EndpointSlice](l.Items)
 	case *unstructured.UnstructuredList:
 		stripItems[unstructured.Unstructured, *unstructured.Unstructured](l.Items)
 	}

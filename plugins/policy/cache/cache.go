@@ -168,6 +168,7 @@ func (c *Cache) apply(d model.Delta, w Watcher) {
 			break
 		}
 		problems = c.applyNode(d.ID, m, w)
+	case model.KindService, model.KindEndpointSlice: // policy does not depend on them
 	default:
 		problems = c.refuse(d)
 	}

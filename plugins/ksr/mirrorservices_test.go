@@ -1,0 +1,42 @@
+package ksr
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// TestPolicyIsWrittenWithoutServices: who may not list services reflects policy, and leaves alone
+// what the store has of services until they are listed.
+func TestPolicyIsWrittenWithoutServices(t *testing.T) {
+	service := func(name string) *model.Service { return &model.Service{Namespace: "shop", Name: name} }
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		kinds := append(slices.Clone(mirrorKinds), model.KindService, model.KindEndpointSlice)
+		b.Mirror = NewMirror(testPrefix, kinds, discard())
+		b.Identify(Identity{Cluster: "test", Writer: "test"})
+		for _, name := range []string{"kept", "old"} {
+			value, err := model.Encode(service(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.store.values[model.Key(testPrefix, model.ID{Kind: model.KindService, Namespace: "shop", Name: name})] = value
+		}
+		b.fill(t)
+		b.run(t)
+		b.wantOps(t, "put networkpolicy/shop/p", "put namespace/_/shop", "put pod/shop/a", "put pod/shop/b")
+		if s := b.Status(); len(s.Missing) != 0 || !slices.Equal(s.Late, kinds[3:]) || !s.Synced || s.Objects[model.KindService] != 2 {
+			t.Errorf("status is %+v", s)
+		}
+		if c := b.store.marker().Counts; c[model.KindService] != 2 || c[model.KindPod] != 2 {
+			t.Errorf("the marker counts %v", c)
+		}
+		b.replace(t, model.KindService, service("new"), service("kept"))
+		b.replace(t, model.KindPod, pods("a", "b", "c")...)
+		b.wantOps(t, "put pod/shop/c", "put service/shop/new", "delete service/shop/old")
+		b.replace(t, model.KindEndpointSlice)
+		if s := b.Status(); len(s.Late) != 0 || s.Objects[model.KindService] != 2 {
+			t.Errorf("status is %+v", s)
+		}
+	})
+}
