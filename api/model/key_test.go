@@ -34,7 +34,7 @@ func TestKeyLayout(t *testing.T) {
 func TestParseKeyRefusesWhatItDidNotWrite(t *testing.T) {
 	for _, key := range []string{
 		"", "/sluice", "/sluice/k8s/", "/other/k8s/pod/a/b", "/sluice/k8s/pod/a", "/sluice/k8s/pod/a/b/c", "/sluice/k8s/pod//b",
-		"/sluice/k8s/pod/a/", "/sluice/k8s/pod/_/b", "/sluice/k8s/namespace/shop/shop", "/sluice/k8s/service/a/b",
+		"/sluice/k8s/pod/a/", "/sluice/k8s/pod/_/b", "/sluice/k8s/namespace/shop/shop", "/sluice/k8s/configmap/a/b",
 		"/sluice/k8s/node/shop/n1", "/sluice/k8s/adminnetworkpolicy/shop/guard", "/sluice/k8s/clusterpolicy/_/guard", "/sluice/k8s/node/_/" + strings.Repeat("n", model.MaxName+1),
 	} {
 		if id, err := model.ParseKey(model.DefaultPrefix, key); err == nil {
