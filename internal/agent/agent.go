@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr"
 	"github.com/sluice-net/sluice/plugins/plumbing"
 	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
@@ -43,6 +44,7 @@ type Agent struct {
 	kernel    *xdp.Kernel           // nil unless the kernel enforces
 	endpoints *keeper.Keeper        // the same
 	addresses *nodeaddr.Addresses   // of the node; the same
+	lives     *acl.Lives            // nil unless a VPP enforces
 	gate      *gate.Gate            // the same
 	installer *cniinstall.Installer // of the CNI plugin; nil where it is not installed
 	listeners *listeners            // to packets; never nil
@@ -92,10 +94,7 @@ func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string
 		configured := nodeConfig.Addresses()
 		nodeConfig.Addresses = func() []netip.Addr { return slices.Concat(configured, a.addresses.List()) }
 	}
-	if a.endpoints != nil {
-		nodeConfig.Source = identified{nodeConfig.Source, cfg.Node, a.endpoints}
-		nodeConfig.Registered = a.endpoints.Registered
-	}
+	a.identify(&nodeConfig)
 	a.node, err = node.New(nodeConfig)
 	if err != nil {
 		return nil, err

@@ -77,8 +77,8 @@ func (a *Agent) keepEndpoints() (err error) {
 	return err
 }
 
-// errNoEndpoints is the answer of an agent that looks after no interfaces.
-var errNoEndpoints = errors.New("endpoints are those of agents that enforce in the kernel (--renderers xdp); this one does not")
+// errNoEndpoints is the answer of an agent that looks after no interfaces of the kernel.
+var errNoEndpoints = errors.New("interfaces are registered with agents that enforce in the kernel (--renderers xdp); this one does not")
 
 // endpointRoutes are what a CNI plugin asks, as package wire says.
 func (a *Agent) endpointRoutes() routes {
@@ -160,16 +160,21 @@ func await(r *http.Request, k *keeper.Keeper) (any, error) {
 // listEndpoints returns whose interfaces are. The filter's name is part of that of a pod or of an interface.
 func (a *Agent) listEndpoints(_ context.Context, f filter) ([]wire.Endpoint, error) {
 	out := []wire.Endpoint{}
-	if a.endpoints == nil {
-		return out, nil
-	}
-	for _, e := range a.endpoints.List() {
+	for _, e := range a.allEndpoints() {
 		namespace, name, _ := strings.Cut(e.Pod, "/")
 		if f.wants(namespace, name) || f.namespace == "" && strings.Contains(e.Interface, f.name) {
 			out = append(out, e)
 		}
 	}
 	return out, nil
+}
+
+// allEndpoints are those in the kernel, and those in VPP.
+func (a *Agent) allEndpoints() (out []wire.Endpoint) {
+	if a.endpoints != nil {
+		out = a.endpoints.List()
+	}
+	return append(out, a.vppEndpoints()...)
 }
 
 // blockedEndpoints returns the names of interfaces that are blocked and are no pod's that waits.
@@ -197,7 +202,7 @@ func (a *Agent) endpointProblems() (out []api.Problem) {
 	return out
 }
 
-var endpointsDesc = prometheus.NewDesc("sluice_endpoints", "Interfaces of pods in the kernel, by state; all but the enforced ones are blocked.", []string{"state"}, nil)
+var endpointsDesc = prometheus.NewDesc("sluice_endpoints", "Interfaces of pods, by state; all but the enforced ones are blocked.", []string{"state"}, nil)
 
 // endpointCollector counts interfaces by state.
 type endpointCollector struct{ list func() []wire.Endpoint }

@@ -81,9 +81,11 @@ func newWaits(states []*renderer.State, status policy.Status) waits {
 	for _, s := range states {
 		enforces[s.Renderer] = errors.Is(s.Err, renderer.ErrNoInterface) || errors.Is(s.Err, renderer.ErrSessionsFull)
 		for _, p := range s.Pending {
-			if p.Pod == (api.PodID{}) {
+			switch {
+			case p.Ends: // nothing passes there that could be judged
+			case p.Pod == (api.PodID{}):
 				w.uplink = p.Reason
-			} else {
+			default:
 				w.pods[p.Pod] = true
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
@@ -49,8 +48,8 @@ func ruleLabel(rule int) string {
 var dropsDesc = prometheus.NewDesc("sluice_xdp_dropped_packets_total", "Packets that the kernel dropped at interfaces of pods, by why.", []string{"reason"}, nil)
 
 // collectKernel registers what is known where the kernel enforces.
-func (m *metrics) collectKernel(drops func() (map[xdp.Reason]uint64, error), list func() []wire.Endpoint) {
-	m.registry.MustRegister(dropCollector{drops}, endpointCollector{list}, m.waited)
+func (m *metrics) collectKernel(drops func() (map[xdp.Reason]uint64, error)) {
+	m.registry.MustRegister(dropCollector{drops}, m.waited)
 }
 
 // dropCollector tells what the kernel dropped. It goes on when agents restart.

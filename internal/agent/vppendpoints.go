@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/endpoints"
 	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/serve"
 	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // broadcast wakes all who wait. Its zero value is ready.
@@ -78,6 +82,21 @@ func (a *Agent) awaitVPP(ctx context.Context, v wire.VPP) wire.Endpoint {
 			return e
 		}
 	}
+}
+
+// vppEndpoints returns the interfaces of pods in VPP, by index.
+func (a *Agent) vppEndpoints() (out []wire.Endpoint) {
+	if a.lives == nil {
+		return nil
+	}
+	for _, b := range a.node.ACL.Endpoints() {
+		e := wire.Endpoint{Interface: b.Name, Index: b.Index, Pod: b.Pod.String(), UID: b.UID, State: b.State, Source: endpoints.SourceKey.String(), Since: b.Since, Reason: b.Reason}
+		if b.Pod == (api.PodID{}) {
+			e.Pod, _ = strings.CutPrefix(b.Tag, vpp.PodTagPrefix)
+		}
+		out = append(out, e)
+	}
+	return out
 }
 
 func vppEndpointOf(v wire.VPP, b acl.Bound, known bool) wire.Endpoint {

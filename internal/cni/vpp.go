@@ -139,7 +139,7 @@ func (a *vppAttaching) connect(ctx context.Context, r *current.Result) error {
 	}
 	defer ends.close()
 	a.undo = append(a.undo, func() error { return removePair(hostIf) })
-	via, err := a.vpp.Attach(ctx, vppport.Port{HostIf: hostIf, Tag: a.tag(), Addrs: addrs, MAC: ends.mac})
+	via, err := a.vpp.Attach(ctx, vppport.Port{HostIf: hostIf, Tag: a.tag(), Addrs: addrs, UID: a.pod.uid, MAC: ends.mac})
 	if err != nil {
 		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be made in VPP", err.Error())
 	}

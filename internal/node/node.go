@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/ligato"
 	"github.com/sluice-net/sluice/renderer/session"
+	"github.com/sluice-net/sluice/renderer/vpp"
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
@@ -41,8 +42,9 @@ type Config struct {
 	// not known.
 	VPPStatsSocket string
 
-	// Plumbing and HoldUnknown are those of the ACL renderer.
+	// Plumbing, Refuses and HoldUnknown are those of the ACL renderer.
 	Plumbing    acl.Plumbing
+	Refuses     func(pod api.PodID, m vpp.Made) string
 	HoldUnknown bool
 
 	// See acl.Options for these.
@@ -129,7 +131,7 @@ func (n *Node) render(cfg Config) (renderer.Renderer, error) {
 		Memory: cfg.ACLMemory, StatsSocket: cfg.VPPStatsSocket,
 		Established: cfg.Established, Orientation: cfg.Orientation, Grace: cfg.Grace, UDPIdle: cfg.UDPIdle, SessionTable: cfg.Sessions, Infra: cfg.Infra,
 		PauseBudget: cfg.PauseBudget, Services: cfg.Services,
-		Plumbing: cfg.Plumbing, HoldUnknown: cfg.HoldUnknown, OnChange: n.Plugin.Prompt,
+		Plumbing: cfg.Plumbing, Refuses: cfg.Refuses, HoldUnknown: cfg.HoldUnknown, OnChange: n.Plugin.Prompt,
 		Elsewhere: func(pod api.PodID) bool { return n.Session != nil && n.Session.Serves(pod) },
 	}
 	if cfg.VPPSocket != "" {

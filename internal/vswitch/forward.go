@@ -73,6 +73,9 @@ func (s *Switch) forward(in uint32, p *Packet, st *[2]step, probe bool) (int, st
 	if !inPort.up {
 		return 0, ReasonDown
 	}
+	if inPort.sources != nil && !inPort.sources.permits(t.src) {
+		return 0, ReasonSource
+	}
 	now := &lazyClock{read: s.clock}
 	if reason := s.judge(&st[0], inPort, api.Ingress, &t, now, probe); reason != "" {
 		return 1, reason

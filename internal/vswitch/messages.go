@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
@@ -115,7 +116,7 @@ func newMessageTable() *messageTable {
 		{vlib.APIFile, vlib.APIVersion, vlib.VersionCrc, vlibMessages()},
 		{vpe.APIFile, vpe.APIVersion, vpe.VersionCrc, vpeMessages()},
 		{interfaces.APIFile, interfaces.APIVersion, interfaces.VersionCrc, interfaceMessages()},
-		{acl.APIFile, acl.APIVersion, acl.VersionCrc, aclMessages()},
+		{acl.APIFile, acl.APIVersion, acl.VersionCrc, slices.Concat(aclMessages(), macipMessages())},
 		{hostsession.APIFile, hostsession.APIVersion, hostsession.VersionCrc, sessionMessages()},
 	} {
 		t.modules = append(t.modules, module{name: m.name, version: m.version, crc: fmt.Sprintf("%08x", m.crc), first: next})

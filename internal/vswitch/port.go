@@ -22,6 +22,7 @@ type port struct {
 	bindings [2]binding          // by direction
 	etypes   [2][]uint16         // ethertype whitelists by direction; stored, not applied: there is no L2 path
 	features map[string][]string // of other plugins that are on, by arc; they do nothing
+	sources  *macip              // nil: all
 	sessions *portSessions
 }
 

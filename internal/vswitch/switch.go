@@ -65,6 +65,7 @@ type Switch struct {
 	restarting bool
 	started    time.Time // or restarted
 	acls       pool[accessList]
+	macips     pool[macip]
 	uses       map[uint32]map[use]struct{} // by ACL index: where it is bound
 	ports      pool[port]                  // the same as view.ports
 	portNames  map[string]uint32           // sw_if_index by name
@@ -169,7 +170,7 @@ func (s *Switch) Restart() {
 	defer s.mu.Unlock()
 	s.restarting = false
 	s.started = s.clock()
-	s.acls = pool[accessList]{}
+	s.acls, s.macips = pool[accessList]{}, pool[macip]{}
 	s.host.restart()
 	clear(s.uses)
 	s.hashLookup = true
@@ -178,7 +179,7 @@ func (s *Switch) Restart() {
 	for i, p := range s.ports.all() {
 		n := *p
 		n.bindings = [2]binding{{gen: s.generation}, {gen: s.generation}}
-		n.etypes = [2][]uint16{}
+		n.etypes, n.sources = [2][]uint16{}, nil
 		s.ports.items[i] = &n
 	}
 	s.sessions.reset()

@@ -22,6 +22,7 @@ const (
 	ReasonDenied          = "denied by a rule"
 	ReasonImplicitDeny    = "no rule of the ACLs matches"
 	ReasonNoRoute         = "no route"
+	ReasonSource          = "the interface may not send from this source"
 	ReasonNoInterface     = "no such interface"
 	ReasonDown            = "interface is down"
 	ReasonTooManySessions = "too many sessions"

@@ -75,6 +75,8 @@ func (p *Plugin) sourceEnded(err error) {
 // them failed.
 func (p *Plugin) apply(ctx context.Context, changes model.Changes) error {
 	watch := p.stopwatch()
+	resync := changes.Resync && !p.resynced
+	prompted := (p.resynced || resync) && p.prompted.Swap(false) // before anybody is asked: a later one is another one
 	if p.Registered != nil {
 		p.cache.Register(p.Node, p.Registered())
 	}
@@ -82,7 +84,6 @@ func (p *Plugin) apply(ctx context.Context, changes model.Changes) error {
 	p.ended(p.cache.Solved())
 	p.renumber()
 	watch(StageCache)
-	resync := changes.Resync && !p.resynced
 	txn := p.configurator.NewTxn(resync)
 	if resync && p.told {
 		// Changes came before the first resync. The renderers are going to forget
@@ -97,7 +98,7 @@ func (p *Plugin) apply(ctx context.Context, changes model.Changes) error {
 	txn.Prepare()
 	watch(StageConfigurator)
 	p.report() // before renderers, which may take their time
-	if p.resynced && p.prompted.Swap(false) {
+	if prompted {
 		p.backoff = 0
 		txn.CommitAll() // as recommit does
 	}

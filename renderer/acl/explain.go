@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // Explain returns the decisions of the tables that the first packet of a flow
@@ -73,6 +74,7 @@ type snapshot struct {
 	pauses     renderer.Pauses
 	sessions   *renderer.Sessions
 	bound      map[string]Bound
+	made       []vpp.Made
 	answered   uint64 // what Ask returned last before the interfaces were read
 }
 
@@ -105,6 +107,7 @@ func (r *Renderer) publish(err error) {
 		tables: r.placed(), guards: r.placedGuards(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.drifts, foreign: r.foreign,
 		pauses: r.pauses(), sessions: r.sessions.state(), bound: r.bound, answered: r.answered,
 	}
+	r.noticeMade(s)
 	for _, slot := range r.slots {
 		if slot.isLocal() || slot.isGuard() || slot.isGlobal() || slot.name == finalSlot {
 			continue

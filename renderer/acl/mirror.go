@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // mirror is what the vswitch is known to hold: read from it, then changed with
@@ -33,7 +35,8 @@ type held struct {
 type netif struct {
 	index     uint32
 	name, tag string
-	down      bool // it was when it was read
+	down      bool      // it was when it was read
+	made      *vpp.Made // by sluice-cni; nil for others
 	bound     lists
 	behind    lists // of those that are not ours: what stands behind ours, or did when we had some
 }
@@ -87,6 +90,9 @@ func (m *mirror) readInterfaces(ctx context.Context, l *link) error {
 			behind = was.behind
 		}
 		n.behind = lists{in: m.behind(n.bound.in, behind.in), out: m.behind(n.bound.out, behind.out)}
+	}
+	if err := l.readMade(ctx, ifs); err != nil {
+		return err
 	}
 	slices.SortFunc(ifs, func(a, b *netif) int { return cmp.Compare(a.index, b.index) })
 	m.ifs = ifs

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // Options of a Renderer.
@@ -31,6 +32,12 @@ type Options struct {
 	// another renderer enforces: nobody waits for one then. It is called as Plumbing is, and asked
 	// again by every audit. Nil is no pod.
 	Elsewhere func(pod api.PodID) bool
+
+	// Refuses returns why the rules of a pod are not for an interface that sluice-cni made and that
+	// has the pod's tag, empty if they are; the interface is closed then. It is called as Plumbing is;
+	// whoever implements it calls InterfacesChanged when its answers change. A *Lives has one. Nil
+	// refuses none.
+	Refuses func(pod api.PodID, m vpp.Made) string
 
 	// HoldUnknown closes interfaces that are a pod's, by tag or by Plumbing, as long
 	// as the pod is not known here: a pod that is created, or created again, sends

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -45,6 +46,7 @@ func (r *Renderer) InterfacesChanged() {
 func (w *wanted) resolve() {
 	w.tables, w.senders = make(map[uint32]*cache.Table), make(map[uint32]*cache.Table)
 	w.uplinks, w.held, w.pods = make(map[uint32]bool), make(map[uint32]bool), make(map[uint32]api.PodID)
+	w.otherLife = make(map[uint32]string)
 	owners := w.owners()
 	w.owned = owners
 	for _, n := range w.m.ifs {
@@ -62,7 +64,7 @@ func (w *wanted) resolve() {
 			for _, pod := range pods {
 				w.wait(pod, fmt.Sprintf("pods %s and %s claim interface %s", pods[0], pods[1], n.name))
 			}
-		case w.r.options.HoldUnknown && (w.isPods(n) || w.wasPods(n)):
+		case w.otherLife[n.index] != "", w.r.options.HoldUnknown && (w.isPods(n) || w.wasPods(n)):
 			w.held[n.index] = true
 		}
 	}
@@ -82,7 +84,7 @@ func (w *wanted) owners() map[uint32][]api.PodID {
 	}
 	owners := make(map[uint32][]api.PodID)
 	for pod, t := range w.layout.Pods {
-		found := slices.Clone(byTag[InterfaceTag(pod)])
+		found := w.ofThisLife(pod, byTag[InterfaceTag(pod)])
 		missing := ""
 		for _, name := range w.named(pod) {
 			switch n := byName[name]; {
@@ -97,6 +99,8 @@ func (w *wanted) owners() map[uint32][]api.PodID {
 		}
 		switch {
 		case t == nil && w.layout.Senders[pod] == nil:
+		case len(found) == 0 && w.r.ending.Ends(pod, time.Now()):
+			w.pending = append(w.pending, renderer.Pending{Pod: pod, Reason: "its interface is gone", Ends: true})
 		case missing != "":
 			w.wait(pod, fmt.Sprintf("no interface %s in the vswitch", missing))
 		case len(found) == 0 && (w.r.options.Elsewhere == nil || !w.r.options.Elsewhere(pod)):
@@ -107,6 +111,21 @@ func (w *wanted) owners() map[uint32][]api.PodID {
 		slices.SortFunc(pods, api.PodID.Compare)
 	}
 	return owners
+}
+
+// ofThisLife returns those of the interfaces with the tag of a pod that were not made for another life
+// of it, and notes why the others are closed.
+func (w *wanted) ofThisLife(pod api.PodID, tagged []*netif) (out []*netif) {
+	for _, n := range tagged {
+		if n.made != nil && w.r.options.Refuses != nil {
+			if why := w.r.options.Refuses(pod, *n.made); why != "" {
+				w.otherLife[n.index] = why
+				continue
+			}
+		}
+		out = append(out, n)
+	}
+	return out
 }
 
 // wait notes what a pod, or an uplink, waits for.
@@ -120,6 +139,15 @@ func (w *wanted) named(pod api.PodID) []string {
 		return nil
 	}
 	return w.r.options.Plumbing.InterfacesOf(pod)
+}
+
+// plugged remembers at which pods' interfaces rules are in force.
+func (r *Renderer) plugged(w *wanted) {
+	pods := make(map[api.PodID]bool, len(w.pods))
+	for _, pod := range w.pods {
+		pods[pod] = true
+	}
+	r.ending.Plugged(pods, func(pod api.PodID) bool { _, known := w.layout.Pods[pod]; return known })
 }
 
 // holding remembers which interfaces are held, and logs those that are held from now on.

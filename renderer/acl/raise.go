@@ -1,10 +1,14 @@
 package acl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
@@ -13,11 +17,27 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Bound is what a Commit left at an interface.
+// Bound is an interface of a pod, and what a Commit left at it.
 type Bound struct {
-	Pod    api.PodID // whose rules it has; the zero value when it is blocked
-	Reason string    // why it is blocked; empty when it has the rules of its pod
+	Name  string
+	Index uint32
+	Tag   string
+	UID   string    // of the pod that sluice-cni made it for; empty: not known
+	Pod   api.PodID // whose rules it has; the zero value when it is blocked
+	// State is BoundEnforced when it has the rules of its pod. In every other one it is blocked, and
+	// Reason says why.
+	State  string
+	Reason string
+	Since  time.Time // of the state
 }
+
+// What becomes of the packets of an interface.
+const (
+	BoundEnforced    = "enforced"    // what the rules of its pod permit passes
+	BoundPending     = "pending"     // blocked until the policy of its pod is known and in force
+	BoundOrphaned    = "orphaned"    // blocked: it was a pod's, and nobody says any more whose it is
+	BoundConflicting = "conflicting" // blocked: several pods claim it
+)
 
 // Ask has the next Commit read all interfaces, and calls OnChange, so that there is one. Bound takes
 // what it returns. Any goroutine may call it.
@@ -36,22 +56,51 @@ func (r *Renderer) Bound(name string, ticket uint64) (Bound, bool) {
 	return b, ok && s.answered >= ticket
 }
 
-// endpoints returns what the interfaces of pods have.
-func (w *wanted) endpoints() map[string]Bound {
+// Endpoints returns what the last Commit left at the interfaces of pods, by index. Any goroutine may
+// call it; it waits for no Commit.
+func (r *Renderer) Endpoints() []Bound {
+	return slices.SortedFunc(maps.Values(r.published.Load().bound), func(a, b Bound) int { return cmp.Compare(a.Index, b.Index) })
+}
+
+// endpoints returns what the interfaces of pods have. before is what they had.
+func (w *wanted) endpoints(before map[string]Bound, now time.Time) map[string]Bound {
 	out := make(map[string]Bound, len(w.pods)+len(w.held))
 	for _, n := range w.m.ifs {
+		b := Bound{Name: n.name, Index: n.index, Tag: n.tag, State: BoundPending, Since: now}
+		if n.made != nil {
+			b.UID = n.made.UID
+		}
 		pod, isPods := w.pods[n.index]
 		t := w.tables[n.index]
 		switch {
 		case w.held[n.index]:
-			out[n.name] = Bound{Reason: "its pod is not known yet"}
+			b.State, b.Reason = w.heldState(n)
 		case isPods && (!w.isBound(n) || t != nil && w.tooBig[t.Digest]):
-			out[n.name] = Bound{Reason: "the rules of its pod are not in force"}
+			b.Reason = "the rules of its pod are not in force"
 		case isPods:
-			out[n.name] = Bound{Pod: pod}
+			b.State, b.Pod = BoundEnforced, pod
+		default:
+			continue
 		}
+		if was := before[n.name]; was.Index == b.Index && was.State == b.State && was.Pod == b.Pod && was.UID == b.UID {
+			b.Since = was.Since
+		}
+		out[n.name] = b
 	}
 	return out
+}
+
+// heldState says why an interface is blocked.
+func (w *wanted) heldState(n *netif) (state, reason string) {
+	switch why := w.otherLife[n.index]; {
+	case why != "":
+		return BoundPending, why
+	case len(w.owned[n.index]) > 1:
+		return BoundConflicting, fmt.Sprintf("pods %s and %s claim it", w.owned[n.index][0], w.owned[n.index][1])
+	case w.isPods(n):
+		return BoundPending, "its pod is not known yet"
+	}
+	return BoundOrphaned, "its tag or its key is gone"
 }
 
 // errReplaced is returned for an interface whose index another one has now.
@@ -61,11 +110,11 @@ var errReplaced = errors.New("it is another one now")
 func (w *wanted) isBound(n *netif) bool { return w.m.with(n, w.ours(n)).equal(n.bound) }
 
 // raise sets up the interfaces that a CNI plugin made and left down, once they have what they must
-// have.
+// have: rules, and the list of sources that the plugin gives them last.
 func (w *wanted) raise(ctx context.Context) error {
 	for _, n := range w.m.ifs {
 		_, isPods := w.pods[n.index]
-		if !n.down || !strings.HasPrefix(n.name, vpp.CNIPrefix) || !isPods && !w.held[n.index] || !w.isBound(n) {
+		if !n.down || !strings.HasPrefix(n.name, vpp.CNIPrefix) || n.made == nil || !isPods && !w.held[n.index] || !w.isBound(n) {
 			continue
 		}
 		if err := w.r.link.raise(ctx, n); err != nil {

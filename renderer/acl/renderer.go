@@ -3,7 +3,6 @@ package acl
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -46,6 +45,7 @@ type Renderer struct {
 	turns     turns                              // of slots whose changes take long
 	sizes     sizes                              // of the ACLs of tables
 	pending   []renderer.Pending                 // who has no interface
+	ending    renderer.Unplugged                 // pods whose interfaces went
 	blind     []string                           // interfaces where the global table sees no addresses of pods
 	order     features                           // of all nodes of the vswitch; nil when they must be read
 	held      []string                           // interfaces whose pods are not known; blocked
@@ -226,8 +226,9 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err != nil {
 		return r.fail(err)
 	}
-	r.pending, r.owned, r.guards, r.bound = w.pending, w.owned, w.guards, w.endpoints()
+	r.pending, r.owned, r.guards, r.bound = w.pending, w.owned, w.guards, w.endpoints(r.bound, time.Now())
 	r.answered = r.asked
+	r.plugged(w)
 	r.holding(w)
 	if err := r.findForeign(ctx); err != nil {
 		return r.fail(err)
@@ -240,10 +241,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if len(r.blind) > 0 {
 		errs = append(errs, r.layoutError())
 	}
-	if len(w.pending) > 0 {
-		errs = append(errs, fmt.Errorf("%w for %s", renderer.ErrNoInterface, renderer.Summary(w.pending)))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, renderer.Missing(w.pending))...)
 }
 
 // carryOut installs what a plan leads to. What the memory of the vswitch does not suffice for
@@ -330,6 +328,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	r.epoch = epoch
+	r.ending.Forget() // of a VPP that started anew
 	if err := r.beginGrace(ctx); err != nil {
 		return false, err
 	}

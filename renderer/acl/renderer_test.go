@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -196,6 +197,38 @@ func TestAPodWithoutAnInterfaceIsPendingAndTheRestIsInstalled(t *testing.T) {
 	commit(t, s.Renderer(), false, shop)
 	s.want(t, "10.9.0.1", "10.0.0.3", 22, api.Deny)
 	s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
+}
+
+// TestCommitIsFineWithAPodThatEnds: a runtime takes the interface away before the API server says that
+// the pod has ended. In a vswitch that was restarted each pod waits for an interface.
+func TestCommitIsFineWithAPodThatEnds(t *testing.T) {
+	s := open(t, shopPods...)
+	commit(t, s.r, true, shop)
+	for range 2 {
+		s.sw.RemoveInterface(s.ports[pod("db")])
+		s.r.InterfacesChanged()
+		for range 2 {
+			commit(t, s.r, false, nothing)
+			if st := s.r.State(); len(st.Pending) != 1 || !st.Pending[0].Ends || st.Err != nil {
+				t.Errorf("pending is %+v: %v", st.Pending, st.Err)
+			}
+		}
+		s.ports[pod("db")] = s.attach(pod("db"))
+		s.r.InterfacesChanged()
+		commit(t, s.r, false, nothing)
+		if st := s.r.State(); len(st.Pending) != 0 {
+			t.Errorf("with another interface it waits: %+v", st.Pending)
+		}
+	}
+	s.sw.RemoveInterface(s.ports[pod("db")])
+	s.sw.Restart()
+	err := try(t, s.r, false, nothing)
+	for deadline := time.Now().Add(time.Minute); !errors.Is(err, renderer.ErrNoInterface) && time.Now().Before(deadline); err = try(t, s.r, false, nothing) {
+		time.Sleep(time.Millisecond)
+	}
+	if !errors.Is(err, renderer.ErrNoInterface) {
+		t.Errorf("after a restart: %v", err)
+	}
 }
 
 func TestConfiguredUplinksMustExist(t *testing.T) {

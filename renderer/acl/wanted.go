@@ -17,13 +17,14 @@ type wanted struct {
 	expand  *expander
 	changed map[api.SetID]bool
 
-	tables  map[uint32]*cache.Table // for what leaves, by interface
-	senders map[uint32]*cache.Table // for what enters, by interface; with Split
-	owned   map[uint32][]api.PodID  // pods by interface
-	pods    map[uint32]api.PodID    // of interfaces that are not held
-	uplinks map[uint32]bool
-	held    map[uint32]bool  // interfaces that are closed, because it is not known whose they are
-	guards  map[uint32]*slot // by interface; not with Split
+	tables    map[uint32]*cache.Table // for what leaves, by interface
+	senders   map[uint32]*cache.Table // for what enters, by interface; with Split
+	owned     map[uint32][]api.PodID  // pods by interface
+	pods      map[uint32]api.PodID    // of interfaces that are not held
+	uplinks   map[uint32]bool
+	held      map[uint32]bool   // interfaces that are closed, because it is not known whose they are
+	otherLife map[uint32]string // of those that were made for another life of their pod: why
+	guards    map[uint32]*slot  // by interface; not with Split
 	// inputDiffers says that inputs make sessions for other packets than before.
 	inputDiffers bool
 	pending      []renderer.Pending

@@ -3,6 +3,8 @@ package vpp
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/netip"
+	"strings"
 )
 
 // PodTagPrefix begins the tags of interfaces of pods.
@@ -26,3 +28,32 @@ func PodTag(pod string) string {
 // CNIPrefix begins the names of interfaces that sluice-cni makes, and leaves down: whoever binds the
 // rules of the pod sets them up, so that they are never up without rules.
 const CNIPrefix = "host-slu"
+
+// sourceTag begins the tags of the lists of sources that sluice-cni makes.
+const sourceTag = "sluice-cni:"
+
+// SourceTag returns the tag of the list of sources (MACIP) of an interface that sluice-cni made for a
+// pod, by the name of the node's end, of 15 bytes at most. The UID is left out where a tag has no room
+// for it.
+func SourceTag(hostIf, uid string) string {
+	tag := sourceTag + hostIf
+	if uid == "" || len(tag)+1+len(uid) > MaxTag {
+		return tag
+	}
+	return tag + ":" + uid
+}
+
+// ParseSourceTag is the inverse of SourceTag; false for the list of somebody else.
+func ParseSourceTag(tag string) (hostIf, uid string, ok bool) {
+	rest, ok := strings.CutPrefix(tag, sourceTag)
+	hostIf, uid, _ = strings.Cut(rest, ":")
+	return hostIf, uid, ok
+}
+
+// Made is what VPP says of an interface that sluice-cni made: whose it is, and with which addresses. It
+// is what the list of sources of the interface permits, so nothing that a pod sends changes it.
+type Made struct {
+	Tag string       // that of a pod, see PodTag
+	UID string       // of the pod; empty: not known
+	IPs []netip.Addr // that the pod got, in order
+}

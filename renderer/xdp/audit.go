@@ -27,7 +27,7 @@ const (
 	driftMemory     = "policy map" // what programs read was changed
 )
 
-// finding is what an audit found. What is counted is repaired, but for memory, which has to be written
+// finding is what an audit found. What is counted is repaired, but for memory, which has to be made
 // anew.
 type finding struct {
 	drift  map[string]uint64
@@ -83,19 +83,27 @@ func (k *Kernel) audit() (f finding, err error) {
 		f.alien = append(f.alien, k.aliens(id, h)...)
 	}
 	errs = append(errs, k.auditStack(f.drift), k.repin(f.drift))
-	if k.layout.connection == 0 && k.learnLayout() {
-		f.memory = true
-		k.version, err = k.loads()
-		errs = append(errs, err)
-	}
 	d := digest{k.force, k.writes, crc32.Update(crc32.Checksum(k.force.bytes, castagnoli), castagnoli, k.force.ends)}
 	if d.of == k.digest.of && d.writes == k.digest.writes && d.sum != k.digest.sum {
 		f.drift[driftMemory]++
 		f.memory = true
 	}
 	k.digest = d
+	errs = append(errs, k.lookForSenders(&f))
 	slices.SortFunc(f.alien, func(a, b alien) int { return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.prog, b.prog)) })
 	return f, errors.Join(errs...)
+}
+
+// lookForSenders has the programs loaded anew that do not know who sends, once the kernel tracks
+// connections.
+func (k *Kernel) lookForSenders(f *finding) (err error) {
+	if k.senders.again() == k.force.senders {
+		return nil
+	}
+	k.log.Info("the kernel tracks connections now, so it is known who sends what has an address of the node")
+	f.memory = true
+	k.version, err = k.loads()
+	return err
 }
 
 // inspect has an attachment run our program, and be pinned.

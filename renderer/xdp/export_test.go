@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -192,4 +193,16 @@ func (k *Kernel) KernelNames() (out []string, err error) {
 		}
 	}
 	return out, err
+}
+
+// TrackingLate has a kernel track connections from when late is set.
+func (o KernelOptions) TrackingLate(late *atomic.Bool) KernelOptions {
+	o.senders = newTracker(func() layout {
+		l := layoutOf()
+		if !late.Load() {
+			l.connection = 0
+		}
+		return l
+	})
+	return o
 }

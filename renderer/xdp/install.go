@@ -242,6 +242,9 @@ func (r *Renderer) attach(compile.Plan) error {
 		}
 		r.attached[id] = false // whatever comes of it, something may be there to detach
 		err := r.options.Plane.Attach(r.ends[id])
+		if errors.Is(err, ErrGone) && r.ending.Ends(r.owner[id], time.Now()) {
+			continue // who looks after interfaces will say so
+		}
 		if errors.Is(err, ErrGone) {
 			r.gone = append(r.gone, fmt.Errorf("pod %s: interface %d is gone: %w", r.owner[id], id, renderer.ErrNoInterface))
 			continue // the others need not wait until somebody says whose it was

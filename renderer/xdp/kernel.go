@@ -47,6 +47,8 @@ type KernelOptions struct {
 	// Lines and Slots are what a memory has at least.
 	Lines, Slots int
 
+	senders *tracker // nil but in tests
+
 	// Uplinks are interfaces at which packets to pods are dropped early.
 	Uplinks []uint32
 	// PodNamespace opens the network namespace of a pod, in which its end of the pair has
@@ -70,16 +72,16 @@ type Kernel struct {
 	spare   *memory // was in force before
 	mark    *ebpf.Map
 	version [16]byte // of what it loads
+	senders *tracker
 	links   map[uint32]*hooks
 	uplinks map[uint32]attachment
 	stack   map[string][]judge // by point
-	layout  layout
-	reached []byte    // of gateways, mapped
-	blank   bool      // nothing was written to force, and nobody runs it
-	writes  uint64    // to memories, so far
-	digest  digest    // of the memory in force
-	noTCX   bool      // in the kernel, as far as is known
-	outer   *ebpf.Map // whose updates wait for all packets on their way
+	reached []byte             // of gateways, mapped
+	blank   bool               // nothing was written to force, and nobody runs it
+	writes  uint64             // to memories, so far
+	digest  digest             // of the memory in force
+	noTCX   bool               // in the kernel, as far as is known
+	outer   *ebpf.Map          // whose updates wait for all packets on their way
 	inner   *ebpf.Map
 	told    uint32       // events of a second that are told of
 	since   atomic.Int64 // sinceBoot when that began
@@ -106,7 +108,10 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 	if !slices.Contains(Modes, o.Mode) {
 		return nil, fmt.Errorf("%q is no mode of attachment", o.Mode)
 	}
-	k := &Kernel{options: o, log: o.Log, state: map[string]*ebpf.Map{}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}, stack: map[string][]judge{}, layout: layoutOf()}
+	k := &Kernel{options: o, log: o.Log, state: map[string]*ebpf.Map{}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}, stack: map[string][]judge{}}
+	if k.senders = o.senders; k.senders == nil {
+		k.senders = newTracker(layoutOf)
+	}
 	if err := k.open(); err != nil {
 		return nil, errors.Join(k.permitted(err), k.Close())
 	}

@@ -1,7 +1,9 @@
 package xdp_test
 
 import (
+	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
@@ -88,5 +90,44 @@ func TestPortsOfTheSourceCount(t *testing.T) {
 				l.want(c.fromPod == nil || of && port == 80 && len(c.fromPod) > 0, "from the pod", compile.FromPod, xdp.Frame(tcpFlow(own4, friend4, source, port), false))
 			}
 		}
+	}
+}
+
+// TestCommitIsFineWithAPodThatEnds: a runtime takes the interface away before the API server says that
+// the pod has ended. A pod that never had one waits.
+func TestCommitIsFineWithAPodThatEnds(t *testing.T) {
+	job, late := api.PodID{Namespace: "net", Name: "job"}, api.PodID{Namespace: "net", Name: "late"}
+	plugged := map[api.PodID][]uint32{job: {7}}
+	r, err := xdp.New(xdp.Options{Plane: xdp.NewHeap(), Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 { return plugged[pod] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := func(pods ...api.PodID) error {
+		txn := r.NewTxn(true)
+		for i, pod := range pods {
+			txn.Render(pod, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
+		}
+		return txn.Commit(t.Context())
+	}
+	if err := commit(job); err != nil {
+		t.Fatal(err)
+	}
+	delete(plugged, job)
+	for range 2 {
+		if err := commit(job); err != nil {
+			t.Errorf("a pod whose interface went: %v", err)
+		}
+		if s := r.State(); len(s.Pending) != 1 || !s.Pending[0].Ends || s.Err != nil {
+			t.Errorf("the state is %+v", s)
+		}
+	}
+	if err := commit(job, late); !errors.Is(err, renderer.ErrNoInterface) || strings.Contains(err.Error(), "net/job") {
+		t.Errorf("a pod that waits for an interface: %v", err)
+	}
+	if err := commit(); err != nil {
+		t.Error(err)
+	}
+	if err := commit(job); !errors.Is(err, renderer.ErrNoInterface) {
+		t.Errorf("another pod with its name: %v", err)
 	}
 }

@@ -93,7 +93,7 @@ func (k *Kernel) loads() (out [16]byte, err error) {
 	}
 	h := sha256.New()
 	h.Write(bpf.Object())
-	_, err = fmt.Fprint(h, k.conf(), hz, shift, k.state[bpf.SluiceMapFlows].ValueSize(), k.history.seed(), k.crowd(), k.layout, k.behind(), k.tags())
+	_, err = fmt.Fprint(h, k.conf(), hz, shift, k.state[bpf.SluiceMapFlows].ValueSize(), k.history.seed(), k.crowd(), k.senders.now(), k.behind(), k.tags())
 	copy(out[:], h.Sum(nil))
 	return out, err
 }
@@ -108,7 +108,8 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 	if k.force != nil { // else it is of what is in force
 		turn = 1 - turn
 	}
-	spec, err := k.spec(max(lines, k.options.Lines, minLines), slots, turn)
+	senders := k.senders.now()
+	spec, err := k.spec(max(lines, k.options.Lines, minLines), slots, turn, senders)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 	if err != nil {
 		return nil, err
 	}
-	m := &memory{coll: coll, asked: map[string]*ebpf.Program{}, slots: slots, turn: turn, ids: map[uint32]uint32{}, recs: map[uint32]uint32{}, far: map[uint32]struct{}{}, names: map[netip.Addr]uint32{}}
+	m := &memory{coll: coll, asked: map[string]*ebpf.Program{}, slots: slots, turn: turn, senders: senders, ids: map[uint32]uint32{}, recs: map[uint32]uint32{}, far: map[uint32]struct{}{}, names: map[netip.Addr]uint32{}}
 	if m.bytes, err = mapped(coll.Maps[bpf.SluiceMapMem]); err == nil {
 		m.ends, err = mapped(coll.Maps[bpf.SluiceMapEnds])
 	}
@@ -132,7 +133,7 @@ func (k *Kernel) loadWith(lines, slots int, maps map[string]*ebpf.Map) (*memory,
 }
 
 // spec returns the programs and maps for a memory, configured.
-func (k *Kernel) spec(lines, slots int, turn uint32) (*ebpf.CollectionSpec, error) {
+func (k *Kernel) spec(lines, slots int, turn uint32, layout layout) (*ebpf.CollectionSpec, error) {
 	spec, err := bpf.LoadSluice()
 	if err != nil {
 		return nil, fmt.Errorf("read the program: %w", err)
@@ -145,8 +146,8 @@ func (k *Kernel) spec(lines, slots int, turn uint32) (*ebpf.CollectionSpec, erro
 		return nil, err
 	}
 	for name, value := range map[string]uint32{
-		bpf.SluiceVarSkbConnection: k.layout.connection, bpf.SluiceVarSkbTag: k.layout.tag, bpf.SluiceVarSkbLength: k.layout.length,
-		bpf.SluiceVarSkbInterface: k.layout.by, bpf.SluiceVarConnectionSource: k.layout.source, bpf.SluiceVarConnectionStep: k.layout.step,
+		bpf.SluiceVarSkbConnection: layout.connection, bpf.SluiceVarSkbTag: layout.tag, bpf.SluiceVarSkbLength: layout.length,
+		bpf.SluiceVarSkbInterface: layout.by, bpf.SluiceVarConnectionSource: layout.source, bpf.SluiceVarConnectionStep: layout.step,
 		bpf.SluiceVarBehind: bit(k.behind()), bpf.SluiceVarTags: bit(k.tags()),
 		bpf.SluiceVarConf: k.conf(), bpf.SluiceVarTicksPerSecond: hz, bpf.SluiceVarTickShift: shift, bpf.SluiceVarMemoryTurn: turn,
 		bpf.SluiceVarCrowdSize: k.crowd(),
@@ -220,7 +221,7 @@ func (k *Kernel) program(name string) (*ebpf.Program, error) {
 	if p := cmp.Or(m.coll.Programs[name], m.asked[name]); p != nil {
 		return p, nil
 	}
-	spec, err := k.spec(len(m.bytes)/bpf.LineBytes, m.slots, m.turn)
+	spec, err := k.spec(len(m.bytes)/bpf.LineBytes, m.slots, m.turn, m.senders)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ type memory struct {
 	slots   int
 	counted []byte                // of hits, mapped
 	turn    uint32                // see history
+	senders layout                // by which its programs know who sends
 	ids     map[uint32]uint32     // by place: the endpoint that is in ends
 	recs    map[uint32]uint32     // records by endpoint
 	far     map[uint32]struct{}   // the endpoints that are in far: most nodes have none
@@ -114,7 +115,7 @@ func (k *Kernel) dropNext() error {
 // takeSpare returns the spare memory, with nothing in it, if it is large enough.
 func (k *Kernel) takeSpare(lines, slots int) (*memory, error) {
 	m := k.spare
-	if m == nil || !m.holds(lines, slots) {
+	if m == nil || !m.holds(lines, slots) || m.senders != k.senders.now() {
 		return nil, nil
 	}
 	if k.options.Mode != ModeNone { // else packets run when they are asked about, one by one

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,6 +93,36 @@ func TestTheNodeIsWhoSendsFromTheNode(t *testing.T) {
 				w.origins(family)
 			}
 		})
+	}
+}
+
+// TestAuditKnowsWhoSendsOnceTheKernelTracksConnections: what tracks connections may be a module that is
+// loaded later. Until then translated packets are dropped, and nothing else is.
+func TestAuditKnowsWhoSendsOnceTheKernelTracksConnections(t *testing.T) {
+	t.Parallel()
+	var late atomic.Bool
+	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}.TrackingLate(&late), "a", "b", "c")
+	w.Serve("b", 80)
+	w.addOwn()
+	w.translate("a", 4)
+	w.sets = map[api.SetID][]netip.Prefix{api.NodeSet: {netip.PrefixFrom(own[4], 32)}}
+	node := api.ContivRule{Action: api.Permit, Src: api.SetNet(api.NodeSet)}
+	w.apply(map[string]policy{"b": {toPod: append([]api.ContivRule{node}, slices.Concat(w.rules("a", api.TCP, api.Port(80)), w.rules("c", api.TCP, api.Port(80)))...)}})
+	audit := func() {
+		w.r.AuditNext()
+		w.Must(wires.Inside(w.Node, func() error { return w.r.NewTxn(false).Commit(t.Context()) }))
+		w.Can(late.Load(), "from a pod that may, with the node's address", "a", "b", "tcp", 4, 80)
+		w.Can(true, "with its own address", "c", "b", "tcp", 4, 80)
+		w.Can(false, "a port that it may not", "c", "b", "udp", 4, 80)
+	}
+	audit()
+	late.Store(true)
+	audit()
+	audit() // and nothing is loaded again
+	for kind, n := range w.r.State().Drift {
+		if n > 0 {
+			t.Errorf("%d of %s are found", n, kind)
+		}
 	}
 }
 

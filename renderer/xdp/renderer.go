@@ -35,6 +35,7 @@ type Renderer struct {
 	owner    map[uint32]api.PodID
 	attached map[uint32]bool      // false: it was, or was to be, and there may be something to detach
 	lost     map[uint32]bool      // was attached, and is not any more
+	ending   renderer.Unplugged   // pods whose interfaces went
 	gone     []error              // interfaces that were gone when they were to be attached, by this Commit
 	learning map[uint32]time.Time // until when
 	named    map[uint32][]netip.Addr
@@ -161,6 +162,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	problems = append(problems, r.gone...)
 	r.refused = nil // also when what is told is again what was in force all the time
 	r.note(since)
+	r.plugged()
 	r.told.acknowledge(func() {
 		r.acked = installed{maps.Clone(r.ends), r.owner}
 		_ = r.publish(errors.Join(problems...)) // so that readers see these members with these lists
@@ -173,6 +175,15 @@ func (r *Renderer) commit(ctx context.Context) error {
 		r.options.Enforced(pods, r.enforces())
 	}
 	return errors.Join(problems...)
+}
+
+// plugged notes at which pods' interfaces policy is in force.
+func (r *Renderer) plugged() {
+	pods := map[api.PodID]bool{}
+	for _, pod := range r.enforces() {
+		pods[pod] = true
+	}
+	r.ending.Plugged(pods, func(pod api.PodID) bool { _, known := r.told.pods[pod]; return known })
 }
 
 // enforces returns the endpoints that are attached, and whose they are.
@@ -259,7 +270,7 @@ func (r *Renderer) claims(problems *[]error) (map[uint32]compile.Endpoint, map[u
 		cfg := r.told.pods[pod]
 		ids := r.options.Interfaces(pod, cfg.IPs)
 		if len(ids) == 0 && (cfg.Ingress != nil || cfg.Egress != nil) {
-			r.pending = append(r.pending, renderer.Pending{Pod: pod, Reason: "no interface is known"})
+			r.pending = append(r.pending, r.unplugged(pod))
 		}
 		for _, id := range ids {
 			e := compile.Endpoint{ID: id, IPs: cfg.IPs, FromPod: cfg.Ingress, ToPod: cfg.Egress, Flags: r.flags(id)}
@@ -270,10 +281,18 @@ func (r *Renderer) claims(problems *[]error) (map[uint32]compile.Endpoint, map[u
 			want[id], owner[id] = e, pod
 		}
 	}
-	if len(r.pending) > 0 {
-		*problems = append(*problems, fmt.Errorf("%w for %s", renderer.ErrNoInterface, renderer.Summary(r.pending)))
+	if err := renderer.Missing(r.pending); err != nil {
+		*problems = append(*problems, err)
 	}
 	return want, owner
+}
+
+// unplugged returns what a pod without an interface waits for.
+func (r *Renderer) unplugged(pod api.PodID) renderer.Pending {
+	if r.ending.Ends(pod, time.Now()) {
+		return renderer.Pending{Pod: pod, Reason: "its interface is gone", Ends: true}
+	}
+	return renderer.Pending{Pod: pod, Reason: "no interface is known"}
 }
 
 // flags returns the flags of an endpoint, and sees to it that learning ends.

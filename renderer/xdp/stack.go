@@ -25,7 +25,8 @@ import (
 func (k *Kernel) behind() bool {
 	switch k.options.Mode {
 	case ModeAuto, ModeClsact, ModeXDP, ModeGeneric:
-		return !k.options.AnySource && hasStack() && k.layout.tag != 0 && k.layout.length != 0 && k.layout.by != 0
+		l := k.senders.now()
+		return !k.options.AnySource && hasStack() && l.tag != 0 && l.length != 0 && l.by != 0
 	case ModeXDPPod, ModeNone:
 	}
 	return false

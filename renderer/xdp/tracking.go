@@ -17,7 +17,34 @@ type layout struct {
 	step            uint32 // from there to the source of the other
 }
 
-// layoutOf reads the layout of this kernel. What tracks connections may be a module that is loaded later.
+// tracker knows the layout of this kernel. What tracks connections may be a module that is loaded later. Its
+// methods may be called by any goroutine.
+type tracker struct {
+	mu    sync.Mutex
+	known layout
+	look  func() layout // layoutOf
+}
+
+func newTracker(look func() layout) *tracker { return &tracker{look: look, known: look()} }
+
+// now returns what is known.
+func (t *tracker) now() layout {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.known
+}
+
+// again looks again while the kernel tracks no connections, and returns what is known then.
+func (t *tracker) again() layout {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known.connection == 0 {
+		t.known = t.look()
+	}
+	return t.known
+}
+
+// layoutOf reads the layout of this kernel.
 func layoutOf() (l layout) {
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -40,12 +67,6 @@ func layoutOf() (l layout) {
 		l.connection, l.source, l.step = packet, hashes+tuple, hash.Size // a tuple begins with its source, and that with the address
 	}
 	return l
-}
-
-// learnLayout reports whether the kernel tracks connections now, which it did not.
-func (k *Kernel) learnLayout() bool {
-	k.layout = layoutOf()
-	return k.layout.connection != 0
 }
 
 // hasStack reports whether programs can judge in the stack of the node (Linux 6.4).

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	gates "github.com/sluice-net/sluice/endpoints/gate"
+	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 	"github.com/sluice-net/sluice/tests/wires"
 )
@@ -64,6 +66,60 @@ func newVPPNode(t testing.TB, options string) *vppNode {
 	n.configure(options)
 	store(t, n.etcd, vppDemo)
 	return n
+}
+
+// unaddressed is the demo as a kubelet has it while pods are made: no pod has an address.
+var unaddressed = regexp.MustCompile(`, podIPs: \[.*\]`).ReplaceAllString(vppDemo, "")
+
+// TestCNIPodsOfVPPStartEnforced although the API server has no addresses of them yet. An interface that
+// was made for another life of a pod is blocked. An agent that starts anew knows all that from VPP.
+func TestCNIPodsOfVPPStartEnforced(t *testing.T) {
+	n := newVPPNode(t, `, "timeout": "1m", "onTimeout": "fail"`)
+	demo := strings.ReplaceAll(unaddressed, "{name: web, namespace: cni,", "{name: web, namespace: cni, uid: uid-web,")
+	store(t, n.etcd, demo)
+	n.up()
+	pods := map[string]*libcni.RuntimeConf{}
+	for _, name := range []string{"web", "friend", "stranger"} {
+		pods[name] = n.sandbox(name)
+		n.Must(n.add(pods[name]))
+	}
+	for _, name := range []string{"web", "friend"} {
+		n.Serve(name, 80)
+	}
+	n.demo()
+	n.Must(n.agent.Cmd.Process.Signal(syscall.SIGKILL))
+	<-n.agent.Ended
+	n.up()
+	n.wantEndpoint("cni/web", wire.Enforced, "")
+	n.demo()
+
+	store(t, n.etcd, strings.ReplaceAll(demo, "uid: uid-web,", "uid: uid-again,"))
+	n.wantEndpoint("cni/web", wire.Pending, "policy knows another pod of this name, uid uid-again")
+	n.Can(false, "an interface of another life", "friend", "web", "tcp", 4, 80)
+	n.Can(true, "who is not isolated", "stranger", "friend", "tcp", 4, 80)
+	n.Must(n.del(pods["web"]))
+	web := n.sandbox("web")
+	web.ContainerID, web.Args[3][1] = "sandbox-web-again", "uid-again"
+	n.Must(os.RemoveAll(filepath.Join(n.ipam, "pods"))) // the first address again
+	n.Must(n.add(web))
+	n.Serve("web", 80)
+	n.demo()
+}
+
+// wantEndpoint waits for the state of a pod's interface.
+func (n *vppNode) wantEndpoint(pod, state, reason string) {
+	n.T.Helper()
+	eventually(n.T, func() error {
+		all, err := wire.NewClient(n.socket).List(n.T.Context())
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(all, func(e wire.Endpoint) bool { return e.Pod == pod })
+		if i < 0 || all[i].State != state || !strings.Contains(all[i].Reason, reason) || !strings.HasPrefix(all[i].Interface, "host-slu") {
+			return fmt.Errorf("endpoints are %+v, want %s to be %s: %s", all, pod, state, reason)
+		}
+		return nil
+	})
 }
 
 // starter starts a program in the network namespace of the node, by a thread that lives as long as the

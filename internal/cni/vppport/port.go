@@ -39,6 +39,7 @@ type Port struct {
 	HostIf string           // the node's end, in the network namespace of VPP
 	Tag    string           // of the interface in VPP
 	Addrs  []netip.Addr     // of the pod
+	UID    string           // of the pod; empty: not known
 	MAC    net.HardwareAddr // of the pod's end
 }
 
@@ -70,9 +71,6 @@ func (c *Client) Attach(ctx context.Context, p Port) (mac net.HardwareAddr, err 
 	if err := c.Tag(ctx, uint32(index), p.Tag); err != nil {
 		return nil, err
 	}
-	if err := c.restrict(ctx, index, p); err != nil {
-		return nil, err
-	}
 	_, err = c.interfaces().SwInterfaceSetUnnumbered(ctx, &interfaces.SwInterfaceSetUnnumbered{SwIfIndex: gateway, UnnumberedSwIfIndex: index, IsAdd: true})
 	if err != nil {
 		return nil, fmt.Errorf("give interface %s the address of the gateway: %w", NameOf(p.HostIf), err)
@@ -81,6 +79,9 @@ func (c *Client) Attach(ctx context.Context, p Port) (mac net.HardwareAddr, err 
 		if err := c.route(ctx, index, a, p.MAC, true); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.restrict(ctx, index, p); err != nil {
+		return nil, err
 	}
 	n, found, err := c.Find(ctx, NameOf(p.HostIf))
 	if err != nil || !found {

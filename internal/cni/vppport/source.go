@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 
 	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/acl_types"
@@ -15,9 +14,6 @@ import (
 
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
-
-// sourceTag begins the tags of lists of sources; the name of the node's end follows.
-const sourceTag = "sluice-cni:"
 
 // linkLocal is what neighbour discovery is sent from. VPP does not forward it.
 var linkLocal = netip.MustParsePrefix("fe80::/10")
@@ -36,7 +32,7 @@ func (c *Client) restrict(ctx context.Context, index interface_types.InterfaceIn
 		rules = append(rules, sourceRule(acl_types.ACL_ACTION_API_DENY, netip.MustParsePrefix(from), nil))
 	}
 	client := acl.NewServiceClient(c.conn)
-	r, err := client.MacipACLAdd(ctx, &acl.MacipACLAdd{Tag: sourceTag + p.HostIf, R: rules})
+	r, err := client.MacipACLAdd(ctx, &acl.MacipACLAdd{Tag: vpp.SourceTag(p.HostIf, p.UID), R: rules})
 	if err == nil {
 		_, err = client.MacipACLInterfaceAddDel(ctx, &acl.MacipACLInterfaceAddDel{IsAdd: true, SwIfIndex: index, ACLIndex: r.ACLIndex})
 	}
@@ -63,7 +59,7 @@ func (c *Client) sources(ctx context.Context) (map[string][]uint32, error) {
 	}
 	out := map[string][]uint32{}
 	for _, d := range all {
-		if hostIf, ok := strings.CutPrefix(d.Tag, sourceTag); ok {
+		if hostIf, _, ok := vpp.ParseSourceTag(d.Tag); ok {
 			out[hostIf] = append(out[hostIf], d.ACLIndex)
 		}
 	}
