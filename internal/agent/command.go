@@ -47,7 +47,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	cmd.SetVersionTemplate(version.Template)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
-	cmd.AddCommand(newRun(errOut), newCheck(out), newDev(out, errOut), newCleanup(), &cobra.Command{
+	cmd.AddCommand(newRun(errOut), newCheck(out), newDev(out, errOut), newCleanup(), newInstallCNI(errOut), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: settings.NoArgs, Example: "  sluice-agent version",
 		Run: func(cmd *cobra.Command, _ []string) { cmd.Println(version.Get()) },
 	})

@@ -160,6 +160,8 @@ func (i *Installer) configure() error {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			errs = append(errs, fmt.Errorf("CNI configuration %s: %w", f, err))
+		case n.isMain():
+			return errors.Join(errs...) // it is as somebody wants it
 		case n.connects():
 			if err := i.chain(f, b, n); err != nil {
 				errs = append(errs, fmt.Errorf("CNI configuration %s: %w", f, err))

@@ -184,6 +184,80 @@ func TestInstallerChainsAndRemoveRestores(t *testing.T) {
 	}
 }
 
+// TestInstallerBringsSettingsUpToDate: the backup stays that of before the plugin came, and a program
+// that is torn is replaced.
+func TestInstallerBringsSettingsUpToDate(t *testing.T) {
+	h := newHost(t)
+	h.put("10-a.conflist", list)
+	h.must(h.installer().install())
+	path := filepath.Join(h.bin, Plugin)
+	whole, err := os.ReadFile(path)
+	h.must(err)
+	torn := slices.Clone(whole)
+	torn[len(torn)/2] ^= 1
+	h.must(os.WriteFile(path, torn, 0o755))
+	o := h.options()
+	o.Members = map[string]any{"timeout": "7s"}
+	i, err := New(t.Context(), o)
+	h.must(err)
+	h.must(i.install())
+	if got := h.get("10-a.conflist"); strings.Count(got, Plugin) != 1 || !strings.Contains(got, `"7s"`) {
+		t.Errorf("with other settings: %s", got)
+	}
+	if now, err := os.ReadFile(path); err != nil || !slices.Equal(now, whole) {
+		t.Errorf("the program is torn still: %v", err)
+	}
+	h.remove()
+	if got := h.get("10-a.conflist"); got != list {
+		t.Errorf("removed: %s", got)
+	}
+}
+
+// TestInstallerLeavesANetworkThatThePluginMakes: it installs the program, and nobody but its owner
+// changes the list.
+func TestInstallerLeavesANetworkThatThePluginMakes(t *testing.T) {
+	for file, text := range map[string]string{
+		"10-a.conflist": `{"name": "pods", "plugins": [{"type": "sluice-cni", "dataplane": "vpp", "ipam": {"type": "host-local"}}, {"type": "portmap"}]}`,
+		"10-a.conf":     `{"name": "pods", "type": "sluice-cni", "dataplane": "vpp", "ipam": {"type": "host-local"}}`,
+	} {
+		h := newHost(t)
+		h.put(file, text)
+		h.put("20-b.conflist", list) // no runtime takes it
+		h.must(h.installer().install())
+		if h.get(file) != text || h.get("20-b.conflist") != list || len(h.names(h.bin)) != 1 {
+			t.Errorf("%s is %s, among %v; programs are %v", file, h.get(file), h.names(h.conf), h.names(h.bin))
+		}
+		if done := h.remove(); h.get(file) != text || len(h.names(h.bin)) != 1 || !strings.Contains(strings.Join(done, "\n"), "left "+filepath.Join(h.conf, file)) {
+			t.Errorf("removed: %q, programs are %v", done, h.names(h.bin))
+		}
+		h.must(os.Remove(filepath.Join(h.conf, file)))
+		if h.remove(); len(h.names(h.bin)) != 0 {
+			t.Errorf("without the list there are %v", h.names(h.bin))
+		}
+	}
+}
+
+// TestInstallerTakesASinglePluginAsItIsNow has another installer write it while its list is made.
+func TestInstallerTakesASinglePluginAsItIsNow(t *testing.T) {
+	h := newHost(t)
+	h.put("10-a.conf", single)
+	h.must(h.installer().copyProgram())
+	theirs := strings.ReplaceAll(single, "1400", "1500")
+	i, steps := h.installer(), 0
+	i.step = func() {
+		if steps++; steps == 2 { // the list is there
+			h.put("10-a.conf", theirs)
+		}
+	}
+	if err := i.install(); !errors.Is(err, errChanged) || h.get("10-a.conf") != theirs {
+		t.Errorf("%v, and there is %v", err, h.names(h.conf))
+	}
+	h.must(i.install())
+	if got := h.get("10-a.conflist"); !strings.Contains(got, "1500") || !strings.Contains(got, Plugin) {
+		t.Errorf("the list is %s", got)
+	}
+}
+
 // TestInstallerLeavesAloneWhatCannotBeRead: the error names the file, and nothing changes.
 func TestInstallerLeavesAloneWhatCannotBeRead(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
@@ -363,6 +437,12 @@ func TestReplacePutsBackWhatWasWrittenMeanwhile(t *testing.T) {
 func TestInstallerIsAlone(t *testing.T) {
 	h := newHost(t)
 	h.put("10-a.conflist", list)
+	held, err := lock(h.conf)
+	h.must(err)
+	if l, err := lock(h.conf); err == nil {
+		t.Fatalf("two processes hold %s", l.Name())
+	}
+	h.must(held.Close())
 	first, second := h.installer(), h.installer()
 	stop := h.start(first)
 	eventually(t, func() error {

@@ -65,6 +65,12 @@ func (n *network) connects() bool {
 	return slices.ContainsFunc(n.plugins, func(p json.RawMessage) bool { return typeOf(p) != "loopback" && !isOurs(p) })
 }
 
+// isMain reports whether the plugin makes the interfaces of this network: somebody wrote it so.
+func (n *network) isMain() bool {
+	var members map[string]json.RawMessage
+	return isOurs(n.plugins[0]) && json.Unmarshal(n.plugins[0], &members) == nil && members["ipam"] != nil
+}
+
 // put has the plugin once, with these members, and behind others: at the place that it has there, or
 // last. It reports whether that is a change.
 func (n *network) put(entry json.RawMessage) bool {

@@ -28,14 +28,17 @@ func Remove(binDir, confDir, results string) (done []string, err error) {
 		return nil, err
 	}
 	r := &removal{}
-	if err := r.configurations(confDir); err != nil {
+	if err := r.configurations(confDir); err != nil || r.main {
 		return r.done, err // pods would not start without the program
 	}
 	return r.done, r.program(filepath.Join(binDir, Plugin), results)
 }
 
 // removal is a Remove under way.
-type removal struct{ done []string }
+type removal struct {
+	done []string
+	main bool // a configuration stays that needs the program
+}
 
 func (r *removal) note(format string, args ...any) {
 	r.done = append(r.done, fmt.Sprintf(format, args...))
@@ -68,6 +71,11 @@ func (r *removal) restore(path string) error {
 	}
 	if err != nil || !n.has() {
 		return nil // it is none of ours
+	}
+	if n.isMain() {
+		r.main = true
+		r.note("left %s: sluice-cni makes the interfaces of pods there; remove it, and run this again", path)
+		return nil
 	}
 	n.remove()
 	if len(n.plugins) == 0 {

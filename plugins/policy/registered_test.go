@@ -1,13 +1,17 @@
 package policy
 
 import (
+	"maps"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
 // TestPluginEnforcesWithRegisteredAddresses: a recommit is enough, and both pods and sets have them.
@@ -45,4 +49,39 @@ func TestPluginEnforcesWithRegisteredAddresses(t *testing.T) {
 	if got, want := r.Dump(), full.Dump(); got != want || len(r.Pods()) == 0 {
 		t.Errorf("rendered is\n%s\nwant what the state with these addresses leads to:\n%s", got, want)
 	}
+}
+
+// TestPluginLosesNoRegistration that comes while a transaction is under way: whoever has registered an
+// address prompts, and the transaction may have asked before.
+func TestPluginLosesNoRegistration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var web api.PodID
+		late := map[api.PodID][]netip.Addr{}
+		var p *Plugin
+		armed := false
+		r := renderertest.NewRecorder("one", t)
+		p = start(t, Deps{Renderers: []renderer.Renderer{r}, Registered: func() map[api.PodID][]netip.Addr {
+			asked := maps.Clone(late)
+			if armed {
+				armed = false
+				late[web] = []netip.Addr{netip.MustParseAddr("10.77.2.3")}
+				p.Prompt()
+			}
+			return asked
+		}})
+		changes := shop(t)
+		for i, d := range changes.Deltas {
+			if pod, ok := d.Value.(*model.Pod); ok && pod.NodeName == node && web.Name == "" {
+				web, pod = api.PodID{Namespace: pod.Namespace, Name: pod.Name}, proto.CloneOf(pod)
+				pod.Ips, changes.Deltas[i].Value = nil, pod
+			}
+		}
+		mustApply(t, p, changes)
+		armed = true
+		p.Prompt()
+		synctest.Wait()
+		if got := r.Pods()[web].IPs; len(got) != 1 {
+			t.Errorf("the pod has %v, want the address that was registered", got)
+		}
+	})
 }

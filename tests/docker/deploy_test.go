@@ -23,11 +23,12 @@ type manifest struct {
 	command []string // of the program; empty where it has none
 	caps    []corev1.Capability
 	root    bool
+	beside  []string // containers that run the same program beside it, as root without capabilities
 }
 
 var manifests = map[string]manifest{
 	"ksr.yaml":       {program: "sluice-ksr"},
-	"agent-vpp.yaml": {program: "sluice-agent", command: []string{"run"}},
+	"agent-vpp.yaml": {program: "sluice-agent", command: []string{"run"}, beside: []string{"cni"}},
 	"agent-xdp.yaml": {program: "sluice-agent", command: []string{"run"}, caps: []corev1.Capability{"BPF", "NET_ADMIN", "PERFMON"}, root: true},
 }
 
@@ -53,10 +54,19 @@ func checkManifest(text string, m manifest) (problems []string) {
 		problems = append(problems, checkImage(c.Image)...)
 		problems = append(problems, checkVolumes(w.Pod.Spec, c)...)
 	}
-	if len(w.Pod.Spec.Containers) != 1 {
-		return append(problems, "want one container")
-	}
 	c := w.Pod.Spec.Containers[0]
+	var beside []string
+	for _, o := range w.Pod.Spec.Containers[1:] {
+		beside = append(beside, o.Name)
+		problems = append(problems, checkCommand(m.program, o.Args)...)
+		problems = append(problems, checkRights(corev1.PodSpec{SecurityContext: w.Pod.Spec.SecurityContext}, o, manifest{root: true})...)
+		if o.Image != c.Image {
+			problems = append(problems, "container "+o.Name+" has another image")
+		}
+	}
+	if !slices.Equal(beside, m.beside) {
+		problems = append(problems, fmt.Sprintf("further containers are %v, want %v", beside, m.beside))
+	}
 	if image, _, _ := strings.Cut(c.Image, ":"); image != m.program {
 		problems = append(problems, fmt.Sprintf("runs the image %s, not %s", c.Image, m.program))
 	}

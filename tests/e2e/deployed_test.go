@@ -1,14 +1,17 @@
 package e2e
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -76,6 +79,43 @@ func TestTheProgramsOfTheManifestsServeWhatIsProbed(t *testing.T) {
 				t.Errorf("%s: %s is %s, want %d", name, path, resp.Status, want)
 			}
 		}
+	}
+}
+
+// TestTheManifestOfVPPInstallsThePlugin runs its second container: root without any capability.
+func TestTheManifestOfVPPInstallsThePlugin(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("not root")
+	}
+	f, _ := manifest(t, "agent-vpp.yaml")
+	c := f.Workload.Pod.Spec.Containers[1]
+	bin, conf := t.TempDir(), t.TempDir()
+	path := filepath.Join(conf, "10-pods.conflist")
+	if err := os.WriteFile(path, []byte(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "contiv-cni"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program("sluice-agent"), append(slices.Clone(c.Args), "--cni-bin-dir", bin, "--cni-conf-dir", conf)...)
+	var out bytes.Buffer
+	cmd.Stderr = &out
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread has no rights any more
+		started <- only(cmd, c.SecurityContext.Capabilities.Add)
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // most often it has ended
+	eventually(t, func() error {
+		b, err := os.ReadFile(path)
+		if err == nil && !(strings.Contains(string(b), `"dataplane": "vpp"`) && strings.Contains(string(b), "sluice-cni")) {
+			err = fmt.Errorf("the list is %s", b)
+		}
+		_, errBin := os.Stat(filepath.Join(bin, "sluice-cni"))
+		return errors.Join(err, errBin)
+	})
+	if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
+		t.Errorf("%v: %s", err, out.String())
 	}
 }
 

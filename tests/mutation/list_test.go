@@ -15,14 +15,14 @@ const root = "../.."
 // areas that must be there, each with some faults.
 var areas = []string{
 	"selector", "port", "cidr", "isolation", "order", "direction", "named-port", "set", "incremental",
-	"combine", "install", "conversion", "dataplane", "oracle", "tier", "session", "xdp", "kernel", "state", "endpoints",
+	"combine", "install", "conversion", "dataplane", "oracle", "tier", "session", "xdp", "kernel", "state", "endpoints", "cni",
 }
 
 // rooms that must have faults.
 var rooms = []string{
 	"plugins/ksr", "plugins/policy/cache", "plugins/policy/processor", "plugins/policy/configurator",
 	"renderer/cache", "renderer/acl", "renderer/session", "renderer/xdp", "renderer/xdp/bpf", "renderer/xdp/compile", "internal/vswitch", "internal/oracle",
-	"plugins/follow", "plugins/datasync", "plugins/keep", "internal/kvstore", "internal/reflector", "endpoints",
+	"plugins/follow", "plugins/datasync", "plugins/keep", "internal/kvstore", "internal/reflector", "endpoints", "internal/cniinstall",
 }
 
 func loaded(t *testing.T) []Fault {

@@ -85,6 +85,25 @@ func TestCacheRegisteredAddressOfAnotherPodIsNotUsed(t *testing.T) {
 	}
 }
 
+func TestCacheRegisteredAddressesAreBounded(t *testing.T) {
+	c, d := New(), &diary{}
+	id, a := api.PodID{Namespace: "ns", Name: "a"}, netip.MustParseAddr("10.0.0.1")
+	var all []netip.Addr
+	for range model.MaxAddresses + 1 {
+		all = append(all, a)
+		a = a.Next()
+	}
+	c.Register("", map[api.PodID][]netip.Addr{id: all})
+	found := c.Update(changes(podIn("a", "")), d)
+	if got := strings.Join(ipsOf(c), " "); got != "a[]" || len(found) != 1 || !strings.Contains(found[0].Reason, fmt.Sprintf("the limit is %d", model.MaxAddresses)) {
+		t.Errorf("pods have %s, problems %v", got, found)
+	}
+	c.Register("", map[api.PodID][]netip.Addr{id: all[1:]})
+	if c.Update(model.Changes{}, d); len(c.Pods()[0].IPs) != model.MaxAddresses {
+		t.Errorf("a pod has %d addresses", len(c.Pods()[0].IPs))
+	}
+}
+
 // TestCacheRegisteredAddressesHaveNoHistory compares with what the state and the registrations mean,
 // whatever came before.
 func TestCacheRegisteredAddressesHaveNoHistory(t *testing.T) {
