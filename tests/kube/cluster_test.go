@@ -10,7 +10,7 @@ import (
 
 // running is the cluster of the tests: up started it, and SLUICE_KUBE names its folder. They leave it as
 // it was.
-func running(t *testing.T) *lab {
+func running(t testing.TB) *lab {
 	t.Helper()
 	l := &lab{dir: os.Getenv("SLUICE_KUBE")}
 	if l.dir == "" {
@@ -25,11 +25,11 @@ func running(t *testing.T) *lab {
 // space is a namespace of the cluster, which is gone with the test.
 type space struct {
 	*lab
-	t    *testing.T
+	t    testing.TB
 	name string
 }
 
-func newSpace(t *testing.T, name string) space {
+func newSpace(t testing.TB, name string) space {
 	t.Helper()
 	s := space{running(t), t, name}
 	s.must(s.kube("", "create", "namespace", name))
