@@ -306,7 +306,7 @@ func (k *Kernel) Detach(id uint32) error {
 		}
 		delete(k.links, id)
 	}
-	k.setGateway(id, 0)
+	k.setGateway(id, bpf.SluiceGateway{})
 	return k.unname(id)
 }
 

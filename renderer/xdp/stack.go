@@ -182,29 +182,39 @@ func (k *Kernel) auditStack(drift map[string]uint64) error {
 	return k.attachStack(k.force.coll.Programs)
 }
 
-// reach notes which hardware address of the node an interface reaches: that of its bridge, or its own. While
-// it is not known, what the pod sends is judged as it is addressed.
+// reach notes which hardware address of the node an interface reaches: that of its bridge, or its own; and by
+// which interface what its pod sends there comes to the stack. While it is not known, what the pod sends is
+// judged as it is addressed.
 func (k *Kernel) reach(id uint32) {
-	var address uint64
+	var g bpf.SluiceGateway
 	if l, err := netlink.LinkByIndex(int(id)); err == nil {
-		if master := l.Attrs().MasterIndex; master != 0 {
-			l, err = netlink.LinkByIndex(master)
-		}
-		if err == nil && len(l.Attrs().HardwareAddr) == 6 {
-			for i, b := range l.Attrs().HardwareAddr {
-				address |= uint64(b) << (8 * i)
+		by := l
+		for range 3 { // its bridge, and a VRF
+			above, err := netlink.LinkByIndex(by.Attrs().MasterIndex)
+			if by.Attrs().MasterIndex == 0 || err != nil {
+				break
 			}
-			address |= uint64(id/places) << 48
+			if by = above; above.Type() == "bridge" {
+				l = above
+			}
 		}
+		if len(l.Attrs().HardwareAddr) == 6 {
+			for i, b := range l.Attrs().HardwareAddr {
+				g.Address |= uint64(b) << (8 * i)
+			}
+			g.Address |= uint64(id/places) << 48
+		}
+		g.ArrivesBy = uint32(by.Attrs().Index)
 	}
-	k.setGateway(id, address)
+	k.setGateway(id, g)
 }
 
-// setGateway notes an address for an interface, or, with zero, that none is known. Of two interfaces that share
-// a place the last counts.
-func (k *Kernel) setGateway(id uint32, address uint64) {
-	place := (*uint64)(unsafe.Pointer(&k.reached[8*uint64(id%places)]))
-	if address != 0 || atomic.LoadUint64(place)>>48 == uint64(id/places) {
-		atomic.StoreUint64(place, address)
+// setGateway notes what an interface reaches, or, with the zero value, that it is not known. Of two interfaces
+// that share a place the last counts.
+func (k *Kernel) setGateway(id uint32, g bpf.SluiceGateway) {
+	place := (*bpf.SluiceGateway)(unsafe.Pointer(&k.reached[int(unsafe.Sizeof(g))*int(id%places)]))
+	if g.Address != 0 || atomic.LoadUint64(&place.Address)>>48 == uint64(id/places) {
+		atomic.StoreUint32(&place.ArrivesBy, g.ArrivesBy)
+		atomic.StoreUint64(&place.Address, g.Address)
 	}
 }

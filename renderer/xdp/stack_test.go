@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -12,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -202,6 +206,68 @@ func TestAPacketFromOutsideIsNoEvidence(t *testing.T) {
 	w.send(outside, gateway, xdp.Frame(forged, true))
 	if heard() {
 		t.Error("a pod that nobody may send to got an answer to what it never sent")
+	}
+}
+
+// tagged has an interface of a namespace send all its packets with a tag, as a node does that is a container:
+// the tag goes with the packet.
+func (w *wired) tagged(ns netns.NsHandle, name string, tag uint16) {
+	w.T.Helper()
+	const tcIndex, next = 44, -1 // struct __sk_buff, TCX_NEXT of include/uapi/linux/bpf.h
+	w.Must(wires.Inside(ns, func() error {
+		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, Instructions: asm.Instructions{
+			asm.Mov.Imm(asm.R2, int32(tag)), asm.StoreMem(asm.R1, tcIndex, asm.R2, asm.Word), asm.Mov.Imm(asm.R0, next), asm.Return(),
+		}})
+		if err != nil {
+			return err
+		}
+		l, err := netlink.LinkByName(name)
+		if err != nil {
+			return errors.Join(err, p.Close())
+		}
+		at, err := link.AttachTCX(link.TCXOptions{Interface: l.Attrs().Index, Program: p, Attach: ebpf.AttachTCXEgress})
+		if err != nil {
+			return errors.Join(err, p.Close())
+		}
+		w.T.Cleanup(func() { _ = errors.Join(at.Close(), p.Close()) }) // the namespace ends
+		return nil
+	}))
+}
+
+// TestTagsOfOtherNodesMeanNothing has somebody outside send packets with every kind of tag of this node's pods: they
+// pass where policy permits them, and nowhere else, whoever they say sent them.
+func TestTagsOfOtherNodesMeanNothing(t *testing.T) {
+	t.Parallel()
+	const later, judged = 1 << 15, 1 << 14
+	for _, kind := range []uint16{later, judged} {
+		w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "c", "outside")
+		outside, gateway := w.Pods["outside"], w.mac(w.Node, "h-outside")
+		w.Serve("a", 80)
+		from := w.rules("outside", api.TCP, api.Port(80))
+		w.tagged(outside.NS, "eth0", kind|uint16(w.Pods["a"].Index))
+		outsiders := map[string]*wires.Host{"outside": outside}
+		reaches := func(want bool, what string) {
+			w.T.Helper()
+			maps.Copy(w.Pods, outsiders)
+			w.Can(want, fmt.Sprintf("tag %#x: %s", kind, what), "outside", "a", "tcp", 4, 80)
+			delete(w.Pods, "outside") // nobody knows whose interface that is
+		}
+		delete(w.Pods, "outside")
+		w.apply(map[string]policy{"a": {toPod: from, fromPod: closed}})
+		reaches(true, "it is permitted")
+		w.apply(map[string]policy{"a": {toPod: closed}})
+		reaches(false, "it is not, and is not the pod itself")
+		// A packet as of a, which must not open a way back to it.
+		heard := w.hears("a", 9000, func() {
+			w.apply(nil)
+			w.says("c", netip.AddrPortFrom(w.Pods["a"].V4, 9000))
+		})
+		forged := api.Flow{Src: w.Pods["a"].V4, Dst: outside.V4, Protocol: api.UDP, SrcPort: 9000, DstPort: 4000}
+		w.send(outside, gateway, xdp.Frame(forged, false))
+		w.send(outside, gateway, xdp.Frame(forged, true))
+		if heard() {
+			t.Errorf("tag %#x: a pod that nobody may send to got an answer to what it never sent", kind)
+		}
 	}
 }
 

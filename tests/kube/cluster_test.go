@@ -156,6 +156,11 @@ spec:
 ---
 apiVersion: v1
 kind: Service
+metadata: {name: pinned}
+spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {pinned: "true"}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
 metadata: {name: free}
 spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {app: stranger}, ports: [{port: 80, targetPort: 8080}]}
 `
@@ -164,10 +169,11 @@ spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {app: stranger
 // are in deploy/.
 func TestClusterEnforcesByWhoSends(t *testing.T) {
 	s := newSpace(t, "who-sends")
-	s.apply(shop + server("server", "server", 1) + server("other", "server", 2) + server("friend", "friend", 1) + server("stranger", "stranger", 1) + server("far", "stranger", 2) +
+	pinned := strings.ReplaceAll(server("server", "server", 1), "labels: {", `labels: {pinned: "true", `)
+	s.apply(shop + pinned + server("other", "server", 2) + server("friend", "friend", 1) + server("stranger", "stranger", 1) + server("far", "stranger", 2) +
 		server("barred", "barred", 1))
 	s.must(s.kube("", "-n", s.name, "wait", "--for=condition=Ready", "pods", "--all", "--timeout", patience.String()))
-	port, freePort := s.get("service/server", ".spec.ports[0].nodePort"), s.get("service/free", ".spec.ports[0].nodePort")
+	port, freePort := s.get("service/pinned", ".spec.ports[0].nodePort"), s.get("service/free", ".spec.ports[0].nodePort")
 	for i, f := range families[s.Family] {
 		s.askByWhoSends(i, f, port, freePort)
 	}

@@ -137,7 +137,7 @@ func TestClusterServesEveryKindOfService(t *testing.T) {
 		{nodeName(2), nodePort("local", 1), false},
 		{"stranger", nodePort("local", 1), false},
 		{"friend", nodePort("local", 1), true},
-		{"far", nodePort("cluster", 2), true},
+		{"far", nodePort("cluster", 2), false}, // its node has the endpoint's node believe that the node sends
 		{"friend", at(externalIP, "80"), true},
 		{"stranger", at(externalIP, "80"), false},
 		{"runner", ip("hosted"), true},
@@ -146,7 +146,8 @@ func TestClusterServesEveryKindOfService(t *testing.T) {
 		{"silent", ip("hosted"), false},
 		{"stranger", ip("hosted"), true},
 		{control, at(f.nodeIP(2), hostPort), true},
-		{"friend", at(f.nodeIP(2), hostPort), true},
+		{"far", at(f.nodeIP(2), hostPort), true},
+		{"friend", at(f.nodeIP(2), hostPort), false}, // to its own node that is a node, which it may not send to
 		{"stranger", at(f.nodeIP(2), hostPort), false},
 		{"runner", at(f.nodeIP(2), hostPort), false}, // behind the port is a pod, and no node
 		{"silent", at(f.nodeIP(2), hostPort), false},
@@ -209,7 +210,7 @@ func TestClusterServesDNSOfTheNode(t *testing.T) {
 	if s.Family == "ipv6" {
 		local = "fd00:20::10"
 	}
-	s.must(s.run(nodeName(1), "", "ip", "link", "add", "nodelocaldns", "type", "dummy"))
+	s.must(s.run(nodeName(1), "", "ip", "link", "add", "nodelocaldns", "type", "bridge"))
 	t.Cleanup(func() { s.must(s.run(nodeName(1), "", "ip", "link", "del", "nodelocaldns")) })
 	s.must(s.run(nodeName(1), "", "ip", "addr", "add", local, "dev", "nodelocaldns"))
 	s.must(s.run(nodeName(1), "", "ip", "link", "set", "nodelocaldns", "up"))

@@ -29,6 +29,8 @@ const (
 	ReasonBytes = 8 * 8 // of reasons, for a processor
 	EndsBytes   = 8 << 14
 	LatelyBytes = 16 << 16
+
+	GatewaysBytes = int(unsafe.Sizeof(SluiceGateway{})) << 14
 )
 
 // Sizes say how much there is of what has no fixed size.
@@ -44,7 +46,7 @@ type Sizes struct {
 func (s Sizes) Apply(spec *ebpf.CollectionSpec) error {
 	for name, bytes := range map[string]int{
 		SluiceMapMem: s.Lines * LineBytes, SluiceMapFlows: s.Buckets * BucketBytes, SluiceMapHits: s.CPUs * s.Slots * HitBytes,
-		SluiceMapReasons: s.CPUs * ReasonBytes, SluiceMapEnds: EndsBytes, SluiceMapGateways: EndsBytes, SluiceMapLately: LatelyBytes,
+		SluiceMapReasons: s.CPUs * ReasonBytes, SluiceMapEnds: EndsBytes, SluiceMapGateways: GatewaysBytes, SluiceMapLately: LatelyBytes,
 	} {
 		m := spec.Maps[name]
 		m.ValueSize, m.Value = uint32(bytes), nil // whose type has another size

@@ -48,6 +48,13 @@ type SluiceEvent struct {
 	Zero       uint32
 }
 
+type SluiceGateway struct {
+	_         structs.HostLayout
+	Address   uint64
+	ArrivesBy uint32
+	Zero      uint32
+}
+
 type SluiceHistory struct {
 	_          structs.HostLayout
 	Seed       uint64

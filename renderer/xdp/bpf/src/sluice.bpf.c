@@ -383,7 +383,7 @@ inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const in
 	if (unlikely(!line))
 		return settle(id, &p, conf & CONF_CLOSED ? IS_UNKNOWN : PERMITTED, does) ? TC_NEXT : TC_SHOT;
 	int parsed = PARSED, reason = -1, later = how == AT_POD && for_node(id, data, end);
-	p.hairpin = to_pod && (skb->ingress_ifindex == id || is_of(skb->tc_index, id));
+	p.hairpin = to_pod && (skb->ingress_ifindex == id || is_of(tag_if_ours(skb->tc_index, skb->ingress_ifindex), id));
 	p.elsewhere = to_pod && skb->ingress_ifindex;
 	if (likely(fast(&p, data, end, to_pod))) {
 		if (to_pod && does == ENFORCE)

@@ -8,8 +8,13 @@ volatile const __u32 behind = 0; /* what goes to the node is judged in its stack
 volatile const __u32 tags = 0;   /* from_pod notes in packets that it checked them */
 
 /* gateways has by the low bits of its number which hardware address of the node an interface reaches: that of
- * its bridge, or its own. The highest 16 bits are those of its number. */
-IN_PLACE(__u64, gateways);
+ * its bridge, or its own; the highest 16 bits are those of its number. And by which interface what the pod
+ * sends there comes to the stack: its own, its bridge, or their VRF. */
+struct gateway {
+	__u64 address;
+	__u32 arrives_by, zero;
+};
+IN_PLACE(struct gateway, gateways);
 
 /* for_node says whether a frame of an endpoint is to be judged in the stack. Others do not come there: a
  * bridge switches them. */
@@ -19,7 +24,7 @@ inline_always int for_node(__u32 id, void *data, void *end)
 	if (!behind || conf & CONF_SPOOF || data + sizeof(struct ethernet) > end)
 		return 0;
 	__u64 address = (__u64)to[0] | (__u64)to[1] << 16 | (__u64)to[2] << 32;
-	return *AT(gateways, id & (ENDS - 1)) == (address | (__u64)(id / ENDS) << 48) && address;
+	return AT(gateways, id & (ENDS - 1))->address == (address | (__u64)(id / ENDS) << 48) && address;
 }
 
 /* A tag is in a packet (tc_index) that comes from a pod, and says from which interface, by the low bits of its
@@ -29,6 +34,13 @@ inline_always int for_node(__u32 id, void *data, void *end)
 
 inline_always __u16 tag_of(__u32 id, int later) { return (later ? TAG_LATER : TAG_JUDGED) | (id & (ENDS - 1)); }
 inline_always int is_of(__u32 tag, __u32 id) { return tag & (TAG_LATER | TAG_JUDGED) && !((tag ^ id) & (ENDS - 1)); }
+
+/* tag_if_ours returns a tag that a program of this node wrote: the packet came by the interface that goes with it.
+ * Tags cross from one network namespace to another, as from a node that is a container to the next one. */
+inline_always __u32 tag_if_ours(__u32 tag, __u32 by)
+{
+	return tag & (TAG_LATER | TAG_JUDGED) && by && AT(gateways, tag & (ENDS - 1))->arrives_by == by ? tag : 0;
+}
 
 /* passes says for most packets that they are from their pod, and hands_on what becomes of others that are not
  * judged yet. */
@@ -153,6 +165,7 @@ inline_always int in_stack(struct bpf_nf_ctx *ctx, const int v6)
 	__u32 tag = *(__u16 *)(skb + skb_tag), by = *(__u32 *)(skb + skb_interface);
 	if (!by)
 		return NF_ACCEPT; /* made here */
+	tag = tag_if_ours(tag, by);
 	__u64 connection = skb_connection ? *(__u64 *)(skb + skb_connection) : 0;
 	if (tag & TAG_JUDGED && !translated(connection))
 		return NF_ACCEPT;
