@@ -55,7 +55,7 @@ func (s space) get(what, field string) string {
 	return s.must(s.kube("", "-n", s.name, "get", what, "-o", "jsonpath={"+field+"}"))
 }
 
-// server returns a pod that answers, and is probed all the time.
+// server returns a pod that answers, and is probed all the time. Its probes have time: machines may be busy.
 func server(name, app string, node int) string {
 	return fmt.Sprintf(`---
 apiVersion: v1
@@ -68,8 +68,8 @@ spec:
   - name: c
     image: %s
     args: [netexec, --http-port=8080]
-    readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}
-    livenessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, failureThreshold: 3}
+    readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, timeoutSeconds: 20}
+    livenessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, timeoutSeconds: 20}
 `, name, app, nodeName(node), agnhostImage)
 }
 

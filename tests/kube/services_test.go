@@ -123,7 +123,7 @@ func TestClusterServesEveryKindOfService(t *testing.T) {
 		want     bool
 	}{
 		{"alone", ip("alone"), true}, // itself, by its service, though it may send nothing
-		{"alone", ip("sticky"), false},
+		{"alone", at(s.get("pod/ported", ".status.podIP"), httpPort), false},
 		{"friend", ip("alone"), true},
 		{"friend", ip("sticky"), true},
 		{"stranger", ip("sticky"), false},
@@ -218,7 +218,7 @@ func TestClusterServesDNSOfTheNode(t *testing.T) {
 	s.ready()
 	for _, pod := range []string{"silent", "stranger"} {
 		if err := await(pod+" and the resolver of its node", func() error {
-			_, err := ask(s.network(pod), "udp", net.JoinHostPort(local, "18081"), permittedWait)
+			_, err := ask(s.network(pod), "tcp", net.JoinHostPort(local, "18080"), permittedWait)
 			return err
 		}); err != nil {
 			t.Error(err)
