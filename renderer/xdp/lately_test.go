@@ -109,11 +109,16 @@ func TestManyFlowsAreNotLookedFor(t *testing.T) {
 	if !l.notices(few) {
 		t.Error("one flow is many")
 	}
-	for i := range many {
-		l.want(true, "a flow goes on", compile.FromPod, flags(xdp.Frame(nthFlow(i), false), ack))
-	}
-	if !l.isNotLookedFor(few) {
-		t.Error("many flows are looked for")
+	for began := time.Now(); ; { // on a busy machine they are not many in a second
+		for i := range many {
+			l.want(true, "a flow goes on", compile.FromPod, flags(xdp.Frame(nthFlow(i), false), ack))
+		}
+		if l.isNotLookedFor(few) {
+			break
+		}
+		if time.Since(began) > wires.Patience {
+			t.Fatal("many flows are looked for")
+		}
 	}
 	l.ages(time.Second)
 	l.goesOn(few)

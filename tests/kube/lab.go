@@ -208,25 +208,41 @@ func (l *lab) status(w io.Writer) error {
 	return err
 }
 
+// stop stops a machine, and waits until nothing of it runs.
+func (l *lab) stop(machine string) error {
+	if pid := l.pid(machine); pid != 0 {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			return fmt.Errorf("stop %s: %w", machine, err)
+		}
+	}
+	if err := await("the end of "+machine, func() error {
+		if l.pid(machine) != 0 {
+			return errors.New("it still runs")
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return removeGroups(l.group(machine))
+}
+
+// restart turns a node off and on.
+func (l *lab) restart(machine string) error {
+	for n := 1; n <= l.Nodes; n++ {
+		if nodeName(n) == machine {
+			if err := l.stop(machine); err != nil {
+				return err
+			}
+			return errors.Join(l.startNode(n), l.fill(n))
+		}
+	}
+	return fmt.Errorf("%q is no node of this cluster: %s", machine, strings.Join(l.machines()[1:], ", "))
+}
+
 // down stops all machines and removes everything.
 func (l *lab) down() error {
 	for _, m := range l.machines() {
-		if pid := l.pid(m); pid != 0 {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-				return fmt.Errorf("stop %s: %w", m, err)
-			}
-		}
-	}
-	for _, m := range l.machines() {
-		if err := await("the end of "+m, func() error {
-			if l.pid(m) != 0 {
-				return errors.New("it still runs")
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
-		if err := removeGroups(l.group(m)); err != nil {
+		if err := l.stop(m); err != nil {
 			return err
 		}
 	}

@@ -73,6 +73,10 @@ func command() *cobra.Command {
 			RunE: func(*cobra.Command, []string) error { return l.down() },
 		},
 		&cobra.Command{
+			Use: "restart NODE", Short: "Turn a node off and on: its processes, /run and interfaces are gone, its files stay", Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, args []string) error { return l.restart(args[0]) },
+		},
+		&cobra.Command{
 			Use: "status", Short: "Show which programs run", Args: cobra.NoArgs,
 			RunE: func(c *cobra.Command, _ []string) error { return l.status(c.OutOrStdout()) },
 		},
