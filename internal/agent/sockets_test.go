@@ -91,6 +91,12 @@ func TestSocketAnswersOnlyItsUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	folder, err := os.Open(filepath.Dir(socket)) // folders above may be private
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = folder.Close() }()
+	at := fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), filepath.Base(socket))
 	for _, tc := range []struct {
 		name     string
 		uid, gid int
@@ -111,11 +117,23 @@ func TestSocketAnswersOnlyItsUsers(t *testing.T) {
 		{"a member", stranger, strange, nil, "GET /nothing", 404, "not found"},
 	} {
 		method, path, _ := strings.Cut(tc.request, " ")
-		status, text := asUser(t, socket, tc.uid, tc.gid, tc.groups, method, path)
+		status, text := asUser(t, at, tc.uid, tc.gid, tc.groups, method, path)
 		if status != tc.status || !strings.Contains(text, tc.text) {
 			t.Errorf("%s, %s: %d %q, want %d %q", tc.name, tc.request, status, text, tc.status, tc.text)
 		}
 	}
+}
+
+// publicFolder returns a folder that everybody can get to: what is in a private one is safe whatever
+// its mode is.
+func publicFolder(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("/tmp", "sl") //nolint:usetesting // the folders of tests are private
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) }) // what is left is in the temporary directory
+	return folder
 }
 
 // TestSocketOfSquattersIsRefused: somebody else may have made the folder, or may replace the socket.
@@ -123,18 +141,21 @@ func TestSocketOfSquattersIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make what belongs to others")
 	}
-	folder := filepath.Dir(socketPath(t))
-	for want, prepare := range map[string]func() error{
-		"belongs to user 54321":              func() error { return os.Chown(folder, stranger, -1) },
-		"mode 0777: others may write there":  func() error { return errors.Join(os.Chown(folder, 0, -1), os.Chmod(folder, 0o777)) },
-		"mode 01777: others may write there": func() error { return os.Chmod(folder, 0o777|os.ModeSticky) },
+	folder := publicFolder(t)
+	for _, tc := range []struct {
+		owner int
+		mode  os.FileMode
+		want  string
+	}{
+		{stranger, 0o755, "belongs to user 54321"},
+		{0, 0o777, "mode 0777: others may write there"},
+		{0, 0o777 | os.ModeSticky, "mode 0777: others may write there"},
 	} {
-		want = strings.Replace(want, "01777", "0777", 1)
-		if err := prepare(); err != nil {
+		if err := errors.Join(os.Chown(folder, tc.owner, -1), os.Chmod(folder, tc.mode)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := listenUnix(t.Context(), filepath.Join(folder, "s"), noGroup); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), placeRemedy) {
-			t.Errorf("%v, want %q", err, want)
+		if _, err := listenUnix(t.Context(), filepath.Join(folder, "s"), noGroup); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), placeRemedy) {
+			t.Errorf("%v, want %q", err, tc.want)
 		}
 	}
 	if err := errors.Join(os.Chmod(folder, 0o755), os.WriteFile(filepath.Join(folder, "else"), nil, 0o600), os.Symlink("else", filepath.Join(folder, "s"))); err != nil {
@@ -172,7 +193,7 @@ func TestStateOfOthersIsNotBelieved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make what belongs to others")
 	}
-	folder := filepath.Dir(socketPath(t))
+	folder := publicFolder(t)
 	if err := os.Chmod(folder, 0o777); err != nil {
 		t.Fatal(err)
 	}

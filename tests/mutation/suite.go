@@ -55,6 +55,8 @@ var harness = []Suite{
 	{Folder: "internal/agent", Only: "state"},
 	{Folder: "internal/serve", Only: "surfaces"},
 	{Folder: "internal/preflight", Only: "surfaces"},
+	{Folder: "internal/term", Only: "surfaces"},
+	{Folder: "internal/cli", Only: "surfaces"},
 	{Folder: "tests/scenarios", Kernel: true},
 	{Folder: "renderer/xdp", Kernel: true, Long: "Heap|Changes|Mode|Interface|Filters|Grows|Settings|Pairs?|Restarts|AnotherVersion"},
 }
