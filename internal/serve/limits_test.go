@@ -104,8 +104,13 @@ func TestServerCutsWhoIsSlow(t *testing.T) {
 		}
 	}
 	c := send(dial(t, with(func(l *limits) { l.body = short })), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n123")
-	if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("reading a body that does not come ends with %v", err)
+	select {
+	case err := <-read:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("reading a body that does not come ends with %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("a body that does not come is waited for")
 	}
 	ended(t, c)
 	if got := ended(t, send(dial(t, with(func(l *limits) { l.idle = short })), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")); !strings.HasSuffix(got, "ok\n") {
@@ -143,8 +148,13 @@ func TestServerCutsWhoDoesNotReadTheAnswer(t *testing.T) {
 		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-result; !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("writing to who does not read ends with %v", err)
+		select {
+		case err := <-result:
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("writing to who does not read ends with %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("who does not read is waited for")
 		}
 	}
 }
