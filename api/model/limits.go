@@ -94,6 +94,26 @@ const maxKeyText = 1024
 
 func unprintable(r rune) bool { return !strconv.IsPrint(r) }
 
+// Printable returns a text of others for a line that people read: what moves the cursor of a terminal,
+// begins another line or turns the direction of writing is written as in a Go string.
+func Printable(s string) string {
+	if utf8.ValidString(s) && strings.IndexFunc(s, unprintable) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if part := s[:n]; r == utf8.RuneError && n == 1 || unprintable(r) {
+			quoted := strconv.Quote(part)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteString(part)
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
 // Families counts the combinations of a peer with the name of a port in an egress
 // rule. A rule without peers has one peer: any.
 func (r *NetworkPolicy_Rule) Families() int {

@@ -210,5 +210,5 @@ func (a *Agent) state(ctx context.Context) (clusterState, error) {
 	if err != nil {
 		return clusterState{}, fmt.Errorf("read the state: %w", err)
 	}
-	return decodeState(a.cfg.EtcdPrefix, entries), nil
+	return decodeState(a.cfg.EtcdPrefix, entries, a.watcher.InForce), nil
 }

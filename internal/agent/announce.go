@@ -3,10 +3,13 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/version"
@@ -70,16 +73,16 @@ func (a *Agent) nodes(ctx context.Context, f filter) ([]view.NodeEnforcement, er
 	if err != nil {
 		return nil, err
 	}
-	entries, _, err := a.store.List(ctx, model.StatusRoot(a.cfg.EtcdPrefix))
+	entries, revision, err := a.store.List(ctx, model.StatusRoot(a.cfg.EtcdPrefix))
 	if err != nil {
 		return nil, fmt.Errorf("read the status of nodes: %w", err)
 	}
 	out := []view.NodeEnforcement{}
 	for _, e := range entries {
 		v := view.NodeEnforcement{Wanted: wanted}
-		if err := json.Unmarshal(e.Value, &v.NodeStatus); err != nil {
-			v.Node = strings.TrimPrefix(e.Key, model.StatusRoot(a.cfg.EtcdPrefix))
-			v.Enforced, v.Why = view.EnforcedPending, "the status of the node cannot be read: "+err.Error()
+		node := strings.TrimPrefix(e.Key, model.StatusRoot(a.cfg.EtcdPrefix))
+		if v.NodeStatus, err = reported(node, e.Value, revision, time.Now()); err != nil {
+			v.Enforced, v.Why = view.EnforcedUnknown, "its report is invalid: "+err.Error()
 		} else {
 			v.Enforced, v.Why = enforcedThere(v.NodeStatus, wanted, f)
 		}
@@ -96,6 +99,32 @@ func (a *Agent) nodes(ctx context.Context, f filter) ([]view.NodeEnforcement, er
 	}
 	slices.SortFunc(out, func(a, b view.NodeEnforcement) int { return strings.Compare(a.Node, b.Node) })
 	return out, nil
+}
+
+// clockSkew is how far the clock of a node may be ahead.
+const clockSkew = time.Minute
+
+// reported reads what a node reports. Whose report it is the key decides, which the store lets only
+// that node write. Of a report that cannot be true nothing is believed.
+func reported(node string, value []byte, revision int64, now time.Time) (view.NodeStatus, error) {
+	var s view.NodeStatus
+	err := json.Unmarshal(value, &s)
+	switch {
+	case err != nil:
+	case len(validation.IsDNS1123Subdomain(node)) > 0:
+		err = errors.New("no node can have this name")
+	case s.Node != node:
+		err = fmt.Errorf("it names node %s", model.Quoted(s.Node))
+	case s.Revision < 0 || s.Revision > revision:
+		err = fmt.Errorf("it is at revision %d, and etcd at %d", s.Revision, revision)
+	case s.Time.After(now.Add(clockSkew)):
+		err = fmt.Errorf("it is of %s, and it is %s", s.Time.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case s.More < 0:
+		err = fmt.Errorf("it has %d further policies", s.More)
+	default:
+		return s, nil
+	}
+	return view.NodeStatus{Node: node}, err
 }
 
 // missing returns the nodes of the cluster that are none of those that report.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,4 +77,61 @@ func TestADeletionIsToBeEnforcedByAllNodes(t *testing.T) {
 	a.nodesAre(t, "node-1 yes", "node-2 pending")
 	a.tells(t, view.NodeStatus{Node: "node-2", Following: true, Revision: a.node.Plugin.Status().Revision})
 	a.nodesAre(t, "node-1 yes", "node-2 yes")
+}
+
+// TestReportsAreBelievedUnderTheirOwnKeyOnly: etcd lets a node write its own key, and what is in a
+// report is what anybody may have written there.
+func TestReportsAreBelievedUnderTheirOwnKeyOnly(t *testing.T) {
+	a := telling(t)
+	a.nodesAre(t, "node-1 yes")
+	now := time.Now().UTC()
+	good := a.node.Plugin.Status().Revision
+	write := func(node string, value []byte) {
+		t.Helper()
+		if err := a.store.Write(t.Context(), []model.Entry{{Key: model.StatusRoot(a.cfg.EtcdPrefix) + node, Value: value}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		key    string
+		status view.NodeStatus
+		want   string
+	}{
+		{"node-2", view.NodeStatus{Node: "node-2", Revision: good, Time: now}, ""},
+		{"node-2", view.NodeStatus{Node: "node-2", Revision: good, Time: now.Add(30 * time.Second)}, ""}, // clocks differ
+		{"node-2", view.NodeStatus{Node: "node-1", Revision: good, Time: now}, "its report is invalid: it names node \"node-1\""},
+		{"node-2", view.NodeStatus{Revision: good, Time: now}, "its report is invalid: it names node \"\""},
+		{"node-2", view.NodeStatus{Node: "node-2\x1b[2J\n", Revision: good, Time: now}, `its report is invalid: it names node "node-2\x1b[2J\n"`},
+		{"node-2", view.NodeStatus{Node: "node-2", Revision: 1 << 60, Time: now}, "its report is invalid: it is at revision 1152921504606846976, and etcd at "},
+		{"node-2", view.NodeStatus{Node: "node-2", Revision: -1, Time: now}, "its report is invalid: it is at revision -1"},
+		{"node-2", view.NodeStatus{Node: "node-2", Revision: good, Time: now.AddDate(70, 0, 0)}, "its report is invalid: it is of "},
+		{"node-2", view.NodeStatus{Node: "node-2", Revision: good, Time: now, More: -1}, "its report is invalid: it has -1"},
+		{"node-2/", view.NodeStatus{Node: "node-2/", Revision: good, Time: now}, "its report is invalid: no node can have this name"},
+	} {
+		text, err := json.Marshal(tc.status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(tc.key, text)
+		a.reportIs(t, tc.key, tc.want)
+	}
+	write("node-2", []byte(`{"node":"node-2","revision":1e400}`))
+	a.reportIs(t, "node-2", "its report is invalid: json: ")
+	a.nodesAre(t, "node-1 yes", "node-2 unknown", "node-2/ unknown")
+}
+
+// reportIs checks what is said of a node's report: nothing when it is believed.
+func (a *Agent) reportIs(t *testing.T, node, want string) {
+	t.Helper()
+	for _, n := range get[[]view.NodeEnforcement](t, a, "GET", "/v1/nodes", "") {
+		if n.Node != node {
+			continue
+		}
+		invalid := strings.HasPrefix(n.Why, "its report is invalid: ")
+		if invalid != (want != "") || !strings.HasPrefix(n.Why, want) || invalid && (n.Enforced != view.EnforcedUnknown || !n.Time.IsZero() || n.Revision != 0) {
+			t.Errorf("of %q it says %+v, want %q", node, n, want)
+		}
+		return
+	}
+	t.Errorf("node %q is not there", node)
 }

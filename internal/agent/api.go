@@ -6,15 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/serve"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/renderer"
@@ -27,46 +26,60 @@ var errMore = errors.New("something follows the JSON value")
 // serve serves the debug API and, when asked to, metrics and health over TCP,
 // until ctx ends.
 func (a *Agent) serve(ctx context.Context) error {
-	l, err := listenUnix(ctx, a.cfg.APISocket)
+	group, err := a.cfg.apiGroup()
+	if err != nil {
+		return err
+	}
+	l, err := listenUnix(ctx, a.cfg.APISocket, group)
 	if err != nil {
 		return fmt.Errorf("--api-socket: %w", err)
 	}
 	g, serving := errgroup.WithContext(ctx)
 	if a.cfg.MetricsAddress != "" {
-		var lc net.ListenConfig
-		tcp, err := lc.Listen(ctx, "tcp", a.cfg.MetricsAddress)
+		tcp, err := serve.Listen(ctx, a.cfg.MetricsAddress)
 		if err != nil {
 			return errors.Join(fmt.Errorf("--metrics-address: %w", err), l.Close())
 		}
 		a.log.Info("metrics and health are served", "address", tcp.Addr().String())
-		g.Go(func() error { return a.server(a.publicAPI()).Serve(serving, tcp) })
+		g.Go(func() error { return a.server(a.publicAPI().mux()).Serve(serving, tcp) })
 	}
-	g.Go(func() error { return a.server(a.debugAPI()).Serve(serving, l) })
+	local := a.server(a.localAPI(group))
+	local.Answer = localAnswer
+	g.Go(func() error { return local.Serve(serving, l) })
 	return g.Wait()
 }
 
+// localAnswer bounds an answer on the socket: a matrix of thousands of pods takes its time.
+const localAnswer = 5 * time.Minute
+
 // server answers by a handler, and counts its panics.
-func (a *Agent) server(api routes) serve.Server {
-	return serve.Server{Handler: api.mux(), Log: a.log.With("plugin", "api"), Panicked: a.metrics.panics.Inc}
+func (a *Agent) server(handler http.Handler) serve.Server {
+	return serve.Server{Handler: handler, Log: a.log.With("plugin", "api"), Panicked: a.metrics.panics.Inc}
 }
 
-// listenUnix listens on a socket that only its owner may open.
-func listenUnix(ctx context.Context, path string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory of a socket: %w", err)
-	}
-	if err := removeLeftover(ctx, path); err != nil {
-		return nil, err
-	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, err // names the path
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("protect a socket: %w", err), l.Close())
-	}
-	return l, nil
+// localAPI answers on the socket: root and the agent's own user whatever they ask, members of a group
+// what changes nothing, and nobody else.
+func (a *Agent) localAPI(group int) http.Handler {
+	owner, reader := a.debugAPI().mux(), a.readerAPI().mux()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, err := serve.PeerOf(r.Context())
+		switch {
+		case err != nil:
+			serve.Say(w, http.StatusForbidden, err.Error()+"\n")
+		case p.UID == 0 || int(p.UID) == os.Geteuid():
+			owner.ServeHTTP(w, r)
+		case group != noGroup && p.In(uint32(group)):
+			if _, pattern := reader.Handler(r); pattern == "" {
+				if _, known := owner.Handler(r); known != "" {
+					serve.Say(w, http.StatusForbidden, fmt.Sprintf("user %d may only ask, as a member of --api-group; %s is for root and user %d\n", p.UID, r.URL.Path, os.Geteuid()))
+					return
+				}
+			}
+			reader.ServeHTTP(w, r)
+		default:
+			serve.Say(w, http.StatusForbidden, fmt.Sprintf("user %d may not use this socket: it is for root and user %d; see --api-group\n", p.UID, os.Geteuid()))
+		}
+	})
 }
 
 // routes are the handlers of an API, by their patterns.
@@ -85,56 +98,84 @@ func (a *Agent) publicAPI() routes {
 	return routes{
 		"GET /metrics": a.metrics.handler().ServeHTTP,
 		"GET /livez":   func(w http.ResponseWriter, _ *http.Request) { serve.Say(w, http.StatusOK, "ok\n") },
-		"GET /readyz":  a.ready,
+		"GET /readyz":  a.readyInBrief,
 	}
+}
+
+// readerAPI is what changes nothing.
+func (a *Agent) readerAPI() routes {
+	all := a.publicAPI()
+	maps.Copy(all, routes{
+		"GET /readyz":               a.ready,
+		"GET " + wire.PathEndpoints: list(a.listEndpoints),
+		"GET /v1/status":            list(a.status),
+		"GET /v1/nodes":             list(a.nodes),
+		"GET /v1/pods":              list(a.pods),
+		"GET /v1/policies":          list(a.policies),
+		"GET /v1/sets":              list(a.sets),
+		"GET /v1/tables":            list(a.tables),
+		"GET /v1/rules":             list(a.rules),
+		"GET /v1/matrix":            list(func(ctx context.Context, _ filter) (view.Matrix, error) { return a.matrix(ctx) }),
+		"POST /v1/explain":          ask(a.explain),
+		"POST /v1/verdicts":         a.watch,
+	})
+	return all
 }
 
 // debugAPI is what the owner of the socket may ask.
 func (a *Agent) debugAPI() routes {
-	all := a.publicAPI()
+	all := a.readerAPI()
 	maps.Copy(all, a.endpointRoutes())
 	maps.Copy(all, routes{
-		"GET /v1/status":   list(a.status),
-		"GET /v1/nodes":    list(a.nodes),
-		"GET /v1/pods":     list(a.pods),
-		"GET /v1/policies": list(a.policies),
-		"GET /v1/sets":     list(a.sets),
-		"GET /v1/tables":   list(a.tables),
-		"GET /v1/rules":    list(a.rules),
-		"GET /v1/matrix":   list(func(ctx context.Context, _ filter) (view.Matrix, error) { return a.matrix(ctx) }),
-		"POST /v1/explain": ask(a.explain), "POST /v1/inject": ask(a.inject), "POST /v1/change": ask(a.change),
-		"POST /v1/verdicts": a.watch,
+		"POST /v1/inject": ask(a.inject), "POST /v1/change": ask(a.change),
 		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline, "GET /debug/pprof/symbol": pprof.Symbol,
 		"GET /debug/pprof/profile": pprof.Profile, "GET /debug/pprof/trace": pprof.Trace,
 	})
 	return all
 }
 
-// ready says yes once every renderer enforces a whole state, and no while one fails, its dataplane
-// does not answer, or the store does not hold a whole state.
+// ready reports whether every renderer enforces a whole state: not while one fails, its dataplane
+// does not answer, or the store does not hold a whole state. It says why not, by name.
 func (a *Agent) ready(w http.ResponseWriter, _ *http.Request) {
-	if why := a.watcher.Status().Incomplete; why != "" {
-		serve.Say(w, http.StatusServiceUnavailable, "the store is not believed, what was known stays in force: "+why+a.blocked()+"\n")
+	if _, why := a.notReady(); why != "" {
+		serve.Say(w, http.StatusServiceUnavailable, why+"\n")
 		return
+	}
+	serve.Say(w, http.StatusOK, "ok\n")
+}
+
+// readyInBrief is ready for the network, where no pods, policies or clusters are named.
+func (a *Agent) readyInBrief(w http.ResponseWriter, _ *http.Request) {
+	if why, _ := a.notReady(); why != "" {
+		serve.Say(w, http.StatusServiceUnavailable, why+"; sluicectl get status on the node has the details\n")
+		return
+	}
+	serve.Say(w, http.StatusOK, "ok\n")
+}
+
+// notReady returns why the agent is not ready, without names of objects and with them; nothing when
+// it is.
+func (a *Agent) notReady() (brief, why string) {
+	if why := a.watcher.Status().Incomplete; why != "" {
+		brief = "the store is not believed, what was known stays in force"
+		return brief, brief + ": " + why + a.blocked()
 	}
 	s := a.pluginStatus()
 	for _, r := range s.Renderers {
 		if r.Error != "" {
-			serve.Say(w, http.StatusServiceUnavailable, r.Error+"\n")
-			return
+			return "renderer " + r.Name + " does not enforce everything", r.Error
 		}
 	}
 	if !s.Synced {
-		serve.Say(w, http.StatusServiceUnavailable, "the first state is not enforced yet"+a.blocked()+"\n")
-		return
+		brief = "the first state is not enforced yet"
+		return brief, brief + a.blocked()
 	}
 	for _, state := range a.node.States() {
 		if err := state.Alive(time.Now()); err != nil {
-			serve.Say(w, http.StatusServiceUnavailable, err.Error()+"\n")
-			return
+			return "a dataplane does not answer", err.Error()
 		}
 	}
-	serve.Say(w, http.StatusOK, "ok\n")
+	return "", ""
 }
 
 // blocked names, behind a text, the interfaces of pods that are blocked, or says why they are not;

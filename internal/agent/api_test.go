@@ -335,19 +335,19 @@ func TestWithoutADataplaneOfItsOwnNothingIsInjected(t *testing.T) {
 
 func TestASocketIsOnlyTakenFromTheDead(t *testing.T) {
 	path := socketPath(t)
-	l, err := listenUnix(t.Context(), path)
+	l, err := listenUnix(t.Context(), path, noGroup)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v, want 0600", info.Mode(), err)
 	}
-	if _, err := listenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "another process serves "+path) {
+	if _, err := listenUnix(t.Context(), path, noGroup); err == nil || !strings.Contains(err.Error(), "another process serves "+path) {
 		t.Errorf("a socket in use: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := listenUnix(ended, path); err == nil {
+	if _, err := listenUnix(ended, path, noGroup); err == nil {
 		t.Error("an agent that is ending takes a socket")
 	}
 	if conn, err := net.Dial("unix", path); err != nil {
@@ -359,7 +359,7 @@ func TestASocketIsOnlyTakenFromTheDead(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if l, err = listenUnix(t.Context(), path); err != nil {
+	if l, err = listenUnix(t.Context(), path, noGroup); err != nil {
 		t.Fatalf("a leftover is not replaced: %v", err)
 	}
 	if err := l.Close(); err != nil {
@@ -370,20 +370,20 @@ func TestASocketIsOnlyTakenFromTheDead(t *testing.T) {
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listenUnix(t.Context(), file); err == nil || !strings.Contains(err.Error(), "exists and is no socket") {
+	if _, err := listenUnix(t.Context(), file, noGroup); err == nil || !strings.Contains(err.Error(), "exists and is no socket") {
 		t.Errorf("a file: %v", err)
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Error("the file was taken away")
 	}
-	if _, err := listenUnix(t.Context(), filepath.Join(file, "below", "it")); err == nil {
+	if _, err := listenUnix(t.Context(), filepath.Join(file, "below", "it"), noGroup); err == nil {
 		t.Error("a directory that cannot be made is no error")
 	}
 }
 
 func TestAnAgentThatCannotServeEnds(t *testing.T) {
 	path := socketPath(t)
-	l, err := listenUnix(t.Context(), path)
+	l, err := listenUnix(t.Context(), path, noGroup)
 	if err != nil {
 		t.Fatal(err)
 	}

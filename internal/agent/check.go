@@ -65,6 +65,7 @@ func (c Config) checks(h host) []preflight.Check {
 			preflight.Check{Name: "bpf file system", Fatal: true, Find: c.checkPins},
 			preflight.Check{Name: "xdp pins", Fatal: true, Find: c.checkOwner},
 			preflight.Check{Name: "cni results", Find: c.checkResults},
+			preflight.Check{Name: endpointsFileCheck, Find: c.checkEndpointsFile},
 		)
 		if len(c.XDPUplinks) > 0 {
 			out = append(out, preflight.Check{Name: "xdp uplinks", Fatal: true, Find: c.checkUplinks})
@@ -73,7 +74,22 @@ func (c Config) checks(h host) []preflight.Check {
 	return out
 }
 
-const stateFileCheck = "state file"
+// Checks of files that are left alone when they fail.
+const (
+	stateFileCheck     = "state file"
+	endpointsFileCheck = "endpoints file"
+)
+
+// checkEndpointsFile reports whether only the agent decides what it knows of interfaces.
+func (c Config) checkEndpointsFile(context.Context) preflight.Finding {
+	if c.EndpointsFile == "" {
+		return preflight.Finding{}
+	}
+	if err := preflight.Ours(c.EndpointsFile); err != nil {
+		return preflight.Warn(fmt.Errorf("--endpoints-file: %w: it is not used", err), placeRemedy)
+	}
+	return preflight.Fine("%s", c.EndpointsFile)
+}
 
 // talksToVPP reports whether a renderer programs VPP by its binary API.
 func (c Config) talksToVPP() bool {
@@ -117,12 +133,21 @@ func (c Config) checkStateFile(context.Context) preflight.Finding {
 	if err := preflight.Folder(filepath.Dir(c.StateFile)); err != nil {
 		return preflight.Warn(fmt.Errorf("--state-file: %w", err), "name a file in a folder where the agent may write; without it no state is there when etcd is not")
 	}
+	if err := preflight.Ours(c.StateFile); err != nil {
+		return preflight.Warn(fmt.Errorf("--state-file: %w: it is not used", err), placeRemedy)
+	}
 	return preflight.Fine("%s", c.StateFile)
 }
 
 func (c Config) checkAPISocket(ctx context.Context) preflight.Finding {
+	if _, err := c.apiGroup(); err != nil {
+		return preflight.Fail(err, "")
+	}
 	if _, err := leftover(ctx, c.APISocket); err != nil {
 		return preflight.Fail(fmt.Errorf("--api-socket: %w", err), socketRemedy)
+	}
+	if err := preflight.Ours(c.APISocket); err != nil {
+		return preflight.Fail(fmt.Errorf("--api-socket: %w", err), placeRemedy)
 	}
 	if err := preflight.Folder(filepath.Dir(c.APISocket)); err != nil {
 		return preflight.Fail(fmt.Errorf("--api-socket: %w", err), "choose another path, or start the agent as a user who may write there")

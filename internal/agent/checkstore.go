@@ -127,7 +127,7 @@ func knowsNode(ctx context.Context, s nodeStore, prefix, name string) (nodeNames
 		if err != nil {
 			return nodeNames{}, err
 		}
-		state := decodeState(prefix, entries)
+		state := decodeState(prefix, entries, noneInForce)
 		for _, n := range state.Nodes {
 			others[n.GetName()] = true
 		}

@@ -151,8 +151,13 @@ func run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	}
 	for _, r := range report.Problems() {
 		log.Warn("start-up check found a problem", "check", r.Name, "problem", r.Detail, "remedy", r.Remedy)
-		if r.Name == stateFileCheck && os.MkdirAll(filepath.Dir(cfg.StateFile), 0o700) != nil {
-			cfg.StateFile = "" // which would be said again
+		switch r.Name {
+		case stateFileCheck:
+			if preflight.Ours(cfg.StateFile) != nil || os.MkdirAll(filepath.Dir(cfg.StateFile), 0o700) != nil {
+				cfg.StateFile = "" // which would be said again
+			}
+		case endpointsFileCheck:
+			cfg.EndpointsFile = ""
 		}
 	}
 	etcd, err := cfg.Etcd.Client()

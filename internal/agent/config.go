@@ -45,6 +45,7 @@ type Config struct {
 	VPPPauseBudget   string        `koanf:"vpp-pause-budget"`
 	ServiceCIDRs     []string      `koanf:"service-cidr"`
 	APISocket        string        `koanf:"api-socket"`
+	APIGroup         string        `koanf:"api-group"`
 	MetricsAddress   string        `koanf:"metrics-address"`
 	RuleMetrics      bool          `koanf:"rule-metrics"`
 	LogLevel         string        `koanf:"log-level"`
@@ -88,7 +89,8 @@ func commonFlags(f *pflag.FlagSet) {
 	f.Duration("vpp-timeout", 5*time.Second, "how long one call to the dataplane may take")
 	f.Uint32("acl-memory", 0, "MiB of the vswitch's memory that ACLs may take; what does not fit is refused; 0 asks VPP how much it has")
 	f.String("api-socket", view.DefaultSocket(), "Unix socket of the debug API")
-	f.String("metrics-address", "", "host:port of /metrics, /livez and /readyz over TCP; empty for the debug API only")
+	f.String("api-group", "", "group whose members may ask on the socket, but change nothing; empty: root and the agent's own user only")
+	f.String("metrics-address", "", "host:port of /metrics, /livez and /readyz over TCP; without a host on loopback; empty for the debug API only")
 	f.Bool("rule-metrics", false, "a metric for each rule of each policy: what it decided; their number is not bounded")
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "text", "text or json")

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/matrix"
+	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
@@ -24,6 +25,9 @@ import (
 // dev runs everything in this process: manifests -> etcd -> pipeline -> vswitch.
 func dev(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) (err error) {
 	cfg.VPPSocket = "" // the dataplane is embedded
+	if err := preflight.OurFolder(cfg.EtcdDir); err != nil {
+		return fmt.Errorf("--etcd-dir: %w: %s", err, placeRemedy)
+	}
 	server, err := embedded.Start(ctx, embedded.Config{Dir: cfg.EtcdDir, ClientURL: "http://127.0.0.1:0", Log: etcdLog(cfg, log)})
 	if err != nil {
 		return ended(err) // stopped before it had started
@@ -89,7 +93,7 @@ func (c Config) reading() (opts []ksr.Option) {
 
 // serveVswitch lets other GoVPP clients program the embedded dataplane.
 func (d *devSession) serveVswitch(ctx context.Context, path string) error {
-	l, err := listenUnix(ctx, path)
+	l, err := listenUnix(ctx, path, noGroup)
 	if err != nil {
 		return err
 	}
@@ -193,7 +197,7 @@ func (d *devSession) vswitchDoor() string {
 }
 
 // agreement says whether the dataplane does what the specification says.
-func (d *devSession) agreement(differ int) string {
+func (d *devSession) agreement(differ int) term.Text {
 	if differ == 0 {
 		return d.out.Styled(term.Green, "every verdict is that of the specification")
 	}

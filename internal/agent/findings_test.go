@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -113,6 +114,11 @@ func TestAFullSessionTableIsNotReady(t *testing.T) {
 	a.eventually(t, "an agent that is not ready", func() bool { code, _ := a.ask("GET", "/readyz", ""); return code == 503 })
 	if _, text := a.ask("GET", "/readyz", ""); !strings.HasPrefix(text, "renderer acl: "+renderer.ErrSessionsFull.Error()+"; 40 of 40 places are taken; interface pod/demo/friend of pod demo/friend has ") {
 		t.Errorf("readyz says %q", text)
+	}
+	rec := httptest.NewRecorder() // on the network no pod is named
+	a.publicAPI().mux().ServeHTTP(rec, httptest.NewRequest("GET", "/readyz", nil))
+	if text := rec.Body.String(); rec.Code != 503 || text != "renderer acl does not enforce everything; sluicectl get status on the node has the details\n" {
+		t.Errorf("readyz on the network says %d %q", rec.Code, text)
 	}
 	if s := get[view.Status](t, a, "GET", "/v1/status", "").Renderers[0]; s.InSync || s.Sessions != limit || s.SessionsMax != limit {
 		t.Errorf("the status shows %+v", s)

@@ -77,7 +77,7 @@ func newMetrics() *metrics {
 
 // handler serves the metrics.
 func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: serve.MostScrapes})
 }
 
 // problem counts and keeps what is wrong with an object.

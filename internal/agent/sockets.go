@@ -7,8 +7,78 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
 	"syscall"
+
+	"github.com/sluice-net/sluice/internal/preflight"
 )
+
+// noGroup says that only root and the agent's own user may use a socket.
+const noGroup = -1
+
+// listenUnix listens on a socket that only its owner may open, and members of a group, if one is
+// named. It makes the folder when there is none, and refuses one in which others may write.
+func listenUnix(ctx context.Context, path string, group int) (net.Listener, error) {
+	if err := preflight.Ours(path); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, placeRemedy)
+	}
+	folder := filepath.Dir(path)
+	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return nil, fmt.Errorf("make the directory of a socket: %w", err)
+		}
+		if err := share(folder, 0o710, group); err != nil {
+			return nil, err
+		}
+	}
+	if err := removeLeftover(ctx, path); err != nil {
+		return nil, err
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err // names the path
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("protect a socket: %w", err), l.Close())
+	}
+	if err := share(path, 0o660, group); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// share lets a group use what is at a path, if one is named.
+func share(path string, mode os.FileMode, group int) error {
+	if group == noGroup {
+		return nil
+	}
+	if err := os.Chown(path, -1, group); err != nil {
+		return fmt.Errorf("give a socket to --api-group: the agent has to be a member of the group, or have CAP_CHOWN: %w", err)
+	}
+	return os.Chmod(path, mode)
+}
+
+// apiGroup returns the number of the group whose members may use the socket, or noGroup.
+func (c Config) apiGroup() (int, error) {
+	if c.APIGroup == "" {
+		return noGroup, nil
+	}
+	text := c.APIGroup
+	if g, err := user.LookupGroup(text); err == nil {
+		text = g.Gid
+	}
+	id, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return noGroup, fmt.Errorf("--api-group %q is neither a group of this host nor a number", c.APIGroup)
+	}
+	return int(id), nil
+}
+
+// placeRemedy is what to do about a place that others could write to.
+const placeRemedy = "choose a folder of the agent's user or of root, in which nobody else may write"
 
 // removeLeftover removes the socket of a process that was killed. It removes
 // nothing that is in use, that could not be asked, or that is no socket.

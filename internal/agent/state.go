@@ -8,8 +8,9 @@ import (
 // clusterState is what the store holds at one moment.
 type clusterState struct{ explain.Cluster }
 
-// decodeState leaves out what cannot be decoded; datasync reports it.
-func decodeState(prefix string, entries []model.Entry) clusterState {
+// decodeState decodes what the store holds. Where a value cannot be decoded it takes the one that is in
+// force, if there is one, and leaves the object out otherwise; datasync reports it.
+func decodeState(prefix string, entries []model.Entry, inForce func(key string) ([]byte, bool)) clusterState {
 	var s clusterState
 	for _, e := range entries {
 		id, err := model.ParseKey(prefix, e.Key)
@@ -18,7 +19,13 @@ func decodeState(prefix string, entries []model.Entry) clusterState {
 		}
 		m, err := model.Decode(id, e.Value)
 		if err != nil {
-			continue
+			value, ok := inForce(e.Key)
+			if !ok {
+				continue
+			}
+			if m, err = model.Decode(id, value); err != nil {
+				continue // impossible: it is in force
+			}
 		}
 		switch m := m.(type) {
 		case *model.Namespace:
@@ -39,3 +46,6 @@ func decodeState(prefix string, entries []model.Entry) clusterState {
 	}
 	return s
 }
+
+// noneInForce is for who does not follow the store.
+func noneInForce(string) ([]byte, bool) { return nil, false }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr"
 )
 
@@ -25,7 +26,7 @@ func stateOf(t testing.TB, manifests string) (s clusterState) {
 		entries = append(entries, model.Entry{Key: model.Key("/x", o.ID()), Value: value})
 	}
 	entries = append(entries, model.Entry{Key: "/x/k8s/pod/demo/torn", Value: []byte{0xff}}, model.Entry{Key: "/x/k8s/odd"})
-	return decodeState("/x", entries)
+	return decodeState("/x", entries, noneInForce)
 }
 
 func TestWhatCannotBeDecodedIsLeftOut(t *testing.T) {
@@ -35,5 +36,25 @@ func TestWhatCannotBeDecodedIsLeftOut(t *testing.T) {
 	}
 	if got, want := s.counts(), "1 namespace, 4 pods, 1 policy (pods of 2 nodes: node-1, node-2)"; got != want {
 		t.Errorf("counts are %q, want %q", got, want)
+	}
+}
+
+// TestExplainShowsWhatIsInForce: where the store holds nonsense for an object, the last good value is
+// in force, and explained; nothing disagrees, and the status names the key.
+func TestExplainShowsWhatIsInForce(t *testing.T) {
+	a := running(t, nil)
+	key := model.Key(a.cfg.EtcdPrefix, model.ID{Kind: model.KindNetworkPolicy, Namespace: "demo", Name: "server"})
+	if err := a.store.Write(t.Context(), []model.Entry{{Key: key, Value: []byte{0xff, 0xff}}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually(t, "a problem", func() bool { return a.watcher.Status().Problems == 1 })
+	for src, want := range map[string]bool{"demo/friend": true, "demo/stranger": false} {
+		e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom(src, "demo/server", "http"))[0]
+		if e.Allowed != want || e.Renderers[0].Allowed != want || !e.Renderers[0].Agrees {
+			t.Errorf("from %s: explained as %t, by tables as %t, want %t", src, e.Allowed, e.Renderers[0].Allowed, want)
+		}
+	}
+	if m := get[view.Matrix](t, a, "GET", "/v1/matrix", ""); m.Differ != 0 {
+		t.Errorf("%d packets differ", m.Differ)
 	}
 }

@@ -40,6 +40,7 @@ func (a *Agent) watch(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	out := http.NewResponseController(w)
+	serve.Extend(w, patience)
 	_ = out.Flush() // so that whoever asked knows that it begins
 	enc := json.NewEncoder(w)
 	for {
@@ -50,6 +51,7 @@ func (a *Agent) watch(w http.ResponseWriter, r *http.Request) {
 			return
 		case v, ok := <-l.queue:
 			if !ok {
+				serve.Extend(w, patience)
 				_ = enc.Encode(view.WatchEnd{Error: l.broke.Error()}) // whoever asked may have gone
 				return
 			}
@@ -57,12 +59,16 @@ func (a *Agent) watch(w http.ResponseWriter, r *http.Request) {
 				continue
 			}
 			v.Missed += l.missed.Swap(0)
+			serve.Extend(w, patience)
 			if enc.Encode(v) != nil || out.Flush() != nil {
 				return
 			}
 		}
 	}
 }
+
+// patience is for how long whoever watches may read nothing.
+const patience = 30 * time.Second
 
 // wanted says whether a verdict passes the filters.
 func wanted(q view.Watch, v view.PacketVerdict) bool {

@@ -24,7 +24,7 @@ func writeExplanation(w *term.Writer, e view.Explanation) {
 	if doubt := doubts(e); doubt != "" {
 		w.Printf("  %s\n", w.Styled(term.Red, doubt))
 	}
-	w.Printf("%s", rest)
+	w.Printf("%s", term.Text(rest)) // lines, which the oracle has escaped
 	named := severalNodes(e)
 	for _, a := range e.Renderers {
 		writeAnswer(w, e, a, named)

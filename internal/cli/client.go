@@ -84,7 +84,7 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, c.cutOff(err)
 	}
-	words := strings.TrimSpace(string(answer))
+	words := strings.ReplaceAll(strings.TrimSpace(string(answer)), "\n", "; ") // names may have newlines, which begin no line of ours
 	if resp.StatusCode >= http.StatusInternalServerError {
 		return nil, fmt.Errorf("the agent failed while answering (%s): %s", whereItLogs, cmp.Or(words, resp.Status))
 	}

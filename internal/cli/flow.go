@@ -254,7 +254,7 @@ func (o *options) whoCanTalk(ctx context.Context, errOut io.Writer, manifests []
 }
 
 // agreement says whether the dataplane does what the specification says.
-func agreement(w *term.Writer, differ int) string {
+func agreement(w *term.Writer, differ int) term.Text {
 	if differ == 0 {
 		return w.Styled(term.Green, "every verdict is that of the specification")
 	}

@@ -23,7 +23,7 @@ type notFound []string
 // report writes a line for each of them. The answer is negative where there is one.
 func (n notFound) report(w io.Writer) error {
 	for _, name := range n {
-		if _, err := fmt.Fprintf(w, "Error: %s not found\n", name); err != nil {
+		if _, err := fmt.Fprintf(w, "Error: %s not found\n", term.Lines(name)); err != nil {
 			return err
 		}
 	}

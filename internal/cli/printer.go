@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"unicode"
 
 	"sigs.k8s.io/yaml"
 
@@ -39,11 +41,28 @@ func (f *format) Type() string { return "table|wide|json|yaml" }
 // isForPeople reports whether values are written as tables.
 func (f *format) isForPeople() bool { return *f == formatTable || *f == formatWide }
 
+// toYAML encodes a value. Where its texts have characters that the encoder of YAML does not escape,
+// it is JSON, which is YAML as well.
+func toYAML(value any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(term.JSON(&b))
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return nil, err
+	}
+	text, err := yaml.JSONToYAML(b.Bytes())
+	if err == nil && bytes.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) >= 0 {
+		return b.Bytes(), nil
+	}
+	return text, err
+}
+
 // print writes the value as the format asks; table writes it for people.
 func (f *format) print(w io.Writer, value any, table func(*term.Writer)) error {
 	switch *f {
 	case formatJSON:
-		enc := json.NewEncoder(w)
+		enc := json.NewEncoder(term.JSON(w))
 		enc.SetIndent("", "  ")
 		enc.SetEscapeHTML(false) // nobody puts it into a page, and "->" is to be read
 		if err := enc.Encode(value); err != nil {
@@ -51,7 +70,7 @@ func (f *format) print(w io.Writer, value any, table func(*term.Writer)) error {
 		}
 		return nil
 	case formatYAML:
-		b, err := yaml.Marshal(value)
+		b, err := toYAML(value)
 		if err != nil {
 			return fmt.Errorf("encode the answer: %w", err)
 		}

@@ -42,7 +42,7 @@ func Run(args []string, in io.Reader, out, errOut io.Writer) int {
 	case errors.Is(err, errNegative):
 		return ExitDenied
 	default:
-		_, _ = fmt.Fprintln(errOut, "sluicectl: "+err.Error())
+		_, _ = fmt.Fprintln(errOut, "sluicectl: "+term.Lines(err.Error()))
 		return ExitError
 	}
 }

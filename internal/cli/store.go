@@ -21,11 +21,11 @@ import (
 func newStore(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
-		Short: "See and accept what etcd holds",
+		Short: "Accept what etcd holds, and see who may write it",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newStoreAccept(o))
+	cmd.AddCommand(newStoreAccept(o), newStoreRoles(o))
 	return cmd
 }
 

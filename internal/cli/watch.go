@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/term"
@@ -159,12 +158,12 @@ func (o *options) watchVerdicts(ctx context.Context, f watchFlags) error {
 func (o *options) verdictPrinter() func(view.PacketVerdict) error {
 	switch o.output {
 	case formatJSON:
-		enc := json.NewEncoder(o.out)
+		enc := json.NewEncoder(term.JSON(o.out))
 		enc.SetEscapeHTML(false)
 		return func(v view.PacketVerdict) error { return enc.Encode(v) }
 	case formatYAML:
 		return func(v view.PacketVerdict) error {
-			b, err := yaml.Marshal(v)
+			b, err := toYAML(v)
 			if err == nil {
 				_, err = fmt.Fprintf(o.out, "---\n%s", b)
 			}

@@ -83,6 +83,9 @@ func ctl(ctx context.Context, c *clientv3.Client, args []string) (err error) {
 	case verb == "role grant-permission" && prefix:
 		kind := map[string]clientv3.PermissionType{"read": clientv3.PermissionType(clientv3.PermRead), "readwrite": clientv3.PermissionType(clientv3.PermReadWrite)}[args[3]]
 		_, err = c.RoleGrantPermission(ctx, args[2], args[4], clientv3.GetPrefixRangeEnd(args[4]), kind)
+	case verb == "role grant-permission":
+		kind := map[string]clientv3.PermissionType{"readwrite": clientv3.PermissionType(clientv3.PermReadWrite)}[args[3]]
+		_, err = c.RoleGrantPermission(ctx, args[2], args[4], "", kind)
 	case verb == "user add" && noPassword:
 		_, err = c.UserAddWithOptions(ctx, args[2], "", &clientv3.UserAddOptions{NoPassword: true})
 	case verb == "user grant-role":
@@ -126,7 +129,7 @@ func secured(t *testing.T) (*etcd.Cluster, *etcd.Authority) {
 	if _, err := c.UserAdd(ctx, "agent-by-password", "secret"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.UserGrantRole(ctx, "agent-by-password", "sluice-agent"); err != nil {
+	if _, err := c.UserGrantRole(ctx, "agent-by-password", "sluice-agent-node-1"); err != nil {
 		t.Fatal(err)
 	}
 	return members, a
@@ -138,11 +141,11 @@ func TestRolesOfTheGuideLetEveryoneDoWhatHeNeedsAndNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, err := asUser(t, members, a, kvstore.Config{}, "sluice-agent")
+	agent, err := asUser(t, members, a, kvstore.Config{}, "sluice-agent-node-1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	byPassword, err := asUser(t, members, a, kvstore.Config{Username: "agent-by-password", Password: "secret"}, "sluice-cni")
+	byPassword, err := asUser(t, members, a, kvstore.Config{Username: "agent-by-password", Password: "secret"}, "sluice-cni-node-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +169,8 @@ func TestRolesOfTheGuideLetEveryoneDoWhatHeNeedsAndNoMore(t *testing.T) {
 		if _, err := c.Status(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, key := range []string{state[0].Key, model.LeaderKey(prefix), "/sluice/vswitch/n1/x", "/else"} {
+		for _, key := range []string{state[0].Key, model.LeaderKey(prefix), model.VswitchRoot(prefix) + "node-1/x", model.StatusRoot(prefix) + "node-2", model.StatusRoot(prefix) + "node-10",
+			model.StatusRoot(prefix) + "node-1/x", model.StatusRoot(prefix), "/else"} {
 			if err := c.Write(t.Context(), put(key), nil); err == nil || !strings.Contains(err.Error(), "permission denied") {
 				t.Errorf("%s: the agent writes %s: %v", name, key, err)
 			}
@@ -174,10 +178,13 @@ func TestRolesOfTheGuideLetEveryoneDoWhatHeNeedsAndNoMore(t *testing.T) {
 		if err := c.Write(t.Context(), nil, []string{state[0].Key}); err == nil {
 			t.Errorf("%s: the agent deletes", name)
 		}
+		if err := c.Write(t.Context(), nil, []string{model.StatusRoot(prefix) + "node-2"}); err == nil {
+			t.Errorf("%s: the agent deletes what another node reports", name)
+		}
 		if _, _, err := c.List(t.Context(), "/"); err == nil {
 			t.Errorf("%s: the agent reads everything", name)
 		}
-		b := c.Beacon(model.StatusRoot(prefix)+name, time.Minute)
+		b := c.Beacon(model.StatusRoot(prefix)+"node-1", time.Minute)
 		if err := b.Shine(t.Context(), []byte("{}")); err != nil {
 			t.Errorf("%s: the agent may not tell how far it is: %v", name, err)
 		}
@@ -194,15 +201,20 @@ func TestRolesOfTheGuideLetEveryoneDoWhatHeNeedsAndNoMore(t *testing.T) {
 			t.Errorf("%s: a watch elsewhere ended with %v", name, err)
 		}
 	}
-	cni, err := asUser(t, members, a, kvstore.Config{}, "sluice-cni")
+	cni, err := asUser(t, members, a, kvstore.Config{}, "sluice-cni-node-1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cni.Write(t.Context(), put(model.VswitchRoot(prefix)+"n1/x"), nil); err != nil {
+	own := put(model.InterfaceKey(prefix, "node-1", "shop", "web", "tap0"))
+	if err := cni.Write(t.Context(), own, nil); err != nil {
 		t.Errorf("who plugs pods in may not name interfaces: %v", err)
 	}
-	if err := cni.Write(t.Context(), state, nil); err == nil {
-		t.Error("who plugs pods in writes the state")
+	for _, key := range []string{
+		state[0].Key, model.StatusRoot(prefix) + "node-1", model.InterfaceKey(prefix, "node-2", "shop", "web", "tap0"), model.VswitchRoot(prefix) + "node-10/interface/a/b/c",
+	} {
+		if err := cni.Write(t.Context(), put(key), nil); err == nil || !strings.Contains(err.Error(), "permission denied") {
+			t.Errorf("who plugs pods of node-1 in writes %s: %v", key, err)
+		}
 	}
 	if err := term.Resign(t.Context()); err != nil {
 		t.Error(err)
@@ -217,13 +229,13 @@ func TestWhoHasNoCertificateOrAWrongPasswordIsToldSo(t *testing.T) {
 	}
 	other := etcd.NewAuthority(t)
 	soon(t, func() error { // the answer of a busy machine may come too late for a first try
-		_, err := asUser(t, members, other, quick, "sluice-agent")
+		_, err := asUser(t, members, other, quick, "sluice-agent-node-1")
 		if err == nil || !strings.Contains(err.Error(), "certificate") {
 			return fmt.Errorf("with the certificate of another authority: %w", err)
 		}
 		return nil
 	})
-	if _, err := asUser(t, members, a, kvstore.Config{Username: "agent-by-password", Password: "wrong"}, "sluice-agent"); err == nil || !strings.Contains(err.Error(), "authentication failed") {
+	if _, err := asUser(t, members, a, kvstore.Config{Username: "agent-by-password", Password: "wrong"}, "sluice-agent-node-1"); err == nil || !strings.Contains(err.Error(), "authentication failed") {
 		t.Errorf("with a wrong password: %v", err)
 	}
 }

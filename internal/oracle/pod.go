@@ -56,13 +56,33 @@ func (p *pod) named(name string, protocol api.Protocol) []uint16 {
 }
 
 // podAddresses returns the addresses of a pod's status. What is not an address
-// is left out.
+// is left out, and what no pod can have.
 func podAddresses(p *corev1.Pod) []netip.Addr {
 	var texts []string
 	for _, ip := range p.Status.PodIPs {
 		texts = append(texts, ip.IP)
 	}
-	return parseAddrs(append(texts, p.Status.PodIP))
+	addrs := parseAddrs(append(texts, p.Status.PodIP))
+	if p.Spec.HostNetwork {
+		return addrs // they are its node's
+	}
+	hosts := []string{p.Status.HostIP}
+	for _, ip := range p.Status.HostIPs {
+		hosts = append(hosts, ip.IP)
+	}
+	ofNode := parseAddrs(hosts)
+	return slices.DeleteFunc(addrs, func(a netip.Addr) bool {
+		special := slices.ContainsFunc(notOfPods, func(block netip.Prefix) bool { return block.Contains(a) })
+		return special || slices.Contains(ofNode, a)
+	})
+}
+
+// notOfPods are addresses that are another host's on each host, or of none: loopback (RFC 1122, RFC
+// 4291), link-local (RFC 3927, RFC 4291) and limited broadcast (RFC 919). parseAddrs leaves out the
+// unspecified address and multicast.
+var notOfPods = []netip.Prefix{
+	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("255.255.255.255/32"),
+	netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"),
 }
 
 // isOwnNode says whether the address is one of the node that the pod runs on.

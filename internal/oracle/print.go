@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
 )
 
 // String returns what WriteText writes.
@@ -109,7 +110,7 @@ type printer struct {
 
 func (p *printer) line(format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(fmt.Sprintf(format, args...), " "))
+		_, p.err = fmt.Fprintln(p.w, model.Printable(strings.TrimRight(fmt.Sprintf(format, args...), " ")))
 	}
 }
 

@@ -148,12 +148,12 @@ func WriteTotal(w *term.Writer, reports []Report, unread int, took time.Duration
 	all := len(reports) + unread
 	text := []string{fmt.Sprintf("%d passed", passed)}
 	if failed := all - passed - broken; failed > 0 {
-		text = append(text, w.Styled(term.Red, fmt.Sprintf("%d failed", failed)))
+		text = append(text, string(w.Styled(term.Red, fmt.Sprintf("%d failed", failed))))
 	}
 	if broken > 0 {
-		text = append(text, w.Styled(term.Red, fmt.Sprintf("%d could not be run", broken)))
+		text = append(text, string(w.Styled(term.Red, fmt.Sprintf("%d could not be run", broken))))
 	}
-	w.Printf("%s  %s  %s  %s\n", term.Count(all, "test"), strings.Join(text, ", "), term.Count(probes, "probe"), round(took))
+	w.Printf("%s  %s  %s  %s\n", term.Count(all, "test"), term.Text(strings.Join(text, ", ")), term.Count(probes, "probe"), round(took))
 }
 
 func (p Place) from() string { return withAddr(p.From, p.Flow.Src.String(), p.Flow.Src.Is6()) }

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/serve"
 )
 
 // Folder returns nil when files can be made in a folder, or in the one above in which it would be
@@ -38,8 +39,7 @@ func Folder(path string) error {
 
 // Address returns nil when a program can listen on a TCP address.
 func Address(ctx context.Context, address string) error {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", address)
+	l, err := serve.Listen(ctx, address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("another process listens on %s: %w", address, syscall.EADDRINUSE)

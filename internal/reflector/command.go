@@ -3,6 +3,7 @@ package reflector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
@@ -96,6 +98,9 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger) (*kvstore.Clie
 			return nil, nil, err
 		}
 		return c, c.Close, nil
+	}
+	if err := preflight.OurFolder(cfg.EtcdDir); err != nil {
+		return nil, nil, fmt.Errorf("--etcd-dir: %w: choose a folder of this user or of root, in which nobody else may write", err)
 	}
 	server, err := embedded.Start(ctx, embedded.Config{
 		Dir: cfg.EtcdDir, ClientURL: cfg.EtcdListen,

@@ -52,7 +52,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.Duration("leader-ttl", 5*time.Second, "how long after its last sign of life a replica still counts as the leader")
 	f.Duration("api-silence", 20*time.Second, "after how long without an answer of the API server a replica stops leading")
 	f.Duration("sweep-interval", ksr.DefaultSweep, "how often all that etcd holds is compared with the cluster although nothing went wrong")
-	f.String("metrics-address", "127.0.0.1:9416", "host:port of /metrics, /livez and /readyz")
+	f.String("metrics-address", "127.0.0.1:9416", "host:port of /metrics, /livez and /readyz; without a host on loopback; empty for none")
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "text", "text or json")
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -49,8 +48,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 	g.Go(func() error { return ended(r.source.Run(ctx)) })
 	g.Go(func() error { return ended(r.lead(ctx)) })
 	if r.cfg.MetricsAddress != "" {
-		var lc net.ListenConfig
-		l, err := lc.Listen(ctx, "tcp", r.cfg.MetricsAddress)
+		l, err := serve.Listen(ctx, r.cfg.MetricsAddress)
 		if err != nil {
 			g.Go(func() error { return fmt.Errorf("--metrics-address: %w", err) })
 			return g.Wait()

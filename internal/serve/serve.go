@@ -1,7 +1,15 @@
 // Package serve is how the daemons answer over HTTP.
+//
+// # Invariants
+//
+//   - What clients do costs a bounded number of connections: see places. A header, a body, a
+//     connection without requests and an answer each have a time in which they have to end.
+//   - An address without a host is the loopback address.
+//   - Who is at the other end of a Unix socket is known from the kernel.
 package serve
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,8 +24,16 @@ import (
 
 const (
 	shutdownTimeout = time.Second
-	headerTimeout   = 5 * time.Second
+	headerBytes     = 16 << 10
 )
+
+// limits are the times that clients have. Tests have others.
+type limits struct{ header, body, answer, idle time.Duration }
+
+var usual = limits{header: 5 * time.Second, body: 20 * time.Second, answer: 20 * time.Second, idle: time.Minute}
+
+// MostScrapes is how many answers with metrics are made at once.
+const MostScrapes = 16
 
 // PanicCounter returns the metric of a program that counts panics of handlers.
 func PanicCounter(program string) prometheus.Counter {
@@ -32,12 +48,27 @@ type Server struct {
 	Log     *slog.Logger
 	// Panicked is called for each handler that panics, before the request is answered.
 	Panicked func()
+	// Answer bounds the time from the header of a request to the end of its answer, but for those
+	// that Extend it; 20 s if it is zero.
+	Answer time.Duration
+	limits limits // zero: usual
+}
+
+// Extend gives an answer that is a stream, or otherwise takes long, so much time from now on.
+func Extend(w http.ResponseWriter, d time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d)) // where there is no connection, there is no time either
 }
 
 // Serve answers what comes in by a listener until ctx ends; requests that run then get a moment to
 // finish. A handler that panics is logged with its stack, and answered with status 500 in words.
 func (s Server) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn)}
+	s.limits = cmp.Or(s.limits, usual)
+	limited := &places{Listener: l, most: connections(), log: s.Log}
+	srv := &http.Server{
+		Handler: http.HandlerFunc(s.serve), ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
+		ReadHeaderTimeout: s.limits.header, WriteTimeout: cmp.Or(s.Answer, s.limits.answer), IdleTimeout: s.limits.idle, MaxHeaderBytes: headerBytes,
+		ConnState: limited.state, ConnContext: withPeer,
+	}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -47,7 +78,7 @@ func (s Server) Serve(ctx context.Context, l net.Listener) error {
 			_ = srv.Close() // whoever did not finish in time is cut off
 		}
 	})
-	err := srv.Serve(l)
+	err := srv.Serve(limited)
 	if stop() {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
@@ -75,7 +106,32 @@ func (s Server) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		Say(w, http.StatusInternalServerError, fmt.Sprintf("%s %s failed: %v; the log has the stack, please report it\n", r.Method, r.URL.Path, fault))
 	}()
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = timed(w, r.Body, s.limits.body)
+	}
 	s.Handler.ServeHTTP(begun, r)
+}
+
+// body is one that has to come in time. It is not the server's ReadTimeout, which would also end
+// the context of requests that take longer to answer.
+type body struct {
+	io.ReadCloser
+	out *http.ResponseController
+}
+
+func timed(w http.ResponseWriter, b io.ReadCloser, limit time.Duration) io.ReadCloser {
+	t := &body{b, http.NewResponseController(w)}
+	_ = t.out.SetReadDeadline(time.Now().Add(limit)) // a recorder of a test has no connection
+	return t
+}
+
+// Read implements io.Reader. Once the body was read there is no limit of time to the rest.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF { //nolint:errorlint // the value itself, as io.Reader has it
+		_ = b.out.SetReadDeadline(time.Time{})
+	}
+	return n, err
 }
 
 // begun knows whether an answer was begun.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+
+	"github.com/sluice-net/sluice/internal/term"
 )
 
 // Level reads --log-level.
@@ -15,7 +17,8 @@ func Level(text string) (slog.Level, error) {
 	return level, nil
 }
 
-// Log makes the log that --log-level and --log-format ask for.
+// Log makes the log that --log-level and --log-format ask for. Texts of others, such as names, are
+// quoted where they are not plain, in messages too: each record is one line, which no terminal obeys.
 func Log(level, format string, w io.Writer) (*slog.Logger, error) {
 	l, err := Level(level)
 	if err != nil {
@@ -26,7 +29,7 @@ func Log(level, format string, w io.Writer) (*slog.Logger, error) {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, opts)), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, opts)), nil
+		return slog.New(slog.NewJSONHandler(term.JSON(w), opts)), nil
 	}
 	return nil, fmt.Errorf("--log-format %q: want text or json", format)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/plugins/ksr"
 )
 
@@ -28,7 +29,7 @@ func Exit(err error, program string, errOut io.Writer) int {
 		return 0
 	}
 	err = unknownCommand(err)
-	_, _ = fmt.Fprintf(errOut, "%s: %s\n", program, strings.ReplaceAll(err.Error(), "\n", "; "))
+	_, _ = fmt.Fprintf(errOut, "%s: %s\n", program, term.Lines(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	if _, usage := errors.AsType[UsageError](err); usage {
 		return 2
 	}

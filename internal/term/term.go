@@ -3,19 +3,24 @@
 //
 // # Invariants
 //
-// Colour is used on a terminal only, and never when NO_COLOR is set. What goes to
-// a file or a pipe is plain text with one meaning per line.
+//   - Colour is used on a terminal only, and never when NO_COLOR is set. What goes to
+//     a file or a pipe is plain text with one meaning per line.
+//   - Names, labels and reasons are texts of others: none moves the cursor, changes colours or begins
+//     a line, and none is longer than a line can be.
 package term
 
 import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/sluice-net/sluice/api/model"
 )
 
 // Style is how a text looks on a terminal.
@@ -50,19 +55,71 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Printf writes formatted text.
-func (w *Writer) Printf(format string, args ...any) {
-	if w.err == nil {
-		_, w.err = fmt.Fprintf(w.w, format, args...)
+// Text is written as it is: it was escaped, or comes from this program alone.
+type Text string
+
+// What is longer is cut, so that one text does not hide the others.
+const (
+	widestText = 4096
+	widestCell = 512
+)
+
+// escaped returns a text of others as it is written.
+func escaped(text string, widest int) Text {
+	text = model.Printable(text)
+	if n := utf8.RuneCountInString(text); n > widest {
+		text = fmt.Sprintf("%s… (%d characters more)", string([]rune(text)[:widest]), n-widest)
 	}
+	return Text(text)
 }
 
-// Styled returns the text in a style, or plain where there is no colour.
-func (w *Writer) Styled(s Style, text string) string {
+// Printf writes formatted text. Arguments are escaped, unless they are numbers or Text.
+func (w *Writer) Printf(format string, args ...any) {
+	if w.err != nil {
+		return
+	}
+	safe := make([]any, len(args))
+	for i, a := range args {
+		safe[i] = safeArgument(a)
+	}
+	_, w.err = fmt.Fprintf(w.w, format, safe...)
+}
+
+func safeArgument(a any) any {
+	switch a := a.(type) {
+	case Text:
+		return a
+	case string:
+		return escaped(a, widestText)
+	case error, fmt.Stringer:
+		return escaped(fmt.Sprint(a), widestText)
+	}
+	switch kind := reflect.ValueOf(a).Kind(); {
+	case kind == reflect.Bool, kind >= reflect.Int && kind <= reflect.Complex128:
+		return a
+	}
+	return escaped(fmt.Sprint(a), widestText)
+}
+
+// Styled returns the text in a style, or plain where there is no colour. The text is escaped.
+func (w *Writer) Styled(s Style, text string) Text {
+	return w.styled(s, escaped(text, widestText))
+}
+
+func (w *Writer) styled(s Style, text Text) Text {
 	if !w.colour || s == Plain || text == "" {
 		return text
 	}
-	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
+	return "\x1b[" + Text(s) + "m" + text + "\x1b[0m"
+}
+
+// Lines returns a text that is written without a Writer, such as an error, line by line.
+func Lines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		lines[i] = string(escaped(l, widestText))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Err returns the first error of writing.
@@ -79,6 +136,7 @@ func Progress(w io.Writer, text string) (stop func()) {
 
 func progress(w io.Writer, text string) (stop func()) {
 	const widest = 60 // a line that is longer could not be removed
+	text = model.Printable(text)
 	if r := []rune(text); len(r) > widest {
 		text = string(r[:widest-1]) + "…"
 	}
@@ -137,6 +195,7 @@ func (t *Table) Row(values ...any) {
 		} else {
 			row[i] = Cell{Text: fmt.Sprint(v)}
 		}
+		row[i].Text = string(escaped(row[i].Text, widestCell))
 	}
 	t.rows = append(t.rows, row)
 }
@@ -160,7 +219,7 @@ func (t *Table) Print(w *Writer) {
 		}
 	}
 	for _, row := range all {
-		w.Printf("%s\n", t.line(w, row, widths))
+		w.Printf("%s\n", Text(t.line(w, row, widths)))
 	}
 }
 
@@ -171,7 +230,7 @@ func (t *Table) line(w *Writer, row []Cell, widths []int) string {
 	for i, c := range row {
 		if c.Text != "" {
 			b.WriteString(strings.Repeat(" ", pad))
-			b.WriteString(w.Styled(c.Style, c.Text))
+			b.WriteString(string(w.styled(c.Style, Text(c.Text))))
 			pad = 0
 		}
 		pad += widths[i] + 2

@@ -120,6 +120,18 @@ func (w *Watcher) take() (model.Changes, bool) {
 // Status returns how it goes. It never blocks.
 func (w *Watcher) Status() Status { return w.status.Load().Status }
 
+// InForce returns the value of a key that is in force instead of the one in the store, which cannot be
+// used; false where there is none.
+func (w *Watcher) InForce(key string) ([]byte, bool) {
+	w.state.Lock()
+	defer w.state.Unlock()
+	if _, bad := w.decoder.bad[key]; !bad {
+		return nil, false
+	}
+	value, ok := w.decoder.known[key]
+	return value, ok
+}
+
 // Await waits until the store was read up to a revision, and returns the revision that the
 // consumer is at once it has dealt with all of that: it does not hear of revisions that
 // changed nothing. A watch that is idle comes to these when the store is asked for progress.

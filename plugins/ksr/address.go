@@ -3,6 +3,7 @@ package ksr
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	netutils "k8s.io/utils/net"
 )
@@ -14,6 +15,22 @@ func parseAddr(text string) (netip.Addr, error) {
 	addr = addr.Unmap()
 	if !ok || addr.IsUnspecified() || addr.IsMulticast() {
 		return netip.Addr{}, fmt.Errorf("%s is not an address of a pod or node, it is left out", quoted(text))
+	}
+	return addr, nil
+}
+
+// parsePodAddr reads an address of a pod that is not in the host network of its node. One that only
+// a node has, or that means another one on each host, is refused: what is from or to it is not the
+// pod's.
+func parsePodAddr(text string, nodeIPs []string) (netip.Addr, error) {
+	addr, err := parseAddr(text)
+	switch {
+	case err != nil:
+		return addr, err
+	case !addr.IsGlobalUnicast():
+		return addr, fmt.Errorf("%s is not an address of a pod: loopback, link-local and broadcast are left out", quoted(text))
+	case slices.Contains(nodeIPs, addr.String()):
+		return addr, fmt.Errorf("%s is the address of the pod's node, and the pod is not in the host network: it is left out", quoted(text))
 	}
 	return addr, nil
 }

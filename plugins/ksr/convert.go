@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -105,20 +106,25 @@ func (f *findings) namespace(ns *corev1.Namespace) *model.Namespace {
 
 func (f *findings) pod(pod *corev1.Pod) *model.Pod {
 	status := field.NewPath("status")
+	nodeIPs := f.addresses(len(pod.Status.HostIPs), func(i int) string { return pod.Status.HostIPs[i].IP },
+		pod.Status.HostIP, status.Child("hostIPs"), status.Child("hostIP"), parseAddr)
+	parse := func(text string) (netip.Addr, error) { return parsePodAddr(text, nodeIPs) }
+	if pod.Spec.HostNetwork {
+		parse = parseAddr // they are its node's
+	}
 	return &model.Pod{
 		Namespace: pod.Namespace,
 		Name:      pod.Name,
 		Labels:    sortedLabels(pod.Labels),
 		Ips: f.addresses(len(pod.Status.PodIPs), func(i int) string { return pod.Status.PodIPs[i].IP },
-			pod.Status.PodIP, status.Child("podIPs"), status.Child("podIP")),
+			pod.Status.PodIP, status.Child("podIPs"), status.Child("podIP"), parse),
 		Phase:       f.phase(pod.Status.Phase, status.Child("phase")),
 		HostNetwork: pod.Spec.HostNetwork,
 		NodeName:    valid(pod.Spec.NodeName),
-		NodeIps: f.addresses(len(pod.Status.HostIPs), func(i int) string { return pod.Status.HostIPs[i].IP },
-			pod.Status.HostIP, status.Child("hostIPs"), status.Child("hostIP")),
-		NamedPorts: f.namedPorts(&pod.Spec),
-		Deleting:   pod.DeletionTimestamp != nil,
-		Uid:        uid(pod),
+		NodeIps:     nodeIPs,
+		NamedPorts:  f.namedPorts(&pod.Spec),
+		Deleting:    pod.DeletionTimestamp != nil,
+		Uid:         uid(pod),
 	}
 }
 
@@ -134,10 +140,10 @@ func uid(pod *corev1.Pod) string {
 // addresses returns a list of addresses in canonical text, sorted, each once;
 // where the list is empty, the single address of older clusters. Of more than
 // model.MaxAddresses the first ones stay.
-func (f *findings) addresses(n int, at func(int) string, single string, list, fallback *field.Path) []string {
+func (f *findings) addresses(n int, at func(int) string, single string, list, fallback *field.Path, parse func(string) (netip.Addr, error)) []string {
 	var out []string
 	add := func(text string, path *field.Path) {
-		if addr, err := parseAddr(text); err != nil {
+		if addr, err := parse(text); err != nil {
 			f.add(path, "%v", err)
 		} else {
 			out = append(out, addr.String())

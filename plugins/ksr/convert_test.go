@@ -76,11 +76,25 @@ status: {phase: Running, hostIP: 192.168.0.1, podIP: 10.1.0.5}`,
 		"a bad address is left out": {
 			`status: {podIPs: [{ip: 10.1.0.256}, {ip: 10.1.0.5}, {}, {ip: "fe80::1%eth0"}], hostIP: 0.0.0.0}`,
 			name + `ips: "10.1.0.5"`, []string{
+				`status.hostIP: "0.0.0.0" is not an address of a pod or node, it is left out`,
 				`status.podIPs[0].ip: "10.1.0.256" is not an address of a pod or node, it is left out`,
 				`status.podIPs[2].ip: "" is not an address of a pod or node, it is left out`,
 				`status.podIPs[3].ip: "fe80::1%eth0" is not an address of a pod or node, it is left out`,
-				`status.hostIP: "0.0.0.0" is not an address of a pod or node, it is left out`,
 			}},
+		"what no pod has is left out": {
+			`status: {podIPs: [{ip: 127.0.0.1}, {ip: 169.254.1.1}, {ip: 255.255.255.255}, {ip: "::ffff:127.0.0.1"}, {ip: "fe80::1"}, {ip: 10.1.0.5}, {ip: "192.168.0.1"}], hostIPs: [{ip: 192.168.0.1}]}`,
+			name + `ips: "10.1.0.5" node_ips: "192.168.0.1"`, []string{
+				`status.podIPs[0].ip: "127.0.0.1" is not an address of a pod: loopback, link-local and broadcast are left out`,
+				`status.podIPs[1].ip: "169.254.1.1" is not an address of a pod: loopback, link-local and broadcast are left out`,
+				`status.podIPs[2].ip: "255.255.255.255" is not an address of a pod: loopback, link-local and broadcast are left out`,
+				`status.podIPs[3].ip: "::ffff:127.0.0.1" is not an address of a pod: loopback, link-local and broadcast are left out`,
+				`status.podIPs[4].ip: "fe80::1" is not an address of a pod: loopback, link-local and broadcast are left out`,
+				`status.podIPs[6].ip: "192.168.0.1" is the address of the pod's node, and the pod is not in the host network: it is left out`,
+			}},
+		"a pod in the host network has the addresses of its node": {
+			`spec: {hostNetwork: true}
+status: {podIP: 192.168.0.1, hostIP: 192.168.0.1}`,
+			name + `ips: "192.168.0.1" host_network: true node_ips: "192.168.0.1"`, nil},
 		"a finished pod": {`status: {phase: Succeeded}`, name + `phase: PHASE_SUCCEEDED`, nil},
 		"a failed pod":   {`status: {phase: Failed}`, name + `phase: PHASE_FAILED`, nil},
 		"a pending pod":  {`status: {phase: Pending}`, name + `phase: PHASE_PENDING`, nil},

@@ -33,7 +33,7 @@ func (f *findings) service(s *corev1.Service) *model.Service {
 	}
 	if !out.Headless {
 		out.Addresses = f.addresses(len(s.Spec.ClusterIPs), func(i int) string { return s.Spec.ClusterIPs[i] },
-			s.Spec.ClusterIP, spec.Child("clusterIPs"), spec.Child("clusterIP"))
+			s.Spec.ClusterIP, spec.Child("clusterIPs"), spec.Child("clusterIP"), parseAddr)
 		out.ExternalAddresses = f.externalAddresses(s)
 	}
 	if families := s.Spec.IPFamilies; len(families) > 0 {
@@ -62,7 +62,7 @@ func (f *findings) selects(selector map[string]string, path *field.Path) bool {
 // balancer with the mode Proxy gets the packets itself.
 func (f *findings) externalAddresses(s *corev1.Service) []string {
 	path := field.NewPath("spec", "externalIPs")
-	out := f.addresses(len(s.Spec.ExternalIPs), func(i int) string { return s.Spec.ExternalIPs[i] }, "", path, path)
+	out := f.addresses(len(s.Spec.ExternalIPs), func(i int) string { return s.Spec.ExternalIPs[i] }, "", path, path, parseAddr)
 	for i, in := range s.Status.LoadBalancer.Ingress {
 		if in.IP == "" || in.IPMode != nil && *in.IPMode == corev1.LoadBalancerIPModeProxy {
 			continue

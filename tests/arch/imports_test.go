@@ -40,7 +40,7 @@ var mayImport = []struct {
 	{"internal/oracle", []string{"api/..."}},
 	{"internal/kvstore/...", []string{"api/...", "internal/kvstore"}},
 	{"internal/vswitch", []string{"api/..."}},
-	{"internal/term", nil},
+	{"internal/term", []string{"api/model"}},
 	{"internal/version", nil},
 	{"internal/...", []string{"api/...", "endpoints/...", "plugins/...", "renderer/...", "internal/..."}},
 	{"cmd/...", []string{"internal/...", "endpoints/wire", "endpoints/gate"}},

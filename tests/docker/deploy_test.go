@@ -123,6 +123,9 @@ func checkVolumes(pod corev1.PodSpec, c corev1.Container) (problems []string) {
 			continue
 		}
 		host := pod.Volumes[i].HostPath
+		if host != nil && strings.HasPrefix(host.Path+"/", "/sys/fs/bpf/") && path.Join(host.Path, m.SubPath) == "/sys/fs/bpf" {
+			problems = append(problems, "the bpf file system is mounted as a whole, with the pins of others")
+		}
 		if host != nil && (host.Type == nil || *host.Type == corev1.HostPathUnset) {
 			problems = append(problems, "the hostPath "+host.Path+" has no type")
 		}
@@ -169,8 +172,13 @@ func checkRights(pod corev1.PodSpec, c corev1.Container, m manifest) (problems [
 	if s := c.SecurityContext; !slices.Equal(s.Capabilities.Add, m.caps) || m.root != (s.RunAsUser != nil && *s.RunAsUser == 0) || m.root == (s.RunAsNonRoot != nil && *s.RunAsNonRoot) {
 		problems = append(problems, fmt.Sprintf("capabilities are %v, want %v, and root: %t", s.Capabilities.Add, m.caps, m.root))
 	}
-	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
-		problems = append(problems, "requests of processor and memory are missing")
+	for _, c := range append(slices.Clone(pod.InitContainers), c) {
+		if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
+			problems = append(problems, "requests of processor and memory are missing")
+		}
+		if c.Resources.Limits.Memory().IsZero() {
+			problems = append(problems, "container "+c.Name+" has no limit of memory")
+		}
 	}
 	return problems
 }

@@ -53,6 +53,10 @@ var harness = []Suite{
 	{Folder: "internal/kvstore", Only: "state"},
 	{Folder: "internal/reflector", Only: "state"},
 	{Folder: "internal/agent", Only: "state"},
+	{Folder: "internal/serve", Only: "surfaces"},
+	{Folder: "internal/preflight", Only: "surfaces"},
+	{Folder: "internal/term", Only: "surfaces"},
+	{Folder: "internal/cli", Only: "surfaces"},
 	{Folder: "tests/scenarios", Kernel: true},
 	{Folder: "renderer/xdp", Kernel: true, Long: "Heap|Changes|Mode|Interface|Filters|Grows|Settings|Pairs?|Restarts|AnotherVersion"},
 }

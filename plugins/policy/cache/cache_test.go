@@ -164,6 +164,31 @@ func TestBadAddressesAndPortsAreLeftOut(t *testing.T) {
 	}
 }
 
+// TestCacheLeavesOutAddressesThatNoPodHas: whoever writes the store claims what is a node's, or another
+// address on each host.
+func TestCacheLeavesOutAddressesThatNoPodHas(t *testing.T) {
+	c := New()
+	p := onePod("p", "1.1.1.1")
+	p.NodeIps = []string{"::ffff:192.168.0.1", "fd00::1"}
+	p.Ips = append(p.Ips, "127.0.0.1", "::ffff:127.0.0.2", "169.254.1.1", "224.0.0.1", "255.255.255.255", "::1", "fe80::1", "ff02::1", "192.168.0.1", "fd00::1")
+	found := c.Update(changes(p), &diary{})
+	if len(found) != 1 || found[0].Object != "Pod n/p" || found[0].Field != "status.podIPs" || !strings.Contains(found[0].Reason, `cannot be addresses of a pod and left out: "127.0.0.1"`) {
+		t.Errorf("found %v", found)
+	}
+	if pods := c.Pods(); len(pods) != 1 || !slices.Equal(pods[0].IPs, []netip.Addr{netip.MustParseAddr("1.1.1.1")}) {
+		t.Errorf("pods are %+v", pods)
+	}
+	p.NodeIps = []string{"192.168.0.9"} // the node has another address now
+	c.Update(changes(p), &diary{})
+	if pods := c.Pods(); len(pods) != 1 || len(pods[0].IPs) != 3 {
+		t.Errorf("pods are %+v", pods)
+	}
+	p.HostNetwork = true
+	if found := c.Update(changes(p), &diary{}); len(found) != 0 || len(c.Problems()) != 0 {
+		t.Errorf("of a pod in the host network it finds %v", found)
+	}
+}
+
 // Queries against looking at everything, while objects come and go.
 func TestQueriesFindWhatLookingAtEverythingFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -65,11 +65,11 @@ func (c *Cache) applyPod(id model.ID, m *model.Pod, w Watcher) []api.Problem {
 	state := stateOf(m)
 	var addrs []netip.Addr
 	var problems []api.Problem
+	host := c.hosts.acquire(m.GetNodeName(), m.GetNodeIps())
 	if state == podLive {
-		addrs, problems = c.readAddrs(id, m)
+		addrs, problems = c.readAddrs(id, m, c.hosts.list[host].ips)
 	}
 	addrs = c.keepsRegistered(i, state, addrs)
-	host := c.hosts.acquire(m.GetNodeName(), m.GetNodeIps())
 	group := noGroup
 	if state == podLive {
 		ports, bad := c.scratch.readPorts(m.GetNamedPorts())
@@ -101,8 +101,9 @@ func stateOf(m *model.Pod) podState {
 	return podLive
 }
 
-// readAddrs returns the pod's addresses, valid until the next call.
-func (c *Cache) readAddrs(id model.ID, m *model.Pod) ([]netip.Addr, []api.Problem) {
+// readAddrs returns the pod's addresses, valid until the next call. What only nodes have, or is another
+// address on each host, is not a pod's.
+func (c *Cache) readAddrs(id model.ID, m *model.Pod, ofNode []netip.Addr) ([]netip.Addr, []api.Problem) {
 	addrs, bad := parseAddrs(c.scratch.addrs[:0], m.GetIps())
 	c.scratch.addrs = addrs
 	problem := func(format string, args ...any) api.Problem {
@@ -111,6 +112,17 @@ func (c *Cache) readAddrs(id model.ID, m *model.Pod) ([]netip.Addr, []api.Proble
 	var problems []api.Problem
 	if len(bad) > 0 {
 		problems = append(problems, problem("cannot be understood and left out: %s", quoted(bad)))
+	}
+	var never []string
+	addrs = slices.DeleteFunc(addrs, func(a netip.Addr) bool {
+		if a.IsGlobalUnicast() && !slices.Contains(ofNode, a) {
+			return false
+		}
+		never = append(never, a.String())
+		return true
+	})
+	if len(never) > 0 {
+		problems = append(problems, problem("cannot be addresses of a pod and left out: %s", quoted(never)))
 	}
 	if len(addrs) > model.MaxAddresses {
 		problems = append(problems, problem("has %d addresses, the limit is %d: the others are left out", len(addrs), model.MaxAddresses))

@@ -122,7 +122,8 @@ func (c *Cache) clashes(want map[uint32][]netip.Addr, ids map[uint32]api.PodID) 
 
 // clash returns why a pod cannot have an address, empty if it can.
 func (c *Cache) clash(i uint32, a netip.Addr, twice bool) string {
-	if !a.IsValid() || a.Zone() != "" || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() {
+	h := c.hosts.list[c.pods[i].host]
+	if !a.IsGlobalUnicast() || a.Zone() != "" || slices.Contains(h.ips, a) || slices.Contains(c.NodeAddresses(h.name), a) {
 		return fmt.Sprintf("the address %s is registered for this pod, and no pod can have it: no registered address counts", a)
 	}
 	o, held := c.addrIndex.find(hashAddr(a), func(o uint32) bool {

@@ -60,6 +60,18 @@ func TestCacheRegisteredAddressesCountUntilTheStateHasSome(t *testing.T) {
 	step("a[] late[] other[]")
 }
 
+// TestCacheRegisteredAddressOfTheNodeIsNotUsed: of the pod's node, as the pod or the node's object says.
+func TestCacheRegisteredAddressOfTheNodeIsNotUsed(t *testing.T) {
+	c := New()
+	a, b := podIn("a", "n1"), podIn("b", "n1")
+	a.NodeIps = []string{"192.168.0.1"}
+	c.Register("n1", registeredAs("a=192.168.0.1", "b=192.168.0.2", "c=169.254.1.1", "d=255.255.255.255"))
+	found := c.Update(changes(&model.Node{Name: "n1", Addresses: []string{"192.168.0.2"}}, a, b, podIn("c", "n1"), podIn("d", "n1")), &diary{})
+	if got := strings.Join(ipsOf(c), " "); got != "a[] b[] c[] d[]" || len(found) != 4 {
+		t.Errorf("pods have %s, problems %v", got, found)
+	}
+}
+
 func TestCacheRegisteredAddressOfAnotherPodIsNotUsed(t *testing.T) {
 	c, d := New(), &diary{}
 	c.Register("", registeredAs("a=10.0.0.1", "b=10.0.0.2", "c=10.0.0.2", "d=127.0.0.1"))
