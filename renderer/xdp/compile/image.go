@@ -36,11 +36,12 @@ func (e Endpoint) List(d Direction) *renderer.RuleList {
 // Image is memory for any number of endpoints and what led to it.
 type Image struct {
 	arena    arena
+	cells    cells
 	classes  *classes
 	nets     nets
 	v4, v6   *trie
 	programs map[programKey]*program
-	fresh    []*program // not in memory yet
+	fresh    map[*program]bool // not in memory yet
 
 	ends    map[uint32]*endpoint
 	dirty   map[uint32]bool // endpoints whose record must be written
@@ -49,6 +50,7 @@ type Image struct {
 
 	root4, root6 uint32 // line of the cells, number of the word
 	stores       []Store
+	unread       bool // what is written is in lines that nothing leads to yet
 
 	slots      buddy
 	slotOf     []slotRule
@@ -83,11 +85,12 @@ type Options struct {
 // NewImage returns an image without endpoints.
 func NewImage(o Options) *Image {
 	m := &Image{
-		arena: *newArena(max(o.Lines, 4*rootLines)), classes: newClasses(), programs: map[programKey]*program{},
+		arena: *newArena(max(o.Lines, 4*rootLines)), classes: newClasses(), programs: map[programKey]*program{}, fresh: map[*program]bool{},
 		ends: map[uint32]*endpoint{}, dirty: map[uint32]bool{}, slotOf: make([]slotRule, 2),
 	}
 	m.slots.grow(1)
 	m.slots.take(2) // SlotNone, SlotInfra
+	m.cells = newCells(&m.arena)
 	m.v4, m.v6 = newTrie(&m.arena, m.classes, digits4), newTrie(&m.arena, m.classes, digits6)
 	m.nets = newNets(m)
 	m.root4, m.root6 = m.arena.take(rootLines), m.arena.take(1)*LineWords
@@ -155,7 +158,7 @@ func (m *Image) hold(l *renderer.RuleList, side Direction) *program {
 	if p == nil {
 		p = m.newProgram(l, side)
 		m.programs[key] = p
-		m.fresh = append(m.fresh, p)
+		m.fresh[p] = true
 	}
 	p.users++
 	return p
@@ -170,14 +173,17 @@ func (m *Image) letGo(e *endpoint) {
 			continue
 		}
 		delete(m.programs, programKey{p.list.Digest(), p.side})
-		m.fresh = slices.DeleteFunc(m.fresh, func(o *program) bool { return o == p })
+		delete(m.fresh, p)
 		p.drop()
 	}
 }
 
-// store changes a word, which is a step of its own.
+// store changes a word, which is a step of its own unless nothing leads to it.
 func (m *Image) store(word, value uint32) {
 	m.arena.setWord(word, value)
+	if m.unread {
+		return
+	}
 	m.stores = append(m.stores, Store{word, value})
 }
 
@@ -196,10 +202,10 @@ func (m *Image) writeRecord(e *endpoint) {
 		if p.ports {
 			flags |= FlagPortsTo << d
 		}
-		a.setWord(w+RecordTable+uint32(d), p.table)
+		a.setWord(w+RecordTable+uint32(d), p.table.line)
 		a.setWord(w+RecordClasses+uint32(d), uint32(p.capacity*pageClasses))
 		a.setWord(w+RecordSlot+uint32(d), p.slot)
-		a.setWord(w+RecordPage+uint32(d), p.pages[0])
+		a.setWord(w+RecordPage+uint32(d), p.pages[0].line)
 	}
 	a.setWord(w+RecordID, e.ID)
 	a.setWord(w+RecordFlags, flags)

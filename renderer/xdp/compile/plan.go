@@ -48,6 +48,7 @@ func (r Retired) Slots() []Span { return r.slots }
 // the endpoints are.
 func (m *Image) Plan(again bool) Plan {
 	m.growSlots()
+	m.nets.flush()
 	apart := (m.altered || again) && (again || m.changed())
 	if apart {
 		m.moveRoots()
@@ -113,24 +114,56 @@ func (m *Image) tellClasses() {
 	if m.classes.crowded() {
 		m.sweep()
 	}
-	for _, p := range m.programs {
-		isFresh := slices.Contains(m.fresh, p)
-		if p.fit() {
+	added, programs := m.classes.added, m.sortedPrograms()
+	m.classes.added = nil
+	for _, p := range programs {
+		if p.begin() && !m.fresh[p] {
 			m.touch(p)
 		}
-		if isFresh {
-			for id, used := range m.classes.used {
-				if used {
-					p.tell(class(id))
-				}
-			}
-			continue
+	}
+	isNew := make(map[class]bool, len(added))
+	for _, c := range added {
+		isNew[c] = true
+	}
+	order := added
+	if len(m.fresh) > 0 {
+		order = m.classes.inUse()
+	}
+	fresh := slices.DeleteFunc(slices.Clone(programs), func(p *program) bool { return !m.fresh[p] })
+	for _, c := range m.classes.byDepth(order) {
+		to := fresh
+		if isNew[c] {
+			to = programs
 		}
-		for _, c := range m.classes.added {
-			p.tell(c)
+		around := m.divide(c, isNew[c])
+		for _, p := range to {
+			m.unread = m.fresh[p]
+			p.tell(c, around)
 		}
 	}
-	m.fresh, m.classes.added = nil, nil
+	m.unread = false
+	clear(m.fresh)
+}
+
+// divide tells programs what a class has more than the next one around it that addresses have, which
+// they know. Only who has to know it, needs to.
+func (m *Image) divide(c class, all bool) (around class) {
+	classes := m.classes
+	for at := c; at != 0; at = classes.all[at].parent {
+		if at != c && classes.all[at].used {
+			return at
+		}
+		for _, a := range classes.owns.sets[classes.all[at].own].atoms {
+			for _, x := range m.nets.named[a] {
+				if p := x.by; all || m.fresh[p] {
+					p.part.there = true
+					p.part.sum = p.part.sum.plus(classes.owns.sums[a])
+					p.part.rules = append(p.part.rules, x.rules...)
+				}
+			}
+		}
+	}
+	return 0
 }
 
 // touch notes that the endpoints that have a program need other records.
@@ -144,7 +177,7 @@ func (m *Image) touch(p *program) {
 
 // growSlots makes room to say whose the counters are.
 func (m *Image) growSlots() {
-	for p := range slices.Values(m.fresh) {
+	for p := range m.fresh {
 		need := int(p.slot) + len(p.list.Rules())
 		if need > len(m.slotOf) {
 			m.slotOf = append(m.slotOf, make([]slotRule, need-len(m.slotOf))...)
@@ -191,16 +224,12 @@ func (m *Image) sweep() {
 		r.eachClass(r.Word(m.root4*LineWords+key), marked)
 	}
 	r.eachClass(nextNode|r.Word(m.root6), marked)
-	for id := range m.classes.sets {
-		if len(m.classes.sets[id]) == 1 && m.nets.users[m.classes.sets[id][0]] > 0 {
-			marked[id] = true
-		}
-	}
 	dead := m.classes.sweep(marked)
-	for _, p := range m.programs {
+	for _, p := range m.sortedPrograms() {
 		for _, c := range dead {
 			p.forget(c)
 		}
+		m.arena.charge(&p.spent, func() { p.prune(m, p.dropUnused) })
 	}
 	m.nets.reuse()
 }
@@ -226,9 +255,6 @@ func (d *digit) mark(marked []bool) {
 }
 
 func (c *content) mark(marked []bool) {
-	for _, e := range c.entries {
-		marked[e.own] = true
-	}
 	for _, k := range c.kids {
 		k.to.mark(marked)
 	}
