@@ -86,7 +86,7 @@ func New(o Options) (*Renderer, error) {
 	o.Infra = infra
 	r := &Renderer{
 		options: o, log: o.Log,
-		told:     told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]map[netip.Prefix]bool{}},
+		told:     told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]past{}},
 		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, lost: map[uint32]bool{}, named: map[uint32][]netip.Addr{}, owner: map[uint32]api.PodID{}, ledger: newLedger(),
 		audited: time.Now(), drift: map[string]uint64{},
 	}
@@ -114,12 +114,9 @@ func (r *Renderer) Close() error {
 func (r *Renderer) forget() {
 	r.graces.wait()
 	r.graces.take()
-	r.image = compile.NewImage(compile.Options{Infra: r.options.Infra.Addresses})
+	r.image = compile.NewImage(compile.Options{Infra: r.options.Infra.Addresses, Members: r.told.sets})
 	r.ends = map[uint32]compile.Endpoint{}
 	r.again = true
-	for id, set := range r.told.sets {
-		r.image.Update(id, slices.Collect(maps.Keys(set)), nil)
-	}
 }
 
 // Commit installs the difference.

@@ -80,6 +80,9 @@ type slotRule struct {
 type Options struct {
 	Infra []netip.Prefix // what may talk with every pod, both ways
 	Lines int            // of memory to begin with
+	// Members of address sets, if whoever calls Update keeps them: it has changed them then, and
+	// says exactly what changed. Nil: the image keeps its own.
+	Members map[api.SetID]map[netip.Prefix]struct{}
 }
 
 // NewImage returns an image without endpoints.
@@ -92,7 +95,7 @@ func NewImage(o Options) *Image {
 	m.slots.take(2) // SlotNone, SlotInfra
 	m.cells = newCells(&m.arena)
 	m.v4, m.v6 = newTrie(&m.arena, m.classes, digits4), newTrie(&m.arena, m.classes, digits6)
-	m.nets = newNets(m)
+	m.nets = newNets(m, o.Members)
 	m.root4, m.root6 = m.arena.take(rootLines), m.arena.take(1)*LineWords
 	for _, p := range o.Infra {
 		m.nets.put(infraAtom, p, true)

@@ -21,6 +21,7 @@ type nets struct {
 	dropped []atom     // usable once no class has them
 	named   [][]naming // by atom: the programs whose rules name it
 	members map[api.SetID]map[netip.Prefix]struct{}
+	given   bool                 // members are kept by others
 	pending []pending            // what has to become different in the tries
 	at      map[netip.Prefix]int // where a prefix is in pending
 }
@@ -38,8 +39,11 @@ type pending struct {
 	more   []joined
 }
 
-func newNets(m *Image) nets {
-	n := nets{image: m, ids: map[api.Net]atom{}, members: map[api.SetID]map[netip.Prefix]struct{}{}, at: map[netip.Prefix]int{}}
+func newNets(m *Image, members map[api.SetID]map[netip.Prefix]struct{}) nets {
+	n := nets{image: m, ids: map[api.Net]atom{}, members: members, given: members != nil, at: map[netip.Prefix]int{}}
+	if !n.given {
+		n.members = map[api.SetID]map[netip.Prefix]struct{}{}
+	}
 	n.net, n.users, n.named = append(n.net, api.Net{}), append(n.users, 1), append(n.named, nil) // infraAtom
 	return n
 }
@@ -149,30 +153,47 @@ func (n *nets) flush() {
 // update changes the members of a set. Members that are there already, or are not there,
 // change nothing.
 func (n *nets) update(id api.SetID, added, removed []netip.Prefix) {
-	set := n.members[id]
-	if set == nil {
-		set = make(map[netip.Prefix]struct{}, len(added))
-		n.members[id] = set
+	if !n.given {
+		added, removed = n.remember(id, added, removed)
 	}
 	a, named := n.ids[api.SetNet(id)]
+	if !named {
+		return
+	}
 	for _, p := range removed {
-		before := len(set) // one look-up does
-		if delete(set, p); len(set) != before && named {
-			n.put(a, p, false)
-		}
+		n.put(a, p, false)
 	}
 	for _, p := range added {
+		n.put(a, p, true)
+	}
+}
+
+// remember changes the members of a set, and returns what changed.
+func (n *nets) remember(id api.SetID, add, remove []netip.Prefix) (added, removed []netip.Prefix) {
+	set := n.members[id]
+	if set == nil {
+		set = make(map[netip.Prefix]struct{}, len(add))
+		n.members[id] = set
+	}
+	for _, p := range remove {
+		before := len(set) // one look-up does
+		if delete(set, p); len(set) != before {
+			removed = append(removed, p)
+		}
+	}
+	for _, p := range add {
 		if !p.IsValid() {
 			continue
 		}
 		before := len(set)
-		if set[p] = struct{}{}; len(set) != before && named {
-			n.put(a, p, true)
+		if set[p] = struct{}{}; len(set) != before {
+			added = append(added, p)
 		}
 	}
 	if len(set) == 0 {
 		delete(n.members, id)
 	}
+	return added, removed
 }
 
 // reuse makes atoms available that no class has any more.

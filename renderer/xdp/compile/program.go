@@ -195,7 +195,7 @@ func (p *program) infra() *row {
 
 // verdict returns the value of a rule.
 func (p *program) verdict(rule int) uint32 {
-	r, v := p.list.Rules()[rule], p.slot+uint32(rule)
+	r, v := &p.list.Rules()[rule], p.slot+uint32(rule)
 	if r.Action == api.Permit {
 		v |= Allow
 	}
