@@ -1,11 +1,17 @@
 package compile
 
+import "slices"
+
 // Span is some lines in a row.
 type Span struct{ Line, Lines uint32 }
 
-// arena is the shadow of the memory: everything that the kernel's has, or will have.
+// chunkLines is how many lines the shadow takes at once: 1 MiB.
+const chunkLines = 1 << 14
+
+// arena is the shadow of the memory: everything that the kernel's has, or will have. Of what nobody
+// has taken there is no shadow.
 type arena struct {
-	lines  []Line
+	chunks [][]Line
 	buddy  buddy
 	fresh  []Span // written since the last plan
 	freed  []Span // not reachable once the last plan has been carried out
@@ -17,9 +23,7 @@ type arena struct {
 func newArena(lines int) *arena {
 	a := &arena{spent: new(int)}
 	a.buddy.grow(orderOf(lines))
-	a.buddy.take(1)
-	a.lines = make([]Line, a.buddy.size())
-	a.fresh = append(a.fresh, Span{0, 1})
+	a.take(1)
 	return a
 }
 
@@ -27,12 +31,34 @@ func newArena(lines int) *arena {
 func (a *arena) take(n int) uint32 {
 	head := a.buddy.take(n)
 	*a.spent += 1 << orderOf(n)
-	if s := a.buddy.size(); s > len(a.lines) {
-		a.lines = append(a.lines, make([]Line, s-len(a.lines))...)
+	for chunk := int(head) / chunkLines; chunk <= (int(head)+n-1)/chunkLines; chunk++ {
+		if missing := chunk + 1 - len(a.chunks); missing > 0 {
+			a.chunks = append(a.chunks, make([][]Line, missing)...)
+		}
+		if a.chunks[chunk] == nil {
+			a.chunks[chunk] = make([]Line, chunkLines)
+		}
 	}
-	clear(a.lines[head : int(head)+n])
-	a.fresh = append(a.fresh, Span{head, uint32(n)})
+	s := Span{head, uint32(n)}
+	_ = a.parts(s, func(_ uint32, content []Line) error { clear(content); return nil })
+	a.fresh = append(a.fresh, s)
 	return head
+}
+
+// parts calls f with the content of some lines, in order, until it returns an error. What was never
+// taken is left out.
+func (a *arena) parts(s Span, f func(line uint32, content []Line) error) error {
+	for at, end := int(s.Line), int(s.Line+s.Lines); at < end; {
+		chunk, from := at/chunkLines, at%chunkLines
+		to := min(chunkLines, from+end-at)
+		if chunk < len(a.chunks) && a.chunks[chunk] != nil {
+			if err := f(uint32(at), a.chunks[chunk][from:to]); err != nil {
+				return err
+			}
+		}
+		at += to - from
+	}
+	return nil
 }
 
 // drop gives lines back once the next plan has been carried out.
@@ -48,6 +74,19 @@ func (a *arena) drop(head uint32, n int) {
 	a.freed = append(a.freed, Span{head, uint32(n)})
 }
 
+// shrink gives back the end of the memory that nobody uses, but keeps so many lines.
+func (a *arena) shrink(least int) {
+	before := a.buddy.size()
+	if a.buddy.shrink(least); a.buddy.size() == before {
+		return
+	}
+	if n := max(a.buddy.size()/chunkLines, 1); n < len(a.chunks) {
+		clear(a.chunks[n:])
+		a.chunks = a.chunks[:n]
+	}
+	a.fresh = slices.DeleteFunc(a.fresh, func(s Span) bool { return int(s.Line) >= a.buddy.size() })
+}
+
 // charge has f take lines from, and give lines back to, an account.
 func (a *arena) charge(account *int, f func()) {
 	before := a.spent
@@ -56,8 +95,11 @@ func (a *arena) charge(account *int, f func()) {
 	a.spent = before
 }
 
-func (a *arena) word(i uint32) uint32       { return a.lines[i/LineWords][i%LineWords] }
-func (a *arena) setWord(i uint32, v uint32) { a.lines[i/LineWords][i%LineWords] = v }
+// line returns a line of which all words are there.
+func (a *arena) line(i uint32) *Line { return &a.chunks[i/chunkLines][i%chunkLines] }
+
+func (a *arena) word(i uint32) uint32       { return a.line(i / LineWords)[i%LineWords] }
+func (a *arena) setWord(i uint32, v uint32) { a.line(i / LineWords)[i%LineWords] = v }
 
 // release makes lines available.
 func (a *arena) release(spans []Span) {

@@ -23,6 +23,7 @@ type Endpoint struct {
 	ToPod, FromPod *renderer.RuleList
 
 	Flags uint32 // FlagLearn, FlagKeep
+	Owner string // whose share of the Budget its lists take
 }
 
 // List returns the list of a direction, nil for none.
@@ -52,8 +53,11 @@ type Image struct {
 	stores       []Store
 	unread       bool // what is written is in lines that nothing leads to yet
 
+	budget budget
+	again  map[string]bool // owners of whom something became different
+	all    bool            // every owner is to be looked at again
+
 	slots      buddy
-	slotOf     []slotRule
 	freedSlots []Span
 }
 
@@ -66,14 +70,10 @@ type programKey struct {
 type endpoint struct {
 	Endpoint
 	programs [2]*program // by Direction, nil for no list
+	refused  [2]bool     // the program is not that of the list
+	share    int         // of its owner, when something was refused
 	record   uint32
 	known    bool // to the kernel, or it may be
-}
-
-// slotRule says whose counter a slot is.
-type slotRule struct {
-	of   *program
-	rule int
 }
 
 // Options of an Image.
@@ -83,17 +83,18 @@ type Options struct {
 	// Members of address sets, if whoever calls Update keeps them: it has changed them then, and
 	// says exactly what changed. Nil: the image keeps its own.
 	Members map[api.SetID]map[netip.Prefix]struct{}
+	Budget  Budget
 }
 
 // NewImage returns an image without endpoints.
 func NewImage(o Options) *Image {
 	m := &Image{
 		arena: *newArena(max(o.Lines, 4*rootLines)), classes: newClasses(), programs: map[programKey]*program{}, fresh: map[*program]bool{},
-		ends: map[uint32]*endpoint{}, dirty: map[uint32]bool{}, slotOf: make([]slotRule, 2),
+		ends: map[uint32]*endpoint{}, dirty: map[uint32]bool{},
 	}
 	m.slots.grow(1)
 	m.slots.take(2) // SlotNone, SlotInfra
-	m.cells = newCells(&m.arena)
+	m.cells, m.budget, m.again = newCells(&m.arena), budget{Budget: o.Budget}, map[string]bool{}
 	m.v4, m.v6 = newTrie(&m.arena, m.classes, digits4), newTrie(&m.arena, m.classes, digits6)
 	m.nets = newNets(m, o.Members)
 	m.root4, m.root6 = m.arena.take(rootLines), m.arena.take(1)*LineWords
@@ -125,6 +126,7 @@ func (m *Image) Set(e Endpoint) error {
 		m.altered, again = true, true // the kernel still has what it was
 	}
 	old := m.ends[e.ID]
+	m.again[e.Owner] = true
 	now := &endpoint{Endpoint: e, programs: [2]*program{m.hold(e.ToPod, ToPod), m.hold(e.FromPod, FromPod)}, known: again}
 	if old != nil {
 		now.record, now.known = old.record, old.known
@@ -143,6 +145,7 @@ func (m *Image) Remove(id uint32) {
 		return
 	}
 	m.letGo(e)
+	m.again[e.Owner] = true
 	delete(m.ends, id)
 	delete(m.dirty, id)
 	if e.record != 0 {
@@ -169,16 +172,21 @@ func (m *Image) hold(l *renderer.RuleList, side Direction) *program {
 
 func (m *Image) letGo(e *endpoint) {
 	for _, p := range e.programs {
-		if p == nil {
-			continue
-		}
-		if p.users--; p.users > 0 {
-			continue
-		}
-		delete(m.programs, programKey{p.list.Digest(), p.side})
-		delete(m.fresh, p)
-		p.drop()
+		m.letGoOf(p)
 	}
+}
+
+// letGoOf takes a program back from an endpoint; nil is none.
+func (m *Image) letGoOf(p *program) {
+	if p == nil {
+		return
+	}
+	if p.users--; p.users > 0 {
+		return
+	}
+	delete(m.programs, programKey{p.list.Digest(), p.side})
+	delete(m.fresh, p)
+	p.drop()
 }
 
 // store changes a word, which is a step of its own unless nothing leads to it.
@@ -249,21 +257,15 @@ func (m *Image) Endpoints() []Endpoint {
 	return out
 }
 
-// Rule returns the list and the rule in it whose counter a slot is.
-func (m *Image) Rule(slot uint32) (l *renderer.RuleList, rule int, side Direction, ok bool) {
-	if int(slot) >= len(m.slotOf) || m.slotOf[slot].of == nil {
-		return nil, 0, 0, false
-	}
-	s := m.slotOf[slot]
-	return s.of.list, s.rule, s.of.side, true
-}
-
 // Slot returns the counter of the first rule of an endpoint's list, and that list; the others
 // follow it. Equal lists have the same.
 func (m *Image) Slot(id uint32, dir Direction) (first uint32, list *renderer.RuleList, ok bool) {
 	e := m.ends[id]
 	if e == nil || e.programs[dir] == nil {
 		return 0, nil, false
+	}
+	if e.refused[dir] {
+		return e.programs[dir].slot, Closed, true
 	}
 	return e.programs[dir].slot, e.List(dir), true
 }

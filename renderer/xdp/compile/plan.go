@@ -47,14 +47,23 @@ func (r Retired) Slots() []Span { return r.slots }
 // call Done. If it was not, the next plan must be made with again: it leads from wherever
 // the endpoints are.
 func (m *Image) Plan(again bool) Plan {
-	m.growSlots()
+	m.retry()
+	m.estimate()
 	m.nets.flush()
-	apart := (m.altered || again) && (again || m.changed())
+	changed := again || m.changed()
+	apart := (m.altered || again) && changed
 	if apart {
 		m.moveRoots()
 	}
 	roots := m.buildRoots(apart)
 	m.tellClasses()
+	if m.refuse() {
+		if m.altered && changed && !apart {
+			apart, roots = true, nil
+			m.moveRoots()
+		}
+		m.tellClasses()
+	}
 	if again || apart {
 		for id := range m.ends {
 			m.dirty[id] = true
@@ -70,7 +79,8 @@ func (m *Image) Plan(again bool) Plan {
 			p.Joins = append(p.Joins, Flip{id, e.record})
 		}
 	}
-	p.Lines, p.Slots = len(m.arena.lines), m.slots.size()
+	m.arena.shrink(4 * rootLines)
+	p.Lines, p.Slots = m.arena.buddy.size(), m.slots.size()
 	p.Fresh, p.Stores = slices.Clone(m.arena.fresh), slices.Clone(m.stores)
 	return p
 }
@@ -85,7 +95,9 @@ func (m *Image) moveRoots() {
 	a := &m.arena
 	old := m.root4
 	m.root4 = a.take(rootLines)
-	copy(a.lines[m.root4:m.root4+rootLines], a.lines[old:old+rootLines])
+	for i := range uint32(rootLines) {
+		*a.line(m.root4 + i) = *a.line(old + i)
+	}
 	a.drop(old, rootLines)
 	first := a.word(m.root6)
 	a.drop(m.root6/LineWords, 1)
@@ -116,6 +128,9 @@ func (m *Image) tellClasses() {
 	}
 	added, programs := m.classes.added, m.sortedPrograms()
 	m.classes.added = nil
+	if m.budget.isSet() && len(m.fresh)+len(added) > 0 {
+		m.budget.begin(m)
+	}
 	for _, p := range programs {
 		if p.begin() && !m.fresh[p] {
 			m.touch(p)
@@ -175,19 +190,6 @@ func (m *Image) touch(p *program) {
 	}
 }
 
-// growSlots makes room to say whose the counters are.
-func (m *Image) growSlots() {
-	for p := range m.fresh {
-		need := int(p.slot) + len(p.list.Rules())
-		if need > len(m.slotOf) {
-			m.slotOf = append(m.slotOf, make([]slotRule, need-len(m.slotOf))...)
-		}
-		for i := range p.list.Rules() {
-			m.slotOf[p.slot+uint32(i)] = slotRule{p, i}
-		}
-	}
-}
-
 // Done says that the last plan has been carried out. What it returns is to be released
 // later.
 func (m *Image) Done() Retired {
@@ -206,9 +208,6 @@ func (m *Image) Release(r Retired) {
 	m.arena.release(r.spans)
 	m.classes.free = append(m.classes.free, r.classes...)
 	for _, s := range r.slots {
-		if end := min(int(s.Line+s.Lines), len(m.slotOf)); end > int(s.Line) {
-			clear(m.slotOf[s.Line:end])
-		}
 		m.slots.give(s.Line, int(s.Lines))
 	}
 }
@@ -260,8 +259,11 @@ func (c *content) mark(marked []bool) {
 	}
 }
 
-// Span returns the words of some lines, which the caller must not change.
-func (m *Image) Span(s Span) []Line { return m.arena.lines[s.Line : s.Line+s.Lines] }
+// Parts calls f with the words of some lines, in order, until it returns an error. The caller must
+// not change them. Lines that were never used are left out.
+func (m *Image) Parts(s Span, f func(line uint32, content []Line) error) error {
+	return m.arena.parts(s, f)
+}
 
 // Words reads the shadow.
 func (m *Image) Words() Words { return func(i uint32) uint32 { return m.arena.word(i) } }
@@ -286,7 +288,7 @@ type Use struct {
 // Use counts. What is retired and not released counts as used.
 func (m *Image) Use() Use {
 	u := Use{
-		Lines: m.arena.buddy.used, Capacity: len(m.arena.lines), Slots: m.slots.used, Programs: len(m.programs), Endpoints: len(m.ends),
+		Lines: m.arena.buddy.used, Capacity: m.arena.buddy.size(), Slots: m.slots.used, Programs: len(m.programs), Endpoints: len(m.ends),
 		Classes: m.classes.live,
 	}
 	for _, p := range m.programs {

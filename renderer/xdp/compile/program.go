@@ -16,7 +16,10 @@ type program struct {
 	ports   bool      // some rule names source ports
 	users   int       // endpoints
 	spent   int       // lines that it takes
+	before  int       // lines that it took when it was stopped
+	reach   int       // addresses that it names, as far as others do not
 	stopped bool      // it takes too many, and has no rows
+	owners  []*owner  // while a plan is made
 	slot    uint32    // of its first rule
 	always  []int     // rules for every address, sorted
 	atoms   []atom    // that rules name
@@ -111,6 +114,11 @@ func (p *program) begin() (moved bool) {
 // tell gives a class its row, which is that of the class around it and what it has more. The words
 // it changes are read by nobody yet, because no address has the class.
 func (p *program) tell(c, around class) {
+	if p.stopped {
+		p.part = part{}
+		return
+	}
+	before := p.spent
 	p.image.arena.charge(&p.spent, func() {
 		var r *row
 		switch {
@@ -126,6 +134,9 @@ func (p *program) tell(c, around class) {
 		p.put(p.image, c, r, p.dropUnused)
 	})
 	p.part.there, p.part.sum, p.part.rules = false, sum{}, p.part.rules[:0]
+	if p.spent > before {
+		p.image.budget.took(p.image, p.spent-before)
+	}
 }
 
 // forget takes back what a class had, which no address has any more.

@@ -47,6 +47,7 @@ type result struct {
 
 type options struct {
 	shape, sizes, renderer, profile string
+	memory                          uint64
 	child                           bool
 	limit                           time.Duration
 }
@@ -56,6 +57,7 @@ func main() {
 	flag.StringVar(&o.shape, "shape", "", "one shape only")
 	flag.StringVar(&o.sizes, "n", "", "sizes, separated by commas; those of the table when empty")
 	flag.StringVar(&o.renderer, "renderer", "xdp", "who enforces: "+strings.Join(names(), ", ")+" or none")
+	flag.Uint64Var(&o.memory, "policy-memory", 128, "MiB that rules may take in the kernel, as the setting of the agent")
 	flag.StringVar(&o.profile, "profile", "", "file for a profile of the processor, of one shape")
 	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "after which a shape is given up")
 	flag.BoolVar(&o.child, "child", false, "measure in this process, and print JSON")
@@ -112,7 +114,7 @@ func row(s shapes.Shape, n int, o options) string {
 	if err != nil {
 		return err.Error()
 	}
-	cmd := exec.CommandContext(ctx, self, "-child", "-shape", s.Name, "-n", strconv.Itoa(n), "-renderer", o.renderer, "-profile", o.profile) //nolint:gosec // itself
+	cmd := exec.CommandContext(ctx, self, "-child", "-shape", s.Name, "-n", strconv.Itoa(n), "-renderer", o.renderer, "-profile", o.profile, "-policy-memory", strconv.FormatUint(o.memory, 10)) //nolint:gosec // itself
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	var r result
@@ -169,7 +171,7 @@ func changes(objects []any, resync, del bool) (c model.Changes, err error) {
 
 // measure applies the objects of a tenant to a node.
 func measure(objects []any, o options) (r result, err error) {
-	target, done, err := newRenderer(o.renderer)
+	target, done, err := newRenderer(o.renderer, o.memory)
 	if err != nil {
 		return r, err
 	}
@@ -228,18 +230,27 @@ func measure(objects []any, o options) (r result, err error) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	r.Heap, r.RSS = m.HeapAlloc, peak()
+	if o.profile != "" {
+		f, err := os.Create(o.profile + ".heap")
+		if err != nil {
+			return r, err
+		}
+		if err := errors.Join(pprof.WriteHeapProfile(f), f.Close()); err != nil {
+			return r, err
+		}
+	}
 	r.Delete = apply(gone)
 	return r, p.Close()
 }
 
 // newRenderer returns who enforces; none is nobody.
-func newRenderer(name string) (r []renderer.Renderer, done func() error, err error) {
+func newRenderer(name string, memory uint64) (r []renderer.Renderer, done func() error, err error) {
 	done = func() error { return nil }
 	switch name {
 	case "none":
 		return nil, done, nil
 	case "xdp":
-		x, err := xdp.New(xdp.Options{Plane: xdp.NewHeap(), Interfaces: interfaces()})
+		x, err := xdp.New(xdp.Options{Plane: xdp.NewHeap(), Interfaces: interfaces(), PolicyMemory: memory << 20})
 		if err != nil {
 			return nil, nil, err
 		}
