@@ -37,7 +37,9 @@ type budget struct {
 	Budget
 	share  int // of an owner in this plan
 	owners map[string]*owner
-	taken  int // lines by lists since it was looked at
+	taken  int  // lines by lists since it was looked at
+	swept  bool // nothing counts that no address has any more
+	early  bool // rows do not count yet
 }
 
 // owner is the lists of the endpoints that one owner has.
@@ -52,7 +54,7 @@ func (o *owner) quota(share int) int { return share / len(o.lists) }
 
 // begin finds out whose lists there are.
 func (b *budget) begin(m *Image) {
-	b.share, b.taken, b.owners = b.Share, 0, map[string]*owner{}
+	b.share, b.taken, b.swept, b.owners = b.Share, 0, false, map[string]*owner{}
 	for _, p := range m.programs {
 		p.owners, p.reach = p.owners[:0], 0
 	}
@@ -76,11 +78,16 @@ func (b *budget) begin(m *Image) {
 	}
 }
 
-// took notes that lists took so many lines, and looks at the whole when that is some part of it.
-func (b *budget) took(m *Image, lines int) {
-	if b.taken += lines; b.taken > max(b.Lines, b.Share)/64 && b.isSet() {
-		b.settle(m)
+// check looks at the whole when lists took some part of what they may since it was looked at.
+// With told, no class is being told.
+func (b *budget) check(m *Image, part int, told bool) {
+	if !b.isSet() || b.taken <= max(b.Lines, b.Share)/part {
+		return
 	}
+	if told {
+		b.sweep(m, 1)
+	}
+	b.settle(m)
 }
 
 func (b *budget) isSet() bool { return b.Budget != Budget{} }
@@ -88,12 +95,42 @@ func (b *budget) isSet() bool { return b.Budget != Budget{} }
 // settle stops the lists that may not become as large as they are.
 func (b *budget) settle(m *Image) {
 	b.taken = 0
-	for b.stop(m); b.Lines > 0 && m.wanted() > b.Lines && b.share != 1; b.stop(m) {
+	for b.over(m, 1) {
+		if b.stop(m); b.Lines == 0 || m.wanted() <= b.Lines || b.share == 1 {
+			return
+		}
 		if b.share == 0 || b.share > b.Lines {
 			b.share = b.Lines
 		}
 		b.share = max(b.share/2, 1)
 	}
+}
+
+// sweep frees what no address has any more, where it could be what makes lists too large. It must not
+// be called while a class is told.
+func (b *budget) sweep(m *Image, part int) {
+	if b.swept || !b.over(m, part) {
+		return
+	}
+	b.swept = true
+	m.sweep()
+	for _, o := range b.owners {
+		o.most = 0
+	}
+}
+
+// over counts what owners take, and returns whether that is more than a part of what they may.
+func (b *budget) over(m *Image, part int) (over bool) {
+	for _, o := range b.owners {
+		lines := 0
+		for p := range o.lists {
+			lines += p.cost() / len(p.owners)
+		}
+		o.most = max(o.most, lines)
+		o.over = b.share > 0 && o.most > b.share
+		over = over || b.share > 0 && o.most > b.share/part
+	}
+	return over || b.Lines > 0 && m.wanted() > b.Lines/part
 }
 
 // wanted is how many lines all lists take that are not stopped.
@@ -106,16 +143,8 @@ func (m *Image) wanted() (lines int) {
 	return lines
 }
 
-// stop stops the lists of owners that are over their share, where every owner of a list is.
+// stop stops lists that all of their owners are refused.
 func (b *budget) stop(m *Image) {
-	for _, o := range b.owners {
-		lines := 0
-		for p := range o.lists {
-			lines += p.cost() / len(p.owners)
-		}
-		o.most = max(o.most, lines)
-		o.over = b.share > 0 && o.most > b.share
-	}
 	for _, p := range m.programs {
 		if !p.stopped && len(p.owners) > 0 && !slices.ContainsFunc(p.owners, func(o *owner) bool { return !b.refuses(o, p) }) {
 			p.stop()
@@ -128,8 +157,13 @@ func (b *budget) refuses(o *owner, p *program) bool {
 }
 
 // cost is how many lines a list takes, or took until it was stopped: one for each address that it
-// names, as far as others do not, and those that say what it says about them.
-func (p *program) cost() int { return p.reach + max(p.spent, p.before) }
+// names, as far as others do not, and its rows. How many pages there are depends on what was before.
+func (p *program) cost() int {
+	if p.image.budget.early {
+		return p.reach
+	}
+	return p.reach + max(p.spent, p.before)
+}
 
 // stop has a list take nothing any more.
 func (p *program) stop() {
@@ -152,7 +186,9 @@ func (n *nets) size(a atom) int {
 func (m *Image) estimate() {
 	if m.budget.isSet() && len(m.fresh)+len(m.nets.pending) > 0 {
 		m.budget.begin(m)
+		m.budget.swept, m.budget.early = true, true
 		m.refuse()
+		m.budget.early = false
 	}
 }
 
@@ -161,6 +197,7 @@ func (m *Image) refuse() (any bool) {
 	if !m.budget.isSet() || m.budget.owners == nil {
 		return false
 	}
+	m.budget.sweep(m, 1)
 	m.budget.settle(m)
 	for _, id := range slices.Sorted(maps.Keys(m.ends)) {
 		e := m.ends[id]

@@ -176,7 +176,6 @@ func (c *cells) over(cell uint32, f runs) uint32 {
 	}
 	var parts [256]uint32
 	var of, has, both [256]run
-	few := true
 	for high := range parts {
 		part := c.arena.word(cell&payloadMask*LineWords + uint32(high))
 		cut := f.cut(high, of[:0])
@@ -185,18 +184,31 @@ func (c *cells) over(cell uint32, f runs) uint32 {
 		} else {
 			parts[high] = c.putByte(first(c.arena.byteOf(part, has[:0]), cut, both[:0]))
 		}
-		few = few && parts[high]&kindMask == kindLeaf
 	}
-	if few { // as a list it may be smaller
-		var list runs
-		for high, value := range parts {
-			list.from(high<<8, value)
+	if list, few := c.joined(&parts); few {
+		for _, p := range parts {
+			c.letGo(p)
 		}
-		if len(list) <= bigRuns {
-			return c.list(list)
-		}
+		return c.list(list)
 	}
 	return c.node(&parts)
+}
+
+// joined returns the function of some parts if it has few runs: equal functions have equal cells.
+func (c *cells) joined(parts *[256]uint32) (list runs, few bool) {
+	var buf [bigRuns]run
+	for high, p := range parts {
+		if p&kindMask == kindNode {
+			return nil, false
+		}
+		for _, r := range c.arena.list(p, buf[:0]) {
+			list.from(high<<8+int(r.start), r.value)
+		}
+		if len(list) > bigRuns {
+			return nil, false
+		}
+	}
+	return list, true
 }
 
 // byteOf appends the function of 8 bits of a cell.

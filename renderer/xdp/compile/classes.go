@@ -118,13 +118,14 @@ func (c *classes) anyUsed(first class, n int) bool {
 // crowded says whether there may be so many classes that nothing has that sweeping pays.
 func (c *classes) crowded() bool { return c.live > 2*c.swept+c.slack }
 
-// sweep frees all classes that are not marked, nor around one that is, and returns those that
-// were used.
+// sweep frees all classes that are not marked, nor around one that is, and returns those that were
+// used and are not any more.
 func (c *classes) sweep(marked []bool) (dead []class) {
 	marked[0], marked[infraClass] = true, true
+	around := make([]bool, len(c.all))
 	for id := range c.all {
-		for at := class(id); marked[id] && at != 0; at = c.all[at].parent {
-			marked[at] = true
+		for at := class(id); marked[id] && at != 0 && !around[at]; at = c.all[at].parent {
+			around[at] = true
 		}
 	}
 	for id := range c.all {
@@ -132,10 +133,14 @@ func (c *classes) sweep(marked []bool) (dead []class) {
 		if marked[id] || !d.live {
 			continue
 		}
-		c.freed = append(c.freed, class(id))
 		if d.used {
 			dead = append(dead, class(id))
+			d.used = false
 		}
+		if around[id] {
+			continue
+		}
+		c.freed = append(c.freed, class(id))
 		delete(c.ids, d.sum)
 		c.owns.letGo(d.own)
 		*d = classDef{}

@@ -130,6 +130,7 @@ func (m *Image) tellClasses() {
 	m.classes.added = nil
 	if m.budget.isSet() && len(m.fresh)+len(added) > 0 {
 		m.budget.begin(m)
+		m.budget.sweep(m, 2)
 	}
 	for _, p := range programs {
 		if p.begin() && !m.fresh[p] {
@@ -146,6 +147,9 @@ func (m *Image) tellClasses() {
 	}
 	fresh := slices.DeleteFunc(slices.Clone(programs), func(p *program) bool { return !m.fresh[p] })
 	for _, c := range m.classes.byDepth(order) {
+		if !m.classes.all[c].used {
+			continue // it was swept meanwhile
+		}
 		to := fresh
 		if isNew[c] {
 			to = programs
@@ -154,7 +158,10 @@ func (m *Image) tellClasses() {
 		for _, p := range to {
 			m.unread = m.fresh[p]
 			p.tell(c, around)
+			m.budget.check(m, 4, false)
 		}
+		m.unread = false
+		m.budget.check(m, 64, true)
 	}
 	m.unread = false
 	clear(m.fresh)

@@ -134,9 +134,7 @@ func (p *program) tell(c, around class) {
 		p.put(p.image, c, r, p.dropUnused)
 	})
 	p.part.there, p.part.sum, p.part.rules = false, sum{}, p.part.rules[:0]
-	if p.spent > before {
-		p.image.budget.took(p.image, p.spent-before)
-	}
+	p.image.budget.taken += max(p.spent-before, 0)
 }
 
 // forget takes back what a class had, which no address has any more.

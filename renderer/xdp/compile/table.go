@@ -7,7 +7,15 @@ type table struct {
 	capacity int    // pages that it has room for
 	pages    []page
 	uniform  map[*row]*uniform
+	spent    int // lines
 }
+
+func (t *table) take(a *arena, n int) (line uint32) {
+	a.charge(&t.spent, func() { line = a.take(n) })
+	return line
+}
+
+func (t *table) give(a *arena, line uint32, n int) { a.charge(&t.spent, func() { a.drop(line, n) }) }
 
 // page is the rows of some classes: one for all of them, or one for each.
 type page struct {
@@ -31,16 +39,16 @@ func (t *table) fit(m *Image, base *row) bool {
 	}
 	a := &m.arena
 	capacity := max(LineWords, 1<<orderOf(pages))
-	line := a.take(capacity / LineWords)
+	line := t.take(a, capacity/LineWords)
 	for i, p := range t.pages {
 		a.setWord(line*LineWords+uint32(i), p.line)
 	}
-	a.drop(t.line, t.capacity/LineWords)
+	t.give(a, t.line, t.capacity/LineWords)
 	t.line, t.capacity = line, capacity
 	t.pages = append(t.pages, make([]page, capacity-len(t.pages))...)
 	if t.pages[0].line == 0 {
 		t.uniform = map[*row]*uniform{}
-		t.pages[0] = page{line: a.take(pageLines), rows: make([]*row, pageClasses)}
+		t.pages[0] = page{line: t.take(a, pageLines), rows: make([]*row, pageClasses)}
 		a.setWord(line*LineWords, t.pages[0].line)
 	}
 	return true
@@ -63,7 +71,7 @@ func (t *table) put(m *Image, c class, r *row, unused func(*row)) {
 	case p.line == 0: // the first class of the page
 		u := t.uniform[r]
 		if u == nil {
-			u = &uniform{line: a.take(pageLines)}
+			u = &uniform{line: t.take(a, pageLines)}
 			t.uniform[r] = u
 			for i := range uint32(pageClasses) {
 				a.setWord(u.line*LineWords+i, r.line)
@@ -92,7 +100,7 @@ func (t *table) put(m *Image, c class, r *row, unused func(*row)) {
 func (t *table) divide(m *Image, at class) {
 	a, p := &m.arena, &t.pages[at]
 	all := p.all
-	*p = page{line: a.take(pageLines), rows: make([]*row, pageClasses)}
+	*p = page{line: t.take(a, pageLines), rows: make([]*row, pageClasses)}
 	for i := range p.rows {
 		a.setWord(p.line*LineWords+uint32(i), all.line)
 		if c := at*pageClasses + class(i); int(c) < m.classes.count() && m.classes.all[c].used {
@@ -109,7 +117,7 @@ func (t *table) leave(a *arena, r *row) {
 	r.users--
 	u := t.uniform[r]
 	if u.users--; u.users == 0 {
-		a.drop(u.line, pageLines)
+		t.give(a, u.line, pageLines)
 		delete(t.uniform, r)
 	}
 }
@@ -137,7 +145,7 @@ func (t *table) prune(m *Image, unused func(*row)) {
 				unused(all)
 			}
 		} else {
-			m.arena.drop(p.line, pageLines)
+			t.give(&m.arena, p.line, pageLines)
 		}
 		*p = page{}
 	}
@@ -153,11 +161,11 @@ func (t *table) release(r *row, unused func(*row)) {
 func (t *table) drop(a *arena) {
 	for _, p := range t.pages {
 		if p.rows != nil {
-			a.drop(p.line, pageLines)
+			t.give(a, p.line, pageLines)
 		}
 	}
 	for _, u := range t.uniform {
-		a.drop(u.line, pageLines)
+		t.give(a, u.line, pageLines)
 	}
-	a.drop(t.line, t.capacity/LineWords)
+	t.give(a, t.line, t.capacity/LineWords)
 }
