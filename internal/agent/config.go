@@ -61,6 +61,7 @@ type Config struct {
 	XDPUplinks       []string      `koanf:"xdp-uplink"`
 	XDPLearn         time.Duration `koanf:"xdp-learn"`
 	XDPFlows         uint32        `koanf:"xdp-flows"`
+	PolicyMemory     uint32        `koanf:"policy-memory"`
 	XDPEvents        uint32        `koanf:"xdp-events"`
 	XDPSample        uint32        `koanf:"xdp-sample"`
 	XDPAnySource     bool          `koanf:"xdp-any-source"`

@@ -230,6 +230,7 @@ func TestWhatHasNoEffectIsTold(t *testing.T) {
 		"":                      {"--acl-memory", "64", "--vpp-socket", "/run/vpp.sock"},
 		"xdp-flows xdp-uplink":  {"--xdp-uplink", "eth0", "--xdp-flows", "64"},
 		"take-over":             {"--take-over"},
+		"policy-memory":         {"--policy-memory", "64"},
 		"ligato-label":          {"--ligato-label", "x", "--state-file", "/tmp/state"},
 		"acl-memory vpp-socket": {"--renderers", "xdp", "--xdp-flows", "64", "--acl-memory", "64", "--vpp-socket", "/run/vpp.sock"},
 		"vpp-stats-socket":      {"--acl-target", "ligato", "--ligato-label", "x", "--vpp-stats-socket", "/run/stats.sock"},

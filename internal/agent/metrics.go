@@ -160,7 +160,7 @@ func (m *metrics) collect(a *Agent) {
 		m.registry.MustRegister(ruleCollector{a})
 	}
 	if a.kernel != nil {
-		m.collectKernel(a.kernel.Drops)
+		m.collectKernel(a.kernel.Drops, a.policyMemory)
 	}
 	m.collectStore(a)
 }
@@ -272,6 +272,9 @@ func (c tableCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		collectPauses(ch, s.Pauses)
 		collectSessions(ch, s.Sessions)
+		if s.Renderer == rendererXDP {
+			continue // see memoryCollector
+		}
 		if s.Memory.Needed > 0 {
 			ch <- prometheus.MustNewConstMetric(memoryNeededDesc, prometheus.GaugeValue, float64(s.Memory.Needed))
 		}

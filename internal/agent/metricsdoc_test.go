@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/tests/reference"
 )
@@ -13,7 +14,8 @@ import (
 // registers a metric.
 func TestTheReferenceNamesTheMetricsThatThereAre(t *testing.T) {
 	a := running(t, func(c *Config) { c.RuleMetrics, c.ACLMemory = true, 64 })
-	a.metrics.collectKernel(func() (map[xdp.Reason]uint64, error) { return map[xdp.Reason]uint64{xdp.ReasonPolicy: 1}, nil })
+	a.metrics.collectKernel(func() (map[xdp.Reason]uint64, error) { return map[xdp.Reason]uint64{xdp.ReasonPolicy: 1}, nil },
+		func() renderer.Memory { return renderer.Memory{Needed: 1, Budget: 2} })
 	traffic(t, a, api.Flow{Src: netip.MustParseAddr("203.0.113.1"), Dst: netip.MustParseAddr("10.2.0.1"), Protocol: api.TCP, SrcPort: 1, DstPort: 80})
 	reference.Check(t, "../..", "sluice-agent", a.metrics.registry)
 }

@@ -61,7 +61,7 @@ func (c Config) checkRenderers() error {
 type idleSetting struct{ name, why string }
 
 // endpointSettings are further ones of the dataplane in the kernel.
-var endpointSettings = []string{"take-over", "new-interfaces", "pod-interfaces", "cni-results", "endpoints-file"}
+var endpointSettings = []string{"policy-memory", "take-over", "new-interfaces", "pod-interfaces", "cni-results", "endpoints-file"}
 
 // idle returns those of the settings that belong to what is not switched on.
 func (c Config) idle(given []string) (out []idleSetting) {

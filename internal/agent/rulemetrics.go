@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
@@ -48,8 +49,39 @@ func ruleLabel(rule int) string {
 var dropsDesc = prometheus.NewDesc("sluice_xdp_dropped_packets_total", "Packets that the kernel dropped at interfaces of pods, by why.", []string{"reason"}, nil)
 
 // collectKernel registers what is known where the kernel enforces.
-func (m *metrics) collectKernel(drops func() (map[xdp.Reason]uint64, error)) {
-	m.registry.MustRegister(dropCollector{drops}, m.waited)
+func (m *metrics) collectKernel(drops func() (map[xdp.Reason]uint64, error), memory func() renderer.Memory) {
+	m.registry.MustRegister(dropCollector{drops}, memoryCollector{memory}, m.waited)
+}
+
+var (
+	policyNeededDesc = prometheus.NewDesc("sluice_policy_memory_needed_bytes", "Memory of the kernel that rules and the addresses that they name take.", nil, nil)
+	policyBudgetDesc = prometheus.NewDesc("sluice_policy_memory_budget_bytes", "Memory of the kernel that rules and the addresses that they name may take; 0 without a limit.", nil, nil)
+)
+
+// memoryCollector tells what policy takes of the kernel's memory.
+type memoryCollector struct{ memory func() renderer.Memory }
+
+// Describe implements prometheus.Collector.
+func (memoryCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- policyNeededDesc
+	ch <- policyBudgetDesc
+}
+
+// Collect implements prometheus.Collector.
+func (c memoryCollector) Collect(ch chan<- prometheus.Metric) {
+	m := c.memory()
+	ch <- prometheus.MustNewConstMetric(policyNeededDesc, prometheus.GaugeValue, float64(m.Needed))
+	ch <- prometheus.MustNewConstMetric(policyBudgetDesc, prometheus.GaugeValue, float64(m.Budget))
+}
+
+// policyMemory is what policy takes of the kernel's memory.
+func (a *Agent) policyMemory() (m renderer.Memory) {
+	for _, s := range a.node.States() {
+		if s.Renderer == rendererXDP {
+			m = s.Memory
+		}
+	}
+	return m
 }
 
 // dropCollector tells what the kernel dropped. It goes on when agents restart.

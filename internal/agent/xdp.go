@@ -23,6 +23,7 @@ func xdpFlags(f *pflag.FlagSet) {
 	f.StringSlice("xdp-uplink", nil, "interfaces at which packets to pods are dropped early, by XDP")
 	f.Duration("xdp-learn", 30*time.Second, "for how long after a pod is attached the middle of a TCP flow that policy permits is taken for one that was open; 0 for not at all")
 	f.Uint32("xdp-flows", xdp.DefaultFlows, "places for flows whose answers need evidence, 32 bytes each; half of as many fit almost without loss")
+	f.Uint32("policy-memory", 128, "MiB that rules and the addresses that they name may take in the kernel, those of one namespace a quarter of it; pods whose rules are beyond are blocked; 0: no limit")
 	f.Uint32("xdp-events", 100, "verdicts of packets that each processor tells in a second while sluicectl watch verdicts listens; 0 for none")
 	f.Uint32("xdp-sample", 1, "of so many packets that could be told of, one is")
 	f.Bool("xdp-any-source", false, "let pods send from addresses that are not theirs")
@@ -57,6 +58,7 @@ func (a *Agent) xdp(infra renderer.Infra, established acl.Established) (*node.XD
 		Options: xdp.Options{
 			Log: log, Plane: k, Keep: established == acl.Keep, Learn: a.cfg.XDPLearn, Infra: infra,
 			Interfaces: a.endpoints.Interfaces, Enforced: a.endpoints.Enforced, Release: a.endpoints.Release,
+			PolicyMemory: uint64(a.cfg.PolicyMemory) << 20,
 		},
 	}, nil
 }

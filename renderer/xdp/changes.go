@@ -17,26 +17,42 @@ type txn struct {
 	r      *Renderer
 	resync bool
 	pods   map[api.PodID]*renderer.PodConfig // nil: removed
-	sets   map[api.SetID]map[netip.Prefix]bool
+	sets   map[api.SetID]setChange
+}
+
+// setChange is how the members of a set change. The slices are the teller's.
+type setChange struct {
+	added, removed []netip.Prefix
+	last           map[netip.Prefix]bool // instead, of a set that was told of more than once
 }
 
 // NewTxn starts a transaction.
 func (r *Renderer) NewTxn(resync bool) renderer.Txn {
-	return &txn{r: r, resync: resync, pods: map[api.PodID]*renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]bool{}}
+	return &txn{r: r, resync: resync, pods: map[api.PodID]*renderer.PodConfig{}, sets: map[api.SetID]setChange{}}
 }
 
 // UpdateSet records the change of a set; the last that is said of a member counts.
 func (t *txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	set := t.sets[id]
-	if set == nil {
-		set = make(map[netip.Prefix]bool, len(added)+len(removed))
-		t.sets[id] = set
+	c, again := t.sets[id]
+	if !again && (len(added) == 0 || len(removed) == 0) {
+		t.sets[id] = setChange{added: added, removed: removed}
+		return
 	}
+	if c.last == nil {
+		c.last = make(map[netip.Prefix]bool, len(added)+len(removed))
+		c.note(c.added, c.removed)
+		c.added, c.removed = nil, nil
+	}
+	c.note(added, removed)
+	t.sets[id] = c
+}
+
+func (c setChange) note(added, removed []netip.Prefix) {
 	for _, p := range removed {
-		set[p] = false
+		c.last[p] = false
 	}
 	for _, p := range added {
-		set[p] = true
+		c.last[p] = true
 	}
 }
 
@@ -53,7 +69,24 @@ type told struct {
 
 	mu     sync.RWMutex // held where sets change; whoever commits reads them without
 	sets   map[api.SetID]map[netip.Prefix]struct{}
-	before map[api.SetID]map[netip.Prefix]bool // whether what changed was a member when a Commit worked last
+	before map[api.SetID]past // of sets that changed, when a Commit worked last
+}
+
+// past is what a set was: what it is but for what changed, or a whole set.
+type past struct {
+	changed map[netip.Prefix]bool // whether it was a member
+	all     map[netip.Prefix]struct{}
+	whole   bool
+}
+
+func (p past) has(x netip.Prefix, now map[netip.Prefix]struct{}) bool {
+	if p.whole {
+		_, was := p.all[x]
+		return was
+	}
+	was, changed := p.changed[x]
+	_, in := now[x]
+	return was || in && !changed
 }
 
 // acknowledge calls f when what is told is what is installed.
@@ -72,28 +105,11 @@ func (t *told) wasIn(id api.SetID, a netip.Addr) bool {
 		if err != nil {
 			return false
 		}
-		was, changed := before[p]
-		if _, in := set[p]; was || in && !changed {
+		if before.has(p, set) {
 			return true
 		}
 	}
 	return false
-}
-
-// put changes a member, and keeps whether it was one.
-func (t *told) put(id api.SetID, p netip.Prefix, in bool) {
-	if t.before[id] == nil {
-		t.before[id] = map[netip.Prefix]bool{}
-	}
-	if _, known := t.before[id][p]; !known {
-		t.before[id][p] = !in
-	}
-	if in {
-		t.sets[id][p] = struct{}{}
-	} else {
-		delete(t.sets[id], p)
-	}
-	t.mark.toggle(memberKey(id, p))
 }
 
 // apply takes over a transaction. update is called with every set that has other members.
@@ -106,7 +122,7 @@ func (t *told) apply(x *txn, update func(id api.SetID, added, removed []netip.Pr
 		}
 		for id := range t.sets {
 			if _, ok := x.sets[id]; !ok {
-				x.sets[id] = nil
+				x.sets[id] = setChange{}
 			}
 		}
 	}
@@ -126,39 +142,89 @@ func (t *told) apply(x *txn, update func(id api.SetID, added, removed []netip.Pr
 
 // change changes a set and returns what really changed. With whole, members that are not
 // named are removed.
-func (t *told) change(id api.SetID, want map[netip.Prefix]bool, whole bool) (added, removed []netip.Prefix) {
+func (t *told) change(id api.SetID, want setChange, whole bool) (added, removed []netip.Prefix) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	set := t.sets[id]
+	added, removed = want.difference(set, whole)
+	for _, some := range [][]netip.Prefix{added, removed} {
+		for _, p := range some {
+			t.mark.toggle(memberKey(id, p))
+		}
+	}
+	before, changed := t.before[id]
+	switch {
+	case !changed && len(set) == 0:
+		t.before[id] = past{whole: true}
+	case !changed && len(removed) == len(set):
+		t.before[id], set = past{all: set, whole: true}, nil
+	case !changed:
+		before.changed = make(map[netip.Prefix]bool, len(added)+len(removed))
+		t.before[id] = before
+	}
 	if set == nil {
-		set = make(map[netip.Prefix]struct{}, len(want))
-		t.sets[id] = set
-	}
-	if whole {
-		for p := range set {
-			if !want[p] {
-				removed = append(removed, p)
-			}
-		}
-	}
-	for p, in := range want {
-		switch _, is := set[p]; {
-		case in && !is:
-			added = append(added, p)
-		case !in && is && !whole:
-			removed = append(removed, p)
-		}
+		set = make(map[netip.Prefix]struct{}, len(added))
 	}
 	for _, p := range removed {
-		t.put(id, p, false)
+		before.note(p, true)
+		delete(set, p)
 	}
 	for _, p := range added {
-		t.put(id, p, true)
+		before.note(p, false)
+		set[p] = struct{}{}
 	}
-	if len(set) == 0 {
+	if t.sets[id] = set; len(set) == 0 {
 		delete(t.sets, id)
 	}
 	return added, removed
+}
+
+// note keeps whether what changes was a member when a Commit worked last.
+func (p past) note(x netip.Prefix, was bool) {
+	if p.changed == nil {
+		return
+	}
+	if _, known := p.changed[x]; !known {
+		p.changed[x] = was
+	}
+}
+
+// difference returns what really changes of a set. With whole, members that are not named are
+// removed.
+func (c setChange) difference(set map[netip.Prefix]struct{}, whole bool) (added, removed []netip.Prefix) {
+	if whole || c.last != nil {
+		if c.last == nil {
+			c.last = make(map[netip.Prefix]bool, len(c.added))
+			c.note(c.added, c.removed)
+		}
+		for p := range set {
+			if in, named := c.last[p]; named && !in || whole && !in {
+				removed = append(removed, p)
+			}
+		}
+		for p, in := range c.last {
+			if _, is := set[p]; in && !is && p.IsValid() {
+				added = append(added, p)
+			}
+		}
+		return added, removed
+	}
+	return distinct(c.added, func(p netip.Prefix) bool { _, is := set[p]; return !is && p.IsValid() }),
+		distinct(c.removed, func(p netip.Prefix) bool { _, is := set[p]; return is })
+}
+
+// distinct returns, once each, those for which keep is true: the argument if that is all of it, and
+// it is in order.
+func distinct(all []netip.Prefix, keep func(netip.Prefix) bool) []netip.Prefix {
+	out := all
+	for i, p := range all {
+		if !keep(p) || i > 0 && all[i-1].Compare(p) >= 0 {
+			out = slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return !keep(p) })
+			slices.SortFunc(out, netip.Prefix.Compare)
+			return slices.Compact(out)
+		}
+	}
+	return out
 }
 
 // memberKey identifies that a prefix is in a set.

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
+	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
@@ -202,7 +203,8 @@ func (r *Renderer) readHits(v *view) bool {
 
 // state describes a view: lists of pods as tables, those that are equal once.
 func (r *Renderer) state(v *view, packets func(side, *renderer.RuleList) []uint64) *renderer.State {
-	out := &renderer.State{Renderer: r.Name(), Connected: v.err == nil, Err: v.err, Pending: v.pending, Drift: v.drift, Foreign: v.foreign}
+	out := &renderer.State{Renderer: r.Name(), Connected: v.err == nil, Err: v.err, Pending: v.pending, Drift: v.drift, Foreign: v.foreign,
+		Memory: renderer.Memory{Needed: uint64(v.lines) * bpf.LineBytes, Budget: r.options.PolicyMemory}}
 	type key struct {
 		dir    compile.Direction
 		digest renderer.Digest

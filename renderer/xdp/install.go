@@ -29,7 +29,6 @@ func (r *Renderer) install(mark Mark) error {
 			return cmp.Or(r.attach(p), err) // closed, because they are not known
 		}
 	}
-	r.refused = nil
 	if !anew && p.Empty() && r.settled() {
 		r.retire(r.image.Done())
 		return r.setMark(mark)
@@ -143,7 +142,7 @@ func (r *Renderer) prepare(p compile.Plan) error {
 	if err := plane.Prepare(p.Lines, r.countable(p)); err != nil {
 		return fmt.Errorf("make a memory of %d lines: %w", p.Lines, err)
 	}
-	if err := plane.Write(0, r.image.Span(compile.Span{Lines: uint32(p.Lines)})); err != nil {
+	if err := r.image.Parts(compile.Span{Lines: uint32(p.Lines)}, plane.Write); err != nil {
 		return fmt.Errorf("write memory: %w", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.ends)) {
@@ -174,7 +173,7 @@ func (r *Renderer) prepare(p compile.Plan) error {
 
 func (r *Renderer) write(p compile.Plan) error {
 	for _, s := range p.Fresh {
-		if err := r.options.Plane.Write(s.Line, r.image.Span(s)); err != nil {
+		if err := r.image.Parts(s, r.options.Plane.Write); err != nil {
 			return fmt.Errorf("write memory: %w", err)
 		}
 	}
@@ -293,7 +292,7 @@ func (r *Renderer) slot(id uint32, dir compile.Direction) (first uint32, list *r
 
 // retire has memory released when a grace period is over.
 func (r *Renderer) retire(x compile.Retired) {
-	if !x.Empty() && !r.closed {
+	if !x.Empty() && !r.ended {
 		r.graces.add(x, r.options.Plane.Grace, r.log)
 	}
 }

@@ -47,6 +47,11 @@ type Options struct {
 	// MaxLines limits the memory, in lines of 64 bytes. Zero: DefaultMaxLines, which is the most.
 	MaxLines int
 
+	// PolicyMemory limits what rules and the addresses that they name may take, in bytes, and what
+	// those of one namespace may take to a quarter of that. Pods whose rules are beyond it are
+	// blocked for them, those of the namespace that takes the most first. Zero: no limit but MaxLines.
+	PolicyMemory uint64
+
 	Infra renderer.Infra // what passes whatever policy says
 }
 

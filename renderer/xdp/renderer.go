@@ -47,8 +47,13 @@ type Renderer struct {
 	pending []renderer.Pending
 	refused []renderer.Unenforced
 
+	closed       []compile.Refusal // what the image refused
+	reported     []closedList      // of which the rules are in over
+	over         []renderer.Unenforced
+	reconsidered time.Time // when it looked at that again
+
 	graces graces
-	closed bool
+	ended  bool
 
 	audited time.Time          // when the kernel was read back last
 	drift   map[string]uint64  // by kind, what somebody else changed
@@ -86,7 +91,7 @@ func New(o Options) (*Renderer, error) {
 	o.Infra = infra
 	r := &Renderer{
 		options: o, log: o.Log,
-		told:     told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]map[netip.Prefix]bool{}},
+		told:     told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]past{}},
 		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, lost: map[uint32]bool{}, named: map[uint32][]netip.Addr{}, owner: map[uint32]api.PodID{}, ledger: newLedger(),
 		audited: time.Now(), drift: map[string]uint64{},
 	}
@@ -101,7 +106,7 @@ func (r *Renderer) Name() string { return "xdp" }
 // Close ends what the renderer started. What it installed stays in force.
 func (r *Renderer) Close() error {
 	r.mu.Lock()
-	r.closed = true
+	r.ended = true
 	if r.timer != nil {
 		r.timer.Stop()
 	}
@@ -114,12 +119,9 @@ func (r *Renderer) Close() error {
 func (r *Renderer) forget() {
 	r.graces.wait()
 	r.graces.take()
-	r.image = compile.NewImage(compile.Options{Infra: r.options.Infra.Addresses})
+	r.image = compile.NewImage(compile.Options{Infra: r.options.Infra.Addresses, Members: r.told.sets, Budget: r.options.budget()})
 	r.ends = map[uint32]compile.Endpoint{}
 	r.again = true
-	for id, set := range r.told.sets {
-		r.image.Update(id, slices.Collect(maps.Keys(set)), nil)
-	}
 }
 
 // Commit installs the difference.
@@ -138,6 +140,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	r.release()
 	r.gone = nil
+	r.reconsider()
 	problems, since := r.arrange(), sinceBoot()
 	if err := r.audit(); err != nil {
 		problems = append(problems, err)
@@ -160,11 +163,12 @@ func (r *Renderer) commit(ctx context.Context) error {
 		r.again, r.adopted = false, false
 	}
 	problems = append(problems, r.gone...)
-	r.refused = nil // also when what is told is again what was in force all the time
+	enforced := r.enforced()
+	r.refused = r.overBudget() // none also when what is told is again what was in force all the time
 	r.note(since)
 	r.plugged()
 	r.told.acknowledge(func() {
-		r.acked = installed{maps.Clone(r.ends), r.owner}
+		r.acked = installed{enforced, r.owner}
 		_ = r.publish(errors.Join(problems...)) // so that readers see these members with these lists
 	})
 	if r.options.Enforced != nil {
@@ -239,7 +243,7 @@ func (r *Renderer) arrange() (problems []error) {
 		}
 		if err := r.image.Set(e); err != nil {
 			problems = append(problems, fmt.Errorf("pod %s: %w", owner[id], err))
-			e.IPs, e.ToPod, e.FromPod = nil, closedList, closedList
+			e.IPs, e.ToPod, e.FromPod = nil, compile.Closed, compile.Closed
 			if err := r.image.Set(e); err != nil {
 				problems = append(problems, err)
 				continue
@@ -252,15 +256,12 @@ func (r *Renderer) arrange() (problems []error) {
 }
 
 func same(a, b compile.Endpoint) bool {
-	return slices.Equal(a.IPs, b.IPs) && sameList(a.ToPod, b.ToPod) && sameList(a.FromPod, b.FromPod) && a.Flags == b.Flags
+	return slices.Equal(a.IPs, b.IPs) && sameList(a.ToPod, b.ToPod) && sameList(a.FromPod, b.FromPod) && a.Flags == b.Flags && a.Owner == b.Owner
 }
 
 func sameList(a, b *renderer.RuleList) bool {
 	return a == b || a != nil && b != nil && a.Digest() == b.Digest()
 }
-
-// closedList denies everything.
-var closedList = renderer.NewRuleList([]api.ContivRule{{}}, nil)
 
 // claims returns the endpoints that there must be.
 func (r *Renderer) claims(problems *[]error) (map[uint32]compile.Endpoint, map[uint32]api.PodID) {
@@ -273,10 +274,10 @@ func (r *Renderer) claims(problems *[]error) (map[uint32]compile.Endpoint, map[u
 			r.pending = append(r.pending, r.unplugged(pod))
 		}
 		for _, id := range ids {
-			e := compile.Endpoint{ID: id, IPs: cfg.IPs, FromPod: cfg.Ingress, ToPod: cfg.Egress, Flags: r.flags(id)}
+			e := compile.Endpoint{ID: id, IPs: cfg.IPs, FromPod: cfg.Ingress, ToPod: cfg.Egress, Flags: r.flags(id), Owner: pod.Namespace}
 			if _, claimed := want[id]; claimed {
 				*problems = append(*problems, fmt.Errorf("interface %d: %w, by pods %s and %s", id, ErrSharedInterface, owner[id], pod))
-				e.IPs, e.FromPod, e.ToPod = nil, closedList, closedList
+				e.IPs, e.FromPod, e.ToPod = nil, compile.Closed, compile.Closed
 			}
 			want[id], owner[id] = e, pod
 		}

@@ -1,46 +1,105 @@
 package compile
 
+import "slices"
+
 // Span is some lines in a row.
 type Span struct{ Line, Lines uint32 }
 
-// arena is the shadow of the memory: everything that the kernel's has, or will have.
+// chunkLines is how many lines the shadow takes at once: 1 MiB.
+const chunkLines = 1 << 14
+
+// arena is the shadow of the memory: everything that the kernel's has, or will have. Of what nobody
+// has taken there is no shadow.
 type arena struct {
-	lines []Line
-	buddy buddy
-	fresh []Span // written since the last plan
-	freed []Span // not reachable once the last plan has been carried out
+	chunks [][]Line
+	buddy  buddy
+	fresh  []Span // written since the last plan
+	freed  []Span // not reachable once the last plan has been carried out
+	spent  *int   // lines of whoever takes some now, and gives some back
+	unread bool   // no packet can read what is given back
 }
 
 // newArena returns an arena whose line 0 is taken: it is what is not there, and denies.
 func newArena(lines int) *arena {
-	a := &arena{}
+	a := &arena{spent: new(int)}
 	a.buddy.grow(orderOf(lines))
-	a.buddy.take(1)
-	a.lines = make([]Line, a.buddy.size())
-	a.fresh = append(a.fresh, Span{0, 1})
+	a.take(1)
 	return a
 }
 
 // take returns cleared lines.
 func (a *arena) take(n int) uint32 {
 	head := a.buddy.take(n)
-	if s := a.buddy.size(); s > len(a.lines) {
-		a.lines = append(a.lines, make([]Line, s-len(a.lines))...)
+	*a.spent += 1 << orderOf(n)
+	for chunk := int(head) / chunkLines; chunk <= (int(head)+n-1)/chunkLines; chunk++ {
+		if missing := chunk + 1 - len(a.chunks); missing > 0 {
+			a.chunks = append(a.chunks, make([][]Line, missing)...)
+		}
+		if a.chunks[chunk] == nil {
+			a.chunks[chunk] = make([]Line, chunkLines)
+		}
 	}
-	clear(a.lines[head : int(head)+n])
-	a.fresh = append(a.fresh, Span{head, uint32(n)})
+	s := Span{head, uint32(n)}
+	_ = a.parts(s, func(_ uint32, content []Line) error { clear(content); return nil })
+	a.fresh = append(a.fresh, s)
 	return head
+}
+
+// parts calls f with the content of some lines, in order, until it returns an error. What was never
+// taken is left out.
+func (a *arena) parts(s Span, f func(line uint32, content []Line) error) error {
+	for at, end := int(s.Line), int(s.Line+s.Lines); at < end; {
+		chunk, from := at/chunkLines, at%chunkLines
+		to := min(chunkLines, from+end-at)
+		if chunk < len(a.chunks) && a.chunks[chunk] != nil {
+			if err := f(uint32(at), a.chunks[chunk][from:to]); err != nil {
+				return err
+			}
+		}
+		at += to - from
+	}
+	return nil
 }
 
 // drop gives lines back once the next plan has been carried out.
 func (a *arena) drop(head uint32, n int) {
-	if head != 0 {
-		a.freed = append(a.freed, Span{head, uint32(n)})
+	if head == 0 {
+		return
 	}
+	*a.spent -= 1 << orderOf(n)
+	if a.unread {
+		a.buddy.give(head, n)
+		return
+	}
+	a.freed = append(a.freed, Span{head, uint32(n)})
 }
 
-func (a *arena) word(i uint32) uint32       { return a.lines[i/LineWords][i%LineWords] }
-func (a *arena) setWord(i uint32, v uint32) { a.lines[i/LineWords][i%LineWords] = v }
+// shrink gives back the end of the memory that nobody uses, but keeps so many lines.
+func (a *arena) shrink(least int) {
+	before := a.buddy.size()
+	if a.buddy.shrink(least); a.buddy.size() == before {
+		return
+	}
+	if n := max(a.buddy.size()/chunkLines, 1); n < len(a.chunks) {
+		clear(a.chunks[n:])
+		a.chunks = a.chunks[:n]
+	}
+	a.fresh = slices.DeleteFunc(a.fresh, func(s Span) bool { return int(s.Line) >= a.buddy.size() })
+}
+
+// charge has f take lines from, and give lines back to, an account.
+func (a *arena) charge(account *int, f func()) {
+	before := a.spent
+	a.spent = account
+	f()
+	a.spent = before
+}
+
+// line returns a line of which all words are there.
+func (a *arena) line(i uint32) *Line { return &a.chunks[i/chunkLines][i%chunkLines] }
+
+func (a *arena) word(i uint32) uint32       { return a.line(i / LineWords)[i%LineWords] }
+func (a *arena) setWord(i uint32, v uint32) { a.line(i / LineWords)[i%LineWords] = v }
 
 // release makes lines available.
 func (a *arena) release(spans []Span) {

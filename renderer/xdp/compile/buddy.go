@@ -54,7 +54,7 @@ func (b *buddy) pop(o int) (uint32, bool) {
 	for l := b.free[o]; len(l) > 0; l = b.free[o] {
 		head := l[len(l)-1]
 		b.free[o] = l[:len(l)-1]
-		if b.order[head] == uint8(o+1) {
+		if int(head) < len(b.order) && b.order[head] == uint8(o+1) {
 			b.order[head] = 0
 			return head, true
 		}
@@ -77,3 +77,14 @@ func (b *buddy) grow(o int) {
 
 // size is how many numbers there are.
 func (b *buddy) size() int { return len(b.order) }
+
+// shrink halves the numbers while nobody has any of the upper half, but keeps so many.
+func (b *buddy) shrink(least int) {
+	for {
+		half := len(b.order) / 2
+		if half < least || int(b.order[half]) != 1+orderOf(half) {
+			return
+		}
+		b.order = b.order[:half:half]
+	}
+}

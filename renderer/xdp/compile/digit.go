@@ -9,7 +9,7 @@ import (
 type entry struct {
 	start uint16
 	bits  uint8 // of the digit, 1 to 16; 0 is the whole of it
-	own   class // the atoms that have exactly this prefix
+	own   own   // the atoms that have exactly this prefix
 }
 
 func compareEntries(a, b entry) int {
@@ -124,13 +124,13 @@ func (d *digit) join(a *arena) {
 
 // change changes the atoms of a prefix; f gets those that it has and returns those that it
 // shall have.
-func (d *digit) change(start uint16, bits uint8, f func(class) class) {
+func (d *digit) change(start uint16, bits uint8, f func(own) own) {
 	if d.fine == nil && d.size >= many {
 		d.divide()
 	}
 	c := d.at(start, bits)
 	i, found := c.entry(start, bits)
-	var old class
+	var old own
 	if found {
 		old = c.entries[i].own
 	}

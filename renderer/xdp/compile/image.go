@@ -23,6 +23,7 @@ type Endpoint struct {
 	ToPod, FromPod *renderer.RuleList
 
 	Flags uint32 // FlagLearn, FlagKeep
+	Owner string // whose share of the Budget its lists take
 }
 
 // List returns the list of a direction, nil for none.
@@ -36,11 +37,12 @@ func (e Endpoint) List(d Direction) *renderer.RuleList {
 // Image is memory for any number of endpoints and what led to it.
 type Image struct {
 	arena    arena
+	cells    cells
 	classes  *classes
 	nets     nets
 	v4, v6   *trie
 	programs map[programKey]*program
-	fresh    []*program // not in memory yet
+	fresh    map[*program]bool // not in memory yet
 
 	ends    map[uint32]*endpoint
 	dirty   map[uint32]bool // endpoints whose record must be written
@@ -49,9 +51,13 @@ type Image struct {
 
 	root4, root6 uint32 // line of the cells, number of the word
 	stores       []Store
+	unread       bool // what is written is in lines that nothing leads to yet
+
+	budget budget
+	again  map[string]bool // owners of whom something became different
+	all    bool            // every owner is to be looked at again
 
 	slots      buddy
-	slotOf     []slotRule
 	freedSlots []Span
 }
 
@@ -64,32 +70,33 @@ type programKey struct {
 type endpoint struct {
 	Endpoint
 	programs [2]*program // by Direction, nil for no list
+	refused  [2]bool     // the program is not that of the list
+	share    int         // of its owner, when something was refused
 	record   uint32
 	known    bool // to the kernel, or it may be
-}
-
-// slotRule says whose counter a slot is.
-type slotRule struct {
-	of   *program
-	rule int
 }
 
 // Options of an Image.
 type Options struct {
 	Infra []netip.Prefix // what may talk with every pod, both ways
 	Lines int            // of memory to begin with
+	// Members of address sets, if whoever calls Update keeps them: it has changed them then, and
+	// says exactly what changed. Nil: the image keeps its own.
+	Members map[api.SetID]map[netip.Prefix]struct{}
+	Budget  Budget
 }
 
 // NewImage returns an image without endpoints.
 func NewImage(o Options) *Image {
 	m := &Image{
-		arena: *newArena(max(o.Lines, 4*rootLines)), classes: newClasses(), programs: map[programKey]*program{},
-		ends: map[uint32]*endpoint{}, dirty: map[uint32]bool{}, slotOf: make([]slotRule, 2),
+		arena: *newArena(max(o.Lines, 4*rootLines)), classes: newClasses(), programs: map[programKey]*program{}, fresh: map[*program]bool{},
+		ends: map[uint32]*endpoint{}, dirty: map[uint32]bool{},
 	}
 	m.slots.grow(1)
 	m.slots.take(2) // SlotNone, SlotInfra
+	m.cells, m.budget, m.again = newCells(&m.arena), budget{Budget: o.Budget}, map[string]bool{}
 	m.v4, m.v6 = newTrie(&m.arena, m.classes, digits4), newTrie(&m.arena, m.classes, digits6)
-	m.nets = newNets(m)
+	m.nets = newNets(m, o.Members)
 	m.root4, m.root6 = m.arena.take(rootLines), m.arena.take(1)*LineWords
 	for _, p := range o.Infra {
 		m.nets.put(infraAtom, p, true)
@@ -119,6 +126,7 @@ func (m *Image) Set(e Endpoint) error {
 		m.altered, again = true, true // the kernel still has what it was
 	}
 	old := m.ends[e.ID]
+	m.again[e.Owner] = true
 	now := &endpoint{Endpoint: e, programs: [2]*program{m.hold(e.ToPod, ToPod), m.hold(e.FromPod, FromPod)}, known: again}
 	if old != nil {
 		now.record, now.known = old.record, old.known
@@ -137,6 +145,7 @@ func (m *Image) Remove(id uint32) {
 		return
 	}
 	m.letGo(e)
+	m.again[e.Owner] = true
 	delete(m.ends, id)
 	delete(m.dirty, id)
 	if e.record != 0 {
@@ -155,7 +164,7 @@ func (m *Image) hold(l *renderer.RuleList, side Direction) *program {
 	if p == nil {
 		p = m.newProgram(l, side)
 		m.programs[key] = p
-		m.fresh = append(m.fresh, p)
+		m.fresh[p] = true
 	}
 	p.users++
 	return p
@@ -163,21 +172,29 @@ func (m *Image) hold(l *renderer.RuleList, side Direction) *program {
 
 func (m *Image) letGo(e *endpoint) {
 	for _, p := range e.programs {
-		if p == nil {
-			continue
-		}
-		if p.users--; p.users > 0 {
-			continue
-		}
-		delete(m.programs, programKey{p.list.Digest(), p.side})
-		m.fresh = slices.DeleteFunc(m.fresh, func(o *program) bool { return o == p })
-		p.drop()
+		m.letGoOf(p)
 	}
 }
 
-// store changes a word, which is a step of its own.
+// letGoOf takes a program back from an endpoint; nil is none.
+func (m *Image) letGoOf(p *program) {
+	if p == nil {
+		return
+	}
+	if p.users--; p.users > 0 {
+		return
+	}
+	delete(m.programs, programKey{p.list.Digest(), p.side})
+	delete(m.fresh, p)
+	p.drop()
+}
+
+// store changes a word, which is a step of its own unless nothing leads to it.
 func (m *Image) store(word, value uint32) {
 	m.arena.setWord(word, value)
+	if m.unread {
+		return
+	}
 	m.stores = append(m.stores, Store{word, value})
 }
 
@@ -196,10 +213,10 @@ func (m *Image) writeRecord(e *endpoint) {
 		if p.ports {
 			flags |= FlagPortsTo << d
 		}
-		a.setWord(w+RecordTable+uint32(d), p.table)
+		a.setWord(w+RecordTable+uint32(d), p.table.line)
 		a.setWord(w+RecordClasses+uint32(d), uint32(p.capacity*pageClasses))
 		a.setWord(w+RecordSlot+uint32(d), p.slot)
-		a.setWord(w+RecordPage+uint32(d), p.pages[0])
+		a.setWord(w+RecordPage+uint32(d), p.pages[0].line)
 	}
 	a.setWord(w+RecordID, e.ID)
 	a.setWord(w+RecordFlags, flags)
@@ -240,21 +257,15 @@ func (m *Image) Endpoints() []Endpoint {
 	return out
 }
 
-// Rule returns the list and the rule in it whose counter a slot is.
-func (m *Image) Rule(slot uint32) (l *renderer.RuleList, rule int, side Direction, ok bool) {
-	if int(slot) >= len(m.slotOf) || m.slotOf[slot].of == nil {
-		return nil, 0, 0, false
-	}
-	s := m.slotOf[slot]
-	return s.of.list, s.rule, s.of.side, true
-}
-
 // Slot returns the counter of the first rule of an endpoint's list, and that list; the others
 // follow it. Equal lists have the same.
 func (m *Image) Slot(id uint32, dir Direction) (first uint32, list *renderer.RuleList, ok bool) {
 	e := m.ends[id]
 	if e == nil || e.programs[dir] == nil {
 		return 0, nil, false
+	}
+	if e.refused[dir] {
+		return e.programs[dir].slot, Closed, true
 	}
 	return e.programs[dir].slot, e.List(dir), true
 }

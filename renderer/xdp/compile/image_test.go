@@ -115,7 +115,7 @@ func TestManyChangesLeakNothing(t *testing.T) {
 		fresh.commit(true, nil, nil)
 	}
 	want := fresh.image.Use()
-	if u.Lines != want.Lines || u.Slots != want.Slots || u.Programs != 0 || u.Endpoints != 0 || u.Classes > 3*w.image.classes.slack {
+	if u.Lines != want.Lines || u.Slots != want.Slots || u.Programs != 0 || u.Endpoints != 0 || u.Classes > 2*w.image.classes.swept+w.image.classes.slack {
 		t.Errorf("in use are %+v, of a new image %+v", u, want)
 	}
 }

@@ -15,19 +15,40 @@ type nets struct {
 	image   *Image
 	ids     map[api.Net]atom
 	net     []api.Net // by atom
-	users   []int     // lists, by atom
+	users   []int     // programs, by atom
 	free    []atom
-	freed   []atom // usable once no class has them
+	freed   []atom     // in tries still
+	dropped []atom     // usable once no class has them
+	named   [][]naming // by atom: the programs whose rules name it
 	members map[api.SetID]map[netip.Prefix]struct{}
+	given   bool                 // members are kept by others
+	pending []pending            // what has to become different in the tries
+	at      map[netip.Prefix]int // where a prefix is in pending
 }
 
-func newNets(m *Image) nets {
-	n := nets{image: m, ids: map[api.Net]atom{}, members: map[api.SetID]map[netip.Prefix]struct{}{}}
-	n.net, n.users = append(n.net, api.Net{}), append(n.users, 1) // infraAtom
+// naming is the rules of a program that name an atom.
+type naming struct {
+	by    *program
+	rules []int
+}
+
+// pending is how the atoms of a prefix change. Most times it is one.
+type pending struct {
+	prefix netip.Prefix
+	first  joined
+	more   []joined
+}
+
+func newNets(m *Image, members map[api.SetID]map[netip.Prefix]struct{}) nets {
+	n := nets{image: m, ids: map[api.Net]atom{}, members: members, given: members != nil, at: map[netip.Prefix]int{}}
+	if !n.given {
+		n.members = map[api.SetID]map[netip.Prefix]struct{}{}
+	}
+	n.net, n.users, n.named = append(n.net, api.Net{}), append(n.users, 1), append(n.named, nil) // infraAtom
 	return n
 }
 
-// hold returns the atom of a net for one more list.
+// hold returns the atom of a net for one more program.
 func (n *nets) hold(net api.Net) atom {
 	if a, ok := n.ids[net]; ok {
 		n.users[a]++
@@ -38,15 +59,34 @@ func (n *nets) hold(net api.Net) atom {
 		a, n.free = n.free[last], n.free[:last]
 		n.net[a], n.users[a] = net, 1
 	} else {
-		n.net, n.users = append(n.net, net), append(n.users, 1)
+		n.net, n.users, n.named = append(n.net, net), append(n.users, 1), append(n.named, nil)
 	}
+	n.image.classes.owns.name(a)
 	n.ids[net] = a
 	n.each(net, func(p netip.Prefix) { n.put(a, p, true) })
 	return a
 }
 
-// letGo takes a list back from an atom as often as it named it.
-func (n *nets) letGo(a atom) {
+// name returns the atom of a net for one more program, some rules of which name it.
+func (n *nets) name(net api.Net, by naming) atom {
+	a := n.hold(net)
+	n.named[a] = append(n.named[a], by)
+	return a
+}
+
+// rules returns the rules of a program that name an atom.
+func (n *nets) rules(a atom, p *program) []int {
+	for _, x := range n.named[a] {
+		if x.by == p {
+			return x.rules
+		}
+	}
+	return nil
+}
+
+// letGo takes a program back from an atom.
+func (n *nets) letGo(a atom, p *program) {
+	n.named[a] = slices.DeleteFunc(n.named[a], func(x naming) bool { return x.by == p })
 	if n.users[a]--; n.users[a] > 0 {
 		return
 	}
@@ -82,55 +122,84 @@ func (n *nets) each(net api.Net, f func(netip.Prefix)) {
 	}
 }
 
-// put adds a prefix to an atom, or takes it away.
+// put notes that a prefix is in an atom from now on, or is not.
 func (n *nets) put(a atom, p netip.Prefix, in bool) {
-	c := n.image.classes
-	t := n.image.v6
-	if p = renderer.Unmapped(p); p.Addr().Is4() {
-		t = n.image.v4
+	p, change := renderer.Unmapped(p), joined{a, in}
+	if i, ok := n.at[p]; ok {
+		n.pending[i].more = append(n.pending[i].more, change)
+		return
 	}
-	only := c.only(a)
-	t.change(p, func(old class) class {
-		if in {
-			return c.join(old, only)
+	n.at[p] = len(n.pending)
+	n.pending = append(n.pending, pending{prefix: p, first: change})
+}
+
+// flush changes the tries. All that changes of a prefix changes at once, so that it takes no sets
+// of atoms that nobody has afterwards.
+func (n *nets) flush() {
+	c := n.image.classes
+	for _, x := range n.pending {
+		t := n.image.v6
+		if x.prefix.Addr().Is4() {
+			t = n.image.v4
 		}
-		return c.without(old, a)
-	})
+		changes := append([]joined{x.first}, x.more...)
+		t.change(x.prefix, func(old own) own { return c.owns.change(old, changes) })
+	}
+	n.pending = nil
+	clear(n.at)
+	n.dropped, n.freed = append(n.dropped, n.freed...), nil
 }
 
 // update changes the members of a set. Members that are there already, or are not there,
 // change nothing.
 func (n *nets) update(id api.SetID, added, removed []netip.Prefix) {
-	set := n.members[id]
-	if set == nil {
-		set = make(map[netip.Prefix]struct{}, len(added))
-		n.members[id] = set
+	if !n.given {
+		added, removed = n.remember(id, added, removed)
 	}
 	a, named := n.ids[api.SetNet(id)]
+	if !named {
+		return
+	}
 	for _, p := range removed {
-		before := len(set) // one look-up does
-		if delete(set, p); len(set) != before && named {
-			n.put(a, p, false)
-		}
+		n.put(a, p, false)
 	}
 	for _, p := range added {
+		n.put(a, p, true)
+	}
+}
+
+// remember changes the members of a set, and returns what changed.
+func (n *nets) remember(id api.SetID, add, remove []netip.Prefix) (added, removed []netip.Prefix) {
+	set := n.members[id]
+	if set == nil {
+		set = make(map[netip.Prefix]struct{}, len(add))
+		n.members[id] = set
+	}
+	for _, p := range remove {
+		before := len(set) // one look-up does
+		if delete(set, p); len(set) != before {
+			removed = append(removed, p)
+		}
+	}
+	for _, p := range add {
 		if !p.IsValid() {
 			continue
 		}
 		before := len(set)
-		if set[p] = struct{}{}; len(set) != before && named {
-			n.put(a, p, true)
+		if set[p] = struct{}{}; len(set) != before {
+			added = append(added, p)
 		}
 	}
 	if len(set) == 0 {
 		delete(n.members, id)
 	}
+	return added, removed
 }
 
 // reuse makes atoms available that no class has any more.
 func (n *nets) reuse() {
-	n.free = append(n.free, n.freed...)
-	n.freed = nil
+	n.free = append(n.free, n.dropped...)
+	n.dropped = nil
 }
 
 // Members returns the sets that were told, each with its members. The caller must not

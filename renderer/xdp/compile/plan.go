@@ -47,13 +47,23 @@ func (r Retired) Slots() []Span { return r.slots }
 // call Done. If it was not, the next plan must be made with again: it leads from wherever
 // the endpoints are.
 func (m *Image) Plan(again bool) Plan {
-	m.growSlots()
-	apart := (m.altered || again) && (again || m.changed())
+	m.retry()
+	m.estimate()
+	m.nets.flush()
+	changed := again || m.changed()
+	apart := (m.altered || again) && changed
 	if apart {
 		m.moveRoots()
 	}
 	roots := m.buildRoots(apart)
 	m.tellClasses()
+	if m.refuse() {
+		if m.altered && changed && !apart {
+			apart, roots = true, nil
+			m.moveRoots()
+		}
+		m.tellClasses()
+	}
 	if again || apart {
 		for id := range m.ends {
 			m.dirty[id] = true
@@ -69,7 +79,8 @@ func (m *Image) Plan(again bool) Plan {
 			p.Joins = append(p.Joins, Flip{id, e.record})
 		}
 	}
-	p.Lines, p.Slots = len(m.arena.lines), m.slots.size()
+	m.arena.shrink(4 * rootLines)
+	p.Lines, p.Slots = m.arena.buddy.size(), m.slots.size()
 	p.Fresh, p.Stores = slices.Clone(m.arena.fresh), slices.Clone(m.stores)
 	return p
 }
@@ -84,7 +95,9 @@ func (m *Image) moveRoots() {
 	a := &m.arena
 	old := m.root4
 	m.root4 = a.take(rootLines)
-	copy(a.lines[m.root4:m.root4+rootLines], a.lines[old:old+rootLines])
+	for i := range uint32(rootLines) {
+		*a.line(m.root4 + i) = *a.line(old + i)
+	}
 	a.drop(old, rootLines)
 	first := a.word(m.root6)
 	a.drop(m.root6/LineWords, 1)
@@ -113,24 +126,66 @@ func (m *Image) tellClasses() {
 	if m.classes.crowded() {
 		m.sweep()
 	}
-	for _, p := range m.programs {
-		isFresh := slices.Contains(m.fresh, p)
-		if p.fit() {
+	added, programs := m.classes.added, m.sortedPrograms()
+	m.classes.added = nil
+	if m.budget.isSet() && len(m.fresh)+len(added) > 0 {
+		m.budget.begin(m)
+		m.budget.sweep(m, 2)
+	}
+	for _, p := range programs {
+		if p.begin() && !m.fresh[p] {
 			m.touch(p)
 		}
-		if isFresh {
-			for id, used := range m.classes.used {
-				if used {
-					p.tell(class(id))
+	}
+	isNew := make(map[class]bool, len(added))
+	for _, c := range added {
+		isNew[c] = true
+	}
+	order := added
+	if len(m.fresh) > 0 {
+		order = m.classes.inUse()
+	}
+	fresh := slices.DeleteFunc(slices.Clone(programs), func(p *program) bool { return !m.fresh[p] })
+	for _, c := range m.classes.byDepth(order) {
+		if !m.classes.all[c].used {
+			continue // it was swept meanwhile
+		}
+		to := fresh
+		if isNew[c] {
+			to = programs
+		}
+		around := m.divide(c, isNew[c])
+		for _, p := range to {
+			m.unread = m.fresh[p]
+			p.tell(c, around)
+			m.budget.check(m, 4, false)
+		}
+		m.unread = false
+		m.budget.check(m, 64, true)
+	}
+	m.unread = false
+	clear(m.fresh)
+}
+
+// divide tells programs what a class has more than the next one around it that addresses have, which
+// they know. Only who has to know it, needs to.
+func (m *Image) divide(c class, all bool) (around class) {
+	classes := m.classes
+	for at := c; at != 0; at = classes.all[at].parent {
+		if at != c && classes.all[at].used {
+			return at
+		}
+		for _, a := range classes.owns.sets[classes.all[at].own].atoms {
+			for _, x := range m.nets.named[a] {
+				if p := x.by; all || m.fresh[p] {
+					p.part.there = true
+					p.part.sum = p.part.sum.plus(classes.owns.sums[a])
+					p.part.rules = append(p.part.rules, x.rules...)
 				}
 			}
-			continue
-		}
-		for _, c := range m.classes.added {
-			p.tell(c)
 		}
 	}
-	m.fresh, m.classes.added = nil, nil
+	return 0
 }
 
 // touch notes that the endpoints that have a program need other records.
@@ -138,19 +193,6 @@ func (m *Image) touch(p *program) {
 	for id, e := range m.ends {
 		if e.programs[ToPod] == p || e.programs[FromPod] == p {
 			m.dirty[id] = true
-		}
-	}
-}
-
-// growSlots makes room to say whose the counters are.
-func (m *Image) growSlots() {
-	for p := range slices.Values(m.fresh) {
-		need := int(p.slot) + len(p.list.Rules())
-		if need > len(m.slotOf) {
-			m.slotOf = append(m.slotOf, make([]slotRule, need-len(m.slotOf))...)
-		}
-		for i := range p.list.Rules() {
-			m.slotOf[p.slot+uint32(i)] = slotRule{p, i}
 		}
 	}
 }
@@ -173,9 +215,6 @@ func (m *Image) Release(r Retired) {
 	m.arena.release(r.spans)
 	m.classes.free = append(m.classes.free, r.classes...)
 	for _, s := range r.slots {
-		if end := min(int(s.Line+s.Lines), len(m.slotOf)); end > int(s.Line) {
-			clear(m.slotOf[s.Line:end])
-		}
 		m.slots.give(s.Line, int(s.Lines))
 	}
 }
@@ -191,16 +230,12 @@ func (m *Image) sweep() {
 		r.eachClass(r.Word(m.root4*LineWords+key), marked)
 	}
 	r.eachClass(nextNode|r.Word(m.root6), marked)
-	for id := range m.classes.sets {
-		if len(m.classes.sets[id]) == 1 && m.nets.users[m.classes.sets[id][0]] > 0 {
-			marked[id] = true
-		}
-	}
 	dead := m.classes.sweep(marked)
-	for _, p := range m.programs {
+	for _, p := range m.sortedPrograms() {
 		for _, c := range dead {
 			p.forget(c)
 		}
+		m.arena.charge(&p.spent, func() { p.prune(m, p.dropUnused) })
 	}
 	m.nets.reuse()
 }
@@ -226,16 +261,16 @@ func (d *digit) mark(marked []bool) {
 }
 
 func (c *content) mark(marked []bool) {
-	for _, e := range c.entries {
-		marked[e.own] = true
-	}
 	for _, k := range c.kids {
 		k.to.mark(marked)
 	}
 }
 
-// Span returns the words of some lines, which the caller must not change.
-func (m *Image) Span(s Span) []Line { return m.arena.lines[s.Line : s.Line+s.Lines] }
+// Parts calls f with the words of some lines, in order, until it returns an error. The caller must
+// not change them. Lines that were never used are left out.
+func (m *Image) Parts(s Span, f func(line uint32, content []Line) error) error {
+	return m.arena.parts(s, f)
+}
 
 // Words reads the shadow.
 func (m *Image) Words() Words { return func(i uint32) uint32 { return m.arena.word(i) } }
@@ -260,7 +295,7 @@ type Use struct {
 // Use counts. What is retired and not released counts as used.
 func (m *Image) Use() Use {
 	u := Use{
-		Lines: m.arena.buddy.used, Capacity: len(m.arena.lines), Slots: m.slots.used, Programs: len(m.programs), Endpoints: len(m.ends),
+		Lines: m.arena.buddy.used, Capacity: m.arena.buddy.size(), Slots: m.slots.used, Programs: len(m.programs), Endpoints: len(m.ends),
 		Classes: m.classes.live,
 	}
 	for _, p := range m.programs {

@@ -1,49 +1,49 @@
 package compile
 
 import (
-	"container/heap"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
 )
 
-// choice is a range of ports and the rule that decides about it unless an earlier one does.
-type choice struct {
-	first, last uint16
-	rule        int // place in the list
+// choice is a range of ports and the rule that decides about it unless an earlier one does: the
+// first port, the place of the rule in the list and the last port, in this order, so that numbers
+// are in the order of first ports.
+type choice uint64
+
+func newChoice(first, last uint16, rule int) choice {
+	return choice(first)<<48 | choice(rule)<<16 | choice(last)
 }
 
-// firstOf returns which rule is the first for every port. Choices are in the order of
-// their rules; ports without one get none.
-func firstOf(choices []choice, none uint32, verdict func(rule int) uint32) runs {
-	starts := make([]int, 0, 2*len(choices)+1)
-	starts = append(starts, 0)
-	for _, c := range choices {
-		starts = append(starts, int(c.first), int(c.last)+1)
-	}
-	slices.Sort(starts)
-	starts = slices.Compact(starts)
-	byFirst := slices.Clone(choices)
-	slices.SortStableFunc(byFirst, func(a, b choice) int { return int(a.first) - int(b.first) })
+func (c choice) first() int { return int(c >> 48) }
+func (c choice) last() int  { return int(c & 0xffff) }
+func (c choice) rule() int  { return int(c >> 16 & 0xffffffff) }
 
-	var out runs
+// firstOf returns which rule is the first for every port; ports without one get none. It sorts the
+// choices.
+func firstOf(choices []choice, none uint32, verdict func(rule int) uint32) (out runs) {
+	out = make(runs, 0, 2*len(choices)+1)
+	slices.Sort(choices)
 	var live active
-	for _, at := range starts {
-		if at >= rootKeys {
-			break
+	for at := 0; at < rootKeys; {
+		for len(choices) > 0 && choices[0].first() <= at {
+			live.push(choices[0])
+			choices = choices[1:]
 		}
-		for len(byFirst) > 0 && int(byFirst[0].first) <= at {
-			heap.Push(&live, byFirst[0])
-			byFirst = byFirst[1:]
+		for len(live) > 0 && live[0].last() < at {
+			live.pop()
 		}
-		for len(live) > 0 && int(live[0].last) < at {
-			heap.Pop(&live)
+		next := rootKeys // where another rule may decide
+		if len(choices) > 0 {
+			next = choices[0].first()
 		}
 		if len(live) == 0 {
 			out.from(at, none)
-			continue
+		} else {
+			out.from(at, verdict(live[0].rule()))
+			next = min(next, live[0].last()+1)
 		}
-		out.from(at, verdict(live[0].rule))
+		at = next
 	}
 	return out
 }
@@ -51,15 +51,32 @@ func firstOf(choices []choice, none uint32, verdict func(rule int) uint32) runs 
 // active is a heap of choices, the first rule on top.
 type active []choice
 
-func (a active) Len() int           { return len(a) }
-func (a active) Less(i, j int) bool { return a[i].rule < a[j].rule }
-func (a active) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
-func (a *active) Push(x any)        { *a = append(*a, x.(choice)) }
-func (a *active) Pop() any {
+func (a *active) push(c choice) {
+	l := append(*a, c)
+	for i := len(l) - 1; i > 0 && l[i].rule() < l[(i-1)/2].rule(); i = (i - 1) / 2 {
+		l[i], l[(i-1)/2] = l[(i-1)/2], l[i]
+	}
+	*a = l
+}
+
+func (a *active) pop() {
 	l := *a
-	last := l[len(l)-1]
-	*a = l[:len(l)-1]
-	return last
+	last := len(l) - 1
+	l[0], l = l[last], l[:last]
+	for i := 0; ; {
+		least := i
+		for _, child := range [...]int{2*i + 1, 2*i + 2} {
+			if child < len(l) && l[child].rule() < l[least].rule() {
+				least = child
+			}
+		}
+		if least == i {
+			break
+		}
+		l[i], l[least] = l[least], l[i]
+		i = least
+	}
+	*a = l
 }
 
 // placeOf returns where a row has the cell of a protocol.
@@ -81,17 +98,17 @@ var placeProtocol = [placeOther]api.Protocol{placeTCP: api.TCP, placeUDP: api.UD
 // choices returns what rules say at a place of a row: by destination port, for those that
 // hold a source port, or by protocol number.
 func choices(rules []api.ContivRule, of []int, place int, source uint16) []choice {
-	var out []choice
+	out := make([]choice, 0, len(of))
 	for _, i := range of {
-		r := rules[i]
+		r := &rules[i]
 		switch {
 		case place == placeOther && r.Protocol == api.AnyProtocol:
-			out = append(out, choice{0, 65535, i})
+			out = append(out, newChoice(0, 65535, i))
 		case place == placeOther && !r.Protocol.HasPorts():
-			out = append(out, choice{uint16(r.Protocol), uint16(r.Protocol), i})
+			out = append(out, newChoice(uint16(r.Protocol), uint16(r.Protocol), i))
 		case place != placeOther && (r.Protocol == api.AnyProtocol || r.Protocol == placeProtocol[place]) && r.SrcPort.Contains(source):
 			first, last := r.DstPort.Bounds()
-			out = append(out, choice{first, last, i})
+			out = append(out, newChoice(first, last, i))
 		}
 	}
 	return out
@@ -101,7 +118,7 @@ func choices(rules []api.ContivRule, of []int, place int, source uint16) []choic
 func sources(rules []api.ContivRule, of []int, place int) []uint16 {
 	out := []uint16{0}
 	for _, i := range of {
-		if r := rules[i]; place != placeOther && r.Protocol == placeProtocol[place] && !r.SrcPort.IsAny() {
+		if r := &rules[i]; place != placeOther && r.Protocol == placeProtocol[place] && !r.SrcPort.IsAny() {
 			out = append(out, r.SrcPort.First)
 			if r.SrcPort.Last < 65535 {
 				out = append(out, r.SrcPort.Last+1)

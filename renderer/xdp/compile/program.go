@@ -1,7 +1,7 @@
 package compile
 
 import (
-	"encoding/binary"
+	"maps"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -10,42 +10,61 @@ import (
 
 // program is one list in memory. Endpoints with equal lists share it.
 type program struct {
-	image    *Image
-	list     *renderer.RuleList
-	side     Direction // whose lists name that side's peer
-	ports    bool      // some rule names source ports
-	users    int       // endpoints
-	slot     uint32    // of its first rule
-	always   []int     // rules for every address, sorted
-	byAtom   map[atom][]int
-	rows     map[string]*row // by the rules that matter
-	rowOf    []*row          // by class
-	table    uint32          // line of the page table
-	capacity int             // pages that it has room for
-	pages    []uint32        // lines
+	image   *Image
+	list    *renderer.RuleList
+	side    Direction // whose lists name that side's peer
+	ports   bool      // some rule names source ports
+	users   int       // endpoints
+	spent   int       // lines that it takes
+	before  int       // lines that it took when it was stopped
+	reach   int       // addresses that it names, as far as others do not
+	stopped bool      // it takes too many, and has no rows
+	owners  []*owner  // while a plan is made
+	slot    uint32    // of its first rule
+	always  []int     // rules for every address, sorted
+	atoms   []atom    // that rules name
+	rows    map[sum]*row
+	base    *row // of addresses that no rule names
+	table
+	part part // what is known of the class that is being told
 }
 
 // row is what a list says about addresses that the same rules match.
 type row struct {
-	key   string
-	users int // classes
+	sum   sum // of the atoms of the list that they are in
+	users int // classes, and pages
 	line  uint32
 	spare []uint32 // lines of cells that source ports lead to
 	cells []uint32 // that are not in words of line
 }
 
+// part is what a class has more than the one around it, as far as a list has to do with it.
+type part struct {
+	there bool
+	sum   sum
+	rules []int
+}
+
 // newProgram writes a list for all classes that there are.
 func (m *Image) newProgram(l *renderer.RuleList, side Direction) *program {
-	p := &program{image: m, list: l, side: side, byAtom: map[atom][]int{}, rows: map[string]*row{}}
+	p := &program{image: m, list: l, side: side, rows: map[sum]*row{}}
 	p.slot = m.slots.take(len(l.Rules()))
+	byNet := map[api.Net][]int{}
+	var order []api.Net
 	for i, r := range l.Rules() {
 		p.ports = p.ports || !r.SrcPort.IsAny()
-		if n := p.peer(r); n.IsAny() {
+		n := p.peer(r)
+		if n.IsAny() {
 			p.always = append(p.always, i)
-		} else {
-			a := m.nets.hold(n)
-			p.byAtom[a] = append(p.byAtom[a], i)
+			continue
 		}
+		if byNet[n] == nil {
+			order = append(order, n)
+		}
+		byNet[n] = append(byNet[n], i)
+	}
+	for _, n := range order {
+		p.atoms = append(p.atoms, m.nets.name(n, naming{p, byNet[n]}))
 	}
 	return p
 }
@@ -60,174 +79,187 @@ func (p *program) peer(r api.ContivRule) api.Net {
 
 // drop gives everything back.
 func (p *program) drop() {
-	a := &p.image.arena
-	for net, rules := range p.byAtom {
-		for range rules {
-			p.image.nets.letGo(net)
-		}
+	for _, a := range p.atoms {
+		p.image.nets.letGo(a, p)
 	}
-	for _, r := range p.rows {
-		p.dropRow(r)
-	}
-	for _, line := range p.pages {
-		if line != 0 {
-			a.drop(line, pageLines)
-		}
-	}
-	a.drop(p.table, p.capacity/LineWords)
+	p.clear()
 	rules := len(p.list.Rules())
 	p.image.freedSlots = append(p.image.freedSlots, Span{p.slot, uint32(rules)})
 }
 
-// fit makes room in the page table for all classes. It returns whether the table moved. The first
-// page never does: records have it, too.
-func (p *program) fit() bool {
-	pages := (p.image.classes.count() + pageClasses - 1) / pageClasses
-	if pages <= p.capacity {
-		return false
-	}
-	a := &p.image.arena
-	capacity := max(LineWords, 1<<orderOf(pages))
-	table := a.take(capacity / LineWords)
-	for i, line := range p.pages {
-		a.setWord(table*LineWords+uint32(i), line)
-	}
-	a.drop(p.table, p.capacity/LineWords)
-	p.table, p.capacity = table, capacity
-	p.pages = append(p.pages, make([]uint32, capacity-len(p.pages))...)
-	if p.pages[0] == 0 {
-		p.pages[0] = a.take(pageLines)
-		a.setWord(table*LineWords, p.pages[0])
-	}
-	return true
+// clear gives back what is written.
+func (p *program) clear() {
+	p.image.arena.charge(&p.spent, func() {
+		for _, r := range p.rows {
+			p.dropRow(r)
+		}
+		p.table.drop(&p.image.arena)
+	})
+	clear(p.rows)
+	p.base, p.table = nil, table{}
 }
 
-// tell gives a class its row. The words it changes are read by nobody yet, because no
-// address has the class.
-func (p *program) tell(c class) {
-	a := &p.image.arena
-	for len(p.rowOf) <= int(c) {
-		p.rowOf = append(p.rowOf, nil)
+// begin writes the row of addresses that no rule names, and sees that the table has room for all
+// classes. It returns whether endpoints need another record.
+func (p *program) begin() (moved bool) {
+	p.image.arena.charge(&p.spent, func() {
+		if p.base == nil {
+			p.base = p.rowOf(nil, sum{}, 0)
+		}
+		moved = p.fit(p.image, p.base)
+	})
+	return moved
+}
+
+// tell gives a class its row, which is that of the class around it and what it has more. The words
+// it changes are read by nobody yet, because no address has the class.
+func (p *program) tell(c, around class) {
+	if p.stopped {
+		p.part = part{}
+		return
 	}
-	r := p.rowFor(c)
-	r.users++
-	p.rowOf[c] = r
-	page := int(c) / pageClasses
-	if p.pages[page] == 0 {
-		p.pages[page] = a.take(pageLines)
-		p.image.store(p.table*LineWords+uint32(page), p.pages[page])
-	}
-	p.image.store(p.pages[page]*LineWords+uint32(c)%pageClasses, r.line)
+	before := p.spent
+	p.image.arena.charge(&p.spent, func() {
+		var r *row
+		switch {
+		case c == 0:
+			r = p.base
+		case c == infraClass:
+			r = p.infra()
+		case p.part.there:
+			r = p.rowOf(p.at(around), p.at(around).sum.plus(p.part.sum), c)
+		default:
+			r = p.at(around)
+		}
+		p.put(p.image, c, r, p.dropUnused)
+	})
+	p.part.there, p.part.sum, p.part.rules = false, sum{}, p.part.rules[:0]
+	p.image.budget.taken += max(p.spent-before, 0)
 }
 
 // forget takes back what a class had, which no address has any more.
 func (p *program) forget(c class) {
-	if int(c) >= len(p.rowOf) || p.rowOf[c] == nil {
-		return
-	}
-	r := p.rowOf[c]
-	p.rowOf[c] = nil
-	if r.users--; r.users == 0 {
-		delete(p.rows, r.key)
+	p.image.arena.charge(&p.spent, func() { p.table.forget(c, p.dropUnused) })
+}
+
+// dropUnused drops a row that no class has. That of addresses that no rule names stays: others are
+// made from it.
+func (p *program) dropUnused(r *row) {
+	if r != p.base {
+		delete(p.rows, r.sum)
 		p.dropRow(r)
 	}
 }
 
-// rowFor returns the row for a class.
-func (p *program) rowFor(c class) *row {
-	atoms := p.image.classes.sets[c]
-	infra := len(atoms) > 0 && atoms[0] == infraAtom
-	var of []int
-	if !infra {
-		of = p.matching(atoms)
-	}
-	key := rowKey(infra, of)
-	if r := p.rows[key]; r != nil {
+// rowOf returns the row of a class whose atoms have a sum: what is there already, or what rules of
+// part make of the one around it.
+func (p *program) rowOf(around *row, s sum, c class) *row {
+	if r := p.rows[s]; r != nil {
 		return r
 	}
-	r := p.write(infra, of)
-	r.key = key
-	p.rows[key] = r
+	r := &row{sum: s}
+	switch {
+	case p.ports:
+		p.writeBySource(r, p.matching(c))
+	case around == nil:
+		p.write(r, nil, p.always)
+	default:
+		slices.Sort(p.part.rules)
+		p.write(r, around, p.part.rules)
+	}
+	p.rows[s] = r
 	return r
 }
 
-// matching returns the rules whose net holds the addresses that are in all atoms.
-func (p *program) matching(atoms []atom) []int {
-	out := p.always
-	for _, a := range atoms {
-		if of := p.byAtom[a]; of != nil {
-			out = slices.Concat(out, of)
+// matching returns the rules whose net holds the addresses of a class.
+func (p *program) matching(c class) []int {
+	out := slices.Clone(p.always)
+	for classes := p.image.classes; c != 0; c = classes.all[c].parent {
+		for _, a := range classes.owns.sets[classes.all[c].own].atoms {
+			out = append(out, p.image.nets.rules(a, p)...)
 		}
 	}
-	if len(out) > len(p.always) {
-		slices.Sort(out)
-	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
-func rowKey(infra bool, of []int) string {
-	if infra {
-		return "infra"
+// infra returns the row of what may talk with every pod. No atom of a list has its sum.
+func (p *program) infra() *row {
+	s := p.image.classes.all[infraClass].sum
+	if r := p.rows[s]; r != nil {
+		return r
 	}
-	key := make([]byte, 0, 4*len(of))
-	for _, i := range of {
-		key = binary.LittleEndian.AppendUint32(key, uint32(i))
-	}
-	return string(key)
-}
-
-// write writes the row of some rules.
-func (p *program) write(infra bool, of []int) *row {
 	a := &p.image.arena
-	r := &row{line: a.take(1)}
+	r := &row{sum: s, line: a.take(1)}
+	for place := range uint32(places) {
+		cell := kindLeaf | Allow | SlotInfra
+		if p.ports {
+			cell = p.bySource(r, []run{{0, cell}}, []uint32{cell})
+		}
+		a.setWord(r.line*LineWords+place, cell)
+	}
+	p.rows[s] = r
+	return r
+}
+
+// verdict returns the value of a rule.
+func (p *program) verdict(rule int) uint32 {
+	r, v := &p.list.Rules()[rule], p.slot+uint32(rule)
+	if r.Action == api.Permit {
+		v |= Allow
+	}
+	if p.side == ToPod && r.Src == api.SetNet(api.NodeSet) {
+		v |= OwnNode
+	}
+	return v
+}
+
+// write writes a row: what another one says and some rules, whichever comes first.
+func (p *program) write(r, around *row, of []int) {
+	a, c := &p.image.arena, &p.image.cells
+	r.line = a.take(1)
 	inLine := false
 	for place := range places {
-		var cell uint32
-		if infra {
-			cell = kindLeaf | Allow | SlotInfra
-			if p.ports {
-				cell = p.bySource(r, []run{{0, cell}}, []uint32{cell})
+		f := firstOf(choices(p.list.Rules(), of, place, 0), SlotNone, p.verdict)
+		cell := uint32(SlotNone)
+		if around != nil {
+			cell = a.word(around.line*LineWords + uint32(place))
+		}
+		says := len(f) > 1 || f[0].value != SlotNone
+		if cell&kindMask == kindNode {
+			if says {
+				cell = c.over(cell, f)
+			} else {
+				c.hold(cell)
 			}
 		} else {
-			cell = p.cell(r, place, of, &inLine)
+			var buf [bigRuns]run
+			if f = first(a.list(cell, buf[:0]), f, nil); len(f) > 1 && len(f) <= smallRuns && !inLine {
+				inLine = true
+				a.putSmall(r.line, f)
+				a.setWord(r.line*LineWords+uint32(place), kindSmall|r.line)
+				continue
+			}
+			cell = c.put(f)
 		}
+		r.cells = append(r.cells, cell)
 		a.setWord(r.line*LineWords+uint32(place), cell)
 	}
-	return r
 }
 
-// cell writes what rules say at a place of a row.
-func (p *program) cell(r *row, place int, of []int, inLine *bool) uint32 {
-	a := &p.image.arena
-	rules := p.list.Rules()
-	verdict := func(rule int) uint32 {
-		v := p.slot + uint32(rule)
-		if rules[rule].Action == api.Permit {
-			v |= Allow
+// writeBySource writes the row of some rules of a list that names source ports.
+func (p *program) writeBySource(r *row, of []int) {
+	a, c, rules := &p.image.arena, &p.image.cells, p.list.Rules()
+	r.line = a.take(1)
+	for place := range places {
+		var by runs
+		var cells []uint32
+		for i, source := range sources(rules, of, place) {
+			cells = append(cells, c.put(firstOf(choices(rules, of, place, source), SlotNone, p.verdict)))
+			by = append(by, run{source, uint32(i)})
 		}
-		if p.side == ToPod && rules[rule].Src == api.SetNet(api.NodeSet) {
-			v |= OwnNode
-		}
-		return v
+		a.setWord(r.line*LineWords+uint32(place), p.bySource(r, by, cells))
 	}
-	if !p.ports {
-		f := firstOf(choices(rules, of, place, 0), SlotNone, verdict)
-		if len(f) > 1 && len(f) <= smallRuns && !*inLine {
-			*inLine = true
-			a.putSmall(r.line, f)
-			return kindSmall | r.line
-		}
-		cell := a.put(f)
-		r.cells = append(r.cells, cell)
-		return cell
-	}
-	var by runs
-	var cells []uint32
-	for i, source := range sources(rules, of, place) {
-		cells = append(cells, a.put(firstOf(choices(rules, of, place, source), SlotNone, verdict)))
-		by = append(by, run{source, uint32(i)})
-	}
-	return p.bySource(r, by, cells)
 }
 
 // bySource writes a function of the source port whose values are the words of cells.
@@ -243,7 +275,7 @@ func (p *program) bySource(r *row, by runs, cells []uint32) uint32 {
 		f.from(int(by[i].start), word)
 	}
 	r.cells = append(r.cells, cells...)
-	cell := a.put(f)
+	cell := p.image.cells.put(f)
 	r.cells = append(r.cells, cell)
 	return cell
 }
@@ -251,10 +283,15 @@ func (p *program) bySource(r *row, by runs, cells []uint32) uint32 {
 func (p *program) dropRow(r *row) {
 	a := &p.image.arena
 	for _, c := range r.cells {
-		a.dropCell(c, r.line)
+		p.image.cells.letGo(c)
 	}
 	for _, line := range r.spare {
 		a.drop(line, 1)
 	}
 	a.drop(r.line, 1)
+}
+
+// sortedPrograms returns the programs in an order that depends on nothing but them.
+func (m *Image) sortedPrograms() []*program {
+	return slices.SortedFunc(maps.Values(m.programs), func(a, b *program) int { return int(a.slot) - int(b.slot) })
 }

@@ -45,7 +45,7 @@ func newTrie(a *arena, c *classes, digits int) *trie {
 }
 
 // change changes the atoms of a prefix of the family.
-func (t *trie) change(p netip.Prefix, f func(class) class) {
+func (t *trie) change(p netip.Prefix, f func(own) own) {
 	t.split(p.Addr())
 	last := max(p.Bits()-1, 0) / 16
 	d := &t.top

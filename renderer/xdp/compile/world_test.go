@@ -45,7 +45,7 @@ func (w *world) upload(p *Plan) {
 		w.memory = append(w.memory, Line{})
 	}
 	for _, s := range p.Fresh {
-		copy(w.memory[s.Line:], w.image.Span(s))
+		_ = w.image.Parts(s, func(line uint32, content []Line) error { copy(w.memory[line:], content); return nil })
 	}
 	for _, s := range p.Stores {
 		w.memory[s.Word/LineWords][s.Word%LineWords] = s.Value

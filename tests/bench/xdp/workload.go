@@ -223,7 +223,9 @@ func fillSluice(c *ebpf.Collection, peers []netip.Prefix, ends ...compile.Endpoi
 	if err != nil {
 		return err
 	}
-	if err := place(c.Maps[bpf.SluiceMapMem], 0, m.Span(compile.Span{Lines: uint32(p.Lines)})); err != nil {
+	lines := make([]compile.Line, p.Lines)
+	_ = m.Parts(compile.Span{Lines: uint32(p.Lines)}, func(line uint32, content []compile.Line) error { copy(lines[line:], content); return nil })
+	if err := place(c.Maps[bpf.SluiceMapMem], 0, lines); err != nil {
 		return fmt.Errorf("memory: %w", err)
 	}
 	for _, e := range ends {

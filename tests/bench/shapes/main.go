@@ -1,0 +1,297 @@
+// Command shapes prints what the worst known manifests of one tenant cost a node: each shape of
+// tests/shapes goes through cache, processor, configurator and a renderer in a process of its own.
+//
+//	go run ./tests/bench/shapes                        # the table of docs/reference/limits.md
+//	go run ./tests/bench/shapes -renderer acl
+//	go run ./tests/bench/shapes -shape "NotIn by ports" -n 1000,2000,4000
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/tests/shapes"
+	"github.com/sluice-net/sluice/tests/stacks"
+)
+
+// result is what one shape cost.
+type result struct {
+	Bytes            int           // of manifests: those of policies
+	CPU, Wall        time.Duration // from the manifests to what is enforced
+	Other            time.Duration // until a policy of another tenant is enforced afterwards: processor time
+	Delete           time.Duration // until the policies are gone: processor time
+	RSS, Heap, Image uint64        // bytes: the most memory the process had, what lives, and the dataplane's
+	Refused          int           // rules of policies that are not enforced
+	Err              string
+}
+
+type options struct {
+	shape, sizes, renderer, profile string
+	memory                          uint64
+	child                           bool
+	limit                           time.Duration
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.shape, "shape", "", "one shape only")
+	flag.StringVar(&o.sizes, "n", "", "sizes, separated by commas; those of the table when empty")
+	flag.StringVar(&o.renderer, "renderer", "xdp", "who enforces: "+strings.Join(names(), ", ")+" or none")
+	flag.Uint64Var(&o.memory, "policy-memory", 128, "MiB that rules may take in the kernel, as the setting of the agent")
+	flag.StringVar(&o.profile, "profile", "", "file for a profile of the processor, of one shape")
+	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "after which a shape is given up")
+	flag.BoolVar(&o.child, "child", false, "measure in this process, and print JSON")
+	flag.Parse()
+	run := table
+	if o.child {
+		run = child
+	}
+	if err := run(o); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func names() (out []string) {
+	for _, k := range stacks.All {
+		if !k.Dear {
+			out = append(out, k.Name)
+		}
+	}
+	return out
+}
+
+// table measures shapes one after the other.
+func table(o options) error {
+	fmt.Println("| shape | n | policies | CPU | wall | memory | heap after | image | other tenant | delete | not enforced |\n|---|---|---|---|---|---|---|---|---|---|---|")
+	for _, s := range shapes.All {
+		if o.shape != "" && s.Name != o.shape {
+			continue
+		}
+		sizes := []int{s.Size}
+		if o.sizes != "" {
+			sizes = nil
+			for text := range strings.SplitSeq(o.sizes, ",") {
+				n, err := strconv.Atoi(text)
+				if err != nil {
+					return fmt.Errorf("-n: %w", err)
+				}
+				sizes = append(sizes, n)
+			}
+		}
+		for _, n := range sizes {
+			fmt.Println(row(s, n, o))
+		}
+	}
+	return nil
+}
+
+// row measures one shape in a process of its own.
+func row(s shapes.Shape, n int, o options) string {
+	ctx, cancel := context.WithTimeout(context.Background(), o.limit)
+	defer cancel()
+	self, err := os.Executable()
+	if err != nil {
+		return err.Error()
+	}
+	cmd := exec.CommandContext(ctx, self, "-child", "-shape", s.Name, "-n", strconv.Itoa(n), "-renderer", o.renderer, "-profile", o.profile, "-policy-memory", strconv.FormatUint(o.memory, 10)) //nolint:gosec // itself
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	var r result
+	if err == nil {
+		err = json.Unmarshal(out, &r)
+	}
+	if err != nil {
+		used := ""
+		if st := cmd.ProcessState; st != nil {
+			rss, _ := st.SysUsage().(*syscall.Rusage)
+			used = fmt.Sprintf("%.1f s CPU, %d MiB, ", (st.UserTime() + st.SystemTime()).Seconds(), rss.Maxrss>>10)
+		}
+		return fmt.Sprintf("| %s | %d | | not done: %s%v |", s.Name, n, used, err)
+	}
+	return fmt.Sprintf("| %s | %d | %d KB | %.2f s | %.2f s | %d MiB | %d MiB | %d MiB | %d ms | %.2f s | %d %s |", s.Name, n, r.Bytes>>10,
+		r.CPU.Seconds(), r.Wall.Seconds(), r.RSS>>20, r.Heap>>20, r.Image>>20, r.Other.Milliseconds(), r.Delete.Seconds(), r.Refused, r.Err)
+}
+
+func child(o options) error {
+	s, ok := shapes.Named(o.shape)
+	if !ok {
+		return fmt.Errorf("there is no shape %q", o.shape)
+	}
+	n, err := strconv.Atoi(o.sizes)
+	if err != nil {
+		return fmt.Errorf("-n: %w", err)
+	}
+	r, err := measure(s.Objects(n), o)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// changes is objects as the plugin takes them; nil values delete them.
+func changes(objects []any, resync, del bool) (c model.Changes, err error) {
+	c.Resync = resync
+	for _, o := range objects {
+		m, problems := ksr.Convert(o)
+		if len(problems) > 0 {
+			return c, fmt.Errorf("an object of a shape has a problem: %w", problems[0])
+		}
+		id, err := model.IDOf(m)
+		if err != nil {
+			return c, err
+		}
+		if del {
+			m = nil
+		}
+		c.Deltas = append(c.Deltas, model.Delta{ID: id, Value: m})
+	}
+	return c, nil
+}
+
+// measure applies the objects of a tenant to a node.
+func measure(objects []any, o options) (r result, err error) {
+	target, done, err := newRenderer(o.renderer, o.memory)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	p := policy.New(policy.Deps{Node: shapes.Node, Renderers: target, CommitTimeout: time.Hour})
+	if err := errors.Join(p.Init(), p.AfterInit()); err != nil {
+		return r, err
+	}
+	r.Bytes = shapes.Bytes(shapes.Policies(objects))
+	all, err := changes(append(objects, shapes.Bystander()), true, false)
+	if err != nil {
+		return r, err
+	}
+	other, err := changes([]any{shapes.Bystanding()}, false, false)
+	if err != nil {
+		return r, err
+	}
+	gone, err := changes(shapes.Policies(objects), false, true)
+	if err != nil {
+		return r, err
+	}
+	objects = nil
+	debug.FreeOSMemory()
+	if o.profile != "" {
+		f, err := os.Create(o.profile)
+		if err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return r, err
+		}
+	}
+	apply := func(c model.Changes) time.Duration {
+		began := used()
+		if e := p.Apply(context.Background(), c); e != nil {
+			r.Err = e.Error()
+		}
+		return used() - began
+	}
+	start := time.Now()
+	r.CPU = apply(all)
+	r.Wall = time.Since(start)
+	pprof.StopCPUProfile()
+	r.Other = apply(other)
+	for _, s := range p.Status().Renderers {
+		r.Err += s.Error
+	}
+	r.Refused = p.Status().Unenforced
+	for _, t := range target {
+		if i, ok := renderer.As[renderer.Inspector](t); ok {
+			r.Image = i.State().Memory.Needed
+		}
+	}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	r.Heap, r.RSS = m.HeapAlloc, peak()
+	if o.profile != "" {
+		f, err := os.Create(o.profile + ".heap")
+		if err != nil {
+			return r, err
+		}
+		if err := errors.Join(pprof.WriteHeapProfile(f), f.Close()); err != nil {
+			return r, err
+		}
+	}
+	r.Delete = apply(gone)
+	return r, p.Close()
+}
+
+// newRenderer returns who enforces; none is nobody.
+func newRenderer(name string, memory uint64) (r []renderer.Renderer, done func() error, err error) {
+	done = func() error { return nil }
+	switch name {
+	case "none":
+		return nil, done, nil
+	case "xdp":
+		x, err := xdp.New(xdp.Options{Plane: xdp.NewHeap(), Interfaces: interfaces(), PolicyMemory: memory << 20})
+		if err != nil {
+			return nil, nil, err
+		}
+		return []renderer.Renderer{x}, x.Close, nil
+	}
+	i := slices.IndexFunc(stacks.All, func(k stacks.Kind) bool { return k.Name == name })
+	if i < 0 {
+		return nil, nil, fmt.Errorf("there is no renderer %q", name)
+	}
+	s, err := stacks.All[i].New(func() {})
+	if err != nil {
+		return nil, nil, err
+	}
+	return []renderer.Renderer{s.Renderer()}, s.Close, nil
+}
+
+// interfaces gives every pod a number.
+func interfaces() func(api.PodID, []netip.Addr) []uint32 {
+	numbers := map[api.PodID]uint32{}
+	return func(pod api.PodID, _ []netip.Addr) []uint32 {
+		if numbers[pod] == 0 {
+			numbers[pod] = uint32(len(numbers) + 1)
+		}
+		return []uint32{numbers[pod]}
+	}
+}
+
+// used is the processor time of this process.
+func used() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// peak is the most memory this process had.
+func peak() uint64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return uint64(u.Maxrss) << 10
+}

@@ -1,0 +1,192 @@
+package shapes_test
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/leaks"
+	"github.com/sluice-net/sluice/tests/shapes"
+)
+
+func TestMain(m *testing.M) { leaks.Main(m) }
+
+// node is the plugin of a node whose kernel is in the heap.
+type node struct {
+	t      *testing.T
+	plugin *policy.Plugin
+	xdp    *xdp.Renderer
+	state  oracle.State
+	local  map[netip.Addr]string // namespaces of the pods of the node
+}
+
+func newNode(t *testing.T, memory uint64) *node {
+	t.Helper()
+	n := &node{t: t, local: map[netip.Addr]string{}}
+	ids := map[api.PodID]uint32{}
+	var err error
+	n.xdp, err = xdp.New(xdp.Options{Plane: xdp.NewHeap(), PolicyMemory: memory, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
+		if ids[pod] == 0 {
+			ids[pod] = uint32(len(ids) + 1)
+		}
+		return []uint32{ids[pod]}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.plugin = policy.New(policy.Deps{Node: shapes.Node, Renderers: []renderer.Renderer{n.xdp}})
+	if err := errors.Join(n.plugin.Init(), n.plugin.AfterInit()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(n.plugin.Close(), n.xdp.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// apply tells objects; without del they are added to the state.
+func (n *node) apply(resync, del bool, objects ...any) {
+	n.t.Helper()
+	c := model.Changes{Resync: resync}
+	for _, o := range objects {
+		m, problems := ksr.Convert(o)
+		if len(problems) > 0 {
+			n.t.Fatal(problems)
+		}
+		id, err := model.IDOf(m)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		d := model.Delta{ID: id, Value: m}
+		if del {
+			d.Value = nil
+		} else if n.state.Add(o); o != nil {
+			if p, ok := o.(*corev1.Pod); ok && p.Spec.NodeName == shapes.Node {
+				n.local[netip.MustParseAddr(p.Status.PodIP)] = p.Namespace
+			}
+		}
+		c.Deltas = append(c.Deltas, d)
+	}
+	if err := n.plugin.Apply(n.t.Context(), c); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// check compares flows to pods of the node with what the specification says; those to pods of a
+// namespace in closed may be denied.
+func (n *node) check(flows int, closed string) (denied int) {
+	n.t.Helper()
+	o := oracle.New(n.state)
+	for _, f := range cluster.FlowSpace(n.state).Random(cluster.NewRand(7), flows) {
+		namespace, ok := n.local[f.Dst]
+		if !ok {
+			continue
+		}
+		got, err := n.xdp.Verdict(f)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		switch want := o.Allowed(f); {
+		case got == api.Permit && !want || got == api.Deny && want && namespace != closed:
+			n.t.Fatalf("%s is %s, the specification permits it: %t", f, got, want)
+		case got == api.Deny && want:
+			denied++
+		}
+	}
+	return denied
+}
+
+// small is a size at which the specification can be asked.
+const small = 60
+
+// TestShapesAreEnforcedAsTheyAreWritten compares with the specification, at first and when every
+// second policy is gone.
+func TestShapesAreEnforcedAsTheyAreWritten(t *testing.T) {
+	for _, s := range shapes.All {
+		t.Run(s.Name, func(t *testing.T) {
+			n := newNode(t, 0)
+			objects := s.Objects(small)
+			n.apply(true, false, append(objects, shapes.Bystander(), shapes.Bystanding())...)
+			n.check(renderertest.Extent(300, 3000, 10_000), "")
+			policies := n.state.Policies
+			n.state.Policies = nil
+			for i, p := range policies {
+				if i%2 == 0 {
+					n.apply(false, true, p)
+				} else {
+					n.state.Policies = append(n.state.Policies, p)
+				}
+			}
+			n.check(renderertest.Extent(300, 3000, 10_000), "")
+		})
+	}
+}
+
+// TestShapesBeyondTheirShareConcernNobodyElse: what is refused is closed and named, another tenant has
+// what it wrote, before and afterwards, and without the policies everything is open again.
+func TestShapesBeyondTheirShareConcernNobodyElse(t *testing.T) {
+	for _, s := range shapes.All {
+		t.Run(s.Name, func(t *testing.T) {
+			n := newNode(t, 64<<10)
+			objects := s.Objects(200)
+			n.apply(true, false, append(objects, shapes.Bystander())...)
+			if n.check(200, shapes.Tenant); n.plugin.Status().Unenforced == 0 {
+				t.Fatal("nothing is refused")
+			}
+			problem := n.xdp.Unenforced()[0]
+			if problem.Class != api.ClassLimit || problem.Origin.Policy.Namespace != shapes.Tenant || problem.Pods == 0 ||
+				!strings.Contains(problem.Reason, "the rules of namespace tenant take more than the 16 KiB") {
+				t.Errorf("it is reported as %+v", problem)
+			}
+			n.apply(false, false, shapes.Bystanding())
+			denied := n.check(200, shapes.Tenant)
+			t.Logf("%d of 200 flows are denied because of the share", denied)
+			n.apply(false, true, shapes.Policies(objects)...)
+			n.state.Policies = nil
+			n.state.Add(shapes.Bystanding())
+			n.check(200, "")
+			if left := n.plugin.Status().Unenforced; left > 0 {
+				t.Errorf("%d policies are refused after they are gone", left)
+			}
+		})
+	}
+}
+
+// TestShapesGrowAsTheyAreWritten: twice the rules take about twice the memory in the kernel, also where
+// every rule is about nearly everybody.
+func TestShapesGrowAsTheyAreWritten(t *testing.T) {
+	product := map[string]bool{"NotIn by pods": true, "wide ranges by pods": true} // of rules and pods
+	lines := func(s shapes.Shape, size int) int {
+		n := newNode(t, 0)
+		n.apply(true, false, s.Objects(size)...)
+		return n.xdp.Lines()
+	}
+	for _, s := range shapes.All {
+		if s.Name == "port lists by address classes" {
+			continue // its rows differ from each other as much as they can: the share bounds it
+		}
+		none, small, large := lines(s, 1), lines(s, 300), lines(s, 600)
+		most := 13 * (small - none) / 5
+		if product[s.Name] {
+			most *= 2
+		}
+		t.Logf("%s: %d lines for 300, %d for 600", s.Name, small-none, large-none)
+		if large-none > most {
+			t.Errorf("%s: 300 take %d lines, and 600 take %d", s.Name, small-none, large-none)
+		}
+	}
+}
