@@ -48,8 +48,11 @@ func (c Config) checkRenderers() error {
 	if slices.Contains(c.Renderers, rendererXDP) && c.isDev() {
 		return fmt.Errorf("--renderers %q: xdp is for veth pairs of pods, and dev has none; use sluice-agent run", c.Renderers)
 	}
+	if c.XDPMode == "xdp-pod" {
+		return errors.New("--xdp-mode xdp-pod is withdrawn, since it could not tell where packets came from: use auto, which sees all packets to a pod and takes over without a gap")
+	}
 	if mode := xdp.Mode(c.XDPMode); c.XDPMode != "" && (!slices.Contains(xdp.Modes, mode) || mode == xdp.ModeNone) {
-		return fmt.Errorf("--xdp-mode %q: want auto, clsact, xdp, generic or xdp-pod", c.XDPMode)
+		return fmt.Errorf("--xdp-mode %q: want auto, clsact, xdp or generic", c.XDPMode)
 	}
 	if c.XDPFlows > xdp.MaxFlows {
 		return fmt.Errorf("--xdp-flows %d: want %d at most", c.XDPFlows, xdp.MaxFlows)

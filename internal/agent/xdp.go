@@ -16,7 +16,7 @@ import (
 )
 
 func xdpFlags(f *pflag.FlagSet) {
-	f.String("xdp-mode", string(xdp.ModeAuto), "where the kernel decides: auto (TCX at the node's ends of pairs, clsact where the kernel has no TCX), clsact, xdp, generic, xdp-pod")
+	f.String("xdp-mode", string(xdp.ModeAuto), "where the kernel decides: auto (TCX at the node's ends of pairs, clsact where the kernel has no TCX), clsact, xdp, generic")
 	f.String("xdp-netns", "/run/netns", "folder with the network namespaces of pods, as their container runtime leaves them")
 	f.String("xdp-pins", xdp.DefaultPinPath, "folder of a bpf file system; what is pinned there goes on while the agent is not running")
 	f.Bool("take-over", false, "take over pins in --xdp-pins that an agent with another --node left; for one start")
@@ -43,7 +43,6 @@ func (a *Agent) xdp(infra renderer.Infra, established acl.Established) (*node.XD
 		Log: log, Mode: xdp.Mode(a.cfg.XDPMode), PinPath: a.cfg.XDPPins, TakeOver: a.cfg.TakeOver,
 		Owner: xdp.Owner{Node: a.cfg.Node, Version: version.Get().Version}, Infra: infra, AnySource: a.cfg.XDPAnySource,
 		Flows: int(a.cfg.XDPFlows), Uplinks: uplinks,
-		PodNamespace: xdp.Namespaces{Folder: a.cfg.XDPNetNS}.Of,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("xdp: %w", err)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
-	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
 // DefaultPinPath is where links and maps are pinned.
@@ -51,9 +50,6 @@ type KernelOptions struct {
 
 	// Uplinks are interfaces at which packets to pods are dropped early.
 	Uplinks []uint32
-	// PodNamespace opens the network namespace of a pod, in which its end of the pair has
-	// the index that is returned. Only ModeXDPPod asks.
-	PodNamespace func(e compile.Endpoint) (ns *os.File, index uint32, err error)
 }
 
 // Kernel is a Plane in the kernel.
@@ -169,7 +165,7 @@ func (k *Kernel) open() error {
 	}
 	if k.options.Mode != ModeNone && !k.behind() {
 		k.log.Warn("what pods send to a service is judged by the address of the service, not of the pods behind it: that needs Linux 6.4, " +
-			"another mode than xdp-pod, and pods that send from their own addresses only")
+			"and pods that send from their own addresses only")
 	}
 	if err := k.Tell(Telling{}); err != nil { // a process that was killed may have listened
 		return err

@@ -20,14 +20,13 @@ import (
 )
 
 // behind reports whether what pods send to the node is judged in its stack, behind the translation of
-// services. Where a program at the pod's own end decides, which sees no connections, both directions are
-// judged as packets are addressed.
+// services.
 func (k *Kernel) behind() bool {
 	switch k.options.Mode {
 	case ModeAuto, ModeClsact, ModeXDP, ModeGeneric:
 		l := k.senders.now()
 		return !k.options.AnySource && hasStack() && l.tag != 0 && l.length != 0 && l.by != 0
-	case ModeXDPPod, ModeNone:
+	case ModeNone:
 	}
 	return false
 }

@@ -81,7 +81,6 @@ const (
 	SluiceProgStack6          = "stack6"
 	SluiceProgToPod           = "to_pod"
 	SluiceProgXdpFromPod      = "xdp_from_pod"
-	SluiceProgXdpToPod        = "xdp_to_pod"
 	SluiceProgXdpUplink       = "xdp_uplink"
 	SluiceVarBehind           = "behind"
 	SluiceVarConf             = "conf"
@@ -157,7 +156,6 @@ type SluiceProgramSpecs struct {
 	Stack6     *ebpf.ProgramSpec `ebpf:"stack6"`
 	ToPod      *ebpf.ProgramSpec `ebpf:"to_pod"`
 	XdpFromPod *ebpf.ProgramSpec `ebpf:"xdp_from_pod"`
-	XdpToPod   *ebpf.ProgramSpec `ebpf:"xdp_to_pod"`
 	XdpUplink  *ebpf.ProgramSpec `ebpf:"xdp_uplink"`
 }
 
@@ -276,7 +274,6 @@ type SluicePrograms struct {
 	Stack6     *ebpf.Program `ebpf:"stack6"`
 	ToPod      *ebpf.Program `ebpf:"to_pod"`
 	XdpFromPod *ebpf.Program `ebpf:"xdp_from_pod"`
-	XdpToPod   *ebpf.Program `ebpf:"xdp_to_pod"`
 	XdpUplink  *ebpf.Program `ebpf:"xdp_uplink"`
 }
 
@@ -291,7 +288,6 @@ func (p *SluicePrograms) Close() error {
 		p.Stack6,
 		p.ToPod,
 		p.XdpFromPod,
-		p.XdpToPod,
 		p.XdpUplink,
 	)
 }

@@ -50,7 +50,6 @@ const (
 	BenchProgStack6          = "stack6"
 	BenchProgToPod           = "to_pod"
 	BenchProgXdpFromPod      = "xdp_from_pod"
-	BenchProgXdpToPod        = "xdp_to_pod"
 	BenchProgXdpUplink       = "xdp_uplink"
 	BenchVarBehind           = "behind"
 	BenchVarBenchAt          = "bench_at"
@@ -142,7 +141,6 @@ type BenchProgramSpecs struct {
 	Stack6         *ebpf.ProgramSpec `ebpf:"stack6"`
 	ToPod          *ebpf.ProgramSpec `ebpf:"to_pod"`
 	XdpFromPod     *ebpf.ProgramSpec `ebpf:"xdp_from_pod"`
-	XdpToPod       *ebpf.ProgramSpec `ebpf:"xdp_to_pod"`
 	XdpUplink      *ebpf.ProgramSpec `ebpf:"xdp_uplink"`
 }
 
@@ -309,7 +307,6 @@ type BenchPrograms struct {
 	Stack6         *ebpf.Program `ebpf:"stack6"`
 	ToPod          *ebpf.Program `ebpf:"to_pod"`
 	XdpFromPod     *ebpf.Program `ebpf:"xdp_from_pod"`
-	XdpToPod       *ebpf.Program `ebpf:"xdp_to_pod"`
 	XdpUplink      *ebpf.Program `ebpf:"xdp_uplink"`
 }
 
@@ -335,7 +332,6 @@ func (p *BenchPrograms) Close() error {
 		p.Stack6,
 		p.ToPod,
 		p.XdpFromPod,
-		p.XdpToPod,
 		p.XdpUplink,
 	)
 }

@@ -465,14 +465,8 @@ inline_always __u32 named(struct xdp_md *ctx)
 	return id ? *id : 0;
 }
 
-/* xdp_to_pod is for the pod's own end of a pair, xdp_uplink for a device by which packets
- * come to the node: it drops early what the pod's interface would drop, and notes nothing. */
-SEC("xdp.frags") int xdp_to_pod(struct xdp_md *ctx)
-{
-	__u32 id = named(ctx);
-	return id ? xdp(ctx, id, 1, ENFORCE) : XDP_PASS;
-}
-
+/* xdp_uplink is for a device by which packets come to the node: it drops early what the pod's interface
+ * would drop, and notes nothing. */
 SEC("xdp.frags") int xdp_uplink(struct xdp_md *ctx)
 {
 	__u32 id = named(ctx);
