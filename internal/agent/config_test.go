@@ -214,6 +214,11 @@ func TestTheRenderersAreChecked(t *testing.T) {
 		{Config{Renderers: []string{"xdp"}, XDPMode: "auto", XDPFlows: xdp.MaxFlows + 1}, "want 8388608 at most"},
 		{Config{Renderers: []string{"xdp"}, XDPMode: "tcx"}, "want auto, clsact, xdp or generic"},
 		{Config{Renderers: []string{"xdp"}}, "dev has none"},
+		{Config{Renderers: []string{"xdp"}, XDPMode: "auto", NonIP: "allow", PodTunnels: "drop", PodTunnelPorts: []int{1, 65535}}, ""},
+		{Config{Renderers: []string{"xdp"}, XDPMode: "auto", NonIP: "pass"}, `--non-ip "pass": want drop or allow`},
+		{Config{Renderers: []string{"xdp"}, XDPMode: "auto", PodTunnels: "yes"}, `--pod-tunnels "yes": want drop or allow`},
+		{Config{Renderers: []string{"xdp"}, XDPMode: "auto", PodTunnelPorts: []int{4789, 65536}}, "--pod-tunnel-ports 65536: want 1 to 65535"},
+		{Config{Renderers: []string{"xdp"}, XDPMode: "auto", PodTunnelPorts: []int{1, 2, 3, 4, 5, 6, 7, 8, 9}}, "9 ports, want 8 at most"},
 		{Config{Renderers: []string{"acl", "ebpf"}, XDPMode: "auto"}, "want acl, session or xdp"},
 		{Config{Renderers: []string{"acl", "session"}, ACLTarget: "ligato"}, "needs the binary API"},
 	} {

@@ -57,14 +57,14 @@ func (c Config) checkRenderers() error {
 	if c.XDPFlows > xdp.MaxFlows {
 		return fmt.Errorf("--xdp-flows %d: want %d at most", c.XDPFlows, xdp.MaxFlows)
 	}
-	return errors.Join(c.checkEndpoints(), c.checkCNIInstall())
+	return errors.Join(c.checkEndpoints(), c.checkLink(), c.checkCNIInstall())
 }
 
 // idleSetting is a setting that was given and has no effect.
 type idleSetting struct{ name, why string }
 
 // endpointSettings are further ones of the dataplane in the kernel.
-var endpointSettings = []string{"take-over", "new-interfaces", "pod-interfaces", "cni-results", "endpoints-file"}
+var endpointSettings = []string{"take-over", "new-interfaces", "pod-interfaces", "cni-results", "endpoints-file", "non-ip", "pod-tunnels", "pod-tunnel-ports"}
 
 // idle returns those of the settings that belong to what is not switched on.
 func (c Config) idle(given []string) (out []idleSetting) {

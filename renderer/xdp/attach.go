@@ -124,11 +124,14 @@ func (l linked) name() string { return l.program }
 
 // Attach implements Plane. Where another mode attached, its places stay until those of this mode
 // are there.
-func (k *Kernel) Attach(e compile.Endpoint) error {
+func (k *Kernel) Attach(e compile.Endpoint) (err error) {
 	if err := k.judgeBy(k.force.coll.Programs, len(k.stack) == 0); err != nil {
 		return err
 	}
 	k.reach(e.ID)
+	if k.links[e.ID] == nil {
+		defer func() { err = errors.Join(err, k.divide()) }()
+	}
 	old := k.links[e.ID]
 	if old == nil {
 		old = &hooks{}
@@ -284,8 +287,8 @@ func (k *Kernel) Detach(id uint32) error {
 		}
 		delete(k.links, id)
 	}
-	k.setGateway(id, 0)
-	return k.unname(id)
+	k.setGateway(id, 0, 0)
+	return errors.Join(k.divide(), k.forgetFragments(id), k.unname(id))
 }
 
 // Attached implements Plane. An endpoint whose device is gone is not attached, nor is one that has

@@ -31,8 +31,11 @@ type KernelOptions struct {
 	TakeOver bool
 	Infra    renderer.Infra
 
-	AnySource bool // pods may send from addresses that are not theirs
-	Flows     int  // places in the table of flows; zero: DefaultFlows
+	AnySource   bool     // pods may send from addresses that are not theirs
+	NonIP       bool     // isolated pods may exchange frames that are not IP
+	PodTunnels  bool     // pods may send what nodes may take for a packet in a packet
+	TunnelPorts []uint16 // of UDP, of such packets; MaxTunnelPorts at most; nil: DefaultTunnelPorts
+	Flows       int      // places in the table of flows; zero: DefaultFlows
 	// Crowd is how many flows that go on in a quarter of a second are so many that traces of them are
 	// asked before the table of flows. Zero: DefaultCrowd; negative: any.
 	Crowd int
@@ -73,6 +76,7 @@ type Kernel struct {
 	uplinks map[uint32]attachment
 	stack   map[string][]judge // by point
 	reached []byte             // of gateways, mapped
+	shares  []byte             // by endpoint, mapped
 	blank   bool               // nothing was written to force, and nobody runs it
 	writes  uint64             // to memories, so far
 	digest  digest             // of the memory in force
@@ -94,6 +98,12 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 	}
 	if o.Flows < 0 || o.Flows > MaxFlows {
 		return nil, fmt.Errorf("a table of %d flows: want %d at most", o.Flows, MaxFlows)
+	}
+	if o.TunnelPorts == nil {
+		o.TunnelPorts = DefaultTunnelPorts
+	}
+	if len(o.TunnelPorts) > MaxTunnelPorts {
+		return nil, fmt.Errorf("%d ports of tunnels: want %d at most", len(o.TunnelPorts), MaxTunnelPorts)
 	}
 	if o.Crowd == 0 {
 		o.Crowd = DefaultCrowd
@@ -144,11 +154,13 @@ func (k *Kernel) open() error {
 	if k.history, err = newHistory(k.state[bpf.SluiceMapChanges]); err != nil {
 		return fmt.Errorf("map %s: %w", bpf.SluiceMapChanges, err)
 	}
-	if k.dropped, err = mapped(k.state[bpf.SluiceMapReasons]); err == nil {
-		k.reached, err = mapped(k.state[bpf.SluiceMapGateways])
+	for name, b := range map[string]*[]byte{bpf.SluiceMapReasons: &k.dropped, bpf.SluiceMapGateways: &k.reached, bpf.SluiceMapShares: &k.shares} {
+		if *b, err = mapped(k.state[name]); err != nil {
+			return fmt.Errorf("map memory: %w", err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("map memory: %w", err)
+	if err := k.countFlows(); err != nil { // the table may be another one
+		return err
 	}
 	if k.version, err = k.loads(); err != nil {
 		return err
@@ -170,7 +182,7 @@ func (k *Kernel) open() error {
 	if err := k.Tell(Telling{}); err != nil { // a process that was killed may have listened
 		return err
 	}
-	return k.adopt()
+	return errors.Join(k.adopt(), k.divide())
 }
 
 // Close ends what is not pinned. What is goes on, and has no owner any more.
@@ -188,7 +200,7 @@ func (k *Kernel) Close() error {
 		errs = append(errs, k.next.close())
 	}
 	errs = append(errs, k.force.close(), k.spare.close(), k.history.close())
-	for _, b := range []*[]byte{&k.dropped, &k.reached} {
+	for _, b := range []*[]byte{&k.dropped, &k.reached, &k.shares} {
 		if *b != nil {
 			errs = append(errs, unix.Munmap(*b))
 			*b = nil

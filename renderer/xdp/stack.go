@@ -1,10 +1,13 @@
 package xdp
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +17,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
@@ -182,10 +186,12 @@ func (k *Kernel) auditStack(drift map[string]uint64) error {
 }
 
 // reach notes which hardware address of the node an interface reaches: that of its bridge, or its own. While
-// it is not known, what the pod sends is judged as it is addressed.
+// it is not known, what the pod sends is judged as it is addressed. It also notes the pod's own address of the
+// link: while that is not known, the pod's neighbour discovery has its other addresses only.
 func (k *Kernel) reach(id uint32) {
-	var address uint64
+	var address, local uint64
 	if l, err := netlink.LinkByIndex(int(id)); err == nil {
+		own := podHardware(l)
 		if master := l.Attrs().MasterIndex; master != 0 {
 			l, err = netlink.LinkByIndex(master)
 		}
@@ -193,17 +199,53 @@ func (k *Kernel) reach(id uint32) {
 			for i, b := range l.Attrs().HardwareAddr {
 				address |= uint64(b) << (8 * i)
 			}
+			if !bytes.Equal(own, l.Attrs().HardwareAddr) { // else the pod claims to be the node
+				local = linkLocal(own)
+			}
 			address |= uint64(id/places) << 48
 		}
 	}
-	k.setGateway(id, address)
+	k.setGateway(id, address, local)
+}
+
+// podHardware returns the hardware address of the pod's end of a pair, nil if it is not known.
+func podHardware(l netlink.Link) net.HardwareAddr {
+	a := l.Attrs()
+	if l.Type() != "veth" || a.NetNsID < 0 || a.ParentIndex == 0 {
+		return nil
+	}
+	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(a.ParentIndex)
+	req.AddData(msg)
+	req.AddData(nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(a.NetNsID))))
+	got, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	if err != nil || len(got) != 1 {
+		return nil
+	}
+	end, err := netlink.LinkDeserialize(nil, got[0])
+	if err != nil {
+		return nil
+	}
+	return end.Attrs().HardwareAddr
+}
+
+// linkLocal returns the lower half of the address of the link that the kernel makes of a hardware address (RFC
+// 4291, modified EUI-64), 0 for none.
+func linkLocal(mac net.HardwareAddr) uint64 {
+	if len(mac) != 6 {
+		return 0
+	}
+	return binary.BigEndian.Uint64([]byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]})
 }
 
 // setGateway notes an address for an interface, or, with zero, that none is known. Of two interfaces that share
 // a place the last counts.
-func (k *Kernel) setGateway(id uint32, address uint64) {
-	place := (*uint64)(unsafe.Pointer(&k.reached[8*uint64(id%places)]))
-	if address != 0 || atomic.LoadUint64(place)>>48 == uint64(id/places) {
-		atomic.StoreUint64(place, address)
+func (k *Kernel) setGateway(id uint32, address, local uint64) {
+	place := (*bpf.SluiceReach)(unsafe.Pointer(&k.reached[uint64(id%places)*uint64(unsafe.Sizeof(bpf.SluiceReach{}))]))
+	if address != 0 || atomic.LoadUint64(&place.Gateway)>>48 == uint64(id/places) {
+		atomic.StoreUint64(&place.LinkLocal, 0) // never that of another one
+		atomic.StoreUint64(&place.Gateway, address)
+		atomic.StoreUint64(&place.LinkLocal, local)
 	}
 }

@@ -48,11 +48,47 @@ type SluiceEvent struct {
 	Zero       uint32
 }
 
+type SluiceFragment struct {
+	_      structs.HostLayout
+	Ports  uint32
+	Last   uint32
+	Packet uint32
+	FromTo uint32
+	Remote [4]uint32
+	Local  [4]uint32
+}
+
+type SluiceFragmentKey struct {
+	_     structs.HostLayout
+	Id    uint32
+	Place uint32
+}
+
 type SluiceHistory struct {
 	_          structs.HostLayout
 	Seed       uint64
 	Generation uint32
 	Turn       uint32
+}
+
+type SluiceQuota struct {
+	_     structs.HostLayout
+	Flows uint32
+	Zero  uint32
+}
+
+type SluiceReach struct {
+	_         structs.HostLayout
+	Gateway   uint64
+	LinkLocal uint64
+}
+
+type SluiceShare struct {
+	_      structs.HostLayout
+	Flows  uint32
+	Told   uint32
+	Errors [2]uint64
+	Zero   uint64
 }
 
 type SluiceTelling struct {
@@ -103,6 +139,7 @@ const (
 	SluiceVarTags             = "tags"
 	SluiceVarTickShift        = "tick_shift"
 	SluiceVarTicksPerSecond   = "ticks_per_second"
+	SluiceVarTunnelPorts      = "tunnel_ports"
 )
 
 // LoadSluice returns the embedded CollectionSpec for Sluice.
@@ -195,6 +232,7 @@ type SluiceVariableSpecs struct {
 	Tags             *ebpf.VariableSpec `ebpf:"tags"`
 	TickShift        *ebpf.VariableSpec `ebpf:"tick_shift"`
 	TicksPerSecond   *ebpf.VariableSpec `ebpf:"ticks_per_second"`
+	TunnelPorts      *ebpf.VariableSpec `ebpf:"tunnel_ports"`
 }
 
 // SluiceObjects contains all objects after they have been loaded into the kernel.
@@ -259,6 +297,7 @@ type SluiceVariables struct {
 	Tags             *ebpf.Variable `ebpf:"tags"`
 	TickShift        *ebpf.Variable `ebpf:"tick_shift"`
 	TicksPerSecond   *ebpf.Variable `ebpf:"ticks_per_second"`
+	TunnelPorts      *ebpf.Variable `ebpf:"tunnel_ports"`
 }
 
 // SluicePrograms contains all programs after they have been loaded into the kernel.

@@ -77,6 +77,7 @@ const (
 	BenchVarTags             = "tags"
 	BenchVarTickShift        = "tick_shift"
 	BenchVarTicksPerSecond   = "ticks_per_second"
+	BenchVarTunnelPorts      = "tunnel_ports"
 )
 
 // LoadBench returns the embedded CollectionSpec for Bench.
@@ -194,6 +195,7 @@ type BenchVariableSpecs struct {
 	Tags             *ebpf.VariableSpec `ebpf:"tags"`
 	TickShift        *ebpf.VariableSpec `ebpf:"tick_shift"`
 	TicksPerSecond   *ebpf.VariableSpec `ebpf:"ticks_per_second"`
+	TunnelPorts      *ebpf.VariableSpec `ebpf:"tunnel_ports"`
 }
 
 // BenchObjects contains all objects after they have been loaded into the kernel.
@@ -281,6 +283,7 @@ type BenchVariables struct {
 	Tags             *ebpf.Variable `ebpf:"tags"`
 	TickShift        *ebpf.Variable `ebpf:"tick_shift"`
 	TicksPerSecond   *ebpf.Variable `ebpf:"ticks_per_second"`
+	TunnelPorts      *ebpf.Variable `ebpf:"tunnel_ports"`
 }
 
 // BenchPrograms contains all programs after they have been loaded into the kernel.
