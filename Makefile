@@ -30,9 +30,10 @@ WORKERS ?= 2
 DOCKER ?= docker
 CHURN ?= 1h
 KUBE_DIR ?= /tmp/sluice-kube
+KUBE_ROUNDS ?= 100
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,8 +124,15 @@ kube: build $(KUBE_BIN)/all $(COREDNS) ## Start a real Kubernetes with Sluice on
 	CGO_ENABLED=0 go build -trimpath -o $(TOOLS)/ ./tests/kube ./tests/kube/agnhost
 	$(TOOLS)/kube up --dir $(KUBE_DIR) --bin $(BIN) --kube-bin $(KUBE_BIN) --coredns $(COREDNS) --sctp $(TOOLS)/agnhost $(ARGS)
 
-test-kube: kube ## Test that Kubernetes: services, the node, probes, pods from birth
-	SLUICE_KUBE=$(KUBE_DIR) go test -count 1 -v -timeout 20m ./tests/kube
+test-kube: kube ## Test that Kubernetes: services, the node, probes, pods from birth to death, nodes that start anew
+	SLUICE_KUBE=$(KUBE_DIR) go test -count 1 -v -timeout 40m ./tests/kube
+
+bench-kube: kube ## Measure there from a policy to its enforcement on both nodes, and from a pod to its first packet, beside a cluster without Sluice
+	SLUICE_KUBE=$(KUBE_DIR) go test -run '^$$' -bench BenchmarkCluster -benchtime $(KUBE_ROUNDS)x -timeout 40m ./tests/kube
+	$(TOOLS)/kube down --dir $(KUBE_DIR)
+	$(MAKE) kube KUBE_DIR=$(KUBE_DIR)-bare ARGS="$(ARGS) --bare"
+	SLUICE_KUBE=$(KUBE_DIR)-bare go test -run '^$$' -bench BenchmarkClusterPod -benchtime $(KUBE_ROUNDS)x -timeout 40m ./tests/kube
+	$(TOOLS)/kube down --dir $(KUBE_DIR)-bare
 
 e2e-kubernetes: kube $(SUITES)/all ## Run the upstream suites on that Kubernetes and write their results to docs/reference/conformance.md (root; ARGS as for kube, SUITES_ARGS="--only e2e,cnp")
 	$(TOOLS)/kube suites --dir $(KUBE_DIR) --suites-bin $(SUITES) --page docs/reference/conformance.md $(SUITES_ARGS)

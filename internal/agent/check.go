@@ -203,7 +203,7 @@ func (c Config) checkRights(status string, err error) preflight.Finding {
 	if err = errors.Join(err, errParse); err != nil {
 		return preflight.Warn(fmt.Errorf("capabilities are not known: %w", err), "")
 	}
-	if missing := xdp.MissingCapabilities(xdp.Mode(c.XDPMode), effective); len(missing) > 0 {
+	if missing := xdp.MissingCapabilities(effective); len(missing) > 0 {
 		return preflight.Fail(fmt.Errorf("renderer xdp needs %s, which this process has not", strings.Join(missing, ", ")),
 			"start the agent as root, or give its container these capabilities")
 	}

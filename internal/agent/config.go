@@ -65,6 +65,9 @@ type Config struct {
 	XDPEvents        uint32        `koanf:"xdp-events"`
 	XDPSample        uint32        `koanf:"xdp-sample"`
 	XDPAnySource     bool          `koanf:"xdp-any-source"`
+	NonIP            string        `koanf:"non-ip"`
+	PodTunnels       string        `koanf:"pod-tunnels"`
+	PodTunnelPorts   []int         `koanf:"pod-tunnel-ports"`
 	NewInterfaces    string        `koanf:"new-interfaces"`
 	PodInterfaces    []string      `koanf:"pod-interfaces"`
 	CNIConfDir       string        `koanf:"cni-conf-dir"`

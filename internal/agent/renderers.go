@@ -48,20 +48,23 @@ func (c Config) checkRenderers() error {
 	if slices.Contains(c.Renderers, rendererXDP) && c.isDev() {
 		return fmt.Errorf("--renderers %q: xdp is for veth pairs of pods, and dev has none; use sluice-agent run", c.Renderers)
 	}
+	if c.XDPMode == "xdp-pod" {
+		return errors.New("--xdp-mode xdp-pod is withdrawn, since it could not tell where packets came from: use auto, which sees all packets to a pod and takes over without a gap")
+	}
 	if mode := xdp.Mode(c.XDPMode); c.XDPMode != "" && (!slices.Contains(xdp.Modes, mode) || mode == xdp.ModeNone) {
-		return fmt.Errorf("--xdp-mode %q: want auto, clsact, xdp, generic or xdp-pod", c.XDPMode)
+		return fmt.Errorf("--xdp-mode %q: want auto, clsact, xdp or generic", c.XDPMode)
 	}
 	if c.XDPFlows > xdp.MaxFlows {
 		return fmt.Errorf("--xdp-flows %d: want %d at most", c.XDPFlows, xdp.MaxFlows)
 	}
-	return errors.Join(c.checkEndpoints(), c.checkCNIInstall())
+	return errors.Join(c.checkEndpoints(), c.checkLink(), c.checkCNIInstall())
 }
 
 // idleSetting is a setting that was given and has no effect.
 type idleSetting struct{ name, why string }
 
 // endpointSettings are further ones of the dataplane in the kernel.
-var endpointSettings = []string{"policy-memory", "take-over", "new-interfaces", "pod-interfaces", "cni-results", "endpoints-file"}
+var endpointSettings = []string{"policy-memory", "take-over", "new-interfaces", "pod-interfaces", "cni-results", "endpoints-file", "non-ip", "pod-tunnels", "pod-tunnel-ports"}
 
 // idle returns those of the settings that belong to what is not switched on.
 func (c Config) idle(given []string) (out []idleSetting) {

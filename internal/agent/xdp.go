@@ -16,7 +16,7 @@ import (
 )
 
 func xdpFlags(f *pflag.FlagSet) {
-	f.String("xdp-mode", string(xdp.ModeAuto), "where the kernel decides: auto (TCX at the node's ends of pairs, clsact where the kernel has no TCX), clsact, xdp, generic, xdp-pod")
+	f.String("xdp-mode", string(xdp.ModeAuto), "where the kernel decides: auto (TCX at the node's ends of pairs, clsact where the kernel has no TCX), clsact, xdp, generic")
 	f.String("xdp-netns", "/run/netns", "folder with the network namespaces of pods, as their container runtime leaves them")
 	f.String("xdp-pins", xdp.DefaultPinPath, "folder of a bpf file system; what is pinned there goes on while the agent is not running")
 	f.Bool("take-over", false, "take over pins in --xdp-pins that an agent with another --node left; for one start")
@@ -27,7 +27,43 @@ func xdpFlags(f *pflag.FlagSet) {
 	f.Uint32("xdp-events", 100, "verdicts of packets that each processor tells in a second while sluicectl watch verdicts listens; 0 for none")
 	f.Uint32("xdp-sample", 1, "of so many packets that could be told of, one is")
 	f.Bool("xdp-any-source", false, "let pods send from addresses that are not theirs")
+	f.String("non-ip", nonIPDrop, "frames that are not IP, from and to pods that a policy isolates: drop, or allow; ARP passes with a pod's own addresses")
+	f.String("pod-tunnels", tunnelsDrop, "packets of pods that nodes may take out of a tunnel (GRE, IP in IP, and UDP to --pod-tunnel-ports): drop, or allow")
+	f.IntSlice("pod-tunnel-ports", tunnelPorts(), "ports of UDP at which nodes may take packets out of a tunnel: VXLAN, Geneve, WireGuard; 8 at most")
 	endpointFlags(f)
+}
+
+// Words of --non-ip and --pod-tunnels.
+const (
+	nonIPDrop    = "drop"
+	nonIPAllow   = "allow"
+	tunnelsDrop  = nonIPDrop
+	tunnelsAllow = nonIPAllow
+)
+
+func tunnelPorts() (out []int) {
+	for _, p := range xdp.DefaultTunnelPorts {
+		out = append(out, int(p))
+	}
+	return out
+}
+
+// checkLink checks what pods may send beside what policy is about. Without --renderers xdp nothing is given.
+func (c Config) checkLink() error {
+	for flag, word := range map[string]string{"non-ip": c.NonIP, "pod-tunnels": c.PodTunnels} {
+		if word != "" && word != nonIPDrop && word != nonIPAllow {
+			return fmt.Errorf("--%s %q: want %s or %s", flag, word, nonIPDrop, nonIPAllow)
+		}
+	}
+	if len(c.PodTunnelPorts) > xdp.MaxTunnelPorts {
+		return fmt.Errorf("--pod-tunnel-ports: %d ports, want %d at most", len(c.PodTunnelPorts), xdp.MaxTunnelPorts)
+	}
+	for _, p := range c.PodTunnelPorts {
+		if p < 1 || p > 65535 {
+			return fmt.Errorf("--pod-tunnel-ports %d: want 1 to 65535", p)
+		}
+	}
+	return nil
 }
 
 // xdp returns how the kernel enforces, nil when it does not.
@@ -40,11 +76,15 @@ func (a *Agent) xdp(infra renderer.Infra, established acl.Established) (*node.XD
 	if err != nil {
 		return nil, fmt.Errorf("--xdp-uplink: %w", err)
 	}
+	ports := []uint16{}
+	for _, p := range a.cfg.PodTunnelPorts {
+		ports = append(ports, uint16(p))
+	}
 	k, err := xdp.NewKernel(xdp.KernelOptions{
 		Log: log, Mode: xdp.Mode(a.cfg.XDPMode), PinPath: a.cfg.XDPPins, TakeOver: a.cfg.TakeOver,
 		Owner: xdp.Owner{Node: a.cfg.Node, Version: version.Get().Version}, Infra: infra, AnySource: a.cfg.XDPAnySource,
+		NonIP: a.cfg.NonIP == nonIPAllow, PodTunnels: a.cfg.PodTunnels == tunnelsAllow, TunnelPorts: ports,
 		Flows: int(a.cfg.XDPFlows), Uplinks: uplinks,
-		PodNamespace: xdp.Namespaces{Folder: a.cfg.XDPNetNS}.Of,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("xdp: %w", err)

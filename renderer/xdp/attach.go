@@ -21,18 +21,17 @@ import (
 type Mode string
 
 // The modes. Traffic to a pod is decided at the egress of the node's end of its pair, which
-// sees all of it, unless the mode says otherwise.
+// sees all of it.
 const (
 	ModeAuto    Mode = "auto"    // TCX at the node's end, or clsact where the kernel has no TCX
 	ModeClsact  Mode = "clsact"  // filters at the node's end
 	ModeXDP     Mode = "xdp"     // traffic from the pod by XDP at the node's end
 	ModeGeneric Mode = "generic" // the same, after the kernel has made a buffer of the packet
-	ModeXDPPod  Mode = "xdp-pod" // traffic to the pod by XDP at the pod's end
 	ModeNone    Mode = "none"    // nowhere: the classifier can only be asked
 )
 
 // Modes are all modes.
-var Modes = []Mode{ModeAuto, ModeClsact, ModeXDP, ModeGeneric, ModeXDPPod, ModeNone}
+var Modes = []Mode{ModeAuto, ModeClsact, ModeXDP, ModeGeneric, ModeNone}
 
 // attachment is a place at which a program runs.
 type attachment interface {
@@ -125,11 +124,14 @@ func (l linked) name() string { return l.program }
 
 // Attach implements Plane. Where another mode attached, its places stay until those of this mode
 // are there.
-func (k *Kernel) Attach(e compile.Endpoint) error {
+func (k *Kernel) Attach(e compile.Endpoint) (err error) {
 	if err := k.judgeBy(k.force.coll.Programs, len(k.stack) == 0); err != nil {
 		return err
 	}
 	k.reach(e.ID)
+	if k.links[e.ID] == nil {
+		defer func() { err = errors.Join(err, k.divide()) }()
+	}
 	old := k.links[e.ID]
 	if old == nil {
 		old = &hooks{}
@@ -168,8 +170,6 @@ func (k *Kernel) programs() []string {
 		return nil
 	case ModeXDP, ModeGeneric:
 		return []string{bpf.SluiceProgToPod, bpf.SluiceProgXdpFromPod}
-	case ModeXDPPod:
-		return []string{bpf.SluiceProgXdpToPod, bpf.SluiceProgFromPod}
 	case ModeAuto, ModeClsact:
 	}
 	return []string{bpf.SluiceProgToPod, bpf.SluiceProgFromPod}
@@ -196,11 +196,8 @@ func (k *Kernel) hook(now, old *hooks, e compile.Endpoint, program string) error
 		now.list = append(now.list, a)
 		return a.update(k.force.coll.Programs)
 	}
-	switch program {
-	case bpf.SluiceProgXdpFromPod:
+	if program == bpf.SluiceProgXdpFromPod {
 		return k.xdp(now, e.ID, program)
-	case bpf.SluiceProgXdpToPod:
-		return k.inPod(now, e)
 	}
 	return k.tc(now, e.ID, program)
 }
@@ -235,22 +232,6 @@ func (k *Kernel) xdp(h *hooks, index uint32, program string) error {
 		return fmt.Errorf("attach %s by XDP: %w", program, err)
 	}
 	return k.pin(h, index, program, l)
-}
-
-// inPod attaches at the pod's end.
-func (k *Kernel) inPod(h *hooks, e compile.Endpoint) error {
-	if k.options.PodNamespace == nil {
-		return errors.New("mode xdp-pod needs to know the network namespaces of pods")
-	}
-	ns, index, err := k.options.PodNamespace(e)
-	if err != nil {
-		return fmt.Errorf("network namespace of the pod: %w", err)
-	}
-	l, err := attachIn(ns, index, k.force.coll.Programs[bpf.SluiceProgXdpToPod])
-	if err = errors.Join(err, ns.Close()); err != nil {
-		return fmt.Errorf("attach %s in the pod: %w", bpf.SluiceProgXdpToPod, err)
-	}
-	return k.pin(h, e.ID, bpf.SluiceProgXdpToPod, l)
 }
 
 const linkPins = "link_"
@@ -306,8 +287,8 @@ func (k *Kernel) Detach(id uint32) error {
 		}
 		delete(k.links, id)
 	}
-	k.setGateway(id, bpf.SluiceGateway{})
-	return k.unname(id)
+	k.setGateway(id, bpf.SluiceReach{})
+	return errors.Join(k.divide(), k.forgetFragments(id), k.unname(id))
 }
 
 // Attached implements Plane. An endpoint whose device is gone is not attached, nor is one that has

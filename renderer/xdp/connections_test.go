@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
-	"github.com/sluice-net/sluice/renderer/xdp/compile"
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
@@ -30,7 +29,6 @@ func newWired(t testing.TB, mode xdp.Mode, o xdp.KernelOptions, names ...string)
 	needKernel(t)
 	w := &wired{Cable: wires.New(t, names...), options: o}
 	w.options.Mode = mode
-	w.options.PodNamespace = func(e compile.Endpoint) (*os.File, uint32, error) { return w.Namespace(e.ID) }
 	if w.options.Flows == 0 {
 		w.options.Flows = 1024
 	}
@@ -94,7 +92,7 @@ func (w *wired) rules(peer string, protocol api.Protocol, ports api.PortRange) (
 
 // TestConnections makes real connections in every mode.
 func TestConnections(t *testing.T) {
-	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeGeneric, xdp.ModeXDPPod} {
+	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeGeneric} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel() // they wait most of the time
 			w := newWired(t, mode, xdp.KernelOptions{}, "a", "b", "c")
@@ -157,7 +155,7 @@ func bpffs(t testing.TB) string {
 // and that must not, all the time, through the end and the start of the process, in modes whose
 // places are pinned and in one whose are not.
 func TestEnforcementGoesOnWhileTheAgentRestarts(t *testing.T) {
-	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeXDPPod} {
+	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel() // they wait most of the time
 			needKernel(t)

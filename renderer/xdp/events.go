@@ -51,11 +51,17 @@ const (
 	ReasonSource    Reason = "not an address of the pod" // as its source
 	ReasonFragment  Reason = "fragment of nothing"       // whose first one did not pass, or is not known any more
 	ReasonInterface Reason = "interface not known"
-	ReasonError     Reason = "error about nothing" // ICMP, about a packet that the pod cannot have sent
+	ReasonError     Reason = "error about nothing"               // ICMP, about no tracked connection
+	ReasonErrors    Reason = "too many errors"                   // ICMP, of one pod in one direction
+	ReasonNeighbour Reason = "neighbour discovery not permitted" // not as RFC 4861 has it, or not about the pod itself
+	ReasonARP       Reason = "ARP not permitted"                 // not about the pod itself
+	ReasonNonIP     Reason = "not IP"
+	ReasonRoute     Reason = "source route" // an option of IPv4, or a routing header of IPv6
+	ReasonTunnel    Reason = "tunnel"       // to a node, from a pod
 )
 
 // reasons are the words for what enum reason of the program has.
-var reasons = []Reason{"", ReasonPolicy, ReasonMalformed, ReasonSource, ReasonFragment, ReasonInterface, ReasonError}
+var reasons = []Reason{"", ReasonPolicy, ReasonMalformed, ReasonSource, ReasonFragment, ReasonInterface, ReasonError, ReasonErrors, ReasonNeighbour, ReasonARP, ReasonNonIP, ReasonRoute, ReasonTunnel}
 
 // eventInterval is how often events are looked for: the program wakes nobody.
 const eventInterval = 100 * time.Millisecond

@@ -16,7 +16,6 @@ import (
 
 // Bits of a state: there is a flow; somebody writes it.
 const (
-	stateUsed = 1 << 46
 	stateBusy = 1 << 47
 )
 

@@ -28,6 +28,8 @@ const MaxFlows = 1 << 23
 // bucketFlows is how many places a bucket has.
 const bucketFlows = 4
 
+const stateUsed = 1 << 46 // bit of the state of a place that has a flow
+
 // flowBuckets is how many buckets have so many places, as a power of two.
 func flowBuckets(flows int) int {
 	return 1 << bits.Len32(uint32(max(flows, 2*bucketFlows)-1)/bucketFlows)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
-	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
 // DefaultPinPath is where links and maps are pinned.
@@ -32,8 +31,11 @@ type KernelOptions struct {
 	TakeOver bool
 	Infra    renderer.Infra
 
-	AnySource bool // pods may send from addresses that are not theirs
-	Flows     int  // places in the table of flows; zero: DefaultFlows
+	AnySource   bool     // pods may send from addresses that are not theirs
+	NonIP       bool     // isolated pods may exchange frames that are not IP
+	PodTunnels  bool     // pods may send what nodes may take for a packet in a packet
+	TunnelPorts []uint16 // of UDP, of such packets; MaxTunnelPorts at most; nil: DefaultTunnelPorts
+	Flows       int      // places in the table of flows; zero: DefaultFlows
 	// Crowd is how many flows that go on in a quarter of a second are so many that traces of them are
 	// asked before the table of flows. Zero: DefaultCrowd; negative: any.
 	Crowd int
@@ -51,9 +53,6 @@ type KernelOptions struct {
 
 	// Uplinks are interfaces at which packets to pods are dropped early.
 	Uplinks []uint32
-	// PodNamespace opens the network namespace of a pod, in which its end of the pair has
-	// the index that is returned. Only ModeXDPPod asks.
-	PodNamespace func(e compile.Endpoint) (ns *os.File, index uint32, err error)
 }
 
 // Kernel is a Plane in the kernel.
@@ -77,6 +76,7 @@ type Kernel struct {
 	uplinks map[uint32]attachment
 	stack   map[string][]judge // by point
 	reached []byte             // of gateways, mapped
+	shares  []byte             // by endpoint, mapped
 	blank   bool               // nothing was written to force, and nobody runs it
 	writes  uint64             // to memories, so far
 	digest  digest             // of the memory in force
@@ -98,6 +98,12 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 	}
 	if o.Flows < 0 || o.Flows > MaxFlows {
 		return nil, fmt.Errorf("a table of %d flows: want %d at most", o.Flows, MaxFlows)
+	}
+	if o.TunnelPorts == nil {
+		o.TunnelPorts = DefaultTunnelPorts
+	}
+	if len(o.TunnelPorts) > MaxTunnelPorts {
+		return nil, fmt.Errorf("%d ports of tunnels: want %d at most", len(o.TunnelPorts), MaxTunnelPorts)
 	}
 	if o.Crowd == 0 {
 		o.Crowd = DefaultCrowd
@@ -148,11 +154,13 @@ func (k *Kernel) open() error {
 	if k.history, err = newHistory(k.state[bpf.SluiceMapChanges]); err != nil {
 		return fmt.Errorf("map %s: %w", bpf.SluiceMapChanges, err)
 	}
-	if k.dropped, err = mapped(k.state[bpf.SluiceMapReasons]); err == nil {
-		k.reached, err = mapped(k.state[bpf.SluiceMapGateways])
+	for name, b := range map[string]*[]byte{bpf.SluiceMapReasons: &k.dropped, bpf.SluiceMapGateways: &k.reached, bpf.SluiceMapShares: &k.shares} {
+		if *b, err = mapped(k.state[name]); err != nil {
+			return fmt.Errorf("map memory: %w", err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("map memory: %w", err)
+	if err := k.countFlows(); err != nil { // the table may be another one
+		return err
 	}
 	if k.version, err = k.loads(); err != nil {
 		return err
@@ -169,12 +177,12 @@ func (k *Kernel) open() error {
 	}
 	if k.options.Mode != ModeNone && !k.behind() {
 		k.log.Warn("what pods send to a service is judged by the address of the service, not of the pods behind it: that needs Linux 6.4, " +
-			"another mode than xdp-pod, and pods that send from their own addresses only")
+			"and pods that send from their own addresses only")
 	}
 	if err := k.Tell(Telling{}); err != nil { // a process that was killed may have listened
 		return err
 	}
-	return k.adopt()
+	return errors.Join(k.adopt(), k.divide())
 }
 
 // Close ends what is not pinned. What is goes on, and has no owner any more.
@@ -192,7 +200,7 @@ func (k *Kernel) Close() error {
 		errs = append(errs, k.next.close())
 	}
 	errs = append(errs, k.force.close(), k.spare.close(), k.history.close())
-	for _, b := range []*[]byte{&k.dropped, &k.reached} {
+	for _, b := range []*[]byte{&k.dropped, &k.reached, &k.shares} {
 		if *b != nil {
 			errs = append(errs, unix.Munmap(*b))
 			*b = nil

@@ -39,7 +39,7 @@ func TestEvidenceEnds(t *testing.T) {
 		{"SCTP", api.SCTP, []step{opened, answered}, 6 * time.Hour},
 		{"echo that is not answered", api.ICMP, []step{opened}, 30 * time.Second},
 		{"echo", api.ICMP, []step{opened, answered}, 3 * time.Minute},
-		{"another protocol", api.Protocol(47), []step{opened, answered}, 3 * time.Minute},
+		{"another protocol", api.Protocol(50), []step{opened, answered}, 3 * time.Minute},
 	} {
 		for _, v6 := range []bool{false, true} {
 			for _, late := range []bool{false, true} {

@@ -20,7 +20,7 @@ import (
 )
 
 // stateMaps are shared by all memories, and pinned.
-var stateMaps = []string{bpf.SluiceMapGateways, bpf.SluiceMapFlows, bpf.SluiceMapLately, bpf.SluiceMapCrowds, bpf.SluiceMapChanges, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons}
+var stateMaps = []string{bpf.SluiceMapGateways, bpf.SluiceMapFlows, bpf.SluiceMapLately, bpf.SluiceMapCrowds, bpf.SluiceMapChanges, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons, bpf.SluiceMapShares, bpf.SluiceMapLimits}
 
 // isBPF checks that a folder can have pins.
 func isBPF(path string) error {
@@ -67,12 +67,14 @@ const (
 	confErrors
 	confSpoof
 	confClosed
+	confNonIP
+	confTunnels
 )
 
 func (k *Kernel) conf() (c uint32) {
 	for bit, on := range map[uint32]bool{
 		confNeighbours: !k.options.Infra.NoNeighbours, confErrors: !k.options.Infra.NoErrors, confSpoof: k.options.AnySource,
-		confClosed: true,
+		confClosed: true, confNonIP: k.options.NonIP, confTunnels: k.options.PodTunnels,
 	} {
 		if on {
 			c |= bit
@@ -93,7 +95,7 @@ func (k *Kernel) loads() (out [16]byte, err error) {
 	}
 	h := sha256.New()
 	h.Write(bpf.Object())
-	_, err = fmt.Fprint(h, k.conf(), hz, shift, k.state[bpf.SluiceMapFlows].ValueSize(), k.history.seed(), k.crowd(), k.senders.now(), k.behind(), k.tags())
+	_, err = fmt.Fprint(h, k.conf(), hz, shift, k.state[bpf.SluiceMapFlows].ValueSize(), k.history.seed(), k.crowd(), k.senders.now(), k.behind(), k.tags(), k.options.TunnelPorts)
 	copy(out[:], h.Sum(nil))
 	return out, err
 }
@@ -156,7 +158,11 @@ func (k *Kernel) spec(lines, slots int, turn uint32, layout layout) (*ebpf.Colle
 			return nil, fmt.Errorf("configure the program: %s: %w", name, err)
 		}
 	}
-	return spec, configureFlows(spec, k.history.seed())
+	var ports [MaxTunnelPorts]uint32
+	for i, port := range k.options.TunnelPorts {
+		ports[i] = uint32(port)
+	}
+	return spec, errors.Join(configureFlows(spec, k.history.seed()), spec.Variables[bpf.SluiceVarTunnelPorts].Set(ports))
 }
 
 // collection loads what a spec has, over the maps that there are.

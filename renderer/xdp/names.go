@@ -4,12 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"runtime"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
@@ -78,20 +74,4 @@ func (m *memory) learnNames() error {
 		m.names[netip.AddrFrom16(a).Unmap()] = id
 	}
 	return it.Err()
-}
-
-// attachIn attaches to a device of another network namespace. The thread that went there
-// ends with the goroutine.
-func attachIn(ns *os.File, index uint32, p *ebpf.Program) (l link.Link, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			return
-		}
-		l, err = link.AttachXDP(link.XDPOptions{Interface: int(index), Program: p, Flags: link.XDPDriverMode})
-	}()
-	<-done
-	return l, err
 }

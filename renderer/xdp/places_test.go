@@ -148,7 +148,7 @@ func TestAnotherModeTakesOverWithoutAGap(t *testing.T) {
 		filters int      // of each pod
 	}{
 		{xdp.ModeXDP, []string{"to_pod", "xdp_from_pod"}, 0},
-		{xdp.ModeXDPPod, []string{"from_pod", "xdp_to_pod"}, 0},
+		{xdp.ModeAuto, []string{"from_pod", "to_pod"}, 0},
 		{xdp.ModeClsact, nil, 2},
 		{xdp.ModeAuto, []string{"from_pod", "to_pod"}, 0},
 	} {

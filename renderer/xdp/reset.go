@@ -3,7 +3,6 @@ package xdp
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -32,22 +31,30 @@ func (k *Kernel) Reset() error {
 }
 
 // forgetFlows deletes all evidence.
-func (k *Kernel) forgetFlows() error {
+func (k *Kernel) forgetFlows() (err error) {
 	if err := eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) { *b = bpf.SluiceBucket{} }); err != nil {
 		return fmt.Errorf("table of flows: %w", err)
 	}
-	fragments := k.state[bpf.SluiceMapFragments]
-	var keys [][]byte
-	key, value := make([]byte, fragments.KeySize()), make([]byte, fragments.ValueSize())
-	it := fragments.Iterate()
+	clear(k.shares)
+	return k.forgetFragments(0)
+}
+
+// forgetFragments deletes the ports of fragments that an endpoint has, or, for 0, all endpoints have.
+func (k *Kernel) forgetFragments(id uint32) error {
+	var keys []bpf.SluiceFragmentKey
+	var key bpf.SluiceFragmentKey
+	var value bpf.SluiceFragment
+	it := k.state[bpf.SluiceMapFragments].Iterate()
 	for it.Next(&key, &value) {
-		keys = append(keys, slices.Clone(key))
+		if id == 0 || key.Id == id {
+			keys = append(keys, key)
+		}
 	}
-	if err := it.Err(); err != nil {
+	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // it ends when packets delete; what is left is replaced
 		return fmt.Errorf("ports of fragments: %w", err)
 	}
 	for _, key := range keys {
-		if err := fragments.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := k.state[bpf.SluiceMapFragments].Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("ports of fragments: %w", err)
 		}
 	}

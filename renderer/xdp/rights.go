@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MissingCapabilities returns the capabilities that a mode needs and that are not among the
-// effective ones, which are the bits of CapEff in /proc/<pid>/status.
-func MissingCapabilities(mode Mode, effective uint64) (out []string) {
+// MissingCapabilities returns the capabilities that are needed and not among the effective ones, which are the bits of CapEff in /proc/<pid>/status.
+func MissingCapabilities(effective uint64) (out []string) {
 	has := func(bit int) bool { return effective&(1<<bit) != 0 }
 	all := has(unix.CAP_SYS_ADMIN) // stands for the first two, too
 	for _, c := range []struct {
@@ -24,7 +23,6 @@ func MissingCapabilities(mode Mode, effective uint64) (out []string) {
 		{"CAP_BPF", has(unix.CAP_BPF) || all},
 		{"CAP_PERFMON", has(unix.CAP_PERFMON) || all},
 		{"CAP_NET_ADMIN", has(unix.CAP_NET_ADMIN)},
-		{"CAP_SYS_ADMIN", all || mode != ModeXDPPod},
 	} {
 		if !c.has {
 			out = append(out, c.name)
@@ -50,14 +48,14 @@ func (k *Kernel) permitted(err error) error {
 	}
 	status, errStatus := os.ReadFile("/proc/self/status")
 	effective, errParse := EffectiveCapabilities(string(status))
-	return fmt.Errorf("the kernel refuses it, %s: %w", missingRight(k.options.Mode, effective, errors.Join(errStatus, errParse)), err)
+	return fmt.Errorf("the kernel refuses it, %s: %w", missingRight(effective, errors.Join(errStatus, errParse)), err)
 }
 
-func missingRight(mode Mode, effective uint64, unknown error) string {
-	missing := MissingCapabilities(mode, effective)
+func missingRight(effective uint64, unknown error) string {
+	missing := MissingCapabilities(effective)
 	switch {
 	case unknown != nil:
-		return "which needs " + strings.Join(MissingCapabilities(mode, 0), ", ")
+		return "which needs " + strings.Join(MissingCapabilities(0), ", ")
 	case len(missing) == 0:
 		return "although no capability is missing: a seccomp profile, a lockdown or a user namespace forbids it"
 	}
@@ -100,7 +98,7 @@ func CheckKernel(release string, mode Mode, uplinks bool) (note string, err erro
 	if _, err := fmt.Sscanf(release, "%d.%d", &v.major, &v.minor); err != nil {
 		return fmt.Sprintf("its version is not understood: want %d.%d at least", oldest.major, oldest.minor), nil
 	}
-	byXDP := uplinks || mode == ModeXDP || mode == ModeXDPPod || mode == ModeGeneric
+	byXDP := uplinks || mode == ModeXDP || mode == ModeGeneric
 	switch {
 	case v.before(oldest):
 		return "", fmt.Errorf("kernel %s is too old for renderer xdp: want %d.%d at least", release, oldest.major, oldest.minor)

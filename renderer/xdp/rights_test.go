@@ -11,26 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMissingCapabilitiesAreThoseThatTheModeNeeds(t *testing.T) {
+func TestMissingCapabilitiesAreNamed(t *testing.T) {
 	const bpf, perfmon, netAdmin, sysAdmin = 1 << unix.CAP_BPF, 1 << unix.CAP_PERFMON, 1 << unix.CAP_NET_ADMIN, 1 << unix.CAP_SYS_ADMIN
 	for _, tc := range []struct {
-		mode      Mode
 		effective uint64
 		want      string
 	}{
-		{ModeAuto, bpf | perfmon | netAdmin, ""},
-		{ModeAuto, sysAdmin | netAdmin, ""},
-		{ModeAuto, 0, "CAP_BPF CAP_PERFMON CAP_NET_ADMIN"},
-		{ModeAuto, perfmon | netAdmin, "CAP_BPF"},
-		{ModeGeneric, bpf | netAdmin, "CAP_PERFMON"},
-		{ModeXDP, bpf | perfmon, "CAP_NET_ADMIN"},
-		{ModeXDPPod, bpf | perfmon | netAdmin, "CAP_SYS_ADMIN"},
-		{ModeXDPPod, sysAdmin | netAdmin, ""},
+		{bpf | perfmon | netAdmin, ""},
+		{sysAdmin | netAdmin, ""},
+		{0, "CAP_BPF CAP_PERFMON CAP_NET_ADMIN"},
+		{perfmon | netAdmin, "CAP_BPF"},
+		{bpf | netAdmin, "CAP_PERFMON"},
+		{bpf | perfmon, "CAP_NET_ADMIN"},
 	} {
 		status := fmt.Sprintf("Name:\tx\nCapPrm:\t0000000000000000\nCapEff:\t%016x\nCapBnd:\tffffffffffffffff\n", tc.effective)
 		effective, err := EffectiveCapabilities(status)
-		if got := strings.Join(MissingCapabilities(tc.mode, effective), " "); got != tc.want || err != nil {
-			t.Errorf("%s with %x: %q, %v, want %q", tc.mode, tc.effective, got, err, tc.want)
+		if got := strings.Join(MissingCapabilities(effective), " "); got != tc.want || err != nil {
+			t.Errorf("%x: %q, %v, want %q", tc.effective, got, err, tc.want)
 		}
 	}
 	for _, status := range []string{"", "CapEff:\tmany\n"} {
@@ -48,7 +45,7 @@ func TestCheckKernelSaysWhatAnOldOneLacks(t *testing.T) {
 		note, want string
 	}{
 		{"6.18.44-fc", ModeAuto, false, "", ""},
-		{"6.6.0", ModeXDPPod, true, "", ""},
+		{"6.6.0", ModeXDP, true, "", ""},
 		{"6.5.13-generic", ModeAuto, false, "no TCX", ""},
 		{"6.5.13", ModeClsact, false, "", ""},
 		{"5.15.0-91-generic", ModeAuto, false, "no TCX", ""},
@@ -95,7 +92,7 @@ func TestKernelNamesTheRightThatIsMissing(t *testing.T) {
 		"although no capability is missing":               {1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN, nil},
 		"which needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN": {0, os.ErrNotExist},
 	} {
-		if got := missingRight(ModeAuto, tc.effective, tc.unknown); !strings.Contains(got, want) {
+		if got := missingRight(tc.effective, tc.unknown); !strings.Contains(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -1,10 +1,13 @@
 package xdp
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,20 +17,20 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
 // behind reports whether what pods send to the node is judged in its stack, behind the translation of
-// services. Where a program at the pod's own end decides, which sees no connections, both directions are
-// judged as packets are addressed.
+// services.
 func (k *Kernel) behind() bool {
 	switch k.options.Mode {
 	case ModeAuto, ModeClsact, ModeXDP, ModeGeneric:
 		l := k.senders.now()
 		return !k.options.AnySource && hasStack() && l.tag != 0 && l.length != 0 && l.by != 0
-	case ModeXDPPod, ModeNone:
+	case ModeNone:
 	}
 	return false
 }
@@ -184,11 +187,12 @@ func (k *Kernel) auditStack(drift map[string]uint64) error {
 
 // reach notes which hardware address of the node an interface reaches: that of its bridge, or its own; and by
 // which interface what its pod sends there comes to the stack. While it is not known, what the pod sends is
-// judged as it is addressed.
+// judged as it is addressed. It also notes the pod's own address of the link: while that is not known, the
+// pod's neighbour discovery has its other addresses only.
 func (k *Kernel) reach(id uint32) {
-	var g bpf.SluiceGateway
+	var r bpf.SluiceReach
 	if l, err := netlink.LinkByIndex(int(id)); err == nil {
-		by := l
+		own, by := podHardware(l), l
 		for range 3 { // its bridge, and a VRF
 			above, err := netlink.LinkByIndex(by.Attrs().MasterIndex)
 			if by.Attrs().MasterIndex == 0 || err != nil {
@@ -200,21 +204,57 @@ func (k *Kernel) reach(id uint32) {
 		}
 		if len(l.Attrs().HardwareAddr) == 6 {
 			for i, b := range l.Attrs().HardwareAddr {
-				g.Address |= uint64(b) << (8 * i)
+				r.Gateway |= uint64(b) << (8 * i)
 			}
-			g.Address |= uint64(id/places) << 48
+			if !bytes.Equal(own, l.Attrs().HardwareAddr) { // else the pod claims to be the node
+				r.LinkLocal = linkLocal(own)
+			}
+			r.Gateway |= uint64(id/places) << 48
 		}
-		g.ArrivesBy = uint32(by.Attrs().Index)
+		r.ArrivesBy = uint32(by.Attrs().Index)
 	}
-	k.setGateway(id, g)
+	k.setGateway(id, r)
+}
+
+// podHardware returns the hardware address of the pod's end of a pair, nil if it is not known.
+func podHardware(l netlink.Link) net.HardwareAddr {
+	a := l.Attrs()
+	if l.Type() != "veth" || a.NetNsID < 0 || a.ParentIndex == 0 {
+		return nil
+	}
+	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(a.ParentIndex)
+	req.AddData(msg)
+	req.AddData(nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(a.NetNsID))))
+	got, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	if err != nil || len(got) != 1 {
+		return nil
+	}
+	end, err := netlink.LinkDeserialize(nil, got[0])
+	if err != nil {
+		return nil
+	}
+	return end.Attrs().HardwareAddr
+}
+
+// linkLocal returns the lower half of the address of the link that the kernel makes of a hardware address (RFC
+// 4291, modified EUI-64), 0 for none.
+func linkLocal(mac net.HardwareAddr) uint64 {
+	if len(mac) != 6 {
+		return 0
+	}
+	return binary.BigEndian.Uint64([]byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]})
 }
 
 // setGateway notes what an interface reaches, or, with the zero value, that it is not known. Of two interfaces
 // that share a place the last counts.
-func (k *Kernel) setGateway(id uint32, g bpf.SluiceGateway) {
-	place := (*bpf.SluiceGateway)(unsafe.Pointer(&k.reached[int(unsafe.Sizeof(g))*int(id%places)]))
-	if g.Address != 0 || atomic.LoadUint64(&place.Address)>>48 == uint64(id/places) {
-		atomic.StoreUint32(&place.ArrivesBy, g.ArrivesBy)
-		atomic.StoreUint64(&place.Address, g.Address)
+func (k *Kernel) setGateway(id uint32, r bpf.SluiceReach) {
+	place := (*bpf.SluiceReach)(unsafe.Pointer(&k.reached[uint64(id%places)*uint64(unsafe.Sizeof(r))]))
+	if r.Gateway != 0 || atomic.LoadUint64(&place.Gateway)>>48 == uint64(id/places) {
+		atomic.StoreUint64(&place.LinkLocal, 0) // never that of another one
+		atomic.StoreUint32(&place.ArrivesBy, r.ArrivesBy)
+		atomic.StoreUint64(&place.Gateway, r.Gateway)
+		atomic.StoreUint64(&place.LinkLocal, r.LinkLocal)
 	}
 }

@@ -25,65 +25,6 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// bridge has the pods of a cable be ports of one bridge, which is their gateway.
-func (w *wired) bridge(filtered bool) {
-	w.T.Helper()
-	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
-	gateway := map[int]netip.Prefix{4: netip.MustParsePrefix("10.99.0.1/24"), 6: netip.MustParsePrefix("fd00::1/64")}
-	w.Must(wires.Inside(w.Node, func() error {
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.HardwareAddr = "br0", mac
-		br := &netlink.Bridge{LinkAttrs: attrs}
-		if err := netlink.LinkAdd(br); err != nil {
-			return err
-		}
-		for _, p := range gateway {
-			if err := netlink.AddrAdd(br, &netlink.Addr{IPNet: subnet(p), Flags: unix.IFA_F_NODAD}); err != nil {
-				return err
-			}
-		}
-		errs := []error{netlink.LinkSetUp(br)}
-		for _, h := range w.Pods {
-			l, err := netlink.LinkByIndex(h.Index)
-			if err != nil {
-				return err
-			}
-			routes, err := netlink.RouteList(l, netlink.FAMILY_ALL)
-			errs = append(errs, err, netlink.LinkSetMaster(l, br), netlink.LinkSetHairpin(l, true))
-			for _, r := range routes {
-				if r.Dst.IP.Equal(h.V4.AsSlice()) || r.Dst.IP.Equal(h.V6.AsSlice()) {
-					errs = append(errs, netlink.RouteDel(&r))
-				}
-			}
-		}
-		if filtered {
-			for _, file := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
-				errs = append(errs, os.WriteFile("/proc/sys/net/bridge/"+file, []byte("1"), 0o600))
-			}
-		}
-		return errors.Join(errs...)
-	}))
-	for _, h := range w.Pods {
-		w.Must(wires.Inside(h.NS, func() error {
-			l, err := netlink.LinkByName("eth0")
-			if err != nil {
-				return err
-			}
-			for family, p := range gateway {
-				own := netip.PrefixFrom(h.Addr(family), p.Bits())
-				err = errors.Join(err, netlink.AddrDel(l, &netlink.Addr{IPNet: subnet(netip.PrefixFrom(own.Addr(), own.Addr().BitLen()))}),
-					netlink.AddrAdd(l, &netlink.Addr{IPNet: subnet(own), Flags: unix.IFA_F_NODAD}),
-					netlink.RouteReplace(&netlink.Route{LinkIndex: h.InPod, Gw: p.Addr().AsSlice(), Dst: &net.IPNet{IP: make([]byte, p.Addr().BitLen()/8), Mask: net.CIDRMask(0, p.Addr().BitLen())}}))
-			}
-			return err
-		}))
-	}
-}
-
-func subnet(p netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
-}
-
 // send sends a frame with a packet of IPv4 from a pod to a hardware address.
 func (w *wired) send(from *wires.Host, to net.HardwareAddr, frame []byte) {
 	w.T.Helper()
@@ -167,7 +108,7 @@ func TestAFrameToAnotherPodIsJudgedWhereItGoes(t *testing.T) {
 	if _, err := os.Stat("/proc/sys/net/bridge"); err != nil {
 		t.Skip("no bridge is filtered here: br_netfilter is not loaded")
 	}
-	w.bridge(true)
+	w.Bridge(true)
 	b := netip.AddrPortFrom(w.Pods["b"].V4, 9000)
 	w.iptables(4, "PREROUTING", "-d", service[4].String(), "-p", "udp", "--dport", "80", "-j", "DNAT", "--to-destination", b.String())
 	frame := xdp.Frame(api.Flow{Src: w.Pods["a"].V4, Dst: service[4], Protocol: api.UDP, SrcPort: 1, DstPort: 80}, false)
@@ -322,7 +263,7 @@ func TestServices(t *testing.T) {
 			}
 			w := newWired(t, c.mode, xdp.KernelOptions{}, "a", "b", "c")
 			if c.bridged {
-				w.bridge(c.filtered)
+				w.Bridge(c.filtered)
 			}
 			w.addOwn()
 			w.Serve("b", 8080)

@@ -149,17 +149,13 @@ func only(c *exec.Cmd, caps []corev1.Capability) error {
 func TestTheKernelEnforcesWithTheRightsOfTheManifest(t *testing.T) {
 	_, c := manifest(t, "agent-xdp.yaml")
 	caps := c.SecurityContext.Capabilities.Add
-	modes := []string{"auto", "xdp-pod"}
+	modes := []string{"auto"}
 	if renderertest.Whole() {
 		modes = append(modes, "clsact", "xdp", "generic")
 	}
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
-			rights := slices.Clone(caps)
-			if mode == "xdp-pod" {
-				rights = append(rights, "SYS_ADMIN") // as the manifest says
-			}
-			n := startKernelNodeWith(t, mode, rights)
+			n := startKernelNodeWith(t, mode, slices.Clone(caps))
 			n.all()
 			n.kill()
 			n.run()

@@ -158,7 +158,7 @@ func (n *kernelNode) files() map[string]uint64 {
 func TestTheKernelEnforcesWhileAgentsAreKilled(t *testing.T) {
 	modes := []string{"auto"}
 	if renderertest.Whole() {
-		modes = append(modes, "clsact", "xdp", "generic", "xdp-pod")
+		modes = append(modes, "clsact", "xdp", "generic")
 	}
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {

@@ -52,15 +52,43 @@ func (s xdpKernel) First(f api.Flow) bool { return s.sends(f.Src, f.Dst, xdp.Fra
 // Reply implements Stateful.
 func (s xdpKernel) Reply(f api.Flow) bool { return s.sends(f.Dst, f.Src, xdp.Frame(f, true)) }
 
-// Passes implements Sender. An ICMP error is about a packet that may have been sent, if there
-// is one.
+// Passes implements Sender. An ICMP error is about a packet that was sent, if any may be. Neighbour discovery
+// is as hosts send it.
 func (s xdpKernel) Passes(p vswitch.Packet) bool {
 	out := vpptest.Packet{Packet: p, To: vpptest.MAC{2}}
 	if isError(p) {
-		about := vswitch.FlowPacket(s.begun(p.Dst, p.Src))
+		f := s.begun(p.Dst, p.Src)
+		s.First(f)
+		about := vswitch.FlowPacket(f)
 		out.About = &about
 	}
+	if p.Protocol == api.ICMPv6 && p.ICMPType == advertisement {
+		s.sends(p.Dst, p.Src, discovery(vpptest.Packet{Packet: vswitch.Packet{Src: p.Dst, Dst: p.Src, Protocol: p.Protocol, ICMPType: solicitation}, To: out.To}, p.Src))
+		return s.sends(p.Src, p.Dst, discovery(out, p.Src))
+	}
+	if p.Protocol == api.ICMPv6 && p.ICMPType == solicitation {
+		node := netip.AddrFrom16([16]byte{0: 0xff, 1: 2, 11: 1, 12: 0xff, 13: p.Dst.As16()[13], 14: p.Dst.As16()[14], 15: p.Dst.As16()[15]})
+		to := p.Dst
+		out.Dst = node
+		return s.sends(p.Src, to, discovery(out, to))
+	}
 	return s.sends(p.Src, p.Dst, out.Frame())
+}
+
+// Types of ICMPv6.
+const (
+	solicitation  = 135
+	advertisement = 136
+)
+
+// discovery returns a frame of neighbour discovery about a target: RFC 4861, 4.3 and 4.4.
+func discovery(p vpptest.Packet, target netip.Addr) []byte {
+	const ip, icmp = 14, 14 + 40
+	b := p.Frame()[:icmp+8]
+	clear(b[icmp+4:])
+	b = append(b, target.AsSlice()...)
+	b[ip+5], b[ip+7] = byte(len(b)-icmp), 255
+	return b
 }
 
 // Drops implements Strict: a later fragment has the ports of the first one, which was not sent.

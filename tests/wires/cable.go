@@ -342,18 +342,6 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// Namespace opens the network namespace of the pod with an interface at the node, and says which
-// number the other end has there.
-func (c *Cable) Namespace(index uint32) (*os.File, uint32, error) {
-	for _, h := range c.Pods {
-		if uint32(h.Index) == index {
-			fd, err := unix.Dup(int(h.NS))
-			return os.NewFile(uintptr(fd), "netns"), uint32(h.InPod), err
-		}
-	}
-	return nil, 0, fmt.Errorf("no pod has interface %d", index)
-}
-
 // Names returns a folder with a file for the namespace of every pod, as container runtimes have it.
 func (c *Cable) Names() string {
 	c.T.Helper()

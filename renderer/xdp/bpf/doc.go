@@ -16,4 +16,4 @@
 //   - Denied packets leave no state.
 package bpf
 
-//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-14 -strip llvm-strip-14 -target bpfel -go-package bpf -no-global-types -type event -type bucket -type history -type telling -type crowd -type gateway -cflags "-O2 -g -Wall -Werror -mcpu=v3" Sluice src/sluice.bpf.c
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-14 -strip llvm-strip-14 -target bpfel -go-package bpf -no-global-types -type event -type bucket -type history -type telling -type crowd -type share -type quota -type reach -type fragment_key -type fragment -cflags "-O2 -g -Wall -Werror -mcpu=v3" Sluice src/sluice.bpf.c

@@ -19,6 +19,8 @@ const (
 	SluiceMapHits     = ".data.hits"
 	SluiceMapReasons  = ".data.reasons"
 	SluiceMapListener = ".data.listener"
+	SluiceMapShares   = ".data.shares"
+	SluiceMapLimits   = ".data.limits"
 )
 
 // Sizes in bytes, as the program has them; a test compares.
@@ -26,11 +28,11 @@ const (
 	LineBytes   = 64
 	BucketBytes = int(unsafe.Sizeof(SluiceBucket{}))
 	HitBytes    = 8
-	ReasonBytes = 8 * 8 // of reasons, for a processor
+	ReasonBytes = 16 * 8 // of reasons, for a processor
 	EndsBytes   = 8 << 14
+	ReachBytes  = int(unsafe.Sizeof(SluiceReach{})) << 14
+	ShareBytes  = int(unsafe.Sizeof(SluiceShare{})) << 14
 	LatelyBytes = 16 << 16
-
-	GatewaysBytes = int(unsafe.Sizeof(SluiceGateway{})) << 14
 )
 
 // Sizes say how much there is of what has no fixed size.
@@ -46,13 +48,14 @@ type Sizes struct {
 func (s Sizes) Apply(spec *ebpf.CollectionSpec) error {
 	for name, bytes := range map[string]int{
 		SluiceMapMem: s.Lines * LineBytes, SluiceMapFlows: s.Buckets * BucketBytes, SluiceMapHits: s.CPUs * s.Slots * HitBytes,
-		SluiceMapReasons: s.CPUs * ReasonBytes, SluiceMapEnds: EndsBytes, SluiceMapGateways: GatewaysBytes, SluiceMapLately: LatelyBytes,
+		SluiceMapReasons: s.CPUs * ReasonBytes, SluiceMapEnds: EndsBytes, SluiceMapGateways: ReachBytes, SluiceMapShares: ShareBytes, SluiceMapLately: LatelyBytes,
 	} {
 		m := spec.Maps[name]
 		m.ValueSize, m.Value = uint32(bytes), nil // whose type has another size
 	}
 	for _, name := range []string{
-		SluiceMapMem, SluiceMapEnds, SluiceMapGateways, SluiceMapChanges, SluiceMapFlows, SluiceMapLately, SluiceMapCrowds, SluiceMapHits, SluiceMapReasons, SluiceMapListener,
+		SluiceMapMem, SluiceMapEnds, SluiceMapGateways, SluiceMapChanges, SluiceMapFlows, SluiceMapLately, SluiceMapCrowds, SluiceMapHits, SluiceMapReasons, SluiceMapListener, SluiceMapShares,
+		SluiceMapLimits,
 	} {
 		m := spec.Maps[name]
 		m.Contents = nil

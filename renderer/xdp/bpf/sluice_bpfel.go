@@ -48,11 +48,20 @@ type SluiceEvent struct {
 	Zero       uint32
 }
 
-type SluiceGateway struct {
-	_         structs.HostLayout
-	Address   uint64
-	ArrivesBy uint32
-	Zero      uint32
+type SluiceFragment struct {
+	_      structs.HostLayout
+	Ports  uint32
+	Last   uint32
+	Packet uint32
+	FromTo uint32
+	Remote [4]uint32
+	Local  [4]uint32
+}
+
+type SluiceFragmentKey struct {
+	_     structs.HostLayout
+	Id    uint32
+	Place uint32
 }
 
 type SluiceHistory struct {
@@ -60,6 +69,28 @@ type SluiceHistory struct {
 	Seed       uint64
 	Generation uint32
 	Turn       uint32
+}
+
+type SluiceQuota struct {
+	_     structs.HostLayout
+	Flows uint32
+	Zero  uint32
+}
+
+type SluiceReach struct {
+	_         structs.HostLayout
+	Gateway   uint64
+	LinkLocal uint64
+	ArrivesBy uint32
+	Zero      uint32
+}
+
+type SluiceShare struct {
+	_      structs.HostLayout
+	Flows  uint32
+	Told   uint32
+	Errors [2]uint64
+	Zero   uint64
 }
 
 type SluiceTelling struct {
@@ -88,7 +119,6 @@ const (
 	SluiceProgStack6          = "stack6"
 	SluiceProgToPod           = "to_pod"
 	SluiceProgXdpFromPod      = "xdp_from_pod"
-	SluiceProgXdpToPod        = "xdp_to_pod"
 	SluiceProgXdpUplink       = "xdp_uplink"
 	SluiceVarBehind           = "behind"
 	SluiceVarConf             = "conf"
@@ -111,6 +141,7 @@ const (
 	SluiceVarTags             = "tags"
 	SluiceVarTickShift        = "tick_shift"
 	SluiceVarTicksPerSecond   = "ticks_per_second"
+	SluiceVarTunnelPorts      = "tunnel_ports"
 )
 
 // LoadSluice returns the embedded CollectionSpec for Sluice.
@@ -164,7 +195,6 @@ type SluiceProgramSpecs struct {
 	Stack6     *ebpf.ProgramSpec `ebpf:"stack6"`
 	ToPod      *ebpf.ProgramSpec `ebpf:"to_pod"`
 	XdpFromPod *ebpf.ProgramSpec `ebpf:"xdp_from_pod"`
-	XdpToPod   *ebpf.ProgramSpec `ebpf:"xdp_to_pod"`
 	XdpUplink  *ebpf.ProgramSpec `ebpf:"xdp_uplink"`
 }
 
@@ -204,6 +234,7 @@ type SluiceVariableSpecs struct {
 	Tags             *ebpf.VariableSpec `ebpf:"tags"`
 	TickShift        *ebpf.VariableSpec `ebpf:"tick_shift"`
 	TicksPerSecond   *ebpf.VariableSpec `ebpf:"ticks_per_second"`
+	TunnelPorts      *ebpf.VariableSpec `ebpf:"tunnel_ports"`
 }
 
 // SluiceObjects contains all objects after they have been loaded into the kernel.
@@ -268,6 +299,7 @@ type SluiceVariables struct {
 	Tags             *ebpf.Variable `ebpf:"tags"`
 	TickShift        *ebpf.Variable `ebpf:"tick_shift"`
 	TicksPerSecond   *ebpf.Variable `ebpf:"ticks_per_second"`
+	TunnelPorts      *ebpf.Variable `ebpf:"tunnel_ports"`
 }
 
 // SluicePrograms contains all programs after they have been loaded into the kernel.
@@ -283,7 +315,6 @@ type SluicePrograms struct {
 	Stack6     *ebpf.Program `ebpf:"stack6"`
 	ToPod      *ebpf.Program `ebpf:"to_pod"`
 	XdpFromPod *ebpf.Program `ebpf:"xdp_from_pod"`
-	XdpToPod   *ebpf.Program `ebpf:"xdp_to_pod"`
 	XdpUplink  *ebpf.Program `ebpf:"xdp_uplink"`
 }
 
@@ -298,7 +329,6 @@ func (p *SluicePrograms) Close() error {
 		p.Stack6,
 		p.ToPod,
 		p.XdpFromPod,
-		p.XdpToPod,
 		p.XdpUplink,
 	)
 }

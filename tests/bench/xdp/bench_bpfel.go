@@ -50,7 +50,6 @@ const (
 	BenchProgStack6          = "stack6"
 	BenchProgToPod           = "to_pod"
 	BenchProgXdpFromPod      = "xdp_from_pod"
-	BenchProgXdpToPod        = "xdp_to_pod"
 	BenchProgXdpUplink       = "xdp_uplink"
 	BenchVarBehind           = "behind"
 	BenchVarBenchAt          = "bench_at"
@@ -78,6 +77,7 @@ const (
 	BenchVarTags             = "tags"
 	BenchVarTickShift        = "tick_shift"
 	BenchVarTicksPerSecond   = "ticks_per_second"
+	BenchVarTunnelPorts      = "tunnel_ports"
 )
 
 // LoadBench returns the embedded CollectionSpec for Bench.
@@ -142,7 +142,6 @@ type BenchProgramSpecs struct {
 	Stack6         *ebpf.ProgramSpec `ebpf:"stack6"`
 	ToPod          *ebpf.ProgramSpec `ebpf:"to_pod"`
 	XdpFromPod     *ebpf.ProgramSpec `ebpf:"xdp_from_pod"`
-	XdpToPod       *ebpf.ProgramSpec `ebpf:"xdp_to_pod"`
 	XdpUplink      *ebpf.ProgramSpec `ebpf:"xdp_uplink"`
 }
 
@@ -196,6 +195,7 @@ type BenchVariableSpecs struct {
 	Tags             *ebpf.VariableSpec `ebpf:"tags"`
 	TickShift        *ebpf.VariableSpec `ebpf:"tick_shift"`
 	TicksPerSecond   *ebpf.VariableSpec `ebpf:"ticks_per_second"`
+	TunnelPorts      *ebpf.VariableSpec `ebpf:"tunnel_ports"`
 }
 
 // BenchObjects contains all objects after they have been loaded into the kernel.
@@ -283,6 +283,7 @@ type BenchVariables struct {
 	Tags             *ebpf.Variable `ebpf:"tags"`
 	TickShift        *ebpf.Variable `ebpf:"tick_shift"`
 	TicksPerSecond   *ebpf.Variable `ebpf:"ticks_per_second"`
+	TunnelPorts      *ebpf.Variable `ebpf:"tunnel_ports"`
 }
 
 // BenchPrograms contains all programs after they have been loaded into the kernel.
@@ -309,7 +310,6 @@ type BenchPrograms struct {
 	Stack6         *ebpf.Program `ebpf:"stack6"`
 	ToPod          *ebpf.Program `ebpf:"to_pod"`
 	XdpFromPod     *ebpf.Program `ebpf:"xdp_from_pod"`
-	XdpToPod       *ebpf.Program `ebpf:"xdp_to_pod"`
 	XdpUplink      *ebpf.Program `ebpf:"xdp_uplink"`
 }
 
@@ -335,7 +335,6 @@ func (p *BenchPrograms) Close() error {
 		p.Stack6,
 		p.ToPod,
 		p.XdpFromPod,
-		p.XdpToPod,
 		p.XdpUplink,
 	)
 }

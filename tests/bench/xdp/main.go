@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -88,6 +89,7 @@ func run(sets []string, sizes []int, e effort, plots string) error {
 	if err != nil {
 		return err
 	}
+	maps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return !strings.HasPrefix(name, "bench_") }) // others need to know the kernel
 	memory := bpf.Sizes{Lines: 1 << 18, Slots: 64, Buckets: 1 << 16, CPUs: ebpf.MustPossibleCPU()}
 	if err := errors.Join(memory.Apply(spec), spec.Variables[bpf.SluiceVarReorders].Set(uint32(0))); err != nil {
 		return err

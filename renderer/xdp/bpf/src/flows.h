@@ -6,7 +6,7 @@
  * owner: who reads the same turn before and behind the key has read one flow. Nobody waits. */
 #ifndef SLUICE_FLOWS_H
 #define SLUICE_FLOWS_H
-#include "packet.h"
+#include "shares.h"
 
 #define BUCKET_FLOWS 4
 
@@ -167,6 +167,7 @@ inline_always int put(struct flow *f, __u64 was, struct flow_key *k, __u64 state
 	if (was & STATE_BUSY || !turns(f, was, turn | STATE_BUSY))
 		return 0;
 	volatile struct flow *to = f;
+	gains(k->ports >> 32, was & STATE_USED ? to->ports >> 32 : 0);
 	to->ports = k->ports;
 	to->remote = k->remote;
 	to->more = k->state & STATE_V6 ? k->more : said | (turn >> STATE_TURN_SHIFT << SAID_TURN_SHIFT & SAID_TURN);

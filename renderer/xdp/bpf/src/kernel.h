@@ -37,6 +37,7 @@ static long (*map_update)(void *map, const void *key, const void *value, __u64 f
 static long (*map_delete)(void *map, const void *key) = (void *)3;
 static __u32 (*this_cpu)(void) = (void *)8; /* two loads, not a call, since kernel 6.10 */
 static long (*skb_load)(const void *skb, __u32 at, void *to, __u32 len) = (void *)26;
+static __u64 (*xdp_length)(void *xdp) = (void *)188; /* with all fragments of its buffer */
 static long (*xdp_load)(void *xdp, __u32 at, void *to, __u32 len) = (void *)189;
 static void *(*ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (void *)131;
 static void (*ringbuf_submit)(void *data, __u64 flags) = (void *)132;
@@ -81,7 +82,17 @@ struct ethernet {
 	__u8 to[6], from[6];
 	__be16 type;
 };
-enum { ETH_IP4 = 0x0800, ETH_IP6 = 0x86dd, ETH_VLAN = 0x8100, ETH_QINQ = 0x88a8 };
+enum { ETH_IP4 = 0x0800, ETH_ARP = 0x0806, ETH_IP6 = 0x86dd, ETH_VLAN = 0x8100, ETH_QINQ = 0x88a8 };
+
+struct arp {
+	__be16 hardware, network;
+	__u8 hardware_length, network_length;
+	__be16 operation;
+	__u8 from_hardware[6];
+	__be16 from[2];
+	__u8 to_hardware[6];
+	__be16 to[2];
+};
 
 struct ip4 {
 	__u8 version_words, tos;
@@ -92,6 +103,7 @@ struct ip4 {
 };
 #define IP4_MORE 0x2000
 #define IP4_OFFSET 0x1fff
+enum { IP4_END = 0, IP4_NOTHING = 1, IP4_LOOSE_ROUTE = 131, IP4_STRICT_ROUTE = 137 }; /* options */
 
 struct ip6 {
 	__be32 version_class_flow;
@@ -101,7 +113,7 @@ struct ip6 {
 };
 
 enum {
-	P_HOPOPTS = 0, P_ICMP = 1, P_TCP = 6, P_UDP = 17, P_ROUTING = 43, P_FRAGMENT = 44, P_AH = 51, P_ICMP6 = 58,
+	P_HOPOPTS = 0, P_ICMP = 1, P_IP4 = 4, P_TCP = 6, P_UDP = 17, P_IP6 = 41, P_ROUTING = 43, P_FRAGMENT = 44, P_GRE = 47, P_AH = 51, P_ICMP6 = 58,
 	P_DSTOPTS = 60, P_SCTP = 132, P_MOBILITY = 135, P_HIP = 139, P_SHIM6 = 140
 };
 

@@ -7,8 +7,8 @@
 
 enum parsed {
 	PARSED = 0,
-	NOT_IP,    /* passes: ARP and what no policy is about */
-	NEIGHBOUR, /* passes: neighbour discovery */
+	NOT_IP,  /* what no policy is about */
+	ON_LINK, /* ARP and neighbour discovery, at inner */
 	MALFORMED
 };
 
@@ -23,6 +23,9 @@ struct packet {
 	__u8 tcp;      /* flags */
 	__u8 fragment; /* 0 none, 1 the first, 2 a later one */
 	__u8 error;    /* an ICMP error; the packet that it is about is at inner */
+	__u8 tagged;   /* the frame has a tag of a VLAN */
+	__u8 routed;   /* its sender says by which hosts it goes */
+	__u8 hops;     /* that are left, of ICMPv6 without extension headers; else 0 */
 	__u8 to_pod;
 	__u8 begins;   /* a flow, which was noted */
 	__u8 hairpin;  /* from the pod's own interface */
@@ -43,7 +46,30 @@ struct packet {
 #define CONF_ERRORS 2     /* ICMP errors pass with the packet that they are about */
 #define CONF_SPOOF 4      /* pods may send from any address */
 #define CONF_CLOSED 8     /* an endpoint that is not known drops */
+#define CONF_NON_IP 16    /* isolated pods may exchange frames that are not IP */
+#define CONF_TUNNELS 32   /* pods may send what nodes take for a packet in a packet */
 volatile const __u32 conf = 0;
+
+/* The ports of UDP at which nodes may take packets out of packets; 0: none. */
+#define TUNNEL_PORTS 8
+volatile const __u32 tunnel_ports[TUNNEL_PORTS] = {};
+
+inline_always int is_tunnel_port(__u16 port)
+{
+#define IS_TUNNEL_PORT(i) (tunnel_ports[i] && port == tunnel_ports[i])
+	return IS_TUNNEL_PORT(0) || IS_TUNNEL_PORT(1) || IS_TUNNEL_PORT(2) || IS_TUNNEL_PORT(3) || IS_TUNNEL_PORT(4) || IS_TUNNEL_PORT(5) || IS_TUNNEL_PORT(6) || IS_TUNNEL_PORT(7);
+}
+
+/* is_tunnel reports whether a packet of a pod may hold another one that a node would take out: it would be judged
+ * as the node's then. */
+inline_always int is_tunnel(struct packet *p)
+{
+	if (conf & CONF_TUNNELS)
+		return 0;
+	if (p->protocol == P_UDP)
+		return is_tunnel_port(p->remote_port);
+	return p->protocol == P_IP4 || p->protocol == P_IP6 || p->protocol == P_GRE;
+}
 
 inline_always __u32 place_of(__u32 protocol)
 {

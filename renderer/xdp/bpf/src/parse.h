@@ -24,8 +24,10 @@ on_its_own int NAME(transport)(CTX *ctx, struct packet *p, __u32 at, __u32 left,
 		if ((protocol == P_ICMP6) != p->v6)
 			return PARSED; /* a number without meaning in this family */
 		__u8 type = h[0];
-		if (p->v6 && type >= 133 && type <= 137 && conf & CONF_NEIGHBOURS)
-			return inner ? PARSED : NEIGHBOUR;
+		if (p->v6 && type >= 133 && type <= 137 && !inner) {
+			p->inner = at;
+			return left < 24 && type != 133 ? MALFORMED : ON_LINK;
+		}
 		if (is_error(p, type) && !inner && conf & CONF_ERRORS) {
 			p->error = 1;
 			p->inner = at + 8;
@@ -57,6 +59,29 @@ on_its_own int NAME(transport)(CTX *ctx, struct packet *p, __u32 at, __u32 left,
 	return PARSED;
 }
 
+/* source_route reports whether options of IPv4 say by which hosts a packet goes. What cannot be read may. */
+on_its_own int NAME(source_route)(CTX *ctx, __u32 at, __u32 left)
+{
+	__u8 h[2] = {};
+	for (int i = 0; i < 40 && left; i++) {
+		if (LOAD(ctx, at, h, 1))
+			return 1;
+		__u32 length = 1;
+		if (h[0] == IP4_END)
+			return 0;
+		if (h[0] == IP4_LOOSE_ROUTE || h[0] == IP4_STRICT_ROUTE)
+			return 1;
+		if (h[0] != IP4_NOTHING) {
+			if (left < 2 || LOAD(ctx, at, h, 2) || h[1] < 2 || h[1] > left)
+				return 1;
+			length = h[1];
+		}
+		at += length;
+		left -= length;
+	}
+	return 0;
+}
+
 on_its_own int NAME(network4)(CTX *ctx, struct packet *p, __u32 at, int inner)
 {
 	struct ip4 ip = {};
@@ -73,6 +98,8 @@ on_its_own int NAME(network4)(CTX *ctx, struct packet *p, __u32 at, int inner)
 	p->protocol = ip.protocol;
 	p->id = ip.id;
 	p->fragment = fragment & IP4_OFFSET ? 2 : fragment & IP4_MORE ? 1 : 0;
+	if (header > sizeof(ip) && !p->to_pod && !inner)
+		p->routed = NAME(source_route)(ctx, at + sizeof(ip), header - sizeof(ip));
 	if ((fragment & IP4_OFFSET) == 1 && p->protocol == P_TCP)
 		return MALFORMED; /* would write over flags: RFC 3128 */
 	return NAME(transport)(ctx, p, at + header, length - header, inner);
@@ -113,11 +140,13 @@ on_its_own int NAME(network6)(CTX *ctx, struct packet *p, __u32 at, int inner)
 	addresses6(p, &ip, p->to_pod);
 	__u32 next = ip.next;
 	at += sizeof(ip);
+	p->hops = next == P_ICMP6 ? ip.hops : 0;
 #define EXTENSION \
 	if (NAME(is_extension)(next) && p->fragment != 2) { \
 		int then = NAME(extension)(ctx, p, at, next); \
 		if (then < 0 || p->inner > length) \
 			return MALFORMED; \
+		p->routed |= next == P_ROUTING; \
 		next = then; \
 		at += p->inner; \
 		length -= p->inner; \
@@ -145,16 +174,55 @@ on_its_own int NAME(parse)(CTX *ctx, struct packet *p)
 			return MALFORMED;
 		type = ntohs(tag[1]);
 		at += sizeof(tag);
+		p->tagged = 1;
 	}
 	p->v6 = type == ETH_IP6;
 	if (type == ETH_IP4)
 		return NAME(network4)(ctx, p, at, 0);
 	if (type == ETH_IP6)
 		return NAME(network6)(ctx, p, at, 0);
+	p->inner = at;
+	if (type == ETH_ARP)
+		return ON_LINK;
 	return type == ETH_VLAN || type == ETH_QINQ ? MALFORMED : NOT_IP; /* a third tag hides what is below */
 }
 
-/* about says whether the packet that an ICMP error is about could have been sent: it went
+/* own_arp reports whether a pod sends ARP for itself. */
+inline_always int NAME(own_arp)(CTX *ctx, struct packet *p, __u32 line)
+{
+	struct arp arp = {};
+	struct ethernet eth = {};
+	if (LOAD(ctx, p->inner, &arp, sizeof(arp)) || LOAD(ctx, 0, &eth, sizeof(eth)))
+		return 0;
+	__u32 operation = ntohs(arp.operation), differs = 0;
+	for (int i = 0; i < 6; i++)
+		differs |= arp.from_hardware[i] ^ eth.from[i];
+	if (arp.hardware != ntohs(1) || arp.network != ntohs(ETH_IP4) || arp.hardware_length != 6 || arp.network_length != 4 || differs || operation < 1 || operation > 2)
+		return 0;
+	p->local.w[0] = (__u32)ntohs(arp.from[0]) << 16 | ntohs(arp.from[1]);
+	p->remote.w[0] = (__u32)ntohs(arp.to[0]) << 16 | ntohs(arp.to[1]);
+	if (!p->local.w[0] && operation == 1) /* asks whether somebody has its address already */
+		return conf & CONF_SPOOF || owns(line, 0, &p->remote);
+	return conf & CONF_SPOOF || owns(line, 0, &p->local);
+}
+
+/* on_link says what becomes of ARP and of neighbour discovery. Both make hosts believe where others are, so that
+ * pods send them about themselves only. */
+on_its_own int NAME(on_link)(CTX *ctx, struct packet *p, __u32 line, int how)
+{
+	if (!p)
+		return IS_NEIGHBOUR;
+	if (!p->v6)
+		return p->to_pod || NAME(own_arp)(ctx, p, line) ? PERMITTED : IS_ARP;
+	struct discovery d = {};
+	if (LOAD(ctx, p->inner, &d, 8) || p->hops != 255 || d.code)
+		return IS_NEIGHBOUR;
+	if (d.type != ROUTER_SOLICITATION && LOAD(ctx, p->inner + 8, d.target, sizeof(d.target)))
+		return IS_NEIGHBOUR;
+	return discovers(line, p, &d, how);
+}
+
+/* about says whether the packet that an ICMP error is about may have been sent: it went
  * in the other direction, so that its remote end is its destination. */
 on_its_own int NAME(about)(CTX *ctx, struct packet *p, __u32 line)
 {
@@ -170,7 +238,16 @@ on_its_own int NAME(about)(CTX *ctx, struct packet *p, __u32 line)
 		if (inner.place != PLACE_OTHER)
 			inner.remote_port = p->remote_port;
 	}
-	return decide(line, &inner, 1) & ALLOW ? PERMITTED : IS_ERROR;
+	return !related(line, &inner) ? IS_ERROR : errs_often(line, p) ? IS_MANY : PERMITTED;
+}
+
+/* asks does what admitted and judge leave to those who can read the packet. */
+inline_always int NAME(asks)(CTX *ctx, struct packet *p, __u32 line, int reason, int how)
+{
+	if (reason == ASK_ABOUT)
+		return NAME(about)(ctx, p, line);
+	reason = NAME(on_link)(ctx, p, line, how);
+	return reason == PERMITTED && p->v6 && !(conf & CONF_NEIGHBOURS) ? judge(line, p, PARSED, how) : reason;
 }
 
 #undef EXTENSION

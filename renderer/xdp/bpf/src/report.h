@@ -1,10 +1,10 @@
 /* What becomes known of packets: counters and events. */
 #ifndef SLUICE_REPORT_H
 #define SLUICE_REPORT_H
-#include "packet.h"
+#include "shares.h"
 
 /* Why a packet is dropped; 0 for one that passes. */
-enum reason { PERMITTED = 0, BY_POLICY, IS_MALFORMED, IS_SPOOFED, IS_FRAGMENT, IS_UNKNOWN, IS_ERROR, REASONS, ASK_ABOUT = 99 };
+enum reason { PERMITTED = 0, BY_POLICY, IS_MALFORMED, IS_SPOOFED, IS_FRAGMENT, IS_UNKNOWN, IS_ERROR, IS_MANY, IS_NEIGHBOUR, IS_ARP, IS_NON_IP, IS_ROUTED, IS_TUNNEL, REASONS, ASK_ABOUT = 99, ASK_LINK };
 
 /* hits counts the packets that every rule decided, by processor and slot. */
 IN_PLACE(__u64, hits);
@@ -18,7 +18,7 @@ inline_always void hit(__u32 slot)
 }
 
 /* reasons counts packets that are dropped, by processor and by why. */
-#define REASON_PLACES 8 /* of a processor: a line of the cache */
+#define REASON_PLACES 16 /* of a processor: lines of the cache */
 IN_PLACE(__u64, reasons);
 volatile const __u32 cpus = 1;
 
@@ -77,7 +77,7 @@ inline_always __u32 listens(int permitted)
 
 /* may_tell says whether it is the turn of this packet, and takes a token, of which a second
  * brings so many: they come evenly, so that a flood does not use up those of a second at once. */
-inline_always int may_tell(struct telling *s, struct tokens *t)
+inline_always int may_tell(struct telling *s, struct tokens *t, __u32 id)
 {
 	__u32 rate = s->per_second;
 	if (s->one_in > 1) {
@@ -86,17 +86,18 @@ inline_always int may_tell(struct telling *s, struct tokens *t)
 		t->turn = 0;
 	}
 	__u64 now = ktime_ns(), since = now - t->last;
+	__u32 most = rate + rate / 2;
 	if (since >= 1000000000ULL) {
-		t->left = rate;
+		t->left = most;
 		t->last = now;
 	} else {
 		__u64 more = since * rate / 1000000000ULL;
 		if (more) {
-			t->left = t->left + more > rate ? rate : t->left + more;
+			t->left = t->left + more > most ? most : t->left + more;
 			t->last = now;
 		}
 	}
-	if (!t->left)
+	if (!t->left || !shares_events(id, t->left, rate, now))
 		return 0;
 	t->left--;
 	return 1;
@@ -110,7 +111,7 @@ on_its_own int tell(__u32 id, struct packet *p, __u32 verdict, __u32 reason)
 	if (!p || !t || !s->per_second)
 		return 0;
 	struct event *e = 0;
-	if (may_tell(s, t))
+	if (may_tell(s, t, id))
 		e = ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
 		t->missed++;

@@ -4,11 +4,11 @@
 #include "memory.h"
 #include "packet.h"
 #include "report.h"
+#include "shares.h"
 #include "state.h"
 
 /* ends holds the line of the record of every endpoint, at the low bits of its number;
  * others with the same bits are in far. A record says which endpoint it is of. */
-#define ENDS 16384
 IN_PLACE(__u64, ends);
 
 struct {
@@ -155,27 +155,27 @@ on_its_own __u32 decide(__u32 line, struct packet *p, int look)
 	return v;
 }
 
-#define CTX struct __sk_buff
-#define LOAD skb_load
-#define NAME(x) x##_skb
-#include "parse.h"
-#define CTX struct xdp_md
-#define LOAD xdp_load
-#define NAME(x) x##_xdp
-#include "parse.h"
-
-inline_always long stack_load(struct bpf_nf_ctx *ctx, __u32 at, void *to, __u32 len)
+/* related reports whether a packet that an ICMP error is about is of a tracked connection, or needs none, because
+ * the lists of both directions permit it. */
+on_its_own int related(__u32 line, struct packet *p)
 {
-	struct bpf_dynptr data;
-	if (bpf_dynptr_from_skb((struct __sk_buff *)ctx->skb, 0, &data))
-		return -1;
-	return dynptr_read(to, len, &data, at, 0);
+	struct line *record = line_at(line);
+	if (!record || !p)
+		return 0;
+	int to_pod = p->to_pod;
+	__u32 class = class_of(record, p), keep = record->w[RECORD_FLAGS] & FLAG_KEEP;
+	__u32 forth = of(record, p, class, to_pod) & ALLOW, back = of(record, p, class, !to_pod) & ALLOW;
+	if ((forth && back) || !(forth || back || keep))
+		return forth;
+	return answers(record->w[RECORD_ID], p, forth ? !to_pod : to_pod, keep, 1);
 }
 
-#define CTX struct bpf_nf_ctx
-#define LOAD stack_load
-#define NAME(x) x##_stack
-#include "parse.h"
+/* errs_often reports whether an endpoint has had its ICMP errors of a direction. */
+on_its_own int errs_often(__u32 line, struct packet *p)
+{
+	struct line *record = line_at(line);
+	return !record || !p || too_often(record->w[RECORD_ID], p->to_pod);
+}
 
 /* What judge is to do. */
 #define ENFORCE 0
@@ -186,11 +186,24 @@ inline_always long stack_load(struct bpf_nf_ctx *ctx, __u32 at, void *to, __u32 
 /* admitted says what becomes of a packet that is read before its list is asked: -1 asks. */
 inline_always int admitted(__u32 line, __u32 flags, struct packet *p, int parsed, int hairpin)
 {
-	if (parsed == NOT_IP || parsed == NEIGHBOUR)
+	__u32 isolated = flags & (FLAG_TO_POD | FLAG_FROM_POD);
+	if (unlikely(p->tagged || parsed == NOT_IP) && isolated && !(conf & CONF_NON_IP))
+		return IS_NON_IP;
+	if (parsed == NOT_IP)
 		return PERMITTED;
-	if (!p->to_pod && !(conf & CONF_SPOOF) && !owns(line, p->v6, &p->local))
-		return IS_SPOOFED;
-	if (!(flags & (FLAG_TO_POD | FLAG_FROM_POD)))
+	if (parsed == ON_LINK)
+		return ASK_LINK;
+	if (!p->to_pod) {
+		if (parsed == MALFORMED) /* something may be hidden in it, for others than the pod's peers */
+			return IS_MALFORMED;
+		if (!(conf & CONF_SPOOF) && !owns(line, p->v6, &p->local))
+			return IS_SPOOFED;
+		if (p->routed)
+			return IS_ROUTED;
+		if (is_tunnel(p))
+			return IS_TUNNEL;
+	}
+	if (!isolated)
 		return PERMITTED;
 	if (parsed == MALFORMED)
 		return IS_MALFORMED;
@@ -232,6 +245,30 @@ on_its_own int judge(__u32 line, struct packet *p, int parsed, int how)
 		tell(id, p, v, BY_POLICY);
 	return BY_POLICY;
 }
+
+#include "link.h"
+
+#define CTX struct __sk_buff
+#define LOAD skb_load
+#define NAME(x) x##_skb
+#include "parse.h"
+#define CTX struct xdp_md
+#define LOAD xdp_load
+#define NAME(x) x##_xdp
+#include "parse.h"
+
+inline_always long stack_load(struct bpf_nf_ctx *ctx, __u32 at, void *to, __u32 len)
+{
+	struct bpf_dynptr data;
+	if (bpf_dynptr_from_skb((struct __sk_buff *)ctx->skb, 0, &data))
+		return -1;
+	return dynptr_read(to, len, &data, at, 0);
+}
+
+#define CTX struct bpf_nf_ctx
+#define LOAD stack_load
+#define NAME(x) x##_stack
+#include "parse.h"
 
 /* SLOWLY says that judge must decide. */
 #define SLOWLY (~0U)
@@ -330,7 +367,7 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 	__u32 flags = record->w[RECORD_FLAGS];
 	if (flags & FLAG_KEEP || !(flags & (here | there)))
 		return -1;
-	if (!to_pod && !honest(record, line, p))
+	if (!to_pod && (!honest(record, line, p) || is_tunnel(p)))
 		return -1;
 	int known = NOTHING;
 	if (flags & there && p->kind != FIRST_PACKET) {
@@ -385,7 +422,8 @@ inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const in
 	int parsed = PARSED, reason = -1, later = how == AT_POD && for_node(id, data, end);
 	p.hairpin = to_pod && (skb->ingress_ifindex == id || is_of(tag_if_ours(skb->tc_index, skb->ingress_ifindex), id));
 	p.elsewhere = to_pod && skb->ingress_ifindex;
-	if (likely(fast(&p, data, end, to_pod))) {
+	p.tagged = !!skb->vlan_present; /* the kernel takes tags out of frames */
+	if (likely(!p.tagged && fast(&p, data, end, to_pod))) {
 		if (to_pod && does == ENFORCE)
 			from_whom(skb, &p);
 		reason = later ? passes(line, &p) : quick(line, &p, to_pod, does);
@@ -393,11 +431,12 @@ inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const in
 		parsed = parse_skb(skb, &p);
 		if (to_pod && does == ENFORCE)
 			from_whom(skb, &p);
+		later &= parsed != ON_LINK;
 	}
 	if (reason < 0)
 		reason = later ? hands_on(line, &p, parsed) : judge(line, &p, parsed, does);
-	if (unlikely(reason == ASK_ABOUT))
-		reason = about_skb(skb, &p, line);
+	if (unlikely(reason >= ASK_ABOUT))
+		reason = asks_skb(skb, &p, line, reason, does);
 	if (how == AT_POD)
 		skb->tc_index = tag_of(id, later);
 	return settle(id, &p, reason, does) ? TC_NEXT : TC_SHOT;
@@ -427,12 +466,15 @@ inline_always int xdp(struct xdp_md *ctx, __u32 id, const int to_pod, const int 
 	p.elsewhere = how == EARLY;
 	if (likely(fast(&p, data, end, to_pod)))
 		reason = later ? passes(line, &p) : quick(line, &p, to_pod, does);
-	else
+	else {
+		p.bytes = xdp_length(ctx);
 		parsed = parse_xdp(ctx, &p);
+		later &= parsed != ON_LINK;
+	}
 	if (reason < 0)
 		reason = later ? hands_on(line, &p, parsed) : judge(line, &p, parsed, does);
-	if (unlikely(reason == ASK_ABOUT))
-		reason = about_xdp(ctx, &p, line);
+	if (unlikely(reason >= ASK_ABOUT))
+		reason = asks_xdp(ctx, &p, line, reason, does);
 	return settle(id, &p, reason, does) ? XDP_PASS : XDP_DROP;
 }
 
@@ -465,14 +507,8 @@ inline_always __u32 named(struct xdp_md *ctx)
 	return id ? *id : 0;
 }
 
-/* xdp_to_pod is for the pod's own end of a pair, xdp_uplink for a device by which packets
- * come to the node: it drops early what the pod's interface would drop, and notes nothing. */
-SEC("xdp.frags") int xdp_to_pod(struct xdp_md *ctx)
-{
-	__u32 id = named(ctx);
-	return id ? xdp(ctx, id, 1, ENFORCE) : XDP_PASS;
-}
-
+/* xdp_uplink is for a device by which packets come to the node: it drops early what the pod's interface
+ * would drop, and notes nothing. */
 SEC("xdp.frags") int xdp_uplink(struct xdp_md *ctx)
 {
 	__u32 id = named(ctx);

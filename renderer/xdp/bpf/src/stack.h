@@ -7,15 +7,6 @@
 volatile const __u32 behind = 0; /* what goes to the node is judged in its stack */
 volatile const __u32 tags = 0;   /* from_pod notes in packets that it checked them */
 
-/* gateways has by the low bits of its number which hardware address of the node an interface reaches: that of
- * its bridge, or its own; the highest 16 bits are those of its number. And by which interface what the pod
- * sends there comes to the stack: its own, its bridge, or their VRF. */
-struct gateway {
-	__u64 address;
-	__u32 arrives_by, zero;
-};
-IN_PLACE(struct gateway, gateways);
-
 /* for_node says whether a frame of an endpoint is to be judged in the stack. Others do not come there: a
  * bridge switches them. */
 inline_always int for_node(__u32 id, void *data, void *end)
@@ -24,7 +15,7 @@ inline_always int for_node(__u32 id, void *data, void *end)
 	if (!behind || conf & CONF_SPOOF || data + sizeof(struct ethernet) > end)
 		return 0;
 	__u64 address = (__u64)to[0] | (__u64)to[1] << 16 | (__u64)to[2] << 32;
-	return AT(gateways, id & (ENDS - 1))->address == (address | (__u64)(id / ENDS) << 48) && address;
+	return AT(gateways, id & (ENDS - 1))->gateway == (address | (__u64)(id / ENDS) << 48) && address;
 }
 
 /* A tag is in a packet (tc_index) that comes from a pod, and says from which interface, by the low bits of its
@@ -183,8 +174,8 @@ inline_always int in_stack(struct bpf_nf_ctx *ctx, const int v6)
 		reason = quick_in_stack(line, &p);
 	if (reason < 0)
 		reason = judge(line, &p, parsed, proven ? ENFORCE : EARLY);
-	if (unlikely(reason == ASK_ABOUT))
-		reason = about_stack(ctx, &p, line);
+	if (unlikely(reason >= ASK_ABOUT))
+		reason = asks_stack(ctx, &p, line, reason, ENFORCE);
 	return settle(id, &p, reason, ENFORCE) ? NF_ACCEPT : NF_DROP;
 }
 

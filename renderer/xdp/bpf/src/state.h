@@ -3,17 +3,21 @@
 #define SLUICE_STATE_H
 #include "flows.h"
 
+/* Ports of fragments. Each endpoint has so many places for each direction, and a packet replaces another one of
+ * the same endpoint only. Nothing is taken before it is used. */
+#define FRAGMENT_SHARE 64 /* 2^6 */
 struct fragment_key {
-	__u32 id, packet, from_to, remote[4], local[4];
+	__u32 id, place;
 };
 
 struct fragment {
-	__u32 ports, last;
+	__u32 ports, last, packet, from_to, remote[4], local[4];
 };
 
 struct {
-	__uint(type, MAP_LRU_HASH);
-	__uint(max_entries, 8192);
+	__uint(type, MAP_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, F_NO_PREALLOC);
 	__type(key, struct fragment_key);
 	__type(value, struct fragment);
 } fragments SEC(".maps");
@@ -105,10 +109,12 @@ inline_always int replies(struct found *in, struct packet *p, int to_pod, int ei
  * what does not hold any more, what was not answered, and what was seen longest ago. */
 inline_always __u64 worth(__u64 state, __u32 now)
 {
+	__u64 zero = state;
+	asm volatile("%0 ^= %0" : "+r"(zero)); /* not known to the kernel, which would check each way for each value */
 	if (state & STATE_BUSY)
-		return ~0ULL;
+		return ~zero;
 	if (!(state & STATE_USED) || !holds(state, now))
-		return 0;
+		return zero;
 	return 1 + (state & SEEN_REPLY ? 1ULL << 33 : 0) + ~age(state, now);
 }
 
@@ -116,10 +122,10 @@ inline_always __u64 worth(__u64 state, __u32 now)
 inline_always __u64 begun(__u32 now, int to_pod) { return (to_pod ? STATE_TO_POD : 0) | now; }
 
 /* What became of a flow that is to be noted. */
-enum { IS_NOTED, BEGUN, LOST /* others were faster */, NOWHERE, PERHAPS };
+enum { IS_NOTED, BEGUN, LOST /* others were faster */, NOWHERE, PERHAPS, CROWDED, REFUSED };
 
 /* note writes the flow of a packet to one of its places, as seen now. Unless it is sure that it is
- * nowhere, a place that may be the flow's ends this: PERHAPS. */
+ * nowhere, a place that may be the flow's ends this: PERHAPS. If others have all places, it is CROWDED. */
 on_its_own int note(__u32 id, struct packet *p, int to_pod, __u32 v, int sure)
 {
 	if (!p)
@@ -150,9 +156,46 @@ on_its_own int note(__u32 id, struct packet *p, int to_pod, __u32 v, int sure)
 		WORTH(&b->flow[0]) WORTH(&b->flow[1]) WORTH(&b->flow[2]) WORTH(&b->flow[3])
 	}
 #undef WORTH
+	if (least)
+		return CROWDED;
 	asm volatile("" : "+r"(p)); /* the key is made again, and takes no stack before */
 	flow_key(&k, id, p);
 	return put(best, was, &k, begun(now, to_pod), said(p, v)) ? BEGUN : LOST;
+}
+
+/* claim orders places that are taken by whose they are: first those of who has more than its share, of these first
+ * the own ones, then other own ones, then those of OTHERS; and, of the same, as worth does. It is a call, so that the
+ * kernel need not check each way through it for each place. */
+#define OTHERS 3
+#define CLAIM_SHIFT 36
+on_its_own __u64 claim(__u64 state, __u32 now, __u32 owner, __u32 id)
+{
+	__u64 w = worth(state, now), whose = exceeds(owner) ? owner != id : owner == id ? 2 : OTHERS;
+	return w ? w | whose << CLAIM_SHIFT : 0;
+}
+
+/* displace writes the flow of a packet that is nowhere to a place of another one. An endpoint that has more than
+ * its share takes nothing from one that has not. */
+on_its_own int displace(__u32 id, struct packet *p, int to_pod, __u32 v)
+{
+	if (!p)
+		return LOST;
+	struct flow_key k;
+	flow_key(&k, id, p);
+	struct flow *best = 0;
+	__u64 was = 0, least = ~0ULL;
+	for (int i = 0; i < 2 * BUCKET_FLOWS; i++) {
+		struct flow *f = &bucket_at(k.bucket[i / BUCKET_FLOWS])->flow[i % BUCKET_FLOWS];
+		__u64 state = state_of(f), w = claim(state, p->now, f->ports >> 32, id);
+		if (w < least) {
+			best = f;
+			was = state;
+			least = w;
+		}
+	}
+	if (!best || (least >> CLAIM_SHIFT == OTHERS && exceeds(id)))
+		return REFUSED;
+	return put(best, was, &k, begun(p->now, to_pod), said(p, v)) ? BEGUN : LOST;
 }
 
 /* renote writes the flow of a packet to the place that it has, if it has one. */
@@ -175,11 +218,18 @@ on_its_own int renote(__u32 id, struct packet *p, int to_pod, __u32 v, int keep)
 	return put(in.flow, in.state, &k, begun(now, to_pod), said(p, v)) ? BEGUN : LOST;
 }
 
+/* noted_at notes the flow of a packet, if it must in the place of another one. */
+inline_always int noted_at(__u32 id, struct packet *p, int to_pod, __u32 v, int sure)
+{
+	int now = note(id, p, to_pod, v, sure);
+	return unlikely(now == CROWDED) ? displace(id, p, to_pod, v) : now;
+}
+
 /* sought notes the flow of a packet where it is, or, if it is nowhere, elsewhere. */
 inline_always int sought(__u32 id, struct packet *p, int to_pod, __u32 v, int keep)
 {
 	int now = renote(id, p, to_pod, v, keep);
-	return now == NOWHERE ? note(id, p, to_pod, v, 1) : now;
+	return now == NOWHERE ? noted_at(id, p, to_pod, v, 1) : now;
 }
 
 /* begins notes the flow of a packet that goes in a direction and whose list says v, unless it is
@@ -187,7 +237,7 @@ inline_always int sought(__u32 id, struct packet *p, int to_pod, __u32 v, int ke
  * If others are faster it is tried again, and then left to the next packet of the flow. */
 inline_always int begins(__u32 id, struct packet *p, int to_pod, __u32 v, int keep)
 {
-	int now = keep || p->tcp & TCP_RST ? PERHAPS : note(id, p, to_pod, v, 0);
+	int now = keep || p->tcp & TCP_RST ? PERHAPS : noted_at(id, p, to_pod, v, 0);
 	if (unlikely(now == PERHAPS || now == LOST))
 		now = sought(id, p, to_pod, v, keep);
 	if (unlikely(now == LOST))
@@ -206,13 +256,17 @@ on_its_own int answers(__u32 id, struct packet *p, int to_pod, int either, int l
 	return replies(&in, p, to_pod, either, look, p->now);
 }
 
-inline_always void fragment_key(struct fragment_key *k, __u32 id, struct packet *p)
+/* fragment_of is of which packet a fragment is, and where that is noted. */
+inline_always void fragment_of(struct fragment_key *k, struct fragment *f, __u32 id, struct packet *p)
 {
-	*k = (struct fragment_key){ .id = id, .packet = p->id, .from_to = (__u32)p->protocol << 8 | p->v6 << 1 | p->to_pod };
+	*f = (struct fragment){ .last = p->now, .packet = p->id, .from_to = (__u32)p->protocol << 8 | p->v6 << 1 | p->to_pod };
+	__u32 of = ntohl(p->id << (p->v6 ? 0 : 16)) ^ f->from_to;
 	for (int i = 0; i < 4; i++) {
-		k->remote[i] = p->remote.w[i];
-		k->local[i] = p->local.w[i];
+		f->remote[i] = p->remote.w[i];
+		f->local[i] = p->local.w[i];
+		of ^= p->remote.w[i];
 	}
+	*k = (struct fragment_key){ .id = id, .place = (p->to_pod ? FRAGMENT_SHARE : 0) + (of * 0x9e3779b1U >> 26) };
 }
 
 /* first_fragment notes the ports of a packet whose first fragment was permitted. */
@@ -221,8 +275,9 @@ on_its_own int first_fragment(__u32 id, struct packet *p)
 	if (!p)
 		return 0;
 	struct fragment_key k;
-	fragment_key(&k, id, p);
-	struct fragment f = { .ports = (__u32)p->remote_port << 16 | p->local_port, .last = p->now };
+	struct fragment f;
+	fragment_of(&k, &f, id, p);
+	f.ports = (__u32)p->remote_port << 16 | p->local_port;
 	return !map_update(&fragments, &k, &f, 0);
 }
 
@@ -232,9 +287,15 @@ on_its_own int later_fragment(__u32 id, struct packet *p)
 	if (!p)
 		return 0;
 	struct fragment_key k;
-	fragment_key(&k, id, p);
+	struct fragment want;
+	fragment_of(&k, &want, id, p);
 	struct fragment *f = map_lookup(&fragments, &k);
 	if (!f || age(f->last, p->now) > UNITS(30))
+		return 0;
+	__u32 differs = (f->packet ^ want.packet) | (f->from_to ^ want.from_to);
+	for (int i = 0; i < 4; i++)
+		differs |= (f->remote[i] ^ want.remote[i]) | (f->local[i] ^ want.local[i]);
+	if (differs)
 		return 0;
 	p->remote_port = f->ports >> 16;
 	p->local_port = f->ports;
