@@ -101,6 +101,7 @@ type generator struct {
 	sets      map[api.SetID]addressSet // derived sets
 	collided  bool                     // two derived sets have one ID
 	expanded  int                      // spans that delegate made
+	named     int                      // origins of these
 	refused   []refusal
 }
 

@@ -39,7 +39,7 @@ func (g *generator) both(a, b outcome) outcome {
 		parts, ok := g.delegate(s.traffic, s.traffic.bare(), b)
 		if !ok {
 			g.refused = append(g.refused, refusal{g.originsOf(s.traffic.origins()), fmt.Sprintf(
-				"another pod has the address, and what the policies of both permit would take more than %d rules, so it is denied", maxExpanded)})
+				"another pod has the address, and what the policies of both permit would %s, so it is denied", g.excess())})
 		}
 		out.sections = out.sections.add(parts...)
 	}

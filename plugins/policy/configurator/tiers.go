@@ -11,6 +11,29 @@ import (
 // clusters have some dozens.
 const maxExpanded = 1 << 16
 
+// maxOrigins bounds how many rules of policies the spans that delegate makes may come from, each
+// counted for every span: a span of one rule that passes and of a million that permit has a million.
+const maxOrigins = 1 << 20
+
+// exceeded reports whether what is passed on has become too much.
+func (g *generator) exceeded() bool { return g.expanded > maxExpanded || g.named > maxOrigins }
+
+// excess says what is too much.
+func (g *generator) excess() string {
+	if g.expanded > maxExpanded {
+		return fmt.Sprintf("take more than %d rules", maxExpanded)
+	}
+	return fmt.Sprintf("come from rules of policies more than %d times", maxOrigins)
+}
+
+// unite returns two ascending lists of origins as one, nothing once it is too much.
+func (g *generator) unite(a, b []int32) []int32 {
+	if g.named += len(a) + len(b); g.exceeded() {
+		return nil
+	}
+	return union(a, b)
+}
+
 // outcome is what some tiers decide.
 type outcome struct {
 	sections sections
@@ -108,7 +131,7 @@ func (g *generator) pass(passed traffic, l outcome, by clause) sections {
 	if !ok {
 		g.refused = append(g.refused, refusal{
 			g.originsOf([]int32{g.origin(by.policy, by.rule.Index)}),
-			fmt.Sprintf("what it passes on would take more than %d rules, so it is denied", maxExpanded),
+			fmt.Sprintf("what it passes on would %s, so it is denied", g.excess()),
 		})
 	}
 	return out
@@ -129,15 +152,15 @@ func (g *generator) delegate(passed, denied traffic, o outcome) (out sections, o
 	for _, s := range o.sections {
 		out = out.add(section{s.action, g.meet(as(s.action), s.traffic)})
 	}
-	if g.expanded > maxExpanded {
-		return sections{{api.Deny, passed}}, false
-	}
 	rest := make(traffic, len(passed))
 	for peer, spans := range as(o.action) {
 		for _, s := range spans {
-			s.origins = union(s.origins, o.origins)
+			s.origins = g.unite(s.origins, o.origins)
 			rest[peer] = append(rest[peer], s)
 		}
+	}
+	if g.exceeded() {
+		return sections{{api.Deny, passed}}, false
 	}
 	return out.add(section{o.action, rest}), true
 }
@@ -161,10 +184,10 @@ func (g *generator) meet(a, b traffic) traffic {
 	for p, spans := range a {
 		ports := newPortSet(spans)
 		for q, others := range byPeer {
-			if g.expanded > maxExpanded {
+			if g.exceeded() {
 				return out
 			}
-			both := ports.meet(others, union)
+			both := ports.meet(others, g.unite)
 			if len(both) == 0 {
 				continue
 			}

@@ -241,6 +241,27 @@ func TestTooMuchThatIsPassedIsDenied(t *testing.T) {
 	}
 }
 
+// TestOriginsOfWhatIsPassedAreBounded: every rule that passes would come from every rule that permits.
+func TestOriginsOfWhatIsPassedAreBounded(t *testing.T) {
+	const many = 2000
+	var passes, permits []api.PolicyRule
+	for range many {
+		passes, permits = append(passes, does(pass, "any", "any")), append(permits, rule("any", "any"))
+	}
+	passes = append(passes, does(deny, "any", "any"))
+	g := generate(api.Ingress, []*api.ContivPolicy{adminOf(passes...), ingressOf("a", permits...)}, false)
+	origins := 0
+	for _, of := range g.origins {
+		origins += len(of)
+	}
+	if origins > 2*maxOrigins || len(g.refused) == 0 || !strings.Contains(g.refused[0].reason, "come from rules of policies more than 1048576 times") {
+		t.Errorf("%d origins are kept, and refused is %d times", origins, len(g.refused))
+	}
+	if few := generate(api.Ingress, []*api.ContivPolicy{adminOf(passes[many-200:]...), ingressOf("a", permits...)}, false); len(few.refused) > 0 {
+		t.Errorf("200 rules that pass and %d that permit are refused: %v", many, few.refused[0].reason)
+	}
+}
+
 // testSets are the sets of properties.
 type testSets struct{}
 

@@ -81,6 +81,29 @@ func TestBudgetClosesTheLargestListsOfTheLargestOwner(t *testing.T) {
 	}
 }
 
+// TestBudgetLooksAgainWhenAnotherListOfTheOwnerChanges: two lists are too much, one of them is not.
+func TestBudgetLooksAgainWhenAnotherListOfTheOwnerChanges(t *testing.T) {
+	alone := NewImage(Options{})
+	set(t, alone, 1, "tenant", manyRows(alone, 300, 50))
+	alone.Plan(false)
+	m := NewImage(Options{Budget: Budget{Lines: 1 << 20, Share: 3 * (50*49 + alone.wanted()) / 2}})
+	set(t, m, 1, "tenant", manyRows(m, 300, 50))
+	set(t, m, 2, "tenant", manyRows(m, 400, 50))
+	if plan(m); len(m.Refused()) != 2 {
+		t.Fatalf("refused is %v, want both", m.Refused())
+	}
+	set(t, m, 2, "tenant", web(1))
+	if plan(m); len(m.Refused()) != 0 || !permits(m, 1, 3, 1) || permits(m, 1, 3, 10) {
+		t.Errorf("what fits now is refused: %v", m.Refused())
+	}
+	set(t, m, 2, "tenant", manyRows(m, 400, 50))
+	plan(m)
+	m.Remove(1)
+	if plan(m); len(m.Refused()) != 0 || !permits(m, 2, 3, 1) {
+		t.Errorf("what fits without another endpoint is refused: %v", m.Refused())
+	}
+}
+
 // TestBudgetOfTheNodeHalvesTheShare until all fit: the largest is the first.
 func TestBudgetOfTheNodeHalvesTheShare(t *testing.T) {
 	m := NewImage(Options{Budget: Budget{Lines: 1 << 11}})
