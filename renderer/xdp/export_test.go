@@ -205,3 +205,56 @@ func (o KernelOptions) TrackingLate(late *atomic.Bool) KernelOptions {
 	})
 	return o
 }
+
+// FlowShare is how many places of the table of flows each endpoint has.
+func (k *Kernel) FlowShare() uint32 {
+	var q bpf.SluiceQuota
+	if err := k.state[bpf.SluiceMapLimits].Lookup(uint32(0), &q); err != nil {
+		return 0
+	}
+	return q.Flows
+}
+
+// FlowsOf returns how many flows of an endpoint are counted, and how many there are.
+func (k *Kernel) FlowsOf(id uint32) (counted, there uint32, err error) {
+	err = eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) {
+		for _, f := range b.Flow {
+			if f.State&stateUsed != 0 && uint32(f.Ports>>32) == id {
+				there++
+			}
+		}
+	})
+	return k.share(id).Flows, there, err
+}
+
+// MiscountFlows has a wrong number of flows be counted of an endpoint, and then does what a start does.
+func (k *Kernel) MiscountFlows(id, n uint32) error {
+	k.share(id).Flows, k.share(id+1).Flows = n, n
+	if err := k.flowOf(id + 1); err != nil {
+		return err
+	}
+	return k.countFlows()
+}
+
+// flowOf has an endpoint have one flow more in the table, which nobody counted.
+func (k *Kernel) flowOf(id uint32) error {
+	done := false
+	return eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) {
+		for j := range b.Flow {
+			if f := &b.Flow[j]; !done && f.State == 0 {
+				f.State, f.Ports, done = stateUsed, uint64(id)<<32, true
+			}
+		}
+	})
+}
+
+// FragmentCount returns of how many packets the ports of first fragments are known.
+func (k *Kernel) FragmentCount() (n int, err error) {
+	var key bpf.SluiceFragmentKey
+	var value bpf.SluiceFragment
+	it := k.state[bpf.SluiceMapFragments].Iterate()
+	for it.Next(&key, &value) {
+		n++
+	}
+	return n, it.Err()
+}

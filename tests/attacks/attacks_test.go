@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
@@ -58,6 +60,9 @@ func TestHostilePods(t *testing.T) {
 						s.attack(situation)
 					}
 				}
+				for _, s.via = range vias {
+					s.attackClosed()
+				}
 			})
 		}
 	}
@@ -73,16 +78,7 @@ func (s *street) attack(situation int) {
 	s.rig.t.Helper()
 	toPod, fromPod := lists(situation, s.peer)
 	s.apply("a", toPod, fromPod)
-	frames := map[uint64]sent{}
-	for _, k := range kinds() {
-		for _, s.family = range k.families() {
-			s.mark++
-			frame := k.frame(s.world)
-			frames[s.mark] = sent{k, s.family}
-			s.send(frame)
-		}
-	}
-	got := s.heard()
+	frames, got := s.all()
 	switched := slices.Equal(s.via, s.peer.mac)
 	for mark, k := range frames {
 		want, where := k.fate[situation], fmt.Sprintf("%s, IPv%d, to %x", situations[situation], k.family, s.via)
@@ -93,4 +89,33 @@ func (s *street) attack(situation int) {
 			s.rig.t.Errorf("%s: %s: it arrives %d times, want once", where, k.name, got[mark])
 		}
 	}
+}
+
+// attackClosed sends everything to a pod that nobody but a third one may send to, from one without policy: only what
+// shows where hosts are arrives.
+func (s *street) attackClosed() {
+	s.rig.t.Helper()
+	third := s.cable.Pods["c"]
+	s.apply("b", renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.AddrNet(third.V4)}, {}}, nil), renderer.NewRuleList([]api.ContivRule{{}}, nil))
+	frames, got := s.all()
+	for mark, k := range frames {
+		if k.fate[1] != "" && got[mark] > 0 {
+			s.rig.t.Errorf("to a pod that nobody may send to, IPv%d, to %x: %s: it arrives", k.family, s.via, k.name)
+		}
+	}
+}
+
+// all sends every kind, and returns the frames by their marks, and how often each arrived.
+func (s *street) all() (frames map[uint64]sent, got map[uint64]int) {
+	s.rig.t.Helper()
+	frames = map[uint64]sent{}
+	for _, k := range kinds() {
+		for _, s.family = range k.families() {
+			s.mark++
+			frame := k.frame(s.world)
+			frames[s.mark] = sent{k, s.family}
+			s.send(frame)
+		}
+	}
+	return frames, s.heard()
 }

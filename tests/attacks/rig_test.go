@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -143,8 +144,8 @@ type street struct {
 	*rig
 	*world
 	cable   *wires.Cable
-	out, in int // sockets of a, and of b
-	last    uint64
+	out, in int    // sockets of a, and of b
+	header  []byte // that stands before what settle sends
 }
 
 func newStreet(t *testing.T, mode xdp.Mode, bridged bool) *street {
@@ -219,7 +220,7 @@ func (s *street) send(frame []byte) {
 func (s *street) settle() {
 	s.rig.t.Helper()
 	before := s.drops()[xdp.ReasonARP]
-	s.send(s.arp(3, s.pod.mac, s.pod.v4, s.peer.v4))
+	s.send(append(slices.Clone(s.header), s.arp(3, s.pod.mac, s.pod.v4, s.peer.v4)...))
 	for end := time.Now().Add(wires.Patience); s.drops()[xdp.ReasonARP] == before; runtime.Gosched() {
 		if time.Now().After(end) {
 			s.rig.t.Fatal("what is dropped is not counted")

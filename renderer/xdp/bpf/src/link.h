@@ -72,7 +72,7 @@ on_its_own int discovers(__u32 line, struct packet *p, struct discovery *d, int 
 	struct address target;
 	for (int i = 0; i < 4; i++)
 		target.w[i] = ntohl(d->target[i]);
-	if (!p->to_pod && !solicits(line, p, d->type, &target))
+	if (p->to_pod ? !on_this_link(&p->local) && !owns(line, 1, &p->local) : !solicits(line, p, d->type, &target))
 		return IS_NEIGHBOUR;
 	if (!(conf & CONF_NEIGHBOURS))
 		return PERMITTED; /* as far as it is what it says; policy decides */

@@ -5,7 +5,7 @@
 
 /* Ports of fragments. Each endpoint has so many places for each direction, and a packet replaces another one of
  * the same endpoint only. Nothing is taken before it is used. */
-#define FRAGMENT_SHARE 64 /* 2^6 */
+#define FRAGMENT_SHARE 64
 struct fragment_key {
 	__u32 id, place;
 };
@@ -266,7 +266,7 @@ inline_always void fragment_of(struct fragment_key *k, struct fragment *f, __u32
 		f->local[i] = p->local.w[i];
 		of ^= p->remote.w[i];
 	}
-	*k = (struct fragment_key){ .id = id, .place = (p->to_pod ? FRAGMENT_SHARE : 0) + (of * 0x9e3779b1U >> 26) };
+	*k = (struct fragment_key){ .id = id, .place = (p->to_pod ? FRAGMENT_SHARE : 0) + of % FRAGMENT_SHARE };
 }
 
 /* first_fragment notes the ports of a packet whose first fragment was permitted. */
