@@ -243,7 +243,7 @@ func (nowhere) Addr() net.Addr { return tcp("192.0.2.1:9417") }
 func TestPlacesAreShared(t *testing.T) {
 	p := &places{Listener: nowhere{}, most: 16, log: slog.New(slog.DiscardHandler)}
 	port := 1000
-	take := func(from string, busy bool) (*fake, bool) {
+	take := func(from string, busy bool) bool {
 		port++
 		f := &fake{from: fmt.Sprintf("[%s]:%d", from, port), to: "[192.0.2.1]:9417"}
 		c, replaced := p.take(f)
@@ -253,7 +253,7 @@ func TestPlacesAreShared(t *testing.T) {
 		if c != nil && busy {
 			p.state(c, http.StateActive)
 		}
-		return f, c != nil
+		return c != nil
 	}
 	of := func(from string) (n int) {
 		for _, o := range p.open {
@@ -265,7 +265,7 @@ func TestPlacesAreShared(t *testing.T) {
 	}
 
 	for range 100 {
-		if _, ok := take("198.51.100.1", false); !ok {
+		if ok := take("198.51.100.1", false); !ok {
 			t.Fatal("idle connections make no room")
 		}
 	}
@@ -290,11 +290,11 @@ func TestPlacesAreShared(t *testing.T) {
 	if len(p.open) != 12 {
 		t.Errorf("%d connections of other hosts are open, want 12", len(p.open))
 	}
-	if _, ok := take("203.0.113.99", true); ok {
+	if ok := take("203.0.113.99", true); ok {
 		t.Error("all others answer requests, and there is room")
 	}
 	for _, node := range []string{"192.0.2.1", "127.0.0.1", "::1", "192.0.2.1"} {
-		if _, ok := take(node, true); !ok {
+		if ok := take(node, true); !ok {
 			t.Errorf("%s finds no place of the node's", node)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 )
 
@@ -73,14 +74,7 @@ type Peer struct {
 }
 
 // In reports whether the process is in a group.
-func (p Peer) In(gid uint32) bool {
-	for _, g := range p.groups {
-		if g == gid {
-			return true
-		}
-	}
-	return p.GID == gid
-}
+func (p Peer) In(gid uint32) bool { return p.GID == gid || slices.Contains(p.groups, gid) }
 
 type peerKey struct{}
 

@@ -34,7 +34,7 @@ func peerGroups(fd uintptr) ([]uint32, error) {
 		groups := make([]uint32, n)
 		size := uint32(4 * n)
 		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_PEERGROUPS,
-			uintptr(unsafe.Pointer(&groups[0])), uintptr(unsafe.Pointer(&size)), 0) //nolint:gosec // the kernel writes size bytes at most
+			uintptr(unsafe.Pointer(&groups[0])), uintptr(unsafe.Pointer(&size)), 0) // the kernel writes size bytes at most
 		switch {
 		case errno == unix.ENOPROTOOPT: // Linux before 4.13
 			return nil, nil

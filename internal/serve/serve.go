@@ -128,7 +128,7 @@ func timed(w http.ResponseWriter, b io.ReadCloser, limit time.Duration) io.ReadC
 // Read implements io.Reader. Once the body was read there is no limit of time to the rest.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF { //nolint:errorlint // the value itself, as io.Reader has it
+	if err == io.EOF {
 		_ = b.out.SetReadDeadline(time.Time{})
 	}
 	return n, err
