@@ -40,6 +40,7 @@ var All = []Shape{
 	{"wide ranges by pods", 1500, "n rules: all pods but one, each for a range that overlaps all others; n pods", WideRangesByPods},
 	{"one list for many", 1500, "n rules as in NotIn by ports for 60 pods, each of which has a policy of its own as well", OneListForMany},
 	{"blocks by lists", 30000, "n blocks in one policy, 60 pods with a policy of their own that admits all but one network", BlocksByLists},
+	{"selectors by ports", 1000, "one rule with n selectors as peers and n ports", SelectorsByPorts},
 	{"blocks of IPv6 in each other", 4000, "n rules: blocks of IPv6 in chains within each other, each for a port of its own", NestedIPv6},
 }
 
@@ -247,6 +248,16 @@ func BlocksByLists(n int) []any {
 		out = append(out, own)
 	}
 	return out
+}
+
+// SelectorsByPorts becomes a rule for each pair.
+func SelectorsByPorts(n int) []any {
+	rule := networkingv1.NetworkPolicyIngressRule{}
+	for i := range n {
+		rule.Ports = append(rule.Ports, number(1+2*i))
+		rule.From = append(rule.From, networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: byID(i)}})
+	}
+	return append(pods(60, 60, byID), policy("p", rule))
 }
 
 // NestedIPv6 has blocks that share digits with others for as long as they can.

@@ -188,7 +188,7 @@ func TestShapesBeyondTheirShareConcernNobodyElse(t *testing.T) {
 // TestShapesGrowAsTheyAreWritten: twice the rules take about twice the memory in the kernel, also where
 // every rule is about nearly everybody.
 func TestShapesGrowAsTheyAreWritten(t *testing.T) {
-	product := map[string]bool{"NotIn by pods": true, "wide ranges by pods": true} // of rules and pods
+	product := map[string]bool{"NotIn by pods": true, "wide ranges by pods": true, "selectors by ports": true} // of rules and pods
 	lines := func(s shapes.Shape, size int) int {
 		n := newNode(t, 0)
 		n.apply(true, false, s.Objects(size)...)

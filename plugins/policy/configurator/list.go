@@ -1,6 +1,7 @@
 package configurator
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -103,13 +104,17 @@ func rangesID(ranges []netipx.IPRange) api.SetID {
 // out a rule could open it. So is one that several pods have a say in.
 func (g *generator) list(o outcome) *generated {
 	if g.collided && (len(g.inputs) > 1 || len(g.admin)+len(g.baseline) > 0) {
-		return g.closedList()
+		return g.closedList("two of the address sets that it needs have one ID, so everything is denied: change a network or selector a little")
 	}
 	denies := func(s section) bool { return s.action == api.Deny }
 	if o.action == api.Permit && !slices.ContainsFunc(o.sections, denies) {
 		return nil
 	}
-	w := newWriter(g, o.sections)
+	n := o.sections.rules()
+	if n > maxRules {
+		return g.closedList(fmt.Sprintf("with it a list has %d rules, the limit is %d, so everything is denied: name fewer ports for fewer peers", n, maxRules))
+	}
+	w := newWriter(g, n)
 	for _, s := range o.sections {
 		if w.section(s); w.decided[api.Net{}].isAll() {
 			return w.finish()
@@ -120,8 +125,23 @@ func (g *generator) list(o outcome) *generated {
 	return w.finish()
 }
 
+// maxRules is how many rules a list may have: peers times ports, summed over the rules of policies.
+// A list takes 120 bytes for each. 100 policies at the limits that OVN-Kubernetes has for one make
+// 1.3 million.
+const maxRules = 1 << 21
+
+// rules is how many rules sections come to, or more.
+func (s sections) rules() (n int) {
+	for _, x := range s {
+		for _, spans := range x.traffic {
+			n += len(spans)
+		}
+	}
+	return n
+}
+
 // closedList denies everything.
-func (g *generator) closedList() *generated {
+func (g *generator) closedList(reason string) *generated {
 	var all []api.Origin
 	for _, in := range g.inputs {
 		for _, p := range slices.Concat(in.admin, in.isolating, in.baseline) {
@@ -130,7 +150,7 @@ func (g *generator) closedList() *generated {
 	}
 	return &generated{
 		rules: []api.ContivRule{{Action: api.Deny}}, origins: [][]api.Origin{nil},
-		refused: []refusal{{all, "two of the address sets that it needs have one ID, so everything is denied: change a network or selector a little"}},
+		refused: []refusal{{all, reason}},
 	}
 }
 
@@ -141,13 +161,8 @@ type writer struct {
 	decided map[api.Net]portSet // by the sections so far
 }
 
-func newWriter(g *generator, all sections) *writer {
-	n := 1
-	for _, s := range all {
-		for _, spans := range s.traffic {
-			n += len(spans)
-		}
-	}
+func newWriter(g *generator, rules int) *writer {
+	n := rules + 1
 	return &writer{
 		generator: g, decided: map[api.Net]portSet{},
 		list: &generated{refused: g.refused, rules: make([]api.ContivRule, 0, n), origins: make([][]api.Origin, 0, n)},

@@ -262,6 +262,25 @@ func TestOriginsOfWhatIsPassedAreBounded(t *testing.T) {
 	}
 }
 
+// TestListOfPeersTimesPortsIsBounded: a list with more rules than the limit is not written, it is closed.
+func TestListOfPeersTimesPortsIsBounded(t *testing.T) {
+	both := func(n int) *generated {
+		r := api.PolicyRule{}
+		for i := range n {
+			r.Sets = append(r.Sets, api.SetID(1000+i))
+			r.Ports = append(r.Ports, tcpPorts(uint16(1+2*i))...)
+		}
+		return generate(api.Ingress, []*api.ContivPolicy{ingressOf("a", r)}, false)
+	}
+	g := both(1500)
+	if len(g.rules) != 1 || g.rules[0].Action != api.Deny || len(g.refused) != 1 || !strings.Contains(g.refused[0].reason, "has 2250000 rules, the limit is 2097152") {
+		t.Errorf("%d rules are made, refused: %v", len(g.rules), g.refused)
+	}
+	if g := both(300); len(g.rules) != 300*300+1 || len(g.refused) > 0 {
+		t.Errorf("%d rules are made, refused: %v", len(g.rules), g.refused)
+	}
+}
+
 // testSets are the sets of properties.
 type testSets struct{}
 
