@@ -120,7 +120,7 @@ $(SUITES)/all:
 	  sed -s '1i ---' $$(go list -C tests/tools/$$m -m -f '{{.Dir}}' sigs.k8s.io/network-policy-api)/config/crd/experimental/policy.*.yaml > $(SUITES)/$$m.yaml; done
 	@touch $@
 
-kube: build $(KUBE_BIN)/all $(COREDNS) ## Start a real Kubernetes with Sluice on this machine, in namespaces of its own (root; ARGS="--cni bridge --proxy iptables --family dual"; docs/guide/kube.md)
+kube: build $(KUBE_BIN)/all $(COREDNS) ## Start a real Kubernetes with Sluice on this machine, in namespaces of its own (root; ARGS="--cni bridge --proxy iptables --family dual", or "--dataplane vpp"; docs/guide/kube.md)
 	CGO_ENABLED=0 go build -trimpath -o $(TOOLS)/ ./tests/kube ./tests/kube/agnhost
 	$(TOOLS)/kube up --dir $(KUBE_DIR) --bin $(BIN) --kube-bin $(KUBE_BIN) --coredns $(COREDNS) --sctp $(TOOLS)/agnhost $(ARGS)
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/internal/cni/vppport"
 )
 
 // What a setting can be.
@@ -29,6 +31,7 @@ const (
 	defaultPins    = "/sys/fs/bpf/sluice"
 	defaultTimeout = 5 * time.Second
 	defaultVPP     = "/run/vpp/api.sock"
+	defaultMemif   = "/run/vpp/memif"
 	maxConfig      = 1 << 20 // bytes of a configuration with its prevResult
 	minMTU, maxMTU = 68, 65535
 	maxPath        = 4096
@@ -46,6 +49,8 @@ type config struct {
 	Dataplane   string `json:"dataplane"`   // kernel or vpp
 	VPPSocket   string `json:"vppSocket"`   // of VPP's binary API
 	MTU         int    `json:"mtu"`         // of the interfaces that are made for VPP; 0: that of the kernel
+	Interface   string `json:"interface"`   // host, tap or memif: what is made for VPP
+	MemifFolder string `json:"memifFolder"` // in which each pod has a folder, for the sockets of memif
 
 	timeout time.Duration
 	prev    *current.Result // nil where there is none
@@ -58,7 +63,7 @@ func readConfig(stdin []byte) (*config, error) {
 	}
 	c := &config{
 		Socket: wire.DefaultSocket, Pins: defaultPins, Timeout: defaultTimeout.String(), OnTimeout: onTimeoutContinue, AgentAbsent: agentAbsentBlock,
-		Dataplane: dataplaneKernel, VPPSocket: defaultVPP,
+		Dataplane: dataplaneKernel, VPPSocket: defaultVPP, Interface: string(vppport.Host), MemifFolder: defaultMemif,
 	}
 	if err := json.Unmarshal(stdin, c); err != nil {
 		return nil, types.NewError(types.ErrDecodingFailure, "configuration cannot be read", err.Error())
@@ -81,12 +86,13 @@ func (c *config) check() (err error) {
 		{"onTimeout", c.OnTimeout, []string{onTimeoutContinue, onTimeoutFail}},
 		{"agentAbsent", c.AgentAbsent, []string{agentAbsentBlock, agentAbsentFail}},
 		{"dataplane", c.Dataplane, []string{dataplaneKernel, dataplaneVPP}},
+		{"interface", c.Interface, []string{string(vppport.Host), string(vppport.Tap), string(vppport.Memif)}},
 	} {
-		if f.value != f.want[0] && f.value != f.want[1] {
+		if !slices.Contains(f.want, f.value) {
 			return invalid(f.name, f.value, strings.Join(f.want, " or "))
 		}
 	}
-	for name, path := range map[string]string{"socket": c.Socket, "pins": c.Pins, "vppSocket": c.VPPSocket} {
+	for name, path := range map[string]string{"socket": c.Socket, "pins": c.Pins, "vppSocket": c.VPPSocket, "memifFolder": c.MemifFolder} {
 		if !filepath.IsAbs(path) || len(path) > maxPath {
 			return invalid(name, path, "an absolute path")
 		}
@@ -120,6 +126,9 @@ func (c *config) previous() (*current.Result, error) {
 	}
 	return c.prev, nil
 }
+
+// kind is what is made for VPP.
+func (c *config) kind() vppport.Kind { return vppport.Kind(c.Interface) }
 
 // waits reports whether ADD waits for enforcement.
 func (c *config) waits() bool { return c.Wait == nil || *c.Wait }

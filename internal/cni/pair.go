@@ -14,9 +14,10 @@ import (
 	"github.com/sluice-net/sluice/endpoints/gate"
 )
 
-// pair is a veth pair: an end at the node, and one in the network namespace of a pod.
+// pair is the two ends of a pod's link: one at the node, which is a veth or VPP itself, and one in the
+// network namespace of the pod.
 type pair struct {
-	hostIf string
+	hostIf string // the node's end; empty: VPP is it
 	index  uint32 // of the node's end
 	mac    net.HardwareAddr
 	ns     netns.NsHandle
@@ -24,23 +25,35 @@ type pair struct {
 	inner  netlink.Link
 }
 
-// newPair makes a pair whose ends are down. The kernel of the node neither takes what comes from the
-// pod nor sends to it, from when there is the pair. close must be called, and remove after an error of
-// a later step.
-func newPair(c *config, namespace, ifName, hostIf string) (p *pair, err error) {
-	p = &pair{hostIf: hostIf}
+// enter opens the network namespace of a pod, which has no interface of a name yet. close must be called.
+func enter(namespace, ifName string) (p *pair, err error) {
+	p = &pair{}
 	if p.ns, err = netns.GetFromPath(namespace); err != nil {
 		return nil, types.NewError(types.ErrUnknownContainer, "CNI_NETNS cannot be opened", err.Error())
 	}
 	if p.within, err = netlink.NewHandleAt(p.ns); err != nil {
 		return nil, errors.Join(types.NewError(types.ErrIOFailure, "CNI_NETNS cannot be entered", err.Error()), p.ns.Close())
 	}
+	if _, err := p.within.LinkByName(ifName); err == nil {
+		p.close()
+		return nil, isThere(ifName, "")
+	}
+	return p, nil
+}
+
+func isThere(what, why string) error {
+	return types.NewError(types.ErrInternal, fmt.Sprintf("%s is there already: delete the attachment first", what), why)
+}
+
+// addVeth makes a veth pair whose ends are down. The kernel of the node neither takes what comes from the
+// pod nor sends to it, from when there is the pair. remove must be called after an error of a later step.
+func (p *pair) addVeth(c *config, ifName, hostIf string) error {
+	p.hostIf = hostIf
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = hostIf, c.MTU
-	err = netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: ifName, PeerNamespace: netlink.NsFd(p.ns), PeerMTU: uint32(c.MTU)})
+	err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: ifName, PeerNamespace: netlink.NsFd(p.ns), PeerMTU: uint32(c.MTU)})
 	if errors.Is(err, unix.EEXIST) {
-		p.close()
-		return nil, types.NewError(types.ErrInternal, fmt.Sprintf("interface %s or %s is there already: delete the attachment first", hostIf, ifName), err.Error())
+		return isThere(fmt.Sprintf("interface %s or %s", hostIf, ifName), err.Error())
 	}
 	if err == nil {
 		if err = p.look(c, ifName); err != nil {
@@ -48,10 +61,9 @@ func newPair(c *config, namespace, ifName, hostIf string) (p *pair, err error) {
 		}
 	}
 	if err != nil {
-		p.close()
-		return nil, types.NewError(types.ErrIOFailure, "the pair of interfaces of the pod cannot be made", err.Error())
+		return types.NewError(types.ErrIOFailure, "the pair of interfaces of the pod cannot be made", err.Error())
 	}
-	return p, nil
+	return nil
 }
 
 // look reads what the kernel made, and has it take no part in it.
@@ -66,8 +78,12 @@ func (p *pair) look(c *config, ifName string) error {
 	if err := errors.Join(g.Block(p.index), g.Close()); err != nil {
 		return err
 	}
-	p.inner, err = p.within.LinkByName(ifName)
-	if err == nil {
+	return p.find(ifName)
+}
+
+// find looks at the pod's end.
+func (p *pair) find(ifName string) (err error) {
+	if p.inner, err = p.within.LinkByName(ifName); err == nil {
 		p.mac = p.inner.Attrs().HardwareAddr
 	}
 	return err
@@ -80,11 +96,16 @@ func (p *pair) up(addrs []netip.Addr, routes []*types.Route, via net.HardwareAdd
 			return fmt.Errorf("address %s: %w", a, err)
 		}
 	}
-	outer, err := netlink.LinkByName(p.hostIf)
-	if err == nil {
-		err = errors.Join(netlink.LinkSetUp(outer), p.within.LinkSetUp(p.inner))
+	if p.hostIf != "" {
+		outer, err := netlink.LinkByName(p.hostIf)
+		if err == nil {
+			err = netlink.LinkSetUp(outer)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil {
+	if err := p.within.LinkSetUp(p.inner); err != nil {
 		return err
 	}
 	for _, family := range families(addrs) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -84,7 +85,7 @@ func (a *vppAttaching) main(ctx context.Context) (err error) {
 	if err := a.connect(ctx, result); err != nil {
 		return err
 	}
-	if err := a.await(vppport.NameOf(hostIfOf(a.Name, attachment(a.args)))); err != nil {
+	if err := a.await(vppport.NameOf(a.kind(), a.hostIf())); err != nil {
 		return err
 	}
 	return types.PrintResult(result, a.CNIVersion)
@@ -92,8 +93,8 @@ func (a *vppAttaching) main(ctx context.Context) (err error) {
 
 // isNew refuses an attachment that is there: what it has must not go when this ADD fails.
 func (a *vppAttaching) isNew(ctx context.Context) error {
-	hostIf := hostIfOf(a.Name, attachment(a.args))
-	_, found, err := a.vpp.Find(ctx, vppport.NameOf(hostIf))
+	hostIf := a.hostIf()
+	_, found, err := a.vpp.Find(ctx, hostIf)
 	if err != nil {
 		return types.NewError(types.ErrIOFailure, "VPP's interfaces cannot be listed", err.Error())
 	}
@@ -102,10 +103,13 @@ func (a *vppAttaching) isNew(ctx context.Context) error {
 		found = err == nil
 	}
 	if found {
-		return types.NewError(types.ErrInternal, fmt.Sprintf("interface %s is there already: delete the attachment first", hostIf), "")
+		return isThere("interface "+hostIf, "")
 	}
 	return nil
 }
+
+// hostIf names the attachment.
+func (a *vppAttaching) hostIf() string { return hostIfOf(a.Name, attachment(a.args)) }
 
 // addresses has the IPAM plugin say which addresses the pod gets.
 func (a *vppAttaching) addresses(ctx context.Context) (*current.Result, error) {
@@ -132,27 +136,84 @@ func (a *vppAttaching) connect(ctx context.Context, r *current.Result) error {
 	if err != nil {
 		return err
 	}
-	hostIf := hostIfOf(a.Name, attachment(a.args))
-	ends, err := newPair(a.config, a.args.Netns, a.args.IfName, hostIf)
+	ends, err := enter(a.args.Netns, a.args.IfName)
 	if err != nil {
 		return err
 	}
 	defer ends.close()
-	a.undo = append(a.undo, func() error { return removePair(hostIf) })
-	via, err := a.vpp.Attach(ctx, vppport.Port{HostIf: hostIf, Tag: a.tag(), Addrs: addrs, UID: a.pod.uid, MAC: ends.mac})
-	if err != nil {
-		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be made in VPP", err.Error())
+	p := vppport.Port{Kind: a.kind(), HostIf: a.hostIf(), Tag: a.tag(), Addrs: addrs, UID: a.pod.uid, NetNS: a.args.Netns, IfName: a.args.IfName, MTU: a.MTU}
+	if err := a.prepare(ends, &p); err != nil {
+		return err
 	}
-	a.undo = append(a.undo, func() error { return a.vpp.Detach(context.WithoutCancel(ctx), hostIf) })
-	if err := ends.up(addrs, r.Routes, via); err != nil {
+	via, err := a.vpp.Attach(ctx, p)
+	if err != nil {
+		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be made in VPP"+missing(p.Kind), err.Error())
+	}
+	a.undo = append(a.undo, func() error { return a.vpp.Detach(context.WithoutCancel(ctx), p.HostIf) })
+	r.Interfaces = []*current.Interface{
+		{Name: vppport.NameOf(p.Kind, p.HostIf), Mac: via.String()},
+		{Name: a.args.IfName, Mac: p.MAC.String(), Sandbox: a.args.Netns, SocketPath: p.Socket},
+	}
+	for i, ip := range r.IPs {
+		ip.Interface, ip.Address, ip.Gateway = new(1), *host(addrs[i]), net.IP(gatewayOf(addrs[i].Is6()).AsSlice())
+	}
+	if p.Kind == vppport.Memif {
+		return describe(p.Socket, r)
+	}
+	if p.Kind == vppport.Tap {
+		err = ends.find(a.args.IfName)
+	}
+	if err == nil {
+		err = ends.up(addrs, r.Routes, via)
+	}
+	if err != nil {
 		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be configured", err.Error())
 	}
-	r.Interfaces = []*current.Interface{{Name: vppport.NameOf(hostIf), Mac: via.String()}, {Name: a.args.IfName, Mac: ends.mac.String(), Sandbox: a.args.Netns}}
-	for i, ip := range r.IPs {
-		ip.Interface, ip.Address, ip.Gateway = new(int), *host(addrs[i]), net.IP(gatewayOf(addrs[i].Is6()).AsSlice())
-		*ip.Interface = 1
+	return nil
+}
+
+// prepare makes what an interface needs outside of VPP, and says which address of Ethernet the pod has.
+func (a *vppAttaching) prepare(ends *pair, p *vppport.Port) (err error) {
+	switch p.Kind {
+	case vppport.Tap:
+		p.MAC = macOf(p.HostIf)
+	case vppport.Memif:
+		p.MAC = macOf(p.HostIf)
+		if p.Socket, err = a.makeFolder(); err != nil {
+			return err
+		}
+		a.undo = append(a.undo, func() error {
+			there, err := a.vpp.Sockets(context.Background())
+			if err != nil {
+				return err
+			}
+			return a.removeFolders(there, p.Socket)
+		})
+	default:
+		if err := ends.addVeth(a.config, a.args.IfName, p.HostIf); err != nil {
+			return err
+		}
+		p.MAC = ends.mac
+		a.undo = append(a.undo, func() error { return removePair(p.HostIf) })
 	}
 	return nil
+}
+
+// vhost is what a tap of VPP needs of the node's kernel.
+const vhost = "/dev/vhost-net"
+
+// missing says what an interface needs that the node does not have.
+func missing(k vppport.Kind) string {
+	if _, err := os.Stat(vhost); k == vppport.Tap && err != nil {
+		return ": a tap needs " + vhost + ", which is not there: load the kernel's module vhost_net, or set \"interface\" to \"host\""
+	}
+	return ""
+}
+
+// macOf returns an address of Ethernet for the pod's end of an attachment: one that is given locally.
+func macOf(hostIf string) net.HardwareAddr {
+	sum := sha256.Sum256([]byte(hostIf))
+	return append(net.HardwareAddr{2}, sum[:5]...)
 }
 
 // chained tags the interface that another plugin made. It is down until the agent has blocked it, or
@@ -191,7 +252,7 @@ func (a *vppAttaching) made(ctx context.Context) (found vppport.Interface, err e
 	var names []string
 	for _, i := range a.prev.Interfaces {
 		if i.Sandbox == "" {
-			names = append(names, i.Name, vppport.NameOf(i.Name))
+			names = append(names, i.Name, vppport.NameOf(vppport.Host, i.Name))
 		}
 	}
 	n := 0
@@ -267,16 +328,16 @@ func isRefusal(err error) bool {
 	return ok && e.Code == types.ErrInternal
 }
 
-// hostIfOf names the node's end of an attachment's interface: the first part is that of the network.
+// hostIfOf names an attachment, and the node's end of its veth pair: the first part is that of the network.
 func hostIfOf(network string, a wire.Attachment) string {
 	sum := sha256.Sum256([]byte(a.String()))
 	return networkPrefix(network) + hex.EncodeToString(sum[:4])
 }
 
-// networkPrefix begins the names of the node's ends of a network.
+// networkPrefix begins the names of the attachments of a network.
 func networkPrefix(network string) string {
 	sum := sha256.Sum256([]byte(network))
-	return strings.TrimPrefix(vpp.CNIPrefix, "host-") + hex.EncodeToString(sum[:2])
+	return vpp.CNIPrefix + hex.EncodeToString(sum[:2])
 }
 
 // addressesOf returns the addresses of a result.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -23,21 +24,28 @@ func delVPP(args *skel.CmdArgs, c *config) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), vppTimeout)
 	defer cancel()
-	hostIf := hostIfOf(c.Name, attachment(args))
-	if err := detach(ctx, c, hostIf); err != nil {
+	p, _ := readPod(args.Args) // which need not be there
+	if err := detach(ctx, c, p.uid, hostIfOf(c.Name, attachment(args))); err != nil {
 		return err
 	}
 	_, _ = isBlocked(c, 0) // which removes pins of interfaces that are gone
 	return invoke.DelegateDel(ctx, c.IPAM.Type, args.StdinData, nil)
 }
 
-// detach removes both sides of some interfaces.
-func detach(ctx context.Context, c *config, hostIfs ...string) error {
+// detach removes both sides of some interfaces, and the folders of their sockets. uid is of a pod that
+// may have one; empty: not known.
+func detach(ctx context.Context, c *config, uid string, hostIfs ...string) error {
 	client, err := vppport.Dial(ctx, c.VPPSocket)
 	if err != nil && !errors.Is(err, vppport.ErrAbsent) {
 		return types.NewError(types.ErrTryAgainLater, "VPP cannot be reached", err.Error())
 	}
+	var before, after map[uint32]string
 	var errs []error
+	if client != nil {
+		defer client.Close()
+		before, err = client.Sockets(ctx)
+		errs = append(errs, err)
+	}
 	for _, hostIf := range hostIfs {
 		if client != nil {
 			errs = append(errs, client.Detach(ctx, hostIf))
@@ -45,10 +53,23 @@ func detach(ctx context.Context, c *config, hostIfs ...string) error {
 		errs = append(errs, removePair(hostIf))
 	}
 	if client != nil {
-		client.Close()
+		after, err = client.Sockets(ctx)
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return types.NewError(types.ErrTryAgainLater, "the interface of the pod cannot be removed", err.Error())
+	}
+	var gone []string
+	for id, path := range before {
+		if after[id] == "" {
+			gone = append(gone, path)
+		}
+	}
+	if isName(uid) {
+		gone = append(gone, filepath.Join(c.MemifFolder, uid, "any"))
+	}
+	if err := c.removeFolders(after, gone...); err != nil {
+		return types.NewError(types.ErrIOFailure, "the folder of the pod's sockets cannot be removed", err.Error())
 	}
 	return nil
 }
@@ -104,7 +125,7 @@ func gcVPP(c *config) error {
 	if err != nil {
 		return types.NewError(types.ErrIOFailure, "VPP's interfaces cannot be listed", err.Error())
 	}
-	err = detach(ctx, c, slices.DeleteFunc(mine, func(hostIf string) bool { return slices.Contains(valid, hostIf) })...)
+	err = detach(ctx, c, "", slices.DeleteFunc(mine, func(hostIf string) bool { return slices.Contains(valid, hostIf) })...)
 	_, _ = isBlocked(c, 0) // which removes pins of interfaces that are gone
 	return err
 }

@@ -18,7 +18,7 @@ import (
 func (l *link) readMade(ctx context.Context, ifs []*netif) error {
 	byIndex := map[uint32]*netif{}
 	for _, n := range ifs {
-		if strings.HasPrefix(n.name, vpp.CNIPrefix) {
+		if vpp.MadeByCNI(n.name) {
 			byIndex[n.index] = n
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	interfaces "go.fd.io/govpp/binapi/interface"
@@ -114,7 +113,7 @@ func (w *wanted) isBound(n *netif) bool { return w.m.with(n, w.ours(n)).equal(n.
 func (w *wanted) raise(ctx context.Context) error {
 	for _, n := range w.m.ifs {
 		_, isPods := w.pods[n.index]
-		if !n.down || !strings.HasPrefix(n.name, vpp.CNIPrefix) || n.made == nil || !isPods && !w.held[n.index] || !w.isBound(n) {
+		if !n.down || !vpp.MadeByCNI(n.name) || n.made == nil || !isPods && !w.held[n.index] || !w.isBound(n) {
 			continue
 		}
 		if err := w.r.link.raise(ctx, n); err != nil {

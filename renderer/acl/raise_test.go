@@ -47,9 +47,10 @@ func (s *subject) down(t *testing.T, name, tag string) (index uint32) {
 }
 
 // makes makes an interface with its list of sources, as sluice-cni does.
-func (s *subject) makes(t *testing.T, hostIf, tag, uid string, ips ...string) (index uint32) {
+func (s *subject) makes(t *testing.T, name, tag, uid string, ips ...string) (index uint32) {
 	t.Helper()
-	index = s.down(t, "host-"+hostIf, tag)
+	index = s.down(t, name, tag)
+	_, hostIf, _ := strings.Cut(name, "-")
 	list := &acl.MacipACLAdd{Tag: vpptag.SourceTag(hostIf, uid)}
 	for _, ip := range slices.Concat(ips, []string{"fe80::/10", "0.0.0.0/0", "::/0"}) {
 		p, err := netip.ParsePrefix(ip)
@@ -78,7 +79,8 @@ func TestRaiseSetsUpWhatACNIPluginMade(t *testing.T) {
 	for name, hold := range map[string]bool{"blocked until the pod is known": true, "open until the pod is known": false} {
 		t.Run(name, func(t *testing.T) {
 			s := openWith(t, nil, hold, shopPods[1:]...)
-			pods, stranger, other := s.makes(t, "slu1", sluiceacl.InterfaceTag(shopPods[0]), ""), s.makes(t, "slu2", sluiceacl.InterfaceTag(pod("stranger")), ""), s.down(t, "memif7", "")
+			tap, memory := s.makes(t, "tap-slu4", sluiceacl.InterfaceTag(shopPods[1]), ""), s.makes(t, "memif-slu5", sluiceacl.InterfaceTag(shopPods[2]), "")
+			pods, stranger, other := s.makes(t, "host-slu1", sluiceacl.InterfaceTag(shopPods[0]), ""), s.makes(t, "host-slu2", sluiceacl.InterfaceTag(pod("stranger")), ""), s.down(t, "memif7", "")
 			theirs, unfinished := s.down(t, "host-eth7", sluiceacl.InterfaceTag(shopPods[0])), s.down(t, "host-slu3", sluiceacl.InterfaceTag(shopPods[0]))
 			ticket := s.r.Ask()
 			if b, known := s.r.Bound("host-slu1", ticket); known {
@@ -87,7 +89,7 @@ func TestRaiseSetsUpWhatACNIPluginMade(t *testing.T) {
 			if err := try(t, s.r, true, shop); err != nil && !errors.Is(err, renderer.ErrNoInterface) {
 				t.Fatal(err)
 			}
-			want := map[uint32]bool{pods: true, stranger: hold, other: false, theirs: false, unfinished: false}
+			want := map[uint32]bool{pods: true, tap: true, memory: true, stranger: hold, other: false, theirs: false, unfinished: false}
 			for index, up := range want {
 				all := s.sw.Interfaces()
 				i := slices.IndexFunc(all, func(n vswitch.Interface) bool { return n.Index == index })
@@ -144,7 +146,7 @@ func TestRaiseRefusesAnInterfaceOfAnotherLife(t *testing.T) {
 		}
 	}
 	say("old", "10.0.0.9")
-	s.makes(t, "slu1", sluiceacl.InterfaceTag(shopPods[0]), "new", "10.0.0.7", "fd00::7")
+	s.makes(t, "host-slu1", sluiceacl.InterfaceTag(shopPods[0]), "new", "10.0.0.7", "fd00::7")
 	if err := try(t, s.r, true, shop); err != nil && !errors.Is(err, renderer.ErrNoInterface) {
 		t.Fatal(err)
 	}

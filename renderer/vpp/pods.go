@@ -25,15 +25,22 @@ func PodTag(pod string) string {
 	return tag[:MaxTag-len(hash)] + hash
 }
 
-// CNIPrefix begins the names of interfaces that sluice-cni makes, and leaves down: whoever binds the
-// rules of the pod sets them up, so that they are never up without rules.
-const CNIPrefix = "host-slu"
+// CNIPrefix begins what sluice-cni names attachments by.
+const CNIPrefix = "slu"
+
+// MadeByCNI reports whether an interface has the name of one that sluice-cni makes, and leaves down:
+// whoever binds the rules of the pod sets it up, so that it is never up without rules. The name is that
+// of its kind, and of the attachment: host-slu..., tap-slu..., memif-slu....
+func MadeByCNI(name string) bool {
+	kind, attachment, _ := strings.Cut(name, "-")
+	return strings.HasPrefix(attachment, CNIPrefix) && (kind == "host" || kind == "tap" || kind == "memif")
+}
 
 // sourceTag begins the tags of the lists of sources that sluice-cni makes.
 const sourceTag = "sluice-cni:"
 
 // SourceTag returns the tag of the list of sources (MACIP) of an interface that sluice-cni made for a
-// pod, by the name of the node's end, of 15 bytes at most. The UID is left out where a tag has no room
+// pod, by the name of the attachment, of 15 bytes at most. The UID is left out where a tag has no room
 // for it.
 func SourceTag(hostIf, uid string) string {
 	tag := sourceTag + hostIf

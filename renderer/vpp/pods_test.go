@@ -23,3 +23,14 @@ func TestSourceTagKeepsWhoseAnInterfaceIs(t *testing.T) {
 		t.Error("the list of somebody else is taken for ours")
 	}
 }
+
+func TestMadeByCNIByKindAndAttachment(t *testing.T) {
+	for name, want := range map[string]bool{
+		"host-slu0123456789ab": true, "tap-slu0123456789ab": true, "memif-slu0123456789ab": true,
+		"host-eth0": false, "loop-slu0123456789ab": false, "slu0123456789ab": false, "memif0/1": false, "tap0": false, "": false,
+	} {
+		if got := vpp.MadeByCNI(name); got != want {
+			t.Errorf("%q: %t, want %t", name, got, want)
+		}
+	}
+}

@@ -55,7 +55,7 @@ var onlyIn = []struct {
 }{
 	{"k8s.io/client-go", []string{"plugins/ksr/kube", "tests/kube/..."}},
 	{"go.etcd.io/", []string{"internal/kvstore/...", "tests/etcd"}},
-	{"go.fd.io/govpp", []string{"internal/cni/vppport", "renderer/vpp", "renderer/acl", "renderer/session", "internal/vswitch", "tests/stacks", "tests/vpp/..."}},
+	{"go.fd.io/govpp", []string{"internal/cni/vppport", "renderer/vpp", "renderer/acl", "renderer/session", "internal/vswitch", "tests/kube", "tests/stacks", "tests/vpp/..."}},
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},
 	{"github.com/containernetworking", []string{"internal/cni", "tests/lifecycle"}},

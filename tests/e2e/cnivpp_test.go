@@ -31,6 +31,7 @@ import (
 
 	gates "github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/endpoints/wire"
+	vppnames "github.com/sluice-net/sluice/renderer/vpp"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 	"github.com/sluice-net/sluice/tests/wires"
 )
@@ -48,6 +49,7 @@ type vppNode struct {
 	socket string // of the agent
 	pins   string
 	ipam   string // folder with the addresses that are given
+	memif  string // folder with the sockets of memif
 	agent  *process
 
 	gateway net.HardwareAddr // of a pod that went past VPP, as it was
@@ -60,7 +62,8 @@ func newVPPNode(t testing.TB, options string) *vppNode {
 		t.Skipf("no CNI plugins here (apt-get install containernetworking-plugins): %v", err)
 	}
 	n := &vppNode{Cable: wires.New(t), etcd: startEtcd(t), pins: filepath.Join(wires.BPFFS(t), "sluice"), ipam: t.TempDir()}
-	n.vpp = vpptest.LaunchBy(t, n.starter(), "af_packet_plugin.so")
+	n.vpp = vpptest.LaunchBy(t, n.starter(), "af_packet_plugin.so", "memif_plugin.so")
+	n.memif = filepath.Join(socketDir(t), "memif")
 	n.socket = filepath.Join(socketDir(t), "agent.sock")
 	n.cni = libcni.NewCNIConfigWithCacheDir([]string{pluginsFolder, filepath.Dir(program("sluice-cni"))}, t.TempDir(), &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: os.Stderr}})
 	n.configure(options)
@@ -115,7 +118,7 @@ func (n *vppNode) wantEndpoint(pod, state, reason string) {
 			return err
 		}
 		i := slices.IndexFunc(all, func(e wire.Endpoint) bool { return e.Pod == pod })
-		if i < 0 || all[i].State != state || !strings.Contains(all[i].Reason, reason) || !strings.HasPrefix(all[i].Interface, "host-slu") {
+		if i < 0 || all[i].State != state || !strings.Contains(all[i].Reason, reason) || !vppnames.MadeByCNI(all[i].Interface) {
 			return fmt.Errorf("endpoints are %+v, want %s to be %s: %s", all, pod, state, reason)
 		}
 		return nil
@@ -142,9 +145,9 @@ func (n *vppNode) starter() func(*exec.Cmd) error {
 
 func (n *vppNode) configure(options string) {
 	n.T.Helper()
-	text := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "sluice-cni", "dataplane": "vpp", "vppSocket": %q, "socket": %q, "pins": %q,
+	text := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "sluice-cni", "dataplane": "vpp", "vppSocket": %q, "socket": %q, "pins": %q, "memifFolder": %q,
 		"ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd88::/64"}]]}%s}]}`,
-		n.vpp.Socket(), n.socket, n.pins, n.ipam, options)
+		n.vpp.Socket(), n.socket, n.pins, n.memif, n.ipam, options)
 	list, err := libcni.NetworkConfFromBytes([]byte(text))
 	n.Must(err)
 	n.list = list
@@ -217,7 +220,7 @@ func (n *vppNode) up() {
 func (n *vppNode) left() (out []string) {
 	n.T.Helper()
 	for line := range strings.Lines(n.vpp.CLI("show interface") + n.vpp.CLI("show ip fib") + n.vpp.CLI("show ip6 fib") + n.vpp.CLI("show ip neighbors") + n.vpp.CLI("show acl-plugin macip acl")) {
-		if strings.Contains(line, "host-") || strings.Contains(line, "tag {") || strings.Contains(line, "10.88.") || strings.Contains(line, "fd88:") {
+		if strings.Contains(line, "host-") || strings.HasPrefix(line, "memif") || strings.HasPrefix(line, "tap") || strings.Contains(line, "tag {") || strings.Contains(line, "10.88.") || strings.Contains(line, "fd88:") {
 			out = append(out, line)
 		}
 	}
@@ -235,6 +238,7 @@ func (n *vppNode) left() (out []string) {
 		}
 		return errors.Join(err, gateErr, g.Close())
 	}))
+	out = append(out, n.folders()...)
 	given, err := filepath.Glob(filepath.Join(n.ipam, "pods", "*[0-9]"))
 	n.Must(err)
 	for _, g := range given {
@@ -319,9 +323,9 @@ func (n *vppNode) demo() {
 	}
 }
 
-// forge has the stranger, with NET_ADMIN, send from addresses of the pod web to the friend, who may get
-// datagrams from both. Then web does. Only those come.
-func (n *vppNode) forge() {
+// forge has a pod with NET_ADMIN send from addresses of another one to the friend, who may get datagrams
+// from both. Then the other one does. Only those come.
+func (n *vppNode) forge(forger, victim string) {
 	n.T.Helper()
 	for _, family := range []int{4, 6} {
 		var u *net.UDPConn
@@ -329,12 +333,12 @@ func (n *vppNode) forge() {
 			u, err = net.ListenUDP("udp", &net.UDPAddr{IP: n.Pods["friend"].Addr(family).AsSlice(), Port: knockPort + 1})
 			return err
 		}))
-		for _, from := range []string{"stranger", "web"} {
-			n.Must(wires.Inside(n.Pods[from].NS, func() error { return n.say(from, n.Pods["web"].Addr(family), u.LocalAddr().(*net.UDPAddr)) }))
+		for _, from := range []string{forger, victim} {
+			n.Must(wires.Inside(n.Pods[from].NS, func() error { return n.say(from, n.Pods[victim].Addr(family), u.LocalAddr().(*net.UDPAddr)) }))
 		}
 		b := make([]byte, 100)
 		n.Must(u.SetReadDeadline(time.Now().Add(patience)))
-		if count, err := u.Read(b); err != nil || string(b[:count]) != "web" {
+		if count, err := u.Read(b); err != nil || string(b[:count]) != victim {
 			n.T.Errorf("IPv%d: the first datagram is from %q: %v", family, b[:count], err)
 		}
 		n.Must(u.Close())
@@ -395,7 +399,7 @@ func TestCNIConnectsPodsToVPPWithPolicyInForce(t *testing.T) {
 	}
 	n.demo()
 	n.bulk("friend", "web")
-	n.forge()
+	n.forge("stranger", "web")
 	for _, p := range pods {
 		n.Must(n.check(p))
 	}
@@ -416,7 +420,7 @@ func TestCNIConnectsPodsToVPPWithPolicyInForce(t *testing.T) {
 func (n *vppNode) areDown() error {
 	n.T.Helper()
 	for line := range strings.Lines(n.vpp.CLI("show interface")) {
-		if strings.HasPrefix(line, "host-") && !strings.Contains(line, " down ") {
+		if (strings.HasPrefix(line, "host-") || strings.HasPrefix(line, "memif")) && !strings.Contains(line, " down ") {
 			return errors.New(line)
 		}
 	}
@@ -614,7 +618,7 @@ func (n *vppNode) command(command string, members map[string]any, rt *libcni.Run
 	cmd.Env = []string{"CNI_COMMAND=" + command, "CNI_PATH=" + pluginsFolder}
 	if rt != nil {
 		cmd.Env = append(cmd.Env, "CNI_CONTAINERID="+rt.ContainerID, "CNI_IFNAME="+rt.IfName, "CNI_NETNS="+rt.NetNS,
-			"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=cni;K8S_POD_NAME="+rt.Args[2][1])
+			"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=cni;K8S_POD_NAME="+rt.Args[2][1]+";K8S_POD_UID="+uid(rt))
 	}
 	cmd.Stdin = bytes.NewReader(stdin)
 	return cmd
@@ -648,6 +652,10 @@ func TestCNIOfVPPRefusesInWords(t *testing.T) {
 		"a name that is taken":              {"ADD", nil, func(rt *libcni.RuntimeConf) { rt.IfName = "lo" }, types.ErrInternal, "is there already"},
 		"no pod":                            {"ADD", nil, func(rt *libcni.RuntimeConf) { rt.Args[2][1] = "" }, types.ErrInvalidEnvironmentVariables, "CNI_ARGS has no K8S_POD_NAME"},
 		"an MTU of nothing":                 {"ADD", map[string]any{"mtu": 1}, nil, types.ErrInvalidNetworkConfig, `invalid mtu "1": want 68 to 65535`},
+		"an interface of nobody":            {"ADD", map[string]any{"interface": "vhost"}, nil, types.ErrInvalidNetworkConfig, `invalid interface "vhost": want host or tap or memif`},
+		"no UID for memif":                  {"ADD", map[string]any{"interface": "memif"}, nil, types.ErrInvalidEnvironmentVariables, "K8S_POD_UID"},
+		"a folder that is too deep":         {"ADD", map[string]any{"interface": "memif", "memifFolder": "/tmp/" + strings.Repeat("x", 100)}, uidOf("u"), types.ErrInvalidNetworkConfig, "want 107 at most"},
+		"a UID that is a path":              {"ADD", map[string]any{"interface": "memif"}, uidOf("../u"), types.ErrInvalidEnvironmentVariables, "K8S_POD_UID"},
 		"a dataplane of nobody":             {"ADD", map[string]any{"dataplane": "ovs"}, nil, types.ErrInvalidNetworkConfig, `invalid dataplane "ovs": want kernel or vpp`},
 		"pins in no bpf file system":        {"ADD", map[string]any{"pins": t.TempDir()}, nil, types.ErrIOFailure, "is in no bpf file system"},
 		"behind a plugin that made nothing": {"ADD", prev(), nil, types.ErrInvalidNetworkConfig, "0 interfaces of VPP are in prevResult"},
@@ -771,4 +779,16 @@ func TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL(t *testing.T) {
 	if killed == 0 {
 		t.Error("none was killed")
 	}
+}
+
+// uid returns the UID of a pod that plugin names: none, unless uidOf gave one.
+func uid(rt *libcni.RuntimeConf) string {
+	if len(rt.Args) > 4 {
+		return rt.Args[4][1]
+	}
+	return ""
+}
+
+func uidOf(uid string) func(*libcni.RuntimeConf) {
+	return func(rt *libcni.RuntimeConf) { rt.Args = append(rt.Args, [2]string{"K8S_POD_UID", uid}) }
 }

@@ -37,11 +37,11 @@ func (l *lab) node(n int) machine {
 	name := nodeName(n)
 	at := func(file string) string { return l.path(name, file) }
 	kube := func(program string) string { return filepath.Join(l.Kube, program) }
-	return machine{Name: name, Dir: l.path(name), Node: true, Env: l.env(), Programs: []program{
+	return machine{Name: name, Dir: l.path(name), Node: true, Env: l.env(), Programs: append(l.vppPrograms(name), []program{
 		{"containerd", []string{"/usr/bin/containerd", "-c", at("containerd.toml")}},
 		{"kubelet", []string{kube("kubelet"), "--config", at("kubelet.yaml"), "--kubeconfig", l.path(name + ".conf"), "--hostname-override", name, "--node-ip", l.each(func(f family) string { return f.nodeIP(n) })}},
 		{"kube-proxy", []string{kube("kube-proxy"), "--config", at("proxy.yaml")}},
-	}}
+	}...)}
 }
 
 func (l *lab) env() []string {
@@ -57,6 +57,11 @@ func (l *lab) configure(n int) error {
 		"proxy.yaml":                          l.proxyConfig(name),
 		"resolv.conf":                         "nameserver " + l.main().control() + "\n",
 		"files/etc/cni/net.d/10-lab.conflist": l.cniConfig(n),
+	}
+	if l.onVPP() {
+		if err := l.vppFiles(n, files); err != nil {
+			return err
+		}
 	}
 	for file, text := range files {
 		path := l.path(name, file)
@@ -143,6 +148,9 @@ func (l *lab) cniConfig(n int) string {
 	ranges := l.each(func(f family) string {
 		return fmt.Sprintf(`[{"subnet": %q, "gateway": %q}]`, f.podNet(n), f.gatewayOf(n))
 	})
+	if l.onVPP() {
+		return vppCNI(ranges)
+	}
 	routes := l.each(func(f family) string { return fmt.Sprintf(`{"dst": %q}`, f.all) })
 	return fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "lab", "plugins": [
   {%s, "mtu": 1500, "ipam": {"type": "host-local", "ranges": [%s], "routes": [%s]}},

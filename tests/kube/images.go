@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -20,6 +22,7 @@ const (
 	pauseImage   = "registry.k8s.io/pause:3.10.2"
 	agnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
 	corednsImage = "registry.k8s.io/coredns/coredns:dev"
+	busyboxImage = "docker.io/library/busybox:1.37" // of which manifests use chown alone
 )
 
 // image is programs on an empty file system, as docker/Dockerfile builds them.
@@ -47,6 +50,7 @@ func (l *lab) images() []image {
 		{names: []string{pauseImage}, files: pause, path: "agnhost", args: []string{"pause"}, user: "65535:65535"},
 		{names: []string{agnhostImage}, files: l.agnhost(), path: "agnhost"},
 		{names: []string{corednsImage}, files: map[string]string{"coredns": l.CoreDNS}, path: "coredns"},
+		{names: []string{busyboxImage}, files: map[string]string{"usr/bin/" + chownCommand: l.path("kube")}, path: "usr/bin/" + chownCommand},
 		agent, sluice("sluice-ksr"),
 	}
 }
@@ -151,6 +155,26 @@ func (l *lab) loadImages(name string, images ...image) error {
 			return err
 		}
 		if _, err := l.run(name, string(text), "ctr", "-a", runtimeSocket, "-n", "k8s.io", "images", "import", "-"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chownCommand is the program of busybox that manifests use: this one under another name.
+const chownCommand = "chown"
+
+// chown gives files an owner, as "chown USER:GROUP FILE..." with numbers does.
+func chown(args []string) error {
+	if len(args) < 2 {
+		return errors.New("want USER:GROUP FILE...")
+	}
+	var user, group int
+	if _, err := fmt.Sscanf(args[0], "%d:%d", &user, &group); err != nil {
+		return fmt.Errorf("owner %q: want two numbers: %w", args[0], err)
+	}
+	for _, file := range args[1:] {
+		if err := os.Chown(file, user, group); err != nil {
 			return err
 		}
 	}

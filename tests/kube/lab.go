@@ -19,12 +19,20 @@ import (
 // control is the name of the machine that has the control plane. To nodes it is the outside, too.
 const control = "control"
 
+// Dataplanes, which enforce policy and have the interfaces of pods.
+const (
+	dataplaneKernel = "kernel"
+	dataplaneVPP    = "vpp"
+)
+
 // lab is one cluster: what up was told is kept in its folder, for the other commands.
 type lab struct {
 	dir string
 
 	Bin, Kube, CoreDNS, SCTP, Source string
 	CNI, Proxy, Family               string
+	Dataplane                        string // kernel or vpp
+	VPP                              string // its binary, where pods are at VPP
 	Nodes                            int
 	Bare                             bool
 }
@@ -62,6 +70,9 @@ func (l *lab) check() error {
 	if l.Nodes < 1 || l.Nodes > 9 {
 		return fmt.Errorf("--nodes %d is not from 1 to 9", l.Nodes)
 	}
+	if err := l.checkDataplane(); err != nil {
+		return err
+	}
 	for _, p := range []*string{&l.Bin, &l.Kube, &l.CoreDNS, &l.SCTP, &l.Source} {
 		abs, err := filepath.Abs(*p)
 		if err != nil {
@@ -70,6 +81,27 @@ func (l *lab) check() error {
 		*p = abs
 	}
 	return l.programsThere()
+}
+
+// checkDataplane says what is wrong with the settings of the dataplane.
+func (l *lab) checkDataplane() (err error) {
+	switch {
+	case l.Dataplane == dataplaneKernel:
+		l.VPP = ""
+		return nil
+	case !l.onVPP():
+		return fmt.Errorf("--dataplane %q is neither kernel nor vpp", l.Dataplane)
+	case l.CNI != "ptp":
+		return fmt.Errorf("--cni %s --dataplane vpp: sluice-cni makes the interfaces of pods there", l.CNI)
+	case l.Bare:
+		return errors.New("--bare --dataplane vpp: without Sluice nobody connects pods to VPP")
+	case l.VPP == "":
+		return errors.New("--dataplane vpp: name a VPP 25.10 with --vpp or SLUICE_VPP_BIN")
+	}
+	if l.VPP, err = filepath.Abs(l.VPP); err == nil {
+		_, err = os.Stat(l.VPP)
+	}
+	return err
 }
 
 // packages are those of Debian that have what is run.
@@ -174,7 +206,7 @@ func (l *lab) become(machine string, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Setenv("PATH", l.Bin+":"+l.Kube+":"+os.Getenv("PATH")); err != nil {
+	if err := os.Setenv("PATH", strings.Join([]string{l.Bin, l.Kube, l.vppPath(), os.Getenv("PATH")}, ":")); err != nil {
 		return err
 	}
 	return syscall.Exec(program, line, os.Environ())

@@ -11,7 +11,12 @@ import (
 )
 
 // agents is what deploy/ calls the agents.
-const agents = "daemonset/sluice-agent-xdp"
+func (l *lab) agents() string {
+	if l.onVPP() {
+		return "daemonset/sluice-agent-vpp"
+	}
+	return "daemonset/sluice-agent-xdp"
+}
 
 // watched is a space with traffic that is permitted and traffic that is not, in both directions and on
 // both nodes.
@@ -84,7 +89,7 @@ func TestClusterUpdatesAgents(t *testing.T) {
 	w.begin()
 	target := w.address("server", httpPort)
 	for _, restart := range []func(){
-		func() { w.must(w.kube("", "-n", "kube-system", "rollout", "restart", agents)) },
+		func() { w.must(w.kube("", "-n", "kube-system", "rollout", "restart", w.agents())) },
 		func() {
 			for n := range w.Nodes {
 				w.must(w.run(nodeName(n+1), "", "pkill", "-9", "-x", "sluice-agent"))
@@ -93,7 +98,7 @@ func TestClusterUpdatesAgents(t *testing.T) {
 	} {
 		restart()
 		w.apply(client("late-1", "stranger", target, 1) + client("late-2", "stranger", target, 2))
-		w.must(w.kube("", "-n", "kube-system", "rollout", "status", agents, "--timeout", patience.String()))
+		w.must(w.kube("", "-n", "kube-system", "rollout", "status", w.agents(), "--timeout", patience.String()))
 		if got := w.phases(); got["Failed"] != 2 {
 			t.Errorf("pods that were made meanwhile and may not connect: %v", got)
 		}
@@ -369,8 +374,11 @@ func TestClusterChurns(t *testing.T) {
 	t.Logf("%d pods were made and deleted by kubelets in %s", rounds*each, time.Since(begin).Round(time.Second))
 	g.check()
 	w.end()
+	if w.onVPP() {
+		return
+	}
 	for n := range w.Nodes {
-		out := w.must(w.run(nodeName(n+1), "", "find", "/sys/fs/bpf/sluice", "-name", "*"))
+		out := w.must(w.run(nodeName(n+1), "", "find", "/sys/fs/bpf/sluice", "-type", "f"))
 		t.Logf("%s: %d pins", nodeName(n+1), strings.Count(out, "\n"))
 	}
 }

@@ -19,6 +19,17 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) == 3 && os.Args[1] == servicesCommand {
+		fmt.Fprintln(os.Stderr, translate(ctx, os.Args[2]))
+		os.Exit(1)
+	}
+	if filepath.Base(os.Args[0]) == chownCommand {
+		if err := chown(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		stop()
@@ -33,6 +44,7 @@ func command() *cobra.Command {
 		Use: "kube", Short: "A real Kubernetes with Sluice on this machine, in namespaces of its own",
 		Example: `  go run ./tests/kube up                          # two nodes, kube-proxy in nftables mode
   go run ./tests/kube up --proxy iptables --cni bridge
+  go run ./tests/kube up --dataplane vpp          # pods on a VPP of each node, which SLUICE_VPP_BIN names
   go run ./tests/kube kubectl get pods -A -o wide
   go run ./tests/kube exec node-1 -- sluicectl get endpoints
   go run ./tests/kube down`,
@@ -63,6 +75,8 @@ func command() *cobra.Command {
 	f.StringVar(&l.SCTP, "sctp", "bin/tools/agnhost", "binary of tests/kube/agnhost, for kernels without SCTP")
 	f.StringVar(&l.Source, "source", ".", "checkout of Sluice, for deploy/")
 	f.StringVar(&l.CNI, "cni", "ptp", "main CNI plugin: ptp or bridge")
+	f.StringVar(&l.Dataplane, "dataplane", dataplaneKernel, "what pods are connected to, and policy is enforced in: kernel or vpp")
+	f.StringVar(&l.VPP, "vpp", os.Getenv("SLUICE_VPP_BIN"), "binary of VPP, for --dataplane vpp; its default is in SLUICE_VPP_BIN")
 	f.StringVar(&l.Proxy, "proxy", "nftables", "mode of kube-proxy: nftables, iptables or ipvs")
 	f.StringVar(&l.Family, "family", "ipv4", "addresses of machines, pods and services: ipv4, ipv6 or dual")
 	f.IntVar(&l.Nodes, "nodes", 2, "number of nodes, 1 to 9")

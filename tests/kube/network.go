@@ -37,7 +37,8 @@ func (l *lab) addFabric() error {
 	if _, err := h.LinkByName(fabric); err == nil {
 		return nil
 	}
-	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: fabric}}
+	// Else it would take that of one of its ports, and another one when there are more.
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: fabric, HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}}}
 	if err := h.LinkAdd(bridge); err != nil {
 		return err
 	}
@@ -80,14 +81,25 @@ func (l *lab) plug(n int) error {
 	errs := []error{outside.LinkSetUp(pair), loopback(inside)}
 	for _, f := range families[l.Family] {
 		errs = append(errs, address(inside, eth0, f.nodeIP(n), f.bits),
-			route(inside, f.all, f.control()), route(outside, f.podNet(n), f.nodeIP(n)))
+			route(inside, f.all, f.control(), ""), route(outside, f.podNet(n), l.podsAt(f, n), ""))
 		for other := range l.Nodes {
 			if other++; other != n {
-				errs = append(errs, route(inside, f.podNet(other), f.nodeIP(other)))
+				errs = append(errs, route(inside, f.podNet(other), l.podsAt(f, other), ""))
 			}
 		}
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil || !l.onVPP() {
+		return err
+	}
+	return l.plugVPP(n, outside, inside, bridge, netlink.NsFd(inner))
+}
+
+// podsAt returns the router to the pods of a node.
+func (l *lab) podsAt(f family, n int) string {
+	if l.onVPP() {
+		return f.vppIP(n)
+	}
+	return f.nodeIP(n)
 }
 
 func loopback(h *netlink.Handle) error {
@@ -110,12 +122,13 @@ func address(h *netlink.Handle, link netlink.Link, ip string, bits int) error {
 	return errors.Join(h.AddrAdd(link, a), h.LinkSetUp(link))
 }
 
-func route(h *netlink.Handle, to, via string) error {
+// route adds a route. from is the address of what is sent by it and has none; empty: as the kernel chooses.
+func route(h *netlink.Handle, to, via, from string) error {
 	_, dst, err := net.ParseCIDR(to)
 	if err != nil {
 		return err
 	}
-	if err := h.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(via)}); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := h.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(via), Src: net.ParseIP(from)}); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("route %s via %s: %w", to, via, err)
 	}
 	return nil
@@ -134,9 +147,14 @@ var sysctls = map[string]string{
 // settle sets the sysctls of a node's network; what the kernel does not have is left out.
 func (l *lab) settle(machine string) error {
 	for name, value := range sysctls {
-		if _, err := l.run(machine, value, "sh", "-c", "test ! -e /proc/sys/"+name+" || cat > /proc/sys/"+name); err != nil {
+		if err := l.sysctl(machine, name, value); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (l *lab) sysctl(machine, name, value string) error {
+	_, err := l.run(machine, value, "sh", "-c", "test ! -e /proc/sys/"+name+" || cat > /proc/sys/"+name)
+	return err
 }

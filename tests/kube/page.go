@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,9 @@ type page struct {
 
 // key names the kind of cluster, as the flags of up do.
 func (p page) key() string {
+	if p.onVPP() {
+		return fmt.Sprintf("--dataplane vpp --proxy %s --family %s", p.Proxy, p.Family)
+	}
 	return fmt.Sprintf("--cni %s --proxy %s --family %s", p.CNI, p.Proxy, p.Family)
 }
 
@@ -48,8 +52,16 @@ func (p page) text() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	programs := []string{firstWords(own)}
+	if p.onVPP() {
+		vpp, err := p.run(nodeName(1), "", filepath.Join(p.vppPath(), "vppctl"), "show", "version")
+		if err != nil {
+			return "", err
+		}
+		programs = append(programs, firstWords(vpp))
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "### `make e2e-kubernetes ARGS=%q`\n\nKubernetes %s, %d nodes; %s.\n\n", p.key(), node, p.Nodes, strings.Join(strings.Fields(own)[:2], " "))
+	fmt.Fprintf(&b, "### `make e2e-kubernetes ARGS=%q`\n\nKubernetes %s, %d nodes; %s.\n\n", p.key(), node, p.Nodes, strings.Join(programs, ", "))
 	b.WriteString("| suite | version | part | passed | failed | not run | minutes |\n|---|---|---|---|---|---|---|\n")
 	for _, o := range p.outcomes {
 		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d | %.0f |\n", o.title, o.version, o.what, o.count(passed), o.count(failed), o.count(skipped), o.took.Minutes())
@@ -57,6 +69,12 @@ func (p page) text() (string, error) {
 	p.list(&b, "Failed", failed)
 	p.list(&b, "Not run", skipped)
 	return b.String(), nil
+}
+
+// firstWords returns the name and the version of a program that says more.
+func firstWords(text string) string {
+	words := strings.Fields(text)
+	return strings.Join(words[:min(2, len(words))], " ")
 }
 
 // list writes the names of all tests that ended so.

@@ -1,240 +1,61 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"net"
-	"strings"
+	"net/netip"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// kinds has a service of each kind, and who may use them: friends may connect to servers, and servers let
-// friends in, and the outside by its own address. "far" and "near" are the nodes of pods.
-const kinds = `
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata: {name: server}
-spec:
-  podSelector: {matchLabels: {app: server}}
-  policyTypes: [Ingress, Egress]
-  ingress:
-  - from: [{podSelector: {matchLabels: {app: friend}}}]
-  - from: [{ipBlock: {cidr: OUTSIDE}}]
----
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata: {name: friend}
-spec:
-  podSelector: {matchLabels: {app: friend}}
-  policyTypes: [Egress]
-  egress:
-  - to: [{podSelector: {matchLabels: {app: server}}}]
-  - to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: kube-system}}}]
----
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata: {name: noderunner}
-spec:
-  podSelector: {matchLabels: {app: noderunner}}
-  policyTypes: [Egress]
-  egress: [{to: [{ipBlock: {cidr: FARNODE}}]}]
----
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata: {name: silent}
-spec:
-  podSelector: {matchLabels: {app: silent}}
-  policyTypes: [Egress]
----
-apiVersion: v1
-kind: Service
-metadata: {name: sticky}
-spec: {sessionAffinity: ClientIP, selector: {app: server}, ports: [{port: 80, targetPort: 8080}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: headless}
-spec: {clusterIP: None, selector: {app: server}, ports: [{port: 8080}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: empty}
-spec: {selector: {app: none}, ports: [{port: 80, targetPort: 8080}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: alone}
-spec: {selector: {one: alone}, ports: [{port: 80, targetPort: 8080}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: local}
-spec: {type: NodePort, externalTrafficPolicy: Local, selector: {one: alone}, ports: [{port: 80, targetPort: 8080}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: cluster}
-spec: {type: NodePort, selector: {one: alone}, ports: [{port: 80, targetPort: 8080}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: outer}
-spec: {externalIPs: [EXTERNAL], selector: {one: alone}, ports: [{port: 80, targetPort: 8080}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: hosted}
-spec: {selector: {app: hosted}, ports: [{port: 80, targetPort: 18080}]}
-`
-
-// hosted is a pod on the host network.
-func hosted(name string, node int) string {
-	text := server(name, "hosted", node)
-	text = strings.Replace(text, "spec:\n", "spec:\n  hostNetwork: true\n", 1)
-	return strings.Replace(strings.ReplaceAll(text, "8080", "18080"), "netexec,", "netexec, --udp-port=18081,", 1)
-}
-
-// TestClusterServesEveryKindOfService asks by services of each kind who may and who may not.
-func TestClusterServesEveryKindOfService(t *testing.T) {
-	const external, hostPort = 77, "18090"
-	s := newSpace(t, "kinds")
-	f := s.main()
-	externalIP := fmt.Sprintf(f.machine, external)
-	one := func(a string) string {
-		if strings.Contains(a, ":") {
-			return a + "/128"
-		}
-		return a + "/32"
+// TestTranslationsLeadToReadyEndpoints of the family of the address, by the name of the port.
+func TestTranslationsLeadToReadyEndpoints(t *testing.T) {
+	port := func(name string, number int32, protocol corev1.Protocol) discoveryv1.EndpointPort {
+		return discoveryv1.EndpointPort{Name: new(name), Port: new(number), Protocol: new(protocol)}
 	}
-	alone := strings.ReplaceAll(server("alone", "server", 1), "labels: {", "labels: {one: alone, ")
-	ported := strings.ReplaceAll(server("ported", "server", 2), "    args:", "    ports: [{containerPort: 8080, hostPort: "+hostPort+"}]\n    args:")
-	s.apply(strings.NewReplacer("OUTSIDE", one(f.control()), "EXTERNAL", externalIP, "FARNODE", one(f.nodeIP(2))).Replace(kinds) +
-		alone + ported + hosted("hosted", 2) + server("friend", "friend", 1) + server("far", "friend", 2) + server("stranger", "stranger", 1) +
-		server("runner", "noderunner", 1) + server("silent", "silent", 1))
-	s.ready()
-	ip := func(name string) string { return net.JoinHostPort(s.get("service/"+name, ".spec.clusterIP"), "80") }
-	nodePort := func(name string, n int) string {
-		return net.JoinHostPort(f.nodeIP(n), s.get("service/"+name, ".spec.ports[0].nodePort"))
+	ready := func(address string, is bool) discoveryv1.Endpoint {
+		return discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(is)}}
 	}
-	at := func(host, port string) string { return net.JoinHostPort(host, port) }
-
-	for _, c := range []struct {
-		from, to string
-		want     bool
-	}{
-		{"alone", ip("alone"), true}, // itself, by its service, though it may send nothing
-		{"alone", at(s.get("pod/ported", ".status.podIP"), httpPort), false},
-		{"friend", ip("alone"), true},
-		{"friend", ip("sticky"), true},
-		{"stranger", ip("sticky"), false},
-		{"friend", at(s.get("pod/ported", ".status.podIP"), httpPort), true}, // as a headless service is resolved
-		{"stranger", at(s.get("pod/ported", ".status.podIP"), httpPort), false},
-		{"friend", ip("empty"), false},
-		{"stranger", ip("empty"), false},
-		{control, nodePort("local", 1), true},
-		{control, nodePort("local", 2), false}, // it has no endpoint there
-		{control, nodePort("cluster", 1), true},
-		{nodeName(2), nodePort("local", 1), false},
-		{"stranger", nodePort("local", 1), false},
-		{"friend", nodePort("local", 1), true},
-		{"far", nodePort("cluster", 2), false}, // its node has the endpoint's node believe that the node sends
-		{"friend", at(externalIP, "80"), true},
-		{"stranger", at(externalIP, "80"), false},
-		{"runner", ip("hosted"), true},
-		{"runner", at(f.nodeIP(2), "18080"), true},
-		{"friend", ip("hosted"), false},
-		{"silent", ip("hosted"), false},
-		{"stranger", ip("hosted"), true},
-		{control, at(f.nodeIP(2), hostPort), true},
-		{"far", at(f.nodeIP(2), hostPort), true},
-		{"friend", at(f.nodeIP(2), hostPort), false}, // to its own node that is a node, which it may not send to
-		{"stranger", at(f.nodeIP(2), hostPort), false},
-		{"runner", at(f.nodeIP(2), hostPort), false}, // behind the port is a pod, and no node
-		{"silent", at(f.nodeIP(2), hostPort), false},
-	} {
-		wait := permittedWait
-		if !c.want {
-			wait = deniedWait
-		}
-		if answer, err := ask(s.network(c.from), "tcp", c.to, wait); (err == nil) != c.want {
-			t.Errorf("%s reaches %s: %q, %v; want %t", c.from, c.to, answer, err, c.want)
+	slice := func(service string, ports []discoveryv1.EndpointPort, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+		return &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+			Ports:      ports, Endpoints: endpoints,
 		}
 	}
-	if first, err := ask(s.network("friend"), "tcp", ip("sticky"), permittedWait); err != nil {
-		t.Error(err)
-	} else {
-		for range 20 {
-			if next, err := ask(s.network("friend"), "tcp", ip("sticky"), permittedWait); err != nil || next != first {
-				t.Errorf("the service with affinity is answered by %q, %v, and was by %q", next, err, first)
-			}
-		}
+	service := func(name string, spec corev1.ServiceSpec) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}, Spec: spec}
 	}
-	for _, name := range []string{"headless:8080", "alone:80"} {
-		if !s.connects("friend", name) || s.connects("stranger", name) {
-			t.Errorf("%s is reached by others than friends, or not by them", name)
-		}
+	both := []discoveryv1.EndpointPort{port("web", 8080, corev1.ProtocolTCP), port("dns", 5353, corev1.ProtocolUDP)}
+	got := translations(
+		[]*corev1.Service{
+			service("a", corev1.ServiceSpec{ClusterIPs: []string{"10.96.0.7", "fd00:10:96::7"}, Ports: []corev1.ServicePort{
+				{Name: "web", Port: 80, NodePort: 30080}, {Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP},
+			}}),
+			service("headless", corev1.ServiceSpec{ClusterIPs: []string{"None"}, Ports: []corev1.ServicePort{{Name: "web", Port: 80}}}),
+			service("empty", corev1.ServiceSpec{ClusterIPs: []string{"10.96.0.8"}, Ports: []corev1.ServicePort{{Name: "web", Port: 80}}}),
+		},
+		[]*discoveryv1.EndpointSlice{
+			slice("a", both, ready("10.244.1.3", true), ready("10.244.1.2", true), ready("10.244.1.4", false)),
+			slice("a", both, ready("10.244.1.2", true)), // another slice may have it, too
+			slice("a", both, ready("fd00:10:244:1::2", true)),
+			slice("headless", both, ready("10.244.1.2", true)),
+			slice("empty", both, ready("10.244.1.2", false)),
+			slice("elsewhere", both, ready("10.244.1.9", true)),
+		},
+		[]netip.Addr{netip.MustParseAddr("192.0.2.11")},
+	)
+	at := netip.MustParseAddrPort
+	web, dns := []netip.AddrPort{at("10.244.1.2:8080"), at("10.244.1.3:8080")}, []netip.AddrPort{at("10.244.1.2:5353"), at("10.244.1.3:5353")}
+	want := map[vip][]netip.AddrPort{
+		{at("10.96.0.7:80"), corev1.ProtocolTCP, false}:       web,
+		{at("192.0.2.11:30080"), corev1.ProtocolTCP, true}:    web,
+		{at("10.96.0.7:53"), corev1.ProtocolUDP, false}:       dns,
+		{at("[fd00:10:96::7]:80"), corev1.ProtocolTCP, false}: {at("[fd00:10:244:1::2]:8080")},
+		{at("[fd00:10:96::7]:53"), corev1.ProtocolUDP, false}: {at("[fd00:10:244:1::2]:5353")},
 	}
-	s.asksAServiceThatLosesItsEndpoints(ip("alone"))
-}
-
-// asksAServiceThatLosesItsEndpoints: connections that were forwarded go on or end, and nobody else gets
-// them.
-func (s space) asksAServiceThatLosesItsEndpoints(to string) {
-	s.t.Helper()
-	s.must(s.kube("", "-n", s.name, "label", "pod/alone", "one-"))
-	if err := await("the end of the service", func() error {
-		if _, err := ask(s.network("friend"), "tcp", to, deniedWait); err == nil {
-			return errors.New("it is answered")
-		}
-		return nil
-	}); err != nil {
-		s.t.Error(err)
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }), cmp.AllowUnexported(vip{})); diff != "" {
+		t.Error(diff)
 	}
-	s.must(s.kube("", "-n", s.name, "label", "pod/ported", "one=alone"))
-	if err := await("the next endpoint", func() error {
-		_, err := ask(s.network("friend"), "tcp", to, permittedWait)
-		return err
-	}); err != nil {
-		s.t.Error(err)
-	}
-	if _, err := ask(s.network("stranger"), "tcp", to, deniedWait); err == nil {
-		s.t.Error("a stranger reaches the next endpoint")
-	}
-}
-
-// TestClusterServesDNSOfTheNode has a resolver at an address of the node that no interface of the cluster
-// has, as NodeLocal DNSCache: it is the node, which every pod may ask.
-func TestClusterServesDNSOfTheNode(t *testing.T) {
-	s := newSpace(t, "node-dns")
-	local := "169.254.20.10"
-	if s.Family == "ipv6" {
-		local = "fd00:20::10"
-	}
-	s.must(s.run(nodeName(1), "", "ip", "link", "add", "nodelocaldns", "type", "bridge"))
-	t.Cleanup(func() { s.must(s.run(nodeName(1), "", "ip", "link", "del", "nodelocaldns")) })
-	s.must(s.run(nodeName(1), "", "ip", "addr", "add", local, "dev", "nodelocaldns"))
-	s.must(s.run(nodeName(1), "", "ip", "link", "set", "nodelocaldns", "up"))
-	s.apply(kindsOnly("silent") + hosted("cache", 1) + server("silent", "silent", 1) + server("stranger", "stranger", 1))
-	s.ready()
-	for _, pod := range []string{"silent", "stranger"} {
-		if err := await(pod+" and the resolver of its node", func() error {
-			_, err := ask(s.network(pod), "tcp", net.JoinHostPort(local, "18080"), permittedWait)
-			return err
-		}); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := ask(s.network("silent"), "tcp", s.address("stranger", httpPort), deniedWait); err == nil {
-		t.Error("a pod that may send nothing reaches another one")
-	}
-}
-
-// kindsOnly returns one object of kinds.
-func kindsOnly(name string) string {
-	for part := range strings.SplitSeq(kinds, "---\n") {
-		if strings.Contains(part, "metadata: {name: "+name+"}") {
-			return part
-		}
-	}
-	panic(name)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -83,7 +84,13 @@ func (l *lab) startNode(n int) error {
 	}); err != nil {
 		return err
 	}
-	return errors.Join(l.plug(n), l.settle(nodeName(n)))
+	if err := errors.Join(l.plug(n), l.settle(nodeName(n))); err != nil || !l.onVPP() {
+		return err
+	}
+	return await("VPP, see "+l.path(nodeName(n), "log")+",", func() error {
+		_, err := l.run(nodeName(n), "", "test", "-e", vppReady)
+		return err
+	})
 }
 
 // fill waits until a node takes images, and until it is ready for pods.
@@ -103,11 +110,13 @@ func (l *lab) fill(n int) error {
 	})
 }
 
-// edits are what a user changes in the manifests: where etcd is. The last one is for containerd before
-// 1.7, whose default profile lets nobody without CAP_SYS_ADMIN call bpf().
+// edits are what a user changes in the manifests: where etcd is, and where services are that VPP
+// translates. The last one is for containerd before 1.7, whose default profile lets nobody without
+// CAP_SYS_ADMIN call bpf().
 func (l *lab) edits() *strings.Replacer {
 	return strings.NewReplacer(
 		`["10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"]`, `["`+l.at("2379")+`"]`,
+		"    vpp-socket:", fmt.Sprintf("    service-cidr: [%s]\n    vpp-socket:", l.each(func(f family) string { return strconv.Quote(f.services) })),
 		"type: RuntimeDefault", "type: Unconfined",
 	)
 }
@@ -124,7 +133,11 @@ func (l *lab) install() error {
 			return err
 		}
 	}
-	for _, file := range []string{"ksr.yaml", "agent-xdp.yaml"} {
+	agent := "sluice-agent-xdp"
+	if l.onVPP() {
+		agent = "sluice-agent-vpp"
+	}
+	for _, file := range []string{"ksr.yaml", strings.TrimPrefix(agent, "sluice-") + ".yaml"} {
 		text, err := os.ReadFile(filepath.Join(l.Source, "deploy", file))
 		if err != nil {
 			return err
@@ -133,7 +146,7 @@ func (l *lab) install() error {
 			return err
 		}
 	}
-	for _, what := range []string{"deployment/sluice-ksr", "daemonset/sluice-agent-xdp"} {
+	for _, what := range []string{"deployment/sluice-ksr", "daemonset/" + agent} {
 		if _, err := l.kube("", "-n", "kube-system", "rollout", "status", what, "--timeout", patience.String()); err != nil {
 			return err
 		}

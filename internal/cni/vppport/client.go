@@ -117,10 +117,10 @@ func (c *Client) Interfaces(ctx context.Context) ([]Interface, error) {
 	return out, nil
 }
 
-// Find returns the interface with a name; false when there is none.
-func (c *Client) Find(ctx context.Context, name string) (Interface, bool, error) {
+// Find returns the interface of an attachment, of whatever kind; false when there is none.
+func (c *Client) Find(ctx context.Context, hostIf string) (Interface, bool, error) {
 	all, err := c.Interfaces(ctx)
-	i := slices.IndexFunc(all, func(n Interface) bool { return n.Name == name })
+	i := slices.IndexFunc(all, func(n Interface) bool { return n.isOf(hostIf) })
 	if err != nil || i < 0 {
 		return Interface{}, false, err
 	}
@@ -152,12 +152,16 @@ func (c *Client) SetUp(ctx context.Context, index uint32, up bool) error {
 
 func (c *Client) interfaces() interfaces.RPCService { return interfaces.NewServiceClient(c.conn) }
 
-// Mine returns the names of the node's ends of which VPP has anything that was made here, of those that
+// Mine returns the names of attachments of which VPP has anything that was made here, of those that
 // begin with a prefix.
 func (c *Client) Mine(ctx context.Context, prefix string) (out []string, err error) {
 	all, err := c.Interfaces(ctx)
 	for _, n := range all {
-		if hostIf, ok := strings.CutPrefix(n.Name, hostPrefix); ok && strings.HasPrefix(hostIf, prefix) {
+		_, hostIf, _ := strings.Cut(n.Name, "-")
+		if unnamed, _, ok := vpp.ParseSourceTag(n.Tag); ok {
+			hostIf = unnamed
+		}
+		if n.isOf(hostIf) && strings.HasPrefix(hostIf, prefix) {
 			out = append(out, hostIf)
 		}
 	}

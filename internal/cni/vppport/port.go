@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"go.fd.io/govpp/binapi/af_packet"
-	"go.fd.io/govpp/binapi/ethernet_types"
 	"go.fd.io/govpp/binapi/fib_types"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
@@ -20,9 +18,6 @@ import (
 
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
-
-// hostPrefix begins VPP's names of interfaces that are the other side of one of the kernel.
-const hostPrefix = "host-"
 
 // Gateway4 and Gateway6 are the routers of all pods, whatever their addresses: VPP. Nothing else has
 // them, and they do not leave the node.
@@ -34,17 +29,22 @@ var (
 // gatewayTag is the tag of the loopback interface that has Gateway4.
 const gatewayTag = "sluice/gateway"
 
-// Port connects a pod: a host-interface on the node's end of a veth pair.
+// Port connects a pod.
 type Port struct {
-	HostIf string           // the node's end, in the network namespace of VPP
+	Kind   Kind
+	HostIf string           // the name of the attachment; of a Host also the node's end, in the network namespace of VPP
 	Tag    string           // of the interface in VPP
 	Addrs  []netip.Addr     // of the pod
 	UID    string           // of the pod; empty: not known
 	MAC    net.HardwareAddr // of the pod's end
+	Socket string           // of a Memif: a path
+	NetNS  string           // of a Tap: the path of the pod's network namespace
+	IfName string           // of a Tap: the pod's end
+	MTU    int              // of a Tap's end; 0: that of the kernel
 }
 
-// NameOf returns VPP's name of the interface on a node's end.
-func NameOf(hostIf string) string { return hostPrefix + hostIf }
+// NameOf returns VPP's name of the interface of an attachment.
+func NameOf(k Kind, hostIf string) string { return string(k) + "-" + hostIf }
 
 // Attach makes the interface of a pod, which stays down, with routes and neighbours to the pod. It
 // returns the address of VPP's end. After an error nothing is left, as far as VPP answers.
@@ -53,27 +53,22 @@ func (c *Client) Attach(ctx context.Context, p Port) (mac net.HardwareAddr, err 
 	if err != nil {
 		return nil, err
 	}
-	r, err := af_packet.NewServiceClient(c.conn).AfPacketCreateV3(ctx, &af_packet.AfPacketCreateV3{
-		Mode: af_packet.AF_PACKET_API_MODE_ETHERNET, UseRandomHwAddr: true, HostIfName: p.HostIf,
-		// The kernel blocks what it would send and take itself at the node's end; VPP sends past that.
-		// What the pod's kernel leaves to an interface, checksums and segments, VPP does or passes on.
-		Flags: af_packet.AF_PACKET_API_FLAG_QDISC_BYPASS | af_packet.AF_PACKET_API_FLAG_CKSUM_GSO, NumRxQueues: 1, NumTxQueues: 1,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make interface %s in VPP: %w", NameOf(p.HostIf), err)
-	}
 	defer func() {
 		if err != nil {
 			_ = c.Detach(context.WithoutCancel(ctx), p.HostIf) // the first error is the one that matters
 		}
 	}()
-	index := r.SwIfIndex
+	name := NameOf(p.Kind, p.HostIf)
+	index, err := c.create(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("make interface %s in VPP: %w", name, err)
+	}
 	if err := c.Tag(ctx, uint32(index), p.Tag); err != nil {
 		return nil, err
 	}
 	_, err = c.interfaces().SwInterfaceSetUnnumbered(ctx, &interfaces.SwInterfaceSetUnnumbered{SwIfIndex: gateway, UnnumberedSwIfIndex: index, IsAdd: true})
 	if err != nil {
-		return nil, fmt.Errorf("give interface %s the address of the gateway: %w", NameOf(p.HostIf), err)
+		return nil, fmt.Errorf("give interface %s the address of the gateway: %w", name, err)
 	}
 	for _, a := range p.Addrs {
 		if err := c.route(ctx, index, a, p.MAC, true); err != nil {
@@ -83,9 +78,9 @@ func (c *Client) Attach(ctx context.Context, p Port) (mac net.HardwareAddr, err 
 	if err := c.restrict(ctx, index, p); err != nil {
 		return nil, err
 	}
-	n, found, err := c.Find(ctx, NameOf(p.HostIf))
+	n, found, err := c.Find(ctx, p.HostIf)
 	if err != nil || !found {
-		return nil, fmt.Errorf("interface %s is not there: %w", NameOf(p.HostIf), err)
+		return nil, fmt.Errorf("interface %s is not there: %w", name, err)
 	}
 	return net.ParseMAC(n.MAC)
 }
@@ -93,9 +88,12 @@ func (c *Client) Attach(ctx context.Context, p Port) (mac net.HardwareAddr, err 
 // Detach removes an interface that Attach made, and all that belongs to it. One that is not there is
 // no error.
 func (c *Client) Detach(ctx context.Context, hostIf string) error {
-	n, found, err := c.Find(ctx, NameOf(hostIf))
+	n, found, err := c.Find(ctx, hostIf)
 	if err == nil && found {
 		err = c.remove(ctx, n, hostIf)
+	}
+	if err == nil {
+		err = c.unlisten(ctx, hostIf)
 	}
 	if err != nil {
 		return err
@@ -120,7 +118,7 @@ func (c *Client) remove(ctx context.Context, n Interface, hostIf string) error {
 			return err
 		}
 	}
-	if _, err := af_packet.NewServiceClient(c.conn).AfPacketDelete(ctx, &af_packet.AfPacketDelete{HostIfName: hostIf}); err != nil {
+	if err := c.destroy(ctx, n, hostIf); err != nil {
 		return fmt.Errorf("remove interface %s from VPP: %w", n.Name, err)
 	}
 	return nil
@@ -143,8 +141,6 @@ func (c *Client) neighbours(ctx context.Context, index interface_types.Interface
 
 // route adds or removes the way to an address at an interface: a static neighbour, and a host route.
 func (c *Client) route(ctx context.Context, index interface_types.InterfaceIndex, a netip.Addr, mac net.HardwareAddr, add bool) error {
-	var address ethernet_types.MacAddress
-	copy(address[:], mac)
 	to := ip_types.NewAddress(a.AsSlice())
 	path := fib_types.FibPath{SwIfIndex: uint32(index), Proto: fib_types.FIB_API_PATH_NH_PROTO_IP4, Weight: 1}
 	if a.Is6() {
@@ -154,7 +150,7 @@ func (c *Client) route(ctx context.Context, index interface_types.InterfaceIndex
 	steps := []func() error{
 		func() error {
 			_, err := ip_neighbor.NewServiceClient(c.conn).IPNeighborAddDel(ctx, &ip_neighbor.IPNeighborAddDel{IsAdd: add, Neighbor: ip_neighbor.IPNeighbor{
-				SwIfIndex: index, Flags: ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC | ip_neighbor.IP_API_NEIGHBOR_FLAG_NO_FIB_ENTRY, MacAddress: address, IPAddress: to,
+				SwIfIndex: index, Flags: ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC | ip_neighbor.IP_API_NEIGHBOR_FLAG_NO_FIB_ENTRY, MacAddress: address(mac), IPAddress: to,
 			}})
 			return err
 		},

@@ -37,7 +37,7 @@ func (c *Client) restrict(ctx context.Context, index interface_types.InterfaceIn
 		_, err = client.MacipACLInterfaceAddDel(ctx, &acl.MacipACLInterfaceAddDel{IsAdd: true, SwIfIndex: index, ACLIndex: r.ACLIndex})
 	}
 	if err != nil {
-		return fmt.Errorf("restrict what interface %s may send from: %w", NameOf(p.HostIf), err)
+		return fmt.Errorf("restrict what interface %s may send from: %w", NameOf(p.Kind, p.HostIf), err)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (c *Client) unrestrict(ctx context.Context, hostIf string) error {
 	}
 	for _, index := range all[hostIf] {
 		if _, err := acl.NewServiceClient(c.conn).MacipACLDel(ctx, &acl.MacipACLDel{ACLIndex: index}); err != nil {
-			return fmt.Errorf("remove the list of sources of interface %s: %w", NameOf(hostIf), err)
+			return fmt.Errorf("remove the list of sources of attachment %s: %w", hostIf, err)
 		}
 	}
 	return nil
