@@ -53,6 +53,7 @@ var harness = []Suite{
 	{Folder: "internal/kvstore", Only: "state"},
 	{Folder: "internal/reflector", Only: "state"},
 	{Folder: "internal/agent", Only: "state"},
+	{Folder: "tests/attacks", Kernel: true, Long: "HostilePods"},
 	{Folder: "tests/scenarios", Kernel: true},
 	{Folder: "renderer/xdp", Kernel: true, Long: "Heap|Changes|Mode|Interface|Filters|Grows|Settings|Pairs?|Restarts|AnotherVersion"},
 }
