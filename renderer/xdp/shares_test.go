@@ -2,6 +2,7 @@ package xdp_test
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
@@ -20,7 +21,12 @@ var (
 // sharesLab has two pods, which may send, and be sent UDP to port 53, in a table with so many places.
 func sharesLab(t *testing.T, places int) *lab {
 	t.Helper()
-	l := newLab(t, func(o *labOptions) { o.kernel.Flows = places })
+	l := newLab(t, func(o *labOptions) {
+		o.kernel.Flows = places
+		o.options.Interfaces = func(pod api.PodID, _ []netip.Addr) []uint32 {
+			return []uint32{labID + uint32(slices.Index([]api.PodID{labPod, neighbour, {Namespace: "lab", Name: "third"}}, pod))}
+		}
+	})
 	txn := l.r.NewTxn(true)
 	list := func(rules ...api.ContivRule) *renderer.RuleList {
 		return renderer.NewRuleList(append(rules, api.ContivRule{}), nil)
@@ -98,6 +104,38 @@ func TestSharesFloodTakesNoConnectionOfOthers(t *testing.T) {
 			}
 			l.sharesAreRight()
 		})
+	}
+}
+
+// TestSharesWhoHasMoreTakesNothingOfOthers has a bucket be full of another pod's flows, at times, for one that has more
+// than its share.
+func TestSharesWhoHasMoreTakesNothingOfOthers(t *testing.T) {
+	const places, share = 16, 5
+	l := sharesLab(t, places)
+	txn := l.r.NewTxn(false)
+	txn.Render(api.PodID{Namespace: "lab", Name: "third"}, renderer.PodConfig{IPs: []netip.Addr{other4}})
+	if err := txn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for round := range renderertest.Extent(120, 400, 4000) {
+		if err := l.kernel.ForgetFlows(); err != nil {
+			t.Fatal(err)
+		}
+		l.floods(4*places, nthFlow, compile.FromPod, compile.ToPod)
+		first := round * share
+		l.open(first, share)
+		var known []int
+		for i := first; i < first+share; i++ { // one may have taken the place of another one of its own
+			if l.answered(i, 1) == 1 {
+				known = append(known, i)
+			}
+		}
+		l.floods(6*places, nthFlow, compile.FromPod, compile.ToPod)
+		for _, i := range known {
+			if l.answered(i, 1) != 1 {
+				t.Fatalf("round %d: a pod within its share lost a connection to one that has more", round)
+			}
+		}
 	}
 }
 

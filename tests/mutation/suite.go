@@ -57,6 +57,7 @@ var harness = []Suite{
 	{Folder: "internal/preflight", Only: "surfaces"},
 	{Folder: "internal/term", Only: "surfaces"},
 	{Folder: "internal/cli", Only: "surfaces"},
+	{Folder: "tests/attacks", Kernel: true, Long: "HostilePods"},
 	{Folder: "tests/scenarios", Kernel: true},
 	{Folder: "renderer/xdp", Kernel: true, Long: "Heap|Changes|Mode|Interface|Filters|Grows|Settings|Pairs?|Restarts|AnotherVersion"},
 }

@@ -26,7 +26,7 @@ struct quota {
 IN_PLACE(struct quota, limits);
 
 /* exceeds reports whether an endpoint has more places than its share. */
-inline_always int exceeds(__u32 id) { return share_of(id)->flows >= *(volatile __u32 *)&limits->flows; }
+inline_always int exceeds(__u32 id) { return share_of(id)->flows > *(volatile __u32 *)&limits->flows; }
 
 /* gains has an endpoint have a place that another one had; 0 is none. */
 inline_always void gains(__u32 id, __u32 from)
