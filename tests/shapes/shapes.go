@@ -17,8 +17,11 @@ import (
 // Node is the node that enforces: the local pods are its.
 const Node = "n1"
 
-// Tenant is the namespace of the shape, Other that of a tenant beside it.
-const Tenant, Other = "tenant", "other"
+// Tenant is the namespace of the shape.
+const Tenant = "tenant"
+
+// Other is the namespace of a tenant beside it.
+const Other = "other"
 
 // Shape is some manifests of one size.
 type Shape struct {
@@ -90,11 +93,14 @@ func pod(namespace, name, node string, ip netip.Addr, labels map[string]string) 
 	return p
 }
 
+// localPods is how many pods of the tenant are on the node.
+const localPods = 60
+
 // pods returns some pods of the tenant, the first of them on the node.
-func pods(local, all int, labels func(i int) map[string]string) (out []any) {
+func pods(all int, labels func(i int) map[string]string) (out []any) {
 	for i := range all {
 		node := Node
-		if i >= local {
+		if i >= localPods {
 			node = "n2"
 		}
 		out = append(out, pod(Tenant, fmt.Sprintf("p%d", i), node, netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), labels(i)))
@@ -139,13 +145,13 @@ func rng() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
 // PortListsByClasses is attack 6.
 func PortListsByClasses(n int) []any {
-	const local, remote, policies = 60, 128, 67
+	const remote, policies = 128, 67
 	r := rng()
-	out := pods(local, local+remote, func(i int) map[string]string {
+	out := pods(localPods+remote, func(i int) map[string]string {
 		labels := map[string]string{}
 		for p := range policies {
 			if r.IntN(2) == 0 {
-				labels[fmt.Sprintf("%c%d", map[bool]byte{true: 's', false: 'f'}[i < local], p)] = ""
+				labels[fmt.Sprintf("%c%d", map[bool]byte{true: 's', false: 'f'}[i < localPods], p)] = ""
 			}
 		}
 		return labels
@@ -166,10 +172,10 @@ func PortListsByClasses(n int) []any {
 }
 
 // NotInByPorts is a row of attack 21.
-func NotInByPorts(n int) []any { return append(pods(60, 188, byID), notInPolicy(n)) }
+func NotInByPorts(n int) []any { return append(pods(188, byID), notInPolicy(n)) }
 
 // NotInByPods is the same with as many pods as rules.
-func NotInByPods(n int) []any { return append(pods(60, n, byID), notInPolicy(n)) }
+func NotInByPods(n int) []any { return append(pods(n, byID), notInPolicy(n)) }
 
 func notInPolicy(n int) *networkingv1.NetworkPolicy {
 	np := policy("p")
@@ -188,7 +194,7 @@ func ExceptOneByPorts(n int) []any {
 	for i := range n {
 		np.Spec.Ingress = append(np.Spec.Ingress, rule(number(1000+i), block("0.0.0.0/0", host(i)+"/32")))
 	}
-	return append(pods(60, 60, byID), np)
+	return append(pods(60, byID), np)
 }
 
 // NestedExcepts is a row of attack 21.
@@ -201,7 +207,7 @@ func NestedExcepts(n int) []any {
 		outer, inner := netip.PrefixFrom(a, bits).Masked(), netip.PrefixFrom(a, bits+1+r.IntN(32-bits)).Masked()
 		np.Spec.Ingress = append(np.Spec.Ingress, rule(number(1000+i), block(outer.String(), inner.String())))
 	}
-	return append(pods(60, 60, byID), np)
+	return append(pods(60, byID), np)
 }
 
 // WideRanges has no two rules with the same range, and no port that few rules name.
@@ -210,7 +216,7 @@ func WideRanges(n int) []any {
 	for i := range n {
 		np.Spec.Ingress = append(np.Spec.Ingress, rule(span(1+7*i, 30000+8*i), block("0.0.0.0/0", host(i)+"/32")))
 	}
-	return append(pods(60, 60, byID), np)
+	return append(pods(60, byID), np)
 }
 
 // WideRangesByPods is WideRanges with selectors.
@@ -219,7 +225,7 @@ func WideRangesByPods(n int) []any {
 	for i := range n {
 		np.Spec.Ingress = append(np.Spec.Ingress, rule(span(1+7*i, 30000+20*i), notIn("v"+strconv.Itoa(i))))
 	}
-	return append(pods(60, n, byID), np)
+	return append(pods(n, byID), np)
 }
 
 // OneListForMany has lists that are equal but for one rule.
@@ -235,7 +241,7 @@ func OneListForMany(n int) []any {
 
 // BlocksByLists has many classes that most lists have nothing to do with.
 func BlocksByLists(n int) []any {
-	out := pods(60, 60, byID)
+	out := pods(60, byID)
 	np := policy("p")
 	np.Spec.PodSelector = metav1.LabelSelector{MatchLabels: byID(0)}
 	for i := range n {
@@ -257,7 +263,7 @@ func SelectorsByPorts(n int) []any {
 		rule.Ports = append(rule.Ports, number(1+2*i))
 		rule.From = append(rule.From, networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: byID(i)}})
 	}
-	return append(pods(60, 60, byID), policy("p", rule))
+	return append(pods(60, byID), policy("p", rule))
 }
 
 // NestedIPv6 has blocks that share digits with others for as long as they can.
@@ -273,5 +279,5 @@ func NestedIPv6(n int) []any {
 		p := netip.PrefixFrom(netip.AddrFrom16(b), 16*(1+r.IntN(7))+r.IntN(17)).Masked()
 		np.Spec.Ingress = append(np.Spec.Ingress, rule(number(1000+i), block(p.String())))
 	}
-	return append(pods(60, 60, byID), np)
+	return append(pods(60, byID), np)
 }

@@ -118,26 +118,23 @@ func (a *arena) setStart(word uint32, i int, start uint16) {
 	a.setWord(w, a.word(w)&^(0xffff<<shift)|uint32(start)<<shift)
 }
 
-// dropCell gives back what a cell of a function of 16 bits holds; keep is a line that is
-// not to be given back.
-func (a *arena) dropCell(cell, keep uint32) {
+// dropCell gives back what a cell of a function of 16 bits holds.
+func (a *arena) dropCell(cell uint32) {
 	if cell&kindMask == kindNode {
 		node := cell & payloadMask * LineWords
 		for key := range uint32(256) {
-			a.dropByte(a.word(node+key), keep)
+			a.dropByte(a.word(node + key))
 		}
 	}
-	a.dropByte(cell, keep)
+	a.dropByte(cell)
 }
 
 // dropByte gives back the lines of one cell, not of those that it leads to.
-func (a *arena) dropByte(cell, keep uint32) {
+func (a *arena) dropByte(cell uint32) {
 	line := cell & payloadMask
 	switch cell & kindMask {
 	case kindSmall:
-		if line != keep {
-			a.drop(line, 1)
-		}
+		a.drop(line, 1)
 	case kindBig:
 		a.drop(line, bigLines)
 	case kindNode:

@@ -55,7 +55,7 @@ func (c *cells) letGo(cell uint32) {
 			c.letGo(c.arena.word(cell&payloadMask*LineWords + key))
 		}
 	}
-	c.arena.dropByte(cell, 0)
+	c.arena.dropByte(cell)
 }
 
 // put returns the cell of a function of 16 bits, for one more use.

@@ -109,7 +109,7 @@ func (d *digit) divide() {
 // join moves what is in buckets together, and gives their cells back.
 func (d *digit) join(a *arena) {
 	if d.built {
-		a.dropCell(d.cell, 0)
+		a.dropCell(d.cell)
 		d.cell = 0
 	}
 	for _, b := range d.fine {

@@ -213,7 +213,7 @@ func (m *Image) writeRecord(e *endpoint) {
 		if p.ports {
 			flags |= FlagPortsTo << d
 		}
-		a.setWord(w+RecordTable+uint32(d), p.table.line)
+		a.setWord(w+RecordTable+uint32(d), p.line)
 		a.setWord(w+RecordClasses+uint32(d), uint32(p.capacity*pageClasses))
 		a.setWord(w+RecordSlot+uint32(d), p.slot)
 		a.setWord(w+RecordPage+uint32(d), p.pages[0].line)

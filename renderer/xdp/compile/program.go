@@ -106,7 +106,7 @@ func (p *program) begin() (moved bool) {
 		if p.base == nil {
 			p.base = p.rowOf(nil, sum{}, 0)
 		}
-		moved = p.fit(p.image, p.base)
+		moved = p.fit(p.image)
 	})
 	return moved
 }

@@ -32,7 +32,7 @@ type uniform struct {
 
 // fit makes room for all classes. It returns whether the table moved. The first page never does:
 // records have it, too.
-func (t *table) fit(m *Image, base *row) bool {
+func (t *table) fit(m *Image) bool {
 	pages := (m.classes.count() + pageClasses - 1) / pageClasses
 	if pages <= t.capacity {
 		return false

@@ -93,7 +93,7 @@ func (t *trie) build(d *digit, depth int, cover class) {
 		t.buildBuckets(d, depth, cover)
 	} else {
 		if d.built {
-			t.arena.dropCell(d.cell, 0)
+			t.arena.dropCell(d.cell)
 		}
 		l := &t.level[depth]
 		l.runs = t.runs(l.runs[:0], depth, &d.wide, 0, rootKeys, cover)
@@ -146,7 +146,7 @@ func (t *trie) buildBuckets(d *digit, depth int, cover class) {
 	w := 0
 	divided := d.built && d.cell&kindMask == kindNode && d.written()
 	if d.built && !divided {
-		t.arena.dropCell(d.cell, 0)
+		t.arena.dropCell(d.cell)
 	}
 	for high := range 256 {
 		for w+1 < len(wide) && int(wide[w+1].start) <= high<<8 {
@@ -179,7 +179,7 @@ func (t *trie) buildBucket(b *bucket, depth, high int, cover class) uint32 {
 		return b.cell
 	}
 	if b.built {
-		t.arena.dropByte(b.cell, 0)
+		t.arena.dropByte(b.cell)
 	}
 	l := &t.level[depth]
 	l.part = t.runs(l.part[:0], depth, &b.content, high<<8, high<<8+256, cover)
@@ -272,7 +272,7 @@ func (t *trie) require(line uint32, depth int, key uint16) {
 // unwrite gives back the cell of a digit that needs none.
 func (t *trie) unwrite(d *digit) {
 	if d.built {
-		t.arena.dropCell(d.cell, 0)
+		t.arena.dropCell(d.cell)
 		d.cell, d.built = 0, false
 	}
 }

@@ -193,7 +193,6 @@ func measure(objects []any, o options) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	objects = nil
 	debug.FreeOSMemory()
 	if o.profile != "" {
 		f, err := os.Create(o.profile)
