@@ -324,9 +324,10 @@ func arps() []kind {
 func discoveries() []kind {
 	forged, away := always(xdp.ReasonNeighbour), isolated(xdp.ReasonNeighbour)
 	d := func(name string, want fate, of func(w *world) discovery) kind {
-		return kind{name: "neighbour discovery: " + name, family: 6, fate: want, frame: func(w *world) []byte { return w.nd(of(w)) }}
+		return kind{name: "neighbour discovery: " + name, family: 6, fate: want, arrives: true, bridged: true, frame: func(w *world) []byte { return w.nd(of(w)) }}
 	}
 	wired := func(k kind) kind { k.wired = true; return k }
+	beyond := func(k kind) kind { k.arrives = false; return k } // it is not for the peer
 	asks := func(w *world) discovery { return discovery{kind: 135, dst: solicited(w.peer.v6), target: w.peer.v6} }
 	tells := func(w *world) discovery { return discovery{kind: 136, target: w.pod.v6} }
 	with := func(of func(w *world) discovery, change func(w *world, d *discovery)) func(w *world) discovery {
@@ -371,8 +372,8 @@ func discoveries() []kind {
 		d("a router advertisement from the gateway's address", forged, func(w *world) discovery { return discovery{kind: 134, src: linkLocal(w.gateway)} }),
 		d("a router advertisement to the peer", forged, func(w *world) discovery { return discovery{kind: 134, dst: w.peer.v6} }),
 		d("a redirect", forged, func(w *world) discovery { return discovery{kind: 137, dst: w.peer.v6, target: w.pod.v6} }),
-		d("a solicitation off the link", away, with(asks, func(_ *world, m *discovery) { m.dst, m.target = offLink, offLink })),
-		d("an advertisement off the link", away, with(tells, func(_ *world, m *discovery) { m.dst = offLink })),
+		beyond(d("a solicitation off the link", away, with(asks, func(_ *world, m *discovery) { m.dst, m.target = offLink, offLink }))),
+		beyond(d("an advertisement off the link", away, with(tells, func(_ *world, m *discovery) { m.dst = offLink }))),
 		d("a router solicitation off the link", forged, func(*world) discovery { return discovery{kind: 133, dst: offLink} }),
 		{name: "neighbour discovery: too short", family: 6, fate: always(xdp.ReasonMalformed), frame: func(w *world) []byte {
 			return w.ip(packet{dst: allNodes, protocol: 58, hops: 255, body: w.icmp(w.pod.v6, allNodes, 135, 0, make([]byte, 12)...)})
