@@ -167,7 +167,7 @@ const chownCommand = "chown"
 // chown gives files an owner, as "chown USER:GROUP FILE..." with numbers does.
 func chown(args []string) error {
 	if len(args) < 2 {
-		return errors.New("want USER:GROUP FILE...")
+		return errors.New("want USER:GROUP and files")
 	}
 	var user, group int
 	if _, err := fmt.Sscanf(args[0], "%d:%d", &user, &group); err != nil {

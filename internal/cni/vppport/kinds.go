@@ -36,6 +36,7 @@ func (c *Client) create(ctx context.Context, p Port) (interface_types.InterfaceI
 		return c.createTap(ctx, p)
 	case Memif:
 		return c.createMemif(ctx, p)
+	case Host:
 	}
 	r, err := af_packet.NewServiceClient(c.conn).AfPacketCreateV3(ctx, &af_packet.AfPacketCreateV3{
 		Mode: af_packet.AF_PACKET_API_MODE_ETHERNET, UseRandomHwAddr: true, HostIfName: p.HostIf,
