@@ -46,7 +46,7 @@ func hostileAgent(t *testing.T) string {
 	go func() { done <- server.Serve(l) }()
 	t.Cleanup(func() {
 		_ = server.Close()
-		<-done
+		_ = <-done // that it is closed
 	})
 	return l.Addr().String()
 }

@@ -34,14 +34,13 @@ func (l *Lives) Identify(pods map[api.PodID]*Life, all bool) (changed bool) {
 		l.pods = make(map[api.PodID]Life, len(pods))
 	}
 	for pod, now := range pods {
-		old, known := l.pods[pod]
-		switch {
-		case now == nil:
+		if now == nil {
 			delete(l.pods, pod)
-		default:
-			changed = changed || !known || old.UID != now.UID || !slices.Equal(old.IPs, now.IPs)
-			l.pods[pod] = *now
+			continue
 		}
+		old, known := l.pods[pod]
+		changed = changed || !known || old.UID != now.UID || !slices.Equal(old.IPs, now.IPs)
+		l.pods[pod] = *now
 	}
 	return changed
 }

@@ -80,10 +80,8 @@ func TestLivesAsAModelSays(t *testing.T) {
 
 func share(a, b []netip.Addr) bool {
 	for _, x := range a {
-		for _, y := range b {
-			if x == y {
-				return true
-			}
+		if slices.Contains(b, x) {
+			return true
 		}
 	}
 	return false

@@ -79,7 +79,7 @@ type sent struct {
 }
 
 func (s *street) attack(situation int) {
-	s.rig.t.Helper()
+	s.t.Helper()
 	toPod, fromPod := lists(situation, s.peer)
 	s.apply("a", toPod, fromPod)
 	frames, got := s.all()
@@ -88,9 +88,9 @@ func (s *street) attack(situation int) {
 		want, where := k.fate[situation], fmt.Sprintf("%s, IPv%d, to %x", situations[situation], k.family, s.via)
 		switch {
 		case want != "" && got[mark] > 0:
-			s.rig.t.Errorf("%s: %s: it arrives, want that it is dropped for %q", where, k.name, want)
+			s.t.Errorf("%s: %s: it arrives, want that it is dropped for %q", where, k.name, want)
 		case want == "" && k.arrives && (switched || !k.bridged) && got[mark] != 1:
-			s.rig.t.Errorf("%s: %s: it arrives %d times, want once", where, k.name, got[mark])
+			s.t.Errorf("%s: %s: it arrives %d times, want once", where, k.name, got[mark])
 		}
 	}
 }
@@ -98,20 +98,20 @@ func (s *street) attack(situation int) {
 // attackClosed sends everything to a pod that nobody but a third one may send to, from one without policy: only what
 // shows where hosts are arrives.
 func (s *street) attackClosed() {
-	s.rig.t.Helper()
+	s.t.Helper()
 	third := s.cable.Pods["c"]
 	s.apply("b", renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.AddrNet(third.V4)}, {}}, nil), renderer.NewRuleList([]api.ContivRule{{}}, nil))
 	frames, got := s.all()
 	for mark, k := range frames {
 		if k.fate[1] != "" && got[mark] > 0 {
-			s.rig.t.Errorf("to a pod that nobody may send to, IPv%d, to %x: %s: it arrives", k.family, s.via, k.name)
+			s.t.Errorf("to a pod that nobody may send to, IPv%d, to %x: %s: it arrives", k.family, s.via, k.name)
 		}
 	}
 }
 
 // all sends every kind, and returns the frames by their marks, and how often each arrived.
 func (s *street) all() (frames map[uint64]sent, got map[uint64]int) {
-	s.rig.t.Helper()
+	s.t.Helper()
 	frames = map[uint64]sent{}
 	for _, k := range kinds() {
 		for _, s.family = range k.families() {

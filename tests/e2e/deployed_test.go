@@ -108,7 +108,7 @@ func TestTheManifestOfVPPInstallsThePlugin(t *testing.T) {
 	t.Cleanup(func() { _ = cmd.Process.Kill() }) // most often it has ended
 	eventually(t, func() error {
 		b, err := os.ReadFile(path)
-		if err == nil && !(strings.Contains(string(b), `"dataplane": "vpp"`) && strings.Contains(string(b), "sluice-cni")) {
+		if err == nil && (!strings.Contains(string(b), `"dataplane": "vpp"`) || !strings.Contains(string(b), "sluice-cni")) {
 			err = fmt.Errorf("the list is %s", b)
 		}
 		_, errBin := os.Stat(filepath.Join(bin, "sluice-cni"))

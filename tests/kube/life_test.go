@@ -76,7 +76,7 @@ func (w *watched) begin() {
 func (w *watched) end() {
 	w.t.Helper()
 	for _, t := range append(w.permitted, w.denied...) {
-		t.check(w.t, 10)
+		t.check(w.t)
 	}
 	w.stream.check(w.t)
 }
@@ -141,7 +141,7 @@ func TestClusterRestartsParts(t *testing.T) {
 		t.Error(err)
 	}
 	for _, x := range append(w.permitted, w.denied[:3]...) { // those that a friend sends are none any more
-		x.check(t, 10)
+		x.check(t)
 	}
 	w.stream.check(t)
 }
@@ -187,7 +187,7 @@ func TestClusterRestartsANode(t *testing.T) {
 		t.Error("a pod that may not reached a server while its node started")
 	}
 	for _, x := range here {
-		x.check(t, 10)
+		x.check(t)
 	}
 }
 
@@ -233,7 +233,7 @@ spec:
 	w.must(w.kube("", "-n", w.name, "rollout", "status", "deployment/moving", "--timeout", patience.String()))
 	w.apply(server("visitor", "visitor", 1))
 	w.ready()
-	for _, pod := range strings.Fields(w.must(w.kube("", "-n", w.name, "get", "pods", "-l", "app=moving", "-o", "jsonpath={.items[*].metadata.name}"))) {
+	for pod := range strings.FieldsSeq(w.must(w.kube("", "-n", w.name, "get", "pods", "-l", "app=moving", "-o", "jsonpath={.items[*].metadata.name}"))) {
 		to := w.address(pod, httpPort)
 		if _, err := ask(w.network("visitor"), "tcp", to, permittedWait); err != nil {
 			t.Errorf("visitor to %s: %v", pod, err)
@@ -243,7 +243,7 @@ spec:
 		}
 	}
 	for _, x := range stays {
-		x.check(t, 10)
+		x.check(t)
 	}
 	if out := w.must(w.run(nodeName(2), "", w.Bin+"/sluicectl", "get", "endpoints", "-o", "json")); strings.Contains(out, w.name+"/") {
 		t.Errorf("endpoints of pods that are gone: %s", out)

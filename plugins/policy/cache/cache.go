@@ -207,6 +207,7 @@ func (c *Cache) keep(id model.ID) {
 		if p := c.clusterPolicies[clusterPolicyID(id)]; p != nil {
 			p.epoch = c.epoch
 		}
+	case model.KindService, model.KindEndpointSlice: // of which nothing is kept here
 	}
 }
 
