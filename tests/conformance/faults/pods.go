@@ -17,7 +17,11 @@ var podFaults = []Fault{
 	bent("every node is exempt, not only the pod's own", "40", func(o *oracle.Oracle, s cluster.State, f api.Flow) bool {
 		return isNode(s, f.Src) || isNode(s, f.Dst) || o.Allowed(f)
 	}),
-	misread("pods in the host network are selected", "41", pods(func(p *corev1.Pod) { p.Spec.HostNetwork = false })),
+	misread("pods in the host network are selected", "41", pods(func(p *corev1.Pod) {
+		if p.Spec.HostNetwork { // a pod that is not has none of its node's addresses
+			p.Spec.HostNetwork, p.Status.HostIP, p.Status.HostIPs = false, "", nil
+		}
+	})),
 	misread("finished pods are selected", "42", pods(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })),
 	misread("terminating pods are not selected", "43", func(s *cluster.State) {
 		s.Pods = slices.DeleteFunc(s.Pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
