@@ -42,11 +42,14 @@ func hostileAgent(t *testing.T) string {
 		}
 		_ = json.NewEncoder(w).Encode(v)
 	})}
-	done := make(chan error)
-	go func() { done <- server.Serve(l) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l) // it ends when it is closed
+	}()
 	t.Cleanup(func() {
 		_ = server.Close()
-		_ = <-done // that it is closed
+		<-done
 	})
 	return l.Addr().String()
 }

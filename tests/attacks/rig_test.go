@@ -181,7 +181,7 @@ func newStreet(t *testing.T, mode xdp.Mode, bridged bool) *street {
 }
 
 func (s *street) end(name string) (e end) {
-	s.rig.t.Helper()
+	s.t.Helper()
 	h := s.cable.Pods[name]
 	e.v4, e.v6 = h.V4, h.V6
 	s.must(wires.Inside(h.NS, func() error {
@@ -196,7 +196,7 @@ func (s *street) end(name string) (e end) {
 
 // socket opens a raw socket of a pod.
 func (s *street) socket(pod string, protocol uint16) (fd int) {
-	s.rig.t.Helper()
+	s.t.Helper()
 	h := s.cable.Pods[pod]
 	s.must(wires.Inside(h.NS, func() (err error) {
 		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
@@ -207,30 +207,30 @@ func (s *street) socket(pod string, protocol uint16) (fd int) {
 		return errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv),
 			unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: h.InPod, Protocol: big}))
 	}))
-	s.rig.t.Cleanup(func() { _ = unix.Close(fd) })
+	s.t.Cleanup(func() { _ = unix.Close(fd) })
 	return fd
 }
 
 func (s *street) send(frame []byte) {
-	s.rig.t.Helper()
+	s.t.Helper()
 	s.must(unix.Send(s.out, frame, 0))
 }
 
 // settle waits until all that was sent is decided: behind it goes a packet that is dropped, and counted.
 func (s *street) settle() {
-	s.rig.t.Helper()
+	s.t.Helper()
 	before := s.drops()[xdp.ReasonARP]
 	s.send(append(slices.Clone(s.header), s.arp(3, s.pod.mac, s.pod.v4, s.peer.v4)...))
 	for end := time.Now().Add(wires.Patience); s.drops()[xdp.ReasonARP] == before; runtime.Gosched() {
 		if time.Now().After(end) {
-			s.rig.t.Fatal("what is dropped is not counted")
+			s.t.Fatal("what is dropped is not counted")
 		}
 	}
 }
 
 // heard returns the marks of what arrived at the peer so far: the last is a datagram of another pod.
 func (s *street) heard() map[uint64]int {
-	s.rig.t.Helper()
+	s.t.Helper()
 	s.settle()
 	s.mark++
 	last := s.mark
