@@ -33,10 +33,25 @@ func asUser(t *testing.T, socket string, uid, gid int, groups []uint32, method, 
 		err    error
 	}
 	done := make(chan result)
-	go func() { // on a thread that ends with its rights
-		runtime.LockOSThread()
+	ask := func() {
 		status, text, err := askAs(socket, uid, gid, groups, method, path)
 		done <- result{status, text, err}
+	}
+	go func() { // on a thread that ends with its rights
+		runtime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			ask()
+			return
+		}
+		// The first thread does not end, and what /proc says of the process is about it.
+		other := make(chan struct{})
+		go func() {
+			defer close(other)
+			runtime.LockOSThread()
+			ask()
+		}()
+		<-other
+		runtime.UnlockOSThread()
 	}()
 	r := <-done
 	if r.err != nil {
