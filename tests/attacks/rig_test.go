@@ -177,7 +177,31 @@ func newStreet(t *testing.T, mode xdp.Mode, bridged bool) *street {
 	}))
 	s.via = s.gateway
 	s.out, s.in = s.socket("a", 0), s.socket("b", unix.ETH_P_ALL)
+	s.awaitWays()
 	return s
+}
+
+// awaitWays waits until the node forwards to the peer in both families: it looks for it first, and
+// checks its own addresses before that (RFC 4862, section 5.4).
+func (s *street) awaitWays() {
+	s.t.Helper()
+	toPod, fromPod := lists(0, s.peer)
+	s.apply("a", toPod, fromPod)
+	all := kinds()
+	k := all[slices.IndexFunc(all, func(k kind) bool { return k.name == "echo" })]
+	for _, s.family = range k.families() {
+		for end := time.Now().Add(wires.Patience); ; runtime.Gosched() {
+			s.mark++
+			mark := s.mark
+			s.send(k.frame(s.world))
+			if s.heard()[mark] > 0 {
+				break
+			}
+			if time.Now().After(end) {
+				s.t.Fatalf("the node does not forward IPv%d to the peer", s.family)
+			}
+		}
+	}
 }
 
 func (s *street) end(name string) (e end) {
