@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"io"
 	"net"
 	"net/http"
@@ -177,6 +178,9 @@ func (n *node) files() map[string]uint64 {
 	n.Must(err)
 	for _, e := range entries {
 		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it went meanwhile
+		}
 		n.Must(err)
 		out[e.Name()] = info.Sys().(*syscall.Stat_t).Ino
 	}
