@@ -45,10 +45,10 @@ run: build ## Run the shop example on embedded parts (ARGS=--once to end after t
 	$(BIN)/sluice-agent dev --manifests docs/examples/shop $(ARGS)
 
 test: ## Run all tests that need no VPP, and of random searches a small part; those that need root or kernel features skip without
-	go test $(PKG)
+	go test -timeout 30m $(PKG)
 
 race: ## Run tests under the race detector, but those of tests/lifecycle, whose programs are processes ("make lint" vets, once; needs a C compiler)
-	CGO_ENABLED=1 go test -race -short -vet=off $$(go list $(PKG) | grep -v /tests/lifecycle)
+	CGO_ENABLED=1 go test -race -short -vet=off -timeout 30m $$(go list $(PKG) | grep -v /tests/lifecycle)
 
 bench: ## Run the benchmarks COUNT times into bench.txt (feed two such files to benchstat)
 	go test -run '^$$' -timeout 2h -bench . -benchmem -count $(COUNT) $(PKG) | tee bench.txt
