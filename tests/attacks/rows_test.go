@@ -222,7 +222,7 @@ func TestTunnelsBehindAService(t *testing.T) {
 	}
 }
 
-// TestLargePackets are segments to be, and frames of 9000 bytes.
+// TestLargePackets sends segments that the kernel is to cut (GSO), larger than any frame.
 func TestLargePackets(t *testing.T) {
 	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeGeneric} {
 		t.Run(string(mode), func(t *testing.T) {

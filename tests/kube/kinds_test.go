@@ -220,7 +220,7 @@ func TestClusterServesDNSOfTheNode(t *testing.T) {
 	t.Cleanup(func() { s.must(s.run(nodeName(1), "", "ip", "link", "del", "nodelocaldns")) })
 	s.must(s.run(nodeName(1), "", "ip", "addr", "add", local, "dev", "nodelocaldns"))
 	s.must(s.run(nodeName(1), "", "ip", "link", "set", "nodelocaldns", "up"))
-	s.apply(kindsOnly("silent") + hosted("cache", 1) + server("silent", "silent", 1) + server("stranger", "stranger", 1))
+	s.apply(kindsOnly(t, "silent") + hosted("cache", 1) + server("silent", "silent", 1) + server("stranger", "stranger", 1))
 	s.ready()
 	for _, pod := range []string{"silent", "stranger"} {
 		if err := await(pod+" and the resolver of its node", func() error {
@@ -236,11 +236,13 @@ func TestClusterServesDNSOfTheNode(t *testing.T) {
 }
 
 // kindsOnly returns one object of kinds.
-func kindsOnly(name string) string {
+func kindsOnly(t *testing.T, name string) string {
+	t.Helper()
 	for part := range strings.SplitSeq(kinds, "---\n") {
 		if strings.Contains(part, "metadata: {name: "+name+"}") {
 			return part
 		}
 	}
-	panic(name)
+	t.Fatalf("there is no %s", name)
+	return ""
 }
