@@ -24,8 +24,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// vppTimeout bounds how long VPP has for all that it is asked by one command.
-const vppTimeout = 10 * time.Second
+// vppTimeout bounds how long one command takes with VPP, the turns of others before included. A VPP that
+// does not answer ends it sooner.
+const vppTimeout = time.Minute
 
 // addVPP connects a pod to VPP: as the plugin that makes the interface, or behind one that made it.
 func addVPP(args *skel.CmdArgs, c *config) error {
@@ -62,7 +63,7 @@ type vppAttaching struct {
 	args *skel.CmdArgs
 	pod  pod
 	vpp  *vppport.Client
-	undo []func() error // what was made, in that order
+	undo []func(context.Context) error // what was made, in that order
 }
 
 // main makes the interface. The agent sets it up in VPP, with the rules of the pod. After an error
@@ -70,9 +71,7 @@ type vppAttaching struct {
 func (a *vppAttaching) main(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
-			for _, undo := range slices.Backward(a.undo) {
-				_ = undo() // the first error is the one that matters; DEL comes, too
-			}
+			a.takeBack()
 		}
 	}()
 	if err := a.isNew(ctx); err != nil {
@@ -85,10 +84,21 @@ func (a *vppAttaching) main(ctx context.Context) (err error) {
 	if err := a.connect(ctx, result); err != nil {
 		return err
 	}
+	a.vpp.Close() // others need not wait for the agent
 	if err := a.await(vppport.NameOf(a.kind(), a.hostIf())); err != nil {
 		return err
 	}
 	return types.PrintResult(result, a.CNIVersion)
+}
+
+// takeBack removes what was made, as far as VPP answers.
+func (a *vppAttaching) takeBack() {
+	a.vpp.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), vppTimeout)
+	defer cancel()
+	for _, undo := range slices.Backward(a.undo) {
+		_ = undo(ctx) // the first error is the one that matters; DEL comes, too
+	}
 }
 
 // isNew refuses an attachment that is there: what it has must not go when this ADD fails.
@@ -116,8 +126,8 @@ func (a *vppAttaching) addresses(ctx context.Context) (*current.Result, error) {
 	if a.IPAM.Type == "" {
 		return nil, types.NewError(types.ErrInvalidNetworkConfig, "ipam.type is missing: sluice-cni makes the interface, and needs an IPAM plugin, or it stands behind another plugin", "")
 	}
-	a.undo = append(a.undo, func() error {
-		return invoke.DelegateDel(context.WithoutCancel(ctx), a.IPAM.Type, a.args.StdinData, nil)
+	a.undo = append(a.undo, func(ctx context.Context) error {
+		return invoke.DelegateDel(ctx, a.IPAM.Type, a.args.StdinData, nil)
 	})
 	r, err := invoke.DelegateAdd(ctx, a.IPAM.Type, a.args.StdinData, nil)
 	if err != nil {
@@ -149,7 +159,7 @@ func (a *vppAttaching) connect(ctx context.Context, r *current.Result) error {
 	if err != nil {
 		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be made in VPP"+missing(p.Kind), err.Error())
 	}
-	a.undo = append(a.undo, func() error { return a.vpp.Detach(context.WithoutCancel(ctx), p.HostIf) })
+	a.undo = append(a.undo, func(ctx context.Context) error { return detach(ctx, a.config, "", p.HostIf) })
 	r.Interfaces = []*current.Interface{
 		{Name: vppport.NameOf(p.Kind, p.HostIf), Mac: via.String()},
 		{Name: a.args.IfName, Mac: p.MAC.String(), Sandbox: a.args.Netns, SocketPath: p.Socket},
@@ -182,19 +192,13 @@ func (a *vppAttaching) prepare(ends *pair, p *vppport.Port) (err error) {
 		if p.Socket, err = a.makeFolder(); err != nil {
 			return err
 		}
-		a.undo = append(a.undo, func() error {
-			there, err := a.vpp.Sockets(context.Background())
-			if err != nil {
-				return err
-			}
-			return a.removeFolders(there, p.Socket)
-		})
+		a.undo = append(a.undo, func(ctx context.Context) error { return a.removeFoldersOf(ctx, p.Socket) })
 	default:
 		if err := ends.addVeth(a.config, a.args.IfName, p.HostIf); err != nil {
 			return err
 		}
 		p.MAC = ends.mac
-		a.undo = append(a.undo, func() error { return removePair(p.HostIf) })
+		a.undo = append(a.undo, func(context.Context) error { return removePair(p.HostIf) })
 	}
 	return nil
 }
@@ -226,6 +230,7 @@ func (a *vppAttaching) chained(ctx context.Context) error {
 	if err := errors.Join(a.vpp.SetUp(ctx, n.Index, false), a.vpp.Tag(ctx, n.Index, a.tag())); err != nil {
 		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be tagged in VPP", err.Error())
 	}
+	a.vpp.Close() // others need not wait for the agent
 	e, err := a.ask(n.Name, wire.Pending, max(a.timeout, removeTimeout))
 	if err != nil {
 		return err
@@ -233,9 +238,14 @@ func (a *vppAttaching) chained(ctx context.Context) error {
 	if e.State == wire.Unknown {
 		return types.NewError(types.ErrTryAgainLater, "the agent has not blocked the interface", e.Reason)
 	}
+	if a.vpp, err = dial(ctx, a.config); err != nil {
+		return err
+	}
+	defer a.vpp.Close()
 	if err := a.vpp.SetUp(ctx, n.Index, true); err != nil {
 		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be set up in VPP", err.Error())
 	}
+	a.vpp.Close()
 	if err := a.await(n.Name); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	interfaces "go.fd.io/govpp/binapi/interface"
@@ -97,9 +98,19 @@ func (w *wanted) heldState(n *netif) (state, reason string) {
 	case len(w.owned[n.index]) > 1:
 		return BoundConflicting, fmt.Sprintf("pods %s and %s claim it", w.owned[n.index][0], w.owned[n.index][1])
 	case w.isPods(n):
-		return BoundPending, "its pod is not known yet"
+		return BoundPending, cmp.Or(w.lifeRefused(n), "its pod is not known yet")
 	}
 	return BoundOrphaned, "its tag or its key is gone"
+}
+
+// lifeRefused returns why an interface is not that of its pod, of which policy knows no address.
+func (w *wanted) lifeRefused(n *netif) string {
+	name, tagged := strings.CutPrefix(n.tag, vpp.PodTagPrefix)
+	pod, err := api.ParsePodID(name)
+	if !tagged || err != nil || n.made == nil || w.r.options.Refuses == nil {
+		return ""
+	}
+	return w.r.options.Refuses(pod, *n.made)
 }
 
 // errReplaced is returned for an interface whose index another one has now.

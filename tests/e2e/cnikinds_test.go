@@ -67,7 +67,7 @@ func (n *vppNode) application(pod string) *vpptest.Process {
 		}
 		return err
 	}))
-	peer := vpptest.LaunchBy(n.T, n.starter(), "af_packet_plugin.so", "memif_plugin.so")
+	peer := vpptest.LaunchBy(n.T, n.starter(), "", "af_packet_plugin.so", "memif_plugin.so")
 	peer.CLI("create host-interface name %s", attrs.Name)
 	peer.Do("create memif socket id 1 filename %s", told.Interfaces[1].SocketPath)
 	peer.Do("create interface memif id 0 socket-id 1 slave")
@@ -119,6 +119,7 @@ func TestCNIConnectsAnApplicationByMemif(t *testing.T) {
 		return conn.Close() == nil
 	})
 	n.demo()
+	n.bulk("friend", "web")
 	n.forge("stranger", "web")
 	n.forge("web", "stranger")
 	if heard.Load() != 0 {

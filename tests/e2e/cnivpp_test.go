@@ -52,17 +52,25 @@ type vppNode struct {
 	memif  string // folder with the sockets of memif
 	agent  *process
 
+	workers int // of VPP
+
 	gateway net.HardwareAddr // of a pod that went past VPP, as it was
 }
 
-func newVPPNode(t testing.TB, options string) *vppNode {
+func newVPPNode(t testing.TB, options string) *vppNode { return newVPPNodeOf(t, 0, options) }
+
+func newVPPNodeOf(t testing.TB, workers int, options string) *vppNode {
 	t.Helper()
 	vpptest.Binary(t)
 	if _, err := os.Stat(filepath.Join(pluginsFolder, "host-local")); err != nil {
 		t.Skipf("no CNI plugins here (apt-get install containernetworking-plugins): %v", err)
 	}
-	n := &vppNode{Cable: wires.New(t), etcd: startEtcd(t), pins: filepath.Join(wires.BPFFS(t), "sluice"), ipam: t.TempDir()}
-	n.vpp = vpptest.LaunchBy(t, n.starter(), "af_packet_plugin.so", "memif_plugin.so")
+	n := &vppNode{Cable: wires.New(t), workers: workers, etcd: startEtcd(t), pins: filepath.Join(wires.BPFFS(t), "sluice"), ipam: t.TempDir()}
+	config := ""
+	if workers > 0 {
+		config = fmt.Sprintf("cpu { workers %d }", workers)
+	}
+	n.vpp = vpptest.LaunchBy(t, n.starter(), config, "af_packet_plugin.so", "memif_plugin.so")
 	n.memif = filepath.Join(socketDir(t), "memif")
 	n.socket = filepath.Join(socketDir(t), "agent.sock")
 	n.cni = libcni.NewCNIConfigWithCacheDir([]string{pluginsFolder, filepath.Dir(program("sluice-cni"))}, t.TempDir(), &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: os.Stderr}})
@@ -242,7 +250,8 @@ func (n *vppNode) left() (out []string) {
 	given, err := filepath.Glob(filepath.Join(n.ipam, "pods", "*[0-9]"))
 	n.Must(err)
 	for _, g := range given {
-		if !strings.Contains(g, "last_reserved") {
+		// One that host-local was killed over, between making and writing it, is nobody's.
+		if info, err := os.Stat(g); !strings.Contains(g, "last_reserved") && err == nil && info.Size() > 0 {
 			out = append(out, g)
 		}
 	}
@@ -539,15 +548,26 @@ func (n *vppNode) neighbour(pod string, mac net.HardwareAddr) (was net.HardwareA
 // straight ends what aroundVPP began.
 func (n *vppNode) straight(pod string) { n.neighbour(pod, n.gateway) }
 
+// eachKind runs a test for every kind of interface that this machine can make.
+func eachKind(t *testing.T, test func(t *testing.T, n *vppNode, kind string)) {
+	for _, kind := range []string{"host", "memif"} {
+		t.Run(kind, func(t *testing.T) {
+			n := newVPPNode(t, `, "wait": false, "interface": "`+kind+`"`)
+			n.up()
+			test(t, n, kind)
+		})
+	}
+}
+
 // TestCNIManyPodsOfVPPAtOnce: there is one gateway, and nothing is left of them. A runtime that has no
 // attachments any more has GC remove what is left.
-func TestCNIManyPodsOfVPPAtOnce(t *testing.T) {
-	n := newVPPNode(t, `, "wait": false`)
-	n.up()
-	pods := make([]*libcni.RuntimeConf, 20)
+func TestCNIManyPodsOfVPPAtOnce(t *testing.T) { eachKind(t, manyPodsOfVPP) }
+
+func manyPodsOfVPP(t *testing.T, n *vppNode, kind string) {
+	pods := make([]*libcni.RuntimeConf, map[string]int{"host": mostHosts, "memif": 20}[kind])
 	for i := range pods {
 		rt := n.sandbox("web")
-		rt.ContainerID, rt.Args[2][1] = fmt.Sprint("c", i), fmt.Sprint("p", i)
+		rt.ContainerID, rt.Args[2][1], rt.Args[3][1] = fmt.Sprint("c", i), fmt.Sprint("p", i), fmt.Sprint("uid-", i)
 		pods[i] = rt
 	}
 	each := func(f func(*libcni.RuntimeConf) error) {
@@ -565,16 +585,88 @@ func TestCNIManyPodsOfVPPAtOnce(t *testing.T) {
 		t.Errorf("there are %d gateways", found)
 	}
 	each(n.check)
+	if kind == "host" {
+		n.refusesAnotherHost()
+	}
 	if err := n.add(pods[0]); codeOf(err) != types.ErrInternal || !strings.Contains(err.Error(), "is there already") {
 		t.Errorf("a second ADD: %v", err)
 	}
 	n.Must(n.check(pods[0]))
 	n.collect(pods[:1])
-	if left := strings.Count(n.vpp.CLI("show interface"), "host-slu"); left != 1 {
+	if left := strings.Count(n.vpp.CLI("show interface"), kind+"-slu"); left != 1 {
 		t.Errorf("after GC there are %d interfaces", left)
 	}
 	n.Must(n.check(pods[0]))
 	each(n.del)
+	n.wantNothingLeft("after DEL")
+}
+
+// mostHosts is how many host-interfaces a thread of VPP may read: 16 with packets at once stop it.
+const mostHosts = 12
+
+// refusesAnotherHost wants an ADD to fail that makes one host-interface too many.
+func (n *vppNode) refusesAnotherHost() {
+	n.T.Helper()
+	before := n.vpp.CLI("show interface")
+	rt := n.sandbox("web")
+	rt.ContainerID = "one-too-many"
+	if err := n.add(rt); codeOf(err) != types.ErrIOFailure || !strings.Contains(err.Error(), fmt.Sprintf("too many host-interfaces: thread %d of VPP reads 12 others", min(n.workers, 1))) {
+		n.T.Errorf("one host-interface more than VPP can have: %v", err)
+	}
+	if after := n.vpp.CLI("show interface"); strings.Count(after, "host-") != strings.Count(before, "host-") {
+		n.T.Errorf("interfaces are %s, and were %s", after, before)
+	}
+}
+
+// TestCNIManyPodsOfVPPThatSendAtOnce do not stop VPP, with or without a worker, neither before an agent has
+// set their interfaces up nor afterwards.
+func TestCNIManyPodsOfVPPThatSendAtOnce(t *testing.T) {
+	for _, workers := range []int{0, 1} {
+		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
+			n := newVPPNodeOf(t, workers, `, "wait": false`)
+			n.Pods["nobody"] = &wires.Host{V4: netip.MustParseAddr("10.99.99.99")}
+			pods := make([]*libcni.RuntimeConf, mostHosts)
+			for i := range pods {
+				rt := n.sandbox("web")
+				rt.ContainerID, rt.Args[2][1], rt.Args[3][1] = fmt.Sprint("c", i), fmt.Sprint("p", i), fmt.Sprint("uid-", i)
+				pods[i] = rt
+				n.Must(n.add(rt))
+				n.knock("web", "nobody")
+			}
+			n.refusesAnotherHost()
+			n.up()
+			vpptest.Eventually(t, "all interfaces to be up", func() bool {
+				return strings.Count(n.vpp.CLI("show hardware-interfaces brief"), " up ") > len(pods)
+			})
+			for _, p := range pods {
+				n.Must(n.del(p))
+			}
+			n.wantNothingLeft("after DEL")
+		})
+	}
+}
+
+// TestCNIOfAVPPThatHangs: ADD and DEL end, and say why. When VPP answers again DEL removes everything.
+func TestCNIOfAVPPThatHangs(t *testing.T) {
+	n := newVPPNode(t, `, "wait": false`)
+	web, friend := n.sandbox("web"), n.sandbox("friend")
+	n.Must(n.add(web))
+	n.Must(n.vpp.Signal(syscall.SIGSTOP))
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			if err := n.add(friend); codeOf(err) != types.ErrTryAgainLater || !strings.Contains(err.Error(), "VPP cannot be reached") {
+				t.Errorf("ADD: %v", err)
+			}
+			if err := n.del(web); codeOf(err) != types.ErrTryAgainLater {
+				t.Errorf("DEL: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	n.Must(n.vpp.Signal(syscall.SIGCONT))
+	n.Must(n.del(web))
+	n.Must(n.del(friend))
 	n.wantNothingLeft("after DEL")
 }
 
@@ -653,7 +745,7 @@ func TestCNIOfVPPRefusesInWords(t *testing.T) {
 		"no pod":                            {"ADD", nil, func(rt *libcni.RuntimeConf) { rt.Args[2][1] = "" }, types.ErrInvalidEnvironmentVariables, "CNI_ARGS has no K8S_POD_NAME"},
 		"an MTU of nothing":                 {"ADD", map[string]any{"mtu": 1}, nil, types.ErrInvalidNetworkConfig, `invalid mtu "1": want 68 to 65535`},
 		"an interface of nobody":            {"ADD", map[string]any{"interface": "vhost"}, nil, types.ErrInvalidNetworkConfig, `invalid interface "vhost": want host or tap or memif`},
-		"no UID for memif":                  {"ADD", map[string]any{"interface": "memif"}, nil, types.ErrInvalidEnvironmentVariables, "K8S_POD_UID"},
+		"no UID for memif":                  {"ADD", map[string]any{"interface": "memif"}, uidOf(""), types.ErrInvalidEnvironmentVariables, "K8S_POD_UID"},
 		"a folder that is too deep":         {"ADD", map[string]any{"interface": "memif", "memifFolder": "/tmp/" + strings.Repeat("x", 100)}, uidOf("u"), types.ErrInvalidNetworkConfig, "want 107 at most"},
 		"a UID that is a path":              {"ADD", map[string]any{"interface": "memif"}, uidOf("../u"), types.ErrInvalidEnvironmentVariables, "K8S_POD_UID"},
 		"a dataplane of nobody":             {"ADD", map[string]any{"dataplane": "ovs"}, nil, types.ErrInvalidNetworkConfig, `invalid dataplane "ovs": want kernel or vpp`},
@@ -754,9 +846,9 @@ func codeOf(err error) uint {
 
 // TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL kills the plugin, with its IPAM plugin, at any moment of an
 // ADD. The namespace of some pods is gone when DEL comes.
-func TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL(t *testing.T) {
-	n := newVPPNode(t, `, "wait": false`)
-	n.up()
+func TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL(t *testing.T) { eachKind(t, killedPluginOfVPP) }
+
+func killedPluginOfVPP(t *testing.T, n *vppNode, _ string) {
 	killed := 0
 	for i := range 20 {
 		pod := n.sandbox("web")
@@ -781,13 +873,8 @@ func TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL(t *testing.T) {
 	}
 }
 
-// uid returns the UID of a pod that plugin names: none, unless uidOf gave one.
-func uid(rt *libcni.RuntimeConf) string {
-	if len(rt.Args) > 4 {
-		return rt.Args[4][1]
-	}
-	return ""
-}
+// uid returns the UID of a pod that plugin names.
+func uid(rt *libcni.RuntimeConf) string { return rt.Args[len(rt.Args)-1][1] }
 
 func uidOf(uid string) func(*libcni.RuntimeConf) {
 	return func(rt *libcni.RuntimeConf) { rt.Args = append(rt.Args, [2]string{"K8S_POD_UID", uid}) }

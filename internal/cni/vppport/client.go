@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -23,12 +25,58 @@ var ErrAbsent = errors.New("VPP does not run")
 
 // Client is a connection to VPP. One goroutine uses it at a time.
 type Client struct {
-	conn   *core.Connection
-	socket string
+	conn *core.Connection
+	lock *os.File
 }
 
+// Timeouts of a conversation with VPP. That of an answer is GoVPP's, one second.
+const (
+	dialTimeout  = 3 * time.Second
+	closeTimeout = 2 * time.Second
+)
+
 // Dial connects to VPP's API socket. Close must be called.
+//
+// One process talks to VPP at a time, and the others wait: a VPP for which 16 clients end at once never
+// looks at anything else again (see maxHost).
 func Dial(ctx context.Context, socket string) (*Client, error) {
+	lock, err := turn(ctx, socket)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", ErrAbsent, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	conn, err := dial(ctx, socket)
+	if err != nil {
+		_ = lock.Close() // the first error is the one that matters
+		return nil, err
+	}
+	return &Client{conn, lock}, nil
+}
+
+// turn waits until no other process talks to VPP, and locks the folder of its socket.
+func turn(ctx context.Context, socket string) (*os.File, error) {
+	lock, err := os.Open(filepath.Dir(socket))
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return lock, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) || !pause(ctx) {
+			_ = lock.Close() // the first error is the one that matters
+			return nil, fmt.Errorf("lock %s, where other commands wait for VPP: %w", lock.Name(), err)
+		}
+	}
+}
+
+// dial connects, within dialTimeout.
+func dial(ctx context.Context, socket string) (*core.Connection, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
 	if err := listens(ctx, socket); err != nil {
 		return nil, err
 	}
@@ -46,7 +94,7 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 		if r.err != nil {
 			return nil, fmt.Errorf("socket %s: %w", socket, r.err)
 		}
-		return &Client{r.conn, socket}, nil
+		return r.conn, nil
 	case <-ctx.Done(): // the process ends soon, and the goroutine with it
 		return nil, fmt.Errorf("socket %s: VPP does not answer: %w", socket, ctx.Err())
 	}
@@ -90,8 +138,23 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// Close disconnects.
-func (c *Client) Close() { c.conn.Disconnect() }
+// Close disconnects, also from a VPP that does not answer. It may be called more than once.
+func (c *Client) Close() {
+	if c.lock == nil {
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.conn.Disconnect()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeTimeout): // the process ends soon, and the goroutine with it
+	}
+	_ = c.lock.Close() // and so unlock it
+	c.lock = nil
+}
 
 // Interface is one of VPP.
 type Interface struct {
@@ -104,10 +167,9 @@ type Interface struct {
 
 // Interfaces returns all interfaces.
 func (c *Client) Interfaces(ctx context.Context) ([]Interface, error) {
-	all, err := vpp.Drain[*interfaces.SwInterfaceDetails](interfaces.NewServiceClient(vpp.Streams{Connection: c.conn}).SwInterfaceDump(ctx,
-		&interfaces.SwInterfaceDump{SwIfIndex: ^interface_types.InterfaceIndex(0)}))
+	all, err := c.details(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list VPP's interfaces: %w", err)
+		return nil, err
 	}
 	out := make([]Interface, len(all))
 	for i, d := range all {
@@ -115,6 +177,15 @@ func (c *Client) Interfaces(ctx context.Context) ([]Interface, error) {
 		out[i] = Interface{uint32(d.SwIfIndex), d.InterfaceName, d.Tag, d.L2Address.String(), up}
 	}
 	return out, nil
+}
+
+func (c *Client) details(ctx context.Context) ([]*interfaces.SwInterfaceDetails, error) {
+	all, err := vpp.Drain[*interfaces.SwInterfaceDetails](interfaces.NewServiceClient(vpp.Streams{Connection: c.conn}).SwInterfaceDump(ctx,
+		&interfaces.SwInterfaceDump{SwIfIndex: ^interface_types.InterfaceIndex(0)}))
+	if err != nil {
+		return nil, fmt.Errorf("list VPP's interfaces: %w", err)
+	}
+	return all, nil
 }
 
 // Find returns the interface of an attachment, of whatever kind; false when there is none.

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"syscall"
+	"time"
 
 	"go.fd.io/govpp/binapi/fib_types"
 	interfaces "go.fd.io/govpp/binapi/interface"
@@ -25,6 +23,9 @@ var (
 	Gateway4 = netip.MustParseAddr("169.254.1.1")
 	Gateway6 = netip.MustParseAddr("fe80::1")
 )
+
+// undoTimeout bounds how long VPP has to remove what could not be made whole.
+const undoTimeout = 5 * time.Second
 
 // gatewayTag is the tag of the loopback interface that has Gateway4.
 const gatewayTag = "sluice/gateway"
@@ -55,11 +56,16 @@ func (c *Client) Attach(ctx context.Context, p Port) (mac net.HardwareAddr, err 
 	}
 	defer func() {
 		if err != nil {
-			_ = c.Detach(context.WithoutCancel(ctx), p.HostIf) // the first error is the one that matters
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+			defer cancel()
+			_ = c.Detach(ctx, p.HostIf) // the first error is the one that matters
 		}
 	}()
 	name := NameOf(p.Kind, p.HostIf)
 	index, err := c.create(ctx, p)
+	if err == nil && p.Kind == Host {
+		err = c.checkHosts(ctx, index)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("make interface %s in VPP: %w", name, err)
 	}
@@ -172,17 +178,8 @@ func (c *Client) route(ctx context.Context, index interface_types.InterfaceIndex
 	return nil
 }
 
-// gateway returns the loopback interface that has the address of the gateway, which it makes once:
-// plugins that run at the same time lock the folder of VPP's socket for that.
+// gateway returns the loopback interface that has the address of the gateway, which it makes once.
 func (c *Client) gateway(ctx context.Context) (interface_types.InterfaceIndex, error) {
-	lock, err := os.Open(filepath.Dir(c.socket))
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = lock.Close() }() // and so unlock it
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return 0, fmt.Errorf("lock %s: %w", lock.Name(), err)
-	}
 	all, err := c.Interfaces(ctx)
 	if err != nil {
 		return 0, err

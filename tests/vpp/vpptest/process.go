@@ -72,10 +72,10 @@ func LaunchWith(tb testing.TB, config string, plugins ...string) *Process {
 	return v
 }
 
-// LaunchBy is Launch where it matters who starts the process. It ends with the thread that did.
-func LaunchBy(tb testing.TB, start func(*exec.Cmd) error, plugins ...string) *Process {
+// LaunchBy is LaunchWith where it matters who starts the process. It ends with the thread that did.
+func LaunchBy(tb testing.TB, start func(*exec.Cmd) error, config string, plugins ...string) *Process {
 	tb.Helper()
-	v := &Process{TB: tb, binary: Binary(tb), dir: tb.TempDir(), plugins: plugins, heap: "512M", by: start}
+	v := &Process{TB: tb, binary: Binary(tb), dir: tb.TempDir(), plugins: plugins, config: config, heap: "512M", by: start}
 	v.Start()
 	tb.Cleanup(v.Stop) // before that thread ends
 	return v
@@ -113,6 +113,9 @@ func New(tb TB, binary, dir string, plugins ...string) *Process {
 	v.Start()
 	return v
 }
+
+// Signal sends the process a signal.
+func (v *Process) Signal(s os.Signal) error { return v.cmd.Process.Signal(s) }
 
 // Socket is the path of its API socket.
 func (v *Process) Socket() string { return filepath.Join(v.dir, "api.sock") }
