@@ -119,7 +119,7 @@ func TestCNIConnectsAnApplicationByMemif(t *testing.T) {
 		return conn.Close() == nil
 	})
 	n.demo()
-	n.bulk("friend", "web")
+	n.bulk("friend", "web", 6) // ADR 0050 says what VPP does in IPv4
 	n.forge("stranger", "web")
 	n.forge("web", "stranger")
 	if heard.Load() != 0 {
@@ -212,7 +212,7 @@ func TestCNINamesWhatATapNeeds(t *testing.T) {
 		n.Serve(name, 80)
 	}
 	n.demo()
-	n.bulk("friend", "web")
+	n.bulk("friend", "web", 4)
 	n.forge("stranger", "web")
 	for _, p := range pods {
 		n.Must(n.del(p))

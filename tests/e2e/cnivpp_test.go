@@ -377,9 +377,9 @@ func (n *vppNode) say(name string, from netip.Addr, to *net.UDPAddr) error {
 }
 
 // bulk sends a megabyte over TCP, in segments that kernels leave to interfaces to cut.
-func (n *vppNode) bulk(from, to string) {
+func (n *vppNode) bulk(from, to string, family int) {
 	n.T.Helper()
-	conn, err := n.Dial(from, to, "tcp", 4, 80, patience)
+	conn, err := n.Dial(from, to, "tcp", family, 80, patience)
 	n.Must(err)
 	defer func() { _ = conn.Close() }()
 	n.Must(conn.SetDeadline(time.Now().Add(patience)))
@@ -407,7 +407,7 @@ func TestCNIConnectsPodsToVPPWithPolicyInForce(t *testing.T) {
 		n.Serve(name, 80)
 	}
 	n.demo()
-	n.bulk("friend", "web")
+	n.bulk("friend", "web", 4)
 	n.forge("stranger", "web")
 	for _, p := range pods {
 		n.Must(n.check(p))
