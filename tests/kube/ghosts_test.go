@@ -80,14 +80,17 @@ type ghosts struct {
 	stop  func()
 	begin time.Time
 	mu    sync.Mutex
-	alive []string // addresses
-	err   error
+	alive map[int]string // addresses
+	errs  []error
 }
+
+// ghostsAtOnce is how many requests to the API server are under way at a time.
+const ghostsAtOnce = 16
 
 // newGhosts has rate pods a second come and go until check is called; 100 are there at a time.
 func newGhosts(s space, rate int) *ghosts {
 	s.t.Helper()
-	g := &ghosts{space: s, api: s.api(), begin: time.Now()}
+	g := &ghosts{space: s, api: s.api(), begin: time.Now(), alive: map[int]string{}}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	if err := g.api.do(http.MethodPost, "/api/v1/nodes", map[string]any{"metadata": map[string]any{"name": ghostNode}}); err != nil {
 		s.t.Fatal(err)
@@ -97,8 +100,18 @@ func newGhosts(s space, rate int) *ghosts {
 	running.Go(func() {
 		tick := time.NewTicker(time.Second / time.Duration(rate))
 		defer tick.Stop()
-		for n := 0; ctx.Err() == nil && g.err == nil; n++ {
-			g.err = g.turn(n)
+		places := make(chan struct{}, ghostsAtOnce)
+		for n := 0; ctx.Err() == nil; n++ {
+			places <- struct{}{}
+			running.Go(func() {
+				defer func() { <-places }()
+				if err := g.turn(n); err != nil {
+					g.mu.Lock()
+					defer g.mu.Unlock()
+					g.errs = append(g.errs, err)
+					cancel()
+				}
+			})
 			<-tick.C
 		}
 	})
@@ -125,12 +138,12 @@ func (g *ghosts) turn(n int) error {
 	}
 	g.made.Add(1)
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.alive = append(g.alive, ip)
+	g.alive[n] = ip
+	delete(g.alive, n-there)
+	g.mu.Unlock()
 	if n < there {
 		return nil
 	}
-	g.alive = g.alive[1:]
 	return g.api.do(http.MethodDelete, pods+"/"+name(n-there)+"?gracePeriodSeconds=0", nil)
 }
 
@@ -139,8 +152,8 @@ func (g *ghosts) check() {
 	g.t.Helper()
 	took := time.Since(g.begin)
 	g.stop()
-	if g.err != nil {
-		g.t.Error(g.err)
+	if err := errors.Join(g.errs...); err != nil {
+		g.t.Error(err)
 	}
 	g.t.Logf("%d pods without a kubelet came and went in %s: %.0f a second", g.made.Load(), took.Round(time.Second), float64(g.made.Load())/took.Seconds())
 	for n := range g.Nodes {
