@@ -97,7 +97,7 @@ func (all routes) mux() *http.ServeMux {
 func (a *Agent) publicAPI() routes {
 	return routes{
 		"GET /metrics": a.metrics.handler().ServeHTTP,
-		"GET /livez":   func(w http.ResponseWriter, _ *http.Request) { serve.Say(w, http.StatusOK, "ok\n") },
+		"GET /livez":   a.alive,
 		"GET /readyz":  a.readyInBrief,
 	}
 }
@@ -132,6 +132,29 @@ func (a *Agent) debugAPI() routes {
 		"GET /debug/pprof/profile": pprof.Profile, "GET /debug/pprof/trace": pprof.Trace,
 	})
 	return all
+}
+
+// Bounds of the time for which the event loop works without looking for changes.
+const (
+	slowTurn   = 10 * time.Second // longer: not ready
+	standstill = 3 * time.Minute  // longer: not alive, so that a kubelet starts the agent anew
+)
+
+// atWork says that the event loop has worked for longer than some time since it last looked for changes.
+func atWork(since, now time.Time, most time.Duration) string {
+	if took := now.Sub(since); !since.IsZero() && took > most {
+		return fmt.Sprintf("the event loop has been at work for %s without looking for changes", took.Round(time.Second))
+	}
+	return ""
+}
+
+// alive reports whether the event loop goes round.
+func (a *Agent) alive(w http.ResponseWriter, _ *http.Request) {
+	if why := atWork(a.node.Plugin.AtWork(), time.Now(), standstill); why != "" {
+		serve.Say(w, http.StatusServiceUnavailable, why+"\n")
+		return
+	}
+	serve.Say(w, http.StatusOK, "ok\n")
 }
 
 // ready reports whether every renderer enforces a whole state: not while one fails, its dataplane
@@ -175,7 +198,8 @@ func (a *Agent) notReady() (brief, why string) {
 			return "a dataplane does not answer", err.Error()
 		}
 	}
-	return "", ""
+	why = atWork(a.node.Plugin.AtWork(), time.Now(), slowTurn)
+	return why, why
 }
 
 // blocked names, behind a text, the interfaces of pods that are blocked, or says why they are not;

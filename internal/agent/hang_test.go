@@ -156,6 +156,28 @@ func TestReadersWaitForNoCommit(t *testing.T) {
 	}
 }
 
+// TestALoopThatStandsStillIsNeitherReadyNorAlive: how long it has worked is known while it does.
+func TestALoopThatStandsStillIsNeitherReadyNorAlive(t *testing.T) {
+	a, stop := hanging(t)
+	since := a.node.Plugin.AtWork()
+	for took, want := range map[time.Duration][2]bool{0: {}, 11 * time.Second: {true}, 4 * time.Minute: {true, true}} {
+		for i, most := range []time.Duration{slowTurn, standstill} {
+			if why := atWork(since, since.Add(took), most); (why != "") != want[i] {
+				t.Errorf("after %s of %s at most: %q", took, most, why)
+			}
+		}
+	}
+	if why := atWork(time.Time{}, time.Now(), 0); why != "" {
+		t.Errorf("of a loop that waits: %q", why)
+	}
+	if since.IsZero() {
+		t.Error("a loop whose commit hangs does not say since when")
+	}
+	if err := stop(); err != nil {
+		t.Log("the agent ended with", err) // the commit was given up
+	}
+}
+
 // TestAgentEndsWhileACommitHangs: what a vswitch does not answer holds up nobody who ends.
 func TestAgentEndsWhileACommitHangs(t *testing.T) {
 	_, stop := hanging(t)

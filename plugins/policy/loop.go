@@ -18,7 +18,9 @@ var errInterrupted = errors.New("interrupted")
 func (p *Plugin) run(ctx context.Context) {
 	defer close(p.done)
 	for {
+		p.atWork.Store(nil)
 		changes, err := p.next(ctx)
+		p.atWork.Store(new(time.Now()))
 		switch {
 		case ctx.Err() != nil:
 			return

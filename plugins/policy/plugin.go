@@ -57,6 +57,7 @@ type Plugin struct {
 	wanted    atomic.Bool                        // somebody waits for a snapshot
 	asked     chan struct{}                      // holds a token when somebody may; nil for a Handler
 	prompted  atomic.Bool                        // Prompt was called
+	atWork    atomic.Pointer[time.Time]          // since when the loop has not waited; nil while it does
 	interrupt atomic.Pointer[context.CancelFunc] // ends the loop's waiting
 	cancel    context.CancelFunc                 // stops the loop; nil before AfterInit
 	done      chan struct{}                      // closed when the loop has stopped

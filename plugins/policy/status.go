@@ -98,6 +98,15 @@ func (p *Plugin) Status() Status {
 	return Status{}
 }
 
+// AtWork returns since when the event loop has been at work without looking for changes; zero while it
+// waits for some, and of a Handler. It never blocks.
+func (p *Plugin) AtWork() time.Time {
+	if since := p.atWork.Load(); since != nil {
+		return *since
+	}
+	return time.Time{}
+}
+
 // Watch returns how far the plugin is, and what is closed when that has changed.
 func (p *Plugin) Watch() (Status, <-chan struct{}) {
 	if s := p.status.Load(); s != nil {
