@@ -29,7 +29,7 @@ func xdpFlags(f *pflag.FlagSet) {
 	f.Bool("xdp-any-source", false, "let pods send from addresses that are not theirs")
 	f.String("non-ip", nonIPDrop, "frames that are not IP, from and to pods that a policy isolates: drop, or allow; ARP passes with a pod's own addresses")
 	f.String("pod-tunnels", tunnelsDrop, "packets of pods that nodes may take out of a tunnel (GRE, IP in IP, and UDP to --pod-tunnel-ports): drop, or allow")
-	f.IntSlice("pod-tunnel-ports", tunnelPorts(), "ports of UDP at which nodes may take packets out of a tunnel: VXLAN, Geneve, WireGuard; 8 at most")
+	f.IntSlice("pod-tunnel-ports", tunnelPorts(), "ports of UDP at which nodes may take packets out of a tunnel: VXLAN, Geneve; 8 at most; a client with such a port gets no answers")
 	endpointFlags(f)
 }
 

@@ -8,8 +8,10 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// DefaultTunnelPorts are those of VXLAN, Geneve and WireGuard, as CNI plugins have them.
-var DefaultTunnelPorts = []uint16{4789, 8472, 6081, 51820}
+// DefaultTunnelPorts are those of VXLAN and Geneve, as CNI plugins have them. That of WireGuard is not
+// one: it is a port that kernels give to clients (net.ipv4.ip_local_port_range), whose answers would be
+// dropped, and who has no key of a peer gets nothing out of such a tunnel.
+var DefaultTunnelPorts = []uint16{4789, 8472, 6081}
 
 // MaxTunnelPorts is how many ports of tunnels a program knows.
 const MaxTunnelPorts = 8

@@ -239,3 +239,13 @@ func TestSharesEventsOfOthersAreTold(t *testing.T) {
 	}
 	t.Errorf("of %d events none is of the quiet pod", len(got))
 }
+
+// TestDefaultTunnelPortsAreNotThoseOfClients: kernels give clients ports from 32768 on, whose answers
+// cannot be told from packets of a tunnel.
+func TestDefaultTunnelPortsAreNotThoseOfClients(t *testing.T) {
+	for _, port := range xdp.DefaultTunnelPorts {
+		if port >= 32768 {
+			t.Errorf("answers to clients at port %d would be dropped", port)
+		}
+	}
+}

@@ -419,7 +419,7 @@ func tunnels() (out []kind) {
 	for _, family := range []int{4, 6} {
 		far := map[int]netip.Addr{4: netip.MustParseAddr("192.0.2.7"), 6: netip.MustParseAddr("2001:db8::7")}[family]
 		for _, to := range []netip.Addr{{}, far} {
-			for _, port := range []uint16{4789, 8472, 6081, 51820} {
+			for _, port := range xdp.DefaultTunnelPorts {
 				out = append(out, kind{name: fmt.Sprintf("a tunnel by UDP, port %d, to %v", port, to), family: family, fate: want, frame: func(w *world) []byte {
 					return w.ip(packet{dst: to, protocol: 17, body: slices.Concat(w.udp(port)[:8], []byte{8, 0, 0, 0, 0, 0, 1, 0}, inner(w))})
 				}}, kind{name: fmt.Sprintf("the first fragment of a tunnel, port %d, to %v", port, to), family: family, fate: want, frame: func(w *world) []byte {
