@@ -78,7 +78,8 @@ type ghosts struct {
 	api   api
 	made  atomic.Int64
 	stop  func()
-	begin time.Time
+	begin time.Time // of what tell has not told
+	told  int64
 	mu    sync.Mutex
 	alive map[int]string // addresses
 	errs  []error
@@ -147,15 +148,21 @@ func (g *ghosts) turn(n int) error {
 	return g.api.do(http.MethodDelete, pods+"/"+name(n-there)+"?gracePeriodSeconds=0", nil)
 }
 
+// tell logs how many came and went since it was called last.
+func (g *ghosts) tell(when string) {
+	g.t.Helper()
+	n, took := g.made.Load()-g.told, time.Since(g.begin)
+	g.told, g.begin = g.made.Load(), time.Now()
+	g.t.Logf("%s %d pods without a kubelet came and went in %s: %.0f a second", when, n, took.Round(time.Second), float64(n)/took.Seconds())
+}
+
 // check ends the coming and going, and waits until both nodes permit exactly those that are there.
 func (g *ghosts) check() {
 	g.t.Helper()
-	took := time.Since(g.begin)
 	g.stop()
 	if err := errors.Join(g.errs...); err != nil {
 		g.t.Error(err)
 	}
-	g.t.Logf("%d pods without a kubelet came and went in %s: %.0f a second", g.made.Load(), took.Round(time.Second), float64(g.made.Load())/took.Seconds())
 	for n := range g.Nodes {
 		if err := await("the members on "+nodeName(n+1), func() error {
 			out, err := g.run(nodeName(n+1), "", g.Bin+"/sluicectl", "get", "sets", "-o", "json")

@@ -142,14 +142,17 @@ func (n *cniNode) check(rt *libcni.RuntimeConf) error {
 }
 
 // endpoint returns what the agent knows of a pod's interface.
-func (n *cniNode) endpoint(name string) (wire.Endpoint, error) {
+func (n *cniNode) endpoint(name string) (newest wire.Endpoint, err error) {
 	all, err := n.endpoints()
 	for _, e := range all {
-		if e.Pod == "cni/"+name {
-			return e, nil
+		if e.Pod == "cni/"+name && e.Index > newest.Index { // that of its last life may be seen a moment longer
+			newest = e
 		}
 	}
-	return wire.Endpoint{}, errors.Join(err, fmt.Errorf("no endpoint of %s among %v", name, all))
+	if newest.Index == 0 {
+		err = errors.Join(err, fmt.Errorf("no endpoint of %s among %v", name, all))
+	}
+	return newest, err
 }
 
 // isEnforced is nil while the interface of a pod lets pass what policy permits.
