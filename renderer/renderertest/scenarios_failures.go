@@ -10,12 +10,12 @@ import (
 // maxCalls bounds the search for the last call of a commit.
 const maxCalls = 2000
 
-// repaired makes every call of a change fail in turn, or one of some, each time on a new
+// repaired makes every call of a change fail in turn, or every third one, each time on a new
 // subject, and requires verdicts between the old and the new ones after the
 // failure, and the new ones after an empty Commit.
 func repaired(name string, before change, resync bool, c change) scenario {
 	run := func(t TB, newSubject func() Subject) {
-		stride := Extent(3, 2, 1)
+		stride := Extent(3, 1, 1)
 		for n := 1; ; n += stride {
 			r := newRig(t, newSubject())
 			r.apply(before)

@@ -376,7 +376,7 @@ func TestNoMemoryIsLargerThanAProgramCanRead(t *testing.T) {
 func TestManyChangesLeakNothingInTheKernel(t *testing.T) {
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b")
 	set := api.NewSetID("leak")
-	changes := renderertest.Extent(1000, 5000, 10_000)
+	changes := renderertest.Extent(1000, 10_000, 10_000)
 	open, lines := 0, 0
 	for i := range changes {
 		if i%(changes/10) == 0 { // everything anew, also the process

@@ -62,7 +62,7 @@ func recordedList(name string, cases ...conformance.Case) list {
 func random() []list {
 	cfg := cluster.Config{Namespaces: 2, Nodes: 2, Pods: 4, Policies: 3, Admin: 2, IPv6: true, Odd: true}
 	var out []list
-	for seed := range renderertest.Extent(2, 4, 150) {
+	for seed := range renderertest.Extent(2, 5, 150) {
 		l := list{name: fmt.Sprintf("random %d", seed), denyNode: seed%5 == 4}
 		for _, step := range cluster.RandomSequence(uint64(seed), cfg, 3) {
 			l.states = append(l.states, step.State)
