@@ -75,14 +75,14 @@ const ghostNode = "ghost"
 // ghosts are pods of a node without a kubelet, which come and go: peers of the policies of space shop.
 type ghosts struct {
 	space
-	api   api
-	made  atomic.Int64
-	stop  func()
-	begin time.Time // of what tell has not told
-	told  int64
-	mu    sync.Mutex
-	alive map[int]string // addresses
-	errs  []error
+	api    api
+	made   atomic.Int64
+	stop   func()
+	begin  time.Time // of what is not logged
+	logged int64
+	mu     sync.Mutex
+	alive  map[int]string // addresses
+	errs   []error
 }
 
 // ghostsAtOnce is how many requests to the API server are under way at a time.
@@ -148,11 +148,25 @@ func (g *ghosts) turn(n int) error {
 	return g.api.do(http.MethodDelete, pods+"/"+name(n-there)+"?gracePeriodSeconds=0", nil)
 }
 
-// tell logs how many came and went since it was called last.
-func (g *ghosts) tell(when string) {
+// await waits until n more have come.
+func (g *ghosts) await(n int64) {
 	g.t.Helper()
-	n, took := g.made.Load()-g.told, time.Since(g.begin)
-	g.told, g.begin = g.made.Load(), time.Now()
+	until := g.made.Load() + n
+	if err := await(fmt.Sprint(n, " pods without a kubelet"), func() error {
+		if have := g.made.Load(); have < until {
+			return fmt.Errorf("%d are missing", until-have)
+		}
+		return nil
+	}); err != nil {
+		g.t.Error(err)
+	}
+}
+
+// log logs how many came and went since it was called last.
+func (g *ghosts) log(when string) {
+	g.t.Helper()
+	n, took := g.made.Load()-g.logged, time.Since(g.begin)
+	g.logged, g.begin = g.made.Load(), time.Now()
 	g.t.Logf("%s %d pods without a kubelet came and went in %s: %.0f a second", when, n, took.Round(time.Second), float64(n)/took.Seconds())
 }
 

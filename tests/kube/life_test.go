@@ -372,9 +372,9 @@ func TestClusterChurns(t *testing.T) {
 		w.must(w.kube("", "-n", w.name, "delete", "pods", "-l", "once=true", "--wait=true"))
 	}
 	t.Logf("%d pods were made and deleted by kubelets in %s", rounds*each, time.Since(begin).Round(time.Second))
-	g.tell("meanwhile")
-	time.Sleep(20 * time.Second) // the processors are those of the nodes and of the API server, too
-	g.tell("alone")
+	g.log("beside the kubelets")
+	g.await(500)
+	g.log("alone")
 	g.check()
 	w.end()
 	if w.onVPP() {

@@ -37,8 +37,8 @@ const (
 
 // Dial connects to VPP's API socket. Close must be called.
 //
-// One process talks to VPP at a time, and the others wait: a VPP for which 16 clients end at once never
-// looks at anything else again (see maxHost).
+// One process talks to VPP at a time, and the others wait: a VPP for which 16 clients end at once
+// never looks at anything else again, see maxHosts.
 func Dial(ctx context.Context, socket string) (*Client, error) {
 	lock, err := turn(ctx, socket)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -2,7 +2,6 @@ package vppport
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	interfaces "go.fd.io/govpp/binapi/interface"
@@ -13,18 +12,14 @@ import (
 
 // maxHosts is how many host-interfaces one thread of VPP may read.
 //
-// VPP since 25.06 asks the kernel for 16 sockets at a time that have something to read, and asks again,
-// before it does anything else, for as long as it gets 16 (src/vlib/file.c, vlib_file_poll). Packets
-// are taken from packet sockets by a node of the graph, afterwards. So 16 packet sockets of a thread that
-// have a packet at the same time stop that thread for good. Some sockets are left for clients of
-// the API that end, of which VPP learns in the same way.
+// VPP since 25.06 asks the kernel for 16 readable sockets at a time, and asks again before it does
+// anything else for as long as it gets 16 (src/vlib/file.c, vlib_file_poll). A graph node reads packet
+// sockets, afterwards. So 16 packet sockets of a thread that are readable at the same time stop that
+// thread for good. Four are left for clients of the API that end, which are readable sockets, too.
 const maxHosts = 12
 
-// ErrTooManyHosts says that a thread of VPP reads as many host-interfaces as it can without being stopped.
-var ErrTooManyHosts = errors.New("too many host-interfaces")
-
-// checkHosts refuses a host-interface of which the thread reads too many. VPP gives queues to its workers
-// in turn, so another try may have another thread.
+// checkHosts refuses a host-interface if its thread reads too many. VPP gives queues to its workers in
+// turn, so another try may have another thread.
 func (c *Client) checkHosts(ctx context.Context, index interface_types.InterfaceIndex) error {
 	all, err := c.details(ctx)
 	if err != nil {
@@ -50,8 +45,8 @@ func (c *Client) checkHosts(ctx context.Context, index interface_types.Interface
 		}
 	}
 	if count[thread] > maxHosts {
-		return fmt.Errorf("%w: thread %d of VPP reads %d others, and stops for good when 16 have a packet at once (VPP 25.06 and later): "+
-			`set "interface" to "tap" or "memif", or give VPP more workers`, ErrTooManyHosts, thread, maxHosts)
+		return fmt.Errorf("too many host-interfaces: thread %d of VPP reads %d others, and stops for good when 16 have a packet at once (VPP 25.06 and later): "+
+			`set "interface" to "tap" or "memif", or give VPP more workers`, thread, maxHosts)
 	}
 	return nil
 }
