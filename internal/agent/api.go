@@ -140,7 +140,7 @@ const (
 	standstill = 3 * time.Minute  // longer: not alive, so that a kubelet starts the agent anew
 )
 
-// atWork says that the event loop has worked for longer than some time since it last looked for changes.
+// atWork reports that the event loop has worked for longer than some time since it last looked for changes.
 func atWork(since, now time.Time, most time.Duration) string {
 	if took := now.Sub(since); !since.IsZero() && took > most {
 		return fmt.Sprintf("the event loop has been at work for %s without looking for changes", took.Round(time.Second))

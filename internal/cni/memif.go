@@ -1,7 +1,6 @@
 package cni
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
-
-	"github.com/sluice-net/sluice/internal/cni/vppport"
 )
 
 // maxSocket is how long the path of a socket can be.
@@ -67,20 +64,6 @@ func writeNew(path string, text []byte) error {
 		return err
 	}
 	return f.Close()
-}
-
-// removeFoldersOf removes the folder of a socket that VPP may have not been told of.
-func (c *config) removeFoldersOf(ctx context.Context, socket string) error {
-	client, err := vppport.Dial(ctx, c.VPPSocket)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	there, err := client.Sockets(ctx)
-	if err != nil {
-		return err
-	}
-	return c.removeFolders(there, socket)
 }
 
 // removeFolders removes the folders of sockets that are gone, unless VPP has other sockets there. Only

@@ -24,8 +24,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// vppTimeout bounds how long one command takes with VPP, the turns of others before included. A VPP that
-// does not answer ends it sooner.
+// vppTimeout bounds how long one command takes with VPP, while others talk to VPP included. A VPP
+// that does not answer ends it sooner.
 const vppTimeout = time.Minute
 
 // addVPP connects a pod to VPP: as the plugin that makes the interface, or behind one that made it.
@@ -36,25 +36,24 @@ func addVPP(args *skel.CmdArgs, c *config) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), vppTimeout)
 	defer cancel()
-	client, err := dial(ctx, c)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	a := &vppAttaching{config: c, args: args, pod: p, vpp: client}
+	a := &vppAttaching{config: c, args: args, pod: p}
 	if c.prev != nil {
 		return a.chained(ctx)
 	}
 	return a.main(ctx)
 }
 
-// dial connects to VPP.
-func dial(ctx context.Context, c *config) (*vppport.Client, error) {
-	client, err := vppport.Dial(ctx, c.VPPSocket)
-	if err != nil {
-		return nil, types.NewError(types.ErrTryAgainLater, "VPP cannot be reached", err.Error())
+// talk calls f with a connection to VPP, see vppport.Talk.
+func (c *config) talk(ctx context.Context, f func(context.Context, *vppport.Client) error) error {
+	err := vppport.Talk(ctx, c.VPPSocket, f)
+	if errors.Is(err, vppport.ErrUnreachable) {
+		return unreachable(err)
 	}
-	return client, nil
+	return err
+}
+
+func unreachable(err error) error {
+	return types.NewError(types.ErrTryAgainLater, "VPP cannot be reached", err.Error())
 }
 
 // vppAttaching is an ADD under way.
@@ -62,7 +61,6 @@ type vppAttaching struct {
 	*config
 	args *skel.CmdArgs
 	pod  pod
-	vpp  *vppport.Client
 	undo []func(context.Context) error // what was made, in that order
 }
 
@@ -84,7 +82,6 @@ func (a *vppAttaching) main(ctx context.Context) (err error) {
 	if err := a.connect(ctx, result); err != nil {
 		return err
 	}
-	a.vpp.Close() // others need not wait for the agent
 	if err := a.await(vppport.NameOf(a.kind(), a.hostIf())); err != nil {
 		return err
 	}
@@ -93,7 +90,6 @@ func (a *vppAttaching) main(ctx context.Context) (err error) {
 
 // takeBack removes what was made, as far as VPP answers.
 func (a *vppAttaching) takeBack() {
-	a.vpp.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), vppTimeout)
 	defer cancel()
 	for _, undo := range slices.Backward(a.undo) {
@@ -104,9 +100,15 @@ func (a *vppAttaching) takeBack() {
 // isNew refuses an attachment that is there: what it has must not go when this ADD fails.
 func (a *vppAttaching) isNew(ctx context.Context) error {
 	hostIf := a.hostIf()
-	_, found, err := a.vpp.Find(ctx, hostIf)
+	found := false
+	err := a.talk(ctx, func(ctx context.Context, client *vppport.Client) (err error) {
+		if _, found, err = client.Find(ctx, hostIf); err != nil {
+			err = types.NewError(types.ErrIOFailure, "VPP's interfaces cannot be listed", err.Error())
+		}
+		return err
+	})
 	if err != nil {
-		return types.NewError(types.ErrIOFailure, "VPP's interfaces cannot be listed", err.Error())
+		return err
 	}
 	if !found {
 		_, err = netlink.LinkByName(hostIf)
@@ -155,11 +157,17 @@ func (a *vppAttaching) connect(ctx context.Context, r *current.Result) error {
 	if err := a.prepare(ends, &p); err != nil {
 		return err
 	}
-	via, err := a.vpp.Attach(ctx, p)
+	a.undo = append(a.undo, func(ctx context.Context) error { return detach(ctx, a.config, p.UID, p.HostIf) })
+	var via net.HardwareAddr
+	err = a.talk(ctx, func(ctx context.Context, client *vppport.Client) (err error) {
+		if via, err = client.Attach(ctx, p); err != nil {
+			err = types.NewError(types.ErrIOFailure, "the interface of the pod cannot be made in VPP"+missing(p.Kind), err.Error())
+		}
+		return err
+	})
 	if err != nil {
-		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be made in VPP"+missing(p.Kind), err.Error())
+		return err
 	}
-	a.undo = append(a.undo, func(ctx context.Context) error { return detach(ctx, a.config, "", p.HostIf) })
 	r.Interfaces = []*current.Interface{
 		{Name: vppport.NameOf(p.Kind, p.HostIf), Mac: via.String()},
 		{Name: a.args.IfName, Mac: p.MAC.String(), Sandbox: a.args.Netns, SocketPath: p.Socket},
@@ -192,7 +200,6 @@ func (a *vppAttaching) prepare(ends *pair, p *vppport.Port) (err error) {
 		if p.Socket, err = a.makeFolder(); err != nil {
 			return err
 		}
-		a.undo = append(a.undo, func(ctx context.Context) error { return a.removeFoldersOf(ctx, p.Socket) })
 	default:
 		if err := ends.addVeth(a.config, a.args.IfName, p.HostIf); err != nil {
 			return err
@@ -223,14 +230,19 @@ func macOf(hostIf string) net.HardwareAddr {
 // chained tags the interface that another plugin made. It is down until the agent has blocked it, or
 // enforces policy there; after an error it stays down.
 func (a *vppAttaching) chained(ctx context.Context) error {
-	n, err := a.made(ctx)
+	var n vppport.Interface
+	err := a.talk(ctx, func(ctx context.Context, client *vppport.Client) (err error) {
+		if n, err = a.made(ctx, client); err != nil {
+			return err
+		}
+		if err := errors.Join(client.SetUp(ctx, n.Index, false), client.Tag(ctx, n.Index, a.tag())); err != nil {
+			return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be tagged in VPP", err.Error())
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(a.vpp.SetUp(ctx, n.Index, false), a.vpp.Tag(ctx, n.Index, a.tag())); err != nil {
-		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be tagged in VPP", err.Error())
-	}
-	a.vpp.Close() // others need not wait for the agent
 	e, err := a.ask(n.Name, wire.Pending, max(a.timeout, removeTimeout))
 	if err != nil {
 		return err
@@ -238,14 +250,15 @@ func (a *vppAttaching) chained(ctx context.Context) error {
 	if e.State == wire.Unknown {
 		return types.NewError(types.ErrTryAgainLater, "the agent has not blocked the interface", e.Reason)
 	}
-	if a.vpp, err = dial(ctx, a.config); err != nil {
+	err = a.talk(ctx, func(ctx context.Context, client *vppport.Client) error {
+		if err := client.SetUp(ctx, n.Index, true); err != nil {
+			return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be set up in VPP", err.Error())
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	defer a.vpp.Close()
-	if err := a.vpp.SetUp(ctx, n.Index, true); err != nil {
-		return types.NewError(types.ErrIOFailure, "the interface of the pod cannot be set up in VPP", err.Error())
-	}
-	a.vpp.Close()
 	if err := a.await(n.Name); err != nil {
 		return err
 	}
@@ -254,8 +267,8 @@ func (a *vppAttaching) chained(ctx context.Context) error {
 
 // made finds the interface that the plugins before made in VPP: its name, or that of the node's end of
 // a host-interface, is in their result.
-func (a *vppAttaching) made(ctx context.Context) (found vppport.Interface, err error) {
-	all, err := a.vpp.Interfaces(ctx)
+func (a *vppAttaching) made(ctx context.Context, client *vppport.Client) (found vppport.Interface, err error) {
+	all, err := client.Interfaces(ctx)
 	if err != nil {
 		return found, types.NewError(types.ErrIOFailure, "VPP's interfaces cannot be listed", err.Error())
 	}

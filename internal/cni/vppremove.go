@@ -35,28 +35,26 @@ func delVPP(args *skel.CmdArgs, c *config) error {
 // detach removes both sides of some interfaces, and the folders of their sockets. uid is of a pod that
 // may have one; empty: not known.
 func detach(ctx context.Context, c *config, uid string, hostIfs ...string) error {
-	client, err := vppport.Dial(ctx, c.VPPSocket)
-	if err != nil && !errors.Is(err, vppport.ErrAbsent) {
-		return types.NewError(types.ErrTryAgainLater, "VPP cannot be reached", err.Error())
-	}
 	var before, after map[uint32]string
-	var errs []error
-	if client != nil {
-		defer client.Close()
-		before, err = client.Sockets(ctx)
-		errs = append(errs, err)
-	}
-	for _, hostIf := range hostIfs {
-		if client != nil {
+	err := vppport.Talk(ctx, c.VPPSocket, func(ctx context.Context, client *vppport.Client) error {
+		errs := make([]error, 2, 2+len(hostIfs))
+		before, errs[0] = client.Sockets(ctx)
+		for _, hostIf := range hostIfs {
 			errs = append(errs, client.Detach(ctx, hostIf))
 		}
-		errs = append(errs, removePair(hostIf))
+		after, errs[1] = client.Sockets(ctx)
+		return errors.Join(errs...)
+	})
+	switch {
+	case errors.Is(err, vppport.ErrAbsent):
+		err = nil // and no interface of it is there
+	case errors.Is(err, vppport.ErrUnreachable):
+		return unreachable(err)
 	}
-	if client != nil {
-		after, err = client.Sockets(ctx)
-		errs = append(errs, err)
+	for _, hostIf := range hostIfs {
+		err = errors.Join(err, removePair(hostIf))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return types.NewError(types.ErrTryAgainLater, "the interface of the pod cannot be removed", err.Error())
 	}
 	var gone []string
@@ -85,13 +83,12 @@ func checkVPP(args *skel.CmdArgs, c *config) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), vppTimeout)
 	defer cancel()
-	client, err := dial(ctx, c)
-	if err != nil {
+	a := &vppAttaching{config: c, args: args, pod: p}
+	var n vppport.Interface
+	err = c.talk(ctx, func(ctx context.Context, client *vppport.Client) (err error) {
+		n, err = a.made(ctx, client)
 		return err
-	}
-	defer client.Close()
-	a := &vppAttaching{config: c, args: args, pod: p, vpp: client}
-	n, err := a.made(ctx)
+	})
 	if err != nil {
 		return err
 	}
@@ -116,14 +113,15 @@ func gcVPP(c *config) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), vppTimeout)
 	defer cancel()
-	client, err := dial(ctx, c)
+	var mine []string
+	err := c.talk(ctx, func(ctx context.Context, client *vppport.Client) (err error) {
+		if mine, err = client.Mine(ctx, networkPrefix(c.Name)); err != nil {
+			err = types.NewError(types.ErrIOFailure, "VPP's interfaces cannot be listed", err.Error())
+		}
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	mine, err := client.Mine(ctx, networkPrefix(c.Name))
-	client.Close()
-	if err != nil {
-		return types.NewError(types.ErrIOFailure, "VPP's interfaces cannot be listed", err.Error())
 	}
 	err = detach(ctx, c, "", slices.DeleteFunc(mine, func(hostIf string) bool { return slices.Contains(valid, hostIf) })...)
 	_, _ = isBlocked(c, 0) // which removes pins of interfaces that are gone
@@ -134,10 +132,9 @@ func gcVPP(c *config) error {
 func statusVPP(c *config) error {
 	ctx, cancel := context.WithTimeout(context.Background(), vppTimeout)
 	defer cancel()
-	client, err := vppport.Dial(ctx, c.VPPSocket)
+	err := vppport.Talk(ctx, c.VPPSocket, func(context.Context, *vppport.Client) error { return nil })
 	if err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, "VPP cannot be reached", err.Error())
 	}
-	client.Close()
 	return nil
 }

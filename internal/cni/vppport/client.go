@@ -20,39 +20,59 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// ErrAbsent is returned where nothing listens: VPP does not run, and has no interfaces.
-var ErrAbsent = errors.New("VPP does not run")
+// Errors of Talk, before there is a connection.
+var (
+	// ErrAbsent is returned where nothing listens: VPP does not run, and has no interfaces. It
+	// comes with ErrUnreachable.
+	ErrAbsent      = errors.New("VPP does not run")
+	ErrUnreachable = errors.New("VPP cannot be reached")
+)
 
 // Client is a connection to VPP. One goroutine uses it at a time.
-type Client struct {
-	conn *core.Connection
-	lock *os.File
-}
+type Client struct{ conn *core.Connection }
 
-// Timeouts of a conversation with VPP. That of an answer is GoVPP's, one second.
+// Timeouts of a conversation with VPP.
 const (
 	dialTimeout  = 3 * time.Second
+	talkTimeout  = 10 * time.Second // of all, once it has begun
 	closeTimeout = 2 * time.Second
 )
 
-// Dial connects to VPP's API socket. Close must be called.
+// Talk calls f with a connection to VPP's API socket, which is closed afterwards, and a context that ends
+// after talkTimeout. f must not call Talk.
 //
 // One process talks to VPP at a time, and the others wait: a VPP for which 16 clients end at once
 // never looks at anything else again, see maxHosts.
-func Dial(ctx context.Context, socket string) (*Client, error) {
+func Talk(ctx context.Context, socket string, f func(context.Context, *Client) error) error {
 	lock, err := turn(ctx, socket)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %w", ErrAbsent, err)
+		err = fmt.Errorf("%w: %w", ErrAbsent, err)
 	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
+	defer func() { _ = lock.Close() }() // and so unlock it
+	ctx, cancel := context.WithTimeout(ctx, talkTimeout)
+	defer cancel()
 	conn, err := dial(ctx, socket)
 	if err != nil {
-		_ = lock.Close() // the first error is the one that matters
-		return nil, err
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	return &Client{conn, lock}, nil
+	defer disconnect(conn)
+	return f(ctx, &Client{conn})
+}
+
+// disconnect also ends the connection to a VPP that does not answer.
+func disconnect(conn *core.Connection) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		conn.Disconnect()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeTimeout): // the process ends soon, and the goroutine with it
+	}
 }
 
 // turn waits until no other process talks to VPP, and locks the folder of its socket.
@@ -136,24 +156,6 @@ func pause(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// Close disconnects, also from a VPP that does not answer. It may be called more than once.
-func (c *Client) Close() {
-	if c.lock == nil {
-		return
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.conn.Disconnect()
-	}()
-	select {
-	case <-ended:
-	case <-time.After(closeTimeout): // the process ends soon, and the goroutine with it
-	}
-	_ = c.lock.Close() // and so unlock it
-	c.lock = nil
 }
 
 // Interface is one of VPP.
