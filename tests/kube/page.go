@@ -32,6 +32,42 @@ func (o outcome) count(s state) (n int) {
 type page struct {
 	*lab
 	outcomes []outcome
+	earlier  string // the part until now: suites that were not run again keep their results
+}
+
+// rowOf and itemOf begin the lines about one suite.
+func (s suite) rowOf() string  { return "| " + s.title + " |" }
+func (s suite) itemOf() string { return "* " + s.name + ": " }
+
+// kept returns the lines of the earlier part that begin so.
+func (p page) kept(begin string) (out string) {
+	for line := range strings.Lines(p.earlier) {
+		if strings.HasPrefix(line, begin) {
+			out += line
+		}
+	}
+	return out
+}
+
+// outcome returns that of a suite, and whether it was run.
+func (p page) outcome(name string) (outcome, bool) {
+	i := slices.IndexFunc(p.outcomes, func(o outcome) bool { return o.name == name })
+	if i < 0 {
+		return outcome{}, false
+	}
+	return p.outcomes[i], true
+}
+
+// rows returns the table's lines, in the order of all.
+func (p page) rows() (out string) {
+	for _, t := range all() {
+		if o, ran := p.outcome(t.name); ran {
+			out += fmt.Sprintf("%s %s | %s | %d | %d | %d | %.0f |\n", t.rowOf(), o.version, o.what, o.count(passed), o.count(failed), o.count(skipped), o.took.Minutes())
+		} else {
+			out += p.kept(t.rowOf())
+		}
+	}
+	return out
 }
 
 // key names the kind of cluster, as the flags of up do.
@@ -63,9 +99,7 @@ func (p page) text() (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### `make e2e-kubernetes ARGS=%q`\n\nKubernetes %s, %d nodes; %s.\n\n", p.key(), node, p.Nodes, strings.Join(programs, ", "))
 	b.WriteString("| suite | version | part | passed | failed | not run | minutes |\n|---|---|---|---|---|---|---|\n")
-	for _, o := range p.outcomes {
-		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d | %.0f |\n", o.title, o.version, o.what, o.count(passed), o.count(failed), o.count(skipped), o.took.Minutes())
-	}
+	b.WriteString(p.rows())
 	p.list(&b, "Failed", failed)
 	p.list(&b, "Not run", skipped)
 	return b.String(), nil
@@ -80,10 +114,16 @@ func firstWords(text string) string {
 // list writes the names of all tests that ended so.
 func (p page) list(b *strings.Builder, title string, s state) {
 	var lines []string
-	for _, o := range p.outcomes {
+	for _, t := range all() {
+		o, ran := p.outcome(t.name)
+		if !ran {
+			_, section, _ := strings.Cut(p.earlier, "\n"+title+":\n\n")
+			section, _, _ = strings.Cut(section, "\n\n")
+			lines = slices.AppendSeq(lines, strings.Lines(page{earlier: section + "\n"}.kept(t.itemOf())))
+		}
 		for _, r := range o.results {
 			if r.state == s {
-				lines = append(lines, strings.TrimSuffix(fmt.Sprintf("* %s: %s: %s", o.name, r.name, r.why), ": ")+"\n")
+				lines = append(lines, strings.TrimSuffix(fmt.Sprintf("%s%s: %s", t.itemOf(), r.name, r.why), ": ")+"\n")
 			}
 		}
 	}
@@ -119,20 +159,28 @@ const (
 	partEnd   = "<!-- end %s -->\n"
 )
 
-// replacePart replaces the part of a key, or adds it behind everything else.
-func replacePart(file, key, text string) error {
+// parts returns a page's part of a key, with what is before and behind it.
+func parts(file, key string) (before, part, after string, err error) {
 	old, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+		return "", "", "", err
 	}
-	begin, end := fmt.Sprintf(partBegin, key), fmt.Sprintf(partEnd, key)
-	before, rest, there := strings.Cut(string(old), begin)
-	_, after, ends := strings.Cut(rest, end)
+	before, rest, there := strings.Cut(string(old), fmt.Sprintf(partBegin, key))
+	part, after, ends := strings.Cut(rest, fmt.Sprintf(partEnd, key))
 	if there && !ends {
-		return fmt.Errorf("%s: %q is missing", file, strings.TrimSpace(end))
+		return "", "", "", fmt.Errorf("%s: %q is missing", file, strings.TrimSpace(fmt.Sprintf(partEnd, key)))
 	}
 	if !there {
 		before += "\n"
 	}
-	return os.WriteFile(file, []byte(before+begin+text+end+after), 0o644)
+	return before, part, after, nil
+}
+
+// replacePart replaces the part of a key, or adds it behind everything else.
+func replacePart(file, key, text string) error {
+	before, _, after, err := parts(file, key)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(before+fmt.Sprintf(partBegin, key)+text+fmt.Sprintf(partEnd, key)+after), 0o644)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,5 +110,33 @@ func TestPageKeepsTheOtherParts(t *testing.T) {
 	}
 	if err := replacePart(file, "one", "1\n"); err == nil {
 		t.Error("a page without the end of a part was written")
+	}
+}
+
+// TestPageKeepsSuitesThatWereNotRun keeps rows and lists of suites that were left out this time.
+func TestPageKeepsSuitesThatWereNotRun(t *testing.T) {
+	of := func(name string, results ...result) outcome {
+		return outcome{suite: all()[slices.IndexFunc(all(), func(s suite) bool { return s.name == name })], version: "v1", results: results}
+	}
+	text := func(p page) string {
+		b := new(strings.Builder)
+		b.WriteString(p.rows())
+		p.list(b, "Failed", failed)
+		p.list(b, "Not run", skipped)
+		return b.String()
+	}
+	e2e := of("e2e", result{"a", passed, ""}, result{"b", failed, "wrong"}, result{"c", skipped, "no SCTP"})
+	cyclonus := of("cyclonus", result{"d", failed, "slow"}, result{"e", skipped, ""})
+	whole := text(page{outcomes: []outcome{e2e, cyclonus}})
+	first := text(page{outcomes: []outcome{e2e}})
+	if diff := cmp.Diff(whole, text(page{outcomes: []outcome{cyclonus}, earlier: first})); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(whole, text(page{earlier: whole})); diff != "" {
+		t.Error(diff)
+	}
+	again := text(page{outcomes: []outcome{of("cyclonus", result{"d", passed, ""})}, earlier: whole})
+	if want := text(page{outcomes: []outcome{e2e, of("cyclonus", result{"d", passed, ""})}}); want != again {
+		t.Error(cmp.Diff(want, again))
 	}
 }

@@ -65,7 +65,7 @@ func suitesCommand(l *lab) *cobra.Command {
 }
 
 // run runs the suites that were asked for. A test that fails is an error, when all have ended.
-func (s *suites) run(ctx context.Context) error {
+func (s *suites) run(ctx context.Context) (err error) {
 	if err := s.prepare(); err != nil {
 		return err
 	}
@@ -85,6 +85,11 @@ func (s *suites) run(ctx context.Context) error {
 		o := outcome{suite: t, version: version(filepath.Join(s.programs, t.program)), results: results, took: time.Since(begin)}
 		fmt.Printf("%6.0fs  %s: %d passed, %d failed, %d not run\n", o.took.Seconds(), t.title, o.count(passed), o.count(failed), o.count(skipped))
 		p.outcomes = append(p.outcomes, o)
+	}
+	if s.page != "" {
+		if _, p.earlier, _, err = parts(s.page, p.key()); err != nil {
+			return err
+		}
 	}
 	text, err := p.text()
 	if err != nil {
