@@ -167,6 +167,9 @@ func (a *Agent) status(ctx context.Context, _ filter) (view.Status, error) {
 		if p.Local {
 			v.Local++
 		}
+		if p.Waiting {
+			v.Waiting = append(v.Waiting, p.ID.String())
+		}
 	}
 	states := a.node.States()
 	for _, r := range withFindings(s.Status, states).Renderers {

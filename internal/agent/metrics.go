@@ -155,6 +155,7 @@ func (m *metrics) collect(a *Agent) {
 	m.gauge("sluice_enforced_revision", "Revision of the store that every renderer enforces.", func() float64 { return float64(a.node.Plugin.Status().Revision) })
 	m.gauge("sluice_dataplane_up", "Whether the newest commit of every renderer worked and every dataplane answers.", func() float64 { return flag(a.isUp()) })
 	m.gauge("sluice_policies_not_in_full", "Policies in force that are not enforced in full.", func() float64 { return float64(a.node.Plugin.Status().Unenforced) })
+	m.gauge("sluice_pods_waiting", "Pods of the node whose new rules take so long to make that others come first.", func() float64 { return float64(a.node.Plugin.Status().Waiting) })
 	m.registry.MustRegister(tableCollector{a}, problemCollector{a}, endpointCollector{a.allEndpoints})
 	if a.cfg.RuleMetrics {
 		m.registry.MustRegister(ruleCollector{a})

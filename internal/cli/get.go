@@ -149,6 +149,9 @@ func writeStatus(w *term.Writer, s view.Status) {
 	if s.Unenforced > 0 {
 		t.Row("policies", term.Cell{Text: fmt.Sprintf("%d of %d are not enforced in full, see get policies", s.Unenforced, s.Policies), Style: term.Red})
 	}
+	if n := len(s.Waiting); n > 0 {
+		t.Row("waiting", term.Cell{Text: term.Count(n, "pod") + " for new rules: " + few(s.Waiting, 5), Style: term.Amber})
+	}
 	if n := len(s.Problems); n > 0 {
 		t.Row("problems", n)
 	}
@@ -166,11 +169,7 @@ func writeStatus(w *term.Writer, s view.Status) {
 			state.Text += lasting(r.Since, time.Now())
 		}
 		if n := len(r.Blocked); n > 0 {
-			const few = 5
-			state.Text += fmt.Sprintf("; %s of unknown pods blocked: %s", term.Count(n, "interface"), strings.Join(r.Blocked[:min(n, few)], ", "))
-			if n > few {
-				state.Text += ", ..."
-			}
+			state.Text += fmt.Sprintf("; %s of unknown pods blocked: %s", term.Count(n, "interface"), few(r.Blocked, 5))
 		}
 		if r.Open > 0 {
 			state.Text += "; " + term.Count(r.Open, "connection") + " open that policy no longer permits"

@@ -108,10 +108,12 @@ type Status struct {
 	Local    int    `json:"local"`
 	Policies int    `json:"policies"`
 	// Unenforced is the number of policies that are not enforced in full.
-	Unenforced int              `json:"unenforced"`
-	Sets       int              `json:"sets"`
-	Renderers  []RendererStatus `json:"renderers"`
-	Problems   []api.Problem    `json:"problems,omitempty"`
+	Unenforced int `json:"unenforced"`
+	// Waiting names the pods of the node whose new rules take so long to make that others come first.
+	Waiting   []string         `json:"waiting,omitempty"`
+	Sets      int              `json:"sets"`
+	Renderers []RendererStatus `json:"renderers"`
+	Problems  []api.Problem    `json:"problems,omitempty"`
 	// Store says how well the source of the state is followed.
 	Store StoreStatus `json:"store"`
 }

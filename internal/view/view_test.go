@@ -20,7 +20,7 @@ var fields = map[string]string{
 	"Set":              "id meaning members",
 	"Table":            "renderer table kind pods rules entries objects",
 	"Rule":             "renderer table index rule origins hits countedWith",
-	"Status":           "version node source revision seen pods local policies unenforced sets renderers problems store",
+	"Status":           "version node source revision seen pods local policies unenforced waiting sets renderers problems store",
 	"StoreStatus":      "following since heard error saved retained incomplete cluster reflector unwritten",
 	"Reflector":        "identity version since",
 	"NodeStatus":       "node version revision seen following time renderers policies more",

@@ -93,7 +93,16 @@ func (h *Handler) handle(ctx context.Context, changes model.Changes) error {
 	}
 	h.events++
 	changes.Revision = h.events
-	return h.p.apply(ctx, changes)
+	return h.whole(ctx, h.p.apply(ctx, changes))
+}
+
+// whole goes on until no pod waits for its rules. The error is that of the newest commit, which tries
+// again what failed before.
+func (h *Handler) whole(ctx context.Context, err error) error {
+	for h.p.waiting() && ctx.Err() == nil {
+		err = h.p.apply(ctx, model.Changes{})
+	}
+	return err
 }
 
 // Retry lets the renderers that failed try again. An Update does that as well, so a
@@ -119,7 +128,7 @@ func (h *Handler) again(ctx context.Context, commit func() error) error {
 	case h.p.told && !h.p.resynced:
 		return ctx.Err()
 	}
-	return commit()
+	return h.whole(ctx, commit())
 }
 
 // RetryAt says when Retry should be called, after pauses that double; zero when
@@ -128,6 +137,9 @@ func (h *Handler) again(ctx context.Context, commit func() error) error {
 func (h *Handler) RetryAt() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.p.waiting() && h.p.retryAt.IsZero() { // a context has ended meanwhile
+		return time.Now()
+	}
 	return h.p.retryAt
 }
 

@@ -30,6 +30,8 @@ func (p *Plugin) run(ctx context.Context) {
 			p.sourceEnded(err)
 		case !p.retryAt.IsZero() && !time.Now().Before(p.retryAt):
 			_ = p.retry(ctx)
+		case p.waiting():
+			_ = p.apply(ctx, model.Changes{}) // goes on
 		}
 		if p.prompted.Swap(false) {
 			_ = p.recommit(ctx)
@@ -40,7 +42,14 @@ func (p *Plugin) run(ctx context.Context) {
 	}
 }
 
-// next waits for changes, until ctx ends, a snapshot is wanted or a retry is due.
+// glance is how long the event loop waits for changes while pods wait for their rules.
+const glance = time.Millisecond
+
+// waiting says whether pods wait for their rules.
+func (p *Plugin) waiting() bool { return p.configurator.Waiting() > 0 }
+
+// next waits for changes, until ctx ends, a snapshot is wanted or a retry is due, and only for a
+// glance while pods wait for their rules.
 func (p *Plugin) next(ctx context.Context) (model.Changes, error) {
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -52,6 +61,10 @@ func (p *Plugin) next(ctx context.Context) (model.Changes, error) {
 	}
 	if !p.retryAt.IsZero() {
 		timer := time.AfterFunc(time.Until(p.retryAt), cancel)
+		defer timer.Stop()
+	}
+	if p.waiting() {
+		timer := time.AfterFunc(glance, cancel)
 		defer timer.Stop()
 	}
 	if p.sourceErr != nil {
@@ -211,6 +224,7 @@ func (p *Plugin) finish(ctx context.Context) {
 	p.state++
 	p.draft.Local = p.configurator.Pods()
 	p.draft.Policies, p.draft.Pods = p.configurator.Applied()
+	p.draft.Waiting = p.configurator.Waiting()
 	old := p.draft.Renderers
 	p.draft.Renderers = rendererStatus(old, p.configurator.Renderers(), time.Now())
 	p.readReports()
@@ -246,7 +260,7 @@ func (p *Plugin) advance() {
 		return
 	}
 	n := 0
-	for ; n < len(p.attempts) && !p.attempts[n].ended.After(until); n++ {
+	for ; n < len(p.attempts) && p.attempts[n].ended.Before(until); n++ {
 		p.draft.Revision = p.attempts[n].revision
 		p.draft.Synced = p.draft.Synced || p.resynced
 	}

@@ -34,7 +34,10 @@ type Pod struct {
 	Local bool `json:"local"`
 	// Enforced says that renderers were told of the pod: it is local and has an
 	// address. What follows is known of such pods only.
-	Enforced bool           `json:"enforced"`
+	Enforced bool `json:"enforced"`
+	// Waiting says that the pod has other rules yet than those that its policies come to, see
+	// Status.Waiting.
+	Waiting  bool           `json:"waiting,omitempty"`
 	Policies []api.PolicyID `json:"policies,omitempty"`
 	// The rules of the directions, nil when the direction is not isolated.
 	Ingress []configurator.RuleDump `json:"ingress,omitempty"`
@@ -119,6 +122,7 @@ func (p *Plugin) buildSnapshot() {
 			pod.Problems = byObject[model.ID{Kind: model.KindPod, Namespace: info.ID.Namespace, Name: info.ID.Name}.String()]
 		}
 		if d := enforced[info.ID]; d != nil {
+			pod.Waiting = d.Waiting
 			pod.Enforced, pod.Policies, pod.Ingress, pod.Egress = true, d.Policies, d.Ingress, d.Egress
 		}
 		s.Pods = append(s.Pods, pod)

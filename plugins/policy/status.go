@@ -18,9 +18,12 @@ type Status struct {
 	Transactions uint64 `json:"transactions"`
 	// Local counts the pods of the node that have an address, Policies those policies that apply to
 	// some of them, and Pods the pods to which one applies.
-	Local     int              `json:"local"`
-	Policies  int              `json:"policies"`
-	Pods      int              `json:"pods"`
+	Local    int `json:"local"`
+	Policies int `json:"policies"`
+	Pods     int `json:"pods"`
+	// Waiting counts the pods of the node whose rules take so long to make that others come first.
+	// They have the rules that they had; those that are new are closed.
+	Waiting   int              `json:"waiting,omitempty"`
 	Renderers []RendererStatus `json:"renderers"`
 	// Problems counts what is wrong with policies in force, by class; classes of
 	// which there is none are left out. Unenforced is the number of those policies:
@@ -55,7 +58,7 @@ type RendererStatus struct {
 
 // InSync reports whether every renderer enforces what was received.
 func (s Status) InSync() bool {
-	if !s.Committing.IsZero() {
+	if !s.Committing.IsZero() || s.Waiting > 0 {
 		return false
 	}
 	for _, r := range s.Renderers {
@@ -80,7 +83,7 @@ func (p *Plugin) publish() {
 		p.draft.SourceError = p.sourceErr.Error()
 	}
 	now := &published{of: p.state, status: p.draft, next: make(chan struct{})}
-	if p.draft.Committing.IsZero() { // else renderers may fail just now
+	if p.draft.Committing.IsZero() && !p.waiting() { // else renderers may fail just now
 		if err := p.configurator.Err(); renderer.IsRefused(err) {
 			now.refused = err
 		}

@@ -73,25 +73,43 @@ func (r *Renderer) overBudget() []renderer.Unenforced {
 		return r.over
 	}
 	r.reported = now
+	origins := make(map[*renderer.RuleList][]api.Origin, len(now))
 	pods := map[rule]map[api.PodID]bool{}
 	for _, x := range now {
-		reason := fmt.Sprintf("the rules of namespace %s take more than the %s of the policy memory that they may (--policy-memory)", x.Owner, size(x.Share))
-		for i := range x.list.Rules() {
-			for _, o := range x.list.Origins(i) {
-				of := rule{o, reason}
-				if pods[of] == nil {
-					pods[of] = map[api.PodID]bool{}
-				}
-				pods[of][x.pod] = true
+		if origins[x.list] == nil {
+			if origins[x.list] = r.origins[x.list]; origins[x.list] == nil {
+				origins[x.list] = originsOf(x.list)
 			}
+		}
+		reason := fmt.Sprintf("the rules of namespace %s take more than the %s of the policy memory that they may (--policy-memory)", x.Owner, size(x.Share))
+		for _, o := range origins[x.list] {
+			of := rule{o, reason}
+			if pods[of] == nil {
+				pods[of] = map[api.PodID]bool{}
+			}
+			pods[of][x.pod] = true
 		}
 	}
 	var out []renderer.Unenforced
 	for of, at := range pods {
 		out = append(out, renderer.Unenforced{Origin: of.origin, Class: api.ClassLimit, Reason: of.reason, Pods: len(at)})
 	}
-	r.over = renderer.SortUnenforced(out)
+	r.over, r.origins = renderer.SortUnenforced(out), origins
 	return r.over
+}
+
+// originsOf returns where the rules of a list come from, once each.
+func originsOf(l *renderer.RuleList) (out []api.Origin) {
+	seen := map[api.Origin]bool{}
+	for i := range l.Rules() {
+		for _, o := range l.Origins(i) {
+			if !seen[o] {
+				seen[o] = true
+				out = append(out, o)
+			}
+		}
+	}
+	return out
 }
 
 // size says how much memory some lines are.

@@ -98,15 +98,9 @@ func (r *Renderer) compact() compile.Plan {
 func (r *Renderer) refuse() {
 	pods := map[api.Origin]int{}
 	for _, cfg := range r.told.pods {
-		seen := map[api.Origin]bool{}
-		for _, l := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} {
-			for i := range l.Rules() {
-				for _, o := range l.Origins(i) {
-					if !seen[o] {
-						seen[o] = true
-						pods[o]++
-					}
-				}
+		for _, l := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} { // whose rules are of one direction
+			for _, o := range originsOf(l) {
+				pods[o]++
 			}
 		}
 	}

@@ -50,7 +50,8 @@ type Renderer struct {
 	closed       []compile.Refusal // what the image refused
 	reported     []closedList      // of which the rules are in over
 	over         []renderer.Unenforced
-	reconsidered time.Time // when it looked at that again
+	origins      map[*renderer.RuleList][]api.Origin // of lists in reported
+	reconsidered time.Time                           // when it looked at that again
 
 	graces graces
 	ended  bool

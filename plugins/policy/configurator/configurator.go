@@ -42,9 +42,12 @@ type Configurator struct {
 	members  Sets
 	targets  []*target
 	pods     map[api.PodID]*podState
-	selected int                    // pods to which a policy applies
-	sizes    map[api.SetID]int      // members of the sets of the processor
-	refused  map[api.SetID]struct{} // sets of the processor whose ID a derived set has
+	selected int                          // pods to which a policy applies
+	sizes    map[api.SetID]int            // members of the sets of the processor
+	refused  map[api.SetID]struct{}       // sets of the processor whose ID a derived set has
+	waiting  map[api.PodID]waiting        // pods for which renderers have other rules, or none
+	turn     int                          // TurnRules
+	held     map[api.SetID][]netip.Prefix // members of sets that were dropped, and that renderers know yet
 }
 
 // podState is what renderers were told of a pod, and why.
@@ -64,6 +67,8 @@ func New(o Options) *Configurator {
 		pods:     map[api.PodID]*podState{},
 		sizes:    map[api.SetID]int{},
 		refused:  map[api.SetID]struct{}{},
+		turn:     TurnRules,
+		held:     map[api.SetID][]netip.Prefix{},
 	}
 	if c.members == nil {
 		c.members = noSets{}
@@ -101,7 +106,8 @@ func (s *podState) selected() int {
 // taken says whether the processor uses the ID for one of its sets.
 func (c *Configurator) taken(id api.SetID) bool {
 	_, ok := c.sizes[id]
-	return ok
+	_, held := c.held[id]
+	return ok || held
 }
 
 // updateSize keeps the number of members of a set of the processor. It refuses a

@@ -23,6 +23,7 @@ type PodDump struct {
 	Policies []api.PolicyID `json:"policies"`
 	Ingress  []RuleDump     `json:"ingress"`
 	Egress   []RuleDump     `json:"egress"`
+	Waiting  bool           `json:"waiting,omitempty"` // for other rules, see Configurator.Waiting
 }
 
 // RuleDump is one rule of a list, and the rules of policies that it comes from.
@@ -52,9 +53,11 @@ func (c *Configurator) Dump() Dump {
 		for i, p := range pod.profile.policies {
 			policies[i] = p.ID
 		}
+		_, waits := c.waiting[id]
 		d.Pods = append(d.Pods, PodDump{
 			Pod: id, IPs: pod.ips, Policies: policies,
 			Ingress: pod.profile.lists[api.Ingress].dump(rules), Egress: pod.profile.lists[api.Egress].dump(rules),
+			Waiting: waits,
 		})
 	}
 	d.Sets = c.dumpSets()

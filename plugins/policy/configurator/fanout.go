@@ -29,10 +29,10 @@ type target struct {
 	unenforced []renderer.Unenforced // as the renderer said after its newest Commit
 }
 
-// InSync says whether no renderer has failed in its newest Commit, or deferred a part of it. It is
-// true before the first.
+// InSync says whether no pod waits, and no renderer has failed in its newest Commit, or deferred a
+// part of it. It is true before the first.
 func (c *Configurator) InSync() bool {
-	return c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers })
+	return len(c.waiting) == 0 && c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers })
 }
 
 // EnforcedUntil returns a time before which every Commit that ended is wholly in force, while no
@@ -40,6 +40,11 @@ func (c *Configurator) InSync() bool {
 func (c *Configurator) EnforcedUntil() (until time.Time, known bool) {
 	if c.Err() != nil {
 		return until, false
+	}
+	for _, w := range c.waiting {
+		if until.IsZero() || w.since.Before(until) {
+			until = w.since
+		}
 	}
 	for _, t := range c.targets {
 		if t.defers && (until.IsZero() || t.since.Before(until)) {

@@ -128,6 +128,7 @@ func TestACommitEndsWithItsContextAndLosesNothing(t *testing.T) {
 func TestNoHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, one, two := pair(t)
+		c.turn = rapid.SampledFrom([]int{TurnRules, 1, 4}).Draw(t, "rules of a turn")
 		w := world{pods: map[int][]*api.ContivPolicy{}, sets: map[api.SetID]netip.Prefix{}}
 		library := [][]*api.ContivPolicy{nil, {spread("p", 1)}, {spread("p", 2)}, drawPolicies(t), drawPolicies(t)}
 		for range rapid.IntRange(1, 10).Draw(t, "transactions") {
@@ -141,7 +142,7 @@ func TestNoHistory(t *testing.T) {
 		}
 		one.FailNext() // what is left in the queue fails the repair at most once
 		for range 11 {
-			if err := c.NewTxn(false).Commit(context.Background()); err == nil {
+			if err := c.NewTxn(false).Commit(context.Background()); err == nil && c.Waiting() == 0 {
 				break
 			}
 		}
@@ -196,7 +197,11 @@ func (w *world) drawInto(t *rapid.T, txn *Txn, library [][]*api.ContivPolicy, re
 	id := rapid.SampledFrom([]api.SetID{300, 301}).Draw(t, "set")
 	if old, ok := w.sets[id]; ok {
 		delete(w.sets, id)
-		changes.UpdateSet(id, nil, []netip.Prefix{old})
+		if rapid.Bool().Draw(t, "dropped") {
+			changes.DropSet(id, []netip.Prefix{old})
+		} else {
+			changes.UpdateSet(id, nil, []netip.Prefix{old})
+		}
 	} else {
 		w.sets[id] = pfx("10.0.0.1/32")
 		changes.UpdateSet(id, []netip.Prefix{w.sets[id]}, nil)

@@ -24,6 +24,7 @@ type interner struct {
 	derived  map[api.SetID]*derivedSet
 	touched  map[api.SetID]struct{}      // derived sets that renderers may have to be told of
 	partOf   map[api.SetID][]*derivedSet // sets with common, by their parts
+	closing  *profile                    // of new pods that wait, nil before there was one
 	refusing map[*list]struct{}          // lists in which something is refused
 	refusals []renderer.Unenforced       // of these; nil: to be made anew
 }

@@ -43,6 +43,7 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 	if resync {
 		clear(c.sizes)
 		clear(c.refused)
+		clear(c.held) // renderers forget what they are not told again
 		c.interner.forgetTold()
 	}
 	return t
@@ -51,6 +52,10 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 // UpdateSet changes the members of an address set; see renderer.Txn.
 func (t *Txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	if len(added)+len(removed) == 0 || !t.c.updateSize(id, len(added), len(removed)) {
+		return
+	}
+	added, removed = t.c.again(id, added, removed)
+	if len(added)+len(removed) == 0 {
 		return
 	}
 	t.c.interner.moved(id, added)
@@ -83,8 +88,8 @@ func (t *Txn) Remove(pod api.PodID) { t.Configure(pod, nil, nil, nil) }
 // have changed in their stacks.
 func (t *Txn) CommitAll() { t.told = true }
 
-// Prepare generates the rules of what changed and tells them to the renderers,
-// none of which does anything yet. Commit does it unless it was done, so only
+// Prepare generates the rules of what changed, at most about TurnRules of them, and tells
+// them to the renderers, none of which does anything yet. Commit does it unless it was done, so only
 // whoever wants to know how long it takes needs to call it. Nothing can be added
 // to the transaction afterwards.
 func (t *Txn) Prepare() {
@@ -93,6 +98,7 @@ func (t *Txn) Prepare() {
 	}
 	t.prepared = true
 	t.applyPods()
+	t.release()
 	t.c.interner.tell(t.c.members, t.updateSet)
 }
 
@@ -124,11 +130,13 @@ func (t *Txn) applyPods() {
 		}
 	}
 	var unused []*profile
-	for _, pod := range slices.SortedFunc(maps.Keys(t.pods), api.PodID.Compare) {
-		if p := t.applyPod(pod, t.pods[pod]); p != nil {
+	now := t.choose()
+	for _, pod := range slices.SortedFunc(maps.Keys(now), api.PodID.Compare) {
+		if p := t.applyPod(pod, now[pod]); p != nil {
 			unused = append(unused, p)
 		}
 	}
+	t.close()
 	for _, p := range unused {
 		t.c.interner.release(p)
 	}
@@ -145,7 +153,16 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 		return nil
 	}
 	p := t.c.interner.acquire(change.policies, change.shared, t.c.taken)
-	state := &podState{change.ips, change.policies, change.shared, p, p.configFor(change.ips)}
+	t.apply(pod, &podState{change.ips, change.policies, change.shared, p, p.configFor(change.ips)})
+	if old == nil {
+		return nil
+	}
+	return old.profile
+}
+
+// apply tells renderers what a pod is now.
+func (t *Txn) apply(pod api.PodID, state *podState) {
+	old := t.c.pods[pod]
 	t.c.setPod(pod, state)
 	if old == nil || t.resync || !sameConfig(old.config, state.config) {
 		t.told = true
@@ -153,10 +170,6 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 			txn.Render(pod, state.config)
 		}
 	}
-	if old == nil {
-		return nil
-	}
-	return old.profile
 }
 
 func (t *Txn) removePod(pod api.PodID, old *podState) *profile {

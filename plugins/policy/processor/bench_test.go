@@ -26,6 +26,8 @@ func (c *counter) UpdateSet(_ api.SetID, added, removed []netip.Prefix) {
 	c.members += len(added) - len(removed)
 }
 
+func (c *counter) DropSet(id api.SetID, members []netip.Prefix) { c.UpdateSet(id, nil, members) }
+
 func (c *counter) Configure(_ api.PodID, _ []netip.Addr, list []*api.ContivPolicy, _ []api.Sharing) {
 	c.pods++
 	c.lists += len(list)

@@ -19,7 +19,11 @@ func (p *Processor) Flush(sink Sink) []api.Problem {
 	p.refreshGroups()
 	p.dropUnused()
 	for _, u := range p.takeUpdates() {
-		if len(u.added)+len(u.removed) > 0 {
+		switch {
+		case len(u.added)+len(u.removed) == 0:
+		case u.dead:
+			sink.DropSet(u.id, u.removed)
+		default:
 			sink.UpdateSet(u.id, u.added, u.removed)
 		}
 	}
@@ -84,5 +88,6 @@ func (p *Processor) Replay(sink Sink) []api.Problem {
 type nobody struct{}
 
 func (nobody) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix)                   {}
+func (nobody) DropSet(api.SetID, []netip.Prefix)                                     {}
 func (nobody) Configure(api.PodID, []netip.Addr, []*api.ContivPolicy, []api.Sharing) {}
 func (nobody) Remove(api.PodID)                                                      {}

@@ -39,6 +39,8 @@ type Sink interface {
 	// prefixes are single addresses. An added member was not in the set, a removed
 	// one was.
 	UpdateSet(id api.SetID, added, removed []netip.Prefix)
+	// DropSet says that no policy names a set any more, whose members, sorted, are these.
+	DropSet(id api.SetID, members []netip.Prefix)
 	// Configure says which policies apply to a local pod: sorted by ID, none when
 	// the pod is not restricted. Equal lists are the same slice, so that the
 	// address of the first element identifies the list as long as a pod has it. shared

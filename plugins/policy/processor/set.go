@@ -186,11 +186,12 @@ func (p *Processor) holders(set *addrSet, a netip.Addr) (n int) {
 type update struct {
 	id             api.SetID
 	added, removed []netip.Prefix
+	dead           bool // no policy names it any more
 }
 
 // takeUpdate returns what became different in a set since the last Flush.
 func (p *Processor) takeUpdate(set *addrSet) update {
-	u := update{id: set.id}
+	u := update{id: set.id, dead: set.dead}
 	if set.nodes != nil {
 		set.touched = false
 		u.added, u.removed = set.nodes.take()

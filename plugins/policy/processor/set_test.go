@@ -49,6 +49,7 @@ func addrOf(x uint32) netip.Addr {
 type quiet map[api.PodID][]*api.ContivPolicy
 
 func (quiet) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix) {}
+func (quiet) DropSet(api.SetID, []netip.Prefix)                   {}
 func (q quiet) Configure(id api.PodID, _ []netip.Addr, list []*api.ContivPolicy, _ []api.Sharing) {
 	q[id] = list
 }

@@ -42,6 +42,13 @@ func newRecorder(t tb) *recorder {
 	return &recorder{t: t, sets: map[api.SetID]map[netip.Addr]bool{}, pods: map[api.PodID]configured{}}
 }
 
+func (r *recorder) DropSet(id api.SetID, members []netip.Prefix) {
+	r.t.Helper()
+	if r.UpdateSet(id, nil, members); len(r.sets[id]) > 0 {
+		r.t.Errorf("set %s: dropped, and has %d members more than were said", id, len(r.sets[id]))
+	}
+}
+
 func (r *recorder) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	r.t.Helper()
 	r.calls++

@@ -40,6 +40,7 @@ type budget struct {
 	taken  int  // lines by lists since it was looked at
 	swept  bool // nothing counts that no address has any more
 	early  bool // rows do not count yet
+	begun  bool // owners are those of what is being built
 }
 
 // owner is the lists of the endpoints that one owner has.
@@ -54,9 +55,12 @@ func (o *owner) quota(share int) int { return share / len(o.lists) }
 
 // begin finds out whose lists there are.
 func (b *budget) begin(m *Image) {
-	b.share, b.taken, b.swept, b.owners = b.Share, 0, false, map[string]*owner{}
+	b.share, b.taken, b.swept, b.begun, b.owners = b.Share, 0, false, true, map[string]*owner{}
 	for _, p := range m.programs {
 		p.owners, p.reach = p.owners[:0], 0
+	}
+	for _, g := range m.ghosts {
+		g.owners, g.stopped = g.owners[:0], false
 	}
 	for _, e := range m.ends {
 		o := b.owners[e.Owner]
@@ -64,8 +68,8 @@ func (b *budget) begin(m *Image) {
 			o = &owner{lists: map[*program]bool{}}
 			b.owners[e.Owner] = o
 		}
-		for _, p := range e.programs {
-			if p != nil && !o.lists[p] {
+		for d := range e.programs {
+			if p := e.wanted(d); p != nil && !o.lists[p] {
 				o.lists[p] = true
 				p.owners = append(p.owners, o)
 			}
@@ -140,16 +144,29 @@ func (m *Image) wanted() (lines int) {
 			lines += p.cost()
 		}
 	}
+	for _, g := range m.ghosts {
+		if !g.stopped {
+			lines += g.cost()
+		}
+	}
 	return lines
 }
 
 // stop stops lists that all of their owners are refused.
 func (b *budget) stop(m *Image) {
 	for _, p := range m.programs {
-		if !p.stopped && len(p.owners) > 0 && !slices.ContainsFunc(p.owners, func(o *owner) bool { return !b.refuses(o, p) }) {
+		if !p.stopped && b.refusedBy(p.owners, p) {
 			p.stop()
 		}
 	}
+	for _, g := range m.ghosts {
+		g.stopped = g.stopped || b.refusedBy(g.owners, g)
+	}
+}
+
+// refusedBy says whether a list is refused to all of its owners.
+func (b *budget) refusedBy(owners []*owner, p *program) bool {
+	return len(owners) > 0 && !slices.ContainsFunc(owners, func(o *owner) bool { return !b.refuses(o, p) })
 }
 
 func (b *budget) refuses(o *owner, p *program) bool {
@@ -159,7 +176,7 @@ func (b *budget) refuses(o *owner, p *program) bool {
 // cost is how many lines a list takes, or took until it was stopped: one for each address that it
 // names, as far as others do not, and its rows. How many pages there are depends on what was before.
 func (p *program) cost() int {
-	if p.image.budget.early {
+	if p.image.budget.early && !p.ghost {
 		return p.reach
 	}
 	return p.reach + max(p.spent, p.before)
@@ -194,7 +211,10 @@ func (m *Image) estimate() {
 
 // refuse closes what is refused, and returns whether anything is that was not.
 func (m *Image) refuse() (any bool) {
-	if !m.budget.isSet() || m.budget.owners == nil {
+	if m.budget.isSet() && !m.budget.begun && len(m.ghosts) > 0 {
+		m.budget.begin(m)
+	}
+	if !m.budget.begun {
 		return false
 	}
 	m.budget.sweep(m, 1)
@@ -202,12 +222,13 @@ func (m *Image) refuse() (any bool) {
 	for _, id := range slices.Sorted(maps.Keys(m.ends)) {
 		e := m.ends[id]
 		for d, p := range e.programs {
-			if p == nil || e.refused[d] || !m.budget.refuses(m.budget.owners[e.Owner], p) {
+			if p == nil || e.ghosts[d] != nil || !m.budget.refuses(m.budget.owners[e.Owner], p) {
 				continue
 			}
+			e.ghosts[d] = m.holdGhost(p)
 			e.programs[d] = m.hold(Closed, Direction(d))
 			m.letGoOf(p)
-			e.refused[d], any = true, true
+			any = true
 			e.share = m.budget.share
 			m.dirty[id] = true
 			m.altered = m.altered || e.known
@@ -216,23 +237,75 @@ func (m *Image) refuse() (any bool) {
 	return any
 }
 
-// retry wants again what was refused of owners of which something became different.
-func (m *Image) retry() {
-	for id, e := range m.ends {
-		if !m.again[e.Owner] && !m.all {
-			continue
-		}
-		for d := range e.refused {
-			if e.refused[d] {
-				m.letGoOf(e.programs[d])
-				e.programs[d], e.refused[d] = m.hold(e.List(Direction(d)), Direction(d)), false
-				m.dirty[id] = true
-				m.altered = m.altered || e.known
+// holdGhost returns what is kept of a list that is refused, for one more endpoint.
+func (m *Image) holdGhost(p *program) *program {
+	key := programKey{p.list.Digest(), p.side}
+	g := m.ghosts[key]
+	if g == nil {
+		g = &program{image: m, list: p.list, side: p.side, ghost: true}
+		m.ghosts[key] = g
+	}
+	g.before = max(g.before, p.cost())
+	g.users++
+	return g
+}
+
+// letGoOfGhost takes it back from an endpoint; nil is none.
+func (m *Image) letGoOfGhost(g *program) {
+	if g == nil {
+		return
+	}
+	if g.users--; g.users == 0 {
+		delete(m.ghosts, programKey{g.list.Digest(), g.side})
+	}
+}
+
+// wanted returns the list of a direction as the budget counts it: also one that is refused.
+func (e *endpoint) wanted(d int) *program {
+	if e.ghosts[d] != nil {
+		return e.ghosts[d]
+	}
+	return e.programs[d]
+}
+
+// refusedList is a direction of an endpoint that is closed.
+type refusedList struct {
+	id  uint32
+	dir Direction
+}
+
+// doubtful returns what is refused of owners of which something became different.
+func (m *Image) doubtful() (out []refusedList) {
+	for _, id := range slices.Sorted(maps.Keys(m.ends)) {
+		e := m.ends[id]
+		for d, g := range e.ghosts {
+			if g != nil && (m.all || m.again[e.Owner]) {
+				out = append(out, refusedList{id, Direction(d)})
 			}
 		}
 	}
-	clear(m.again)
-	m.all = false
+	return out
+}
+
+// retry wants lists again that were refused.
+func (m *Image) retry(lists []refusedList) {
+	for _, x := range lists {
+		e := m.ends[x.id]
+		m.letGoOf(e.programs[x.dir])
+		m.letGoOfGhost(e.ghosts[x.dir])
+		e.programs[x.dir], e.ghosts[x.dir] = m.hold(e.List(x.dir), x.dir), nil
+		m.dirty[x.id] = true
+		m.altered = m.altered || e.known
+	}
+}
+
+// fitting returns those of the lists that may not be too much: of what is refused it is known how
+// large it is at least.
+func (m *Image) fitting(lists []refusedList) []refusedList {
+	return slices.DeleteFunc(lists, func(x refusedList) bool {
+		e := m.ends[x.id]
+		return m.budget.refuses(m.budget.owners[e.Owner], e.ghosts[x.dir])
+	})
 }
 
 // Reconsider has the next plan look at everything that was refused.
@@ -242,8 +315,8 @@ func (m *Image) Reconsider() { m.all = true }
 func (m *Image) Refused() (out []Refusal) {
 	for _, id := range slices.Sorted(maps.Keys(m.ends)) {
 		e := m.ends[id]
-		for d, refused := range e.refused {
-			if refused {
+		for d, g := range e.ghosts {
+			if g != nil {
 				out = append(out, Refusal{id, Direction(d), e.Owner, e.share})
 			}
 		}

@@ -104,6 +104,28 @@ func TestBudgetLooksAgainWhenAnotherListOfTheOwnerChanges(t *testing.T) {
 	}
 }
 
+// TestBudgetOfListsThatComeOneByOne refuses what it refuses of lists that come together, and builds
+// none of them twice.
+func TestBudgetOfListsThatComeOneByOne(t *testing.T) {
+	const n = 12
+	budget := Budget{Lines: 1 << 20, Share: 8 * 50 * 49}
+	list := func(m *Image, i int) *renderer.RuleList { return manyRows(m, api.SetID(1000+100*i), 20+3*(i%n)) }
+	one, all := NewImage(Options{Budget: budget}), NewImage(Options{Budget: budget})
+	for i := range n {
+		set(t, all, uint32(1+i), "tenant", list(all, i))
+		set(t, one, uint32(1+i), "tenant", list(one, i))
+		plan(one)
+	}
+	if plan(all); len(all.Refused()) < 2 || len(all.Refused()) == n || !slices.Equal(all.Refused(), one.Refused()) {
+		t.Errorf("refused is %v one by one, and %v together", one.Refused(), all.Refused())
+	}
+	set(t, one, n, "tenant", list(one, n)) // smaller, and the others know that they are too large
+	first := one.slots.used
+	if plan(one); one.slots.used-first > 64 {
+		t.Errorf("%d counters are taken for a list of 21 rules", one.slots.used-first)
+	}
+}
+
 // TestBudgetOfTheNodeHalvesTheShare until all fit: the largest is the first.
 func TestBudgetOfTheNodeHalvesTheShare(t *testing.T) {
 	m := NewImage(Options{Budget: Budget{Lines: 1 << 11}})

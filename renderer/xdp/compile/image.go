@@ -42,7 +42,8 @@ type Image struct {
 	nets     nets
 	v4, v6   *trie
 	programs map[programKey]*program
-	fresh    map[*program]bool // not in memory yet
+	fresh    map[*program]bool       // not in memory yet
+	ghosts   map[programKey]*program // lists that are refused
 
 	ends    map[uint32]*endpoint
 	dirty   map[uint32]bool // endpoints whose record must be written
@@ -70,7 +71,7 @@ type programKey struct {
 type endpoint struct {
 	Endpoint
 	programs [2]*program // by Direction, nil for no list
-	refused  [2]bool     // the program is not that of the list
+	ghosts   [2]*program // of a list that is refused, while the program is that of another
 	share    int         // of its owner, when something was refused
 	record   uint32
 	known    bool // to the kernel, or it may be
@@ -89,7 +90,7 @@ type Options struct {
 // NewImage returns an image without endpoints.
 func NewImage(o Options) *Image {
 	m := &Image{
-		arena: *newArena(max(o.Lines, 4*rootLines)), classes: newClasses(), programs: map[programKey]*program{}, fresh: map[*program]bool{},
+		arena: *newArena(max(o.Lines, 4*rootLines)), classes: newClasses(), programs: map[programKey]*program{}, fresh: map[*program]bool{}, ghosts: map[programKey]*program{},
 		ends: map[uint32]*endpoint{}, dirty: map[uint32]bool{},
 	}
 	m.slots.grow(1)
@@ -127,7 +128,10 @@ func (m *Image) Set(e Endpoint) error {
 	}
 	old := m.ends[e.ID]
 	m.again[e.Owner] = true
-	now := &endpoint{Endpoint: e, programs: [2]*program{m.hold(e.ToPod, ToPod), m.hold(e.FromPod, FromPod)}, known: again}
+	now := &endpoint{Endpoint: e, known: again}
+	for d := range now.programs {
+		m.want(now, Direction(d))
+	}
 	if old != nil {
 		now.record, now.known = old.record, old.known
 		m.altered = m.altered || now.programs != old.programs
@@ -154,6 +158,21 @@ func (m *Image) Remove(id uint32) {
 	}
 }
 
+// want gives an endpoint the program of its list; of one that is refused already, what is kept of it,
+// until it is known whether that may be otherwise.
+func (m *Image) want(e *endpoint, d Direction) {
+	l := e.List(d)
+	if l == nil {
+		return
+	}
+	if g := m.ghosts[programKey{l.Digest(), d}]; g != nil {
+		e.ghosts[d], e.programs[d], e.share = g, m.hold(Closed, d), m.budget.share
+		g.users++
+		return
+	}
+	e.programs[d] = m.hold(l, d)
+}
+
 // hold returns the program of a list, for one more endpoint.
 func (m *Image) hold(l *renderer.RuleList, side Direction) *program {
 	if l == nil {
@@ -171,8 +190,9 @@ func (m *Image) hold(l *renderer.RuleList, side Direction) *program {
 }
 
 func (m *Image) letGo(e *endpoint) {
-	for _, p := range e.programs {
+	for d, p := range e.programs {
 		m.letGoOf(p)
+		m.letGoOfGhost(e.ghosts[d])
 	}
 }
 
@@ -264,7 +284,7 @@ func (m *Image) Slot(id uint32, dir Direction) (first uint32, list *renderer.Rul
 	if e == nil || e.programs[dir] == nil {
 		return 0, nil, false
 	}
-	if e.refused[dir] {
+	if e.ghosts[dir] != nil {
 		return e.programs[dir].slot, Closed, true
 	}
 	return e.programs[dir].slot, e.List(dir), true

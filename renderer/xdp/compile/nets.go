@@ -20,6 +20,8 @@ type nets struct {
 	freed   []atom     // in tries still
 	dropped []atom     // usable once no class has them
 	named   [][]naming // by atom: the programs whose rules name it
+	coming  []atom     // whose prefixes are not pending yet: a list that is refused at once has none
+	late    []bool     // by atom: it is coming
 	members map[api.SetID]map[netip.Prefix]struct{}
 	given   bool                 // members are kept by others
 	pending []pending            // what has to become different in the tries
@@ -45,6 +47,7 @@ func newNets(m *Image, members map[api.SetID]map[netip.Prefix]struct{}) nets {
 		n.members = map[api.SetID]map[netip.Prefix]struct{}{}
 	}
 	n.net, n.users, n.named = append(n.net, api.Net{}), append(n.users, 1), append(n.named, nil) // infraAtom
+	n.late = append(n.late, false)
 	return n
 }
 
@@ -60,10 +63,11 @@ func (n *nets) hold(net api.Net) atom {
 		n.net[a], n.users[a] = net, 1
 	} else {
 		n.net, n.users, n.named = append(n.net, net), append(n.users, 1), append(n.named, nil)
+		n.late = append(n.late, false)
 	}
 	n.image.classes.owns.name(a)
 	n.ids[net] = a
-	n.each(net, func(p netip.Prefix) { n.put(a, p, true) })
+	n.coming, n.late[a] = append(n.coming, a), true
 	return a
 }
 
@@ -91,7 +95,10 @@ func (n *nets) letGo(a atom, p *program) {
 		return
 	}
 	net := n.net[a]
-	n.each(net, func(p netip.Prefix) { n.put(a, p, false) })
+	if !n.late[a] {
+		n.each(net, func(p netip.Prefix) { n.put(a, p, false) })
+	}
+	n.late[a] = false
 	delete(n.ids, net)
 	n.net[a] = api.Net{}
 	n.freed = append(n.freed, a)
@@ -137,6 +144,13 @@ func (n *nets) put(a atom, p netip.Prefix, in bool) {
 // of atoms that nobody has afterwards.
 func (n *nets) flush() {
 	c := n.image.classes
+	for _, a := range n.coming {
+		if n.late[a] { // else nobody names it any more
+			n.each(n.net[a], func(p netip.Prefix) { n.put(a, p, true) })
+			n.late[a] = false
+		}
+	}
+	n.coming = nil
 	for _, x := range n.pending {
 		t := n.image.v6
 		if x.prefix.Addr().Is4() {
@@ -157,7 +171,7 @@ func (n *nets) update(id api.SetID, added, removed []netip.Prefix) {
 		added, removed = n.remember(id, added, removed)
 	}
 	a, named := n.ids[api.SetNet(id)]
-	if !named {
+	if !named || n.late[a] {
 		return
 	}
 	for _, p := range removed {

@@ -47,29 +47,25 @@ func (r Retired) Slots() []Span { return r.slots }
 // call Done. If it was not, the next plan must be made with again: it leads from wherever
 // the endpoints are.
 func (m *Image) Plan(again bool) Plan {
-	m.retry()
-	m.estimate()
-	m.nets.flush()
-	changed := again || m.changed()
-	apart := (m.altered || again) && changed
-	if apart {
-		m.moveRoots()
+	doubtful, all := m.doubtful(), m.all
+	clear(m.again)
+	m.all = false
+	var r roots
+	if all {
+		m.retry(doubtful)
+		doubtful = nil
 	}
-	roots := m.buildRoots(apart)
-	m.tellClasses()
-	if m.refuse() {
-		if m.altered && changed && !apart {
-			apart, roots = true, nil
-			m.moveRoots()
-		}
-		m.tellClasses()
+	m.build(again, &r)
+	if fitting := m.fitting(doubtful); len(fitting) > 0 {
+		m.retry(fitting)
+		m.build(again, &r)
 	}
-	if again || apart {
+	if again || r.apart {
 		for id := range m.ends {
 			m.dirty[id] = true
 		}
 	}
-	p := Plan{Gone: slices.Clone(m.gone), Roots: roots}
+	p := Plan{Gone: slices.Clone(m.gone), Roots: r.stores}
 	for _, id := range slices.Sorted(maps.Keys(m.dirty)) {
 		e := m.ends[id]
 		m.writeRecord(e)
@@ -83,6 +79,36 @@ func (m *Image) Plan(again bool) Plan {
 	p.Lines, p.Slots = m.arena.buddy.size(), m.slots.size()
 	p.Fresh, p.Stores = slices.Clone(m.arena.fresh), slices.Clone(m.stores)
 	return p
+}
+
+// roots is what a plan does with the roots of addresses.
+type roots struct {
+	changed bool // an address may have another class
+	apart   bool // they are written elsewhere
+	stores  []Store
+}
+
+// build writes what is wanted and the budget permits.
+func (m *Image) build(again bool, r *roots) {
+	m.budget.begun = false
+	m.estimate()
+	m.nets.flush()
+	r.changed = r.changed || again || m.changed()
+	m.setApart(again, r)
+	r.stores = append(r.stores, m.buildRoots(r.apart)...)
+	m.tellClasses()
+	if m.refuse() {
+		m.setApart(again, r)
+		m.tellClasses()
+	}
+}
+
+// setApart has the roots written elsewhere, once, if endpoints and addresses change together.
+func (m *Image) setApart(again bool, r *roots) {
+	if (m.altered || again) && r.changed && !r.apart {
+		r.apart, r.stores = true, nil
+		m.moveRoots()
+	}
 }
 
 // changed says whether an address may have another class.

@@ -19,6 +19,7 @@ type program struct {
 	before  int       // lines that it took when it was stopped
 	reach   int       // addresses that it names, as far as others do not
 	stopped bool      // it takes too many, and has no rows
+	ghost   bool      // it is refused: nothing is known of it but what it takes at least
 	owners  []*owner  // while a plan is made
 	slot    uint32    // of its first rule
 	always  []int     // rules for every address, sorted

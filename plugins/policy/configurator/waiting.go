@@ -1,0 +1,209 @@
+package configurator
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// TurnRules is about how many rules one transaction generates before it is committed. The pods whose
+// lists have more wait for the next transactions, so that no tenant's lists make others wait for
+// long. A resync is not divided.
+const TurnRules = 1 << 14
+
+// Waiting returns how many pods wait for their rules: another transaction, be it an empty one, goes
+// on with them. A pod that waits keeps the rules that it had, and a new one is closed.
+func (c *Configurator) Waiting() int { return len(c.waiting) }
+
+// choose takes the pods that this transaction is to apply and lets the others wait: the cheapest
+// come first, and the one that has waited longest is always among them.
+func (t *Txn) choose() map[api.PodID]podChange {
+	for pod, w := range t.c.waiting {
+		if _, named := t.pods[pod]; !named && !t.resync {
+			t.Configure(pod, w.ips, w.policies, w.shared)
+		}
+	}
+	now := map[api.PodID]podChange{}
+	var rest []api.PodID
+	work := work{interner: t.c.interner, done: map[sliceID]bool{}}
+	for pod, change := range t.pods {
+		if t.resync || !t.c.mayWait(pod, change) {
+			now[pod] = change
+			work.spend(change)
+			continue
+		}
+		rest = append(rest, pod)
+	}
+	t.c.order(rest, t.pods, work)
+	waiting := map[api.PodID]waiting{}
+	for i, pod := range rest {
+		change := t.pods[pod]
+		if i == 0 || work.rules+work.of(change) <= t.c.turn {
+			now[pod] = change
+			work.spend(change)
+			continue
+		}
+		w, waits := t.c.waiting[pod]
+		if !waits {
+			w.since = time.Now()
+		}
+		w.podChange = change
+		waiting[pod] = w
+	}
+	t.c.waiting = waiting
+	return now
+}
+
+// waiting is a pod that was told and was not applied yet.
+type waiting struct {
+	podChange
+	since time.Time
+}
+
+// mayWait says whether a pod may stay as it is for some time. One that has other addresses may not,
+// since another pod may have the old ones; nor may one whose sets are made of others, which may
+// change.
+func (c *Configurator) mayWait(pod api.PodID, change podChange) bool {
+	old := c.pods[pod]
+	if old == nil {
+		return len(change.ips) > 0
+	}
+	return slices.Equal(old.ips, change.ips) && !slices.ContainsFunc(old.profile.lists[:], c.interner.hasParts)
+}
+
+// hasParts says whether a list names a set that is made of others.
+func (in *interner) hasParts(l *list) bool {
+	return l != nil && slices.ContainsFunc(l.sets, func(id api.SetID) bool { return len(in.derived[id].parts()) > 0 })
+}
+
+// order puts those with the fewest rules first, but before them the one that has waited longest.
+func (c *Configurator) order(pods []api.PodID, changes map[api.PodID]podChange, w work) {
+	rules := make(map[api.PodID]int, len(pods))
+	for _, pod := range pods {
+		rules[pod] = w.of(changes[pod])
+	}
+	slices.SortFunc(pods, func(a, b api.PodID) int {
+		return cmp.Or(cmp.Compare(rules[a], rules[b]), a.Compare(b))
+	})
+	oldest := -1
+	for i, pod := range pods {
+		if w, waits := c.waiting[pod]; waits && (oldest < 0 || w.since.Before(c.waiting[pods[oldest]].since)) {
+			oldest = i
+		}
+	}
+	if oldest > 0 {
+		first := pods[oldest]
+		copy(pods[1:], pods[:oldest])
+		pods[0] = first
+	}
+}
+
+// work is what a transaction generates.
+type work struct {
+	interner *interner
+	rules    int
+	done     map[sliceID]bool // lists of policies of which the rules are counted
+}
+
+// of is how many rules a pod's lists have, about; none if there are such lists.
+func (w *work) of(change podChange) (rules int) {
+	slice := idOfSlice(change.policies)
+	if len(change.shared) == 0 && (w.done[slice] || w.interner.bySlice[slice] != nil) {
+		return 0
+	}
+	rules = rulesOf(change.policies)
+	for _, s := range change.shared {
+		rules += rulesOf(s.Policies)
+	}
+	return rules
+}
+
+func (w *work) spend(change podChange) {
+	w.rules += w.of(change)
+	if len(change.shared) == 0 {
+		w.done[idOfSlice(change.policies)] = true
+	}
+}
+
+// rulesOf counts pairs of peers and ports.
+func rulesOf(policies []*api.ContivPolicy) (n int) {
+	for _, p := range policies {
+		for _, d := range []api.Direction{api.Ingress, api.Egress} {
+			for _, r := range p.Rules(d) {
+				peers := len(r.Sets)
+				for _, b := range r.Blocks {
+					peers += 1 + len(b.Except)
+				}
+				n += max(peers, 1) * max(len(r.Ports), 1)
+			}
+		}
+	}
+	return n
+}
+
+// closed denies everything. It stands for the rules that a new pod waits for.
+var closed = renderer.NewRuleList([]api.ContivRule{{}}, nil)
+
+// close has renderers close the new pods that wait.
+func (t *Txn) close() {
+	for _, pod := range slices.SortedFunc(maps.Keys(t.c.waiting), api.PodID.Compare) {
+		if t.c.pods[pod] == nil {
+			ips := t.c.waiting[pod].ips
+			p := t.c.interner.closed()
+			t.apply(pod, &podState{ips: ips, profile: p, config: p.configFor(ips)})
+		}
+	}
+}
+
+// closed returns the profile of a pod that waits for its first rules.
+func (in *interner) closed() *profile {
+	if in.closing == nil {
+		l := &list{key: listKey{rules: closed.Digest()}, rules: closed, uses: 2}
+		in.closing = &profile{lists: [2]*list{l, l}, uses: 1} // it is never released
+	}
+	in.closing.uses++
+	return in.closing
+}
+
+// DropSet says that no policy names a set any more, whose members are these. Renderers are told when
+// no pod waits, whose rules may name it yet.
+func (t *Txn) DropSet(id api.SetID, members []netip.Prefix) {
+	if t.c.updateSize(id, 0, len(members)) {
+		t.c.held[id] = members
+	}
+}
+
+// again returns what changes of a set that was dropped and is back before renderers were told.
+func (c *Configurator) again(id api.SetID, added, removed []netip.Prefix) (_, _ []netip.Prefix) {
+	held, ok := c.held[id]
+	if !ok {
+		return added, removed
+	}
+	delete(c.held, id)
+	return without(added, held), without(held, added)
+}
+
+// without returns the prefixes of a that are not in b; both are sorted.
+func without(a, b []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(a), func(p netip.Prefix) bool {
+		_, found := slices.BinarySearchFunc(b, p, netip.Prefix.Compare)
+		return found
+	})
+}
+
+// release tells renderers of the sets that no list names any more.
+func (t *Txn) release() {
+	if len(t.c.waiting) > 0 {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.c.held)) {
+		t.c.interner.moved(id, t.c.held[id])
+		t.updateSet(id, nil, t.c.held[id])
+	}
+	clear(t.c.held)
+}

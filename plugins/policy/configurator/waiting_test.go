@@ -1,0 +1,119 @@
+package configurator
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// many returns a policy of n rules.
+func many(name string, n int) *api.ContivPolicy {
+	r := rule("set:300", "")
+	r.Ports = nil
+	for i := range n {
+		r.Ports = append(r.Ports, tcpPorts(uint16(1+2*i))...)
+	}
+	return ingressOf(name, r)
+}
+
+// isClosed says whether the recorder knows a pod that denies everything.
+func (f *fixture) isClosed(pod int) bool {
+	cfg := f.config(pod)
+	return cfg.Egress == closed && cfg.Ingress == closed
+}
+
+// TestTxnLetsLargeListsWait: the smallest come first, each transaction goes on, and the one that has
+// waited longest is among its pods, however many small ones come.
+func TestTxnLetsLargeListsWait(t *testing.T) {
+	f := newFixture(t)
+	f.c.turn = 100
+	f.commit(true, configure(9, many("old", 3)))
+	f.commit(false, configure(1, many("a", 90)), configure(2, many("b", 80)), configure(3, many("c", 3)), configure(9, many("d", 70)))
+	if f.c.Waiting() != 2 || f.c.InSync() {
+		t.Fatalf("%d pods wait, want 2 that are not in sync", f.c.Waiting())
+	}
+	if f.isClosed(3) || len(f.config(9).Egress.Rules()) != 72 {
+		t.Error("lists that are small enough for one transaction are not there")
+	}
+	if !f.isClosed(1) || !f.isClosed(2) {
+		t.Error("a new pod that waits is not closed")
+	}
+	for i := range 2 {
+		f.commit(false, configure(20+i, many(fmt.Sprint("small", i), 2)), configure(30+i, many(fmt.Sprint("large", i), 99)))
+	}
+	if f.isClosed(1) || f.isClosed(2) || f.isClosed(20) || !f.isClosed(30) || !f.isClosed(31) {
+		t.Error("pods did not come in the order in which they waited")
+	}
+	f.commit(false)
+	f.commit(false)
+	if f.c.Waiting() != 0 || !f.c.InSync() || f.isClosed(30) || f.isClosed(31) {
+		t.Errorf("%d pods wait in the end", f.c.Waiting())
+	}
+}
+
+// TestTxnOfPodsThatWait: a pod that waits keeps its rules, but goes at once when it is removed or
+// has another address; and what it waits for may change.
+func TestTxnOfPodsThatWait(t *testing.T) {
+	f := newFixture(t)
+	f.c.turn = 10
+	for pod := range 6 {
+		f.commit(false, configure(pod, many("old", 3)))
+	}
+	var steps []func(*Txn)
+	for pod := range 6 {
+		steps = append(steps, configure(pod, many(fmt.Sprint("new", pod), 20+pod)))
+	}
+	f.commit(false, steps...)
+	if f.c.Waiting() != 5 || len(f.config(4).Egress.Rules()) != 5 {
+		t.Fatalf("%d pods wait, want 5 that have their rules", f.c.Waiting())
+	}
+	f.commit(false, func(x *Txn) { x.Remove(podID(5)) },
+		func(x *Txn) { x.Configure(podID(4), podAddrs(40), []*api.ContivPolicy{many("moved", 30)}, nil) },
+		configure(3, many("smaller", 2)))
+	if _, there := f.r.Pods()[podID(5)]; there || len(f.config(4).Egress.Rules()) != 32 || f.config(4).IPs[0] != podAddrs(40)[0] {
+		t.Error("a pod that went, or has another address, waited")
+	}
+	for f.c.Waiting() > 0 {
+		f.commit(false)
+	}
+	if n := len(f.config(3).Egress.Rules()); n != 4 {
+		t.Errorf("the pod that has another policy meanwhile has %d rules", n)
+	}
+	f.commit(false, steps[:5]...)
+	f.commit(true, steps[:2]...)
+	if f.c.Waiting() != 0 || len(f.r.Pods()) != 2 {
+		t.Errorf("after a resync of two pods there are %d, and %d wait", len(f.r.Pods()), f.c.Waiting())
+	}
+}
+
+// TestTxnHoldsSetsOfPodsThatWait: their rules may deny what is in a set that no policy names any more.
+func TestTxnHoldsSetsOfPodsThatWait(t *testing.T) {
+	f := newFixture(t)
+	f.c.turn = 10
+	member := func(n byte) []netip.Prefix {
+		return []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, n}), 32)}
+	}
+	update := func(id api.SetID, added, removed []netip.Prefix) func(*Txn) {
+		return func(x *Txn) { x.UpdateSet(id, added, removed) }
+	}
+	old := adminOf(does(api.RuleDeny, "set:400", "tcp/80"))
+	f.commit(false, update(400, member(1), nil), update(300, member(2), nil), configure(0, old), configure(1, old))
+	drop := func(x *Txn) { x.DropSet(400, member(1)) }
+	f.commit(false, drop, configure(0, many("a", 20)), configure(1, many("b", 21)))
+	if f.c.Waiting() != 1 || len(f.r.Sets()[400]) != 1 {
+		t.Fatalf("%d pods wait, and the set that their rules deny has %v", f.c.Waiting(), f.r.Sets()[400])
+	}
+	f.commit(false)
+	if f.c.Waiting() != 0 || len(f.r.Sets()[400]) != 0 {
+		t.Errorf("nobody waits, and the set that was dropped has %v", f.r.Sets()[400])
+	}
+
+	f.commit(false, update(400, member(1), nil), configure(0, old), configure(1, old))
+	f.commit(false, drop, configure(0, many("a", 20)), configure(1, many("b", 21)))
+	f.commit(false, update(400, member(3), nil), configure(2, many("c", 22)), configure(3, many("d", 23)))
+	if got := f.r.Sets()[400]; len(got) != 1 || got[0] != member(3)[0] {
+		t.Errorf("a set that is back before it went has %v, want %v", got, member(3))
+	}
+}
