@@ -44,6 +44,7 @@ var All = []Shape{
 	{"one list for many", 1500, "n rules as in NotIn by ports for 60 pods, each of which has a policy of its own as well", OneListForMany},
 	{"blocks by lists", 30000, "n blocks in one policy, 60 pods with a policy of their own that admits all but one network", BlocksByLists},
 	{"selectors by ports", 1000, "one rule with n selectors as peers and n ports", SelectorsByPorts},
+	{"selectors by ports for many", 1000, "the list of selectors by ports for 60 pods, each of which has a policy of its own as well", SelectorsByPortsForMany},
 	{"blocks of IPv6 in each other", 4000, "n rules: blocks of IPv6 in chains within each other, each for a port of its own", NestedIPv6},
 }
 
@@ -229,8 +230,13 @@ func WideRangesByPods(n int) []any {
 }
 
 // OneListForMany has lists that are equal but for one rule.
-func OneListForMany(n int) []any {
-	out := NotInByPorts(n)
+func OneListForMany(n int) []any { return withOwnPolicies(NotInByPorts(n)) }
+
+// SelectorsByPortsForMany has n² rules in each of 60 lists.
+func SelectorsByPortsForMany(n int) []any { return withOwnPolicies(SelectorsByPorts(n)) }
+
+// withOwnPolicies gives each of 60 pods a policy of its own, so that none of them shares its lists.
+func withOwnPolicies(out []any) []any {
 	for i := range 60 {
 		np := policy(fmt.Sprintf("own%d", i), rule(number(1+i), block("12.0.0.0/8")))
 		np.Spec.PodSelector = metav1.LabelSelector{MatchLabels: byID(i)}

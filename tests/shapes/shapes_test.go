@@ -166,10 +166,14 @@ func TestShapesBeyondTheirShareConcernNobodyElse(t *testing.T) {
 			if n.check(200, shapes.Tenant); n.plugin.Status().Unenforced == 0 {
 				t.Fatal("nothing is refused")
 			}
-			problem := n.xdp.Unenforced()[0]
-			if problem.Class != api.ClassLimit || problem.Origin.Policy.Namespace != shapes.Tenant || problem.Pods == 0 ||
-				!strings.Contains(problem.Reason, "the rules of namespace tenant take more than the 16 KiB") {
-				t.Errorf("it is reported as %+v", problem)
+			state, err := n.plugin.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range state.Problems {
+				if p.Class != api.ClassLimit || !strings.Contains(p.Object, " "+shapes.Tenant+"/") || !strings.Contains(p.Reason, "of namespace tenant ") {
+					t.Errorf("it is reported as %+v", p)
+				}
 			}
 			n.apply(false, false, shapes.Bystanding())
 			denied := n.check(200, shapes.Tenant)
@@ -195,8 +199,11 @@ func TestShapesGrowAsTheyAreWritten(t *testing.T) {
 		return n.xdp.Lines()
 	}
 	for _, s := range shapes.All {
-		if s.Name == "port lists by address classes" {
-			continue // its rows differ from each other as much as they can: the share bounds it
+		switch s.Name {
+		case "port lists by address classes": // its rows differ from each other as much as they can
+			continue // the share of the kernel's memory bounds it
+		case "selectors by ports for many":
+			continue // the share of rules does
 		}
 		none, small, large := lines(s, 1), lines(s, 300), lines(s, 600)
 		most := 13 * (small - none) / 5

@@ -42,10 +42,11 @@ type Configurator struct {
 	members  Sets
 	targets  []*target
 	pods     map[api.PodID]*podState
-	selected int                          // pods to which a policy applies
-	sizes    map[api.SetID]int            // members of the sets of the processor
-	refused  map[api.SetID]struct{}       // sets of the processor whose ID a derived set has
-	waiting  map[api.PodID]waiting        // pods for which renderers have other rules, or none
+	selected int                    // pods to which a policy applies
+	sizes    map[api.SetID]int      // members of the sets of the processor
+	refused  map[api.SetID]struct{} // sets of the processor whose ID a derived set has
+	waiting  map[api.PodID]waiting  // pods for which renderers have other rules, or none
+	shares   shares
 	turn     int                          // TurnRules
 	held     map[api.SetID][]netip.Prefix // members of sets that were dropped, and that renderers know yet
 }
@@ -67,6 +68,7 @@ func New(o Options) *Configurator {
 		pods:     map[api.PodID]*podState{},
 		sizes:    map[api.SetID]int{},
 		refused:  map[api.SetID]struct{}{},
+		shares:   newShares(),
 		turn:     TurnRules,
 		held:     map[api.SetID][]netip.Prefix{},
 	}
@@ -88,6 +90,12 @@ func (c *Configurator) Pods() int { return len(c.pods) }
 // setPod changes what is known of a pod; nil forgets it.
 func (c *Configurator) setPod(pod api.PodID, now *podState) {
 	c.selected += now.selected() - c.pods[pod].selected()
+	if old := c.pods[pod]; old != nil {
+		c.shares.count(pod.Namespace, old.profile, -1)
+	}
+	if now != nil {
+		c.shares.count(pod.Namespace, now.profile, 1)
+	}
 	if now == nil {
 		delete(c.pods, pod)
 		return

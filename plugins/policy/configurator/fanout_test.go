@@ -129,6 +129,8 @@ func TestNoHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, one, two := pair(t)
 		c.turn = rapid.SampledFrom([]int{TurnRules, 1, 4}).Draw(t, "rules of a turn")
+		c.shares.namespace = rapid.SampledFrom([]int{NamespaceRules, 2, 5, 9}).Draw(t, "rules of a namespace")
+		c.shares.node = rapid.SampledFrom([]int{NodeRules, 3, 10}).Draw(t, "rules of the node")
 		w := world{pods: map[int][]*api.ContivPolicy{}, sets: map[api.SetID]netip.Prefix{}}
 		library := [][]*api.ContivPolicy{nil, {spread("p", 1)}, {spread("p", 2)}, drawPolicies(t), drawPolicies(t)}
 		for range rapid.IntRange(1, 10).Draw(t, "transactions") {
@@ -147,6 +149,7 @@ func TestNoHistory(t *testing.T) {
 			}
 		}
 		fresh, want, _ := pair(t)
+		fresh.shares.namespace, fresh.shares.node = c.shares.namespace, c.shares.node
 		txn := fresh.NewTxn(true)
 		w.tell(txn)
 		if err := txn.Commit(context.Background()); err != nil {
@@ -158,6 +161,9 @@ func TestNoHistory(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(footprint(fresh), footprint(c)); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff(fresh.Unenforced(), c.Unenforced()); diff != "" {
 			t.Fatal(diff)
 		}
 	})

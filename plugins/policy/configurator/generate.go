@@ -13,6 +13,14 @@ type generated struct {
 	origins [][]api.Origin // of rules[i]
 	sets    []addressSet   // derived sets that rules name, by ID
 	refused []refusal
+	size    int  // rules that it has, about, or would have
+	large   bool // it is closed by its limit
+}
+
+// limit closes lists with more rules than most.
+type limit struct {
+	most int
+	why  string
 }
 
 // refusal says which rules are denied as a whole, and why.
@@ -46,11 +54,17 @@ type addressSet struct {
 //
 // What others permit too that have an address of the pod is what the list permits.
 func generate(d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
+	return generateWithin(limit{most: maxRules}, d, policies, allowNode, shared...)
+}
+
+// generateWithin is generate with a limit.
+func generateWithin(l limit, d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
 	inputs := inputsOf(d, policies, shared)
 	if !slices.ContainsFunc(inputs, func(in input) bool { return !in.isOpen() }) {
 		return nil
 	}
 	g := newGenerator(d, allowNode, inputs)
+	g.limit = l
 	all := outcome{action: api.Permit}
 	for _, in := range inputs {
 		all = g.both(all, g.outcome(in).apart(in.apart))
@@ -103,6 +117,7 @@ type generator struct {
 	expanded  int                      // spans that delegate made
 	named     int                      // origins of these
 	refused   []refusal
+	limit     limit
 }
 
 func newGenerator(d api.Direction, allowNode bool, inputs []input) *generator {

@@ -21,6 +21,7 @@ type interner struct {
 	bySlice  map[sliceID]*profile
 	byKey    map[string]*profile
 	lists    map[listKey]*list
+	size     int // sum of the sizes of profiles
 	derived  map[api.SetID]*derivedSet
 	touched  map[api.SetID]struct{}      // derived sets that renderers may have to be told of
 	partOf   map[api.SetID][]*derivedSet // sets with common, by their parts
@@ -50,7 +51,9 @@ type profile struct {
 	slice    sliceID
 	key      string
 	lists    [2]*list
-	uses     int // by pods
+	sizes    [2]int  // about how many rules the lists have, or would have
+	why      reasons // lists are closed by the share of a namespace
+	uses     int     // by pods
 }
 
 // list is an immutable list of rules, shared by profiles. Lists with equal rules
@@ -89,8 +92,8 @@ func idOfSlice(policies []*api.ContivPolicy) sliceID {
 
 // acquire returns the profile of some policies, and of those of pods that share an
 // address, and counts a use of it. taken says whether the ID of a derived set stands
-// for something else.
-func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, taken func(api.SetID) bool) *profile {
+// for something else. room limits lists that are new.
+func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, taken func(api.SetID) bool, room func() limit) *profile {
 	slice := idOfSlice(policies)
 	if p := in.bySlice[slice]; p != nil && len(shared) == 0 {
 		p.uses++
@@ -107,7 +110,7 @@ func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, 
 	p := &profile{policies: policies, shared: shared, slice: slice, uses: 1}
 	p.key = in.number(p)
 	for _, d := range []api.Direction{api.Ingress, api.Egress} {
-		p.lists[d] = in.acquireList(generate(d, policies, in.allowNode, shared...), taken)
+		in.fill(p, d, room(), taken)
 	}
 	if in.byKey[p.key] = p; len(shared) == 0 {
 		in.bySlice[p.slice] = p
@@ -201,8 +204,9 @@ func (in *interner) release(p *profile) {
 			delete(in.numbers, policy)
 		}
 	}
-	for _, l := range p.lists {
+	for d, l := range p.lists {
 		in.releaseList(l)
+		in.size -= p.sizes[d]
 	}
 }
 
@@ -216,7 +220,7 @@ func (in *interner) acquireList(g *generated, taken func(api.SetID) bool) *list 
 		return taken(s.id) || other != nil && !s.equal(other.addressSet)
 	})
 	rules := renderer.NewRuleList(g.rules, g.origins)
-	key := listKey{rules.Digest(), digestOrigins(g.origins)}
+	key := listKey{rules.Digest(), digestOrigins(g.origins, g.refused)}
 	l := in.lists[key]
 	if l == nil {
 		l = &list{key: key, rules: rules, refused: g.refused}
@@ -273,10 +277,14 @@ func (g *generated) refuse(no func(addressSet) bool) {
 	g.rules, g.origins = rules, origins
 }
 
-// digestOrigins identifies the origins of a list.
-func digestOrigins(origins [][]api.Origin) renderer.Digest {
+// digestOrigins identifies the origins of a list, and what is refused of it.
+func digestOrigins(origins [][]api.Origin, refused []refusal) renderer.Digest {
 	h := sha256.New()
 	var b []byte
+	for _, r := range refused {
+		origins = append(origins[:len(origins):len(origins)], r.origins)
+		h.Write([]byte(r.reason))
+	}
 	for _, of := range origins {
 		b = binary.BigEndian.AppendUint32(b[:0], uint32(len(of)))
 		for _, o := range of {

@@ -137,6 +137,7 @@ func (t *Txn) applyPods() {
 		}
 	}
 	t.close()
+	t.settleShares()
 	for _, p := range unused {
 		t.c.interner.release(p)
 	}
@@ -148,11 +149,11 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 	if len(change.ips) == 0 {
 		return t.removePod(pod, old)
 	}
-	if old != nil && !t.resync && idOfSlice(old.policies) == idOfSlice(change.policies) && slices.Equal(old.ips, change.ips) &&
+	if old != nil && !t.resync && old.profile != t.c.interner.closing && idOfSlice(old.policies) == idOfSlice(change.policies) && slices.Equal(old.ips, change.ips) &&
 		slices.EqualFunc(old.shared, change.shared, api.Sharing.Equal) {
 		return nil
 	}
-	p := t.c.interner.acquire(change.policies, change.shared, t.c.taken)
+	p := t.c.interner.acquire(change.policies, change.shared, t.c.taken, func() limit { return t.c.shares.room(pod.Namespace) })
 	t.apply(pod, &podState{change.ips, change.policies, change.shared, p, p.configFor(change.ips)})
 	if old == nil {
 		return nil

@@ -1,0 +1,45 @@
+package configurator
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// in tells a pod of a namespace.
+func in(namespace string, pod int, policies ...*api.ContivPolicy) func(*Txn) {
+	return func(t *Txn) {
+		t.Configure(api.PodID{Namespace: namespace, Name: podID(pod).Name}, podAddrs(pod), policies, nil)
+	}
+}
+
+// rules is how many rules the ingress of a pod has.
+func (f *fixture) rules(namespace string, pod int) int {
+	return len(f.r.Pods()[api.PodID{Namespace: namespace, Name: podID(pod).Name}].Egress.Rules())
+}
+
+// TestSharesCloseTheLargestListsOfTheLargestNamespace, name them, and open them again when they fit.
+func TestSharesCloseTheLargestListsOfTheLargestNamespace(t *testing.T) {
+	f := newFixture(t)
+	f.c.shares.namespace, f.c.shares.node = 100, 150
+	f.commit(true, in("large", 1, many("a", 70)), in("large", 2, many("b", 60)), in("large", 3, many("c", 10)), in("small", 4, many("d", 40)))
+	if f.rules("large", 1) != 1 || f.rules("large", 2) != 1 {
+		t.Error("lists of more than their part are not closed")
+	}
+	if f.rules("large", 3) != 12 || f.rules("small", 4) != 42 {
+		t.Error("a small list, or one of another namespace, is closed")
+	}
+	refused := f.c.Unenforced()[0].Rules
+	if len(refused) != 2 || refused[0].Class != api.ClassLimit || !strings.Contains(refused[0].Reason, "namespace large have more than the 100 rules") {
+		t.Errorf("it is reported as %+v", refused)
+	}
+	f.commit(false, func(x *Txn) { x.Remove(api.PodID{Namespace: "large", Name: podID(2).Name}) })
+	if f.rules("large", 1) != 72 || len(f.c.Unenforced()[0].Rules) != 0 {
+		t.Errorf("what fits now is closed: %v", f.c.Unenforced())
+	}
+	f.commit(false, in("other", 5, many("e", 90)))
+	if f.rules("large", 1) != 1 || f.rules("other", 5) != 1 || f.rules("large", 3) != 12 || f.rules("small", 4) != 42 {
+		t.Error("more than the node has room for does not close the largest lists, or others too")
+	}
+}
