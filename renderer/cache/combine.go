@@ -203,8 +203,9 @@ func (c *Cache) write(b *block, groups []group, a *address, own api.Net) {
 		b.rules = slices.Grow(b.rules, len(g.prefixes)*len(rules))
 		b.origins = slices.Grow(b.origins, len(g.prefixes)*len(rules))
 		origins := make([][]api.Origin, len(rules))
+		about := c.rulesAbout(g.lists, a)
 		for i, r := range rules {
-			origins[i] = c.oppOrigins(g.lists, a, r)
+			origins[i] = about.origins(r)
 		}
 		for _, p := range g.prefixes {
 			for i, r := range rules {
@@ -216,16 +217,49 @@ func (c *Cache) write(b *block, groups []group, a *address, own api.Net) {
 	}
 }
 
-// oppOrigins returns the origins of the rules of opposite lists that an exception
-// stems from: those about the address with the same action and common traffic.
-func (c *Cache) oppOrigins(lists []*list, a *address, r api.ContivRule) []api.Origin {
-	var out []api.Origin
+// rulesAbout is the rules of opposite lists that are about an address, by their first destination port.
+type rulesAbout struct {
+	rules   []ruleAbout
+	order   []uint64 // first port and index in rules
+	highest []uint16 // the last port of a rule and all before it, by order
+}
+
+type ruleAbout struct {
+	list  *renderer.RuleList
+	index int
+}
+
+func (r ruleAbout) rule() api.ContivRule { return r.list.Rules()[r.index] }
+
+func (c *Cache) rulesAbout(lists []*list, a *address) (out rulesAbout) {
 	for _, l := range lists {
 		rules := c.oppRules(l.first.cfg)
 		for _, i := range l.verdict(a, c.InSet).matches.indexes() {
-			if x := l.rules[i]; x.Action == r.Action && overlap(x, r) {
-				out = append(out, rules.Origins(int(i))...)
-			}
+			first, _ := l.rules[i].DstPort.Bounds()
+			out.order = append(out.order, uint64(first)<<32|uint64(len(out.rules)))
+			out.rules = append(out.rules, ruleAbout{rules, int(i)})
+		}
+	}
+	slices.Sort(out.order)
+	highest := uint16(0)
+	for _, o := range out.order {
+		_, last := out.rules[uint32(o)].rule().DstPort.Bounds()
+		highest = max(highest, last)
+		out.highest = append(out.highest, highest)
+	}
+	return out
+}
+
+// origins returns those of the rules that an exception stems from: with the same action and common
+// traffic.
+func (x rulesAbout) origins(r api.ContivRule) []api.Origin {
+	var out []api.Origin
+	first, last := r.DstPort.Bounds()
+	behind, _ := slices.BinarySearch(x.order, (uint64(last)+1)<<32)
+	for i := behind - 1; i >= 0 && x.highest[i] >= first; i-- {
+		about := x.rules[uint32(x.order[i])]
+		if rule := about.rule(); rule.Action == r.Action && overlap(rule, r) {
+			out = append(out, about.list.Origins(about.index)...)
 		}
 	}
 	slices.SortFunc(out, api.Origin.Compare)

@@ -189,21 +189,24 @@ func allowedPorts(rules []api.ContivRule, p api.Protocol) bands {
 	return out
 }
 
-// allowedFrom returns the destination ports that are permitted from a source port.
+// allowedFrom returns the destination ports that are permitted from a source port. Rules in a row
+// that do the same are one set of ports: most lists are permits and one deny.
 func allowedFrom(rules []api.ContivRule, src uint16) spans {
 	open, out := allPorts, spans(nil)
-	for _, r := range rules {
-		if !r.SrcPort.Contains(src) {
-			continue
+	for len(rules) > 0 && len(open) > 0 {
+		action, row := rules[0].Action, spans(nil)
+		for len(rules) > 0 && rules[0].Action == action {
+			if rules[0].SrcPort.Contains(src) {
+				first, last := rules[0].DstPort.Bounds()
+				row = append(row, span{int32(first), int32(last)})
+			}
+			rules = rules[1:]
 		}
-		first, last := r.DstPort.Bounds()
-		dst := spans{{int32(first), int32(last)}}
-		if r.Action == api.Permit {
-			out = append(out, open.intersect(dst)...)
+		row = normal(row)
+		if action == api.Permit {
+			out = append(out, open.intersect(row)...)
 		}
-		if open = open.minus(dst); len(open) == 0 {
-			break
-		}
+		open = open.minus(row)
 	}
 	return normal(out)
 }
