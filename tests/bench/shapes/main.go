@@ -4,6 +4,7 @@
 //	go run ./tests/bench/shapes                        # the table of docs/reference/limits.md
 //	go run ./tests/bench/shapes -renderer acl
 //	go run ./tests/bench/shapes -shape "NotIn by ports" -n 1000,2000,4000
+//	go run ./tests/bench/shapes -search 1h             # for others that cost more
 package main
 
 import (
@@ -50,6 +51,9 @@ type result struct {
 
 type options struct {
 	shape, sizes, renderer, profile string
+	genome                          string
+	search                          time.Duration
+	seed                            uint64
 	memory                          uint64
 	child                           bool
 	limit                           time.Duration
@@ -63,11 +67,17 @@ func main() {
 	flag.Uint64Var(&o.memory, "policy-memory", 128, "MiB that rules may take in the kernel, as the setting of the agent")
 	flag.StringVar(&o.profile, "profile", "", "file for a profile of the processor, of one shape")
 	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "after which a shape is given up")
+	flag.DurationVar(&o.search, "search", 0, "how long to look for the manifests that cost most")
+	flag.Uint64Var(&o.seed, "seed", 1, "of the search")
+	flag.StringVar(&o.genome, "genome", "", "with -child: manifests that a search made, as it prints them")
 	flag.BoolVar(&o.child, "child", false, "measure in this process, and print JSON")
 	flag.Parse()
 	run := table
-	if o.child {
+	switch {
+	case o.child:
 		run = child
+	case o.search > 0:
+		run = search
 	}
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -136,16 +146,32 @@ func row(s shapes.Shape, n int, o options) string {
 		r.CPU.Seconds(), r.Wall.Seconds(), r.RSS>>20, r.Heap>>20, r.Image>>20, r.Other.Milliseconds(), r.Delete.Seconds(), r.Refused, r.Err)
 }
 
-func child(o options) error {
+// objects returns the manifests that a child is to measure.
+func (o options) objects() ([]any, error) {
+	if o.genome != "" {
+		var g shapes.Genome
+		if err := json.Unmarshal([]byte(o.genome), &g); err != nil {
+			return nil, fmt.Errorf("-genome: %w", err)
+		}
+		return g.Objects(searchBytes), nil
+	}
 	s, ok := shapes.Named(o.shape)
 	if !ok {
-		return fmt.Errorf("there is no shape %q", o.shape)
+		return nil, fmt.Errorf("there is no shape %q", o.shape)
 	}
 	n, err := strconv.Atoi(o.sizes)
 	if err != nil {
-		return fmt.Errorf("-n: %w", err)
+		return nil, fmt.Errorf("-n: %w", err)
 	}
-	r, err := measure(s.Objects(n), o)
+	return s.Objects(n), nil
+}
+
+func child(o options) error {
+	objects, err := o.objects()
+	if err != nil {
+		return err
+	}
+	r, err := measure(objects, o)
 	if err != nil {
 		return err
 	}
