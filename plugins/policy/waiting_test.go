@@ -23,7 +23,7 @@ func crowded(t testing.TB, pods int) (state, policies model.Changes) {
 		app := fmt.Sprint("large-", i)
 		objects = append(objects, pod(i, app, true))
 		p := allow(app, "front", app, 1)
-		for port := range uint32(configurator.TurnRules/2 + 1) {
+		for port := range uint32(configurator.TurnRules + 1) {
 			p.Ingress[0].Ports = append(p.Ingress[0].Ports, &model.NetworkPolicy_Port{Protocol: model.Protocol_PROTOCOL_TCP, Port: &model.NetworkPolicy_Port_Number{Number: 3 + 3*port}})
 		}
 		large = append(large, p)
@@ -58,9 +58,6 @@ func TestPluginLooksForChangesBetweenTurns(t *testing.T) {
 		})
 		source.changes <- policies
 		synctest.Wait()
-		if s := p.Status(); s.Waiting != 0 && s.Waiting != 3 {
-			t.Fatalf("%d pods wait", s.Waiting)
-		}
 		pass()
 		if turns != 5 {
 			t.Errorf("%d commits, want one for each large list", turns)

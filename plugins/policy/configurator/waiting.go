@@ -20,8 +20,8 @@ const TurnRules = 1 << 14
 // on with them. A pod that waits keeps the rules that it had, and a new one is closed.
 func (c *Configurator) Waiting() int { return len(c.waiting) }
 
-// choose takes the pods that this transaction is to apply and lets the others wait: the cheapest
-// come first, and the one that has waited longest is always among them.
+// choose takes the pods that this transaction is to apply and lets the others wait: as many as fit,
+// the cheapest first, and beside them the one that has waited longest.
 func (t *Txn) choose() map[api.PodID]podChange {
 	for pod, w := range t.c.waiting {
 		if _, named := t.pods[pod]; !named && !t.resync {
@@ -39,13 +39,16 @@ func (t *Txn) choose() map[api.PodID]podChange {
 		}
 		rest = append(rest, pod)
 	}
-	t.c.order(rest, t.pods, work)
 	waiting := map[api.PodID]waiting{}
-	for i, pod := range rest {
+	for i, pod := range t.c.order(rest, t.pods, work) {
 		change := t.pods[pod]
-		if i == 0 || work.rules+work.of(change) <= t.c.turn {
+		rules := work.of(change)
+		if i == 0 || work.rules+rules <= t.c.turn {
 			now[pod] = change
 			work.spend(change)
+			if i == 0 {
+				work.rules -= rules // others have room beside it
+			}
 			continue
 		}
 		w, waits := t.c.waiting[pod]
@@ -82,7 +85,7 @@ func (in *interner) hasParts(l *list) bool {
 }
 
 // order puts those with the fewest rules first, but before them the one that has waited longest.
-func (c *Configurator) order(pods []api.PodID, changes map[api.PodID]podChange, w work) {
+func (c *Configurator) order(pods []api.PodID, changes map[api.PodID]podChange, w work) []api.PodID {
 	rules := make(map[api.PodID]int, len(pods))
 	for _, pod := range pods {
 		rules[pod] = w.of(changes[pod])
@@ -101,6 +104,7 @@ func (c *Configurator) order(pods []api.PodID, changes map[api.PodID]podChange, 
 		copy(pods[1:], pods[:oldest])
 		pods[0] = first
 	}
+	return pods
 }
 
 // work is what a transaction generates.
