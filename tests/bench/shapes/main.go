@@ -4,6 +4,7 @@
 //	go run ./tests/bench/shapes                        # the table of docs/reference/limits.md
 //	go run ./tests/bench/shapes -renderer acl
 //	go run ./tests/bench/shapes -shape "NotIn by ports" -n 1000,2000,4000
+//	go run ./tests/bench/shapes -plots docs/reference  # how they grow
 //	go run ./tests/bench/shapes -search 1h             # for others that cost more
 package main
 
@@ -51,7 +52,7 @@ type result struct {
 
 type options struct {
 	shape, sizes, renderer, profile string
-	genome                          string
+	genome, plots                   string
 	search                          time.Duration
 	seed                            uint64
 	memory                          uint64
@@ -68,6 +69,7 @@ func main() {
 	flag.StringVar(&o.profile, "profile", "", "file for a profile of the processor, of one shape")
 	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "after which a shape is given up")
 	flag.DurationVar(&o.search, "search", 0, "how long to look for the manifests that cost most")
+	flag.StringVar(&o.plots, "plots", "", "folder to write plots to of how the costs of shapes grow, instead of a table")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the search")
 	flag.StringVar(&o.genome, "genome", "", "with -child: manifests that a search made, as it prints them")
 	flag.BoolVar(&o.child, "child", false, "measure in this process, and print JSON")
@@ -78,6 +80,8 @@ func main() {
 		run = child
 	case o.search > 0:
 		run = search
+	case o.plots != "":
+		run = growth
 	}
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -119,31 +123,57 @@ func table(o options) error {
 	return nil
 }
 
-// row measures one shape in a process of its own.
+// row measures one shape.
 func row(s shapes.Shape, n int, o options) string {
+	r, err := inProcess(s, n, o)
+	if err != nil {
+		return fmt.Sprintf("| %s | %d | | not done: %v |", s.Name, n, err)
+	}
+	return fmt.Sprintf("| %s | %d | %d KB | %.2f s | %.2f s | %d MiB | %d MiB | %d MiB | %d ms | %.2f s | %d %s |", s.Name, n, r.Bytes>>10,
+		r.CPU.Seconds(), r.Wall.Seconds(), r.RSS>>20, r.Heap>>20, r.Image>>20, r.Other.Milliseconds(), r.Delete.Seconds(), r.Refused, r.Err)
+}
+
+// inProcess measures one shape in a process of its own.
+func inProcess(s shapes.Shape, n int, o options) (r result, err error) {
+	cmd, err := measured(o, "-shape", s.Name, "-n", strconv.Itoa(n), "-profile", o.profile)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(cmd.out, &r); err != nil {
+		return r, fmt.Errorf("%.1f s CPU, %d MiB, %w", cmd.cpu.Seconds(), cmd.memory>>20, errors.Join(cmd.err, err))
+	}
+	return r, nil
+}
+
+// process is one that has ended.
+type process struct {
+	out    []byte
+	err    error
+	late   bool // it was ended by the limit
+	cpu    time.Duration
+	memory uint64
+}
+
+// measured runs this program as a child.
+func measured(o options, args ...string) (p process, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), o.limit)
 	defer cancel()
 	self, err := os.Executable()
 	if err != nil {
-		return err.Error()
+		return p, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-child", "-shape", s.Name, "-n", strconv.Itoa(n), "-renderer", o.renderer, "-profile", o.profile, "-policy-memory", strconv.FormatUint(o.memory, 10)) //nolint:gosec // itself
+	args = append([]string{"-child", "-renderer", o.renderer, "-policy-memory", strconv.FormatUint(o.memory, 10)}, args...)
+	cmd := exec.CommandContext(ctx, self, args...) //nolint:gosec // itself
 	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	var r result
-	if err == nil {
-		err = json.Unmarshal(out, &r)
-	}
-	if err != nil {
-		used := ""
-		if st := cmd.ProcessState; st != nil {
-			rss, _ := st.SysUsage().(*syscall.Rusage)
-			used = fmt.Sprintf("%.1f s CPU, %d MiB, ", (st.UserTime() + st.SystemTime()).Seconds(), rss.Maxrss>>10)
+	p.out, p.err = cmd.Output()
+	p.late = ctx.Err() != nil
+	if st := cmd.ProcessState; st != nil {
+		p.cpu = st.UserTime() + st.SystemTime()
+		if usage, ok := st.SysUsage().(*syscall.Rusage); ok {
+			p.memory = uint64(usage.Maxrss) << 10
 		}
-		return fmt.Sprintf("| %s | %d | | not done: %s%v |", s.Name, n, used, err)
 	}
-	return fmt.Sprintf("| %s | %d | %d KB | %.2f s | %.2f s | %d MiB | %d MiB | %d MiB | %d ms | %.2f s | %d %s |", s.Name, n, r.Bytes>>10,
-		r.CPU.Seconds(), r.Wall.Seconds(), r.RSS>>20, r.Heap>>20, r.Image>>20, r.Other.Milliseconds(), r.Delete.Seconds(), r.Refused, r.Err)
+	return p, nil
 }
 
 // objects returns the manifests that a child is to measure.

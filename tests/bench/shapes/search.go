@@ -1,14 +1,10 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"github.com/sluice-net/sluice/tests/shapes"
@@ -89,24 +85,15 @@ func (c candidate) row(name string) string {
 // try measures manifests in a process of its own.
 func try(g shapes.Genome, o options) (candidate, error) {
 	c := candidate{Genome: g}
-	ctx, cancel := context.WithTimeout(context.Background(), o.limit)
-	defer cancel()
-	self, err := os.Executable()
-	if err != nil {
+	p, err := measured(o, "-genome", g.String())
+	switch {
+	case err != nil:
 		return c, err
+	case p.late:
+		c.given, c.Other, c.CPU, c.RSS = true, o.limit, p.cpu, p.memory
+		return c, nil
+	case p.err != nil:
+		return c, errors.Join(p.err, errors.New(string(p.out)))
 	}
-	cmd := exec.CommandContext(ctx, self, "-child", "-genome", g.String(), "-renderer", o.renderer, "-policy-memory", fmt.Sprint(o.memory)) //nolint:gosec // itself
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err == nil {
-		return c, json.Unmarshal(out, &c.result)
-	}
-	if ctx.Err() == nil {
-		return c, errors.Join(err, errors.New(string(out)))
-	}
-	c.given, c.Other = true, o.limit
-	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		c.CPU, c.RSS = cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), uint64(usage.Maxrss)<<10
-	}
-	return c, nil
+	return c, json.Unmarshal(p.out, &c.result)
 }
