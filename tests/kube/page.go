@@ -32,6 +32,7 @@ func (o outcome) count(s state) (n int) {
 type page struct {
 	*lab
 	outcomes []outcome
+	programs string // versions of what was tested
 	earlier  string // the part until now: suites that were not run again keep their results
 }
 
@@ -62,7 +63,7 @@ func (p page) outcome(name string) (outcome, bool) {
 func (p page) rows() (out string) {
 	for _, t := range all() {
 		if o, ran := p.outcome(t.name); ran {
-			out += fmt.Sprintf("%s %s | %s | %d | %d | %d | %.0f |\n", t.rowOf(), o.version, o.what, o.count(passed), o.count(failed), o.count(skipped), o.took.Minutes())
+			out += fmt.Sprintf("%s %s | %s | %d | %d | %d | %.0f | %s |\n", t.rowOf(), o.version, o.what, o.count(passed), o.count(failed), o.count(skipped), o.took.Minutes(), p.programs)
 		} else {
 			out += p.kept(t.rowOf())
 		}
@@ -96,9 +97,10 @@ func (p page) text() (string, error) {
 		}
 		programs = append(programs, firstWords(vpp))
 	}
+	p.programs = strings.Join(programs, ", ")
 	var b strings.Builder
-	fmt.Fprintf(&b, "### `make e2e-kubernetes ARGS=%q`\n\nKubernetes %s, %d nodes; %s.\n\n", p.key(), node, p.Nodes, strings.Join(programs, ", "))
-	b.WriteString("| suite | version | part | passed | failed | not run | minutes |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(&b, "### `make e2e-kubernetes ARGS=%q`\n\nKubernetes %s, %d nodes.\n\n", p.key(), node, p.Nodes)
+	b.WriteString("| suite | version | part | passed | failed | not run | minutes | with |\n|---|---|---|---|---|---|---|---|\n")
 	b.WriteString(p.rows())
 	p.list(&b, "Failed", failed)
 	p.list(&b, "Not run", skipped)
