@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-net/sluice/api"
@@ -298,4 +300,62 @@ func TestVerdictsOfPacketsAreFollowedInTheKernel(t *testing.T) {
 		}
 	}
 	n.cleanUp()
+}
+
+// TestAgentDropsWhatPodsMayNotSend by default, and lets it pass where it is told to.
+func TestAgentDropsWhatPodsMayNotSend(t *testing.T) {
+	n := newKernelNode(t, "auto")
+	for _, port := range []uint16{4789, 5000} {
+		n.Serve("stranger", port)
+	}
+	for _, tt := range []struct {
+		flags                  []string
+		vxlan, other, notPlain bool // what passes
+	}{
+		{nil, false, true, false},
+		{[]string{"--pod-tunnels", "allow", "--non-ip", "allow"}, true, true, true},
+		{[]string{"--pod-tunnel-ports", "5000"}, true, false, false},
+	} {
+		n.more = tt.flags
+		n.run()
+		for _, family := range []int{4, 6} {
+			n.Can(tt.vxlan, fmt.Sprint("VXLAN with ", tt.flags), "friend", "stranger", "udp", family, 4789)
+			n.Can(tt.other, fmt.Sprint("another port with ", tt.flags), "friend", "stranger", "udp", family, 5000)
+		}
+		before := n.dropped("not IP")
+		n.frame("server", 0x88b5)
+		if dropped := n.dropped("not IP") > before; dropped == tt.notPlain {
+			t.Errorf("with %v a frame that is not IP, of a pod that is isolated, is dropped: %t", tt.flags, dropped)
+		}
+		n.kill()
+	}
+}
+
+// frame has a pod send a frame of a type to the node.
+func (n *kernelNode) frame(pod string, etherType uint16) {
+	n.T.Helper()
+	h := n.Pods[pod]
+	content := append([]byte{255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, byte(etherType >> 8), byte(etherType)}, make([]byte, 46)...)
+	n.Must(wires.Inside(h.NS, func() error {
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Sendto(fd, content, 0, &unix.SockaddrLinklayer{Ifindex: h.InPod, Halen: 6}), unix.Close(fd))
+	}))
+}
+
+// dropped is how many packets the agent counts that were dropped for a reason.
+func (n *kernelNode) dropped(reason string) (count float64) {
+	n.T.Helper()
+	_, body, err := ask(n.agent.socket, "/metrics")
+	n.Must(err)
+	_, value, found := strings.Cut(string(body), fmt.Sprintf("sluice_xdp_dropped_packets_total{reason=%q} ", reason))
+	if !found {
+		n.T.Fatalf("the metrics do not count drops for the reason %s:\n%s", reason, body)
+	}
+	value, _, _ = strings.Cut(value, "\n")
+	count, err = strconv.ParseFloat(value, 64)
+	n.Must(err)
+	return count
 }
