@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"hash"
 	"net/netip"
 
@@ -44,6 +45,19 @@ func (l *RuleList) Origins(i int) []api.Origin {
 		return nil
 	}
 	return l.origins[i]
+}
+
+// MarshalJSON writes each rule with its origins.
+func (l *RuleList) MarshalJSON() ([]byte, error) {
+	type rule struct {
+		Rule    api.ContivRule `json:"rule"`
+		Origins []api.Origin   `json:"origins"`
+	}
+	out := make([]rule, len(l.Rules()))
+	for i, r := range l.Rules() {
+		out[i] = rule{r, l.Origins(i)}
+	}
+	return json.Marshal(out)
 }
 
 // Digest identifies the rules. The digest of a nil list is zero.

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy/cache"
 	"github.com/sluice-net/sluice/plugins/policy/configurator"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // Snapshot is everything that a Plugin knows, after one of its transactions. It is
@@ -40,8 +41,8 @@ type Pod struct {
 	Waiting  bool           `json:"waiting,omitempty"`
 	Policies []api.PolicyID `json:"policies,omitempty"`
 	// The rules of the directions, nil when the direction is not isolated.
-	Ingress []configurator.RuleDump `json:"ingress,omitempty"`
-	Egress  []configurator.RuleDump `json:"egress,omitempty"`
+	Ingress *renderer.RuleList `json:"ingress,omitempty"`
+	Egress  *renderer.RuleList `json:"egress,omitempty"`
 	// Problems are those of the pod's object.
 	Problems []api.Problem `json:"problems,omitempty"`
 }

@@ -51,10 +51,10 @@ func TestASnapshotHasEverything(t *testing.T) {
 		t.Error(diff)
 	}
 	web := s.Pods[0]
-	if len(web.Policies) != 1 || web.Policies[0].Name != "web" || len(web.Ingress) != 3 || web.Egress != nil || web.Labels == nil || web.Node != node {
+	if len(web.Policies) != 1 || web.Policies[0].Name != "web" || len(web.Ingress.Rules()) != 3 || web.Egress != nil || web.Labels == nil || web.Node != node {
 		t.Errorf("pod %+v", web)
 	}
-	if web.Ingress[0].Rule.Src.Set != api.NodeSet || web.Ingress[1].Origins[0].Rule != 0 || web.Ingress[2].Origins[0].Rule != api.IsolationRule {
+	if web.Ingress.Rules()[0].Src.Set != api.NodeSet || web.Ingress.Origins(1)[0].Rule != 0 || web.Ingress.Origins(2)[0].Rule != api.IsolationRule {
 		t.Errorf("rules %+v", web.Ingress)
 	}
 	if len(s.Policies) != 2 || s.Policies[1].ID.Name != "web" || !cmp.Equal(s.Policies[1].Pods, []api.PodID{podID(0)}) || !strings.Contains(s.Policies[1].Subject, "web") {

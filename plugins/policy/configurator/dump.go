@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // Dump is the state of a Configurator for people. Everything is sorted, so equal
@@ -18,18 +19,12 @@ type Dump struct {
 
 // PodDump is one pod. Directions are the pod's; a nil list does not restrict.
 type PodDump struct {
-	Pod      api.PodID      `json:"pod"`
-	IPs      []netip.Addr   `json:"ips"`
-	Policies []api.PolicyID `json:"policies"`
-	Ingress  []RuleDump     `json:"ingress"`
-	Egress   []RuleDump     `json:"egress"`
-	Waiting  bool           `json:"waiting,omitempty"` // for other rules, see Configurator.Waiting
-}
-
-// RuleDump is one rule of a list, and the rules of policies that it comes from.
-type RuleDump struct {
-	Rule    api.ContivRule `json:"rule"`
-	Origins []api.Origin   `json:"origins"`
+	Pod      api.PodID          `json:"pod"`
+	IPs      []netip.Addr       `json:"ips"`
+	Policies []api.PolicyID     `json:"policies"`
+	Ingress  *renderer.RuleList `json:"ingress"`
+	Egress   *renderer.RuleList `json:"egress"`
+	Waiting  bool               `json:"waiting,omitempty"` // for other rules, see Configurator.Waiting
 }
 
 // SetDump is one address set that has members. The members of a set that was made
@@ -42,11 +37,9 @@ type SetDump struct {
 	Members []netip.Prefix `json:"members,omitempty"`
 }
 
-// Dump returns a copy of the state. Lists of rules are shared between the pods of
-// the dump that have equal ones, and must not be changed.
+// Dump returns the state. Lists of rules are those that renderers were told; they never change.
 func (c *Configurator) Dump() Dump {
 	var d Dump
-	rules := map[*list][]RuleDump{nil: nil}
 	for _, id := range slices.SortedFunc(maps.Keys(c.pods), api.PodID.Compare) {
 		pod := c.pods[id]
 		policies := make([]api.PolicyID, len(pod.profile.policies))
@@ -56,7 +49,7 @@ func (c *Configurator) Dump() Dump {
 		_, waits := c.waiting[id]
 		d.Pods = append(d.Pods, PodDump{
 			Pod: id, IPs: pod.ips, Policies: policies,
-			Ingress: pod.profile.lists[api.Ingress].dump(rules), Egress: pod.profile.lists[api.Egress].dump(rules),
+			Ingress: pod.profile.lists[api.Ingress].shown(), Egress: pod.profile.lists[api.Egress].shown(),
 			Waiting: waits,
 		})
 	}
@@ -77,15 +70,10 @@ func (c *Configurator) dumpSets() []SetDump {
 	return sets
 }
 
-// dump returns the rules of a list, nil for nil, once per list.
-func (l *list) dump(done map[*list][]RuleDump) []RuleDump {
-	if d, ok := done[l]; ok {
-		return d
+// shown returns the rules of a list, nil for nil.
+func (l *list) shown() *renderer.RuleList {
+	if l == nil {
+		return nil
 	}
-	d := make([]RuleDump, len(l.rules.Rules()))
-	for i, r := range l.rules.Rules() {
-		d[i] = RuleDump{r, l.rules.Origins(i)}
-	}
-	done[l] = d
-	return d
+	return l.rules
 }

@@ -265,7 +265,7 @@ func TestADumpShowsEverythingInThePodsDirection(t *testing.T) {
 	if diff := cmp.Diff([]api.PolicyID{policyID("a"), policyID("b")}, pod.Policies); diff != "" {
 		t.Error(diff)
 	}
-	if pod.Egress != nil || len(pod.Ingress) != 4 || pod.Ingress[3].Origins[1] != (api.Origin{Policy: policyID("b"), Rule: api.IsolationRule}) {
+	if pod.Egress != nil || len(pod.Ingress.Rules()) != 4 || pod.Ingress.Origins(3)[1] != (api.Origin{Policy: policyID("b"), Rule: api.IsolationRule}) {
 		t.Errorf("rules %v and %v", pod.Ingress, pod.Egress)
 	}
 	if len(d.Sets) != 2 || d.Sets[0].ID != 300 || d.Sets[0].Size != 1 || !d.Sets[1].Derived || len(d.Sets[1].Members) != 6 {
