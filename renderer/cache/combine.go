@@ -233,21 +233,30 @@ func (r ruleAbout) rule() api.ContivRule { return r.list.Rules()[r.index] }
 
 func (c *Cache) rulesAbout(lists []*list, a *address) (out rulesAbout) {
 	for _, l := range lists {
-		rules := c.oppRules(l.first.cfg)
-		for _, i := range l.verdict(a, c.InSet).matches.indexes() {
-			first, _ := l.rules[i].DstPort.Bounds()
-			out.order = append(out.order, uint64(first)<<32|uint64(len(out.rules)))
-			out.rules = append(out.rules, ruleAbout{rules, int(i)})
-		}
+		out.add(c.oppRules(l.first.cfg), l.verdict(a, c.InSet).matches.indexes())
 	}
-	slices.Sort(out.order)
-	highest := uint16(0)
-	for _, o := range out.order {
-		_, last := out.rules[uint32(o)].rule().DstPort.Bounds()
-		highest = max(highest, last)
-		out.highest = append(out.highest, highest)
-	}
+	out.settle()
 	return out
+}
+
+// add adds some rules of a list.
+func (x *rulesAbout) add(list *renderer.RuleList, indexes []uint32) {
+	for _, i := range indexes {
+		first, _ := list.Rules()[i].DstPort.Bounds()
+		x.order = append(x.order, uint64(first)<<32|uint64(len(x.rules)))
+		x.rules = append(x.rules, ruleAbout{list, int(i)})
+	}
+}
+
+// settle brings the rules in order, once all are added.
+func (x *rulesAbout) settle() {
+	slices.Sort(x.order)
+	highest := uint16(0)
+	for _, o := range x.order {
+		_, last := x.rules[uint32(o)].rule().DstPort.Bounds()
+		highest = max(highest, last)
+		x.highest = append(x.highest, highest)
+	}
 }
 
 // origins returns those of the rules that an exception stems from: with the same action and common

@@ -22,7 +22,6 @@ const (
 type shares struct {
 	namespace, node int                         // NamespaceRules and NodeRules
 	owners          map[string]map[*profile]int // by namespace: how many of its pods have a profile
-	refusing        bool                        // something is closed
 }
 
 func newShares() shares {
@@ -131,11 +130,12 @@ func (p *profile) judge(owners []*owner, share int) (why reasons, rules int) {
 // more. Renderers are told of their pods.
 func (t *Txn) settleShares() {
 	c := t.c
-	if c.interner.size <= min(c.shares.namespace, c.shares.node) && !c.shares.refusing { // as nearly always
+	// Profiles that nobody uses any more count yet, so that this is not passed by while something is
+	// closed that need not be.
+	if c.interner.size <= min(c.shares.namespace, c.shares.node) {
 		return
 	}
 	closed := c.shares.judge()
-	c.shares.refusing = len(closed) > 0
 	changed := map[*profile]bool{}
 	for _, of := range c.shares.owners {
 		for p := range of {

@@ -42,4 +42,11 @@ func TestSharesCloseTheLargestListsOfTheLargestNamespace(t *testing.T) {
 	if f.rules("large", 1) != 1 || f.rules("other", 5) != 1 || f.rules("large", 3) != 12 || f.rules("small", 4) != 42 {
 		t.Error("more than the node has room for does not close the largest lists, or others too")
 	}
+	f.commit(false, func(x *Txn) {
+		x.Remove(api.PodID{Namespace: "other", Name: podID(5).Name})
+		x.Remove(api.PodID{Namespace: "small", Name: podID(4).Name})
+	})
+	if f.rules("large", 1) != 72 || len(f.c.Unenforced()[0].Rules) != 0 {
+		t.Error("a list is closed although all together are fewer than one namespace may have")
+	}
 }
