@@ -194,11 +194,7 @@ func noteTies(policies []Policy) {
 func (p *Plugin) sets(dump []configurator.SetDump) []Set {
 	var sets []Set
 	for _, info := range p.processor.Sets() {
-		var members []netip.Prefix
-		for _, a := range p.processor.Members(info.ID) {
-			members = append(members, netip.PrefixFrom(a, a.BitLen()))
-		}
-		sets = append(sets, Set{ID: info.ID, Meaning: info.Selector, Members: members, Users: info.Users})
+		sets = append(sets, Set{ID: info.ID, Meaning: info.Selector, Members: info.Members, Users: info.Users})
 	}
 	for _, d := range dump {
 		if d.Derived {

@@ -281,8 +281,8 @@ func TestWorkloadGroundTruth(t *testing.T) {
 	}
 	members, largest := 0, 0
 	for _, s := range r.proc.Sets()[1:] {
-		members += s.Members
-		largest = max(largest, s.Members)
+		members += len(s.Members)
+		largest = max(largest, len(s.Members))
 	}
 	t.Logf("%d sets, %d members, largest %d (of all peers, used or not: %d, %d, %d)", len(r.proc.Sets())-1, members, largest, stats.UniquePeerSel, stats.PeerPairsUnique, stats.MaxPeerSet)
 	if members > stats.PeerPairsUnique || largest > stats.MaxPeerSet {

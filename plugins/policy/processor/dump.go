@@ -13,7 +13,7 @@ import (
 type SetInfo struct {
 	ID       api.SetID      `json:"id"`
 	Selector string         `json:"selector"` // in the style of kubectl
-	Members  int            `json:"members"`
+	Members  []netip.Prefix `json:"members"`  // addresses, sorted
 	Users    []api.PolicyID `json:"users,omitempty"` // policies, sorted
 }
 
@@ -27,7 +27,8 @@ type PodInfo struct {
 // Sets returns the active sets, sorted by ID. The set of node addresses is always
 // there.
 func (p *Processor) Sets() []SetInfo {
-	out := []SetInfo{{ID: api.NodeSet, Selector: "addresses of the node", Members: len(p.nodeAddrs.told)}}
+	out := []SetInfo{{ID: api.NodeSet, Selector: "addresses of the node", Members: prefixes(p.nodeAddrs.members())}}
+	members := p.allMembers()
 	for _, id := range slices.Sorted(maps.Keys(p.sets)) {
 		set := p.sets[id]
 		text := set.sel.String()
@@ -35,7 +36,7 @@ func (p *Processor) Sets() []SetInfo {
 			text += fmt.Sprintf(", port %s is %d/%s", set.sel.port.Name, set.number, set.sel.port.Protocol)
 		}
 		out = append(out, SetInfo{
-			ID: id, Selector: text, Members: len(p.Members(id)),
+			ID: id, Selector: text, Members: members[id],
 			Users: slices.SortedFunc(maps.Keys(set.sel.users), api.PolicyID.Compare),
 		})
 	}
@@ -64,6 +65,37 @@ func (p *Processor) Members(id api.SetID) []netip.Addr {
 	out := make([]netip.Addr, len(members))
 	for i, m := range members {
 		out[i] = m.Addr()
+	}
+	return out
+}
+
+// allMembers returns the members of all sets but that of the node: in one pass over groups, which are
+// in many sets.
+func (p *Processor) allMembers() map[api.SetID][]netip.Prefix {
+	found := map[*addrSet]*addrSet{}
+	for g := range p.groups {
+		sets := p.groups[g].sets
+		if len(sets) == 0 {
+			continue
+		}
+		addrs := p.addresses(api.GroupID(g))
+		for _, set := range sets {
+			tmp := found[set]
+			if tmp == nil {
+				tmp = &addrSet{sel: set.sel}
+				found[set] = tmp
+			}
+			tmp.collect(addrs)
+		}
+	}
+	out := make(map[api.SetID][]netip.Prefix, len(p.sets))
+	for id, set := range p.sets {
+		switch {
+		case set.nodes != nil:
+			out[id] = prefixes(set.nodes.members())
+		case found[set] != nil:
+			out[id], _ = found[set].members.take(nil)
+		}
 	}
 	return out
 }

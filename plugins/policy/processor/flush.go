@@ -73,9 +73,10 @@ func (p *Processor) Replay(sink Sink) []api.Problem {
 	if own := p.nodeAddrs.members(); len(own) > 0 {
 		sink.UpdateSet(api.NodeSet, prefixes(own), nil)
 	}
-	for _, id := range slices.Sorted(maps.Keys(p.sets)) {
-		if members := p.Members(id); len(members) > 0 {
-			sink.UpdateSet(id, prefixes(members), nil)
+	members := p.allMembers()
+	for _, id := range slices.Sorted(maps.Keys(members)) {
+		if len(members[id]) > 0 {
+			sink.UpdateSet(id, members[id], nil)
 		}
 	}
 	for _, pod := range p.sortedPods() {
