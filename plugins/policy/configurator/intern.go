@@ -282,7 +282,7 @@ func digestOrigins(origins [][]api.Origin, refused []refusal) renderer.Digest {
 	h := sha256.New()
 	var b []byte
 	for _, r := range refused {
-		origins = append(origins[:len(origins):len(origins)], r.origins)
+		origins = append(slices.Clip(origins), r.origins)
 		h.Write([]byte(r.reason))
 	}
 	for _, of := range origins {

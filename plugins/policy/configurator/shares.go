@@ -86,10 +86,8 @@ type reasons [2]string
 // judge returns the profiles of which something is to be closed.
 func (s *shares) judge() map[*profile]reasons {
 	owned := map[*profile][]*owner{}
-	var owners []*owner
 	for _, name := range slices.Sorted(maps.Keys(s.owners)) {
 		o := &owner{name: name}
-		owners = append(owners, o)
 		for p := range s.owners[name] {
 			owned[p] = append(owned[p], o)
 		}

@@ -12,8 +12,8 @@ import (
 // SetInfo describes an active address set to people.
 type SetInfo struct {
 	ID       api.SetID      `json:"id"`
-	Selector string         `json:"selector"` // in the style of kubectl
-	Members  []netip.Prefix `json:"members"`  // addresses, sorted
+	Selector string         `json:"selector"`        // in the style of kubectl
+	Members  []netip.Prefix `json:"members"`         // addresses, sorted
 	Users    []api.PolicyID `json:"users,omitempty"` // policies, sorted
 }
 
