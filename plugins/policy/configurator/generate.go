@@ -1,6 +1,7 @@
 package configurator
 
 import (
+	"math"
 	"net/netip"
 	"slices"
 
@@ -17,11 +18,16 @@ type generated struct {
 	large   bool // it is closed by its limit
 }
 
-// limit closes lists with more rules than most.
+// limit closes lists that have more of something than most.
 type limit struct {
 	most int
 	why  string
 }
+
+// limits of a list: of the pairs that it is made of, and of its rules.
+type limits struct{ pairs, rules limit }
+
+var unlimited = limits{limit{most: math.MaxInt}, limit{most: math.MaxInt}}
 
 // refusal says which rules are denied as a whole, and why.
 type refusal struct {
@@ -54,7 +60,17 @@ type addressSet struct {
 //
 // What others permit too that have an address of the pod is what the list permits.
 func generate(d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
-	return generateWithin(limit{most: maxRules}, d, policies, allowNode, shared...)
+	return generateWithin(unlimited.rules, d, policies, allowNode, shared...)
+}
+
+// closedBy returns the list that denies everything for a reason, without making the other; nil where
+// there is none.
+func closedBy(why string, d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
+	inputs := inputsOf(d, policies, shared)
+	if !slices.ContainsFunc(inputs, func(in input) bool { return !in.isOpen() }) {
+		return nil
+	}
+	return newGenerator(d, allowNode, inputs).closedList(why)
 }
 
 // generateWithin is generate with a limit.

@@ -133,7 +133,7 @@ func (g *generator) list(o outcome) *generated {
 // maxRules is how many rules a list may have: peers times ports, summed over the rules of policies.
 // A list takes 120 bytes for each. 100 policies at the limits that OVN-Kubernetes has for one make
 // 1.3 million.
-const maxRules = 3 << 19
+const maxRules = 1 << 21
 
 // rules is how many rules sections come to, or more.
 func (s sections) rules() (n int) {

@@ -273,7 +273,7 @@ func TestListOfPeersTimesPortsIsBounded(t *testing.T) {
 		return generate(api.Ingress, []*api.ContivPolicy{ingressOf("a", r)}, false)
 	}
 	g := both(1500)
-	if len(g.rules) != 1 || g.rules[0].Action != api.Deny || len(g.refused) != 1 || !strings.Contains(g.refused[0].reason, "has 2250000 rules, the limit is 1572864") {
+	if len(g.rules) != 1 || g.rules[0].Action != api.Deny || len(g.refused) != 1 || !strings.Contains(g.refused[0].reason, "has 2250000 rules, the limit is 2097152") {
 		t.Errorf("%d rules are made, refused: %v", len(g.rules), g.refused)
 	}
 	if g := both(300); len(g.rules) != 300*300+1 || len(g.refused) > 0 {

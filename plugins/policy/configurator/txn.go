@@ -153,7 +153,7 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 		slices.EqualFunc(old.shared, change.shared, api.Sharing.Equal) {
 		return nil
 	}
-	p := t.c.interner.acquire(change.policies, change.shared, t.c.taken, func() limit { return t.c.shares.room(pod.Namespace) })
+	p := t.c.interner.acquire(change.policies, change.shared, t.c.taken, func() limits { return t.c.shares.limits(pod.Namespace) })
 	t.apply(pod, &podState{change.ips, change.policies, change.shared, p, p.configFor(change.ips)})
 	if old == nil {
 		return nil

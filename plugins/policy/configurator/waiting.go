@@ -120,11 +120,9 @@ func (w *work) of(change podChange) (rules int) {
 	if len(change.shared) == 0 && (w.done[slice] || w.interner.bySlice[slice] != nil) {
 		return 0
 	}
-	rules = rulesOf(change.policies)
-	for _, s := range change.shared {
-		rules += rulesOf(s.Policies)
-	}
-	return rules
+	p := profile{policies: change.policies, shared: change.shared}
+	anybody := func(*api.ContivPolicy) bool { return true }
+	return p.pairsOf(api.Ingress, anybody) + p.pairsOf(api.Egress, anybody)
 }
 
 func (w *work) spend(change podChange) {
@@ -134,17 +132,22 @@ func (w *work) spend(change podChange) {
 	}
 }
 
-// rulesOf counts pairs of peers and ports.
-func rulesOf(policies []*api.ContivPolicy) (n int) {
-	for _, p := range policies {
-		for _, d := range []api.Direction{api.Ingress, api.Egress} {
-			for _, r := range p.Rules(d) {
-				peers := len(r.Sets)
-				for _, b := range r.Blocks {
-					peers += 1 + len(b.Except)
-				}
-				n += max(peers, 1) * max(len(r.Ports), 1)
+// pairsOf counts pairs of a peer and a port that rules of some policies name. The blocks of a rule are
+// one peer, or a few, but it takes work to find out which.
+func (p *profile) pairsOf(d api.Direction, whose func(*api.ContivPolicy) bool) (n int) {
+	for policy := range p.all() {
+		if !whose(policy) {
+			continue
+		}
+		for _, r := range policy.Rules(d) {
+			peers := len(r.Sets)
+			if len(r.Blocks) > 0 {
+				peers++
 			}
+			for _, b := range r.Blocks {
+				n += 1 + len(b.Except)
+			}
+			n += max(peers, 1) * max(len(r.Ports), 1)
 		}
 	}
 	return n
