@@ -50,3 +50,30 @@ func TestSharesCloseTheLargestListsOfTheLargestNamespace(t *testing.T) {
 		t.Error("a list is closed although all together are fewer than one namespace may have")
 	}
 }
+
+// TestSharesCountWhatTenantsName: rules of administrators are nobody's share, and what is named too
+// often is closed before it is made.
+func TestSharesCountWhatTenantsName(t *testing.T) {
+	f := newFixture(t)
+	f.c.shares.rules.namespace, f.c.shares.pairs.namespace = 190, 200
+	admin := many("admin", 300)
+	admin.Tier, admin.IsolatesIngress = api.TierAdmin, false
+	for i := range admin.Ingress {
+		admin.Ingress[i].Action = api.RuleDeny
+	}
+	f.commit(true, in("shop", 1, admin), in("shop", 2, admin, many("a", 20)))
+	if n := len(f.c.Unenforced()[0].Rules); n != 0 || f.rules("shop", 1) < 150 || f.rules("shop", 2) < 150 {
+		t.Errorf("%d rules are refused for what an administrator wrote", n)
+	}
+	same := many("same", 90)
+	again := many("again", 90)
+	third := many("third", 90)
+	f.commit(false, in("shop", 2, same, again, third)) // 90 rules, of 270 pairs
+	if f.rules("shop", 2) != 1 || len(f.c.Unenforced()[0].Rules) != 3 || !strings.Contains(f.c.Unenforced()[0].Rules[0].Reason, "more than 200 pairs") {
+		t.Errorf("a list of 270 pairs has %d rules, reported as %v", f.rules("shop", 2), f.c.Unenforced()[0].Rules)
+	}
+	f.commit(false, in("shop", 2, same, again))
+	if f.rules("shop", 2) != 92 || len(f.c.Unenforced()[0].Rules) != 0 {
+		t.Errorf("a list of 180 pairs has %d rules, refused is %v", f.rules("shop", 2), f.c.Unenforced()[0].Rules)
+	}
+}
