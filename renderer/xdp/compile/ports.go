@@ -23,7 +23,7 @@ func (c choice) rule() int  { return int(c >> 16 & 0xffffffff) }
 // choices.
 func firstOf(choices []choice, none uint32, verdict func(rule int) uint32) (out runs) {
 	out = make(runs, 0, 2*len(choices)+1)
-	slices.Sort(choices)
+	choices = inOrder(choices)
 	var live active
 	for at := 0; at < rootKeys; {
 		for len(choices) > 0 && choices[0].first() <= at {
@@ -46,6 +46,35 @@ func firstOf(choices []choice, none uint32, verdict func(rule int) uint32) (out 
 		at = next
 	}
 	return out
+}
+
+// manyChoices is from how many on they are sorted by digits.
+const manyChoices = 256
+
+// inOrder sorts choices by first ports. Of many it takes less than comparing them: a row may have
+// thousands of rules, and a list thousands of rows.
+func inOrder(choices []choice) []choice {
+	if len(choices) < manyChoices {
+		slices.Sort(choices)
+		return choices
+	}
+	from, to := choices, make([]choice, len(choices))
+	for _, shift := range []int{48, 56} {
+		var at [257]int
+		for _, c := range from {
+			at[c>>shift&255+1]++
+		}
+		for digit := range 256 {
+			at[digit+1] += at[digit]
+		}
+		for _, c := range from {
+			digit := c >> shift & 255
+			to[at[digit]] = c
+			at[digit]++
+		}
+		from, to = to, from
+	}
+	return from
 }
 
 // active is a heap of choices, the first rule on top.

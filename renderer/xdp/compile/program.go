@@ -12,18 +12,19 @@ import (
 type program struct {
 	image   *Image
 	list    *renderer.RuleList
-	side    Direction // whose lists name that side's peer
-	ports   bool      // some rule names source ports
-	users   int       // endpoints
-	spent   int       // lines that it takes
-	before  int       // lines that it took when it was stopped
-	reach   int       // addresses that it names, as far as others do not
-	stopped bool      // it takes too many, and has no rows
-	ghost   bool      // it is refused: nothing is known of it but what it takes at least
-	owners  []*owner  // while a plan is made
-	slot    uint32    // of its first rule
-	always  []int     // rules for every address, sorted
-	atoms   []atom    // that rules name
+	side    Direction    // whose lists name that side's peer
+	ports   bool         // some rule names source ports
+	about   [places]bool // some rule is about that place of a row
+	users   int          // endpoints
+	spent   int          // lines that it takes
+	before  int          // lines that it took when it was stopped
+	reach   int          // addresses that it names, as far as others do not
+	stopped bool         // it takes too many, and has no rows
+	ghost   bool         // it is refused: nothing is known of it but what it takes at least
+	owners  []*owner     // while a plan is made
+	slot    uint32       // of its first rule
+	always  []int        // rules for every address, sorted
+	atoms   []atom       // that rules name
 	rows    map[sum]*row
 	base    *row // of addresses that no rule names
 	table
@@ -54,6 +55,9 @@ func (m *Image) newProgram(l *renderer.RuleList, side Direction) *program {
 	var order []api.Net
 	for i, r := range l.Rules() {
 		p.ports = p.ports || !r.SrcPort.IsAny()
+		for place := range p.about {
+			p.about[place] = p.about[place] || r.Protocol == api.AnyProtocol || place == placeOf(r.Protocol)
+		}
 		n := p.peer(r)
 		if n.IsAny() {
 			p.always = append(p.always, i)
@@ -221,7 +225,10 @@ func (p *program) write(r, around *row, of []int) {
 	r.line = a.take(1)
 	inLine := false
 	for place := range places {
-		f := firstOf(choices(p.list.Rules(), of, place, 0), SlotNone, p.verdict)
+		f := runs{{0, SlotNone}}
+		if p.about[place] {
+			f = firstOf(choices(p.list.Rules(), of, place, 0), SlotNone, p.verdict)
+		}
 		cell := uint32(SlotNone)
 		if around != nil {
 			cell = a.word(around.line*LineWords + uint32(place))
