@@ -23,7 +23,7 @@ func (c choice) rule() int  { return int(c >> 16 & 0xffffffff) }
 // choices.
 func firstOf(choices []choice, none uint32, verdict func(rule int) uint32) (out runs) {
 	out = make(runs, 0, 2*len(choices)+1)
-	choices = inOrder(choices)
+	choices = deciding(inOrder(choices))
 	var live active
 	for at := 0; at < rootKeys; {
 		for len(choices) > 0 && choices[0].first() <= at {
@@ -48,10 +48,27 @@ func firstOf(choices []choice, none uint32, verdict func(rule int) uint32) (out 
 	return out
 }
 
+// deciding leaves out what can decide nothing: choices whose ports an earlier rule has that begins
+// at the same port. Rules of many peers name the same ports, and most addresses have many peers.
+func deciding(ordered []choice) []choice {
+	out, first, last := ordered[:0], -1, 0
+	for _, c := range ordered {
+		if c.first() == first && c.last() <= last {
+			continue
+		}
+		if c.first() != first {
+			first, last = c.first(), 0
+		}
+		last = max(last, c.last())
+		out = append(out, c)
+	}
+	return out
+}
+
 // manyChoices is from how many on they are sorted by digits.
 const manyChoices = 256
 
-// inOrder sorts choices by first ports. Of many it takes less than comparing them: a row may have
+// inOrder sorts choices, which are in the order of their rules, by first ports. Of many it takes less than comparing them: a row may have
 // thousands of rules, and a list thousands of rows.
 func inOrder(choices []choice) []choice {
 	if len(choices) < manyChoices {
