@@ -182,7 +182,8 @@ func (t *Txn) settleShares() {
 		return
 	}
 	changed := map[*profile]bool{}
-	for c.closeLists(changed) { // of what was not made before the size is known now
+	for range 2 { // of what was not made before, the size is known the second time
+		c.closeLists(changed)
 	}
 	if len(changed) == 0 {
 		return
@@ -196,21 +197,19 @@ func (t *Txn) settleShares() {
 	}
 }
 
-// closeLists has lists be what they are to be, and adds profiles that have others to changed. It
-// returns whether there are any.
-func (c *Configurator) closeLists(changed map[*profile]bool) (any bool) {
+// closeLists has lists be what they are to be, and adds profiles that have others to changed.
+func (c *Configurator) closeLists(changed map[*profile]bool) {
 	closed := c.shares.judge()
 	for _, of := range c.shares.owners {
 		for p := range of {
 			for _, d := range []api.Direction{api.Ingress, api.Egress} {
 				if v := closed[p][d]; p.why[d] != v.why {
-					changed[p], any = true, true
+					changed[p] = true
 					c.interner.remake(p, d, v, c.taken)
 				}
 			}
 		}
 	}
-	return any
 }
 
 // remake makes a list of a profile again, or closes it.
