@@ -20,7 +20,7 @@ func (a *Agent) policies(ctx context.Context, f filter) ([]view.Policy, error) {
 		return nil, err
 	}
 	states := a.node.States()
-	causes, waits := a.causes(), newWaits(states, withFindings(s.Status, states))
+	causes, waits := a.causes(), newWaits(states, withFindings(s.Status, states), s.Pods)
 	out, order := []view.Policy{}, map[api.PolicyID]*api.PolicySpec{}
 	for _, p := range s.Policies {
 		order[p.ID] = p.Spec
@@ -69,14 +69,20 @@ func policyView(p policy.Policy) view.Policy {
 // waits is what enforcement waits for.
 type waits struct {
 	pods   map[api.PodID]bool // that have no interface
+	rules  map[api.PodID]bool // whose rules are not made yet
 	uplink string             // what is missing beside them
 	all    string             // what every policy waits for
 }
 
 // newWaits reads who has no interface. A renderer that fails because of that, or has no place for
 // new sessions, enforces everything else.
-func newWaits(states []*renderer.State, status policy.Status) waits {
-	w := waits{pods: map[api.PodID]bool{}}
+func newWaits(states []*renderer.State, status policy.Status, pods []policy.Pod) waits {
+	w := waits{pods: map[api.PodID]bool{}, rules: map[api.PodID]bool{}}
+	for _, p := range pods {
+		if p.Waiting {
+			w.rules[p.ID] = true
+		}
+	}
 	enforces := map[string]bool{}
 	for _, s := range states {
 		enforces[s.Renderer] = errors.Is(s.Err, renderer.ErrNoInterface) || errors.Is(s.Err, renderer.ErrSessionsFull)
@@ -104,10 +110,13 @@ func newWaits(states []*renderer.State, status policy.Status) waits {
 
 // of says what a policy that applies to local pods waits for.
 func (w waits) of(p policy.Policy) string {
-	missing := 0
+	missing, unmade := 0, 0
 	for _, pod := range p.Pods {
 		if w.pods[pod] {
 			missing++
+		}
+		if w.rules[pod] {
+			unmade++
 		}
 	}
 	switch {
@@ -117,6 +126,8 @@ func (w waits) of(p policy.Policy) string {
 		return w.all
 	case missing > 0:
 		return fmt.Sprintf("%d of %s without an interface in the vswitch", missing, term.Count(len(p.Pods), "local pod"))
+	case unmade > 0:
+		return fmt.Sprintf("%d of %s wait for their rules, which take long to make", unmade, term.Count(len(p.Pods), "local pod"))
 	case w.uplink != "" && p.Spec.IsolatesEgress:
 		return w.uplink
 	}

@@ -42,13 +42,13 @@ func (c *Configurator) Dump() Dump {
 	var d Dump
 	for _, id := range slices.SortedFunc(maps.Keys(c.pods), api.PodID.Compare) {
 		pod := c.pods[id]
-		policies := make([]api.PolicyID, len(pod.profile.policies))
-		for i, p := range pod.profile.policies {
-			policies[i] = p.ID
+		policies := pod.profile.policies
+		w, waits := c.waiting[id]
+		if waits {
+			policies = canonical(w.policies)
 		}
-		_, waits := c.waiting[id]
 		d.Pods = append(d.Pods, PodDump{
-			Pod: id, IPs: pod.ips, Policies: policies,
+			Pod: id, IPs: pod.ips, Policies: idsOf(policies),
 			Ingress: pod.profile.lists[api.Ingress].shown(), Egress: pod.profile.lists[api.Egress].shown(),
 			Waiting: waits,
 		})
@@ -68,6 +68,14 @@ func (c *Configurator) dumpSets() []SetDump {
 	}
 	slices.SortFunc(sets, func(a, b SetDump) int { return cmp.Compare(a.ID, b.ID) })
 	return sets
+}
+
+func idsOf(policies []*api.ContivPolicy) []api.PolicyID {
+	out := make([]api.PolicyID, len(policies))
+	for i, p := range policies {
+		out[i] = p.ID
+	}
+	return out
 }
 
 // shown returns the rules of a list, nil for nil.

@@ -40,6 +40,12 @@ func TestTxnLetsLargeListsWait(t *testing.T) {
 	if !f.isClosed(1) || !f.isClosed(2) {
 		t.Error("a new pod that waits is not closed")
 	}
+	for _, pod := range f.c.Dump().Pods {
+		waits := pod.Pod == podID(1) || pod.Pod == podID(2)
+		if pod.Waiting != waits || len(pod.Policies) != 1 {
+			t.Errorf("pod %s is shown as waiting (%t) for policies %v", pod.Pod, pod.Waiting, pod.Policies)
+		}
+	}
 	for i := range 2 {
 		f.commit(false, configure(20+i, many(fmt.Sprint("small", i), 2)), configure(30+i, many(fmt.Sprint("large", i), 99)))
 	}
