@@ -3,10 +3,12 @@ package shapes_test
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
@@ -187,6 +189,30 @@ func TestShapesBeyondTheirShareConcernNobodyElse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestShapesThatTakeTurnsEndAsTheyAreWritten: lists so large that each is a turn of its own, and
+// again when half of them are others.
+func TestShapesThatTakeTurnsEndAsTheyAreWritten(t *testing.T) {
+	n := newNode(t, 0)
+	objects := shapes.SelectorsByPortsForMany(132)
+	policies := shapes.Policies(objects)
+	n.apply(true, false, append(slices.DeleteFunc(slices.Clone(objects), func(o any) bool { return slices.Contains(policies, o) }), shapes.Bystander())...)
+	transactions := n.plugin.Status().Transactions
+	n.apply(false, false, policies...)
+	n.apply(false, false, shapes.Bystanding())
+	if turns := n.plugin.Status().Transactions - transactions; turns < 30 {
+		t.Errorf("%d turns, want one for each large list", turns)
+	}
+	n.check(renderertest.Extent(300, 3000, 10_000), "")
+	own := policies[1 : 1+len(policies)/2]
+	n.apply(false, true, own...)
+	n.state.Policies = slices.DeleteFunc(n.state.Policies, func(p *networkingv1.NetworkPolicy) bool {
+		return slices.ContainsFunc(own, func(o any) bool {
+			return o.(*networkingv1.NetworkPolicy).Name == p.Name && p.Namespace == shapes.Tenant
+		})
+	})
+	n.check(renderertest.Extent(300, 3000, 10_000), "")
 }
 
 // TestShapesGrowAsTheyAreWritten: twice the rules take about twice the memory in the kernel, also where
