@@ -23,8 +23,12 @@ func (c *Configurator) Waiting() int { return len(c.waiting) }
 // choose takes the pods that this transaction is to apply and lets the others wait: as many as fit,
 // the cheapest first, and beside them the one that has waited longest.
 func (t *Txn) choose() map[api.PodID]podChange {
+	if t.resync || len(t.c.waiting) == 0 && t.fit() {
+		clear(t.c.waiting)
+		return t.pods // as nearly always
+	}
 	for pod, w := range t.c.waiting {
-		if _, named := t.pods[pod]; !named && !t.resync {
+		if _, named := t.pods[pod]; !named {
 			t.Configure(pod, w.ips, w.policies, w.shared)
 		}
 	}
@@ -32,7 +36,7 @@ func (t *Txn) choose() map[api.PodID]podChange {
 	var rest []api.PodID
 	work := work{interner: t.c.interner, done: map[sliceID]bool{}}
 	for pod, change := range t.pods {
-		if t.resync || !t.c.mayWait(pod, change) {
+		if !t.c.mayWait(pod, change) {
 			now[pod] = change
 			work.spend(change)
 			continue
@@ -60,6 +64,17 @@ func (t *Txn) choose() map[api.PodID]podChange {
 	}
 	t.c.waiting = waiting
 	return now
+}
+
+// fit says whether all pods of the transaction are one turn.
+func (t *Txn) fit() bool {
+	work := work{interner: t.c.interner, done: map[sliceID]bool{}}
+	for _, change := range t.pods {
+		if work.spend(change); work.rules > t.c.turn {
+			return false
+		}
+	}
+	return true
 }
 
 // waiting is a pod that was told and was not applied yet.
