@@ -34,7 +34,7 @@ func (t *Txn) choose() map[api.PodID]podChange {
 	}
 	now := map[api.PodID]podChange{}
 	var rest []api.PodID
-	work := work{interner: t.c.interner, done: map[sliceID]bool{}}
+	work := work{interner: t.c.interner}
 	for pod, change := range t.pods {
 		if !t.c.mayWait(pod, change) {
 			now[pod] = change
@@ -68,7 +68,7 @@ func (t *Txn) choose() map[api.PodID]podChange {
 
 // fit says whether all pods of the transaction are one turn.
 func (t *Txn) fit() bool {
-	work := work{interner: t.c.interner, done: map[sliceID]bool{}}
+	work := work{interner: t.c.interner}
 	for _, change := range t.pods {
 		if work.spend(change); work.rules > t.c.turn {
 			return false
@@ -141,8 +141,11 @@ func (w *work) of(change podChange) (rules int) {
 }
 
 func (w *work) spend(change podChange) {
-	w.rules += w.of(change)
-	if len(change.shared) == 0 {
+	rules := w.of(change)
+	if w.rules += rules; rules > 0 && len(change.shared) == 0 {
+		if w.done == nil {
+			w.done = map[sliceID]bool{}
+		}
 		w.done[idOfSlice(change.policies)] = true
 	}
 }
@@ -173,6 +176,9 @@ var closed = renderer.NewRuleList([]api.ContivRule{{}}, nil)
 
 // close has renderers close the new pods that wait.
 func (t *Txn) close() {
+	if len(t.c.waiting) == 0 {
+		return
+	}
 	for _, pod := range slices.SortedFunc(maps.Keys(t.c.waiting), api.PodID.Compare) {
 		if t.c.pods[pod] == nil {
 			ips := t.c.waiting[pod].ips
@@ -220,7 +226,7 @@ func without(a, b []netip.Prefix) []netip.Prefix {
 
 // release tells renderers of the sets that no list names any more.
 func (t *Txn) release() {
-	if len(t.c.waiting) > 0 {
+	if len(t.c.waiting) > 0 || len(t.c.held) == 0 {
 		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.c.held)) {
