@@ -34,8 +34,9 @@ type Cache struct {
 
 	// What the last Compute made of it.
 	entries   map[renderer.Digest]*entry
-	opposites []*list  // the opposite lists that pods have, sorted by digest
-	talkers   []talker // the addresses of those pods, sorted
+	opposites []*list    // the opposite lists that pods have, sorted by digest
+	about     rulesAbout // what rulesAbout returned last
+	talkers   []talker   // the addresses of those pods, sorted
 	global    *Table
 	meets     map[pair]traffic
 	scratch   []traffic

@@ -231,12 +231,15 @@ type ruleAbout struct {
 
 func (r ruleAbout) rule() api.ContivRule { return r.list.Rules()[r.index] }
 
-func (c *Cache) rulesAbout(lists []*list, a *address) (out rulesAbout) {
+// rulesAbout returns those of some lists, until it is called again.
+func (c *Cache) rulesAbout(lists []*list, a *address) *rulesAbout {
+	x := &c.about
+	x.rules, x.order, x.highest = x.rules[:0], x.order[:0], x.highest[:0]
 	for _, l := range lists {
-		out.add(c.oppRules(l.first.cfg), l.verdict(a, c.InSet).matches.indexes())
+		x.add(c.oppRules(l.first.cfg), l.verdict(a, c.InSet).matches.indexes())
 	}
-	out.settle()
-	return out
+	x.settle()
+	return x
 }
 
 // add adds some rules of a list.
@@ -261,7 +264,7 @@ func (x *rulesAbout) settle() {
 
 // origins returns those of the rules that an exception stems from: with the same action and common
 // traffic.
-func (x rulesAbout) origins(r api.ContivRule) []api.Origin {
+func (x *rulesAbout) origins(r api.ContivRule) []api.Origin {
 	var out []api.Origin
 	first, last := r.DstPort.Bounds()
 	behind, _ := slices.BinarySearch(x.order, (uint64(last)+1)<<32)

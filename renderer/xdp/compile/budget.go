@@ -276,6 +276,9 @@ type refusedList struct {
 
 // doubtful returns what is refused of owners of which something became different.
 func (m *Image) doubtful() (out []refusedList) {
+	if len(m.ghosts) == 0 {
+		return nil
+	}
 	for _, id := range slices.Sorted(maps.Keys(m.ends)) {
 		e := m.ends[id]
 		for d, g := range e.ghosts {
