@@ -129,10 +129,8 @@ func TestNoHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, one, two := pair(t)
 		c.turn = rapid.SampledFrom([]int{TurnRules, 1, 4}).Draw(t, "rules of a turn")
-		c.shares.rules.namespace = rapid.SampledFrom([]int{NamespaceRules, 2, 5, 9}).Draw(t, "rules of a namespace")
-		c.shares.rules.node = rapid.SampledFrom([]int{NodeRules, 3, 10}).Draw(t, "rules of the node")
-		c.shares.pairs.namespace = rapid.SampledFrom([]int{NamespacePairs, 3, 8, 16}).Draw(t, "pairs of a namespace")
-		c.shares.pairs.node = rapid.SampledFrom([]int{NodePairs, 5, 20}).Draw(t, "pairs of the node")
+		c.shares.namespace = rapid.SampledFrom([]int{NamespacePairs, 3, 8, 16}).Draw(t, "pairs of a namespace")
+		c.shares.node = rapid.SampledFrom([]int{NodePairs, 5, 20}).Draw(t, "pairs of the node")
 		w := world{pods: map[int][]*api.ContivPolicy{}, sets: map[api.SetID]netip.Prefix{}}
 		library := [][]*api.ContivPolicy{nil, {spread("p", 1)}, {spread("p", 2)}, drawPolicies(t), drawPolicies(t)}
 		for range rapid.IntRange(1, 10).Draw(t, "transactions") {
@@ -151,8 +149,7 @@ func TestNoHistory(t *testing.T) {
 			}
 		}
 		fresh, want, _ := pair(t)
-		fresh.shares.rules.namespace, fresh.shares.rules.node = c.shares.rules.namespace, c.shares.rules.node
-		fresh.shares.pairs.namespace, fresh.shares.pairs.node = c.shares.pairs.namespace, c.shares.pairs.node
+		fresh.shares.namespace, fresh.shares.node = c.shares.namespace, c.shares.node
 		txn := fresh.NewTxn(true)
 		w.tell(txn)
 		if err := txn.Commit(context.Background()); err != nil {

@@ -1,7 +1,6 @@
 package configurator
 
 import (
-	"math"
 	"net/netip"
 	"slices"
 
@@ -14,20 +13,7 @@ type generated struct {
 	origins [][]api.Origin // of rules[i]
 	sets    []addressSet   // derived sets that rules name, by ID
 	refused []refusal
-	size    int  // rules that it has, about, or would have
-	large   bool // it is closed by its limit
 }
-
-// limit closes lists that have more of something than most.
-type limit struct {
-	most int
-	why  string
-}
-
-// limits of a list: of the pairs that it is made of, and of its rules.
-type limits struct{ pairs, rules limit }
-
-var unlimited = limits{limit{most: math.MaxInt}, limit{most: math.MaxInt}}
 
 // refusal says which rules are denied as a whole, and why.
 type refusal struct {
@@ -60,27 +46,19 @@ type addressSet struct {
 //
 // What others permit too that have an address of the pod is what the list permits.
 func generate(d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
-	return generateWithin(unlimited.rules, d, policies, allowNode, shared...)
+	return generateOrClose("", d, policies, allowNode, shared...)
 }
 
-// closedBy returns the list that denies everything for a reason, without making the other; nil where
-// there is none.
-func closedBy(why string, d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
-	inputs := inputsOf(d, policies, shared)
-	if !slices.ContainsFunc(inputs, func(in input) bool { return !in.isOpen() }) {
-		return nil
-	}
-	return newGenerator(d, allowNode, inputs).closedList(why)
-}
-
-// generateWithin is generate with a limit.
-func generateWithin(l limit, d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
+// generateOrClose is generate, but for a reason that is not empty: then the list denies everything.
+func generateOrClose(why string, d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
 	inputs := inputsOf(d, policies, shared)
 	if !slices.ContainsFunc(inputs, func(in input) bool { return !in.isOpen() }) {
 		return nil
 	}
 	g := newGenerator(d, allowNode, inputs)
-	g.limit = l
+	if why != "" {
+		return g.closedList(why)
+	}
 	all := outcome{action: api.Permit}
 	for _, in := range inputs {
 		all = g.both(all, g.outcome(in).apart(in.apart))
@@ -133,7 +111,6 @@ type generator struct {
 	expanded  int                      // spans that delegate made
 	named     int                      // origins of these
 	refused   []refusal
-	limit     limit
 }
 
 func newGenerator(d api.Direction, allowNode bool, inputs []input) *generator {

@@ -21,7 +21,6 @@ type interner struct {
 	bySlice  map[sliceID]*profile
 	byKey    map[string]*profile
 	lists    map[listKey]*list
-	size     int // sum of the sizes of profiles
 	pairs    int // sum of the pairs of profiles
 	derived  map[api.SetID]*derivedSet
 	touched  map[api.SetID]struct{}      // derived sets that renderers may have to be told of
@@ -52,10 +51,9 @@ type profile struct {
 	slice    sliceID
 	key      string
 	lists    [2]*list
-	pairs    [2]int    // of a peer and a port, that rules of NetworkPolicies name
-	sizes    [2]int    // about how many rules the lists have, or would have; 0 where that is not known
-	why      [2]string // lists are closed by the share of a namespace
-	uses     int       // by pods
+	pairs    [2]int  // of a peer and a port, that rules of NetworkPolicies name
+	why      reasons // lists are closed by the share of a namespace
+	uses     int     // by pods
 }
 
 // list is an immutable list of rules, shared by profiles. Lists with equal rules
@@ -94,8 +92,9 @@ func idOfSlice(policies []*api.ContivPolicy) sliceID {
 
 // acquire returns the profile of some policies, and of those of pods that share an
 // address, and counts a use of it. taken says whether the ID of a derived set stands
-// for something else. room limits lists that are new.
-func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, taken func(api.SetID) bool, room func() limits) *profile {
+// for something else. A new list with more pairs than limit returns is closed, for the reason that it
+// returns.
+func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, taken func(api.SetID) bool, limit func() (pairs int, why string)) *profile {
 	slice := idOfSlice(policies)
 	if p := in.bySlice[slice]; p != nil && len(shared) == 0 {
 		p.uses++
@@ -111,11 +110,15 @@ func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, 
 	}
 	p := &profile{policies: policies, shared: shared, slice: slice, uses: 1}
 	p.key = in.number(p)
-	limits := room()
+	most, why := limit()
 	for _, d := range []api.Direction{api.Ingress, api.Egress} {
 		p.pairs[d] = p.pairsOf(d, ofTenants)
 		in.pairs += p.pairs[d]
-		in.fill(p, d, limits, taken)
+		if p.pairs[d] > most {
+			in.fill(p, d, why, taken)
+		} else {
+			in.fill(p, d, "", taken)
+		}
 	}
 	if in.byKey[p.key] = p; len(shared) == 0 {
 		in.bySlice[p.slice] = p
@@ -211,7 +214,6 @@ func (in *interner) release(p *profile) {
 	}
 	for d, l := range p.lists {
 		in.releaseList(l)
-		in.size -= p.sizes[d]
 		in.pairs -= p.pairs[d]
 	}
 }

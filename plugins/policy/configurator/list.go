@@ -114,11 +114,6 @@ func (g *generator) list(o outcome) *generated {
 	if n > maxRules {
 		return g.closedList(fmt.Sprintf("with it a list has %d rules, the limit is %d, so everything is denied: name fewer ports for fewer peers", n, maxRules))
 	}
-	if n > g.limit.most {
-		closed := g.closedList(g.limit.why)
-		closed.size, closed.large = n, true
-		return closed
-	}
 	w := newWriter(g, n)
 	for _, s := range o.sections {
 		if w.section(s); w.decided[api.Net{}].isAll() {
@@ -170,7 +165,7 @@ func newWriter(g *generator, rules int) *writer {
 	n := rules + 1
 	return &writer{
 		generator: g, decided: map[api.Net]portSet{},
-		list: &generated{refused: g.refused, size: rules, rules: make([]api.ContivRule, 0, n), origins: make([][]api.Origin, 0, n)},
+		list: &generated{refused: g.refused, rules: make([]api.ContivRule, 0, n), origins: make([][]api.Origin, 0, n)},
 	}
 }
 

@@ -9,49 +9,30 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// NamespaceRules is how many rules the lists of a namespace's pods may have together, and NodeRules
-// those of all. A rule takes 120 bytes. Pods with equal policies share their lists. Rules of
-// administrators, who answer for the node, do not count.
-const (
-	NamespaceRules = 1 << 20
-	NodeRules      = 2 * NamespaceRules
-)
-
 // NamespacePairs is how many pairs of a peer and a port the rules of NetworkPolicies may name for the
-// lists of a namespace's pods, and NodePairs for those of all: it takes about a microsecond to make
-// a list of one. Equal rules of several policies count each.
+// lists of a namespace's pods together, and NodePairs for the lists of all pods. A list has at most as
+// many rules of them, at 120 bytes each; pods with equal policies share their lists. Pairs are counted
+// in policies, before a list is generated. Rules of administrators, who answer for the node, do not
+// count.
 const (
-	NamespacePairs = 2 * NamespaceRules
+	NamespacePairs = 1 << 20
 	NodePairs      = 2 * NamespacePairs
 )
 
-// ofTenants are the policies that count.
+// ofTenants reports whether a policy counts.
 func ofTenants(p *api.ContivPolicy) bool { return p.Tier == api.TierNetworkPolicy }
 
-// share bounds the lists of a namespace, and of a node, by one measure. A namespace that has more
-// than its share may have an equal part of it with each of its lists; those that have more are
-// closed. While all namespaces together have too much, the share is halved, so that the largest are
-// the first. What is closed depends on what is wanted, and not on what was before.
-type share struct {
-	namespace, node int
-	of              func(*profile) [2]int // by direction, 0 where there is no list
-	why             string                // with the namespace and its share
-}
-
-// shares are those of all namespaces.
+// shares bounds the lists of namespaces. A namespace that exceeds its share may use an equal part of
+// it for each of its lists; larger lists are closed. While all namespaces together exceed the node's
+// limit, the share is halved, so that the largest are the first. Which lists are closed depends on the
+// present policies only, and not on how they came about.
 type shares struct {
-	pairs, rules share
-	owners       map[string]map[*profile]int // by namespace: how many of its pods have a profile
+	namespace, node int                         // NamespacePairs and NodePairs
+	owners          map[string]map[*profile]int // by namespace: how many of its pods have a profile
 }
 
 func newShares() shares {
-	return shares{
-		pairs: share{NamespacePairs, NodePairs, func(p *profile) [2]int { return p.pairs },
-			"the policies of namespace %s name more than %d pairs of a peer and a port for its pods together, and for this list more than its part, so everything is denied: name fewer ports for fewer peers"},
-		rules: share{NamespaceRules, NodeRules, func(p *profile) [2]int { return p.sizes },
-			"the lists of namespace %s have more than the %d rules that they may have together, and this one has more than its part, so everything is denied: name fewer ports for fewer peers"},
-		owners: map[string]map[*profile]int{},
-	}
+	return shares{NamespacePairs, NodePairs, map[string]map[*profile]int{}}
 }
 
 // count notes that n more pods of a namespace use a profile.
@@ -69,121 +50,103 @@ func (s *shares) count(namespace string, p *profile, n int) {
 	}
 }
 
-// owner is what a namespace has by one measure.
-type owner struct {
-	name       string
-	sum, lists int
-}
+// owner is what the lists of a namespace come to.
+type owner struct{ pairs, lists int }
 
-// quota is how much each list may have of an owner that has too much, anything of another.
-func (o owner) quota(share int) int {
-	if o.sum <= share {
+// quota returns how many pairs each list may have.
+func (o *owner) quota(share int) int {
+	if o.pairs <= share {
 		return math.MaxInt
 	}
 	return share / o.lists
 }
 
-// add counts the lists of a profile that some owners share.
-func (o *owner) add(amounts [2]int, owners int) {
-	for _, n := range amounts {
+// add counts the lists of a profile, which some namespaces share.
+func (o *owner) add(p *profile, namespaces int) {
+	for _, n := range p.pairs {
 		if n > 0 {
-			o.sum += n / owners
+			o.pairs += n / namespaces
 			o.lists++
 		}
 	}
 }
 
-// room limits a further list of a namespace: with more it is closed for sure.
-func (s *shares) room(x share, namespace string) limit {
+// limit returns how many pairs a further list of a namespace may have. One with more is going to be
+// closed, whatever else the transaction changes but for removals.
+func (s *shares) limit(namespace string) int {
 	o := owner{}
 	for p := range s.owners[namespace] {
-		o.add(x.of(p), 1)
+		o.add(p, 1)
 	}
-	return limit{max(x.namespace-o.sum, x.namespace/(o.lists+1)), fmt.Sprintf(x.why, namespace, x.namespace)}
+	return max(s.namespace-o.pairs, s.namespace/(o.lists+1))
 }
 
-// limits are those of a further list of a namespace.
-func (s *shares) limits(namespace string) limits {
-	return limits{pairs: s.room(s.pairs, namespace), rules: s.room(s.rules, namespace)}
+// tooLarge is why a list is closed.
+func tooLarge(namespace string, share int) string {
+	return fmt.Sprintf("the policies of namespace %s name more than %d pairs of a peer and a port for its pods together, and for this list more than its part, so everything is denied: name fewer ports for fewer peers", namespace, share)
 }
 
-// verdict is why a list is closed, empty where it is not. One that is closed by its pairs is not made,
-// so that its size is not known.
-type verdict struct {
-	why    string
-	unmade bool
-}
+// reasons is why each direction of a profile is closed, empty where it is not.
+type reasons [2]string
 
-// verdicts are those of the directions of a profile.
-type verdicts [2]verdict
-
-// judge returns the profiles of which something is to be closed.
-func (s *shares) judge() map[*profile]verdicts {
-	owned := map[*profile][]string{}
+// closed returns the profiles of which a list is to be closed: one that all its namespaces refuse.
+func (s *shares) closed() map[*profile]reasons {
+	names := map[*profile][]string{}
 	for _, name := range slices.Sorted(maps.Keys(s.owners)) {
 		for p := range s.owners[name] {
-			owned[p] = append(owned[p], name)
+			names[p] = append(names[p], name)
 		}
 	}
-	closed := map[*profile]verdicts{}
-	s.pairs.judge(owned, closed, true)
-	s.rules.judge(owned, closed, false)
-	return closed
-}
-
-// judge adds what is to be closed by a measure, of which nothing counts that is closed already.
-func (x share) judge(owned map[*profile][]string, closed map[*profile]verdicts, unmade bool) {
-	amounts := make(map[*profile][2]int, len(owned))
 	owners := map[string]*owner{}
-	for p, names := range owned {
-		of := x.of(p)
-		for d, v := range closed[p] {
-			if v.why != "" {
-				of[d] = 0
-			}
-		}
-		amounts[p] = of
-		for _, name := range names {
+	for p, of := range names {
+		for _, name := range of {
 			if owners[name] == nil {
-				owners[name] = &owner{name: name}
+				owners[name] = &owner{}
 			}
-			owners[name].add(of, len(names))
+			owners[name].add(p, len(of))
 		}
 	}
-	for most := x.namespace; ; most /= 2 {
-		now, left := map[*profile]verdicts{}, 0
-		for p, names := range owned {
-			v := closed[p]
-			for d, n := range amounts[p] {
-				if slices.ContainsFunc(names, func(name string) bool { return n <= owners[name].quota(most) }) {
+	for share := s.namespace; ; share /= 2 {
+		closed, left := map[*profile]reasons{}, 0
+		for p, of := range names {
+			var why reasons
+			for d, n := range p.pairs {
+				if slices.ContainsFunc(of, func(name string) bool { return n <= owners[name].quota(share) }) {
 					left += n
 				} else {
-					v[d] = verdict{fmt.Sprintf(x.why, names[0], most), unmade}
+					why[d] = tooLarge(of[0], share)
 				}
 			}
-			if v != (verdicts{}) {
-				now[p] = v
+			if why != (reasons{}) {
+				closed[p] = why
 			}
 		}
-		if left <= x.node || most <= 1 {
-			maps.Copy(closed, now)
-			return
+		if left <= s.node || share <= 1 {
+			return closed
 		}
 	}
 }
 
-// settleShares closes lists that are too large, and makes others again that need not be closed any
-// more. Renderers are told of their pods.
-func (t *Txn) settleShares() {
+// applyShares closes lists that are too large, and generates others again that need not be closed any
+// more. Renderers hear of their pods.
+func (t *Txn) applyShares() {
 	c := t.c
-	// Profiles that nobody uses any more count yet, so that this is not passed by while something is
-	// closed that need not be.
-	if c.interner.size <= min(c.shares.rules.namespace, c.shares.rules.node) && c.interner.pairs <= min(c.shares.pairs.namespace, c.shares.pairs.node) {
+	// Profiles that nobody uses any more still count here, so lists that fit again are not missed.
+	if c.interner.pairs <= min(c.shares.namespace, c.shares.node) {
 		return
 	}
-	changed := map[*profile]bool{}
-	for range 2 { // of what was not made before, the size is known the second time
-		c.closeLists(changed)
+	closed, changed := c.shares.closed(), map[*profile]bool{}
+	for _, of := range c.shares.owners {
+		for p := range of {
+			for _, d := range []api.Direction{api.Ingress, api.Egress} {
+				if why := closed[p][d]; p.why[d] != why {
+					changed[p] = true
+					old := p.lists[d]
+					c.interner.fill(p, d, why, c.taken)
+					c.interner.releaseList(old)
+				}
+			}
+		}
 	}
 	if len(changed) == 0 {
 		return
@@ -197,55 +160,8 @@ func (t *Txn) settleShares() {
 	}
 }
 
-// closeLists has lists be what they are to be, and adds profiles that have others to changed.
-func (c *Configurator) closeLists(changed map[*profile]bool) {
-	closed := c.shares.judge()
-	for _, of := range c.shares.owners {
-		for p := range of {
-			for _, d := range []api.Direction{api.Ingress, api.Egress} {
-				if v := closed[p][d]; p.why[d] != v.why {
-					changed[p] = true
-					c.interner.remake(p, d, v, c.taken)
-				}
-			}
-		}
-	}
-}
-
-// remake makes a list of a profile again, or closes it.
-func (in *interner) remake(p *profile, d api.Direction, v verdict, taken func(api.SetID) bool) {
-	old, l := p.lists[d], unlimited
-	switch {
-	case v.unmade:
-		l.pairs = limit{-1, v.why}
-	case v.why != "":
-		l.rules = limit{-1, v.why}
-	}
-	in.fill(p, d, l, taken)
-	in.releaseList(old)
-}
-
-// of returns the limit of a list that is made of so many pairs of tenants: other rules do not count.
-func (l limit) of(pairs int) limit {
-	if l.most >= pairs {
-		return unlimited.rules
-	}
-	return l
-}
-
-// fill makes a list of a profile.
-func (in *interner) fill(p *profile, d api.Direction, l limits, taken func(api.SetID) bool) {
-	in.size -= p.sizes[d]
-	p.sizes[d], p.why[d] = 0, ""
-	var g *generated
-	if p.pairs[d] > l.pairs.most {
-		g, p.why[d] = closedBy(l.pairs.why, d, p.policies, in.allowNode, p.shared...), l.pairs.why
-	} else if g = generateWithin(l.rules.of(p.pairs[d]), d, p.policies, in.allowNode, p.shared...); g != nil {
-		p.sizes[d] = min(g.size, p.pairs[d])
-		if g.large {
-			p.why[d] = l.rules.why
-		}
-	}
-	in.size += p.sizes[d]
-	p.lists[d] = in.acquireList(g, taken)
+// fill generates a list of a profile, or closes it for a reason.
+func (in *interner) fill(p *profile, d api.Direction, why string, taken func(api.SetID) bool) {
+	p.why[d] = why
+	p.lists[d] = in.acquireList(generateOrClose(why, d, p.policies, in.allowNode, p.shared...), taken)
 }

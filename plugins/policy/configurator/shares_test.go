@@ -22,7 +22,7 @@ func (f *fixture) rules(namespace string, pod int) int {
 // TestSharesCloseTheLargestListsOfTheLargestNamespace, name them, and open them again when they fit.
 func TestSharesCloseTheLargestListsOfTheLargestNamespace(t *testing.T) {
 	f := newFixture(t)
-	f.c.shares.rules.namespace, f.c.shares.rules.node = 100, 150
+	f.c.shares.namespace, f.c.shares.node = 100, 150
 	f.commit(true, in("large", 1, many("a", 70)), in("large", 2, many("b", 60)), in("large", 3, many("c", 10)), in("small", 4, many("d", 40)))
 	if f.rules("large", 1) != 1 || f.rules("large", 2) != 1 {
 		t.Error("lists of more than their part are not closed")
@@ -31,7 +31,7 @@ func TestSharesCloseTheLargestListsOfTheLargestNamespace(t *testing.T) {
 		t.Error("a small list, or one of another namespace, is closed")
 	}
 	refused := f.c.Unenforced()[0].Rules
-	if len(refused) != 2 || refused[0].Class != api.ClassLimit || !strings.Contains(refused[0].Reason, "namespace large have more than the 100 rules") {
+	if len(refused) != 2 || refused[0].Class != api.ClassLimit || !strings.Contains(refused[0].Reason, "namespace large name more than 100 pairs") {
 		t.Errorf("it is reported as %+v", refused)
 	}
 	f.commit(false, func(x *Txn) { x.Remove(api.PodID{Namespace: "large", Name: podID(2).Name}) })
@@ -55,7 +55,7 @@ func TestSharesCloseTheLargestListsOfTheLargestNamespace(t *testing.T) {
 // often is closed before it is made.
 func TestSharesCountWhatTenantsName(t *testing.T) {
 	f := newFixture(t)
-	f.c.shares.rules.namespace, f.c.shares.pairs.namespace = 190, 200
+	f.c.shares.namespace = 200
 	admin := many("admin", 300)
 	admin.Tier, admin.IsolatesIngress = api.TierAdmin, false
 	for i := range admin.Ingress {

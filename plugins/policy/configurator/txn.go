@@ -24,6 +24,7 @@ type Txn struct {
 	told      bool // renderers were told something
 	txns      []renderer.Txn
 	pods      map[api.PodID]podChange // the last change of each pod
+	reclaimed []api.SetID             // dropped sets that are back
 }
 
 // podChange is the new state of a pod; without addresses it is gone.
@@ -54,7 +55,7 @@ func (t *Txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	if len(added)+len(removed) == 0 || !t.c.updateSize(id, len(added), len(removed)) {
 		return
 	}
-	added, removed = t.c.again(id, added, removed)
+	added, removed = t.again(id, added, removed)
 	if len(added)+len(removed) == 0 {
 		return
 	}
@@ -131,13 +132,14 @@ func (t *Txn) applyPods() {
 	}
 	var unused []*profile
 	now := t.choose()
+	unused = append(unused, t.reclaim(now)...)
 	for _, pod := range slices.SortedFunc(maps.Keys(now), api.PodID.Compare) {
 		if p := t.applyPod(pod, now[pod]); p != nil {
 			unused = append(unused, p)
 		}
 	}
-	t.close()
-	t.settleShares()
+	t.closeNew()
+	t.applyShares()
 	for _, p := range unused {
 		t.c.interner.release(p)
 	}
@@ -153,7 +155,9 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 		slices.EqualFunc(old.shared, change.shared, api.Sharing.Equal) {
 		return nil
 	}
-	p := t.c.interner.acquire(change.policies, change.shared, t.c.taken, func() limits { return t.c.shares.limits(pod.Namespace) })
+	p := t.c.interner.acquire(change.policies, change.shared, t.c.taken, func() (int, string) {
+		return t.c.shares.limit(pod.Namespace), tooLarge(pod.Namespace, t.c.shares.namespace)
+	})
 	t.apply(pod, &podState{change.ips, change.policies, change.shared, p, p.configFor(change.ips)})
 	if old == nil {
 		return nil

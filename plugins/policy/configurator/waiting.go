@@ -174,18 +174,74 @@ func (p *profile) pairsOf(d api.Direction, whose func(*api.ContivPolicy) bool) (
 // closed denies everything. It stands for the rules that a new pod waits for.
 var closed = renderer.NewRuleList([]api.ContivRule{{}}, nil)
 
-// close has renderers close the new pods that wait.
-func (t *Txn) close() {
+// closeNew has renderers close the new pods that wait.
+func (t *Txn) closeNew() {
 	if len(t.c.waiting) == 0 {
 		return
 	}
 	for _, pod := range slices.SortedFunc(maps.Keys(t.c.waiting), api.PodID.Compare) {
 		if t.c.pods[pod] == nil {
-			ips := t.c.waiting[pod].ips
-			p := t.c.interner.closed()
-			t.apply(pod, &podState{ips: ips, profile: p, config: p.configFor(ips)})
+			t.closePod(pod, t.c.waiting[pod].ips)
 		}
 	}
+}
+
+// closePod has renderers close a pod that waits. It returns the profile that the pod had.
+func (t *Txn) closePod(pod api.PodID, ips []netip.Addr) (old *profile) {
+	if state := t.c.pods[pod]; state != nil {
+		old = state.profile
+	}
+	p := t.c.interner.closed()
+	t.apply(pod, &podState{ips: ips, profile: p, config: p.configFor(ips)})
+	return old
+}
+
+// reclaim empties the dropped sets that policies applied now name again. Pods that wait and whose
+// rules deny what was in a set that is back are closed, because the rules would permit it. It returns
+// the profiles that are not used any more.
+func (t *Txn) reclaim(now map[api.PodID]podChange) (unused []*profile) {
+	for id := range t.c.retainedIn(now) {
+		t.forget(id)
+		t.reclaimed = append(t.reclaimed, id)
+	}
+	for _, id := range t.reclaimed {
+		for pod := range t.c.waiting {
+			if state := t.c.pods[pod]; state != nil && state.profile.denies(id) {
+				unused = append(unused, t.closePod(pod, state.ips))
+			}
+		}
+	}
+	return unused
+}
+
+// retainedIn returns the dropped sets that some policies name.
+func (c *Configurator) retainedIn(changes map[api.PodID]podChange) map[api.SetID]bool {
+	out := map[api.SetID]bool{}
+	if len(c.held) == 0 {
+		return out
+	}
+	for _, change := range changes {
+		p := profile{policies: change.policies, shared: change.shared}
+		for policy := range p.all() {
+			for _, r := range slices.Concat(policy.Ingress, policy.Egress) {
+				for _, id := range r.Sets {
+					if _, held := c.held[id]; held {
+						out[id] = true
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// denies reports whether a rule of the profile denies the members of a set.
+func (p *profile) denies(id api.SetID) bool {
+	return slices.ContainsFunc(p.lists[:], func(l *list) bool {
+		return l != nil && slices.ContainsFunc(l.rules.Rules(), func(r api.ContivRule) bool {
+			return r.Action == api.Deny && (r.Src.Set == id || r.Dst.Set == id)
+		})
+	})
 }
 
 // closed returns the profile of a pod that waits for its first rules.
@@ -207,12 +263,13 @@ func (t *Txn) DropSet(id api.SetID, members []netip.Prefix) {
 }
 
 // again returns what changes of a set that was dropped and is back before renderers were told.
-func (c *Configurator) again(id api.SetID, added, removed []netip.Prefix) (_, _ []netip.Prefix) {
-	held, ok := c.held[id]
+func (t *Txn) again(id api.SetID, added, removed []netip.Prefix) (_, _ []netip.Prefix) {
+	held, ok := t.c.held[id]
 	if !ok {
 		return added, removed
 	}
-	delete(c.held, id)
+	delete(t.c.held, id)
+	t.reclaimed = append(t.reclaimed, id)
 	return without(added, held), without(held, added)
 }
 
@@ -230,8 +287,13 @@ func (t *Txn) release() {
 		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.c.held)) {
-		t.c.interner.moved(id, t.c.held[id])
-		t.updateSet(id, nil, t.c.held[id])
+		t.forget(id)
 	}
-	clear(t.c.held)
+}
+
+// forget tells renderers that a dropped set has no members.
+func (t *Txn) forget(id api.SetID) {
+	t.c.interner.moved(id, t.c.held[id])
+	t.updateSet(id, nil, t.c.held[id])
+	delete(t.c.held, id)
 }

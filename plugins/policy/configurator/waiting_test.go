@@ -117,8 +117,44 @@ func TestTxnHoldsSetsOfPodsThatWait(t *testing.T) {
 
 	f.commit(false, update(400, member(1), nil), configure(0, old), configure(1, old))
 	f.commit(false, drop, configure(0, many("a", 20)), configure(1, many("b", 21)))
-	f.commit(false, update(400, member(3), nil), configure(2, many("c", 22)), configure(3, many("d", 23)))
+	f.commit(false, update(400, member(3), nil), configure(2, many("c", 22)), configure(3, many("d", 23)), configure(4, many("e", 24)))
+	for pod := range f.c.waiting {
+		if cfg := f.r.Pods()[pod]; cfg.Egress != closed {
+			t.Errorf("pod %s waits with rules that denied what was in a set that has others now", pod)
+		}
+	}
 	if got := f.r.Sets()[400]; len(got) != 1 || got[0] != member(3)[0] {
 		t.Errorf("a set that is back before it went has %v, want %v", got, member(3))
+	}
+}
+
+// TestTxnEmptiesSetsThatAreNamedAgain: a set that was dropped, and that a policy names again while pods
+// wait, has the members that it has now; a pod that waits and denied those of before is closed.
+func TestTxnEmptiesSetsThatAreNamedAgain(t *testing.T) {
+	f := newFixture(t)
+	f.c.turn = 10
+	member := []netip.Prefix{pfx("10.0.0.1/32")}
+	deny := adminOf(does(api.RuleDeny, "set:400", "tcp/80"))
+	permit := ingressOf("permit", rule("set:400", "tcp/81"))
+	f.commit(false, func(x *Txn) { x.UpdateSet(400, member, nil) }, configure(0, deny), configure(1, deny), configure(2, permit))
+	f.commit(false, func(x *Txn) { x.DropSet(400, member) }, configure(0, many("a", 20)), configure(1, many("b", 21)), configure(2, many("c", 22)))
+	if f.c.Waiting() != 2 || len(f.r.Sets()[400]) != 1 {
+		t.Fatalf("%d pods wait, and the set has %v", f.c.Waiting(), f.r.Sets()[400])
+	}
+	again := ingressOf("again", rule("set:400", "tcp/80"))
+	f.commit(false, configure(3, again), configure(4, many("d", 30)), configure(5, many("e", 31)))
+	if got := f.r.Sets()[400]; len(got) != 0 {
+		t.Errorf("a set that has no members is named again, and renderers know %v", got)
+	}
+	for pod := range 3 {
+		if _, waits := f.c.waiting[podID(pod)]; waits && f.isClosed(pod) != (pod != 2) {
+			t.Errorf("pod %d is closed: %t", pod, f.isClosed(pod))
+		}
+	}
+	for f.c.Waiting() > 0 {
+		f.commit(false)
+	}
+	if f.isClosed(0) || f.isClosed(1) || f.isClosed(2) || len(f.c.held) != 0 {
+		t.Error("pods are closed, or sets are kept, although nobody waits")
 	}
 }
