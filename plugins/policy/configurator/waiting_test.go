@@ -115,13 +115,11 @@ func TestTxnHoldsSetsOfPodsThatWait(t *testing.T) {
 		t.Errorf("nobody waits, and the set that was dropped has %v", f.r.Sets()[400])
 	}
 
-	f.commit(false, update(400, member(1), nil), configure(0, old), configure(1, old))
-	f.commit(false, drop, configure(0, many("a", 20)), configure(1, many("b", 21)))
+	f.commit(false, update(400, member(1), nil), configure(0, old), configure(1, old), configure(6, old))
+	f.commit(false, drop, configure(0, many("a", 20)), configure(1, many("b", 21)), configure(6, many("f", 40)))
 	f.commit(false, update(400, member(3), nil), configure(2, many("c", 22)), configure(3, many("d", 23)), configure(4, many("e", 24)))
-	for pod := range f.c.waiting {
-		if cfg := f.r.Pods()[pod]; cfg.Egress != closed {
-			t.Errorf("pod %s waits with rules that denied what was in a set that has others now", pod)
-		}
+	if _, waits := f.c.waiting[podID(6)]; !waits || !f.isClosed(6) {
+		t.Errorf("a pod that denied what was in a set that has others now waits (%t) and is closed (%t)", waits, f.isClosed(6))
 	}
 	if got := f.r.Sets()[400]; len(got) != 1 || got[0] != member(3)[0] {
 		t.Errorf("a set that is back before it went has %v, want %v", got, member(3))
@@ -136,9 +134,9 @@ func TestTxnEmptiesSetsThatAreNamedAgain(t *testing.T) {
 	member := []netip.Prefix{pfx("10.0.0.1/32")}
 	deny := adminOf(does(api.RuleDeny, "set:400", "tcp/80"))
 	permit := ingressOf("permit", rule("set:400", "tcp/81"))
-	f.commit(false, func(x *Txn) { x.UpdateSet(400, member, nil) }, configure(0, deny), configure(1, deny), configure(2, permit))
-	f.commit(false, func(x *Txn) { x.DropSet(400, member) }, configure(0, many("a", 20)), configure(1, many("b", 21)), configure(2, many("c", 22)))
-	if f.c.Waiting() != 2 || len(f.r.Sets()[400]) != 1 {
+	f.commit(false, func(x *Txn) { x.UpdateSet(400, member, nil) }, configure(0, deny), configure(1, deny), configure(2, permit), configure(6, deny))
+	f.commit(false, func(x *Txn) { x.DropSet(400, member) }, configure(0, many("a", 20)), configure(1, many("b", 21)), configure(2, many("c", 22)), configure(6, many("f", 40)))
+	if f.c.Waiting() != 3 || len(f.r.Sets()[400]) != 1 {
 		t.Fatalf("%d pods wait, and the set has %v", f.c.Waiting(), f.r.Sets()[400])
 	}
 	again := ingressOf("again", rule("set:400", "tcp/80"))
@@ -146,15 +144,13 @@ func TestTxnEmptiesSetsThatAreNamedAgain(t *testing.T) {
 	if got := f.r.Sets()[400]; len(got) != 0 {
 		t.Errorf("a set that has no members is named again, and renderers know %v", got)
 	}
-	for pod := range 3 {
-		if _, waits := f.c.waiting[podID(pod)]; waits && f.isClosed(pod) != (pod != 2) {
-			t.Errorf("pod %d is closed: %t", pod, f.isClosed(pod))
-		}
+	if f.c.Waiting() != 4 || !f.isClosed(6) || f.isClosed(2) {
+		t.Errorf("%d pods wait, of which the one that denied is closed (%t), and the one that permitted (%t)", f.c.Waiting(), f.isClosed(6), f.isClosed(2))
 	}
 	for f.c.Waiting() > 0 {
 		f.commit(false)
 	}
-	if f.isClosed(0) || f.isClosed(1) || f.isClosed(2) || len(f.c.held) != 0 {
+	if f.isClosed(0) || f.isClosed(1) || f.isClosed(2) || f.isClosed(6) || len(f.c.held) != 0 {
 		t.Error("pods are closed, or sets are kept, although nobody waits")
 	}
 }
