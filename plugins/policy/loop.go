@@ -42,14 +42,14 @@ func (p *Plugin) run(ctx context.Context) {
 	}
 }
 
-// glance is how long the event loop waits for changes while pods wait for their rules.
-const glance = time.Millisecond
+// pollInterval is how long the event loop waits for changes while pods wait for their rules.
+const pollInterval = time.Millisecond
 
-// waiting says whether pods wait for their rules.
+// waiting reports whether pods wait for their rules.
 func (p *Plugin) waiting() bool { return p.configurator.Waiting() > 0 }
 
-// next waits for changes, until ctx ends, a snapshot is wanted or a retry is due, and only for a
-// glance while pods wait for their rules.
+// next waits for changes, until ctx ends, a snapshot is wanted or a retry is due, and only for the
+// pollInterval while pods wait for their rules.
 func (p *Plugin) next(ctx context.Context) (model.Changes, error) {
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -64,7 +64,7 @@ func (p *Plugin) next(ctx context.Context) (model.Changes, error) {
 		defer timer.Stop()
 	}
 	if p.waiting() {
-		timer := time.AfterFunc(glance, cancel)
+		timer := time.AfterFunc(pollInterval, cancel)
 		defer timer.Stop()
 	}
 	if p.sourceErr != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// crowded is some local pods that have a policy each, with so many rules that every pod takes a turn
+// crowded is some local pods that have a policy each, with so many rules that every pod is a batch
 // of its own.
 func crowded(t testing.TB, pods int) (state, policies model.Changes) {
 	objects := []proto.Message{ns(), pod(100, "small", true)}
@@ -23,7 +23,7 @@ func crowded(t testing.TB, pods int) (state, policies model.Changes) {
 		app := fmt.Sprint("large-", i)
 		objects = append(objects, pod(i, app, true))
 		p := allow(app, "front", app, 1)
-		for port := range uint32(configurator.TurnRules + 1) {
+		for port := range uint32(configurator.BatchPairs + 1) {
 			p.Ingress[0].Ports = append(p.Ingress[0].Ports, &model.NetworkPolicy_Port{Protocol: model.Protocol_PROTOCOL_TCP, Port: &model.NetworkPolicy_Port_Number{Number: 3 + 3*port}})
 		}
 		large = append(large, p)
@@ -31,9 +31,9 @@ func crowded(t testing.TB, pods int) (state, policies model.Changes) {
 	return changes(t, true, objects...), changes(t, false, large...)
 }
 
-// TestPluginLooksForChangesBetweenTurns: a policy of somebody else does not wait until the lists of
-// one tenant are made, and nothing counts as enforced before its turn.
-func TestPluginLooksForChangesBetweenTurns(t *testing.T) {
+// TestPluginLooksForChangesBetweenBatches: a policy of somebody else does not wait until the lists of
+// one tenant are made, and nothing counts as enforced before its batch.
+func TestPluginLooksForChangesBetweenBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := renderertest.NewRecorder("one", t)
 		source := &channelSource{changes: make(chan model.Changes, 2)}
@@ -46,21 +46,21 @@ func TestPluginLooksForChangesBetweenTurns(t *testing.T) {
 		urgent := changes(t, false, allow("urgent", "front", "small", 80))
 		urgent.Revision = 3
 		var during Status
-		turns, when := 0, -1
+		batches, when := 0, -1
 		r.SetHook(func(context.Context) error {
-			if turns++; turns == 1 {
+			if batches++; batches == 1 {
 				source.changes <- urgent
 			}
 			if when < 0 && r.Pods()[podID(100)].Egress != nil {
-				when, during = turns, p.Status()
+				when, during = batches, p.Status()
 			}
 			return nil
 		})
 		source.changes <- policies
 		synctest.Wait()
 		pass()
-		if turns != 5 {
-			t.Errorf("%d commits, want one for each large list", turns)
+		if batches != 5 {
+			t.Errorf("%d commits, want one for each large list", batches)
 		}
 		if when != 3 { // the hook is called before the commit that it belongs to
 			t.Errorf("what is urgent was there before commit %d, want 3", when)

@@ -15,7 +15,7 @@ const root = "../.."
 // areas that must be there, each with some faults.
 var areas = []string{
 	"selector", "port", "cidr", "isolation", "order", "direction", "named-port", "set", "incremental",
-	"combine", "install", "conversion", "dataplane", "oracle", "tier", "session", "xdp", "kernel", "state", "endpoints", "cni", "surfaces", "turn",
+	"combine", "install", "conversion", "dataplane", "oracle", "tier", "session", "xdp", "kernel", "state", "endpoints", "cni", "surfaces", "batch",
 }
 
 // rooms that must have faults.

@@ -47,8 +47,8 @@ type Configurator struct {
 	refused  map[api.SetID]struct{} // sets of the processor whose ID a derived set has
 	waiting  map[api.PodID]waiting  // pods for which renderers have other rules, or none
 	shares   shares
-	turn     int                          // TurnRules
-	held     map[api.SetID][]netip.Prefix // members of sets that were dropped, and that renderers know yet
+	batch    int                          // BatchPairs
+	retained map[api.SetID][]netip.Prefix // members of sets that were dropped, and that renderers know yet
 }
 
 // podState is what renderers were told of a pod, and why.
@@ -69,8 +69,8 @@ func New(o Options) *Configurator {
 		sizes:    map[api.SetID]int{},
 		refused:  map[api.SetID]struct{}{},
 		shares:   newShares(),
-		turn:     TurnRules,
-		held:     map[api.SetID][]netip.Prefix{},
+		batch:    BatchPairs,
+		retained: map[api.SetID][]netip.Prefix{},
 	}
 	if c.members == nil {
 		c.members = noSets{}
@@ -114,7 +114,7 @@ func (s *podState) selected() int {
 // taken says whether the processor uses the ID for one of its sets.
 func (c *Configurator) taken(id api.SetID) bool {
 	_, ok := c.sizes[id]
-	_, held := c.held[id]
+	_, held := c.retained[id]
 	return ok || held
 }
 

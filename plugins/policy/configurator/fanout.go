@@ -29,7 +29,7 @@ type target struct {
 	unenforced []renderer.Unenforced // as the renderer said after its newest Commit
 }
 
-// InSync says whether no pod waits, and no renderer has failed in its newest Commit, or deferred a
+// InSync reports whether no pod waits, and no renderer has failed in its newest Commit, or deferred a
 // part of it. It is true before the first.
 func (c *Configurator) InSync() bool {
 	return len(c.waiting) == 0 && c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers })

@@ -128,7 +128,7 @@ func TestACommitEndsWithItsContextAndLosesNothing(t *testing.T) {
 func TestNoHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, one, two := pair(t)
-		c.turn = rapid.SampledFrom([]int{TurnRules, 1, 4}).Draw(t, "rules of a turn")
+		c.batch = rapid.SampledFrom([]int{BatchPairs, 1, 4}).Draw(t, "pairs of a batch")
 		c.shares.namespace = rapid.SampledFrom([]int{NamespacePairs, 3, 8, 16}).Draw(t, "pairs of a namespace")
 		c.shares.node = rapid.SampledFrom([]int{NodePairs, 5, 20}).Draw(t, "pairs of the node")
 		w := world{pods: map[int][]*api.ContivPolicy{}, sets: map[api.SetID]netip.Prefix{}}

@@ -16,18 +16,18 @@ import (
 type interner struct {
 	allowNode bool
 
-	numbers  map[*api.ContivPolicy]*policyNumber
-	lastUsed uint64 // number of a policy
-	bySlice  map[sliceID]*profile
-	byKey    map[string]*profile
-	lists    map[listKey]*list
-	pairs    int // sum of the pairs of profiles
-	derived  map[api.SetID]*derivedSet
-	touched  map[api.SetID]struct{}      // derived sets that renderers may have to be told of
-	partOf   map[api.SetID][]*derivedSet // sets with common, by their parts
-	closing  *profile                    // of new pods that wait, nil before there was one
-	refusing map[*list]struct{}          // lists in which something is refused
-	refusals []renderer.Unenforced       // of these; nil: to be made anew
+	numbers       map[*api.ContivPolicy]*policyNumber
+	lastUsed      uint64 // number of a policy
+	bySlice       map[sliceID]*profile
+	byKey         map[string]*profile
+	lists         map[listKey]*list
+	pairs         int // sum of the pairs of profiles
+	derived       map[api.SetID]*derivedSet
+	touched       map[api.SetID]struct{}      // derived sets that renderers may have to be told of
+	partOf        map[api.SetID][]*derivedSet // sets with common, by their parts
+	closedProfile *profile                    // of new pods that wait, nil before there was one
+	refusing      map[*list]struct{}          // lists in which something is refused
+	refusals      []renderer.Unenforced       // of these; nil: to be made anew
 }
 
 // policyNumber stands for a policy in keys of profiles.

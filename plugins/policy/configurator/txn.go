@@ -44,7 +44,7 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 	if resync {
 		clear(c.sizes)
 		clear(c.refused)
-		clear(c.held) // renderers forget what they are not told again
+		clear(c.retained) // renderers forget what they are not told again
 		c.interner.forgetTold()
 	}
 	return t
@@ -89,7 +89,7 @@ func (t *Txn) Remove(pod api.PodID) { t.Configure(pod, nil, nil, nil) }
 // have changed in their stacks.
 func (t *Txn) CommitAll() { t.told = true }
 
-// Prepare generates the rules of what changed, at most about TurnRules of them, and tells
+// Prepare generates the rules of what changed, at most about BatchPairs of them, and tells
 // them to the renderers, none of which does anything yet. Commit does it unless it was done, so only
 // whoever wants to know how long it takes needs to call it. Nothing can be added
 // to the transaction afterwards.
@@ -131,7 +131,7 @@ func (t *Txn) applyPods() {
 		}
 	}
 	var unused []*profile
-	now := t.choose()
+	now := t.selectBatch()
 	unused = append(unused, t.reclaim(now)...)
 	for _, pod := range slices.SortedFunc(maps.Keys(now), api.PodID.Compare) {
 		if p := t.applyPod(pod, now[pod]); p != nil {
@@ -151,7 +151,7 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 	if len(change.ips) == 0 {
 		return t.removePod(pod, old)
 	}
-	if old != nil && !t.resync && old.profile != t.c.interner.closing && idOfSlice(old.policies) == idOfSlice(change.policies) && slices.Equal(old.ips, change.ips) &&
+	if old != nil && !t.resync && old.profile != t.c.interner.closedProfile && idOfSlice(old.policies) == idOfSlice(change.policies) && slices.Equal(old.ips, change.ips) &&
 		slices.EqualFunc(old.shared, change.shared, api.Sharing.Equal) {
 		return nil
 	}

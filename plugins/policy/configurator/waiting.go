@@ -11,19 +11,19 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// TurnRules is about how many rules one transaction generates before it is committed. The pods whose
-// lists have more wait for the next transactions, so that no tenant's lists make others wait for
-// long. A resync is not divided.
-const TurnRules = 1 << 14
+// BatchPairs is about how many pairs of a peer and a port one transaction generates lists of. Pods beyond
+// that wait for the next transactions, so that no tenant's lists delay others for long. A resync is
+// not divided.
+const BatchPairs = 1 << 14
 
 // Waiting returns how many pods wait for their rules: another transaction, be it an empty one, goes
 // on with them. A pod that waits keeps the rules that it had, and a new one is closed.
 func (c *Configurator) Waiting() int { return len(c.waiting) }
 
-// choose takes the pods that this transaction is to apply and lets the others wait: as many as fit,
+// selectBatch takes the pods that this transaction is to apply and lets the others wait: as many as fit,
 // the cheapest first, and beside them the one that has waited longest.
-func (t *Txn) choose() map[api.PodID]podChange {
-	if t.resync || len(t.c.waiting) == 0 && t.fit() {
+func (t *Txn) selectBatch() map[api.PodID]podChange {
+	if t.resync || len(t.c.waiting) == 0 && t.fitsBatch() {
 		clear(t.c.waiting)
 		return t.pods // as nearly always
 	}
@@ -46,12 +46,12 @@ func (t *Txn) choose() map[api.PodID]podChange {
 	waiting := map[api.PodID]waiting{}
 	for i, pod := range t.c.order(rest, t.pods, work) {
 		change := t.pods[pod]
-		rules := work.of(change)
-		if i == 0 || work.rules+rules <= t.c.turn {
+		pairs := work.of(change)
+		if i == 0 || work.pairs+pairs <= t.c.batch {
 			now[pod] = change
 			work.spend(change)
 			if i == 0 {
-				work.rules -= rules // others have room beside it
+				work.pairs -= pairs // others have room beside it
 			}
 			continue
 		}
@@ -66,11 +66,11 @@ func (t *Txn) choose() map[api.PodID]podChange {
 	return now
 }
 
-// fit says whether all pods of the transaction are one turn.
-func (t *Txn) fit() bool {
+// fitsBatch reports whether all pods of the transaction are one batch.
+func (t *Txn) fitsBatch() bool {
 	work := work{interner: t.c.interner}
 	for _, change := range t.pods {
-		if work.spend(change); work.rules > t.c.turn {
+		if work.spend(change); work.pairs > t.c.batch {
 			return false
 		}
 	}
@@ -83,7 +83,7 @@ type waiting struct {
 	since time.Time
 }
 
-// mayWait says whether a pod may stay as it is for some time. One that has other addresses may not,
+// mayWait reports whether a pod may stay as it is for some time. One that has other addresses may not,
 // since another pod may have the old ones; nor may one whose sets are made of others, which may
 // change.
 func (c *Configurator) mayWait(pod api.PodID, change podChange) bool {
@@ -94,19 +94,19 @@ func (c *Configurator) mayWait(pod api.PodID, change podChange) bool {
 	return slices.Equal(old.ips, change.ips) && !slices.ContainsFunc(old.profile.lists[:], c.interner.hasParts)
 }
 
-// hasParts says whether a list names a set that is made of others.
+// hasParts reports whether a list names a set that is made of others.
 func (in *interner) hasParts(l *list) bool {
 	return l != nil && slices.ContainsFunc(l.sets, func(id api.SetID) bool { return len(in.derived[id].parts()) > 0 })
 }
 
-// order puts those with the fewest rules first, but before them the one that has waited longest.
+// order puts the shortest lists first, but before them those of the pod that has waited longest.
 func (c *Configurator) order(pods []api.PodID, changes map[api.PodID]podChange, w work) []api.PodID {
-	rules := make(map[api.PodID]int, len(pods))
+	pairs := make(map[api.PodID]int, len(pods))
 	for _, pod := range pods {
-		rules[pod] = w.of(changes[pod])
+		pairs[pod] = w.of(changes[pod])
 	}
 	slices.SortFunc(pods, func(a, b api.PodID) int {
-		return cmp.Or(cmp.Compare(rules[a], rules[b]), a.Compare(b))
+		return cmp.Or(cmp.Compare(pairs[a], pairs[b]), a.Compare(b))
 	})
 	oldest := -1
 	for i, pod := range pods {
@@ -125,12 +125,12 @@ func (c *Configurator) order(pods []api.PodID, changes map[api.PodID]podChange, 
 // work is what a transaction generates.
 type work struct {
 	interner *interner
-	rules    int
-	done     map[sliceID]bool // lists of policies of which the rules are counted
+	pairs    int
+	done     map[sliceID]bool // lists of policies of which the pairs are counted
 }
 
-// of is how many rules a pod's lists have, about; none if there are such lists.
-func (w *work) of(change podChange) (rules int) {
+// of returns how many pairs the lists of a pod are generated of; none if there are such lists.
+func (w *work) of(change podChange) (pairs int) {
 	slice := idOfSlice(change.policies)
 	if len(change.shared) == 0 && (w.done[slice] || w.interner.bySlice[slice] != nil) {
 		return 0
@@ -141,8 +141,8 @@ func (w *work) of(change podChange) (rules int) {
 }
 
 func (w *work) spend(change podChange) {
-	rules := w.of(change)
-	if w.rules += rules; rules > 0 && len(change.shared) == 0 {
+	pairs := w.of(change)
+	if w.pairs += pairs; pairs > 0 && len(change.shared) == 0 {
 		if w.done == nil {
 			w.done = map[sliceID]bool{}
 		}
@@ -217,7 +217,7 @@ func (t *Txn) reclaim(now map[api.PodID]podChange) (unused []*profile) {
 // retainedIn returns the dropped sets that some policies name.
 func (c *Configurator) retainedIn(changes map[api.PodID]podChange) map[api.SetID]bool {
 	out := map[api.SetID]bool{}
-	if len(c.held) == 0 {
+	if len(c.retained) == 0 {
 		return out
 	}
 	for _, change := range changes {
@@ -225,7 +225,7 @@ func (c *Configurator) retainedIn(changes map[api.PodID]podChange) map[api.SetID
 		for policy := range p.all() {
 			for _, r := range slices.Concat(policy.Ingress, policy.Egress) {
 				for _, id := range r.Sets {
-					if _, held := c.held[id]; held {
+					if _, held := c.retained[id]; held {
 						out[id] = true
 					}
 				}
@@ -246,29 +246,29 @@ func (p *profile) denies(id api.SetID) bool {
 
 // closed returns the profile of a pod that waits for its first rules.
 func (in *interner) closed() *profile {
-	if in.closing == nil {
+	if in.closedProfile == nil {
 		l := &list{key: listKey{rules: closed.Digest()}, rules: closed, uses: 2}
-		in.closing = &profile{lists: [2]*list{l, l}, uses: 1} // it is never released
+		in.closedProfile = &profile{lists: [2]*list{l, l}, uses: 1} // it is never released
 	}
-	in.closing.uses++
-	return in.closing
+	in.closedProfile.uses++
+	return in.closedProfile
 }
 
 // DropSet says that no policy names a set any more, whose members are these. Renderers are told when
 // no pod waits, whose rules may name it yet.
 func (t *Txn) DropSet(id api.SetID, members []netip.Prefix) {
 	if t.c.updateSize(id, 0, len(members)) {
-		t.c.held[id] = members
+		t.c.retained[id] = members
 	}
 }
 
 // again returns what changes of a set that was dropped and is back before renderers were told.
 func (t *Txn) again(id api.SetID, added, removed []netip.Prefix) (_, _ []netip.Prefix) {
-	held, ok := t.c.held[id]
+	held, ok := t.c.retained[id]
 	if !ok {
 		return added, removed
 	}
-	delete(t.c.held, id)
+	delete(t.c.retained, id)
 	t.reclaimed = append(t.reclaimed, id)
 	return without(added, held), without(held, added)
 }
@@ -283,17 +283,17 @@ func without(a, b []netip.Prefix) []netip.Prefix {
 
 // release tells renderers of the sets that no list names any more.
 func (t *Txn) release() {
-	if len(t.c.waiting) > 0 || len(t.c.held) == 0 {
+	if len(t.c.waiting) > 0 || len(t.c.retained) == 0 {
 		return
 	}
-	for _, id := range slices.Sorted(maps.Keys(t.c.held)) {
+	for _, id := range slices.Sorted(maps.Keys(t.c.retained)) {
 		t.forget(id)
 	}
 }
 
 // forget tells renderers that a dropped set has no members.
 func (t *Txn) forget(id api.SetID) {
-	t.c.interner.moved(id, t.c.held[id])
-	t.updateSet(id, nil, t.c.held[id])
-	delete(t.c.held, id)
+	t.c.interner.moved(id, t.c.retained[id])
+	t.updateSet(id, nil, t.c.retained[id])
+	delete(t.c.retained, id)
 }

@@ -28,7 +28,7 @@ func (f *fixture) isClosed(pod int) bool {
 // waited longest is among its pods, however many small ones come.
 func TestTxnLetsLargeListsWait(t *testing.T) {
 	f := newFixture(t)
-	f.c.turn = 100
+	f.c.batch = 100
 	f.commit(true, configure(9, many("old", 3)))
 	f.commit(false, configure(1, many("a", 90)), configure(2, many("b", 80)), configure(3, many("c", 3)), configure(9, many("d", 70)))
 	if f.c.Waiting() != 2 || f.c.InSync() {
@@ -62,7 +62,7 @@ func TestTxnLetsLargeListsWait(t *testing.T) {
 // has another address; and what it waits for may change.
 func TestTxnOfPodsThatWait(t *testing.T) {
 	f := newFixture(t)
-	f.c.turn = 10
+	f.c.batch = 10
 	for pod := range 6 {
 		f.commit(false, configure(pod, many("old", 3)))
 	}
@@ -96,7 +96,7 @@ func TestTxnOfPodsThatWait(t *testing.T) {
 // TestTxnHoldsSetsOfPodsThatWait: their rules may deny what is in a set that no policy names any more.
 func TestTxnHoldsSetsOfPodsThatWait(t *testing.T) {
 	f := newFixture(t)
-	f.c.turn = 10
+	f.c.batch = 10
 	member := func(n byte) []netip.Prefix {
 		return []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, n}), 32)}
 	}
@@ -130,7 +130,7 @@ func TestTxnHoldsSetsOfPodsThatWait(t *testing.T) {
 // wait, has the members that it has now; a pod that waits and denied those of before is closed.
 func TestTxnEmptiesSetsThatAreNamedAgain(t *testing.T) {
 	f := newFixture(t)
-	f.c.turn = 10
+	f.c.batch = 10
 	member := []netip.Prefix{pfx("10.0.0.1/32")}
 	deny := adminOf(does(api.RuleDeny, "set:400", "tcp/80"))
 	permit := ingressOf("permit", rule("set:400", "tcp/81"))
@@ -150,7 +150,7 @@ func TestTxnEmptiesSetsThatAreNamedAgain(t *testing.T) {
 	for f.c.Waiting() > 0 {
 		f.commit(false)
 	}
-	if f.isClosed(0) || f.isClosed(1) || f.isClosed(2) || f.isClosed(6) || len(f.c.held) != 0 {
+	if f.isClosed(0) || f.isClosed(1) || f.isClosed(2) || f.isClosed(6) || len(f.c.retained) != 0 {
 		t.Error("pods are closed, or sets are kept, although nobody waits")
 	}
 }
