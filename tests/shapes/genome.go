@@ -39,7 +39,7 @@ const (
 	mostParts    = 4000
 )
 
-// RandomGenome returns any.
+// RandomGenome returns one that is the outcome of many mutations.
 func RandomGenome(r *rand.Rand) Genome {
 	g := Genome{Seed: r.Uint64()}
 	for range 20 {

@@ -191,9 +191,9 @@ func TestShapesBeyondTheirShareConcernNobodyElse(t *testing.T) {
 	}
 }
 
-// TestShapesThatTakeTurnsEndAsTheyAreWritten: lists so large that each is a turn of its own, and
+// TestShapesInBatchesEndAsTheyAreWritten: lists so large that each is a batch of its own, and
 // again when half of them are others.
-func TestShapesThatTakeTurnsEndAsTheyAreWritten(t *testing.T) {
+func TestShapesInBatchesEndAsTheyAreWritten(t *testing.T) {
 	n := newNode(t, 0)
 	objects := shapes.SelectorsByPortsForMany(132)
 	policies := shapes.Policies(objects)
@@ -201,8 +201,8 @@ func TestShapesThatTakeTurnsEndAsTheyAreWritten(t *testing.T) {
 	transactions := n.plugin.Status().Transactions
 	n.apply(false, false, policies...)
 	n.apply(false, false, shapes.Bystanding())
-	if turns := n.plugin.Status().Transactions - transactions; turns < 30 {
-		t.Errorf("%d turns, want one for each large list", turns)
+	if batches := n.plugin.Status().Transactions - transactions; batches < 30 {
+		t.Errorf("%d batches, want one for each large list", batches)
 	}
 	n.check(renderertest.Extent(300, 3000, 10_000), "")
 	own := policies[1 : 1+len(policies)/2]

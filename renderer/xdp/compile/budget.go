@@ -59,7 +59,7 @@ func (b *budget) begin(m *Image) {
 	for _, p := range m.programs {
 		p.owners, p.reach = p.owners[:0], 0
 	}
-	for _, g := range m.ghosts {
+	for _, g := range m.rejected {
 		g.owners, g.stopped = g.owners[:0], false
 	}
 	for _, e := range m.ends {
@@ -144,7 +144,7 @@ func (m *Image) wanted() (lines int) {
 			lines += p.cost()
 		}
 	}
-	for _, g := range m.ghosts {
+	for _, g := range m.rejected {
 		if !g.stopped {
 			lines += g.cost()
 		}
@@ -159,7 +159,7 @@ func (b *budget) stop(m *Image) {
 			p.stop()
 		}
 	}
-	for _, g := range m.ghosts {
+	for _, g := range m.rejected {
 		g.stopped = g.stopped || b.refusedBy(g.owners, g)
 	}
 }
@@ -176,7 +176,7 @@ func (b *budget) refuses(o *owner, p *program) bool {
 // cost is how many lines a list takes, or took until it was stopped: one for each address that it
 // names, as far as others do not, and its rows. How many pages there are depends on what was before.
 func (p *program) cost() int {
-	if p.image.budget.early && !p.ghost {
+	if p.image.budget.early && !p.rejected {
 		return p.reach
 	}
 	return p.reach + max(p.spent, p.before)
@@ -211,7 +211,7 @@ func (m *Image) estimate() {
 
 // refuse closes what is refused, and returns whether anything is that was not.
 func (m *Image) refuse() (any bool) {
-	if m.budget.isSet() && !m.budget.begun && len(m.ghosts) > 0 {
+	if m.budget.isSet() && !m.budget.begun && len(m.rejected) > 0 {
 		m.budget.begin(m)
 	}
 	if !m.budget.begun {
@@ -222,10 +222,10 @@ func (m *Image) refuse() (any bool) {
 	for _, id := range slices.Sorted(maps.Keys(m.ends)) {
 		e := m.ends[id]
 		for d, p := range e.programs {
-			if p == nil || e.ghosts[d] != nil || !m.budget.refuses(m.budget.owners[e.Owner], p) {
+			if p == nil || e.rejected[d] != nil || !m.budget.refuses(m.budget.owners[e.Owner], p) {
 				continue
 			}
-			e.ghosts[d] = m.holdGhost(p)
+			e.rejected[d] = m.holdRejected(p)
 			e.programs[d] = m.hold(Closed, Direction(d))
 			m.letGoOf(p)
 			any = true
@@ -237,33 +237,33 @@ func (m *Image) refuse() (any bool) {
 	return any
 }
 
-// holdGhost returns what is kept of a list that is refused, for one more endpoint.
-func (m *Image) holdGhost(p *program) *program {
+// holdRejected returns what is kept of a list that is refused, for one more endpoint.
+func (m *Image) holdRejected(p *program) *program {
 	key := programKey{p.list.Digest(), p.side}
-	g := m.ghosts[key]
+	g := m.rejected[key]
 	if g == nil {
-		g = &program{image: m, list: p.list, side: p.side, ghost: true}
-		m.ghosts[key] = g
+		g = &program{image: m, list: p.list, side: p.side, rejected: true}
+		m.rejected[key] = g
 	}
 	g.before = max(g.before, p.cost())
 	g.users++
 	return g
 }
 
-// letGoOfGhost takes it back from an endpoint; nil is none.
-func (m *Image) letGoOfGhost(g *program) {
+// letGoOfRejected takes it back from an endpoint; nil is none.
+func (m *Image) letGoOfRejected(g *program) {
 	if g == nil {
 		return
 	}
 	if g.users--; g.users == 0 {
-		delete(m.ghosts, programKey{g.list.Digest(), g.side})
+		delete(m.rejected, programKey{g.list.Digest(), g.side})
 	}
 }
 
 // wanted returns the list of a direction as the budget counts it: also one that is refused.
 func (e *endpoint) wanted(d int) *program {
-	if e.ghosts[d] != nil {
-		return e.ghosts[d]
+	if e.rejected[d] != nil {
+		return e.rejected[d]
 	}
 	return e.programs[d]
 }
@@ -274,14 +274,14 @@ type refusedList struct {
 	dir Direction
 }
 
-// doubtful returns what is refused of owners of which something became different.
-func (m *Image) doubtful() (out []refusedList) {
-	if len(m.ghosts) == 0 {
+// refusedBefore returns what is refused of owners of which something became different.
+func (m *Image) refusedBefore() (out []refusedList) {
+	if len(m.rejected) == 0 {
 		return nil
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.ends)) {
 		e := m.ends[id]
-		for d, g := range e.ghosts {
+		for d, g := range e.rejected {
 			if g != nil && (m.all || m.again[e.Owner]) {
 				out = append(out, refusedList{id, Direction(d)})
 			}
@@ -295,8 +295,8 @@ func (m *Image) retry(lists []refusedList) {
 	for _, x := range lists {
 		e := m.ends[x.id]
 		m.letGoOf(e.programs[x.dir])
-		m.letGoOfGhost(e.ghosts[x.dir])
-		e.programs[x.dir], e.ghosts[x.dir] = m.hold(e.List(x.dir), x.dir), nil
+		m.letGoOfRejected(e.rejected[x.dir])
+		e.programs[x.dir], e.rejected[x.dir] = m.hold(e.List(x.dir), x.dir), nil
 		m.dirty[x.id] = true
 		m.altered = m.altered || e.known
 	}
@@ -307,7 +307,7 @@ func (m *Image) retry(lists []refusedList) {
 func (m *Image) fitting(lists []refusedList) []refusedList {
 	return slices.DeleteFunc(lists, func(x refusedList) bool {
 		e := m.ends[x.id]
-		return m.budget.refuses(m.budget.owners[e.Owner], e.ghosts[x.dir])
+		return m.budget.refuses(m.budget.owners[e.Owner], e.rejected[x.dir])
 	})
 }
 
@@ -318,7 +318,7 @@ func (m *Image) Reconsider() { m.all = true }
 func (m *Image) Refused() (out []Refusal) {
 	for _, id := range slices.Sorted(maps.Keys(m.ends)) {
 		e := m.ends[id]
-		for d, g := range e.ghosts {
+		for d, g := range e.rejected {
 			if g != nil {
 				out = append(out, Refusal{id, Direction(d), e.Owner, e.share})
 			}

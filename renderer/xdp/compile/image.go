@@ -43,7 +43,7 @@ type Image struct {
 	v4, v6   *trie
 	programs map[programKey]*program
 	fresh    map[*program]bool       // not in memory yet
-	ghosts   map[programKey]*program // lists that are refused
+	rejected map[programKey]*program // lists that are refused
 
 	ends    map[uint32]*endpoint
 	dirty   map[uint32]bool // endpoints whose record must be written
@@ -71,7 +71,7 @@ type programKey struct {
 type endpoint struct {
 	Endpoint
 	programs [2]*program // by Direction, nil for no list
-	ghosts   [2]*program // of a list that is refused, while the program is that of another
+	rejected [2]*program // of a list that is refused, while the program is that of another
 	share    int         // of its owner, when something was refused
 	record   uint32
 	known    bool // to the kernel, or it may be
@@ -90,7 +90,7 @@ type Options struct {
 // NewImage returns an image without endpoints.
 func NewImage(o Options) *Image {
 	m := &Image{
-		arena: *newArena(max(o.Lines, 4*rootLines)), classes: newClasses(), programs: map[programKey]*program{}, fresh: map[*program]bool{}, ghosts: map[programKey]*program{},
+		arena: *newArena(max(o.Lines, 4*rootLines)), classes: newClasses(), programs: map[programKey]*program{}, fresh: map[*program]bool{}, rejected: map[programKey]*program{},
 		ends: map[uint32]*endpoint{}, dirty: map[uint32]bool{},
 	}
 	m.slots.grow(1)
@@ -165,8 +165,8 @@ func (m *Image) want(e *endpoint, d Direction) {
 	if l == nil {
 		return
 	}
-	if g := m.ghosts[programKey{l.Digest(), d}]; g != nil {
-		e.ghosts[d], e.programs[d], e.share = g, m.hold(Closed, d), m.budget.share
+	if g := m.rejected[programKey{l.Digest(), d}]; g != nil {
+		e.rejected[d], e.programs[d], e.share = g, m.hold(Closed, d), m.budget.share
 		g.users++
 		return
 	}
@@ -192,7 +192,7 @@ func (m *Image) hold(l *renderer.RuleList, side Direction) *program {
 func (m *Image) letGo(e *endpoint) {
 	for d, p := range e.programs {
 		m.letGoOf(p)
-		m.letGoOfGhost(e.ghosts[d])
+		m.letGoOfRejected(e.rejected[d])
 	}
 }
 
@@ -284,7 +284,7 @@ func (m *Image) Slot(id uint32, dir Direction) (first uint32, list *renderer.Rul
 	if e == nil || e.programs[dir] == nil {
 		return 0, nil, false
 	}
-	if e.ghosts[dir] != nil {
+	if e.rejected[dir] != nil {
 		return e.programs[dir].slot, Closed, true
 	}
 	return e.programs[dir].slot, e.List(dir), true

@@ -12,20 +12,20 @@ import (
 
 // nets numbers the nets that live lists name, and keeps what they hold in the tries.
 type nets struct {
-	image   *Image
-	ids     map[api.Net]atom
-	net     []api.Net // by atom
-	users   []int     // programs, by atom
-	free    []atom
-	freed   []atom     // in tries still
-	dropped []atom     // usable once no class has them
-	named   [][]naming // by atom: the programs whose rules name it
-	coming  []atom     // whose prefixes are not pending yet: a list that is refused at once has none
-	late    []bool     // by atom: it is coming
-	members map[api.SetID]map[netip.Prefix]struct{}
-	given   bool                 // members are kept by others
-	pending []pending            // what has to become different in the tries
-	at      map[netip.Prefix]int // where a prefix is in pending
+	image       *Image
+	ids         map[api.Net]atom
+	net         []api.Net // by atom
+	users       []int     // programs, by atom
+	free        []atom
+	freed       []atom     // in tries still
+	dropped     []atom     // usable once no class has them
+	named       [][]naming // by atom: the programs whose rules name it
+	unwritten   []atom     // whose prefixes are not pending yet: a list that is refused at once has none
+	isUnwritten []bool     // by atom: it is coming
+	members     map[api.SetID]map[netip.Prefix]struct{}
+	given       bool                 // members are kept by others
+	pending     []pending            // what has to become different in the tries
+	at          map[netip.Prefix]int // where a prefix is in pending
 }
 
 // naming is the rules of a program that name an atom.
@@ -47,7 +47,7 @@ func newNets(m *Image, members map[api.SetID]map[netip.Prefix]struct{}) nets {
 		n.members = map[api.SetID]map[netip.Prefix]struct{}{}
 	}
 	n.net, n.users, n.named = append(n.net, api.Net{}), append(n.users, 1), append(n.named, nil) // infraAtom
-	n.late = append(n.late, false)
+	n.isUnwritten = append(n.isUnwritten, false)
 	return n
 }
 
@@ -63,11 +63,11 @@ func (n *nets) hold(net api.Net) atom {
 		n.net[a], n.users[a] = net, 1
 	} else {
 		n.net, n.users, n.named = append(n.net, net), append(n.users, 1), append(n.named, nil)
-		n.late = append(n.late, false)
+		n.isUnwritten = append(n.isUnwritten, false)
 	}
 	n.image.classes.owns.name(a)
 	n.ids[net] = a
-	n.coming, n.late[a] = append(n.coming, a), true
+	n.unwritten, n.isUnwritten[a] = append(n.unwritten, a), true
 	return a
 }
 
@@ -95,10 +95,10 @@ func (n *nets) letGo(a atom, p *program) {
 		return
 	}
 	net := n.net[a]
-	if !n.late[a] {
+	if !n.isUnwritten[a] {
 		n.each(net, func(p netip.Prefix) { n.put(a, p, false) })
 	}
-	n.late[a] = false
+	n.isUnwritten[a] = false
 	delete(n.ids, net)
 	n.net[a] = api.Net{}
 	n.freed = append(n.freed, a)
@@ -144,13 +144,13 @@ func (n *nets) put(a atom, p netip.Prefix, in bool) {
 // of atoms that nobody has afterwards.
 func (n *nets) flush() {
 	c := n.image.classes
-	for _, a := range n.coming {
-		if n.late[a] { // else nobody names it any more
+	for _, a := range n.unwritten {
+		if n.isUnwritten[a] { // else nobody names it any more
 			n.each(n.net[a], func(p netip.Prefix) { n.put(a, p, true) })
-			n.late[a] = false
+			n.isUnwritten[a] = false
 		}
 	}
-	n.coming = nil
+	n.unwritten = nil
 	for _, x := range n.pending {
 		t := n.image.v6
 		if x.prefix.Addr().Is4() {
@@ -171,7 +171,7 @@ func (n *nets) update(id api.SetID, added, removed []netip.Prefix) {
 		added, removed = n.remember(id, added, removed)
 	}
 	a, named := n.ids[api.SetNet(id)]
-	if !named || n.late[a] {
+	if !named || n.isUnwritten[a] {
 		return
 	}
 	for _, p := range removed {

@@ -47,16 +47,16 @@ func (r Retired) Slots() []Span { return r.slots }
 // call Done. If it was not, the next plan must be made with again: it leads from wherever
 // the endpoints are.
 func (m *Image) Plan(again bool) Plan {
-	doubtful, all := m.doubtful(), m.all
+	refusedBefore, all := m.refusedBefore(), m.all
 	clear(m.again)
 	m.all = false
 	var r roots
 	if all {
-		m.retry(doubtful)
-		doubtful = nil
+		m.retry(refusedBefore)
+		refusedBefore = nil
 	}
 	m.build(again, &r)
-	if fitting := m.fitting(doubtful); len(fitting) > 0 {
+	if fitting := m.fitting(refusedBefore); len(fitting) > 0 {
 		m.retry(fitting)
 		m.build(again, &r)
 	}

@@ -10,23 +10,23 @@ import (
 
 // program is one list in memory. Endpoints with equal lists share it.
 type program struct {
-	image   *Image
-	list    *renderer.RuleList
-	side    Direction    // whose lists name that side's peer
-	ports   bool         // some rule names source ports
-	about   [places]bool // some rule is about that place of a row
-	users   int          // endpoints
-	spent   int          // lines that it takes
-	before  int          // lines that it took when it was stopped
-	reach   int          // addresses that it names, as far as others do not
-	stopped bool         // it takes too many, and has no rows
-	ghost   bool         // it is refused: nothing is known of it but what it takes at least
-	owners  []*owner     // while a plan is made
-	slot    uint32       // of its first rule
-	always  []int        // rules for every address, sorted
-	atoms   []atom       // that rules name
-	rows    map[sum]*row
-	base    *row // of addresses that no rule names
+	image    *Image
+	list     *renderer.RuleList
+	side     Direction    // whose lists name that side's peer
+	ports    bool         // some rule names source ports
+	about    [places]bool // some rule is about that place of a row
+	users    int          // endpoints
+	spent    int          // lines that it takes
+	before   int          // lines that it took when it was stopped
+	reach    int          // addresses that it names, as far as others do not
+	stopped  bool         // it takes too many, and has no rows
+	rejected bool         // it is refused: nothing is known of it but what it takes at least
+	owners   []*owner     // while a plan is made
+	slot     uint32       // of its first rule
+	always   []int        // rules for every address, sorted
+	atoms    []atom       // that rules name
+	rows     map[sum]*row
+	base     *row // of addresses that no rule names
 	table
 	part part // what is known of the class that is being told
 }

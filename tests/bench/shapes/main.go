@@ -229,6 +229,9 @@ func changes(objects []any, resync, del bool) (c model.Changes, err error) {
 	return c, nil
 }
 
+// otherAfter is when another tenant's policy comes.
+const otherAfter = 10 * time.Millisecond
+
 // measure applies the objects of a tenant to a node.
 func measure(objects []any, o options) (r result, err error) {
 	target, done, err := newRenderer(o.renderer, o.memory)
@@ -284,8 +287,9 @@ func measure(objects []any, o options) (r result, err error) {
 	start := time.Now()
 	var wg sync.WaitGroup
 	if len(target) > 0 {
-		wg.Go(func() {
-			time.Sleep(10 * time.Millisecond)
+		wg.Add(1)
+		time.AfterFunc(otherAfter, func() {
+			defer wg.Done()
 			begin := time.Now()
 			wg.Go(func() { _ = p.Apply(context.Background(), other) }) // a failure is in the status
 			<-enforced
