@@ -50,33 +50,25 @@ func RandomGenome(r *rand.Rand) Genome {
 
 // Mutate returns one that differs in one or two values.
 func (g Genome) Mutate(r *rand.Rand) Genome {
-	scale := func(v *int, most int) {
-		*v = int(float64(max(*v, 1)) * []float64{0.25, 0.5, 0.8, 1.25, 2, 4, 16}[r.IntN(7)])
-		*v = min(max(*v, 1), most)
-	}
+	amounts := []struct {
+		value *int
+		most  int
+	}{{&g.Pods, mostPods}, {&g.Local, mostLocal}, {&g.Policies, mostPolicies}, {&g.Rules, mostParts}, {&g.Peers, mostParts}, {&g.Ports, mostParts}}
 	for range 1 + r.IntN(2) {
-		switch r.IntN(11) {
+		switch i := r.IntN(len(amounts) + 5); i - len(amounts) {
+		default:
+			x := amounts[i]
+			scaled := float64(max(*x.value, 1)) * []float64{0.25, 0.5, 0.8, 1.25, 2, 4, 16}[r.IntN(7)]
+			*x.value = min(max(int(scaled), 1), x.most)
 		case 0:
-			scale(&g.Pods, mostPods)
-		case 1:
-			scale(&g.Local, mostLocal)
-		case 2:
-			scale(&g.Policies, mostPolicies)
-		case 3:
-			scale(&g.Rules, mostParts)
-		case 4:
-			scale(&g.Peers, mostParts)
-		case 5:
-			scale(&g.Ports, mostParts)
-		case 6:
 			g.Peer = peerKinds[r.IntN(len(peerKinds))]
-		case 7:
+		case 1:
 			g.Port = portKinds[r.IntN(len(portKinds))]
-		case 8:
+		case 2:
 			g.Subject, g.Egress = subjectKinds[r.IntN(len(subjectKinds))], r.IntN(2) == 0
-		case 9:
+		case 3:
 			g.Second = peerKinds[r.IntN(len(peerKinds))]
-		case 10:
+		case 4:
 			g.Own = !g.Own
 		}
 	}

@@ -18,7 +18,7 @@ func many(name string, n int) *api.ContivPolicy {
 	return ingressOf(name, r)
 }
 
-// isClosed says whether the recorder knows a pod that denies everything.
+// isClosed reports whether the recorder knows a pod that denies everything.
 func (f *fixture) isClosed(pod int) bool {
 	cfg := f.config(pod)
 	return cfg.Egress == closed && cfg.Ingress == closed

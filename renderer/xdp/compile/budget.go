@@ -164,7 +164,7 @@ func (b *budget) stop(m *Image) {
 	}
 }
 
-// refusedBy says whether a list is refused to all of its owners.
+// refusedBy reports whether a list is refused to all of its owners.
 func (b *budget) refusedBy(owners []*owner, p *program) bool {
 	return len(owners) > 0 && !slices.ContainsFunc(owners, func(o *owner) bool { return !b.refuses(o, p) })
 }
