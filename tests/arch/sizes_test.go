@@ -1,0 +1,244 @@
+package arch
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What is larger than this is taken apart: a reader keeps it in mind no longer.
+const (
+	maxMethods          = 30
+	maxFields           = 15
+	maxInterfaceMethods = 7
+	maxPackageLines     = 4000
+)
+
+// aboveLimit is what is too large today, with its size. A size here only goes down: who makes one
+// smaller enters the new size, or deletes the row.
+var aboveLimit = map[string]int{
+	"endpoints/keeper Keeper methods":            41,
+	"internal/agent Agent fields":                24,
+	"internal/agent Agent methods":               76,
+	"internal/agent Config fields":               59,
+	"internal/agent Config methods":              39,
+	"internal/agent lines":                       5126,
+	"internal/kvstore Client methods":            33,
+	"internal/node Config fields":                28,
+	"internal/oracle Oracle methods":             40,
+	"internal/oracle lines":                      4694,
+	"internal/reflector Config fields":           18,
+	"internal/view PacketVerdict fields":         17,
+	"internal/view RendererStatus fields":        18,
+	"internal/vswitch Switch fields":             28,
+	"internal/vswitch Switch methods":            85,
+	"internal/vswitch client methods":            51,
+	"internal/vswitch lines":                     5370,
+	"plugins/datasync Status fields":             17,
+	"plugins/ksr Mirror methods":                 42,
+	"plugins/ksr findings methods":               53,
+	"plugins/ksr lines":                          5710,
+	"plugins/policy Plugin fields":               24,
+	"plugins/policy Plugin methods":              37,
+	"plugins/policy/cache Cache fields":          30,
+	"plugins/policy/cache Cache methods":         67,
+	"plugins/policy/processor Processor fields":  32,
+	"plugins/policy/processor Processor methods": 89,
+	"plugins/policy/processor State interface":   10,
+	"renderer/acl Options fields":                23,
+	"renderer/acl Renderer fields":               43,
+	"renderer/acl Renderer methods":              73,
+	"renderer/acl combiner interface":            9,
+	"renderer/acl lines":                         8400,
+	"renderer/acl snapshot fields":               16,
+	"renderer/acl wanted fields":                 30,
+	"renderer/acl wanted methods":                92,
+	"renderer/cache Cache fields":                30,
+	"renderer/cache Cache methods":               55,
+	"renderer/session Renderer fields":           21,
+	"renderer/session Renderer methods":          33,
+	"renderer/vpp Link fields":                   16,
+	"renderer/xdp Kernel fields":                 28,
+	"renderer/xdp Kernel methods":                88,
+	"renderer/xdp KernelOptions fields":          18,
+	"renderer/xdp Plane interface":               19,
+	"renderer/xdp Renderer fields":               32,
+	"renderer/xdp Renderer methods":              58,
+	"renderer/xdp lines":                         5101,
+	"renderer/xdp/compile Image fields":          22,
+	"renderer/xdp/compile Image methods":         42,
+	"renderer/xdp/compile program fields":        19,
+	"tests/bench/npgen stats fields":             25,
+	"tests/cluster builder methods":              71,
+	"tests/conformance/replay Result fields":     19,
+	"tests/kube lab methods":                     59,
+	"tests/scenarios runner methods":             37,
+	"tests/scenarios world methods":              34,
+	"tests/stacks Stack interface":               10,
+}
+
+// sizes returns what is above the limits, by name: "acl.Renderer methods" in its folder, for example.
+// Tests, generated code and modules of their own do not count.
+func sizes(t *testing.T) map[string]int {
+	t.Helper()
+	all := map[string]int{}
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !entry.IsDir() {
+			return nil
+		}
+		name := entry.Name()
+		if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != "../.." {
+			return filepath.SkipDir
+		}
+		if path != "../.." && (strings.HasPrefix(name, ".") || name == "testdata") {
+			return filepath.SkipDir
+		}
+		files, err := productFiles(path)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel("../..", path)
+		if err != nil {
+			return err
+		}
+		measure(filepath.ToSlash(folder), files, all)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// file is a parsed file and how many lines it has.
+type file struct {
+	*ast.File
+	lines int
+}
+
+// productFiles parses the files of a folder that are neither tests nor generated.
+func productFiles(folder string) ([]file, error) {
+	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	var files []file
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), path, src, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		if !ast.IsGenerated(parsed) {
+			files = append(files, file{parsed, bytes.Count(src, []byte("\n"))})
+		}
+	}
+	return files, nil
+}
+
+// measure enters into all what is above the limits in the package of one folder.
+func measure(folder string, files []file, all map[string]int) {
+	counts := map[string]int{}
+	lines := 0
+	for _, f := range files {
+		lines += f.lines
+		for _, decl := range f.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				if decl.Recv != nil {
+					counts[receiver(decl.Recv.List[0].Type)+" methods"]++
+				}
+			case *ast.GenDecl:
+				for _, spec := range decl.Specs {
+					if spec, ok := spec.(*ast.TypeSpec); ok {
+						measureType(spec, counts)
+					}
+				}
+			}
+		}
+	}
+	counts["lines"] = lines
+	for what, n := range counts {
+		if n > limitOf(what) {
+			all[folder+" "+what] = n
+		}
+	}
+}
+
+func limitOf(what string) int {
+	switch {
+	case what == "lines":
+		return maxPackageLines
+	case strings.HasSuffix(what, " fields"):
+		return maxFields
+	case strings.HasSuffix(what, " interface"):
+		return maxInterfaceMethods
+	}
+	return maxMethods
+}
+
+// receiver returns the name of a method's type.
+func receiver(expr ast.Expr) string {
+	switch x := expr.(type) {
+	case *ast.StarExpr:
+		return receiver(x.X)
+	case *ast.IndexExpr:
+		return receiver(x.X)
+	case *ast.IndexListExpr:
+		return receiver(x.X)
+	case *ast.Ident:
+		return x.Name
+	}
+	return "?"
+}
+
+// measureType counts the fields of a struct, and the methods of an interface.
+func measureType(spec *ast.TypeSpec, counts map[string]int) {
+	switch x := spec.Type.(type) {
+	case *ast.StructType:
+		for _, field := range x.Fields.List {
+			counts[spec.Name.Name+" fields"] += max(1, len(field.Names))
+		}
+	case *ast.InterfaceType:
+		for _, method := range x.Methods.List {
+			counts[spec.Name.Name+" interface"] += max(1, len(method.Names))
+		}
+	}
+}
+
+func TestNothingIsTooLarge(t *testing.T) {
+	found := sizes(t)
+	for _, what := range slices.Sorted(maps.Keys(found)) {
+		n := found[what]
+		switch had, known := aboveLimit[what]; {
+		case !known:
+			t.Errorf("%s: %d, above the limit of %d", what, n, limitOf(what[strings.Index(what, " ")+1:]))
+		case n > had:
+			t.Errorf("%s: %d, more than the %d that it had", what, n, had)
+		case n < had:
+			t.Errorf("%s: %d now; enter that in aboveLimit, which says %d", what, n, had)
+		}
+	}
+	for what := range aboveLimit {
+		if _, still := found[what]; !still {
+			t.Errorf("%s is within its limit now: delete its row in aboveLimit", what)
+		}
+	}
+}
