@@ -150,6 +150,12 @@ type street struct {
 
 func newStreet(t *testing.T, mode xdp.Mode, bridged bool) *street {
 	t.Helper()
+	return newStreetOf(t, mode, bridged, func(*wires.Cable) {})
+}
+
+// newStreetOf is newStreet on a cable that is prepared before programs are attached.
+func newStreetOf(t *testing.T, mode xdp.Mode, bridged bool, prepare func(c *wires.Cable)) *street {
+	t.Helper()
 	if err := xdptest.Missing(); err != nil {
 		t.Skip(err)
 	}
@@ -157,6 +163,7 @@ func newStreet(t *testing.T, mode xdp.Mode, bridged bool) *street {
 	if bridged {
 		c.Bridge(false)
 	}
+	prepare(c)
 	s := &street{world: &world{}, cable: c}
 	ids, pods := map[string]uint32{}, map[string][]netip.Addr{}
 	for name, h := range c.Pods {

@@ -3,6 +3,7 @@ package attacks
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -258,6 +259,54 @@ func TestLargePackets(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestJumboFrames has interfaces that carry frames of more than a page, before programs are attached and after.
+func TestJumboFrames(t *testing.T) {
+	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeGeneric} {
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, MTU is raised late %t", mode, late), func(t *testing.T) {
+				t.Parallel() // they wait at times
+				s := newStreetOf(t, mode, false, func(c *wires.Cable) {
+					if !late {
+						jumbo(c)
+					}
+				})
+				if late {
+					jumbo(s.cable)
+				}
+				toPod, fromPod := lists(2, s.peer)
+				s.apply("a", toPod, fromPod)
+				for _, s.family = range []int{4, 6} {
+					for port, want := range map[uint16]bool{80: true, 22: false} {
+						s.mark++
+						mark := s.mark
+						s.send(s.ip(packet{protocol: 6, body: slices.Concat(s.tcp(port, 2)[:20], make([]byte, 8700), s.payload())}))
+						if got := s.heard()[mark] > 0; got != want {
+							t.Errorf("a frame to port %d, IPv%d: it arrives %t, want %t", port, s.family, got, want)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// jumbo has all interfaces of pods take frames of 9 000 bytes, at both ends.
+func jumbo(c *wires.Cable) {
+	const mtu = 9000
+	for name, h := range c.Pods {
+		c.Must(wires.Inside(c.Node, func() error { return setMTU("h-"+name, mtu) }))
+		c.Must(wires.Inside(h.NS, func() error { return setMTU("eth0", mtu) }))
+	}
+}
+
+func setMTU(name string, mtu int) error {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetMTU(l, mtu)
 }
 
 // heardPlain does what heard does while frames are sent behind a header.
