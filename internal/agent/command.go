@@ -24,7 +24,7 @@ import (
 func Main(args []string, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	cmd := newCommand(out, errOut)
+	cmd := NewCommand(out, errOut)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	if errors.Is(err, errChecks) {
@@ -33,7 +33,8 @@ func Main(args []string, out, errOut io.Writer) int {
 	return settings.Exit(err, "sluice-agent", errOut)
 }
 
-func newCommand(out, errOut io.Writer) *cobra.Command {
+// NewCommand returns the commands of sluice-agent.
+func NewCommand(out, errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sluice-agent",
 		Short: "Enforce Kubernetes network policy in a userspace vswitch, or in the kernel",

@@ -25,14 +25,15 @@ import (
 func Main(args []string, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	cmd := newCommand(errOut)
+	cmd := NewCommand(errOut)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
 	cmd.SetArgs(args)
 	return settings.Exit(cmd.ExecuteContext(ctx), "sluice-ksr", errOut)
 }
 
-func newCommand(errOut io.Writer) *cobra.Command {
+// NewCommand returns the commands of sluice-ksr.
+func NewCommand(errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sluice-ksr",
 		Short: "Reflect the state of a Kubernetes cluster into etcd, where the agents read it",
