@@ -4,6 +4,9 @@
 #ifndef SLUICE_STACK_H
 #define SLUICE_STACK_H
 
+#include "read.h"
+#include "quick.h"
+
 volatile const __u32 behind = 0; /* what goes to the node is judged in its stack */
 volatile const __u32 tags = 0;   /* from_pod notes in packets that it checked them */
 
