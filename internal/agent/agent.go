@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/plugins/datasync"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/plugins/plumbing"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer/acl"
@@ -39,7 +39,7 @@ type Agent struct {
 	node    *node.Node
 	metrics *metrics
 	// reflector writes to the store; the agent of a node only reads, and has none.
-	reflector *ksr.Reflector
+	reflector *reflect.Reflector
 	heartbeat heartbeat
 	kernel    *xdp.Kernel           // nil unless the kernel enforces
 	endpoints *keeper.Keeper        // the same

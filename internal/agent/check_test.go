@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/preflight"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/renderer/vpp"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
@@ -176,7 +176,7 @@ func TestCheckAsksEtcd(t *testing.T) {
 	want(empty["state in etcd"], preflight.Warning, "there is no state below /sluice/k8s/")
 	want(empty["node in etcd"], preflight.Warning, "no Pod or Node object names any node")
 
-	a := Agent{reflector: ksr.NewReflector(server.Client(), model.DefaultPrefix, discard)}
+	a := Agent{reflector: reflect.NewReflector(server.Client(), model.DefaultPrefix, discard)}
 	a.reflect(t, twoNodes)
 	leader := model.Entry{Key: model.LeaderKey(model.DefaultPrefix), Value: []byte("{}")}
 	if err := server.Client().Write(t.Context(), []model.Entry{leader}, nil); err != nil {

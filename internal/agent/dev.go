@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 )
 
 // dev runs everything in this process: manifests -> etcd -> pipeline -> vswitch.
@@ -37,10 +38,9 @@ func dev(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) (err 
 	if err != nil {
 		return err
 	}
-	a.reflector = ksr.NewReflector(a.store, cfg.EtcdPrefix, log.With("plugin", "ksr"))
+	a.reflector = reflect.NewReflector(a.store, cfg.EtcdPrefix, log.With("plugin", "ksr"))
 	d := &devSession{Agent: a, out: term.NewWriter(out), etcd: fmt.Sprint(server.Endpoints()[0]), synced: make(chan struct{})}
 	d.directory = ksr.NewDirectory(cfg.Manifests, a.reflector, log.With("plugin", "ksr"), d.loaded, cfg.reading()...)
-
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)

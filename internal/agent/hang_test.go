@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -103,7 +103,7 @@ func relayed(t *testing.T) (a *Agent, r *relay, stop func() error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.reflector = ksr.NewReflector(store, cfg.EtcdPrefix, discard)
+	a.reflector = reflect.NewReflector(store, cfg.EtcdPrefix, discard)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()

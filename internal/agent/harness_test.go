@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 	"github.com/sluice-net/sluice/tests/leaks"
@@ -51,7 +52,7 @@ func prepared(t testing.TB, change func(*Config)) *Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.reflector = ksr.NewReflector(a.store, cfg.EtcdPrefix, discard)
+	a.reflector = reflect.NewReflector(a.store, cfg.EtcdPrefix, discard)
 	return a
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
@@ -48,7 +48,7 @@ func TestAgentLogsAnOutageOnce(t *testing.T) {
 	}
 	dir := t.TempDir()
 	before := inprocess.Start(t, embedded.Config{Dir: dir})
-	if _, err := ksr.NewReflector(before.Client(), model.DefaultPrefix, discard).Replace(t.Context(), nil); err != nil {
+	if _, err := reflect.NewReflector(before.Client(), model.DefaultPrefix, discard).Replace(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := before.Close(); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
@@ -86,7 +87,7 @@ func reflected(t *testing.T, manifests string) *kvstore.Client {
 			values = append(values, m)
 		}
 	}
-	if _, err := ksr.NewReflector(server.Client(), model.DefaultPrefix, discard).Apply(t.Context(), values); err != nil {
+	if _, err := reflect.NewReflector(server.Client(), model.DefaultPrefix, discard).Apply(t.Context(), values); err != nil {
 		t.Fatal(err)
 	}
 	return server.Client()

@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 )
 
 func writeApplied(w *term.Writer, a view.Applied) {
@@ -15,7 +16,7 @@ func writeApplied(w *term.Writer, a view.Applied) {
 	}
 	writeSkipped(w, a.Skipped)
 	for _, o := range a.Objects {
-		if o.Result == string(ksr.Absent) {
+		if o.Result == string(reflect.Absent) {
 			continue // reported as an error, or ignored
 		}
 		in := ""
@@ -49,7 +50,7 @@ func writeSkipped(w *term.Writer, skipped []string) {
 // notThere returns the objects that could not be deleted, as kubectl names them.
 func notThere(objects []view.AppliedObject) (missing notFound) {
 	for _, o := range objects {
-		if o.Result == string(ksr.Absent) {
+		if o.Result == string(reflect.Absent) {
 			kind, _, _ := strings.Cut(reference(o), "/")
 			missing = append(missing, quotedName(kind, o.Namespace, o.Name))
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 )
 
 // changeFlags are what apply and delete share.
@@ -234,6 +235,6 @@ func (f *changeFlags) changeStore(ctx context.Context, flags *pflag.FlagSet, c v
 	if err != nil {
 		return view.Applied{}, err
 	}
-	applied, err := view.Write(ctx, ksr.NewReflector(store, f.prefix, log), c)
+	applied, err := view.Write(ctx, reflect.NewReflector(store, f.prefix, log), c)
 	return applied, errors.Join(err, store.Close())
 }

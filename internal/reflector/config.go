@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/settings"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 )
 
 // Config holds the settings of sluice-ksr, read as those of the agent are.
@@ -51,7 +51,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("identity", "", "who this replica is, in etcd and in logs; the name of the host when empty")
 	f.Duration("leader-ttl", 5*time.Second, "how long after its last sign of life a replica still counts as the leader")
 	f.Duration("api-silence", 20*time.Second, "after how long without an answer of the API server a replica stops leading")
-	f.Duration("sweep-interval", ksr.DefaultSweep, "how often all that etcd holds is compared with the cluster although nothing went wrong")
+	f.Duration("sweep-interval", reflect.DefaultSweep, "how often all that etcd holds is compared with the cluster although nothing went wrong")
 	f.String("metrics-address", "127.0.0.1:9416", "host:port of /metrics, /livez and /readyz; without a host on loopback; empty for none")
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "text", "text or json")

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/serve"
 	"github.com/sluice-net/sluice/internal/version"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
 )
 
@@ -24,7 +24,7 @@ type Reflector struct {
 	cfg     Config
 	log     *slog.Logger
 	store   *kvstore.Client
-	mirror  *ksr.Mirror
+	mirror  *reflect.Mirror
 	source  *kube.Source
 	metrics *metrics
 	leads   atomic.Bool
@@ -35,7 +35,7 @@ type Reflector struct {
 func newReflector(cfg Config, store *kvstore.Client, log *slog.Logger) *Reflector {
 	r := &Reflector{
 		cfg: cfg, log: log, store: store,
-		mirror: ksr.NewMirror(cfg.EtcdPrefix, kube.Kinds(), log.With("plugin", "ksr")),
+		mirror: reflect.NewMirror(cfg.EtcdPrefix, kube.Kinds(), log.With("plugin", "ksr")),
 	}
 	r.metrics = newMetrics(r)
 	r.mirror.OnWritten(r.metrics.written)
@@ -96,7 +96,7 @@ func (r *Reflector) lead(ctx context.Context) error {
 		if lease := term.Resign(ctx); lease != nil && ctx.Err() == nil {
 			r.log.Warn("lease has to expire", "error", lease)
 		}
-		if errors.Is(err, ksr.ErrOtherCluster) && !pause(ctx, otherClusterEvery) {
+		if errors.Is(err, reflect.ErrOtherCluster) && !pause(ctx, otherClusterEvery) {
 			break
 		}
 	}
@@ -116,7 +116,7 @@ func (r *Reflector) identify(ctx context.Context) bool {
 		pause(ctx, identifyEvery)
 		return false
 	}
-	r.mirror.Identify(ksr.Identity{
+	r.mirror.Identify(reflect.Identity{
 		Cluster: cluster, Writer: "sluice-ksr " + version.Get().Version, Accept: r.cfg.AcceptCluster && !r.accepted,
 	})
 	r.accepted = true
@@ -204,12 +204,12 @@ type fenced struct {
 	over context.CancelCauseFunc
 }
 
-// Write implements ksr.Store.
+// Write implements reflect.Store.
 func (f fenced) Write(ctx context.Context, puts []model.Entry, deletes []string) error {
 	return f.ends(f.Term.Write(ctx, puts, deletes))
 }
 
-// Guard implements ksr.Target.
+// Guard implements reflect.Target.
 func (f fenced) Guard(ctx context.Context) error { return f.ends(f.Term.Guard(ctx)) }
 
 func (f fenced) ends(err error) error {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 )
 
 // shelf is a store in a map.
@@ -51,7 +51,7 @@ func FuzzChange(f *testing.F) {
 			return
 		}
 		store := shelf{}
-		done, err := Write(t.Context(), ksr.NewReflector(store, model.DefaultPrefix, slog.New(slog.DiscardHandler)), c)
+		done, err := Write(t.Context(), reflect.NewReflector(store, model.DefaultPrefix, slog.New(slog.DiscardHandler)), c)
 		if err != nil {
 			if len(store) > 0 {
 				t.Errorf("an error, and %d keys are written: %v", len(store), err)

@@ -8,13 +8,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 )
 
 // Write makes a change in the store behind a reflector. A value that is not what
 // its name says, or a name that no object can have, is an error, and then nothing is
 // written.
-func Write(ctx context.Context, r *ksr.Reflector, c Change) (Applied, error) {
+func Write(ctx context.Context, r *reflect.Reflector, c Change) (Applied, error) {
 	var puts []proto.Message
 	for _, o := range c.Put {
 		id, err := o.id()
@@ -35,7 +35,7 @@ func Write(ctx context.Context, r *ksr.Reflector, c Change) (Applied, error) {
 		}
 		ids = append(ids, id)
 	}
-	stats, effects, err := r.Change(ctx, puts, ids)
+	stats, effects, err := r.Change(ctx, reflect.Change{Put: puts, Remove: ids})
 	if err != nil {
 		return Applied{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
@@ -49,7 +50,7 @@ func TestObjectsInNoNamespaceComeThroughTheStore(t *testing.T) {
 	if len(values) != 4 || len(problems) > 0 || len(more) != 2 { // of the names, and of what they make of the rule
 		t.Fatalf("%d values, problems %v and %v", len(values), problems, more)
 	}
-	reflector := ksr.NewReflector(s.Client(), model.DefaultPrefix, quiet)
+	reflector := reflect.NewReflector(s.Client(), model.DefaultPrefix, quiet)
 	apply := func(values ...proto.Message) {
 		t.Helper()
 		if _, err := reflector.Apply(t.Context(), values); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/keep"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
@@ -228,7 +228,7 @@ func TestDatasyncStopsWhereAWatchTakesTooMuch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := inprocess.Start(t, embedded.Config{}).Client()
-			r := ksr.NewReflector(client, model.DefaultPrefix, quiet)
+			r := reflect.NewReflector(client, model.DefaultPrefix, quiet)
 			want := pods(5, "n1").add(&model.NetworkPolicy{Namespace: "shop", Name: "web"})
 			values, all := valuesOf(want), []string{}
 			if _, err := r.Replace(t.Context(), values); err != nil {
@@ -266,7 +266,7 @@ func TestDatasyncStopsWhereAWatchTakesTooMuch(t *testing.T) {
 // TestDatasyncFollowsAnEmptyingThatIsMeant: whoever deletes the last manifest means it.
 func TestDatasyncFollowsAnEmptyingThatIsMeant(t *testing.T) {
 	client := inprocess.Start(t, embedded.Config{}).Client()
-	r := ksr.NewReflector(client, model.DefaultPrefix, quiet)
+	r := reflect.NewReflector(client, model.DefaultPrefix, quiet)
 	want := pods(5, "n1").add(&model.Namespace{Name: "shop"})
 	if _, err := r.Apply(t.Context(), valuesOf(want)); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestServicesAreNotHandedOn(t *testing.T) {
 	s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
 	client := s.Client()
-	reflector := ksr.NewReflector(client, model.DefaultPrefix, quiet)
+	reflector := reflect.NewReflector(client, model.DefaultPrefix, quiet)
 	objects := []proto.Message{
 		&model.Service{Namespace: "shop", Name: "web"}, &model.EndpointSlice{Namespace: "shop", Name: "web"},
 	}

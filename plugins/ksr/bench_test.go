@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/sluice-net/sluice/api/model"
 )
 
 // podLine is a pod as kubectl writes it, in one line of JSON.
@@ -63,34 +61,4 @@ func BenchmarkConvert(b *testing.B) {
 			}
 		})
 	}
-}
-
-// BenchmarkReflector measures the cost of state that is there already.
-func BenchmarkReflector(b *testing.B) {
-	const n = 10_000
-	s := newStore()
-	r := NewReflector(s, testPrefix, discard())
-	msgs, _ := ConvertAll(decodeAll(b, podLines(n), n))
-	if _, err := r.Replace(b.Context(), msgs); err != nil {
-		b.Fatal(err)
-	}
-	check := func(b *testing.B, stats Stats, err error, want int) {
-		if err != nil || stats != (Stats{Unchanged: want}) {
-			b.Fatal(stats, err)
-		}
-	}
-	b.Run("replace", func(b *testing.B) {
-		for b.Loop() {
-			stats, err := r.Replace(b.Context(), msgs)
-			check(b, stats, err, n)
-		}
-	})
-	b.Run("encode one", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := model.Encode(msgs[0]); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }

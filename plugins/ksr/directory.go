@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 )
 
 // Directory reflects a directory of manifests and follows its edits.
@@ -34,7 +35,7 @@ import (
 type Directory struct {
 	dir       string
 	reading   reading
-	reflector *Reflector
+	reflector *reflect.Reflector
 	log       *slog.Logger
 	report    func(Load)
 
@@ -65,7 +66,7 @@ type manifest struct {
 // NewDirectory returns a source that reads the tree of dir and writes with r.
 // After every load it calls report, unless that is nil, with the objects in force
 // and everything that is wrong; report must not call the Directory.
-func NewDirectory(dir string, r *Reflector, log *slog.Logger, report func(Load), opts ...Option) *Directory {
+func NewDirectory(dir string, r *reflect.Reflector, log *slog.Logger, report func(Load), opts ...Option) *Directory {
 	if report == nil {
 		report = func(Load) {}
 	}
@@ -77,12 +78,12 @@ func NewDirectory(dir string, r *Reflector, log *slog.Logger, report func(Load),
 // before. Problems of the manifests are reported and are no error; when the
 // directory itself cannot be listed, nothing changes. After an error the next
 // Sync writes the rest again.
-func (d *Directory) Sync(ctx context.Context) (Stats, error) {
+func (d *Directory) Sync(ctx context.Context) (reflect.Stats, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	tree, err := listManifests(d.dir)
 	if err != nil {
-		return Stats{}, fmt.Errorf("sync manifests: %w", err)
+		return reflect.Stats{}, fmt.Errorf("sync manifests: %w", err)
 	}
 	for path := range d.files {
 		if _, listed := slices.BinarySearch(tree.files, path); !listed && !tree.hides(path) {
@@ -161,36 +162,36 @@ func (l *Load) moderniseMessages(msgs map[model.ID]proto.Message) map[model.ID]p
 }
 
 // write gives the store what it did not get before.
-func (d *Directory) write(ctx context.Context, objs []Object, msgs map[model.ID]proto.Message) (Stats, error) {
+func (d *Directory) write(ctx context.Context, objs []Object, msgs map[model.ID]proto.Message) (reflect.Stats, error) {
 	if err := d.implied(ctx, objs, msgs); err != nil {
-		return Stats{}, err
+		return reflect.Stats{}, err
 	}
-	c := change{whole: len(d.given) == 0}
+	c := reflect.Change{Whole: len(d.given) == 0}
 	want := make(map[model.ID][]byte, len(msgs))
 	unchanged := 0
 	for id, msg := range msgs {
 		value, err := model.Encode(msg)
 		if err != nil {
-			return Stats{}, fmt.Errorf("sync manifests: %s: %w", id, err)
+			return reflect.Stats{}, fmt.Errorf("sync manifests: %s: %w", id, err)
 		}
 		want[id] = value
 		if given := d.given[id]; given != nil && bytes.Equal(given, value) {
 			unchanged++
 			continue
 		}
-		c.put = append(c.put, msg)
+		c.Put = append(c.Put, msg)
 		d.given[id] = nil // until it is known to be written
 	}
 	for id := range d.given {
 		if want[id] == nil {
-			c.remove = append(c.remove, id)
+			c.Remove = append(c.Remove, id)
 			d.given[id] = nil
 		}
 	}
-	if len(c.put) == 0 && len(c.remove) == 0 && !c.whole {
-		return Stats{Unchanged: unchanged}, nil
+	if len(c.Put) == 0 && len(c.Remove) == 0 && !c.Whole {
+		return reflect.Stats{Unchanged: unchanged}, nil
 	}
-	stats, _, err := d.reflector.change(ctx, c)
+	stats, _, err := d.reflector.Change(ctx, c)
 	if err != nil {
 		return stats, err
 	}
@@ -209,7 +210,7 @@ func (d *Directory) implied(ctx context.Context, objs []Object, msgs map[model.I
 			continue // no object can live there: its namespace was checked
 		}
 		if _, ours := d.given[id]; !ours {
-			foreign, err := d.reflector.hasOther(ctx, msg)
+			foreign, err := d.reflector.Differs(ctx, msg)
 			if err != nil {
 				return err
 			}

@@ -10,26 +10,28 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
+	"github.com/sluice-net/sluice/tests/memstore"
 )
 
 // directoryTest is a Directory on real files and a store in memory.
 type directoryTest struct {
 	t     *testing.T
 	dir   string
-	store *memStore
+	store *memstore.Store
 	d     *Directory
 	load  Load // the last report
 }
 
 func newDirectoryTest(t *testing.T) *directoryTest {
-	dt := &directoryTest{t: t, dir: t.TempDir(), store: newStore()}
+	dt := &directoryTest{t: t, dir: t.TempDir(), store: memstore.New()}
 	dt.restart()
 	return dt
 }
 
 // restart makes a new Directory on the same files and store.
 func (dt *directoryTest) restart() {
-	r := NewReflector(dt.store, testPrefix, discard())
+	r := reflect.NewReflector(dt.store, memstore.Prefix, discard())
 	dt.d = NewDirectory(dt.dir, r, discard(), func(l Load) { dt.load = l })
 }
 
@@ -85,7 +87,7 @@ func TestADirectoryWritesOnlyWhatChanges(t *testing.T) {
 	dt.sync(nil, "delete "+policyKey)
 	dt.remove("shop")
 	dt.sync(nil, "delete "+shopKey)
-	if keys := dt.store.keys(); len(keys) > 0 {
+	if keys := dt.store.Keys(); len(keys) > 0 {
 		t.Errorf("left: %v", keys)
 	}
 }
@@ -168,13 +170,13 @@ func TestOfDuplicateObjectsTheNextTakesOver(t *testing.T) {
 func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 	dt := newDirectoryTest(t)
 	foreign := []byte("labels of an API server")
-	dt.store.put(model.Root(testPrefix)+shopKey, foreign)
-	dt.store.put(model.Root(testPrefix)+"pod/shop/other", foreign)
+	dt.store.Put(model.Root(memstore.Prefix)+shopKey, foreign)
+	dt.store.Put(model.Root(memstore.Prefix)+"pod/shop/other", foreign)
 	dt.write("web.yaml", policyYAML(goodPolicy))
 	dt.sync(nil, "put "+policyKey)
 	dt.remove("web.yaml")
 	dt.sync(nil, "delete "+policyKey)
-	if diff := cmp.Diff([]string{shopKey, "pod/shop/other"}, dt.store.keys()); diff != "" {
+	if diff := cmp.Diff([]string{shopKey, "pod/shop/other"}, dt.store.Keys()); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }
@@ -200,21 +202,21 @@ func TestAfterAFailureTheNextSyncDoesTheRest(t *testing.T) {
 	t.Run("of a put", func(t *testing.T) {
 		dt := newDirectoryTest(t)
 		dt.write("web.yaml", policyYAML(goodPolicy))
-		dt.store.fail(gone, nil)
+		dt.store.Fail(gone, nil)
 		fails(dt)
-		dt.store.fail(nil, gone)
+		dt.store.Fail(nil, gone)
 		fails(dt)
 		checkOps(t, dt.store, "put "+shopKey)
-		dt.store.fail(nil, nil)
+		dt.store.Fail(nil, nil)
 		dt.sync(nil, "put "+policyKey)
 	})
 	t.Run("of a put that is not wanted any more", func(t *testing.T) {
 		dt := newDirectoryTest(t)
 		dt.write("web.yaml", policyYAML(goodPolicy))
-		dt.store.fail(nil, gone)
+		dt.store.Fail(nil, gone)
 		fails(dt)
 		checkOps(t, dt.store, "put "+shopKey)
-		dt.store.fail(nil, nil)
+		dt.store.Fail(nil, nil)
 		dt.remove("web.yaml")
 		dt.sync(nil, "delete "+shopKey)
 	})
@@ -223,10 +225,10 @@ func TestAfterAFailureTheNextSyncDoesTheRest(t *testing.T) {
 		dt.write("web.yaml", policyYAML(goodPolicy))
 		dt.sync(nil, "put "+shopKey, "put "+policyKey)
 		dt.remove("web.yaml")
-		dt.store.fail(nil, gone)
+		dt.store.Fail(nil, gone)
 		fails(dt)
 		checkOps(t, dt.store) // half of it is the marker
-		dt.store.fail(nil, nil)
+		dt.store.Fail(nil, nil)
 		dt.sync(nil, "delete "+shopKey, "delete "+policyKey)
 	})
 }

@@ -1,6 +1,8 @@
 package ksr
 
 import (
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
+	"github.com/sluice-net/sluice/tests/memstore"
 	"strings"
 	"testing"
 )
@@ -12,8 +14,8 @@ const (
 
 // newLegacyDirectoryTest is a Directory that accepts legacy manifests.
 func newLegacyDirectoryTest(t *testing.T) *directoryTest {
-	dt := &directoryTest{t: t, dir: t.TempDir(), store: newStore()}
-	dt.d = NewDirectory(dt.dir, NewReflector(dt.store, testPrefix, discard()), discard(), func(l Load) { dt.load = l }, AcceptLegacy())
+	dt := &directoryTest{t: t, dir: t.TempDir(), store: memstore.New()}
+	dt.d = NewDirectory(dt.dir, reflect.NewReflector(dt.store, memstore.Prefix, discard()), discard(), func(l Load) { dt.load = l }, AcceptLegacy())
 	return dt
 }
 

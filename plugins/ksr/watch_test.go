@@ -3,6 +3,8 @@ package ksr
 import (
 	"context"
 	"errors"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
+	"github.com/sluice-net/sluice/tests/memstore"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,13 +19,13 @@ const patience = time.Minute
 type running struct {
 	t       *testing.T
 	dir     string
-	store   *memStore
+	store   *memstore.Store
 	reports chan Load
 }
 
-func runDirectory(t *testing.T, dir string, store *memStore) *running {
+func runDirectory(t *testing.T, dir string, store *memstore.Store) *running {
 	r := &running{t: t, dir: dir, store: store, reports: make(chan Load, 1000)}
-	d := NewDirectory(dir, NewReflector(store, testPrefix, discard()), discard(), func(l Load) { r.reports <- l })
+	d := NewDirectory(dir, reflect.NewReflector(store, memstore.Prefix, discard()), discard(), func(l Load) { r.reports <- l })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
@@ -51,20 +53,20 @@ func (r *running) until(what string, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			r.t.Fatalf("%s: the store holds %v after %v", what, r.store.keys(), patience)
+			r.t.Fatalf("%s: the store holds %v after %v", what, r.store.Keys(), patience)
 		}
 	}
 }
 
 func (r *running) untilKeys(what string, want ...string) {
 	r.t.Helper()
-	r.until(what, func() bool { return slices.Equal(r.store.keys(), want) })
+	r.until(what, func() bool { return slices.Equal(r.store.Keys(), want) })
 }
 
 func TestEditsOfADirectoryAreFollowed(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"a.yaml": namespaceYAML("a")})
-	r := runDirectory(t, dir, newStore())
+	r := runDirectory(t, dir, memstore.New())
 	r.untilKeys("at the start", "namespace/_/a")
 
 	writeFiles(t, dir, map[string]string{"b.yaml": namespaceYAML("b")})
@@ -102,7 +104,7 @@ func TestAMountedConfigMapIsFollowed(t *testing.T) {
 	writeFiles(t, dir, map[string]string{"..v1/a.yaml": namespaceYAML("a"), "..v2/a.yaml": namespaceYAML("b")})
 	link("..v1", "..data")
 	link("..data/a.yaml", "a.yaml")
-	r := runDirectory(t, dir, newStore())
+	r := runDirectory(t, dir, memstore.New())
 	r.untilKeys("the first version", "namespace/_/a")
 	link("..v2", "..data_tmp")
 	if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
@@ -113,33 +115,33 @@ func TestAMountedConfigMapIsFollowed(t *testing.T) {
 
 func TestManyEditsAreOneLoad(t *testing.T) {
 	dir := t.TempDir()
-	r := runDirectory(t, dir, newStore())
+	r := runDirectory(t, dir, memstore.New())
 	<-r.reports // the directory is watched from now on
 	files := map[string]string{}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		files[name+".yaml"] = namespaceYAML(name)
 	}
 	writeFiles(t, dir, files)
-	r.until("all files", func() bool { return len(r.store.keys()) == len(files) })
+	r.until("all files", func() bool { return len(r.store.Keys()) == len(files) })
 	if n := len(r.reports); n >= len(files) {
 		t.Errorf("%d loads of %d edits", n, len(files))
 	}
 }
 
 func TestAStoreThatComesBackGetsWhatItMissed(t *testing.T) {
-	dir, store := t.TempDir(), newStore()
-	store.fail(errors.New("gone"), nil)
+	dir, store := t.TempDir(), memstore.New()
+	store.Fail(errors.New("gone"), nil)
 	writeFiles(t, dir, map[string]string{"a.yaml": namespaceYAML("a")})
 	r := runDirectory(t, dir, store)
 	<-r.reports
-	store.fail(nil, nil)
+	store.Fail(nil, nil)
 	r.untilKeys("after the failure", "namespace/_/a")
 }
 
 func TestADirectoryThatComesBackIsFollowedAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "manifests")
 	writeFiles(t, dir, map[string]string{"a.yaml": namespaceYAML("a")})
-	r := runDirectory(t, dir, newStore())
+	r := runDirectory(t, dir, memstore.New())
 	r.untilKeys("at the start", "namespace/_/a")
 	if err := os.Rename(dir, dir+".away"); err != nil {
 		t.Fatal(err)

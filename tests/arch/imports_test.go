@@ -18,7 +18,8 @@ var mayImport = []struct {
 }{
 	{"api", nil},
 	{"api/model", nil},
-	{"plugins/ksr", []string{"api/..."}},
+	{"plugins/ksr", []string{"api/...", "plugins/ksr/reflect"}},
+	{"plugins/ksr/reflect", []string{"api/..."}},
 	{"plugins/ksr/kube", []string{"api/...", "plugins/ksr"}},
 	{"plugins/keep", []string{"api/..."}},
 	{"plugins/follow", []string{"api/..."}}, // the loop of all that follow the store

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 )
 
 // typicalPod is a pod as an API server sends it, with much that policy has no need of.
@@ -61,7 +61,7 @@ func BenchmarkPods(b *testing.B) {
 			}
 			defer func() { _ = server.Close() }() // nothing is lost
 			before := live()
-			mirror := ksr.NewMirror(model.DefaultPrefix, []model.Kind{model.KindPod}, slog.New(slog.DiscardHandler))
+			mirror := reflect.NewMirror(model.DefaultPrefix, []model.Kind{model.KindPod}, slog.New(slog.DiscardHandler))
 			s, err := New(Config{API: &rest.Config{Host: "http://127.0.0.1:1"}, Sink: mirror, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				b.Fatal(err)

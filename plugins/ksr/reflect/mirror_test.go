@@ -1,4 +1,4 @@
-package ksr
+package reflect
 
 import (
 	"context"
@@ -12,11 +12,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/tests/memstore"
 )
 
 // guarded is a store whose guard ends when it is told to.
 type guarded struct {
-	*memStore
+	*memstore.Store
 	lost chan error
 }
 
@@ -47,8 +48,8 @@ func pods(names ...string) (out []proto.Message) {
 
 func newMirrorBench() *mirrorBench {
 	b := &mirrorBench{
-		Mirror: NewMirror(testPrefix, mirrorKinds, discard()),
-		store:  guarded{newStore(), make(chan error)}, stop: func() {},
+		Mirror: NewMirror(memstore.Prefix, mirrorKinds, discard()),
+		store:  guarded{memstore.New(), make(chan error)}, stop: func() {},
 	}
 	b.Identify(Identity{Cluster: "test", Writer: "test"})
 	return b
@@ -95,10 +96,10 @@ func (b *mirrorBench) run(t *testing.T) {
 // did returns and forgets what was written.
 func (b *mirrorBench) did() []string {
 	synctest.Wait()
-	b.store.mu.Lock()
-	defer b.store.mu.Unlock()
-	ops := b.store.ops
-	b.store.ops = nil
+	b.store.Mu.Lock()
+	defer b.store.Mu.Unlock()
+	ops := b.store.Ops
+	b.store.Ops = nil
 	return ops
 }
 
@@ -120,7 +121,7 @@ func inBench(t *testing.T, test func(*testing.T, *mirrorBench)) {
 
 func TestNothingIsWrittenBeforeTheWholeStateIsKnown(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
-		b.store.values[model.Key(testPrefix, podID("old"))] = []byte("x")
+		b.store.Values[model.Key(memstore.Prefix, podID("old"))] = []byte("x")
 		b.replace(t, model.KindPod, pods("a")...)
 		b.replace(t, model.KindNamespace)
 		b.run(t)
@@ -175,7 +176,7 @@ func TestOnlyTheNewestStateIsWrittenAfterAFailure(t *testing.T) {
 		b.fill(t)
 		b.run(t)
 		b.did()
-		b.store.fail(nil, errors.New("full"))
+		b.store.Fail(nil, errors.New("full"))
 		for i := range 100 {
 			b.put(t, &model.Pod{Namespace: "shop", Name: "a", NodeName: fmt.Sprint("n", i)})
 			b.put(t, &model.Pod{Namespace: "shop", Name: fmt.Sprint("short-lived-", i)})
@@ -186,7 +187,7 @@ func TestOnlyTheNewestStateIsWrittenAfterAFailure(t *testing.T) {
 			t.Errorf("status is %+v", s)
 		}
 		b.did()
-		b.store.fail(nil, nil)
+		b.store.Fail(nil, nil)
 		time.Sleep(2 * maxMirrorWait)
 		b.wantOps(t, "put pod/shop/a")
 		if s := b.Status(); s.Pending != 0 || !s.Synced || s.Sweeps[sweepFailed] == 0 {
@@ -205,12 +206,12 @@ func TestAStoreThatWentBackIsFilledAgain(t *testing.T) {
 		b.fill(t)
 		b.run(t)
 		b.did()
-		b.store.mu.Lock()
-		delete(b.store.values, model.Key(testPrefix, podID("a")))
-		b.store.values[model.Key(testPrefix, podID("b"))] = []byte("older")
-		b.store.values[model.Key(testPrefix, podID("gone"))] = []byte("deleted meanwhile")
-		b.store.values[model.Root(testPrefix)+"strange"] = []byte{}
-		b.store.mu.Unlock()
+		b.store.Mu.Lock()
+		delete(b.store.Values, model.Key(memstore.Prefix, podID("a")))
+		b.store.Values[model.Key(memstore.Prefix, podID("b"))] = []byte("older")
+		b.store.Values[model.Key(memstore.Prefix, podID("gone"))] = []byte("deleted meanwhile")
+		b.store.Values[model.Root(memstore.Prefix)+"strange"] = []byte{}
+		b.store.Mu.Unlock()
 		b.store.lost <- errNamed{errors.New("restored")}
 		time.Sleep(time.Second)
 		b.wantOps(t, "put pod/shop/a", "put pod/shop/b", "delete strange", "delete pod/shop/gone")
@@ -248,7 +249,7 @@ func TestWhatIsTakenBackDuringAWriteIsUndone(t *testing.T) {
 		b.fill(t)
 		b.run(t)
 		b.did()
-		b.store.meanwhile = func() {
+		b.store.Meanwhile = func() {
 			time.Sleep(time.Second)
 			b.put(t, &model.Pod{Namespace: "shop", Name: "a"})
 			b.Delete(podID("c"))
@@ -272,16 +273,16 @@ func TestHalfAWriteIsCompleted(t *testing.T) {
 		b.fill(t)
 		b.run(t)
 		b.did()
-		b.store.fail(nil, errors.New("cut off")) // after half of it
+		b.store.Fail(nil, errors.New("cut off")) // after half of it
 		b.replace(t, model.KindPod, pods("c", "d", "e", "f")...)
 		time.Sleep(time.Second)
-		b.store.fail(errors.New("away"), nil)
+		b.store.Fail(errors.New("away"), nil)
 		time.Sleep(time.Second)
-		b.store.fail(nil, nil)
+		b.store.Fail(nil, nil)
 		time.Sleep(2 * maxMirrorWait)
 		b.did()
 		want := []string{"namespace/_/shop", "networkpolicy/shop/p", "pod/shop/c", "pod/shop/d", "pod/shop/e", "pod/shop/f"}
-		if got := b.store.keys(); !slices.Equal(got, want) {
+		if got := b.store.Keys(); !slices.Equal(got, want) {
 			t.Errorf("the store holds %q, want %q", got, want)
 		}
 	})

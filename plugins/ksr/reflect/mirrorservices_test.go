@@ -1,10 +1,11 @@
-package ksr
+package reflect
 
 import (
 	"slices"
 	"testing"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/tests/memstore"
 )
 
 // TestPolicyIsWrittenWithoutServices: who may not list services reflects policy, and leaves alone
@@ -13,14 +14,14 @@ func TestPolicyIsWrittenWithoutServices(t *testing.T) {
 	service := func(name string) *model.Service { return &model.Service{Namespace: "shop", Name: name} }
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		kinds := append(slices.Clone(mirrorKinds), model.KindService, model.KindEndpointSlice)
-		b.Mirror = NewMirror(testPrefix, kinds, discard())
+		b.Mirror = NewMirror(memstore.Prefix, kinds, discard())
 		b.Identify(Identity{Cluster: "test", Writer: "test"})
 		for _, name := range []string{"kept", "old"} {
 			value, err := model.Encode(service(name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.store.values[model.Key(testPrefix, model.ID{Kind: model.KindService, Namespace: "shop", Name: name})] = value
+			b.store.Values[model.Key(memstore.Prefix, model.ID{Kind: model.KindService, Namespace: "shop", Name: name})] = value
 		}
 		b.fill(t)
 		b.run(t)
@@ -28,7 +29,7 @@ func TestPolicyIsWrittenWithoutServices(t *testing.T) {
 		if s := b.Status(); len(s.Missing) != 0 || !slices.Equal(s.Late, kinds[3:]) || !s.Synced || s.Objects[model.KindService] != 2 {
 			t.Errorf("status is %+v", s)
 		}
-		if c := b.store.marker().Counts; c[model.KindService] != 2 || c[model.KindPod] != 2 {
+		if c := b.store.Marker().Counts; c[model.KindService] != 2 || c[model.KindPod] != 2 {
 			t.Errorf("the marker counts %v", c)
 		}
 		b.replace(t, model.KindService, service("new"), service("kept"))

@@ -1,4 +1,4 @@
-package ksr
+package reflect
 
 import (
 	"fmt"

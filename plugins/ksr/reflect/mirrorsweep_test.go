@@ -1,4 +1,4 @@
-package ksr
+package reflect
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/tests/memstore"
 )
 
 // A comparison of a large store takes long, and what changes must not wait for it. What was
@@ -21,19 +22,19 @@ func TestChangesDoNotWaitForAComparison(t *testing.T) {
 		b.run(t)
 		b.did()
 		read := make(chan struct{})
-		b.store.slowly(read)
+		b.store.Slowly(read)
 		time.Sleep(time.Minute + time.Second) // the store is being compared
 		b.put(t, podMsg("a", "10.0.0.1"))
 		b.put(t, podMsg("new", "10.0.0.2"))
 		b.Delete(podID("b"))
 		b.wantOps(t, "put pod/shop/a", "put pod/shop/new", "delete pod/shop/b")
-		b.store.slowly(nil)
+		b.store.Slowly(nil)
 		close(read)
 		b.wantOps(t)
 		if s := b.Status(); s.Drift != 0 || s.Pending != 0 || s.Sweeps[sweepTimer] != 1 {
 			t.Errorf("after the comparison: %+v", s)
 		}
-		b.store.put(model.Key(testPrefix, podID("stranger")), []byte("x"))
+		b.store.Put(model.Key(memstore.Prefix, podID("stranger")), []byte("x"))
 		time.Sleep(2 * time.Minute)
 		b.wantOps(t, "delete pod/shop/stranger")
 		if s := b.Status(); s.Drift != 1 {
@@ -47,13 +48,13 @@ func TestAComparisonThatFailsIsMadeAgain(t *testing.T) {
 		b.fill(t)
 		b.run(t)
 		b.did()
-		b.store.fail(errors.New("no answer"), nil)
+		b.store.Fail(errors.New("no answer"), nil)
 		time.Sleep(time.Minute + time.Millisecond)
 		synctest.Wait()
 		if s := b.Status(); s.Synced || s.Errors == 0 {
 			t.Errorf("a comparison failed, and it is said: %+v", s)
 		}
-		b.store.fail(nil, nil)
+		b.store.Fail(nil, nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if s := b.Status(); !s.Synced || s.Sweeps[sweepFailed] == 0 {
@@ -78,9 +79,9 @@ func TestEverythingThatTheStoreLostIsFound(t *testing.T) {
 		b.replace(t, model.KindPod, manyPods(n)...)
 		b.run(t)
 		b.did()
-		b.store.mu.Lock()
-		clear(b.store.values)
-		b.store.mu.Unlock()
+		b.store.Mu.Lock()
+		clear(b.store.Values)
+		b.store.Mu.Unlock()
 		time.Sleep(time.Minute + time.Second)
 		if got := len(b.did()); got != n+2 {
 			t.Errorf("%d objects were written again, want %d", got, n+2)
@@ -94,15 +95,16 @@ func TestEverythingThatTheStoreLostIsFound(t *testing.T) {
 // BenchmarkPutDuringASweep measures how long the source waits while the store is compared
 // with 100 000 objects all the time.
 func BenchmarkPutDuringASweep(b *testing.B) {
-	store := newStore()
-	m := NewMirror(testPrefix, mirrorKinds, discard())
+	store := memstore.New()
+	m := NewMirror(memstore.Prefix, mirrorKinds, discard())
 	if err := m.Replace(model.KindPod, manyPods(100_000), nil); err != nil {
 		b.Fatal(err)
 	}
 	for w, _ := m.batch(); !w.empty(); w, _ = m.batch() {
 		_ = store.Write(b.Context(), w.puts, w.deletes) // it cannot fail
-		m.written(w)
+		m.written(w, nil, markNothing)
 	}
+	w := writer{m, guarded{store, nil}, time.Minute}
 	sweeping, stop := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(sweeping)
@@ -111,8 +113,8 @@ func BenchmarkPutDuringASweep(b *testing.B) {
 			case <-stop:
 				return
 			default:
-				m.watchWrites()
-				_ = m.sweep(b.Context(), store, sweepTimer) // it cannot fail
+				m.beginSweep()
+				_ = w.sweep(b.Context(), sweepTimer) // it cannot fail
 			}
 		}
 	}()

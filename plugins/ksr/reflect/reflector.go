@@ -1,4 +1,4 @@
-package ksr
+package reflect
 
 import (
 	"bytes"
@@ -14,16 +14,6 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 )
-
-// Store is where state is reflected to.
-type Store interface {
-	// List returns the entries whose keys begin with the prefix, and the revision
-	// at which they were read.
-	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
-	// Write puts entries and deletes keys. It may split them; after an error any
-	// part of them may be done.
-	Write(ctx context.Context, puts []model.Entry, deletes []string) error
-}
 
 // ErrDuplicate says that one call names an object twice.
 var ErrDuplicate = errors.New("the object is named twice")
@@ -76,7 +66,14 @@ func (r *Reflector) Replace(ctx context.Context, values []proto.Message) (Stats,
 
 // Apply writes single objects.
 func (r *Reflector) Apply(ctx context.Context, values []proto.Message) (Stats, error) {
-	stats, _, err := r.change(ctx, change{put: values})
+	stats, _, err := r.Change(ctx, Change{Put: values})
+	return stats, err
+}
+
+// Delete deletes single objects. Those that the store does not hold count as
+// unchanged.
+func (r *Reflector) Delete(ctx context.Context, ids []model.ID) (Stats, error) {
+	stats, _, err := r.Change(ctx, Change{Remove: ids})
 	return stats, err
 }
 
@@ -92,47 +89,22 @@ const (
 	Absent    Effect = "not found" // it was to be deleted
 )
 
-// Change writes and deletes single objects in one Write, and returns its effect on each of
-// them. An object that is to be written and deleted is an error.
-func (r *Reflector) Change(ctx context.Context, put []proto.Message, remove []model.ID) (Stats, map[model.ID]Effect, error) {
-	stats, byKey, err := r.change(ctx, change{put: put, remove: remove})
-	if err != nil {
-		return stats, nil, err
-	}
-	effects := make(map[model.ID]Effect, len(byKey))
-	for key, effect := range byKey {
-		id, err := model.ParseKey(r.prefix, key)
-		if err != nil {
-			return stats, nil, fmt.Errorf("reflect: %w", err)
-		}
-		effects[id] = effect
-	}
-	return stats, effects, nil
+// Change is what a source wants changed. An object is named once in all of it.
+type Change struct {
+	Put    []proto.Message
+	Remove []model.ID
+	Whole  bool // the source has nothing else
 }
 
-// Delete deletes single objects. Those that the store does not hold count as
-// unchanged.
-func (r *Reflector) Delete(ctx context.Context, ids []model.ID) (Stats, error) {
-	stats, _, err := r.change(ctx, change{remove: ids})
-	return stats, err
-}
-
-// change is what a source wants changed. An object is named once in all of it.
-type change struct {
-	put    []proto.Message
-	remove []model.ID
-	whole  bool // the source has nothing else
-}
-
-// change compares with the store and writes the difference in one Write. It returns the
-// effects by key.
-func (r *Reflector) change(ctx context.Context, c change) (Stats, map[string]Effect, error) {
-	want, err := r.encode(c.put)
+// Change compares with the store, writes the difference in one Write, and returns its effect on
+// each object. An object that is to be written and deleted is an error.
+func (r *Reflector) Change(ctx context.Context, c Change) (Stats, map[model.ID]Effect, error) {
+	want, err := r.encode(c.Put)
 	if err != nil {
 		return Stats{}, nil, err
 	}
 	var remove []string
-	for _, id := range c.remove {
+	for _, id := range c.Remove {
 		key := model.Key(r.prefix, id)
 		if _, ok := want[key]; ok {
 			return Stats{}, nil, fmt.Errorf("reflect %s: %w", id, ErrDuplicate)
@@ -147,13 +119,21 @@ func (r *Reflector) change(ctx context.Context, c change) (Stats, map[string]Eff
 	if err != nil {
 		return Stats{}, nil, err
 	}
-	effects := effectsOf(want, remove, have)
-	gone := slices.DeleteFunc(slices.Clone(remove), func(key string) bool { return effects[key] == Absent })
-	stats, err := r.write(ctx, want, gone, have, c.whole)
+	byKey := effectsOf(want, remove, have)
+	gone := slices.DeleteFunc(slices.Clone(remove), func(key string) bool { return byKey[key] == Absent })
+	stats, err := r.write(ctx, want, gone, have, c.Whole)
 	if err != nil {
 		return Stats{}, nil, err
 	}
 	stats.Unchanged += len(remove) - len(gone)
+	effects := make(map[model.ID]Effect, len(byKey))
+	for key, effect := range byKey {
+		id, err := model.ParseKey(r.prefix, key)
+		if err != nil {
+			return stats, nil, fmt.Errorf("reflect: %w", err)
+		}
+		effects[id] = effect
+	}
 	return stats, effects, nil
 }
 
@@ -179,8 +159,8 @@ func effectsOf(want map[string][]byte, remove []string, have map[string][]byte) 
 	return effects
 }
 
-// hasOther says whether the store holds the object of a value with another value.
-func (r *Reflector) hasOther(ctx context.Context, value proto.Message) (bool, error) {
+// Differs reports whether the store holds the object of a value with another value.
+func (r *Reflector) Differs(ctx context.Context, value proto.Message) (bool, error) {
 	want, err := r.encode([]proto.Message{value})
 	if err != nil {
 		return false, err

@@ -1,4 +1,4 @@
-package ksr
+package reflect
 
 import (
 	"context"
@@ -10,38 +10,21 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/tests/memstore"
 )
-
-// marker returns what a store has, nil when it has none that can be read.
-func (s *memStore) marker() *model.Marker {
-	m, err := model.DecodeMarker(s.values[model.MarkerKey(testPrefix)])
-	if err != nil {
-		return nil
-	}
-	return m
-}
-
-// counts returns what the store holds.
-func (s *memStore) counts() model.Counts {
-	c := model.Counts{}
-	for key := range s.values {
-		c.Add(model.Root(testPrefix), key, 1)
-	}
-	return c
-}
 
 // marker waits and returns what the store has.
 func (b *mirrorBench) marker() *model.Marker {
 	synctest.Wait()
-	b.store.mu.Lock()
-	defer b.store.mu.Unlock()
-	return b.store.marker()
+	b.store.Mu.Lock()
+	defer b.store.Mu.Unlock()
+	return b.store.Marker()
 }
 
 func TestMirrorMarkerComesAfterTheWholeState(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
-		b.store.each = func() {
-			if c := b.store.counts(); b.store.marker() != nil && c.Total() < 2502 {
+		b.store.Each = func() {
+			if c := b.store.Counts(); b.store.Marker() != nil && c.Total() < 2502 {
 				t.Fatalf("there is a marker with %v", c)
 			}
 		}
@@ -60,8 +43,8 @@ func TestMirrorMarkerComesAfterTheWholeState(t *testing.T) {
 // end: at no revision the store holds less than its marker promises.
 func TestMirrorMarkerIsTrueAtEveryRevision(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
-		b.store.each = func() {
-			if m, c := b.store.marker(), b.store.counts(); m != nil && c.Lacks(m.Counts) != "" {
+		b.store.Each = func() {
+			if m, c := b.store.Marker(), b.store.Counts(); m != nil && c.Lacks(m.Counts) != "" {
 				t.Errorf("the store holds %v, the marker promises %v", c, m.Counts)
 			}
 		}
@@ -77,9 +60,9 @@ func TestMirrorMarkerIsTrueAtEveryRevision(t *testing.T) {
 			case n == 36:
 				b.replace(t, model.KindPod, pods("a", "b", fmt.Sprint("p", r.IntN(100)))...)
 			case n == 37:
-				b.store.fail(nil, errors.New("cut off"))
+				b.store.Fail(nil, errors.New("cut off"))
 				time.Sleep(time.Second)
-				b.store.fail(nil, nil)
+				b.store.Fail(nil, nil)
 			case n == 38:
 				b.stop()
 				b.run(t)
@@ -88,7 +71,7 @@ func TestMirrorMarkerIsTrueAtEveryRevision(t *testing.T) {
 			}
 		}
 		time.Sleep(2*maxMirrorWait + 2*markerEvery)
-		if m, c := b.marker(), b.store.counts(); m == nil || !m.Counts.Equal(c) {
+		if m, c := b.marker(), b.store.Counts(); m == nil || !m.Counts.Equal(c) {
 			t.Errorf("in the end the store holds %v, the marker says %+v", c, m)
 		}
 	})
@@ -99,14 +82,14 @@ func TestMirrorMarkerIsNotWrittenPerEvent(t *testing.T) {
 		b.fill(t)
 		b.replace(t, model.KindPod, manyPods(1000)...)
 		b.run(t)
-		b.store.marks = nil
+		b.store.Marks = nil
 		for i := range 500 { // five in a second
 			b.put(t, &model.Pod{Namespace: "shop", Name: fmt.Sprint("new", i)})
 			b.Delete(podID(fmt.Sprint("new", i-5)))
 			time.Sleep(200 * time.Millisecond)
 		}
 		synctest.Wait()
-		if n := len(b.store.marks); n > 15 {
+		if n := len(b.store.Marks); n > 15 {
 			t.Errorf("the marker was written %d times for 1 000 changes in 100 s", n)
 		}
 	})
@@ -123,15 +106,15 @@ func TestMirrorGenerationGrowsWithEveryComparisonThatDiffers(t *testing.T) {
 		}
 		first.Generation += time.Hour.Milliseconds() // of a replica whose clock is ahead
 		value, _ := model.EncodeMarker(first)
-		b.store.put(model.MarkerKey(testPrefix), value)
+		b.store.Put(model.MarkerKey(memstore.Prefix), value)
 		b.store.lost <- errNamed{errors.New("restored")}
 		time.Sleep(time.Second)
 		if m := b.marker(); m.Generation <= first.Generation {
 			t.Errorf("after the store was set back the generation is %d, before %d", m.Generation, first.Generation)
 		}
-		b.store.mu.Lock()
-		delete(b.store.values, model.MarkerKey(testPrefix))
-		b.store.mu.Unlock()
+		b.store.Mu.Lock()
+		delete(b.store.Values, model.MarkerKey(memstore.Prefix))
+		b.store.Mu.Unlock()
 		time.Sleep(2 * time.Minute)
 		if m := b.marker(); m == nil {
 			t.Error("the marker was deleted, and is not there again")
@@ -146,7 +129,7 @@ func TestMirrorKeepsWhatAnOperatorAccepted(t *testing.T) {
 		m := b.marker()
 		m.Accepted = m.Generation
 		value, _ := model.EncodeMarker(m)
-		b.store.put(model.MarkerKey(testPrefix), value)
+		b.store.Put(model.MarkerKey(memstore.Prefix), value)
 		b.Delete(podID("a"))
 		if got := b.marker(); got.Accepted != m.Generation || got.Counts["pod"] != 1 {
 			t.Errorf("the marker is %+v", got)
@@ -158,8 +141,8 @@ func TestMirrorLeavesTheStoreOfAnotherClusterAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		foreign, _ := model.EncodeMarker(&model.Marker{Cluster: "other", Generation: 7})
 		b := newMirrorBench()
-		b.store.put(model.MarkerKey(testPrefix), foreign)
-		b.store.put(model.Key(testPrefix, podID("theirs")), []byte("x"))
+		b.store.Put(model.MarkerKey(memstore.Prefix), foreign)
+		b.store.Put(model.Key(memstore.Prefix, podID("theirs")), []byte("x"))
 		b.fill(t)
 		if err := b.Run(t.Context(), b.store, time.Minute); !errors.Is(err, ErrOtherCluster) {
 			t.Errorf("run ended with %v", err)
@@ -167,8 +150,8 @@ func TestMirrorLeavesTheStoreOfAnotherClusterAlone(t *testing.T) {
 		b.wantOps(t)
 
 		b.Identify(Identity{Cluster: "test", Accept: true})
-		b.store.each = func() {
-			if m := b.store.marker(); m != nil && (m.Cluster == "other" || b.store.values[model.Key(testPrefix, podID("theirs"))] != nil) {
+		b.store.Each = func() {
+			if m := b.store.Marker(); m != nil && (m.Cluster == "other" || b.store.Values[model.Key(memstore.Prefix, podID("theirs"))] != nil) {
 				t.Errorf("while the store is taken over its marker is %+v", m)
 			}
 		}
@@ -181,26 +164,26 @@ func TestMirrorLeavesTheStoreOfAnotherClusterAlone(t *testing.T) {
 }
 
 func TestMirrorNeedsAnIdentity(t *testing.T) {
-	m := NewMirror(testPrefix, mirrorKinds, discard())
-	if err := m.Run(context.Background(), guarded{newStore(), make(chan error)}, 0); !errors.Is(err, errNoCluster) {
+	m := NewMirror(memstore.Prefix, mirrorKinds, discard())
+	if err := m.Run(context.Background(), guarded{memstore.New(), make(chan error)}, 0); !errors.Is(err, errNoCluster) {
 		t.Errorf("run ended with %v", err)
 	}
 }
 
 func TestReflectorMarksWhatItWrites(t *testing.T) {
-	s := newStore()
-	s.each = func() {
-		if m, c := s.marker(), s.counts(); m != nil && c.Lacks(m.Counts) != "" {
+	s := memstore.New()
+	s.Each = func() {
+		if m, c := s.Marker(), s.Counts(); m != nil && c.Lacks(m.Counts) != "" {
 			t.Errorf("the store holds %v, the marker promises %v", c, m.Counts)
 		}
 	}
-	r := NewReflector(s, testPrefix, discard())
+	r := NewReflector(s, memstore.Prefix, discard())
 	do := func(_ Stats, err error) *model.Marker {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.marker()
+		return s.Marker()
 	}
 	if m := do(r.Delete(t.Context(), []model.ID{podID("a")})); m != nil {
 		t.Errorf("who deletes nothing from a store without a marker left %+v", m)
@@ -215,9 +198,9 @@ func TestReflectorMarksWhatItWrites(t *testing.T) {
 	if m := do(r.Replace(t.Context(), pods("c"))); m.Counts["pod"] != 1 || m.Generation <= first.Generation {
 		t.Errorf("the marker is %+v", m)
 	}
-	s.marks = nil
-	if do(r.Replace(t.Context(), pods("c"))); len(s.marks) > 0 {
-		t.Errorf("equal state has %q written", s.marks)
+	s.Marks = nil
+	if do(r.Replace(t.Context(), pods("c"))); len(s.Marks) > 0 {
+		t.Errorf("equal state has %q written", s.Marks)
 	}
 	if m := do(r.Delete(t.Context(), []model.ID{podID("c")})); m.Counts.Total() != 0 || m.Accepted != m.Generation {
 		t.Errorf("after the last object the marker is %+v", m)
