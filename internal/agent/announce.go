@@ -22,9 +22,9 @@ const maxNamed = 100
 // announce publishes for the others how far this node is, for as long as it runs.
 func (a *Agent) announce(ctx context.Context) error {
 	interval := a.cfg.StatusInterval
-	b := a.store.Beacon(model.StatusRoot(a.cfg.EtcdPrefix)+a.cfg.Node, max(announceLife*interval, 10*time.Second))
-	defer func() { _ = b.Douse(ctx) }() // it vanishes by itself
-	out := announcer{interval: interval, log: a.log, status: a.nodeStatus, publish: b.Shine, watch: func() (<-chan struct{}, bool) {
+	b := a.store.LeasedKey(model.StatusRoot(a.cfg.EtcdPrefix)+a.cfg.Node, max(announceLife*interval, 10*time.Second))
+	defer func() { _ = b.Revoke(ctx) }() // it vanishes by itself
+	out := announcer{interval: interval, log: a.log, status: a.nodeStatus, publish: b.Put, watch: func() (<-chan struct{}, bool) {
 		s, changed := a.node.Plugin.Watch()
 		return changed, s.Transactions > 0
 	}}

@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/plugins/follow"
 	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 // storeCheck asks etcd. Its checks are made in their order: the first connects, and those that

@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 // Main runs sluice-agent and returns its exit code.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 

@@ -13,12 +13,12 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/plugins/ksr"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )

@@ -16,12 +16,12 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 // changeFlags are what apply and delete share.

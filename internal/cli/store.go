@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 func newStore(o *options) *cobra.Command {

@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 // Main runs sluice-ksr and returns its exit code.

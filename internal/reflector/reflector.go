@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/serve"
 	"github.com/sluice-net/sluice/internal/version"
-	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 // Reflector is one replica of sluice-ksr.

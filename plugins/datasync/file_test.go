@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 

@@ -21,6 +21,7 @@ var mayImport = []struct {
 	{"plugins/ksr", []string{"api/...", "plugins/ksr/reflect"}},
 	{"plugins/ksr/reflect", []string{"api/..."}},
 	{"plugins/ksr/kube", []string{"api/...", "plugins/ksr"}},
+	{"plugins/kvstore", []string{"api/..."}}, // etcd, for whoever embeds a source
 	{"plugins/keep", []string{"api/..."}},
 	{"plugins/follow", []string{"api/..."}}, // the loop of all that follow the store
 	{"plugins/datasync", []string{"api/...", "plugins/follow", "plugins/keep"}},
@@ -39,7 +40,7 @@ var mayImport = []struct {
 	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/xdp/...", "endpoints/gate"}}, // one renderer in several packages
 	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},                           // renderers do not know each other
 	{"internal/oracle", []string{"api/..."}},
-	{"internal/kvstore/...", []string{"api/...", "internal/kvstore"}},
+	{"internal/kvstore/embedded", []string{"plugins/kvstore"}},
 	{"internal/vswitch", []string{"api/..."}},
 	{"internal/term", []string{"api/model"}},
 	{"internal/version", nil},
@@ -55,7 +56,7 @@ var onlyIn = []struct {
 	places []string
 }{
 	{"k8s.io/client-go", []string{"plugins/ksr/kube", "tests/kube/..."}},
-	{"go.etcd.io/", []string{"internal/kvstore/...", "tests/etcd"}},
+	{"go.etcd.io/", []string{"plugins/kvstore", "internal/kvstore/embedded", "tests/etcd"}},
 	{"go.fd.io/govpp", []string{"internal/cni/vppport", "renderer/vpp", "renderer/acl", "renderer/session", "internal/vswitch", "tests/kube", "tests/stacks", "tests/vpp/..."}},
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},
@@ -162,7 +163,7 @@ func TestTheLawCatches(t *testing.T) {
 		{"plugins/policy/processor", module + "renderer"},
 		{"plugins/policy/processor", "net/http"},
 		{"plugins/datasync", "go.etcd.io/etcd/client/v3"},
-		{"plugins/datasync", module + "internal/kvstore"},
+		{"plugins/datasync", module + "plugins/kvstore"},
 		{"renderer/acl", module + "internal/vswitch"},
 		{"renderer/acl", module + "renderer/session"},
 		{"renderer/cache", "go.fd.io/govpp/api"},

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/tests/marked"
 )
 

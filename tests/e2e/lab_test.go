@@ -19,9 +19,9 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 	"github.com/sluice-net/sluice/tests/programs"

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 // TestRunPublishesForAVPPAgent: no VPP is needed where a vpp-agent programs it.

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 // ksr is a running sluice-ksr.

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/plugins/datasync"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/tests/marked"
 )

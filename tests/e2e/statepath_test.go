@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 // hostileEntries are keys and values that whoever writes etcd may choose.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 // TestLifeStoreIsLost restarts the agent against stores that do not hold what holds, while pods talk. A

@@ -12,7 +12,7 @@ import (
 	vpp_acl "github.com/ligato/vpp-agent/api/models/vpp/acl"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 // feed stands in for the agent's etcd plugin: it follows the keys of the agent in etcd and

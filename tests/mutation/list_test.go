@@ -20,9 +20,9 @@ var areas = []string{
 
 // rooms that must have faults.
 var rooms = []string{
-	"plugins/ksr", "plugins/policy/cache", "plugins/policy/processor", "plugins/policy/configurator",
+	"plugins/ksr", "plugins/ksr/reflect", "plugins/policy/cache", "plugins/policy/processor", "plugins/policy/configurator",
 	"renderer/cache", "renderer/acl", "renderer/session", "renderer/xdp", "renderer/xdp/bpf", "renderer/xdp/compile", "internal/vswitch", "internal/oracle",
-	"plugins/follow", "plugins/datasync", "plugins/keep", "internal/kvstore", "internal/reflector", "endpoints", "internal/cniinstall",
+	"plugins/follow", "plugins/datasync", "plugins/keep", "plugins/kvstore", "internal/reflector", "endpoints", "internal/cniinstall",
 }
 
 func loaded(t *testing.T) []Fault {

@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 
-	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 // Config says where the server keeps its data and where it listens.

@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
 
-	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 const (

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 // typicalPod is a pod as an API server sends it, with much that policy has no need of.

@@ -1,10 +1,10 @@
-// Package kvstore is the etcd client of Sluice, and the only place (with its
-// child embedded) that knows etcd.
+// Package kvstore is the etcd client of Sluice, and the only place (beside the server of
+// internal/kvstore/embedded) that knows etcd.
 //
 // It stands at both ends of the store: ksr writes the reflected state with
 // Write, datasync reads it with List and follows it with Watch. Both see it
-// through interfaces of their own; nothing above imports this package except the
-// composition root.
+// through interfaces of their own; only those who compose a program import this package. An agent
+// that embeds the policy plugin gives a Client to datasync.New.
 //
 // # Invariants
 //

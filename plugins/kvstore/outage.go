@@ -1,13 +1,9 @@
 package kvstore
 
 import (
-	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
-
-	"google.golang.org/grpc/connectivity"
 )
 
 const (
@@ -79,32 +75,3 @@ func (e *away) Unwrap() error { return e.error }
 // Logged reports whether the client has logged the outage by now, so that nobody else need
 // do so.
 func (e *away) Logged() bool { return e.outage.covers(e.at) }
-
-// away marks an error of the client.
-func (c *Client) away(err error) error { return &away{err, c.outage, time.Now()} }
-
-// unanswered notes that a call was not answered.
-func (c *Client) unanswered(ctx context.Context, began time.Time, err error) {
-	if why := c.explain(ctx, err); ctx.Err() == nil {
-		c.outage.begins(began, why)
-	}
-}
-
-// isConnected reports whether the client has a connection, or needs none.
-func (c *Client) isConnected() bool {
-	conn := c.etcd.ActiveConnection()
-	return conn == nil || conn.GetState() == connectivity.Ready // nil: in process
-}
-
-// errNoConnection is why a call that waits for a connection has no answer yet.
-var errNoConnection = fmt.Errorf("no connection within %v: %w", outageAfter, context.DeadlineExceeded)
-
-// awaitConnection notes early that a call waits for a connection: its deadline is much
-// later. What it returns has to be called when the call ends.
-func (c *Client) awaitConnection(ctx context.Context, began time.Time) (end func() bool) {
-	return time.AfterFunc(outageAfter, func() {
-		if !c.isConnected() {
-			c.unanswered(ctx, began, errNoConnection)
-		}
-	}).Stop
-}

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 func TestTheLibraryLogsToSlogDemoted(t *testing.T) {

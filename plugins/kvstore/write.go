@@ -22,41 +22,40 @@ const (
 // makes a new revision, so the whole call may be repeated as long as nobody else
 // writes the same keys.
 func (c *Client) Write(ctx context.Context, puts []model.Entry, deletes []string) error {
-	return c.write(ctx, nil, puts, deletes)
+	return (&batch{conn: c.conn}).write(ctx, puts, deletes)
 }
 
-// write is Write where every transaction has the same conditions. When one is not
-// met, the error wraps ErrNotLeading.
-func (c *Client) write(ctx context.Context, fence []clientv3.Cmp, puts []model.Entry, deletes []string) error {
-	b := batch{fence: fence}
-	for _, e := range puts {
-		op := clientv3.OpPut(e.Key, string(e.Value))
-		if err := c.add(ctx, &b, op, e.Key, len(e.Value)); err != nil {
-			return err
-		}
-	}
-	for _, key := range deletes {
-		if err := c.add(ctx, &b, clientv3.OpDelete(key), key, 0); err != nil {
-			return err
-		}
-	}
-	return c.flush(ctx, &b)
-}
-
-// batch is a transaction in the making.
+// batch is a transaction in the making. When a condition of its fence is not met, nothing of it is
+// written, and the error wraps ErrNotLeading.
 type batch struct {
+	conn  *connection
 	fence []clientv3.Cmp
 	ops   []clientv3.Op
 	keys  map[string]bool // the server refuses a key twice
 	bytes int
 }
 
-// add puts an operation into the batch and sends the batch before that when the
+// write writes everything, in as many transactions as it takes.
+func (b *batch) write(ctx context.Context, puts []model.Entry, deletes []string) error {
+	for _, e := range puts {
+		if err := b.add(ctx, clientv3.OpPut(e.Key, string(e.Value)), e.Key, len(e.Value)); err != nil {
+			return err
+		}
+	}
+	for _, key := range deletes {
+		if err := b.add(ctx, clientv3.OpDelete(key), key, 0); err != nil {
+			return err
+		}
+	}
+	return b.flush(ctx)
+}
+
+// add puts an operation into the batch, and sends what is in it before that when the
 // operation does not fit in.
-func (c *Client) add(ctx context.Context, b *batch, op clientv3.Op, key string, size int) error {
+func (b *batch) add(ctx context.Context, op clientv3.Op, key string, size int) error {
 	size += len(key)
 	if len(b.ops) == maxTxnOps || b.bytes+size > maxTxnBytes || b.keys[key] {
-		if err := c.flush(ctx, b); err != nil {
+		if err := b.flush(ctx); err != nil {
 			return err
 		}
 	}
@@ -70,12 +69,12 @@ func (c *Client) add(ctx context.Context, b *batch, op clientv3.Op, key string, 
 }
 
 // flush sends the batch and empties it.
-func (c *Client) flush(ctx context.Context, b *batch) error {
+func (b *batch) flush(ctx context.Context) error {
 	if len(b.ops) == 0 {
 		return nil
 	}
-	err := c.call(ctx, callAttempts, func(ctx context.Context) error {
-		resp, err := c.etcd.Txn(ctx).If(b.fence...).Then(b.ops...).Commit()
+	err := b.conn.call(ctx, callAttempts, func(ctx context.Context) error {
+		resp, err := b.conn.etcd.Txn(ctx).If(b.fence...).Then(b.ops...).Commit()
 		if err == nil && !resp.Succeeded {
 			err = ErrNotLeading
 		}

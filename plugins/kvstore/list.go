@@ -25,7 +25,7 @@ func (c *Client) List(ctx context.Context, prefix string) ([]model.Entry, int64,
 		end      = clientv3.GetPrefixRangeEnd(prefix)
 	)
 	for more := true; more; {
-		page, err := c.page(ctx, next, end, revision)
+		page, err := c.conn.get(ctx, next, clientv3.WithRange(end), clientv3.WithLimit(c.pageSize), clientv3.WithRev(revision))
 		if err != nil {
 			return nil, 0, fmt.Errorf("list %s: %w", prefix, err)
 		}
@@ -44,29 +44,24 @@ func (c *Client) List(ctx context.Context, prefix string) ([]model.Entry, int64,
 	return entries, revision, nil
 }
 
-// page reads the keys from first on. Revision 0 is the newest one.
-func (c *Client) page(ctx context.Context, first, end string, revision int64) (*clientv3.GetResponse, error) {
-	var page *clientv3.GetResponse
-	err := c.call(ctx, callAttempts, func(ctx context.Context) (err error) {
-		page, err = c.etcd.Get(ctx, first, clientv3.WithRange(end),
-			clientv3.WithLimit(c.pageSize), clientv3.WithRev(revision))
-		return err
-	})
-	return page, err
+// Revision returns the revision at which a key was written last; 0 when it does not
+// exist.
+func (c *Client) Revision(ctx context.Context, key string) (int64, error) {
+	return c.written(ctx, key)
 }
 
-// head returns the newest revision of the store. The key need not exist, but the
-// user must be allowed to read it.
-func (c *Client) head(ctx context.Context, key string) (int64, error) {
-	var revision int64
-	err := c.call(ctx, callAttempts, func(ctx context.Context) error {
-		resp, err := c.etcd.Get(ctx, key, clientv3.WithKeysOnly())
-		if err == nil {
-			revision = resp.Header.GetRevision()
-		}
-		return err
-	})
-	return revision, err
+// Newest returns the newest revision at which a key under the prefix was written that
+// exists; 0 when there is none.
+func (c *Client) Newest(ctx context.Context, prefix string) (int64, error) {
+	return c.written(ctx, prefix, append(clientv3.WithLastRev(), clientv3.WithPrefix())...)
+}
+
+func (c *Client) written(ctx context.Context, key string, opts ...clientv3.OpOption) (int64, error) {
+	resp, err := c.conn.get(ctx, key, append(opts, clientv3.WithKeysOnly())...)
+	if err != nil || len(resp.Kvs) == 0 {
+		return 0, err
+	}
+	return resp.Kvs[0].ModRevision, nil
 }
 
 // present keeps an empty value apart from a deleted key, which has none.

@@ -18,7 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/tests/etcd"
 )
 
@@ -184,11 +184,11 @@ func TestRolesOfTheGuideLetEveryoneDoWhatHeNeedsAndNoMore(t *testing.T) {
 		if _, _, err := c.List(t.Context(), "/"); err == nil {
 			t.Errorf("%s: the agent reads everything", name)
 		}
-		b := c.Beacon(model.StatusRoot(prefix)+"node-1", time.Minute)
-		if err := b.Shine(t.Context(), []byte("{}")); err != nil {
+		b := c.LeasedKey(model.StatusRoot(prefix)+"node-1", time.Minute)
+		if err := b.Put(t.Context(), []byte("{}")); err != nil {
 			t.Errorf("%s: the agent may not tell how far it is: %v", name, err)
 		}
-		if err := b.Douse(t.Context()); err != nil {
+		if err := b.Revoke(t.Context()); err != nil {
 			t.Error(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

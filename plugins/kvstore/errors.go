@@ -3,15 +3,10 @@ package kvstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 )
 
@@ -62,45 +57,6 @@ func codeOf(err error) codes.Code {
 func transient(err error) bool {
 	code := codeOf(err)
 	return code == codes.Unavailable || code == codes.DeadlineExceeded
-}
-
-// explain turns the last error of a call into one for people: it names the
-// store and, where it is one of ours, wraps the sentinel beside the cause.
-func (c *Client) explain(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
-		return fmt.Errorf("etcd at %s: %w", c.name, ctx.Err())
-	case errors.Is(err, rpctypes.ErrCompacted):
-		return fmt.Errorf("etcd at %s: %w: %w", c.name, ErrCompacted, err)
-	case errors.Is(err, rpctypes.ErrNoLeader):
-		return c.away(fmt.Errorf("etcd at %s: %w: %w", c.name, ErrNoLeader, err))
-	case transient(err):
-		return c.away(fmt.Errorf("etcd at %s %w: %w", c.name, ErrUnavailable, plain(c.cause(ctx, err))))
-	}
-	return fmt.Errorf("etcd at %s: %w", c.name, plain(err))
-}
-
-// causeTimeout bounds the question for the cause of a failure.
-const causeTimeout = 200 * time.Millisecond
-
-// cause finds out why a call ran out of time. Calls wait for a connection, so
-// that a short absence of the store does not fail them, and then only know that
-// it did not come; a call that does not wait gets to know why.
-func (c *Client) cause(ctx context.Context, err error) error {
-	if c.etcd == nil || codeOf(err) != codes.DeadlineExceeded {
-		return err
-	}
-	conn := c.etcd.ActiveConnection()
-	if conn == nil || conn.GetState() == connectivity.Ready {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), causeTimeout)
-	defer cancel()
-	probe := &etcdserverpb.RangeRequest{Key: []byte(healthKey)}
-	if _, why := etcdserverpb.NewKVClient(conn).Range(ctx, probe, grpc.WaitForReady(false)); why != nil && codeOf(why) == codes.Unavailable {
-		return why
-	}
-	return err
 }
 
 // plainError has a text for people and the error of the library below it.

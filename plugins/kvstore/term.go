@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,8 +35,9 @@ type Term struct {
 // last sign of life, a process still counts as leading; at least a second. Failures
 // of the store are waited out. It returns the context's error only.
 func (c *Client) Lead(ctx context.Context, key string, value []byte, ttl time.Duration) (*Term, error) {
+	e := election{c, key, value, ttl}
 	for wait := 1; ; wait = min(wait+1, 6) {
-		t, err := c.campaign(ctx, key, value, ttl)
+		t, err := e.campaign(ctx)
 		if err == nil {
 			return t, nil
 		}
@@ -51,47 +53,43 @@ func (c *Client) Lead(ctx context.Context, key string, value []byte, ttl time.Du
 	}
 }
 
+// election is the attempt of a process to lead.
+type election struct {
+	client *Client
+	key    string
+	value  []byte
+	ttl    time.Duration
+}
+
 // campaign makes one attempt, which begins when the key is gone.
-func (c *Client) campaign(ctx context.Context, key string, value []byte, ttl time.Duration) (*Term, error) {
-	if err := c.vacant(ctx, key); err != nil {
+func (e election) campaign(ctx context.Context) (*Term, error) {
+	if err := e.vacant(ctx); err != nil {
 		return nil, err
 	}
-	var lease *clientv3.LeaseGrantResponse
-	err := c.call(ctx, callAttempts, func(ctx context.Context) (err error) {
-		lease, err = c.etcd.Grant(ctx, max(1, int64(ttl/time.Second)))
-		return err
-	})
+	lease, err := e.client.conn.grant(ctx, e.ttl)
 	if err != nil {
-		return nil, fmt.Errorf("lead %s: %w", key, err)
+		return nil, fmt.Errorf("lead %s: %w", e.key, err)
 	}
-	t := &Term{client: c, key: key, lease: lease.ID, over: make(chan struct{})}
-	if t.revision, err = c.claim(ctx, key, value, lease.ID); err != nil {
+	t := &Term{client: e.client, key: e.key, lease: lease, over: make(chan struct{})}
+	if t.revision, err = e.claim(ctx, lease); err != nil {
 		return nil, errors.Join(err, t.revoke(ctx))
 	}
 	return t, t.keep(ctx)
 }
 
 // vacant waits until the key does not exist.
-func (c *Client) vacant(ctx context.Context, key string) error {
-	revision, held := int64(0), false
-	err := c.call(ctx, callAttempts, func(ctx context.Context) error {
-		resp, err := c.etcd.Get(ctx, key, clientv3.WithKeysOnly())
-		if err == nil {
-			revision, held = resp.Header.GetRevision(), len(resp.Kvs) > 0
-		}
-		return err
-	})
-	if err != nil || !held {
+func (e election) vacant(ctx context.Context) error {
+	resp, err := e.client.conn.get(ctx, e.key, clientv3.WithKeysOnly())
+	if err != nil || len(resp.Kvs) == 0 {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err = c.Watch(ctx, key, revision+1, func(entries []model.Entry, _ int64) {
-		for _, e := range entries {
-			if e.Key == key && e.Value == nil {
-				held = false
-				cancel()
-			}
+	held := true
+	err = e.client.Watch(ctx, e.key, resp.Header.GetRevision()+1, func(entries []model.Entry, _ int64) {
+		if isDeleted(entries, e.key) {
+			held = false
+			cancel()
 		}
 	})
 	if !held {
@@ -100,13 +98,19 @@ func (c *Client) vacant(ctx context.Context, key string) error {
 	return err
 }
 
+// isDeleted reports whether changes delete a key.
+func isDeleted(entries []model.Entry, key string) bool {
+	return slices.ContainsFunc(entries, func(e model.Entry) bool { return e.Key == key && e.Value == nil })
+}
+
 // claim makes the key, unless somebody was faster. An attempt that took effect and
 // was repeated finds its own lease on the key.
-func (c *Client) claim(ctx context.Context, key string, value []byte, lease clientv3.LeaseID) (int64, error) {
+func (e election) claim(ctx context.Context, lease clientv3.LeaseID) (int64, error) {
 	var revision int64
-	err := c.call(ctx, callAttempts, func(ctx context.Context) error {
-		resp, err := c.etcd.Txn(ctx).If(clientv3util.KeyMissing(key)).
-			Then(clientv3.OpPut(key, string(value), clientv3.WithLease(lease))).Else(clientv3.OpGet(key)).Commit()
+	conn := e.client.conn
+	err := conn.call(ctx, callAttempts, func(ctx context.Context) error {
+		resp, err := conn.etcd.Txn(ctx).If(clientv3util.KeyMissing(e.key)).
+			Then(clientv3.OpPut(e.key, string(e.value), clientv3.WithLease(lease))).Else(clientv3.OpGet(e.key)).Commit()
 		switch {
 		case err != nil:
 			return err
@@ -128,7 +132,7 @@ func (c *Client) claim(ctx context.Context, key string, value []byte, lease clie
 // keep keeps the lease alive until it is lost.
 func (t *Term) keep(ctx context.Context) error {
 	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
-	signs, err := t.client.etcd.KeepAlive(ctx, t.lease)
+	signs, err := t.client.conn.etcd.KeepAlive(ctx, t.lease)
 	if err != nil {
 		t.stop()
 		return errors.Join(fmt.Errorf("keep the lease of %s: %w", t.key, err), t.revoke(context.WithoutCancel(ctx)))
@@ -153,7 +157,7 @@ func (t *Term) List(ctx context.Context, prefix string) ([]model.Entry, int64, e
 // then the error wraps ErrNotLeading.
 func (t *Term) Write(ctx context.Context, puts []model.Entry, deletes []string) error {
 	fence := clientv3.Compare(clientv3.CreateRevision(t.key), "=", t.revision)
-	return t.client.write(ctx, []clientv3.Cmp{fence}, puts, deletes)
+	return (&batch{conn: t.client.conn, fence: []clientv3.Cmp{fence}}).write(ctx, puts, deletes)
 }
 
 // Guard blocks as long as the store is certain to be the one that the term began in,
@@ -173,10 +177,8 @@ func (t *Term) Guard(ctx context.Context) error {
 	held, err := t.held(ctx)
 	if err == nil {
 		err = t.client.Watch(ctx, t.key, held+1, func(entries []model.Entry, _ int64) {
-			for _, e := range entries {
-				if e.Key == t.key && e.Value == nil {
-					cancel(fmt.Errorf("lead %s: the key was deleted: %w", t.key, ErrNotLeading))
-				}
+			if isDeleted(entries, t.key) {
+				cancel(fmt.Errorf("lead %s: the key was deleted: %w", t.key, ErrNotLeading))
 			}
 		})
 	}
@@ -188,19 +190,14 @@ func (t *Term) Guard(ctx context.Context) error {
 
 // held makes sure that the key is the term's, and returns the revision of the store.
 func (t *Term) held(ctx context.Context) (revision int64, err error) {
-	mine := false
-	err = t.client.call(ctx, callAttempts, func(ctx context.Context) error {
-		resp, err := t.client.etcd.Get(ctx, t.key, clientv3.WithKeysOnly())
-		if err == nil {
-			revision = resp.Header.GetRevision()
-			mine = len(resp.Kvs) == 1 && resp.Kvs[0].CreateRevision == t.revision
-		}
-		return err
-	})
-	if err == nil && !mine {
+	resp, err := t.client.conn.get(ctx, t.key, clientv3.WithKeysOnly())
+	if err != nil {
+		return 0, err
+	}
+	if len(resp.Kvs) != 1 || resp.Kvs[0].CreateRevision != t.revision {
 		err = fmt.Errorf("lead %s: %w", t.key, ErrNotLeading)
 	}
-	return revision, err
+	return resp.Header.GetRevision(), err
 }
 
 // Resign ends the term at once, so that another process need not wait for the lease
@@ -213,8 +210,8 @@ func (t *Term) Resign(ctx context.Context) error {
 
 // revoke lets the lease go, and the key with it. One try: it expires by itself.
 func (t *Term) revoke(ctx context.Context) error {
-	return t.client.call(context.WithoutCancel(ctx), 1, func(ctx context.Context) error {
-		_, err := t.client.etcd.Revoke(ctx, t.lease)
+	return t.client.conn.call(context.WithoutCancel(ctx), 1, func(ctx context.Context) error {
+		_, err := t.client.conn.etcd.Revoke(ctx, t.lease)
 		return err
 	})
 }

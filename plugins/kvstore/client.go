@@ -48,13 +48,10 @@ const (
 
 // Client reads, follows and writes the store. It is safe for concurrent use.
 type Client struct {
-	etcd        *clientv3.Client
-	name        string // for messages: the endpoints
-	callTimeout time.Duration
-	pageSize    int64 // keys per page of a List
-	probeEvery  time.Duration
-	outage      *outage
-	log         *slog.Logger
+	conn       *connection
+	pageSize   int64         // keys per page of a List
+	probeEvery time.Duration // how often watches ask for progress
+	log        *slog.Logger
 }
 
 // Open returns a client without waiting for the store, so that a program can
@@ -83,10 +80,10 @@ func Open(cfg Config, log *slog.Logger) (*Client, error) {
 		DialOptions:          options,
 	})
 	if err != nil {
-		return nil, (&Client{name: name}).explain(context.Background(), err)
+		return nil, (&connection{name: name}).explain(context.Background(), err)
 	}
 	client := FromClient(c, name, log)
-	client.callTimeout = cmp.Or(cfg.CallTimeout, defaultCallTimeout)
+	client.conn.callTimeout = cmp.Or(cfg.CallTimeout, defaultCallTimeout)
 	return client, nil
 }
 
@@ -110,21 +107,16 @@ func Dial(ctx context.Context, cfg Config, log *slog.Logger) (*Client, error) {
 // endpoints. Closing the result closes the client.
 func FromClient(c *clientv3.Client, name string, log *slog.Logger) *Client {
 	return &Client{
-		etcd:        c,
-		name:        name,
-		callTimeout: defaultCallTimeout,
-		pageSize:    defaultPageSize,
-		probeEvery:  progressEvery,
-		outage:      &outage{log: log, name: name},
-		log:         log,
+		conn:     &connection{etcd: c, name: name, callTimeout: defaultCallTimeout, outage: &outage{log: log, name: name}},
+		pageSize: defaultPageSize, probeEvery: progressEvery, log: log,
 	}
 }
 
 // Close ends every call and watch of the client.
 func (c *Client) Close() error {
 	// A client without a connection reports its own cancellation.
-	if err := c.etcd.Close(); err != nil && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("etcd at %s: close: %w", c.name, err)
+	if err := c.conn.etcd.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("etcd at %s: close: %w", c.conn.name, err)
 	}
 	return nil
 }
@@ -137,9 +129,6 @@ type Status struct {
 	Latency   time.Duration `json:"latency_ns"`
 }
 
-// healthKey is read to see whether the store answers. It need not exist.
-const healthKey = "/sluice/health"
-
 // Status asks the store for one key that it need not have: one round trip that a
 // majority of the members has to confirm. It fails with ErrUnavailable.
 func (c *Client) Status(ctx context.Context) (Status, error) {
@@ -148,9 +137,9 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 
 func (c *Client) status(ctx context.Context, attempts int) (Status, error) {
 	var s Status
-	err := c.call(ctx, attempts, func(ctx context.Context) error {
+	err := c.conn.call(ctx, attempts, func(ctx context.Context) error {
 		start := time.Now()
-		resp, err := c.etcd.Get(ctx, healthKey, clientv3.WithKeysOnly())
+		resp, err := c.conn.etcd.Get(ctx, healthKey, clientv3.WithKeysOnly())
 		s = Status{Latency: time.Since(start)}
 		if codeOf(err) == codes.PermissionDenied {
 			return nil // it answers, that is what was asked

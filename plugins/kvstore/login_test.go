@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/tests/etcd"
 )
 

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/kvstore"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/tests/etcd"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 	"github.com/sluice-net/sluice/tests/leaks"

@@ -1,0 +1,239 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+const (
+	// progressEvery is how often an idle watch asks how far the store is, so that its
+	// owner knows that silence means that nothing has changed.
+	progressEvery = 5 * time.Second
+	// headEvery is how often a watch compares the store itself with what it has seen.
+	// Behind a proxy that keeps its connections, nothing else would tell that the store
+	// was set back to older data.
+	headEvery = 6 // of progressEvery
+	// missedEvery is how often a watch that is silent while the store moves on looks for
+	// what it was not told: rarely, because the store looks at every key for it.
+	missedEvery = 10 // of headEvery
+)
+
+// Watch delivers every change of a key under the prefix, from the given revision
+// on, until the context ends or the watch breaks. It always returns an error:
+// the context's, or one that wraps ErrCompacted, ErrNoLeader, ErrDisconnected or
+// ErrWentBack where it is one of these. After each of the others the caller has
+// to List again.
+//
+// Deliver is called by one goroutine at a time and not after Watch returned. It
+// gets the changes of one or several whole revisions in their order, a deleted
+// key with a nil Value, and the last of these revisions; with no entries, the
+// revision alone moved on. It should return soon: what it keeps waiting is
+// buffered here. The entries are its own.
+func (c *Client) Watch(ctx context.Context, prefix string, from int64, deliver func(entries []model.Entry, revision int64)) error {
+	w := &watch{conn: c.conn, prefix: prefix, from: from, every: c.probeEvery, deliver: deliver, heads: make(chan int64)}
+	w.reached.Store(from - 1)
+	return w.run(ctx)
+}
+
+// AskProgress has the store bring all watches of this client to its newest revision, though
+// nothing has changed for them. A store with a watch that lags leaves that unanswered.
+func (c *Client) AskProgress(ctx context.Context) { c.conn.askProgress(ctx) }
+
+func (c *connection) askProgress(ctx context.Context) {
+	// A failure is that of the watches, too, which report it.
+	_ = c.etcd.RequestProgress(clientv3.WithRequireLeader(ctx))
+}
+
+// watch is one Watch: a goroutine that takes what the store says, and one that probes it.
+type watch struct {
+	conn    *connection
+	prefix  string
+	from    int64
+	every   time.Duration // between questions for progress
+	deliver func(entries []model.Entry, revision int64)
+	reached atomic.Int64 // the newest revision that was delivered
+	heads   chan int64   // revisions of the store at which nothing has changed since from
+}
+
+func (w *watch) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := w.guard(ctx, cancel); err != nil {
+		return fmt.Errorf("watch %s: %w", w.prefix, err)
+	}
+	go w.probe(ctx, cancel)
+	responses := w.conn.etcd.Watch(clientv3.WithRequireLeader(ctx), w.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.from),
+		clientv3.WithCreatedNotify(), clientv3.WithProgressNotify(), clientv3.WithFragment())
+	for {
+		select {
+		case resp, ok := <-responses:
+			if !ok {
+				return fmt.Errorf("watch %s: %w", w.prefix, w.ended(ctx))
+			}
+			if err := w.take(ctx, resp); err != nil {
+				return fmt.Errorf("watch %s from revision %d: %w", w.prefix, w.from, err)
+			}
+		case head := <-w.heads:
+			if head >= w.reached.Load() {
+				w.deliver(nil, head)
+			}
+		}
+	}
+}
+
+// guard ends the watch when no member is connected any more. The library would
+// connect again and go on at the revision where it was, without a way to tell
+// that the store was replaced meanwhile. That one of several members went away
+// is left to the library: the others are the same store.
+func (w *watch) guard(ctx context.Context, cancel context.CancelCauseFunc) error {
+	conn := w.conn.etcd.ActiveConnection()
+	if conn == nil {
+		return nil // in process
+	}
+	if conn.GetState() != connectivity.Ready {
+		return w.disconnected()
+	}
+	go func() {
+		if conn.WaitForStateChange(ctx, connectivity.Ready) {
+			cancel(ErrDisconnected)
+		}
+	}()
+	return nil
+}
+
+func (w *watch) disconnected() error {
+	return w.conn.away(fmt.Errorf("etcd at %s: %w", w.conn.name, ErrDisconnected))
+}
+
+// ended says why a watch ended without a word of the store.
+func (w *watch) ended(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if cause == nil || errors.Is(cause, ErrDisconnected) {
+		return w.disconnected()
+	}
+	return cause
+}
+
+// take hands one response over, or says why the watch cannot go on.
+func (w *watch) take(ctx context.Context, resp clientv3.WatchResponse) error {
+	switch {
+	case ctx.Err() != nil:
+		return w.ended(ctx)
+	case resp.Err() != nil:
+		return w.conn.explain(ctx, resp.Err())
+	case resp.Created:
+		return w.verify(ctx, resp.Header.GetRevision())
+	case resp.IsProgressNotify():
+		w.hand(nil, resp.Header.GetRevision())
+	case len(resp.Events) > 0:
+		entries := make([]model.Entry, len(resp.Events))
+		for i, ev := range resp.Events {
+			entries[i].Key = string(ev.Kv.Key)
+			if ev.Type != clientv3.EventTypeDelete {
+				entries[i].Value = present(ev.Kv.Value)
+			}
+		}
+		// The header's revision may be ahead of events that are still to come.
+		w.hand(entries, resp.Events[len(resp.Events)-1].Kv.ModRevision)
+	}
+	return nil
+}
+
+func (w *watch) hand(entries []model.Entry, revision int64) {
+	w.reached.Store(max(w.reached.Load(), revision))
+	w.deliver(entries, revision)
+}
+
+// verify makes sure that the store has reached the revision before the first one
+// that is watched for. A store that lost its data would stay silent until it got
+// there. A member that lags is asked again, through the majority.
+func (w *watch) verify(ctx context.Context, revision int64) error {
+	if revision >= w.from-1 {
+		return nil
+	}
+	revision, err := w.conn.head(ctx, w.prefix)
+	if err != nil {
+		return err
+	}
+	if revision < w.from-1 {
+		return fmt.Errorf("etcd at %s is at revision %d: %w", w.conn.name, revision, ErrWentBack)
+	}
+	return nil
+}
+
+// waits reports whether the store has reached no revision yet that the watch asks for.
+// Until then the store sends no progress (progressIfSync of etcd), so that a store which
+// nobody writes would be silent.
+func (w *watch) waits() bool { return w.reached.Load() < w.from }
+
+// probe asks for progress, and ends a watch that is ahead of its store, or deaf.
+func (w *watch) probe(ctx context.Context, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(w.every)
+	defer tick.Stop()
+	var quiet silence
+	for n, idle := 1, true; ; n++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		w.conn.askProgress(ctx)
+		rarely := n%headEvery == 0
+		if !rarely && (!idle || !w.waits()) {
+			continue
+		}
+		before := w.reached.Load()
+		head, err := w.conn.head(ctx, w.prefix)
+		if err == nil {
+			idle = head == before
+		}
+		switch {
+		case err != nil:
+		case head < before:
+			cancel(fmt.Errorf("etcd at %s is at revision %d, and was at %d: %w", w.conn.name, head, before, ErrWentBack))
+			return
+		case rarely && quiet.suspicious(before, head) && w.missed(ctx, before) && w.reached.Load() == before:
+			cancel(fmt.Errorf("etcd at %s has changes after revision %d: %w", w.conn.name, before, ErrMissed))
+			return
+		case idle:
+			select {
+			case w.heads <- head:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// missed reports whether a key below the prefix was written after a revision. Deletions
+// leave no key to find.
+func (w *watch) missed(ctx context.Context, after int64) bool {
+	resp, err := w.conn.get(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1), clientv3.WithMinModRev(after+1))
+	return err == nil && len(resp.Kvs) > 0
+}
+
+// silence is a watch that stays at a revision while the store moves on. Most often what
+// moves is elsewhere; but a proxy may have joined the watch with one that it had lost
+// (etcd issue 21813), and would be silent for ever.
+type silence struct {
+	at    int64
+	heads int // comparisons with the store since
+}
+
+// suspicious reports whether it is time to look for what was not told.
+func (s *silence) suspicious(at, head int64) bool {
+	if at != s.at || head == at {
+		*s = silence{at: at}
+		return false
+	}
+	s.heads++
+	return s.heads%missedEvery == 1
+}
