@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/renderer"
@@ -25,16 +26,16 @@ type Node struct {
 
 // Explanation answers a question by a verdict of the specification, which is that of
 // every node, and by what the nodes do.
-func Explanation(q Question, v oracle.Verdict, nodes ...Node) view.Explanation {
+func Explanation(q Question, v reason.Verdict, nodes ...Node) view.Explanation {
 	e := view.Explanation{Src: q.Src, Dst: q.Dst, Flow: q.Flow, Allowed: v.Allowed, Oracle: v, Service: q.Service}
 	if q.leadsNowhere() {
 		return e
 	}
 	for _, n := range nodes {
-		answers := n.answers(q, v)
+		answers := n.answers(q, v.Verdict)
 		e.Renderers = append(e.Renderers, answers...)
 		e.RenderersDiffer = e.RenderersDiffer || differ(answers)
-		if p, ok := n.packet(q, v); ok {
+		if p, ok := n.packet(q, v.Verdict); ok {
 			e.Packets = append(e.Packets, p)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/plugins/ksr"
 	"github.com/sluice-net/sluice/tests/cluster"
@@ -85,7 +86,7 @@ func TestTheOracleSaysTheSameAboutWhatWasReflected(t *testing.T) {
 		for _, f := range flows {
 			if want, got := before.Allowed(f), after.Allowed(f); got != want {
 				rt.Fatalf("%s: allowed is %t for the objects and %t for what was reflected:\n%s\n%s",
-					f, want, got, before.Verdict(f), after.Verdict(f))
+					f, want, got, reason.Of(before.Verdict(f)), reason.Of(after.Verdict(f)))
 			}
 		}
 	})

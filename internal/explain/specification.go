@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
@@ -53,11 +54,11 @@ func (s Specification) Expects(f api.Flow) bool {
 // turn it around. A pod that shares its address is judged like the address: packets
 // cannot tell.
 // A service without endpoints has no verdict: nothing is allowed.
-func (s Specification) Explain(q Question) oracle.Verdict {
+func (s Specification) Explain(q Question) reason.Verdict {
 	if q.leadsNowhere() {
-		return oracle.Verdict{}
+		return reason.Verdict{}
 	}
-	v := s.Oracle.Explain(s.endpoint(q, true), s.endpoint(q, false), q.Flow.Protocol, q.Flow.DstPort)
+	v := reason.Explain(s.Oracle, s.endpoint(q, true), s.endpoint(q, false), q.Flow.Protocol, q.Flow.DstPort)
 	v.Flow = q.Flow
 	return v
 }

@@ -13,19 +13,19 @@ import (
 // errAddress is the error of texts that are not an address or a prefix.
 var errAddress = errors.New("not an address")
 
-// block is an ipBlock: a prefix without the union of its excepts.
-type block struct {
-	cidr   netip.Prefix
-	except []netip.Prefix
+// Block is an ipBlock: a prefix without the union of its excepts.
+type Block struct {
+	CIDR   netip.Prefix
+	Except []netip.Prefix
 }
 
 // contains says whether the address is in the block; when it is not, in is the
 // except that took it out, if one did. Families never match each other.
-func (b block) contains(a netip.Addr) (ok bool, hole netip.Prefix) {
-	if !b.cidr.Contains(a) {
+func (b Block) contains(a netip.Addr) (ok bool, hole netip.Prefix) {
+	if !b.CIDR.Contains(a) {
 		return false, netip.Prefix{}
 	}
-	for _, e := range b.except {
+	for _, e := range b.Except {
 		if e.Contains(a) {
 			return false, e
 		}
@@ -33,23 +33,23 @@ func (b block) contains(a netip.Addr) (ok bool, hole netip.Prefix) {
 	return true, netip.Prefix{}
 }
 
-// parseBlock fails when any part of the block is not understood: leaving out an
+// ParseBlock fails when any part of the block is not understood: leaving out an
 // except would allow what somebody wanted to keep out.
-func parseBlock(b *networkingv1.IPBlock) (block, error) {
+func ParseBlock(b *networkingv1.IPBlock) (Block, error) {
 	cidr, err := parsePrefix(b.CIDR)
 	if err != nil {
-		return block{}, fmt.Errorf("cidr %q: %w", b.CIDR, err)
+		return Block{}, fmt.Errorf("cidr %q: %w", b.CIDR, err)
 	}
-	out := block{cidr: cidr}
+	out := Block{CIDR: cidr}
 	for _, text := range b.Except {
 		e, err := parsePrefix(text)
 		if err != nil {
-			return block{}, fmt.Errorf("except %q: %w", text, err)
+			return Block{}, fmt.Errorf("except %q: %w", text, err)
 		}
 		if e.Bits() <= cidr.Bits() || !cidr.Contains(e.Addr()) {
-			return block{}, fmt.Errorf("except %s is not a strict part of %s", e, cidr)
+			return Block{}, fmt.Errorf("except %s is not a strict part of %s", e, cidr)
 		}
-		out.except = append(out.except, e)
+		out.Except = append(out.Except, e)
 	}
 	return out, nil
 }

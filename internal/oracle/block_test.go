@@ -76,7 +76,7 @@ func FuzzParsePrefix(f *testing.F) {
 }
 
 func TestABlockIsReadAsAWholeOrNotAtAll(t *testing.T) {
-	b, err := parseBlock(&networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16", "10.1.2.0/24"}})
+	b, err := ParseBlock(&networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16", "10.1.2.0/24"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestABlockIsReadAsAWholeOrNotAtAll(t *testing.T) {
 			t.Errorf("contains(%s) is %t", addr, ok)
 		}
 	}
-	if _, err := parseBlock(&networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16", "x"}}); err == nil {
+	if _, err := ParseBlock(&networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16", "x"}}); err == nil {
 		t.Error("a block with an except that cannot be read was accepted")
 	}
 }

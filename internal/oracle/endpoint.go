@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -44,27 +43,8 @@ func PodEndpoint(namespace, name string) Endpoint {
 // AddrEndpoint returns the endpoint of an address alone.
 func AddrEndpoint(a netip.Addr) Endpoint { return Endpoint{Addr: a.Unmap()} }
 
-// Resolve reads "namespace/pod" or an address. An address that exactly one pod
-// has becomes that pod at that address.
-func (o *Oracle) Resolve(text string) (Endpoint, error) {
-	if addr, err := parseAddr(text); err == nil {
-		return o.resolveAddr(addr), nil
-	}
-	if !strings.Contains(text, "/") {
-		return Endpoint{}, fmt.Errorf("%q is not an endpoint: want namespace/pod or an address", text)
-	}
-	id, err := api.ParsePodID(text)
-	if err != nil {
-		return Endpoint{}, err
-	}
-	if o.pod(id) == nil {
-		return Endpoint{}, fmt.Errorf("%s: %w", id, ErrUnknownPod)
-	}
-	return Endpoint{Pod: id}, nil
-}
-
 func (o *Oracle) resolveAddr(addr netip.Addr) Endpoint {
-	if held := o.heldBy(addr); len(held) == 1 {
+	if held := o.holders[addr]; len(held) == 1 {
 		return Endpoint{Pod: held[0].id, Addr: addr}
 	}
 	return Endpoint{Addr: addr}
@@ -73,7 +53,7 @@ func (o *Oracle) resolveAddr(addr netip.Addr) Endpoint {
 // PodsAt returns the pods that have the address and that policies see, sorted.
 func (o *Oracle) PodsAt(addr netip.Addr) []api.PodID {
 	var out []api.PodID
-	for _, p := range o.heldBy(addr.Unmap()) {
+	for _, p := range o.holders[addr.Unmap()] {
 		out = append(out, p.id)
 	}
 	return out
@@ -93,7 +73,7 @@ func (o *Oracle) side(e Endpoint) (side, error) {
 	if e.Pod == (api.PodID{}) {
 		return o.addrSide(e), nil
 	}
-	p := o.pod(e.Pod)
+	p := o.pods[e.Pod]
 	if p == nil {
 		return side{endpoint: e}, fmt.Errorf("%s: %w", e.Pod, ErrUnknownPod)
 	}
@@ -114,7 +94,7 @@ func (o *Oracle) side(e Endpoint) (side, error) {
 
 func (o *Oracle) addrSide(e Endpoint) side {
 	addr := e.Addr.Unmap()
-	s := side{endpoint: o.resolveAddr(addr), addrs: []netip.Addr{addr}, pods: o.heldBy(addr)}
+	s := side{endpoint: o.resolveAddr(addr), addrs: []netip.Addr{addr}, pods: o.holders[addr]}
 	if len(s.pods) == 0 {
 		s.note = "not the address of a pod"
 	}
@@ -153,27 +133,4 @@ func pair(src, dst *side) {
 			}
 		}
 	}
-}
-
-// Flows returns the flows between two endpoints, one for each pair of their
-// addresses of one family. Rules are evaluated per family, so the verdicts may
-// differ.
-func (o *Oracle) Flows(src, dst Endpoint, protocol api.Protocol, dstPort uint16) ([]api.Flow, error) {
-	s, err := o.side(src)
-	if err != nil {
-		return nil, err
-	}
-	d, err := o.side(dst)
-	if err != nil {
-		return nil, err
-	}
-	var out []api.Flow
-	for _, a := range s.addrs {
-		for _, b := range d.addrs {
-			if a.Is4() == b.Is4() {
-				out = append(out, api.Flow{Src: a, Dst: b, Protocol: protocol, DstPort: dstPort})
-			}
-		}
-	}
-	return out, nil
 }

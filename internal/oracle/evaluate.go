@@ -18,7 +18,7 @@ type evaluation struct {
 
 // direction decides what one end has to say: all of its pods have to allow the flow.
 func (e evaluation) direction(d api.Direction, end, other side) DirectionVerdict {
-	v := DirectionVerdict{Direction: d, Applies: len(end.pods) > 0, Allowed: true}
+	v := DirectionVerdict{Direction: d, Applies: len(end.pods) > 0, NoPod: end.note, Allowed: true}
 	for _, p := range end.pods {
 		r := e.subject(&v, p, other)
 		v.Isolated = v.Isolated || r.Isolated
@@ -27,7 +27,6 @@ func (e evaluation) direction(d api.Direction, end, other side) DirectionVerdict
 	}
 	if e.words {
 		v.Deciding = deciding(v)
-		v.Reason = reason(v, end)
 	}
 	return v
 }
@@ -75,9 +74,9 @@ func (e evaluation) exempt(subject *pod, other side) Exemption {
 // policies evaluates every policy that isolates the subject in the direction, and
 // returns those that only select it as others.
 func (e evaluation) policies(d api.Direction, subject *pod, other side) (out []PolicyEval, others []OtherPolicy) {
-	for _, p := range e.oracle.policiesIn(subject.id.Namespace) {
+	for _, p := range e.oracle.policies[subject.id.Namespace] {
 		np := p.obj
-		ingress, egress := isolates(np)
+		ingress, egress := Isolates(np)
 		effective := d == api.Ingress && ingress || d == api.Egress && egress
 		if !effective && !bool(e.words) {
 			continue
@@ -85,7 +84,7 @@ func (e evaluation) policies(d api.Direction, subject *pod, other side) (out []P
 		if p.refusal != nil || !p.subjects.Matches(labels.Set(subject.obj.Labels)) {
 			continue
 		}
-		rules, types, defaulted := rulesOf(np, d), typeNames(ingress, egress), len(np.Spec.PolicyTypes) == 0
+		rules, types, defaulted := RulesOf(np, d), typeNames(ingress, egress), len(np.Spec.PolicyTypes) == 0
 		if !effective {
 			others = append(others, OtherPolicy{Policy: policyID(np), Subject: subject.id,
 				PolicyTypes: types, Defaulted: defaulted, IgnoredRules: len(rules)})
@@ -104,10 +103,10 @@ func (e evaluation) policies(d api.Direction, subject *pod, other side) (out []P
 
 // rule evaluates a rule on everything that may be at the other end, and returns
 // the evaluation that matches, or the one that came nearest.
-func (e evaluation) rule(d api.Direction, namespace string, index int, r rule, subject *pod, other side) RuleEval {
+func (e evaluation) rule(d api.Direction, namespace string, index int, r Rule, subject *pod, other side) RuleEval {
 	return e.nearest(d, index, subject, other, func(rem, dst remote) (re RuleEval) {
-		re.PeerMatched, re.Peers = e.peers(d, namespace, r.peers, rem)
-		re.PortMatched, re.Ports = e.ports(r.ports, dst)
+		re.PeerMatched, re.Peers = e.peers(d, namespace, r.Peers, rem)
+		re.PortMatched, re.Ports = e.ports(r.Ports, dst)
 		return re
 	})
 }
@@ -124,7 +123,7 @@ func (e evaluation) nearest(d api.Direction, index int, subject *pod, other side
 		re := on(rem, dst)
 		re.Index, re.Remote = index, e.f("%s", rem)
 		re.Matched = re.PeerMatched && re.PortMatched
-		if i == 0 || re.failures() < best.failures() {
+		if i == 0 || re.Failures() < best.Failures() {
 			best = re
 		}
 	}

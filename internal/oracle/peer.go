@@ -74,7 +74,7 @@ func (e evaluation) matchesNamespace(namespace string, p networkingv1.NetworkPol
 		}
 		return e.yes("same namespace")
 	}
-	set, known := e.oracle.namespaceLabels(theirs)
+	set, known := e.oracle.NamespaceLabels(theirs)
 	if !known {
 		return e.no("namespace %s is not known", theirs)
 	}
@@ -85,7 +85,7 @@ func (e evaluation) matchesNamespace(namespace string, p networkingv1.NetworkPol
 }
 
 func (e evaluation) matchesBlock(b *networkingv1.IPBlock, r remote) match {
-	blk, err := parseBlock(b)
+	blk, err := ParseBlock(b)
 	if err != nil {
 		return e.no("invalid: %v", err)
 	}

@@ -41,9 +41,9 @@ func newPolicy(np *networkingv1.NetworkPolicy) policy {
 
 func compareNames(a, b policy) int { return strings.Compare(a.obj.Name, b.obj.Name) }
 
-// isolates returns the directions of a policy. An object that never met an API
+// Isolates returns the directions of a policy. An object that never met an API
 // server lacks the default: ingress, and egress when there are egress rules.
-func isolates(np *networkingv1.NetworkPolicy) (ingress, egress bool) {
+func Isolates(np *networkingv1.NetworkPolicy) (ingress, egress bool) {
 	if len(np.Spec.PolicyTypes) == 0 {
 		return true, len(np.Spec.Egress) > 0
 	}
@@ -62,22 +62,23 @@ func typeNames(ingress, egress bool) []string {
 	return out
 }
 
-// rule is one rule of either direction.
-type rule struct {
-	peers []networkingv1.NetworkPolicyPeer // none: every peer
-	ports []networkingv1.NetworkPolicyPort // none: every port of every protocol
+// Rule is one rule of either direction.
+type Rule struct {
+	Peers []networkingv1.NetworkPolicyPeer // none: every peer
+	Ports []networkingv1.NetworkPolicyPort // none: every port of every protocol
 }
 
-func rulesOf(np *networkingv1.NetworkPolicy, d api.Direction) []rule {
-	var out []rule
+// RulesOf returns the rules that a policy has for a direction, in the order of its spec.
+func RulesOf(np *networkingv1.NetworkPolicy, d api.Direction) []Rule {
+	var out []Rule
 	if d == api.Ingress {
 		for _, r := range np.Spec.Ingress {
-			out = append(out, rule{r.From, r.Ports})
+			out = append(out, Rule{r.From, r.Ports})
 		}
 		return out
 	}
 	for _, r := range np.Spec.Egress {
-		out = append(out, rule{r.To, r.Ports})
+		out = append(out, Rule{r.To, r.Ports})
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package oracle_test
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -12,9 +13,13 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
 )
+
+// sameAddr compares addresses with ==.
+var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
 // shared is the strangest cluster that the generators make.
 func shared() cluster.Config {
@@ -75,10 +80,10 @@ func TestThePartsOfAVerdictAgree(t *testing.T) {
 		for _, f := range drawFlows(t, s, 60) {
 			v := o.Verdict(f)
 			if v.Allowed != o.Allowed(f) {
-				t.Fatalf("Allowed(%s) contradicts the verdict\n%s", f, v)
+				t.Fatalf("Allowed(%s) contradicts the verdict\n%s", f, reason.Of(v))
 			}
 			if v.Allowed != (v.Egress.Allowed && v.Ingress.Allowed) {
-				t.Fatalf("the directions contradict the verdict\n%s", v)
+				t.Fatalf("the directions contradict the verdict\n%s", reason.Of(v))
 			}
 			checkDirection(t, v.Egress)
 			checkDirection(t, v.Ingress)
@@ -143,18 +148,21 @@ func TestAnAddressOfOnePodIsThatPod(t *testing.T) {
 		s := cluster.Gen(cluster.Small()).Draw(t, "state")
 		o := oracle.New(s)
 		for _, f := range drawFlows(t, s, 40) {
-			src, errSrc := o.Resolve(f.Src.String())
-			dst, errDst := o.Resolve(f.Dst.String())
-			if errSrc != nil || errDst != nil {
-				t.Fatal(errSrc, errDst)
-			}
-			byPods, byAddrs := o.VerdictPods(src, dst, f.Protocol, f.DstPort), o.Verdict(f)
+			byPods, byAddrs := o.VerdictPods(podAt(o, f.Src), podAt(o, f.Dst), f.Protocol, f.DstPort), o.Verdict(f)
 			byAddrs.Flow.SrcPort = 0
 			if diff := cmp.Diff(byAddrs, byPods, sameAddr); diff != "" {
 				t.Fatalf("%s:\n%s", f, diff)
 			}
 		}
 	})
+}
+
+// podAt returns the only pod that has an address, at that address, else the address.
+func podAt(o *oracle.Oracle, a netip.Addr) oracle.Endpoint {
+	if pods := o.PodsAt(a); len(pods) == 1 {
+		return oracle.Endpoint{Pod: pods[0], Addr: a}
+	}
+	return oracle.AddrEndpoint(a)
 }
 
 func TestEgressPoliciesDoNotTouchIngress(t *testing.T) {
@@ -173,7 +181,7 @@ func TestEgressPoliciesDoNotTouchIngress(t *testing.T) {
 		for _, f := range drawFlows(t, s, 40) {
 			va, vb := a.Verdict(f), b.Verdict(f)
 			if va.Ingress.Allowed != vb.Ingress.Allowed || va.Ingress.Isolated != vb.Ingress.Isolated || !vb.Egress.Allowed {
-				t.Fatalf("%s\n%s", va, vb)
+				t.Fatalf("%s\n%s", reason.Of(va), reason.Of(vb))
 			}
 		}
 	})
@@ -204,9 +212,48 @@ func TestAnotherPolicyOnlyAddsToWhatAnIsolatedPodMayDo(t *testing.T) {
 			for _, d := range []api.Direction{api.Ingress, api.Egress} {
 				for j, before := range va.Direction(d).Subjects {
 					if after := vb.Direction(d).Subjects[j]; before.Isolated && before.Allowed && !after.Allowed {
-						t.Fatalf("%s: one more policy took something from %s\n%s%s", f, before.Pod, va, vb)
+						t.Fatalf("%s: one more policy took something from %s\n%s%s", f, before.Pod, reason.Of(va), reason.Of(vb))
 					}
 				}
+			}
+		}
+	})
+}
+
+// TestOracleWithIsTheOracleOfTheWholeState gives an oracle half of a state, which has old
+// forms of some objects as well, and then all of the state.
+func TestOracleWithIsTheOracleOfTheWholeState(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := uniqueTiers(cluster.Gen(shared()).Draw(t, "state"))
+		half := cluster.Copy(s)
+		half.Namespaces, half.Pods = half.Namespaces[:len(half.Namespaces)/2], half.Pods[:len(half.Pods)/2]
+		half.Policies, half.Nodes = half.Policies[:len(half.Policies)/2], half.Nodes[:len(half.Nodes)/2]
+		half.AdminPolicies = half.AdminPolicies[:len(half.AdminPolicies)/2]
+		half.ClusterPolicies = half.ClusterPolicies[:len(half.ClusterPolicies)/2]
+		for _, p := range half.Pods {
+			p.Labels, p.Status.PodIPs, p.Status.PodIP = nil, nil, "10.99.0.1"
+		}
+		for _, np := range half.Policies {
+			np.Spec.Ingress = nil
+		}
+		for _, p := range half.ClusterPolicies {
+			p.Spec.Tier, p.Spec.Priority = v1alpha2.AdminTier, 0
+		}
+		before := oracle.New(half)
+		want, got := oracle.New(s), before.With(s)
+		for _, f := range drawFlows(t, s, 40) {
+			w := want.Verdict(f)
+			if diff := cmp.Diff(w, got.Verdict(f), sameAddr); diff != "" {
+				t.Fatalf("%s:\n%s", f, diff)
+			}
+			near := got.Around(oracle.AddrEndpoint(f.Src), oracle.AddrEndpoint(f.Dst))
+			if diff := cmp.Diff(w, near.Verdict(f), sameAddr); diff != "" {
+				t.Fatalf("%s, around its ends:\n%s", f, diff)
+			}
+		}
+		for _, f := range drawFlows(t, s, 10) {
+			if diff := cmp.Diff(oracle.New(half).Verdict(f), before.Verdict(f), sameAddr); diff != "" {
+				t.Fatalf("%s, before:\n%s", f, diff)
 			}
 		}
 	})

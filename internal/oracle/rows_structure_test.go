@@ -4,16 +4,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/tests/shop"
 )
-
-const denyDB = `spec: {podSelector: {matchLabels: {app: db}}, policyTypes: [Ingress]}`
 
 // structureRows are rows 1 to 18: selection and structure.
 var structureRows = []scenario{
 	{row: 1, name: "without policies everything is open", want: []string{
 		"shop/web > shop/db 5432/tcp allow", "shop/web > 203.0.113.9 443/tcp allow",
 		"203.0.113.9 > shop/db 53/udp allow", "shop/web > shop/db icmp allow"}},
-	{row: 1, name: "a policy for another pod leaves this one open", policies: denyDB, want: []string{
+	{row: 1, name: "a policy for another pod leaves this one open", policies: shop.DenyDB, want: []string{
 		"shop/db > shop/web 80/tcp allow", "shop/web > shop/db 80/tcp deny"}},
 	{row: 2, name: "the empty pod selector selects all pods of the namespace",
 		policies: `spec: {podSelector: {}, policyTypes: [Ingress]}`, want: []string{
@@ -33,7 +32,7 @@ var structureRows = []scenario{
 	{row: 4, name: "without policyTypes an empty list of egress rules does not isolate egress",
 		policies: `spec: {podSelector: {matchLabels: {app: db}}, egress: []}`, want: []string{
 			"shop/web > shop/db 80/tcp deny", "shop/db > shop/web 80/tcp allow"}},
-	{row: 4, name: "a policy with an unknown type is refused as a whole, other policies still isolate", policies: denyDB + `
+	{row: 4, name: "a policy with an unknown type is refused as a whole, other policies still isolate", policies: shop.DenyDB + `
 ---
 spec: {podSelector: {}, policyTypes: [Ingress, Forward]}`, want: []string{
 		"shop/web > shop/db 80/tcp deny", "shop/db > shop/web 80/tcp allow"}},
@@ -43,7 +42,7 @@ spec: {podSelector: {}, policyTypes: [Ingress, Forward]}`, want: []string{
 	{row: 5, name: "with policyTypes Ingress the egress section is ignored",
 		policies: `spec: {podSelector: {matchLabels: {app: db}}, policyTypes: [Ingress], egress: [{to: [{podSelector: {matchLabels: {app: web}}}]}]}`,
 		want:     []string{"shop/api > shop/db 80/tcp deny", "shop/db > shop/api 80/tcp allow"}},
-	{row: 6, name: "an absent list of rules isolates and allows nothing", policies: denyDB, want: []string{
+	{row: 6, name: "an absent list of rules isolates and allows nothing", policies: shop.DenyDB, want: []string{
 		"shop/web > shop/db 5432/tcp deny", "203.0.113.9 > shop/db 53/udp deny", "shop/web > shop/db icmp deny"}},
 	{row: 6, name: "an empty list of rules isolates and allows nothing",
 		policies: `spec: {podSelector: {matchLabels: {app: db}}, policyTypes: [Ingress], ingress: []}`, want: []string{
@@ -72,7 +71,7 @@ spec:
     ports: [{port: 3}]`, want: []string{
 		"shop/web > shop/db 1/tcp allow", "shop/web > shop/db 2/tcp allow", "shop/api > shop/db 1/tcp allow",
 		"shop/web > shop/db 3/tcp deny", "infra/mon > shop/db 3/tcp allow", "infra/mon > shop/db 1/tcp deny"}},
-	{row: 9, name: "policies are a union, a policy that allows nothing takes nothing away", policies: denyDB + `
+	{row: 9, name: "policies are a union, a policy that allows nothing takes nothing away", policies: shop.DenyDB + `
 ---
 spec: {podSelector: {matchLabels: {app: db}}, ingress: [{ports: [{port: 1}]}]}
 ---
@@ -109,15 +108,15 @@ spec: {podSelector: {matchLabels: {app: db}}, ingress: [{ports: [{port: 2}, {por
 	{row: 13, name: "a block together with a selector matches nothing, the other peers still count",
 		policies: `spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0}, podSelector: {}}, {podSelector: {matchLabels: {app: api}}}]}]}`,
 		want:     []string{"shop/web > shop/db 1/tcp deny", "203.0.113.9 > shop/db 1/tcp deny", "shop/api > shop/db 1/tcp allow"}},
-	{row: 14, name: "In needs the key", policies: fromPods(`{key: role, operator: In, values: ["", x]}`), want: []string{
+	{row: 14, name: "In needs the key", policies: shop.FromPods(`{key: role, operator: In, values: ["", x]}`), want: []string{
 		"shop/api > shop/db 1/tcp allow", "shop/web > shop/db 1/tcp deny"}},
-	{row: 14, name: "NotIn matches when the key is missing", policies: fromPods(`{key: role, operator: NotIn, values: [""]}`), want: []string{
+	{row: 14, name: "NotIn matches when the key is missing", policies: shop.FromPods(`{key: role, operator: NotIn, values: [""]}`), want: []string{
 		"shop/web > shop/db 1/tcp allow", "shop/api > shop/db 1/tcp deny"}},
-	{row: 14, name: "NotIn matches another value", policies: fromPods(`{key: role, operator: NotIn, values: [x]}`), want: []string{
+	{row: 14, name: "NotIn matches another value", policies: shop.FromPods(`{key: role, operator: NotIn, values: [x]}`), want: []string{
 		"shop/web > shop/db 1/tcp allow", "shop/api > shop/db 1/tcp allow"}},
-	{row: 14, name: "Exists needs the key with any value, also the empty one", policies: fromPods(`{key: role, operator: Exists}`), want: []string{
+	{row: 14, name: "Exists needs the key with any value, also the empty one", policies: shop.FromPods(`{key: role, operator: Exists}`), want: []string{
 		"shop/api > shop/db 1/tcp allow", "shop/web > shop/db 1/tcp deny"}},
-	{row: 14, name: "DoesNotExist matches when the key is missing", policies: fromPods(`{key: role, operator: DoesNotExist}`), want: []string{
+	{row: 14, name: "DoesNotExist matches when the key is missing", policies: shop.FromPods(`{key: role, operator: DoesNotExist}`), want: []string{
 		"shop/web > shop/db 1/tcp allow", "shop/api > shop/db 1/tcp deny"}},
 	{row: 14, name: "matchLabels and every expression must match",
 		policies: `spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: api}, matchExpressions: [{key: role, operator: DoesNotExist}]}}]}]}`,
@@ -128,16 +127,16 @@ spec: {podSelector: {matchLabels: {app: db}}, ingress: [{ports: [{port: 2}, {por
 	{row: 14, name: "operators work on namespaces", policies: `
 spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{namespaceSelector: {matchExpressions: [{key: env, operator: NotIn, values: [""]}]}}]}]}`,
 		want: []string{"infra/mon > shop/db 1/tcp allow", "ops/cli > shop/db 1/tcp deny", "ghost/web > shop/db 1/tcp deny"}},
-	{row: 15, name: "an unknown operator matches nothing", policies: fromPods(`{key: app, operator: Like, values: [web]}`), want: []string{
+	{row: 15, name: "an unknown operator matches nothing", policies: shop.FromPods(`{key: app, operator: Like, values: [web]}`), want: []string{
 		"shop/web > shop/db 1/tcp deny", "shop/api > shop/db 1/tcp deny"}},
-	{row: 15, name: "In without values matches nothing", policies: fromPods(`{key: app, operator: In}`), want: []string{
+	{row: 15, name: "In without values matches nothing", policies: shop.FromPods(`{key: app, operator: In}`), want: []string{
 		"shop/web > shop/db 1/tcp deny"}},
-	{row: 15, name: "NotIn without values matches nothing", policies: fromPods(`{key: app, operator: NotIn}`), want: []string{
+	{row: 15, name: "NotIn without values matches nothing", policies: shop.FromPods(`{key: app, operator: NotIn}`), want: []string{
 		"shop/web > shop/db 1/tcp deny"}},
 	{row: 15, name: "an invalid namespace selector matches nothing", policies: `
 spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{namespaceSelector: {matchExpressions: [{key: team, operator: Exists, values: [x]}]}}]}]}`,
 		want: []string{"infra/mon > shop/db 1/tcp deny"}},
-	{row: 15, name: "a policy with an invalid pod selector is refused as a whole, other policies still isolate", policies: denyDB + `
+	{row: 15, name: "a policy with an invalid pod selector is refused as a whole, other policies still isolate", policies: shop.DenyDB + `
 ---
 spec: {podSelector: {matchExpressions: [{key: app, operator: Like}]}, ingress: [{}]}`, want: []string{
 		"shop/api > shop/db 1/tcp deny", "shop/api > shop/web 1/tcp allow"}},
@@ -147,7 +146,7 @@ spec: {podSelector: {matchExpressions: [{key: app, operator: Like}]}, ingress: [
 	{row: 16, name: "that label cannot be forged",
 		policies: `spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: infra}}}]}]}`,
 		edit: func(s *oracle.State) {
-			namespaceOf(s, "ops").Labels[corev1.LabelMetadataName] = "infra"
+			shop.NamespaceOf(s, "ops").Labels[corev1.LabelMetadataName] = "infra"
 		}, want: []string{"infra/mon > shop/db 1/tcp allow", "ops/cli > shop/db 1/tcp deny"}},
 	{row: 17, name: "a namespace whose object is unknown is selected by nothing, not even by {}",
 		policies: `spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}]}]}`,
@@ -155,26 +154,20 @@ spec: {podSelector: {matchExpressions: [{key: app, operator: Like}]}, ingress: [
 	{row: 17, name: "it is selected as soon as it appears",
 		policies: `spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: g}}}]}]}`,
 		edit: func(s *oracle.State) {
-			s.Namespaces = append(s.Namespaces, namespace("ghost", map[string]string{"team": "g"}))
+			s.Namespaces = append(s.Namespaces, shop.Namespace("ghost", map[string]string{"team": "g"}))
 		}, want: []string{"ghost/web > shop/db 1/tcp allow"}},
 	{row: 17, name: "policies and own-namespace peers of an unknown namespace work",
 		policies: `{metadata: {namespace: ghost}, spec: {podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}}`,
 		edit: func(s *oracle.State) {
-			s.Pods = append(s.Pods, newPod("ghost", "two", "app=two", "n1", []string{"10.0.4.2"}))
+			s.Pods = append(s.Pods, shop.Pod("ghost", "two", "app=two", "n1", []string{"10.0.4.2"}))
 		}, want: []string{"ghost/two > ghost/web 1/tcp allow", "shop/web > ghost/web 1/tcp deny"}},
 	{row: 18, name: "a label changes the role of a subject",
-		policies: denyDB, edit: func(s *oracle.State) { podOf(s, "shop/api").Labels["app"] = "db" },
+		policies: shop.DenyDB, edit: func(s *oracle.State) { shop.PodOf(s, "shop/api").Labels["app"] = "db" },
 		want: []string{"shop/web > shop/api 1/tcp deny"}},
 	{row: 18, name: "a label changes the role of a peer",
 		policies: `spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}`,
 		edit: func(s *oracle.State) {
-			podOf(s, "shop/api").Labels["app"] = "web"
-			podOf(s, "shop/web").Labels = nil
+			shop.PodOf(s, "shop/api").Labels["app"] = "web"
+			shop.PodOf(s, "shop/web").Labels = nil
 		}, want: []string{"shop/api > shop/db 1/tcp allow", "shop/web > shop/db 1/tcp deny"}},
-}
-
-// fromPods is a policy for the database that allows the pods which an
-// expression selects.
-func fromPods(expression string) string {
-	return `spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchExpressions: [` + expression + `]}}]}]}`
 }

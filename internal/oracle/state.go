@@ -75,41 +75,75 @@ type Oracle struct {
 	tiers      tiers
 	nodesAt    map[netip.Addr][]*corev1.Node // with policies of administrators only, sorted
 	allowNode  bool
-	edited     edits // over the state; none, unless a change is tried
 }
 
 // New returns an oracle for the state.
 func New(s State, opts ...Option) *Oracle {
-	o := &Oracle{
-		namespaces: make(map[string]labels.Set),
-		pods:       make(map[api.PodID]*pod),
-		policies:   make(map[string][]policy),
-		nodes:      make(map[string]*corev1.Node),
-		allowNode:  true,
-	}
-	for _, ns := range s.Namespaces {
-		if ns != nil {
-			o.namespaces[ns.Name] = namespaceLabels(ns.Name, ns.Labels)
-		}
-	}
-	for _, n := range s.Nodes {
-		if n != nil {
-			o.nodes[n.Name] = n
-		}
-	}
-	for _, p := range s.Pods {
-		if p != nil {
-			id := api.PodID{Namespace: p.Namespace, Name: p.Name}
-			o.pods[id] = &pod{id: id, obj: p, addrs: podAddresses(p)}
-		}
-	}
-	o.indexHolders()
-	o.indexPolicies(s.Policies)
-	o.indexTiers(s)
+	o := (&Oracle{allowNode: true}).With(s)
 	for _, opt := range opts {
 		opt(o)
 	}
 	return o
+}
+
+// With returns an oracle for the state with these objects as well, each in the place of
+// the one of its kind and name. The two share what stays as it is.
+func (o *Oracle) With(s State) *Oracle {
+	out := *o
+	out.namespaces = with(o.namespaces, s.Namespaces, func(ns *corev1.Namespace) (string, labels.Set) {
+		return ns.Name, namespaceLabels(ns.Name, ns.Labels)
+	})
+	out.nodes = with(o.nodes, s.Nodes, func(n *corev1.Node) (string, *corev1.Node) { return n.Name, n })
+	out.pods = with(o.pods, s.Pods, func(p *corev1.Pod) (api.PodID, *pod) {
+		id := api.PodID{Namespace: p.Namespace, Name: p.Name}
+		return id, &pod{id: id, obj: p, addrs: podAddresses(p)}
+	})
+	if len(s.Pods) > 0 {
+		out.holders = holdersOf(out.pods)
+	}
+	if len(s.Policies) > 0 {
+		out.policies = withPolicies(o.policies, s.Policies)
+	}
+	if len(s.AdminPolicies)+len(s.BaselinePolicies)+len(s.ClusterPolicies) > 0 {
+		out.tiers = o.tiers.with(s)
+	}
+	if out.tiers.any() && (o.nodesAt == nil || len(s.Nodes) > 0) {
+		out.nodesAt = nodesByAddress(out.nodes)
+	}
+	return &out
+}
+
+// with returns a map with an entry for every object besides; m stays as it is.
+func with[K comparable, V, T any](m map[K]V, objects []*T, entry func(*T) (K, V)) map[K]V {
+	if len(objects) == 0 {
+		return m
+	}
+	out := make(map[K]V, len(m)+len(objects))
+	maps.Copy(out, m)
+	for _, o := range objects {
+		if o != nil {
+			k, v := entry(o)
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// Around returns an oracle that knows of the pods of these endpoints only. Its verdicts
+// on flows between them are the same.
+func (o *Oracle) Around(ends ...Endpoint) *Oracle {
+	out := *o
+	out.pods = map[api.PodID]*pod{}
+	for _, e := range ends {
+		if p := o.pods[e.Pod]; p != nil {
+			out.pods[p.id] = p
+		}
+		for _, p := range o.holders[e.Addr.Unmap()] {
+			out.pods[p.id] = p
+		}
+	}
+	out.holders = holdersOf(out.pods)
+	return &out
 }
 
 // namespaceLabels adds the label that the API server keeps on every namespace.
@@ -120,81 +154,109 @@ func namespaceLabels(name string, set map[string]string) labels.Set {
 	return out
 }
 
-func (o *Oracle) indexHolders() {
-	o.holders = make(map[netip.Addr][]*pod)
-	for _, p := range o.pods {
+// holdersOf returns the pods that policies see, by address.
+func holdersOf(pods map[api.PodID]*pod) map[netip.Addr][]*pod {
+	out := make(map[netip.Addr][]*pod, len(pods))
+	for _, p := range pods {
 		if p.hidden() != "" {
 			continue
 		}
 		for _, a := range p.addrs {
-			o.holders[a] = append(o.holders[a], p)
+			out[a] = append(out[a], p)
 		}
 	}
-	for _, held := range o.holders {
+	for _, held := range out {
 		slices.SortFunc(held, func(a, b *pod) int { return a.id.Compare(b.id) })
 	}
+	return out
 }
 
-func (o *Oracle) indexPolicies(policies []*networkingv1.NetworkPolicy) {
-	last := make(map[api.PolicyID]*networkingv1.NetworkPolicy, len(policies))
-	for _, np := range policies {
+// withPolicies returns the policies of all namespaces with these as well.
+func withPolicies(policies map[string][]policy, added []*networkingv1.NetworkPolicy) map[string][]policy {
+	last := make(map[api.PolicyID]*networkingv1.NetworkPolicy, len(added))
+	for _, np := range added {
 		if np != nil {
 			last[policyID(np)] = np
 		}
 	}
+	lists := map[string][]policy{}
 	for _, np := range last {
-		o.policies[np.Namespace] = append(o.policies[np.Namespace], newPolicy(np))
+		lists[np.Namespace] = append(lists[np.Namespace], newPolicy(np))
 	}
-	for _, list := range o.policies {
+	out := make(map[string][]policy, len(policies)+len(lists))
+	maps.Copy(out, policies)
+	for namespace, list := range lists {
 		slices.SortFunc(list, compareNames)
+		out[namespace] = merged(policies[namespace], list)
 	}
+	return out
+}
+
+// merged makes one list of two that are sorted by name. Of two policies of one name that
+// of the second list counts.
+func merged(list, added []policy) []policy {
+	out := make([]policy, 0, len(list)+len(added))
+	for len(list) > 0 && len(added) > 0 {
+		c := compareNames(list[0], added[0])
+		if c < 0 {
+			out, list = append(out, list[0]), list[1:]
+			continue
+		}
+		if c == 0 {
+			list = list[1:]
+		}
+		out, added = append(out, added[0]), added[1:]
+	}
+	return append(append(out, list...), added...)
 }
 
 func policyID(np *networkingv1.NetworkPolicy) api.PolicyID {
 	return api.PolicyID{Kind: api.NetworkPolicy, Namespace: np.Namespace, Name: np.Name}
 }
 
-// policiesIn returns the policies of a namespace, sorted by name.
-func (o *Oracle) policiesIn(namespace string) []policy {
-	if list, ok := o.edited.policies[namespace]; ok {
-		return list
+// NetworkPolicy returns a policy of the state, or nil.
+func (o *Oracle) NetworkPolicy(id api.PolicyID) *networkingv1.NetworkPolicy {
+	list := o.policies[id.Namespace]
+	i, found := slices.BinarySearchFunc(list, id.Name, func(p policy, name string) int { return strings.Compare(p.obj.Name, name) })
+	if !found {
+		return nil
 	}
-	return o.policies[namespace]
-}
-
-// policy returns a policy of the state, which must have it.
-func (o *Oracle) policy(id api.PolicyID) *networkingv1.NetworkPolicy {
-	list := o.policiesIn(id.Namespace)
-	i, _ := slices.BinarySearchFunc(list, id.Name, func(p policy, name string) int { return strings.Compare(p.obj.Name, name) })
 	return list[i].obj
 }
 
-// pod returns a pod of the state, or nil.
-func (o *Oracle) pod(id api.PodID) *pod {
-	if p := o.edited.pods[id]; p != nil {
-		return p
+// AdminPolicy returns a policy of administrators that is in force, as the object of its
+// kind, or nil.
+func (o *Oracle) AdminPolicy(id api.PolicyID) any {
+	for _, p := range slices.Concat(o.tiers.admin, o.tiers.baseline) {
+		if p.id == id {
+			return p.obj
+		}
 	}
-	return o.pods[id]
+	return nil
 }
 
-// heldBy returns the pods that have the address and that policies see, sorted.
-func (o *Oracle) heldBy(addr netip.Addr) []*pod {
-	held := o.holders[addr]
-	if len(o.edited.pods) == 0 || len(held) == 0 {
-		return held
-	}
-	out := make([]*pod, len(held))
-	for i, p := range held {
-		out[i] = o.pod(p.id)
+// AdminPoliciesOf returns the policies of administrators that apply to a pod, in the
+// order in which they are asked.
+func (o *Oracle) AdminPoliciesOf(id api.PodID) []api.PolicyID {
+	var out []api.PolicyID
+	for _, p := range slices.Concat(o.tiers.admin, o.tiers.baseline) {
+		if p.subject.matches(o, o.pods[id]) {
+			out = append(out, p.id)
+		}
 	}
 	return out
 }
 
-// namespaceLabels returns the labels of a namespace, if its object is known.
-func (o *Oracle) namespaceLabels(name string) (labels.Set, bool) {
-	if set, ok := o.edited.namespaces[name]; ok {
-		return set, true
+// Pod returns a pod of the state, or nil.
+func (o *Oracle) Pod(id api.PodID) *corev1.Pod {
+	if p := o.pods[id]; p != nil {
+		return p.obj
 	}
-	set, ok := o.namespaces[name]
-	return set, ok
+	return nil
+}
+
+// NamespaceLabels returns the labels of a namespace, if its object is known.
+func (o *Oracle) NamespaceLabels(name string) (set labels.Set, known bool) {
+	set, known = o.namespaces[name]
+	return set, known
 }

@@ -37,6 +37,7 @@ const baselineName = "default"
 // tierPolicy is a policy of administrators, of whichever kind.
 type tierPolicy struct {
 	id       api.PolicyID
+	obj      any
 	tier     Tier
 	priority int
 	subject  tierSubject
@@ -91,15 +92,24 @@ func newSubject(namespaces *metav1.LabelSelector, pods *podsIn) (tierSubject, er
 // matches says whether the policy applies to a pod. One whose namespace is not known
 // is selected by nothing. The caller knows that policies see the pod at all.
 func (s tierSubject) matches(o *Oracle, p *pod) bool {
-	set, known := o.namespaceLabels(p.id.Namespace)
+	set, known := o.NamespaceLabels(p.id.Namespace)
 	return known && s.namespaces.Matches(set) && s.pods.Matches(labels.Set(p.obj.Labels))
 }
 
-// indexTiers reads the policies of administrators. Of two of one kind and name the
-// last counts.
-func (o *Oracle) indexTiers(s State) {
+// tiers holds the policies of administrators, each list in the order in which it is
+// asked.
+type tiers struct {
+	admin, baseline, refused []*tierPolicy
+}
+
+// with returns the policies with those of a state, in the place of those of their kind
+// and name.
+func (t tiers) with(s State) tiers {
 	byID := map[api.PolicyID]*tierPolicy{}
 	keep := func(p *tierPolicy) { byID[p.id] = p }
+	for _, p := range slices.Concat(t.admin, t.baseline, t.refused) {
+		keep(p)
+	}
 	for _, p := range s.AdminPolicies {
 		if p != nil {
 			keep(fromAdmin(p))
@@ -115,20 +125,17 @@ func (o *Oracle) indexTiers(s State) {
 			keep(fromCluster(p))
 		}
 	}
+	var out tiers
 	for _, p := range byID {
-		o.tiers.add(p)
+		out.add(p)
 	}
-	if len(byID) > 0 {
-		o.tiers.sort()
-		o.indexNodes()
+	for _, list := range [][]*tierPolicy{out.admin, out.baseline, out.refused} {
+		slices.SortFunc(list, compareTiers)
 	}
+	return out
 }
 
-// tiers holds the policies of administrators, each list in the order in which it is
-// asked.
-type tiers struct {
-	admin, baseline, refused []*tierPolicy
-}
+func (t tiers) any() bool { return len(t.admin)+len(t.baseline)+len(t.refused) > 0 }
 
 func (t *tiers) add(p *tierPolicy) {
 	switch {
@@ -138,12 +145,6 @@ func (t *tiers) add(p *tierPolicy) {
 		t.admin = append(t.admin, p)
 	default:
 		t.baseline = append(t.baseline, p)
-	}
-}
-
-func (t *tiers) sort() {
-	for _, list := range [][]*tierPolicy{t.admin, t.baseline, t.refused} {
-		slices.SortFunc(list, compareTiers)
 	}
 }
 

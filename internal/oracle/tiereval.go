@@ -30,7 +30,7 @@ func (e evaluation) tierRules(d api.Direction, asked *TierEval, rules []tierRule
 	for i, rule := range rules {
 		re := e.tierRule(d, i, rule, subject, other)
 		if e.words {
-			asked.Rules = append(asked.Rules, TierRuleEval{RuleEval: re, Name: rule.name, Action: rule.action, Note: rule.note()})
+			asked.Rules = append(asked.Rules, TierRuleEval{RuleEval: re, Name: rule.name, Action: rule.action, Note: rule.note(), DeniesAll: rule.deniesAll()})
 			asked.NotAsked = len(rules) - i - 1
 		}
 		if re.Matched {
@@ -72,7 +72,7 @@ func (r *SubjectResult) take(t Tier, a Action, origin api.Origin) (decided bool)
 		r.PassedBy = append(r.PassedBy, origin)
 		return false
 	}
-	r.DecidedBy, r.Rule, r.Allowed, r.Exempt = t, &origin, a.allows(), NotExempt
+	r.DecidedBy, r.Rule, r.Allowed, r.Exempt = t, &origin, a.Allows(), NotExempt
 	return true
 }
 

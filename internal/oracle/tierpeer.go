@@ -105,7 +105,7 @@ func (e evaluation) matchesTierPeer(p tierPeer, r remote) match {
 // matchesPodsIn says both of namespace and pod where neither matches: who mends one
 // has to know of the other.
 func (e evaluation) matchesPodsIn(p podsIn, remote *pod) match {
-	set, known := e.oracle.namespaceLabels(remote.id.Namespace)
+	set, known := e.oracle.NamespaceLabels(remote.id.Namespace)
 	if !known {
 		return e.no("namespace %s is not known", remote.id.Namespace)
 	}
@@ -160,22 +160,23 @@ func (e evaluation) matchesNetworks(p tierPeer, r remote) match {
 	return e.no("%s is not in it", r.addr)
 }
 
-// indexNodes finds nodes by address, for peers that are nodes. Those of one address
+// nodesByAddress finds nodes by address, for peers that are nodes. Those of one address
 // are sorted.
-func (o *Oracle) indexNodes() {
-	o.nodesAt = make(map[netip.Addr][]*corev1.Node)
-	for _, n := range o.nodes {
+func nodesByAddress(nodes map[string]*corev1.Node) map[netip.Addr][]*corev1.Node {
+	out := make(map[netip.Addr][]*corev1.Node)
+	for _, n := range nodes {
 		var list []string
 		for _, a := range n.Status.Addresses {
 			list = append(list, a.Address)
 		}
 		for _, a := range parseAddrs(list) {
-			o.nodesAt[a] = append(o.nodesAt[a], n)
+			out[a] = append(out[a], n)
 		}
 	}
-	for _, list := range o.nodesAt {
+	for _, list := range out {
 		slices.SortFunc(list, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	}
+	return out
 }
 
 // text names the peer: "from app=api in namespaces team=a", "to 10.0.0.0/8".

@@ -19,7 +19,8 @@ const (
 	Pass   Action = "Pass"
 )
 
-func (a Action) allows() bool { return a == Allow || a == Accept }
+// Allows reports whether the action allows.
+func (a Action) Allows() bool { return a == Allow || a == Accept }
 
 // tierRule is a rule of an administrator's policy. It matches when a peer and a port
 // match.
@@ -71,7 +72,7 @@ func (r tierRule) with(peers []tierPeer, ports []tierPort, anyPort bool) tierRul
 // deniesAll says whether the rule denies everything: where it is not understood in
 // full, it may be about everybody. A rule that allows matches nothing by what is not
 // understood instead.
-func (r tierRule) deniesAll() bool { return len(r.unknown) > 0 && !r.action.allows() }
+func (r tierRule) deniesAll() bool { return len(r.unknown) > 0 && !r.action.Allows() }
 
 // note says what is odd about the rule, in words.
 func (r tierRule) note() string {

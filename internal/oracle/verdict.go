@@ -1,7 +1,7 @@
 package oracle
 
 import (
-	"strings"
+	"slices"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -14,15 +14,14 @@ type Verdict struct {
 	Dst     Endpoint `json:"dst"`
 	Allowed bool     `json:"allowed"`
 	// Reason is the one sentence that says why, for example "ingress of shop/db is
-	// isolated by shop/db-clients, and no rule matches".
+	// isolated by shop/db-clients, and no rule matches". The oracle leaves it to those
+	// who explain.
 	Reason  string           `json:"reason,omitempty"`
 	Egress  DirectionVerdict `json:"egress"`  // of the source
 	Ingress DirectionVerdict `json:"ingress"` // of the destination
 	// Notes say what a reader might not expect: an endpoint without an address, a
 	// policy that cannot select anything.
 	Notes []string `json:"notes,omitempty"`
-	// Changes is filled by Explain.
-	Changes []Change `json:"changes,omitempty"`
 }
 
 // Direction returns the verdict of one direction.
@@ -40,7 +39,11 @@ type DirectionVerdict struct {
 	Applies  bool `json:"applies"`
 	Isolated bool `json:"isolated"` // some policy isolates a subject
 	Allowed  bool `json:"allowed"`
-	// Reason sums up in words, for example "no policy selects it".
+	// NoPod says why this end is no pod that policies see, in words. Both ends lack it
+	// where there can be no flow.
+	NoPod string `json:"-"`
+	// Reason sums up in words, for example "no policy selects it". The oracle leaves it
+	// to those who explain.
 	Reason   string          `json:"reason"`
 	Subjects []SubjectResult `json:"subjects,omitempty"` // more than one only for a shared address
 	// Policies holds every policy that isolates a subject in this direction, sorted
@@ -70,6 +73,17 @@ func (d DirectionVerdict) PassedBy() []api.Origin {
 	return rules
 }
 
+// Of returns what is about one of the subjects.
+func (d DirectionVerdict) Of(subject api.PodID) DirectionVerdict {
+	d.Subjects = slices.DeleteFunc(slices.Clone(d.Subjects), func(s SubjectResult) bool { return s.Pod != subject })
+	d.Policies = slices.DeleteFunc(slices.Clone(d.Policies), func(pe PolicyEval) bool { return pe.Subject != subject })
+	d.Others = slices.DeleteFunc(slices.Clone(d.Others), func(o OtherPolicy) bool { return o.Subject != subject })
+	d.Admin = slices.DeleteFunc(slices.Clone(d.Admin), func(te TierEval) bool { return te.Subject != subject })
+	d.Baseline = slices.DeleteFunc(slices.Clone(d.Baseline), func(te TierEval) bool { return te.Subject != subject })
+	d.Isolated, d.Allowed = d.Subjects[0].Isolated, d.Subjects[0].Allowed
+	return d
+}
+
 // Exemption says why a flow is permitted although policies isolate the pod.
 type Exemption string
 
@@ -93,7 +107,7 @@ type SubjectResult struct {
 	// tier of theirs is left before its end.
 	Rule     *api.Origin  `json:"rule,omitempty"`
 	PassedBy []api.Origin `json:"passedBy,omitempty"`
-	// Without is what would be without Rule; filled by Explain.
+	// Without is what would be without Rule. The oracle leaves it to those who explain.
 	Without *Without `json:"without,omitempty"`
 }
 
@@ -125,6 +139,8 @@ type TierRuleEval struct {
 	Name   string `json:"name,omitempty"`
 	Action Action `json:"action"`         // Deny for one that is not known
 	Note   string `json:"note,omitempty"` // what is odd about the rule
+	// DeniesAll says that the rule is not understood, and so denies everything.
+	DeniesAll bool `json:"-"`
 }
 
 // PolicyEval is one policy that isolates a subject, with all its rules of the
@@ -166,8 +182,8 @@ type RuleEval struct {
 	Ports       []TermEval `json:"ports,omitempty"`
 }
 
-// failures counts the sides of the rule (peer, port) that do not match.
-func (r RuleEval) failures() int {
+// Failures counts the sides of the rule (peer, port) that do not match.
+func (r RuleEval) Failures() int {
 	n := 0
 	if !r.PeerMatched {
 		n++
@@ -204,15 +220,9 @@ func (o *Oracle) Allowed(f api.Flow) bool {
 	return o.decide(AddrEndpoint(f.Src), AddrEndpoint(f.Dst), f, false).Allowed
 }
 
-// Explain is VerdictPods with the changes that would turn the verdict around.
-func (o *Oracle) Explain(src, dst Endpoint, protocol api.Protocol, dstPort uint16) Verdict {
-	v := o.VerdictPods(src, dst, protocol, dstPort)
-	o.tryWithout(&v)
-	v.Changes = o.changes(v)
-	if v.Allowed && len(v.Changes) == 0 {
-		v.Notes = append(v.Notes, "no change of policies or labels would deny it")
-	}
-	return v
+// Decide is VerdictPods without words, and much cheaper.
+func (o *Oracle) Decide(src, dst Endpoint, protocol api.Protocol, dstPort uint16) Verdict {
+	return o.decide(src, dst, api.Flow{Protocol: protocol, DstPort: dstPort}, false)
 }
 
 func (o *Oracle) decide(src, dst Endpoint, f api.Flow, explain bool) Verdict {
@@ -229,7 +239,6 @@ func (o *Oracle) decide(src, dst Endpoint, f api.Flow, explain bool) Verdict {
 		v.Notes = append(v.Notes, noFlow(s, d))
 	}
 	if v.Notes != nil {
-		v.Reason = strings.Join(v.Notes, "; ")
 		return v
 	}
 	v.Flow.Src, v.Flow.Dst = s.addr, d.addr
@@ -240,7 +249,6 @@ func (o *Oracle) decide(src, dst Endpoint, f api.Flow, explain bool) Verdict {
 	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed
 	if explain {
 		v.Notes = e.notes(s, d)
-		v.Reason = v.reason()
 	}
 	return v
 }

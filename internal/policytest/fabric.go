@@ -59,7 +59,7 @@ func (f *Fabric) Ask(_ context.Context, q Question) (Answer, error) {
 func (f *Fabric) answer(q Question, w node.Walk) Answer {
 	a := Answer{Allowed: w.Verdict == api.Permit}
 	if q.Explain {
-		a.Why = reason{q, a.Allowed, f.fabric.Explain(q.Flow), f.fabric.Unenforced(), w}.String()
+		a.Why = fabricReason{q, a.Allowed, f.fabric.Explain(q.Flow), f.fabric.Unenforced(), w}.String()
 	}
 	return a
 }

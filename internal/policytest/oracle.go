@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/plugins/ksr"
 )
@@ -53,7 +54,7 @@ func (o *Oracle) Ask(_ context.Context, q Question) (Answer, error) {
 	if !q.Explain {
 		return Answer{Allowed: o.oracle.Allowed(q.Flow)}, nil
 	}
-	v := o.oracle.Verdict(q.Flow)
+	v := reason.Of(o.oracle.Verdict(q.Flow)).Verdict
 	return Answer{Allowed: v.Allowed, Why: why(v, q)}, nil
 }
 

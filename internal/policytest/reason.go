@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// reason is what is known of why a dataplane did something with a flow.
-type reason struct {
+// fabricReason is what is known of why a dataplane did something with a flow.
+type fabricReason struct {
 	q          Question
 	allowed    bool
 	decisions  []renderer.Decision   // of the installed tables
@@ -22,7 +22,7 @@ type reason struct {
 
 // String names, in one line, the rules that decided, in the direction of the pod, and the limits
 // of the dataplane where they decided.
-func (r reason) String() string {
+func (r fabricReason) String() string {
 	denied := slices.IndexFunc(r.decisions, func(d renderer.Decision) bool { return d.Action == api.Deny })
 	switch {
 	case r.allowed && denied >= 0:
@@ -40,7 +40,7 @@ func (r reason) String() string {
 
 // sides says of each end what rules did, for example "ingress of shop/db-0 denied: ingress
 // isolation by shop/db, and no rule permits it". It is empty where no policy did anything.
-func (r reason) sides(decisions []renderer.Decision, did string) string {
+func (r fabricReason) sides(decisions []renderer.Decision, did string) string {
 	var parts []string
 	for _, end := range []struct {
 		direction api.Direction
@@ -68,7 +68,7 @@ func (r reason) sides(decisions []renderer.Decision, did string) string {
 
 // limits returns what the dataplane cannot enforce of the rules that permit the flow, and of
 // those that deny more than they should.
-func (r reason) limits() (out []string) {
+func (r fabricReason) limits() (out []string) {
 	for _, u := range r.unenforced {
 		permits := slices.ContainsFunc(r.decisions, func(d renderer.Decision) bool { return slices.Contains(d.Origins, u.Origin) })
 		if permits || u.Effect == renderer.EffectWider {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/matrix"
-	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -157,7 +157,7 @@ type Explanation struct {
 	Dst     Party          `json:"dst"`
 	Flow    api.Flow       `json:"flow"`
 	Allowed bool           `json:"allowed"`
-	Oracle  oracle.Verdict `json:"oracle"`
+	Oracle  reason.Verdict `json:"oracle"`
 	// Renderers say what the installed tables answer: every renderer of every node
 	// that was asked.
 	Renderers []Answer `json:"renderers"`

@@ -40,6 +40,8 @@ var mayImport = []struct {
 	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/xdp/...", "endpoints/gate"}}, // one renderer in several packages
 	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},                           // renderers do not know each other
 	{"internal/oracle", []string{"api/..."}},
+	{"internal/explain/suggest", []string{"api/...", "internal/oracle"}}, // the specification's view alone
+	{"internal/explain/reason", []string{"api/...", "internal/oracle", "internal/explain/suggest"}},
 	{"internal/kvstore/embedded", []string{"plugins/kvstore"}},
 	{"internal/vswitch", []string{"api/..."}},
 	{"internal/term", []string{"api/model"}},
@@ -172,6 +174,8 @@ func TestTheLawCatches(t *testing.T) {
 		{"renderer/xdp/compile", module + "renderer/xdp"},
 		{"renderer/acl", module + "renderer/xdp"},
 		{"internal/oracle", module + "plugins/policy/cache"},
+		{"internal/oracle", module + "internal/explain/suggest"},
+		{"internal/explain/suggest", module + "internal/node"},
 		{"docs/examples/embedding", module + "internal/vswitch"},
 		{"internal/agent", "k8s.io/client-go/informers"},
 		{"plugins/ksr", "k8s.io/client-go/rest"}, // sluicectl and the agent have no need of it

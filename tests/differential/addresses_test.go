@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
@@ -59,7 +60,7 @@ func TestAddressesThatNoPodHasChangeNothing(t *testing.T) {
 				}
 			}
 			if flow, differ := difference(slices.Values(flows), plain.Allowed, spec.Allowed); differ {
-				t.Fatalf("the specification takes claims for addresses: %s\n%s", flow, spec.Verdict(flow))
+				t.Fatalf("the specification takes claims for addresses: %s\n%s", flow, reason.Of(spec.Verdict(flow)))
 			}
 			f := fleetOf(t, kind, claims(s))
 			if flow, differ := difference(flowsOf(s, flowsPerCluster, uint64(seed)), spec.Allowed, byFleet(f, spec)); differ {

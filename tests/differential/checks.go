@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/fleet"
@@ -93,7 +94,7 @@ func (m *Machine) send(check Check, o *oracle.Oracle, flows []api.Flow) error {
 }
 
 func (m *Machine) wrong(check Check, o *oracle.Oracle, f api.Flow) error {
-	return misjudged(check, f, "%sthe specification:\n%s", m.fleet.Trace(f), o.Verdict(f))
+	return misjudged(check, f, "%sthe specification:\n%s", m.fleet.Trace(f), reason.Of(o.Verdict(f)))
 }
 
 // checkBetween asks about flows while a node is between two states: what is permitted
@@ -117,7 +118,7 @@ func (m *Machine) checkBetween(t turn) error {
 		denies := !a.Allowed || !b.Allowed
 		got := m.fleet.Does(f, permits)
 		if got && !permits || !got && !denies {
-			return misjudged(CheckNeverFewer, f, "is %s\n%sbefore:\n%s\nafter:\n%s", verdictText(got), m.fleet.Trace(f), a, b)
+			return misjudged(CheckNeverFewer, f, "is %s\n%sbefore:\n%s\nafter:\n%s", verdictText(got), m.fleet.Trace(f), reason.Of(a), reason.Of(b))
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer/renderertest"
@@ -75,7 +76,7 @@ func (d drawn) checkTold(t *rapid.T) {
 			told := d.machine.fleet.Node(name).Told
 			t.Logf("node %s: %v\n%s", name, told.Explain(flow), told.Dump())
 		}
-		t.Fatalf("what renderers are told differs: %s\n%s\n%s", flow, d.oracle.Verdict(flow), fleet.Manifests(d.machine.State()))
+		t.Fatalf("what renderers are told differs: %s\n%s\n%s", flow, reason.Of(d.oracle.Verdict(flow)), fleet.Manifests(d.machine.State()))
 	}
 }
 

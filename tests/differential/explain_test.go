@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/tests/cluster"
@@ -37,7 +38,7 @@ func TestExplanations(t *testing.T) {
 				}
 				explained++
 				if why := misexplained(d.oracle.Verdict(flow), f.Explain(flow)); why != "" {
-					t.Fatalf("%s: %s\n%v\n%s\n%s", flow, why, f.Explain(flow), d.oracle.Verdict(flow), fleet.Manifests(d.machine.State()))
+					t.Fatalf("%s: %s\n%v\n%s\n%s", flow, why, f.Explain(flow), reason.Of(d.oracle.Verdict(flow)), fleet.Manifests(d.machine.State()))
 				}
 			}
 		})

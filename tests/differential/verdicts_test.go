@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
@@ -37,7 +38,7 @@ func difference(flows iter.Seq[api.Flow], a, b evaluation) (api.Flow, bool) {
 
 // disagreement explains a flow on which the product differs from the oracle.
 func disagreement(f api.Flow, o *oracle.Oracle, trace string, s cluster.State) string {
-	return fmt.Sprintf("%s\n%s\nthe oracle:\n%s\n%s", f, trace, o.Verdict(f), fleet.Manifests(s))
+	return fmt.Sprintf("%s\n%s\nthe oracle:\n%s\n%s", f, trace, reason.Of(o.Verdict(f)), fleet.Manifests(s))
 }
 
 // walkText prints what the nodes of a fabric did with a packet.

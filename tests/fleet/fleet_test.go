@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/fleet"
@@ -42,7 +43,7 @@ func TestAFleetEnforcesAState(t *testing.T) {
 		denied := 0
 		for _, flow := range cluster.FlowSpace(s).Random(cluster.NewRand(1), 500) {
 			if right := o.Allowed(flow); f.Does(flow, right) != right {
-				t.Fatalf("%s: %s%s", flow, f.Trace(flow), o.Verdict(flow))
+				t.Fatalf("%s: %s%s", flow, f.Trace(flow), reason.Of(o.Verdict(flow)))
 			}
 			if !o.Allowed(flow) {
 				denied++

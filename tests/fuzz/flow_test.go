@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/ksr"
@@ -131,7 +132,7 @@ func neverMoreOpen(t testing.TB, s oracle.State, r *renderertest.Recorder, exact
 	for _, f := range flowsOf(s) {
 		got, want := r.Verdict(f) == api.Permit, o.Allowed(f)
 		if got && !want || exact && got != want {
-			t.Fatalf("%s is permitted: %t, the specification says %t:\n%s\n%s", f, got, want, o.Verdict(f), r.Dump())
+			t.Fatalf("%s is permitted: %t, the specification says %t:\n%s\n%s", f, got, want, reason.Of(o.Verdict(f)), r.Dump())
 		}
 	}
 }

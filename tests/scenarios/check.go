@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/fleet"
@@ -115,7 +116,7 @@ func (s *subject) checkVerdicts(context.Context) error {
 	s.running.Judge(flows)
 	for _, f := range flows {
 		if right := o.Allowed(f); s.running.Does(f, right) != right {
-			return fmt.Errorf("%s is not what the specification says\n%s%s", f, s.running.Trace(f), o.Verdict(f))
+			return fmt.Errorf("%s is not what the specification says\n%s%s", f, s.running.Trace(f), reason.Of(o.Verdict(f)))
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer"
 )
@@ -25,7 +26,7 @@ func (r *runner) explain(_ context.Context, c command) (string, error) {
 	for _, a := range asks {
 		v := o.Verdict(a.flow)
 		if err := r.agrees(v); err != nil {
-			return "", fmt.Errorf("%s: %w\n%s%s", a, err, v, r.subject.running.Trace(a.flow))
+			return "", fmt.Errorf("%s: %w\n%s%s", a, err, reason.Of(v), r.subject.running.Trace(a.flow))
 		}
 		fmt.Fprintf(&b, "%s: %s\n", a, allowedText(v.Allowed))
 		for _, d := range []oracle.DirectionVerdict{v.Egress, v.Ingress} {

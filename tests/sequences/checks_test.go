@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
@@ -135,7 +136,7 @@ func (r *runner) verdicts(want expected, first bool) []finding {
 	}
 	q := wrong[0]
 	return []finding{{checkVerdicts, fmt.Sprintf("%d of %d flows are wrong, first %s, which should be allowed: %t\n%s%s",
-		len(wrong), len(questions), q.flow, q.allowed, r.fleet.Trace(q.flow), want.oracle.Verdict(q.flow))}}
+		len(wrong), len(questions), q.flow, q.allowed, r.fleet.Trace(q.flow), reason.Of(want.oracle.Verdict(q.flow)))}}
 }
 
 // inspect compares what is installed with what a new fleet has, and looks for

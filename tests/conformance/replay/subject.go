@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/fleet"
@@ -96,7 +97,7 @@ func (j *judge) Tell(_ context.Context, s cluster.State) (int, error) {
 	return 0, nil
 }
 
-func (j *judge) Why(f api.Flow) string { return j.Verdict(f).String() }
+func (j *judge) Why(f api.Flow) string { return reason.Of(j.Verdict(f)).String() }
 func (j *judge) Close() error          { return nil }
 
 func (j *judge) Directions(f api.Flow) (egress, ingress bool) {

@@ -1,4 +1,4 @@
-package oracle
+package reason
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/explain/suggest"
+	"github.com/sluice-net/sluice/internal/oracle"
 )
 
 // String returns what WriteText writes.
@@ -86,16 +88,16 @@ func (v Verdict) termWidth() int {
 }
 
 // terms returns every term that was evaluated.
-func (v Verdict) terms() []TermEval {
-	var out []TermEval
+func (v Verdict) terms() []oracle.TermEval {
+	var out []oracle.TermEval
 	for _, pe := range slices.Concat(v.Egress.Policies, v.Ingress.Policies) {
 		for _, re := range pe.Rules {
-			out = append(out, re.terms()...)
+			out = append(out, terms(re)...)
 		}
 	}
 	for _, te := range slices.Concat(v.Egress.Admin, v.Egress.Baseline, v.Ingress.Admin, v.Ingress.Baseline) {
 		for _, re := range te.Rules {
-			out = append(out, re.terms()...)
+			out = append(out, terms(re.RuleEval)...)
 		}
 	}
 	return out
@@ -114,7 +116,7 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-func (p *printer) direction(d DirectionVerdict, end Endpoint, width int) {
+func (p *printer) direction(d oracle.DirectionVerdict, end oracle.Endpoint, width int) {
 	word := "allowed"
 	if !d.Allowed {
 		word = "DENIED"
@@ -125,9 +127,9 @@ func (p *printer) direction(d DirectionVerdict, end Endpoint, width int) {
 		p.tier(te, shared)
 	}
 	for _, pe := range d.Policies {
-		if d.decidedBy(pe.Subject) == AdminTier {
+		if decidedBy(d, pe.Subject) == oracle.AdminTier {
 			p.line("    %s%s  (policyTypes: %s): not asked",
-				policyName(pe.Policy), selects(pe.Subject, shared), types(pe.PolicyTypes, pe.Defaulted))
+				pe.Policy.Short(), selects(pe.Subject, shared), types(pe.PolicyTypes, pe.Defaulted))
 			continue
 		}
 		p.policy(pe, shared)
@@ -143,13 +145,13 @@ func (p *printer) direction(d DirectionVerdict, end Endpoint, width int) {
 	}
 	for _, s := range d.Subjects {
 		if s.Without != nil {
-			p.line("    without %s%s it would be %s", originText(*s.Rule), selects(s.Pod, shared), s.Without.text())
+			p.line("    without %s%s it would be %s", ruleText(*s.Rule), selects(s.Pod, shared), withoutText(*s.Without))
 		}
 	}
 }
 
-// text says what would be, and why.
-func (w Without) text() string {
+// withoutText says what would be, and why.
+func withoutText(w oracle.Without) string {
 	if because, ok := strings.CutPrefix(w.Reason, did(w.Allowed)+" "); ok {
 		return did(w.Allowed) + " " + because
 	}
@@ -157,24 +159,27 @@ func (w Without) text() string {
 }
 
 // decidedBy returns the tier that decides about a subject.
-func (d DirectionVerdict) decidedBy(pod api.PodID) Tier {
+func decidedBy(d oracle.DirectionVerdict, pod api.PodID) oracle.Tier {
 	for _, s := range d.Subjects {
 		if s.Pod == pod {
 			return s.DecidedBy
 		}
 	}
-	return NoTier
+	return oracle.NoTier
 }
 
 // isolatedBy lists the policies behind a default deny, and the types by which they
 // isolate.
-func isolatedBy(d DirectionVerdict) string {
+func isolatedBy(d oracle.DirectionVerdict) string {
 	var out []string
 	for _, g := range d.Deciding {
-		i := slices.IndexFunc(d.Policies, func(pe PolicyEval) bool { return pe.Policy == g.Policy })
+		i := slices.IndexFunc(d.Policies, func(pe oracle.PolicyEval) bool { return pe.Policy == g.Policy })
 		if g.Rule == api.IsolationRule && i >= 0 {
-			own := []string{string(typeOf(d.Direction))}
-			out = append(out, fmt.Sprintf("%s (%s)", policyName(g.Policy), types(own, d.Policies[i].Defaulted)))
+			own := []string{"Ingress"}
+			if d.Direction == api.Egress {
+				own[0] = "Egress"
+			}
+			out = append(out, fmt.Sprintf("%s (%s)", g.Policy.Short(), types(own, d.Policies[i].Defaulted)))
 		}
 	}
 	return strings.Join(out, ", ")
@@ -217,14 +222,14 @@ func (p *printer) owners(v Verdict) {
 	for _, s := range slices.Concat(v.Egress.Subjects, v.Ingress.Subjects) {
 		if !s.Allowed && s.Rule != nil && !slices.Contains(named, *s.Rule) {
 			named = append(named, *s.Rule)
-			p.line("  ask the administrators about %s, which is theirs and denies it", originText(*s.Rule))
+			p.line("  ask the administrators about %s, which is theirs and denies it", ruleText(*s.Rule))
 		}
 	}
 }
 
 // change writes a change, each part of it on a line of its own.
-func (p *printer) change(c Change) {
-	if c.Kind != Together {
+func (p *printer) change(c suggest.Change) {
+	if c.Kind != suggest.Together {
 		p.line("    %s", c.Text)
 		return
 	}

@@ -1,4 +1,4 @@
-package oracle_test
+package suggest_test
 
 import (
 	"encoding/json"
@@ -8,13 +8,13 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/internal/explain/suggest"
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
 // editTier makes a change in a policy of administrators: in its JSON, as a person
 // would with an editor. Of objects of one name the last counts.
-func editTier(t failing, s *cluster.State, g api.Origin, c oracle.Change) {
+func editTier(t failing, s *cluster.State, g api.Origin, c suggest.Change) {
 	switch g.Policy.Kind {
 	case api.AdminNetworkPolicy:
 		for _, p := range slices.Backward(s.AdminPolicies) {
@@ -43,7 +43,7 @@ func editTier(t failing, s *cluster.State, g api.Origin, c oracle.Change) {
 }
 
 // edited changes an object of whichever kind.
-func edited[T any](t failing, obj *T, g api.Origin, c oracle.Change) {
+func edited[T any](t failing, obj *T, g api.Origin, c suggest.Change) {
 	raw, err := json.Marshal(obj)
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -63,21 +63,21 @@ func edited[T any](t failing, obj *T, g api.Origin, c oracle.Change) {
 	}
 	rule := rules[g.Rule].(map[string]any)
 	switch c.Kind {
-	case oracle.RemoveRules:
+	case suggest.RemoveRules:
 		rules = slices.Delete(rules, g.Rule, g.Rule+1)
-	case oracle.AddRuleBefore:
+	case suggest.AddRuleBefore:
 		added := map[string]any{"action": string(c.Action), peers: []any{peerDoc(c.Peer)}}
 		if c.Port != nil {
 			added[ports] = []any{portDoc(ports, c.Port)}
 		}
 		rules = slices.Insert(rules, g.Rule, any(added))
-	case oracle.AddPeer:
+	case suggest.AddPeer:
 		rule[peers] = append(listOf(rule[peers]), peerDoc(c.Peer))
-	case oracle.AddPort:
+	case suggest.AddPort:
 		rule[ports] = append(listOf(rule[ports]), portDoc(ports, c.Port))
-	case oracle.RemovePeers:
+	case suggest.RemovePeers:
 		rule[peers] = shorter(t, listOf(rule[peers]), c)
-	case oracle.RemovePorts:
+	case suggest.RemovePorts:
 		rule[ports] = shorter(t, listOf(rule[ports]), c)
 	default:
 		t.Fatalf("%s: no test knows how to make a change of kind %s in a policy of administrators", c.Text, c.Kind)
@@ -98,7 +98,7 @@ func listOf(v any) []any {
 	return list
 }
 
-func shorter(t failing, list []any, c oracle.Change) []any {
+func shorter(t failing, list []any, c suggest.Change) []any {
 	remove(t, &list, c)
 	return list
 }

@@ -1,4 +1,4 @@
-package oracle_test
+package suggest_test
 
 import (
 	"net/netip"
@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
+	"github.com/sluice-net/sluice/internal/explain/suggest"
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
@@ -33,13 +35,13 @@ func TestOnlyRulesAreOfferedForRemovalWhereASharedAddressIsExempt(t *testing.T) 
 		Policies:   []*networkingv1.NetworkPolicy{allowAll},
 	})
 	src, dst := netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("10.0.0.1")
-	v := o.Explain(oracle.AddrEndpoint(src), oracle.AddrEndpoint(dst), api.TCP, 80)
+	v := reason.Explain(o, oracle.AddrEndpoint(src), oracle.AddrEndpoint(dst), api.TCP, 80)
 	if !v.Allowed || len(v.Ingress.Subjects) != 2 {
 		t.Fatalf("the case is not the one that is meant:\n%s", v)
 	}
 	for _, c := range v.Changes {
 		for _, g := range c.Origins {
-			if c.Kind == oracle.RemoveRules && g.Rule < 0 {
+			if c.Kind == suggest.RemoveRules && g.Rule < 0 {
 				t.Errorf("%q is not a change that can be made", c.Text)
 			}
 		}

@@ -1,4 +1,4 @@
-package oracle_test
+package suggest_test
 
 import (
 	"maps"
@@ -9,14 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/internal/explain/suggest"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/shop"
 )
 
 // apply makes a change that an explanation offers, with nothing but what the change
 // says. It fails when the change names what does not exist or changes nothing.
-func apply(t failing, s cluster.State, c oracle.Change) cluster.State {
-	if c.Kind == oracle.Together {
+func apply(t failing, s cluster.State, c suggest.Change) cluster.State {
+	if c.Kind == suggest.Together {
 		for _, part := range c.Parts {
 			s = apply(t, s, part)
 		}
@@ -24,22 +25,22 @@ func apply(t failing, s cluster.State, c oracle.Change) cluster.State {
 	}
 	out := cluster.Copy(s)
 	switch c.Kind {
-	case oracle.LabelPod:
+	case suggest.LabelPod:
 		if len(c.Set)+len(c.Unset) == 0 {
 			t.Fatalf("%s: changes nothing", c.Text)
 		}
-		relabel(&podOf(&out, c.Pod.String()).ObjectMeta, c)
-	case oracle.LabelNamespace:
-		relabel(&namespaceOf(&out, c.Namespace).ObjectMeta, c)
-	case oracle.Isolate, oracle.AddPolicy:
+		relabel(&shop.PodOf(&out, c.Pod.String()).ObjectMeta, c)
+	case suggest.LabelNamespace:
+		relabel(&shop.NamespaceOf(&out, c.Namespace).ObjectMeta, c)
+	case suggest.Isolate, suggest.AddPolicy:
 		types := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
 		if c.Direction == api.Egress {
 			types[0] = networkingv1.PolicyTypeEgress
 		}
 		np := &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{PolicyTypes: types}}
-		np.Namespace, np.Name = podOf(&out, c.Pod.String()).Namespace, "isolate"
-		if c.Kind == oracle.AddPolicy {
-			np.Name, np.Spec.PodSelector.MatchLabels = "allow-"+c.Pod.Name, podOf(&out, c.Pod.String()).Labels
+		np.Namespace, np.Name = shop.PodOf(&out, c.Pod.String()).Namespace, "isolate"
+		if c.Kind == suggest.AddPolicy {
+			np.Name, np.Spec.PodSelector.MatchLabels = "allow-"+c.Pod.Name, shop.PodOf(&out, c.Pod.String()).Labels
 			addRule(np, c)
 		}
 		out.Policies = append(out.Policies, np)
@@ -63,7 +64,7 @@ type failing interface {
 	Fatalf(format string, args ...any)
 }
 
-func relabel(m *metav1.ObjectMeta, c oracle.Change) {
+func relabel(m *metav1.ObjectMeta, c suggest.Change) {
 	if m.Labels == nil {
 		m.Labels = map[string]string{}
 	}
@@ -82,22 +83,22 @@ func policyOf(s *cluster.State, id api.PolicyID) *networkingv1.NetworkPolicy {
 
 // edit changes a policy. The types stay what they were: an API server has written
 // the defaults down before somebody edits.
-func edit(t failing, np *networkingv1.NetworkPolicy, g api.Origin, c oracle.Change) {
+func edit(t failing, np *networkingv1.NetworkPolicy, g api.Origin, c suggest.Change) {
 	if np.Spec.PolicyTypes == nil {
 		np.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
 		if len(np.Spec.Egress) > 0 {
 			np.Spec.PolicyTypes = append(np.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
 		}
 	}
-	if c.Kind == oracle.AddRule {
+	if c.Kind == suggest.AddRule {
 		addRule(np, c)
 		return
 	}
-	if g.Direction == api.Ingress && c.Kind == oracle.RemoveRules {
+	if g.Direction == api.Ingress && c.Kind == suggest.RemoveRules {
 		np.Spec.Ingress = slices.Delete(np.Spec.Ingress, g.Rule, g.Rule+1)
 		return
 	}
-	if c.Kind == oracle.RemoveRules {
+	if c.Kind == suggest.RemoveRules {
 		np.Spec.Egress = slices.Delete(np.Spec.Egress, g.Rule, g.Rule+1)
 		return
 	}
@@ -110,7 +111,7 @@ func edit(t failing, np *networkingv1.NetworkPolicy, g api.Origin, c oracle.Chan
 	editTerms(t, &r.To, &r.Ports, c)
 }
 
-func addRule(np *networkingv1.NetworkPolicy, c oracle.Change) {
+func addRule(np *networkingv1.NetworkPolicy, c suggest.Change) {
 	var ports []networkingv1.NetworkPolicyPort
 	if c.Port != nil {
 		ports = append(ports, *c.Port)
@@ -123,22 +124,22 @@ func addRule(np *networkingv1.NetworkPolicy, c oracle.Change) {
 	np.Spec.Egress = append(np.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: peers, Ports: ports})
 }
 
-func editTerms(t failing, peers *[]networkingv1.NetworkPolicyPeer, ports *[]networkingv1.NetworkPolicyPort, c oracle.Change) {
+func editTerms(t failing, peers *[]networkingv1.NetworkPolicyPeer, ports *[]networkingv1.NetworkPolicyPort, c suggest.Change) {
 	switch c.Kind {
-	case oracle.AddPeer:
+	case suggest.AddPeer:
 		*peers = append(*peers, *c.Peer)
-	case oracle.AddPort:
+	case suggest.AddPort:
 		*ports = append(*ports, *c.Port)
-	case oracle.OpenPorts:
+	case suggest.OpenPorts:
 		*ports = nil
-	case oracle.RemovePeers:
+	case suggest.RemovePeers:
 		remove(t, peers, c)
-	case oracle.RemovePorts:
+	case suggest.RemovePorts:
 		remove(t, ports, c)
-	case oracle.AddExcept, oracle.RemoveExcept:
+	case suggest.AddExcept, suggest.RemoveExcept:
 		for _, i := range c.Terms {
 			except := &(*peers)[i].IPBlock.Except
-			if c.Kind == oracle.AddExcept {
+			if c.Kind == suggest.AddExcept {
 				*except = append(*except, c.Except...)
 				continue
 			}
@@ -156,7 +157,7 @@ func editTerms(t failing, peers *[]networkingv1.NetworkPolicyPeer, ports *[]netw
 
 // remove takes terms out of a list, which must not become empty: that would match
 // everything.
-func remove[T any](t failing, list *[]T, c oracle.Change) {
+func remove[T any](t failing, list *[]T, c suggest.Change) {
 	for _, i := range slices.Backward(c.Terms) {
 		*list = slices.Delete(*list, i, i+1)
 	}

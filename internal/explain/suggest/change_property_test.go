@@ -1,4 +1,4 @@
-package oracle_test
+package suggest_test
 
 import (
 	"slices"
@@ -8,14 +8,29 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
+	"github.com/sluice-net/sluice/internal/explain/suggest"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
+// shared is the strangest cluster that the generators make.
+func shared() cluster.Config {
+	cfg := cluster.Small()
+	cfg.SharedAddresses = true
+	return cfg
+}
+
+// drawFlows draws some flows on which verdicts could differ.
+func drawFlows(t *rapid.T, s cluster.State, n int) []api.Flow {
+	seed := rapid.Uint64().Draw(t, "seed of flows")
+	return cluster.FlowSpace(s).Random(cluster.NewRand(seed), n)
+}
+
 // allKinds are the kinds of change.
-var allKinds = []oracle.ChangeKind{
-	oracle.LabelPod, oracle.RemoveExcept, oracle.AddPort, oracle.AddPeer, oracle.LabelNamespace, oracle.OpenPorts, oracle.AddRule,
-	oracle.AddRuleBefore, oracle.AddPolicy, oracle.RemovePorts, oracle.RemovePeers, oracle.AddExcept, oracle.RemoveRules, oracle.Isolate, oracle.Together,
+var allKinds = []suggest.Kind{
+	suggest.LabelPod, suggest.RemoveExcept, suggest.AddPort, suggest.AddPeer, suggest.LabelNamespace, suggest.OpenPorts, suggest.AddRule,
+	suggest.AddRuleBefore, suggest.AddPolicy, suggest.RemovePorts, suggest.RemovePeers, suggest.AddExcept, suggest.RemoveRules, suggest.Isolate, suggest.Together,
 }
 
 // TestEveryChangeKeepsItsPromise makes each change that an explanation offers, by
@@ -25,7 +40,7 @@ func TestEveryChangeKeepsItsPromise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster.Gen(shared()).Draw(t, "state")
 		for _, q := range drawQuestions(t, s, 20) {
-			keepsPromises(t, s, q, map[oracle.ChangeKind]bool{})
+			keepsPromises(t, s, q, map[suggest.Kind]bool{})
 		}
 	})
 }
@@ -33,7 +48,7 @@ func TestEveryChangeKeepsItsPromise(t *testing.T) {
 // TestEveryKindOfChangeIsOffered keeps the property above from holding only because
 // little is offered. It asks clusters until it has seen every kind.
 func TestEveryKindOfChangeIsOffered(t *testing.T) {
-	seen := map[oracle.ChangeKind]bool{}
+	seen := map[suggest.Kind]bool{}
 	for seed := uint64(0); seed < 1000 && len(seen) < len(allKinds); seed++ {
 		s := cluster.Random(seed, shared())
 		for i, f := range cluster.FlowSpace(s).Random(cluster.NewRand(seed), 12) {
@@ -82,22 +97,22 @@ func (q asked) of(s cluster.State) oracle.Verdict {
 	return oracle.New(s).VerdictPods(q.src, q.dst, q.protocol, q.port)
 }
 
-func keepsPromises(t failing, s cluster.State, q asked, seen map[oracle.ChangeKind]bool) {
-	v := oracle.New(s).Explain(q.src, q.dst, q.protocol, q.port)
+func keepsPromises(t failing, s cluster.State, q asked, seen map[suggest.Kind]bool) {
+	v := reason.Explain(oracle.New(s), q.src, q.dst, q.protocol, q.port)
 	keepsWithout(t, s, q, v)
 	for i, c := range v.Changes {
 		after := q.of(apply(t, s, c))
 		if flipped := after.Allowed != v.Allowed; c.Flips != flipped {
-			t.Fatalf("%s: flips=%t, but not so\nbefore\n%safter\n%s", c.Text, c.Flips, v, after)
+			t.Fatalf("%s: flips=%t, but not so\nbefore\n%safter\n%s", c.Text, c.Flips, v, reason.Of(after))
 		}
 		if !c.Flips && (v.Direction(c.Direction).Allowed || !after.Direction(c.Direction).Allowed) {
-			t.Fatalf("%s: does not open %s\nbefore\n%safter\n%s", c.Text, c.Direction, v, after)
+			t.Fatalf("%s: does not open %s\nbefore\n%safter\n%s", c.Text, c.Direction, v, reason.Of(after))
 		}
 		if c.Flips && i > 0 && !v.Changes[i-1].Flips {
 			t.Fatalf("%s: comes after what does not flip\n%s", c.Text, v)
 		}
 		for i, part := range c.Parts {
-			fewer := oracle.Change{Kind: oracle.Together, Parts: slices.Delete(slices.Clone(c.Parts), i, i+1)}
+			fewer := suggest.Change{Kind: suggest.Together, Parts: slices.Delete(slices.Clone(c.Parts), i, i+1)}
 			if c.Flips && q.of(apply(t, s, fewer)).Allowed != v.Allowed {
 				t.Fatalf("%s: does without %s\n%s", c.Text, part.Text, v)
 			}
@@ -110,7 +125,7 @@ func keepsPromises(t failing, s cluster.State, q asked, seen map[oracle.ChangeKi
 }
 
 // keepsWithout takes away every rule of administrators that decides, and asks again.
-func keepsWithout(t failing, s cluster.State, q asked, v oracle.Verdict) {
+func keepsWithout(t failing, s cluster.State, q asked, v reason.Verdict) {
 	for _, d := range []api.Direction{api.Egress, api.Ingress} {
 		for i, r := range v.Direction(d).Subjects {
 			if (r.Rule == nil) != (r.Without == nil) {
@@ -119,7 +134,7 @@ func keepsWithout(t failing, s cluster.State, q asked, v oracle.Verdict) {
 			if r.Rule == nil {
 				continue
 			}
-			after := q.of(apply(t, s, oracle.Change{Kind: oracle.RemoveRules, Direction: d, Origins: []api.Origin{*r.Rule}}))
+			after := q.of(apply(t, s, suggest.Change{Kind: suggest.RemoveRules, Direction: d, Origins: []api.Origin{*r.Rule}}))
 			if got := after.Direction(d).Subjects[i]; got.Allowed != r.Without.Allowed || got.DecidedBy != r.Without.DecidedBy {
 				t.Fatalf("without %s %s of %s is %+v, not %+v\n%s", r.Rule, d, r.Pod, got, r.Without, v)
 			}
@@ -130,7 +145,7 @@ func keepsWithout(t failing, s cluster.State, q asked, v oracle.Verdict) {
 // isFixed says whether nothing small turns a verdict around: no end is a pod that
 // policies see, the ends that are isolated are exempt, or more pods share an
 // address than are combined.
-func isFixed(v oracle.Verdict) bool {
+func isFixed(v reason.Verdict) bool {
 	subjects := slices.Concat(v.Egress.Subjects, v.Ingress.Subjects)
 	if len(subjects) == 0 {
 		return true // or no flow at all
@@ -161,7 +176,7 @@ func TestTheFirstChangeIsTheSmallest(t *testing.T) {
 		s := cluster.Gen(shared()).Draw(t, "state")
 		o := oracle.New(s)
 		for _, f := range drawFlows(t, s, 20) {
-			v := o.Explain(oracle.AddrEndpoint(f.Src), oracle.AddrEndpoint(f.Dst), f.Protocol, f.DstPort)
+			v := reason.Explain(o, oracle.AddrEndpoint(f.Src), oracle.AddrEndpoint(f.Dst), f.Protocol, f.DstPort)
 			last, lastRound := 0, 0
 			for _, c := range v.Changes {
 				n, round := written(c), around(c)
@@ -176,20 +191,20 @@ func TestTheFirstChangeIsTheSmallest(t *testing.T) {
 
 // around is how a change gets round policies of administrators: 0 not at all, 1 by labels of
 // pods, 2 by those of namespaces.
-func around(c oracle.Change) int {
-	var kinds []oracle.ChangeKind
+func around(c suggest.Change) int {
+	var kinds []suggest.Kind
 	admin, podOfAdmin := false, false
 	for _, p := range append(slices.Clone(c.Parts), c) {
 		kinds = append(kinds, p.Kind)
 		for _, g := range p.Origins {
 			if g.Policy.Kind != api.NetworkPolicy {
 				admin = true
-				podOfAdmin = podOfAdmin || p.Kind == oracle.LabelPod
+				podOfAdmin = podOfAdmin || p.Kind == suggest.LabelPod
 			}
 		}
 	}
 	switch {
-	case admin && slices.Contains(kinds, oracle.LabelNamespace):
+	case admin && slices.Contains(kinds, suggest.LabelNamespace):
 		return 2
 	case podOfAdmin:
 		return 1
@@ -198,29 +213,29 @@ func around(c oracle.Change) int {
 }
 
 // written counts what docs/guide/explain.md calls the size of a change.
-func written(c oracle.Change) int {
+func written(c suggest.Change) int {
 	n := 0
 	for _, p := range c.Parts {
 		n += written(p)
 	}
 	switch c.Kind {
-	case oracle.LabelPod, oracle.LabelNamespace:
+	case suggest.LabelPod, suggest.LabelNamespace:
 		n += len(c.Set) + len(c.Unset)
-	case oracle.AddPort, oracle.AddPeer:
+	case suggest.AddPort, suggest.AddPeer:
 		n++
-	case oracle.RemoveExcept:
+	case suggest.RemoveExcept:
 		n += len(c.Except)
-	case oracle.OpenPorts, oracle.RemovePorts, oracle.RemovePeers, oracle.AddExcept:
+	case suggest.OpenPorts, suggest.RemovePorts, suggest.RemovePeers, suggest.AddExcept:
 		n += len(c.Terms)
-	case oracle.AddRule, oracle.AddRuleBefore:
+	case suggest.AddRule, suggest.AddRuleBefore:
 		n += 2
-	case oracle.RemoveRules:
+	case suggest.RemoveRules:
 		n += 2 * len(c.Origins)
-	case oracle.Isolate:
+	case suggest.Isolate:
 		n += 4
-	case oracle.AddPolicy:
+	case suggest.AddPolicy:
 		n += 6
-	case oracle.Together:
+	case suggest.Together:
 	}
 	return n
 }

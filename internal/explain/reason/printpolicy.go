@@ -1,4 +1,4 @@
-package oracle
+package reason
 
 import (
 	"fmt"
@@ -6,23 +6,24 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
 )
 
 // tier writes a policy of administrators, as far as it was asked.
-func (p *printer) tier(te TierEval, shared bool) {
+func (p *printer) tier(te oracle.TierEval, shared bool) {
 	priority := fmt.Sprintf("priority %d", te.Priority)
 	if te.Policy.Kind == api.BaselineAdminNetworkPolicy {
 		priority = "the last"
 	}
 	if len(te.Rules) == 0 {
-		p.line("    %s%s  (%s tier, %s): not asked", policyName(te.Policy), selects(te.Subject, shared), te.Tier, priority)
+		p.line("    %s%s  (%s tier, %s): not asked", te.Policy.Short(), selects(te.Subject, shared), te.Tier, priority)
 		return
 	}
-	p.line("    %s%s  (%s tier, %s)", policyName(te.Policy), selects(te.Subject, shared), te.Tier, priority)
+	p.line("    %s%s  (%s tier, %s)", te.Policy.Short(), selects(te.Subject, shared), te.Tier, priority)
 	for _, re := range te.Rules {
 		answer := "no match"
 		if re.Matched {
-			answer = map[Action]string{Allow: "allows", Accept: "allows", Deny: "denies", Pass: "passes"}[re.Action]
+			answer = map[oracle.Action]string{oracle.Allow: "allows", oracle.Accept: "allows", oracle.Deny: "denies", oracle.Pass: "passes"}[re.Action]
 		}
 		p.ruleTerms(re.RuleEval, answer)
 		if re.Name != "" {
@@ -41,8 +42,8 @@ func (p *printer) tier(te TierEval, shared bool) {
 	}
 }
 
-func (p *printer) policy(pe PolicyEval, shared bool) {
-	p.line("    %s%s  (policyTypes: %s)", policyName(pe.Policy), selects(pe.Subject, shared), types(pe.PolicyTypes, pe.Defaulted))
+func (p *printer) policy(pe oracle.PolicyEval, shared bool) {
+	p.line("    %s%s  (policyTypes: %s)", pe.Policy.Short(), selects(pe.Subject, shared), types(pe.PolicyTypes, pe.Defaulted))
 	if len(pe.Rules) == 0 {
 		p.line("      no rules: allows nothing")
 	}
@@ -52,7 +53,7 @@ func (p *printer) policy(pe PolicyEval, shared bool) {
 }
 
 // other says why a policy that selects the pod plays no part.
-func (p *printer) other(d api.Direction, o OtherPolicy, shared bool) {
+func (p *printer) other(d api.Direction, o oracle.OtherPolicy, shared bool) {
 	ignored := ""
 	switch {
 	case o.IgnoredRules == 1:
@@ -61,7 +62,7 @@ func (p *printer) other(d api.Direction, o OtherPolicy, shared bool) {
 		ignored = fmt.Sprintf(", so that its %d %s rules have no effect", o.IgnoredRules, d)
 	}
 	p.line("    %s%s  (policyTypes: %s): does not isolate %s%s",
-		policyName(o.Policy), selects(o.Subject, shared), types(o.PolicyTypes, o.Defaulted), d, ignored)
+		o.Policy.Short(), selects(o.Subject, shared), types(o.PolicyTypes, o.Defaulted), d, ignored)
 }
 
 // selects names the subject where there are several.
@@ -80,7 +81,7 @@ func types(names []string, defaulted bool) string {
 	return text
 }
 
-func (p *printer) rule(re RuleEval) {
+func (p *printer) rule(re oracle.RuleEval) {
 	answer := "no match"
 	if re.Matched {
 		answer = "allows"
@@ -88,9 +89,9 @@ func (p *printer) rule(re RuleEval) {
 	p.ruleTerms(re, answer)
 }
 
-func (p *printer) ruleTerms(re RuleEval, answer string) {
+func (p *printer) ruleTerms(re oracle.RuleEval, answer string) {
 	label := fmt.Sprintf("rule %d", re.Index)
-	for _, t := range re.terms() {
+	for _, t := range terms(re) {
 		matched := "no"
 		if t.Matched {
 			matched = "yes"
@@ -101,6 +102,6 @@ func (p *printer) ruleTerms(re RuleEval, answer string) {
 }
 
 // terms returns the peers, then the ports.
-func (r RuleEval) terms() []TermEval {
+func terms(r oracle.RuleEval) []oracle.TermEval {
 	return slices.Concat(r.Peers, r.Ports)
 }

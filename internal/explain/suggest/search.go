@@ -1,7 +1,10 @@
-package oracle
+package suggest
 
 import (
 	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
 )
 
 // Bounds of what is tried of one list, and offered. What is tried comes sorted, the
@@ -11,37 +14,39 @@ const (
 	maxOffered = 12
 )
 
-// changes returns what would turn a verdict around, the smallest first. Each was
-// made in a copy of the state, and the question was asked again.
-func (o *Oracle) changes(v Verdict) []Change {
+// Changes returns what would turn a verdict of an oracle around, the smallest first. Each
+// was made in a copy of the state, and the question was asked again.
+func Changes(o *oracle.Oracle, v oracle.Verdict) []Change {
+	o = o.Around(v.Src, v.Dst)
 	t := trials{oracle: o, verdict: v}
 	if v.Allowed {
-		return t.flipping(o.closings(v))
+		return t.flipping(closings(o, v))
 	}
-	needs := o.openings(v)
+	needs := openings(o, v)
 	all := slices.Concat(needs...)
 	if v.Egress.Allowed || v.Ingress.Allowed {
 		out := t.flipping(all)
 		if len(needs) > 1 { // several pods share the address
-			out = append(out, t.flipping(o.combinations(needs, out))...)
+			out = append(out, t.flipping(t.combinations(needs, out))...)
 		}
-		return o.smallestFirst(out)
+		return smallestFirst(o, out)
 	}
 	// What edits a policy opens one direction only.
 	out := t.flipping(slices.DeleteFunc(slices.Clone(all), Change.edits))
-	out = o.smallestFirst(append(out, t.flipping(o.combinations(needs, out))...))
+	out = smallestFirst(o, append(out, t.flipping(t.combinations(needs, out))...))
 	return append(out, t.halves(all)...)
-}
-
-// edits says whether a change, or a part of it, edits a policy.
-func (c Change) edits() bool {
-	return c.Kind != LabelPod && c.Kind != LabelNamespace && (c.Kind != Together || slices.ContainsFunc(c.Parts, Change.edits))
 }
 
 // trials makes changes in copies of a state.
 type trials struct {
-	oracle  *Oracle
-	verdict Verdict
+	oracle  *oracle.Oracle
+	verdict oracle.Verdict
+}
+
+// after asks the question of the verdict again, after a change.
+func (t trials) after(c Change) (*oracle.Oracle, oracle.Verdict) {
+	o, v := after(t.oracle, c), t.verdict
+	return o, o.Decide(v.Src, v.Dst, v.Flow.Protocol, v.Flow.DstPort)
 }
 
 // flipping returns the changes that turn the verdict around.
@@ -56,7 +61,7 @@ func (t trials) flipping(list []Change) []Change {
 // offered returns those of a list, the smallest first, that have an effect. How many are
 // tried is bounded, because each trial asks about a copy of the state.
 func (t trials) offered(list []Change, effect func(Change) bool) (out []Change) {
-	for tried, c := range t.oracle.smallestFirst(list) {
+	for tried, c := range smallestFirst(t.oracle, list) {
 		if tried == maxTried || len(out) == maxOffered {
 			break
 		}
@@ -68,15 +73,44 @@ func (t trials) offered(list []Change, effect func(Change) bool) (out []Change) 
 }
 
 func (t trials) flips(c Change) bool {
-	changed := t.oracle.after(c)
-	after := changed.again(t.verdict)
+	changed, after := t.after(c)
 	return after.Allowed != t.verdict.Allowed && (!after.Allowed || t.keeps(changed, after))
 }
 
 // keeps says whether every policy that applied to an end applies to it still: a label
 // must not open a flow by taking the pod away from its own policies.
-func (t trials) keeps(changed *Oracle, after Verdict) bool {
-	return keepsIsolation(t.verdict, after) && keepsTiers(t.oracle, changed, t.verdict)
+func (t trials) keeps(changed *oracle.Oracle, after oracle.Verdict) bool {
+	return t.keepsIsolation(after) && t.keepsAdminPolicies(changed)
+}
+
+// keepsIsolation reports whether every policy that isolated an end isolates it still.
+func (t trials) keepsIsolation(after oracle.Verdict) bool {
+	for _, d := range []api.Direction{api.Egress, api.Ingress} {
+		left := t.verdict.Direction(d).Policies
+		for _, pe := range after.Direction(d).Policies { // both are sorted in one way
+			if len(left) > 0 && left[0].Policy == pe.Policy && left[0].Subject == pe.Subject {
+				left = left[1:]
+			}
+		}
+		if len(left) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// keepsAdminPolicies reports whether every policy of administrators that applied to an
+// end applies to it still.
+func (t trials) keepsAdminPolicies(changed *oracle.Oracle) bool {
+	for _, s := range slices.Concat(t.verdict.Egress.Subjects, t.verdict.Ingress.Subjects) {
+		left := changed.AdminPoliciesOf(s.Pod)
+		for _, id := range t.oracle.AdminPoliciesOf(s.Pod) {
+			if !slices.Contains(left, id) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // hasSpareParts says whether fewer parts of a change would do.
@@ -93,8 +127,7 @@ func (t trials) hasSpareParts(c Change) bool {
 // halves returns the changes that open their own direction only.
 func (t trials) halves(list []Change) []Change {
 	return t.offered(list, func(c Change) bool {
-		changed := t.oracle.after(c)
-		after := changed.again(t.verdict)
+		changed, after := t.after(c)
 		return after.Direction(c.Direction).Allowed && !after.Allowed && t.keeps(changed, after)
 	})
 }
@@ -107,13 +140,13 @@ const (
 
 // combinations takes one change for every need, the smallest ones, in all ways.
 // What is enough alone takes no part.
-func (o *Oracle) combinations(needs [][]Change, enough []Change) []Change {
+func (t trials) combinations(needs [][]Change, enough []Change) []Change {
 	if len(needs) > maxNeeds {
 		return nil
 	}
 	all := [][]Change{nil}
 	for _, need := range needs {
-		need = slices.DeleteFunc(o.smallestFirst(slices.Clone(need)), func(c Change) bool {
+		need = slices.DeleteFunc(smallestFirst(t.oracle, slices.Clone(need)), func(c Change) bool {
 			return slices.ContainsFunc(enough, func(e Change) bool { return e.Text == c.Text })
 		})
 		var longer [][]Change

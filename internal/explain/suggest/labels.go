@@ -1,15 +1,20 @@
-package oracle
+package suggest
 
 import (
 	"maps"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 )
+
+// selects reports whether a selector, which must be there, selects labels.
+func selects(sel *metav1.LabelSelector, set labels.Set) bool {
+	s, err := metav1.LabelSelectorAsSelector(sel)
+	return err == nil && s.Matches(set)
+}
 
 // satisfy returns labels that the selector selects, and how they differ from the
 // present ones. It gives up on selectors that contradict themselves.
@@ -87,9 +92,6 @@ func labelTexts(set map[string]string, unset []string) string {
 	}
 	return strings.Join(out, " ")
 }
-
-// labelOfName is the label that a namespace always has.
-const labelOfName = corev1.LabelMetadataName
 
 // escape returns the changes of labels by which a selector that selects them would not
 // any more, one for every requirement.

@@ -1,4 +1,4 @@
-package oracle
+package reason
 
 import (
 	"fmt"
@@ -6,26 +6,30 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
 )
 
+// end is what one end of a flow says, of which the sentences speak.
+type end struct{ oracle.DirectionVerdict }
+
 // reason sums a direction up in words.
-func reason(v DirectionVerdict, end side) string {
-	if !v.Applies {
-		return "open: " + end.note
+func (d end) reason() string {
+	if !d.Applies {
+		return "open: " + d.NoPod
 	}
-	for _, s := range v.Subjects {
+	for _, s := range d.Subjects {
 		switch {
-		case s.Allowed != v.Allowed:
+		case s.Allowed != d.Allowed:
 			continue
-		case s.Exempt == SelfIsPod:
+		case s.Exempt == oracle.SelfIsPod:
 			return "always permitted: a pod reaches itself"
-		case s.Exempt == OwnNode:
+		case s.Exempt == oracle.OwnNode:
 			return "always permitted: the other end is the pod's own node"
 		case s.Rule != nil:
-			return v.passed() + fmt.Sprintf("%s by %s, in the %s tier", did(s.Allowed), originText(*s.Rule), s.DecidedBy)
+			return d.passed() + fmt.Sprintf("%s by %s, in the %s tier", did(s.Allowed), ruleText(*s.Rule), s.DecidedBy)
 		}
 	}
-	return v.passed() + v.isolationText()
+	return d.passed() + d.isolationText()
 }
 
 func did(allowed bool) string {
@@ -37,7 +41,7 @@ func did(allowed bool) string {
 
 // passed says which rules of administrators left the decision to the next tier, if
 // some did.
-func (d DirectionVerdict) passed() string {
+func (d end) passed() string {
 	var by []api.Origin
 	for _, s := range d.Subjects {
 		if s.Allowed == d.Allowed {
@@ -48,11 +52,11 @@ func (d DirectionVerdict) passed() string {
 		return ""
 	}
 	slices.SortStableFunc(by, func(a, b api.Origin) int { return a.Compare(b) })
-	return "passed on by " + originTexts(slices.Compact(by)) + "; "
+	return "passed on by " + ruleTexts(slices.Compact(by)) + "; "
 }
 
 // isolationText sums up what NetworkPolicies say.
-func (d DirectionVerdict) isolationText() string {
+func (d end) isolationText() string {
 	switch {
 	case d.Isolated:
 		return "isolated by " + strings.Join(d.isolating(), ", ")
@@ -65,26 +69,23 @@ func (d DirectionVerdict) isolationText() string {
 }
 
 // isolating names the policies that isolate a subject, sorted, each once.
-func (d DirectionVerdict) isolating() []string {
+func (d end) isolating() []string {
 	var names []string
 	for _, pe := range d.Policies {
-		names = append(names, policyName(pe.Policy))
+		names = append(names, pe.Policy.Short())
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// policyName returns "shop/web", and for policies of administrators the kind as well.
-func policyName(id api.PolicyID) string { return id.Short() }
-
-// reason is the sentence that answers "why?".
-func (v Verdict) reason() string {
+// sentence answers "why?".
+func (v Verdict) sentence() string {
 	if v.Allowed {
 		return v.allowedBecause()
 	}
 	var parts []string
 	for _, d := range []api.Direction{api.Egress, api.Ingress} {
-		dv := v.Direction(d)
+		dv := end{v.Direction(d)}
 		switch {
 		case dv.Allowed:
 		case parts != nil:
@@ -101,15 +102,15 @@ func (v Verdict) reason() string {
 
 // denying leaves out the policies of subjects that allow the flow: pods that share
 // an address need not agree.
-func (d DirectionVerdict) denying() DirectionVerdict {
-	d.Policies = slices.DeleteFunc(slices.Clone(d.Policies), func(pe PolicyEval) bool {
-		return slices.ContainsFunc(d.Subjects, func(s SubjectResult) bool { return s.Pod == pe.Subject && s.Allowed })
+func (d end) denying() end {
+	d.Policies = slices.DeleteFunc(slices.Clone(d.Policies), func(pe oracle.PolicyEval) bool {
+		return slices.ContainsFunc(d.Subjects, func(s oracle.SubjectResult) bool { return s.Pod == pe.Subject && s.Allowed })
 	})
 	return d
 }
 
 // nothingMatches says what the policies of a denied direction lack.
-func (d DirectionVerdict) nothingMatches() string {
+func (d end) nothingMatches() string {
 	rules := 0
 	for _, pe := range d.Policies {
 		rules += len(pe.Rules)
@@ -127,12 +128,12 @@ func (d DirectionVerdict) nothingMatches() string {
 func (v Verdict) allowedBecause() string {
 	var by, open []string
 	for _, d := range []api.Direction{api.Egress, api.Ingress} {
-		dv := v.Direction(d)
+		dv := end{v.Direction(d)}
 		switch {
 		case !dv.Applies:
-		case dv.exempt() == SelfIsPod:
+		case dv.exempt() == oracle.SelfIsPod:
 			return "a pod always reaches itself"
-		case dv.exempt() == OwnNode:
+		case dv.exempt() == oracle.OwnNode:
 			by = append(by, "a pod and its own node always reach each other")
 		case len(ruleNames(dv.Deciding)) > 0:
 			by = append(by, "by "+some(ruleNames(dv.Deciding), " or "))
@@ -152,13 +153,13 @@ func (v Verdict) allowedBecause() string {
 }
 
 // exempt returns the exemption of the subjects, if one has any.
-func (d DirectionVerdict) exempt() Exemption {
+func (d end) exempt() oracle.Exemption {
 	for _, s := range d.Subjects {
-		if s.Exempt != NotExempt {
+		if s.Exempt != oracle.NotExempt {
 			return s.Exempt
 		}
 	}
-	return NotExempt
+	return oracle.NotExempt
 }
 
 // named returns for example "ingress of shop/db".
@@ -173,7 +174,7 @@ func ruleNames(origins []api.Origin) []string {
 	var out []string
 	for _, g := range origins {
 		if g.Rule >= 0 {
-			out = append(out, originText(g))
+			out = append(out, ruleText(g))
 		}
 	}
 	return out
@@ -190,43 +191,13 @@ func some(names []string, separator string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
 }
 
-// notes says what a reader of the verdict might not expect.
-func (e evaluation) notes(src, dst side) []string {
-	var out []string
-	for _, s := range []side{src, dst} {
-		if waits(&s) {
-			out = append(out, fmt.Sprintf("%s has no address: judged by its labels, no block matches it", s.endpoint))
-		}
-		if len(s.pods) > 1 {
-			out = append(out, fmt.Sprintf("%s is the address of %d pods: allowed only when allowed for all", s.addr, len(s.pods)))
-		}
-		for _, p := range s.pods {
-			out = append(out, e.oracle.refused(p.id.Namespace)...)
-		}
-		if len(s.pods) > 0 {
-			out = append(out, e.oracle.tiers.refusals()...)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
+// ruleText names a rule of a policy: "ingress rule 0 of shop/web".
+func ruleText(rule api.Origin) string { return api.OriginTexts([]api.Origin{rule}) }
 
-// refused names the policies of a namespace that have no effect.
-func (o *Oracle) refused(namespace string) []string {
-	var out []string
-	for _, p := range o.policiesIn(namespace) {
-		if p.refusal != nil {
-			out = append(out, fmt.Sprintf("%s has no effect: %v", policyID(p.obj), p.refusal))
-		}
+func ruleTexts(rules []api.Origin) string {
+	texts := make([]string, len(rules))
+	for i, g := range rules {
+		texts[i] = ruleText(g)
 	}
-	return out
-}
-
-// refusals names the policies of administrators that have no effect.
-func (t tiers) refusals() []string {
-	var out []string
-	for _, p := range t.refused {
-		out = append(out, fmt.Sprintf("%s has no effect: %v", p.id, p.refusal))
-	}
-	return out
+	return strings.Join(texts, " and ")
 }

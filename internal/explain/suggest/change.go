@@ -1,52 +1,52 @@
-package oracle
+package suggest
 
 import (
-	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// ChangeKind says what a Change changes.
-type ChangeKind string
+// Kind says what a Change changes.
+type Kind string
 
 // The kinds of change that allow a flow, then those that deny one. Of changes of
 // one size the kind that comes first here is called the smaller one: it touches
 // less that is not part of the flow.
 const (
-	LabelPod       ChangeKind = "label-pod"
-	RemoveExcept   ChangeKind = "remove-except" // from blocks whose cidr has the address
-	AddPort        ChangeKind = "add-port"      // to a rule whose peers match
-	AddPeer        ChangeKind = "add-peer"      // to a rule whose ports match
-	LabelNamespace ChangeKind = "label-namespace"
-	OpenPorts      ChangeKind = "open-ports" // remove all ports of a rule, so that every protocol matches
-	AddRule        ChangeKind = "add-rule"   // to a policy that isolates the subject
+	LabelPod       Kind = "label-pod"
+	RemoveExcept   Kind = "remove-except" // from blocks whose cidr has the address
+	AddPort        Kind = "add-port"      // to a rule whose peers match
+	AddPeer        Kind = "add-peer"      // to a rule whose ports match
+	LabelNamespace Kind = "label-namespace"
+	OpenPorts      Kind = "open-ports" // remove all ports of a rule, so that every protocol matches
+	AddRule        Kind = "add-rule"   // to a policy that isolates the subject
 
 	// AddRuleBefore allows or denies the flow before a rule of administrators that
 	// does the contrary, in the policy of this rule.
-	AddRuleBefore ChangeKind = "add-rule-before"
+	AddRuleBefore Kind = "add-rule-before"
 	// AddPolicy adds a NetworkPolicy that isolates a pod and allows the flow: it
 	// decides before the baseline tier.
-	AddPolicy ChangeKind = "add-policy"
+	AddPolicy Kind = "add-policy"
 
-	RemovePorts ChangeKind = "remove-port"  // that match, from a rule that keeps others
-	RemovePeers ChangeKind = "remove-peer"  // that match, from a rule that keeps others
-	AddExcept   ChangeKind = "add-except"   // to blocks that match
-	RemoveRules ChangeKind = "remove-rule"  // that allow the flow
-	Isolate     ChangeKind = "isolate"      // add a policy that selects the subject
-	Together    ChangeKind = "all-of-parts" // several changes, none of which is enough alone
+	RemovePorts Kind = "remove-port"  // that match, from a rule that keeps others
+	RemovePeers Kind = "remove-peer"  // that match, from a rule that keeps others
+	AddExcept   Kind = "add-except"   // to blocks that match
+	RemoveRules Kind = "remove-rule"  // that allow the flow
+	Isolate     Kind = "isolate"      // add a policy that selects the subject
+	Together    Kind = "all-of-parts" // several changes, none of which is enough alone
 )
 
-var kindOrder = []ChangeKind{LabelPod, RemoveExcept, AddPort, AddPeer, LabelNamespace, OpenPorts, AddRule,
+var kindOrder = []Kind{LabelPod, RemoveExcept, AddPort, AddPeer, LabelNamespace, OpenPorts, AddRule,
 	AddRuleBefore, AddPolicy, RemovePorts, RemovePeers, AddExcept, RemoveRules, Isolate, Together}
 
 // Change is something that would turn a verdict around, or one direction of it.
 type Change struct {
-	Kind      ChangeKind    `json:"kind"`
+	Kind      Kind          `json:"kind"`
 	Direction api.Direction `json:"direction"` // of Together that of its first part
 	// Origins are the rules concerned, in the order of the spec; with AddRule the
 	// policy's isolation itself, with AddRuleBefore the rule that is to follow.
@@ -65,7 +65,7 @@ type Change struct {
 	Peer *networkingv1.NetworkPolicyPeer `json:"peer,omitempty"`
 	Port *networkingv1.NetworkPolicyPort `json:"port,omitempty"`
 	// Action is that of AddRuleBefore, as the kind of the policy calls it.
-	Action Action `json:"action,omitempty"`
+	Action oracle.Action `json:"action,omitempty"`
 	// Terms are the indexes, within the rule, of the peers or ports that are removed
 	// or whose excepts change; Except is what is added to these or removed.
 	Terms  []int    `json:"terms,omitempty"`
@@ -108,15 +108,6 @@ func (c Change) size() int {
 	return 1
 }
 
-// compare orders changes by whether labels get round administrators, by size, then by what
-// else they touch: the kind, and the breadth of the policies. Texts make the order complete.
-func (o *Oracle) compare(a, b Change) int {
-	return cmp.Or(cmp.Compare(a.evasion(), b.evasion()),
-		cmp.Compare(a.size(), b.size()),
-		cmp.Compare(a.rank(), b.rank()),
-		cmp.Compare(o.breadth(a), o.breadth(b)), strings.Compare(a.Text, b.Text))
-}
-
 // rank is the place of the kind; several changes come after one, by the sum of theirs.
 func (c Change) rank() int {
 	n := slices.Index(kindOrder, c.Kind)
@@ -126,43 +117,11 @@ func (c Change) rank() int {
 	return n
 }
 
-// breadth grows with the pods that the policies of a change can select: with every
-// requirement of their selectors less.
-func (o *Oracle) breadth(c Change) int {
-	n := 0
-	for _, p := range c.Parts {
-		n += o.breadth(p)
-	}
-	for _, id := range policiesOf(c.Origins) {
-		if id.Kind != api.NetworkPolicy {
-			n += o.tiers.policy(id).breadth()
-			continue
-		}
-		n += breadth(o.policy(id))
-	}
-	return n
-}
-
-// breadth takes a requirement for less that names the values which it wants: it leaves
-// fewer pods than one that asks whether there is a label, or excludes values.
-func breadth(np *networkingv1.NetworkPolicy) int {
-	n := -2 * len(np.Spec.PodSelector.MatchLabels)
-	for _, r := range np.Spec.PodSelector.MatchExpressions {
-		if n--; r.Operator == metav1.LabelSelectorOpIn {
-			n--
-		}
-	}
-	return n
-}
-
-// smallestFirst sorts changes; of those with one text one stays.
-func (o *Oracle) smallestFirst(list []Change) []Change {
-	slices.SortFunc(list, o.compare)
-	return slices.CompactFunc(list, func(a, b Change) bool { return a.Text == b.Text })
-}
-
 // together makes one change of several, which are made in this order.
 func together(parts ...Change) Change {
+	if len(parts) == 1 {
+		return parts[0]
+	}
 	c := Change{Kind: Together, Direction: parts[0].Direction}
 	var texts []string
 	for _, p := range parts {
@@ -196,5 +155,52 @@ func (c Change) disturbs(other Change) bool {
 func removal(d api.Direction, origins []api.Origin) Change {
 	slices.SortFunc(origins, api.Origin.Compare)
 	origins = slices.Compact(origins)
-	return Change{Kind: RemoveRules, Direction: d, Origins: origins, Text: "remove " + originTexts(origins)}
+	return Change{Kind: RemoveRules, Direction: d, Origins: origins, Text: "remove " + ruleTexts(origins...)}
+}
+
+// edits says whether a change, or a part of it, edits a policy.
+func (c Change) edits() bool {
+	return c.Kind != LabelPod && c.Kind != LabelNamespace && (c.Kind != Together || slices.ContainsFunc(c.Parts, Change.edits))
+}
+
+// any reports whether a change, or a part of it, is of a sort.
+func (c Change) any(is func(Change) bool) bool {
+	return is(c) || slices.ContainsFunc(c.Parts, func(p Change) bool { return p.any(is) })
+}
+
+// evasion is 0 for a change that is made where the verdict is: of a rule of administrators by
+// changing that. Labels that take a pod out of such a rule come after it, and those of a
+// namespace last, since they touch what all its pods may do.
+func (c Change) evasion() int {
+	ofTier := func(c Change) bool {
+		return slices.ContainsFunc(c.Origins, func(g api.Origin) bool { return g.Policy.Kind != api.NetworkPolicy })
+	}
+	switch {
+	case !c.any(ofTier):
+		return 0
+	case c.any(func(c Change) bool { return c.Kind == LabelNamespace }):
+		return 2
+	case c.any(func(c Change) bool { return c.Kind == LabelPod && ofTier(c) }):
+		return 1
+	}
+	return 0
+}
+
+func policiesOf(origins []api.Origin) []api.PolicyID {
+	var out []api.PolicyID
+	for _, g := range origins {
+		if !slices.Contains(out, g.Policy) {
+			out = append(out, g.Policy)
+		}
+	}
+	return out
+}
+
+// ruleTexts names rules of policies: "ingress rule 0 of shop/web and egress rule 1 of shop/db".
+func ruleTexts(rules ...api.Origin) string {
+	texts := make([]string, len(rules))
+	for i, g := range rules {
+		texts[i] = fmt.Sprintf("%s rule %d of %s", g.Direction, g.Rule, g.Policy.Short())
+	}
+	return strings.Join(texts, " and ")
 }

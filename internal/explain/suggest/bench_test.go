@@ -1,4 +1,4 @@
-package oracle_test
+package suggest_test
 
 import (
 	"fmt"
@@ -9,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/shop"
 )
 
 // BenchmarkExplain asks one question of a new oracle, as an agent does, in a cluster
@@ -28,7 +30,7 @@ func BenchmarkExplain(b *testing.B) {
 		changes, policies, i := 0, 0, 0
 		for b.Loop() {
 			f := flows[i%len(flows)]
-			v := o.Explain(oracle.AddrEndpoint(f.Src), oracle.AddrEndpoint(f.Dst), f.Protocol, f.DstPort)
+			v := reason.Explain(o, oracle.AddrEndpoint(f.Src), oracle.AddrEndpoint(f.Dst), f.Protocol, f.DstPort)
 			changes, policies, i = changes+len(v.Changes), policies+len(v.Egress.Policies)+len(v.Ingress.Policies), i+1
 		}
 		b.ReportMetric(float64(changes)/float64(i), "changes/op")
@@ -41,19 +43,19 @@ func BenchmarkExplain(b *testing.B) {
 func BenchmarkExplainOneNamespace(b *testing.B) {
 	s := crowded(5_000)
 	o := oracle.New(s)
-	v := o.Explain(oracle.PodEndpoint("shop", "web"), oracle.PodEndpoint("shop", "db"), api.TCP, 80)
+	v := reason.Explain(o, oracle.PodEndpoint("shop", "web"), oracle.PodEndpoint("shop", "db"), api.TCP, 80)
 	if v.Allowed || len(v.Changes) == 0 || len(v.Ingress.Policies) < 500 {
 		b.Fatalf("the case is not the one that is meant: %d policies, %d changes", len(v.Ingress.Policies), len(v.Changes))
 	}
 	for b.Loop() {
-		o.Explain(oracle.PodEndpoint("shop", "web"), oracle.PodEndpoint("shop", "db"), api.TCP, 80)
+		reason.Explain(o, oracle.PodEndpoint("shop", "web"), oracle.PodEndpoint("shop", "db"), api.TCP, 80)
 	}
 }
 
 // crowded has n policies in one namespace, a tenth of which select every pod in both
 // directions; each allows one port that the flow does not have.
 func crowded(n int) oracle.State {
-	s := shop()
+	s := shop.Cluster()
 	for i := range n {
 		np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("np-%d", i)}}
 		if i%10 > 0 {

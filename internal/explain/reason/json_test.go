@@ -1,4 +1,4 @@
-package oracle_test
+package reason_test
 
 import (
 	"encoding/json"
@@ -6,17 +6,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/internal/explain/reason"
+	"github.com/sluice-net/sluice/tests/shop"
 )
 
 func TestTheJSONOfAVerdictIsStable(t *testing.T) {
-	v := explained(t, dbPorts(`{port: 1}`), "203.0.113.9 > shop/db 2/tcp")
+	v := explained(t, shop.DBPorts(`{port: 1}`), "203.0.113.9 > shop/db 2/tcp")
 	got, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "verdict.json", string(got)+"\n") // what other programs read: fields are only ever added
-	var back oracle.Verdict
+	var back reason.Verdict
 	if err := json.Unmarshal(got, &back); err != nil {
 		t.Fatal(err)
 	}

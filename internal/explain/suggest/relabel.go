@@ -1,10 +1,9 @@
-package oracle
+package suggest
 
 import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -12,8 +11,8 @@ import (
 // labels looks for peers that would match if the pod at the other end, or its
 // namespace, or both, had other labels.
 func (f opening) labels(namespace string, origin api.Origin, peers []networkingv1.NetworkPolicyPeer) []Change {
-	r := f.remote()
-	if r == nil {
+	pod := f.otherPod()
+	if pod == nil {
 		return nil
 	}
 	var out []Change
@@ -21,9 +20,7 @@ func (f opening) labels(namespace string, origin api.Origin, peers []networkingv
 		if p.IPBlock != nil || p.PodSelector == nil && p.NamespaceSelector == nil {
 			continue
 		}
-		if parts, ok := f.relabel(namespace, origin, p, r); ok && len(parts) == 1 {
-			out = append(out, parts[0])
-		} else if ok && len(parts) > 1 {
+		if parts, ok := relabel(f.end, namespace, origin, p, pod); ok && len(parts) > 0 {
 			out = append(out, together(parts...))
 		}
 	}
@@ -31,33 +28,38 @@ func (f opening) labels(namespace string, origin api.Origin, peers []networkingv
 }
 
 // relabel returns the labels by which a peer would match; ok is false when none do.
-func (f opening) relabel(namespace string, origin api.Origin, p networkingv1.NetworkPolicyPeer, r *pod) (parts []Change, ok bool) {
-	e := evaluation{oracle: f.oracle}
-	if p.PodSelector != nil && !e.selects(p.PodSelector, labels.Set(r.obj.Labels), r.id).ok {
-		c, ok := f.labelPod(origin, p.PodSelector, r)
+func relabel(e end, namespace string, rule api.Origin, p networkingv1.NetworkPolicyPeer, pod *corev1.Pod) (parts []Change, ok bool) {
+	if p.PodSelector != nil && !selects(p.PodSelector, pod.Labels) {
+		c, ok := e.labelPod(rule, p.PodSelector, pod)
 		if !ok {
 			return nil, false
 		}
 		parts = append(parts, c)
 	}
-	if e.matchesNamespace(namespace, p, r).ok {
+	if e.inNamespaces(p.NamespaceSelector, namespace, pod.Namespace) {
 		return parts, true
 	}
 	if p.NamespaceSelector == nil {
 		return nil, false // no label moves a pod
 	}
-	c, ok := f.labelNamespace(origin, p.NamespaceSelector, r.id.Namespace)
+	c, ok := e.labelNamespace(rule, p.NamespaceSelector, pod.Namespace)
 	return append(parts, c), ok
 }
 
-func (f opening) labelPod(origin api.Origin, sel *metav1.LabelSelector, r *pod) (Change, bool) {
-	_, set, unset, ok := satisfy(sel, r.obj.Labels)
-	return Change{Kind: LabelPod, Direction: f.direction, Origins: []api.Origin{origin}, Pod: r.id, Set: set, Unset: unset,
-		Text: "label pod " + r.id.String() + " " + labelTexts(set, unset)}, ok
+func (e end) labelPod(rule api.Origin, sel *metav1.LabelSelector, pod *corev1.Pod) (Change, bool) {
+	_, set, unset, ok := satisfy(sel, pod.Labels)
+	return podLabels(e.direction, rule, pod, set, unset), ok
 }
 
-func (f opening) labelNamespace(origin api.Origin, sel *metav1.LabelSelector, name string) (Change, bool) {
-	current, known := f.oracle.namespaceLabels(name)
+// podLabels labels a pod because of a rule.
+func podLabels(d api.Direction, rule api.Origin, pod *corev1.Pod, set map[string]string, unset []string) Change {
+	id := api.PodID{Namespace: pod.Namespace, Name: pod.Name}
+	return Change{Kind: LabelPod, Direction: d, Origins: []api.Origin{rule}, Pod: id, Set: set, Unset: unset,
+		Text: "label pod " + id.String() + " " + labelTexts(set, unset)}
+}
+
+func (e end) labelNamespace(rule api.Origin, sel *metav1.LabelSelector, name string) (Change, bool) {
+	current, known := e.oracle.NamespaceLabels(name)
 	if !known {
 		return Change{}, false
 	}
@@ -65,8 +67,13 @@ func (f opening) labelNamespace(origin api.Origin, sel *metav1.LabelSelector, na
 	if want[corev1.LabelMetadataName] != name {
 		return Change{}, false // the name of a namespace cannot be changed by a label
 	}
-	return Change{Kind: LabelNamespace, Direction: f.direction, Origins: []api.Origin{origin}, Namespace: name, Set: set, Unset: unset,
-		Text: "label namespace " + name + " " + labelTexts(set, unset)}, ok
+	return namespaceLabels(e.direction, rule, name, set, unset), ok
+}
+
+// namespaceLabels labels a namespace because of a rule.
+func namespaceLabels(d api.Direction, rule api.Origin, name string, set map[string]string, unset []string) Change {
+	return Change{Kind: LabelNamespace, Direction: d, Origins: []api.Origin{rule}, Namespace: name, Set: set, Unset: unset,
+		Text: "label namespace " + name + " " + labelTexts(set, unset)}
 }
 
 // passing are labels that controllers write on each pod anew: a policy that named
