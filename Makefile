@@ -31,9 +31,13 @@ DOCKER ?= docker
 CHURN ?= 1h
 KUBE_DIR ?= /tmp/sluice-kube
 KUBE_ROUNDS ?= 100
+DIST ?= dist
+ARCHES ?= amd64 arm64
+# Time of what is released: that of the commit.
+EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images release test-release test-arm64 size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -172,6 +176,18 @@ test-ligato: ## Run the plugin inside cn-infra, and what it publishes through th
 images: ## Build the container images sluice-agent, sluice-ksr and sluicectl (DOCKER=docker)
 	@set -e; for i in agent:sluice-agent ksr:sluice-ksr ctl:sluicectl; do \
 	  $(DOCKER) build -f docker/Dockerfile --target $${i%%:*} --build-arg VERSION=$(VERSION) -t $${i##*:}:$(VERSION) -t $${i##*:}:dev .; done
+
+release: ## Make binaries, archives, deb, rpm and OCI images for ARCHES, with SBOMs and checksums, in dist/ (equal sources give equal bytes)
+	rm -rf $(DIST)
+	@set -e; for a in $(ARCHES); do echo "building for $$a"; GOOS=linux GOARCH=$$a $(GOBUILD) -buildvcs=false -o $(DIST)/bin/linux_$$a/ ./cmd/...; done
+	go run -C deploy/release . -version $(VERSION) -epoch $(EPOCH) -bin $(abspath $(DIST))/bin -out $(abspath $(DIST))
+	@ls -l $(DIST) | awk 'NR>1 && !/^d/{printf "%8.1f MB  %s\n", $$5/1e6, $$9}'
+
+test-release: ## Make a release twice and compare, read back what is in it, verify the units (systemd-analyze), run arm64 where qemu is
+	go test -C deploy/release -count 1 -timeout 30m ./...
+
+test-arm64: ## Run tests of what decides as arm64 programs, emulated (apt-get install qemu-user-static)
+	GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64-static -timeout 30m ./api/... ./plugins/policy/... ./renderer/cache ./renderer/xdp/compile ./internal/oracle
 
 size: build ## Print the sizes of the binaries
 	@ls -l $(BIN) | awk 'NR>1{printf "%-14s %6.1f MB\n", $$9, $$5/1e6}'

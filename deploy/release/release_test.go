@@ -1,0 +1,363 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-net/sluice/internal/agent"
+	"github.com/sluice-net/sluice/internal/reflector"
+)
+
+const (
+	root    = "../.."
+	version = "v1.2.3"
+)
+
+// releases makes the release that the tests read, once.
+var releases = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "release")
+	if err == nil {
+		err = makeRelease(dir)
+	}
+	return dir, err
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := releases(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// makeRelease is what a user calls, with further settings in the environment.
+func makeRelease(dir string, env ...string) error {
+	cmd := exec.Command("make", "-C", root, "release", "VERSION="+version, "EPOCH=1700000000", "DIST="+dir)
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+func released(t *testing.T) string {
+	t.Helper()
+	dir, err := releases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// output runs a program; the test is skipped where the machine does not have it.
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		t.Skip(err)
+	}
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// TestReleaseIsReproducible makes a release again, with a cache of its own, so that everything is compiled
+// again.
+func TestReleaseIsReproducible(t *testing.T) {
+	again := t.TempDir()
+	if err := makeRelease(again, "GOCACHE="+t.TempDir(), "TZ=Asia/Tokyo", "XDG_RUNTIME_DIR=/elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(filepath.Join(released(t), "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(again, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want, got) {
+		t.Errorf("two releases differ:\n%s\n%s", want, got)
+	}
+}
+
+func TestChecksumsNameEveryFile(t *testing.T) {
+	dir := released(t)
+	sums, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != "bin" && e.Name() != "SHA256SUMS" && !strings.Contains(string(sums), "  "+e.Name()+"\n") {
+			t.Errorf("%s has no checksum", e.Name())
+		}
+	}
+	output(t, "sh", "-c", "cd "+dir+" && sha256sum --check --strict SHA256SUMS")
+}
+
+func TestArchiveHoldsProgramsThatRun(t *testing.T) {
+	f, err := os.Open(filepath.Join(released(t), "sluice_1.2.3_linux_"+runtime.GOARCH+".tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := unpack(t, z)
+	top := filepath.Join(dir, "sluice_1.2.3_linux_"+runtime.GOARCH)
+	for _, program := range []string{"sluice-agent", "sluice-ksr", "sluicectl"} {
+		if got := output(t, filepath.Join(top, "usr/bin", program), "version"); !strings.HasPrefix(got, "sluice "+version+" ") {
+			t.Errorf("%s version: %s", program, got)
+		}
+	}
+	for _, name := range []string{
+		"LICENSE", "NOTICE", "LICENSES", "README.md", "CHANGELOG.md", "etc/sluice/agent.yaml", "systemd/sluice-agent.service",
+		"usr/share/man/man8/sluice-agent-run.8.gz", "usr/share/man/man1/sluicectl-explain.1.gz", "usr/share/bash-completion/completions/sluicectl",
+	} {
+		if b, err := os.ReadFile(filepath.Join(top, name)); err != nil || len(b) == 0 {
+			t.Errorf("%s: %d bytes, %v", name, len(b), err)
+		}
+	}
+}
+
+// unpack writes what a tar file holds to a new directory.
+func unpack(t *testing.T, r io.Reader) string {
+	t.Helper()
+	dir := t.TempDir()
+	for files := tar.NewReader(r); ; {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return dir
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(dir, h.Name)
+		if !filepath.IsLocal(h.Name) {
+			t.Fatalf("%q leads out", h.Name)
+		}
+		if h.Typeflag == tar.TypeDir {
+			err = os.MkdirAll(name, 0o755)
+		} else {
+			b, readErr := io.ReadAll(files)
+			err = errors.Join(readErr, os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, b, h.FileInfo().Mode()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestOtherArchitectureRunsUnderEmulation(t *testing.T) {
+	arch, emulator := "arm64", "qemu-aarch64-static"
+	if runtime.GOARCH == arch {
+		arch, emulator = "amd64", "qemu-x86_64-static"
+	}
+	for _, program := range []string{"sluice-agent", "sluice-ksr", "sluicectl"} {
+		if got := output(t, emulator, filepath.Join(released(t), "bin", "linux_"+arch, program), "version"); !strings.HasPrefix(got, "sluice "+version+" ") {
+			t.Errorf("%s version: %s", program, got)
+		}
+	}
+}
+
+// inPackages are lines of listings: mode, path.
+var inPackages = map[string][]string{
+	"sluice-agent": {"-rwxr-xr-x /usr/bin/sluice-agent", "-rwxr-xr-x /usr/bin/sluice-cni", "-rw-r--r-- /usr/lib/systemd/system/sluice-agent.service",
+		"-rw-r----- /etc/sluice/agent.yaml", "-rw-r--r-- /usr/share/man/man8/sluice-agent.8.gz", "-rw-r--r-- /usr/share/doc/sluice-agent/copyright", "-rw-r--r-- /usr/share/doc/sluice-agent/LICENSES"},
+	"sluice-ksr": {"-rwxr-xr-x /usr/bin/sluice-ksr", "-rw-r--r-- /usr/lib/systemd/system/sluice-ksr.service", "-rw-r----- /etc/sluice/ksr.yaml"},
+	"sluicectl":  {"-rwxr-xr-x /usr/bin/sluicectl", "-rw-r--r-- /usr/share/man/man1/sluicectl.1.gz", "-rw-r--r-- /usr/share/zsh/vendor-completions/_sluicectl"},
+}
+
+func TestDebianPackages(t *testing.T) {
+	for name, want := range inPackages {
+		for _, arch := range []string{"amd64", "arm64"} {
+			path := filepath.Join(released(t), name+"_1.2.3-1_"+arch+".deb")
+			var lines []string
+			for line := range strings.Lines(output(t, "dpkg-deb", "--contents", path)) {
+				f := strings.Fields(line)
+				if f[1] != "root/root" {
+					t.Errorf("%s: %s", path, line)
+				}
+				lines = append(lines, f[0]+" "+strings.TrimPrefix(f[len(f)-1], "."))
+			}
+			wantLines(t, path, lines, want)
+			fields := output(t, "dpkg-deb", "--field", path)
+			if !strings.Contains(fields, "Architecture: "+arch+"\n") || !strings.Contains(fields, "Version: 1.2.3-1\n") {
+				t.Errorf("%s: %s", path, fields)
+			}
+		}
+	}
+	control := output(t, "sh", "-c", "dpkg-deb --ctrl-tarfile "+filepath.Join(released(t), "sluice-agent_1.2.3-1_amd64.deb")+" | tar --extract --to-stdout ./conffiles")
+	if control != "/etc/sluice/agent.yaml\n" {
+		t.Errorf("settings that an upgrade keeps: %q", control)
+	}
+}
+
+func TestRPMPackages(t *testing.T) {
+	for name, want := range inPackages {
+		for _, arch := range []string{"x86_64", "aarch64"} {
+			path := filepath.Join(released(t), name+"-1.2.3-1."+arch+".rpm")
+			out := output(t, "rpm", "--query", "--package", "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\n]", path)
+			wantLines(t, path, strings.Split(out, "\n"), want)
+		}
+	}
+}
+
+func wantLines(t *testing.T, where string, lines, want []string) {
+	t.Helper()
+	for _, w := range want {
+		if !slices.Contains(lines, w) {
+			t.Errorf("%s: there is no %q among\n%s", where, w, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// TestImages reads every image back, compares it with the target of the Dockerfile, and runs it in its own
+// file system.
+func TestImages(t *testing.T) {
+	dockerfile, err := os.ReadFile(filepath.Join(root, "docker", "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range images {
+		t.Run(i.name, func(t *testing.T) {
+			f, err := os.Open(filepath.Join(released(t), i.name+"_1.2.3_oci.tar"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = f.Close() }()
+			top, err := layout.ImageIndexFromPath(unpack(t, f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := validate.Index(top); err != nil {
+				t.Error(err)
+			}
+			manifest, err := top.IndexManifest()
+			if err != nil || len(manifest.Manifests) != 1 {
+				t.Fatalf("%v, %v: want one image for all architectures", manifest, err)
+			}
+			if got := manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; got != i.name+":"+version {
+				t.Errorf("the image is called %q", got)
+			}
+			all, err := top.ImageIndex(manifest.Manifests[0].Digest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := all.IndexManifest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var arches []string
+			for _, m := range list.Manifests {
+				arches = append(arches, m.Platform.Architecture)
+				one, err := all.Image(m.Digest)
+				if err != nil {
+					t.Fatal(err)
+				}
+				config, err := one.ConfigFile()
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := config.Config
+				for _, line := range []string{"USER " + c.User, `ENTRYPOINT ["` + c.Entrypoint[0] + `"]`, c.Labels["org.opencontainers.image.description"]} {
+					if !strings.Contains(string(dockerfile), line) {
+						t.Errorf("the Dockerfile does not say %q", line)
+					}
+				}
+				if m.Platform.Architecture == runtime.GOARCH && os.Geteuid() == 0 {
+					files := mutate.Extract(one)
+					dir := unpack(t, files)
+					_ = files.Close()
+					if got := output(t, "chroot", "--userspec=65532:65532", dir, c.Entrypoint[0], "version"); !strings.HasPrefix(got, "sluice "+version+" ") {
+						t.Errorf("the image says %q", got)
+					}
+				}
+			}
+			slices.Sort(arches)
+			if !slices.Equal(arches, []string{"amd64", "arm64"}) {
+				t.Errorf("there are images for %v", arches)
+			}
+		})
+	}
+}
+
+func TestUnitsAreValid(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"sluice-agent", "sluice-ksr"} {
+		text, err := os.ReadFile(filepath.Join(root, "deploy", "systemd", name+".service"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// systemd looks for the programs where packages put them.
+		unit := strings.ReplaceAll(string(text), "/usr/bin/"+name, filepath.Join(released(t), "bin", "linux_"+runtime.GOARCH, name))
+		path := filepath.Join(dir, name+".service")
+		if err := os.WriteFile(path, []byte(unit), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := output(t, "systemd-analyze", "verify", "--man=no", path); got != "" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// TestSettingsFilesNameSettings that exist, those in comments included.
+func TestSettingsFilesNameSettings(t *testing.T) {
+	run, _, err := agent.NewCommand(io.Discard, io.Discard).Find([]string{"run"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, flags := range map[string]*pflag.FlagSet{"agent.yaml": run.Flags(), "ksr.yaml": reflector.NewCommand(io.Discard).Flags()} {
+		text, err := os.ReadFile(filepath.Join(root, "deploy", "systemd", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "# ") || strings.TrimSpace(line) == "" {
+				continue
+			}
+			var setting map[string]any
+			if err := yaml.Unmarshal([]byte(strings.TrimPrefix(line, "#")), &setting); err != nil || len(setting) != 1 {
+				t.Errorf("%s: %q is no setting: %v", name, line, err)
+			}
+			for key := range setting {
+				if flags.Lookup(key) == nil {
+					t.Errorf("%s: there is no setting %s", name, key)
+				}
+			}
+		}
+	}
+}
+
+func TestVersionsOfPackages(t *testing.T) {
+	for in, want := range map[string]string{"v1.2.3": "1.2.3", "v1.2.3-4-gabc": "0.0.0~1.2.3.4.gabc", "abc-dirty": "0.0.0~abc.dirty", "unknown": "0.0.0~unknown"} {
+		if got := (release{version: in}).number(); got != want {
+			t.Errorf("%s is %s as a package, want %s", in, got, want)
+		}
+	}
+}

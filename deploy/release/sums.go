@@ -1,0 +1,40 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// checksums writes SHA256SUMS of all that is in the directory, for sha256sum -c.
+func (r release) checksums() error {
+	entries, err := os.ReadDir(r.out) // sorted by name
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, e := range entries {
+		if e.IsDir() || e.Name() == "SHA256SUMS" {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(r.out, e.Name()))
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(&text, "%x  %s\n", sha256.Sum256(b), e.Name())
+	}
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(text.String()), 0o600)
+}
+
+// field returns a text of a JSON object; empty when there is none.
+func field(object []byte, name string) string {
+	var all map[string]any
+	if json.Unmarshal(object, &all) != nil {
+		return ""
+	}
+	s, _ := all[name].(string)
+	return s
+}
