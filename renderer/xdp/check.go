@@ -7,12 +7,17 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/renderer/xdp/compile"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
 )
 
 // ErrForeign is returned by Commit while programs of Sluice run at interfaces of pods that belong to
 // other pins: what they drop or permit is not what this agent enforces.
 var ErrForeign = errors.New("programs of Sluice that are not this agent's are attached")
+
+// auditor is a plane that others can change.
+type auditor interface {
+	audit() (finding, error)
+}
 
 // auditEvery is how often a Commit reads back what is in the kernel, at most.
 const auditEvery = 30 * time.Second
@@ -57,35 +62,35 @@ func (r *Renderer) audit() error {
 		r.drift[kind] += n
 		r.log.Warn("somebody changed what enforces in the kernel, it is repaired", "kind", kind, "times", n)
 	}
-	if f.memory {
+	if f.policyMap {
 		r.started, r.adopted, r.again = false, false, true
 		err = errors.Join(err, r.options.Plane.SetMark(Mark{}))
 	}
-	return errors.Join(err, r.judge(f.alien))
+	return errors.Join(err, r.judge(f.aliens))
 }
 
 // judge notes programs of others. Those of Sluice are an error.
-func (r *Renderer) judge(all []alien) error {
+func (r *Renderer) judge(all []attach.Alien) error {
 	r.foreign = nil
 	var sluices []string
 	for _, a := range all {
-		pod := r.owner[a.id]
+		pod := r.owner[a.ID]
 		f := renderer.Foreign{
-			Object: fmt.Sprintf("program %d", a.prog), Tag: a.name, At: fmt.Sprintf("interface %d", a.id), Direction: api.Ingress, First: a.first,
+			Object: fmt.Sprintf("program %d", a.Program), Tag: a.Name, At: fmt.Sprintf("interface %d", a.ID), Direction: api.Ingress, First: a.First,
 			Place: "it runs behind Sluice's, and may drop what policy permits",
 		}
-		if a.dir == compile.FromPod {
+		if a.FromPod {
 			f.Direction = api.Egress
 		}
-		if a.first {
+		if a.First {
 			f.Place = "it runs before Sluice's, and may permit what policy denies"
 		}
 		if pod != (api.PodID{}) {
 			f.Pods = []api.PodID{pod}
 		}
 		r.foreign = append(r.foreign, f)
-		if a.isSluice() {
-			sluices = append(sluices, fmt.Sprintf("%s (%s) at %s", f.Object, a.name, f.At))
+		if a.IsSluice() {
+			sluices = append(sluices, fmt.Sprintf("%s (%s) at %s", f.Object, a.Name, f.At))
 		}
 	}
 	if len(sluices) == 0 {

@@ -3,27 +3,17 @@ package xdp
 import (
 	"context"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"net/netip"
-	"os"
 	"time"
 
-	"github.com/cilium/ebpf/ringbuf"
-	"golang.org/x/sys/unix"
-
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/events"
 )
 
 // Telling says what is told of packets, while somebody listens.
-type Telling struct {
-	PerSecond uint32 // events of each processor; 0: none
-	OneIn     uint32 // of so many packets that could have an event one has; 0 is 1
-	Permitted bool   // also of packets that begin what is permitted, not only of what is dropped
-}
+type Telling = events.Filter
 
 // Event is what became of one packet.
 type Event struct {
@@ -63,69 +53,34 @@ const (
 // reasons are the words for what enum reason of the program has.
 var reasons = []Reason{"", ReasonPolicy, ReasonMalformed, ReasonSource, ReasonFragment, ReasonInterface, ReasonError, ReasonErrors, ReasonNeighbour, ReasonARP, ReasonNonIP, ReasonRoute, ReasonTunnel}
 
-// eventInterval is how often events are looked for: the program wakes nobody.
-const eventInterval = 100 * time.Millisecond
-
 // Tell changes what is told. It may be called while others listen, by one goroutine at a time.
-func (k *Kernel) Tell(t Telling) error {
-	if k.told == 0 {
-		k.since.Store(int64(sinceBoot()))
-	}
-	k.told = t.PerSecond
-	raw := bpf.SluiceTelling{PerSecond: t.PerSecond, OneIn: t.OneIn}
-	if t.Permitted && t.PerSecond > 0 {
-		raw.Permitted = 1
-	}
-	if err := k.state[bpf.SluiceMapListener].Put(uint32(0), raw); err != nil {
-		return fmt.Errorf("tell of packets: %w", err)
-	}
-	return nil
-}
+func (k *Kernel) Tell(t Telling) error { return k.stream.Set(t) }
 
 // Events calls f with the events of packets that Tell asks for, until the context ends. What
 // nobody listened to before Tell is left out. One goroutine at a time may listen.
 func (k *Kernel) Events(ctx context.Context, f func(Event)) error {
-	r, err := ringbuf.NewReader(k.state[bpf.SluiceMapEvents])
+	return k.stream.Listen(ctx, func(raw *bpf.SluiceEvent) { f(decode(raw)) })
+}
+
+// Drops returns the packets that were dropped so far, by why. Any goroutine may call it, also while
+// the kernel is closed, and behind that, when it fails.
+func (k *Kernel) Drops() (map[Reason]uint64, error) {
+	counts, err := k.drops.Count()
 	if err != nil {
-		return fmt.Errorf("events: %w", err)
+		return nil, err
 	}
-	defer func() { _ = r.Close() }()
-	var record ringbuf.Record
-	for ctx.Err() == nil {
-		r.SetDeadline(time.Now().Add(eventInterval))
-		switch err := r.ReadInto(&record); {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-		case err != nil:
-			return fmt.Errorf("events: %w", err)
-		default:
-			if e, ok := decodeEvent(record.RawSample); ok && e.boot >= time.Duration(k.since.Load()) {
-				f(e)
-			}
-		}
+	out := map[Reason]uint64{}
+	for i, name := range reasons {
+		out[name] = counts[i]
 	}
-	return ctx.Err()
+	delete(out, "") // those that passed are not counted
+	return out, nil
 }
 
-// sinceBoot is the clock of events.
-func sinceBoot() time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now); err != nil {
-		return 0 // the clock is there
-	}
-	return time.Duration(now.Nano())
-}
-
-// decodeEvent reads an event of the program.
-func decodeEvent(b []byte) (Event, bool) {
-	var raw bpf.SluiceEvent
-	if len(b) < binary.Size(raw) {
-		return Event{}, false
-	}
-	if _, err := binary.Decode(b, binary.NativeEndian, &raw); err != nil {
-		return Event{}, false
-	}
+// decode reads an event of the program.
+func decode(raw *bpf.SluiceEvent) Event {
 	e := Event{Interface: raw.Id, Reason: "unknown", Bytes: raw.Bytes, Missed: raw.Missed, verdict: raw.Verdict, boot: time.Duration(raw.Time)}
-	e.Time = time.Now().Add(e.boot - sinceBoot()).Round(time.Millisecond)
+	e.Time = time.Now().Add(e.boot - events.SinceBoot()).Round(time.Millisecond)
 	if int(raw.Reason) < len(reasons) {
 		e.Reason = reasons[raw.Reason]
 	}
@@ -136,7 +91,7 @@ func decodeEvent(b []byte) (Event, bool) {
 	if raw.ToPod == 0 {
 		e.Direction, e.Flow = compile.FromPod, e.Flow.Reverse()
 	}
-	return e, true
+	return e
 }
 
 func addressOf(words [4]uint32, v6 bool) netip.Addr {
@@ -148,16 +103,4 @@ func addressOf(words [4]uint32, v6 bool) netip.Addr {
 		return netip.AddrFrom16(b)
 	}
 	return netip.AddrFrom4([4]byte(b[:4]))
-}
-
-// Explained returns the pod that an event is of, and what decided, with the rule where one did
-// and the lists are still known that the pod had then.
-func (r *Renderer) Explained(e Event) (api.PodID, renderer.Decision) {
-	v, s := r.view.Load(), side{e.Interface, e.Direction}
-	list, rule := r.ledger.ruleOf(s, e.verdict&compile.SlotMask, e.boot)
-	d := decision(v.owner[e.Interface], s, list, rule)
-	if d.Renderer = r.Name(); e.Reason == "" {
-		d.Action = api.Permit // also when no list decided
-	}
-	return v.owner[e.Interface], d
 }

@@ -271,3 +271,15 @@ func (r *Renderer) Members() map[api.SetID][]netip.Prefix {
 	}
 	return out
 }
+
+// Explained returns the pod that an event is of, and what decided, with the rule where one did
+// and the lists are still known that the pod had then.
+func (r *Renderer) Explained(e Event) (api.PodID, renderer.Decision) {
+	v, s := r.view.Load(), side{e.Interface, e.Direction}
+	list, rule := r.ledger.ruleOf(s, e.verdict&compile.SlotMask, e.boot)
+	d := decision(v.owner[e.Interface], s, list, rule)
+	if d.Renderer = r.Name(); e.Reason == "" {
+		d.Action = api.Permit // also when no list decided
+	}
+	return v.owner[e.Interface], d
+}

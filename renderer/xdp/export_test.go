@@ -12,6 +12,9 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/connections"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/loader"
 )
 
 // Bits of a state: there is a flow; somebody writes it.
@@ -24,20 +27,18 @@ func (r *Renderer) AuditNext() { r.audited = time.Time{} }
 
 // Disown has nobody own the pins, as if the process had ended.
 func (k *Kernel) Disown() error {
-	err := k.pins.Close()
-	k.pins = nil
-	return err
+	return k.folder.Close()
 }
 
 // Generation and SetGeneration are of the number of changes that packets read.
-func (k *Kernel) Generation() uint32     { return get32(k.history.bytes[8:]) }
-func (k *Kernel) SetGeneration(g uint32) { put32(k.history.bytes[8:], g) }
+func (k *Kernel) Generation() uint32     { return *k.history.Generation() }
+func (k *Kernel) SetGeneration(g uint32) { *k.history.Generation() = g }
 
 // Said returns in which generation a list said what the only flow has of it.
 func (k *Kernel) Said() (generation uint32, err error) {
-	err = eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) {
+	err = k.connections.Each(func(b *bpf.SluiceBucket) {
 		for _, f := range b.Flow {
-			if f.State&stateUsed != 0 {
+			if f.State&connections.StateUsed != 0 {
 				generation = uint32(f.More >> 32)
 			}
 		}
@@ -47,14 +48,14 @@ func (k *Kernel) Said() (generation uint32, err error) {
 
 // Age has all evidence, the ports of all fragments, and the counts of flows that go on, be older than they are.
 func (k *Kernel) Age(d time.Duration) error {
-	hz, shift, err := ticks()
+	hz, shift, err := loader.Ticks()
 	if err != nil {
 		return err
 	}
 	units := uint32(uint64(d/time.Millisecond) * uint64(hz) / 1000 >> shift)
-	err = eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) {
+	err = k.connections.Each(func(b *bpf.SluiceBucket) {
 		for j := range b.Flow {
-			if s := &b.Flow[j].State; *s&stateUsed != 0 {
+			if s := &b.Flow[j].State; *s&connections.StateUsed != 0 {
 				*s = *s&^uint64(0xffffffff) | uint64(uint32(*s)-units)
 			}
 		}
@@ -67,7 +68,7 @@ func (k *Kernel) Age(d time.Duration) error {
 
 // UnreadEvents returns how many bytes of events nobody has read yet.
 func (k *Kernel) UnreadEvents() (int, error) {
-	r, err := ringbuf.NewReader(k.state[bpf.SluiceMapEvents])
+	r, err := ringbuf.NewReader(k.shared[bpf.SluiceMapEvents])
 	if err != nil {
 		return 0, err
 	}
@@ -75,28 +76,26 @@ func (k *Kernel) UnreadEvents() (int, error) {
 }
 
 // Turn is that of the memory in force: the next one has the other.
-func (k *Kernel) Turn() uint32 { return k.force.turn }
+func (k *Kernel) Turn() uint32 { return k.history.Parity() }
 
 // ForgetFlows deletes all evidence, and tells nobody.
-func (k *Kernel) ForgetFlows() error { return k.forgetFlows() }
+func (k *Kernel) ForgetFlows() error { return k.connections.Forget() }
 
 // FlowPlaces is how many flows the table has places for.
-func (k *Kernel) FlowPlaces() int {
-	return int(k.state[bpf.SluiceMapFlows].ValueSize()) / bpf.BucketBytes * bucketFlows
-}
+func (k *Kernel) FlowPlaces() int { return k.connections.Places() }
 
 // ForgetLately has no flow have gone on lately, as when another unit of time begins.
 func (k *Kernel) ForgetLately() error {
-	return errors.Join(k.forgetTraces(), k.state[bpf.SluiceMapCrowds].Put(uint32(0), &bpf.SluiceCrowd{}))
+	return errors.Join(k.forgetTraces(), k.shared[bpf.SluiceMapCrowds].Put(uint32(0), &bpf.SluiceCrowd{}))
 }
 
 func (k *Kernel) forgetTraces() error {
-	return k.state[bpf.SluiceMapLately].Put(uint32(0), make([]byte, bpf.LatelyBytes))
+	return k.shared[bpf.SluiceMapLately].Put(uint32(0), make([]byte, bpf.LatelyBytes))
 }
 
 // ageCrowds has counts be of earlier units.
 func (k *Kernel) ageCrowds(units uint32) error {
-	crowds := k.state[bpf.SluiceMapCrowds]
+	crowds := k.shared[bpf.SluiceMapCrowds]
 	var c bpf.SluiceCrowd
 	if err := crowds.Lookup(uint32(0), &c); err != nil {
 		return err
@@ -110,14 +109,14 @@ func (k *Kernel) ageCrowds(units uint32) error {
 // one before.
 func (k *Kernel) Counted() (latest, before uint32, err error) {
 	var c bpf.SluiceCrowd
-	err = k.state[bpf.SluiceMapCrowds].Lookup(uint32(0), &c)
+	err = k.shared[bpf.SluiceMapCrowds].Lookup(uint32(0), &c)
 	return uint32(c.Latest), uint32(c.Before), err
 }
 
 // ageFragments has the ports of fragments be older.
 func (k *Kernel) ageFragments(units uint32) error {
 	const at = 4 // of the time in the value
-	m := k.state[bpf.SluiceMapFragments]
+	m := k.shared[bpf.SluiceMapFragments]
 	key, value := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
 	older := map[string][]byte{}
 	it := m.Iterate()
@@ -145,15 +144,21 @@ func put32(b []byte, v uint32) {
 	b[0], b[1], b[2], b[3] = byte(v), byte(v>>8), byte(v>>16), byte(v>>24)
 }
 
-// Names returns what the kernel knows of addresses in the memory in force.
+// Names returns what the kernel knows of addresses in the policy map in force.
 func (k *Kernel) Names() (map[netip.Addr]uint32, error) {
-	m := memory{coll: k.force.coll, names: map[netip.Addr]uint32{}}
-	return m.names, m.learnNames()
+	names := map[netip.Addr]uint32{}
+	var a [16]byte
+	var id uint32
+	it := k.maps.All()[bpf.SluiceMapNames].Iterate()
+	for it.Next(&a, &id) {
+		names[netip.AddrFrom16(a).Unmap()] = id
+	}
+	return names, it.Err()
 }
 
 // Occupy has the first places of every bucket of flows be written by somebody who never ends.
 func (k *Kernel) Occupy(places int) error {
-	return eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) {
+	return k.connections.Each(func(b *bpf.SluiceBucket) {
 		for j := range places {
 			b.Flow[j].State = stateBusy
 		}
@@ -162,9 +167,9 @@ func (k *Kernel) Occupy(places int) error {
 
 // FlowCount returns how many flows the kernel has evidence of, also such that does not hold any more.
 func (k *Kernel) FlowCount() (n int, err error) {
-	err = eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) {
+	err = k.connections.Each(func(b *bpf.SluiceBucket) {
 		for _, f := range b.Flow {
-			if f.State&stateUsed != 0 {
+			if f.State&connections.StateUsed != 0 {
 				n++
 			}
 		}
@@ -174,10 +179,10 @@ func (k *Kernel) FlowCount() (n int, err error) {
 
 // DropFilters removes our filters of an interface, as somebody else may.
 func DropFilters(index uint32) error {
-	all, err := ownFilters()
+	all, err := attach.OwnFilters()
 	for _, f := range all {
-		if f.index == index {
-			err = errors.Join(err, f.detach())
+		if f.Index() == index {
+			err = errors.Join(err, f.Remove())
 		}
 	}
 	return err
@@ -185,7 +190,7 @@ func DropFilters(index uint32) error {
 
 // KernelNames returns what maps are called in the kernel.
 func (k *Kernel) KernelNames() (out []string, err error) {
-	for _, m := range append(slices.Collect(maps.Values(k.force.coll.Maps)), k.outer, k.inner, k.mark) {
+	for _, m := range append(slices.Concat(slices.Collect(maps.Values(k.maps.All())), k.grace.Maps()), k.digest) {
 		info, e := m.Info()
 		if err = errors.Join(err, e); e == nil {
 			out = append(out, info.Name)
@@ -196,10 +201,10 @@ func (k *Kernel) KernelNames() (out []string, err error) {
 
 // TrackingLate has a kernel track connections from when late is set.
 func (o KernelOptions) TrackingLate(late *atomic.Bool) KernelOptions {
-	o.senders = newTracker(func() layout {
-		l := layoutOf()
+	o.layouts = loader.NewTracker(func() loader.Layout {
+		l := loader.LayoutOf()
 		if !late.Load() {
-			l.connection = 0
+			l.Connection = 0
 		}
 		return l
 	})
@@ -209,7 +214,7 @@ func (o KernelOptions) TrackingLate(late *atomic.Bool) KernelOptions {
 // FlowShare is how many places of the table of flows each endpoint has.
 func (k *Kernel) FlowShare() uint32 {
 	var q bpf.SluiceQuota
-	if err := k.state[bpf.SluiceMapLimits].Lookup(uint32(0), &q); err != nil {
+	if err := k.shared[bpf.SluiceMapLimits].Lookup(uint32(0), &q); err != nil {
 		return 0
 	}
 	return q.Flows
@@ -217,32 +222,32 @@ func (k *Kernel) FlowShare() uint32 {
 
 // FlowsOf returns how many flows of an endpoint are counted, and how many there are.
 func (k *Kernel) FlowsOf(id uint32) (counted, there uint32, err error) {
-	err = eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) {
+	err = k.connections.Each(func(b *bpf.SluiceBucket) {
 		for _, f := range b.Flow {
-			if f.State&stateUsed != 0 && uint32(f.Ports>>32) == id {
+			if f.State&connections.StateUsed != 0 && uint32(f.Ports>>32) == id {
 				there++
 			}
 		}
 	})
-	return k.share(id).Flows, there, err
+	return k.connections.Share(id).Flows, there, err
 }
 
 // MiscountFlows has a wrong number of flows be counted of an endpoint, and then does what a start does.
 func (k *Kernel) MiscountFlows(id, n uint32) error {
-	k.share(id).Flows, k.share(id+1).Flows = n, n
+	k.connections.Share(id).Flows, k.connections.Share(id+1).Flows = n, n
 	if err := k.flowOf(id + 1); err != nil {
 		return err
 	}
-	return k.countFlows()
+	return k.connections.Recount()
 }
 
 // flowOf has an endpoint have one flow more in the table, which nobody counted.
 func (k *Kernel) flowOf(id uint32) error {
 	done := false
-	return eachBucket(k.state[bpf.SluiceMapFlows], func(b *bpf.SluiceBucket) {
+	return k.connections.Each(func(b *bpf.SluiceBucket) {
 		for j := range b.Flow {
 			if f := &b.Flow[j]; !done && f.State == 0 {
-				f.State, f.Ports, done = stateUsed, uint64(id)<<32, true
+				f.State, f.Ports, done = connections.StateUsed, uint64(id)<<32, true
 			}
 		}
 	})
@@ -252,7 +257,7 @@ func (k *Kernel) flowOf(id uint32) error {
 func (k *Kernel) FragmentCount() (n int, err error) {
 	var key bpf.SluiceFragmentKey
 	var value bpf.SluiceFragment
-	it := k.state[bpf.SluiceMapFragments].Iterate()
+	it := k.shared[bpf.SluiceMapFragments].Iterate()
 	for it.Next(&key, &value) {
 		n++
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/events"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/loader"
 )
 
 const reasonMemory = "the memory of the classifier is full"
@@ -46,7 +49,7 @@ func (r *Renderer) install(mark Mark) error {
 // fits returns why a plan cannot be carried out.
 func (r *Renderer) fits(p compile.Plan) error {
 	lines, _ := r.options.Plane.Limits()
-	return fits(p.Lines, min(lines, r.options.MaxLines))
+	return loader.CheckLines(p.Lines, min(lines, r.options.MaxLines))
 }
 
 // countable is how many counters a plan gets. Rules beyond what the plane can count are enforced
@@ -145,7 +148,7 @@ func (r *Renderer) prepare(p compile.Plan) error {
 		}
 	}
 	clear(r.named)
-	since := sinceBoot()
+	since := events.SinceBoot()
 	err := r.ledger.leave(func() ([]uint64, error) {
 		left, err := plane.Switch()
 		r.adopted = r.adopted && err != nil
@@ -247,7 +250,7 @@ func (r *Renderer) attach(compile.Plan) error {
 		}
 		r.attached[id] = true
 		if r.lost[id] {
-			r.drift[driftAttachment]++
+			r.drift[attach.DriftAttachment]++
 		}
 		delete(r.lost, id)
 	}

@@ -1,23 +1,59 @@
 package xdp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/connections"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/events"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/loader"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/policymap"
 )
 
 // DefaultPinPath is where links and maps are pinned.
 const DefaultPinPath = "/sys/fs/bpf/sluice"
+
+// DefaultFlows is how many places the table of flows has: 8 MiB. Of 65 536 flows at once about 4 are
+// forgotten for others, of 131 072 one of 300: those that were not answered first.
+const DefaultFlows = 1 << 18
+
+// DefaultCrowd is as many flows as a cache of a processor's own has all of: about 1 MiB of the table.
+const DefaultCrowd = 1 << 13
+
+// MaxFlows is as many places as the hash of the program can tell: 256 MiB.
+const MaxFlows = 1 << 23
+
+// MaxTunnelPorts is how many ports of tunnels a program knows.
+const MaxTunnelPorts = loader.MaxTunnelPorts
+
+// DefaultTunnelPorts are those of VXLAN and Geneve, as CNI plugins have them. That of WireGuard is not
+// one: it is a port that kernels give to clients (net.ipv4.ip_local_port_range), whose answers would be
+// dropped, and who has no key of a peer gets nothing out of such a tunnel.
+var DefaultTunnelPorts = []uint16{4789, 8472, 6081}
+
+// Mode says where the classifier is attached.
+type Mode = loader.Mode
+
+// The modes. Traffic to a pod is decided at the egress of the node's end of its pair, which
+// sees all of it.
+const (
+	ModeAuto    = loader.ModeAuto    // TCX at the node's end, or clsact where the kernel has no TCX
+	ModeClsact  = loader.ModeClsact  // filters at the node's end
+	ModeXDP     = loader.ModeXDP     // traffic from the pod by XDP at the node's end
+	ModeGeneric = loader.ModeGeneric // the same, after the kernel has made a buffer of the packet
+	ModeNone    = loader.ModeNone    // nowhere: the classifier can only be asked
+)
+
+// Modes are all modes.
+var Modes = loader.Modes
 
 // KernelOptions say how the kernel enforces.
 type KernelOptions struct {
@@ -39,52 +75,41 @@ type KernelOptions struct {
 	// Crowd is how many flows that go on in a quarter of a second are so many that traces of them are
 	// asked before the table of flows. Zero: DefaultCrowd; negative: any.
 	Crowd int
+
+	PolicyMaps PolicyMaps
+	// Uplinks are interfaces at which packets to pods are dropped early.
+	Uplinks []uint32
+
+	layouts *loader.Tracker // nil but in tests
+}
+
+// PolicyMaps say how policy maps are made. The zero value is right for almost everybody.
+type PolicyMaps struct {
 	// MaxBytes is how large each memory may be that programs read in place. Zero, and more than that:
 	// what the kernel can: 512 MiB, or 4 MiB.
 	MaxBytes int
-
-	// KeepSpare keeps the memory that was in force before, so that the next one need not be
-	// loaded. It is for those that replace memories often.
-	KeepSpare bool
-	// Lines and Slots are what a memory has at least.
+	// Lines and Slots are what a policy map has at least.
 	Lines, Slots int
-
-	senders *tracker // nil but in tests
-
-	// Uplinks are interfaces at which packets to pods are dropped early.
-	Uplinks []uint32
+	// KeepSpare keeps the policy map that was in force before, so that the next one need not be loaded. It
+	// is for those that replace policy maps often.
+	KeepSpare bool
 }
 
 // Kernel is a Plane in the kernel.
 type Kernel struct {
-	options KernelOptions
-	log     *slog.Logger
-	pins    *os.File             // the folder, locked; nil without pins
-	state   map[string]*ebpf.Map // of flows: outlives memories
-	history history
-	dropped []byte // packets by why, of all processors; mapped
-	cpus    int
-	running sync.RWMutex // read while a program is run, or what it counted is read; nothing is closed then
-	loading sync.Mutex   // of programs that are asked the first time
-	force   *memory
-	next    *memory
-	spare   *memory // was in force before
-	mark    *ebpf.Map
-	version [16]byte // of what it loads
-	senders *tracker
-	links   map[uint32]*hooks
-	uplinks map[uint32]attachment
-	stack   map[string][]judge // by point
-	reached []byte             // of gateways, mapped
-	shares  []byte             // by endpoint, mapped
-	blank   bool               // nothing was written to force, and nobody runs it
-	writes  uint64             // to memories, so far
-	digest  digest             // of the memory in force
-	noTCX   bool               // in the kernel, as far as is known
-	outer   *ebpf.Map          // whose updates wait for all packets on their way
-	inner   *ebpf.Map
-	told    uint32       // events of a second that are told of
-	since   atomic.Int64 // sinceBoot when that began
+	log         *slog.Logger
+	uplinks     []uint32
+	folder      *pins.Folder
+	shared      map[string]*ebpf.Map // by all policy maps, which they outlive
+	loader      *loader.Loader
+	history     *connections.History
+	connections *connections.Table
+	stream      *events.Stream
+	drops       *events.Drops
+	grace       *policymap.Grace
+	maps        *policymap.Maps
+	attached    *attach.Attachments
+	digest      *ebpf.Map // the Mark, with the version of what is loaded
 }
 
 // NewKernel takes over what is pinned, or begins with nothing. Nothing is enforced by it. A folder for
@@ -114,116 +139,131 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 	if !slices.Contains(Modes, o.Mode) {
 		return nil, fmt.Errorf("%q is no mode of attachment", o.Mode)
 	}
-	k := &Kernel{options: o, log: o.Log, state: map[string]*ebpf.Map{}, links: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}, stack: map[string][]judge{}}
-	if k.senders = o.senders; k.senders == nil {
-		k.senders = newTracker(layoutOf)
+	if o.layouts == nil {
+		o.layouts = loader.NewTracker(loader.LayoutOf)
 	}
-	if err := k.open(); err != nil {
-		return nil, errors.Join(k.permitted(err), k.Close())
+	k := &Kernel{log: o.Log, uplinks: o.Uplinks, shared: map[string]*ebpf.Map{}}
+	if err := k.open(o); err != nil {
+		return nil, errors.Join(permitted(err), k.Close())
 	}
 	return k, nil
 }
 
-func (k *Kernel) open() error {
-	if k.options.PinPath != "" {
-		if err := CheckPins(k.options.PinPath); err != nil {
-			return fmt.Errorf("folder for pins: %w: %s", err, PinsRemedy)
-		}
-		if err := os.MkdirAll(k.options.PinPath, 0o700); err != nil {
-			return fmt.Errorf("folder for pins: %w", err)
-		}
-		if err := k.own(); err != nil {
-			return err
-		}
-	}
-	if err := k.measure(); err != nil {
+// open opens everything, from the folder for pins up.
+func (k *Kernel) open(o KernelOptions) (err error) {
+	if k.folder, err = pins.Open(o.PinPath, o.Owner, o.TakeOver, o.Log); err != nil {
 		return err
 	}
-	spec, err := bpf.LoadSluice()
+	k.loader, err = loader.New(loader.Config{
+		Log: o.Log, Mode: o.Mode, Infra: o.Infra, AnySource: o.AnySource, NonIP: o.NonIP, PodTunnels: o.PodTunnels, TunnelPorts: o.TunnelPorts,
+		Flows: o.Flows, FlowCacheThreshold: o.Crowd, MaxBytes: o.PolicyMaps.MaxBytes, Lines: o.PolicyMaps.Lines, Slots: o.PolicyMaps.Slots,
+		Uplinks: len(o.Uplinks) > 0,
+	}, o.layouts)
 	if err != nil {
-		return fmt.Errorf("read the program: %w", err)
-	}
-	if err := k.size(spec, minLines, 0); err != nil {
 		return err
 	}
-	for _, name := range stateMaps {
-		if k.state[name], err = k.stateMap(spec.Maps[name]); err != nil {
-			return fmt.Errorf("map %s: %w", name, err)
-		}
-	}
-	if k.history, err = newHistory(k.state[bpf.SluiceMapChanges]); err != nil {
-		return fmt.Errorf("map %s: %w", bpf.SluiceMapChanges, err)
-	}
-	for name, b := range map[string]*[]byte{bpf.SluiceMapReasons: &k.dropped, bpf.SluiceMapGateways: &k.reached, bpf.SluiceMapShares: &k.shares} {
-		if *b, err = mapped(k.state[name]); err != nil {
-			return fmt.Errorf("map memory: %w", err)
-		}
-	}
-	if err := k.countFlows(); err != nil { // the table may be another one
+	if err := k.openShared(); err != nil {
 		return err
 	}
-	if k.version, err = k.loads(); err != nil {
-		return err
-	}
-	if k.inner, err = ebpf.NewMap(&ebpf.MapSpec{Name: "sluice_inner", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}); err != nil {
-		return fmt.Errorf("map for grace periods: %w", err)
-	}
-	k.outer, err = ebpf.NewMap(&ebpf.MapSpec{
-		Name: "sluice_grace", Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 1,
-		InnerMap: &ebpf.MapSpec{Name: "sluice_inner", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1},
-	})
-	if err != nil {
-		return fmt.Errorf("map for grace periods: %w", err)
-	}
-	if k.options.Mode != ModeNone && !k.behind() {
+	if o.Mode.Runs() && !k.loader.Behind() {
 		k.log.Warn("what pods send to a service is judged by the address of the service, not of the pods behind it: that needs Linux 6.4, " +
 			"and pods that send from their own addresses only")
 	}
-	if err := k.Tell(Telling{}); err != nil { // a process that was killed may have listened
+	if k.grace, err = policymap.NewGrace(); err != nil {
 		return err
 	}
-	return errors.Join(k.adopt(), k.divide())
+	if k.attached, err = attach.New(k.folder, o.Mode, k.loader, k.shared); err != nil {
+		return err
+	}
+	k.maps = policymap.New(k.loader, k.folder, k.history, k.grace, o.PolicyMaps.KeepSpare)
+	return errors.Join(k.adopt(), k.connections.Divide(k.attached.Count()))
+}
+
+// openShared opens the maps that all policy maps share, and what is in them.
+func (k *Kernel) openShared() error {
+	specs, err := k.loader.SharedSpecs()
+	if err != nil {
+		return err
+	}
+	for name, spec := range specs {
+		if k.shared[name], err = k.folder.Map(spec); err != nil {
+			return fmt.Errorf("map %s: %w", name, err)
+		}
+	}
+	if k.history, err = connections.OpenHistory(k.shared); err != nil {
+		return err
+	}
+	if k.connections, err = connections.Open(k.shared); err != nil {
+		return err
+	}
+	if k.drops, err = events.OpenDrops(k.shared); err != nil {
+		return err
+	}
+	if k.stream, err = events.NewStream(k.shared); err != nil {
+		return err
+	}
+	return k.loader.Share(k.shared, k.history.Seed())
+}
+
+const digestPin = "mark"
+
+// adopt takes over the policy map in force and the attachments of a process that has ended.
+func (k *Kernel) adopt() (err error) {
+	spec := &ebpf.MapSpec{Name: digestPin, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(Mark{}) + len(k.loader.Version())), MaxEntries: 1}
+	if k.digest, err = k.folder.Map(spec); err != nil {
+		return fmt.Errorf("map %s: %w", digestPin, err)
+	}
+	if k.folder.Pins() { // first, because policy maps have the programs of what is attached
+		if err := k.attached.Adopt(k.uplinks); err != nil {
+			return err
+		}
+	}
+	adopted := false
+	if k.folder.Pins() && k.Mark() != (Mark{}) {
+		if err := k.maps.Adopt(k.attached.Programs()); err != nil {
+			k.log.Warn("what is in force is replaced, not taken over", "error", err)
+			if err := k.SetMark(Mark{}); err != nil {
+				return err
+			}
+		} else {
+			adopted = true
+		}
+	}
+	if !adopted {
+		if err := k.maps.Begin(k.attached.Programs()); err != nil {
+			return err
+		}
+	}
+	return k.attached.AttachUplinks(k.uplinks, k.maps.Programs())
 }
 
 // Close ends what is not pinned. What is goes on, and has no owner any more.
 func (k *Kernel) Close() error {
-	k.running.Lock()
-	defer k.running.Unlock()
-	var errs []error
-	for _, h := range k.links {
-		errs = append(errs, h.close())
-	}
-	for _, u := range k.uplinks {
-		errs = append(errs, u.close())
-	}
-	if k.next != k.force {
-		errs = append(errs, k.next.close())
-	}
-	errs = append(errs, k.force.close(), k.spare.close(), k.history.close())
-	for _, b := range []*[]byte{&k.dropped, &k.reached, &k.shares} {
-		if *b != nil {
-			errs = append(errs, unix.Munmap(*b))
-			*b = nil
-		}
-	}
-	for _, judges := range k.stack {
-		for _, j := range judges {
-			errs = append(errs, j.Close())
-		}
-	}
-	for _, m := range k.state {
+	errs := []error{k.attached.Close(), k.maps.Close(), k.history.Close(), k.connections.Close(), k.drops.Close(), k.grace.Close()}
+	for _, m := range k.shared {
 		if m != nil {
 			errs = append(errs, m.Close())
 		}
 	}
-	for _, m := range []*ebpf.Map{k.outer, k.inner, k.mark} {
-		if m != nil {
-			errs = append(errs, m.Close())
-		}
+	if k.digest != nil {
+		errs = append(errs, k.digest.Close())
 	}
-	if k.pins != nil { // last: the next owner may change everything
-		errs = append(errs, k.pins.Close())
-		k.pins = nil
+	return errors.Join(append(errs, k.folder.Close())...) // last: the next owner may change everything
+}
+
+// Mark implements Plane. What programs enforce that this process would not load is not known: they
+// are replaced, and nothing of theirs is taken over.
+func (k *Kernel) Mark() (m Mark) {
+	b, _ := k.digest.LookupBytes(uint32(0))
+	version := k.loader.Version()
+	if mark, ok := bytes.CutSuffix(b, version[:]); ok && len(mark) == len(m) {
+		copy(m[:], mark)
 	}
-	return errors.Join(errs...)
+	return m
+}
+
+// SetMark implements Plane.
+func (k *Kernel) SetMark(m Mark) error {
+	version := k.loader.Version()
+	return k.digest.Put(uint32(0), append(m[:], version[:]...))
 }

@@ -168,7 +168,7 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 // TestRulesBeyondTheCountersAreEnforced as others are. What they decide is not known, and that of others is.
 func TestRulesBeyondTheCountersAreEnforced(t *testing.T) {
 	const most = 1 << 20 // of memory
-	l := newLab(t, func(o *labOptions) { o.kernel.MaxBytes = most })
+	l := newLab(t, func(o *labOptions) { o.kernel.PolicyMaps.MaxBytes = most })
 	lines, slots := l.kernel.Limits()
 	if lines != most/64 || slots < 256 {
 		t.Fatalf("there may be %d lines and %d counters", lines, slots)
@@ -301,13 +301,13 @@ func TestRulesAreNamedOfWhatIsInForce(t *testing.T) {
 
 // TestMemoriesOfAnySizeCanBeAsked: what programs read has the size of its map.
 func TestMemoriesOfAnySizeCanBeAsked(t *testing.T) {
-	l := newLab(t, func(o *labOptions) { o.kernel.Lines = 20000 })
+	l := newLab(t, func(o *labOptions) { o.kernel.PolicyMaps.Lines = 20000 })
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
 	if lines, _ := l.kernel.Size(); lines != 1<<15 {
 		t.Errorf("there are %d lines", lines)
 	}
 	l.want(true, "port 80", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false))
-	if _, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, MaxBytes: 100}); err == nil || !strings.Contains(err.Error(), "memories of 100 bytes at most") {
+	if _, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, PolicyMaps: xdp.PolicyMaps{MaxBytes: 100}}); err == nil || !strings.Contains(err.Error(), "memories of 100 bytes at most") {
 		t.Errorf("memories of 100 bytes: %v", err)
 	}
 }
@@ -315,7 +315,7 @@ func TestMemoriesOfAnySizeCanBeAsked(t *testing.T) {
 // TestATableOfFlowsIsAsLargeAsTheKernelCan where it can less than is wanted.
 func TestATableOfFlowsIsAsLargeAsTheKernelCan(t *testing.T) {
 	const most = 1 << 20
-	l := newLab(t, func(o *labOptions) { o.kernel.MaxBytes, o.kernel.Flows = most, xdp.DefaultFlows })
+	l := newLab(t, func(o *labOptions) { o.kernel.PolicyMaps.MaxBytes, o.kernel.Flows = most, xdp.DefaultFlows })
 	if got := l.kernel.FlowPlaces(); got != most/32 {
 		t.Errorf("the table has %d places, want %d", got, most/32)
 	}
@@ -334,7 +334,7 @@ func TestMemoryIsReadToItsEnd(t *testing.T) {
 		sizes = append(sizes, xdp.DefaultMaxLines)
 	}
 	for _, lines := range sizes {
-		l := newLab(t, func(o *labOptions) { o.kernel.Lines = int(lines) })
+		l := newLab(t, func(o *labOptions) { o.kernel.PolicyMaps.Lines = int(lines) })
 		l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
 		l.moveRecord(lines - 6)
 		l.want(true, "port 80", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false))
@@ -363,9 +363,8 @@ func TestNoMemoryIsLargerThanAProgramCanRead(t *testing.T) {
 		t.Error("a renderer may have a memory that no program can read")
 	}
 	needKernel(t)
-	for _, o := range []xdp.KernelOptions{{Lines: more}, {Slots: 1 << 27}} {
-		o.Mode, o.Flows = xdp.ModeNone, 64
-		if _, err := xdp.NewKernel(o); !errors.Is(err, xdp.ErrTooLarge) {
+	for _, o := range []xdp.PolicyMaps{{Lines: more}, {Slots: 1 << 27}} {
+		if _, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, Flows: 64, PolicyMaps: o}); !errors.Is(err, xdp.ErrTooLarge) {
 			t.Errorf("%d lines, %d counters: the error is %v, want that it is too large", o.Lines, o.Slots, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/loader"
 )
 
 // ErrSharedInterface is returned by Commit when an interface is said to be that of several
@@ -17,7 +18,7 @@ var ErrSharedInterface = errors.New("an interface is claimed twice")
 
 // ErrTooLarge is returned by Commit when what is told does not fit into the memory that may
 // be used. What was installed before stays as it is. It is a renderer.Refusal.
-var ErrTooLarge = renderer.Refusal("policy does not fit into memory")
+var ErrTooLarge = loader.ErrTooLarge
 
 // Options of a Renderer.
 type Options struct {
@@ -56,4 +57,4 @@ type Options struct {
 }
 
 // DefaultMaxLines is 512 MiB: as much as a program may read of one value.
-const DefaultMaxLines = mostBytes / bpf.LineBytes
+const DefaultMaxLines = loader.MaxBytes / bpf.LineBytes

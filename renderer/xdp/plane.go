@@ -1,14 +1,13 @@
 package xdp
 
 import (
-	"errors"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
 )
 
 // ErrGone is returned for an interface that is not there any more.
-var ErrGone = errors.New("the interface is gone")
+var ErrGone = attach.ErrGone
 
 // Mark identifies what a plane enforces: the sum of hashes of everything that was told. The
 // zero value is what is not known.

@@ -16,6 +16,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/events"
 )
 
 // Renderer enforces rules in a Plane. It implements renderer.Renderer, and every ability that
@@ -94,7 +96,7 @@ func New(o Options) (*Renderer, error) {
 		options: o, log: o.Log,
 		told:     told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]past{}},
 		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, lost: map[uint32]bool{}, named: map[uint32][]netip.Addr{}, owner: map[uint32]api.PodID{}, ledger: newLedger(),
-		audited: time.Now(), drift: map[string]uint64{},
+		audited: time.Now(), drift: attach.Drift{},
 	}
 	r.forget()
 	_ = r.publish(nil)
@@ -142,7 +144,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	r.release()
 	r.gone = nil
 	r.reconsider()
-	problems, since := r.arrange(), sinceBoot()
+	problems, since := r.arrange(), events.SinceBoot()
 	if err := r.audit(); err != nil {
 		problems = append(problems, err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-func keepsSpare(o *labOptions) { o.kernel.KeepSpare = true }
+func keepsSpare(o *labOptions) { o.kernel.PolicyMaps.KeepSpare = true }
 
 // replaced has another memory be in force, in which nothing is.
 func (l *lab) replaced() {

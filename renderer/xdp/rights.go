@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -42,7 +41,7 @@ func EffectiveCapabilities(status string) (uint64, error) {
 }
 
 // permitted adds to an error of the kernel which right is missing. Others are as they were.
-func (k *Kernel) permitted(err error) error {
+func permitted(err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
@@ -60,22 +59,6 @@ func missingRight(effective uint64, unknown error) string {
 		return "although no capability is missing: a seccomp profile, a lockdown or a user namespace forbids it"
 	}
 	return "since this process has no " + strings.Join(missing, ", ")
-}
-
-// PinsRemedy is what to do where CheckPins finds no bpf file system.
-const PinsRemedy = "mount one by: mount -t bpf bpf /sys/fs/bpf"
-
-// CheckPins checks that a folder is in a bpf file system, or will be when it is made.
-func CheckPins(path string) error {
-	at := filepath.Clean(path)
-	for {
-		err := isBPF(at)
-		parent := filepath.Dir(at)
-		if !errors.Is(err, fs.ErrNotExist) || parent == at {
-			return err
-		}
-		at = parent
-	}
 }
 
 // The oldest kernels.

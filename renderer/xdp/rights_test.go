@@ -75,12 +75,11 @@ func TestNewKernelNamesTheFolderThatIsInNoBPFFileSystem(t *testing.T) {
 }
 
 func TestKernelNamesTheRightThatIsMissing(t *testing.T) {
-	k := &Kernel{options: KernelOptions{Mode: ModeAuto}}
-	if err := k.permitted(unix.ENOSPC); !errors.Is(err, unix.ENOSPC) || err.Error() != unix.ENOSPC.Error() {
+	if err := permitted(unix.ENOSPC); !errors.Is(err, unix.ENOSPC) || err.Error() != unix.ENOSPC.Error() {
 		t.Errorf("another error became %v", err)
 	}
 	for _, refused := range []error{unix.EPERM, unix.EACCES} {
-		if err := k.permitted(fmt.Errorf("map flows: %w", refused)); !errors.Is(err, refused) || !strings.Contains(err.Error(), "capabilit") && !strings.Contains(err.Error(), "CAP_") {
+		if err := permitted(fmt.Errorf("map flows: %w", refused)); !errors.Is(err, refused) || !strings.Contains(err.Error(), "capabilit") && !strings.Contains(err.Error(), "CAP_") {
 			t.Errorf("%v names no right", err)
 		}
 	}

@@ -37,6 +37,13 @@ var mayImport = []struct {
 	{"renderer/cache", []string{"api/...", "renderer"}},
 	{"renderer/vpp", nil}, // the connection of all that talk to VPP
 	{"renderer/xdp/compile", []string{"api/...", "renderer"}},
+	{"renderer/xdp/bpf", nil},
+	{"renderer/xdp/internal/pins", []string{"renderer/xdp/bpf"}},
+	{"renderer/xdp/internal/events", []string{"renderer/xdp/bpf"}},
+	{"renderer/xdp/internal/connections", []string{"renderer/xdp/bpf"}},
+	{"renderer/xdp/internal/loader", []string{"api/...", "renderer", "renderer/xdp/bpf"}},
+	{"renderer/xdp/internal/attach", []string{"renderer/xdp/bpf", "renderer/xdp/internal/loader", "renderer/xdp/internal/pins"}},
+	{"renderer/xdp/internal/policymap", []string{"renderer/xdp/bpf", "renderer/xdp/compile", "renderer/xdp/internal/..."}},
 	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/xdp/...", "endpoints/gate"}}, // one renderer in several packages
 	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},                           // renderers do not know each other
 	{"internal/oracle", []string{"api/..."}},

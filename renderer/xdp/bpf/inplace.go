@@ -2,10 +2,23 @@ package bpf
 
 import (
 	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
+
+// KernelNames is what the names of Sluice's programs and maps begin with in the kernel.
+const KernelNames = "sluice_"
+
+// KernelName returns the name of a map for the kernel, which has no room for more than 15 bytes.
+func KernelName(name string) string { return KernelNames + strings.TrimPrefix(name, ".data.") }
+
+// Places is how many places the tables have that are indexed by the low bits of an endpoint's ID.
+const Places = 1 << 14
 
 // Memory that programs read in place: a map with one value. bpf2go has no names for these.
 const (
@@ -29,9 +42,9 @@ const (
 	BucketBytes = int(unsafe.Sizeof(SluiceBucket{}))
 	HitBytes    = 8
 	ReasonBytes = 16 * 8 // of reasons, for a processor
-	EndsBytes   = 8 << 14
-	ReachBytes  = int(unsafe.Sizeof(SluiceReach{})) << 14
-	ShareBytes  = int(unsafe.Sizeof(SluiceShare{})) << 14
+	EndsBytes   = 8 * Places
+	ReachBytes  = int(unsafe.Sizeof(SluiceReach{})) * Places
+	ShareBytes  = int(unsafe.Sizeof(SluiceShare{})) * Places
 	LatelyBytes = 16 << 16
 )
 
@@ -72,3 +85,33 @@ func (s Sizes) Apply(spec *ebpf.CollectionSpec) error {
 }
 
 const mmapable = 1 << 10 // BPF_F_MMAPABLE of include/uapi/linux/bpf.h
+
+// Map maps the values of an array map into memory. The caller unmaps it with unix.Munmap.
+func Map(m *ebpf.Map) ([]byte, error) {
+	page := os.Getpagesize()
+	size := int(m.MaxEntries()) * int(m.ValueSize())
+	b, err := unix.Mmap(m.FD(), 0, (size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map memory: %w", err)
+	}
+	return b, nil
+}
+
+// Unmap ends what Map began, and forgets it. It does nothing for nil.
+func Unmap(b *[]byte) error {
+	if *b == nil {
+		return nil
+	}
+	err := unix.Munmap(*b)
+	*b = nil
+	return err
+}
+
+// Sum returns the i-th counter of mapped memory, added up over all processors, of which each has
+// stride counters.
+func Sum(b []byte, i, stride int) (n uint64) {
+	for at := i * HitBytes; at < len(b); at += stride * HitBytes {
+		n += atomic.LoadUint64((*uint64)(unsafe.Pointer(&b[at])))
+	}
+	return n
+}

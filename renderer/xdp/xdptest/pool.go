@@ -52,7 +52,7 @@ func (p *Pool) Take() (*Pooled, error) {
 	}
 	crowd := -(p.made & 1) // of every other kernel any flow is a crowd, so that both ways through the program are met
 	p.made++
-	k, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, PodTunnels: true, Flows: 256, Crowd: crowd, KeepSpare: true})
+	k, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, PodTunnels: true, Flows: 256, Crowd: crowd, PolicyMaps: xdp.PolicyMaps{KeepSpare: true}})
 	return &Pooled{k, p}, err
 }
 

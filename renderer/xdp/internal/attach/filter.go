@@ -1,20 +1,20 @@
-package xdp
+package attach
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// filter is an attachment to a clsact qdisc, which has no reference: it stays.
-type filter struct {
+// Filter is an attachment to a clsact qdisc, which has no reference: it stays.
+type Filter struct {
 	index   uint32
 	parent  uint32
 	program string
@@ -27,7 +27,17 @@ const (
 	filterName     = "sluice_"
 )
 
-func (f filter) netlink(p *ebpf.Program) *netlink.BpfFilter {
+func newFilter(index uint32, program string) Filter {
+	if program == bpf.SluiceProgFromPod {
+		return Filter{index, netlink.HANDLE_MIN_INGRESS, program}
+	}
+	return Filter{index, netlink.HANDLE_MIN_EGRESS, program}
+}
+
+// Index is the interface that a filter is at.
+func (f Filter) Index() uint32 { return f.index }
+
+func (f Filter) netlink(p *ebpf.Program) *netlink.BpfFilter {
 	return &netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
 			LinkIndex: int(f.index), Parent: f.parent, Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority,
@@ -36,7 +46,7 @@ func (f filter) netlink(p *ebpf.Program) *netlink.BpfFilter {
 	}
 }
 
-func (f filter) update(programs map[string]*ebpf.Program) error {
+func (f Filter) update(programs Programs) error {
 	p := programs[f.program]
 	if p == nil {
 		return nil
@@ -49,7 +59,7 @@ func (f filter) update(programs map[string]*ebpf.Program) error {
 }
 
 // put adds the filter, or replaces the one that there is.
-func (f filter) put(p *ebpf.Program) error {
+func (f Filter) put(p *ebpf.Program) error {
 	qdisc := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: int(f.index), Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
 	}, QdiscType: "clsact"}
@@ -62,7 +72,10 @@ func (f filter) put(p *ebpf.Program) error {
 	return nil
 }
 
-func (f filter) detach() error {
+// Remove takes the filter away, as somebody else may.
+func (f Filter) Remove() error { return f.detach() }
+
+func (f Filter) detach() error {
 	err := netlink.FilterDel(&netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{
 		LinkIndex: int(f.index), Parent: f.parent, Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority,
 	}})
@@ -72,34 +85,21 @@ func (f filter) detach() error {
 	return err
 }
 
-func (f filter) close() error { return nil }
-func (f filter) name() string { return f.program }
+func (f Filter) close() error { return nil }
+func (f Filter) at() place    { return place{f.index, f.program, true} }
 
-// gone says whether the interface is not there any more.
-func (f filter) gone() bool {
+// gone reports whether the interface is not there any more.
+func (f Filter) gone() bool {
 	_, err := netlink.LinkByIndex(int(f.index))
 	return errors.As(err, &netlink.LinkNotFoundError{})
 }
 
-// isGone says whether an error is that there is no such device.
+// isGone reports whether an error is that there is no such device.
 func isGone(err error) bool { return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) }
 
-// clsact attaches by a filter, which replaces one of ours that is there.
-func (k *Kernel) clsact(h *hooks, index uint32, program string) error {
-	f := filter{index: index, parent: netlink.HANDLE_MIN_EGRESS, program: program}
-	if program == bpf.SluiceProgFromPod {
-		f.parent = netlink.HANDLE_MIN_INGRESS
-	}
-	if err := f.put(k.force.coll.Programs[program]); err != nil {
-		return err
-	}
-	h.list = append(h.list, f)
-	return nil
-}
-
-// ownFilters returns the filters of ours that there are: they are not pinned, and go on with
+// OwnFilters returns the filters of ours that there are: they are not pinned, and go on with
 // their interface.
-func ownFilters() (out []filter, err error) {
+func OwnFilters() (out []Filter, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("interfaces: %w", err)
@@ -115,28 +115,35 @@ func ownFilters() (out []filter, err error) {
 				if !ok || b.Handle != filterHandle || b.Priority != filterPriority || !strings.HasPrefix(b.Name, filterName) {
 					continue // somebody else's
 				}
-				out = append(out, filter{index: uint32(l.Attrs().Index), parent: parent, program: strings.TrimPrefix(b.Name, filterName)})
+				out = append(out, Filter{index: uint32(l.Attrs().Index), parent: parent, program: strings.TrimPrefix(b.Name, filterName)})
 			}
 		}
 	}
 	return out, nil
 }
 
-// adoptFilters takes over the filters of a process that has ended.
-func (k *Kernel) adoptFilters() error {
-	filters, err := ownFilters()
+// repair implements attachment.
+func (f Filter) repair(p *ebpf.Program, found Drift) error {
+	info, err := p.Info()
 	if err != nil {
-		return err
+		return fmt.Errorf("program %s: %w", f.program, err)
 	}
-	if len(filters) > 0 { // of a kernel without TCX, or of another mode
-		_, err := link.QueryPrograms(link.QueryOptions{Target: int(filters[0].index), Attach: ebpf.AttachTCXIngress})
-		k.noTCX = errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL)
+	if want, _ := info.ID(); f.runs(want) {
+		return nil
 	}
-	for _, f := range filters {
-		if k.links[f.index] == nil {
-			k.links[f.index] = &hooks{}
-		}
-		k.links[f.index].list = append(k.links[f.index].list, f)
+	found[DriftProgram]++
+	return f.put(p)
+}
+
+// runs reports whether a filter is there, with a program.
+func (f Filter) runs(want ebpf.ProgramID) bool {
+	l, err := netlink.LinkByIndex(int(f.index))
+	if err != nil {
+		return true // it is gone, or it is not known
 	}
-	return nil
+	filters, err := netlink.FilterList(l, f.parent)
+	return err != nil || slices.ContainsFunc(filters, func(other netlink.Filter) bool {
+		b, ok := other.(*netlink.BpfFilter)
+		return ok && b.Handle == filterHandle && b.Priority == filterPriority && ebpf.ProgramID(b.Id) == want
+	})
 }

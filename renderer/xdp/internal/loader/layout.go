@@ -1,4 +1,4 @@
-package xdp
+package loader
 
 import (
 	"sync"
@@ -8,47 +8,48 @@ import (
 	"github.com/cilium/ebpf/features"
 )
 
-// layout says where the kernel has what it knows of a packet and of its connection, in bytes. It says so
+// Layout says where the kernel has what it knows of a packet and of its connection, in bytes. It says so
 // itself, in its type information (BTF): the layout is of the build. Zero is what is not known.
-type layout struct {
+type Layout struct {
 	tag, length, by uint32 // in a packet, struct sk_buff: the tag, its length, and the interface that it came by
-	connection      uint32 // there: its connection; unknown while the kernel tracks none
+	Connection      uint32 // there: its connection; unknown while the kernel tracks none
 	source          uint32 // in a connection, struct nf_conn: the source of its first direction
 	step            uint32 // from there to the source of the other
 }
 
-// tracker knows the layout of this kernel. What tracks connections may be a module that is loaded later. Its
+// Tracker knows the layout of this kernel. What tracks connections may be a module that is loaded later. Its
 // methods may be called by any goroutine.
-type tracker struct {
+type Tracker struct {
 	mu    sync.Mutex
-	known layout
-	look  func() layout // layoutOf
+	known Layout
+	look  func() Layout
 }
 
-func newTracker(look func() layout) *tracker { return &tracker{look: look, known: look()} }
+// NewTracker returns a tracker that looks by a function: LayoutOf, but in tests.
+func NewTracker(look func() Layout) *Tracker { return &Tracker{look: look, known: look()} }
 
-// now returns what is known.
-func (t *tracker) now() layout {
+// Now returns what is known.
+func (t *Tracker) Now() Layout {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known
 }
 
-// again looks again while the kernel tracks no connections, and returns what is known then.
-func (t *tracker) again() layout {
+// Again looks again while the kernel tracks no connections, and returns what is known then.
+func (t *Tracker) Again() Layout {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.known.connection == 0 {
+	if t.known.Connection == 0 {
 		t.known = t.look()
 	}
 	return t.known
 }
 
-// layoutOf reads the layout of this kernel.
-func layoutOf() (l layout) {
+// LayoutOf reads the layout of this kernel.
+func LayoutOf() (l Layout) {
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
-		return layout{}
+		return Layout{}
 	}
 	for member, to := range map[string]*uint32{"tc_index": &l.tag, "len": &l.length, "skb_iif": &l.by} {
 		*to, _ = offset(kernel, "sk_buff", member)
@@ -64,7 +65,7 @@ func layoutOf() (l layout) {
 	tuple, ok3 := offset(conns, "nf_conntrack_tuple_hash", "tuple")
 	var hash *btf.Struct
 	if ok1 && ok2 && ok3 && conns.TypeByName("nf_conntrack_tuple_hash", &hash) == nil {
-		l.connection, l.source, l.step = packet, hashes+tuple, hash.Size // a tuple begins with its source, and that with the address
+		l.Connection, l.source, l.step = packet, hashes+tuple, hash.Size // a tuple begins with its source, and that with the address
 	}
 	return l
 }

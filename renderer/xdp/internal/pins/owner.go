@@ -1,4 +1,4 @@
-package xdp
+package pins
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 type Owner struct {
 	Node    string    `json:"node"`
 	Version string    `json:"version,omitempty"`
-	Since   time.Time `json:"since"` // set by NewKernel
+	Since   time.Time `json:"since"` // set when a folder is opened
 }
 
 func (o Owner) String() string {
@@ -31,19 +31,19 @@ func (o Owner) String() string {
 	return fmt.Sprintf("--node %q, version %q, since %s", o.Node, o.Version, o.Since.Format(time.RFC3339))
 }
 
-// PinsError is why a folder is not used for pins, and what to do about it.
-type PinsError struct {
+// Error is why a folder is not used for pins, and what to do about it.
+type Error struct {
 	Problem error
 	Remedy  string
 }
 
-func (e *PinsError) Error() string { return fmt.Sprintf("%v: %s", e.Problem, e.Remedy) }
+func (e *Error) Error() string { return fmt.Sprintf("%v: %s", e.Problem, e.Remedy) }
 
 // Unwrap returns the problem.
-func (e *PinsError) Unwrap() error { return e.Problem }
+func (e *Error) Unwrap() error { return e.Problem }
 
 func refuse(remedy, format string, args ...any) error {
-	return &PinsError{fmt.Errorf(format, args...), remedy}
+	return &Error{fmt.Errorf(format, args...), remedy}
 }
 
 const (
@@ -65,20 +65,18 @@ func CheckOwner(path, node string, takeOver bool) error {
 	return errors.Join(err, f.Close())
 }
 
-// own makes this process the owner of its folder for pins.
-func (k *Kernel) own() error {
-	path, o := k.options.PinPath, k.options.Owner
+// own makes this process the owner of the folder.
+func (f *Folder) own(o Owner, takeOver bool) (err error) {
 	o.Since = time.Now()
-	var err error
-	if k.pins, err = lockPins(path, unix.LOCK_EX, true); err != nil {
+	if f.lock, err = lockPins(f.path, unix.LOCK_EX, true); err != nil {
 		return err
 	}
-	was, err := checkNode(path, o.Node, k.options.TakeOver)
+	was, err := checkNode(f.path, o.Node, takeOver)
 	if err != nil {
 		return err
 	}
 	if was.Node != o.Node && was.Node != "" {
-		k.log.Warn("pins of another node were taken over", "pins", path, "node_before", was.Node, "node", o.Node)
+		f.log.Warn("pins of another node were taken over", "pins", f.path, "node_before", was.Node, "node", o.Node)
 	}
 	record, err := json.Marshal(o)
 	if err != nil {
@@ -88,10 +86,10 @@ func (k *Kernel) own() error {
 		return fmt.Errorf("the names of node and version are too long: %d bytes, want %d at most", len(record), ownerBytes)
 	}
 	spec := &ebpf.MapSpec{Name: ownerPin, Type: ebpf.Array, KeySize: 4, ValueSize: ownerBytes, MaxEntries: 1}
-	m, err := k.stateMap(spec)
+	m, err := f.Map(spec)
 	if errors.Is(err, fs.ErrExist) { // something else has its name
-		if err = os.Remove(k.pinOf(ownerPin)); err == nil {
-			m, err = k.stateMap(spec)
+		if err = os.Remove(f.Path(ownerPin)); err == nil {
+			m, err = f.Map(spec)
 		}
 	}
 	if err != nil {

@@ -1,0 +1,110 @@
+package attach
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+)
+
+// Gateways are what the interfaces of pods reach, in memory that packets read.
+type Gateways struct{ raw []byte }
+
+// OpenGateways takes them out of the shared maps.
+func OpenGateways(shared map[string]*ebpf.Map) (*Gateways, error) {
+	b, err := bpf.Map(shared[bpf.SluiceMapGateways])
+	return &Gateways{b}, err
+}
+
+// Close ends the mapping.
+func (g *Gateways) Close() error {
+	if g == nil {
+		return nil
+	}
+	return bpf.Unmap(&g.raw)
+}
+
+// Find notes which hardware address of the node an interface reaches: that of its bridge, or its own; and by
+// which interface what its pod sends there comes to the stack. While it is not known, what the pod sends is
+// judged as it is addressed. It also notes the pod's own address of the link: while that is not known, the
+// pod's neighbour discovery has its other addresses only.
+func (g *Gateways) Find(id uint32) {
+	var r bpf.SluiceReach
+	if l, err := netlink.LinkByIndex(int(id)); err == nil {
+		own, by := podHardware(l), l
+		for range 3 { // its bridge, and a VRF
+			above, err := netlink.LinkByIndex(by.Attrs().MasterIndex)
+			if by.Attrs().MasterIndex == 0 || err != nil {
+				break
+			}
+			if by = above; above.Type() == "bridge" {
+				l = above
+			}
+		}
+		if len(l.Attrs().HardwareAddr) == 6 {
+			for i, b := range l.Attrs().HardwareAddr {
+				r.Gateway |= uint64(b) << (8 * i)
+			}
+			if !bytes.Equal(own, l.Attrs().HardwareAddr) { // else the pod claims to be the node
+				r.LinkLocal = linkLocal(own)
+			}
+			r.Gateway |= uint64(id/bpf.Places) << 48
+		}
+		r.ArrivesBy = uint32(by.Attrs().Index)
+	}
+	g.set(id, r)
+}
+
+// podHardware returns the hardware address of the pod's end of a pair, nil if it is not known.
+func podHardware(l netlink.Link) net.HardwareAddr {
+	a := l.Attrs()
+	if l.Type() != "veth" || a.NetNsID < 0 || a.ParentIndex == 0 {
+		return nil
+	}
+	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(a.ParentIndex)
+	req.AddData(msg)
+	req.AddData(nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(a.NetNsID))))
+	got, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	if err != nil || len(got) != 1 {
+		return nil
+	}
+	end, err := netlink.LinkDeserialize(nil, got[0])
+	if err != nil {
+		return nil
+	}
+	return end.Attrs().HardwareAddr
+}
+
+// linkLocal returns the lower half of the address of the link that the kernel makes of a hardware address (RFC
+// 4291, modified EUI-64), 0 for none.
+func linkLocal(mac net.HardwareAddr) uint64 {
+	if len(mac) != 6 {
+		return 0
+	}
+	return binary.BigEndian.Uint64([]byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]})
+}
+
+// Forget notes that it is not known what an interface reaches.
+func (g *Gateways) Forget(id uint32) { g.set(id, bpf.SluiceReach{}) }
+
+// set notes what an interface reaches, or, with the zero value, that it is not known. Of two interfaces
+// that share a place the last counts.
+func (g *Gateways) set(id uint32, r bpf.SluiceReach) {
+	place := (*bpf.SluiceReach)(unsafe.Pointer(&g.raw[uint64(id%bpf.Places)*uint64(unsafe.Sizeof(r))]))
+	if r.Gateway != 0 || atomic.LoadUint64(&place.Gateway)>>48 == uint64(id/bpf.Places) {
+		atomic.StoreUint64(&place.LinkLocal, 0) // never that of another one
+		atomic.StoreUint32(&place.ArrivesBy, r.ArrivesBy)
+		atomic.StoreUint64(&place.Gateway, r.Gateway)
+		atomic.StoreUint64(&place.LinkLocal, r.LinkLocal)
+	}
+}
