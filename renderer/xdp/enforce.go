@@ -133,14 +133,6 @@ func (k *Kernel) Reset() error {
 	return k.maps.Reset(k.attached.Uplinks() == 0)
 }
 
-// finding is what an audit found. What is counted is repaired, but for the policy map, which has to be made
-// anew.
-type finding struct {
-	drift     attach.Drift
-	policyMap bool
-	aliens    []attach.Alien
-}
-
 // audit compares what the kernel has with what this process made, and repairs it.
 func (k *Kernel) audit() (f finding, err error) {
 	f.drift = attach.Drift{}

@@ -23,7 +23,7 @@ const (
 )
 
 // AuditNext has the next Commit read back what is in the kernel.
-func (r *Renderer) AuditNext() { r.audited = time.Time{} }
+func (r *Renderer) AuditNext() { r.audits.last = time.Time{} }
 
 // Disown has nobody own the pins, as if the process had ended.
 func (k *Kernel) Disown() error {

@@ -2,12 +2,12 @@ package xdp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,43 +24,21 @@ import (
 // readers find by type assertion; these wait for no Commit. Transactions are committed one after
 // the other.
 type Renderer struct {
-	options Options
-	log     *slog.Logger
-	view    atomic.Pointer[view]
-	ledger  *ledger
-	told    told
+	options  Options
+	log      *slog.Logger
+	view     atomic.Pointer[view]
+	counters *ruleCounters
+	desired  desired
 
-	mu       sync.Mutex // held for a Commit
-	acked    installed
-	image    *compile.Image
-	ends     map[uint32]compile.Endpoint // that the image has
-	owner    map[uint32]api.PodID
-	attached map[uint32]bool      // false: it was, or was to be, and there may be something to detach
-	lost     map[uint32]bool      // was attached, and is not any more
-	ending   renderer.Unplugged   // pods whose interfaces went
-	gone     []error              // interfaces that were gone when they were to be attached, by this Commit
-	learning map[uint32]time.Time // until when
-	named    map[uint32][]netip.Addr
-	timer    *time.Timer
-
-	started bool // the plane has the memory of the image
-	again   bool // the last plan was not carried out, or none was made yet
-	adopted bool // the plane enforces what is told, in a memory that another process wrote
-	pending []renderer.Pending
-	refused []renderer.Unenforced
-
-	closed       []compile.Refusal // what the image refused
-	reported     []closedList      // of which the rules are in over
-	over         []renderer.Unenforced
-	origins      map[*renderer.RuleList][]api.Origin // of lists in reported
-	reconsidered time.Time                           // when it looked at that again
-
-	graces graces
-	ended  bool
-
-	audited time.Time          // when the kernel was read back last
-	drift   map[string]uint64  // by kind, what somebody else changed
-	foreign []renderer.Foreign // programs of others
+	mu          sync.Mutex // held for a Commit
+	policy      *policy
+	attachments *attachments
+	learning    learning
+	closed      closedLists
+	audits      audits
+	pending     []renderer.Pending
+	refused     []renderer.Unenforced
+	acked       endpoints // what a Commit without an error has installed last
 }
 
 var (
@@ -93,12 +71,12 @@ func New(o Options) (*Renderer, error) {
 	}
 	o.Infra = infra
 	r := &Renderer{
-		options: o, log: o.Log,
-		told:     told{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]past{}},
-		learning: map[uint32]time.Time{}, attached: map[uint32]bool{}, lost: map[uint32]bool{}, named: map[uint32][]netip.Addr{}, owner: map[uint32]api.PodID{}, ledger: newLedger(),
-		audited: time.Now(), drift: attach.Drift{},
+		options: o, log: o.Log, counters: newRuleCounters(), desired: newDesired(),
+		learning: learning{period: o.Learn, until: map[uint32]time.Time{}, wake: o.OnChange},
+		audits:   audits{last: time.Now(), drift: attach.Drift{}},
 	}
-	r.forget()
+	r.policy = newPolicy(o, r.counters, &r.desired)
+	r.attachments = newAttachments(o, r.audits.drift)
 	_ = r.publish(nil)
 	return r, nil
 }
@@ -109,22 +87,21 @@ func (r *Renderer) Name() string { return "xdp" }
 // Close ends what the renderer started. What it installed stays in force.
 func (r *Renderer) Close() error {
 	r.mu.Lock()
-	r.ended = true
-	if r.timer != nil {
-		r.timer.Stop()
-	}
+	r.learning.stop()
 	r.mu.Unlock()
-	r.graces.wait()
+	r.policy.reclaimer.close()
 	return nil
 }
 
-// forget begins with an image in which nothing is.
-func (r *Renderer) forget() {
-	r.graces.wait()
-	r.graces.take()
-	r.image = compile.NewImage(compile.Options{Infra: r.options.Infra.Addresses, Members: r.told.sets, Budget: r.options.budget()})
-	r.ends = map[uint32]compile.Endpoint{}
-	r.again = true
+// txn implements renderer.Txn. It keeps what is told, and is applied by Commit.
+type txn struct {
+	changes
+	r *Renderer
+}
+
+// NewTxn starts a transaction.
+func (r *Renderer) NewTxn(resync bool) renderer.Txn {
+	return &txn{changes{resync: resync, pods: map[api.PodID]*renderer.PodConfig{}, sets: map[api.SetID]setChange{}}, r}
 }
 
 // Commit installs the difference.
@@ -132,201 +109,213 @@ func (t *txn) Commit(ctx context.Context) error {
 	r := t.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told.apply(t, r.image.Update)
+	r.desired.apply(t.changes, r.policy.image.Update)
 	return r.publish(r.commit(ctx))
 }
 
-// commit brings the plane from what it enforces to what is told.
+// commit brings the plane from what it enforces to what is desired.
 func (r *Renderer) commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r.release()
-	r.gone = nil
-	r.reconsider()
-	problems, since := r.arrange(), events.SinceBoot()
+	r.policy.release()
+	r.closed.reconsider(r.policy.image)
+	want, problems := r.claims()
+	problems = append(problems, r.policy.arrange(want)...)
+	since := events.SinceBoot()
 	if err := r.audit(); err != nil {
 		problems = append(problems, err)
 	}
-	mark := r.mark()
-	if r.again && !r.adopted && r.options.Plane.Mark() == mark {
-		if _, err := r.adopt(); err != nil {
+	mark := markOf(r.desired.mark, r.policy.ends.lists, r.options.Infra)
+	if !r.policy.current() && r.options.Plane.Mark() == mark {
+		same, err := r.attachments.match(r.policy.ends.lists)
+		if err != nil {
 			return err
 		}
+		if same {
+			r.policy.adopt()
+		}
 	}
-	lost, err := r.missing()
+	lost, err := r.attachments.missing(r.policy.ends.lists)
 	if err != nil {
 		return err
 	}
-	if lost || !r.adopted || r.options.Plane.Mark() != mark {
-		if err := r.install(mark); err != nil {
-			r.again = true
+	if lost || r.policy.state != policyAdopted || r.options.Plane.Mark() != mark {
+		gone, err := r.install(mark)
+		if err != nil {
+			r.policy.on(policyFailed)
 			return errors.Join(append(problems, err)...)
 		}
-		r.again, r.adopted = false, false
+		r.policy.on(policyFinished)
+		problems = append(problems, gone...)
 	}
-	problems = append(problems, r.gone...)
-	enforced := r.enforced()
-	r.refused = r.overBudget() // none also when what is told is again what was in force all the time
-	r.note(since)
-	r.plugged()
-	r.told.acknowledge(func() {
-		r.acked = installed{enforced, r.owner}
-		_ = r.publish(errors.Join(problems...)) // so that readers see these members with these lists
-	})
-	if r.options.Enforced != nil {
-		pods := make(map[api.PodID]bool, len(r.told.pods))
-		for pod := range r.told.pods {
-			pods[pod] = true
-		}
-		r.options.Enforced(pods, r.enforces())
-	}
+	r.acknowledge(since, problems)
 	return errors.Join(problems...)
 }
 
-// plugged notes at which pods' interfaces policy is in force.
-func (r *Renderer) plugged() {
-	pods := map[api.PodID]bool{}
-	for _, pod := range r.enforces() {
+// acknowledge notes that what is desired is enforced, but for some problems, from a time on.
+func (r *Renderer) acknowledge(since time.Duration, problems []error) {
+	enforced := r.closed.update(r.policy.image, r.policy.ends.lists)
+	r.refused = r.closed.report(r.policy.ends) // none also when what is desired is again what was in force all the time
+	r.policy.note(since)
+	pods := make(map[api.PodID]bool, len(r.desired.pods))
+	for pod := range r.desired.pods {
 		pods[pod] = true
 	}
-	r.ending.Plugged(pods, func(pod api.PodID) bool { _, known := r.told.pods[pod]; return known })
+	enforces, plugged := r.attachments.enforces(r.policy.ends.owner), map[api.PodID]bool{}
+	for _, pod := range enforces {
+		plugged[pod] = true
+	}
+	r.attachments.ending.Plugged(plugged, func(pod api.PodID) bool { return pods[pod] })
+	r.desired.acknowledge(func() {
+		r.acked = endpoints{enforced, r.policy.ends.owner}
+		_ = r.publish(errors.Join(problems...)) // so that readers see these members with these lists
+	})
+	if r.options.Enforced != nil {
+		r.options.Enforced(pods, enforces)
+	}
 }
 
-// enforces returns the endpoints that are attached, and whose they are.
-func (r *Renderer) enforces() map[uint32]api.PodID {
-	out := maps.Clone(r.owner)
-	maps.DeleteFunc(out, func(id uint32, _ api.PodID) bool { return !r.attached[id] })
-	return out
-}
-
-// adopt takes over a plane that enforces what is told, if the same endpoints are attached.
-func (r *Renderer) adopt() (adopted bool, err error) {
-	ids, err := r.options.Plane.Attached()
-	if err != nil {
-		return false, fmt.Errorf("what is attached: %w", err)
-	}
-	if !slices.Equal(ids, slices.Sorted(maps.Keys(r.ends))) {
-		return false, nil
-	}
-	for _, id := range ids {
-		r.attached[id] = true
-	}
-	r.image.Plan(false) // so that it can be read
-	r.adopted = true
-	return true, nil
-}
-
-// mark identifies everything that was told, as far as it is enforced.
-func (r *Renderer) mark() Mark {
-	m := r.told.mark
-	for id, e := range r.ends {
+// markOf identifies everything that is desired, as far as it is enforced: the members of sets, endpoints, and
+// what passes whatever policy says.
+func markOf(members Mark, ends map[uint32]compile.Endpoint, infra renderer.Infra) Mark {
+	m := members
+	for id, e := range ends {
 		var b bytes.Buffer
 		fmt.Fprintf(&b, "e%d %v %s %t %s %t %d", id, e.IPs, e.ToPod.Digest(), e.ToPod == nil, e.FromPod.Digest(), e.FromPod == nil, e.Flags&compile.FlagKeep)
 		m.toggle(b.Bytes())
 	}
-	m.toggle(fmt.Append(nil, "i", r.options.Infra))
+	m.toggle(fmt.Append(nil, "i", infra))
 	return m
 }
 
-// arrange tells the image which endpoints there are. It returns what cannot be told.
-func (r *Renderer) arrange() (problems []error) {
-	want, owner := r.claims(&problems)
-	for id := range r.ends {
-		if _, ok := want[id]; !ok {
-			r.image.Remove(id)
-			delete(r.ends, id)
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(want)) {
-		e := want[id]
-		if old, ok := r.ends[id]; ok && same(old, e) {
-			r.ends[id] = e // origins may be others
-			continue
-		}
-		if err := r.image.Set(e); err != nil {
-			problems = append(problems, fmt.Errorf("pod %s: %w", owner[id], err))
-			e.IPs, e.ToPod, e.FromPod = nil, compile.Closed, compile.Closed
-			if err := r.image.Set(e); err != nil {
-				problems = append(problems, err)
-				continue
-			}
-		}
-		r.ends[id] = e
-	}
-	r.owner = owner
-	return problems
-}
-
-func same(a, b compile.Endpoint) bool {
-	return slices.Equal(a.IPs, b.IPs) && sameList(a.ToPod, b.ToPod) && sameList(a.FromPod, b.FromPod) && a.Flags == b.Flags && a.Owner == b.Owner
-}
-
-func sameList(a, b *renderer.RuleList) bool {
-	return a == b || a != nil && b != nil && a.Digest() == b.Digest()
-}
-
-// claims returns the endpoints that there must be.
-func (r *Renderer) claims(problems *[]error) (map[uint32]compile.Endpoint, map[uint32]api.PodID) {
-	want, owner := map[uint32]compile.Endpoint{}, map[uint32]api.PodID{}
+// claims returns the endpoints that there must be, and what is wrong about them.
+func (r *Renderer) claims() (want endpoints, problems []error) {
+	want = newEndpoints()
 	r.pending = nil
-	for _, pod := range slices.SortedFunc(maps.Keys(r.told.pods), api.PodID.Compare) {
-		cfg := r.told.pods[pod]
+	for _, pod := range slices.SortedFunc(maps.Keys(r.desired.pods), api.PodID.Compare) {
+		cfg := r.desired.pods[pod]
 		ids := r.options.Interfaces(pod, cfg.IPs)
 		if len(ids) == 0 && (cfg.Ingress != nil || cfg.Egress != nil) {
-			r.pending = append(r.pending, r.unplugged(pod))
+			r.pending = append(r.pending, r.attachments.pending(pod))
 		}
 		for _, id := range ids {
 			e := compile.Endpoint{ID: id, IPs: cfg.IPs, FromPod: cfg.Ingress, ToPod: cfg.Egress, Flags: r.flags(id), Owner: pod.Namespace}
-			if _, claimed := want[id]; claimed {
-				*problems = append(*problems, fmt.Errorf("interface %d: %w, by pods %s and %s", id, ErrSharedInterface, owner[id], pod))
+			if _, claimed := want.lists[id]; claimed {
+				problems = append(problems, fmt.Errorf("interface %d: %w, by pods %s and %s", id, ErrSharedInterface, want.owner[id], pod))
 				e.IPs, e.FromPod, e.ToPod = nil, compile.Closed, compile.Closed
 			}
-			want[id], owner[id] = e, pod
+			want.lists[id], want.owner[id] = e, pod
 		}
 	}
 	if err := renderer.Missing(r.pending); err != nil {
-		*problems = append(*problems, err)
+		problems = append(problems, err)
 	}
-	return want, owner
+	return want, problems
 }
 
-// unplugged returns what a pod without an interface waits for.
-func (r *Renderer) unplugged(pod api.PodID) renderer.Pending {
-	if r.ending.Ends(pod, time.Now()) {
-		return renderer.Pending{Pod: pod, Reason: "its interface is gone", Ends: true}
-	}
-	return renderer.Pending{Pod: pod, Reason: "no interface is known"}
-}
-
-// flags returns the flags of an endpoint, and sees to it that learning ends.
+// flags returns the flags of an endpoint.
 func (r *Renderer) flags(id uint32) (flags uint32) {
 	if r.options.Keep {
 		flags |= compile.FlagKeep
 	}
-	if r.options.Learn <= 0 {
-		return flags
-	}
-	until, known := r.learning[id]
-	if !known {
-		until = time.Now().Add(r.options.Learn)
-		r.learning[id] = until
-		r.wakeAfter(r.options.Learn)
-	}
-	if time.Now().Before(until) {
+	if r.learning.learns(id) {
 		flags |= compile.FlagLearn
 	}
 	return flags
 }
 
-// wakeAfter has the renderer looked at.
-func (r *Renderer) wakeAfter(d time.Duration) {
-	if r.timer != nil {
-		r.timer.Stop()
+// audit reads back what is in the kernel when that was not done for a time, and repairs it. It returns
+// what only people can repair.
+func (r *Renderer) audit() error {
+	a, ok := r.options.Plane.(auditor)
+	if !ok || len(r.attachments.states) == 0 {
+		r.audits.foreign = nil
+		return nil
 	}
-	r.timer = time.AfterFunc(d, func() {
-		if r.options.OnChange != nil {
-			r.options.OnChange()
+	if !r.audits.due() {
+		return nil
+	}
+	r.audits.last = time.Now()
+	f, err := a.audit()
+	r.audits.add(f.drift, r.log)
+	if f.policyMap {
+		r.policy.on(policyChanged)
+		err = errors.Join(err, r.options.Plane.SetMark(Mark{}))
+	}
+	return errors.Join(err, r.audits.judge(f.aliens, r.policy.ends.owner))
+}
+
+// install carries out what the image has that the plane has not. It returns which interfaces were gone.
+func (r *Renderer) install(mark Mark) (gone []error, err error) {
+	plan, anew, err := r.policy.plan()
+	if err != nil {
+		r.refused = notInstalled(r.desired.pods)
+		_, errAttach := r.attachments.attach(r.policy.ends) // closed, because they are not known
+		return nil, cmp.Or(errAttach, err)
+	}
+	if !anew && plan.Empty() && r.attachments.settled(r.policy.ends.lists) {
+		r.policy.done()
+		return nil, r.setMark(mark)
+	}
+	if err := r.setMark(Mark{}); err != nil {
+		return nil, err
+	}
+	steps := []func(compile.Plan) error{r.policy.write, r.detach, r.policy.lead}
+	if anew {
+		steps = []func(compile.Plan) error{r.replace, r.detach}
+	}
+	for _, step := range steps {
+		if err := step(plan); err != nil {
+			return nil, err
 		}
-	})
+	}
+	if gone, err = r.attachments.attach(r.policy.ends); err != nil {
+		return nil, err
+	}
+	r.policy.on(policyFinished)
+	r.policy.done()
+	return gone, r.setMark(mark)
+}
+
+// replace puts a new policy map in force.
+func (r *Renderer) replace(plan compile.Plan) error {
+	if err := r.policy.prepare(plan); err != nil {
+		return err
+	}
+	r.attachments.renamed()
+	if err := r.policy.swap(); err != nil {
+		return err
+	}
+	return r.attachments.observe()
+}
+
+// detach lets go of endpoints that are no more.
+func (r *Renderer) detach(compile.Plan) error {
+	for _, id := range r.attachments.leaving(r.policy.ends.lists) {
+		if err := r.attachments.detach(id, r.options.Plane.Flip); err != nil {
+			return err
+		}
+		r.learning.forget(id)
+	}
+	return nil
+}
+
+func (r *Renderer) setMark(m Mark) error {
+	if r.options.Plane.Mark() == m {
+		return nil
+	}
+	if err := r.options.Plane.SetMark(m); err != nil {
+		return fmt.Errorf("note what is enforced: %w", err)
+	}
+	return nil
+}
+
+// publish makes the outcome of a Commit visible, and returns its error with what was tried.
+func (r *Renderer) publish(err error) error {
+	if err != nil {
+		err = fmt.Errorf("install in the kernel: %w", err)
+	}
+	r.view.Store(&view{err: err, pending: r.pending, unenforced: r.refused, lines: r.policy.image.Use().Lines, drift: maps.Clone(r.audits.drift), foreign: r.audits.foreign, endpoints: r.acked})
+	return err
 }

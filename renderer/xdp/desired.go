@@ -12,27 +12,21 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// txn implements renderer.Txn. It keeps what is told in order, and is applied by Commit.
-type txn struct {
-	r      *Renderer
+// changes are what a transaction says, in order.
+type changes struct {
 	resync bool
 	pods   map[api.PodID]*renderer.PodConfig // nil: removed
 	sets   map[api.SetID]setChange
 }
 
-// setChange is how the members of a set change. The slices are the teller's.
+// setChange is how the members of a set change. The slices are the caller's.
 type setChange struct {
 	added, removed []netip.Prefix
 	last           map[netip.Prefix]bool // instead, of a set that was told of more than once
 }
 
-// NewTxn starts a transaction.
-func (r *Renderer) NewTxn(resync bool) renderer.Txn {
-	return &txn{r: r, resync: resync, pods: map[api.PodID]*renderer.PodConfig{}, sets: map[api.SetID]setChange{}}
-}
-
 // UpdateSet records the change of a set; the last that is said of a member counts.
-func (t *txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
+func (t *changes) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	c, again := t.sets[id]
 	if !again && (len(added) == 0 || len(removed) == 0) {
 		t.sets[id] = setChange{added: added, removed: removed}
@@ -57,19 +51,23 @@ func (c setChange) note(added, removed []netip.Prefix) {
 }
 
 // Render records the configuration of a pod.
-func (t *txn) Render(pod api.PodID, cfg renderer.PodConfig) { t.pods[pod] = &cfg }
+func (t *changes) Render(pod api.PodID, cfg renderer.PodConfig) { t.pods[pod] = &cfg }
 
 // Remove records the removal of a pod.
-func (t *txn) Remove(pod api.PodID) { t.pods[pod] = nil }
+func (t *changes) Remove(pod api.PodID) { t.pods[pod] = nil }
 
-// told is everything that was told, and a sum that identifies it.
-type told struct {
+// desired is everything that was told, and a sum that identifies it.
+type desired struct {
 	pods map[api.PodID]renderer.PodConfig
 	mark Mark // of the sets; that of endpoints is added by the renderer
 
 	mu     sync.RWMutex // held where sets change; whoever commits reads them without
 	sets   map[api.SetID]map[netip.Prefix]struct{}
 	before map[api.SetID]past // of sets that changed, when a Commit worked last
+}
+
+func newDesired() desired {
+	return desired{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]past{}}
 }
 
 // past is what a set was: what it is but for what changed, or a whole set.
@@ -90,16 +88,16 @@ func (p past) has(x netip.Prefix, now map[netip.Prefix]struct{}) bool {
 }
 
 // acknowledge calls f when what is told is what is installed.
-func (t *told) acknowledge(f func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	clear(t.before)
+func (d *desired) acknowledge(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.before)
 	f()
 }
 
 // wasIn reports whether an address was in a set when a Commit worked last. mu is held.
-func (t *told) wasIn(id api.SetID, a netip.Addr) bool {
-	set, before := t.sets[id], t.before[id]
+func (d *desired) wasIn(id api.SetID, a netip.Addr) bool {
+	set, before := d.sets[id], d.before[id]
 	for bits := a.BitLen(); bits >= 0; bits-- {
 		p, err := a.Prefix(bits)
 		if err != nil {
@@ -113,14 +111,14 @@ func (t *told) wasIn(id api.SetID, a netip.Addr) bool {
 }
 
 // apply takes over a transaction. update is called with every set that has other members.
-func (t *told) apply(x *txn, update func(id api.SetID, added, removed []netip.Prefix)) {
+func (d *desired) apply(x changes, update func(id api.SetID, added, removed []netip.Prefix)) {
 	if x.resync {
-		for pod := range t.pods {
+		for pod := range d.pods {
 			if _, ok := x.pods[pod]; !ok {
-				delete(t.pods, pod)
+				delete(d.pods, pod)
 			}
 		}
-		for id := range t.sets {
+		for id := range d.sets {
 			if _, ok := x.sets[id]; !ok {
 				x.sets[id] = setChange{}
 			}
@@ -128,13 +126,13 @@ func (t *told) apply(x *txn, update func(id api.SetID, added, removed []netip.Pr
 	}
 	for pod, cfg := range x.pods {
 		if cfg == nil {
-			delete(t.pods, pod)
+			delete(d.pods, pod)
 		} else {
-			t.pods[pod] = *cfg
+			d.pods[pod] = *cfg
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(x.sets)) {
-		if added, removed := t.change(id, x.sets[id], x.resync); len(added)+len(removed) > 0 {
+		if added, removed := d.change(id, x.sets[id], x.resync); len(added)+len(removed) > 0 {
 			update(id, added, removed)
 		}
 	}
@@ -142,25 +140,25 @@ func (t *told) apply(x *txn, update func(id api.SetID, added, removed []netip.Pr
 
 // change changes a set and returns what really changed. With whole, members that are not
 // named are removed.
-func (t *told) change(id api.SetID, want setChange, whole bool) (added, removed []netip.Prefix) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	set := t.sets[id]
+func (d *desired) change(id api.SetID, want setChange, whole bool) (added, removed []netip.Prefix) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	set := d.sets[id]
 	added, removed = want.difference(set, whole)
 	for _, some := range [][]netip.Prefix{added, removed} {
 		for _, p := range some {
-			t.mark.toggle(memberKey(id, p))
+			d.mark.toggle(memberKey(id, p))
 		}
 	}
-	before, changed := t.before[id]
+	before, changed := d.before[id]
 	switch {
 	case !changed && len(set) == 0:
-		t.before[id] = past{whole: true}
+		d.before[id] = past{whole: true}
 	case !changed && len(removed) == len(set):
-		t.before[id], set = past{all: set, whole: true}, nil
+		d.before[id], set = past{all: set, whole: true}, nil
 	case !changed:
 		before.changed = make(map[netip.Prefix]bool, len(added)+len(removed))
-		t.before[id] = before
+		d.before[id] = before
 	}
 	if set == nil {
 		set = make(map[netip.Prefix]struct{}, len(added))
@@ -173,8 +171,8 @@ func (t *told) change(id api.SetID, want setChange, whole bool) (added, removed 
 		before.note(p, false)
 		set[p] = struct{}{}
 	}
-	if t.sets[id] = set; len(set) == 0 {
-		delete(t.sets, id)
+	if d.sets[id] = set; len(set) == 0 {
+		delete(d.sets, id)
 	}
 	return added, removed
 }

@@ -24,23 +24,34 @@ func (o Options) budget() compile.Budget {
 	return compile.Budget{Lines: lines, Share: lines / ownerShare}
 }
 
+// closedLists are the lists that the image refuses, and the report about their rules.
+type closedLists struct {
+	refused      []compile.Refusal
+	reconsidered time.Time // when the image looked at that again
+
+	reported []closedList // of which the rules are in over
+	over     []renderer.Unenforced
+	origins  map[*renderer.RuleList][]api.Origin // of lists in reported
+}
+
 // reconsider has the image look again at what it refused, from time to time. What is different of
 // a namespace itself it looks at anyway.
-func (r *Renderer) reconsider() {
-	if len(r.closed) > 0 && time.Since(r.reconsidered) >= reconsiderAfter {
-		r.image.Reconsider()
-		r.reconsidered = time.Now()
+func (c *closedLists) reconsider(image *compile.Image) {
+	if len(c.refused) > 0 && time.Since(c.reconsidered) >= reconsiderAfter {
+		image.Reconsider()
+		c.reconsidered = time.Now()
 	}
 }
 
-// enforced returns the endpoints as the image has them: closed where their lists are refused.
-func (r *Renderer) enforced() map[uint32]compile.Endpoint {
-	out := maps.Clone(r.ends)
-	if len(r.closed) == 0 {
-		r.reconsidered = time.Now()
+// update takes down what the image refuses, and returns the endpoints as it has them: closed where their lists
+// are refused.
+func (c *closedLists) update(image *compile.Image, ends map[uint32]compile.Endpoint) map[uint32]compile.Endpoint {
+	out := maps.Clone(ends)
+	if len(c.refused) == 0 {
+		c.reconsidered = time.Now()
 	}
-	r.closed = r.image.Refused()
-	for _, x := range r.closed {
+	c.refused = image.Refused()
+	for _, x := range c.refused {
 		e := out[x.ID]
 		if x.Dir == compile.ToPod {
 			e.ToPod = compile.Closed
@@ -59,25 +70,25 @@ type closedList struct {
 	pod  api.PodID
 }
 
-// overBudget reports the rules of lists that are refused.
-func (r *Renderer) overBudget() []renderer.Unenforced {
+// report returns the rules of lists that are refused.
+func (c *closedLists) report(ends endpoints) []renderer.Unenforced {
 	type rule struct {
 		origin api.Origin
 		reason string
 	}
 	var now []closedList
-	for _, x := range r.closed {
-		now = append(now, closedList{x, r.ends[x.ID].List(x.Dir), r.owner[x.ID]})
+	for _, x := range c.refused {
+		now = append(now, closedList{x, ends.lists[x.ID].List(x.Dir), ends.owner[x.ID]})
 	}
-	if slices.Equal(now, r.reported) {
-		return r.over
+	if slices.Equal(now, c.reported) {
+		return c.over
 	}
-	r.reported = now
+	c.reported = now
 	origins := make(map[*renderer.RuleList][]api.Origin, len(now))
 	pods := map[rule]map[api.PodID]bool{}
 	for _, x := range now {
 		if origins[x.list] == nil {
-			if origins[x.list] = r.origins[x.list]; origins[x.list] == nil {
+			if origins[x.list] = c.origins[x.list]; origins[x.list] == nil {
 				origins[x.list] = originsOf(x.list)
 			}
 		}
@@ -94,8 +105,8 @@ func (r *Renderer) overBudget() []renderer.Unenforced {
 	for of, at := range pods {
 		out = append(out, renderer.Unenforced{Origin: of.origin, Class: api.ClassLimit, Reason: of.reason, Pods: len(at)})
 	}
-	r.over, r.origins = renderer.SortUnenforced(out), origins
-	return r.over
+	c.over, c.origins = renderer.SortUnenforced(out), origins
+	return c.over
 }
 
 // originsOf returns where the rules of a list come from, once each.
@@ -110,6 +121,25 @@ func originsOf(l *renderer.RuleList) (out []api.Origin) {
 		}
 	}
 	return out
+}
+
+// reasonMemory is why nothing new is enforced when no policy map is large enough.
+const reasonMemory = "the memory of the classifier is full"
+
+// notInstalled returns the rules of pods, of which none will be in force that is not already.
+func notInstalled(desired map[api.PodID]renderer.PodConfig) (out []renderer.Unenforced) {
+	pods := map[api.Origin]int{}
+	for _, cfg := range desired {
+		for _, l := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} { // whose rules are of one direction
+			for _, o := range originsOf(l) {
+				pods[o]++
+			}
+		}
+	}
+	for o, n := range pods {
+		out = append(out, renderer.Unenforced{Origin: o, Class: api.ClassLimit, Reason: reasonMemory, Effect: renderer.EffectPrevious, Pods: n})
+	}
+	return renderer.SortUnenforced(out)
 }
 
 // size says how much memory some lines are.

@@ -10,26 +10,32 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// ledger knows whose the counters are, and what was counted by those that are used again
-// since, or that were in memories that were left. Readers hold mu, and so does who changes
-// it: a Commit holds it for as long as it notes something, and while a memory is switched.
-type ledger struct {
-	mu    sync.Mutex
-	last  []uint64          // by slot: what has been entered of its counter
-	lists map[uint32]*folio // by the slot of the first rule; also of lists that just left
-	total map[renderer.Decided]uint64
-	ends  map[side][2]standing // the list that there is, and the one before
+// side is one end of a flow at an endpoint.
+type side struct {
+	id  uint32
+	dir compile.Direction
 }
 
-// folio is what is known of one list, which several endpoints can have.
-type folio struct {
+// ruleCounters knows whose the counters are, and what was counted by those that are used again
+// since, or that were in memories that were left. Readers hold mu, and so does who changes
+// it: a Commit holds it for as long as it notes something, and while a memory is switched.
+type ruleCounters struct {
+	mu    sync.Mutex
+	last  []uint64                 // by slot: what has been entered of its counter
+	lists map[uint32]*listCounters // by the slot of the first rule; also of lists that just left
+	total map[renderer.Decided]uint64
+	ends  map[side][2]listVersion // the list that there is, and the one before
+}
+
+// listCounters is what is known of one list, which several endpoints can have.
+type listCounters struct {
 	first uint32
 	of    []*renderer.RuleList // equal rules; each has origins of its own
 	hits  []uint64             // by rule, since the list is there
 }
 
-// standing is a list that an endpoint has, or had, since a time of the machine.
-type standing struct {
+// listVersion is a list that an endpoint has, or had, since a time of the machine.
+type listVersion struct {
 	first uint32
 	list  *renderer.RuleList
 	since time.Duration
@@ -39,13 +45,13 @@ type standing struct {
 // its first rule.
 type slotOf func(id uint32, dir compile.Direction) (first uint32, list *renderer.RuleList, ok bool)
 
-func newLedger() *ledger {
-	return &ledger{lists: map[uint32]*folio{}, total: map[renderer.Decided]uint64{}, ends: map[side][2]standing{}}
+func newRuleCounters() *ruleCounters {
+	return &ruleCounters{lists: map[uint32]*listCounters{}, total: map[renderer.Decided]uint64{}, ends: map[side][2]listVersion{}}
 }
 
 // note takes down whose the counters are from a time on. Lists that are not among them any
 // more stay until their counters are released.
-func (l *ledger) note(ids []uint32, where slotOf, since time.Duration) {
+func (l *ruleCounters) note(ids []uint32, where slotOf, since time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known, owners := make(map[side]bool, 2*len(ids)), make(map[uint32][]*renderer.RuleList, len(ids))
@@ -56,10 +62,10 @@ func (l *ledger) note(ids []uint32, where slotOf, since time.Duration) {
 				continue
 			}
 			known[s] = true
-			l.stand(s, standing{first, list, since})
+			l.stand(s, listVersion{first, list, since})
 			f := l.lists[first]
 			if f == nil || len(f.hits) != len(list.Rules()) {
-				f = &folio{first: first, hits: make([]uint64, len(list.Rules()))}
+				f = &listCounters{first: first, hits: make([]uint64, len(list.Rules()))}
 				l.lists[first] = f
 			}
 			if !slices.Contains(owners[first], list) {
@@ -77,18 +83,18 @@ func (l *ledger) note(ids []uint32, where slotOf, since time.Duration) {
 	}
 }
 
-func (l *ledger) stand(s side, now standing) {
+func (l *ruleCounters) stand(s side, now listVersion) {
 	both := l.ends[s]
 	if both[0].list != nil && both[0].first == now.first && both[0].list.Digest() == now.list.Digest() {
 		now.since = both[0].since
-		l.ends[s] = [2]standing{now, both[1]}
+		l.ends[s] = [2]listVersion{now, both[1]}
 		return
 	}
-	l.ends[s] = [2]standing{now, both[0]}
+	l.ends[s] = [2]listVersion{now, both[0]}
 }
 
 // enter adds what the counters of a list have counted since the last time.
-func (l *ledger) enter(f *folio, counters []uint64) {
+func (l *ruleCounters) enter(f *listCounters, counters []uint64) {
 	if end := int(f.first) + len(f.hits); end > len(l.last) {
 		l.last = append(l.last, make([]uint64, end-len(l.last))...)
 	}
@@ -109,7 +115,7 @@ func (l *ledger) enter(f *folio, counters []uint64) {
 }
 
 // decides returns what the hits of a rule are counted by.
-func (f *folio) decides(rule int) []renderer.Decided {
+func (f *listCounters) decides(rule int) []renderer.Decided {
 	var origins []api.Origin
 	action := api.Deny
 	for _, list := range f.of {
@@ -129,7 +135,7 @@ func (f *folio) decides(rule int) []renderer.Decided {
 }
 
 // enterAll adds what all counters have counted.
-func (l *ledger) enterAll(counters []uint64) {
+func (l *ruleCounters) enterAll(counters []uint64) {
 	for first, f := range l.lists {
 		if int(first) < len(counters) {
 			l.enter(f, counters[first:])
@@ -139,7 +145,7 @@ func (l *ledger) enterAll(counters []uint64) {
 
 // leave closes the counters of the memory that leaving puts out of force: those of the next begin
 // at 0, and may be others. Lists keep what they have.
-func (l *ledger) leave(leaving func() ([]uint64, error), where slotOf) error {
+func (l *ruleCounters) leave(leaving func() ([]uint64, error), where slotOf) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	counters, err := leaving()
@@ -150,7 +156,7 @@ func (l *ledger) leave(leaving func() ([]uint64, error), where slotOf) error {
 	return nil
 }
 
-func (l *ledger) left(counters []uint64, where slotOf) {
+func (l *ruleCounters) left(counters []uint64, where slotOf) {
 	l.enterAll(counters)
 	l.last = nil
 	kept := map[side][]uint64{}
@@ -159,17 +165,17 @@ func (l *ledger) left(counters []uint64, where slotOf) {
 			kept[s] = f.hits
 		}
 	}
-	l.lists = map[uint32]*folio{}
+	l.lists = map[uint32]*listCounters{}
 	for s, hits := range kept {
 		first, list, ok := where(s.id, s.dir)
 		if ok && list.Digest() == l.ends[s][0].list.Digest() {
-			l.lists[first] = &folio{first: first, of: []*renderer.RuleList{list}, hits: hits}
+			l.lists[first] = &listCounters{first: first, of: []*renderer.RuleList{list}, hits: hits}
 		}
 	}
 }
 
 // release closes counters that nothing leads to any more.
-func (l *ledger) release(spans []compile.Span, read func(first, count uint32) ([]uint64, error)) error {
+func (l *ruleCounters) release(spans []compile.Span, read func(first, count uint32) ([]uint64, error)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var failed error
@@ -190,7 +196,7 @@ func (l *ledger) release(spans []compile.Span, read func(first, count uint32) ([
 
 // hitsOf returns the packets by rule of a list that an endpoint has, nil when they are not known: also
 // where there are not as many counters. mu is held.
-func (l *ledger) hitsOf(s side, list *renderer.RuleList, slots int) []uint64 {
+func (l *ruleCounters) hitsOf(s side, list *renderer.RuleList, slots int) []uint64 {
 	now := l.ends[s][0]
 	if int(now.first)+len(list.Rules()) > slots {
 		return nil
@@ -203,7 +209,7 @@ func (l *ledger) hitsOf(s side, list *renderer.RuleList, slots int) []uint64 {
 
 // ruleOf returns the list and the rule that counted in a slot at a time: what the endpoint had
 // then, for as long as that can be told; else no list.
-func (l *ledger) ruleOf(s side, slot uint32, at time.Duration) (list *renderer.RuleList, rule int) {
+func (l *ruleCounters) ruleOf(s side, slot uint32, at time.Duration) (list *renderer.RuleList, rule int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, x := range l.ends[s] {

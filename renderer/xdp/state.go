@@ -1,0 +1,95 @@
+package xdp
+
+// policyState is how the policy map in force relates to the image.
+type policyState uint8
+
+const (
+	// policyUnknown: it is not the image's. The next plan is written to a new policy map.
+	policyUnknown policyState = iota
+	// policyAdopted: another process wrote it, and it enforces what is desired.
+	policyAdopted
+	// policyInstalled: it is the image's.
+	policyInstalled
+	// policyUnfinished: it is the image's but for a plan that failed. The next plan leads from wherever
+	// endpoints are.
+	policyUnfinished
+)
+
+// policyEvent changes a policyState.
+type policyEvent uint8
+
+const (
+	policyMatched  policyEvent = iota // its mark is that of what is desired, and the same is attached
+	policyRenewed                     // the image begins anew, or a new policy map is prepared
+	policySwitched                    // a new policy map is in force; not everything is attached yet
+	policyFailed                      // a plan was not carried out
+	policyFinished                    // a plan was carried out
+	policyChanged                     // somebody else wrote to it
+)
+
+// policyTransitions are the states that events lead to. An event that is not there changes nothing.
+var policyTransitions = map[policyState]map[policyEvent]policyState{
+	policyUnknown: {
+		policyMatched: policyAdopted, policyFinished: policyInstalled,
+	},
+	policyAdopted: { // it stays in force until another one is
+		policySwitched: policyUnknown, policyFinished: policyInstalled, policyChanged: policyUnknown,
+	},
+	policyInstalled: {
+		policyRenewed: policyUnknown, policySwitched: policyUnknown, policyFailed: policyUnfinished, policyChanged: policyUnknown,
+	},
+	policyUnfinished: {
+		policyMatched: policyAdopted, policyRenewed: policyUnknown, policySwitched: policyUnknown, policyFinished: policyInstalled, policyChanged: policyUnknown,
+	},
+}
+
+// after returns the state that an event leads to.
+func (s policyState) after(e policyEvent) policyState {
+	if next, ok := policyTransitions[s][e]; ok {
+		return next
+	}
+	return s
+}
+
+// isOurs reports whether plans can be carried out in place: the policy map in force is the image's.
+func (s policyState) isOurs() bool { return s == policyInstalled || s == policyUnfinished }
+
+// attachmentState is how far an endpoint is attached.
+type attachmentState uint8
+
+const (
+	attachmentNone attachmentState = iota
+	// attachmentBegun: it was to be attached, and there may be something to detach.
+	attachmentBegun
+	// attachmentDone: its packets are decided.
+	attachmentDone
+	// attachmentLost: they were decided, and are not any more: the interface was made again, or somebody
+	// detached what was attached.
+	attachmentLost
+)
+
+// attachmentEvent changes an attachmentState.
+type attachmentEvent uint8
+
+const (
+	attachmentTried    attachmentEvent = iota // to attach begins
+	attachmentSeen                            // the plane says that it is attached
+	attachmentMissed                          // the plane says that it is not
+	attachmentDetached                        // it is detached, and nothing leads to it
+)
+
+// attachmentTransitions are the states that events lead to. An event that is not there changes nothing.
+var attachmentTransitions = map[attachmentState]map[attachmentEvent]attachmentState{
+	attachmentNone:  {attachmentTried: attachmentBegun, attachmentSeen: attachmentDone},
+	attachmentBegun: {attachmentSeen: attachmentDone, attachmentMissed: attachmentLost, attachmentDetached: attachmentNone},
+	attachmentDone:  {attachmentMissed: attachmentLost, attachmentDetached: attachmentNone},
+	attachmentLost:  {attachmentSeen: attachmentDone, attachmentDetached: attachmentNone}, // until it succeeds
+}
+
+// after returns the state that an event leads to.
+func (s attachmentState) after(e attachmentEvent) attachmentState {
+	if next, ok := attachmentTransitions[s][e]; ok {
+		return next
+	}
+	return s
+}

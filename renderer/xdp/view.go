@@ -1,0 +1,84 @@
+package xdp
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
+)
+
+// view is what readers see: the outcome of the last Commit. It does not change.
+type view struct {
+	err        error
+	pending    []renderer.Pending
+	unenforced []renderer.Unenforced
+	lines      int // of the policy map
+	drift      attach.Drift
+	foreign    []renderer.Foreign
+	endpoints  // what a Commit without an error has installed last
+}
+
+// tables returns the lists of pods as tables, those that are equal once.
+func (v *view) tables(packets func(side, *renderer.RuleList) []uint64) (out []renderer.Table) {
+	type key struct {
+		dir    compile.Direction
+		digest renderer.Digest
+	}
+	at := map[key]int{}
+	for _, id := range slices.Sorted(maps.Keys(v.lists)) {
+		e, pod := v.lists[id], v.owner[id]
+		for _, dir := range []compile.Direction{compile.FromPod, compile.ToPod} {
+			l := e.List(dir)
+			if l == nil {
+				continue
+			}
+			i, known := at[key{dir, l.Digest()}]
+			if !known {
+				i = len(out)
+				at[key{dir, l.Digest()}] = i
+				out = append(out, tableOf(pod, side{id, dir}, l, packets))
+			}
+			t := &out[i]
+			t.Objects = append(t.Objects, fmt.Sprintf("interface %d", id))
+			if !slices.Contains(t.Pods, pod) {
+				t.Pods = append(t.Pods, pod)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b renderer.Table) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func tableOf(pod api.PodID, s side, l *renderer.RuleList, packets func(side, *renderer.RuleList) []uint64) renderer.Table {
+	t := renderer.Table{Name: tableName(pod, s.dir), Rules: l.Rules(), Entries: len(l.Rules()), Packets: packets(s, l)}
+	for i := range l.Rules() {
+		t.Origins = append(t.Origins, l.Origins(i))
+		if t.Packets != nil {
+			t.CountedWith = append(t.CountedWith, i)
+		}
+	}
+	return t
+}
+
+// tableName names the rules of one direction of a pod, as the pod sees it.
+func tableName(pod api.PodID, dir compile.Direction) string {
+	if dir == compile.FromPod {
+		return "egress of " + pod.String()
+	}
+	return "ingress of " + pod.String()
+}
+
+// decision says that a rule of a list decided, or that none did.
+func decision(pod api.PodID, s side, l *renderer.RuleList, rule int) renderer.Decision {
+	d := renderer.Decision{Table: tableName(pod, s.dir), Rule: rule}
+	if rule >= 0 {
+		d.Match, d.Origins = l.Rules()[rule], l.Origins(rule)
+		d.Action = d.Match.Action
+	}
+	return d
+}
