@@ -10,25 +10,6 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
 )
 
-// Owner is the agent that enforces with what is pinned in a folder. It is remembered with the pins.
-type Owner = pins.Owner
-
-// PinsError is why a folder is not used for pins, and what to do about it.
-type PinsError = pins.Error
-
-// PinsRemedy is what to do where CheckPins finds no bpf file system.
-const PinsRemedy = pins.Remedy
-
-// ErrNoPins is returned by Cleanup for a folder that is not there.
-var ErrNoPins = pins.ErrNone
-
-// CheckPins checks that a folder is in a bpf file system, or will be when it is made.
-func CheckPins(path string) error { return pins.CheckPath(path) }
-
-// CheckOwner checks that an agent of a node could use a folder for pins now. One that is not there
-// yet is fine.
-func CheckOwner(path, node string, takeOver bool) error { return pins.CheckOwner(path, node, takeOver) }
-
 // Cleanup removes everything that is pinned in a folder, gates too, and the filters of ours of all
 // interfaces of the network namespace: what was enforced by them is not any more. It touches nothing that has
 // not a name of ours, and nothing at all while a process owns the folder. It returns how many it

@@ -1,6 +1,8 @@
 package compile
 
-import "slices"
+import (
+	"slices"
+)
 
 // Span is some lines in a row.
 type Span struct{ Line, Lines uint32 }
@@ -17,7 +19,12 @@ type arena struct {
 	freed  []Span // not reachable once the last plan has been carried out
 	spent  *int   // lines of whoever takes some now, and gives some back
 	unread bool   // no packet can read what is given back
+	stores []Store
+	unled  bool // words that are stored are in lines that nothing leads to yet
 }
+
+// Store is a word that changes in one step.
+type Store struct{ Word, Value uint32 }
 
 // newArena returns an arena whose line 0 is taken: it is what is not there, and denies.
 func newArena(lines int) *arena {
@@ -100,6 +107,14 @@ func (a *arena) line(i uint32) *Line { return &a.chunks[i/chunkLines][i%chunkLin
 
 func (a *arena) word(i uint32) uint32       { return a.line(i / LineWords)[i%LineWords] }
 func (a *arena) setWord(i uint32, v uint32) { a.line(i / LineWords)[i%LineWords] = v }
+
+// store changes a word, which is a step of its own unless nothing leads to it.
+func (a *arena) store(word, value uint32) {
+	a.setWord(word, value)
+	if !a.unled {
+		a.stores = append(a.stores, Store{word, value})
+	}
+}
 
 // release makes lines available.
 func (a *arena) release(spans []Span) {

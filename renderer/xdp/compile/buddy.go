@@ -1,6 +1,8 @@
 package compile
 
-import "math/bits"
+import (
+	"math/bits"
+)
 
 // buddy hands out ranges of numbers whose sizes are powers of two. It grows as needed, and
 // joins what is given back, so that it does not grow without need.

@@ -86,7 +86,7 @@ func TestBudgetLooksAgainWhenAnotherListOfTheOwnerChanges(t *testing.T) {
 	alone := NewImage(Options{})
 	set(t, alone, 1, "tenant", manyRows(alone, 300, 50))
 	alone.Plan(false)
-	m := NewImage(Options{Budget: Budget{Lines: 1 << 20, Share: 3 * (50*49 + alone.wanted()) / 2}})
+	m := NewImage(Options{Budget: Budget{Lines: 1 << 20, Share: 3 * (50*49 + alone.budget.wanted()) / 2}})
 	set(t, m, 1, "tenant", manyRows(m, 300, 50))
 	set(t, m, 2, "tenant", manyRows(m, 400, 50))
 	if plan(m); len(m.Refused()) != 2 {
@@ -199,8 +199,8 @@ func TestBudgetDependsOnWhatIsWantedOnly(t *testing.T) {
 				}
 				at.Update(id, all, nil)
 			}
-			for _, e := range w.image.Endpoints() {
-				if err := at.Set(e); err != nil {
+			for _, id := range w.image.ends.sorted() {
+				if err := at.Set(w.image.ends.all[id].Endpoint); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -252,7 +252,7 @@ func TestListsThatTellNothingApartShareTheirPages(t *testing.T) {
 		set(t, m, uint32(2+i), "other", renderer.NewRuleList([]api.ContivRule{wide, {}}, nil))
 	}
 	m.Plan(false)
-	for _, p := range m.sortedPrograms() {
+	for _, p := range m.lists.sorted() {
 		if len(p.list.Rules()) == 2 && p.spent > 64 {
 			t.Fatalf("a list of two rules takes %d lines beside one of %d", p.spent, len(rules))
 		}

@@ -5,9 +5,6 @@ import (
 	"slices"
 )
 
-// atom numbers a net that rules name: a prefix or an address set.
-type atom uint32
-
 // infraAtom is what may talk with every pod.
 const infraAtom atom = 0
 

@@ -180,3 +180,22 @@ func (d *digit) forget(key uint16) {
 		d.dirty = true
 	}
 }
+
+// mark marks the classes of what is written of a digit and of all below.
+func (d *digit) mark(marked []bool) {
+	d.wide.mark(marked)
+	marked[d.cover] = marked[d.cover] || d.built
+	marked[d.headCover] = marked[d.headCover] || d.node != 0
+	for _, b := range d.fine {
+		if b != nil {
+			b.mark(marked)
+			marked[b.cover] = marked[b.cover] || b.built
+		}
+	}
+}
+
+func (c *content) mark(marked []bool) {
+	for _, k := range c.kids {
+		k.to.mark(marked)
+	}
+}

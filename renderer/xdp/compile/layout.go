@@ -112,3 +112,7 @@ const (
 	rootKeys    = 1 << 16
 	rootLines   = rootKeys / LineWords
 )
+
+func be32(b []byte) uint32 {
+	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+}

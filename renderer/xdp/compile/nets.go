@@ -2,7 +2,6 @@ package compile
 
 import (
 	"encoding/binary"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -12,14 +11,15 @@ import (
 
 // nets numbers the nets that live lists name, and keeps what they hold in the tries.
 type nets struct {
-	image       *Image
+	classes     *classes
+	addresses   *addresses
 	ids         map[api.Net]atom
 	net         []api.Net // by atom
-	users       []int     // programs, by atom
+	users       []int     // lists, by atom
 	free        []atom
 	freed       []atom     // in tries still
 	dropped     []atom     // usable once no class has them
-	named       [][]naming // by atom: the programs whose rules name it
+	named       [][]naming // by atom: the lists whose rules name it
 	unwritten   []atom     // whose prefixes are not pending yet: a list that is refused at once has none
 	isUnwritten []bool     // by atom: it is coming
 	members     map[api.SetID]map[netip.Prefix]struct{}
@@ -28,10 +28,24 @@ type nets struct {
 	at          map[netip.Prefix]int // where a prefix is in pending
 }
 
-// naming is the rules of a program that name an atom.
+// naming is the rules of a list that name an atom.
 type naming struct {
-	by    *program
+	by    *difference // of that list
 	rules []int
+}
+
+// difference is what a class has more than the one around it, as far as a list has to do with it: what the list
+// has to know when it is told the class.
+type difference struct {
+	fresh bool // the list is not in memory yet, so that it has to know all classes
+	there bool
+	sum   sum
+	rules []int
+}
+
+// clear forgets the difference, for the next class.
+func (d *difference) clear() {
+	d.there, d.sum, d.rules = false, sum{}, d.rules[:0]
 }
 
 // pending is how the atoms of a prefix change. Most times it is one.
@@ -41,8 +55,8 @@ type pending struct {
 	more   []joined
 }
 
-func newNets(m *Image, members map[api.SetID]map[netip.Prefix]struct{}) nets {
-	n := nets{image: m, ids: map[api.Net]atom{}, members: members, given: members != nil, at: map[netip.Prefix]int{}}
+func newNets(c *classes, a *addresses, members map[api.SetID]map[netip.Prefix]struct{}) *nets {
+	n := &nets{classes: c, addresses: a, ids: map[api.Net]atom{}, members: members, given: members != nil, at: map[netip.Prefix]int{}}
 	if !n.given {
 		n.members = map[api.SetID]map[netip.Prefix]struct{}{}
 	}
@@ -51,7 +65,7 @@ func newNets(m *Image, members map[api.SetID]map[netip.Prefix]struct{}) nets {
 	return n
 }
 
-// hold returns the atom of a net for one more program.
+// hold returns the atom of a net for one more list.
 func (n *nets) hold(net api.Net) atom {
 	if a, ok := n.ids[net]; ok {
 		n.users[a]++
@@ -65,32 +79,32 @@ func (n *nets) hold(net api.Net) atom {
 		n.net, n.users, n.named = append(n.net, net), append(n.users, 1), append(n.named, nil)
 		n.isUnwritten = append(n.isUnwritten, false)
 	}
-	n.image.classes.owns.name(a)
+	n.classes.owns.name(a)
 	n.ids[net] = a
 	n.unwritten, n.isUnwritten[a] = append(n.unwritten, a), true
 	return a
 }
 
-// name returns the atom of a net for one more program, some rules of which name it.
+// name returns the atom of a net for one more list, some rules of which name it.
 func (n *nets) name(net api.Net, by naming) atom {
 	a := n.hold(net)
 	n.named[a] = append(n.named[a], by)
 	return a
 }
 
-// rules returns the rules of a program that name an atom.
-func (n *nets) rules(a atom, p *program) []int {
+// rules returns the rules of a list that name an atom.
+func (n *nets) rules(a atom, by *difference) []int {
 	for _, x := range n.named[a] {
-		if x.by == p {
+		if x.by == by {
 			return x.rules
 		}
 	}
 	return nil
 }
 
-// letGo takes a program back from an atom.
-func (n *nets) letGo(a atom, p *program) {
-	n.named[a] = slices.DeleteFunc(n.named[a], func(x naming) bool { return x.by == p })
+// letGo takes a list back from an atom.
+func (n *nets) letGo(a atom, by *difference) {
+	n.named[a] = slices.DeleteFunc(n.named[a], func(x naming) bool { return x.by == by })
 	if n.users[a]--; n.users[a] > 0 {
 		return
 	}
@@ -143,7 +157,6 @@ func (n *nets) put(a atom, p netip.Prefix, in bool) {
 // flush changes the tries. All that changes of a prefix changes at once, so that it takes no sets
 // of atoms that nobody has afterwards.
 func (n *nets) flush() {
-	c := n.image.classes
 	for _, a := range n.unwritten {
 		if n.isUnwritten[a] { // else nobody names it any more
 			n.each(n.net[a], func(p netip.Prefix) { n.put(a, p, true) })
@@ -152,12 +165,8 @@ func (n *nets) flush() {
 	}
 	n.unwritten = nil
 	for _, x := range n.pending {
-		t := n.image.v6
-		if x.prefix.Addr().Is4() {
-			t = n.image.v4
-		}
 		changes := append([]joined{x.first}, x.more...)
-		t.change(x.prefix, func(old own) own { return c.owns.change(old, changes) })
+		n.addresses.change(x.prefix, func(old own) own { return n.classes.owns.change(old, changes) })
 	}
 	n.pending = nil
 	clear(n.at)
@@ -216,6 +225,31 @@ func (n *nets) reuse() {
 	n.dropped = nil
 }
 
-// Members returns the sets that were told, each with its members. The caller must not
-// change it.
-func (m *Image) Members() map[api.SetID]map[netip.Prefix]struct{} { return maps.Clone(m.nets.members) }
+// size is how many prefixes a net has.
+func (n *nets) size(a atom) int {
+	if set := n.net[a].Set; set != 0 {
+		return len(n.members[set])
+	}
+	return 1
+}
+
+// divide tells lists what a class has more than the next one around it that addresses have, which they know. With
+// all, every list has to know it, else those that are fresh.
+func (n *nets) divide(c class, all bool) (around class) {
+	classes := n.classes
+	for at := c; at != 0; at = classes.all[at].parent {
+		if at != c && classes.all[at].used {
+			return at
+		}
+		for _, a := range classes.owns.sets[classes.all[at].own].atoms {
+			for _, x := range n.named[a] {
+				if d := x.by; all || d.fresh {
+					d.there = true
+					d.sum = d.sum.plus(classes.owns.sums[a])
+					d.rules = append(d.rules, x.rules...)
+				}
+			}
+		}
+	}
+	return 0
+}

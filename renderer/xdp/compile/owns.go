@@ -7,6 +7,9 @@ import (
 	"slices"
 )
 
+// atom numbers a net that rules name: a prefix or an address set.
+type atom uint32
+
 // sum identifies a set of atoms: the random numbers of its atoms, added up. Two sets have one sum
 // with a probability of 2^-128, also for who chooses sets, because nobody knows the numbers.
 type sum [2]uint64

@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -10,47 +9,26 @@ import (
 
 // program is one list in memory. Endpoints with equal lists share it.
 type program struct {
-	image    *Image
-	list     *renderer.RuleList
-	side     Direction    // whose lists name that side's peer
-	ports    bool         // some rule names source ports
-	about    [places]bool // some rule is about that place of a row
-	users    int          // endpoints
-	spent    int          // lines that it takes
-	before   int          // lines that it took when it was stopped
-	reach    int          // addresses that it names, as far as others do not
-	stopped  bool         // it takes too many, and has no rows
-	rejected bool         // it is refused: nothing is known of it but what it takes at least
-	owners   []*owner     // while a plan is made
-	slot     uint32       // of its first rule
-	always   []int        // rules for every address, sorted
-	atoms    []atom       // that rules name
-	rows     map[sum]*row
-	base     *row // of addresses that no rule names
-	table
-	part part // what is known of the class that is being told
+	writer *writer
+	list   *renderer.RuleList
+	side   Direction    // whose lists name that side's peer
+	ports  bool         // some rule names source ports
+	about  [places]bool // some rule is about that place of a row
+	users  int          // endpoints
+	slot   uint32       // of its first rule
+	always []int        // rules for every address, sorted
+	atoms  []atom       // that rules name
+	rows   map[sum]*row
+	base   *row // of addresses that no rule names
+	table  table
+	diff   difference // what is known of the class that is being told
+	account
 }
 
-// row is what a list says about addresses that the same rules match.
-type row struct {
-	sum   sum // of the atoms of the list that they are in
-	users int // classes, and pages
-	line  uint32
-	spare []uint32 // lines of cells that source ports lead to
-	cells []uint32 // that are not in words of line
-}
-
-// part is what a class has more than the one around it, as far as a list has to do with it.
-type part struct {
-	there bool
-	sum   sum
-	rules []int
-}
-
-// newProgram writes a list for all classes that there are.
-func (m *Image) newProgram(l *renderer.RuleList, side Direction) *program {
-	p := &program{image: m, list: l, side: side, rows: map[sum]*row{}}
-	p.slot = m.slots.take(len(l.Rules()))
+// newProgram returns a list that is not in memory yet, whose counters begin at a slot.
+func newProgram(w *writer, l *renderer.RuleList, side Direction, slot uint32) *program {
+	p := &program{writer: w, list: l, side: side, slot: slot, rows: map[sum]*row{}}
+	p.exempt, p.erase, p.diff.fresh = l.Digest() == Closed.Digest(), p.clear, true
 	byNet := map[api.Net][]int{}
 	var order []api.Net
 	for i, r := range l.Rules() {
@@ -69,7 +47,7 @@ func (m *Image) newProgram(l *renderer.RuleList, side Direction) *program {
 		byNet[n] = append(byNet[n], i)
 	}
 	for _, n := range order {
-		p.atoms = append(p.atoms, m.nets.name(n, naming{p, byNet[n]}))
+		p.atoms = append(p.atoms, w.nets.name(n, naming{&p.diff, byNet[n]}))
 	}
 	return p
 }
@@ -82,24 +60,25 @@ func (p *program) peer(r api.ContivRule) api.Net {
 	return r.Dst
 }
 
-// drop gives everything back.
+// drop gives everything back but its counters.
 func (p *program) drop() {
 	for _, a := range p.atoms {
-		p.image.nets.letGo(a, p)
+		p.writer.nets.letGo(a, &p.diff)
 	}
 	p.clear()
-	rules := len(p.list.Rules())
-	p.image.freedSlots = append(p.image.freedSlots, Span{p.slot, uint32(rules)})
 }
 
 // clear gives back what is written.
 func (p *program) clear() {
-	p.image.arena.charge(&p.spent, func() {
+	a := p.writer.arena
+	a.unread = p.diff.fresh && p.stopped
+	a.charge(&p.spent, func() {
 		for _, r := range p.rows {
 			p.dropRow(r)
 		}
-		p.table.drop(&p.image.arena)
+		p.table.drop(a)
 	})
+	a.unread = false
 	clear(p.rows)
 	p.base, p.table = nil, table{}
 }
@@ -107,44 +86,49 @@ func (p *program) clear() {
 // begin writes the row of addresses that no rule names, and sees that the table has room for all
 // classes. It returns whether endpoints need another record.
 func (p *program) begin() (moved bool) {
-	p.image.arena.charge(&p.spent, func() {
+	p.writer.arena.charge(&p.spent, func() {
 		if p.base == nil {
 			p.base = p.rowOf(nil, sum{}, 0)
 		}
-		moved = p.fit(p.image)
+		moved = p.table.fit(p.writer)
 	})
 	return moved
 }
 
 // tell gives a class its row, which is that of the class around it and what it has more. The words
-// it changes are read by nobody yet, because no address has the class.
-func (p *program) tell(c, around class) {
+// it changes are read by nobody yet, because no address has the class. It returns how many lines that took.
+func (p *program) tell(c, around class) (lines int) {
 	if p.stopped {
-		p.part = part{}
-		return
+		p.diff.clear()
+		return 0
 	}
 	before := p.spent
-	p.image.arena.charge(&p.spent, func() {
+	p.writer.arena.charge(&p.spent, func() {
 		var r *row
 		switch {
 		case c == 0:
 			r = p.base
 		case c == infraClass:
 			r = p.infra()
-		case p.part.there:
-			r = p.rowOf(p.at(around), p.at(around).sum.plus(p.part.sum), c)
+		case p.diff.there:
+			r = p.rowOf(p.table.at(around), p.table.at(around).sum.plus(p.diff.sum), c)
 		default:
-			r = p.at(around)
+			r = p.table.at(around)
 		}
-		p.put(p.image, c, r, p.dropUnused)
+		p.table.put(p.writer, c, r, p.dropUnused)
 	})
-	p.part.there, p.part.sum, p.part.rules = false, sum{}, p.part.rules[:0]
-	p.image.budget.taken += max(p.spent-before, 0)
+	p.diff.clear()
+	return max(p.spent-before, 0)
 }
 
 // forget takes back what a class had, which no address has any more.
 func (p *program) forget(c class) {
-	p.image.arena.charge(&p.spent, func() { p.table.forget(c, p.dropUnused) })
+	p.writer.arena.charge(&p.spent, func() { p.table.forget(c, p.dropUnused) })
+}
+
+// prune gives back the pages of which no class is used.
+func (p *program) prune() {
+	p.writer.arena.charge(&p.spent, func() { p.table.prune(p.writer, p.dropUnused) })
 }
 
 // dropUnused drops a row that no class has. That of addresses that no rule names stays: others are
@@ -169,8 +153,8 @@ func (p *program) rowOf(around *row, s sum, c class) *row {
 	case around == nil:
 		p.write(r, nil, p.always)
 	default:
-		slices.Sort(p.part.rules)
-		p.write(r, around, p.part.rules)
+		slices.Sort(p.diff.rules)
+		p.write(r, around, p.diff.rules)
 	}
 	p.rows[s] = r
 	return r
@@ -179,9 +163,9 @@ func (p *program) rowOf(around *row, s sum, c class) *row {
 // matching returns the rules whose net holds the addresses of a class.
 func (p *program) matching(c class) []int {
 	out := slices.Clone(p.always)
-	for classes := p.image.classes; c != 0; c = classes.all[c].parent {
+	for classes := p.writer.classes; c != 0; c = classes.all[c].parent {
 		for _, a := range classes.owns.sets[classes.all[c].own].atoms {
-			out = append(out, p.image.nets.rules(a, p)...)
+			out = append(out, p.writer.nets.rules(a, &p.diff)...)
 		}
 	}
 	slices.Sort(out)
@@ -190,11 +174,11 @@ func (p *program) matching(c class) []int {
 
 // infra returns the row of what may talk with every pod. No atom of a list has its sum.
 func (p *program) infra() *row {
-	s := p.image.classes.all[infraClass].sum
+	s := p.writer.classes.all[infraClass].sum
 	if r := p.rows[s]; r != nil {
 		return r
 	}
-	a := &p.image.arena
+	a := p.writer.arena
 	r := &row{sum: s, line: a.take(1)}
 	for place := range uint32(places) {
 		cell := kindLeaf | Allow | SlotInfra
@@ -221,7 +205,7 @@ func (p *program) verdict(rule int) uint32 {
 
 // write writes a row: what another one says and some rules, whichever comes first.
 func (p *program) write(r, around *row, of []int) {
-	a, c := &p.image.arena, &p.image.cells
+	a, c := p.writer.arena, &p.writer.cells
 	r.line = a.take(1)
 	inLine := false
 	for place := range places {
@@ -257,7 +241,7 @@ func (p *program) write(r, around *row, of []int) {
 
 // writeBySource writes the row of some rules of a list that names source ports.
 func (p *program) writeBySource(r *row, of []int) {
-	a, c, rules := &p.image.arena, &p.image.cells, p.list.Rules()
+	a, c, rules := p.writer.arena, &p.writer.cells, p.list.Rules()
 	r.line = a.take(1)
 	for place := range places {
 		var by runs
@@ -272,7 +256,7 @@ func (p *program) writeBySource(r *row, of []int) {
 
 // bySource writes a function of the source port whose values are the words of cells.
 func (p *program) bySource(r *row, by runs, cells []uint32) uint32 {
-	a := &p.image.arena
+	a := p.writer.arena
 	var f runs
 	for i, c := range cells {
 		if i%LineWords == 0 {
@@ -283,23 +267,18 @@ func (p *program) bySource(r *row, by runs, cells []uint32) uint32 {
 		f.from(int(by[i].start), word)
 	}
 	r.cells = append(r.cells, cells...)
-	cell := p.image.cells.put(f)
+	cell := p.writer.cells.put(f)
 	r.cells = append(r.cells, cell)
 	return cell
 }
 
 func (p *program) dropRow(r *row) {
-	a := &p.image.arena
+	a := p.writer.arena
 	for _, c := range r.cells {
-		p.image.cells.letGo(c)
+		p.writer.cells.letGo(c)
 	}
 	for _, line := range r.spare {
 		a.drop(line, 1)
 	}
 	a.drop(r.line, 1)
-}
-
-// sortedPrograms returns the programs in an order that depends on nothing but them.
-func (m *Image) sortedPrograms() []*program {
-	return slices.SortedFunc(maps.Values(m.programs), func(a, b *program) int { return int(a.slot) - int(b.slot) })
 }

@@ -1,5 +1,23 @@
 package compile
 
+// writer is what lists are written with: the shadow, the cells that rows have in common, and the classes and
+// nets that all lists share.
+type writer struct {
+	arena   *arena
+	cells   cells
+	classes *classes
+	nets    *nets
+}
+
+// row is what a list says about addresses that the same rules match.
+type row struct {
+	sum   sum // of the atoms of the list that they are in
+	users int // classes, and pages
+	line  uint32
+	spare []uint32 // lines of cells that source ports lead to
+	cells []uint32 // that are not in words of line
+}
+
 // table leads from classes to rows. Classes whose rows are equal share pages, so that what one
 // list tells apart costs others next to nothing.
 type table struct {
@@ -32,12 +50,12 @@ type uniform struct {
 
 // fit makes room for all classes. It returns whether the table moved. The first page never does:
 // records have it, too.
-func (t *table) fit(m *Image) bool {
-	pages := (m.classes.count() + pageClasses - 1) / pageClasses
+func (t *table) fit(w *writer) bool {
+	pages := (w.classes.count() + pageClasses - 1) / pageClasses
 	if pages <= t.capacity {
 		return false
 	}
-	a := &m.arena
+	a := w.arena
 	capacity := max(LineWords, 1<<orderOf(pages))
 	line := t.take(a, capacity/LineWords)
 	for i, p := range t.pages {
@@ -64,8 +82,8 @@ func (t *table) at(c class) *row {
 }
 
 // put gives a class a row. unused is told of rows that nobody has any more.
-func (t *table) put(m *Image, c class, r *row, unused func(*row)) {
-	a, at, i := &m.arena, c/pageClasses, c%pageClasses
+func (t *table) put(w *writer, c class, r *row, unused func(*row)) {
+	a, at, i := w.arena, c/pageClasses, c%pageClasses
 	p := &t.pages[at]
 	switch {
 	case p.line == 0: // the first class of the page
@@ -80,36 +98,36 @@ func (t *table) put(m *Image, c class, r *row, unused func(*row)) {
 		u.users++
 		r.users++
 		*p = page{line: u.line, all: r}
-		m.store(t.line*LineWords+uint32(at), p.line)
+		a.store(t.line*LineWords+uint32(at), p.line)
 		return
 	case p.all == r:
 		return
 	case p.all != nil:
-		t.divide(m, at)
+		t.divide(w, at)
 	}
 	old := p.rows[i]
 	r.users++
 	p.rows[i] = r
-	m.store(p.line*LineWords+uint32(i), r.line)
+	a.store(p.line*LineWords+uint32(i), r.line)
 	if old != nil {
 		t.release(old, unused)
 	}
 }
 
 // divide gives a page of which classes had one row a line of its own. Packets find the same in it.
-func (t *table) divide(m *Image, at class) {
-	a, p := &m.arena, &t.pages[at]
+func (t *table) divide(w *writer, at class) {
+	a, p := w.arena, &t.pages[at]
 	all := p.all
 	*p = page{line: t.take(a, pageLines), rows: make([]*row, pageClasses)}
 	for i := range p.rows {
 		a.setWord(p.line*LineWords+uint32(i), all.line)
-		if c := at*pageClasses + class(i); int(c) < m.classes.count() && m.classes.all[c].used {
+		if c := at*pageClasses + class(i); int(c) < w.classes.count() && w.classes.all[c].used {
 			p.rows[i] = all
 			all.users++
 		}
 	}
 	t.leave(a, all)
-	m.store(t.line*LineWords+uint32(at), p.line)
+	a.store(t.line*LineWords+uint32(at), p.line)
 }
 
 // leave takes back that all classes of a page had a row.
@@ -133,19 +151,19 @@ func (t *table) forget(c class, unused func(*row)) {
 }
 
 // prune gives back the pages of which no class is used.
-func (t *table) prune(m *Image, unused func(*row)) {
+func (t *table) prune(w *writer, unused func(*row)) {
 	for i := range t.pages {
 		p := &t.pages[i]
-		if i == 0 || p.line == 0 || m.classes.anyUsed(class(i*pageClasses), pageClasses) {
+		if i == 0 || p.line == 0 || w.classes.anyUsed(class(i*pageClasses), pageClasses) {
 			continue
 		}
 		if all := p.all; all != nil {
-			t.leave(&m.arena, all)
+			t.leave(w.arena, all)
 			if all.users == 0 {
 				unused(all)
 			}
 		} else {
-			t.give(&m.arena, p.line, pageLines)
+			t.give(w.arena, p.line, pageLines)
 		}
 		*p = page{}
 	}

@@ -276,3 +276,11 @@ func (t *trie) unwrite(d *digit) {
 		d.cell, d.built = 0, false
 	}
 }
+
+// mark marks the classes of prefixes, and of what is written.
+func (t *trie) mark(marked []bool) {
+	t.top.mark(marked)
+	for _, c := range t.covers {
+		marked[c] = true
+	}
+}

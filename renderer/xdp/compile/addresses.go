@@ -1,0 +1,76 @@
+package compile
+
+import (
+	"net/netip"
+)
+
+// addresses leads from addresses of both families to their classes. Records name its roots.
+type addresses struct {
+	arena        *arena
+	v4, v6       *trie
+	root4, root6 uint32 // line of the cells, number of the word
+}
+
+func newAddresses(a *arena, c *classes) *addresses {
+	m := &addresses{arena: a, v4: newTrie(a, c, digits4), v6: newTrie(a, c, digits6)}
+	m.root4, m.root6 = a.take(rootLines), a.take(1)*LineWords
+	return m
+}
+
+// change changes the atoms of a prefix.
+func (m *addresses) change(p netip.Prefix, f func(own) own) {
+	t := m.v6
+	if p.Addr().Is4() {
+		t = m.v4
+	}
+	t.change(p, f)
+}
+
+// changed reports whether an address may have another class.
+func (m *addresses) changed() bool {
+	return m.v4.top.dirty || m.v6.top.dirty || !m.v4.top.built
+}
+
+// move has the roots written elsewhere, for the next records.
+func (m *addresses) move() {
+	a := m.arena
+	old := m.root4
+	m.root4 = a.take(rootLines)
+	for i := range uint32(rootLines) {
+		*a.line(m.root4 + i) = *a.line(old + i)
+	}
+	a.drop(old, rootLines)
+	first := a.word(m.root6)
+	a.drop(m.root6/LineWords, 1)
+	m.root6 = a.take(1) * LineWords
+	a.setWord(m.root6, first)
+}
+
+// build writes the classes of addresses. If the roots are in use it returns the changes of their words.
+func (m *addresses) build(apart bool) (stores []Store) {
+	tell := func(word, value uint32) {
+		if !apart {
+			stores = append(stores, Store{word, value})
+		}
+	}
+	m.v4.roots(m.root4, tell)
+	if first := m.v6.lead(&m.v6.top, 0, 0) &^ nextNode; first != m.arena.word(m.root6) {
+		m.arena.setWord(m.root6, first)
+		tell(m.root6, first)
+	}
+	return stores
+}
+
+// marked returns which of so many classes an address has: by a prefix, or by what is written.
+func (m *addresses) marked(count int) []bool {
+	marked := make([]bool, count)
+	for _, t := range []*trie{m.v4, m.v6} {
+		t.mark(marked)
+	}
+	r := Reader{m.arena.word}
+	for key := range uint32(rootKeys) {
+		r.eachClass(r.Word(m.root4*LineWords+key), marked)
+	}
+	r.eachClass(nextNode|r.Word(m.root6), marked)
+	return marked
+}

@@ -1,0 +1,184 @@
+package compile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// ErrAddresses is returned for an endpoint with more than MaxAddresses of a family.
+var ErrAddresses = errors.New("too many addresses")
+
+// Endpoint is an interface that connects a pod.
+type Endpoint struct {
+	ID  uint32       // not zero, unique among endpoints
+	IPs []netip.Addr // of the pod, which may send from no others
+
+	// The lists of traffic to and from the pod; nil for no list.
+	ToPod, FromPod *renderer.RuleList
+
+	Flags uint32 // FlagLearn, FlagKeep
+	Owner string // whose share of the Budget its lists take
+}
+
+// List returns the list of a direction, nil for none.
+func (e Endpoint) List(d Direction) *renderer.RuleList {
+	if d == ToPod {
+		return e.ToPod
+	}
+	return e.FromPod
+}
+
+// check returns why the kernel cannot have an endpoint.
+func (e Endpoint) check() error {
+	n4 := 0
+	for _, ip := range e.IPs {
+		if ip.Unmap().Is4() {
+			n4++
+		}
+	}
+	if n4 > MaxAddresses || len(e.IPs)-n4 > MaxAddresses {
+		return fmt.Errorf("%w: endpoint %d has %d of IPv4 and %d of IPv6, of each there can be %d", ErrAddresses, e.ID, n4, len(e.IPs)-n4, MaxAddresses)
+	}
+	return nil
+}
+
+// endpoint is an endpoint and where its record is.
+type endpoint struct {
+	Endpoint
+	programs [2]*program     // by Direction, nil for no list
+	refused  [2]*refusedList // of a list that is refused, while the program is that of another
+	share    int             // of its owner, when something was refused
+	record   uint32
+	known    bool // to the kernel, or it may be
+}
+
+// wanted returns the list of a direction as the budget counts it, nil for none: also one that is refused.
+func (e *endpoint) wanted(d int) *account {
+	switch {
+	case e.refused[d] != nil:
+		return &e.refused[d].account
+	case e.programs[d] != nil:
+		return &e.programs[d].account
+	}
+	return nil
+}
+
+// endpoints are all endpoints, and which of them the kernel has otherwise.
+type endpoints struct {
+	all     map[uint32]*endpoint
+	dirty   map[uint32]bool // whose record must be written
+	gone    []uint32
+	altered bool // an endpoint that there is has other lists than before
+}
+
+func newEndpoints() endpoints {
+	return endpoints{all: map[uint32]*endpoint{}, dirty: map[uint32]bool{}}
+}
+
+// sorted returns the IDs of all endpoints, sorted.
+func (s *endpoints) sorted() []uint32 { return slices.Sorted(maps.Keys(s.all)) }
+
+// put adds an endpoint, or replaces one, which it returns.
+func (s *endpoints) put(now *endpoint) (old *endpoint) {
+	if i := slices.Index(s.gone, now.ID); i >= 0 {
+		s.gone = slices.Delete(s.gone, i, i+1)
+		s.altered, now.known = true, true // the kernel still has what it was
+	}
+	if old = s.all[now.ID]; old != nil {
+		now.record, now.known = old.record, old.known
+		s.altered = s.altered || now.programs != old.programs
+	}
+	s.all[now.ID] = now
+	s.dirty[now.ID] = true
+	return old
+}
+
+// remove takes an endpoint away.
+func (s *endpoints) remove(e *endpoint) {
+	delete(s.all, e.ID)
+	delete(s.dirty, e.ID)
+	if e.record != 0 {
+		s.gone = append(s.gone, e.ID)
+	}
+}
+
+// relisted notes that an endpoint has other lists.
+func (s *endpoints) relisted(e *endpoint) {
+	s.dirty[e.ID] = true
+	s.altered = s.altered || e.known
+}
+
+// touch notes that the endpoints that have a program need other records.
+func (s *endpoints) touch(p *program) {
+	for id, e := range s.all {
+		if e.programs[ToPod] == p || e.programs[FromPod] == p {
+			s.dirty[id] = true
+		}
+	}
+}
+
+// touchAll notes that all endpoints need other records.
+func (s *endpoints) touchAll() {
+	for id := range s.all {
+		s.dirty[id] = true
+	}
+}
+
+// done notes that the kernel has all endpoints as they are.
+func (s *endpoints) done() {
+	for id := range s.dirty {
+		s.all[id].known = true
+	}
+	clear(s.dirty)
+	s.gone, s.altered = nil, false
+}
+
+// write writes what the kernel must know about an endpoint.
+func (e *endpoint) write(a *arena, roots *addresses) {
+	a.drop(e.record, recordLines)
+	e.record = a.take(recordLines)
+	w := e.record * LineWords
+	flags := e.Flags & (FlagLearn | FlagKeep)
+	for d, p := range e.programs {
+		if p == nil {
+			continue
+		}
+		flags |= FlagToPod << d
+		if p.ports {
+			flags |= FlagPortsTo << d
+		}
+		a.setWord(w+RecordTable+uint32(d), p.table.line)
+		a.setWord(w+RecordClasses+uint32(d), uint32(p.table.capacity*pageClasses))
+		a.setWord(w+RecordSlot+uint32(d), p.slot)
+		a.setWord(w+RecordPage+uint32(d), p.table.pages[0].line)
+	}
+	a.setWord(w+RecordID, e.ID)
+	a.setWord(w+RecordFlags, flags)
+	a.setWord(w+RecordRoot4, roots.root4)
+	a.setWord(w+RecordRoot6, roots.root6)
+	e.writeAddresses(a)
+}
+
+func (e *endpoint) writeAddresses(a *arena) {
+	w := e.record * LineWords
+	var n4, n6 uint32
+	for _, ip := range e.IPs {
+		if ip = ip.Unmap(); ip.Is4() {
+			a.setWord(w+recordAddr4*LineWords+n4, be32(ip.AsSlice()))
+			n4++
+			continue
+		}
+		b := ip.As16()
+		for i := range uint32(4) {
+			a.setWord(w+recordAddr6*LineWords+4*n6+i, be32(b[4*i:]))
+		}
+		n6++
+	}
+	a.setWord(w+RecordCount4, n4)
+	a.setWord(w+RecordCount6, n6)
+}
