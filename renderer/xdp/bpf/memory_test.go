@@ -30,9 +30,9 @@ func TestNumbersAreThoseOfTheCompiler(t *testing.T) {
 	}
 	for file, lines := range map[string][]string{ // of inplace.go, and of package xdp
 		"src/memory.h": {"#define ROOT_LINES 4096\n"}, "src/shares.h": {"#define ENDS 16384\n"}, "src/report.h": {"#define REASON_PLACES 16 "},
-		"src/lately.h": {"#define TRACES_SHIFT 48 ", "\t__u64 w[2];\n", "crowd_size = 1 << 13;"}, "../flowtable.go": {"DefaultCrowd = 1 << 13\n"},
+		"src/lately.h": {"#define TRACES_SHIFT 48 ", "\t__u64 w[2];\n", "crowd_size = 1 << 13;"}, "../kerneloptions.go": {"DefaultCrowd = 1 << 13\n"},
 		"../compile/layout.go": {"rootLines   = rootKeys / LineWords\n"},
-		"inplace.go":           {"LineBytes   = 64\n", "EndsBytes   = 8 << 14\n", "LatelyBytes = 16 << 16\n", "ReasonBytes = 16 * 8 "},
+		"inplace.go":           {"LineBytes   = 64\n", "const Places = 1 << 14\n", "EndsBytes   = 8 * Places\n", "LatelyBytes = 16 << 16\n", "ReasonBytes = 16 * 8 "},
 	} {
 		for _, line := range lines {
 			if !strings.Contains(read(t, file), line) {
