@@ -37,7 +37,7 @@ ARCHES ?= amd64 arm64
 EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images release test-release test-alerts test-arm64 size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images release test-release test-alerts test-charts test-arm64 size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -185,6 +185,9 @@ release: ## Make binaries, archives, deb, rpm and OCI images for ARCHES, with SB
 
 test-release: ## Make a release twice and compare, read back what is in it, verify the units (systemd-analyze), run arm64 where qemu is
 	go test -C deploy/release -count 1 -timeout 30m ./...
+
+test-charts: ## Compare the Helm chart with the Kustomize overlays, and lint it (a module of its own)
+	go test -C tests/charts -count 1 ./...
 
 test-alerts: ## Break the programs, and have Prometheus evaluate the alerts of deploy/monitoring (a module of its own)
 	go test -C tests/alerts -count 1 ./...

@@ -6,10 +6,13 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // archive makes sluice_VERSION_linux_ARCH.tar.gz: binaries, manuals, units and licences.
@@ -46,6 +49,32 @@ func (r release) archive(arch string, manuals []file, licences file) (err error)
 	z, _ := gzip.NewWriterLevel(out, gzip.BestCompression) // a level that exists
 	err = writeTar(tar.NewWriter(z), files, r)
 	return errors.Join(err, z.Close(), out.Close())
+}
+
+// chart makes sluice-VERSION.tgz, the Helm chart with the version of the release.
+func (r release) chart() error {
+	top := filepath.Join(r.root, "deploy", "helm", "sluice")
+	var files []file
+	err := filepath.WalkDir(top, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		f, err := r.read(strings.TrimPrefix(name, r.root), path.Join("sluice", strings.TrimPrefix(filepath.ToSlash(name), filepath.ToSlash(top))))
+		if e.Name() == "Chart.yaml" {
+			f.body = []byte(strings.NewReplacer("version: 0.0.0\n", "version: "+r.semantic()+"\n", "appVersion: dev\n", "appVersion: "+strconv.Quote(r.version)+"\n").Replace(string(f.body)))
+		}
+		files = append(files, f)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(filepath.Join(r.out, "sluice-"+r.semantic()+".tgz"))
+	if err != nil {
+		return err
+	}
+	z, _ := gzip.NewWriterLevel(out, gzip.BestCompression) // a level that exists
+	return errors.Join(writeTar(tar.NewWriter(z), files, r), z.Close(), out.Close())
 }
 
 // writeTar writes files sorted by path, as root's, with the time of the release.

@@ -77,6 +77,9 @@ func (r release) make() error {
 	if err := r.images(); err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
+	if err := r.chart(); err != nil {
+		return fmt.Errorf("chart: %w", err)
+	}
 	return r.checksums()
 }
 
@@ -120,6 +123,14 @@ type file struct {
 func (r release) read(name, path string) (file, error) {
 	b, err := os.ReadFile(filepath.Join(r.root, name))
 	return file{path: path, mode: 0o644, body: b}, err
+}
+
+// semantic is the version as Helm has it; what is no release is older than every release.
+func (r release) semantic() string {
+	if number := r.number(); !strings.Contains(number, "~") {
+		return number
+	}
+	return "0.0.0-" + strings.TrimPrefix(r.number(), "0.0.0~")
 }
 
 // number is the version as packages have it: "v1.2.3" is 1.2.3, and what is no release is

@@ -354,6 +354,24 @@ func TestSettingsFilesNameSettings(t *testing.T) {
 	}
 }
 
+func TestChartHasTheVersionOfTheRelease(t *testing.T) {
+	f, err := os.Open(filepath.Join(released(t), "sluice-1.2.3.tgz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := unpack(t, z)
+	for name, want := range map[string]string{"Chart.yaml": "\nversion: 1.2.3\nappVersion: \"v1.2.3\"\n", "monitoring/prometheusrule.yaml": "SluiceAgentDown", "templates/agent.yaml": "DaemonSet"} {
+		if b, err := os.ReadFile(filepath.Join(dir, "sluice", name)); err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("%s: %v, want %q in\n%s", name, err, want, b)
+		}
+	}
+}
+
 func TestVersionsOfPackages(t *testing.T) {
 	for in, want := range map[string]string{"v1.2.3": "1.2.3", "v1.2.3-4-gabc": "0.0.0~1.2.3.4.gabc", "abc-dirty": "0.0.0~abc.dirty", "unknown": "0.0.0~unknown"} {
 		if got := (release{version: in}).number(); got != want {

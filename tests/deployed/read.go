@@ -35,9 +35,15 @@ type File struct {
 	Roles    []rbacv1.ClusterRole
 }
 
+// Path returns where a file is, below the top of the repository: each has a folder, which Kustomize
+// takes for a base.
+func Path(name string) string {
+	return filepath.Join("deploy", strings.TrimSuffix(name, ".yaml"), name)
+}
+
 // Read reads a file; root is the top of the repository as the caller sees it.
 func Read(root, name string) (File, error) {
-	text, err := os.ReadFile(filepath.Join(root, "deploy", name))
+	text, err := os.ReadFile(filepath.Join(root, Path(name)))
 	if err != nil {
 		return File{}, err
 	}

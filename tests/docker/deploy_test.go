@@ -34,7 +34,7 @@ var manifests = map[string]manifest{
 
 func TestTheManifestsNameOnlyWhatExists(t *testing.T) {
 	for name, m := range manifests {
-		for _, p := range checkManifest(read(t, "deploy/"+name), m) {
+		for _, p := range checkManifest(read(t, deployed.Path(name)), m) {
 			t.Errorf("%s: %s", name, p)
 		}
 	}

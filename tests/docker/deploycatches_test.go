@@ -1,6 +1,10 @@
 package docker
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/sluice-net/sluice/tests/deployed"
+)
 
 // TestWhatRotsInTheManifestsIsFound breaks the manifests as changes elsewhere would.
 func TestWhatRotsInTheManifestsIsFound(t *testing.T) {
@@ -48,7 +52,7 @@ func TestWhatRotsInTheManifestsIsFound(t *testing.T) {
 		"pods that are evicted before others": {"agent-xdp.yaml", "system-node-critical", "system-cluster-critical", "want priorityClassName"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := edit(t, read(t, "deploy/"+tc.file), tc.was, tc.is)
+			text := edit(t, read(t, deployed.Path(tc.file)), tc.was, tc.is)
 			wantProblem(t, checkManifest(text, manifests[tc.file]), tc.want)
 		})
 	}

@@ -25,7 +25,7 @@ func readCluster(t *testing.T) cluster {
 	t.Helper()
 	c := cluster{workloads: map[string]bool{}, secrets: map[string]map[string]struct{}{}}
 	for name := range manifests {
-		f, err := deployed.Parse(read(t, "deploy/"+name))
+		f, err := deployed.Parse(read(t, deployed.Path(name)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,8 +125,8 @@ func checkSecret(name string, options []string, missing map[string]map[string]st
 
 func TestWhatRotsInTheStepsIsFound(t *testing.T) {
 	for name, tc := range map[string]struct{ was, is, want string }{
-		"a file that is not":        {"apply -f deploy/ksr.yaml", "apply -f deploy/reflector.yaml", "does not exist"},
-		"a file that is left out":   {"kubectl apply -f deploy/agent-xdp.yaml\n", "", "2 files are applied"},
+		"a file that is not":        {"apply -f deploy/ksr/ksr.yaml", "apply -f deploy/reflector.yaml", "does not exist"},
+		"a file that is left out":   {"kubectl apply -f deploy/agent-xdp/agent-xdp.yaml\n", "", "2 files are applied"},
 		"a workload that is not":    {"status daemonset/sluice-agent-vpp", "status daemonset/sluice-agent", "there is no daemonset/sluice-agent"},
 		"a secret that is not used": {"generic sluice-agent-etcd", "generic sluice-etcd", "nobody uses the secret sluice-etcd"},
 		"a secret that is not made": {"generic sluice-agent-etcd", "generic sluice-etcd", "nobody creates the secret sluice-agent-etcd"},

@@ -25,7 +25,7 @@ import (
 // apiServerEnv names the binary of a kube-apiserver. "make e2e" builds one.
 const apiServerEnv = "SLUICE_KUBE_APISERVER"
 
-// ksrUser is the service account of deploy/ksr.yaml.
+// ksrUser is the service account of deploy/ksr/ksr.yaml.
 const ksrUser = "system:serviceaccount:kube-system:sluice-ksr"
 
 // cluster is a real kube-apiserver with an etcd of its own. There are no nodes and no

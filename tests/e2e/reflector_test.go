@@ -80,7 +80,7 @@ func (c *cluster) grant() { c.grantWithout() }
 // grantWithout leaves out the rights to some resources.
 func (c *cluster) grantWithout(resources ...string) {
 	c.t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "ksr.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "ksr", "ksr.yaml"))
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluice-net/sluice/tests/deployed"
 )
 
 // step is a part of up, which prints a line for each.
@@ -138,7 +140,7 @@ func (l *lab) install() error {
 		agent = "sluice-agent-vpp"
 	}
 	for _, file := range []string{"ksr.yaml", strings.TrimPrefix(agent, "sluice-") + ".yaml"} {
-		text, err := os.ReadFile(filepath.Join(l.Source, "deploy", file))
+		text, err := os.ReadFile(filepath.Join(l.Source, deployed.Path(file)))
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ const (
 	nodeLink = "tovpp"   // the kernel's end of hostLink
 )
 
-// vppGroup is the group of VPP's sockets: that of agents, as deploy/agent-vpp.yaml has it.
+// vppGroup is the group of VPP's sockets: that of agents, as deploy/agent-vpp/agent-vpp.yaml has it.
 const vppGroup = 65532
 
 // onVPP reports whether pods are at VPP.

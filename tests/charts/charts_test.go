@@ -1,0 +1,293 @@
+package charts
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+const deploy = "../../deploy/"
+
+// values are those of a chart.
+type values = map[string]any
+
+// object is one of Kubernetes, as anything.
+type object = map[string]any
+
+// render returns the objects of the chart, by kind and name.
+func render(v values) (map[string]object, error) {
+	c, err := loader.LoadDir(deploy + "helm/sluice")
+	if err != nil {
+		return nil, err
+	}
+	release := chartutil.ReleaseOptions{Name: "sluice", Namespace: "kube-system", IsInstall: true}
+	all, err := chartutil.ToRenderValues(c, v, release, chartutil.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(c, all)
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(name, ".yaml") {
+			text.WriteString("\n---\n" + files[name])
+		}
+	}
+	return parse(text.Bytes())
+}
+
+// build returns the objects of an overlay.
+func build(name string) (map[string]object, error) {
+	found, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deploy, "kustomize", name))
+	if err != nil {
+		return nil, err
+	}
+	text, err := found.AsYaml()
+	if err != nil {
+		return nil, err
+	}
+	return parse(text)
+}
+
+// parse reads objects.
+func parse(text []byte) (map[string]object, error) {
+	all := map[string]object{}
+	for doc := range strings.SplitSeq(string(text), "\n---\n") {
+		var o object
+		if err := yaml.UnmarshalStrict([]byte(doc), &o); err != nil {
+			return nil, fmt.Errorf("%w in\n%s", err, doc)
+		}
+		if o == nil {
+			continue
+		}
+		name := fmt.Sprint(o["kind"], "/", o["metadata"].(object)["name"])
+		if all[name] != nil {
+			return nil, fmt.Errorf("%s is there twice", name)
+		}
+		all[name] = o
+	}
+	return all, nil
+}
+
+// plain takes away what only one of the two has, on purpose: the checksum of the settings, at which pods start
+// again when they change, what a default of Kubernetes is, and how YAML in a text is written.
+func plain(o object) {
+	if data, ok := o["data"].(object); ok {
+		for key, text := range data {
+			var settings object
+			if yaml.Unmarshal([]byte(text.(string)), &settings) == nil {
+				data[key] = settings
+			}
+		}
+	}
+	spec, _ := o["spec"].(object)
+	template, ok := spec["template"].(object)
+	if !ok {
+		return
+	}
+	delete(template["metadata"].(object), "annotations")
+	pod := template["spec"].(object)
+	containers, _ := pod["containers"].([]any)
+	for _, c := range containers {
+		delete(c.(object), "imagePullPolicy")
+	}
+	for _, list := range []string{"containers", "initContainers"} {
+		containers, _ := pod[list].([]any)
+		for _, c := range containers {
+			byName(c.(object), "volumeMounts", "mountPath")
+		}
+	}
+	byName(pod, "volumes", "name")
+}
+
+// byName makes a list whose order means nothing a map.
+func byName(o object, list, key string) {
+	entries, _ := o[list].([]any)
+	sorted := object{}
+	for _, e := range entries {
+		sorted[fmt.Sprint(e.(object)[key])] = e
+	}
+	o[list] = sorted
+}
+
+func TestChartAndKustomizeAreTheSameObjects(t *testing.T) {
+	for overlay, v := range map[string]values{
+		"ha-kernel": {},
+		"ha-vpp":    {"dataplane": "vpp"},
+	} {
+		t.Run(overlay, func(t *testing.T) {
+			chart, err := render(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kustomize, err := build(overlay)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a, b := slices.Sorted(maps.Keys(chart)), slices.Sorted(maps.Keys(kustomize)); !slices.Equal(a, b) {
+				t.Errorf("the chart has %v, the overlay %v", a, b)
+			}
+			for name, o := range chart {
+				plain(o)
+				plain(kustomize[name])
+				if !reflect.DeepEqual(o, kustomize[name]) {
+					a, _ := yaml.Marshal(o)
+					b, _ := yaml.Marshal(kustomize[name])
+					t.Errorf("%s of the chart is not that of the overlay:\n%s", name, differ(string(a), string(b)))
+				}
+			}
+		})
+	}
+}
+
+// differ shows the lines that only one of two texts has.
+func differ(a, b string) string {
+	var out strings.Builder
+	show := func(sign, text, other string) {
+		has := map[string]bool{}
+		for line := range strings.Lines(other) {
+			has[line] = true
+		}
+		for line := range strings.Lines(text) {
+			if !has[line] {
+				out.WriteString(sign + " " + line)
+			}
+		}
+	}
+	show("chart  ", a, b)
+	show("overlay", b, a)
+	return out.String()
+}
+
+func TestChartHasNoFindings(t *testing.T) {
+	for _, v := range []values{{}, {"dataplane": "vpp"}} {
+		for _, m := range lint.AllWithKubeVersion(deploy+"helm/sluice", v, "kube-system", nil).Messages {
+			// A chart needs no icon.
+			if m.Severity >= support.WarningSev || m.Severity == support.InfoSev && !strings.Contains(m.Error(), "icon") {
+				t.Error(m)
+			}
+		}
+	}
+}
+
+func TestValuesAreChecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		v    values
+		want string
+	}{
+		"a dataplane that is none": {values{"dataplane": "iptables"}, "dataplane"},
+		"a value that is none":     {values{"etcdd": values{}}, "etcdd"},
+		"no etcd":                  {values{"etcd": values{"endpoints": []any{}}}, "endpoints"},
+		"no replicas":              {values{"reflector": values{"replicas": 0}}, "replicas"},
+		"half a digest":            {values{"image": values{"digests": values{"agent": "sha256:12"}}}, "digests"},
+		"established maybe":        {values{"agent": values{"established": "maybe"}}, "established"},
+	} {
+		if _, err := render(c.v); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want an error that names %s", name, err, c.want)
+		}
+	}
+}
+
+func TestValuesChangeWhatTheySay(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("ab", 32)
+	all, err := render(values{
+		"image":      values{"registry": "registry.example/net/", "digests": values{"agent": digest}, "tag": "v1"},
+		"etcd":       values{"endpoints": []any{"etcd-0:2379"}, "agentSecret": "mine"},
+		"reflector":  values{"replicas": 1, "config": values{"sweep-interval": "1m"}},
+		"agent":      values{"installCNI": false, "config": values{"log-level": "debug", "log-format": "text"}, "nodeSelector": values{"pool": "a"}},
+		"monitoring": values{"podMonitor": true, "prometheusRule": true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(name string) string {
+		b, err := yaml.Marshal(all[name])
+		if err != nil || all[name] == nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return string(b)
+	}
+	for name, want := range map[string][]string{
+		"DaemonSet/sluice-agent-xdp": {"image: registry.example/net/sluice-agent@" + digest, "pool: a", "secretName: mine"},
+		"Deployment/sluice-ksr":      {"image: registry.example/net/sluice-ksr:v1", "replicas: 1", "checksum/config"},
+		"ConfigMap/sluice-agent-xdp": {"log-level: debug", "log-format: text", "etcd-0:2379"},
+		"ConfigMap/sluice-ksr":       {"sweep-interval: 1m"},
+		"PodMonitor/sluice":          {"port: metrics"},
+		"PrometheusRule/sluice":      {"SluiceAgentDown"},
+	} {
+		for _, w := range want {
+			if !strings.Contains(text(name), w) {
+				t.Errorf("%s has no %q:\n%s", name, w, text(name))
+			}
+		}
+	}
+	for _, never := range []string{"cni-bin", "{{"} {
+		if strings.Contains(text("DaemonSet/sluice-agent-xdp")+text("ConfigMap/sluice-agent-xdp"), never) {
+			t.Errorf("there is %q, although the agent installs no plugin", never)
+		}
+	}
+}
+
+// TestSettingsStartPodsAgain: other settings make another pod template, and equal ones do not.
+func TestSettingsStartPodsAgain(t *testing.T) {
+	sum := func(v values) any {
+		all, err := render(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all["DaemonSet/sluice-agent-xdp"]["spec"].(object)["template"].(object)["metadata"].(object)["annotations"]
+	}
+	a, b, c := sum(values{}), sum(values{}), sum(values{"agent": values{"config": values{"log-level": "debug"}}})
+	if !reflect.DeepEqual(a, b) || reflect.DeepEqual(a, c) {
+		t.Errorf("annotations are %v, %v, and with another setting %v", a, b, c)
+	}
+}
+
+// TestEveryValueIsInTheSchema, and none is there that the chart does not have.
+func TestEveryValueIsInTheSchema(t *testing.T) {
+	var have, schema object
+	for name, into := range map[string]*object{"values.yaml": &have, "values.schema.json": &schema} {
+		b, err := os.ReadFile(deploy + "helm/sluice/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(b, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	delete(schema["properties"].(object), "global") // Helm's own
+	wantProperties(t, "values", have, schema)
+}
+
+func wantProperties(t *testing.T, where string, have, schema object) {
+	t.Helper()
+	properties, _ := schema["properties"].(object)
+	if properties == nil {
+		return
+	}
+	if a, b := slices.Sorted(maps.Keys(have)), slices.Sorted(maps.Keys(properties)); !slices.Equal(a, b) {
+		t.Errorf("%s are %v, and the schema has %v", where, a, b)
+	}
+	for name, p := range properties {
+		if own, ok := have[name].(object); ok {
+			wantProperties(t, where+"."+name, own, p.(object))
+		}
+	}
+}
