@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -138,7 +139,7 @@ func (r *Renderer) auditACLs(ctx context.Context, rounds int) (found []drift, er
 			found = append(found, drift{driftMissing, fmt.Sprintf("acl %d %s is gone", index, h.tag)})
 		case is[0].Tag != h.tag:
 			found = append(found, drift{driftContent, fmt.Sprintf("acl %d has the tag %q instead of %s", index, is[0].Tag, h.tag)})
-		case digestOf(fromRules(is[0].R)) != h.piece.digest:
+		case entries.DigestOf(fromRules(is[0].R)) != h.piece.Digest:
 			found = append(found, drift{driftContent, fmt.Sprintf("acl %d %s has other entries (%d)", index, h.tag, len(is[0].R))})
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
 // maxACLs is how many ACLs one interface can have over both directions.
@@ -14,7 +16,7 @@ func (m *mirror) bind(ctx context.Context, l *link, n *netif, to lists) error {
 	if count := len(to.in) + len(to.out); count > maxACLs {
 		err := fmt.Errorf("interface %s needs %d acls, %d are possible: %w", n.name, count, maxACLs, ErrTooLarge)
 		if len(m.own(to.in))+len(m.own(to.out)) <= maxACLs {
-			err = fmt.Errorf("%w (%w)", err, errMayPass)
+			err = fmt.Errorf("%w (%w)", err, entries.ErrMayPass)
 		}
 		return err
 	}

@@ -1,6 +1,10 @@
 package acl
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+)
 
 // block is a run of entries of one verdict, first..last-1, that is as long as it
 // can be. Within it, order means nothing.
@@ -9,10 +13,10 @@ type block struct{ first, last int }
 func (b block) size() int { return b.last - b.first }
 
 // blocksOf divides the entries of a table.
-func blocksOf(entries []entry) []block {
+func blocksOf(list []entries.Entry) []block {
 	var out []block
-	for i := range entries {
-		if i == 0 || entries[i].verdict != entries[i-1].verdict {
+	for i := range list {
+		if i == 0 || list[i].Verdict != list[i-1].Verdict {
 			out = append(out, block{i, i})
 		}
 		out[len(out)-1].last++
@@ -25,7 +29,7 @@ func blocksOf(entries []entry) []block {
 type cell struct {
 	first, last int
 	isGroup     bool
-	verdict     verdict // of a group
+	verdict     entries.Verdict // of a group
 }
 
 // cellsOf reads the cells from the roles of the ACLs of a slot. It is false when
@@ -55,15 +59,15 @@ func cellsOf(roles []role) ([]cell, bool) {
 // block of its verdict, so that groups hold as many entries as possible, and the
 // blocks between go to the cells between. It depends on the cells and the table
 // alone. It is false when something has no cell.
-func divide(cells []cell, entries []entry) ([]block, bool) {
-	blocks := blocksOf(entries)
+func divide(cells []cell, list []entries.Entry) ([]block, bool) {
+	blocks := blocksOf(list)
 	groups := 0
 	for _, c := range cells {
 		if c.isGroup {
 			groups++
 		}
 	}
-	chosen := choose(cells, groups, entries, blocks)
+	chosen := choose(cells, groups, list, blocks)
 	out := make([]block, len(cells))
 	at, group := 0, 0
 	for n, c := range cells {
@@ -83,7 +87,7 @@ func divide(cells []cell, entries []entry) ([]block, bool) {
 		for next := group; ; next++ {
 			if next == groups {
 				if n == len(cells)-1 { // it has what is left: nothing that large groups may still have stands behind it
-					at = len(entries)
+					at = len(list)
 				}
 			} else if chosen[next] >= 0 {
 				at = blocks[chosen[next]].first
@@ -94,26 +98,26 @@ func divide(cells []cell, entries []entry) ([]block, bool) {
 		}
 		out[n].last = at
 	}
-	return out, at == len(entries)
+	return out, at == len(list)
 }
 
 // choose returns which block every group takes, -1 for none: in order, and as many
 // entries as possible. Of several ways it is the one whose groups take what is last.
-func choose(cells []cell, groups int, entries []entry, blocks []block) []int {
+func choose(cells []cell, groups int, list []entries.Entry, blocks []block) []int {
 	// best[g][b] is how many entries the groups from g on can hold of the blocks
 	// from b on.
 	best := make([][]int, groups+1)
 	for g := range best {
 		best[g] = make([]int, len(blocks)+1)
 	}
-	verdicts := make([]verdict, 0, groups)
+	verdicts := make([]entries.Verdict, 0, groups)
 	for _, c := range cells {
 		if c.isGroup {
 			verdicts = append(verdicts, c.verdict)
 		}
 	}
 	takes := func(g, b int) int {
-		if entries[blocks[b].first].verdict != verdicts[g] {
+		if list[blocks[b].first].Verdict != verdicts[g] {
 			return -1
 		}
 		return blocks[b].size() + best[g+1][b+1]
@@ -141,16 +145,16 @@ func choose(cells []cell, groups int, entries []entry, blocks []block) []int {
 // spread cuts what a cell between groups is to hold for its ACLs, where they were
 // cut before: an ACL begins with the first entry that it still holds. It returns
 // where each of them ends.
-func spread(old []piece, want []entry) []int {
+func spread(old []entries.Piece, want []entries.Entry) []int {
 	ends := make([]int, len(old))
 	if len(old) > 1 {
-		at := make(map[entry]int, len(want))
+		at := make(map[entries.Entry]int, len(want))
 		for i, e := range slices.Backward(want) {
 			at[e] = i
 		}
 		for n := len(old) - 1; n > 0; n-- {
 			ends[n-1] = -1
-			for _, e := range old[n].entries {
+			for _, e := range old[n].Entries {
 				if i, ok := at[e]; ok {
 					ends[n-1] = i
 					break

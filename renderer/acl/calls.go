@@ -8,6 +8,7 @@ import (
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -15,14 +16,14 @@ import (
 const none = ^uint32(0)
 
 // put adds an ACL (index none) or replaces the content of one, and returns its index.
-func (l *link) put(ctx context.Context, index uint32, tag string, p piece) (uint32, error) {
+func (l *link) put(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	defer l.pausing(ctx)()
 	r, err := acl.NewServiceClient(l.Conn).ACLAddReplace(ctx,
-		&acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.entries)), R: toRules(p.entries)})
+		&acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.Entries)), R: toRules(p.Entries)})
 	if err != nil {
-		return none, fmt.Errorf("put acl %s of %d entries: %w", tag, len(p.entries), err)
+		return none, fmt.Errorf("put acl %s of %d entries: %w", tag, len(p.Entries), err)
 	}
 	return r.ACLIndex, nil
 }

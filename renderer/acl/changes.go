@@ -1,6 +1,10 @@
 package acl
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+)
 
 // place is the n-th ACL of a slot.
 type place struct {
@@ -11,7 +15,7 @@ type place struct {
 // change is one message that replaces the content of an ACL.
 type change struct {
 	place
-	piece piece
+	piece entries.Piece
 	paced bool // interfaces are switched to a new ACL one by one; in place otherwise
 }
 
@@ -46,8 +50,8 @@ func (m *mirror) changes(sequence []place) (out []change, ok bool) {
 	var removals []change
 	for _, p := range differ[:last] {
 		old, want := m.acls[p.index()].piece, p.want()
-		both, isOld, isNew := union(old.entries, want.entries)
-		if len(both) > maxEntries {
+		both, isOld, isNew := union(old.Entries, want.Entries)
+		if len(both) > entries.MaxEntries {
 			return nil, false
 		}
 		switch {
@@ -55,7 +59,7 @@ func (m *mirror) changes(sequence []place) (out []change, ok bool) {
 			out = append(out, change{place: p, piece: want})
 			continue
 		case !isOld:
-			out = append(out, change{place: p, piece: newPiece(both, nil)})
+			out = append(out, change{place: p, piece: entries.NewPiece(both, nil)})
 		}
 		removals = append(removals, change{place: p, piece: want})
 	}
@@ -78,10 +82,10 @@ func isTwofold(changes []change) bool {
 
 func (p place) index() uint32 { return p.slot.indexes[p.n] }
 
-func (p place) want() piece { return p.slot.want[p.n] }
+func (p place) want() entries.Piece { return p.slot.want[p.n] }
 
 // differs says whether an ACL that there is does not hold what it must.
-func (m *mirror) differs(p place) bool { return m.acls[p.index()].piece.digest != p.want().digest }
+func (m *mirror) differs(p place) bool { return m.acls[p.index()].piece.Digest != p.want().Digest }
 
 // places returns the ACLs of a slot.
 func (s *slot) places() []place {
@@ -94,7 +98,7 @@ func (s *slot) places() []place {
 
 // union returns entries of one ACL that lead from its old to its new ones. isOld
 // says that they are the old ones, isNew that they are the new ones.
-func union(old, want []entry) (both []entry, isOld, isNew bool) {
+func union(old, want []entries.Entry) (both []entries.Entry, isOld, isNew bool) {
 	if includes(old, want) {
 		return old, true, false
 	}
@@ -102,7 +106,7 @@ func union(old, want []entry) (both []entry, isOld, isNew bool) {
 		return want, false, true
 	}
 	// The new ones in front. What is in front never matches a second time.
-	has := make(map[entry]bool, len(want))
+	has := make(map[entries.Entry]bool, len(want))
 	for _, e := range want {
 		has[e] = true
 	}
@@ -117,7 +121,7 @@ func union(old, want []entry) (both []entry, isOld, isNew bool) {
 
 // includes says whether all has every entry of some, and in the same order unless
 // order means nothing there.
-func includes(all, some []entry) bool {
+func includes(all, some []entries.Entry) bool {
 	if len(some) > len(all) {
 		return false
 	}
@@ -133,15 +137,15 @@ func includes(all, some []entry) bool {
 	if !uniform(all) {
 		return false
 	}
-	has := make(map[entry]bool, len(all))
+	has := make(map[entries.Entry]bool, len(all))
 	for _, e := range all {
 		has[e] = true
 	}
-	return !slices.ContainsFunc(some, func(e entry) bool { return !has[e] })
+	return !slices.ContainsFunc(some, func(e entries.Entry) bool { return !has[e] })
 }
 
 // uniform says whether the order of entries means nothing, because they all have
 // one verdict.
-func uniform(entries []entry) bool {
-	return !slices.ContainsFunc(entries, func(e entry) bool { return e.verdict != entries[0].verdict })
+func uniform(all []entries.Entry) bool {
+	return !slices.ContainsFunc(all, func(e entries.Entry) bool { return e.Verdict != all[0].Verdict })
 }

@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries/entriestest"
 )
 
 // universe are the packets that a property test looks at.
@@ -22,39 +24,39 @@ var universe = func() (out []api.Flow) {
 }()
 
 // anEntry draws an entry that matches some packets of the universe.
-func anEntry(t *rapid.T, verdicts ...verdict) entry {
+func anEntry(t *rapid.T, verdicts ...entries.Verdict) entries.Entry {
 	bits := rapid.IntRange(29, 32).Draw(t, "bits")
 	src := netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(0, 7).Draw(t, "src"))})
-	e := entry{
-		verdict: rapid.SampledFrom(verdicts).Draw(t, "verdict"), protocol: api.TCP,
-		src: netip.PrefixFrom(src, bits).Masked(), dst: anyIPv4, sport: anyPorts, dport: anyPorts,
+	e := entries.Entry{
+		Verdict: rapid.SampledFrom(verdicts).Draw(t, "verdict"), Protocol: api.TCP,
+		Src: netip.PrefixFrom(src, bits).Masked(), Dst: entries.AnyIPv4, SrcPort: entries.AnyPorts, DstPort: entries.AnyPorts,
 	}
 	if rapid.Bool().Draw(t, "port") {
-		e.dport = ports{80, 80}
+		e.DstPort = entries.Ports{First: 80, Last: 80}
 	}
 	return e
 }
 
 // judge returns what ACLs decide; noVerdict when no entry matches.
-func judge(acls [][]entry, f api.Flow) verdict {
+func judge(acls [][]entries.Entry, f api.Flow) entries.Verdict {
 	for _, entries := range acls {
 		for _, e := range entries {
-			if e.matches(f) {
-				return e.verdict
+			if entriestest.Matches(&e, f) {
+				return e.Verdict
 			}
 		}
 	}
 	return noVerdict
 }
 
-const noVerdict = verdict(99)
+const noVerdict = entries.Verdict(99)
 
 // stages applies messages one by one and checks that in between every packet meets
 // its old or its new verdict.
-func stages(t *rapid.T, before, after [][]entry, changes []change) {
+func stages(t *rapid.T, before, after [][]entries.Entry, changes []change) {
 	now := slices.Clone(before)
 	for step, c := range changes {
-		now[c.n] = c.piece.entries
+		now[c.n] = c.piece.Entries
 		for _, f := range universe {
 			if got := judge(now, f); got != judge(before, f) && got != judge(after, f) {
 				t.Fatalf("after message %d of %d, %s meets verdict %d, before %d, afterwards %d\nbefore %q\nafter  %q\nnow    %q",
@@ -64,25 +66,25 @@ func stages(t *rapid.T, before, after [][]entry, changes []change) {
 	}
 	for n := range now {
 		if !slices.Equal(now[n], after[n]) {
-			t.Fatalf("acl %d ends as %q, want %q", n, text(now[n]), text(after[n]))
+			t.Fatalf("acl %d ends as %q, want %q", n, entriestest.Text(now[n]), entriestest.Text(after[n]))
 		}
 	}
 }
 
-func texts(acls [][]entry) (out [][]string) {
+func texts(acls [][]entries.Entry) (out [][]string) {
 	for _, entries := range acls {
-		out = append(out, text(entries))
+		out = append(out, entriestest.Text(entries))
 	}
 	return out
 }
 
 // installed returns a slot whose ACLs hold something, and are to hold something else.
-func installed(before, after [][]entry) (*mirror, *slot) {
+func installed(before, after [][]entries.Entry) (*mirror, *slot) {
 	m, s := &mirror{acls: make(map[uint32]*held)}, &slot{name: "l0"}
 	for n := range before {
 		s.indexes = append(s.indexes, uint32(n))
-		m.hold(uint32(n), fmt.Sprint("sluice:l0:", n, ":"), newPiece(before[n], nil))
-		s.want = append(s.want, newPiece(after[n], nil))
+		m.hold(uint32(n), fmt.Sprint("sluice:l0:", n, ":"), entries.NewPiece(before[n], nil))
+		s.want = append(s.want, entries.NewPiece(after[n], nil))
 	}
 	return m, s
 }
@@ -90,13 +92,13 @@ func installed(before, after [][]entry) (*mirror, *slot) {
 func TestNoPacketSeesAThirdStateWhileACLsChangeInPlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		acls := rapid.IntRange(1, 4).Draw(t, "acls")
-		before, after := make([][]entry, acls), make([][]entry, acls)
+		before, after := make([][]entries.Entry, acls), make([][]entries.Entry, acls)
 		for n := range acls {
-			verdicts := []verdict{deny, reflect}
+			verdicts := []entries.Verdict{entries.Deny, entries.Reflect}
 			if of := rapid.IntRange(0, 2).Draw(t, "class"); of < 2 {
 				verdicts = verdicts[of : of+1]
 			}
-			draw := rapid.Custom(func(t *rapid.T) entry { return anEntry(t, verdicts...) })
+			draw := rapid.Custom(func(t *rapid.T) entries.Entry { return anEntry(t, verdicts...) })
 			before[n] = rapid.SliceOfN(draw, 0, 4).Draw(t, "before")
 			switch rapid.IntRange(0, 3).Draw(t, "how") {
 			case 0:
@@ -119,20 +121,20 @@ func TestNoPacketSeesAThirdStateWhileACLsChangeInPlace(t *testing.T) {
 }
 
 func TestAnACLThatOnlyGainsOrLosesIsWrittenOnce(t *testing.T) {
-	e := many(6, -1).entries
+	e := entriestest.Many(6, -1).Entries
 	mixed := slices.Clone(e)
-	mixed[1].verdict = deny
+	mixed[1].Verdict = entries.Deny
 	for name, c := range map[string]struct {
-		before, after [][]entry
+		before, after [][]entries.Entry
 		want          string
 	}{
-		"nothing":               {[][]entry{e, e}, [][]entry{e, e}, ""},
-		"one":                   {[][]entry{e[:3], e}, [][]entry{e[2:], e}, " 0"},
-		"gains, then loses":     {[][]entry{e[:2], e}, [][]entry{e[:3], e[1:]}, " 0 1"},
-		"loses, then gains":     {[][]entry{e, e[:2]}, [][]entry{e[1:], e[:3]}, " 1 0"},
-		"exchanges":             {[][]entry{e[:3], e[3:]}, [][]entry{e[3:], e[:3]}, " 0 1 0"},
-		"order alone means":     {[][]entry{{e[0], mixed[1]}, e[:1]}, [][]entry{{mixed[1], e[0]}, nil}, " 0 1"},
-		"loses from the middle": {[][]entry{mixed[:3], e[:1]}, [][]entry{{mixed[0], mixed[2]}, nil}, " 1 0"},
+		"nothing":               {[][]entries.Entry{e, e}, [][]entries.Entry{e, e}, ""},
+		"one":                   {[][]entries.Entry{e[:3], e}, [][]entries.Entry{e[2:], e}, " 0"},
+		"gains, then loses":     {[][]entries.Entry{e[:2], e}, [][]entries.Entry{e[:3], e[1:]}, " 0 1"},
+		"loses, then gains":     {[][]entries.Entry{e, e[:2]}, [][]entries.Entry{e[1:], e[:3]}, " 1 0"},
+		"exchanges":             {[][]entries.Entry{e[:3], e[3:]}, [][]entries.Entry{e[3:], e[:3]}, " 0 1 0"},
+		"order alone means":     {[][]entries.Entry{{e[0], mixed[1]}, e[:1]}, [][]entries.Entry{{mixed[1], e[0]}, nil}, " 0 1"},
+		"loses from the middle": {[][]entries.Entry{mixed[:3], e[:1]}, [][]entries.Entry{{mixed[0], mixed[2]}, nil}, " 1 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, s := installed(c.before, c.after)
@@ -149,8 +151,8 @@ func TestAnACLThatOnlyGainsOrLosesIsWrittenOnce(t *testing.T) {
 }
 
 func TestAChangeThatWouldHoldTooMuchForAMomentIsRefused(t *testing.T) {
-	a, b := many(9000, -1).entries, many(18_000, -1).entries[9000:]
-	m, s := installed([][]entry{a, b}, [][]entry{b, a})
+	a, b := entriestest.Many(9000, -1).Entries, entriestest.Many(18_000, -1).Entries[9000:]
+	m, s := installed([][]entries.Entry{a, b}, [][]entries.Entry{b, a})
 	if changes, ok := m.changes(s.places()); ok {
 		t.Errorf("%d messages, want a refusal", len(changes))
 	}

@@ -5,13 +5,14 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // class is what entries of one block have in common but for their source, with the
 // sources. The sources are in order, and none holds another.
 type class struct {
-	of      entry // without a source
+	of      entries.Entry // without a source
 	members []member
 }
 
@@ -23,26 +24,26 @@ type member struct {
 
 // ruled is an entry with the rule that it comes from.
 type ruled struct {
-	entry
+	entries.Entry
 	rule int32
 }
 
-func (c *class) entry(p netip.Prefix) entry {
+func (c *class) entry(p netip.Prefix) entries.Entry {
 	e := c.of
-	e.src = p
+	e.Src = p
 	return e
 }
 
 // classesOf groups the entries of a block, in the order of compareClasses.
-func classesOf(x expansion, b block) []class {
+func classesOf(x entries.List, b block) []class {
 	var out []class
-	at := make(map[entry]int)
+	at := make(map[entries.Entry]int)
 	last := -1
 	for i := b.first; i < b.last; i++ {
-		e := &x.entries[i]
-		if last < 0 || !e.isLike(&out[last].of) {
+		e := &x.Entries[i]
+		if last < 0 || !e.IsLike(&out[last].of) {
 			k := *e
-			k.src = netip.Prefix{}
+			k.Src = netip.Prefix{}
 			n, ok := at[k]
 			if !ok {
 				n = len(out)
@@ -51,12 +52,12 @@ func classesOf(x expansion, b block) []class {
 			}
 			last = n
 		}
-		out[last].members = append(out[last].members, member{e.src, x.rules[i]})
+		out[last].members = append(out[last].members, member{e.Src, x.Rules[i]})
 	}
 	for i := range out {
 		out[i].members = antichain(out[i].members)
 	}
-	slices.SortFunc(out, func(a, b class) int { return compareClasses(&a.of, &b.of) })
+	slices.SortFunc(out, func(a, b class) int { return entries.CompareClasses(&a.of, &b.of) })
 	return out
 }
 
@@ -80,33 +81,6 @@ func antichain(members []member) []member {
 	return out
 }
 
-// isLike says whether two entries are of one class.
-func (e *entry) isLike(o *entry) bool {
-	return e.verdict == o.verdict && e.protocol == o.protocol && e.sport == o.sport && e.dport == o.dport &&
-		e.flags == o.flags && e.mask == o.mask && e.dst == o.dst
-}
-
-// compareClasses orders entries by everything but their source.
-func compareClasses(a, b *entry) int {
-	if a.isLike(b) {
-		return 0
-	}
-	return cmp.Or(
-		cmp.Compare(a.verdict, b.verdict), cache.ComparePrefixes(a.dst, b.dst), cmp.Compare(a.protocol, b.protocol),
-		cmp.Compare(a.sport.first, b.sport.first), cmp.Compare(a.sport.last, b.sport.last),
-		cmp.Compare(a.dport.first, b.dport.first), cmp.Compare(a.dport.last, b.dport.last),
-		cmp.Compare(a.flags, b.flags), cmp.Compare(a.mask, b.mask),
-	)
-}
-
-// compareEntries is the order of entries in segments: by class, then by source.
-func compareEntries(a, b *entry) int {
-	if c := compareClasses(a, b); c != 0 {
-		return c
-	}
-	return cache.ComparePrefixes(a.src, b.src)
-}
-
 // merge puts entries into the order of segments, with the fewest prefixes that have
 // the same addresses. What it joins it takes for entries of the first one's rule.
 func merge(entries []ruled) []ruled {
@@ -116,16 +90,16 @@ func merge(entries []ruled) []ruled {
 	out := entries[:0]
 	for _, e := range entries {
 		n := len(out)
-		if n > 0 && out[n-1].isLike(&e.entry) && out[n-1].src.Contains(e.src.Addr()) {
+		if n > 0 && out[n-1].IsLike(&e.Entry) && out[n-1].Src.Contains(e.Src.Addr()) {
 			continue // it starts no earlier
 		}
-		for ; n > 0 && out[n-1].isLike(&e.entry); n = len(out) {
-			parent, ok := cache.Siblings(out[n-1].src, e.src)
+		for ; n > 0 && out[n-1].IsLike(&e.Entry); n = len(out) {
+			parent, ok := cache.Siblings(out[n-1].Src, e.Src)
 			if !ok {
 				break
 			}
 			e = out[n-1]
-			e.src, out = parent, out[:n-1]
+			e.Src, out = parent, out[:n-1]
 		}
 		out = append(out, e)
 	}
@@ -133,7 +107,7 @@ func merge(entries []ruled) []ruled {
 }
 
 func compareRuled(a, b ruled) int {
-	return cmp.Or(compareEntries(&a.entry, &b.entry), cmp.Compare(a.rule, b.rule))
+	return cmp.Or(entries.CompareEntries(&a.Entry, &b.Entry), cmp.Compare(a.rule, b.rule))
 }
 
 // without returns what of a prefix is in none of the others, which lie inside it:

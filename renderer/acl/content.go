@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
 const (
@@ -16,14 +18,14 @@ const (
 
 // content is what the ACLs of a slot are to hold, and what each of them is for.
 type content struct {
-	pieces []piece
+	pieces []entries.Piece
 	roles  []role
 }
 
 // table is a local table as entries.
 type table struct {
-	expansion
-	whole   piece             // when it is one ACL
+	entries.List
+	whole   entries.Piece     // when it is one ACL
 	classes map[block][]class // of its blocks, as far as they were needed
 	refits  map[string]refit  // by what slots hold: those of groups of interfaces hold the same, most of the time
 }
@@ -31,7 +33,7 @@ type table struct {
 func (t table) classesOf(b block) []class {
 	c, ok := t.classes[b]
 	if !ok {
-		c = classesOf(t.expansion, b)
+		c = classesOf(t.List, b)
 		t.classes[b] = c
 	}
 	return c
@@ -53,12 +55,12 @@ const (
 )
 
 // isWhole says whether a table is one ACL.
-func (z sizes) isWhole(t table) bool { return len(t.entries) <= z.whole }
+func (z sizes) isWhole(t table) bool { return len(t.Entries) <= z.whole }
 
-func (z sizes) newTable(x expansion) table {
-	t := table{expansion: x, classes: make(map[block][]class), refits: make(map[string]refit)}
+func (z sizes) newTable(x entries.List) table {
+	t := table{List: x, classes: make(map[block][]class), refits: make(map[string]refit)}
 	if z.isWhole(t) {
-		t.whole = newPiece(x.entries, x.rules)
+		t.whole = entries.NewPiece(x.Entries, x.Rules)
 	}
 	return t
 }
@@ -66,7 +68,7 @@ func (z sizes) newTable(x expansion) table {
 // newContent lays a table out for a new slot. It depends on the table alone.
 func (z sizes) newContent(x table) content {
 	if z.isWhole(x) {
-		return content{pieces: []piece{x.whole}, roles: []role{{}}}
+		return content{pieces: []entries.Piece{x.whole}, roles: []role{{}}}
 	}
 	c, _ := x.refitOnce("", func() (content, bool) { return z.newGroups(x), true })
 	return c
@@ -75,12 +77,12 @@ func (z sizes) newContent(x table) content {
 // newGroups lays a table out that is several ACLs.
 func (z sizes) newGroups(x table) (c content) {
 	between := 0
-	for _, b := range z.largest(blocksOf(x.entries)) {
-		z.addMixed(&c, x.expansion, block{between, b.first})
+	for _, b := range z.largest(blocksOf(x.Entries)) {
+		z.addMixed(&c, x.List, block{between, b.first})
 		z.addGroup(&c, x, b)
 		between = b.last
 	}
-	z.addMixed(&c, x.expansion, block{between, len(x.entries)})
+	z.addMixed(&c, x.List, block{between, len(x.Entries)})
 	return c
 }
 
@@ -103,18 +105,18 @@ func (z sizes) largest(blocks []block) []block {
 	return blocks
 }
 
-func (c *content) add(p piece, r role) {
+func (c *content) add(p entries.Piece, r role) {
 	c.pieces, c.roles = append(c.pieces, p), append(c.roles, r)
 }
 
 // addMixed adds ACLs for what is between groups, also when that is nothing.
-func (z sizes) addMixed(c *content, x expansion, b block) {
+func (z sizes) addMixed(c *content, x entries.List, b block) {
 	count := max(1, min(maxMixed, ceil(b.size(), z.whole*3/4)), ceil(b.size(), z.full))
 	each := ceil(b.size(), count)
 	for i := range count {
 		from := min(b.first+i*each, b.last)
 		to := min(from+each, b.last)
-		c.add(newPiece(x.entries[from:to:to], x.rules[from:to:to]), role{})
+		c.add(entries.NewPiece(x.Entries[from:to:to], x.Rules[from:to:to]), role{})
 	}
 }
 
@@ -129,15 +131,15 @@ func (z sizes) addGroup(c *content, x table, b block) {
 	// The members of a set come and go together, as in a rolling update. So a rule stands in few of
 	// the ACLs.
 	slices.SortStableFunc(all, func(a, b ruled) int { return cmp.Compare(a.rule, b.rule) })
-	of := x.entries[b.first].verdict
+	of := x.Entries[b.first].Verdict
 	count := max(1, ceil(len(all), z.full))
 	each := ceil(len(all), count)
 	for i := range count {
 		s := segment{changed: true, next: merge(all[min(i*each, len(all)):min((i+1)*each, len(all))])}
 		c.add(s.piece(), role{cold, of})
 	}
-	c.add(newPiece(nil, nil), role{warm, of})
-	c.add(newPiece(nil, nil), role{young, of})
+	c.add(entries.NewPiece(nil, nil), role{warm, of})
+	c.add(entries.NewPiece(nil, nil), role{young, of})
 }
 
 func ceil(n, by int) int { return (n + by - 1) / by }
@@ -146,11 +148,11 @@ func ceil(n, by int) int { return (n + by - 1) / by }
 // change as possible, or false when they cannot.
 func (m *mirror) refit(s *slot, x table, how refitting) (content, bool) {
 	if len(s.roles) == 1 {
-		return content{[]piece{x.whole}, s.roles}, m.sizes.isWhole(x)
+		return content{[]entries.Piece{x.whole}, s.roles}, m.sizes.isWhole(x)
 	}
 	held := fmt.Appendf(nil, "%d %v", how, s.roles)
 	for _, index := range s.indexes {
-		digest := m.acls[index].piece.digest
+		digest := m.acls[index].piece.Digest
 		held = append(held, digest[:]...)
 	}
 	return x.refitOnce(string(held), func() (content, bool) { return m.refitCells(s, x, how) })
@@ -162,17 +164,17 @@ func (m *mirror) refitCells(s *slot, x table, how refitting) (content, bool) {
 	if !ok {
 		return content{}, false
 	}
-	of, ok := divide(cells, x.entries)
+	of, ok := divide(cells, x.Entries)
 	if !ok {
 		return content{}, false
 	}
 	out := content{roles: s.roles}
 	for n, c := range cells {
-		var pieces []piece
+		var pieces []entries.Piece
 		if c.isGroup {
 			pieces, ok = m.refitGroup(s, c, x, of[n], how)
 		} else {
-			pieces, ok = m.refitMixed(s, c, x.expansion, of[n])
+			pieces, ok = m.refitMixed(s, c, x.List, of[n])
 		}
 		if !ok {
 			return content{}, false
@@ -183,31 +185,31 @@ func (m *mirror) refitCells(s *slot, x table, how refitting) (content, bool) {
 }
 
 // refitMixed returns what the ACLs of a cell between groups are to hold.
-func (m *mirror) refitMixed(s *slot, c cell, x expansion, of block) ([]piece, bool) {
-	var old, out []piece
+func (m *mirror) refitMixed(s *slot, c cell, x entries.List, of block) ([]entries.Piece, bool) {
+	var old, out []entries.Piece
 	for _, index := range s.indexes[c.first:c.last] {
 		old = append(old, m.acls[index].piece)
 	}
 	limit := min(m.sizes.most, max(m.sizes.whole, 2*ceil(of.size(), len(old))))
 	from := of.first
-	for _, end := range spread(old, x.entries[of.first:of.last]) {
+	for _, end := range spread(old, x.Entries[of.first:of.last]) {
 		to := of.first + end
 		if to-from > limit {
 			return nil, false
 		}
-		out = append(out, newPiece(x.entries[from:to:to], x.rules[from:to:to]))
+		out = append(out, entries.NewPiece(x.Entries[from:to:to], x.Rules[from:to:to]))
 		from = to
 	}
 	return out, true
 }
 
 // refitGroup returns what the segments of a group are to hold.
-func (m *mirror) refitGroup(s *slot, c cell, x table, of block, how refitting) ([]piece, bool) {
+func (m *mirror) refitGroup(s *slot, c cell, x table, of block, how refitting) ([]entries.Piece, bool) {
 	var all []*segment
 	for n := c.first; n < c.last; n++ {
 		held, rules := m.acls[s.indexes[n]].piece, []int32(nil)
 		if n < len(s.want) {
-			rules = s.want[n].rules
+			rules = s.want[n].Rules
 		}
 		segment := newSegment(held, rules)
 		segment.onlyEqual = how == onlyEqual
@@ -218,7 +220,7 @@ func (m *mirror) refitGroup(s *slot, c cell, x table, of block, how refitting) (
 	if !g.fit(x.classesOf(of), how == quietly) {
 		return nil, false
 	}
-	var out []piece
+	var out []entries.Piece
 	for _, segment := range all {
 		if segment.size() > m.sizes.most {
 			return nil, false
@@ -238,7 +240,7 @@ func (m *mirror) holds(s *slot, x table) bool {
 		return false
 	}
 	for i, index := range s.indexes {
-		if h := m.acls[index]; h == nil || h.piece.digest != c.pieces[i].digest {
+		if h := m.acls[index]; h == nil || h.piece.Digest != c.pieces[i].Digest {
 			return false
 		}
 	}

@@ -3,6 +3,8 @@ package acl
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
 // coverage is what segments have of the members of a class.
@@ -16,16 +18,16 @@ type coverage struct {
 // before it, which are no more.
 func (f *coverage) compare(s *segment) {
 	at := 0 // members before it lie before the entry
-	for ; s.at < len(s.old.entries); s.at++ {
-		e := &s.old.entries[s.at]
-		if !e.isLike(&f.of) {
-			if compareClasses(e, &f.of) > 0 {
+	for ; s.at < len(s.old.Entries); s.at++ {
+		e := &s.old.Entries[s.at]
+		if !e.IsLike(&f.of) {
+			if entries.CompareClasses(e, &f.of) > 0 {
 				return
 			}
 			s.replace(nil)
 			continue
 		}
-		at = f.seek(at, e.src)
+		at = f.seek(at, e.Src)
 		f.entry(s, at)
 	}
 }
@@ -55,7 +57,7 @@ func (f *coverage) seek(at int, p netip.Prefix) int {
 // entry looks at an entry of a segment; at is the first member that does not end
 // before it.
 func (f *coverage) entry(s *segment, at int) {
-	p := s.old.entries[s.at].src
+	p := s.old.Entries[s.at].Src
 	if at < len(f.members) {
 		switch m := f.members[at]; {
 		case m.prefix == p:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -43,7 +44,7 @@ func (r *Renderer) Source(aclIndex, rule uint32) (Source, bool) {
 			return Source{}, false
 		}
 		if i := int(p.acls[n].rules[rule]); i >= 0 && i < len(p.table.Rules) {
-			origins := renderer.CountedOrigins(p.table.Origins, sharing(p.table, p.rules()), i)
+			origins := renderer.CountedOrigins(p.table.Origins, expand.CountedWith(p.table, p.rules()), i)
 			return Source{Table: p.name(), Rule: i, Match: p.table.Rules[i], Origins: origins}, true
 		}
 	}
@@ -130,7 +131,7 @@ func (r *Renderer) placed() []placed {
 			for n, index := range s.indexes {
 				h := heldRules{index: index}
 				if n < len(s.want) {
-					h.rules, h.entries = s.want[n].rules, s.want[n].count
+					h.rules, h.entries = s.want[n].Rules, s.want[n].Count
 				}
 				out[i].acls = append(out[i].acls, h)
 			}
@@ -143,8 +144,8 @@ func (r *Renderer) placed() []placed {
 func (r *Renderer) placedGuards() (out []placed) {
 	by := make(map[renderer.Digest][]heldRules)
 	for _, s := range r.slots {
-		if s.isGuard() && len(s.indexes) == 1 && len(s.want) == 1 && s.want[0].rules != nil {
-			by[s.table] = append(by[s.table], heldRules{index: s.indexes[0], rules: s.want[0].rules, entries: s.want[0].count})
+		if s.isGuard() && len(s.indexes) == 1 && len(s.want) == 1 && s.want[0].Rules != nil {
+			by[s.table] = append(by[s.table], heldRules{index: s.indexes[0], rules: s.want[0].Rules, entries: s.want[0].Count})
 		}
 	}
 	seen := make(map[renderer.Digest]bool)
@@ -230,7 +231,7 @@ func present(s *slot) []*slot {
 
 func (m *mirror) dump(out *Dump) {
 	for _, h := range m.acls {
-		out.ACLs = append(out.ACLs, DumpACL{Index: h.index, Tag: h.tag, Entries: h.piece.count})
+		out.ACLs = append(out.ACLs, DumpACL{Index: h.index, Tag: h.tag, Entries: h.piece.Count})
 	}
 	slices.SortFunc(out.ACLs, func(a, b DumpACL) int { return cmp.Compare(a.Index, b.Index) })
 	for _, n := range m.ifs {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -72,7 +73,7 @@ func (w *wanted) refuseLargest(list []candidate, lacks uint64) {
 		return cmp.Or(cmp.Compare(b.adds, a.adds), strings.Compare(a.name, b.name))
 	})
 	for _, c := range list {
-		c.refuse(fmt.Errorf("%s: about %d entries take about %d MB, more than the vswitch has left: %w (%w)", c.name, about(c.entries), about(int(c.adds>>20)), ErrTooLarge, errMayPass))
+		c.refuse(fmt.Errorf("%s: about %d entries take about %d MB, more than the vswitch has left: %w (%w)", c.name, about(c.entries), about(int(c.adds>>20)), ErrTooLarge, entries.ErrMayPass))
 		w.lacking++
 		if lacks -= min(lacks, c.adds); lacks == 0 {
 			break
@@ -158,10 +159,10 @@ func originsIn(g *cache.Table, part int) (out [][]api.Origin) {
 	return out
 }
 
-func countOf(pieces []piece) int {
+func countOf(pieces []entries.Piece) int {
 	n := 0
 	for _, p := range pieces {
-		n += p.count
+		n += p.Count
 	}
 	return n
 }

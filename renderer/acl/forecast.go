@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -13,10 +14,10 @@ import (
 // at a time has the ACLs of two tables.
 type forecast struct {
 	m       *mirror
-	pieces  map[uint32]piece    // by ACL, as the plan goes on
-	chains  map[uint32][]*chain // by ACL: the lists that have it
-	held    int                 // entries before the plan
-	applied int                 // entries of all lists before the plan
+	pieces  map[uint32]entries.Piece // by ACL, as the plan goes on
+	chains  map[uint32][]*chain      // by ACL: the lists that have it
+	held    int                      // entries before the plan
+	applied int                      // entries of all lists before the plan
 
 	heldNow, appliedNow int
 	peak, low           uint64 // of entryBytes; low is with what the hash table takes
@@ -40,10 +41,10 @@ const fewBehind = 512
 const entryPrice = appliedBytes + hashPage
 
 func newForecast(m *mirror) *forecast {
-	f := &forecast{m: m, pieces: make(map[uint32]piece), chains: make(map[uint32][]*chain), blame: make(map[*slot]uint64)}
+	f := &forecast{m: m, pieces: make(map[uint32]entries.Piece), chains: make(map[uint32][]*chain), blame: make(map[*slot]uint64)}
 	for index, h := range m.acls {
 		f.pieces[index] = h.piece
-		f.heldNow += h.piece.count
+		f.heldNow += h.piece.Count
 	}
 	f.held = f.heldNow
 	return f
@@ -53,7 +54,7 @@ func newForecast(m *mirror) *forecast {
 func (f *forecast) chain(list []uint32) *chain {
 	c := &chain{acls: list, entries: make(map[uint32]int, len(list))}
 	for _, index := range list {
-		n := f.pieces[index].count
+		n := f.pieces[index].Count
 		c.entries[index] = n
 		f.appliedNow += n
 		f.chains[index] = append(f.chains[index], c)
@@ -95,8 +96,8 @@ func (w *wanted) number(f *forecast) (created []*slot) {
 		created = append(created, s)
 		for _, p := range s.want {
 			f.pieces[next] = p
-			f.heldNow += p.count
-			f.blame[s] += uint64(p.count) * heldBytes
+			f.heldNow += p.Count
+			f.blame[s] += uint64(p.Count) * heldBytes
 			s.indexes = append(s.indexes, next)
 			next++
 		}
@@ -123,53 +124,53 @@ func (f *forecast) change(changes []change, most int) {
 	for _, c := range changes {
 		index := c.index()
 		old := f.pieces[index]
-		if old.digest == c.piece.digest {
+		if old.Digest == c.piece.Digest {
 			continue
 		}
 		if c.paced {
 			f.switchOver(c, old, most)
 			continue
 		}
-		sameMasks := old.hasMasksOf(c.piece)
+		sameMasks := old.HasMasksOf(c.piece)
 		before := f.rehashed()
-		grows := c.piece.count - old.count
+		grows := c.piece.Count - old.Count
 		for _, x := range f.chains[index] {
 			f.appliedNow += grows
-			stay := min(x.entries[index], c.piece.count) + f.stay(x, x.acls[slices.Index(x.acls, index)+1:])
+			stay := min(x.entries[index], c.piece.Count) + f.stay(x, x.acls[slices.Index(x.acls, index)+1:])
 			if !sameMasks || stay > fewBehind {
 				x.rehashed += stay
 			}
 		}
-		f.heldNow += c.piece.count
+		f.heldNow += c.piece.Count
 		f.step(most)
-		f.heldNow -= old.count
+		f.heldNow -= old.Count
 		f.step(most)
 		f.pieces[index] = c.piece
-		f.blame[c.slot] += uint64(max(0, grows)*len(f.chains[index])+f.rehashed()-before)*entryPrice + uint64(c.piece.count)*heldBytes
+		f.blame[c.slot] += uint64(max(0, grows)*len(f.chains[index])+f.rehashed()-before)*entryPrice + uint64(c.piece.Count)*heldBytes
 	}
 }
 
 // switchOver follows interfaces that get another ACL, one after the other. Each has both for a
 // moment, and all that it has is taken off and put there again.
-func (f *forecast) switchOver(c change, old piece, most int) {
-	index, before, grows := c.index(), f.rehashed(), c.piece.count-old.count
+func (f *forecast) switchOver(c change, old entries.Piece, most int) {
+	index, before, grows := c.index(), f.rehashed(), c.piece.Count-old.Count
 	f.pieces[index] = c.piece
-	f.heldNow += c.piece.count
+	f.heldNow += c.piece.Count
 	for _, x := range f.chains[index] {
-		f.appliedNow += c.piece.count
+		f.appliedNow += c.piece.Count
 		f.step(most)
-		f.appliedNow -= old.count
+		f.appliedNow -= old.Count
 		x.rehashed += f.stay(x, x.acls)
 	}
-	f.heldNow -= old.count
+	f.heldNow -= old.Count
 	f.step(most)
-	f.blame[c.slot] += uint64(max(0, grows)*len(f.chains[index])+f.rehashed()-before)*entryPrice + uint64(c.piece.count)*heldBytes
+	f.blame[c.slot] += uint64(max(0, grows)*len(f.chains[index])+f.rehashed()-before)*entryPrice + uint64(c.piece.Count)*heldBytes
 }
 
 // stay returns how many of the entries that a list had before the plan some of its ACLs still have.
 func (f *forecast) stay(x *chain, acls []uint32) (n int) {
 	for _, index := range acls {
-		n += min(x.entries[index], f.pieces[index].count)
+		n += min(x.entries[index], f.pieces[index].Count)
 	}
 	return n
 }
@@ -206,7 +207,7 @@ func (f *forecast) bind(w *wanted, n *netif, at [2]*chain, most int) {
 
 func (f *forecast) count(list []uint32) (n int) {
 	for _, index := range list {
-		n += f.pieces[index].count
+		n += f.pieces[index].Count
 	}
 	return n
 }
@@ -245,41 +246,5 @@ func (f *forecast) turns(w *wanted) (out []*netif) {
 		grows[n] = f.count(to.in) + f.count(to.out) - f.count(n.bound.in) - f.count(n.bound.out)
 	}
 	slices.SortStableFunc(out, func(a, b *netif) int { return cmp.Compare(grows[a], grows[b]) })
-	return out
-}
-
-// masks are what VPP masks of packets to look an entry up.
-type masks struct {
-	ip6, protocol, sport, dport bool
-	src, dst                    int
-	mask                        uint8
-}
-
-func (e *entry) masks() masks {
-	s := masks{ip6: e.src.Addr().Is6(), src: e.src.Bits(), dst: e.dst.Bits(), protocol: e.protocol != 0}
-	if s.protocol {
-		s.sport, s.dport, s.mask = e.sport.first == e.sport.last, e.dport.first == e.dport.last, e.mask
-	}
-	return s
-}
-
-// hasMasksOf reports whether two pieces have the same masks, the first time in the same order: then
-// VPP gives the same keys to what both have, and to what stands behind. It is false where that is
-// not known.
-func (p piece) hasMasksOf(o piece) bool {
-	if len(p.entries) != p.count || len(o.entries) != o.count {
-		return false
-	}
-	return slices.Equal(masksOf(p.entries), masksOf(o.entries))
-}
-
-func masksOf(entries []entry) (out []masks) {
-	seen := make(map[masks]bool)
-	for i := range entries {
-		if s := entries[i].masks(); !seen[s] {
-			seen[s] = true
-			out = append(out, s)
-		}
-	}
 	return out
 }

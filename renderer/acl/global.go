@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -39,24 +40,15 @@ func (w *wanted) prepareGlobal(changed []part) {
 	g := w.layout.Global
 	last := len(g.Parts) - 1
 	w.prepareYoung(changed)
-	w.fixed(finalSlot, everything(reflect))
+	w.fixed(finalSlot, entries.Everything(entries.Reflect))
 	// The table's last rule moves when lists come and go.
-	w.r.slot(finalSlot).want[0].rules = []int32{int32(g.Parts[last]), int32(g.Parts[last])}
+	w.r.slot(finalSlot).want[0].Rules = []int32{int32(g.Parts[last]), int32(g.Parts[last])}
 	w.orderGlobal()
 }
 
 // partFor returns which part of the global table a list belongs to.
 func partFor(g *cache.Table, list int) int {
 	return int(uint64(g.Rules[g.Parts[list]].Src.Set) % parts)
-}
-
-// everything decides all traffic.
-func everything(v verdict) []entry {
-	var out []entry
-	for _, all := range families {
-		out = append(out, entry{verdict: v, src: all, dst: all, sport: anyPorts, dport: anyPorts})
-	}
-	return out
 }
 
 func setsIn(g *cache.Table, lists []int) []api.SetID {
@@ -78,7 +70,7 @@ func setsIn(g *cache.Table, lists []int) []api.SetID {
 func (w *wanted) expandPart(s *slot, g *cache.Table, lists []int) (part, bool) {
 	p := part{slot: s}
 	for _, i := range lists {
-		x, err := w.expand.expand(g, g.Parts[i], g.Parts[i+1])
+		x, err := w.expand.Expand(g, g.Parts[i], g.Parts[i+1])
 		if err != nil {
 			w.refuse(err, reasonTable, g.Origins[g.Parts[i]:g.Parts[i+1]], 0)
 			w.keepPart(s)
@@ -97,7 +89,7 @@ func (w *wanted) keepPart(s *slot) {
 		s.want = append(s.want, w.m.acls[index].piece)
 	}
 	if s.want == nil {
-		s.want = []piece{newPiece(everything(deny), nil)}
+		s.want = []entries.Piece{entries.NewPiece(entries.Everything(entries.Deny), nil)}
 	}
 }
 

@@ -3,12 +3,12 @@ package acl
 import (
 	"context"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -33,7 +33,7 @@ func (w *wanted) prepareGuards() {
 		return
 	}
 	held := w.heldGuards()
-	pieces := make(map[*cache.Table]piece)
+	pieces := make(map[*cache.Table]entries.Piece)
 	for _, n := range w.m.ifs {
 		if pod, ok := w.pods[n.index]; ok && w.judgesInput(n) {
 			s := held[n.index]
@@ -48,16 +48,16 @@ func (w *wanted) prepareGuards() {
 
 // guard decides what the guard of a pod with a table holds. Pods with equal tables share what was
 // found out.
-func (w *wanted) guard(s *slot, t *cache.Table, pieces map[*cache.Table]piece) {
+func (w *wanted) guard(s *slot, t *cache.Table, pieces map[*cache.Table]entries.Piece) {
 	if !w.needsGuard(s, t) {
 		return
 	}
 	p, known := pieces[t]
 	if !known {
-		p = w.guardOf(t)
+		p = w.expand.Guard(t, expand.Guards{Services: w.r.options.Services, Owned: w.r.ownsSessions(), Sizes: w.r.sizes.guard})
 		pieces[t] = p
 	}
-	s.want, s.table, s.indexes = []piece{p}, digestOfTable(t), s.indexes[:min(len(s.indexes), 1)]
+	s.want, s.table, s.indexes = []entries.Piece{p}, digestOfTable(t), s.indexes[:min(len(s.indexes), 1)]
 }
 
 // heldGuards returns the guards that interfaces have, by interface.
@@ -98,148 +98,6 @@ func (w *wanted) needsGuard(s *slot, t *cache.Table) bool {
 	return s.want == nil || w.inputDiffers || s.table != digestOfTable(t) || t != nil && w.names(t.Sets)
 }
 
-// guardOf returns what the guard of pods with a table must hold. What it permits makes sessions as
-// the ACL behind it does; what it leaves undecided that one permits.
-func (w *wanted) guardOf(t *cache.Table) piece {
-	if t == nil {
-		return newPiece(nil, nil)
-	}
-	var x, out expansion
-	if !permitsAll(t) {
-		for _, p := range w.r.options.Services {
-			x.add(unknownRule, entry{verdict: reflect, src: anyOf(p.Addr()), dst: p, sport: anyPorts, dport: anyPorts})
-		}
-	}
-	decides := w.guardEntriesOf(t)
-	x = expansion{slices.Concat(x.entries, decides.entries), slices.Concat(x.rules, decides.rules)}
-	owned := w.r.ownsSessions()
-	for i, e := range x.entries {
-		switch {
-		case e.verdict == deny:
-			out.add(x.rules[i], e)
-		case owned:
-			out.add(unknownRule, owning(e)...) // permits are counted at the outputs
-		default:
-			out.add(unknownRule, e)
-		}
-	}
-	return newPiece(out.entries, out.rules)
-}
-
-// guardEntriesOf returns entries that permit at least what a table permits. They are exact unless
-// there would be too many: then what stands in front of the first set is, which is about the pods
-// of the node, and of the rest larger blocks are permitted.
-func (w *wanted) guardEntriesOf(t *cache.Table) expansion {
-	last, z := len(t.Rules)-1, w.r.sizes.guard
-	x, err := w.expand.expand(t, 0, len(t.Rules))
-	switch {
-	case err == nil && permitsAll(t) && len(x.entries) <= z.peers+z.entries:
-		return x.before(last) // the ACL behind the guard permits the rest
-	case err == nil && len(x.entries) <= z.entries:
-		return x.closed(t)
-	}
-	front := w.expand.front(t.Rules, z.peers)
-	if x, err = w.expand.expand(t, 0, front); err != nil {
-		x, front = expansion{}, 0
-	}
-	return x.permitting(w.blocksOf(t.Rules[front:], z.blocks)).closed(t)
-}
-
-// front returns how many rules stand in front of the first that names a set and take so many
-// entries at most.
-func (x *expander) front(rules []api.ContivRule, most int) int {
-	entries := 0
-	for i, r := range rules {
-		l := line{src: x.nets.Of(r.Src), dst: x.nets.Of(r.Dst)}
-		if entries += l.size(); entries > most || r.Src.Set != 0 || r.Dst.Set != 0 {
-			return i
-		}
-	}
-	return len(rules)
-}
-
-// before returns the entries that stand in front of those of a rule.
-func (x expansion) before(rule int) expansion {
-	n := slices.Index(x.rules, int32(rule))
-	if n < 0 {
-		n = len(x.rules)
-	}
-	return expansion{slices.Clone(x.entries[:n]), slices.Clone(x.rules[:n])}
-}
-
-// permitting returns the entries with permits for blocks behind them.
-func (x expansion) permitting(blocks cache.Families) expansion {
-	for family, all := range families {
-		for _, p := range blocks[family] {
-			x.add(unknownRule, entry{verdict: reflect, src: all, dst: p, sport: anyPorts, dport: anyPorts})
-		}
-	}
-	return x
-}
-
-// closed returns the entries with a last one of each family that denies the rest, which the last
-// rule does, or the end of the table.
-func (x expansion) closed(t *cache.Table) expansion {
-	all := everything(deny)
-	if n := len(x.entries) - len(all); n < 0 || !slices.Equal(x.entries[n:], all) {
-		x.add(int32(len(t.Rules)-1), all...)
-	}
-	return x
-}
-
-// add appends entries that stand for a rule.
-func (x *expansion) add(rule int32, entries ...entry) {
-	for _, e := range entries {
-		x.entries, x.rules = append(x.entries, e), append(x.rules, rule)
-	}
-}
-
-// unknownRule stands for no rule of a table.
-const unknownRule = -1
-
-// permitsAll reports whether a table permits what no rule before the last one decides.
-func permitsAll(t *cache.Table) bool {
-	return t.Rules[len(t.Rules)-1] == api.ContivRule{Action: api.Permit}
-}
-
-// blocksOf returns at most so many blocks of each family that hold all addresses to which rules
-// permit anything.
-func (w *wanted) blocksOf(rules []api.ContivRule, most int) (out cache.Families) {
-	for _, r := range rules {
-		if r.Action == api.Permit {
-			nets := w.expand.nets.Of(r.Dst)
-			for family := range out {
-				out[family] = append(out[family], nets[family]...)
-			}
-		}
-	}
-	for family, blocks := range out {
-		out[family] = widen(blocks, most)
-	}
-	return out
-}
-
-// widen returns at most so many blocks that hold all that the given ones hold. It depends on these
-// alone, not on their order, and reuses the slice.
-func widen(blocks []netip.Prefix, most int) []netip.Prefix {
-	slices.SortFunc(blocks, cache.ComparePrefixes)
-	out := cache.Aggregate(blocks)
-	for bits := longest(out) - 1; len(out) > most && bits >= 0; bits-- {
-		for i, p := range out {
-			out[i] = netip.PrefixFrom(p.Addr(), min(p.Bits(), bits)).Masked()
-		}
-		out = cache.Aggregate(out)
-	}
-	return out
-}
-
-func longest(blocks []netip.Prefix) (bits int) {
-	for _, p := range blocks {
-		bits = max(bits, p.Bits())
-	}
-	return bits
-}
-
 // translations are the commands that list which addresses VPP translates to others, and what stands
 // in every line of it (plugins/cnat/cnat_translation.c, plugins/nat/nat44-ed and nat44-ei).
 var translations = map[string]string{
@@ -272,7 +130,7 @@ func (w *wanted) inputs() (out []change) {
 		if !s.isInput() || len(s.indexes) == 0 {
 			continue
 		}
-		if h := w.m.acls[s.indexes[0]]; h != nil && h.piece.digest != s.want[0].digest {
+		if h := w.m.acls[s.indexes[0]]; h != nil && h.piece.Digest != s.want[0].Digest {
 			out = append(out, change{place: place{s, 0}, piece: s.want[0]})
 		}
 	}

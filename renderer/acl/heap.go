@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
 // What entries take from the main heap of VPP 25.10, in bytes. VPP does not give a
@@ -185,10 +187,10 @@ func (r *Renderer) askCommandLine(ctx context.Context, applied int, now uint64) 
 }
 
 // errFull is returned instead of a call when the heap of VPP is nearly used up, by whomever.
-var errFull = fmt.Errorf("vpp's heap is nearly used up, nothing is added: %w (%w)", ErrTooLarge, errMayPass)
+var errFull = fmt.Errorf("vpp's heap is nearly used up, nothing is added: %w (%w)", ErrTooLarge, entries.ErrMayPass)
 
 // errFullSegment is the same for the statistics segment, in which VPP counts what entries decide.
-var errFullSegment = fmt.Errorf("vpp's statistics segment is nearly used up, nothing is added; start vpp with a larger one (statseg { size }): %w (%w)", ErrTooLarge, errMayPass)
+var errFullSegment = fmt.Errorf("vpp's statistics segment is nearly used up, nothing is added; start vpp with a larger one (statseg { size }): %w (%w)", ErrTooLarge, entries.ErrMayPass)
 
 // room looks at the heap before a call that may take memory. It costs a look at shared memory.
 func (r *Renderer) room() error {

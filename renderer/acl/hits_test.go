@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -37,7 +38,7 @@ func TestRulesThatShareEntriesAreCountedTogether(t *testing.T) {
 		Rules:   []api.ContivRule{permit(1, 80), permit(2, 80), permit(1, 443), permit(1, 81), permit(2, 444), permit(3, 1), {}},
 		Origins: [][]api.Origin{origin("b"), origin("c"), origin("d"), origin("a"), origin("c"), nil, nil},
 	}
-	with := sharing(table, [][]int32{{0, 1, 6, 2}}) // set 1 with 80-81 and 443, set 2 with all ports as gaps
+	with := expand.CountedWith(table, [][]int32{{0, 1, 6, 2}}) // set 1 with 80-81 and 443, set 2 with all ports as gaps
 	if want := []int{0, 1, 2, 0, 1, -1, 6}; !slices.Equal(with, want) {
 		t.Errorf("rules are counted with %v, want %v", with, want)
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -70,10 +71,10 @@ func (w *wanted) changeLate(ctx context.Context) error { return w.change(ctx, w.
 func (w *wanted) change(ctx context.Context, changes []change) error {
 	for _, c := range changes {
 		index := c.index()
-		if w.m.acls[index].piece.digest == c.piece.digest {
+		if w.m.acls[index].piece.Digest == c.piece.Digest {
 			continue
 		}
-		if c.paced || c.piece.count > w.m.acls[index].piece.count {
+		if c.paced || c.piece.Count > w.m.acls[index].piece.Count {
 			if err := w.r.room(); err != nil {
 				return err
 			}
@@ -152,7 +153,7 @@ func (w *wanted) ours(n *netif) lists {
 // judges reports whether rules are for the packets of an interface, in either direction.
 func (w *wanted) judges(n *netif) bool {
 	t := w.layout.Senders[w.pods[n.index]]
-	return w.tables[n.index] != nil || w.uplinks[n.index] && w.layout.Global != nil || t != nil && !permitsAll(t)
+	return w.tables[n.index] != nil || w.uplinks[n.index] && w.layout.Global != nil || t != nil && !expand.PermitsAll(t)
 }
 
 // judgesInput reports whether an interface is to have ACLs of ours for what enters: it is a pod's
@@ -237,7 +238,7 @@ func (w *wanted) cleanUp(ctx context.Context) error {
 // several ACLs may change together, the order depends on what they hold.
 func (w *wanted) forget(s *slot) {
 	if len(s.indexes) == 1 && !s.isGlobal() {
-		w.m.acls[s.indexes[0]].piece.entries = nil
-		s.want[0].entries = nil
+		w.m.acls[s.indexes[0]].piece.Entries = nil
+		s.want[0].Entries = nil
 	}
 }

@@ -6,7 +6,13 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
+
+// ErrTooLarge is returned when a table is larger than VPP can be asked to hold. The pods keep the
+// rules they have. It is a renderer.Refusal, unless others may make room at any moment: then the
+// commit is tried again.
+var ErrTooLarge = entries.ErrTooLarge
 
 // The reasons that are told of rules that are not enforced as they are.
 const (

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
-	_ "github.com/sluice-net/sluice/renderer/renderertest" // says how much rapid draws
+	_ "github.com/sluice-net/sluice/renderer/renderertest"
 	vpptag "github.com/sluice-net/sluice/renderer/vpp"
 )
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -26,7 +27,7 @@ type mirror struct {
 type held struct {
 	index uint32
 	tag   string
-	piece piece // without rules after a read; without entries where they are not needed, see forget
+	piece entries.Piece // without rules after a read; without entries where they are not needed, see forget
 
 	longest int // list that it has had, as far as that is known
 }
@@ -53,16 +54,16 @@ func (l *link) read(ctx context.Context, before []*netif) (*mirror, error) {
 	if err != nil {
 		return nil, err
 	}
-	same := make(map[digest]piece) // groups of interfaces hold the same
+	same := make(map[entries.Digest]entries.Piece) // groups of interfaces hold the same
 	for _, d := range all {
 		if d.Tag == spareTag {
-			m.spares[d.ACLIndex] = maxEntries // as long as it is not known
+			m.spares[d.ACLIndex] = entries.MaxEntries // as long as it is not known
 		} else if _, _, _, own := parseTag(d.Tag); own {
-			p := newPiece(fromRules(d.R), nil)
-			if known, ok := same[p.digest]; ok {
+			p := entries.NewPiece(fromRules(d.R), nil)
+			if known, ok := same[p.Digest]; ok {
 				p = known
 			}
-			same[p.digest] = p
+			same[p.Digest] = p
 			m.hold(d.ACLIndex, d.Tag, p)
 		}
 	}
@@ -149,11 +150,11 @@ func (m *mirror) with(n *netif, ours lists) lists {
 }
 
 // put sends the content of an ACL and remembers it once it is acknowledged.
-func (m *mirror) put(ctx context.Context, l *link, index uint32, slot *slot, n int, p piece) (uint32, error) {
-	tag := aclTag(slot.name, n, slot.role(n), p.digest)
+func (m *mirror) put(ctx context.Context, l *link, index uint32, slot *slot, n int, p entries.Piece) (uint32, error) {
+	tag := aclTag(slot.name, n, slot.role(n), p.Digest)
 	longest := m.longest(index)
 	if index == none {
-		index, longest = m.spareFor(p.count)
+		index, longest = m.spareFor(p.Count)
 	}
 	lost := m.losing(index)
 	index, err := l.put(ctx, index, tag, p)
@@ -161,13 +162,13 @@ func (m *mirror) put(ctx context.Context, l *link, index uint32, slot *slot, n i
 	if err != nil {
 		return none, err
 	}
-	m.hold(index, tag, p).longest = max(longest, p.count)
+	m.hold(index, tag, p).longest = max(longest, p.Count)
 	return index, nil
 }
 
 // hold remembers an ACL.
-func (m *mirror) hold(index uint32, tag string, p piece) *held {
-	h := &held{index: index, tag: tag, piece: p, longest: p.count}
+func (m *mirror) hold(index uint32, tag string, p entries.Piece) *held {
+	h := &held{index: index, tag: tag, piece: p, longest: p.Count}
 	m.acls[index] = h
 	return h
 }
@@ -190,7 +191,7 @@ func (m *mirror) remove(ctx context.Context, l *link, index uint32) error {
 // held returns how many entries our ACLs have.
 func (m *mirror) held() (n int) {
 	for _, h := range m.acls {
-		n += h.piece.count
+		n += h.piece.Count
 	}
 	return n
 }
@@ -201,7 +202,7 @@ func (m *mirror) applied() (n int) {
 		for _, list := range [2][]uint32{i.bound.in, i.bound.out} {
 			for _, index := range list {
 				if h := m.acls[index]; h != nil {
-					n += h.piece.count
+					n += h.piece.Count
 				}
 			}
 		}

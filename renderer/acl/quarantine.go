@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -77,7 +78,7 @@ func (w *wanted) block(ctx context.Context) error {
 	if len(w.held) == 0 {
 		return nil
 	}
-	w.fixed(closedSlot, everything(deny))
+	w.fixed(closedSlot, entries.Everything(entries.Deny))
 	s := w.r.slot(closedSlot)
 	w.early = []change{{place: place{s, 0}, piece: s.want[0]}}
 	for _, phase := range []func(context.Context) error{w.create, w.changeEarly} {

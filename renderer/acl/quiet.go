@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
 // defaultQuiet is short beside the time in which young segments fill up, and long
@@ -94,10 +96,10 @@ func (r *Renderer) isDue() bool {
 // isDue says whether a slot has a young segment that is more than half full.
 func (z sizes) isDue(s *slot) bool {
 	if s.name == youngSlot {
-		return slices.ContainsFunc(s.want, func(p piece) bool { return p.count > z.peers/2 })
+		return slices.ContainsFunc(s.want, func(p entries.Piece) bool { return p.Count > z.peers/2 })
 	}
 	for n, p := range s.want {
-		if s.role(n).kind == young && p.count > z.young/2 {
+		if s.role(n).kind == young && p.Count > z.young/2 {
 			return true
 		}
 	}

@@ -3,6 +3,9 @@ package acl
 import (
 	"slices"
 	"time"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 )
 
 // sizes are bounds of ACLs, in entries.
@@ -22,23 +25,15 @@ type sizes struct {
 	statistics int
 	// turns is for how long a commit begins with changes that take long.
 	turns time.Duration
-	guard guardSizes
-}
-
-// guardSizes bound guards: whatever changes a set changes the guards of all pods that it is for,
-// one by one.
-type guardSizes struct {
-	entries int // of a guard that permits exactly what a table permits
-	peers   int // of a larger one, about pods of the node: ten for each of a hundred
-	blocks  int // of each family, which a larger one permits beside that
+	guard expand.GuardSizes
 }
 
 // The young segment is the last of its block and small: what stands behind a changed
 // ACL in the list of an interface costs a stall, and so does what is sent. The cold ones
 // are the first. How the sizes were chosen: docs/reference/performance.md.
 func defaultSizes() sizes {
-	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, full: 12_000, most: maxEntries, sharers: 5, pause: 20_000, statistics: 32 << 20, turns: maxTurns,
-		guard: guardSizes{entries: 256, peers: 1024, blocks: 128}}
+	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, full: 12_000, most: entries.MaxEntries, sharers: 5, pause: 20_000, statistics: 32 << 20, turns: maxTurns,
+		guard: expand.GuardSizes{Entries: 256, Peers: 1024, Blocks: 128}}
 }
 
 // age of a segment.
@@ -54,14 +49,14 @@ const (
 // role is what an ACL is for in its slot.
 type role struct {
 	kind    age
-	verdict verdict // of segments
+	verdict entries.Verdict // of segments
 }
 
 func (r role) isSegment() bool { return r.kind != mixed }
 
 // segment is one of the ACLs that hold a block.
 type segment struct {
-	old   piece // with entries, in the order of segments
+	old   entries.Piece // with entries, in the order of segments
 	rules []int32
 	own   bool // rules are not those of old
 
@@ -79,10 +74,10 @@ type edit struct {
 	with        []ruled
 }
 
-func newSegment(held piece, rules []int32) *segment {
+func newSegment(held entries.Piece, rules []int32) *segment {
 	s := &segment{old: held, rules: rules}
-	if len(rules) != len(held.entries) {
-		s.rules, s.own = make([]int32, len(held.entries)), true
+	if len(rules) != len(held.Entries) {
+		s.rules, s.own = make([]int32, len(held.Entries)), true
 	}
 	return s
 }
@@ -103,7 +98,7 @@ func (s *segment) size() int {
 	if s.changed {
 		return len(s.next)
 	}
-	return len(s.old.entries)
+	return len(s.old.Entries)
 }
 
 // replace makes an edit of the entry that is looked at.
@@ -114,7 +109,7 @@ func (s *segment) replace(with []ruled) {
 		s.edits = append(s.edits, edit{s.at, s.at + 1, with})
 	}
 	if s.onlyEqual {
-		s.at = len(s.old.entries)
+		s.at = len(s.old.Entries)
 	}
 }
 
@@ -136,8 +131,8 @@ func (s *segment) entries() []ruled {
 	if s.changed {
 		return s.next
 	}
-	out := make([]ruled, len(s.old.entries))
-	for i, e := range s.old.entries {
+	out := make([]ruled, len(s.old.Entries))
+	for i, e := range s.old.Entries {
 		out[i] = ruled{e, s.rules[i]}
 	}
 	return out
@@ -151,7 +146,7 @@ func (s *segment) apply() {
 	if len(s.edits) == 0 {
 		return
 	}
-	size := len(s.old.entries)
+	size := len(s.old.Entries)
 	for _, e := range s.edits {
 		size += len(e.with) - (e.last - e.first)
 	}
@@ -159,7 +154,7 @@ func (s *segment) apply() {
 	from := 0
 	copyTo := func(to int) {
 		for ; from < to; from++ {
-			next = append(next, ruled{s.old.entries[from], s.rules[from]})
+			next = append(next, ruled{s.old.Entries[from], s.rules[from]})
 		}
 	}
 	for _, e := range s.edits {
@@ -167,22 +162,22 @@ func (s *segment) apply() {
 		next = append(next, e.with...)
 		from = e.last
 	}
-	copyTo(len(s.old.entries))
+	copyTo(len(s.old.Entries))
 	s.hold(next)
 }
 
 // piece returns the content of its ACL.
-func (s *segment) piece() piece {
+func (s *segment) piece() entries.Piece {
 	if !s.changed {
 		p := s.old
-		p.rules = s.rules
+		p.Rules = s.rules
 		return p
 	}
-	entries, rules := make([]entry, len(s.next)), make([]int32, len(s.next))
+	list, rules := make([]entries.Entry, len(s.next)), make([]int32, len(s.next))
 	for i, e := range s.next {
-		entries[i], rules[i] = e.entry, e.rule
+		list[i], rules[i] = e.Entry, e.rule
 	}
-	return newPiece(entries, rules)
+	return entries.NewPiece(list, rules)
 }
 
 // group holds a block: segments from the oldest to the youngest.
@@ -301,7 +296,7 @@ func (g *group) compare(classes []class) (missing []ruled) {
 		}
 	}
 	for _, s := range segments {
-		for ; s.at < len(s.old.entries); s.at++ {
+		for ; s.at < len(s.old.Entries); s.at++ {
 			s.replace(nil)
 		}
 	}

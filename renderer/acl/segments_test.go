@@ -8,12 +8,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries/entriestest"
+	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // tiny are sizes with which a few entries make every kind of ACL, and with which a Commit changes one
 // slot whose changes take long.
-var tiny = sizes{whole: 2, young: 2, peers: 2, warm: 4, full: 5, most: 7, sharers: 2, pause: 4, statistics: 32 << 20, guard: guardSizes{entries: 2, peers: 3, blocks: 2}}
+var tiny = sizes{whole: 2, young: 2, peers: 2, warm: 4, full: 5, most: 7, sharers: 2, pause: 4, statistics: 32 << 20, guard: expand.GuardSizes{Entries: 2, Peers: 3, Blocks: 2}}
 
 // tables is a slot over the years.
 type tables struct {
@@ -22,7 +25,7 @@ type tables struct {
 }
 
 // is brings the slot to a table as a commit does, and returns the messages.
-func (v *tables) is(x expansion, how refitting) (before, after [][]entry, changes []change) {
+func (v *tables) is(x entries.List, how refitting) (before, after [][]entries.Entry, changes []change) {
 	t := v.m.sizes.newTable(x)
 	c, fits := content{}, len(v.s.indexes) > 0
 	if fits {
@@ -41,12 +44,12 @@ func (v *tables) is(x expansion, how refitting) (before, after [][]entry, change
 	for n, p := range v.s.want {
 		if !fits {
 			v.s.indexes = append(v.s.indexes, uint32(n))
-			v.m.hold(uint32(n), aclTag("l0", n, c.roles[n], p.digest), p)
+			v.m.hold(uint32(n), aclTag("l0", n, c.roles[n], p.Digest), p)
 		}
-		before, after = append(before, v.m.acls[uint32(n)].piece.entries), append(after, p.entries)
+		before, after = append(before, v.m.acls[uint32(n)].piece.Entries), append(after, p.Entries)
 	}
 	for _, ch := range changes {
-		v.m.hold(ch.index(), aclTag("l0", ch.n, c.roles[ch.n], ch.piece.digest), ch.piece)
+		v.m.hold(ch.index(), aclTag("l0", ch.n, c.roles[ch.n], ch.piece.Digest), ch.piece)
 	}
 	return before, after, changes
 }
@@ -62,7 +65,7 @@ func (v *tables) restart() {
 			panic("a tag is not read back")
 		}
 		v.s.roles = append(v.s.roles, r)
-		h.piece = newPiece(slices.Clone(h.piece.entries), nil)
+		h.piece = entries.NewPiece(slices.Clone(h.piece.Entries), nil)
 	}
 }
 
@@ -97,7 +100,7 @@ func TestASlotHoldsItsTableThroughAllChanges(t *testing.T) {
 					sets[id] = slices.Insert(slices.Clone(sets[id]), i, p)
 				}
 			}
-			x, err := newExpander(func(id api.SetID) []netip.Prefix { return sets[id] }).expand(table, 0, len(table.Rules))
+			x, err := expand.New(func(id api.SetID) []netip.Prefix { return sets[id] }).Expand(table, 0, len(table.Rules))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,9 +120,9 @@ func TestASlotHoldsItsTableThroughAllChanges(t *testing.T) {
 }
 
 // of returns the entries of a rule.
-func (v *tables) of(x expansion, rule int32) (out []entry) {
-	for i, e := range x.entries {
-		if x.rules[i] == rule {
+func (v *tables) of(x entries.List, rule int32) (out []entries.Entry) {
+	for i, e := range x.Entries {
+		if x.Rules[i] == rule {
 			out = append(out, e)
 		}
 	}
@@ -127,22 +130,22 @@ func (v *tables) of(x expansion, rule int32) (out []entry) {
 }
 
 // check compares verdicts with those of the table, and the rules that entries name.
-func (v *tables) check(t *rapid.T, x expansion) {
-	var acls [][]entry
+func (v *tables) check(t *rapid.T, x entries.List) {
+	var acls [][]entries.Entry
 	for n, p := range v.s.want {
-		if len(p.rules) != len(p.entries) || len(p.entries) != p.count || len(p.entries) > tiny.most {
-			t.Fatalf("acl %d has %d entries of %d with %d rules", n, len(p.entries), p.count, len(p.rules))
+		if len(p.Rules) != len(p.Entries) || len(p.Entries) != p.Count || len(p.Entries) > tiny.most {
+			t.Fatalf("acl %d has %d entries of %d with %d rules", n, len(p.Entries), p.Count, len(p.Rules))
 		}
-		acls = append(acls, p.entries)
-		for i, e := range p.entries {
-			if !slices.ContainsFunc(v.of(x, p.rules[i]), func(o entry) bool { return o.isLike(&e) && o.src.Overlaps(e.src) }) {
-				t.Fatalf("entry %q of acl %d is said to come from rule %d of %q", text([]entry{e}), n, p.rules[i], text(x.entries))
+		acls = append(acls, p.Entries)
+		for i, e := range p.Entries {
+			if !slices.ContainsFunc(v.of(x, p.Rules[i]), func(o entries.Entry) bool { return o.IsLike(&e) && o.Src.Overlaps(e.Src) }) {
+				t.Fatalf("entry %q of acl %d is said to come from rule %d of %q", entriestest.Text([]entries.Entry{e}), n, p.Rules[i], entriestest.Text(x.Entries))
 			}
 		}
 	}
 	for _, f := range universe {
-		if got, want := judge(acls, f), judge([][]entry{x.entries}, f); got != want {
-			t.Fatalf("%s meets verdict %d, want %d\ntable %q\nacls %q", f, got, want, text(x.entries), texts(acls))
+		if got, want := judge(acls, f), judge([][]entries.Entry{x.Entries}, f); got != want {
+			t.Fatalf("%s meets verdict %d, want %d\ntable %q\nacls %q", f, got, want, entriestest.Text(x.Entries), texts(acls))
 		}
 	}
 }

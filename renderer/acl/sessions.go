@@ -10,7 +10,7 @@ import (
 
 	govpp "go.fd.io/govpp/api"
 
-	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -48,47 +48,14 @@ func (e *Established) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// TCP flags that the reflect ACL looks at.
-const (
-	flagSYN = 2
-	flagACK = 16
-)
-
-// reflectEntries permit all that enters. Only the first packet of a TCP flow
-// creates a session, so that a reply of the pod never opens the way for its peer.
-func reflectEntries() []entry {
-	var out []entry
-	for _, e := range everything(reflect) {
-		out = append(out, owning(e)...)
-	}
-	return out
-}
-
-// owning returns entries that permit what an entry permits, and make a session as it does, but of a
-// TCP flow for its first packet only.
-func owning(e entry) []entry {
-	tcp := e
-	tcp.protocol = api.TCP
-	syn, rest := tcp, tcp
-	syn.flags, syn.mask = flagSYN, flagSYN|flagACK
-	rest.verdict = permit
-	if e.protocol == api.TCP {
-		return []entry{syn, rest}
-	}
-	if e.protocol == api.AnyProtocol {
-		return []entry{syn, rest, e}
-	}
-	return []entry{e}
-}
-
 // input returns what the input of pods and uplinks must hold now. With Keep, and in
 // grace, every packet of a pod opens the way back: so a flow goes on of which the
 // vswitch does not know who opened it, and policy cannot end it.
-func (r *Renderer) input() []entry {
+func (r *Renderer) input() []entries.Entry {
 	if r.ownsSessions() {
-		return reflectEntries()
+		return entries.EverythingOwned()
 	}
-	return everything(reflect)
+	return entries.Everything(entries.Reflect)
 }
 
 // ownsSessions reports whether a session of a TCP flow belongs to the side that opened it.
@@ -104,7 +71,7 @@ func (r *Renderer) beginGrace(ctx context.Context) error {
 	if r.options.Grace <= 0 || r.options.Established == Keep {
 		return nil
 	}
-	if s := r.slots[reflectSlot]; s != nil && r.mirror.acls[s.indexes[0]].piece.digest != digestOf(everything(reflect)) {
+	if s := r.slots[reflectSlot]; s != nil && r.mirror.acls[s.indexes[0]].piece.Digest != entries.DigestOf(entries.Everything(entries.Reflect)) {
 		return nil
 	}
 	out, err := r.setting(ctx, "show clock")

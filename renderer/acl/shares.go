@@ -84,7 +84,7 @@ func (w *wanted) sharers(large []*cache.Table) int {
 // entriesOf returns how many entries a large table has.
 func (w *wanted) entriesOf(t *cache.Table) (n int) {
 	if x, changed := w.content[t.Digest]; changed {
-		return len(x.entries)
+		return len(x.Entries)
 	}
 	for _, s := range w.r.slotsOfLocal(t) {
 		n = max(n, countOf(s.want))
@@ -101,7 +101,7 @@ func (w *wanted) isLarge(t *cache.Table) bool {
 	case !changed:
 		return was
 	case was:
-		return len(x.entries) > w.m.sizes.whole/2
+		return len(x.Entries) > w.m.sizes.whole/2
 	}
 	return !w.m.sizes.isWhole(x)
 }
@@ -258,9 +258,9 @@ func (w *wanted) pace(s *slot, changes []change) {
 	for i := range changes {
 		c := &changes[i]
 		users, able := w.users(c.index())
-		behind := c.piece.count
+		behind := c.piece.Count
 		for n := c.n; n < len(s.indexes); n++ {
-			behind += w.m.acls[s.indexes[n]].piece.count
+			behind += w.m.acls[s.indexes[n]].piece.Count
 		}
 		c.paced = able && users > 1 && behind*users > w.m.sizes.pause
 	}

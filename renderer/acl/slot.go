@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -17,13 +18,13 @@ import (
 // its ACLs when the content changes.
 type slot struct {
 	name    string
-	indexes []uint32 // the ACLs that hold it; none before it is created
-	roles   []role   // of the ACLs of a local table; none where all are mixed
-	want    []piece  // what they must hold; nil when it must be expanded anew
+	indexes []uint32        // the ACLs that hold it; none before it is created
+	roles   []role          // of the ACLs of a local table; none where all are mixed
+	want    []entries.Piece // what they must hold; nil when it must be expanded anew
 
-	table renderer.Digest // the table that want was expanded from
-	turn  turn            // of a slot whose changes take long
-	parts map[entry]*slot // of the young slot: the parts that the classes of its entries are of
+	table renderer.Digest         // the table that want was expanded from
+	turn  turn                    // of a slot whose changes take long
+	parts map[entries.Entry]*slot // of the young slot: the parts that the classes of its entries are of
 }
 
 // Names of slots. Local tables have "l" and a number, guards "i" and a number.

@@ -2,6 +2,8 @@ package acl
 
 import (
 	"context"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
 // VPP counts what each entry of an ACL decides, in a vector in its statistics segment that is as
@@ -66,7 +68,7 @@ func (m *mirror) spare(ctx context.Context, l *link, index uint32) (kept bool, e
 	if !m.isLong(longest) || len(m.spares) >= maxSpares {
 		return false, nil
 	}
-	if _, err := l.put(ctx, index, spareTag, piece{}); err != nil {
+	if _, err := l.put(ctx, index, spareTag, entries.Piece{}); err != nil {
 		return false, err
 	}
 	m.spares[index] = longest

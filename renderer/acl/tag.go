@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -24,7 +25,7 @@ func InterfaceTag(pod api.PodID) string { return vpp.PodTag(pod.String()) }
 
 // aclTag returns the tag of the n-th ACL of a slot. The number of a segment has a
 // letter for its age, in upper case when it denies.
-func aclTag(slot string, n int, r role, d digest) string {
+func aclTag(slot string, n int, r role, d entries.Digest) string {
 	return fmt.Sprintf("%s%s:%d%s:%s", ownPrefix, slot, n, r, d)
 }
 
@@ -35,7 +36,7 @@ func (r role) String() string {
 	switch {
 	case r.kind == mixed:
 		return ""
-	case r.verdict == deny:
+	case r.verdict == entries.Deny:
 		return denyingAges[r.kind-1 : r.kind]
 	}
 	return ages[r.kind-1 : r.kind]
@@ -44,10 +45,10 @@ func (r role) String() string {
 // roleOf returns the role that the letter behind a number stands for.
 func roleOf(letter byte) (role, bool) {
 	if i := strings.IndexByte(ages, letter); i >= 0 {
-		return role{age(i + 1), reflect}, true
+		return role{age(i + 1), entries.Reflect}, true
 	}
 	if i := strings.IndexByte(denyingAges, letter); i >= 0 {
-		return role{age(i + 1), deny}, true
+		return role{age(i + 1), entries.Deny}, true
 	}
 	return role{}, false
 }

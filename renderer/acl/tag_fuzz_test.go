@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -25,7 +26,7 @@ func FuzzTag(f *testing.F) {
 			t.Fatalf("%q is read as %q %d %v", tag, slot, n, own)
 		}
 		if slot != "" {
-			if again, m, q, ok := parseTag(aclTag(slot, n, r, digestOf(nil))); again != slot || m != n || q != r || !ok {
+			if again, m, q, ok := parseTag(aclTag(slot, n, r, entries.DigestOf(nil))); again != slot || m != n || q != r || !ok {
 				t.Errorf("%q is read as %q %d, and that as %q %d %v", tag, slot, n, again, m, ok)
 			}
 		}

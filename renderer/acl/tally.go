@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -29,6 +30,9 @@ type tally struct {
 
 	last atomic.Pointer[counts] // what was read last
 }
+
+// counters returns how often each entry of an ACL has decided, see Options.Counters.
+type counters func(aclIndex uint32) (packets []uint64, ok bool)
 
 // counts is what was counted at one moment. It does not change.
 type counts struct {
@@ -190,7 +194,7 @@ func addDecisions(to map[Decision]uint64, t *cache.Table, hits []uint64, pieces 
 			continue
 		}
 		if with == nil {
-			with = sharing(t, pieces)
+			with = expand.CountedWith(t, pieces)
 		}
 		origins := renderer.CountedOrigins(t.Origins, with, i)
 		if len(origins) == 0 {
@@ -220,7 +224,7 @@ func (r *Renderer) Counters() *renderer.State {
 	for i, p := range s.tables {
 		t := &out.Tables[i]
 		if t.Packets = hits[p.table.Digest]; t.Packets != nil {
-			t.CountedWith = sharing(p.table, p.rules())
+			t.CountedWith = expand.CountedWith(p.table, p.rules())
 		}
 	}
 	return out

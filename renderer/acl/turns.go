@@ -105,11 +105,11 @@ func (s *slot) keep(m *mirror) {
 	s.want = slices.Clone(s.want)
 	for n, index := range s.indexes {
 		held := m.acls[index].piece
-		if held.digest == s.want[n].digest {
+		if held.Digest == s.want[n].Digest {
 			continue
 		}
 		if s.table != s.turn.table {
-			held.rules = nil
+			held.Rules = nil
 		}
 		s.want[n] = held
 	}

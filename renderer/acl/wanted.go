@@ -6,6 +6,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -14,7 +16,7 @@ type wanted struct {
 	r       *Renderer
 	m       *mirror
 	layout  cache.Layout
-	expand  *expander
+	expand  *expand.Expander
 	changed map[api.SetID]bool
 
 	tables    map[uint32]*cache.Table // for what leaves, by interface
@@ -50,14 +52,14 @@ type wanted struct {
 // want collects what a plan leads to.
 func (r *Renderer) want(plan cache.Plan) *wanted {
 	w := &wanted{
-		r: r, m: r.mirror, layout: r.cache.Desired(), expand: newExpander(r.cache.Members),
+		r: r, m: r.mirror, layout: r.cache.Desired(), expand: expand.New(r.cache.Members),
 		changed: make(map[api.SetID]bool), tooBig: make(map[renderer.Digest]bool),
 		content: make(map[renderer.Digest]table), whole: make(map[renderer.Digest]*cache.Table), live: make(map[*slot]bool),
 	}
 	if r.calm {
 		w.how = quietly
 	}
-	w.expand.coarse = r.shortfall.Matters()
+	w.expand.Coarse = r.shortfall.Matters()
 	for _, id := range plan.Sets {
 		w.changed[id] = true
 	}
@@ -96,7 +98,7 @@ func (w *wanted) isExpanded(d renderer.Digest) bool {
 // expandTable expands a local table that may have changed. One that is too large is
 // refused.
 func (w *wanted) expandTable(t *cache.Table) {
-	x, err := w.expand.expand(t, 0, len(t.Rules))
+	x, err := w.expand.Expand(t, 0, len(t.Rules))
 	if err != nil {
 		w.refuse(err, reasonTable, t.Origins, len(t.Pods))
 		w.tooBig[t.Digest] = true
@@ -168,7 +170,7 @@ func (w *wanted) decide(changed []part) {
 	w.prepareConstants()
 	w.prepareGuards()
 	if len(w.tooBig) > 0 || len(w.held) > 0 {
-		w.fixed(closedSlot, everything(deny))
+		w.fixed(closedSlot, entries.Everything(entries.Deny))
 	}
 	if w.layout.Global != nil {
 		w.prepareGlobal(changed)
@@ -197,13 +199,13 @@ func (w *wanted) prepareConstants() {
 		input, open = input || w.judgesInput(n), open || w.isOpen(n)
 	}
 	if infra || open || input && w.r.options.Orientation == Outputs {
-		w.fixed(infraSlot, infraEntries(w.r.options.Infra))
+		w.fixed(infraSlot, entries.Infra(w.r.options.Infra))
 	}
 	if input {
 		w.prepareInput()
 	}
 	if open {
-		w.fixed(openSlot, everything(reflect))
+		w.fixed(openSlot, entries.Everything(entries.Reflect))
 	}
 }
 
@@ -231,10 +233,10 @@ func (w *wanted) fill(t *cache.Table) {
 }
 
 // fixed prepares a slot whose content does not depend on policy.
-func (w *wanted) fixed(name string, entries []entry) {
+func (w *wanted) fixed(name string, all []entries.Entry) {
 	s := w.r.slot(name)
 	if s.want == nil {
-		s.want = []piece{newPiece(entries, nil)}
+		s.want = []entries.Piece{entries.NewPiece(all, nil)}
 	}
 	s.indexes = s.indexes[:min(len(s.indexes), len(s.want))] // of whoever held it in more
 	w.live[s] = true

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
 // part is what one of the slots of the global table is to hold: what lists permit
@@ -17,58 +19,52 @@ import (
 // they are compared.
 type part struct {
 	slot    *slot
-	permits expansion // flipped
-	rest    expansion
+	permits entries.List // flipped
+	rest    entries.List
 
-	old   piece // what the slot holds
-	split int   // where the rest begins in it
+	old   entries.Piece // what the slot holds
+	split int           // where the rest begins in it
 	older *segment
 	young *segment
 
 	isKept bool // it has several ACLs and did not change: nothing can be added to it
 }
 
-// flip exchanges the sides of an entry.
-func (e entry) flip() entry {
-	e.src, e.dst = e.dst, e.src
-	return e
-}
-
 // add adds a list.
-func (p *part) add(x expansion) {
+func (p *part) add(x entries.List) {
 	n := 0
-	for n < len(x.entries) && x.entries[n].verdict != deny {
-		p.permits.entries = append(p.permits.entries, x.entries[n].flip())
+	for n < len(x.Entries) && x.Entries[n].Verdict != entries.Deny {
+		p.permits.Entries = append(p.permits.Entries, x.Entries[n].Flip())
 		n++
 	}
-	p.permits.rules = append(p.permits.rules, x.rules[:n]...)
-	p.rest.entries = append(p.rest.entries, x.entries[n:]...)
-	p.rest.rules = append(p.rest.rules, x.rules[n:]...)
+	p.permits.Rules = append(p.permits.Rules, x.Rules[:n]...)
+	p.rest.Entries = append(p.rest.Entries, x.Entries[n:]...)
+	p.rest.Rules = append(p.rest.Rules, x.Rules[n:]...)
 }
 
 // open looks at what the slot holds, and takes its entries from the young ones.
 func (p *part) open(m *mirror, young *segment, mine []int) {
-	var flipped []entry
+	var flipped []entries.Entry
 	var rules []int32
 	p.split = 0
 	if len(p.slot.indexes) == 1 {
 		p.old = m.acls[p.slot.indexes[0]].piece
-		for p.split < len(p.old.entries) && p.old.entries[p.split].verdict != deny {
-			flipped = append(flipped, p.old.entries[p.split].flip())
+		for p.split < len(p.old.Entries) && p.old.Entries[p.split].Verdict != entries.Deny {
+			flipped = append(flipped, p.old.Entries[p.split].Flip())
 			p.split++
 		}
-		if len(p.slot.want) == 1 && len(p.slot.want[0].rules) == len(p.old.entries) {
-			rules = p.slot.want[0].rules[:p.split]
+		if len(p.slot.want) == 1 && len(p.slot.want[0].Rules) == len(p.old.Entries) {
+			rules = p.slot.want[0].Rules[:p.split]
 		}
 	}
-	p.older = newSegment(piece{entries: flipped}, rules)
-	p.young = newSegment(piece{}, nil)
+	p.older = newSegment(entries.Piece{Entries: flipped}, rules)
+	p.young = newSegment(entries.Piece{}, nil)
 	for _, n := range mine {
-		p.young.old.entries = append(p.young.old.entries, young.old.entries[n])
+		p.young.old.Entries = append(p.young.old.Entries, young.old.Entries[n])
 		p.young.rules = append(p.young.rules, young.rules[n])
 	}
-	if !isInOrder(flipped) {
-		p.older = newSegment(piece{}, nil)
+	if !entries.IsInOrder(flipped) {
+		p.older = newSegment(entries.Piece{}, nil)
 		p.older.hold(nil)
 	}
 }
@@ -90,12 +86,12 @@ func (p *part) fit(classes []class) {
 	s.hold(merge(append(s.entries(), missing...)))
 }
 
-func (p *part) restChanges() bool { return !slices.Equal(p.old.entries[p.split:], p.rest.entries) }
+func (p *part) restChanges() bool { return !slices.Equal(p.old.Entries[p.split:], p.rest.Entries) }
 
 // keepRest has the slot go on holding what it holds beside what is young.
 func (p *part) keepRest() {
 	if p.isKept = len(p.slot.indexes) != 1; !p.isKept {
-		p.rest = expansion{p.old.entries[p.split:], p.slot.want[0].rules[p.split:]}
+		p.rest = entries.List{Entries: p.old.Entries[p.split:], Rules: p.slot.want[0].Rules[p.split:]}
 	}
 }
 
@@ -108,19 +104,19 @@ func (p *part) age() {
 }
 
 // pieces returns what the ACLs of the slot are to hold.
-func (p *part) pieces() []piece {
+func (p *part) pieces() []entries.Piece {
 	permits := p.older.entries()
-	x := expansion{make([]entry, 0, len(permits)+len(p.rest.entries)), make([]int32, 0, len(permits)+len(p.rest.entries))}
+	x := entries.List{Entries: make([]entries.Entry, 0, len(permits)+len(p.rest.Entries)), Rules: make([]int32, 0, len(permits)+len(p.rest.Entries))}
 	for _, e := range permits {
-		x.entries, x.rules = append(x.entries, e.flip()), append(x.rules, e.rule)
+		x.Entries, x.Rules = append(x.Entries, e.Flip()), append(x.Rules, e.rule)
 	}
-	x.entries, x.rules = append(x.entries, p.rest.entries...), append(x.rules, p.rest.rules...)
+	x.Entries, x.Rules = append(x.Entries, p.rest.Entries...), append(x.Rules, p.rest.Rules...)
 	if len(p.slot.indexes) == 1 && !p.older.changed && !p.restChanges() {
 		old := p.old
-		old.rules = x.rules
-		return []piece{old}
+		old.Rules = x.Rules
+		return []entries.Piece{old}
 	}
-	return cut(x)
+	return entries.Cut(x)
 }
 
 // prepareYoung says what the parts that may have changed must hold, and the young slot.
@@ -133,8 +129,8 @@ func (w *wanted) prepareYoung(changed []part) {
 	held := w.heldYoung(s)
 	classes, owners := ownersOf(changed, s.parts)
 	mine := make(map[*slot][]int)
-	for n, e := range held.old.entries {
-		e.src = netip.Prefix{}
+	for n, e := range held.old.Entries {
+		e.Src = netip.Prefix{}
 		mine[owners[e]] = append(mine[owners[e]], n)
 	}
 	delete(mine, nil) // of no list any more
@@ -174,35 +170,31 @@ func (w *wanted) prepareYoung(changed []part) {
 // heldYoung returns what the young slot holds, flipped.
 func (w *wanted) heldYoung(s *slot) *segment {
 	if len(s.indexes) != 1 {
-		return newSegment(piece{}, nil)
+		return newSegment(entries.Piece{}, nil)
 	}
 	old := w.m.acls[s.indexes[0]].piece
-	flipped := make([]entry, len(old.entries))
-	for i, e := range old.entries {
-		flipped[i] = e.flip()
+	flipped := make([]entries.Entry, len(old.Entries))
+	for i, e := range old.Entries {
+		flipped[i] = e.Flip()
 	}
 	var rules []int32
 	if len(s.want) == 1 {
-		rules = s.want[0].rules
+		rules = s.want[0].Rules
 	}
-	if !isInOrder(flipped) {
+	if !entries.IsInOrder(flipped) {
 		flipped = nil
 	}
-	return newSegment(piece{entries: flipped}, rules)
-}
-
-func isInOrder(entries []entry) bool {
-	return slices.IsSortedFunc(entries, func(a, b entry) int { return compareEntries(&a, &b) })
+	return newSegment(entries.Piece{Entries: flipped}, rules)
 }
 
 // ownersOf returns the classes of the parts that may have changed, and of which part
 // every class is; others are of the parts that they were of.
-func ownersOf(changed []part, before map[entry]*slot) ([][]class, map[entry]*slot) {
-	owners := make(map[entry]*slot, len(before))
+func ownersOf(changed []part, before map[entries.Entry]*slot) ([][]class, map[entries.Entry]*slot) {
+	owners := make(map[entries.Entry]*slot, len(before))
 	maps.Copy(owners, before)
 	classes := make([][]class, len(changed))
 	for i, p := range changed {
-		classes[i] = classesOf(p.permits, block{0, len(p.permits.entries)})
+		classes[i] = classesOf(p.permits, block{0, len(p.permits.Entries)})
 		for _, c := range classes[i] {
 			owners[c.of] = p.slot
 		}
@@ -211,14 +203,14 @@ func ownersOf(changed []part, before map[entry]*slot) ([][]class, map[entry]*slo
 }
 
 // hold says what the young slot must hold.
-func (s *slot) hold(young []ruled, owners map[entry]*slot) {
-	x := expansion{make([]entry, len(young)), make([]int32, len(young))}
-	s.parts = make(map[entry]*slot)
+func (s *slot) hold(young []ruled, owners map[entries.Entry]*slot) {
+	x := entries.List{Entries: make([]entries.Entry, len(young)), Rules: make([]int32, len(young))}
+	s.parts = make(map[entries.Entry]*slot)
 	for i, e := range young {
-		x.entries[i], x.rules[i] = e.flip(), e.rule
-		of := e.entry
-		of.src = netip.Prefix{}
+		x.Entries[i], x.Rules[i] = e.Flip(), e.rule
+		of := e.Entry
+		of.Src = netip.Prefix{}
 		s.parts[of] = owners[of]
 	}
-	s.want = []piece{newPiece(x.entries, x.rules)}
+	s.want = []entries.Piece{entries.NewPiece(x.Entries, x.Rules)}
 }

@@ -45,7 +45,10 @@ var mayImport = []struct {
 	{"renderer/xdp/internal/attach", []string{"renderer/xdp/bpf", "renderer/xdp/internal/loader", "renderer/xdp/internal/pins"}},
 	{"renderer/xdp/internal/policymap", []string{"renderer/xdp/bpf", "renderer/xdp/compile", "renderer/xdp/internal/..."}},
 	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/xdp/...", "endpoints/gate"}}, // one renderer in several packages
-	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},                           // renderers do not know each other
+	{"renderer/acl/internal/entries/...", []string{"api/...", "renderer", "renderer/cache", "renderer/acl/internal/entries"}},
+	{"renderer/acl/internal/expand", []string{"api/...", "renderer/cache", "renderer/acl/internal/entries"}},
+	{"renderer/acl/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp", "renderer/acl/internal/..."}}, // one renderer in several packages
+	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},                                  // renderers do not know each other
 	{"internal/oracle", []string{"api/..."}},
 	{"internal/explain/suggest", []string{"api/...", "internal/oracle"}}, // the specification's view alone
 	{"internal/explain/reason", []string{"api/...", "internal/oracle", "internal/explain/suggest"}},
@@ -77,12 +80,14 @@ var onlyIn = []struct {
 // pure maps a tree to what it may not import even of the standard library: the
 // rooms that decide take no clocks, sockets, files or environment.
 var pure = map[string][]string{
-	"api":                  {"net/http", "os", "sync", "time"},
-	"endpoints":            {"net/http", "os", "net", "sync"},
-	"plugins/policy/...":   {"net/http", "os", "net"},
-	"renderer/cache":       {"net/http", "os", "net", "sync", "time"},
-	"renderer/xdp/compile": {"net/http", "os", "net", "sync", "time"},
-	"internal/oracle":      {"net/http", "os", "net", "sync", "time"},
+	"api":                           {"net/http", "os", "sync", "time"},
+	"endpoints":                     {"net/http", "os", "net", "sync"},
+	"plugins/policy/...":            {"net/http", "os", "net"},
+	"renderer/cache":                {"net/http", "os", "net", "sync", "time"},
+	"renderer/acl/internal/entries": {"net/http", "os", "net", "sync", "time"},
+	"renderer/acl/internal/expand":  {"net/http", "os", "net", "sync", "time"},
+	"renderer/xdp/compile":          {"net/http", "os", "net", "sync", "time"},
+	"internal/oracle":               {"net/http", "os", "net", "sync", "time"},
 }
 
 func matches(pattern, pkg string) bool {

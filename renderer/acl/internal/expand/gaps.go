@@ -1,4 +1,4 @@
-package acl
+package expand
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -46,9 +47,9 @@ import (
 // product is a part of a run of permits that pairs addresses with ports: G.
 type product struct {
 	key   productKey
-	ports []ports // Q: sorted, with gaps between them
-	lines []int   // of the run; for each pair of nets one for each of the ports
-	pairs int     // of addresses
+	ports []entries.Ports // Q: sorted, with gaps between them
+	lines []int           // of the run; for each pair of nets one for each of the ports
+	pairs int             // of addresses
 }
 
 // productKey is what the pairs of a product have in common.
@@ -63,7 +64,7 @@ type productKey struct {
 // needed to stay within one ACL.
 func enough(p api.Protocol) int {
 	if p == api.UDP {
-		return maxEntries
+		return entries.MaxEntries
 	}
 	return 2_000
 }
@@ -74,7 +75,7 @@ func factor(lines []line, enough func(api.Protocol) int) []line {
 	done := 0 // lines before it are in out
 	for start := 0; start < len(lines); {
 		end := endOfRun(lines, start)
-		if lines[start].verdict != deny && end < len(lines) {
+		if lines[start].verdict != entries.Deny && end < len(lines) {
 			if found := bestProducts(lines, start, end, enough); len(found) > 0 {
 				out = append(append(out, lines[done:start]...), replaceProducts(lines, start, end, found)...)
 				done = end
@@ -140,7 +141,7 @@ func productsOf(lines []line, start, end, last int) []*product {
 	members := map[pair][]int{}
 	for i := start; i < end; i++ {
 		l := &lines[i]
-		if l.sport != anyPorts || l.protocol != api.TCP && l.protocol != api.UDP && l.protocol != api.SCTP {
+		if l.sport != entries.AnyPorts || l.protocol != api.TCP && l.protocol != api.UDP && l.protocol != api.SCTP {
 			continue
 		}
 		k := pair{l.net, l.protocol}
@@ -191,35 +192,35 @@ func holds(outer, inner api.Net) bool {
 	return outer.Prefix.Bits() <= inner.Prefix.Bits() && outer.Prefix.Contains(inner.Prefix.Addr())
 }
 
-func portsOf(lines []line, members []int) []ports {
-	var out []ports
+func portsOf(lines []line, members []int) []entries.Ports {
+	var out []entries.Ports
 	for _, i := range members {
 		out = append(out, lines[i].dport)
 	}
-	slices.SortFunc(out, func(a, b ports) int { return cmp.Compare(a.first, b.first) })
+	slices.SortFunc(out, func(a, b entries.Ports) int { return cmp.Compare(a.First, b.First) })
 	return out
 }
 
-func portsText(list []ports) string {
+func portsText(list []entries.Ports) string {
 	var b strings.Builder
 	for _, p := range list {
-		b.Write([]byte{byte(p.first >> 8), byte(p.first), byte(p.last >> 8), byte(p.last)})
+		b.Write([]byte{byte(p.First >> 8), byte(p.First), byte(p.Last >> 8), byte(p.Last)})
 	}
 	return b.String()
 }
 
 // gapsOf returns the ports that are in none of the sorted, disjoint ranges.
-func gapsOf(list []ports) []ports {
-	var out []ports
+func gapsOf(list []entries.Ports) []entries.Ports {
+	var out []entries.Ports
 	next := 0
 	for _, p := range list {
-		if next < int(p.first) {
-			out = append(out, ports{uint16(next), p.first - 1})
+		if next < int(p.First) {
+			out = append(out, entries.Ports{First: uint16(next), Last: p.First - 1})
 		}
-		next = int(p.last) + 1
+		next = int(p.Last) + 1
 	}
 	if next <= 65535 {
-		out = append(out, ports{uint16(next), 65535})
+		out = append(out, entries.Ports{First: uint16(next), Last: 65535})
 	}
 	return out
 }
@@ -230,7 +231,7 @@ func replaceProducts(lines []line, start, end int, found []*product) []line {
 	replaced := make([]bool, end-start)
 	for _, p := range found {
 		fence := lines[p.key.fence]
-		fence.protocol, fence.sport = p.key.protocol, anyPorts
+		fence.protocol, fence.sport = p.key.protocol, entries.AnyPorts
 		fence.src, fence.dst = p.families(lines, fence.src), p.families(lines, fence.dst)
 		for _, fence.dport = range gapsOf(p.ports) {
 			gaps = append(gaps, fence)
@@ -240,7 +241,7 @@ func replaceProducts(lines []line, start, end int, found []*product) []line {
 			replaced[i-start] = true
 			if l := lines[i]; !seen[l.net] {
 				seen[l.net] = true
-				l.dport = anyPorts
+				l.dport = entries.AnyPorts
 				permits = append(permits, l)
 			}
 		}
@@ -256,7 +257,7 @@ func replaceProducts(lines []line, start, end int, found []*product) []line {
 
 // families returns the prefixes of those families that the product has addresses of.
 func (p *product) families(lines []line, s cache.Families) (out cache.Families) {
-	for family := range families {
+	for family := range entries.Families {
 		if slices.ContainsFunc(p.lines, func(i int) bool {
 			return len(lines[i].src[family]) > 0 && len(lines[i].dst[family]) > 0
 		}) {

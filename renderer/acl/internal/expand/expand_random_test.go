@@ -1,4 +1,4 @@
-package acl
+package expand
 
 import (
 	"net/netip"
@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries/entriestest"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -120,14 +122,14 @@ func (s *sample) flows(f func(api.Flow)) {
 func TestExpansionDecidesLikeTheRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSample(t)
-		x := newExpander(func(id api.SetID) []netip.Prefix { return s.sets[id] })
+		x := New(func(id api.SetID) []netip.Prefix { return s.sets[id] })
 		threshold := rapid.SampledFrom([]int{-100, 1, 3, 1000}).Draw(t, "worth it")
 		x.enough = func(api.Protocol) int { return threshold }
 		table := &cache.Table{Rules: s.rules}
 		if rapid.Bool().Draw(t, "by source") {
 			table.Parts = []int{0}
 		}
-		got, err := x.expand(table, 0, len(s.rules))
+		got, err := x.Expand(table, 0, len(s.rules))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,39 +142,39 @@ func TestExpansionDecidesLikeTheRules(t *testing.T) {
 
 // checkDecisions compares verdicts, and that who is said to decide is a rule that
 // says so: one that matches, in the run of rules that the first match is in.
-func (s *sample) checkDecisions(t *rapid.T, got expansion) {
+func (s *sample) checkDecisions(t *rapid.T, got entries.List) {
 	own := make([]bool, len(s.rules))
-	for _, r := range got.rules {
+	for _, r := range got.Rules {
 		own[r] = true
 	}
 	with, shapes := countedWith(s.rules, own), shapesOf(s.rules)
 	s.flows(func(f api.Flow) {
 		want := slices.IndexFunc(s.rules, func(r api.ContivRule) bool { return r.Matches(f, s.inSet) })
-		i := slices.IndexFunc(got.entries, func(e entry) bool { return e.matches(f) })
+		i := slices.IndexFunc(got.Entries, func(e entries.Entry) bool { return entriestest.Matches(&e, f) })
 		if (i < 0) != (want < 0) {
-			t.Fatalf("%s is decided by entry %d and by rule %d of %v\n%q", f, i, want, s.rules, text(got.entries))
+			t.Fatalf("%s is decided by entry %d and by rule %d of %v\n%q", f, i, want, s.rules, entriestest.Text(got.Entries))
 		}
 		if i < 0 {
 			return
 		}
-		if permits := got.entries[i].verdict != deny; permits != (s.rules[want].Action == api.Permit) {
-			t.Fatalf("%s meets entry %d, and rule %d of %v\n%q", f, i, want, s.rules, text(got.entries))
+		if permits := got.Entries[i].Verdict != entries.Deny; permits != (s.rules[want].Action == api.Permit) {
+			t.Fatalf("%s meets entry %d, and rule %d of %v\n%q", f, i, want, s.rules, entriestest.Text(got.Entries))
 		}
 		for r := range s.rules {
-			if with[r] == int(got.rules[i]) && shapes[r].run == shapes[want].run && s.rules[r].Matches(f, s.inSet) {
+			if with[r] == int(got.Rules[i]) && shapes[r].run == shapes[want].run && s.rules[r].Matches(f, s.inSet) {
 				return
 			}
 		}
-		t.Fatalf("%s is decided by rule %d, said to be %d, of %v\n%q", f, want, got.rules[i], s.rules, text(got.entries))
+		t.Fatalf("%s is decided by rule %d, said to be %d, of %v\n%q", f, want, got.Rules[i], s.rules, entriestest.Text(got.Entries))
 	})
 }
 
-func checkNoneIsHidden(t *rapid.T, got expansion) {
+func checkNoneIsHidden(t *rapid.T, got entries.List) {
 	contains := func(a, b netip.Prefix) bool { return a.Bits() <= b.Bits() && a.Contains(b.Addr()) }
-	for i, e := range got.entries {
-		for j, o := range got.entries[:i] {
-			if contains(o.src, e.src) && contains(o.dst, e.dst) && (traffic{o.protocol, o.sport, o.dport}).contains(traffic{e.protocol, e.sport, e.dport}) {
-				t.Fatalf("entry %d hides entry %d\n%q", j, i, text(got.entries))
+	for i, e := range got.Entries {
+		for j, o := range got.Entries[:i] {
+			if contains(o.Src, e.Src) && contains(o.Dst, e.Dst) && (traffic{o.Protocol, o.SrcPort, o.DstPort}).contains(traffic{e.Protocol, e.SrcPort, e.DstPort}) {
+				t.Fatalf("entry %d hides entry %d\n%q", j, i, entriestest.Text(got.Entries))
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package acl
+package expand
 
 import (
 	"net/netip"
@@ -44,7 +44,7 @@ func newCover(lines []line) *cover {
 				c.need(w, t)
 			}
 		}
-		if !seen[t] && (t.everyTraffic() || t.dport.first != t.dport.last) && len(c.wide) < maxWide {
+		if !seen[t] && (t.everyTraffic() || t.dport.First != t.dport.Last) && len(c.wide) < maxWide {
 			c.wide = append(c.wide, t)
 		}
 		seen[t] = true

@@ -1,10 +1,11 @@
-package acl
+package expand
 
 import (
 	"cmp"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -12,7 +13,7 @@ import (
 // a family with every destination of it.
 type line struct {
 	rule     int32 // index of the first of the table's rules that it stands for
-	verdict  verdict
+	verdict  entries.Verdict
 	src, dst cache.Families
 	net      nets // what src and dst were made of
 	traffic
@@ -24,19 +25,16 @@ type nets struct{ src, dst api.Net }
 // traffic is what an entry says beside its addresses.
 type traffic struct {
 	protocol     api.Protocol
-	sport, dport ports
+	sport, dport entries.Ports
 }
 
 // size returns how many entries there are in the line.
 func (l *line) size() int { return len(l.src[0])*len(l.dst[0]) + len(l.src[1])*len(l.dst[1]) }
 
-// contains says whether every port of o is one of p.
-func (p ports) contains(o ports) bool { return p.first <= o.first && o.last <= p.last }
-
 // contains says whether everything that o matches is matched. Entries for any
 // protocol do not look at ports.
 func (t traffic) contains(o traffic) bool {
-	return t.protocol == api.AnyProtocol || t.protocol == o.protocol && t.sport.contains(o.sport) && t.dport.contains(o.dport)
+	return t.protocol == api.AnyProtocol || t.protocol == o.protocol && t.sport.Contains(o.sport) && t.dport.Contains(o.dport)
 }
 
 // everyTraffic says whether all traffic is matched.
@@ -44,8 +42,8 @@ func (t traffic) everyTraffic() bool { return t.protocol == api.AnyProtocol }
 
 // mergedPorts says in which line the destination ports of a rule are.
 type mergedPorts struct {
-	leader int   // index of the first rule of the line
-	ports  ports // of the line
+	leader int           // index of the first rule of the line
+	ports  entries.Ports // of the line
 }
 
 // shape is what rules must have in common for their destination ports to be merged.
@@ -77,7 +75,7 @@ func mergePorts(rules []api.ContivRule) []mergedPorts {
 	byShape := make(map[shape][]int, len(rules))
 	for i, s := range shapesOf(rules) {
 		out[i].leader = i
-		out[i].ports.first, out[i].ports.last = rules[i].DstPort.Bounds()
+		out[i].ports.First, out[i].ports.Last = rules[i].DstPort.Bounds()
 		byShape[s] = append(byShape[s], i)
 	}
 	for _, same := range byShape {
@@ -91,13 +89,13 @@ func mergePorts(rules []api.ContivRule) []mergedPorts {
 // mergeSame merges those of the given rules whose ports touch.
 func mergeSame(all []mergedPorts, same []int) {
 	slices.SortFunc(same, func(a, b int) int {
-		return cmp.Or(cmp.Compare(all[a].ports.first, all[b].ports.first), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(all[a].ports.First, all[b].ports.First), cmp.Compare(a, b))
 	})
 	for start := 0; start < len(same); {
 		m, end := all[same[start]], start+1
-		for ; end < len(same) && int(all[same[end]].ports.first) <= int(m.ports.last)+1; end++ {
+		for ; end < len(same) && int(all[same[end]].ports.First) <= int(m.ports.Last)+1; end++ {
 			m.leader = min(m.leader, same[end])
-			m.ports.last = max(m.ports.last, all[same[end]].ports.last)
+			m.ports.Last = max(m.ports.Last, all[same[end]].ports.Last)
 		}
 		for _, i := range same[start:end] {
 			all[i] = m
@@ -134,4 +132,18 @@ func countedWith(rules []api.ContivRule, own []bool) []int {
 		}
 	}
 	return out
+}
+
+// CountedWith returns for every rule of a table whose entries stand for it, see
+// countedWith; pieces are the rules of its entries.
+func CountedWith(t *cache.Table, pieces [][]int32) []int {
+	own := make([]bool, len(t.Rules))
+	for _, rules := range pieces {
+		for _, rule := range rules {
+			if rule >= 0 && int(rule) < len(own) {
+				own[rule] = true
+			}
+		}
+	}
+	return countedWith(t.Rules, own)
 }

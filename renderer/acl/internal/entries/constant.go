@@ -1,0 +1,68 @@
+package entries
+
+import (
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Everything decides all traffic.
+func Everything(v Verdict) []Entry {
+	var out []Entry
+	for _, all := range Families {
+		out = append(out, Entry{Verdict: v, Src: all, Dst: all, SrcPort: AnyPorts, DstPort: AnyPorts})
+	}
+	return out
+}
+
+// TCP flags that the reflect ACL looks at.
+const (
+	flagSYN = 2
+	flagACK = 16
+)
+
+// EverythingOwned permit all that enters. Only the first packet of a TCP flow
+// creates a session, so that a reply of the pod never opens the way for its peer.
+func EverythingOwned() []Entry {
+	var out []Entry
+	for _, e := range Everything(Reflect) {
+		out = append(out, Owning(e)...)
+	}
+	return out
+}
+
+// Owning returns entries that permit what an entry permits, and make a session as it does, but of a
+// TCP flow for its first packet only.
+func Owning(e Entry) []Entry {
+	tcp := e
+	tcp.Protocol = api.TCP
+	syn, rest := tcp, tcp
+	syn.Flags, syn.Mask = flagSYN, flagSYN|flagACK
+	rest.Verdict = Permit
+	if e.Protocol == api.TCP {
+		return []Entry{syn, rest}
+	}
+	if e.Protocol == api.AnyProtocol {
+		return []Entry{syn, rest, e}
+	}
+	return []Entry{e}
+}
+
+// Infra are those of the infra ACL, on the output of pods and uplinks. Without
+// any it matches nothing.
+func Infra(i renderer.Infra) []Entry {
+	var out []Entry
+	for _, m := range i.Messages() {
+		all := AnyIPv4
+		if m.Protocol == api.ICMPv6 {
+			all = anyIPv6
+		}
+		out = append(out, Entry{Verdict: Permit, Src: all, Dst: all, Protocol: m.Protocol, SrcPort: Ports{m.First, m.Last}, DstPort: AnyPorts})
+	}
+	for _, p := range i.Addresses {
+		all := AnyOf(p.Addr())
+		out = append(out,
+			Entry{Verdict: Permit, Src: p, Dst: all, SrcPort: AnyPorts, DstPort: AnyPorts},
+			Entry{Verdict: Permit, Src: all, Dst: p, SrcPort: AnyPorts, DstPort: AnyPorts})
+	}
+	return out
+}

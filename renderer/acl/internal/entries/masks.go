@@ -1,0 +1,41 @@
+package entries
+
+import (
+	"slices"
+)
+
+// masks are what VPP masks of packets to look an entry up.
+type masks struct {
+	ip6, protocol, sport, dport bool
+	src, dst                    int
+	mask                        uint8
+}
+
+func (e *Entry) masks() masks {
+	s := masks{ip6: e.Src.Addr().Is6(), src: e.Src.Bits(), dst: e.Dst.Bits(), protocol: e.Protocol != 0}
+	if s.protocol {
+		s.sport, s.dport, s.mask = e.SrcPort.First == e.SrcPort.Last, e.DstPort.First == e.DstPort.Last, e.Mask
+	}
+	return s
+}
+
+// HasMasksOf reports whether two pieces have the same masks, the first time in the same order: then
+// VPP gives the same keys to what both have, and to what stands behind. It is false where that is
+// not known.
+func (p Piece) HasMasksOf(o Piece) bool {
+	if len(p.Entries) != p.Count || len(o.Entries) != o.Count {
+		return false
+	}
+	return slices.Equal(masksOf(p.Entries), masksOf(o.Entries))
+}
+
+func masksOf(entries []Entry) (out []masks) {
+	seen := make(map[masks]bool)
+	for i := range entries {
+		if s := entries[i].masks(); !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,46 @@
+package entries
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// IsLike says whether two entries are of one class.
+func (e *Entry) IsLike(o *Entry) bool {
+	return e.Verdict == o.Verdict && e.Protocol == o.Protocol && e.SrcPort == o.SrcPort && e.DstPort == o.DstPort &&
+		e.Flags == o.Flags && e.Mask == o.Mask && e.Dst == o.Dst
+}
+
+// CompareClasses orders entries by everything but their source.
+func CompareClasses(a, b *Entry) int {
+	if a.IsLike(b) {
+		return 0
+	}
+	return cmp.Or(
+		cmp.Compare(a.Verdict, b.Verdict), cache.ComparePrefixes(a.Dst, b.Dst), cmp.Compare(a.Protocol, b.Protocol),
+		cmp.Compare(a.SrcPort.First, b.SrcPort.First), cmp.Compare(a.SrcPort.Last, b.SrcPort.Last),
+		cmp.Compare(a.DstPort.First, b.DstPort.First), cmp.Compare(a.DstPort.Last, b.DstPort.Last),
+		cmp.Compare(a.Flags, b.Flags), cmp.Compare(a.Mask, b.Mask),
+	)
+}
+
+// CompareEntries is the order of entries in segments: by class, then by source.
+func CompareEntries(a, b *Entry) int {
+	if c := CompareClasses(a, b); c != 0 {
+		return c
+	}
+	return cache.ComparePrefixes(a.Src, b.Src)
+}
+
+// IsInOrder reports whether entries are in the order of segments.
+func IsInOrder(entries []Entry) bool {
+	return slices.IsSortedFunc(entries, func(a, b Entry) int { return CompareEntries(&a, &b) })
+}
+
+// Flip exchanges the sides of an entry.
+func (e Entry) Flip() Entry {
+	e.Src, e.Dst = e.Dst, e.Src
+	return e
+}

@@ -1,0 +1,101 @@
+package expand
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// maxTable is how many entries one table may have altogether.
+const maxTable = 1_000_000
+
+// Expander expands rules, remembering the prefixes of sets.
+type Expander struct {
+	nets   *cache.Nets
+	enough func(api.Protocol) int // see factor
+	Coarse bool                   // ports of SCTP are not matched, see embeddedVersion
+}
+
+// New returns an Expander that asks for the members of a set once.
+func New(members func(api.SetID) []netip.Prefix) *Expander {
+	return &Expander{nets: cache.NewNets(members), enough: enough}
+}
+
+// Expand expands the rules first..last-1 of a table.
+func (x *Expander) Expand(t *cache.Table, first, last int) (entries.List, error) {
+	lines := factor(x.linesOf(t.Rules, first, last), x.enough)
+	total := 0
+	for i := range lines {
+		if total += lines[i].size(); total > maxTable {
+			return entries.List{}, fmt.Errorf("table %s: more than %d: %w", t.Name(), maxTable, entries.ErrTooLarge)
+		}
+	}
+	// Pods share the global table, each list of which is about few sources; a local
+	// table is about few destinations.
+	out := emission{hidden: newCover(lines), bySource: t.Parts != nil}
+	out.Entries, out.Rules = make([]entries.Entry, 0, total), make([]int32, 0, total)
+	for i := range lines {
+		out.add(&lines[i])
+	}
+	return out.List, nil
+}
+
+// linesOf returns the rules first..last-1 as lines, in order.
+func (x *Expander) linesOf(rules []api.ContivRule, first, last int) []line {
+	out := make([]line, 0, last-first)
+	for i, m := range mergePorts(rules[first:last]) {
+		if m.leader != i {
+			continue
+		}
+		r := rules[first+i]
+		l := line{rule: int32(first + i), net: nets{r.Src, r.Dst}, traffic: traffic{protocol: r.Protocol, dport: m.ports}}
+		l.sport.First, l.sport.Last = r.SrcPort.Bounds()
+		if r.Action == api.Permit {
+			l.verdict = entries.Reflect
+		}
+		if x.Coarse && l.protocol == api.SCTP && (l.sport != entries.AnyPorts || l.dport != entries.AnyPorts) {
+			if r.Action == api.Permit {
+				continue
+			}
+			l.sport, l.dport = entries.AnyPorts, entries.AnyPorts
+		}
+		l.src, l.dst = x.nets.Of(r.Src), x.nets.Of(r.Dst)
+		out = append(out, l)
+	}
+	return out
+}
+
+// emission is an expansion in the making.
+type emission struct {
+	entries.List
+	hidden   *cover
+	bySource bool // there are fewer sources than destinations
+}
+
+// add appends the entries of a line that nothing before them hides.
+func (out *emission) add(l *line) {
+	few, many := l.dst, l.src
+	if out.bySource {
+		few, many = many, few
+	}
+	e := entries.Entry{Verdict: l.verdict, Protocol: l.protocol, SrcPort: l.sport, DstPort: l.dport}
+	out.hidden.begin(l)
+	for family := range entries.Families {
+		for _, f := range few[family] {
+			out.hidden.at(f)
+			for _, m := range many[family] {
+				if out.hidden.hides(m) {
+					continue
+				}
+				if e.Src, e.Dst = m, f; out.bySource {
+					e.Src, e.Dst = f, m
+				}
+				out.Entries = append(out.Entries, e)
+				out.Rules = append(out.Rules, l.rule)
+			}
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package acl
+
+import (
+	"go.fd.io/govpp/binapi/acl_types"
+	"go.fd.io/govpp/binapi/ip_types"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/vpp"
+)
+
+// The verdicts of entries are VPP's numbers.
+var _ = [1]bool{}[entries.Deny-entries.Verdict(acl_types.ACL_ACTION_API_DENY)|entries.Permit-entries.Verdict(acl_types.ACL_ACTION_API_PERMIT)|entries.Reflect-entries.Verdict(acl_types.ACL_ACTION_API_PERMIT_REFLECT)]
+
+// ruleOf returns an entry as GoVPP sends it.
+func ruleOf(e *entries.Entry) acl_types.ACLRule {
+	return acl_types.ACLRule{
+		IsPermit: acl_types.ACLAction(e.Verdict), SrcPrefix: vpp.ToPrefix(e.Src), DstPrefix: vpp.ToPrefix(e.Dst),
+		Proto:                  ip_types.IPProto(e.Protocol),
+		SrcportOrIcmptypeFirst: e.SrcPort.First, SrcportOrIcmptypeLast: e.SrcPort.Last,
+		DstportOrIcmpcodeFirst: e.DstPort.First, DstportOrIcmpcodeLast: e.DstPort.Last,
+		TCPFlagsMask: e.Mask, TCPFlagsValue: e.Flags,
+	}
+}
+
+func toRules(entries []entries.Entry) []acl_types.ACLRule {
+	out := make([]acl_types.ACLRule, len(entries))
+	for i := range entries {
+		out[i] = ruleOf(&entries[i])
+	}
+	return out
+}
+
+// fromRules reads what a dump says. A prefix that VPP could not have accepted
+// becomes an invalid one, which no entry of ours has.
+func fromRules(rules []acl_types.ACLRule) []entries.Entry {
+	out := make([]entries.Entry, len(rules))
+	for i, r := range rules {
+		out[i] = entries.Entry{
+			Verdict: entries.Verdict(r.IsPermit), Src: vpp.FromPrefix(r.SrcPrefix), Dst: vpp.FromPrefix(r.DstPrefix),
+			Protocol: api.Protocol(r.Proto),
+			SrcPort:  entries.Ports{First: r.SrcportOrIcmptypeFirst, Last: r.SrcportOrIcmptypeLast},
+			DstPort:  entries.Ports{First: r.DstportOrIcmpcodeFirst, Last: r.DstportOrIcmpcodeLast},
+			Flags:    r.TCPFlagsValue, Mask: r.TCPFlagsMask,
+		}
+	}
+	return out
+}

@@ -1,0 +1,17 @@
+package acl
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries/entriestest"
+)
+
+func TestRulesSurviveTheWireFormat(t *testing.T) {
+	entries := append(append(entries.Infra(renderer.Infra{}), entries.EverythingOwned()...), entriestest.Many(3, -1).Entries...)
+	if got := fromRules(toRules(entries)); !slices.Equal(got, entries) {
+		t.Errorf("got %v, want %v", got, entries)
+	}
+}
