@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -124,7 +125,7 @@ func (m *mirror) rebound(before []*netif) (found []drift) {
 func (r *Renderer) auditACLs(ctx context.Context, rounds int) (found []drift, err error) {
 	all := slices.Sorted(maps.Keys(r.mirror.acls))
 	at, _ := slices.BinarySearch(all, r.nextACL)
-	next := all[at:min(at+ceil(len(all), rounds), len(all))]
+	next := all[at:min(at+layout.Ceil(len(all), rounds), len(all))]
 	r.nextACL = 0
 	if end := at + len(next); end < len(all) {
 		r.nextACL = all[end]

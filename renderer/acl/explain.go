@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
+	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -216,7 +217,7 @@ func (r *Renderer) slotsOf(t *cache.Table) []*slot {
 		return r.slotsOfLocal(t)
 	}
 	all := present(r.slots[youngSlot])
-	for i := range parts {
+	for i := range layout.Parts {
 		all = append(all, present(r.slots[partOf(i)])...)
 	}
 	return append(all, present(r.slots[finalSlot])...)

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -27,7 +28,7 @@ type candidate struct {
 // is made that nobody needs now, and nothing is changed in two steps on many interfaces. Then it
 // refuses what adds the most, until the rest fits. It depends on what is wanted, on what there is,
 // and on the memory alone. Of the global table some parts have changed.
-func (w *wanted) fit(ctx context.Context, changed []part) error {
+func (w *wanted) fit(ctx context.Context, changed []layout.Part) error {
 	live := maps.Clone(w.live)
 	for first := true; ; first = false {
 		undo := w.r.checkpoint()
@@ -49,11 +50,11 @@ func (w *wanted) fit(ctx context.Context, changed []part) error {
 		}
 		undo()
 		if !w.frugal {
-			w.frugal, w.how = true, usual
+			w.frugal, w.how = true, layout.Usual
 			continue
 		}
 		w.refuseLargest(list, lacks)
-		changed = slices.DeleteFunc(changed, func(p part) bool { return p.slot.table == (renderer.Digest{}) })
+		changed = slices.DeleteFunc(changed, func(p layout.Part) bool { return w.r.slot(partOf(p.Number)).table == (renderer.Digest{}) })
 	}
 }
 
@@ -133,7 +134,7 @@ func (w *wanted) candidates(f *forecast) []candidate {
 	if w.layout.Global == nil {
 		return out
 	}
-	for i := range parts {
+	for i := range layout.Parts {
 		s := w.r.slot(partOf(i))
 		if f.blame[s] == 0 || s.table == (renderer.Digest{}) {
 			continue

@@ -6,28 +6,29 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // expandGlobal divides the global table, if there is one, among its slots, and expands
 // the parts that may have changed. A list always goes to the same slot, whatever other
 // lists there are.
-func (w *wanted) expandGlobal() (changed []part) {
+func (w *wanted) expandGlobal() (changed []layout.Part) {
 	g := w.layout.Global
 	if g == nil {
 		return nil
 	}
 	last := len(g.Parts) - 1
-	var lists [parts][]int // indexes in g.Parts
+	var lists [layout.Parts][]int // indexes in g.Parts
 	for i := range last {
 		n := partFor(g, i)
 		lists[n] = append(lists[n], i)
 	}
-	for n := range parts {
+	for n := range layout.Parts {
 		s := w.r.slot(partOf(n))
 		w.live[s] = true
 		if s.want == nil || s.table != g.Digest || w.names(setsIn(g, lists[n])) {
-			if p, ok := w.expandPart(s, g, lists[n]); ok {
+			if p, ok := w.expandPart(s, g, n, lists[n]); ok {
 				changed = append(changed, p)
 			}
 		}
@@ -36,7 +37,7 @@ func (w *wanted) expandGlobal() (changed []part) {
 }
 
 // prepareGlobal says what the slots of the global table must hold.
-func (w *wanted) prepareGlobal(changed []part) {
+func (w *wanted) prepareGlobal(changed []layout.Part) {
 	g := w.layout.Global
 	last := len(g.Parts) - 1
 	w.prepareYoung(changed)
@@ -46,9 +47,29 @@ func (w *wanted) prepareGlobal(changed []part) {
 	w.orderGlobal()
 }
 
+// prepareYoung says what the parts that may have changed must hold, and the young slot.
+func (w *wanted) prepareYoung(changed []layout.Part) {
+	s := w.r.slot(youngSlot)
+	w.live[s] = true
+	if len(changed) == 0 && s.want != nil && w.how != layout.Quietly {
+		return
+	}
+	held := layout.Global{Young: w.m.content(s).Pieces, Owners: s.owners}
+	for n := range layout.Parts {
+		held.Parts[n] = w.m.content(w.r.slot(partOf(n))).Pieces
+	}
+	want := w.sizes().RefitGlobal(held, changed, w.how)
+	s.want, s.owners = want.Young, want.Owners
+	for n, pieces := range want.Parts {
+		if pieces != nil {
+			w.r.slot(partOf(n)).want = pieces
+		}
+	}
+}
+
 // partFor returns which part of the global table a list belongs to.
 func partFor(g *cache.Table, list int) int {
-	return int(uint64(g.Rules[g.Parts[list]].Src.Set) % parts)
+	return int(uint64(g.Rules[g.Parts[list]].Src.Set) % layout.Parts)
 }
 
 func setsIn(g *cache.Table, lists []int) []api.SetID {
@@ -67,16 +88,16 @@ func setsIn(g *cache.Table, lists []int) []api.SetID {
 
 // expandPart expands the lists of one slot. It is false when they are too large; then
 // the slot keeps what it has, or is closed when it has nothing.
-func (w *wanted) expandPart(s *slot, g *cache.Table, lists []int) (part, bool) {
-	p := part{slot: s}
+func (w *wanted) expandPart(s *slot, g *cache.Table, n int, lists []int) (layout.Part, bool) {
+	p := layout.Part{Number: n}
 	for _, i := range lists {
 		x, err := w.expand.Expand(g, g.Parts[i], g.Parts[i+1])
 		if err != nil {
 			w.refuse(err, reasonTable, g.Origins[g.Parts[i]:g.Parts[i+1]], 0)
 			w.keepPart(s)
-			return part{}, false
+			return layout.Part{}, false
 		}
-		p.add(x)
+		p.Add(x)
 	}
 	s.table = g.Digest
 	return p, true
@@ -95,8 +116,8 @@ func (w *wanted) keepPart(s *slot) {
 
 // globalSlots returns the slots that hold the global table, as uplinks have them.
 func (r *Renderer) globalSlots() []*slot {
-	out := append(make([]*slot, 0, parts+2), r.slot(youngSlot))
-	for n := range parts {
+	out := append(make([]*slot, 0, layout.Parts+2), r.slot(youngSlot))
+	for n := range layout.Parts {
 		out = append(out, r.slot(partOf(n)))
 	}
 	return append(out, r.slot(finalSlot))

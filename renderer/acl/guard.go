@@ -54,7 +54,7 @@ func (w *wanted) guard(s *slot, t *cache.Table, pieces map[*cache.Table]entries.
 	}
 	p, known := pieces[t]
 	if !known {
-		p = w.expand.Guard(t, expand.Guards{Services: w.r.options.Services, Owned: w.r.ownsSessions(), Sizes: w.r.sizes.guard})
+		p = w.expand.Guard(t, expand.Guards{Services: w.r.options.Services, Owned: w.r.ownsSessions(), Sizes: w.r.bounds.guard})
 		pieces[t] = p
 	}
 	s.want, s.table, s.indexes = []entries.Piece{p}, digestOfTable(t), s.indexes[:min(len(s.indexes), 1)]

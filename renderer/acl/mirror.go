@@ -12,9 +12,9 @@ import (
 // mirror is what the vswitch is known to hold: read from it, then changed with
 // every change that it acknowledged.
 type mirror struct {
-	acls  map[uint32]*held // ours only
-	sizes sizes            // of the ACLs of tables
-	ifs   []*netif         // sorted by index
+	acls map[uint32]*held // ours only
+	long int              // an ACL that has had more entries is kept as a spare
+	ifs  []*netif         // sorted by index
 
 	spares spares
 

@@ -1,11 +1,8 @@
 package acl
 
 import (
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
 // defaultQuiet is short beside the time in which young segments fill up, and long
@@ -86,20 +83,7 @@ func (r *Renderer) rest() {
 // isDue says whether a quiet moment is to be used to make room.
 func (r *Renderer) isDue() bool {
 	for _, s := range r.slots {
-		if r.sizes.isDue(s) {
-			return true
-		}
-	}
-	return false
-}
-
-// isDue says whether a slot has a young segment that is more than half full.
-func (z sizes) isDue(s *slot) bool {
-	if s.name == youngSlot {
-		return slices.ContainsFunc(s.want, func(p entries.Piece) bool { return p.Count > z.peers/2 })
-	}
-	for n, p := range s.want {
-		if s.role(n).kind == young && p.Count > z.young/2 {
+		if r.bounds.isDueAt(s) {
 			return true
 		}
 	}

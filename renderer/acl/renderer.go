@@ -43,12 +43,12 @@ type Renderer struct {
 	local     map[renderer.Digest]*slot          // by table
 	shares    map[renderer.Digest]map[uint32]int // of large tables: the groups of interfaces that share ACLs
 	turns     turns                              // of slots whose changes take long
-	sizes     sizes                              // of the ACLs of tables
-	pending   []renderer.Pending                 // who has no interface
-	ending    renderer.Unplugged                 // pods whose interfaces went
-	blind     []string                           // interfaces where the global table sees no addresses of pods
-	order     features                           // of all nodes of the vswitch; nil when they must be read
-	held      []string                           // interfaces whose pods are not known; blocked
+	bounds    bounds
+	pending   []renderer.Pending // who has no interface
+	ending    renderer.Unplugged // pods whose interfaces went
+	blind     []string           // interfaces where the global table sees no addresses of pods
+	order     features           // of all nodes of the vswitch; nil when they must be read
+	held      []string           // interfaces whose pods are not known; blocked
 	shortfall cache.Shortfall
 	heap      heap
 	sessions  sessionTable
@@ -98,7 +98,7 @@ func New(o Options) (*Renderer, error) {
 	}
 	r := &Renderer{
 		options: o, log: o.Log, cache: newCombiner(o.Orientation),
-		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), shortfall: cache.NewShortfall(reasonSCTP, namesSCTPPort), sizes: defaultSizes(),
+		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), shortfall: cache.NewShortfall(reasonSCTP, namesSCTPPort), bounds: defaultBounds(),
 		drifts: map[string]uint64{driftBinding: 0, driftContent: 0, driftMissing: 0},
 	}
 	if o.Counters == nil && o.StatsSocket != "" {
@@ -342,7 +342,7 @@ func (r *Renderer) read(ctx context.Context, before []*netif) error {
 	if err != nil {
 		return err
 	}
-	m.sizes, m.losing = r.sizes, r.tally.losing
+	m.long, m.losing = r.bounds.Whole, r.tally.losing
 	r.lengthen(m)
 	r.mirror = m
 	r.adopt()

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -61,7 +62,7 @@ const counterBytes = 16 + 16/2
 // would take more than half of the statistics segment of VPP, which aborts when that is used up.
 // Where there are copies already, they may take three quarters.
 func (w *wanted) sharers(large []*cache.Table) int {
-	entries, few := 0, w.m.sizes.sharers
+	entries, few := 0, w.r.bounds.sharers
 	for _, t := range large {
 		users := 0
 		for _, n := range w.m.ifs {
@@ -69,11 +70,11 @@ func (w *wanted) sharers(large []*cache.Table) int {
 				users++
 			}
 		}
-		entries += w.entriesOf(t) * ceil(users, few)
+		entries += w.entriesOf(t) * layout.Ceil(users, few)
 	}
-	most := w.m.sizes.statistics / 2
+	most := w.r.bounds.statistics / 2
 	if len(w.r.shares) > 0 {
-		most = w.m.sizes.statistics / 4 * 3
+		most = w.r.bounds.statistics / 4 * 3
 	}
 	if entries*counterBytes*int(w.r.sessions.threads) > most {
 		return len(w.m.ifs)
@@ -101,9 +102,9 @@ func (w *wanted) isLarge(t *cache.Table) bool {
 	case !changed:
 		return was
 	case was:
-		return len(x.Entries) > w.m.sizes.whole/2
+		return len(x.Entries) > w.r.bounds.Whole/2
 	}
-	return !w.m.sizes.isWhole(x)
+	return !w.r.bounds.IsWhole(x)
 }
 
 // groups returns the number of the group of each interface that is to have a large table. Interfaces
@@ -262,7 +263,7 @@ func (w *wanted) pace(s *slot, changes []change) {
 		for n := c.n; n < len(s.indexes); n++ {
 			behind += w.m.acls[s.indexes[n]].piece.Count
 		}
-		c.paced = able && users > 1 && behind*users > w.m.sizes.pause
+		c.paced = able && users > 1 && behind*users > w.r.bounds.pause
 	}
 }
 

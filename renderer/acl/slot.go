@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -19,12 +20,12 @@ import (
 type slot struct {
 	name    string
 	indexes []uint32        // the ACLs that hold it; none before it is created
-	roles   []role          // of the ACLs of a local table; none where all are mixed
+	roles   []layout.Role   // of the ACLs of a local table; none where all are mixed
 	want    []entries.Piece // what they must hold; nil when it must be expanded anew
 
-	table renderer.Digest         // the table that want was expanded from
-	turn  turn                    // of a slot whose changes take long
-	parts map[entries.Entry]*slot // of the young slot: the parts that the classes of its entries are of
+	table  renderer.Digest       // the table that want was expanded from
+	turn   turn                  // of a slot whose changes take long
+	owners map[entries.Entry]int // of the young slot: the parts that the classes of its entries are of
 }
 
 // Names of slots. Local tables have "l" and a number, guards "i" and a number.
@@ -37,20 +38,15 @@ const (
 	closedSlot  = "closed" // for pods whose table was refused and that have no older one, and held interfaces
 )
 
-// parts is the number of ACLs that hold the lists of the global table. It is
-// constant, so that uplinks keep their ACLs when lists come and go: VPP forgets
-// established flows of an interface whose ACLs change.
-const parts = 16
-
 // partOf returns the name of the i-th of them.
 func partOf(i int) string { return fmt.Sprintf("g%d", i) }
 
 // role returns what the n-th ACL is for.
-func (s *slot) role(n int) role {
+func (s *slot) role(n int) layout.Role {
 	if n < len(s.roles) {
 		return s.roles[n]
 	}
-	return role{}
+	return layout.Role{}
 }
 
 // isGlobal says whether the slot holds a part of the global table.
@@ -75,12 +71,30 @@ func (r *Renderer) slot(name string) *slot {
 	return s
 }
 
+// content returns what the ACLs of a slot hold, with the rules as far as they are known.
+func (m *mirror) content(s *slot) layout.Content {
+	out := layout.Content{Roles: s.roles}
+	if len(s.indexes) > 0 {
+		out.Pieces = make([]entries.Piece, len(s.indexes))
+	}
+	for n, index := range s.indexes {
+		h := m.acls[index]
+		if h == nil {
+			continue // it holds nothing that is known
+		}
+		if out.Pieces[n], out.Pieces[n].Rules = h.piece, nil; n < len(s.want) {
+			out.Pieces[n].Rules = s.want[n].Rules
+		}
+	}
+	return out
+}
+
 // adopt finds the ACLs of slots by their tags, after everything was read. What the
 // slots must hold is expanded anew.
 func (r *Renderer) adopt() {
 	type place struct {
 		n     int
-		role  role
+		role  layout.Role
 		index uint32
 	}
 	found := make(map[string][]place)
@@ -91,7 +105,7 @@ func (r *Renderer) adopt() {
 	}
 	used := r.mirror.users()
 	for _, s := range r.slots {
-		s.indexes, s.roles, s.want, s.parts = nil, nil, nil, nil
+		s.indexes, s.roles, s.want, s.owners = nil, nil, nil, nil
 	}
 	for name, places := range found {
 		slices.SortFunc(places, func(a, b place) int {
@@ -173,7 +187,7 @@ func (w *wanted) outvoted(s *slot, t *cache.Table, v votes) bool {
 	if !changed {
 		return false
 	}
-	if _, ok := w.m.refit(s, x, w.how); !ok {
+	if _, ok := w.sizes().Refit(w.m.content(s), x, w.how); !ok {
 		return false
 	}
 	if _, known := w.content[t.Digest]; !known {
@@ -205,9 +219,11 @@ func (w *wanted) assign(tables []*cache.Table) {
 		}
 	}
 	for _, fits := range []func(*slot, *cache.Table) bool{
-		func(s *slot, t *cache.Table) bool { return w.wholly(s, t) && w.m.holds(s, w.content[t.Digest]) },
 		func(s *slot, t *cache.Table) bool {
-			return w.m.holds(s, w.content[t.Digest]) && !w.outvoted(s, t, votes[s])
+			return w.wholly(s, t) && w.sizes().Holds(w.m.content(s), w.content[t.Digest])
+		},
+		func(s *slot, t *cache.Table) bool {
+			return w.sizes().Holds(w.m.content(s), w.content[t.Digest]) && !w.outvoted(s, t, votes[s])
 		},
 		w.wholly,
 		func(s *slot, t *cache.Table) bool { return votes[s].first() == t },

@@ -23,7 +23,7 @@ const maxSpares = 64
 type spares map[uint32]int
 
 // isLong reports whether an ACL that has had so many entries is kept.
-func (m *mirror) isLong(length int) bool { return length > m.sizes.whole }
+func (m *mirror) isLong(length int) bool { return length > m.long }
 
 // longest returns how long a list an ACL of ours has had, 0 for none.
 func (m *mirror) longest(index uint32) int {

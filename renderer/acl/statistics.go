@@ -163,7 +163,7 @@ func (r *Renderer) startCounting(ctx context.Context) error {
 	}
 	r.stats.reset()
 	if u, ok := r.stats.heap(); ok && u.segment > 0 {
-		r.sizes.statistics = int(u.segment)
+		r.bounds.statistics = int(u.segment)
 	}
 	return r.link.count(ctx)
 }

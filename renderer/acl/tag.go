@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -25,52 +26,28 @@ func InterfaceTag(pod api.PodID) string { return vpp.PodTag(pod.String()) }
 
 // aclTag returns the tag of the n-th ACL of a slot. The number of a segment has a
 // letter for its age, in upper case when it denies.
-func aclTag(slot string, n int, r role, d entries.Digest) string {
+func aclTag(slot string, n int, r layout.Role, d entries.Digest) string {
 	return fmt.Sprintf("%s%s:%d%s:%s", ownPrefix, slot, n, r, d)
-}
-
-// ages are the letters of segments, and of those that deny.
-const ages, denyingAges = "cwy", "CWY"
-
-func (r role) String() string {
-	switch {
-	case r.kind == mixed:
-		return ""
-	case r.verdict == entries.Deny:
-		return denyingAges[r.kind-1 : r.kind]
-	}
-	return ages[r.kind-1 : r.kind]
-}
-
-// roleOf returns the role that the letter behind a number stands for.
-func roleOf(letter byte) (role, bool) {
-	if i := strings.IndexByte(ages, letter); i >= 0 {
-		return role{age(i + 1), entries.Reflect}, true
-	}
-	if i := strings.IndexByte(denyingAges, letter); i >= 0 {
-		return role{age(i + 1), entries.Deny}, true
-	}
-	return role{}, false
 }
 
 // parseTag reads a tag that aclTag made. Whatever begins like one is ours, also
 // when the rest cannot be read.
-func parseTag(tag string) (slot string, n int, r role, own bool) {
+func parseTag(tag string) (slot string, n int, r layout.Role, own bool) {
 	rest, own := strings.CutPrefix(tag, ownPrefix)
 	if !own {
-		return "", 0, role{}, false
+		return "", 0, layout.Role{}, false
 	}
 	slot, rest, _ = strings.Cut(rest, ":")
 	number, _, _ := strings.Cut(rest, ":")
 	if last := len(number) - 1; last > 0 {
 		var ok bool
-		if r, ok = roleOf(number[last]); ok {
+		if r, ok = layout.RoleOf(number[last]); ok {
 			number = number[:last]
 		}
 	}
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 0 || slot == "" {
-		return "", 0, role{}, true
+		return "", 0, layout.Role{}, true
 	}
 	return slot, n, r, true
 }

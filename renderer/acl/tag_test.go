@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -28,7 +29,7 @@ func TestInterfaceTagsFitAndAreUnique(t *testing.T) {
 }
 
 func TestTagsOfACLsAreReadBack(t *testing.T) {
-	for _, r := range []role{{}, {cold, entries.Deny}, {cold, entries.Reflect}, {warm, entries.Deny}, {warm, entries.Reflect}, {young, entries.Deny}, {young, entries.Reflect}} {
+	for _, r := range []layout.Role{{}, {Kind: layout.Cold, Verdict: entries.Deny}, {Kind: layout.Cold, Verdict: entries.Reflect}, {Kind: layout.Warm, Verdict: entries.Deny}, {Kind: layout.Warm, Verdict: entries.Reflect}, {Kind: layout.Young, Verdict: entries.Deny}, {Kind: layout.Young, Verdict: entries.Reflect}} {
 		tag := aclTag("l4294967295", 254, r, entries.DigestOf(nil))
 		if slot, n, got, own := parseTag(tag); len(tag) > vpp.MaxTag || slot != "l4294967295" || n != 254 || got != r || !own {
 			t.Errorf("%q is read as %q %d %v %v", tag, slot, n, got, own)

@@ -62,7 +62,7 @@ func (w *wanted) takeTurns(ctx context.Context) error {
 	left := make(map[*slot]bool)
 	for i, c := range w.slow {
 		isFirst := i == 0 || w.slow[i-1].slot != c.slot
-		if isFirst && i > 0 && time.Since(w.r.turns.began) >= w.r.sizes.turns {
+		if isFirst && i > 0 && time.Since(w.r.turns.began) >= w.r.bounds.turns {
 			for _, c := range w.slow[i:] {
 				left[c.slot] = true
 			}

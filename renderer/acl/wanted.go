@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
+	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -37,8 +38,8 @@ type wanted struct {
 
 	local   []*cache.Table                   // that slots hold: of large ones, one for each group of interfaces
 	whole   map[renderer.Digest]*cache.Table // large tables, by the digests of what groups have of them
-	content map[renderer.Digest]table        // of local tables that may have changed
-	how     refitting                        // slots take tables over
+	content map[renderer.Digest]layout.Table // of local tables that may have changed
+	how     layout.How                       // slots take tables over
 	live    map[*slot]bool                   // what is held afterwards
 	early   []change                         // in place, before interfaces are switched
 	late    []change                         // in place, after interfaces have left
@@ -54,10 +55,10 @@ func (r *Renderer) want(plan cache.Plan) *wanted {
 	w := &wanted{
 		r: r, m: r.mirror, layout: r.cache.Desired(), expand: expand.New(r.cache.Members),
 		changed: make(map[api.SetID]bool), tooBig: make(map[renderer.Digest]bool),
-		content: make(map[renderer.Digest]table), whole: make(map[renderer.Digest]*cache.Table), live: make(map[*slot]bool),
+		content: make(map[renderer.Digest]layout.Table), whole: make(map[renderer.Digest]*cache.Table), live: make(map[*slot]bool),
 	}
 	if r.calm {
-		w.how = quietly
+		w.how = layout.Quietly
 	}
 	w.expand.Coarse = r.shortfall.Matters()
 	for _, id := range plan.Sets {
@@ -66,6 +67,8 @@ func (r *Renderer) want(plan cache.Plan) *wanted {
 	w.resolve()
 	return w
 }
+
+func (w *wanted) sizes() layout.Sizes { return w.r.bounds.Sizes }
 
 // names says whether one of the sets has changed.
 func (w *wanted) names(sets []api.SetID) bool {
@@ -92,7 +95,7 @@ func (w *wanted) isCurrent(t *cache.Table) bool {
 // itself.
 func (w *wanted) isExpanded(d renderer.Digest) bool {
 	s := w.r.local[d]
-	return s != nil && s.table == d && s.want != nil && (w.how != quietly || !w.m.sizes.isDue(s))
+	return s != nil && s.table == d && s.want != nil && (w.how != layout.Quietly || !w.r.bounds.isDueAt(s))
 }
 
 // expandTable expands a local table that may have changed. One that is too large is
@@ -104,7 +107,7 @@ func (w *wanted) expandTable(t *cache.Table) {
 		w.tooBig[t.Digest] = true
 		return
 	}
-	w.content[t.Digest] = w.m.sizes.newTable(x)
+	w.content[t.Digest] = w.sizes().NewTable(x)
 }
 
 // seat is one of the two lists of an interface, and the table that it is to have.
@@ -161,7 +164,7 @@ func (w *wanted) prepare(ctx context.Context) error {
 
 // decide says which slots hold what, and what changes when. Of the global table some parts have
 // changed.
-func (w *wanted) decide(changed []part) {
+func (w *wanted) decide(changed []layout.Part) {
 	tables := slices.DeleteFunc(slices.Clone(w.local), func(t *cache.Table) bool { return w.tooBig[t.Digest] })
 	w.assign(tables)
 	for _, t := range tables {
@@ -213,12 +216,12 @@ func (w *wanted) prepareConstants() {
 func (w *wanted) fill(t *cache.Table) {
 	s := w.r.local[t.Digest]
 	if x, changed := w.content[t.Digest]; changed {
-		c, fits := content{}, len(s.indexes) > 0
+		c, fits := layout.Content{}, len(s.indexes) > 0
 		if fits {
-			c, fits = w.m.refit(s, x, w.how)
+			c, fits = w.sizes().Refit(w.m.content(s), x, w.how)
 		}
 		if !fits {
-			c = w.m.sizes.newContent(x)
+			c = w.sizes().New(x)
 			if len(s.indexes) > 0 {
 				s = w.r.newLocal()
 				w.r.local[t.Digest] = s
@@ -227,7 +230,7 @@ func (w *wanted) fill(t *cache.Table) {
 		if s.table != (renderer.Digest{}) {
 			s.turn.table = s.table
 		}
-		s.want, s.roles, s.table = c.pieces, c.roles, t.Digest
+		s.want, s.roles, s.table = c.Pieces, c.Roles, t.Digest
 	}
 	w.live[s] = true
 }
@@ -281,8 +284,8 @@ func (w *wanted) order(t *cache.Table) {
 // at the end, after the interfaces have been switched over.
 func (w *wanted) renew(t *cache.Table) {
 	old, s := w.r.local[t.Digest], w.r.newLocal()
-	c := w.m.sizes.newContent(w.content[t.Digest])
-	s.want, s.roles, s.table = c.pieces, c.roles, t.Digest
+	c := w.sizes().New(w.content[t.Digest])
+	s.want, s.roles, s.table = c.Pieces, c.Roles, t.Digest
 	w.r.local[t.Digest] = s
 	delete(w.live, old)
 	w.live[s] = true

@@ -47,6 +47,7 @@ var mayImport = []struct {
 	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/xdp/...", "endpoints/gate"}}, // one renderer in several packages
 	{"renderer/acl/internal/entries/...", []string{"api/...", "renderer", "renderer/cache", "renderer/acl/internal/entries"}},
 	{"renderer/acl/internal/expand", []string{"api/...", "renderer/cache", "renderer/acl/internal/entries"}},
+	{"renderer/acl/internal/layout", []string{"renderer/cache", "renderer/acl/internal/entries"}},
 	{"renderer/acl/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp", "renderer/acl/internal/..."}}, // one renderer in several packages
 	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},                                  // renderers do not know each other
 	{"internal/oracle", []string{"api/..."}},
@@ -85,6 +86,7 @@ var pure = map[string][]string{
 	"plugins/policy/...":            {"net/http", "os", "net"},
 	"renderer/cache":                {"net/http", "os", "net", "sync", "time"},
 	"renderer/acl/internal/entries": {"net/http", "os", "net", "sync", "time"},
+	"renderer/acl/internal/layout":  {"net/http", "os", "net", "sync", "time"},
 	"renderer/acl/internal/expand":  {"net/http", "os", "net", "sync", "time"},
 	"renderer/xdp/compile":          {"net/http", "os", "net", "sync", "time"},
 	"internal/oracle":               {"net/http", "os", "net", "sync", "time"},

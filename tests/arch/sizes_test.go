@@ -53,7 +53,7 @@ var aboveLimit = map[string]int{
 	"renderer/acl Renderer fields":               43,
 	"renderer/acl Renderer methods":              73,
 	"renderer/acl combiner interface":            9,
-	"renderer/acl lines":                         7397,
+	"renderer/acl lines":                         6151,
 	"renderer/acl snapshot fields":               16,
 	"renderer/acl wanted fields":                 30,
 	"renderer/acl wanted methods":                89,

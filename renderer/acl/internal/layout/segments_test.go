@@ -1,4 +1,4 @@
-package acl
+package layout
 
 import (
 	"net/netip"
@@ -14,58 +14,47 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// tiny are sizes with which a few entries make every kind of ACL, and with which a Commit changes one
-// slot whose changes take long.
-var tiny = sizes{whole: 2, young: 2, peers: 2, warm: 4, full: 5, most: 7, sharers: 2, pause: 4, statistics: 32 << 20, guard: expand.GuardSizes{Entries: 2, Peers: 3, Blocks: 2}}
+// tiny are sizes with which a few entries make every kind of ACL.
+var tiny = Sizes{Whole: 2, Young: 2, Peers: 2, Warm: 4, Full: 5, Most: 7}
 
 // tables is a slot over the years.
-type tables struct {
-	m *mirror
-	s *slot
-}
+type tables struct{ held Content }
 
-// is brings the slot to a table as a commit does, and returns the messages.
-func (v *tables) is(x entries.List, how refitting) (before, after [][]entries.Entry, changes []change) {
-	t := v.m.sizes.newTable(x)
-	c, fits := content{}, len(v.s.indexes) > 0
+// is brings the slot to a table as a commit does, and returns the steps.
+func (v *tables) is(x entries.List, how How) (before, after [][]entries.Entry, messages []Step) {
+	t := tiny.NewTable(x)
+	c, fits := Content{}, len(v.held.Pieces) > 0
 	if fits {
-		c, fits = v.m.refit(v.s, t, how)
+		c, fits = tiny.Refit(v.held, t, how)
 	}
 	if fits {
-		v.s.want = c.pieces
-		changes, fits = v.m.changes(v.s.places())
+		messages, fits = Changes(v.held.Pieces, c.Pieces)
 	}
 	if !fits {
-		c = v.m.sizes.newContent(t)
-		v.s = &slot{name: "l0"}
-		v.m.acls = make(map[uint32]*held)
+		c = tiny.New(t)
+		v.held = c
 	}
-	v.s.want, v.s.roles = c.pieces, c.roles
-	for n, p := range v.s.want {
-		if !fits {
-			v.s.indexes = append(v.s.indexes, uint32(n))
-			v.m.hold(uint32(n), aclTag("l0", n, c.roles[n], p.Digest), p)
-		}
-		before, after = append(before, v.m.acls[uint32(n)].piece.Entries), append(after, p.Entries)
+	for n, p := range c.Pieces {
+		before, after = append(before, v.held.Pieces[n].Entries), append(after, p.Entries)
 	}
-	for _, ch := range changes {
-		v.m.hold(ch.index(), aclTag("l0", ch.n, c.roles[ch.n], ch.piece.Digest), ch.piece)
-	}
-	return before, after, changes
+	v.held = c
+	return before, after, messages
 }
 
 // restart forgets what a new renderer would not know.
 func (v *tables) restart() {
-	roles := v.s.roles
-	v.s.want, v.s.roles = nil, nil
-	for n, index := range v.s.indexes {
-		h := v.m.acls[index]
-		_, number, r, _ := parseTag(h.tag)
-		if number != n || r != roles[n] {
-			panic("a tag is not read back")
+	roles, pieces := v.held.Roles, v.held.Pieces
+	v.held = Content{}
+	for n, p := range pieces {
+		r := Role{}
+		if text := roles[n].String(); text != "" {
+			r, _ = RoleOf(text[0])
 		}
-		v.s.roles = append(v.s.roles, r)
-		h.piece = entries.NewPiece(slices.Clone(h.piece.Entries), nil)
+		if r != roles[n] {
+			panic("a role is not read back")
+		}
+		v.held.Roles = append(v.held.Roles, r)
+		v.held.Pieces = append(v.held.Pieces, entries.NewPiece(slices.Clone(p.Entries), nil))
 	}
 }
 
@@ -83,7 +72,7 @@ func aTable(t *rapid.T) *cache.Table {
 func TestASlotHoldsItsTableThroughAllChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sets := make(map[api.SetID][]netip.Prefix)
-		v := &tables{&mirror{acls: make(map[uint32]*held), sizes: tiny}, &slot{}}
+		v := &tables{}
 		table := aTable(t)
 		for range rapid.IntRange(1, 12).Draw(t, "changes") {
 			switch rapid.IntRange(0, 5).Draw(t, "kind") {
@@ -104,14 +93,14 @@ func TestASlotHoldsItsTableThroughAllChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			before, after, changes := v.is(x, rapid.SampledFrom([]refitting{usual, quietly}).Draw(t, "how"))
+			before, after, changes := v.is(x, rapid.SampledFrom([]How{Usual, Quietly}).Draw(t, "how"))
 			stages(t, before, after, changes)
 			v.check(t, x)
 			v.restart()
-			if !v.m.holds(v.s, v.m.sizes.newTable(x)) {
+			if !tiny.Holds(v.held, tiny.NewTable(x)) {
 				t.Fatal("it is not seen that the slot holds the table")
 			}
-			if _, _, again := v.is(x, usual); len(again) > 0 {
+			if _, _, again := v.is(x, Usual); len(again) > 0 {
 				t.Fatalf("the same table again takes %d messages", len(again))
 			}
 			v.check(t, x)
@@ -132,8 +121,8 @@ func (v *tables) of(x entries.List, rule int32) (out []entries.Entry) {
 // check compares verdicts with those of the table, and the rules that entries name.
 func (v *tables) check(t *rapid.T, x entries.List) {
 	var acls [][]entries.Entry
-	for n, p := range v.s.want {
-		if len(p.Rules) != len(p.Entries) || len(p.Entries) != p.Count || len(p.Entries) > tiny.most {
+	for n, p := range v.held.Pieces {
+		if len(p.Rules) != len(p.Entries) || len(p.Entries) != p.Count || len(p.Entries) > tiny.Most {
 			t.Fatalf("acl %d has %d entries of %d with %d rules", n, len(p.Entries), p.Count, len(p.Rules))
 		}
 		acls = append(acls, p.Entries)

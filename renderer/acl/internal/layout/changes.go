@@ -1,4 +1,4 @@
-package acl
+package layout
 
 import (
 	"slices"
@@ -6,20 +6,13 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
-// place is the n-th ACL of a slot.
-type place struct {
-	slot *slot
-	n    int
+// Step replaces the content of one ACL of several.
+type Step struct {
+	At    int // which of them
+	Piece entries.Piece
 }
 
-// change is one message that replaces the content of an ACL.
-type change struct {
-	place
-	piece entries.Piece
-	paced bool // interfaces are switched to a new ACL one by one; in place otherwise
-}
-
-// changes returns the messages that bring ACLs that interfaces have one after the
+// Changes returns the steps that bring ACLs that interfaces have one after the
 // other, in this order, from what they hold to what they must hold. They are in
 // place: no interface is touched. ok is false when an ACL would have to hold too
 // much for a moment.
@@ -36,64 +29,35 @@ type change struct {
 // comes first. So it is o or w at all times, and the verdict there is the old or
 // the new one. Steps can be taken together, because what is left out are states
 // that nobody needs to see: the last ACL that differs is written once.
-func (m *mirror) changes(sequence []place) (out []change, ok bool) {
-	var differ []place
-	for _, p := range sequence {
-		if m.differs(p) {
-			differ = append(differ, p)
-		}
+func Changes(held, want []entries.Piece) (out []Step, ok bool) {
+	last := len(held) - 1
+	for last >= 0 && held[last].Digest == want[last].Digest {
+		last--
 	}
-	if len(differ) == 0 {
+	if last < 0 {
 		return nil, true
 	}
-	last := len(differ) - 1
-	var removals []change
-	for _, p := range differ[:last] {
-		old, want := m.acls[p.index()].piece, p.want()
-		both, isOld, isNew := union(old.Entries, want.Entries)
+	var removals []Step
+	for n, old := range held[:last] {
+		if old.Digest == want[n].Digest {
+			continue
+		}
+		both, isOld, isNew := union(old.Entries, want[n].Entries)
 		if len(both) > entries.MaxEntries {
 			return nil, false
 		}
 		switch {
 		case isNew:
-			out = append(out, change{place: p, piece: want})
+			out = append(out, Step{n, want[n]})
 			continue
 		case !isOld:
-			out = append(out, change{place: p, piece: entries.NewPiece(both, nil)})
+			out = append(out, Step{n, entries.NewPiece(both, nil)})
 		}
-		removals = append(removals, change{place: p, piece: want})
+		removals = append(removals, Step{n, want[n]})
 	}
-	out = append(out, change{place: differ[last], piece: differ[last].want()})
+	out = append(out, Step{last, want[last]})
 	slices.Reverse(removals)
 	return append(out, removals...), true
-}
-
-// isTwofold reports whether an ACL holds old and new entries for a moment.
-func isTwofold(changes []change) bool {
-	seen := make(map[uint32]bool)
-	for _, c := range changes {
-		if seen[c.index()] {
-			return true
-		}
-		seen[c.index()] = true
-	}
-	return false
-}
-
-func (p place) index() uint32 { return p.slot.indexes[p.n] }
-
-func (p place) want() entries.Piece { return p.slot.want[p.n] }
-
-// differs says whether an ACL that there is does not hold what it must.
-func (m *mirror) differs(p place) bool { return m.acls[p.index()].piece.Digest != p.want().Digest }
-
-// places returns the ACLs of a slot.
-func (s *slot) places() []place {
-	out := make([]place, len(s.indexes))
-	for n := range out {
-		out[n] = place{s, n}
-	}
-	return out
 }
 
 // union returns entries of one ACL that lead from its old to its new ones. isOld

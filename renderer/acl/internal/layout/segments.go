@@ -1,58 +1,27 @@
-package acl
+package layout
 
 import (
 	"slices"
-	"time"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
-	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 )
 
-// sizes are bounds of ACLs, in entries.
-type sizes struct {
-	whole int // a table that is one ACL, and an ACL between groups
-	young int // the segment that changes with every address that joins
-	peers int // the young ACL of the global table: few interfaces have it, and what is behind it is long
-	warm  int // the one for what outlived the young ones
-	full  int // in any other ACL of a new slot, so that it has room
-	most  int // in any ACL
-	// sharers is how many interfaces have the ACLs of a large table together.
-	sharers int
-	// pause is how many entries VPP may take off its interfaces in one call, and put there again.
-	pause int
-	// statistics is the size of VPP's statistics segment in bytes; VPP's default as long as it is
-	// not known.
-	statistics int
-	// turns is for how long a commit begins with changes that take long.
-	turns time.Duration
-	guard expand.GuardSizes
+// Sizes are bounds of ACLs, in entries.
+type Sizes struct {
+	Whole int // a table that is one ACL, and an ACL between groups
+	Young int // the segment that changes with every address that joins
+	Peers int // the young ACL of the global table: few interfaces have it, and what is behind it is long
+	Warm  int // the one for what outlived the young ones
+	Full  int // in any other ACL of a new slot, so that it has room
+	Most  int // in any ACL
 }
 
-// The young segment is the last of its block and small: what stands behind a changed
-// ACL in the list of an interface costs a stall, and so does what is sent. The cold ones
+// DefaultSizes are for VPP. The young segment is the last of its block and small: what stands behind
+// a changed ACL in the list of an interface costs a stall, and so does what is sent. The cold ones
 // are the first. How the sizes were chosen: docs/reference/performance.md.
-func defaultSizes() sizes {
-	return sizes{whole: 256, young: 128, peers: 256, warm: 2048, full: 12_000, most: entries.MaxEntries, sharers: 5, pause: 20_000, statistics: 32 << 20, turns: maxTurns,
-		guard: expand.GuardSizes{Entries: 256, Peers: 1024, Blocks: 128}}
+func DefaultSizes() Sizes {
+	return Sizes{Whole: 256, Young: 128, Peers: 256, Warm: 2048, Full: 12_000, Most: entries.MaxEntries}
 }
-
-// age of a segment.
-type age byte
-
-const (
-	mixed age = iota // not a segment: entries of both verdicts, in order
-	cold
-	warm
-	young
-)
-
-// role is what an ACL is for in its slot.
-type role struct {
-	kind    age
-	verdict entries.Verdict // of segments
-}
-
-func (r role) isSegment() bool { return r.kind != mixed }
 
 // segment is one of the ACLs that hold a block.
 type segment struct {
@@ -182,7 +151,7 @@ func (s *segment) piece() entries.Piece {
 
 // group holds a block: segments from the oldest to the youngest.
 type group struct {
-	sizes
+	max         Sizes
 	colds       []*segment
 	warm, young *segment
 	onlyEqual   bool // nothing is to change; to be compared until something would
@@ -228,7 +197,7 @@ func (g *group) warmUp() {
 				rest = append(rest, e)
 			}
 		}
-		if n := len(moved); n > 0 && n <= g.sizes.warm/2 && g.warm.size()+n <= g.sizes.warm {
+		if n := len(moved); n > 0 && n <= g.max.Warm/2 && g.warm.size()+n <= g.max.Warm {
 			s.hold(rest)
 			g.warm.hold(merge(append(g.warm.entries(), moved...)))
 		}
@@ -236,16 +205,16 @@ func (g *group) warmUp() {
 }
 
 // isDue says whether a quiet moment is to be used to make room.
-func (g *group) isDue() bool { return g.young.size() > g.sizes.young/2 }
+func (g *group) isDue() bool { return g.young.size() > g.max.Young/2 }
 
 // add puts new entries where the young ones are, or further to the front when
 // there is no room.
 func (g *group) add(entries []ruled) bool {
 	switch {
-	case g.young.size()+len(entries) <= g.sizes.young:
+	case g.young.size()+len(entries) <= g.max.Young:
 		g.young.hold(merge(append(g.young.entries(), entries...)))
 		return true
-	case len(entries) > g.sizes.young:
+	case len(entries) > g.max.Young:
 		return g.age(entries)
 	case !g.age(nil):
 		return false
@@ -265,12 +234,12 @@ func (g *group) age(more []ruled) bool {
 	if g.young.size() > 0 {
 		g.young.hold(nil)
 	}
-	if len(all) <= g.sizes.warm {
+	if len(all) <= g.max.Warm {
 		g.warm.hold(all)
 		return true
 	}
 	for _, c := range slices.Backward(g.colds) {
-		if c.size()+len(all) <= g.most {
+		if c.size()+len(all) <= g.max.Most {
 			c.hold(merge(append(c.entries(), all...)))
 			if g.warm.size() > 0 {
 				g.warm.hold(nil)

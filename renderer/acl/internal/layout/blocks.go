@@ -1,4 +1,4 @@
-package acl
+package layout
 
 import (
 	"slices"
@@ -34,21 +34,21 @@ type cell struct {
 
 // cellsOf reads the cells from the roles of the ACLs of a slot. It is false when
 // they are not complete.
-func cellsOf(roles []role) ([]cell, bool) {
+func cellsOf(roles []Role) ([]cell, bool) {
 	var out []cell
 	for n, r := range roles {
-		open := len(out) > 0 && out[len(out)-1].isGroup && roles[n-1].kind != young
+		open := len(out) > 0 && out[len(out)-1].isGroup && roles[n-1].Kind != Young
 		switch {
-		case open && (r.kind < roles[n-1].kind || r.verdict != out[len(out)-1].verdict):
+		case open && (r.Kind < roles[n-1].Kind || r.Verdict != out[len(out)-1].verdict):
 			return nil, false // not cold... warm young
-		case open, r.kind == mixed && len(out) > 0 && !out[len(out)-1].isGroup:
+		case open, r.Kind == Mixed && len(out) > 0 && !out[len(out)-1].isGroup:
 			out[len(out)-1].last++
 		default:
-			out = append(out, cell{n, n + 1, r.isSegment(), r.verdict})
+			out = append(out, cell{n, n + 1, r.isSegment(), r.Verdict})
 		}
 	}
 	for _, c := range out {
-		if c.isGroup && (c.last-c.first < 2 || roles[c.last-1].kind != young || roles[c.last-2].kind != warm) {
+		if c.isGroup && (c.last-c.first < 2 || roles[c.last-1].Kind != Young || roles[c.last-2].Kind != Warm) {
 			return nil, false
 		}
 	}

@@ -1,4 +1,4 @@
-package acl
+package layout
 
 import (
 	"fmt"
@@ -53,14 +53,14 @@ const noVerdict = entries.Verdict(99)
 
 // stages applies messages one by one and checks that in between every packet meets
 // its old or its new verdict.
-func stages(t *rapid.T, before, after [][]entries.Entry, changes []change) {
+func stages(t *rapid.T, before, after [][]entries.Entry, steps []Step) {
 	now := slices.Clone(before)
-	for step, c := range changes {
-		now[c.n] = c.piece.Entries
+	for step, c := range steps {
+		now[c.At] = c.Piece.Entries
 		for _, f := range universe {
 			if got := judge(now, f); got != judge(before, f) && got != judge(after, f) {
 				t.Fatalf("after message %d of %d, %s meets verdict %d, before %d, afterwards %d\nbefore %q\nafter  %q\nnow    %q",
-					step+1, len(changes), f, got, judge(before, f), judge(after, f), texts(before), texts(after), texts(now))
+					step+1, len(steps), f, got, judge(before, f), judge(after, f), texts(before), texts(after), texts(now))
 			}
 		}
 	}
@@ -78,15 +78,12 @@ func texts(acls [][]entries.Entry) (out [][]string) {
 	return out
 }
 
-// installed returns a slot whose ACLs hold something, and are to hold something else.
-func installed(before, after [][]entries.Entry) (*mirror, *slot) {
-	m, s := &mirror{acls: make(map[uint32]*held)}, &slot{name: "l0"}
-	for n := range before {
-		s.indexes = append(s.indexes, uint32(n))
-		m.hold(uint32(n), fmt.Sprint("sluice:l0:", n, ":"), entries.NewPiece(before[n], nil))
-		s.want = append(s.want, entries.NewPiece(after[n], nil))
+// contents returns what ACLs hold, one by one.
+func contents(acls [][]entries.Entry) (out []entries.Piece) {
+	for _, list := range acls {
+		out = append(out, entries.NewPiece(list, nil))
 	}
-	return m, s
+	return out
 }
 
 func TestNoPacketSeesAThirdStateWhileACLsChangeInPlace(t *testing.T) {
@@ -111,12 +108,11 @@ func TestNoPacketSeesAThirdStateWhileACLsChangeInPlace(t *testing.T) {
 				after[n] = rapid.SliceOfN(draw, 0, 4).Draw(t, "after")
 			}
 		}
-		m, s := installed(before, after)
-		changes, ok := m.changes(s.places())
+		steps, ok := Changes(contents(before), contents(after))
 		if !ok {
 			t.Fatal("a small change is refused")
 		}
-		stages(t, before, after, changes)
+		stages(t, before, after, steps)
 	})
 }
 
@@ -137,11 +133,10 @@ func TestAnACLThatOnlyGainsOrLosesIsWrittenOnce(t *testing.T) {
 		"loses from the middle": {[][]entries.Entry{mixed[:3], e[:1]}, [][]entries.Entry{{mixed[0], mixed[2]}, nil}, " 1 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, s := installed(c.before, c.after)
-			changes, ok := m.changes(s.places())
+			steps, ok := Changes(contents(c.before), contents(c.after))
 			got := ""
-			for _, c := range changes {
-				got += fmt.Sprint(" ", c.n)
+			for _, s := range steps {
+				got += fmt.Sprint(" ", s.At)
 			}
 			if got != c.want || !ok {
 				t.Errorf("messages for%s, %v; want%s", got, ok, c.want)
@@ -152,8 +147,7 @@ func TestAnACLThatOnlyGainsOrLosesIsWrittenOnce(t *testing.T) {
 
 func TestAChangeThatWouldHoldTooMuchForAMomentIsRefused(t *testing.T) {
 	a, b := entriestest.Many(9000, -1).Entries, entriestest.Many(18_000, -1).Entries[9000:]
-	m, s := installed([][]entries.Entry{a, b}, [][]entries.Entry{b, a})
-	if changes, ok := m.changes(s.places()); ok {
-		t.Errorf("%d messages, want a refusal", len(changes))
+	if steps, ok := Changes(contents([][]entries.Entry{a, b}), contents([][]entries.Entry{b, a})); ok {
+		t.Errorf("%d messages, want a refusal", len(steps))
 	}
 }

@@ -1,0 +1,247 @@
+package layout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+)
+
+const (
+	// maxGroups is how many blocks of a table are held in segments, the largest ones.
+	maxGroups = 8
+	// maxMixed is how many ACLs a new slot has between two groups, as long as they
+	// are not too large.
+	maxMixed = 48
+)
+
+// Content is what the ACLs of a slot hold, or are to hold, and what each of them is for.
+type Content struct {
+	Pieces []entries.Piece // with their rules, as far as they are known
+	Roles  []Role
+}
+
+// Table is a local table as entries.
+type Table struct {
+	entries.List
+	whole   entries.Piece     // when it is one ACL
+	classes map[block][]class // of its blocks, as far as they were needed
+	refits  map[string]refit  // by what slots hold: those of groups of interfaces hold the same, most of the time
+}
+
+func (t Table) classesOf(b block) []class {
+	c, ok := t.classes[b]
+	if !ok {
+		c = classesOf(t.List, b)
+		t.classes[b] = c
+	}
+	return c
+}
+
+// refit is the outcome of laying a table out for slots that hold something.
+type refit struct {
+	Content
+	ok bool
+}
+
+// How is how a slot is to take a table over.
+type How int
+
+// The ways to take a table over.
+const (
+	Usual     How = iota
+	Quietly       // it is the time to make room
+	OnlyEqual     // if nothing has to change
+)
+
+// IsWhole says whether a table is one ACL.
+func (z Sizes) IsWhole(t Table) bool { return len(t.Entries) <= z.Whole }
+
+// NewTable returns a table to be laid out.
+func (z Sizes) NewTable(x entries.List) Table {
+	t := Table{List: x, classes: make(map[block][]class), refits: make(map[string]refit)}
+	if z.IsWhole(t) {
+		t.whole = entries.NewPiece(x.Entries, x.Rules)
+	}
+	return t
+}
+
+// New lays a table out for a new slot. It depends on the table alone.
+func (z Sizes) New(x Table) Content {
+	if z.IsWhole(x) {
+		return Content{Pieces: []entries.Piece{x.whole}, Roles: []Role{{}}}
+	}
+	c, _ := x.refitOnce("", func() (Content, bool) { return z.newGroups(x), true })
+	return c
+}
+
+// newGroups lays a table out that is several ACLs.
+func (z Sizes) newGroups(x Table) (c Content) {
+	between := 0
+	for _, b := range z.largest(blocksOf(x.Entries)) {
+		z.addMixed(&c, x.List, block{between, b.first})
+		z.addGroup(&c, x, b)
+		between = b.last
+	}
+	z.addMixed(&c, x.List, block{between, len(x.Entries)})
+	return c
+}
+
+// refitOnce lays the table out, unless it was for a slot that holds the same.
+func (t Table) refitOnce(held string, lay func() (Content, bool)) (Content, bool) {
+	out, known := t.refits[held]
+	if !known {
+		out.Content, out.ok = lay()
+		t.refits[held] = out
+	}
+	return Content{slices.Clone(out.Pieces), out.Roles}, out.ok
+}
+
+// largest returns the blocks that are held in segments, in order.
+func (z Sizes) largest(blocks []block) []block {
+	blocks = slices.DeleteFunc(blocks, func(b block) bool { return b.size() <= z.Whole })
+	slices.SortStableFunc(blocks, func(a, b block) int { return cmp.Compare(b.size(), a.size()) })
+	blocks = blocks[:min(len(blocks), maxGroups)]
+	slices.SortFunc(blocks, func(a, b block) int { return cmp.Compare(a.first, b.first) })
+	return blocks
+}
+
+func (c *Content) add(p entries.Piece, r Role) {
+	c.Pieces, c.Roles = append(c.Pieces, p), append(c.Roles, r)
+}
+
+// addMixed adds ACLs for what is between groups, also when that is nothing.
+func (z Sizes) addMixed(c *Content, x entries.List, b block) {
+	count := max(1, min(maxMixed, Ceil(b.size(), z.Whole*3/4)), Ceil(b.size(), z.Full))
+	each := Ceil(b.size(), count)
+	for i := range count {
+		from := min(b.first+i*each, b.last)
+		to := min(from+each, b.last)
+		c.add(entries.NewPiece(x.Entries[from:to:to], x.Rules[from:to:to]), Role{})
+	}
+}
+
+// addGroup adds the segments of a block. All of it is cold.
+func (z Sizes) addGroup(c *Content, x Table, b block) {
+	var all []ruled
+	for _, k := range x.classesOf(b) {
+		for _, m := range k.members {
+			all = append(all, ruled{k.entry(m.prefix), m.rule})
+		}
+	}
+	// The members of a set come and go together, as in a rolling update. So a rule stands in few of
+	// the ACLs.
+	slices.SortStableFunc(all, func(a, b ruled) int { return cmp.Compare(a.rule, b.rule) })
+	of := x.Entries[b.first].Verdict
+	count := max(1, Ceil(len(all), z.Full))
+	each := Ceil(len(all), count)
+	for i := range count {
+		s := segment{changed: true, next: merge(all[min(i*each, len(all)):min((i+1)*each, len(all))])}
+		c.add(s.piece(), Role{Cold, of})
+	}
+	c.add(entries.NewPiece(nil, nil), Role{Warm, of})
+	c.add(entries.NewPiece(nil, nil), Role{Young, of})
+}
+
+// Ceil returns n/by, rounded up.
+func Ceil(n, by int) int { return (n + by - 1) / by }
+
+// Refit returns what the ACLs of a slot that hold something are to hold to hold a table, with as
+// little change as possible, or false when they cannot.
+func (z Sizes) Refit(held Content, x Table, how How) (Content, bool) {
+	if len(held.Roles) == 1 {
+		return Content{[]entries.Piece{x.whole}, held.Roles}, z.IsWhole(x)
+	}
+	key := fmt.Appendf(nil, "%d %v", how, held.Roles)
+	for _, p := range held.Pieces {
+		key = append(key, p.Digest[:]...)
+	}
+	return x.refitOnce(string(key), func() (Content, bool) { return z.refitCells(held, x, how) })
+}
+
+// refitCells is refit for a slot of several ACLs.
+func (z Sizes) refitCells(held Content, x Table, how How) (Content, bool) {
+	cells, ok := cellsOf(held.Roles)
+	if !ok {
+		return Content{}, false
+	}
+	of, ok := divide(cells, x.Entries)
+	if !ok {
+		return Content{}, false
+	}
+	out := Content{Roles: held.Roles}
+	for n, c := range cells {
+		old := held.Pieces[c.first:c.last]
+		var pieces []entries.Piece
+		if c.isGroup {
+			pieces, ok = z.refitGroup(old, x, of[n], how)
+		} else {
+			pieces, ok = z.refitMixed(old, x.List, of[n])
+		}
+		if !ok {
+			return Content{}, false
+		}
+		out.Pieces = append(out.Pieces, pieces...)
+	}
+	return out, true
+}
+
+// refitMixed returns what the ACLs of a cell between groups are to hold.
+func (z Sizes) refitMixed(old []entries.Piece, x entries.List, of block) (out []entries.Piece, ok bool) {
+	limit := min(z.Most, max(z.Whole, 2*Ceil(of.size(), len(old))))
+	from := of.first
+	for _, end := range spread(old, x.Entries[of.first:of.last]) {
+		to := of.first + end
+		if to-from > limit {
+			return nil, false
+		}
+		out = append(out, entries.NewPiece(x.Entries[from:to:to], x.Rules[from:to:to]))
+		from = to
+	}
+	return out, true
+}
+
+// refitGroup returns what the segments of a group are to hold.
+func (z Sizes) refitGroup(old []entries.Piece, x Table, of block, how How) (out []entries.Piece, ok bool) {
+	all := make([]*segment, len(old))
+	for n, p := range old {
+		all[n] = newSegment(p, p.Rules)
+		all[n].onlyEqual = how == OnlyEqual
+	}
+	last := len(all) - 1
+	g := group{max: z, colds: all[:last-1], warm: all[last-1], young: all[last], onlyEqual: how == OnlyEqual}
+	if !g.fit(x.classesOf(of), how == Quietly) {
+		return nil, false
+	}
+	for _, segment := range all {
+		if segment.size() > z.Most {
+			return nil, false
+		}
+		out = append(out, segment.piece())
+	}
+	return out, true
+}
+
+// Holds says whether the ACLs of a slot hold a table as it is.
+func (z Sizes) Holds(held Content, x Table) bool {
+	if len(held.Pieces) == 0 {
+		return false
+	}
+	c, ok := z.Refit(held, x, OnlyEqual)
+	return ok && slices.EqualFunc(held.Pieces, c.Pieces, func(a, b entries.Piece) bool { return a.Digest == b.Digest })
+}
+
+// IsDue says whether a quiet moment is to be used to make room: there is a young segment that is more
+// than half full.
+func (z Sizes) IsDue(c Content) bool {
+	for n, r := range c.Roles {
+		if r.Kind == Young && n < len(c.Pieces) && c.Pieces[n].Count > z.Young/2 {
+			return true
+		}
+	}
+	return false
+}
+
+// IsDueGlobally is isDue for the young ACL of the global table.
+func (z Sizes) IsDueGlobally(young entries.Piece) bool { return young.Count > z.Peers/2 }

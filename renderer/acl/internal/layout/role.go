@@ -1,0 +1,51 @@
+package layout
+
+import (
+	"strings"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+)
+
+// Age of a segment.
+type Age byte
+
+// The ages.
+const (
+	Mixed Age = iota // not a segment: entries of both verdicts, in order
+	Cold
+	Warm
+	Young
+)
+
+// Role is what an ACL is for in its slot.
+type Role struct {
+	Kind    Age
+	Verdict entries.Verdict // of segments
+}
+
+func (r Role) isSegment() bool { return r.Kind != Mixed }
+
+// ages are the letters of segments, and of those that deny.
+const ages, denyingAges = "cwy", "CWY"
+
+// String returns the letter of a segment, in upper case when it denies; nothing for other ACLs.
+func (r Role) String() string {
+	switch {
+	case r.Kind == Mixed:
+		return ""
+	case r.Verdict == entries.Deny:
+		return denyingAges[r.Kind-1 : r.Kind]
+	}
+	return ages[r.Kind-1 : r.Kind]
+}
+
+// RoleOf returns the role that the letter behind a number stands for.
+func RoleOf(letter byte) (Role, bool) {
+	if i := strings.IndexByte(ages, letter); i >= 0 {
+		return Role{Age(i + 1), entries.Reflect}, true
+	}
+	if i := strings.IndexByte(denyingAges, letter); i >= 0 {
+		return Role{Age(i + 1), entries.Deny}, true
+	}
+	return Role{}, false
+}
