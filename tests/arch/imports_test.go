@@ -28,6 +28,7 @@ var mayImport = []struct {
 	{"plugins/plumbing", []string{"api/...", "plugins/follow", "plugins/keep"}},
 	{"plugins/policy", []string{"api/...", "renderer", "plugins/policy/..."}}, // wires, so knows its layers
 	{"plugins/policy/configurator", []string{"api/...", "renderer"}},
+	{"plugins/policy/processor", []string{"api/...", "plugins/policy/processor/internal/..."}},
 	{"plugins/policy/...", []string{"api/..."}}, // layers do not know each other
 	{"endpoints", []string{"api/..."}},
 	{"endpoints/wire", nil}, // what a CNI plugin links

@@ -82,7 +82,7 @@ func (s *derivedSet) commonDifference(members Sets) (added, removed []netip.Pref
 		return nil, removed
 	case !s.told:
 		s.current = map[netip.Addr]struct{}{}
-		for _, a := range members.AppendMembers(nil, s.common.sets[0]) {
+		for _, a := range members.Members(s.common.sets[0]) {
 			moved = append(moved, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}

@@ -23,8 +23,8 @@ type Options struct {
 // Sets answers about address sets, as they are once everything was told to a
 // transaction and until the next one is begun.
 type Sets interface {
-	// AppendMembers appends the members of a set; an unknown one has none.
-	AppendMembers(dst []netip.Addr, id api.SetID) []netip.Addr
+	// Members returns the members of a set; an unknown one has none.
+	Members(id api.SetID) []netip.Addr
 	// Contains says whether an address is a member of a set.
 	Contains(id api.SetID, a netip.Addr) bool
 }
@@ -32,8 +32,8 @@ type Sets interface {
 // noSets has no members.
 type noSets struct{}
 
-func (noSets) AppendMembers(dst []netip.Addr, _ api.SetID) []netip.Addr { return dst }
-func (noSets) Contains(api.SetID, netip.Addr) bool                      { return false }
+func (noSets) Members(api.SetID) []netip.Addr      { return nil }
+func (noSets) Contains(api.SetID, netip.Addr) bool { return false }
 
 // Configurator keeps, per pod, what its policies mean, and tells renderers what
 // changes. It is used by one goroutine.

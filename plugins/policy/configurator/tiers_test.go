@@ -284,7 +284,7 @@ func TestListOfPeersTimesPortsIsBounded(t *testing.T) {
 // testSets are the sets of properties.
 type testSets struct{}
 
-func (testSets) AppendMembers(dst []netip.Addr, id api.SetID) []netip.Addr {
+func (testSets) Members(id api.SetID) (dst []netip.Addr) {
 	for i := range byte(17) {
 		if a := netip.AddrFrom4([4]byte{10, 0, 0, i}); inTestSet(id, a) {
 			dst = append(dst, a)
@@ -298,7 +298,7 @@ func (testSets) Contains(id api.SetID, a netip.Addr) bool { return inTestSet(id,
 // toldSets remembers what it is told, as the processor does.
 type toldSets map[api.SetID]map[netip.Addr]bool
 
-func (s toldSets) AppendMembers(dst []netip.Addr, id api.SetID) []netip.Addr {
+func (s toldSets) Members(id api.SetID) (dst []netip.Addr) {
 	for a := range s[id] {
 		dst = append(dst, a)
 	}

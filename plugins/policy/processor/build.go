@@ -3,22 +3,22 @@ package processor
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
 )
 
 // builder makes one ContivPolicy and notes the selectors that it uses.
 type builder struct {
-	p    *Processor
+	sets *membership.Sets
 	spec *api.PolicySpec
-	uses []*selector        // each once
-	used map[*selector]bool // the same, when there are many
-	// families are the selectors of the named ports of egress rules.
-	families map[portName][]*selector
+	uses []*membership.Selector        // each once
+	used map[*membership.Selector]bool // the same, when there are many
+	// perPort has, for the named ports of egress rules, the selectors of the peers.
+	perPort map[portName][]*membership.Selector
 }
 
 // resolveIngress returns the ports of the ingress rules as they are for a group:
@@ -112,10 +112,10 @@ func (b *builder) appendRule(rules []api.PolicyRule, index int, r *api.RuleSpec,
 			out.Blocks = append(out.Blocks, *peer.Block)
 			continue
 		}
-		for _, set := range b.use(peer, api.PortName{}).sets {
+		for _, set := range b.use(peer, api.PortName{}).Sets() {
 			switch {
-			case !set.refused:
-				out.Sets = append(out.Sets, set.id)
+			case !set.Refused:
+				out.Sets = append(out.Sets, set.ID)
 			case r.Action != api.RuleAllow:
 				return append(rules, denyAll(index))
 			}
@@ -138,12 +138,12 @@ func (b *builder) appendRule(rules []api.PolicyRule, index int, r *api.RuleSpec,
 func (b *builder) appendNamed(rules []api.PolicyRule, index int, r *api.RuleSpec, named []api.PortName) []api.PolicyRule {
 	byPort, refused := map[api.PolicyPort][]api.SetID{}, false
 	add := func(peer *api.PeerSpec, name api.PortName, protocol api.Protocol) {
-		family := b.use(peer, api.PortName{Protocol: protocol, Name: name.Name})
-		b.noteFamily(portName{api.Egress, index, name}, family)
-		for _, set := range family.sets {
-			port := api.PolicyPort{Protocol: protocol, Range: api.Port(set.number)}
-			if refused = refused || set.refused; !set.refused {
-				byPort[port] = append(byPort[port], set.id)
+		selector := b.use(peer, api.PortName{Protocol: protocol, Name: name.Name})
+		b.notePort(portName{api.Egress, index, name}, selector)
+		for _, set := range selector.Sets() {
+			port := api.PolicyPort{Protocol: protocol, Range: api.Port(set.Number)}
+			if refused = refused || set.Refused; !set.Refused {
+				byPort[port] = append(byPort[port], set.ID)
 			}
 		}
 	}
@@ -185,51 +185,19 @@ func protocolsOf(name api.PortName) []api.Protocol {
 	return []api.Protocol{name.Protocol}
 }
 
-func (b *builder) noteFamily(at portName, family *selector) {
-	if b.families == nil {
-		b.families = map[portName][]*selector{}
+func (b *builder) notePort(at portName, s *membership.Selector) {
+	if b.perPort == nil {
+		b.perPort = map[portName][]*membership.Selector{}
 	}
-	b.families[at] = append(b.families[at], family)
+	b.perPort[at] = append(b.perPort[at], s)
 }
 
 // use returns the active selector of a peer; nil stands for any peer. With a port
-// name it is the family of the peer's pods that have such a port.
-func (b *builder) use(peer *api.PeerSpec, name api.PortName) *selector {
-	w := whoIs(b.spec.ID.Namespace, peer)
-	w.key.port = name
-	s := b.p.selectorFor(w.key, w.namespaces, w.pods, w.block)
+// name it is that of the peer's pods that have such a port.
+func (b *builder) use(peer *api.PeerSpec, name api.PortName) *membership.Selector {
+	s := b.sets.Selector(membership.PeerOf(b.spec.ID.Namespace, peer).WithPort(name))
 	b.note(s)
 	return s
-}
-
-// who is what a selector is made of.
-type who struct {
-	key        selectorKey
-	namespaces *api.Selector
-	pods       *api.Selector
-	block      *api.IPBlock
-}
-
-// whoIs reads a peer of a policy in a namespace; nil stands for any peer.
-func whoIs(namespace string, peer *api.PeerSpec) who {
-	w := who{pods: api.Everything}
-	switch {
-	case peer == nil:
-	case peer.Block != nil:
-		w.block = peer.Block
-		w.key.block = blockText(w.block)
-	case peer.Nodes != nil:
-		w.pods = peer.Nodes
-		w.key.scope = nodeScope
-	case peer.Namespaces != nil:
-		w.namespaces, w.pods = peer.Namespaces, peer.Pods
-		w.key.scope = scopeKey{selected: true, text: w.namespaces.String()}
-	default:
-		w.pods = peer.Pods
-		w.key.scope = scopeKey{namespace: namespace}
-	}
-	w.key.pods = w.pods.String()
-	return w
 }
 
 // fewUses is the number of selectors up to which looking at each of them is
@@ -237,9 +205,9 @@ func whoIs(namespace string, peer *api.PeerSpec) who {
 const fewUses = 32
 
 // note adds a selector to those that are used, once.
-func (b *builder) note(s *selector) {
+func (b *builder) note(s *membership.Selector) {
 	if b.used == nil && len(b.uses) > fewUses {
-		b.used = make(map[*selector]bool, 2*len(b.uses))
+		b.used = make(map[*membership.Selector]bool, 2*len(b.uses))
 		for _, u := range b.uses {
 			b.used[u] = true
 		}
@@ -251,13 +219,6 @@ func (b *builder) note(s *selector) {
 	if b.used != nil {
 		b.used[s] = true
 	}
-}
-
-func blockText(b *api.IPBlock) string {
-	if len(b.Except) == 0 {
-		return b.CIDR.String()
-	}
-	return fmt.Sprintf("%s except %s", b.CIDR, b.Except)
 }
 
 func compareBlocks(a, b api.IPBlock) int {

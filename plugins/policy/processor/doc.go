@@ -8,23 +8,21 @@
 //
 // # How it works
 //
-// Selectors of policies that apply to at least one local pod are active: each is
-// one address set, or one per number when it goes with a named port. Groups know
-// the sets they are in; a pod that comes or goes touches only these. A new group
-// finds its sets by an index of the active selectors by label, factored by the
-// namespaces that they are for (scope). Whatever happens during an update of the
-// cache is recorded as counts per set and address; Flush works out what is
-// different for the sets, for the policies of the groups that are affected and for
-// the pods of those groups.
+// Who is in which address set is the job of internal/membership. Above it, localPods
+// holds the pods of the node by group, sharing those that have an address together, and
+// resolver the policies of each group as they apply to it: a ContivPolicy names sets and
+// numbers only. problemTracker knows what of policies cannot be enforced. Each part has
+// its own state and knows the lower ones only. What the cache tells is recorded; Flush
+// works out what is different for the sets, for the policies of the groups that are
+// affected and for the pods of those groups.
 //
 // # Invariants
 //
 //   - No history: sets, lists and their order are a function of the current state
 //     of the cluster. (The one exception, which SHA-256 makes improbable, is which
 //     of two selectors with one SetID matches nothing.)
-//   - Between a set and a group there is a link if and only if the set is active
-//     and the group matches; what the sink knows of a set are the addresses of the
-//     pods of the linked groups.
+//   - What the sink knows of a set are the addresses of the pods of the groups that
+//     the set is linked to.
 //   - Equal content is the same object: one ContivPolicy per policy and resolution
 //     of its named ports, one list per sequence of policies.
 //   - Fail closed: an unresolved name, a namespace that is not known and a set

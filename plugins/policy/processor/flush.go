@@ -7,88 +7,112 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
 )
+
+// Sink receives what became different. Slices that it is given are immutable and
+// may be kept.
+type Sink interface {
+	// UpdateSet changes the members of an address set; both lists are sorted, the
+	// prefixes are single addresses. An added member was not in the set, a removed
+	// one was.
+	UpdateSet(id api.SetID, added, removed []netip.Prefix)
+	// DropSet says that no policy names a set any more, whose members, sorted, are these.
+	DropSet(id api.SetID, members []netip.Prefix)
+	// Configure says which policies apply to a local pod: sorted by ID, none when
+	// the pod is not restricted. Equal lists are the same slice, so that the
+	// address of the first element identifies the list as long as a pod has it. shared
+	// has the other pods that have one of its addresses and are restricted otherwise.
+	Configure(pod api.PodID, ips []netip.Addr, policies []*api.ContivPolicy, shared []api.Sharing)
+	// Remove says that a pod is not local any more, or has no address any more.
+	Remove(pod api.PodID)
+}
 
 // Flush tells the sink what became different since the last Flush: for every set
 // its net change, for every pod its new state, sorted; sets first. It returns the
 // problems that are new, sorted. It must be called when no Update of the cache is
 // running.
 func (p *Processor) Flush(sink Sink) []api.Problem {
-	p.settleFamilies()
-	p.settleShared()
-	p.refreshGroups()
-	p.dropUnused()
-	for _, u := range p.takeUpdates() {
+	p.sets.SettleNumbers(p.resolver.renumber)
+	p.sharing.settle()
+	refreshed := p.resolver.refresh()
+	p.publishSets(sink)
+	p.publishPods(sink)
+	return p.problems.settle(refreshed)
+}
+
+// publishSets tells the sink what became different in the sets, sorted by ID.
+func (p *Processor) publishSets(sink Sink) {
+	updates := append(p.sets.TakeUpdates(), p.node.TakeUpdate())
+	slices.SortFunc(updates, func(a, b membership.Update) int { return cmp.Compare(a.ID, b.ID) })
+	for _, u := range updates {
 		switch {
-		case len(u.added)+len(u.removed) == 0:
-		case u.dead:
-			sink.DropSet(u.id, u.removed)
+		case len(u.Added)+len(u.Removed) == 0:
+		case u.Dead:
+			sink.DropSet(u.ID, u.Removed)
 		default:
-			sink.UpdateSet(u.id, u.added, u.removed)
+			sink.UpdateSet(u.ID, u.Added, u.Removed)
 		}
 	}
-	slices.SortFunc(p.dirtyPods, func(a, b *localPod) int { return a.id.Compare(b.id) })
-	for _, pod := range p.dirtyPods {
-		p.tell(pod, sink)
-	}
-	clear(p.dirtyPods)
-	p.dirtyPods = p.dirtyPods[:0]
-	p.settleContested()
-	return p.settleProblems()
 }
 
-// takeUpdates returns what became different in the sets, sorted by ID.
-func (p *Processor) takeUpdates() []update {
-	updates := make([]update, 0, len(p.touched)+1)
-	for _, set := range p.touched {
-		u := p.takeUpdate(set)
-		p.resize(set, len(u.added)-len(u.removed))
-		if set.dead {
-			p.forget(set)
-		}
-		if !set.refused {
-			updates = append(updates, u)
-		}
+// publishPods tells the sink of the pods that are marked.
+func (p *Processor) publishPods(sink Sink) {
+	dirty := p.local.dirtyPods
+	slices.SortFunc(dirty, comparePods)
+	for _, pod := range dirty {
+		p.publish(pod, sink)
 	}
-	clear(p.touched)
-	p.touched = p.touched[:0]
-	own := update{id: api.NodeSet}
-	own.added, own.removed = p.nodeAddrs.take()
-	updates = append(updates, own)
-	slices.SortFunc(updates, func(a, b update) int { return cmp.Compare(a.id, b.id) })
-	return updates
+	clear(dirty)
+	p.local.dirtyPods = dirty[:0]
 }
 
-// settleContested forgets the addresses that only one pod has now. The others may
-// still be counted twice in some set.
-func (p *Processor) settleContested() {
-	maps.DeleteFunc(p.contested, func(a netip.Addr, _ struct{}) bool { return len(p.state.Holders(a)) < 2 })
+// publish brings the sink's knowledge of a pod up to date.
+func (p *Processor) publish(pod *localPod, sink Sink) {
+	pod.dirty = false
+	if pod.elsewhere {
+		return
+	}
+	if pod.group == nil {
+		delete(p.local.pods, pod.id)
+		if pod.published.known {
+			sink.Remove(pod.id)
+		}
+		return
+	}
+	shared, was := p.sharing.sharings(pod), &pod.published
+	if was.known && was.list == pod.group.list && slices.Equal(was.ips, pod.ips) &&
+		slices.EqualFunc(was.shared, shared, api.Sharing.Equal) {
+		return
+	}
+	*was = publishedPod{true, pod.ips, pod.group.list, shared}
+	sink.Configure(pod.id, pod.ips, pod.group.list.contivPolicies(), shared)
 }
 
 // Replay tells a sink that knows nothing the whole state: every set that has
 // members, then every pod. It is for sinks that start anew, and takes the place of
 // a Flush: what Flush would have told is in it and will not be told again.
 func (p *Processor) Replay(sink Sink) []api.Problem {
-	found := p.Flush(nobody{})
-	if own := p.nodeAddrs.members(); len(own) > 0 {
-		sink.UpdateSet(api.NodeSet, prefixes(own), nil)
+	found := p.Flush(discardSink{})
+	if own := p.node.Info().Members; len(own) > 0 {
+		sink.UpdateSet(api.NodeSet, own, nil)
 	}
-	members := p.allMembers()
+	members := p.sets.All()
 	for _, id := range slices.Sorted(maps.Keys(members)) {
 		if len(members[id]) > 0 {
 			sink.UpdateSet(id, members[id], nil)
 		}
 	}
-	for _, pod := range p.sortedPods() {
-		sink.Configure(pod.id, pod.ips, pod.group.list.contivPolicies(), pod.toldShared)
+	for _, pod := range p.local.sorted() {
+		sink.Configure(pod.id, pod.ips, pod.group.list.contivPolicies(), pod.published.shared)
 	}
 	return found
 }
 
-// nobody is a sink that does not care.
-type nobody struct{}
+// discardSink is a sink that does not care.
+type discardSink struct{}
 
-func (nobody) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix)                   {}
-func (nobody) DropSet(api.SetID, []netip.Prefix)                                     {}
-func (nobody) Configure(api.PodID, []netip.Addr, []*api.ContivPolicy, []api.Sharing) {}
-func (nobody) Remove(api.PodID)                                                      {}
+func (discardSink) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix)                   {}
+func (discardSink) DropSet(api.SetID, []netip.Prefix)                                     {}
+func (discardSink) Configure(api.PodID, []netip.Addr, []*api.ContivPolicy, []api.Sharing) {}
+func (discardSink) Remove(api.PodID)                                                      {}

@@ -2,27 +2,34 @@ package processor
 
 import (
 	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
 )
 
-// localPod is a pod that the sink knows or is going to know.
+// localPod is a pod of the agent's node, or one that shares an address with such a pod.
 type localPod struct {
 	id    api.PodID
 	ips   []netip.Addr
 	group *localGroup // nil: has left, or has no address
 	pos   int         // in the group's pods
-	dirty bool        // is in Processor.dirtyPods
+	dirty bool        // is in localPods.dirtyPods
 
-	elsewhere bool         // is in Processor.remotes: the sink never hears of it
+	elsewhere bool         // is on another node: the sink never hears of it
 	nodeAddrs []netip.Addr // of its node, where it is elsewhere
 
-	told       bool // the sink knows it, as it is in the following
-	toldIPs    []netip.Addr
-	toldList   *policyList
-	toldShared []api.Sharing
+	published publishedPod
+}
+
+// publishedPod is what the sink knows of a pod.
+type publishedPod struct {
+	known  bool // else it knows nothing
+	ips    []netip.Addr
+	list   *policyList
+	shared []api.Sharing
 }
 
 // localGroup is a group with local pods that have an address. Policies are looked
@@ -32,8 +39,7 @@ type localGroup struct {
 	def   *api.Group
 	pods  []*localPod // in no particular order; a pod knows its position
 	list  *policyList // nil: no policy
-	names []*names    // of its policies, that it is counted in
-	dirty bool        // is in Processor.dirty: the list may be another
+	dirty bool        // is in localPods.dirty: the list may be another
 }
 
 // localNamespace lists the local groups of a namespace.
@@ -42,72 +48,86 @@ type localNamespace struct {
 	clean  int // groups that are not dirty
 }
 
-// localPodChanged takes over the state of a pod that is or was local.
-func (p *Processor) localPodChanged(old, now *api.Pod) {
-	var id api.PodID
-	var oldIPs, nowIPs []netip.Addr
-	if p.isLocal(old) {
-		id, oldIPs = old.ID, old.NodeIPs
-	}
-	if p.isLocal(now) {
-		id, nowIPs = now.ID, now.NodeIPs
-	}
-	p.nodeAddrs.changeAll(oldIPs, nowIPs)
-	if p.node == "" {
-		p.countHost(old, -1)
-		p.countHost(now, +1)
-	}
+// localPods holds the pods of the agent's node, by group and namespace, and marks what
+// the next Flush has to look at.
+type localPods struct {
+	state State
+	node  *membership.OwnNode
+	sets  *membership.Sets
 
-	pod := p.pods[id]
-	stays := p.isLocal(now) && len(now.IPs) > 0
+	pods       map[api.PodID]*localPod
+	groups     map[api.GroupID]*localGroup
+	namespaces map[string]*localNamespace
+	dirtyPods  []*localPod
+	dirty      []*localGroup
+}
+
+func newLocalPods(state State, node *membership.OwnNode, sets *membership.Sets) *localPods {
+	return &localPods{
+		state: state, node: node, sets: sets,
+		pods: map[api.PodID]*localPod{}, groups: map[api.GroupID]*localGroup{}, namespaces: map[string]*localNamespace{},
+	}
+}
+
+// podChanged takes over the state of a pod that is or was local.
+func (l *localPods) podChanged(old, now *api.Pod) {
+	var id api.PodID
+	if l.node.Has(old) {
+		id = old.ID
+	}
+	if l.node.Has(now) {
+		id = now.ID
+	}
+	pod := l.pods[id]
+	stays := l.node.Has(now) && len(now.IPs) > 0
 	if pod == nil && !stays {
 		return
 	}
 	if pod == nil {
 		pod = &localPod{id: id}
-		p.pods[id] = pod
+		l.pods[id] = pod
 	}
 	var group *localGroup
 	if stays {
-		group = p.localGroup(now.Group)
+		group = l.group(now.Group)
 		if !slices.Equal(pod.ips, now.IPs) {
 			pod.ips = slices.Clone(now.IPs)
 		}
 	}
 	if pod.group != group {
-		p.moveLocal(pod, group)
+		l.move(pod, group)
 	}
-	p.markPod(pod)
+	l.markPod(pod)
 }
 
-func (p *Processor) markPod(pod *localPod) {
+func (l *localPods) markPod(pod *localPod) {
 	if !pod.dirty {
 		pod.dirty = true
-		p.dirtyPods = append(p.dirtyPods, pod)
+		l.dirtyPods = append(l.dirtyPods, pod)
 	}
 }
 
-// localGroup returns the local group, which is about to get a pod.
-func (p *Processor) localGroup(id api.GroupID) *localGroup {
-	g := &p.groups[id]
-	if g.local != nil {
-		return g.local
+// group returns the local group, which is about to get a pod.
+func (l *localPods) group(id api.GroupID) *localGroup {
+	if g := l.groups[id]; g != nil {
+		return g
 	}
-	g.local = &localGroup{id: id, def: g.def}
-	ns := p.localNS[g.def.Namespace]
+	g := &localGroup{id: id, def: l.sets.Group(id)}
+	l.groups[id] = g
+	ns := l.namespaces[g.def.Namespace]
 	if ns == nil {
 		ns = &localNamespace{groups: map[api.GroupID]*localGroup{}}
-		p.localNS[g.def.Namespace] = ns
+		l.namespaces[g.def.Namespace] = ns
 	}
-	ns.groups[id] = g.local
+	ns.groups[id] = g
 	ns.clean++
-	p.markGroup(g.local)
-	return g.local
+	l.markGroup(g)
+	return g
 }
 
-// moveLocal moves a pod from its local group to another; nil is none. A group
+// move moves a pod from its local group to another; nil is none. A group
 // without pods stays marked, so that Flush lets its list go.
-func (p *Processor) moveLocal(pod *localPod, to *localGroup) {
+func (l *localPods) move(pod *localPod, to *localGroup) {
 	if from := pod.group; from != nil {
 		last := len(from.pods) - 1
 		from.pods[pod.pos] = from.pods[last]
@@ -115,7 +135,7 @@ func (p *Processor) moveLocal(pod *localPod, to *localGroup) {
 		from.pods[last] = nil
 		from.pods = from.pods[:last]
 		if last == 0 {
-			p.dropLocalGroup(from)
+			l.dropGroup(from)
 		}
 	}
 	pod.group = to
@@ -125,24 +145,57 @@ func (p *Processor) moveLocal(pod *localPod, to *localGroup) {
 	}
 }
 
-func (p *Processor) dropLocalGroup(g *localGroup) {
-	p.markGroup(g)
-	ns := p.localNS[g.def.Namespace]
+func (l *localPods) dropGroup(g *localGroup) {
+	l.markGroup(g)
+	ns := l.namespaces[g.def.Namespace]
 	delete(ns.groups, g.id)
 	if len(ns.groups) == 0 {
-		delete(p.localNS, g.def.Namespace)
+		delete(l.namespaces, g.def.Namespace)
 	}
-	p.groups[g.id].local = nil
+	delete(l.groups, g.id)
 }
 
 // markGroup notes that other policies may apply to a group.
-func (p *Processor) markGroup(g *localGroup) {
+func (l *localPods) markGroup(g *localGroup) {
 	if g.dirty {
 		return
 	}
 	g.dirty = true
-	p.dirty = append(p.dirty, g)
-	p.localNS[g.def.Namespace].clean--
+	l.dirty = append(l.dirty, g)
+	l.namespaces[g.def.Namespace].clean--
+}
+
+// takeGroups returns the groups that were marked, and marks them no more. The result is
+// valid until the next one is marked.
+func (l *localPods) takeGroups() []*localGroup {
+	marked := l.dirty
+	l.dirty = l.dirty[:0]
+	for _, g := range marked {
+		if g.dirty = false; len(g.pods) > 0 {
+			l.namespaces[g.def.Namespace].clean++
+		}
+	}
+	return marked
+}
+
+// namespaceChanged marks the groups of a namespace when other cluster-scoped policies may
+// select its pods.
+func (l *localPods) namespaceChanged(name string, old, now api.Labels) {
+	if ns := l.namespaces[name]; ns != nil && ns.clean > 0 && l.state.SubjectsDiffer(old, now) {
+		for _, g := range ns.groups {
+			l.markGroup(g)
+		}
+	}
+}
+
+// policyChanged marks the groups that the policy selects or selected.
+func (l *localPods) policyChanged(old, now *api.PolicySpec) {
+	if old != nil {
+		l.markSelected(old)
+	}
+	if now != nil && (old == nil || old.Subject != now.Subject || old.SubjectNamespaces != now.SubjectNamespaces) {
+		l.markSelected(now)
+	}
 }
 
 // fewGroups is the number of local groups of a namespace up to which each of them
@@ -151,26 +204,26 @@ const fewGroups = 16
 
 // markSelected marks the local groups that a policy selects. Which these are
 // depends on nothing but the policy, the groups' labels and those of namespaces.
-func (p *Processor) markSelected(spec *api.PolicySpec) {
-	for name, ns := range p.subjectNamespaces(spec) {
+func (l *localPods) markSelected(spec *api.PolicySpec) {
+	for name, ns := range l.subjectNamespaces(spec) {
 		if ns.clean > 0 {
-			p.markSelectedIn(name, ns, spec.Subject)
+			l.markSelectedIn(name, ns, spec.Subject)
 		}
 	}
 }
 
 // subjectNamespaces returns the namespaces with local pods that a policy can select.
-func (p *Processor) subjectNamespaces(spec *api.PolicySpec) iter.Seq2[string, *localNamespace] {
+func (l *localPods) subjectNamespaces(spec *api.PolicySpec) iter.Seq2[string, *localNamespace] {
 	return func(yield func(string, *localNamespace) bool) {
 		switch {
 		case spec.Subject == nil:
 		case spec.SubjectNamespaces == nil:
-			if ns := p.localNS[spec.ID.Namespace]; ns != nil {
+			if ns := l.namespaces[spec.ID.Namespace]; ns != nil {
 				yield(spec.ID.Namespace, ns)
 			}
 		default:
-			for name, ns := range p.localNS {
-				labels := p.namespaces[name]
+			for name, ns := range l.namespaces {
+				labels := l.sets.Labels(name)
 				if labels != nil && spec.SubjectNamespaces.Matches(labels) && !yield(name, ns) {
 					return
 				}
@@ -179,66 +232,28 @@ func (p *Processor) subjectNamespaces(spec *api.PolicySpec) iter.Seq2[string, *l
 	}
 }
 
-func (p *Processor) markSelectedIn(name string, ns *localNamespace, subject *api.Selector) {
+func (l *localPods) markSelectedIn(name string, ns *localNamespace, subject *api.Selector) {
 	if len(ns.groups) <= fewGroups {
 		for _, g := range ns.groups {
 			if !g.dirty && subject.Matches(g.def.Labels) {
-				p.markGroup(g)
+				l.markGroup(g)
 			}
 		}
 		return
 	}
-	for id := range p.state.MatchGroups(api.GroupQuery{Namespace: name, Pods: subject}) {
-		if g := p.groups[id].local; g != nil {
-			p.markGroup(g)
+	for id := range l.state.MatchGroups(api.GroupQuery{Namespace: name, Pods: subject}) {
+		if g := l.groups[id]; g != nil {
+			l.markGroup(g)
 		}
 	}
 }
 
-// refreshGroups finds the lists of the groups that are marked, and marks the pods
-// of those whose list is another now.
-func (p *Processor) refreshGroups() {
-	for _, g := range p.dirty {
-		g.dirty = false
-		var list *policyList
-		if len(g.pods) > 0 {
-			p.localNS[g.def.Namespace].clean++
-			list = p.listOf(g)
-		}
-		p.countNames(g, list)
-		if list == g.list {
-			continue
-		}
-		if list != nil {
-			list.groups++
-		}
-		p.unlist(g.list)
-		g.list = list
-		for _, pod := range g.pods {
-			p.markPod(pod)
-		}
-	}
-	p.dirty = p.dirty[:0]
+// sorted returns the local pods that have an address, sorted by ID.
+func (l *localPods) sorted() []*localPod {
+	pods := slices.Collect(maps.Values(l.pods))
+	pods = slices.DeleteFunc(pods, func(pod *localPod) bool { return pod.group == nil })
+	slices.SortFunc(pods, comparePods)
+	return pods
 }
 
-// tell brings the sink's knowledge of a pod up to date.
-func (p *Processor) tell(pod *localPod, sink Sink) {
-	pod.dirty = false
-	if pod.elsewhere {
-		return
-	}
-	if pod.group == nil {
-		delete(p.pods, pod.id)
-		if pod.told {
-			sink.Remove(pod.id)
-		}
-		return
-	}
-	shared := p.sharingsOf(pod)
-	if pod.told && pod.toldList == pod.group.list && slices.Equal(pod.toldIPs, pod.ips) &&
-		slices.EqualFunc(pod.toldShared, shared, api.Sharing.Equal) {
-		return
-	}
-	pod.told, pod.toldIPs, pod.toldList, pod.toldShared = true, pod.ips, pod.group.list, shared
-	sink.Configure(pod.id, pod.ips, pod.group.list.contivPolicies(), shared)
-}
+func comparePods(a, b *localPod) int { return a.id.Compare(b.id) }

@@ -1,54 +1,11 @@
 package processor
 
 import (
-	"iter"
 	"net/netip"
-	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
 )
-
-// State answers questions about the cluster as it is now. The cache implements it.
-type State interface {
-	// MatchGroups returns the groups that match, each once, in any order.
-	MatchGroups(q api.GroupQuery) iter.Seq2[api.GroupID, *api.Group]
-	// AppendAddresses appends the addresses of a group's pods, in any order, once
-	// per pod that has it.
-	AppendAddresses(dst []netip.Addr, g api.GroupID) []netip.Addr
-	// MatchNodes returns the nodes that a selector selects, in any order.
-	MatchNodes(sel *api.Selector) iter.Seq[*api.Node]
-	// Policies returns the policies that select a group, sorted by ID.
-	Policies(g api.GroupID) []*api.PolicySpec
-	// SubjectsDiffer says whether cluster-scoped policies select the pods of a
-	// namespace differently when it has other labels; nil: it is not known.
-	SubjectsDiffer(a, b api.Labels) bool
-	// PodCount returns the number of pods of a group, PodsOf the pods, sorted.
-	PodCount(g api.GroupID) int
-	PodsOf(g api.GroupID) []api.PodID
-	// Holders returns the group of every pod that has an address, PodsAt the pods.
-	Holders(a netip.Addr) []api.GroupID
-	PodsAt(a netip.Addr) []api.Pod
-	// NodeAddresses returns the addresses of a node's object; none when there is none.
-	NodeAddresses(name string) []netip.Addr
-}
-
-// Sink receives what became different. Slices that it is given are immutable and
-// may be kept.
-type Sink interface {
-	// UpdateSet changes the members of an address set; both lists are sorted, the
-	// prefixes are single addresses. An added member was not in the set, a removed
-	// one was.
-	UpdateSet(id api.SetID, added, removed []netip.Prefix)
-	// DropSet says that no policy names a set any more, whose members, sorted, are these.
-	DropSet(id api.SetID, members []netip.Prefix)
-	// Configure says which policies apply to a local pod: sorted by ID, none when
-	// the pod is not restricted. Equal lists are the same slice, so that the
-	// address of the first element identifies the list as long as a pod has it. shared
-	// has the other pods that have one of its addresses and are restricted otherwise.
-	Configure(pod api.PodID, ips []netip.Addr, policies []*api.ContivPolicy, shared []api.Sharing)
-	// Remove says that a pod is not local any more, or has no address any more.
-	Remove(pod api.PodID)
-}
 
 // Options of a processor.
 type Options struct {
@@ -58,198 +15,113 @@ type Options struct {
 	Node string
 }
 
-// Processor resolves policies for the local pods.
+// Processor resolves policies for the local pods. It passes on what the cache tells to
+// its parts, each of which knows those before it only.
 type Processor struct {
-	state State
-	node  string
-	newID func(string) api.SetID // api.NewSetID
-
-	groups     []groupState // by GroupID
-	namespaces map[string]api.Labels
-	scopes     scopes
-	selectors  map[selectorKey]*selector
-	sets       map[api.SetID]*addrSet
-	touched    []*addrSet              // may have other members than the sink knows
-	families   []*selector             // whose numbers may have changed
-	idle       []*selector             // may have lost their last user
-	contested  map[netip.Addr]struct{} // that two pods had since the last Flush, or have
-
-	pods      map[api.PodID]*localPod
-	remotes   map[api.PodID]*localPod   // pods of other nodes that share an address with one of pods
-	sharing   map[*localPod][]*localPod // which of pods share an address, with whom
-	dirtyPods []*localPod
-	localNS   map[string]*localNamespace
-	dirty     []*localGroup
-	policies  map[api.PolicyID]*policyState
-	lists     map[string]*policyList
-	unlisted  []*policyList // may have lost their last group
-	lastID    uint64        // of a resolution
-
-	spare      []uint32     // to sort addresses with
-	addrBuf    []netip.Addr // of one group
-	setBuf     []*addrSet   // of one group
-	spareLists []addrList   // to collect addresses in
-
-	nodeAddrs  countedSet   // of the own node
-	furtherIPs []netip.Addr // of the own node, see SetNodeAddresses
-	hosts      map[string]*host
-	doubtful   map[api.PolicyID]struct{}      // may have other problems than are known
-	problems   map[api.PolicyID][]api.Problem // of policies that have some
-	solved     []api.Problem                  // by the last Flush
-}
-
-// groupState is what the processor knows of a group.
-type groupState struct {
-	def   *api.Group
-	sets  []*addrSet  // that the group is in
-	local *localGroup // when it has local pods with an address
+	node     *membership.OwnNode
+	sets     *membership.Sets
+	local    *localPods
+	sharing  *sharing
+	resolver *resolver
+	problems *problemTracker
+	state    State
 }
 
 // New returns a processor for an empty state. The state must be the cache that it
 // is going to watch.
-func New(state State, opts Options) *Processor {
+func New(state State, opts Options) *Processor { return newProcessor(state, opts, api.NewSetID) }
+
+func newProcessor(state State, opts Options, newID func(string) api.SetID) *Processor {
+	node, sets := membership.NewOwnNode(opts.Node), membership.New(state, newID)
+	local := newLocalPods(state, node, sets)
+	resolver := newResolver(state, sets, local)
 	return &Processor{
-		state:      state,
-		node:       opts.Node,
-		newID:      api.NewSetID,
-		namespaces: map[string]api.Labels{},
-		scopes:     newScopes(),
-		selectors:  map[selectorKey]*selector{},
-		sets:       map[api.SetID]*addrSet{},
-		contested:  map[netip.Addr]struct{}{},
-		pods:       map[api.PodID]*localPod{},
-		remotes:    map[api.PodID]*localPod{},
-		localNS:    map[string]*localNamespace{},
-		policies:   map[api.PolicyID]*policyState{},
-		lists:      map[string]*policyList{},
-		nodeAddrs:  newCountedSet(),
-		hosts:      map[string]*host{},
-		doubtful:   map[api.PolicyID]struct{}{},
-		problems:   map[api.PolicyID][]api.Problem{},
+		node: node, sets: sets, local: local, sharing: newSharing(state, sets, local),
+		resolver: resolver, problems: newProblemTracker(sets, resolver), state: state,
 	}
-}
-
-func (p *Processor) isLocal(pod *api.Pod) bool {
-	return pod != nil && (p.node == "" || pod.Node == p.node)
-}
-
-// addresses returns the addresses of a group, valid until the next call.
-func (p *Processor) addresses(id api.GroupID) []netip.Addr {
-	p.addrBuf = p.state.AppendAddresses(p.addrBuf[:0], id)
-	return p.addrBuf
 }
 
 // GroupAdded links a group that has no pods yet to the sets it is in.
-func (p *Processor) GroupAdded(id api.GroupID, g *api.Group) {
-	for int(id) >= len(p.groups) {
-		p.groups = append(p.groups, groupState{})
-	}
-	p.groups[id] = groupState{def: g}
-	labels := p.namespaces[g.Namespace]
-	for sc := range p.scopes.covering(g.Namespace, labels) {
-		for sel := range sc.selectorsOf(g) {
-			p.link(sel, id)
-		}
-	}
-}
+func (p *Processor) GroupAdded(id api.GroupID, g *api.Group) { p.sets.GroupAdded(id, g) }
 
 // GroupRemoved unlinks a group that has no pods any more.
-func (p *Processor) GroupRemoved(id api.GroupID) {
-	for _, s := range p.groups[id].sets {
-		p.leave(s)
-	}
-	p.groups[id] = groupState{}
-}
+func (p *Processor) GroupRemoved(id api.GroupID) { p.sets.GroupRemoved(id) }
 
-// PodChanged records that addresses come or go in the sets of a pod's group.
-func (p *Processor) PodChanged(old, new *api.Pod) {
-	if old == nil || new == nil || old.Group != new.Group || !slices.Equal(old.IPs, new.IPs) {
-		p.count(old, -1)
-		p.count(new, +1)
-	}
+// PodChanged records what a pod changes in the sets of its group, and for local pods.
+func (p *Processor) PodChanged(old, now *api.Pod) {
+	p.sets.PodChanged(old, now)
 	if old != nil {
-		p.forgetRemote(old.ID)
+		p.sharing.forgetRemote(old.ID)
 	}
-	if new != nil && new.Shared {
-		for _, a := range new.IPs {
-			p.contested[a] = struct{}{}
-		}
-	}
-	if p.isLocal(old) || p.isLocal(new) {
-		p.localPodChanged(old, new)
+	p.node.PodChanged(old, now)
+	if p.node.Has(old) || p.node.Has(now) {
+		p.local.podChanged(old, now)
 	}
 }
 
-func (p *Processor) count(pod *api.Pod, d int) {
-	if pod == nil {
-		return
-	}
-	for _, s := range p.groups[pod.Group].sets {
-		for _, a := range pod.IPs {
-			p.record(s, a, d)
-		}
-	}
-}
-
-// NamespaceChanged links and unlinks the groups of a namespace, for the selectors
-// whose answer for the namespace is different now.
-func (p *Processor) NamespaceChanged(name string, old, new api.Labels) {
-	if new == nil {
-		delete(p.namespaces, name)
-	} else {
-		p.namespaces[name] = new
-	}
-	for sc := range p.scopes.chosenIndex.Matching(old) {
-		if old != nil && (new == nil || !sc.sel.Matches(new)) {
-			p.relinkNamespace(name, sc, -1)
-		}
-	}
-	for sc := range p.scopes.chosenIndex.Matching(new) {
-		if new != nil && (old == nil || !sc.sel.Matches(old)) {
-			p.relinkNamespace(name, sc, +1)
-		}
-	}
-	if ns := p.localNS[name]; ns != nil && ns.clean > 0 && p.state.SubjectsDiffer(old, new) {
-		for _, g := range ns.groups {
-			p.markGroup(g)
-		}
-	}
-}
-
-// fewSelectors is the number of selectors of a scope up to which it is cheaper to
-// look for the groups of each than for the selectors of each group.
-const fewSelectors = 16
-
-func (p *Processor) relinkNamespace(name string, sc *scope, d int) {
-	if sc.size() <= fewSelectors {
-		for sel := range sc.all() {
-			for id := range p.state.MatchGroups(api.GroupQuery{Namespace: name, Pods: sel.pods, Port: sel.port}) {
-				p.relink(sel, id, d)
-			}
-		}
-		return
-	}
-	for id, g := range p.state.MatchGroups(api.GroupQuery{Namespace: name, Pods: api.Everything}) {
-		for sel := range sc.selectorsOf(g) {
-			p.relink(sel, id, d)
-		}
-	}
-}
-
-func (p *Processor) relink(sel *selector, id api.GroupID, d int) {
-	if d > 0 {
-		p.link(sel, id)
-	} else {
-		p.unlink(sel, id)
-	}
+// NamespaceChanged moves the groups of a namespace between the sets of selectors whose
+// answer for the namespace is different now, and marks the local ones for which other
+// policies may apply.
+func (p *Processor) NamespaceChanged(name string, old, now api.Labels) {
+	p.sets.NamespaceChanged(name, old, now)
+	p.local.namespaceChanged(name, old, now)
 }
 
 // PolicyChanged marks the local groups that the policy selects or selected.
-func (p *Processor) PolicyChanged(old, new *api.PolicySpec) {
-	if old != nil {
-		p.markSelected(old)
+func (p *Processor) PolicyChanged(old, now *api.PolicySpec) { p.local.policyChanged(old, now) }
+
+// NodeChanged counts the addresses of a node in the sets of the selectors that select
+// it, and those of the own node in its set.
+func (p *Processor) NodeChanged(old, now *api.Node) {
+	p.node.NodeChanged(old, now)
+	p.sets.NodeChanged(old, now)
+}
+
+// SetNodeAddresses takes addresses of the agent's node beside those that its pods and its object
+// tell. The next Flush tells what is different. It reports whether they are others than before.
+func (p *Processor) SetNodeAddresses(addrs []netip.Addr) bool { return p.node.SetFurther(addrs) }
+
+// Solved returns the problems that the last Flush ended, sorted.
+func (p *Processor) Solved() []api.Problem { return p.problems.solved }
+
+// Problems returns what is wrong with policies at present, sorted, as Flush told it.
+// What is wrong with single objects is known to the cache.
+func (p *Processor) Problems() []api.Problem { return p.problems.all() }
+
+// Findings looks at the pods of every policy that has named ports, and asks once for
+// every selector of a peer whether it selects anybody. It is for snapshots: events
+// are told of by Flush, which does not look.
+func (p *Processor) Findings() Findings { return findingsOf(p.state, p.problems) }
+
+// Policies returns how the policies apply to a local pod, sorted by ID.
+func (p *Processor) Policies(id api.PodID) []*api.ContivPolicy {
+	if pod := p.local.pods[id]; pod != nil && pod.group != nil {
+		return pod.group.list.contivPolicies()
 	}
-	if new != nil && (old == nil || old.Subject != new.Subject || old.SubjectNamespaces != new.SubjectNamespaces) {
-		p.markSelected(new)
+	return nil
+}
+
+// Sets describes the active sets, sorted by ID. The set of node addresses is always
+// there.
+func (p *Processor) Sets() []membership.Info {
+	return append([]membership.Info{p.node.Info()}, p.sets.Infos()...)
+}
+
+// Members returns the members of an active set, sorted; none for other sets. It can be
+// asked between two updates of the cache, in or after Flush: the configurator does so
+// where sets have to be compared.
+func (p *Processor) Members(id api.SetID) []netip.Addr {
+	if id == api.NodeSet {
+		return p.node.Members()
 	}
+	return p.sets.Members(id)
+}
+
+// Contains reports whether an address is a member of an active set, when Members can be
+// asked.
+func (p *Processor) Contains(id api.SetID, a netip.Addr) bool {
+	if id == api.NodeSet {
+		return p.node.Contains(a)
+	}
+	return p.sets.Contains(id, a)
 }

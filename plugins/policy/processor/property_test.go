@@ -151,9 +151,7 @@ func check(t tb, w *world, opts processor.Options, seed uint64) {
 	if got, want := fmt.Sprint(w.proc.Problems(), w.proc.Findings()), fmt.Sprint(f.proc.Problems(), f.proc.Findings()); got != want {
 		t.Fatalf("findings depend on history:\n%s\n%s", got, want)
 	}
-	again := newRecorder(t)
-	w.proc.Replay(again)
-	if got, want := again.describe(), w.sink.describe(); got != want {
+	if got, want := w.replay().describe(), w.sink.describe(); got != want {
 		t.Fatalf("a replay differs:\n--- replay\n%s\n--- sink\n%s", got, want)
 	}
 	listsAreShared(t, w.sink)

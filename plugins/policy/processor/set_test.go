@@ -2,48 +2,13 @@ package processor
 
 import (
 	"net/netip"
-	"slices"
+	"reflect"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy/cache"
 )
-
-func TestTakeSortsAndDropsDuplicates(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.SampledFrom([]int{0, 1, 5, radixNumbers + 9}).Draw(t, "n")
-		seed := rapid.Uint32().Draw(t, "seed")
-		var l addrList
-		want := map[netip.Addr]bool{}
-		for range n {
-			seed = seed*1664525 + 1013904223
-			a := addrOf(seed)
-			l.add(a)
-			want[a] = true
-		}
-		got, _ := l.take(nil)
-		if len(got) != len(want) || !slices.IsSortedFunc(got, netip.Prefix.Compare) {
-			t.Fatalf("%d prefixes of %d addresses, sorted or not: %v", len(got), len(want), got)
-		}
-		for _, p := range got {
-			if !want[p.Addr()] || !p.IsSingleIP() {
-				t.Fatalf("%s was not put in", p)
-			}
-		}
-	})
-}
-
-// addrOf returns an address of either family; some come twice.
-func addrOf(x uint32) netip.Addr {
-	x &= 0xff00ff0f
-	if x&8 != 0 {
-		return netip.AddrFrom16([16]byte{0: 0xfd, 14: byte(x >> 24), 15: byte(x)})
-	}
-	return netip.AddrFrom4([4]byte{byte(x >> 24), 1, byte(x >> 8), byte(x)})
-}
 
 // quiet is a sink that keeps the lists.
 type quiet map[api.PodID][]*api.ContivPolicy
@@ -57,8 +22,7 @@ func (q quiet) Remove(id api.PodID) { delete(q, id) }
 
 func TestASelectorWhoseSetIsTakenMatchesNothing(t *testing.T) {
 	c := cache.New()
-	p := New(c, Options{})
-	p.newID = func(string) api.SetID { return 4711 }
+	p := newProcessor(c, Options{}, func(string) api.SetID { return 4711 })
 	sink := quiet{}
 	peer := func(app string) *model.NetworkPolicy_Rule {
 		return &model.NetworkPolicy_Rule{Peers: []*model.NetworkPolicy_Peer{{PodSelector: &model.LabelSelector{
@@ -85,40 +49,6 @@ func TestASelectorWhoseSetIsTakenMatchesNothing(t *testing.T) {
 	update(peer("x"))
 	if n := len(p.Problems()); n != 0 {
 		t.Errorf("%d problems are left", n)
-	}
-}
-
-func TestDescriptionsAreForPeople(t *testing.T) {
-	web, err := api.NewSelector([]api.Requirement{{Key: "app", Values: []string{"web"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for want, s := range map[string]selector{
-		"namespace shop, pods app=web":           {key: selectorKey{scope: scopeKey{namespace: "shop"}, pods: web.String()}},
-		"all namespaces, all pods":               {key: selectorKey{scope: scopeKey{selected: true}}},
-		"namespaces app=web, all pods":           {key: selectorKey{scope: scopeKey{selected: true, text: web.String()}}},
-		"whole cluster, all pods":                {},
-		"whole cluster, all pods, within 1::/16": {key: selectorKey{block: "1::/16"}, block: &api.IPBlock{}},
-	} {
-		if got := s.String(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
-func TestDifferentSelectorsHaveDifferentSets(t *testing.T) {
-	keys := []selectorKey{
-		{}, {scope: scopeKey{namespace: "a"}}, {scope: scopeKey{selected: true}}, {scope: scopeKey{selected: true, text: "a"}},
-		{pods: "a"}, {port: api.PortName{Protocol: api.TCP, Name: "a"}}, {port: api.PortName{Protocol: api.UDP, Name: "a"}}, {block: "a"},
-	}
-	seen := map[string]bool{}
-	for _, key := range keys {
-		for _, number := range []uint16{0, 80} {
-			seen[(&selector{key: key, port: key.port}).canonical(number)] = true
-		}
-	}
-	if len(seen) != 2*len(keys) {
-		t.Errorf("%d texts for %d sets", len(seen), 2*len(keys))
 	}
 }
 
@@ -159,7 +89,11 @@ func TestNothingIsLeftOfNamesThatWereFollowed(t *testing.T) {
 		put(false, model.Delta{ID: id, Value: named(app, "b", "c")})
 	}
 	put(true)
-	if n := len(p.selectors) + len(p.scopes.byKey) + len(p.problems) + len(p.policies) + len(p.doubtful) + len(p.idle); n != 0 {
-		t.Errorf("left over: %d of %v %v %v %v", n, p.selectors, p.problems, p.policies, p.doubtful)
+	x := p.problems
+	n := len(p.resolver.policies) + len(x.present) + len(x.names) + len(x.counted) + len(x.dirty)
+	sets := reflect.ValueOf(p.sets).Elem()
+	n += sets.FieldByName("selectors").Len() + sets.FieldByName("idle").Len() + sets.FieldByName("scopes").FieldByName("byKey").Len()
+	if n != 0 {
+		t.Errorf("left over: %d of %v %+v %v", n, p.resolver.policies, x, sets)
 	}
 }

@@ -134,7 +134,7 @@ func TestSetsAnswerAsTheSinkWasTold(t *testing.T) {
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
 			randomStep(t, w)
 			for id, members := range w.sink.sets {
-				if got := w.proc.AppendMembers(nil, id); len(got) != len(members) {
+				if got := w.proc.Members(id); len(got) != len(members) {
 					t.Fatalf("set %s: %v, told %v", id, got, members)
 				}
 				for _, ip := range append([]string{"192.168.0.1", "192.168.0.2", "8.8.8.8"}, someIPs...) {

@@ -207,6 +207,13 @@ func newWorld(t tb, opts processor.Options) *world {
 	return w
 }
 
+// replay returns a sink that was told the whole state.
+func (w *world) replay() *recorder {
+	again := newRecorder(w.t)
+	w.proc.Replay(again)
+	return again
+}
+
 // renumber gives the node other addresses beside those that its pods and its object tell.
 func (w *world) renumber(addrs []netip.Addr) {
 	w.t.Helper()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
 )
 
 // Findings are what there is to say to people about the policies that apply to local
@@ -18,21 +19,19 @@ type Findings struct {
 	Notes map[api.PolicyID][]api.Problem
 }
 
-// Findings looks at the pods of every policy that has named ports, and asks once for
-// every selector of a peer whether it selects anybody. It is for snapshots: events
-// are told of by Flush, which does not look.
-func (p *Processor) Findings() Findings {
-	f := finder{p: p, somebody: map[api.GroupQuery]bool{}}
+// findingsOf looks for what there is to say.
+func findingsOf(state State, t *problemTracker) Findings {
+	f := finder{state: state, local: t.resolver.local, somebody: map[api.GroupQuery]bool{}}
 	out := Findings{Notes: map[api.PolicyID][]api.Problem{}}
 	details := map[api.Problem]string{}
-	for id, st := range p.policies {
-		notes := slices.Concat(f.names(st, details), f.nobodies(st.spec))
+	for id, st := range t.resolver.policies {
+		notes := slices.Concat(f.names(st.spec, t.names[id], details), f.nobodies(st.spec))
 		slices.SortFunc(notes, api.Problem.Compare)
 		if notes = slices.Compact(notes); len(notes) > 0 {
 			out.Notes[id] = notes
 		}
 	}
-	out.Problems = p.Problems()
+	out.Problems = t.all()
 	for i := range out.Problems {
 		out.Problems[i].Reason += details[out.Problems[i]]
 	}
@@ -41,19 +40,19 @@ func (p *Processor) Findings() Findings {
 
 // names adds to the details of the names that match nothing, and notes those that
 // match nothing on some pods.
-func (f *finder) names(st *policyState, details map[api.Problem]string) (notes []api.Problem) {
+func (f *finder) names(spec *api.PolicySpec, n *names, details map[api.Problem]string) (notes []api.Problem) {
 	looked := 0
-	for at := range st.names.all() {
+	for at := range n.all() {
 		if looked++; looked > maxNames {
 			break
 		}
-		lack := f.lacking(st, at)
-		switch problem := at.problem(st.spec.ID); {
-		case lack.pods == lack.of:
-			details[problem] = lack.String()
-		case lack.pods > 0:
+		missing := f.missing(spec, at)
+		switch problem := at.problem(spec.ID); {
+		case missing.pods == missing.of:
+			details[problem] = missing.String()
+		case missing.pods > 0:
 			problem.Reason = fmt.Sprintf("%d of %d pods have no %s%s: there the port matches nothing",
-				lack.pods, lack.of, portText(at.name), lack.examples())
+				missing.pods, missing.of, portText(at.name), missing.examples())
 			notes = append(notes, problem)
 		}
 	}
@@ -63,33 +62,15 @@ func (f *finder) names(st *policyState, details map[api.Problem]string) (notes [
 // maxNames is how many named ports of one policy are looked at.
 const maxNames = 64
 
-// all returns the names of a policy; it may be nil.
-func (n *names) all() func(yield func(portName) bool) {
-	return func(yield func(portName) bool) {
-		if n == nil {
-			return
-		}
-		for _, c := range n.ingress {
-			if !yield(c.portName) {
-				return
-			}
-		}
-		for _, at := range n.egress {
-			if !yield(at) {
-				return
-			}
-		}
-	}
-}
-
 // finder looks for one Findings.
 type finder struct {
-	p        *Processor
+	state    State
+	local    *localPods
 	somebody map[api.GroupQuery]bool // whether a query has an answer
 }
 
-// lack says how many pods do not have a named port.
-type lack struct {
+// missingPort says how many pods do not have a named port.
+type missingPort struct {
 	pods, of int
 	few      []api.PodID // the first of them
 }
@@ -101,7 +82,7 @@ const maxExamples = 3
 const maxLooked = 1000
 
 // String is empty when nothing is known of the pods.
-func (l lack) String() string {
+func (l missingPort) String() string {
 	if l.pods == 0 {
 		return ""
 	}
@@ -112,7 +93,7 @@ func (l lack) String() string {
 	return fmt.Sprintf(" (%d %s%s)", l.pods, pods, l.examples())
 }
 
-func (l lack) examples() string {
+func (l missingPort) examples() string {
 	if len(l.few) == 0 {
 		return ""
 	}
@@ -123,16 +104,16 @@ func (l lack) examples() string {
 	return ", for example " + strings.Join(texts, ", ")
 }
 
-// lacking counts the pods that could have given the name a number and do not.
-func (f *finder) lacking(st *policyState, at portName) lack {
+// missing counts the pods that could have given the name a number and do not.
+func (f *finder) missing(spec *api.PolicySpec, at portName) missingPort {
 	if at.direction == api.Ingress {
-		return f.lackingSubjects(st.spec, at.name)
+		return f.missingSubjects(spec, at.name)
 	}
-	return f.lackingPeers(st.spec, at)
+	return f.missingPeers(spec, at)
 }
 
-func (f *finder) lackingSubjects(spec *api.PolicySpec, name api.PortName) (l lack) {
-	for _, ns := range f.p.subjectNamespaces(spec) {
+func (f *finder) missingSubjects(spec *api.PolicySpec, name api.PortName) (l missingPort) {
+	for _, ns := range f.local.subjectNamespaces(spec) {
 		for _, g := range ns.groups {
 			if !spec.Subject.Matches(g.def.Labels) {
 				continue
@@ -151,21 +132,21 @@ func (f *finder) lackingSubjects(spec *api.PolicySpec, name api.PortName) (l lac
 	return l
 }
 
-// lackingPeers looks at what selectors select. Of a block, and of the whole cluster,
+// missingPeers looks at what selectors select. Of a block, and of the whole cluster,
 // nobody expects that every pod has the name.
-func (f *finder) lackingPeers(spec *api.PolicySpec, at portName) (l lack) {
+func (f *finder) missingPeers(spec *api.PolicySpec, at portName) (l missingPort) {
 	seen := map[api.GroupID]bool{}
 	var without []api.GroupID
 	for _, peer := range spec.Egress[at.rule].Peers {
 		if peer.Block != nil || peer.Nodes != nil {
 			continue
 		}
-		for id, g := range f.p.state.MatchGroups(queryOf(spec.ID.Namespace, &peer)) {
+		for id, g := range f.state.MatchGroups(membership.PeerOf(spec.ID.Namespace, &peer).Query()) {
 			if seen[id] {
 				continue
 			}
 			seen[id] = true
-			n := f.p.state.PodCount(id)
+			n := f.state.PodCount(id)
 			l.of += n
 			if !g.Has(at.name) {
 				l.pods += n
@@ -175,23 +156,16 @@ func (f *finder) lackingPeers(spec *api.PolicySpec, at portName) (l lack) {
 	}
 	if l.pods <= maxLooked {
 		for _, id := range without {
-			l.few = append(l.few, f.p.state.PodsOf(id)...)
+			l.few = append(l.few, f.state.PodsOf(id)...)
 		}
 	}
 	l.cut()
 	return l
 }
 
-func (l *lack) cut() {
+func (l *missingPort) cut() {
 	slices.SortFunc(l.few, api.PodID.Compare)
 	l.few = l.few[:min(len(l.few), maxExamples)]
-}
-
-func queryOf(namespace string, peer *api.PeerSpec) api.GroupQuery {
-	if peer.Namespaces != nil {
-		return api.GroupQuery{Namespaces: peer.Namespaces, Pods: peer.Pods}
-	}
-	return api.GroupQuery{Namespace: namespace, Pods: peer.Pods}
 }
 
 // nobodies notes the peers that select no pod now.
@@ -202,7 +176,7 @@ func (f *finder) nobodies(spec *api.PolicySpec) (notes []api.Problem) {
 				peer := &rules[i].Peers[j]
 				if what := f.selectsNone(spec.ID.Namespace, peer); what != "" {
 					notes = append(notes, api.Problem{Object: spec.ID.String(), Field: fmt.Sprintf(field, i), Class: api.ClassSelector,
-						Reason: fmt.Sprintf("%s: selects no %s now", whoIs(spec.ID.Namespace, peer).key, what)})
+						Reason: fmt.Sprintf("%s: selects no %s now", membership.PeerOf(spec.ID.Namespace, peer), what)})
 				}
 			}
 		}
@@ -217,11 +191,11 @@ func (f *finder) selectsNone(namespace string, peer *api.PeerSpec) string {
 	switch {
 	case peer.Block != nil:
 	case peer.Nodes != nil:
-		for range f.p.state.MatchNodes(peer.Nodes) {
+		for range f.state.MatchNodes(peer.Nodes) {
 			return ""
 		}
 		return "node"
-	case !f.selectsSomebody(queryOf(namespace, peer)):
+	case !f.selectsSomebody(membership.PeerOf(namespace, peer).Query()):
 		return "pod"
 	}
 	return ""
@@ -232,7 +206,7 @@ func (f *finder) selectsSomebody(q api.GroupQuery) bool {
 	if ok {
 		return known
 	}
-	for range f.p.state.MatchGroups(q) {
+	for range f.state.MatchGroups(q) {
 		known = true
 		break
 	}

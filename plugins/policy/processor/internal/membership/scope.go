@@ -1,4 +1,4 @@
-package processor
+package membership
 
 import (
 	"iter"
@@ -12,22 +12,10 @@ import (
 type scope struct {
 	key    scopeKey
 	sel    *api.Selector // of a scope by selector
-	plain  api.SelectorIndex[*selector]
-	named  map[api.PortName]*api.SelectorIndex[*selector]
+	plain  api.SelectorIndex[*Selector]
+	named  map[api.PortName]*api.SelectorIndex[*Selector]
 	nNamed int
 }
-
-// scopeKey identifies a scope. The zero value is the whole cluster.
-type scopeKey struct {
-	namespace string // one namespace
-	selected  bool   // by selector
-	text      string // the selector's
-	nodes     bool   // not pods, but nodes
-}
-
-// nodeScope is that of selectors of nodes; the pod part of these is about the labels
-// of nodes. No namespace is in it, so groups never get to its selectors.
-var nodeScope = scopeKey{nodes: true}
 
 // scopes finds scopes by what they cover.
 type scopes struct {
@@ -37,21 +25,23 @@ type scopes struct {
 
 func newScopes() scopes { return scopes{byKey: map[scopeKey]*scope{}} }
 
-// scopeFor returns the scope, making it when no selector uses it yet.
-func (x *scopes) scopeFor(key scopeKey, sel *api.Selector) *scope {
-	sc, ok := x.byKey[key]
+// add files a selector in its scope.
+func (x *scopes) add(sel *Selector) {
+	sc, ok := x.byKey[sel.key.scope]
 	if !ok {
-		sc = &scope{key: key, sel: sel}
-		x.byKey[key] = sc
-		if key.selected {
-			x.chosenIndex.Add(sel, sc)
+		sc = &scope{key: sel.key.scope, sel: sel.namespaces}
+		x.byKey[sc.key] = sc
+		if sc.key.selected {
+			x.chosenIndex.Add(sc.sel, sc)
 		}
 	}
-	return sc
+	sc.add(sel)
 }
 
-// tidy forgets a scope without selectors.
-func (x *scopes) tidy(sc *scope) {
+// remove takes a selector out of its scope. A scope without selectors is forgotten.
+func (x *scopes) remove(sel *Selector) {
+	sc := x.byKey[sel.key.scope]
+	sc.remove(sel)
 	if sc.size() > 0 {
 		return
 	}
@@ -86,45 +76,45 @@ func (x *scopes) covering(namespace string, labels api.Labels) iter.Seq[*scope] 
 
 // index returns where selectors with that port name are; the zero name stands for
 // selectors without one.
-func (sc *scope) index(name api.PortName) *api.SelectorIndex[*selector] {
+func (sc *scope) index(name api.PortName) *api.SelectorIndex[*Selector] {
 	if name == (api.PortName{}) {
 		return &sc.plain
 	}
 	ix := sc.named[name]
 	if ix == nil {
-		ix = &api.SelectorIndex[*selector]{}
+		ix = &api.SelectorIndex[*Selector]{}
 		if sc.named == nil {
-			sc.named = map[api.PortName]*api.SelectorIndex[*selector]{}
+			sc.named = map[api.PortName]*api.SelectorIndex[*Selector]{}
 		}
 		sc.named[name] = ix
 	}
 	return ix
 }
 
-func (sc *scope) add(sel *selector) {
-	sc.index(sel.port).Add(sel.pods, sel)
-	if sel.isFamily() {
+func (sc *scope) add(sel *Selector) {
+	sc.index(sel.key.port).Add(sel.pods, sel)
+	if sel.PerPort() {
 		sc.nNamed++
 	}
 }
 
-func (sc *scope) remove(sel *selector) {
-	ix := sc.index(sel.port)
+func (sc *scope) remove(sel *Selector) {
+	ix := sc.index(sel.key.port)
 	ix.Remove(sel.pods, sel)
-	if !sel.isFamily() {
+	if !sel.PerPort() {
 		return
 	}
 	sc.nNamed--
 	if ix.Len() == 0 {
-		delete(sc.named, sel.port)
+		delete(sc.named, sel.key.port)
 	}
 }
 
 func (sc *scope) size() int { return sc.plain.Len() + sc.nNamed }
 
 // all returns the selectors of the scope.
-func (sc *scope) all() iter.Seq[*selector] {
-	return func(yield func(*selector) bool) {
+func (sc *scope) all() iter.Seq[*Selector] {
+	return func(yield func(*Selector) bool) {
 		for sel := range sc.plain.All() {
 			if !yield(sel) {
 				return
@@ -141,8 +131,8 @@ func (sc *scope) all() iter.Seq[*selector] {
 }
 
 // selectorsOf returns the selectors of the scope that match a group in it.
-func (sc *scope) selectorsOf(g *api.Group) iter.Seq[*selector] {
-	return func(yield func(*selector) bool) {
+func (sc *scope) selectorsOf(g *api.Group) iter.Seq[*Selector] {
+	return func(yield func(*Selector) bool) {
 		for sel := range sc.plain.Matching(g.Labels) {
 			if !yield(sel) {
 				return

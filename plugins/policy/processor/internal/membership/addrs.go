@@ -1,4 +1,4 @@
-package processor
+package membership
 
 import (
 	"encoding/binary"

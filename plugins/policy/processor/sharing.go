@@ -5,8 +5,11 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
 )
 
+// sharing knows which local pods share an address, and with whom.
+//
 // Two live pods may have one address for a while: an address is used again, and the new
 // pod is seen before the old one's end. What is from or to it must be permitted by the
 // policies of both (SEMANTICS D16). So a local pod is configured with the policies of
@@ -15,46 +18,58 @@ import (
 //
 // What this costs grows with the addresses that are shared at the moment, which the
 // cache finds when addresses change, and with nothing else.
+type sharing struct {
+	state PodState
+	sets  *membership.Sets
+	local *localPods
 
-// settleShared finds the local pods that share addresses now, and marks them and those
+	remotes map[api.PodID]*localPod   // pods of other nodes that share an address with a local one
+	of      map[*localPod][]*localPod // which local pods share an address, with whom
+}
+
+func newSharing(state PodState, sets *membership.Sets, local *localPods) *sharing {
+	return &sharing{state: state, sets: sets, local: local, remotes: map[api.PodID]*localPod{}}
+}
+
+// settle finds the local pods that share addresses now, and marks them and those
 // that did at the last Flush.
-func (p *Processor) settleShared() {
-	was := p.sharing
-	if len(p.contested)+len(was) == 0 {
+func (x *sharing) settle() {
+	was, shared := x.of, x.sets.Shared()
+	if len(shared)+len(was) == 0 {
 		return
 	}
-	p.sharing = map[*localPod][]*localPod{}
+	x.of = map[*localPod][]*localPod{}
 	needed := map[api.PodID]*localPod{}
-	for a := range p.contested {
-		holders := p.state.PodsAt(a)
-		if len(holders) < 2 || !slices.ContainsFunc(holders, func(h api.Pod) bool { return p.isLocal(&h) }) {
+	for a := range shared {
+		holders := x.state.PodsAt(a)
+		if len(holders) < 2 || !slices.ContainsFunc(holders, func(h api.Pod) bool { return x.local.node.Has(&h) }) {
 			continue
 		}
-		p.share(holders, needed)
+		x.share(holders, needed)
 	}
-	for id := range p.remotes {
+	for id := range x.remotes {
 		if needed[id] == nil {
-			p.forgetRemote(id)
+			x.forgetRemote(id)
 		}
 	}
 	for pod := range was {
-		p.markPod(pod)
+		x.local.markPod(pod)
 	}
-	for pod := range p.sharing {
-		p.markPod(pod)
+	for pod := range x.of {
+		x.local.markPod(pod)
 	}
 }
 
 // share notes that some pods have one address. It adds those of other nodes to needed.
-func (p *Processor) share(holders []api.Pod, needed map[api.PodID]*localPod) {
+func (x *sharing) share(holders []api.Pod, needed map[api.PodID]*localPod) {
 	pods := make([]*localPod, len(holders))
 	for i := range holders {
 		h := &holders[i]
-		if p.isLocal(h) {
-			pods[i] = p.pods[h.ID]
+		if x.local.node.Has(h) {
+			pods[i] = x.local.pods[h.ID]
 			continue
 		}
-		pods[i] = p.remote(h)
+		pods[i] = x.remote(h)
 		needed[h.ID] = pods[i]
 	}
 	for _, pod := range pods {
@@ -62,22 +77,22 @@ func (p *Processor) share(holders []api.Pod, needed map[api.PodID]*localPod) {
 			continue
 		}
 		for _, other := range pods {
-			if other != pod && !slices.Contains(p.sharing[pod], other) {
-				p.sharing[pod] = append(p.sharing[pod], other)
+			if other != pod && !slices.Contains(x.of[pod], other) {
+				x.of[pod] = append(x.of[pod], other)
 			}
 		}
 	}
 }
 
 // remote returns a pod of another node, of which it keeps the policies.
-func (p *Processor) remote(h *api.Pod) *localPod {
-	pod := p.remotes[h.ID]
+func (x *sharing) remote(h *api.Pod) *localPod {
+	pod := x.remotes[h.ID]
 	if pod == nil {
 		pod = &localPod{id: h.ID, ips: slices.Clone(h.IPs), elsewhere: true}
-		p.moveLocal(pod, p.localGroup(h.Group))
-		p.remotes[h.ID] = pod
+		x.local.move(pod, x.local.group(h.Group))
+		x.remotes[h.ID] = pod
 	}
-	pod.nodeAddrs = slices.Concat(h.NodeIPs, p.state.NodeAddresses(h.Node))
+	pod.nodeAddrs = slices.Concat(h.NodeIPs, x.state.NodeAddresses(h.Node))
 	slices.SortFunc(pod.nodeAddrs, netip.Addr.Compare)
 	pod.nodeAddrs = slices.Compact(pod.nodeAddrs)
 	return pod
@@ -85,18 +100,18 @@ func (p *Processor) remote(h *api.Pod) *localPod {
 
 // forgetRemote lets a pod of another node go, if it is kept. Whoever shares an address
 // with it still has it kept again by the next Flush.
-func (p *Processor) forgetRemote(id api.PodID) {
-	if pod := p.remotes[id]; pod != nil {
-		p.moveLocal(pod, nil)
-		delete(p.remotes, id)
+func (x *sharing) forgetRemote(id api.PodID) {
+	if pod := x.remotes[id]; pod != nil {
+		x.local.move(pod, nil)
+		delete(x.remotes, id)
 	}
 }
 
-// sharingsOf returns what others have to say about a pod's addresses, in the order of
+// sharings returns what others have to say about a pod's addresses, in the order of
 // their names. Who is not restricted, or just as the pod is, has nothing to add.
-func (p *Processor) sharingsOf(pod *localPod) (out []api.Sharing) {
-	others := p.sharing[pod]
-	slices.SortFunc(others, func(a, b *localPod) int { return a.id.Compare(b.id) })
+func (x *sharing) sharings(pod *localPod) (out []api.Sharing) {
+	others := x.of[pod]
+	slices.SortFunc(others, comparePods)
 	for _, other := range others {
 		if list := other.group.list; list == nil || !other.elsewhere && list == pod.group.list {
 			continue

@@ -1,0 +1,157 @@
+package membership
+
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// Selector returns the active selector of a peer, making it active when it is not: it
+// finds its groups and their addresses, and is found by groups from then on. Who uses
+// it says so by Retain. It must only be called when the cluster does not change.
+func (x *Sets) Selector(p Peer) *Selector {
+	if s, ok := x.selectors[p.key]; ok {
+		return s
+	}
+	s := &Selector{Peer: p, users: map[api.PolicyID]int{}}
+	x.selectors[p.key] = s
+	x.scopes.add(s)
+	s.moved = true // numbers found here are no news
+	switch {
+	case p.key.presence:
+		s.sets = []*Set{{sel: s, Refused: true}}
+	case !s.PerPort():
+		s.sets = []*Set{x.makeSet(s, 0)}
+	}
+	if p.key.scope.nodes {
+		counted := newCountedSet()
+		s.sets[0].nodes = &counted
+		x.countNodes(s.sets[0], +1)
+		return s
+	}
+	for id, g := range x.state.MatchGroups(s.Query()) {
+		for _, set := range x.setsFor(s, g) {
+			if set.groups == 0 && !set.Refused {
+				set.members = x.journal.newMembers()
+			}
+			x.links.enter(set, id)
+			set.collect(x.addresses(id))
+		}
+	}
+	for _, set := range s.sets {
+		if !p.key.presence { // which has nothing to publish
+			set.fresh = true
+			x.journal.touch(set)
+		}
+	}
+	s.moved = false
+	return s
+}
+
+// Release takes back one use of a selector. One without users stays active until
+// DropIdle.
+func (x *Sets) Release(s *Selector, user api.PolicyID) {
+	if s.users[user]--; s.users[user] <= 0 {
+		delete(s.users, user)
+	}
+	if len(s.users) == 0 {
+		x.idle = append(x.idle, s)
+	}
+}
+
+// DropIdle forgets the selectors that nobody uses.
+func (x *Sets) DropIdle() {
+	for _, s := range x.idle {
+		if len(s.users) == 0 && x.selectors[s.key] == s {
+			x.deactivate(s)
+		}
+	}
+	x.idle = x.idle[:0]
+}
+
+// deactivate forgets a selector that nobody uses; its sets lose all members. What
+// was published is what there was before this update, so the journal is settled
+// before the links that it is settled by are cut.
+func (x *Sets) deactivate(s *Selector) {
+	delete(x.selectors, s.key)
+	x.scopes.remove(s)
+	if s.key.scope.nodes {
+		s.sets[0].dead = true
+		x.countNodes(s.sets[0], -1)
+		s.sets = nil
+		return
+	}
+	s.moved = true // nobody wants to hear of its numbers
+	for _, set := range s.sets {
+		x.journal.settle(set)
+		if !s.key.presence {
+			set.members = x.journal.newMembers()
+		}
+	}
+	for id := range x.state.MatchGroups(s.Query()) {
+		for _, set := range s.sets {
+			if x.links.exit(set, id) {
+				set.collect(x.addresses(id))
+			}
+		}
+	}
+	for _, set := range s.sets {
+		if !s.key.presence {
+			set.dead = true
+			x.journal.touch(set)
+		}
+	}
+	s.sets = nil
+}
+
+// SettleNumbers drops the numbers that no group stands for any more. It calls changed
+// for the users of every selector whose numbers changed.
+func (x *Sets) SettleNumbers(changed func(user api.PolicyID)) {
+	for _, s := range x.moved {
+		s.moved = false
+		s.sets = slices.DeleteFunc(s.sets, func(set *Set) bool {
+			if set.groups > 0 {
+				return false
+			}
+			set.dead = true
+			x.journal.touch(set)
+			return true
+		})
+		for id := range s.users {
+			changed(id)
+		}
+	}
+	x.moved = x.moved[:0]
+}
+
+// TakeUpdates returns what became different in the sets since the last call, in any
+// order.
+func (x *Sets) TakeUpdates() []Update {
+	updates := make([]Update, 0, len(x.journal.touched)+1) // one more for the own node's
+	for _, set := range x.journal.touched {
+		u := x.journal.take(set)
+		if set.resize(len(u.Added) - len(u.Removed)) {
+			x.flipped = append(x.flipped, set.sel)
+		}
+		if set.Refused {
+			continue
+		}
+		if set.dead {
+			delete(x.byID, set.ID)
+		}
+		updates = append(updates, u)
+	}
+	clear(x.journal.touched)
+	x.journal.touched = x.journal.touched[:0]
+	x.journal.forgetUnshared()
+	return updates
+}
+
+// TakeFlipped returns the selectors that have pods, or a number, and had none, or the
+// reverse: selectors for presence, and those of named ports within blocks. The result is
+// valid until the cluster changes.
+func (x *Sets) TakeFlipped() []*Selector {
+	flipped := x.flipped
+	x.flipped = x.flipped[:0]
+	return flipped
+}

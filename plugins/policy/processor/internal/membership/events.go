@@ -1,0 +1,107 @@
+package membership
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// GroupAdded links a group that has no pods yet to the sets it is in.
+func (x *Sets) GroupAdded(id api.GroupID, g *api.Group) {
+	x.links.add(id, g)
+	for sc := range x.scopes.covering(g.Namespace, x.namespaces[g.Namespace]) {
+		for sel := range sc.selectorsOf(g) {
+			x.link(sel, id)
+		}
+	}
+}
+
+// GroupRemoved unlinks a group that has no pods any more.
+func (x *Sets) GroupRemoved(id api.GroupID) {
+	for _, s := range x.links.remove(id) {
+		x.left(s)
+	}
+}
+
+// PodChanged records that addresses come or go in the sets of a pod's group.
+func (x *Sets) PodChanged(old, now *api.Pod) {
+	if old == nil || now == nil || old.Group != now.Group || !slices.Equal(old.IPs, now.IPs) {
+		x.journal.count(old, -1)
+		x.journal.count(now, +1)
+	}
+	if now != nil && now.Shared {
+		x.journal.noteShared(now)
+	}
+}
+
+// NamespaceChanged links and unlinks the groups of a namespace, for the selectors
+// whose answer for the namespace is different now.
+func (x *Sets) NamespaceChanged(name string, old, now api.Labels) {
+	if now == nil {
+		delete(x.namespaces, name)
+	} else {
+		x.namespaces[name] = now
+	}
+	for sc := range x.scopes.chosenIndex.Matching(old) {
+		if old != nil && (now == nil || !sc.sel.Matches(now)) {
+			x.relink(name, sc, -1)
+		}
+	}
+	for sc := range x.scopes.chosenIndex.Matching(now) {
+		if now != nil && (old == nil || !sc.sel.Matches(old)) {
+			x.relink(name, sc, +1)
+		}
+	}
+}
+
+// fewSelectors is the number of selectors of a scope up to which it is cheaper to
+// look for the groups of each than for the selectors of each group.
+const fewSelectors = 16
+
+// relink links or unlinks the groups of a namespace, for the selectors of a scope.
+func (x *Sets) relink(name string, sc *scope, d int) {
+	if sc.size() <= fewSelectors {
+		for sel := range sc.all() {
+			for id := range x.state.MatchGroups(api.GroupQuery{Namespace: name, Pods: sel.pods, Port: sel.key.port}) {
+				x.relinkGroup(sel, id, d)
+			}
+		}
+		return
+	}
+	for id, g := range x.state.MatchGroups(api.GroupQuery{Namespace: name, Pods: api.Everything}) {
+		for sel := range sc.selectorsOf(g) {
+			x.relinkGroup(sel, id, d)
+		}
+	}
+}
+
+func (x *Sets) relinkGroup(sel *Selector, id api.GroupID, d int) {
+	if d > 0 {
+		x.link(sel, id)
+	} else {
+		x.unlink(sel, id)
+	}
+}
+
+// NodeChanged counts the addresses of a node in the sets of the selectors that select
+// it.
+func (x *Sets) NodeChanged(old, now *api.Node) {
+	sc := x.scopes.byKey[nodeScope]
+	if sc == nil {
+		return
+	}
+	if old != nil {
+		x.countNode(sc, old, old.Addresses, nil)
+	}
+	if now != nil {
+		x.countNode(sc, now, nil, now.Addresses)
+	}
+}
+
+func (x *Sets) countNode(sc *scope, n *api.Node, old, now []netip.Addr) {
+	for s := range sc.plain.Matching(n.Labels) {
+		s.sets[0].changeNode(old, now)
+		x.journal.touch(s.sets[0])
+	}
+}

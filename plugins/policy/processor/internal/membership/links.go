@@ -1,0 +1,59 @@
+package membership
+
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// links says which groups are in which sets.
+type links struct {
+	groups []linkedGroup // by GroupID
+}
+
+type linkedGroup struct {
+	def  *api.Group
+	sets []*Set // that the group is in
+}
+
+// add takes a group that is in no set.
+func (l *links) add(id api.GroupID, g *api.Group) {
+	for int(id) >= len(l.groups) {
+		l.groups = append(l.groups, linkedGroup{})
+	}
+	l.groups[id] = linkedGroup{def: g}
+}
+
+// remove forgets a group, and returns the sets that it was in.
+func (l *links) remove(id api.GroupID) []*Set {
+	sets := l.groups[id].sets
+	for _, set := range sets {
+		set.groups--
+	}
+	l.groups[id] = linkedGroup{}
+	return sets
+}
+
+// enter links a group to a set.
+func (l *links) enter(set *Set, id api.GroupID) {
+	l.groups[id].sets = append(l.groups[id].sets, set)
+	set.groups++
+}
+
+// exit removes the link of a group to a set, if there is one.
+func (l *links) exit(set *Set, id api.GroupID) bool {
+	g := &l.groups[id]
+	i := slices.Index(g.sets, set)
+	if i < 0 {
+		return false
+	}
+	last := len(g.sets) - 1
+	g.sets[i] = g.sets[last]
+	g.sets[last] = nil
+	g.sets = g.sets[:last]
+	set.groups--
+	return true
+}
+
+// has reports whether a group is in a set.
+func (l *links) has(set *Set, id api.GroupID) bool { return slices.Contains(l.groups[id].sets, set) }

@@ -1,0 +1,78 @@
+package membership
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+func TestTakeSortsAndDropsDuplicates(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.SampledFrom([]int{0, 1, 5, radixNumbers + 9}).Draw(t, "n")
+		seed := rapid.Uint32().Draw(t, "seed")
+		var l addrList
+		want := map[netip.Addr]bool{}
+		for range n {
+			seed = seed*1664525 + 1013904223
+			a := addrOf(seed)
+			l.add(a)
+			want[a] = true
+		}
+		got, _ := l.take(nil)
+		if len(got) != len(want) || !slices.IsSortedFunc(got, netip.Prefix.Compare) {
+			t.Fatalf("%d prefixes of %d addresses, sorted or not: %v", len(got), len(want), got)
+		}
+		for _, p := range got {
+			if !want[p.Addr()] || !p.IsSingleIP() {
+				t.Fatalf("%s was not put in", p)
+			}
+		}
+	})
+}
+
+// addrOf returns an address of either family; some come twice.
+func addrOf(x uint32) netip.Addr {
+	x &= 0xff00ff0f
+	if x&8 != 0 {
+		return netip.AddrFrom16([16]byte{0: 0xfd, 14: byte(x >> 24), 15: byte(x)})
+	}
+	return netip.AddrFrom4([4]byte{byte(x >> 24), 1, byte(x >> 8), byte(x)})
+}
+
+func TestDescriptionsAreForPeople(t *testing.T) {
+	web, err := api.NewSelector([]api.Requirement{{Key: "app", Values: []string{"web"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, s := range map[string]key{
+		"namespace shop, pods app=web":           {scope: scopeKey{namespace: "shop"}, pods: web.String()},
+		"all namespaces, all pods":               {scope: scopeKey{selected: true}},
+		"namespaces app=web, all pods":           {scope: scopeKey{selected: true, text: web.String()}},
+		"whole cluster, all pods":                {},
+		"whole cluster, all pods, within 1::/16": {block: "1::/16"},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestDifferentSelectorsHaveDifferentSets(t *testing.T) {
+	keys := []key{
+		{}, {scope: scopeKey{namespace: "a"}}, {scope: scopeKey{selected: true}}, {scope: scopeKey{selected: true, text: "a"}},
+		{pods: "a"}, {port: api.PortName{Protocol: api.TCP, Name: "a"}}, {port: api.PortName{Protocol: api.UDP, Name: "a"}}, {block: "a"},
+	}
+	seen := map[string]bool{}
+	for _, k := range keys {
+		for _, number := range []uint16{0, 80} {
+			seen[k.canonical(number)] = true
+		}
+	}
+	if len(seen) != 2*len(keys) {
+		t.Errorf("%d texts for %d sets", len(seen), 2*len(keys))
+	}
+}

@@ -1,0 +1,103 @@
+package membership
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// Info describes an active address set to people.
+type Info struct {
+	ID       api.SetID
+	Selector string         // in the style of kubectl
+	Members  []netip.Prefix // addresses, sorted
+	Users    []api.PolicyID // sorted
+}
+
+// Infos describes the active sets, sorted by ID.
+func (x *Sets) Infos() []Info {
+	var out []Info
+	members := x.All()
+	for _, id := range slices.Sorted(maps.Keys(x.byID)) {
+		set := x.byID[id]
+		text := set.sel.String()
+		if set.sel.PerPort() {
+			text += fmt.Sprintf(", port %s is %d/%s", set.sel.key.port.Name, set.Number, set.sel.key.port.Protocol)
+		}
+		out = append(out, Info{
+			ID: id, Selector: text, Members: members[id],
+			Users: slices.SortedFunc(maps.Keys(set.sel.users), api.PolicyID.Compare),
+		})
+	}
+	return out
+}
+
+// Contains reports whether an address is a member of an active set.
+func (x *Sets) Contains(id api.SetID, a netip.Addr) bool {
+	set := x.byID[id]
+	switch {
+	case set == nil || set.dead:
+		return false
+	case set.nodes != nil:
+		return set.nodes.has(a)
+	case !set.admits(a):
+		return false
+	}
+	return slices.ContainsFunc(x.state.Holders(a), func(g api.GroupID) bool { return x.links.has(set, g) })
+}
+
+// Members returns the members of an active set, sorted; none for other sets.
+func (x *Sets) Members(id api.SetID) []netip.Addr {
+	set := x.byID[id]
+	switch {
+	case set == nil:
+		return nil
+	case set.nodes != nil:
+		return set.nodes.members()
+	}
+	tmp := Set{sel: set.sel}
+	for g := range x.state.MatchGroups(set.sel.Query()) {
+		if x.links.has(set, g) {
+			tmp.collect(x.addresses(g))
+		}
+	}
+	members, _ := tmp.members.take(nil)
+	out := make([]netip.Addr, len(members))
+	for i, m := range members {
+		out[i] = m.Addr()
+	}
+	return out
+}
+
+// All returns the members of all sets: in one pass over groups, which are in many sets.
+func (x *Sets) All() map[api.SetID][]netip.Prefix {
+	found := map[*Set]*Set{}
+	for g := range x.links.groups {
+		sets := x.links.groups[g].sets
+		if len(sets) == 0 {
+			continue
+		}
+		addrs := x.addresses(api.GroupID(g))
+		for _, set := range sets {
+			tmp := found[set]
+			if tmp == nil {
+				tmp = &Set{sel: set.sel}
+				found[set] = tmp
+			}
+			tmp.collect(addrs)
+		}
+	}
+	out := make(map[api.SetID][]netip.Prefix, len(x.byID))
+	for id, set := range x.byID {
+		switch {
+		case set.nodes != nil:
+			out[id] = prefixes(set.nodes.members())
+		case found[set] != nil:
+			out[id], _ = found[set].members.take(nil)
+		}
+	}
+	return out
+}

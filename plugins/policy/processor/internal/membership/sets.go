@@ -1,0 +1,146 @@
+package membership
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// Sets holds the active selectors and the sets that they are.
+type Sets struct {
+	state State
+	newID func(string) api.SetID // api.NewSetID
+
+	namespaces map[string]api.Labels
+	scopes     scopes
+	selectors  map[key]*Selector
+	byID       map[api.SetID]*Set
+	links      *links
+	journal    journal
+
+	moved   []*Selector // whose numbers may have changed
+	idle    []*Selector // may have lost their last user
+	flipped []*Selector // see TakeFlipped
+
+	addrBuf []netip.Addr // of one group
+	setBuf  []*Set       // of one group
+}
+
+// New returns the sets of an empty cluster. newID makes the ID of a set of its canonical
+// text.
+func New(state State, newID func(string) api.SetID) *Sets {
+	links := &links{}
+	return &Sets{
+		state: state, newID: newID, namespaces: map[string]api.Labels{}, scopes: newScopes(),
+		selectors: map[key]*Selector{}, byID: map[api.SetID]*Set{},
+		links: links, journal: journal{state: state, links: links, shared: map[netip.Addr]struct{}{}},
+	}
+}
+
+// Labels returns the labels of a namespace, nil when it is not known.
+func (x *Sets) Labels(namespace string) api.Labels { return x.namespaces[namespace] }
+
+// Shared returns the addresses that two pods have, or had since the last TakeUpdates.
+// The map must not be changed.
+func (x *Sets) Shared() map[netip.Addr]struct{} { return x.journal.shared }
+
+// Group returns what the pods of a group have in common.
+func (x *Sets) Group(id api.GroupID) *api.Group { return x.links.groups[id].def }
+
+// addresses returns the addresses of a group, valid until the next call.
+func (x *Sets) addresses(id api.GroupID) []netip.Addr {
+	x.addrBuf = x.state.AppendAddresses(x.addrBuf[:0], id)
+	return x.addrBuf
+}
+
+// countNodes counts the nodes of a selector in its set, or takes them out again.
+func (x *Sets) countNodes(set *Set, d int) {
+	x.journal.touch(set)
+	for n := range x.state.MatchNodes(set.sel.pods) {
+		if d > 0 {
+			set.changeNode(nil, n.Addresses)
+		} else {
+			set.changeNode(n.Addresses, nil)
+		}
+	}
+}
+
+// link enters a group into the sets of a selector, with its addresses.
+func (x *Sets) link(s *Selector, id api.GroupID) {
+	for _, set := range x.setsFor(s, x.links.groups[id].def) {
+		if x.links.enter(set, id); set.groups == 1 && s.key.presence {
+			x.flipped = append(x.flipped, s)
+		}
+		for _, a := range x.addresses(id) {
+			x.journal.record(set, a, +1)
+		}
+	}
+}
+
+// unlink takes a group and its addresses out of the sets of a selector.
+func (x *Sets) unlink(s *Selector, id api.GroupID) {
+	for _, set := range s.sets {
+		if !x.links.exit(set, id) {
+			continue
+		}
+		x.left(set)
+		for _, a := range x.addresses(id) {
+			x.journal.record(set, a, -1)
+		}
+	}
+}
+
+// left notes what it means that a group has left a set.
+func (x *Sets) left(set *Set) {
+	switch {
+	case set.groups > 0:
+	case set.sel.key.presence:
+		x.flipped = append(x.flipped, set.sel)
+	default:
+		x.move(set.sel)
+	}
+}
+
+// move notes that the named port of a selector may have other numbers than when it was
+// resolved.
+func (x *Sets) move(s *Selector) {
+	if s.PerPort() && !s.moved {
+		s.moved = true
+		x.moved = append(x.moved, s)
+	}
+}
+
+// makeSet makes a set and its ID. When another set has the ID, this one matches
+// nothing.
+func (x *Sets) makeSet(s *Selector, number uint16) *Set {
+	set := &Set{ID: x.newID(s.key.canonical(number)), sel: s, Number: number}
+	if _, taken := x.byID[set.ID]; taken || set.ID == api.NodeSet {
+		set.Refused = true
+		return set
+	}
+	x.byID[set.ID] = set
+	return set
+}
+
+// setsFor returns the sets of a selector that a matching group is in, making
+// those of numbers that are new to a named port. The result is valid until the next
+// call.
+func (x *Sets) setsFor(s *Selector, g *api.Group) []*Set {
+	if !s.PerPort() {
+		return s.sets
+	}
+	x.setBuf = x.setBuf[:0]
+	for _, port := range g.NamedPorts {
+		if port.PortName != s.key.port {
+			continue
+		}
+		i, ok := s.find(port.Number)
+		if !ok {
+			s.sets = slices.Insert(s.sets, i, x.makeSet(s, port.Number))
+			x.move(s)
+		}
+		x.setBuf = append(x.setBuf, s.sets[i])
+	}
+	return x.setBuf
+}

@@ -1,0 +1,181 @@
+package processor
+
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
+)
+
+// problemTracker knows what is wrong with policies that apply to local pods. It looks at
+// those for which something has changed that a problem depends on.
+type problemTracker struct {
+	sets     *membership.Sets
+	resolver *resolver
+
+	names   map[api.PolicyID]*names        // of policies with named ports
+	counted map[*localGroup][]*names       // in which a group is counted
+	dirty   map[api.PolicyID]struct{}      // may have other problems than are known
+	present map[api.PolicyID][]api.Problem // of policies that have some
+	solved  []api.Problem                  // by the last settle
+}
+
+func newProblemTracker(sets *membership.Sets, resolver *resolver) *problemTracker {
+	return &problemTracker{
+		sets: sets, resolver: resolver, names: map[api.PolicyID]*names{}, counted: map[*localGroup][]*names{},
+		dirty: map[api.PolicyID]struct{}{}, present: map[api.PolicyID][]api.Problem{},
+	}
+}
+
+// settle finds out what is wrong after groups were refreshed. It returns what is new,
+// sorted, and keeps what is solved.
+func (t *problemTracker) settle(refreshed []*localGroup) (found []api.Problem) {
+	for _, st := range t.resolver.takeResolved() {
+		t.follow(st.spec.ID)
+	}
+	for _, g := range refreshed {
+		t.countGroup(g)
+	}
+	for _, s := range t.sets.TakeFlipped() {
+		for id := range s.Users() {
+			t.dirty[id] = struct{}{}
+		}
+	}
+	t.solved = nil
+	for id := range t.dirty {
+		before, now := t.present[id], t.judge(id)
+		found = append(found, api.ProblemsWithout(now, before)...)
+		t.solved = append(t.solved, api.ProblemsWithout(before, now)...)
+		if len(now) == 0 {
+			delete(t.present, id)
+		} else {
+			t.present[id] = now
+		}
+	}
+	clear(t.dirty)
+	t.sets.DropIdle() // selectors for presence that are not needed any more
+	slices.SortFunc(found, api.Problem.Compare)
+	slices.SortFunc(t.solved, api.Problem.Compare)
+	return found
+}
+
+// all returns what is wrong at present, sorted.
+func (t *problemTracker) all() []api.Problem {
+	var out []api.Problem
+	for _, problems := range t.present {
+		out = append(out, problems...)
+	}
+	slices.SortFunc(out, api.Problem.Compare)
+	return out
+}
+
+// follow takes over the named ports of a policy that was resolved anew, or does not apply
+// any more.
+func (t *problemTracker) follow(id api.PolicyID) {
+	t.dirty[id] = struct{}{}
+	st, old := t.resolver.policies[id], t.names[id]
+	if old != nil && (st == nil || st.spec != old.spec) {
+		t.release(id, old.presence)
+		delete(t.names, id)
+	}
+	if st != nil && t.names[id] == nil {
+		if n := namesOf(st.spec); n != nil {
+			t.names[id] = n
+		}
+	}
+}
+
+// countGroup moves a local group from the policies that it was counted in to those
+// of its list.
+func (t *problemTracker) countGroup(g *localGroup) {
+	was := t.counted[g]
+	for _, n := range was {
+		t.count(n, g.def, -1)
+	}
+	now := was[:0]
+	if g.list != nil {
+		for _, r := range g.list.resolutions {
+			if !r.state.watched {
+				continue
+			}
+			if n := t.names[r.state.spec.ID]; n != nil && len(n.ingress) > 0 {
+				t.count(n, g.def, +1)
+				now = append(now, n)
+			}
+		}
+	}
+	switch {
+	case len(now) > 0:
+		t.counted[g] = now
+	case len(was) > 0:
+		delete(t.counted, g)
+	}
+}
+
+func (t *problemTracker) count(n *names, g *api.Group, d int) {
+	if n.count(g, d) {
+		t.dirty[n.spec.ID] = struct{}{}
+	}
+}
+
+// judge returns what is wrong with a policy.
+func (t *problemTracker) judge(id api.PolicyID) (out []api.Problem) {
+	st := t.resolver.policies[id]
+	if st == nil {
+		return nil
+	}
+	if st.usesRefused() {
+		out = append(out, api.Problem{Object: id.String(), Field: "spec", Class: api.ClassSelector,
+			Reason: "a selector in it matches nothing, because another one has its address set: change either of them a little"})
+	}
+	n := t.names[id]
+	if n == nil {
+		return out
+	}
+	for _, c := range n.ingress {
+		if c.groups == 0 { // of those there are: without any the policy would have no state
+			out = append(out, c.problem(id))
+		}
+	}
+	return append(out, t.judgeEgress(n, st.perPort)...)
+}
+
+// judgeEgress looks at the selectors of the names. When none of a name has a number,
+// it is a problem if there are pods that could have given it one.
+func (t *problemTracker) judgeEgress(n *names, perPort map[portName][]*membership.Selector) (out []api.Problem) {
+	old := n.presence
+	n.presence = nil
+	for _, at := range n.egress {
+		selectors := perPort[at]
+		if len(selectors) == 0 || slices.ContainsFunc(selectors, (*membership.Selector).HasNumber) {
+			continue
+		}
+		concerned := false
+		for _, s := range selectors {
+			concerned = t.concerns(n, s.Peer) || concerned
+		}
+		if concerned {
+			out = append(out, at.problem(n.spec.ID))
+		}
+	}
+	t.release(n.spec.ID, old)
+	return out
+}
+
+// concerns reports whether a peer has pods.
+func (t *problemTracker) concerns(n *names, peer membership.Peer) bool {
+	if peer.AlwaysPresent() {
+		return true
+	}
+	s := t.sets.Selector(peer.Presence())
+	s.Retain(n.spec.ID)
+	n.presence = append(n.presence, s)
+	return s.HasPods()
+}
+
+// release lets the selectors for presence go.
+func (t *problemTracker) release(id api.PolicyID, presence []*membership.Selector) {
+	for _, s := range presence {
+		t.sets.Release(s, id)
+	}
+}
