@@ -21,11 +21,11 @@ import (
 func newStore(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
-		Short: "Accept what etcd holds, and see who may write it",
+		Short: "Accept what etcd holds, see who may write it, and make certificates",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newStoreAccept(o), newStoreRoles(o))
+	cmd.AddCommand(newStoreAccept(o), newStoreRoles(o), newStoreCertificates(o))
 	return cmd
 }
 

@@ -2,6 +2,9 @@ package charts
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"os"
@@ -112,9 +115,24 @@ func plain(o object) {
 		containers, _ := pod[list].([]any)
 		for _, c := range containers {
 			byName(c.(object), "volumeMounts", "mountPath")
+			byName(c.(object), "ports", "name")
+			environmentFirst(c.(object))
 		}
 	}
 	byName(pod, "volumes", "name")
+}
+
+// environmentFirst checks that a variable that others use stands ahead of them, and makes the list a map.
+func environmentFirst(c object) {
+	entries, _ := c["env"].([]any)
+	for i, e := range entries {
+		if strings.Contains(fmt.Sprint(e.(object)["value"]), "$(HOST_IP)") && !slices.ContainsFunc(entries[:i], func(o any) bool { return o.(object)["name"] == "HOST_IP" }) {
+			e.(object)["value"] = "HOST_IP is not known here"
+		}
+	}
+	if entries != nil {
+		byName(c, "env", "name")
+	}
 }
 
 // byName makes a list whose order means nothing a map.
@@ -131,6 +149,8 @@ func TestChartAndKustomizeAreTheSameObjects(t *testing.T) {
 	for overlay, v := range map[string]values{
 		"ha-kernel": {},
 		"ha-vpp":    {"dataplane": "vpp"},
+		// "sluicectl store certificates" makes what the chart could make.
+		"quickstart": {"etcd": values{"embedded": true, "generateCertificates": false}},
 	} {
 		t.Run(overlay, func(t *testing.T) {
 			chart, err := render(v)
@@ -257,6 +277,47 @@ func TestSettingsStartPodsAgain(t *testing.T) {
 	a, b, c := sum(values{}), sum(values{}), sum(values{"agent": values{"config": values{"log-level": "debug"}}})
 	if !reflect.DeepEqual(a, b) || reflect.DeepEqual(a, c) {
 		t.Errorf("annotations are %v, %v, and with another setting %v", a, b, c)
+	}
+}
+
+// TestCertificatesOfTheChart are signed by the authority that is beside them.
+func TestCertificatesOfTheChart(t *testing.T) {
+	all, err := render(values{"etcd": values{"embedded": true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var authorities []string
+	for name, want := range map[string]x509.VerifyOptions{
+		"Secret/sluice-ksr-etcd":   {DNSName: "sluice-store", KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}},
+		"Secret/sluice-agent-etcd": {KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}},
+	} {
+		if all[name] == nil {
+			t.Fatalf("there is no %s", name)
+		}
+		decode := func(key string) []byte {
+			b, err := base64.StdEncoding.DecodeString(all[name]["data"].(object)[key].(string))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		pair, err := tls.X509KeyPair(decode("tls.crt"), decode("tls.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.Roots = x509.NewCertPool()
+		want.Roots.AppendCertsFromPEM(decode("ca.crt"))
+		cert, err := x509.ParseCertificate(pair.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cert.Verify(want); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		authorities = append(authorities, string(decode("ca.crt")))
+	}
+	if authorities[0] != authorities[1] {
+		t.Error("two authorities do not trust each other")
 	}
 }
 

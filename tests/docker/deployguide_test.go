@@ -82,7 +82,9 @@ func checkSteps(text string, c cluster) (problems []string) {
 			}
 			switch {
 			case words[1] == "apply":
-				applied++
+				if words[2] == "-f" { // an overlay is compared with the chart elsewhere
+					applied++
+				}
 				problems = append(problems, checkExists(root, words[3])...)
 			case words[1] == "rollout" && !c.workloads[words[3]]:
 				problems = append(problems, "there is no "+words[3])

@@ -22,10 +22,22 @@ imagePullSecrets: {{ toJson . }}
 {{- end }}
 
 {{- define "sluice.etcd" -}}
+{{- if .Values.etcd.embedded -}}
+etcd-server-name: sluice-store
+{{- else -}}
 etcd-endpoints: {{ toJson .Values.etcd.endpoints }}
+{{- end }}
 etcd-ca: /etc/sluice/etcd/ca.crt
 etcd-cert: /etc/sluice/etcd/tls.crt
 etcd-key: /etc/sluice/etcd/tls.key
+{{- end }}
+
+{{- define "sluice.embeddedEtcd" -}}
+embedded-etcd: true
+etcd-dir: /var/lib/sluice/etcd
+etcd-listen-ca: /etc/sluice/etcd/ca.crt
+etcd-listen-cert: /etc/sluice/etcd/tls.crt
+etcd-listen-key: /etc/sluice/etcd/tls.key
 {{- end }}
 
 {{- /* served: probes, port and address of what a program serves */ -}}
@@ -75,6 +87,6 @@ log-format: json
 {{- end }}
 
 {{- define "sluice.ksrConfig" -}}
-{{- $base := fromYaml (include "sluice.etcd" .) -}}
+{{- $base := fromYaml (include (ternary "sluice.embeddedEtcd" "sluice.etcd" .Values.etcd.embedded) .) -}}
 {{ toYaml (mergeOverwrite $base (dict "log-format" "json") .Values.reflector.config) }}
 {{- end }}
