@@ -73,14 +73,7 @@ type Link struct {
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	alarm   *time.Timer // when it fires a Commit would find something to do
-
-	mu    sync.Mutex
-	up    chan struct{} // closed while connected
-	isUp  bool
-	epoch int                     // number of connections made so far
-	stale bool                    // interfaces have changed since they were read
-	asked *answers                // of Conn
-	hang  context.CancelCauseFunc // ends the calls that were begun last; nil before the first
+	health  health
 }
 
 // Options of a Link.
@@ -112,7 +105,7 @@ func Dial(o Options) (*Link, error) {
 	if o.OnChange == nil {
 		o.OnChange = func() {}
 	}
-	l := &Link{Timeout: o.Timeout, options: o, up: make(chan struct{}), alarm: time.NewTimer(never)}
+	l := &Link{Timeout: o.Timeout, options: o, alarm: time.NewTimer(never), health: health{up: make(chan struct{})}}
 	l.life, l.end = context.WithCancel(context.Background())
 	if err := l.dial(); err != nil {
 		l.end()
@@ -130,9 +123,7 @@ func (l *Link) dial() error {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	l.Conn, l.dialled, l.stop = conn, true, stop
-	l.mu.Lock()
-	l.asked = asked
-	l.mu.Unlock()
+	l.health.follow(asked)
 	l.done.Go(func() { l.watch(ctx, events) })
 	return nil
 }
@@ -147,7 +138,7 @@ func (l *Link) drop() {
 	l.alarm.Stop()
 	l.disconnect()
 	l.dialled = false
-	l.setState(false)
+	l.health.set(false)
 }
 
 // disconnect says goodbye to the vswitch. One that does not listen is left behind, by a goroutine
@@ -181,7 +172,7 @@ func (l *Link) Connect(ctx context.Context) (epoch int, stale bool, err error) {
 	if err := l.wait(ctx); err != nil {
 		return 0, false, err
 	}
-	epoch, stale = l.state()
+	epoch, stale = l.health.take()
 	return epoch, stale, nil
 }
 
@@ -198,9 +189,7 @@ func (l *Link) Failed(err error) {
 // it. There is one such context at a time.
 func (l *Link) Calls(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, hang := context.WithCancelCause(ctx)
-	l.mu.Lock()
-	l.hang = hang
-	l.mu.Unlock()
+	l.health.endCalls(hang)
 	stop := context.AfterFunc(l.life, func() { hang(nil) })
 	return ctx, func() { stop(); hang(nil) }
 }
@@ -254,7 +243,7 @@ func (l *Link) watch(ctx context.Context, states <-chan core.ConnectionEvent) {
 					events = watcher.Events()
 				}
 			}
-			l.setState(s.State == core.Connected)
+			l.health.set(s.State == core.Connected)
 			l.Prompt()
 		case <-l.alarm.C:
 			l.Prompt()
@@ -263,30 +252,10 @@ func (l *Link) watch(ctx context.Context, states <-chan core.ConnectionEvent) {
 				events = nil
 				continue
 			}
-			l.mu.Lock()
-			l.stale = true
-			l.mu.Unlock()
+			l.health.setStale()
 			l.Prompt()
 		}
 	}
-}
-
-func (l *Link) setState(up bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case up && !l.isUp:
-		l.epoch++
-		close(l.up)
-	case !up && l.isUp:
-		l.up = make(chan struct{})
-		if l.hang != nil {
-			l.hang(errLost)
-		}
-	case up:
-		l.epoch++
-	}
-	l.isUp = up
 }
 
 // subscribe asks for interface events. A vswitch that has none is served without:
@@ -305,40 +274,18 @@ func (l *Link) subscribe(ctx context.Context) govpp.Watcher {
 	return w
 }
 
-// state returns the number of the connection, and whether interfaces have
-// changed since the last call.
-func (l *Link) state() (epoch int, stale bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	stale, l.stale = l.stale, false
-	return l.epoch, stale
-}
-
 // Connected says whether there is a connection now.
-func (l *Link) Connected() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.isUp
-}
+func (l *Link) Connected() bool { return l.health.connected() }
 
 // Waiting returns since when the vswitch has not answered what it was asked, be it by the health
 // check; zero when it has answered everything, and while there is no connection.
-func (l *Link) Waiting() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.isUp {
-		return time.Time{}
-	}
-	return l.asked.waiting()
-}
+func (l *Link) Waiting() time.Time { return l.health.waiting() }
 
 // wait returns when there is a connection.
 func (l *Link) wait(parent context.Context) error {
 	ctx, cancel := context.WithTimeout(parent, min(connectWait, l.Timeout))
 	defer cancel()
-	l.mu.Lock()
-	up := l.up
-	l.mu.Unlock()
+	up := l.health.upcoming()
 	select {
 	case <-up:
 		return ctx.Err()

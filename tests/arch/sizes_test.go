@@ -58,7 +58,6 @@ var aboveLimit = map[string]int{
 	"renderer/cache Cache methods":           55,
 	"renderer/session Renderer fields":       21,
 	"renderer/session Renderer methods":      33,
-	"renderer/vpp Link fields":               16,
 	"tests/bench/npgen stats fields":         25,
 	"tests/cluster builder methods":          71,
 	"tests/conformance/replay Result fields": 19,

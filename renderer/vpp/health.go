@@ -1,0 +1,91 @@
+package vpp
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// health is whether there is a connection. The goroutine that follows the connection writes it,
+// any goroutine may read it.
+type health struct {
+	mu    sync.Mutex
+	up    chan struct{} // closed while connected
+	isUp  bool
+	epoch int                     // number of connections made so far
+	stale bool                    // interfaces have changed since they were read
+	asked *answers                // of the connection
+	hang  context.CancelCauseFunc // ends the calls that were begun last; nil before the first
+}
+
+// follow takes a new connection, which is not up yet.
+func (h *health) follow(asked *answers) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked = asked
+}
+
+// set takes a state of the connection. Each time that it is up is another epoch; when it is lost
+// the calls end.
+func (h *health) set(up bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case up && !h.isUp:
+		h.epoch++
+		close(h.up)
+	case !up && h.isUp:
+		h.up = make(chan struct{})
+		if h.hang != nil {
+			h.hang(errLost)
+		}
+	case up:
+		h.epoch++
+	}
+	h.isUp = up
+}
+
+// endCalls has calls end by a function when the connection is lost.
+func (h *health) endCalls(hang context.CancelCauseFunc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hang = hang
+}
+
+// setStale takes that interfaces have changed.
+func (h *health) setStale() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stale = true
+}
+
+// take returns the number of the connection, and whether interfaces have changed since the last
+// call.
+func (h *health) take() (epoch int, stale bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	stale, h.stale = h.stale, false
+	return h.epoch, stale
+}
+
+// upcoming returns a channel that is closed while there is a connection, until that is lost.
+func (h *health) upcoming() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.up
+}
+
+func (h *health) connected() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.isUp
+}
+
+func (h *health) waiting() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.isUp {
+		return time.Time{}
+	}
+	return h.asked.waiting()
+}
