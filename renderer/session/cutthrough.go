@@ -3,13 +3,8 @@ package session
 import (
 	"context"
 	"fmt"
-	"maps"
-	"net/netip"
 	"regexp"
-	"slices"
 	"strconv"
-
-	"github.com/sluice-net/sluice/api"
 )
 
 // Two applications on one routing table of VPP talk by memory that they share: their connection
@@ -27,66 +22,6 @@ func divideCut(all []connection) (cut, others []connection) {
 		}
 	}
 	return cut, others
-}
-
-// target is what a connection that cuts through was opened to.
-type target struct {
-	transport api.Protocol
-	at        netip.AddrPort
-}
-
-// deniedCut returns the sessions of clients that rules do not permit any more, and the sessions of
-// servers all of whose clients are such. A client whose server has closed is left alone: nothing
-// passes, and VPP shows its session until it closes, too.
-func (r *Renderer) deniedCut(ctx context.Context, threads int, cut []connection) (denied, servers []connection, err error) {
-	if len(cut) == 0 {
-		return nil, nil, nil
-	}
-	owners, err := r.link.clients(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	permitted, forbidden := map[target]bool{}, map[target][]connection{}
-	for _, c := range cut {
-		to := target{c.transport, c.rmt}
-		if r.deniesClient(c, owners) {
-			forbidden[to] = append(forbidden[to], c)
-		} else {
-			permitted[to] = true
-		}
-	}
-	for to, clients := range forbidden {
-		all, err := r.link.connections(ctx, threads, to.at.Addr())
-		if err != nil {
-			return nil, nil, err
-		}
-		here, _ := divideCut(all)
-		here = slices.DeleteFunc(here, func(c connection) bool { return c.transport != to.transport || c.lcl != to.at })
-		if len(here) > 0 {
-			denied = append(denied, clients...)
-		}
-		if !permitted[to] {
-			servers = append(servers, here...)
-		}
-	}
-	return denied, servers, nil
-}
-
-// deniesClient reports whether the rules of the namespace of a client deny what it has opened;
-// where it is not known whose it is, whether those of all pods do.
-func (r *Renderer) deniesClient(c connection, owners map[sessionID]uint32) bool {
-	spaces := slices.Concat(slices.Collect(maps.Values(r.namespaces))...)
-	if owner, known := owners[sessionID{c.thread, c.index}]; known {
-		spaces = []uint32{owner}
-	}
-	family := familyOf(c.rmt.Addr())
-	for _, namespace := range spaces {
-		p := r.mirror.sections[section{namespace, true, c.transport, everything(family), family}]
-		if p == nil || p.rules.decide(c.rmt.Addr(), c.rmt.Port()) == api.Permit {
-			return false
-		}
-	}
-	return len(spaces) > 0
 }
 
 // sessionID is the number of a session.

@@ -1,14 +1,11 @@
 package session
 
 import (
-	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // Explain implements renderer.Explainer: the decisions of the tables that a connection attempt
@@ -32,27 +29,6 @@ func (r *Renderer) Abstains(f api.Flow) string {
 	return "no application on the host stack sends it, or gets it from beyond the node"
 }
 
-// snapshot is what readers see: the outcome of the last Commit. It does not change.
-type snapshot struct {
-	version    string
-	err        error
-	pods       map[netip.Addr]bool // addresses of pods: whether one has an application namespace
-	tables     []*cache.Table      // local ones by digest, then the global one
-	spaces     []space             // by pod
-	reach      int                 // rules about who reaches pods
-	forbidden  int
-	unenforced []renderer.Unenforced
-	drifts     map[string]uint64
-	foreign    []renderer.Foreign
-}
-
-// onStack reports whether an address is that of a pod that has an application namespace, and
-// whether it is that of a pod at all.
-func (s *snapshot) onStack(a netip.Addr) (stack, pod bool) {
-	stack, pod = s.pods[a]
-	return stack, pod
-}
-
 // Serves reports whether a pod had an application namespace in the last Commit. It waits for no
 // Commit; any goroutine may call it.
 func (r *Renderer) Serves(pod api.PodID) bool {
@@ -60,32 +36,8 @@ func (r *Renderer) Serves(pod api.PodID) bool {
 	return found
 }
 
-// publish makes the outcome of a Commit visible.
-func (r *Renderer) publish(err error) {
-	s := &snapshot{
-		version: r.version, err: err, pods: make(map[netip.Addr]bool, len(r.own)), tables: r.cache.InstalledTables(),
-		forbidden: r.revoked.left, unenforced: r.shortfall.Unenforced(), drifts: r.drifts, foreign: r.foreign,
-	}
-	s.spaces, s.reach = r.spaces()
-	for id, own := range r.own {
-		_, has := r.namespaces[id]
-		for _, a := range own {
-			s.pods[a] = s.pods[a] || has
-		}
-	}
-	r.published.Store(s)
-}
-
 // Unenforced implements renderer.Reporter.
 func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
-
-// space is an application namespace of a pod.
-type space struct {
-	pod       api.PodID
-	namespace uint32
-	table     string // none when it may connect to everybody
-	rules     int    // local ones
-}
 
 // State implements renderer.Inspector.
 func (r *Renderer) State() *renderer.State {
@@ -106,31 +58,4 @@ func (r *Renderer) State() *renderer.State {
 		out.Tables = append(out.Tables, t)
 	}
 	return out
-}
-
-// spaces returns the application namespaces of pods, and how many rules say who reaches pods.
-func (r *Renderer) spaces() (out []space, reach int) {
-	tables := map[api.PodID]string{}
-	for _, t := range r.cache.InstalledTables() {
-		for _, pod := range t.Pods {
-			tables[pod] = t.Name()
-		}
-	}
-	count := map[uint32]int{}
-	if r.mirror != nil {
-		for s, p := range r.mirror.sections {
-			if s.local {
-				count[s.namespace] += len(p.rules)
-			} else {
-				reach += len(p.rules)
-			}
-		}
-	}
-	for pod, namespaces := range r.namespaces {
-		for _, namespace := range namespaces {
-			out = append(out, space{pod, namespace, tables[pod], count[namespace]})
-		}
-	}
-	slices.SortFunc(out, func(a, b space) int { return cmp.Or(a.pod.Compare(b.pod), cmp.Compare(a.namespace, b.namespace)) })
-	return out, reach
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net/netip"
+	"strings"
 
 	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/memclnt"
@@ -39,6 +40,8 @@ var needed = []govpp.Message{
 // link is one connection to a vswitch, and how it must be spoken to.
 type link struct {
 	*vpp.Link
+	epoch   int // of the connection that was asked what follows
+	version string
 	local   session.SessionRuleScope // what it takes for the local scope
 	swapped bool                     // it keeps ports in the order of the machine
 }
@@ -49,6 +52,27 @@ func dial(o Options) (*link, error) {
 		return nil, err
 	}
 	return &link{Link: l}, nil
+}
+
+// connect makes sure that there is a connection to a vswitch with session rules. fresh says
+// that it is another one than before.
+func (l *link) connect(ctx context.Context, ports Ports) (fresh bool, err error) {
+	epoch, _, err := l.Connect(ctx)
+	if err != nil || epoch == l.epoch {
+		return false, err
+	}
+	if l.version, err = l.Version(ctx, needed, "the session layer"); err != nil {
+		return false, err
+	}
+	l.swapped = ports == PortsOfMachine || ports == PortsByVersion && !strings.HasPrefix(l.version, "sluice-vswitch")
+	if err := l.enable(ctx); err != nil {
+		return false, err
+	}
+	if err := l.probe(ctx); err != nil {
+		return false, err
+	}
+	l.epoch = epoch
+	return true, nil
 }
 
 // enable switches the session layer on, with rules. VPP says nothing when it is on without.

@@ -21,6 +21,12 @@ type mirror struct {
 	tables     map[tableKey]uint32          // by namespace: the first one of its routing table
 }
 
+// tableKey names the routing table of a namespace.
+type tableKey struct {
+	namespace uint32
+	family    int
+}
+
 // present are the rules of a section that are ours.
 type present struct {
 	rules rules
@@ -115,6 +121,20 @@ func (m *mirror) section(s section) *present {
 		m.sections[s] = p
 	}
 	return p
+}
+
+// tableOf returns the first of the namespaces of a routing table, which stands for it.
+func (m *mirror) tableOf(namespace uint32, family int) uint32 {
+	if first, ok := m.tables[tableKey{namespace, family}]; ok {
+		return first
+	}
+	return namespace
+}
+
+// permits reports whether the rules of a section permit an attempt.
+func (m *mirror) permits(s section, peer netip.Addr, port uint16) bool {
+	p := m.sections[s]
+	return p == nil || p.rules.decide(peer, port) == api.Permit
 }
 
 // tagReader finds out which rules are ours.

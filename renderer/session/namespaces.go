@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -63,7 +62,7 @@ func (l *link) namespaces(ctx context.Context) (map[string]uint32, error) {
 // initTables has VPP make the rules of the routing tables of namespaces, by a rule that is gone at
 // once: only then dumps tell which namespaces have one table. Else an address that goes from
 // one pod to another could be in two sections at once.
-func (l *link) initTables(ctx context.Context, namespaces map[api.PodID][]uint32) error {
+func (l *link) initTables(ctx context.Context, namespaces []uint32) error {
 	all, err := l.dump(ctx)
 	if err != nil {
 		return err
@@ -76,7 +75,7 @@ func (l *link) initTables(ctx context.Context, namespaces map[api.PodID][]uint32
 			}
 		}
 	}
-	for _, namespace := range slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(namespaces))...))) {
+	for _, namespace := range slices.Sorted(slices.Values(namespaces)) {
 		for family, addr := range probeAddrs {
 			if known[tableKey{namespace, family}] {
 				continue

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"go.fd.io/govpp/adapter"
@@ -83,4 +84,28 @@ type Options struct {
 	// rendered: after a (re)connection, and when NamespacesChanged was called. It is called by
 	// another goroutine and must not block or call the Renderer. May be nil.
 	OnChange func()
+}
+
+// namespacesOf returns the application namespaces of a pod, sorted; some are there by name.
+func (o *Options) namespacesOf(pod api.PodID, present map[string]uint32) (out []uint32) {
+	if o.Namespaces != nil {
+		if index, ok := o.Namespaces(pod); ok {
+			out = append(out, index)
+		}
+		return out
+	}
+	var names []string
+	if o.Names != nil {
+		names = o.Names(pod)
+	}
+	if len(names) == 0 {
+		names = []string{NamespaceID(pod)}
+	}
+	for _, name := range names {
+		if index, ok := present[name]; ok {
+			out = append(out, index)
+		}
+	}
+	slices.Sort(out)
+	return out
 }

@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -71,11 +70,30 @@ func opposite(a api.Action) api.Action {
 	return api.Permit
 }
 
-// String is for people.
-func (s step) String() string {
-	verb := "-"
-	if s.add {
-		verb = "+"
+// decide returns what rules of ours say of an attempt. Those for a port that hold the address say
+// the same; where there are none those for any port do, and then the rest.
+func (r rules) decide(peer netip.Addr, port uint16) api.Action {
+	for _, of := range [2]uint16{port, 0} {
+		for bits := peer.BitLen(); bits > 0; bits-- {
+			p, err := peer.Prefix(bits)
+			if err != nil {
+				continue // no prefix of an address has more bits than it
+			}
+			if a, ok := r[place{p, of}]; ok {
+				return a
+			}
+		}
 	}
-	return fmt.Sprintf("%s%s:%d %s", verb, s.place.peer, s.place.port, s.action)
+	family := familyOf(peer)
+	if a, ok := r[place{tops[family].peer, port}]; ok && port != 0 {
+		return a
+	}
+	return r.otherwise(family)
+}
+
+func familyOf(a netip.Addr) int {
+	if a.Is4() {
+		return 0
+	}
+	return 1
 }

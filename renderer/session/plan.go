@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -13,6 +14,15 @@ type step struct {
 	add    bool
 	place  place
 	action api.Action
+}
+
+// String is for people.
+func (s step) String() string {
+	verb := "-"
+	if s.add {
+		verb = "+"
+	}
+	return fmt.Sprintf("%s%s:%d %s", verb, s.place.peer, s.place.port, s.action)
 }
 
 // tightens says whether something may be denied afterwards that is not before.

@@ -9,10 +9,11 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.fd.io/govpp/binapi/session"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -24,32 +25,21 @@ import (
 // and every ability that readers find by type assertion; these wait for no Commit.
 type Renderer struct {
 	options   Options
-	can       expressible
 	log       *slog.Logger
 	renumbers atomic.Bool // the answers of Namespaces have changed
 	published atomic.Pointer[snapshot]
 	cache     *cache.Cache
 	link      *link
 
-	mu         sync.Mutex // held for a Commit, calls of the vswitch included
-	epoch      int        // of the link when the mirror was read
-	mirror     *mirror    // nil when it must be read
-	version    string
-	own        map[api.PodID][]netip.Addr
-	namespaces map[api.PodID][]uint32 // of pods that have some; sorted
-	holders    map[section]api.PodID  // whose the sections are that were installed last; nobody's after an error half way
-	compiled   map[wantedKey]*wanted
-	shortfall  cache.Shortfall
-	revoked    revocation
-	complete   bool               // the last Commit left nothing to do
-	audited    time.Time          // when rules were read last
-	drifts     map[string]uint64  // how often somebody changed what is ours, by kind; is replaced, not changed
-	foreign    []renderer.Foreign // rules of others beside ours; is replaced, not changed
-}
-
-type tableKey struct {
-	namespace uint32
-	family    int
+	mu        sync.Mutex // held for a Commit, calls of the vswitch included
+	pods      pods
+	compiler  compiler
+	mirror    *mirror // nil when it must be read
+	holders   holders // whose the sections are that were installed last; nobody's after an error half way
+	shortfall cache.Shortfall
+	revoked   revocation
+	audits    audits
+	complete  bool // the last Commit left nothing to do
 }
 
 var (
@@ -73,14 +63,14 @@ func New(o Options) (*Renderer, error) {
 	}
 	can := expressible{o.MaxPorts}
 	r := &Renderer{
-		options: o, can: can, log: o.Log, cache: cache.New(api.Ingress), own: map[api.PodID][]netip.Addr{},
-		holders: map[section]api.PodID{}, compiled: map[wantedKey]*wanted{}, shortfall: cache.NewShortfall(can.reason(), can.loses),
-		drifts: map[string]uint64{driftRule: 0},
+		options: o, log: o.Log, cache: cache.New(api.Ingress), pods: pods{own: map[api.PodID][]netip.Addr{}},
+		compiler: compiler{can, map[wantedKey]*wanted{}}, holders: holders{}, shortfall: cache.NewShortfall(can.reason(), can.loses),
+		audits: audits{every: o.Audit, drifts: map[string]uint64{driftRule: 0}},
 	}
-	r.publish(nil)
 	if r.link, err = dial(o); err != nil {
 		return nil, err
 	}
+	r.publish(nil)
 	return r, nil
 }
 
@@ -139,22 +129,20 @@ func (t *txn) Commit(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t.Resync {
-		clear(r.own)
+		clear(r.pods.own)
 	}
 	for _, o := range t.own {
-		if r.own[o.pod] = o.ips; o.ips == nil {
-			delete(r.own, o.pod)
-		}
+		r.pods.put(o.pod, o.ips)
 	}
 	told := t.HasPods()
 	t.own = nil
 	t.Apply(r.cache)
 	ctx, done := r.link.Calls(ctx)
 	defer done()
-	before := r.namespaces
+	before := r.pods.namespaces
 	err := vpp.Ended(ctx, r.commit(ctx, told))
 	r.publish(err)
-	if !maps.EqualFunc(before, r.namespaces, slices.Equal) {
+	if !maps.EqualFunc(before, r.pods.namespaces, slices.Equal) {
 		r.link.Prompt() // others may wait for interfaces of pods that this one serves
 	}
 	r.wake()
@@ -187,18 +175,18 @@ func (r *Renderer) commit(ctx context.Context, told bool) error {
 	if err := r.look(ctx, fresh); err != nil {
 		return r.fail(err)
 	}
-	r.forget(plan)
+	r.compiler.forget(r.cache, plan.Sets)
 	d := r.want()
 	if err := r.install(ctx, d); err != nil {
 		return r.fail(err)
 	}
-	r.findForeign()
+	r.audits.findForeign(r.mirror, r.holders, r.log)
 	r.shortfall.Refused(d.oversize)
 	if err := r.revoke(ctx); err != nil {
 		return r.fail(err)
 	}
 	if len(d.refused) > 0 {
-		clear(r.compiled)
+		clear(r.compiler.made)
 		return errors.Join(d.refused...)
 	}
 	r.complete = true
@@ -206,48 +194,173 @@ func (r *Renderer) commit(ctx context.Context, told bool) error {
 	return nil
 }
 
-// forget forgets what was compiled from sets that changed.
-func (r *Renderer) forget(plan cache.Plan) {
-	for _, id := range plan.Sets {
-		for _, t := range r.cache.Naming(id) {
-			for key := range r.compiled {
-				if key.table == t.Digest || key.global {
-					delete(r.compiled, key)
-				}
-			}
-		}
-	}
-}
-
 // fail has everything read back before the next change. What was compiled is of no use: the next
 // plan begins at what was acknowledged, and does not name a set that changes back until then.
 func (r *Renderer) fail(err error) error {
-	clear(r.compiled)
+	clear(r.compiler.made)
 	r.mirror, r.complete = nil, false
 	r.link.Failed(err)
 	return err
 }
 
-// connect makes sure that there is a connection to a vswitch with session rules. fresh says
-// that it is another one than before.
+// connect makes sure that there is a connection. fresh says that everything is to be read.
 func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
-	epoch, _, err := r.link.Connect(ctx)
+	fresh, err = r.link.connect(ctx, r.options.Ports)
+	if fresh {
+		r.mirror = nil
+	}
+	return r.mirror == nil, err
+}
+
+// audit reads, when it is the time, the namespaces and rules that there are, and compares them with
+// the mirror. What differs is a reason to look at everything.
+func (r *Renderer) audit(ctx context.Context, fresh bool) (differs bool, err error) {
+	if !r.audits.begin(fresh) {
+		return false, nil
+	}
+	names, err := r.names(ctx)
 	if err != nil {
 		return false, err
 	}
-	if r.epoch == epoch {
-		return r.mirror == nil, nil
+	if !maps.Equal(names, r.mirror.namespaces) {
+		r.renumbers.Store(true) // has everything read
+		return false, nil
 	}
-	if r.version, err = r.link.Version(ctx, needed, "the session layer"); err != nil {
-		return false, err
+	found, others, err := r.mirror.compare(ctx, r.link)
+	if err != nil || len(found) == 0 {
+		return others, err
 	}
-	r.link.swapped = r.options.Ports == PortsOfMachine || r.options.Ports == PortsByVersion && !strings.HasPrefix(r.version, "sluice-vswitch")
-	if err := r.link.enable(ctx); err != nil {
-		return false, err
-	}
-	if err := r.link.probe(ctx); err != nil {
-		return false, err
-	}
-	r.mirror, r.epoch = nil, epoch
+	r.audits.drifted(found, r.log)
+	r.publish(fmt.Errorf("%w: %s", errDrift, renderer.Summary(found)))
 	return true, nil
+}
+
+// names returns the application namespaces by name. A vswitch that cannot name them needs not,
+// where Options number them.
+func (r *Renderer) names(ctx context.Context) (map[string]uint32, error) {
+	names, err := r.link.namespaces(ctx)
+	if r.options.Namespaces != nil && isUnknown(err) {
+		return names, nil
+	}
+	return names, err
+}
+
+// look finds the namespaces of pods, and reads the rules that there are unless they are known.
+func (r *Renderer) look(ctx context.Context, fresh bool) error {
+	renumbered := r.renumbers.Swap(false)
+	names, err := r.names(ctx)
+	if err != nil {
+		return err
+	}
+	now := r.pods.numbers(&r.options, names)
+	if r.mirror != nil && !fresh && !renumbered && maps.Equal(names, r.mirror.namespaces) && maps.EqualFunc(r.pods.namespaces, now, slices.Equal) {
+		return nil
+	}
+	r.mirror, r.pods.namespaces = nil, now
+	if err := r.link.initTables(ctx, r.pods.spaces()); err != nil {
+		return err
+	}
+	m, err := r.link.read(ctx, names, r.pods.owns)
+	if err != nil {
+		return err
+	}
+	r.mirror = m
+	r.log.Info("read the session layer", "version", r.link.version, "namespaces", len(r.pods.namespaces), "sections", len(m.sections))
+	return nil
+}
+
+// install makes all changes: round by round, in which no two depend on each other.
+func (r *Renderer) install(ctx context.Context, d *desired) error {
+	var jobs []*job
+	for s, p := range r.mirror.sections {
+		if _, ok := d.sections[s]; !ok && !d.kept[s] && len(p.rules) > 0 {
+			d.sections[s] = &wanted{}
+		}
+	}
+	for _, s := range slices.SortedFunc(maps.Keys(d.sections), section.compare) {
+		p, w := r.mirror.section(s), d.sections[s]
+		if p.as == w {
+			continue
+		}
+		steps, _ := plan(p.rules, w.rules, s.family)
+		p.as = nil
+		if r.holders[s] != d.holders[s] {
+			r.holders[s] = api.PodID{} // until all is done, it may have rules of either
+		}
+		if of := r.pods.addressesOf(s); len(of) > 0 && slices.ContainsFunc(steps, step.tightens) {
+			r.revoked.tightened(of...)
+		}
+		jobs = append(jobs, &job{section: s, present: p, want: w, rounds: divide(steps)})
+	}
+	for round := 0; ; round++ {
+		var changes []*session.SessionRuleAddDel
+		for _, j := range jobs {
+			if round < len(j.rounds) {
+				changes = j.take(changes, r.link, j.rounds[round])
+			}
+		}
+		if len(changes) == 0 {
+			break
+		}
+		if err := r.link.send(ctx, changes); err != nil {
+			return err
+		}
+	}
+	r.holders = d.holders
+	for _, j := range jobs {
+		j.present.as = j.want
+		if len(j.present.rules) == 0 {
+			delete(r.mirror.sections, j.section)
+		}
+	}
+	return nil
+}
+
+// want returns what there is to be.
+func (r *Renderer) want() *desired {
+	d := &desired{
+		state: r.cache, layout: r.cache.Desired(), nets: cache.NewNets(r.cache.Members), free: r.options.Infra.Addresses,
+		pods: &r.pods, mirror: r.mirror, compiler: &r.compiler, used: map[wantedKey]bool{},
+		sections: map[section]*wanted{}, holders: holders{}, kept: map[section]bool{},
+	}
+	d.collect()
+	d.checkSizes(r.options.MaxRules, r.holders)
+	d.checkForeign()
+	return d
+}
+
+// revoke has applications close the connections that rules no longer permit.
+func (r *Renderer) revoke(ctx context.Context) error {
+	if r.options.Keep {
+		return nil
+	}
+	return r.revoked.look(ctx, r.link, r.mirror, &r.pods, r.log)
+}
+
+// wake has the owner told when the next audit, or look at connections, is due.
+func (r *Renderer) wake() {
+	times := []time.Time{r.revoked.at}
+	if r.audits.every > 0 && r.mirror != nil {
+		times = append(times, r.audits.last.Add(r.audits.every))
+	}
+	times = slices.DeleteFunc(times, func(t time.Time) bool { return !t.After(time.Now()) })
+	if len(times) > 0 {
+		r.link.WakeAt(slices.MinFunc(times, time.Time.Compare))
+	}
+}
+
+// publish makes the outcome of a Commit visible.
+func (r *Renderer) publish(err error) {
+	s := &snapshot{
+		version: r.link.version, err: err, pods: make(map[netip.Addr]bool, len(r.pods.own)), tables: r.cache.InstalledTables(),
+		forbidden: r.revoked.left, unenforced: r.shortfall.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign,
+	}
+	s.spaces, s.reach = spacesOf(&r.pods, r.mirror, s.tables)
+	for id, own := range r.pods.own {
+		_, has := r.pods.namespaces[id]
+		for _, a := range own {
+			s.pods[a] = s.pods[a] || has
+		}
+	}
+	r.published.Store(s)
 }

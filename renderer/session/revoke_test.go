@@ -43,7 +43,7 @@ func TestConnectionsAreJudgedByWhatOpenedThem(t *testing.T) {
 	const namespace = 3
 	own := netip.MustParsePrefix("10.0.0.1/32")
 	world := tops[0].peer
-	r := &Renderer{mirror: &mirror{sections: map[section]*present{
+	r := finder{mirror: &mirror{sections: map[section]*present{
 		{namespace, true, api.TCP, world, 0}: {rules: rules{tops[0]: api.Deny, {world, 80}: api.Permit}},
 		{namespace, false, api.TCP, own, 0}:  {rules: rules{tops[0]: api.Deny, {netip.MustParsePrefix("10.0.1.0/24"), 22000}: api.Permit}},
 	}, tables: map[tableKey]uint32{}}}
@@ -110,7 +110,7 @@ segment manager
 // one that may connect to nothing.
 func TestConnectionsThatCutThroughAreJudgedByTheirClient(t *testing.T) {
 	world := tops[0].peer
-	r := &Renderer{namespaces: map[api.PodID][]uint32{{Name: "may"}: {2}, {Name: "mayNot"}: {3}}, mirror: &mirror{sections: map[section]*present{
+	r := finder{pods: &pods{namespaces: map[api.PodID][]uint32{{Name: "may"}: {2}, {Name: "mayNot"}: {3}}}, mirror: &mirror{sections: map[section]*present{
 		{2, true, api.TCP, world, 0}: {rules: rules{tops[0]: api.Deny, {world, 80}: api.Permit}},
 		{3, true, api.TCP, world, 0}: {rules: rules{tops[0]: api.Deny}},
 	}}}

@@ -43,6 +43,14 @@ func (s section) of(pod api.PodID) string {
 	return fmt.Sprintf("address %s of pod %s, for what reaches it over %s,", s.own.Addr(), pod, transport)
 }
 
+// rule names a rule of a section.
+func (s section) rule(at place) string {
+	if s.local {
+		return fmt.Sprintf("session rule of namespace %d to %s %s port %d", s.namespace, s.transport, at.peer, at.port)
+	}
+	return fmt.Sprintf("session rule from %s to %s %s port %d", at.peer, s.own, s.transport, at.port)
+}
+
 const (
 	ownTag = "sluice:"
 	maxTag = 63 // VPP's strings of 64 bytes end in a zero

@@ -5,51 +5,49 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// wanted are the rules that a section is to have. Sections of pods that may do the same share
-// them.
-type wanted struct {
-	rules   rules
-	origin  string         // whose they are, for tags
-	origins [][]api.Origin // of the rules of the table
-}
+// holders are whose sections are.
+type holders map[section]api.PodID
 
-// wantedKey is what wanted rules depend on, beside the members of sets.
-type wantedKey struct {
-	table     renderer.Digest // of its rules, or of those of a part of the global table
-	global    bool
-	transport api.Protocol
-	family    int
-	free      string // who passes whatever policy says
+// mayBe reports whether the rules that a section has may be those of a pod: an address and a
+// namespace go from one pod to another. Whose the rules of a process before are is not known.
+func (h holders) mayBe(s section, pod api.PodID) bool {
+	holder, known := h[s]
+	return !known || holder == pod
 }
 
 // desired collects the sections that there are to be.
 type desired struct {
-	r        *Renderer
+	state    *cache.Cache
 	layout   cache.Layout
 	nets     *cache.Nets
-	sections map[section]*wanted
-	holders  map[section]api.PodID // whose they are
-	kept     map[section]bool      // stay as they are
+	free     []netip.Prefix // what passes whatever policy says
+	pods     *pods
+	mirror   *mirror
+	compiler *compiler
 	used     map[wantedKey]bool
+
+	sections map[section]*wanted
+	holders  holders
+	kept     map[section]bool // stay as they are
 	oversize []renderer.Unenforced
 	refused  []error
 }
 
-// want returns the sections of all pods that have a namespace.
-func (r *Renderer) want() *desired {
-	d := &desired{r: r, layout: r.cache.Desired(), nets: cache.NewNets(r.cache.Members),
-		sections: map[section]*wanted{}, holders: map[section]api.PodID{}, kept: map[section]bool{}, used: map[wantedKey]bool{}}
+// collect adds the sections of all pods that have a namespace.
+func (d *desired) collect() {
 	claimed := map[uint32]api.PodID{}
-	for _, pod := range slices.SortedFunc(maps.Keys(r.namespaces), api.PodID.Compare) {
-		for _, namespace := range r.namespaces[pod] {
+	for _, pod := range d.pods.onStack() {
+		own := d.pods.own[pod]
+		for _, namespace := range d.pods.namespaces[pod] {
 			if d.layout.Global != nil {
-				d.global(pod, namespace, r.own[pod])
+				d.global(pod, namespace, own)
 			}
 			if first, taken := claimed[namespace]; taken {
 				d.share(namespace, first, pod)
@@ -57,16 +55,11 @@ func (r *Renderer) want() *desired {
 			}
 			claimed[namespace] = pod
 			if table := d.layout.Pods[pod]; table != nil {
-				d.local(pod, namespace, table, r.own[pod])
+				d.local(pod, namespace, table, own)
 			}
 		}
 	}
-	for key := range r.compiled {
-		if !d.used[key] {
-			delete(r.compiled, key)
-		}
-	}
-	return d
+	d.compiler.keep(d.used)
 }
 
 // add adds a section of a pod.
@@ -90,7 +83,7 @@ var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustPa
 // local adds the sections of what a pod may connect to. With itself it may always talk: such a
 // connection does not cross the vswitch.
 func (d *desired) local(pod api.PodID, namespace uint32, table *cache.Table, own []netip.Addr) {
-	free := slices.Concat(d.r.options.Infra.Addresses, loopback, hosts(own))
+	free := slices.Concat(d.free, loopback, hosts(own))
 	var rules []api.ContivRule
 	for _, r := range table.Rules {
 		if r.Src != (api.Net{}) { // VPP does not look where a connection comes from
@@ -118,13 +111,13 @@ func (d *desired) global(pod api.PodID, namespace uint32, own []netip.Addr) {
 		if !ok {
 			continue
 		}
-		free := slices.Concat(d.r.options.Infra.Addresses, hosts(own))
+		free := slices.Concat(d.free, hosts(own))
 		family := familyOf(addr)
 		digest := renderer.DigestRules(table.Rules[from:end])
 		for _, transport := range transports {
 			key := wantedKey{digest, true, transport, family, fmt.Sprint(ofFamily(free, family))}
 			if w := d.compile(key, table.Rules[from:end], source, free, tagOrigin(pod, table, end-1), table.Origins[from:end]); w != nil {
-				d.add(section{d.r.tableOf(namespace, family), false, transport, netip.PrefixFrom(addr, addr.BitLen()), family}, pod, w)
+				d.add(section{d.mirror.tableOf(namespace, family), false, transport, netip.PrefixFrom(addr, addr.BitLen()), family}, pod, w)
 			}
 		}
 	}
@@ -134,27 +127,17 @@ func (d *desired) global(pod api.PodID, namespace uint32, own []netip.Addr) {
 func (d *desired) partOf(addr netip.Addr) (t *cache.Table, from, end int, ok bool) {
 	t = d.layout.Global
 	for i, from := range t.Parts[:len(t.Parts)-1] {
-		if d.r.cache.InSet(t.Rules[from].Dst.Set, addr) {
+		if d.state.InSet(t.Rules[from].Dst.Set, addr) {
 			return t, from, t.Parts[i+1], true
 		}
 	}
 	return t, 0, 0, false
 }
 
-// compile returns the wanted rules for a key, nil for a section that nothing is to restrict.
-// The same are the same pointer as long as nothing changes.
+// compile returns the wanted rules for a key.
 func (d *desired) compile(key wantedKey, table []api.ContivRule, peer side, free []netip.Prefix, origin string, origins [][]api.Origin) *wanted {
 	d.used[key] = true
-	w, ok := d.r.compiled[key]
-	if !ok {
-		lines := d.r.can.lines(table, peer, key.transport, key.family, d.nets, free)
-		w = &wanted{rules: compile(lines, key.family), origin: origin, origins: origins}
-		if len(w.rules) == 0 {
-			w = nil
-		}
-		d.r.compiled[key] = w
-	}
-	return w
+	return d.compiler.wanted(key, table, peer, d.nets, free, origin, origins)
 }
 
 // tagOrigin says in a tag whose a table is: the first pod's that has it and, if there is room,
@@ -174,9 +157,56 @@ func hosts(addrs []netip.Addr) (out []netip.Prefix) {
 	return out
 }
 
-func familyOf(a netip.Addr) int {
-	if a.Is4() {
-		return 0
+// checkSizes refuses sections that have too many rules. Those keep what they have, where that is
+// of the pod that holds them now.
+func (d *desired) checkSizes(most int, now holders) {
+	told := map[string]bool{}
+	for _, s := range slices.SortedFunc(maps.Keys(d.sections), section.compare) {
+		w := d.sections[s]
+		if len(w.rules) <= most {
+			continue
+		}
+		if !told[w.origin] {
+			told[w.origin] = true
+			d.refused = append(d.refused, fmt.Errorf("%w: %s needs %d rules of at most %d: name fewer ports in its policies", ErrTooLarge, s.of(d.holders[s]), len(w.rules), most))
+			d.oversize = append(d.oversize, unenforced(w.origins)...)
+		}
+		if p := d.mirror.sections[s]; p != nil && len(p.rules) > 0 && now.mayBe(s, d.holders[s]) {
+			d.kept[s] = true
+			delete(d.sections, s)
+			continue
+		}
+		d.sections[s] = &wanted{rules: rules{tops[s.family]: api.Deny}, origin: w.origin}
 	}
-	return 1
+}
+
+// checkForeign leaves out what is taken by rules of others.
+func (d *desired) checkForeign() {
+	for s, places := range d.mirror.foreign {
+		w := d.sections[s]
+		if w == nil {
+			continue
+		}
+		rest := maps.Clone(w.rules)
+		for at := range places {
+			if _, ok := rest[at]; ok {
+				delete(rest, at)
+				d.refused = append(d.refused, fmt.Errorf("%w: %s port %d of %s of pod %s", ErrForeignRule, at.peer, at.port, s.transport, w.origin))
+			}
+		}
+		if len(rest) < len(w.rules) {
+			d.sections[s] = &wanted{rules: rest, origin: w.origin}
+		}
+	}
+	slices.SortFunc(d.refused, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+}
+
+// unenforced reports the rules of a table that is refused.
+func unenforced(origins [][]api.Origin) (out []renderer.Unenforced) {
+	for _, of := range origins {
+		for _, o := range of {
+			out = append(out, renderer.Unenforced{Origin: o, Class: api.ClassLimit, Reason: reasonSize, Effect: renderer.EffectPrevious, Pods: 1})
+		}
+	}
+	return out
 }

@@ -56,8 +56,6 @@ var aboveLimit = map[string]int{
 	"renderer/acl wanted methods":            89,
 	"renderer/cache Cache fields":            30,
 	"renderer/cache Cache methods":           55,
-	"renderer/session Renderer fields":       21,
-	"renderer/session Renderer methods":      33,
 	"tests/bench/npgen stats fields":         25,
 	"tests/cluster builder methods":          71,
 	"tests/conformance/replay Result fields": 19,
