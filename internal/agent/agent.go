@@ -3,153 +3,179 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/endpoints/gate"
-	"github.com/sluice-net/sluice/endpoints/keeper"
-	"github.com/sluice-net/sluice/endpoints/nodeaddr"
+	"github.com/sluice-net/sluice/internal/agent/backends"
+	"github.com/sluice-net/sluice/internal/agent/cluster"
+	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/agent/debugapi"
+	"github.com/sluice-net/sluice/internal/agent/metrics"
+	"github.com/sluice-net/sluice/internal/agent/nodestatus"
+	"github.com/sluice-net/sluice/internal/agent/problems"
 	"github.com/sluice-net/sluice/internal/cniinstall"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/plugins/datasync"
-	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/plugins/kvstore"
-	"github.com/sluice-net/sluice/plugins/plumbing"
 	"github.com/sluice-net/sluice/plugins/policy"
-	"github.com/sluice-net/sluice/renderer/acl"
-	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
 // Agent is one running agent. Its methods may be called by any goroutine.
 type Agent struct {
-	cfg     Config
-	log     *slog.Logger
-	store   *kvstore.Client
-	source  string // where state comes from, for people
-	watcher *datasync.Watcher
-	plugs   *plumbing.Watcher // nil with the embedded dataplane
-	spaces  *plumbing.Watcher // of application namespaces; nil without session rules
-	node    *node.Node
-	metrics *metrics
-	// reflector writes to the store; the agent of a node only reads, and has none.
-	reflector *reflect.Reflector
-	heartbeat heartbeat
-	kernel    *xdp.Kernel           // nil unless the kernel enforces
-	endpoints *keeper.Keeper        // the same
-	addresses *nodeaddr.Addresses   // of the node; the same
-	lives     *acl.Lives            // nil unless a VPP enforces
-	gate      *gate.Gate            // the same
+	cfg       config.Config
+	log       *slog.Logger
+	store     *kvstore.Client
+	watcher   *datasync.Watcher
+	backends  backendList
+	node      *node.Node
 	installer *cniinstall.Installer // of the CNI plugin; nil where it is not installed
-	listeners *listeners            // to packets; never nil
-	directory directory
-	problems  problemLog
+	heartbeat heartbeat
+	metrics   *metrics.Metrics
+	problems  *problems.Known
+	cluster   *cluster.Reader
+	api       *debugapi.API
+	own       nodestatus.Own
 	committed chan struct{} // holds a token after a transaction
-	// transactions wakes who waits for the end of one.
-	transactions broadcast
-	needOnce     sync.Once     // closes needed
-	needed       chan struct{} // closed when saved state is needed at once; nil: after the store has failed
 }
 
-// newAgent wires an agent to a store. Nothing runs before Run.
-func newAgent(cfg Config, log *slog.Logger, store *kvstore.Client, source string) (*Agent, error) {
-	nodeConfig, err := cfg.node()
-	if err != nil {
+// newAgent wires an agent to a store. Nothing runs before Run. Source says where state comes from.
+func newAgent(cfg config.Config, log *slog.Logger, store *kvstore.Client, source string) (*Agent, error) {
+	cfg.Store.StateFile = cfg.Store.Kept(log)
+	a := &Agent{cfg: cfg, log: log, store: store, metrics: metrics.New(), committed: make(chan struct{}, 1)}
+	a.problems = problems.New(func() int { return a.watcher.Status().Problems }, func() []api.Problem { return a.backends.problems() }, a.installProblems)
+	if err := a.install(); err != nil {
 		return nil, err
 	}
-	cfg.StateFile = cfg.stateFile(log)
-	a := &Agent{cfg: cfg, log: log, store: store, source: source, metrics: newMetrics(), committed: make(chan struct{}, 1)}
-	if cfg.keepsRules() {
-		a.needed = make(chan struct{})
+	if err := a.render(); err != nil {
+		return nil, err
+	}
+	a.cluster = &cluster.Reader{Store: store, Prefix: cfg.Store.Prefix, Watcher: a.watcher, Enforces: a.node.WaitEnforced}
+	a.api = a.newAPI(source)
+	a.own = nodestatus.Own{
+		Name: cfg.Node.Name, Interval: cfg.Store.StatusInterval, Log: log, Status: a.node.Status, Watch: a.node.Plugin.Watch,
+		Following: func() bool { return a.watcher.Status().Following }, Policies: a.api.Lists.Policies,
+	}
+	a.register()
+	return a, nil
+}
+
+// render makes the source of the state, and the node that enforces it.
+func (a *Agent) render() error {
+	addresses, err := a.cfg.Node.FurtherAddresses()
+	if err != nil {
+		return err
+	}
+	var needed *latch // when saved state is used; nil: after the store has failed
+	if a.cfg.KeepsRules() {
+		needed = newLatch()
 	}
 	a.watcher = datasync.New(datasync.Config{
-		Store: store, Prefix: cfg.EtcdPrefix, Log: log.With("plugin", "datasync"), OnProblem: a.metrics.problem,
-		File: cfg.StateFile, Needed: a.needed,
+		Store: a.store, Prefix: a.cfg.Store.Prefix, Log: a.log.With("plugin", "datasync"), OnProblem: a.problem,
+		File: a.cfg.Store.StateFile, Needed: needed.closed(),
 	})
-	nodeConfig.Source, nodeConfig.Observer = a.metrics.counted(a.watcher), a.observer()
-	nodeConfig.Log = log.With("plugin", "policy")
-	if a.plugs = a.follower(); a.plugs != nil {
-		nodeConfig.Plumbing, nodeConfig.Source = a.plugs, plugged{nodeConfig.Source, a.plugs.Ready()}
-	}
-	if a.spaces = a.namespaceFollower(); a.spaces != nil {
-		nodeConfig.Source = plugged{nodeConfig.Source, a.spaces.Ready()}
-	}
-	nodeConfig.Ligato = a.ligato(nodeConfig.Infra)
-	if nodeConfig.HostStack = a.hostStack(); nodeConfig.HostStack != nil {
-		nodeConfig.HostStack.Infra = nodeConfig.Infra
-	}
-	if err := a.installsCNI(); err != nil {
-		return nil, err
-	}
-	if nodeConfig.XDP, err = a.xdp(nodeConfig.Infra, nodeConfig.Established); err != nil {
-		return nil, err
-	}
-	if a.addresses != nil {
-		configured := nodeConfig.Addresses()
-		nodeConfig.Addresses = func() []netip.Addr { return slices.Concat(configured, a.addresses.List()) }
-	}
-	a.identify(&nodeConfig)
-	a.node, err = node.New(nodeConfig)
+	a.backends, err = backends.New(backends.Deps{Config: a.cfg, Log: a.log, Store: a.store, OnProblem: a.problem, Needed: needed.closed()})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	a.listeners, a.directory.snapshot = a.listen(), a.node.Plugin.Snapshot
-	a.metrics.collect(a)
-	return a, nil
+	a.node, err = node.New(node.Config{
+		Name: a.cfg.Node.Name, Addresses: func() []netip.Addr { return slices.Concat(addresses, a.backends.addresses()) }, AllowNode: a.cfg.Node.AllowTraffic, Source: a.backends.source(a.metrics.Source(a.watcher), a.cfg.Node.Name),
+		Observer: a.observer(needed), Log: a.log.With("plugin", "policy"), Registered: a.backends.registered, Backends: a.backends,
+	})
+	return err
+}
+
+// problem counts and keeps what is wrong with a value of the store.
+func (a *Agent) problem(p api.Problem) {
+	a.metrics.Problem()
+	a.problems.Store(p)
+}
+
+// latch is a channel that is closed once. A nil latch is never closed, and its channel is nil.
+type latch struct {
+	once sync.Once
+	ch   chan struct{}
+}
+
+func newLatch() *latch { return &latch{ch: make(chan struct{})} }
+
+func (o *latch) closed() <-chan struct{} {
+	if o == nil {
+		return nil
+	}
+	return o.ch
+}
+
+func (o *latch) close() {
+	if o != nil {
+		o.once.Do(func() { close(o.ch) })
+	}
+}
+
+// observer is that of the metrics, wakes who waits for the end of a transaction, and has the saved
+// state used once the dataplane is found to enforce nothing.
+func (a *Agent) observer(needed *latch) policy.Observer {
+	o := a.metrics.Observer(a.problems.Explains)
+	count := o.Transaction
+	o.Transaction = func(s policy.Status) {
+		count(s)
+		each(a.backends, backends.Waker.Committed)
+		select {
+		case a.committed <- struct{}{}:
+		default: // it has not looked since the last one
+		}
+	}
+	o.Quarantine = func(holdsRules bool) {
+		if !holdsRules {
+			needed.close()
+		}
+	}
+	return o
 }
 
 // Run runs the agent until ctx ends. What is installed in a VPP stays installed.
 // The pipeline stops before its source does, so that an end that is wanted does
 // not look like a source that has failed.
 func (a *Agent) Run(ctx context.Context) error {
-	if a.endpoints != nil {
-		defer func() { _ = a.gate.Close() }() // what is blocked stays so
-		if err := errors.Join(a.endpoints.Start(), a.addresses.Read()); err != nil {
-			return errors.Join(err, a.node.Close())
-		}
+	err := a.backends.start()
+	if err == nil {
+		err = a.node.Start()
 	}
-	if err := a.node.Start(); err != nil {
+	if err != nil {
 		return errors.Join(err, a.node.Close())
 	}
 	source, stopSource := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSource()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return ended(a.watcher.Run(source)) })
-	if a.plugs != nil {
-		g.Go(func() error { return ended(a.plugs.Run(source)) })
+	runs := func(ctx context.Context, run func(context.Context) error) {
+		g.Go(func() error { return ended(run(ctx)) })
 	}
-	if a.spaces != nil {
-		g.Go(func() error { return ended(a.spaces.Run(source)) })
-	}
-	if a.node.Ligato != nil {
-		g.Go(func() error { return ended(a.followPublished(source)) })
-	}
-	if a.endpoints != nil {
-		g.Go(func() error { return ended(a.endpoints.Run(source)) })
-		g.Go(func() error { return ended(a.addresses.Run(source)) })
-	}
+	runs(source, a.watcher.Run)
+	each(a.backends, func(r backends.Runner) { runs(source, r.Run) })
 	if a.installer != nil {
-		g.Go(func() error { return ended(a.installer.Run(ctx)) })
+		runs(ctx, a.installer.Run)
 	}
-	g.Go(func() error { return ended(a.serve(ctx)) })
-	if a.reflected() {
-		g.Go(func() error { return ended(a.heartbeat.follow(ctx, a.store, model.LeaderKey(a.cfg.EtcdPrefix), a.log)) })
+	runs(ctx, a.serve)
+	if a.cfg.Reflected() {
+		runs(ctx, func(ctx context.Context) error {
+			return a.heartbeat.follow(ctx, a.store, model.LeaderKey(a.cfg.Store.Prefix), a.log)
+		})
 	}
-	if a.cfg.StatusInterval > 0 && a.cfg.Node != "" {
-		g.Go(func() error { return ended(a.announce(ctx)) })
+	if a.own.Interval > 0 && a.own.Name != "" {
+		key := a.store.LeasedKey(model.StatusRoot(a.cfg.Store.Prefix)+a.own.Name, a.own.Life())
+		runs(ctx, func(ctx context.Context) error { return a.own.Announce(ctx, key) })
 	}
-	g.Go(func() error { a.logVerdicts(ctx); return nil })
-	g.Go(func() error { a.logEnforcement(ctx); return nil })
+	runs(ctx, a.logVerdicts)
+	runs(ctx, a.logEnforcement)
 	g.Go(func() error {
 		<-ctx.Done()
 		defer stopSource()
-		a.listeners.end()
+		a.api.Verdicts.End()
 		return a.node.Close()
 	})
 	return g.Wait()
@@ -162,53 +188,4 @@ func ended(err error) error {
 		return nil
 	}
 	return err
-}
-
-// enforced waits until what is in the store now is enforced.
-func (a *Agent) enforced(ctx context.Context) error {
-	s, err := a.store.Status(ctx)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, enforceTimeout)
-	defer cancel()
-	revision, err := a.read(ctx, s.Revision)
-	if err != nil {
-		return err
-	}
-	return a.node.WaitEnforced(ctx, revision)
-}
-
-// read waits until the watcher has read the store up to a revision, and returns the one that
-// the pipeline gets to by that. The newest revisions of a store are most often none that
-// changed policy, since the nodes report there: only an answer to a question for progress
-// brings the watcher to them.
-func (a *Agent) read(ctx context.Context, revision int64) (int64, error) {
-	for a.watcher.Status().Revision < revision {
-		a.store.AskProgress(ctx)
-		moment, cancel := context.WithTimeout(ctx, askEvery)
-		_, err := a.watcher.Await(moment, revision)
-		cancel()
-		if ctx.Err() != nil || err != nil && moment.Err() == nil {
-			return 0, err
-		}
-	}
-	return a.watcher.Await(ctx, revision)
-}
-
-const (
-	// enforceTimeout bounds how long an answer waits for enforcement.
-	enforceTimeout = 10 * time.Second
-	// askEvery is how often it asks for progress meanwhile: a store leaves a question
-	// unanswered while a watch lags behind.
-	askEvery = 100 * time.Millisecond
-)
-
-// state reads the whole state from the store.
-func (a *Agent) state(ctx context.Context) (clusterState, error) {
-	entries, _, err := a.store.List(ctx, model.Root(a.cfg.EtcdPrefix))
-	if err != nil {
-		return clusterState{}, fmt.Errorf("read the state: %w", err)
-	}
-	return decodeState(a.cfg.EtcdPrefix, entries, a.watcher.InForce), nil
 }

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
 // telling is an agent of node-1 that enforces the demo, and tells so.
 func telling(t *testing.T) *Agent {
 	t.Helper()
-	return running(t, func(cfg *Config) { cfg.Node, cfg.StatusInterval = "node-1", 10*time.Millisecond })
+	return running(t, func(cfg *config.Config) { cfg.Node.Name, cfg.Store.StatusInterval = "node-1", 10*time.Millisecond })
 }
 
 // nodesAre waits until get nodes says of every node what is wanted.
@@ -41,7 +42,7 @@ func (a *Agent) tells(t *testing.T, s view.NodeStatus) {
 	t.Helper()
 	text, err := json.Marshal(s)
 	if err == nil {
-		err = a.store.Write(t.Context(), []model.Entry{{Key: model.StatusRoot(a.cfg.EtcdPrefix) + s.Node, Value: text}}, nil)
+		err = a.store.Write(t.Context(), []model.Entry{{Key: model.StatusRoot(a.cfg.Store.Prefix) + s.Node, Value: text}}, nil)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +58,7 @@ func TestNothingIsKnownOfANodeThatTellsNothing(t *testing.T) {
 
 // TestNodesReportAChangeAtOnce has an interval in which nothing would be published twice.
 func TestNodesReportAChangeAtOnce(t *testing.T) {
-	a := running(t, func(cfg *Config) { cfg.Node, cfg.StatusInterval = "node-1", time.Hour })
+	a := running(t, func(cfg *config.Config) { cfg.Node.Name, cfg.Store.StatusInterval = "node-1", time.Hour })
 	a.nodesAre(t, "node-1 yes")
 	a.apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: more}}")
 	a.nodesAre(t, "node-1 yes")
@@ -71,7 +72,7 @@ func TestADeletionIsToBeEnforcedByAllNodes(t *testing.T) {
 	a.tells(t, view.NodeStatus{Node: "node-2", Following: true, Revision: a.node.Plugin.Status().Revision})
 	a.nodesAre(t, "node-1 yes", "node-2 yes")
 	policy := model.ID{Kind: model.KindNetworkPolicy, Namespace: "demo", Name: "server"}
-	if _, err := a.reflector.Delete(t.Context(), []model.ID{policy}); err != nil {
+	if _, err := a.api.Answers.Reflector.Delete(t.Context(), []model.ID{policy}); err != nil {
 		t.Fatal(err)
 	}
 	a.nodesAre(t, "node-1 yes", "node-2 pending")
@@ -88,7 +89,7 @@ func TestReportsAreBelievedUnderTheirOwnKeyOnly(t *testing.T) {
 	good := a.node.Plugin.Status().Revision
 	write := func(node string, value []byte) {
 		t.Helper()
-		if err := a.store.Write(t.Context(), []model.Entry{{Key: model.StatusRoot(a.cfg.EtcdPrefix) + node, Value: value}}, nil); err != nil {
+		if err := a.store.Write(t.Context(), []model.Entry{{Key: model.StatusRoot(a.cfg.Store.Prefix) + node, Value: value}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,13 +1,10 @@
 package agent
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +14,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/agent/socket"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/renderer/session"
 )
@@ -72,7 +71,7 @@ func TestRulesDoNotCountProbes(t *testing.T) {
 		_, text := a.ask("GET", "/v1/rules", "")
 		return text
 	}
-	before, sessions := counted(), len(a.node.Switch.Sessions())
+	before, sessions := counted(), len(sw(a).Sessions())
 	if strings.Count(before, `"hits":1`) != 2 || sessions == 0 {
 		t.Fatalf("traffic is not counted, or has no session: %s", before)
 	}
@@ -84,7 +83,7 @@ func TestRulesDoNotCountProbes(t *testing.T) {
 	if d := cmp.Diff(before, counted()); d != "" {
 		t.Errorf("rules before and after (-before +after):\n%s", d)
 	}
-	if n := len(a.node.Switch.Sessions()); n != sessions {
+	if n := len(sw(a).Sessions()); n != sessions {
 		t.Errorf("%d sessions, and %d before", n, sessions)
 	}
 }
@@ -144,7 +143,7 @@ func TestInjectNamesHopsAsPodsSeeThem(t *testing.T) {
 }
 
 func TestAFurtherAddressOfTheNodeIsTheNodesToTheSpecificationToo(t *testing.T) {
-	a := running(t, func(c *Config) { c.Node, c.NodeAddresses = "node-1", []string{"192.168.77.1"} })
+	a := running(t, func(c *config.Config) { c.Node.Name, c.Node.Addresses = "node-1", []string{"192.168.77.1"} })
 	for src, want := range map[string]bool{"192.168.77.1": true, "192.168.77.2": false} {
 		e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom(src, "demo/server", "22"))[0]
 		if e.Allowed != want || !e.Renderers[0].Agrees {
@@ -154,7 +153,7 @@ func TestAFurtherAddressOfTheNodeIsTheNodesToTheSpecificationToo(t *testing.T) {
 }
 
 func TestAnAgentOfOneNodeAnswersForItsOwnEnds(t *testing.T) {
-	a := running(t, func(c *Config) { c.Node = "node-2" })
+	a := running(t, func(c *config.Config) { c.Node.Name = "node-2" })
 	e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom("demo/stranger", "demo/server", "http"))[0]
 	if d := cmp.Diff([]api.Direction{api.Egress}, e.Renderers[0].Decides); e.Allowed || !e.Renderers[0].Agrees || d != "" {
 		t.Errorf("the other node denies, and this one says %+v", e.Renderers[0])
@@ -245,7 +244,7 @@ func TestAChangeIsEnforcedThoughTheStoreMovesOnElsewhere(t *testing.T) {
 	a := running(t, nil)
 	for range 3 {
 		a.tells(t, view.NodeStatus{Node: "node-2"})
-		if err := a.enforced(t.Context()); err != nil {
+		if err := a.cluster.Enforced(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -274,14 +273,14 @@ func TestAChangeThatIsWrongWritesNothing(t *testing.T) {
 	if after := get[view.Status](t, a, "GET", "/v1/status", "").Revision; after != before {
 		t.Errorf("the store went from revision %d to %d", before, after)
 	}
-	a.reflector = nil
+	a.api.Answers.Reflector = nil
 	if code, text := a.ask("POST", "/v1/change", "{}"); code != 422 || !strings.Contains(text, "--etcd-endpoints") {
 		t.Errorf("an agent that only reads: status %d, %q", code, text)
 	}
 }
 
 func TestReadinessFollowsTheRenderer(t *testing.T) {
-	a := prepared(t, func(c *Config) { c.VPPTimeout = 50 * 1e6 })
+	a := prepared(t, func(c *config.Config) { c.VPP.Timeout = 50 * 1e6 })
 	if code, text := a.ask("GET", "/readyz", ""); code != 503 || text != "the first state is not enforced yet\n" {
 		t.Errorf("before the start: status %d, %q", code, text)
 	}
@@ -289,7 +288,7 @@ func TestReadinessFollowsTheRenderer(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	a = running(t, func(c *Config) { c.VPPTimeout = 50 * 1e6 })
+	a = running(t, func(c *config.Config) { c.VPP.Timeout = 50 * 1e6 })
 	if code, text := a.ask("GET", "/readyz", ""); code != 200 || text != "ok\n" {
 		t.Errorf("enforced: status %d, %q", code, text)
 	}
@@ -297,10 +296,10 @@ func TestReadinessFollowsTheRenderer(t *testing.T) {
 		t.Errorf("sluice_dataplane_up is %v, want 1", up)
 	}
 
-	if err := a.node.Switch.Close(); err != nil { // the vswitch goes
+	if err := sw(a).Close(); err != nil { // the vswitch goes
 		t.Fatal(err)
 	}
-	if _, err := a.reflector.Delete(t.Context(), []model.ID{{Kind: model.KindNetworkPolicy, Namespace: "demo", Name: "server"}}); err != nil {
+	if _, err := a.api.Answers.Reflector.Delete(t.Context(), []model.ID{{Kind: model.KindNetworkPolicy, Namespace: "demo", Name: "server"}}); err != nil {
 		t.Fatal(err)
 	}
 	a.eventually(t, "not ready", func() bool { code, _ := a.ask("GET", "/readyz", ""); return code == 503 })
@@ -320,7 +319,7 @@ func TestReadinessFollowsTheRenderer(t *testing.T) {
 }
 
 func TestWithoutADataplaneOfItsOwnNothingIsInjected(t *testing.T) {
-	a := prepared(t, func(c *Config) { c.VPPSocket = filepath.Join(t.TempDir(), "nobody") })
+	a := prepared(t, func(c *config.Config) { c.VPP.Socket = filepath.Join(t.TempDir(), "nobody") })
 	t.Cleanup(func() {
 		if err := a.node.Close(); err != nil {
 			t.Error(err)
@@ -333,63 +332,15 @@ func TestWithoutADataplaneOfItsOwnNothingIsInjected(t *testing.T) {
 	}
 }
 
-func TestASocketIsOnlyTakenFromTheDead(t *testing.T) {
-	path := socketPath(t)
-	l, err := listenUnix(t.Context(), path, noGroup)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v, want 0600", info.Mode(), err)
-	}
-	if _, err := listenUnix(t.Context(), path, noGroup); err == nil || !strings.Contains(err.Error(), "another process serves "+path) {
-		t.Errorf("a socket in use: %v", err)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := listenUnix(ended, path, noGroup); err == nil {
-		t.Error("an agent that is ending takes a socket")
-	}
-	if conn, err := net.Dial("unix", path); err != nil {
-		t.Fatalf("the socket in use was taken away: %v", err)
-	} else if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if l, err = listenUnix(t.Context(), path, noGroup); err != nil {
-		t.Fatalf("a leftover is not replaced: %v", err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := listenUnix(t.Context(), file, noGroup); err == nil || !strings.Contains(err.Error(), "exists and is no socket") {
-		t.Errorf("a file: %v", err)
-	}
-	if _, err := os.Stat(file); err != nil {
-		t.Error("the file was taken away")
-	}
-	if _, err := listenUnix(t.Context(), filepath.Join(file, "below", "it"), noGroup); err == nil {
-		t.Error("a directory that cannot be made is no error")
-	}
-}
-
 func TestAnAgentThatCannotServeEnds(t *testing.T) {
 	path := socketPath(t)
-	l, err := listenUnix(t.Context(), path, noGroup)
+	l, err := socket.Listen(t.Context(), path, socket.NoGroup)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func(*Config){
-		"--api-socket: another process serves": func(c *Config) { c.APISocket = path },
-		"--metrics-address: ":                  func(c *Config) { c.MetricsAddress = "nowhere:port" },
+	for want, change := range map[string]func(*config.Config){
+		"--api-socket: another process serves": func(c *config.Config) { c.Listen.APISocket = path },
+		"--metrics-address: ":                  func(c *config.Config) { c.Listen.MetricsAddress = "nowhere:port" },
 	} {
 		if err := prepared(t, change).Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)
@@ -403,9 +354,9 @@ func TestAnAgentThatCannotServeEnds(t *testing.T) {
 // TestListsAreThoseOfEachRenderer: status, tables, rules and counters of session rules stand beside
 // those of ACLs, and are not theirs.
 func TestListsAreThoseOfEachRenderer(t *testing.T) {
-	a := prepared(t, func(c *Config) { c.Renderers = []string{rendererACL, rendererSession} })
+	a := prepared(t, func(c *config.Config) { c.Enforce.Renderers = []string{config.RendererACL, config.RendererSession} })
 	for _, name := range []string{"server", "friend", "stranger"} {
-		a.node.Switch.AddNamespace(session.NamespaceID(api.PodID{Namespace: "demo", Name: name}))
+		sw(a).AddNamespace(session.NamespaceID(api.PodID{Namespace: "demo", Name: name}))
 	}
 	a.run(t)
 	a.apply(t, demo)
@@ -422,7 +373,7 @@ func TestListsAreThoseOfEachRenderer(t *testing.T) {
 		for _, rule := range get[[]view.Rule](t, a, "GET", "/v1/rules", "") {
 			if rule.Renderer == r.Name {
 				listed++
-				if counted := rule.Hits != nil; counted != (r.Name == rendererACL) {
+				if counted := rule.Hits != nil; counted != (r.Name == config.RendererACL) {
 					t.Errorf("%s: packets of rule %d of table %s are counted: %t", r.Name, rule.Index, rule.Table, counted)
 				}
 			}
@@ -435,7 +386,7 @@ func TestListsAreThoseOfEachRenderer(t *testing.T) {
 		}
 		counts[r.Name] = fmt.Sprint(r.Tables, r.Rules, r.Entries)
 	}
-	if len(counts) != 2 || counts[rendererACL] == counts[rendererSession] {
+	if len(counts) != 2 || counts[config.RendererACL] == counts[config.RendererSession] {
 		t.Errorf("tables, rules and entries are %v", counts)
 	}
 }

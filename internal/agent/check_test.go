@@ -11,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
@@ -20,15 +23,20 @@ import (
 )
 
 // modernHost is a kernel that has everything, and a process that may do everything.
-var modernHost = host{
-	status:  func() (string, error) { return "CapEff:\t000001ffffffffff\n", nil },
-	release: func() string { return "6.18.1" },
+var modernHost = config.Host{
+	Status:  func() (string, error) { return "CapEff:\t000001ffffffffff\n", nil },
+	Release: func() string { return "6.18.1" },
 }
 
-// config returns what flags say.
-func config(t *testing.T, args ...string) Config {
+// configOf returns what flags say.
+func configOf(t *testing.T, args ...string) config.Config {
 	t.Helper()
-	c, err := loadConfig(flagsOf(t, args...), nil)
+	f := pflag.NewFlagSet("agent", pflag.ContinueOnError)
+	config.RunFlags(f)
+	if err := f.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(f, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,17 +67,17 @@ func TestCheckFindsEachThingThatIsWrong(t *testing.T) {
 	}
 	tcp := listenAt(t, "tcp", "127.0.0.1:0").Addr().String()
 	old, weak := modernHost, modernHost
-	old.release = func() string { return "5.14.0-427.el9" }
-	weak.status = func() (string, error) { return "CapEff:\t0000000000000000\n", nil }
+	old.Release = func() string { return "5.14.0-427.el9" }
+	weak.Status = func() (string, error) { return "CapEff:\t0000000000000000\n", nil }
 	noTCX, blind := modernHost, modernHost
-	noTCX.release = func() string { return "5.15.0-91-generic" }
-	blind.status = func() (string, error) { return "", os.ErrNotExist }
+	noTCX.Release = func() string { return "5.15.0-91-generic" }
+	blind.Status = func() (string, error) { return "", os.ErrNotExist }
 	xdp := []string{"--renderers", "xdp"}
 
 	for _, tc := range []struct {
 		check string
 		args  []string
-		host  host
+		host  config.Host
 		level preflight.Level
 		want  string
 	}{
@@ -113,7 +121,7 @@ func TestCheckFindsEachThingThatIsWrong(t *testing.T) {
 			"--node", "node-1", "--api-socket", path("api"), "--state-file", path("state/file"), "--vpp-socket", path("vpp"), "--vpp-stats-socket", path("stats"),
 		}, tc.args...)
 		var got preflight.Result
-		for _, r := range preflight.Run(t.Context(), config(t, args...).checks(tc.host)) {
+		for _, r := range preflight.Run(t.Context(), configOf(t, args...).Preflight(tc.host)) {
 			if r.Name == tc.check {
 				got = r
 			}
@@ -128,7 +136,7 @@ func TestCheckFindsEachThingThatIsWrong(t *testing.T) {
 }
 
 func TestRunEndsAtOnceWhenACheckIsFatal(t *testing.T) {
-	cfg := config(t, "--node", "node-1", "--etcd-endpoints", "foo:bar:baz", "--api-socket", socketPath(t), "--state-file=")
+	cfg := configOf(t, "--node", "node-1", "--etcd-endpoints", "foo:bar:baz", "--api-socket", socketPath(t), "--state-file=")
 	err := run(t.Context(), cfg, discard)
 	if want := `--etcd-endpoints "foo:bar:baz": too many colons in address; want host:port`; err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v, want %q on one line", err, want)
@@ -152,7 +160,7 @@ status: {phase: Running, podIPs: [{ip: 10.1.0.1}]}
 func TestCheckAsksEtcd(t *testing.T) {
 	server := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
 	find := func(node string) map[string]preflight.Result {
-		s := storeCheck{cfg: config(t, "--node", node, "--etcd-endpoints", server.Endpoints()[0])}
+		s := storeCheck{cfg: configOf(t, "--node", node, "--etcd-endpoints", server.Endpoints()[0])}
 		defer func() {
 			if err := s.close(); err != nil {
 				t.Error(err)
@@ -176,8 +184,7 @@ func TestCheckAsksEtcd(t *testing.T) {
 	want(empty["state in etcd"], preflight.Warning, "there is no state below /sluice/k8s/")
 	want(empty["node in etcd"], preflight.Warning, "no Pod or Node object names any node")
 
-	a := Agent{reflector: reflect.NewReflector(server.Client(), model.DefaultPrefix, discard)}
-	a.reflect(t, twoNodes)
+	write(t, reflect.NewReflector(server.Client(), model.DefaultPrefix, discard), twoNodes)
 	leader := model.Entry{Key: model.LeaderKey(model.DefaultPrefix), Value: []byte("{}")}
 	if err := server.Client().Write(t.Context(), []model.Entry{leader}, nil); err != nil {
 		t.Fatal(err)
@@ -196,7 +203,7 @@ func TestCheckWarnsWhenEtcdDoesNotAnswer(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s := storeCheck{cfg: config(t, "--etcd-endpoints", l.Addr().String())}
+	s := storeCheck{cfg: configOf(t, "--etcd-endpoints", l.Addr().String())}
 	report := preflight.Run(t.Context(), s.checks())
 	if len(report) != 1 || report[0].Level != preflight.Warning || !strings.Contains(report[0].Line(), "etcd at "+l.Addr().String()+" does not answer: ") {
 		t.Errorf("%+v", report)
@@ -246,7 +253,7 @@ func TestCheckCommandExitsByWhatItFinds(t *testing.T) {
 
 func TestStatusNamesTheSocketOfAVPPThatIsNotThere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "vpp.sock")
-	a := prepared(t, func(c *Config) { c.VPPSocket = path })
+	a := prepared(t, func(c *config.Config) { c.VPP.Socket = path })
 	a.run(t)
 	a.reflect(t, demo)
 	for {
@@ -258,7 +265,7 @@ func TestStatusNamesTheSocketOfAVPPThatIsNotThere(t *testing.T) {
 			return
 		}
 		select {
-		case <-a.metrics.happened: // a transaction
+		case <-a.metrics.Happened(): // a transaction
 		case <-t.Context().Done():
 			t.Fatalf("readyz says %d %q", code, body)
 		}

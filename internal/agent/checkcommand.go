@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/term"
@@ -50,8 +51,7 @@ not understood.`,
 			return nil
 		},
 	}
-	commonFlags(cmd.Flags())
-	runFlags(cmd.Flags())
+	config.RunFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", output, "table, json or yaml")
 	return cmd
 }
@@ -66,15 +66,15 @@ func checkAll(cmd *cobra.Command) preflight.Report {
 	}
 	store := storeCheck{cfg: cfg}
 	defer func() { _ = store.close() }() // nothing was written
-	return append(report, preflight.Run(ctx, slices.Concat(cfg.checks(thisHost), store.checks()))...)
+	return append(report, preflight.Run(ctx, slices.Concat(cfg.Preflight(config.ThisHost), store.checks()))...)
 }
 
-func settingsFinding(idle []idleSetting, err error) preflight.Finding {
+func settingsFinding(idle []config.Idle, err error) preflight.Finding {
 	switch {
 	case err != nil:
 		return preflight.Fail(err, "")
 	case len(idle) > 0:
-		return preflight.Warn(fmt.Errorf("--%s has no effect: %s", idle[0].name, idle[0].why), "leave it out")
+		return preflight.Warn(fmt.Errorf("--%s has no effect: %s", idle[0].Name, idle[0].Why), "leave it out")
 	}
 	return preflight.Fine("read")
 }

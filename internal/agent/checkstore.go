@@ -5,21 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/agent/cluster"
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/preflight"
-	"github.com/sluice-net/sluice/plugins/follow"
-	"github.com/sluice-net/sluice/plugins/ksr"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
+
+// storeTime bounds the first answer of etcd, so that what follows in a check fits into its limit.
+const storeTime = 1500 * time.Millisecond
 
 // storeCheck asks etcd. Its checks are made in their order: the first connects, and those that
 // follow find nothing when it could not.
 type storeCheck struct {
-	cfg   Config
+	cfg   config.Config
 	store *kvstore.Client // nil without a connection
 }
 
@@ -40,7 +42,7 @@ func (s *storeCheck) close() error {
 }
 
 func (s *storeCheck) connect(ctx context.Context) preflight.Finding {
-	etcd, err := s.cfg.Etcd.Client()
+	etcd, err := s.cfg.Store.Etcd.Client()
 	if err != nil {
 		return preflight.Finding{} // the check of settings says so
 	}
@@ -53,7 +55,7 @@ func (s *storeCheck) connect(ctx context.Context) preflight.Finding {
 		return preflight.Fail(err, "see --etcd-user, --etcd-cert and --etcd-ca")
 	}
 	s.store = store
-	return preflight.Fine("%s", strings.Join(s.cfg.Etcd.Endpoints, ", "))
+	return preflight.Fine("%s", strings.Join(s.cfg.Store.Etcd.Endpoints, ", "))
 }
 
 // asked makes a check of a question to etcd.
@@ -69,21 +71,21 @@ func (s *storeCheck) asked(question func(context.Context) (preflight.Finding, er
 		case errors.Is(err, kvstore.ErrUnavailable):
 			return preflight.Warn(err, "")
 		}
-		return preflight.Fail(err, fmt.Sprintf("grant the user of the agent read below %s/, see docs/guide/ksr.md", s.cfg.EtcdPrefix))
+		return preflight.Fail(err, fmt.Sprintf("grant the user of the agent read below %s/, see docs/guide/ksr.md", s.cfg.Store.Prefix))
 	}
 }
 
 func (s *storeCheck) reflector(ctx context.Context) (preflight.Finding, error) {
-	revision, err := s.store.Revision(ctx, model.LeaderKey(s.cfg.EtcdPrefix))
+	revision, err := s.store.Revision(ctx, model.LeaderKey(s.cfg.Store.Prefix))
 	if err != nil || revision > 0 {
-		return preflight.Fine("it writes below %s/", s.cfg.EtcdPrefix), err
+		return preflight.Fine("it writes below %s/", s.cfg.Store.Prefix), err
 	}
-	return preflight.Warn(fmt.Errorf("no active reflector below %s/; state may be stale", s.cfg.EtcdPrefix),
+	return preflight.Warn(fmt.Errorf("no active reflector below %s/; state may be stale", s.cfg.Store.Prefix),
 		"start sluice-ksr with the same --etcd-prefix and --etcd-endpoints"), nil
 }
 
 func (s *storeCheck) state(ctx context.Context) (preflight.Finding, error) {
-	root := model.Root(s.cfg.EtcdPrefix)
+	root := model.Root(s.cfg.Store.Prefix)
 	revision, err := s.store.Newest(ctx, root)
 	if err != nil || revision > 0 {
 		return preflight.Fine("revision %d below %s", revision, root), err
@@ -92,64 +94,14 @@ func (s *storeCheck) state(ctx context.Context) (preflight.Finding, error) {
 }
 
 func (s *storeCheck) node(ctx context.Context) (preflight.Finding, error) {
-	known, err := knowsNode(ctx, s.store, s.cfg.EtcdPrefix, s.cfg.Node)
+	known, err := cluster.NamesOf(ctx, s.store, s.cfg.Store.Prefix, s.cfg.Node.Name)
 	switch {
 	case err != nil:
 		return preflight.Finding{}, err
-	case known.named:
-		return preflight.Fine("%s", s.cfg.Node), nil
-	case len(known.others) == 0:
+	case known.Named:
+		return preflight.Fine("%s", s.cfg.Node.Name), nil
+	case len(known.Others) == 0:
 		return preflight.Warn(errors.New("no Pod or Node object names any node"), ""), nil
 	}
-	return preflight.Warn(fmt.Errorf("no Pod or Node object names node %q", s.cfg.Node), known.remedy(s.cfg.Node)), nil
-}
-
-// nodeNames is what the store has of the name of a node.
-type nodeNames struct {
-	named  bool     // an object names the node
-	others []string // nodes that objects name instead, sorted
-}
-
-// nodeStore is where names of nodes are looked for.
-type nodeStore interface {
-	follow.Store
-	Revision(ctx context.Context, key string) (int64, error)
-}
-
-// knowsNode looks for a Node object, and for pods of the node where there is none.
-func knowsNode(ctx context.Context, s nodeStore, prefix, name string) (nodeNames, error) {
-	if revision, err := s.Revision(ctx, model.Key(prefix, model.ID{Kind: model.KindNode, Name: name})); err != nil || revision > 0 {
-		return nodeNames{named: revision > 0}, err
-	}
-	others := map[string]bool{}
-	for _, kind := range []model.Kind{model.KindNode, model.KindPod} {
-		entries, _, err := s.List(ctx, model.KindRoot(prefix, kind))
-		if err != nil {
-			return nodeNames{}, err
-		}
-		state := decodeState(prefix, entries, noneInForce)
-		for _, n := range state.Nodes {
-			others[n.GetName()] = true
-		}
-		for _, p := range state.Pods {
-			others[p.GetNodeName()] = true
-		}
-	}
-	delete(others, "") // pods that are not scheduled yet
-	return nodeNames{others[name], slices.Sorted(maps.Keys(others))}, nil
-}
-
-// mostNames is how many nodes a remedy lists.
-const mostNames = 5
-
-// remedy says which name was probably meant.
-func (n nodeNames) remedy(name string) string {
-	if likely, ok := ksr.Nearest(name, n.others); ok {
-		return fmt.Sprintf("did you mean --node %s?", likely)
-	}
-	names := strings.Join(n.others[:min(len(n.others), mostNames)], ", ")
-	if more := len(n.others) - mostNames; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
-	return "--node is one of " + names
+	return preflight.Warn(fmt.Errorf("no Pod or Node object names node %q", s.cfg.Node.Name), known.Remedy(s.cfg.Node.Name)), nil
 }

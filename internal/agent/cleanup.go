@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/cniinstall"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/renderer/xdp"
@@ -37,9 +38,9 @@ folder of pins that is not there is an error; filters are removed all the same.`
 	}
 	f := cmd.Flags()
 	f.StringVar(&l.pins, "xdp-pins", xdp.DefaultPinPath, "folder with the pins")
-	f.StringVar(&l.binDir, "cni-bin-dir", defaultCNIBin, "folder with CNI's plugins")
-	f.StringVar(&l.confDir, "cni-conf-dir", defaultCNIConf, "folder with CNI's configurations")
-	f.StringVar(&l.results, "cni-results", defaultCNIResults, "folder with CNI's result cache, which says which pods were made with the plugin")
+	f.StringVar(&l.binDir, "cni-bin-dir", config.DefaultCNIBin, "folder with CNI's plugins")
+	f.StringVar(&l.confDir, "cni-conf-dir", config.DefaultCNIConf, "folder with CNI's configurations")
+	f.StringVar(&l.results, "cni-results", config.DefaultCNIResults, "folder with CNI's result cache, which says which pods were made with the plugin")
 	f.BoolVar(&l.all, "all", false, "also remove what enforces policy in the kernel: all packets of pods pass then")
 	return cmd
 }

@@ -9,11 +9,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/version"
@@ -71,14 +71,13 @@ Every setting is also an environment variable (--api-socket is SLUICE_API_SOCKET
 			if err != nil {
 				return err
 			}
-			if cfg.Node == "" {
-				return settings.UsageError{Err: fmt.Errorf("%w: %s", errNoNode, nodeRemedy)}
+			if cfg.Node.Name == "" {
+				return settings.UsageError{Err: fmt.Errorf("%w: %s", config.ErrNoNode, config.NodeRemedy)}
 			}
 			return run(cmd.Context(), cfg, log)
 		},
 	}
-	commonFlags(cmd.Flags())
-	runFlags(cmd.Flags())
+	config.RunFlags(cmd.Flags())
 	return cmd
 }
 
@@ -96,14 +95,13 @@ what was rendered and who can talk to whom, then follows edits of the manifests.
 			if err != nil {
 				return err
 			}
-			if cfg.Manifests == "" {
+			if cfg.Dev.Manifests == "" {
 				return errors.New("--manifests is needed: a directory of Kubernetes manifests, for example docs/examples/shop")
 			}
 			return dev(cmd.Context(), cfg, log, out)
 		},
 	}
-	commonFlags(cmd.Flags())
-	devFlags(cmd.Flags())
+	config.DevFlags(cmd.Flags())
 	cmd.Flags().Lookup("log-level").DefValue = "warn"
 	_ = cmd.Flags().Set("log-level", "warn") // the flag exists and takes any text
 	cmd.Flags().Lookup("log-level").Changed = false
@@ -111,57 +109,45 @@ what was rendered and who can talk to whom, then follows edits of the manifests.
 }
 
 // readConfig reads the settings and checks them. It also returns those that have no effect.
-func readConfig(cmd *cobra.Command) (cfg Config, idle []idleSetting, err error) {
-	if cfg, err = loadConfig(cmd.Flags(), os.Environ()); err != nil {
+func readConfig(cmd *cobra.Command) (cfg config.Config, idle []config.Idle, err error) {
+	if cfg, err = config.Load(cmd.Flags(), os.Environ()); err != nil {
 		return cfg, nil, err
 	}
 	given, err := settings.Given(cmd.Flags(), os.Environ())
-	return cfg, cfg.idle(given), errors.Join(err, cfg.check())
-}
-
-// check returns what is wrong with settings that can be judged by themselves.
-func (c Config) check() error {
-	if _, err := settings.Log(c.LogLevel, c.LogFormat, io.Discard); err != nil {
-		return err
-	}
-	if !slices.Contains([]string{verdictsNone, verdictsDeny, verdictsAll}, c.LogVerdicts) {
-		return fmt.Errorf("--log-verdicts %q: want none, deny or all", c.LogVerdicts)
-	}
-	_, err := c.node()
-	return errors.Join(c.checkTarget(), c.checkRenderers(), err)
+	return cfg, cfg.Idle(given), errors.Join(err, cfg.Check())
 }
 
 // setUp reads the settings and makes the log.
-func setUp(cmd *cobra.Command, errOut io.Writer) (Config, *slog.Logger, error) {
+func setUp(cmd *cobra.Command, errOut io.Writer) (config.Config, *slog.Logger, error) {
 	cfg, idle, err := readConfig(cmd)
 	if err != nil {
 		return cfg, nil, err
 	}
-	log, err := settings.Log(cfg.LogLevel, cfg.LogFormat, errOut)
+	log, err := cfg.Log.New(errOut)
 	for _, s := range idle {
-		log.Warn("a setting has no effect", "setting", "--"+s.name, "because", s.why)
+		log.Warn("a setting has no effect", "setting", "--"+s.Name, "because", s.Why)
 	}
 	return cfg, log, err
 }
 
 // run is the agent of a node.
-func run(ctx context.Context, cfg Config, log *slog.Logger) error {
-	report := preflight.Run(ctx, cfg.checks(thisHost))
+func run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	report := preflight.Run(ctx, cfg.Preflight(config.ThisHost))
 	if err := report.Err(); err != nil {
 		return err
 	}
 	for _, r := range report.Problems() {
 		log.Warn("start-up check found a problem", "check", r.Name, "problem", r.Detail, "remedy", r.Remedy)
 		switch r.Name {
-		case stateFileCheck:
-			if preflight.Ours(cfg.StateFile) != nil || os.MkdirAll(filepath.Dir(cfg.StateFile), 0o700) != nil {
-				cfg.StateFile = "" // which would be said again
+		case config.StateFileCheck:
+			if preflight.Ours(cfg.Store.StateFile) != nil || os.MkdirAll(filepath.Dir(cfg.Store.StateFile), 0o700) != nil {
+				cfg.Store.StateFile = "" // which would be said again
 			}
-		case endpointsFileCheck:
-			cfg.EndpointsFile = ""
+		case config.EndpointsFileCheck:
+			cfg.Endpoints.File = ""
 		}
 	}
-	etcd, err := cfg.Etcd.Client()
+	etcd, err := cfg.Store.Etcd.Client()
 	if err != nil {
 		return err
 	}
@@ -169,10 +155,10 @@ func run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	a, err := newAgent(cfg, log, store, fmt.Sprintf("etcd at %v", cfg.Etcd.Endpoints))
+	a, err := newAgent(cfg, log, store, fmt.Sprintf("etcd at %v", cfg.Store.Etcd.Endpoints))
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
-	log.Info("agent starts", append([]any{"version", version.Get().Version, "node", cfg.Node, "etcd", cfg.Etcd.Endpoints, "api", cfg.APISocket}, cfg.enforcers()...)...)
+	log.Info("agent starts", append([]any{"version", version.Get().Version, "node", cfg.Node.Name, "etcd", cfg.Store.Etcd.Endpoints, "api", cfg.Listen.APISocket}, cfg.Enforcers()...)...)
 	return errors.Join(a.Run(ctx), store.Close())
 }

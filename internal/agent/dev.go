@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/agent/backends"
+	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/agent/socket"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/preflight"
@@ -24,23 +27,25 @@ import (
 )
 
 // dev runs everything in this process: manifests -> etcd -> pipeline -> vswitch.
-func dev(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) (err error) {
-	cfg.VPPSocket = "" // the dataplane is embedded
-	if err := preflight.OurFolder(cfg.EtcdDir); err != nil {
-		return fmt.Errorf("--etcd-dir: %w: %s", err, placeRemedy)
+func dev(ctx context.Context, cfg config.Config, log *slog.Logger, out io.Writer) (err error) {
+	cfg.VPP.Socket = "" // the dataplane is embedded
+	if err := preflight.OurFolder(cfg.Dev.EtcdDir); err != nil {
+		return fmt.Errorf("--etcd-dir: %w: %s", err, preflight.OursRemedy)
 	}
-	server, err := embedded.Start(ctx, embedded.Config{Dir: cfg.EtcdDir, ClientURL: "http://127.0.0.1:0", Log: etcdLog(cfg, log)})
+	server, err := embedded.Start(ctx, embedded.Config{Dir: cfg.Dev.EtcdDir, ClientURL: "http://127.0.0.1:0", Log: etcdLog(cfg, log)})
 	if err != nil {
 		return ended(err) // stopped before it had started
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	a, err := newAgent(cfg, log, server.Client(), "manifests in "+cfg.Manifests)
+	a, err := newAgent(cfg, log, server.Client(), "manifests in "+cfg.Dev.Manifests)
 	if err != nil {
 		return err
 	}
-	a.reflector = reflect.NewReflector(a.store, cfg.EtcdPrefix, log.With("plugin", "ksr"))
-	d := &devSession{Agent: a, out: term.NewWriter(out), etcd: fmt.Sprint(server.Endpoints()[0]), synced: make(chan struct{})}
-	d.directory = ksr.NewDirectory(cfg.Manifests, a.reflector, log.With("plugin", "ksr"), d.loaded, cfg.reading()...)
+	reflector := reflect.NewReflector(a.store, cfg.Store.Prefix, log.With("plugin", "ksr"))
+	a.api.Answers.Reflector = reflector
+	d := &devSession{Agent: a, vswitch: find[*backends.Vswitch](a.backends), out: term.NewWriter(out), etcd: fmt.Sprint(server.Endpoints()[0]), synced: make(chan struct{})}
+	d.directory = ksr.NewDirectory(cfg.Dev.Manifests, reflector, log.With("plugin", "ksr"), d.loaded, cfg.Dev.Reading()...)
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
@@ -51,8 +56,8 @@ func dev(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) (err 
 		}
 		return a.Run(ctx)
 	})
-	if cfg.VswitchSocket != "" {
-		g.Go(func() error { return d.serveVswitch(ctx, cfg.VswitchSocket) })
+	if cfg.Dev.VswitchSocket != "" {
+		g.Go(func() error { return d.serveVswitch(ctx, cfg.Dev.VswitchSocket) })
 	}
 	g.Go(func() error {
 		defer cancel()
@@ -62,8 +67,8 @@ func dev(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) (err 
 }
 
 // etcdLog keeps what etcd says of its own starting and stopping for those who debug.
-func etcdLog(cfg Config, log *slog.Logger) *slog.Logger {
-	if level, err := settings.Level(cfg.LogLevel); err == nil && level > slog.LevelDebug {
+func etcdLog(cfg config.Config, log *slog.Logger) *slog.Logger {
+	if level, err := settings.Level(cfg.Log.Level); err == nil && level > slog.LevelDebug {
 		return slog.New(slog.DiscardHandler)
 	}
 	return log.With("plugin", "etcd")
@@ -72,6 +77,7 @@ func etcdLog(cfg Config, log *slog.Logger) *slog.Logger {
 // devSession is what a person sees of an agent in development.
 type devSession struct {
 	*Agent
+	vswitch   *backends.Vswitch
 	out       *term.Writer
 	etcd      string
 	directory *ksr.Directory
@@ -83,21 +89,13 @@ type devSession struct {
 	noted    []api.Problem
 }
 
-// reading says what manifests may hold.
-func (c Config) reading() (opts []ksr.Option) {
-	if c.AcceptLegacy {
-		opts = append(opts, ksr.AcceptLegacy())
-	}
-	return opts
-}
-
 // serveVswitch lets other GoVPP clients program the embedded dataplane.
 func (d *devSession) serveVswitch(ctx context.Context, path string) error {
-	l, err := listenUnix(ctx, path, noGroup)
+	l, err := socket.Listen(ctx, path, socket.NoGroup)
 	if err != nil {
 		return err
 	}
-	return ended(d.node.Switch.Serve(ctx, l))
+	return ended(d.vswitch.Serve(ctx, l))
 }
 
 // loaded is called by the directory after every load; it prints notes and problems
@@ -114,7 +112,7 @@ func (d *devSession) loaded(load ksr.Load) {
 	d.noted = slices.Clone(load.Notes)
 	for _, p := range load.Problems {
 		if !slices.Contains(d.reported, p) {
-			d.metrics.problems.Inc()
+			d.metrics.Problem()
 			d.out.Printf("%s\n", d.out.Styled(term.Red, "problem  "+p.Error()))
 		}
 	}
@@ -122,7 +120,7 @@ func (d *devSession) loaded(load ksr.Load) {
 		d.out.Printf("%s\n", d.out.Styled(term.Green, "all manifests are right again"))
 	}
 	d.reported = slices.Clone(load.Problems)
-	d.problems.replace(d.reported)
+	d.problems.Manifests.Replace(d.reported)
 }
 
 func (d *devSession) run(ctx context.Context) error {
@@ -130,20 +128,20 @@ func (d *devSession) run(ctx context.Context) error {
 		return err
 	}
 	close(d.synced)
-	if err := d.enforced(ctx); err != nil {
+	if err := d.cluster.Enforced(ctx); err != nil {
 		return err
 	}
 	m, err := d.report(ctx)
 	switch {
 	case err != nil:
 		return err
-	case d.cfg.Once && m.Differ > 0:
+	case d.cfg.Dev.Once && m.Differ > 0:
 		return fmt.Errorf("%s not as the specification says: please report this", term.Count(m.Differ, "verdict"))
-	case d.cfg.Once:
+	case d.cfg.Dev.Once:
 		return d.out.Err()
 	}
 	select {
-	case <-d.metrics.happened: // what the report shows already
+	case <-d.metrics.Happened(): // what the report shows already
 	default:
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -155,43 +153,43 @@ func (d *devSession) run(ctx context.Context) error {
 // report prints what was started, what was rendered, and who can talk to whom.
 // It returns the last of these.
 func (d *devSession) report(ctx context.Context) (view.Matrix, error) {
-	m, err := d.matrix(ctx)
+	m, err := d.api.Answers.Matrix(ctx)
 	if err != nil {
 		return m, err
 	}
-	state, err := d.state(ctx)
+	state, err := d.cluster.State(ctx)
 	if err != nil {
 		return m, err
 	}
-	status, err := d.status(ctx, filter{})
+	status, err := d.api.Lists.Status(ctx)
 	if err != nil {
 		return m, err
 	}
 	w := d.out
 	w.Printf("%s\n", w.Styled(term.Bold, "Sluice, everything embedded in this process"))
 	t := &term.Table{Indent: "  "}
-	t.Row("manifests", fmt.Sprintf("%s: %s: %s", d.cfg.Manifests, term.Count(d.load.Files, "file"), state.counts()))
+	t.Row("manifests", fmt.Sprintf("%s: %s: %s", d.cfg.Dev.Manifests, term.Count(d.load.Files, "file"), state.Counts()))
 	t.Row("etcd", "embedded, "+d.etcd)
-	t.Row("vswitch", fmt.Sprintf("embedded, %s, VPP binary API %s", term.Count(len(d.node.Switch.Interfaces())-1, "interface"), d.vswitchDoor()))
-	t.Row("debug API", d.cfg.APISocket)
+	t.Row("vswitch", fmt.Sprintf("embedded, %s, VPP binary API %s", term.Count(d.vswitch.Pods(), "interface"), d.vswitchDoor()))
+	t.Row("debug API", d.cfg.Listen.APISocket)
 	t.Print(w)
 	r := status.Renderers[0]
 	w.Printf("\n%s %s enforced in %s as %s, %s\n", w.Styled(term.Bold, "Rendered:"), term.Count(status.Policies, "policy"),
-		round(d.metrics.lastDuration()), term.Count(status.Sets, "address set"), installed(r))
+		round(d.metrics.LastDuration()), term.Count(status.Sets, "address set"), installed(r))
 	w.Printf("\n%s\n", w.Styled(term.Bold, "Who can talk to whom"))
 	m.Write(w)
 	w.Printf("%s %s\n", w.Styled(term.Faint, term.Count(m.Probes, "packet")+" sent through the dataplane;"), d.agreement(m.Differ))
 	w.Printf("\n%s\n", w.Styled(term.Bold, "What is open"))
 	m.WriteOpen(w)
-	if !d.cfg.Once {
+	if !d.cfg.Dev.Once {
 		d.hints()
 	}
 	return m, nil
 }
 
 func (d *devSession) vswitchDoor() string {
-	if d.cfg.VswitchSocket != "" {
-		return "in-process and on " + d.cfg.VswitchSocket
+	if d.cfg.Dev.VswitchSocket != "" {
+		return "in-process and on " + d.cfg.Dev.VswitchSocket
 	}
 	return "in-process"
 }
@@ -206,10 +204,10 @@ func (d *devSession) agreement(differ int) term.Text {
 
 func (d *devSession) hints() {
 	socket := ""
-	if d.cfg.APISocket != view.DefaultSocket() {
-		socket = " --socket " + d.cfg.APISocket
+	if d.cfg.Listen.APISocket != view.DefaultSocket() {
+		socket = " --socket " + d.cfg.Listen.APISocket
 	}
-	d.out.Printf("\nFollowing %s: edit a manifest and see what changes. Ctrl-C ends.\n", d.cfg.Manifests)
+	d.out.Printf("\nFollowing %s: edit a manifest and see what changes. Ctrl-C ends.\n", d.cfg.Dev.Manifests)
 	d.out.Printf("In another terminal: bin/sluicectl%s explain SRC DST:PORT/PROTO, or get pods|policies|sets|tables|rules.\n", socket)
 }
 
@@ -221,13 +219,13 @@ func (d *devSession) follow(ctx context.Context, last view.Matrix) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-d.metrics.happened:
+		case <-d.metrics.Happened():
 		}
-		m, err := d.matrix(ctx)
+		m, err := d.api.Answers.Matrix(ctx)
 		if err != nil {
 			return err
 		}
-		status, err := d.status(ctx, filter{})
+		status, err := d.api.Lists.Status(ctx)
 		if err != nil {
 			return err
 		}
@@ -245,7 +243,7 @@ func (d *devSession) changes(status view.Status, differ int, changed []matrix.Di
 	defer d.mu.Unlock()
 	r := status.Renderers[0]
 	d.out.Printf("%s  revision %d enforced in %s: %s, %s, %s; %s\n",
-		time.Now().Format(time.TimeOnly), status.Revision, round(d.metrics.lastDuration()), term.Count(status.Policies, "policy"),
+		time.Now().Format(time.TimeOnly), status.Revision, round(d.metrics.LastDuration()), term.Count(status.Policies, "policy"),
 		term.Count(status.Sets, "set"), installed(r), d.agreement(differ))
 	for _, diff := range changed {
 		d.difference(diff)

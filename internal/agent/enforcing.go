@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/agent/cluster"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/plugins/policy"
@@ -72,31 +73,10 @@ func (a *Agent) tableCounts() map[string]int {
 	return counts
 }
 
-// observer is that of the metrics, wakes logEnforcement after every transaction, and has the saved
-// state used once the dataplane is found to enforce nothing.
-func (a *Agent) observer() policy.Observer {
-	o := a.metrics.observer(&a.problems)
-	count := o.Transaction
-	o.Transaction = func(s policy.Status) {
-		count(s)
-		a.transactions.wake()
-		select {
-		case a.committed <- struct{}{}:
-		default: // it has not looked since the last one
-		}
-	}
-	o.Quarantine = func(holdsRules bool) {
-		if !holdsRules && a.needed != nil {
-			a.needOnce.Do(func() { close(a.needed) })
-		}
-	}
-	return o
-}
-
 // logEnforcement logs what is enforced, and once a node that nobody names, until ctx ends.
-func (a *Agent) logEnforcement(ctx context.Context) {
+func (a *Agent) logEnforcement(ctx context.Context) error {
 	e := enforcementLog{log: a.log, tables: a.tableCounts}
-	named := namedNode{ask: a.cfg.Node != ""}
+	named := namedNode{ask: a.cfg.Node.Name != ""}
 	for {
 		var again <-chan time.Time
 		s := a.node.Plugin.Status()
@@ -108,7 +88,7 @@ func (a *Agent) logEnforcement(ctx context.Context) {
 		case <-a.committed:
 		case <-again:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }
@@ -129,11 +109,11 @@ func (n *namedNode) see(ctx context.Context, s policy.Status, a *Agent) {
 	n.asked = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, preflight.Limit)
 	defer cancel()
-	known, err := knowsNode(ctx, a.store, a.cfg.EtcdPrefix, a.cfg.Node)
-	if err != nil || !known.named && len(known.others) == 0 {
+	known, err := cluster.NamesOf(ctx, a.store, a.cfg.Store.Prefix, a.cfg.Node.Name)
+	if err != nil || !known.Named && len(known.Others) == 0 {
 		return // it is asked again
 	}
-	if n.ask = false; !known.named {
-		a.log.Warn("no Pod or Node object names this node", "node", a.cfg.Node, "remedy", known.remedy(a.cfg.Node))
+	if n.ask = false; !known.Named {
+		a.log.Warn("no Pod or Node object names this node", "node", a.cfg.Node.Name, "remedy", known.Remedy(a.cfg.Node.Name))
 	}
 }

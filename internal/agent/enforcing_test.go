@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/plugins/policy"
 )
 
@@ -109,7 +110,7 @@ func awaitLine(t *testing.T, log *lockedBuffer, message string) string {
 
 func TestAgentLogsWhatItEnforcesAndThatNobodyKnowsItsNode(t *testing.T) {
 	var log lockedBuffer
-	a := prepared(t, func(c *Config) { c.Node = "node-11" })
+	a := prepared(t, func(c *config.Config) { c.Node.Name = "node-11" })
 	a.log = slog.New(slog.NewTextHandler(&log, nil))
 	a.reflect(t, twoNodes)
 	a.run(t)
@@ -134,7 +135,7 @@ func TestNamedNodeAsksOnlyUntilTheNodeIsKnown(t *testing.T) {
 		{"node-2", policy.Status{Synced: true}, false},            // pods name it, without addresses
 	} {
 		var log bytes.Buffer
-		a := prepared(t, func(c *Config) { c.Node = tc.node })
+		a := prepared(t, func(c *config.Config) { c.Node.Name = tc.node })
 		a.log = slog.New(slog.NewTextHandler(&log, nil))
 		a.reflect(t, twoNodes)
 		n := namedNode{ask: true}

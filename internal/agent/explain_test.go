@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr"
 	"github.com/sluice-net/sluice/tests/cluster"
@@ -33,7 +34,7 @@ status: {phase: Pending}
 `
 
 func TestWhatIsNoOrdinaryPodIsExplainedToo(t *testing.T) {
-	a := running(t, func(c *Config) { c.Node = "node-1" })
+	a := running(t, func(c *config.Config) { c.Node.Name = "node-1" })
 	a.apply(t, disguised)
 	for q, want := range map[string]struct {
 		allowed bool
@@ -78,7 +79,7 @@ func TestWhereAllPodsAreLocalTheyShareOneNode(t *testing.T) {
 
 // TestAFurtherAddressOfANodeIsNotThatOfOthers asks about a pod of another node.
 func TestAFurtherAddressOfANodeIsNotThatOfOthers(t *testing.T) {
-	a := running(t, func(c *Config) { c.Node, c.NodeAddresses = "node-2", []string{"192.168.77.2"} })
+	a := running(t, func(c *config.Config) { c.Node.Name, c.Node.Addresses = "node-2", []string{"192.168.77.2"} })
 	e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom("192.168.77.2", "demo/server", "22"))[0]
 	if r := e.Renderers[0]; e.Allowed || len(r.Decides) > 0 || e.Dst.Node != "node-1" {
 		t.Errorf("allowed is %t, decided by %+v, on node %q", e.Allowed, r, e.Dst.Node)
@@ -89,7 +90,7 @@ func TestAFurtherAddressOfANodeIsNotThatOfOthers(t *testing.T) {
 // policies, over its API: the state is read from the store for every question.
 func BenchmarkExplain(b *testing.B) {
 	s := cluster.Random(1, cluster.Large(10_000, 5_000))
-	a := prepared(b, func(c *Config) { c.Node = s.Pods[0].Spec.NodeName })
+	a := prepared(b, func(c *config.Config) { c.Node.Name = s.Pods[0].Spec.NodeName })
 	var values []proto.Message
 	for _, list := range [][]any{objects(s.Namespaces), objects(s.Pods), objects(s.Policies)} {
 		for _, o := range list {
@@ -98,18 +99,18 @@ func BenchmarkExplain(b *testing.B) {
 			}
 		}
 	}
-	if _, err := a.reflector.Apply(context.Background(), values); err != nil {
+	if _, err := a.api.Answers.Reflector.Apply(context.Background(), values); err != nil {
 		b.Fatal(err)
 	}
 	a.run(b)
-	if err := a.enforced(context.Background()); err != nil {
+	if err := a.cluster.Enforced(context.Background()); err != nil {
 		b.Fatal(err)
 	}
 	var questions []string
 	for _, f := range cluster.FlowSpace(s).Random(cluster.NewRand(1), 50) {
 		questions = append(questions, fmt.Sprintf(`{"src":%q,"dst":%q,"port":"%d","protocol":%q}`, f.Src, f.Dst, f.DstPort, f.Protocol))
 	}
-	api, i, bytes := a.debugAPI().mux(), 0, 0
+	api, i, bytes := a.api.Owner().Mux(), 0, 0
 	start := cpu(b)
 	for b.Loop() {
 		w := httptest.NewRecorder()

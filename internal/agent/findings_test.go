@@ -14,6 +14,8 @@ import (
 	"go.fd.io/govpp/core"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/plugins/policy"
@@ -24,7 +26,7 @@ import (
 func TestStatusIsNotInSyncFromAFindingUntilItIsRepaired(t *testing.T) {
 	s := policy.Status{Renderers: []policy.RendererStatus{{Name: "acl", InSync: true}, {Name: "session", InSync: true}}}
 	found := []*renderer.State{{Renderer: "acl", Err: errors.New("somebody has changed rules")}, {Renderer: "session"}}
-	during := withFindings(s, found)
+	during := node.WithFindings(s, found)
 	if r := during.Renderers; r[0].InSync || r[0].Error != "renderer acl: somebody has changed rules" || !r[1].InSync || during.InSync() {
 		t.Errorf("with a finding the status is %+v", r)
 	}
@@ -32,7 +34,7 @@ func TestStatusIsNotInSyncFromAFindingUntilItIsRepaired(t *testing.T) {
 		t.Error("the status that the plugin published was changed")
 	}
 	found[0].Err = nil
-	if r := withFindings(s, found).Renderers; !r[0].InSync || r[0].Error != "" {
+	if r := node.WithFindings(s, found).Renderers; !r[0].InSync || r[0].Error != "" {
 		t.Errorf("after the repair the status is %+v", r)
 	}
 }
@@ -42,15 +44,15 @@ func TestAPodThatHasOnlyAHostStackIsReady(t *testing.T) {
 	sw := vswitch.New(vswitch.Options{})
 	sw.AddNamespace("demo/server")
 	sw.AddInterface("friend", acl.InterfaceTag(api.PodID{Namespace: "demo", Name: "friend"}))
-	a := prepared(t, func(c *Config) {
-		c.Node, c.VPPSocket, c.Renderers = "node-1", serving(t, sw), []string{rendererACL, rendererSession}
+	a := prepared(t, func(c *config.Config) {
+		c.Node.Name, c.VPP.Socket, c.Enforce.Renderers = "node-1", serving(t, sw), []string{config.RendererACL, config.RendererSession}
 	})
 	a.run(t)
 	a.reflect(t, demo)
 	a.eventually(t, "a server that is enforced", func() bool {
-		return slices.ContainsFunc(get[[]view.Pod](t, a, "GET", "/v1/pods?namespace=demo&name=server", ""), func(p view.Pod) bool { return p.State == podEnforced })
+		return slices.ContainsFunc(get[[]view.Pod](t, a, "GET", "/v1/pods?namespace=demo&name=server", ""), func(p view.Pod) bool { return p.State == "enforced" })
 	})
-	if err := a.enforced(t.Context()); err != nil {
+	if err := a.cluster.Enforced(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if code, text := a.ask("GET", "/readyz", ""); code != 200 {
@@ -63,8 +65,8 @@ func TestAPodThatHasOnlyAHostStackIsReady(t *testing.T) {
 
 // TestForeignACLsAreShown has somebody put an ACL in front of those of the server.
 func TestForeignACLsAreShown(t *testing.T) {
-	a := running(t, func(c *Config) { c.Node = "node-1" })
-	conn, err := core.Connect(a.node.Switch.Adapter())
+	a := running(t, func(c *config.Config) { c.Node.Name = "node-1" })
+	conn, err := core.Connect(sw(a).Adapter())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +77,7 @@ func TestForeignACLsAreShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports := a.node.Switch.Interfaces()
+	ports := sw(a).Interfaces()
 	server := ports[slices.IndexFunc(ports, func(p vswitch.Interface) bool {
 		return p.Tag == acl.InterfaceTag(api.PodID{Namespace: "demo", Name: "server"})
 	})]
@@ -103,11 +105,11 @@ func TestForeignACLsAreShown(t *testing.T) {
 // TestAFullSessionTableIsNotReady has a pod that may send open more flows than there are places.
 func TestAFullSessionTableIsNotReady(t *testing.T) {
 	const limit = 40
-	a := running(t, func(c *Config) { c.Node, c.SessionTable = "node-1", limit })
-	client := interfaceOf(t, a.node.Switch, "friend")
+	a := running(t, func(c *config.Config) { c.Node.Name, c.VPP.Sessions = "node-1", limit })
+	client := interfaceOf(t, sw(a), "friend")
 	for port := range uint16(limit) {
 		p := vswitch.FlowPacket(api.Flow{Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("192.0.2.9"), Protocol: api.UDP, SrcPort: 10_000 + port, DstPort: 53})
-		if v := a.node.Switch.Inject(client, p).Verdict; v != api.Permit {
+		if v := sw(a).Inject(client, p).Verdict; v != api.Permit {
 			t.Fatalf("a question has the verdict %s", v)
 		}
 	}
@@ -116,7 +118,7 @@ func TestAFullSessionTableIsNotReady(t *testing.T) {
 		t.Errorf("readyz says %q", text)
 	}
 	rec := httptest.NewRecorder() // on the network no pod is named
-	a.publicAPI().mux().ServeHTTP(rec, httptest.NewRequest("GET", "/readyz", nil))
+	a.api.Public().Mux().ServeHTTP(rec, httptest.NewRequest("GET", "/readyz", nil))
 	if text := rec.Body.String(); rec.Code != 503 || text != "renderer acl does not enforce everything; sluicectl get status on the node has the details\n" {
 		t.Errorf("readyz on the network says %d %q", rec.Code, text)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/agent/debugapi"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
@@ -98,12 +100,12 @@ func relayed(t *testing.T) (a *Agent, r *relay, stop func() error) {
 	t.Helper()
 	r = newRelay(t, node1(t, vswitch.Options{}, "server", "friend", "stranger"))
 	store := reflected(t, demo)
-	cfg := Config{Node: "node-1", EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPSocket: r.path, VPPTimeout: time.Hour, APISocket: socketPath(t)}
+	cfg := config.Config{Node: config.Node{Name: "node-1", AllowTraffic: true}, Store: config.Store{Prefix: model.DefaultPrefix}, VPP: config.VPP{Socket: r.path, Timeout: time.Hour}, Listen: config.Listen{APISocket: socketPath(t)}}
 	a, err := newAgent(cfg, discard, store, "a test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.reflector = reflect.NewReflector(store, cfg.EtcdPrefix, discard)
+	a.api.Answers.Reflector = reflect.NewReflector(store, cfg.Store.Prefix, discard)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -134,7 +136,7 @@ spec: {podSelector: {}, policyTypes: [Egress], egress: [{ports: [{port: 53, prot
 func TestReadersWaitForNoCommit(t *testing.T) {
 	a, stop := hanging(t)
 	since := a.node.Plugin.Status().Committing
-	api := a.debugAPI()
+	api := a.api.Owner()
 	var slowest time.Duration
 	for pattern := range api {
 		if goesOn[pattern] {
@@ -161,13 +163,13 @@ func TestALoopThatStandsStillIsNeitherReadyNorAlive(t *testing.T) {
 	a, stop := hanging(t)
 	since := a.node.Plugin.AtWork()
 	for took, want := range map[time.Duration][2]bool{0: {}, 11 * time.Second: {true}, 4 * time.Minute: {true, true}} {
-		for i, most := range []time.Duration{slowTurn, standstill} {
-			if why := atWork(since, since.Add(took), most); (why != "") != want[i] {
+		for i, most := range []time.Duration{debugapi.SlowTurn, debugapi.Standstill} {
+			if why := debugapi.AtWork(since, since.Add(took), most); (why != "") != want[i] {
 				t.Errorf("after %s of %s at most: %q", took, most, why)
 			}
 		}
 	}
-	if why := atWork(time.Time{}, time.Now(), 0); why != "" {
+	if why := debugapi.AtWork(time.Time{}, time.Now(), 0); why != "" {
 		t.Errorf("of a loop that waits: %q", why)
 	}
 	if since.IsZero() {

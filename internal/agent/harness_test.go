@@ -15,6 +15,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/agent/backends"
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/plugins/ksr"
@@ -41,10 +43,10 @@ func socketPath(t testing.TB) string {
 }
 
 // prepared returns an agent over an embedded store and dataplane that does not run yet.
-func prepared(t testing.TB, change func(*Config)) *Agent {
+func prepared(t testing.TB, change func(*config.Config)) *Agent {
 	t.Helper()
 	server := inprocess.Start(t, embedded.Config{})
-	cfg := Config{EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPTimeout: time.Minute, APISocket: socketPath(t)}
+	cfg := config.Config{Store: config.Store{Prefix: model.DefaultPrefix}, Node: config.Node{AllowTraffic: true}, VPP: config.VPP{Timeout: time.Minute}, Listen: config.Listen{APISocket: socketPath(t)}}
 	if change != nil {
 		change(&cfg)
 	}
@@ -52,7 +54,7 @@ func prepared(t testing.TB, change func(*Config)) *Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.reflector = reflect.NewReflector(a.store, cfg.EtcdPrefix, discard)
+	a.api.Answers.Reflector = reflect.NewReflector(a.store, cfg.Store.Prefix, discard)
 	return a
 }
 
@@ -71,7 +73,7 @@ func (a *Agent) run(t testing.TB) {
 }
 
 // running returns an agent that enforces the demo.
-func running(t testing.TB, change func(*Config)) *Agent {
+func running(t testing.TB, change func(*config.Config)) *Agent {
 	t.Helper()
 	a := prepared(t, change)
 	a.run(t)
@@ -83,13 +85,19 @@ func running(t testing.TB, change func(*Config)) *Agent {
 func (a *Agent) apply(t testing.TB, manifests string) {
 	t.Helper()
 	a.reflect(t, manifests)
-	if err := a.enforced(t.Context()); err != nil {
+	if err := a.cluster.Enforced(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // reflect writes manifests into the store.
 func (a *Agent) reflect(t testing.TB, manifests string) {
+	t.Helper()
+	write(t, a.api.Answers.Reflector, manifests)
+}
+
+// write writes manifests into a store.
+func write(t testing.TB, r *reflect.Reflector, manifests string) {
 	t.Helper()
 	load, err := ksr.LoadFiles([]string{ksr.Stdin}, strings.NewReader(manifests))
 	if err != nil || len(load.Problems) > 0 {
@@ -103,17 +111,20 @@ func (a *Agent) reflect(t testing.TB, manifests string) {
 		}
 		values = append(values, m)
 	}
-	if _, err := a.reflector.Apply(t.Context(), values); err != nil {
+	if _, err := r.Apply(t.Context(), values); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// sw returns the embedded dataplane of an agent.
+func sw(a *Agent) *vswitch.Switch { return find[*backends.Vswitch](a.backends).Switch }
+
 // traffic sends the first packet of a flow in through the uplink.
 func traffic(t testing.TB, a *Agent, f api.Flow) {
 	t.Helper()
-	for _, i := range a.node.Switch.Interfaces() {
+	for _, i := range sw(a).Interfaces() {
 		if i.Tag == acl.UplinkTag {
-			a.node.Switch.Inject(i.Index, vswitch.FlowPacket(f))
+			sw(a).Inject(i.Index, vswitch.FlowPacket(f))
 			return
 		}
 	}
@@ -123,7 +134,7 @@ func traffic(t testing.TB, a *Agent, f api.Flow) {
 // ask sends a request to the debug API and returns the status and the body.
 func (a *Agent) ask(method, path, body string) (int, string) {
 	rec := httptest.NewRecorder()
-	a.debugAPI().mux().ServeHTTP(rec, httptest.NewRequest(method, path, strings.NewReader(body)))
+	a.api.Owner().Mux().ServeHTTP(rec, httptest.NewRequest(method, path, strings.NewReader(body)))
 	return rec.Code, rec.Body.String()
 }
 

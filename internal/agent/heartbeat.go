@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -68,9 +66,6 @@ func (h *heartbeat) follow(ctx context.Context, s follow.Store, key string, log 
 	})
 }
 
-// reflected says whether somebody else writes the state: in development the agent does.
-func (a *Agent) reflected() bool { return a.plugs != nil }
-
 // storeStatus says how fresh the state is.
 func (a *Agent) storeStatus() view.StoreStatus {
 	s := a.watcher.Status()
@@ -83,17 +78,4 @@ func (a *Agent) storeStatus() view.StoreStatus {
 	}
 	v.Reflector, v.Unwritten = a.heartbeat.get()
 	return v
-}
-
-// stateFile returns where the state is kept; nowhere when that is not possible, which
-// is no reason not to enforce anything.
-func (c Config) stateFile(log *slog.Logger) string {
-	if c.StateFile == "" {
-		return ""
-	}
-	if err := os.MkdirAll(filepath.Dir(c.StateFile), 0o700); err != nil {
-		log.Warn("state is not kept for a start without etcd", "setting", "--state-file", "error", err)
-		return ""
-	}
-	return c.StateFile
 }

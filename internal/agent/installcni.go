@@ -3,18 +3,19 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/cniinstall"
 	"github.com/sluice-net/sluice/internal/settings"
 )
 
 // newInstallCNI is what an agent does with --cni-bin-dir, alone.
 func newInstallCNI(errOut io.Writer) *cobra.Command {
-	var cfg Config
+	var cfg config.Config
 	cmd := &cobra.Command{
 		Use:   "install-cni",
 		Short: "Keep sluice-cni installed on this node",
@@ -26,33 +27,41 @@ themselves (run --cni-bin-dir). "sluice-agent cleanup" takes the plugin away.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return installCNI(cmd.Context(), cfg, errOut) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&cfg.CNIBinDir, "cni-bin-dir", defaultCNIBin, "folder with CNI's plugins")
-	f.StringVar(&cfg.CNIConfDir, "cni-conf-dir", defaultCNIConf, "folder with CNI's configurations")
-	f.StringVar(&cfg.CNIOptions, "cni-options", "", "settings of sluice-cni, as JSON")
-	f.StringVar(&cfg.LogLevel, "log-level", "info", "debug, info, warn or error")
-	f.StringVar(&cfg.LogFormat, "log-format", "text", "text or json")
+	f.StringVar(&cfg.CNI.BinDir, "cni-bin-dir", config.DefaultCNIBin, "folder with CNI's plugins")
+	f.StringVar(&cfg.Endpoints.CNIConfDir, "cni-conf-dir", config.DefaultCNIConf, "folder with CNI's configurations")
+	f.StringVar(&cfg.CNI.Options, "cni-options", "", "settings of sluice-cni, as JSON")
+	f.StringVar(&cfg.Log.Level, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&cfg.Log.Format, "log-format", "text", "text or json")
 	return cmd
 }
 
-func installCNI(ctx context.Context, cfg Config, errOut io.Writer) error {
-	log, err := settings.Log(cfg.LogLevel, cfg.LogFormat, errOut)
+func installCNI(ctx context.Context, cfg config.Config, errOut io.Writer) error {
+	log, err := cfg.Log.New(errOut)
 	if err != nil {
 		return err
 	}
-	members, err := cfg.cniMembers()
+	i, err := cfg.Installer(ctx, log)
 	if err != nil {
 		return err
-	}
-	program, err := pluginProgram()
-	if err != nil {
-		return err
-	}
-	i, err := cniinstall.New(ctx, cniinstall.Options{Log: log, Program: program, BinDir: cfg.CNIBinDir, ConfDir: cfg.CNIConfDir, Members: members})
-	if err != nil {
-		return fmt.Errorf("--cni-options: %w", err)
 	}
 	if err := i.Run(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
+}
+
+// install makes what installs the plugin, if that is wanted.
+func (a *Agent) install() (err error) {
+	if a.cfg.CNI.BinDir != "" {
+		a.installer, err = a.cfg.Installer(context.Background(), a.log.With("plugin", "cni"))
+	}
+	return err
+}
+
+// installProblems is why the plugin is not installed.
+func (a *Agent) installProblems() []api.Problem {
+	if a.installer == nil || a.installer.Problem() == "" {
+		return nil
+	}
+	return []api.Problem{{Source: "cni", Object: cniinstall.Plugin, Reason: a.installer.Problem()}}
 }

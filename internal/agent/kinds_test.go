@@ -9,17 +9,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/agent/debugapi"
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
 // kinds are the agents that there can be, by what is configured.
-var kinds = map[string]func(*Config){
-	"acl":         func(c *Config) { c.Renderers = []string{rendererACL} },
-	"acl,session": func(c *Config) { c.Renderers = []string{rendererACL, rendererSession} },
-	"acl,xdp":     func(c *Config) { c.Renderers, c.XDPMode = []string{rendererACL, rendererXDP}, string(xdp.ModeAuto) },
-	"xdp":         func(c *Config) { c.Renderers, c.XDPMode = []string{rendererXDP}, string(xdp.ModeAuto) },
-	"ligato": func(c *Config) {
-		c.Renderers, c.ACLTarget, c.LigatoInterface, c.Uplinks = []string{rendererACL}, targetLigato, "tap-{namespace}-{name}", []string{"uplink"}
+var kinds = map[string]func(*config.Config){
+	"acl":         func(c *config.Config) { c.Enforce.Renderers = []string{config.RendererACL} },
+	"acl,session": func(c *config.Config) { c.Enforce.Renderers = []string{config.RendererACL, config.RendererSession} },
+	"acl,xdp": func(c *config.Config) {
+		c.Enforce.Renderers, c.Kernel.Mode = []string{config.RendererACL, config.RendererXDP}, string(xdp.ModeAuto)
+	},
+	"xdp": func(c *config.Config) {
+		c.Enforce.Renderers, c.Kernel.Mode = []string{config.RendererXDP}, string(xdp.ModeAuto)
+	},
+	"ligato": func(c *config.Config) {
+		c.Enforce.Renderers, c.Ligato.Target, c.Ligato.Interface, c.VPP.Uplinks = []string{config.RendererACL}, "ligato", "tap-{namespace}-{name}", []string{"uplink"}
 	},
 }
 
@@ -47,8 +53,8 @@ func TestDebugAPIAnswersOnEveryKindOfAgent(t *testing.T) {
 			if strings.Contains(kind, "xdp") && os.Geteuid() != 0 {
 				t.Skip("only root may load programs into the kernel")
 			}
-			a := prepared(t, func(c *Config) {
-				c.Node = "node-1"
+			a := prepared(t, func(c *config.Config) {
+				c.Node.Name = "node-1"
 				change(c)
 			})
 			a.run(t)
@@ -56,7 +62,7 @@ func TestDebugAPIAnswersOnEveryKindOfAgent(t *testing.T) {
 			a.eventually(t, "the state to be seen", func() bool {
 				return a.node.Plugin.Status().Transactions > 0 && len(a.node.States()[0].Tables) > 0 || kind == "xdp"
 			})
-			api := a.debugAPI()
+			api := a.api.Owner()
 			for pattern := range api {
 				question, known := questions[pattern]
 				if !known {
@@ -70,7 +76,7 @@ func TestDebugAPIAnswersOnEveryKindOfAgent(t *testing.T) {
 }
 
 // answers asks an endpoint.
-func (a *Agent) answers(t *testing.T, api routes, pattern, question string) {
+func (a *Agent) answers(t *testing.T, api debugapi.Routes, pattern, question string) {
 	t.Helper()
 	method, path, _ := strings.Cut(pattern, " ")
 	body := question
@@ -84,7 +90,7 @@ func (a *Agent) answers(t *testing.T, api routes, pattern, question string) {
 		defer cancel()
 	}
 	rec := httptest.NewRecorder()
-	api.mux().ServeHTTP(rec, httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body)))
+	api.Mux().ServeHTTP(rec, httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body)))
 	text := rec.Body.String()
 	switch rec.Code {
 	case http.StatusOK:

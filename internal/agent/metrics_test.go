@@ -1,22 +1,21 @@
 package agent
 
 import (
-	"fmt"
 	"net/netip"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
 // metric returns the sum of the series of a metric that have these values as labels.
 func metric(t testing.TB, a *Agent, name string, labels ...string) (sum float64) {
 	t.Helper()
-	families, err := a.metrics.registry.Gather()
+	families, err := a.metrics.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +39,7 @@ func metric(t testing.TB, a *Agent, name string, labels ...string) (sum float64)
 
 func TestMetricsAreNamedAsIsCustomary(t *testing.T) {
 	a := running(t, nil)
-	families, err := a.metrics.registry.Gather()
+	families, err := a.metrics.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,17 +72,17 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	if got := metric(t, a, "sluice_events_total", "pod", "put"); got != 4 {
 		t.Errorf("%v pods were put, want 4", got)
 	}
-	if _, err := a.reflector.Delete(t.Context(), []model.ID{{Kind: model.KindPod, Namespace: "demo", Name: "friend"}}); err != nil {
+	if _, err := a.api.Answers.Reflector.Delete(t.Context(), []model.ID{{Kind: model.KindPod, Namespace: "demo", Name: "friend"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.enforced(t.Context()); err != nil {
+	if err := a.cluster.Enforced(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := metric(t, a, "sluice_events_total", "pod", "delete"); got != 1 {
 		t.Errorf("%v pods were deleted, want 1", got)
 	}
 	a.eventually(t, "a propagation for each change", func() bool { // what is enforced is known before its metrics
-		return metric(t, a, "sluice_propagation_seconds", "acl") >= 2 && a.metrics.lastDuration() > 0
+		return metric(t, a, "sluice_propagation_seconds", "acl") >= 2 && a.metrics.LastDuration() > 0
 	})
 }
 
@@ -106,43 +105,9 @@ func TestAValueInTheStoreThatCannotBeReadIsShownUntilItIsMended(t *testing.T) {
 	a.eventually(t, "no problem", func() bool { return len(get[view.Status](t, a, "GET", "/v1/status", "").Problems) == 0 })
 }
 
-func TestProblemsAreKeptOncePerField(t *testing.T) {
-	var l problemLog
-	cidr := api.Problem{Source: "f", Object: "NetworkPolicy a/b", Field: "spec.ingress[0].from[0].ipBlock.cidr", Reason: "x"}
-	l.add(cidr)
-	newer := cidr
-	newer.Reason = "y"
-	l.add(newer)
-	if d := cmp.Diff([]api.Problem{newer}, l.all()); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-	for p, want := range map[api.Problem]bool{
-		{Object: "NetworkPolicy a/b", Field: "spec.ingress[0].from[0]"}: true,
-		{Object: "NetworkPolicy a/b", Field: "spec.ingress[1].from[0]"}: false,
-		{Object: "NetworkPolicy a/c", Field: "spec.ingress[0].from[0]"}: false,
-	} {
-		if l.explains(p) != want {
-			t.Errorf("that %+v is explained is %t, want %t", p, !want, want)
-		}
-	}
-	for i := range 3 * maxProblems {
-		l.add(api.Problem{Source: fmt.Sprint(i)})
-	}
-	all := l.all()
-	if len(all) != maxProblems || all[maxProblems-1].Source != fmt.Sprint(3*maxProblems-1) {
-		t.Errorf("%d problems are kept, the newest is %+v", len(all), all[len(all)-1])
-	}
-	given := []api.Problem{cidr}
-	l.replace(given)
-	given[0].Reason = "changed by the caller"
-	if d := cmp.Diff([]api.Problem{cidr}, l.all()); d != "" {
-		t.Errorf("replaced (-want +got):\n%s", d)
-	}
-}
-
 func TestRulesAreMetricsWhereTheSettingsAskForThem(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
-		a := running(t, func(c *Config) { c.RuleMetrics = wanted })
+		a := running(t, func(c *config.Config) { c.Listen.RuleMetrics = wanted })
 		traffic(t, a, api.Flow{Src: netip.MustParseAddr("203.0.113.1"), Dst: netip.MustParseAddr("10.2.0.1"), Protocol: api.TCP, SrcPort: 1, DstPort: 80})
 		if got := metric(t, a, "sluice_rule_packets_total", "isolation", "deny", "ingress"); (got == 1) != wanted {
 			t.Errorf("metrics of rules: %t, and they count %v", wanted, got)

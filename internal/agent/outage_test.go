@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/plugins/kvstore"
@@ -65,10 +66,7 @@ func TestAgentLogsAnOutageOnce(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	cfg := Config{
-		Node: "node-1", EtcdPrefix: model.DefaultPrefix, APISocket: socketPath(t), StatusInterval: 10 * time.Millisecond,
-		ACLTarget: targetLigato, LigatoLabel: "vpp1", LigatoPrefix: "/vnf-agent/",
-	}
+	cfg := config.Config{Node: config.Node{Name: "node-1"}, Store: config.Store{Prefix: model.DefaultPrefix, StatusInterval: 10 * time.Millisecond}, Listen: config.Listen{APISocket: socketPath(t)}, Ligato: config.Ligato{Target: "ligato", Label: "vpp1", Prefix: "/vnf-agent/"}}
 	a, err := newAgent(cfg, log, store, "a test")
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
@@ -96,7 +97,7 @@ func reflected(t *testing.T, manifests string) *kvstore.Client {
 // once runs an agent of a node on a store until it has answered.
 func once(t *testing.T, store *kvstore.Client, vpp string, answered func(*Agent)) {
 	t.Helper()
-	cfg := Config{Node: "node-1", EtcdPrefix: model.DefaultPrefix, AllowNodeTraffic: true, VPPSocket: vpp, VPPTimeout: time.Minute, APISocket: socketPath(t)}
+	cfg := config.Config{Node: config.Node{Name: "node-1", AllowTraffic: true}, Store: config.Store{Prefix: model.DefaultPrefix}, VPP: config.VPP{Socket: vpp, Timeout: time.Minute}, Listen: config.Listen{APISocket: socketPath(t)}}
 	a, err := newAgent(cfg, discard, store, "a test")
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +146,7 @@ func TestAnAgentThatOnlyReadsTheStoreReportsEveryReasonAgainAfterARestart(t *tes
 			vpp := node1(t, tt.options, "server", "friend")
 			for range 2 { // the second agent finds what the first left
 				once(t, store, vpp, func(a *Agent) {
-					if err := a.enforced(t.Context()); err != nil {
+					if err := a.cluster.Enforced(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 					p := policyNamed(t, a, "odd")

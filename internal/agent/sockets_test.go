@@ -10,11 +10,15 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/preflight"
 )
 
 // Users and groups of whom the machine knows nothing.
@@ -95,8 +99,8 @@ func TestSocketAnswersOnlyItsUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be somebody else")
 	}
-	a := running(t, func(c *Config) { c.APIGroup = fmt.Sprint(strange) })
-	socket := a.cfg.APISocket
+	a := running(t, func(c *config.Config) { c.Listen.APIGroup = fmt.Sprint(strange) })
+	socket := a.cfg.Listen.APISocket
 	a.eventually(t, "a socket", func() bool {
 		info, err := os.Stat(socket)
 		return err == nil && info.Mode().Perm() == 0o660
@@ -151,58 +155,6 @@ func publicFolder(t *testing.T) string {
 	return folder
 }
 
-// TestSocketOfSquattersIsRefused: somebody else may have made the folder, or may replace the socket.
-func TestSocketOfSquattersIsRefused(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make what belongs to others")
-	}
-	folder := publicFolder(t)
-	for _, tc := range []struct {
-		owner int
-		mode  os.FileMode
-		want  string
-	}{
-		{stranger, 0o755, "belongs to user 54321"},
-		{0, 0o777, "mode 0777: others may write there"},
-		{0, 0o777 | os.ModeSticky, "mode 0777: others may write there"},
-	} {
-		if err := errors.Join(os.Chown(folder, tc.owner, -1), os.Chmod(folder, tc.mode)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := listenUnix(t.Context(), filepath.Join(folder, "s"), noGroup); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), placeRemedy) {
-			t.Errorf("%v, want %q", err, tc.want)
-		}
-	}
-	if err := errors.Join(os.Chmod(folder, 0o755), os.WriteFile(filepath.Join(folder, "else"), nil, 0o600), os.Symlink("else", filepath.Join(folder, "s"))); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := listenUnix(t.Context(), filepath.Join(folder, "s"), noGroup); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
-		t.Errorf("a symbolic link: %v", err)
-	}
-	l, err := listenUnix(t.Context(), filepath.Join(folder, "new", "s"), strange)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	if info, err := os.Stat(filepath.Join(folder, "new")); err != nil || info.Mode().Perm() != 0o710 {
-		t.Errorf("the folder that is made for a group has %v, %v", info.Mode(), err)
-	}
-}
-
-// TestSettingsNameAGroup: by its name or number.
-func TestSettingsNameAGroup(t *testing.T) {
-	for text, want := range map[string]int{"": noGroup, "0": 0, "root": 0, "54322": strange} {
-		if got, err := (Config{APIGroup: text}).apiGroup(); got != want || err != nil {
-			t.Errorf("%q is %d, %v, want %d", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"no such group", "-1", "4294967295"} {
-		if _, err := (Config{APIGroup: text}).apiGroup(); err == nil || !strings.Contains(err.Error(), "--api-group") {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
-}
-
 // TestStateOfOthersIsNotBelieved: the agent starts without a file that others may have written.
 func TestStateOfOthersIsNotBelieved(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -212,13 +164,18 @@ func TestStateOfOthersIsNotBelieved(t *testing.T) {
 	if err := os.Chmod(folder, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	c := Config{StateFile: filepath.Join(folder, "state"), EndpointsFile: filepath.Join(folder, "endpoints"), EtcdDir: filepath.Join(folder, "etcd")}
+	c := config.Config{Store: config.Store{StateFile: filepath.Join(folder, "state")}, Endpoints: config.Endpoints{File: filepath.Join(folder, "endpoints")}, Dev: config.Dev{EtcdDir: filepath.Join(folder, "etcd")}}
 	if err := dev(t.Context(), c, discard, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "--etcd-dir: folder "+folder) {
 		t.Errorf("the embedded etcd starts there: %v", err)
 	}
+	c.Enforce.Renderers = []string{config.RendererXDP}
+	report := preflight.Run(t.Context(), c.Preflight(modernHost))
+	detail := func(name string) string {
+		return report[slices.IndexFunc(report, func(r preflight.Result) bool { return r.Name == name })].Detail
+	}
 	for what, line := range map[string]string{
-		"--state-file":     c.checkStateFile(t.Context()).Detail,
-		"--endpoints-file": c.checkEndpointsFile(t.Context()).Detail,
+		"--state-file":     detail(config.StateFileCheck),
+		"--endpoints-file": detail(config.EndpointsFileCheck),
 	} {
 		if !strings.HasPrefix(line, what+": folder "+folder) || !strings.HasSuffix(line, "others may write there: it is not used") {
 			t.Errorf("%s: %q", what, line)

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/agent/cluster"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr"
 )
 
 // stateOf returns the state that manifests describe.
-func stateOf(t testing.TB, manifests string) (s clusterState) {
+func stateOf(t testing.TB, manifests string) (s cluster.State) {
 	t.Helper()
 	load, err := ksr.LoadFiles([]string{ksr.Stdin}, strings.NewReader(manifests))
 	if err != nil || len(load.Problems) > 0 {
@@ -26,7 +27,7 @@ func stateOf(t testing.TB, manifests string) (s clusterState) {
 		entries = append(entries, model.Entry{Key: model.Key("/x", o.ID()), Value: value})
 	}
 	entries = append(entries, model.Entry{Key: "/x/k8s/pod/demo/torn", Value: []byte{0xff}}, model.Entry{Key: "/x/k8s/odd"})
-	return decodeState("/x", entries, noneInForce)
+	return cluster.Decode("/x", entries, cluster.NoneInForce)
 }
 
 func TestWhatCannotBeDecodedIsLeftOut(t *testing.T) {
@@ -34,7 +35,7 @@ func TestWhatCannotBeDecodedIsLeftOut(t *testing.T) {
 	if len(s.Namespaces) != 1 || len(s.Pods) != 4 || len(s.Policies) != 1 {
 		t.Errorf("%d namespaces, %d pods, %d policies, want 1, 4 and 1", len(s.Namespaces), len(s.Pods), len(s.Policies))
 	}
-	if got, want := s.counts(), "1 namespace, 4 pods, 1 policy (pods of 2 nodes: node-1, node-2)"; got != want {
+	if got, want := s.Counts(), "1 namespace, 4 pods, 1 policy (pods of 2 nodes: node-1, node-2)"; got != want {
 		t.Errorf("counts are %q, want %q", got, want)
 	}
 }
@@ -43,7 +44,7 @@ func TestWhatCannotBeDecodedIsLeftOut(t *testing.T) {
 // in force, and explained; nothing disagrees, and the status names the key.
 func TestExplainShowsWhatIsInForce(t *testing.T) {
 	a := running(t, nil)
-	key := model.Key(a.cfg.EtcdPrefix, model.ID{Kind: model.KindNetworkPolicy, Namespace: "demo", Name: "server"})
+	key := model.Key(a.cfg.Store.Prefix, model.ID{Kind: model.KindNetworkPolicy, Namespace: "demo", Name: "server"})
 	if err := a.store.Write(t.Context(), []model.Entry{{Key: key, Value: []byte{0xff, 0xff}}}, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -31,17 +31,18 @@ type verdictLog struct {
 }
 
 // logVerdicts logs until the context ends. Which verdicts, the settings say.
-func (a *Agent) logVerdicts(ctx context.Context) {
-	if a.cfg.LogVerdicts == verdictsNone {
-		return
+func (a *Agent) logVerdicts(ctx context.Context) error {
+	logged, denials := a.cfg.Log.Verdict()
+	if !logged {
+		return nil
 	}
-	l := verdictLog{denials: a.cfg.LogVerdicts == verdictsDeny}
+	l := verdictLog{denials: denials}
 	ticker := time.NewTicker(verdictInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-ticker.C:
 		}
 		for _, v := range l.since(a.node.Counters()) {

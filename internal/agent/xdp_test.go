@@ -65,10 +65,10 @@ func TestAgentRefusesPinsThatAreNotItsOwn(t *testing.T) {
 	isFound := func(level preflight.Level, want string, args ...string) {
 		t.Helper()
 		dir := filepath.Dir(socketPath(t))
-		cfg := config(t, append([]string{
+		cfg := configOf(t, append([]string{
 			"--node", "node-2", "--renderers", "xdp", "--xdp-pins", pins, "--api-socket", filepath.Join(dir, "api"), "--state-file=",
 		}, args...)...)
-		report := preflight.Run(t.Context(), cfg.checks(modernHost))
+		report := preflight.Run(t.Context(), cfg.Preflight(modernHost))
 		i := slices.IndexFunc(report, func(r preflight.Result) bool { return r.Name == "xdp pins" })
 		if i < 0 || report[i].Level != level || !strings.Contains(report[i].Line(), want) {
 			t.Errorf("check with %v: %+v, want %s %q", args, report, level, want)

@@ -197,7 +197,8 @@ func (silent) Name() string { return "silent" }
 func TestEveryRendererOfANodeIsAsked(t *testing.T) {
 	m := manifestsOf(t, demo)
 	recorder := renderertest.NewRecorder("recorder", t)
-	n, err := node.New(node.Config{Name: "node-1", AllowNode: true, Log: slog.New(slog.DiscardHandler), Renderers: []renderer.Renderer{recorder}})
+	sw := &node.Vswitch{}
+	n, err := node.New(node.Config{Name: "node-1", AllowNode: true, Log: slog.New(slog.DiscardHandler), Backends: []node.Backend{sw, node.Beside{To: recorder}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +217,7 @@ func TestEveryRendererOfANodeIsAsked(t *testing.T) {
 	if err := n.Apply(t.Context(), model.Changes{Resync: true, Deltas: deltas, Revision: 1}); err != nil {
 		t.Fatal(err)
 	}
-	here := Node{Name: "node-1", Specification: Specification{Oracle: oracle.New(m.state), Local: m.LocalTo("node-1")}, Renderers: n.Renderers(), Send: SendBy(n)}
+	here := Node{Name: "node-1", Specification: Specification{Oracle: oracle.New(m.state), Local: m.LocalTo("node-1")}, Renderers: n.Renderers(), Send: SendBy(sw)}
 
 	for src, allowed := range map[string]bool{"demo/friend": true, "demo/stranger": false} {
 		e := explained(t, m, here, src, "demo/server")
@@ -229,7 +230,7 @@ func TestEveryRendererOfANodeIsAsked(t *testing.T) {
 			}
 		}
 		lying := here
-		lying.Renderers = append(lying.Renderers, liar{recorder}, silent{n.ACL})
+		lying.Renderers = append(lying.Renderers, liar{recorder}, silent{sw.ACL})
 		e = explained(t, m, lying, src, "demo/server")
 		want := []string{fmt.Sprint("acl ", allowed, true), fmt.Sprint("recorder ", allowed, true), fmt.Sprint("liar ", !allowed, false), fmt.Sprint("silent ", allowed, true) + " it does not explain itself"}
 		if d := cmp.Diff(want, said(e)); d != "" || !e.RenderersDiffer || !Disagrees(e) {

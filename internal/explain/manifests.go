@@ -183,9 +183,12 @@ func (m Manifests) nodesOf(questions []Question) []string {
 
 // start runs a node that is told the whole state, and returns when it enforces it.
 func (m Manifests) start(ctx context.Context, name string, spec *oracle.Oracle) (Node, func() error, error) {
-	cfg := node.Config{Name: name, AllowNode: true, Log: m.log}
+	dataplane := &node.Vswitch{}
+	cfg := node.Config{Name: name, AllowNode: true, Log: m.log, Backends: []node.Backend{dataplane}}
 	if m.Beside != nil {
-		cfg.Renderers = m.Beside()
+		for _, r := range m.Beside() {
+			cfg.Backends = append(cfg.Backends, node.Beside{To: r})
+		}
 	}
 	n, err := node.New(cfg)
 	if err != nil {
@@ -201,7 +204,7 @@ func (m Manifests) start(ctx context.Context, name string, spec *oracle.Oracle) 
 	if err := n.Apply(ctx, model.Changes{Resync: true, Deltas: deltas, Revision: 1}); err != nil {
 		return Node{}, n.Close, err
 	}
-	return Node{Name: name, Specification: Specification{Oracle: spec, Local: m.LocalTo(name)}, Renderers: n.Renderers(), Send: SendBy(n)}, n.Close, nil
+	return Node{Name: name, Specification: Specification{Oracle: spec, Local: m.LocalTo(name)}, Renderers: n.Renderers(), Send: SendBy(dataplane)}, n.Close, nil
 }
 
 // LocalTo returns the pods of a node.
@@ -241,14 +244,10 @@ func (m Manifests) deltas() ([]model.Delta, error) {
 	return out, errors.Join(errs...)
 }
 
-// SendBy returns how packets are sent through the embedded dataplane of a node, nil
-// when there is none.
-func SendBy(n *node.Node) func(api.Flow) (api.Action, string) {
-	if n.Switch == nil {
-		return nil
-	}
+// SendBy returns how packets are sent through a dataplane that can be probed.
+func SendBy(dataplane interface{ Probe(f api.Flow) node.Walk }) func(api.Flow) (api.Action, string) {
 	return func(f api.Flow) (api.Action, string) {
-		w := n.Probe(f)
+		w := dataplane.Probe(f)
 		return w.Verdict, w.String()
 	}
 }

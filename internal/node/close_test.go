@@ -30,9 +30,9 @@ func TestCloseLeavesACommitBehindThatDoesNotEnd(t *testing.T) {
 		release := make(chan struct{})
 		f := NewXDPFabric(nil, true)
 		for _, name := range []string{"node-1", "node-2"} {
-			o := HeapXDP()
-			o.Options.Plane = stuckPlane{o.Options.Plane, release}
-			n, err := New(Config{Name: name, XDP: o})
+			heap := NewHeap()
+			heap.Options.Plane = stuckPlane{heap.Options.Plane, release}
+			n, err := New(Config{Name: name, Backends: []Backend{heap}})
 			if err != nil {
 				t.Fatal(err)
 			}

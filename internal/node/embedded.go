@@ -32,22 +32,27 @@ func NewEmbedded(sw *vswitch.Switch, options acl.Options) (*Embedded, error) {
 			return nil, errors.Join(fmt.Errorf("embedded dataplane: %w", err), sw.Close())
 		}
 	}
-	if options.Adapter == nil {
-		options.Adapter = sw.Adapter()
-	}
-	options.Counters = sw.Counters
-	var err error
-	if e.ACL, err = acl.New(options); err != nil {
+	if err := e.render(options); err != nil {
 		return nil, errors.Join(err, sw.Close())
 	}
 	e.attach = NewAttacher(e.ACL, sw)
 	return e, nil
 }
 
+// render makes the ACL renderer.
+func (e *Embedded) render(options acl.Options) (err error) {
+	if options.Adapter == nil {
+		options.Adapter = e.Switch.Adapter()
+	}
+	options.Counters = e.Switch.Counters
+	e.ACL, err = acl.New(options)
+	return err
+}
+
 // Renderer returns the renderer that attaches pods and tells the ACL renderer.
 func (e *Embedded) Renderer() renderer.Renderer { return e.attach }
 
-// Has says whether the address is that of a pod of this dataplane.
+// Has reports whether the address is that of a pod of this dataplane.
 func (e *Embedded) Has(a netip.Addr) bool {
 	_, ok := e.attach.At(a)
 	return ok
@@ -74,20 +79,50 @@ func (e *Embedded) entry(src netip.Addr) uint32 {
 // Restart ends the renderer and starts a new one over the same dataplane, as when an
 // agent is replaced while pods stay attached.
 func (e *Embedded) Restart(options acl.Options) error {
-	if options.Adapter == nil {
-		options.Adapter = e.Switch.Adapter()
-	}
-	options.Counters = e.Switch.Counters
 	if err := e.ACL.Close(); err != nil {
 		return err
 	}
-	r, err := acl.New(options)
-	if err != nil {
+	if err := e.render(options); err != nil {
 		return err
 	}
-	e.ACL, e.attach.Renderer = r, r
+	e.attach.Renderer = e.ACL
 	return nil
 }
 
 // Close stops the renderer and the dataplane.
 func (e *Embedded) Close() error { return errors.Join(e.ACL.Close(), e.Switch.Close()) }
+
+// Vswitch is the embedded dataplane as a Backend. Of its Options, OnChange and Elsewhere are the
+// node's, and Log where it is nil.
+type Vswitch struct {
+	Options acl.Options
+	// Applications gives every pod an application namespace on the host stack.
+	Applications bool
+	*Embedded    // made by Open
+}
+
+// Open implements Backend.
+func (v *Vswitch) Open(h Host) (err error) {
+	v.Embedded, err = NewEmbedded(vswitch.New(vswitch.Options{Log: h.Log}), hosted(v.Options, h))
+	if err == nil && v.Applications {
+		v.attach.namespace = v.Switch.AddNamespace
+	}
+	return err
+}
+
+// Close implements Backend.
+func (v *Vswitch) Close() error {
+	if v.Embedded == nil {
+		return nil
+	}
+	return v.Embedded.Close()
+}
+
+// Probe implements Prober.
+func (v *Vswitch) Probe(f api.Flow) Walk {
+	if f.Src == f.Dst {
+		return Walk{Verdict: api.Permit, Reason: reasonLocal}
+	}
+	t := v.First(f)
+	return Walk{Verdict: t.Verdict, Reason: t.Reason, Visits: []Visit{{Trace: t}}}
+}

@@ -14,7 +14,6 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/renderer/session"
 )
 
 // Fabric is a cluster of nodes, each with its own pipeline and dataplane, joined
@@ -24,32 +23,34 @@ import (
 type Fabric struct {
 	log       *slog.Logger
 	allowNode bool
-	stack     bool // pods are applications on the host stack, too
-	xdp       bool // nodes enforce by XDP, else by ACLs
+	backends  func() []Backend // of a new node; the last one is probed, and is asked
 	nodes     map[string]*Node
 	state     map[model.ID]model.Delta
 	revision  int64
 }
 
-// NewFabric returns a cluster without nodes.
+// NewFabric returns a cluster without nodes, in which ACLs in embedded dataplanes enforce.
 func NewFabric(log *slog.Logger, allowNode bool) *Fabric {
-	return &Fabric{log: log, allowNode: allowNode, nodes: map[string]*Node{}, state: map[model.ID]model.Delta{}}
+	return fabricOf(log, allowNode, func() []Backend { return []Backend{&Vswitch{}} })
 }
 
 // NewHostStackFabric is NewFabric for pods whose applications are on the host stack of their
-// node, so that Attempt can be asked.
+// node, about which session rules decide.
 func NewHostStackFabric(log *slog.Logger, allowNode bool) *Fabric {
-	f := NewFabric(log, allowNode)
-	f.stack = true
-	return f
+	return fabricOf(log, allowNode, func() []Backend {
+		sw := &Vswitch{Applications: true}
+		return []Backend{sw, &VswitchStack{Of: sw}}
+	})
 }
 
 // NewXDPFabric returns a cluster without nodes, in which the XDP renderer enforces in the
 // heap.
 func NewXDPFabric(log *slog.Logger, allowNode bool) *Fabric {
-	f := NewFabric(log, allowNode)
-	f.xdp = true
-	return f
+	return fabricOf(log, allowNode, func() []Backend { return []Backend{NewHeap()} })
+}
+
+func fabricOf(log *slog.Logger, allowNode bool, backends func() []Backend) *Fabric {
+	return &Fabric{log: log, allowNode: allowNode, backends: backends, nodes: map[string]*Node{}, state: map[model.ID]model.Delta{}}
 }
 
 // defaultNode is where pods live whose spec names no node; it cannot be the name
@@ -109,14 +110,7 @@ func placed(pod *model.Pod) *model.Pod {
 
 // grow starts a node and tells it the whole state.
 func (f *Fabric) grow(ctx context.Context, name string) error {
-	cfg := Config{Name: name, Log: f.log, AllowNode: f.allowNode, PodsOnHostStack: f.stack}
-	if f.stack {
-		cfg.HostStack = &session.Options{}
-	}
-	if f.xdp {
-		cfg.XDP = HeapXDP()
-	}
-	n, err := New(cfg)
+	n, err := New(Config{Name: name, Log: f.log, AllowNode: f.allowNode, Backends: f.backends()})
 	if err != nil {
 		return err
 	}
@@ -127,19 +121,48 @@ func (f *Fabric) grow(ctx context.Context, name string) error {
 	return n.Apply(ctx, model.Changes{Resync: true, Deltas: slices.Collect(maps.Values(f.state)), Revision: f.revision})
 }
 
+// asked returns the backend of a node that is asked about flows.
+func (n *Node) asked() probed { return n.backends[len(n.backends)-1].(probed) }
+
+// probed is a backend of a node in a Fabric.
+type probed interface {
+	Backend
+	Prober
+}
+
 // Ask probes with the first packet of a flow from wherever its source is attached to
 // wherever its destination is: through the dataplanes of both nodes when they
-// differ, in through an uplink when the source is no pod.
-func (f *Fabric) Ask(flow api.Flow) Walk { return f.ask(flow, (*Node).Probe) }
+// differ, in through an uplink when the source is no pod. On host stacks it is a connection.
+func (f *Fabric) Ask(flow api.Flow) Walk {
+	src, dst := f.ends(flow)
+	var w Walk
+	if src != nil {
+		w = src.probe(flow)
+	}
+	if dst == nil || dst == src || src != nil && w.Verdict == api.Deny {
+		if src == nil {
+			return Walk{Verdict: api.Permit, Reason: "does not pass any node"}
+		}
+		return w
+	}
+	second := dst.probe(flow)
+	second.Visits = append(w.Visits, second.Visits...)
+	return second
+}
 
-// Attempt is Ask for a connection between applications on the host stacks of nodes, about which
-// session rules decide, or between one and the world.
-func (f *Fabric) Attempt(flow api.Flow) Walk { return f.ask(flow, (*Node).attempt) }
+// probe asks a node, and names it in the answer.
+func (n *Node) probe(flow api.Flow) Walk {
+	w := n.asked().Probe(flow)
+	for i := range w.Visits {
+		w.Visits[i].Node = n.name
+	}
+	return w
+}
 
 // Unenforced returns what the renderers that decide cannot have enforced on some node.
 func (f *Fabric) Unenforced() (out []renderer.Unenforced) {
 	for _, n := range f.nodes {
-		if r, ok := renderer.As[renderer.Reporter](n.decider()); ok {
+		if r, ok := renderer.As[renderer.Reporter](n.asked().Renderer()); ok {
 			out = append(out, r.Unenforced()...)
 		}
 	}
@@ -157,7 +180,7 @@ func (f *Fabric) Explain(flow api.Flow) (out []renderer.Decision) {
 		if n == nil {
 			continue
 		}
-		if r, ok := renderer.As[renderer.Explainer](n.decider()); ok {
+		if r, ok := renderer.As[renderer.Explainer](n.asked().Renderer()); ok {
 			out = append(out, r.Explain(flow)...)
 		}
 	}
@@ -168,31 +191,14 @@ func (f *Fabric) Explain(flow api.Flow) (out []renderer.Decision) {
 func (f *Fabric) ends(flow api.Flow) (src, dst *Node) {
 	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
 		m := f.nodes[name]
-		if src == nil && m.has(flow.Src) {
+		if src == nil && m.asked().Has(flow.Src) {
 			src = m
 		}
-		if dst == nil && m.has(flow.Dst) {
+		if dst == nil && m.asked().Has(flow.Dst) {
 			dst = m
 		}
 	}
 	return src, dst
-}
-
-func (f *Fabric) ask(flow api.Flow, send func(*Node, api.Flow) Walk) Walk {
-	src, dst := f.ends(flow)
-	var w Walk
-	if src != nil {
-		w = send(src, flow)
-	}
-	if dst == nil || dst == src || src != nil && w.Verdict == api.Deny {
-		if src == nil {
-			return Walk{Verdict: api.Permit, Reason: "does not pass any node"}
-		}
-		return w
-	}
-	second := send(dst, flow)
-	second.Visits = append(w.Visits, second.Visits...)
-	return second
 }
 
 // Close stops every node, all at once: one that is stuck takes as long as it may.

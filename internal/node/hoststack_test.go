@@ -22,9 +22,11 @@ var (
 )
 
 // withHostStack starts a node whose dataplane has both ACLs and session rules.
-func withHostStack(t *testing.T) *Node {
+func withHostStack(t *testing.T) (*Node, *VswitchStack) {
 	t.Helper()
-	n, err := New(Config{Name: "node-1", Log: slog.New(slog.DiscardHandler), HostStack: &renderer.Options{}})
+	sw := &Vswitch{}
+	stack := &VswitchStack{Of: sw}
+	n, err := New(Config{Name: "node-1", Log: slog.New(slog.DiscardHandler), Backends: []Backend{sw, stack}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +38,7 @@ func withHostStack(t *testing.T) *Node {
 	if err := n.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return n, stack
 }
 
 func shop(t *testing.T) model.Changes {
@@ -46,9 +48,10 @@ func shop(t *testing.T) model.Changes {
 }
 
 func TestBothRenderersEnforceOnOneDataplane(t *testing.T) {
-	n := withHostStack(t)
-	fromWeb, fromBatch := n.Switch.AddNamespace(renderer.NamespaceID(web)), n.Switch.AddNamespace("demo/batch")
-	toDB := n.Switch.AddNamespace(renderer.NamespaceID(db))
+	n, stack := withHostStack(t)
+	sw := stack.Of
+	fromWeb, fromBatch := sw.Switch.AddNamespace(renderer.NamespaceID(web)), sw.Switch.AddNamespace("demo/batch")
+	toDB := sw.Switch.AddNamespace(renderer.NamespaceID(db))
 	if err := n.Apply(t.Context(), shop(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -62,22 +65,23 @@ func TestBothRenderersEnforceOnOneDataplane(t *testing.T) {
 		{fromBatch, tcp("10.0.1.3", "10.0.1.2", 5432), api.Deny},
 		{fromBatch, tcp("10.0.1.3", "198.51.100.7", 443), api.Permit},
 	} {
-		packet, connection := n.Probe(tc.flow).Verdict, n.Switch.Connect(tc.namespace, tc.flow).Action
+		packet, connection := sw.Probe(tc.flow).Verdict, sw.Switch.Connect(tc.namespace, tc.flow).Action
 		if packet != tc.want || connection != tc.want {
 			t.Errorf("%s: acl says %s, session %s, want %s", tc.flow, packet, connection, tc.want)
 		}
 	}
-	if got := n.Switch.Accept(toDB, tcp("198.51.100.7", "10.0.1.2", 5432)).Action; got != api.Deny {
+	if got := sw.Switch.Accept(toDB, tcp("198.51.100.7", "10.0.1.2", 5432)).Action; got != api.Deny {
 		t.Errorf("from beyond the node: %s, want deny", got)
 	}
-	if r := n.Plugin.Renderers; len(r) != 2 || n.Session.Abstains(tcp("10.0.1.1", "10.0.1.2", 22)) != "" || n.Session.Abstains(api.Flow{Protocol: api.ICMP}) == "" {
+	if r := n.Plugin.Renderers; len(r) != 2 || stack.Session.Abstains(tcp("10.0.1.1", "10.0.1.2", 22)) != "" || stack.Session.Abstains(api.Flow{Protocol: api.ICMP}) == "" {
 		t.Errorf("%d renderers, or the session renderer abstains from what it decides", len(r))
 	}
 }
 
 func TestARendererThatFailsDoesNotHoldBackTheOther(t *testing.T) {
-	n := withHostStack(t)
-	conn, err := core.Connect(n.Switch.Adapter())
+	n, stack := withHostStack(t)
+	sw := stack.Of
+	conn, err := core.Connect(sw.Switch.Adapter())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,11 +98,11 @@ func TestARendererThatFailsDoesNotHoldBackTheOther(t *testing.T) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	flow := tcp("10.0.1.3", "10.0.1.2", 5432)
-	for !n.embedded.Has(flow.Dst) || n.Probe(flow).Verdict != api.Deny || !strings.Contains(fmt.Sprint(n.Session.State().Err), "rt-backend rule-table") {
+	for !sw.Has(flow.Dst) || sw.Probe(flow).Verdict != api.Deny || !strings.Contains(fmt.Sprint(stack.Session.State().Err), "rt-backend rule-table") {
 		select {
 		case <-tick.C:
 		case err := <-done:
-			t.Fatalf("%v; acl says %s, session %q", err, n.Probe(flow).Verdict, fmt.Sprint(n.Session.State().Err))
+			t.Fatalf("%v; acl says %s, session %q", err, sw.Probe(flow).Verdict, fmt.Sprint(stack.Session.State().Err))
 		}
 	}
 	cancel()

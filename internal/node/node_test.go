@@ -181,7 +181,7 @@ func TestARestartLeavesWhatIsInstalledUntilTheStateIsKnown(t *testing.T) {
 	})
 	state := model.Changes{Resync: true, Revision: 1, Deltas: puts(t, running("db", "node-1", "db", "10.0.2.1"), allow("web", "db", 5432))}
 
-	first := startNode(t, Config{Name: "node-1", VPPSocket: socket})
+	first := startNode(t, Config{Name: "node-1", Backends: []Backend{&VPP{Options: acl.Options{Socket: socket}}}})
 	if err := first.Apply(t.Context(), state); err != nil {
 		t.Fatal(err)
 	}
@@ -194,8 +194,8 @@ func TestARestartLeavesWhatIsInstalledUntilTheStateIsKnown(t *testing.T) {
 	}
 
 	log := newWatched()
-	second := startNode(t, Config{Name: "node-1", VPPSocket: socket, Log: slog.New(log)})
-	for !second.ACL.State().Connected {
+	second := startNode(t, Config{Name: "node-1", Backends: []Backend{&VPP{Options: acl.Options{Socket: socket}}}, Log: slog.New(log)})
+	for !second.States()[0].Connected {
 		if _, err := second.Plugin.Snapshot(t.Context()); err != nil { // lets the event loop turn
 			t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestARestartLeavesWhatIsInstalledUntilTheStateIsKnown(t *testing.T) {
 // TestANodeCanBeWaitedForBeforeItIsStarted: the agent starts its node in one goroutine
 // and waits in another.
 func TestANodeCanBeWaitedForBeforeItIsStarted(t *testing.T) {
-	n, err := New(Config{Log: slog.New(slog.DiscardHandler)})
+	n, err := New(Config{Log: slog.New(slog.DiscardHandler), Backends: []Backend{&Vswitch{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
-	"github.com/sluice-net/sluice/renderer"
 )
 
 // Walk is what happened to a packet on its way: one visit per node it passed.
@@ -29,43 +28,6 @@ const (
 	reasonOpen  = "no rule restricts it"
 )
 
-// Probe asks the dataplane what becomes of the first packet of a flow from a node's pod,
-// or in through its uplink when the source is none of its pods. The answer is that of the
-// tables, never that of a session. No rule counts the packet, and no session is changed.
-func (n *Node) Probe(f api.Flow) Walk {
-	if f.Src == f.Dst {
-		return Walk{Verdict: api.Permit, Reason: reasonLocal}
-	}
-	if n.onlyXDP() {
-		return n.sendXDP(f)
-	}
-	t := n.embedded.First(f)
-	return Walk{Verdict: t.Verdict, Reason: t.Reason, Visits: []Visit{{Node: n.name, Trace: t}}}
-}
-
-// attempt asks the session rules of a node about a connection: the local ones of the pod that
-// opens it, and those of the routing table that it reaches a pod by.
-func (n *Node) attempt(f api.Flow) Walk {
-	if f.Src == f.Dst {
-		return Walk{Verdict: api.Permit, Reason: reasonLocal}
-	}
-	w := Walk{Verdict: api.Permit, Reason: reasonOpen}
-	if namespace, ok := n.embedded.attach.namespaceAt(f.Src); ok {
-		w = walked(n.Switch.Connect(namespace, f))
-	}
-	if namespace, ok := n.embedded.attach.namespaceAt(f.Dst); ok && w.Verdict == api.Permit {
-		w = walked(n.Switch.Accept(namespace, f))
-	}
-	return w
-}
-
-func walked(v vswitch.SessionVerdict) Walk {
-	if v.Rule.Action == vswitch.SessionRuleNone {
-		return Walk{Verdict: v.Action, Reason: reasonOpen}
-	}
-	return Walk{Verdict: v.Action, Reason: v.Rule.String()}
-}
-
 // namespaceAt returns the application namespace of the pod that has an address.
 func (a *Attacher) namespaceAt(ip netip.Addr) (uint32, bool) {
 	index, ok := a.At(ip)
@@ -78,25 +40,6 @@ func (a *Attacher) namespaceAt(ip netip.Addr) (uint32, bool) {
 		}
 	}
 	return 0, false
-}
-
-// has says whether the address is that of a pod on this node.
-func (n *Node) has(a netip.Addr) bool {
-	if n.onlyXDP() {
-		return n.XDP.Has(a)
-	}
-	return n.embedded.Has(a)
-}
-
-// decider returns the renderer whose rules decide what is asked of a node in a Fabric.
-func (n *Node) decider() renderer.Renderer {
-	switch {
-	case n.Session != nil:
-		return n.Session
-	case n.onlyXDP():
-		return n.XDP
-	}
-	return n.ACL
 }
 
 // String returns what the dataplane dropped the packet by, or why it did not.

@@ -21,13 +21,14 @@ func (c *closing) Close() error {
 
 // TestANodeThatCannotBeMadeLetsGoOfTheKernel has the renderer beside that of the kernel refuse its options.
 func TestANodeThatCannotBeMadeLetsGoOfTheKernel(t *testing.T) {
-	for _, socket := range []string{"", "/nowhere/vpp.sock"} { // over the embedded dataplane, and over VPP
-		x := HeapXDP()
-		plane := &closing{Plane: x.Options.Plane}
-		x.Only, x.Options.Plane = false, plane
-		_, err := New(Config{Name: "node-1", Log: slog.New(slog.DiscardHandler), VPPSocket: socket, XDP: x, Orientation: acl.Split, Established: acl.Revoke})
+	refused := acl.Options{Orientation: acl.Split, Established: acl.Revoke}
+	for name, other := range map[string]Backend{"an embedded dataplane": &Vswitch{Options: refused}, "a VPP": &VPP{Options: refused}} {
+		k := NewHeap()
+		plane := &closing{Plane: k.Options.Plane}
+		k.Options.Plane = plane
+		_, err := New(Config{Name: "node-1", Log: slog.New(slog.DiscardHandler), Backends: []Backend{other, k}})
 		if err == nil || plane.closed != 1 {
-			t.Errorf("socket %q: %v, and the plane was closed %d times, want once", socket, err, plane.closed)
+			t.Errorf("%s: %v, and the plane was closed %d times, want once", name, err, plane.closed)
 		}
 	}
 }

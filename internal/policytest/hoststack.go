@@ -26,9 +26,9 @@ func (*HostStack) Abstains(q Question) bool {
 }
 
 // Ask attempts the connection.
-func (f *HostStack) Ask(_ context.Context, q Question) (Answer, error) {
+func (f *HostStack) Ask(ctx context.Context, q Question) (Answer, error) {
 	if f.Abstains(q) {
 		return Answer{Why: "not asked: the host stack has TCP and UDP only"}, nil
 	}
-	return f.answer(q, f.fabric.Attempt(q.Flow)), nil
+	return f.Fabric.Ask(ctx, q)
 }

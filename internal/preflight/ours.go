@@ -13,6 +13,9 @@ import (
 // maxLinks bounds how many symbolic links of a path are followed.
 const maxLinks = 40
 
+// OursRemedy is what to do about a place that others could write to.
+const OursRemedy = "choose a folder of the agent's user or of root, in which nobody else may write"
+
 // Ours returns nil when only root and the user of this process decide what is at a path: every folder
 // on the way belongs to them, nobody else may write there, and what is there already is theirs, and
 // no symbolic link. Folders with the sticky bit, such as /tmp, may be on the way, but hold no file. What

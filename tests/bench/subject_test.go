@@ -38,6 +38,7 @@ type subject struct {
 	plugin   *policy.Plugin
 	recorder *renderertest.Recorder // of kind recorder
 	vpp      *node.Node             // of kind vpp
+	sw       *node.Vswitch          // the same
 }
 
 // startSubject starts the plugin of a node. Without a source its changes come by
@@ -51,7 +52,8 @@ func startSubject(tb testing.TB, k kind, name string, source policy.Source) *sub
 		s.plugin = policy.New(policy.Deps{Node: name, Source: source, Renderers: []renderer.Renderer{s.recorder}})
 		err = errors.Join(s.plugin.Init(), s.plugin.AfterInit())
 	} else {
-		s.vpp, err = node.New(node.Config{Name: name, AllowNode: true, Source: source, Log: slog.New(slog.DiscardHandler)})
+		s.sw = &node.Vswitch{}
+		s.vpp, err = node.New(node.Config{Name: name, AllowNode: true, Source: source, Log: slog.New(slog.DiscardHandler), Backends: []node.Backend{s.sw}})
 		if err == nil {
 			s.plugin, err = s.vpp.Plugin, s.vpp.Start()
 		}
@@ -96,7 +98,7 @@ func (s *subject) judge(local map[netip.Addr]api.PodID) func(api.Flow) api.Actio
 		return s.recorder.Verdict
 	}
 	byTag := map[string]uint32{}
-	for _, i := range s.vpp.Switch.Interfaces() {
+	for _, i := range s.sw.Switch.Interfaces() {
 		byTag[i.Tag] = i.Index
 	}
 	return func(f api.Flow) api.Action {
@@ -106,8 +108,8 @@ func (s *subject) judge(local map[netip.Addr]api.PodID) func(api.Flow) api.Actio
 				s.tb.Errorf("pod %s has no interface", pod)
 			}
 		}
-		s.vpp.Switch.ClearSessions()
-		return s.vpp.Switch.Inject(in, vswitch.FlowPacket(f)).Verdict
+		s.sw.Switch.ClearSessions()
+		return s.sw.Switch.Inject(in, vswitch.FlowPacket(f)).Verdict
 	}
 }
 
@@ -116,7 +118,7 @@ func (s *subject) judge(local map[netip.Addr]api.PodID) func(api.Flow) api.Actio
 func (s *subject) size() map[string]float64 {
 	out := map[string]float64{}
 	if s.recorder == nil {
-		for _, a := range s.vpp.Switch.ACLs() {
+		for _, a := range s.sw.Switch.ACLs() {
 			out["acls"]++
 			out["entries"] += float64(a.Rules)
 		}

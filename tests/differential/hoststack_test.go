@@ -36,10 +36,10 @@ func TestSessionRulesFollowSequences(t *testing.T) {
 				if !(&stacks.Session{}).Sees(flow) {
 					return o.Allowed(flow) // not asked
 				}
-				return f.Attempt(flow).Verdict == api.Permit || closed && o.Allowed(flow)
+				return f.Ask(flow).Verdict == api.Permit || closed && o.Allowed(flow)
 			}
 			if flow, differ := difference(flowsOf(step.State, flowsPerStep, seed+uint64(i)), o.Allowed, attempted); differ {
-				t.Fatalf("after %q: %s", step.What, disagreement(flow, o, f.Attempt(flow).String(), step.State))
+				t.Fatalf("after %q: %s", step.What, disagreement(flow, o, f.Ask(flow).String(), step.State))
 			}
 		}
 	})

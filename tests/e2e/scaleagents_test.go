@@ -64,6 +64,7 @@ func (s *scale) wholeNode(i int) {
 	m := &measured{Source: w, s: s, node: i}
 	n, err := node.New(node.Config{
 		Name: fmt.Sprintf("node-%d", i), AllowNode: true, Source: m, Observer: policy.Observer{Transaction: m.committed}, Log: slog.New(slog.DiscardHandler),
+		Backends: []node.Backend{&node.Vswitch{}},
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/vpp/shape"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
@@ -36,14 +36,14 @@ func newBench(b *testing.B, s shape.Shape) *bench {
 	b.Helper()
 	x := &bench{lab: &lab{Plumbing: vpptest.Plumb(vpptest.Launch(b)), tb: b}, b: b, world: worldOf(s.State())}
 	x.in = x.world.resync()
-	x.twin = startNode(b, node.Config{Name: shape.Node})
+	x.twin = startNode(b, shape.Node, acl.Options{})
 	x.tell(x.twin, x.in)
 	x.Grow(x.twin.Switch)
 	return x
 }
 
 // tell returns when a node enforces the changes.
-func (x *bench) tell(n *node.Node, c model.Changes) {
+func (x *bench) tell(n half, c model.Changes) {
 	x.b.Helper()
 	ctx, cancel := vpptest.Bounded(x.b)
 	defer cancel()
@@ -55,7 +55,7 @@ func (x *bench) tell(n *node.Node, c model.Changes) {
 // start starts the node with VPP and tells it everything.
 func (x *bench) start() {
 	x.b.Helper()
-	x.real = startNode(x.b, node.Config{Name: shape.Node, VPPSocket: x.Socket()})
+	x.real = startNode(x.b, shape.Node, acl.Options{Socket: x.Socket()})
 	x.tell(x.real, x.in)
 }
 
@@ -133,7 +133,7 @@ func BenchmarkVPPStart(b *testing.B) {
 		x := newBench(b, s)
 		for b.Loop() {
 			b.StopTimer()
-			if x.real != nil {
+			if x.real.Node != nil {
 				closing(b, x.real)
 				x.Stop()
 				x.reboot()

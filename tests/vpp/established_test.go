@@ -6,7 +6,6 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
@@ -14,7 +13,7 @@ import (
 // TestVPPKeepsEstablishedFlows tightens a policy of a cluster that wants open flows to
 // live until they end.
 func TestVPPKeepsEstablishedFlows(t *testing.T) {
-	l := newLabWith(t, vpptest.Plumb(vpptest.Launch(t)), node.Config{Name: "node-1", Established: acl.Keep})
+	l := newLabWith(t, vpptest.Plumb(vpptest.Launch(t)), "node-1", acl.Options{Established: acl.Keep})
 	w := shop(t)
 	l.apply(w.resync())
 	f, other := l.tcp("10.10.1.10", "10.10.1.20", 8081), l.tcp("10.10.1.11", "10.10.1.20", 8081)
@@ -39,7 +38,7 @@ func TestVPPKeepsEstablishedFlows(t *testing.T) {
 // TestVPPGrace restarts VPP beneath open flows.
 func TestVPPGrace(t *testing.T) {
 	const grace = 20 * time.Second
-	l := newLabWith(t, vpptest.Plumb(vpptest.Launch(t)), node.Config{Name: "node-1", Grace: grace})
+	l := newLabWith(t, vpptest.Plumb(vpptest.Launch(t)), "node-1", acl.Options{Grace: grace})
 	w := shop(t)
 	l.apply(w.resync())
 	out, in := l.tcp("10.10.1.40", "203.0.113.10", 443), l.tcp("198.51.100.7", "10.10.0.10", 8443)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
@@ -14,8 +14,8 @@ import (
 func TestVPPHits(t *testing.T) {
 	p := vpptest.Plumb(vpptest.Launch(t))
 	l := &lab{Plumbing: p, tb: t}
-	l.real = startNode(t, node.Config{Name: "node-1", VPPSocket: p.Socket(), VPPStatsSocket: p.StatsSocket()})
-	l.twin = startNode(t, node.Config{Name: "node-1"})
+	l.real = startNode(t, "node-1", acl.Options{Socket: p.Socket(), StatsSocket: p.StatsSocket()})
+	l.twin = startNode(t, "node-1", acl.Options{})
 	w := shop(t)
 	l.apply(w.resync())
 	closed := moved(w, "shop", "catalog", api.Ingress)

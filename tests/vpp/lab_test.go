@@ -8,6 +8,8 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
@@ -15,31 +17,42 @@ import (
 type lab struct {
 	*vpptest.Plumbing
 	tb         testing.TB
-	real, twin *node.Node
+	real, twin half
 	revision   int64
 	asked      uint16 // how often judge was
+}
+
+// half is a node, and what its dataplane is: one of VPP and Switch is there.
+type half struct {
+	*node.Node
+	ACL    *acl.Renderer
+	Switch *vswitch.Switch // nil with a VPP
 }
 
 // newLab starts both halves on a VPP. The real half ends with the test, or earlier
 // when another one is wanted on the same VPP.
 func newLab(tb testing.TB, p *vpptest.Plumbing, name string) *lab {
 	tb.Helper()
-	return newLabWith(tb, p, node.Config{Name: name})
+	return newLabWith(tb, p, name, acl.Options{})
 }
 
 // newLabWith is newLab with settings, for both halves.
-func newLabWith(tb testing.TB, p *vpptest.Plumbing, cfg node.Config) *lab {
+func newLabWith(tb testing.TB, p *vpptest.Plumbing, name string, o acl.Options) *lab {
 	tb.Helper()
-	l := &lab{Plumbing: p, tb: tb, twin: startNode(tb, cfg)}
-	cfg.VPPSocket = p.Socket()
-	l.real = startNode(tb, cfg)
+	l := &lab{Plumbing: p, tb: tb, twin: startNode(tb, name, o)}
+	o.Socket = p.Socket()
+	l.real = startNode(tb, name, o)
 	return l
 }
 
-// startNode starts a node that ends with the test.
-func startNode(tb testing.TB, cfg node.Config) *node.Node {
+// startNode starts a node that ends with the test, on the VPP at a socket or embedded.
+func startNode(tb testing.TB, name string, o acl.Options) half {
 	tb.Helper()
-	cfg.AllowNode, cfg.Log = true, slog.New(slog.DiscardHandler)
+	vpp, embedded := &node.VPP{Options: o}, &node.Vswitch{Options: o}
+	cfg := node.Config{Name: name, AllowNode: true, Log: slog.New(slog.DiscardHandler), Backends: []node.Backend{embedded}}
+	if o.Socket != "" {
+		cfg.Backends = []node.Backend{vpp}
+	}
 	n, err := node.New(cfg)
 	if err == nil {
 		err = n.Start()
@@ -47,12 +60,15 @@ func startNode(tb testing.TB, cfg node.Config) *node.Node {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { closing(tb, n) })
-	return n
+	tb.Cleanup(func() { closing(tb, half{Node: n}) })
+	if o.Socket != "" {
+		return half{Node: n, ACL: vpp.ACL}
+	}
+	return half{n, embedded.ACL, embedded.Switch}
 }
 
 // closing closes a node; it may be closed already.
-func closing(tb testing.TB, n *node.Node) {
+func closing(tb testing.TB, n half) {
 	if err := n.Close(); err != nil {
 		tb.Error(err)
 	}

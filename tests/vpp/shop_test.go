@@ -13,7 +13,6 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
@@ -132,7 +131,7 @@ func TestVPPKeepsWhatItHolds(t *testing.T) {
 	}
 	closing(t, l.real)
 	t.Run("while no agent runs", same)
-	l.real = startNode(t, node.Config{Name: "node-1", VPPSocket: l.Socket()})
+	l.real = startNode(t, "node-1", acl.Options{Socket: l.Socket()})
 	vpptest.Eventually(t, "the agent to connect", func() bool { return l.real.ACL.State().Connected })
 	for range 20 { // and to hear of interfaces, each time with its event loop having run
 		l.Do("set interface state loop0 down")

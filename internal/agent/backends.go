@@ -1,0 +1,157 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/internal/agent/backends"
+	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer/acl"
+)
+
+// backendList is who enforces. What one of them can do beside that, find and each tell.
+type backendList []node.Backend
+
+// each calls f for every backend that is a T.
+func each[T any](all backendList, f func(T)) {
+	for _, b := range all {
+		if able, ok := b.(T); ok {
+			f(able)
+		}
+	}
+}
+
+// find returns the first backend that is a T, else the zero value.
+func find[T any](all backendList) T {
+	for _, b := range all {
+		if able, ok := b.(T); ok {
+			return able
+		}
+	}
+	var none T
+	return none
+}
+
+// start starts those that begin before the node.
+func (all backendList) start() (err error) {
+	each(all, func(s backends.Starter) { err = errors.Join(err, s.Start()) })
+	return err
+}
+
+// endpoints returns the interfaces of pods.
+func (all backendList) endpoints() (out []wire.Endpoint) {
+	each(all, func(l interface{ List() []wire.Endpoint }) { out = append(out, l.List()...) })
+	return out
+}
+
+// blocked returns the interfaces that a renderer's dataplane blocks, where the backend knows them.
+func (all backendList) blocked(renderer string) (names []string, known bool) {
+	each(all, func(b interface {
+		node.Backend
+		Blocked() []string
+	}) {
+		if b.Renderer().Name() == renderer {
+			names, known = b.Blocked(), true
+		}
+	})
+	return names, known
+}
+
+// collectors returns metrics of the dataplanes.
+func (all backendList) collectors() (out []prometheus.Collector) {
+	each(all, func(c interface{ Collectors() []prometheus.Collector }) { out = append(out, c.Collectors()...) })
+	return out
+}
+
+// addresses returns those of the node that backends find.
+func (all backendList) addresses() (out []netip.Addr) {
+	each(all, func(n interface{ Addresses() []netip.Addr }) { out = append(out, n.Addresses()...) })
+	return out
+}
+
+// problems are what backends cannot read.
+func (all backendList) problems() (out []api.Problem) {
+	each(all, func(p interface{ Problems() []api.Problem }) { out = append(out, p.Problems()...) })
+	return out
+}
+
+// registered returns the addresses with which interfaces of pods were made.
+func (all backendList) registered() map[api.PodID][]netip.Addr {
+	out := map[api.PodID][]netip.Addr{}
+	each(all, func(i backends.Identifier) { maps.Copy(out, i.Registered()) })
+	return out
+}
+
+// source returns a source that has nothing before the backends know the interfaces of pods, and
+// that tells them who the pods of a node are before policy knows them so. Interfaces of other lives
+// of these pods are blocked from then on.
+func (all backendList) source(s policy.Source, node string) policy.Source {
+	return identified{s, all, node}
+}
+
+type identified struct {
+	policy.Source
+	backends backendList
+	node     string
+}
+
+// Next implements policy.Source.
+func (s identified) Next(ctx context.Context) (model.Changes, error) {
+	for _, b := range s.backends {
+		a, ok := b.(backends.Awaiting)
+		if !ok {
+			continue
+		}
+		select {
+		case <-a.Ready():
+		case <-ctx.Done():
+			return model.Changes{}, ctx.Err()
+		}
+	}
+	changes, err := s.Source.Next(ctx)
+	if err != nil {
+		return changes, err
+	}
+	if lives := s.lives(changes); len(lives) > 0 || changes.Resync {
+		each(s.backends, func(i backends.Identifier) { i.Identify(lives, changes.Resync) })
+	}
+	return changes, nil
+}
+
+// lives returns what changes say of pods of the node, nil for one that is gone, or elsewhere.
+func (s identified) lives(changes model.Changes) map[api.PodID]*acl.Life {
+	out := map[api.PodID]*acl.Life{}
+	for _, d := range changes.Deltas {
+		if d.ID.Kind != model.KindPod {
+			continue
+		}
+		p, ok := d.Value.(*model.Pod)
+		id := api.PodID{Namespace: d.ID.Namespace, Name: d.ID.Name}
+		switch {
+		case ok && (s.node == "" || p.GetNodeName() == s.node):
+			out[id] = lifeOf(p)
+		case !changes.Resync:
+			out[id] = nil
+		}
+	}
+	return out
+}
+
+// lifeOf returns by what a pod is known. What is no address says nothing.
+func lifeOf(p *model.Pod) *acl.Life {
+	life := &acl.Life{UID: p.GetUid()}
+	for _, text := range p.GetIps() {
+		if ip, err := netip.ParseAddr(text); err == nil {
+			life.IPs = append(life.IPs, ip.Unmap())
+		}
+	}
+	return life
+}

@@ -1,0 +1,178 @@
+package backends
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/endpoints"
+	"github.com/sluice-net/sluice/endpoints/gate"
+	"github.com/sluice-net/sluice/endpoints/keeper"
+	"github.com/sluice-net/sluice/endpoints/nodeaddr"
+	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/agent/metrics"
+	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/xdp"
+)
+
+// Kernel is the kernel of the node: what decides there, and who looks after interfaces.
+type Kernel struct {
+	node.Kernel
+	*keeper.Keeper // knows whose interfaces are; made by Open, as what follows
+
+	config    config.Config
+	log       *slog.Logger
+	kernel    *xdp.Kernel
+	gate      *gate.Gate
+	addresses *nodeaddr.Addresses // of the node
+	waited    prometheus.Histogram
+}
+
+func newKernel(d Deps) (node.Backend, error) {
+	return &Kernel{config: d.Config, log: d.Log, waited: metrics.Blocked()}, nil
+}
+
+// Open implements node.Backend.
+func (k *Kernel) Open(h node.Host) error {
+	infra, err := k.config.Enforce.Exempt()
+	if err != nil {
+		return err
+	}
+	log := k.log.With("plugin", "xdp")
+	if err := k.open(infra, log); err != nil {
+		return err
+	}
+	k.Options.Plane = k.kernel
+	if err := k.keep(h); err != nil {
+		return err
+	}
+	k.Options = xdp.Options{
+		Log: log, Plane: k.kernel, Keep: k.config.Enforce.Keeps(), Learn: k.config.Kernel.Learn, Infra: infra,
+		Interfaces: k.Interfaces, Enforced: k.Enforced, Release: k.Release,
+		PolicyMemory: uint64(k.config.Kernel.PolicyMemory) << 20,
+	}
+	return k.Kernel.Open(h)
+}
+
+// open loads the programs.
+func (k *Kernel) open(infra renderer.Infra, log *slog.Logger) error {
+	c := k.config.Kernel
+	uplinks, err := xdp.Indexes(c.Uplinks)
+	if err != nil {
+		return fmt.Errorf("--xdp-uplink: %w", err)
+	}
+	link := k.config.Link
+	k.kernel, err = xdp.NewKernel(xdp.KernelOptions{
+		Log: log, Mode: xdp.Mode(c.Mode), PinPath: c.Pins, TakeOver: c.TakeOver,
+		Owner: xdp.Owner{Node: k.config.Node.Name, Version: version.Get().Version}, Infra: infra, AnySource: c.AnySource,
+		NonIP: link.AllowsNonIP(), PodTunnels: link.AllowsTunnels(), TunnelPorts: link.Ports(),
+		Flows: int(c.Flows), Uplinks: uplinks,
+	})
+	if err != nil {
+		return fmt.Errorf("xdp: %w", err)
+	}
+	return nil
+}
+
+// keep makes what knows whose interfaces are.
+func (k *Kernel) keep(h node.Host) error {
+	c := k.config.Endpoints
+	scope, err := c.Scope()
+	if err != nil {
+		return err
+	}
+	log := k.log.With("plugin", "endpoints")
+	k.gate = gate.New(k.config.Kernel.Pins)
+	k.addresses = nodeaddr.New(log, h.OnChange)
+	k.Keeper, err = keeper.New(keeper.Config{
+		Log: log, Gate: k.gate, BlockNew: c.BlocksNew(), Scope: scope,
+		CNIConf: c.CNIConfDir, Results: c.CNIResults, NetNS: c.NetNS, File: c.File, Node: k.config.Node.Name,
+		Attached: k.kernel.Decides, OnChange: h.OnChange, Waited: func(d time.Duration) { k.waited.Observe(d.Seconds()) },
+	})
+	return err
+}
+
+// Close implements node.Backend.
+func (k *Kernel) Close() error {
+	if k.kernel == nil {
+		return nil
+	}
+	return k.Kernel.Close()
+}
+
+// Start implements Starter.
+func (k *Kernel) Start() error {
+	err := errors.Join(k.Keeper.Start(), k.addresses.Read())
+	if err != nil {
+		_ = k.gate.Close() // what is blocked stays so
+	}
+	return err
+}
+
+// Run implements Runner.
+func (k *Kernel) Run(ctx context.Context) error {
+	defer func() { _ = k.gate.Close() }() // what is blocked stays so
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return k.Keeper.Run(ctx) })
+	g.Go(func() error { return k.addresses.Run(ctx) })
+	return g.Wait()
+}
+
+// Addresses returns those of the node.
+func (k *Kernel) Addresses() []netip.Addr { return k.addresses.List() }
+
+// Identify implements Identifier.
+func (k *Kernel) Identify(lives map[api.PodID]*acl.Life, all bool) {
+	uids := make(map[api.PodID]string, len(lives))
+	for id, life := range lives {
+		if uids[id] = ""; life != nil {
+			uids[id] = life.UID
+		}
+	}
+	k.Keeper.Identify(uids, all)
+}
+
+// Blocked returns the names of interfaces that are blocked and are no pod's that waits.
+func (k *Kernel) Blocked() (out []string) {
+	for _, e := range k.Endpoints() {
+		if e.State != endpoints.StateEnforced && e.State != endpoints.StatePending {
+			out = append(out, e.Link.Name)
+		}
+	}
+	return out
+}
+
+// Problems are what cannot be read that may say whose interfaces are.
+func (k *Kernel) Problems() (out []api.Problem) {
+	problems := k.Keeper.Problems()
+	for _, what := range slices.Sorted(maps.Keys(problems)) {
+		out = append(out, api.Problem{Source: "endpoints", Object: what, Reason: problems[what] + "; whose interfaces are may not be known"})
+	}
+	return out
+}
+
+// Collectors returns the metrics of the dataplane.
+func (k *Kernel) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{metrics.Drops(k.kernel.Drops), metrics.PolicyMemory(k.XDP.State), k.waited}
+}
+
+// Tell has the kernel report packets.
+func (k *Kernel) Tell(t xdp.Telling) error { return k.kernel.Tell(t) }
+
+// Events calls f with the packets that the kernel reports, until ctx ends.
+func (k *Kernel) Events(ctx context.Context, f func(xdp.Event)) error { return k.kernel.Events(ctx, f) }
+
+// Explained returns the pod whose interface a packet was at, and what decided about it.
+func (k *Kernel) Explained(e xdp.Event) (api.PodID, renderer.Decision) { return k.XDP.Explained(e) }

@@ -1,0 +1,73 @@
+// Package cluster reads the state of the cluster from its store, and knows when it is enforced.
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/term"
+)
+
+// State is what the store holds at one moment.
+type State struct{ explain.Cluster }
+
+// Decode decodes what the store holds. Where a value cannot be decoded it takes the one that is in
+// force, if there is one, and leaves the object out otherwise; datasync reports it.
+func Decode(prefix string, entries []model.Entry, inForce func(key string) ([]byte, bool)) State {
+	var s State
+	for _, e := range entries {
+		id, err := model.ParseKey(prefix, e.Key)
+		if err != nil {
+			continue
+		}
+		m, err := model.Decode(id, e.Value)
+		if err != nil {
+			value, ok := inForce(e.Key)
+			if !ok {
+				continue
+			}
+			if m, err = model.Decode(id, value); err != nil {
+				continue // impossible: it is in force
+			}
+		}
+		switch m := m.(type) {
+		case *model.Namespace:
+			s.Namespaces = append(s.Namespaces, m)
+		case *model.Pod:
+			s.Pods = append(s.Pods, m)
+		case *model.NetworkPolicy:
+			s.Policies = append(s.Policies, m)
+		case *model.Node:
+			s.Nodes = append(s.Nodes, m)
+		case *model.ClusterPolicy:
+			s.ClusterPolicies = append(s.ClusterPolicies, m)
+		case *model.Service:
+			s.Services = append(s.Services, m)
+		case *model.EndpointSlice:
+			s.Slices = append(s.Slices, m)
+		}
+	}
+	return s
+}
+
+// NoneInForce is for who does not follow the store.
+func NoneInForce(string) ([]byte, bool) { return nil, false }
+
+// Counts says how many of each kind the state has, for people.
+func (s State) Counts() string {
+	nodes := map[string]bool{}
+	for _, p := range s.Pods {
+		if p.GetNodeName() != "" {
+			nodes[p.GetNodeName()] = true
+		}
+	}
+	text := fmt.Sprintf("%s, %s, %s", term.Count(len(s.Namespaces), "namespace"), term.Count(len(s.Pods), "pod"), term.Count(len(s.Policies)+len(s.ClusterPolicies), "policy"))
+	if len(nodes) > 1 {
+		text += fmt.Sprintf(" (pods of %d nodes: %s)", len(nodes), strings.Join(slices.Sorted(maps.Keys(nodes)), ", "))
+	}
+	return text
+}

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/internal/cniinstall"
+	"github.com/sluice-net/sluice/internal/preflight"
+)
+
+// CNI says whether the agent installs sluice-cni, and with what settings.
+type CNI struct {
+	BinDir  string `koanf:"cni-bin-dir"`
+	Options string `koanf:"cni-options"`
+}
+
+func cniFlags(f *pflag.FlagSet) {
+	f.String("cni-bin-dir", "", "folder with CNI's plugins, "+DefaultCNIBin+" mostly: the agent installs sluice-cni there, and behind the plugins of pods in --cni-conf-dir; empty: it does not")
+	f.String("cni-options", "", "settings of sluice-cni where the agent installs it, as JSON; socket and pins are those of the agent unless they are named")
+}
+
+// members returns what stands in the configuration of CNI for the plugin.
+func (c CNI) members(socket, pins string) (map[string]any, error) {
+	members := map[string]any{}
+	if c.Options != "" {
+		if err := json.Unmarshal([]byte(c.Options), &members); err != nil {
+			return nil, fmt.Errorf("--cni-options: want a JSON object: %w", err)
+		}
+	}
+	for name, v := range map[string]string{"socket": socket, "pins": pins} {
+		if members[name] == nil && v != "" {
+			members[name] = v
+		}
+	}
+	return members, nil
+}
+
+// Installer makes what installs the plugin.
+func (c Config) Installer(ctx context.Context, log *slog.Logger) (*cniinstall.Installer, error) {
+	members, err := c.CNI.members(c.Listen.APISocket, c.Kernel.Pins)
+	if err != nil {
+		return nil, err
+	}
+	program, err := pluginProgram()
+	if err != nil {
+		return nil, err
+	}
+	i, err := cniinstall.New(ctx, cniinstall.Options{Log: log, Program: program, BinDir: c.CNI.BinDir, ConfDir: c.Endpoints.CNIConfDir, Members: members})
+	if err != nil {
+		return nil, fmt.Errorf("--cni-options: %w", err)
+	}
+	return i, nil
+}
+
+// checkCNI refuses settings with which nothing can be installed.
+func (c Config) checkCNI() error {
+	if c.CNI.BinDir == "" {
+		return nil
+	}
+	if c.Endpoints.CNIConfDir == "" {
+		return errors.New("--cni-bin-dir needs --cni-conf-dir")
+	}
+	_, err := c.CNI.members("", "")
+	return err
+}
+
+// idleCNI reports whether a setting is for a plugin that is not installed.
+func (c Config) idleCNI(name string) bool {
+	return c.CNI.BinDir == "" && (name == "cni-options" || name == "cni-conf-dir" && !c.Enforce.Has(RendererXDP))
+}
+
+// preflight has a check of whether the plugin can be installed.
+func (c CNI) preflight(confDir string) []preflight.Check {
+	if c.BinDir == "" {
+		return nil
+	}
+	return []preflight.Check{check("cni plugin", false, func(context.Context) preflight.Finding {
+		program, err := pluginProgram()
+		if err == nil {
+			_, err = os.Stat(program)
+		}
+		for _, folder := range []string{c.BinDir, confDir} {
+			err = errors.Join(err, preflight.Folder(folder))
+		}
+		if err != nil {
+			return preflight.Warn(fmt.Errorf("--cni-bin-dir: %w", err), "mount both folders of the node so that they can be written, and have sluice-cni beside sluice-agent")
+		}
+		return preflight.Fine("%s, %s", c.BinDir, confDir)
+	})}
+}
+
+// pluginProgram returns where the plugin is that is installed: beside the agent.
+func pluginProgram() (string, error) {
+	own, err := os.Executable()
+	return filepath.Join(filepath.Dir(own), cniinstall.Plugin), err
+}

@@ -1,0 +1,177 @@
+package debugapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/agent/cluster"
+	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
+	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Dataplane is one that packets can be sent through which are no traffic.
+type Dataplane interface {
+	Probe(f api.Flow) node.Walk
+	// Hop puts in words what decided at an interface.
+	Hop(h vswitch.Hop) view.Hop
+}
+
+// Answers says why flows are allowed or denied, and changes the state.
+type Answers struct {
+	Name      string   // of the node; empty: all pods are local
+	Addresses []string // of the node, as settings name them
+	Found     func() []netip.Addr
+	AllowNode bool
+
+	Cluster   *cluster.Reader
+	Pipeline  func() policy.Status
+	Renderers func() []renderer.Renderer
+	Dataplane Dataplane // nil where there is none that can be probed
+	// Reflector writes to the store; it is nil for an agent that only reads.
+	Reflector *reflect.Reflector
+}
+
+// errNoDataplane says that packets cannot be sent through a VPP of its own.
+var errNoDataplane = errors.New("packets can be injected into the embedded dataplane only (sluice-agent dev)")
+
+// maxTries bounds how often a comparison is repeated.
+const maxTries = 3
+
+// settleTime is how long an answer waits for changes that are on their way, altogether.
+const settleTime = 50 * time.Millisecond
+
+// compare reads the state and has it compared with what is installed. While the two differ and
+// changes are on their way, it waits a moment for them and repeats that. A difference that it
+// leaves is one, unless the comparison was told that changes are pending.
+func (a *Answers) compare(ctx context.Context, differs func(s cluster.State, pending bool) (bool, error)) error {
+	moment, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for try := 1; ; try++ {
+		state, err := a.Cluster.State(ctx)
+		if err != nil {
+			return err
+		}
+		pending := moment.Err() != nil || a.failing()
+		differ, err := differs(state, pending)
+		if err != nil || !differ || pending || try == maxTries {
+			return err
+		}
+		if err := a.Cluster.Enforced(moment); err != nil && moment.Err() == nil {
+			return err
+		}
+	}
+}
+
+// failing reports whether a renderer has failed, so that nothing is gained by waiting.
+func (a *Answers) failing() bool {
+	return slices.ContainsFunc(a.Pipeline().Renderers, func(r policy.RendererStatus) bool { return r.Error != "" })
+}
+
+// explain answers why flows are allowed or denied.
+func (a *Answers) explain(ctx context.Context, q view.Question) ([]view.Explanation, error) {
+	var out []view.Explanation
+	err := a.compare(ctx, func(state cluster.State, pending bool) (differ bool, err error) {
+		questions, err := state.Questions(q)
+		if err != nil {
+			return false, err
+		}
+		spec := a.specification(state)
+		here := a.asked(spec, pending)
+		out = nil
+		for _, q := range questions {
+			e := explain.Explanation(q, spec.Explain(q), here)
+			differ = differ || explain.Disagrees(e)
+			out = append(out, e)
+		}
+		return differ, nil
+	})
+	return out, err
+}
+
+// inject sends packets through the dataplane.
+func (a *Answers) inject(ctx context.Context, q view.Question) ([]view.Injection, error) {
+	if a.Dataplane == nil {
+		return nil, errNoDataplane
+	}
+	var out []view.Injection
+	err := a.compare(ctx, func(state cluster.State, pending bool) (differ bool, err error) {
+		questions, err := state.Questions(q)
+		if err != nil {
+			return false, err
+		}
+		spec := a.specification(state)
+		out = nil
+		for _, q := range questions {
+			if s := q.Service; s != nil && s.Endpoints == 0 {
+				out = append(out, view.Injection{Src: q.Src, Dst: q.Dst, Verdict: api.Deny, Expected: api.Deny, Reason: s.Note, Service: s})
+				continue
+			}
+			if !q.IsFlow() {
+				return false, fmt.Errorf("%s or %s has no address yet, so that there is no packet to send", q.Src.Name, q.Dst.Name)
+			}
+			in := a.injection(spec, q)
+			differ = differ || in.Verdict != in.Expected
+			out = append(out, in)
+		}
+		return differ, nil
+	})
+	return out, err
+}
+
+func (a *Answers) injection(spec explain.Specification, q explain.Question) view.Injection {
+	w := a.Dataplane.Probe(q.Flow)
+	in := view.Injection{Src: q.Src, Dst: q.Dst, Flow: q.Flow, Verdict: w.Verdict, Reason: w.Reason, Expected: action(spec.Expects(q.Flow)), Service: q.Service}
+	for _, t := range w.Visits {
+		for _, h := range t.Trace.Hops {
+			in.Hops = append(in.Hops, a.Dataplane.Hop(h))
+		}
+	}
+	return in
+}
+
+func action(allowed bool) api.Action {
+	if allowed {
+		return api.Permit
+	}
+	return api.Deny
+}
+
+// Matrix asks who can talk to whom, and how often the dataplane and the
+// specification differ.
+func (a *Answers) Matrix(ctx context.Context) (m view.Matrix, err error) {
+	if a.Dataplane == nil {
+		return m, errNoDataplane
+	}
+	err = a.compare(ctx, func(state cluster.State, pending bool) (bool, error) {
+		m = a.asked(a.specification(state), pending).Matrix(state.Cluster)
+		return m.Differ > 0, nil
+	})
+	return m, err
+}
+
+// change writes to the store and waits until it is enforced. That it is written and
+// not enforced yet is no error.
+func (a *Answers) change(ctx context.Context, c view.Change) (view.Applied, error) {
+	if a.Reflector == nil {
+		return view.Applied{}, errors.New("this agent only reads its store; write to etcd with --etcd-endpoints")
+	}
+	applied, err := view.Write(ctx, a.Reflector, c)
+	if err != nil {
+		return applied, err
+	}
+	if err := a.Cluster.Enforced(ctx); err != nil {
+		applied.Pending = err.Error()
+	}
+	applied.Enforced = applied.Pending == ""
+	return applied, nil
+}

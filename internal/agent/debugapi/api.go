@@ -1,0 +1,202 @@
+// Package debugapi answers what is asked of an agent: on the socket of its node, and for the network
+// what names no pods.
+//
+// # Invariants
+//
+// It decides nothing. Explanations come from the specification's oracle on what is in the store;
+// whether a packet passes is asked of the dataplane. Nobody who asks waits for a commit.
+package debugapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"time"
+
+	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/internal/agent/nodestatus"
+	"github.com/sluice-net/sluice/internal/agent/socket"
+	"github.com/sluice-net/sluice/internal/agent/verdicts"
+	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+const maxQuestion = 64 << 20 // bytes of a request; changes carry objects
+
+var errMore = errors.New("something follows the JSON value")
+
+// API is all that can be asked.
+type API struct {
+	Metrics   http.Handler
+	Health    Health
+	Lists     *Lists
+	Answers   *Answers
+	Endpoints Endpoints
+	Nodes     *nodestatus.Nodes
+	Verdicts  *verdicts.Hub
+}
+
+// Local answers on the socket: root and the agent's own user whatever they ask, members of a group
+// what changes nothing, and nobody else.
+func (a *API) Local(group int) http.Handler {
+	owner, reader := a.Owner().Mux(), a.Reader().Mux()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, err := serve.PeerOf(r.Context())
+		switch {
+		case err != nil:
+			serve.Say(w, http.StatusForbidden, err.Error()+"\n")
+		case p.UID == 0 || int(p.UID) == os.Geteuid():
+			owner.ServeHTTP(w, r)
+		case group != socket.NoGroup && p.In(uint32(group)):
+			if _, pattern := reader.Handler(r); pattern == "" {
+				if _, known := owner.Handler(r); known != "" {
+					serve.Say(w, http.StatusForbidden, fmt.Sprintf("user %d may only ask, as a member of --api-group; %s is for root and user %d\n", p.UID, r.URL.Path, os.Geteuid()))
+					return
+				}
+			}
+			reader.ServeHTTP(w, r)
+		default:
+			serve.Say(w, http.StatusForbidden, fmt.Sprintf("user %d may not use this socket: it is for root and user %d; see --api-group\n", p.UID, os.Geteuid()))
+		}
+	})
+}
+
+// Routes are the handlers of an API, by their patterns.
+type Routes map[string]http.HandlerFunc
+
+// Mux returns what answers.
+func (all Routes) Mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, handler := range all {
+		mux.HandleFunc(pattern, handler)
+	}
+	return mux
+}
+
+// Public is what may be seen from other hosts.
+func (a *API) Public() Routes {
+	return Routes{
+		"GET /metrics": a.Metrics.ServeHTTP,
+		"GET /livez":   a.Health.alive,
+		"GET /readyz":  a.Health.readyInBrief,
+	}
+}
+
+// Reader is what changes nothing.
+func (a *API) Reader() Routes {
+	all := a.Public()
+	maps.Copy(all, Routes{
+		"GET /readyz":               a.Health.ready,
+		"GET " + wire.PathEndpoints: list(a.Endpoints.list),
+		"GET /v1/status":            list(a.Lists.status),
+		"GET /v1/nodes":             list(a.nodes),
+		"GET /v1/pods":              list(a.Lists.pods),
+		"GET /v1/policies":          list(a.Lists.policies),
+		"GET /v1/sets":              list(a.Lists.sets),
+		"GET /v1/tables":            list(a.Lists.tables),
+		"GET /v1/rules":             list(a.Lists.rules),
+		"GET /v1/matrix":            list(func(ctx context.Context, _ Filter) (view.Matrix, error) { return a.Answers.Matrix(ctx) }),
+		"POST /v1/explain":          ask(a.Answers.explain),
+		"POST /v1/verdicts":         a.watch,
+	})
+	return all
+}
+
+// Owner is what the owner of the socket may ask.
+func (a *API) Owner() Routes {
+	all := a.Reader()
+	maps.Copy(all, a.Endpoints.routes())
+	maps.Copy(all, Routes{
+		"POST /v1/inject": ask(a.Answers.inject), "POST /v1/change": ask(a.Answers.change),
+		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline, "GET /debug/pprof/symbol": pprof.Symbol,
+		"GET /debug/pprof/profile": pprof.Profile, "GET /debug/pprof/trace": pprof.Trace,
+	})
+	return all
+}
+
+// nodes answers how far other nodes are. The filter's name is that of a policy, and its namespace.
+func (a *API) nodes(ctx context.Context, f Filter) ([]view.NodeEnforcement, error) {
+	return a.Nodes.List(ctx, nodestatus.Policy{Namespace: f.namespace, Name: f.name})
+}
+
+// patience is for how long whoever watches may read nothing.
+const patience = 30 * time.Second
+
+// watch streams verdicts of packets, a JSON value per line, until whoever asked goes or the agent
+// ends.
+func (a *API) watch(w http.ResponseWriter, r *http.Request) {
+	q, err := decodeQuestion[view.Watch](w, r)
+	if err == nil {
+		err = q.Check()
+	}
+	if err != nil {
+		serve.Say(w, http.StatusBadRequest, err.Error()+"\n")
+		return
+	}
+	out, enc := http.NewResponseController(w), json.NewEncoder(w)
+	err = a.Verdicts.Watch(r.Context(), q, func() {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		serve.Extend(w, patience)
+		_ = out.Flush() // so that whoever asked knows that it begins
+	}, func(v any) error {
+		serve.Extend(w, patience)
+		return errors.Join(enc.Encode(v), out.Flush())
+	})
+	if err != nil {
+		serve.Say(w, http.StatusUnprocessableEntity, err.Error()+"\n")
+	}
+}
+
+// list serves a list with the filters of its query.
+func list[T any](get func(context.Context, Filter) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		v, err := get(r.Context(), Filter{namespace: q.Get("namespace"), name: q.Get("name")})
+		answer(w, v, err)
+	}
+}
+
+// ask serves an answer to a question in JSON.
+func ask[Q, A any](get func(context.Context, Q) (A, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, err := decodeQuestion[Q](w, r)
+		if err != nil {
+			serve.Say(w, http.StatusBadRequest, err.Error()+"\n")
+			return
+		}
+		v, err := get(r.Context(), q)
+		answer(w, v, err)
+	}
+}
+
+func answer(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		serve.Say(w, http.StatusUnprocessableEntity, err.Error()+"\n")
+		return
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		serve.Say(w, http.StatusInternalServerError, err.Error()+"\n")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(b) // whoever asked may have gone
+}
+
+// decodeQuestion reads a question in JSON.
+func decodeQuestion[Q any](w http.ResponseWriter, r *http.Request) (q Q, err error) {
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion))
+	dec.DisallowUnknownFields()
+	if err = dec.Decode(&q); err == nil && dec.More() {
+		err = errMore
+	}
+	if err != nil {
+		return q, fmt.Errorf("the question is not understood: %w", err)
+	}
+	return q, nil
+}

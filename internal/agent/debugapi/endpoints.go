@@ -1,0 +1,150 @@
+package debugapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/endpoints/keeper"
+	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/internal/serve"
+)
+
+// Registrar takes what CNI plugins say of interfaces in the kernel.
+type Registrar interface {
+	Register(r wire.Registration) (wire.Endpoint, error)
+	Remove(a wire.Attachment) error
+	Collect(v wire.Valid) error
+	Wait(ctx context.Context, a wire.Attachment, timeout time.Duration) (wire.Endpoint, error)
+}
+
+// VPP waits for interfaces of VPP.
+type VPP interface {
+	AwaitVPP(ctx context.Context, v wire.VPP) wire.Endpoint
+}
+
+// Endpoints answers CNI plugins, as package wire says.
+type Endpoints struct {
+	Registrar Registrar // nil where the kernel does not enforce
+	VPP       VPP       // nil where no VPP does
+	List      func() []wire.Endpoint
+}
+
+// errNoEndpoints is the answer of an agent that looks after no interfaces of the kernel.
+var errNoEndpoints = errors.New("interfaces are registered with agents that enforce in the kernel (--renderers xdp); this one does not")
+
+// routes are what a CNI plugin asks, as package wire says.
+func (a Endpoints) routes() Routes {
+	return Routes{
+		"GET " + wire.PathEndpoints:    list(a.list),
+		"POST " + wire.PathEndpoints:   a.change(func(w http.ResponseWriter, r *http.Request) (any, error) { return register(w, r, a.Registrar) }),
+		"DELETE " + wire.PathEndpoints: a.change(func(w http.ResponseWriter, r *http.Request) (any, error) { return remove(w, r, a.Registrar) }),
+		"POST " + wire.PathGC:          a.change(func(w http.ResponseWriter, r *http.Request) (any, error) { return collect(w, r, a.Registrar) }),
+		"GET " + wire.PathVPP:          a.awaitVPP,
+		"GET " + wire.PathEnforced:     a.change(func(_ http.ResponseWriter, r *http.Request) (any, error) { return await(r, a.Registrar) }),
+	}
+}
+
+// change answers a CNI plugin, which looks at the status.
+func (a Endpoints) change(do func(w http.ResponseWriter, r *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if a.Registrar == nil {
+			serve.Say(w, http.StatusNotFound, errNoEndpoints.Error()+"\n")
+			return
+		}
+		v, err := do(w, r)
+		switch {
+		case errors.Is(err, keeper.ErrUnregistered):
+			serve.Say(w, http.StatusNotFound, err.Error()+"\n")
+		case errors.Is(err, keeper.ErrLater):
+			serve.Say(w, http.StatusServiceUnavailable, err.Error()+"\n")
+		case err != nil:
+			serve.Say(w, http.StatusBadRequest, err.Error()+"\n")
+		default:
+			answer(w, v, nil)
+		}
+	}
+}
+
+// maxWire bounds what a CNI plugin may say at once, in bytes.
+const maxWire = 1 << 20
+
+// decodeWire reads what a CNI plugin says, which may be of another version.
+func decodeWire[Q any](w http.ResponseWriter, r *http.Request) (q Q, err error) {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWire)).Decode(&q); err != nil {
+		return q, fmt.Errorf("the question is not understood: %w", err)
+	}
+	return q, nil
+}
+
+func register(w http.ResponseWriter, r *http.Request, k Registrar) (any, error) {
+	q, err := decodeWire[wire.Registration](w, r)
+	if err != nil {
+		return nil, err
+	}
+	return k.Register(q)
+}
+
+func remove(w http.ResponseWriter, r *http.Request, k Registrar) (any, error) {
+	q, err := decodeWire[wire.Attachment](w, r)
+	if err != nil {
+		return nil, err
+	}
+	return struct{}{}, k.Remove(q)
+}
+
+func collect(w http.ResponseWriter, r *http.Request, k Registrar) (any, error) {
+	q, err := decodeWire[wire.Valid](w, r)
+	if err != nil {
+		return nil, err
+	}
+	return struct{}{}, k.Collect(q)
+}
+
+func await(r *http.Request, k Registrar) (any, error) {
+	q := r.URL.Query()
+	timeout, err := time.ParseDuration(q.Get("timeout"))
+	if err != nil || timeout < 0 {
+		return nil, fmt.Errorf("timeout %q: want a duration like 5s", q.Get("timeout"))
+	}
+	return k.Wait(r.Context(), wire.Attachment{ContainerID: q.Get("containerId"), IfName: q.Get("ifName")}, timeout)
+}
+
+// list returns whose interfaces are. The filter's name is part of that of a pod or of an interface.
+func (a Endpoints) list(_ context.Context, f Filter) ([]wire.Endpoint, error) {
+	out := []wire.Endpoint{}
+	for _, e := range a.List() {
+		namespace, name, _ := strings.Cut(e.Pod, "/")
+		if f.wants(namespace, name) || f.namespace == "" && strings.Contains(e.Interface, f.name) {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// awaitVPP answers a CNI plugin that made or tagged an interface of VPP.
+func (a Endpoints) awaitVPP(w http.ResponseWriter, r *http.Request) {
+	if a.VPP == nil {
+		serve.Say(w, http.StatusNotFound, "this agent does not enforce in VPP (--renderers acl)\n")
+		return
+	}
+	v, err := readVPP(r)
+	if err != nil {
+		serve.Say(w, http.StatusBadRequest, err.Error()+"\n")
+		return
+	}
+	answer(w, a.VPP.AwaitVPP(r.Context(), v), nil)
+}
+
+func readVPP(r *http.Request) (v wire.VPP, err error) {
+	q := r.URL.Query()
+	v = wire.VPP{Interface: q.Get("interface"), Namespace: q.Get("namespace"), Name: q.Get("name"), Until: q.Get("until")}
+	if v.Timeout, err = time.ParseDuration(q.Get("timeout")); err != nil {
+		return v, fmt.Errorf("timeout %q: want a duration like 5s", q.Get("timeout"))
+	}
+	return v, v.Check()
+}

@@ -1,0 +1,105 @@
+package debugapi
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Health is what tells whether the agent is alive, and ready.
+type Health struct {
+	Node interface {
+		Status() policy.Status
+		States() []*renderer.State
+	}
+	AtWork     func() time.Time // since when the event loop works without a look for changes
+	Incomplete func() string    // why the store is not believed
+}
+
+// SlowTurn and Standstill are bounds of the time for which the event loop works without looking for changes.
+const (
+	SlowTurn   = 10 * time.Second // longer: not ready
+	Standstill = 3 * time.Minute  // longer: not alive, so that a kubelet starts the agent anew
+)
+
+// AtWork reports that the event loop has worked for longer than some time since it last looked for changes.
+func AtWork(since, now time.Time, most time.Duration) string {
+	if took := now.Sub(since); !since.IsZero() && took > most {
+		return fmt.Sprintf("the event loop has been at work for %s without looking for changes", took.Round(time.Second))
+	}
+	return ""
+}
+
+// alive reports whether the event loop goes round.
+func (h Health) alive(w http.ResponseWriter, _ *http.Request) {
+	if why := AtWork(h.AtWork(), time.Now(), Standstill); why != "" {
+		serve.Say(w, http.StatusServiceUnavailable, why+"\n")
+		return
+	}
+	serve.Say(w, http.StatusOK, "ok\n")
+}
+
+// ready reports whether every renderer enforces a whole state: not while one fails, its dataplane
+// does not answer, or the store does not hold a whole state. It says why not, by name.
+func (h Health) ready(w http.ResponseWriter, _ *http.Request) {
+	if _, why := h.notReady(); why != "" {
+		serve.Say(w, http.StatusServiceUnavailable, why+"\n")
+		return
+	}
+	serve.Say(w, http.StatusOK, "ok\n")
+}
+
+// readyInBrief is ready for the network, where no pods, policies or clusters are named.
+func (h Health) readyInBrief(w http.ResponseWriter, _ *http.Request) {
+	if why, _ := h.notReady(); why != "" {
+		serve.Say(w, http.StatusServiceUnavailable, why+"; sluicectl get status on the node has the details\n")
+		return
+	}
+	serve.Say(w, http.StatusOK, "ok\n")
+}
+
+// notReady returns why the agent is not ready, without names of objects and with them; nothing when
+// it is.
+func (h Health) notReady() (brief, why string) {
+	if why := h.Incomplete(); why != "" {
+		brief = "the store is not believed, what was known stays in force"
+		return brief, brief + ": " + why + h.blocked()
+	}
+	s := h.Node.Status()
+	for _, r := range s.Renderers {
+		if r.Error != "" {
+			return "renderer " + r.Name + " does not enforce everything", r.Error
+		}
+	}
+	if !s.Synced {
+		brief = "the first state is not enforced yet"
+		return brief, brief + h.blocked()
+	}
+	for _, state := range h.Node.States() {
+		if err := state.Alive(time.Now()); err != nil {
+			return "a dataplane does not answer", err.Error()
+		}
+	}
+	why = AtWork(h.AtWork(), time.Now(), SlowTurn)
+	return why, why
+}
+
+// blocked names, behind a text, the interfaces of pods that are blocked, or says why they are not;
+// empty when none is.
+func (h Health) blocked() string {
+	var names []string
+	for _, s := range h.Node.States() {
+		if s.Err != nil {
+			return "; interfaces of pods could not be blocked: " + s.Err.Error()
+		}
+		names = append(names, s.Blocked...)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; blocked until it is: " + renderer.Summary(names)
+}

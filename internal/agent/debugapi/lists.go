@@ -1,0 +1,228 @@
+package debugapi
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/agent/problems"
+	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl"
+)
+
+// Filter says which items a list is to have.
+type Filter struct{ namespace, name string }
+
+// wants reports whether an item passes; both parts are optional.
+func (f Filter) wants(namespace, name string) bool {
+	return (f.namespace == "" || f.namespace == namespace) && strings.Contains(name, f.name)
+}
+
+// Node is what is asked of a node. None of it waits for a commit.
+type Node interface {
+	Snapshot(ctx context.Context) (*policy.Snapshot, error)
+	States() []*renderer.State
+	Counters() []*renderer.State
+}
+
+// Lists answers what there is.
+type Lists struct {
+	Name, Source string // of the node, and where state comes from
+	Node         Node
+	Problems     *problems.Known
+	Store        func() view.StoreStatus
+	// Blocked returns the interfaces that a renderer's dataplane blocks, where somebody else than the
+	// renderer knows them.
+	Blocked func(renderer string) (names []string, known bool)
+}
+
+func (l *Lists) pods(ctx context.Context, f Filter) ([]view.Pod, error) {
+	s, err := l.Node.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states, causes := l.Node.States(), l.Problems.ByObject()
+	out := []view.Pod{}
+	for _, p := range s.Pods {
+		if !f.wants(p.ID.Namespace, p.ID.Name) {
+			continue
+		}
+		v := podView(p)
+		v.Problems = l.Problems.WithCauses(causes["Pod "+p.ID.String()], p.Problems)
+		if v.State == podEnforced && slices.ContainsFunc(states, func(s *renderer.State) bool { return s.Waits(p.ID) }) {
+			v.State = podUnplugged
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func podView(p policy.Pod) view.Pod {
+	v := view.Pod{Pod: p.ID, Node: p.Node, Addresses: p.IPs, State: podState(p), Policies: p.Policies, InterfaceTag: acl.InterfaceTag(p.ID)}
+	if p.Ingress != nil {
+		v.Isolated = append(v.Isolated, api.Ingress)
+	}
+	if p.Egress != nil {
+		v.Isolated = append(v.Isolated, api.Egress)
+	}
+	if len(p.Labels) > 0 {
+		v.Labels = map[string]string{}
+		for _, l := range p.Labels {
+			v.Labels[l.Key] = l.Value
+		}
+	}
+	return v
+}
+
+// The states of local pods with an address.
+const (
+	podEnforced  = "enforced"
+	podUnplugged = "no interface" // in the vswitch yet, so that nothing can be enforced
+)
+
+func podState(p policy.Pod) string {
+	switch {
+	case p.State != "live":
+		return "ignored: " + p.State
+	case !p.Local:
+		return "remote"
+	case !p.Enforced:
+		return "pending"
+	}
+	return podEnforced
+}
+
+func (l *Lists) sets(ctx context.Context, f Filter) ([]view.Set, error) {
+	s, err := l.Node.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []view.Set{}
+	for _, set := range s.Sets {
+		if strings.Contains(set.ID.String(), f.name) || strings.Contains(set.Meaning, f.name) {
+			out = append(out, view.Set{ID: set.ID, Meaning: set.Meaning, Members: set.Members})
+		}
+	}
+	return out, nil
+}
+
+func (l *Lists) tables(_ context.Context, f Filter) ([]view.Table, error) {
+	out := []view.Table{}
+	for _, s := range l.Node.States() {
+		for _, t := range s.Tables {
+			if !f.wantsTable(t) {
+				continue
+			}
+			kind := "local"
+			if t.IsGlobal() {
+				kind = "global"
+			}
+			out = append(out, view.Table{
+				Renderer: s.Renderer, Table: t.Name, Kind: kind, Pods: t.Pods, Rules: len(t.Rules), Entries: t.Entries, Objects: t.Objects,
+			})
+		}
+	}
+	return out, nil
+}
+
+// wantsTable reports whether a table passes: its name, and that of a pod that has it.
+func (f Filter) wantsTable(t renderer.Table) bool {
+	return strings.Contains(t.Name, f.name) && (f.namespace == "" || inNamespace(t.Pods, f.namespace))
+}
+
+func inNamespace(pods []api.PodID, ns string) bool {
+	return slices.ContainsFunc(pods, func(p api.PodID) bool { return p.Namespace == ns })
+}
+
+func (l *Lists) rules(_ context.Context, f Filter) ([]view.Rule, error) {
+	out := []view.Rule{}
+	for _, s := range l.Node.Counters() {
+		for _, t := range s.Tables {
+			if f.wantsTable(t) {
+				out = append(out, rulesOf(s.Renderer, t)...)
+			}
+		}
+	}
+	return out, nil
+}
+
+func rulesOf(renderer string, t renderer.Table) (out []view.Rule) {
+	for i, r := range t.Rules {
+		v := view.Rule{Renderer: renderer, Table: t.Name, Index: i, Rule: r}
+		if i < len(t.Origins) {
+			v.Origins = t.Origins[i]
+		}
+		if t.Packets != nil {
+			v.Hits = &t.Packets[i]
+			if with := t.CountedWith[i]; with >= 0 && with != i {
+				v.Hits, v.CountedWith = nil, &t.CountedWith[i]
+			}
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func (l *Lists) status(ctx context.Context, _ Filter) (view.Status, error) { return l.Status(ctx) }
+
+// Status returns the state of the agent.
+func (l *Lists) Status(ctx context.Context) (view.Status, error) {
+	s, err := l.Node.Snapshot(ctx)
+	if err != nil {
+		return view.Status{}, err
+	}
+	v := view.Status{
+		Version: version.Get().Version, Node: l.Name, Source: l.Source, Revision: s.Status.Revision, Seen: s.Status.Seen,
+		Pods: len(s.Pods), Policies: len(s.Policies), Sets: len(s.Sets), Problems: l.Problems.All(s.Problems), Store: l.Store(),
+	}
+	v.Unenforced = unenforced(s.Policies, v.Problems)
+	for _, p := range s.Pods {
+		if p.Local {
+			v.Local++
+		}
+		if p.Waiting {
+			v.Waiting = append(v.Waiting, p.ID.String())
+		}
+	}
+	states := l.Node.States()
+	for _, r := range node.WithFindings(s.Status, states).Renderers {
+		rv := view.RendererStatus{Name: r.Name, InSync: r.InSync, Commits: r.Commits, Error: r.Error, Since: r.Since, Refused: r.Refused}
+		for _, state := range states {
+			if state.Renderer == r.Name {
+				describe(&rv, state)
+			}
+		}
+		if names, known := l.Blocked(r.Name); known {
+			rv.Blocked = names
+		}
+		v.Renderers = append(v.Renderers, rv)
+	}
+	return v, nil
+}
+
+// describe puts what a dataplane enforces into the status of its renderer.
+func describe(rv *view.RendererStatus, state *renderer.State) {
+	rv.Tables, rv.Open, rv.Blocked = len(state.Tables), state.Forbidden, state.Blocked
+	rv.Rules, rv.Entries = state.Entries()
+	if rv.Error == "" && !rv.InSync && state.Err != nil { // before the first state
+		rv.Error = state.Err.Error()
+	}
+	for _, f := range state.Foreign {
+		rv.Foreign = append(rv.Foreign, f.String())
+	}
+	if p := state.Pauses; p != nil {
+		rv.Waiting, rv.WaitingSince, rv.Behind = p.Waiting, p.Since, p.Behind
+	}
+	if t := state.Sessions; t != nil {
+		rv.Sessions, rv.SessionsMax = t.Used, t.Max
+	}
+	if err := state.Alive(time.Now()); err != nil {
+		rv.Dataplane = err.Error()
+	}
+}

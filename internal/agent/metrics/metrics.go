@@ -1,0 +1,157 @@
+// Package metrics counts what an agent does, and reads what it has when somebody asks.
+//
+// # Invariants
+//
+// No metric has the name of a pod or a policy as a label, because their number is not bounded, unless
+// the settings ask for it.
+package metrics
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/plugins/policy"
+)
+
+// Metrics are what an agent counts.
+type Metrics struct {
+	registry     *prometheus.Registry
+	events       *prometheus.CounterVec
+	stages       *prometheus.HistogramVec
+	propagation  *prometheus.HistogramVec
+	transactions prometheus.Counter
+	problems     prometheus.Counter
+	panics       prometheus.Counter
+
+	received time.Time     // by the event loop only: when the present changes came
+	spent    time.Duration // by the event loop only: on the present transaction
+	last     atomic.Int64  // time.Duration of the newest transaction that had changes
+	happened chan struct{} // holds a token after a transaction
+}
+
+// New returns metrics of which nothing is counted yet.
+func New() *Metrics {
+	m := &Metrics{
+		happened: make(chan struct{}, 1),
+		registry: prometheus.NewRegistry(),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_events_total", Help: "Changes of objects that were received from the store.",
+		}, []string{"kind", "op"}),
+		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sluice_stage_duration_seconds", Help: "Time that a stage of the pipeline took for one transaction.",
+			Buckets: prometheus.ExponentialBuckets(1e-6, 4, 12),
+		}, []string{"stage"}),
+		propagation: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sluice_propagation_seconds", Help: "Time from a change being received to its being enforced.",
+			Buckets: prometheus.ExponentialBuckets(1e-5, 4, 12),
+		}, []string{"renderer"}),
+		transactions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_transactions_total", Help: "Transactions that the pipeline made, retries included.",
+		}),
+		problems: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_problems_total", Help: "Problems of objects that were reported: what is wrong there permits nothing.",
+		}),
+	}
+	m.panics = serve.PanicCounter("sluice")
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sluice_build_info", Help: "Always 1; the labels say which build this is.",
+		ConstLabels: prometheus.Labels{"version": version.Get().Version, "goversion": version.Get().Go},
+	})
+	info.Set(1)
+	m.registry.MustRegister(m.events, m.stages, m.propagation, m.transactions, m.problems, m.panics, info)
+	return m
+}
+
+// Handler serves the metrics.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: serve.MostScrapes})
+}
+
+// Registry returns what is registered.
+func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
+
+// Problem counts what is wrong with an object.
+func (m *Metrics) Problem() { m.problems.Inc() }
+
+// Panic counts a question that was not answered because of a fault of the program.
+func (m *Metrics) Panic() { m.panics.Inc() }
+
+// Happened holds a token after a transaction.
+func (m *Metrics) Happened() <-chan struct{} { return m.happened }
+
+// Observer feeds what the plugin tells into the metrics, without problems that were
+// counted where the object came from: those are known.
+func (m *Metrics) Observer(known func(api.Problem) bool) policy.Observer {
+	return policy.Observer{
+		Stage: func(s policy.Stage, d time.Duration) {
+			m.stages.WithLabelValues(string(s)).Observe(d.Seconds())
+			m.spent += d
+		},
+		Problem: func(p api.Problem) { // kept by the plugin while it lasts
+			if !known(p) {
+				m.problems.Inc()
+			}
+		},
+		Known: known,
+		Transaction: func(s policy.Status) {
+			m.transactions.Inc()
+			for _, r := range s.Renderers {
+				if r.Error == "" && !m.received.IsZero() {
+					m.propagation.WithLabelValues(r.Name).Observe(time.Since(m.received).Seconds())
+				}
+			}
+			if !m.received.IsZero() {
+				m.last.Store(int64(m.spent))
+			}
+			m.received, m.spent = time.Time{}, 0
+			select {
+			case m.happened <- struct{}{}:
+			default: // somebody is told already
+			}
+		},
+	}
+}
+
+// LastDuration is how long the newest transaction with changes took.
+func (m *Metrics) LastDuration() time.Duration { return time.Duration(m.last.Load()) }
+
+// Source counts the changes that a source delivers.
+func (m *Metrics) Source(s policy.Source) policy.Source { return countedSource{s, m} }
+
+type countedSource struct {
+	policy.Source
+	m *Metrics
+}
+
+// Next implements policy.Source.
+func (s countedSource) Next(ctx context.Context) (model.Changes, error) {
+	c, err := s.Source.Next(ctx)
+	if err != nil {
+		return c, err
+	}
+	s.m.received = time.Now()
+	op := map[bool]string{false: "delete", true: "put"}
+	for _, d := range c.Deltas {
+		s.m.events.WithLabelValues(string(d.ID.Kind), op[d.Value != nil]).Inc()
+	}
+	return c, nil
+}
+
+// Register adds metrics of somebody else.
+func (m *Metrics) Register(collectors ...prometheus.Collector) {
+	m.registry.MustRegister(collectors...)
+}
+
+// gauge registers a gauge that is read when somebody asks.
+func (m *Metrics) gauge(name, help string, value func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+}

@@ -1,0 +1,172 @@
+package metrics
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Node is a node whose state is read when somebody asks.
+type Node interface {
+	Status() policy.Status
+	States() []*renderer.State
+	Decisions() map[string]map[renderer.Decided]uint64
+}
+
+// Node registers what is read from a node, with a metric for each rule of each policy if rules are
+// wanted.
+func (m *Metrics) Node(n Node, rules bool) {
+	m.gauge("sluice_store_revision", "Revision of the store that was received.", func() float64 { return float64(n.Status().Seen) })
+	m.gauge("sluice_enforced_revision", "Revision of the store that every renderer enforces.", func() float64 { return float64(n.Status().Revision) })
+	m.gauge("sluice_dataplane_up", "Whether the newest commit of every renderer worked and every dataplane answers.", func() float64 { return flag(isUp(n)) })
+	m.gauge("sluice_policies_not_in_full", "Policies in force that are not enforced in full.", func() float64 { return float64(n.Status().Unenforced) })
+	m.gauge("sluice_pods_waiting", "Pods of the node whose new rules take so long to make that others come first.", func() float64 { return float64(n.Status().Waiting) })
+	m.Register(tableCollector{n}, problemCollector{n})
+	if rules {
+		m.Register(ruleCollector{n})
+	}
+}
+
+// isUp reports whether the newest commit of every renderer worked and every dataplane answers.
+func isUp(n Node) bool {
+	now := time.Now()
+	return !slices.ContainsFunc(n.Status().Renderers, func(r policy.RendererStatus) bool { return !r.InSync }) &&
+		!slices.ContainsFunc(n.States(), func(s *renderer.State) bool { return s.Alive(now) != nil })
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+var (
+	tablesDesc = prometheus.NewDesc("sluice_tables", "Tables that are installed, by renderer.", []string{"renderer"}, nil)
+	rulesDesc  = prometheus.NewDesc("sluice_rules", "Rules of the tables that are installed, by renderer.", []string{"renderer"}, nil)
+)
+
+var policyProblemsDesc = prometheus.NewDesc("sluice_policy_problems",
+	"What keeps policies in force from being enforced in full, by the class of the reason.", []string{"class"}, nil)
+
+// problemCollector counts problems by class; every class has a value, be it zero.
+type problemCollector struct{ node Node }
+
+// Describe implements prometheus.Collector.
+func (problemCollector) Describe(ch chan<- *prometheus.Desc) { ch <- policyProblemsDesc }
+
+// Collect implements prometheus.Collector.
+func (c problemCollector) Collect(ch chan<- prometheus.Metric) {
+	counts := map[api.Class]int{}
+	for _, n := range c.node.Status().Problems {
+		counts[n.Class] = n.Count
+	}
+	for _, class := range api.Classes() {
+		ch <- prometheus.MustNewConstMetric(policyProblemsDesc, prometheus.GaugeValue, float64(counts[class]), string(class))
+	}
+}
+
+var driftDesc = prometheus.NewDesc("sluice_dataplane_drift_total", "What somebody else changed in the dataplane, and was repaired.", []string{"renderer", "kind"}, nil)
+
+// How long changes have paused VPP, and what waits so that they do it no more often.
+var (
+	pauseDesc   = prometheus.NewDesc("sluice_vpp_pause_seconds_total", "For how long changes of rules have paused the vswitch.", nil, nil)
+	waitingDesc = prometheus.NewDesc("sluice_vpp_deferred_changes", "Members that are to join sets and wait, because changes have paused the vswitch.", nil, nil)
+	ageDesc     = prometheus.NewDesc("sluice_vpp_deferred_age_seconds", "For how long the oldest of them has been waiting; 0 when none is.", nil, nil)
+)
+
+// How full the table is in which the dataplane remembers flows.
+var (
+	sessionsDesc    = prometheus.NewDesc("sluice_vpp_sessions", "Sessions that the vswitch has.", nil, nil)
+	sessionsMaxDesc = prometheus.NewDesc("sluice_vpp_sessions_max", "Sessions that the vswitch may have.", nil, nil)
+)
+
+// collectSessions counts the sessions of a dataplane that has a table of them.
+func collectSessions(ch chan<- prometheus.Metric, s *renderer.Sessions) {
+	if s == nil {
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(sessionsDesc, prometheus.GaugeValue, float64(s.Used))
+	ch <- prometheus.MustNewConstMetric(sessionsMaxDesc, prometheus.GaugeValue, float64(s.Max))
+}
+
+// collectPauses counts pauses of a dataplane that changes pause.
+func collectPauses(ch chan<- prometheus.Metric, p *renderer.Pauses) {
+	if p == nil {
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(pauseDesc, prometheus.CounterValue, p.Total.Seconds())
+	ch <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(p.Waiting))
+	ch <- prometheus.MustNewConstMetric(ageDesc, prometheus.GaugeValue, p.Age(time.Now()).Seconds())
+}
+
+// tableCollector counts tables and rules of each renderer.
+type tableCollector struct{ node Node }
+
+// Describe implements prometheus.Collector.
+func (tableCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- tablesDesc
+	ch <- rulesDesc
+	ch <- driftDesc
+	ch <- pauseDesc
+	ch <- waitingDesc
+	ch <- ageDesc
+	ch <- sessionsDesc
+	ch <- sessionsMaxDesc
+}
+
+// Collect implements prometheus.Collector.
+func (c tableCollector) Collect(ch chan<- prometheus.Metric) {
+	for _, s := range c.node.States() {
+		rules, _ := s.Entries()
+		ch <- prometheus.MustNewConstMetric(tablesDesc, prometheus.GaugeValue, float64(len(s.Tables)), s.Renderer)
+		ch <- prometheus.MustNewConstMetric(rulesDesc, prometheus.GaugeValue, float64(rules), s.Renderer)
+		for kind, n := range s.Drift {
+			ch <- prometheus.MustNewConstMetric(driftDesc, prometheus.CounterValue, float64(n), s.Renderer, kind)
+		}
+		collectPauses(ch, s.Pauses)
+		collectSessions(ch, s.Sessions)
+	}
+}
+
+var rulePacketsDesc = prometheus.NewDesc("sluice_rule_packets_total",
+	"First packets of flows that a rule of a policy decided on this node, and in the kernel all packets; those of isolation are what no rule permits.",
+	[]string{"renderer", "policy", "direction", "rule", "action"}, nil)
+
+// ruleCollector tells what rules decided. It reads the counters of the dataplane when
+// somebody asks.
+type ruleCollector struct{ node Node }
+
+// Describe implements prometheus.Collector.
+func (ruleCollector) Describe(ch chan<- *prometheus.Desc) { ch <- rulePacketsDesc }
+
+// Collect implements prometheus.Collector. What no policy is the reason of has empty
+// labels.
+func (c ruleCollector) Collect(ch chan<- prometheus.Metric) {
+	for name, decisions := range c.node.Decisions() {
+		for d, n := range decisions {
+			policy, direction, rule := "", "", ""
+			if d.Origin != (api.Origin{}) {
+				policy, direction, rule = d.Origin.Policy.String(), d.Origin.Direction.String(), ruleLabel(d.Origin.Rule)
+			}
+			ch <- prometheus.MustNewConstMetric(rulePacketsDesc, prometheus.CounterValue, float64(n), name, policy, direction, rule, d.Action.String())
+		}
+	}
+}
+
+// ruleLabel is the index in the policy, or what stands for it.
+func ruleLabel(rule int) string {
+	switch rule {
+	case api.IsolationRule:
+		return "isolation"
+	case api.NodeRule:
+		return "node"
+	}
+	return strconv.Itoa(rule)
+}

@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-net/sluice/internal/agent/debugapi"
+	"github.com/sluice-net/sluice/internal/agent/nodestatus"
+	"github.com/sluice-net/sluice/internal/agent/socket"
+	"github.com/sluice-net/sluice/internal/agent/verdicts"
+	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/renderer/xdp"
+)
+
+// newAPI wires what answers.
+func (a *Agent) newAPI(source string) *debugapi.API {
+	return &debugapi.API{
+		Metrics: a.metrics.Handler(),
+		Health:  debugapi.Health{Node: a.node, AtWork: a.node.Plugin.AtWork, Incomplete: func() string { return a.watcher.Status().Incomplete }},
+		Lists: &debugapi.Lists{
+			Name: a.cfg.Node.Name, Source: source, Node: a.node, Problems: a.problems, Store: a.storeStatus, Blocked: a.backends.blocked,
+		},
+		Answers: &debugapi.Answers{
+			Name: a.cfg.Node.Name, Addresses: a.cfg.Node.Addresses, Found: a.backends.addresses, AllowNode: a.cfg.Node.AllowTraffic,
+			Cluster: a.cluster, Pipeline: a.node.Plugin.Status, Renderers: a.node.Renderers, Dataplane: find[debugapi.Dataplane](a.backends),
+		},
+		Endpoints: debugapi.Endpoints{Registrar: find[debugapi.Registrar](a.backends), VPP: find[debugapi.VPP](a.backends), List: a.backends.endpoints},
+		Nodes:     &nodestatus.Nodes{Store: a.store, Prefix: a.cfg.Store.Prefix, Watcher: a.watcher},
+		Verdicts:  a.verdicts(),
+	}
+}
+
+// verdicts returns what shares verdicts of packets.
+func (a *Agent) verdicts() *verdicts.Hub {
+	most := xdp.Telling{PerSecond: a.cfg.Kernel.Events, OneIn: a.cfg.Kernel.Sample}
+	return verdicts.New(find[verdicts.Source](a.backends), most, verdicts.InWords(a.cfg.Node.Name, a.node.Snapshot), a.log.With("plugin", "xdp"))
+}
+
+// register registers the metrics that are read when somebody asks.
+func (a *Agent) register() {
+	a.metrics.Node(a.node, a.cfg.Listen.RuleMetrics)
+	a.metrics.Endpoints(a.backends.endpoints)
+	a.metrics.Register(a.backends.collectors()...)
+	a.metrics.Store(a.watcher.Status, func() bool {
+		leader, _ := a.heartbeat.get()
+		return leader != nil || !a.cfg.Reflected()
+	})
+}
+
+// serve serves the debug API and, when asked to, metrics and health over TCP,
+// until ctx ends.
+func (a *Agent) serve(ctx context.Context) error {
+	group, err := a.cfg.Listen.Group()
+	if err != nil {
+		return err
+	}
+	l, err := socket.Listen(ctx, a.cfg.Listen.APISocket, group)
+	if err != nil {
+		return fmt.Errorf("--api-socket: %w", err)
+	}
+	g, serving := errgroup.WithContext(ctx)
+	if a.cfg.Listen.MetricsAddress != "" {
+		tcp, err := serve.Listen(ctx, a.cfg.Listen.MetricsAddress)
+		if err != nil {
+			return errors.Join(fmt.Errorf("--metrics-address: %w", err), l.Close())
+		}
+		a.log.Info("metrics and health are served", "address", tcp.Addr().String())
+		g.Go(func() error { return a.server(a.api.Public().Mux()).Serve(serving, tcp) })
+	}
+	local := a.server(a.api.Local(group))
+	local.Answer = localAnswer
+	g.Go(func() error { return local.Serve(serving, l) })
+	return g.Wait()
+}
+
+// localAnswer bounds an answer on the socket: a matrix of thousands of pods takes its time.
+const localAnswer = 5 * time.Minute
+
+// server answers by a handler, and counts its panics.
+func (a *Agent) server(handler http.Handler) serve.Server {
+	return serve.Server{Handler: handler, Log: a.log.With("plugin", "api"), Panicked: a.metrics.Panic}
+}

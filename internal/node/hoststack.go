@@ -1,0 +1,74 @@
+package node
+
+import (
+	"cmp"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/session"
+)
+
+// HostStack has rules installed as session rules, for applications on the host stack of a VPP. Of
+// its Options, OnChange is the node's, and Log where it is nil.
+type HostStack struct {
+	Options session.Options
+	Session *session.Renderer // made by Open
+}
+
+// Open implements Backend.
+func (s *HostStack) Open(h Host) (err error) {
+	s.Options.Log, s.Options.OnChange = cmp.Or(s.Options.Log, h.Log), h.OnChange
+	s.Session, err = session.New(s.Options)
+	return err
+}
+
+// Renderer implements Backend.
+func (s *HostStack) Renderer() renderer.Renderer { return s.Session }
+
+// Close implements Backend.
+func (s *HostStack) Close() error {
+	if s.Session == nil {
+		return nil
+	}
+	return s.Session.Close()
+}
+
+// VswitchStack is the host stack of an embedded dataplane, which is opened before it.
+type VswitchStack struct {
+	HostStack
+	Of *Vswitch
+}
+
+// Open implements Backend.
+func (s *VswitchStack) Open(h Host) error {
+	s.Options.Adapter = s.Of.Switch.Adapter()
+	return s.HostStack.Open(h)
+}
+
+// Has implements Prober.
+func (s *VswitchStack) Has(a netip.Addr) bool { return s.Of.Has(a) }
+
+// Probe implements Prober. It asks about a connection: the local rules of the pod that opens it,
+// and those of the routing table that it reaches a pod by.
+func (s *VswitchStack) Probe(f api.Flow) Walk {
+	if f.Src == f.Dst {
+		return Walk{Verdict: api.Permit, Reason: reasonLocal}
+	}
+	w := Walk{Verdict: api.Permit, Reason: reasonOpen}
+	if namespace, ok := s.Of.attach.namespaceAt(f.Src); ok {
+		w = walked(s.Of.Switch.Connect(namespace, f))
+	}
+	if namespace, ok := s.Of.attach.namespaceAt(f.Dst); ok && w.Verdict == api.Permit {
+		w = walked(s.Of.Switch.Accept(namespace, f))
+	}
+	return w
+}
+
+func walked(v vswitch.SessionVerdict) Walk {
+	if v.Rule.Action == vswitch.SessionRuleNone {
+		return Walk{Verdict: v.Action, Reason: reasonOpen}
+	}
+	return Walk{Verdict: v.Action, Reason: v.Rule.String()}
+}
