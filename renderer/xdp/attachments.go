@@ -26,7 +26,7 @@ func newEndpoints() endpoints {
 
 // attachments attach endpoints, and know how far each is attached.
 type attachments struct {
-	plane   Attacher
+	plane   attacher
 	release func(id uint32) error // asked before an endpoint is detached; nil is none
 	states  map[uint32]attachmentState
 	named   map[uint32][]netip.Addr // addresses that the policy map in force knows
@@ -45,31 +45,28 @@ func (a *attachments) note(id uint32, e attachmentEvent) {
 	}
 }
 
-// observe notes what the plane says that is attached.
-func (a *attachments) observe() error {
-	ids, err := a.plane.Attached()
-	if err != nil {
-		return fmt.Errorf("what is attached: %w", err)
+// observe returns what the plane says that is attached, sorted.
+func (a *attachments) observe() (ids []uint32, err error) {
+	if ids, err = a.plane.Attached(); err != nil {
+		return nil, fmt.Errorf("what is attached: %w", err)
 	}
+	return ids, nil
+}
+
+// seen notes what is attached.
+func (a *attachments) seen(ids []uint32) {
 	for _, id := range ids {
 		a.note(id, attachmentSeen)
 	}
-	return nil
 }
 
 // match notes what is attached if that is exactly what there must be.
 func (a *attachments) match(ends map[uint32]compile.Endpoint) (same bool, err error) {
-	ids, err := a.plane.Attached()
-	if err != nil {
-		return false, fmt.Errorf("what is attached: %w", err)
+	ids, err := a.observe()
+	if same = err == nil && slices.Equal(ids, slices.Sorted(maps.Keys(ends))); same {
+		a.seen(ids)
 	}
-	if !slices.Equal(ids, slices.Sorted(maps.Keys(ends))) {
-		return false, nil
-	}
-	for _, id := range ids {
-		a.note(id, attachmentSeen)
-	}
-	return true, nil
+	return same, err
 }
 
 // missing reports whether endpoints are not attached any more that should be.
@@ -77,16 +74,13 @@ func (a *attachments) missing(ends map[uint32]compile.Endpoint) (lost bool, err 
 	if len(a.states) == 0 {
 		return false, nil
 	}
-	ids, err := a.plane.Attached()
+	ids, err := a.observe()
 	if err != nil {
-		return false, fmt.Errorf("what is attached: %w", err)
-	}
-	there := make(map[uint32]bool, len(ids))
-	for _, id := range ids {
-		there[id] = true
+		return false, err
 	}
 	for id := range a.states {
-		if _, needed := ends[id]; needed && !there[id] {
+		_, needed := ends[id]
+		if _, there := slices.BinarySearch(ids, id); needed && !there {
 			a.note(id, attachmentMissed)
 			lost = true
 		}

@@ -290,6 +290,9 @@ func TestRulesAreNamedOfWhatIsInForce(t *testing.T) {
 		t.Fatalf("the error is %v, want that it is too large", err)
 	}
 	check("while a list is refused")
+	if namesPod(r, api.PodID{Namespace: "lab", Name: "a"}) {
+		t.Error("a list is named as installed that is refused")
+	}
 	if err := tell("a", own6, web); err != nil {
 		t.Fatal(err)
 	}

@@ -21,23 +21,23 @@ type Mark [16]byte
 // A plane has a policy map in force, and may have another one that is being prepared. Writes go
 // to the one that is prepared, if there is one. All steps may be repeated.
 type Plane interface {
-	Marker
-	Switcher
-	Writer
-	Reader
-	Attacher
+	marker
+	switcher
+	writer
+	reader
+	attacher
 	io.Closer
 }
 
-// Marker remembers what a plane enforces, also when the process ends.
-type Marker interface {
+// marker remembers what a plane enforces, also when the process ends.
+type marker interface {
 	// Mark returns what SetMark set last, also if that was another process.
 	Mark() Mark
 	SetMark(m Mark) error
 }
 
-// Switcher replaces the policy map in force.
-type Switcher interface {
+// switcher replaces the policy map in force.
+type switcher interface {
 	// Size is how many lines and counters the policy map has that is written.
 	Size() (lines, slots int)
 	// Limits is how many of them a policy map may have at most. What needs more lines cannot be enforced;
@@ -54,8 +54,8 @@ type Switcher interface {
 	Grace() error
 }
 
-// Writer writes to a policy map.
-type Writer interface {
+// writer writes to a policy map.
+type writer interface {
 	// Write writes lines that nothing leads to.
 	Write(line uint32, content []compile.Line) error
 	// Store changes a word in one step.
@@ -64,8 +64,8 @@ type Writer interface {
 	Flip(id, record uint32) error
 }
 
-// Reader reads the policy map in force.
-type Reader interface {
+// reader reads the policy map in force.
+type reader interface {
 	// Permits reports what the policy map says about the first packet of a flow that an
 	// endpoint sends or receives.
 	Permits(id uint32, dir compile.Direction, f api.Flow) (bool, error)
@@ -76,14 +76,14 @@ type Reader interface {
 	Hits(first, count uint32) ([]uint64, error)
 }
 
-// Attacher has packets of endpoints decided.
-type Attacher interface {
+// attacher has packets of endpoints decided.
+type attacher interface {
 	// Name makes an endpoint known by the addresses of its pod, where no interface tells it.
 	Name(e compile.Endpoint) error
 	// Attach has packets of an endpoint decided. ErrGone says that its interface is not there.
 	Attach(e compile.Endpoint) error
 	// Detach lets packets of an endpoint pass.
 	Detach(id uint32) error
-	// Attached returns which endpoints are attached, also by another process.
+	// Attached returns which endpoints are attached, also by another process, sorted.
 	Attached() ([]uint32, error)
 }

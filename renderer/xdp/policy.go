@@ -17,9 +17,9 @@ import (
 
 // policyPlane is what a policy is written to and read from.
 type policyPlane interface {
-	Switcher
-	Writer
-	Reader
+	switcher
+	writer
+	reader
 }
 
 // policy is the image of what is desired, and how much of it the plane has.

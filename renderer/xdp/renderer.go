@@ -287,7 +287,9 @@ func (r *Renderer) replace(plan compile.Plan) error {
 	if err := r.policy.swap(); err != nil {
 		return err
 	}
-	return r.attachments.observe()
+	ids, err := r.attachments.observe()
+	r.attachments.seen(ids)
+	return err
 }
 
 // detach lets go of endpoints that are no more.

@@ -27,8 +27,17 @@ const (
 	policyChanged                     // somebody else wrote to it
 )
 
-// policyTransitions are the states that events lead to. An event that is not there changes nothing.
-var policyTransitions = map[policyState]map[policyEvent]policyState{
+// transitions are the states that events lead to, by the state before. An event that is not there changes nothing.
+type transitions[S, E comparable] map[S]map[E]S
+
+func (t transitions[S, E]) after(s S, e E) S {
+	if next, ok := t[s][e]; ok {
+		return next
+	}
+	return s
+}
+
+var policyTransitions = transitions[policyState, policyEvent]{
 	policyUnknown: {
 		policyMatched: policyAdopted, policyFinished: policyInstalled,
 	},
@@ -44,12 +53,7 @@ var policyTransitions = map[policyState]map[policyEvent]policyState{
 }
 
 // after returns the state that an event leads to.
-func (s policyState) after(e policyEvent) policyState {
-	if next, ok := policyTransitions[s][e]; ok {
-		return next
-	}
-	return s
-}
+func (s policyState) after(e policyEvent) policyState { return policyTransitions.after(s, e) }
 
 // isOurs reports whether plans can be carried out in place: the policy map in force is the image's.
 func (s policyState) isOurs() bool { return s == policyInstalled || s == policyUnfinished }
@@ -78,8 +82,7 @@ const (
 	attachmentDetached                        // it is detached, and nothing leads to it
 )
 
-// attachmentTransitions are the states that events lead to. An event that is not there changes nothing.
-var attachmentTransitions = map[attachmentState]map[attachmentEvent]attachmentState{
+var attachmentTransitions = transitions[attachmentState, attachmentEvent]{
 	attachmentNone:  {attachmentTried: attachmentBegun, attachmentSeen: attachmentDone},
 	attachmentBegun: {attachmentSeen: attachmentDone, attachmentMissed: attachmentLost, attachmentDetached: attachmentNone},
 	attachmentDone:  {attachmentMissed: attachmentLost, attachmentDetached: attachmentNone},
@@ -88,8 +91,5 @@ var attachmentTransitions = map[attachmentState]map[attachmentEvent]attachmentSt
 
 // after returns the state that an event leads to.
 func (s attachmentState) after(e attachmentEvent) attachmentState {
-	if next, ok := attachmentTransitions[s][e]; ok {
-		return next
-	}
-	return s
+	return attachmentTransitions.after(s, e)
 }

@@ -172,7 +172,7 @@ func (a *arena) list(cell uint32, out runs) runs {
 func (c *cells) over(cell uint32, f runs) uint32 {
 	if cell&kindMask != kindNode {
 		var buf [bigRuns]run
-		return c.put(first(c.arena.list(cell, buf[:0]), f, nil))
+		return c.put(overlay(c.arena.list(cell, buf[:0]), f, nil))
 	}
 	var parts [256]uint32
 	var of, has, both [256]run
@@ -182,7 +182,7 @@ func (c *cells) over(cell uint32, f runs) uint32 {
 		if len(cut) == 1 && cut[0].value == SlotNone {
 			parts[high] = c.hold(part)
 		} else {
-			parts[high] = c.putByte(first(c.arena.byteOf(part, has[:0]), cut, both[:0]))
+			parts[high] = c.putByte(overlay(c.arena.byteOf(part, has[:0]), cut, both[:0]))
 		}
 	}
 	if list, few := c.joined(&parts); few {
@@ -222,12 +222,12 @@ func (a *arena) byteOf(cell uint32, out runs) runs {
 	return out
 }
 
-// first appends the function that has the value of the rule that comes first.
-func first(f, g, out runs) runs {
+// overlay appends the function that has the value of the rule that comes first.
+func overlay(f, g, out runs) runs {
 	for i, j := 0, 0; ; {
 		at := max(f[i].start, g[j].start)
 		value := f[i].value
-		if before(g[j].value, value) {
+		if isEarlier(g[j].value, value) {
 			value = g[j].value
 		}
 		out.from(int(at), value)
@@ -244,5 +244,5 @@ func first(f, g, out runs) runs {
 	}
 }
 
-// before reports whether the rule of a value comes before that of another one. None comes last.
-func before(a, b uint32) bool { return a&SlotMask-1 < b&SlotMask-1 }
+// isEarlier reports whether the rule of a value comes before that of another one. None comes last.
+func isEarlier(a, b uint32) bool { return a&SlotMask-1 < b&SlotMask-1 }

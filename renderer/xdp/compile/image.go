@@ -21,7 +21,6 @@ type Image struct {
 // Options of an Image.
 type Options struct {
 	Infra []netip.Prefix // what may talk with every pod, both ways
-	Lines int            // of memory to begin with
 	// Members of address sets, if whoever calls Update keeps them: it has changed them then, and
 	// says exactly what changed. Nil: the image keeps its own.
 	Members map[api.SetID]map[netip.Prefix]struct{}
@@ -30,7 +29,7 @@ type Options struct {
 
 // NewImage returns an image without endpoints.
 func NewImage(o Options) *Image {
-	a, c := newArena(max(o.Lines, 4*rootLines)), newClasses()
+	a, c := newArena(4*rootLines), newClasses()
 	m := &Image{writer: &writer{arena: a, cells: newCells(a), classes: c}, ends: newEndpoints(), again: map[string]bool{}}
 	m.addresses = newAddresses(a, c)
 	m.nets = newNets(c, m.addresses, o.Members)

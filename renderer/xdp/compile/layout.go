@@ -113,6 +113,12 @@ const (
 	rootLines   = rootKeys / LineWords
 )
 
+// Digits of the addresses of a family.
+const (
+	digits4 = 2
+	digits6 = 8
+)
+
 func be32(b []byte) uint32 {
 	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
 }

@@ -47,7 +47,7 @@ func (m *Image) Plan(again bool) Plan {
 	refusedBefore, all := m.refusedBefore(), m.all
 	clear(m.again)
 	m.all = false
-	var r roots
+	var r rootChanges
 	if all {
 		m.retry(refusedBefore)
 		refusedBefore = nil
@@ -76,15 +76,15 @@ func (m *Image) Plan(again bool) Plan {
 	return p
 }
 
-// roots is what a plan does with the roots of addresses.
-type roots struct {
+// rootChanges is what a plan does with the roots of addresses.
+type rootChanges struct {
 	changed bool // an address may have another class
 	apart   bool // they are written elsewhere
 	stores  []Store
 }
 
 // build writes what is wanted and the budget permits.
-func (m *Image) build(again bool, r *roots) {
+func (m *Image) build(again bool, r *rootChanges) {
 	m.budget.begun = false
 	m.estimate()
 	m.nets.flush()
@@ -99,7 +99,7 @@ func (m *Image) build(again bool, r *roots) {
 }
 
 // setApart has the roots written elsewhere, once, if endpoints and addresses change together.
-func (m *Image) setApart(again bool, r *roots) {
+func (m *Image) setApart(again bool, r *rootChanges) {
 	if (m.ends.altered || again) && r.changed && !r.apart {
 		r.apart, r.stores = true, nil
 		m.addresses.move()

@@ -226,7 +226,7 @@ func (p *program) write(r, around *row, of []int) {
 			}
 		} else {
 			var buf [bigRuns]run
-			if f = first(a.list(cell, buf[:0]), f, nil); len(f) > 1 && len(f) <= smallRuns && !inLine {
+			if f = overlay(a.list(cell, buf[:0]), f, nil); len(f) > 1 && len(f) <= smallRuns && !inLine {
 				inLine = true
 				a.putSmall(r.line, f)
 				a.setWord(r.line*LineWords+uint32(place), kindSmall|r.line)

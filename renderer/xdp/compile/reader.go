@@ -30,18 +30,18 @@ func (r Reader) Verdict(record uint32, dir Direction, f api.Flow) uint32 {
 	if c >= r.Word(w+RecordClasses+uint32(dir)) {
 		return 0
 	}
-	page := r.Word(w + RecordPage + uint32(dir))
+	rows := r.Word(w + RecordPage + uint32(dir))
 	if c >= pageClasses {
-		page = r.Word(r.Word(w+RecordTable+uint32(dir))*LineWords + c/pageClasses)
+		rows = r.Word(r.Word(w+RecordTable+uint32(dir))*LineWords + c/pageClasses)
 	}
-	row := r.Word(page*LineWords + c%pageClasses)
+	at := r.Word(rows*LineWords + c%pageClasses)
 	place := placeOf(f.Protocol)
 	key, source := f.DstPort, f.SrcPort
 	if place == placeOther {
 		key, source = uint16(f.Protocol), 0
 	}
-	cell := r.Word(row*LineWords + uint32(place))
-	if row != 0 && flags&(FlagPortsTo<<dir) != 0 {
+	cell := r.Word(at*LineWords + uint32(place))
+	if at != 0 && flags&(FlagPortsTo<<dir) != 0 {
 		cell = r.Word(r.resolve(cell, source))
 	}
 	return r.resolve(cell, key)

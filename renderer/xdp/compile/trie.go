@@ -5,12 +5,6 @@ import (
 	"net/netip"
 )
 
-// Digits of the addresses of a family.
-const (
-	digits4 = 2
-	digits6 = 8
-)
-
 // trie maps addresses of one family to classes, by the longest prefix: a class has the
 // atoms of all prefixes that hold the address.
 type trie struct {

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
 )
 
 // Programs are programs by their names: those of one policy map.
@@ -143,7 +145,7 @@ func (l linked) repair(p *ebpf.Program, found Drift) error {
 // removeLink ends a link that may be pinned.
 func removeLink(l link.Link, pin string) error {
 	if pin != "" {
-		if err := l.Unpin(); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := l.Unpin(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -158,4 +160,23 @@ func isPinned(path string, id link.ID) bool {
 	}
 	info, err := l.Info()
 	return errors.Join(err, l.Close()) == nil && info.ID == id
+}
+
+// eachPin calls do with the pins whose names begin with a prefix, and the rest of their names.
+func eachPin(folder *pins.Folder, prefix string, do func(name, path string) error) error {
+	paths, err := folder.Glob(prefix)
+	for _, path := range paths {
+		if err == nil {
+			err = do(strings.TrimPrefix(filepath.Base(path), prefix), path)
+		}
+	}
+	return err
+}
+
+func loadLink(path string) (link.Link, error) {
+	l, err := link.LoadPinnedLink(path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("pinned link %s: %w", path, err)
+	}
+	return l, nil
 }

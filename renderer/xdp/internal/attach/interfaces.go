@@ -3,7 +3,6 @@ package attach
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,34 +44,28 @@ func (s *Interfaces) Adopt(uplinks []uint32) error {
 
 // adoptLinks takes over the links that are pinned.
 func (s *Interfaces) adoptLinks(uplinks []uint32) error {
-	paths, err := s.folder.Glob(linkPins)
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
-		number, program, ok := strings.Cut(strings.TrimPrefix(filepath.Base(path), linkPins), "_")
+	return eachPin(s.folder, linkPins, func(name, path string) error {
+		number, program, ok := strings.Cut(name, "_")
 		id, err := strconv.ParseUint(number, 10, 32)
 		if !ok || err != nil {
-			continue // not ours
+			return nil // not ours
 		}
-		l, err := link.LoadPinnedLink(path, nil)
+		l, err := loadLink(path)
 		if err != nil {
-			return fmt.Errorf("pinned link %s: %w", path, err)
+			return err
 		}
-		index := uint32(id)
+		index, isUplink := uint32(id), program == bpf.SluiceProgXdpUplink
 		x := linked{l, place{index: index, program: program}, path}
-		switch isUplink := program == bpf.SluiceProgXdpUplink; {
+		switch {
 		case x.gone() || isUplink && !slices.Contains(uplinks, index):
-			if err := x.detach(); err != nil {
-				return err
-			}
+			return x.detach()
 		case isUplink:
 			s.uplinks[index] = x
 		default:
 			s.found(index, x)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // adoptFilters takes over the filters of a process before.

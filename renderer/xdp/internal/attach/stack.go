@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -60,19 +59,15 @@ func NewStack(folder *pins.Folder) *Stack {
 
 // Adopt takes over what is pinned.
 func (s *Stack) Adopt() error {
-	paths, err := s.folder.Glob(stackPins)
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
-		name, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), stackPins), "_")
-		l, err := link.LoadPinnedLink(path, nil)
+	return eachPin(s.folder, stackPins, func(name, path string) error {
+		l, err := loadLink(path)
 		if err != nil {
-			return fmt.Errorf("pinned link %s: %w", path, err)
+			return err
 		}
-		s.judges[name] = append(s.judges[name], judge{l, path})
-	}
-	return nil
+		point, _, _ := strings.Cut(name, "_")
+		s.judges[point] = append(s.judges[point], judge{l, path})
+		return nil
+	})
 }
 
 // Empty reports whether nothing judges in the stack.
