@@ -41,7 +41,7 @@ func (l *lab) images() []image {
 	sluice := func(name string) image {
 		return image{names: []string{"docker.io/library/" + name + ":dev"}, path: "usr/bin/" + name,
 			files: map[string]string{"usr/bin/" + name: filepath.Join(l.Bin, name)}, user: "65532:65532",
-			env: []string{"SLUICE_API_SOCKET=/run/sluice/agent.sock"}, folders: []string{"run/sluice", "var/lib/sluice/agent", "var/lib/sluice/etcd"}}
+			env: []string{"SLUICE_API_SOCKET=/run/sluice/agent.sock"}, folders: []string{"run/sluice", "var/lib/sluice", "var/lib/sluice/agent", "var/lib/sluice/etcd"}}
 	}
 	agent := sluice("sluice-agent")
 	agent.files["usr/bin/sluice-cni"] = filepath.Join(l.Bin, "sluice-cni")
@@ -102,7 +102,7 @@ func (i image) layer() ([]entry, error) {
 		{name: "etc/passwd", text: []byte("root:x:0:0::/:\nnobody:x:65534:65534::/:\n"), mode: 0o644},
 	}
 	for _, dir := range i.folders {
-		for parent := filepath.Dir(dir); parent != "."; parent = filepath.Dir(parent) {
+		for parent := filepath.Dir(dir); parent != "." && !slices.Contains(i.folders, parent); parent = filepath.Dir(parent) {
 			out = append(out, entry{name: parent + "/", mode: 0o755})
 		}
 		out = append(out, entry{name: dir + "/", mode: 0o700, owner: 65532})
