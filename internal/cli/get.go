@@ -182,8 +182,8 @@ func writeStatus(w *term.Writer, s view.Status) {
 			state.Text += fmt.Sprintf("; some interfaces have the rules of %s ago, and are changed one by one", time.Since(r.Behind).Round(100*time.Millisecond))
 		}
 		holds := fmt.Sprintf("%s, %s, %s, %s", term.Count(r.Tables, "table"), term.Count(r.Rules, "rule"), term.Count(r.Entries, "entry"), term.Count(int(r.Commits), "commit"))
-		if r.SessionsMax > 0 {
-			holds += fmt.Sprintf(", %d of %s", r.Sessions, term.Count(int(r.SessionsMax), "session"))
+		if r.Sessions.Max > 0 {
+			holds += fmt.Sprintf(", %d of %s", r.Sessions.Used, term.Count(int(r.Sessions.Max), "session"))
 		}
 		t.Row("renderer "+r.Name, state, holds)
 	}

@@ -196,7 +196,7 @@ func TestStatusSaysWhatIsWrong(t *testing.T) {
 	s := view.Status{
 		Version: "v1", Source: "etcd", Revision: 4, Seen: 5,
 		Renderers: []view.RendererStatus{{Name: "a", InSync: true, Foreign: []string{"acl 7 of somebody else"}}, {Name: "b", Error: "no interface"}, {Name: "c"}, {Name: "d", InSync: true, Dataplane: "not there"},
-			{Name: "e", InSync: true, Waiting: 2, WaitingSince: time.Now().Add(-time.Minute)}},
+			{Name: "e", InSync: true, Deferred: view.Deferred{Waiting: 2, WaitingSince: time.Now().Add(-time.Minute)}}},
 		Problems: []api.Problem{{Object: "Pod a/b", Reason: "is odd"}},
 	}
 	_, out, _ := sluicectl(agent(t, map[string]http.HandlerFunc{"GET /v1/status": says(s)}), "", "get", "status")

@@ -24,8 +24,10 @@ func told() []view.PacketVerdict {
 		{
 			Time: at, Renderer: "xdp", Pod: db, Interface: 7, Direction: api.Ingress, Action: api.Deny, Reason: "policy", Flow: flow, Bytes: 66,
 			Src: view.Party{Name: web.String(), Pod: web, Address: flow.Src}, Dst: view.Party{Name: db.String(), Pod: db, Address: flow.Dst},
-			Table: "egress of data/postgres-0", Rule: &rule, Match: "deny any",
-			Origins: []api.Origin{{Policy: api.PolicyID{Namespace: "data", Name: "default-deny"}, Rule: api.IsolationRule}},
+			MatchedRule: view.MatchedRule{
+				Table: "egress of data/postgres-0", Rule: &rule, Match: "deny any",
+				Origins: []api.Origin{{Policy: api.PolicyID{Namespace: "data", Name: "default-deny"}, Rule: api.IsolationRule}},
+			},
 		},
 		{
 			Time: at, Renderer: "xdp", Pod: db, Interface: 7, Direction: api.Ingress, Action: api.Deny, Reason: "malformed", Flow: six, Missed: 41,

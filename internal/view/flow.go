@@ -112,15 +112,19 @@ type PacketVerdict struct {
 	Src       Party         `json:"src"`
 	Dst       Party         `json:"dst"`
 	Bytes     uint32        `json:"bytes"`
-	// Table, Rule, Match and Origins say which rule decided; absent when none did, or when it
-	// is not known any more.
+	MatchedRule
+	// Missed is how many packets are not told of since the one before, because there were too
+	// many, or because only a sample is told of. Filters do not apply to it.
+	Missed uint64 `json:"missed,omitempty"`
+}
+
+// MatchedRule is the rule that decided about a packet; empty when none did, or when it is not known
+// any more.
+type MatchedRule struct {
 	Table   string       `json:"table,omitempty"`
 	Rule    *int         `json:"rule,omitempty"`
 	Match   string       `json:"match,omitempty"`
 	Origins []api.Origin `json:"origins,omitempty"`
-	// Missed is how many packets are not told of since the one before, because there were too
-	// many, or because only a sample is told of. Filters do not apply to it.
-	Missed uint64 `json:"missed,omitempty"`
 }
 
 // WatchEnd is the last line of what is watched, where the agent goes on and cannot tell any more.

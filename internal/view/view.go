@@ -200,9 +200,7 @@ type RendererStatus struct {
 	Commits uint64    `json:"commits"`
 	Error   string    `json:"error,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
-	Tables  int       `json:"tables"`
-	Rules   int       `json:"rules"`
-	Entries int       `json:"entries"`
+	Installed
 	// Refused reports whether only a change of policies, or of the dataplane, mends Error: the
 	// commit is not retried before.
 	Refused bool `json:"refused,omitempty"`
@@ -212,6 +210,24 @@ type RendererStatus struct {
 	// Foreign says what somebody else has installed where the renderer enforces policy, and what
 	// that means.
 	Foreign []string `json:"foreign,omitempty"`
+	Deferred
+	Sessions
+	// Dataplane says what is wrong while the dataplane is gone, or does not answer.
+	Dataplane string `json:"dataplane,omitempty"`
+	// Blocked names the interfaces that let nothing pass, because the pod that they belong to is
+	// not known.
+	Blocked []string `json:"blocked,omitempty"`
+}
+
+// Installed counts what a renderer has installed in its dataplane.
+type Installed struct {
+	Tables  int `json:"tables"`
+	Rules   int `json:"rules"`
+	Entries int `json:"entries"` // what the rules take in the dataplane
+}
+
+// Deferred is what waits so that changes do not pause the dataplane too often.
+type Deferred struct {
 	// Waiting counts members that are to join sets, and that wait because changes have paused the
 	// dataplane; WaitingSince is since when the oldest does.
 	Waiting      int       `json:"waiting,omitempty"`
@@ -219,13 +235,12 @@ type RendererStatus struct {
 	// Behind is since when some interfaces have older rules, because their turn to be changed has
 	// not come.
 	Behind time.Time `json:"behind,omitzero"`
-	// Sessions counts the flows that the dataplane remembers, and SessionsMax those that it may; 0
+}
+
+// Sessions is how full the table of flows of a dataplane is.
+type Sessions struct {
+	// Used counts the flows that the dataplane remembers, and Max those that it may; 0
 	// where that is not known.
-	Sessions    uint64 `json:"sessions,omitempty"`
-	SessionsMax uint64 `json:"sessionsMax,omitempty"`
-	// Dataplane says what is wrong while the dataplane is gone, or does not answer.
-	Dataplane string `json:"dataplane,omitempty"`
-	// Blocked names the interfaces that let nothing pass, because the pod that they belong to is
-	// not known.
-	Blocked []string `json:"blocked,omitempty"`
+	Used uint64 `json:"sessions,omitempty"`
+	Max  uint64 `json:"sessionsMax,omitempty"`
 }

@@ -27,8 +27,6 @@ const (
 var aboveLimit = map[string]int{
 	"endpoints/keeper Keeper methods":        41,
 	"internal/reflector Config fields":       18,
-	"internal/view PacketVerdict fields":     17,
-	"internal/view RendererStatus fields":    18,
 	"internal/vswitch Switch fields":         28,
 	"internal/vswitch Switch methods":        85,
 	"internal/vswitch client methods":        51,

@@ -208,8 +208,9 @@ func (l *Lists) Status(ctx context.Context) (view.Status, error) {
 
 // describe puts what a dataplane enforces into the status of its renderer.
 func describe(rv *view.RendererStatus, state *renderer.State) {
-	rv.Tables, rv.Open, rv.Blocked = len(state.Tables), state.Forbidden, state.Blocked
-	rv.Rules, rv.Entries = state.Entries()
+	rv.Open, rv.Blocked = state.Forbidden, state.Blocked
+	rules, entries := state.Entries()
+	rv.Installed = view.Installed{Tables: len(state.Tables), Rules: rules, Entries: entries}
 	if rv.Error == "" && !rv.InSync && state.Err != nil { // before the first state
 		rv.Error = state.Err.Error()
 	}
@@ -217,10 +218,10 @@ func describe(rv *view.RendererStatus, state *renderer.State) {
 		rv.Foreign = append(rv.Foreign, f.String())
 	}
 	if p := state.Pauses; p != nil {
-		rv.Waiting, rv.WaitingSince, rv.Behind = p.Waiting, p.Since, p.Behind
+		rv.Deferred = view.Deferred{Waiting: p.Waiting, WaitingSince: p.Since, Behind: p.Behind}
 	}
 	if t := state.Sessions; t != nil {
-		rv.Sessions, rv.SessionsMax = t.Used, t.Max
+		rv.Sessions = view.Sessions{Used: t.Used, Max: t.Max}
 	}
 	if err := state.Alive(time.Now()); err != nil {
 		rv.Dataplane = err.Error()

@@ -20,10 +20,10 @@ func TestVerdictsAreFiltered(t *testing.T) {
 	egress := api.Egress
 	v := view.PacketVerdict{
 		Pod: api.PodID{Namespace: "data", Name: "db-0"}, Direction: api.Ingress, Action: api.Deny,
-		Flow:    api.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), Protocol: api.TCP, SrcPort: 1, DstPort: 80},
-		Src:     view.Party{Pod: api.PodID{Namespace: "shop", Name: "web-0"}},
-		Dst:     view.Party{Pod: api.PodID{Namespace: "data", Name: "db-0"}},
-		Origins: []api.Origin{{Policy: api.PolicyID{Namespace: "data", Name: "deny"}}},
+		Flow:        api.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), Protocol: api.TCP, SrcPort: 1, DstPort: 80},
+		Src:         view.Party{Pod: api.PodID{Namespace: "shop", Name: "web-0"}},
+		Dst:         view.Party{Pod: api.PodID{Namespace: "data", Name: "db-0"}},
+		MatchedRule: view.MatchedRule{Origins: []api.Origin{{Policy: api.PolicyID{Namespace: "data", Name: "deny"}}}},
 	}
 	for _, c := range []struct {
 		q    view.Watch

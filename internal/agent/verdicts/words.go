@@ -43,7 +43,7 @@ func (w *words) of(ctx context.Context, e xdp.Event, pod api.PodID, d renderer.D
 		v.Action, v.Reason = api.Deny, string(e.Reason)
 	}
 	if d.Rule >= 0 {
-		v.Table, v.Rule, v.Match, v.Origins = d.Table, &d.Rule, d.Match.String(), d.Origins
+		v.MatchedRule = view.MatchedRule{Table: d.Table, Rule: &d.Rule, Match: d.Match.String(), Origins: d.Origins}
 	}
 	return v
 }
