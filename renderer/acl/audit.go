@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -38,21 +39,21 @@ func (d drift) String() string { return d.what }
 // the ACLs, and where addresses are translated, and compares that with the mirror. What differs is logged and counted, and a reason
 // to look at everything.
 func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (differs bool, err error) {
-	if !r.auditing.take() {
+	if !r.auditing.Take() {
 		return false, nil
 	}
-	r.auditing.wait(r.options.Audit, r.link.Prompt)
+	r.auditing.Wait(r.options.Audit, r.link.Prompt)
 	if err := r.lookAtSessions(ctx); err != nil {
 		return false, err
 	}
 	if fresh {
 		return false, nil // it was just read
 	}
-	before := r.mirror.ifs
-	if err := r.mirror.readInterfaces(ctx, r.link); err != nil {
+	before := r.mirror.Interfaces
+	if err := r.mirror.ReadInterfaces(ctx); err != nil {
 		return false, err
 	}
-	found := r.mirror.rebound(before)
+	found := rebound(r.mirror, before)
 	rounds := auditRounds
 	if len(found) > 0 { // then look at everything
 		r.nextACL, rounds = 0, 1
@@ -63,7 +64,7 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 	}
 	if found = append(found, contents...); len(found) > 0 {
 		r.drifted(found)
-		return true, r.read(ctx, r.mirror.ifs)
+		return true, r.read(ctx, r.mirror.Interfaces)
 	}
 	w := r.want(plan)
 	if err := w.checkLayout(ctx); err != nil {
@@ -75,11 +76,11 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 
 // readInterfaces brings interfaces and what is bound to them up to date, between audits.
 func (r *Renderer) readInterfaces(ctx context.Context) error {
-	before := r.mirror.ifs
-	if err := r.mirror.readInterfaces(ctx, r.link); err != nil {
+	before := r.mirror.Interfaces
+	if err := r.mirror.ReadInterfaces(ctx); err != nil {
 		return err
 	}
-	r.drifted(r.mirror.rebound(before))
+	r.drifted(rebound(r.mirror, before))
 	return nil
 }
 
@@ -101,20 +102,20 @@ var errDrift = errors.New("somebody has changed rules in the vswitch")
 
 // rebound returns which interfaces have lost ACLs of ours, or have them otherwise, since they were
 // read or bound before.
-func (m *mirror) rebound(before []*netif) (found []drift) {
-	old := make(map[uint32]*netif, len(before))
+func rebound(m *mirror.Mirror, before []*mirror.Interface) (found []drift) {
+	old := make(map[uint32]*mirror.Interface, len(before))
 	for _, n := range before {
-		old[n.index] = n
+		old[n.Index] = n
 	}
-	for _, n := range m.ifs {
-		was := old[n.index]
-		if was == nil || was.name != n.name || was.tag != n.tag {
+	for _, n := range m.Interfaces {
+		was := old[n.Index]
+		if was == nil || was.Name != n.Name || was.Tag != n.Tag {
 			continue
 		}
-		expected, has := lists{m.own(was.bound.in), m.own(was.bound.out)}, lists{m.own(n.bound.in), m.own(n.bound.out)}
-		if !expected.equal(has) {
+		expected, has := mirror.Lists{In: m.Own(was.Bound.In), Out: m.Own(was.Bound.Out)}, mirror.Lists{In: m.Own(n.Bound.In), Out: m.Own(n.Bound.Out)}
+		if !expected.Equal(has) {
 			found = append(found, drift{driftBinding, fmt.Sprintf("interface %s has input %v and output %v of ours instead of %v and %v",
-				n.name, has.in, has.out, expected.in, expected.out)})
+				n.Name, has.In, has.Out, expected.In, expected.Out)})
 		}
 	}
 	return found
@@ -123,7 +124,7 @@ func (m *mirror) rebound(before []*netif) (found []drift) {
 // auditACLs reads the next of our ACLs, all in a number of rounds. Each has a call of its own, so that
 // no call is a long one.
 func (r *Renderer) auditACLs(ctx context.Context, rounds int) (found []drift, err error) {
-	all := slices.Sorted(maps.Keys(r.mirror.acls))
+	all := slices.Sorted(maps.Keys(r.mirror.ACLs))
 	at, _ := slices.BinarySearch(all, r.nextACL)
 	next := all[at:min(at+layout.Ceil(len(all), rounds), len(all))]
 	r.nextACL = 0
@@ -131,17 +132,17 @@ func (r *Renderer) auditACLs(ctx context.Context, rounds int) (found []drift, er
 		r.nextACL = all[end]
 	}
 	for _, index := range next {
-		h := r.mirror.acls[index]
-		is, err := r.link.readACLs(ctx, index)
+		h := r.mirror.ACLs[index]
+		is, err := r.link.ReadACLs(ctx, index)
 		switch {
 		case err != nil:
 			return nil, err
 		case len(is) == 0:
-			found = append(found, drift{driftMissing, fmt.Sprintf("acl %d %s is gone", index, h.tag)})
-		case is[0].Tag != h.tag:
-			found = append(found, drift{driftContent, fmt.Sprintf("acl %d has the tag %q instead of %s", index, is[0].Tag, h.tag)})
-		case entries.DigestOf(fromRules(is[0].R)) != h.piece.Digest:
-			found = append(found, drift{driftContent, fmt.Sprintf("acl %d %s has other entries (%d)", index, h.tag, len(is[0].R))})
+			found = append(found, drift{driftMissing, fmt.Sprintf("acl %d %s is gone", index, h.Tag)})
+		case is[0].Tag != h.Tag:
+			found = append(found, drift{driftContent, fmt.Sprintf("acl %d has the tag %q instead of %s", index, is[0].Tag, h.Tag)})
+		case entries.DigestOf(mirror.FromRules(is[0].R)) != h.Piece.Digest:
+			found = append(found, drift{driftContent, fmt.Sprintf("acl %d %s has other entries (%d)", index, h.Tag, len(is[0].R))})
 		}
 	}
 	return found, nil
@@ -157,7 +158,7 @@ const (
 // findForeign finds ACLs of others on interfaces that have ours, and logs those that are new.
 func (r *Renderer) findForeign(ctx context.Context) error {
 	var found []renderer.Foreign
-	for _, n := range r.mirror.ifs {
+	for _, n := range r.mirror.Interfaces {
 		for _, f := range r.foreignAt(n) {
 			if at := slices.IndexFunc(r.foreign, f.isSame); at >= 0 {
 				f.Tag = r.foreign[at].Tag
@@ -184,7 +185,7 @@ func (f foreignACL) isSame(o renderer.Foreign) bool {
 
 // meet reads the tag of an ACL of somebody else that is new, and logs it.
 func (r *Renderer) meet(ctx context.Context, f *foreignACL) error {
-	is, err := r.link.readACLs(ctx, f.index)
+	is, err := r.link.ReadACLs(ctx, f.index)
 	if err != nil {
 		return err
 	}
@@ -197,23 +198,23 @@ func (r *Renderer) meet(ctx context.Context, f *foreignACL) error {
 
 // foreignAt returns the ACLs of others in those lists of an interface that have ours. An interface
 // without pods is an uplink, unless it is closed: there what enters is what pods get.
-func (r *Renderer) foreignAt(n *netif) (out []foreignACL) {
-	pods, enters := r.owned[n.index], api.Egress
-	if len(pods) == 0 && !slices.Contains(r.held, n.name) {
+func (r *Renderer) foreignAt(n *mirror.Interface) (out []foreignACL) {
+	pods, enters := r.owned[n.Index], api.Egress
+	if len(pods) == 0 && !slices.Contains(r.held, n.Name) {
 		enters = api.Ingress
 	}
 	for _, x := range []struct {
 		direction    api.Direction
 		list, behind []uint32
-	}{{enters, n.bound.in, n.behind.in}, {enters.Opposite(), n.bound.out, n.behind.out}} {
-		if len(r.mirror.own(x.list)) == 0 {
+	}{{enters, n.Bound.In, n.Behind.In}, {enters.Opposite(), n.Bound.Out, n.Behind.Out}} {
+		if len(r.mirror.Own(x.list)) == 0 {
 			continue
 		}
 		for _, index := range x.list {
-			if r.mirror.acls[index] != nil {
+			if r.mirror.ACLs[index] != nil {
 				continue
 			}
-			f := renderer.Foreign{Object: fmt.Sprintf("acl %d", index), At: "interface " + n.name, Pods: pods, Direction: x.direction, First: true, Place: placeFront}
+			f := renderer.Foreign{Object: fmt.Sprintf("acl %d", index), At: "interface " + n.Name, Pods: pods, Direction: x.direction, First: true, Place: placeFront}
 			if slices.Contains(x.behind, index) {
 				f.First, f.Place = false, placeBehind
 			}

@@ -7,8 +7,10 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -37,27 +39,19 @@ func (r *Renderer) Source(aclIndex, rule uint32) (Source, bool) {
 		return Source{Table: name, Rule: -1}, true
 	}
 	for _, p := range slices.Concat(s.tables, s.guards) {
-		n := slices.IndexFunc(p.acls, func(a heldRules) bool { return a.index == aclIndex })
+		n := slices.IndexFunc(p.ACLs, func(a counters.ACL) bool { return a.Index == aclIndex })
 		if n < 0 {
 			continue
 		}
-		if int(rule) >= len(p.acls[n].rules) {
+		if int(rule) >= len(p.ACLs[n].Rules) {
 			return Source{}, false
 		}
-		if i := int(p.acls[n].rules[rule]); i >= 0 && i < len(p.table.Rules) {
-			origins := renderer.CountedOrigins(p.table.Origins, expand.CountedWith(p.table, p.rules()), i)
-			return Source{Table: p.name(), Rule: i, Match: p.table.Rules[i], Origins: origins}, true
+		if i := int(p.ACLs[n].Rules[rule]); i >= 0 && i < len(p.Of.Rules) {
+			origins := renderer.CountedOrigins(p.Of.Origins, expand.CountedWith(p.Of, p.Rules()), i)
+			return Source{Table: p.Name(), Rule: i, Match: p.Of.Rules[i], Origins: origins}, true
 		}
 	}
 	return Source{}, false
-}
-
-// name returns the name of the table, or "guard".
-func (p placed) name() string {
-	if p.guards {
-		return "guard"
-	}
-	return p.table.Name()
 }
 
 // snapshot is what readers see: the outcome of the last Commit. It does not change.
@@ -67,8 +61,8 @@ type snapshot struct {
 	pending    []renderer.Pending
 	blocked    []string
 	memory     renderer.Memory
-	tables     []placed
-	guards     []placed
+	tables     []counters.Table
+	guards     []counters.Table
 	constants  map[uint32]string // names of the ACLs that hold no table
 	unenforced []renderer.Unenforced
 	drifts     map[string]uint64
@@ -78,28 +72,6 @@ type snapshot struct {
 	bound      map[string]Bound
 	made       []vpp.Made
 	answered   uint64 // what Ask returned last before the interfaces were read
-}
-
-// placed is an installed table and the ACLs that hold it.
-type placed struct {
-	table  *cache.Table
-	guards bool // the ACLs are guards, and rules are known of what they deny
-	acls   []heldRules
-}
-
-// heldRules are the rules of a table that the entries of an ACL come from.
-type heldRules struct {
-	index   uint32
-	rules   []int32 // by entry
-	entries int
-}
-
-func (p placed) rules() [][]int32 {
-	out := make([][]int32, len(p.acls))
-	for i, a := range p.acls {
-		out[i] = a.rules
-	}
-	return out
 }
 
 // publish makes the outcome of a Commit visible.
@@ -118,23 +90,23 @@ func (r *Renderer) publish(err error) {
 			s.constants[index] = slot.name
 		}
 	}
-	r.tally.look(slices.Concat(s.tables, s.guards))
+	r.tally.Look(slices.Concat(s.tables, s.guards))
 	r.published.Store(s)
 }
 
 // placed returns the installed tables with the ACLs that hold them.
-func (r *Renderer) placed() []placed {
+func (r *Renderer) placed() []counters.Table {
 	tables := r.cache.InstalledTables()
-	out := make([]placed, len(tables))
+	out := make([]counters.Table, len(tables))
 	for i, t := range tables {
-		out[i].table = t
+		out[i].Of = t
 		for _, s := range r.slotsOf(t) {
 			for n, index := range s.indexes {
-				h := heldRules{index: index}
+				h := counters.ACL{Index: index}
 				if n < len(s.want) {
-					h.rules, h.entries = s.want[n].Rules, s.want[n].Count
+					h.Rules, h.Entries = s.want[n].Rules, s.want[n].Count
 				}
-				out[i].acls = append(out[i].acls, h)
+				out[i].ACLs = append(out[i].ACLs, h)
 			}
 		}
 	}
@@ -142,18 +114,18 @@ func (r *Renderer) placed() []placed {
 }
 
 // placedGuards returns the tables of what pods send with the guards that hold them.
-func (r *Renderer) placedGuards() (out []placed) {
-	by := make(map[renderer.Digest][]heldRules)
+func (r *Renderer) placedGuards() (out []counters.Table) {
+	by := make(map[renderer.Digest][]counters.ACL)
 	for _, s := range r.slots {
 		if s.isGuard() && len(s.indexes) == 1 && len(s.want) == 1 && s.want[0].Rules != nil {
-			by[s.table] = append(by[s.table], heldRules{index: s.indexes[0], rules: s.want[0].Rules, entries: s.want[0].Count})
+			by[s.table] = append(by[s.table], counters.ACL{Index: s.indexes[0], Rules: s.want[0].Rules, Entries: s.want[0].Count})
 		}
 	}
 	seen := make(map[renderer.Digest]bool)
 	for _, t := range r.cache.Installed().Senders {
 		if t != nil && !seen[t.Digest] && by[t.Digest] != nil {
 			seen[t.Digest] = true
-			out = append(out, placed{table: t, guards: true, acls: by[t.Digest]})
+			out = append(out, counters.Table{Of: t, Guards: true, ACLs: by[t.Digest]})
 		}
 	}
 	return out
@@ -168,10 +140,10 @@ func (r *Renderer) State() *renderer.State {
 		Sessions: s.sessions,
 	}
 	for _, p := range s.tables {
-		t := renderer.Table{Name: p.table.Name(), Pods: p.table.Pods, Rules: p.table.Rules, Origins: p.table.Origins}
-		for _, a := range p.acls {
-			t.Objects = append(t.Objects, fmt.Sprintf("acl %d", a.index))
-			t.Entries += a.entries
+		t := renderer.Table{Name: p.Of.Name(), Pods: p.Of.Pods, Rules: p.Of.Rules, Origins: p.Of.Origins}
+		for _, a := range p.ACLs {
+			t.Objects = append(t.Objects, fmt.Sprintf("acl %d", a.Index))
+			t.Entries += a.Entries
 		}
 		out.Tables = append(out.Tables, t)
 	}
@@ -206,7 +178,7 @@ func (r *Renderer) Dump() (out Dump) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mirror != nil {
-		r.mirror.dump(&out)
+		dump(r.mirror, &out)
 	}
 	return out
 }
@@ -230,15 +202,61 @@ func present(s *slot) []*slot {
 	return []*slot{s}
 }
 
-func (m *mirror) dump(out *Dump) {
-	for _, h := range m.acls {
-		out.ACLs = append(out.ACLs, DumpACL{Index: h.index, Tag: h.tag, Entries: h.piece.Count})
+func dump(m *mirror.Mirror, out *Dump) {
+	for _, h := range m.ACLs {
+		out.ACLs = append(out.ACLs, DumpACL{Index: h.Index, Tag: h.Tag, Entries: h.Piece.Count})
 	}
 	slices.SortFunc(out.ACLs, func(a, b DumpACL) int { return cmp.Compare(a.Index, b.Index) })
-	for _, n := range m.ifs {
-		if len(n.bound.in)+len(n.bound.out) > 0 {
-			out.Interfaces = append(out.Interfaces, DumpInterface{SwIfIndex: n.index, Name: n.name, Tag: n.tag,
-				Input: slices.Clone(n.bound.in), Output: slices.Clone(n.bound.out)})
+	for _, n := range m.Interfaces {
+		if len(n.Bound.In)+len(n.Bound.Out) > 0 {
+			out.Interfaces = append(out.Interfaces, DumpInterface{SwIfIndex: n.Index, Name: n.Name, Tag: n.Tag,
+				Input: slices.Clone(n.Bound.In), Output: slices.Clone(n.Bound.Out)})
 		}
+	}
+}
+
+// Decisions implements renderer.Counter: how many flows were decided by their first packet.
+func (r *Renderer) Decisions() map[renderer.Decided]uint64 {
+	if !r.tally.IsOn() {
+		return nil
+	}
+	return r.tally.Read().Decided
+}
+
+// Counters implements renderer.Counter.
+func (r *Renderer) Counters() *renderer.State {
+	s, out := r.published.Load(), r.State()
+	if !r.tally.IsOn() {
+		return out
+	}
+	hits := r.tally.Read().Hits
+	for i, p := range s.tables {
+		t := &out.Tables[i]
+		if t.Packets = hits[p.Of.Digest]; t.Packets != nil {
+			t.CountedWith = expand.CountedWith(p.Of, p.Rules())
+		}
+	}
+	return out
+}
+
+// Decision is what hits are counted by.
+type Decision = renderer.Decided
+
+// Made returns the interfaces that sluice-cni made, as they were read last. Any goroutine may call it;
+// it waits for no Commit. OnChange is called when it is different.
+func (r *Renderer) Made() []vpp.Made { return r.published.Load().made }
+
+// noticeMade has a snapshot say which interfaces sluice-cni made, and OnChange called if they are others
+// than before: policy may know their pods by the addresses.
+func (r *Renderer) noticeMade(s *snapshot) {
+	if last := r.published.Load(); last != nil {
+		s.made = last.made
+	}
+	if r.mirror == nil {
+		return // what was read last counts
+	}
+	if now := r.mirror.Made(); !slices.EqualFunc(now, s.made, mirror.SameMade) {
+		s.made = now
+		r.link.Prompt()
 	}
 }

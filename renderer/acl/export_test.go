@@ -3,10 +3,11 @@ package acl
 import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
 
 // SpareTag is the tag of ACLs that are kept for long lists.
-const SpareTag = spareTag
+const SpareTag = mirror.SpareTag
 
 // Shrink has a few entries make a large table, so that small states show everything
 // that happens to large ones, and a Commit change one slot whose changes take long. It must be called before the first commit.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -13,7 +14,7 @@ import (
 // changed in two steps holds both contents between them on all its interfaces, and one interface
 // at a time has the ACLs of two tables.
 type forecast struct {
-	m       *mirror
+	m       *mirror.Mirror
 	pieces  map[uint32]entries.Piece // by ACL, as the plan goes on
 	chains  map[uint32][]*chain      // by ACL: the lists that have it
 	held    int                      // entries before the plan
@@ -40,11 +41,11 @@ const fewBehind = 512
 // entryPrice is what an applied entry takes with its look-up, where it need not be exact.
 const entryPrice = appliedBytes + hashPage
 
-func newForecast(m *mirror) *forecast {
+func newForecast(m *mirror.Mirror) *forecast {
 	f := &forecast{m: m, pieces: make(map[uint32]entries.Piece), chains: make(map[uint32][]*chain), blame: make(map[*slot]uint64)}
-	for index, h := range m.acls {
-		f.pieces[index] = h.piece
-		f.heldNow += h.piece.Count
+	for index, h := range m.ACLs {
+		f.pieces[index] = h.Piece
+		f.heldNow += h.Piece.Count
 	}
 	f.held = f.heldNow
 	return f
@@ -66,9 +67,9 @@ func (f *forecast) chain(list []uint32) *chain {
 // forecast follows the plan that was decided on, and says in which order interfaces are switched.
 func (w *wanted) forecast(most int) *forecast {
 	f := newForecast(w.m)
-	at := make(map[*netif][2]*chain, len(w.m.ifs))
-	for _, n := range w.m.ifs {
-		at[n] = [2]*chain{f.chain(n.bound.in), f.chain(n.bound.out)}
+	at := make(map[*mirror.Interface][2]*chain, len(w.m.Interfaces))
+	for _, n := range w.m.Interfaces {
+		at[n] = [2]*chain{f.chain(n.Bound.In), f.chain(n.Bound.Out)}
 	}
 	f.applied = f.appliedNow
 	f.low = entryBytes(f.held, f.applied) + lookupBytes(max(most, f.applied))
@@ -176,14 +177,14 @@ func (f *forecast) stay(x *chain, acls []uint32) (n int) {
 }
 
 // bind follows the switch of an interface to other lists.
-func (f *forecast) bind(w *wanted, n *netif, at [2]*chain, most int) {
-	from, before, lists := f.appliedNow, f.rehashed(), w.m.with(n, w.ours(n))
-	if _, _, ok := n.bound.exchange(lists); ok {
-		f.appliedNow += f.count(lists.out) - f.count(intersection(lists.out, at[1].acls))
+func (f *forecast) bind(w *wanted, n *mirror.Interface, at [2]*chain, most int) {
+	from, before, lists := f.appliedNow, f.rehashed(), w.m.With(n, w.ours(n))
+	if _, _, ok := n.Bound.Exchange(lists); ok {
+		f.appliedNow += f.count(lists.Out) - f.count(intersection(lists.Out, at[1].acls))
 		f.step(most)
 		f.appliedNow = from
 	}
-	for i, to := range [2][]uint32{lists.in, lists.out} {
+	for i, to := range [2][]uint32{lists.In, lists.Out} {
 		if slices.Equal(to, at[i].acls) {
 			continue
 		}
@@ -198,7 +199,7 @@ func (f *forecast) bind(w *wanted, n *netif, at [2]*chain, most int) {
 		at[i].acls = to
 	}
 	f.step(most)
-	for _, t := range [2]*cache.Table{w.senders[n.index], w.tables[n.index]} {
+	for _, t := range [2]*cache.Table{w.senders[n.Index], w.tables[n.Index]} {
 		if t != nil && w.r.local[t.Digest] != nil {
 			f.blame[w.r.local[t.Digest]] += uint64(max(0, f.appliedNow-from)+f.rehashed()-before) * entryPrice
 		}
@@ -235,16 +236,16 @@ func intersection(a, b []uint32) (out []uint32) {
 
 // turns returns the interfaces that get other lists: those first whose lists become shorter, so
 // that there is room for those that become longer.
-func (f *forecast) turns(w *wanted) (out []*netif) {
-	grows := make(map[*netif]int)
-	for _, n := range w.m.ifs {
-		to := w.m.with(n, w.ours(n))
-		if to.equal(n.bound) {
+func (f *forecast) turns(w *wanted) (out []*mirror.Interface) {
+	grows := make(map[*mirror.Interface]int)
+	for _, n := range w.m.Interfaces {
+		to := w.m.With(n, w.ours(n))
+		if to.Equal(n.Bound) {
 			continue
 		}
 		out = append(out, n)
-		grows[n] = f.count(to.in) + f.count(to.out) - f.count(n.bound.in) - f.count(n.bound.out)
+		grows[n] = f.count(to.In) + f.count(to.Out) - f.count(n.Bound.In) - f.count(n.Bound.Out)
 	}
-	slices.SortStableFunc(out, func(a, b *netif) int { return cmp.Compare(grows[a], grows[b]) })
+	slices.SortStableFunc(out, func(a, b *mirror.Interface) int { return cmp.Compare(grows[a], grows[b]) })
 	return out
 }

@@ -54,9 +54,9 @@ func (w *wanted) prepareYoung(changed []layout.Part) {
 	if len(changed) == 0 && s.want != nil && w.how != layout.Quietly {
 		return
 	}
-	held := layout.Global{Young: w.m.content(s).Pieces, Owners: s.owners}
+	held := layout.Global{Young: s.content(w.m).Pieces, Owners: s.owners}
 	for n := range layout.Parts {
-		held.Parts[n] = w.m.content(w.r.slot(partOf(n))).Pieces
+		held.Parts[n] = w.r.slot(partOf(n)).content(w.m).Pieces
 	}
 	want := w.sizes().RefitGlobal(held, changed, w.how)
 	s.want, s.owners = want.Young, want.Owners
@@ -107,7 +107,7 @@ func (w *wanted) expandPart(s *slot, g *cache.Table, n int, lists []int) (layout
 func (w *wanted) keepPart(s *slot) {
 	s.want, s.table = nil, renderer.Digest{}
 	for _, index := range s.indexes {
-		s.want = append(s.want, w.m.acls[index].piece)
+		s.want = append(s.want, w.m.ACLs[index].Piece)
 	}
 	if s.want == nil {
 		s.want = []entries.Piece{entries.NewPiece(entries.Everything(entries.Deny), nil)}
@@ -136,13 +136,13 @@ func (w *wanted) orderGlobal() {
 		all = append(all, s.places()...)
 	}
 	if possible {
-		if changes, ok := w.m.changes(all); ok {
+		if changes, ok := changesOf(w.m, all); ok {
 			w.early = append(w.early, changes...)
 			return
 		}
 	}
 	for _, s := range slots {
-		if len(s.indexes) != len(s.want) || slices.ContainsFunc(s.places(), w.m.differs) {
+		if len(s.indexes) != len(s.want) || slices.ContainsFunc(s.places(), func(p place) bool { return p.differs(w.m) }) {
 			s.indexes = nil
 		}
 	}

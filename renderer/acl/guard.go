@@ -34,13 +34,13 @@ func (w *wanted) prepareGuards() {
 	}
 	held := w.heldGuards()
 	pieces := make(map[*cache.Table]entries.Piece)
-	for _, n := range w.m.ifs {
-		if pod, ok := w.pods[n.index]; ok && w.judgesInput(n) {
-			s := held[n.index]
+	for _, n := range w.m.Interfaces {
+		if pod, ok := w.pods[n.Index]; ok && w.judgesInput(n) {
+			s := held[n.Index]
 			if s == nil {
 				s = w.r.newSlot("i")
 			}
-			w.guards[n.index], w.live[s] = s, true
+			w.guards[n.Index], w.live[s] = s, true
 			w.guard(s, w.layout.Senders[pod], pieces)
 		}
 	}
@@ -69,10 +69,10 @@ func (w *wanted) heldGuards() map[uint32]*slot {
 		}
 	}
 	out := make(map[uint32]*slot)
-	for _, n := range w.m.ifs {
-		for _, index := range n.bound.in {
-			if s := by[index]; s != nil && out[n.index] == nil {
-				out[n.index] = s
+	for _, n := range w.m.Interfaces {
+		for _, index := range n.Bound.In {
+			if s := by[index]; s != nil && out[n.Index] == nil {
+				out[n.Index] = s
 				delete(by, index) // it is of one interface
 			}
 		}
@@ -111,7 +111,7 @@ func (r *Renderer) lookForServices(ctx context.Context) error {
 		return nil
 	}
 	for _, command := range slices.Sorted(maps.Keys(translations)) {
-		out, err := r.link.ask(ctx, command)
+		out, err := r.link.Ask(ctx, command)
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (w *wanted) inputs() (out []change) {
 		if !s.isInput() || len(s.indexes) == 0 {
 			continue
 		}
-		if h := w.m.acls[s.indexes[0]]; h != nil && h.piece.Digest != s.want[0].Digest {
+		if h := w.m.ACLs[s.indexes[0]]; h != nil && h.Piece.Digest != s.want[0].Digest {
 			out = append(out, change{place: place{s, 0}, piece: s.want[0]})
 		}
 	}

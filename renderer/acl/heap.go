@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
 
 // What entries take from the main heap of VPP 25.10, in bytes. VPP does not give a
@@ -52,21 +54,13 @@ const sessionReserve = 4
 // slack is what ACLs may grow by, at least, where nobody says how large the heap is.
 const slack = 16 << 20
 
-// usage is what VPP says of its main heap, and of its statistics segment, in bytes.
-type usage struct {
-	total, used          uint64
-	segment, segmentUsed uint64  // zero when it does not say it
-	beat                 float64 // counts up with every figure; VPP makes one every 10 s, unless configured otherwise
-	boot                 float64 // when this VPP started
-}
-
 // heap is the memory of VPP, and what of it our ACLs may take altogether, those of today included.
 // What VPP keeps of look-ups that are no more is taken for ours: it will use it again.
 type heap struct {
 	budget uint64 // 0 when nothing is known: then everything is tried
 	needed uint64 // at the worst moment of the last commit, with what was refused
 
-	last   usage
+	last   counters.Usage
 	asked  bool   // the command line was asked, or its answer is done without
 	ours   uint64 // what ACLs took, at least, when the last figure was made
 	low    uint64 // the least that they took since VPP was asked last
@@ -78,9 +72,9 @@ type heap struct {
 }
 
 // left is what others than our ACLs leave of a heap that a figure is about.
-func (h *heap) left(u usage, t *sessionTable) uint64 {
-	free := u.total - max(u.total/reserve, min(t.toGrow(), u.total/sessionReserve)) + h.ours
-	return free - min(free, u.used+h.unseen+h.table+t.toMake())
+func (h *heap) left(u counters.Usage, t *sessionTable) uint64 {
+	free := u.Total - max(u.Total/reserve, min(t.toGrow(), u.Total/sessionReserve)) + h.ours
+	return free - min(free, u.Used+h.unseen+h.table+t.toMake())
 }
 
 // bytes is what entries take, with what VPP keeps.
@@ -95,9 +89,9 @@ func entryBytes(held, applied int) uint64 {
 // look takes a figure; now is what our ACLs take. A figure may be from any time since the one
 // before it was seen, so what ACLs took then is not known: at least the least of that time, which
 // of the first figure is nothing.
-func (h *heap) look(u usage, now uint64, t *sessionTable) {
+func (h *heap) look(u counters.Usage, now uint64, t *sessionTable) {
 	h.low = min(h.low, now)
-	if u.beat != h.last.beat {
+	if u.Beat != h.last.Beat {
 		if h.unseen = h.rehash; !h.fresh {
 			h.table = 0
 		}
@@ -147,8 +141,8 @@ func (r *Renderer) askHeap(ctx context.Context, held, applied int) error {
 		return nil
 	}
 	if r.stats != nil {
-		if u, ok := r.stats.heap(); ok {
-			if u.boot != h.last.boot { // another VPP
+		if u, ok := r.stats.Heap(); ok {
+			if u.Boot != h.last.Boot { // another VPP
 				*h = heap{most: applied, needed: h.needed}
 			}
 			h.look(u, h.bytes(held, applied), &r.sessions)
@@ -172,7 +166,7 @@ func (r *Renderer) askCommandLine(ctx context.Context, applied int, now uint64) 
 			"bytes", now, "limit", h.budget)
 		return nil
 	}
-	text, err := r.link.ask(ctx, "show memory main-heap")
+	text, err := r.link.Ask(ctx, "show memory main-heap")
 	if err != nil {
 		return fmt.Errorf("ask the vswitch for its memory: %w", err)
 	}
@@ -197,11 +191,11 @@ func (r *Renderer) room() error {
 	if r.stats == nil || r.heap.budget == 0 || r.options.Memory > 0 {
 		return nil
 	}
-	u, ok := r.stats.heap()
+	u, ok := r.stats.Heap()
 	switch {
-	case ok && u.used > u.total-u.total/(2*reserve):
+	case ok && u.Used > u.Total-u.Total/(2*reserve):
 		return errFull
-	case ok && u.segmentUsed > u.segment-u.segment/(2*reserve):
+	case ok && u.SegmentUsed > u.Segment-u.Segment/(2*reserve):
 		return errFullSegment
 	}
 	return nil
@@ -210,13 +204,13 @@ func (r *Renderer) room() error {
 // heapLine is how VPP writes the use of a heap; all threads have the same one.
 var heapLine = regexp.MustCompile(`total: ([0-9.]+[KMG]?), used: ([0-9.]+[KMG]?), free: [0-9.]+[KMG]?`)
 
-func parseHeap(text string) (usage, bool) {
+func parseHeap(text string) (counters.Usage, bool) {
 	m := heapLine.FindStringSubmatch(text)
 	if m == nil {
-		return usage{}, false
+		return counters.Usage{}, false
 	}
-	u := usage{total: parseSize(m[1]), used: parseSize(m[2])}
-	return u, u.total > 0
+	u := counters.Usage{Total: parseSize(m[1]), Used: parseSize(m[2])}
+	return u, u.Total > 0
 }
 
 // parseSize reads a size as VPP writes it; 0 for anything else.
@@ -232,4 +226,34 @@ func parseSize(text string) uint64 {
 		return 0
 	}
 	return uint64(n * unit)
+}
+
+// startCounting has the vswitch count, once there is a new connection.
+func (r *Renderer) startCounting(ctx context.Context) error {
+	if r.stats == nil {
+		return nil
+	}
+	r.stats.Reset()
+	if u, ok := r.stats.Heap(); ok && u.Segment > 0 {
+		r.bounds.statistics = int(u.Segment)
+	}
+	return r.link.Count(ctx)
+}
+
+// lengthen notes how long lists ACLs have had, as far as VPP says it. It has one counter more than
+// entries.
+func (r *Renderer) lengthen(m *mirror.Mirror) {
+	if r.options.Counters == nil {
+		return
+	}
+	for index, h := range m.ACLs {
+		if counts, ok := r.options.Counters(index); ok {
+			h.Longest = max(h.Longest, len(counts)-1)
+		}
+	}
+	for index := range m.Spares {
+		if counts, ok := r.options.Counters(index); ok {
+			m.Spares[index] = len(counts) - 1
+		}
+	}
 }

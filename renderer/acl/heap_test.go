@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
 )
 
 func TestTheHeapOfVPPIsUnderstood(t *testing.T) {
@@ -14,15 +15,15 @@ func TestTheHeapOfVPPIsUnderstood(t *testing.T) {
 		"    total: 1023.99M, used: 87.13M, free: 936.86M, trimmable: 936.61M\n"
 	for name, c := range map[string]struct {
 		text string
-		want usage
+		want counters.Usage
 		ok   bool
 	}{
-		"one thread":          {real, usage{total: 1073731338, used: 91362426}, true},
-		"another one behind":  {real + "\nThread 1 vpp_wk_0\n  total: 1K, used: 0, free: 1K, trimmable: 0\n", usage{total: 1073731338, used: 91362426}, true},
-		"a nearly full heap":  {"total: 2.50G, used: 2.50G, free: 512, trimmable: 0", usage{total: 2684354560, used: 2684354560}, true},
-		"something else":      {"show memory: unknown input", usage{}, false},
-		"nothing":             {"", usage{}, false},
-		"numbers that are no": {"total: 1.2.3M, used: 0, free: 1M, trimmable: 0", usage{}, false},
+		"one thread":          {real, counters.Usage{Total: 1073731338, Used: 91362426}, true},
+		"another one behind":  {real + "\nThread 1 vpp_wk_0\n  total: 1K, used: 0, free: 1K, trimmable: 0\n", counters.Usage{Total: 1073731338, Used: 91362426}, true},
+		"a nearly full heap":  {"total: 2.50G, used: 2.50G, free: 512, trimmable: 0", counters.Usage{Total: 2684354560, Used: 2684354560}, true},
+		"something else":      {"show memory: unknown input", counters.Usage{}, false},
+		"nothing":             {"", counters.Usage{}, false},
+		"numbers that are no": {"total: 1.2.3M, used: 0, free: 1M, trimmable: 0", counters.Usage{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, ok := parseHeap(c.text); ok != c.ok || got != c.want {
@@ -38,7 +39,7 @@ func TestHeapCountsWhatAFigureMayNotHave(t *testing.T) {
 	const mb = 1 << 20
 	h := &heap{}
 	figure := func(beat, used float64, now uint64) uint64 {
-		h.look(usage{total: 800 * mb, used: uint64(used * mb), beat: beat}, now*mb, &sessionTable{})
+		h.look(counters.Usage{Total: 800 * mb, Used: uint64(used * mb), Beat: beat}, now*mb, &sessionTable{})
 		return h.budget / mb
 	}
 	for _, x := range []struct {
@@ -107,7 +108,7 @@ func TestHeapLeavesRoomForSessions(t *testing.T) {
 	r := &Renderer{sessions: sessionTable{Sessions: renderer.Sessions{Max: mb / placeBytes * 100}, threads: 2}}
 	budget := func(total, used uint64) uint64 {
 		h := heap{}
-		h.look(usage{total: total * mb, used: used * mb, beat: 1}, 0, &r.sessions)
+		h.look(counters.Usage{Total: total * mb, Used: used * mb, Beat: 1}, 0, &r.sessions)
 		return (h.budget + mb/2) / mb
 	}
 	// 100 MB for each thread, 7 for hash tables, and at most a quarter of the heap for what they grow.

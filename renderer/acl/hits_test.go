@@ -7,24 +7,25 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 func TestHitsOfARuleAreThoseOfItsEntries(t *testing.T) {
 	counted := map[uint32][]uint64{7: {1, 2, 4}, 9: {8, 16, 32}}
-	count := counters(func(acl uint32) ([]uint64, bool) {
+	count := counters.Reader(func(acl uint32) ([]uint64, bool) {
 		hits, ok := counted[acl]
 		return hits, ok
 	})
-	p := placed{table: &cache.Table{Rules: make([]api.ContivRule, 3)}, acls: []heldRules{
-		{index: 7, rules: []int32{0, 0, 1}}, {index: 9, rules: []int32{1, 2}},
-		{index: 11, rules: []int32{2}}, // gone
-		{index: 9},
+	p := counters.Table{Of: &cache.Table{Rules: make([]api.ContivRule, 3)}, ACLs: []counters.ACL{
+		{Index: 7, Rules: []int32{0, 0, 1}}, {Index: 9, Rules: []int32{1, 2}},
+		{Index: 11, Rules: []int32{2}}, // gone
+		{Index: 9},
 	}}
-	y := newTally(count)
-	y.look([]placed{p})
-	if got := y.read().hits[p.table.Digest]; !slices.Equal(got, []uint64{3, 12, 16}) {
+	y := counters.NewTally(count)
+	y.Look([]counters.Table{p})
+	if got := y.Read().Hits[p.Of.Digest]; !slices.Equal(got, []uint64{3, 12, 16}) {
 		t.Errorf("hits are %v", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -52,7 +53,7 @@ func (w *wanted) create(ctx context.Context) error {
 			if err := w.r.room(); err != nil {
 				return err
 			}
-			index, err := w.m.put(ctx, w.r.link, none, s, n, p)
+			index, err := w.m.Put(ctx, mirror.None, s.tag(n, p), p)
 			if err != nil {
 				return err
 			}
@@ -71,10 +72,10 @@ func (w *wanted) changeLate(ctx context.Context) error { return w.change(ctx, w.
 func (w *wanted) change(ctx context.Context, changes []change) error {
 	for _, c := range changes {
 		index := c.index()
-		if w.m.acls[index].piece.Digest == c.piece.Digest {
+		if w.m.ACLs[index].Piece.Digest == c.piece.Digest {
 			continue
 		}
-		if c.paced || c.piece.Count > w.m.acls[index].piece.Count {
+		if c.paced || c.piece.Count > w.m.ACLs[index].Piece.Count {
 			if err := w.r.room(); err != nil {
 				return err
 			}
@@ -85,7 +86,7 @@ func (w *wanted) change(ctx context.Context, changes []change) error {
 			}
 			continue
 		}
-		if _, err := w.m.put(ctx, w.r.link, index, c.slot, c.n, c.piece); err != nil {
+		if _, err := w.m.Put(ctx, index, c.slot.tag(c.n, c.piece), c.piece); err != nil {
 			return err
 		}
 	}
@@ -106,12 +107,12 @@ func (w *wanted) bind(ctx context.Context) error {
 }
 
 // bindInterface gives an interface the lists that it must have.
-func (w *wanted) bindInterface(ctx context.Context, n *netif) error {
-	to := w.m.with(n, w.ours(n))
-	if to.equal(n.bound) {
+func (w *wanted) bindInterface(ctx context.Context, n *mirror.Interface) error {
+	to := w.m.With(n, w.ours(n))
+	if to.Equal(n.Bound) {
 		return nil
 	}
-	err := w.m.bind(ctx, w.r.link, n, to)
+	err := w.m.Bind(ctx, n, to)
 	if errors.Is(err, ErrTooLarge) {
 		w.refuseInterface(n, err)
 		return nil
@@ -120,77 +121,77 @@ func (w *wanted) bindInterface(ctx context.Context, n *netif) error {
 }
 
 // ours returns which of our ACLs an interface must have.
-func (w *wanted) ours(n *netif) lists {
-	if w.held[n.index] {
+func (w *wanted) ours(n *mirror.Interface) mirror.Lists {
+	if w.held[n.Index] {
 		closed := w.r.slot(closedSlot).indexes
-		return lists{in: closed, out: closed}
+		return mirror.Lists{In: closed, Out: closed}
 	}
 	if w.r.options.Orientation == Split {
 		return w.oursSplit(n)
 	}
 	infra, open := w.r.slot(infraSlot).indexes, slices.Concat(w.r.slot(infraSlot).indexes, w.r.slot(openSlot).indexes)
-	to := lists{}
+	to := mirror.Lists{}
 	if w.judgesInput(n) {
-		to.in = w.r.slot(reflectSlot).indexes
-		if guard := w.guards[n.index]; guard != nil {
-			to.in = slices.Concat(infra, guard.indexes, to.in)
+		to.In = w.r.slot(reflectSlot).indexes
+		if guard := w.guards[n.Index]; guard != nil {
+			to.In = slices.Concat(infra, guard.indexes, to.In)
 		}
 	}
 	switch {
-	case w.tables[n.index] != nil:
-		to.out = w.listOf(w.tables[n.index], n.bound.out)
-	case w.uplinks[n.index] && w.layout.Global != nil:
-		to.out = slices.Clone(infra)
+	case w.tables[n.Index] != nil:
+		to.Out = w.listOf(w.tables[n.Index], n.Bound.Out)
+	case w.uplinks[n.Index] && w.layout.Global != nil:
+		to.Out = slices.Clone(infra)
 		for _, s := range w.r.globalSlots() {
-			to.out = append(to.out, s.indexes...)
+			to.Out = append(to.Out, s.indexes...)
 		}
 	case w.isOpen(n):
-		to.out = open
+		to.Out = open
 	}
 	return to
 }
 
 // judges reports whether rules are for the packets of an interface, in either direction.
-func (w *wanted) judges(n *netif) bool {
-	t := w.layout.Senders[w.pods[n.index]]
-	return w.tables[n.index] != nil || w.uplinks[n.index] && w.layout.Global != nil || t != nil && !expand.PermitsAll(t)
+func (w *wanted) judges(n *mirror.Interface) bool {
+	t := w.layout.Senders[w.pods[n.Index]]
+	return w.tables[n.Index] != nil || w.uplinks[n.Index] && w.layout.Global != nil || t != nil && !expand.PermitsAll(t)
 }
 
 // judgesInput reports whether an interface is to have ACLs of ours for what enters: it is a pod's
 // or an uplink. Without rules, what ACLs of others leave undecided stays denied.
-func (w *wanted) judgesInput(n *netif) bool {
-	_, isPods := w.pods[n.index]
-	return (isPods || w.uplinks[n.index]) && (w.judges(n) || !w.m.hasOthers(n.bound.in))
+func (w *wanted) judgesInput(n *mirror.Interface) bool {
+	_, isPods := w.pods[n.Index]
+	return (isPods || w.uplinks[n.Index]) && (w.judges(n) || !w.m.HasOthers(n.Bound.In))
 }
 
 // isOpen reports whether an interface is to permit what leaves, and to make sessions of it.
-func (w *wanted) isOpen(n *netif) bool {
-	_, isPods := w.pods[n.index]
-	if w.tables[n.index] != nil || w.uplinks[n.index] && w.layout.Global != nil || !isPods && !w.uplinks[n.index] {
+func (w *wanted) isOpen(n *mirror.Interface) bool {
+	_, isPods := w.pods[n.Index]
+	if w.tables[n.Index] != nil || w.uplinks[n.Index] && w.layout.Global != nil || !isPods && !w.uplinks[n.Index] {
 		return false
 	}
-	return w.judges(n) || !w.m.hasOthers(n.bound.out)
+	return w.judges(n) || !w.m.HasOthers(n.Bound.Out)
 }
 
 // oursSplit is ours with Split.
-func (w *wanted) oursSplit(n *netif) lists {
-	in, out := w.senders[n.index], w.tables[n.index]
+func (w *wanted) oursSplit(n *mirror.Interface) mirror.Lists {
+	in, out := w.senders[n.Index], w.tables[n.Index]
 	switch {
 	case in != nil && out != nil:
-		return lists{in: w.listOf(in, n.bound.in), out: w.listOf(out, n.bound.out)}
+		return mirror.Lists{In: w.listOf(in, n.Bound.In), Out: w.listOf(out, n.Bound.Out)}
 	case in != nil: // nothing keeps replies out
-		return lists{in: w.listOf(in, n.bound.in)}
+		return mirror.Lists{In: w.listOf(in, n.Bound.In)}
 	case out != nil:
-		return lists{in: w.r.slot(reflectSlot).indexes, out: w.listOf(out, n.bound.out)}
+		return mirror.Lists{In: w.r.slot(reflectSlot).indexes, Out: w.listOf(out, n.Bound.Out)}
 	}
-	return lists{}
+	return mirror.Lists{}
 }
 
 // listOf returns the ACLs of a list that is to have a table. One whose table was refused
 // keeps what it has, or is closed.
 func (w *wanted) listOf(t *cache.Table, bound []uint32) []uint32 {
 	infra := w.r.slot(infraSlot).indexes
-	switch own := w.m.own(bound); {
+	switch own := w.m.Own(bound); {
 	case !w.tooBig[t.Digest]:
 		return slices.Concat(infra, w.r.local[t.Digest].indexes)
 	case w.decides(own):
@@ -208,17 +209,17 @@ func (w *wanted) decides(own []uint32) bool {
 // cleanUp removes our ACLs that no slot holds and no interface has, and forgets
 // the slots that hold nothing.
 func (w *wanted) cleanUp(ctx context.Context) error {
-	used := w.m.users()
+	used := w.m.Users()
 	for s := range w.live {
 		for _, i := range s.indexes {
 			used[i] = true
 		}
 	}
-	for _, i := range slices.Sorted(maps.Keys(w.m.acls)) {
+	for _, i := range slices.Sorted(maps.Keys(w.m.ACLs)) {
 		if used[i] {
 			continue
 		}
-		if err := w.m.remove(ctx, w.r.link, i); err != nil {
+		if err := w.m.Remove(ctx, i); err != nil {
 			return err
 		}
 	}
@@ -226,7 +227,7 @@ func (w *wanted) cleanUp(ctx context.Context) error {
 		w.forget(s)
 	}
 	for name, s := range w.r.slots {
-		s.indexes = slices.DeleteFunc(s.indexes, func(i uint32) bool { return w.m.acls[i] == nil })
+		s.indexes = slices.DeleteFunc(s.indexes, func(i uint32) bool { return w.m.ACLs[i] == nil })
 		if len(s.indexes) == 0 {
 			delete(w.r.slots, name)
 		}
@@ -238,7 +239,7 @@ func (w *wanted) cleanUp(ctx context.Context) error {
 // several ACLs may change together, the order depends on what they hold.
 func (w *wanted) forget(s *slot) {
 	if len(s.indexes) == 1 && !s.isGlobal() {
-		w.m.acls[s.indexes[0]].piece.Entries = nil
+		w.m.ACLs[s.indexes[0]].Piece.Entries = nil
 		s.want[0].Entries = nil
 	}
 }

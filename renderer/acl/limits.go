@@ -7,12 +7,23 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // ErrTooLarge is returned when a table is larger than VPP can be asked to hold. The pods keep the
 // rules they have. It is a renderer.Refusal, unless others may make room at any moment: then the
 // commit is tried again.
 var ErrTooLarge = entries.ErrTooLarge
+
+// Errors of the connection to the vswitch.
+var (
+	// ErrNotConnected is returned while there is no connection to the vswitch.
+	ErrNotConnected = vpp.ErrNotConnected
+	// ErrIncompatible is returned when the vswitch does not know a message, for
+	// example because the acl plugin is not loaded or its version is another one.
+	ErrIncompatible = vpp.ErrIncompatible
+)
 
 // The reasons that are told of rules that are not enforced as they are.
 const (
@@ -58,8 +69,8 @@ func (w *wanted) refuse(err error, reason string, origins [][]api.Origin, pods i
 }
 
 // refuseInterface notes that the table of an interface does not fit.
-func (w *wanted) refuseInterface(n *netif, err error) {
-	in, out := w.senders[n.index], w.tables[n.index]
+func (w *wanted) refuseInterface(n *mirror.Interface, err error) {
+	in, out := w.senders[n.Index], w.tables[n.Index]
 	switch {
 	case in != nil && out != nil:
 		w.refuse(err, reasonACLs, slices.Concat(in.Origins, out.Origins), 1)

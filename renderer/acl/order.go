@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
 
 // place is the n-th ACL of a slot.
@@ -23,13 +24,13 @@ type change struct {
 // changes returns the messages that bring ACLs that interfaces have one after the other, in this
 // order, from what they hold to what they must hold, in place. ok is false when an ACL would have to
 // hold too much for a moment.
-func (m *mirror) changes(sequence []place) (out []change, ok bool) {
-	if !slices.ContainsFunc(sequence, m.differs) {
+func changesOf(m *mirror.Mirror, sequence []place) (out []change, ok bool) {
+	if !slices.ContainsFunc(sequence, func(p place) bool { return p.differs(m) }) {
 		return nil, true
 	}
 	held, want := make([]entries.Piece, len(sequence)), make([]entries.Piece, len(sequence))
 	for n, p := range sequence {
-		held[n], want[n] = m.acls[p.index()].piece, p.want()
+		held[n], want[n] = m.ACLs[p.index()].Piece, p.want()
 	}
 	steps, ok := layout.Changes(held, want)
 	for _, s := range steps {
@@ -55,7 +56,9 @@ func (p place) index() uint32 { return p.slot.indexes[p.n] }
 func (p place) want() entries.Piece { return p.slot.want[p.n] }
 
 // differs says whether an ACL that there is does not hold what it must.
-func (m *mirror) differs(p place) bool { return m.acls[p.index()].piece.Digest != p.want().Digest }
+func (p place) differs(m *mirror.Mirror) bool {
+	return m.ACLs[p.index()].Piece.Digest != p.want().Digest
+}
 
 // places returns the ACLs of a slot.
 func (s *slot) places() []place {

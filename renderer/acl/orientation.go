@@ -3,10 +3,7 @@ package acl
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 
-	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -50,20 +47,8 @@ func (o *Orientation) UnmarshalText(text []byte) error {
 // back would undo what the output list revokes. docs/adr/0029-split-and-revocation.md has more.
 var errSplit = errors.New("orientation split needs established: keep, since the vswitch cannot tell there who opened a flow")
 
-// combiner makes tables of rules: a cache.Pair in the product.
-type combiner interface {
-	cache.Staged
-	Compute() cache.Plan
-	Commit()
-	Desired() cache.Layout
-	Installed() cache.Layout
-	InstalledTables() []*cache.Table
-	Evaluate(f api.Flow) []renderer.Decision
-	Members(id api.SetID) []netip.Prefix
-	Named(id api.SetID) (permits, denies bool)
-}
-
-func newCombiner(o Orientation) combiner {
+// newCache returns what makes tables of rules.
+func newCache(o Orientation) *cache.Pair {
 	if o == Split {
 		return cache.NewSplit()
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -49,23 +50,23 @@ func (w *wanted) resolve() {
 	w.otherLife = make(map[uint32]string)
 	owners := w.owners()
 	w.owned = owners
-	for _, n := range w.m.ifs {
-		switch pods := owners[n.index]; {
+	for _, n := range w.m.Interfaces {
+		switch pods := owners[n.Index]; {
 		case len(pods) == 1:
-			w.pods[n.index] = pods[0]
+			w.pods[n.Index] = pods[0]
 			if t := w.layout.Pods[pods[0]]; t != nil {
-				w.tables[n.index] = t
+				w.tables[n.Index] = t
 			}
 			if t := w.layout.Senders[pods[0]]; t != nil && w.r.options.Orientation == Split {
-				w.senders[n.index] = t
+				w.senders[n.Index] = t
 			}
 		case len(pods) > 1:
-			w.held[n.index] = true
+			w.held[n.Index] = true
 			for _, pod := range pods {
-				w.wait(pod, fmt.Sprintf("pods %s and %s claim interface %s", pods[0], pods[1], n.name))
+				w.wait(pod, fmt.Sprintf("pods %s and %s claim interface %s", pods[0], pods[1], n.Name))
 			}
-		case w.otherLife[n.index] != "", w.r.options.HoldUnknown && (w.isPods(n) || w.wasPods(n)):
-			w.held[n.index] = true
+		case w.otherLife[n.Index] != "", w.r.options.HoldUnknown && (w.isPods(n) || w.wasPods(n)):
+			w.held[n.Index] = true
 		}
 	}
 	slices.SortFunc(w.pending, renderer.Pending.Compare)
@@ -77,10 +78,10 @@ func (w *wanted) resolve() {
 // owners returns the known pods that claim an interface, sorted; one, unless somebody
 // is wrong. Pods with a table that have no interface, or not all of theirs, are pending.
 func (w *wanted) owners() map[uint32][]api.PodID {
-	byTag, byName := make(map[string][]*netif, len(w.m.ifs)), make(map[string]*netif, len(w.m.ifs))
-	for _, n := range w.m.ifs {
-		byTag[n.tag] = append(byTag[n.tag], n)
-		byName[n.name] = n
+	byTag, byName := make(map[string][]*mirror.Interface, len(w.m.Interfaces)), make(map[string]*mirror.Interface, len(w.m.Interfaces))
+	for _, n := range w.m.Interfaces {
+		byTag[n.Tag] = append(byTag[n.Tag], n)
+		byName[n.Name] = n
 	}
 	owners := make(map[uint32][]api.PodID)
 	for pod, t := range w.layout.Pods {
@@ -95,7 +96,7 @@ func (w *wanted) owners() map[uint32][]api.PodID {
 			}
 		}
 		for _, n := range found {
-			owners[n.index] = append(owners[n.index], pod)
+			owners[n.Index] = append(owners[n.Index], pod)
 		}
 		switch {
 		case t == nil && w.layout.Senders[pod] == nil:
@@ -115,11 +116,11 @@ func (w *wanted) owners() map[uint32][]api.PodID {
 
 // ofThisLife returns those of the interfaces with the tag of a pod that were not made for another life
 // of it, and notes why the others are closed.
-func (w *wanted) ofThisLife(pod api.PodID, tagged []*netif) (out []*netif) {
+func (w *wanted) ofThisLife(pod api.PodID, tagged []*mirror.Interface) (out []*mirror.Interface) {
 	for _, n := range tagged {
-		if n.made != nil && w.r.options.Refuses != nil {
-			if why := w.r.options.Refuses(pod, *n.made); why != "" {
-				w.otherLife[n.index] = why
+		if n.Made != nil && w.r.options.Refuses != nil {
+			if why := w.r.options.Refuses(pod, *n.Made); why != "" {
+				w.otherLife[n.Index] = why
 				continue
 			}
 		}
@@ -153,11 +154,11 @@ func (r *Renderer) plugged(w *wanted) {
 // holding remembers which interfaces are held, and logs those that are held from now on.
 func (r *Renderer) holding(w *wanted) {
 	var names []string
-	for _, n := range w.m.ifs {
-		if w.held[n.index] {
-			names = append(names, n.name)
-			if !slices.Contains(r.held, n.name) {
-				r.log.Info("interface is closed until its pod is known", "interface", n.name, "tag", n.tag)
+	for _, n := range w.m.Interfaces {
+		if w.held[n.Index] {
+			names = append(names, n.Name)
+			if !slices.Contains(r.held, n.Name) {
+				r.log.Info("interface is closed until its pod is known", "interface", n.Name, "tag", n.Tag)
 			}
 		}
 	}
@@ -165,41 +166,41 @@ func (r *Renderer) holding(w *wanted) {
 }
 
 // isPods says whether an interface is meant for some pod.
-func (w *wanted) isPods(n *netif) bool {
-	return strings.HasPrefix(n.tag, vpp.PodTagPrefix) || w.r.options.Plumbing != nil && w.r.options.Plumbing.IsPodInterface(n.name)
+func (w *wanted) isPods(n *mirror.Interface) bool {
+	return strings.HasPrefix(n.Tag, vpp.PodTagPrefix) || w.r.options.Plumbing != nil && w.r.options.Plumbing.IsPodInterface(n.Name)
 }
 
 // wasPods reports whether an interface has what ours gave it while it was a pod's. Its tag or its key
 // is gone, which may be a mistake, and it stays closed until it gets one again, is released by
 // ReleasedTag, or is gone: VPP takes the ACLs of an interface away with it. What it has is remembered
 // by VPP, so that an agent that starts knows it, too.
-func (w *wanted) wasPods(n *netif) bool {
-	if n.tag == ReleasedTag || w.isCalledUplink(n) {
+func (w *wanted) wasPods(n *mirror.Interface) bool {
+	if n.Tag == ReleasedTag || w.isCalledUplink(n) {
 		return false
 	}
-	own := slices.Concat(w.m.own(n.bound.in), w.m.own(n.bound.out))
+	own := slices.Concat(w.m.Own(n.Bound.In), w.m.Own(n.Bound.Out))
 	return slices.ContainsFunc(own, func(index uint32) bool {
-		slot, _, _, _ := parseTag(w.m.acls[index].tag)
-		return len(w.r.owned[n.index]) > 0 || slot == closedSlot || isNumbered(slot, "l") || isNumbered(slot, "i")
+		slot, _, _, _ := mirror.ParseTag(w.m.ACLs[index].Tag)
+		return len(w.r.owned[n.Index]) > 0 || slot == closedSlot || isNumbered(slot, "l") || isNumbered(slot, "i")
 	})
 }
 
 // isCalledUplink reports whether an interface is an uplink, unless it is a pod's.
-func (w *wanted) isCalledUplink(n *netif) bool {
+func (w *wanted) isCalledUplink(n *mirror.Interface) bool {
 	configured := w.r.options.Uplinks
-	return n.tag == UplinkTag || slices.Contains(configured, n.name) || slices.Contains(configured, n.tag)
+	return n.Tag == UplinkTag || slices.Contains(configured, n.Name) || slices.Contains(configured, n.Tag)
 }
 
 // resolveUplinks finds the uplinks. An interface of a pod is none, whatever it is called.
 func (w *wanted) resolveUplinks(owners map[uint32][]api.PodID) {
 	configured := w.r.options.Uplinks
 	missing := slices.Clone(configured)
-	for _, n := range w.m.ifs {
-		if !w.isCalledUplink(n) || len(owners[n.index]) > 0 || w.isPods(n) {
+	for _, n := range w.m.Interfaces {
+		if !w.isCalledUplink(n) || len(owners[n.Index]) > 0 || w.isPods(n) {
 			continue
 		}
-		w.uplinks[n.index] = true
-		missing = slices.DeleteFunc(missing, func(s string) bool { return s == n.name || s == n.tag })
+		w.uplinks[n.Index] = true
+		missing = slices.DeleteFunc(missing, func(s string) bool { return s == n.Name || s == n.Tag })
 	}
 	if w.layout.Global == nil {
 		return // nothing is enforced there
@@ -211,3 +212,14 @@ func (w *wanted) resolveUplinks(owners map[uint32][]api.PodID) {
 		w.wait(api.PodID{}, fmt.Sprintf("no uplink with the tag %s in the vswitch", UplinkTag))
 	}
 }
+
+// UplinkTag is the tag of the interfaces that connect the node with other nodes.
+const UplinkTag = "sluice/uplink"
+
+// ReleasedTag is the tag of an interface that was a pod's and is to be open. Without a tag such an
+// interface stays closed.
+const ReleasedTag = "sluice/released"
+
+// InterfaceTag returns the tag by which the interface of a pod is found. A name
+// that is too long for a tag is cut and made unique by a hash.
+func InterfaceTag(pod api.PodID) string { return vpp.PodTag(pod.String()) }

@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -27,8 +28,8 @@ func (r *Renderer) Quarantine(ctx context.Context) (holdsRules bool, err error) 
 
 // quarantine reads the interfaces each time, and has the next Commit look at them, too.
 func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) {
-	if r.auditing.take() { // it is the time to look for a tag that came late
-		r.auditing.wait(r.options.Audit, r.link.Prompt)
+	if r.auditing.Take() { // it is the time to look for a tag that came late
+		r.auditing.Wait(r.options.Audit, r.link.Prompt)
 	}
 	r.replugged.Store(true)
 	defer r.replugged.Store(true)
@@ -36,7 +37,7 @@ func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) 
 		return false, r.fail(err)
 	}
 	w := r.want(cache.Plan{})
-	holdsRules = r.mirror.holdsRules()
+	holdsRules = knowsRules(r.mirror)
 	r.spare(w, holdsRules)
 	if err := w.block(ctx); err != nil {
 		return holdsRules, r.fail(err)
@@ -45,11 +46,11 @@ func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) 
 	return holdsRules, errors.Join(w.refused...)
 }
 
-// holdsRules reports whether a Commit has come to the vswitch before: then it has an ACL of ours
+// knowsRules reports whether a Commit has come to the vswitch before: then it has an ACL of ours
 // beside the one that blocks.
-func (m *mirror) holdsRules() bool {
-	for _, h := range m.acls {
-		if name, _, _, _ := parseTag(h.tag); name != closedSlot {
+func knowsRules(m *mirror.Mirror) bool {
+	for _, h := range m.ACLs {
+		if name, _, _, _ := mirror.ParseTag(h.Tag); name != closedSlot {
 			return true
 		}
 	}
@@ -61,9 +62,9 @@ func (m *mirror) holdsRules() bool {
 func (r *Renderer) spare(w *wanted, holdsRules bool) {
 	first := holdsRules && r.spared == nil
 	there := make(map[uint32]string)
-	for _, n := range w.m.ifs {
-		if w.held[n.index] && (first || r.spared[n.index] == n.name) {
-			there[n.index] = n.name
+	for _, n := range w.m.Interfaces {
+		if w.held[n.Index] && (first || r.spared[n.Index] == n.Name) {
+			there[n.Index] = n.Name
 		}
 	}
 	if r.spared = nil; holdsRules {
@@ -86,8 +87,8 @@ func (w *wanted) block(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, n := range w.m.ifs {
-		if !w.held[n.index] {
+	for _, n := range w.m.Interfaces {
+		if !w.held[n.Index] {
 			continue
 		}
 		if err := w.bindInterface(ctx, n); err != nil {

@@ -3,17 +3,14 @@ package acl
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	interfaces "go.fd.io/govpp/binapi/interface"
-	"go.fd.io/govpp/binapi/interface_types"
-
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -65,15 +62,15 @@ func (r *Renderer) Endpoints() []Bound {
 // endpoints returns what the interfaces of pods have. before is what they had.
 func (w *wanted) endpoints(before map[string]Bound, now time.Time) map[string]Bound {
 	out := make(map[string]Bound, len(w.pods)+len(w.held))
-	for _, n := range w.m.ifs {
-		b := Bound{Name: n.name, Index: n.index, Tag: n.tag, State: BoundPending, Since: now}
-		if n.made != nil {
-			b.UID = n.made.UID
+	for _, n := range w.m.Interfaces {
+		b := Bound{Name: n.Name, Index: n.Index, Tag: n.Tag, State: BoundPending, Since: now}
+		if n.Made != nil {
+			b.UID = n.Made.UID
 		}
-		pod, isPods := w.pods[n.index]
-		t := w.tables[n.index]
+		pod, isPods := w.pods[n.Index]
+		t := w.tables[n.Index]
 		switch {
-		case w.held[n.index]:
+		case w.held[n.Index]:
 			b.State, b.Reason = w.heldState(n)
 		case isPods && (!w.isBound(n) || t != nil && w.tooBig[t.Digest]):
 			b.Reason = "the rules of its pod are not in force"
@@ -82,21 +79,21 @@ func (w *wanted) endpoints(before map[string]Bound, now time.Time) map[string]Bo
 		default:
 			continue
 		}
-		if was := before[n.name]; was.Index == b.Index && was.State == b.State && was.Pod == b.Pod && was.UID == b.UID {
+		if was := before[n.Name]; was.Index == b.Index && was.State == b.State && was.Pod == b.Pod && was.UID == b.UID {
 			b.Since = was.Since
 		}
-		out[n.name] = b
+		out[n.Name] = b
 	}
 	return out
 }
 
 // heldState says why an interface is blocked.
-func (w *wanted) heldState(n *netif) (state, reason string) {
-	switch why := w.otherLife[n.index]; {
+func (w *wanted) heldState(n *mirror.Interface) (state, reason string) {
+	switch why := w.otherLife[n.Index]; {
 	case why != "":
 		return BoundPending, why
-	case len(w.owned[n.index]) > 1:
-		return BoundConflicting, fmt.Sprintf("pods %s and %s claim it", w.owned[n.index][0], w.owned[n.index][1])
+	case len(w.owned[n.Index]) > 1:
+		return BoundConflicting, fmt.Sprintf("pods %s and %s claim it", w.owned[n.Index][0], w.owned[n.Index][1])
 	case w.isPods(n):
 		return BoundPending, cmp.Or(w.lifeRefused(n), "its pod is not known yet")
 	}
@@ -104,52 +101,30 @@ func (w *wanted) heldState(n *netif) (state, reason string) {
 }
 
 // lifeRefused returns why an interface is not that of its pod, of which policy knows no address.
-func (w *wanted) lifeRefused(n *netif) string {
-	name, tagged := strings.CutPrefix(n.tag, vpp.PodTagPrefix)
+func (w *wanted) lifeRefused(n *mirror.Interface) string {
+	name, tagged := strings.CutPrefix(n.Tag, vpp.PodTagPrefix)
 	pod, err := api.ParsePodID(name)
-	if !tagged || err != nil || n.made == nil || w.r.options.Refuses == nil {
+	if !tagged || err != nil || n.Made == nil || w.r.options.Refuses == nil {
 		return ""
 	}
-	return w.r.options.Refuses(pod, *n.made)
+	return w.r.options.Refuses(pod, *n.Made)
 }
 
-// errReplaced is returned for an interface whose index another one has now.
-var errReplaced = errors.New("it is another one now")
-
 // isBound reports whether an interface has what it must have.
-func (w *wanted) isBound(n *netif) bool { return w.m.with(n, w.ours(n)).equal(n.bound) }
+func (w *wanted) isBound(n *mirror.Interface) bool { return w.m.With(n, w.ours(n)).Equal(n.Bound) }
 
 // raise sets up the interfaces that a CNI plugin made and left down, once they have what they must
 // have: rules, and the list of sources that the plugin gives them last.
 func (w *wanted) raise(ctx context.Context) error {
-	for _, n := range w.m.ifs {
-		_, isPods := w.pods[n.index]
-		if !n.down || !vpp.MadeByCNI(n.name) || n.made == nil || !isPods && !w.held[n.index] || !w.isBound(n) {
+	for _, n := range w.m.Interfaces {
+		_, isPods := w.pods[n.Index]
+		if !n.Down || !vpp.MadeByCNI(n.Name) || n.Made == nil || !isPods && !w.held[n.Index] || !w.isBound(n) {
 			continue
 		}
-		if err := w.r.link.raise(ctx, n); err != nil {
+		if err := w.r.link.Raise(ctx, n); err != nil {
 			return err
 		}
-		n.down = false
-	}
-	return nil
-}
-
-// raise sets an interface up if it is the one that was read, and not another one with its index.
-func (l *link) raise(ctx context.Context, n *netif) error {
-	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
-	defer cancel()
-	client := interfaces.NewServiceClient(vpp.Streams{Connection: l.Conn})
-	index := interface_types.InterfaceIndex(n.index)
-	now, err := vpp.Drain[*interfaces.SwInterfaceDetails](client.SwInterfaceDump(ctx, &interfaces.SwInterfaceDump{SwIfIndex: index}))
-	if err == nil && (len(now) != 1 || now[0].InterfaceName != n.name || now[0].Tag != n.tag) {
-		err = errReplaced
-	}
-	if err == nil {
-		_, err = client.SwInterfaceSetFlags(ctx, &interfaces.SwInterfaceSetFlags{SwIfIndex: index, Flags: interface_types.IF_STATUS_API_FLAG_ADMIN_UP})
-	}
-	if err != nil {
-		return fmt.Errorf("set interface %s up: %w", n.name, err)
+		n.Down = false
 	}
 	return nil
 }

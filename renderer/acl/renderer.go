@@ -11,6 +11,9 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
+	"github.com/sluice-net/sluice/renderer/acl/internal/pauses"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -24,17 +27,17 @@ type Renderer struct {
 	replugged atomic.Bool // the answers of Plumbing have changed
 	asks      atomic.Uint64
 	published atomic.Pointer[snapshot]
-	link      *link
-	cache     combiner
-	tally     *tally
-	quiet     quiet
-	auditing  quiet
-	deferring quiet
+	link      *mirror.Link
+	cache     *cache.Pair
+	tally     *counters.Tally
+	quiet     pauses.Timer
+	auditing  pauses.Timer
+	deferring pauses.Timer
 
 	mu        sync.Mutex // held for a Commit, calls of the vswitch included
-	deferral  deferral
-	epoch     int     // of the link when the mirror was read
-	mirror    *mirror // nil when it must be read
+	deferral  pauses.Deferral
+	epoch     int            // of the link when the mirror was read
+	mirror    *mirror.Mirror // nil when it must be read
 	version   string
 	grace     time.Time                          // until when the input holds what it holds in grace; zero: it does not
 	owns      bool                               // guards were made for inputs in which sessions are owned
@@ -47,12 +50,12 @@ type Renderer struct {
 	pending   []renderer.Pending // who has no interface
 	ending    renderer.Unplugged // pods whose interfaces went
 	blind     []string           // interfaces where the global table sees no addresses of pods
-	order     features           // of all nodes of the vswitch; nil when they must be read
+	order     mirror.Features    // of all nodes of the vswitch; nil when they must be read
 	held      []string           // interfaces whose pods are not known; blocked
 	shortfall cache.Shortfall
 	heap      heap
 	sessions  sessionTable
-	stats     *statistics            // nil without a StatsSocket
+	stats     *counters.Statistics   // nil without a StatsSocket
 	drifts    map[string]uint64      // how often somebody changed what is ours, by kind; is replaced, not changed
 	nextACL   uint32                 // that is audited
 	foreign   []renderer.Foreign     // ACLs of others beside ours; is replaced, not changed
@@ -97,23 +100,23 @@ func New(o Options) (*Renderer, error) {
 		return nil, errPauseBudget
 	}
 	r := &Renderer{
-		options: o, log: o.Log, cache: newCombiner(o.Orientation),
+		options: o, log: o.Log, cache: newCache(o.Orientation),
 		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), shortfall: cache.NewShortfall(reasonSCTP, namesSCTPPort), bounds: defaultBounds(),
 		drifts: map[string]uint64{driftBinding: 0, driftContent: 0, driftMissing: 0},
 	}
 	if o.Counters == nil && o.StatsSocket != "" {
-		r.stats = &statistics{socket: o.StatsSocket, log: o.Log}
-		o.Counters = r.stats.counters
+		r.stats = counters.NewStatistics(o.StatsSocket, o.Log)
+		o.Counters = r.stats.Counters
 	}
-	r.deferral = deferral{cache: r.cache, share: o.PauseBudget}
+	r.deferral = pauses.New(r.cache, o.PauseBudget)
 	r.shortfall.SetMatters(false) // until it is known what vswitch there is
-	r.tally = newTally(o.Counters)
+	r.tally = counters.NewTally(o.Counters)
 	r.publish(nil)
-	if r.link, err = dial(o); err != nil {
+	if r.link, err = mirror.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Client: "sluice-acl", Timeout: o.Timeout, OnChange: o.OnChange}); err != nil {
 		return nil, err
 	}
 	if o.Audit > 0 {
-		r.auditing.wait(o.Audit, r.link.Prompt)
+		r.auditing.Wait(o.Audit, r.link.Prompt)
 	}
 	return r, nil
 }
@@ -123,16 +126,16 @@ func (r *Renderer) Name() string { return "acl" }
 
 // Close disconnects, which ends a Commit that runs. What is installed stays and is enforced.
 func (r *Renderer) Close() error {
-	r.quiet.stop()
-	r.auditing.stop()
-	r.deferring.stop()
+	r.quiet.Stop()
+	r.auditing.Stop()
+	r.deferring.Stop()
 	r.link.Interrupt()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.link.Close()
 	r.mirror = nil
 	if r.stats != nil {
-		r.stats.reset()
+		r.stats.Reset()
 	}
 	return nil
 }
@@ -156,22 +159,22 @@ func (t *txn) Commit(ctx context.Context) error {
 		r.replugged.Store(true) // interfaces are held or not by which pods are known
 	}
 	now := time.Now()
-	r.deferral.begin(now, r.mirror != nil)
+	r.deferral.Begin(now, r.mirror != nil)
 	t.Apply(&r.deferral)
-	r.deferral.end(now)
+	r.deferral.End(now)
 	r.turns.began, r.committed = now, true
 	ctx, done := r.link.Calls(ctx)
 	defer done()
-	began, before := time.Now(), r.link.paused.Load()
+	began, before := time.Now(), r.link.Paused.Load()
 	err := vpp.Ended(ctx, r.commit(ctx))
-	return r.await(time.Since(began), time.Duration(r.link.paused.Load()-before), err)
+	return r.await(time.Since(began), time.Duration(r.link.Paused.Load()-before), err)
 }
 
 // await publishes the outcome of a commit that took some time, in which it has paused the vswitch,
 // and has OnChange called when what waits must be staged.
 func (r *Renderer) await(took, pause time.Duration, err error) error {
 	now := time.Now()
-	r.deferral.paused(took, pause, now)
+	r.deferral.Paused(took, pause, now)
 	if err != nil {
 		r.publish(err)
 	} else {
@@ -180,12 +183,12 @@ func (r *Renderer) await(took, pause time.Duration, err error) error {
 	since := r.unfinished()
 	switch {
 	case since.IsZero():
-		r.deferring.cancel()
+		r.deferring.Cancel()
 		return err
 	case !r.turns.since.IsZero():
-		r.deferring.wait(0, r.link.Prompt)
+		r.deferring.Wait(0, r.link.Prompt)
 	default:
-		r.deferring.wait(r.deferral.due(now).Sub(now), r.link.Prompt)
+		r.deferring.Wait(r.deferral.Due(now).Sub(now), r.link.Prompt)
 	}
 	if err != nil {
 		return err
@@ -196,8 +199,8 @@ func (r *Renderer) await(took, pause time.Duration, err error) error {
 // unfinished returns when the oldest Commit began that is not wholly in force, zero when all are.
 func (r *Renderer) unfinished() time.Time {
 	since := r.turns.since
-	if len(r.deferral.waiting) > 0 && (since.IsZero() || r.deferral.since.Before(since)) {
-		since = r.deferral.since
+	if oldest := r.deferral.Oldest(); !oldest.IsZero() && (since.IsZero() || oldest.Before(since)) {
+		since = oldest
 	}
 	return since
 }
@@ -215,7 +218,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	fresh = fresh || differs
 	idle := plan.Empty() && r.turns.since.IsZero()
-	r.calm = r.quiet.take() && idle
+	r.calm = r.quiet.Take() && idle
 	if idle && !fresh && len(r.pending)+len(r.blind) == 0 && !r.graceIsOver() && !r.calm {
 		r.shortfall.Refused(nil) // what was too large was taken back
 		r.cache.Commit()
@@ -257,7 +260,7 @@ func (r *Renderer) carryOut(ctx context.Context, plan cache.Plan, fresh bool) (*
 		if err := w.install(ctx); err != nil {
 			return nil, err
 		}
-		if err := r.askHeap(ctx, r.mirror.held(), r.mirror.applied()); err != nil {
+		if err := r.askHeap(ctx, r.mirror.Held(), r.mirror.Applied()); err != nil {
 			return nil, err
 		}
 		if w.lacking == 0 {
@@ -309,7 +312,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 		}
 		return false, nil
 	}
-	if r.version, err = r.link.version(ctx); err != nil {
+	if r.version, err = r.link.CheckVersion(ctx); err != nil {
 		return false, err
 	}
 	r.shortfall.SetMatters(!matchesSCTP(r.version))
@@ -332,20 +335,22 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	if err := r.beginGrace(ctx); err != nil {
 		return false, err
 	}
-	r.log.Info("read the vswitch", "version", r.version, "acls", len(r.mirror.acls), "interfaces", len(r.mirror.ifs))
+	r.log.Info("read the vswitch", "version", r.version, "acls", len(r.mirror.ACLs), "interfaces", len(r.mirror.Interfaces))
 	return true, nil
 }
 
 // read makes the mirror anew, and finds what is ours in it.
-func (r *Renderer) read(ctx context.Context, before []*netif) error {
-	m, err := r.link.read(ctx, before)
+func (r *Renderer) read(ctx context.Context, before []*mirror.Interface) error {
+	m, err := r.link.Read(ctx, before)
 	if err != nil {
 		return err
 	}
-	m.long, m.losing = r.bounds.Whole, r.tally.losing
+	m.Long, m.Losing = r.bounds.Whole, r.tally.Losing
 	r.lengthen(m)
 	r.mirror = m
 	r.adopt()
-	r.tally.look(slices.Concat(r.placed(), r.placedGuards()))
+	r.tally.Look(slices.Concat(r.placed(), r.placedGuards()))
 	return nil
 }
+
+var errPauseBudget = errors.New("pause budget: want a share of time from 0 to 1")

@@ -71,7 +71,7 @@ func (r *Renderer) beginGrace(ctx context.Context) error {
 	if r.options.Grace <= 0 || r.options.Established == Keep {
 		return nil
 	}
-	if s := r.slots[reflectSlot]; s != nil && r.mirror.acls[s.indexes[0]].piece.Digest != entries.DigestOf(entries.Everything(entries.Reflect)) {
+	if s := r.slots[reflectSlot]; s != nil && r.mirror.ACLs[s.indexes[0]].Piece.Digest != entries.DigestOf(entries.Everything(entries.Reflect)) {
 		return nil
 	}
 	out, err := r.setting(ctx, "show clock")

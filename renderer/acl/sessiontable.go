@@ -9,11 +9,8 @@ import (
 	"strings"
 	"time"
 
-	govpp "go.fd.io/govpp/api"
-	"go.fd.io/govpp/binapi/acl"
-	"go.fd.io/govpp/binapi/vlib"
-
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
 )
 
 // What the table of sessions takes from the main heap of VPP 25.10, in bytes. VPP makes it with the
@@ -83,7 +80,7 @@ func (r *Renderer) lookAtSessions(ctx context.Context) error {
 	if began.Before(t.next) {
 		return nil
 	}
-	text, err := r.link.ask(ctx, "show acl-plugin sessions")
+	text, err := r.link.Ask(ctx, "show acl-plugin sessions")
 	if err != nil {
 		return fmt.Errorf("ask the vswitch for its sessions: %w", err)
 	}
@@ -96,7 +93,7 @@ func (r *Renderer) lookAtSessions(ctx context.Context) error {
 		r.sessionsMade()
 	}
 	t.Used = used
-	if t.threads, t.Max, err = r.link.sessionLimit(ctx); err != nil {
+	if t.threads, t.Max, err = r.link.SessionLimit(ctx); err != nil {
 		return err
 	}
 	t.hashed = parseHashed(text)
@@ -109,28 +106,6 @@ func (r *Renderer) lookAtSessions(ctx context.Context) error {
 func (r *Renderer) sessionsMade() {
 	r.heap.tableMade(r.sessions.toMake())
 	r.sessions.made = true
-}
-
-// sessionLimit returns how many threads the vswitch has, and how many sessions it may have
-// altogether; 0 when it cannot say it.
-func (l *link) sessionLimit(ctx context.Context) (threads, limit uint64, err error) {
-	size, who := &acl.ACLPluginGetConnTableMaxEntries{}, &vlib.ShowThreads{}
-	for _, m := range []govpp.Message{size, who} {
-		if _, err := l.Conn.GetMessageID(m); err != nil {
-			return 1, 0, nil
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
-	defer cancel()
-	r, err := acl.NewServiceClient(l.Conn).ACLPluginGetConnTableMaxEntries(ctx, size)
-	if err != nil {
-		return 0, 0, fmt.Errorf("ask the vswitch for the size of its session table: %w", err)
-	}
-	all, err := vlib.NewServiceClient(l.Conn).ShowThreads(ctx, who)
-	if err != nil {
-		return 0, 0, fmt.Errorf("ask the vswitch for its threads: %w", err)
-	}
-	return uint64(max(1, len(all.ThreadData))), r.ConnTableMaxEntries, nil
 }
 
 // judgeSessions decides whether the table is full, and logs it.
@@ -162,9 +137,9 @@ func (r *Renderer) mostSessions() (most string) {
 		return ""
 	}
 	used := uint64(0)
-	for _, n := range r.mirror.ifs {
-		if at := r.sessions.at[n.index]; at > used && len(r.owned[n.index]) > 0 {
-			used, most = at, fmt.Sprintf("interface %s of pod %s has %d", n.name, renderer.Summary(r.owned[n.index]), at)
+	for _, n := range r.mirror.Interfaces {
+		if at := r.sessions.at[n.Index]; at > used && len(r.owned[n.Index]) > 0 {
+			used, most = at, fmt.Sprintf("interface %s of pod %s has %d", n.Name, renderer.Summary(r.owned[n.Index]), at)
 		}
 	}
 	return most
@@ -204,10 +179,10 @@ func (r *Renderer) resizeSessions(ctx context.Context) error {
 		return err
 	}
 	if why == "" {
-		if _, err := r.link.ask(ctx, fmt.Sprintf("set acl-plugin session table max-entries %d", n)); err != nil {
+		if _, err := r.link.Ask(ctx, fmt.Sprintf("set acl-plugin session table max-entries %d", n)); err != nil {
 			return err
 		}
-		if t.threads, t.Max, err = r.link.sessionLimit(ctx); err != nil {
+		if t.threads, t.Max, err = r.link.SessionLimit(ctx); err != nil {
 			return err
 		}
 		r.judgeSessions(time.Now())
@@ -232,7 +207,7 @@ func (r *Renderer) refusesSessions(ctx context.Context, n uint64) (why string, e
 	case n < t.Max:
 		return "", nil
 	}
-	text, err := r.link.ask(ctx, fmt.Sprintf("show acl-plugin sessions thread 0 index %d", n-1))
+	text, err := r.link.Ask(ctx, fmt.Sprintf("show acl-plugin sessions thread 0 index %d", n-1))
 	if err == nil && !strings.Contains(text, fmt.Sprintf("session index %d:", n-1)) {
 		why = fmt.Sprintf("vpp has made it already, with fewer places; restart vpp, or have \"acl-plugin { connection count max %d }\" in its startup configuration", n)
 	}
@@ -245,20 +220,20 @@ func (r *Renderer) fitsHeap(ctx context.Context, bytes uint64) (why string, err 
 	if strings.HasPrefix(r.version, embeddedVersion) {
 		return "", nil
 	}
-	var u usage
+	var u counters.Usage
 	ok := false
 	if r.stats != nil {
-		u, ok = r.stats.heap()
+		u, ok = r.stats.Heap()
 	}
 	if !ok {
-		text, err := r.link.ask(ctx, "show memory main-heap")
+		text, err := r.link.Ask(ctx, "show memory main-heap")
 		if err != nil {
 			return "", fmt.Errorf("ask the vswitch for its memory: %w", err)
 		}
 		u, ok = parseHeap(text)
 	}
-	if gone := u.used + bytes; ok && gone > u.total-u.total/(2*reserve) {
-		why = fmt.Sprintf("full, it takes %d MiB of vpp's heap, which has %d MiB, %d of them taken", bytes>>20, u.total>>20, u.used>>20)
+	if gone := u.Used + bytes; ok && gone > u.Total-u.Total/(2*reserve) {
+		why = fmt.Sprintf("full, it takes %d MiB of vpp's heap, which has %d MiB, %d of them taken", bytes>>20, u.Total>>20, u.Used>>20)
 	}
 	return why, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -65,7 +66,7 @@ func (w *wanted) sharers(large []*cache.Table) int {
 	entries, few := 0, w.r.bounds.sharers
 	for _, t := range large {
 		users := 0
-		for _, n := range w.m.ifs {
+		for _, n := range w.m.Interfaces {
 			if w.isToHave(n, t) {
 				users++
 			}
@@ -77,7 +78,7 @@ func (w *wanted) sharers(large []*cache.Table) int {
 		most = w.r.bounds.statistics / 4 * 3
 	}
 	if entries*counterBytes*int(w.r.sessions.threads) > most {
-		return len(w.m.ifs)
+		return len(w.m.Interfaces)
 	}
 	return few
 }
@@ -113,22 +114,22 @@ func (w *wanted) isLarge(t *cache.Table) bool {
 func (w *wanted) groups(t *cache.Table, sharers int) map[uint32]int {
 	before, known := w.r.shares[t.Digest]
 	switch {
-	case sharers >= len(w.m.ifs):
+	case sharers >= len(w.m.Interfaces):
 		before = nil
 	case !known:
 		before = w.groupsNow(t)
 	}
 	out, sizes := make(map[uint32]int), make(map[int]int)
-	place := func(n *netif, group int) {
-		out[n.index] = group
+	place := func(n *mirror.Interface, group int) {
+		out[n.Index] = group
 		sizes[group]++
 	}
-	var others []*netif
-	for _, n := range w.m.ifs {
+	var others []*mirror.Interface
+	for _, n := range w.m.Interfaces {
 		if !w.isToHave(n, t) {
 			continue
 		}
-		if group, ok := before[n.index]; ok && sizes[group] < sharers {
+		if group, ok := before[n.Index]; ok && sizes[group] < sharers {
 			place(n, group)
 		} else {
 			others = append(others, n)
@@ -143,7 +144,7 @@ func (w *wanted) groups(t *cache.Table, sharers int) map[uint32]int {
 // groupsNow numbers the groups that have the ACLs of a slot each.
 func (w *wanted) groupsNow(t *cache.Table) map[uint32]int {
 	of, numbers, out := w.r.slotsByACL(), make(map[*slot]int), make(map[uint32]int)
-	for _, n := range w.m.ifs {
+	for _, n := range w.m.Interfaces {
 		for _, x := range w.seats(n) {
 			if x.table != t {
 				continue
@@ -153,7 +154,7 @@ func (w *wanted) groupsNow(t *cache.Table) map[uint32]int {
 					if _, ok := numbers[s]; !ok {
 						numbers[s] = len(numbers)
 					}
-					out[n.index] = numbers[s]
+					out[n.Index] = numbers[s]
 				}
 			}
 		}
@@ -193,15 +194,15 @@ func groupToJoin(sizes map[int]int, most int) int {
 }
 
 // isToHave reports whether an interface is to have a table, in either direction.
-func (w *wanted) isToHave(n *netif, t *cache.Table) bool {
-	return w.tables[n.index] == t || w.senders[n.index] == t
+func (w *wanted) isToHave(n *mirror.Interface, t *cache.Table) bool {
+	return w.tables[n.Index] == t || w.senders[n.Index] == t
 }
 
 // divide returns a table for each group, and has the interfaces have these.
 func (w *wanted) divide(t *cache.Table, groups map[uint32]int) (out []*cache.Table) {
 	of := make(map[int]*cache.Table)
-	for _, n := range w.m.ifs {
-		group, ok := groups[n.index]
+	for _, n := range w.m.Interfaces {
+		group, ok := groups[n.Index]
 		if !ok {
 			continue
 		}
@@ -216,12 +217,12 @@ func (w *wanted) divide(t *cache.Table, groups map[uint32]int) (out []*cache.Tab
 				w.content[part.Digest] = x
 			}
 		}
-		part.Pods = append(part.Pods, w.pods[n.index])
-		if w.tables[n.index] == t {
-			w.tables[n.index] = part
+		part.Pods = append(part.Pods, w.pods[n.Index])
+		if w.tables[n.Index] == t {
+			w.tables[n.Index] = part
 		}
-		if w.senders[n.index] == t {
-			w.senders[n.index] = part
+		if w.senders[n.Index] == t {
+			w.senders[n.Index] = part
 		}
 	}
 	return out
@@ -261,7 +262,7 @@ func (w *wanted) pace(s *slot, changes []change) {
 		users, able := w.users(c.index())
 		behind := c.piece.Count
 		for n := c.n; n < len(s.indexes); n++ {
-			behind += w.m.acls[s.indexes[n]].piece.Count
+			behind += w.m.ACLs[s.indexes[n]].Piece.Count
 		}
 		c.paced = able && users > 1 && behind*users > w.r.bounds.pause
 	}
@@ -271,53 +272,39 @@ func (w *wanted) pace(s *slot, changes []change) {
 // one in its place by adding that and taking this away.
 func (w *wanted) users(index uint32) (count int, able bool) {
 	able = true
-	for _, n := range w.m.ifs {
+	for _, n := range w.m.Interfaces {
 		switch {
-		case slices.Contains(n.bound.in, index):
+		case slices.Contains(n.Bound.In, index):
 			count, able = count+1, false
-		case slices.Contains(n.bound.out, index):
+		case slices.Contains(n.Bound.Out, index):
 			count++
-			_, _, ok := n.bound.exchange(n.bound.with(index, none))
+			_, _, ok := n.Bound.Exchange(n.Bound.With(index, mirror.None))
 			able = able && ok
 		}
 	}
 	return count, able
 }
 
-// with returns the lists with another ACL in the place of one.
-func (l lists) with(old, now uint32) lists {
-	replace := func(list []uint32) []uint32 {
-		out := slices.Clone(list)
-		for i, index := range out {
-			if index == old {
-				out[i] = now
-			}
-		}
-		return out
-	}
-	return lists{in: replace(l.in), out: replace(l.out)}
-}
-
 // switchOver makes a new ACL and switches interfaces to it. Each of them has the old or the new one
 // at any time.
 func (w *wanted) switchOver(ctx context.Context, c change) error {
 	old := c.index()
-	index, err := w.m.put(ctx, w.r.link, none, c.slot, c.n, c.piece)
+	index, err := w.m.Put(ctx, mirror.None, c.slot.tag(c.n, c.piece), c.piece)
 	if err != nil {
 		return err
 	}
 	c.slot.indexes = slices.Clone(c.slot.indexes)
 	c.slot.indexes[c.n] = index
-	for _, n := range w.m.ifs {
-		if !slices.Contains(n.bound.out, old) {
+	for _, n := range w.m.Interfaces {
+		if !slices.Contains(n.Bound.Out, old) {
 			continue
 		}
 		if err := w.r.room(); err != nil {
 			return err
 		}
-		if err := w.m.bind(ctx, w.r.link, n, n.bound.with(old, index)); err != nil {
+		if err := w.m.Bind(ctx, n, n.Bound.With(old, index)); err != nil {
 			return err
 		}
 	}
-	return w.m.remove(ctx, w.r.link, old)
+	return w.m.Remove(ctx, old)
 }

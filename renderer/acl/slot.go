@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -49,6 +50,9 @@ func (s *slot) role(n int) layout.Role {
 	return layout.Role{}
 }
 
+// tag returns the tag of the n-th ACL when it holds something.
+func (s *slot) tag(n int, p entries.Piece) string { return mirror.Tag(s.name, n, s.role(n), p.Digest) }
+
 // isGlobal says whether the slot holds a part of the global table.
 func (s *slot) isGlobal() bool { return s.name == youngSlot || isNumbered(s.name, "g") }
 
@@ -72,17 +76,17 @@ func (r *Renderer) slot(name string) *slot {
 }
 
 // content returns what the ACLs of a slot hold, with the rules as far as they are known.
-func (m *mirror) content(s *slot) layout.Content {
+func (s *slot) content(m *mirror.Mirror) layout.Content {
 	out := layout.Content{Roles: s.roles}
 	if len(s.indexes) > 0 {
 		out.Pieces = make([]entries.Piece, len(s.indexes))
 	}
 	for n, index := range s.indexes {
-		h := m.acls[index]
+		h := m.ACLs[index]
 		if h == nil {
 			continue // it holds nothing that is known
 		}
-		if out.Pieces[n], out.Pieces[n].Rules = h.piece, nil; n < len(s.want) {
+		if out.Pieces[n], out.Pieces[n].Rules = h.Piece, nil; n < len(s.want) {
 			out.Pieces[n].Rules = s.want[n].Rules
 		}
 	}
@@ -98,12 +102,12 @@ func (r *Renderer) adopt() {
 		index uint32
 	}
 	found := make(map[string][]place)
-	for _, h := range r.mirror.acls {
-		if name, n, r, _ := parseTag(h.tag); name != "" {
-			found[name] = append(found[name], place{n, r, h.index})
+	for _, h := range r.mirror.ACLs {
+		if name, n, r, _ := mirror.ParseTag(h.Tag); name != "" {
+			found[name] = append(found[name], place{n, r, h.Index})
 		}
 	}
-	used := r.mirror.users()
+	used := r.mirror.Users()
 	for _, s := range r.slots {
 		s.indexes, s.roles, s.want, s.owners = nil, nil, nil, nil
 	}
@@ -154,7 +158,7 @@ func (w *wanted) votes(slots map[string]*slot) map[*slot]votes {
 	for _, s := range slots {
 		of[s.indexes[0]], out[s] = s, votes{}
 	}
-	for _, n := range w.m.ifs {
+	for _, n := range w.m.Interfaces {
 		for _, x := range w.seats(n) {
 			for _, index := range x.acls {
 				if s := of[index]; s != nil && x.table != nil {
@@ -187,7 +191,7 @@ func (w *wanted) outvoted(s *slot, t *cache.Table, v votes) bool {
 	if !changed {
 		return false
 	}
-	if _, ok := w.sizes().Refit(w.m.content(s), x, w.how); !ok {
+	if _, ok := w.sizes().Refit(s.content(w.m), x, w.how); !ok {
 		return false
 	}
 	if _, known := w.content[t.Digest]; !known {
@@ -220,10 +224,10 @@ func (w *wanted) assign(tables []*cache.Table) {
 	}
 	for _, fits := range []func(*slot, *cache.Table) bool{
 		func(s *slot, t *cache.Table) bool {
-			return w.wholly(s, t) && w.sizes().Holds(w.m.content(s), w.content[t.Digest])
+			return w.wholly(s, t) && w.sizes().Holds(s.content(w.m), w.content[t.Digest])
 		},
 		func(s *slot, t *cache.Table) bool {
-			return w.sizes().Holds(w.m.content(s), w.content[t.Digest]) && !w.outvoted(s, t, votes[s])
+			return w.sizes().Holds(s.content(w.m), w.content[t.Digest]) && !w.outvoted(s, t, votes[s])
 		},
 		w.wholly,
 		func(s *slot, t *cache.Table) bool { return votes[s].first() == t },

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -21,12 +22,12 @@ func FuzzTag(f *testing.F) {
 	}
 	f.Add("sluice:a:1:", strings.Repeat("x", 100))
 	f.Fuzz(func(t *testing.T, tag, name string) {
-		slot, n, r, own := parseTag(tag)
-		if own != strings.HasPrefix(tag, ownPrefix) || n < 0 || slot != "" && !own {
+		slot, n, r, own := mirror.ParseTag(tag)
+		if own != strings.HasPrefix(tag, mirror.OwnPrefix) || n < 0 || slot != "" && !own {
 			t.Fatalf("%q is read as %q %d %v", tag, slot, n, own)
 		}
 		if slot != "" {
-			if again, m, q, ok := parseTag(aclTag(slot, n, r, entries.DigestOf(nil))); again != slot || m != n || q != r || !ok {
+			if again, m, q, ok := mirror.ParseTag(mirror.Tag(slot, n, r, entries.DigestOf(nil))); again != slot || m != n || q != r || !ok {
 				t.Errorf("%q is read as %q %d, and that as %q %d %v", tag, slot, n, again, m, ok)
 			}
 		}
@@ -35,7 +36,7 @@ func FuzzTag(f *testing.F) {
 		}
 		a := InterfaceTag(api.PodID{Namespace: "shop", Name: name})
 		b := InterfaceTag(api.PodID{Namespace: "shop", Name: name + "-0"})
-		if _, _, _, own := parseTag(a); own || a == b || a == UplinkTag || len(a) > vpp.MaxTag {
+		if _, _, _, own := mirror.ParseTag(a); own || a == b || a == UplinkTag || len(a) > vpp.MaxTag {
 			t.Errorf("tags of two pods: %q and %q", a, b)
 		}
 	})

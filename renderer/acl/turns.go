@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
 
 // A change of a large table that has interfaces switch one by one takes seconds on many of them. So
@@ -33,7 +34,7 @@ type turn struct {
 
 // pauses returns what readers see of them.
 func (r *Renderer) pauses() renderer.Pauses {
-	out := r.deferral.pauses()
+	out := r.deferral.Pauses()
 	out.Behind = r.turns.since
 	return out
 }
@@ -101,10 +102,10 @@ func (w *wanted) leave(left map[*slot]bool) {
 }
 
 // keep has a slot hold what it holds, as long as it is not laid out anew.
-func (s *slot) keep(m *mirror) {
+func (s *slot) keep(m *mirror.Mirror) {
 	s.want = slices.Clone(s.want)
 	for n, index := range s.indexes {
-		held := m.acls[index].piece
+		held := m.ACLs[index].Piece
 		if held.Digest == s.want[n].Digest {
 			continue
 		}
@@ -115,3 +116,29 @@ func (s *slot) keep(m *mirror) {
 	}
 	s.table = renderer.Digest{}
 }
+
+// rest waits for a quiet moment, if there is something to be done in one: a young
+// segment that is more than half full. It is called after every commit; a commit that
+// was such a moment did what could be done.
+func (r *Renderer) rest() {
+	if r.options.Quiet < 0 || r.calm || r.mirror == nil || !r.isDue() {
+		r.quiet.Cancel()
+	} else {
+		r.quiet.Wait(r.options.Quiet, r.link.Prompt)
+	}
+	r.calm = false
+}
+
+// isDue says whether a quiet moment is to be used to make room.
+func (r *Renderer) isDue() bool {
+	for _, s := range r.slots {
+		if r.bounds.isDueAt(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// defaultQuiet is short beside the time in which young segments fill up, and long
+// beside the pauses in a burst of changes.
+const defaultQuiet = 10 * time.Second

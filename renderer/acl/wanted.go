@@ -9,13 +9,14 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // wanted is what the vswitch must hold after a commit, and the way there.
 type wanted struct {
 	r       *Renderer
-	m       *mirror
+	m       *mirror.Mirror
 	layout  cache.Layout
 	expand  *expand.Expander
 	changed map[api.SetID]bool
@@ -44,7 +45,7 @@ type wanted struct {
 	early   []change                         // in place, before interfaces are switched
 	late    []change                         // in place, after interfaces have left
 	slow    []change                         // when it is the turn of their slots, by slot
-	turns   []*netif                         // that are switched, in this order
+	turns   []*mirror.Interface              // that are switched, in this order
 	frugal  bool                             // no interface is to have the old and the new content of its ACLs, all at the same time
 	lacking int                              // tables, and parts of one, that are refused for want of memory
 	needed  uint64                           // bytes at the worst moment, if nothing is refused
@@ -85,8 +86,8 @@ func (w *wanted) isCurrent(t *cache.Table) bool {
 	if !shared {
 		return w.isExpanded(t.Digest)
 	}
-	return !slices.ContainsFunc(w.m.ifs, func(n *netif) bool {
-		group, known := of[n.index]
+	return !slices.ContainsFunc(w.m.Interfaces, func(n *mirror.Interface) bool {
+		group, known := of[n.Index]
 		return w.isToHave(n, t) && (!known || !w.isExpanded(digestOfGroup(t.Digest, group)))
 	})
 }
@@ -117,8 +118,8 @@ type seat struct {
 }
 
 // seats returns the lists of an interface.
-func (w *wanted) seats(n *netif) [2]seat {
-	return [2]seat{{n.bound.in, w.senders[n.index]}, {n.bound.out, w.tables[n.index]}}
+func (w *wanted) seats(n *mirror.Interface) [2]seat {
+	return [2]seat{{n.Bound.In, w.senders[n.Index]}, {n.Bound.Out, w.tables[n.Index]}}
 }
 
 // has says whether the list has a slot.
@@ -133,7 +134,7 @@ func (w *wanted) wants(x seat, s *slot) bool {
 // to have this one.
 func (w *wanted) wholly(s *slot, t *cache.Table) bool {
 	stay := 0
-	for _, n := range w.m.ifs {
+	for _, n := range w.m.Interfaces {
 		for _, x := range w.seats(n) {
 			if !x.has(s) {
 				continue
@@ -194,9 +195,9 @@ func (w *wanted) decide(changed []layout.Part) {
 func (w *wanted) prepareConstants() {
 	// A state without rules is known, too; see holdsRules.
 	infra, input, open := len(w.layout.Tables) > 0 || w.r.options.HoldUnknown, false, false
-	for _, n := range w.m.ifs {
+	for _, n := range w.m.Interfaces {
 		if w.r.options.Orientation == Split {
-			input = input || w.tables[n.index] != nil && w.senders[n.index] == nil
+			input = input || w.tables[n.Index] != nil && w.senders[n.Index] == nil
 			continue
 		}
 		input, open = input || w.judgesInput(n), open || w.isOpen(n)
@@ -218,7 +219,7 @@ func (w *wanted) fill(t *cache.Table) {
 	if x, changed := w.content[t.Digest]; changed {
 		c, fits := layout.Content{}, len(s.indexes) > 0
 		if fits {
-			c, fits = w.sizes().Refit(w.m.content(s), x, w.how)
+			c, fits = w.sizes().Refit(s.content(w.m), x, w.how)
 		}
 		if !fits {
 			c = w.sizes().New(x)
@@ -253,12 +254,12 @@ func (w *wanted) order(t *cache.Table) {
 	if len(s.indexes) == 0 {
 		return // it is created
 	}
-	changes, ok := w.m.changes(s.places())
+	changes, ok := changesOf(w.m, s.places())
 	if ok && len(changes) == 0 {
 		return
 	}
 	var joiners, leavers bool
-	for _, n := range w.m.ifs {
+	for _, n := range w.m.Interfaces {
 		for _, x := range w.seats(n) {
 			bound, wants := x.has(s), w.wants(x, s)
 			joiners = joiners || wants && !bound

@@ -49,6 +49,9 @@ var mayImport = []struct {
 	{"renderer/acl/internal/entries/...", []string{"api/...", "renderer", "renderer/cache", "renderer/acl/internal/entries"}},
 	{"renderer/acl/internal/expand", []string{"api/...", "renderer/cache", "renderer/acl/internal/entries"}},
 	{"renderer/acl/internal/layout", []string{"renderer/cache", "renderer/acl/internal/entries"}},
+	{"renderer/acl/internal/counters", []string{"api", "renderer", "renderer/cache", "renderer/acl/internal/expand"}},
+	{"renderer/acl/internal/mirror", []string{"renderer/vpp", "api", "renderer/acl/internal/entries", "renderer/acl/internal/layout"}},
+	{"renderer/acl/internal/pauses", []string{"api", "renderer", "renderer/cache"}},
 	{"renderer/acl/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp", "renderer/acl/internal/..."}}, // one renderer in several packages
 	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},                                  // renderers do not know each other
 	{"internal/oracle", []string{"api/..."}},
@@ -71,7 +74,7 @@ var onlyIn = []struct {
 }{
 	{"k8s.io/client-go", []string{"plugins/ksr/kube", "tests/kube/..."}},
 	{"go.etcd.io/", []string{"plugins/kvstore", "internal/kvstore/embedded", "tests/etcd"}},
-	{"go.fd.io/govpp", []string{"internal/cni/vppport", "renderer/vpp", "renderer/acl", "renderer/session", "internal/vswitch", "tests/kube", "tests/stacks", "tests/vpp/..."}},
+	{"go.fd.io/govpp", []string{"internal/cni/vppport", "renderer/vpp", "renderer/acl", "renderer/acl/internal/counters", "renderer/acl/internal/mirror", "renderer/session", "internal/vswitch", "tests/kube", "tests/stacks", "tests/vpp/..."}},
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},
 	{"github.com/containernetworking", []string{"internal/cni", "tests/lifecycle"}},

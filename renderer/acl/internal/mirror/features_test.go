@@ -1,4 +1,4 @@
-package acl
+package mirror
 
 import (
 	"slices"
@@ -18,7 +18,7 @@ func TestFeaturesAreReadAsVPPPrintsThem(t *testing.T) {
   [ 0]: nat-pre-in2out-output
   [ 2]: acl-plugin-out-ip4-fa
 `
-	want := features{"ip4-unicast": {"cnat-input-ip4", "acl-plugin-in-ip4-fa", "nat44-ed-in2out"}, "ip4-output": {"nat-pre-in2out-output", "acl-plugin-out-ip4-fa"}}
+	want := Features{"ip4-unicast": {"cnat-input-ip4", "acl-plugin-in-ip4-fa", "nat44-ed-in2out"}, "ip4-output": {"nat-pre-in2out-output", "acl-plugin-out-ip4-fa"}}
 	if d := cmp.Diff(want, parseFeatures(all)); d != "" {
 		t.Error(d)
 	}
@@ -32,7 +32,7 @@ ip4-output:
 
 l2-input:
 `
-	want = features{"ip4-unicast": {"nat-pre-in2out"}, "ip4-output": nil, "l2-input": nil}
+	want = Features{"ip4-unicast": {"nat-pre-in2out"}, "ip4-output": nil, "l2-input": nil}
 	if d := cmp.Diff(want, parseFeatures(one)); d != "" {
 		t.Error(d)
 	}
@@ -47,7 +47,7 @@ func TestNodesThatTranslateSourcesAreKnown(t *testing.T) {
 	others := []string{"nat44-ed-out2in", "nat-pre-out2in", "nat44-ei-out2in", "det44-out2in", "cnat-input-ip4", "cnat-output-ip4", "acl-plugin-in-ip4-fa",
 		"ip4-flow-classify", "ip4-inacl", "ip4-lookup", "nat66-out2in"}
 	for _, node := range slices.Concat(sources, others) {
-		if got, want := translatesSource(node), slices.Contains(sources, node); got != want {
+		if got, want := TranslatesSource(node), slices.Contains(sources, node); got != want {
 			t.Errorf("%s: %t, want %t", node, got, want)
 		}
 	}
@@ -59,8 +59,8 @@ func FuzzFeatures(f *testing.F) {
 	f.Add("[:]:\n]::\n[ip4-output:\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		x := parseFeatures(text)
-		for _, a := range outputArcs {
-			if x.aheadOf(a, x) != "" && x.anywhere(a) == "" {
+		for _, a := range OutputArcs {
+			if x.AheadOf(a, x) != "" && x.Anywhere(a) == "" {
 				t.Errorf("a node is ahead that is not there: %q", text)
 			}
 		}

@@ -1,4 +1,4 @@
-package acl
+package mirror
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 // segment is used up. So long ACLs are not deleted. They are emptied and kept as spares, which the
 // next long lists are put in.
 
-// spareTag is the tag of spares. A renderer that does not know it deletes them.
-const spareTag = ownPrefix + "spare"
+// SpareTag is the tag of spares. A renderer that does not know it deletes them.
+const SpareTag = OwnPrefix + "spare"
 
 // maxSpares is how many spares there are at most. An empty ACL takes some hundred bytes.
 const maxSpares = 64
@@ -23,12 +23,12 @@ const maxSpares = 64
 type spares map[uint32]int
 
 // isLong reports whether an ACL that has had so many entries is kept.
-func (m *mirror) isLong(length int) bool { return length > m.long }
+func (m *Mirror) isLong(length int) bool { return length > m.Long }
 
 // longest returns how long a list an ACL of ours has had, 0 for none.
-func (m *mirror) longest(index uint32) int {
-	if h := m.acls[index]; h != nil {
-		return h.longest
+func (m *Mirror) longest(index uint32) int {
+	if h := m.ACLs[index]; h != nil {
+		return h.Longest
 	}
 	return 0
 }
@@ -36,17 +36,17 @@ func (m *mirror) longest(index uint32) int {
 // spareFor takes the spare that fits a list best, and returns how long a list that has had: the
 // shortest that is long enough, or else the longest. It returns none for a short list, and where
 // there is no spare.
-func (m *mirror) spareFor(length int) (index uint32, longest int) {
-	index = none
+func (m *Mirror) spareFor(length int) (index uint32, longest int) {
+	index = None
 	if !m.isLong(length) {
-		return none, 0
+		return None, 0
 	}
-	for i, had := range m.spares {
-		if index == none || better(had, longest, length) || had == longest && i < index {
+	for i, had := range m.Spares {
+		if index == None || better(had, longest, length) || had == longest && i < index {
 			index, longest = i, had
 		}
 	}
-	delete(m.spares, index)
+	delete(m.Spares, index)
 	return index, longest
 }
 
@@ -63,32 +63,14 @@ func better(had, other, length int) bool {
 
 // spare empties an ACL of ours that no interface has and keeps it. It is false when it is to be
 // deleted.
-func (m *mirror) spare(ctx context.Context, l *link, index uint32) (kept bool, err error) {
+func (m *Mirror) spare(ctx context.Context, index uint32) (kept bool, err error) {
 	longest := m.longest(index)
-	if !m.isLong(longest) || len(m.spares) >= maxSpares {
+	if !m.isLong(longest) || len(m.Spares) >= maxSpares {
 		return false, nil
 	}
-	if _, err := l.put(ctx, index, spareTag, entries.Piece{}); err != nil {
+	if _, err := m.link.put(ctx, index, SpareTag, entries.Piece{}); err != nil {
 		return false, err
 	}
-	m.spares[index] = longest
+	m.Spares[index] = longest
 	return true, nil
-}
-
-// lengthen notes how long lists ACLs have had, as far as VPP says it. It has one counter more than
-// entries.
-func (r *Renderer) lengthen(m *mirror) {
-	if r.options.Counters == nil {
-		return
-	}
-	for index, h := range m.acls {
-		if counts, ok := r.options.Counters(index); ok {
-			h.longest = max(h.longest, len(counts)-1)
-		}
-	}
-	for index := range m.spares {
-		if counts, ok := r.options.Counters(index); ok {
-			m.spares[index] = len(counts) - 1
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package acl
+package mirror
 
 import (
 	"context"
@@ -13,19 +13,10 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Errors of the connection to the vswitch.
-var (
-	// ErrNotConnected is returned while there is no connection to the vswitch.
-	ErrNotConnected = vpp.ErrNotConnected
-	// ErrIncompatible is returned when the vswitch does not know a message, for
-	// example because the acl plugin is not loaded or its version is another one.
-	ErrIncompatible = vpp.ErrIncompatible
-)
-
-// link is the connection to the vswitch.
-type link struct {
+// Link is the connection to the vswitch.
+type Link struct {
 	*vpp.Link
-	paused atomic.Int64 // nanoseconds that calls took for which VPP holds its workers
+	Paused atomic.Int64 // nanoseconds that calls took for which VPP holds its workers
 	rested time.Time    // VPP has forwarded what had queued up in the last of them
 }
 
@@ -39,7 +30,7 @@ const (
 
 // pausing starts a call for which VPP holds its workers, and forwards nothing. What it returns
 // ends it.
-func (l *link) pausing(ctx context.Context) (done func()) {
+func (l *Link) pausing(ctx context.Context) (done func()) {
 	if wait := time.Until(l.rested); wait > 0 {
 		select {
 		case <-time.After(wait):
@@ -49,18 +40,18 @@ func (l *link) pausing(ctx context.Context) (done func()) {
 	began := time.Now()
 	return func() {
 		took := time.Since(began)
-		l.paused.Add(int64(took))
+		l.Paused.Add(int64(took))
 		l.rested = time.Now().Add(min(took/restPart, maxRest))
 	}
 }
 
-// dial starts connecting; it does not wait for it.
-func dial(o Options) (*link, error) {
-	l, err := vpp.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Client: "sluice-acl", Timeout: o.Timeout, OnChange: o.OnChange})
+// Dial starts connecting; it does not wait for it.
+func Dial(o vpp.Options) (*Link, error) {
+	l, err := vpp.Dial(o)
 	if err != nil {
 		return nil, err
 	}
-	return &link{Link: l}, nil
+	return &Link{Link: l}, nil
 }
 
 // needed are the requests without which nothing works.
@@ -70,7 +61,7 @@ var needed = []govpp.Message{
 	&memclnt.ControlPing{},
 }
 
-// version asks for the version of the vswitch and checks that it has all messages.
-func (l *link) version(ctx context.Context) (string, error) {
+// CheckVersion asks for the version of the vswitch and checks that it has all messages.
+func (l *Link) CheckVersion(ctx context.Context) (string, error) {
 	return l.Version(ctx, needed, "the acl plugin")
 }

@@ -1,7 +1,6 @@
-package acl
+package counters
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,13 +11,12 @@ import (
 
 	"go.fd.io/govpp/adapter"
 	"go.fd.io/govpp/adapter/statsclient"
-	"go.fd.io/govpp/binapi/acl"
 )
 
-// statistics reads the counters of entries from the statistics segment of VPP, which
+// Statistics reads the counters of entries from the statistics segment of VPP, which
 // is shared memory: VPP is not asked. They are counted once the renderer has turned
 // that on. It may be used by any goroutine.
-type statistics struct {
+type Statistics struct {
 	socket string
 	log    *slog.Logger
 
@@ -35,8 +33,13 @@ const statisticsWait = 20 * time.Millisecond
 // statisticsTries is how often a read is begun again because VPP wrote meanwhile.
 const statisticsTries = 5
 
-// reset has the segment mapped anew: VPP may be another process now.
-func (s *statistics) reset() {
+// NewStatistics returns the statistics of the VPP with a socket. It connects when it is asked.
+func NewStatistics(socket string, log *slog.Logger) *Statistics {
+	return &Statistics{socket: socket, log: log}
+}
+
+// Reset has the segment mapped anew: VPP may be another process now.
+func (s *Statistics) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client != nil {
@@ -48,7 +51,7 @@ func (s *statistics) reset() {
 }
 
 // connect maps the segment if it is not.
-func (s *statistics) connect() error {
+func (s *Statistics) connect() error {
 	if s.client != nil {
 		return nil
 	}
@@ -60,15 +63,15 @@ func (s *statistics) connect() error {
 	return nil
 }
 
-// counters returns how often each entry of an ACL has decided, over all threads.
-func (s *statistics) counters(aclIndex uint32) ([]uint64, bool) {
+// Counters returns how often each entry of an ACL has decided, over all threads.
+func (s *Statistics) Counters(aclIndex uint32) ([]uint64, bool) {
 	packets, ok := consistent(s, func() ([]uint64, error) { return s.read(aclIndex) })
 	return packets, ok && packets != nil
 }
 
 // consistent returns what a look at the segment finds while VPP does not write. It is false when
 // nothing could be read, which is logged once.
-func consistent[T any](s *statistics, look func() (T, error)) (found T, ok bool) {
+func consistent[T any](s *Statistics, look func() (T, error)) (found T, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.connect()
@@ -91,7 +94,7 @@ func consistent[T any](s *statistics, look func() (T, error)) (found T, ok bool)
 }
 
 // read returns the counters of an ACL, nil when there are none.
-func (s *statistics) read(aclIndex uint32) ([]uint64, error) {
+func (s *Statistics) read(aclIndex uint32) ([]uint64, error) {
 	place, ok := s.at[aclIndex]
 	if !ok {
 		if err := s.list(); err != nil {
@@ -114,7 +117,7 @@ func (s *statistics) read(aclIndex uint32) ([]uint64, error) {
 }
 
 // list finds the places of all ACLs.
-func (s *statistics) list() error {
+func (s *Statistics) list() error {
 	found, err := s.client.ListStats("^/acl/[0-9]+/matches$")
 	if err != nil {
 		return err
@@ -145,29 +148,6 @@ func sumThreads(threads adapter.CombinedCounterStat) []uint64 {
 	return out
 }
 
-// count has VPP count what entries decide. VPP answers with the number of another
-// message, which GoVPP does not look at here.
-func (l *link) count(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
-	defer cancel()
-	if _, err := acl.NewServiceClient(l.Conn).ACLStatsIntfCountersEnable(ctx, &acl.ACLStatsIntfCountersEnable{Enable: true}); err != nil {
-		return fmt.Errorf("turn on counters: %w", err)
-	}
-	return nil
-}
-
-// startCounting has the vswitch count, once there is a new connection.
-func (r *Renderer) startCounting(ctx context.Context) error {
-	if r.stats == nil {
-		return nil
-	}
-	r.stats.reset()
-	if u, ok := r.stats.heap(); ok && u.segment > 0 {
-		r.bounds.statistics = int(u.segment)
-	}
-	return r.link.count(ctx)
-}
-
 // The entries of the directory that say how much memory VPP has: its heaps, how often figures
 // were made, and when it was started.
 const heapEntries = "^/(mem/main heap|" + segmentHeap + "|sys/heartbeat|sys/boottime)$"
@@ -175,13 +155,13 @@ const heapEntries = "^/(mem/main heap|" + segmentHeap + "|sys/heartbeat|sys/boot
 // segmentHeap is the entry about the statistics segment itself.
 const segmentHeap = "mem/stat segment"
 
-// heap reads what VPP says of its main heap; false when that is not known.
-func (s *statistics) heap() (u usage, ok bool) {
+// Heap reads what VPP says of its main heap; false when that is not known.
+func (s *Statistics) Heap() (u Usage, ok bool) {
 	u, ok = consistent(s, s.readHeap)
-	return u, ok && u.total > 0
+	return u, ok && u.Total > 0
 }
 
-func (s *statistics) readHeap() (u usage, err error) {
+func (s *Statistics) readHeap() (u Usage, err error) {
 	if s.heapAt == nil {
 		found, err := s.client.ListStats(heapEntries)
 		if err != nil {
@@ -201,17 +181,25 @@ func (s *statistics) readHeap() (u usage, err error) {
 			switch {
 			case len(data) == 0 || len(data[0]) < 2:
 			case string(e.Name) == "/"+segmentHeap:
-				u.segment, u.segmentUsed = uint64(data[0][0]), uint64(data[0][1])
+				u.Segment, u.SegmentUsed = uint64(data[0][0]), uint64(data[0][1])
 			default:
-				u.total, u.used = uint64(data[0][0]), uint64(data[0][1])
+				u.Total, u.Used = uint64(data[0][0]), uint64(data[0][1])
 			}
 		case adapter.ScalarStat:
 			if string(e.Name) == "/sys/heartbeat" {
-				u.beat = float64(data)
+				u.Beat = float64(data)
 			} else {
-				u.boot = float64(data)
+				u.Boot = float64(data)
 			}
 		}
 	}
 	return u, nil
+}
+
+// Usage is what VPP says of its main heap, and of its statistics segment, in bytes.
+type Usage struct {
+	Total, Used          uint64
+	Segment, SegmentUsed uint64  // zero when it does not say it
+	Beat                 float64 // counts up with every figure; VPP makes one every 10 s, unless configured otherwise
+	Boot                 float64 // when this VPP started
 }

@@ -1,4 +1,4 @@
-package acl
+package pauses
 
 import (
 	"net/netip"
@@ -9,21 +9,22 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // deferred is two caches that are told the same, one of them through a deferral, and what the
 // other one has permitted since the oldest member waits.
 type deferred struct {
-	told, installed combiner
-	d               deferral
+	told, installed *cache.Pair
+	d               Deferral
 	now             time.Time
 	members         map[api.SetID]map[netip.Prefix]bool
 	since           []map[api.Flow]bool
 }
 
-func newDeferred(o Orientation) *deferred {
-	v := &deferred{told: newCombiner(o), installed: newCombiner(o), now: time.Unix(1e9, 0), members: map[api.SetID]map[netip.Prefix]bool{}}
-	v.d = deferral{cache: v.installed, share: 0.01}
+func newDeferred(newCache func() *cache.Pair) *deferred {
+	v := &deferred{told: newCache(), installed: newCache(), now: time.Unix(1e9, 0), members: map[api.SetID]map[netip.Prefix]bool{}}
+	v.d = Deferral{cache: v.installed, share: 0.01}
 	return v
 }
 
@@ -31,7 +32,7 @@ func newDeferred(o Orientation) *deferred {
 var hosts = []string{"10.0.0.0", "10.0.0.1", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7"}
 
 // permitted returns which flows a cache permits, after it was installed.
-func permitted(c combiner) map[api.Flow]bool {
+func permitted(c *cache.Pair) map[api.Flow]bool {
 	c.Compute()
 	c.Commit()
 	out := map[api.Flow]bool{}
@@ -51,12 +52,12 @@ func permitted(c combiner) map[api.Flow]bool {
 
 // commit stages a transaction in both and compares them.
 func (v *deferred) commit(t *rapid.T, steps []func(s staging)) {
-	v.d.begin(v.now, true)
+	v.d.Begin(v.now, true)
 	for _, step := range steps {
 		step(v.told)
 		step(&v.d)
 	}
-	v.d.end(v.now)
+	v.d.End(v.now)
 	want, got := permitted(v.told), permitted(v.installed)
 	v.since = append(v.since, want)
 	if len(v.d.waiting) == 0 {
@@ -76,7 +77,7 @@ func (v *deferred) commit(t *rapid.T, steps []func(s staging)) {
 			t.Fatalf("%s is denied, and nothing waits", f)
 		}
 	}
-	if age := v.d.pauses(); age.Age(v.now) > maxDeferral {
+	if age := v.d.Pauses(); age.Age(v.now) > maxDeferral {
 		t.Fatalf("a member waits for %s", age.Age(v.now))
 	}
 }
@@ -143,11 +144,11 @@ func aList(t *rapid.T, sources bool) *renderer.RuleList {
 }
 
 func TestDeferralDeniesAtOnceAndKeepsWhatIsPermittedThroughout(t *testing.T) {
-	for _, o := range []Orientation{Outputs, Split} {
-		t.Run(o.String(), func(t *testing.T) {
+	for name, newCache := range map[string]func() *cache.Pair{"outputs": cache.NewGuarded, "split": cache.NewSplit} {
+		t.Run(name, func(t *testing.T) {
 			waited := 0
 			rapid.Check(t, func(t *rapid.T) {
-				v := newDeferred(o)
+				v := newDeferred(newCache)
 				v.commit(t, []func(staging){aPod(t), aPod(t)})
 				for range rapid.IntRange(1, 12).Draw(t, "transactions") {
 					var steps []func(staging)
@@ -157,8 +158,8 @@ func TestDeferralDeniesAtOnceAndKeepsWhatIsPermittedThroughout(t *testing.T) {
 					v.commit(t, steps)
 					waited = max(waited, len(v.d.waiting))
 					pause := time.Duration(rapid.IntRange(0, 30).Draw(t, "pause")) * time.Millisecond
-					v.d.paused(pause+time.Duration(rapid.IntRange(0, 2000).Draw(t, "took"))*time.Millisecond, pause, v.now)
-					if due := v.d.due(v.now); len(v.d.waiting) > 0 && rapid.Bool().Draw(t, "due") {
+					v.d.Paused(pause+time.Duration(rapid.IntRange(0, 2000).Draw(t, "took"))*time.Millisecond, pause, v.now)
+					if due := v.d.Due(v.now); len(v.d.waiting) > 0 && rapid.Bool().Draw(t, "due") {
 						v.now = due
 						v.commit(t, nil)
 						if len(v.d.waiting) > 0 {

@@ -1,4 +1,4 @@
-package acl
+package mirror
 
 import (
 	"slices"
@@ -29,13 +29,13 @@ func TestOnlyWhatLeavesIsExchangedAndOnlyAtTheEnd(t *testing.T) {
 		"theirs in front, ours new": {[]uint32{9, 2}, []uint32{9, 3}, []uint32{3}, []uint32{2}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			added, removed, ok := lists{in, c.from}.exchange(lists{in, c.to})
+			added, removed, ok := Lists{in, c.from}.Exchange(Lists{in, c.to})
 			if ok != c.ok || ok && (!slices.Equal(added, c.added) || !slices.Equal(removed, c.removed)) {
 				t.Errorf("added %v, removed %v, %v", added, removed, ok)
 			}
 		})
 	}
-	if _, _, ok := (lists{in, []uint32{2}}).exchange(lists{[]uint32{7}, []uint32{3}}); ok {
+	if _, _, ok := (Lists{in, []uint32{2}}).Exchange(Lists{[]uint32{7}, []uint32{3}}); ok {
 		t.Error("another input list is taken for the same")
 	}
 }

@@ -1,4 +1,4 @@
-package acl
+package counters
 
 import (
 	"maps"
@@ -12,32 +12,32 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// tally remembers what was counted by ACLs that were replaced or removed since: the
+// Tally remembers what was counted by ACLs that were replaced or removed since: the
 // vswitch begins at 0 then. What is decided between the last look and the
 // replacement is lost, and so is everything that was counted before the vswitch or
 // the renderer started, and by an ACL that is replaced after an error.
 //
 // Readers share it with the Commit that runs. They wait for a call that changes counters
 // no longer than tallyWait, and return what was read last then.
-type tally struct {
-	count counters
+type Tally struct {
+	count Reader
 	free  chan struct{} // holds a token while nobody uses what follows
 
-	past  map[Decision]uint64
+	past  map[renderer.Decided]uint64
 	rules map[renderer.Digest][]uint64 // the same by the rules of installed tables
 	now   map[uint32]source            // by ACL that holds an installed table
 	held  []*holding                   // of all installed tables
 
-	last atomic.Pointer[counts] // what was read last
+	last atomic.Pointer[Counts] // what was read last
 }
 
-// counters returns how often each entry of an ACL has decided, see Options.Counters.
-type counters func(aclIndex uint32) (packets []uint64, ok bool)
+// Reader returns how often each entry of an ACL has decided, see Options.Counters.
+type Reader func(aclIndex uint32) (packets []uint64, ok bool)
 
-// counts is what was counted at one moment. It does not change.
-type counts struct {
-	decided map[Decision]uint64
-	hits    map[renderer.Digest][]uint64 // of installed tables, by rule
+// Counts is what was counted at one moment. It does not change.
+type Counts struct {
+	Decided map[renderer.Decided]uint64
+	Hits    map[renderer.Digest][]uint64 // of installed tables, by rule
 }
 
 // tallyWait is how long a reader waits for a call of the vswitch.
@@ -56,21 +56,22 @@ type holding struct {
 	pieces [][]int32
 }
 
-// Decision is what hits are counted by.
-type Decision = renderer.Decided
-
-func newTally(c counters) *tally {
-	y := tally{count: c, free: make(chan struct{}, 1), past: make(map[Decision]uint64), rules: make(map[renderer.Digest][]uint64)}
+// NewTally returns a tally of what a reader reads; nil when nobody counts.
+func NewTally(c Reader) *Tally {
+	y := Tally{count: c, free: make(chan struct{}, 1), past: make(map[renderer.Decided]uint64), rules: make(map[renderer.Digest][]uint64)}
 	y.release()
-	y.last.Store(&counts{})
+	y.last.Store(&Counts{})
 	return &y
 }
 
-func (y *tally) acquire() { <-y.free }
-func (y *tally) release() { y.free <- struct{}{} }
+// IsOn reports whether somebody counts.
+func (y *Tally) IsOn() bool { return y.count != nil }
+
+func (y *Tally) acquire() { <-y.free }
+func (y *Tally) release() { y.free <- struct{}{} }
 
 // tryAcquire is acquire for readers; it reports whether it succeeded.
-func (y *tally) tryAcquire() bool {
+func (y *Tally) tryAcquire() bool {
 	select {
 	case <-y.free:
 		return true
@@ -79,9 +80,9 @@ func (y *tally) tryAcquire() bool {
 	}
 }
 
-// look takes down what each ACL holds, after a Commit and when the vswitch was read.
+// Look takes down what each ACL holds, after a Commit and when the vswitch was read.
 // What is said of tables that are not installed is forgotten.
-func (y *tally) look(tables []placed) {
+func (y *Tally) Look(tables []Table) {
 	if y.count == nil {
 		return
 	}
@@ -90,22 +91,22 @@ func (y *tally) look(tables []placed) {
 	y.now, y.held = make(map[uint32]source), nil
 	installed := make(map[renderer.Digest]bool, len(tables))
 	for _, p := range tables {
-		installed[p.table.Digest] = installed[p.table.Digest] || !p.guards
-		h := &holding{table: p.table, guards: p.guards}
+		installed[p.Of.Digest] = installed[p.Of.Digest] || !p.Guards
+		h := &holding{table: p.Of, guards: p.Guards}
 		y.held = append(y.held, h)
-		for _, a := range p.acls {
-			if a.rules != nil {
-				h.pieces = append(h.pieces, a.rules)
-				y.now[a.index] = source{a.rules, h}
+		for _, a := range p.ACLs {
+			if a.Rules != nil {
+				h.pieces = append(h.pieces, a.Rules)
+				y.now[a.Index] = source{a.Rules, h}
 			}
 		}
 	}
 	maps.DeleteFunc(y.rules, func(d renderer.Digest, _ []uint64) bool { return !installed[d] })
 }
 
-// losing reads the counters of an ACL that is about to be replaced or removed. They
+// Losing reads the counters of an ACL that is about to be replaced or removed. They
 // are kept when what it returns is called, and it was. Nobody reads in between.
-func (y *tally) losing(index uint32) (lost func(done bool)) {
+func (y *Tally) Losing(index uint32) (lost func(done bool)) {
 	if y.count == nil {
 		return func(bool) {}
 	}
@@ -126,7 +127,7 @@ func (y *tally) losing(index uint32) (lost func(done bool)) {
 }
 
 // keep adds what an ACL counted that is no more.
-func (y *tally) keep(from source, packets []uint64) {
+func (y *Tally) keep(from source, packets []uint64) {
 	if !slices.ContainsFunc(packets, func(n uint64) bool { return n > 0 }) {
 		return
 	}
@@ -147,13 +148,13 @@ func (y *tally) keep(from source, packets []uint64) {
 	}
 }
 
-// read reads all counters, unless a call of the vswitch prevents it.
-func (y *tally) read() *counts {
+// Read reads all counters, unless a call of the vswitch prevents it.
+func (y *Tally) Read() *Counts {
 	if !y.tryAcquire() {
 		return y.last.Load()
 	}
 	defer y.release()
-	c := &counts{decided: maps.Clone(y.past), hits: make(map[renderer.Digest][]uint64, len(y.held))}
+	c := &Counts{Decided: maps.Clone(y.past), Hits: make(map[renderer.Digest][]uint64, len(y.held))}
 	by := make(map[*holding][]uint64, len(y.held))
 	for _, h := range y.held {
 		by[h] = make([]uint64, len(h.table.Rules))
@@ -164,14 +165,14 @@ func (y *tally) read() *counts {
 		}
 	}
 	for h, hits := range by {
-		addDecisions(c.decided, h.table, hits, h.pieces)
+		addDecisions(c.Decided, h.table, hits, h.pieces)
 		if h.guards {
 			continue
 		}
 		for i, n := range y.rules[h.table.Digest] {
 			hits[i] += n
 		}
-		c.hits[h.table.Digest] = hits
+		c.Hits[h.table.Digest] = hits
 	}
 	y.last.Store(c)
 	return c
@@ -187,7 +188,7 @@ func addHits(hits []uint64, rules []int32, packets []uint64) {
 }
 
 // addDecisions adds hits to every origin of the rules that they are of.
-func addDecisions(to map[Decision]uint64, t *cache.Table, hits []uint64, pieces [][]int32) {
+func addDecisions(to map[renderer.Decided]uint64, t *cache.Table, hits []uint64, pieces [][]int32) {
 	var with []int
 	for i, n := range hits {
 		if n == 0 {
@@ -201,31 +202,38 @@ func addDecisions(to map[Decision]uint64, t *cache.Table, hits []uint64, pieces 
 			origins = []api.Origin{{}}
 		}
 		for _, o := range origins {
-			to[Decision{Origin: o, Action: t.Rules[i].Action}] += n
+			to[renderer.Decided{Origin: o, Action: t.Rules[i].Action}] += n
 		}
 	}
 }
 
-// Decisions implements renderer.Counter: how many flows were decided by their first packet.
-func (r *Renderer) Decisions() map[renderer.Decided]uint64 {
-	if r.tally.count == nil {
-		return nil
-	}
-	return r.tally.read().decided
+// Table is an installed table and the ACLs that hold it.
+type Table struct {
+	Of     *cache.Table
+	Guards bool // the ACLs are guards, and rules are known of what they deny
+	ACLs   []ACL
 }
 
-// Counters implements renderer.Counter.
-func (r *Renderer) Counters() *renderer.State {
-	s, out := r.published.Load(), r.State()
-	if r.tally.count == nil {
-		return out
+// Name returns the name of the table, or "guard".
+func (p Table) Name() string {
+	if p.Guards {
+		return "guard"
 	}
-	hits := r.tally.read().hits
-	for i, p := range s.tables {
-		t := &out.Tables[i]
-		if t.Packets = hits[p.table.Digest]; t.Packets != nil {
-			t.CountedWith = expand.CountedWith(p.table, p.rules())
-		}
+	return p.Of.Name()
+}
+
+// ACL are the rules of a table that the entries of an ACL come from.
+type ACL struct {
+	Index   uint32
+	Rules   []int32 // by entry
+	Entries int
+}
+
+// Rules returns the rules of the entries of each ACL.
+func (p Table) Rules() [][]int32 {
+	out := make([][]int32, len(p.ACLs))
+	for i, a := range p.ACLs {
+		out[i] = a.Rules
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package acl
+package mirror
 
 import (
 	"context"
@@ -11,41 +11,41 @@ import (
 // maxACLs is how many ACLs one interface can have over both directions.
 const maxACLs = 255
 
-// bind gives an interface its lists, and remembers them.
-func (m *mirror) bind(ctx context.Context, l *link, n *netif, to lists) error {
-	if count := len(to.in) + len(to.out); count > maxACLs {
-		err := fmt.Errorf("interface %s needs %d acls, %d are possible: %w", n.name, count, maxACLs, ErrTooLarge)
-		if len(m.own(to.in))+len(m.own(to.out)) <= maxACLs {
+// Bind gives an interface its lists, and remembers them.
+func (m *Mirror) Bind(ctx context.Context, n *Interface, to Lists) error {
+	if count := len(to.In) + len(to.Out); count > maxACLs {
+		err := fmt.Errorf("interface %s needs %d acls, %d are possible: %w", n.Name, count, maxACLs, entries.ErrTooLarge)
+		if len(m.Own(to.In))+len(m.Own(to.Out)) <= maxACLs {
 			err = fmt.Errorf("%w (%w)", err, entries.ErrMayPass)
 		}
 		return err
 	}
-	if added, removed, ok := n.bound.exchange(to); ok {
-		return m.exchange(ctx, l, n, added, removed)
+	if added, removed, ok := n.Bound.Exchange(to); ok {
+		return m.exchange(ctx, n, added, removed)
 	}
-	if err := l.bind(ctx, n, to); err != nil {
+	if err := m.link.bind(ctx, n, to); err != nil {
 		return err
 	}
-	n.bound = to
+	n.Bound = to
 	return nil
 }
 
-// exchange returns which ACLs to append to what leaves by an interface, and which to take away
+// Exchange returns which ACLs to append to what leaves by an interface, and which to take away
 // then, both in order, so that it has other lists. VPP puts the last ACL of a list where it takes
 // one away (acl_interface_add_del_inout_acl in acl.c), so it is possible only when one ACL is taken
 // away, or one appended. It is false otherwise, and when the input list changes, when there would
 // be too many for a moment, or when one of the lists is empty, which means that all may pass.
-func (l lists) exchange(to lists) (added, removed []uint32, ok bool) {
-	if !slices.Equal(l.in, to.in) || len(l.out) == 0 || len(to.out) == 0 {
+func (l Lists) Exchange(to Lists) (added, removed []uint32, ok bool) {
+	if !slices.Equal(l.In, to.In) || len(l.Out) == 0 || len(to.Out) == 0 {
 		return nil, nil, false
 	}
-	for _, i := range l.out {
-		if !slices.Contains(to.out, i) {
+	for _, i := range l.Out {
+		if !slices.Contains(to.Out, i) {
 			removed = append(removed, i)
 		}
 	}
-	for _, i := range to.out {
-		if !slices.Contains(l.out, i) {
+	for _, i := range to.Out {
+		if !slices.Contains(l.Out, i) {
 			added = append(added, i)
 		}
 	}
@@ -59,11 +59,11 @@ func (l lists) exchange(to lists) (added, removed []uint32, ok bool) {
 	case len(removed) > 1:
 		return nil, nil, false
 	}
-	end := slices.Concat(l.out, added)
+	end := slices.Concat(l.Out, added)
 	for _, i := range removed {
 		end = takenFrom(end, i)
 	}
-	return added, removed, slices.Equal(end, to.out) && len(l.in)+len(l.out)+len(added) <= maxACLs
+	return added, removed, slices.Equal(end, to.Out) && len(l.In)+len(l.Out)+len(added) <= maxACLs
 }
 
 // takenFrom returns a list as VPP leaves it when an ACL is taken away.
@@ -78,18 +78,18 @@ func takenFrom(list []uint32, acl uint32) []uint32 {
 
 // exchange appends ACLs, and then takes others away. Before the first is taken away the old ones
 // decide all, since each table does; afterwards the new ones do.
-func (m *mirror) exchange(ctx context.Context, l *link, n *netif, added, removed []uint32) error {
+func (m *Mirror) exchange(ctx context.Context, n *Interface, added, removed []uint32) error {
 	for _, i := range added {
-		if err := l.addDel(ctx, n, i, true); err != nil {
+		if err := m.link.addDel(ctx, n, i, true); err != nil {
 			return err
 		}
-		n.bound.out = append(slices.Clone(n.bound.out), i)
+		n.Bound.Out = append(slices.Clone(n.Bound.Out), i)
 	}
 	for _, i := range removed {
-		if err := l.addDel(ctx, n, i, false); err != nil {
+		if err := m.link.addDel(ctx, n, i, false); err != nil {
 			return err
 		}
-		n.bound.out = takenFrom(n.bound.out, i)
+		n.Bound.Out = takenFrom(n.Bound.Out, i)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package acl
+package mirror
 
 import (
 	"go.fd.io/govpp/binapi/acl_types"
@@ -31,9 +31,9 @@ func toRules(entries []entries.Entry) []acl_types.ACLRule {
 	return out
 }
 
-// fromRules reads what a dump says. A prefix that VPP could not have accepted
+// FromRules reads what a dump says. A prefix that VPP could not have accepted
 // becomes an invalid one, which no entry of ours has.
-func fromRules(rules []acl_types.ACLRule) []entries.Entry {
+func FromRules(rules []acl_types.ACLRule) []entries.Entry {
 	out := make([]entries.Entry, len(rules))
 	for i, r := range rules {
 		out[i] = entries.Entry{

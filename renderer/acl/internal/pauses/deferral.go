@@ -1,7 +1,6 @@
-package acl
+package pauses
 
 import (
-	"errors"
 	"net/netip"
 	"slices"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // maxDeferral is how long members wait at most, without the time that the commit takes behind which
@@ -17,9 +17,7 @@ import (
 // Options.PauseBudget promises.
 const maxDeferral = 1500 * time.Millisecond
 
-var errPauseBudget = errors.New("pause budget: want a share of time from 0 to 1")
-
-// deferral stands between transactions and the cache. While VPP has been paused for longer than the
+// Deferral stands between transactions and the cache. While VPP has been paused for longer than the
 // budget permits, members that join sets wait here: the cache, and all that follows from it, does
 // not know them yet.
 //
@@ -29,8 +27,8 @@ var errPauseBudget = errors.New("pause budget: want a share of time from 0 to 1"
 // one, or joins one that a rule denies: the permit that waits may stand in for the one that goes,
 // or in front of the rule that denies. And nothing waits when a transaction says anything of pods,
 // because rules may go from one set to another.
-type deferral struct {
-	cache combiner
+type Deferral struct {
+	cache stagingArea
 	share float64       // of the time that pauses may take; 0: nothing waits
 	total time.Duration // of all pauses
 	took  time.Duration // that the last commit took which paused VPP
@@ -41,6 +39,13 @@ type deferral struct {
 
 	whole  bool        // the transaction is staged as it comes
 	staged []setUpdate // of the transaction, when it is not
+}
+
+// stagingArea is what a deferral stages in: a *cache.Pair.
+type stagingArea interface {
+	cache.Staged
+	// Named reports whether rules that permit, or that deny, name a set.
+	Named(id api.SetID) (permits, denies bool)
 }
 
 // membership is a member that joins a set.
@@ -54,15 +59,28 @@ type setUpdate struct {
 	added, removed []netip.Prefix
 }
 
-// begin starts a transaction. Members may wait if mayWait.
-func (d *deferral) begin(now time.Time, mayWait bool) {
-	if d.whole = !mayWait || !now.Before(d.due(now)); d.whole {
+// New returns a deferral in front of a cache, of which pauses may take a share of the time.
+func New(cache stagingArea, share float64) Deferral {
+	return Deferral{cache: cache, share: share}
+}
+
+// Oldest returns since when the oldest member waits, zero when none does.
+func (d *Deferral) Oldest() time.Time {
+	if len(d.waiting) == 0 {
+		return time.Time{}
+	}
+	return d.since
+}
+
+// Begin starts a transaction. Members may wait if mayWait.
+func (d *Deferral) Begin(now time.Time, mayWait bool) {
+	if d.whole = !mayWait || !now.Before(d.Due(now)); d.whole {
 		d.release()
 	}
 }
 
-// due returns when members that wait, or would begin to wait now, must be staged.
-func (d *deferral) due(now time.Time) time.Time {
+// Due returns when members that wait, or would begin to wait now, must be staged.
+func (d *Deferral) Due(now time.Time) time.Time {
 	latest := now
 	if len(d.waiting) > 0 {
 		latest = d.since
@@ -74,8 +92,8 @@ func (d *deferral) due(now time.Time) time.Time {
 	return latest
 }
 
-// end stages a transaction that changes members only, but for those that are to wait.
-func (d *deferral) end(now time.Time) {
+// End stages a transaction that changes members only, but for those that are to wait.
+func (d *Deferral) End(now time.Time) {
 	if d.whole {
 		return
 	}
@@ -99,7 +117,7 @@ func (d *deferral) end(now time.Time) {
 }
 
 // strict returns the addresses that the transaction may deny something.
-func (d *deferral) strict() *bart.Lite {
+func (d *Deferral) strict() *bart.Lite {
 	var out bart.Lite
 	for _, u := range d.staged {
 		list := u.removed
@@ -114,7 +132,7 @@ func (d *deferral) strict() *bart.Lite {
 }
 
 // add has a member wait, or stages it.
-func (d *deferral) add(m membership, wait bool, since time.Time) {
+func (d *Deferral) add(m membership, wait bool, since time.Time) {
 	if !wait {
 		d.cache.UpdateSet(m.set, []netip.Prefix{m.member}, nil)
 		return
@@ -126,7 +144,7 @@ func (d *deferral) add(m membership, wait bool, since time.Time) {
 }
 
 // release stages all that waits, and the transaction as far as it is known.
-func (d *deferral) release() {
+func (d *Deferral) release() {
 	for _, m := range d.waiting {
 		d.cache.UpdateSet(m.set, []netip.Prefix{m.member}, nil)
 	}
@@ -136,8 +154,8 @@ func (d *deferral) release() {
 	d.waiting, d.staged, d.whole = nil, nil, true
 }
 
-// paused notes that a commit, which took some time until now, has paused VPP for some of it.
-func (d *deferral) paused(took, pause time.Duration, now time.Time) {
+// Paused notes that a commit, which took some time until now, has paused VPP for some of it.
+func (d *Deferral) Paused(took, pause time.Duration, now time.Time) {
 	d.total += pause
 	if d.share <= 0 || pause <= 0 {
 		return
@@ -149,17 +167,13 @@ func (d *deferral) paused(took, pause time.Duration, now time.Time) {
 	}
 }
 
-// pauses returns what readers see.
-func (d *deferral) pauses() renderer.Pauses {
-	out := renderer.Pauses{Total: d.total, Waiting: len(d.waiting)}
-	if out.Waiting > 0 {
-		out.Since = d.since
-	}
-	return out
+// Pauses returns what readers see.
+func (d *Deferral) Pauses() renderer.Pauses {
+	return renderer.Pauses{Total: d.total, Waiting: len(d.waiting), Since: d.Oldest()}
 }
 
 // UpdateSet implements cache.Staged.
-func (d *deferral) UpdateSet(set api.SetID, added, removed []netip.Prefix) {
+func (d *Deferral) UpdateSet(set api.SetID, added, removed []netip.Prefix) {
 	if d.whole {
 		d.cache.UpdateSet(set, added, removed)
 		return
@@ -168,22 +182,22 @@ func (d *deferral) UpdateSet(set api.SetID, added, removed []netip.Prefix) {
 }
 
 // SetPod implements cache.Staged.
-func (d *deferral) SetPod(id api.PodID, cfg renderer.PodConfig) {
+func (d *Deferral) SetPod(id api.PodID, cfg renderer.PodConfig) {
 	d.release()
 	d.cache.SetPod(id, cfg)
 }
 
 // RemovePod implements cache.Staged.
-func (d *deferral) RemovePod(id api.PodID) {
+func (d *Deferral) RemovePod(id api.PodID) {
 	d.release()
 	d.cache.RemovePod(id)
 }
 
 // BeginResync implements cache.Staged. A resync names what waits as well.
-func (d *deferral) BeginResync() {
+func (d *Deferral) BeginResync() {
 	d.release()
 	d.cache.BeginResync()
 }
 
 // EndResync implements cache.Staged.
-func (d *deferral) EndResync() { d.cache.EndResync() }
+func (d *Deferral) EndResync() { d.cache.EndResync() }

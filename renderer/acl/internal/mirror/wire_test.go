@@ -1,4 +1,4 @@
-package acl
+package mirror
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ import (
 
 func TestRulesSurviveTheWireFormat(t *testing.T) {
 	entries := append(append(entries.Infra(renderer.Infra{}), entries.EverythingOwned()...), entriestest.Many(3, -1).Entries...)
-	if got := fromRules(toRules(entries)); !slices.Equal(got, entries) {
+	if got := FromRules(toRules(entries)); !slices.Equal(got, entries) {
 		t.Errorf("got %v, want %v", got, entries)
 	}
 }

@@ -1,0 +1,170 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	govpp "go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/vlib"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/vpp"
+)
+
+// None is the index that means "a new one" in requests and "all" in dumps.
+const None = ^uint32(0)
+
+// put adds an ACL (index none) or replaces the content of one, and returns its index.
+func (l *Link) put(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	defer l.pausing(ctx)()
+	r, err := acl.NewServiceClient(l.Conn).ACLAddReplace(ctx,
+		&acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.Entries)), R: toRules(p.Entries)})
+	if err != nil {
+		return None, fmt.Errorf("put acl %s of %d entries: %w", tag, len(p.Entries), err)
+	}
+	return r.ACLIndex, nil
+}
+
+// remove deletes an ACL that is bound nowhere.
+func (l *Link) remove(ctx context.Context, index uint32, tag string) error {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	defer l.pausing(ctx)()
+	if _, err := acl.NewServiceClient(l.Conn).ACLDel(ctx, &acl.ACLDel{ACLIndex: index}); err != nil {
+		return fmt.Errorf("delete acl %d %s: %w", index, tag, err)
+	}
+	return nil
+}
+
+// bind sets the ACLs of both directions of an interface.
+func (l *Link) bind(ctx context.Context, n *Interface, to Lists) error {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	defer l.pausing(ctx)()
+	all := append(append([]uint32(nil), to.In...), to.Out...)
+	_, err := acl.NewServiceClient(l.Conn).ACLInterfaceSetACLList(ctx, &acl.ACLInterfaceSetACLList{
+		SwIfIndex: interface_types.InterfaceIndex(n.Index), Count: uint8(len(all)), NInput: uint8(len(to.In)), Acls: all})
+	if err != nil {
+		return fmt.Errorf("bind acls to interface %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// addDel appends an ACL to what leaves by an interface, or takes it away. Sessions that
+// began with what enters there live on, which setting the lists would end.
+func (l *Link) addDel(ctx context.Context, n *Interface, index uint32, add bool) error {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	defer l.pausing(ctx)()
+	_, err := acl.NewServiceClient(l.Conn).ACLInterfaceAddDel(ctx, &acl.ACLInterfaceAddDel{
+		IsAdd: add, SwIfIndex: interface_types.InterfaceIndex(n.Index), ACLIndex: index})
+	if err != nil {
+		return fmt.Errorf("add to or take from interface %s acl %d: %w", n.Name, index, err)
+	}
+	return nil
+}
+
+// ReadACLs returns an ACL, if it is there, or all, of whomever.
+func (l *Link) ReadACLs(ctx context.Context, index uint32) ([]*acl.ACLDetails, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	out, err := vpp.Drain[*acl.ACLDetails](acl.NewServiceClient(vpp.Streams{Connection: l.Conn}).ACLDump(ctx, &acl.ACLDump{ACLIndex: index}))
+	if err != nil {
+		return nil, fmt.Errorf("dump acls: %w", err)
+	}
+	return out, nil
+}
+
+// readLists returns the ACLs that are bound to interfaces.
+func (l *Link) readLists(ctx context.Context) (map[uint32]Lists, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	all, err := vpp.Drain[*acl.ACLInterfaceListDetails](acl.NewServiceClient(vpp.Streams{Connection: l.Conn}).ACLInterfaceListDump(ctx,
+		&acl.ACLInterfaceListDump{SwIfIndex: interface_types.InterfaceIndex(None)}))
+	if err != nil {
+		return nil, fmt.Errorf("dump the acls of interfaces: %w", err)
+	}
+	out := make(map[uint32]Lists, len(all))
+	for _, d := range all {
+		n := min(int(d.NInput), len(d.Acls))
+		out[uint32(d.SwIfIndex)] = Lists{In: d.Acls[:n:n], Out: d.Acls[n:]}
+	}
+	return out, nil
+}
+
+// readInterfaces returns all interfaces, without the ACLs that are bound to them.
+func (l *Link) readInterfaces(ctx context.Context) ([]*Interface, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	all, err := vpp.Drain[*interfaces.SwInterfaceDetails](interfaces.NewServiceClient(vpp.Streams{Connection: l.Conn}).SwInterfaceDump(ctx,
+		&interfaces.SwInterfaceDump{SwIfIndex: interface_types.InterfaceIndex(None)}))
+	if err != nil {
+		return nil, fmt.Errorf("dump interfaces: %w", err)
+	}
+	out := make([]*Interface, len(all))
+	for i, d := range all {
+		out[i] = &Interface{Index: uint32(d.SwIfIndex), Name: d.InterfaceName, Tag: d.Tag, Down: d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP == 0}
+	}
+	return out, nil
+}
+
+// Count has VPP count what entries decide. VPP answers with the number of another
+// message, which GoVPP does not look at here.
+func (l *Link) Count(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	if _, err := acl.NewServiceClient(l.Conn).ACLStatsIntfCountersEnable(ctx, &acl.ACLStatsIntfCountersEnable{Enable: true}); err != nil {
+		return fmt.Errorf("turn on counters: %w", err)
+	}
+	return nil
+}
+
+// Raise sets an interface up if it is the one that was read, and not another one with its index.
+func (l *Link) Raise(ctx context.Context, n *Interface) error {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	client := interfaces.NewServiceClient(vpp.Streams{Connection: l.Conn})
+	index := interface_types.InterfaceIndex(n.Index)
+	now, err := vpp.Drain[*interfaces.SwInterfaceDetails](client.SwInterfaceDump(ctx, &interfaces.SwInterfaceDump{SwIfIndex: index}))
+	if err == nil && (len(now) != 1 || now[0].InterfaceName != n.Name || now[0].Tag != n.Tag) {
+		err = errReplaced
+	}
+	if err == nil {
+		_, err = client.SwInterfaceSetFlags(ctx, &interfaces.SwInterfaceSetFlags{SwIfIndex: index, Flags: interface_types.IF_STATUS_API_FLAG_ADMIN_UP})
+	}
+	if err != nil {
+		return fmt.Errorf("set interface %s up: %w", n.Name, err)
+	}
+	return nil
+}
+
+// errReplaced is returned for an interface whose index another one has now.
+var errReplaced = errors.New("it is another one now")
+
+// SessionLimit returns how many threads the vswitch has, and how many sessions it may have
+// altogether; 0 when it cannot say it.
+func (l *Link) SessionLimit(ctx context.Context) (threads, limit uint64, err error) {
+	size, who := &acl.ACLPluginGetConnTableMaxEntries{}, &vlib.ShowThreads{}
+	for _, m := range []govpp.Message{size, who} {
+		if _, err := l.Conn.GetMessageID(m); err != nil {
+			return 1, 0, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	r, err := acl.NewServiceClient(l.Conn).ACLPluginGetConnTableMaxEntries(ctx, size)
+	if err != nil {
+		return 0, 0, fmt.Errorf("ask the vswitch for the size of its session table: %w", err)
+	}
+	all, err := vlib.NewServiceClient(l.Conn).ShowThreads(ctx, who)
+	if err != nil {
+		return 0, 0, fmt.Errorf("ask the vswitch for its threads: %w", err)
+	}
+	return uint64(max(1, len(all.ThreadData))), r.ConnTableMaxEntries, nil
+}

@@ -1,0 +1,239 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/vpp"
+)
+
+// Mirror is what the vswitch is known to hold: read from it, then changed with
+// every change that it acknowledged.
+type Mirror struct {
+	link       *Link
+	ACLs       map[uint32]*ACL // ours only
+	Long       int             // an ACL that has had more entries is kept as a spare
+	Interfaces []*Interface    // sorted by index
+
+	Spares spares
+
+	// losing is called before an ACL is replaced or removed, and what it returns when the
+	// vswitch has answered: done says that it was.
+	Losing func(aclIndex uint32) (lost func(done bool))
+}
+
+// ACL is an ACL of ours in the vswitch.
+type ACL struct {
+	Index uint32
+	Tag   string
+	Piece entries.Piece // without rules after a read; without entries where they are not needed, see forget
+
+	Longest int // list that it has had, as far as that is known
+}
+
+// Interface is an interface of the vswitch.
+type Interface struct {
+	Index     uint32
+	Name, Tag string
+	Down      bool      // it was when it was read
+	Made      *vpp.Made // by sluice-cni; nil for others
+	Bound     Lists
+	Behind    Lists // of those that are not ours: what stands behind ours, or did when we had some
+}
+
+// Lists are the ACLs of an interface: what enters the vswitch, and what leaves it.
+type Lists struct{ In, Out []uint32 }
+
+// Equal reports whether both have the same ACLs in the same order.
+func (l Lists) Equal(o Lists) bool { return slices.Equal(l.In, o.In) && slices.Equal(l.Out, o.Out) }
+
+// Read makes the mirror anew. Interfaces of the same process that were known before may be given.
+func (l *Link) Read(ctx context.Context, before []*Interface) (*Mirror, error) {
+	m := &Mirror{link: l, Interfaces: before, ACLs: make(map[uint32]*ACL), Spares: make(spares), Losing: func(uint32) func(bool) { return func(bool) {} }}
+	all, err := l.ReadACLs(ctx, None)
+	if err != nil {
+		return nil, err
+	}
+	same := make(map[entries.Digest]entries.Piece) // groups of interfaces hold the same
+	for _, d := range all {
+		if d.Tag == SpareTag {
+			m.Spares[d.ACLIndex] = entries.MaxEntries // as long as it is not known
+		} else if _, _, _, own := ParseTag(d.Tag); own {
+			p := entries.NewPiece(FromRules(d.R), nil)
+			if known, ok := same[p.Digest]; ok {
+				p = known
+			}
+			same[p.Digest] = p
+			m.hold(d.ACLIndex, d.Tag, p)
+		}
+	}
+	return m, m.ReadInterfaces(ctx)
+}
+
+// ReadInterfaces brings interfaces and what is bound to them up to date.
+func (m *Mirror) ReadInterfaces(ctx context.Context) error {
+	ifs, err := m.link.readInterfaces(ctx)
+	if err != nil {
+		return err
+	}
+	bound, err := m.link.readLists(ctx)
+	if err != nil {
+		return err
+	}
+	old := make(map[uint32]*Interface, len(m.Interfaces))
+	for _, n := range m.Interfaces {
+		old[n.Index] = n
+	}
+	for _, n := range ifs {
+		n.Bound = bound[n.Index]
+		var behind Lists
+		if was := old[n.Index]; was != nil && was.Name == n.Name {
+			behind = was.Behind
+		}
+		n.Behind = Lists{In: m.behind(n.Bound.In, behind.In), Out: m.behind(n.Bound.Out, behind.Out)}
+	}
+	if err := m.link.readMade(ctx, ifs); err != nil {
+		return err
+	}
+	slices.SortFunc(ifs, func(a, b *Interface) int { return cmp.Compare(a.Index, b.Index) })
+	m.Interfaces = ifs
+	return nil
+}
+
+// Own picks the ACLs of ours from a list.
+func (m *Mirror) Own(list []uint32) []uint32 {
+	var out []uint32
+	for _, i := range list {
+		if m.ACLs[i] != nil {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// HasOthers reports whether a list has an ACL that is not ours.
+func (m *Mirror) HasOthers(list []uint32) bool { return len(m.Own(list)) < len(list) }
+
+// behind returns which ACLs of others stand behind the first of ours. Where none of ours is left,
+// those that did before do so still.
+func (m *Mirror) behind(list, before []uint32) []uint32 {
+	first := slices.IndexFunc(list, func(i uint32) bool { return m.ACLs[i] != nil })
+	if first < 0 {
+		return before
+	}
+	var out []uint32
+	for _, i := range list[first:] {
+		if m.ACLs[i] == nil {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// With returns the lists of an interface with ours replaced. Those of others stay in front of ours,
+// or behind them.
+func (m *Mirror) With(n *Interface, ours Lists) Lists {
+	replace := func(list, behind, ours []uint32) []uint32 {
+		var front, back []uint32
+		for _, i := range list {
+			switch {
+			case m.ACLs[i] != nil:
+			case slices.Contains(behind, i):
+				back = append(back, i)
+			default:
+				front = append(front, i)
+			}
+		}
+		return slices.Concat(front, ours, back)
+	}
+	return Lists{In: replace(n.Bound.In, n.Behind.In, ours.In), Out: replace(n.Bound.Out, n.Behind.Out, ours.Out)}
+}
+
+// Put sends the content of an ACL and remembers it once it is acknowledged.
+func (m *Mirror) Put(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error) {
+	longest := m.longest(index)
+	if index == None {
+		index, longest = m.spareFor(p.Count)
+	}
+	lost := m.Losing(index)
+	index, err := m.link.put(ctx, index, tag, p)
+	lost(err == nil)
+	if err != nil {
+		return None, err
+	}
+	m.hold(index, tag, p).Longest = max(longest, p.Count)
+	return index, nil
+}
+
+// hold remembers an ACL.
+func (m *Mirror) hold(index uint32, tag string, p entries.Piece) *ACL {
+	h := &ACL{Index: index, Tag: tag, Piece: p, Longest: p.Count}
+	m.ACLs[index] = h
+	return h
+}
+
+// Remove deletes an ACL of ours, or keeps it as a spare, and forgets it.
+func (m *Mirror) Remove(ctx context.Context, index uint32) error {
+	lost := m.Losing(index)
+	kept, err := m.spare(ctx, index)
+	if err == nil && !kept {
+		err = m.link.remove(ctx, index, m.ACLs[index].Tag)
+	}
+	lost(err == nil)
+	if err != nil {
+		return err
+	}
+	delete(m.ACLs, index)
+	return nil
+}
+
+// Held returns how many entries our ACLs have.
+func (m *Mirror) Held() (n int) {
+	for _, h := range m.ACLs {
+		n += h.Piece.Count
+	}
+	return n
+}
+
+// Applied returns how many entries interfaces have.
+func (m *Mirror) Applied() (n int) {
+	for _, i := range m.Interfaces {
+		for _, list := range [2][]uint32{i.Bound.In, i.Bound.Out} {
+			for _, index := range list {
+				if h := m.ACLs[index]; h != nil {
+					n += h.Piece.Count
+				}
+			}
+		}
+	}
+	return n
+}
+
+// Users returns which of our ACLs some interface has.
+func (m *Mirror) Users() map[uint32]bool {
+	out := make(map[uint32]bool)
+	for _, n := range m.Interfaces {
+		for _, list := range [2][]uint32{n.Bound.In, n.Bound.Out} {
+			for _, i := range list {
+				out[i] = true
+			}
+		}
+	}
+	return out
+}
+
+// With returns the lists with another ACL in the place of one.
+func (l Lists) With(old, now uint32) Lists {
+	replace := func(list []uint32) []uint32 {
+		out := slices.Clone(list)
+		for i, index := range out {
+			if index == old {
+				out[i] = now
+			}
+		}
+		return out
+	}
+	return Lists{In: replace(l.In), Out: replace(l.Out)}
+}
