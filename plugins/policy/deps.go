@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -44,6 +46,27 @@ type Deps struct {
 	// CommitTimeout bounds one commit of all renderers; 30 s when zero.
 	CommitTimeout time.Duration
 	Observer      Observer
+}
+
+// name is the name of the plugin.
+func (d *Deps) name() string { return cmp.Or(d.Name, defaultName) }
+
+// complete checks the dependencies, and puts in those that were left out.
+func (d *Deps) complete() error {
+	names := map[string]bool{}
+	for _, r := range d.Renderers {
+		if names[r.Name()] {
+			return fmt.Errorf("plugin %s: two renderers have the name %q", d.name(), r.Name())
+		}
+		names[r.Name()] = true
+	}
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	d.MinBackoff = cmp.Or(d.MinBackoff, defaultMinBackoff)
+	d.MaxBackoff = max(d.MinBackoff, cmp.Or(d.MaxBackoff, defaultMaxBackoff))
+	d.CommitTimeout = cmp.Or(d.CommitTimeout, defaultCommitTimeout)
+	return nil
 }
 
 // Stage is a part of the work on one transaction.

@@ -1,11 +1,14 @@
 // Package policy is the embeddable policy plugin: it wires the cache, the
 // processor and the configurator together and gives them a life. It decides
-// nothing.
+// nothing about packets.
 //
 // # Place in the flow
 //
 //	Source ─ Next ─► cache ─► processor ─► configurator ─► renderers
 //	         └──────────── one event loop ────────────┘
+//
+// The engine is the core: it has no goroutine and no clock. A Handler is the engine
+// for a host that has a main loop, a Plugin the engine with a Source and a loop.
 //
 // # Life cycle
 //

@@ -19,7 +19,9 @@ import (
 // proceed one after the other. Observer functions must not call the Handler.
 type Handler struct {
 	mu     sync.Mutex
-	p      *Plugin
+	deps   Deps
+	board  board
+	driver *driver
 	state  handlerState
 	events int64 // that were delivered
 }
@@ -34,10 +36,10 @@ const (
 
 // NewHandler returns a Handler; nothing happens before Init. The Source must be nil:
 // the host delivers. MinBackoff and MaxBackoff bound what RetryAt says.
-func NewHandler(d Deps) *Handler { return &Handler{p: New(d)} }
+func NewHandler(d Deps) *Handler { return &Handler{deps: d} }
 
 // String returns the name of the plugin.
-func (h *Handler) String() string { return h.p.String() }
+func (h *Handler) String() string { return h.deps.name() }
 
 // Init checks the dependencies and wires the layers.
 func (h *Handler) Init() error {
@@ -45,16 +47,20 @@ func (h *Handler) Init() error {
 	defer h.mu.Unlock()
 	switch {
 	case h.state != handlerNew:
-		return fmt.Errorf("plugin %s is initialised already", h.p)
-	case h.p.Source != nil:
-		return fmt.Errorf("plugin %s: a host that delivers events has no source", h.p)
+		return fmt.Errorf("plugin %s is initialised already", h)
+	case h.deps.Source != nil:
+		return fmt.Errorf("plugin %s: a host that delivers events has no source", h)
 	}
-	if err := h.p.wire(); err != nil {
+	driver, err := newDriver(&h.deps, &h.board, inline)
+	if err != nil {
 		return err
 	}
-	h.state = handlerRunning
+	h.driver, h.state = driver, handlerRunning
 	return nil
 }
+
+// inline runs the work of renderers where it is.
+func inline(ctx context.Context, work func(context.Context) error) error { return work(ctx) }
 
 // AfterInit does nothing: the host delivers when it is ready to.
 func (h *Handler) AfterInit() error { return nil }
@@ -93,14 +99,14 @@ func (h *Handler) handle(ctx context.Context, changes model.Changes) error {
 	}
 	h.events++
 	changes.Revision = h.events
-	return h.whole(ctx, h.p.apply(ctx, changes))
+	return h.whole(ctx, h.driver.apply(ctx, changes, false))
 }
 
 // whole goes on until no pod waits for its rules. The error is that of the newest commit, which tries
 // again what failed before.
 func (h *Handler) whole(ctx context.Context, err error) error {
-	for h.p.waiting() && ctx.Err() == nil {
-		err = h.p.apply(ctx, model.Changes{})
+	for h.driver.engine.waiting() && ctx.Err() == nil {
+		err = h.driver.apply(ctx, model.Changes{}, false)
 	}
 	return err
 }
@@ -108,7 +114,7 @@ func (h *Handler) whole(ctx context.Context, err error) error {
 // Retry lets the renderers that failed try again. An Update does that as well, so a
 // host may also just wait for the next event, if there is sure to be one soon.
 func (h *Handler) Retry(ctx context.Context) error {
-	return h.again(ctx, func() error { return h.p.retry(ctx) })
+	return h.again(ctx, (*driver).retry)
 }
 
 // Recommit lets every renderer look again at what it has installed, because something
@@ -116,19 +122,19 @@ func (h *Handler) Retry(ctx context.Context) error {
 // Resync there is nothing that could be installed; renderers block the interfaces of pods
 // then, where they can and are asked to (renderer.Quarantiner).
 func (h *Handler) Recommit(ctx context.Context) error {
-	return h.again(ctx, func() error { return h.p.recommit(ctx) })
+	return h.again(ctx, (*driver).recommit)
 }
 
-func (h *Handler) again(ctx context.Context, commit func() error) error {
+func (h *Handler) again(ctx context.Context, commit func(*driver, context.Context) error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.state != handlerRunning:
 		return ErrNotRunning
-	case h.p.told && !h.p.resynced:
+	case h.driver.engine.flushed && !h.driver.engine.resynced:
 		return ctx.Err()
 	}
-	return h.whole(ctx, commit())
+	return h.whole(ctx, commit(h.driver, ctx))
 }
 
 // RetryAt says when Retry should be called, after pauses that double; zero when
@@ -137,14 +143,17 @@ func (h *Handler) again(ctx context.Context, commit func() error) error {
 func (h *Handler) RetryAt() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.p.waiting() && h.p.retryAt.IsZero() { // a context has ended meanwhile
+	switch {
+	case h.driver == nil:
+		return time.Time{}
+	case h.driver.engine.waiting() && h.driver.engine.retries.at.IsZero(): // a context has ended meanwhile
 		return time.Now()
 	}
-	return h.p.retryAt
+	return h.driver.engine.retries.at
 }
 
 // Status returns how far the plugin is; its revisions count events. It never blocks.
-func (h *Handler) Status() Status { return h.p.Status() }
+func (h *Handler) Status() Status { return h.board.Status() }
 
 // Snapshot returns the present state. It is built unless nothing has changed since the
 // last one was.
@@ -154,8 +163,8 @@ func (h *Handler) Snapshot() (*Snapshot, error) {
 	if h.state != handlerRunning {
 		return nil, fmt.Errorf("take a snapshot: %w", ErrNotRunning)
 	}
-	if s := h.p.snapshot.Load(); s == nil || s.of != h.p.state {
-		h.p.buildSnapshot()
+	if s := h.board.snapshot.Load(); s == nil || s.of != h.driver.engine.state {
+		h.driver.engine.buildSnapshot()
 	}
-	return h.p.snapshot.Load(), nil
+	return h.board.snapshot.Load(), nil
 }

@@ -73,23 +73,23 @@ func problemsOfAll(t *rapid.T, p *Plugin) []any {
 	for _, pod := range s.Pods {
 		all = append(all, pod.ID, pod.Problems)
 	}
-	if broken := p.ledger.inconsistent(); broken != "" {
+	if broken := p.driver.engine.problems.inconsistent(); broken != "" {
 		t.Fatal(broken)
 	}
 	return all
 }
 
-// inconsistent says what a ledger counts wrongly.
-func (l *ledger) inconsistent() string {
+// inconsistent says what a problemTracker counts wrongly.
+func (t *problemTracker) inconsistent() string {
 	classes, policies := map[api.Class]int{}, map[string]bool{}
-	for problem := range l.present {
+	for problem := range t.present {
 		if strings.HasPrefix(problem.Object, "NetworkPolicy ") {
 			policies[problem.Object] = true
 			classes[problem.Class]++
 		}
 	}
-	if !maps.Equal(classes, l.classes) || len(policies) != len(l.policies) || len(l.changed) > 0 {
-		return fmt.Sprintf("ledger %+v", *l)
+	if !maps.Equal(classes, t.classes) || len(policies) != len(t.policies) || len(t.changed) > 0 {
+		return fmt.Sprintf("problems %+v", *t)
 	}
 	return ""
 }

@@ -1,17 +1,11 @@
 package policy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
-
-	"github.com/sluice-net/sluice/plugins/policy/cache"
-	"github.com/sluice-net/sluice/plugins/policy/configurator"
-	"github.com/sluice-net/sluice/plugins/policy/processor"
 )
 
 // Errors of the life cycle.
@@ -35,27 +29,12 @@ const closeTimeout = 4 * time.Second
 type Plugin struct {
 	Deps
 
-	// What follows belongs to the event loop.
-	cache        *cache.Cache
-	processor    *processor.Processor
-	configurator *configurator.Configurator
-	resynced     bool      // renderers were told to resync
-	told         bool      // the processor was flushed before
-	retryAt      time.Time // zero: nothing to retry
-	backoff      time.Duration
-	attempts     []attempt // since renderers defer something
-	unblocked    string    // why interfaces could not be blocked before the first state, as it was logged
-	sourceErr    error
-	ledger       ledger
-	draft        Status
-	state        uint64 // counts what snapshots can differ in
+	board  board   // for everybody
+	feed   *feed   // when there is no Source
+	driver *driver // belongs to the event loop
 
-	// What follows is for everybody.
-	feed      *feed // when there is no Source
-	status    atomic.Pointer[published]
-	snapshot  atomic.Pointer[Snapshot]
 	wanted    atomic.Bool                        // somebody waits for a snapshot
-	asked     chan struct{}                      // holds a token when somebody may; nil for a Handler
+	asked     chan struct{}                      // holds a token when somebody may
 	prompted  atomic.Bool                        // Prompt was called
 	atWork    atomic.Pointer[time.Time]          // since when the loop has not waited; nil while it does
 	interrupt atomic.Pointer[context.CancelFunc] // ends the loop's waiting
@@ -69,7 +48,7 @@ type Plugin struct {
 func New(d Deps) *Plugin { return &Plugin{Deps: d} }
 
 // String returns the name of the plugin.
-func (p *Plugin) String() string { return cmp.Or(p.Name, defaultName) }
+func (p *Plugin) String() string { return p.name() }
 
 // Init checks the dependencies and wires the layers. It waits for nothing and starts
 // nothing, so a Plugin that was only initialised needs no Close.
@@ -77,38 +56,15 @@ func (p *Plugin) Init() error {
 	if p.done != nil {
 		return fmt.Errorf("plugin %s is initialised already", p)
 	}
-	if err := p.wire(); err != nil {
+	driver, err := newDriver(&p.Deps, &p.board, p.answering)
+	if err != nil {
 		return err
 	}
 	if p.Source == nil {
 		p.feed = newFeed()
 		p.Source = p.feed
 	}
-	p.done, p.asked = make(chan struct{}), make(chan struct{}, 1)
-	return nil
-}
-
-// wire makes the layers, and the values of Deps that were left out.
-func (p *Plugin) wire() error {
-	names := map[string]bool{}
-	for _, r := range p.Renderers {
-		if names[r.Name()] {
-			return fmt.Errorf("plugin %s: two renderers have the name %q", p, r.Name())
-		}
-		names[r.Name()] = true
-	}
-	if p.Log == nil {
-		p.Log = slog.New(slog.DiscardHandler)
-	}
-	p.MinBackoff = cmp.Or(p.MinBackoff, defaultMinBackoff)
-	p.MaxBackoff = max(p.MinBackoff, cmp.Or(p.MaxBackoff, defaultMaxBackoff))
-	p.CommitTimeout = cmp.Or(p.CommitTimeout, defaultCommitTimeout)
-	p.cache = cache.New()
-	p.processor = processor.New(p.cache, processor.Options{Node: p.Node})
-	p.configurator = configurator.New(configurator.Options{DenyNode: p.DenyNode, Renderers: p.Renderers, Sets: p.processor})
-	p.ledger = newLedger()
-	p.draft.Renderers = rendererStatus(nil, p.configurator.Renderers(), time.Now())
-	p.publish()
+	p.driver, p.done, p.asked = driver, make(chan struct{}), make(chan struct{}, 1)
 	return nil
 }
 
@@ -145,7 +101,85 @@ func (p *Plugin) Close() error {
 // before AfterInit it takes effect then.
 func (p *Plugin) Prompt() {
 	p.prompted.Store(true)
+	p.wake()
+}
+
+// wake ends the loop's waiting, for whoever has said before what he wants.
+func (p *Plugin) wake() {
 	if interrupt := p.interrupt.Load(); interrupt != nil {
 		(*interrupt)()
+	}
+}
+
+// Status returns how far the plugin is. It never blocks.
+func (p *Plugin) Status() Status { return p.board.Status() }
+
+// Watch returns how far the plugin is, and what is closed when that has changed.
+func (p *Plugin) Watch() (Status, <-chan struct{}) { return p.board.Watch() }
+
+// AtWork returns since when the event loop has been at work without looking for changes; zero while it
+// waits for some. It never blocks.
+func (p *Plugin) AtWork() time.Time {
+	if since := p.atWork.Load(); since != nil {
+		return *since
+	}
+	return time.Time{}
+}
+
+// WaitIdle waits until the changes up to a revision of the store are enforced by
+// every renderer, and no renderer has anything left to do. It does not wait for what
+// only a further change can bring about: when the revision was tried and every renderer
+// that fails refused, its error wraps theirs.
+func (p *Plugin) WaitIdle(ctx context.Context, revision int64) error {
+	if p.done == nil {
+		return ErrNotRunning
+	}
+	for {
+		now := p.board.status.Load()
+		if now.status.Transactions > 0 && now.status.Revision >= revision && now.status.InSync() {
+			return nil
+		}
+		if now.refused != nil && now.status.Seen >= revision {
+			return fmt.Errorf("revision %d is not enforced, %d is: %w", revision, now.status.Revision, now.refused)
+		}
+		if err := p.next(ctx, now); err != nil {
+			return fmt.Errorf("wait for revision %d, %d is enforced%s: %w", revision, now.status.Revision, now.status.failing(), err)
+		}
+	}
+}
+
+// Snapshot returns the present state. The event loop builds it, unless nothing has changed since
+// it built the last one. It waits for no commit: while one runs, the state is the one that is to
+// be enforced, and the status says since when.
+func (p *Plugin) Snapshot(ctx context.Context) (*Snapshot, error) {
+	if p.done == nil {
+		return nil, ErrNotRunning
+	}
+	for {
+		now := p.board.status.Load()
+		if s := p.board.snapshot.Load(); s != nil && s.of == now.of {
+			return s, nil
+		}
+		p.wanted.Store(true)
+		select {
+		case p.asked <- struct{}{}:
+		default: // there is a token
+		}
+		p.wake()
+		if err := p.next(ctx, now); err != nil {
+			return nil, fmt.Errorf("take a snapshot: %w", err)
+		}
+	}
+}
+
+// next waits until there is a newer status.
+func (p *Plugin) next(ctx context.Context, now *published) error {
+	select {
+	case <-now.next:
+		return nil
+	case <-p.done:
+		return ErrNotRunning
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

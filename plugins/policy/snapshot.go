@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy/cache"
 	"github.com/sluice-net/sluice/plugins/policy/configurator"
+	"github.com/sluice-net/sluice/plugins/policy/processor"
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -68,46 +68,23 @@ type Set struct {
 	Users   []api.PolicyID `json:"users,omitempty"` // of sets that selectors stand for
 }
 
-// Snapshot returns the present state. The event loop builds it, unless nothing has changed since
-// it built the last one. It waits for no commit: while one runs, the state is the one that is to
-// be enforced, and the status says since when.
-func (p *Plugin) Snapshot(ctx context.Context) (*Snapshot, error) {
-	if p.done == nil {
-		return nil, ErrNotRunning
-	}
-	for {
-		now := p.status.Load()
-		if s := p.snapshot.Load(); s != nil && s.of == now.of {
-			return s, nil
-		}
-		p.wanted.Store(true)
-		select {
-		case p.asked <- struct{}{}:
-		default: // there is a token
-		}
-		if interrupt := p.interrupt.Load(); interrupt != nil {
-			(*interrupt)()
-		}
-		select {
-		case <-now.next:
-		case <-p.done:
-			return nil, fmt.Errorf("take a snapshot: %w", ErrNotRunning)
-		case <-ctx.Done():
-			return nil, fmt.Errorf("take a snapshot: %w", ctx.Err())
-		}
-	}
+// layers are those of the flow, in its order. None of them knows another.
+type layers struct {
+	cache        *cache.Cache
+	processor    *processor.Processor
+	configurator *configurator.Configurator
 }
 
-// buildSnapshot collects the state and wakes those who wait for it.
-func (p *Plugin) buildSnapshot() {
-	findings := p.processor.Findings()
-	s := &Snapshot{of: p.state, Status: p.draft, Namespaces: p.cache.Namespaces()}
-	s.Problems = slices.Concat(p.cache.Problems(), findings.Problems, p.ledger.reports(true))
+// snapshot collects the state of a node; reports are those of renderers.
+func (l *layers) snapshot(node string, reports []api.Problem) *Snapshot {
+	findings := l.processor.Findings()
+	s := &Snapshot{Namespaces: l.cache.Namespaces()}
+	s.Problems = slices.Concat(l.cache.Problems(), findings.Problems, reports)
 	byObject := map[string][]api.Problem{}
 	for _, problem := range s.Problems {
 		byObject[problem.Object] = append(byObject[problem.Object], problem)
 	}
-	dump := p.configurator.Dump()
+	dump := l.configurator.Dump()
 	enforced := make(map[api.PodID]*configurator.PodDump, len(dump.Pods))
 	applied := map[api.PolicyID][]api.PodID{}
 	for i := range dump.Pods {
@@ -117,8 +94,8 @@ func (p *Plugin) buildSnapshot() {
 			applied[id] = append(applied[id], pod.Pod)
 		}
 	}
-	for _, info := range p.cache.Pods() {
-		pod := Pod{PodInfo: info, Local: p.Node == "" || info.Node == p.Node}
+	for _, info := range l.cache.Pods() {
+		pod := Pod{PodInfo: info, Local: node == "" || info.Node == node}
 		if len(byObject) > 0 {
 			pod.Problems = byObject[model.ID{Kind: model.KindPod, Namespace: info.ID.Namespace, Name: info.ID.Name}.String()]
 		}
@@ -128,15 +105,14 @@ func (p *Plugin) buildSnapshot() {
 		}
 		s.Pods = append(s.Pods, pod)
 	}
-	s.Policies = p.policies(applied, byObject, findings.Notes)
-	s.Sets = p.sets(dump.Sets)
-	p.snapshot.Store(s)
-	p.publish()
+	s.Policies = l.policies(applied, byObject, findings.Notes)
+	s.Sets = l.sets(dump.Sets)
+	return s
 }
 
-func (p *Plugin) policies(applied map[api.PolicyID][]api.PodID, problems map[string][]api.Problem, notes map[api.PolicyID][]api.Problem) []Policy {
+func (l *layers) policies(applied map[api.PolicyID][]api.PodID, problems map[string][]api.Problem, notes map[api.PolicyID][]api.Problem) []Policy {
 	var policies []Policy
-	for _, spec := range p.cache.PolicySpecs() {
+	for _, spec := range l.cache.PolicySpecs() {
 		policies = append(policies, Policy{
 			Spec: spec, ID: spec.ID, Subject: subjectOf(spec), Pods: applied[spec.ID], Problems: problems[spec.ID.String()], Notes: notes[spec.ID],
 		})
@@ -191,9 +167,9 @@ func noteTies(policies []Policy) {
 }
 
 // sets lists the sets of selectors, then those that were made of blocks.
-func (p *Plugin) sets(dump []configurator.SetDump) []Set {
+func (l *layers) sets(dump []configurator.SetDump) []Set {
 	var sets []Set
-	for _, info := range p.processor.Sets() {
+	for _, info := range l.processor.Sets() {
 		sets = append(sets, Set{ID: info.ID, Meaning: info.Selector, Members: info.Members, Users: info.Users})
 	}
 	for _, d := range dump {

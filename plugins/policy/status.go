@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"context"
-	"fmt"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
@@ -67,81 +65,6 @@ func (s Status) InSync() bool {
 		}
 	}
 	return true
-}
-
-// published is a status and the way to hear of the next one.
-type published struct {
-	of      uint64 // the number of the state
-	status  Status
-	refused error         // of the renderers that failed, if no retry mends it
-	next    chan struct{} // closed when there is a newer one
-}
-
-// publish makes the draft visible and wakes those who wait.
-func (p *Plugin) publish() {
-	if p.sourceErr != nil {
-		p.draft.SourceError = p.sourceErr.Error()
-	}
-	now := &published{of: p.state, status: p.draft, next: make(chan struct{})}
-	if p.draft.Committing.IsZero() && !p.waiting() { // else renderers may fail just now
-		if err := p.configurator.Err(); renderer.IsRefused(err) {
-			now.refused = err
-		}
-	}
-	if old := p.status.Swap(now); old != nil {
-		close(old.next)
-	}
-}
-
-// Status returns how far the plugin is. It never blocks.
-func (p *Plugin) Status() Status {
-	if s := p.status.Load(); s != nil {
-		return s.status
-	}
-	return Status{}
-}
-
-// AtWork returns since when the event loop has been at work without looking for changes; zero while it
-// waits for some, and of a Handler. It never blocks.
-func (p *Plugin) AtWork() time.Time {
-	if since := p.atWork.Load(); since != nil {
-		return *since
-	}
-	return time.Time{}
-}
-
-// Watch returns how far the plugin is, and what is closed when that has changed.
-func (p *Plugin) Watch() (Status, <-chan struct{}) {
-	if s := p.status.Load(); s != nil {
-		return s.status, s.next
-	}
-	return Status{}, nil
-}
-
-// WaitIdle waits until the changes up to a revision of the store are enforced by
-// every renderer, and no renderer has anything left to do. It does not wait for what
-// only a further change can bring about: when the revision was tried and every renderer
-// that fails refused, its error wraps theirs.
-func (p *Plugin) WaitIdle(ctx context.Context, revision int64) error {
-	if p.done == nil {
-		return ErrNotRunning
-	}
-	for {
-		now := p.status.Load()
-		if now.status.Transactions > 0 && now.status.Revision >= revision && now.status.InSync() {
-			return nil
-		}
-		if now.refused != nil && now.status.Seen >= revision {
-			return fmt.Errorf("revision %d is not enforced, %d is: %w", revision, now.status.Revision, now.refused)
-		}
-		select {
-		case <-now.next:
-		case <-p.done:
-			return fmt.Errorf("wait for revision %d: %w", revision, ErrNotRunning)
-		case <-ctx.Done():
-			return fmt.Errorf("wait for revision %d, %d is enforced%s: %w", revision, now.status.Revision, now.status.failing(), ctx.Err())
-		}
-	}
 }
 
 // failing names the first renderer that is not in sync.

@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// ledger knows every problem there is, and which began and which ended since people
+// problemTracker knows every problem there is, and which began and which ended since people
 // were told. A layer says what it found and what it solved; a problem that ends and
 // begins again within one transaction did neither. No two layers find the same.
-type ledger struct {
+type problemTracker struct {
 	present  map[api.Problem]bool
 	policies map[string]int       // problems by object, of policies
 	classes  map[api.Class]int    // problems of policies
@@ -22,29 +22,29 @@ type ledger struct {
 	read     []configurator.Unenforced
 }
 
-func newLedger() ledger {
-	return ledger{
+func newProblemTracker() problemTracker {
+	return problemTracker{
 		present: map[api.Problem]bool{}, policies: map[string]int{}, classes: map[api.Class]int{},
 		changed: map[api.Problem]bool{},
 	}
 }
 
 // set notes that a problem is there, or is not there any more.
-func (l *ledger) set(p api.Problem, there bool) {
-	if l.present[p] == there {
+func (t *problemTracker) set(p api.Problem, there bool) {
+	if t.present[p] == there {
 		return
 	}
-	if _, noted := l.changed[p]; !noted {
-		l.changed[p] = !there
+	if _, noted := t.changed[p]; !noted {
+		t.changed[p] = !there
 	}
 	d := +1
-	if l.present[p] = there; !there {
-		delete(l.present, p)
+	if t.present[p] = there; !there {
+		delete(t.present, p)
 		d = -1
 	}
 	if isPolicy(p.Object) {
-		add(l.policies, p.Object, d)
-		add(l.classes, p.Class, d)
+		add(t.policies, p.Object, d)
+		add(t.classes, p.Class, d)
 	}
 }
 
@@ -66,33 +66,33 @@ func add[K comparable](counts map[K]int, k K, d int) {
 }
 
 // take returns what has begun and what has ended since the last call, sorted.
-func (l *ledger) take() (begun, ended []api.Problem) {
-	for p, was := range l.changed {
+func (t *problemTracker) take() (begun, ended []api.Problem) {
+	for p, was := range t.changed {
 		switch {
-		case l.present[p] && !was:
+		case t.present[p] && !was:
 			begun = append(begun, p)
-		case was && !l.present[p]:
+		case was && !t.present[p]:
 			ended = append(ended, p)
 		}
 	}
-	clear(l.changed)
+	clear(t.changed)
 	slices.SortFunc(begun, api.Problem.Compare)
 	slices.SortFunc(ended, api.Problem.Compare)
 	return begun, ended
 }
 
 // counts returns the problems of policies by class, and how many policies have some.
-func (l *ledger) counts() (classes []ProblemCount, policies int) {
-	for _, c := range slices.Sorted(maps.Keys(l.classes)) {
-		classes = append(classes, ProblemCount{c, l.classes[c]})
+func (t *problemTracker) counts() (classes []ProblemCount, policies int) {
+	for _, c := range slices.Sorted(maps.Keys(t.classes)) {
+		classes = append(classes, ProblemCount{c, t.classes[c]})
 	}
-	return classes, len(l.policies)
+	return classes, len(t.policies)
 }
 
 // reports returns what the renderers report, sorted, with the number of pods when
 // asked for: that is not a part of what a problem is.
-func (l *ledger) reports(pods bool) (out []api.Problem) {
-	for _, u := range l.read {
+func (t *problemTracker) reports(pods bool) (out []api.Problem) {
+	for _, u := range t.read {
 		for _, rule := range u.Rules {
 			if rule.Origin.Rule != api.NodeRule {
 				out = append(out, problemOf(u.Renderer, rule, pods))
@@ -120,14 +120,13 @@ func problemOf(name string, u renderer.Unenforced, pods bool) api.Problem {
 }
 
 // readReports takes over what the renderers report, unless all of it is as it was.
-func (p *Plugin) readReports() {
-	now := p.configurator.Unenforced()
-	if slices.EqualFunc(now, p.ledger.read, sameReport) {
+func (t *problemTracker) readReports(now []configurator.Unenforced) {
+	if slices.EqualFunc(now, t.read, sameReport) {
 		return
 	}
-	p.ended(p.ledger.reports(false))
-	p.ledger.read = now
-	p.found(p.ledger.reports(false))
+	t.ended(t.reports(false))
+	t.read = now
+	t.found(t.reports(false))
 }
 
 // sameReport compares slices that are never changed by where they are.
@@ -136,41 +135,14 @@ func sameReport(a, b configurator.Unenforced) bool {
 }
 
 // found and ended take what a layer says.
-func (p *Plugin) found(problems []api.Problem) {
+func (t *problemTracker) found(problems []api.Problem) {
 	for _, x := range problems {
-		p.ledger.set(x, true)
+		t.set(x, true)
 	}
 }
 
-func (p *Plugin) ended(problems []api.Problem) {
+func (t *problemTracker) ended(problems []api.Problem) {
 	for _, x := range problems {
-		p.ledger.set(x, false)
+		t.set(x, false)
 	}
-}
-
-// report tells people once that a problem began, and once that it ended.
-func (p *Plugin) report() {
-	if len(p.ledger.changed) == 0 {
-		return
-	}
-	begun, ended := p.ledger.take()
-	p.draft.Problems, p.draft.Unenforced = p.ledger.counts()
-	for _, x := range begun {
-		if p.Observer.Known == nil || !p.Observer.Known(x) {
-			p.Log.Warn("not enforced as it is", attributes(x)...)
-		}
-		if p.Observer.Problem != nil {
-			p.Observer.Problem(x)
-		}
-	}
-	for _, x := range ended {
-		p.Log.Info("problem is solved", attributes(x)...)
-		if p.Observer.Solved != nil {
-			p.Observer.Solved(x)
-		}
-	}
-}
-
-func attributes(x api.Problem) []any {
-	return []any{"object", x.Object, "field", x.Field, "class", x.Class, "reason", x.Reason}
 }

@@ -1,0 +1,79 @@
+package policy
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-net/sluice/api/model"
+)
+
+// driver runs the steps of an engine, and has the clock that the engine has not.
+type driver struct {
+	engine *engine
+	watch  stopwatch
+	// do runs the work of renderers and returns its error.
+	do func(ctx context.Context, work func(context.Context) error) error
+}
+
+// newDriver returns a driver of a new engine.
+func newDriver(d *Deps, b *board, do func(context.Context, func(context.Context) error) error) (*driver, error) {
+	if err := d.complete(); err != nil {
+		return nil, err
+	}
+	r := &driver{do: do, watch: stopwatch{tell: d.Observer.Stage}}
+	r.engine = newEngine(time.Now(), *d, b, r.watch.passed)
+	return r, nil
+}
+
+// apply, retry and recommit do what those of the engine do, wholly. Errors say which of
+// the renderers failed.
+func (r *driver) apply(ctx context.Context, changes model.Changes, prompted bool) error {
+	r.watch.start()
+	return r.run(ctx, r.engine.apply(time.Now(), changes, prompted))
+}
+
+func (r *driver) retry(ctx context.Context) error {
+	r.watch.start()
+	return r.run(ctx, r.engine.retry(time.Now()))
+}
+
+func (r *driver) recommit(ctx context.Context) error {
+	r.watch.start()
+	return r.run(ctx, r.engine.recommit(time.Now()))
+}
+
+func (r *driver) run(ctx context.Context, s step) error {
+	if s.work == nil {
+		return ctx.Err()
+	}
+	work, cancel := context.WithTimeout(ctx, r.engine.deps.CommitTimeout)
+	defer cancel()
+	err := r.do(work, s.work)
+	o := outcome{time.Now(), err, ctx.Err() != nil}
+	if s.quarantined != nil {
+		s.quarantined(o)
+	} else {
+		r.engine.finish(o)
+	}
+	return err
+}
+
+// stopwatch tells how long stages take.
+type stopwatch struct {
+	last time.Time
+	tell func(Stage, time.Duration) // nil: nobody asks
+}
+
+func (w *stopwatch) start() { w.passed("") }
+
+// passed tells the time since the last stage.
+func (w *stopwatch) passed(s Stage) {
+	if w.tell == nil {
+		return
+	}
+	now := time.Now()
+	if s != "" {
+		w.tell(s, now.Sub(w.last))
+	}
+	w.last = now
+}
