@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/expr"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr"
@@ -37,7 +38,7 @@ Exit codes: 0 every flow is allowed, 1 some are denied or a service has no endpo
   sluicectl explain --manifests docs/examples/shop shop/web-0 shop/cart-0:http`,
 		Args: twoEnds,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := parseQuestion(args[0], args[1])
+			q, err := expr.ParseQuestion(args[0], args[1])
 			if err != nil {
 				return err
 			}

@@ -47,28 +47,3 @@ func TestWholeVerdictsOfServices(t *testing.T) {
 		}
 	}
 }
-
-func TestServicesAreParsed(t *testing.T) {
-	for dst, want := range map[string]view.Question{
-		"svc/shop/web:80":       {Src: "x", Dst: "svc/shop/web", Port: "80", Protocol: api.AnyProtocol},
-		"svc/shop/web:http":     {Src: "x", Dst: "svc/shop/web", Port: "http", Protocol: api.AnyProtocol},
-		"svc/shop/web:53/udp":   {Src: "x", Dst: "svc/shop/web", Port: "53", Protocol: api.UDP},
-		"svc/shop/udp:53":       {Src: "x", Dst: "svc/shop/udp", Port: "53", Protocol: api.AnyProtocol},
-		"svc/shop/web:80/tcp":   {Src: "x", Dst: "svc/shop/web", Port: "80", Protocol: api.TCP},
-		"svc/web-0:80":          {Src: "x", Dst: "svc/web-0", Port: "80", Protocol: api.TCP}, // a pod of the namespace svc
-		"svc/team/name=web:80":  {Src: "x", Dst: "svc/team/name=web", Port: "80", Protocol: api.TCP},
-		"10.96.0.1:80":          {Src: "x", Dst: "10.96.0.1", Port: "80", Protocol: api.TCP},
-		"svc/shop/web/icmp":     {Src: "x", Dst: "svc/shop/web", Protocol: api.ICMP},
-		"svc/shop/47:80":        {Src: "x", Dst: "svc/shop/47", Port: "80", Protocol: api.AnyProtocol},
-		"svc/shop/web:http/udp": {Src: "x", Dst: "svc/shop/web", Port: "http", Protocol: api.UDP},
-	} {
-		if got, err := parseQuestion("x", dst); err != nil || got != want {
-			t.Errorf("%s: %+v, %v; want %+v", dst, got, err, want)
-		}
-	}
-	for _, dst := range []string{"svc/shop/web", "svc/shop/web:", "svc/shop/tcp"} {
-		if got, err := parseQuestion("x", dst); err == nil {
-			t.Errorf("%s: %+v", dst, got)
-		}
-	}
-}

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/expr"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/services"
 	"github.com/sluice-net/sluice/internal/view"
@@ -66,33 +66,21 @@ func Addresses(p *model.Pod) (out []netip.Addr) {
 // Labels returns the labels of a pod.
 func Labels(p *model.Pod) labels.Set { return labelMap(p.GetLabels()) }
 
-// selectorSigns tell a selector from a name.
-const selectorSigns = "=!(, "
-
-// wildcard selects all pods.
-const wildcard = "*"
-
-// parties resolves one side of a question: an address, namespace/pod,
-// namespace/selector or a selector.
+// parties resolves one side of a question: what package expr reads.
 func (c Cluster) parties(text string) ([]view.Party, error) {
-	if a, err := netip.ParseAddr(text); err == nil {
-		return []view.Party{c.atAddress(a.Unmap().WithZone(""))}, nil
-	}
-	if p, err := netip.ParsePrefix(text); err == nil {
-		return nil, fmt.Errorf("%s is a block: ask about one address of it, such as %s", text, p.Addr())
-	}
 	if ns, name, ok := services.ParseName(text); ok {
 		return nil, fmt.Errorf("service %s/%s sends nothing: name pods, as in %s/app=web", ns, name, ns)
 	}
-	ns, rest, scoped := strings.Cut(text, "/")
-	if scoped && rest != wildcard && !strings.ContainsAny(rest, selectorSigns) {
-		return c.named(api.PodID{Namespace: ns, Name: rest})
+	e, err := expr.ParseEndpoint(text)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.Addr.IsValid():
+		return []view.Party{c.atAddress(e.Addr)}, nil
+	case !e.Selects():
+		return c.named(api.PodID{Namespace: e.Namespace, Name: e.Name})
 	}
-	// A name of a namespace has no dot. Otherwise the slash is part of a label's key.
-	if !scoped || strings.ContainsAny(ns, selectorSigns+".") {
-		ns, rest = "", text
-	}
-	return c.selected(ns, rest)
+	return c.selected(e)
 }
 
 // atAddress returns the pod that has an address. An address of several pods stays
@@ -146,18 +134,12 @@ func (c Cluster) unknown(id api.PodID) error {
 	return fmt.Errorf("pod %s is not known; namespace %s has %s", id, id.Namespace, services.Few(names))
 }
 
-func (c Cluster) selected(ns, selector string) (out []view.Party, err error) {
-	sel, err := labels.Parse(selector)
-	if selector == wildcard {
-		sel, err = labels.Everything(), nil
-	}
-	if err != nil || selector == "" {
-		return nil, fmt.Errorf("%q is neither an address, nor namespace/pod, nor a selector such as app=web", selector)
-	}
+func (c Cluster) selected(e expr.Endpoint) (out []view.Party, err error) {
 	hidden := ""
 	for _, p := range c.Pods {
 		switch {
-		case ns != "" && p.GetNamespace() != ns || !sel.Matches(Labels(p)):
+		case e.Namespace != expr.Everywhere && p.GetNamespace() != e.Namespace:
+		case e.Selector == nil && p.GetName() != e.Name, e.Selector != nil && !e.Selector.Matches(Labels(p)):
 		case IsLive(p) && len(Addresses(p)) > 0:
 			out = append(out, partiesOf(p)...)
 		case hidden == "":
@@ -167,12 +149,12 @@ func (c Cluster) selected(ns, selector string) (out []view.Party, err error) {
 	switch {
 	case out != nil:
 		return out, nil
-	case ns == "" && hidden == "" && !strings.ContainsAny(selector, selectorSigns):
-		return nil, fmt.Errorf("no pod has a label %q; a pod is named with its namespace, as in shop/web-0", selector)
-	case ns != "":
-		return nil, fmt.Errorf("no pod with an address is selected by %q in namespace %s%s", selector, ns, hidden)
+	case hidden == "" && expr.IsWord(e.Text):
+		return nil, fmt.Errorf("no pod has a label %q; a pod is named with its namespace, as in shop/web-0", e.Text)
+	case e.Namespace != expr.Everywhere:
+		return nil, fmt.Errorf("no pod with an address is selected by %q in namespace %s%s", e.Pods, e.Namespace, hidden)
 	}
-	return nil, fmt.Errorf("no pod with an address is selected by %q%s", selector, hidden)
+	return nil, fmt.Errorf("no pod with an address is selected by %q%s", e.Pods, hidden)
 }
 
 func partiesOf(p *model.Pod) (out []view.Party) {

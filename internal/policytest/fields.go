@@ -3,13 +3,11 @@ package policytest
 import (
 	"encoding/json"
 	"net/netip"
-	"strconv"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/expr"
 )
 
 // parser reads the parts of a file that may name its externals.
@@ -74,7 +72,7 @@ func (p parser) deletion(it item) (model.ID, bool) {
 	}
 	switch {
 	case id.Kind == "":
-		p.failf(m.at("kind"), "is %s: want one of %s", quoted(kind), kindNames())
+		p.failf(m.at("kind"), "is %s: want one of %s", expr.Quoted(kind), kindNames())
 	case id.Name == "":
 		p.failf(m.at("name"), "is missing")
 	case !id.Kind.Namespaced() && id.Namespace != "":
@@ -114,7 +112,7 @@ func (p parser) probe(it item) Probe {
 	case "":
 		p.failf(m.at("expect"), "is missing: want allow or deny")
 	default:
-		p.failf(m.at("expect"), "is %s: want allow or deny", quoted(string(expect)))
+		p.failf(m.at("expect"), "is %s: want allow or deny", expr.Quoted(string(expect)))
 	}
 	m.close()
 	return out
@@ -127,7 +125,7 @@ func (p parser) probePorts(m *mapping) []Port {
 	items := m.list("ports")
 	switch {
 	case !ok:
-		p.failf(m.at("protocol"), "is %s: want TCP, UDP, SCTP or ICMP", quoted(m.text("protocol")))
+		p.failf(m.at("protocol"), "is %s: want TCP, UDP, SCTP or ICMP", expr.Quoted(m.text("protocol")))
 		return nil
 	case protocol == api.ICMP && (one != nil || many != nil):
 		p.failf(m.at("protocol"), "is ICMP, which has no ports")
@@ -146,7 +144,7 @@ func (p parser) probePorts(m *mapping) []Port {
 	}
 	var out []Port
 	for _, it := range items {
-		if port, ok := parsePort(it.value); ok {
+		if port, ok := expr.ParseNumberOrName(describePort(it.value)); ok {
 			port.Protocol = protocol
 			out = append(out, port)
 		} else {
@@ -186,7 +184,7 @@ func (p parser) matrixExternals(m *mapping, out *Matrix) {
 	}
 	for _, name := range out.Externals {
 		if _, ok := p.externals[name]; !ok {
-			p.failf(m.at("externals"), "has %s, which is not among the externals of the file", quoted(name))
+			p.failf(m.at("externals"), "has %s, which is not among the externals of the file", expr.Quoted(name))
 		}
 	}
 }
@@ -219,21 +217,15 @@ func (p parser) matrixPorts(items []item) []Port {
 		if port, ok := parsePortProtocol(it.value); ok {
 			out = append(out, port)
 		} else {
-			p.failf(it.path, "is %s: want for example 8080/TCP, http/TCP, 53/UDP or ICMP", describe(it.value))
+			p.failf(it.path, "is %s: %s", describe(it.value), expr.WantPort)
 		}
 	}
 	return out
 }
 
 func parsePortProtocol(value any) (Port, bool) {
-	text, protocolText, _ := strings.Cut(describePort(value), "/")
-	if strings.EqualFold(text, "ICMP") && protocolText == "" {
-		return Port{Protocol: api.ICMP}, true
-	}
-	port, ok := parsePort(text)
-	protocol, known := parseProtocol(protocolText)
-	port.Protocol = protocol
-	return port, ok && known && protocol != api.ICMP
+	port, err := expr.ParsePort(describePort(value))
+	return port, err == nil
 }
 
 // describePort returns the text of a port that may have been written as a number.
@@ -247,26 +239,15 @@ func describePort(value any) string {
 	return ""
 }
 
-// parsePort reads a number or a name.
-func parsePort(value any) (Port, bool) {
-	text := describePort(value)
-	if n, err := strconv.ParseUint(text, 10, 16); err == nil {
-		return Port{Number: uint16(n)}, n > 0
-	}
-	return Port{Name: text}, len(validation.IsValidPortName(text)) == 0
-}
-
 // parseProtocol reads a protocol in any case; an absent one is TCP.
 func parseProtocol(s string) (api.Protocol, bool) {
-	if s == "" {
+	switch {
+	case s == "":
 		return api.TCP, true
+	case strings.EqualFold(s, api.ICMP.String()):
+		return api.ICMP, true
 	}
-	for _, p := range []api.Protocol{api.TCP, api.UDP, api.SCTP, api.ICMP} {
-		if strings.EqualFold(s, p.String()) {
-			return p, true
-		}
-	}
-	return 0, false
+	return expr.ParseTransport(s)
 }
 
 // exprs reads the endpoint expressions of a field that must be there.

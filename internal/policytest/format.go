@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"net/netip"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/expr"
 )
 
 // What stands in every file.
@@ -105,11 +105,6 @@ type AllowEntry struct {
 	AllPorts bool // every port of the matrix
 }
 
-// Port is a destination port: a number, or a name that is looked up on the
-// destination pod. api.ICMP stands for the ICMP of the flow's family and has
-// neither.
-type Port struct {
-	Number   uint16
-	Name     string
-	Protocol api.Protocol
-}
+// Port is the destination port of a probe, by its number or by its name on the destination pod.
+// api.ICMP stands for the ICMP of the flow's family and has neither.
+type Port = expr.Port

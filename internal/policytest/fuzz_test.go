@@ -34,20 +34,20 @@ func FuzzExpression(f *testing.F) {
 			return
 		}
 		kinds := 0
-		for _, is := range []bool{e.addr.IsValid(), e.external != nil, e.selector != nil, e.name != ""} {
+		for _, is := range []bool{e.Addr.IsValid(), e.external != nil, e.Selector != nil, e.Name != ""} {
 			if is {
 				kinds++
 			}
 		}
-		if kinds != 1 || (e.namespace == "") != (e.addr.IsValid() || e.external != nil) {
+		if kinds != 1 || (e.Namespace == "") != (e.Addr.IsValid() || e.external != nil) {
 			t.Fatalf("%q is read as %+v", s, e)
 		}
-		if a, err := netip.ParseAddr(strings.TrimSpace(s)); (err == nil) != e.addr.IsValid() || err == nil && a.Unmap() != e.addr {
-			t.Errorf("%q is the address %v, net/netip says %v", s, e.addr, a)
+		if a, err := netip.ParseAddr(strings.TrimSpace(s)); (err == nil) != e.Addr.IsValid() || err == nil && a.Unmap() != e.Addr {
+			t.Errorf("%q is the address %v, net/netip says %v", s, e.Addr, a)
 		}
 		again, err := parseExpr(e.String(), externals)
-		if err != nil || again.namespace != e.namespace || again.name != e.name || again.addr != e.addr || again.selects() != e.selects() ||
-			e.selector != nil && again.selector.String() != e.selector.String() {
+		if err != nil || again.Namespace != e.Namespace || again.Name != e.Name || again.Addr != e.Addr || again.Selects() != e.Selects() ||
+			e.Selector != nil && again.Selector.String() != e.Selector.String() {
 			t.Errorf("%q is read as %+v, written as %q, and that read as %+v, %v", s, e, e, again, err)
 		}
 	})

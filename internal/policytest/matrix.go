@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/expr"
 )
 
 // matrixPlan is a matrix in the state of one step. An end is a party at one of
@@ -114,7 +115,7 @@ func (x *expansion) plan(path string, m *Matrix) *matrixPlan {
 	}
 	add(x.resolve(path+".pods", pods))
 	for _, name := range m.Externals {
-		add(x.world.external(Expr{text: name, external: x.file.Externals[name]}))
+		add(x.world.external(Expr{Endpoint: expr.Endpoint{Text: name}, external: x.file.Externals[name]}))
 	}
 	pl.inside = len(pl.ends)
 	var from, to [][]int

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/expr"
 	"github.com/sluice-net/sluice/plugins/ksr"
 )
 
@@ -143,10 +144,10 @@ func (r *reader) document(d document, source string) *File {
 		return nil
 	}
 	if v := m.text("apiVersion"); v != APIVersion {
-		m.failf("apiVersion", "is %s: want %s", quoted(v), APIVersion)
+		m.failf("apiVersion", "is %s: want %s", expr.Quoted(v), APIVersion)
 	}
 	if k := m.text("kind"); k != Kind {
-		m.failf("kind", "is %s: want %s", quoted(k), Kind)
+		m.failf("kind", "is %s: want %s", expr.Quoted(k), Kind)
 	}
 	if len(r.problems) > 0 {
 		return nil // another kind of file: its fields would only make noise

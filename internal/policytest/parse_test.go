@@ -108,7 +108,7 @@ func checkSteps(t *testing.T, steps []Step) {
 	if diff := cmp.Diff([]Port{{Protocol: api.ICMP}}, steps[0].Probes[0].Ports); diff != "" {
 		t.Errorf("ports of ICMP (-want +got):\n%s", diff)
 	}
-	if got := steps[0].Probes[0].To[0].addr; got != netip.MustParseAddr("10.0.0.2") {
+	if got := steps[0].Probes[0].To[0].Addr; got != netip.MustParseAddr("10.0.0.2") {
 		t.Errorf("a mapped address is read as %s", got)
 	}
 }
@@ -157,7 +157,7 @@ func TestMistakesAreNamedWithFileAndField(t *testing.T) {
 		"endpoints": {header + "externals: {internet: 198.51.100.7}\nprobes: [{from: [intranet, shop/, 10.0.0.0/8, 'fe80::1%eth0', 'app in (a', 5, ''], to: a/c, port: 80, expect: allow}]\n", []string{
 			`t.yaml: probes[0].from[0]: "intranet" is neither an external of this file nor an address, nor of the form namespace/pod or key=value`,
 			`t.yaml: probes[0].from[1]: "shop/" has no pod: want for example shop/web-0, shop/app=web or shop/*`,
-			`t.yaml: probes[0].from[2]: "10.0.0.0/8" is a prefix: want one address of it`,
+			`t.yaml: probes[0].from[2]: "10.0.0.0/8" is a prefix: want one address of it, such as 10.0.0.0`,
 			`t.yaml: probes[0].from[3]: "fe80::1%eth0" is an address with a zone`,
 			`t.yaml: probes[0].from[4]: "app in (a" is not a pod, and not a label selector: `,
 			"t.yaml: probes[0].from[5]: is the number 5: want an endpoint",

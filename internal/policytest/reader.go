@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/expr"
 )
 
 // Problems is an error that consists of everything that is wrong with a test,
@@ -180,7 +181,7 @@ func describe(value any) string {
 	case nil:
 		return "empty"
 	case string:
-		return quoted(v)
+		return expr.Quoted(v)
 	case json.Number:
 		return "the number " + v.String()
 	case bool:
@@ -191,17 +192,9 @@ func describe(value any) string {
 	return "a mapping"
 }
 
-// quoted returns a text of the input for a message, cut when it is long.
-func quoted(s string) string {
-	if len(s) > 80 {
-		s = strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return strconv.Quote(s)
-}
-
 // printable returns a key of the input for a path: in quotes unless it is plain.
 func printable(key string) string {
-	if q := quoted(key); key == "" || strings.ContainsAny(key, " .[]") || q != `"`+key+`"` {
+	if q := expr.Quoted(key); key == "" || strings.ContainsAny(key, " .[]") || q != `"`+key+`"` {
 		return q
 	}
 	return key

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/expr"
 )
 
 // party is what an expression resolves to: a pod, or an address outside of the
@@ -48,18 +49,18 @@ type resolution struct {
 // resolve returns the parties that an expression stands for, sorted, at least one.
 func (w *world) resolve(e Expr) ([]party, error) {
 	switch {
-	case e.addr.IsValid():
-		return w.at(e.text, e.addr), nil
+	case e.Addr.IsValid():
+		return w.at(e.Text, e.Addr), nil
 	case e.external != nil:
 		return w.external(e), nil
-	case !e.selects():
+	case !e.Selects():
 		return w.named(e)
 	}
 	// The only look-up that visits many pods, and often asked for again.
-	r, ok := w.resolved[e.text]
+	r, ok := w.resolved[e.Text]
 	if !ok {
 		r.parties, r.err = w.selection(e)
-		w.resolved[e.text] = r
+		w.resolved[e.Text] = r
 	}
 	return r.parties, r.err
 }
@@ -79,11 +80,11 @@ func (w *world) at(name string, addr netip.Addr) []party {
 
 // external returns the addresses of a name as one party, those of pods apart.
 func (w *world) external(e Expr) []party {
-	outside := party{name: e.text, single: true}
+	outside := party{name: e.Text, single: true}
 	var out []party
 	for _, a := range e.external {
 		if len(w.holders[a]) > 0 {
-			out = append(out, w.at(e.text, a)...)
+			out = append(out, w.at(e.Text, a)...)
 		} else {
 			outside.addrs = append(outside.addrs, a)
 		}
@@ -96,10 +97,10 @@ func (w *world) external(e Expr) []party {
 
 // named returns one pod.
 func (w *world) named(e Expr) ([]party, error) {
-	p := w.pods[e.namespace][e.name]
+	p := w.pods[e.Namespace][e.Name]
 	switch {
 	case p == nil:
-		return nil, fmt.Errorf("there is no pod %s/%s", e.namespace, e.name)
+		return nil, fmt.Errorf("there is no pod %s/%s", e.Namespace, e.Name)
 	case p.finished:
 		return nil, fmt.Errorf("pod %s has finished and has no address any more", p.id)
 	case len(p.addrs) == 0:
@@ -113,8 +114,8 @@ func (w *world) named(e Expr) ([]party, error) {
 // selection returns the live pods that policies see and that the expression
 // selects.
 func (w *world) selection(e Expr) ([]party, error) {
-	namespaces := []string{e.namespace}
-	if e.namespace == everywhere {
+	namespaces := []string{e.Namespace}
+	if e.Namespace == expr.Everywhere {
 		namespaces = sortedKeys(w.pods)
 	}
 	var out []party
@@ -123,7 +124,7 @@ func (w *world) selection(e Expr) ([]party, error) {
 		for _, name := range slices.Sorted(maps.Keys(w.pods[ns])) {
 			p := w.pods[ns][name]
 			switch {
-			case e.selector == nil && e.name != name, e.selector != nil && !e.selector.Matches(p.labels):
+			case e.Selector == nil && e.Name != name, e.Selector != nil && !e.Selector.Matches(p.labels):
 			case len(p.held()) == 0:
 				hidden++
 			default:
@@ -132,10 +133,10 @@ func (w *world) selection(e Expr) ([]party, error) {
 		}
 	}
 	if out == nil && hidden > 0 {
-		return nil, fmt.Errorf("%s selects no live pod: what it selects has no address, has finished, or is in the host network (name that by namespace/pod)", quoted(e.text))
+		return nil, fmt.Errorf("%s selects no live pod: what it selects has no address, has finished, or is in the host network (name that by namespace/pod)", expr.Quoted(e.Text))
 	}
 	if out == nil {
-		return nil, fmt.Errorf("%s selects no pod", quoted(e.text))
+		return nil, fmt.Errorf("%s selects no pod", expr.Quoted(e.Text))
 	}
 	return out, nil
 }

@@ -5,13 +5,13 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/expr"
 	"github.com/sluice-net/sluice/internal/services"
 	"github.com/sluice-net/sluice/plugins/ksr"
 )
@@ -36,12 +36,12 @@ func parseService(text string) (_ *servicePort, ok bool, err error) {
 	if told {
 		p, known := parseProtocol(protocol)
 		if !known || !p.HasPorts() || protocol == "" {
-			return nil, true, fmt.Errorf("%s has the protocol %s: want TCP, UDP or SCTP", quoted(text), quoted(protocol))
+			return nil, true, fmt.Errorf("%s has the protocol %s: want TCP, UDP or SCTP", expr.Quoted(text), expr.Quoted(protocol))
 		}
 		s.protocol = p
 	}
 	if len(validation.IsDNS1123Label(s.namespace)) > 0 || len(validation.IsDNS1123Subdomain(s.name)) > 0 || len(validation.IsDNS1123Label(port)) > 0 {
-		return nil, true, fmt.Errorf("%s is not a service: want for example svc/shop/web:80, svc/shop/web:http or svc/shop/dns:53/UDP", quoted(text))
+		return nil, true, fmt.Errorf("%s is not a service: want for example svc/shop/web:80, svc/shop/web:http or svc/shop/dns:53/UDP", expr.Quoted(text))
 	}
 	return s, true, nil
 }
@@ -68,7 +68,7 @@ func (p parser) ends(m *mapping, key string) []Expr {
 func (p parser) withoutServices(path string, exprs []Expr) []Expr {
 	for _, e := range exprs {
 		if e.service != nil {
-			p.failf(path, "has the service %s: a service is only the destination of a probe", quoted(e.text))
+			p.failf(path, "has the service %s: a service is only the destination of a probe", expr.Quoted(e.Text))
 		}
 	}
 	return slices.DeleteFunc(exprs, func(e Expr) bool { return e.service != nil })
@@ -101,10 +101,10 @@ func (x *expansion) aims(path string, p Probe) (out []aim) {
 			continue
 		}
 		left := p.Ports
-		if e.addr.IsValid() && x.world.hasServices() {
+		if e.Addr.IsValid() && x.world.hasServices() {
 			left = nil
 			for _, port := range p.Ports {
-				targets, err := x.world.serviceState().At(e.addr, port.text(), port.Protocol)
+				targets, err := x.world.serviceState().At(e.Addr, port.Text(), port.Protocol)
 				if out = append(out, x.found(path, e, targets, err)...); err == nil && targets == nil {
 					left = append(left, port)
 				}
@@ -124,18 +124,10 @@ func (x *expansion) aims(path string, p Probe) (out []aim) {
 	return out
 }
 
-// text returns the number or the name of a port; none for ICMP.
-func (p Port) text() string {
-	if p.Name != "" || !p.Protocol.HasPorts() {
-		return p.Name
-	}
-	return strconv.Itoa(int(p.Number))
-}
-
 // found returns the endpoints of the services that an expression stands for.
 func (x *expansion) found(path string, e Expr, targets []services.Target, err error) (out []aim) {
 	if err != nil {
-		x.failf(path, "%s: %v", quoted(e.text), err)
+		x.failf(path, "%s: %v", expr.Quoted(e.Text), err)
 	}
 	for _, t := range targets {
 		out = append(out, aim{backends: x.world.backends(t)})

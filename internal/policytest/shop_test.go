@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/expr"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/plugins/ksr"
 	"github.com/sluice-net/sluice/tests/cluster"
@@ -136,7 +137,7 @@ func allowedBy(s cluster.State, pods []*corev1.Pod, ports []Port) []AllowEntry {
 				for _, b := range newPod(dst).addrs {
 					for _, p := range ports {
 						if a.Is4() == b.Is4() && o.Allowed(question(Endpoint{Addr: a}, Endpoint{Addr: b}, p).Flow) {
-							out = append(out, AllowEntry{From: []Expr{{text: a.String(), addr: a}}, To: []Expr{{text: b.String(), addr: b}}, Ports: []Port{p}})
+							out = append(out, AllowEntry{From: []Expr{{Endpoint: expr.Endpoint{Text: a.String(), Addr: a}}}, To: []Expr{{Endpoint: expr.Endpoint{Text: b.String(), Addr: b}}}, Ports: []Port{p}})
 						}
 					}
 				}

@@ -55,6 +55,7 @@ var mayImport = []struct {
 	{"renderer/acl/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp", "renderer/acl/internal/..."}}, // one renderer in several packages
 	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},                                  // renderers do not know each other
 	{"internal/oracle", []string{"api/..."}},
+	{"internal/expr", []string{"api/...", "internal/services", "internal/view"}},
 	{"internal/explain/suggest", []string{"api/...", "internal/oracle"}}, // the specification's view alone
 	{"internal/explain/reason", []string{"api/...", "internal/oracle", "internal/explain/suggest"}},
 	{"internal/kvstore/embedded", []string{"plugins/kvstore"}},

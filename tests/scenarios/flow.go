@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/expr"
 )
 
 // sourcePort is that of all flows: no policy can tell source ports apart.
@@ -47,9 +48,6 @@ func parseNumber(text string) (uint16, error) {
 // parsePort reads "80", "53/UDP", "icmp", and "proto-47" for a protocol that no
 // policy can name.
 func parsePort(text string) (port, error) {
-	if text == "icmp" {
-		return port{protocol: api.ICMP}, nil
-	}
 	if number, ok := strings.CutPrefix(text, "proto-"); ok {
 		n, err := strconv.ParseUint(number, 10, 8)
 		if p := api.Protocol(n); err == nil && p != api.AnyProtocol && !p.HasPorts() {
@@ -57,20 +55,11 @@ func parsePort(text string) (port, error) {
 		}
 		return port{}, fmt.Errorf("%q is not a protocol without ports", text)
 	}
-	number, name, has := strings.Cut(text, "/")
-	p := port{protocol: api.TCP}
-	switch {
-	case !has, name == "TCP":
-	case name == "UDP":
-		p.protocol = api.UDP
-	case name == "SCTP":
-		p.protocol = api.SCTP
-	default:
-		return p, fmt.Errorf("%q: protocol is none of TCP, UDP, SCTP", text)
+	p, err := expr.ParsePort(text)
+	if err == nil && p.Name != "" {
+		err = fmt.Errorf("%q is not a number from 1 to 65535", text)
 	}
-	var err error
-	p.number, err = parseNumber(number)
-	return p, err
+	return port{p.Number, p.Protocol}, err
 }
 
 // ends returns what an expression stands for: a name, a pattern of names with *, or

@@ -1,4 +1,4 @@
-package cli
+package expr
 
 import (
 	"net/netip"
@@ -35,13 +35,13 @@ func TestDestinationsAreReadAsTheyAreMeant(t *testing.T) {
 		"[fd00::1]/icmp":                     {Dst: "fd00::1", Protocol: api.ICMP},
 		"fd00::1/icmpv6":                     {Dst: "fd00::1", Protocol: api.ICMPv6},
 	} {
-		got, err := parseQuestion("shop/cart-0", text)
+		got, err := ParseQuestion("shop/cart-0", text)
 		want.Src = "shop/cart-0"
 		if d := cmp.Diff(want, got); err != nil || d != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", text, err, d)
 		}
 	}
-	if q, err := parseQuestion("[fd00::2]", "[fd00::1]:53"); err != nil || q.Src != "fd00::2" {
+	if q, err := ParseQuestion("[fd00::2]", "[fd00::1]:53"); err != nil || q.Src != "fd00::2" {
 		t.Errorf("a source in brackets is %q, %v", q.Src, err)
 	}
 }
@@ -63,14 +63,14 @@ func TestWrongDestinationsSayWhatIsWanted(t *testing.T) {
 		"shop/web-0:80/icmp":    "has a port, but icmp has none: want shop/web-0/icmp",
 		"shop/web-0:80/tcp/udp": `"80/tcp" is neither the number nor the name of a port`,
 	} {
-		q, err := parseQuestion("shop/cart-0", text)
+		q, err := ParseQuestion("shop/cart-0", text)
 		if err == nil {
 			t.Errorf("%q is read as %+v, want an error", text, q)
 		} else if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: the error is %q, want %q in it", text, err, want)
 		}
 	}
-	if _, err := parseQuestion("", "shop/web-0:80"); err == nil || !strings.Contains(err.Error(), "the source is empty") {
+	if _, err := ParseQuestion("", "shop/web-0:80"); err == nil || !strings.Contains(err.Error(), "the source is empty") {
 		t.Errorf("without a source the error is %v", err)
 	}
 }
@@ -82,7 +82,7 @@ func FuzzQuestion(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, dst string) {
-		q, err := parseQuestion("src", dst)
+		q, err := ParseQuestion("src", dst)
 		if err != nil {
 			return
 		}
@@ -97,11 +97,36 @@ func FuzzQuestion(f *testing.F) {
 			text += ":" + q.Port
 		}
 		text += "/" + strconv.Itoa(int(q.Protocol))
-		if again, err := parseQuestion("src", text); err != nil || again != q {
+		if again, err := ParseQuestion("src", text); err != nil || again != q {
 			if !strings.ContainsAny(q.Dst, "/=(") && q.Port == "" {
 				return // a bare word and a protocol is a namespace and a pod
 			}
 			t.Errorf("%q is read as %+v, written as %q, and read as %+v, %v", dst, q, text, again, err)
 		}
 	})
+}
+
+func TestServicesAreParsed(t *testing.T) {
+	for dst, want := range map[string]view.Question{
+		"svc/shop/web:80":       {Src: "x", Dst: "svc/shop/web", Port: "80", Protocol: api.AnyProtocol},
+		"svc/shop/web:http":     {Src: "x", Dst: "svc/shop/web", Port: "http", Protocol: api.AnyProtocol},
+		"svc/shop/web:53/udp":   {Src: "x", Dst: "svc/shop/web", Port: "53", Protocol: api.UDP},
+		"svc/shop/udp:53":       {Src: "x", Dst: "svc/shop/udp", Port: "53", Protocol: api.AnyProtocol},
+		"svc/shop/web:80/tcp":   {Src: "x", Dst: "svc/shop/web", Port: "80", Protocol: api.TCP},
+		"svc/web-0:80":          {Src: "x", Dst: "svc/web-0", Port: "80", Protocol: api.TCP}, // a pod of the namespace svc
+		"svc/team/name=web:80":  {Src: "x", Dst: "svc/team/name=web", Port: "80", Protocol: api.TCP},
+		"10.96.0.1:80":          {Src: "x", Dst: "10.96.0.1", Port: "80", Protocol: api.TCP},
+		"svc/shop/web/icmp":     {Src: "x", Dst: "svc/shop/web", Protocol: api.ICMP},
+		"svc/shop/47:80":        {Src: "x", Dst: "svc/shop/47", Port: "80", Protocol: api.AnyProtocol},
+		"svc/shop/web:http/udp": {Src: "x", Dst: "svc/shop/web", Port: "http", Protocol: api.UDP},
+	} {
+		if got, err := ParseQuestion("x", dst); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", dst, got, err, want)
+		}
+	}
+	for _, dst := range []string{"svc/shop/web", "svc/shop/web:", "svc/shop/tcp"} {
+		if got, err := ParseQuestion("x", dst); err == nil {
+			t.Errorf("%s: %+v", dst, got)
+		}
+	}
 }
