@@ -132,8 +132,8 @@ func (a *attachments) detach(id uint32, unflip func(id, record uint32) error) er
 	return nil
 }
 
-// attach has packets of new endpoints decided. It returns what was gone when it was to be attached: the others
-// need not wait until somebody says whose that was.
+// attach has packets of new endpoints decided. It returns what was gone when it was to be attached:
+// the others need not wait until somebody says whose that was.
 func (a *attachments) attach(e endpoints) (gone []error, err error) {
 	for _, id := range slices.Sorted(maps.Keys(e.lists)) {
 		end, pod := e.lists[id], e.owner[id]

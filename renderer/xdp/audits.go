@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
 )
 
-// ErrForeign is returned by Commit while programs of Sluice run at interfaces of pods that belong to
-// other pins: what they drop or permit is not what this agent enforces.
+// ErrForeign is returned by Commit while programs of Sluice run at interfaces of pods that belong
+// to other pins: what they drop or permit is not what this agent enforces.
 var ErrForeign = errors.New("programs of Sluice that are not this agent's are attached")
 
 // auditEvery is how often a Commit reads back what is in the kernel, at most.
@@ -23,8 +23,8 @@ type auditor interface {
 	audit() (finding, error)
 }
 
-// finding is what an audit found. What is counted is repaired, but for the policy map, which has to be made
-// anew.
+// finding is what an audit found. What is counted is repaired, but for the policy map, which has to
+// be made anew.
 type finding struct {
 	drift     attach.Drift
 	policyMap bool

@@ -11,9 +11,9 @@ import (
 )
 
 // Cleanup removes everything that is pinned in a folder, gates too, and the filters of ours of all
-// interfaces of the network namespace: what was enforced by them is not any more. It touches nothing that has
-// not a name of ours, and nothing at all while a process owns the folder. It returns how many it
-// removed; where the folder cannot have pins, these are filters.
+// interfaces of the network namespace: what was enforced by them is not any more. It touches
+// nothing that has not a name of ours, and nothing at all while a process owns the folder. It
+// returns how many it removed; where the folder cannot have pins, these are filters.
 func Cleanup(pinPath string) (removed int, err error) {
 	var folder *pins.Folder
 	none := pins.Check(pinPath)

@@ -43,8 +43,8 @@ func (c *closedLists) reconsider(image *compile.Image) {
 	}
 }
 
-// update takes down what the image refuses, and returns the endpoints as it has them: closed where their lists
-// are refused.
+// update takes down what the image refuses, and returns the endpoints as it has them: closed where
+// their lists are refused.
 func (c *closedLists) update(image *compile.Image, ends map[uint32]compile.Endpoint) map[uint32]compile.Endpoint {
 	out := maps.Clone(ends)
 	if len(c.refused) == 0 {

@@ -80,8 +80,8 @@ func (k *Kernel) Detach(id uint32) error {
 // not all places of the mode, or others.
 func (k *Kernel) Attached() ([]uint32, error) { return k.attached.Attached(), nil }
 
-// Decides returns the endpoints at which programs of ours decide about both directions, in whatever mode,
-// also if another process attached them.
+// Decides returns the endpoints at which programs of ours decide about both directions, in whatever
+// mode, also if another process attached them.
 func (k *Kernel) Decides() (ids []uint32, err error) { return k.attached.Decides(), nil }
 
 // Permits implements Plane.

@@ -34,8 +34,8 @@ type Kernel struct {
 	digest      *ebpf.Map // the Mark, with the version of what is loaded
 }
 
-// NewKernel takes over what is pinned, or begins with nothing. Nothing is enforced by it. A folder for
-// pins has one owner at a time: a PinsError says why it cannot be this process.
+// NewKernel takes over what is pinned, or begins with nothing. Nothing is enforced by it. A folder
+// for pins has one owner at a time: a PinsError says why it cannot be this process.
 func NewKernel(o KernelOptions) (*Kernel, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

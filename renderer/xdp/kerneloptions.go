@@ -11,11 +11,12 @@ import (
 // DefaultPinPath is where links and maps are pinned.
 const DefaultPinPath = "/sys/fs/bpf/sluice"
 
-// DefaultFlows is how many places the table of flows has: 8 MiB. Of 65 536 flows at once about 4 are
-// forgotten for others, of 131 072 one of 300: those that were not answered first.
+// DefaultFlows is how many places the table of flows has: 8 MiB. Of 65 536 flows at once about 4
+// are forgotten for others, of 131 072 one of 300: those that were not answered first.
 const DefaultFlows = 1 << 18
 
-// DefaultCrowd is as many flows as a cache of a processor's own has all of: about 1 MiB of the table.
+// DefaultCrowd is as many flows as a cache of a processor's own has all of: about 1 MiB of the
+// table.
 const DefaultCrowd = 1 << 13
 
 // MaxFlows is as many places as the hash of the program can tell: 256 MiB.
@@ -24,9 +25,9 @@ const MaxFlows = 1 << 23
 // MaxTunnelPorts is how many ports of tunnels a program knows.
 const MaxTunnelPorts = loader.MaxTunnelPorts
 
-// DefaultTunnelPorts are those of VXLAN and Geneve, as CNI plugins have them. That of WireGuard is not
-// one: it is a port that kernels give to clients (net.ipv4.ip_local_port_range), whose answers would be
-// dropped, and who has no key of a peer gets nothing out of such a tunnel.
+// DefaultTunnelPorts are those of VXLAN and Geneve, as CNI plugins have them. That of WireGuard is
+// not one: it is a port that kernels give to clients (net.ipv4.ip_local_port_range), whose answers
+// would be dropped, and who has no key of a peer gets nothing out of such a tunnel.
 var DefaultTunnelPorts = []uint16{4789, 8472, 6081}
 
 // Mode says where the classifier is attached.
@@ -62,8 +63,8 @@ type KernelOptions struct {
 	PodTunnels  bool     // pods may send what nodes may take for a packet in a packet
 	TunnelPorts []uint16 // of UDP, of such packets; MaxTunnelPorts at most; nil: DefaultTunnelPorts
 	Flows       int      // places in the table of flows; zero: DefaultFlows
-	// Crowd is how many flows that go on in a quarter of a second are so many that traces of them are
-	// asked before the table of flows. Zero: DefaultCrowd; negative: any.
+	// Crowd is how many flows that go on in a quarter of a second are so many that traces of them
+	// are asked before the table of flows. Zero: DefaultCrowd; negative: any.
 	Crowd int
 
 	PolicyMaps PolicyMaps
@@ -75,13 +76,13 @@ type KernelOptions struct {
 
 // PolicyMaps say how policy maps are made. The zero value is right for almost everybody.
 type PolicyMaps struct {
-	// MaxBytes is how large each memory may be that programs read in place. Zero, and more than that:
-	// what the kernel can: 512 MiB, or 4 MiB.
+	// MaxBytes is how large each memory may be that programs read in place. Zero, and more than
+	// that: what the kernel can: 512 MiB, or 4 MiB.
 	MaxBytes int
 	// Lines and Slots are what a policy map has at least.
 	Lines, Slots int
-	// KeepSpare keeps the policy map that was in force before, so that the next one need not be loaded. It
-	// is for those that replace policy maps often.
+	// KeepSpare keeps the policy map that was in force before, so that the next one need not be
+	// loaded. It is for those that replace policy maps often.
 	KeepSpare bool
 }
 

@@ -2,8 +2,8 @@ package xdp
 
 import "time"
 
-// learning knows for which endpoints the middle of a TCP flow still makes a tracked connection: for a period
-// since they were first seen.
+// learning knows for which endpoints the middle of a TCP flow still makes a tracked connection: for
+// a period since they were first seen.
 type learning struct {
 	period time.Duration // zero: never
 	until  map[uint32]time.Time
@@ -11,7 +11,8 @@ type learning struct {
 	timer  *time.Timer
 }
 
-// learns reports whether an endpoint still learns, and sees to it that somebody looks when that ends.
+// learns reports whether an endpoint still learns, and sees to it that somebody looks when that
+// ends.
 func (l *learning) learns(id uint32) bool {
 	if l.period <= 0 {
 		return false

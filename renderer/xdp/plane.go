@@ -40,8 +40,8 @@ type marker interface {
 type switcher interface {
 	// Size is how many lines and counters the policy map has that is written.
 	Size() (lines, slots int)
-	// Limits is how many of them a policy map may have at most. What needs more lines cannot be enforced;
-	// rules beyond the counters are not counted.
+	// Limits is how many of them a policy map may have at most. What needs more lines cannot be
+	// enforced; rules beyond the counters are not counted.
 	Limits() (lines, slots int)
 	// Prepare makes an empty policy map. What was prepared before is dropped.
 	Prepare(lines, slots int) error

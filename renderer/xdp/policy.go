@@ -95,8 +95,8 @@ func sameList(a, b *renderer.RuleList) bool {
 // current reports whether no plan is left from before that has to be carried out.
 func (p *policy) current() bool { return p.state == policyInstalled || p.state == policyAdopted }
 
-// plan returns how to bring the plane to what is desired: by a new policy map where that is anew. The error says
-// why no policy map is large enough.
+// plan returns how to bring the plane to what is desired: by a new policy map where that is anew.
+// The error says why no policy map is large enough.
 func (p *policy) plan() (plan compile.Plan, anew bool, err error) {
 	plan = p.image.Plan(p.state != policyInstalled)
 	lines, slots := p.plane.Size()
@@ -195,8 +195,8 @@ func (p *policy) store(stores []compile.Store) error {
 	return nil
 }
 
-// lead leads packets to what was written: of endpoints that are different, then of addresses, then of endpoints
-// that are new.
+// lead leads packets to what was written: of endpoints that are different, then of addresses, then
+// of endpoints that are new.
 func (p *policy) lead(plan compile.Plan) error {
 	if err := p.flip(plan.Flips); err != nil {
 		return err
@@ -216,8 +216,8 @@ func (p *policy) flip(flips []compile.Flip) error {
 	return nil
 }
 
-// done notes that the last plan was carried out. What nothing leads to any more is released when a grace period
-// is over.
+// done notes that the last plan was carried out. What nothing leads to any more is released when a
+// grace period is over.
 func (p *policy) done() {
 	p.reclaimer.add(p.image.Done(), p.plane.Grace, p.log)
 }
@@ -252,8 +252,8 @@ func (p *policy) slot(id uint32, dir compile.Direction) (first uint32, list *ren
 	return first, list, ok
 }
 
-// sides returns those of some endpoints that a flow meets, the sender's first. Traffic of a pod to itself meets
-// none.
+// sides returns those of some endpoints that a flow meets, the sender's first. Traffic of a pod to
+// itself meets none.
 func (p *policy) sides(ids []uint32, f api.Flow) (out []side) {
 	read, record := compile.Reader{Word: p.plane.Word}, p.plane.Record
 	if p.state == policyAdopted {

@@ -30,8 +30,8 @@ func (r *Renderer) Has(a netip.Addr) bool {
 	return false
 }
 
-// known returns the endpoints that are attached, or may be: while the policy map is that of a process before, those
-// that it attached.
+// known returns the endpoints that are attached, or may be: while the policy map is that of a
+// process before, those that it attached.
 func (r *Renderer) known() []uint32 {
 	if r.policy.state != policyUnknown {
 		return slices.Collect(maps.Keys(r.attachments.states))

@@ -176,8 +176,8 @@ func (r *Renderer) acknowledge(since time.Duration, problems []error) {
 	}
 }
 
-// markOf identifies everything that is desired, as far as it is enforced: the members of sets, endpoints, and
-// what passes whatever policy says.
+// markOf identifies everything that is desired, as far as it is enforced: the members of sets,
+// endpoints, and what passes whatever policy says.
 func markOf(members Mark, ends map[uint32]compile.Endpoint, infra renderer.Infra) Mark {
 	m := members
 	for id, e := range ends {
@@ -225,8 +225,8 @@ func (r *Renderer) flags(id uint32) (flags uint32) {
 	return flags
 }
 
-// audit reads back what is in the kernel when that was not done for a time, and repairs it. It returns
-// what only people can repair.
+// audit reads back what is in the kernel when that was not done for a time, and repairs it. It
+// returns what only people can repair.
 func (r *Renderer) audit() error {
 	a, ok := r.options.Plane.(auditor)
 	if !ok || len(r.attachments.states) == 0 {
@@ -246,7 +246,8 @@ func (r *Renderer) audit() error {
 	return errors.Join(err, r.audits.judge(f.aliens, r.policy.ends.owner))
 }
 
-// install carries out what the image has that the plane has not. It returns which interfaces were gone.
+// install carries out what the image has that the plane has not. It returns which interfaces were
+// gone.
 func (r *Renderer) install(mark Mark) (gone []error, err error) {
 	plan, anew, err := r.policy.plan()
 	if err != nil {

@@ -10,8 +10,8 @@ const (
 	policyAdopted
 	// policyInstalled: it is the image's.
 	policyInstalled
-	// policyUnfinished: it is the image's but for a plan that failed. The next plan leads from wherever
-	// endpoints are.
+	// policyUnfinished: it is the image's but for a plan that failed. The next plan leads from
+	// wherever endpoints are.
 	policyUnfinished
 )
 
@@ -27,7 +27,8 @@ const (
 	policyChanged                     // somebody else wrote to it
 )
 
-// transitions are the states that events lead to, by the state before. An event that is not there changes nothing.
+// transitions are the states that events lead to, by the state before. An event that is not there
+// changes nothing.
 type transitions[S, E comparable] map[S]map[E]S
 
 func (t transitions[S, E]) after(s S, e E) S {
@@ -67,8 +68,8 @@ const (
 	attachmentBegun
 	// attachmentDone: its packets are decided.
 	attachmentDone
-	// attachmentLost: they were decided, and are not any more: the interface was made again, or somebody
-	// detached what was attached.
+	// attachmentLost: they were decided, and are not any more: the interface was made again, or
+	// somebody detached what was attached.
 	attachmentLost
 )
 

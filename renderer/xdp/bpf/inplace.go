@@ -39,6 +39,7 @@ const (
 // Sizes in bytes, as the program has them; a test compares.
 const (
 	LineBytes   = 64
+	BucketFlows = 4 // places of a bucket of the connection table
 	BucketBytes = int(unsafe.Sizeof(SluiceBucket{}))
 	HitBytes    = 8
 	ReasonBytes = 16 * 8 // of reasons, for a processor

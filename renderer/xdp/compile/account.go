@@ -11,9 +11,9 @@ type account struct {
 	erase   func() // gives back what is written; nil for a list that is refused, of which nothing is
 }
 
-// cost is how many lines a list takes, or took until it was stopped: one for each address that it names, as far
-// as others do not, and its rows. How many pages there are depends on what was before. While early, rows of lists
-// that are not refused do not count.
+// cost is how many lines a list takes, or took until it was stopped: one for each address that it
+// names, as far as others do not, and its rows. How many pages there are depends on what was
+// before. While early, rows of lists that are not refused do not count.
 func (a *account) cost(early bool) int {
 	if early && a.erase != nil {
 		return a.reach

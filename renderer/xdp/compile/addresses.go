@@ -46,7 +46,8 @@ func (m *addresses) move() {
 	a.setWord(m.root6, first)
 }
 
-// build writes the classes of addresses. If the roots are in use it returns the changes of their words.
+// build writes the classes of addresses. If the roots are in use it returns the changes of their
+// words.
 func (m *addresses) build(apart bool) (stores []Store) {
 	tell := func(word, value uint32) {
 		if !apart {

@@ -57,7 +57,8 @@ type endpoint struct {
 	known    bool // to the kernel, or it may be
 }
 
-// wanted returns the list of a direction as the budget counts it, nil for none: also one that is refused.
+// wanted returns the list of a direction as the budget counts it, nil for none: also one that is
+// refused.
 func (e *endpoint) wanted(d int) *account {
 	switch {
 	case e.refused[d] != nil:

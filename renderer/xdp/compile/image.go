@@ -74,8 +74,8 @@ func (m *Image) Remove(id uint32) {
 	m.arena.drop(e.record, recordLines)
 }
 
-// want gives an endpoint the program of its list; of one that is refused already, what is kept of it,
-// until it is known whether that may be otherwise.
+// want gives an endpoint the program of its list; of one that is refused already, what is kept of
+// it, until it is known whether that may be otherwise.
 func (m *Image) want(e *endpoint, d Direction) {
 	l := e.List(d)
 	if l == nil {

@@ -124,8 +124,8 @@ func (l *ruleLists) countReach() {
 	}
 }
 
-// tell gives programs the rows of classes that are new to them: those that are added, and all for programs that are
-// not in memory yet. It returns the programs whose table moved.
+// tell gives programs the rows of classes that are new to them: those that are added, and all for
+// programs that are not in memory yet. It returns the programs whose table moved.
 func (l *ruleLists) tell(added []class) (moved []*program) {
 	w, programs := l.writer, l.sorted()
 	for _, p := range programs {

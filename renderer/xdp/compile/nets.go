@@ -34,8 +34,8 @@ type naming struct {
 	rules []int
 }
 
-// difference is what a class has more than the one around it, as far as a list has to do with it: what the list
-// has to know when it is told the class.
+// difference is what a class has more than the one around it, as far as a list has to do with it:
+// what the list has to know when it is told the class.
 type difference struct {
 	fresh bool // the list is not in memory yet, so that it has to know all classes
 	there bool
@@ -118,8 +118,8 @@ func (n *nets) letGo(a atom, by *difference) {
 	n.freed = append(n.freed, a)
 }
 
-// each calls f with the prefixes of a net, those of IPv4 in the order of their addresses: neighbours
-// are in the same part of the trie.
+// each calls f with the prefixes of a net, those of IPv4 in the order of their addresses:
+// neighbours are in the same part of the trie.
 func (n *nets) each(net api.Net, f func(netip.Prefix)) {
 	if net.Set == 0 {
 		f(net.Prefix)
@@ -233,8 +233,8 @@ func (n *nets) size(a atom) int {
 	return 1
 }
 
-// divide tells lists what a class has more than the next one around it that addresses have, which they know. With
-// all, every list has to know it, else those that are fresh.
+// divide tells lists what a class has more than the next one around it that addresses have, which
+// they know. With all, every list has to know it, else those that are fresh.
 func (n *nets) divide(c class, all bool) (around class) {
 	classes := n.classes
 	for at := c; at != 0; at = classes.all[at].parent {

@@ -26,8 +26,8 @@ func (a Alien) IsSluice() bool {
 	return strings.HasPrefix(a.Name, bpf.KernelNames) || slices.Contains([]string{bpf.SluiceProgToPod, bpf.SluiceProgFromPod}, a.Name) // versions before
 }
 
-// Aliens returns the programs of others at the places of TCX of endpoints that decide before ours, and
-// Sluice's of other pins wherever they are. The gate is ours.
+// Aliens returns the programs of others at the places of TCX of endpoints that decide before ours,
+// and Sluice's of other pins wherever they are. The gate is ours.
 func (s *Interfaces) Aliens() (out []Alien) {
 	for id, h := range s.pods {
 		own := s.ownLinks(id, h)

@@ -1,6 +1,6 @@
-// Package attach has programs run at the interfaces of pods, at uplinks and in the stack of the node, in
-// whatever mode. What is attached goes on when the process ends, and is found by the next one: links by their
-// pins, filters by their handle.
+// Package attach has programs run at the interfaces of pods, at uplinks and in the stack of the
+// node, in whatever mode. What is attached goes on when the process ends, and is found by the next
+// one: links by their pins, filters by their handle.
 package attach
 
 import (
@@ -22,12 +22,13 @@ type Programs = map[string]*ebpf.Program
 
 // attachment is a place at which a program runs.
 type attachment interface {
-	// update has another program with the same name run from now on. Where there is none, which was of
-	// another version, what runs goes on until it is replaced.
+	// update has another program with the same name run from now on. Where there is none, which was
+	// of another version, what runs goes on until it is replaced.
 	update(Programs) error
 	detach() error
 	close() error // ends what does not go on
-	// repair has a program run, which runs already unless somebody else changed that, and be pinned.
+	// repair has a program run, which runs already unless somebody else changed that, and be
+	// pinned.
 	repair(p *ebpf.Program, found Drift) error
 	at() place
 	gone() bool // with its device

@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
 )
 
-// Attachments are all places at which programs run: at interfaces, and in the stack where what pods send to
-// the node is judged. It is used by one goroutine at a time, in the node's network namespace.
+// Attachments are all places at which programs run: at interfaces, and in the stack where what pods
+// send to the node is judged. It is used by one goroutine at a time, in the node's network
+// namespace.
 type Attachments struct {
 	*Interfaces
 	stack    *Stack

@@ -32,10 +32,10 @@ func (g *Gateways) Close() error {
 	return bpf.Unmap(&g.raw)
 }
 
-// Find notes which hardware address of the node an interface reaches: that of its bridge, or its own; and by
-// which interface what its pod sends there comes to the stack. While it is not known, what the pod sends is
-// judged as it is addressed. It also notes the pod's own address of the link: while that is not known, the
-// pod's neighbour discovery has its other addresses only.
+// Find notes which hardware address of the node an interface reaches: that of its bridge, or its
+// own; and by which interface what its pod sends there comes to the stack. While it is not known,
+// what the pod sends is judged as it is addressed. It also notes the pod's own address of the link:
+// while that is not known, the pod's neighbour discovery has its other addresses only.
 func (g *Gateways) Find(id uint32) {
 	var r bpf.SluiceReach
 	if l, err := netlink.LinkByIndex(int(id)); err == nil {
@@ -85,8 +85,8 @@ func podHardware(l netlink.Link) net.HardwareAddr {
 	return end.Attrs().HardwareAddr
 }
 
-// linkLocal returns the lower half of the address of the link that the kernel makes of a hardware address (RFC
-// 4291, modified EUI-64), 0 for none.
+// linkLocal returns the lower half of the address of the link that the kernel makes of a hardware
+// address (RFC 4291, modified EUI-64), 0 for none.
 func linkLocal(mac net.HardwareAddr) uint64 {
 	if len(mac) != 6 {
 		return 0
@@ -97,8 +97,8 @@ func linkLocal(mac net.HardwareAddr) uint64 {
 // Forget notes that it is not known what an interface reaches.
 func (g *Gateways) Forget(id uint32) { g.set(id, bpf.SluiceReach{}) }
 
-// set notes what an interface reaches, or, with the zero value, that it is not known. Of two interfaces
-// that share a place the last counts.
+// set notes what an interface reaches, or, with the zero value, that it is not known. Of two
+// interfaces that share a place the last counts.
 func (g *Gateways) set(id uint32, r bpf.SluiceReach) {
 	place := (*bpf.SluiceReach)(unsafe.Pointer(&g.raw[uint64(id%bpf.Places)*uint64(unsafe.Sizeof(r))]))
 	if r.Gateway != 0 || atomic.LoadUint64(&place.Gateway)>>48 == uint64(id/bpf.Places) {

@@ -21,8 +21,8 @@ var ErrGone = errors.New("the interface is gone")
 
 const linkPins = "link_"
 
-// Interfaces are the attachments at the interfaces of endpoints and at uplinks. An endpoint has the number of
-// its interface. It is used by one goroutine at a time, in the node's network namespace.
+// Interfaces are the attachments at the interfaces of endpoints and at uplinks. An endpoint has the
+// number of its interface. It is used by one goroutine at a time, in the node's network namespace.
 type Interfaces struct {
 	folder  *pins.Folder
 	mode    loader.Mode
@@ -31,13 +31,14 @@ type Interfaces struct {
 	uplinks map[uint32]attachment
 }
 
-// NewInterfaces returns no attachments. Those of a mode are made, whatever modes those are of that are found.
+// NewInterfaces returns no attachments. Those of a mode are made, whatever modes those are of that
+// are found.
 func NewInterfaces(folder *pins.Folder, mode loader.Mode) *Interfaces {
 	return &Interfaces{folder: folder, mode: mode, pods: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}}
 }
 
-// Adopt takes over what a process before attached, and drops links whose device is gone, or that are at what is
-// no uplink any more.
+// Adopt takes over what a process before attached, and drops links whose device is gone, or that
+// are at what is no uplink any more.
 func (s *Interfaces) Adopt(uplinks []uint32) error {
 	return errors.Join(s.adoptLinks(uplinks), s.adoptFilters())
 }
@@ -91,8 +92,8 @@ func (s *Interfaces) found(index uint32, a attachment) {
 	s.pods[index].list = append(s.pods[index].list, a)
 }
 
-// Attach has programs decide about an endpoint. Where another mode attached, its places stay until those of
-// this mode are there. ErrGone says that its interface is not there.
+// Attach has programs decide about an endpoint. Where another mode attached, its places stay until
+// those of this mode are there. ErrGone says that its interface is not there.
 func (s *Interfaces) Attach(id uint32, programs Programs) error {
 	old := s.pods[id]
 	if old == nil {
@@ -138,8 +139,8 @@ func (s *Interfaces) fits(a attachment) bool {
 	return slices.Contains(s.mode.Programs(), at.program)
 }
 
-// hook has a program run at its place. What is there already of old is taken over; it is returned also when it
-// cannot be updated.
+// hook has a program run at its place. What is there already of old is taken over; it is returned
+// also when it cannot be updated.
 func (s *Interfaces) hook(old *hooks, index uint32, program string, programs Programs) (attachment, error) {
 	if i := slices.IndexFunc(old.list, func(a attachment) bool { return a.at().program == program && s.fits(a) }); i >= 0 {
 		a := old.list[i]
@@ -200,7 +201,8 @@ func (s *Interfaces) pin(index uint32, program string, l link.Link) (attachment,
 	return x, nil
 }
 
-// AttachUplinks attaches to the uplinks that are not attached yet, in their driver where that can do it.
+// AttachUplinks attaches to the uplinks that are not attached yet, in their driver where that can
+// do it.
 func (s *Interfaces) AttachUplinks(uplinks []uint32, programs Programs) error {
 	for _, index := range uplinks {
 		if s.uplinks[index] != nil {
@@ -223,7 +225,8 @@ func (s *Interfaces) AttachUplinks(uplinks []uint32, programs Programs) error {
 	return nil
 }
 
-// Update has everything that is attached run other programs, also where another mode is attached still.
+// Update has everything that is attached run other programs, also where another mode is attached
+// still.
 func (s *Interfaces) Update(programs Programs) error {
 	for id, h := range s.pods {
 		if err := h.update(programs); err != nil {
@@ -274,8 +277,8 @@ func (s *Interfaces) Present() []uint32 {
 	return s.where(func(h *hooks) bool { return slices.ContainsFunc(h.list, func(a attachment) bool { return !a.gone() }) })
 }
 
-// Attached returns the endpoints that are attached as this mode attaches. An endpoint whose device is gone is
-// not attached, nor is one that has not all places of the mode, or others.
+// Attached returns the endpoints that are attached as this mode attaches. An endpoint whose device
+// is gone is not attached, nor is one that has not all places of the mode, or others.
 func (s *Interfaces) Attached() []uint32 {
 	return s.where(func(h *hooks) bool {
 		return !slices.ContainsFunc(h.list, attachment.gone) && len(h.list) == len(s.mode.Programs()) &&
@@ -283,8 +286,8 @@ func (s *Interfaces) Attached() []uint32 {
 	})
 }
 
-// Decides returns the endpoints at which programs of ours decide about both directions, in whatever mode, also
-// if another process attached them.
+// Decides returns the endpoints at which programs of ours decide about both directions, in whatever
+// mode, also if another process attached them.
 func (s *Interfaces) Decides() []uint32 {
 	return s.where(func(h *hooks) bool { return len(h.list) > 1 && !slices.ContainsFunc(h.list, attachment.gone) })
 }
@@ -312,8 +315,8 @@ func (s *Interfaces) Programs() (names []string) {
 	return names
 }
 
-// Audit compares what the kernel has with what was attached, and repairs it. What is gone with its device is
-// left to who attaches it again.
+// Audit compares what the kernel has with what was attached, and repairs it. What is gone with its
+// device is left to who attaches it again.
 func (s *Interfaces) Audit(programs Programs, found Drift) error {
 	var errs []error
 	for _, h := range s.pods {

@@ -24,8 +24,9 @@ type point struct {
 	priority int32 // and some behind it
 }
 
-// points are all points. What is forwarded is judged behind filters and before the translation of sources,
-// and of IPVS. What is for the node, and what IPVS took from there to send it on, behind IPVS.
+// points are all points. What is forwarded is judged behind filters and before the translation of
+// sources, and of IPVS. What is for the node, and what IPVS took from there to send it on, behind
+// IPVS.
 var points = []point{
 	{"forward4", bpf.SluiceProgStack4, link.NetfilterProtoIPv4, link.NetfilterInetForward, 90},
 	{"forward6", bpf.SluiceProgStack6, link.NetfilterProtoIPv6, link.NetfilterInetForward, 90},
@@ -35,7 +36,8 @@ var points = []point{
 	{"out6", bpf.SluiceProgStack6, link.NetfilterProtoIPv6, link.NetfilterInetLocalOut, 150},
 }
 
-// judge is a program at a point. The kernel has no update for it: the next one is attached before it goes.
+// judge is a program at a point. The kernel has no update for it: the next one is attached before
+// it goes.
 type judge struct {
 	link.Link
 	pin string // empty: none
@@ -45,8 +47,8 @@ func (j judge) detach() error { return removeLink(j.Link, j.pin) }
 
 const stackPins = "stack_"
 
-// Stack is what judges in the stack of the node. It is used by one goroutine at a time, in the node's network
-// namespace.
+// Stack is what judges in the stack of the node. It is used by one goroutine at a time, in the
+// node's network namespace.
 type Stack struct {
 	folder *pins.Folder
 	judges map[string][]judge // by point
@@ -92,7 +94,8 @@ func (s *Stack) Attach(programs Programs) error {
 	return nil
 }
 
-// attachPoint attaches at the first priority of a point that is free: no two programs have the same.
+// attachPoint attaches at the first priority of a point that is free: no two programs have the
+// same.
 func (s *Stack) attachPoint(p point, program *ebpf.Program) (judge, error) {
 	for n := range int32(8) {
 		l, err := link.AttachNetfilter(link.NetfilterOptions{Program: program, ProtocolFamily: p.family, Hook: p.hook, Priority: p.priority + n})

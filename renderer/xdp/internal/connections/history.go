@@ -11,8 +11,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// History counts the changes of what any list says, in memory that packets read, and has the seed of
-// the connection table, and the parity of the policy map in force. It lives as long as the table.
+// History counts the changes of what any list says, in memory that packets read, and has the seed
+// of the connection table, and the parity of the policy map in force. It lives as long as the
+// table.
 type History struct{ raw []byte }
 
 // OpenHistory takes over a history, or begins one.
@@ -47,8 +48,8 @@ func (h *History) Changed() { atomic.AddUint32(h.Generation(), 1) }
 // Generation is the number of changes, in the memory that packets read.
 func (h *History) Generation() *uint32 { return &h.history().Generation }
 
-// Parity is that of the policy map in force, also if another process put it there: policy maps that follow
-// each other have 0 and 1 in turn.
+// Parity is that of the policy map in force, also if another process put it there: policy maps that
+// follow each other have 0 and 1 in turn.
 func (h *History) Parity() uint32 { return h.history().Turn & 1 }
 
 // SetParity notes the parity of the policy map that is put in force.

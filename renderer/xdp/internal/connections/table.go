@@ -1,6 +1,6 @@
-// Package connections has the connection table: the evidence that an answer answers something, by which
-// packets of tracked connections pass. The program notes and reads connections; this package shares the table
-// among endpoints, counts, and forgets.
+// Package connections has the connection table: the evidence that an answer answers something, by
+// which packets of tracked connections pass. The program notes and reads connections; this package
+// shares the table among endpoints, counts, and forgets.
 package connections
 
 import (
@@ -14,21 +14,18 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// BucketFlows is how many places a bucket has.
-const BucketFlows = 4
-
 // StateUsed is the bit of the state of a place that has a connection.
 const StateUsed = 1 << 46
 
-// Table is the connection table, the ports of fragments, and what each endpoint has of both. It is used by
-// one goroutine at a time, while packets read and write.
+// Table is the connection table, the ports of fragments, and what each endpoint has of both. It is
+// used by one goroutine at a time, while packets read and write.
 type Table struct {
 	flows, fragments, limits *ebpf.Map
 	shares                   []byte // by endpoint, mapped
 }
 
-// Open takes the maps of the table out of those that are shared. It does not own them. What endpoints have is
-// counted anew: the table may be another one.
+// Open takes the maps of the table out of those that are shared. It does not own them. What
+// endpoints have is counted anew: the table may be another one.
 func Open(shared map[string]*ebpf.Map) (t *Table, err error) {
 	t = &Table{flows: shared[bpf.SluiceMapFlows], fragments: shared[bpf.SluiceMapFragments], limits: shared[bpf.SluiceMapLimits]}
 	if t.shares, err = bpf.Map(shared[bpf.SluiceMapShares]); err != nil {
@@ -41,15 +38,15 @@ func Open(shared map[string]*ebpf.Map) (t *Table, err error) {
 }
 
 // Places is how many connections the table has places for.
-func (t *Table) Places() int { return int(t.flows.ValueSize()) / bpf.BucketBytes * BucketFlows }
+func (t *Table) Places() int { return int(t.flows.ValueSize()) / bpf.BucketBytes * bpf.BucketFlows }
 
 // Share is what an endpoint has of what all share.
 func (t *Table) Share(id uint32) *bpf.SluiceShare {
 	return (*bpf.SluiceShare)(unsafe.Pointer(&t.shares[uint64(id%bpf.Places)*uint64(unsafe.Sizeof(bpf.SluiceShare{}))]))
 }
 
-// Divide has each of so many endpoints have an equal share of the table. It may have more while others
-// leave room.
+// Divide has each of so many endpoints have an equal share of the table. It may have more while
+// others leave room.
 func (t *Table) Divide(endpoints int) error {
 	limits := bpf.SluiceQuota{Flows: uint32(t.Places() / max(endpoints, 1))}
 	if err := t.limits.Put(uint32(0), limits); err != nil {
@@ -58,8 +55,8 @@ func (t *Table) Divide(endpoints int) error {
 	return nil
 }
 
-// Recount corrects how many places each endpoint has, while packets go on: what they change meanwhile is
-// counted by them.
+// Recount corrects how many places each endpoint has, while packets go on: what they change
+// meanwhile is counted by them.
 func (t *Table) Recount() error {
 	before, now := make([]uint32, bpf.Places), make([]uint32, bpf.Places)
 	for i := range before {
@@ -102,7 +99,8 @@ func (t *Table) Forget() error {
 	return t.ForgetFragments(0)
 }
 
-// ForgetFragments deletes the ports of fragments that an endpoint has, or, for 0, all endpoints have.
+// ForgetFragments deletes the ports of fragments that an endpoint has, or, for 0, all endpoints
+// have.
 func (t *Table) ForgetFragments(id uint32) error {
 	var keys []bpf.SluiceFragmentKey
 	var key bpf.SluiceFragmentKey

@@ -12,7 +12,8 @@ import (
 // ErrClosed is returned by who reads counters when the kernel is closed.
 var ErrClosed = errors.New("counters: the kernel is closed")
 
-// Drops counts dropped packets by the number of the reason. Any goroutine may use it, also while it is closed.
+// Drops counts dropped packets by the number of the reason. Any goroutine may use it, also while it
+// is closed.
 type Drops struct {
 	mu       sync.RWMutex // read while counters are read
 	counters []byte       // of all processors, mapped; nil when closed
@@ -24,7 +25,8 @@ func OpenDrops(shared map[string]*ebpf.Map) (*Drops, error) {
 	return &Drops{counters: b}, err
 }
 
-// Count returns the packets that were dropped so far, by the number of the reason. It fails when closed.
+// Count returns the packets that were dropped so far, by the number of the reason. It fails when
+// closed.
 func (d *Drops) Count() (out [bpf.ReasonBytes / bpf.HitBytes]uint64, err error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -1,5 +1,5 @@
-// Package events reads what the program says of packets: samples, by a ring buffer, and how many packets were
-// dropped for which reason.
+// Package events reads what the program says of packets: samples, by a ring buffer, and how many
+// packets were dropped for which reason.
 package events
 
 import (
@@ -35,8 +35,8 @@ type Stream struct {
 	since        atomic.Int64 // SinceBoot when somebody began to listen
 }
 
-// NewStream takes the maps out of those that are shared, and has nothing told: a process that was killed may
-// have listened.
+// NewStream takes the maps out of those that are shared, and has nothing told: a process that was
+// killed may have listened.
 func NewStream(shared map[string]*ebpf.Map) (*Stream, error) {
 	s := &Stream{ring: shared[bpf.SluiceMapEvents], filter: shared[bpf.SluiceMapListener]}
 	return s, s.Set(Filter{})
@@ -58,8 +58,8 @@ func (s *Stream) Set(f Filter) error {
 	return nil
 }
 
-// Listen calls f with samples until the context ends. What nobody listened to before Set is left out. One
-// goroutine at a time may listen.
+// Listen calls f with samples until the context ends. What nobody listened to before Set is left
+// out. One goroutine at a time may listen.
 func (s *Stream) Listen(ctx context.Context, f func(*bpf.SluiceEvent)) error {
 	r, err := ringbuf.NewReader(s.ring)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/cilium/ebpf/features"
 )
 
-// Layout says where the kernel has what it knows of a packet and of its connection, in bytes. It says so
-// itself, in its type information (BTF): the layout is of the build. Zero is what is not known.
+// Layout says where the kernel has what it knows of a packet and of its connection, in bytes. It
+// says so itself, in its type information (BTF): the layout is of the build. Zero is what is not
+// known.
 type Layout struct {
 	tag, length, by uint32 // in a packet, struct sk_buff: the tag, its length, and the interface that it came by
 	Connection      uint32 // there: its connection; unknown while the kernel tracks none
@@ -17,8 +18,8 @@ type Layout struct {
 	step            uint32 // from there to the source of the other
 }
 
-// Tracker knows the layout of this kernel. What tracks connections may be a module that is loaded later. Its
-// methods may be called by any goroutine.
+// Tracker knows the layout of this kernel. What tracks connections may be a module that is loaded
+// later. Its methods may be called by any goroutine.
 type Tracker struct {
 	mu    sync.Mutex
 	known Layout

@@ -21,16 +21,13 @@ var ErrTooLarge = renderer.Refusal("policy does not fit into memory")
 // BPF_MAX_VAR_OFF of include/linux/bpf_verifier.h.
 const MaxBytes = 1 << 29
 
-// minLines is what a policy map has at least: the cells of all addresses, and as much for the rest. With
-// very few the verifier proves that nothing can be read.
+// minLines is what a policy map has at least: the cells of all addresses, and as much for the rest.
+// With very few the verifier proves that nothing can be read.
 const minLines = 1 << 13
 
-// slotsPerLine is how many counters a line of the cache has: of each processor there are whole ones, so that
-// no other writes there.
+// slotsPerLine is how many counters a line of the cache has: of each processor there are whole
+// ones, so that no other writes there.
 const slotsPerLine = 8
-
-// bucketFlows is how many places a bucket of the connection table has.
-const bucketFlows = 4
 
 // Stride is how many counters a processor has for so many slots.
 func Stride(slots int) int { return (slots + slotsPerLine - 1) &^ (slotsPerLine - 1) }
@@ -56,11 +53,12 @@ func measure(wanted int) (l limits, err error) {
 	if l.maxBytes < minLines*bpf.LineBytes {
 		return l, fmt.Errorf("memories of %d bytes at most: want %d, or more", l.maxBytes, minLines*bpf.LineBytes)
 	}
-	l.flows = bucketFlows * floorPower(l.maxBytes/bpf.BucketBytes)
+	l.flows = bpf.BucketFlows * floorPower(l.maxBytes/bpf.BucketBytes)
 	return l, nil
 }
 
-// mostBytesOld is KMALLOC_MAX_SIZE, the limit of older kernels, until about 6.0: 4 MiB where pages have 4 KiB.
+// mostBytesOld is KMALLOC_MAX_SIZE, the limit of older kernels, until about 6.0: 4 MiB where pages
+// have 4 KiB.
 func mostBytesOld() int { return min(os.Getpagesize()<<10, MaxBytes/2) }
 
 // valueBytes asks the kernel how large a value may be.
@@ -75,16 +73,16 @@ func valueBytes() (int, error) {
 	return MaxBytes, m.Close()
 }
 
-// lines is how many lines a policy map may have, and slots how many counters, those of all processors
-// together.
+// lines is how many lines a policy map may have, and slots how many counters, those of all
+// processors together.
 func (l limits) lines() int { return floorPower(l.maxBytes / bpf.LineBytes) }
 func (l limits) slots() int { return l.maxBytes / bpf.HitBytes / l.cpus &^ (slotsPerLine - 1) }
 
 // floorPower is the largest power of two that is not more than n, which is positive.
 func floorPower(n int) int { return 1 << (bits.Len(uint(n)) - 1) }
 
-// apply gives maps the sizes that they have with a policy map, if it is none that is too large. Lines are a
-// power of two, with which older verifiers know how far an index goes.
+// apply gives maps the sizes that they have with a policy map, if it is none that is too large.
+// Lines are a power of two, with which older verifiers know how far an index goes.
 func (l limits) apply(spec *ebpf.CollectionSpec, lines, slots int) error {
 	if lines > floorPower(lines) {
 		lines = 2 * floorPower(lines)
@@ -100,7 +98,7 @@ func (l limits) apply(spec *ebpf.CollectionSpec, lines, slots int) error {
 
 // flowBuckets is how many buckets have so many places, as a power of two.
 func flowBuckets(flows int) int {
-	return 1 << bits.Len32(uint32(max(flows, 2*bucketFlows)-1)/bucketFlows)
+	return 1 << bits.Len32(uint32(max(flows, 2*bpf.BucketFlows)-1)/bpf.BucketFlows)
 }
 
 // CheckLines returns why a policy map is too large: ErrTooLarge.

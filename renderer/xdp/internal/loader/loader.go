@@ -1,7 +1,8 @@
-// Package loader configures the programs of package bpf and loads them, with the maps that they have.
+// Package loader configures the programs of package bpf and loads them, with the maps that they
+// have.
 //
-// A kernel that cannot do something is found out here: how large maps may be, and where the kernel has what
-// it knows of a packet. The rest of the renderer asks the Loader.
+// A kernel that cannot do something is found out here: how large maps may be, and where the kernel
+// has what it knows of a packet. The rest of the renderer asks the Loader.
 package loader
 
 import (
@@ -86,8 +87,9 @@ func (l *Loader) Share(shared map[string]*ebpf.Map, seed uint64) error {
 	return l.identify()
 }
 
-// Version identifies the programs that this process loads, with all that they are configured by and what
-// they share. What runs of another process may be of another version of them, or of other settings.
+// Version identifies the programs that this process loads, with all that they are configured by and
+// what they share. What runs of another process may be of another version of them, or of other
+// settings.
 func (l *Loader) Version() [16]byte { return l.version }
 
 func (l *Loader) identify() error {
@@ -102,8 +104,8 @@ func (l *Loader) identify() error {
 	return err
 }
 
-// Limits returns how many lines and counters a policy map may have. Counters are those of all processors
-// together.
+// Limits returns how many lines and counters a policy map may have. Counters are those of all
+// processors together.
 func (l *Loader) Limits() (lines, slots int) { return l.limits.lines(), l.limits.slots() }
 
 // CPUs is how many processors there may be.
@@ -115,8 +117,8 @@ func (l *Loader) Runs() bool { return l.config.Mode.Runs() }
 // Layout is what is known of the kernel now.
 func (l *Loader) Layout() Layout { return l.layouts.Now() }
 
-// Renew reports whether programs of a layout are to be loaded anew, because more is known of the kernel
-// since.
+// Renew reports whether programs of a layout are to be loaded anew, because more is known of the
+// kernel since.
 func (l *Loader) Renew(than Layout) (bool, error) {
 	if l.layouts.Again() == than {
 		return false, nil
@@ -125,8 +127,8 @@ func (l *Loader) Renew(than Layout) (bool, error) {
 	return true, l.identify()
 }
 
-// Behind reports whether what pods send to the node is judged in its stack, behind the translation of
-// services.
+// Behind reports whether what pods send to the node is judged in its stack, behind the translation
+// of services.
 func (l *Loader) Behind() bool {
 	if !l.config.Mode.Runs() || l.config.AnySource || !hasStack() {
 		return false
@@ -135,8 +137,8 @@ func (l *Loader) Behind() bool {
 	return known.tag != 0 && known.length != 0 && known.by != 0
 }
 
-// Size is how large a policy map is, and what its programs are configured by that may be otherwise for the
-// next.
+// Size is how large a policy map is, and what its programs are configured by that may be otherwise
+// for the next.
 type Size struct {
 	Lines, Slots int
 	Parity       uint32 // policy maps that follow each other have 0 and 1 in turn
@@ -148,9 +150,9 @@ func (l *Loader) SizeOf(lines, slots int, parity uint32) Size {
 	return Size{max(lines, l.config.Lines, minLines), max(slots, l.config.Slots, 2), parity, l.layouts.Now()}
 }
 
-// Load loads the programs that a policy map needs: those of the mode, those of uplinks, and some others. To
-// check a program takes the kernel longer than all else of a load, so others are loaded when they are asked
-// first: see Program. Maps that are not given are made.
+// Load loads the programs that a policy map needs: those of the mode, those of uplinks, and some
+// others. To check a program takes the kernel longer than all else of a load, so others are loaded
+// when they are asked first: see Program. Maps that are not given are made.
 func (l *Loader) Load(s Size, others []string, given map[string]*ebpf.Map) (*ebpf.Collection, error) {
 	needed := append(l.config.Mode.Programs(), others...)
 	if l.Behind() {

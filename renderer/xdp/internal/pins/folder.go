@@ -1,7 +1,8 @@
-// Package pins owns a folder of a bpf file system in which maps and links are pinned: what is pinned goes
-// on when the process ends, and is taken over by the next one.
+// Package pins owns a folder of a bpf file system in which maps and links are pinned: what is
+// pinned goes on when the process ends, and is taken over by the next one.
 //
-// A folder has one owner, whose lock ends with its process. Nothing in it is touched without the lock.
+// A folder has one owner, whose lock ends with its process. Nothing in it is touched without the
+// lock.
 package pins
 
 import (
@@ -25,14 +26,16 @@ var ErrNone = errors.New("there is no folder with pins")
 // Remedy is what to do where CheckPath finds no bpf file system.
 const Remedy = "mount one by: mount -t bpf bpf /sys/fs/bpf"
 
-// Folder is a folder for pins that this process owns until Close. It is used by one goroutine at a time.
+// Folder is a folder for pins that this process owns until Close. It is used by one goroutine at a
+// time.
 type Folder struct {
 	path string   // empty: nothing is pinned
 	lock *os.File // the folder itself; nil without pins
 	log  *slog.Logger
 }
 
-// Open makes a folder, if it is not there, and makes this process its owner. An empty path pins nothing.
+// Open makes a folder, if it is not there, and makes this process its owner. An empty path pins
+// nothing.
 func Open(path string, o Owner, takeOver bool, log *slog.Logger) (*Folder, error) {
 	f := &Folder{path: path, log: log}
 	if path == "" {
@@ -162,7 +165,8 @@ func (f *Folder) Repin(maps map[string]*ebpf.Map) (lost uint64, err error) {
 	return lost, err
 }
 
-// Remove removes pins, and the folder if nothing else is in it. It returns how many pins there were.
+// Remove removes pins, and the folder if nothing else is in it. It returns how many pins there
+// were.
 func (f *Folder) Remove(names ...string) (removed int, err error) {
 	var errs []error
 	for _, name := range append(names, ownerPin) {

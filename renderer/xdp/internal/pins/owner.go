@@ -125,8 +125,8 @@ func lastOwner(path string) (o Owner) {
 // lockPins locks a folder for pins until the file is closed, or until its process ends, however it
 // does. It never waits. A folder that is private is root's alone.
 //
-// The lock is that of the folder itself: whoever reaches the same pins meets it, by whatever path and
-// from whatever container, and nothing is left behind.
+// The lock is that of the folder itself: whoever reaches the same pins meets it, by whatever path
+// and from whatever container, and nothing is left behind.
 func lockPins(path string, how int, private bool) (*os.File, error) {
 	path = filepath.Clean(path) // a link with a slash behind its name would be followed
 	if _, err := pinsFolder(path, private); err != nil {

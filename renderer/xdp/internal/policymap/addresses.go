@@ -8,7 +8,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// addresses is the table of endpoints by the addresses of their pods, where no interface tells them.
+// addresses is the table of endpoints by the addresses of their pods, where no interface tells
+// them.
 type addresses struct {
 	table *ebpf.Map
 	known map[netip.Addr]uint32 // what the kernel knows: the endpoint

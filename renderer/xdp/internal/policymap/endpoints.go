@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// endpoints is the endpoint table: the record of each endpoint, at a place that its number has. Endpoints whose
-// place another one has are in the overflow table; most nodes have none.
+// endpoints is the endpoint table: the record of each endpoint, at a place that its number has.
+// Endpoints whose place another one has are in the overflow table; most nodes have none.
 type endpoints struct {
 	table    []byte // by place, mapped: the line of a record
 	overflow *ebpf.Map
@@ -41,8 +41,8 @@ func (e *endpoints) flip(id, record uint32, grace func() error) error {
 	return nil
 }
 
-// leave takes an endpoint from its place. If there is one in the overflow table that shares it, that one comes
-// there: of a place that has nobody, nobody is looked for in the overflow table.
+// leave takes an endpoint from its place. If there is one in the overflow table that shares it,
+// that one comes there: of a place that has nobody, nobody is looked for in the overflow table.
 func (e *endpoints) leave(id uint32, grace func() error) error {
 	delete(e.records, id)
 	place := id % bpf.Places
@@ -105,7 +105,8 @@ func (e *endpoints) clear() error {
 	return nil
 }
 
-// read reads which endpoints the tables have. Records are in one of so many lines; idOf reads whose one is.
+// read reads which endpoints the tables have. Records are in one of so many lines; idOf reads whose
+// one is.
 func (e *endpoints) read(lines uint64, idOf func(record uint32) uint32) error {
 	for place := range uint32(bpf.Places) {
 		record := atomic.LoadUint64(e.place(place))

@@ -1,8 +1,9 @@
-// Package policymap has the policy map that programs read: its lines, the endpoint table and the addresses of
-// pods, and what its rules counted.
+// Package policymap has the policy map that programs read: its lines, the endpoint table and the
+// addresses of pods, and what its rules counted.
 //
-// A policy map is changed word by word while packets read it, or replaced: the next one is prepared, and
-// switched to when it is complete. Package compile says what has to be written in which order.
+// A policy map is changed word by word while packets read it, or replaced: the next one is
+// prepared, and switched to when it is complete. Package compile says what has to be written in
+// which order.
 package policymap
 
 import (
@@ -29,8 +30,8 @@ const (
 	firstSlots = 256
 )
 
-// Maps are the policy map in force, and the one that is prepared, if there is one: writes go there. It is used
-// by one goroutine at a time, but for Hits and Program.
+// Maps are the policy map in force, and the one that is prepared, if there is one: writes go there.
+// It is used by one goroutine at a time, but for Hits and Program.
 type Maps struct {
 	loader  *loader.Loader
 	folder  *pins.Folder
@@ -55,14 +56,14 @@ type digest struct {
 	sum    uint32
 }
 
-// New returns no policy map yet: Adopt or Begin. With useSpare the one that was in force before is kept, so
-// that the next one need not be loaded.
+// New returns no policy map yet: Adopt or Begin. With useSpare the one that was in force before is
+// kept, so that the next one need not be loaded.
 func New(l *loader.Loader, folder *pins.Folder, h *connections.History, g *Grace, useSpare bool) *Maps {
 	return &Maps{loader: l, folder: folder, history: h, grace: g, useSpare: useSpare}
 }
 
-// Adopt takes over the policy map that another process left in force. Its programs are loaded anew, with some
-// besides.
+// Adopt takes over the policy map that another process left in force. Its programs are loaded anew,
+// with some besides.
 func (s *Maps) Adopt(programs []string) error {
 	given := map[string]*ebpf.Map{}
 	defer func() {
@@ -114,8 +115,9 @@ func (s *Maps) Size() (lines, slots int) {
 	return m.size.Lines, m.size.Slots
 }
 
-// Prepare makes an empty policy map, with some programs besides those of the mode. What was prepared before is
-// dropped. With unseen no packet runs the one in force: then that is used, if nothing was written to it.
+// Prepare makes an empty policy map, with some programs besides those of the mode. What was
+// prepared before is dropped. With unseen no packet runs the one in force: then that is used, if
+// nothing was written to it.
 func (s *Maps) Prepare(lines, slots int, programs []string, unseen bool) error {
 	err := s.dropNext()
 	if err != nil {
@@ -185,8 +187,9 @@ func (s *Maps) Flip(id, record uint32) error {
 	return s.written().endpoints.flip(id, record, s.grace.Wait)
 }
 
-// Switch puts the prepared policy map in force, if there is one: run has all that is attached run its programs.
-// It returns what the counters of the other one had reached, nil if that is not known.
+// Switch puts the prepared policy map in force, if there is one: run has all that is attached run
+// its programs. It returns what the counters of the other one had reached, nil if that is not
+// known.
 func (s *Maps) Switch(run func(programs map[string]*ebpf.Program) error) (left []uint64, err error) {
 	s.writes++
 	if s.next == nil {
@@ -211,8 +214,8 @@ func (s *Maps) Switch(run func(programs map[string]*ebpf.Program) error) (left [
 	return left, errors.Join(s.pin(), old.close())
 }
 
-// renew has packets ask lists again when nobody runs the programs of another policy map any more, who
-// could note what its lists say.
+// renew has packets ask lists again when nobody runs the programs of another policy map any more,
+// who could note what its lists say.
 func (s *Maps) renew() (err error) {
 	if s.loader.Runs() { // else none is running, see swap
 		err = s.grace.Wait()
@@ -241,7 +244,8 @@ func (s *Maps) pin() error {
 	return nil
 }
 
-// All are the maps that programs in force use, also those that all policy maps share, by their names.
+// All are the maps that programs in force use, also those that all policy maps share, by their
+// names.
 func (s *Maps) All() map[string]*ebpf.Map { return s.inForce.coll.Maps }
 
 // Name has the addresses of an endpoint lead to it, and no others.
@@ -261,8 +265,8 @@ func (s *Maps) Word(i uint32) uint32 { return atomic.LoadUint32(s.inForce.word(i
 // Record returns which record an endpoint has in the policy map in force.
 func (s *Maps) Record(id uint32) uint32 { return s.inForce.endpoints.records[id] }
 
-// Hits returns the packets that so many slots counted in the policy map in force. Any goroutine may call it;
-// it fails when closed.
+// Hits returns the packets that so many slots counted in the policy map in force. Any goroutine may
+// call it; it fails when closed.
 func (s *Maps) Hits(first, count uint32) ([]uint64, error) {
 	s.running.RLock()
 	defer s.running.RUnlock()
@@ -273,8 +277,8 @@ func (s *Maps) Hits(first, count uint32) ([]uint64, error) {
 	return s.inForce.counted(first, min(count, slots-min(first, slots))), nil
 }
 
-// Run has the kernel run a program of the policy map in force, which is loaded if it is not yet. Any goroutine
-// may call it.
+// Run has the kernel run a program of the policy map in force, which is loaded if it is not yet.
+// Any goroutine may call it.
 func (s *Maps) Run(name string, o *ebpf.RunOptions) (uint32, error) {
 	s.running.RLock()
 	defer s.running.RUnlock()
