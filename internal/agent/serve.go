@@ -72,6 +72,9 @@ func (a *Agent) serve(ctx context.Context) error {
 		a.log.Info("metrics and health are served", "address", tcp.Addr().String())
 		g.Go(func() error { return a.server(a.api.Public().Mux()).Serve(serving, tcp) })
 	}
+	g.Go(func() error {
+		return serve.Supervise(serving, func() bool { return a.api.Health.Alive() == "" }, a.log)
+	})
 	local := a.server(a.api.Local(group))
 	local.Answer = localAnswer
 	g.Go(func() error { return local.Serve(serving, l) })

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sluice-net/sluice/api"
@@ -50,9 +49,8 @@ func newMetrics(r *Reflector) *metrics {
 	})
 	info.Set(1)
 	m.panics = serve.PanicCounter("sluice_ksr")
-	m.registry.MustRegister(m.events, m.problems, m.terms, m.delay, m.panics, info, collector{r},
-		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC)),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.events, m.problems, m.terms, m.delay, m.panics, info, collector{r})
+	m.registry.MustRegister(serve.OfTheProcess()...)
 	return m
 }
 

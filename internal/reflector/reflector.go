@@ -47,6 +47,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(r.source.Run(ctx)) })
 	g.Go(func() error { return ended(r.lead(ctx)) })
+	g.Go(func() error { return serve.Supervise(ctx, func() bool { return true }, r.log) })
 	if r.cfg.MetricsAddress != "" {
 		l, err := serve.Listen(ctx, r.cfg.MetricsAddress)
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
 const (
@@ -40,6 +41,14 @@ func PanicCounter(program string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{
 		Name: program + "_api_panics_total", Help: "Requests whose handler panicked; each is answered with status 500 and logged with its stack.",
 	})
+}
+
+// OfTheProcess returns the metrics of Go's runtime and of the process.
+func OfTheProcess() []prometheus.Collector {
+	return []prometheus.Collector{
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC)),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}
 }
 
 // Server answers requests. The zero value of Panicked is allowed.

@@ -34,9 +34,11 @@ func AtWork(since, now time.Time, most time.Duration) string {
 	return ""
 }
 
-// alive reports whether the event loop goes round.
+// Alive returns why the agent has to be started anew: its event loop does not go round. Empty when it does.
+func (h Health) Alive() string { return AtWork(h.AtWork(), time.Now(), Standstill) }
+
 func (h Health) alive(w http.ResponseWriter, _ *http.Request) {
-	if why := AtWork(h.AtWork(), time.Now(), Standstill); why != "" {
+	if why := h.Alive(); why != "" {
 		serve.Say(w, http.StatusServiceUnavailable, why+"\n")
 		return
 	}

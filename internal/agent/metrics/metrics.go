@@ -68,6 +68,7 @@ func New() *Metrics {
 	})
 	info.Set(1)
 	m.registry.MustRegister(m.events, m.stages, m.propagation, m.transactions, m.problems, m.panics, info)
+	m.registry.MustRegister(serve.OfTheProcess()...)
 	return m
 }
 
