@@ -13,10 +13,10 @@ func TestMistakesInFilesAreToldWithTheirLine(t *testing.T) {
 	for _, tt := range []struct{ command, says string }{
 		{"verdict 80", "the command is none of"},
 		{"verdicts", "want ports"},
-		{"verdicts 80 form=(X)", `is not a number`},
+		{"verdicts 80 form=(X)", "is not a port"},
 		{"verdicts 80 from=(nobody)", `"nobody" stands for nothing`},
 		{"verdicts 80/ICMP", "none of TCP, UDP, SCTP"},
-		{"verdicts 0", "not a number"},
+		{"verdicts 0", "is not a port"},
 		{"verdicts 80 from=(X@5)", "want @4 or @6"},
 		{"allow\nshop/fe shop/web 80", "want FROM -> TO PORT"},
 		{"allow\nshop/fe -> shop/web", "want ports"},
