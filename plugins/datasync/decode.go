@@ -65,6 +65,11 @@ func (d *decoder) delta(e model.Entry) (model.Delta, bool) {
 	return model.Delta{ID: id, Value: m}, true
 }
 
+// values counts what the decoder knows.
+func (d *decoder) values() Values {
+	return Values{Objects: len(d.known), Problems: len(d.bad), Reported: d.reported, Unchanged: d.unchanged}
+}
+
 // deltas decodes a batch of a watch. Only values that change something are in it;
 // an object may be there more than once.
 func (d *decoder) deltas(entries []model.Entry) []model.Delta {

@@ -3,7 +3,6 @@ package datasync
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
@@ -32,13 +31,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 func (w *Watcher) snapshot(s follow.Snapshot) {
 	deltas := w.decode(func() []model.Delta { return w.decoder.snapshot(s.Entries) })
 
-	resyncs := maps.Clone(w.draft.Resyncs)
-	if resyncs == nil {
-		resyncs = map[string]int{}
-	}
-	resyncs[s.Reason]++
 	now := time.Now()
-	w.draft.Resyncs, w.draft.Reason, w.draft.LastResync = resyncs, s.Reason, now
+	w.draft.Snapshots = w.draft.Snapshots.and(s.Reason, now)
 	w.draft.Following, w.draft.Since, w.draft.Revision, w.draft.Handed = true, now, s.Revision, s.Revision
 	w.draft.Saved, w.draft.Heard = time.Time{}, now
 	w.publish() // before anybody sees the state

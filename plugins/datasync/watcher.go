@@ -160,8 +160,7 @@ type published struct {
 // publish makes the draft visible, with what the decoder and the proof know.
 func (w *Watcher) publish() {
 	s := w.draft
-	s.Objects, s.Problems = len(w.decoder.known), len(w.decoder.bad)
-	s.Unchanged, s.Reported = w.decoder.unchanged, w.decoder.reported
+	s.Values = w.decoder.values()
 	s.Marker, s.Incomplete = w.proof.last, w.proof.refused
 	if old := w.status.Swap(&published{s, make(chan struct{})}); old != nil {
 		close(old.next)

@@ -115,6 +115,20 @@ func joinEqual(blocks []block, i int) (b block, next int) {
 	return b, next
 }
 
+// uncoveredBy is uncovered with ports on which everything is covered.
+func uncoveredBy(any portSet, blocks []block) []block {
+	if len(any) == 0 {
+		return uncovered(blocks)
+	}
+	kept := blocks[:0]
+	for _, b := range uncovered(blocks) {
+		if b.ports = b.ports.without(any); len(b.ports) > 0 {
+			kept = append(kept, b)
+		}
+	}
+	return kept
+}
+
 // region is a set of addresses that are peers on the same ports.
 type region struct {
 	addrs netipx.IPSetBuilder
@@ -148,4 +162,13 @@ func regions(blocks []block) []*region {
 		b.addTo(&r.addrs)
 	}
 	return all
+}
+
+// fewPrefixes returns the prefixes of some addresses if they are few.
+func fewPrefixes(addrs *netipx.IPSet) ([]netip.Prefix, bool) {
+	if len(addrs.Ranges()) > maxInline {
+		return nil, false // there is at least one prefix per range
+	}
+	prefixes := addrs.Prefixes()
+	return prefixes, len(prefixes) <= maxInline
 }

@@ -1,7 +1,6 @@
 package configurator
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,124 +9,6 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 )
-
-// common is the addresses that sets of the processor have in common, with each other
-// or with some prefixes. It changes with its parts.
-type common struct {
-	sets     []api.SetID    // in order
-	within   api.Net        // of the prefixes; any without them
-	prefixes []netip.Prefix // the fewest, in order
-}
-
-func (c *common) equal(o *common) bool {
-	if c == nil || o == nil {
-		return c == o
-	}
-	return slices.Equal(c.sets, o.sets) && slices.Equal(c.prefixes, o.prefixes)
-}
-
-// contains reports whether an address is in all parts.
-func (c *common) contains(sets Sets, a netip.Addr) bool {
-	return (c.within.IsAny() || containsAddr(c.prefixes, a)) &&
-		!slices.ContainsFunc(c.sets, func(s api.SetID) bool { return !sets.Contains(s, a) })
-}
-
-// containsAddr looks an address up in prefixes that are in order and do not overlap.
-func containsAddr(prefixes []netip.Prefix, a netip.Addr) bool {
-	i, found := slices.BinarySearchFunc(prefixes, a, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
-	return found || i > 0 && prefixes[i-1].Contains(a)
-}
-
-// parts returns the sets of the processor that the set is made of.
-func (s addressSet) parts() []api.SetID {
-	if s.common == nil {
-		return nil
-	}
-	return s.common.sets
-}
-
-// difference returns what renderers have to be told of a set, and takes it for told.
-func (s *derivedSet) difference(members Sets) (added, removed []netip.Prefix) {
-	switch {
-	case s.common != nil:
-		return s.commonDifference(members)
-	case s.told == (s.uses > 0):
-		return nil, nil
-	case s.told:
-		return nil, s.members
-	}
-	return s.members, nil
-}
-
-// listed returns the members that renderers know, in order.
-func (s *derivedSet) listed() []netip.Prefix {
-	if s.common == nil {
-		return s.members
-	}
-	out := make([]netip.Prefix, 0, len(s.current))
-	for a := range s.current {
-		out = append(out, netip.PrefixFrom(a, a.BitLen()))
-	}
-	slices.SortFunc(out, netip.Prefix.Compare)
-	return out
-}
-
-func (s *derivedSet) commonDifference(members Sets) (added, removed []netip.Prefix) {
-	moved := s.moved
-	s.moved = nil
-	switch {
-	case s.uses == 0:
-		removed = s.listed()
-		s.current = nil
-		return nil, removed
-	case !s.told:
-		s.current = map[netip.Addr]struct{}{}
-		for _, a := range members.Members(s.common.sets[0]) {
-			moved = append(moved, netip.PrefixFrom(a, a.BitLen()))
-		}
-	}
-	slices.SortFunc(moved, netip.Prefix.Compare)
-	for _, p := range slices.Compact(moved) {
-		_, was := s.current[p.Addr()]
-		switch is := s.common.contains(members, p.Addr()); {
-		case is && !was:
-			s.current[p.Addr()] = struct{}{}
-			added = append(added, p)
-		case was && !is:
-			delete(s.current, p.Addr())
-			removed = append(removed, p)
-		}
-	}
-	return added, removed
-}
-
-// meaning says for people what the set was made of.
-func (s addressSet) meaning() string {
-	if s.common == nil {
-		return "blocks"
-	}
-	names := make([]string, len(s.common.sets))
-	for i, id := range s.common.sets {
-		names[i] = id.String()
-	}
-	in := strings.Join(names, " and ")
-	if len(names) == 2 {
-		in = "both " + in
-	}
-	switch prefixes := s.common.prefixes; {
-	case len(prefixes) == 0:
-		return "in " + in
-	case len(prefixes) > maxInline:
-		return fmt.Sprintf("in %s, within %d blocks", in, len(prefixes))
-	default:
-		return fmt.Sprintf("in %s, within %s", in, prefixes)
-	}
-}
-
-// equal says whether two sets with one ID are the same.
-func (s addressSet) equal(o addressSet) bool {
-	return s.common.equal(o.common) && slices.Equal(s.members, o.members)
-}
 
 // commonNets returns what two peers have in common, as the peers that it takes; none
 // when they have nothing in common.

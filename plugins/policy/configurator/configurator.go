@@ -3,6 +3,7 @@ package configurator
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -20,27 +21,12 @@ type Options struct {
 	Sets Sets
 }
 
-// Sets answers about address sets, as they are once everything was told to a
-// transaction and until the next one is begun.
-type Sets interface {
-	// Members returns the members of a set; an unknown one has none.
-	Members(id api.SetID) []netip.Addr
-	// Contains says whether an address is a member of a set.
-	Contains(id api.SetID, a netip.Addr) bool
-}
-
-// noSets has no members.
-type noSets struct{}
-
-func (noSets) Members(api.SetID) []netip.Addr      { return nil }
-func (noSets) Contains(api.SetID, netip.Addr) bool { return false }
-
 // Configurator keeps, per pod, what its policies mean, and tells renderers what
 // changes. It is used by one goroutine.
 type Configurator struct {
 	interner *interner
 	members  Sets
-	targets  []*target
+	targets  targets
 	pods     map[api.PodID]*podState
 	selected int                    // pods to which a policy applies
 	sizes    map[api.SetID]int      // members of the sets of the processor
@@ -58,6 +44,14 @@ type podState struct {
 	shared   []api.Sharing       // likewise
 	profile  *profile
 	config   renderer.PodConfig
+}
+
+// selected returns 1 for a pod to which a policy applies, else 0.
+func (s *podState) selected() int {
+	if s == nil || len(s.profile.policies) == 0 {
+		return 0
+	}
+	return 1
 }
 
 // New returns a Configurator that knows no pods.
@@ -87,6 +81,63 @@ func (c *Configurator) Applied() (policies, pods int) { return len(c.interner.nu
 // Pods returns how many pods of the node have an address.
 func (c *Configurator) Pods() int { return len(c.pods) }
 
+// Waiting returns how many pods wait for their rules: another transaction, be it an empty one, goes
+// on with them. A pod that waits keeps the rules that it had, and a new one is closed.
+func (c *Configurator) Waiting() int { return len(c.waiting) }
+
+// InSync reports whether no pod waits, and no renderer has failed in its newest Commit, or deferred a
+// part of it. It is true before the first.
+func (c *Configurator) InSync() bool {
+	return len(c.waiting) == 0 && c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers })
+}
+
+// EnforcedUntil returns a time before which every Commit that ended is wholly in force, while no
+// renderer fails and some defer. It is false when that is not known.
+func (c *Configurator) EnforcedUntil() (until time.Time, known bool) {
+	if c.Err() != nil {
+		return until, false
+	}
+	for _, w := range c.waiting {
+		if until.IsZero() || w.since.Before(until) {
+			until = w.since
+		}
+	}
+	for _, t := range c.targets {
+		if t.defers && (until.IsZero() || t.since.Before(until)) {
+			until = t.since
+		}
+		if t.defers && t.since.IsZero() {
+			return until, false
+		}
+	}
+	return until, !until.IsZero()
+}
+
+// Err joins the errors of the newest Commit of every renderer, each with its name.
+func (c *Configurator) Err() error { return c.targets.err() }
+
+// Renderers returns the status of every renderer, in the order of Options.
+func (c *Configurator) Renderers() []RendererStatus {
+	status := make([]RendererStatus, len(c.targets))
+	for i, t := range c.targets {
+		status[i] = t.status
+	}
+	return status
+}
+
+// Unenforced returns what the configurator itself refuses, under its own name, and
+// what the renderers that can say it said after their newest Commit, in the order of
+// Options.
+func (c *Configurator) Unenforced() []Unenforced {
+	out := []Unenforced{{OwnName, c.interner.unenforced()}}
+	for _, t := range c.targets {
+		if _, ok := renderer.As[renderer.Reporter](t.renderer); ok {
+			out = append(out, Unenforced{t.status.Name, t.unenforced})
+		}
+	}
+	return out
+}
+
 // setPod changes what is known of a pod; nil forgets it.
 func (c *Configurator) setPod(pod api.PodID, now *podState) {
 	c.selected += now.selected() - c.pods[pod].selected()
@@ -103,14 +154,6 @@ func (c *Configurator) setPod(pod api.PodID, now *podState) {
 	c.pods[pod] = now
 }
 
-// selected returns 1 for a pod to which a policy applies, else 0.
-func (s *podState) selected() int {
-	if s == nil || len(s.profile.policies) == 0 {
-		return 0
-	}
-	return 1
-}
-
 // taken says whether the processor uses the ID for one of its sets.
 func (c *Configurator) taken(id api.SetID) bool {
 	_, ok := c.sizes[id]
@@ -125,7 +168,7 @@ func (c *Configurator) updateSize(id api.SetID, added, removed int) (accepted bo
 	if _, no := c.refused[id]; no {
 		return false
 	}
-	if c.interner.derived[id] != nil {
+	if c.interner.derived.byID[id] != nil {
 		c.refused[id] = struct{}{}
 		return false
 	}
@@ -134,31 +177,4 @@ func (c *Configurator) updateSize(id api.SetID, added, removed int) (accepted bo
 		delete(c.sizes, id)
 	}
 	return true
-}
-
-// configFor returns what renderers must enforce. Here the pod's ingress becomes
-// egress, and the other way round.
-func (p *profile) configFor(ips []netip.Addr) renderer.PodConfig {
-	cfg := renderer.PodConfig{IPs: ips}
-	if l := p.lists[api.Ingress]; l != nil {
-		cfg.Egress = l.rules
-	}
-	if l := p.lists[api.Egress]; l != nil {
-		cfg.Ingress = l.rules
-	}
-	return cfg
-}
-
-func sameConfig(a, b renderer.PodConfig) bool {
-	return a.Ingress == b.Ingress && a.Egress == b.Egress && slices.Equal(a.IPs, b.IPs)
-}
-
-// sortedAddrs returns the addresses in order and once each; the argument if it is so.
-func sortedAddrs(ips []netip.Addr) []netip.Addr {
-	for i := 1; i < len(ips); i++ {
-		if !ips[i-1].Less(ips[i]) {
-			return slices.Compact(slices.SortedFunc(slices.Values(ips), netip.Addr.Compare))
-		}
-	}
-	return ips
 }

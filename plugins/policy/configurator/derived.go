@@ -20,59 +20,130 @@ type derivedSet struct {
 	moved   []netip.Prefix
 }
 
-func (in *interner) useSet(s addressSet) {
-	set := in.derived[s.id]
+// difference returns what renderers have to be told of a set, and takes it for told.
+func (s *derivedSet) difference(members Sets) (added, removed []netip.Prefix) {
+	switch {
+	case s.common != nil:
+		return s.commonDifference(members)
+	case s.told == (s.uses > 0):
+		return nil, nil
+	case s.told:
+		return nil, s.members
+	}
+	return s.members, nil
+}
+
+func (s *derivedSet) commonDifference(members Sets) (added, removed []netip.Prefix) {
+	moved := s.moved
+	s.moved = nil
+	switch {
+	case s.uses == 0:
+		removed = s.listed()
+		s.current = nil
+		return nil, removed
+	case !s.told:
+		s.current = map[netip.Addr]struct{}{}
+		for _, a := range members.Members(s.common.sets[0]) {
+			moved = append(moved, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	slices.SortFunc(moved, netip.Prefix.Compare)
+	for _, p := range slices.Compact(moved) {
+		_, was := s.current[p.Addr()]
+		switch is := s.common.contains(members, p.Addr()); {
+		case is && !was:
+			s.current[p.Addr()] = struct{}{}
+			added = append(added, p)
+		case was && !is:
+			delete(s.current, p.Addr())
+			removed = append(removed, p)
+		}
+	}
+	return added, removed
+}
+
+// listed returns the members that renderers know, in order.
+func (s *derivedSet) listed() []netip.Prefix {
+	if s.common == nil {
+		return s.members
+	}
+	out := make([]netip.Prefix, 0, len(s.current))
+	for a := range s.current {
+		out = append(out, netip.PrefixFrom(a, a.BitLen()))
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return out
+}
+
+// derivedSets holds the derived sets that lists use.
+type derivedSets struct {
+	byID    map[api.SetID]*derivedSet
+	touched map[api.SetID]struct{}      // renderers may have to be told of them
+	partOf  map[api.SetID][]*derivedSet // sets with common, by their parts
+}
+
+func newDerivedSets() derivedSets {
+	return derivedSets{byID: map[api.SetID]*derivedSet{}, touched: map[api.SetID]struct{}{}, partOf: map[api.SetID][]*derivedSet{}}
+}
+
+func (x *derivedSets) use(s addressSet) {
+	set := x.byID[s.id]
 	if set == nil {
 		set = &derivedSet{addressSet: s}
-		in.derived[s.id] = set
+		x.byID[s.id] = set
 		for _, part := range s.parts() {
-			in.partOf[part] = append(in.partOf[part], set)
+			x.partOf[part] = append(x.partOf[part], set)
 		}
 	}
 	set.uses++
-	in.touched[s.id] = struct{}{}
+	x.touched[s.id] = struct{}{}
+}
+
+func (x *derivedSets) release(id api.SetID) {
+	x.byID[id].uses--
+	x.touched[id] = struct{}{}
 }
 
 // forgetTold makes the next tell say everything, as a resync must.
-func (in *interner) forgetTold() {
-	for id, set := range in.derived {
+func (x *derivedSets) forgetTold() {
+	for id, set := range x.byID {
 		set.told, set.current = false, nil
-		in.touched[id] = struct{}{}
+		x.touched[id] = struct{}{}
 	}
 }
 
 // moved notes that addresses came to or left a set of the processor.
-func (in *interner) moved(id api.SetID, prefixes []netip.Prefix) {
-	for _, set := range in.partOf[id] {
+func (x *derivedSets) moved(id api.SetID, prefixes []netip.Prefix) {
+	for _, set := range x.partOf[id] {
 		set.moved = append(set.moved, prefixes...)
-		in.touched[set.id] = struct{}{}
+		x.touched[set.id] = struct{}{}
 	}
 }
 
 // tell reports derived sets that came into use or have other members, and drops and
 // reports those that nobody uses any more, in the order of their IDs.
-func (in *interner) tell(members Sets, update func(id api.SetID, added, removed []netip.Prefix)) {
-	for _, id := range slices.Sorted(maps.Keys(in.touched)) {
-		set := in.derived[id]
+func (x *derivedSets) tell(members Sets, update func(id api.SetID, added, removed []netip.Prefix)) {
+	for _, id := range slices.Sorted(maps.Keys(x.touched)) {
+		set := x.byID[id]
 		added, removed := set.difference(members)
 		if len(added)+len(removed) > 0 {
 			update(id, added, removed)
 		}
 		set.told = set.uses > 0
 		if set.uses == 0 {
-			in.drop(set)
+			x.drop(set)
 		}
 	}
-	clear(in.touched)
+	clear(x.touched)
 }
 
 // drop forgets a set.
-func (in *interner) drop(set *derivedSet) {
-	delete(in.derived, set.id)
+func (x *derivedSets) drop(set *derivedSet) {
+	delete(x.byID, set.id)
 	for _, part := range set.parts() {
-		rest := slices.DeleteFunc(in.partOf[part], func(s *derivedSet) bool { return s == set })
-		if in.partOf[part] = rest; len(rest) == 0 {
-			delete(in.partOf, part)
+		rest := slices.DeleteFunc(x.partOf[part], func(s *derivedSet) bool { return s == set })
+		if x.partOf[part] = rest; len(rest) == 0 {
+			delete(x.partOf, part)
 		}
 	}
 }

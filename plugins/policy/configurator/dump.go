@@ -58,11 +58,11 @@ func (c *Configurator) Dump() Dump {
 }
 
 func (c *Configurator) dumpSets() []SetDump {
-	sets := make([]SetDump, 0, len(c.sizes)+len(c.interner.derived))
+	sets := make([]SetDump, 0, len(c.sizes)+len(c.interner.derived.byID))
 	for id, size := range c.sizes {
 		sets = append(sets, SetDump{ID: id, Size: size})
 	}
-	for id, s := range c.interner.derived {
+	for id, s := range c.interner.derived.byID {
 		members := s.listed()
 		sets = append(sets, SetDump{ID: id, Derived: true, Meaning: s.meaning(), Size: len(members), Members: members})
 	}
@@ -76,12 +76,4 @@ func idsOf(policies []*api.ContivPolicy) []api.PolicyID {
 		out[i] = p.ID
 	}
 	return out
-}
-
-// shown returns the rules of a list, nil for nil.
-func (l *list) shown() *renderer.RuleList {
-	if l == nil {
-		return nil
-	}
-	return l.rules
 }

@@ -1,10 +1,8 @@
 package configurator
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -22,12 +20,10 @@ type interner struct {
 	byKey         map[string]*profile
 	lists         map[listKey]*list
 	pairs         int // sum of the pairs of profiles
-	derived       map[api.SetID]*derivedSet
-	touched       map[api.SetID]struct{}      // derived sets that renderers may have to be told of
-	partOf        map[api.SetID][]*derivedSet // sets with common, by their parts
-	closedProfile *profile                    // of new pods that wait, nil before there was one
-	refusing      map[*list]struct{}          // lists in which something is refused
-	refusals      []renderer.Unenforced       // of these; nil: to be made anew
+	derived       derivedSets
+	closedProfile *profile              // of new pods that wait, nil before there was one
+	refusing      map[*list]struct{}    // lists in which something is refused
+	refusals      []renderer.Unenforced // of these; nil: to be made anew
 }
 
 // policyNumber stands for a policy in keys of profiles.
@@ -36,39 +32,6 @@ type policyNumber struct {
 	uses int // by profiles
 }
 
-// sliceID identifies a slice that is not empty and never changed.
-type sliceID struct {
-	first **api.ContivPolicy
-	len   int
-}
-
-// profile is what some policies mean for a pod; pods with the same policies share
-// it, unless others have their addresses. The lists are by direction, the pod's; nil
-// does not restrict.
-type profile struct {
-	policies []*api.ContivPolicy
-	shared   []api.Sharing
-	slice    sliceID
-	key      string
-	lists    [2]*list
-	pairs    [2]int  // of a peer and a port, that rules of NetworkPolicies name
-	why      reasons // lists are closed by the share of a namespace
-	uses     int     // by pods
-}
-
-// list is an immutable list of rules, shared by profiles. Lists with equal rules
-// and equal origins are one.
-type list struct {
-	key   listKey
-	rules *renderer.RuleList
-	sets  []api.SetID // derived sets that it names
-	uses  int         // by profiles, per direction
-
-	refused []refusal
-}
-
-type listKey struct{ rules, origins renderer.Digest }
-
 func newInterner(allowNode bool) *interner {
 	return &interner{
 		allowNode: allowNode,
@@ -76,18 +39,9 @@ func newInterner(allowNode bool) *interner {
 		bySlice:   map[sliceID]*profile{},
 		byKey:     map[string]*profile{},
 		lists:     map[listKey]*list{},
-		derived:   map[api.SetID]*derivedSet{},
-		touched:   map[api.SetID]struct{}{},
-		partOf:    map[api.SetID][]*derivedSet{},
+		derived:   newDerivedSets(),
 		refusing:  map[*list]struct{}{},
 	}
-}
-
-func idOfSlice(policies []*api.ContivPolicy) sliceID {
-	if len(policies) == 0 {
-		return sliceID{}
-	}
-	return sliceID{&policies[0], len(policies)}
 }
 
 // acquire returns the profile of some policies, and of those of pods that share an
@@ -126,35 +80,10 @@ func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, 
 	return p
 }
 
-// all returns the policies of a profile, those of others included.
-func (p *profile) all() iter.Seq[*api.ContivPolicy] {
-	return func(yield func(*api.ContivPolicy) bool) {
-		for _, policy := range p.policies {
-			if !yield(policy) {
-				return
-			}
-		}
-		for _, s := range p.shared {
-			for _, policy := range s.Policies {
-				if !yield(policy) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// canonical returns the policies in order and once each; the argument if it is so.
-func canonical(policies []*api.ContivPolicy) []*api.ContivPolicy {
-	ordered := true
-	for i := 1; i < len(policies) && ordered; i++ {
-		ordered = policies[i-1].Compare(policies[i]) < 0
-	}
-	if ordered {
-		return policies
-	}
-	policies = slices.SortedFunc(slices.Values(policies), (*api.ContivPolicy).Compare)
-	return slices.Compact(policies)
+// fill generates a list of a profile, or closes it for a reason.
+func (in *interner) fill(p *profile, d api.Direction, why string, taken func(api.SetID) bool) {
+	p.why[d] = why
+	p.lists[d] = in.acquireList(generateOrClose(why, d, p.policies, in.allowNode, p.shared...), taken)
 }
 
 // keyOf returns the key of the profile of some policies, false if one of them is
@@ -224,7 +153,7 @@ func (in *interner) acquireList(g *generated, taken func(api.SetID) bool) *list 
 		return nil
 	}
 	g.refuse(func(s addressSet) bool {
-		other := in.derived[s.id]
+		other := in.derived.byID[s.id]
 		return taken(s.id) || other != nil && !s.equal(other.addressSet)
 	})
 	rules := renderer.NewRuleList(g.rules, g.origins)
@@ -235,7 +164,7 @@ func (in *interner) acquireList(g *generated, taken func(api.SetID) bool) *list 
 		in.noteRefused(l, true)
 		for _, s := range g.sets {
 			l.sets = append(l.sets, s.id)
-			in.useSet(s)
+			in.derived.use(s)
 		}
 		in.lists[key] = l
 	}
@@ -253,57 +182,53 @@ func (in *interner) releaseList(l *list) {
 	delete(in.lists, l.key)
 	in.noteRefused(l, false)
 	for _, id := range l.sets {
-		in.derived[id].uses--
-		in.touched[id] = struct{}{}
+		in.derived.release(id)
 	}
 }
 
-// refuse drops the derived sets for which no is true, and the permits that name
-// them. A deny that names one denies every peer instead.
-func (g *generated) refuse(no func(addressSet) bool) {
-	refused := map[api.SetID]bool{}
-	for _, s := range g.sets {
-		if no(s) {
-			refused[s.id] = true
-		}
+// closedRules deny everything. They stand for the rules that a new pod waits for.
+var closedRules = renderer.NewRuleList([]api.ContivRule{{}}, nil)
+
+// closed returns the profile of a pod that waits for its first rules.
+func (in *interner) closed() *profile {
+	if in.closedProfile == nil {
+		l := &list{key: listKey{rules: closedRules.Digest()}, rules: closedRules, uses: 2}
+		in.closedProfile = &profile{lists: [2]*list{l, l}, uses: 1} // it is never released
 	}
-	if len(refused) == 0 {
+	in.closedProfile.uses++
+	return in.closedProfile
+}
+
+// hasParts reports whether a list names a set that is made of others.
+func (in *interner) hasParts(l *list) bool {
+	return l != nil && slices.ContainsFunc(l.sets, func(id api.SetID) bool { return len(in.derived.byID[id].parts()) > 0 })
+}
+
+// noteRefused keeps which lists refuse something.
+func (in *interner) noteRefused(l *list, used bool) {
+	if len(l.refused) == 0 {
 		return
 	}
-	g.sets = slices.DeleteFunc(g.sets, func(s addressSet) bool { return refused[s.id] })
-	var rules []api.ContivRule
-	var origins [][]api.Origin
-	for i, r := range g.rules {
-		if refused[r.Src.Set] || refused[r.Dst.Set] {
-			if r.Action == api.Permit {
-				continue
-			}
-			r.Src, r.Dst = api.Net{}, api.Net{}
-		}
-		rules, origins = append(rules, r), append(origins, g.origins[i])
+	if in.refusals = nil; used {
+		in.refusing[l] = struct{}{}
+	} else {
+		delete(in.refusing, l)
 	}
-	g.rules, g.origins = rules, origins
 }
 
-// digestOrigins identifies the origins of a list, and what is refused of it.
-func digestOrigins(origins [][]api.Origin, refused []refusal) renderer.Digest {
-	h := sha256.New()
-	var b []byte
-	for _, r := range refused {
-		origins = append(slices.Clip(origins), r.origins)
-		h.Write([]byte(r.reason))
+// unenforced returns what lists in use refuse, sorted; the same slice as long as it is
+// the same.
+func (in *interner) unenforced() []renderer.Unenforced {
+	if in.refusals != nil || len(in.refusing) == 0 {
+		return in.refusals
 	}
-	for _, of := range origins {
-		b = binary.BigEndian.AppendUint32(b[:0], uint32(len(of)))
-		for _, o := range of {
-			b = append(b, byte(o.Policy.Kind), byte(o.Direction))
-			b = binary.BigEndian.AppendUint32(b, uint32(int32(o.Rule)))
-			b = binary.BigEndian.AppendUint32(b, uint32(len(o.Policy.Namespace)))
-			b = append(b, o.Policy.Namespace...)
-			b = binary.BigEndian.AppendUint32(b, uint32(len(o.Policy.Name)))
-			b = append(b, o.Policy.Name...)
+	for l := range in.refusing {
+		for _, r := range l.refused {
+			for _, o := range r.origins {
+				in.refusals = append(in.refusals, renderer.Unenforced{Origin: o, Class: api.ClassLimit, Reason: r.reason})
+			}
 		}
-		h.Write(b)
 	}
-	return renderer.Digest(h.Sum(b[:0])[:16])
+	in.refusals = renderer.SortUnenforced(in.refusals)
+	return in.refusals
 }

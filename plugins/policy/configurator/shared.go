@@ -2,7 +2,6 @@ package configurator
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -38,7 +37,7 @@ func (g *generator) both(a, b outcome) outcome {
 		}
 		parts, ok := g.delegate(s.traffic, s.traffic.bare(), b)
 		if !ok {
-			g.refused = append(g.refused, refusal{g.originsOf(s.traffic.origins()), fmt.Sprintf(
+			g.refused = append(g.refused, refusal{g.originsOf(s.traffic.allOrigins()), fmt.Sprintf(
 				"another pod has the address, and what the policies of both permit would %s, so it is denied", g.excess())})
 		}
 		out.sections = out.sections.add(parts...)
@@ -48,38 +47,4 @@ func (g *generator) both(a, b outcome) outcome {
 		out.action, out.origins = b.action, union(a.origins, b.origins)
 	}
 	return out
-}
-
-// apart returns an outcome that permits a family and is the same in the other one.
-func (o outcome) apart(family netip.Prefix) outcome {
-	if !family.IsValid() {
-		return o
-	}
-	all := traffic{api.Net{Prefix: family}: portSet{anySpan(nil)}}
-	o.sections = append(sections{{api.Permit, all}}, o.sections...)
-	return o
-}
-
-// bare returns the traffic without origins.
-func (t traffic) bare() traffic {
-	out := make(traffic, len(t))
-	for peer, spans := range t {
-		spans = slices.Clone(spans)
-		for i := range spans {
-			spans[i].origins = nil
-		}
-		out[peer] = spans
-	}
-	return out
-}
-
-// origins returns all origins of the traffic.
-func (t traffic) origins() (out []int32) {
-	for _, spans := range t {
-		for _, s := range spans {
-			out = append(out, s.origins...)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }

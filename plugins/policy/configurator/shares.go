@@ -86,9 +86,6 @@ func tooLarge(namespace string, share int) string {
 	return fmt.Sprintf("the policies of namespace %s name more than %d pairs of a peer and a port for its pods together, and for this list more than its part, so everything is denied: name fewer ports for fewer peers", namespace, share)
 }
 
-// reasons is why each direction of a profile is closed, empty where it is not.
-type reasons [2]string
-
 // closed returns the profiles of which a list is to be closed: one that all its namespaces refuse.
 func (s *shares) closed() map[*profile]reasons {
 	names := map[*profile][]string{}
@@ -125,43 +122,4 @@ func (s *shares) closed() map[*profile]reasons {
 			return closed
 		}
 	}
-}
-
-// applyShares closes lists that are too large, and generates others again that need not be closed any
-// more. Renderers hear of their pods.
-func (t *Txn) applyShares() {
-	c := t.c
-	// Profiles that nobody uses any more still count here, so lists that fit again are not missed.
-	if c.interner.pairs <= min(c.shares.namespace, c.shares.node) {
-		return
-	}
-	closed, changed := c.shares.closed(), map[*profile]bool{}
-	for _, of := range c.shares.owners {
-		for p := range of {
-			for _, d := range []api.Direction{api.Ingress, api.Egress} {
-				if why := closed[p][d]; p.why[d] != why {
-					changed[p] = true
-					old := p.lists[d]
-					c.interner.fill(p, d, why, c.taken)
-					c.interner.releaseList(old)
-				}
-			}
-		}
-	}
-	if len(changed) == 0 {
-		return
-	}
-	for _, pod := range slices.SortedFunc(maps.Keys(c.pods), api.PodID.Compare) {
-		if old := c.pods[pod]; changed[old.profile] {
-			now := *old
-			now.config = now.profile.configFor(now.ips)
-			t.apply(pod, &now)
-		}
-	}
-}
-
-// fill generates a list of a profile, or closes it for a reason.
-func (in *interner) fill(p *profile, d api.Direction, why string, taken func(api.SetID) bool) {
-	p.why[d] = why
-	p.lists[d] = in.acquireList(generateOrClose(why, d, p.policies, in.allowNode, p.shared...), taken)
 }

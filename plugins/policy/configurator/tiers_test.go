@@ -370,11 +370,11 @@ func TestWhatSetsHaveInCommonFollowsThem(t *testing.T) {
 	}
 	f.commit(true, sets.tell(300, "10.0.0.3", ""), sets.tell(301, "10.0.0.3", ""), configure(0, policies...))
 	sets[300] = map[netip.Addr]bool{netip.MustParseAddr("10.0.0.3"): true}
-	if n := len(f.c.interner.partOf); n != 3 { // 300, 301 and that of the node
+	if n := len(f.c.interner.derived.partOf); n != 3 { // 300, 301 and that of the node
 		t.Errorf("%d sets are parts, want 3", n)
 	}
 	f.commit(false, configure(0))
-	if len(f.c.interner.partOf)+len(f.c.interner.derived) != 0 {
+	if len(f.c.interner.derived.partOf)+len(f.c.interner.derived.byID) != 0 {
 		t.Error("sets that nobody needs are kept")
 	}
 }

@@ -1,6 +1,7 @@
 package configurator
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -19,6 +20,39 @@ func (t traffic) add(peer api.Net, ports portSet) {
 	default:
 		t[peer] = append(t[peer], ports...)
 	}
+}
+
+// bare returns the traffic without origins.
+func (t traffic) bare() traffic {
+	out := make(traffic, len(t))
+	for peer, spans := range t {
+		spans = slices.Clone(spans)
+		for i := range spans {
+			spans[i].origins = nil
+		}
+		out[peer] = spans
+	}
+	return out
+}
+
+// allOrigins returns all origins of the traffic.
+func (t traffic) allOrigins() (out []int32) {
+	for _, spans := range t {
+		for _, s := range spans {
+			out = append(out, s.origins...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// within returns the part of some traffic that is on some ports. Origins stay.
+func (t traffic) within(ports portSet) traffic {
+	out := traffic{}
+	for peer, spans := range t {
+		out.add(peer, newPortSet(spans).meet(ports, func(mine, _ []int32) []int32 { return mine }))
+	}
+	return out
 }
 
 // clause is one rule of a policy.
@@ -72,6 +106,34 @@ func (g *generator) match(clauses []clause) traffic {
 	return t
 }
 
+// addBlocks adds blocks as prefixes or derived sets, but for what any peer may.
+// Blocks that lie in others are dropped twice: before they are united, so that
+// they do not make sets larger, and after, because united blocks can cover others
+// that single ones do not.
+func (g *generator) addBlocks(t traffic, any portSet, blocks []block) {
+	var inline []block
+	for _, r := range regions(uncoveredBy(any, blocks)) {
+		addrs, err := r.addrs.IPSet()
+		if err != nil {
+			continue // cannot be: all ranges are valid. No addresses, so closed.
+		}
+		ports := newPortSet(r.spans)
+		prefixes, few := fewPrefixes(addrs)
+		if !few {
+			if net, ok := g.setOf(addrs); ok {
+				t.add(net, ports)
+			}
+			continue
+		}
+		for _, p := range prefixes {
+			inline = append(inline, block{cidr: p, ports: ports})
+		}
+	}
+	for _, b := range uncovered(inline) {
+		t.add(api.Net{Prefix: b.cidr}, b.ports)
+	}
+}
+
 // section is traffic that is permitted or denied as a whole.
 type section struct {
 	action  api.Action
@@ -91,4 +153,31 @@ func (s sections) add(more ...section) sections {
 		}
 	}
 	return s
+}
+
+// rules is how many rules sections come to, or more.
+func (s sections) rules() (n int) {
+	for _, x := range s {
+		for _, spans := range x.traffic {
+			n += len(spans)
+		}
+	}
+	return n
+}
+
+// outcome is what some tiers decide.
+type outcome struct {
+	sections sections
+	action   api.Action // of the rest
+	origins  []int32    // of the rest
+}
+
+// apart returns an outcome that permits a family and is the same in the other one.
+func (o outcome) apart(family netip.Prefix) outcome {
+	if !family.IsValid() {
+		return o
+	}
+	all := traffic{api.Net{Prefix: family}: portSet{anySpan(nil)}}
+	o.sections = append(sections{{api.Permit, all}}, o.sections...)
+	return o
 }

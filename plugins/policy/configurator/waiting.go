@@ -8,17 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/renderer"
 )
-
-// BatchPairs is about how many pairs of a peer and a port one transaction generates lists of. Pods beyond
-// that wait for the next transactions, so that no tenant's lists delay others for long. A resync is
-// not divided.
-const BatchPairs = 1 << 14
-
-// Waiting returns how many pods wait for their rules: another transaction, be it an empty one, goes
-// on with them. A pod that waits keeps the rules that it had, and a new one is closed.
-func (c *Configurator) Waiting() int { return len(c.waiting) }
 
 // selectBatch takes the pods that this transaction is to apply and lets the others wait: as many as fit,
 // the cheapest first, and beside them the one that has waited longest.
@@ -77,12 +67,6 @@ func (t *Txn) fitsBatch() bool {
 	return true
 }
 
-// waiting is a pod that was told and was not applied yet.
-type waiting struct {
-	podChange
-	since time.Time
-}
-
 // mayWait reports whether a pod may stay as it is for some time. One that has other addresses may not,
 // since another pod may have the old ones; nor may one whose sets are made of others, which may
 // change.
@@ -92,11 +76,6 @@ func (c *Configurator) mayWait(pod api.PodID, change podChange) bool {
 		return len(change.ips) > 0
 	}
 	return slices.Equal(old.ips, change.ips) && !slices.ContainsFunc(old.profile.lists[:], c.interner.hasParts)
-}
-
-// hasParts reports whether a list names a set that is made of others.
-func (in *interner) hasParts(l *list) bool {
-	return l != nil && slices.ContainsFunc(l.sets, func(id api.SetID) bool { return len(in.derived[id].parts()) > 0 })
 }
 
 // order puts the shortest lists first, but before them those of the pod that has waited longest.
@@ -121,58 +100,6 @@ func (c *Configurator) order(pods []api.PodID, changes map[api.PodID]podChange, 
 	}
 	return pods
 }
-
-// work is what a transaction generates.
-type work struct {
-	interner *interner
-	pairs    int
-	done     map[sliceID]bool // lists of policies of which the pairs are counted
-}
-
-// of returns how many pairs the lists of a pod are generated of; none if there are such lists.
-func (w *work) of(change podChange) (pairs int) {
-	slice := idOfSlice(change.policies)
-	if len(change.shared) == 0 && (w.done[slice] || w.interner.bySlice[slice] != nil) {
-		return 0
-	}
-	p := profile{policies: change.policies, shared: change.shared}
-	anybody := func(*api.ContivPolicy) bool { return true }
-	return p.pairsOf(api.Ingress, anybody) + p.pairsOf(api.Egress, anybody)
-}
-
-func (w *work) spend(change podChange) {
-	pairs := w.of(change)
-	if w.pairs += pairs; pairs > 0 && len(change.shared) == 0 {
-		if w.done == nil {
-			w.done = map[sliceID]bool{}
-		}
-		w.done[idOfSlice(change.policies)] = true
-	}
-}
-
-// pairsOf counts pairs of a peer and a port that rules of some policies name. The blocks of a rule are
-// one peer, or a few, but it takes work to find out which.
-func (p *profile) pairsOf(d api.Direction, whose func(*api.ContivPolicy) bool) (n int) {
-	for policy := range p.all() {
-		if !whose(policy) {
-			continue
-		}
-		for _, r := range policy.Rules(d) {
-			peers := len(r.Sets)
-			if len(r.Blocks) > 0 {
-				peers++
-			}
-			for _, b := range r.Blocks {
-				n += 1 + len(b.Except)
-			}
-			n += max(peers, 1) * max(len(r.Ports), 1)
-		}
-	}
-	return n
-}
-
-// closed denies everything. It stands for the rules that a new pod waits for.
-var closed = renderer.NewRuleList([]api.ContivRule{{}}, nil)
 
 // closeNew has renderers close the new pods that wait.
 func (t *Txn) closeNew() {
@@ -212,88 +139,4 @@ func (t *Txn) reclaim(now map[api.PodID]podChange) (unused []*profile) {
 		}
 	}
 	return unused
-}
-
-// retainedIn returns the dropped sets that some policies name.
-func (c *Configurator) retainedIn(changes map[api.PodID]podChange) map[api.SetID]bool {
-	out := map[api.SetID]bool{}
-	if len(c.retained) == 0 {
-		return out
-	}
-	for _, change := range changes {
-		p := profile{policies: change.policies, shared: change.shared}
-		for policy := range p.all() {
-			for _, r := range slices.Concat(policy.Ingress, policy.Egress) {
-				for _, id := range r.Sets {
-					if _, held := c.retained[id]; held {
-						out[id] = true
-					}
-				}
-			}
-		}
-	}
-	return out
-}
-
-// denies reports whether a rule of the profile denies the members of a set.
-func (p *profile) denies(id api.SetID) bool {
-	return slices.ContainsFunc(p.lists[:], func(l *list) bool {
-		return l != nil && slices.ContainsFunc(l.rules.Rules(), func(r api.ContivRule) bool {
-			return r.Action == api.Deny && (r.Src.Set == id || r.Dst.Set == id)
-		})
-	})
-}
-
-// closed returns the profile of a pod that waits for its first rules.
-func (in *interner) closed() *profile {
-	if in.closedProfile == nil {
-		l := &list{key: listKey{rules: closed.Digest()}, rules: closed, uses: 2}
-		in.closedProfile = &profile{lists: [2]*list{l, l}, uses: 1} // it is never released
-	}
-	in.closedProfile.uses++
-	return in.closedProfile
-}
-
-// DropSet says that no policy names a set any more, whose members are these. Renderers are told when
-// no pod waits, whose rules may name it yet.
-func (t *Txn) DropSet(id api.SetID, members []netip.Prefix) {
-	if t.c.updateSize(id, 0, len(members)) {
-		t.c.retained[id] = members
-	}
-}
-
-// again returns what changes of a set that was dropped and is back before renderers were told.
-func (t *Txn) again(id api.SetID, added, removed []netip.Prefix) (_, _ []netip.Prefix) {
-	held, ok := t.c.retained[id]
-	if !ok {
-		return added, removed
-	}
-	delete(t.c.retained, id)
-	t.reclaimed = append(t.reclaimed, id)
-	return without(added, held), without(held, added)
-}
-
-// without returns the prefixes of a that are not in b; both are sorted.
-func without(a, b []netip.Prefix) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(a), func(p netip.Prefix) bool {
-		_, found := slices.BinarySearchFunc(b, p, netip.Prefix.Compare)
-		return found
-	})
-}
-
-// release tells renderers of the sets that no list names any more.
-func (t *Txn) release() {
-	if len(t.c.waiting) > 0 || len(t.c.retained) == 0 {
-		return
-	}
-	for _, id := range slices.Sorted(maps.Keys(t.c.retained)) {
-		t.forget(id)
-	}
-}
-
-// forget tells renderers that a dropped set has no members.
-func (t *Txn) forget(id api.SetID) {
-	t.c.interner.moved(id, t.c.retained[id])
-	t.updateSet(id, nil, t.c.retained[id])
-	delete(t.c.retained, id)
 }

@@ -21,7 +21,7 @@ func many(name string, n int) *api.ContivPolicy {
 // isClosed reports whether the recorder knows a pod that denies everything.
 func (f *fixture) isClosed(pod int) bool {
 	cfg := f.config(pod)
-	return cfg.Egress == closed && cfg.Ingress == closed
+	return cfg.Egress == closedRules && cfg.Ingress == closedRules
 }
 
 // TestTxnLetsLargeListsWait: the smallest come first, each transaction goes on, and the one that has

@@ -1,0 +1,192 @@
+package configurator
+
+import (
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// input is what one direction of some policies consists of, in order of evaluation.
+type input struct {
+	node      []api.Net           // the own node, as a peer
+	apart     netip.Prefix        // the family that is not restricted; invalid for none
+	admin     []*api.ContivPolicy // with rules in the direction
+	isolating []*api.ContivPolicy // NetworkPolicies
+	baseline  []*api.ContivPolicy // with rules in the direction
+	closed    bool                // a NetworkPolicy could forbid
+}
+
+func collect(d api.Direction, policies []*api.ContivPolicy) input {
+	in := input{node: []api.Net{api.SetNet(api.NodeSet)}}
+	for _, p := range policies {
+		switch {
+		case p.Tier == api.TierNetworkPolicy:
+			if p.Isolates(d) {
+				in.isolating = append(in.isolating, p)
+				in.closed = in.closed || slices.ContainsFunc(p.Rules(d), func(r api.PolicyRule) bool { return r.Action != api.RuleAllow })
+			}
+		case len(p.Rules(d)) == 0:
+		case p.Tier == api.TierAdmin:
+			in.admin = append(in.admin, p)
+		default:
+			in.baseline = append(in.baseline, p)
+		}
+	}
+	slices.SortFunc(in.admin, (*api.ContivPolicy).Compare)
+	slices.SortFunc(in.baseline, (*api.ContivPolicy).Compare)
+	return in
+}
+
+func (in input) isOpen() bool { return len(in.admin)+len(in.isolating)+len(in.baseline) == 0 }
+
+// generator makes one list.
+type generator struct {
+	input     // that is being translated
+	direction api.Direction
+	allowNode bool
+	inputs    []input                  // all
+	origins   []api.Origin             // of everything that can decide, sorted
+	sets      map[api.SetID]addressSet // derived sets
+	collided  bool                     // two derived sets have one ID
+	expanded  int                      // spans that delegate made
+	named     int                      // origins of these
+	refused   []refusal
+}
+
+func newGenerator(d api.Direction, allowNode bool, inputs []input) *generator {
+	g := &generator{direction: d, allowNode: allowNode, inputs: inputs, sets: map[api.SetID]addressSet{}}
+	for _, in := range inputs {
+		for _, p := range in.isolating {
+			for _, rule := range []int{api.NodeRule, api.IsolationRule} {
+				g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: d, Rule: rule})
+			}
+		}
+		for _, policies := range [][]*api.ContivPolicy{in.admin, in.isolating, in.baseline} {
+			for _, p := range policies {
+				for _, r := range p.Rules(d) {
+					g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: d, Rule: r.Index})
+				}
+			}
+		}
+	}
+	slices.SortFunc(g.origins, api.Origin.Compare)
+	g.origins = slices.Compact(g.origins)
+	return g
+}
+
+// origin returns the index of an origin.
+func (g *generator) origin(p *api.ContivPolicy, rule int) int32 {
+	i, _ := slices.BinarySearchFunc(g.origins, api.Origin{Policy: p.ID, Direction: g.direction, Rule: rule}, api.Origin.Compare)
+	return int32(i)
+}
+
+// originsWith returns the indexes of the origins of what isolates with a rule that is
+// none.
+func (g *generator) originsWith(rule int) []int32 {
+	indexes := make([]int32, len(g.isolating))
+	for i, p := range g.isolating {
+		indexes[i] = g.origin(p, rule)
+	}
+	slices.Sort(indexes)
+	return slices.Compact(indexes)
+}
+
+// originsOf returns the origins of indexes.
+func (g *generator) originsOf(indexes []int32) []api.Origin {
+	if len(indexes) == 1 { // as a rule of an ordered tier has
+		i := indexes[0]
+		return g.origins[i : i+1 : i+1]
+	}
+	origins := make([]api.Origin, len(indexes))
+	for i, o := range indexes {
+		origins[i] = g.origins[o]
+	}
+	return origins
+}
+
+// generated is what the policies of one direction come to.
+type generated struct {
+	rules   []api.ContivRule
+	origins [][]api.Origin // of rules[i]
+	sets    []addressSet   // derived sets that rules name, by ID
+	refused []refusal
+}
+
+// refusal says which rules are denied as a whole, and why.
+type refusal struct {
+	origins []api.Origin
+	reason  string
+}
+
+// refuse drops the derived sets for which no is true, and the permits that name
+// them. A deny that names one denies every peer instead.
+func (g *generated) refuse(no func(addressSet) bool) {
+	refused := map[api.SetID]bool{}
+	for _, s := range g.sets {
+		if no(s) {
+			refused[s.id] = true
+		}
+	}
+	if len(refused) == 0 {
+		return
+	}
+	g.sets = slices.DeleteFunc(g.sets, func(s addressSet) bool { return refused[s.id] })
+	var rules []api.ContivRule
+	var origins [][]api.Origin
+	for i, r := range g.rules {
+		if refused[r.Src.Set] || refused[r.Dst.Set] {
+			if r.Action == api.Permit {
+				continue
+			}
+			r.Src, r.Dst = api.Net{}, api.Net{}
+		}
+		rules, origins = append(rules, r), append(origins, g.origins[i])
+	}
+	g.rules, g.origins = rules, origins
+}
+
+// closedList denies everything.
+func (g *generator) closedList(reason string) *generated {
+	var all []api.Origin
+	for _, in := range g.inputs {
+		for _, p := range slices.Concat(in.admin, in.isolating, in.baseline) {
+			all = append(all, api.Origin{Policy: p.ID, Direction: g.direction, Rule: api.IsolationRule})
+		}
+	}
+	return &generated{
+		rules: []api.ContivRule{{Action: api.Deny}}, origins: [][]api.Origin{nil},
+		refused: []refusal{{all, reason}},
+	}
+}
+
+// setOf returns a derived set. Its ID is made of its ranges, so equal addresses are
+// one set, whichever policies they come from. Of two sets with one ID the second
+// is refused.
+func (g *generator) setOf(addrs *netipx.IPSet) (api.Net, bool) {
+	s := addressSet{id: rangesID(addrs.Ranges()), members: addrs.Prefixes()}
+	return g.keep(s)
+}
+
+// keep notes a derived set, which rules may name then.
+func (g *generator) keep(s addressSet) (api.Net, bool) {
+	if other, taken := g.sets[s.id]; taken && !s.equal(other) {
+		g.collided = true
+		return api.Net{}, false
+	}
+	g.sets[s.id] = s
+	return api.SetNet(s.id), true
+}
+
+// rangesID derives the ID of a set from the canonical text of its ranges, which no
+// selector's text looks like.
+func rangesID(ranges []netipx.IPRange) api.SetID {
+	text := make([]byte, 0, 8+32*len(ranges))
+	text = append(text, "ranges"...)
+	for _, r := range ranges {
+		text = r.AppendTo(append(text, ' '))
+	}
+	return api.NewSetID(string(text))
+}

@@ -1,0 +1,136 @@
+package configurator
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// errCommitted is returned by a second Commit.
+var errCommitted = errors.New("the transaction of the configurator was committed before")
+
+// Prepare generates the rules of what changed, at most about BatchPairs of them, and tells
+// them to the renderers, none of which does anything yet. Commit does it unless it was done, so only
+// whoever wants to know how long it takes needs to call it. Nothing can be added
+// to the transaction afterwards.
+func (t *Txn) Prepare() {
+	if t.prepared {
+		return
+	}
+	t.prepared = true
+	t.applyPods()
+	t.release()
+	t.c.interner.derived.tell(t.c.members, t.updateSet)
+}
+
+// Commit tells renderers what changed and makes all of them, in parallel, commit.
+// Renderers to which nothing is told and that did not fail before are left out.
+//
+// The error joins those of the renderers, each with its name. What a renderer
+// failed to install it keeps: it is tried again by the next Commit, even of an
+// empty transaction. Therefore renderers are told, and their Commit called, even
+// if ctx is done already.
+func (t *Txn) Commit(ctx context.Context) error {
+	if t.committed {
+		return errCommitted
+	}
+	t.committed = true
+	t.Prepare()
+	return t.c.targets.commit(ctx, t.txns, t.told)
+}
+
+// applyPods tells what changed of pods, in the order of their names. Profiles are
+// released after all were acquired, so that what moves from one pod to another
+// stays the same object.
+func (t *Txn) applyPods() {
+	if t.resync {
+		for pod := range t.c.pods {
+			if _, named := t.pods[pod]; !named {
+				t.Remove(pod)
+			}
+		}
+	}
+	var unused []*profile
+	now := t.selectBatch()
+	unused = append(unused, t.reclaim(now)...)
+	for _, pod := range slices.SortedFunc(maps.Keys(now), api.PodID.Compare) {
+		if p := t.applyPod(pod, now[pod]); p != nil {
+			unused = append(unused, p)
+		}
+	}
+	t.closeNew()
+	t.applyShares()
+	for _, p := range unused {
+		t.c.interner.release(p)
+	}
+}
+
+// applyPod returns the profile that the pod does not use any more.
+func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
+	old := t.c.pods[pod]
+	if len(change.ips) == 0 {
+		return t.removePod(pod, old)
+	}
+	if old != nil && !t.resync && old.profile != t.c.interner.closedProfile && idOfSlice(old.policies) == idOfSlice(change.policies) && slices.Equal(old.ips, change.ips) &&
+		slices.EqualFunc(old.shared, change.shared, api.Sharing.Equal) {
+		return nil
+	}
+	p := t.c.interner.acquire(change.policies, change.shared, t.c.taken, func() (int, string) {
+		return t.c.shares.limit(pod.Namespace), tooLarge(pod.Namespace, t.c.shares.namespace)
+	})
+	t.apply(pod, &podState{change.ips, change.policies, change.shared, p, p.configFor(change.ips)})
+	if old == nil {
+		return nil
+	}
+	return old.profile
+}
+
+func (t *Txn) removePod(pod api.PodID, old *podState) *profile {
+	if old == nil {
+		return nil
+	}
+	t.c.setPod(pod, nil)
+	if !t.resync { // which removes what it does not name
+		t.told = true
+		for _, txn := range t.txns {
+			txn.Remove(pod)
+		}
+	}
+	return old.profile
+}
+
+// applyShares closes lists that are too large, and generates others again that need not be closed any
+// more. Renderers hear of their pods.
+func (t *Txn) applyShares() {
+	c := t.c
+	// Profiles that nobody uses any more still count here, so lists that fit again are not missed.
+	if c.interner.pairs <= min(c.shares.namespace, c.shares.node) {
+		return
+	}
+	closed, changed := c.shares.closed(), map[*profile]bool{}
+	for _, of := range c.shares.owners {
+		for p := range of {
+			for _, d := range []api.Direction{api.Ingress, api.Egress} {
+				if why := closed[p][d]; p.why[d] != why {
+					changed[p] = true
+					old := p.lists[d]
+					c.interner.fill(p, d, why, c.taken)
+					c.interner.releaseList(old)
+				}
+			}
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	for _, pod := range slices.SortedFunc(maps.Keys(c.pods), api.PodID.Compare) {
+		if old := c.pods[pod]; changed[old.profile] {
+			now := *old
+			now.config = now.profile.configFor(now.ips)
+			t.apply(pod, &now)
+		}
+	}
+}

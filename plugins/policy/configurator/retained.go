@@ -1,0 +1,88 @@
+package configurator
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// UpdateSet changes the members of an address set; see renderer.Txn.
+func (t *Txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
+	if len(added)+len(removed) == 0 || !t.c.updateSize(id, len(added), len(removed)) {
+		return
+	}
+	added, removed = t.again(id, added, removed)
+	if len(added)+len(removed) == 0 {
+		return
+	}
+	t.c.interner.derived.moved(id, added)
+	t.c.interner.derived.moved(id, removed)
+	t.updateSet(id, added, removed)
+}
+
+// DropSet says that no policy names a set any more, whose members are these. Renderers are told when
+// no pod waits, whose rules may name it yet.
+func (t *Txn) DropSet(id api.SetID, members []netip.Prefix) {
+	if t.c.updateSize(id, 0, len(members)) {
+		t.c.retained[id] = members
+	}
+}
+
+// again returns what changes of a set that was dropped and is back before renderers were told.
+func (t *Txn) again(id api.SetID, added, removed []netip.Prefix) (_, _ []netip.Prefix) {
+	held, ok := t.c.retained[id]
+	if !ok {
+		return added, removed
+	}
+	delete(t.c.retained, id)
+	t.reclaimed = append(t.reclaimed, id)
+	return minus(added, held), minus(held, added)
+}
+
+// minus returns the prefixes of a that are not in b; both are sorted.
+func minus(a, b []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(a), func(p netip.Prefix) bool {
+		_, found := slices.BinarySearchFunc(b, p, netip.Prefix.Compare)
+		return found
+	})
+}
+
+// release tells renderers of the sets that no list names any more.
+func (t *Txn) release() {
+	if len(t.c.waiting) > 0 || len(t.c.retained) == 0 {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.c.retained)) {
+		t.forget(id)
+	}
+}
+
+// forget tells renderers that a dropped set has no members.
+func (t *Txn) forget(id api.SetID) {
+	t.c.interner.derived.moved(id, t.c.retained[id])
+	t.updateSet(id, nil, t.c.retained[id])
+	delete(t.c.retained, id)
+}
+
+// retainedIn returns the dropped sets that some policies name.
+func (c *Configurator) retainedIn(changes map[api.PodID]podChange) map[api.SetID]bool {
+	out := map[api.SetID]bool{}
+	if len(c.retained) == 0 {
+		return out
+	}
+	for _, change := range changes {
+		p := profile{policies: change.policies, shared: change.shared}
+		for policy := range p.all() {
+			for _, r := range slices.Concat(policy.Ingress, policy.Egress) {
+				for _, id := range r.Sets {
+					if _, held := c.retained[id]; held {
+						out[id] = true
+					}
+				}
+			}
+		}
+	}
+	return out
+}
