@@ -122,7 +122,7 @@ func TestAFullSessionTableIsNotReady(t *testing.T) {
 	if text := rec.Body.String(); rec.Code != 503 || text != "renderer acl does not enforce everything; sluicectl get status on the node has the details\n" {
 		t.Errorf("readyz on the network says %d %q", rec.Code, text)
 	}
-	if s := get[view.Status](t, a, "GET", "/v1/status", "").Renderers[0]; s.InSync || s.Sessions.Used != limit || s.Sessions.Max != limit {
+	if s := get[view.Status](t, a, "GET", "/v1/status", "").Renderers[0]; s.InSync || s.Sessions != limit || s.SessionsMax != limit {
 		t.Errorf("the status shows %+v", s)
 	}
 	if v := policyNamed(t, a, "server"); v.Enforced != view.EnforcedFully {

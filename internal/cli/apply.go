@@ -59,13 +59,6 @@ func storeOf(flags *pflag.FlagSet) (kvstore.Config, error) {
 	return e.Client()
 }
 
-var errNoFile = errors.New("-f is needed: a manifest, a directory of manifests, or - for the standard input")
-
-// noManifest says that there is no file at the paths.
-func noManifest(paths []string) error {
-	return fmt.Errorf("%s: no manifest is there; want files *.yaml, *.yml or *.json", strings.Join(paths, ", "))
-}
-
 // hasObjects is nil where something was loaded, or where it is reported why not.
 func (f *changeFlags) hasObjects(load ksr.Load) error {
 	switch from := strings.Join(f.files, ", "); {

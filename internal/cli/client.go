@@ -136,3 +136,24 @@ func (c *client) unreachable(err error) error {
 	}
 	return fmt.Errorf("ask the agent on %s: %w", c.socket, err)
 }
+
+// stream asks a question whose answers come as long as they are wanted: until f returns an
+// error, which is returned, or the agent ends.
+func (c *client) stream(ctx context.Context, path string, question any, f func(json.RawMessage) error) error {
+	resp, err := c.send(ctx, http.MethodPost, path, question)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	for dec := json.NewDecoder(resp.Body); ; {
+		var line json.RawMessage
+		if err := dec.Decode(&line); errors.Is(err, io.EOF) {
+			return errors.New("the agent has ended")
+		} else if err != nil {
+			return c.cutOff(err)
+		}
+		if err := f(line); err != nil {
+			return err
+		}
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 	"github.com/sluice-net/sluice/internal/expr"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/plugins/ksr"
 )
 
 func newExplain(o *options) *cobra.Command {
@@ -71,29 +69,6 @@ func (o *options) explanations(ctx context.Context, errOut io.Writer, q view.Que
 		return nil, err
 	}
 	return m.Explain(ctx, q)
-}
-
-// manifestsFlag has a command ask what manifests describe.
-func manifestsFlag(cmd *cobra.Command, manifests *[]string) {
-	cmd.Flags().StringSliceVar(manifests, "manifests", nil,
-		"manifest, directory of manifests, or - for the standard input, to judge instead of asking an agent (repeatable)")
-}
-
-// described reads the cluster that manifests describe. Their problems are written to errOut.
-func (o *options) described(errOut io.Writer, manifests []string) (explain.Manifests, error) {
-	load, err := ksr.LoadFiles(manifests, o.in)
-	if err != nil {
-		return explain.Manifests{}, err
-	}
-	if load.Files == 0 {
-		return explain.Manifests{}, noManifest(manifests)
-	}
-	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
-	w := term.NewWriter(errOut)
-	for _, p := range problems {
-		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
-	}
-	return m, w.Err()
 }
 
 // alike are explanations of one verdict for one reason.

@@ -16,22 +16,6 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-const flowHelp = `SRC and DST are namespace/pod, namespace/selector ("shop/app=web"; "shop/*" is all), a selector ("app=web"), or an address.
-The destination's port is a number or a name (":8080", ":http"); the protocol is tcp unless told otherwise
-("/udp", "/sctp", "/icmp", "/icmpv6", or a number such as "/47"). Only tcp, udp and sctp have ports. IPv6 addresses with
-a port stand in brackets.
-
-DST may be a service, as in svc/shop/web:http or svc/platform/dns:53/udp: policy judges packets after their destination was
-translated, so each endpoint has a verdict. The protocol is that of the service's port unless one is told; a port of two
-protocols is two questions. An address of a service is asked about in the same way.`
-
-func verdict(allowed bool) term.Cell {
-	if allowed {
-		return term.Cell{Text: "permit", Style: term.Green}
-	}
-	return term.Cell{Text: "deny", Style: term.Red}
-}
-
 func newInject(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "inject SRC DST:PORT/PROTO",
@@ -60,14 +44,6 @@ func newInject(o *options) *cobra.Command {
 			return nil
 		},
 	}
-}
-
-// twoEnds checks that both ends of a flow are given.
-func twoEnds(cmd *cobra.Command, args []string) error {
-	if len(args) != 2 {
-		return fmt.Errorf("%s asks about a flow: want SRC and DST:PORT/PROTO, as in \"%s shop/web-0 shop/cart-0:8080/tcp\"", cmd.Name(), cmd.CommandPath())
-	}
-	return nil
 }
 
 func writeInjections(w *term.Writer, all []view.Injection, wide bool) {
@@ -158,12 +134,4 @@ func (o *options) whoCanTalk(ctx context.Context, errOut io.Writer, manifests []
 		return m, err
 	}
 	return described.Matrix(ctx)
-}
-
-// agreement says whether the dataplane does what the specification says.
-func agreement(w *term.Writer, differ int) term.Text {
-	if differ == 0 {
-		return w.Styled(term.Green, "every verdict is that of the specification")
-	}
-	return w.Styled(term.Red, term.Count(differ, "verdict")+" not as the specification says: see \"sluicectl get status\"")
 }

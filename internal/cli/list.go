@@ -11,9 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/term"
-	"github.com/sluice-net/sluice/internal/view"
 )
 
 // notFound is what a command names and is not there: each a kind and a name, as in
@@ -44,49 +42,6 @@ type listing[T any] struct {
 	named      func(item T, namespace, name string) bool
 	namespaced bool   // a name may stand behind its namespace
 	prefix     string // that a name may have, because rules write it so
-}
-
-var podList = listing[view.Pod]{
-	what: "pods", aliases: []string{"pod", "po"}, short: "List pods, their addresses and what isolates them", arg: "[NAMESPACE/]NAME", table: podTable,
-	named: func(p view.Pod, in, name string) bool {
-		return p.Pod.Name == name && (in == "" || p.Pod.Namespace == in)
-	},
-	namespaced: true,
-}
-
-var policyList = listing[view.Policy]{
-	what: "policies", aliases: []string{"netpol", "np", "networkpolicy", "networkpolicies"},
-	short: "List policies, the local pods they apply to, and whether they are enforced", arg: "[NAMESPACE/]NAME", table: policyTable,
-	named: func(p view.Policy, in, name string) bool {
-		return p.Policy.Name == name && (in == "" || p.Policy.Namespace == in)
-	},
-	namespaced: true,
-}
-
-var setList = listing[view.Set]{
-	what: "sets", aliases: []string{"set"}, short: "List address sets and their members", arg: "SET", table: setTable,
-	named:  func(s view.Set, _, name string) bool { return s.ID.String() == name },
-	prefix: "set:",
-}
-
-var tableList = listing[view.Table]{
-	what: "tables", aliases: []string{"table"}, short: "List installed tables", arg: "TABLE", table: tableTable,
-	named: func(t view.Table, _, name string) bool { return t.Table == name },
-}
-
-var ruleList = listing[view.Rule]{
-	what: "rules", aliases: []string{"rule"}, short: "List the rules of installed tables, with the policies they came from", arg: "TABLE", table: ruleTable,
-	named: func(r view.Rule, _, name string) bool { return r.Table == name },
-}
-
-var endpointList = listing[wire.Endpoint]{
-	what: "endpoints", aliases: []string{"endpoint", "ep"}, short: "List the interfaces of pods, in the kernel and in VPP: whose they are, and which are blocked", arg: "[NAMESPACE/]NAME",
-	table: endpointTable,
-	named: func(e wire.Endpoint, in, name string) bool {
-		namespace, pod, _ := strings.Cut(e.Pod, "/")
-		return pod == name && (in == "" || namespace == in)
-	},
-	namespaced: true,
 }
 
 // command lists all things of the kind, or those that are named.

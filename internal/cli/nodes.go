@@ -106,39 +106,3 @@ func reached(n view.NodeEnforcement) string {
 	}
 	return strconv.FormatInt(min(n.Revision, n.Wanted), 10)
 }
-
-// writeStore says how fresh the state is.
-func writeStore(t *term.Table, s view.StoreStatus, now time.Time) {
-	switch {
-	case s.Incomplete != "":
-		t.Row("store", term.Cell{Text: "not believed" + lasting(s.Since, now) + ", what was known stays in force: " + s.Incomplete, Style: term.Red})
-	case !s.Saved.IsZero():
-		t.Row("store", term.Cell{Text: fmt.Sprintf("does not answer; the state of %s is enforced, as it was saved: %s", s.Saved.Format(time.RFC3339), s.Error), Style: term.Red})
-	case s.Following:
-		t.Row("store", term.Cell{Text: "followed, heard " + ago(s.Heard, now), Style: term.Green})
-	case s.Error != "":
-		t.Row("store", term.Cell{Text: "not followed" + lasting(s.Since, now) + ": " + s.Error, Style: term.Red})
-	}
-	switch {
-	case s.Reflector != nil:
-		t.Row("reflector", s.Reflector.Identity+" leads"+lasting(s.Reflector.Since, now))
-	case !s.Unwritten.IsZero():
-		t.Row("reflector", term.Cell{Text: "nobody writes the state" + lasting(s.Unwritten, now) + ": it may be old", Style: term.Amber})
-	}
-}
-
-// lasting says for how long something is so, when that is known.
-func lasting(since, now time.Time) string {
-	if since.IsZero() {
-		return ""
-	}
-	return " for " + now.Sub(since).Round(time.Second).String()
-}
-
-// ago says how long ago something was.
-func ago(at, now time.Time) string {
-	if at.IsZero() {
-		return "-"
-	}
-	return now.Sub(at).Round(time.Second).String() + " ago"
-}

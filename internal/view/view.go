@@ -211,7 +211,7 @@ type RendererStatus struct {
 	// that means.
 	Foreign []string `json:"foreign,omitempty"`
 	Deferred
-	Sessions
+	SessionTable
 	// Dataplane says what is wrong while the dataplane is gone, or does not answer.
 	Dataplane string `json:"dataplane,omitempty"`
 	// Blocked names the interfaces that let nothing pass, because the pod that they belong to is
@@ -237,10 +237,10 @@ type Deferred struct {
 	Behind time.Time `json:"behind,omitzero"`
 }
 
-// Sessions is how full the table of flows of a dataplane is.
-type Sessions struct {
-	// Used counts the flows that the dataplane remembers, and Max those that it may; 0
+// SessionTable is how full the table of flows of a dataplane is.
+type SessionTable struct {
+	// Sessions counts the flows that the dataplane remembers, and SessionsMax those that it may; 0
 	// where that is not known.
-	Used uint64 `json:"sessions,omitempty"`
-	Max  uint64 `json:"sessionsMax,omitempty"`
+	Sessions    uint64 `json:"sessions,omitempty"`
+	SessionsMax uint64 `json:"sessionsMax,omitempty"`
 }

@@ -221,7 +221,7 @@ func describe(rv *view.RendererStatus, state *renderer.State) {
 		rv.Deferred = view.Deferred{Waiting: p.Waiting, WaitingSince: p.Since, Behind: p.Behind}
 	}
 	if t := state.Sessions; t != nil {
-		rv.Sessions = view.Sessions{Used: t.Used, Max: t.Max}
+		rv.SessionTable = view.SessionTable{Sessions: t.Used, SessionsMax: t.Max}
 	}
 	if err := state.Alive(time.Now()); err != nil {
 		rv.Dataplane = err.Error()

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/plugins/ksr"
+)
+
+var errNoFile = errors.New("-f is needed: a manifest, a directory of manifests, or - for the standard input")
+
+// noManifest says that there is no file at the paths.
+func noManifest(paths []string) error {
+	return fmt.Errorf("%s: no manifest is there; want files *.yaml, *.yml or *.json", strings.Join(paths, ", "))
+}
+
+// manifestsFlag has a command ask what manifests describe.
+func manifestsFlag(cmd *cobra.Command, manifests *[]string) {
+	cmd.Flags().StringSliceVar(manifests, "manifests", nil,
+		"manifest, directory of manifests, or - for the standard input, to judge instead of asking an agent (repeatable)")
+}
+
+// described reads the cluster that manifests describe. Their problems are written to errOut.
+func (o *options) described(errOut io.Writer, manifests []string) (explain.Manifests, error) {
+	load, err := ksr.LoadFiles(manifests, o.in)
+	if err != nil {
+		return explain.Manifests{}, err
+	}
+	if load.Files == 0 {
+		return explain.Manifests{}, noManifest(manifests)
+	}
+	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
+	w := term.NewWriter(errOut)
+	for _, p := range problems {
+		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
+	}
+	return m, w.Err()
+}

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+func newStatus(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:     "status",
+		Short:   "Show what the agent is doing, and whether everything is enforced",
+		Example: "  sluicectl get status",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var s view.Status
+			if err := o.client().get(cmd.Context(), "/v1/status", &s); err != nil {
+				return err
+			}
+			return o.output.print(o.out, s, func(w *term.Writer) { writeStatus(w, s) })
+		},
+	}
+}
+
+func writeStatus(w *term.Writer, s view.Status) {
+	t := &term.Table{}
+	t.Row("version", s.Version)
+	t.Row("node", dash(s.Node))
+	t.Row("source", s.Source)
+	t.Row("revision", fmt.Sprintf("%d enforced, %d seen", s.Revision, s.Seen))
+	writeStore(t, s.Store, time.Now())
+	t.Row("state", fmt.Sprintf("%s (%d local), %s, %s", term.Count(s.Pods, "pod"), s.Local, term.Count(s.Policies, "policy"), term.Count(s.Sets, "set")))
+	if s.Unenforced > 0 {
+		t.Row("policies", term.Cell{Text: fmt.Sprintf("%d of %d are not enforced in full, see get policies", s.Unenforced, s.Policies), Style: term.Red})
+	}
+	if n := len(s.Waiting); n > 0 {
+		t.Row("waiting", term.Cell{Text: term.Count(n, "pod") + " for new rules: " + few(s.Waiting, 5), Style: term.Amber})
+	}
+	if n := len(s.Problems); n > 0 {
+		t.Row("problems", n)
+	}
+	for _, r := range s.Renderers {
+		state := term.Cell{Text: "in sync", Style: term.Green}
+		switch {
+		case r.Error != "":
+			state = term.Cell{Text: "not in sync: " + r.Error, Style: term.Red}
+		case !r.InSync:
+			state = term.Cell{Text: "nothing enforced yet", Style: term.Amber}
+		case r.Dataplane != "":
+			state = term.Cell{Text: "not in sync: " + r.Dataplane, Style: term.Red}
+		}
+		if !r.InSync && !r.Since.IsZero() && r.Error != "" {
+			state.Text += lasting(r.Since, time.Now())
+		}
+		if n := len(r.Blocked); n > 0 {
+			state.Text += fmt.Sprintf("; %s of unknown pods blocked: %s", term.Count(n, "interface"), few(r.Blocked, 5))
+		}
+		if r.Open > 0 {
+			state.Text += "; " + term.Count(r.Open, "connection") + " open that policy no longer permits"
+		}
+		if r.Waiting > 0 {
+			state.Text += fmt.Sprintf("; %s waiting to join sets, the oldest for %s", term.Count(r.Waiting, "address"),
+				time.Since(r.WaitingSince).Round(100*time.Millisecond))
+		}
+		if !r.Behind.IsZero() {
+			state.Text += fmt.Sprintf("; some interfaces have the rules of %s ago, and are changed one by one", time.Since(r.Behind).Round(100*time.Millisecond))
+		}
+		holds := fmt.Sprintf("%s, %s, %s, %s", term.Count(r.Tables, "table"), term.Count(r.Rules, "rule"), term.Count(r.Entries, "entry"), term.Count(int(r.Commits), "commit"))
+		if r.SessionsMax > 0 {
+			holds += fmt.Sprintf(", %d of %s", r.Sessions, term.Count(int(r.SessionsMax), "session"))
+		}
+		t.Row("renderer "+r.Name, state, holds)
+	}
+	t.Print(w)
+	for _, r := range s.Renderers {
+		for _, f := range r.Foreign {
+			w.Printf("%s\n", w.Styled(term.Amber, "renderer "+r.Name+": "+f))
+		}
+	}
+	for _, p := range s.Problems {
+		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
+	}
+}
+
+// writeStore says how fresh the state is.
+func writeStore(t *term.Table, s view.StoreStatus, now time.Time) {
+	switch {
+	case s.Incomplete != "":
+		t.Row("store", term.Cell{Text: "not believed" + lasting(s.Since, now) + ", what was known stays in force: " + s.Incomplete, Style: term.Red})
+	case !s.Saved.IsZero():
+		t.Row("store", term.Cell{Text: fmt.Sprintf("does not answer; the state of %s is enforced, as it was saved: %s", s.Saved.Format(time.RFC3339), s.Error), Style: term.Red})
+	case s.Following:
+		t.Row("store", term.Cell{Text: "followed, heard " + ago(s.Heard, now), Style: term.Green})
+	case s.Error != "":
+		t.Row("store", term.Cell{Text: "not followed" + lasting(s.Since, now) + ": " + s.Error, Style: term.Red})
+	}
+	switch {
+	case s.Reflector != nil:
+		t.Row("reflector", s.Reflector.Identity+" leads"+lasting(s.Reflector.Since, now))
+	case !s.Unwritten.IsZero():
+		t.Row("reflector", term.Cell{Text: "nobody writes the state" + lasting(s.Unwritten, now) + ": it may be old", Style: term.Amber})
+	}
+}

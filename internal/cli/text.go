@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+// joined writes values with commas between them.
+func joined[T fmt.Stringer](values []T) string { return some(values, len(values)) }
+
+// some writes at most n values and how many more there are.
+func some[T fmt.Stringer](values []T, n int) string {
+	var texts []string
+	for _, v := range values {
+		texts = append(texts, v.String())
+	}
+	return few(texts, n)
+}
+
+// few returns the first n texts, and how many there are beside them.
+func few(texts []string, n int) string {
+	if left := len(texts) - n; left > 0 {
+		return fmt.Sprintf("%s,+%d", strings.Join(texts[:n], ","), left)
+	}
+	return strings.Join(texts, ",")
+}
+
+func labels(set map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(set)) {
+		out = append(out, k+"="+set[k])
+	}
+	return strings.Join(out, ",")
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// side names a party with its address, when that says more.
+func side(p view.Party) string {
+	if p.Pod == (api.PodID{}) {
+		return p.Name
+	}
+	return p.Name + " (" + p.Address.String() + ")"
+}
+
+func verdict(allowed bool) term.Cell {
+	if allowed {
+		return term.Cell{Text: "permit", Style: term.Green}
+	}
+	return term.Cell{Text: "deny", Style: term.Red}
+}
+
+// agreement says whether the dataplane does what the specification says.
+func agreement(w *term.Writer, differ int) term.Text {
+	if differ == 0 {
+		return w.Styled(term.Green, "every verdict is that of the specification")
+	}
+	return w.Styled(term.Red, term.Count(differ, "verdict")+" not as the specification says: see \"sluicectl get status\"")
+}
+
+// lasting says for how long something is so, when that is known.
+func lasting(since, now time.Time) string {
+	if since.IsZero() {
+		return ""
+	}
+	return " for " + now.Sub(since).Round(time.Second).String()
+}
+
+// ago says how long ago something was.
+func ago(at, now time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return now.Sub(at).Round(time.Second).String() + " ago"
+}
