@@ -43,7 +43,7 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 		return false, nil
 	}
 	r.auditing.Wait(r.options.Audit, r.link.Prompt)
-	if err := r.lookAtSessions(ctx); err != nil {
+	if err := r.memory.LookAtSessions(ctx); err != nil {
 		return false, err
 	}
 	if fresh {
@@ -70,7 +70,7 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 	if err := w.checkLayout(ctx); err != nil {
 		return false, err
 	}
-	r.pending = w.pending // who waits has everything looked at
+	r.pending = w.who.pending // who waits has everything looked at
 	return false, r.findForeign(ctx)
 }
 

@@ -77,12 +77,12 @@ type snapshot struct {
 // publish makes the outcome of a Commit visible.
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
-		version: r.version, err: err, pending: r.pending, blocked: r.held, memory: renderer.Memory{Needed: r.heap.needed, Budget: r.heap.budget},
+		version: r.version, err: err, pending: r.pending, blocked: r.held, memory: renderer.Memory{Needed: r.memory.Heap.Needed, Budget: r.memory.Heap.Budget},
 		tables: r.placed(), guards: r.placedGuards(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.drifts, foreign: r.foreign,
-		pauses: r.pauses(), sessions: r.sessions.state(), bound: r.bound, answered: r.answered,
+		pauses: r.pauses(), sessions: r.memory.Sessions.State(), bound: r.bound, answered: r.answered,
 	}
 	r.noticeMade(s)
-	for _, slot := range r.slots {
+	for _, slot := range r.slots.byName {
 		if slot.isLocal() || slot.isGuard() || slot.isGlobal() || slot.name == finalSlot {
 			continue
 		}
@@ -100,7 +100,7 @@ func (r *Renderer) placed() []counters.Table {
 	out := make([]counters.Table, len(tables))
 	for i, t := range tables {
 		out[i].Of = t
-		for _, s := range r.slotsOf(t) {
+		for _, s := range r.slots.of(t) {
 			for n, index := range s.indexes {
 				h := counters.ACL{Index: index}
 				if n < len(s.want) {
@@ -116,7 +116,7 @@ func (r *Renderer) placed() []counters.Table {
 // placedGuards returns the tables of what pods send with the guards that hold them.
 func (r *Renderer) placedGuards() (out []counters.Table) {
 	by := make(map[renderer.Digest][]counters.ACL)
-	for _, s := range r.slots {
+	for _, s := range r.slots.byName {
 		if s.isGuard() && len(s.indexes) == 1 && len(s.want) == 1 && s.want[0].Rules != nil {
 			by[s.table] = append(by[s.table], counters.ACL{Index: s.indexes[0], Rules: s.want[0].Rules, Entries: s.want[0].Count})
 		}
@@ -183,16 +183,16 @@ func (r *Renderer) Dump() (out Dump) {
 	return out
 }
 
-// slotsOf returns the slots that hold an installed table.
-func (r *Renderer) slotsOf(t *cache.Table) []*slot {
+// of returns the slots that hold an installed table.
+func (a *slots) of(t *cache.Table) []*slot {
 	if t.Parts == nil {
-		return r.slotsOfLocal(t)
+		return a.ofLocal(t)
 	}
-	all := present(r.slots[youngSlot])
+	all := present(a.byName[youngSlot])
 	for i := range layout.Parts {
-		all = append(all, present(r.slots[partOf(i)])...)
+		all = append(all, present(a.byName[partOf(i)])...)
 	}
-	return append(all, present(r.slots[finalSlot])...)
+	return append(all, present(a.byName[finalSlot])...)
 }
 
 func present(s *slot) []*slot {

@@ -3,6 +3,7 @@ package acl
 import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
+	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
 
@@ -20,7 +21,9 @@ func (r *Renderer) Shrink() {
 func (r *Renderer) LimitStatistics(bytes int) { r.bounds.statistics = bytes }
 
 // Bytes is what so many entries are taken for, as such and on interfaces.
-func Bytes(held, applied int) uint64 { return entryBytes(held, applied) + lookupBytes(applied) }
+func Bytes(held, applied int) uint64 {
+	return memory.EntryBytes(held, applied) + memory.LookupBytes(applied)
+}
 
 // OneTurn has every Commit change one slot whose changes take long.
 func (r *Renderer) OneTurn() { r.bounds.turns = 0 }

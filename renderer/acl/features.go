@@ -25,7 +25,7 @@ func (w *wanted) checkLayout(ctx context.Context) error {
 	r.blind = nil
 	kind, asks := mirror.TranslatesSource, w.layout.Global != nil
 	if r.options.Orientation == Split {
-		kind, asks = mirror.TranslatesDestination, len(w.senders) > 0
+		kind, asks = mirror.TranslatesDestination, len(w.who.senders) > 0
 	}
 	if !asks {
 		return nil
@@ -41,7 +41,7 @@ func (w *wanted) checkLayout(ctx context.Context) error {
 		return nil
 	}
 	for _, n := range w.m.Interfaces {
-		if !w.uplinks[n.Index] && len(w.owned[n.Index]) == 0 {
+		if !w.who.uplinks[n.Index] && len(w.who.owned[n.Index]) == 0 {
 			continue
 		}
 		on, err := r.link.Features(ctx, "show interface features "+n.Name)
@@ -58,7 +58,7 @@ func (w *wanted) checkLayout(ctx context.Context) error {
 // blinds returns the node of an interface that hides addresses from a table.
 func (w *wanted) blinds(n *mirror.Interface, on, order mirror.Features) string {
 	if w.r.options.Orientation == Split {
-		if w.senders[n.Index] == nil {
+		if w.who.senders[n.Index] == nil {
 			return ""
 		}
 		for _, a := range mirror.InputArcs {
@@ -68,7 +68,7 @@ func (w *wanted) blinds(n *mirror.Interface, on, order mirror.Features) string {
 		}
 		return ""
 	}
-	if w.uplinks[n.Index] {
+	if w.who.uplinks[n.Index] {
 		for _, a := range mirror.OutputArcs {
 			if node := on.AheadOf(a, order); node != "" {
 				return node

@@ -31,21 +31,21 @@ type candidate struct {
 func (w *wanted) fit(ctx context.Context, changed []layout.Part) error {
 	live := maps.Clone(w.live)
 	for first := true; ; first = false {
-		undo := w.r.checkpoint()
+		undo := w.slots.checkpoint()
 		w.live, w.early, w.late, w.slow = maps.Clone(live), nil, nil, nil
 		w.decide(changed)
-		f := w.forecast(w.r.heap.most)
-		if err := w.r.askHeap(ctx, f.held, f.applied); err != nil {
+		f := w.forecast(w.r.memory.Heap.Most)
+		if err := w.r.memory.Ask(ctx, f.Held, f.Applied); err != nil {
 			return err
 		}
-		lacks := w.r.heap.lacks(f)
+		lacks := w.r.memory.Heap.Lacks(f.Demand)
 		if first {
-			w.needed = w.r.heap.needs(f)
+			w.needed = w.r.memory.Heap.Needs(f.Demand)
 		}
 		list := w.candidates(f)
 		if lacks == 0 || w.frugal && len(list) == 0 { // what is left are a few entries, for which there is the reserve
-			w.r.heap.needed = max(w.r.heap.needed, w.r.heap.needs(f))
-			w.r.heap.plan(f)
+			w.r.memory.Heap.Needed = max(w.r.memory.Heap.Needed, w.r.memory.Heap.Needs(f.Demand))
+			w.r.memory.Heap.Plan(f.Demand)
 			return nil
 		}
 		undo()
@@ -54,18 +54,8 @@ func (w *wanted) fit(ctx context.Context, changed []layout.Part) error {
 			continue
 		}
 		w.refuseLargest(list, lacks)
-		changed = slices.DeleteFunc(changed, func(p layout.Part) bool { return w.r.slot(partOf(p.Number)).table == (renderer.Digest{}) })
+		changed = slices.DeleteFunc(changed, func(p layout.Part) bool { return w.slots.get(partOf(p.Number)).table == (renderer.Digest{}) })
 	}
-}
-
-// lacks returns how many bytes more a plan needs than there are. One that never takes more than
-// there is now lacks none, whatever is known of the heap.
-func (h *heap) lacks(f *forecast) uint64 {
-	needs := h.needs(f)
-	if h.budget == 0 || needs <= h.bytes(f.held, f.applied) {
-		return 0
-	}
-	return needs - min(needs, h.budget)
 }
 
 // refuseLargest refuses what adds the most, until so many bytes less are needed.
@@ -92,13 +82,13 @@ func about(n int) int {
 }
 
 // checkpoint returns what takes a plan back that was decided on and not begun.
-func (r *Renderer) checkpoint() (undo func()) {
-	local, slots, content := r.local, maps.Clone(r.slots), make(map[*slot]slot, len(r.slots))
-	for _, s := range r.slots {
+func (a *slots) checkpoint() (undo func()) {
+	local, slots, content := a.local, maps.Clone(a.byName), make(map[*slot]slot, len(a.byName))
+	for _, s := range a.byName {
 		content[s] = *s
 	}
 	return func() {
-		r.local, r.slots = local, slots
+		a.local, a.byName = local, slots
 		for s, c := range content {
 			*s = c
 		}
@@ -110,7 +100,7 @@ func (w *wanted) candidates(f *forecast) []candidate {
 	var out []candidate
 	at := make(map[*cache.Table]int)
 	for _, t := range w.local {
-		s := w.r.local[t.Digest]
+		s := w.slots.local[t.Digest]
 		if s == nil || w.tooBig[t.Digest] || f.blame[s] == 0 {
 			continue
 		}
@@ -135,7 +125,7 @@ func (w *wanted) candidates(f *forecast) []candidate {
 		return out
 	}
 	for i := range layout.Parts {
-		s := w.r.slot(partOf(i))
+		s := w.slots.get(partOf(i))
 		if f.blame[s] == 0 || s.table == (renderer.Digest{}) {
 			continue
 		}

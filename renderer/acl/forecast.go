@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
@@ -14,15 +15,12 @@ import (
 // changed in two steps holds both contents between them on all its interfaces, and one interface
 // at a time has the ACLs of two tables.
 type forecast struct {
-	m       *mirror.Mirror
-	pieces  map[uint32]entries.Piece // by ACL, as the plan goes on
-	chains  map[uint32][]*chain      // by ACL: the lists that have it
-	held    int                      // entries before the plan
-	applied int                      // entries of all lists before the plan
+	m      *mirror.Mirror
+	pieces map[uint32]entries.Piece // by ACL, as the plan goes on
+	chains map[uint32][]*chain      // by ACL: the lists that have it
+	memory.Demand
 
 	heldNow, appliedNow int
-	peak, low           uint64 // of entryBytes; low is with what the hash table takes
-	most                int    // applied entries at the worst moment
 	all                 []*chain
 	blame               map[*slot]uint64 // what slots add, roughly
 }
@@ -39,7 +37,7 @@ type chain struct {
 const fewBehind = 512
 
 // entryPrice is what an applied entry takes with its look-up, where it need not be exact.
-const entryPrice = appliedBytes + hashPage
+const entryPrice = memory.AppliedBytes + memory.HashPage
 
 func newForecast(m *mirror.Mirror) *forecast {
 	f := &forecast{m: m, pieces: make(map[uint32]entries.Piece), chains: make(map[uint32][]*chain), blame: make(map[*slot]uint64)}
@@ -47,7 +45,7 @@ func newForecast(m *mirror.Mirror) *forecast {
 		f.pieces[index] = h.Piece
 		f.heldNow += h.Piece.Count
 	}
-	f.held = f.heldNow
+	f.Held = f.heldNow
 	return f
 }
 
@@ -71,8 +69,8 @@ func (w *wanted) forecast(most int) *forecast {
 	for _, n := range w.m.Interfaces {
 		at[n] = [2]*chain{f.chain(n.Bound.In), f.chain(n.Bound.Out)}
 	}
-	f.applied = f.appliedNow
-	f.low = entryBytes(f.held, f.applied) + lookupBytes(max(most, f.applied))
+	f.Applied = f.appliedNow
+	f.Low = memory.EntryBytes(f.Held, f.Applied) + memory.LookupBytes(max(most, f.Applied))
 	f.step(most)
 	defer w.unnumber(w.number(f))
 	f.step(most)
@@ -84,6 +82,7 @@ func (w *wanted) forecast(most int) *forecast {
 	}
 	f.change(w.late, most)
 	f.change(w.slow, most)
+	f.Rehashed = f.keysChanged()
 	return f
 }
 
@@ -98,7 +97,7 @@ func (w *wanted) number(f *forecast) (created []*slot) {
 		for _, p := range s.want {
 			f.pieces[next] = p
 			f.heldNow += p.Count
-			f.blame[s] += uint64(p.Count) * heldBytes
+			f.blame[s] += uint64(p.Count) * memory.HeldBytes
 			s.indexes = append(s.indexes, next)
 			next++
 		}
@@ -114,9 +113,9 @@ func (w *wanted) unnumber(created []*slot) {
 
 // step looks at the moment between two calls.
 func (f *forecast) step(most int) {
-	now := entryBytes(f.heldNow, f.appliedNow)
-	f.peak, f.most = max(f.peak, now), max(f.most, f.appliedNow)
-	f.low = min(f.low, now+lookupBytes(max(most, f.most)))
+	now := memory.EntryBytes(f.heldNow, f.appliedNow)
+	f.Peak, f.Most = max(f.Peak, now), max(f.Most, f.appliedNow)
+	f.Low = min(f.Low, now+memory.LookupBytes(max(most, f.Most)))
 }
 
 // change follows changes in place. VPP holds both contents for a moment, and takes all that stands
@@ -133,7 +132,7 @@ func (f *forecast) change(changes []change, most int) {
 			continue
 		}
 		sameMasks := old.HasMasksOf(c.piece)
-		before := f.rehashed()
+		before := f.keysChanged()
 		grows := c.piece.Count - old.Count
 		for _, x := range f.chains[index] {
 			f.appliedNow += grows
@@ -147,14 +146,14 @@ func (f *forecast) change(changes []change, most int) {
 		f.heldNow -= old.Count
 		f.step(most)
 		f.pieces[index] = c.piece
-		f.blame[c.slot] += uint64(max(0, grows)*len(f.chains[index])+f.rehashed()-before)*entryPrice + uint64(c.piece.Count)*heldBytes
+		f.blame[c.slot] += uint64(max(0, grows)*len(f.chains[index])+f.keysChanged()-before)*entryPrice + uint64(c.piece.Count)*memory.HeldBytes
 	}
 }
 
 // switchOver follows interfaces that get another ACL, one after the other. Each has both for a
 // moment, and all that it has is taken off and put there again.
 func (f *forecast) switchOver(c change, old entries.Piece, most int) {
-	index, before, grows := c.index(), f.rehashed(), c.piece.Count-old.Count
+	index, before, grows := c.index(), f.keysChanged(), c.piece.Count-old.Count
 	f.pieces[index] = c.piece
 	f.heldNow += c.piece.Count
 	for _, x := range f.chains[index] {
@@ -165,7 +164,7 @@ func (f *forecast) switchOver(c change, old entries.Piece, most int) {
 	}
 	f.heldNow -= old.Count
 	f.step(most)
-	f.blame[c.slot] += uint64(max(0, grows)*len(f.chains[index])+f.rehashed()-before)*entryPrice + uint64(c.piece.Count)*heldBytes
+	f.blame[c.slot] += uint64(max(0, grows)*len(f.chains[index])+f.keysChanged()-before)*entryPrice + uint64(c.piece.Count)*memory.HeldBytes
 }
 
 // stay returns how many of the entries that a list had before the plan some of its ACLs still have.
@@ -178,7 +177,7 @@ func (f *forecast) stay(x *chain, acls []uint32) (n int) {
 
 // bind follows the switch of an interface to other lists.
 func (f *forecast) bind(w *wanted, n *mirror.Interface, at [2]*chain, most int) {
-	from, before, lists := f.appliedNow, f.rehashed(), w.m.With(n, w.ours(n))
+	from, before, lists := f.appliedNow, f.keysChanged(), w.m.With(n, w.ours(n))
 	if _, _, ok := n.Bound.Exchange(lists); ok {
 		f.appliedNow += f.count(lists.Out) - f.count(intersection(lists.Out, at[1].acls))
 		f.step(most)
@@ -199,9 +198,9 @@ func (f *forecast) bind(w *wanted, n *mirror.Interface, at [2]*chain, most int) 
 		at[i].acls = to
 	}
 	f.step(most)
-	for _, t := range [2]*cache.Table{w.senders[n.Index], w.tables[n.Index]} {
-		if t != nil && w.r.local[t.Digest] != nil {
-			f.blame[w.r.local[t.Digest]] += uint64(max(0, f.appliedNow-from)+f.rehashed()-before) * entryPrice
+	for _, t := range [2]*cache.Table{w.who.senders[n.Index], w.who.tables[n.Index]} {
+		if t != nil && w.slots.local[t.Digest] != nil {
+			f.blame[w.slots.local[t.Digest]] += uint64(max(0, f.appliedNow-from)+f.keysChanged()-before) * entryPrice
 		}
 	}
 }
@@ -213,16 +212,12 @@ func (f *forecast) count(list []uint32) (n int) {
 	return n
 }
 
-// rehashed is how many entries may get other keys.
-func (f *forecast) rehashed() (n int) {
+// keysChanged is how many entries may get other keys.
+func (f *forecast) keysChanged() (n int) {
 	for _, x := range f.all {
 		n += x.rehashed
 	}
 	return n
-}
-
-func (f *forecast) rehashBytes(most int) uint64 {
-	return rehashBytes(f.rehashed(), max(most, f.most))
 }
 
 func intersection(a, b []uint32) (out []uint32) {

@@ -25,7 +25,7 @@ func (w *wanted) expandGlobal() (changed []layout.Part) {
 		lists[n] = append(lists[n], i)
 	}
 	for n := range layout.Parts {
-		s := w.r.slot(partOf(n))
+		s := w.slots.get(partOf(n))
 		w.live[s] = true
 		if s.want == nil || s.table != g.Digest || w.names(setsIn(g, lists[n])) {
 			if p, ok := w.expandPart(s, g, n, lists[n]); ok {
@@ -43,26 +43,26 @@ func (w *wanted) prepareGlobal(changed []layout.Part) {
 	w.prepareYoung(changed)
 	w.fixed(finalSlot, entries.Everything(entries.Reflect))
 	// The table's last rule moves when lists come and go.
-	w.r.slot(finalSlot).want[0].Rules = []int32{int32(g.Parts[last]), int32(g.Parts[last])}
+	w.slots.get(finalSlot).want[0].Rules = []int32{int32(g.Parts[last]), int32(g.Parts[last])}
 	w.orderGlobal()
 }
 
 // prepareYoung says what the parts that may have changed must hold, and the young slot.
 func (w *wanted) prepareYoung(changed []layout.Part) {
-	s := w.r.slot(youngSlot)
+	s := w.slots.get(youngSlot)
 	w.live[s] = true
 	if len(changed) == 0 && s.want != nil && w.how != layout.Quietly {
 		return
 	}
 	held := layout.Global{Young: s.content(w.m).Pieces, Owners: s.owners}
 	for n := range layout.Parts {
-		held.Parts[n] = w.r.slot(partOf(n)).content(w.m).Pieces
+		held.Parts[n] = w.slots.get(partOf(n)).content(w.m).Pieces
 	}
 	want := w.sizes().RefitGlobal(held, changed, w.how)
 	s.want, s.owners = want.Young, want.Owners
 	for n, pieces := range want.Parts {
 		if pieces != nil {
-			w.r.slot(partOf(n)).want = pieces
+			w.slots.get(partOf(n)).want = pieces
 		}
 	}
 }
@@ -115,12 +115,12 @@ func (w *wanted) keepPart(s *slot) {
 }
 
 // globalSlots returns the slots that hold the global table, as uplinks have them.
-func (r *Renderer) globalSlots() []*slot {
-	out := append(make([]*slot, 0, layout.Parts+2), r.slot(youngSlot))
+func (a *slots) globalSlots() []*slot {
+	out := append(make([]*slot, 0, layout.Parts+2), a.get(youngSlot))
 	for n := range layout.Parts {
-		out = append(out, r.slot(partOf(n)))
+		out = append(out, a.get(partOf(n)))
 	}
-	return append(out, r.slot(finalSlot))
+	return append(out, a.get(finalSlot))
 }
 
 // orderGlobal decides how the ACLs of the global table change. A pod that goes from
@@ -128,7 +128,7 @@ func (r *Renderer) globalSlots() []*slot {
 // gets the pod changes before the other one lets go of it. When that is impossible,
 // all that differ are created anew, and uplinks switched over at once.
 func (w *wanted) orderGlobal() {
-	slots := w.r.globalSlots()
+	slots := w.slots.globalSlots()
 	var all []place
 	possible := true
 	for _, s := range slots {

@@ -35,10 +35,10 @@ func (w *wanted) prepareGuards() {
 	held := w.heldGuards()
 	pieces := make(map[*cache.Table]entries.Piece)
 	for _, n := range w.m.Interfaces {
-		if pod, ok := w.pods[n.Index]; ok && w.judgesInput(n) {
+		if pod, ok := w.who.pods[n.Index]; ok && w.who.judgesInput(n) {
 			s := held[n.Index]
 			if s == nil {
-				s = w.r.newSlot("i")
+				s = w.slots.newSlot("i")
 			}
 			w.guards[n.Index], w.live[s] = s, true
 			w.guard(s, w.layout.Senders[pod], pieces)
@@ -63,7 +63,7 @@ func (w *wanted) guard(s *slot, t *cache.Table, pieces map[*cache.Table]entries.
 // heldGuards returns the guards that interfaces have, by interface.
 func (w *wanted) heldGuards() map[uint32]*slot {
 	by := make(map[uint32]*slot)
-	for _, s := range w.r.slots {
+	for _, s := range w.slots.byName {
 		if s.isGuard() && len(s.indexes) > 0 {
 			by[s.indexes[0]] = s
 		}

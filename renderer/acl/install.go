@@ -50,7 +50,7 @@ func (w *wanted) create(ctx context.Context) error {
 			continue
 		}
 		for n, p := range s.want {
-			if err := w.r.room(); err != nil {
+			if err := w.r.memory.Room(); err != nil {
 				return err
 			}
 			index, err := w.m.Put(ctx, mirror.None, s.tag(n, p), p)
@@ -76,7 +76,7 @@ func (w *wanted) change(ctx context.Context, changes []change) error {
 			continue
 		}
 		if c.paced || c.piece.Count > w.m.ACLs[index].Piece.Count {
-			if err := w.r.room(); err != nil {
+			if err := w.r.memory.Room(); err != nil {
 				return err
 			}
 		}
@@ -96,7 +96,7 @@ func (w *wanted) change(ctx context.Context, changes []change) error {
 // bind switches interfaces over, those first whose lists become shorter; see mirror.bind.
 func (w *wanted) bind(ctx context.Context) error {
 	for _, n := range w.turns {
-		if err := w.r.room(); err != nil {
+		if err := w.r.memory.Room(); err != nil {
 			return err
 		}
 		if err := w.bindInterface(ctx, n); err != nil {
@@ -122,67 +122,67 @@ func (w *wanted) bindInterface(ctx context.Context, n *mirror.Interface) error {
 
 // ours returns which of our ACLs an interface must have.
 func (w *wanted) ours(n *mirror.Interface) mirror.Lists {
-	if w.held[n.Index] {
-		closed := w.r.slot(closedSlot).indexes
+	if w.who.held[n.Index] {
+		closed := w.slots.get(closedSlot).indexes
 		return mirror.Lists{In: closed, Out: closed}
 	}
 	if w.r.options.Orientation == Split {
 		return w.oursSplit(n)
 	}
-	infra, open := w.r.slot(infraSlot).indexes, slices.Concat(w.r.slot(infraSlot).indexes, w.r.slot(openSlot).indexes)
+	infra, open := w.slots.get(infraSlot).indexes, slices.Concat(w.slots.get(infraSlot).indexes, w.slots.get(openSlot).indexes)
 	to := mirror.Lists{}
-	if w.judgesInput(n) {
-		to.In = w.r.slot(reflectSlot).indexes
+	if w.who.judgesInput(n) {
+		to.In = w.slots.get(reflectSlot).indexes
 		if guard := w.guards[n.Index]; guard != nil {
 			to.In = slices.Concat(infra, guard.indexes, to.In)
 		}
 	}
 	switch {
-	case w.tables[n.Index] != nil:
-		to.Out = w.listOf(w.tables[n.Index], n.Bound.Out)
-	case w.uplinks[n.Index] && w.layout.Global != nil:
+	case w.who.tables[n.Index] != nil:
+		to.Out = w.listOf(w.who.tables[n.Index], n.Bound.Out)
+	case w.who.uplinks[n.Index] && w.layout.Global != nil:
 		to.Out = slices.Clone(infra)
-		for _, s := range w.r.globalSlots() {
+		for _, s := range w.slots.globalSlots() {
 			to.Out = append(to.Out, s.indexes...)
 		}
-	case w.isOpen(n):
+	case w.who.isOpen(n):
 		to.Out = open
 	}
 	return to
 }
 
 // judges reports whether rules are for the packets of an interface, in either direction.
-func (w *wanted) judges(n *mirror.Interface) bool {
-	t := w.layout.Senders[w.pods[n.Index]]
-	return w.tables[n.Index] != nil || w.uplinks[n.Index] && w.layout.Global != nil || t != nil && !expand.PermitsAll(t)
+func (o *ownership) judges(n *mirror.Interface) bool {
+	t := o.layout.Senders[o.pods[n.Index]]
+	return o.tables[n.Index] != nil || o.uplinks[n.Index] && o.layout.Global != nil || t != nil && !expand.PermitsAll(t)
 }
 
 // judgesInput reports whether an interface is to have ACLs of ours for what enters: it is a pod's
 // or an uplink. Without rules, what ACLs of others leave undecided stays denied.
-func (w *wanted) judgesInput(n *mirror.Interface) bool {
-	_, isPods := w.pods[n.Index]
-	return (isPods || w.uplinks[n.Index]) && (w.judges(n) || !w.m.HasOthers(n.Bound.In))
+func (o *ownership) judgesInput(n *mirror.Interface) bool {
+	_, isPods := o.pods[n.Index]
+	return (isPods || o.uplinks[n.Index]) && (o.judges(n) || !o.m.HasOthers(n.Bound.In))
 }
 
 // isOpen reports whether an interface is to permit what leaves, and to make sessions of it.
-func (w *wanted) isOpen(n *mirror.Interface) bool {
-	_, isPods := w.pods[n.Index]
-	if w.tables[n.Index] != nil || w.uplinks[n.Index] && w.layout.Global != nil || !isPods && !w.uplinks[n.Index] {
+func (o *ownership) isOpen(n *mirror.Interface) bool {
+	_, isPods := o.pods[n.Index]
+	if o.tables[n.Index] != nil || o.uplinks[n.Index] && o.layout.Global != nil || !isPods && !o.uplinks[n.Index] {
 		return false
 	}
-	return w.judges(n) || !w.m.HasOthers(n.Bound.Out)
+	return o.judges(n) || !o.m.HasOthers(n.Bound.Out)
 }
 
 // oursSplit is ours with Split.
 func (w *wanted) oursSplit(n *mirror.Interface) mirror.Lists {
-	in, out := w.senders[n.Index], w.tables[n.Index]
+	in, out := w.who.senders[n.Index], w.who.tables[n.Index]
 	switch {
 	case in != nil && out != nil:
 		return mirror.Lists{In: w.listOf(in, n.Bound.In), Out: w.listOf(out, n.Bound.Out)}
 	case in != nil: // nothing keeps replies out
 		return mirror.Lists{In: w.listOf(in, n.Bound.In)}
 	case out != nil:
-		return mirror.Lists{In: w.r.slot(reflectSlot).indexes, Out: w.listOf(out, n.Bound.Out)}
+		return mirror.Lists{In: w.slots.get(reflectSlot).indexes, Out: w.listOf(out, n.Bound.Out)}
 	}
 	return mirror.Lists{}
 }
@@ -190,19 +190,19 @@ func (w *wanted) oursSplit(n *mirror.Interface) mirror.Lists {
 // listOf returns the ACLs of a list that is to have a table. One whose table was refused
 // keeps what it has, or is closed.
 func (w *wanted) listOf(t *cache.Table, bound []uint32) []uint32 {
-	infra := w.r.slot(infraSlot).indexes
+	infra := w.slots.get(infraSlot).indexes
 	switch own := w.m.Own(bound); {
 	case !w.tooBig[t.Digest]:
-		return slices.Concat(infra, w.r.local[t.Digest].indexes)
+		return slices.Concat(infra, w.slots.local[t.Digest].indexes)
 	case w.decides(own):
 		return own
 	}
-	return slices.Concat(infra, w.r.slot(closedSlot).indexes)
+	return slices.Concat(infra, w.slots.get(closedSlot).indexes)
 }
 
 // decides reports whether ACLs of ours are of policy, or closed.
 func (w *wanted) decides(own []uint32) bool {
-	constant := slices.Concat(w.r.slot(infraSlot).indexes, w.r.slot(openSlot).indexes, w.r.slot(reflectSlot).indexes)
+	constant := slices.Concat(w.slots.get(infraSlot).indexes, w.slots.get(openSlot).indexes, w.slots.get(reflectSlot).indexes)
 	return slices.ContainsFunc(own, func(i uint32) bool { return !slices.Contains(constant, i) })
 }
 
@@ -226,10 +226,10 @@ func (w *wanted) cleanUp(ctx context.Context) error {
 	for s := range w.live {
 		w.forget(s)
 	}
-	for name, s := range w.r.slots {
+	for name, s := range w.slots.byName {
 		s.indexes = slices.DeleteFunc(s.indexes, func(i uint32) bool { return w.m.ACLs[i] == nil })
 		if len(s.indexes) == 0 {
-			delete(w.r.slots, name)
+			delete(w.slots.byName, name)
 		}
 	}
 	return nil

@@ -41,8 +41,8 @@ const (
 // VPP takes every port for 0; and what denies some must deny all.
 const embeddedVersion = "sluice-vswitch "
 
-// matchesSCTP says whether a vswitch of this version matches ports of SCTP.
-func matchesSCTP(version string) bool { return strings.HasPrefix(version, embeddedVersion) }
+// isEmbedded says whether a version is that of the embedded vswitch.
+func isEmbedded(version string) bool { return strings.HasPrefix(version, embeddedVersion) }
 
 func namesSCTPPort(r api.ContivRule) bool {
 	return r.Protocol == api.SCTP && (!r.SrcPort.IsAny() || !r.DstPort.IsAny())
@@ -70,7 +70,7 @@ func (w *wanted) refuse(err error, reason string, origins [][]api.Origin, pods i
 
 // refuseInterface notes that the table of an interface does not fit.
 func (w *wanted) refuseInterface(n *mirror.Interface, err error) {
-	in, out := w.senders[n.Index], w.tables[n.Index]
+	in, out := w.who.senders[n.Index], w.who.tables[n.Index]
 	switch {
 	case in != nil && out != nil:
 		w.refuse(err, reasonACLs, slices.Concat(in.Origins, out.Origins), 1)

@@ -43,51 +43,76 @@ func (r *Renderer) InterfacesChanged() {
 	r.link.Prompt()
 }
 
-// resolve finds the interfaces of pods and the uplinks.
-func (w *wanted) resolve() {
-	w.tables, w.senders = make(map[uint32]*cache.Table), make(map[uint32]*cache.Table)
-	w.uplinks, w.held, w.pods = make(map[uint32]bool), make(map[uint32]bool), make(map[uint32]api.PodID)
-	w.otherLife = make(map[uint32]string)
-	owners := w.owners()
-	w.owned = owners
-	for _, n := range w.m.Interfaces {
+// ownership says whose the interfaces of the vswitch are, and which tables they are to have.
+type ownership struct {
+	options *Options
+	m       *mirror.Mirror
+	layout  cache.Layout
+	before  map[uint32][]api.PodID // pods by interface, of the last commit
+	ending  *renderer.Unplugged
+
+	tables    map[uint32]*cache.Table // for what leaves, by interface
+	senders   map[uint32]*cache.Table // for what enters, by interface; with Split
+	owned     map[uint32][]api.PodID  // pods by interface
+	pods      map[uint32]api.PodID    // of interfaces that are not held
+	uplinks   map[uint32]bool
+	held      map[uint32]bool    // interfaces that are closed, because it is not known whose they are
+	otherLife map[uint32]string  // of those that were made for another life of their pod: why
+	pending   []renderer.Pending // pods, and uplinks, without all of their interfaces
+}
+
+// ownershipOf finds the interfaces of pods and the uplinks.
+func ownershipOf(options *Options, m *mirror.Mirror, layout cache.Layout, before map[uint32][]api.PodID, ending *renderer.Unplugged) *ownership {
+	o := &ownership{
+		options: options, m: m, layout: layout, before: before, ending: ending,
+		tables: make(map[uint32]*cache.Table), senders: make(map[uint32]*cache.Table),
+		uplinks: make(map[uint32]bool), held: make(map[uint32]bool), pods: make(map[uint32]api.PodID), otherLife: make(map[uint32]string),
+	}
+	o.resolve()
+	return o
+}
+
+func (o *ownership) resolve() {
+	owners := o.owners()
+	o.owned = owners
+	for _, n := range o.m.Interfaces {
 		switch pods := owners[n.Index]; {
 		case len(pods) == 1:
-			w.pods[n.Index] = pods[0]
-			if t := w.layout.Pods[pods[0]]; t != nil {
-				w.tables[n.Index] = t
+			o.pods[n.Index] = pods[0]
+			if t := o.layout.Pods[pods[0]]; t != nil {
+				o.tables[n.Index] = t
 			}
-			if t := w.layout.Senders[pods[0]]; t != nil && w.r.options.Orientation == Split {
-				w.senders[n.Index] = t
+			if t := o.layout.Senders[pods[0]]; t != nil && o.options.Orientation == Split {
+				o.senders[n.Index] = t
 			}
 		case len(pods) > 1:
-			w.held[n.Index] = true
+			o.held[n.Index] = true
 			for _, pod := range pods {
-				w.wait(pod, fmt.Sprintf("pods %s and %s claim interface %s", pods[0], pods[1], n.Name))
+				o.wait(pod, fmt.Sprintf("pods %s and %s claim interface %s", pods[0], pods[1], n.Name))
 			}
-		case w.otherLife[n.Index] != "", w.r.options.HoldUnknown && (w.isPods(n) || w.wasPods(n)):
-			w.held[n.Index] = true
+		case o.otherLife[n.Index] != "", o.options.HoldUnknown && (o.isPods(n) || o.wasPods(n)):
+			o.held[n.Index] = true
 		}
 	}
-	slices.SortFunc(w.pending, renderer.Pending.Compare)
-	if w.r.options.Orientation == Outputs && len(w.pods) > 0 || w.layout.Global != nil {
-		w.resolveUplinks(owners)
+	slices.SortFunc(o.pending, renderer.Pending.Compare)
+	if o.options.Orientation == Outputs && len(o.pods) > 0 || o.layout.Global != nil {
+		o.resolveUplinks(owners)
 	}
 }
 
 // owners returns the known pods that claim an interface, sorted; one, unless somebody
 // is wrong. Pods with a table that have no interface, or not all of theirs, are pending.
-func (w *wanted) owners() map[uint32][]api.PodID {
-	byTag, byName := make(map[string][]*mirror.Interface, len(w.m.Interfaces)), make(map[string]*mirror.Interface, len(w.m.Interfaces))
-	for _, n := range w.m.Interfaces {
+func (o *ownership) owners() map[uint32][]api.PodID {
+	byTag, byName := make(map[string][]*mirror.Interface, len(o.m.Interfaces)), make(map[string]*mirror.Interface, len(o.m.Interfaces))
+	for _, n := range o.m.Interfaces {
 		byTag[n.Tag] = append(byTag[n.Tag], n)
 		byName[n.Name] = n
 	}
 	owners := make(map[uint32][]api.PodID)
-	for pod, t := range w.layout.Pods {
-		found := w.ofThisLife(pod, byTag[InterfaceTag(pod)])
+	for pod, t := range o.layout.Pods {
+		found := o.ofThisLife(pod, byTag[InterfaceTag(pod)])
 		missing := ""
-		for _, name := range w.named(pod) {
+		for _, name := range o.named(pod) {
 			switch n := byName[name]; {
 			case n == nil:
 				missing = name
@@ -99,13 +124,13 @@ func (w *wanted) owners() map[uint32][]api.PodID {
 			owners[n.Index] = append(owners[n.Index], pod)
 		}
 		switch {
-		case t == nil && w.layout.Senders[pod] == nil:
-		case len(found) == 0 && w.r.ending.Ends(pod, time.Now()):
-			w.pending = append(w.pending, renderer.Pending{Pod: pod, Reason: "its interface is gone", Ends: true})
+		case t == nil && o.layout.Senders[pod] == nil:
+		case len(found) == 0 && o.ending.Ends(pod, time.Now()):
+			o.pending = append(o.pending, renderer.Pending{Pod: pod, Reason: "its interface is gone", Ends: true})
 		case missing != "":
-			w.wait(pod, fmt.Sprintf("no interface %s in the vswitch", missing))
-		case len(found) == 0 && (w.r.options.Elsewhere == nil || !w.r.options.Elsewhere(pod)):
-			w.wait(pod, "no interface in the vswitch")
+			o.wait(pod, fmt.Sprintf("no interface %s in the vswitch", missing))
+		case len(found) == 0 && (o.options.Elsewhere == nil || !o.options.Elsewhere(pod)):
+			o.wait(pod, "no interface in the vswitch")
 		}
 	}
 	for _, pods := range owners {
@@ -116,11 +141,11 @@ func (w *wanted) owners() map[uint32][]api.PodID {
 
 // ofThisLife returns those of the interfaces with the tag of a pod that were not made for another life
 // of it, and notes why the others are closed.
-func (w *wanted) ofThisLife(pod api.PodID, tagged []*mirror.Interface) (out []*mirror.Interface) {
+func (o *ownership) ofThisLife(pod api.PodID, tagged []*mirror.Interface) (out []*mirror.Interface) {
 	for _, n := range tagged {
-		if n.Made != nil && w.r.options.Refuses != nil {
-			if why := w.r.options.Refuses(pod, *n.Made); why != "" {
-				w.otherLife[n.Index] = why
+		if n.Made != nil && o.options.Refuses != nil {
+			if why := o.options.Refuses(pod, *n.Made); why != "" {
+				o.otherLife[n.Index] = why
 				continue
 			}
 		}
@@ -130,22 +155,22 @@ func (w *wanted) ofThisLife(pod api.PodID, tagged []*mirror.Interface) (out []*m
 }
 
 // wait notes what a pod, or an uplink, waits for.
-func (w *wanted) wait(pod api.PodID, reason string) {
-	w.pending = append(w.pending, renderer.Pending{Pod: pod, Reason: reason})
+func (o *ownership) wait(pod api.PodID, reason string) {
+	o.pending = append(o.pending, renderer.Pending{Pod: pod, Reason: reason})
 }
 
 // named returns the interfaces of a pod that do not need a tag.
-func (w *wanted) named(pod api.PodID) []string {
-	if w.r.options.Plumbing == nil {
+func (o *ownership) named(pod api.PodID) []string {
+	if o.options.Plumbing == nil {
 		return nil
 	}
-	return w.r.options.Plumbing.InterfacesOf(pod)
+	return o.options.Plumbing.InterfacesOf(pod)
 }
 
 // plugged remembers at which pods' interfaces rules are in force.
 func (r *Renderer) plugged(w *wanted) {
-	pods := make(map[api.PodID]bool, len(w.pods))
-	for _, pod := range w.pods {
+	pods := make(map[api.PodID]bool, len(w.who.pods))
+	for _, pod := range w.who.pods {
 		pods[pod] = true
 	}
 	r.ending.Plugged(pods, func(pod api.PodID) bool { _, known := w.layout.Pods[pod]; return known })
@@ -155,7 +180,7 @@ func (r *Renderer) plugged(w *wanted) {
 func (r *Renderer) holding(w *wanted) {
 	var names []string
 	for _, n := range w.m.Interfaces {
-		if w.held[n.Index] {
+		if w.who.held[n.Index] {
 			names = append(names, n.Name)
 			if !slices.Contains(r.held, n.Name) {
 				r.log.Info("interface is closed until its pod is known", "interface", n.Name, "tag", n.Tag)
@@ -166,50 +191,50 @@ func (r *Renderer) holding(w *wanted) {
 }
 
 // isPods says whether an interface is meant for some pod.
-func (w *wanted) isPods(n *mirror.Interface) bool {
-	return strings.HasPrefix(n.Tag, vpp.PodTagPrefix) || w.r.options.Plumbing != nil && w.r.options.Plumbing.IsPodInterface(n.Name)
+func (o *ownership) isPods(n *mirror.Interface) bool {
+	return strings.HasPrefix(n.Tag, vpp.PodTagPrefix) || o.options.Plumbing != nil && o.options.Plumbing.IsPodInterface(n.Name)
 }
 
 // wasPods reports whether an interface has what ours gave it while it was a pod's. Its tag or its key
 // is gone, which may be a mistake, and it stays closed until it gets one again, is released by
 // ReleasedTag, or is gone: VPP takes the ACLs of an interface away with it. What it has is remembered
 // by VPP, so that an agent that starts knows it, too.
-func (w *wanted) wasPods(n *mirror.Interface) bool {
-	if n.Tag == ReleasedTag || w.isCalledUplink(n) {
+func (o *ownership) wasPods(n *mirror.Interface) bool {
+	if n.Tag == ReleasedTag || o.isCalledUplink(n) {
 		return false
 	}
-	own := slices.Concat(w.m.Own(n.Bound.In), w.m.Own(n.Bound.Out))
+	own := slices.Concat(o.m.Own(n.Bound.In), o.m.Own(n.Bound.Out))
 	return slices.ContainsFunc(own, func(index uint32) bool {
-		slot, _, _, _ := mirror.ParseTag(w.m.ACLs[index].Tag)
-		return len(w.r.owned[n.Index]) > 0 || slot == closedSlot || isNumbered(slot, "l") || isNumbered(slot, "i")
+		slot, _, _, _ := mirror.ParseTag(o.m.ACLs[index].Tag)
+		return len(o.before[n.Index]) > 0 || slot == closedSlot || isNumbered(slot, "l") || isNumbered(slot, "i")
 	})
 }
 
 // isCalledUplink reports whether an interface is an uplink, unless it is a pod's.
-func (w *wanted) isCalledUplink(n *mirror.Interface) bool {
-	configured := w.r.options.Uplinks
+func (o *ownership) isCalledUplink(n *mirror.Interface) bool {
+	configured := o.options.Uplinks
 	return n.Tag == UplinkTag || slices.Contains(configured, n.Name) || slices.Contains(configured, n.Tag)
 }
 
 // resolveUplinks finds the uplinks. An interface of a pod is none, whatever it is called.
-func (w *wanted) resolveUplinks(owners map[uint32][]api.PodID) {
-	configured := w.r.options.Uplinks
+func (o *ownership) resolveUplinks(owners map[uint32][]api.PodID) {
+	configured := o.options.Uplinks
 	missing := slices.Clone(configured)
-	for _, n := range w.m.Interfaces {
-		if !w.isCalledUplink(n) || len(owners[n.Index]) > 0 || w.isPods(n) {
+	for _, n := range o.m.Interfaces {
+		if !o.isCalledUplink(n) || len(owners[n.Index]) > 0 || o.isPods(n) {
 			continue
 		}
-		w.uplinks[n.Index] = true
+		o.uplinks[n.Index] = true
 		missing = slices.DeleteFunc(missing, func(s string) bool { return s == n.Name || s == n.Tag })
 	}
-	if w.layout.Global == nil {
+	if o.layout.Global == nil {
 		return // nothing is enforced there
 	}
 	for _, name := range missing {
-		w.wait(api.PodID{}, fmt.Sprintf("no uplink %s in the vswitch", name))
+		o.wait(api.PodID{}, fmt.Sprintf("no uplink %s in the vswitch", name))
 	}
-	if len(configured) == 0 && len(w.uplinks) == 0 {
-		w.wait(api.PodID{}, fmt.Sprintf("no uplink with the tag %s in the vswitch", UplinkTag))
+	if len(configured) == 0 && len(o.uplinks) == 0 {
+		o.wait(api.PodID{}, fmt.Sprintf("no uplink with the tag %s in the vswitch", UplinkTag))
 	}
 }
 

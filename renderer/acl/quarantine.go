@@ -63,24 +63,24 @@ func (r *Renderer) spare(w *wanted, holdsRules bool) {
 	first := holdsRules && r.spared == nil
 	there := make(map[uint32]string)
 	for _, n := range w.m.Interfaces {
-		if w.held[n.Index] && (first || r.spared[n.Index] == n.Name) {
+		if w.who.held[n.Index] && (first || r.spared[n.Index] == n.Name) {
 			there[n.Index] = n.Name
 		}
 	}
 	if r.spared = nil; holdsRules {
 		r.spared = there
-		maps.DeleteFunc(w.held, func(index uint32, _ bool) bool { return there[index] != "" })
+		maps.DeleteFunc(w.who.held, func(index uint32, _ bool) bool { return there[index] != "" })
 	}
 }
 
 // block binds the ACL that denies everything to the interfaces that are held, and touches nothing
 // else.
 func (w *wanted) block(ctx context.Context) error {
-	if len(w.held) == 0 {
+	if len(w.who.held) == 0 {
 		return nil
 	}
 	w.fixed(closedSlot, entries.Everything(entries.Deny))
-	s := w.r.slot(closedSlot)
+	s := w.slots.get(closedSlot)
 	w.early = []change{{place: place{s, 0}, piece: s.want[0]}}
 	for _, phase := range []func(context.Context) error{w.create, w.changeEarly} {
 		if err := phase(ctx); err != nil {
@@ -88,7 +88,7 @@ func (w *wanted) block(ctx context.Context) error {
 		}
 	}
 	for _, n := range w.m.Interfaces {
-		if !w.held[n.Index] {
+		if !w.who.held[n.Index] {
 			continue
 		}
 		if err := w.bindInterface(ctx, n); err != nil {

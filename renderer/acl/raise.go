@@ -61,17 +61,17 @@ func (r *Renderer) Endpoints() []Bound {
 
 // endpoints returns what the interfaces of pods have. before is what they had.
 func (w *wanted) endpoints(before map[string]Bound, now time.Time) map[string]Bound {
-	out := make(map[string]Bound, len(w.pods)+len(w.held))
+	out := make(map[string]Bound, len(w.who.pods)+len(w.who.held))
 	for _, n := range w.m.Interfaces {
 		b := Bound{Name: n.Name, Index: n.Index, Tag: n.Tag, State: BoundPending, Since: now}
 		if n.Made != nil {
 			b.UID = n.Made.UID
 		}
-		pod, isPods := w.pods[n.Index]
-		t := w.tables[n.Index]
+		pod, isPods := w.who.pods[n.Index]
+		t := w.who.tables[n.Index]
 		switch {
-		case w.held[n.Index]:
-			b.State, b.Reason = w.heldState(n)
+		case w.who.held[n.Index]:
+			b.State, b.Reason = w.who.heldState(n)
 		case isPods && (!w.isBound(n) || t != nil && w.tooBig[t.Digest]):
 			b.Reason = "the rules of its pod are not in force"
 		case isPods:
@@ -88,26 +88,26 @@ func (w *wanted) endpoints(before map[string]Bound, now time.Time) map[string]Bo
 }
 
 // heldState says why an interface is blocked.
-func (w *wanted) heldState(n *mirror.Interface) (state, reason string) {
-	switch why := w.otherLife[n.Index]; {
+func (o *ownership) heldState(n *mirror.Interface) (state, reason string) {
+	switch why := o.otherLife[n.Index]; {
 	case why != "":
 		return BoundPending, why
-	case len(w.owned[n.Index]) > 1:
-		return BoundConflicting, fmt.Sprintf("pods %s and %s claim it", w.owned[n.Index][0], w.owned[n.Index][1])
-	case w.isPods(n):
-		return BoundPending, cmp.Or(w.lifeRefused(n), "its pod is not known yet")
+	case len(o.owned[n.Index]) > 1:
+		return BoundConflicting, fmt.Sprintf("pods %s and %s claim it", o.owned[n.Index][0], o.owned[n.Index][1])
+	case o.isPods(n):
+		return BoundPending, cmp.Or(o.lifeRefused(n), "its pod is not known yet")
 	}
 	return BoundOrphaned, "its tag or its key is gone"
 }
 
 // lifeRefused returns why an interface is not that of its pod, of which policy knows no address.
-func (w *wanted) lifeRefused(n *mirror.Interface) string {
+func (o *ownership) lifeRefused(n *mirror.Interface) string {
 	name, tagged := strings.CutPrefix(n.Tag, vpp.PodTagPrefix)
 	pod, err := api.ParsePodID(name)
-	if !tagged || err != nil || n.Made == nil || w.r.options.Refuses == nil {
+	if !tagged || err != nil || n.Made == nil || o.options.Refuses == nil {
 		return ""
 	}
-	return w.r.options.Refuses(pod, *n.Made)
+	return o.options.Refuses(pod, *n.Made)
 }
 
 // isBound reports whether an interface has what it must have.
@@ -117,8 +117,8 @@ func (w *wanted) isBound(n *mirror.Interface) bool { return w.m.With(n, w.ours(n
 // have: rules, and the list of sources that the plugin gives them last.
 func (w *wanted) raise(ctx context.Context) error {
 	for _, n := range w.m.Interfaces {
-		_, isPods := w.pods[n.Index]
-		if !n.Down || !vpp.MadeByCNI(n.Name) || n.Made == nil || !isPods && !w.held[n.Index] || !w.isBound(n) {
+		_, isPods := w.who.pods[n.Index]
+		if !n.Down || !vpp.MadeByCNI(n.Name) || n.Made == nil || !isPods && !w.who.held[n.Index] || !w.isBound(n) {
 			continue
 		}
 		if err := w.r.link.Raise(ctx, n); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
+	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/acl/internal/pauses"
 	"github.com/sluice-net/sluice/renderer/cache"
@@ -39,13 +40,11 @@ type Renderer struct {
 	epoch     int            // of the link when the mirror was read
 	mirror    *mirror.Mirror // nil when it must be read
 	version   string
-	grace     time.Time                          // until when the input holds what it holds in grace; zero: it does not
-	owns      bool                               // guards were made for inputs in which sessions are owned
-	guards    map[uint32]*slot                   // by interface, of the last commit
-	slots     map[string]*slot                   // by name; all but those of others
-	local     map[renderer.Digest]*slot          // by table
-	shares    map[renderer.Digest]map[uint32]int // of large tables: the groups of interfaces that share ACLs
-	turns     turns                              // of slots whose changes take long
+	grace     time.Time        // until when the input holds what it holds in grace; zero: it does not
+	owns      bool             // guards were made for inputs in which sessions are owned
+	guards    map[uint32]*slot // by interface, of the last commit
+	slots     *slots
+	turns     turns // of slots whose changes take long
 	bounds    bounds
 	pending   []renderer.Pending // who has no interface
 	ending    renderer.Unplugged // pods whose interfaces went
@@ -53,9 +52,7 @@ type Renderer struct {
 	order     mirror.Features    // of all nodes of the vswitch; nil when they must be read
 	held      []string           // interfaces whose pods are not known; blocked
 	shortfall cache.Shortfall
-	heap      heap
-	sessions  sessionTable
-	stats     *counters.Statistics   // nil without a StatsSocket
+	memory    memory.Memory
 	drifts    map[string]uint64      // how often somebody changed what is ours, by kind; is replaced, not changed
 	nextACL   uint32                 // that is audited
 	foreign   []renderer.Foreign     // ACLs of others beside ours; is replaced, not changed
@@ -101,20 +98,22 @@ func New(o Options) (*Renderer, error) {
 	}
 	r := &Renderer{
 		options: o, log: o.Log, cache: newCache(o.Orientation),
-		slots: make(map[string]*slot), local: make(map[renderer.Digest]*slot), shortfall: cache.NewShortfall(reasonSCTP, namesSCTPPort), bounds: defaultBounds(),
+		slots: newSlots(), shortfall: cache.NewShortfall(reasonSCTP, namesSCTPPort), bounds: defaultBounds(),
 		drifts: map[string]uint64{driftBinding: 0, driftContent: 0, driftMissing: 0},
 	}
 	if o.Counters == nil && o.StatsSocket != "" {
-		r.stats = counters.NewStatistics(o.StatsSocket, o.Log)
-		o.Counters = r.stats.Counters
+		r.memory.Stats = counters.NewStatistics(o.StatsSocket, o.Log)
+		o.Counters = r.memory.Stats.Counters
 	}
 	r.deferral = pauses.New(r.cache, o.PauseBudget)
 	r.shortfall.SetMatters(false) // until it is known what vswitch there is
 	r.tally = counters.NewTally(o.Counters)
+	r.memory.Limit, r.memory.Places, r.memory.Log, r.memory.Most = o.Memory, uint64(o.SessionTable), o.Log, r.mostSessions
 	r.publish(nil)
 	if r.link, err = mirror.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Client: "sluice-acl", Timeout: o.Timeout, OnChange: o.OnChange}); err != nil {
 		return nil, err
 	}
+	r.memory.Link = r.link
 	if o.Audit > 0 {
 		r.auditing.Wait(o.Audit, r.link.Prompt)
 	}
@@ -134,8 +133,8 @@ func (r *Renderer) Close() error {
 	defer r.mu.Unlock()
 	r.link.Close()
 	r.mirror = nil
-	if r.stats != nil {
-		r.stats.Reset()
+	if r.memory.Stats != nil {
+		r.memory.Stats.Reset()
 	}
 	return nil
 }
@@ -178,7 +177,7 @@ func (r *Renderer) await(took, pause time.Duration, err error) error {
 	if err != nil {
 		r.publish(err)
 	} else {
-		r.publish(r.sessions.err())
+		r.publish(r.memory.Sessions.Err())
 	}
 	since := r.unfinished()
 	switch {
@@ -229,7 +228,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err != nil {
 		return r.fail(err)
 	}
-	r.pending, r.owned, r.guards, r.bound = w.pending, w.owned, w.guards, w.endpoints(r.bound, time.Now())
+	r.pending, r.owned, r.guards, r.bound = w.who.pending, w.who.owned, w.guards, w.endpoints(r.bound, time.Now())
 	r.answered = r.asked
 	r.plugged(w)
 	r.holding(w)
@@ -244,14 +243,14 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if len(r.blind) > 0 {
 		errs = append(errs, r.layoutError())
 	}
-	return errors.Join(append(errs, renderer.Missing(w.pending))...)
+	return errors.Join(append(errs, renderer.Missing(w.who.pending))...)
 }
 
 // carryOut installs what a plan leads to. What the memory of the vswitch does not suffice for
 // beside what is still there may fit afterwards: then there is another round, as long as each
 // refuses less.
 func (r *Renderer) carryOut(ctx context.Context, plan cache.Plan, fresh bool) (*wanted, error) {
-	r.heap.needed = 0
+	r.memory.Heap.Needed = 0
 	for lacking := -1; ; {
 		w, err := r.look(ctx, plan, fresh)
 		if err != nil {
@@ -260,14 +259,14 @@ func (r *Renderer) carryOut(ctx context.Context, plan cache.Plan, fresh bool) (*
 		if err := w.install(ctx); err != nil {
 			return nil, err
 		}
-		if err := r.askHeap(ctx, r.mirror.Held(), r.mirror.Applied()); err != nil {
+		if err := r.memory.Ask(ctx, r.mirror.Held(), r.mirror.Applied()); err != nil {
 			return nil, err
 		}
 		if w.lacking == 0 {
 			return w, nil
 		}
 		if lacking >= 0 && w.lacking >= lacking {
-			r.heap.needed = max(r.heap.needed, w.needed)
+			r.memory.Heap.Needed = max(r.memory.Heap.Needed, w.needed)
 			return w, nil
 		}
 		lacking, fresh = w.lacking, true
@@ -315,8 +314,9 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	if r.version, err = r.link.CheckVersion(ctx); err != nil {
 		return false, err
 	}
-	r.shortfall.SetMatters(!matchesSCTP(r.version))
-	r.heap = heap{last: r.heap.last, most: r.heap.most}
+	r.memory.IsEmbedded = isEmbedded(r.version)
+	r.shortfall.SetMatters(!r.memory.IsEmbedded)
+	r.memory.Heap = memory.Heap{Last: r.memory.Heap.Last, Most: r.memory.Heap.Most}
 	r.order = nil
 	if err := r.startCounting(ctx); err != nil {
 		r.log.Warn("hits of rules are not counted", "error", err)
@@ -348,9 +348,39 @@ func (r *Renderer) read(ctx context.Context, before []*mirror.Interface) error {
 	m.Long, m.Losing = r.bounds.Whole, r.tally.Losing
 	r.lengthen(m)
 	r.mirror = m
-	r.adopt()
+	r.slots.adopt(r.mirror)
 	r.tally.Look(slices.Concat(r.placed(), r.placedGuards()))
 	return nil
 }
 
 var errPauseBudget = errors.New("pause budget: want a share of time from 0 to 1")
+
+// startCounting has the vswitch count, once there is a new connection.
+func (r *Renderer) startCounting(ctx context.Context) error {
+	if r.memory.Stats == nil {
+		return nil
+	}
+	r.memory.Stats.Reset()
+	if u, ok := r.memory.Stats.Heap(); ok && u.Segment > 0 {
+		r.bounds.statistics = int(u.Segment)
+	}
+	return r.link.Count(ctx)
+}
+
+// lengthen notes how long lists ACLs have had, as far as VPP says it. It has one counter more than
+// entries.
+func (r *Renderer) lengthen(m *mirror.Mirror) {
+	if r.options.Counters == nil {
+		return
+	}
+	for index, h := range m.ACLs {
+		if counts, ok := r.options.Counters(index); ok {
+			h.Longest = max(h.Longest, len(counts)-1)
+		}
+	}
+	for index := range m.Spares {
+		if counts, ok := r.options.Counters(index); ok {
+			m.Spares[index] = len(counts) - 1
+		}
+	}
+}

@@ -71,7 +71,7 @@ func (r *Renderer) beginGrace(ctx context.Context) error {
 	if r.options.Grace <= 0 || r.options.Established == Keep {
 		return nil
 	}
-	if s := r.slots[reflectSlot]; s != nil && r.mirror.ACLs[s.indexes[0]].Piece.Digest != entries.DigestOf(entries.Everything(entries.Reflect)) {
+	if s := r.slots.byName[reflectSlot]; s != nil && r.mirror.ACLs[s.indexes[0]].Piece.Digest != entries.DigestOf(entries.Everything(entries.Reflect)) {
 		return nil
 	}
 	out, err := r.setting(ctx, "show clock")
@@ -115,7 +115,7 @@ func (w *wanted) prepareInput() {
 	owns := w.r.ownsSessions()
 	w.inputDiffers = w.inputDiffers || owns != w.r.owns
 	w.r.owns = owns
-	w.r.slot(reflectSlot).want = nil // it may have been another one
+	w.slots.get(reflectSlot).want = nil // it may have been another one
 	w.fixed(reflectSlot, w.r.input())
 }
 
@@ -140,7 +140,7 @@ func (r *Renderer) setSessions(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.startSessions(ctx)
+	return r.memory.StartSessions(ctx)
 }
 
 // setting runs a command about sessions. Rules are enforced without it, too: what the

@@ -39,7 +39,7 @@ func (w *wanted) share() {
 		groups[t.Digest] = of
 		w.local = append(w.local, w.divide(t, of)...)
 	}
-	w.r.shares = groups
+	w.slots.shares = groups
 }
 
 // hasContent reports whether it is known what all groups must hold.
@@ -67,17 +67,17 @@ func (w *wanted) sharers(large []*cache.Table) int {
 	for _, t := range large {
 		users := 0
 		for _, n := range w.m.Interfaces {
-			if w.isToHave(n, t) {
+			if w.who.isToHave(n, t) {
 				users++
 			}
 		}
 		entries += w.entriesOf(t) * layout.Ceil(users, few)
 	}
 	most := w.r.bounds.statistics / 2
-	if len(w.r.shares) > 0 {
+	if len(w.slots.shares) > 0 {
 		most = w.r.bounds.statistics / 4 * 3
 	}
-	if entries*counterBytes*int(w.r.sessions.threads) > most {
+	if entries*counterBytes*int(w.r.memory.Sessions.Threads) > most {
 		return len(w.m.Interfaces)
 	}
 	return few
@@ -88,7 +88,7 @@ func (w *wanted) entriesOf(t *cache.Table) (n int) {
 	if x, changed := w.content[t.Digest]; changed {
 		return len(x.Entries)
 	}
-	for _, s := range w.r.slotsOfLocal(t) {
+	for _, s := range w.slots.ofLocal(t) {
 		n = max(n, countOf(s.want))
 	}
 	return n
@@ -98,7 +98,7 @@ func (w *wanted) entriesOf(t *cache.Table) (n int) {
 // so until it has become much smaller.
 func (w *wanted) isLarge(t *cache.Table) bool {
 	x, changed := w.content[t.Digest]
-	_, was := w.r.shares[t.Digest]
+	_, was := w.slots.shares[t.Digest]
 	switch {
 	case !changed:
 		return was
@@ -112,7 +112,7 @@ func (w *wanted) isLarge(t *cache.Table) bool {
 // stay where they are, as far as that is known or the ACLs that they have tell, unless all are to
 // share.
 func (w *wanted) groups(t *cache.Table, sharers int) map[uint32]int {
-	before, known := w.r.shares[t.Digest]
+	before, known := w.slots.shares[t.Digest]
 	switch {
 	case sharers >= len(w.m.Interfaces):
 		before = nil
@@ -126,7 +126,7 @@ func (w *wanted) groups(t *cache.Table, sharers int) map[uint32]int {
 	}
 	var others []*mirror.Interface
 	for _, n := range w.m.Interfaces {
-		if !w.isToHave(n, t) {
+		if !w.who.isToHave(n, t) {
 			continue
 		}
 		if group, ok := before[n.Index]; ok && sizes[group] < sharers {
@@ -143,9 +143,9 @@ func (w *wanted) groups(t *cache.Table, sharers int) map[uint32]int {
 
 // groupsNow numbers the groups that have the ACLs of a slot each.
 func (w *wanted) groupsNow(t *cache.Table) map[uint32]int {
-	of, numbers, out := w.r.slotsByACL(), make(map[*slot]int), make(map[uint32]int)
+	of, numbers, out := w.slots.byACL(), make(map[*slot]int), make(map[uint32]int)
 	for _, n := range w.m.Interfaces {
-		for _, x := range w.seats(n) {
+		for _, x := range w.who.seats(n) {
 			if x.table != t {
 				continue
 			}
@@ -162,10 +162,10 @@ func (w *wanted) groupsNow(t *cache.Table) map[uint32]int {
 	return out
 }
 
-// slotsByACL returns the slots of local tables.
-func (r *Renderer) slotsByACL() map[uint32]*slot {
+// byACL returns the slots of local tables.
+func (a *slots) byACL() map[uint32]*slot {
 	out := make(map[uint32]*slot)
-	for _, s := range r.slots {
+	for _, s := range a.byName {
 		if s.isLocal() {
 			for _, index := range s.indexes {
 				out[index] = s
@@ -194,8 +194,8 @@ func groupToJoin(sizes map[int]int, most int) int {
 }
 
 // isToHave reports whether an interface is to have a table, in either direction.
-func (w *wanted) isToHave(n *mirror.Interface, t *cache.Table) bool {
-	return w.tables[n.Index] == t || w.senders[n.Index] == t
+func (o *ownership) isToHave(n *mirror.Interface, t *cache.Table) bool {
+	return o.tables[n.Index] == t || o.senders[n.Index] == t
 }
 
 // divide returns a table for each group, and has the interfaces have these.
@@ -217,12 +217,12 @@ func (w *wanted) divide(t *cache.Table, groups map[uint32]int) (out []*cache.Tab
 				w.content[part.Digest] = x
 			}
 		}
-		part.Pods = append(part.Pods, w.pods[n.Index])
-		if w.tables[n.Index] == t {
-			w.tables[n.Index] = part
+		part.Pods = append(part.Pods, w.who.pods[n.Index])
+		if w.who.tables[n.Index] == t {
+			w.who.tables[n.Index] = part
 		}
-		if w.senders[n.Index] == t {
-			w.senders[n.Index] = part
+		if w.who.senders[n.Index] == t {
+			w.who.senders[n.Index] = part
 		}
 	}
 	return out
@@ -234,11 +234,11 @@ func digestOfGroup(d renderer.Digest, group int) renderer.Digest {
 	return renderer.Digest(sum[:len(d)])
 }
 
-// slotsOfLocal returns the slots that hold a local table, by the number of the group.
-func (r *Renderer) slotsOfLocal(t *cache.Table) (out []*slot) {
-	of, shared := r.shares[t.Digest]
+// ofLocal returns the slots that hold a local table, by the number of the group.
+func (a *slots) ofLocal(t *cache.Table) (out []*slot) {
+	of, shared := a.shares[t.Digest]
 	if !shared {
-		return present(r.local[t.Digest])
+		return present(a.local[t.Digest])
 	}
 	var groups []int
 	for _, group := range of {
@@ -248,7 +248,7 @@ func (r *Renderer) slotsOfLocal(t *cache.Table) (out []*slot) {
 	}
 	slices.Sort(groups)
 	for _, group := range groups {
-		out = append(out, present(r.local[digestOfGroup(t.Digest, group)])...)
+		out = append(out, present(a.local[digestOfGroup(t.Digest, group)])...)
 	}
 	return out
 }
@@ -299,7 +299,7 @@ func (w *wanted) switchOver(ctx context.Context, c change) error {
 		if !slices.Contains(n.Bound.Out, old) {
 			continue
 		}
-		if err := w.r.room(); err != nil {
+		if err := w.r.memory.Room(); err != nil {
 			return err
 		}
 		if err := w.m.Bind(ctx, n, n.Bound.With(old, index)); err != nil {

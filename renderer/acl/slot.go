@@ -65,12 +65,23 @@ func isNumbered(name, letter string) bool {
 	return ok && err == nil
 }
 
-// slot returns the slot of a name.
-func (r *Renderer) slot(name string) *slot {
-	s := r.slots[name]
+// slots are all that hold something, and what they are for.
+type slots struct {
+	byName map[string]*slot                   // all but those of others
+	local  map[renderer.Digest]*slot          // by table
+	shares map[renderer.Digest]map[uint32]int // of large tables: the groups of interfaces that share ACLs
+}
+
+func newSlots() *slots {
+	return &slots{byName: make(map[string]*slot), local: make(map[renderer.Digest]*slot)}
+}
+
+// get returns the slot of a name; a new one when there is none.
+func (a *slots) get(name string) *slot {
+	s := a.byName[name]
 	if s == nil {
 		s = &slot{name: name}
-		r.slots[name] = s
+		a.byName[name] = s
 	}
 	return s
 }
@@ -95,34 +106,34 @@ func (s *slot) content(m *mirror.Mirror) layout.Content {
 
 // adopt finds the ACLs of slots by their tags, after everything was read. What the
 // slots must hold is expanded anew.
-func (r *Renderer) adopt() {
+func (a *slots) adopt(m *mirror.Mirror) {
 	type place struct {
 		n     int
 		role  layout.Role
 		index uint32
 	}
 	found := make(map[string][]place)
-	for _, h := range r.mirror.ACLs {
-		if name, n, r, _ := mirror.ParseTag(h.Tag); name != "" {
-			found[name] = append(found[name], place{n, r, h.Index})
+	for _, h := range m.ACLs {
+		if name, n, a, _ := mirror.ParseTag(h.Tag); name != "" {
+			found[name] = append(found[name], place{n, a, h.Index})
 		}
 	}
-	used := r.mirror.Users()
-	for _, s := range r.slots {
+	used := m.Users()
+	for _, s := range a.byName {
 		s.indexes, s.roles, s.want, s.owners = nil, nil, nil, nil
 	}
 	for name, places := range found {
 		slices.SortFunc(places, func(a, b place) int {
 			return cmp.Or(cmp.Compare(a.n, b.n), compareBool(used[b.index], used[a.index]), cmp.Compare(a.index, b.index))
 		})
-		s := r.slot(name)
+		s := a.get(name)
 		for _, p := range places {
 			if p.n == len(s.indexes) { // of duplicates only the first; none behind a gap
 				s.indexes, s.roles = append(s.indexes, p.index), append(s.roles, p.role)
 			}
 		}
 	}
-	maps.DeleteFunc(r.slots, func(_ string, s *slot) bool { return len(s.indexes) == 0 })
+	maps.DeleteFunc(a.byName, func(_ string, s *slot) bool { return len(s.indexes) == 0 })
 }
 
 func compareBool(a, b bool) int {
@@ -136,14 +147,14 @@ func compareBool(a, b bool) int {
 }
 
 // newLocal returns a slot for a local table.
-func (r *Renderer) newLocal() *slot { return r.newSlot("l") }
+func (a *slots) newLocal() *slot { return a.newSlot("l") }
 
 // newSlot returns a slot with a name, of a letter and a number, that nothing in the vswitch has.
-func (r *Renderer) newSlot(letter string) *slot {
+func (a *slots) newSlot(letter string) *slot {
 	for n := 0; ; n++ {
 		name := fmt.Sprintf("%s%d", letter, n)
-		if r.slots[name] == nil {
-			return r.slot(name)
+		if a.byName[name] == nil {
+			return a.get(name)
 		}
 	}
 }
@@ -159,7 +170,7 @@ func (w *wanted) votes(slots map[string]*slot) map[*slot]votes {
 		of[s.indexes[0]], out[s] = s, votes{}
 	}
 	for _, n := range w.m.Interfaces {
-		for _, x := range w.seats(n) {
+		for _, x := range w.who.seats(n) {
 			for _, index := range x.acls {
 				if s := of[index]; s != nil && x.table != nil {
 					out[s][x.table]++
@@ -184,7 +195,7 @@ func (v votes) first() (out *cache.Table) {
 // more of the interfaces are to have, and which the slot can take over.
 func (w *wanted) outvoted(s *slot, t *cache.Table, v votes) bool {
 	first := v.first()
-	if first == nil || v[first] <= v[t] || w.tooBig[first.Digest] || w.r.local[first.Digest] != nil {
+	if first == nil || v[first] <= v[t] || w.tooBig[first.Digest] || w.slots.local[first.Digest] != nil {
 		return false
 	}
 	x, changed := w.content[first.Digest]
@@ -206,7 +217,7 @@ func (w *wanted) outvoted(s *slot, t *cache.Table, v votes) bool {
 func (w *wanted) assign(tables []*cache.Table) {
 	r := w.r
 	spare := make(map[string]*slot)
-	for name, s := range r.slots {
+	for name, s := range r.slots.byName {
 		if s.isLocal() && len(s.indexes) > 0 {
 			spare[name] = s
 		}
@@ -215,7 +226,7 @@ func (w *wanted) assign(tables []*cache.Table) {
 	local := make(map[renderer.Digest]*slot, len(tables))
 	var homeless []*cache.Table
 	for _, t := range tables {
-		if s := r.local[t.Digest]; s != nil && spare[s.name] == s && !w.outvoted(s, t, votes[s]) {
+		if s := r.slots.local[t.Digest]; s != nil && spare[s.name] == s && !w.outvoted(s, t, votes[s]) {
 			local[t.Digest] = s
 			delete(spare, s.name)
 		} else {
@@ -244,7 +255,7 @@ func (w *wanted) assign(tables []*cache.Table) {
 		})
 	}
 	for _, t := range homeless {
-		local[t.Digest] = r.newLocal()
+		local[t.Digest] = r.slots.newLocal()
 	}
-	r.local = local
+	r.slots.local = local
 }

@@ -131,7 +131,7 @@ func (r *Renderer) rest() {
 
 // isDue says whether a quiet moment is to be used to make room.
 func (r *Renderer) isDue() bool {
-	for _, s := range r.slots {
+	for _, s := range r.slots.byName {
 		if r.bounds.isDueAt(s) {
 			return true
 		}

@@ -16,22 +16,16 @@ import (
 // wanted is what the vswitch must hold after a commit, and the way there.
 type wanted struct {
 	r       *Renderer
+	slots   *slots
 	m       *mirror.Mirror
 	layout  cache.Layout
 	expand  *expand.Expander
 	changed map[api.SetID]bool
 
-	tables    map[uint32]*cache.Table // for what leaves, by interface
-	senders   map[uint32]*cache.Table // for what enters, by interface; with Split
-	owned     map[uint32][]api.PodID  // pods by interface
-	pods      map[uint32]api.PodID    // of interfaces that are not held
-	uplinks   map[uint32]bool
-	held      map[uint32]bool   // interfaces that are closed, because it is not known whose they are
-	otherLife map[uint32]string // of those that were made for another life of their pod: why
-	guards    map[uint32]*slot  // by interface; not with Split
+	who    *ownership       // of interfaces
+	guards map[uint32]*slot // by interface; not with Split
 	// inputDiffers says that inputs make sessions for other packets than before.
 	inputDiffers bool
-	pending      []renderer.Pending
 	refused      []error
 	// oversize says of which rules tables are refused.
 	oversize []renderer.Unenforced
@@ -54,7 +48,7 @@ type wanted struct {
 // want collects what a plan leads to.
 func (r *Renderer) want(plan cache.Plan) *wanted {
 	w := &wanted{
-		r: r, m: r.mirror, layout: r.cache.Desired(), expand: expand.New(r.cache.Members),
+		r: r, slots: r.slots, m: r.mirror, layout: r.cache.Desired(), expand: expand.New(r.cache.Members),
 		changed: make(map[api.SetID]bool), tooBig: make(map[renderer.Digest]bool),
 		content: make(map[renderer.Digest]layout.Table), whole: make(map[renderer.Digest]*cache.Table), live: make(map[*slot]bool),
 	}
@@ -65,7 +59,7 @@ func (r *Renderer) want(plan cache.Plan) *wanted {
 	for _, id := range plan.Sets {
 		w.changed[id] = true
 	}
-	w.resolve()
+	w.who = ownershipOf(&r.options, r.mirror, w.layout, r.owned, &r.ending)
 	return w
 }
 
@@ -82,20 +76,20 @@ func (w *wanted) isCurrent(t *cache.Table) bool {
 	if w.names(t.Sets) {
 		return false
 	}
-	of, shared := w.r.shares[t.Digest]
+	of, shared := w.slots.shares[t.Digest]
 	if !shared {
 		return w.isExpanded(t.Digest)
 	}
 	return !slices.ContainsFunc(w.m.Interfaces, func(n *mirror.Interface) bool {
 		group, known := of[n.Index]
-		return w.isToHave(n, t) && (!known || !w.isExpanded(digestOfGroup(t.Digest, group)))
+		return w.who.isToHave(n, t) && (!known || !w.isExpanded(digestOfGroup(t.Digest, group)))
 	})
 }
 
 // isExpanded says whether it is known what the slot of a table holds, and it need not change by
 // itself.
 func (w *wanted) isExpanded(d renderer.Digest) bool {
-	s := w.r.local[d]
+	s := w.slots.local[d]
 	return s != nil && s.table == d && s.want != nil && (w.how != layout.Quietly || !w.r.bounds.isDueAt(s))
 }
 
@@ -118,8 +112,8 @@ type seat struct {
 }
 
 // seats returns the lists of an interface.
-func (w *wanted) seats(n *mirror.Interface) [2]seat {
-	return [2]seat{{n.Bound.In, w.senders[n.Index]}, {n.Bound.Out, w.tables[n.Index]}}
+func (o *ownership) seats(n *mirror.Interface) [2]seat {
+	return [2]seat{{n.Bound.In, o.senders[n.Index]}, {n.Bound.Out, o.tables[n.Index]}}
 }
 
 // has says whether the list has a slot.
@@ -127,7 +121,7 @@ func (x seat) has(s *slot) bool { return len(s.indexes) > 0 && slices.Contains(x
 
 // wants says whether the list is to have a slot.
 func (w *wanted) wants(x seat, s *slot) bool {
-	return x.table != nil && w.r.local[x.table.Digest] == s
+	return x.table != nil && w.slots.local[x.table.Digest] == s
 }
 
 // wholly says whether a slot has interfaces and all that stay bound to a table are
@@ -135,7 +129,7 @@ func (w *wanted) wants(x seat, s *slot) bool {
 func (w *wanted) wholly(s *slot, t *cache.Table) bool {
 	stay := 0
 	for _, n := range w.m.Interfaces {
-		for _, x := range w.seats(n) {
+		for _, x := range w.who.seats(n) {
 			if !x.has(s) {
 				continue
 			}
@@ -173,7 +167,7 @@ func (w *wanted) decide(changed []layout.Part) {
 	}
 	w.prepareConstants()
 	w.prepareGuards()
-	if len(w.tooBig) > 0 || len(w.held) > 0 {
+	if len(w.tooBig) > 0 || len(w.who.held) > 0 {
 		w.fixed(closedSlot, entries.Everything(entries.Deny))
 	}
 	if w.layout.Global != nil {
@@ -184,7 +178,7 @@ func (w *wanted) decide(changed []layout.Part) {
 	}
 	w.lineUp()
 	for _, name := range []string{openSlot, closedSlot} {
-		if s := w.r.slots[name]; s != nil && w.live[s] {
+		if s := w.slots.byName[name]; s != nil && w.live[s] {
 			w.early = append(w.early, change{place: place{s, 0}, piece: s.want[0]})
 		}
 	}
@@ -197,10 +191,10 @@ func (w *wanted) prepareConstants() {
 	infra, input, open := len(w.layout.Tables) > 0 || w.r.options.HoldUnknown, false, false
 	for _, n := range w.m.Interfaces {
 		if w.r.options.Orientation == Split {
-			input = input || w.tables[n.Index] != nil && w.senders[n.Index] == nil
+			input = input || w.who.tables[n.Index] != nil && w.who.senders[n.Index] == nil
 			continue
 		}
-		input, open = input || w.judgesInput(n), open || w.isOpen(n)
+		input, open = input || w.who.judgesInput(n), open || w.who.isOpen(n)
 	}
 	if infra || open || input && w.r.options.Orientation == Outputs {
 		w.fixed(infraSlot, entries.Infra(w.r.options.Infra))
@@ -215,7 +209,7 @@ func (w *wanted) prepareConstants() {
 
 // fill says what the slot of a table must hold.
 func (w *wanted) fill(t *cache.Table) {
-	s := w.r.local[t.Digest]
+	s := w.slots.local[t.Digest]
 	if x, changed := w.content[t.Digest]; changed {
 		c, fits := layout.Content{}, len(s.indexes) > 0
 		if fits {
@@ -224,8 +218,8 @@ func (w *wanted) fill(t *cache.Table) {
 		if !fits {
 			c = w.sizes().New(x)
 			if len(s.indexes) > 0 {
-				s = w.r.newLocal()
-				w.r.local[t.Digest] = s
+				s = w.slots.newLocal()
+				w.slots.local[t.Digest] = s
 			}
 		}
 		if s.table != (renderer.Digest{}) {
@@ -238,7 +232,7 @@ func (w *wanted) fill(t *cache.Table) {
 
 // fixed prepares a slot whose content does not depend on policy.
 func (w *wanted) fixed(name string, all []entries.Entry) {
-	s := w.r.slot(name)
+	s := w.slots.get(name)
 	if s.want == nil {
 		s.want = []entries.Piece{entries.NewPiece(all, nil)}
 	}
@@ -250,7 +244,7 @@ func (w *wanted) fixed(name string, all []entries.Entry) {
 // interfaces have left it, or in a new slot. An interface that moves from one slot
 // to another must see the other one's new content and this one's old content.
 func (w *wanted) order(t *cache.Table) {
-	s := w.r.local[t.Digest]
+	s := w.slots.local[t.Digest]
 	if len(s.indexes) == 0 {
 		return // it is created
 	}
@@ -260,7 +254,7 @@ func (w *wanted) order(t *cache.Table) {
 	}
 	var joiners, leavers bool
 	for _, n := range w.m.Interfaces {
-		for _, x := range w.seats(n) {
+		for _, x := range w.who.seats(n) {
 			bound, wants := x.has(s), w.wants(x, s)
 			joiners = joiners || wants && !bound
 			leavers = leavers || bound && !wants
@@ -284,10 +278,10 @@ func (w *wanted) order(t *cache.Table) {
 // renew has a table held by a new slot. The ACLs of the one that it had are removed
 // at the end, after the interfaces have been switched over.
 func (w *wanted) renew(t *cache.Table) {
-	old, s := w.r.local[t.Digest], w.r.newLocal()
+	old, s := w.slots.local[t.Digest], w.slots.newLocal()
 	c := w.sizes().New(w.content[t.Digest])
 	s.want, s.roles, s.table = c.Pieces, c.Roles, t.Digest
-	w.r.local[t.Digest] = s
+	w.slots.local[t.Digest] = s
 	delete(w.live, old)
 	w.live[s] = true
 }

@@ -1,4 +1,4 @@
-package acl
+package memory
 
 import (
 	"context"
@@ -38,12 +38,12 @@ const (
 	sessionsLogged = time.Minute
 )
 
-// sessionTable is what is known of the vswitch's table of sessions.
-type sessionTable struct {
+// SessionTable is what is known of the vswitch's table of sessions.
+type SessionTable struct {
 	renderer.Sessions                   // zero when nothing is known
 	made              bool              // it has the places that it will ever have
 	hashed            uint64            // bytes that the hash tables take
-	threads           uint64            // each has places of its own, and leaves one free
+	Threads           uint64            // each has places of its own, and leaves one free
 	at                map[uint32]uint64 // sessions by interface
 
 	next         time.Time // it is not looked at before
@@ -52,35 +52,35 @@ type sessionTable struct {
 }
 
 // toMake is what the table takes of VPP's heap as soon as it is made.
-func (t *sessionTable) toMake() uint64 {
+func (t *SessionTable) toMake() uint64 {
 	if t.made || t.Max == 0 {
 		return 0
 	}
-	return t.threads*t.Max*placeBytes + lookupTables
+	return t.Threads*t.Max*placeBytes + lookupTables
 }
 
 // toGrow is what sessions may take beside the table.
-func (t *sessionTable) toGrow() uint64 {
+func (t *SessionTable) toGrow() uint64 {
 	need := t.Max * sessionBytes
 	return need - min(need, t.hashed)
 }
 
-// startSessions looks at the table of a vswitch that is new, and has it made as large as it is to be.
-func (r *Renderer) startSessions(ctx context.Context) error {
-	r.sessions = sessionTable{threads: 1, loggedAt: r.sessions.loggedAt}
-	if err := r.lookAtSessions(ctx); err != nil {
+// StartSessions looks at the table of a vswitch that is new, and has it made as large as it is to be.
+func (m *Memory) StartSessions(ctx context.Context) error {
+	m.Sessions = SessionTable{Threads: 1, loggedAt: m.Sessions.loggedAt}
+	if err := m.LookAtSessions(ctx); err != nil {
 		return err
 	}
-	return r.resizeSessions(ctx)
+	return m.resizeSessions(ctx)
 }
 
-// lookAtSessions asks how full the table is, unless it was asked too recently.
-func (r *Renderer) lookAtSessions(ctx context.Context) error {
-	t, began := &r.sessions, time.Now()
+// LookAtSessions asks how full the table is, unless it was asked too recently.
+func (m *Memory) LookAtSessions(ctx context.Context) error {
+	t, began := &m.Sessions, time.Now()
 	if began.Before(t.next) {
 		return nil
 	}
-	text, err := r.link.Ask(ctx, "show acl-plugin sessions")
+	text, err := m.Link.Ask(ctx, "show acl-plugin sessions")
 	if err != nil {
 		return fmt.Errorf("ask the vswitch for its sessions: %w", err)
 	}
@@ -90,63 +90,48 @@ func (r *Renderer) lookAtSessions(ctx context.Context) error {
 		return nil
 	}
 	if !strings.Contains(text, "hash table is not allocated") {
-		r.sessionsMade()
+		m.sessionsMade()
 	}
 	t.Used = used
-	if t.threads, t.Max, err = r.link.SessionLimit(ctx); err != nil {
+	if t.Threads, t.Max, err = m.Link.SessionLimit(ctx); err != nil {
 		return err
 	}
 	t.hashed = parseHashed(text)
 	t.at = parsePorts(text)
-	r.judgeSessions(began)
+	m.judgeSessions(began)
 	return nil
 }
 
 // sessionsMade notes that the table is made. The last figure of the heap may be older.
-func (r *Renderer) sessionsMade() {
-	r.heap.tableMade(r.sessions.toMake())
-	r.sessions.made = true
+func (m *Memory) sessionsMade() {
+	m.Heap.tableMade(m.Sessions.toMake())
+	m.Sessions.made = true
 }
 
 // judgeSessions decides whether the table is full, and logs it.
-func (r *Renderer) judgeSessions(now time.Time) {
-	t := &r.sessions
+func (m *Memory) judgeSessions(now time.Time) {
+	t := &m.Sessions
 	switch was := t.full; {
 	case t.Max == 0:
 		return
-	case t.Used*100 >= t.Max*fullFrom || t.Used+t.threads >= t.Max:
+	case t.Used*100 >= t.Max*fullFrom || t.Used+t.Threads >= t.Max:
 		t.full = true
 	case t.Used*100 < t.Max*emptyBelow:
 		if t.full = false; was && t.logged {
 			t.logged = false
-			r.log.Info("the session table has places again", "sessions", t.Used, "limit", t.Max)
+			m.Log.Info("the session table has places again", "sessions", t.Used, "limit", t.Max)
 		}
 	}
-	t.Most = r.mostSessions()
+	t.Most = m.Most(t.at)
 	if t.full && now.Sub(t.loggedAt) >= sessionsLogged {
 		t.logged, t.loggedAt = true, now
-		r.log.Warn("vpp's session table is full: new flows are dropped", "sessions", t.Used, "limit", t.Max, "most", t.Most,
+		m.Log.Warn("vpp's session table is full: new flows are dropped", "sessions", t.Used, "limit", t.Max, "most", t.Most,
 			"remedy", "raise --session-table, or lower --udp-idle-timeout")
 	}
 }
 
-// mostSessions names the interface of a pod that has the most sessions; empty when none has any. A
-// flow has a session at each interface that it passes: those of uplinks are no pod's.
-func (r *Renderer) mostSessions() (most string) {
-	if r.mirror == nil {
-		return ""
-	}
-	used := uint64(0)
-	for _, n := range r.mirror.Interfaces {
-		if at := r.sessions.at[n.Index]; at > used && len(r.owned[n.Index]) > 0 {
-			used, most = at, fmt.Sprintf("interface %s of pod %s has %d", n.Name, renderer.Summary(r.owned[n.Index]), at)
-		}
-	}
-	return most
-}
-
-// err says that the table is full, if it is.
-func (t *sessionTable) err() error {
+// Err says that the table is full, if it is.
+func (t *SessionTable) Err() error {
 	if !t.full {
 		return nil
 	}
@@ -157,8 +142,8 @@ func (t *sessionTable) err() error {
 	return fmt.Errorf("%w; %d of %d places are taken%s", renderer.ErrSessionsFull, t.Used, t.Max, most)
 }
 
-// state returns what is published; nil when nothing is known.
-func (t *sessionTable) state() *renderer.Sessions {
+// State returns what is published; nil when nothing is known.
+func (t *SessionTable) State() *renderer.Sessions {
 	if t.Max == 0 {
 		return nil
 	}
@@ -169,45 +154,45 @@ func (t *sessionTable) state() *renderer.Sessions {
 // resizeSessions has the table hold as many sessions as it is to. VPP takes any number at any time,
 // and ends when a session finds no place: what is asked for beyond the places that there are is
 // left.
-func (r *Renderer) resizeSessions(ctx context.Context) error {
-	t, n := &r.sessions, uint64(r.options.SessionTable)
+func (m *Memory) resizeSessions(ctx context.Context) error {
+	t, n := &m.Sessions, m.Places
 	if n == 0 || n == t.Max {
 		return nil
 	}
-	why, err := r.refusesSessions(ctx, n)
+	why, err := m.refusesSessions(ctx, n)
 	if err != nil {
 		return err
 	}
 	if why == "" {
-		if _, err := r.link.Ask(ctx, fmt.Sprintf("set acl-plugin session table max-entries %d", n)); err != nil {
+		if _, err := m.Link.Ask(ctx, fmt.Sprintf("set acl-plugin session table max-entries %d", n)); err != nil {
 			return err
 		}
-		if t.threads, t.Max, err = r.link.SessionLimit(ctx); err != nil {
+		if t.Threads, t.Max, err = m.Link.SessionLimit(ctx); err != nil {
 			return err
 		}
-		r.judgeSessions(time.Now())
+		m.judgeSessions(time.Now())
 		if t.Max == n {
 			return nil
 		}
 		why = "the vswitch does not take the number"
 	}
-	r.log.Warn("the session table keeps its size", "wanted", n, "limit", t.Max, "reason", why)
+	m.Log.Warn("the session table keeps its size", "wanted", n, "limit", t.Max, "reason", why)
 	return nil
 }
 
 // refusesSessions says why the table cannot have so many places; nothing when it can.
-func (r *Renderer) refusesSessions(ctx context.Context, n uint64) (why string, err error) {
-	t := r.sessions
+func (m *Memory) refusesSessions(ctx context.Context, n uint64) (why string, err error) {
+	t := m.Sessions
 	switch {
 	case t.Max == 0:
 		return "the vswitch does not say how large it is", nil
 	case !t.made:
 		t.Max = n
-		return r.fitsHeap(ctx, t.toMake()+t.toGrow())
+		return m.fitsHeap(ctx, t.toMake()+t.toGrow())
 	case n < t.Max:
 		return "", nil
 	}
-	text, err := r.link.Ask(ctx, fmt.Sprintf("show acl-plugin sessions thread 0 index %d", n-1))
+	text, err := m.Link.Ask(ctx, fmt.Sprintf("show acl-plugin sessions thread 0 index %d", n-1))
 	if err == nil && !strings.Contains(text, fmt.Sprintf("session index %d:", n-1)) {
 		why = fmt.Sprintf("vpp has made it already, with fewer places; restart vpp, or have \"acl-plugin { connection count max %d }\" in its startup configuration", n)
 	}
@@ -216,17 +201,17 @@ func (r *Renderer) refusesSessions(ctx context.Context, n uint64) (why string, e
 
 // fitsHeap says why VPP's heap has no room for so many bytes; nothing when it has, and when its size
 // is not known.
-func (r *Renderer) fitsHeap(ctx context.Context, bytes uint64) (why string, err error) {
-	if strings.HasPrefix(r.version, embeddedVersion) {
+func (m *Memory) fitsHeap(ctx context.Context, bytes uint64) (why string, err error) {
+	if m.IsEmbedded {
 		return "", nil
 	}
 	var u counters.Usage
 	ok := false
-	if r.stats != nil {
-		u, ok = r.stats.Heap()
+	if m.Stats != nil {
+		u, ok = m.Stats.Heap()
 	}
 	if !ok {
-		text, err := r.link.Ask(ctx, "show memory main-heap")
+		text, err := m.Link.Ask(ctx, "show memory main-heap")
 		if err != nil {
 			return "", fmt.Errorf("ask the vswitch for its memory: %w", err)
 		}

@@ -1,4 +1,4 @@
-package acl
+package memory
 
 import (
 	"testing"
@@ -37,10 +37,10 @@ func TestTheHeapOfVPPIsUnderstood(t *testing.T) {
 // memory that VPP keeps.
 func TestHeapCountsWhatAFigureMayNotHave(t *testing.T) {
 	const mb = 1 << 20
-	h := &heap{}
+	h := &Heap{}
 	figure := func(beat, used float64, now uint64) uint64 {
-		h.look(counters.Usage{Total: 800 * mb, Used: uint64(used * mb), Beat: beat}, now*mb, &sessionTable{})
-		return h.budget / mb
+		h.look(counters.Usage{Total: 800 * mb, Used: uint64(used * mb), Beat: beat}, now*mb, &SessionTable{})
+		return h.Budget / mb
 	}
 	for _, x := range []struct {
 		what       string
@@ -57,7 +57,7 @@ func TestHeapCountsWhatAFigureMayNotHave(t *testing.T) {
 			t.Errorf("%s: %d MB may be taken, want %d", x.what, got, x.want)
 		}
 	}
-	h.plan(&forecast{all: []*chain{{rehashed: 1000}}, most: hashBuckets, low: 150 * mb})
+	h.Plan(Demand{Rehashed: 1000, Most: hashBuckets, Low: 150 * mb})
 	if got, want := figure(4, 350, 200), uint64(550); got >= want || got < want-1 {
 		t.Errorf("a plan had VPP apply 1 000 entries again: %d MB may be taken, want a little less than %d", got, want)
 	}
@@ -105,21 +105,21 @@ func TestSessionsOfVPPAreRead(t *testing.T) {
 // TestHeapLeavesRoomForSessions has a table that is not made yet, then is, then grows.
 func TestHeapLeavesRoomForSessions(t *testing.T) {
 	const mb = 1 << 20
-	r := &Renderer{sessions: sessionTable{Sessions: renderer.Sessions{Max: mb / placeBytes * 100}, threads: 2}}
+	sessions := SessionTable{Sessions: renderer.Sessions{Max: mb / placeBytes * 100}, Threads: 2}
 	budget := func(total, used uint64) uint64 {
-		h := heap{}
-		h.look(counters.Usage{Total: total * mb, Used: used * mb, Beat: 1}, 0, &r.sessions)
-		return (h.budget + mb/2) / mb
+		h := Heap{}
+		h.look(counters.Usage{Total: total * mb, Used: used * mb, Beat: 1}, 0, &sessions)
+		return (h.Budget + mb/2) / mb
 	}
 	// 100 MB for each thread, 7 for hash tables, and at most a quarter of the heap for what they grow.
 	if got := budget(1000, 50); got != 750-50-207 {
 		t.Errorf("before it is made %d MB may be taken", got)
 	}
-	r.sessions.made = true
+	sessions.made = true
 	if got := budget(1000, 257); got != 750-257 {
 		t.Errorf("when it is made %d MB may be taken", got)
 	}
-	r.sessions.hashed = r.sessions.Max * sessionBytes
+	sessions.hashed = sessions.Max * sessionBytes
 	if got := budget(1000, 450); got != 875-450 {
 		t.Errorf("when it has grown %d MB may be taken", got)
 	}

@@ -1,8 +1,9 @@
-package acl
+package memory
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"regexp"
 	"strconv"
@@ -17,8 +18,8 @@ import (
 // message back that says no: it aborts when the heap is used up. So what does not
 // fit must never be sent.
 const (
-	heldBytes    = 160 // an entry as such: as it was sent, and prepared for look-ups
-	appliedBytes = 172 // an entry on an interface: 48, half of that more in a vector that grew, and a vector of 96 for what collides with it
+	HeldBytes    = 160 // an entry as such: as it was sent, and prepared for look-ups
+	AppliedBytes = 172 // an entry on an interface: 48, half of that more in a vector that grew, and a vector of 96 for what collides with it
 )
 
 // The hash table in which VPP looks up the entries of all interfaces (bihash_48_8) has this
@@ -26,18 +27,18 @@ const (
 // bucket doubled. Old pages go to free lists of their size and never back to the heap.
 const (
 	hashBuckets = 65536
-	hashPage    = 224
+	HashPage    = 224
 )
 
 // keyBytes is what the hash table takes for an applied entry beside so many others, at most, as the
 // plugin's own code was seen to do with 0.1 to 64 entries a bucket.
 func keyBytes(applied int) float64 {
 	x := float64(applied) / hashBuckets
-	return hashPage/(1+x) + 66*math.Sqrt(x)
+	return HashPage/(1+x) + 66*math.Sqrt(x)
 }
 
-// lookupBytes is what the hash table takes for so many applied entries.
-func lookupBytes(applied int) uint64 { return uint64(float64(applied) * keyBytes(applied)) }
+// LookupBytes is what the hash table takes for so many applied entries.
+func LookupBytes(applied int) uint64 { return uint64(float64(applied) * keyBytes(applied)) }
 
 // rehashBytes is what the hash table grows by when some of the applied entries get other keys. It
 // is as for new entries: buckets that have become sparse never shrink, so others double; and
@@ -54,17 +55,28 @@ const sessionReserve = 4
 // slack is what ACLs may grow by, at least, where nobody says how large the heap is.
 const slack = 16 << 20
 
-// heap is the memory of VPP, and what of it our ACLs may take altogether, those of today included.
-// What VPP keeps of look-ups that are no more is taken for ours: it will use it again.
-type heap struct {
-	budget uint64 // 0 when nothing is known: then everything is tried
-	needed uint64 // at the worst moment of the last commit, with what was refused
+// Demand is what a plan takes, from call to call.
+type Demand struct {
+	Held, Applied int    // entries before the plan; those of all lists
+	Peak, Low     uint64 // of entryBytes; low is with what the hash table takes
+	Most          int    // applied entries at the worst moment
+	Rehashed      int    // applied entries that may get other keys
+}
 
-	last   counters.Usage
+// rehashBytes is what the hash table may grow by, when there were so many applied entries once.
+func (d Demand) rehashBytes(most int) uint64 { return rehashBytes(d.Rehashed, max(most, d.Most)) }
+
+// Heap is the memory of VPP, and what of it our ACLs may take altogether, those of today included.
+// What VPP keeps of look-ups that are no more is taken for ours: it will use it again.
+type Heap struct {
+	Budget uint64 // 0 when nothing is known: then everything is tried
+	Needed uint64 // at the worst moment of the last commit, with what was refused
+
+	Last   counters.Usage
 	asked  bool   // the command line was asked, or its answer is done without
 	ours   uint64 // what ACLs took, at least, when the last figure was made
 	low    uint64 // the least that they took since VPP was asked last
-	most   int    // applied entries at any time
+	Most   int    // applied entries at any time
 	rehash uint64 // that plans may have caused since VPP was asked last
 	unseen uint64 // and before that, when the last figure may not have it yet
 	table  uint64 // that the table of sessions took, when the last figure may not have it yet
@@ -72,26 +84,27 @@ type heap struct {
 }
 
 // left is what others than our ACLs leave of a heap that a figure is about.
-func (h *heap) left(u counters.Usage, t *sessionTable) uint64 {
+func (h *Heap) left(u counters.Usage, t *SessionTable) uint64 {
 	free := u.Total - max(u.Total/reserve, min(t.toGrow(), u.Total/sessionReserve)) + h.ours
 	return free - min(free, u.Used+h.unseen+h.table+t.toMake())
 }
 
 // bytes is what entries take, with what VPP keeps.
-func (h *heap) bytes(held, applied int) uint64 {
-	return entryBytes(held, applied) + lookupBytes(max(h.most, applied))
+func (h *Heap) bytes(held, applied int) uint64 {
+	return EntryBytes(held, applied) + LookupBytes(max(h.Most, applied))
 }
 
-func entryBytes(held, applied int) uint64 {
-	return uint64(held)*heldBytes + uint64(applied)*appliedBytes
+// EntryBytes is what entries take, so many as such and so many on interfaces, without their look-ups.
+func EntryBytes(held, applied int) uint64 {
+	return uint64(held)*HeldBytes + uint64(applied)*AppliedBytes
 }
 
 // look takes a figure; now is what our ACLs take. A figure may be from any time since the one
 // before it was seen, so what ACLs took then is not known: at least the least of that time, which
 // of the first figure is nothing.
-func (h *heap) look(u counters.Usage, now uint64, t *sessionTable) {
+func (h *Heap) look(u counters.Usage, now uint64, t *SessionTable) {
 	h.low = min(h.low, now)
-	if u.Beat != h.last.Beat {
+	if u.Beat != h.Last.Beat {
 		if h.unseen = h.rehash; !h.fresh {
 			h.table = 0
 		}
@@ -100,20 +113,20 @@ func (h *heap) look(u counters.Usage, now uint64, t *sessionTable) {
 		h.unseen = repeated(h.unseen, h.rehash)
 	}
 	h.fresh = false
-	h.last, h.low, h.rehash = u, now, 0
-	h.budget = max(1, h.left(u, t))
+	h.Last, h.low, h.rehash = u, now, 0
+	h.Budget = max(1, h.left(u, t))
 }
 
-// plan notes that a plan is carried out.
-func (h *heap) plan(f *forecast) {
-	h.low = min(h.low, f.low)
-	h.rehash = repeated(h.rehash, f.rehashBytes(h.most))
-	h.most = max(h.most, f.most)
+// Plan notes that a plan is carried out.
+func (h *Heap) Plan(f Demand) {
+	h.low = min(h.low, f.Low)
+	h.rehash = repeated(h.rehash, f.rehashBytes(h.Most))
+	h.Most = max(h.Most, f.Most)
 }
 
-// needs returns what ACLs take at the worst moment of a plan.
-func (h *heap) needs(f *forecast) uint64 {
-	return f.peak + lookupBytes(max(h.most, f.most)) + f.rehashBytes(h.most)
+// Needs returns what ACLs take at the worst moment of a plan.
+func (h *Heap) Needs(f Demand) uint64 {
+	return f.Peak + LookupBytes(max(h.Most, f.Most)) + f.rehashBytes(h.Most)
 }
 
 // repeated adds up what entries may take that get other keys twice: most buckets that have doubled
@@ -123,75 +136,89 @@ func (h *heap) needs(f *forecast) uint64 {
 func repeated(a, b uint64) uint64 { return max(a, b) + min(a, b)/8 }
 
 // tableMade notes that VPP has made the table of sessions. The last figure may be older.
-func (h *heap) tableMade(bytes uint64) { h.table, h.fresh = h.table+bytes, h.fresh || bytes > 0 }
+func (h *Heap) tableMade(bytes uint64) { h.table, h.fresh = h.table+bytes, h.fresh || bytes > 0 }
 
-// askHeap brings up to date how much memory there is, before a plan and after it; our ACLs have so
+// Memory is what VPP has of memory: its heap, what our ACLs may take of it, and its table of sessions.
+type Memory struct {
+	Heap     Heap
+	Sessions SessionTable
+	Stats    *counters.Statistics // nil when they are not read
+	Link     *mirror.Link
+	Log      *slog.Logger
+
+	Limit      uint64                            // of what ACLs may take, in bytes; 0: VPP is asked
+	Places     uint64                            // that the table of sessions is to have; 0: those that it has
+	IsEmbedded bool                              // the vswitch has no limit
+	Most       func(at map[uint32]uint64) string // names who has the most sessions, by interface
+}
+
+// Ask brings up to date how much memory there is, before a plan and after it; our ACLs have so
 // many entries now. The embedded vswitch has no limit; what cannot be understood is none either.
-func (r *Renderer) askHeap(ctx context.Context, held, applied int) error {
-	h := &r.heap
+func (m *Memory) Ask(ctx context.Context, held, applied int) error {
+	h := &m.Heap
 	if applied > 0 {
-		r.sessionsMade()
+		m.sessionsMade()
 	}
 	switch {
-	case r.options.Memory > 0:
-		h.budget = r.options.Memory
+	case m.Limit > 0:
+		h.Budget = m.Limit
 		return nil
-	case strings.HasPrefix(r.version, embeddedVersion):
-		h.budget = 0
+	case m.IsEmbedded:
+		h.Budget = 0
 		return nil
 	}
-	if r.stats != nil {
-		if u, ok := r.stats.Heap(); ok {
-			if u.Boot != h.last.Boot { // another VPP
-				*h = heap{most: applied, needed: h.needed}
+	if m.Stats != nil {
+		if u, ok := m.Stats.Heap(); ok {
+			if u.Boot != h.Last.Boot { // another VPP
+				*h = Heap{Most: applied, Needed: h.Needed}
 			}
-			h.look(u, h.bytes(held, applied), &r.sessions)
+			h.look(u, h.bytes(held, applied), &m.Sessions)
 			return nil
 		}
 	}
 	if h.asked {
 		return nil
 	}
-	return r.askCommandLine(ctx, applied, h.bytes(held, applied))
+	return m.askCommandLine(ctx, applied, h.bytes(held, applied))
 }
 
 // askCommandLine is for a VPP whose statistics segment cannot be read. Its answer has VPP look
 // at every page of the heap, which pauses it for half a second, so it is asked once, and only
 // while no interface has ACLs of ours. Later they may not grow by much.
-func (r *Renderer) askCommandLine(ctx context.Context, applied int, now uint64) error {
-	h := &r.heap
+func (m *Memory) askCommandLine(ctx context.Context, applied int, now uint64) error {
+	h := &m.Heap
 	if applied > 0 {
-		h.asked, h.budget = true, now+max(now/reserve, slack)
-		r.log.Warn("the size of vpp's heap is not known: acls may grow by an eighth; set --vpp-stats-socket or --acl-memory",
-			"bytes", now, "limit", h.budget)
+		h.asked, h.Budget = true, now+max(now/reserve, slack)
+		m.Log.Warn("the size of vpp's heap is not known: acls may grow by an eighth; set --vpp-stats-socket or --acl-memory",
+			"bytes", now, "limit", h.Budget)
 		return nil
 	}
-	text, err := r.link.Ask(ctx, "show memory main-heap")
+	text, err := m.Link.Ask(ctx, "show memory main-heap")
 	if err != nil {
 		return fmt.Errorf("ask the vswitch for its memory: %w", err)
 	}
 	h.asked = true
 	u, ok := parseHeap(text)
 	if !ok {
-		r.log.Warn("the vswitch does not say how much memory it has: tables are not held against it", "answer", text)
+		m.Log.Warn("the vswitch does not say how much memory it has: tables are not held against it", "answer", text)
 		return nil
 	}
-	h.look(u, now, &r.sessions)
+	h.look(u, now, &m.Sessions)
 	return nil
 }
 
 // errFull is returned instead of a call when the heap of VPP is nearly used up, by whomever.
-var errFull = fmt.Errorf("vpp's heap is nearly used up, nothing is added: %w (%w)", ErrTooLarge, entries.ErrMayPass)
+var errFull = fmt.Errorf("vpp's heap is nearly used up, nothing is added: %w (%w)", entries.ErrTooLarge, entries.ErrMayPass)
 
 // errFullSegment is the same for the statistics segment, in which VPP counts what entries decide.
-var errFullSegment = fmt.Errorf("vpp's statistics segment is nearly used up, nothing is added; start vpp with a larger one (statseg { size }): %w (%w)", ErrTooLarge, entries.ErrMayPass)
+var errFullSegment = fmt.Errorf("vpp's statistics segment is nearly used up, nothing is added; start vpp with a larger one (statseg { size }): %w (%w)", entries.ErrTooLarge, entries.ErrMayPass)
 
-// room looks at the heap before a call that may take memory. It costs a look at shared memory.
-func (r *Renderer) room() error {
-	if r.stats == nil || r.heap.budget == 0 || r.options.Memory > 0 {
+// Room looks at the heap before a call that may take memory. It costs a look at shared memory.
+func (m *Memory) Room() error {
+	if m.Stats == nil || m.Heap.Budget == 0 || m.Limit > 0 {
 		return nil
 	}
-	u, ok := r.stats.Heap()
+	u, ok := m.Stats.Heap()
 	switch {
 	case ok && u.Used > u.Total-u.Total/(2*reserve):
 		return errFull
@@ -228,32 +255,12 @@ func parseSize(text string) uint64 {
 	return uint64(n * unit)
 }
 
-// startCounting has the vswitch count, once there is a new connection.
-func (r *Renderer) startCounting(ctx context.Context) error {
-	if r.stats == nil {
-		return nil
+// Lacks returns how many bytes more a plan needs than there are. One that never takes more than
+// there is now lacks none, whatever is known of the heap.
+func (h *Heap) Lacks(f Demand) uint64 {
+	needs := h.Needs(f)
+	if h.Budget == 0 || needs <= h.bytes(f.Held, f.Applied) {
+		return 0
 	}
-	r.stats.Reset()
-	if u, ok := r.stats.Heap(); ok && u.Segment > 0 {
-		r.bounds.statistics = int(u.Segment)
-	}
-	return r.link.Count(ctx)
-}
-
-// lengthen notes how long lists ACLs have had, as far as VPP says it. It has one counter more than
-// entries.
-func (r *Renderer) lengthen(m *mirror.Mirror) {
-	if r.options.Counters == nil {
-		return
-	}
-	for index, h := range m.ACLs {
-		if counts, ok := r.options.Counters(index); ok {
-			h.Longest = max(h.Longest, len(counts)-1)
-		}
-	}
-	for index := range m.Spares {
-		if counts, ok := r.options.Counters(index); ok {
-			m.Spares[index] = len(counts) - 1
-		}
-	}
+	return needs - min(needs, h.Budget)
 }
