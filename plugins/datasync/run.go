@@ -32,7 +32,7 @@ func (w *Watcher) snapshot(s follow.Snapshot) {
 	deltas := w.decode(func() []model.Delta { return w.decoder.snapshot(s.Entries) })
 
 	now := time.Now()
-	w.draft.Snapshots = w.draft.Snapshots.and(s.Reason, now)
+	w.draft.Snapshots = w.draft.withOne(s.Reason, now)
 	w.draft.Following, w.draft.Since, w.draft.Revision, w.draft.Handed = true, now, s.Revision, s.Revision
 	w.draft.Saved, w.draft.Heard = time.Time{}, now
 	w.publish() // before anybody sees the state

@@ -49,8 +49,8 @@ type Snapshots struct {
 	Resyncs map[string]int `json:"resyncs"`
 }
 
-// and returns the snapshots with one more.
-func (r Snapshots) and(reason string, now time.Time) Snapshots {
+// withOne returns the snapshots with one more.
+func (r Snapshots) withOne(reason string, now time.Time) Snapshots {
 	counts := map[string]int{reason: 1}
 	for old, n := range r.Resyncs {
 		counts[old] += n

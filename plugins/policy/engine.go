@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy/cache"
-	"github.com/sluice-net/sluice/plugins/policy/configurator"
-	"github.com/sluice-net/sluice/plugins/policy/processor"
+	"github.com/sluice-net/sluice/plugins/policy/internal/configurator"
+	"github.com/sluice-net/sluice/plugins/policy/internal/processor"
 	"github.com/sluice-net/sluice/renderer"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/configurator"
+	"github.com/sluice-net/sluice/plugins/policy/internal/configurator"
 	"github.com/sluice-net/sluice/renderer"
 )
 

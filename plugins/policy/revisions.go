@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/plugins/policy/configurator"
+	"github.com/sluice-net/sluice/plugins/policy/internal/configurator"
 	"github.com/sluice-net/sluice/renderer"
 )
 

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/configurator"
+	"github.com/sluice-net/sluice/plugins/policy/internal/configurator"
 	"github.com/sluice-net/sluice/renderer"
 )
 

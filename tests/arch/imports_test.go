@@ -27,8 +27,8 @@ var mayImport = []struct {
 	{"plugins/datasync", []string{"api/...", "plugins/follow", "plugins/keep"}},
 	{"plugins/plumbing", []string{"api/...", "plugins/follow", "plugins/keep"}},
 	{"plugins/policy", []string{"api/...", "renderer", "plugins/policy/..."}}, // wires, so knows its layers
-	{"plugins/policy/configurator", []string{"api/...", "renderer"}},
-	{"plugins/policy/processor", []string{"api/...", "plugins/policy/processor/internal/..."}},
+	{"plugins/policy/internal/configurator", []string{"api/...", "renderer"}},
+	{"plugins/policy/internal/processor", []string{"api/...", "plugins/policy/internal/membership"}},
 	{"plugins/policy/...", []string{"api/..."}}, // layers do not know each other
 	{"endpoints", []string{"api/..."}},
 	{"endpoints/wire", nil}, // what a CNI plugin links
@@ -181,9 +181,9 @@ func TestTheLawCatches(t *testing.T) {
 		{"api", module + "renderer"},
 		{"api", "google.golang.org/protobuf/proto"},
 		{"api/model", module + "plugins/ksr"},
-		{"plugins/policy/cache", module + "plugins/policy/processor"},
-		{"plugins/policy/processor", module + "renderer"},
-		{"plugins/policy/processor", "net/http"},
+		{"plugins/policy/cache", module + "plugins/policy/internal/processor"},
+		{"plugins/policy/internal/processor", module + "renderer"},
+		{"plugins/policy/internal/processor", "net/http"},
 		{"plugins/datasync", "go.etcd.io/etcd/client/v3"},
 		{"plugins/datasync", module + "plugins/kvstore"},
 		{"renderer/acl", module + "internal/vswitch"},

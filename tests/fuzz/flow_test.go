@@ -17,9 +17,7 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/ksr"
-	"github.com/sluice-net/sluice/plugins/policy/cache"
-	"github.com/sluice-net/sluice/plugins/policy/configurator"
-	"github.com/sluice-net/sluice/plugins/policy/processor"
+	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
@@ -35,33 +33,49 @@ const (
 // rooms is the policy plugin without its event loop, so that an input always takes
 // the same path: the fuzzer learns from paths.
 type rooms struct {
-	t            testing.TB
-	cache        *cache.Cache
-	processor    *processor.Processor
-	configurator *configurator.Configurator
-	recorder     *renderertest.Recorder
+	t        testing.TB
+	handler  *policy.Handler
+	recorder *renderertest.Recorder
+	found    []api.Problem // by the last apply
 }
 
 // newRooms returns the rooms of a node with a recorder, which fails the test when the
 // contract of renderers is violated.
 func newRooms(t testing.TB) *rooms {
 	t.Helper()
-	r := &rooms{t: t, cache: cache.New(), recorder: renderertest.NewRecorder("recorder", t)}
-	r.processor = processor.New(r.cache, processor.Options{Node: node})
-	r.configurator = configurator.New(configurator.Options{Renderers: []renderer.Renderer{r.recorder}})
+	r := &rooms{t: t, recorder: renderertest.NewRecorder("recorder", t)}
+	r.handler = policy.NewHandler(policy.Deps{
+		Node: node, Renderers: []renderer.Renderer{r.recorder},
+		Observer: policy.Observer{Problem: func(p api.Problem) { r.found = append(r.found, p) }},
+	})
+	if err := r.handler.Init(); err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 
 // apply brings changes down to the recorder and returns the problems that are new.
 func (r *rooms) apply(c model.Changes) []api.Problem {
 	r.t.Helper()
-	problems := r.cache.Update(c, r.processor)
-	txn := r.configurator.NewTxn(c.Resync && r.recorder.Commits() == 0)
-	problems = append(problems, r.processor.Flush(txn)...)
-	if err := txn.Commit(r.t.Context()); err != nil {
+	r.found = nil
+	deliver := r.handler.Update
+	if c.Resync {
+		deliver = r.handler.Resync
+	}
+	if err := deliver(r.t.Context(), c.Deltas); err != nil {
 		r.t.Fatal(err)
 	}
-	return problems
+	return r.found
+}
+
+// snapshot is what the plugin knows.
+func (r *rooms) snapshot() *policy.Snapshot {
+	r.t.Helper()
+	s, err := r.handler.Snapshot()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
 }
 
 // resync is messages as the plugin takes them.

@@ -229,11 +229,11 @@ func TestManySelectorsAreGivenBack(t *testing.T) {
 	m, _ := ksr.Convert(np)
 	r := newRooms(t)
 	r.apply(resync(t, append([]proto.Message{m}, residents...)))
-	if n := len(r.processor.Sets()); n != 101 { // and that of the node
+	if n := len(r.snapshot().Sets); n != 101 { // and that of the node
 		t.Errorf("%d sets, want 101", n)
 	}
 	r.apply(resync(t, residents))
-	if n := len(r.processor.Sets()); n != 1 {
+	if n := len(r.snapshot().Sets); n != 1 {
 		t.Errorf("%d sets are left, want that of the node", n)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/ksr"
 )
@@ -53,7 +52,7 @@ func FuzzSelector(f *testing.F) {
 		}
 		r := newRooms(t)
 		r.apply(resync(t, []proto.Message{&model.Namespace{Name: "shop"}, m, stored(t, policy)}))
-		applied := r.processor.Policies(api.PodID{Namespace: "shop", Name: "web"})
+		applied := r.snapshot().Pods[0].Policies
 		if got, want := len(applied) == 1, reference.Matches(set); got != want {
 			t.Errorf("%s selects %s: %t, apimachinery says %t", selector, podLabels, got, want)
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
+	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
 // problemTracker knows what is wrong with policies that apply to local pods. It looks at

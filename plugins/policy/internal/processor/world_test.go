@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy/cache"
-	"github.com/sluice-net/sluice/plugins/policy/processor"
+	"github.com/sluice-net/sluice/plugins/policy/internal/processor"
 )
 
 // tb is what rapid.T and testing.TB have in common.

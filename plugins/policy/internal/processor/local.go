@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
+	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
 // localPod is a pod of the agent's node, or one that shares an address with such a pod.

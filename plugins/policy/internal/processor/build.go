@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
+	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
 // builder makes one ContivPolicy and notes the selectors that it uses.

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
+	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
 // State answers questions about the cluster as it is now. The cache implements it. Every

@@ -5,7 +5,7 @@ import (
 	"iter"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
+	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
 // portName is a named port of a rule.

@@ -8,7 +8,7 @@
 //
 // # How it works
 //
-// Who is in which address set is the job of internal/membership. Above it, localPods
+// Who is in which address set is the job of package membership. Above it, localPods
 // holds the pods of the node by group, sharing those that have an address together, and
 // resolver the policies of each group as they apply to it: a ContivPolicy names sets and
 // numbers only. problemTracker knows what of policies cannot be enforced. Each part has

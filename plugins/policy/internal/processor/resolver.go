@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
+	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
 // resolver finds the policies of local groups, and keeps one object per policy, per

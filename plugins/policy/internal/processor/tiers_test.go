@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/policy/processor"
+	"github.com/sluice-net/sluice/plugins/policy/internal/processor"
 )
 
 var (

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/policy/processor"
+	"github.com/sluice-net/sluice/plugins/policy/internal/processor"
 )
 
 // The generator keeps to few names, labels and addresses, so that objects meet

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy/cache"
-	"github.com/sluice-net/sluice/plugins/policy/processor"
+	"github.com/sluice-net/sluice/plugins/policy/internal/processor"
 )
 
 // counter is a sink that only counts, so that benchmarks measure the rooms.

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
+	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
 // Options of a processor.
@@ -92,14 +92,6 @@ func (p *Processor) Problems() []api.Problem { return p.problems.all() }
 // every selector of a peer whether it selects anybody. It is for snapshots: events
 // are told of by Flush, which does not look.
 func (p *Processor) Findings() Findings { return findingsOf(p.state, p.problems) }
-
-// Policies returns how the policies apply to a local pod, sorted by ID.
-func (p *Processor) Policies(id api.PodID) []*api.ContivPolicy {
-	if pod := p.local.pods[id]; pod != nil && pod.group != nil {
-		return pod.group.list.contivPolicies()
-	}
-	return nil
-}
 
 // Sets describes the active sets, sorted by ID. The set of node addresses is always
 // there.

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
+	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
 // policyState is a policy that applies to local pods.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
+	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
 // Findings are what there is to say to people about the policies that apply to local

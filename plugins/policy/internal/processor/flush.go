@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/processor/internal/membership"
+	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
 // Sink receives what became different. Slices that it is given are immutable and
