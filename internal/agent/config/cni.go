@@ -42,38 +42,34 @@ func (c CNI) members(socket, pins string) (map[string]any, error) {
 	return members, nil
 }
 
-// Installer makes what installs the plugin.
-func (c Config) Installer(ctx context.Context, log *slog.Logger) (*cniinstall.Installer, error) {
-	members, err := c.CNI.members(c.Listen.APISocket, c.Kernel.Pins)
-	if err != nil {
-		return nil, err
-	}
+// installer makes what installs the plugin.
+func (c CNI) installer(ctx context.Context, log *slog.Logger, confDir string, members map[string]any) (*cniinstall.Installer, error) {
 	program, err := pluginProgram()
 	if err != nil {
 		return nil, err
 	}
-	i, err := cniinstall.New(ctx, cniinstall.Options{Log: log, Program: program, BinDir: c.CNI.BinDir, ConfDir: c.Endpoints.CNIConfDir, Members: members})
+	i, err := cniinstall.New(ctx, cniinstall.Options{Log: log, Program: program, BinDir: c.BinDir, ConfDir: confDir, Members: members})
 	if err != nil {
 		return nil, fmt.Errorf("--cni-options: %w", err)
 	}
 	return i, nil
 }
 
-// checkCNI refuses settings with which nothing can be installed.
-func (c Config) checkCNI() error {
-	if c.CNI.BinDir == "" {
+// check refuses settings with which nothing can be installed.
+func (c CNI) check(confDir string) error {
+	if c.BinDir == "" {
 		return nil
 	}
-	if c.Endpoints.CNIConfDir == "" {
+	if confDir == "" {
 		return errors.New("--cni-bin-dir needs --cni-conf-dir")
 	}
-	_, err := c.CNI.members("", "")
+	_, err := c.members("", "")
 	return err
 }
 
-// idleCNI reports whether a setting is for a plugin that is not installed.
-func (c Config) idleCNI(name string) bool {
-	return c.CNI.BinDir == "" && (name == "cni-options" || name == "cni-conf-dir" && !c.Enforce.Has(RendererXDP))
+// idle reports whether a setting is for a plugin that is not installed, and for nobody else.
+func (c CNI) idle(name string, kernel bool) bool {
+	return c.BinDir == "" && (name == "cni-options" || name == "cni-conf-dir" && !kernel)
 }
 
 // preflight has a check of whether the plugin can be installed.

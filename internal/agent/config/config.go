@@ -13,12 +13,13 @@ package config
 import (
 	"context"
 	"errors"
-	"net/netip"
+	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/internal/cniinstall"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/renderer/acl"
@@ -88,13 +89,13 @@ func (c Config) Check() error {
 
 // checkBackends checks who enforces, and how.
 func (c Config) checkBackends() error {
-	if err := c.Enforce.check(c.IsDev(), c.Ligato); err != nil {
+	if err := c.Enforce.check(c.IsDev(), c.Ligato.Wanted()); err != nil {
 		return err
 	}
 	if err := c.Kernel.check(); err != nil {
 		return err
 	}
-	return errors.Join(c.Endpoints.check(), c.Link.check(), c.checkCNI())
+	return errors.Join(c.Endpoints.check(), c.Link.check(), c.CNI.check(c.Endpoints.CNIConfDir))
 }
 
 // IsDev reports whether the settings are those of dev: --xdp-mode is a flag of run.
@@ -119,6 +120,15 @@ func (c Config) KeepsRules() bool {
 // ACL returns the options of the ACL renderer, as far as settings say them.
 func (c Config) ACL() (acl.Options, error) { return c.VPP.options(c.Enforce) }
 
+// Installer makes what installs the CNI plugin.
+func (c Config) Installer(ctx context.Context, log *slog.Logger) (*cniinstall.Installer, error) {
+	members, err := c.CNI.members(c.Listen.APISocket, c.Kernel.Pins)
+	if err != nil {
+		return nil, err
+	}
+	return c.CNI.installer(ctx, log, c.Endpoints.CNIConfDir, members)
+}
+
 // Idle is a setting that was given and has no effect.
 type Idle struct{ Name, Why string }
 
@@ -129,7 +139,7 @@ func (c Config) Idle(given []string) (out []Idle) {
 		switch {
 		case (kind == "xdp" || slices.Contains(ofKernel, name)) && !c.Enforce.Has(RendererXDP):
 			out = append(out, Idle{name, "--renderers has no xdp"})
-		case c.idleCNI(name):
+		case c.CNI.idle(name, c.Enforce.Has(RendererXDP)):
 			out = append(out, Idle{name, "--cni-bin-dir is not set"})
 		case kind == "ligato" && !c.Ligato.Wanted():
 			out = append(out, Idle{name, "--acl-target is not ligato"})
@@ -172,17 +182,4 @@ func (c Config) Preflight(h Host) []preflight.Check {
 		out = slices.Concat(out, c.Kernel.preflight(h, c.Node.Name), c.Endpoints.preflight(), c.Kernel.preflightUplinks())
 	}
 	return out
-}
-
-// check returns a check of a name.
-func check(name string, fatal bool, find func(context.Context) preflight.Finding) preflight.Check {
-	return preflight.Check{Name: name, Fatal: fatal, Find: find}
-}
-
-// prefix reads an address, or a block of addresses.
-func prefix(s string) (netip.Prefix, error) {
-	if a, err := netip.ParseAddr(s); err == nil {
-		return netip.PrefixFrom(a, a.BitLen()), nil
-	}
-	return netip.ParsePrefix(s)
 }

@@ -27,13 +27,6 @@ const (
 	newAllow = "allow"
 )
 
-// Where CNI has its files, unless a container runtime is told otherwise.
-const (
-	DefaultCNIBin     = "/opt/cni/bin"
-	DefaultCNIConf    = "/etc/cni/net.d"
-	DefaultCNIResults = "/var/lib/cni/results"
-)
-
 func endpointFlags(f *pflag.FlagSet) {
 	f.String("new-interfaces", newBlock, "what an interface passes that connects a pod, until the pod's policy is enforced there: block or allow")
 	f.StringSlice("pod-interfaces", nil, "bridges of pods, and prefixes of names of their interfaces with a star behind, beside those in --cni-conf-dir: cni0,veth*")

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -47,7 +48,7 @@ func (e Enforce) Keeps() bool { return e.Established == acl.Keep.String() }
 
 // check checks who enforces. Session rules decide about applications on the host stack of VPP
 // only, so they come beside ACLs.
-func (e Enforce) check(dev bool, ligato Ligato) error {
+func (e Enforce) check(dev, ligato bool) error {
 	known := "acl, session or xdp"
 	if dev {
 		known = "acl or session"
@@ -60,7 +61,7 @@ func (e Enforce) check(dev bool, ligato Ligato) error {
 	switch {
 	case e.Has(RendererSession) && !e.Has(RendererACL):
 		return fmt.Errorf("--renderers %q: acl is missing; session rules say nothing about pods that are interfaces", e.Renderers)
-	case e.Has(RendererSession) && ligato.Wanted():
+	case e.Has(RendererSession) && ligato:
 		return fmt.Errorf("--renderers %q: session needs the binary API of VPP, and --acl-target ligato uses none", e.Renderers)
 	case e.Has(RendererXDP) && dev:
 		return fmt.Errorf("--renderers %q: xdp is for veth pairs of pods, and dev has none; use sluice-agent run", e.Renderers)
@@ -88,4 +89,12 @@ func (e Enforce) Exempt() (renderer.Infra, error) {
 		return out, fmt.Errorf("--infra: %w", err)
 	}
 	return out, nil
+}
+
+// prefix reads an address, or a block of addresses.
+func prefix(s string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	return netip.ParsePrefix(s)
 }

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/renderer/xdp"
@@ -54,27 +52,6 @@ func (k Kernel) check() error {
 		return fmt.Errorf("--xdp-flows %d: want %d at most", k.Flows, xdp.MaxFlows)
 	}
 	return nil
-}
-
-// Host is what checks read of the machine.
-type Host struct {
-	Status  func() (string, error) // of this process, as /proc/self/status has it
-	Release func() string          // of the kernel
-}
-
-// ThisHost is the machine that the program runs on.
-var ThisHost = Host{
-	Status: func() (string, error) {
-		b, err := os.ReadFile("/proc/self/status")
-		return string(b), err
-	},
-	Release: func() string {
-		var u unix.Utsname
-		if err := unix.Uname(&u); err != nil {
-			return ""
-		}
-		return unix.ByteSliceToString(u.Release[:])
-	},
 }
 
 func (k Kernel) preflight(h Host, node string) []preflight.Check {

@@ -47,12 +47,6 @@ func (s Store) Kept(log *slog.Logger) string {
 	return s.StateFile
 }
 
-// StateFileCheck and EndpointsFileCheck are checks of files that are left alone when they fail.
-const (
-	StateFileCheck     = "state file"
-	EndpointsFileCheck = "endpoints file"
-)
-
 func (s Store) preflight() []preflight.Check {
 	return []preflight.Check{check("etcd settings", true, s.checkEtcd), check(StateFileCheck, false, s.checkStateFile)}
 }

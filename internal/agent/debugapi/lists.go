@@ -16,14 +16,6 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
-// Filter says which items a list is to have.
-type Filter struct{ namespace, name string }
-
-// wants reports whether an item passes; both parts are optional.
-func (f Filter) wants(namespace, name string) bool {
-	return (f.namespace == "" || f.namespace == namespace) && strings.Contains(name, f.name)
-}
-
 // Node is what is asked of a node. None of it waits for a commit.
 type Node interface {
 	Snapshot(ctx context.Context) (*policy.Snapshot, error)

@@ -1,0 +1,85 @@
+package debugapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/sluice-net/sluice/internal/serve"
+)
+
+// Routes are the handlers of an API, by their patterns.
+type Routes map[string]http.HandlerFunc
+
+// Mux returns what answers.
+func (all Routes) Mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, handler := range all {
+		mux.HandleFunc(pattern, handler)
+	}
+	return mux
+}
+
+// list serves a list with the filters of its query.
+func list[T any](get func(context.Context, Filter) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		v, err := get(r.Context(), Filter{namespace: q.Get("namespace"), name: q.Get("name")})
+		answer(w, v, err)
+	}
+}
+
+// ask serves an answer to a question in JSON.
+func ask[Q, A any](get func(context.Context, Q) (A, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, err := decodeQuestion[Q](w, r)
+		if err != nil {
+			serve.Say(w, http.StatusBadRequest, err.Error()+"\n")
+			return
+		}
+		v, err := get(r.Context(), q)
+		answer(w, v, err)
+	}
+}
+
+func answer(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		serve.Say(w, http.StatusUnprocessableEntity, err.Error()+"\n")
+		return
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		serve.Say(w, http.StatusInternalServerError, err.Error()+"\n")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(b) // whoever asked may have gone
+}
+
+// decodeQuestion reads a question in JSON.
+func decodeQuestion[Q any](w http.ResponseWriter, r *http.Request) (q Q, err error) {
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion))
+	dec.DisallowUnknownFields()
+	if err = dec.Decode(&q); err == nil && dec.More() {
+		err = errMore
+	}
+	if err != nil {
+		return q, fmt.Errorf("the question is not understood: %w", err)
+	}
+	return q, nil
+}
+
+const maxQuestion = 64 << 20 // bytes of a request; changes carry objects
+
+var errMore = errors.New("something follows the JSON value")
+
+// Filter says which items a list is to have.
+type Filter struct{ namespace, name string }
+
+// wants reports whether an item passes; both parts are optional.
+func (f Filter) wants(namespace, name string) bool {
+	return (f.namespace == "" || f.namespace == namespace) && strings.Contains(name, f.name)
+}
