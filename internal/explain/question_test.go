@@ -135,7 +135,7 @@ func TestWrongQuestionsSayWhatIsWrong(t *testing.T) {
 		`destination: no pod has a label "server"; a pod is named with its namespace`:                                                          {Src: "demo/friend", Dst: "server", Port: "80", Protocol: api.TCP},
 		`no pod with an address is selected by "app=server" in namespace other`:                                                                {Src: "demo/friend", Dst: "other/app=server", Port: "80", Protocol: api.TCP},
 		`no pod with an address is selected by "app=job"`:                                                                                      {Src: "demo/friend", Dst: "app=job", Port: "80", Protocol: api.TCP},
-		`"app=(" is not a pod, and not a label selector: `:                                                                                                        {Src: "demo/friend", Dst: "app=(", Port: "80", Protocol: api.TCP},
+		`"app=(" is not a pod, and not a label selector: `:                                                                                     {Src: "demo/friend", Dst: "app=(", Port: "80", Protocol: api.TCP},
 		`destination: demo/server has no udp port that is named "http"`:                                                                        {Src: "demo/friend", Dst: "demo/server", Port: "http", Protocol: api.UDP},
 		`demo/server has no tcp port that is named "65536"`:                                                                                    {Src: "demo/friend", Dst: "demo/server", Port: "65536", Protocol: api.TCP},
 		`198.51.100.7 has no tcp port that is named "http"`:                                                                                    {Src: "demo/friend", Dst: "198.51.100.7", Port: "http", Protocol: api.TCP},
@@ -143,7 +143,7 @@ func TestWrongQuestionsSayWhatIsWrong(t *testing.T) {
 		`"app=job"; what it selects has finished, has no address yet, or is in the host network (name such a pod itself, as in demo/finished)`: {Src: "app=job", Dst: "demo/server", Port: "80", Protocol: api.TCP},
 		`named "https", and it is not a number from 0 to 65535; there is http (53/udp), http (8080/tcp)`:                                       {Src: "demo/server", Dst: "demo/friend", Port: "https", Protocol: api.TCP},
 		`198.51.100.7 has no tcp port that is named "https", and it is not a number from 0 to 65535; only pods have named ports`:               {Src: "demo/server", Dst: "198.51.100.7", Port: "https", Protocol: api.TCP},
-		`source: "10.2.0.0/24" is a prefix: want one address of it, such as 10.2.0.0`:                                                        {Src: "10.2.0.0/24", Dst: "demo/server", Port: "80", Protocol: api.TCP},
+		`source: "10.2.0.0/24" is a prefix: want one address of it, such as 10.2.0.0`:                                                          {Src: "10.2.0.0/24", Dst: "demo/server", Port: "80", Protocol: api.TCP},
 		`no pod with an address is selected by "*" in namespace other`:                                                                         {Src: "demo/friend", Dst: "other/*", Port: "80", Protocol: api.TCP},
 		`no addresses of one family`: {Src: "demo/friend", Dst: "fd00:2::1", Port: "80", Protocol: api.TCP},
 	} {

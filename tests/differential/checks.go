@@ -31,7 +31,7 @@ func (m *Machine) check(ctx context.Context, t turn) error {
 }
 
 func (m *Machine) oracle(s cluster.State) *oracle.Oracle {
-	return m.options.Specify(s, oracle.AllowNodeTraffic(!m.options.DenyNode))
+	return oracle.New(s, oracle.AllowNodeTraffic(!m.options.DenyNode))
 }
 
 // flows draws flows, most of them about what the event touched.

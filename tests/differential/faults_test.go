@@ -11,15 +11,9 @@ import (
 	"testing"
 	"time"
 
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
-
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 var errStuck = errors.New("it did not work once, so it never will")
@@ -145,85 +139,6 @@ func TestEveryFaultIsFound(t *testing.T) {
 				t.Errorf("found by another check: %s", d)
 			}
 		})
-	}
-}
-
-// TestEveryMisreadingIsFound compares the product with oracles that misread one thing.
-func TestEveryMisreadingIsFound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays sequences until a fault is found")
-	}
-	t.Parallel()
-	for name, misread := range map[string]func(*cluster.State){
-		"excepts":    eachPolicy(func(np *networkingv1.NetworkPolicy) { eachPeer(np, noExcept) }),
-		"namespaces": eachPolicy(func(np *networkingv1.NetworkPolicy) { eachPeer(np, noNamespaces) }),
-		"ends of ranges": eachPolicy(func(np *networkingv1.NetworkPolicy) {
-			for i := range np.Spec.Ingress {
-				for j := range np.Spec.Ingress[i].Ports {
-					np.Spec.Ingress[i].Ports[j].EndPort = nil
-				}
-			}
-		}),
-		"policyTypes": eachPolicy(func(np *networkingv1.NetworkPolicy) { np.Spec.PolicyTypes = nil }),
-		"subjects": eachClusterPolicy(func(p *v1alpha2.ClusterNetworkPolicy) {
-			if p.Spec.Subject.Pods != nil {
-				p.Spec.Subject.Pods.PodSelector = metav1.LabelSelector{}
-			}
-		}),
-		"rules that pass": eachClusterPolicy(func(p *v1alpha2.ClusterNetworkPolicy) {
-			for i, r := range p.Spec.Egress {
-				if r.Action == v1alpha2.ClusterNetworkPolicyRuleActionPass {
-					p.Spec.Egress[i].Action = v1alpha2.ClusterNetworkPolicyRuleActionAccept
-				}
-			}
-		}),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			specify := func(s cluster.State, o ...oracle.Option) *oracle.Oracle {
-				misread(&s)
-				return oracle.New(s, o...)
-			}
-			o := Options{Kind: stacks.All[0], Specify: specify}
-			if _, d := hunt(t, o); d.Check != CheckVerdict && d.Check != CheckEstablished {
-				t.Errorf("found by another check: %s", d)
-			}
-		})
-	}
-}
-
-// eachPolicy and eachClusterPolicy change copies of policies.
-
-func eachPolicy(change func(*networkingv1.NetworkPolicy)) func(*cluster.State) {
-	return func(s *cluster.State) { s.Policies = changed(s.Policies, change) }
-}
-
-func eachClusterPolicy(change func(*v1alpha2.ClusterNetworkPolicy)) func(*cluster.State) {
-	return func(s *cluster.State) { s.ClusterPolicies = changed(s.ClusterPolicies, change) }
-}
-
-func changed[T interface{ DeepCopy() T }](list []T, change func(T)) []T {
-	out := make([]T, len(list))
-	for i, o := range list {
-		out[i] = o.DeepCopy()
-		change(out[i])
-	}
-	return out
-}
-
-func noNamespaces(p *networkingv1.NetworkPolicyPeer) { p.NamespaceSelector = nil }
-
-func eachPeer(np *networkingv1.NetworkPolicy, change func(*networkingv1.NetworkPolicyPeer)) {
-	for i := range np.Spec.Ingress {
-		for j := range np.Spec.Ingress[i].From {
-			change(&np.Spec.Ingress[i].From[j])
-		}
-	}
-}
-
-func noExcept(p *networkingv1.NetworkPolicyPeer) {
-	if p.IPBlock != nil {
-		p.IPBlock.Except = nil
 	}
 }
 

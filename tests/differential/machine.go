@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/fleet"
 	"github.com/sluice-net/sluice/tests/stacks"
@@ -30,8 +29,6 @@ type Options struct {
 	DenyNode bool // traffic between a pod and its own node is restricted as all other
 	Flows    int  // asked after an event; 0 is a few dozen
 	Stride   int  // of the events after which nodes are compared with new ones; 0 is every event
-	// Specify says what is right; nil is the oracle.
-	Specify func(cluster.State, ...oracle.Option) *oracle.Oracle
 
 	// What follows is for minimal cases: a flow that is asked after every event, and
 	// the only check that matters.
@@ -65,9 +62,6 @@ type turn struct {
 
 // New returns a machine; Close must be called.
 func New(o Options) (*Machine, error) {
-	if o.Specify == nil {
-		o.Specify = oracle.New
-	}
 	if o.Flows == 0 {
 		o.Flows = defaultFlows
 	}
