@@ -71,21 +71,25 @@ func (a *Agent) render() error {
 	if err != nil {
 		return err
 	}
-	var needed *latch // when saved state is used; nil: after the store has failed
+	var needed chan struct{} // closed when saved state is needed at once; nil: after the store has failed
+	need := func() {}
 	if a.cfg.KeepsRules() {
-		needed = newLatch()
+		needed = make(chan struct{})
+		need = sync.OnceFunc(func() { close(needed) })
 	}
 	a.watcher = datasync.New(datasync.Config{
 		Store: a.store, Prefix: a.cfg.Store.Prefix, Log: a.log.With("plugin", "datasync"), OnProblem: a.problem,
-		File: a.cfg.Store.StateFile, Needed: needed.closed(),
+		File: a.cfg.Store.StateFile, Needed: needed,
 	})
-	a.backends, err = backends.New(backends.Deps{Config: a.cfg, Log: a.log, Store: a.store, OnProblem: a.problem, Needed: needed.closed()})
+	a.backends, err = backends.New(backends.Deps{Config: a.cfg, Log: a.log, Store: a.store, OnProblem: a.problem, Needed: needed})
 	if err != nil {
 		return err
 	}
 	a.node, err = node.New(node.Config{
-		Name: a.cfg.Node.Name, Addresses: func() []netip.Addr { return slices.Concat(addresses, a.backends.addresses()) }, AllowNode: a.cfg.Node.AllowTraffic, Source: a.backends.source(a.metrics.Source(a.watcher), a.cfg.Node.Name),
-		Observer: a.observer(needed), Log: a.log.With("plugin", "policy"), Registered: a.backends.registered, Backends: a.backends,
+		Name: a.cfg.Node.Name, AllowNode: a.cfg.Node.AllowTraffic, Log: a.log.With("plugin", "policy"),
+		Addresses: func() []netip.Addr { return slices.Concat(addresses, a.backends.addresses()) },
+		Source:    a.backends.source(a.metrics.Source(a.watcher), a.cfg.Node.Name),
+		Observer:  a.observer(need), Registered: a.backends.registered(), Backends: a.backends,
 	})
 	return err
 }
@@ -96,30 +100,9 @@ func (a *Agent) problem(p api.Problem) {
 	a.problems.Store(p)
 }
 
-// latch is a channel that is closed once. A nil latch is never closed, and its channel is nil.
-type latch struct {
-	once sync.Once
-	ch   chan struct{}
-}
-
-func newLatch() *latch { return &latch{ch: make(chan struct{})} }
-
-func (o *latch) closed() <-chan struct{} {
-	if o == nil {
-		return nil
-	}
-	return o.ch
-}
-
-func (o *latch) close() {
-	if o != nil {
-		o.once.Do(func() { close(o.ch) })
-	}
-}
-
 // observer is that of the metrics, wakes who waits for the end of a transaction, and has the saved
 // state used once the dataplane is found to enforce nothing.
-func (a *Agent) observer(needed *latch) policy.Observer {
+func (a *Agent) observer(need func()) policy.Observer {
 	o := a.metrics.Observer(a.problems.Explains)
 	count := o.Transaction
 	o.Transaction = func(s policy.Status) {
@@ -132,7 +115,7 @@ func (a *Agent) observer(needed *latch) policy.Observer {
 	}
 	o.Quarantine = func(holdsRules bool) {
 		if !holdsRules {
-			needed.close()
+			need()
 		}
 	}
 	return o

@@ -83,11 +83,17 @@ func (all backendList) problems() (out []api.Problem) {
 	return out
 }
 
-// registered returns the addresses with which interfaces of pods were made.
-func (all backendList) registered() map[api.PodID][]netip.Addr {
-	out := map[api.PodID][]netip.Addr{}
-	each(all, func(i backends.Identifier) { maps.Copy(out, i.Registered()) })
-	return out
+// registered returns what tells the addresses with which interfaces of pods were made, nil where
+// nobody knows them.
+func (all backendList) registered() func() map[api.PodID][]netip.Addr {
+	if find[backends.Identifier](all) == nil {
+		return nil
+	}
+	return func() map[api.PodID][]netip.Addr {
+		out := map[api.PodID][]netip.Addr{}
+		each(all, func(i backends.Identifier) { maps.Copy(out, i.Registered()) })
+		return out
+	}
 }
 
 // source returns a source that has nothing before the backends know the interfaces of pods, and
