@@ -58,16 +58,3 @@ func (f *feed) take() (model.Changes, bool) {
 	f.queue = f.queue[1:]
 	return changes, true
 }
-
-// Apply brings changes down to the renderers and waits until all of them enforce
-// them. It is for plugins without a Source, such as tools that have no store. The
-// first changes should be a resync. When ctx ends before, the changes are not lost.
-func (p *Plugin) Apply(ctx context.Context, changes model.Changes) error {
-	switch {
-	case p.done == nil:
-		return ErrNotRunning
-	case p.feed == nil:
-		return ErrHasSource
-	}
-	return p.WaitIdle(ctx, p.feed.push(changes))
-}

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
+
+	"github.com/sluice-net/sluice/api/model"
 )
 
 // Errors of the life cycle.
@@ -29,17 +30,11 @@ const closeTimeout = 4 * time.Second
 type Plugin struct {
 	Deps
 
-	board  board   // for everybody
-	feed   *feed   // when there is no Source
-	driver *driver // belongs to the event loop
-
-	wanted    atomic.Bool                        // somebody waits for a snapshot
-	asked     chan struct{}                      // holds a token when somebody may
-	prompted  atomic.Bool                        // Prompt was called
-	atWork    atomic.Pointer[time.Time]          // since when the loop has not waited; nil while it does
-	interrupt atomic.Pointer[context.CancelFunc] // ends the loop's waiting
-	cancel    context.CancelFunc                 // stops the loop; nil before AfterInit
-	done      chan struct{}                      // closed when the loop has stopped
+	board  board // for everybody
+	feed   *feed // when there is no Source
+	loop   loop
+	cancel context.CancelFunc // stops the loop; nil before AfterInit
+	done   chan struct{}      // closed when the loop has stopped
 }
 
 // New returns a Plugin; nothing happens before Init. Fields of Deps that are set after
@@ -56,7 +51,7 @@ func (p *Plugin) Init() error {
 	if p.done != nil {
 		return fmt.Errorf("plugin %s is initialised already", p)
 	}
-	driver, err := newDriver(&p.Deps, &p.board, p.answering)
+	driver, err := newDriver(&p.Deps, &p.board, p.loop.answering)
 	if err != nil {
 		return err
 	}
@@ -64,7 +59,8 @@ func (p *Plugin) Init() error {
 		p.feed = newFeed()
 		p.Source = p.feed
 	}
-	p.driver, p.done, p.asked = driver, make(chan struct{}), make(chan struct{}, 1)
+	p.loop.source, p.loop.driver, p.loop.asked = p.Source, driver, make(chan struct{}, 1)
+	p.done = make(chan struct{})
 	return nil
 }
 
@@ -75,7 +71,10 @@ func (p *Plugin) AfterInit() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
-	go p.run(ctx)
+	go func() {
+		defer close(p.done)
+		p.loop.run(ctx)
+	}()
 	return nil
 }
 
@@ -99,17 +98,7 @@ func (p *Plugin) Close() error {
 // Prompt asks the event loop to let every renderer commit, although no state has
 // changed: something in a stack did. It never blocks, and may be called at any time;
 // before AfterInit it takes effect then.
-func (p *Plugin) Prompt() {
-	p.prompted.Store(true)
-	p.wake()
-}
-
-// wake ends the loop's waiting, for whoever has said before what he wants.
-func (p *Plugin) wake() {
-	if interrupt := p.interrupt.Load(); interrupt != nil {
-		(*interrupt)()
-	}
-}
+func (p *Plugin) Prompt() { p.loop.prompt() }
 
 // Status returns how far the plugin is. It never blocks.
 func (p *Plugin) Status() Status { return p.board.Status() }
@@ -119,11 +108,19 @@ func (p *Plugin) Watch() (Status, <-chan struct{}) { return p.board.Watch() }
 
 // AtWork returns since when the event loop has been at work without looking for changes; zero while it
 // waits for some. It never blocks.
-func (p *Plugin) AtWork() time.Time {
-	if since := p.atWork.Load(); since != nil {
-		return *since
+func (p *Plugin) AtWork() time.Time { return p.loop.atWork() }
+
+// Apply brings changes down to the renderers and waits until all of them enforce
+// them. It is for plugins without a Source, such as tools that have no store. The
+// first changes should be a resync. When ctx ends before, the changes are not lost.
+func (p *Plugin) Apply(ctx context.Context, changes model.Changes) error {
+	switch {
+	case p.done == nil:
+		return ErrNotRunning
+	case p.feed == nil:
+		return ErrHasSource
 	}
-	return time.Time{}
+	return p.WaitIdle(ctx, p.feed.push(changes))
 }
 
 // WaitIdle waits until the changes up to a revision of the store are enforced by
@@ -160,12 +157,7 @@ func (p *Plugin) Snapshot(ctx context.Context) (*Snapshot, error) {
 		if s := p.board.snapshot.Load(); s != nil && s.of == now.of {
 			return s, nil
 		}
-		p.wanted.Store(true)
-		select {
-		case p.asked <- struct{}{}:
-		default: // there is a token
-		}
-		p.wake()
+		p.loop.want()
 		if err := p.next(ctx, now); err != nil {
 			return nil, fmt.Errorf("take a snapshot: %w", err)
 		}
