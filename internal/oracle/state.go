@@ -129,17 +129,21 @@ func with[K comparable, V, T any](m map[K]V, objects []*T, entry func(*T) (K, V)
 	return out
 }
 
-// Around returns an oracle that knows of the pods of these endpoints only. Its verdicts
-// on flows between them are the same.
+// Around returns an oracle that knows of the pods of these endpoints only, and of the
+// NetworkPolicies of their namespaces. Its verdicts on flows between them are the same.
 func (o *Oracle) Around(ends ...Endpoint) *Oracle {
 	out := *o
-	out.pods = map[api.PodID]*pod{}
+	out.pods, out.policies = map[api.PodID]*pod{}, map[string][]policy{}
+	add := func(p *pod) {
+		out.pods[p.id] = p
+		out.policies[p.id.Namespace] = o.policies[p.id.Namespace]
+	}
 	for _, e := range ends {
 		if p := o.pods[e.Pod]; p != nil {
-			out.pods[p.id] = p
+			add(p)
 		}
 		for _, p := range o.holders[e.Addr.Unmap()] {
-			out.pods[p.id] = p
+			add(p)
 		}
 	}
 	out.holders = holdersOf(out.pods)
