@@ -12,12 +12,11 @@ import (
 // its Config lists. What else a backend can do are the abilities of package renderer, which its
 // renderer has or has not, and Prober.
 type Backend interface {
-	// Open makes the renderer. It is called once.
+	// Open makes the renderer. It is called once, and ends what it began when it fails.
 	Open(h Host) error
 	// Renderer returns the renderer. It is called after Open.
 	Renderer() renderer.Renderer
-	// Close ends what Open began, and what the backend was given to own. It is called once, also
-	// where Open failed, or was not called because another backend could not be opened.
+	// Close ends what Open began. It is called once if Open worked.
 	Close() error
 }
 

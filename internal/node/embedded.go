@@ -110,14 +110,6 @@ func (v *Vswitch) Open(h Host) (err error) {
 	return err
 }
 
-// Close implements Backend.
-func (v *Vswitch) Close() error {
-	if v.Embedded == nil {
-		return nil
-	}
-	return v.Embedded.Close()
-}
-
 // Probe implements Prober.
 func (v *Vswitch) Probe(f api.Flow) Walk {
 	if f.Src == f.Dst {

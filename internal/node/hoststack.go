@@ -28,12 +28,7 @@ func (s *HostStack) Open(h Host) (err error) {
 func (s *HostStack) Renderer() renderer.Renderer { return s.Session }
 
 // Close implements Backend.
-func (s *HostStack) Close() error {
-	if s.Session == nil {
-		return nil
-	}
-	return s.Session.Close()
-}
+func (s *HostStack) Close() error { return s.Session.Close() }
 
 // VswitchStack is the host stack of an embedded dataplane, which is opened before it.
 type VswitchStack struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
-// Kernel has policy enforced by programs in the kernel. It owns the plane of its Options, of which
-// OnChange is the node's, and Log where it is nil.
+// Kernel has policy enforced by programs in the kernel. It owns the plane of its Options from Open
+// on. Of the Options, OnChange is the node's, and Log where it is nil.
 type Kernel struct {
 	Options xdp.Options
 	XDP     *xdp.Renderer // made by Open
@@ -22,20 +22,17 @@ type Kernel struct {
 // Open implements Backend.
 func (k *Kernel) Open(h Host) (err error) {
 	k.Options.Log, k.Options.OnChange = cmp.Or(k.Options.Log, h.Log), h.OnChange
-	k.XDP, err = xdp.New(k.Options)
-	return err
+	if k.XDP, err = xdp.New(k.Options); err != nil {
+		return errors.Join(err, k.Options.Plane.Close())
+	}
+	return nil
 }
 
 // Renderer implements Backend.
 func (k *Kernel) Renderer() renderer.Renderer { return k.XDP }
 
 // Close implements Backend. What is pinned stays in force.
-func (k *Kernel) Close() (err error) {
-	if k.XDP != nil {
-		err = k.XDP.Close()
-	}
-	return errors.Join(err, k.Options.Plane.Close())
-}
+func (k *Kernel) Close() error { return errors.Join(k.XDP.Close(), k.Options.Plane.Close()) }
 
 // Heap is a Kernel whose policy map is in the heap, with an interface for every pod: it is for
 // tests of policies.

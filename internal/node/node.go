@@ -22,8 +22,7 @@ type Config struct {
 	Log       *slog.Logger
 	// Registered is that of policy.Deps.
 	Registered func() map[api.PodID][]netip.Addr
-	// Backends enforce, each beside the others. The node owns them from New on, and opens them in
-	// this order.
+	// Backends enforce, each beside the others. New opens them in this order.
 	Backends []Backend
 }
 
@@ -31,15 +30,15 @@ type Config struct {
 type Node struct {
 	Plugin   *policy.Plugin
 	name     string
-	backends []Backend
+	backends []Backend // that are open
 }
 
 // New makes a node that does nothing until Start.
 func New(cfg Config) (*Node, error) {
-	n := &Node{name: cfg.Name, backends: cfg.Backends, Plugin: policy.New(policy.Deps{
+	n := &Node{name: cfg.Name, Plugin: policy.New(policy.Deps{
 		Log: cfg.Log, Source: cfg.Source, Node: cfg.Name, NodeAddresses: cfg.Addresses, DenyNode: !cfg.AllowNode, Observer: cfg.Observer, Registered: cfg.Registered,
 	})}
-	if err := n.open(Host{Log: cfg.Log, OnChange: n.Plugin.Prompt, Served: n.served}); err != nil {
+	if err := n.open(cfg.Backends, Host{Log: cfg.Log, OnChange: n.Plugin.Prompt, Served: n.served}); err != nil {
 		return nil, errors.Join(err, n.closeBackends())
 	}
 	return n, nil
@@ -47,11 +46,12 @@ func New(cfg Config) (*Node, error) {
 
 // open opens the backends. It wires the plugin, too, so that whoever starts the node in one
 // goroutine can wait for it in another.
-func (n *Node) open(h Host) error {
-	for _, b := range n.backends {
+func (n *Node) open(backends []Backend, h Host) error {
+	for _, b := range backends {
 		if err := b.Open(h); err != nil {
 			return err
 		}
+		n.backends = append(n.backends, b)
 		n.Plugin.Renderers = append(n.Plugin.Renderers, b.Renderer())
 	}
 	return n.Plugin.Init()

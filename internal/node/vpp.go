@@ -30,9 +30,4 @@ func hosted(o acl.Options, h Host) acl.Options {
 func (v *VPP) Renderer() renderer.Renderer { return v.ACL }
 
 // Close implements Backend.
-func (v *VPP) Close() error {
-	if v.ACL == nil {
-		return nil
-	}
-	return v.ACL.Close()
-}
+func (v *VPP) Close() error { return v.ACL.Close() }

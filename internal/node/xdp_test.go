@@ -26,7 +26,7 @@ func TestANodeThatCannotBeMadeLetsGoOfTheKernel(t *testing.T) {
 		k := NewHeap()
 		plane := &closing{Plane: k.Options.Plane}
 		k.Options.Plane = plane
-		_, err := New(Config{Name: "node-1", Log: slog.New(slog.DiscardHandler), Backends: []Backend{other, k}})
+		_, err := New(Config{Name: "node-1", Log: slog.New(slog.DiscardHandler), Backends: []Backend{k, other}})
 		if err == nil || plane.closed != 1 {
 			t.Errorf("%s: %v, and the plane was closed %d times, want once", name, err, plane.closed)
 		}

@@ -54,9 +54,8 @@ func (k *Kernel) Open(h node.Host) error {
 	if err := k.open(infra, log); err != nil {
 		return err
 	}
-	k.Options.Plane = k.kernel
 	if err := k.keep(h); err != nil {
-		return err
+		return errors.Join(err, k.kernel.Close())
 	}
 	k.Options = xdp.Options{
 		Log: log, Plane: k.kernel, Keep: k.config.Enforce.Keeps(), Learn: k.config.Kernel.Learn, Infra: infra,
@@ -102,14 +101,6 @@ func (k *Kernel) keep(h node.Host) error {
 		Attached: k.kernel.Decides, OnChange: h.OnChange, Waited: func(d time.Duration) { k.waited.Observe(d.Seconds()) },
 	})
 	return err
-}
-
-// Close implements node.Backend.
-func (k *Kernel) Close() error {
-	if k.kernel == nil {
-		return nil
-	}
-	return k.Kernel.Close()
 }
 
 // Start implements Starter.

@@ -44,6 +44,14 @@ type Answers struct {
 // errNoDataplane says that packets cannot be sent through a VPP of its own.
 var errNoDataplane = errors.New("packets can be injected into the embedded dataplane only (sluice-agent dev)")
 
+// probes returns an error where packets cannot be sent.
+func (a *Answers) probes() error {
+	if a.Dataplane == nil {
+		return errNoDataplane
+	}
+	return nil
+}
+
 // maxTries bounds how often a comparison is repeated.
 const maxTries = 3
 
@@ -100,8 +108,8 @@ func (a *Answers) explain(ctx context.Context, q view.Question) ([]view.Explanat
 
 // inject sends packets through the dataplane.
 func (a *Answers) inject(ctx context.Context, q view.Question) ([]view.Injection, error) {
-	if a.Dataplane == nil {
-		return nil, errNoDataplane
+	if err := a.probes(); err != nil {
+		return nil, err
 	}
 	var out []view.Injection
 	err := a.compare(ctx, func(state cluster.State, pending bool) (differ bool, err error) {
@@ -149,8 +157,8 @@ func action(allowed bool) api.Action {
 // Matrix asks who can talk to whom, and how often the dataplane and the
 // specification differ.
 func (a *Answers) Matrix(ctx context.Context) (m view.Matrix, err error) {
-	if a.Dataplane == nil {
-		return m, errNoDataplane
+	if err := a.probes(); err != nil {
+		return m, err
 	}
 	err = a.compare(ctx, func(state cluster.State, pending bool) (bool, error) {
 		m = a.asked(a.specification(state), pending).Matrix(state.Cluster)

@@ -56,7 +56,7 @@ func (a *Answers) asked(spec explain.Specification, pending bool) explain.Node {
 
 // send returns how packets are sent through the dataplane, nil where none can be.
 func (a *Answers) send() func(api.Flow) (api.Action, string) {
-	if a.Dataplane == nil {
+	if a.probes() != nil {
 		return nil
 	}
 	return explain.SendBy(a.Dataplane)
