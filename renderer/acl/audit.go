@@ -35,6 +35,13 @@ type drift struct{ kind, what string }
 
 func (d drift) String() string { return d.what }
 
+func bindingDrifts(found []string) (out []drift) {
+	for _, what := range found {
+		out = append(out, drift{driftBinding, what})
+	}
+	return out
+}
+
 // audit looks, when it is the time, at the table of sessions, reads what interfaces have, some of
 // the ACLs, and where addresses are translated, and compares that with the mirror. What differs is logged and counted, and a reason
 // to look at everything.
@@ -53,7 +60,7 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 	if err := r.mirror.ReadInterfaces(ctx); err != nil {
 		return false, err
 	}
-	found := rebound(r.mirror, before)
+	found := bindingDrifts(r.mirror.Rebound(before))
 	rounds := auditRounds
 	if len(found) > 0 { // then look at everything
 		r.nextACL, rounds = 0, 1
@@ -80,7 +87,7 @@ func (r *Renderer) readInterfaces(ctx context.Context) error {
 	if err := r.mirror.ReadInterfaces(ctx); err != nil {
 		return err
 	}
-	r.drifted(rebound(r.mirror, before))
+	r.drifted(bindingDrifts(r.mirror.Rebound(before)))
 	return nil
 }
 
@@ -99,27 +106,6 @@ func (r *Renderer) drifted(found []drift) {
 }
 
 var errDrift = errors.New("somebody has changed rules in the vswitch")
-
-// rebound returns which interfaces have lost ACLs of ours, or have them otherwise, since they were
-// read or bound before.
-func rebound(m *mirror.Mirror, before []*mirror.Interface) (found []drift) {
-	old := make(map[uint32]*mirror.Interface, len(before))
-	for _, n := range before {
-		old[n.Index] = n
-	}
-	for _, n := range m.Interfaces {
-		was := old[n.Index]
-		if was == nil || was.Name != n.Name || was.Tag != n.Tag {
-			continue
-		}
-		expected, has := mirror.Lists{In: m.Own(was.Bound.In), Out: m.Own(was.Bound.Out)}, mirror.Lists{In: m.Own(n.Bound.In), Out: m.Own(n.Bound.Out)}
-		if !expected.Equal(has) {
-			found = append(found, drift{driftBinding, fmt.Sprintf("interface %s has input %v and output %v of ours instead of %v and %v",
-				n.Name, has.In, has.Out, expected.In, expected.Out)})
-		}
-	}
-	return found
-}
 
 // auditACLs reads the next of our ACLs, all in a number of rounds. Each has a call of its own, so that
 // no call is a long one.
@@ -148,19 +134,17 @@ func (r *Renderer) auditACLs(ctx context.Context, rounds int) (found []drift, er
 	return found, nil
 }
 
-// What it means where an ACL of somebody else stands. Ours decide about every packet of an
-// interface that has some.
-const (
-	placeFront  = "it stands in front of ours and decides first"
-	placeBehind = "it stands behind ours, which decide everything, and is not asked"
-)
-
 // findForeign finds ACLs of others on interfaces that have ours, and logs those that are new.
 func (r *Renderer) findForeign(ctx context.Context) error {
 	var found []renderer.Foreign
 	for _, n := range r.mirror.Interfaces {
-		for _, f := range r.foreignAt(n) {
-			if at := slices.IndexFunc(r.foreign, f.isSame); at >= 0 {
+		// An interface without pods is an uplink, unless it is closed: there what enters is what pods get.
+		pods, enters := r.owned[n.Index], api.Egress
+		if len(pods) == 0 && !slices.Contains(r.held, n.Name) {
+			enters = api.Ingress
+		}
+		for _, f := range r.mirror.ForeignAt(n, pods, enters) {
+			if at := slices.IndexFunc(r.foreign, f.IsSame); at >= 0 {
 				f.Tag = r.foreign[at].Tag
 			} else if err := r.meet(ctx, &f); err != nil {
 				return err
@@ -172,54 +156,15 @@ func (r *Renderer) findForeign(ctx context.Context) error {
 	return nil
 }
 
-// foreignACL is an ACL of somebody else on an interface.
-type foreignACL struct {
-	renderer.Foreign
-	index uint32
-}
-
-// isSame reports whether it is known already, in the same place.
-func (f foreignACL) isSame(o renderer.Foreign) bool {
-	return o.Object == f.Object && o.At == f.At && o.Direction == f.Direction && o.First == f.First
-}
-
 // meet reads the tag of an ACL of somebody else that is new, and logs it.
-func (r *Renderer) meet(ctx context.Context, f *foreignACL) error {
-	is, err := r.link.ReadACLs(ctx, f.index)
+func (r *Renderer) meet(ctx context.Context, f *mirror.ForeignACL) error {
+	is, err := r.link.ReadACLs(ctx, f.Index)
 	if err != nil {
 		return err
 	}
 	if len(is) > 0 {
 		f.Tag = is[0].Tag
 	}
-	r.log.Warn("an interface with policy has an ACL of somebody else", "interface", f.At, "pods", f.Pods, "direction", f.Direction, "acl", f.index, "tag", f.Tag, "place", f.Place)
+	r.log.Warn("an interface with policy has an ACL of somebody else", "interface", f.At, "pods", f.Pods, "direction", f.Direction, "acl", f.Index, "tag", f.Tag, "place", f.Place)
 	return nil
-}
-
-// foreignAt returns the ACLs of others in those lists of an interface that have ours. An interface
-// without pods is an uplink, unless it is closed: there what enters is what pods get.
-func (r *Renderer) foreignAt(n *mirror.Interface) (out []foreignACL) {
-	pods, enters := r.owned[n.Index], api.Egress
-	if len(pods) == 0 && !slices.Contains(r.held, n.Name) {
-		enters = api.Ingress
-	}
-	for _, x := range []struct {
-		direction    api.Direction
-		list, behind []uint32
-	}{{enters, n.Bound.In, n.Behind.In}, {enters.Opposite(), n.Bound.Out, n.Behind.Out}} {
-		if len(r.mirror.Own(x.list)) == 0 {
-			continue
-		}
-		for _, index := range x.list {
-			if r.mirror.ACLs[index] != nil {
-				continue
-			}
-			f := renderer.Foreign{Object: fmt.Sprintf("acl %d", index), At: "interface " + n.Name, Pods: pods, Direction: x.direction, First: true, Place: placeFront}
-			if slices.Contains(x.behind, index) {
-				f.First, f.Place = false, placeBehind
-			}
-			out = append(out, foreignACL{f, index})
-		}
-	}
-	return out
 }

@@ -18,7 +18,14 @@
 // A table is held by a slot: an ACL, or several when it is large, with a tag
 // "sluice:<slot>:<n>:<digest>". Slots keep their ACLs while content changes. The
 // entries of a large table are in segments by age, so that an address that joins
-// changes a small ACL at the end of the list (see segments.go).
+// changes a small ACL at the end of the list (see internal/layout).
+//
+// # The way through
+//
+// A Commit has the cache combine rules, and asks an ownership whose the interfaces are. Package
+// expand makes entries of tables, package layout says which ACL of a slot holds which of them, and
+// package memory whether VPP has room for it. The outcome is a plan, which an execution carries out
+// call by call through the mirror. Readers see a snapshot of what came of it.
 //
 // # Invariants
 //

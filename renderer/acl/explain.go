@@ -69,9 +69,14 @@ type snapshot struct {
 	foreign    []renderer.Foreign
 	pauses     renderer.Pauses
 	sessions   *renderer.Sessions
-	bound      map[string]Bound
-	made       []vpp.Made
-	answered   uint64 // what Ask returned last before the interfaces were read
+	attached
+}
+
+// attached is what interfaces of pods have.
+type attached struct {
+	bound    map[string]Bound // by name
+	made     []vpp.Made       // those that sluice-cni made
+	answered uint64           // what Ask returned last before the interfaces were read
 }
 
 // publish makes the outcome of a Commit visible.
@@ -79,7 +84,7 @@ func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pending: r.pending, blocked: r.held, memory: renderer.Memory{Needed: r.memory.Heap.Needed, Budget: r.memory.Heap.Budget},
 		tables: r.placed(), guards: r.placedGuards(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.drifts, foreign: r.foreign,
-		pauses: r.pauses(), sessions: r.memory.Sessions.State(), bound: r.bound, answered: r.answered,
+		pauses: r.pauses(), sessions: r.memory.Sessions.State(), attached: attached{bound: r.bound, answered: r.answered},
 	}
 	r.noticeMade(s)
 	for _, slot := range r.slots.byName {

@@ -29,10 +29,10 @@ type candidate struct {
 // refuses what adds the most, until the rest fits. It depends on what is wanted, on what there is,
 // and on the memory alone. Of the global table some parts have changed.
 func (w *wanted) fit(ctx context.Context, changed []layout.Part) error {
-	live := maps.Clone(w.live)
+	live := maps.Clone(w.plan.live)
 	for first := true; ; first = false {
 		undo := w.slots.checkpoint()
-		w.live, w.early, w.late, w.slow = maps.Clone(live), nil, nil, nil
+		w.plan.live, w.plan.early, w.plan.late, w.plan.slow = maps.Clone(live), nil, nil, nil
 		w.decide(changed)
 		f := w.forecast(w.r.memory.Heap.Most)
 		if err := w.r.memory.Ask(ctx, f.Held, f.Applied); err != nil {
@@ -40,7 +40,7 @@ func (w *wanted) fit(ctx context.Context, changed []layout.Part) error {
 		}
 		lacks := w.r.memory.Heap.Lacks(f.Demand)
 		if first {
-			w.needed = w.r.memory.Heap.Needs(f.Demand)
+			w.refusals.needed = w.r.memory.Heap.Needs(f.Demand)
 		}
 		list := w.candidates(f)
 		if lacks == 0 || w.frugal && len(list) == 0 { // what is left are a few entries, for which there is the reserve
@@ -50,7 +50,7 @@ func (w *wanted) fit(ctx context.Context, changed []layout.Part) error {
 		}
 		undo()
 		if !w.frugal {
-			w.frugal, w.how = true, layout.Usual
+			w.frugal, w.tables.how = true, layout.Usual
 			continue
 		}
 		w.refuseLargest(list, lacks)
@@ -65,7 +65,7 @@ func (w *wanted) refuseLargest(list []candidate, lacks uint64) {
 	})
 	for _, c := range list {
 		c.refuse(fmt.Errorf("%s: about %d entries take about %d MB, more than the vswitch has left: %w (%w)", c.name, about(c.entries), about(int(c.adds>>20)), ErrTooLarge, entries.ErrMayPass))
-		w.lacking++
+		w.refusals.lacking++
 		if lacks -= min(lacks, c.adds); lacks == 0 {
 			break
 		}
@@ -99,18 +99,18 @@ func (a *slots) checkpoint() (undo func()) {
 func (w *wanted) candidates(f *forecast) []candidate {
 	var out []candidate
 	at := make(map[*cache.Table]int)
-	for _, t := range w.local {
+	for _, t := range w.tables.local {
 		s := w.slots.local[t.Digest]
-		if s == nil || w.tooBig[t.Digest] || f.blame[s] == 0 {
+		if s == nil || w.refusals.tooBig[t.Digest] || f.blame[s] == 0 {
 			continue
 		}
-		whole := cmp.Or(w.whole[t.Digest], t)
+		whole := cmp.Or(w.tables.whole[t.Digest], t)
 		n, known := at[whole]
 		if !known {
 			n, at[whole] = len(out), len(out)
 			out = append(out, candidate{
 				name: "table " + whole.Name(), entries: countOf(s.want),
-				refuse: func(err error) { w.refuse(err, reasonMemory, whole.Origins, len(whole.Pods)) },
+				refuse: func(err error) { w.refusals.add(err, reasonMemory, whole.Origins, len(whole.Pods)) },
 			})
 		}
 		c := &out[n]
@@ -118,7 +118,7 @@ func (w *wanted) candidates(f *forecast) []candidate {
 		c.adds += f.blame[s]
 		c.refuse = func(err error) {
 			refuse(err)
-			w.tooBig[t.Digest] = true
+			w.refusals.tooBig[t.Digest] = true
 		}
 	}
 	if w.layout.Global == nil {
@@ -132,7 +132,7 @@ func (w *wanted) candidates(f *forecast) []candidate {
 		out = append(out, candidate{
 			name: "part " + s.name + " of table global", entries: countOf(s.want), adds: f.blame[s],
 			refuse: func(err error) {
-				w.refuse(err, reasonMemory, originsIn(w.layout.Global, i), 0)
+				w.refusals.add(err, reasonMemory, originsIn(w.layout.Global, i), 0)
 				w.keepPart(s)
 			},
 		})

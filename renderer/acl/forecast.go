@@ -72,32 +72,32 @@ func (w *wanted) forecast(most int) *forecast {
 	f.Applied = f.appliedNow
 	f.Low = memory.EntryBytes(f.Held, f.Applied) + memory.LookupBytes(max(most, f.Applied))
 	f.step(most)
-	defer w.unnumber(w.number(f))
+	defer unnumber(f.number(w.plan))
 	f.step(most)
-	f.change(w.inputs(), most)
-	f.change(w.early, most)
-	w.turns = f.turns(w)
-	for _, n := range w.turns {
+	f.change(inputsOf(w.m, w.plan), most)
+	f.change(w.plan.early, most)
+	w.plan.turns = f.turns(w)
+	for _, n := range w.plan.turns {
 		f.bind(w, n, at[n], most)
 	}
-	f.change(w.late, most)
-	f.change(w.slow, most)
+	f.change(w.plan.late, most)
+	f.change(w.plan.slow, most)
 	f.Rehashed = f.keysChanged()
 	return f
 }
 
 // number gives ACLs that are to be created numbers for the time being.
-func (w *wanted) number(f *forecast) (created []*slot) {
+func (f *forecast) number(p *plan) (created []*slot) {
 	next := uint32(1 << 31)
-	for _, s := range w.sorted() {
+	for _, s := range p.sorted() {
 		if len(s.indexes) > 0 {
 			continue
 		}
 		created = append(created, s)
-		for _, p := range s.want {
-			f.pieces[next] = p
-			f.heldNow += p.Count
-			f.blame[s] += uint64(p.Count) * memory.HeldBytes
+		for _, of := range s.want {
+			f.pieces[next] = of
+			f.heldNow += of.Count
+			f.blame[s] += uint64(of.Count) * memory.HeldBytes
 			s.indexes = append(s.indexes, next)
 			next++
 		}
@@ -105,7 +105,7 @@ func (w *wanted) number(f *forecast) (created []*slot) {
 	return created
 }
 
-func (w *wanted) unnumber(created []*slot) {
+func unnumber(created []*slot) {
 	for _, s := range created {
 		s.indexes = nil
 	}
@@ -177,7 +177,7 @@ func (f *forecast) stay(x *chain, acls []uint32) (n int) {
 
 // bind follows the switch of an interface to other lists.
 func (f *forecast) bind(w *wanted, n *mirror.Interface, at [2]*chain, most int) {
-	from, before, lists := f.appliedNow, f.keysChanged(), w.m.With(n, w.ours(n))
+	from, before, lists := f.appliedNow, f.keysChanged(), w.m.With(n, w.bindings.ours(n))
 	if _, _, ok := n.Bound.Exchange(lists); ok {
 		f.appliedNow += f.count(lists.Out) - f.count(intersection(lists.Out, at[1].acls))
 		f.step(most)
@@ -234,7 +234,7 @@ func intersection(a, b []uint32) (out []uint32) {
 func (f *forecast) turns(w *wanted) (out []*mirror.Interface) {
 	grows := make(map[*mirror.Interface]int)
 	for _, n := range w.m.Interfaces {
-		to := w.m.With(n, w.ours(n))
+		to := w.m.With(n, w.bindings.ours(n))
 		if to.Equal(n.Bound) {
 			continue
 		}

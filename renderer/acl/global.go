@@ -26,8 +26,8 @@ func (w *wanted) expandGlobal() (changed []layout.Part) {
 	}
 	for n := range layout.Parts {
 		s := w.slots.get(partOf(n))
-		w.live[s] = true
-		if s.want == nil || s.table != g.Digest || w.names(setsIn(g, lists[n])) {
+		w.plan.live[s] = true
+		if s.want == nil || s.table != g.Digest || w.tables.names(setsIn(g, lists[n])) {
 			if p, ok := w.expandPart(s, g, n, lists[n]); ok {
 				changed = append(changed, p)
 			}
@@ -50,15 +50,15 @@ func (w *wanted) prepareGlobal(changed []layout.Part) {
 // prepareYoung says what the parts that may have changed must hold, and the young slot.
 func (w *wanted) prepareYoung(changed []layout.Part) {
 	s := w.slots.get(youngSlot)
-	w.live[s] = true
-	if len(changed) == 0 && s.want != nil && w.how != layout.Quietly {
+	w.plan.live[s] = true
+	if len(changed) == 0 && s.want != nil && w.tables.how != layout.Quietly {
 		return
 	}
 	held := layout.Global{Young: s.content(w.m).Pieces, Owners: s.owners}
 	for n := range layout.Parts {
 		held.Parts[n] = w.slots.get(partOf(n)).content(w.m).Pieces
 	}
-	want := w.sizes().RefitGlobal(held, changed, w.how)
+	want := w.r.bounds.RefitGlobal(held, changed, w.tables.how)
 	s.want, s.owners = want.Young, want.Owners
 	for n, pieces := range want.Parts {
 		if pieces != nil {
@@ -91,9 +91,9 @@ func setsIn(g *cache.Table, lists []int) []api.SetID {
 func (w *wanted) expandPart(s *slot, g *cache.Table, n int, lists []int) (layout.Part, bool) {
 	p := layout.Part{Number: n}
 	for _, i := range lists {
-		x, err := w.expand.Expand(g, g.Parts[i], g.Parts[i+1])
+		x, err := w.tables.expand.Expand(g, g.Parts[i], g.Parts[i+1])
 		if err != nil {
-			w.refuse(err, reasonTable, g.Origins[g.Parts[i]:g.Parts[i+1]], 0)
+			w.refusals.add(err, reasonTable, g.Origins[g.Parts[i]:g.Parts[i+1]], 0)
 			w.keepPart(s)
 			return layout.Part{}, false
 		}
@@ -137,7 +137,7 @@ func (w *wanted) orderGlobal() {
 	}
 	if possible {
 		if changes, ok := changesOf(w.m, all); ok {
-			w.early = append(w.early, changes...)
+			w.plan.early = append(w.plan.early, changes...)
 			return
 		}
 	}

@@ -2,9 +2,6 @@ package acl
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
@@ -23,12 +20,9 @@ import (
 // isGuard reports whether the slot is for a guard.
 func (s *slot) isGuard() bool { return isNumbered(s.name, "i") }
 
-// isInput reports whether the ACLs of the slot are in input lists that hold the guards.
-func (s *slot) isInput() bool { return s.name == infraSlot || s.name == reflectSlot || s.isGuard() }
-
 // prepareGuards decides what the guards of pods hold.
 func (w *wanted) prepareGuards() {
-	w.guards = make(map[uint32]*slot)
+	w.bindings.guards = make(map[uint32]*slot)
 	if w.r.options.Orientation != Outputs {
 		return
 	}
@@ -40,7 +34,7 @@ func (w *wanted) prepareGuards() {
 			if s == nil {
 				s = w.slots.newSlot("i")
 			}
-			w.guards[n.Index], w.live[s] = s, true
+			w.bindings.guards[n.Index], w.plan.live[s] = s, true
 			w.guard(s, w.layout.Senders[pod], pieces)
 		}
 	}
@@ -54,7 +48,7 @@ func (w *wanted) guard(s *slot, t *cache.Table, pieces map[*cache.Table]entries.
 	}
 	p, known := pieces[t]
 	if !known {
-		p = w.expand.Guard(t, expand.Guards{Services: w.r.options.Services, Owned: w.r.ownsSessions(), Sizes: w.r.bounds.guard})
+		p = w.tables.expand.Guard(t, expand.Guards{Services: w.r.options.Services, Owned: w.r.ownsSessions(), Sizes: w.r.bounds.guard})
 		pieces[t] = p
 	}
 	s.want, s.table, s.indexes = []entries.Piece{p}, digestOfTable(t), s.indexes[:min(len(s.indexes), 1)]
@@ -95,13 +89,7 @@ func digestOfTable(t *cache.Table) renderer.Digest {
 
 // needsGuard reports whether a guard may have to hold something else than it does.
 func (w *wanted) needsGuard(s *slot, t *cache.Table) bool {
-	return s.want == nil || w.inputDiffers || s.table != digestOfTable(t) || t != nil && w.names(t.Sets)
-}
-
-// translations are the commands that list which addresses VPP translates to others, and what stands
-// in every line of it (plugins/cnat/cnat_translation.c, plugins/nat/nat44-ed and nat44-ei).
-var translations = map[string]string{
-	"show cnat translation": "->", "show nat44 static mappings": "external", "show nat44 ei static mappings": "external",
+	return s.want == nil || w.inputDiffers || s.table != digestOfTable(t) || t != nil && w.tables.names(t.Sets)
 }
 
 // lookForServices logs that the vswitch translates addresses while Options.Services names none:
@@ -110,52 +98,10 @@ func (r *Renderer) lookForServices(ctx context.Context) error {
 	if r.options.Orientation != Outputs || len(r.options.Services) > 0 {
 		return nil
 	}
-	for _, command := range slices.Sorted(maps.Keys(translations)) {
-		out, err := r.link.Ask(ctx, command)
-		if err != nil {
-			return err
-		}
-		if strings.Contains(out, translations[command]) {
-			r.log.Warn("vpp translates addresses, and those of services are not configured: pods with an egress policy do not reach services; set --service-cidr",
-				"command", command)
-			return nil
-		}
+	command, err := r.link.Translates(ctx)
+	if command != "" {
+		r.log.Warn("vpp translates addresses, and those of services are not configured: pods with an egress policy do not reach services; set --service-cidr",
+			"command", command)
 	}
-	return nil
-}
-
-// inputs returns which ACLs of inputs change in place.
-func (w *wanted) inputs() (out []change) {
-	for _, s := range w.sorted() {
-		if !s.isInput() || len(s.indexes) == 0 {
-			continue
-		}
-		if h := w.m.ACLs[s.indexes[0]]; h != nil && h.Piece.Digest != s.want[0].Digest {
-			out = append(out, change{place: place{s, 0}, piece: s.want[0]})
-		}
-	}
-	return out
-}
-
-// changeInputs changes the ACLs of inputs in place. VPP would take every session that packets made
-// as they entered for outdated, and with them the flows that pods have opened. So sessions are not
-// looked at again for these changes: what they deny, outputs deny, too.
-//
-// When something fails between, the next commit reads everything and sets it anew.
-func (w *wanted) changeInputs(ctx context.Context) error {
-	changes := w.inputs()
-	if len(changes) == 0 {
-		return nil
-	}
-	revoke := w.r.options.Established == Revoke
-	if revoke {
-		if _, err := w.r.setting(ctx, reclassify(false)); err != nil {
-			return err
-		}
-	}
-	if err := w.change(ctx, changes); err != nil || !revoke {
-		return err
-	}
-	_, err := w.r.setting(ctx, reclassify(true))
 	return err
 }

@@ -3,11 +3,13 @@ package acl
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
-	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
+	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
+	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -51,9 +53,18 @@ func namesSCTPPort(r api.ContivRule) bool {
 // Unenforced implements renderer.Reporter.
 func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
 
-// refuse notes that the rules of one table do not fit.
-func (w *wanted) refuse(err error, reason string, origins [][]api.Origin, pods int) {
-	w.refused = append(w.refused, err)
+// refusals are what does not fit.
+type refusals struct {
+	errs     []error
+	oversize []renderer.Unenforced    // of which rules tables are refused
+	tooBig   map[renderer.Digest]bool // tables that are refused
+	lacking  int                      // tables, and parts of one, that are refused for want of memory
+	needed   uint64                   // bytes at the worst moment, if nothing is refused
+}
+
+// add notes that the rules of one table do not fit.
+func (f *refusals) add(err error, reason string, origins [][]api.Origin, pods int) {
+	f.errs = append(f.errs, err)
 	seen := map[api.Origin]bool{}
 	for _, of := range origins {
 		for _, o := range of {
@@ -61,26 +72,37 @@ func (w *wanted) refuse(err error, reason string, origins [][]api.Origin, pods i
 				continue
 			}
 			seen[o] = true
-			w.oversize = append(w.oversize, renderer.Unenforced{
+			f.oversize = append(f.oversize, renderer.Unenforced{
 				Origin: o, Class: api.ClassLimit, Reason: reason, Effect: renderer.EffectPrevious, Pods: pods,
 			})
 		}
 	}
 }
 
-// refuseInterface notes that the table of an interface does not fit.
-func (w *wanted) refuseInterface(n *mirror.Interface, err error) {
-	in, out := w.who.senders[n.Index], w.who.tables[n.Index]
-	switch {
-	case in != nil && out != nil:
-		w.refuse(err, reasonACLs, slices.Concat(in.Origins, out.Origins), 1)
-	case in != nil:
-		w.refuse(err, reasonACLs, in.Origins, 1)
-	case out != nil:
-		w.refuse(err, reasonACLs, out.Origins, 1)
-	case w.layout.Global != nil:
-		w.refuse(err, reasonACLs, w.layout.Global.Origins, 0)
-	default:
-		w.refused = append(w.refused, err)
+// bounds are what is done at once at most, and how large ACLs become.
+type bounds struct {
+	layout.Sizes
+	// sharers is how many interfaces have the ACLs of a large table together.
+	sharers int
+	// pause is how many entries VPP may take off its interfaces in one call, and put there again.
+	pause int
+	// statistics is the size of VPP's statistics segment in bytes; VPP's default as long as it is
+	// not known.
+	statistics int
+	// turns is for how long a commit begins with changes that take long.
+	turns time.Duration
+	guard expand.GuardSizes
+}
+
+func defaultBounds() bounds {
+	return bounds{Sizes: layout.DefaultSizes(), sharers: 5, pause: 20_000, statistics: 32 << 20, turns: maxTurns,
+		guard: expand.GuardSizes{Entries: 256, Peers: 1024, Blocks: 128}}
+}
+
+// isDueAt says whether a quiet moment is to be used to make room in a slot.
+func (b *bounds) isDueAt(s *slot) bool {
+	if s.name == youngSlot {
+		return slices.ContainsFunc(s.want, b.IsDueGlobally)
 	}
+	return b.IsDue(layout.Content{Pieces: s.want, Roles: s.roles})
 }

@@ -11,13 +11,13 @@ import (
 )
 
 func TestWhatIsSaidOfOneRuleSeveralTimesIsSaidOnce(t *testing.T) {
-	w := &wanted{}
+	f := &refusals{}
 	rule := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "p"}, Rule: 1}
 	for range 3 { // interfaces
-		w.refuse(ErrTooLarge, reasonACLs, [][]api.Origin{{rule}, {rule}}, 1)
+		f.add(ErrTooLarge, reasonACLs, [][]api.Origin{{rule}, {rule}}, 1)
 	}
 	x := cache.NewShortfall(reasonSCTP, namesSCTPPort)
-	x.Refused(w.oversize)
+	x.Refused(f.oversize)
 	want := []renderer.Unenforced{{Origin: rule, Class: api.ClassLimit, Reason: reasonACLs, Effect: renderer.EffectPrevious, Pods: 3}}
 	if diff := cmp.Diff(want, x.Unenforced()); diff != "" {
 		t.Error(diff)

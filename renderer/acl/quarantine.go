@@ -6,7 +6,6 @@ import (
 	"maps"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
-	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -37,24 +36,13 @@ func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) 
 		return false, r.fail(err)
 	}
 	w := r.want(cache.Plan{})
-	holdsRules = knowsRules(r.mirror)
+	holdsRules = r.mirror.HoldsBeside(closedSlot) // then a Commit has come to the vswitch before
 	r.spare(w, holdsRules)
 	if err := w.block(ctx); err != nil {
 		return holdsRules, r.fail(err)
 	}
 	r.holding(w)
-	return holdsRules, errors.Join(w.refused...)
-}
-
-// knowsRules reports whether a Commit has come to the vswitch before: then it has an ACL of ours
-// beside the one that blocks.
-func knowsRules(m *mirror.Mirror) bool {
-	for _, h := range m.ACLs {
-		if name, _, _, _ := mirror.ParseTag(h.Tag); name != closedSlot {
-			return true
-		}
-	}
-	return false
+	return holdsRules, errors.Join(w.refusals.errs...)
 }
 
 // spare takes the interfaces from those to block that the vswitch had when rules of an earlier
@@ -81,8 +69,9 @@ func (w *wanted) block(ctx context.Context) error {
 	}
 	w.fixed(closedSlot, entries.Everything(entries.Deny))
 	s := w.slots.get(closedSlot)
-	w.early = []change{{place: place{s, 0}, piece: s.want[0]}}
-	for _, phase := range []func(context.Context) error{w.create, w.changeEarly} {
+	w.plan.early = []change{{place: place{s, 0}, piece: s.want[0]}}
+	x := w.execution()
+	for _, phase := range []func(context.Context) error{x.create, x.changeEarly} {
 		if err := phase(ctx); err != nil {
 			return err
 		}
@@ -91,7 +80,7 @@ func (w *wanted) block(ctx context.Context) error {
 		if !w.who.held[n.Index] {
 			continue
 		}
-		if err := w.bindInterface(ctx, n); err != nil {
+		if err := x.bindInterface(ctx, n); err != nil {
 			return err
 		}
 	}

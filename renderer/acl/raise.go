@@ -2,16 +2,11 @@ package acl
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
-	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // Bound is an interface of a pod, and what a Commit left at it.
@@ -72,7 +67,7 @@ func (w *wanted) endpoints(before map[string]Bound, now time.Time) map[string]Bo
 		switch {
 		case w.who.held[n.Index]:
 			b.State, b.Reason = w.who.heldState(n)
-		case isPods && (!w.isBound(n) || t != nil && w.tooBig[t.Digest]):
+		case isPods && (!w.bindings.isBound(n) || t != nil && w.refusals.tooBig[t.Digest]):
 			b.Reason = "the rules of its pod are not in force"
 		case isPods:
 			b.State, b.Pod = BoundEnforced, pod
@@ -85,46 +80,4 @@ func (w *wanted) endpoints(before map[string]Bound, now time.Time) map[string]Bo
 		out[n.Name] = b
 	}
 	return out
-}
-
-// heldState says why an interface is blocked.
-func (o *ownership) heldState(n *mirror.Interface) (state, reason string) {
-	switch why := o.otherLife[n.Index]; {
-	case why != "":
-		return BoundPending, why
-	case len(o.owned[n.Index]) > 1:
-		return BoundConflicting, fmt.Sprintf("pods %s and %s claim it", o.owned[n.Index][0], o.owned[n.Index][1])
-	case o.isPods(n):
-		return BoundPending, cmp.Or(o.lifeRefused(n), "its pod is not known yet")
-	}
-	return BoundOrphaned, "its tag or its key is gone"
-}
-
-// lifeRefused returns why an interface is not that of its pod, of which policy knows no address.
-func (o *ownership) lifeRefused(n *mirror.Interface) string {
-	name, tagged := strings.CutPrefix(n.Tag, vpp.PodTagPrefix)
-	pod, err := api.ParsePodID(name)
-	if !tagged || err != nil || n.Made == nil || o.options.Refuses == nil {
-		return ""
-	}
-	return o.options.Refuses(pod, *n.Made)
-}
-
-// isBound reports whether an interface has what it must have.
-func (w *wanted) isBound(n *mirror.Interface) bool { return w.m.With(n, w.ours(n)).Equal(n.Bound) }
-
-// raise sets up the interfaces that a CNI plugin made and left down, once they have what they must
-// have: rules, and the list of sources that the plugin gives them last.
-func (w *wanted) raise(ctx context.Context) error {
-	for _, n := range w.m.Interfaces {
-		_, isPods := w.who.pods[n.Index]
-		if !n.Down || !vpp.MadeByCNI(n.Name) || n.Made == nil || !isPods && !w.who.held[n.Index] || !w.isBound(n) {
-			continue
-		}
-		if err := w.r.link.Raise(ctx, n); err != nil {
-			return err
-		}
-		n.Down = false
-	}
-	return nil
 }

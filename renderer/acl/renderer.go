@@ -3,6 +3,7 @@ package acl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -228,18 +229,18 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err != nil {
 		return r.fail(err)
 	}
-	r.pending, r.owned, r.guards, r.bound = w.who.pending, w.who.owned, w.guards, w.endpoints(r.bound, time.Now())
+	r.pending, r.owned, r.guards, r.bound = w.who.pending, w.who.owned, w.bindings.guards, w.endpoints(r.bound, time.Now())
 	r.answered = r.asked
 	r.plugged(w)
 	r.holding(w)
 	if err := r.findForeign(ctx); err != nil {
 		return r.fail(err)
 	}
-	r.shortfall.Refused(w.oversize)
-	if len(w.refused) == 0 { // else what is too large is tried again with the next change
+	r.shortfall.Refused(w.refusals.oversize)
+	if len(w.refusals.errs) == 0 { // else what is too large is tried again with the next change
 		r.cache.Commit()
 	}
-	errs := w.refused
+	errs := w.refusals.errs
 	if len(r.blind) > 0 {
 		errs = append(errs, r.layoutError())
 	}
@@ -262,14 +263,14 @@ func (r *Renderer) carryOut(ctx context.Context, plan cache.Plan, fresh bool) (*
 		if err := r.memory.Ask(ctx, r.mirror.Held(), r.mirror.Applied()); err != nil {
 			return nil, err
 		}
-		if w.lacking == 0 {
+		if w.refusals.lacking == 0 {
 			return w, nil
 		}
-		if lacking >= 0 && w.lacking >= lacking {
-			r.memory.Heap.Needed = max(r.memory.Heap.Needed, w.needed)
+		if lacking >= 0 && w.refusals.lacking >= lacking {
+			r.memory.Heap.Needed = max(r.memory.Heap.Needed, w.refusals.needed)
 			return w, nil
 		}
-		lacking, fresh = w.lacking, true
+		lacking, fresh = w.refusals.lacking, true
 	}
 }
 
@@ -346,7 +347,9 @@ func (r *Renderer) read(ctx context.Context, before []*mirror.Interface) error {
 		return err
 	}
 	m.Long, m.Losing = r.bounds.Whole, r.tally.Losing
-	r.lengthen(m)
+	if r.options.Counters != nil {
+		m.Lengthen(r.options.Counters)
+	}
 	r.mirror = m
 	r.slots.adopt(r.mirror)
 	r.tally.Look(slices.Concat(r.placed(), r.placedGuards()))
@@ -367,20 +370,17 @@ func (r *Renderer) startCounting(ctx context.Context) error {
 	return r.link.Count(ctx)
 }
 
-// lengthen notes how long lists ACLs have had, as far as VPP says it. It has one counter more than
-// entries.
-func (r *Renderer) lengthen(m *mirror.Mirror) {
-	if r.options.Counters == nil {
-		return
+// mostSessions names the interface of a pod that has the most sessions; empty when none has any. A
+// flow has a session at each interface that it passes: those of uplinks are no pod's.
+func (r *Renderer) mostSessions(at map[uint32]uint64) (most string) {
+	if r.mirror == nil {
+		return ""
 	}
-	for index, h := range m.ACLs {
-		if counts, ok := r.options.Counters(index); ok {
-			h.Longest = max(h.Longest, len(counts)-1)
+	used := uint64(0)
+	for _, n := range r.mirror.Interfaces {
+		if at := at[n.Index]; at > used && len(r.owned[n.Index]) > 0 {
+			used, most = at, fmt.Sprintf("interface %s of pod %s has %d", n.Name, renderer.Summary(r.owned[n.Index]), at)
 		}
 	}
-	for index := range m.Spares {
-		if counts, ok := r.options.Counters(index); ok {
-			m.Spares[index] = len(counts) - 1
-		}
-	}
+	return most
 }

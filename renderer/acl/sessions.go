@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	govpp "go.fd.io/govpp/api"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -78,7 +77,7 @@ func (r *Renderer) beginGrace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	age, ok := ageOf(out)
+	age, ok := mirror.AgeOf(out)
 	if !ok || age >= r.options.Grace {
 		return nil
 	}
@@ -86,21 +85,6 @@ func (r *Renderer) beginGrace(ctx context.Context) error {
 	r.link.WakeAt(r.grace)
 	r.log.Info("the vswitch is young: flows that pods have opened before go on", "age", age.Round(time.Second), "until", r.grace)
 	return nil
-}
-
-// ageOf reads how long a vswitch runs from "Time now 12.345678, Sat, ...".
-func ageOf(clock string) (time.Duration, bool) {
-	_, rest, ok := strings.Cut(clock, "Time now ")
-	if !ok {
-		return 0, false
-	}
-	number, _, _ := strings.Cut(strings.TrimSpace(rest), ",")
-	seconds, err := strconv.ParseFloat(number, 64)
-	const century = 100 * 365 * 24 * 3600
-	if err != nil || !(seconds >= 0 && seconds < century) { // also not a number
-		return 0, false
-	}
-	return time.Duration(seconds * float64(time.Second)), true
 }
 
 // graceIsOver says whether the input must become what it is otherwise.

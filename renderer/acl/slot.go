@@ -1,7 +1,6 @@
 package acl
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -159,103 +158,43 @@ func (a *slots) newSlot(letter string) *slot {
 	}
 }
 
-// votes says how many lists that have a slot are to have which table.
-type votes map[*cache.Table]int
-
-// votes returns the votes of slots.
-func (w *wanted) votes(slots map[string]*slot) map[*slot]votes {
-	of := make(map[uint32]*slot, len(slots))
-	out := make(map[*slot]votes, len(slots))
-	for _, s := range slots {
-		of[s.indexes[0]], out[s] = s, votes{}
-	}
-	for _, n := range w.m.Interfaces {
-		for _, x := range w.who.seats(n) {
-			for _, index := range x.acls {
-				if s := of[index]; s != nil && x.table != nil {
-					out[s][x.table]++
-				}
+// byACL returns the slots of local tables.
+func (a *slots) byACL() map[uint32]*slot {
+	out := make(map[uint32]*slot)
+	for _, s := range a.byName {
+		if s.isLocal() {
+			for _, index := range s.indexes {
+				out[index] = s
 			}
 		}
 	}
 	return out
 }
 
-// first returns the table with the most votes, nil without any.
-func (v votes) first() (out *cache.Table) {
-	for t, n := range v {
-		if m := v[out]; n > m || n == m && bytes.Compare(t.Digest[:], out.Digest[:]) < 0 {
-			out = t
+// ofLocal returns the slots that hold a local table, by the number of the group.
+func (a *slots) ofLocal(t *cache.Table) (out []*slot) {
+	of, shared := a.shares[t.Digest]
+	if !shared {
+		return present(a.local[t.Digest])
+	}
+	var groups []int
+	for _, group := range of {
+		if !slices.Contains(groups, group) {
+			groups = append(groups, group)
 		}
+	}
+	slices.Sort(groups)
+	for _, group := range groups {
+		out = append(out, present(a.local[digestOfGroup(t.Digest, group)])...)
 	}
 	return out
 }
 
-// outvoted reports whether a table has to leave its slot to another one, which has changed, which
-// more of the interfaces are to have, and which the slot can take over.
-func (w *wanted) outvoted(s *slot, t *cache.Table, v votes) bool {
-	first := v.first()
-	if first == nil || v[first] <= v[t] || w.tooBig[first.Digest] || w.slots.local[first.Digest] != nil {
-		return false
-	}
-	x, changed := w.content[first.Digest]
-	if !changed {
-		return false
-	}
-	if _, ok := w.sizes().Refit(s.content(w.m), x, w.how); !ok {
-		return false
-	}
-	if _, known := w.content[t.Digest]; !known {
-		w.expandTable(t)
-	}
-	return true
-}
+// has says whether the list has a slot.
+func (x seat) has(s *slot) bool { return len(s.indexes) > 0 && slices.Contains(x.acls, s.indexes[0]) }
 
-// assign gives every local table a slot: the one it has, unless most of its interfaces go to
-// another table; else one that holds just that; else the one of whose interfaces the most will have
-// the table; else a new one. So when a few interfaces part from many, the many are not touched.
-func (w *wanted) assign(tables []*cache.Table) {
-	r := w.r
-	spare := make(map[string]*slot)
-	for name, s := range r.slots.byName {
-		if s.isLocal() && len(s.indexes) > 0 {
-			spare[name] = s
-		}
-	}
-	votes := w.votes(spare)
-	local := make(map[renderer.Digest]*slot, len(tables))
-	var homeless []*cache.Table
-	for _, t := range tables {
-		if s := r.slots.local[t.Digest]; s != nil && spare[s.name] == s && !w.outvoted(s, t, votes[s]) {
-			local[t.Digest] = s
-			delete(spare, s.name)
-		} else {
-			homeless = append(homeless, t)
-		}
-	}
-	for _, fits := range []func(*slot, *cache.Table) bool{
-		func(s *slot, t *cache.Table) bool {
-			return w.wholly(s, t) && w.sizes().Holds(s.content(w.m), w.content[t.Digest])
-		},
-		func(s *slot, t *cache.Table) bool {
-			return w.sizes().Holds(s.content(w.m), w.content[t.Digest]) && !w.outvoted(s, t, votes[s])
-		},
-		w.wholly,
-		func(s *slot, t *cache.Table) bool { return votes[s].first() == t },
-	} {
-		homeless = slices.DeleteFunc(homeless, func(t *cache.Table) bool {
-			for _, name := range slices.Sorted(maps.Keys(spare)) {
-				if s := spare[name]; fits(s, t) {
-					local[t.Digest] = s
-					delete(spare, name)
-					return true
-				}
-			}
-			return false
-		})
-	}
-	for _, t := range homeless {
-		local[t.Digest] = r.slots.newLocal()
-	}
-	r.slots.local = local
+// seat is one of the two lists of an interface, and the table that it is to have.
+type seat struct {
+	acls  []uint32 // bound now
+	table *cache.Table
 }

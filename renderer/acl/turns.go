@@ -1,8 +1,6 @@
 package acl
 
 import (
-	"cmp"
-	"context"
 	"slices"
 	"time"
 
@@ -37,68 +35,6 @@ func (r *Renderer) pauses() renderer.Pauses {
 	out := r.deferral.Pauses()
 	out.Behind = r.turns.since
 	return out
-}
-
-// inTurn divides the changes of a slot: what it returns is done at once, the rest when it is the
-// turn of the slot.
-func (w *wanted) inTurn(changes []change) (now []change) {
-	i := slices.IndexFunc(changes, func(c change) bool { return c.paced })
-	if i < 0 {
-		return changes
-	}
-	w.slow = append(w.slow, changes[i:]...)
-	return changes[:i]
-}
-
-// lineUp has the slots change first that have waited for the longest.
-func (w *wanted) lineUp() {
-	slices.SortStableFunc(w.slow, func(a, b change) int {
-		return cmp.Or(cmp.Compare(a.slot.turn.last, b.slot.turn.last), cmp.Compare(a.slot.name, b.slot.name))
-	})
-}
-
-// takeTurns has slots change whose changes take long, one after the other, until it is time to look
-// at what has come meanwhile. One at least has its turn.
-func (w *wanted) takeTurns(ctx context.Context) error {
-	left := make(map[*slot]bool)
-	for i, c := range w.slow {
-		isFirst := i == 0 || w.slow[i-1].slot != c.slot
-		if isFirst && i > 0 && time.Since(w.r.turns.began) >= w.r.bounds.turns {
-			for _, c := range w.slow[i:] {
-				left[c.slot] = true
-			}
-			break
-		}
-		if err := w.change(ctx, w.slow[i:i+1]); err != nil {
-			return err
-		}
-		if isFirst {
-			w.r.turns.count++
-			c.slot.turn.last = w.r.turns.count
-		}
-	}
-	w.leave(left)
-	return nil
-}
-
-// leave notes which slots wait for their turn. They hold what they held, and are laid out anew by
-// the next Commit. Slots of refused tables go on waiting.
-func (w *wanted) leave(left map[*slot]bool) {
-	r := w.r
-	r.turns.since = time.Time{}
-	for s := range w.live {
-		if !left[s] {
-			s.turn.since = time.Time{}
-			continue
-		}
-		if s.turn.since.IsZero() {
-			s.turn.since = r.turns.began
-		}
-		if r.turns.since.IsZero() || s.turn.since.Before(r.turns.since) {
-			r.turns.since = s.turn.since
-		}
-		s.keep(r.mirror)
-	}
 }
 
 // keep has a slot hold what it holds, as long as it is not laid out anew.

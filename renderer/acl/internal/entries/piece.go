@@ -8,7 +8,7 @@ import (
 
 // ErrTooLarge is returned when a table is larger than VPP can be asked to hold.
 // The pods keep the rules they have. It is a renderer.Refusal, unless it comes with
-// errMayPass.
+// ErrMayPass.
 var ErrTooLarge = renderer.Refusal("too many entries")
 
 // ErrMayPass goes with ErrTooLarge where others may make room at any moment, which nothing

@@ -16,7 +16,7 @@ const maxTable = 1_000_000
 type Expander struct {
 	nets   *cache.Nets
 	enough func(api.Protocol) int // see factor
-	Coarse bool                   // ports of SCTP are not matched, see embeddedVersion
+	Coarse bool                   // ports of SCTP are not matched: VPP parses those of TCP and UDP only
 }
 
 // New returns an Expander that asks for the members of a set once.

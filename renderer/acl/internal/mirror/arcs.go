@@ -3,8 +3,11 @@ package mirror
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	govpp "go.fd.io/govpp/api"
 
@@ -117,4 +120,40 @@ func (l *Link) Ask(ctx context.Context, command string) (string, error) {
 		return "", nil
 	}
 	return out, err
+}
+
+// translations are the commands that list which addresses VPP translates to others, and what stands
+// in every line of it (plugins/cnat/cnat_translation.c, plugins/nat/nat44-ed and nat44-ei).
+var translations = map[string]string{
+	"show cnat translation": "->", "show nat44 static mappings": "external", "show nat44 ei static mappings": "external",
+}
+
+// Translates returns the command that lists which addresses VPP translates, empty when it translates
+// none.
+func (l *Link) Translates(ctx context.Context) (command string, err error) {
+	for _, command := range slices.Sorted(maps.Keys(translations)) {
+		out, err := l.Ask(ctx, command)
+		if err != nil {
+			return "", err
+		}
+		if strings.Contains(out, translations[command]) {
+			return command, nil
+		}
+	}
+	return "", nil
+}
+
+// AgeOf reads how long a vswitch runs from "Time now 12.345678, Sat, ...".
+func AgeOf(clock string) (time.Duration, bool) {
+	_, rest, ok := strings.Cut(clock, "Time now ")
+	if !ok {
+		return 0, false
+	}
+	number, _, _ := strings.Cut(strings.TrimSpace(rest), ",")
+	seconds, err := strconv.ParseFloat(number, 64)
+	const century = 100 * 365 * 24 * 3600
+	if err != nil || !(seconds >= 0 && seconds < century) { // also not a number
+		return 0, false
+	}
+	return time.Duration(seconds * float64(time.Second)), true
 }

@@ -3,6 +3,7 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
@@ -236,4 +237,52 @@ func (l Lists) With(old, now uint32) Lists {
 		return out
 	}
 	return Lists{In: replace(l.In), Out: replace(l.Out)}
+}
+
+// UsersOf returns how many interfaces have an ACL, and whether all of them can be switched to another
+// one in its place by adding that and taking this away.
+func (m *Mirror) UsersOf(index uint32) (count int, able bool) {
+	able = true
+	for _, n := range m.Interfaces {
+		switch {
+		case slices.Contains(n.Bound.In, index):
+			count, able = count+1, false
+		case slices.Contains(n.Bound.Out, index):
+			count++
+			_, _, ok := n.Bound.Exchange(n.Bound.With(index, None))
+			able = able && ok
+		}
+	}
+	return count, able
+}
+
+// Rebound returns which interfaces have lost ACLs of ours, or have them otherwise, since they were
+// read or bound before.
+func (m *Mirror) Rebound(before []*Interface) (found []string) {
+	old := make(map[uint32]*Interface, len(before))
+	for _, n := range before {
+		old[n.Index] = n
+	}
+	for _, n := range m.Interfaces {
+		was := old[n.Index]
+		if was == nil || was.Name != n.Name || was.Tag != n.Tag {
+			continue
+		}
+		expected, has := Lists{In: m.Own(was.Bound.In), Out: m.Own(was.Bound.Out)}, Lists{In: m.Own(n.Bound.In), Out: m.Own(n.Bound.Out)}
+		if !expected.Equal(has) {
+			found = append(found, fmt.Sprintf("interface %s has input %v and output %v of ours instead of %v and %v",
+				n.Name, has.In, has.Out, expected.In, expected.Out))
+		}
+	}
+	return found
+}
+
+// HoldsBeside reports whether the vswitch has an ACL of ours beside those of a slot.
+func (m *Mirror) HoldsBeside(slot string) bool {
+	for _, h := range m.ACLs {
+		if name, _, _, _ := ParseTag(h.Tag); name != slot {
+			return true
+		}
+	}
+	return false
 }

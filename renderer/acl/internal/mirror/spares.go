@@ -74,3 +74,18 @@ func (m *Mirror) spare(ctx context.Context, index uint32) (kept bool, err error)
 	m.Spares[index] = longest
 	return true, nil
 }
+
+// Lengthen notes how long lists ACLs have had, as far as VPP says it. It has one counter more than
+// entries.
+func (m *Mirror) Lengthen(counters func(aclIndex uint32) (packets []uint64, ok bool)) {
+	for index, h := range m.ACLs {
+		if counts, ok := counters(index); ok {
+			h.Longest = max(h.Longest, len(counts)-1)
+		}
+	}
+	for index := range m.Spares {
+		if counts, ok := counters(index); ok {
+			m.Spares[index] = len(counts) - 1
+		}
+	}
+}

@@ -1,0 +1,401 @@
+package acl
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
+	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// contents are the local tables as entries, and which of them slots are to hold.
+type contents struct {
+	layout   cache.Layout
+	who      *ownership
+	slots    *slots
+	refusals *refusals
+	bounds   *bounds
+	threads  int // of VPP, each of which counts what entries decide
+
+	expand  *expand.Expander
+	changed map[api.SetID]bool
+	how     layout.How                       // slots take tables over
+	content map[renderer.Digest]layout.Table // of local tables that may have changed
+	local   []*cache.Table                   // that slots hold: of large ones, one for each group of interfaces
+	whole   map[renderer.Digest]*cache.Table // large tables, by the digests of what groups have of them
+}
+
+// share gives the large tables ACLs for each group of interfaces. VPP carries out the change of an
+// ACL on all interfaces that have it, in one call, and holds its workers meanwhile. So a few
+// interfaces only share the ACLs of a large table, and the others have ACLs of their own with the
+// same content. A change takes more calls then, and packets pass between any two of them.
+func (c *contents) share() {
+	var large []*cache.Table
+	for _, t := range c.layout.Tables {
+		if c.refusals.tooBig[t.Digest] || !c.isLarge(t) {
+			c.local = append(c.local, t)
+		} else {
+			large = append(large, t)
+		}
+	}
+	groups, sharers := make(map[renderer.Digest]map[uint32]int), c.sharers(large)
+	for _, t := range large {
+		of := c.groups(t, sharers)
+		if !c.hasContent(t, of) {
+			if c.expandTable(t); c.refusals.tooBig[t.Digest] {
+				c.local = append(c.local, t)
+				continue
+			}
+		}
+		groups[t.Digest] = of
+		c.local = append(c.local, c.divide(t, of)...)
+	}
+	c.slots.shares = groups
+}
+
+// hasContent reports whether it is known what all groups must hold.
+func (c *contents) hasContent(t *cache.Table, groups map[uint32]int) bool {
+	if _, changed := c.content[t.Digest]; changed {
+		return true
+	}
+	for _, group := range groups {
+		if !c.isExpanded(digestOfGroup(t.Digest, group)) {
+			return false
+		}
+	}
+	return true
+}
+
+// sharers returns how many interfaces are to share the ACLs of a large table: all, where the copies
+// would take more than half of the statistics segment of VPP, which aborts when that is used up.
+// Where there are copies already, they may take three quarters.
+func (c *contents) sharers(large []*cache.Table) int {
+	entries, few := 0, c.bounds.sharers
+	for _, t := range large {
+		users := 0
+		for _, n := range c.who.m.Interfaces {
+			if c.who.isToHave(n, t) {
+				users++
+			}
+		}
+		entries += c.entriesOf(t) * layout.Ceil(users, few)
+	}
+	most := c.bounds.statistics / 2
+	if len(c.slots.shares) > 0 {
+		most = c.bounds.statistics / 4 * 3
+	}
+	if entries*counterBytes*c.threads > most {
+		return len(c.who.m.Interfaces)
+	}
+	return few
+}
+
+// entriesOf returns how many entries a large table has.
+func (c *contents) entriesOf(t *cache.Table) (n int) {
+	if x, changed := c.content[t.Digest]; changed {
+		return len(x.Entries)
+	}
+	for _, s := range c.slots.ofLocal(t) {
+		n = max(n, countOf(s.want))
+	}
+	return n
+}
+
+// isLarge reports whether few interfaces are to share the ACLs of a table. One that was large stays
+// so until it has become much smaller.
+func (c *contents) isLarge(t *cache.Table) bool {
+	x, changed := c.content[t.Digest]
+	_, was := c.slots.shares[t.Digest]
+	switch {
+	case !changed:
+		return was
+	case was:
+		return len(x.Entries) > c.bounds.Whole/2
+	}
+	return !c.bounds.IsWhole(x)
+}
+
+// groups returns the number of the group of each interface that is to have a large table. Interfaces
+// stay where they are, as far as that is known or the ACLs that they have tell, unless all are to
+// share.
+func (c *contents) groups(t *cache.Table, sharers int) map[uint32]int {
+	before, known := c.slots.shares[t.Digest]
+	switch {
+	case sharers >= len(c.who.m.Interfaces):
+		before = nil
+	case !known:
+		before = c.groupsNow(t)
+	}
+	out, sizes := make(map[uint32]int), make(map[int]int)
+	place := func(n *mirror.Interface, group int) {
+		out[n.Index] = group
+		sizes[group]++
+	}
+	var others []*mirror.Interface
+	for _, n := range c.who.m.Interfaces {
+		if !c.who.isToHave(n, t) {
+			continue
+		}
+		if group, ok := before[n.Index]; ok && sizes[group] < sharers {
+			place(n, group)
+		} else {
+			others = append(others, n)
+		}
+	}
+	for _, n := range others {
+		place(n, groupToJoin(sizes, sharers))
+	}
+	return out
+}
+
+// groupsNow numbers the groups that have the ACLs of a slot each.
+func (c *contents) groupsNow(t *cache.Table) map[uint32]int {
+	of, numbers, out := c.slots.byACL(), make(map[*slot]int), make(map[uint32]int)
+	for _, n := range c.who.m.Interfaces {
+		for _, x := range c.who.seats(n) {
+			if x.table != t {
+				continue
+			}
+			for _, index := range x.acls {
+				if s := of[index]; s != nil {
+					if _, ok := numbers[s]; !ok {
+						numbers[s] = len(numbers)
+					}
+					out[n.Index] = numbers[s]
+				}
+			}
+		}
+	}
+	return out
+}
+
+// divide returns a table for each group, and has the interfaces have these.
+func (c *contents) divide(t *cache.Table, groups map[uint32]int) (out []*cache.Table) {
+	of := make(map[int]*cache.Table)
+	for _, n := range c.who.m.Interfaces {
+		group, ok := groups[n.Index]
+		if !ok {
+			continue
+		}
+		part := of[group]
+		if part == nil {
+			copied := *t
+			part = &copied
+			part.Digest, part.Pods = digestOfGroup(t.Digest, group), nil
+			of[group], c.whole[part.Digest] = part, t
+			out = append(out, part)
+			if x, changed := c.content[t.Digest]; changed {
+				c.content[part.Digest] = x
+			}
+		}
+		part.Pods = append(part.Pods, c.who.pods[n.Index])
+		if c.who.tables[n.Index] == t {
+			c.who.tables[n.Index] = part
+		}
+		if c.who.senders[n.Index] == t {
+			c.who.senders[n.Index] = part
+		}
+	}
+	return out
+}
+
+// votes returns the votes of slots.
+func (c *contents) votes(slots map[string]*slot) map[*slot]votes {
+	of := make(map[uint32]*slot, len(slots))
+	out := make(map[*slot]votes, len(slots))
+	for _, s := range slots {
+		of[s.indexes[0]], out[s] = s, votes{}
+	}
+	for _, n := range c.who.m.Interfaces {
+		for _, x := range c.who.seats(n) {
+			for _, index := range x.acls {
+				if s := of[index]; s != nil && x.table != nil {
+					out[s][x.table]++
+				}
+			}
+		}
+	}
+	return out
+}
+
+// outvoted reports whether a table has to leave its slot to another one, which has changed, which
+// more of the interfaces are to have, and which the slot can take over.
+func (c *contents) outvoted(s *slot, t *cache.Table, v votes) bool {
+	first := v.first()
+	if first == nil || v[first] <= v[t] || c.refusals.tooBig[first.Digest] || c.slots.local[first.Digest] != nil {
+		return false
+	}
+	x, changed := c.content[first.Digest]
+	if !changed {
+		return false
+	}
+	if _, ok := c.bounds.Refit(s.content(c.who.m), x, c.how); !ok {
+		return false
+	}
+	if _, known := c.content[t.Digest]; !known {
+		c.expandTable(t)
+	}
+	return true
+}
+
+// assign gives every local table a slot: the one it has, unless most of its interfaces go to
+// another table; else one that holds just that; else the one of whose interfaces the most will have
+// the table; else a new one. So when a few interfaces part from many, the many are not touched.
+func (c *contents) assign(tables []*cache.Table) {
+	spare := make(map[string]*slot)
+	for name, s := range c.slots.byName {
+		if s.isLocal() && len(s.indexes) > 0 {
+			spare[name] = s
+		}
+	}
+	votes := c.votes(spare)
+	local := make(map[renderer.Digest]*slot, len(tables))
+	var homeless []*cache.Table
+	for _, t := range tables {
+		if s := c.slots.local[t.Digest]; s != nil && spare[s.name] == s && !c.outvoted(s, t, votes[s]) {
+			local[t.Digest] = s
+			delete(spare, s.name)
+		} else {
+			homeless = append(homeless, t)
+		}
+	}
+	for _, fits := range []func(*slot, *cache.Table) bool{
+		func(s *slot, t *cache.Table) bool {
+			return c.wholly(s, t) && c.bounds.Holds(s.content(c.who.m), c.content[t.Digest])
+		},
+		func(s *slot, t *cache.Table) bool {
+			return c.bounds.Holds(s.content(c.who.m), c.content[t.Digest]) && !c.outvoted(s, t, votes[s])
+		},
+		c.wholly,
+		func(s *slot, t *cache.Table) bool { return votes[s].first() == t },
+	} {
+		homeless = slices.DeleteFunc(homeless, func(t *cache.Table) bool {
+			for _, name := range slices.Sorted(maps.Keys(spare)) {
+				if s := spare[name]; fits(s, t) {
+					local[t.Digest] = s
+					delete(spare, name)
+					return true
+				}
+			}
+			return false
+		})
+	}
+	for _, t := range homeless {
+		local[t.Digest] = c.slots.newLocal()
+	}
+	c.slots.local = local
+}
+
+// names says whether one of the sets has changed.
+func (c *contents) names(sets []api.SetID) bool {
+	return slices.ContainsFunc(sets, func(id api.SetID) bool { return c.changed[id] })
+}
+
+// isCurrent says whether it is known what the ACLs of a table hold, and that this
+// is what they must hold.
+func (c *contents) isCurrent(t *cache.Table) bool {
+	if c.names(t.Sets) {
+		return false
+	}
+	of, shared := c.slots.shares[t.Digest]
+	if !shared {
+		return c.isExpanded(t.Digest)
+	}
+	return !slices.ContainsFunc(c.who.m.Interfaces, func(n *mirror.Interface) bool {
+		group, known := of[n.Index]
+		return c.who.isToHave(n, t) && (!known || !c.isExpanded(digestOfGroup(t.Digest, group)))
+	})
+}
+
+// isExpanded says whether it is known what the slot of a table holds, and it need not change by
+// itself.
+func (c *contents) isExpanded(d renderer.Digest) bool {
+	s := c.slots.local[d]
+	return s != nil && s.table == d && s.want != nil && (c.how != layout.Quietly || !c.bounds.isDueAt(s))
+}
+
+// expandTable expands a local table that may have changed. One that is too large is
+// refused.
+func (c *contents) expandTable(t *cache.Table) {
+	x, err := c.expand.Expand(t, 0, len(t.Rules))
+	if err != nil {
+		c.refusals.add(err, reasonTable, t.Origins, len(t.Pods))
+		c.refusals.tooBig[t.Digest] = true
+		return
+	}
+	c.content[t.Digest] = c.bounds.NewTable(x)
+}
+
+// wants says whether the list is to have a slot.
+func (c *contents) wants(x seat, s *slot) bool {
+	return x.table != nil && c.slots.local[x.table.Digest] == s
+}
+
+// wholly says whether a slot has interfaces and all that stay bound to a table are
+// to have this one.
+func (c *contents) wholly(s *slot, t *cache.Table) bool {
+	stay := 0
+	for _, n := range c.who.m.Interfaces {
+		for _, x := range c.who.seats(n) {
+			if !x.has(s) {
+				continue
+			}
+			switch x.table {
+			case t:
+				stay++
+			case nil:
+			default:
+				return false
+			}
+		}
+	}
+	return stay > 0
+}
+
+// votes says how many lists that have a slot are to have which table.
+type votes map[*cache.Table]int
+
+// first returns the table with the most votes, nil without any.
+func (v votes) first() (out *cache.Table) {
+	for t, n := range v {
+		if m := v[out]; n > m || n == m && bytes.Compare(t.Digest[:], out.Digest[:]) < 0 {
+			out = t
+		}
+	}
+	return out
+}
+
+// digestOfGroup returns the digest of a large table as one group of interfaces has it.
+func digestOfGroup(d renderer.Digest, group int) renderer.Digest {
+	sum := sha256.Sum256(binary.BigEndian.AppendUint32(slices.Clone(d[:]), uint32(group)))
+	return renderer.Digest(sum[:len(d)])
+}
+
+// groupToJoin returns the group for one more interface: the fullest with room, so that small
+// ones end with their interfaces, or a new one.
+func groupToJoin(sizes map[int]int, most int) int {
+	best, free := -1, 0
+	for group, n := range sizes {
+		if n > 0 && n < most && (best < 0 || n > sizes[best] || n == sizes[best] && group < best) {
+			best = group
+		}
+	}
+	if best >= 0 {
+		return best
+	}
+	for sizes[free] > 0 {
+		free++
+	}
+	return free
+}
+
+// counterBytes is what an entry takes of VPP's statistics segment for each thread: VPP counts what
+// it decides, in a vector that may have grown by half more than it needs.
+const counterBytes = 16 + 16/2
