@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on one object. Both doors apply them: plugins/ksr to what it reflects,
+// Limits on one object. Both doors apply them: plugins/ksr/convert to what it reflects,
 // and Decode, ParseKey and the cache to what somebody else wrote into the store.
 // None is below what the Kubernetes API can hold; docs/reference/limits.md has the
 // measurements behind them.

@@ -17,12 +17,12 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/agent/socket"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/plugins/ksr"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 )
 
@@ -44,7 +44,7 @@ func dev(ctx context.Context, cfg config.Config, log *slog.Logger, out io.Writer
 	reflector := reflect.NewReflector(a.store, cfg.Store.Prefix, log.With("plugin", "ksr"))
 	a.api.Answers.Reflector = reflector
 	d := &devSession{Agent: a, vswitch: find[*backends.Vswitch](a.backends), out: term.NewWriter(out), etcd: fmt.Sprint(server.Endpoints()[0]), synced: make(chan struct{})}
-	d.directory = ksr.NewDirectory(cfg.Dev.Manifests, reflector, log.With("plugin", "ksr"), d.loaded, cfg.Dev.Reading()...)
+	d.directory = manifests.NewDirectory(cfg.Dev.Manifests, reflector, log.With("plugin", "ksr"), d.loaded, cfg.Dev.Reading()...)
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -80,11 +80,11 @@ type devSession struct {
 	vswitch   *backends.Vswitch
 	out       *term.Writer
 	etcd      string
-	directory *ksr.Directory
+	directory *manifests.Directory
 	synced    chan struct{} // closed when the store has the manifests
 
 	mu       sync.Mutex // of out once the report is printed, and of what loaded sets
-	load     ksr.Load
+	load     manifests.Load
 	reported []api.Problem
 	noted    []api.Problem
 }
@@ -100,7 +100,7 @@ func (d *devSession) serveVswitch(ctx context.Context, path string) error {
 
 // loaded is called by the directory after every load; it prints notes and problems
 // that are new.
-func (d *devSession) loaded(load ksr.Load) {
+func (d *devSession) loaded(load manifests.Load) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.load = load

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
@@ -94,7 +94,7 @@ func BenchmarkExplain(b *testing.B) {
 	var values []proto.Message
 	for _, list := range [][]any{objects(s.Namespaces), objects(s.Pods), objects(s.Policies)} {
 		for _, o := range list {
-			if m, _ := ksr.Convert(o); m != nil {
+			if m, _ := convert.ToModel(o); m != nil {
 				values = append(values, m)
 			}
 		}

@@ -18,8 +18,9 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/backends"
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/vswitch"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
@@ -91,21 +92,21 @@ func (a *Agent) apply(t testing.TB, manifests string) {
 }
 
 // reflect writes manifests into the store.
-func (a *Agent) reflect(t testing.TB, manifests string) {
+func (a *Agent) reflect(t testing.TB, text string) {
 	t.Helper()
-	write(t, a.api.Answers.Reflector, manifests)
+	write(t, a.api.Answers.Reflector, text)
 }
 
 // write writes manifests into a store.
-func write(t testing.TB, r *reflect.Reflector, manifests string) {
+func write(t testing.TB, r *reflect.Reflector, text string) {
 	t.Helper()
-	load, err := ksr.LoadFiles([]string{ksr.Stdin}, strings.NewReader(manifests))
+	load, err := manifests.LoadFiles([]string{manifests.Stdin}, strings.NewReader(text))
 	if err != nil || len(load.Problems) > 0 {
 		t.Fatal(err, load.Problems)
 	}
 	var values []proto.Message
 	for _, o := range load.Objects {
-		m, problems := ksr.Convert(o)
+		m, problems := convert.ToModel(o)
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}

@@ -15,9 +15,10 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/renderer/acl"
@@ -75,16 +76,16 @@ func serving(t *testing.T, sw *vswitch.Switch) string {
 }
 
 // reflected returns a store that holds manifests, whatever is wrong with them.
-func reflected(t *testing.T, manifests string) *kvstore.Client {
+func reflected(t *testing.T, text string) *kvstore.Client {
 	t.Helper()
 	server := inprocess.Start(t, embedded.Config{})
-	load, err := ksr.LoadFiles([]string{ksr.Stdin}, strings.NewReader(manifests))
+	load, err := manifests.LoadFiles([]string{manifests.Stdin}, strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var values []proto.Message
 	for _, o := range load.Objects {
-		if m, _ := ksr.Convert(o); m != nil {
+		if m, _ := convert.ToModel(o); m != nil {
 			values = append(values, m)
 		}
 	}

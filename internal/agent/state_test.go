@@ -6,20 +6,21 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/agent/cluster"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 )
 
 // stateOf returns the state that manifests describe.
-func stateOf(t testing.TB, manifests string) (s cluster.State) {
+func stateOf(t testing.TB, text string) (s cluster.State) {
 	t.Helper()
-	load, err := ksr.LoadFiles([]string{ksr.Stdin}, strings.NewReader(manifests))
+	load, err := manifests.LoadFiles([]string{manifests.Stdin}, strings.NewReader(text))
 	if err != nil || len(load.Problems) > 0 {
 		t.Fatal(err, load.Problems)
 	}
 	var entries []model.Entry
 	for _, o := range load.Objects {
-		m, _ := ksr.Convert(o)
+		m, _ := convert.ToModel(o)
 		value, err := model.Encode(m)
 		if err != nil {
 			t.Fatal(err)

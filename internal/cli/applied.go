@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 )
 
@@ -59,5 +59,5 @@ func notThere(objects []view.AppliedObject) (missing notFound) {
 }
 
 func reference(o view.AppliedObject) string {
-	return ksr.Reference(model.ID{Kind: model.Kind(o.Kind), Namespace: o.Namespace, Name: o.Name})
+	return kinds.Reference(model.ID{Kind: model.Kind(o.Kind), Namespace: o.Namespace, Name: o.Name})
 }

@@ -16,10 +16,11 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
@@ -60,7 +61,7 @@ func storeOf(flags *pflag.FlagSet) (kvstore.Config, error) {
 }
 
 // hasObjects is nil where something was loaded, or where it is reported why not.
-func (f *changeFlags) hasObjects(load ksr.Load) error {
+func (f *changeFlags) hasObjects(load manifests.Load) error {
 	switch from := strings.Join(f.files, ", "); {
 	case len(load.Objects) > 0 || len(load.Problems) > 0:
 		return nil
@@ -74,15 +75,15 @@ func (f *changeFlags) hasObjects(load ksr.Load) error {
 }
 
 // load reads the manifests, and writes what is to be known of legacy ones to notes.
-func (f *changeFlags) load(in io.Reader, notes io.Writer) (ksr.Load, error) {
+func (f *changeFlags) load(in io.Reader, notes io.Writer) (manifests.Load, error) {
 	if len(f.files) == 0 {
-		return ksr.Load{}, errNoFile
+		return manifests.Load{}, errNoFile
 	}
-	var opts []ksr.Option
+	var opts []manifests.Option
 	if f.acceptLegacy {
-		opts = append(opts, ksr.AcceptLegacy())
+		opts = append(opts, manifests.AcceptLegacy())
 	}
-	load, err := ksr.LoadFiles(f.files, in, opts...)
+	load, err := manifests.LoadFiles(f.files, in, opts...)
 	if err != nil {
 		return load, err
 	}
@@ -172,7 +173,7 @@ func (o *options) change(cmd *cobra.Command, f changeFlags, build func([]proto.M
 		writeSkipped(w, load.Skipped)
 		return errors.Join(w.Err(), err)
 	}
-	values, problems := convert(load)
+	values, problems := modelOf(load)
 	c, err := build(values)
 	if err != nil {
 		return err
@@ -201,11 +202,11 @@ func (o *options) change(cmd *cobra.Command, f changeFlags, build func([]proto.M
 	return err
 }
 
-// convert turns what was loaded into values of the store.
-func convert(load ksr.Load) (values []proto.Message, problems []api.Problem) {
+// modelOf turns what was loaded into values of the store.
+func modelOf(load manifests.Load) (values []proto.Message, problems []api.Problem) {
 	problems = load.Problems
 	for _, obj := range load.Objects {
-		v, more := ksr.Convert(obj.Object)
+		v, more := convert.ToModel(obj.Object)
 		for _, p := range more {
 			p.Source = obj.Source
 			problems = append(problems, p)

@@ -8,8 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/term"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/decode"
+	"github.com/sluice-net/sluice/plugins/ksr/legacy"
 )
 
 func newConvert(o *options) *cobra.Command {
@@ -34,9 +36,9 @@ Exit codes: 0 done, 2 something could not be converted; the rest was.`,
 			if o.output == formatTable && cmd.Flags().Changed("output") {
 				return errors.New("manifests are no table: want -o yaml or -o json")
 			}
-			cluster := ksr.Before17
+			cluster := legacy.Before17
 			if ignore {
-				cluster = ksr.From17
+				cluster = legacy.From17
 			}
 			return o.convert(cmd.ErrOrStderr(), files, cluster)
 		},
@@ -47,18 +49,18 @@ Exit codes: 0 done, 2 something could not be converted; the rest was.`,
 }
 
 // convert writes the manifests of today to the output.
-func (o *options) convert(errOut io.Writer, files []string, cluster ksr.LegacyCluster) error {
+func (o *options) convert(errOut io.Writer, files []string, cluster legacy.Cluster) error {
 	if len(files) == 0 {
 		return errNoFile
 	}
-	m, err := ksr.ModerniseFiles(files, o.in, cluster)
+	m, err := manifests.ModerniseFiles(files, o.in, cluster)
 	if err != nil {
 		return err
 	}
 	if o.output == formatJSON {
 		err = o.output.print(o.out, oneOrList(m.Trees), nil)
 	} else {
-		err = ksr.WriteYAML(o.out, m.Trees)
+		err = decode.WriteYAML(o.out, m.Trees)
 	}
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-const legacy = `
+const oldManifests = `
 apiVersion: v1
 kind: Namespace
 metadata: {name: shop, annotations: {net.beta.kubernetes.io/network-policy: '{"ingress":{"isolation":"DefaultDeny"}}'}}
@@ -58,7 +58,7 @@ const note = "note: stdin (document 2): NetworkPolicy shop/web: spec.ingress[0].
 
 func TestConvertWritesManifestsAndNotesApart(t *testing.T) {
 	for _, args := range [][]string{nil, {"-o", "yaml"}} {
-		code, out, errOut := sluicectl("/nowhere", legacy, append([]string{"convert", "-f", "-"}, args...)...)
+		code, out, errOut := sluicectl("/nowhere", oldManifests, append([]string{"convert", "-f", "-"}, args...)...)
 		if diff := cmp.Diff(converted, out) + cmp.Diff(note, errOut); diff != "" || code != ExitOK {
 			t.Errorf("%v: exit code %d (-want +got):\n%s", args, code, diff)
 		}
@@ -75,7 +75,7 @@ func TestConvertWritesOneObjectOrAListAsJSON(t *testing.T) {
 		kind  string
 		items int
 	}{
-		"several": {legacy, "List", 3},
+		"several": {oldManifests, "List", 3},
 		"one":     {policy, "NetworkPolicy", 0},
 		"nothing": {"", "List", 0},
 	} {
@@ -95,7 +95,7 @@ func TestConvertWritesOneObjectOrAListAsJSON(t *testing.T) {
 
 func TestConvertReadsADirectoryAsAWhole(t *testing.T) {
 	dir := t.TempDir()
-	namespace, policies, _ := strings.Cut(legacy, "---\n")
+	namespace, policies, _ := strings.Cut(oldManifests, "---\n")
 	for name, text := range map[string]string{"a-policies.yaml": policies, "b/namespace.yml": namespace} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -112,14 +112,14 @@ func TestConvertReadsADirectoryAsAWhole(t *testing.T) {
 }
 
 func TestConvertIgnoresTheAnnotationWhenToldTo(t *testing.T) {
-	code, out, errOut := sluicectl("/nowhere", legacy, "convert", "-f", "-", "--ignore-annotation")
+	code, out, errOut := sluicectl("/nowhere", oldManifests, "convert", "-f", "-", "--ignore-annotation")
 	if code != ExitOK || errOut != "" || strings.Contains(out, "legacy-default-deny") || strings.Contains(out, "annotations") || strings.Count(out, "kind: ") != 2 {
 		t.Errorf("exit code %d, %q:\n%s", code, errOut, out)
 	}
 }
 
 func TestConvertEndsWithAnErrorAfterTheRest(t *testing.T) {
-	in := strings.Replace(legacy, `"DefaultDeny"`, `"Never"`, 1) + "---\nkind: Pod\n"
+	in := strings.Replace(oldManifests, `"DefaultDeny"`, `"Never"`, 1) + "---\nkind: Pod\n"
 	code, out, errOut := sluicectl("/nowhere", in, "convert", "-f", "-")
 	want := note +
 		"problem: stdin (document 3): apiVersion: is missing: write for example apiVersion: v1\n" +
@@ -129,7 +129,7 @@ func TestConvertEndsWithAnErrorAfterTheRest(t *testing.T) {
 		t.Errorf("exit code %d (-want +got):\n%s", code, diff)
 	}
 	for _, args := range [][]string{{"convert"}, {"convert", "-f", "nowhere.yaml"}, {"convert", "-f", "-", "-o", "table"}, {"convert", "-f", "-", "x"}} {
-		if code, out, errOut := sluicectl("/nowhere", legacy, args...); code != ExitError || out != "" || !strings.HasPrefix(errOut, "sluicectl: ") {
+		if code, out, errOut := sluicectl("/nowhere", oldManifests, args...); code != ExitError || out != "" || !strings.HasPrefix(errOut, "sluicectl: ") {
 			t.Errorf("%v: exit code %d, %q, %q", args, code, out, errOut)
 		}
 	}
@@ -155,15 +155,15 @@ func TestApplyAndDeleteAcceptLegacyManifestsWhenTold(t *testing.T) {
 	}
 	all := []string{"namespace//shop", "networkpolicy/shop/legacy-default-deny-ingress", "networkpolicy/shop/web"}
 
-	code, out, errOut := sluicectl(socket, legacy, "apply", "-f", "-", "--accept-legacy")
+	code, out, errOut := sluicectl(socket, oldManifests, "apply", "-f", "-", "--accept-legacy")
 	if diff := cmp.Diff(all, names(got.Put)) + cmp.Diff(note, errOut); diff != "" || code != ExitOK || out != "3 written, 0 deleted, 0 unchanged; enforced\n" {
 		t.Errorf("apply: exit code %d, %s(-want +got):\n%s", code, out, diff)
 	}
-	code, _, _ = sluicectl(socket, legacy, "delete", "-f", "-", "--accept-legacy")
+	code, _, _ = sluicectl(socket, oldManifests, "delete", "-f", "-", "--accept-legacy")
 	if diff := cmp.Diff(all, names(got.Delete)); diff != "" || code != ExitOK {
 		t.Errorf("delete: exit code %d (-want +got):\n%s", code, diff)
 	}
-	code, out, _ = sluicectl(socket, legacy, "apply", "-f", "-")
+	code, out, _ = sluicectl(socket, oldManifests, "apply", "-f", "-")
 	if diff := cmp.Diff(all[:1], names(got.Put)); diff != "" || code != ExitError || strings.Count(out, "--accept-legacy") != 2 {
 		t.Errorf("apply without the flag: exit code %d, %s(-want +got):\n%s", code, out, diff)
 	}

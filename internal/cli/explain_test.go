@@ -14,9 +14,9 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/plugins/ksr"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
@@ -165,7 +165,7 @@ func (open) Explain(api.Flow) []renderer.Decision { return nil }
 // TestEveryRendererIsHeard has nodes with two renderers: each one's deciding rule and
 // table is told, and whether they agree with each other.
 func TestEveryRendererIsHeard(t *testing.T) {
-	load, err := ksr.LoadFiles([]string{filepath.Join("testdata", "explain", "cluster.yaml")}, nil)
+	load, err := manifests.LoadFiles([]string{filepath.Join("testdata", "explain", "cluster.yaml")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

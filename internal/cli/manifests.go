@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/term"
-	"github.com/sluice-net/sluice/plugins/ksr"
 )
 
 var errNoFile = errors.New("-f is needed: a manifest, a directory of manifests, or - for the standard input")
@@ -22,19 +22,19 @@ func noManifest(paths []string) error {
 }
 
 // manifestsFlag has a command ask what manifests describe.
-func manifestsFlag(cmd *cobra.Command, manifests *[]string) {
-	cmd.Flags().StringSliceVar(manifests, "manifests", nil,
+func manifestsFlag(cmd *cobra.Command, paths *[]string) {
+	cmd.Flags().StringSliceVar(paths, "manifests", nil,
 		"manifest, directory of manifests, or - for the standard input, to judge instead of asking an agent (repeatable)")
 }
 
 // described reads the cluster that manifests describe. Their problems are written to errOut.
-func (o *options) described(errOut io.Writer, manifests []string) (explain.Manifests, error) {
-	load, err := ksr.LoadFiles(manifests, o.in)
+func (o *options) described(errOut io.Writer, paths []string) (explain.Manifests, error) {
+	load, err := manifests.LoadFiles(paths, o.in)
 	if err != nil {
 		return explain.Manifests{}, err
 	}
 	if load.Files == 0 {
-		return explain.Manifests{}, noManifest(manifests)
+		return explain.Manifests{}, noManifest(paths)
 	}
 	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
 	w := term.NewWriter(errOut)

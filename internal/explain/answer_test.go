@@ -15,10 +15,11 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
@@ -29,9 +30,9 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 
 // described returns a random cluster as manifests; what is wrong with them is wanted.
 func described(s cluster.State) Manifests {
-	var load ksr.Load
+	var load manifests.Load
 	for _, o := range cluster.Objects(s) {
-		load.Objects = append(load.Objects, ksr.Object{Object: o.Object})
+		load.Objects = append(load.Objects, kinds.Object{Object: o.Object})
 	}
 	m, _ := FromManifests(load, slog.New(slog.DiscardHandler))
 	return m
@@ -306,9 +307,9 @@ func TestManifestsAreExplainedAsTheyAreEnforced(t *testing.T) {
 }
 
 func TestAQuestionAboutTooManyNodesIsRefused(t *testing.T) {
-	var load ksr.Load
+	var load manifests.Load
 	for i := range maxNodes + 1 {
-		objects, problems := ksr.Decode(strings.NewReader(fmt.Sprintf(
+		objects, problems := manifests.Decode(strings.NewReader(fmt.Sprintf(
 			"{apiVersion: v1, kind: Pod, metadata: {name: p%d, namespace: demo, labels: {app: x}}, spec: {nodeName: n%d}, status: {phase: Running, podIPs: [{ip: 10.0.0.%d}]}}", i, i, i+1)), "")
 		if problems != nil {
 			t.Fatal(problems)

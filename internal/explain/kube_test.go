@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
@@ -44,7 +44,7 @@ func reflected(t testing.TB, s oracle.State) oracle.State {
 // stored converts, encodes and decodes an object; nil when it is refused.
 func stored(t testing.TB, obj any) proto.Message {
 	t.Helper()
-	m, _ := ksr.Convert(obj)
+	m, _ := convert.ToModel(obj)
 	if m == nil {
 		return nil
 	}
@@ -67,7 +67,7 @@ func stored(t testing.TB, obj any) proto.Message {
 func withoutRefused(s oracle.State) oracle.State {
 	var refused []cluster.Edit
 	for _, o := range cluster.Objects(s) {
-		if m, _ := ksr.Convert(o.Object); m == nil {
+		if m, _ := convert.ToModel(o.Object); m == nil {
 			o.Object = nil
 			refused = append(refused, o)
 		}

@@ -16,10 +16,12 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -38,11 +40,11 @@ type Manifests struct {
 // FromManifests reads what was loaded, as an API server would hold it: namespaces
 // that nobody defines exist, and objects that are refused do not. The problems are
 // those of the load and of the objects.
-func FromManifests(load ksr.Load, log *slog.Logger) (Manifests, []api.Problem) {
+func FromManifests(load manifests.Load, log *slog.Logger) (Manifests, []api.Problem) {
 	m := Manifests{log: log}
 	problems := slices.Clone(load.Problems)
-	for _, o := range slices.Concat(ksr.ImpliedNamespaces(load.Objects), load.Objects) {
-		msg, found := ksr.Convert(o)
+	for _, o := range slices.Concat(kinds.ImpliedNamespaces(load.Objects), load.Objects) {
+		msg, found := convert.ToModel(o)
 		problems = append(problems, found...)
 		if msg == nil {
 			problems = append(problems, api.Problem{Source: o.Source, Object: o.ID().String(), Reason: "is refused as a whole and has no effect"})

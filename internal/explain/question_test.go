@@ -9,8 +9,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/plugins/ksr"
 )
 
 // demo is a server that lets one of two clients in, with pods on two nodes and some
@@ -65,7 +65,7 @@ spec:
 // manifestsOf returns the cluster that manifests without problems describe.
 func manifestsOf(t testing.TB, text string) Manifests {
 	t.Helper()
-	load, err := ksr.LoadFiles([]string{ksr.Stdin}, strings.NewReader(text))
+	load, err := manifests.LoadFiles([]string{manifests.Stdin}, strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
@@ -115,7 +115,7 @@ func TestVerdictsOfAServiceAreThoseOfItsEndpoints(t *testing.T) {
 		spec := oracle.New(m.state)
 		for i := range 3 {
 			svc := aService(s, r, i)
-			msg, problems := ksr.Convert(svc)
+			msg, problems := convert.ToModel(svc)
 			if len(problems) > 0 {
 				t.Fatal(problems)
 			}

@@ -7,7 +7,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/node"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // Fabric is the product as a Subject: every node of the state runs the whole
@@ -31,13 +32,13 @@ func (f *Fabric) Name() string { return f.name }
 // Apply reflects the objects and waits until every node enforces them. Problems of
 // the objects are reported where they are loaded; what is refused here was refused
 // there.
-func (f *Fabric) Apply(ctx context.Context, upserts []ksr.Object, deletes []model.ID) error {
+func (f *Fabric) Apply(ctx context.Context, upserts []kinds.Object, deletes []model.ID) error {
 	var deltas []model.Delta
 	for _, id := range deletes {
 		deltas = append(deltas, model.Delta{ID: id})
 	}
 	for _, obj := range upserts {
-		value, _ := ksr.Convert(obj)
+		value, _ := convert.ToModel(obj)
 		if value == nil {
 			continue
 		}

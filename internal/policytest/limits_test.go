@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 	"github.com/sluice-net/sluice/renderer/session"
 )
 
@@ -98,7 +98,7 @@ func TestMismatchNamesPoliciesInTheDirectionOfThePod(t *testing.T) {
 // stuck never enforces anything.
 type stuck struct{ *recorder }
 
-func (stuck) Apply(ctx context.Context, _ []ksr.Object, _ []model.ID) error {
+func (stuck) Apply(ctx context.Context, _ []kinds.Object, _ []model.ID) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

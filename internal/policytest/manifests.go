@@ -8,21 +8,23 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/internal/manifests"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
-// manifests is what a step brings.
-type manifests struct {
-	objects  []ksr.Object // each ID once
+// brought is what a step brings.
+type brought struct {
+	objects  []kinds.Object // each ID once
 	problems Problems
 }
 
 // manifests reads files first, then inline objects, which replace what the files
 // have under the same ID. The error is that of a path that cannot be opened.
-func (f *File) manifests(s Step) (manifests, error) {
-	var out manifests
+func (f *File) manifests(s Step) (brought, error) {
+	var out brought
 	if len(s.Files) > 0 {
-		load, err := ksr.LoadFiles(f.paths(s), nil)
+		load, err := manifests.LoadFiles(f.paths(s), nil)
 		if err != nil {
 			return out, fmt.Errorf("%s: %s: %w", f.Source, s.at("files"), err)
 		}
@@ -34,7 +36,7 @@ func (f *File) manifests(s Step) (manifests, error) {
 }
 
 // inline adds the objects that stand in the test itself.
-func (m *manifests) inline(f *File, s Step) {
+func (m *brought) inline(f *File, s Step) {
 	field := "objects"
 	if s.Path != "" {
 		field = "apply"
@@ -46,7 +48,7 @@ func (m *manifests) inline(f *File, s Step) {
 	seen := map[model.ID]string{}
 	for i, raw := range s.Objects {
 		at := s.at(fmt.Sprintf("%s[%d]", field, i))
-		objects, problems := ksr.Decode(bytes.NewReader(raw), f.Source+": "+at)
+		objects, problems := manifests.Decode(bytes.NewReader(raw), f.Source+": "+at)
 		if m.problems = append(m.problems, problems...); len(objects)+len(problems) == 0 {
 			m.fail(f, at, "is of no kind that policies know: want one of "+kindNames())
 		}
@@ -69,15 +71,15 @@ func (m *manifests) inline(f *File, s Step) {
 // leaveOutRefused converts the objects as the store would get them, which finds
 // what reading does not, and leaves out those that the store would never get: no
 // subject is to know more than the others.
-func (m *manifests) leaveOutRefused() {
-	m.objects = slices.DeleteFunc(m.objects, func(o ksr.Object) bool {
-		msg, problems := ksr.Convert(o)
+func (m *brought) leaveOutRefused() {
+	m.objects = slices.DeleteFunc(m.objects, func(o kinds.Object) bool {
+		msg, problems := convert.ToModel(o)
 		m.problems = append(m.problems, problems...)
 		return msg == nil
 	})
 }
 
-func (m *manifests) fail(f *File, path, reason string) {
+func (m *brought) fail(f *File, path, reason string) {
 	m.problems = append(m.problems, api.Problem{Source: f.Source, Field: path, Reason: reason})
 }
 
@@ -96,7 +98,7 @@ func (f *File) paths(s Step) []string {
 // deletions returns the objects that a step deletes, with everything that lives
 // in the namespaces among them, as an API server would. What does not exist or is
 // applied in the same step is a problem.
-func (w *world) deletions(f *File, s Step, applied []ksr.Object) ([]model.ID, Problems) {
+func (w *world) deletions(f *File, s Step, applied []kinds.Object) ([]model.ID, Problems) {
 	var out []model.ID
 	var problems Problems
 	fail := func(i int, reason string) {

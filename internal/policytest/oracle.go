@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // Oracle is the specification as a Subject: it works on the Kubernetes objects
 // themselves.
 type Oracle struct {
 	options []oracle.Option
-	objects map[model.ID]ksr.Object
+	objects map[model.ID]kinds.Object
 	oracle  *oracle.Oracle
 }
 
@@ -25,14 +25,14 @@ var _ Subject = (*Oracle)(nil)
 
 // NewOracle returns an oracle that knows of no object.
 func NewOracle(options ...oracle.Option) *Oracle {
-	return &Oracle{options: options, objects: map[model.ID]ksr.Object{}, oracle: oracle.New(oracle.State{}, options...)}
+	return &Oracle{options: options, objects: map[model.ID]kinds.Object{}, oracle: oracle.New(oracle.State{}, options...)}
 }
 
 // Name returns "oracle".
 func (o *Oracle) Name() string { return "oracle" }
 
 // Apply changes the state.
-func (o *Oracle) Apply(_ context.Context, upserts []ksr.Object, deletes []model.ID) error {
+func (o *Oracle) Apply(_ context.Context, upserts []kinds.Object, deletes []model.ID) error {
 	for _, id := range deletes {
 		delete(o.objects, id)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/expr"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
 // maxFile is a limit against hostile input, in bytes.
@@ -117,7 +117,7 @@ var yamlLine = regexp.MustCompile(`line (\d+)`)
 
 // tree returns the document as maps, lists, strings, booleans and json.Numbers.
 func (d document) tree() (any, error) {
-	raw, err := ksr.YAMLToJSON(d.text)
+	raw, err := strict.YAMLToJSON(d.text)
 	if err != nil {
 		text, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  "), "\n")
 		return nil, errors.New(yamlLine.ReplaceAllStringFunc(text, func(s string) string {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 func always(allowed bool) func(Question) bool { return func(Question) bool { return allowed } }
@@ -366,7 +366,7 @@ func TestTheOracleForgetsWhatIsDeleted(t *testing.T) {
 	if err := o.Apply(t.Context(), nil, []model.ID{{Kind: model.KindNetworkPolicy, Namespace: "shop", Name: "db"}}); err != nil || !ask() {
 		t.Errorf("error %v; pod without a policy is reached: %t", err, ask())
 	}
-	if err := o.Apply(t.Context(), []ksr.Object{{Object: 5}}, nil); err == nil {
+	if err := o.Apply(t.Context(), []kinds.Object{{Object: 5}}, nil); err == nil {
 		t.Error("an object of no kind is accepted")
 	}
 	if err := o.Close(); err != nil {

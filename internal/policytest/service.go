@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/expr"
 	"github.com/sluice-net/sluice/internal/services"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 )
 
 // servicePort is a port of a service, as an expression names it.
@@ -150,7 +150,7 @@ func (w *world) serviceState() *services.Cluster {
 		if id.Kind != model.KindPod && !id.Kind.IsOfServices() {
 			continue
 		}
-		msg, _ := ksr.Convert(w.objects[id]) // what is wrong was told when it was read
+		msg, _ := convert.ToModel(w.objects[id]) // what is wrong was told when it was read
 		switch m := msg.(type) {
 		case *model.Pod:
 			w.services.Pods = append(w.services.Pods, m)

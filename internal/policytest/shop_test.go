@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/expr"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
@@ -72,7 +72,7 @@ func TestAMatrixSaysWhatTheOracleSays(t *testing.T) {
 		state := cluster.Gen(cfg).Draw(rt, "state")
 		f := &File{Source: "random", Name: "random", AllowProblems: true, Start: Step{Matrix: &Matrix{
 			Ports: []Port{{Number: 80, Protocol: api.TCP}, {Number: 53, Protocol: api.UDP}, {Protocol: api.ICMP}}}}}
-		for _, o := range append(objectsOf(state), ksr.ImpliedNamespaces(objectsOf(state))...) {
+		for _, o := range append(objectsOf(state), kinds.ImpliedNamespaces(objectsOf(state))...) {
 			f.Start.Objects = append(f.Start.Objects, rawObject(rt, o))
 		}
 		pods := livePods(state)
@@ -95,7 +95,7 @@ func TestAMatrixSaysWhatTheOracleSays(t *testing.T) {
 	})
 }
 
-func rawObject(t *rapid.T, o ksr.Object) json.RawMessage {
+func rawObject(t *rapid.T, o kinds.Object) json.RawMessage {
 	raw, err := json.Marshal(o.Object)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func livePods(s cluster.State) []*corev1.Pod {
 // allows, by their addresses.
 func allowedBy(s cluster.State, pods []*corev1.Pod, ports []Port) []AllowEntry {
 	s.Namespaces = slices.Clone(s.Namespaces)
-	for _, o := range ksr.ImpliedNamespaces(objectsOf(s)) {
+	for _, o := range kinds.ImpliedNamespaces(objectsOf(s)) {
 		s.Namespaces = append(s.Namespaces, o.Object.(*corev1.Namespace))
 	}
 	o := oracle.New(s)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // Subject answers the questions of a test about the state that it was told. A
@@ -17,7 +17,7 @@ type Subject interface {
 	// Apply changes the state that the subject answers for: objects that come or
 	// change, sorted so that what is referred to comes first, and objects that go.
 	// It returns when the change is enforced. Objects must not be changed.
-	Apply(ctx context.Context, upserts []ksr.Object, deletes []model.ID) error
+	Apply(ctx context.Context, upserts []kinds.Object, deletes []model.ID) error
 	// Ask returns the subject's verdict about the first packet of a flow. What was
 	// asked before must not matter: an allowed flow opens nothing for later ones.
 	Ask(ctx context.Context, q Question) (Answer, error)

@@ -14,15 +14,15 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/services"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // world is the state that the subjects have, with the indexes in which endpoint
 // expressions are looked up. Namespaces that objects live in and that no object
 // defines are implied.
 type world struct {
-	objects map[model.ID]ksr.Object
-	implied map[string]ksr.Object
+	objects map[model.ID]kinds.Object
+	implied map[string]kinds.Object
 	members map[string]map[model.ID]bool // objects by the namespace they live in
 	pods    map[string]map[string]*pod   // by namespace and name
 	holders map[netip.Addr][]*pod        // live pods in their own network
@@ -33,8 +33,8 @@ type world struct {
 
 func newWorld() *world {
 	return &world{
-		objects:  map[model.ID]ksr.Object{},
-		implied:  map[string]ksr.Object{},
+		objects:  map[model.ID]kinds.Object{},
+		implied:  map[string]kinds.Object{},
 		members:  map[string]map[model.ID]bool{},
 		pods:     map[string]map[string]*pod{},
 		holders:  map[netip.Addr][]*pod{},
@@ -44,7 +44,7 @@ func newWorld() *world {
 
 // change is a difference between two states, sorted by ID.
 type change struct {
-	upserts []ksr.Object
+	upserts []kinds.Object
 	deletes []model.ID
 }
 
@@ -52,12 +52,12 @@ func (c change) isEmpty() bool { return len(c.upserts) == 0 && len(c.deletes) ==
 
 // apply puts objects in place and takes others away, and returns what that
 // changed. An object that is equal to the one before changes nothing.
-func (w *world) apply(upserts []ksr.Object, deletes []model.ID) change {
-	delta := map[model.ID]ksr.Object{} // the zero Object: deleted
+func (w *world) apply(upserts []kinds.Object, deletes []model.ID) change {
+	delta := map[model.ID]kinds.Object{} // the zero Object: deleted
 	for _, id := range deletes {
 		if _, ok := w.objects[id]; ok {
 			w.remove(id)
-			delta[id] = ksr.Object{}
+			delta[id] = kinds.Object{}
 		}
 	}
 	for _, o := range upserts {
@@ -87,26 +87,26 @@ func namespaceOf(id model.ID) string {
 }
 
 // imply adds or takes away the implied namespace of the name.
-func (w *world) imply(namespace string, delta map[model.ID]ksr.Object) {
+func (w *world) imply(namespace string, delta map[model.ID]kinds.Object) {
 	id := model.ID{Kind: model.KindNamespace, Name: namespace}
 	_, defined := w.objects[id]
 	_, implied := w.implied[namespace]
 	switch needed := !defined && len(w.members[namespace]) > 0; {
 	case needed && !implied:
 		member := slices.SortedFunc(maps.Keys(w.members[namespace]), compareIDs)[0]
-		for _, o := range ksr.ImpliedNamespaces([]ksr.Object{w.objects[member]}) {
+		for _, o := range kinds.ImpliedNamespaces([]kinds.Object{w.objects[member]}) {
 			w.implied[namespace], delta[id] = o, o
 		}
 	case !needed && implied:
 		delete(w.implied, namespace)
 		if !defined {
-			delta[id] = ksr.Object{}
+			delta[id] = kinds.Object{}
 		}
 	}
 }
 
 // sortedChange leaves out what no policy depends on: subjects need not know it.
-func sortedChange(delta map[model.ID]ksr.Object) change {
+func sortedChange(delta map[model.ID]kinds.Object) change {
 	var c change
 	for _, id := range slices.SortedFunc(maps.Keys(delta), compareIDs) {
 		if id.Kind.IsOfServices() {
@@ -127,7 +127,7 @@ func compareIDs(a, b model.ID) int {
 		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-func (w *world) put(id model.ID, o ksr.Object) {
+func (w *world) put(id model.ID, o kinds.Object) {
 	w.remove(id)
 	w.objects[id], w.services = o, nil
 	if id.Kind != model.KindNamespace {

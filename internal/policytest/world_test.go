@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
@@ -159,7 +159,7 @@ func TestAnAddressOfTwoPodsIsBoth(t *testing.T) {
 	w, _ := miniWorld(t)
 	twin := w.objects[model.ID{Kind: model.KindPod, Namespace: "shop", Name: "db-0"}].Object.(*corev1.Pod).DeepCopy()
 	twin.Name = "a-twin"
-	w.apply([]ksr.Object{{Object: twin}}, nil)
+	w.apply([]kinds.Object{{Object: twin}}, nil)
 	e, _ := parseExpr("10.0.0.2", nil)
 	if got, want := describeParties(w.resolve(e)), "10.0.0.2=shop/a-twin@10.0.0.2 10.0.0.2=shop/db-0@10.0.0.2"; got != want {
 		t.Errorf("resolves to %s, want %s", got, want)
@@ -205,7 +205,7 @@ func TestPortNamesStandForNumbersOfTheDestination(t *testing.T) {
 // recorder is a Subject that keeps what it is told, and answers by a function.
 type recorder struct {
 	name    string
-	held    map[model.ID]ksr.Object
+	held    map[model.ID]kinds.Object
 	batches []string // "+Pod shop/web-0 -Namespace x"
 	answer  func(Question) bool
 	asked   []Question
@@ -214,12 +214,12 @@ type recorder struct {
 }
 
 func newRecorder(name string, answer func(Question) bool) *recorder {
-	return &recorder{name: name, held: map[model.ID]ksr.Object{}, answer: answer}
+	return &recorder{name: name, held: map[model.ID]kinds.Object{}, answer: answer}
 }
 
 func (r *recorder) Name() string { return r.name }
 
-func (r *recorder) Apply(_ context.Context, upserts []ksr.Object, deletes []model.ID) error {
+func (r *recorder) Apply(_ context.Context, upserts []kinds.Object, deletes []model.ID) error {
 	var words []string
 	for _, o := range upserts {
 		words = append(words, "+"+o.ID().String())
@@ -240,10 +240,10 @@ func (r *recorder) Ask(_ context.Context, q Question) (Answer, error) {
 
 func (r *recorder) Close() error { return nil }
 
-func objectsOf(s cluster.State) []ksr.Object {
-	var out []ksr.Object
+func objectsOf(s cluster.State) []kinds.Object {
+	var out []kinds.Object
 	for _, o := range slices.Backward(cluster.Objects(s)) { // policies first
-		out = append(out, ksr.Object{Object: o.Object})
+		out = append(out, kinds.Object{Object: o.Object})
 	}
 	return out
 }
@@ -259,7 +259,7 @@ func TestDifferencesLeadToTheState(t *testing.T) {
 			objects := objectsOf(step.State)
 			var gone []model.ID
 			for id := range w.objects {
-				if !slices.ContainsFunc(objects, func(o ksr.Object) bool { return o.ID() == id }) {
+				if !slices.ContainsFunc(objects, func(o kinds.Object) bool { return o.ID() == id }) {
 					gone = append(gone, id)
 				}
 			}
@@ -276,9 +276,9 @@ func TestDifferencesLeadToTheState(t *testing.T) {
 	})
 }
 
-func checkHeld(t *rapid.T, after string, held map[model.ID]ksr.Object, objects []ksr.Object) {
+func checkHeld(t *rapid.T, after string, held map[model.ID]kinds.Object, objects []kinds.Object) {
 	want := map[model.ID]any{}
-	for _, o := range append(slices.Clone(objects), ksr.ImpliedNamespaces(objects)...) {
+	for _, o := range append(slices.Clone(objects), kinds.ImpliedNamespaces(objects)...) {
 		want[o.ID()] = o.Object
 	}
 	got := map[model.ID]any{}
@@ -290,7 +290,7 @@ func checkHeld(t *rapid.T, after string, held map[model.ID]ksr.Object, objects [
 	}
 }
 
-func checkIndexes(t *rapid.T, after string, w *world, objects []ksr.Object) {
+func checkIndexes(t *rapid.T, after string, w *world, objects []kinds.Object) {
 	fresh := newWorld()
 	fresh.apply(objects, nil)
 	holders := func(w *world) map[string][]string {

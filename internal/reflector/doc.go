@@ -1,5 +1,5 @@
 // Package reflector is the composition root of sluice-ksr: it joins the source of a
-// cluster (plugins/ksr/kube) by a mirror (plugins/ksr) with the store, for as long as
+// cluster (plugins/ksr/kube) by a mirror (plugins/ksr/reflect) with the store, for as long as
 // this process leads.
 //
 // Every replica follows the API server all the time, so that one that takes over knows

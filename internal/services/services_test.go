@@ -10,7 +10,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/internal/manifests"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 )
 
 // pods of every sort that a selector can meet.
@@ -34,8 +35,8 @@ const pods = `
 // clusterOf returns what manifests describe.
 func clusterOf(t testing.TB, text string) (c Cluster) {
 	t.Helper()
-	objs, problems := ksr.Decode(strings.NewReader(text), "f")
-	msgs, more := ksr.ConvertAll(objs)
+	objs, problems := manifests.Decode(strings.NewReader(text), "f")
+	msgs, more := convert.All(objs)
 	if len(problems)+len(more) > 0 {
 		t.Fatal(problems, more)
 	}

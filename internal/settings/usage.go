@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/internal/term"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
 // UsageError is a command line that was not understood.
@@ -43,7 +43,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	if !ok {
 		return UsageError{err}
 	}
-	if likely, found := ksr.Nearest(unknown.GetSpecifiedName(), flagNames(cmd.Flags())); found {
+	if likely, found := strict.Nearest(unknown.GetSpecifiedName(), flagNames(cmd.Flags())); found {
 		return UsageError{fmt.Errorf("%w: did you mean --%s?", err, likely)}
 	}
 	return UsageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}

@@ -11,7 +11,7 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
 // checkFile refuses settings that do not exist, since a typo must not be a silent default, and
@@ -32,7 +32,7 @@ func checkFile(k *koanf.Koanf, flags *pflag.FlagSet) error {
 
 func unknownKey(name string, flags *pflag.FlagSet) error {
 	names := flagNames(flags)
-	if likely, ok := ksr.Nearest(name, names); ok {
+	if likely, ok := strict.Nearest(name, names); ok {
 		return fmt.Errorf("unknown key %q: did you mean %s?", name, likely)
 	}
 	return fmt.Errorf("unknown key %q; the keys are %s", name, strings.Join(names, ", "))

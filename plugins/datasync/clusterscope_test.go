@@ -9,8 +9,9 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/plugins/datasync"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
@@ -45,8 +46,8 @@ spec: {tier: Baseline, priority: 1000, subject: {namespaces: {}}, egress: [{acti
 // consumer, in a snapshot and as changes. A name in two kinds is two objects.
 func TestObjectsInNoNamespaceComeThroughTheStore(t *testing.T) {
 	s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
-	objects, problems := ksr.Decode(strings.NewReader(clusterScoped), "f")
-	values, more := ksr.ConvertAll(objects)
+	objects, problems := manifests.Decode(strings.NewReader(clusterScoped), "f")
+	values, more := convert.All(objects)
 	if len(values) != 4 || len(problems) > 0 || len(more) != 2 { // of the names, and of what they make of the rule
 		t.Fatalf("%d values, problems %v and %v", len(values), problems, more)
 	}

@@ -18,9 +18,13 @@ var mayImport = []struct {
 }{
 	{"api", nil},
 	{"api/model", nil},
-	{"plugins/ksr", []string{"api/...", "plugins/ksr/reflect"}},
+	{"plugins/ksr/strict", []string{"api/..."}}, // each knows only those above it here
+	{"plugins/ksr/kinds", []string{"api/...", "plugins/ksr/strict"}},
+	{"plugins/ksr/legacy", []string{"api/...", "plugins/ksr/strict", "plugins/ksr/kinds"}},
+	{"plugins/ksr/decode", []string{"api/...", "plugins/ksr/strict", "plugins/ksr/kinds", "plugins/ksr/legacy"}},
+	{"plugins/ksr/convert", []string{"api/...", "plugins/ksr/strict", "plugins/ksr/kinds", "plugins/ksr/legacy"}},
 	{"plugins/ksr/reflect", []string{"api/..."}},
-	{"plugins/ksr/kube", []string{"api/...", "plugins/ksr"}},
+	{"plugins/ksr/kube", []string{"api/...", "plugins/ksr/decode", "plugins/ksr/convert"}},
 	{"plugins/kvstore", []string{"api/..."}}, // etcd, for whoever embeds a source
 	{"plugins/keep", []string{"api/..."}},
 	{"plugins/follow", []string{"api/..."}}, // the loop of all that follow the store
@@ -180,7 +184,7 @@ func TestTheLawCatches(t *testing.T) {
 	}{
 		{"api", module + "renderer"},
 		{"api", "google.golang.org/protobuf/proto"},
-		{"api/model", module + "plugins/ksr"},
+		{"api/model", module + "plugins/ksr/convert"},
 		{"plugins/policy/cache", module + "plugins/policy/internal/processor"},
 		{"plugins/policy/internal/processor", module + "renderer"},
 		{"plugins/policy/internal/processor", "net/http"},
@@ -198,7 +202,7 @@ func TestTheLawCatches(t *testing.T) {
 		{"internal/explain/suggest", module + "internal/node"},
 		{"docs/examples/embedding", module + "internal/vswitch"},
 		{"internal/agent", "k8s.io/client-go/informers"},
-		{"plugins/ksr", "k8s.io/client-go/rest"}, // sluicectl and the agent have no need of it
+		{"plugins/ksr/convert", "k8s.io/client-go/rest"}, // sluicectl and the agent have no need of it
 		{"internal/agent", "github.com/ligato/cn-infra/infra"},
 		{"somewhere/else", "fmt"},
 	} {

@@ -75,7 +75,7 @@ func blocksWorld() world {
 // in between is not counted.
 func BenchmarkManyBlocks(b *testing.B) {
 	for _, cidrs := range []int{100, 1000} {
-		for _, k := range kinds {
+		for _, k := range subjects {
 			b.Run(fmt.Sprintf("%d/add/%s", cidrs, k), func(b *testing.B) { addBlocks(b, manyBlocks(cidrs), k) })
 		}
 	}
@@ -110,7 +110,7 @@ func addBlocks(b *testing.B, np *networkingv1.NetworkPolicy, k kind) {
 // BenchmarkManyBlocksThenEvent measures local pods that have nothing to do with the
 // policy, while it is there.
 func BenchmarkManyBlocksThenEvent(b *testing.B) {
-	for _, k := range kinds {
+	for _, k := range subjects {
 		b.Run(string(k), func(b *testing.B) {
 			np, other := manyBlocks(1000), pod("ns-0", "other", 0, podIP(0, 30_001), "app", "a0", "role", "r0")
 			x := running(b, k)

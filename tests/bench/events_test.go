@@ -97,7 +97,7 @@ func (s shape) first(namespace string) int {
 func BenchmarkEvent(b *testing.B) {
 	for _, s := range shapes {
 		for _, t := range s.toggles() {
-			for _, k := range kinds {
+			for _, k := range subjects {
 				b.Run(fmt.Sprintf("%s/%s/%s", s, t.name, k), func(b *testing.B) { s.event(b, t, k) })
 			}
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/policytest"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
@@ -50,15 +50,15 @@ func BenchmarkProbe(b *testing.B) {
 	cfg := cluster.Large(200, 100)
 	state := cluster.Random(1, cfg)
 	state.Nodes = nil // subjects learn nodes from their pods
-	var objects []ksr.Object
+	var objects []kinds.Object
 	for _, ns := range state.Namespaces {
-		objects = append(objects, ksr.Object{Object: ns})
+		objects = append(objects, kinds.Object{Object: ns})
 	}
 	for _, np := range state.Policies {
-		objects = append(objects, ksr.Object{Object: np})
+		objects = append(objects, kinds.Object{Object: np})
 	}
 	for _, p := range state.Pods {
-		objects = append(objects, ksr.Object{Object: p})
+		objects = append(objects, kinds.Object{Object: p})
 	}
 	fabric := policytest.NewFabric(slog.New(slog.DiscardHandler))
 	b.Cleanup(func() {

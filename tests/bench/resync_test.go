@@ -9,7 +9,7 @@ import (
 // making the interfaces of the pods.
 func BenchmarkResync(b *testing.B) {
 	for _, s := range append(shapes, shape{pods: 2000, policies: 1000, local: 110, both: true}, shape{pods: 2000, policies: 1000, local: 1000, both: true}) {
-		for _, k := range kinds {
+		for _, k := range subjects {
 			b.Run(s.String()+"/"+string(k), func(b *testing.B) {
 				in := s.world().resync(b)
 				x := firstStates(b, k, node0, in)
@@ -25,7 +25,7 @@ func BenchmarkResync(b *testing.B) {
 // change nothing below.
 func BenchmarkEqualResync(b *testing.B) {
 	for _, s := range shapes {
-		for _, k := range kinds {
+		for _, k := range subjects {
 			b.Run(s.String()+"/"+string(k), func(b *testing.B) {
 				in := s.world().resync(b)
 				x := running(b, k)

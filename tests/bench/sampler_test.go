@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 )
 
 // sampler draws flows with one end at least on a node. Drawn blindly in a large
@@ -84,7 +84,7 @@ func portsOfTiers(s oracle.State) (out []api.PolicyPort) {
 }
 
 func convertClusterPolicy(object any) (*model.ClusterPolicy, bool) {
-	m, _ := ksr.Convert(object)
+	m, _ := convert.ToModel(object)
 	value, ok := m.(*model.ClusterPolicy)
 	return value, ok
 }

@@ -32,7 +32,7 @@ func TestTheCheckFindsStatesThatAreNotTheOnesMeant(t *testing.T) {
 		"a remote pod has other labels":    putting(pod(home.Namespace, "remote", 7, podIP(7, 999), "app", "a0")),
 		"a remote pod has another address": putting(pod(home.Namespace, "remote", 7, podIP(7, 998), "role", "r0")),
 	} {
-		for _, k := range kinds {
+		for _, k := range subjects {
 			t.Run(name+"/"+string(k), func(t *testing.T) {
 				remote := pod(home.Namespace, "remote", 7, podIP(7, 999), "role", "r0")
 				meant := s.world()

@@ -23,7 +23,7 @@ func BenchmarkPropagation(b *testing.B) {
 		if t.name != "remote-pod-relevant" && t.name != "local-pod" && t.name != "policy-add-delete" {
 			continue
 		}
-		for _, k := range kinds {
+		for _, k := range subjects {
 			b.Run(s.String()+"/"+t.name+"/"+string(k), func(b *testing.B) { s.propagate(b, t, k) })
 		}
 	}

@@ -28,7 +28,7 @@ const (
 	vpp      kind = "acl"      // the ACL renderer, and the embedded vswitch behind it
 )
 
-var kinds = []kind{recorder, vpp}
+var subjects = []kind{recorder, vpp}
 
 // subject is the plugin of one node with one renderer.
 type subject struct {

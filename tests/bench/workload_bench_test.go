@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // BenchmarkWorkloadInit measures the first state of a workload, from decoded
@@ -17,7 +17,7 @@ import (
 // known, 100 pods local. Decoding is reported, not counted.
 func BenchmarkWorkloadInit(b *testing.B) {
 	for _, w := range workloads(b) {
-		for _, k := range kinds {
+		for _, k := range subjects {
 			b.Run(w.String()+"/"+string(k), func(b *testing.B) { w.init(b, k) })
 		}
 	}
@@ -51,7 +51,7 @@ func (w workload) init(b *testing.B, k kind) {
 // a time. An operation is the whole sequence, from the start that the workload has.
 func BenchmarkWorkloadEvents(b *testing.B) {
 	for _, w := range workloads(b) {
-		for _, k := range kinds {
+		for _, k := range subjects {
 			for _, batch := range []int{1, 100} {
 				b.Run(fmt.Sprintf("%s/%s/batch-%d", w, k, batch), func(b *testing.B) { w.replay(b, k, batch) })
 			}
@@ -131,7 +131,7 @@ func batched(events []event, size int) []event {
 		for _, e := range batch {
 			w.apply(e.change)
 			for _, o := range e.change.put {
-				delete(removed, ksr.Object{Object: o}.ID())
+				delete(removed, kinds.Object{Object: o}.ID())
 			}
 			for _, id := range e.change.remove {
 				removed[id] = true

@@ -11,7 +11,8 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // world is the Kubernetes objects of a cluster: what the plugin is told, converted,
@@ -30,14 +31,14 @@ func putting(objects ...any) change { return change{put: objects} }
 func removing(objects ...any) change {
 	var c change
 	for _, o := range objects {
-		c.remove = append(c.remove, ksr.Object{Object: o}.ID())
+		c.remove = append(c.remove, kinds.Object{Object: o}.ID())
 	}
 	return c
 }
 
 func (w world) apply(c change) {
 	for _, o := range c.put {
-		w[ksr.Object{Object: o}.ID()] = o
+		w[kinds.Object{Object: o}.ID()] = o
 	}
 	for _, id := range c.remove {
 		delete(w, id)
@@ -67,7 +68,7 @@ func (w world) resync(t testing.TB) model.Changes {
 	t.Helper()
 	c := model.Changes{Resync: true, Deltas: make([]model.Delta, 0, len(w))}
 	for _, id := range w.ids() {
-		c.Deltas = append(c.Deltas, model.Delta{ID: id, Value: convert(t, w[id])})
+		c.Deltas = append(c.Deltas, model.Delta{ID: id, Value: reflected(t, w[id])})
 	}
 	return c
 }
@@ -77,7 +78,7 @@ func (c change) changes(t testing.TB) model.Changes {
 	t.Helper()
 	var out model.Changes
 	for _, o := range c.put {
-		out.Deltas = append(out.Deltas, model.Delta{ID: ksr.Object{Object: o}.ID(), Value: convert(t, o)})
+		out.Deltas = append(out.Deltas, model.Delta{ID: kinds.Object{Object: o}.ID(), Value: reflected(t, o)})
 	}
 	for _, id := range c.remove {
 		out.Deltas = append(out.Deltas, model.Delta{ID: id})
@@ -85,10 +86,10 @@ func (c change) changes(t testing.TB) model.Changes {
 	return out
 }
 
-// convert reflects an object that must have no problem.
-func convert(t testing.TB, object any) proto.Message {
+// reflected reflects an object that must have no problem.
+func reflected(t testing.TB, object any) proto.Message {
 	t.Helper()
-	m, problems := ksr.Convert(object)
+	m, problems := convert.ToModel(object)
 	if m == nil || len(problems) > 0 {
 		t.Fatalf("an object of the input is refused: %v", problems)
 	}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
@@ -25,7 +25,7 @@ type Objects map[model.ID]proto.Message
 func Reflect(s cluster.State) (Objects, error) {
 	out := Objects{}
 	for _, object := range objectsOf(s) {
-		value, _ := ksr.Convert(object) // what is wrong with objects is the business of ksr's own tests
+		value, _ := convert.ToModel(object) // what is wrong with objects is the business of ksr's own tests
 		if value == nil {
 			continue
 		}

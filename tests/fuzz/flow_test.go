@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/plugins/datasync"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
@@ -153,7 +154,7 @@ func neverMoreOpen(t testing.TB, s oracle.State, r *renderertest.Recorder, exact
 
 // converted returns the message of a pod that ksr takes.
 func converted(p *corev1.Pod) (*model.Pod, bool) {
-	m, _ := ksr.Convert(p)
+	m, _ := convert.ToModel(p)
 	pod, ok := m.(*model.Pod)
 	return pod, ok
 }
@@ -232,9 +233,9 @@ func kubeState(deltas []model.Delta) oracle.State {
 }
 
 // split sorts objects by kind. Those that ksr refuses are left out.
-func split(objects []ksr.Object) (s oracle.State, kept []any) {
+func split(objects []kinds.Object) (s oracle.State, kept []any) {
 	for _, o := range objects {
-		if m, _ := ksr.Convert(o); m == nil {
+		if m, _ := convert.ToModel(o); m == nil {
 			continue
 		}
 		s.Add(o.Object)

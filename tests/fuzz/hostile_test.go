@@ -15,7 +15,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/internal/manifests"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 )
 
 // maxAllocated bounds what one object may make every room together allocate, in
@@ -88,7 +89,7 @@ func TestObjectsOfHostileSize(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bounded(t, maxAllocated, func() {
-				m, problems := ksr.Convert(c.object)
+				m, problems := convert.ToModel(c.object)
 				checkTexts(t, problems, c.problems)
 				r := newRooms(t)
 				state := append([]proto.Message{}, residents...)
@@ -226,7 +227,7 @@ func TestFamiliesAreLimitedWhoeverWroteThem(t *testing.T) {
 func TestManySelectorsAreGivenBack(t *testing.T) {
 	np := selectors(100)
 	np.Spec.Ingress = append(np.Spec.Ingress, np.Spec.Ingress[0])
-	m, _ := ksr.Convert(np)
+	m, _ := convert.ToModel(np)
 	r := newRooms(t)
 	r.apply(resync(t, append([]proto.Message{m}, residents...)))
 	if n := len(r.snapshot().Sets); n != 101 { // and that of the node
@@ -258,7 +259,7 @@ func TestManifestsOfHostileSize(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			bounded(t, 1<<30, func() {
 				text := fmt.Sprintf(beforeAndAfter, "before") + c.text + "\n---\n" + fmt.Sprintf(beforeAndAfter, "after")
-				objects, problems := ksr.Decode(strings.NewReader(text), "f")
+				objects, problems := manifests.Decode(strings.NewReader(text), "f")
 				if len(problems) == 0 || len(problems) > 1001 {
 					t.Fatalf("%d problems", len(problems))
 				}
@@ -299,7 +300,7 @@ func TestAFileAboveTheLimitIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	bounded(t, 16<<20, func() {
-		load, err := ksr.LoadFiles([]string{dir}, nil)
+		load, err := manifests.LoadFiles([]string{dir}, nil)
 		if err != nil || len(load.Objects) != 1 {
 			t.Fatalf("objects %v, %v", load.Objects, err)
 		}
@@ -345,7 +346,7 @@ func BenchmarkSizes(b *testing.B) {
 				b.ReportAllocs()
 				start := cpuTime(b)
 				for b.Loop() {
-					m, _ := ksr.Convert(object)
+					m, _ := convert.ToModel(object)
 					if m == nil {
 						b.Fatal("refused")
 					}

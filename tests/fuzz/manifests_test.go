@@ -8,7 +8,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/internal/manifests"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // beside is two pods that policies of a text may be about.
@@ -33,8 +35,8 @@ status: {phase: Running, podIPs: [{ip: 10.0.0.2}, {ip: 'fd00::2'}]}
 // to them when no problem was reported. Two pods are there beside what the text says.
 func FuzzManifests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
-		objects, problems := ksr.Decode(io.MultiReader(bytes.NewReader(text), strings.NewReader(beside)), "f")
-		objects = append(objects, ksr.ImpliedNamespaces(objects)...)
+		objects, problems := manifests.Decode(io.MultiReader(bytes.NewReader(text), strings.NewReader(beside)), "f")
+		objects = append(objects, kinds.ImpliedNamespaces(objects)...)
 		state, kept := split(objects)
 		state = oneNode(state)
 		if contested(state) {
@@ -42,7 +44,7 @@ func FuzzManifests(f *testing.F) {
 		}
 		var messages []proto.Message
 		for _, o := range kept {
-			m, found := ksr.Convert(o)
+			m, found := convert.ToModel(o)
 			if m == nil {
 				t.Fatalf("refused when it is on another node: %v", found)
 			}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 )
 
 // FuzzSelector gives a pod labels and a policy a selector of subjects: the policy
@@ -39,7 +39,7 @@ func FuzzSelector(f *testing.F) {
 			return
 		}
 		reference, err := metav1.LabelSelectorAsSelector(&np.Spec.PodSelector)
-		policy, problems := ksr.Convert(np)
+		policy, problems := convert.ToModel(np)
 		if (policy == nil) != (err != nil) {
 			t.Fatalf("%s is refused here: %v, there: %v", selector, problems, err)
 		}

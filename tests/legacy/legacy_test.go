@@ -13,8 +13,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/decode"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
+	"github.com/sluice-net/sluice/plugins/ksr/legacy"
 )
 
 const (
@@ -63,36 +66,36 @@ func (w world) text(t fataler) string {
 }
 
 // routes are the two ways from a text to objects of today.
-var routes = map[string]func(t fataler, text string) []ksr.Object{
-	"reflected": func(t fataler, text string) []ksr.Object {
-		l, err := ksr.LoadFiles([]string{ksr.Stdin}, strings.NewReader(text), ksr.AcceptLegacy())
+var routes = map[string]func(t fataler, text string) []kinds.Object{
+	"reflected": func(t fataler, text string) []kinds.Object {
+		l, err := manifests.LoadFiles([]string{manifests.Stdin}, strings.NewReader(text), manifests.AcceptLegacy())
 		if err != nil || len(l.Problems) > 0 {
 			t.Fatalf("%v, %v", err, l.Problems)
 		}
 		return l.Objects
 	},
-	"written and read": func(t fataler, text string) []ksr.Object { return throughText(t, text, ksr.Before17) },
+	"written and read": func(t fataler, text string) []kinds.Object { return throughText(t, text, legacy.Before17) },
 }
 
-func throughText(t fataler, text string, cluster ksr.LegacyCluster) []ksr.Object {
-	m, err := ksr.ModerniseFiles([]string{ksr.Stdin}, strings.NewReader(text), cluster)
+func throughText(t fataler, text string, cluster legacy.Cluster) []kinds.Object {
+	m, err := manifests.ModerniseFiles([]string{manifests.Stdin}, strings.NewReader(text), cluster)
 	if err != nil || len(m.Problems) > 0 {
 		t.Fatalf("%v, %v", err, m.Problems)
 	}
 	var b bytes.Buffer
-	if err := ksr.WriteYAML(&b, m.Trees); err != nil {
+	if err := decode.WriteYAML(&b, m.Trees); err != nil {
 		t.Fatalf("%v", err)
 	}
-	objs, problems := ksr.Decode(&b, "f")
+	objs, problems := manifests.Decode(&b, "f")
 	if len(problems) > 0 {
 		t.Fatalf("what was converted is not accepted: %v", problems)
 	}
 	return objs
 }
 
-func oracleOf(objs []ksr.Object) *oracle.Oracle {
+func oracleOf(objs []kinds.Object) *oracle.Oracle {
 	var s oracle.State
-	for _, o := range append(objs, ksr.ImpliedNamespaces(objs)...) {
+	for _, o := range append(objs, kinds.ImpliedNamespaces(objs)...) {
 		s.Add(o.Object)
 	}
 	return oracle.New(s)
@@ -215,12 +218,12 @@ func TestTheComparisonCatches(t *testing.T) {
 			{APIVersion: "extensions/v1beta1", Kind: "NetworkPolicy", Metadata: metadata{Name: "b", Namespace: "data"}},
 		},
 	}
-	right := throughText(t, w.text(t), ksr.Before17)
+	right := throughText(t, w.text(t), legacy.Before17)
 	if d := w.differences(oracleOf(right)); len(d) > 0 {
 		t.Fatal(d)
 	}
-	for name, objs := range map[string][]ksr.Object{
-		"as by a newer cluster": throughText(t, w.text(t), ksr.From17),
+	for name, objs := range map[string][]kinds.Object{
+		"as by a newer cluster": throughText(t, w.text(t), legacy.From17),
 		"without isolation":     right[1:3],
 	} {
 		if len(w.differences(oracleOf(objs))) == 0 {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/stacks"
 )
@@ -148,7 +148,7 @@ func (r *runner) allProblems(ctx context.Context) ([]string, error) {
 }
 
 func add(found map[api.Problem]bool, object any) {
-	_, problems := ksr.Convert(object)
+	_, problems := convert.ToModel(object)
 	for _, p := range problems {
 		found[p] = true
 	}

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
 )
@@ -67,7 +67,7 @@ func (l list) sequence() sequence {
 			i := slices.IndexFunc(known[id], func(v *version) bool { return reflect.DeepEqual(v.object, object) })
 			if i < 0 {
 				i = len(known[id])
-				stored, _ := ksr.Convert(object) // what is wrong with objects is the business of ksr's own tests
+				stored, _ := convert.ToModel(object) // what is wrong with objects is the business of ksr's own tests
 				known[id] = append(known[id], &version{number: total, object: object, stored: stored})
 				total++
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
@@ -65,7 +65,7 @@ func (n *node) apply(resync, del bool, objects ...any) {
 	n.t.Helper()
 	c := model.Changes{Resync: resync}
 	for _, o := range objects {
-		m, problems := ksr.Convert(o)
+		m, problems := convert.ToModel(o)
 		if len(problems) > 0 {
 			n.t.Fatal(problems)
 		}

@@ -4,7 +4,7 @@
 //
 // It stands beside the flow of rooms and drives it from both ends:
 //
-//	manifests -> ksr.Convert -> node.Node -> API socket -> VPP <- packet generator
+//	manifests -> convert.ToModel -> node.Node -> API socket -> VPP <- packet generator
 //	     |              \-----> node.Node -> embedded vswitch        |
 //	     |                            \------- equal ACLs? ---------/|
 //	     +-> oracle.New -------------- equal verdicts? -------------/

@@ -12,8 +12,10 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // world is the Kubernetes objects of a cluster: what nodes are told, converted, and
@@ -23,7 +25,7 @@ type world map[model.ID]any
 // shop reads the example of the documentation. All of its pods are on node-1.
 func shop(tb testing.TB) world {
 	tb.Helper()
-	load, err := ksr.LoadFiles([]string{"../../docs/examples/shop"}, nil)
+	load, err := manifests.LoadFiles([]string{"../../docs/examples/shop"}, nil)
 	if err != nil || len(load.Problems) > 0 {
 		tb.Fatal(err, load.Problems)
 	}
@@ -51,7 +53,7 @@ func worldOf(s oracle.State) world {
 
 func (w world) put(objects ...any) {
 	for _, o := range objects {
-		w[ksr.Object{Object: o}.ID()] = o
+		w[kinds.Object{Object: o}.ID()] = o
 	}
 }
 
@@ -91,12 +93,12 @@ func (w world) state() oracle.State {
 func (w world) since(old world) []model.Delta {
 	var out []model.Delta
 	for _, id := range w.sorted() {
-		if value, before := convert(w[id]), convert(old[id]); value != nil && !proto.Equal(value, before) {
+		if value, before := messageOf(w[id]), messageOf(old[id]); value != nil && !proto.Equal(value, before) {
 			out = append(out, model.Delta{ID: id, Value: value})
 		}
 	}
 	for _, id := range old.sorted() {
-		if convert(old[id]) != nil && convert(w[id]) == nil {
+		if messageOf(old[id]) != nil && messageOf(w[id]) == nil {
 			out = append(out, model.Delta{ID: id})
 		}
 	}
@@ -106,10 +108,10 @@ func (w world) since(old world) []model.Delta {
 // resync is the whole world.
 func (w world) resync() model.Changes { return model.Changes{Resync: true, Deltas: w.since(nil)} }
 
-func convert(object any) proto.Message {
+func messageOf(object any) proto.Message {
 	if object == nil {
 		return nil
 	}
-	m, _ := ksr.Convert(object) // what is wrong with objects is the business of ksr's tests
+	m, _ := convert.ToModel(object) // what is wrong with objects is the business of ksr's tests
 	return m
 }

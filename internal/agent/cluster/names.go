@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/follow"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
 // Names is what the store has of the name of a node.
@@ -52,7 +52,7 @@ const mostNames = 5
 
 // Remedy says which name was probably meant.
 func (n Names) Remedy(name string) string {
-	if likely, ok := ksr.Nearest(name, n.Others); ok {
+	if likely, ok := strict.Nearest(name, n.Others); ok {
 		return fmt.Sprintf("did you mean --node %s?", likely)
 	}
 	names := strings.Join(n.Others[:min(len(n.Others), mostNames)], ", ")

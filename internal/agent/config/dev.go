@@ -3,7 +3,7 @@ package config
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/internal/manifests"
 )
 
 // Dev says what the agent embeds in development.
@@ -24,9 +24,9 @@ func devFlags(f *pflag.FlagSet) {
 }
 
 // Reading says what manifests may hold.
-func (d Dev) Reading() (opts []ksr.Option) {
+func (d Dev) Reading() (opts []manifests.Option) {
 	if d.AcceptLegacy {
-		opts = append(opts, ksr.AcceptLegacy())
+		opts = append(opts, manifests.AcceptLegacy())
 	}
 	return opts
 }

@@ -1,6 +1,6 @@
 // Package kube follows the API server of a Kubernetes cluster, for sluice-ksr.
 //
-//	API server --list, watch--> strip --> ksr.Convert --> Sink (a ksr.Mirror)
+//	API server --list, watch--> strip --> convert.ToModel --> Sink (a reflect.Mirror)
 //
 // The kinds of Kubernetes itself come as protobuf. Cluster-scoped policies come as
 // JSON and are read as strictly as manifests: a field that their definition has and

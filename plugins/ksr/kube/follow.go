@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -17,7 +16,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
+	"github.com/sluice-net/sluice/plugins/ksr/decode"
 )
 
 // Backoff of lists and watches that fail: soon, because policy is late meanwhile.
@@ -84,7 +84,7 @@ func (s *shelf) Update(obj any) error {
 		return fmt.Errorf("%T is no %s", obj, s.kind)
 	}
 	s.event(1)
-	msg, problems := convert(id, obj)
+	msg, problems := messageOf(id, obj)
 	s.report(id, problems)
 	if msg == nil {
 		return nil // what it was stays
@@ -120,7 +120,7 @@ func (s *shelf) Replace(list []any, _ string) error {
 			return fmt.Errorf("%T is no %s", obj, s.kind)
 		}
 		ids[id] = true
-		msg, problems := convert(id, obj)
+		msg, problems := messageOf(id, obj)
 		s.report(id, problems)
 		if msg == nil {
 			keep = append(keep, id)
@@ -162,12 +162,12 @@ func (s *shelf) idOf(obj any) (model.ID, bool) {
 	return id, true
 }
 
-// convert returns the message of an object, nil when it is refused. What comes as
+// messageOf returns the message of an object, nil when it is refused. What comes as
 // text is read as a manifest.
-func convert(id model.ID, obj any) (proto.Message, []api.Problem) {
+func messageOf(id model.ID, obj any) (proto.Message, []api.Problem) {
 	u, text := obj.(*unstructured.Unstructured)
 	if !text {
-		return ksr.Convert(obj)
+		return convert.ToModel(obj)
 	}
 	refused := func(reason string) (proto.Message, []api.Problem) {
 		return nil, []api.Problem{{Object: id.String(), Reason: reason}}
@@ -176,14 +176,18 @@ func convert(id model.ID, obj any) (proto.Message, []api.Problem) {
 	if err != nil {
 		return refused(err.Error())
 	}
-	objects, problems := ksr.Decode(bytes.NewReader(b), "")
+	read := decode.Reading{}.Bytes(b, "")
+	var problems []api.Problem
+	for _, r := range read.Refusals {
+		problems = append(problems, r.Problem)
+	}
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	if len(objects) != 1 || objects[0].ID() != id {
+	if len(read.Objects) != 1 || read.Objects[0].ID() != id {
 		return refused("is not what its name says")
 	}
-	return ksr.Convert(objects[0].Object)
+	return convert.ToModel(read.Objects[0].Object)
 }
 
 // report tells what is wrong with an object, unless it was told before.

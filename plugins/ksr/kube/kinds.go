@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 )
 
 // resource is one kind as the API server serves it.
@@ -38,7 +38,7 @@ var (
 
 // byHand selects the slices that nobody keeps up to date from the selector of a service: pods say
 // what those do.
-const byHand = discoveryv1.LabelManagedBy + "!=" + ksr.SelectorController
+const byHand = discoveryv1.LabelManagedBy + "!=" + convert.SelectorController
 
 // resources are the kinds that are followed.
 func resources() []resource {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// strip leaves of an object what ksr.Convert reads, in place. It is done to every
+// strip leaves of an object what convert.ToModel reads, in place. It is done to every
 // object at once after it was decoded, because a list is complete before it is
 // converted.
 func strip(obj any) {

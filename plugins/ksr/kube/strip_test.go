@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/randfill"
 
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 )
 
 // filled returns objects whose fields are all set at random.
@@ -50,9 +50,9 @@ func TestNothingThatPolicyNeedsIsStripped(t *testing.T) {
 	converted, problems := 0, 0
 	for seed := range int64(300) {
 		for _, o := range filled(seed) {
-			want, wantProblems := ksr.Convert(o)
+			want, wantProblems := convert.ToModel(o)
 			strip(o)
-			got, gotProblems := ksr.Convert(o)
+			got, gotProblems := convert.ToModel(o)
 			if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
 				t.Fatalf("seed %d, %T: (-whole +stripped)\n%s", seed, o, d)
 			}

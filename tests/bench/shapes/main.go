@@ -31,7 +31,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr"
+	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
@@ -213,7 +213,7 @@ func child(o options) error {
 func changes(objects []any, resync, del bool) (c model.Changes, err error) {
 	c.Resync = resync
 	for _, o := range objects {
-		m, problems := ksr.Convert(o)
+		m, problems := convert.ToModel(o)
 		if len(problems) > 0 {
 			return c, fmt.Errorf("an object of a shape has a problem: %w", problems[0])
 		}

@@ -1,0 +1,328 @@
+package decode
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
+	"github.com/sluice-net/sluice/plugins/ksr/legacy"
+	"github.com/sluice-net/sluice/plugins/ksr/strict"
+)
+
+// Limits against hostile input. They are far above what Kubernetes itself stores.
+const (
+	MaxStream    = 1 << 30   // bytes of one file
+	maxObject    = 16 << 20  // bytes of one object, as JSON without white space
+	maxDocuments = 1_000_000 // documents of one file, and items of one list
+	maxListDeep  = 8         // lists within lists
+	maxRefusals  = 1_000     // of one file that are told one by one
+)
+
+// defaultNamespace is where namespaced manifests without a namespace live.
+const defaultNamespace = metav1.NamespaceDefault
+
+// Reading says what is read beside the kinds of today. The zero value reads nothing else.
+type Reading struct {
+	Legacy bool // policies of legacy.Version
+	// Rest keeps objects of all other kinds, as a *Verbatim, and the trees of those
+	// that are decoded.
+	Rest bool
+}
+
+// Parsed is what one stream held.
+type Parsed struct {
+	Objects  []kinds.Object
+	Trees    []map[string]any // of the objects, when the rest is read
+	Refusals []Refusal        // one for every bad document or object
+	Skipped  []string         // objects of kinds that policy does not need, as kinds.Reference names them
+}
+
+// Refusal is a document or an object that cannot be used. The ID is zero when it
+// is not known which object it was meant to be.
+type Refusal struct {
+	ID      model.ID
+	Problem api.Problem
+}
+
+// parser reads one stream.
+type parser struct {
+	Parsed
+	Reading
+	decoder *strict.Decoder
+	more    int // refusals that are not told one by one
+}
+
+// Read reads the objects of a stream of YAML documents or JSON values, which may also be lists such as
+// kubectl writes. Other kinds that Kubernetes serves are skipped. Whatever is wrong with a document or
+// an object is one Refusal; a refused object is not in the result. source names the stream in messages.
+func (rd Reading) Read(r io.Reader, source string) Parsed {
+	if info, err := statOf(r); err == nil && info.Mode().IsRegular() && info.Size() > MaxStream {
+		return tooLong(source) // without reading it
+	}
+	stream, err := io.ReadAll(io.LimitReader(r, MaxStream+1))
+	if err != nil {
+		return Parsed{Refusals: []Refusal{{Problem: Unreadable(source, err)}}}
+	}
+	return rd.Bytes(stream, source)
+}
+
+// statOf returns what is known of a file; other readers are an error.
+func statOf(r io.Reader) (fs.FileInfo, error) {
+	f, ok := r.(fs.File)
+	if !ok {
+		return nil, fs.ErrInvalid
+	}
+	return f.Stat()
+}
+
+func tooLong(source string) Parsed {
+	return Parsed{Refusals: []Refusal{{Problem: api.Problem{Source: source,
+		Reason: fmt.Sprintf("is larger than the limit of %d bytes: split it", MaxStream)}}}}
+}
+
+// Bytes is Read for a stream that was read already.
+func (rd Reading) Bytes(stream []byte, source string) Parsed {
+	if len(stream) > MaxStream {
+		return tooLong(source)
+	}
+	p := parser{Reading: rd, decoder: strict.NewDecoder()}
+	p.stream(stream, source)
+	if p.more > 0 {
+		// Without an ID, so that it is not known which objects these were meant to be.
+		p.Refusals = append(p.Refusals, Refusal{Problem: api.Problem{Source: source,
+			Reason: fmt.Sprintf("has %d more documents or objects that cannot be used", p.more)}})
+	}
+	return p.Parsed
+}
+
+func (p *parser) refuse(id model.ID, problem api.Problem) {
+	if len(p.Refusals) == maxRefusals {
+		p.more++
+		return
+	}
+	p.Refusals = append(p.Refusals, Refusal{ID: id, Problem: problem})
+}
+
+func (p *parser) stream(stream []byte, source string) {
+	docs := documents(stream)
+	if len(docs) > maxDocuments {
+		docs = docs[:maxDocuments]
+		p.refuse(model.ID{}, api.Problem{Source: source,
+			Reason: fmt.Sprintf("has more documents than the limit of %d, the rest is not read: split it", maxDocuments)})
+	}
+	for i, doc := range docs {
+		at := place{source: source}
+		if len(docs) > 1 {
+			at.parts = []string{"document " + strconv.Itoa(i+1)}
+		}
+		raw, reason := doc.toJSON()
+		if reason != "" {
+			p.refuse(model.ID{}, api.Problem{Source: at.String(), Reason: reason})
+			continue
+		}
+		if raw != nil {
+			p.manifest(raw, at, envelope{})
+		}
+	}
+}
+
+// place is where an object stands in a source.
+type place struct {
+	source string
+	parts  []string
+}
+
+// String returns for example "shop.yaml (document 2, item 5)".
+func (p place) String() string {
+	if len(p.parts) == 0 {
+		return p.source
+	}
+	return p.source + " (" + strings.Join(p.parts, ", ") + ")"
+}
+
+func (p place) item(i int) place {
+	return place{source: p.source, parts: append(slices.Clip(p.parts), "item "+strconv.Itoa(i+1))}
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+)`)
+
+// toJSON returns the document as JSON, nil when it is null, or why it cannot be read.
+func (doc document) toJSON() (raw []byte, reason string) {
+	if doc.json {
+		return doc.text, ""
+	}
+	raw, err := strict.YAMLToJSON(doc.text)
+	if err, ok := errors.AsType[*strict.TooLarge](err); ok {
+		return nil, err.Error()
+	}
+	if err == nil {
+		if string(raw) == "null" {
+			return nil, ""
+		}
+		return raw, ""
+	}
+	return nil, "is not valid " + doc.language() + ": " + doc.yamlError(err)
+}
+
+func (doc document) language() string {
+	if doc.text[0] == '{' {
+		return "JSON or YAML"
+	}
+	return "YAML"
+}
+
+// yamlError returns the first line of an error with the lines counted from the
+// beginning of the file.
+func (doc document) yamlError(err error) string {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	text = strings.TrimPrefix(text, "unmarshal errors:\n  ")
+	text, _, _ = strings.Cut(text, "\n")
+	if !yamlLine.MatchString(text) {
+		return fmt.Sprintf("%s, in the document from line %d on", text, doc.line)
+	}
+	return yamlLine.ReplaceAllStringFunc(text, func(s string) string {
+		n, _ := strconv.Atoi(s[len("line "):])
+		return fmt.Sprintf("line %d", n+doc.line-1)
+	})
+}
+
+// envelope is what says how to read an object.
+type envelope struct{ version, kind string }
+
+// manifest reads one object, or the objects of a list. Items of typed lists take
+// what they do not say of themselves from inherited.
+func (p *parser) manifest(raw []byte, at place, inherited envelope) {
+	var top map[string]json.RawMessage
+	if json.Unmarshal(raw, &top) != nil || top == nil {
+		p.refuse(model.ID{}, api.Problem{Source: at.String(), Reason: strict.ErrNotObject.Error()})
+		return
+	}
+	env, err := readEnvelope(top, inherited)
+	if err != nil {
+		p.refuse(model.ID{}, err.Problem(at.String(), ""))
+		return
+	}
+	_, isList := listOf(env.kind)
+	_, isRead := kinds.ByName[env.kind]
+	switch {
+	case p.Rest && (!isList || p.version(env) != nil):
+		p.verbatim(raw, env, at)
+	case foreign(env):
+		p.skip(top, env)
+	case isList:
+		p.list(top["items"], env, at)
+	case isRead:
+		p.object(raw, env, at)
+	case irrelevant(env.kind):
+		p.skip(top, env)
+	default:
+		reason := model.Quoted(env.kind) + " is not a kind of Kubernetes"
+		if likely, ok := likelyKind(env.kind); ok {
+			reason += ": did you mean " + likely + "?"
+		}
+		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: title(raw, env), Field: "kind", Reason: reason})
+	}
+}
+
+// skip notes an object that is not read.
+func (p *parser) skip(top map[string]json.RawMessage, env envelope) {
+	var meta struct{ Name string }
+	_ = json.Unmarshal(top["metadata"], &meta) // what cannot be read has no name
+	p.Skipped = append(p.Skipped, kinds.ReferenceTo(env.kind, env.version, meta.Name))
+}
+
+func readEnvelope(top map[string]json.RawMessage, inherited envelope) (envelope, *strict.FieldError) {
+	env := inherited
+	for _, f := range []struct {
+		name, example string
+		into          *string
+	}{{"apiVersion", "v1", &env.version}, {"kind", "Pod", &env.kind}} {
+		raw, ok := top[f.name]
+		if ok && json.Unmarshal(raw, f.into) != nil {
+			return env, &strict.FieldError{Path: f.name, Reason: "must be a string"}
+		}
+		if *f.into == "" {
+			return env, &strict.FieldError{Path: f.name, Reason: fmt.Sprintf("is missing: write for example %s: %s", f.name, f.example)}
+		}
+	}
+	return env, nil
+}
+
+func (p *parser) list(raw json.RawMessage, env envelope, at place) {
+	itemKind, _ := listOf(env.kind)
+	inherited := envelope{}
+	if itemKind != "" {
+		inherited = envelope{version: env.version, kind: itemKind}
+	}
+	if err := p.version(env); err != nil {
+		p.refuse(model.ID{}, err.Problem(at.String(), env.kind))
+		return
+	}
+	if len(at.parts) > maxListDeep {
+		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: env.kind, Field: "items",
+			Reason: fmt.Sprintf("are lists within lists, deeper than the limit of %d", maxListDeep)})
+		return
+	}
+	if reason := p.items(raw, inherited, at); reason != "" {
+		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: env.kind, Field: "items", Reason: reason})
+	}
+}
+
+// items reads the items of a list one by one, because there may be very many
+// small ones. It returns why not all of them were read.
+func (p *parser) items(raw json.RawMessage, inherited envelope, at place) (reason string) {
+	if raw == nil || string(raw) == "null" {
+		return ""
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+		return "must be a list"
+	}
+	for i := 0; dec.More(); i++ {
+		if i == maxDocuments {
+			return fmt.Sprintf("are more than the limit of %d, the rest is not read: split it", maxDocuments)
+		}
+		var item json.RawMessage
+		if dec.Decode(&item) != nil {
+			return "must be a list"
+		}
+		p.manifest(item, at.item(i), inherited)
+	}
+	return ""
+}
+
+// version says what is wrong with the version of a kind that is read, or of a list.
+func (p *parser) version(env envelope) *strict.FieldError {
+	switch {
+	case legacy.Is(env.version, env.kind) && p.Legacy:
+		return nil
+	case legacy.Is(env.version, env.kind):
+		return &strict.FieldError{Path: "apiVersion", Reason: legacy.Refusal()}
+	}
+	if want := versionOf(env.kind); env.version != want {
+		return &strict.FieldError{Path: "apiVersion", Reason: fmt.Sprintf("%s is not the version in which %s is read: write %s",
+			model.Quoted(env.version), kinds.Article(env.kind), want)}
+	}
+	return nil
+}
+
+// Unreadable is the problem of a source that cannot be read.
+func Unreadable(path string, err error) api.Problem {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pathErr.Err // the path is the source already
+	}
+	return api.Problem{Source: path, Reason: "cannot be read: " + err.Error()}
+}

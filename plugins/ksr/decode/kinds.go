@@ -1,0 +1,102 @@
+package decode
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
+	"github.com/sluice-net/sluice/plugins/ksr/strict"
+)
+
+// listKind is the kind of what kubectl makes of several objects.
+const listKind = "List"
+
+// irrelevantKinds are the other kinds that Kubernetes itself serves. Policy needs
+// none of them, so they are skipped without a word: manifests of policies stand
+// beside those of everything else. Anything that is neither here nor read is
+// reported, because it may be a policy that somebody relies on.
+var irrelevantKinds = kindSet(`
+	Binding ComponentStatus ConfigMap Event LimitRange PersistentVolume PersistentVolumeClaim
+	PodTemplate ReplicationController ResourceQuota Secret ServiceAccount
+	ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet Scale
+	Job CronJob HorizontalPodAutoscaler PodDisruptionBudget Eviction PodSecurityPolicy
+	Role RoleBinding ClusterRole ClusterRoleBinding
+	Ingress IngressClass IPAddress ServiceCIDR
+	StorageClass VolumeAttachment VolumeAttributesClass CSIDriver CSINode CSIStorageCapacity
+	PriorityClass RuntimeClass Lease LeaseCandidate
+	CustomResourceDefinition APIService
+	MutatingWebhookConfiguration ValidatingWebhookConfiguration
+	ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
+	MutatingAdmissionPolicy MutatingAdmissionPolicyBinding
+	FlowSchema PriorityLevelConfiguration
+	CertificateSigningRequest ClusterTrustBundle PodCertificateRequest
+	ResourceClaim ResourceClaimTemplate ResourceSlice DeviceClass DeviceTaintRule
+	StorageVersion StorageVersionMigration
+	TokenReview TokenRequest SelfSubjectReview SubjectAccessReview LocalSubjectAccessReview
+	SelfSubjectAccessReview SelfSubjectRulesReview
+	Status Table
+`)
+
+func kindSet(list string) map[string]bool {
+	set := map[string]bool{}
+	for kind := range strings.FieldsSeq(list) {
+		set[kind] = true
+	}
+	return set
+}
+
+// irrelevant says whether a kind, or the list of it, is known and not needed.
+func irrelevant(kind string) bool {
+	return irrelevantKinds[kind] || irrelevantKinds[strings.TrimSuffix(kind, listKind)]
+}
+
+// foreign says whether an object, or a list, only shares the name of its kind with
+// nodes, services or endpoints of Kubernetes: storage systems have nodes, and serverless
+// platforms services, in groups of their own. They are skipped. Kinds of policies are not:
+// one of another group may be a policy that somebody relies on.
+func foreign(env envelope) bool {
+	kind := strings.TrimSuffix(env.kind, listKind)
+	switch kind {
+	case model.KindNode.String(), model.KindService.String(), kinds.Endpoints:
+		return strings.Contains(env.version, "/")
+	case model.KindEndpointSlice.String():
+		return env.version != kinds.DiscoveryV1
+	}
+	return false
+}
+
+// listOf returns the kind of the items that do not say theirs, and whether the
+// kind is a list that is read.
+func listOf(kind string) (items string, ok bool) {
+	items, ok = strings.CutSuffix(kind, listKind)
+	_, read := kinds.ByName[items]
+	return items, ok && (items == "" || read)
+}
+
+// versionOf returns the apiVersion in which a kind, or a list, is read.
+func versionOf(kind string) string {
+	if k, ok := kinds.ByName[kind]; ok {
+		return k.Version
+	}
+	if items, ok := listOf(kind); ok && items != "" {
+		return kinds.ByName[items].Version
+	}
+	return "v1"
+}
+
+// The known kinds in the order in which a misspelt one is looked for.
+var (
+	sortedReadKinds       = slices.Sorted(maps.Keys(kinds.ByName))
+	sortedIrrelevantKinds = slices.Sorted(maps.Keys(irrelevantKinds))
+)
+
+// likelyKind returns the known kind that a wrong one was probably meant to be,
+// the kinds that are read before others.
+func likelyKind(kind string) (string, bool) {
+	if read, ok := strict.Nearest(kind, sortedReadKinds); ok {
+		return read, true
+	}
+	return strict.Nearest(kind, sortedIrrelevantKinds)
+}

@@ -1,0 +1,199 @@
+// Package legacy gives manifests of before Kubernetes 1.7 the form of today, with their meaning of then.
+// An annotation isolated a namespace, and policies of extensions/v1beta1 allowed within it. Nothing here
+// has a part in the flow of a cluster's state: only sources that are asked for it read such manifests.
+package legacy
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
+	"github.com/sluice-net/sluice/plugins/ksr/strict"
+)
+
+// Version is the apiVersion of policies before Kubernetes 1.7; clusters up to
+// 1.15 served it.
+const Version = "extensions/v1beta1"
+
+// Policy is a NetworkPolicy of extensions/v1beta1 as it was written. What it
+// means depends on its namespace, see Modernise, and package convert refuses it. A list that
+// was not there is nil, and one that was empty is not: they mean different things.
+type Policy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              networkingv1.NetworkPolicySpec `json:"spec"`
+}
+
+// ID returns the ID of the policy, as package kinds wants to know it.
+func (p *Policy) ID() model.ID {
+	if p == nil {
+		return model.ID{}
+	}
+	return Kind.IDOf(p)
+}
+
+// Kind is how it is read. It is none of package kinds, which has one version
+// per kind, because it is read only where that is asked for.
+var Kind = kinds.Kind{Kind: model.KindNetworkPolicy, Version: Version, Lenient: kinds.Written, Type: reflect.TypeFor[*Policy]()}
+
+// Is reports whether a version and a kind are those of legacy policies, or of a list of them.
+func Is(version, kind string) bool {
+	return version == Version && strings.TrimSuffix(kind, "List") == model.KindNetworkPolicy.String()
+}
+
+// Remedy is what to do with manifests of before.
+const Remedy = `convert the manifests with "sluicectl convert", or accept them with --accept-legacy`
+
+// Refusal says why a legacy policy is not converted.
+func Refusal() string {
+	return fmt.Sprintf("%s is a legacy version, whose meaning depends on the namespace: %s", model.Quoted(Version), Remedy)
+}
+
+// saysToday reports whether a policy has what only Kubernetes 1.7 and later know: its
+// lists and its isolation mean what they mean today, whatever its version is called.
+func (p *Policy) saysToday() bool {
+	if p.Spec.PolicyTypes != nil || p.Spec.Egress != nil {
+		return true
+	}
+	for _, r := range p.Spec.Ingress {
+		for _, peer := range r.From {
+			if peer.IPBlock != nil || peer.PodSelector != nil && peer.NamespaceSelector != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// NewerField names a field that no server of this version had, so that it is not
+// known whether it was ever in force.
+func (p *Policy) NewerField() *strict.FieldError {
+	for i, r := range p.Spec.Ingress {
+		if err := noRanges(r.Ports, "ingress", i); err != nil {
+			return err
+		}
+	}
+	for i, r := range p.Spec.Egress {
+		if err := noRanges(r.Ports, "egress", i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func noRanges(ports []networkingv1.NetworkPolicyPort, list string, rule int) *strict.FieldError {
+	for i := range ports {
+		if ports[i].EndPort != nil {
+			return &strict.FieldError{Path: fmt.Sprintf("spec.%s[%d].ports[%d].endPort", list, rule, i), Reason: "is no field of " + Version + ": write " + kinds.NetworkingV1}
+		}
+	}
+	return nil
+}
+
+// today returns the policy of today with the same spec.
+func (p *Policy) today() *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: kinds.NetworkingV1, Kind: p.Kind},
+		ObjectMeta: p.ObjectMeta,
+		Spec:       p.Spec,
+	}
+}
+
+// meaning returns the policy of today that means, in a namespace that is isolated,
+// what the legacy policy meant there. Rules with a list that is empty matched nothing
+// and are missing.
+func (p *Policy) meaning() *networkingv1.NetworkPolicy {
+	out := p.today()
+	if p.saysToday() {
+		return out
+	}
+	out.Spec = networkingv1.NetworkPolicySpec{PodSelector: p.Spec.PodSelector, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}
+	for _, r := range p.Spec.Ingress {
+		if emptyList(r) == "" {
+			out.Spec.Ingress = append(out.Spec.Ingress, r)
+		}
+	}
+	return out
+}
+
+// emptyList names the list of a legacy rule that is there and empty, "" when none is.
+func emptyList(r networkingv1.NetworkPolicyIngressRule) string {
+	switch {
+	case r.From != nil && len(r.From) == 0:
+		return "from"
+	case r.Ports != nil && len(r.Ports) == 0:
+		return "ports"
+	}
+	return ""
+}
+
+// Annotation is where a namespace said, before Kubernetes 1.7, whether its
+// pods are isolated.
+const Annotation = "net.beta.kubernetes.io/network-policy"
+
+// defaultDeny is the only isolation that there ever was.
+const defaultDeny = "DefaultDeny"
+
+// Isolates reports whether a namespace asks for isolation. What cannot be understood
+// does, and the error says why.
+func Isolates(ns *corev1.Namespace) (bool, *strict.FieldError) {
+	text, ok := ns.Annotations[Annotation]
+	if !ok {
+		return false, nil
+	}
+	var policy struct {
+		Ingress *struct {
+			Isolation *string `json:"isolation"`
+		} `json:"ingress"`
+	}
+	wrong := func(reason string) (bool, *strict.FieldError) {
+		return true, &strict.FieldError{Path: "metadata.annotations[" + Annotation + "]", Reason: reason + "; the namespace is treated as isolated"}
+	}
+	if !json.Valid([]byte(text)) {
+		return wrong(model.Quoted(text) + " is not JSON")
+	}
+	tree, err := strict.Tree([]byte(text))
+	if err != nil {
+		return wrong(model.Quoted(text) + " is not an object with each field once")
+	}
+	if err := strict.NewDecoder().Decode(tree, &policy, nil); err != nil {
+		return wrong(err.Error())
+	}
+	switch {
+	case policy.Ingress == nil || policy.Ingress.Isolation == nil:
+		return false, nil
+	case *policy.Ingress.Isolation != defaultDeny:
+		return wrong(model.Quoted(*policy.Ingress.Isolation) + " is not an isolation: want " + defaultDeny)
+	}
+	return true, nil
+}
+
+// withoutIsolation returns the namespace without the annotation. It does not change ns.
+func withoutIsolation(ns *corev1.Namespace) *corev1.Namespace {
+	if _, ok := ns.Annotations[Annotation]; !ok {
+		return ns
+	}
+	out := *ns
+	out.Annotations = maps.Clone(ns.Annotations)
+	delete(out.Annotations, Annotation)
+	return &out
+}
+
+// Current returns the object of today that an object becomes where it is kept.
+func Current(o kinds.Object) kinds.Object {
+	switch obj := o.Object.(type) {
+	case *corev1.Namespace:
+		o.Object = withoutIsolation(obj)
+	case *Policy:
+		o.Object = obj.meaning()
+	}
+	return o
+}

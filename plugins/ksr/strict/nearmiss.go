@@ -1,0 +1,46 @@
+package strict
+
+import "strings"
+
+// maxMisspelt is the length of the longest word that is compared with known ones,
+// so that hostile words cost nothing.
+const maxMisspelt = 64
+
+// Nearest returns the known word that a word was probably meant to be: one that
+// differs in case only, or by at most two letters where it is longer than four.
+func Nearest(word string, known []string) (string, bool) {
+	best, bestDistance := "", 3
+	for _, k := range known {
+		if strings.EqualFold(word, k) {
+			return k, true
+		}
+		if len(word) > maxMisspelt || len(k) <= 4 {
+			continue
+		}
+		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < bestDistance {
+			best, bestDistance = k, d
+		}
+	}
+	return best, best != ""
+}
+
+// distance is the number of letters to insert, delete or change (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

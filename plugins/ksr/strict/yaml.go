@@ -1,0 +1,63 @@
+package strict
+
+import (
+	"bytes"
+	"fmt"
+
+	goyaml "go.yaml.in/yaml/v2"
+	"sigs.k8s.io/yaml"
+)
+
+// MaxYAML is the limit of one YAML document in bytes, as it is and with its aliases written out.
+const MaxYAML = 32 << 20
+
+// YAMLToJSON converts one YAML document as strictly as manifests are read: keys
+// are there once. A document of more than 32 MiB is refused, and so is one whose
+// aliases stand for more than that: a text of 80 KB that names another of 20 KB
+// twenty thousand times would come to 400 MB of JSON.
+func YAMLToJSON(text []byte) ([]byte, error) {
+	if len(text) > MaxYAML {
+		return nil, &TooLarge{what: "is larger"}
+	}
+	// What has no anchors and aliases, and that is nearly everything, cannot grow.
+	if bytes.IndexByte(text, '&') >= 0 && bytes.IndexByte(text, '*') >= 0 {
+		var tree any
+		if err := goyaml.UnmarshalStrict(text, &tree); err != nil {
+			return nil, err
+		}
+		if room(tree, MaxYAML) < 0 {
+			return nil, &TooLarge{what: "with its aliases written out is larger"}
+		}
+	}
+	return yaml.YAMLToJSONStrict(text)
+}
+
+// TooLarge is the error of a document that exceeds MaxYAML.
+type TooLarge struct{ what string }
+
+// Error says how, and what to do.
+func (e *TooLarge) Error() string {
+	return fmt.Sprintf("%s than the limit of %d bytes for a YAML document: split it or write JSON", e.what, MaxYAML)
+}
+
+// room returns how much of a number of bytes is left when a tree was written down;
+// it stops when nothing is.
+func room(v any, left int) int {
+	switch v := v.(type) {
+	case string:
+		return left - len(v) - 1
+	case []any:
+		for _, item := range v {
+			if left = room(item, left-1); left < 0 {
+				return left
+			}
+		}
+	case map[any]any:
+		for key, item := range v {
+			if left = room(item, room(key, left-1)); left < 0 {
+				return left
+			}
+		}
+	}
+	return left - 1
+}
