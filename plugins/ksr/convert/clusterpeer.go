@@ -47,9 +47,9 @@ func isUnknown(p *model.ClusterPolicy_Peer) bool {
 
 // convert returns one peer for each network or domain name, and for anything
 // else one; an unknown one for what is wrong.
-func (p *clusterPeer) convert(wants string, at place) []*model.ClusterPolicy_Peer {
+func (s *clusterPeer) convert(wants string, at place) []*model.ClusterPolicy_Peer {
 	fields := 0
-	for _, has := range []bool{p.namespaces != nil, p.pods != nil, p.nodes != nil, len(p.networks) > 0, len(p.domainNames) > 0} {
+	for _, has := range []bool{s.namespaces != nil, s.pods != nil, s.nodes != nil, len(s.networks) > 0, len(s.domainNames) > 0} {
 		if has {
 			fields++
 		}
@@ -58,14 +58,14 @@ func (p *clusterPeer) convert(wants string, at place) []*model.ClusterPolicy_Pee
 	case fields != 1:
 		at.errorf("must have exactly one of %s", wants)
 		return []*model.ClusterPolicy_Peer{{}}
-	case p.nodes != nil:
-		return []*model.ClusterPolicy_Peer{{Peer: &model.ClusterPolicy_Peer_Nodes{Nodes: readSelector(p.nodes, at.child("nodes"))}}}
-	case len(p.networks) > 0:
-		return readNetworks(p.networks, at.child("networks"))
-	case len(p.domainNames) > 0:
-		return readDomainNames(p.domainNames, at.child("domainNames"))
+	case s.nodes != nil:
+		return []*model.ClusterPolicy_Peer{{Peer: &model.ClusterPolicy_Peer_Nodes{Nodes: readSelector(s.nodes, at.child("nodes"))}}}
+	case len(s.networks) > 0:
+		return readNetworks(s.networks, at.child("networks"))
+	case len(s.domainNames) > 0:
+		return readDomainNames(s.domainNames, at.child("domainNames"))
 	}
-	return []*model.ClusterPolicy_Peer{{Peer: &model.ClusterPolicy_Peer_Pods{Pods: p.podsOf(at)}}}
+	return []*model.ClusterPolicy_Peer{{Peer: &model.ClusterPolicy_Peer_Pods{Pods: s.podsOf(at)}}}
 }
 
 // readNetworks returns the networks sorted and each once, because they are a set, and
