@@ -83,13 +83,13 @@ func run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	log.Info("reflector starts", "version", version.Get().Version, "identity", cfg.Identity, "api", api.Host, "embedded_etcd", cfg.EmbeddedEtcd)
+	log.Info("reflector starts", "version", version.Get().Version, "identity", cfg.Identity, "api", api.Host, "embedded_etcd", cfg.Embedded.Use)
 	return r.Run(ctx)
 }
 
 // openStore returns a client of the etcd that is used, and what ends it.
 func openStore(ctx context.Context, cfg Config, log *slog.Logger) (*kvstore.Client, func() error, error) {
-	if !cfg.EmbeddedEtcd {
+	if !cfg.Embedded.Use {
 		etcd, err := cfg.Etcd.Client()
 		if err != nil {
 			return nil, nil, err
@@ -100,18 +100,18 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger) (*kvstore.Clie
 		}
 		return c, c.Close, nil
 	}
-	if err := preflight.OurFolder(cfg.EtcdDir); err != nil {
+	if err := preflight.OurFolder(cfg.Embedded.Dir); err != nil {
 		return nil, nil, fmt.Errorf("--etcd-dir: %w: choose a folder of this user or of root, in which nobody else may write", err)
 	}
 	server, err := embedded.Start(ctx, embedded.Config{
-		Dir: cfg.EtcdDir, ClientURL: cfg.EtcdListen,
-		TLS:      embedded.TLS{Cert: cfg.EtcdListenCert, Key: cfg.EtcdListenKey, ClientCA: cfg.EtcdListenCA},
+		Dir: cfg.Embedded.Dir, ClientURL: cfg.Embedded.Listen,
+		TLS:      embedded.TLS{Cert: cfg.Embedded.Cert, Key: cfg.Embedded.Key, ClientCA: cfg.Embedded.ClientCA},
 		Writable: []string{model.StatusRoot(cfg.EtcdPrefix), model.VswitchRoot(cfg.EtcdPrefix)},
 		Log:      log.With("plugin", "etcd"),
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	log.Info("embedded etcd serves", "endpoints", server.Endpoints(), "dir", cfg.EtcdDir)
+	log.Info("embedded etcd serves", "endpoints", server.Endpoints(), "dir", cfg.Embedded.Dir)
 	return server.Client(), server.Close, nil
 }

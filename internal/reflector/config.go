@@ -20,12 +20,7 @@ type Config struct {
 	EtcdPrefix     string        `koanf:"etcd-prefix"`
 	Cluster        string        `koanf:"cluster"`
 	AcceptCluster  bool          `koanf:"accept-cluster"`
-	EmbeddedEtcd   bool          `koanf:"embedded-etcd"`
-	EtcdDir        string        `koanf:"etcd-dir"`
-	EtcdListen     string        `koanf:"etcd-listen"`
-	EtcdListenCert string        `koanf:"etcd-listen-cert"`
-	EtcdListenKey  string        `koanf:"etcd-listen-key"`
-	EtcdListenCA   string        `koanf:"etcd-listen-ca"`
+	Embedded       embeddedEtcd  `koanf:",squash"`
 	Identity       string        `koanf:"identity"`
 	LeaderTTL      time.Duration `koanf:"leader-ttl"`
 	Silence        time.Duration `koanf:"api-silence"`
@@ -33,6 +28,16 @@ type Config struct {
 	MetricsAddress string        `koanf:"metrics-address"`
 	LogLevel       string        `koanf:"log-level"`
 	LogFormat      string        `koanf:"log-format"`
+}
+
+// embeddedEtcd says whether the etcd is in this process, and how agents reach it.
+type embeddedEtcd struct {
+	Use      bool   `koanf:"embedded-etcd"`
+	Dir      string `koanf:"etcd-dir"`
+	Listen   string `koanf:"etcd-listen"`
+	Cert     string `koanf:"etcd-listen-cert"`
+	Key      string `koanf:"etcd-listen-key"`
+	ClientCA string `koanf:"etcd-listen-ca"`
 }
 
 func addFlags(f *pflag.FlagSet) {
@@ -79,10 +84,10 @@ func (c *Config) check() error {
 	if c.Sweep < time.Second {
 		errs = append(errs, fmt.Errorf("--sweep-interval %s: want at least a second", c.Sweep))
 	}
-	if c.EmbeddedEtcd && c.EtcdDir == "" {
+	if c.Embedded.Use && c.Embedded.Dir == "" {
 		errs = append(errs, errors.New("--etcd-dir is needed with --embedded-etcd: state that is lost with the process takes its protection away"))
 	}
-	if !c.EmbeddedEtcd {
+	if !c.Embedded.Use {
 		_, err := c.Etcd.Client()
 		errs = append(errs, err)
 	}

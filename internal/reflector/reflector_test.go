@@ -142,7 +142,7 @@ func TestWhoKnowsNothingOrHearsNothingDoesNotLead(t *testing.T) {
 func TestSettingsThatCannotBeAreNamed(t *testing.T) {
 	good := func() Config {
 		return Config{
-			LeaderTTL: time.Second, Silence: time.Second, Sweep: time.Second, EtcdDir: "x", Etcd: settings.Etcd{Endpoints: []string{"127.0.0.1:2379"}},
+			LeaderTTL: time.Second, Silence: time.Second, Sweep: time.Second, Embedded: embeddedEtcd{Dir: "x"}, Etcd: settings.Etcd{Endpoints: []string{"127.0.0.1:2379"}},
 		}
 	}
 	c := good()
@@ -154,7 +154,7 @@ func TestSettingsThatCannotBeAreNamed(t *testing.T) {
 		"--api-silence":    func(c *Config) { c.Silence = 0 },
 		"--sweep-interval": func(c *Config) { c.Sweep = -1 },
 		"--etcd-endpoints": func(c *Config) { c.Etcd.Endpoints = []string{"foo:bar:baz"} },
-		"--etcd-dir":       func(c *Config) { c.EmbeddedEtcd, c.EtcdDir = true, "" },
+		"--etcd-dir":       func(c *Config) { c.Embedded.Use, c.Embedded.Dir = true, "" },
 	} {
 		c := good()
 		change(&c)
