@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/policy/cache"
+	"github.com/sluice-net/sluice/plugins/policy/internal/cache"
 	"github.com/sluice-net/sluice/plugins/policy/internal/configurator"
 	"github.com/sluice-net/sluice/plugins/policy/internal/processor"
 	"github.com/sluice-net/sluice/renderer"
@@ -20,19 +22,37 @@ import (
 type Snapshot struct {
 	of uint64 // the number of the state that it is of
 
-	Status     Status                `json:"status"`
-	Namespaces []cache.NamespaceInfo `json:"namespaces"`
-	Pods       []Pod                 `json:"pods"`
-	Policies   []Policy              `json:"policies"`
-	Sets       []Set                 `json:"sets"`
+	Status     Status      `json:"status"`
+	Namespaces []Namespace `json:"namespaces"`
+	Pods       []Pod       `json:"pods"`
+	Policies   []Policy    `json:"policies"`
+	Sets       []Set       `json:"sets"`
 	// Problems are those of all objects, and what of policies stacks cannot enforce.
 	Problems []api.Problem `json:"problems,omitempty"`
 }
 
-// Pod is a pod of the cluster.
+// Labels are the labels of an object, sorted by key.
+type Labels = intent.Labels
+
+// Namespace is a namespace of the cluster.
+type Namespace struct {
+	Name     string `json:"name"`
+	Known    bool   `json:"known"` // its Namespace object has arrived
+	Labels   Labels `json:"labels,omitempty"`
+	Pods     int    `json:"pods"`
+	Groups   int    `json:"groups"` // of pods that policies cannot tell apart
+	Policies int    `json:"policies"`
+}
+
+// Pod is a pod of the cluster. Addresses, labels and ports are those of a live one.
 type Pod struct {
-	cache.PodInfo
-	Local bool `json:"local"`
+	ID         api.PodID       `json:"id"`
+	State      string          `json:"state"` // "live", "host network" or "finished"
+	Node       string          `json:"node,omitempty"`
+	IPs        []netip.Addr    `json:"ips,omitempty"`
+	Labels     Labels          `json:"labels,omitempty"`
+	NamedPorts []api.NamedPort `json:"namedPorts,omitempty"`
+	Local      bool            `json:"local"`
 	// Enforced says that renderers were told of the pod: it is local and has an
 	// address. What follows is known of such pods only.
 	Enforced bool `json:"enforced"`
@@ -49,10 +69,16 @@ type Pod struct {
 
 // Policy is a policy of the cluster.
 type Policy struct {
-	Spec    *api.PolicySpec `json:"-"`
-	ID      api.PolicyID    `json:"id"`
-	Subject string          `json:"subject"`        // its selector, in the style of kubectl
-	Pods    []api.PodID     `json:"pods,omitempty"` // local pods that it applies to
+	Place api.Place `json:"-"` // among all policies
+	Rules int       `json:"-"`
+	// The directions that it isolates; a policy of administrators isolates none.
+	IsolatesIngress bool `json:"-"`
+	IsolatesEgress  bool `json:"-"`
+	// Readable is false when it is not known whom the policy is for: then it is for no pod.
+	Readable bool         `json:"-"`
+	ID       api.PolicyID `json:"id"`
+	Subject  string       `json:"subject"`        // its selector, in the style of kubectl
+	Pods     []api.PodID  `json:"pods,omitempty"` // local pods that it applies to
 	// Problems say why it is not enforced in full; without any it is, as far as
 	// renderers are in sync.
 	Problems []api.Problem `json:"problems,omitempty"`
@@ -78,7 +104,10 @@ type layers struct {
 // snapshot collects the state of a node; reports are those of renderers.
 func (l *layers) snapshot(node string, reports []api.Problem) *Snapshot {
 	findings := l.processor.Findings()
-	s := &Snapshot{Namespaces: l.cache.Namespaces()}
+	s := &Snapshot{Namespaces: []Namespace{}}
+	for _, ns := range l.cache.Namespaces() {
+		s.Namespaces = append(s.Namespaces, Namespace(ns))
+	}
 	s.Problems = slices.Concat(l.cache.Problems(), findings.Problems, reports)
 	byObject := map[string][]api.Problem{}
 	for _, problem := range s.Problems {
@@ -95,7 +124,10 @@ func (l *layers) snapshot(node string, reports []api.Problem) *Snapshot {
 		}
 	}
 	for _, info := range l.cache.Pods() {
-		pod := Pod{PodInfo: info, Local: node == "" || info.Node == node}
+		pod := Pod{
+			ID: info.ID, State: info.State, Node: info.Node, IPs: info.IPs, Labels: info.Labels, NamedPorts: info.NamedPorts,
+			Local: node == "" || info.Node == node,
+		}
 		if len(byObject) > 0 {
 			pod.Problems = byObject[model.ID{Kind: model.KindPod, Namespace: info.ID.Namespace, Name: info.ID.Name}.String()]
 		}
@@ -114,7 +146,9 @@ func (l *layers) policies(applied map[api.PolicyID][]api.PodID, problems map[str
 	var policies []Policy
 	for _, spec := range l.cache.PolicySpecs() {
 		policies = append(policies, Policy{
-			Spec: spec, ID: spec.ID, Subject: subjectOf(spec), Pods: applied[spec.ID], Problems: problems[spec.ID.String()], Notes: notes[spec.ID],
+			ID: spec.ID, Place: spec.Place(), Rules: len(spec.Ingress) + len(spec.Egress), Readable: spec.Subject != nil,
+			IsolatesIngress: spec.IsolatesIngress, IsolatesEgress: spec.IsolatesEgress,
+			Subject: subjectOf(spec), Pods: applied[spec.ID], Problems: problems[spec.ID.String()], Notes: notes[spec.ID],
 		})
 	}
 	noteTies(policies)
@@ -122,7 +156,7 @@ func (l *layers) policies(applied map[api.PolicyID][]api.PodID, problems map[str
 }
 
 // subjectOf says in the style of kubectl whom a policy is for; "" is every pod.
-func subjectOf(spec *api.PolicySpec) string {
+func subjectOf(spec *intent.Policy) string {
 	switch {
 	case spec.Subject == nil:
 		return "nothing"
@@ -144,7 +178,7 @@ func subjectOf(spec *api.PolicySpec) string {
 func noteTies(policies []Policy) {
 	tied := map[api.Place][]int{}
 	for i, p := range policies {
-		if at := p.Spec.Place(); at.Tier != api.TierNetworkPolicy {
+		if at := p.Place; at.Tier != api.TierNetworkPolicy {
 			at.ID = api.PolicyID{}
 			tied[at] = append(tied[at], i)
 		}
@@ -153,7 +187,7 @@ func noteTies(policies []Policy) {
 		if len(list) < 2 {
 			continue
 		}
-		slices.SortFunc(list, func(a, b int) int { return policies[a].Spec.Compare(policies[b].Spec) })
+		slices.SortFunc(list, func(a, b int) int { return policies[a].Place.Compare(policies[b].Place) })
 		for n, i := range list {
 			other, order := list[0], "before"
 			if n == 0 {

@@ -31,9 +31,10 @@ var mayImport = []struct {
 	{"plugins/datasync", []string{"api/...", "plugins/follow", "plugins/keep"}},
 	{"plugins/plumbing", []string{"api/...", "plugins/follow", "plugins/keep"}},
 	{"plugins/policy", []string{"api/...", "renderer", "plugins/policy/..."}}, // wires, so knows its layers
+	{"plugins/policy/internal/intent", []string{"api/..."}},                   // what users wrote: cache and processor speak of it
 	{"plugins/policy/internal/configurator", []string{"api/...", "renderer"}},
-	{"plugins/policy/internal/processor", []string{"api/...", "plugins/policy/internal/membership"}},
-	{"plugins/policy/...", []string{"api/..."}}, // layers do not know each other
+	{"plugins/policy/internal/processor", []string{"api/...", "plugins/policy/internal/intent", "plugins/policy/internal/membership"}},
+	{"plugins/policy/...", []string{"api/...", "plugins/policy/internal/intent"}}, // layers do not know each other
 	{"endpoints", []string{"api/..."}},
 	{"endpoints/wire", nil}, // what a CNI plugin links
 	{"endpoints/gate", nil}, // the same
@@ -185,7 +186,7 @@ func TestTheLawCatches(t *testing.T) {
 		{"api", module + "renderer"},
 		{"api", "google.golang.org/protobuf/proto"},
 		{"api/model", module + "plugins/ksr/convert"},
-		{"plugins/policy/cache", module + "plugins/policy/internal/processor"},
+		{"plugins/policy/internal/cache", module + "plugins/policy/internal/processor"},
 		{"plugins/policy/internal/processor", module + "renderer"},
 		{"plugins/policy/internal/processor", "net/http"},
 		{"plugins/datasync", "go.etcd.io/etcd/client/v3"},
@@ -197,7 +198,7 @@ func TestTheLawCatches(t *testing.T) {
 		{"renderer/xdp/compile", "time"},
 		{"renderer/xdp/compile", module + "renderer/xdp"},
 		{"renderer/acl", module + "renderer/xdp"},
-		{"internal/oracle", module + "plugins/policy/cache"},
+		{"internal/oracle", module + "plugins/policy/internal/cache"},
 		{"internal/oracle", module + "internal/explain/suggest"},
 		{"internal/explain/suggest", module + "internal/node"},
 		{"docs/examples/embedding", module + "internal/vswitch"},

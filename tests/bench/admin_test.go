@@ -30,7 +30,7 @@ func adminEvents(b *testing.B, w world, x *subject) map[string]toggle {
 	}
 	out, most := map[string]toggle{}, 0
 	for _, p := range snapshot.Policies {
-		if p.Spec.Tier != api.TierAdmin || len(p.Pods) <= most {
+		if p.Place.Tier != api.TierAdmin || len(p.Pods) <= most {
 			continue
 		}
 		most = len(p.Pods)

@@ -44,7 +44,7 @@ var harness = []Suite{
 	{Folder: "renderer/xdp/compile", Only: "renderer/xdp/compile"},
 	{Folder: "internal/oracle", Only: "internal/oracle"},
 	{Folder: "endpoints", Only: "endpoints"},
-	{Folder: "plugins/policy/cache", Only: "cni"},
+	{Folder: "plugins/policy/internal/cache", Only: "cni"},
 	{Folder: "internal/cniinstall", Only: "cni"},
 	{Folder: "plugins/keep", Only: "state"},
 	{Folder: "plugins/ksr/convert", Only: "state"},

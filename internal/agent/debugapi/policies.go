@@ -27,9 +27,9 @@ func (l *Lists) policies(ctx context.Context, f Filter) ([]view.Policy, error) {
 	}
 	states := l.Node.States()
 	causes, waits := l.Problems.ByObject(), newWaits(states, node.WithFindings(s.Status, states), s.Pods)
-	out, order := []view.Policy{}, map[api.PolicyID]*api.PolicySpec{}
+	out, order := []view.Policy{}, map[api.PolicyID]api.Place{}
 	for _, p := range s.Policies {
-		order[p.ID] = p.Spec
+		order[p.ID] = p.Place
 		if !f.wants(p.ID.Namespace, p.ID.Name) {
 			continue
 		}
@@ -49,21 +49,21 @@ func (l *Lists) policies(ctx context.Context, f Filter) ([]view.Policy, error) {
 
 func policyView(p policy.Policy) view.Policy {
 	v := view.Policy{
-		Policy: p.ID, Selector: cmp.Or(p.Subject, "every pod"), Pods: p.Pods, Rules: len(p.Spec.Ingress) + len(p.Spec.Egress),
+		Policy: p.ID, Selector: cmp.Or(p.Subject, "every pod"), Pods: p.Pods, Rules: p.Rules,
 		Enforced: view.EnforcedFully, Notes: p.Notes,
 	}
-	if v.Tier = p.Spec.Tier.String(); p.Spec.Tier != api.TierNetworkPolicy {
-		v.Priority = &p.Spec.Priority
+	if v.Tier = p.Place.Tier.String(); p.Place.Tier != api.TierNetworkPolicy {
+		v.Priority = &p.Place.Priority
 	}
-	if p.Spec.IsolatesIngress {
+	if p.IsolatesIngress {
 		v.Isolates = append(v.Isolates, api.Ingress)
 	}
-	if p.Spec.IsolatesEgress {
+	if p.IsolatesEgress {
 		v.Isolates = append(v.Isolates, api.Egress)
 	}
-	if len(p.Pods) == 0 && p.Spec.Subject != nil {
+	if len(p.Pods) == 0 && p.Readable {
 		field := "spec.podSelector"
-		if p.Spec.Tier != api.TierNetworkPolicy {
+		if p.Place.Tier != api.TierNetworkPolicy {
 			field = "spec.subject"
 		}
 		v.Notes = append(slices.Clone(v.Notes), api.Problem{Object: p.ID.String(), Field: field,
@@ -134,7 +134,7 @@ func (w waits) of(p policy.Policy) string {
 		return fmt.Sprintf("%d of %s without an interface in the vswitch", missing, term.Count(len(p.Pods), "local pod"))
 	case unmade > 0:
 		return fmt.Sprintf("%d of %s wait for their rules, which take long to make", unmade, term.Count(len(p.Pods), "local pod"))
-	case w.uplink != "" && p.Spec.IsolatesEgress:
+	case w.uplink != "" && p.IsolatesEgress:
 		return w.uplink
 	}
 	return ""

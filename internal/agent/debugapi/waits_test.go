@@ -5,14 +5,13 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy"
-	"github.com/sluice-net/sluice/plugins/policy/cache"
 )
 
 // TestPoliciesOfPodsThatWaitArePending: they are in force when the rules of their pods are made.
 func TestPoliciesOfPodsThatWaitArePending(t *testing.T) {
 	pod := func(name string) api.PodID { return api.PodID{Namespace: "shop", Name: name} }
-	w := newWaits(nil, policy.Status{}, []policy.Pod{{PodInfo: cache.PodInfo{ID: pod("a")}, Waiting: true}, {PodInfo: cache.PodInfo{ID: pod("b")}}})
-	both := policy.Policy{Spec: &api.PolicySpec{}, Pods: []api.PodID{pod("a"), pod("b")}}
+	w := newWaits(nil, policy.Status{}, []policy.Pod{{ID: pod("a"), Waiting: true}, {ID: pod("b")}})
+	both := policy.Policy{Pods: []api.PodID{pod("a"), pod("b")}}
 	if got, want := w.of(both), "1 of 2 local pods wait for their rules, which take long to make"; got != want {
 		t.Errorf("pending is %q, want %q", got, want)
 	}

@@ -4,11 +4,11 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 )
 
 // GroupAdded links a group that has no pods yet to the sets it is in.
-func (x *Sets) GroupAdded(id api.GroupID, g *api.Group) {
+func (x *Sets) GroupAdded(id intent.GroupID, g *intent.Group) {
 	x.links.add(id, g)
 	for sc := range x.scopes.covering(g.Namespace, x.namespaces[g.Namespace]) {
 		for sel := range sc.selectorsOf(g) {
@@ -18,14 +18,14 @@ func (x *Sets) GroupAdded(id api.GroupID, g *api.Group) {
 }
 
 // GroupRemoved unlinks a group that has no pods any more.
-func (x *Sets) GroupRemoved(id api.GroupID) {
+func (x *Sets) GroupRemoved(id intent.GroupID) {
 	for _, s := range x.links.remove(id) {
 		x.left(s)
 	}
 }
 
 // PodChanged records that addresses come or go in the sets of a pod's group.
-func (x *Sets) PodChanged(old, now *api.Pod) {
+func (x *Sets) PodChanged(old, now *intent.Pod) {
 	if old == nil || now == nil || old.Group != now.Group || !slices.Equal(old.IPs, now.IPs) {
 		x.journal.count(old, -1)
 		x.journal.count(now, +1)
@@ -37,7 +37,7 @@ func (x *Sets) PodChanged(old, now *api.Pod) {
 
 // NamespaceChanged links and unlinks the groups of a namespace, for the selectors
 // whose answer for the namespace is different now.
-func (x *Sets) NamespaceChanged(name string, old, now api.Labels) {
+func (x *Sets) NamespaceChanged(name string, old, now intent.Labels) {
 	if now == nil {
 		delete(x.namespaces, name)
 	} else {
@@ -63,20 +63,20 @@ const fewSelectors = 16
 func (x *Sets) relink(name string, sc *scope, d int) {
 	if sc.size() <= fewSelectors {
 		for sel := range sc.all() {
-			for id := range x.state.MatchGroups(api.GroupQuery{Namespace: name, Pods: sel.pods, Port: sel.key.port}) {
+			for id := range x.state.MatchGroups(intent.GroupQuery{Namespace: name, Pods: sel.pods, Port: sel.key.port}) {
 				x.relinkGroup(sel, id, d)
 			}
 		}
 		return
 	}
-	for id, g := range x.state.MatchGroups(api.GroupQuery{Namespace: name, Pods: api.Everything}) {
+	for id, g := range x.state.MatchGroups(intent.GroupQuery{Namespace: name, Pods: intent.Everything}) {
 		for sel := range sc.selectorsOf(g) {
 			x.relinkGroup(sel, id, d)
 		}
 	}
 }
 
-func (x *Sets) relinkGroup(sel *Selector, id api.GroupID, d int) {
+func (x *Sets) relinkGroup(sel *Selector, id intent.GroupID, d int) {
 	if d > 0 {
 		x.link(sel, id)
 	} else {
@@ -86,7 +86,7 @@ func (x *Sets) relinkGroup(sel *Selector, id api.GroupID, d int) {
 
 // NodeChanged counts the addresses of a node in the sets of the selectors that select
 // it.
-func (x *Sets) NodeChanged(old, now *api.Node) {
+func (x *Sets) NodeChanged(old, now *intent.Node) {
 	sc := x.scopes.byKey[nodeScope]
 	if sc == nil {
 		return
@@ -99,7 +99,7 @@ func (x *Sets) NodeChanged(old, now *api.Node) {
 	}
 }
 
-func (x *Sets) countNode(sc *scope, n *api.Node, old, now []netip.Addr) {
+func (x *Sets) countNode(sc *scope, n *intent.Node, old, now []netip.Addr) {
 	for s := range sc.plain.Matching(n.Labels) {
 		s.sets[0].changeNode(old, now)
 		x.journal.touch(s.sets[0])

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 )
 
@@ -43,7 +45,7 @@ func (j *journal) record(set *Set, a netip.Addr, d int) {
 }
 
 // count records that a pod comes to or leaves the sets of its group; nil is no pod.
-func (j *journal) count(pod *api.Pod, d int) {
+func (j *journal) count(pod *intent.Pod, d int) {
 	if pod == nil {
 		return
 	}
@@ -119,7 +121,7 @@ func (j *journal) holders(set *Set, a netip.Addr) (n int) {
 }
 
 // noteShared notes the addresses of a pod that has some together with another one.
-func (j *journal) noteShared(pod *api.Pod) {
+func (j *journal) noteShared(pod *intent.Pod) {
 	for _, a := range pod.IPs {
 		j.shared[a] = struct{}{}
 	}

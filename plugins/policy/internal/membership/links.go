@@ -3,7 +3,7 @@ package membership
 import (
 	"slices"
 
-	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 )
 
 // links says which groups are in which sets.
@@ -12,12 +12,12 @@ type links struct {
 }
 
 type linkedGroup struct {
-	def  *api.Group
+	def  *intent.Group
 	sets []*Set // that the group is in
 }
 
 // add takes a group that is in no set.
-func (l *links) add(id api.GroupID, g *api.Group) {
+func (l *links) add(id intent.GroupID, g *intent.Group) {
 	for int(id) >= len(l.groups) {
 		l.groups = append(l.groups, linkedGroup{})
 	}
@@ -25,7 +25,7 @@ func (l *links) add(id api.GroupID, g *api.Group) {
 }
 
 // remove forgets a group, and returns the sets that it was in.
-func (l *links) remove(id api.GroupID) []*Set {
+func (l *links) remove(id intent.GroupID) []*Set {
 	sets := l.groups[id].sets
 	for _, set := range sets {
 		set.groups--
@@ -35,13 +35,13 @@ func (l *links) remove(id api.GroupID) []*Set {
 }
 
 // enter links a group to a set.
-func (l *links) enter(set *Set, id api.GroupID) {
+func (l *links) enter(set *Set, id intent.GroupID) {
 	l.groups[id].sets = append(l.groups[id].sets, set)
 	set.groups++
 }
 
 // exit removes the link of a group to a set, if there is one.
-func (l *links) exit(set *Set, id api.GroupID) bool {
+func (l *links) exit(set *Set, id intent.GroupID) bool {
 	g := &l.groups[id]
 	i := slices.Index(g.sets, set)
 	if i < 0 {
@@ -56,4 +56,4 @@ func (l *links) exit(set *Set, id api.GroupID) bool {
 }
 
 // has reports whether a group is in a set.
-func (l *links) has(set *Set, id api.GroupID) bool { return slices.Contains(l.groups[id].sets, set) }
+func (l *links) has(set *Set, id intent.GroupID) bool { return slices.Contains(l.groups[id].sets, set) }

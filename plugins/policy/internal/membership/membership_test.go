@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
@@ -44,7 +46,7 @@ func addrOf(x uint32) netip.Addr {
 }
 
 func TestDescriptionsAreForPeople(t *testing.T) {
-	web, err := api.NewSelector([]api.Requirement{{Key: "app", Values: []string{"web"}}})
+	web, err := intent.NewSelector([]intent.Requirement{{Key: "app", Values: []string{"web"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 )
 
@@ -31,12 +33,12 @@ func NewOwnNode(name string) *OwnNode {
 }
 
 // Has reports whether a pod is local; nil is no pod.
-func (n *OwnNode) Has(pod *api.Pod) bool {
+func (n *OwnNode) Has(pod *intent.Pod) bool {
 	return pod != nil && (n.name == "" || pod.Node == n.name)
 }
 
 // NodeChanged takes over what the object of a node says.
-func (n *OwnNode) NodeChanged(old, now *api.Node) {
+func (n *OwnNode) NodeChanged(old, now *intent.Node) {
 	var name string
 	var addrs []netip.Addr
 	if old != nil {
@@ -57,7 +59,7 @@ func (n *OwnNode) NodeChanged(old, now *api.Node) {
 }
 
 // PodChanged counts the addresses that a local pod names; nil is no pod.
-func (n *OwnNode) PodChanged(old, now *api.Pod) {
+func (n *OwnNode) PodChanged(old, now *intent.Pod) {
 	var oldIPs, nowIPs []netip.Addr
 	if n.Has(old) {
 		oldIPs = old.NodeIPs
@@ -89,7 +91,7 @@ func (n *OwnNode) SetFurther(addrs []netip.Addr) bool {
 
 // count counts d more local pods on the node of a pod; nil is no pod. It is for agents
 // without a node.
-func (n *OwnNode) count(pod *api.Pod, d int) {
+func (n *OwnNode) count(pod *intent.Pod, d int) {
 	if pod == nil {
 		return
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 )
 
@@ -12,9 +14,9 @@ import (
 // port, or nodes.
 type Peer struct {
 	key        key
-	namespaces *api.Selector // of a scope by selector
-	pods       *api.Selector // of a scope of nodes: the nodes
-	block      *api.IPBlock  // that addresses must be in; nil: any
+	namespaces *intent.Selector // of a scope by selector
+	pods       *intent.Selector // of a scope of nodes: the nodes
+	block      *api.IPBlock     // that addresses must be in; nil: any
 }
 
 // key identifies a peer: equal keys mean equal addresses.
@@ -39,8 +41,8 @@ type scopeKey struct {
 var nodeScope = scopeKey{nodes: true}
 
 // PeerOf reads a peer of a policy in a namespace; nil stands for any peer.
-func PeerOf(namespace string, peer *api.PeerSpec) Peer {
-	w := Peer{pods: api.Everything}
+func PeerOf(namespace string, peer *intent.Peer) Peer {
+	w := Peer{pods: intent.Everything}
 	switch {
 	case peer == nil:
 	case peer.Block != nil:
@@ -91,8 +93,8 @@ func (p Peer) PerPort() bool { return p.key.port != (api.PortName{}) }
 func (p Peer) AlwaysPresent() bool { return p.block != nil || p.key.scope == (scopeKey{}) }
 
 // Query finds the groups of the peer's pods.
-func (p Peer) Query() api.GroupQuery {
-	return api.GroupQuery{Namespace: p.key.scope.namespace, Namespaces: p.namespaces, Pods: p.pods, Port: p.key.port}
+func (p Peer) Query() intent.GroupQuery {
+	return intent.GroupQuery{Namespace: p.key.scope.namespace, Namespaces: p.namespaces, Pods: p.pods, Port: p.key.port}
 }
 
 // String says in the style of kubectl which pods are selected.

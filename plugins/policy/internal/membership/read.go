@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 )
 
@@ -46,7 +48,7 @@ func (x *Sets) Contains(id api.SetID, a netip.Addr) bool {
 	case !set.admits(a):
 		return false
 	}
-	return slices.ContainsFunc(x.state.Holders(a), func(g api.GroupID) bool { return x.links.has(set, g) })
+	return slices.ContainsFunc(x.state.Holders(a), func(g intent.GroupID) bool { return x.links.has(set, g) })
 }
 
 // Members returns the members of an active set, sorted; none for other sets.
@@ -80,7 +82,7 @@ func (x *Sets) All() map[api.SetID][]netip.Prefix {
 		if len(sets) == 0 {
 			continue
 		}
-		addrs := x.addresses(api.GroupID(g))
+		addrs := x.addresses(intent.GroupID(g))
 		for _, set := range sets {
 			tmp := found[set]
 			if tmp == nil {

@@ -3,6 +3,8 @@ package membership
 import (
 	"iter"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 )
 
@@ -11,16 +13,16 @@ import (
 // part, so neither part is evaluated more often than needed.
 type scope struct {
 	key    scopeKey
-	sel    *api.Selector // of a scope by selector
-	plain  api.SelectorIndex[*Selector]
-	named  map[api.PortName]*api.SelectorIndex[*Selector]
+	sel    *intent.Selector // of a scope by selector
+	plain  intent.SelectorIndex[*Selector]
+	named  map[api.PortName]*intent.SelectorIndex[*Selector]
 	nNamed int
 }
 
 // scopes finds scopes by what they cover.
 type scopes struct {
 	byKey       map[scopeKey]*scope
-	chosenIndex api.SelectorIndex[*scope] // the scopes by selector
+	chosenIndex intent.SelectorIndex[*scope] // the scopes by selector
 }
 
 func newScopes() scopes { return scopes{byKey: map[scopeKey]*scope{}} }
@@ -53,7 +55,7 @@ func (x *scopes) remove(sel *Selector) {
 
 // covering returns the scopes that a namespace is in. Without labels the
 // namespace is not known, and no selector covers it.
-func (x *scopes) covering(namespace string, labels api.Labels) iter.Seq[*scope] {
+func (x *scopes) covering(namespace string, labels intent.Labels) iter.Seq[*scope] {
 	return func(yield func(*scope) bool) {
 		if len(x.byKey) == 0 {
 			return
@@ -76,15 +78,15 @@ func (x *scopes) covering(namespace string, labels api.Labels) iter.Seq[*scope] 
 
 // index returns where selectors with that port name are; the zero name stands for
 // selectors without one.
-func (sc *scope) index(name api.PortName) *api.SelectorIndex[*Selector] {
+func (sc *scope) index(name api.PortName) *intent.SelectorIndex[*Selector] {
 	if name == (api.PortName{}) {
 		return &sc.plain
 	}
 	ix := sc.named[name]
 	if ix == nil {
-		ix = &api.SelectorIndex[*Selector]{}
+		ix = &intent.SelectorIndex[*Selector]{}
 		if sc.named == nil {
-			sc.named = map[api.PortName]*api.SelectorIndex[*Selector]{}
+			sc.named = map[api.PortName]*intent.SelectorIndex[*Selector]{}
 		}
 		sc.named[name] = ix
 	}
@@ -131,7 +133,7 @@ func (sc *scope) all() iter.Seq[*Selector] {
 }
 
 // selectorsOf returns the selectors of the scope that match a group in it.
-func (sc *scope) selectorsOf(g *api.Group) iter.Seq[*Selector] {
+func (sc *scope) selectorsOf(g *intent.Group) iter.Seq[*Selector] {
 	return func(yield func(*Selector) bool) {
 		for sel := range sc.plain.Matching(g.Labels) {
 			if !yield(sel) {

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 )
 
@@ -12,7 +14,7 @@ type Sets struct {
 	state State
 	newID func(string) api.SetID // api.NewSetID
 
-	namespaces map[string]api.Labels
+	namespaces map[string]intent.Labels
 	scopes     scopes
 	selectors  map[key]*Selector
 	byID       map[api.SetID]*Set
@@ -32,24 +34,24 @@ type Sets struct {
 func New(state State, newID func(string) api.SetID) *Sets {
 	links := &links{}
 	return &Sets{
-		state: state, newID: newID, namespaces: map[string]api.Labels{}, scopes: newScopes(),
+		state: state, newID: newID, namespaces: map[string]intent.Labels{}, scopes: newScopes(),
 		selectors: map[key]*Selector{}, byID: map[api.SetID]*Set{},
 		links: links, journal: journal{state: state, links: links, shared: map[netip.Addr]struct{}{}},
 	}
 }
 
 // Labels returns the labels of a namespace, nil when it is not known.
-func (x *Sets) Labels(namespace string) api.Labels { return x.namespaces[namespace] }
+func (x *Sets) Labels(namespace string) intent.Labels { return x.namespaces[namespace] }
 
 // Shared returns the addresses that two pods have, or had since the last TakeUpdates.
 // The map must not be changed.
 func (x *Sets) Shared() map[netip.Addr]struct{} { return x.journal.shared }
 
 // Group returns what the pods of a group have in common.
-func (x *Sets) Group(id api.GroupID) *api.Group { return x.links.groups[id].def }
+func (x *Sets) Group(id intent.GroupID) *intent.Group { return x.links.groups[id].def }
 
 // addresses returns the addresses of a group, valid until the next call.
-func (x *Sets) addresses(id api.GroupID) []netip.Addr {
+func (x *Sets) addresses(id intent.GroupID) []netip.Addr {
 	x.addrBuf = x.state.AppendAddresses(x.addrBuf[:0], id)
 	return x.addrBuf
 }
@@ -67,7 +69,7 @@ func (x *Sets) countNodes(set *Set, d int) {
 }
 
 // link enters a group into the sets of a selector, with its addresses.
-func (x *Sets) link(s *Selector, id api.GroupID) {
+func (x *Sets) link(s *Selector, id intent.GroupID) {
 	for _, set := range x.setsFor(s, x.links.groups[id].def) {
 		if x.links.enter(set, id); set.groups == 1 && s.key.presence {
 			x.flipped = append(x.flipped, s)
@@ -79,7 +81,7 @@ func (x *Sets) link(s *Selector, id api.GroupID) {
 }
 
 // unlink takes a group and its addresses out of the sets of a selector.
-func (x *Sets) unlink(s *Selector, id api.GroupID) {
+func (x *Sets) unlink(s *Selector, id intent.GroupID) {
 	for _, set := range s.sets {
 		if !x.links.exit(set, id) {
 			continue
@@ -126,7 +128,7 @@ func (x *Sets) makeSet(s *Selector, number uint16) *Set {
 // setsFor returns the sets of a selector that a matching group is in, making
 // those of numbers that are new to a named port. The result is valid until the next
 // call.
-func (x *Sets) setsFor(s *Selector, g *api.Group) []*Set {
+func (x *Sets) setsFor(s *Selector, g *intent.Group) []*Set {
 	if !s.PerPort() {
 		return s.sets
 	}

@@ -4,18 +4,18 @@ import (
 	"iter"
 	"net/netip"
 
-	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 )
 
 // State answers questions about the cluster as it is now.
 type State interface {
 	// MatchGroups returns the groups that match, each once, in any order.
-	MatchGroups(q api.GroupQuery) iter.Seq2[api.GroupID, *api.Group]
+	MatchGroups(q intent.GroupQuery) iter.Seq2[intent.GroupID, *intent.Group]
 	// MatchNodes returns the nodes that a selector selects, in any order.
-	MatchNodes(sel *api.Selector) iter.Seq[*api.Node]
+	MatchNodes(sel *intent.Selector) iter.Seq[*intent.Node]
 	// AppendAddresses appends the addresses of a group's pods, in any order, once
 	// per pod that has it.
-	AppendAddresses(dst []netip.Addr, g api.GroupID) []netip.Addr
+	AppendAddresses(dst []netip.Addr, g intent.GroupID) []netip.Addr
 	// Holders returns the group of every pod that has an address.
-	Holders(a netip.Addr) []api.GroupID
+	Holders(a netip.Addr) []intent.GroupID
 }

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
@@ -14,7 +16,7 @@ import (
 // builder makes one ContivPolicy and notes the selectors that it uses.
 type builder struct {
 	sets *membership.Sets
-	spec *api.PolicySpec
+	spec *intent.Policy
 	uses []*membership.Selector        // each once
 	used map[*membership.Selector]bool // the same, when there are many
 	// perPort has, for the named ports of egress rules, the selectors of the peers.
@@ -25,7 +27,7 @@ type builder struct {
 // the destination of ingress are the pods of the group, so a name stands for the
 // numbers that the group gives to it, for the same protocol. The key is equal for
 // groups for which all rules have equal ports.
-func resolveIngress(spec *api.PolicySpec, g *api.Group) (rules [][]api.PolicyPort, key string) {
+func resolveIngress(spec *intent.Policy, g *intent.Group) (rules [][]api.PolicyPort, key string) {
 	rules = make([][]api.PolicyPort, len(spec.Ingress))
 	var k []byte
 	for i := range spec.Ingress {
@@ -57,7 +59,7 @@ func resolveIngress(spec *api.PolicySpec, g *api.Group) (rules [][]api.PolicyPor
 }
 
 // numericPorts separates ports with numbers from those with names.
-func numericPorts(specs []api.PortSpec) (ports []api.PolicyPort, named []api.PortName) {
+func numericPorts(specs []intent.Port) (ports []api.PolicyPort, named []api.PortName) {
 	for _, s := range specs {
 		if s.Name != "" {
 			named = append(named, api.PortName{Protocol: s.Protocol, Name: s.Name})
@@ -101,7 +103,7 @@ func (b *builder) policy(ingress [][]api.PolicyPort) *api.ContivPolicy {
 // appendRule appends what a rule says with numbers. A rule that can match
 // nothing is left out, and the selectors in it are not used. One that does not allow
 // denies everything when one of its selectors has no set.
-func (b *builder) appendRule(rules []api.PolicyRule, index int, r *api.RuleSpec, ports []api.PolicyPort) []api.PolicyRule {
+func (b *builder) appendRule(rules []api.PolicyRule, index int, r *intent.Rule, ports []api.PolicyPort) []api.PolicyRule {
 	if !r.AnyPort && len(ports) == 0 {
 		return rules
 	}
@@ -135,9 +137,9 @@ func (b *builder) appendRule(rules []api.PolicyRule, index int, r *api.RuleSpec,
 // the peers, so the rule is split by the numbers that they give to a name: for
 // every number a rule with those peers that mean it. A peer without pods (a block,
 // or any peer) stands for the pods in it.
-func (b *builder) appendNamed(rules []api.PolicyRule, index int, r *api.RuleSpec, named []api.PortName) []api.PolicyRule {
+func (b *builder) appendNamed(rules []api.PolicyRule, index int, r *intent.Rule, named []api.PortName) []api.PolicyRule {
 	byPort, refused := map[api.PolicyPort][]api.SetID{}, false
-	add := func(peer *api.PeerSpec, name api.PortName, protocol api.Protocol) {
+	add := func(peer *intent.Peer, name api.PortName, protocol api.Protocol) {
 		selector := b.use(peer, api.PortName{Protocol: protocol, Name: name.Name})
 		b.notePort(portName{api.Egress, index, name}, selector)
 		for _, set := range selector.Sets() {
@@ -194,7 +196,7 @@ func (b *builder) notePort(at portName, s *membership.Selector) {
 
 // use returns the active selector of a peer; nil stands for any peer. With a port
 // name it is that of the peer's pods that have such a port.
-func (b *builder) use(peer *api.PeerSpec, name api.PortName) *membership.Selector {
+func (b *builder) use(peer *intent.Peer, name api.PortName) *membership.Selector {
 	s := b.sets.Selector(membership.PeerOf(b.spec.ID.Namespace, peer).WithPort(name))
 	b.note(s)
 	return s

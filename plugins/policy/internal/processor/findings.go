@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
@@ -21,7 +23,7 @@ type Findings struct {
 
 // findingsOf looks for what there is to say.
 func findingsOf(state State, t *problemTracker) Findings {
-	f := finder{state: state, local: t.resolver.local, somebody: map[api.GroupQuery]bool{}}
+	f := finder{state: state, local: t.resolver.local, somebody: map[intent.GroupQuery]bool{}}
 	out := Findings{Notes: map[api.PolicyID][]api.Problem{}}
 	details := map[api.Problem]string{}
 	for id, st := range t.resolver.policies {
@@ -40,7 +42,7 @@ func findingsOf(state State, t *problemTracker) Findings {
 
 // names adds to the details of the names that match nothing, and notes those that
 // match nothing on some pods.
-func (f *finder) names(spec *api.PolicySpec, n *names, details map[api.Problem]string) (notes []api.Problem) {
+func (f *finder) names(spec *intent.Policy, n *names, details map[api.Problem]string) (notes []api.Problem) {
 	looked := 0
 	for at := range n.all() {
 		if looked++; looked > maxNames {
@@ -66,7 +68,7 @@ const maxNames = 64
 type finder struct {
 	state    State
 	local    *localPods
-	somebody map[api.GroupQuery]bool // whether a query has an answer
+	somebody map[intent.GroupQuery]bool // whether a query has an answer
 }
 
 // missingPort says how many pods do not have a named port.
@@ -105,14 +107,14 @@ func (l missingPort) examples() string {
 }
 
 // missing counts the pods that could have given the name a number and do not.
-func (f *finder) missing(spec *api.PolicySpec, at portName) missingPort {
+func (f *finder) missing(spec *intent.Policy, at portName) missingPort {
 	if at.direction == api.Ingress {
 		return f.missingSubjects(spec, at.name)
 	}
 	return f.missingPeers(spec, at)
 }
 
-func (f *finder) missingSubjects(spec *api.PolicySpec, name api.PortName) (l missingPort) {
+func (f *finder) missingSubjects(spec *intent.Policy, name api.PortName) (l missingPort) {
 	for _, ns := range f.local.subjectNamespaces(spec) {
 		for _, g := range ns.groups {
 			if !spec.Subject.Matches(g.def.Labels) {
@@ -134,9 +136,9 @@ func (f *finder) missingSubjects(spec *api.PolicySpec, name api.PortName) (l mis
 
 // missingPeers looks at what selectors select. Of a block, and of the whole cluster,
 // nobody expects that every pod has the name.
-func (f *finder) missingPeers(spec *api.PolicySpec, at portName) (l missingPort) {
-	seen := map[api.GroupID]bool{}
-	var without []api.GroupID
+func (f *finder) missingPeers(spec *intent.Policy, at portName) (l missingPort) {
+	seen := map[intent.GroupID]bool{}
+	var without []intent.GroupID
 	for _, peer := range spec.Egress[at.rule].Peers {
 		if peer.Block != nil || peer.Nodes != nil {
 			continue
@@ -169,8 +171,8 @@ func (l *missingPort) cut() {
 }
 
 // nobodies notes the peers that select no pod now.
-func (f *finder) nobodies(spec *api.PolicySpec) (notes []api.Problem) {
-	look := func(rules []api.RuleSpec, field string) {
+func (f *finder) nobodies(spec *intent.Policy) (notes []api.Problem) {
+	look := func(rules []intent.Rule, field string) {
 		for i := range rules {
 			for j := range rules[i].Peers {
 				peer := &rules[i].Peers[j]
@@ -187,7 +189,7 @@ func (f *finder) nobodies(spec *api.PolicySpec) (notes []api.Problem) {
 }
 
 // selectsNone says what a peer selects none of; "" when it selects some.
-func (f *finder) selectsNone(namespace string, peer *api.PeerSpec) string {
+func (f *finder) selectsNone(namespace string, peer *intent.Peer) string {
 	switch {
 	case peer.Block != nil:
 	case peer.Nodes != nil:
@@ -201,7 +203,7 @@ func (f *finder) selectsNone(namespace string, peer *api.PeerSpec) string {
 	return ""
 }
 
-func (f *finder) selectsSomebody(q api.GroupQuery) bool {
+func (f *finder) selectsSomebody(q intent.GroupQuery) bool {
 	known, ok := f.somebody[q]
 	if ok {
 		return known

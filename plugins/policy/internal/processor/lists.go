@@ -3,13 +3,15 @@ package processor
 import (
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
 // policyState is a policy that applies to local pods.
 type policyState struct {
-	spec        *api.PolicySpec
+	spec        *intent.Policy
 	stale       bool   // a named port that it uses has other numbers
 	watched     bool   // it has or had named ports, or a set without an ID: it may have problems
 	version     uint64 // of what resolutions are made from

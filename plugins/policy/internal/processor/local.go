@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
@@ -35,8 +37,8 @@ type publishedPod struct {
 // localGroup is a group with local pods that have an address. Policies are looked
 // for only for these.
 type localGroup struct {
-	id    api.GroupID
-	def   *api.Group
+	id    intent.GroupID
+	def   *intent.Group
 	pods  []*localPod // in no particular order; a pod knows its position
 	list  *policyList // nil: no policy
 	dirty bool        // is in localPods.dirty: the list may be another
@@ -44,7 +46,7 @@ type localGroup struct {
 
 // localNamespace lists the local groups of a namespace.
 type localNamespace struct {
-	groups map[api.GroupID]*localGroup
+	groups map[intent.GroupID]*localGroup
 	clean  int // groups that are not dirty
 }
 
@@ -56,7 +58,7 @@ type localPods struct {
 	sets  *membership.Sets
 
 	pods       map[api.PodID]*localPod
-	groups     map[api.GroupID]*localGroup
+	groups     map[intent.GroupID]*localGroup
 	namespaces map[string]*localNamespace
 	dirtyPods  []*localPod
 	dirty      []*localGroup
@@ -65,12 +67,12 @@ type localPods struct {
 func newLocalPods(state State, node *membership.OwnNode, sets *membership.Sets) *localPods {
 	return &localPods{
 		state: state, node: node, sets: sets,
-		pods: map[api.PodID]*localPod{}, groups: map[api.GroupID]*localGroup{}, namespaces: map[string]*localNamespace{},
+		pods: map[api.PodID]*localPod{}, groups: map[intent.GroupID]*localGroup{}, namespaces: map[string]*localNamespace{},
 	}
 }
 
 // podChanged takes over the state of a pod that is or was local.
-func (l *localPods) podChanged(old, now *api.Pod) {
+func (l *localPods) podChanged(old, now *intent.Pod) {
 	var id api.PodID
 	if l.node.Has(old) {
 		id = old.ID
@@ -108,7 +110,7 @@ func (l *localPods) markPod(pod *localPod) {
 }
 
 // group returns the local group, which is about to get a pod.
-func (l *localPods) group(id api.GroupID) *localGroup {
+func (l *localPods) group(id intent.GroupID) *localGroup {
 	if g := l.groups[id]; g != nil {
 		return g
 	}
@@ -116,7 +118,7 @@ func (l *localPods) group(id api.GroupID) *localGroup {
 	l.groups[id] = g
 	ns := l.namespaces[g.def.Namespace]
 	if ns == nil {
-		ns = &localNamespace{groups: map[api.GroupID]*localGroup{}}
+		ns = &localNamespace{groups: map[intent.GroupID]*localGroup{}}
 		l.namespaces[g.def.Namespace] = ns
 	}
 	ns.groups[id] = g
@@ -180,7 +182,7 @@ func (l *localPods) takeGroups() []*localGroup {
 
 // namespaceChanged marks the groups of a namespace when other cluster-scoped policies may
 // select its pods.
-func (l *localPods) namespaceChanged(name string, old, now api.Labels) {
+func (l *localPods) namespaceChanged(name string, old, now intent.Labels) {
 	if ns := l.namespaces[name]; ns != nil && ns.clean > 0 && l.state.SubjectsDiffer(old, now) {
 		for _, g := range ns.groups {
 			l.markGroup(g)
@@ -189,7 +191,7 @@ func (l *localPods) namespaceChanged(name string, old, now api.Labels) {
 }
 
 // policyChanged marks the groups that the policy selects or selected.
-func (l *localPods) policyChanged(old, now *api.PolicySpec) {
+func (l *localPods) policyChanged(old, now *intent.Policy) {
 	if old != nil {
 		l.markSelected(old)
 	}
@@ -204,7 +206,7 @@ const fewGroups = 16
 
 // markSelected marks the local groups that a policy selects. Which these are
 // depends on nothing but the policy, the groups' labels and those of namespaces.
-func (l *localPods) markSelected(spec *api.PolicySpec) {
+func (l *localPods) markSelected(spec *intent.Policy) {
 	for name, ns := range l.subjectNamespaces(spec) {
 		if ns.clean > 0 {
 			l.markSelectedIn(name, ns, spec.Subject)
@@ -213,7 +215,7 @@ func (l *localPods) markSelected(spec *api.PolicySpec) {
 }
 
 // subjectNamespaces returns the namespaces with local pods that a policy can select.
-func (l *localPods) subjectNamespaces(spec *api.PolicySpec) iter.Seq2[string, *localNamespace] {
+func (l *localPods) subjectNamespaces(spec *intent.Policy) iter.Seq2[string, *localNamespace] {
 	return func(yield func(string, *localNamespace) bool) {
 		switch {
 		case spec.Subject == nil:
@@ -232,7 +234,7 @@ func (l *localPods) subjectNamespaces(spec *api.PolicySpec) iter.Seq2[string, *l
 	}
 }
 
-func (l *localPods) markSelectedIn(name string, ns *localNamespace, subject *api.Selector) {
+func (l *localPods) markSelectedIn(name string, ns *localNamespace, subject *intent.Selector) {
 	if len(ns.groups) <= fewGroups {
 		for _, g := range ns.groups {
 			if !g.dirty && subject.Matches(g.def.Labels) {
@@ -241,7 +243,7 @@ func (l *localPods) markSelectedIn(name string, ns *localNamespace, subject *api
 		}
 		return
 	}
-	for id := range l.state.MatchGroups(api.GroupQuery{Namespace: name, Pods: subject}) {
+	for id := range l.state.MatchGroups(intent.GroupQuery{Namespace: name, Pods: subject}) {
 		if g := l.groups[id]; g != nil {
 			l.markGroup(g)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
@@ -17,7 +19,7 @@ type portName struct {
 
 // namedPorts returns the named ports of a policy, ingress first. Names in rules that have
 // no peer that is understood are left out: those match nothing anyway.
-func namedPorts(spec *api.PolicySpec) iter.Seq[portName] {
+func namedPorts(spec *intent.Policy) iter.Seq[portName] {
 	return func(yield func(portName) bool) {
 		for _, d := range []api.Direction{api.Ingress, api.Egress} {
 			rules := spec.Ingress
@@ -39,7 +41,7 @@ func namedPorts(spec *api.PolicySpec) iter.Seq[portName] {
 	}
 }
 
-func hasNames(spec *api.PolicySpec) bool {
+func hasNames(spec *intent.Policy) bool {
 	for range namedPorts(spec) {
 		return true
 	}
@@ -52,7 +54,7 @@ func hasNames(spec *api.PolicySpec) bool {
 // It is counted, not looked for: local groups that come and go count in ingress, and
 // of egress the selectors know their numbers.
 type names struct {
-	spec     *api.PolicySpec
+	spec     *intent.Policy
 	ingress  []nameCount
 	egress   []portName
 	presence []*membership.Selector // in use, because a name has no number
@@ -66,7 +68,7 @@ type nameCount struct {
 }
 
 // namesOf returns nil for a policy without named ports.
-func namesOf(spec *api.PolicySpec) *names {
+func namesOf(spec *intent.Policy) *names {
 	var n *names
 	for at := range namedPorts(spec) {
 		if n == nil {
@@ -83,7 +85,7 @@ func namesOf(spec *api.PolicySpec) *names {
 
 // count counts a local group more or less. It reports whether a name has a number now
 // and had none, or the reverse.
-func (n *names) count(g *api.Group, d int) (flipped bool) {
+func (n *names) count(g *intent.Group, d int) (flipped bool) {
 	for i := range n.ingress {
 		c := &n.ingress[i]
 		if !g.Has(c.name) {

@@ -3,6 +3,8 @@ package processor
 import (
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
@@ -112,7 +114,7 @@ func (t *problemTracker) countGroup(g *localGroup) {
 	}
 }
 
-func (t *problemTracker) count(n *names, g *api.Group, d int) {
+func (t *problemTracker) count(n *names, g *intent.Group, d int) {
 	if n.count(g, d) {
 		t.dirty[n.spec.ID] = struct{}{}
 	}

@@ -3,6 +3,8 @@ package processor
 import (
 	"net/netip"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
@@ -42,13 +44,13 @@ func newProcessor(state State, opts Options, newID func(string) api.SetID) *Proc
 }
 
 // GroupAdded links a group that has no pods yet to the sets it is in.
-func (p *Processor) GroupAdded(id api.GroupID, g *api.Group) { p.sets.GroupAdded(id, g) }
+func (p *Processor) GroupAdded(id intent.GroupID, g *intent.Group) { p.sets.GroupAdded(id, g) }
 
 // GroupRemoved unlinks a group that has no pods any more.
-func (p *Processor) GroupRemoved(id api.GroupID) { p.sets.GroupRemoved(id) }
+func (p *Processor) GroupRemoved(id intent.GroupID) { p.sets.GroupRemoved(id) }
 
 // PodChanged records what a pod changes in the sets of its group, and for local pods.
-func (p *Processor) PodChanged(old, now *api.Pod) {
+func (p *Processor) PodChanged(old, now *intent.Pod) {
 	p.sets.PodChanged(old, now)
 	if old != nil {
 		p.sharing.forgetRemote(old.ID)
@@ -62,17 +64,17 @@ func (p *Processor) PodChanged(old, now *api.Pod) {
 // NamespaceChanged moves the groups of a namespace between the sets of selectors whose
 // answer for the namespace is different now, and marks the local ones for which other
 // policies may apply.
-func (p *Processor) NamespaceChanged(name string, old, now api.Labels) {
+func (p *Processor) NamespaceChanged(name string, old, now intent.Labels) {
 	p.sets.NamespaceChanged(name, old, now)
 	p.local.namespaceChanged(name, old, now)
 }
 
 // PolicyChanged marks the local groups that the policy selects or selected.
-func (p *Processor) PolicyChanged(old, now *api.PolicySpec) { p.local.policyChanged(old, now) }
+func (p *Processor) PolicyChanged(old, now *intent.Policy) { p.local.policyChanged(old, now) }
 
 // NodeChanged counts the addresses of a node in the sets of the selectors that select
 // it, and those of the own node in its set.
-func (p *Processor) NodeChanged(old, now *api.Node) {
+func (p *Processor) NodeChanged(old, now *intent.Node) {
 	p.node.NodeChanged(old, now)
 	p.sets.NodeChanged(old, now)
 }

@@ -3,6 +3,8 @@ package processor
 import (
 	"encoding/binary"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
@@ -84,7 +86,7 @@ func (r *resolver) listOf(g *localGroup) *policyList {
 }
 
 // resolutionOf returns how a policy applies to a group, up to date.
-func (r *resolver) resolutionOf(spec *api.PolicySpec, g *api.Group) *resolution {
+func (r *resolver) resolutionOf(spec *intent.Policy, g *intent.Group) *resolution {
 	st := r.policies[spec.ID]
 	if st == nil {
 		st = &policyState{resolutions: map[string]*resolution{}}

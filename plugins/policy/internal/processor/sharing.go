@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
@@ -42,7 +44,7 @@ func (x *sharing) settle() {
 	needed := map[api.PodID]*localPod{}
 	for a := range shared {
 		holders := x.state.PodsAt(a)
-		if len(holders) < 2 || !slices.ContainsFunc(holders, func(h api.Pod) bool { return x.local.node.Has(&h) }) {
+		if len(holders) < 2 || !slices.ContainsFunc(holders, func(h intent.Pod) bool { return x.local.node.Has(&h) }) {
 			continue
 		}
 		x.share(holders, needed)
@@ -61,7 +63,7 @@ func (x *sharing) settle() {
 }
 
 // share notes that some pods have one address. It adds those of other nodes to needed.
-func (x *sharing) share(holders []api.Pod, needed map[api.PodID]*localPod) {
+func (x *sharing) share(holders []intent.Pod, needed map[api.PodID]*localPod) {
 	pods := make([]*localPod, len(holders))
 	for i := range holders {
 		h := &holders[i]
@@ -85,7 +87,7 @@ func (x *sharing) share(holders []api.Pod, needed map[api.PodID]*localPod) {
 }
 
 // remote returns a pod of another node, of which it keeps the policies.
-func (x *sharing) remote(h *api.Pod) *localPod {
+func (x *sharing) remote(h *intent.Pod) *localPod {
 	pod := x.remotes[h.ID]
 	if pod == nil {
 		pod = &localPod{id: h.ID, ips: slices.Clone(h.IPs), elsewhere: true}

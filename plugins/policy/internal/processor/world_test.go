@@ -12,7 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/policy/cache"
+	"github.com/sluice-net/sluice/plugins/policy/internal/cache"
 	"github.com/sluice-net/sluice/plugins/policy/internal/processor"
 )
 

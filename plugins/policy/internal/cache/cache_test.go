@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -23,23 +25,23 @@ func (d *diary) note(format string, args ...any) {
 	d.lines = append(d.lines, fmt.Sprintf(format, args...))
 }
 
-func (d *diary) NamespaceChanged(name string, old, new api.Labels) {
+func (d *diary) NamespaceChanged(name string, old, new intent.Labels) {
 	d.note("namespace %s %v -> %v", name, old, new)
 }
-func (d *diary) GroupAdded(_ api.GroupID, g *api.Group) {
+func (d *diary) GroupAdded(_ intent.GroupID, g *intent.Group) {
 	d.note("group %s{%s} added", g.Namespace, g.Labels)
 }
-func (d *diary) GroupRemoved(api.GroupID)     { d.note("group removed") }
-func (d *diary) PodChanged(old, new *api.Pod) { d.note("pod %s -> %s", podText(old), podText(new)) }
-func (d *diary) PolicyChanged(old, new *api.PolicySpec) {
+func (d *diary) GroupRemoved(intent.GroupID)     { d.note("group removed") }
+func (d *diary) PodChanged(old, new *intent.Pod) { d.note("pod %s -> %s", podText(old), podText(new)) }
+func (d *diary) PolicyChanged(old, new *intent.Policy) {
 	d.note("policy %t -> %t", old != nil, new != nil)
 }
 
-func (d *diary) NodeChanged(old, new *api.Node) {
+func (d *diary) NodeChanged(old, new *intent.Node) {
 	d.note("node %t -> %t", old != nil, new != nil)
 }
 
-func podText(p *api.Pod) string {
+func podText(p *intent.Pod) string {
 	if p == nil {
 		return "none"
 	}
@@ -287,9 +289,9 @@ func randomSelector(r *lcg) *model.LabelSelector {
 	return s
 }
 
-func randomQuery(r *lcg) api.GroupQuery {
+func randomQuery(r *lcg) intent.GroupQuery {
 	table := newSelectorTable()
-	q := api.GroupQuery{}
+	q := intent.GroupQuery{}
 	q.Pods, _ = table.acquire(randomSelector(r))
 	switch r.n(3) {
 	case 0:
@@ -304,7 +306,7 @@ func randomQuery(r *lcg) api.GroupQuery {
 	return q
 }
 
-func (c *Cache) scan(q api.GroupQuery) (ids []api.GroupID) {
+func (c *Cache) scan(q intent.GroupQuery) (ids []intent.GroupID) {
 	for i, g := range c.groups {
 		if g.def == nil || !q.Pods.Matches(g.def.Labels) || q.Port != (api.PortName{}) && !g.def.Has(q.Port) {
 			continue
@@ -314,7 +316,7 @@ func (c *Cache) scan(q api.GroupQuery) (ids []api.GroupID) {
 			q.Namespace == "" && q.Namespaces != nil && (l == nil || !q.Namespaces.Matches(l)) {
 			continue
 		}
-		ids = append(ids, api.GroupID(i))
+		ids = append(ids, intent.GroupID(i))
 	}
 	return ids
 }
@@ -326,14 +328,14 @@ func (c *Cache) checkGroups(t *rapid.T) {
 		if g.def == nil {
 			continue
 		}
-		addrs := c.AppendAddresses(nil, api.GroupID(id))
-		if len(g.pods) == 0 || len(addrs) != len(c.PodsOf(api.GroupID(id))) {
+		addrs := c.AppendAddresses(nil, intent.GroupID(id))
+		if len(g.pods) == 0 || len(addrs) != len(c.PodsOf(intent.GroupID(id))) {
 			t.Fatalf("group %d: %d pods, %d addresses", id, len(g.pods), len(addrs))
 		}
 		for _, a := range addrs {
 			holders[a]++
 		}
-		var want []*api.PolicySpec
+		var want []*intent.Policy
 		for _, spec := range c.PolicySpecs() {
 			l := c.namespaces[g.ns].labels
 			in := spec.ID.Namespace == g.def.Namespace
@@ -344,7 +346,7 @@ func (c *Cache) checkGroups(t *rapid.T) {
 				want = append(want, spec)
 			}
 		}
-		if got := c.Policies(api.GroupID(id)); !slices.Equal(got, want) {
+		if got := c.Policies(intent.GroupID(id)); !slices.Equal(got, want) {
 			t.Fatalf("group %d: policies %v, want %v", id, got, want)
 		}
 	}

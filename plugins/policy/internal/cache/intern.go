@@ -4,7 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api/model"
 )
 
@@ -37,15 +38,15 @@ func (t stringTable) release(s string) {
 }
 
 // selectorTable lets policies share selectors. Two policies with the same
-// condition have the same *api.Selector.
+// condition have the same *intent.Selector.
 type selectorTable struct {
 	byText map[string]sharedSelector
-	reqs   []api.Requirement // scratch
-	text   []byte            // scratch
+	reqs   []intent.Requirement // scratch
+	text   []byte               // scratch
 }
 
 type sharedSelector struct {
-	sel  *api.Selector
+	sel  *intent.Selector
 	refs int
 }
 
@@ -55,22 +56,22 @@ func newSelectorTable() selectorTable {
 
 // acquire returns the selector that a message stands for; a nil message stands
 // for everything. The error says what in it cannot be understood.
-func (t *selectorTable) acquire(m *model.LabelSelector) (*api.Selector, error) {
+func (t *selectorTable) acquire(m *model.LabelSelector) (*intent.Selector, error) {
 	t.reqs = t.reqs[:0]
 	for _, l := range m.GetMatchLabels() {
-		t.reqs = append(t.reqs, api.Requirement{Key: l.GetKey(), Operator: api.In, Values: []string{l.GetValue()}})
+		t.reqs = append(t.reqs, intent.Requirement{Key: l.GetKey(), Operator: intent.In, Values: []string{l.GetValue()}})
 	}
 	for _, r := range m.GetMatchExpressions() {
-		t.reqs = append(t.reqs, api.Requirement{Key: r.GetKey(), Operator: operator(r.GetOperator()), Values: r.GetValues()})
+		t.reqs = append(t.reqs, intent.Requirement{Key: r.GetKey(), Operator: operator(r.GetOperator()), Values: r.GetValues()})
 	}
-	reqs, err := api.CanonicalRequirements(t.reqs)
+	reqs, err := intent.CanonicalRequirements(t.reqs)
 	if err != nil {
 		return nil, err
 	}
-	t.text = api.AppendRequirements(t.text[:0], reqs)
+	t.text = intent.AppendRequirements(t.text[:0], reqs)
 	e, ok := t.byText[string(t.text)]
 	if !ok {
-		if e.sel, err = api.NewSelector(slices.Clone(reqs)); err != nil {
+		if e.sel, err = intent.NewSelector(slices.Clone(reqs)); err != nil {
 			return nil, err
 		}
 	}
@@ -79,7 +80,7 @@ func (t *selectorTable) acquire(m *model.LabelSelector) (*api.Selector, error) {
 	return e.sel, nil
 }
 
-func (t *selectorTable) release(sel *api.Selector) {
+func (t *selectorTable) release(sel *intent.Selector) {
 	if sel == nil {
 		return
 	}
@@ -92,7 +93,7 @@ func (t *selectorTable) release(sel *api.Selector) {
 }
 
 // releasePeer gives back the selectors of a peer.
-func (t *selectorTable) releasePeer(p api.PeerSpec) {
+func (t *selectorTable) releasePeer(p intent.Peer) {
 	t.release(p.Pods)
 	t.release(p.Namespaces)
 	t.release(p.Nodes)
@@ -100,16 +101,16 @@ func (t *selectorTable) releasePeer(p api.PeerSpec) {
 
 // operator returns an operator that the API does not have for one that is not
 // known, which makes the selector invalid.
-func operator(o model.LabelSelector_Operator) api.Operator {
+func operator(o model.LabelSelector_Operator) intent.Operator {
 	switch o {
 	case model.LabelSelector_OPERATOR_IN:
-		return api.In
+		return intent.In
 	case model.LabelSelector_OPERATOR_NOT_IN:
-		return api.NotIn
+		return intent.NotIn
 	case model.LabelSelector_OPERATOR_EXISTS:
-		return api.Exists
+		return intent.Exists
 	case model.LabelSelector_OPERATOR_DOES_NOT_EXIST:
-		return api.DoesNotExist
+		return intent.DoesNotExist
 	case model.LabelSelector_OPERATOR_UNSPECIFIED:
 	}
 	return 255

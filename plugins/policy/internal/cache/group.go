@@ -6,13 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
 
 // group is a group and its pods.
 type group struct {
-	def  *api.Group // nil: the place is free
+	def  *intent.Group // nil: the place is free
 	ns   uint32
 	pods []uint32 // in no particular order; a pod knows its position
 }
@@ -20,24 +22,24 @@ type group struct {
 // scratch holds what one object says in canonical form, before it is known
 // whether it is new.
 type scratch struct {
-	labels   api.Labels
+	labels   intent.Labels
 	ports    []api.NamedPort
 	addrs    []netip.Addr
-	old, new api.Pod
+	old, new intent.Pod
 	oldV4    [1]netip.Addr
 	newV4    [1]netip.Addr
 }
 
 // readLabels returns the labels in canonical form, valid until the next call.
-func (s *scratch) readLabels(ls []*model.Label) api.Labels {
+func (s *scratch) readLabels(ls []*model.Label) intent.Labels {
 	out, sorted := s.labels[:0], true
 	for i, l := range ls {
-		out = append(out, api.Label{Key: l.GetKey(), Value: l.GetValue()})
+		out = append(out, intent.Label{Key: l.GetKey(), Value: l.GetValue()})
 		sorted = sorted && (i == 0 || out[i-1].Key < out[i].Key)
 	}
 	s.labels = out
 	if !sorted {
-		out = api.NewLabels(out)
+		out = intent.NewLabels(out)
 	}
 	return out
 }
@@ -74,7 +76,7 @@ func protocol(p model.Protocol) (api.Protocol, bool) {
 	return 0, false
 }
 
-func hashGroup(ns string, labels api.Labels, ports []api.NamedPort) uint32 {
+func hashGroup(ns string, labels intent.Labels, ports []api.NamedPort) uint32 {
 	h := hashString(0, ns)
 	for i := range labels {
 		h = hashString(hashString(h, labels[i].Key), labels[i].Value)
@@ -87,7 +89,7 @@ func hashGroup(ns string, labels api.Labels, ports []api.NamedPort) uint32 {
 
 // groupOf returns the group of some pods, making it when there is none yet. The
 // labels and ports may be scratch.
-func (c *Cache) groupOf(n uint32, labels api.Labels, ports []api.NamedPort, w Watcher) api.GroupID {
+func (c *Cache) groupOf(n uint32, labels intent.Labels, ports []api.NamedPort, w Watcher) intent.GroupID {
 	name := c.namespaces[n].name
 	hash := hashGroup(name, labels, ports)
 	id, ok := c.groupIndex.find(hash, func(i uint32) bool {
@@ -95,12 +97,12 @@ func (c *Cache) groupOf(n uint32, labels api.Labels, ports []api.NamedPort, w Wa
 		return g.ns == n && slices.Equal(g.def.Labels, labels) && slices.Equal(g.def.NamedPorts, ports)
 	})
 	if ok {
-		return api.GroupID(id)
+		return intent.GroupID(id)
 	}
 	gid := alloc(&c.groups, &c.freeGroups)
-	def := &api.Group{Namespace: name, Labels: slices.Clone(labels), NamedPorts: slices.Clone(ports)}
+	def := &intent.Group{Namespace: name, Labels: slices.Clone(labels), NamedPorts: slices.Clone(ports)}
 	for i, l := range def.Labels {
-		def.Labels[i] = api.Label{Key: c.strings.acquire(l.Key), Value: c.strings.acquire(l.Value)}
+		def.Labels[i] = intent.Label{Key: c.strings.acquire(l.Key), Value: c.strings.acquire(l.Value)}
 	}
 	for i := range def.NamedPorts {
 		p := &def.NamedPorts[i]
@@ -114,7 +116,7 @@ func (c *Cache) groupOf(n uint32, labels api.Labels, ports []api.NamedPort, w Wa
 }
 
 // dropGroup forgets a group without pods.
-func (c *Cache) dropGroup(gid api.GroupID, w Watcher) {
+func (c *Cache) dropGroup(gid intent.GroupID, w Watcher) {
 	g := &c.groups[gid]
 	def, n := g.def, g.ns
 	c.unindexGroup(gid)
@@ -132,7 +134,7 @@ func (c *Cache) dropGroup(gid api.GroupID, w Watcher) {
 	c.tidyNS(n)
 }
 
-func (c *Cache) indexGroup(gid api.GroupID) {
+func (c *Cache) indexGroup(gid intent.GroupID) {
 	g := &c.groups[gid]
 	ns := &c.namespaces[g.ns]
 	ns.groups = insertID(ns.groups, gid)
@@ -140,7 +142,7 @@ func (c *Cache) indexGroup(gid api.GroupID) {
 	case ns.postings != nil:
 		ns.postings.add(g.def.Labels, gid)
 	case len(ns.groups) > indexedGroups:
-		p := newPostings[api.GroupID]()
+		p := newPostings[intent.GroupID]()
 		for _, o := range ns.groups {
 			p.add(c.groups[o].def.Labels, o)
 		}
@@ -151,7 +153,7 @@ func (c *Cache) indexGroup(gid api.GroupID) {
 	}
 }
 
-func (c *Cache) unindexGroup(gid api.GroupID) {
+func (c *Cache) unindexGroup(gid intent.GroupID) {
 	g := &c.groups[gid]
 	ns := &c.namespaces[g.ns]
 	ns.groups = removeID(ns.groups, gid)
@@ -167,7 +169,7 @@ func (c *Cache) unindexGroup(gid api.GroupID) {
 }
 
 // portNames returns the names of a group's ports, each once per protocol.
-func portNames(g *api.Group) func(func(api.PortName) bool) {
+func portNames(g *intent.Group) func(func(api.PortName) bool) {
 	return func(yield func(api.PortName) bool) {
 		for i, p := range g.NamedPorts {
 			if i > 0 && g.NamedPorts[i-1].PortName == p.PortName {

@@ -6,13 +6,15 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
 
 // node is a node of the cluster.
 type node struct {
-	*api.Node
+	*intent.Node
 	epoch uint32
 }
 
@@ -22,7 +24,7 @@ func (c *Cache) applyNode(id model.ID, m *model.Node, w Watcher) []api.Problem {
 		return nil
 	}
 	addrs, bad := parseAddrs(nil, m.GetAddresses())
-	c.setNode(id.Name, &api.Node{
+	c.setNode(id.Name, &intent.Node{
 		Name: id.Name, Labels: slices.Clone(c.scratch.readLabels(m.GetLabels())), Addresses: slices.Clip(addrs),
 	}, w)
 	if len(bad) == 0 {
@@ -32,7 +34,7 @@ func (c *Cache) applyNode(id model.ID, m *model.Node, w Watcher) []api.Problem {
 }
 
 // setNode changes a node; nil makes it unknown.
-func (c *Cache) setNode(name string, now *api.Node, w Watcher) {
+func (c *Cache) setNode(name string, now *intent.Node, w Watcher) {
 	old := c.nodes[name]
 	switch {
 	case now == nil && old == nil:
@@ -54,14 +56,14 @@ func (c *Cache) setNode(name string, now *api.Node, w Watcher) {
 	}
 }
 
-func equalNodes(a, b *api.Node) bool {
+func equalNodes(a, b *intent.Node) bool {
 	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.Addresses, b.Addresses)
 }
 
 // MatchNodes returns the nodes that a selector selects, in no particular order. It
 // looks at every node, so it is for selectors that are new.
-func (c *Cache) MatchNodes(sel *api.Selector) iter.Seq[*api.Node] {
-	return func(yield func(*api.Node) bool) {
+func (c *Cache) MatchNodes(sel *intent.Selector) iter.Seq[*intent.Node] {
+	return func(yield func(*intent.Node) bool) {
 		for _, n := range c.nodes {
 			if sel.Matches(n.Labels) && !yield(n.Node) {
 				return

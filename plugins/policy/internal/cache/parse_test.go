@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-net/sluice/api"
@@ -70,13 +72,13 @@ func TestPorts(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		in   *model.NetworkPolicy_Port
-		want api.PortSpec
+		want intent.Port
 	}{
-		{&model.NetworkPolicy_Port{}, api.PortSpec{Protocol: api.TCP}},
-		{number(80, 0), api.PortSpec{Protocol: api.TCP, Range: api.Port(80)}},
-		{number(80, 80), api.PortSpec{Protocol: api.TCP, Range: api.Port(80)}},
-		{number(1, 65535), api.PortSpec{Protocol: api.TCP, Range: api.Ports(1, 65535)}},
-		{name("web", 0), api.PortSpec{Protocol: api.UDP, Name: "web"}},
+		{&model.NetworkPolicy_Port{}, intent.Port{Protocol: api.TCP}},
+		{number(80, 0), intent.Port{Protocol: api.TCP, Range: api.Port(80)}},
+		{number(80, 80), intent.Port{Protocol: api.TCP, Range: api.Port(80)}},
+		{number(1, 65535), intent.Port{Protocol: api.TCP, Range: api.Ports(1, 65535)}},
+		{name("web", 0), intent.Port{Protocol: api.UDP, Name: "web"}},
 	} {
 		if got, err := parsePort(tt.in); err != nil || got != tt.want {
 			t.Errorf("%v: got %v %v", tt.in, got, err)

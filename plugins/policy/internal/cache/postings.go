@@ -3,27 +3,27 @@ package cache
 import (
 	"slices"
 
-	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 )
 
 // postings lists, per label and per key, the ids that have it, sorted.
 type postings[ID ~uint32] struct {
-	labels map[api.Label][]ID
+	labels map[intent.Label][]ID
 	keys   map[string][]ID
 }
 
 func newPostings[ID ~uint32]() postings[ID] {
-	return postings[ID]{labels: map[api.Label][]ID{}, keys: map[string][]ID{}}
+	return postings[ID]{labels: map[intent.Label][]ID{}, keys: map[string][]ID{}}
 }
 
-func (p *postings[ID]) add(l api.Labels, id ID) {
+func (p *postings[ID]) add(l intent.Labels, id ID) {
 	for _, kv := range l {
 		p.labels[kv] = insertID(p.labels[kv], id)
 		p.keys[kv.Key] = insertID(p.keys[kv.Key], id)
 	}
 }
 
-func (p *postings[ID]) remove(l api.Labels, id ID) {
+func (p *postings[ID]) remove(l intent.Labels, id ID) {
 	for _, kv := range l {
 		setList(p.labels, kv, removeID(p.labels[kv], id))
 		setList(p.keys, kv.Key, removeID(p.keys[kv.Key], id))
@@ -41,15 +41,15 @@ func setList[K comparable, ID any](m map[K][]ID, k K, list []ID) {
 // candidates returns the requirement of the selector with the fewest ids and
 // their number; ok is false when no requirement is positive, so that every id is
 // a candidate.
-func (p *postings[ID]) candidates(sel *api.Selector) (best api.Requirement, size int, ok bool) {
+func (p *postings[ID]) candidates(sel *intent.Selector) (best intent.Requirement, size int, ok bool) {
 	for _, r := range sel.Requirements() {
 		n := 0
 		switch r.Operator {
-		case api.In:
+		case intent.In:
 			for _, v := range r.Values {
-				n += len(p.labels[api.Label{Key: r.Key, Value: v}])
+				n += len(p.labels[intent.Label{Key: r.Key, Value: v}])
 			}
-		case api.Exists:
+		case intent.Exists:
 			n = len(p.keys[r.Key])
 		default:
 			continue
@@ -63,12 +63,12 @@ func (p *postings[ID]) candidates(sel *api.Selector) (best api.Requirement, size
 
 // each calls yield for every id that a requirement of candidates has, each once
 // (an object has one value per key), until it returns false.
-func (p *postings[ID]) each(r api.Requirement, yield func(ID) bool) bool {
-	if r.Operator == api.Exists {
+func (p *postings[ID]) each(r intent.Requirement, yield func(ID) bool) bool {
+	if r.Operator == intent.Exists {
 		return eachID(p.keys[r.Key], yield)
 	}
 	for _, v := range r.Values {
-		if !eachID(p.labels[api.Label{Key: r.Key, Value: v}], yield) {
+		if !eachID(p.labels[intent.Label{Key: r.Key, Value: v}], yield) {
 			return false
 		}
 	}

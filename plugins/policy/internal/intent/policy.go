@@ -1,14 +1,18 @@
-package api
+// Package intent has what the cache tells the processor: policies as their authors wrote them, in canonical
+// form, selectors, and what these tell pods and nodes apart by. Nothing of it is resolved.
+package intent
 
-// PolicySpec is a policy as its author wrote it, checked and in canonical form:
+import "github.com/sluice-net/sluice/api"
+
+// Policy is a policy as its author wrote it, checked and in canonical form:
 // selectors and named ports are not resolved yet. It is immutable.
 //
 // What could not be understood is left out, so that it matches nothing. Because
-// nothing is inferred from an empty slice (see RuleSpec), leaving out can only
+// nothing is inferred from an empty slice (see Rule), leaving out can only
 // close, never open.
-type PolicySpec struct {
-	ID       PolicyID
-	Tier     Tier
+type Policy struct {
+	ID       api.PolicyID
+	Tier     api.Tier
 	Priority int // within the tier, low first; 0 in TierNetworkPolicy
 
 	// Subject selects pods: in the namespaces that SubjectNamespaces selects, or,
@@ -19,41 +23,41 @@ type PolicySpec struct {
 
 	// In the order of the spec, so that indexes are those of the spec. The rules
 	// of a direction that a NetworkPolicy does not isolate are not there.
-	Ingress, Egress []RuleSpec
+	Ingress, Egress []Rule
 }
 
 // Compare is the order in which policies are asked, see Place.
-func (p *PolicySpec) Compare(o *PolicySpec) int { return p.Place().Compare(o.Place()) }
+func (p *Policy) Compare(o *Policy) int { return p.Place().Compare(o.Place()) }
 
 // Place says where the policy stands among all.
-func (p *PolicySpec) Place() Place { return Place{p.Tier, p.Priority, p.ID} }
+func (p *Policy) Place() api.Place { return api.Place{Tier: p.Tier, Priority: p.Priority, ID: p.ID} }
 
-// RuleSpec is one rule. A peer and a port must match; one without AnyPeer and
+// Rule is one rule. A peer and a port must match; one without AnyPeer and
 // without Peers matches no peer, likewise for ports.
-type RuleSpec struct {
-	Action  RuleAction // RuleAllow in TierNetworkPolicy
-	Name    string     // for people; "" in TierNetworkPolicy
+type Rule struct {
+	Action  api.RuleAction // RuleAllow in TierNetworkPolicy
+	Name    string         // for people; "" in TierNetworkPolicy
 	AnyPeer bool
-	Peers   []PeerSpec
+	Peers   []Peer
 	AnyPort bool // every port of every protocol
-	Ports   []PortSpec
+	Ports   []Port
 }
 
-// PeerSpec is either a block, or nodes that a selector selects, or pods that a
+// Peer is either a block, or nodes that a selector selects, or pods that a
 // selector selects: in the namespaces that Namespaces selects, or, when that is
 // nil, in the namespace of the policy.
-type PeerSpec struct {
+type Peer struct {
 	Namespaces *Selector
 	Pods       *Selector
 	Nodes      *Selector // every address of the nodes
-	Block      *IPBlock
+	Block      *api.IPBlock
 }
 
-// PortSpec is a range of ports of a protocol, or, when Name is not empty, the
+// Port is a range of ports of a protocol, or, when Name is not empty, the
 // port with that name on the destination. With a Name, AnyProtocol stands for
 // whatever protocol the port has there.
-type PortSpec struct {
-	Protocol Protocol
-	Range    PortRange
+type Port struct {
+	Protocol api.Protocol
+	Range    api.PortRange
 	Name     string
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
@@ -17,9 +19,9 @@ type parser struct {
 	more      int           // that followed
 }
 
-func (c *Cache) parsePolicy(id model.ID, m *model.NetworkPolicy) (*api.PolicySpec, []api.Problem) {
+func (c *Cache) parsePolicy(id model.ID, m *model.NetworkPolicy) (*intent.Policy, []api.Problem) {
 	p := parser{selectors: &c.selectors}
-	spec := &api.PolicySpec{
+	spec := &intent.Policy{
 		ID:              api.PolicyID{Kind: api.NetworkPolicy, Namespace: id.Namespace, Name: id.Name},
 		Tier:            api.TierNetworkPolicy,
 		IsolatesIngress: m.GetIsolatesIngress(),
@@ -60,7 +62,7 @@ func (p *parser) problem(field, format string, args ...any) {
 }
 
 // selector returns nil, which selects nothing, for an invalid selector.
-func (p *parser) selector(m *model.LabelSelector, field func() string) *api.Selector {
+func (p *parser) selector(m *model.LabelSelector, field func() string) *intent.Selector {
 	sel, err := p.selectors.acquire(m)
 	if err != nil {
 		p.problem(field(), "the selector matches nothing: %v", err)
@@ -70,11 +72,11 @@ func (p *parser) selector(m *model.LabelSelector, field func() string) *api.Sele
 }
 
 // rules reads the rules of a direction; of those that are over a limit nothing.
-func (p *parser) rules(ms []*model.NetworkPolicy_Rule, over []int, field, peers string) []api.RuleSpec {
+func (p *parser) rules(ms []*model.NetworkPolicy_Rule, over []int, field, peers string) []intent.Rule {
 	if len(ms) == 0 {
 		return nil
 	}
-	rules := make([]api.RuleSpec, len(ms))
+	rules := make([]intent.Rule, len(ms))
 	for i, m := range ms {
 		r := &rules[i]
 		r.Action = api.RuleAllow
@@ -86,14 +88,14 @@ func (p *parser) rules(ms []*model.NetworkPolicy_Rule, over []int, field, peers 
 		}
 		r.AnyPeer = len(m.GetPeers()) == 0
 		r.AnyPort = len(m.GetPorts()) == 0
-		r.Peers = make([]api.PeerSpec, 0, len(m.GetPeers()))
+		r.Peers = make([]intent.Peer, 0, len(m.GetPeers()))
 		for j, pm := range m.GetPeers() {
 			peer, ok := p.peer(pm, func() string { return fmt.Sprintf("%s.%s[%d]", at(), peers, j) })
 			if ok {
 				r.Peers = append(r.Peers, peer)
 			}
 		}
-		r.Ports = make([]api.PortSpec, 0, len(m.GetPorts()))
+		r.Ports = make([]intent.Port, 0, len(m.GetPorts()))
 		for j, pm := range m.GetPorts() {
 			port, err := parsePort(pm)
 			if err != nil {
@@ -108,27 +110,27 @@ func (p *parser) rules(ms []*model.NetworkPolicy_Rule, over []int, field, peers 
 	return rules
 }
 
-func (p *parser) peer(m *model.NetworkPolicy_Peer, field func() string) (api.PeerSpec, bool) {
+func (p *parser) peer(m *model.NetworkPolicy_Peer, field func() string) (intent.Peer, bool) {
 	pods, namespaces, block := m.GetPodSelector(), m.GetNamespaceSelector(), m.GetIpBlock()
 	switch {
 	case block != nil && (pods != nil || namespaces != nil):
 		p.problem(field(), "the peer matches nothing: ipBlock excludes selectors")
-		return api.PeerSpec{}, false
+		return intent.Peer{}, false
 	case block != nil:
 		b, where, err := parseBlock(block)
 		if err != nil {
 			p.problem(field()+".ipBlock."+where, "the block matches nothing: %v", err)
-			return api.PeerSpec{}, false
+			return intent.Peer{}, false
 		}
-		return api.PeerSpec{Block: &b}, true
+		return intent.Peer{Block: &b}, true
 	case pods == nil && namespaces == nil:
 		// A block that was wrong where it came from is stored like this, too.
 		p.problem(field(), "the peer matches nothing: it has neither podSelector, namespaceSelector nor a valid ipBlock")
-		return api.PeerSpec{}, false
+		return intent.Peer{}, false
 	}
-	var peer api.PeerSpec
+	var peer intent.Peer
 	if peer.Pods = p.selector(pods, func() string { return field() + ".podSelector" }); peer.Pods == nil {
-		return api.PeerSpec{}, false
+		return intent.Peer{}, false
 	}
 	if namespaces == nil {
 		return peer, true
@@ -136,14 +138,14 @@ func (p *parser) peer(m *model.NetworkPolicy_Peer, field func() string) (api.Pee
 	peer.Namespaces = p.selector(namespaces, func() string { return field() + ".namespaceSelector" })
 	if peer.Namespaces == nil {
 		p.selectors.release(peer.Pods)
-		return api.PeerSpec{}, false
+		return intent.Peer{}, false
 	}
 	return peer, true
 }
 
-func parsePort(m *model.NetworkPolicy_Port) (api.PortSpec, error) {
+func parsePort(m *model.NetworkPolicy_Port) (intent.Port, error) {
 	proto, ok := protocol(m.GetProtocol())
-	port := api.PortSpec{Protocol: proto}
+	port := intent.Port{Protocol: proto}
 	switch {
 	case m == nil || m.GetInvalid():
 		return port, fmt.Errorf("it was not valid where it came from")
@@ -176,7 +178,7 @@ func parsePort(m *model.NetworkPolicy_Port) (api.PortSpec, error) {
 	return port, nil
 }
 
-func comparePorts(a, b api.PortSpec) int {
+func comparePorts(a, b intent.Port) int {
 	return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), strings.Compare(a.Name, b.Name),
 		cmp.Compare(a.Range.First, b.Range.First), cmp.Compare(a.Range.Last, b.Range.Last))
 }

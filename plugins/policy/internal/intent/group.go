@@ -1,9 +1,9 @@
-package api
+package intent
 
 import (
-	"cmp"
 	"net/netip"
-	"strings"
+
+	"github.com/sluice-net/sluice/api"
 )
 
 // GroupID names a group of pods within one cache. It is dense, and used again
@@ -16,35 +16,12 @@ type GroupID uint32
 type Group struct {
 	Namespace  string
 	Labels     Labels
-	NamedPorts []NamedPort // sorted, each once
-}
-
-// PortName is the name of a port and the protocol it is for. In rules AnyProtocol
-// stands for whatever protocol a port has; ports themselves have one.
-type PortName struct {
-	Protocol Protocol
-	Name     string
-}
-
-// Covers says whether another name is the same, with the same protocol or any.
-func (n PortName) Covers(o PortName) bool {
-	return n.Name == o.Name && (n.Protocol == o.Protocol || n.Protocol == AnyProtocol)
-}
-
-// NamedPort is a port of a container that has a name.
-type NamedPort struct {
-	PortName
-	Number uint16
-}
-
-// Compare orders by name, protocol and number.
-func (n NamedPort) Compare(o NamedPort) int {
-	return cmp.Or(strings.Compare(n.Name, o.Name), cmp.Compare(n.Protocol, o.Protocol), cmp.Compare(n.Number, o.Number))
+	NamedPorts []api.NamedPort // sorted, each once
 }
 
 // Pod is a pod that policies see: it has its own addresses and is not finished.
 type Pod struct {
-	ID      PodID
+	ID      api.PodID
 	Group   GroupID
 	Node    string
 	IPs     []netip.Addr // sorted, each once; empty while the pod has none
@@ -62,11 +39,11 @@ type GroupQuery struct {
 	Namespace  string
 	Namespaces *Selector
 	Pods       *Selector
-	Port       PortName // zero: any group; else groups that have such a port
+	Port       api.PortName // zero: any group; else groups that have such a port
 }
 
 // Has says whether the group has a port of that name and protocol.
-func (g *Group) Has(n PortName) bool {
+func (g *Group) Has(n api.PortName) bool {
 	for i := range g.NamedPorts {
 		if n.Covers(g.NamedPorts[i].PortName) {
 			return true

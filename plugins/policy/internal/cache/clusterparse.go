@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
@@ -18,9 +20,9 @@ const maxPriority = 1000
 
 // parseClusterPolicy returns nil for a policy of which it is not known where it
 // stands. Rules of which a part is not understood close, see clusterRule.
-func (c *Cache) parseClusterPolicy(id model.ID, m *model.ClusterPolicy) (*api.PolicySpec, []api.Problem) {
+func (c *Cache) parseClusterPolicy(id model.ID, m *model.ClusterPolicy) (*intent.Policy, []api.Problem) {
 	p := parser{selectors: &c.selectors}
-	spec := &api.PolicySpec{ID: clusterPolicyID(id), Tier: api.TierAdmin, Priority: int(m.GetPriority())}
+	spec := &intent.Policy{ID: clusterPolicyID(id), Tier: api.TierAdmin, Priority: int(m.GetPriority())}
 	if m.GetTier() == model.ClusterPolicy_TIER_BASELINE {
 		spec.Tier = api.TierBaseline
 	}
@@ -55,7 +57,7 @@ func misplaced(kind model.Kind, m *model.ClusterPolicy) string {
 }
 
 // podsIn returns nil for a selector of namespaces or pods that is missing or invalid.
-func (p *parser) podsIn(m *model.ClusterPolicy_Pods) (namespaces, pods *api.Selector) {
+func (p *parser) podsIn(m *model.ClusterPolicy_Pods) (namespaces, pods *intent.Selector) {
 	if m.GetNamespaces() == nil || m.GetPods() == nil {
 		return nil, nil
 	}
@@ -78,11 +80,11 @@ type asked struct {
 }
 
 // clusterRules reads the rules of a direction; those that are over a limit close.
-func (p *parser) clusterRules(by asked, ms []*model.ClusterPolicy_Rule, over []int, field string) []api.RuleSpec {
+func (p *parser) clusterRules(by asked, ms []*model.ClusterPolicy_Rule, over []int, field string) []intent.Rule {
 	if len(ms) == 0 {
 		return nil
 	}
-	rules := make([]api.RuleSpec, len(ms))
+	rules := make([]intent.Rule, len(ms))
 	for i, m := range ms {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		if len(over) > 0 && over[0] == i {
@@ -97,9 +99,9 @@ func (p *parser) clusterRules(by asked, ms []*model.ClusterPolicy_Rule, over []i
 }
 
 // closedRule is what a rule becomes that is not read at all.
-func closedRule(m *model.ClusterPolicy_Rule) api.RuleSpec {
+func closedRule(m *model.ClusterPolicy_Rule) intent.Rule {
 	if m.GetAction() == model.ClusterPolicy_ACTION_ALLOW {
-		return api.RuleSpec{Name: m.GetName(), Action: api.RuleAllow}
+		return intent.Rule{Name: m.GetName(), Action: api.RuleAllow}
 	}
 	return denyAll(m.GetName())
 }
@@ -107,8 +109,8 @@ func closedRule(m *model.ClusterPolicy_Rule) api.RuleSpec {
 // denyAll is what a rule becomes that does not allow and that is not understood: it
 // might have been about everyone (sigs.k8s.io/network-policy-api, "implementations
 // must treat the rule as a 'Deny all' rule").
-func denyAll(name string) api.RuleSpec {
-	return api.RuleSpec{Name: name, Action: api.RuleDeny, AnyPeer: true, AnyPort: true}
+func denyAll(name string) intent.Rule {
+	return intent.Rule{Name: name, Action: api.RuleDeny, AnyPeer: true, AnyPort: true}
 }
 
 // clusterRule reads a rule. When a peer or the protocol of a port is not understood,
@@ -117,8 +119,8 @@ func denyAll(name string) api.RuleSpec {
 //
 // Peers of the store are not those of the manifest, where one has many networks, so
 // problems name the rule.
-func (p *parser) clusterRule(by asked, m *model.ClusterPolicy_Rule, field string) api.RuleSpec {
-	r := api.RuleSpec{Name: m.GetName(), Action: p.ruleAction(by, m, field), AnyPort: m.GetAnyPort()}
+func (p *parser) clusterRule(by asked, m *model.ClusterPolicy_Rule, field string) intent.Rule {
+	r := intent.Rule{Name: m.GetName(), Action: p.ruleAction(by, m, field), AnyPort: m.GetAnyPort()}
 	unknown := p.clusterPeers(by, &r, m)
 	unknown = append(unknown, p.clusterPorts(&r, m, field)...)
 	for _, err := range unknown {
@@ -135,8 +137,8 @@ func (p *parser) clusterRule(by asked, m *model.ClusterPolicy_Rule, field string
 
 // clusterPeers adds the peers that are understood, and returns what is wrong with the
 // others.
-func (p *parser) clusterPeers(by asked, r *api.RuleSpec, m *model.ClusterPolicy_Rule) (unknown []error) {
-	r.Peers = make([]api.PeerSpec, 0, len(m.GetPeers()))
+func (p *parser) clusterPeers(by asked, r *intent.Rule, m *model.ClusterPolicy_Rule) (unknown []error) {
+	r.Peers = make([]intent.Peer, 0, len(m.GetPeers()))
 	for _, pm := range m.GetPeers() {
 		peer, err := p.clusterPeer(by, pm)
 		if err != nil {
@@ -152,8 +154,8 @@ func (p *parser) clusterPeers(by asked, r *api.RuleSpec, m *model.ClusterPolicy_
 }
 
 // clusterPorts does so for ports.
-func (p *parser) clusterPorts(r *api.RuleSpec, m *model.ClusterPolicy_Rule, field string) (unknown []error) {
-	r.Ports = make([]api.PortSpec, 0, len(m.GetPorts()))
+func (p *parser) clusterPorts(r *intent.Rule, m *model.ClusterPolicy_Rule, field string) (unknown []error) {
+	r.Ports = make([]intent.Port, 0, len(m.GetPorts()))
 	for _, pm := range m.GetPorts() {
 		port, err := clusterPort(pm)
 		switch {
@@ -199,7 +201,7 @@ func (p *parser) ruleAction(by asked, m *model.ClusterPolicy_Rule, field string)
 	return api.RuleDeny
 }
 
-func (p *parser) clusterPeer(by asked, m *model.ClusterPolicy_Peer) (peer api.PeerSpec, err error) {
+func (p *parser) clusterPeer(by asked, m *model.ClusterPolicy_Peer) (peer intent.Peer, err error) {
 	if by.direction == api.Ingress && hasNoNames(m) {
 		return peer, fmt.Errorf("it has a peer that is not known: in ingress there are only pods")
 	}
@@ -245,7 +247,7 @@ var errImpossible = errors.New("was not valid where it came from, or is no port 
 
 // clusterPort reads a port. A name without a protocol stands for every port of that
 // name, whatever its protocol is.
-func clusterPort(m *model.ClusterPolicy_Port) (port api.PortSpec, err error) {
+func clusterPort(m *model.ClusterPolicy_Port) (port intent.Port, err error) {
 	if m == nil || m.GetInvalid() {
 		return port, errImpossible
 	}

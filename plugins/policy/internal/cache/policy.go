@@ -3,13 +3,15 @@ package cache
 import (
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
 
 // policy is a policy and where it is filed.
 type policy struct {
-	spec  *api.PolicySpec // nil: the place is free
+	spec  *intent.Policy // nil: the place is free
 	epoch uint32
 }
 
@@ -64,7 +66,7 @@ func (c *Cache) dropPolicy(i uint32, w Watcher) {
 
 // fileSubject keeps the index of policies by subject. A policy without a subject
 // selects nothing and is not in it.
-func (c *Cache) fileSubject(old, spec *api.PolicySpec) {
+func (c *Cache) fileSubject(old, spec *intent.Policy) {
 	var id api.PolicyID
 	if old != nil {
 		id = old.ID
@@ -77,20 +79,20 @@ func (c *Cache) fileSubject(old, spec *api.PolicySpec) {
 	}
 	if spec != nil && spec.Subject != nil {
 		if ns.policies == nil {
-			ns.policies = &api.SelectorIndex[*api.PolicySpec]{}
+			ns.policies = &intent.SelectorIndex[*intent.Policy]{}
 		}
 		ns.policies.Add(spec.Subject, spec)
 	}
 }
 
 // releaseSelectors gives back the shared selectors of a spec.
-func (c *Cache) releaseSelectors(spec *api.PolicySpec) {
+func (c *Cache) releaseSelectors(spec *intent.Policy) {
 	if spec == nil {
 		return
 	}
 	c.selectors.release(spec.Subject)
 	c.selectors.release(spec.SubjectNamespaces)
-	for _, rules := range [][]api.RuleSpec{spec.Ingress, spec.Egress} {
+	for _, rules := range [][]intent.Rule{spec.Ingress, spec.Egress} {
 		for _, r := range rules {
 			for _, p := range r.Peers {
 				c.selectors.releasePeer(p)
@@ -101,18 +103,18 @@ func (c *Cache) releaseSelectors(spec *api.PolicySpec) {
 
 // equalSpecs compares two specs of one policy. Both hold their selectors, so equal
 // selectors are the same object.
-func equalSpecs(a, b *api.PolicySpec) bool {
+func equalSpecs(a, b *intent.Policy) bool {
 	return a.Tier == b.Tier && a.Priority == b.Priority && a.Subject == b.Subject && a.SubjectNamespaces == b.SubjectNamespaces &&
 		a.IsolatesIngress == b.IsolatesIngress && a.IsolatesEgress == b.IsolatesEgress &&
 		slices.EqualFunc(a.Ingress, b.Ingress, equalRules) && slices.EqualFunc(a.Egress, b.Egress, equalRules)
 }
 
-func equalRules(a, b api.RuleSpec) bool {
+func equalRules(a, b intent.Rule) bool {
 	return a.Action == b.Action && a.Name == b.Name && a.AnyPeer == b.AnyPeer && a.AnyPort == b.AnyPort &&
 		slices.Equal(a.Ports, b.Ports) && slices.EqualFunc(a.Peers, b.Peers, equalPeers)
 }
 
-func equalPeers(a, b api.PeerSpec) bool {
+func equalPeers(a, b intent.Peer) bool {
 	if a.Pods != b.Pods || a.Namespaces != b.Namespaces || a.Nodes != b.Nodes || (a.Block == nil) != (b.Block == nil) {
 		return false
 	}

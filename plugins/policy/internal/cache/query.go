@@ -5,15 +5,17 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 )
 
 // MatchGroups returns the groups that match, each once, in no particular order.
 // In every namespace it looks at the shortest list of groups that a requirement
 // of the selector allows.
-func (c *Cache) MatchGroups(q api.GroupQuery) iter.Seq2[api.GroupID, *api.Group] {
-	return func(yield func(api.GroupID, *api.Group) bool) {
-		try := func(id api.GroupID) bool {
+func (c *Cache) MatchGroups(q intent.GroupQuery) iter.Seq2[intent.GroupID, *intent.Group] {
+	return func(yield func(intent.GroupID, *intent.Group) bool) {
+		try := func(id intent.GroupID) bool {
 			g := c.groups[id].def
 			if q.Port != (api.PortName{}) && !g.Has(q.Port) || !q.Pods.Matches(g.Labels) {
 				return true
@@ -41,7 +43,7 @@ func (c *Cache) MatchGroups(q api.GroupQuery) iter.Seq2[api.GroupID, *api.Group]
 
 // each calls yield for the groups of a namespace that a selector may match, until
 // it returns false.
-func (n *namespace) each(sel *api.Selector, yield func(api.GroupID) bool) bool {
+func (n *namespace) each(sel *intent.Selector, yield func(intent.GroupID) bool) bool {
 	if n.postings != nil {
 		if r, size, ok := n.postings.candidates(sel); ok && size < len(n.groups) {
 			return n.postings.each(r, yield)
@@ -52,7 +54,7 @@ func (n *namespace) each(sel *api.Selector, yield func(api.GroupID) bool) bool {
 
 // MatchNamespaces returns the names of the known namespaces that a selector
 // matches, sorted.
-func (c *Cache) MatchNamespaces(sel *api.Selector) []string {
+func (c *Cache) MatchNamespaces(sel *intent.Selector) []string {
 	var names []string
 	c.eachNamespace(sel, func(n *namespace) bool {
 		names = append(names, n.name)
@@ -64,7 +66,7 @@ func (c *Cache) MatchNamespaces(sel *api.Selector) []string {
 
 // AppendAddresses appends the addresses of a group's pods, in no particular
 // order; an address that two of the pods have comes twice.
-func (c *Cache) AppendAddresses(dst []netip.Addr, id api.GroupID) []netip.Addr {
+func (c *Cache) AppendAddresses(dst []netip.Addr, id intent.GroupID) []netip.Addr {
 	var buf [1]netip.Addr
 	for _, i := range c.groups[id].pods {
 		if v4 := c.pods[i].v4; v4 != 0 {
@@ -77,10 +79,10 @@ func (c *Cache) AppendAddresses(dst []netip.Addr, id api.GroupID) []netip.Addr {
 }
 
 // PodCount returns the number of pods of a group.
-func (c *Cache) PodCount(id api.GroupID) int { return len(c.groups[id].pods) }
+func (c *Cache) PodCount(id intent.GroupID) int { return len(c.groups[id].pods) }
 
 // PodsOf returns the pods of a group, sorted.
-func (c *Cache) PodsOf(id api.GroupID) []api.PodID {
+func (c *Cache) PodsOf(id intent.GroupID) []api.PodID {
 	g := &c.groups[id]
 	ids := make([]api.PodID, 0, len(g.pods))
 	for _, i := range g.pods {
@@ -92,28 +94,28 @@ func (c *Cache) PodsOf(id api.GroupID) []api.PodID {
 
 // Policies returns the policies that select the pods of a group, sorted by ID.
 // It finds them by the group's namespace, the labels of both, and nothing else.
-func (c *Cache) Policies(id api.GroupID) []*api.PolicySpec {
+func (c *Cache) Policies(id intent.GroupID) []*intent.Policy {
 	g := &c.groups[id]
 	ns := &c.namespaces[g.ns]
 	specs := c.subjects.append(nil, ns.labels, g.def.Labels)
 	if ns.policies != nil {
 		specs = slices.AppendSeq(specs, ns.policies.Matching(g.def.Labels))
 	}
-	slices.SortFunc(specs, func(a, b *api.PolicySpec) int { return a.ID.Compare(b.ID) })
+	slices.SortFunc(specs, func(a, b *intent.Policy) int { return a.ID.Compare(b.ID) })
 	return specs
 }
 
 // Holders returns the group of every pod that has an address now: one, or more
 // when the address is shared.
-func (c *Cache) Holders(a netip.Addr) []api.GroupID {
-	var ids []api.GroupID
+func (c *Cache) Holders(a netip.Addr) []intent.GroupID {
+	var ids []intent.GroupID
 	c.eachAt(a, func(i uint32) { ids = append(ids, c.pods[i].group) })
 	return ids
 }
 
 // PodsAt returns the pods that have an address now, in no particular order.
-func (c *Cache) PodsAt(a netip.Addr) []api.Pod {
-	var pods []api.Pod
+func (c *Cache) PodsAt(a netip.Addr) []intent.Pod {
+	var pods []intent.Pod
 	c.eachAt(a, func(i uint32) { pods = append(pods, c.view(i, c.podAddrs(i, new([1]netip.Addr)))) })
 	return pods
 }

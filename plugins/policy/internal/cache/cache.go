@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
@@ -14,22 +16,22 @@ import (
 type Watcher interface {
 	// NamespaceChanged tells the labels of a namespace; nil stands for a
 	// namespace that is not known. Labels of a known namespace are never empty.
-	NamespaceChanged(name string, old, new api.Labels)
+	NamespaceChanged(name string, old, new intent.Labels)
 	// GroupAdded tells of a group before its first pod. The group may be kept.
-	GroupAdded(id api.GroupID, g *api.Group)
+	GroupAdded(id intent.GroupID, g *intent.Group)
 	// GroupRemoved tells that the last pod of a group has left. The ID may stand
 	// for another group afterwards.
-	GroupRemoved(id api.GroupID)
+	GroupRemoved(id intent.GroupID)
 	// PodChanged tells a pod's old and new state; nil stands for a pod that
 	// policies do not see. The values and their IPs are only valid during the
 	// call, the NodeIPs may be kept.
-	PodChanged(old, new *api.Pod)
+	PodChanged(old, new *intent.Pod)
 	// PolicyChanged tells a policy's old and new state; nil stands for a policy
 	// that does not exist. The specs may be kept.
-	PolicyChanged(old, new *api.PolicySpec)
+	PolicyChanged(old, new *intent.Policy)
 	// NodeChanged tells a node's old and new state; nil stands for a node that is
 	// not known. The values may be kept.
-	NodeChanged(old, new *api.Node)
+	NodeChanged(old, new *intent.Node)
 }
 
 // Cache holds the state of the cluster.
@@ -44,8 +46,8 @@ type Cache struct {
 	nsCount     int              // known namespaces
 	groups      []group
 	groupIndex  hashIndex
-	freeGroups  []api.GroupID
-	portGroups  map[api.PortName][]api.GroupID
+	freeGroups  []intent.GroupID
+	portGroups  map[api.PortName][]intent.GroupID
 	pods        []pod
 	podIndex    hashIndex
 	addrIndex   hashIndex // address -> pods that have it, one entry for each
@@ -75,7 +77,7 @@ func New() *Cache {
 		strings:    stringTable{},
 		nsByName:   map[string]uint32{},
 		nsPostings: newPostings[uint32](),
-		portGroups: map[api.PortName][]api.GroupID{},
+		portGroups: map[api.PortName][]intent.GroupID{},
 		hosts:      newHostTable(),
 		selectors:  newSelectorTable(),
 		problems:   map[model.ID][]api.Problem{},

@@ -6,12 +6,14 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
 
 // noGroup is the group of pods that policies do not see.
-const noGroup = ^api.GroupID(0)
+const noGroup = ^intent.GroupID(0)
 
 // podState says why a pod is in a group or in none.
 type podState uint8
@@ -27,7 +29,7 @@ const (
 type pod struct {
 	name  string // empty: the place is free
 	ns    uint32
-	group api.GroupID
+	group intent.GroupID
 	pos   uint32 // in the group's pods
 	host  uint32
 	v4    uint32 // 0: none, or see extra
@@ -137,7 +139,7 @@ func (c *Cache) changePod(i uint32, want pod, addrs []netip.Addr, known bool, w 
 	p := &c.pods[i]
 	s := &c.scratch
 	was := *p
-	var old, now *api.Pod
+	var old, now *intent.Pod
 	oldAddrs := c.podAddrs(i, &s.oldV4)
 	sameAddrs := slices.Equal(oldAddrs, addrs)
 	if known && was.group == want.group && was.host == want.host && was.state == want.state && sameAddrs {
@@ -194,17 +196,17 @@ func (c *Cache) dropPod(i uint32, w Watcher) {
 	c.tidyNS(n)
 }
 
-func (c *Cache) tidyGroup(g api.GroupID, w Watcher) {
+func (c *Cache) tidyGroup(g intent.GroupID, w Watcher) {
 	if g != noGroup && len(c.groups[g].pods) == 0 {
 		c.dropGroup(g, w)
 	}
 }
 
 // view returns what the watcher sees of a pod.
-func (c *Cache) view(i uint32, addrs []netip.Addr) api.Pod {
+func (c *Cache) view(i uint32, addrs []netip.Addr) intent.Pod {
 	p := &c.pods[i]
 	h := &c.hosts.list[p.host]
-	return api.Pod{
+	return intent.Pod{
 		ID:    api.PodID{Namespace: c.namespaces[p.ns].name, Name: p.name},
 		Group: p.group, Node: h.name, IPs: addrs, NodeIPs: h.ips,
 	}
@@ -223,7 +225,7 @@ func (c *Cache) leaveGroup(i uint32) {
 	p.group = noGroup
 }
 
-func (c *Cache) joinGroup(i uint32, id api.GroupID) {
+func (c *Cache) joinGroup(i uint32, id intent.GroupID) {
 	if id == noGroup {
 		return
 	}

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
 
@@ -25,7 +26,7 @@ func invalidSelector() *model.LabelSelector {
 }
 
 // ruleText says what a rule came to.
-func ruleText(r api.RuleSpec) string {
+func ruleText(r intent.Rule) string {
 	var parts []string
 	if r.AnyPeer {
 		parts = append(parts, "everyone")
@@ -220,12 +221,12 @@ func TestSubjectsDifferByLabelsOfNamespaces(t *testing.T) {
 	m := onePolicy("p", 0, "")
 	m.Subject.Namespaces.MatchLabels = lbls("env=1")
 	c.Update(changes(m, onePolicy("all", 0, "")), &diary{})
-	in, out := api.Labels{{Key: "env", Value: "1"}}, api.Labels{{Key: "env", Value: "2"}}
+	in, out := intent.Labels{{Key: "env", Value: "1"}}, intent.Labels{{Key: "env", Value: "2"}}
 	for _, tt := range []struct {
-		a, b api.Labels
+		a, b intent.Labels
 		want bool
 	}{
-		{in, out, true}, {out, in, true}, {in, in, false}, {out, api.Labels{{Key: "x", Value: "y"}}, false}, {nil, out, true}, {out, nil, true}, {nil, nil, false},
+		{in, out, true}, {out, in, true}, {in, in, false}, {out, intent.Labels{{Key: "x", Value: "y"}}, false}, {nil, out, true}, {out, nil, true}, {nil, nil, false},
 	} {
 		if got := c.SubjectsDiffer(tt.a, tt.b); got != tt.want {
 			t.Errorf("%v %v: %t", tt.a, tt.b, got)

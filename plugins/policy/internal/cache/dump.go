@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 )
 
@@ -14,18 +16,18 @@ type PodInfo struct {
 	State      string          `json:"state"` // "live", "host network" or "finished"
 	Node       string          `json:"node,omitempty"`
 	IPs        []netip.Addr    `json:"ips,omitempty"`    // of live pods only
-	Labels     api.Labels      `json:"labels,omitempty"` // of live pods only
+	Labels     intent.Labels   `json:"labels,omitempty"` // of live pods only
 	NamedPorts []api.NamedPort `json:"namedPorts,omitempty"`
 }
 
 // NamespaceInfo is what the cache knows of one namespace, for people.
 type NamespaceInfo struct {
-	Name     string     `json:"name"`
-	Known    bool       `json:"known"` // its Namespace object has arrived
-	Labels   api.Labels `json:"labels,omitempty"`
-	Pods     int        `json:"pods"`
-	Groups   int        `json:"groups"`
-	Policies int        `json:"policies"`
+	Name     string        `json:"name"`
+	Known    bool          `json:"known"` // its Namespace object has arrived
+	Labels   intent.Labels `json:"labels,omitempty"`
+	Pods     int           `json:"pods"`
+	Groups   int           `json:"groups"`
+	Policies int           `json:"policies"`
 }
 
 var podStateNames = [...]string{podLive: "live", podHostNetwork: "host network", podFinished: "finished"}
@@ -71,8 +73,8 @@ func (c *Cache) Namespaces() []NamespaceInfo {
 }
 
 // PolicySpecs returns all policies, sorted by ID.
-func (c *Cache) PolicySpecs() []*api.PolicySpec {
-	out := make([]*api.PolicySpec, 0, len(c.policies)-len(c.freePolicy)+len(c.clusterPolicies))
+func (c *Cache) PolicySpecs() []*intent.Policy {
+	out := make([]*intent.Policy, 0, len(c.policies)-len(c.freePolicy)+len(c.clusterPolicies))
 	for _, p := range c.clusterPolicies {
 		out = append(out, p.spec)
 	}
@@ -81,6 +83,6 @@ func (c *Cache) PolicySpecs() []*api.PolicySpec {
 			out = append(out, spec)
 		}
 	}
-	slices.SortFunc(out, func(a, b *api.PolicySpec) int { return a.ID.Compare(b.ID) })
+	slices.SortFunc(out, func(a, b *intent.Policy) int { return a.ID.Compare(b.ID) })
 	return out
 }

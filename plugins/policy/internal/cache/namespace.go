@@ -3,7 +3,8 @@ package cache
 import (
 	"slices"
 
-	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api/model"
 )
 
@@ -18,12 +19,12 @@ const indexedGroups = 32
 // namespace holds a namespace that is known, or that pods or policies name.
 type namespace struct {
 	name     string
-	labels   api.Labels // nil: the Namespace object is not known
+	labels   intent.Labels // nil: the Namespace object is not known
 	epoch    uint32
-	pods     int                                 // of any kind
-	groups   []api.GroupID                       // sorted
-	postings *postings[api.GroupID]              // of the groups, when there are many
-	policies *api.SelectorIndex[*api.PolicySpec] // by subject
+	pods     int                                   // of any kind
+	groups   []intent.GroupID                      // sorted
+	postings *postings[intent.GroupID]             // of the groups, when there are many
+	policies *intent.SelectorIndex[*intent.Policy] // by subject
 	nPolicy  int
 }
 
@@ -59,13 +60,13 @@ func (c *Cache) applyNamespace(name string, m *model.Namespace, w Watcher) {
 	}
 	labels := slices.Clone(c.scratch.readLabels(m.GetLabels()))
 	if v, ok := labels.Get(nameLabel); !ok || v != name {
-		labels = api.NewLabels(append(labels, api.Label{Key: nameLabel, Value: name}))
+		labels = intent.NewLabels(append(labels, intent.Label{Key: nameLabel, Value: name}))
 	}
 	c.setLabels(c.ns(name), labels, w)
 }
 
 // setLabels changes the labels of a namespace; nil makes it unknown.
-func (c *Cache) setLabels(n uint32, labels api.Labels, w Watcher) {
+func (c *Cache) setLabels(n uint32, labels intent.Labels, w Watcher) {
 	ns := &c.namespaces[n]
 	ns.epoch = c.epoch
 	old := ns.labels
@@ -88,8 +89,8 @@ func (c *Cache) setLabels(n uint32, labels api.Labels, w Watcher) {
 
 // withoutName leaves out the label that is as good as the name: namespaces are
 // found by name already.
-func withoutName(l api.Labels) api.Labels {
-	i := slices.IndexFunc(l, func(x api.Label) bool { return x.Key == nameLabel })
+func withoutName(l intent.Labels) intent.Labels {
+	i := slices.IndexFunc(l, func(x intent.Label) bool { return x.Key == nameLabel })
 	if i < 0 {
 		return l
 	}
@@ -98,13 +99,13 @@ func withoutName(l api.Labels) api.Labels {
 
 // eachNamespace calls yield for every known namespace that the selector matches,
 // until it returns false.
-func (c *Cache) eachNamespace(sel *api.Selector, yield func(*namespace) bool) {
+func (c *Cache) eachNamespace(sel *intent.Selector, yield func(*namespace) bool) {
 	match := func(n uint32) bool {
 		ns := &c.namespaces[n]
 		return ns.labels == nil || !sel.Matches(ns.labels) || yield(ns)
 	}
 	for _, r := range sel.Requirements() {
-		if r.Key == nameLabel && r.Operator == api.In {
+		if r.Key == nameLabel && r.Operator == intent.In {
 			eachID(r.Values, func(name string) bool {
 				n, ok := c.nsByName[name]
 				return !ok || match(n)
@@ -125,7 +126,7 @@ func (c *Cache) eachNamespace(sel *api.Selector, yield func(*namespace) bool) {
 
 // nsPivot returns the requirement to find namespaces by, unless all of them have
 // to be looked at.
-func (c *Cache) nsPivot(sel *api.Selector) (api.Requirement, bool) {
+func (c *Cache) nsPivot(sel *intent.Selector) (intent.Requirement, bool) {
 	r, size, ok := c.nsPostings.candidates(sel)
 	return r, ok && size < c.nsCount && r.Key != nameLabel
 }

@@ -3,6 +3,8 @@ package cache
 import (
 	"iter"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
@@ -62,18 +64,18 @@ func (c *Cache) dropClusterPolicy(id api.PolicyID, w Watcher) {
 // subjects finds cluster-scoped policies by whom they are for: first by the
 // selector of namespaces, of which there are few, then by that of pods.
 type subjects struct {
-	scopes map[*api.Selector]*subjectScope
-	index  api.SelectorIndex[*subjectScope] // of scopes, by the same selector
+	scopes map[*intent.Selector]*subjectScope
+	index  intent.SelectorIndex[*subjectScope] // of scopes, by the same selector
 }
 
 type subjectScope struct {
-	policies api.SelectorIndex[*api.PolicySpec]
+	policies intent.SelectorIndex[*intent.Policy]
 }
 
-func newSubjects() subjects { return subjects{scopes: map[*api.Selector]*subjectScope{}} }
+func newSubjects() subjects { return subjects{scopes: map[*intent.Selector]*subjectScope{}} }
 
 // add files a policy. One without a subject selects nothing and is not filed.
-func (s *subjects) add(spec *api.PolicySpec) {
+func (s *subjects) add(spec *intent.Policy) {
 	if spec.Subject == nil {
 		return
 	}
@@ -87,7 +89,7 @@ func (s *subjects) add(spec *api.PolicySpec) {
 }
 
 // remove takes a policy out; nil is none.
-func (s *subjects) remove(spec *api.PolicySpec) {
+func (s *subjects) remove(spec *intent.Policy) {
 	if spec == nil || spec.Subject == nil {
 		return
 	}
@@ -101,7 +103,7 @@ func (s *subjects) remove(spec *api.PolicySpec) {
 
 // of returns the scopes that a namespace is in; nil labels are those of one that is
 // not known, which is in none.
-func (s *subjects) of(namespace api.Labels) iter.Seq[*subjectScope] {
+func (s *subjects) of(namespace intent.Labels) iter.Seq[*subjectScope] {
 	if namespace == nil {
 		return func(func(*subjectScope) bool) {}
 	}
@@ -109,7 +111,7 @@ func (s *subjects) of(namespace api.Labels) iter.Seq[*subjectScope] {
 }
 
 // append appends the policies that select pods with some labels.
-func (s *subjects) append(dst []*api.PolicySpec, namespace, pods api.Labels) []*api.PolicySpec {
+func (s *subjects) append(dst []*intent.Policy, namespace, pods intent.Labels) []*intent.Policy {
 	for sc := range s.of(namespace) {
 		for spec := range sc.policies.Matching(pods) {
 			dst = append(dst, spec)
@@ -121,7 +123,7 @@ func (s *subjects) append(dst []*api.PolicySpec, namespace, pods api.Labels) []*
 // SubjectsDiffer says whether the subjects of cluster-scoped policies tell a
 // namespace with some labels from one with others; nil labels are those of a
 // namespace that is not known.
-func (c *Cache) SubjectsDiffer(a, b api.Labels) bool {
+func (c *Cache) SubjectsDiffer(a, b intent.Labels) bool {
 	in := map[*subjectScope]bool{}
 	for sc := range c.subjects.of(a) {
 		in[sc] = true
