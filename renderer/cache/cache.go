@@ -38,8 +38,8 @@ type Cache struct {
 	about     rulesAbout // what rulesAbout returned last
 	talkers   []talker   // the addresses of those pods, sorted
 	global    *Table
-	meets     map[pair]traffic
-	scratch   []traffic
+	meets     map[pair]traffic.Traffic
+	scratch   []traffic.Traffic
 
 	// What changed since the last Compute.
 	dirty        map[api.PodID]*pod // their tables must be built anew
@@ -87,7 +87,7 @@ func New(orientation api.Direction) *Cache {
 		opp:          make(map[renderer.Digest]*list),
 		naming:       make(map[api.SetID]map[*list]struct{}),
 		entries:      make(map[renderer.Digest]*entry),
-		meets:        make(map[pair]traffic),
+		meets:        make(map[pair]traffic.Traffic),
 		dirty:        make(map[api.PodID]*pod),
 		touched:      make(map[touch]struct{}),
 		changedLists: make(map[*list]struct{}),

@@ -24,13 +24,13 @@ type talker struct {
 
 // group is a number of peers with which the same traffic is permitted.
 type group struct {
-	may      traffic
+	may      traffic.Traffic
 	prefixes []netip.Prefix
 	lists    []*list // whose rules restrict it
 }
 
 // pair is a key for the intersection of two sets.
-type pair struct{ a, b traffic }
+type pair struct{ a, b traffic.Traffic }
 
 // blocks shares work between the pods of one Compute.
 type blocks map[blockKey]*block
@@ -169,7 +169,7 @@ func (c *Cache) exceptions(own *list, a *address) []group {
 type groups []group
 
 // of returns the group for which the traffic is permitted.
-func (g *groups) of(may traffic) *group {
+func (g *groups) of(may traffic.Traffic) *group {
 	for i := range *g {
 		if (*g)[i].may == may {
 			return &(*g)[i]
@@ -180,7 +180,7 @@ func (g *groups) of(may traffic) *group {
 }
 
 // addTo adds an address to a group, with the lists that restrict it.
-func (c *Cache) addTo(g *group, q talker, theirs []traffic) {
+func (c *Cache) addTo(g *group, q talker, theirs []traffic.Traffic) {
 	g.prefixes = append(g.prefixes, hostPrefix(q.addr))
 	for _, n := range q.lists {
 		if theirs[n] != everything && !slices.Contains(g.lists, c.opposites[n]) {
@@ -278,7 +278,7 @@ func (x *rulesAbout) origins(r api.ContivRule) []api.Origin {
 	return slices.Compact(out)
 }
 
-// overlap says whether two rules have traffic in common, whatever the addresses.
+// overlap says whether two rules have traffic.Traffic in common, whatever the addresses.
 func overlap(a, b api.ContivRule) bool {
 	return (a.Protocol == b.Protocol || a.Protocol == api.AnyProtocol || b.Protocol == api.AnyProtocol) &&
 		overlapPorts(a.SrcPort, b.SrcPort) && overlapPorts(a.DstPort, b.DstPort)
@@ -291,7 +291,7 @@ func overlapPorts(a, b api.PortRange) bool {
 }
 
 // meet returns what both sets permit.
-func (c *Cache) meet(a, b traffic) traffic {
+func (c *Cache) meet(a, b traffic.Traffic) traffic.Traffic {
 	switch {
 	case a == b || b == everything:
 		return a

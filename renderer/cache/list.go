@@ -25,7 +25,7 @@ type list struct {
 	byPrefix bart.Table[[]uint32]
 
 	verdicts   []verdict // by slot of the address
-	byMatches  map[matches]traffic
+	byMatches  map[matches]traffic.Traffic
 	isOpposite bool
 	index      int       // of an opposite list: its place in Cache.opposites
 	podsSet    api.SetID // of an opposite list: the set of the pods that have it
@@ -40,7 +40,7 @@ type matches string
 type verdict struct {
 	known   bool
 	matches matches
-	allowed traffic
+	allowed traffic.Traffic
 }
 
 // maxMemo bounds the memos whose size depends on history; they are dropped when full.
@@ -48,7 +48,7 @@ const maxMemo = 1 << 14
 
 func newList(l *renderer.RuleList, peer side) *list {
 	out := &list{digest: l.Digest(), rules: l.Rules(), pods: make(map[api.PodID]*pod),
-		bySet: make(map[api.SetID][]uint32), byMatches: make(map[matches]traffic)}
+		bySet: make(map[api.SetID][]uint32), byMatches: make(map[matches]traffic.Traffic)}
 	for i, r := range l.Rules() {
 		switch n := peer.of(r); {
 		case n.Set != 0:

@@ -1,0 +1,136 @@
+package traffic
+
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/internal/ports"
+)
+
+// Allowed returns what an ordered list of rules permits, first match first,
+// whatever the addresses are: the caller has picked the rules that match them.
+func Allowed(rules []api.ContivRule) Traffic {
+	out := portSet{others: permits(rules, 0, 0, 0)}
+	for _, p := range named(rules) {
+		if p.HasPorts() {
+			out = out.with(p, allowedPorts(rules, p))
+		} else if permits(rules, p, 0, 0) {
+			out = out.with(p, ports.AllPairs)
+		} else {
+			out = out.with(p, nil)
+		}
+	}
+	return out.encode()
+}
+
+// named returns the protocols that can differ from all others, sorted.
+func named(rules []api.ContivRule) []api.Protocol {
+	var out []api.Protocol
+	for _, r := range rules {
+		switch {
+		case r.Protocol != api.AnyProtocol:
+			out = append(out, r.Protocol)
+		case !r.SrcPort.IsAny() || !r.DstPort.IsAny():
+			out = append(out, api.TCP, api.UDP, api.SCTP)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// permits reports what the first rule that matches does; no rule permits nothing.
+func permits(rules []api.ContivRule, p api.Protocol, src, dst uint16) bool {
+	for _, r := range rules {
+		if r.MatchesPorts(p, src, dst) {
+			return r.Action == api.Permit
+		}
+	}
+	return false
+}
+
+// allowedPorts evaluates the rules for every pair of ports of one protocol. The
+// source ports are cut where rules begin or end; in between all behave alike.
+func allowedPorts(rules []api.ContivRule, p api.Protocol) ports.Pairs {
+	cuts := []int{0}
+	var mine []api.ContivRule
+	for _, r := range rules {
+		if r.Protocol != api.AnyProtocol && r.Protocol != p {
+			continue
+		}
+		mine = append(mine, r)
+		first, last := r.SrcPort.Bounds()
+		cuts = append(cuts, int(first), int(last)+1)
+	}
+	slices.Sort(cuts)
+	cuts = slices.Compact(append(cuts, 1<<16))
+	var out ports.Pairs
+	for i, first := range cuts[:len(cuts)-1] {
+		src := ports.Range{First: uint16(first), Last: uint16(cuts[i+1] - 1)}
+		out = out.Append(src, allowedFrom(mine, src.First))
+	}
+	return out
+}
+
+// allowedFrom returns the destination ports that are permitted from a source port. Rules in a row
+// that do the same are one set of ports: most lists are permits and one deny.
+func allowedFrom(rules []api.ContivRule, src uint16) ports.Set {
+	open, out := ports.All, ports.Set(nil)
+	for len(rules) > 0 && len(open) > 0 {
+		action, row := rules[0].Action, ports.Set(nil)
+		for len(rules) > 0 && rules[0].Action == action {
+			if rules[0].SrcPort.Contains(src) {
+				row = append(row, ports.Of(rules[0].DstPort))
+			}
+			rules = rules[1:]
+		}
+		row = ports.Union(row)
+		if action == api.Permit {
+			out = append(out, open.Intersect(row)...)
+		}
+		open = open.Minus(row)
+	}
+	return ports.Union(out)
+}
+
+// Rules writes the set as the fewest rules that decide all traffic; the first
+// match decides. The rules have no addresses.
+//
+// A port range cannot say "port 0 alone" (it would read as any port). No such
+// range is ever permitted: port 0, which no protocol uses, is then closed.
+func (t Traffic) Rules() []api.ContivRule {
+	s := t.decode()
+	var out []api.ContivRule
+	for _, n := range s.named {
+		permits, _ := portRules(api.Permit, n.protocol, n.ports)
+		if !s.others {
+			out = append(out, permits...)
+			continue
+		}
+		if denies, exact := portRules(api.Deny, n.protocol, n.ports.Complement()); exact {
+			out = append(out, denies...)
+			continue
+		}
+		out = append(append(out, permits...), api.ContivRule{Action: api.Deny, Protocol: n.protocol})
+	}
+	rest := api.ContivRule{Action: api.Deny}
+	if s.others {
+		rest.Action = api.Permit
+	}
+	return append(out, rest)
+}
+
+// portRules returns a rule per range of ports, and false when it had to leave out
+// port 0 alone.
+func portRules(action api.Action, p api.Protocol, pairs ports.Pairs) (rules []api.ContivRule, exact bool) {
+	exact = true
+	for _, x := range pairs {
+		for _, d := range x.Dst {
+			if x.Src.Last == 0 || d.Last == 0 {
+				exact = false
+				continue
+			}
+			rules = append(rules, api.ContivRule{Action: action, Protocol: p, SrcPort: x.Src.PortRange(), DstPort: d.PortRange()})
+		}
+	}
+	return rules, exact
+}

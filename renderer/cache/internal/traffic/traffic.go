@@ -1,0 +1,127 @@
+// Package traffic computes with sets of protocols and ports: what an ordered list of rules permits,
+// what two sets have in common, and which rules say a set. It is pure.
+package traffic
+
+import (
+	"encoding/binary"
+	"slices"
+	"unique"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/internal/ports"
+)
+
+// Traffic is what may pass between one pair of addresses: a set of protocols and ports. It stands
+// for the canonical encoding of a portSet, so that equal sets are equal values, which are compared
+// and hashed like a pointer.
+type Traffic unique.Handle[string]
+
+// Everything is all traffic.
+var Everything = portSet{others: true}.encode()
+
+// Intersect returns what is in both sets.
+func Intersect(a, b Traffic) Traffic {
+	x, y := a.decode(), b.decode()
+	out := portSet{others: x.others && y.others}
+	for _, p := range protocols(x, y) {
+		out = out.with(p, x.of(p).Intersect(y.of(p)))
+	}
+	return out.encode()
+}
+
+// portSet is the decoded form of Traffic. The protocols named are those that
+// differ from all others: sorted, and never every port where others is set nor
+// no port where it is not.
+type portSet struct {
+	named  []protocolPorts
+	others bool
+}
+
+type protocolPorts struct {
+	protocol api.Protocol
+	ports    ports.Pairs
+}
+
+// of returns the ports of a protocol.
+func (s portSet) of(p api.Protocol) ports.Pairs {
+	for _, n := range s.named {
+		if n.protocol == p {
+			return n.ports
+		}
+	}
+	if s.others {
+		return ports.AllPairs
+	}
+	return nil
+}
+
+// with names a protocol, unless it does as all others do. Protocols must be
+// added in order.
+func (s portSet) with(p api.Protocol, pairs ports.Pairs) portSet {
+	redundant := len(pairs) == 0
+	if s.others {
+		redundant = pairs.Equal(ports.AllPairs)
+	}
+	if !redundant {
+		s.named = append(s.named, protocolPorts{p, pairs})
+	}
+	return s
+}
+
+// protocols returns all protocols that one of the sets names, sorted.
+func protocols(a, b portSet) []api.Protocol {
+	var out []api.Protocol
+	for _, s := range []portSet{a, b} {
+		for _, n := range s.named {
+			out = append(out, n.protocol)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (s portSet) encode() Traffic {
+	b := []byte{0}
+	if s.others {
+		b[0] = 1
+	}
+	for _, n := range s.named {
+		b = append(b, byte(n.protocol))
+		b = binary.BigEndian.AppendUint32(b, uint32(len(n.ports)))
+		for _, x := range n.ports {
+			b = appendRange(b, x.Src)
+			b = binary.BigEndian.AppendUint32(b, uint32(len(x.Dst)))
+			for _, d := range x.Dst {
+				b = appendRange(b, d)
+			}
+		}
+	}
+	return Traffic(unique.Make(string(b)))
+}
+
+func appendRange(b []byte, r ports.Range) []byte {
+	b = binary.BigEndian.AppendUint16(b, r.First)
+	return binary.BigEndian.AppendUint16(b, r.Last)
+}
+
+// decode reverses encode; no other text reaches it.
+func (t Traffic) decode() portSet {
+	b := []byte(unique.Handle[string](t).Value())
+	u16 := func() uint16 { v := binary.BigEndian.Uint16(b); b = b[2:]; return v }
+	u32 := func() int { v := binary.BigEndian.Uint32(b); b = b[4:]; return int(v) }
+	s := portSet{others: b[0] == 1}
+	for b = b[1:]; len(b) > 0; {
+		n := protocolPorts{protocol: api.Protocol(b[0])}
+		b = b[1:]
+		n.ports = make(ports.Pairs, u32())
+		for i := range n.ports {
+			n.ports[i].Src = ports.Range{First: u16(), Last: u16()}
+			n.ports[i].Dst = make(ports.Set, u32())
+			for j := range n.ports[i].Dst {
+				n.ports[i].Dst[j] = ports.Range{First: u16(), Last: u16()}
+			}
+		}
+		s.named = append(s.named, n)
+	}
+	return s
+}
