@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -45,7 +47,7 @@ func (c *Cache) derive(l *list, a *address) {
 	for _, l := range lists {
 		s := c.setOf(l.podsSet)
 		s.derived = true
-		if c.put(s, hostPrefix(a.addr), l == first) {
+		if c.put(s, prefixes.Host(a.addr), l == first) {
 			c.changedSets[l.podsSet] = struct{}{}
 		}
 	}
@@ -61,13 +63,13 @@ func (c *Cache) newAddress(ip netip.Addr) *address {
 		c.slots = append(c.slots, a)
 	}
 	c.addrs[ip] = a
-	c.locals.Insert(hostPrefix(ip))
+	c.locals.Insert(prefixes.Host(ip))
 	return a
 }
 
 func (c *Cache) dropAddress(a *address) {
 	delete(c.addrs, a.addr)
-	c.locals.Delete(hostPrefix(a.addr))
+	c.locals.Delete(prefixes.Host(a.addr))
 	c.slots[a.slot] = nil
 	c.free = append(c.free, a.slot)
 	for _, lists := range []map[renderer.Digest]*list{c.own, c.opp} {

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
@@ -29,9 +31,9 @@ func bigWorld(pods, kinds int) *world {
 		members := make(map[netip.Prefix]bool)
 		for i := range 1000 {
 			if i%10 == 0 {
-				members[hostPrefix(localAddr((i/10+k)%pods))] = true
+				members[prefixes.Host(localAddr((i/10+k)%pods))] = true
 			} else {
-				members[hostPrefix(remoteAddr((i*7+k*1000)%60000))] = true
+				members[prefixes.Host(remoteAddr((i*7+k*1000)%60000))] = true
 			}
 		}
 		w.sets[api.SetID(1000+k)] = members

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/sluice-net/sluice/renderer/cache/internal/traffic"
+
 	"github.com/gaissmai/bart"
 
 	"github.com/sluice-net/sluice/api"

@@ -3,6 +3,8 @@ package cache
 import (
 	"net/netip"
 
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
@@ -78,8 +80,8 @@ func (c *Cache) keepOnly(id api.SetID, s *set, w *wanted) {
 	}
 	var gone []netip.Prefix
 	for a := range s.hosts {
-		if _, ok := keep[hostPrefix(a)]; !ok {
-			gone = append(gone, hostPrefix(a))
+		if _, ok := keep[prefixes.Host(a)]; !ok {
+			gone = append(gone, prefixes.Host(a))
 		}
 	}
 	for p := range s.nets.All() {

@@ -5,6 +5,9 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/renderer/cache/internal/traffic"
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
@@ -67,7 +70,7 @@ func (c *Cache) blockKey(p *pod) blockKey {
 				key = append(key, a.addr.AsSlice()...)
 			}
 			for n, l := range c.opposites {
-				if v := l.verdict(a, c.InSet); v.allowed != everything {
+				if v := l.verdict(a, c.InSet); v.allowed != traffic.Everything {
 					key = binary.BigEndian.AppendUint32(append(key, 0), uint32(n))
 					key = binary.BigEndian.AppendUint32(key, uint32(len(v.matches)))
 					key = append(key, v.matches...)
@@ -146,7 +149,7 @@ func (c *Cache) exceptions(own *list, a *address) []group {
 		if q.addr.Is4() != a.addr.Is4() {
 			continue
 		}
-		ours := everything
+		ours := traffic.Everything
 		if own != nil {
 			ours = own.verdict(q.address, c.InSet).allowed
 		}
@@ -160,7 +163,7 @@ func (c *Cache) exceptions(own *list, a *address) []group {
 		}
 	}
 	for i := range out {
-		out[i].prefixes = Aggregate(out[i].prefixes)
+		out[i].prefixes = prefixes.Aggregate(out[i].prefixes)
 	}
 	return out
 }
@@ -181,9 +184,9 @@ func (g *groups) of(may traffic.Traffic) *group {
 
 // addTo adds an address to a group, with the lists that restrict it.
 func (c *Cache) addTo(g *group, q talker, theirs []traffic.Traffic) {
-	g.prefixes = append(g.prefixes, hostPrefix(q.addr))
+	g.prefixes = append(g.prefixes, prefixes.Host(q.addr))
 	for _, n := range q.lists {
-		if theirs[n] != everything && !slices.Contains(g.lists, c.opposites[n]) {
+		if theirs[n] != traffic.Everything && !slices.Contains(g.lists, c.opposites[n]) {
 			g.lists = append(g.lists, c.opposites[n])
 		}
 	}
@@ -199,7 +202,7 @@ func equalGroups(a, b []group) bool {
 // the net that the rules must name.
 func (c *Cache) write(b *block, groups []group, a *address, own api.Net) {
 	for _, g := range groups {
-		rules := emit(g.may)
+		rules := g.may.Rules()
 		b.rules = slices.Grow(b.rules, len(g.prefixes)*len(rules))
 		b.origins = slices.Grow(b.origins, len(g.prefixes)*len(rules))
 		origins := make([][]api.Origin, len(rules))
@@ -278,7 +281,7 @@ func (x *rulesAbout) origins(r api.ContivRule) []api.Origin {
 	return slices.Compact(out)
 }
 
-// overlap says whether two rules have traffic.Traffic in common, whatever the addresses.
+// overlap says whether two rules have traffic in common, whatever the addresses.
 func overlap(a, b api.ContivRule) bool {
 	return (a.Protocol == b.Protocol || a.Protocol == api.AnyProtocol || b.Protocol == api.AnyProtocol) &&
 		overlapPorts(a.SrcPort, b.SrcPort) && overlapPorts(a.DstPort, b.DstPort)
@@ -293,9 +296,9 @@ func overlapPorts(a, b api.PortRange) bool {
 // meet returns what both sets permit.
 func (c *Cache) meet(a, b traffic.Traffic) traffic.Traffic {
 	switch {
-	case a == b || b == everything:
+	case a == b || b == traffic.Everything:
 		return a
-	case a == everything:
+	case a == traffic.Everything:
 		return b
 	}
 	key := pair{a, b}
@@ -304,7 +307,7 @@ func (c *Cache) meet(a, b traffic.Traffic) traffic.Traffic {
 		if len(c.meets) >= maxMemo {
 			clear(c.meets)
 		}
-		out = intersect(a, b)
+		out = traffic.Intersect(a, b)
 		c.meets[key] = out
 	}
 	return out

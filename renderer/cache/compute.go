@@ -3,6 +3,8 @@ package cache
 import (
 	"slices"
 
+	"github.com/sluice-net/sluice/renderer/cache/internal/traffic"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
@@ -122,7 +124,7 @@ func (c *Cache) markAll(pods []*pod) {
 func (c *Cache) spread() {
 	for l := range c.changedLists {
 		for _, a := range c.addrs {
-			if l.verdict(a, c.InSet).allowed != everything {
+			if l.verdict(a, c.InSet).allowed != traffic.Everything {
 				c.markAll(a.owners)
 			}
 		}

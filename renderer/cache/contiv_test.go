@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
@@ -70,7 +72,7 @@ func TestB1TwoHundredAndFiftyPodsSurviveEveryFurtherEvent(t *testing.T) {
 	c.Commit()
 	for i := range 50 {
 		c.RemovePod(id(fmt.Sprint("p", i)))
-		c.UpdateSet(1000, nil, []netip.Prefix{hostPrefix(localAddr(i))})
+		c.UpdateSet(1000, nil, []netip.Prefix{prefixes.Host(localAddr(i))})
 		c.Compute()
 		c.Commit()
 	}

@@ -5,6 +5,9 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/renderer/cache/internal/traffic"
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"github.com/gaissmai/bart"
 
 	"github.com/sluice-net/sluice/api"
@@ -89,7 +92,7 @@ func (l *list) match(a netip.Addr, inSet func(api.SetID, netip.Addr) bool) []uin
 			out = append(out, rules...)
 		}
 	}
-	for _, rules := range l.byPrefix.Supernets(hostPrefix(a)) {
+	for _, rules := range l.byPrefix.Supernets(prefixes.Host(a)) {
 		out = append(out, rules...)
 	}
 	slices.Sort(out)
@@ -121,7 +124,7 @@ func (l *list) judge(indexes []uint32) verdict {
 		for n, i := range indexes {
 			rules[n] = l.rules[i]
 		}
-		t = allowed(rules)
+		t = traffic.Allowed(rules)
 		if len(l.byMatches) >= maxMemo {
 			clear(l.byMatches)
 		}

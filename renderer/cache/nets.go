@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
@@ -36,7 +38,7 @@ func (x *Nets) Of(n api.Net) Families {
 	case n.Set != 0:
 		f, ok := x.sets[n.Set]
 		if !ok {
-			f = byFamily(Aggregate(slices.Clone(x.members(n.Set))))
+			f = byFamily(prefixes.Aggregate(slices.Clone(x.members(n.Set))))
 			x.sets[n.Set] = f
 		}
 		return f

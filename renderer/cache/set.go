@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"github.com/gaissmai/bart"
 
 	"github.com/sluice-net/sluice/api"
@@ -37,7 +39,7 @@ func newSet() *set { return &set{hosts: make(map[netip.Addr]struct{})} }
 func (s *set) len() int { return len(s.hosts) + s.nets.Size() }
 
 func (s *set) has(p netip.Prefix) bool {
-	if isHost(p) {
+	if prefixes.IsHost(p) {
 		_, ok := s.hosts[p.Addr()]
 		return ok
 	}
@@ -58,9 +60,9 @@ func (s *set) put(p netip.Prefix, member bool) bool {
 		delete(s.before, p) // as it was
 	}
 	switch {
-	case !isHost(p) && member:
+	case !prefixes.IsHost(p) && member:
 		s.nets.Insert(p)
-	case !isHost(p):
+	case !prefixes.IsHost(p):
 		s.nets.Delete(p)
 	case member:
 		s.hosts[p.Addr()] = struct{}{}
@@ -86,7 +88,7 @@ func (s *set) contains(a netip.Addr) bool {
 
 // contained says whether the address was in the set at the last Commit.
 func (s *set) contained(a netip.Addr) bool {
-	if was, ok := s.before[hostPrefix(a)]; ok && was {
+	if was, ok := s.before[prefixes.Host(a)]; ok && was {
 		return true
 	}
 	for p, was := range s.before {
@@ -95,13 +97,13 @@ func (s *set) contained(a netip.Addr) bool {
 		}
 	}
 	if _, ok := s.hosts[a]; ok {
-		_, isNew := s.before[hostPrefix(a)]
+		_, isNew := s.before[prefixes.Host(a)]
 		return !isNew
 	}
 	if !s.contains(a) {
 		return false
 	}
-	p, _ := s.nets.LookupPrefixLPM(hostPrefix(a))
+	p, _ := s.nets.LookupPrefixLPM(prefixes.Host(a))
 	_, isNew := s.before[p]
 	return !isNew
 }
@@ -111,16 +113,16 @@ func (s *set) members() []netip.Prefix {
 	if s.sorted == nil {
 		s.sorted = make([]netip.Prefix, 0, s.len())
 		for a := range s.hosts {
-			s.sorted = append(s.sorted, hostPrefix(a))
+			s.sorted = append(s.sorted, prefixes.Host(a))
 		}
 		for p := range s.nets.All() {
 			s.sorted = append(s.sorted, p)
 		}
-		slices.SortFunc(s.sorted, ComparePrefixes)
+		slices.SortFunc(s.sorted, prefixes.Compare)
 		return s.sorted
 	}
 	for _, p := range s.late {
-		i, found := slices.BinarySearchFunc(s.sorted, p, ComparePrefixes)
+		i, found := slices.BinarySearchFunc(s.sorted, p, prefixes.Compare)
 		switch member := s.has(p); {
 		case member && !found:
 			s.sorted = slices.Insert(s.sorted, i, p)
@@ -172,7 +174,7 @@ func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member bool) {
 	}
 	c.staged = true
 	c.changedSets[id] = struct{}{}
-	if isHost(p) {
+	if prefixes.IsHost(p) {
 		if a := c.addrs[p.Addr()]; a != nil {
 			c.touched[touch{id, a.addr}] = struct{}{}
 		}

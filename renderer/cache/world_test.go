@@ -6,6 +6,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/sluice-net/sluice/renderer/cache/internal/traffictest"
+
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -96,7 +102,7 @@ func genList(t *rapid.T, peer side, policy string) *renderer.RuleList {
 	var rules []api.ContivRule
 	var origins [][]api.Origin
 	for i := range rapid.IntRange(0, 4).Draw(t, "rules") {
-		rules = append(rules, peer.set(genPortRule(t), genNet(t)))
+		rules = append(rules, peer.set(traffictest.Rule(t), genNet(t)))
 		origins = append(origins, []api.Origin{{Policy: api.PolicyID{Namespace: "ns", Name: policy}, Rule: i}})
 	}
 	last := api.ContivRule{Action: rapid.SampledFrom([]api.Action{api.Deny, api.Deny, api.Permit}).Draw(t, "last")}
@@ -142,7 +148,7 @@ func genMember(t *rapid.T) netip.Prefix {
 		return netip.MustParsePrefix(rapid.SampledFrom([]string{"10.0.0.8/29", "10.9.0.0/24", "fd00::4/126"}).Draw(t, "member net"))
 	}
 	all := slices.Concat(genLocals[:7], genLocals6[:3], genRemotes)
-	return hostPrefix(rapid.SampledFrom(all).Draw(t, "member"))
+	return prefixes.Host(rapid.SampledFrom(all).Draw(t, "member"))
 }
 
 // step draws one change and applies it to the world and to the caches.
@@ -200,8 +206,8 @@ func (w *world) flows(t *rapid.T) []api.Flow {
 			}
 			f := api.Flow{Src: src, Dst: dst, Protocol: rapid.SampledFrom([]api.Protocol{api.TCP, api.UDP, api.ICMP, 47}).Draw(t, "protocol")}
 			if f.Protocol.HasPorts() {
-				f.SrcPort = rapid.SampledFrom(edges).Draw(t, "sport")
-				f.DstPort = rapid.SampledFrom(edges).Draw(t, "dport")
+				f.SrcPort = rapid.SampledFrom(traffictest.Edges).Draw(t, "sport")
+				f.DstPort = rapid.SampledFrom(traffictest.Edges).Draw(t, "dport")
 			}
 			out = append(out, f)
 		}
@@ -291,3 +297,6 @@ func TestTablesAllowWhatBothSidesAllowWhateverTheHistory(t *testing.T) {
 		})
 	}
 }
+
+// netips lets go-cmp look at addresses as values.
+var netips = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})

@@ -8,9 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
@@ -150,7 +151,7 @@ func (r *Renderer) Members() map[api.SetID][]netip.Prefix {
 			for _, rule := range l.Rules() {
 				for _, id := range []api.SetID{rule.Src.Set, rule.Dst.Set} {
 					if _, known := out[id]; id != 0 && !known {
-						out[id] = slices.SortedFunc(maps.Keys(r.desired.sets[id]), cache.ComparePrefixes)
+						out[id] = slices.SortedFunc(maps.Keys(r.desired.sets[id]), prefixes.Compare)
 					}
 				}
 			}

@@ -40,7 +40,10 @@ var mayImport = []struct {
 	{"endpoints/gate", nil}, // the same
 	{"endpoints/...", []string{"api/...", "endpoints/...", "plugins/keep"}},
 	{"renderer", []string{"api/..."}},
-	{"renderer/cache", []string{"api/...", "renderer"}},
+	{"renderer/internal/...", []string{"api/..."}}, // arithmetic that renderers have in common
+	{"renderer/cache/internal/traffic", []string{"api/...", "renderer/internal/..."}},
+	{"renderer/cache/internal/traffictest", []string{"api/..."}},
+	{"renderer/cache", []string{"api/...", "renderer", "renderer/internal/...", "renderer/cache/internal/..."}},
 	{"renderer/vpp", nil}, // the connection of all that talk to VPP
 	{"renderer/xdp/compile", []string{"api/...", "renderer"}},
 	{"renderer/xdp/bpf", nil},
@@ -50,16 +53,16 @@ var mayImport = []struct {
 	{"renderer/xdp/internal/loader", []string{"api/...", "renderer", "renderer/xdp/bpf"}},
 	{"renderer/xdp/internal/attach", []string{"renderer/xdp/bpf", "renderer/xdp/internal/loader", "renderer/xdp/internal/pins"}},
 	{"renderer/xdp/internal/policymap", []string{"renderer/xdp/bpf", "renderer/xdp/compile", "renderer/xdp/internal/..."}},
-	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/xdp/...", "endpoints/gate"}}, // one renderer in several packages
-	{"renderer/acl/internal/entries/...", []string{"api/...", "renderer", "renderer/cache", "renderer/acl/internal/entries"}},
-	{"renderer/acl/internal/expand", []string{"api/...", "renderer/cache", "renderer/acl/internal/entries"}},
-	{"renderer/acl/internal/layout", []string{"renderer/cache", "renderer/acl/internal/entries"}},
+	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/xdp/...", "endpoints/gate"}}, // one renderer in several packages
+	{"renderer/acl/internal/entries/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/acl/internal/entries"}},
+	{"renderer/acl/internal/expand", []string{"api/...", "renderer/cache", "renderer/internal/...", "renderer/acl/internal/entries"}},
+	{"renderer/acl/internal/layout", []string{"renderer/cache", "renderer/internal/...", "renderer/acl/internal/entries"}},
 	{"renderer/acl/internal/counters", []string{"api", "renderer", "renderer/cache", "renderer/acl/internal/expand"}},
 	{"renderer/acl/internal/mirror", []string{"renderer", "renderer/vpp", "api", "renderer/acl/internal/entries", "renderer/acl/internal/layout"}},
 	{"renderer/acl/internal/memory", []string{"renderer", "renderer/acl/internal/counters", "renderer/acl/internal/entries", "renderer/acl/internal/mirror"}},
 	{"renderer/acl/internal/pauses", []string{"api", "renderer", "renderer/cache"}},
-	{"renderer/acl/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp", "renderer/acl/internal/..."}}, // one renderer in several packages
-	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/vpp"}},                                  // renderers do not know each other
+	{"renderer/acl/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/vpp", "renderer/acl/internal/..."}}, // one renderer in several packages
+	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/vpp"}},                                  // renderers do not know each other
 	{"internal/oracle", []string{"api/..."}},
 	{"internal/expr", []string{"api/...", "internal/services", "internal/view"}},
 	{"internal/explain/suggest", []string{"api/...", "internal/oracle"}}, // the specification's view alone
@@ -95,7 +98,8 @@ var pure = map[string][]string{
 	"api":                           {"net/http", "os", "sync", "time"},
 	"endpoints":                     {"net/http", "os", "net", "sync"},
 	"plugins/policy/...":            {"net/http", "os", "net"},
-	"renderer/cache":                {"net/http", "os", "net", "sync", "time"},
+	"renderer/internal/...":         {"net/http", "os", "net", "sync", "time"},
+	"renderer/cache/...":            {"net/http", "os", "net", "sync", "time"},
 	"renderer/acl/internal/entries": {"net/http", "os", "net", "sync", "time"},
 	"renderer/acl/internal/layout":  {"net/http", "os", "net", "sync", "time"},
 	"renderer/acl/internal/expand":  {"net/http", "os", "net", "sync", "time"},

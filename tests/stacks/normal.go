@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"go4.org/netipx"
+
 	"github.com/sluice-net/sluice/internal/vswitch"
-	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // inForce returns the rules of ACLs in their order, in a form that does not depend on
@@ -39,7 +40,7 @@ func isGlobal(tag string) bool {
 }
 
 func normalGlobal(rules []vswitch.Rule) []vswitch.Rule {
-	slices.SortStableFunc(rules, func(a, b vswitch.Rule) int { return cache.ComparePrefixes(a.Src, b.Src) })
+	slices.SortStableFunc(rules, func(a, b vswitch.Rule) int { return a.Src.Compare(b.Src) })
 	return normal(rules, func(r *vswitch.Rule) *netip.Prefix { return &r.Dst })
 }
 
@@ -65,14 +66,18 @@ func normalRun(rules []vswitch.Rule, side func(*vswitch.Rule) *netip.Prefix) (ou
 		members[r] = append(members[r], p)
 	}
 	for r, of := range members {
-		slices.SortFunc(of, cache.ComparePrefixes)
-		for _, p := range cache.Aggregate(of) {
+		var set netipx.IPSetBuilder
+		for _, p := range of {
+			set.AddPrefix(p)
+		}
+		fewest, _ := set.IPSet() // prefixes of rules are valid
+		for _, p := range fewest.Prefixes() {
 			*side(&r) = p
 			out = append(out, r)
 		}
 	}
 	slices.SortFunc(out, func(a, b vswitch.Rule) int {
-		return cmp.Or(cache.ComparePrefixes(a.Src, b.Src), cache.ComparePrefixes(a.Dst, b.Dst), strings.Compare(a.String(), b.String()))
+		return cmp.Or(a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), strings.Compare(a.String(), b.String()))
 	})
 	return out
 }

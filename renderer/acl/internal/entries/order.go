@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/sluice-net/sluice/renderer/cache"
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 )
 
 // IsLike says whether two entries are of one class.
@@ -19,7 +19,7 @@ func CompareClasses(a, b *Entry) int {
 		return 0
 	}
 	return cmp.Or(
-		cmp.Compare(a.Verdict, b.Verdict), cache.ComparePrefixes(a.Dst, b.Dst), cmp.Compare(a.Protocol, b.Protocol),
+		cmp.Compare(a.Verdict, b.Verdict), prefixes.Compare(a.Dst, b.Dst), cmp.Compare(a.Protocol, b.Protocol),
 		cmp.Compare(a.SrcPort.First, b.SrcPort.First), cmp.Compare(a.SrcPort.Last, b.SrcPort.Last),
 		cmp.Compare(a.DstPort.First, b.DstPort.First), cmp.Compare(a.DstPort.Last, b.DstPort.Last),
 		cmp.Compare(a.Flags, b.Flags), cmp.Compare(a.Mask, b.Mask),
@@ -31,7 +31,7 @@ func CompareEntries(a, b *Entry) int {
 	if c := CompareClasses(a, b); c != 0 {
 		return c
 	}
-	return cache.ComparePrefixes(a.Src, b.Src)
+	return prefixes.Compare(a.Src, b.Src)
 }
 
 // IsInOrder reports whether entries are in the order of segments.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
@@ -43,10 +45,10 @@ func drawSample(t *rapid.T) sample {
 		for _, a := range rapid.SliceOfNDistinct(rapid.SampledFrom(terrain.addrs), 0, 4, rapid.ID).Draw(t, "members") {
 			s.sets[id] = append(s.sets[id], netip.PrefixFrom(a, a.BitLen()))
 		}
-		slices.SortFunc(s.sets[id], cache.ComparePrefixes)
+		slices.SortFunc(s.sets[id], prefixes.Compare)
 	}
 	nets := []api.Net{{}, api.SetNet(1), api.SetNet(2), api.SetNet(3)}
-	for _, p := range prefixes("10.0.0.0/24", "10.0.0.2/31", "0.0.0.0/0", "fd00::/16") {
+	for _, p := range masked("10.0.0.0/24", "10.0.0.2/31", "0.0.0.0/0", "fd00::/16") {
 		nets = append(nets, api.PrefixNet(p))
 	}
 	s.sport = rapid.IntRange(0, 3).Draw(t, "source ports when 0") == 0

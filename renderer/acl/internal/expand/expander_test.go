@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-func prefixes(texts ...string) []netip.Prefix {
+func masked(texts ...string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, s := range texts {
 		out = append(out, netip.MustParsePrefix(s))
@@ -22,9 +22,9 @@ func prefixes(texts ...string) []netip.Prefix {
 
 func TestRulesExpandByFamilyIntoTheFewestPrefixes(t *testing.T) {
 	sets := map[api.SetID][]netip.Prefix{
-		1: prefixes("10.0.0.0/32", "10.0.0.1/32", "10.0.0.3/32", "fd00::/128", "fd00::1/128"),
-		2: prefixes("10.9.0.0/16"),
-		4: prefixes("10.8.0.0/32", "10.8.0.2/32", "10.8.0.4/32", "10.8.0.6/32", "10.8.0.8/32", "10.8.0.10/32", "10.8.0.12/32", "10.8.0.14/32"),
+		1: masked("10.0.0.0/32", "10.0.0.1/32", "10.0.0.3/32", "fd00::/128", "fd00::1/128"),
+		2: masked("10.9.0.0/16"),
+		4: masked("10.8.0.0/32", "10.8.0.2/32", "10.8.0.4/32", "10.8.0.6/32", "10.8.0.8/32", "10.8.0.10/32", "10.8.0.12/32", "10.8.0.14/32"),
 	}
 	permit := api.ContivRule{Action: api.Permit}
 	tcp := api.ContivRule{Action: api.Permit, Protocol: api.TCP, DstPort: api.Port(80)}
@@ -40,9 +40,9 @@ func TestRulesExpandByFamilyIntoTheFewestPrefixes(t *testing.T) {
 		"two sets meet in one family": {[]api.ContivRule{with(permit, api.SetNet(1), api.SetNet(2))}, []string{
 			"reflect 10.0.0.0/31 10.9.0.0/16 any {0 65535}", "reflect 10.0.0.3/32 10.9.0.0/16 any {0 65535}"}},
 		"an empty set is nothing": {[]api.ContivRule{with(permit, api.SetNet(3), api.Net{})}, nil},
-		"what is hidden is left out": {[]api.ContivRule{with(tcp, api.PrefixNet(prefixes("10.0.0.0/30")[0]), api.Net{}), with(tcp, api.SetNet(1), api.Net{})}, []string{
+		"what is hidden is left out": {[]api.ContivRule{with(tcp, api.PrefixNet(masked("10.0.0.0/30")[0]), api.Net{}), with(tcp, api.SetNet(1), api.Net{})}, []string{
 			"reflect 10.0.0.0/30 0.0.0.0/0 tcp {80 80}", "reflect fd00::/127 ::/0 tcp {80 80}"}},
-		"what is hidden by its destination is left out": {[]api.ContivRule{with(permit, api.SetNet(1), api.PrefixNet(prefixes("10.9.0.0/16")[0])), with(tcp, api.SetNet(1), api.PrefixNet(prefixes("10.9.1.0/24")[0])), {}}, []string{
+		"what is hidden by its destination is left out": {[]api.ContivRule{with(permit, api.SetNet(1), api.PrefixNet(masked("10.9.0.0/16")[0])), with(tcp, api.SetNet(1), api.PrefixNet(masked("10.9.1.0/24")[0])), {}}, []string{
 			"reflect 10.0.0.0/31 10.9.0.0/16 any {0 65535}", "reflect 10.0.0.3/32 10.9.0.0/16 any {0 65535}", "deny 0.0.0.0/0 0.0.0.0/0 any {0 65535}", "deny ::/0 ::/0 any {0 65535}"}},
 		"neighbouring ports are merged": {[]api.ContivRule{with(tcp, api.SetNet(2), api.Net{}), with(port(443), api.SetNet(2), api.Net{}), with(port(81), api.SetNet(2), api.Net{})}, []string{
 			"reflect 10.9.0.0/16 0.0.0.0/0 tcp {80 81}", "reflect 10.9.0.0/16 0.0.0.0/0 tcp {443 443}"}},

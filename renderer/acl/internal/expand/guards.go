@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/cache"
@@ -79,13 +81,13 @@ func (x *Expander) blocksOf(rules []api.ContivRule, most int) (out cache.Familie
 // widen returns at most so many blocks that hold all that the given ones hold. It depends on these
 // alone, not on their order, and reuses the slice.
 func widen(blocks []netip.Prefix, most int) []netip.Prefix {
-	slices.SortFunc(blocks, cache.ComparePrefixes)
-	out := cache.Aggregate(blocks)
+	slices.SortFunc(blocks, prefixes.Compare)
+	out := prefixes.Aggregate(blocks)
 	for bits := longest(out) - 1; len(out) > most && bits >= 0; bits-- {
 		for i, p := range out {
 			out[i] = netip.PrefixFrom(p.Addr(), min(p.Bits(), bits)).Masked()
 		}
-		out = cache.Aggregate(out)
+		out = prefixes.Aggregate(out)
 	}
 	return out
 }

@@ -5,8 +5,9 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
-	"github.com/sluice-net/sluice/renderer/cache"
 )
 
 // class is what entries of one block have in common but for their source, with the
@@ -66,12 +67,12 @@ func antichain(members []member) []member {
 	ordered := true
 	for i := 1; i < len(members) && ordered; i++ {
 		a, b := members[i-1].prefix, members[i].prefix
-		ordered = cache.ComparePrefixes(a, b) < 0 && !a.Contains(b.Addr())
+		ordered = prefixes.Compare(a, b) < 0 && !a.Contains(b.Addr())
 	}
 	if ordered {
 		return members
 	}
-	slices.SortStableFunc(members, func(a, b member) int { return cache.ComparePrefixes(a.prefix, b.prefix) })
+	slices.SortStableFunc(members, func(a, b member) int { return prefixes.Compare(a.prefix, b.prefix) })
 	out := members[:0]
 	for _, m := range members {
 		if n := len(out); n == 0 || !out[n-1].prefix.Contains(m.prefix.Addr()) {
@@ -94,7 +95,7 @@ func merge(entries []ruled) []ruled {
 			continue // it starts no earlier
 		}
 		for ; n > 0 && out[n-1].IsLike(&e.Entry); n = len(out) {
-			parent, ok := cache.Siblings(out[n-1].Src, e.Src)
+			parent, ok := prefixes.Parent(out[n-1].Src, e.Src)
 			if !ok {
 				break
 			}

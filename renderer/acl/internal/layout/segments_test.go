@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
@@ -83,7 +85,7 @@ func TestASlotHoldsItsTableThroughAllChanges(t *testing.T) {
 			default:
 				id := api.SetID(rapid.IntRange(1, 2).Draw(t, "set"))
 				p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(0, 7).Draw(t, "member"))}), 32)
-				if i, found := slices.BinarySearchFunc(sets[id], p, cache.ComparePrefixes); found {
+				if i, found := slices.BinarySearchFunc(sets[id], p, prefixes.Compare); found {
 					sets[id] = slices.Delete(slices.Clone(sets[id]), i, i+1)
 				} else {
 					sets[id] = slices.Insert(slices.Clone(sets[id]), i, p)
