@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/renderertest"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // tap stands between GoVPP and the vswitch: it counts and fails calls.
@@ -249,8 +249,8 @@ func (t patientTxn) Commit(ctx context.Context) error {
 }
 
 // Installed and Dangling implement renderertest.Inspector.
-func (s *subject) Installed() (string, error) { return stacks.InstalledACL(s.r, s.sw) }
-func (s *subject) Dangling() []string         { return stacks.DanglingACL(s.sw) }
+func (s *subject) Installed() (string, error) { return backends.InstalledACL(s.r, s.sw) }
+func (s *subject) Dangling() []string         { return backends.DanglingACL(s.sw) }
 
 // Restart implements renderertest.Restarter.
 func (s *subject) Restart() error {

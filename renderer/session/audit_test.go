@@ -12,17 +12,17 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	sluicesession "github.com/sluice-net/sluice/renderer/session"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // inAudit runs a test over a pod that may connect to port 80, in a bubble in which time passes only
 // when everybody waits. audit waits until the owner is asked to look, and does.
-func inAudit(t *testing.T, test func(t *testing.T, s *stacks.Session, audit func(), log *bytes.Buffer)) {
+func inAudit(t *testing.T, test func(t *testing.T, s *backends.Session, audit func(), log *bytes.Buffer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		wake := make(chan struct{}, 1)
-		s := newStack(t, stacks.SessionOptions{Quirks: true, Rules: sluicesession.Options{
+		s := newStack(t, backends.SessionOptions{Quirks: true, Rules: sluicesession.Options{
 			Audit: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil)), OnChange: func() {
 				select {
 				case wake <- struct{}{}:
@@ -53,7 +53,7 @@ func inAudit(t *testing.T, test func(t *testing.T, s *stacks.Session, audit func
 }
 
 func TestAuditRepairsSessionRules(t *testing.T) {
-	inAudit(t, func(t *testing.T, s *stacks.Session, audit func(), log *bytes.Buffer) {
+	inAudit(t, func(t *testing.T, s *backends.Session, audit func(), log *bytes.Buffer) {
 		for _, family := range []netip.Addr{somewhere, somewhere6} {
 			gone := 0
 			for _, r := range s.Switch.SessionRules() {
@@ -83,7 +83,7 @@ func TestAuditRepairsSessionRules(t *testing.T) {
 // TestAuditShowsSessionRulesOfOthers has somebody add a rule that is more specific than ours, and
 // remove it.
 func TestAuditShowsSessionRulesOfOthers(t *testing.T) {
-	inAudit(t, func(t *testing.T, s *stacks.Session, audit func(), log *bytes.Buffer) {
+	inAudit(t, func(t *testing.T, s *backends.Session, audit func(), log *bytes.Buffer) {
 		theirs := vswitch.SessionRule{Local: true, Namespaces: []uint32{s.Namespaces[client]}, Protocol: api.TCP, Lcl: netip.MustParsePrefix("0.0.0.0/0"),
 			Rmt: netip.PrefixFrom(somewhere, 32), RmtPort: 443, Action: vswitch.SessionRuleAllow, Tag: "theirs"}
 		for range 2 {
@@ -115,7 +115,7 @@ func TestAuditShowsSessionRulesOfOthers(t *testing.T) {
 }
 
 func TestAuditOfSessionRulesChangesNothingWhereNothingDiffers(t *testing.T) {
-	inAudit(t, func(t *testing.T, s *stacks.Session, audit func(), log *bytes.Buffer) {
+	inAudit(t, func(t *testing.T, s *backends.Session, audit func(), log *bytes.Buffer) {
 		before := s.Operations()
 		for range 7 {
 			audit()

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes, many of which end
@@ -42,7 +42,7 @@ func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
 type weather struct {
 	t    *testing.T
 	rand *rand.Rand
-	s    *stacks.Session
+	s    *backends.Session
 	// senders knows what pods may send, receivers who may send to them.
 	senders, receivers *renderertest.Recorder
 	members            map[netip.Prefix]bool
@@ -74,7 +74,7 @@ func flowsOfWeather() (out []api.Flow) {
 }
 
 func newWeather(t *testing.T, refuses bool) *weather {
-	w := &weather{t: t, rand: rand.New(rand.NewPCG(1, 2)), s: newStack(t, stacks.SessionOptions{Quirks: true, Refuses: refuses}), members: map[netip.Prefix]bool{},
+	w := &weather{t: t, rand: rand.New(rand.NewPCG(1, 2)), s: newStack(t, backends.SessionOptions{Quirks: true, Refuses: refuses}), members: map[netip.Prefix]bool{},
 		senders: renderertest.NewRecorder("senders", t), receivers: renderertest.NewRecorder("receivers", t)}
 	t.Cleanup(func() {
 		if err := w.s.Close(); err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	sluicesession "github.com/sluice-net/sluice/renderer/session"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // onePlace returns a stack in which every pod has the namespace of the client and may have few rules,
 // and what has a pod come in the place of the one before it: with its addresses.
-func onePlace(t *testing.T) (s *stacks.Session, commit func(api.PodID, *renderer.RuleList) error) {
+func onePlace(t *testing.T) (s *backends.Session, commit func(api.PodID, *renderer.RuleList) error) {
 	t.Helper()
 	s = opened(t, false)
 	s.Options.MaxRules = 8
@@ -100,7 +100,7 @@ func TestAPodThatIsRefusedDoesNotKeepWhatAnotherPodAlmostGot(t *testing.T) {
 
 // shared returns a stack in which two pods, each with an address, are said to have one namespace. Both
 // have one list, in a direction or in both.
-func shared(t *testing.T, ingress, egress *renderer.RuleList) *stacks.Session {
+func shared(t *testing.T, ingress, egress *renderer.RuleList) *backends.Session {
 	t.Helper()
 	s := opened(t, false)
 	s.Options.Namespaces = func(api.PodID) (uint32, bool) { return s.Namespaces[client], true }

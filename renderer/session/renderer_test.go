@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	sluicesession "github.com/sluice-net/sluice/renderer/session"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 var (
@@ -31,20 +31,20 @@ func list(rules ...api.ContivRule) *renderer.RuleList {
 }
 
 // render commits the list of what the client may connect to.
-func render(t *testing.T, s *stacks.Session, l *renderer.RuleList) error {
+func render(t *testing.T, s *backends.Session, l *renderer.RuleList) error {
 	t.Helper()
 	txn := s.Renderer().NewTxn(true)
 	txn.Render(client, renderer.PodConfig{IPs: clientIPs, Ingress: l})
 	return txn.Commit(t.Context())
 }
 
-func connect(s *stacks.Session, to netip.Addr, port uint16) api.Action {
+func connect(s *backends.Session, to netip.Addr, port uint16) api.Action {
 	return s.Switch.Connect(s.Namespaces[client], api.Flow{Src: clientIPs[0], Dst: to, Protocol: api.TCP, SrcPort: 40000, DstPort: port}).Action
 }
 
-func opened(t *testing.T, quirks bool) *stacks.Session {
+func opened(t *testing.T, quirks bool) *backends.Session {
 	t.Helper()
-	s := newStack(t, stacks.SessionOptions{Quirks: quirks}, client)
+	s := newStack(t, backends.SessionOptions{Quirks: quirks}, client)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -172,7 +172,7 @@ func TestAPodThatGetsItsNamespaceLaterIsRestricted(t *testing.T) {
 // back before the next.
 func TestASetThatChangesBackAfterAFailureIsTakenAsItIs(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
-		s := newStack(t, stacks.SessionOptions{Refuses: refuses}, client)
+		s := newStack(t, backends.SessionOptions{Refuses: refuses}, client)
 		t.Cleanup(func() { _ = s.Close() }) // only disconnects
 		peers, member := api.NewSetID("peers"), []netip.Prefix{netip.PrefixFrom(somewhere, 32)}
 		commit := func(change func(renderer.Txn)) error {

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	sluicesession "github.com/sluice-net/sluice/renderer/session"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/leaks"
-	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -16,16 +16,16 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 const maxPorts = 8010 - 8000 + 1
 
 var (
-	_ renderertest.Inspector = (*stacks.Session)(nil)
-	_ renderertest.Restarter = (*stacks.Session)(nil)
-	_ renderertest.Narrow    = (*stacks.Session)(nil)
+	_ renderertest.Inspector = (*backends.Session)(nil)
+	_ renderertest.Restarter = (*backends.Session)(nil)
+	_ renderertest.Narrow    = (*backends.Session)(nil)
 )
 
 // newStack returns a renderer over an embedded vswitch with a namespace for each of some pods.
-func newStack(t testing.TB, o stacks.SessionOptions, pods ...api.PodID) *stacks.Session {
+func newStack(t testing.TB, o backends.SessionOptions, pods ...api.PodID) *backends.Session {
 	t.Helper()
 	o.Rules.MaxPorts = maxPorts
-	s, err := stacks.NewSession(o)
+	s, err := backends.NewSession(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func newStack(t testing.TB, o stacks.SessionOptions, pods ...api.PodID) *stacks.
 }
 
 func TestConformance(t *testing.T) {
-	renderertest.Run(t, func(t testing.TB) renderertest.Subject { return newStack(t, stacks.SessionOptions{}) })
+	renderertest.Run(t, func(t testing.TB) renderertest.Subject { return newStack(t, backends.SessionOptions{}) })
 }
 
 func TestConformanceWithTheQuirksOfVPP(t *testing.T) {
@@ -44,6 +44,6 @@ func TestConformanceWithTheQuirksOfVPP(t *testing.T) {
 		t.Skip("the suite runs once without quirks")
 	}
 	renderertest.Run(t, func(t testing.TB) renderertest.Subject {
-		return newStack(t, stacks.SessionOptions{Quirks: true, Refuses: true})
+		return newStack(t, backends.SessionOptions{Quirks: true, Refuses: true})
 	})
 }

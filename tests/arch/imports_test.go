@@ -84,7 +84,7 @@ var onlyIn = []struct {
 }{
 	{"k8s.io/client-go", []string{"plugins/ksr/kube", "tests/kube/..."}},
 	{"go.etcd.io/", []string{"plugins/kvstore", "internal/kvstore/embedded", "tests/etcd"}},
-	{"go.fd.io/govpp", []string{"internal/cni/vppport", "renderer/vpp", "renderer/acl", "renderer/acl/internal/counters", "renderer/acl/internal/mirror", "renderer/session", "internal/vswitch", "tests/kube", "tests/stacks", "tests/vpp/..."}},
+	{"go.fd.io/govpp", []string{"internal/cni/vppport", "renderer/vpp", "renderer/acl", "renderer/acl/internal/counters", "renderer/acl/internal/mirror", "renderer/session", "internal/vswitch", "tests/kube", "tests/harness/backends", "tests/vpp/..."}},
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},
 	{"github.com/containernetworking", []string{"internal/cni", "tests/lifecycle"}},

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/session"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // BenchmarkSessionRules has an address join a set that an application may connect to on one port,
@@ -24,7 +24,7 @@ func BenchmarkSessionRules(b *testing.B) {
 
 func sessionRules(b *testing.B, size int, anew bool) {
 	pod, set := api.PodID{Namespace: "test", Name: "client"}, api.NewSetID("peers")
-	s, err := stacks.NewSession(stacks.SessionOptions{})
+	s, err := backends.NewSession(backends.SessionOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}

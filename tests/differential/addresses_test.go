@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // ofNoPod are addresses that a pod may claim and never has.
@@ -46,7 +46,7 @@ func claims(s cluster.State) cluster.State {
 // another one, on any dataplane and in the specification, also for packets with these addresses.
 func TestAddressesThatNoPodHasChangeNothing(t *testing.T) {
 	t.Parallel()
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		needTime(t, kind)
 		for seed := range renderertest.Extent(3, 10, 200) {
 			s := cluster.Gen(cluster.Small()).Example(seed)
@@ -64,7 +64,7 @@ func TestAddressesThatNoPodHasChangeNothing(t *testing.T) {
 			}
 			f := fleetOf(t, kind, claims(s))
 			if flow, differ := difference(flowsOf(s, flowsPerCluster, uint64(seed)), spec.Allowed, byFleet(f, spec)); differ {
-				t.Fatalf("%s\n%s", disagreement(flow, spec, f.Trace(flow), claims(s)), fleet.Manifests(claims(s)))
+				t.Fatalf("%s\n%s", disagreement(flow, spec, f.Trace(flow), claims(s)), harness.Manifests(claims(s)))
 			}
 		}
 	})

@@ -7,13 +7,13 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // bent is a stack with a fault. What is nil works.
 type bent struct {
-	stacks.Stack
-	stacks.Stateful
+	backends.Backend
+	backends.Stateful
 	renderer renderer.Renderer
 
 	verdict   func(api.Flow, api.Action) api.Action
@@ -29,14 +29,14 @@ func (b *bent) Renderer() renderer.Renderer {
 	if b.renderer != nil {
 		return b.renderer
 	}
-	return b.Stack.Renderer()
+	return b.Backend.Renderer()
 }
 
 func (b *bent) Verdict(f api.Flow) api.Action {
 	if b.verdict != nil {
-		return b.verdict(f, b.Stack.Verdict(f))
+		return b.verdict(f, b.Backend.Verdict(f))
 	}
-	return b.Stack.Verdict(f)
+	return b.Backend.Verdict(f)
 }
 
 func (b *bent) First(f api.Flow) bool {
@@ -54,19 +54,19 @@ func (b *bent) Reply(f api.Flow) bool {
 }
 
 func (b *bent) Installed() (string, error) {
-	text, err := b.Stack.Installed()
+	text, err := b.Backend.Installed()
 	if b.installed != nil {
 		text = b.installed(text)
 	}
 	return text, err
 }
 
-func (b *bent) Dangling() []string { return append(b.Stack.Dangling(), b.dangling...) }
-func (b *bent) Operations() int    { return b.Stack.Operations() + int(b.extra.Load()) }
+func (b *bent) Dangling() []string { return append(b.Backend.Dangling(), b.dangling...) }
+func (b *bent) Operations() int    { return b.Backend.Operations() + int(b.extra.Load()) }
 
 func (b *bent) Restart() error {
 	b.extra.Add(int64(b.restarted))
-	return b.Stack.Restart()
+	return b.Backend.Restart()
 }
 
 // bentRenderer tells the renderer of a stack something else than it is told.
@@ -111,14 +111,14 @@ func (t bentTxn) Commit(ctx context.Context) error {
 }
 
 // bend returns a kind whose stacks have a fault.
-func bend(fault func(*bent)) stacks.Kind {
-	kind := stacks.All[0]
-	return stacks.Kind{Name: "bent " + kind.Name, New: func(prompt func()) (stacks.Stack, error) {
+func bend(fault func(*bent)) backends.Kind {
+	kind := backends.All[0]
+	return backends.Kind{Name: "bent " + kind.Name, New: func(prompt func()) (backends.Backend, error) {
 		s, err := kind.New(prompt)
 		if err != nil {
 			return nil, err
 		}
-		b := &bent{Stack: s, Stateful: s.(stacks.Stateful)}
+		b := &bent{Backend: s, Stateful: s.(backends.Stateful)}
 		fault(b)
 		return b, nil
 	}}
@@ -127,6 +127,6 @@ func bend(fault func(*bent)) stacks.Kind {
 // rendering makes a fault of a renderer one of its stack.
 func rendering(txn func(*bent, renderer.Txn, bool) renderer.Txn) func(*bent) {
 	return func(b *bent) {
-		b.renderer = bentRenderer{b.Stack.Renderer(), func(t renderer.Txn, resync bool) renderer.Txn { return txn(b, t, resync) }}
+		b.renderer = bentRenderer{b.Backend.Renderer(), func(t renderer.Txn, resync bool) renderer.Txn { return txn(b, t, resync) }}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/harness"
 )
 
 // check proves everything that must hold after an event.
@@ -142,7 +142,7 @@ func (m *Machine) checkDangling() error {
 
 // checkFresh compares every node with a new one that is told the same in another order.
 func (m *Machine) checkFresh(ctx context.Context, t turn) error {
-	fresh, err := fleet.New(m.options.Kind, m.fleet.Names(), fleet.Options{DenyNode: m.options.DenyNode})
+	fresh, err := harness.New(m.options.Kind, m.fleet.Names(), harness.Options{DenyNode: m.options.DenyNode})
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // flowsPerCluster bounds how many flows of one cluster are asked.
@@ -26,7 +26,7 @@ const flowsPerCluster = 700
 // its renderers, about the flows of single states.
 func TestRandomClusters(t *testing.T) {
 	t.Parallel()
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		needTime(t, kind)
 		for name, w := range worlds {
 			t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ type drawn struct {
 	seed    uint64 // of flows
 }
 
-func draw(t *rapid.T, kind stacks.Kind, w World) drawn {
+func draw(t *rapid.T, kind backends.Kind, w World) drawn {
 	s := cluster.Gen(w.Config).Draw(t, "state")
 	d := drawn{seed: rapid.Uint64().Draw(t, "seed"), oracle: oracle.New(s, oracle.AllowNodeTraffic(!w.DenyNode))}
 	var err error
@@ -57,7 +57,7 @@ func draw(t *rapid.T, kind stacks.Kind, w World) drawn {
 		t.Fatal(err)
 	}
 	if err := d.machine.Do(t.Context(), Event{What: "start", Edits: cluster.Objects(s), Seed: d.seed}); err != nil {
-		t.Fatalf("%v\n%s", err, fleet.Manifests(s))
+		t.Fatalf("%v\n%s", err, harness.Manifests(s))
 	}
 	return d
 }
@@ -76,7 +76,7 @@ func (d drawn) checkTold(t *rapid.T) {
 			told := d.machine.fleet.Node(name).Told
 			t.Logf("node %s: %v\n%s", name, told.Explain(flow), told.Dump())
 		}
-		t.Fatalf("what renderers are told differs: %s\n%s\n%s", flow, reason.Of(d.oracle.Verdict(flow)), fleet.Manifests(d.machine.State()))
+		t.Fatalf("what renderers are told differs: %s\n%s\n%s", flow, reason.Of(d.oracle.Verdict(flow)), harness.Manifests(d.machine.State()))
 	}
 }
 
@@ -98,7 +98,7 @@ func TestFabricsFollowSequences(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				f := node.NewFabric(slog.New(slog.DiscardHandler), !w.DenyNode)
 				defer closing(t, f.Close)
-				var old fleet.Objects
+				var old harness.Objects
 				seed := rapid.Uint64().Draw(t, "seed")
 				for i, step := range cluster.GenSequence(w.Config, stepsOfFabric).Draw(t, "sequence") {
 					old = checkFabric(t, f, old, step, w, seed+uint64(i))
@@ -114,7 +114,7 @@ type tester interface {
 	Context() context.Context
 }
 
-func checkFabric(t tester, f *node.Fabric, old fleet.Objects, step cluster.Step, w World, seed uint64) fleet.Objects {
+func checkFabric(t tester, f *node.Fabric, old harness.Objects, step cluster.Step, w World, seed uint64) harness.Objects {
 	now := mustReflect(t, step.State)
 	if err := f.Apply(t.Context(), now.Since(old, seed)); err != nil {
 		t.Fatal(err)
@@ -126,9 +126,9 @@ func checkFabric(t tester, f *node.Fabric, old fleet.Objects, step cluster.Step,
 	return now
 }
 
-func mustReflect(t rapid.TB, s cluster.State) fleet.Objects {
+func mustReflect(t rapid.TB, s cluster.State) harness.Objects {
 	t.Helper()
-	objects, err := fleet.Reflect(s)
+	objects, err := harness.Reflect(s)
 	if err != nil {
 		t.Fatal(err)
 	}

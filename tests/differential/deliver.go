@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/harness"
 )
 
 // triesToConverge is how often a node is prompted after the last call that was made to
@@ -37,13 +37,13 @@ func (m *Machine) deliver(ctx context.Context, t turn) error {
 // operations counts those of the stack of a node.
 func (m *Machine) operations(node string) int {
 	if n := m.fleet.Node(node); n != nil {
-		return n.Stack.Operations()
+		return n.Backend.Operations()
 	}
 	return 0
 }
 
 // tell brings the state of a turn to one node.
-func (m *Machine) tell(ctx context.Context, n *fleet.Node, t turn) error {
+func (m *Machine) tell(ctx context.Context, n *harness.Node, t turn) error {
 	list := t.changes(n.Name)
 	if n.Name == t.Node && len(t.Fail) > 0 {
 		return m.fail(ctx, n, list, t)
@@ -58,7 +58,7 @@ func (m *Machine) tell(ctx context.Context, n *fleet.Node, t turn) error {
 
 // grow starts the nodes that are new in the state.
 func (m *Machine) grow(t turn) error {
-	for _, name := range fleet.NamesOf(t.after.Nodes) {
+	for _, name := range harness.NamesOf(t.after.Nodes) {
 		if m.fleet.Node(name) == nil {
 			if err := m.fleet.Grow(name); err != nil {
 				return err
@@ -92,7 +92,7 @@ func (t turn) changes(node string) []model.Changes {
 		return []model.Changes{everything}
 	case AsEverything:
 		gone := slices.DeleteFunc(slices.Clone(deltas), func(d model.Delta) bool { return d.Value != nil })
-		return []model.Changes{{Deltas: fleet.Shuffled(append(gone, everything.Deltas...), t.Seed)}}
+		return []model.Changes{{Deltas: harness.Shuffled(append(gone, everything.Deltas...), t.Seed)}}
 	case Twice:
 		return []model.Changes{{Deltas: deltas}, {Deltas: slices.Clone(deltas)}}
 	case OneByOne:
@@ -109,10 +109,10 @@ func (t turn) changes(node string) []model.Changes {
 // fail lets calls of a node fail, one per attempt. While its stack is neither in the
 // old nor in the new state, no flow may be judged as in neither. Then nothing fails
 // any more, and it must converge.
-func (m *Machine) fail(ctx context.Context, n *fleet.Node, list []model.Changes, t turn) error {
+func (m *Machine) fail(ctx context.Context, n *harness.Node, list []model.Changes, t turn) error {
 	enforced := false
 	for i, call := range t.Fail {
-		n.Stack.FailNext(call)
+		n.Backend.FailNext(call)
 		var err error
 		if i == 0 {
 			enforced, err = try(ctx, n, list)
@@ -130,12 +130,12 @@ func (m *Machine) fail(ctx context.Context, n *fleet.Node, list []model.Changes,
 			return err
 		}
 	}
-	n.Stack.FailNext(0)
+	n.Backend.FailNext(0)
 	return m.converge(ctx, n, t)
 }
 
 // try tells changes and does not wait for what failed.
-func try(ctx context.Context, n *fleet.Node, list []model.Changes) (enforced bool, err error) {
+func try(ctx context.Context, n *harness.Node, list []model.Changes) (enforced bool, err error) {
 	for _, c := range list {
 		if enforced, err = n.Try(ctx, c); err != nil {
 			return false, err
@@ -147,7 +147,7 @@ func try(ctx context.Context, n *fleet.Node, list []model.Changes) (enforced boo
 // converge has a node finish what failed, after a restart if the event says so. It is
 // prompted even when nothing seems to have failed: the stack itself prompts as well,
 // and the call that was to fail can have been one of that.
-func (m *Machine) converge(ctx context.Context, n *fleet.Node, t turn) error {
+func (m *Machine) converge(ctx context.Context, n *harness.Node, t turn) error {
 	if t.Fate == GivesUp {
 		if err := m.renew(t); err != nil {
 			return err

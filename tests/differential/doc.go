@@ -17,7 +17,7 @@
 // # Invariants
 //
 //   - Every property is a Check, and a failure is a *Divergence that names it.
-//   - Nothing here knows a renderer: all of tests/stacks are tested.
+//   - Nothing here knows a renderer: all of tests/harness/backends are tested.
 //   - What is right is computed by the oracle, never by the product. A new fleet is
 //     compared with, and its verdicts are asked as well.
 //   - Every check is itself tested to fail (harness_test.go, faults_test.go).
@@ -25,7 +25,7 @@
 // # Sizes
 //
 // By default rapid draws 12 of each kind of cluster, and 40 seeds are played on each kind of
-// stack; SLUICE_LONG=usual draws 40 and plays 200 seeds. Of a dear stack it is 20 seeds, and
+// stack; SLUICE_LONG=usual draws 40 and plays 200 seeds. Of a slow backend it is 20 seeds, and
 // nothing of rapid. With -short it is a quarter of the seeds, and a fifth of what rapid draws.
 // -rapid.checks=N draws N. SLUICE_LONG=1, as in "make soak", draws 100, makes sequences five
 // times as long and plays 20 000 seeds. What rapid found is repeated with -rapid.seed, or from

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 const flowsExplained = 600
@@ -22,7 +22,7 @@ const flowsExplained = 600
 // and compares the verdict and the policies that are named with the oracle's.
 func TestExplanations(t *testing.T) {
 	t.Parallel()
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		t.Parallel()
 		explained := 0
 		rapid.Check(t, func(t *rapid.T) {
@@ -38,7 +38,7 @@ func TestExplanations(t *testing.T) {
 				}
 				explained++
 				if why := misexplained(d.oracle.Verdict(flow), f.Explain(flow)); why != "" {
-					t.Fatalf("%s: %s\n%v\n%s\n%s", flow, why, f.Explain(flow), reason.Of(d.oracle.Verdict(flow)), fleet.Manifests(d.machine.State()))
+					t.Fatalf("%s: %s\n%v\n%s\n%s", flow, why, f.Explain(flow), reason.Of(d.oracle.Verdict(flow)), harness.Manifests(d.machine.State()))
 				}
 			}
 		})

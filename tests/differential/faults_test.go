@@ -40,7 +40,7 @@ var faults = []struct {
 		}
 	}, []Check{CheckEstablished}},
 	{"answers are judged by rules", func(b *bent) {
-		b.reply = func(f api.Flow, ok bool) bool { return ok && b.Stack.Verdict(f.Reverse()) == api.Permit }
+		b.reply = func(f api.Flow, ok bool) bool { return ok && b.Backend.Verdict(f.Reverse()) == api.Permit }
 	}, []Check{CheckReply}},
 	{"members stay in sets", rendering(func(_ *bent, t renderer.Txn, _ bool) renderer.Txn {
 		return bentTxn{Txn: t, updateSet: func(id api.SetID, added, _ []netip.Prefix) { t.UpdateSet(id, added, nil) }}
@@ -49,7 +49,7 @@ var faults = []struct {
 		return bentTxn{Txn: t, remove: func(api.PodID) {}}
 	}), []Check{CheckVerdict, CheckFresh, CheckEstablished, CheckAgain, CheckReply}},
 	{"what is installed depends on the past", func(b *bent) {
-		before := b.Stack.Operations
+		before := b.Backend.Operations
 		b.installed = func(text string) string { return fmt.Sprintf("%s%t", text, before() > 12) }
 	}, []Check{CheckFresh}},
 	{"something is left over", func(b *bent) { b.dangling = []string{"an ACL that nobody has"} }, []Check{CheckDangling}},

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // sourcePort is that of all flows: no policy can tell source ports apart.
@@ -77,9 +77,9 @@ func fabricOf(t *testing.T, s cluster.State) *node.Fabric {
 }
 
 // fleetOf starts a fleet with a state and ends it with the test.
-func fleetOf(t *testing.T, kind stacks.Kind, s cluster.State) *fleet.Fleet {
+func fleetOf(t *testing.T, kind backends.Kind, s cluster.State) *harness.Cluster {
 	t.Helper()
-	f, err := fleet.New(kind, fleet.NamesOf(s.Nodes), fleet.Options{})
+	f, err := harness.New(kind, harness.NamesOf(s.Nodes), harness.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,8 +144,8 @@ func TestEveryPolicyThatMattersIsMissed(t *testing.T) {
 }
 
 func TestWhatIsInstalledOtherwiseIsFound(t *testing.T) {
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
-		inspect := func(port int32) fleet.Installed {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
+		inspect := func(port int32) harness.Installed {
 			i, err := fleetOf(t, kind, pair(port)).Node("one").Inspect(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -156,7 +156,7 @@ func TestWhatIsInstalledOtherwiseIsFound(t *testing.T) {
 		if diff := left.Diff(same); diff != "" {
 			t.Errorf("equal nodes differ: %s", diff)
 		}
-		if left.Plugin == right.Plugin || left.Told == right.Told || left.Stack == right.Stack {
+		if left.Plugin == right.Plugin || left.Told == right.Told || left.Backend == right.Backend {
 			t.Error("a room looks the same although a port differs")
 		}
 		if left.Diff(right) == "" {
@@ -166,7 +166,7 @@ func TestWhatIsInstalledOtherwiseIsFound(t *testing.T) {
 }
 
 func TestEveryOperationCounts(t *testing.T) {
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		f := fleetOf(t, kind, pair(80))
 		last := f.Operations()
 		touch := func(s cluster.State, want bool) {
@@ -226,7 +226,7 @@ func TestSessionsAreSeen(t *testing.T) {
 		return s
 	}
 	flow := api.Flow{Src: addr("10.1.0.2"), Dst: addr("10.1.0.1"), Protocol: api.TCP, SrcPort: sourcePort, DstPort: 80}
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		f := fleetOf(t, kind, told(80))
 		if !f.IsStateful() {
 			t.Skip("the stack keeps no sessions")

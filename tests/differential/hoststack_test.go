@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // TestSessionRulesFollowSequences asks the session rules of clusters whose pods are applications on
@@ -23,7 +23,7 @@ func TestSessionRulesFollowSequences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := node.NewHostStackFabric(slog.New(slog.DiscardHandler), !w.DenyNode)
 		defer closing(t, f.Close)
-		var old fleet.Objects
+		var old harness.Objects
 		seed := rapid.Uint64().Draw(t, "seed")
 		for i, step := range cluster.GenSequence(w.Config, stepsOfFabric).Draw(t, "sequence") {
 			now := mustReflect(t, step.State)
@@ -33,7 +33,7 @@ func TestSessionRulesFollowSequences(t *testing.T) {
 			old = now
 			o, closed := oracle.New(step.State, oracle.AllowNodeTraffic(!w.DenyNode)), len(f.Unenforced()) > 0
 			attempted := func(flow api.Flow) bool {
-				if !(&stacks.Session{}).Sees(flow) {
+				if !(&backends.Session{}).Sees(flow) {
 					return o.Allowed(flow) // not asked
 				}
 				return f.Ask(flow).Verdict == api.Permit || closed && o.Allowed(flow)

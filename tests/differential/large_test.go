@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // large is big enough for the indexes that small clusters do without: a namespace
@@ -25,9 +25,9 @@ const (
 // TestLargeSequences changes large clusters step by step.
 func TestLargeSequences(t *testing.T) {
 	t.Parallel()
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		sequences := renderertest.Extent(1, 2, 40)
-		if kind.Dear && !renderertest.Whole() {
+		if kind.Slow && !renderertest.Whole() {
 			sequences = 1
 		}
 		for seed := range uint64(sequences) {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // patience is how long one event may take; it is over when something hangs.
@@ -25,7 +25,7 @@ var ErrImpossible = errors.New("impossible state")
 
 // Options of a Machine.
 type Options struct {
-	Kind     stacks.Kind
+	Kind     backends.Kind
 	DenyNode bool // traffic between a pod and its own node is restricted as all other
 	Flows    int  // asked after an event; 0 is a few dozen
 	Stride   int  // of the events after which nodes are compared with new ones; 0 is every event
@@ -46,9 +46,9 @@ const (
 type Machine struct {
 	Counts  Counts
 	options Options
-	fleet   *fleet.Fleet
+	fleet   *harness.Cluster
 	state   cluster.State
-	objects fleet.Objects
+	objects harness.Objects
 	asked   []api.Flow // first packets of them were sent after the event before
 }
 
@@ -56,7 +56,7 @@ type Machine struct {
 type turn struct {
 	Event
 	before, after cluster.State
-	old, objects  fleet.Objects
+	old, objects  harness.Objects
 	isNew         map[string]bool // nodes that were told nothing yet
 }
 
@@ -65,7 +65,7 @@ func New(o Options) (*Machine, error) {
 	if o.Flows == 0 {
 		o.Flows = defaultFlows
 	}
-	f, err := fleet.New(o.Kind, nil, fleet.Options{DenyNode: o.DenyNode})
+	f, err := harness.New(o.Kind, nil, harness.Options{DenyNode: o.DenyNode})
 	return &Machine{options: o, fleet: f, Counts: newCounts()}, err
 }
 
@@ -85,7 +85,7 @@ func (m *Machine) Do(ctx context.Context, e Event) error {
 		return err
 	}
 	var err error
-	if t.objects, err = fleet.Reflect(t.after); err != nil {
+	if t.objects, err = harness.Reflect(t.after); err != nil {
 		return err
 	}
 	if err := m.deliver(ctx, t); err != nil {

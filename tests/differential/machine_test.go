@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // worlds are the kinds of clusters that are drawn.
@@ -21,7 +21,7 @@ var worlds = map[string]World{
 // TestStateMachine lets everything happen to running clusters that can happen.
 func TestStateMachine(t *testing.T) {
 	t.Parallel()
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		needTime(t, kind)
 		for name, w := range worlds {
 			t.Run(name, func(t *testing.T) {

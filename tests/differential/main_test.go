@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/leaks"
-	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 // What rapid draws, unless -rapid.steps and -rapid.checks say otherwise: how many events a
@@ -30,10 +30,10 @@ func TestMain(m *testing.M) {
 	leaks.Main(m)
 }
 
-// needTime skips what rapid draws where stacks are dear. TestSeeds lets the same happen to them.
-func needTime(t *testing.T, kind stacks.Kind) {
+// needTime skips what rapid draws where backends are slow. TestSeeds lets the same happen to them.
+func needTime(t *testing.T, kind backends.Kind) {
 	t.Helper()
-	if kind.Dear && !renderertest.Whole() {
+	if kind.Slow && !renderertest.Whole() {
 		t.Skipf("SLUICE_STACK=%s asks these stacks as much as others", kind.Name)
 	}
 }

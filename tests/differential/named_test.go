@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
@@ -66,8 +66,8 @@ func TestChangesBeforeTheFirstResyncAreToldAgain(t *testing.T) {
 	}
 	s.ClusterPolicies = append(s.ClusterPolicies, p)
 	objects := mustReflect(t, s)
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
-		f, err := fleet.New(kind, fleet.NamesOf(s.Nodes), fleet.Options{})
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
+		f, err := harness.New(kind, harness.NamesOf(s.Nodes), harness.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/renderer/renderertest"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 const (
-	dearSeeds    = 20
+	slowSeeds    = 20
 	seedPlayers  = 2
 	strideOfSeed = 2 // as tests/soak, which repeats a seed and reduces what it finds
 )
@@ -18,10 +18,10 @@ const (
 // TestSeeds plays the sequences of the first seeds, every one in a world of its own.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		limit := uint64(renderertest.Extent(40, 200, 20_000)) // tests/soak plays as many as one likes
-		if kind.Dear && !renderertest.Whole() {
-			limit = dearSeeds
+		if kind.Slow && !renderertest.Whole() {
+			limit = slowSeeds
 		}
 		if testing.Short() {
 			limit /= 4
@@ -39,7 +39,7 @@ func TestSeeds(t *testing.T) {
 	})
 }
 
-func playSeed(t *testing.T, kind stacks.Kind, seed uint64) {
+func playSeed(t *testing.T, kind backends.Kind, seed uint64) {
 	o := Options{Kind: kind, Stride: strideOfSeed}
 	c, _, err := PlaySeed(t.Context(), o, seed)
 	if d := divergenceOf(err); d != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/harness"
 )
 
 // evaluation says whether the first packet of a flow is allowed.
@@ -22,7 +22,7 @@ func byFabric(f *node.Fabric) evaluation {
 }
 
 // byFleet asks the stacks of a fleet. Of what they cannot tell an oracle tells.
-func byFleet(f *fleet.Fleet, o *oracle.Oracle) evaluation {
+func byFleet(f *harness.Cluster, o *oracle.Oracle) evaluation {
 	return func(flow api.Flow) bool { return f.Does(flow, o.Allowed(flow)) }
 }
 
@@ -38,7 +38,7 @@ func difference(flows iter.Seq[api.Flow], a, b evaluation) (api.Flow, bool) {
 
 // disagreement explains a flow on which the product differs from the oracle.
 func disagreement(f api.Flow, o *oracle.Oracle, trace string, s cluster.State) string {
-	return fmt.Sprintf("%s\n%s\nthe oracle:\n%s\n%s", f, trace, reason.Of(o.Verdict(f)), fleet.Manifests(s))
+	return fmt.Sprintf("%s\n%s\nthe oracle:\n%s\n%s", f, trace, reason.Of(o.Verdict(f)), harness.Manifests(s))
 }
 
 // walkText prints what the nodes of a fabric did with a packet.

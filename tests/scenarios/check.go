@@ -13,29 +13,29 @@ import (
 	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // subject is a running fleet and what it was told.
 type subject struct {
-	kind    stacks.Kind
-	options fleet.Options
+	kind    backends.Kind
+	options harness.Options
 	flows   int // bound of the flows that a check asks about
 	seed    uint64
 
 	state   cluster.State
-	objects fleet.Objects
-	running *fleet.Fleet
+	objects harness.Objects
+	running *harness.Cluster
 	// wired is a second fleet that is told the same. Sessions last there: a check asks
 	// the first one about flows and forgets them. It exists once a file has sent something.
-	wired *fleet.Fleet
+	wired *harness.Cluster
 }
 
 // start makes a fleet and tells it a state.
 func (s *subject) start(ctx context.Context, state cluster.State) error {
 	var err error
-	if s.objects, err = fleet.Reflect(state); err != nil {
+	if s.objects, err = harness.Reflect(state); err != nil {
 		return err
 	}
 	s.state = state
@@ -44,8 +44,8 @@ func (s *subject) start(ctx context.Context, state cluster.State) error {
 }
 
 // fresh returns a new fleet that is told the present state at once.
-func (s *subject) fresh(ctx context.Context) (*fleet.Fleet, error) {
-	f, err := fleet.New(s.kind, fleet.NamesOf(s.state.Nodes), s.options)
+func (s *subject) fresh(ctx context.Context) (*harness.Cluster, error) {
+	f, err := harness.New(s.kind, harness.NamesOf(s.state.Nodes), s.options)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (s *subject) fresh(ctx context.Context) (*fleet.Fleet, error) {
 
 func (s *subject) close() error {
 	var errs []error
-	for _, f := range []*fleet.Fleet{s.running, s.wired} {
+	for _, f := range []*harness.Cluster{s.running, s.wired} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
@@ -68,14 +68,14 @@ func (s *subject) close() error {
 
 // apply tells the running nodes what is different in the next state.
 func (s *subject) apply(ctx context.Context, next cluster.State) error {
-	objects, err := fleet.Reflect(next)
+	objects, err := harness.Reflect(next)
 	if err != nil {
 		return err
 	}
 	s.seed++
 	changes := model.Changes{Deltas: objects.Since(s.objects, s.seed)}
 	s.state, s.objects = next, objects
-	for _, f := range []*fleet.Fleet{s.running, s.wired} {
+	for _, f := range []*harness.Cluster{s.running, s.wired} {
 		if f == nil {
 			continue
 		}
@@ -87,7 +87,7 @@ func (s *subject) apply(ctx context.Context, next cluster.State) error {
 }
 
 // wire returns the fleet on which sessions last.
-func (s *subject) wire(ctx context.Context) (*fleet.Fleet, error) {
+func (s *subject) wire(ctx context.Context) (*harness.Cluster, error) {
 	var err error
 	if s.wired == nil {
 		s.wired, err = s.fresh(ctx)
@@ -103,7 +103,7 @@ func (s *subject) oracle() *oracle.Oracle {
 func (s *subject) check(ctx context.Context) error {
 	for _, check := range []func(context.Context) error{s.checkVerdicts, s.checkFresh, s.checkAgain} {
 		if err := check(ctx); err != nil {
-			return fmt.Errorf("%w\n%s", err, fleet.Manifests(s.state))
+			return fmt.Errorf("%w\n%s", err, harness.Manifests(s.state))
 		}
 	}
 	return nil
@@ -199,24 +199,24 @@ func (s *subject) restart(ctx context.Context, name string, next cluster.State) 
 	if n == nil {
 		return 0, fmt.Errorf("there is no node %q", name)
 	}
-	objects, err := fleet.Reflect(next)
+	objects, err := harness.Reflect(next)
 	if err != nil {
 		return 0, err
 	}
 	s.seed++
 	changes := model.Changes{Deltas: objects.Since(s.objects, s.seed)}
 	s.state, s.objects = next, objects
-	before := n.Stack.Operations()
-	for _, f := range []*fleet.Fleet{s.running, s.wired} {
+	before := n.Backend.Operations()
+	for _, f := range []*harness.Cluster{s.running, s.wired} {
 		if f != nil {
 			err = errors.Join(err, s.away(ctx, f, name, changes))
 		}
 	}
-	return n.Stack.Operations() - before, err
+	return n.Backend.Operations() - before, err
 }
 
 // away tells changes to all nodes but one, whose new agent is told everything.
-func (s *subject) away(ctx context.Context, f *fleet.Fleet, name string, changes model.Changes) error {
+func (s *subject) away(ctx context.Context, f *harness.Cluster, name string, changes model.Changes) error {
 	if err := f.Restart(name); err != nil {
 		return err
 	}

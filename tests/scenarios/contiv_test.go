@@ -15,15 +15,15 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // worldOfB1 is the file with the world of bug B1.
 const worldOfB1 = "bugs/B01-an-isolated-pod-without-a-table.txt"
 
 // stateOf runs a file and returns the state that it ends with.
-func stateOf(t *testing.T, file string, kind stacks.Kind) cluster.State {
+func stateOf(t *testing.T, file string, kind backends.Kind) cluster.State {
 	t.Helper()
 	r := &runner{kind: kind, options: Options{Flows: 1}}
 	datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
@@ -40,7 +40,7 @@ func stateOf(t *testing.T, file string, kind stacks.Kind) cluster.State {
 }
 
 // started starts a subject and ends it with the test.
-func started(t *testing.T, kind stacks.Kind, s cluster.State) *subject {
+func started(t *testing.T, kind backends.Kind, s cluster.State) *subject {
 	t.Helper()
 	out := &subject{kind: kind, flows: 100}
 	if err := out.start(t.Context(), s); err != nil {
@@ -54,8 +54,8 @@ func started(t *testing.T, kind stacks.Kind, s cluster.State) *subject {
 	return out
 }
 
-func often(kind stacks.Kind, n int) int {
-	if renderertest.Few() || kind.Dear {
+func often(kind backends.Kind, n int) int {
+	if renderertest.Few() || kind.Slow {
 		return n / 20
 	}
 	return n
@@ -65,12 +65,12 @@ func often(kind stacks.Kind, n int) int {
 // once and object by object.
 func TestContiv33EveryOrderGivesTheSameTables(t *testing.T) {
 	t.Parallel()
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		s := started(t, kind, stateOf(t, worldOfB1, kind))
 		want := inspected(t, s.running)
 		world := netip.MustParseAddr("8.8.8.8")
 		for seed := range uint64(often(kind, 1000)) {
-			f, err := fleet.New(kind, []string{"n1"}, fleet.Options{})
+			f, err := harness.New(kind, []string{"n1"}, harness.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func TestContiv33EveryOrderGivesTheSameTables(t *testing.T) {
 	})
 }
 
-func tellInOrder(ctx context.Context, f *fleet.Fleet, deltas []model.Delta, atOnce bool) error {
+func tellInOrder(ctx context.Context, f *harness.Cluster, deltas []model.Delta, atOnce bool) error {
 	if atOnce {
 		return f.Apply(ctx, model.Changes{Resync: true, Deltas: deltas})
 	}
@@ -107,7 +107,7 @@ func tellInOrder(ctx context.Context, f *fleet.Fleet, deltas []model.Delta, atOn
 	return nil
 }
 
-func inspected(t *testing.T, f *fleet.Fleet) fleet.Installed {
+func inspected(t *testing.T, f *harness.Cluster) harness.Installed {
 	t.Helper()
 	out, err := f.Node(f.Names()[0]).Inspect(t.Context())
 	if err != nil {
@@ -120,7 +120,7 @@ func inspected(t *testing.T, f *fleet.Fleet) fleet.Installed {
 // one table all the time, and then takes it away.
 func TestContiv35TenThousandUpdatesLeaveNothing(t *testing.T) {
 	t.Parallel()
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		w := newWorld()
 		lines, err := parseLines("node n1 192.168.0.1\nnamespace shop\npod shop/a 10.1.1.1 app=a\npod shop/b 10.1.1.2 app=a")
 		if err == nil {
@@ -137,7 +137,7 @@ func TestContiv35TenThousandUpdatesLeaveNothing(t *testing.T) {
 			if err := s.apply(t.Context(), next); err != nil {
 				t.Fatal(err)
 			}
-			stack, ok := s.running.Node("n1").Stack.(stacks.Tabled)
+			stack, ok := s.running.Node("n1").Backend.(backends.Tabled)
 			if ok && (len(stack.Tables()) != 1 || len(stack.Tables()[0].Pods) != 2) {
 				t.Fatalf("after %d updates: %v", i+1, stack.Tables())
 			}
@@ -170,7 +170,7 @@ func updated(i int) *networkingv1.NetworkPolicy {
 // random state, and tells them another one.
 func TestContiv36AnAgentConvergesFromAnyStaleState(t *testing.T) {
 	t.Parallel()
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		for seed := range uint64(often(kind, 60)) {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 				s := started(t, kind, cluster.Random(3*seed, cluster.Small()))

@@ -97,7 +97,7 @@ func (r *runner) agrees(v oracle.Verdict) error {
 		})
 	}
 	for _, name := range r.subject.running.Names() {
-		e, ok := renderer.As[renderer.Explainer](r.subject.running.Node(name).Stack.Renderer())
+		e, ok := renderer.As[renderer.Explainer](r.subject.running.Node(name).Backend.Renderer())
 		if !ok || v.Flow.Src == v.Flow.Dst {
 			continue
 		}

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/scenarios"
-	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 const guide = "../../docs/guide/scenarios.md"
@@ -45,7 +45,7 @@ ok
 			example = before + example
 		}
 		file := write(t, example)
-		stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+		backends.Each(t, func(t *testing.T, kind backends.Kind) {
 			scenarios.Run(t, file, kind, scenarios.Options{Flows: bound(kind)})
 		})
 	}
@@ -58,7 +58,7 @@ func TestTheGuideHasEveryCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, log := watch(t, write(t, small+"\nhelp\n----\n"), stacks.All[0])
+	_, log := watch(t, write(t, small+"\nhelp\n----\n"), backends.All[0])
 	_, list, found := strings.Cut(log, "the command is none of ")
 	list, _, _ = strings.Cut(list, "\n")
 	names := strings.Split(list, ", ")

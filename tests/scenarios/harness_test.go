@@ -12,8 +12,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/scenarios"
-	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 // watched is a test that may fail without failing the one around it.
@@ -36,7 +36,7 @@ func (w *watched) Errorf(format string, a ...any) { w.Logf(format, a...); w.Fail
 func (w *watched) Fatalf(format string, a ...any) { w.Logf(format, a...); w.FailNow() }
 
 // watch runs a file and returns what it said, and whether it failed.
-func watch(t *testing.T, file string, kind stacks.Kind) (failed bool, log string) {
+func watch(t *testing.T, file string, kind backends.Kind) (failed bool, log string) {
 	t.Helper()
 	w := &watched{TB: t}
 	done := make(chan struct{})
@@ -79,7 +79,7 @@ ok
 func TestAWrongExpectationFailsAndUpdateMendsIt(t *testing.T) {
 	const right = "from \\ to  shop/web\nshop/fe    AD\nX          DD\n"
 	const ask = "\n# Whoever reads this knows why.\nverdicts 80 81 from=(shop/fe,X) to=(shop/web)\n----\n"
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		for _, wrong := range []string{strings.Replace(right, "AD", "AA", 1), strings.Replace(right, "DD", "AD", 1), "ok\n", ""} {
 			file := write(t, restricted+ask+wrong)
 			if failed, log := watch(t, file, kind); !failed || !strings.Contains(log, file+":18") {
@@ -97,7 +97,7 @@ func TestAWrongExpectationFailsAndUpdateMendsIt(t *testing.T) {
 }
 
 // rewrite runs a file as -update does.
-func rewrite(t *testing.T, file string, kind stacks.Kind) {
+func rewrite(t *testing.T, file string, kind backends.Kind) {
 	t.Helper()
 	before := flag.Lookup("rewrite").Value.String()
 	if err := flag.Set("rewrite", "true"); err != nil {
@@ -125,10 +125,10 @@ func TestUpdateDoesNotHideAFault(t *testing.T) {
 }
 
 // faulty is the first kind of stack with a fault between the product and its renderer.
-func faulty(fault func(renderer.Txn) renderer.Txn) stacks.Kind {
-	kind := stacks.All[0]
+func faulty(fault func(renderer.Txn) renderer.Txn) backends.Kind {
+	kind := backends.All[0]
 	sound := kind.New
-	kind.New = func(prompt func()) (stacks.Stack, error) {
+	kind.New = func(prompt func()) (backends.Backend, error) {
 		s, err := sound(prompt)
 		return faultyStack{s, fault}, err
 	}
@@ -136,11 +136,13 @@ func faulty(fault func(renderer.Txn) renderer.Txn) stacks.Kind {
 }
 
 type faultyStack struct {
-	stacks.Stack
+	backends.Backend
 	fault func(renderer.Txn) renderer.Txn
 }
 
-func (s faultyStack) Renderer() renderer.Renderer { return faultyRenderer{s.Stack.Renderer(), s.fault} }
+func (s faultyStack) Renderer() renderer.Renderer {
+	return faultyRenderer{s.Backend.Renderer(), s.fault}
+}
 
 type faultyRenderer struct {
 	renderer.Renderer
@@ -189,7 +191,7 @@ func TestAFaultOfTheProductFails(t *testing.T) {
 		if failed, log := watch(t, file, faulty(tt.fault)); !failed || !strings.Contains(log, tt.finds) {
 			t.Errorf("%s: fails: %t\n%s", tt.name, failed, log)
 		}
-		if failed, log := watch(t, file, stacks.All[0]); failed {
+		if failed, log := watch(t, file, backends.All[0]); failed {
 			t.Errorf("%s: without the fault it fails, too:\n%s", tt.name, log)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // operations is how much one node has done.
@@ -36,7 +36,7 @@ func (r *runner) operations(_ context.Context, c command) (string, error) {
 		n := r.subject.running.Node(name)
 		now, before := n.Told.Operations(), &r.done(name).told
 		if kind != "" {
-			now, before = n.Stack.Operations(), &r.done(name).stack
+			now, before = n.Backend.Operations(), &r.done(name).stack
 		}
 		done := now - *before
 		if *before = now; done != 0 {
@@ -70,7 +70,7 @@ func (r *runner) ofKind(c command) (kind string, here bool, err error) {
 	if kind, err = l.take("a kind of stack"); err != nil {
 		return "", false, err
 	}
-	if _, err := stacks.Named(stacks.All, kind); err != nil && kind != r.kind.Name {
+	if _, err := backends.Named(backends.All, kind); err != nil && kind != r.kind.Name {
 		return "", false, err
 	}
 	return kind, kind == r.kind.Name, l.end()

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // TestMistakesInFilesAreToldWithTheirLine has one mistake in each file, in the command
@@ -116,7 +116,7 @@ func TestMistakesInFilesAreToldWithTheirLine(t *testing.T) {
 		{"problems of shop", "is not understood"},
 	} {
 		file := write(t, small+"\n"+tt.command+"\n----\n")
-		failed, log := watch(t, file, stacks.All[0])
+		failed, log := watch(t, file, backends.All[0])
 		if !failed || !strings.Contains(log, file+":11: ") || !strings.Contains(log, tt.says) {
 			t.Errorf("%q fails: %t, wants %q:\n%s", tt.command, failed, tt.says, log)
 		}
@@ -131,7 +131,7 @@ func TestAFileBeginsWithACluster(t *testing.T) {
 		"cluster please\nnode n1 10.0.0.1\n----\n": "is not understood",
 		"cluster\nnode n1\n----\n":                 "want an address",
 	} {
-		if failed, log := watch(t, write(t, text), stacks.All[0]); !failed || !strings.Contains(log, says) {
+		if failed, log := watch(t, write(t, text), backends.All[0]); !failed || !strings.Contains(log, says) {
 			t.Errorf("%q fails: %t\n%s", text, failed, log)
 		}
 	}

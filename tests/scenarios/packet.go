@@ -9,8 +9,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // packets are those that are not the first of a flow.
@@ -68,20 +68,20 @@ var errNoPackets = errors.New("the stack takes flows only")
 
 // through carries a packet through the stacks of both ends. Of one that they may drop although it
 // should arrive right is what it should.
-func through(f *fleet.Fleet, p vswitch.Packet, right bool) (bool, error) {
+func through(f *harness.Cluster, p vswitch.Packet, right bool) (bool, error) {
 	met := ""
 	for _, a := range []netip.Addr{p.Src, p.Dst} {
 		for _, name := range f.Names() {
-			stack := f.Node(name).Stack
+			stack := f.Node(name).Backend
 			if !stack.Has(a) || name == met {
 				continue
 			}
-			s, ok := stack.(stacks.Sender)
+			s, ok := stack.(backends.Sender)
 			if !ok {
 				return false, errNoPackets
 			}
 			if met = name; !s.Passes(p) {
-				strict, ok := stack.(stacks.Strict)
+				strict, ok := stack.(backends.Strict)
 				return right && ok && strict.Drops(p), nil
 			}
 		}

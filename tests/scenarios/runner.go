@@ -11,8 +11,8 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // Options of a run.
@@ -24,7 +24,7 @@ type Options struct {
 
 // Run runs the file over stacks of one kind. What is wrong ends the test and is told
 // with the file and the line.
-func Run(t testing.TB, file string, kind stacks.Kind, options Options) {
+func Run(t testing.TB, file string, kind backends.Kind, options Options) {
 	t.Helper()
 	r := &runner{kind: kind, options: options}
 	defer func() {
@@ -44,7 +44,7 @@ func Run(t testing.TB, file string, kind stacks.Kind, options Options) {
 
 // runner is the run of one file.
 type runner struct {
-	kind    stacks.Kind
+	kind    backends.Kind
 	options Options
 	world   *world
 	subject *subject               // nil before the first cluster
@@ -101,7 +101,7 @@ func (r *runner) close() error {
 // cluster starts from nothing. With deny-node, nodes have no exemption.
 func (r *runner) cluster(ctx context.Context, c command) (string, error) {
 	l := c.line()
-	var options fleet.Options
+	var options harness.Options
 	if len(l.args) == 1 && l.args[0].String() == "deny-node" {
 		options.DenyNode, l.args = true, nil
 	}

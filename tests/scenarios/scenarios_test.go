@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/leaks"
 	"github.com/sluice-net/sluice/tests/scenarios"
-	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 var update = flag.Bool("update", false, "rewrite what the files expect; read the difference")
@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 }
 
 // bound returns how many flows are compared with the oracle after every change.
-func bound(kind stacks.Kind) int {
-	if testing.Short() || kind.Dear {
+func bound(kind backends.Kind) int {
+	if testing.Short() || kind.Slow {
 		return 150
 	}
 	return 6000
@@ -58,7 +58,7 @@ var otherwise = map[string]map[string]string{
 
 // play runs a file over stacks of a kind, with so many flows compared after every change. One that
 // has another outcome there must fail.
-func play(t *testing.T, name, file string, kind stacks.Kind, flows int) {
+func play(t *testing.T, name, file string, kind backends.Kind, flows int) {
 	t.Helper()
 	why := otherwise[kind.Name][name]
 	if why == "" {
@@ -73,7 +73,7 @@ func TestScenarios(t *testing.T) {
 		name := strings.TrimSuffix(filepath.ToSlash(file), ".txt")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+			backends.Each(t, func(t *testing.T, kind backends.Kind) {
 				play(t, name, file, kind, bound(kind))
 			})
 		})

@@ -7,12 +7,12 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/harness"
 )
 
 // talk asks a fleet that keeps sessions about flows, and prints a word for each.
 // Stacks without sessions are not asked.
-func (r *runner) talk(ctx context.Context, c command, say func(*fleet.Fleet, api.Flow) string) (string, error) {
+func (r *runner) talk(ctx context.Context, c command, say func(*harness.Cluster, api.Flow) string) (string, error) {
 	l := c.line()
 	asks, err := r.world.asks(c.Input)
 	if err := errors.Join(err, l.end()); err != nil {
@@ -34,7 +34,7 @@ func (r *runner) talk(ctx context.Context, c command, say func(*fleet.Fleet, api
 
 // establish sends the first packet of flows and the replies.
 func (r *runner) establish(ctx context.Context, c command) (string, error) {
-	return r.talk(ctx, c, func(f *fleet.Fleet, flow api.Flow) string {
+	return r.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string {
 		switch {
 		case !f.First(flow):
 			return "dropped"
@@ -47,7 +47,7 @@ func (r *runner) establish(ctx context.Context, c command) (string, error) {
 
 // established sends packets of both directions again.
 func (r *runner) established(ctx context.Context, c command) (string, error) {
-	return r.talk(ctx, c, func(f *fleet.Fleet, flow api.Flow) string {
+	return r.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string {
 		switch {
 		case !f.First(flow):
 			return "cut"
@@ -60,18 +60,18 @@ func (r *runner) established(ctx context.Context, c command) (string, error) {
 
 // send sends the first packet of flows.
 func (r *runner) send(ctx context.Context, c command) (string, error) {
-	return r.talk(ctx, c, func(f *fleet.Fleet, flow api.Flow) string { return arrives(f.First(flow)) })
+	return r.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string { return arrives(f.First(flow)) })
 }
 
 // reply sends the answer to the first packet of flows.
 func (r *runner) reply(ctx context.Context, c command) (string, error) {
-	return r.talk(ctx, c, func(f *fleet.Fleet, flow api.Flow) string { return arrives(f.Reply(flow)) })
+	return r.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string { return arrives(f.Reply(flow)) })
 }
 
 // collide has both ends send all that could open or answer the flow, twice, as ends do that work
 // together. None of it arrives where policy denies both directions.
 func (r *runner) collide(ctx context.Context, c command) (string, error) {
-	return r.talk(ctx, c, func(f *fleet.Fleet, flow api.Flow) string {
+	return r.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string {
 		back, there, here := flow.Reverse(), false, false
 		for range 2 {
 			there = f.First(flow) || there

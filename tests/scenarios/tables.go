@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/plugins/policy"
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // tables prints the tables of every node: who shares them and how many rules they
@@ -39,8 +39,8 @@ func (r *runner) tables(ctx context.Context, c command) (string, error) {
 	return b.String(), nil
 }
 
-func printTables(ctx context.Context, b *strings.Builder, n *fleet.Node, full bool) error {
-	stack, ok := n.Stack.(stacks.Tabled)
+func printTables(ctx context.Context, b *strings.Builder, n *harness.Node, full bool) error {
+	stack, ok := n.Backend.(backends.Tabled)
 	if !ok {
 		return errors.New("the stack has no tables")
 	}
@@ -59,7 +59,7 @@ func printTables(ctx context.Context, b *strings.Builder, n *fleet.Node, full bo
 	return nil
 }
 
-func holders(t stacks.Table) string {
+func holders(t backends.Table) string {
 	if len(t.Pods) == 0 {
 		return "the node"
 	}

@@ -144,7 +144,7 @@ func (r *runner) cell(src, dst end, ports []port) (string, error) {
 func (r *runner) decides(e end) bool {
 	for _, a := range e.addrs {
 		for _, name := range r.subject.running.Names() {
-			if r.subject.running.Node(name).Stack.Has(a) {
+			if r.subject.running.Node(name).Backend.Has(a) {
 				return true
 			}
 		}

@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // TestVPPScenarios runs every file over real VPPs, with all packets sent.
 func TestVPPScenarios(t *testing.T) {
-	vpps := stacks.NewVPPs(vpptest.Binary(t), t.TempDir())
+	vpps := backends.NewVPPs(vpptest.Binary(t), t.TempDir())
 	defer vpps.Close()
 	for _, file := range files(t) {
 		name := strings.TrimSuffix(file, ".txt")

@@ -14,14 +14,14 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/harness"
 )
 
 // expected is what must be true in one state, however it came about.
 type expected struct {
 	oracle    *oracle.Oracle
 	questions []question
-	installed map[string]fleet.Installed // of a new fleet, by node
+	installed map[string]harness.Installed // of a new fleet, by node
 }
 
 // question is a flow and what becomes of it.
@@ -82,7 +82,7 @@ func (r *runner) expected(ctx context.Context) (want expected, first bool, err e
 		return want, false, nil
 	}
 	state := stateOf(r.now, r.silent)
-	want = expected{oracle: oracle.New(state, oracle.AllowNodeTraffic(!r.denyNode)), installed: map[string]fleet.Installed{}}
+	want = expected{oracle: oracle.New(state, oracle.AllowNodeTraffic(!r.denyNode)), installed: map[string]harness.Installed{}}
 	for _, f := range r.space.flows(state) {
 		want.questions = append(want.questions, question{f, want.oracle.Allowed(f)})
 	}
@@ -102,9 +102,9 @@ func (r *runner) expected(ctx context.Context) (want expected, first bool, err e
 	return want, true, nil
 }
 
-// stridePerState thins out the flows of a state that is met again, and strideOfDear those of a
-// dear stack also.
-const stridePerState, strideOfDear = 3, 5
+// stridePerState thins out the flows of a state that is met again, and strideOfSlow those of a
+// slow backend also.
+const stridePerState, strideOfSlow = 3, 5
 
 // stride returns of how many flows of a state one is asked about.
 func (r *runner) stride(first bool) int {
@@ -112,8 +112,8 @@ func (r *runner) stride(first bool) int {
 	if !first {
 		stride *= stridePerState
 	}
-	if r.kind.Dear {
-		stride *= strideOfDear
+	if r.kind.Slow {
+		stride *= strideOfSlow
 	}
 	if renderertest.Whole() {
 		return 1

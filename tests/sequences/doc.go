@@ -20,7 +20,7 @@
 //
 // By default lists go by the expanders that do not make an event per key, and lists from
 // elsewhere are few. With SLUICE_LONG=usual there are more, and every list goes by every
-// expander, but for recorded ones, whose clusters are larger. Dear stacks get no event per
+// expander, but for recorded ones, whose clusters are larger. Slow stacks get no event per
 // key, and a fifth of the flows. SLUICE_LONG=1, as in "make soak", takes all recorded cases by every expander, many more random
 // lists, and asks every flow after every event.
 package sequences

@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // faulty is a stack that keeps a book of what it is told, beside the real one below,
 // and can have a fault.
 type faulty struct {
-	stacks.Stack
+	backends.Backend
 	edit func(renderer.Txn, *faulty) renderer.Txn // nil: nothing is changed
 
 	pods    map[sluice.PodID]renderer.PodConfig // as told
@@ -31,35 +31,35 @@ type faulty struct {
 	written   int
 }
 
-// faultyKind makes stacks with a fault.
-func faultyKind(kind stacks.Kind, fault func(*faulty)) stacks.Kind {
-	return stacks.Kind{Name: kind.Name, New: func(prompt func()) (stacks.Stack, error) {
+// faultyKind makes backends with a fault.
+func faultyKind(kind backends.Kind, fault func(*faulty)) backends.Kind {
+	return backends.Kind{Name: kind.Name, New: func(prompt func()) (backends.Backend, error) {
 		s, err := kind.New(prompt)
-		f := &faulty{Stack: s, pods: map[sluice.PodID]renderer.PodConfig{}, tables: map[renderer.Digest]bool{}}
+		f := &faulty{Backend: s, pods: map[sluice.PodID]renderer.PodConfig{}, tables: map[renderer.Digest]bool{}}
 		fault(f)
 		return f, err
 	}}
 }
 
-func (f *faulty) Renderer() renderer.Renderer { return faultyRenderer{f.Stack.Renderer(), f} }
+func (f *faulty) Renderer() renderer.Renderer { return faultyRenderer{f.Backend.Renderer(), f} }
 
 // Sees says what the stack below does.
 func (f *faulty) Sees(flow sluice.Flow) bool {
-	p, ok := f.Stack.(stacks.Partial)
+	p, ok := f.Backend.(backends.Partial)
 	return !ok || p.Sees(flow)
 }
 
 // Narrows says what the stack below does.
 func (f *faulty) Narrows(flow sluice.Flow) bool {
-	n, ok := f.Stack.(stacks.Narrow)
+	n, ok := f.Backend.(backends.Narrow)
 	return ok && n.Narrows(flow)
 }
 
-func (f *faulty) Operations() int { return f.Stack.Operations() + f.written }
+func (f *faulty) Operations() int { return f.Backend.Operations() + f.written }
 
 // Installed tells more than that of the stack if it has to.
 func (f *faulty) Installed() (string, error) {
-	text, err := f.Stack.Installed()
+	text, err := f.Backend.Installed()
 	if f.remembers {
 		text += fmt.Sprint(f.arrived)
 	}
@@ -79,7 +79,7 @@ func (f *faulty) Dangling() []string {
 	if !f.leaks {
 		f.tables = used
 	}
-	out := f.Stack.Dangling()
+	out := f.Backend.Dangling()
 	for d := range f.tables {
 		if !used[d] {
 			out = append(out, fmt.Sprintf("table %s is of no pod", d))
@@ -180,8 +180,8 @@ func edits(edit func(renderer.Txn, *faulty) renderer.Txn) func(*faulty) {
 	return func(f *faulty) { f.edit = edit }
 }
 
-// firstFailure brings stacks with a fault through a written list.
-func firstFailure(t *testing.T, kind stacks.Kind, name string, fault func(*faulty)) *failure {
+// firstFailure brings backends with a fault through a written list.
+func firstFailure(t *testing.T, kind backends.Kind, name string, fault func(*faulty)) *failure {
 	t.Helper()
 	lists := base()
 	i := slices.IndexFunc(lists, func(l list) bool { return l.name == name })
@@ -227,7 +227,7 @@ func TestEveryFaultIsFound(t *testing.T) {
 		{"writes equal things again", pods, "restarts between", "operations", func(f *faulty) { f.rewrites = true }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+			backends.Each(t, func(t *testing.T, kind backends.Kind) {
 				f := firstFailure(t, kind, tt.list, tt.fault)
 				if f == nil {
 					t.Fatal("nothing is found")
@@ -243,7 +243,7 @@ func TestEveryFaultIsFound(t *testing.T) {
 // TestAFailureSaysWhatHappened fails once and reads the message.
 func TestAFailureSaysWhatHappened(t *testing.T) {
 	t.Parallel()
-	text := firstFailure(t, stacks.All[0], "policies before pods, and after", func(f *faulty) { f.leaks = true }).String()
+	text := firstFailure(t, backends.All[0], "policies before pods, and after", func(f *faulty) { f.leaks = true }).String()
 	for _, want := range []string{`list "policies before pods, and after", expander "as given", event 3 of 4, state 2: -NetworkPolicy town/mayor`,
 		"check references: node two: table", "kind: Pod", "name: web"} {
 		if !strings.Contains(text, want) {

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // The checks that follow every event.
@@ -45,7 +45,7 @@ func (f *failure) String() string {
 	for _, found := range f.findings {
 		fmt.Fprintf(&b, "check %s: %s\n", found.check, found.text)
 	}
-	fmt.Fprintf(&b, "the state after the event:\n%s", fleet.Manifests(stateOf(f.after, f.nodes)))
+	fmt.Fprintf(&b, "the state after the event:\n%s", harness.Manifests(stateOf(f.after, f.nodes)))
 	return b.String()
 }
 
@@ -76,14 +76,14 @@ func describe(e event) string {
 type inspection struct {
 	list
 	sequence sequence
-	kind     stacks.Kind
+	kind     backends.Kind
 	silent   []*corev1.Node      // that nobody is told of
 	known    map[string]expected // by digest
 	space    space
 	events   int // so far
 }
 
-func newInspection(kind stacks.Kind, l list) *inspection {
+func newInspection(kind backends.Kind, l list) *inspection {
 	if l.nodes == nil {
 		l.nodes = nodes()
 	}
@@ -95,14 +95,14 @@ func newInspection(kind stacks.Kind, l list) *inspection {
 	return x
 }
 
-func (x *inspection) newFleet() (*fleet.Fleet, error) {
-	return fleet.New(x.kind, fleet.NamesOf(x.nodes), fleet.Options{DenyNode: x.denyNode})
+func (x *inspection) newFleet() (*harness.Cluster, error) {
+	return harness.New(x.kind, harness.NamesOf(x.nodes), harness.Options{DenyNode: x.denyNode})
 }
 
 // runner is a fleet on its way.
 type runner struct {
 	*inspection
-	fleet *fleet.Fleet
+	fleet *harness.Cluster
 	now   moment
 }
 
@@ -170,12 +170,12 @@ func (r *runner) tell(ctx context.Context, e event) error {
 	return r.fleet.Apply(ctx, told(e))
 }
 
-// stackOperations counts what was changed in the stacks. Unlike that of the fleet the
+// stackOperations counts what was changed in the backends. Unlike that of the fleet the
 // count goes on when agents are replaced.
 func (r *runner) stackOperations() int {
 	n := 0
 	for _, name := range r.fleet.Names() {
-		n += r.fleet.Node(name).Stack.Operations()
+		n += r.fleet.Node(name).Backend.Operations()
 	}
 	return n
 }

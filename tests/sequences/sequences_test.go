@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/conformance"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/leaks"
-	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -15,13 +15,13 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 // check brings lists through everything, on every kind of stack.
 func check(t *testing.T, lists []list) {
 	t.Helper()
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		for _, l := range lists {
 			t.Run(l.name, func(t *testing.T) {
 				t.Parallel()
 				x := newInspection(kind, l)
 				for _, e := range renderertest.Expanders[model.ID, *version]() {
-					if e.Long && (renderertest.Few() || (l.brief || kind.Dear) && !renderertest.Whole()) {
+					if e.Long && (renderertest.Few() || (l.brief || kind.Slow) && !renderertest.Whole()) {
 						continue
 					}
 					if f := x.run(t.Context(), e); f != nil {

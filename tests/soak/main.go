@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // Exit codes.
@@ -31,7 +31,7 @@ func main() {
 	// Clusters are short-lived: a larger heap saves a third of the time.
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(memoryLimit)
-	os.Exit(run(ctx, os.Args[1:], stacks.All, os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], backends.All, os.Stdout, os.Stderr))
 }
 
 const (
@@ -81,20 +81,20 @@ func parse(args []string, errOut io.Writer) (settings, error) {
 	return s, nil
 }
 
-// chosen returns the kinds of a name: all are those that every machine has and that are not dear.
-func chosen(kinds []stacks.Kind, name string) ([]stacks.Kind, error) {
+// chosen returns the kinds of a name: all are those that every machine has and that are not slow.
+func chosen(kinds []backends.Kind, name string) ([]backends.Kind, error) {
 	if name == allKinds {
-		return slices.DeleteFunc(slices.Clone(kinds), func(k stacks.Kind) bool { return k.Dear }), nil
+		return slices.DeleteFunc(slices.Clone(kinds), func(k backends.Kind) bool { return k.Slow }), nil
 	}
-	k, err := stacks.Named(kinds, name)
+	k, err := backends.Named(kinds, name)
 	if err == nil && k.Missing != nil {
 		err = k.Missing()
 	}
-	return []stacks.Kind{k}, err
+	return []backends.Kind{k}, err
 }
 
 // run is the program: it returns the exit code.
-func run(ctx context.Context, args []string, kinds []stacks.Kind, out, errOut io.Writer) int {
+func run(ctx context.Context, args []string, kinds []backends.Kind, out, errOut io.Writer) int {
 	set, err := parse(args, errOut)
 	if errors.Is(err, flag.ErrHelp) {
 		return passed

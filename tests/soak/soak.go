@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/tests/differential"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 const progressEvery = 5 * time.Second
@@ -18,7 +18,7 @@ const progressEvery = 5 * time.Second
 // soak plays sequences with several workers.
 type soak struct {
 	settings
-	kinds []stacks.Kind
+	kinds []backends.Kind
 	start time.Time
 	stop  context.CancelFunc // ends all workers
 

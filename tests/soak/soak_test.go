@@ -12,14 +12,14 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/differential"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/leaks"
-	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 // soaked runs the program and reads its report.
-func soaked(t *testing.T, kinds []stacks.Kind, args ...string) (report, int) {
+func soaked(t *testing.T, kinds []backends.Kind, args ...string) (report, int) {
 	t.Helper()
 	var out bytes.Buffer
 	code := run(t.Context(), append(args, "-o", "json"), kinds, &out, io.Discard)
@@ -33,12 +33,12 @@ func soaked(t *testing.T, kinds []stacks.Kind, args ...string) (report, int) {
 // TestNothingDiverges plays sequences on every kind of stack, and makes
 // sure that they are about something.
 func TestNothingDiverges(t *testing.T) {
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		sequences := renderertest.Extent(40, 80, 80) // so that everything happens
-		if kind.Dear {
+		if kind.Slow {
 			sequences = 40
 		}
-		r, code := soaked(t, stacks.All, "-kind", kind.Name, "-sequences", fmt.Sprint(sequences), "-seed", "1000001", "-minimise", "30s")
+		r, code := soaked(t, backends.All, "-kind", kind.Name, "-sequences", fmt.Sprint(sequences), "-seed", "1000001", "-minimise", "30s")
 		for _, d := range r.Divergences {
 			t.Errorf("seed %d: %s\n%s: %s", d.Seed, d.Case, d.Check, d.Text)
 		}
@@ -61,18 +61,18 @@ func TestNothingDiverges(t *testing.T) {
 }
 
 // open is a stack that lets every packet to one port pass.
-type open struct{ stacks.Stack }
+type open struct{ backends.Backend }
 
 func (s open) Verdict(f api.Flow) api.Action {
 	if f.DstPort == 443 {
 		return api.Permit
 	}
-	return s.Stack.Verdict(f)
+	return s.Backend.Verdict(f)
 }
 
-func faulty() []stacks.Kind {
-	kind := stacks.All[0]
-	return []stacks.Kind{{Name: "open", New: func(prompt func()) (stacks.Stack, error) {
+func faulty() []backends.Kind {
+	kind := backends.All[0]
+	return []backends.Kind{{Name: "open", New: func(prompt func()) (backends.Backend, error) {
 		s, err := kind.New(prompt)
 		return open{s}, err
 	}}}
@@ -104,9 +104,9 @@ func TestAFaultIsFoundAndReduced(t *testing.T) {
 
 func TestAnInterruptedRunSaysWhatItDid(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	kind := stacks.All[0]
+	kind := backends.All[0]
 	started := 0
-	kinds := []stacks.Kind{{Name: "slow", New: func(prompt func()) (stacks.Stack, error) {
+	kinds := []backends.Kind{{Name: "slow", New: func(prompt func()) (backends.Backend, error) {
 		if started++; started == 40 {
 			cancel()
 		}
@@ -126,7 +126,7 @@ func TestAnInterruptedRunSaysWhatItDid(t *testing.T) {
 func TestWrongFlagsAreToldApart(t *testing.T) {
 	for _, args := range [][]string{{"-kind", "none"}, {"-sequences", "0"}, {"-o", "xml"}, {"-nonsense"}, {"more"}} {
 		var errOut bytes.Buffer
-		if code := run(t.Context(), args, stacks.All, io.Discard, &errOut); code != misused || errOut.Len() == 0 {
+		if code := run(t.Context(), args, backends.All, io.Discard, &errOut); code != misused || errOut.Len() == 0 {
 			t.Errorf("%v: exit code %d, %q", args, code, errOut.String())
 		}
 	}

@@ -4,14 +4,14 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/renderer/renderertest"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // TestVPPConformance is the suite that every renderer passes, with packets that are
 // sent through VPP and calls of its API that fail.
 func TestVPPConformance(t *testing.T) {
-	vpps := stacks.NewVPPs(vpptest.Binary(t), t.TempDir())
+	vpps := backends.NewVPPs(vpptest.Binary(t), t.TempDir())
 	defer vpps.Close()
 	renderertest.Run(t, func(t testing.TB) renderertest.Subject {
 		s, err := vpps.Kind().New(func() {})

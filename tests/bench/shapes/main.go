@@ -35,8 +35,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/shapes"
-	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 // result is what one shape cost.
@@ -91,8 +91,8 @@ func main() {
 }
 
 func names() (out []string) {
-	for _, k := range stacks.All {
-		if !k.Dear {
+	for _, k := range backends.All {
+		if !k.Slow {
 			out = append(out, k.Name)
 		}
 	}
@@ -344,11 +344,11 @@ func newRenderer(name string, memory uint64) (r []renderer.Renderer, done func()
 		}
 		return []renderer.Renderer{x}, x.Close, nil
 	}
-	i := slices.IndexFunc(stacks.All, func(k stacks.Kind) bool { return k.Name == name })
+	i := slices.IndexFunc(backends.All, func(k backends.Kind) bool { return k.Name == name })
 	if i < 0 {
 		return nil, nil, fmt.Errorf("there is no renderer %q", name)
 	}
-	s, err := stacks.All[i].New(func() {})
+	s, err := backends.All[i].New(func() {})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/conformance"
-	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/harness"
 )
 
 // hand returns the suite that was written by hand.
@@ -259,7 +259,7 @@ func (f forgetful) Tell(ctx context.Context, s cluster.State) (int, error) {
 	if len(s.Policies) == 0 {
 		return f.running.Tell(ctx, s)
 	}
-	whole, err := fleet.Reflect(s)
+	whole, err := harness.Reflect(s)
 	if err != nil {
 		return 0, err
 	}

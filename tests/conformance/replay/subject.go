@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // Subject is what judges flows. One goroutine uses it at a time.
@@ -50,35 +50,35 @@ type Resyncer interface {
 type Kind struct {
 	Name string
 	New  func(nodes []string) (Subject, error)
-	// As of stacks.Kind.
+	// As of backends.Kind.
 	Missing func() error
-	Dear    bool
+	Slow    bool
 }
 
 // Need skips a test where this machine can have no subject of the kind.
 func (k Kind) Need(t *testing.T) {
 	t.Helper()
-	stacks.Kind{Missing: k.Missing}.Need(t)
+	backends.Kind{Missing: k.Missing}.Need(t)
 }
 
 // Kinds lists every subject that every machine has: the oracle, and a fleet over every such kind of
 // stack.
 func Kinds() []Kind {
-	return slices.DeleteFunc(kinds(stacks.All), func(k Kind) bool { return k.Missing != nil })
+	return slices.DeleteFunc(kinds(backends.All), func(k Kind) bool { return k.Missing != nil })
 }
 
 // Chosen lists every subject that is to be tested. What this machine cannot have is among them, so
 // that its tests say that they skip: see Need.
 func Chosen(t testing.TB) []Kind {
 	t.Helper()
-	return kinds(stacks.Chosen(t))
+	return kinds(backends.Chosen(t))
 }
 
-func kinds(all []stacks.Kind) []Kind {
+func kinds(all []backends.Kind) []Kind {
 	out := []Kind{{Name: "oracle", New: func([]string) (Subject, error) { return &judge{}, nil }}}
 	for _, kind := range all {
 		out = append(out, Kind{
-			Name: kind.Name, Missing: kind.Missing, Dear: kind.Dear, New: func(nodes []string) (Subject, error) { return newFleet(kind, nodes) },
+			Name: kind.Name, Missing: kind.Missing, Slow: kind.Slow, New: func(nodes []string) (Subject, error) { return newFleet(kind, nodes) },
 		})
 	}
 	return out
@@ -107,9 +107,9 @@ func (j *judge) Directions(f api.Flow) (egress, ingress bool) {
 
 // running is a fleet as a Subject.
 type running struct {
-	*fleet.Fleet
-	kind    stacks.Kind
-	objects fleet.Objects // what it was told; nil before the first resync
+	*harness.Cluster
+	kind    backends.Kind
+	objects harness.Objects // what it was told; nil before the first resync
 	steps   uint64
 }
 
@@ -119,17 +119,17 @@ var (
 	_ Resyncer = (*running)(nil)
 )
 
-func newFleet(kind stacks.Kind, nodes []string) (*running, error) {
-	f, err := fleet.New(kind, nodes, fleet.Options{})
+func newFleet(kind backends.Kind, nodes []string) (*running, error) {
+	f, err := harness.New(kind, nodes, harness.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return &running{Fleet: f, kind: kind}, nil
+	return &running{Cluster: f, kind: kind}, nil
 }
 
 // Tell tells what changed, in another order every time.
 func (r *running) Tell(ctx context.Context, s cluster.State) (int, error) {
-	next, err := fleet.Reflect(s)
+	next, err := harness.Reflect(s)
 	if err != nil {
 		return 0, err
 	}
@@ -154,6 +154,6 @@ func (r *running) Resynced(ctx context.Context) (Subject, string, error) {
 	if err := fresh.Apply(ctx, model.Changes{Resync: true, Deltas: r.objects.All(r.steps + 1)}); err != nil {
 		return fresh, "", err
 	}
-	diff, err := r.Compare(ctx, fresh.Fleet)
+	diff, err := r.Compare(ctx, fresh.Cluster)
 	return fresh, diff, err
 }

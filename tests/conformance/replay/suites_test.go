@@ -8,7 +8,7 @@ import (
 
 // share is how much is asked of a kind: with the addresses that the suite gives, and with others.
 func share(k Kind) (given, moved Options) {
-	if k.Dear || testing.Short() {
+	if k.Slow || testing.Short() {
 		return Options{Stride: 13, Resync: 32, ResyncStride: 23}, Options{Stride: 31, Resync: 64, ResyncStride: 23}
 	}
 	return Options{Stride: 3, Resync: 8, ResyncStride: 7}, Options{Stride: 13, Resync: 32, ResyncStride: 7}

@@ -1,4 +1,4 @@
-package fleet_test
+package harness_test
 
 import (
 	"testing"
@@ -7,16 +7,16 @@ import (
 	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/fleet"
+	"github.com/sluice-net/sluice/tests/harness"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/leaks"
-	"github.com/sluice-net/sluice/tests/stacks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-func start(t *testing.T, kind stacks.Kind, s cluster.State) (*fleet.Fleet, fleet.Objects) {
+func start(t *testing.T, kind backends.Kind, s cluster.State) (*harness.Cluster, harness.Objects) {
 	t.Helper()
-	f, err := fleet.New(kind, fleet.NamesOf(s.Nodes), fleet.Options{})
+	f, err := harness.New(kind, harness.NamesOf(s.Nodes), harness.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func start(t *testing.T, kind stacks.Kind, s cluster.State) (*fleet.Fleet, fleet
 			t.Error(err)
 		}
 	})
-	objects, err := fleet.Reflect(s)
+	objects, err := harness.Reflect(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func start(t *testing.T, kind stacks.Kind, s cluster.State) (*fleet.Fleet, fleet
 }
 
 func TestAFleetEnforcesAState(t *testing.T) {
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		s := cluster.Random(5, cluster.Small())
 		f, objects := start(t, kind, s)
 		o := oracle.New(s)
@@ -69,19 +69,19 @@ func TestAFleetEnforcesAState(t *testing.T) {
 }
 
 func TestARestartedNodeAdoptsWhatIsThere(t *testing.T) {
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		s := cluster.Random(5, cluster.Small())
 		f, objects := start(t, kind, s)
 		name := f.Names()[0]
 		n := f.Node(name)
-		before := n.Stack.Operations()
+		before := n.Backend.Operations()
 		if err := f.Restart(name); err != nil {
 			t.Fatal(err)
 		}
 		if err := n.Plugin.Apply(t.Context(), model.Changes{Resync: true, Deltas: objects.All(3)}); err != nil {
 			t.Fatal(err)
 		}
-		if ops := n.Stack.Operations() - before; ops != 0 {
+		if ops := n.Backend.Operations() - before; ops != 0 {
 			t.Errorf("a restart takes %d operations", ops)
 		}
 		fresh, _ := start(t, kind, s)
@@ -94,7 +94,7 @@ func TestARestartedNodeAdoptsWhatIsThere(t *testing.T) {
 // TestSetsThatNoRuleNamesDoNotDangle has no policy at all, so no rule names the set of
 // the node's addresses.
 func TestSetsThatNoRuleNamesDoNotDangle(t *testing.T) {
-	stacks.Each(t, func(t *testing.T, kind stacks.Kind) {
+	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		s := cluster.Random(5, cluster.Small())
 		s.Policies = nil
 		f, _ := start(t, kind, s)

@@ -1,4 +1,4 @@
-package stacks
+package backends
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ func inForce(sw *vswitch.Switch, acls []uint32) []vswitch.Rule {
 	return normal(out, func(r *vswitch.Rule) *netip.Prefix { return &r.Src })
 }
 
-// isGlobal says whether an ACL holds lists of the global table. Rules of different
+// isGlobal reports whether an ACL holds lists of the global table. Rules of different
 // sources have no order there.
 func isGlobal(tag string) bool {
 	return strings.HasPrefix(tag, "sluice:young:") || strings.HasPrefix(tag, "sluice:g")

@@ -1,4 +1,4 @@
-package fleet
+package harness
 
 import (
 	"context"
@@ -10,16 +10,16 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // Node is one node: the policy plugin, which tells a stack and, beside it, a
 // Recorder.
 type Node struct {
-	Name   string
-	Plugin *policy.Plugin
-	Stack  stacks.Stack
-	Told   *renderertest.Recorder
+	Name    string
+	Plugin  *policy.Plugin
+	Backend backends.Backend
+	Told    *renderertest.Recorder
 
 	options Options
 	prompt  *atomic.Pointer[policy.Plugin] // the plugin of today
@@ -30,10 +30,10 @@ type Node struct {
 // the test says so.
 const noBackoff = time.Hour
 
-func newNode(name string, kind stacks.Kind, options Options) (*Node, error) {
+func newNode(name string, kind backends.Kind, options Options) (*Node, error) {
 	n := &Node{Name: name, options: options, prompt: &atomic.Pointer[policy.Plugin]{}}
 	var err error
-	n.Stack, err = kind.New(func() {
+	n.Backend, err = kind.New(func() {
 		if p := n.prompt.Load(); p != nil {
 			p.Prompt()
 		}
@@ -42,7 +42,7 @@ func newNode(name string, kind stacks.Kind, options Options) (*Node, error) {
 		return nil, err
 	}
 	if err := n.start(); err != nil {
-		return nil, errors.Join(err, n.Stack.Close())
+		return nil, errors.Join(err, n.Backend.Close())
 	}
 	return n, nil
 }
@@ -52,7 +52,7 @@ func (n *Node) start() error {
 	n.Told = renderertest.NewRecorder("recorder", nil)
 	n.Plugin = policy.New(policy.Deps{
 		Node: n.Name, DenyNode: n.options.DenyNode,
-		Renderers:  []renderer.Renderer{n.Stack.Renderer(), n.Told},
+		Renderers:  []renderer.Renderer{n.Backend.Renderer(), n.Told},
 		MinBackoff: noBackoff, Observer: policy.Observer{Transaction: n.observe},
 	})
 	if err := n.Plugin.Init(); err != nil {
@@ -63,13 +63,13 @@ func (n *Node) start() error {
 }
 
 func (n *Node) restart() error {
-	if err := errors.Join(n.Plugin.Close(), n.Stack.Restart()); err != nil {
+	if err := errors.Join(n.Plugin.Close(), n.Backend.Restart()); err != nil {
 		return err
 	}
 	return n.start()
 }
 
-func (n *Node) close() error { return errors.Join(n.Plugin.Close(), n.Stack.Close()) }
+func (n *Node) close() error { return errors.Join(n.Plugin.Close(), n.Backend.Close()) }
 
 // Prompt lets the renderers look again at their stacks, and returns when they have.
 // The loop commits once more before it builds a snapshot, and it builds one because

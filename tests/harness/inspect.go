@@ -1,4 +1,4 @@
-package fleet
+package harness
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 
 // Installed is what one node holds, room by room, as text.
 type Installed struct {
-	Plugin string // pods with their rules, policies, sets with their members, problems
-	Told   string // what renderers were told
-	Stack  string // what is installed
+	Plugin  string // pods with their rules, policies, sets with their members, problems
+	Told    string // what renderers were told
+	Backend string // what is installed
 }
 
 // Inspect reads everything.
@@ -28,7 +28,7 @@ func (n *Node) Inspect(ctx context.Context) (Installed, error) {
 	if out.Plugin, err = print(s); err != nil {
 		return out, err
 	}
-	out.Stack, err = n.Stack.Installed()
+	out.Backend, err = n.Backend.Installed()
 	return out, err
 }
 
@@ -73,11 +73,11 @@ func lines[T any](b *strings.Builder, list []T) error {
 // renderers were told against the contract. A set that no rule names is neither: the
 // contract permits it, for rules that others make superfluous; one that a new node does
 // not have is found by Compare.
-func (n *Node) Dangling() []string { return append(n.Told.Violations(), n.Stack.Dangling()...) }
+func (n *Node) Dangling() []string { return append(n.Told.Violations(), n.Backend.Dangling()...) }
 
 // Compare says where this fleet is not what another one is, node by node, and what
 // dangles in it; empty when there is nothing to say.
-func (f *Fleet) Compare(ctx context.Context, fresh *Fleet) (string, error) {
+func (f *Cluster) Compare(ctx context.Context, fresh *Cluster) (string, error) {
 	var b strings.Builder
 	for _, name := range f.Names() {
 		got, err := f.nodes[name].Inspect(ctx)
@@ -100,10 +100,10 @@ func (f *Fleet) Compare(ctx context.Context, fresh *Fleet) (string, error) {
 
 // Operations counts what changed in all stacks so far, and what renderers were told
 // that changed anything.
-func (f *Fleet) Operations() int {
+func (f *Cluster) Operations() int {
 	n := 0
 	for _, node := range f.nodes {
-		n += node.Stack.Operations() + node.Told.Operations()
+		n += node.Backend.Operations() + node.Told.Operations()
 	}
 	return n
 }

@@ -1,4 +1,4 @@
-package fleet
+package harness
 
 import (
 	"context"
@@ -12,25 +12,25 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/tests/stacks"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// Options of a Fleet.
+// Options of a Cluster.
 type Options struct {
 	DenyNode bool // traffic between a pod and its own node is restricted as all other
 }
 
-// Fleet is the nodes of a cluster. One goroutine uses it at a time.
-type Fleet struct {
-	kind    stacks.Kind
+// Cluster is the nodes of a cluster. One goroutine uses it at a time.
+type Cluster struct {
+	kind    backends.Kind
 	options Options
 	nodes   map[string]*Node
 }
 
 // New starts a fleet of the nodes that have these names. No node has resynced yet, so
 // the first changes must be a resync.
-func New(kind stacks.Kind, names []string, options Options) (*Fleet, error) {
-	f := &Fleet{kind: kind, options: options, nodes: map[string]*Node{}}
+func New(kind backends.Kind, names []string, options Options) (*Cluster, error) {
+	f := &Cluster{kind: kind, options: options, nodes: map[string]*Node{}}
 	for _, name := range names {
 		n, err := newNode(name, kind, options)
 		if err != nil {
@@ -51,30 +51,30 @@ func NamesOf(nodes []*corev1.Node) []string {
 }
 
 // Names returns the names of the nodes, sorted.
-func (f *Fleet) Names() []string { return slices.Sorted(maps.Keys(f.nodes)) }
+func (f *Cluster) Names() []string { return slices.Sorted(maps.Keys(f.nodes)) }
 
 // Node returns a node, nil for one that the fleet does not have.
-func (f *Fleet) Node(name string) *Node { return f.nodes[name] }
+func (f *Cluster) Node(name string) *Node { return f.nodes[name] }
 
 // Apply tells every node and waits until all enforce it.
-func (f *Fleet) Apply(ctx context.Context, c model.Changes) error {
+func (f *Cluster) Apply(ctx context.Context, c model.Changes) error {
 	return f.each(func(n *Node) error { return n.Plugin.Apply(ctx, c) })
 }
 
-// Prompt lets the renderers of every node look at their stacks.
-func (f *Fleet) Prompt(ctx context.Context) error {
+// Prompt lets the renderers of every node look at their backends.
+func (f *Cluster) Prompt(ctx context.Context) error {
 	return f.each(func(n *Node) error { return n.Prompt(ctx) })
 }
 
 // Restart ends the agent of a node and starts a new one over its stack, which is told
 // nothing yet.
-func (f *Fleet) Restart(name string) error { return f.nodes[name].restart() }
+func (f *Cluster) Restart(name string) error { return f.nodes[name].restart() }
 
 // Close stops every node.
-func (f *Fleet) Close() error { return f.each((*Node).close) }
+func (f *Cluster) Close() error { return f.each((*Node).close) }
 
 // each calls all nodes, in the order of their names.
-func (f *Fleet) each(do func(*Node) error) error {
+func (f *Cluster) each(do func(*Node) error) error {
 	var errs []error
 	for _, name := range f.Names() {
 		if err := do(f.nodes[name]); err != nil {
@@ -85,14 +85,14 @@ func (f *Fleet) each(do func(*Node) error) error {
 }
 
 // Allowed says whether the first packet of a flow arrives.
-func (f *Fleet) Allowed(flow api.Flow) bool {
-	return f.walk(flow, func(s stacks.Stack) bool { return s.Verdict(flow) == api.Permit })
+func (f *Cluster) Allowed(flow api.Flow) bool {
+	return f.walk(flow, func(s backends.Backend) bool { return s.Verdict(flow) == api.Permit })
 }
 
 // Does says whether the first packet of a flow arrives, as far as the stacks can tell: they may
 // not see it, or deny it because they cannot express the rule that permits it. Then that
 // is right, and right is returned.
-func (f *Fleet) Does(flow api.Flow, right bool) bool {
+func (f *Cluster) Does(flow api.Flow, right bool) bool {
 	if !f.Sees(flow) {
 		return right
 	}
@@ -100,17 +100,17 @@ func (f *Fleet) Does(flow api.Flow, right bool) bool {
 }
 
 // narrows says whether a stack may deny a flow that the rules permit.
-func (f *Fleet) narrows(flow api.Flow) bool {
+func (f *Cluster) narrows(flow api.Flow) bool {
 	for _, n := range f.nodes {
-		if s, ok := n.Stack.(stacks.Narrow); ok && s.Narrows(flow) {
+		if s, ok := n.Backend.(backends.Narrow); ok && s.Narrows(flow) {
 			return true
 		}
 	}
 	return false
 }
 
-// Judge says that Allowed will be asked about flows: stacks.Batched want to know.
-func (f *Fleet) Judge(flows []api.Flow) {
+// Judge says that Allowed will be asked about flows: backends.Batched want to know.
+func (f *Cluster) Judge(flows []api.Flow) {
 	asked := map[*Node][]api.Flow{}
 	for _, flow := range flows {
 		for _, n := range f.way(flow) {
@@ -120,16 +120,16 @@ func (f *Fleet) Judge(flows []api.Flow) {
 		}
 	}
 	for n, flows := range asked {
-		if b, ok := n.Stack.(stacks.Batched); ok {
+		if b, ok := n.Backend.(backends.Batched); ok {
 			b.Judge(flows)
 		}
 	}
 }
 
 // Sees says whether the stacks can be asked about a flow.
-func (f *Fleet) Sees(flow api.Flow) bool {
+func (f *Cluster) Sees(flow api.Flow) bool {
 	for _, n := range f.nodes {
-		if p, ok := n.Stack.(stacks.Partial); ok && !p.Sees(flow) {
+		if p, ok := n.Backend.(backends.Partial); ok && !p.Sees(flow) {
 			return false
 		}
 	}
@@ -137,30 +137,30 @@ func (f *Fleet) Sees(flow api.Flow) bool {
 }
 
 // First sends the first packet of a flow, which leaves its sessions behind, and says
-// whether it arrives. The stacks must be stacks.Stateful.
-func (f *Fleet) First(flow api.Flow) bool {
-	return f.walk(flow, func(s stacks.Stack) bool { return s.(stacks.Stateful).First(flow) })
+// whether it arrives. The stacks must be backends.Stateful.
+func (f *Cluster) First(flow api.Flow) bool {
+	return f.walk(flow, func(s backends.Backend) bool { return s.(backends.Stateful).First(flow) })
 }
 
 // Reply sends the answer to the first packet of a flow. The stacks must be
-// stacks.Stateful.
-func (f *Fleet) Reply(flow api.Flow) bool {
-	return f.walk(flow.Reverse(), func(s stacks.Stack) bool { return s.(stacks.Stateful).Reply(flow) })
+// backends.Stateful.
+func (f *Cluster) Reply(flow api.Flow) bool {
+	return f.walk(flow.Reverse(), func(s backends.Backend) bool { return s.(backends.Stateful).Reply(flow) })
 }
 
 // IsStateful says whether First and Reply may be called.
-func (f *Fleet) IsStateful() bool {
+func (f *Cluster) IsStateful() bool {
 	for _, n := range f.nodes {
-		_, ok := n.Stack.(stacks.Stateful)
+		_, ok := n.Backend.(backends.Stateful)
 		return ok
 	}
 	return false
 }
 
 // walk takes a packet through the stacks that it meets, as far as it gets.
-func (f *Fleet) walk(flow api.Flow, pass func(stacks.Stack) bool) bool {
+func (f *Cluster) walk(flow api.Flow, pass func(backends.Backend) bool) bool {
 	for _, n := range f.way(flow) {
-		if !pass(n.Stack) {
+		if !pass(n.Backend) {
 			return false
 		}
 	}
@@ -169,14 +169,14 @@ func (f *Fleet) walk(flow api.Flow, pass func(stacks.Stack) bool) bool {
 
 // way returns the nodes that a packet meets: that of its source, and that of its
 // destination. A packet to its own address stays inside the pod.
-func (f *Fleet) way(flow api.Flow) []*Node {
+func (f *Cluster) way(flow api.Flow) []*Node {
 	if flow.Src == flow.Dst {
 		return nil
 	}
 	var out []*Node
 	for _, addr := range []func(*Node) bool{
-		func(n *Node) bool { return n.Stack.Has(flow.Src) },
-		func(n *Node) bool { return n.Stack.Has(flow.Dst) },
+		func(n *Node) bool { return n.Backend.Has(flow.Src) },
+		func(n *Node) bool { return n.Backend.Has(flow.Dst) },
 	} {
 		for _, name := range f.Names() {
 			if n := f.nodes[name]; addr(n) {
@@ -191,10 +191,10 @@ func (f *Fleet) way(flow api.Flow) []*Node {
 }
 
 // Trace says in words what happens to the first packet of a flow.
-func (f *Fleet) Trace(flow api.Flow) string {
+func (f *Cluster) Trace(flow api.Flow) string {
 	var b strings.Builder
 	for _, n := range f.way(flow) {
-		fmt.Fprintf(&b, "node %s: %s\n", n.Name, n.Stack.Trace(flow))
+		fmt.Fprintf(&b, "node %s: %s\n", n.Name, n.Backend.Trace(flow))
 	}
 	if b.Len() == 0 {
 		return "meets no node\n"

@@ -1,4 +1,4 @@
-package stacks
+package backends
 
 import (
 	"encoding/json"
@@ -12,53 +12,53 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
-// aclStack is the ACL renderer over the embedded dataplane, as a node runs it.
-type aclStack struct {
+// aclBackend is the ACL renderer over the embedded dataplane, as a node runs it.
+type aclBackend struct {
 	*node.Embedded
 	tap     *tap
 	options acl.Options
 }
 
 var (
-	_ Stack    = aclStack{}
-	_ Stateful = aclStack{}
-	_ Sender   = aclStack{}
+	_ Backend  = aclBackend{}
+	_ Stateful = aclBackend{}
+	_ Sender   = aclBackend{}
 )
 
-func newACL(prompt func()) (Stack, error) {
+func newACL(prompt func()) (Backend, error) {
 	sw := vswitch.New(vswitch.Options{})
-	s := aclStack{tap: newTap(sw.Adapter(), aclMessages)}
+	s := aclBackend{tap: newTap(sw.Adapter(), aclMessages)}
 	s.options = acl.Options{Adapter: s.tap, OnChange: prompt}
 	var err error
 	s.Embedded, err = node.NewEmbedded(sw, s.options)
 	return s, err
 }
 
-// Verdict implements Stack. It forgets all sessions, as those of all other stacks do.
-func (s aclStack) Verdict(f api.Flow) api.Action {
+// Verdict implements Backend. It forgets all sessions, as those of all other backends do.
+func (s aclBackend) Verdict(f api.Flow) api.Action {
 	s.Switch.ClearSessions()
 	return s.Embedded.First(f).Verdict
 }
 
-func (s aclStack) Trace(f api.Flow) string { return s.Embedded.First(f).String() }
-func (s aclStack) Operations() int         { return s.tap.operations() }
-func (s aclStack) FailNext(n int)          { s.tap.failNext(n) }
-func (s aclStack) Restart() error          { return s.Embedded.Restart(s.options) }
+func (s aclBackend) Trace(f api.Flow) string { return s.Embedded.First(f).String() }
+func (s aclBackend) Operations() int         { return s.tap.operations() }
+func (s aclBackend) FailNext(n int)          { s.tap.failNext(n) }
+func (s aclBackend) Restart() error          { return s.Embedded.Restart(s.options) }
 
 // Passes implements Sender.
-func (s aclStack) Passes(p vswitch.Packet) bool { return s.Send(p).Verdict == api.Permit }
+func (s aclBackend) Passes(p vswitch.Packet) bool { return s.Send(p).Verdict == api.Permit }
 
 // First implements Stateful.
-func (s aclStack) First(f api.Flow) bool { return s.Passes(vswitch.FlowPacket(f)) }
+func (s aclBackend) First(f api.Flow) bool { return s.Passes(vswitch.FlowPacket(f)) }
 
 // Reply implements Stateful.
-func (s aclStack) Reply(f api.Flow) bool { return s.Passes(vswitch.FlowPacket(f).Reply()) }
+func (s aclBackend) Reply(f api.Flow) bool { return s.Passes(vswitch.FlowPacket(f).Reply()) }
 
-// Installed implements Stack.
-func (s aclStack) Installed() (string, error) { return InstalledACL(s.ACL, s.Switch) }
+// Installed implements Backend.
+func (s aclBackend) Installed() (string, error) { return InstalledACL(s.ACL, s.Switch) }
 
-// Dangling implements Stack.
-func (s aclStack) Dangling() []string { return DanglingACL(s.Switch) }
+// Dangling implements Backend.
+func (s aclBackend) Dangling() []string { return DanglingACL(s.Switch) }
 
 // InstalledACL prints the tables of an ACL renderer and what a packet can meet in the
 // dataplane below it. Which ACLs hold a table and how they divide it depends on

@@ -1,4 +1,4 @@
-package stacks
+package backends
 
 import (
 	"fmt"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
-	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/renderer/xdp/xdptest"
 )
@@ -18,24 +17,24 @@ import (
 var All = []Kind{
 	{Name: "acl", New: newACL},
 	{Name: "xdp", New: newXDP},
-	{Name: "xdp-kernel", New: newXDPKernel, Missing: xdptest.Missing, Dear: true},
+	{Name: "xdp-kernel", New: newXDPKernel, Missing: xdptest.Missing, Slow: true},
 	{Name: "session", New: newSession},
 }
 
-// Kind is how to make a stack of one kind.
+// Kind is how to make a backend of one kind.
 type Kind struct {
 	Name string
-	// New returns an empty stack with its renderer. Whenever something in the stack
+	// New returns an empty backend with its renderer. Whenever something in the backend
 	// changes that the renderer must look at, prompt is called.
-	New func(prompt func()) (Stack, error)
+	New func(prompt func()) (Backend, error)
 	// Missing says why this machine can have none of this kind; nil: every machine can.
 	Missing func() error
-	// Dear stacks take much longer to be asked than others. They are asked about fewer flows, and
+	// Slow backends take much longer to be asked than others. They are asked about fewer flows, and
 	// about less of what is drawn at random or is told in another order.
-	Dear bool
+	Slow bool
 }
 
-// Need skips a test where this machine can have no stack of the kind.
+// Need skips a test where this machine can have no backend of the kind.
 func (k Kind) Need(t *testing.T) {
 	t.Helper()
 	if k.Missing == nil {
@@ -46,40 +45,23 @@ func (k Kind) Need(t *testing.T) {
 	}
 }
 
-// Stack is one renderer and what is below it on one node. Every pod that is rendered
-// is attached to it: packets from its addresses come from it, and those to its
-// addresses are delivered to it, once a transaction has been committed. Methods are
-// called by one goroutine at a time, not during a commit.
-type Stack interface {
-	// Renderer returns the renderer to tell; Restart replaces it.
-	Renderer() renderer.Renderer
-	// Verdict says what the stack does with the first packet of a flow that enters
-	// or leaves a pod of this node. An address of no pod is behind the uplink.
-	Verdict(f api.Flow) api.Action
-	// Has says whether a pod of this node has the address.
+// Backend is one renderer and the dataplane below it on one node: a subject of package
+// renderertest that can be looked into, restarted and asked who is there. Every pod that is
+// rendered is attached to it: packets from its addresses come from it, and those to its
+// addresses are delivered to it, once a transaction has been committed. An address of no pod
+// is behind the uplink. Methods are called by one goroutine at a time, not during a commit.
+type Backend interface {
+	renderertest.Subject
+	renderertest.Inspector
+	renderertest.Restarter
+	// Has reports whether a pod of this node has the address.
 	Has(a netip.Addr) bool
-	// Trace says in words what the stack does with the first packet of a flow.
+	// Trace says in words what becomes of the first packet of a flow.
 	Trace(f api.Flow) string
-
-	// Installed prints everything that must be a function of what was told last, and
-	// nothing that may depend on the way there.
-	Installed() (string, error)
-	// Dangling names every reference that leads to nothing, and every object of ours
-	// that nothing refers to.
-	Dangling() []string
-	// Operations counts the changes that the renderer made in the stack; reads do not
-	// count.
-	Operations() int
-
-	// FailNext makes the n-th next call to the stack fail, 1 being the very next; 0
-	// takes back what was not consumed.
-	FailNext(n int)
-	// Restart ends the renderer and starts a new one over the same stack.
-	Restart() error
 	Close() error
 }
 
-// Stateful is a Stack that keeps sessions. Packets sent here leave theirs behind, and
+// Stateful is a Backend that keeps sessions. Packets sent here leave theirs behind, and
 // meet those of earlier ones.
 type Stateful interface {
 	// First sends the first packet of a flow.
@@ -88,9 +70,9 @@ type Stateful interface {
 	Reply(f api.Flow) bool
 }
 
-// Sender is a Stack that takes any packet, which leaves its sessions behind.
+// Sender is a Backend that takes any packet, which leaves its sessions behind.
 type Sender interface {
-	// Passes sends a packet and says whether it arrives.
+	// Passes sends a packet and reports whether it arrives.
 	Passes(p vswitch.Packet) bool
 }
 
@@ -100,13 +82,13 @@ type Strict interface {
 	Drops(p vswitch.Packet) bool
 }
 
-// What stacks may be beside that.
+// What backends may be beside that.
 type (
-	// Batched is a Stack that wants to know what it will be asked.
+	// Batched is a Backend that wants to know what it will be asked.
 	Batched = renderertest.Batched
-	// Partial is a Stack that cannot be asked about all flows.
+	// Partial is a Backend that cannot be asked about all flows.
 	Partial = renderertest.Partial
-	// Narrow is a Stack that denies some flows that the rules permit.
+	// Narrow is a Backend that denies some flows that the rules permit.
 	Narrow = renderertest.Narrow
 )
 
@@ -132,7 +114,7 @@ func chosen(name string) ([]Kind, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", only, err)
 	}
-	kind.Dear = false
+	kind.Slow = false
 	return []Kind{kind}, nil
 }
 
@@ -148,7 +130,7 @@ func Named(kinds []Kind, name string) (Kind, error) {
 	return Kind{}, fmt.Errorf("%q is no kind of stack: want %s", name, strings.Join(known, ", "))
 }
 
-// Each runs a test once for every kind of stack that is to be tested.
+// Each runs a test once for every kind of backend that is to be tested.
 func Each(t *testing.T, test func(t *testing.T, kind Kind)) {
 	t.Helper()
 	for _, kind := range Chosen(t) {

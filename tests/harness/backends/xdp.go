@@ -1,4 +1,4 @@
-package stacks
+package backends
 
 import (
 	"fmt"
@@ -13,23 +13,23 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/xdptest"
 )
 
-// xdpStack is the XDP renderer over a plane: memory in the heap, which is read by the algorithm
+// xdpBackend is the XDP renderer over a plane: memory in the heap, which is read by the algorithm
 // of the program in the kernel.
-type xdpStack struct {
+type xdpBackend struct {
 	tap     *xdptest.Tap
 	options xdp.Options
 	xdp     *xdp.Renderer
 }
 
 var (
-	_ Stack  = (*xdpStack)(nil)
-	_ Tabled = (*xdpStack)(nil)
+	_ Backend = (*xdpBackend)(nil)
+	_ Tabled  = (*xdpBackend)(nil)
 )
 
-func newXDP(prompt func()) (Stack, error) { return overPlane(xdp.NewHeap(), prompt) }
+func newXDP(prompt func()) (Backend, error) { return overPlane(xdp.NewHeap(), prompt) }
 
-func overPlane(plane xdp.Plane, prompt func()) (*xdpStack, error) {
-	s := &xdpStack{tap: &xdptest.Tap{Plane: plane}}
+func overPlane(plane xdp.Plane, prompt func()) (*xdpBackend, error) {
+	s := &xdpBackend{tap: &xdptest.Tap{Plane: plane}}
 	s.options = xdp.Options{Plane: s.tap, Interfaces: interfacesOf, OnChange: prompt}
 	return s, s.Restart()
 }
@@ -40,21 +40,21 @@ func interfacesOf(pod api.PodID, _ []netip.Addr) []uint32 {
 	return []uint32{crc32.ChecksumIEEE([]byte(pod.String())) | 1}
 }
 
-func (s *xdpStack) Renderer() renderer.Renderer { return s.xdp }
-func (s *xdpStack) Operations() int             { return s.tap.Operations() }
-func (s *xdpStack) FailNext(n int)              { s.tap.FailNext(n) }
+func (s *xdpBackend) Renderer() renderer.Renderer { return s.xdp }
+func (s *xdpBackend) Operations() int             { return s.tap.Operations() }
+func (s *xdpBackend) FailNext(n int)              { s.tap.FailNext(n) }
 
-func (s *xdpStack) Verdict(f api.Flow) api.Action {
+func (s *xdpBackend) Verdict(f api.Flow) api.Action {
 	a, err := s.xdp.Verdict(f)
 	if err != nil {
-		panic(fmt.Sprintf("the plane does not answer: %v", err)) // no stack can go on then
+		panic(fmt.Sprintf("the plane does not answer: %v", err)) // no backend can go on then
 	}
 	return a
 }
 
-func (s *xdpStack) Has(a netip.Addr) bool { return s.xdp.Has(a) }
+func (s *xdpBackend) Has(a netip.Addr) bool { return s.xdp.Has(a) }
 
-func (s *xdpStack) Trace(f api.Flow) string {
+func (s *xdpBackend) Trace(f api.Flow) string {
 	var b strings.Builder
 	for _, d := range s.xdp.Explain(f) {
 		fmt.Fprintf(&b, "%s: rule %d %s, %s\n", d.Table, d.Rule, d.Match, d.Action)
@@ -62,11 +62,11 @@ func (s *xdpStack) Trace(f api.Flow) string {
 	return b.String() + s.Verdict(f).String()
 }
 
-func (s *xdpStack) Installed() (string, error) { return xdptest.Installed(s.xdp) }
-func (s *xdpStack) Dangling() []string         { return s.tap.Dangling() }
+func (s *xdpBackend) Installed() (string, error) { return xdptest.Installed(s.xdp) }
+func (s *xdpBackend) Dangling() []string         { return s.tap.Dangling() }
 
-// Restart implements Stack.
-func (s *xdpStack) Restart() (err error) {
+// Restart implements Backend.
+func (s *xdpBackend) Restart() (err error) {
 	if s.xdp != nil {
 		if err := s.xdp.Close(); err != nil {
 			return err
@@ -76,10 +76,10 @@ func (s *xdpStack) Restart() (err error) {
 	return err
 }
 
-func (s *xdpStack) Close() error { return s.xdp.Close() }
+func (s *xdpBackend) Close() error { return s.xdp.Close() }
 
 // Tables implements Tabled.
-func (s *xdpStack) Tables() []Table {
+func (s *xdpBackend) Tables() []Table {
 	var out []Table
 	for _, t := range s.xdp.State().Tables {
 		table := Table{Pods: slices.SortedFunc(slices.Values(t.Pods), api.PodID.Compare)}

@@ -1,4 +1,4 @@
-package stacks
+package backends
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/session"
 )
 
-// SessionOptions of a stack of session rules.
+// SessionOptions of a backend of session rules.
 type SessionOptions struct {
 	Quirks  bool // the dataplane does what VPP 25.10 does
 	Refuses bool // what is to fail is refused instead of lost
@@ -47,7 +47,7 @@ type Session struct {
 }
 
 var (
-	_ Stack   = (*Session)(nil)
+	_ Backend = (*Session)(nil)
 	_ Partial = (*Session)(nil)
 	_ Narrow  = (*Session)(nil)
 )
@@ -59,11 +59,11 @@ const portsOfRules = 12
 // patience is how long an answer may take: machines that test are busy, and fleets do not try again.
 const patience = time.Minute
 
-func newSession(prompt func()) (Stack, error) {
+func newSession(prompt func()) (Backend, error) {
 	return NewSession(SessionOptions{Quirks: true, Rules: session.Options{MaxPorts: portsOfRules, OnChange: prompt, Timeout: patience}})
 }
 
-// NewSession returns an empty stack. The caller closes it.
+// NewSession returns an empty backend. The caller closes it.
 func NewSession(o SessionOptions) (*Session, error) {
 	s := &Session{Switch: vswitch.New(vswitch.Options{Quirks: o.Quirks}), Options: o.Rules, Namespaces: map[api.PodID]uint32{}}
 	if s.Options.Audit == 0 {
@@ -108,19 +108,19 @@ func ofNoNamespace(data []byte) []byte {
 	return data
 }
 
-// Restart implements Stack.
+// Restart implements Backend.
 func (s *Session) Restart() error { return errors.Join(s.Rules.Close(), s.open()) }
 
-// Close implements Stack.
+// Close implements Backend.
 func (s *Session) Close() error { return errors.Join(s.Rules.Close(), s.Switch.Close()) }
 
-// Operations implements Stack.
+// Operations implements Backend.
 func (s *Session) Operations() int { return s.tap.operations() }
 
-// FailNext implements Stack.
+// FailNext implements Backend.
 func (s *Session) FailNext(n int) { s.tap.failNext(n) }
 
-// Has implements Stack.
+// Has implements Backend.
 func (s *Session) Has(a netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +183,7 @@ func (s *Session) pods(a netip.Addr) []api.PodID {
 	return out
 }
 
-// Trace implements Stack.
+// Trace implements Backend.
 func (s *Session) Trace(f api.Flow) string {
 	var b strings.Builder
 	for _, d := range s.Rules.Explain(f) {
@@ -195,7 +195,7 @@ func (s *Session) Trace(f api.Flow) string {
 	return b.String() + s.Verdict(f).String()
 }
 
-// Renderer implements Stack.
+// Renderer implements Backend.
 func (s *Session) Renderer() renderer.Renderer {
 	return hosted{s.router.Over(s.Rules), s}
 }

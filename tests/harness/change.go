@@ -1,4 +1,4 @@
-package fleet
+package harness
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 var errFailed = errors.New("the transaction failed")
 
 // Grow starts a node of another name, which is told nothing yet.
-func (f *Fleet) Grow(name string) error {
+func (f *Cluster) Grow(name string) error {
 	if f.nodes[name] != nil {
 		return fmt.Errorf("node %s is there already", name)
 	}
@@ -29,7 +29,7 @@ func (f *Fleet) Grow(name string) error {
 
 // Replace ends a node with its stack and starts an empty one of its name, which is
 // told nothing yet.
-func (f *Fleet) Replace(name string) error {
+func (f *Cluster) Replace(name string) error {
 	old := f.nodes[name]
 	delete(f.nodes, name)
 	return errors.Join(old.close(), f.Grow(name))
@@ -72,10 +72,10 @@ func (n *Node) observe(s policy.Status) {
 
 // Explain returns what the renderers of all nodes do with a flow, and why. Renderers
 // that cannot explain have nothing to say.
-func (f *Fleet) Explain(flow api.Flow) []renderer.Decision {
+func (f *Cluster) Explain(flow api.Flow) []renderer.Decision {
 	var out []renderer.Decision
 	for _, name := range f.Names() {
-		if e, ok := renderer.As[renderer.Explainer](f.nodes[name].Stack.Renderer()); ok {
+		if e, ok := renderer.As[renderer.Explainer](f.nodes[name].Backend.Renderer()); ok {
 			out = append(out, e.Explain(flow)...)
 		}
 	}
@@ -83,9 +83,9 @@ func (f *Fleet) Explain(flow api.Flow) []renderer.Decision {
 }
 
 // Explains says whether the renderers can explain.
-func (f *Fleet) Explains() bool {
+func (f *Cluster) Explains() bool {
 	for _, n := range f.nodes {
-		_, ok := renderer.As[renderer.Explainer](n.Stack.Renderer())
+		_, ok := renderer.As[renderer.Explainer](n.Backend.Renderer())
 		return ok
 	}
 	return false

@@ -1,4 +1,4 @@
-package stacks
+package backends
 
 import (
 	"cmp"
@@ -38,13 +38,13 @@ func (n narrow) committed() {
 	}
 }
 
-// has says whether a pod has an address by what it was told last.
+// has reports whether a pod has an address by what it was told last.
 func (n narrow) has(pod api.PodID, a netip.Addr) bool {
 	told := n.pods[pod]
 	return len(told) > 0 && slices.Contains(told[len(told)-1].IPs, a)
 }
 
-// narrows says whether a flow may be denied although rules permit it: where one end has a rule
+// narrows reports whether a flow may be denied although rules permit it: where one end has a rule
 // about it that names more ports than a number, and where the pod that connects could do so from
 // several addresses.
 func (n narrow) narrows(f api.Flow, ports int) bool {
@@ -69,7 +69,7 @@ func severalLike(cfg renderer.PodConfig, f api.Flow) bool {
 	return n > 1
 }
 
-// concerns says whether a list has a rule with too many ports that matters to a flow: one that
+// concerns reports whether a list has a rule with too many ports that matters to a flow: one that
 // permits it, alone or with ports beside it, or one that denies others of its protocol and then
 // denies all.
 func concerns(l *renderer.RuleList, f api.Flow, ports int) bool {

@@ -1,4 +1,4 @@
-package stacks
+package backends
 
 import (
 	"errors"
@@ -16,25 +16,25 @@ import (
 // xdpKernel is the XDP renderer over the kernel, whose program is asked about crafted packets,
 // each of which says which endpoint it is of. Nothing is attached to any interface.
 type xdpKernel struct {
-	*xdpStack
+	*xdpBackend
 	kernel *xdptest.Pooled
 }
 
 var (
-	_ Stack    = xdpKernel{}
+	_ Backend  = xdpKernel{}
 	_ Tabled   = xdpKernel{}
 	_ Stateful = xdpKernel{}
 	_ Sender   = xdpKernel{}
 	_ Strict   = xdpKernel{}
 )
 
-// kernels are used again: what a stack leaves is taken away. They are those of the process, and
+// kernels are used again: what a backend leaves is taken away. They are those of the process, and
 // end with it, because All is what every suite begins with: a pool that each test had to hand on and to
 // close would be loaded anew by each, a tenth of a second for what most ask for a millisecond. Nothing
 // that a kernel of the pool has is attached or pinned, so that none outlives the process.
 var kernels xdptest.Pool
 
-func newXDPKernel(prompt func()) (Stack, error) {
+func newXDPKernel(prompt func()) (Backend, error) {
 	k, err := kernels.Take()
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func discovery(p vpptest.Packet, target netip.Addr) []byte {
 // Drops implements Strict: a later fragment has the ports of the first one, which was not sent.
 func (s xdpKernel) Drops(p vswitch.Packet) bool { return p.NonFirstFragment }
 
-// isError says whether a packet is an ICMP error.
+// isError reports whether a packet is an ICMP error.
 func isError(p vswitch.Packet) bool {
 	return p.Protocol == api.ICMP && p.ICMPType == 3 || p.Protocol == api.ICMPv6 && p.ICMPType < 128
 }
@@ -123,7 +123,7 @@ func (s xdpKernel) sends(src, dst netip.Addr, frame []byte) bool {
 		for _, id := range s.ends(src, dst, dir) {
 			ok, err := s.kernel.Probe(id, dir, frame)
 			if err != nil {
-				panic(fmt.Sprintf("the kernel does not answer: %v", err)) // no stack can go on then
+				panic(fmt.Sprintf("the kernel does not answer: %v", err)) // no backend can go on then
 			}
 			if !ok {
 				return false
@@ -150,4 +150,4 @@ func (s xdpKernel) ends(src, dst netip.Addr, dir compile.Direction) (out []uint3
 }
 
 // Close gives the kernel back.
-func (s xdpKernel) Close() error { return errors.Join(s.xdpStack.Close(), s.kernel.Close()) }
+func (s xdpKernel) Close() error { return errors.Join(s.xdpBackend.Close(), s.kernel.Close()) }

@@ -1,4 +1,4 @@
-package stacks
+package backends
 
 import (
 	"encoding/binary"
@@ -77,7 +77,7 @@ func (t *tap) SendMsg(ctx uint32, data []byte) error {
 	return t.VppAPI.SendMsg(ctx, data)
 }
 
-// fails counts a message, and says whether it is to fail.
+// fails counts a message, and reports whether it is to fail.
 func (t *tap) fails(id uint16, data []byte) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,4 +1,4 @@
-package stacks
+package backends
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch"
 )
 
-// Installed implements Stack: the tables of the renderer, and what the rules in the dataplane
+// Installed implements Backend: the tables of the renderer, and what the rules in the dataplane
 // permit. How they say it depends on the past and is left out.
 func (s *Session) Installed() (string, error) {
 	d := s.Rules.State()
@@ -133,7 +133,7 @@ func opposing(bulk, exceptions, further *netipx.IPSetBuilder) ([]netip.Prefix, e
 	return set.Prefixes(), nil
 }
 
-// Dangling implements Stack: rules for addresses that no pod has, rules of no namespace that a pod
+// Dangling implements Backend: rules for addresses that no pod has, rules of no namespace that a pod
 // has, and what is left of the rules by which the renderer finds out how the dataplane
 // understands it.
 func (s *Session) Dangling() (out []string) {

@@ -1,4 +1,4 @@
-package stacks
+package backends
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
-// VPPs makes stacks of real VPPs. A process that a stack has done with is emptied and
+// VPPs makes backends of real VPPs. A process that a backend has done with is emptied and
 // used again.
 type VPPs struct {
 	binary string
@@ -32,7 +32,7 @@ type VPPs struct {
 func NewVPPs(binary, dir string) *VPPs { return &VPPs{binary: binary, dir: dir} }
 
 // Kind is that of the ACL renderer over a real VPP.
-func (v *VPPs) Kind() Kind { return Kind{Name: "vpp", New: v.newStack} }
+func (v *VPPs) Kind() Kind { return Kind{Name: "vpp", New: v.newBackend} }
 
 // Close ends all processes.
 func (v *VPPs) Close() {
@@ -41,9 +41,9 @@ func (v *VPPs) Close() {
 	}
 }
 
-// vppStack is the ACL renderer over a VPP, with the interfaces of a packet generator
+// vppBackend is the ACL renderer over a VPP, with the interfaces of a packet generator
 // as those of pods.
-type vppStack struct {
+type vppBackend struct {
 	from    *VPPs
 	ports   *vppPorts
 	tap     *tap
@@ -54,19 +54,19 @@ type vppStack struct {
 }
 
 var (
-	_ Stack    = (*vppStack)(nil)
-	_ Stateful = (*vppStack)(nil)
-	_ Sender   = (*vppStack)(nil)
-	_ Batched  = (*vppStack)(nil)
-	_ Partial  = (*vppStack)(nil)
+	_ Backend  = (*vppBackend)(nil)
+	_ Stateful = (*vppBackend)(nil)
+	_ Sender   = (*vppBackend)(nil)
+	_ Batched  = (*vppBackend)(nil)
+	_ Partial  = (*vppBackend)(nil)
 )
 
-func (v *VPPs) newStack(prompt func()) (Stack, error) {
+func (v *VPPs) newBackend(prompt func()) (Backend, error) {
 	ports, err := v.take()
 	if err != nil {
 		return nil, err
 	}
-	s := &vppStack{from: v, ports: ports, tap: newTap(socketclient.NewVppClient(ports.Socket()), aclMessages)}
+	s := &vppBackend{from: v, ports: ports, tap: newTap(socketclient.NewVppClient(ports.Socket()), aclMessages)}
 	s.options = acl.Options{Adapter: s.tap, OnChange: prompt}
 	if s.acl, err = acl.New(s.options); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (v *VPPs) take() (*vppPorts, error) {
 	return newVPPPorts(process), nil
 }
 
-// loud panics when something is wrong with a VPP: no stack can go on then.
+// loud panics when something is wrong with a VPP: no backend can go on then.
 type loud struct{}
 
 func (loud) Helper()                           {}
@@ -109,18 +109,18 @@ func (loud) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args.
 func (loud) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
 func (loud) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-func (s *vppStack) Renderer() renderer.Renderer { return s.attach }
-func (s *vppStack) Operations() int             { return s.tap.operations() }
-func (s *vppStack) FailNext(n int)              { s.tap.failNext(n) }
+func (s *vppBackend) Renderer() renderer.Renderer { return s.attach }
+func (s *vppBackend) Operations() int             { return s.tap.operations() }
+func (s *vppBackend) FailNext(n int)              { s.tap.failNext(n) }
 
-// Has implements Stack.
-func (s *vppStack) Has(a netip.Addr) bool {
+// Has implements Backend.
+func (s *vppBackend) Has(a netip.Addr) bool {
 	_, ok := s.attach.At(a)
 	return ok
 }
 
-// Restart implements Stack.
-func (s *vppStack) Restart() error {
+// Restart implements Backend.
+func (s *vppBackend) Restart() error {
 	if err := s.acl.Close(); err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (s *vppStack) Restart() error {
 }
 
 // Close empties the VPP and gives it back.
-func (s *vppStack) Close() error {
+func (s *vppBackend) Close() error {
 	err := s.acl.Close()
 	s.from.idle = append(s.from.idle, s.ports)
 	return errors.Join(err, s.ports.empty())
@@ -141,7 +141,7 @@ func (s *vppStack) Close() error {
 
 // Sees implements Partial: VPP sees no ports of protocols other than these, and takes
 // all that one has between two addresses for one flow. Some addresses it drops itself.
-func (s *vppStack) Sees(f api.Flow) bool {
+func (s *vppBackend) Sees(f api.Flow) bool {
 	return vpptest.Routable(f.Src) && vpptest.Routable(f.Dst) && slices.Contains([]api.Protocol{api.TCP, api.UDP, api.ICMP, api.ICMPv6}, f.Protocol)
 }
 
@@ -152,7 +152,7 @@ type judged struct {
 }
 
 // Judge implements Batched.
-func (s *vppStack) Judge(flows []api.Flow) {
+func (s *vppBackend) Judge(flows []api.Flow) {
 	s.judged = judged{s.changes(), make(map[api.Flow]api.Action, len(flows))}
 	packets := make([]vpptest.Packet, len(flows))
 	port := s.ports.nextPort()
@@ -168,7 +168,7 @@ func (s *vppStack) Judge(flows []api.Flow) {
 }
 
 // changes is another number after everything that may change a verdict.
-func (s *vppStack) changes() int { return s.tap.operations() + s.ports.changes }
+func (s *vppBackend) changes() int { return s.tap.operations() + s.ports.changes }
 
 // fresh returns the first packet of a flow, from a port that no flow has had.
 func fresh(f api.Flow, port uint16, mark uint32) vpptest.Packet {
@@ -178,8 +178,8 @@ func fresh(f api.Flow, port uint16, mark uint32) vpptest.Packet {
 	return vpptest.First(f, mark)
 }
 
-// Verdict implements Stack.
-func (s *vppStack) Verdict(f api.Flow) api.Action {
+// Verdict implements Backend.
+func (s *vppBackend) Verdict(f api.Flow) api.Action {
 	if v, ok := s.judged.of[f]; ok && s.judged.changes == s.changes() {
 		return v
 	}
@@ -190,26 +190,26 @@ func (s *vppStack) Verdict(f api.Flow) api.Action {
 }
 
 // First implements Stateful.
-func (s *vppStack) First(f api.Flow) bool { return s.Passes(vswitch.FlowPacket(f)) }
+func (s *vppBackend) First(f api.Flow) bool { return s.Passes(vswitch.FlowPacket(f)) }
 
 // Reply implements Stateful.
-func (s *vppStack) Reply(f api.Flow) bool { return s.Passes(vswitch.FlowPacket(f).Reply()) }
+func (s *vppBackend) Reply(f api.Flow) bool { return s.Passes(vswitch.FlowPacket(f).Reply()) }
 
 // Passes implements Sender.
-func (s *vppStack) Passes(p vswitch.Packet) bool {
+func (s *vppBackend) Passes(p vswitch.Packet) bool {
 	return len(s.ports.Send([]vpptest.Packet{{Packet: p}}).Left) == 1
 }
 
 // Trace is what VPP says of a packet of the flow.
-func (s *vppStack) Trace(f api.Flow) string {
+func (s *vppBackend) Trace(f api.Flow) string {
 	s.ports.CLI("clear trace")
 	s.ports.CLI("trace add pg-input 1")
 	s.Passes(fresh(f, s.ports.nextPort(), 0).Packet)
 	return s.ports.CLI("show trace")
 }
 
-// Installed implements Stack.
-func (s *vppStack) Installed() (string, error) {
+// Installed implements Backend.
+func (s *vppBackend) Installed() (string, error) {
 	sw, err := s.ports.copied()
 	if err != nil {
 		return "", err
@@ -218,8 +218,8 @@ func (s *vppStack) Installed() (string, error) {
 	return text, errors.Join(err, sw.Close())
 }
 
-// Dangling implements Stack.
-func (s *vppStack) Dangling() []string {
+// Dangling implements Backend.
+func (s *vppBackend) Dangling() []string {
 	sw, err := s.ports.copied()
 	if err != nil {
 		return []string{err.Error()}

@@ -1,4 +1,4 @@
-package stacks
+package backends
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ func TestAStackIsChosenByItsName(t *testing.T) {
 	}
 	for _, k := range All {
 		kinds, err := chosen(k.Name)
-		if err != nil || len(kinds) != 1 || kinds[0].Name != k.Name || kinds[0].Dear {
+		if err != nil || len(kinds) != 1 || kinds[0].Name != k.Name || kinds[0].Slow {
 			t.Errorf("%s: tested is %+v (%v), want it alone and as much as any", k.Name, kinds, err)
 		}
 	}

@@ -1,8 +1,8 @@
-package stacks
+package backends
 
 import "github.com/sluice-net/sluice/api"
 
-// Tabled is a Stack whose renderer holds tables, which pods share.
+// Tabled is a Backend whose renderer holds tables, which pods share.
 type Tabled interface {
 	// Tables returns the installed tables, those of pods first, in an order that is a
 	// function of what was told last.
@@ -15,10 +15,10 @@ type Table struct {
 	Rules []string    // in their order
 }
 
-var _ Tabled = aclStack{}
+var _ Tabled = aclBackend{}
 
 // Tables implements Tabled.
-func (s aclStack) Tables() []Table {
+func (s aclBackend) Tables() []Table {
 	var out []Table
 	for _, t := range s.ACL.State().Tables {
 		table := Table{Pods: t.Pods}
