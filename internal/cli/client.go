@@ -138,13 +138,14 @@ func (c *client) unreachable(err error) error {
 }
 
 // stream asks a question whose answers come as long as they are wanted: until f returns an
-// error, which is returned, or the agent ends.
-func (c *client) stream(ctx context.Context, path string, question any, f func(json.RawMessage) error) error {
+// error, which is returned, or the agent ends. It calls begun once answers may come.
+func (c *client) stream(ctx context.Context, path string, question any, begun func(), f func(json.RawMessage) error) error {
 	resp, err := c.send(ctx, http.MethodPost, path, question)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	begun()
 	for dec := json.NewDecoder(resp.Body); ; {
 		var line json.RawMessage
 		if err := dec.Decode(&line); errors.Is(err, io.EOF) {

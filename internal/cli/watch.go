@@ -125,9 +125,9 @@ func (o *options) watchVerdicts(ctx context.Context, f watchFlags) error {
 		ctx, cancel = context.WithTimeout(ctx, f.period)
 		defer cancel()
 	}
-	print := o.verdictPrinter()
+	heading, print := o.verdictPrinter()
 	seen := 0
-	err := o.client().stream(ctx, "/v1/verdicts", f.Watch, func(line json.RawMessage) error {
+	err := o.client().stream(ctx, "/v1/verdicts", f.Watch, heading, func(line json.RawMessage) error {
 		var v struct {
 			view.PacketVerdict
 			view.WatchEnd
@@ -152,15 +152,15 @@ func (o *options) watchVerdicts(ctx context.Context, f watchFlags) error {
 	return err
 }
 
-// verdictPrinter returns what writes one verdict in the format that is asked for.
-func (o *options) verdictPrinter() func(view.PacketVerdict) error {
+// verdictPrinter returns what writes the heading and one verdict in the format that is asked for.
+func (o *options) verdictPrinter() (heading func(), print func(view.PacketVerdict) error) {
 	switch o.output {
 	case formatJSON:
 		enc := json.NewEncoder(term.JSON(o.out))
 		enc.SetEscapeHTML(false)
-		return func(v view.PacketVerdict) error { return enc.Encode(v) }
+		return func() {}, func(v view.PacketVerdict) error { return enc.Encode(v) }
 	case formatYAML:
-		return func(v view.PacketVerdict) error {
+		return func() {}, func(v view.PacketVerdict) error {
 			b, err := toYAML(v)
 			if err == nil {
 				_, err = fmt.Fprintf(o.out, "---\n%s", b)
@@ -170,8 +170,10 @@ func (o *options) verdictPrinter() func(view.PacketVerdict) error {
 	case formatTable, formatWide:
 	}
 	w := term.NewWriter(o.out)
-	w.Printf("%s\n", w.Styled(term.Faint, fmt.Sprintf("%-12s  %-6s  %-7s  %-60s  %s", "TIME", "ACTION", "AT", "FLOW", "WHY")))
-	return func(v view.PacketVerdict) error {
+	heading = func() {
+		w.Printf("%s\n", w.Styled(term.Faint, fmt.Sprintf("%-12s  %-6s  %-7s  %-60s  %s", "TIME", "ACTION", "AT", "FLOW", "WHY")))
+	}
+	return heading, func(v view.PacketVerdict) error {
 		writeVerdict(w, v, o.output == formatWide)
 		return w.Err()
 	}

@@ -248,8 +248,9 @@ func TestVerdictsOfPacketsAreFollowedInTheKernel(t *testing.T) {
 	n := startKernelNode(t, "auto")
 	watch := startProgram(t, "sluicectl", "watch", "verdicts", "-n", "demo", "--count", "1", "--protocol", "tcp", "--policy", "demo/server", "-o", "json", "--socket", n.agent.socket)
 	table := startProgram(t, "sluicectl", "watch", "verdicts", "--action", "all", "--socket", n.agent.socket)
-	table.Line("^TIME ")
 	other := startProgram(t, "sluicectl", "watch", "verdicts", "--policy", "demo/other", "--socket", n.agent.socket)
+	table.Line("^TIME ") // it watches from here on
+	other.Line("^TIME ")
 	var text string
 	eventually(t, func() error {
 		n.Can(false, "the stranger", "stranger", "server", "tcp", 4, 80)
