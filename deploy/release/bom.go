@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"debug/buildinfo"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,7 +82,7 @@ func (r release) licences(arch string) (file, error) {
 		}
 	}
 	var text bytes.Buffer
-	for _, module := range sorted(modules) {
+	for _, module := range slices.Sorted(maps.Keys(modules)) {
 		texts, err := r.licencesOf(module)
 		if err != nil {
 			return file{}, fmt.Errorf("%s: %w", module, err)
@@ -94,14 +96,6 @@ func (r release) licences(arch string) (file, error) {
 	return file{"LICENSES", 0o644, text.Bytes()}, nil
 }
 
-func sorted(set map[string]struct{}) (all []string) {
-	for s := range set {
-		all = append(all, s)
-	}
-	slices.Sort(all)
-	return all
-}
-
 // licencesOf returns the licences and notices at the top of a module.
 func (r release) licencesOf(module string) (texts [][]byte, err error) {
 	cmd := exec.Command("go", "mod", "download", "-json", module)
@@ -110,8 +104,11 @@ func (r release) licencesOf(module string) (texts [][]byte, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("go mod download: %w", err)
 	}
-	dir := field(out, "Dir")
-	entries, err := os.ReadDir(dir)
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal(out, &downloaded); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(downloaded.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -120,14 +117,14 @@ func (r release) licencesOf(module string) (texts [][]byte, err error) {
 		if e.IsDir() || !strings.HasPrefix(name, "LICEN") && !strings.HasPrefix(name, "NOTICE") && !strings.HasPrefix(name, "COPYING") {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		text, err := os.ReadFile(filepath.Join(downloaded.Dir, e.Name()))
 		if err != nil {
 			return nil, err
 		}
 		texts = append(texts, text)
 	}
 	if texts == nil {
-		return nil, fmt.Errorf("there is no licence in %s", dir)
+		return nil, fmt.Errorf("there is no licence in %s", downloaded.Dir)
 	}
 	return texts, nil
 }

@@ -31,20 +31,19 @@ const (
 	version = "v1.2.3"
 )
 
-// releases makes the release that the tests read, once.
-var releases = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "release")
-	if err == nil {
-		err = makeRelease(dir)
-	}
-	return dir, err
-})
+// dist is where the release is made that the tests read.
+var dist string
+
+// releases makes it, once.
+var releases = sync.OnceValue(func() error { return makeRelease(dist) })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := releases(); err == nil {
-		_ = os.RemoveAll(dir)
+	var err error
+	if dist, err = os.MkdirTemp("", "release"); err != nil {
+		panic(err)
 	}
+	code := m.Run()
+	_ = os.RemoveAll(dist) // it is in the temporary directory
 	os.Exit(code)
 }
 
@@ -60,11 +59,10 @@ func makeRelease(dir string, env ...string) error {
 
 func released(t *testing.T) string {
 	t.Helper()
-	dir, err := releases()
-	if err != nil {
+	if err := releases(); err != nil {
 		t.Fatal(err)
 	}
-	return dir
+	return dist
 }
 
 // output runs a program; the test is skipped where the machine does not have it.
@@ -119,17 +117,7 @@ func TestChecksumsNameEveryFile(t *testing.T) {
 }
 
 func TestArchiveHoldsProgramsThatRun(t *testing.T) {
-	f, err := os.Open(filepath.Join(released(t), "sluice_1.2.3_linux_"+runtime.GOARCH+".tar.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := unpack(t, z)
-	top := filepath.Join(dir, "sluice_1.2.3_linux_"+runtime.GOARCH)
+	top := filepath.Join(unpackGzip(t, "sluice_1.2.3_linux_"+runtime.GOARCH+".tar.gz"), "sluice_1.2.3_linux_"+runtime.GOARCH)
 	for _, program := range []string{"sluice-agent", "sluice-ksr", "sluicectl"} {
 		if got := output(t, filepath.Join(top, "usr/bin", program), "version"); !strings.HasPrefix(got, "sluice "+version+" ") {
 			t.Errorf("%s version: %s", program, got)
@@ -143,6 +131,21 @@ func TestArchiveHoldsProgramsThatRun(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", name, len(b), err)
 		}
 	}
+}
+
+// unpackGzip unpacks a file of the release.
+func unpackGzip(t *testing.T, name string) string {
+	t.Helper()
+	f, err := os.Open(filepath.Join(released(t), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return unpack(t, z)
 }
 
 // unpack writes what a tar file holds to a new directory.
@@ -237,6 +240,18 @@ func wantLines(t *testing.T, where string, lines, want []string) {
 	}
 }
 
+// dockerfileTarget returns the lines of the Dockerfile that make an image.
+func dockerfileTarget(t *testing.T, dockerfile, title string) string {
+	t.Helper()
+	for target := range strings.SplitSeq(dockerfile, "\nFROM ") {
+		if strings.Contains(target, `image.title="`+title+`"`) {
+			return target + "\n"
+		}
+	}
+	t.Fatalf("the Dockerfile makes no image %s", title)
+	return ""
+}
+
 // TestImages reads every image back, compares it with the target of the Dockerfile, and runs it in its own
 // file system.
 func TestImages(t *testing.T) {
@@ -285,10 +300,21 @@ func TestImages(t *testing.T) {
 					t.Fatal(err)
 				}
 				c := config.Config
-				for _, line := range []string{"USER " + c.User, `ENTRYPOINT ["` + c.Entrypoint[0] + `"]`, c.Labels["org.opencontainers.image.description"]} {
-					if !strings.Contains(string(dockerfile), line) {
-						t.Errorf("the Dockerfile does not say %q", line)
+				lines := []string{"USER " + c.User, `ENTRYPOINT ["` + c.Entrypoint[0] + `"]`, c.Labels["org.opencontainers.image.description"]}
+				for _, e := range c.Env[1:] { // behind PATH, which Docker sets
+					lines = append(lines, "ENV "+e)
+				}
+				for _, program := range i.programs {
+					lines = append(lines, "/out/"+program+" /usr/bin/")
+				}
+				target := dockerfileTarget(t, string(dockerfile), i.name)
+				for _, line := range lines {
+					if !strings.Contains(target, line) {
+						t.Errorf("the target of the Dockerfile does not say %q", line)
 					}
+				}
+				if strings.Contains(target, "ca-certificates") != i.authorities || strings.Count(target, "\nENV ") != len(c.Env)-1 || strings.Count(target, " /usr/bin/\n") != len(i.programs) {
+					t.Errorf("the image is not what the target of the Dockerfile is:\n%s", target)
 				}
 				if m.Platform.Architecture == runtime.GOARCH && os.Geteuid() == 0 {
 					files := mutate.Extract(one)
@@ -355,16 +381,7 @@ func TestSettingsFilesNameSettings(t *testing.T) {
 }
 
 func TestChartHasTheVersionOfTheRelease(t *testing.T) {
-	f, err := os.Open(filepath.Join(released(t), "sluice-1.2.3.tgz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := unpack(t, z)
+	dir := unpackGzip(t, "sluice-1.2.3.tgz")
 	for name, want := range map[string]string{"Chart.yaml": "\nversion: 1.2.3\nappVersion: \"v1.2.3\"\n", "monitoring/prometheusrule.yaml": "SluiceAgentDown", "templates/agent.yaml": "DaemonSet"} {
 		if b, err := os.ReadFile(filepath.Join(dir, "sluice", name)); err != nil || !strings.Contains(string(b), want) {
 			t.Errorf("%s: %v, want %q in\n%s", name, err, want, b)

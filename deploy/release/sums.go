@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,14 +26,4 @@ func (r release) checksums() error {
 		_, _ = fmt.Fprintf(&text, "%x  %s\n", sha256.Sum256(b), e.Name())
 	}
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(text.String()), 0o600)
-}
-
-// field returns a text of a JSON object; empty when there is none.
-func field(object []byte, name string) string {
-	var all map[string]any
-	if json.Unmarshal(object, &all) != nil {
-		return ""
-	}
-	s, _ := all[name].(string)
-	return s
 }
