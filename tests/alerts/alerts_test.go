@@ -1,11 +1,11 @@
 package alerts
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -27,50 +27,62 @@ func always(all ...scrape) func(int) []scrape { return func(int) []scrape { retu
 type program struct {
 	cmd     *exec.Cmd
 	address string
-	log     *bytes.Buffer
 }
 
-// binaries builds the programs, once.
-var binaries = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "alerts")
+// bin is where the programs are built.
+var bin string
+
+// build builds them, once.
+var build = sync.OnceValue(func() error {
+	out, err := exec.Command("go", "build", "-C", "../..", "-tags", "grpcnotrace", "-o", bin+"/", "./cmd/sluice-agent", "./cmd/sluice-ksr").CombinedOutput()
 	if err != nil {
-		return "", err
+		return fmt.Errorf("%w: %s", err, out)
 	}
-	if out, err := exec.Command("go", "build", "-C", "../..", "-tags", "grpcnotrace", "-o", dir+"/", "./cmd/sluice-agent", "./cmd/sluice-ksr").CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("%w: %s", err, out)
-	}
-	return dir, nil
+	return nil
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := binaries(); err == nil {
-		_ = os.RemoveAll(dir)
+	var err error
+	if bin, err = os.MkdirTemp("", "alerts"); err != nil {
+		panic(err)
 	}
+	code := m.Run()
+	_ = os.RemoveAll(bin) // it is in the temporary directory
 	os.Exit(code)
 }
 
-// start runs a program until the test ends.
+// served is what a program logs of the address at which it serves metrics.
+var served = regexp.MustCompile(`msg="metrics and health are served".* address=(\S+)`)
+
+// start runs a program until the test ends, and waits until it serves metrics.
 func start(t *testing.T, name string, args ...string) *program {
 	t.Helper()
-	dir, err := binaries()
-	if err != nil {
+	if err := build(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &program{address: l.Addr().String(), log: &bytes.Buffer{}}
-	_ = l.Close()
-	p.cmd = exec.Command(filepath.Join(dir, name), append(args, "--metrics-address", p.address)...)
+	p := &program{cmd: exec.Command(filepath.Join(bin, name), append(args, "--metrics-address", "127.0.0.1:0", "--log-level", "info")...)}
 	p.cmd.Env = append(os.Environ(), "SLUICE_API_SOCKET="+filepath.Join(t.TempDir(), "agent.sock"))
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	if err := p.cmd.Start(); err != nil {
+	log, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = w, w
+	if err := errors.Join(p.cmd.Start(), w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.kill)
-	return p
+	hangs := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
+	defer hangs.Stop()
+	var before strings.Builder
+	for lines := bufio.NewScanner(log); lines.Scan(); before.WriteString(lines.Text() + "\n") {
+		if m := served.FindStringSubmatch(lines.Text()); m != nil {
+			p.address = m[1]
+			go func() { _, _ = io.Copy(io.Discard, log) }() // until the program ends
+			return p
+		}
+	}
+	t.Fatalf("%s serves no metrics and wrote:\n%s", name, &before)
+	return nil
 }
 
 func (p *program) kill() {
@@ -132,6 +144,7 @@ var real = map[string]struct {
 			t.Fatal(err)
 		}
 		p := start(t, "sluice-agent", "dev", "--manifests", dir)
+		p.until(t, agentJob, "sluice_dataplane_up 1")
 		return always(p.until(t, agentJob, "sluice_policies_not_in_full 1"))
 	}, []string{"SluicePoliciesNotInFull"}},
 	"neither etcd nor VPP is there": {func(t *testing.T) func(int) []scrape {
