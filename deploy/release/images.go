@@ -68,8 +68,12 @@ func (r release) image(i image) error {
 	if err != nil {
 		return err
 	}
-	// Who loads the layout gives the image this name.
-	if err := top.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": i.name + ":" + r.version})); err != nil {
+	names := map[string]string{
+		"org.opencontainers.image.ref.name": i.name + ":" + r.version,
+		// containerd calls it this. A kubelet looks for it where a manifest says NAME:VERSION.
+		"io.containerd.image.name": "docker.io/library/" + i.name + ":" + r.version,
+	}
+	if err := top.AppendIndex(index, layout.WithAnnotations(names)); err != nil {
 		return err
 	}
 	return r.pour(dir, fmt.Sprintf("%s_%s_oci.tar", i.name, r.number()))

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -237,6 +238,45 @@ func wantLines(t *testing.T, where string, lines, want []string) {
 		if !slices.Contains(lines, w) {
 			t.Errorf("%s: there is no %q among\n%s", where, w, strings.Join(lines, "\n"))
 		}
+	}
+}
+
+// TestContainerdTakesImages under the names that a kubelet looks for.
+func TestContainerdTakesImages(t *testing.T) {
+	if _, err := exec.LookPath("containerd"); err != nil || os.Geteuid() != 0 {
+		t.Skip("needs containerd, and root")
+	}
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	settings := fmt.Sprintf("version = 2\nroot = %q\nstate = %q\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n[grpc]\naddress = %q\n",
+		filepath.Join(dir, "root"), filepath.Join(dir, "state"), socket)
+	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	daemon := exec.Command("containerd", "--config", filepath.Join(dir, "config.toml"))
+	var log bytes.Buffer
+	daemon.Stdout, daemon.Stderr = &log, &log
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = daemon.Process.Signal(syscall.SIGTERM)
+		_ = daemon.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	for _, i := range images {
+		output(t, "ctr", "--address", socket, "--connect-timeout", "1m", "images", "import", filepath.Join(released(t), i.name+"_1.2.3_oci.tar"))
+	}
+	got := strings.Fields(output(t, "ctr", "--address", socket, "images", "list", "--quiet"))
+	var want []string
+	for _, i := range images {
+		want = append(want, "docker.io/library/"+i.name+":"+version)
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("containerd has %v, want %v", got, want)
 	}
 }
 
