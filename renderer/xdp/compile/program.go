@@ -68,7 +68,8 @@ func (p *program) drop() {
 	p.clear()
 }
 
-// clear gives back what is written.
+// clear gives back what is written. Every cell names a slot of its list, so no list that packets
+// read shares one with a list that is stopped before they do.
 func (p *program) clear() {
 	a := p.writer.arena
 	a.unread = p.diff.fresh && p.stopped
