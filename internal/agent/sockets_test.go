@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/preflight"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // Users and groups of whom the machine knows nothing.
@@ -143,24 +144,12 @@ func TestSocketAnswersOnlyItsUsers(t *testing.T) {
 	}
 }
 
-// publicFolder returns a folder that everybody can get to: what is in a private one is safe whatever
-// its mode is.
-func publicFolder(t *testing.T) string {
-	t.Helper()
-	folder, err := os.MkdirTemp("/tmp", "sl") //nolint:usetesting // the folders of tests are private
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(folder) }) // what is left is in the temporary directory
-	return folder
-}
-
 // TestStateOfOthersIsNotBelieved: the agent starts without a file that others may have written.
 func TestStateOfOthersIsNotBelieved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make what belongs to others")
 	}
-	folder := publicFolder(t)
+	folder := programs.PublicFolder(t)
 	if err := os.Chmod(folder, 0o777); err != nil {
 		t.Fatal(err)
 	}

@@ -287,8 +287,7 @@ spec:
 // TestManifestsAreExplainedAsTheyAreEnforced asks random clusters, odd ones too, and
 // wants the pipeline to say what the specification says.
 func TestManifestsAreExplainedAsTheyAreEnforced(t *testing.T) {
-	cfg := cluster.Small()
-	cfg.SharedAddresses = true
+	cfg := cluster.SmallWithSharedAddresses()
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster.Gen(cfg).Draw(t, "state")
 		m := described(s)

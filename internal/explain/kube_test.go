@@ -76,8 +76,7 @@ func withoutRefused(s oracle.State) oracle.State {
 }
 
 func TestTheOracleSaysTheSameAboutWhatWasReflected(t *testing.T) {
-	cfg := cluster.Small()
-	cfg.SharedAddresses = true
+	cfg := cluster.SmallWithSharedAddresses()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := withoutRefused(cluster.Gen(cfg).Draw(rt, "state"))
 		before, after := oracle.New(s), oracle.New(reflected(t, s))

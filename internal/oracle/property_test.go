@@ -21,22 +21,9 @@ import (
 // sameAddr compares addresses with ==.
 var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
-// shared is the strangest cluster that the generators make.
-func shared() cluster.Config {
-	cfg := cluster.Small()
-	cfg.SharedAddresses = true
-	return cfg
-}
-
-// drawFlows draws some flows on which verdicts could differ.
-func drawFlows(t *rapid.T, s cluster.State, n int) []api.Flow {
-	seed := rapid.Uint64().Draw(t, "seed of flows")
-	return cluster.FlowSpace(s).Random(cluster.NewRand(seed), n)
-}
-
 func TestAVerdictDoesNotDependOnTheOrderOfObjects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := uniqueTiers(cluster.Gen(shared()).Draw(t, "state"))
+		s := uniqueTiers(cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state"))
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "shuffle"), 0))
 		other := cluster.State{Namespaces: slices.Clone(s.Namespaces), Pods: slices.Clone(s.Pods),
 			Policies: slices.Clone(s.Policies), Nodes: slices.Clone(s.Nodes), BaselinePolicies: s.BaselinePolicies,
@@ -51,7 +38,7 @@ func TestAVerdictDoesNotDependOnTheOrderOfObjects(t *testing.T) {
 		slices.Reverse(other.AdminPolicies)
 		slices.Reverse(other.ClusterPolicies)
 		a, b := oracle.New(s), oracle.New(other)
-		for _, f := range drawFlows(t, s, 40) {
+		for _, f := range cluster.DrawFlows(t, s, 40) {
 			if diff := cmp.Diff(a.Verdict(f), b.Verdict(f), sameAddr); diff != "" {
 				t.Fatalf("%s:\n%s", f, diff)
 			}
@@ -75,9 +62,9 @@ func uniqueTiers(s cluster.State) cluster.State {
 
 func TestThePartsOfAVerdictAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := cluster.Gen(shared()).Draw(t, "state")
+		s := cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state")
 		o := oracle.New(s)
-		for _, f := range drawFlows(t, s, 60) {
+		for _, f := range cluster.DrawFlows(t, s, 60) {
 			v := o.Verdict(f)
 			if v.Allowed != o.Allowed(f) {
 				t.Fatalf("Allowed(%s) contradicts the verdict\n%s", f, reason.Of(v))
@@ -147,7 +134,7 @@ func TestAnAddressOfOnePodIsThatPod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster.Gen(cluster.Small()).Draw(t, "state")
 		o := oracle.New(s)
-		for _, f := range drawFlows(t, s, 40) {
+		for _, f := range cluster.DrawFlows(t, s, 40) {
 			byPods, byAddrs := o.VerdictPods(podAt(o, f.Src), podAt(o, f.Dst), f.Protocol, f.DstPort), o.Verdict(f)
 			byAddrs.Flow.SrcPort = 0
 			if diff := cmp.Diff(byAddrs, byPods, sameAddr); diff != "" {
@@ -166,7 +153,7 @@ func podAt(o *oracle.Oracle, a netip.Addr) oracle.Endpoint {
 }
 
 func TestEgressPoliciesDoNotTouchIngress(t *testing.T) {
-	cfg := shared()
+	cfg := cluster.SmallWithSharedAddresses()
 	cfg.Admin = 0
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster.Gen(cfg).Draw(t, "state")
@@ -178,7 +165,7 @@ func TestEgressPoliciesDoNotTouchIngress(t *testing.T) {
 			}
 		}
 		a, b := oracle.New(s), oracle.New(without)
-		for _, f := range drawFlows(t, s, 40) {
+		for _, f := range cluster.DrawFlows(t, s, 40) {
 			va, vb := a.Verdict(f), b.Verdict(f)
 			if va.Ingress.Allowed != vb.Ingress.Allowed || va.Ingress.Isolated != vb.Ingress.Isolated || !vb.Egress.Allowed {
 				t.Fatalf("%s\n%s", reason.Of(va), reason.Of(vb))
@@ -199,7 +186,7 @@ func only(np *networkingv1.NetworkPolicy, keep networkingv1.PolicyType) *network
 
 func TestAnotherPolicyOnlyAddsToWhatAnIsolatedPodMayDo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := cluster.Gen(shared()).Draw(t, "state")
+		s := cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state")
 		if len(s.Policies) == 0 {
 			return
 		}
@@ -207,7 +194,7 @@ func TestAnotherPolicyOnlyAddsToWhatAnIsolatedPodMayDo(t *testing.T) {
 		i := rapid.IntRange(0, len(s.Policies)-1).Draw(t, "policy")
 		less.Policies = slices.Delete(slices.Clone(s.Policies), i, i+1)
 		a, b := oracle.New(less), oracle.New(s)
-		for _, f := range drawFlows(t, s, 40) {
+		for _, f := range cluster.DrawFlows(t, s, 40) {
 			va, vb := a.Verdict(f), b.Verdict(f)
 			for _, d := range []api.Direction{api.Ingress, api.Egress} {
 				for j, before := range va.Direction(d).Subjects {
@@ -224,7 +211,7 @@ func TestAnotherPolicyOnlyAddsToWhatAnIsolatedPodMayDo(t *testing.T) {
 // forms of some objects as well, and then all of the state.
 func TestOracleWithIsTheOracleOfTheWholeState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := uniqueTiers(cluster.Gen(shared()).Draw(t, "state"))
+		s := uniqueTiers(cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state"))
 		half := cluster.Copy(s)
 		half.Namespaces, half.Pods = half.Namespaces[:len(half.Namespaces)/2], half.Pods[:len(half.Pods)/2]
 		half.Policies, half.Nodes = half.Policies[:len(half.Policies)/2], half.Nodes[:len(half.Nodes)/2]
@@ -241,7 +228,7 @@ func TestOracleWithIsTheOracleOfTheWholeState(t *testing.T) {
 		}
 		before := oracle.New(half)
 		want, got := oracle.New(s), before.With(s)
-		for _, f := range drawFlows(t, s, 40) {
+		for _, f := range cluster.DrawFlows(t, s, 40) {
 			w := want.Verdict(f)
 			if diff := cmp.Diff(w, got.Verdict(f), sameAddr); diff != "" {
 				t.Fatalf("%s:\n%s", f, diff)
@@ -251,7 +238,7 @@ func TestOracleWithIsTheOracleOfTheWholeState(t *testing.T) {
 				t.Fatalf("%s, around its ends:\n%s", f, diff)
 			}
 		}
-		for _, f := range drawFlows(t, s, 10) {
+		for _, f := range cluster.DrawFlows(t, s, 10) {
 			if diff := cmp.Diff(oracle.New(half).Verdict(f), before.Verdict(f), sameAddr); diff != "" {
 				t.Fatalf("%s, before:\n%s", f, diff)
 			}

@@ -251,8 +251,7 @@ func objectsOf(s cluster.State) []kinds.Object {
 // TestDifferencesLeadToTheState says that the differences that a world returns
 // make of an old state the new one, and that its indexes do not depend on the way.
 func TestDifferencesLeadToTheState(t *testing.T) {
-	cfg := cluster.Small()
-	cfg.SharedAddresses = true
+	cfg := cluster.SmallWithSharedAddresses()
 	rapid.Check(t, func(rt *rapid.T) {
 		w, subject := newWorld(), newRecorder("r", nil)
 		for _, step := range cluster.GenSequence(cfg, 8).Draw(rt, "steps") {

@@ -81,8 +81,7 @@ func checkState(t *rapid.T, step Step) {
 }
 
 func TestSharedAddressesAreSharedWhenAskedFor(t *testing.T) {
-	cfg := Small()
-	cfg.SharedAddresses = true
+	cfg := SmallWithSharedAddresses()
 	for seed := range uint64(50) {
 		for _, n := range addressesOf(Random(seed, cfg).Pods) {
 			if n > 1 {

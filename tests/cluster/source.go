@@ -5,6 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
@@ -41,6 +42,13 @@ func FromRapid(t *rapid.T) Source { return rapidSource{t} }
 // that a person can read when a test fails.
 func Small() Config {
 	return Config{Namespaces: 3, Nodes: 2, Pods: 8, Policies: 6, Admin: 3, IPv6: true, Odd: true}
+}
+
+// SmallWithSharedAddresses is a Small in which several pods may have one address.
+func SmallWithSharedAddresses() Config {
+	cfg := Small()
+	cfg.SharedAddresses = true
+	return cfg
 }
 
 // Large is a well-formed cluster of a size, for benchmarks.
@@ -126,3 +134,8 @@ func (b builder) one(n int, what string) bool { return b.Below(n, what) == n-1 }
 
 // pick returns an element; it shrinks to the first.
 func pick[T any](b builder, list []T, what string) T { return list[b.Below(len(list), what)] }
+
+// DrawFlows draws some flows on which verdicts could differ.
+func DrawFlows(t *rapid.T, s State, n int) []api.Flow {
+	return FlowSpace(s).Random(NewRand(rapid.Uint64().Draw(t, "seed of flows")), n)
+}

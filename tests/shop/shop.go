@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
@@ -187,4 +188,17 @@ func PodOf(s *oracle.State, id string) *corev1.Pod {
 func NamespaceOf(s *oracle.State, name string) *corev1.Namespace {
 	i := slices.IndexFunc(s.Namespaces, func(n *corev1.Namespace) bool { return n.Name == name })
 	return s.Namespaces[i]
+}
+
+// Explained answers a question as Ask reads it, less its verdict, where some policies are in force.
+func Explained(t *testing.T, policies, question string) reason.Verdict {
+	t.Helper()
+	return ExplainedInTiers(t, policies, "", question)
+}
+
+// ExplainedInTiers does so where policies of administrators are in force, too.
+func ExplainedInTiers(t *testing.T, policies, tiers, question string) reason.Verdict {
+	t.Helper()
+	q := Ask(t, question+" deny")
+	return reason.Explain(oracle.New(Under(t, policies, tiers)), q.Src, q.Dst, q.Protocol, q.Port)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/internal/preflight"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // Users and groups of whom the machine knows nothing.
@@ -19,7 +20,7 @@ const (
 )
 
 func TestASocketIsOnlyTakenFromTheDead(t *testing.T) {
-	path := filepath.Join(publicFolder(t), "s")
+	path := filepath.Join(programs.PublicFolder(t), "s")
 	l, err := Listen(t.Context(), path, NoGroup)
 	if err != nil {
 		t.Fatal(err)
@@ -66,24 +67,12 @@ func TestASocketIsOnlyTakenFromTheDead(t *testing.T) {
 	}
 }
 
-// publicFolder returns a folder that everybody can get to: what is in a private one is safe whatever
-// its mode is.
-func publicFolder(t *testing.T) string {
-	t.Helper()
-	folder, err := os.MkdirTemp("/tmp", "sl") //nolint:usetesting // the folders of tests are private
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(folder) }) // what is left is in the temporary directory
-	return folder
-}
-
 // TestSocketOfSquattersIsRefused: somebody else may have made the folder, or may replace the socket.
 func TestSocketOfSquattersIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make what belongs to others")
 	}
-	folder := publicFolder(t)
+	folder := programs.PublicFolder(t)
 	for _, tc := range []struct {
 		owner int
 		mode  os.FileMode

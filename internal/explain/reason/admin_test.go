@@ -42,13 +42,13 @@ var tierExplanations = map[string]struct{ policies, tiers, question string }{
 func TestAnExplanationWithTiersReads(t *testing.T) {
 	for name, tc := range tierExplanations {
 		t.Run(name, func(t *testing.T) {
-			golden(t, "tiers-"+name+".golden", explainedInTiers(t, tc.policies, tc.tiers, tc.question).String())
+			golden(t, "tiers-"+name+".golden", shop.ExplainedInTiers(t, tc.policies, tc.tiers, tc.question).String())
 		})
 	}
 }
 
 func TestTheJSONOfAVerdictWithTiersIsStable(t *testing.T) {
-	v := explainedInTiers(t, shop.DenyDB, shop.Admin("guard", 10, shop.ForDB+`ingress: [{name: mine, action: Pass, from: `+shop.APIPods+`}, {action: Deny, from: `+shop.WebPods+`}]`), "shop/web > shop/db 80/tcp")
+	v := shop.ExplainedInTiers(t, shop.DenyDB, shop.Admin("guard", 10, shop.ForDB+`ingress: [{name: mine, action: Pass, from: `+shop.APIPods+`}, {action: Deny, from: `+shop.WebPods+`}]`), "shop/web > shop/db 80/tcp")
 	got, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 )
 
 func TestTheJSONOfAVerdictIsStable(t *testing.T) {
-	v := explained(t, shop.DBPorts(`{port: 1}`), "203.0.113.9 > shop/db 2/tcp")
+	v := shop.Explained(t, shop.DBPorts(`{port: 1}`), "203.0.113.9 > shop/db 2/tcp")
 	got, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		t.Fatal(err)

@@ -19,17 +19,6 @@ import (
 // sameAddr compares addresses with ==.
 var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
-func explained(t *testing.T, policies, question string) reason.Verdict {
-	t.Helper()
-	return explainedInTiers(t, policies, "", question)
-}
-
-func explainedInTiers(t *testing.T, policies, tiers, question string) reason.Verdict {
-	t.Helper()
-	q := shop.Ask(t, question+" deny")
-	return reason.Explain(oracle.New(shop.Under(t, policies, tiers)), q.Src, q.Dst, q.Protocol, q.Port)
-}
-
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // explanations are what people read, in testdata: every column counts.
@@ -83,7 +72,7 @@ const twoRules = `
 func TestAnExplanationReads(t *testing.T) {
 	for name, tc := range explanations {
 		t.Run(name, func(t *testing.T) {
-			golden(t, name+".golden", explained(t, tc.policies, tc.question).String())
+			golden(t, name+".golden", shop.Explained(t, tc.policies, tc.question).String())
 		})
 	}
 }

@@ -14,19 +14,6 @@ import (
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
-// shared is the strangest cluster that the generators make.
-func shared() cluster.Config {
-	cfg := cluster.Small()
-	cfg.SharedAddresses = true
-	return cfg
-}
-
-// drawFlows draws some flows on which verdicts could differ.
-func drawFlows(t *rapid.T, s cluster.State, n int) []api.Flow {
-	seed := rapid.Uint64().Draw(t, "seed of flows")
-	return cluster.FlowSpace(s).Random(cluster.NewRand(seed), n)
-}
-
 // allKinds are the kinds of change.
 var allKinds = []suggest.Kind{
 	suggest.LabelPod, suggest.RemoveExcept, suggest.AddPort, suggest.AddPeer, suggest.LabelNamespace, suggest.OpenPorts, suggest.AddRule,
@@ -38,7 +25,7 @@ var allKinds = []suggest.Kind{
 // pods may share, and about pods, which may wait for an address.
 func TestEveryChangeKeepsItsPromise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := cluster.Gen(shared()).Draw(t, "state")
+		s := cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state")
 		for _, q := range drawQuestions(t, s, 20) {
 			keepsPromises(t, s, q, map[suggest.Kind]bool{})
 		}
@@ -50,7 +37,7 @@ func TestEveryChangeKeepsItsPromise(t *testing.T) {
 func TestEveryKindOfChangeIsOffered(t *testing.T) {
 	seen := map[suggest.Kind]bool{}
 	for seed := uint64(0); seed < 1000 && len(seen) < len(allKinds); seed++ {
-		s := cluster.Random(seed, shared())
+		s := cluster.Random(seed, cluster.SmallWithSharedAddresses())
 		for i, f := range cluster.FlowSpace(s).Random(cluster.NewRand(seed), 12) {
 			if i%3 == 0 {
 				f.Protocol, f.SrcPort, f.DstPort = api.ICMP, 0, 0
@@ -79,7 +66,7 @@ func byAddress(f api.Flow) asked {
 // drawQuestions draws questions by address, and one of three with pods at both ends.
 func drawQuestions(t *rapid.T, s cluster.State, n int) []asked {
 	var out []asked
-	for i, f := range drawFlows(t, s, n) {
+	for i, f := range cluster.DrawFlows(t, s, n) {
 		q := byAddress(f)
 		if i%3 == 0 && len(s.Pods) > 0 {
 			pick := func(what string) oracle.Endpoint {
@@ -173,9 +160,9 @@ func isNameless(s cluster.State, e oracle.Endpoint) bool {
 // policies of administrators comes last, that of namespaces behind that of pods.
 func TestTheFirstChangeIsTheSmallest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := cluster.Gen(shared()).Draw(t, "state")
+		s := cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state")
 		o := oracle.New(s)
-		for _, f := range drawFlows(t, s, 20) {
+		for _, f := range cluster.DrawFlows(t, s, 20) {
 			v := reason.Explain(o, oracle.AddrEndpoint(f.Src), oracle.AddrEndpoint(f.Dst), f.Protocol, f.DstPort)
 			last, lastRound := 0, 0
 			for _, c := range v.Changes {

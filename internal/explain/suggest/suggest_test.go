@@ -7,29 +7,16 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/explain/suggest"
-	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/shop"
 )
 
-func explained(t *testing.T, policies, question string) reason.Verdict {
-	t.Helper()
-	return explainedInTiers(t, policies, "", question)
-}
-
-func explainedInTiers(t *testing.T, policies, tiers, question string) reason.Verdict {
-	t.Helper()
-	q := shop.Ask(t, question+" deny")
-	return reason.Explain(oracle.New(shop.Under(t, policies, tiers)), q.Src, q.Dst, q.Protocol, q.Port)
-}
-
 func TestALabelThatOneRequirementForbidsAndAnotherNeedsIsSetOnce(t *testing.T) {
-	v := explained(t, shop.FromPods(`{key: app, operator: NotIn, values: [web]}, {key: app, operator: In, values: [web, api]}`), "shop/web > shop/db 1/tcp")
+	v := shop.Explained(t, shop.FromPods(`{key: app, operator: NotIn, values: [web]}, {key: app, operator: In, values: [web, api]}`), "shop/web > shop/db 1/tcp")
 	if got, want := v.Changes[0].Text, "label pod shop/web app=api"; got != want || !v.Changes[0].Flips {
 		t.Errorf("the closest change is %q (flips %t), want %q", got, v.Changes[0].Flips, want)
 	}
-	v = explained(t, shop.FromPods(`{key: app, operator: NotIn, values: [web]}, {key: app, operator: In, values: [web]}`), "shop/web > shop/db 1/tcp")
+	v = shop.Explained(t, shop.FromPods(`{key: app, operator: NotIn, values: [web]}, {key: app, operator: In, values: [web]}`), "shop/web > shop/db 1/tcp")
 	for _, c := range v.Changes {
 		if c.Kind == suggest.LabelPod {
 			t.Errorf("a selector that contradicts itself led to %q", c.Text)
@@ -38,7 +25,7 @@ func TestALabelThatOneRequirementForbidsAndAnotherNeedsIsSetOnce(t *testing.T) {
 }
 
 func TestANewRuleIsOfThePolicyThatSelectsTheLeast(t *testing.T) {
-	v := explained(t, `
+	v := shop.Explained(t, `
 {metadata: {name: a-labelled}, spec: {podSelector: {matchExpressions: [{key: app, operator: Exists}]}}}
 ---
 {metadata: {name: b-every}, spec: {podSelector: {}}}
@@ -52,7 +39,7 @@ func TestANewRuleIsOfThePolicyThatSelectsTheLeast(t *testing.T) {
 // TestANetworkPolicyCannotFlipWhatAdministratorsDeny wants nothing to be offered that
 // changes a NetworkPolicy alone.
 func TestANetworkPolicyCannotFlipWhatAdministratorsDeny(t *testing.T) {
-	v := explainedInTiers(t, shop.DBClients, shop.Admin("a", 1, shop.ForDB+shop.DenyWeb), "shop/web > shop/db 5432/tcp")
+	v := shop.ExplainedInTiers(t, shop.DBClients, shop.Admin("a", 1, shop.ForDB+shop.DenyWeb), "shop/web > shop/db 5432/tcp")
 	if v.Allowed || len(v.Changes) == 0 {
 		t.Fatalf("the case is not the one that is meant:\n%s", v)
 	}
@@ -82,7 +69,7 @@ func TestAnAdministratorsRuleIsChangedBeforeLabelsGetRoundIt(t *testing.T) {
 		"cluster":         {"", shop.ClusterPolicy("Admin", "guard", 10, shop.ForDB+fromTeam), "ClusterNetworkPolicy guard"},
 		"baseline":        {"", shop.Baseline(shop.ForDB + fromTeam), "BaselineAdminNetworkPolicy default"},
 	} {
-		v := explainedInTiers(t, tc.policies, tc.tiers, "shop/web > shop/db 80/tcp")
+		v := shop.ExplainedInTiers(t, tc.policies, tc.tiers, "shop/web > shop/db 80/tcp")
 		if v.Allowed || v.Ingress.Subjects[0].Rule == nil || len(v.Changes) == 0 {
 			t.Fatalf("%s: the case is not the one that is meant:\n%s", name, v)
 		}
