@@ -42,7 +42,8 @@ type node struct {
 	last     Claim     // was withdrawn last
 }
 
-// NewRegistry returns a registry in which nothing is. now is the clock; nil for that of the machine.
+// NewRegistry returns a registry in which nothing is. now is the clock; nil for that of the
+// machine.
 func NewRegistry(now func() time.Time) *Registry {
 	if now == nil {
 		now = time.Now
@@ -168,7 +169,8 @@ func (r *Registry) withdraw(k key) bool {
 	return true
 }
 
-// unbind has an interface be enforced only when its pod's policy was asked for and acknowledged anew.
+// unbind has an interface be enforced only when its pod's policy was asked for and acknowledged
+// anew.
 func (r *Registry) unbind(index uint32) {
 	if n := r.nodes[index]; n != nil {
 		n.offered, n.enforced, n.known, n.differs = false, api.PodID{}, false, ""
@@ -202,9 +204,10 @@ func overlap(a, b []netip.Addr) bool {
 	return len(a) == 0 || slices.ContainsFunc(a, func(x netip.Addr) bool { return slices.Contains(b, x.Unmap()) })
 }
 
-// Identify says by which UIDs policy knows the pods of the node, beside those that it said before or,
-// with all, only by these. An empty one says that policy does not know the pod, or not its UID. It is
-// told before policy knows the pods so: what was claimed for another life of a pod is not offered.
+// Identify says by which UIDs policy knows the pods of the node, beside those that it said before
+// or, with all, only by these. An empty one says that policy does not know the pod, or not its UID.
+// It is told before policy knows the pods so: what was claimed for another life of a pod is not
+// offered.
 func (r *Registry) Identify(uids map[api.PodID]string, all bool) {
 	if all {
 		clear(r.uids)
@@ -222,8 +225,8 @@ func (r *Registry) Identify(uids map[api.PodID]string, all bool) {
 	r.stale = true
 }
 
-// Addresses returns those with which pods were claimed, of interfaces that are bound to them. Policy
-// that knows a pod by another UID does not know it by these addresses.
+// Addresses returns those with which pods were claimed, of interfaces that are bound to them.
+// Policy that knows a pod by another UID does not know it by these addresses.
 func (r *Registry) Addresses() map[api.PodID][]netip.Addr {
 	out := map[api.PodID][]netip.Addr{}
 	for index := range r.nodes {

@@ -93,7 +93,8 @@ func TestRegistryHasOneSandboxOfAPod(t *testing.T) {
 	want(t, r, 2, endpoints.StateEnforced)
 }
 
-// TestRegistryStaysEnforcedWhenAnotherSourceSaysTheSame: a runtime writes its record of a pod behind ADD.
+// TestRegistryStaysEnforcedWhenAnotherSourceSaysTheSame: a runtime writes its record of a pod
+// behind ADD.
 func TestRegistryStaysEnforcedWhenAnotherSourceSaysTheSame(t *testing.T) {
 	r := enforced(t)
 	record := told(web, "c1", link1)

@@ -12,8 +12,8 @@ import (
 )
 
 // ErrNoInterface is returned by Commit when a pod with rules, or an uplink that needs them, has no
-// interface in the dataplane, or it is not known which. Everything else was installed. A pod that ends
-// has none for some moments, and is no reason.
+// interface in the dataplane, or it is not known which. Everything else was installed. A pod that
+// ends has none for some moments, and is no reason.
 var ErrNoInterface = errors.New("no interface")
 
 // ErrDeferred is wrapped by what Commit returns when nothing failed, while something waits so that
@@ -152,8 +152,8 @@ type Pending struct {
 	Ends   bool      // its interface went, as happens when a pod ends: it is no failure
 }
 
-// Missing returns ErrNoInterface with the names of those who wait for an interface, nil if nobody does
-// but pods that end.
+// Missing returns ErrNoInterface with the names of those who wait for an interface, nil if nobody
+// does but pods that end.
 func Missing(pending []Pending) error {
 	waiting := slices.DeleteFunc(slices.Clone(pending), func(p Pending) bool { return p.Ends })
 	if len(waiting) == 0 {

@@ -6,18 +6,19 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// unpluggedGrace is for how long it is normal that a pod is known whose interface went: a runtime takes
-// the interface of a pod that ends away before the API server says that the pod has ended.
+// unpluggedGrace is for how long it is normal that a pod is known whose interface went: a runtime
+// takes the interface of a pod that ends away before the API server says that the pod has ended.
 const unpluggedGrace = time.Minute
 
-// Unplugged knows the pods that end: those whose interface went while policy was in force there. Its
-// zero value is ready. One goroutine uses it at a time.
+// Unplugged knows the pods that end: those whose interface went while policy was in force there.
+// Its zero value is ready. One goroutine uses it at a time.
 type Unplugged struct {
 	plugged map[api.PodID]bool
 	since   map[api.PodID]time.Time
 }
 
-// Plugged says of which pods policy is in force at an interface, all of them, and which pods there are.
+// Plugged says of which pods policy is in force at an interface, all of them, and which pods there
+// are.
 func (u *Unplugged) Plugged(pods map[api.PodID]bool, known func(api.PodID) bool) {
 	u.plugged = pods
 	for pod := range u.since {

@@ -94,8 +94,8 @@ const maxKeyText = 1024
 
 func unprintable(r rune) bool { return !strconv.IsPrint(r) }
 
-// Printable returns a text of others for a line that people read: what moves the cursor of a terminal,
-// begins another line or turns the direction of writing is written as in a Go string.
+// Printable returns a text of others for a line that people read: what moves the cursor of a
+// terminal, begins another line or turns the direction of writing is written as in a Go string.
 func Printable(s string) string {
 	if utf8.ValidString(s) && strings.IndexFunc(s, unprintable) < 0 {
 		return s

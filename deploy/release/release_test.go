@@ -79,8 +79,8 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// TestReleaseIsReproducible makes a release again, with a cache of its own, so that everything is compiled
-// again.
+// TestReleaseIsReproducible makes a release again, with a cache of its own, so that everything is
+// compiled again.
 func TestReleaseIsReproducible(t *testing.T) {
 	again := t.TempDir()
 	if err := makeRelease(again, "GOCACHE="+t.TempDir(), "TZ=Asia/Tokyo", "XDG_RUNTIME_DIR=/elsewhere"); err != nil {
@@ -292,8 +292,8 @@ func dockerfileTarget(t *testing.T, dockerfile, title string) string {
 	return ""
 }
 
-// TestImages reads every image back, compares it with the target of the Dockerfile, and runs it in its own
-// file system.
+// TestImages reads every image back, compares it with the target of the Dockerfile, and runs it in
+// its own file system.
 func TestImages(t *testing.T) {
 	dockerfile, err := os.ReadFile(filepath.Join(root, "docker", "Dockerfile"))
 	if err != nil {

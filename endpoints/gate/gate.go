@@ -44,9 +44,10 @@ const pinPrefix = "block_"
 // directions are the two ends of an interface, by the name in the pin.
 var directions = map[string]ebpf.AttachType{"in": ebpf.AttachTCXIngress, "out": ebpf.AttachTCXEgress}
 
-// New returns a gate whose programs are pinned in a folder of a bpf file system: that of the agent's
-// --xdp-pins. The folder is made when something is blocked; it must be root's alone. Nothing is
-// blocked by New. On kernels without TCX (before 6.6) programs are filters, which are not pinned.
+// New returns a gate whose programs are pinned in a folder of a bpf file system: that of the
+// agent's --xdp-pins. The folder is made when something is blocked; it must be root's alone.
+// Nothing is blocked by New. On kernels without TCX (before 6.6) programs are filters, which are
+// not pinned.
 func New(folder string) *Gate { return &Gate{folder: filepath.Clean(folder)} }
 
 // Close lets go of the program. What is blocked stays blocked.
@@ -127,8 +128,8 @@ func (g *Gate) block(index uint32, dir string) error {
 	return errors.Join(err, l.Close())
 }
 
-// stands reports whether a pin is that of an interface which is there. One whose interface is gone is
-// removed.
+// stands reports whether a pin is that of an interface which is there. One whose interface is gone
+// is removed.
 func stands(pin string, index uint32) (bool, error) {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -161,8 +162,8 @@ func (g *Gate) Open(index uint32) error {
 	return nil
 }
 
-// open removes a pin, and has its link pass. The kernel takes a grace period to detach a link, for which
-// nobody waits here. The pin goes first: who blocks meanwhile makes a link of its own.
+// open removes a pin, and has its link pass. The kernel takes a grace period to detach a link, for
+// which nobody waits here. The pin goes first: who blocks meanwhile makes a link of its own.
 func (g *Gate) open(pin string) error {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if errors.Is(err, fs.ErrNotExist) {

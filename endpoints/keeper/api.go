@@ -75,8 +75,8 @@ func (k *Keeper) claim(c endpoints.Claim) (wire.Endpoint, error) {
 	return onWire(e), nil
 }
 
-// blockFirst blocks an interface that is to be claimed and is not looked after yet. It does not hold the
-// lock, because that takes the kernel some milliseconds; claim does it again.
+// blockFirst blocks an interface that is to be claimed and is not looked after yet. It does not
+// hold the lock, because that takes the kernel some milliseconds; claim does it again.
 func (k *Keeper) blockFirst(l endpoints.Link) {
 	k.mu.Lock()
 	_, known := k.reg.Endpoint(l.Index)
@@ -108,8 +108,8 @@ func (k *Keeper) Withdraw(owner string) error {
 	return nil
 }
 
-// Collect ends the claims of CNI plugins for a network, but for those of attachments that there are.
-// Interfaces that are there stay blocked.
+// Collect ends the claims of CNI plugins for a network, but for those of attachments that there
+// are. Interfaces that are there stay blocked.
 func (k *Keeper) Collect(v wire.Valid) error {
 	if err := v.Check(); err != nil {
 		return err

@@ -17,8 +17,9 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// BenchmarkBirth measures for how long a new interface of a pod is open: from the return of the call that
-// makes it, down as it is then, until both directions are blocked. Beside many others that there are.
+// BenchmarkBirth measures for how long a new interface of a pod is open: from the return of the
+// call that makes it, down as it is then, until both directions are blocked. Beside many others
+// that there are.
 func BenchmarkBirth(b *testing.B) {
 	for _, others := range []int{0, 250} {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {

@@ -55,8 +55,8 @@ func isGone(index uint32) bool {
 // netlinkBuffer is what of the kernel's messages may wait, in bytes: thousands.
 const netlinkBuffer = 4 << 20
 
-// subscribe returns what the kernel says of interfaces. The channel is closed when messages may have
-// been lost, and when the context ends.
+// subscribe returns what the kernel says of interfaces. The channel is closed when messages may
+// have been lost, and when the context ends.
 func subscribe(ctx context.Context) (<-chan netlink.LinkUpdate, error) {
 	updates := make(chan netlink.LinkUpdate, 256)
 	err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(), netlink.LinkSubscribeOptions{

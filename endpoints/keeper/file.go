@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/keep"
 )
 
-// root is the prefix of all keys of the file: indexes of interfaces mean nothing to another node, and
-// nothing after its next start.
+// root is the prefix of all keys of the file: indexes of interfaces mean nothing to another node,
+// and nothing after its next start.
 func (k *Keeper) root() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -55,8 +55,8 @@ func (k *Keeper) recall() {
 	}
 }
 
-// remember keeps the claims for the next start, if they are others than those that were kept last. It
-// returns what the file has.
+// remember keeps the claims for the next start, if they are others than those that were kept last.
+// It returns what the file has.
 func (k *Keeper) remember(saved []endpoints.Claim) []endpoints.Claim {
 	k.mu.Lock()
 	now := k.reg.Claims()

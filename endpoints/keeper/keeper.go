@@ -3,7 +3,8 @@
 //
 // # Invariants
 //
-//   - The gate of an interface is open only while its endpoint is enforced, or nobody looks after it.
+//   - The gate of an interface is open only while its endpoint is enforced, or nobody looks after
+//     it.
 //   - The gate closes before the classifier lets go of an interface that is there.
 //   - What cannot be read, opened or resolved changes nothing.
 package keeper
@@ -34,8 +35,8 @@ type Gate interface {
 type Config struct {
 	Log  *slog.Logger // nil discards
 	Gate Gate         // needed
-	// BlockNew blocks interfaces that Scope or a CNI configuration names until they are a pod's whose
-	// policy is enforced, from when they appear.
+	// BlockNew blocks interfaces that Scope or a CNI configuration names until they are a pod's
+	// whose policy is enforced, from when they appear.
 	BlockNew bool
 	Scope    Scope
 	CNIConf  string // folder with the configurations of CNI
@@ -48,11 +49,11 @@ type Config struct {
 	Node string
 	// Attached returns the interfaces at which the classifier of a process before still decides.
 	Attached func() ([]uint32, error)
-	// OnChange is called when policy is to be enforced elsewhere; a Commit asks Interfaces again. It
-	// may be called by any goroutine, and must not wait.
+	// OnChange is called when policy is to be enforced elsewhere; a Commit asks Interfaces again.
+	// It may be called by any goroutine, and must not wait.
 	OnChange func()
-	// Waited is called for an interface that is enforced now, with the time since it was a pod's. It
-	// must not wait.
+	// Waited is called for an interface that is enforced now, with the time since it was a pod's.
+	// It must not wait.
 	Waited func(time.Duration)
 }
 
@@ -245,9 +246,9 @@ func (k *Keeper) Registered() map[api.PodID][]netip.Addr {
 	return k.reg.Addresses()
 }
 
-// Identify says by which UIDs policy knows pods of the node, all that it knows or some; an empty one
-// says that it does not. It is called before a Commit that enforces policy of these pods: interfaces
-// of other lives of them are blocked when it returns.
+// Identify says by which UIDs policy knows pods of the node, all that it knows or some; an empty
+// one says that it does not. It is called before a Commit that enforces policy of these pods:
+// interfaces of other lives of them are blocked when it returns.
 func (k *Keeper) Identify(uids map[api.PodID]string, all bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -255,9 +256,9 @@ func (k *Keeper) Identify(uids map[api.PodID]string, all bool) {
 	k.settle()
 }
 
-// Release closes the gate of an interface of which the classifier wants to let go. After an error it
-// must not. An interface that is gone needs no gate, and neither does one that is nobody's where new
-// ones are not blocked.
+// Release closes the gate of an interface of which the classifier wants to let go. After an error
+// it must not. An interface that is gone needs no gate, and neither does one that is nobody's where
+// new ones are not blocked.
 func (k *Keeper) Release(index uint32) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -311,8 +312,8 @@ func (k *Keeper) Endpoints() []endpoints.Endpoint {
 	return out
 }
 
-// Problems returns what cannot be read, and why. Nothing changes by that, but what cannot be read may
-// say whose an interface is.
+// Problems returns what cannot be read, and why. Nothing changes by that, but what cannot be read
+// may say whose an interface is.
 func (k *Keeper) Problems() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -220,8 +220,8 @@ func (k *Keeper) find() {
 	}
 }
 
-// pairs returns the interfaces of the node whose other ends are in the namespace of a result, by the
-// number that the node has for it. Where there are several the result tells which.
+// pairs returns the interfaces of the node whose other ends are in the namespace of a result, by
+// the number that the node has for it. Where there are several the result tells which.
 func (r result) pairs(all []device, id int) []device {
 	in := slices.DeleteFunc(slices.Clone(all), func(d device) bool { return !d.veth || d.netns != id })
 	named := slices.DeleteFunc(slices.Clone(in), func(d device) bool {

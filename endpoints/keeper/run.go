@@ -74,8 +74,8 @@ func (k *Keeper) follow(ctx context.Context, files *fsnotify.Watcher, saved *[]e
 	}
 }
 
-// take takes over what the kernel says of an interface. What is nobody's is looked for in CNI's results
-// if the message was the last one that waits.
+// take takes over what the kernel says of an interface. What is nobody's is looked for in CNI's
+// results if the message was the last one that waits.
 func (k *Keeper) take(u netlink.LinkUpdate, last bool) {
 	if k.isNewborn(u) {
 		_ = k.cfg.Gate.Block(uint32(u.Attrs().Index)) // without the lock: it waits for the kernel; settle does it again
@@ -119,7 +119,8 @@ func (k *Keeper) lookAround(files *fsnotify.Watcher, lost bool) error {
 	return nil
 }
 
-// inspect reads back which gates are closed. One that somebody else moved is moved again. mu is held.
+// inspect reads back which gates are closed. One that somebody else moved is moved again. mu is
+// held.
 func (k *Keeper) inspect() error {
 	now, err := k.cfg.Gate.Blocked()
 	if err != nil {

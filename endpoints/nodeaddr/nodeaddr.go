@@ -3,8 +3,8 @@
 //
 // # Place in the flow
 //
-// Beside the keeper of endpoints: the policy plugin asks for the addresses, and pods may always talk
-// with their own node.
+// Beside the keeper of endpoints: the policy plugin asks for the addresses, and pods may always
+// talk with their own node.
 //
 // # Invariants
 //
@@ -40,8 +40,8 @@ type Addresses struct {
 	known    atomic.Pointer[[]netip.Addr]
 }
 
-// New returns addresses that are not known yet. The function is called when they are others; it must
-// not wait.
+// New returns addresses that are not known yet. The function is called when they are others; it
+// must not wait.
 func New(log *slog.Logger, onChange func()) *Addresses {
 	a := &Addresses{log: log, onChange: onChange}
 	a.known.Store(new([]netip.Addr))
@@ -127,8 +127,8 @@ func read() ([]netip.Addr, error) {
 	return slices.Compact(out), nil
 }
 
-// counts reports whether an address can be a node's for others: it is neither of the node alone, nor
-// of one link alone.
+// counts reports whether an address can be a node's for others: it is neither of the node alone,
+// nor of one link alone.
 func counts(a netip.Addr) bool {
 	return a.IsValid() && !a.IsLoopback() && !a.IsUnspecified() && !a.IsMulticast() && (!a.IsLinkLocalUnicast() || a.Is4())
 }

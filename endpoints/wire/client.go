@@ -55,8 +55,8 @@ func (c *Client) Remove(ctx context.Context, a Attachment) error {
 	return c.do(ctx, http.MethodDelete, PathEndpoints, a, nil)
 }
 
-// Collect ends the registrations of a network that are not among those that there are. Interfaces that
-// are there still let nothing pass from then on.
+// Collect ends the registrations of a network that are not among those that there are. Interfaces
+// that are there still let nothing pass from then on.
 func (c *Client) Collect(ctx context.Context, v Valid) error {
 	return c.do(ctx, http.MethodPost, PathGC, v, nil)
 }
@@ -70,8 +70,8 @@ func (c *Client) Wait(ctx context.Context, a Attachment, timeout time.Duration) 
 	return e, err
 }
 
-// WaitVPP returns when an interface of VPP has the state that is waited for, and after a time when it
-// has not; the state says which. An agent that does not enforce in VPP answers with an Error.
+// WaitVPP returns when an interface of VPP has the state that is waited for, and after a time when
+// it has not; the state says which. An agent that does not enforce in VPP answers with an Error.
 func (c *Client) WaitVPP(ctx context.Context, v VPP) (e Endpoint, err error) {
 	q := url.Values{
 		"interface": {v.Interface}, "namespace": {v.Namespace}, "name": {v.Name}, "until": {v.Until}, "timeout": {min(v.Timeout, MaxTimeout).String()},

@@ -175,8 +175,8 @@ func (v VPP) Check() error {
 	return nil
 }
 
-// Pending is the state of a pod's interface that is blocked until its policy is enforced, and Unknown
-// that of one that is not known as a pod's.
+// Pending is the state of a pod's interface that is blocked until its policy is enforced, and
+// Unknown that of one that is not known as a pod's.
 const (
 	Pending = "pending"
 	Unknown = "unknown"

@@ -28,11 +28,12 @@ func newCheck(out io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check what run needs, before the agent starts",
-		Long: `Check settings, sockets, files, rights, the kernel and etcd as "sluice-agent run" with the same flags would find
-them, and say what to do about each that is wrong. Nothing is changed. Each check ends within 2 seconds.
+		Long: `Check settings, sockets, files, rights, the kernel and etcd as "sluice-agent run" with the same
+flags would find them, and say what to do about each that is wrong. Nothing is changed. Each check
+ends within 2 seconds.
 
-Exit codes: 0 nothing stops or impairs the agent (warnings may be there), 1 something does, 2 the command line was
-not understood.`,
+Exit codes: 0 nothing stops or impairs the agent (warnings may be there), 1 something does, 2 the
+command line was not understood.`,
 		Example: `  sluice-agent check --node node-1 --etcd-endpoints 10.0.0.1:2379
   sluice-agent check --node node-1 --renderers xdp
   sluice-agent check --config /etc/sluice/agent.yaml -o json`,

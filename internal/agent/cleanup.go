@@ -24,11 +24,12 @@ func newCleanup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove the CNI plugin, and what enforces policy in the kernel",
-		Long: `Take sluice-cni out of the configurations of CNI, where --cni-bin-dir of an agent installed it, and remove its program when no
-pod is left that was made with it. What is enforced stays in force.
-With --all, also remove the links and maps that agents with the XDP renderer have pinned, what blocks interfaces, and their clsact
-filters of all interfaces, which are there with --xdp-mode clsact and, where the kernel has no TCX, with every mode: from then on the
-kernel lets all packets of pods pass. Nothing else is touched. End the agent before: nothing is removed while one runs. With --all, a
+		Long: `Take sluice-cni out of the configurations of CNI, where --cni-bin-dir of an agent installed it, and
+remove its program when no pod is left that was made with it. What is enforced stays in force. With
+--all, also remove the links and maps that agents with the XDP renderer have pinned, what blocks
+interfaces, and their clsact filters of all interfaces, which are there with --xdp-mode clsact and,
+where the kernel has no TCX, with every mode: from then on the kernel lets all packets of pods pass.
+Nothing else is touched. End the agent before: nothing is removed while one runs. With --all, a
 folder of pins that is not there is an error; filters are removed all the same.`,
 		Example: `  sluice-agent cleanup
   sluice-agent cleanup --all

@@ -44,8 +44,7 @@ func NewCommand(out, errOut io.Writer) *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetFlagErrorFunc(settings.FlagError)
-	cmd.Version = version.Get().String()
-	cmd.SetVersionTemplate(version.Template)
+	settings.Program(cmd)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
 	cmd.AddCommand(newRun(errOut), newCheck(out), newDev(out, errOut), newCleanup(), newInstallCNI(errOut), &cobra.Command{
@@ -59,9 +58,10 @@ func newRun(errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Enforce the policies of a cluster for the pods of this node, in VPP or in the kernel",
-		Long: `Follow the state of a cluster in etcd and enforce its policies for the pods of this node: in the VPP behind a socket
-(--renderers acl, and session for its host stack), or in the kernel (--renderers xdp).
-Every setting is also an environment variable (--api-socket is SLUICE_API_SOCKET) and a key in the file of --config.`,
+		Long: `Follow the state of a cluster in etcd and enforce its policies for the pods of this node: in the VPP
+behind a socket (--renderers acl, and session for its host stack), or in the kernel (--renderers
+xdp). Every setting is also an environment variable (--api-socket is SLUICE_API_SOCKET) and a key in
+the file of --config.`,
 		Example: `  sluice-agent run --node node-1 --etcd-endpoints 10.0.0.1:2379,10.0.0.2:2379
   sluice-agent run --node node-1 --etcd-endpoints 10.0.0.1:2379 --renderers xdp
   sluice-agent run --config /etc/sluice/agent.yaml --log-level debug`,
@@ -85,8 +85,9 @@ func newDev(out, errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Enforce the policies of a directory of manifests, with everything embedded",
-		Long: `Start an embedded etcd, reflect the manifests of a directory into it, and enforce them in an embedded dataplane. Prints
-what was rendered and who can talk to whom, then follows edits of the manifests. No root, VPP or cluster is needed.`,
+		Long: `Start an embedded etcd, reflect the manifests of a directory into it, and enforce them in an
+embedded dataplane. Prints what was rendered and who can talk to whom, then follows edits of the
+manifests. No root, VPP or cluster is needed.`,
 		Example: `  sluice-agent dev --manifests docs/examples/shop
   sluice-agent dev --manifests ./policies --once`,
 		Args: settings.NoArgs,

@@ -36,8 +36,8 @@ func (l *lines) with(text string) []string {
 	return slices.DeleteFunc(strings.Split(l.text.String(), "\n"), func(s string) bool { return !strings.Contains(s, text) })
 }
 
-// TestAgentLogsAnOutageOnce has everything of an agent that reads the store, or writes it, wait for a
-// store that comes later.
+// TestAgentLogsAnOutageOnce has everything of an agent that reads the store, or writes it, wait for
+// a store that comes later.
 func TestAgentLogsAnOutageOnce(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

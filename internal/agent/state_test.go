@@ -41,8 +41,8 @@ func TestWhatCannotBeDecodedIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestExplainShowsWhatIsInForce: where the store holds nonsense for an object, the last good value is
-// in force, and explained; nothing disagrees, and the status names the key.
+// TestExplainShowsWhatIsInForce: where the store holds nonsense for an object, the last good value
+// is in force, and explained; nothing disagrees, and the status names the key.
 func TestExplainShowsWhatIsInForce(t *testing.T) {
 	a := running(t, nil)
 	key := model.Key(a.cfg.Store.Prefix, model.ID{Kind: model.KindNetworkPolicy, Namespace: "demo", Name: "server"})

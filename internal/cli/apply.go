@@ -43,8 +43,8 @@ func (f *changeFlags) register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.acceptLegacy, "accept-legacy", false, "also read policies of extensions/v1beta1 and the annotation that isolates a namespace, as before Kubernetes 1.7 (see convert)")
 }
 
-// endpointsFlag names the etcd that is written to. Other settings of etcd are environment variables, too,
-// but this one says to whom the command talks.
+// endpointsFlag names the etcd that is written to. Other settings of etcd are environment
+// variables, too, but this one says to whom the command talks.
 const endpointsFlag = "etcd-endpoints"
 
 // storeOf returns how to come to the store that is written to.
@@ -97,14 +97,17 @@ func newApply(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Reflect Kubernetes objects from manifests into the agent's store",
-		Long: `Write namespaces, pods and network policies from manifests into the store that the agent watches. Objects
-that are equal to what is there are not written. An object that cannot be understood is reported and left out, a wrong peer,
-port or block is reported and permits nothing; everything else is applied.
+		Long: `Write namespaces, pods and network policies from manifests into the store that the agent watches.
+Objects that are equal to what is there are not written. An object that cannot be understood is
+reported and left out, a wrong peer, port or block is reported and permits nothing; everything else
+is applied.
 
-In a cluster the reflector does this from the API server; apply is for development and for stores without one.`,
+In a cluster the reflector does this from the API server; apply is for development and for stores
+without one.`,
 		Example: `  sluicectl apply -f policy.yaml
   kubectl get ns,pod,netpol -A -o json | sluicectl apply -f - --etcd-endpoints 127.0.0.1:2379
-  sluicectl apply -f policy.yaml --etcd-endpoints 10.0.0.1:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key`,
+  sluicectl apply -f policy.yaml --etcd-endpoints 10.0.0.1:2379 \
+    --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.change(cmd, f, func(values []proto.Message) (view.Change, error) { return putAll(values) })
@@ -119,8 +122,8 @@ func newDelete(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete -f FILE",
 		Short: "Delete the objects that manifests name from the agent's store",
-		Long: `Delete the objects that manifests name from the store that the agent watches, and name each. The exit code is 1 where some of them are
-not there, unless --ignore-not-found is given.`,
+		Long: `Delete the objects that manifests name from the store that the agent watches, and name each. The
+exit code is 1 where some of them are not there, unless --ignore-not-found is given.`,
 		Example: "  sluicectl delete -f policy.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

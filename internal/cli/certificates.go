@@ -33,9 +33,9 @@ func newStoreCertificates(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certificates",
 		Short: "Print Secrets with certificates for the etcd in sluice-ksr and for agents",
-		Long: `Make an authority, a certificate for the etcd in sluice-ksr (--embedded-etcd) and one for the agents, and print
-them as the two Secrets that the manifests mount. The key of the authority is not kept: run the command
-again to replace all of them, then restart sluice-ksr and the agents.`,
+		Long: `Make an authority, a certificate for the etcd in sluice-ksr (--embedded-etcd) and one for the
+agents, and print them as the two Secrets that the manifests mount. The key of the authority is not
+kept: run the command again to replace all of them, then restart sluice-ksr and the agents.`,
 		Example: `  sluicectl store certificates | kubectl apply -f -
   sluicectl store certificates --days 90 --namespace sluice | kubectl apply -f -`,
 		Args: cobra.NoArgs,
@@ -58,7 +58,8 @@ again to replace all of them, then restart sluice-ksr and the agents.`,
 	return cmd
 }
 
-// certificates returns the two Secrets as YAML, valid from a minute before now, for clocks that differ.
+// certificates returns the two Secrets as YAML, valid from a minute before now, for clocks that
+// differ.
 func certificates(namespace string, now time.Time, valid time.Duration) ([]byte, error) {
 	a, err := newAuthority(now.Add(-time.Minute), now.Add(valid))
 	if err != nil {

@@ -45,7 +45,8 @@ func mounted(t *testing.T, args ...string) string {
 	return dir
 }
 
-// TestCertificatesOpenTheEmbeddedEtcd to those who have the one of an agent, by whatever address it is reached.
+// TestCertificatesOpenTheEmbeddedEtcd to those who have the one of an agent, by whatever address it
+// is reached.
 func TestCertificatesOpenTheEmbeddedEtcd(t *testing.T) {
 	dir := mounted(t)
 	server := filepath.Join(dir, "sluice-ksr-etcd")

@@ -19,12 +19,12 @@ func newExplain(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain SRC DST:PORT/PROTO",
 		Short: "Say whether a flow is allowed, and why",
-		Long: `Explain a verdict: the one reason first, then every policy that selects either end, for each rule why it matched or
-which term failed, what the tables of each renderer do and which policies they name, and the smallest changes that would
-turn the verdict around. Each of these was tried.
+		Long: `Explain a verdict: the one reason first, then every policy that selects either end, for each rule
+why it matched or which term failed, what the tables of each renderer do and which policies they
+name, and the smallest changes that would turn the verdict around. Each of these was tried.
 
-With --manifests no agent is asked: the manifests are judged by the specification and by the whole pipeline with the
-embedded dataplane. Problems of the manifests go to the standard error.
+With --manifests no agent is asked: the manifests are judged by the specification and by the whole
+pipeline with the embedded dataplane. Problems of the manifests go to the standard error.
 
 ` + flowHelp + `
 

@@ -20,7 +20,11 @@ func newInject(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "inject SRC DST:PORT/PROTO",
 		Short: "Send the first packet of a flow through the embedded dataplane, and trace it",
-		Long:  "Send a packet through the dataplane's installed tables, and show each pod and uplink that it passed, with the rules of policies that\ndecided there. -o wide adds interfaces and entries of ACLs. Directions are the pod's.\nIt is a probe: no rule counts it, and no session is used, made or ended.\n\n" + flowHelp,
+		Long: `Send a packet through the dataplane's installed tables, and show each pod and uplink that it passed,
+with the rules of policies that decided there. -o wide adds interfaces and entries of ACLs.
+Directions are the pod's. It is a probe: no rule counts it, and no session is used, made or ended.
+
+` + flowHelp,
 		Example: `  sluicectl inject shop/web-0 shop/cart-0:http
   sluicectl inject shop/batch-0 203.0.113.10:443/tcp -o yaml`,
 		Args: twoEnds,
@@ -96,9 +100,10 @@ func newMatrix(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "matrix",
 		Short: "Show who can talk to whom, asked packet by packet of the dataplane",
-		Long: `Show which groups of pods, blocks and the world outside can talk to which, on the ports that the pods declare. Every cell is
-asked packet by packet of the embedded dataplane, and compared with the specification. With --manifests no agent is asked:
-the dataplane has all pods of the manifests, on one node.`,
+		Long: `Show which groups of pods, blocks and the world outside can talk to which, on the ports that the
+pods declare. Every cell is asked packet by packet of the embedded dataplane, and compared with the
+specification. With --manifests no agent is asked: the dataplane has all pods of the manifests, on
+one node.`,
 		Example: `  sluicectl matrix
   sluicectl matrix --open
   sluicectl matrix --manifests docs/examples/shop -o json`,

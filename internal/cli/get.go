@@ -11,8 +11,9 @@ func newGet(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "List what the agent knows and enforces",
-		Long: `List what the agent knows and enforces: all of a kind, or what is named. A name is exact, and stands for that name in every
-namespace unless it has one, as in shop/web-0, or --namespace is given. --contains lists what has a text in its name.
+		Long: `List what the agent knows and enforces: all of a kind, or what is named. A name is exact, and stands
+for that name in every namespace unless it has one, as in shop/web-0, or --namespace is given.
+--contains lists what has a text in its name.
 
 Exit codes: 0 done, 1 something that is named is not there, 2 error.`,
 		Example: `  sluicectl get pods -n shop

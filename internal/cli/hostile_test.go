@@ -54,8 +54,8 @@ func hostileAgent(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestOutputObeysNoNames: tables, lines, errors, JSON and YAML of a hostile state move no cursor, have
-// no lines that they did not begin, and stay small.
+// TestOutputObeysNoNames: tables, lines, errors, JSON and YAML of a hostile state move no cursor,
+// have no lines that they did not begin, and stay small.
 func TestOutputObeysNoNames(t *testing.T) {
 	socket := hostileAgent(t)
 	for _, args := range [][]string{

@@ -20,11 +20,12 @@ func newNodes(o *options, namespace *string) *cobra.Command {
 		Use:     "nodes [NODE...]",
 		Aliases: []string{"node", "no"},
 		Short:   "Say for every node whether it enforces a policy yet, or everything",
-		Long: `Say for every node of the cluster, or for those that are named, whether it enforces a policy as it is now, or, without
---policy, everything that was changed.
-TARGET is the revision of etcd at which that changed, REVISION how much of it the node enforces: the same once it enforces all.
-Nodes report that through etcd at once; while there are many changes, every 10 seconds (--status-interval of the agent).
-Nothing is known of a node on which no agent reports. The exit code is 1 while a node does not enforce it, or none reports.`,
+		Long: `Say for every node of the cluster, or for those that are named, whether it enforces a policy as it
+is now, or, without --policy, everything that was changed. TARGET is the revision of etcd at which
+that changed, REVISION how much of it the node enforces: the same once it enforces all. Nodes report
+that through etcd at once; while there are many changes, every 10 seconds (--status-interval of the
+agent). Nothing is known of a node on which no agent reports. The exit code is 1 while a node does
+not enforce it, or none reports.`,
 		Example: `  sluicectl get nodes
   sluicectl get nodes --policy shop/web
   sluicectl get nodes node-1 node-2 -n shop --policy web`,

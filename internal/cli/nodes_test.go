@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// TestNodesShowARevisionThatComparesWithTheTarget: the revision of the store that a node has reached
-// moves on without policy, too.
+// TestNodesShowARevisionThatComparesWithTheTarget: the revision of the store that a node has
+// reached moves on without policy, too.
 func TestNodesShowARevisionThatComparesWithTheTarget(t *testing.T) {
 	now := time.Now()
 	node := func(name string, revision int64, enforced view.Enforcement) view.NodeEnforcement {

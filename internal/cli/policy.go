@@ -97,8 +97,8 @@ func newPolicy(o *options, namespace *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "policy [[NAMESPACE/]NAME...]",
 		Short: "Show a policy, and everything that keeps it from being enforced",
-		Long: `Show policies that are named, and everything that keeps them from being enforced; without a name list all policies. Policies of
-administrators have no namespace.`,
+		Long: `Show policies that are named, and everything that keeps them from being enforced; without a name
+list all policies. Policies of administrators have no namespace.`,
 		Example: `  sluicectl get policy shop/web
   sluicectl get policy -n shop web
   sluicectl get policy baseline`,

@@ -18,14 +18,16 @@ func newStoreRoles(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "roles [--node NODE]...",
 		Short: "Print the commands that make the roles and users of etcd",
-		Long: `Print commands of etcdctl that make a role and a user for each program, which may do what it needs and no more. With
---node each node has its own: its agent may write the status of that node alone, and whoever connects its pods may name
-interfaces of that node alone. Without, one agent can report for all nodes.
+		Long: `Print commands of etcdctl that make a role and a user for each program, which may do what it needs
+and no more. With --node each node has its own: its agent may write the status of that node alone,
+and whoever connects its pods may name interfaces of that node alone. Without, one agent can report
+for all nodes.
 
-Users have no passwords: they are the common names of certificates. "auth enable" is not among the commands; see
-docs/guide/ksr.md for what has to be there before.`,
+Users have no passwords: they are the common names of certificates. "auth enable" is not among the
+commands; see docs/guide/ksr.md for what has to be there before.`,
 		Example: `  sluicectl store roles --node node-1 --node node-2
-  sluicectl store roles --node "$(kubectl get nodes -o jsonpath='{.items[*].metadata.name}' | tr ' ' ,)" | sh -e`,
+  sluicectl store roles --node "$(kubectl get nodes -o jsonpath='{.items[*].metadata.name}' |
+    tr ' ' ,)" | sh -e`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			commands, err := roleCommands(prefix, nodes)

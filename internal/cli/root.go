@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/internal/view"
@@ -43,8 +44,7 @@ Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.Version = version.Get().String()
-	cmd.SetVersionTemplate(version.Template)
+	settings.Program(cmd)
 	cmd.SetIn(in)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)

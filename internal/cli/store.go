@@ -22,8 +22,10 @@ func newStore(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
 		Short: "Accept what etcd holds, see who may write it, and make certificates",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: `  sluicectl store accept --etcd-endpoints 10.0.0.1:2379
+  sluicectl store roles --node node-1`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newStoreAccept(o), newStoreRoles(o), newStoreCertificates(o))
 	return cmd
@@ -34,13 +36,15 @@ func newStoreAccept(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept --etcd-endpoints ENDPOINTS",
 		Short: "Say that what etcd holds is meant, although agents know more, or another cluster",
-		Long: `Agents do not believe an etcd that has no completeness marker, holds the state of another cluster, was set
-back, or lost everything: what they know stays in force. This command writes the marker for what etcd
-holds now, and says that it is meant. Agents enforce it at once: a cluster without policies is open.
+		Long: `Agents do not believe an etcd that has no completeness marker, holds the state of another cluster,
+was set back, or lost everything: what they know stays in force. This command writes the marker for
+what etcd holds now, and says that it is meant. Agents enforce it at once: a cluster without
+policies is open.
 
 A reflector that runs goes on writing. See first why agents do not believe it: sluicectl get status.`,
 		Example: `  sluicectl store accept --etcd-endpoints 10.0.0.1:2379
-  sluicectl store accept --etcd-endpoints 10.0.0.1:2379 --cluster "$(kubectl get namespace kube-system -o jsonpath={.metadata.uid})"`,
+  sluicectl store accept --etcd-endpoints 10.0.0.1:2379 \
+    --cluster "$(kubectl get namespace kube-system -o jsonpath={.metadata.uid})"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed(endpointsFlag) {

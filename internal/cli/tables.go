@@ -109,7 +109,7 @@ var ruleList = listing[view.Rule]{
 }
 
 var endpointList = listing[wire.Endpoint]{
-	what: "endpoints", aliases: []string{"endpoint", "ep"}, short: "List the interfaces of pods, in the kernel and in VPP: whose they are, and which are blocked", arg: "[NAMESPACE/]NAME",
+	what: "endpoints", aliases: []string{"endpoint", "ep"}, short: "List the interfaces of pods, in the kernel and in VPP, and which are blocked", arg: "[NAMESPACE/]NAME",
 	table: endpointTable,
 	named: func(e wire.Endpoint, in, name string) bool {
 		namespace, pod, _ := strings.Cut(e.Pod, "/")

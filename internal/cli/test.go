@@ -27,16 +27,17 @@ func newTest(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test FILE...",
 		Short: "Run policy unit tests",
-		Long: `Run policy unit tests: files with Kubernetes objects, steps that change them, and probes with the verdict that is
-expected. No agent and no cluster is needed.
+		Long: `Run policy unit tests: files with Kubernetes objects, steps that change them, and probes with the
+verdict that is expected. No agent and no cluster is needed.
 
---through chooses who answers: "oracle" is the specification itself; "acl" is the whole pipeline with the ACL renderer,
-whose installed tables are asked packet by packet in the embedded dataplane; "session" is the same with the renderer of
-session rules, asked connection by connection, and not about what is neither TCP nor UDP; "xdp" is the pipeline with the
-XDP renderer, whose memory is read as its program in the kernel reads it. Steps are applied to what runs.
+--through chooses who answers: "oracle" is the specification itself; "acl" is the whole pipeline
+with the ACL renderer, whose installed tables are asked packet by packet in the embedded dataplane;
+"session" is the same with the renderer of session rules, asked connection by connection, and not
+about what is neither TCP nor UDP; "xdp" is the pipeline with the XDP renderer, whose memory is read
+as its program in the kernel reads it. Steps are applied to what runs.
 
-Each test is reported as soon as it has ended. One that takes longer than --timeout, or that a dataplane refuses because of
-a limit, cannot be run; the others go on.
+Each test is reported as soon as it has ended. One that takes longer than --timeout, or that a
+dataplane refuses because of a limit, cannot be run; the others go on.
 
 Exit codes: 0 all verdicts are as expected, 1 some are not, 2 a test could not be run.`,
 		Example: `  sluicectl test docs/examples/tests/shop.yaml

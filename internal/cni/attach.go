@@ -15,7 +15,8 @@ import (
 // retryEvery is how often an agent is asked again that is not there.
 const retryEvery = 100 * time.Millisecond
 
-// answerTimeout is how long the agent has for an answer before the plugin blocks the interface itself.
+// answerTimeout is how long the agent has for an answer before the plugin blocks the interface
+// itself.
 const answerTimeout = time.Second
 
 // attaching is an ADD under way.

@@ -1,7 +1,7 @@
-// Package cni is sluice-cni, a chained CNI plugin (specification 1.1.0). It stands behind the plugin
-// that makes a pod's veth pair, tells the agent of the node whose interface that is, and returns once
-// the interface lets nothing pass, or what the pod's policy permits. For VPP it also makes the
-// interface.
+// Package cni is sluice-cni, a chained CNI plugin (specification 1.1.0). It stands behind the
+// plugin that makes a pod's veth pair, tells the agent of the node whose interface that is, and
+// returns once the interface lets nothing pass, or what the pod's policy permits. For VPP it also
+// makes the interface.
 //
 // # Invariants
 //

@@ -9,7 +9,8 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// nodeEnd returns the node's end of the pair whose other end is an interface in a network namespace.
+// nodeEnd returns the node's end of the pair whose other end is an interface in a network
+// namespace.
 func nodeEnd(namespace, ifName string) (*netlink.LinkAttrs, error) {
 	ns, err := netns.GetFromPath(namespace)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // maxSocket is how long the path of a socket can be.
 const maxSocket = 107
 
-// makeFolder makes the folder of a pod, which is for the pod alone, and returns the path of the socket
-// in it. Only root may look for folders of others.
+// makeFolder makes the folder of a pod, which is for the pod alone, and returns the path of the
+// socket in it. Only root may look for folders of others.
 func (a *vppAttaching) makeFolder() (socket string, err error) {
 	if !isName(a.pod.uid) {
 		return "", types.NewError(types.ErrInvalidEnvironmentVariables, fmt.Sprintf("CNI_ARGS has the K8S_POD_UID %q: \"interface\": \"memif\" names the folder of the pod by it", a.pod.uid), "")
@@ -66,8 +66,8 @@ func writeNew(path string, text []byte) error {
 	return f.Close()
 }
 
-// removeFolders removes the folders of sockets that are gone, unless VPP has other sockets there. Only
-// folders of pods are removed, whatever a path is.
+// removeFolders removes the folders of sockets that are gone, unless VPP has other sockets there.
+// Only folders of pods are removed, whatever a path is.
 func (c *config) removeFolders(there map[uint32]string, gone ...string) error {
 	for _, path := range gone {
 		folder := filepath.Dir(path)

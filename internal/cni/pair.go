@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/endpoints/gate"
 )
 
-// pair is the two ends of a pod's link: one at the node, which is a veth or VPP itself, and one in the
-// network namespace of the pod.
+// pair is the two ends of a pod's link: one at the node, which is a veth or VPP itself, and one in
+// the network namespace of the pod.
 type pair struct {
 	hostIf string // the node's end; empty: VPP is it
 	index  uint32 // of the node's end
@@ -25,7 +25,8 @@ type pair struct {
 	inner  netlink.Link
 }
 
-// enter opens the network namespace of a pod, which has no interface of a name yet. close must be called.
+// enter opens the network namespace of a pod, which has no interface of a name yet. close must be
+// called.
 func enter(namespace, ifName string) (p *pair, err error) {
 	p = &pair{}
 	if p.ns, err = netns.GetFromPath(namespace); err != nil {
@@ -45,8 +46,9 @@ func isThere(what, why string) error {
 	return types.NewError(types.ErrInternal, fmt.Sprintf("%s is there already: delete the attachment first", what), why)
 }
 
-// addVeth makes a veth pair whose ends are down. The kernel of the node neither takes what comes from the
-// pod nor sends to it, from when there is the pair. remove must be called after an error of a later step.
+// addVeth makes a veth pair whose ends are down. The kernel of the node neither takes what comes
+// from the pod nor sends to it, from when there is the pair. remove must be called after an error
+// of a later step.
 func (p *pair) addVeth(c *config, ifName, hostIf string) error {
 	p.hostIf = hostIf
 	attrs := netlink.NewLinkAttrs()
@@ -89,7 +91,8 @@ func (p *pair) find(ifName string) (err error) {
 	return err
 }
 
-// up gives the pod its addresses, and routes through gateways at an address; then it sets both ends up.
+// up gives the pod its addresses, and routes through gateways at an address; then it sets both ends
+// up.
 func (p *pair) up(addrs []netip.Addr, routes []*types.Route, via net.HardwareAddr) error {
 	for _, a := range addrs {
 		if err := p.within.AddrAdd(p.inner, &netlink.Addr{IPNet: host(a), Flags: unix.IFA_F_NODAD}); err != nil {

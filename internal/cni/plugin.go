@@ -111,8 +111,8 @@ func check(args *skel.CmdArgs) error {
 	return types.NewError(types.ErrTryAgainLater, "the agent does not answer", err.Error())
 }
 
-// del says that an attachment ends. Without an agent there is nothing to do: what blocks an interface
-// ends with it, and so does what the agent knows of it.
+// del says that an attachment ends. Without an agent there is nothing to do: what blocks an
+// interface ends with it, and so does what the agent knows of it.
 func del(args *skel.CmdArgs) error {
 	c, err := readConfig(args.StdinData)
 	if err != nil {
@@ -127,8 +127,8 @@ func del(args *skel.CmdArgs) error {
 	return nil
 }
 
-// gc ends what the agent knows of attachments that are gone, and removes what blocks their interfaces.
-// An agent that is away does so the next time.
+// gc ends what the agent knows of attachments that are gone, and removes what blocks their
+// interfaces. An agent that is away does so the next time.
 func gc(args *skel.CmdArgs) error {
 	c, err := readConfig(args.StdinData)
 	if err != nil {

@@ -190,7 +190,8 @@ func (a *vppAttaching) connect(ctx context.Context, r *current.Result) error {
 	return nil
 }
 
-// prepare makes what an interface needs outside of VPP, and says which address of Ethernet the pod has.
+// prepare makes what an interface needs outside of VPP, and says which address of Ethernet the pod
+// has.
 func (a *vppAttaching) prepare(ends *pair, p *vppport.Port) (err error) {
 	switch p.Kind {
 	case vppport.Tap:
@@ -221,14 +222,15 @@ func missing(k vppport.Kind) string {
 	return ""
 }
 
-// macOf returns an address of Ethernet for the pod's end of an attachment: one that is given locally.
+// macOf returns an address of Ethernet for the pod's end of an attachment: one that is given
+// locally.
 func macOf(hostIf string) net.HardwareAddr {
 	sum := sha256.Sum256([]byte(hostIf))
 	return append(net.HardwareAddr{2}, sum[:5]...)
 }
 
-// chained tags the interface that another plugin made. It is down until the agent has blocked it, or
-// enforces policy there; after an error it stays down.
+// chained tags the interface that another plugin made. It is down until the agent has blocked it,
+// or enforces policy there; after an error it stays down.
 func (a *vppAttaching) chained(ctx context.Context) error {
 	var n vppport.Interface
 	err := a.talk(ctx, func(ctx context.Context, client *vppport.Client) (err error) {
@@ -265,8 +267,8 @@ func (a *vppAttaching) chained(ctx context.Context) error {
 	return types.PrintResult(a.prev, a.CNIVersion)
 }
 
-// made finds the interface that the plugins before made in VPP: its name, or that of the node's end of
-// a host-interface, is in their result.
+// made finds the interface that the plugins before made in VPP: its name, or that of the node's end
+// of a host-interface, is in their result.
 func (a *vppAttaching) made(ctx context.Context, client *vppport.Client) (found vppport.Interface, err error) {
 	all, err := client.Interfaces(ctx)
 	if err != nil {
@@ -351,7 +353,8 @@ func isRefusal(err error) bool {
 	return ok && e.Code == types.ErrInternal
 }
 
-// hostIfOf names an attachment, and the node's end of its veth pair: the first part is that of the network.
+// hostIfOf names an attachment, and the node's end of its veth pair: the first part is that of the
+// network.
 func hostIfOf(network string, a wire.Attachment) string {
 	sum := sha256.Sum256([]byte(a.String()))
 	return networkPrefix(network) + hex.EncodeToString(sum[:4])
@@ -392,8 +395,8 @@ func gatewayOf(six bool) netip.Addr {
 	return vppport.Gateway4
 }
 
-// destinations returns where the routes of a family lead to: everywhere, unless the IPAM plugin says
-// otherwise.
+// destinations returns where the routes of a family lead to: everywhere, unless the IPAM plugin
+// says otherwise.
 func destinations(six bool, routes []*types.Route) (out []*net.IPNet) {
 	for _, r := range routes {
 		if (r.Dst.IP.To4() == nil) == six {

@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-net/sluice/internal/cni/vppport"
 )
 
-// delVPP removes what addVPP made: in VPP first, so that nothing passes, and addresses last, so that
-// no other pod has them before. Behind another plugin there is nothing to remove: that one removes the
-// interface. It needs no agent, and no VPP that is not there.
+// delVPP removes what addVPP made: in VPP first, so that nothing passes, and addresses last, so
+// that no other pod has them before. Behind another plugin there is nothing to remove: that one
+// removes the interface. It needs no agent, and no VPP that is not there.
 func delVPP(args *skel.CmdArgs, c *config) error {
 	if c.IPAM.Type == "" {
 		return nil
@@ -32,8 +32,8 @@ func delVPP(args *skel.CmdArgs, c *config) error {
 	return invoke.DelegateDel(ctx, c.IPAM.Type, args.StdinData, nil)
 }
 
-// detach removes both sides of some interfaces, and the folders of their sockets. uid is of a pod that
-// may have one; empty: not known.
+// detach removes both sides of some interfaces, and the folders of their sockets. uid is of a pod
+// that may have one; empty: not known.
 func detach(ctx context.Context, c *config, uid string, hostIfs ...string) error {
 	var before, after map[uint32]string
 	err := vppport.Talk(ctx, c.VPPSocket, func(ctx context.Context, client *vppport.Client) error {
@@ -101,8 +101,8 @@ func checkVPP(args *skel.CmdArgs, c *config) error {
 	return invoke.DelegateCheck(ctx, c.IPAM.Type, args.StdinData, nil)
 }
 
-// gcVPP removes the interfaces of this network that no attachment has, and has the IPAM plugin do the
-// same with addresses.
+// gcVPP removes the interfaces of this network that no attachment has, and has the IPAM plugin do
+// the same with addresses.
 func gcVPP(c *config) error {
 	if c.IPAM.Type == "" {
 		return nil // another plugin makes the interfaces

@@ -1,6 +1,6 @@
-// Package cniinstall puts sluice-cni on a node: the program into the folder of CNI's plugins, and its
-// name behind the plugins of the network of pods, in the configuration that the container runtime
-// reads. It takes both away again.
+// Package cniinstall puts sluice-cni on a node: the program into the folder of CNI's plugins, and
+// its name behind the plugins of the network of pods, in the configuration that the container
+// runtime reads. It takes both away again.
 //
 // # Invariants
 //

@@ -134,7 +134,8 @@ func replace(path string, old, text []byte) error {
 	}
 }
 
-// exchange has two files change places, and returns what was at the path; nil for what cannot be read.
+// exchange has two files change places, and returns what was at the path; nil for what cannot be
+// read.
 func exchange(temp, path string) ([]byte, error) {
 	if err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE); err != nil {
 		return nil, err

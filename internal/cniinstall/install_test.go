@@ -184,8 +184,8 @@ func TestInstallerChainsAndRemoveRestores(t *testing.T) {
 	}
 }
 
-// TestInstallerBringsSettingsUpToDate: the backup stays that of before the plugin came, and a program
-// that is torn is replaced.
+// TestInstallerBringsSettingsUpToDate: the backup stays that of before the plugin came, and a
+// program that is torn is replaced.
 func TestInstallerBringsSettingsUpToDate(t *testing.T) {
 	h := newHost(t)
 	h.put("10-a.conflist", list)
@@ -370,9 +370,9 @@ func eventually(t testing.TB, f func() error) {
 	}
 }
 
-// TestInstallerLosesNothingThatOthersWrite has another installer write its list 200 times, in turns at
-// once and by a new file. At every moment there is a whole configuration, but for what the other one
-// itself tears, and in the end there is its last one with the plugin.
+// TestInstallerLosesNothingThatOthersWrite has another installer write its list 200 times, in turns
+// at once and by a new file. At every moment there is a whole configuration, but for what the other
+// one itself tears, and in the end there is its last one with the plugin.
 func TestInstallerLosesNothingThatOthersWrite(t *testing.T) {
 	h := newHost(t)
 	path := filepath.Join(h.conf, "10-a.conflist")

@@ -71,8 +71,8 @@ func (n *network) isMain() bool {
 	return isOurs(n.plugins[0]) && json.Unmarshal(n.plugins[0], &members) == nil && members["ipam"] != nil
 }
 
-// put has the plugin once, with these members, and behind others: at the place that it has there, or
-// last. It reports whether that is a change.
+// put has the plugin once, with these members, and behind others: at the place that it has there,
+// or last. It reports whether that is a change.
 func (n *network) put(entry json.RawMessage) bool {
 	at := slices.IndexFunc(n.plugins, isOurs)
 	if at > 0 && !n.single && equal(n.plugins[at], entry) && !slices.ContainsFunc(n.plugins[at+1:], isOurs) {

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Remove takes the plugin out of the configurations in a folder, and removes the program when no pod
-// needs it any more: runtimes delete a pod with the plugins that it was made with, which stand in
-// CNI's result cache. It returns what it did, one line each. It does nothing while a process installs
-// the plugin. Of a folder that is not there nothing is removed.
+// Remove takes the plugin out of the configurations in a folder, and removes the program when no
+// pod needs it any more: runtimes delete a pod with the plugins that it was made with, which stand
+// in CNI's result cache. It returns what it did, one line each. It does nothing while a process
+// installs the plugin. Of a folder that is not there nothing is removed.
 func Remove(binDir, confDir, results string) (done []string, err error) {
 	l, err := lock(confDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +99,8 @@ func (r *removal) restore(path string) error {
 	return replace(path, b, text)
 }
 
-// singleOf returns the file of the single plugin that a list was made of, if it still is that alone.
+// singleOf returns the file of the single plugin that a list was made of, if it still is that
+// alone.
 func singleOf(path string, n *network) string {
 	for _, ext := range []string{".conf", ".json"} {
 		single := strings.TrimSuffix(path, filepath.Ext(path)) + ext

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// Matrix says who can talk to whom, packet by packet of the node's embedded dataplane, and how often
-// that does not do what the specification says.
+// Matrix says who can talk to whom, packet by packet of the node's embedded dataplane, and how
+// often that does not do what the specification says.
 func (n Node) Matrix(c Cluster) (out view.Matrix) {
 	out.Matrix = matrix.Compute(c.Endpoints(), func(f api.Flow) bool {
 		verdict, _ := n.Send(f)

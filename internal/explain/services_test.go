@@ -105,8 +105,9 @@ func sorted(list []netip.AddrPort) []netip.AddrPort {
 	return slices.Compact(list)
 }
 
-// TestVerdictsOfAServiceAreThoseOfItsEndpoints: for random clusters, services and sources, endpoints
-// are those of Kubernetes, and each verdict is that of the specification on the pair of pods.
+// TestVerdictsOfAServiceAreThoseOfItsEndpoints: for random clusters, services and sources,
+// endpoints are those of Kubernetes, and each verdict is that of the specification on the pair of
+// pods.
 func TestVerdictsOfAServiceAreThoseOfItsEndpoints(t *testing.T) {
 	flows, empty, denied := 0, 0, 0
 	for seed := range uint64(150) {

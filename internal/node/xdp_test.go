@@ -19,7 +19,8 @@ func (c *closing) Close() error {
 	return c.Plane.Close()
 }
 
-// TestANodeThatCannotBeMadeLetsGoOfTheKernel has the renderer beside that of the kernel refuse its options.
+// TestANodeThatCannotBeMadeLetsGoOfTheKernel has the renderer beside that of the kernel refuse its
+// options.
 func TestANodeThatCannotBeMadeLetsGoOfTheKernel(t *testing.T) {
 	refused := acl.Options{Orientation: acl.Split, Established: acl.Revoke}
 	for name, other := range map[string]Backend{"an embedded dataplane": &Vswitch{Options: refused}, "a VPP": &VPP{Options: refused}} {

@@ -16,10 +16,10 @@ const maxLinks = 40
 // OursRemedy is what to do about a place that others could write to.
 const OursRemedy = "choose a folder of the agent's user or of root, in which nobody else may write"
 
-// Ours returns nil when only root and the user of this process decide what is at a path: every folder
-// on the way belongs to them, nobody else may write there, and what is there already is theirs, and
-// no symbolic link. Folders with the sticky bit, such as /tmp, may be on the way, but hold no file. What
-// is missing would be made by this process.
+// Ours returns nil when only root and the user of this process decide what is at a path: every
+// folder on the way belongs to them, nobody else may write there, and what is there already is
+// theirs, and no symbolic link. Folders with the sticky bit, such as /tmp, may be on the way, but
+// hold no file. What is missing would be made by this process.
 func Ours(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -47,8 +47,8 @@ func Ours(path string) error {
 	return owned(at, info)
 }
 
-// OurFolder returns nil when only root and the user of this process decide what is in a folder, or none
-// is named.
+// OurFolder returns nil when only root and the user of this process decide what is in a folder, or
+// none is named.
 func OurFolder(path string) error {
 	if path == "" {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Listen listens on a TCP address, host:port. One without a host is the loopback address: what is to
-// be reached from other hosts names the address, or 0.0.0.0 or [::] for all.
+// Listen listens on a TCP address, host:port. One without a host is the loopback address: what is
+// to be reached from other hosts names the address, or 0.0.0.0 or [::] for all.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	host, port, err := net.SplitHostPort(address)
@@ -46,9 +46,9 @@ func connections() int {
 	return int(min(mostConnections, max(leastConnections, limit.Cur/ofDescriptors)))
 }
 
-// origin returns whose share of the connections one takes: that of an address, or of a network of 64
-// bits, which one host may have to itself. The node itself is one, whatever its addresses are; so
-// are all clients of a Unix socket.
+// origin returns whose share of the connections one takes: that of an address, or of a network of
+// 64 bits, which one host may have to itself. The node itself is one, whatever its addresses are;
+// so are all clients of a Unix socket.
 func origin(c net.Conn) (who string, here bool) {
 	remote, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {

@@ -97,8 +97,8 @@ func (t Target) address(text string) (netip.Addr, bool) {
 	return addr, err == nil && kept && !without
 }
 
-// numbers returns the ports of a pod that packets go to: several when the pod has a name twice, none
-// when it has not got it.
+// numbers returns the ports of a pod that packets go to: several when the pod has a name twice,
+// none when it has not got it.
 func (t Target) numbers(p *model.Pod) (out []uint16) {
 	name, named := t.Port.GetTarget().(*model.Service_Port_TargetName)
 	switch {

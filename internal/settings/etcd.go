@@ -78,8 +78,8 @@ func (e Etcd) tls() (*tls.Config, error) {
 	return t, nil
 }
 
-// expect has the server's certificate be checked for a name, whatever the address is. gRPC replaces the
-// ServerName of its settings by the address, so that the check is made here instead of there.
+// expect has the server's certificate be checked for a name, whatever the address is. gRPC replaces
+// the ServerName of its settings by the address, so that the check is made here instead of there.
 func expect(t *tls.Config, name string) {
 	t.InsecureSkipVerify = true //nolint:gosec // VerifyConnection does all that this leaves out
 	t.VerifyConnection = func(s tls.ConnectionState) error {

@@ -18,7 +18,8 @@ func Level(text string) (slog.Level, error) {
 }
 
 // Log makes the log that --log-level and --log-format ask for. Texts of others, such as names, are
-// quoted where they are not plain, in messages too: each record is one line, which no terminal obeys.
+// quoted where they are not plain, in messages too: each record is one line, which no terminal
+// obeys.
 func Log(level, format string, w io.Writer) (*slog.Logger, error) {
 	l, err := Level(level)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-net/sluice/internal/settings"
 )
 
-// TestLogQuotesNamesOfObjects: a name forges no record and commands no terminal, wherever it stands.
+// TestLogQuotesNamesOfObjects: a name forges no record and commands no terminal, wherever it
+// stands.
 func TestLogQuotesNamesOfObjects(t *testing.T) {
 	const name = "web\x1b[2J\n2026-01-01 level=INFO msg=\"all is well\"\r\u009b31m\u202e\xff"
 	for _, format := range []string{"text", "json"} {

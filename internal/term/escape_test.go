@@ -32,8 +32,8 @@ type stringer struct{ text string }
 
 func (s stringer) String() string { return s.text }
 
-// TestTextsOfOthersAreEscaped: in cells, lines, styles, lists, errors and everything that prints itself,
-// also where there is colour.
+// TestTextsOfOthersAreEscaped: in cells, lines, styles, lists, errors and everything that prints
+// itself, also where there is colour.
 func TestTextsOfOthersAreEscaped(t *testing.T) {
 	for text, want := range hostile {
 		for _, colour := range []bool{false, true} {

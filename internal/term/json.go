@@ -8,9 +8,9 @@ import (
 	"unicode/utf16"
 )
 
-// JSON returns a writer of values in JSON that escapes what encoding/json leaves alone and terminals
-// obey: control characters above ASCII, and what turns the direction of writing. Outside of strings
-// JSON has none of them. Each Write must have whole characters.
+// JSON returns a writer of values in JSON that escapes what encoding/json leaves alone and
+// terminals obey: control characters above ASCII, and what turns the direction of writing. Outside
+// of strings JSON has none of them. Each Write must have whole characters.
 func JSON(w io.Writer) io.Writer { return jsonWriter{w} }
 
 type jsonWriter struct{ w io.Writer }

@@ -5,8 +5,8 @@
 //
 //   - Colour is used on a terminal only, and never when NO_COLOR is set. What goes to
 //     a file or a pipe is plain text with one meaning per line.
-//   - Names, labels and reasons are texts of others: none moves the cursor, changes colours or begins
-//     a line, and none is longer than a line can be.
+//   - Names, labels and reasons are texts of others: none moves the cursor, changes colours or
+//     begins a line, and none is longer than a line can be.
 package term
 
 import (

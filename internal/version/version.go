@@ -45,6 +45,3 @@ func (i Info) String() string {
 	}
 	return s + ")"
 }
-
-// Template is how commands print it for --version.
-const Template = "{{.Version}}\n"

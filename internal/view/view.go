@@ -109,7 +109,8 @@ type Status struct {
 	Policies int    `json:"policies"`
 	// Unenforced is the number of policies that are not enforced in full.
 	Unenforced int `json:"unenforced"`
-	// Waiting names the pods of the node whose new rules take so long to make that others come first.
+	// Waiting names the pods of the node whose new rules take so long to make that others come
+	// first.
 	Waiting   []string         `json:"waiting,omitempty"`
 	Sets      int              `json:"sets"`
 	Renderers []RendererStatus `json:"renderers"`

@@ -62,8 +62,8 @@ type Rule struct {
 	FlagsValue uint8        `json:"flagsValue,omitzero"`
 }
 
-// String returns for example
-// "ipv4 permit+reflect src 10.0.0.0/8 dst 0.0.0.0/0 proto tcp sport 0-65535 dport 80-80 tcpflags 2 mask 18".
+// String returns for example "ipv4 permit+reflect src 10.0.0.0/8 dst 0.0.0.0/0 proto tcp sport
+// 0-65535 dport 80-80 tcpflags 2 mask 18".
 func (r Rule) String() string {
 	family := "ipv4"
 	if r.Src.Addr().Is6() {

@@ -120,8 +120,8 @@ func (w *Watcher) take() (model.Changes, bool) {
 // Status returns how it goes. It never blocks.
 func (w *Watcher) Status() Status { return w.status.Load().Status }
 
-// InForce returns the value of a key that is in force instead of the one in the store, which cannot be
-// used; false where there is none.
+// InForce returns the value of a key that is in force instead of the one in the store, which cannot
+// be used; false where there is none.
 func (w *Watcher) InForce(key string) ([]byte, bool) {
 	w.state.Lock()
 	defer w.state.Unlock()

@@ -24,8 +24,8 @@ const (
 	maxCallWait = time.Second
 )
 
-// connection is how a client comes to its store. It bounds and repeats calls, and explains why they fail. It is
-// safe for concurrent use.
+// connection is how a client comes to its store. It bounds and repeats calls, and explains why they
+// fail. It is safe for concurrent use.
 type connection struct {
 	etcd        *clientv3.Client
 	name        string // for messages: the endpoints

@@ -36,7 +36,8 @@ type Deps struct {
 	NodeAddresses func() []netip.Addr
 	// Registered returns addresses that pods of the node got, from whoever makes their interfaces:
 	// a pod has them while the state has no addresses of it and no other pod with them. It is asked
-	// at every transaction, and its answer is kept; Prompt says that there is another one. Nil: none.
+	// at every transaction, and its answer is kept; Prompt says that there is another one. Nil:
+	// none.
 	Registered func() map[api.PodID][]netip.Addr
 	// DenyNode ends the exemption of the node's own traffic from isolation.
 	DenyNode bool

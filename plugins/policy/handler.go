@@ -102,8 +102,8 @@ func (h *Handler) handle(ctx context.Context, changes model.Changes) error {
 	return h.whole(ctx, h.driver.apply(ctx, changes, false))
 }
 
-// whole goes on until no pod waits for its rules. The error is that of the newest commit, which tries
-// again what failed before.
+// whole goes on until no pod waits for its rules. The error is that of the newest commit, which
+// tries again what failed before.
 func (h *Handler) whole(ctx context.Context, err error) error {
 	for h.driver.engine.waiting() && ctx.Err() == nil {
 		err = h.driver.apply(ctx, model.Changes{}, false)

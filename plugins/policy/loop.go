@@ -61,8 +61,8 @@ func (l *loop) apply(ctx context.Context, changes model.Changes) error {
 // pollInterval is how long the event loop waits for changes while pods wait for their rules.
 const pollInterval = time.Millisecond
 
-// receive waits for changes, until ctx ends, a snapshot is wanted or a retry is due, and only for the
-// pollInterval while pods wait for their rules. Of a source that has ended there are none.
+// receive waits for changes, until ctx ends, a snapshot is wanted or a retry is due, and only for
+// the pollInterval while pods wait for their rules. Of a source that has ended there are none.
 func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()

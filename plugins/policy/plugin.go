@@ -106,8 +106,8 @@ func (p *Plugin) Status() Status { return p.board.Status() }
 // Watch returns how far the plugin is, and what is closed when that has changed.
 func (p *Plugin) Watch() (Status, <-chan struct{}) { return p.board.Watch() }
 
-// AtWork returns since when the event loop has been at work without looking for changes; zero while it
-// waits for some. It never blocks.
+// AtWork returns since when the event loop has been at work without looking for changes; zero while
+// it waits for some. It never blocks.
 func (p *Plugin) AtWork() time.Time { return p.loop.atWork() }
 
 // Apply brings changes down to the renderers and waits until all of them enforce

@@ -60,8 +60,8 @@ func TestAPromptDoesNotPutRetriesOff(t *testing.T) {
 	})
 }
 
-// TestAPromptTellsTheAddressesOfTheNode has the node get another address: renderers are told with the
-// next prompt, and not again with one behind which nothing is different.
+// TestAPromptTellsTheAddressesOfTheNode has the node get another address: renderers are told with
+// the next prompt, and not again with one behind which nothing is different.
 func TestAPromptTellsTheAddressesOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var addrs atomic.Pointer[[]netip.Addr]

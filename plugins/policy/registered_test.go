@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// TestPluginEnforcesWithRegisteredAddresses: a recommit is enough, and both pods and sets have them.
+// TestPluginEnforcesWithRegisteredAddresses: a recommit is enough, and both pods and sets have
+// them.
 func TestPluginEnforcesWithRegisteredAddresses(t *testing.T) {
 	want, full := startHandler(t, Deps{})
 	state := shop(t).Deltas
@@ -51,8 +52,8 @@ func TestPluginEnforcesWithRegisteredAddresses(t *testing.T) {
 	}
 }
 
-// TestPluginLosesNoRegistration that comes while a transaction is under way: whoever has registered an
-// address prompts, and the transaction may have asked before.
+// TestPluginLosesNoRegistration that comes while a transaction is under way: whoever has registered
+// an address prompts, and the transaction may have asked before.
 func TestPluginLosesNoRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var web api.PodID

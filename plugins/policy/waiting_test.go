@@ -31,8 +31,8 @@ func crowded(t testing.TB, pods int) (state, policies model.Changes) {
 	return changes(t, true, objects...), changes(t, false, large...)
 }
 
-// TestPluginLooksForChangesBetweenBatches: a policy of somebody else does not wait until the lists of
-// one tenant are made, and nothing counts as enforced before its batch.
+// TestPluginLooksForChangesBetweenBatches: a policy of somebody else does not wait until the lists
+// of one tenant are made, and nothing counts as enforced before its batch.
 func TestPluginLooksForChangesBetweenBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := renderertest.NewRecorder("one", t)

@@ -43,8 +43,8 @@ func bindingDrifts(found []string) (out []drift) {
 }
 
 // audit looks, when it is the time, at the table of sessions, reads what interfaces have, some of
-// the ACLs, and where addresses are translated, and compares that with the mirror. What differs is logged and counted, and a reason
-// to look at everything.
+// the ACLs, and where addresses are translated, and compares that with the mirror. What differs is
+// logged and counted, and a reason to look at everything.
 func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (differs bool, err error) {
 	if !r.auditing.Take() {
 		return false, nil
@@ -107,8 +107,8 @@ func (r *Renderer) drifted(found []drift) {
 
 var errDrift = errors.New("somebody has changed rules in the vswitch")
 
-// auditACLs reads the next of our ACLs, all in a number of rounds. Each has a call of its own, so that
-// no call is a long one.
+// auditACLs reads the next of our ACLs, all in a number of rounds. Each has a call of its own, so
+// that no call is a long one.
 func (r *Renderer) auditACLs(ctx context.Context, rounds int) (found []drift, err error) {
 	all := slices.Sorted(maps.Keys(r.mirror.ACLs))
 	at, _ := slices.BinarySearch(all, r.nextACL)
@@ -138,7 +138,8 @@ func (r *Renderer) auditACLs(ctx context.Context, rounds int) (found []drift, er
 func (r *Renderer) findForeign(ctx context.Context) error {
 	var found []renderer.Foreign
 	for _, n := range r.mirror.Interfaces {
-		// An interface without pods is an uplink, unless it is closed: there what enters is what pods get.
+		// An interface without pods is an uplink, unless it is closed: there what enters is what
+		// pods get.
 		pods, enters := r.owned[n.Index], api.Egress
 		if len(pods) == 0 && !slices.Contains(r.held, n.Name) {
 			enters = api.Ingress

@@ -122,9 +122,9 @@ func (c *contents) isLarge(t *cache.Table) bool {
 	return !c.bounds.IsWhole(x)
 }
 
-// groups returns the number of the group of each interface that is to have a large table. Interfaces
-// stay where they are, as far as that is known or the ACLs that they have tell, unless all are to
-// share.
+// groups returns the number of the group of each interface that is to have a large table.
+// Interfaces stay where they are, as far as that is known or the ACLs that they have tell, unless
+// all are to share.
 func (c *contents) groups(t *cache.Table, sharers int) map[uint32]int {
 	before, known := c.slots.shares[t.Digest]
 	switch {

@@ -247,12 +247,12 @@ func (r *Renderer) Counters() *renderer.State {
 // Decision is what hits are counted by.
 type Decision = renderer.Decided
 
-// Made returns the interfaces that sluice-cni made, as they were read last. Any goroutine may call it;
-// it waits for no Commit. OnChange is called when it is different.
+// Made returns the interfaces that sluice-cni made, as they were read last. Any goroutine may call
+// it; it waits for no Commit. OnChange is called when it is different.
 func (r *Renderer) Made() []vpp.Made { return r.published.Load().made }
 
-// noticeMade has a snapshot say which interfaces sluice-cni made, and OnChange called if they are others
-// than before: policy may know their pods by the addresses.
+// noticeMade has a snapshot say which interfaces sluice-cni made, and OnChange called if they are
+// others than before: policy may know their pods by the addresses.
 func (r *Renderer) noticeMade(s *snapshot) {
 	if last := r.published.Load(); last != nil {
 		s.made = last.made

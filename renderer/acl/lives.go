@@ -23,9 +23,9 @@ type Lives struct {
 	pods map[api.PodID]Life
 }
 
-// Identify says which pods of the node the state knows, beside those that it said before or, with all,
-// only these; nil for one that is gone. It is told before policy knows them so, and reports whether the
-// interfaces of VPP are to be looked at again.
+// Identify says which pods of the node the state knows, beside those that it said before or, with
+// all, only these; nil for one that is gone. It is told before policy knows them so, and reports
+// whether the interfaces of VPP are to be looked at again.
 func (l *Lives) Identify(pods map[api.PodID]*Life, all bool) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,8 +45,8 @@ func (l *Lives) Identify(pods map[api.PodID]*Life, all bool) (changed bool) {
 	return changed
 }
 
-// Refuses returns why rules of a pod are not for an interface that has its tag, empty if they are: it
-// was made for another life of the pod.
+// Refuses returns why rules of a pod are not for an interface that has its tag, empty if they are:
+// it was made for another life of the pod.
 func (l *Lives) Refuses(pod api.PodID, m vpp.Made) string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -63,8 +63,8 @@ func (p Life) refuses(m vpp.Made) string {
 	return ""
 }
 
-// Registered returns the addresses with which interfaces were made, of pods that the state knows. Policy
-// uses them until the state has some, see policy.Deps.
+// Registered returns the addresses with which interfaces were made, of pods that the state knows.
+// Policy uses them until the state has some, see policy.Deps.
 func (l *Lives) Registered(made []vpp.Made) map[api.PodID][]netip.Addr {
 	byTag := make(map[string][]vpp.Made, len(made))
 	for _, m := range made {

@@ -34,9 +34,9 @@ type Options struct {
 	Elsewhere func(pod api.PodID) bool
 
 	// Refuses returns why the rules of a pod are not for an interface that sluice-cni made and that
-	// has the pod's tag, empty if they are; the interface is closed then. It is called as Plumbing is;
-	// whoever implements it calls InterfacesChanged when its answers change. A *Lives has one. Nil
-	// refuses none.
+	// has the pod's tag, empty if they are; the interface is closed then. It is called as Plumbing
+	// is; whoever implements it calls InterfacesChanged when its answers change. A *Lives has one.
+	// Nil refuses none.
 	Refuses func(pod api.PodID, m vpp.Made) string
 
 	// HoldUnknown closes interfaces that are a pod's, by tag or by Plumbing, as long
@@ -75,8 +75,8 @@ type Options struct {
 	// that VPP has, is logged and left.
 	SessionTable uint32
 
-	// Services are blocks of addresses that the vswitch translates to those of pods behind the ACLs of
-	// inputs, as those of Kubernetes services. What a pod sends there is judged as it leaves.
+	// Services are blocks of addresses that the vswitch translates to those of pods behind the ACLs
+	// of inputs, as those of Kubernetes services. What a pod sends there is judged as it leaves.
 	Services []netip.Prefix
 
 	// Infra is what passes whatever policy says.
@@ -94,9 +94,9 @@ type Options struct {
 	Audit time.Duration
 
 	// PauseBudget is the share of time that changes may pause the vswitch's workers, from 0 to 1:
-	// after a Commit whose changing calls took T, members that join sets wait T/PauseBudget - T, and
-	// no longer than 2 seconds, if rules only permit them more. Then OnChange is called, and a Commit
-	// carries out all that waits. Everything else goes at once. 0 and 1: nothing waits.
+	// after a Commit whose changing calls took T, members that join sets wait T/PauseBudget - T,
+	// and no longer than 2 seconds, if rules only permit them more. Then OnChange is called, and a
+	// Commit carries out all that waits. Everything else goes at once. 0 and 1: nothing waits.
 	PauseBudget float64
 
 	// Counters returns how often each entry of an ACL has decided, false for an ACL
@@ -107,9 +107,9 @@ type Options struct {
 	// and the use of VPP's heap are read. It has no effect with Counters.
 	StatsSocket string
 
-	// OnChange is called when a Commit would have something to do although nothing was rendered: after
-	// a (re)connection, when interfaces come or go, when what waited (PauseBudget) is due, and in a
-	// quiet moment. It is called by another goroutine and must not block or call the Renderer. May be
-	// nil.
+	// OnChange is called when a Commit would have something to do although nothing was rendered:
+	// after a (re)connection, when interfaces come or go, when what waited (PauseBudget) is due,
+	// and in a quiet moment. It is called by another goroutine and must not block or call the
+	// Renderer. May be nil.
 	OnChange func()
 }

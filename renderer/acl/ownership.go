@@ -133,8 +133,8 @@ func (o *ownership) owners() map[uint32][]api.PodID {
 	return owners
 }
 
-// ofThisLife returns those of the interfaces with the tag of a pod that were not made for another life
-// of it, and notes why the others are closed.
+// ofThisLife returns those of the interfaces with the tag of a pod that were not made for another
+// life of it, and notes why the others are closed.
 func (o *ownership) ofThisLife(pod api.PodID, tagged []*mirror.Interface) (out []*mirror.Interface) {
 	for _, n := range tagged {
 		if n.Made != nil && o.options.Refuses != nil {
@@ -166,10 +166,10 @@ func (o *ownership) isPods(n *mirror.Interface) bool {
 	return strings.HasPrefix(n.Tag, vpp.PodTagPrefix) || o.options.Plumbing != nil && o.options.Plumbing.IsPodInterface(n.Name)
 }
 
-// wasPods reports whether an interface has what ours gave it while it was a pod's. Its tag or its key
-// is gone, which may be a mistake, and it stays closed until it gets one again, is released by
-// ReleasedTag, or is gone: VPP takes the ACLs of an interface away with it. What it has is remembered
-// by VPP, so that an agent that starts knows it, too.
+// wasPods reports whether an interface has what ours gave it while it was a pod's. Its tag or its
+// key is gone, which may be a mistake, and it stays closed until it gets one again, is released by
+// ReleasedTag, or is gone: VPP takes the ACLs of an interface away with it. What it has is
+// remembered by VPP, so that an agent that starts knows it, too.
 func (o *ownership) wasPods(n *mirror.Interface) bool {
 	if n.Tag == ReleasedTag || o.isCalledUplink(n) {
 		return false

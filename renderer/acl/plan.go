@@ -53,8 +53,8 @@ func (s *slot) places() []place {
 }
 
 // changes returns the messages that bring ACLs that interfaces have one after the other, in this
-// order, from what they hold to what they must hold, in place. ok is false when an ACL would have to
-// hold too much for a moment.
+// order, from what they hold to what they must hold, in place. ok is false when an ACL would have
+// to hold too much for a moment.
 func changesOf(m *mirror.Mirror, sequence []place) (out []change, ok bool) {
 	if !slices.ContainsFunc(sequence, func(p place) bool { return p.differs(m) }) {
 		return nil, true

@@ -16,8 +16,8 @@ type Bound struct {
 	Tag   string
 	UID   string    // of the pod that sluice-cni made it for; empty: not known
 	Pod   api.PodID // whose rules it has; the zero value when it is blocked
-	// State is BoundEnforced when it has the rules of its pod. In every other one it is blocked, and
-	// Reason says why.
+	// State is BoundEnforced when it has the rules of its pod. In every other one it is blocked,
+	// and Reason says why.
 	State  string
 	Reason string
 	Since  time.Time // of the state
@@ -31,8 +31,8 @@ const (
 	BoundConflicting = "conflicting" // blocked: several pods claim it
 )
 
-// Ask has the next Commit read all interfaces, and calls OnChange, so that there is one. Bound takes
-// what it returns. Any goroutine may call it.
+// Ask has the next Commit read all interfaces, and calls OnChange, so that there is one. Bound
+// takes what it returns. Any goroutine may call it.
 func (r *Renderer) Ask() (ticket uint64) {
 	ticket = r.asks.Add(1)
 	r.InterfacesChanged()
@@ -48,8 +48,8 @@ func (r *Renderer) Bound(name string, ticket uint64) (Bound, bool) {
 	return b, ok && s.answered >= ticket
 }
 
-// Endpoints returns what the last Commit left at the interfaces of pods, by index. Any goroutine may
-// call it; it waits for no Commit.
+// Endpoints returns what the last Commit left at the interfaces of pods, by index. Any goroutine
+// may call it; it waits for no Commit.
 func (r *Renderer) Endpoints() []Bound {
 	return slices.SortedFunc(maps.Values(r.published.Load().bound), func(a, b Bound) int { return cmp.Compare(a.Index, b.Index) })
 }

@@ -74,7 +74,8 @@ func (s *subject) makes(t *testing.T, name, tag, uid string, ips ...string) (ind
 	return index
 }
 
-// TestRaiseSetsUpWhatACNIPluginMade once it has the rules of its pod or is blocked, and nothing else.
+// TestRaiseSetsUpWhatACNIPluginMade once it has the rules of its pod or is blocked, and nothing
+// else.
 func TestRaiseSetsUpWhatACNIPluginMade(t *testing.T) {
 	for name, hold := range map[string]bool{"blocked until the pod is known": true, "open until the pod is known": false} {
 		t.Run(name, func(t *testing.T) {
@@ -110,8 +111,8 @@ func TestRaiseSetsUpWhatACNIPluginMade(t *testing.T) {
 	}
 }
 
-// TestRaiseRefusesAnInterfaceOfAnotherLife of a pod: it is closed until the state knows the pod that it
-// was made for, and policy is told by which addresses that is.
+// TestRaiseRefusesAnInterfaceOfAnotherLife of a pod: it is closed until the state knows the pod
+// that it was made for, and policy is told by which addresses that is.
 func TestRaiseRefusesAnInterfaceOfAnotherLife(t *testing.T) {
 	s := newSubjectWith(t, nil, false, shopPods[1:]...)
 	var lives sluiceacl.Lives

@@ -199,8 +199,8 @@ func TestAPodWithoutAnInterfaceIsPendingAndTheRestIsInstalled(t *testing.T) {
 	s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
 }
 
-// TestCommitIsFineWithAPodThatEnds: a runtime takes the interface away before the API server says that
-// the pod has ended. In a vswitch that was restarted each pod waits for an interface.
+// TestCommitIsFineWithAPodThatEnds: a runtime takes the interface away before the API server says
+// that the pod has ended. In a vswitch that was restarted each pod waits for an interface.
 func TestCommitIsFineWithAPodThatEnds(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.r, true, shop)

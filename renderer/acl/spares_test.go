@@ -11,8 +11,8 @@ import (
 )
 
 // TestFewACLsEverHaveLongLists has old addresses leave, all policies go and come, and renderers be
-// replaced. VPP never frees the counters of an ACL, so the numbers that ever had long lists must not
-// become more.
+// replaced. VPP never frees the counters of an ACL, so the numbers that ever had long lists must
+// not become more.
 func TestFewACLsEverHaveLongLists(t *testing.T) {
 	all := scattered(5000)
 	s, pods := sharing(t, 5000)

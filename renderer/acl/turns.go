@@ -10,8 +10,8 @@ import (
 
 // A change of a large table that has interfaces switch one by one takes seconds on many of them. So
 // a Commit stops between two slots after some time, and the next one, which knows what has come
-// meanwhile, goes on with the slots whose content is the oldest. What only adds to the young segments
-// does not take part: every Commit does it for all slots.
+// meanwhile, goes on with the slots whose content is the oldest. What only adds to the young
+// segments does not take part: every Commit does it for all slots.
 
 // maxTurns is for how long a Commit begins with further slots.
 const maxTurns = 700 * time.Millisecond

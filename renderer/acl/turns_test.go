@@ -94,8 +94,8 @@ func TestWhatJoinsDoesNotWaitForATableWhoseGroupsChangeInTurn(t *testing.T) {
 	}
 }
 
-// TestARestartBetweenTurnsLosesNothing has another renderer take over, and policy change, while half
-// of the groups have had their turn.
+// TestARestartBetweenTurnsLosesNothing has another renderer take over, and policy change, while
+// half of the groups have had their turn.
 func TestARestartBetweenTurnsLosesNothing(t *testing.T) {
 	all := scattered(5001)
 	for name, resync := range map[string]func(s *subject, pods []api.PodID) func(renderer.Txn){

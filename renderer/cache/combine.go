@@ -220,7 +220,8 @@ func (c *Cache) write(b *block, groups []group, a *address, own api.Net) {
 	}
 }
 
-// rulesAbout is the rules of opposite lists that are about an address, by their first destination port.
+// rulesAbout is the rules of opposite lists that are about an address, by their first destination
+// port.
 type rulesAbout struct {
 	rules   []ruleAbout
 	order   []uint64 // first port and index in rules

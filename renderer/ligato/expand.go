@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// ErrTooLarge is returned by Commit when a table does not fit into one ACL. Its pods keep
-// what they have, and one without an older table is closed; all else is published. It is a renderer.Refusal.
+// ErrTooLarge is returned by Commit when a table does not fit into one ACL. Its pods keep what they
+// have, and one without an older table is closed; all else is published. It is a renderer.Refusal.
 var ErrTooLarge = renderer.Refusal("a value of etcd cannot hold the rules")
 
 const (

@@ -61,7 +61,8 @@ func (l *link) end(ctx context.Context, c connection) error {
 
 var (
 	threadLine = regexp.MustCompile(`(?m)^Thread \d+: `)
-	// A line of "show session": thread, session, whether it cuts through, transport, both ends, state.
+	// A line of "show session": thread, session, whether it cuts through, transport, both ends,
+	// state.
 	sessionLine = regexp.MustCompile(`(?m)^\[(\d+):(\d+)\]\[(CT:)?([TU])\] (\S+)->(\S+)\s+(\S+)`)
 )
 

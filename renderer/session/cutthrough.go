@@ -54,7 +54,8 @@ var (
 	// Of "show app <index> verbose": the namespace, and the segment managers.
 	namespaceOf = regexp.MustCompile(`app-index \d+ ns-index (\d+) `)
 	managerLine = regexp.MustCompile(`(?m)^\s*\[(\d+)\] .*app-wrk: \d+ segs: `)
-	// A line of "show app client verbose" about what cuts through: thread, session, segment manager.
+	// A line of "show app client verbose" about what cuts through: thread, session, segment
+	// manager.
 	clientLine = regexp.MustCompile(`(?m)^\[(\d+):(\d+)\]\[CT:[TU]\] .*\s(\d+)\s*$`)
 )
 

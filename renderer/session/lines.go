@@ -105,8 +105,8 @@ func split(ranges []api.PortRange) (held, left []api.PortRange) {
 	return held, left
 }
 
-// line makes the line of rules for one transport that follow each other and differ in nothing
-// but their ports. Where they cannot be expressed, a denial denies all ports but those that it leaves
+// line makes the line of rules for one transport that follow each other and differ in nothing but
+// their ports. Where they cannot be expressed, a denial denies all ports but those that it leaves
 // out and that can be listed, and a permit permits nothing: then ok is false.
 func (x expressible) line(run []api.ContivRule, transport api.Protocol, peers []netip.Prefix) (l line, ok bool) {
 	var ranges []api.PortRange

@@ -168,8 +168,8 @@ func TestAPodThatGetsItsNamespaceLaterIsRestricted(t *testing.T) {
 	}
 }
 
-// TestASetThatChangesBackAfterAFailureIsTakenAsItIs has a member leave in a Commit that fails, and come
-// back before the next.
+// TestASetThatChangesBackAfterAFailureIsTakenAsItIs has a member leave in a Commit that fails, and
+// come back before the next.
 func TestASetThatChangesBackAfterAFailureIsTakenAsItIs(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		s := newStack(t, backends.SessionOptions{Refuses: refuses}, client)

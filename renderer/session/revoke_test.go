@@ -37,8 +37,8 @@ func TestSessionsAreReadFromWhatVPPPrints(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreJudgedByWhatOpenedThem has a pod that may be reached on one port, and may connect
-// to another.
+// TestConnectionsAreJudgedByWhatOpenedThem has a pod that may be reached on one port, and may
+// connect to another.
 func TestConnectionsAreJudgedByWhatOpenedThem(t *testing.T) {
 	const namespace = 3
 	own := netip.MustParsePrefix("10.0.0.1/32")

@@ -65,8 +65,8 @@ func (d *desired) collect() {
 // add adds a section of a pod.
 func (d *desired) add(s section, pod api.PodID, w *wanted) { d.sections[s], d.holders[s] = w, pod }
 
-// share closes a namespace that two pods are said to have to what its applications open. Who may reach
-// the pods is a matter of their addresses.
+// share closes a namespace that two pods are said to have to what its applications open. Who may
+// reach the pods is a matter of their addresses.
 func (d *desired) share(namespace uint32, first, second api.PodID) {
 	d.refused = append(d.refused, fmt.Errorf("%w: %d, by %s and %s", ErrSharedNamespace, namespace, first, second))
 	for _, transport := range transports {

@@ -28,9 +28,9 @@ func PodTag(pod string) string {
 // CNIPrefix begins what sluice-cni names attachments by.
 const CNIPrefix = "slu"
 
-// MadeByCNI reports whether an interface has the name of one that sluice-cni makes, and leaves down:
-// whoever binds the rules of the pod sets it up, so that it is never up without rules. The name is that
-// of its kind, and of the attachment: host-slu..., tap-slu..., memif-slu....
+// MadeByCNI reports whether an interface has the name of one that sluice-cni makes, and leaves
+// down: whoever binds the rules of the pod sets it up, so that it is never up without rules. The
+// name is that of its kind, and of the attachment: host-slu..., tap-slu..., memif-slu....
 func MadeByCNI(name string) bool {
 	kind, attachment, _ := strings.Cut(name, "-")
 	return strings.HasPrefix(attachment, CNIPrefix) && (kind == "host" || kind == "tap" || kind == "memif")
@@ -39,9 +39,9 @@ func MadeByCNI(name string) bool {
 // sourceTag begins the tags of the lists of sources that sluice-cni makes.
 const sourceTag = "sluice-cni:"
 
-// SourceTag returns the tag of the list of sources (MACIP) of an interface that sluice-cni made for a
-// pod, by the name of the attachment, of 15 bytes at most. The UID is left out where a tag has no room
-// for it.
+// SourceTag returns the tag of the list of sources (MACIP) of an interface that sluice-cni made for
+// a pod, by the name of the attachment, of 15 bytes at most. The UID is left out where a tag has no
+// room for it.
 func SourceTag(hostIf, uid string) string {
 	tag := sourceTag + hostIf
 	if uid == "" || len(tag)+1+len(uid) > MaxTag {
@@ -57,8 +57,9 @@ func ParseSourceTag(tag string) (hostIf, uid string, ok bool) {
 	return hostIf, uid, ok
 }
 
-// Made is what VPP says of an interface that sluice-cni made: whose it is, and with which addresses. It
-// is what the list of sources of the interface permits, so nothing that a pod sends changes it.
+// Made is what VPP says of an interface that sluice-cni made: whose it is, and with which
+// addresses. It is what the list of sources of the interface permits, so nothing that a pod sends
+// changes it.
 type Made struct {
 	Tag string       // that of a pod, see PodTag
 	UID string       // of the pod; empty: not known

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// crowd is a lab with pods whose interfaces have numbers that share a place: on a node where many pods
-// came and went, those of two that are there may be that far apart.
+// crowd is a lab with pods whose interfaces have numbers that share a place: on a node where many
+// pods came and went, those of two that are there may be that far apart.
 type crowd struct {
 	*lab
 	pods map[int]uint16 // the port that each may send to
@@ -76,7 +76,8 @@ func (c *crowd) holds(k *xdp.Kernel, when string) {
 	}
 }
 
-// TestAnEndpointIsFoundWhenTheOneThatHadItsPlaceGoes has three endpoints of one place come, change and go.
+// TestAnEndpointIsFoundWhenTheOneThatHadItsPlaceGoes has three endpoints of one place come, change
+// and go.
 func TestAnEndpointIsFoundWhenTheOneThatHadItsPlaceGoes(t *testing.T) {
 	c := newCrowd(t)
 	c.may(map[int]uint16{0: 80})

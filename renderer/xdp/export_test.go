@@ -46,7 +46,8 @@ func (k *Kernel) Said() (generation uint32, err error) {
 	return generation, err
 }
 
-// Age has all evidence, the ports of all fragments, and the counts of flows that go on, be older than they are.
+// Age has all evidence, the ports of all fragments, and the counts of flows that go on, be older
+// than they are.
 func (k *Kernel) Age(d time.Duration) error {
 	hz, shift, err := loader.Ticks()
 	if err != nil {
@@ -105,8 +106,8 @@ func (k *Kernel) ageCrowds(units uint32) error {
 	return crowds.Put(uint32(0), &c)
 }
 
-// Counted returns how many flows were counted that went on, in the unit of time of the latest and in the
-// one before.
+// Counted returns how many flows were counted that went on, in the unit of time of the latest and
+// in the one before.
 func (k *Kernel) Counted() (latest, before uint32, err error) {
 	var c bpf.SluiceCrowd
 	err = k.shared[bpf.SluiceMapCrowds].Lookup(uint32(0), &c)
@@ -165,7 +166,8 @@ func (k *Kernel) Occupy(places int) error {
 	})
 }
 
-// FlowCount returns how many flows the kernel has evidence of, also such that does not hold any more.
+// FlowCount returns how many flows the kernel has evidence of, also such that does not hold any
+// more.
 func (k *Kernel) FlowCount() (n int, err error) {
 	err = k.connections.Each(func(b *bpf.SluiceBucket) {
 		for _, f := range b.Flow {
@@ -232,7 +234,8 @@ func (k *Kernel) FlowsOf(id uint32) (counted, there uint32, err error) {
 	return k.connections.Share(id).Flows, there, err
 }
 
-// MiscountFlows has a wrong number of flows be counted of an endpoint, and then does what a start does.
+// MiscountFlows has a wrong number of flows be counted of an endpoint, and then does what a start
+// does.
 func (k *Kernel) MiscountFlows(id, n uint32) error {
 	k.connections.Share(id).Flows, k.connections.Share(id+1).Flows = n, n
 	if err := k.flowOf(id + 1); err != nil {

@@ -69,8 +69,8 @@ func TestFewFlowsAreForgottenInATableThatIsNotFull(t *testing.T) {
 // TestAFloodDoesNotPushOutAnsweredFlows: what was never answered is forgotten first, and a
 // flow that went quiet before one that did not.
 func TestAFloodDoesNotPushOutAnsweredFlows(t *testing.T) {
-	// Both buckets of a flow of the flood can be one, and full of answered flows: in a table of 4096
-	// places once in about 10 000 runs.
+	// Both buckets of a flow of the flood can be one, and full of answered flows: in a table of
+	// 4096 places once in about 10 000 runs.
 	const known, flood, places = 100, 40000, 4096
 	l := tableLab(t, places)
 	l.open(0, known)
@@ -86,8 +86,8 @@ func TestAFloodDoesNotPushOutAnsweredFlows(t *testing.T) {
 	}
 }
 
-// TestEvidenceIsOfOneFlowWhoeverWritesBeside has two processors write flows to a small table, and a third ask about
-// flows that nobody began, and about one that is open.
+// TestEvidenceIsOfOneFlowWhoeverWritesBeside has two processors write flows to a small table, and a
+// third ask about flows that nobody began, and about one that is open.
 func TestEvidenceIsOfOneFlowWhoeverWritesBeside(t *testing.T) {
 	rounds := renderertest.Extent(400, 4000, 4000)
 	l := tableLab(t, 16)
@@ -149,8 +149,8 @@ func TestEvidenceIsOfOneFlow(t *testing.T) {
 	l.want(true, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
 }
 
-// TestFlowsThatMeetInABucketAreToldApart asks about flows that nobody began, in a table of two buckets, so that
-// many are looked for where one is that somebody began.
+// TestFlowsThatMeetInABucketAreToldApart asks about flows that nobody began, in a table of two
+// buckets, so that many are looked for where one is that somebody began.
 func TestFlowsThatMeetInABucketAreToldApart(t *testing.T) {
 	for _, f := range []api.Flow{tcpFlow(own4, friend4, 4000, 80), tcpFlow(own6, friend6, 4000, 80)} {
 		l := tableLab(t, 8)

@@ -116,8 +116,8 @@ func (l *lab) grow(set api.SetID, leave []netip.Addr) {
 	}
 }
 
-// TestWhatAnotherMemorySaidIsNotKnown has the generation be what it was before the memory grew: so it is
-// while links go from one memory to the other, and a rule has another counter in each.
+// TestWhatAnotherMemorySaidIsNotKnown has the generation be what it was before the memory grew: so
+// it is while links go from one memory to the other, and a rule has another counter in each.
 func TestWhatAnotherMemorySaidIsNotKnown(t *testing.T) {
 	set := api.NewSetID("peers")
 	l := newLab(t)
@@ -143,7 +143,8 @@ func TestWhatAnotherMemorySaidIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnownOfAFlowCounts has packets that need not ask a list be counted by the rule that it named.
+// TestWhatIsKnownOfAFlowCounts has packets that need not ask a list be counted by the rule that it
+// named.
 func TestWhatIsKnownOfAFlowCounts(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, []api.ContivRule{permitTCP(api.Net{}, 81, compile.FromPod), permitTCP(api.Net{}, 80, compile.FromPod)})
@@ -168,8 +169,8 @@ func TestWhatIsKnownOfAFlowCounts(t *testing.T) {
 	}
 }
 
-// TestNoPacketBehindACommitIsJudgedByWhatWasBefore has packets of one flow run all the time on other
-// processors, which note what the list said to them, while the list changes.
+// TestNoPacketBehindACommitIsJudgedByWhatWasBefore has packets of one flow run all the time on
+// other processors, which note what the list said to them, while the list changes.
 func TestNoPacketBehindACommitIsJudgedByWhatWasBefore(t *testing.T) {
 	rounds := renderertest.Extent(40, 240, 240)
 	set := api.NewSetID("peers")

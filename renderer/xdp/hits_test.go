@@ -118,8 +118,8 @@ func TestProcessorsLoseNoCounts(t *testing.T) {
 	}
 }
 
-// TestEveryRunOfAListIsFound by the program, in lists of few runs, of more, and in nodes: at every port and
-// address of a rule, beside it, and at both ends. A rule of its own counts each.
+// TestEveryRunOfAListIsFound by the program, in lists of few runs, of more, and in nodes: at every
+// port and address of a rule, beside it, and at both ends. A rule of its own counts each.
 func TestEveryRunOfAListIsFound(t *testing.T) {
 	l := newLab(t)
 	for _, n := range []int{1, 2, 3, 4, 15, 16, 17} {
@@ -214,7 +214,8 @@ func TestHitsAreThoseOfRulesOfPolicies(t *testing.T) {
 	}
 }
 
-// TestAnswersAreHitsOfWhatTheyAnswer, also when their flow is known, and when lists are asked again.
+// TestAnswersAreHitsOfWhatTheyAnswer, also when their flow is known, and when lists are asked
+// again.
 func TestAnswersAreHitsOfWhatTheyAnswer(t *testing.T) {
 	for _, f := range []api.Flow{tcpFlow(friend4, own4, 4000, 80), tcpFlow(friend6, own6, 4000, 80)} {
 		l := newLab(t)

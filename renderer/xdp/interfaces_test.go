@@ -12,8 +12,9 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// TestCommitAttachesAnewAndLetsGoOnlyAfterAsking: an interface is made again with the number that it had,
-// what was attached is detached by somebody, and whoever owns interfaces does not let go of one.
+// TestCommitAttachesAnewAndLetsGoOnlyAfterAsking: an interface is made again with the number that
+// it had, what was attached is detached by somebody, and whoever owns interfaces does not let go of
+// one.
 func TestCommitAttachesAnewAndLetsGoOnlyAfterAsking(t *testing.T) {
 	t.Parallel()
 	needKernel(t)

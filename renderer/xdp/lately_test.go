@@ -54,8 +54,8 @@ func bothFamilies(t *testing.T, test func(t *testing.T, f api.Flow)) {
 	}
 }
 
-// TestAFlowThatWentOnLatelyIsNotLookedFor takes its evidence away behind its back, which is not noticed
-// before the next unit of time.
+// TestAFlowThatWentOnLatelyIsNotLookedFor takes its evidence away behind its back, which is not
+// noticed before the next unit of time.
 func TestAFlowThatWentOnLatelyIsNotLookedFor(t *testing.T) {
 	bothFamilies(t, func(t *testing.T, f api.Flow) {
 		l := wentOn(t, closed, f)
@@ -211,8 +211,8 @@ func (l *lab) counted() (latest, before uint32) {
 	return latest, before
 }
 
-// TestATracePermitsNothing has a flow be known to have gone on in the present generation, though its
-// list does not permit it any more: as if the trace were another flow's.
+// TestATracePermitsNothing has a flow be known to have gone on in the present generation, though
+// its list does not permit it any more: as if the trace were another flow's.
 func TestATracePermitsNothing(t *testing.T) {
 	bothFamilies(t, func(t *testing.T, f api.Flow) {
 		l := wentOn(t, closed, f)
@@ -226,8 +226,8 @@ func TestATracePermitsNothing(t *testing.T) {
 	})
 }
 
-// TestTheEndOfAFlowThatWentOnLatelyIsNoted has it be reset, and closed from both ends, while it is known
-// to have gone on.
+// TestTheEndOfAFlowThatWentOnLatelyIsNoted has it be reset, and closed from both ends, while it is
+// known to have gone on.
 func TestTheEndOfAFlowThatWentOnLatelyIsNoted(t *testing.T) {
 	const fin = 0x01
 	for name, end := range map[string]struct {
@@ -251,8 +251,8 @@ func TestTheEndOfAFlowThatWentOnLatelyIsNoted(t *testing.T) {
 	}
 }
 
-// TestWhatWentOnBeforeAChangeIsNotedAgain has evidence begin anew while nothing but the number of the
-// change tells that a flow went on before it.
+// TestWhatWentOnBeforeAChangeIsNotedAgain has evidence begin anew while nothing but the number of
+// the change tells that a flow went on before it.
 func TestWhatWentOnBeforeAChangeIsNotedAgain(t *testing.T) {
 	bothFamilies(t, func(t *testing.T, f api.Flow) {
 		l := wentOn(t, closed, f)

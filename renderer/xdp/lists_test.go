@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// TestManyClassesAreToldApart has a pod with a port of its own for each of many addresses, more than a page
-// of rows, and one whose list knows none of them.
+// TestManyClassesAreToldApart has a pod with a port of its own for each of many addresses, more
+// than a page of rows, and one whose list knows none of them.
 func TestManyClassesAreToldApart(t *testing.T) {
 	const classes = 200
 	l := newLab(t)
@@ -93,8 +93,8 @@ func TestPortsOfTheSourceCount(t *testing.T) {
 	}
 }
 
-// TestCommitIsFineWithAPodThatEnds: a runtime takes the interface away before the API server says that
-// the pod has ended. A pod that never had one waits.
+// TestCommitIsFineWithAPodThatEnds: a runtime takes the interface away before the API server says
+// that the pod has ended. A pod that never had one waits.
 func TestCommitIsFineWithAPodThatEnds(t *testing.T) {
 	job, late := api.PodID{Namespace: "net", Name: "job"}, api.PodID{Namespace: "net", Name: "late"}
 	plugged := map[api.PodID][]uint32{job: {7}}

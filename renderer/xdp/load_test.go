@@ -165,7 +165,8 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-// TestRulesBeyondTheCountersAreEnforced as others are. What they decide is not known, and that of others is.
+// TestRulesBeyondTheCountersAreEnforced as others are. What they decide is not known, and that of
+// others is.
 func TestRulesBeyondTheCountersAreEnforced(t *testing.T) {
 	const most = 1 << 20 // of memory
 	l := newLab(t, func(o *labOptions) { o.kernel.PolicyMaps.MaxBytes = most })
@@ -252,7 +253,8 @@ func TestFewCountersAreEnoughForAnyRules(t *testing.T) {
 	}
 }
 
-// TestRulesAreNamedOfWhatIsInForce also while what is told is refused, and has counters at other places.
+// TestRulesAreNamedOfWhatIsInForce also while what is told is refused, and has counters at other
+// places.
 func TestRulesAreNamedOfWhatIsInForce(t *testing.T) {
 	r, err := xdp.New(xdp.Options{Plane: xdp.NewHeap(), MaxLines: 1 << 15, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
 		return []uint32{uint32(pod.Name[0])}
@@ -329,8 +331,8 @@ func TestATableOfFlowsIsAsLargeAsTheKernelCan(t *testing.T) {
 	}
 }
 
-// TestMemoryIsReadToItsEnd has a record in its last lines, and one behind them. SLUICE_LONG=1 has the largest
-// one, too: 512 MiB.
+// TestMemoryIsReadToItsEnd has a record in its last lines, and one behind them. SLUICE_LONG=1 has
+// the largest one, too: 512 MiB.
 func TestMemoryIsReadToItsEnd(t *testing.T) {
 	sizes := []uint32{1 << 15}
 	if renderertest.Whole() {
@@ -359,7 +361,8 @@ func (l *lab) moveRecord(to uint32) {
 	l.forgets(func() error { return l.kernel.Flip(labID, to) })
 }
 
-// TestNoMemoryIsLargerThanAProgramCanRead: neither what a renderer may have, nor what a kernel is asked for.
+// TestNoMemoryIsLargerThanAProgramCanRead: neither what a renderer may have, nor what a kernel is
+// asked for.
 func TestNoMemoryIsLargerThanAProgramCanRead(t *testing.T) {
 	const more = xdp.DefaultMaxLines + 1
 	if _, err := xdp.New(xdp.Options{Plane: xdp.NewHeap(), Interfaces: func(api.PodID, []netip.Addr) []uint32 { return nil }, MaxLines: more}); err == nil {

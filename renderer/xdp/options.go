@@ -29,10 +29,10 @@ type Options struct {
 	// knows them: for the kernel, indexes of the node's ends of veth pairs. None: the pod is
 	// not attached yet. It is asked about every pod by every Commit, by its goroutine.
 	Interfaces func(pod api.PodID, ips []netip.Addr) []uint32
-	// Enforced is called when a Commit worked: with the pods that there are, and the interfaces at which
-	// they are enforced. Release is called before an interface is detached from; an error keeps it
-	// attached, with what is enforced there, and fails the Commit. Both are called by the goroutine of
-	// a Commit; nil is none.
+	// Enforced is called when a Commit worked: with the pods that there are, and the interfaces at
+	// which they are enforced. Release is called before an interface is detached from; an error
+	// keeps it attached, with what is enforced there, and fails the Commit. Both are called by the
+	// goroutine of a Commit; nil is none.
 	Enforced func(pods map[api.PodID]bool, ends map[uint32]api.PodID)
 	Release  func(id uint32) error
 
@@ -50,7 +50,8 @@ type Options struct {
 
 	// PolicyMemory limits what rules and the addresses that they name may take, in bytes, and what
 	// those of one namespace may take to a quarter of that. Pods whose rules are beyond it are
-	// blocked for them, those of the namespace that takes the most first. Zero: no limit but MaxLines.
+	// blocked for them, those of the namespace that takes the most first. Zero: no limit but
+	// MaxLines.
 	PolicyMemory uint64
 
 	Infra renderer.Infra // what passes whatever policy says

@@ -24,8 +24,8 @@ var own = map[int]netip.Addr{4: netip.MustParseAddr("10.99.9.9"), 6: netip.MustP
 // service is an address that leads to pod b.
 var service = map[int]netip.Addr{4: netip.MustParseAddr("10.96.0.1"), 6: netip.MustParseAddr("fd00:96::1")}
 
-// translate has packets of a pod to b leave the node's stack with an address of the node, as kube-proxy
-// does with those to a NodePort, and those of a pod to itself.
+// translate has packets of a pod to b leave the node's stack with an address of the node, as
+// kube-proxy does with those to a NodePort, and those of a pod to itself.
 func (w *wired) translate(from string, family int) {
 	w.T.Helper()
 	b := w.Pods["b"].Addr(family).String()
@@ -75,8 +75,8 @@ func (w *wired) reaches(ns netns.NsHandle, to netip.Addr) (ok bool) {
 	return ok
 }
 
-// TestTheNodeIsWhoSendsFromTheNode has a pod that the own node may reach, as the kubelet must: so may
-// processes of the node, and nobody else whose packets only got an address of the node on their
+// TestTheNodeIsWhoSendsFromTheNode has a pod that the own node may reach, as the kubelet must: so
+// may processes of the node, and nobody else whose packets only got an address of the node on their
 // way. Those are judged by who sent them.
 func TestTheNodeIsWhoSendsFromTheNode(t *testing.T) {
 	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeGeneric} {
@@ -96,8 +96,8 @@ func TestTheNodeIsWhoSendsFromTheNode(t *testing.T) {
 	}
 }
 
-// TestAuditKnowsWhoSendsOnceTheKernelTracksConnections: what tracks connections may be a module that is
-// loaded later. Until then translated packets are dropped, and nothing else is.
+// TestAuditKnowsWhoSendsOnceTheKernelTracksConnections: what tracks connections may be a module
+// that is loaded later. Until then translated packets are dropped, and nothing else is.
 func TestAuditKnowsWhoSendsOnceTheKernelTracksConnections(t *testing.T) {
 	t.Parallel()
 	var late atomic.Bool

@@ -196,7 +196,8 @@ func TestFragmentsOfALongPacketPass(t *testing.T) {
 	l.want(true, "its later fragment", compile.ToPod, fragment(frame, 3, 2, false, []byte("hello wo")))
 }
 
-// TestFragmentsOfTheOtherDirectionAreOfAnotherPacket has the pod send one with the number of what it was sent.
+// TestFragmentsOfTheOtherDirectionAreOfAnotherPacket has the pod send one with the number of what
+// it was sent.
 func TestFragmentsOfTheOtherDirectionAreOfAnotherPacket(t *testing.T) {
 	l := newLab(t)
 	udp := func(port uint16) []api.ContivRule {
@@ -317,7 +318,8 @@ func TestPodsSendFromTheirOwnAddresses(t *testing.T) {
 	l.want(true, "any source is allowed", compile.FromPod, xdp.Frame(tcpFlow(friend4, other4, 1, 2), false))
 }
 
-// TestPodsSendFromAllTheirAddresses and from none beside them, also to themselves, whatever their lists say.
+// TestPodsSendFromAllTheirAddresses and from none beside them, also to themselves, whatever their
+// lists say.
 func TestPodsSendFromAllTheirAddresses(t *testing.T) {
 	four := []string{"10.0.0.1", "10.0.0.4", "10.0.1.4"}
 	six := []string{"fd00::1", "fd00::4", "fd00::1:4", "fd00::1:0:0:4", "fd01::4", "fd02::7"}

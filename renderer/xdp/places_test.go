@@ -173,8 +173,8 @@ func TestAnotherModeTakesOverWithoutAGap(t *testing.T) {
 	}
 }
 
-// TestWhatAnotherVersionAttachedGoesOnUntilItIsReplaced starts over a link of a program that this version
-// does not have, while packets are denied.
+// TestWhatAnotherVersionAttachedGoesOnUntilItIsReplaced starts over a link of a program that this
+// version does not have, while packets are denied.
 func TestWhatAnotherVersionAttachedGoesOnUntilItIsReplaced(t *testing.T) {
 	t.Parallel()
 	needKernel(t)
@@ -220,8 +220,9 @@ func TestSettingsTakeEffectAtAStartThatIsToldTheSame(t *testing.T) {
 	w.Right(1, denied)
 }
 
-// TestPodsThatAreGoneHoldNobodyUpAndLeaveNothing commits while interfaces are gone that the renderer does
-// not know to be: those of other pods are attached, and no pin stays of pods that are removed then.
+// TestPodsThatAreGoneHoldNobodyUpAndLeaveNothing commits while interfaces are gone that the
+// renderer does not know to be: those of other pods are attached, and no pin stays of pods that are
+// removed then.
 func TestPodsThatAreGoneHoldNobodyUpAndLeaveNothing(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeGeneric} {

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MissingCapabilities returns the capabilities that are needed and not among the effective ones, which are the bits of CapEff in /proc/<pid>/status.
+// MissingCapabilities returns the capabilities that are needed and not among the effective ones,
+// which are the bits of CapEff in /proc/<pid>/status.
 func MissingCapabilities(effective uint64) (out []string) {
 	has := func(bit int) bool { return effective&(1<<bit) != 0 }
 	all := has(unix.CAP_SYS_ADMIN) // stands for the first two, too

@@ -194,8 +194,8 @@ func (l *ruleCounters) release(spans []compile.Span, read func(first, count uint
 	return failed
 }
 
-// hitsOf returns the packets by rule of a list that an endpoint has, nil when they are not known: also
-// where there are not as many counters. mu is held.
+// hitsOf returns the packets by rule of a list that an endpoint has, nil when they are not known:
+// also where there are not as many counters. mu is held.
 func (l *ruleCounters) hitsOf(s side, list *renderer.RuleList, slots int) []uint64 {
 	now := l.ends[s][0]
 	if int(now.first)+len(list.Rules()) > slots {

@@ -18,7 +18,8 @@ var (
 	neighbour4 = netip.MustParseAddr("10.0.0.2")
 )
 
-// sharesLab has two pods, which may send, and be sent UDP to port 53, in a table with so many places.
+// sharesLab has two pods, which may send, and be sent UDP to port 53, in a table with so many
+// places.
 func sharesLab(t *testing.T, places int) *lab {
 	t.Helper()
 	l := newLab(t, func(o *labOptions) {
@@ -74,8 +75,8 @@ func nthFromOutside(i int) api.Flow {
 	return udpFlow(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), own4, 4000, 53)
 }
 
-// TestSharesFloodTakesNoConnectionOfOthers floods the table from inside and from outside, with flows that are
-// answered.
+// TestSharesFloodTakesNoConnectionOfOthers floods the table from inside and from outside, with
+// flows that are answered.
 func TestSharesFloodTakesNoConnectionOfOthers(t *testing.T) {
 	const known, places = 300, 4096
 	flood := renderertest.Extent(8000, 20000, 100000)
@@ -107,8 +108,8 @@ func TestSharesFloodTakesNoConnectionOfOthers(t *testing.T) {
 	}
 }
 
-// TestSharesWhoHasMoreTakesNothingOfOthers has a bucket be full of another pod's flows, at times, for one that has more
-// than its share.
+// TestSharesWhoHasMoreTakesNothingOfOthers has a bucket be full of another pod's flows, at times,
+// for one that has more than its share.
 func TestSharesWhoHasMoreTakesNothingOfOthers(t *testing.T) {
 	const places, share = 16, 5
 	l := sharesLab(t, places)
@@ -184,7 +185,8 @@ func (l *lab) sharesAreRight() {
 	}
 }
 
-// TestSharesFragmentsOfOthersStay floods the ports of fragments, by another pod and in the other direction.
+// TestSharesFragmentsOfOthersStay floods the ports of fragments, by another pod and in the other
+// direction.
 func TestSharesFragmentsOfOthersStay(t *testing.T) {
 	l := sharesLab(t, 1024)
 	out, in := xdp.Frame(udpFlow(own4, friend4, 4000, 53), false), xdp.Frame(udpFlow(friend4, own4, 4000, 53), false)
@@ -240,8 +242,8 @@ func TestSharesEventsOfOthersAreTold(t *testing.T) {
 	t.Errorf("of %d events none is of the quiet pod", len(got))
 }
 
-// TestDefaultTunnelPortsAreNotThoseOfClients: kernels give clients ports from 32768 on, whose answers
-// cannot be told from packets of a tunnel.
+// TestDefaultTunnelPortsAreNotThoseOfClients: kernels give clients ports from 32768 on, whose
+// answers cannot be told from packets of a tunnel.
 func TestDefaultTunnelPortsAreNotThoseOfClients(t *testing.T) {
 	for _, port := range xdp.DefaultTunnelPorts {
 		if port >= 32768 {

@@ -61,8 +61,8 @@ func (w *wired) mac(ns netns.NsHandle, name string) (mac net.HardwareAddr) {
 	return mac
 }
 
-// hears returns a function that says whether a datagram came to a pod's port before one that is sent by
-// last, which must come.
+// hears returns a function that says whether a datagram came to a pod's port before one that is
+// sent by last, which must come.
 func (w *wired) hears(pod string, port uint16, last func()) func() bool {
 	w.T.Helper()
 	var l net.PacketConn
@@ -100,8 +100,8 @@ func (w *wired) says(from string, to netip.AddrPort) {
 	}))
 }
 
-// TestAFrameToAnotherPodIsJudgedWhereItGoes has a pod send to a service by the hardware address of another
-// pod. A bridge whose frames are filtered translates it.
+// TestAFrameToAnotherPodIsJudgedWhereItGoes has a pod send to a service by the hardware address of
+// another pod. A bridge whose frames are filtered translates it.
 func TestAFrameToAnotherPodIsJudgedWhereItGoes(t *testing.T) {
 	t.Parallel()
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "b", "c")
@@ -131,7 +131,8 @@ func TestAFrameToAnotherPodIsJudgedWhereItGoes(t *testing.T) {
 	}
 }
 
-// TestAPacketFromOutsideIsNoEvidence has somebody outside forge a packet of a pod's to himself, and answer it.
+// TestAPacketFromOutsideIsNoEvidence has somebody outside forge a packet of a pod's to himself, and
+// answer it.
 func TestAPacketFromOutsideIsNoEvidence(t *testing.T) {
 	t.Parallel()
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "c", "outside")
@@ -150,8 +151,8 @@ func TestAPacketFromOutsideIsNoEvidence(t *testing.T) {
 	}
 }
 
-// tagged has an interface of a namespace send all its packets with a tag, as a node does that is a container:
-// the tag goes with the packet.
+// tagged has an interface of a namespace send all its packets with a tag, as a node does that is a
+// container: the tag goes with the packet.
 func (w *wired) tagged(ns netns.NsHandle, name string, tag uint16) {
 	w.T.Helper()
 	const tcIndex, next = 44, -1 // struct __sk_buff, TCX_NEXT of include/uapi/linux/bpf.h
@@ -175,8 +176,8 @@ func (w *wired) tagged(ns netns.NsHandle, name string, tag uint16) {
 	}))
 }
 
-// TestTagsOfOtherNodesMeanNothing has somebody outside send packets with every kind of tag of this node's pods: they
-// pass where policy permits them, and nowhere else, whoever they say sent them.
+// TestTagsOfOtherNodesMeanNothing has somebody outside send packets with every kind of tag of this
+// node's pods: they pass where policy permits them, and nowhere else, whoever they say sent them.
 func TestTagsOfOtherNodesMeanNothing(t *testing.T) {
 	t.Parallel()
 	const later, judged = 1 << 15, 1 << 14
@@ -212,8 +213,8 @@ func TestTagsOfOtherNodesMeanNothing(t *testing.T) {
 	}
 }
 
-// TestFiltersBehindOursDoNotOpen has a filter of somebody else say which class packets are of, and so take away
-// what ours noted.
+// TestFiltersBehindOursDoNotOpen has a filter of somebody else say which class packets are of, and
+// so take away what ours noted.
 func TestFiltersBehindOursDoNotOpen(t *testing.T) {
 	t.Parallel()
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "b")
@@ -246,8 +247,8 @@ func (w *wired) asks(want bool, what, from, network string, to netip.AddrPort) {
 	}
 }
 
-// TestServices has what pods send to a service be judged by where it goes, and what comes to pods by who sent
-// it, whatever the node translates, for pods on pairs and on a bridge.
+// TestServices has what pods send to a service be judged by where it goes, and what comes to pods
+// by who sent it, whatever the node translates, for pods on pairs and on a bridge.
 func TestServices(t *testing.T) {
 	for _, c := range []struct {
 		mode              xdp.Mode

@@ -281,7 +281,8 @@ func TestEveryAlertIsTried(t *testing.T) {
 	}
 }
 
-// documented returns the metrics of the reference, which a test of the main module compares with the programs.
+// documented returns the metrics of the reference, which a test of the main module compares with
+// the programs.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/reference/metrics.md")

@@ -69,8 +69,8 @@ type scrape struct {
 	up   bool
 }
 
-// firing plays scrapes for so long that every alert has had its time, and returns those that fire in the end.
-// What the n-th scrape yields is at(n).
+// firing plays scrapes for so long that every alert has had its time, and returns those that fire
+// in the end. What the n-th scrape yields is at(n).
 func firing(t *testing.T, at func(n int) []scrape) []string {
 	t.Helper()
 	store := teststorage.New(t)
@@ -124,7 +124,8 @@ func firing(t *testing.T, at func(n int) []scrape) []string {
 	return slices.Compact(names)
 }
 
-// samples returns the series of a scrape, with the labels that Prometheus and podmonitor.yaml give them.
+// samples returns the series of a scrape, with the labels that Prometheus and podmonitor.yaml give
+// them.
 func (s scrape) samples(t *testing.T) (all []promql.Sample) {
 	t.Helper()
 	add := func(name string, own map[string]string, v float64) {

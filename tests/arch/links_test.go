@@ -104,3 +104,26 @@ func TestEveryTestThatTheDocsNameIsThere(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryPageCanBeReached by links, from the list of pages.
+func TestEveryPageCanBeReached(t *testing.T) {
+	pages := tree(t, ".md")
+	start := filepath.Join("..", "..", "docs", "README.md")
+	reached, next := map[string]bool{start: true}, []string{start}
+	for len(next) > 0 {
+		from := next[0]
+		next = next[1:]
+		for _, m := range link.FindAllStringSubmatch(pages[from], -1) {
+			file, _, _ := strings.Cut(m[1], "#")
+			if to := filepath.Join(filepath.Dir(from), file); pages[to] != "" && !reached[to] {
+				reached[to] = true
+				next = append(next, to)
+			}
+		}
+	}
+	for path := range pages {
+		if strings.HasPrefix(path, filepath.Join("..", "..", "docs")+"/") && !reached[path] {
+			t.Errorf("no link leads from docs/README.md to %s", path)
+		}
+	}
+}

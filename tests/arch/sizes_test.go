@@ -45,8 +45,8 @@ var aboveLimit = map[string]int{
 	"tests/scenarios world methods":               34,
 }
 
-// sizes returns what is above the limits, by name: "acl.Renderer methods" in its folder, for example.
-// Tests, generated code and modules of their own do not count.
+// sizes returns what is above the limits, by name: "acl.Renderer methods" in its folder, for
+// example. Tests, generated code and modules of their own do not count.
 func sizes(t *testing.T) map[string]int {
 	t.Helper()
 	all := map[string]int{}

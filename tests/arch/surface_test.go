@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "write testdata/surface.txt anew")
 // embedder is what somebody imports who embeds the plugin with one dataplane, or writes a renderer.
 var embedder = []string{"api", "api/model", "plugins/policy", "renderer", "renderer/acl", "renderer/renderertest"}
 
-// maxIdentifiers bounds the identifiers of these packages, without methods and generated code: a reader has to know
-// them.
+// maxIdentifiers bounds the identifiers of these packages, without methods and generated code: a
+// reader has to know them.
 const maxIdentifiers = 250
 
 // identifier is one of a package that others see.
@@ -104,8 +104,8 @@ func public(t *testing.T) (all []string) {
 	return all
 }
 
-// TestSurfaceChangesOnPurpose compares what others can use with testdata/surface.txt: a line that goes or changes breaks
-// their code, and belongs into the CHANGELOG.
+// TestSurfaceChangesOnPurpose compares what others can use with testdata/surface.txt: a line that
+// goes or changes breaks their code, and belongs into the CHANGELOG.
 func TestSurfaceChangesOnPurpose(t *testing.T) {
 	var now strings.Builder
 	for _, pkg := range public(t) {

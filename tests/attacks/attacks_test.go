@@ -95,8 +95,8 @@ func (s *street) attack(situation int) {
 	}
 }
 
-// attackClosed sends everything to a pod that nobody but a third one may send to, from one without policy: only what
-// shows where hosts are arrives.
+// attackClosed sends everything to a pod that nobody but a third one may send to, from one without
+// policy: only what shows where hosts are arrives.
 func (s *street) attackClosed() {
 	s.t.Helper()
 	third := s.cable.Pods["c"]

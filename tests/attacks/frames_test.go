@@ -14,8 +14,8 @@ type end struct {
 	v4, v6 netip.Addr
 }
 
-// world is where a frame is sent: pod is the hostile one, and peer another one, which the frame reaches by the
-// hardware address of via.
+// world is where a frame is sent: pod is the hostile one, and peer another one, which the frame
+// reaches by the hardware address of via.
 type world struct {
 	pod, peer end
 	gateway   []byte // of the node, as the pod reaches it

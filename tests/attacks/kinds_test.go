@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
-// fate is why a packet is dropped, empty if it passes: without policy, where nothing is permitted, and where
-// TCP to port 80 and UDP to port 53 of the peer are.
+// fate is why a packet is dropped, empty if it passes: without policy, where nothing is permitted,
+// and where TCP to port 80 and UDP to port 53 of the peer are.
 type fate [3]xdp.Reason
 
 func always(r xdp.Reason) fate   { return fate{r, r, r} }

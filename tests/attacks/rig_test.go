@@ -26,7 +26,8 @@ import (
 // situations are those of fate, for the hostile pod.
 var situations = []string{"without policy", "nothing is permitted", "little is permitted"}
 
-// lists returns the rules of the hostile pod in a situation: to the pod and from it; nil is no list.
+// lists returns the rules of the hostile pod in a situation: to the pod and from it; nil is no
+// list.
 func lists(situation int, peer end) (toPod, fromPod *renderer.RuleList) {
 	var rules []api.ContivRule
 	switch situation {
@@ -247,7 +248,8 @@ func (s *street) send(frame []byte) {
 	s.must(unix.Send(s.out, frame, 0))
 }
 
-// settle waits until all that was sent is decided: behind it goes a packet that is dropped, and counted.
+// settle waits until all that was sent is decided: behind it goes a packet that is dropped, and
+// counted.
 func (s *street) settle() {
 	s.t.Helper()
 	before := s.drops()[xdp.ReasonARP]
@@ -259,7 +261,8 @@ func (s *street) settle() {
 	}
 }
 
-// heard returns the marks of what arrived at the peer so far: the last is a datagram of another pod.
+// heard returns the marks of what arrived at the peer so far: the last is a datagram of another
+// pod.
 func (s *street) heard() map[uint64]int {
 	s.t.Helper()
 	s.settle()

@@ -35,7 +35,8 @@ func (g *rig) want(w *world, reason xdp.Reason, what string, dir compile.Directi
 	}
 }
 
-// TestNeighbourDiscoveryIsNoWayOut has a pod that may send nothing answer who asks from the link, and nobody else.
+// TestNeighbourDiscoveryIsNoWayOut has a pod that may send nothing answer who asks from the link,
+// and nobody else.
 func TestNeighbourDiscoveryIsNoWayOut(t *testing.T) {
 	g, w := newLab(t, xdp.KernelOptions{})
 	w.family = 6
@@ -165,8 +166,8 @@ func TestSettingsLoosen(t *testing.T) {
 	}
 }
 
-// TestAnAddressThatIsUsedAgainHasNoConnections: the next pod with an address, or with the number of an interface, gets no
-// answers to what the one before asked.
+// TestAnAddressThatIsUsedAgainHasNoConnections: the next pod with an address, or with the number of
+// an interface, gets no answers to what the one before asked.
 func TestAnAddressThatIsUsedAgainHasNoConnections(t *testing.T) {
 	g, w := newLab(t, xdp.KernelOptions{})
 	toPod, fromPod := lists(2, w.peer)
@@ -261,7 +262,8 @@ func TestLargePackets(t *testing.T) {
 	}
 }
 
-// TestJumboFrames has interfaces that carry frames of more than a page, before programs are attached and after.
+// TestJumboFrames has interfaces that carry frames of more than a page, before programs are
+// attached and after.
 func TestJumboFrames(t *testing.T) {
 	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeGeneric} {
 		for _, late := range []bool{false, true} {

@@ -33,8 +33,8 @@ func (l load) String() string {
 // other; every second one that goes is old. It reports what traffic to a pod notices that shares
 // its table with 99 others: how long packets take, what is lost, what passes that must not. It also
 // reports for how much of the time VPP was paused, how long joins took until a packet got through,
-// and leaves until they were in force on all interfaces. A machine without other work and a core for
-// VPP make figures that mean something.
+// and leaves until they were in force on all interfaces. A machine without other work and a core
+// for VPP make figures that mean something.
 func BenchmarkVPPPauses(b *testing.B) {
 	for _, peers := range []int{1_000, 10_000} {
 		for _, sets := range []int{1, peers / 500} {

@@ -38,7 +38,8 @@ type probe struct {
 }
 
 // run sends a packet every millisecond, each fourth from an address that must not get through, and
-// another fourth from one that is to get through soon, until stop; it returns when what was sent has arrived or is lost.
+// another fourth from one that is to get through soon, until stop; it returns when what was sent
+// has arrived or is lost.
 func (s *stream) run(b *testing.B, from, to vpptest.Cable, stop <-chan struct{}) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup

@@ -89,8 +89,9 @@ func parse(text []byte) (map[string]object, error) {
 	return all, nil
 }
 
-// plain takes away what only one of the two has, on purpose: the checksum of the settings, at which pods start
-// again when they change, what a default of Kubernetes is, and how YAML in a text is written.
+// plain takes away what only one of the two has, on purpose: the checksum of the settings, at which
+// pods start again when they change, what a default of Kubernetes is, and how YAML in a text is
+// written.
 func plain(o object) {
 	if data, ok := o["data"].(object); ok {
 		for key, text := range data {
@@ -122,7 +123,8 @@ func plain(o object) {
 	byName(pod, "volumes", "name")
 }
 
-// environmentFirst checks that a variable that others use stands ahead of them, and makes the list a map.
+// environmentFirst checks that a variable that others use stands ahead of them, and makes the list
+// a map.
 func environmentFirst(c object) {
 	entries, _ := c["env"].([]any)
 	for i, e := range entries {

@@ -42,8 +42,9 @@ func claims(s cluster.State) cluster.State {
 	return s
 }
 
-// TestAddressesThatNoPodHasChangeNothing: what is claimed beside a pod's own addresses makes no verdict
-// another one, on any dataplane and in the specification, also for packets with these addresses.
+// TestAddressesThatNoPodHasChangeNothing: what is claimed beside a pod's own addresses makes no
+// verdict another one, on any dataplane and in the specification, also for packets with these
+// addresses.
 func TestAddressesThatNoPodHasChangeNothing(t *testing.T) {
 	t.Parallel()
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {

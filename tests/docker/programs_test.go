@@ -61,6 +61,7 @@ func checkSetting(program string, command []string, name string) []string {
 	if err != nil {
 		return nil // is reported for the command
 	}
+	text = strings.Join(strings.Fields(text), " ") // lines are broken anywhere
 	flag := "--" + strings.ReplaceAll(strings.ToLower(setting), "_", "-")
 	if strings.Contains(text, flag+" ") || strings.Contains(text, "(env "+name+")") {
 		return nil

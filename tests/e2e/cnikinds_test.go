@@ -26,8 +26,8 @@ import (
 // memifOf returns the folder of a pod's sockets.
 func (n *vppNode) memifOf(pod string) string { return filepath.Join(n.memif, "uid-"+pod) }
 
-// application has the pod talk by memif: a second VPP is the application, and the pod's kernel is behind
-// it, with the addresses that the application is told.
+// application has the pod talk by memif: a second VPP is the application, and the pod's kernel is
+// behind it, with the addresses that the application is told.
 func (n *vppNode) application(pod string) *vpptest.Process {
 	n.T.Helper()
 	text, err := os.ReadFile(filepath.Join(n.memifOf(pod), "eth0.json"))
@@ -83,8 +83,9 @@ func connected(peer *vpptest.Process) bool {
 	return strings.Contains(peer.CLI("show memif"), "flags admin-up slave connected")
 }
 
-// TestCNIConnectsAnApplicationByMemif: without an agent the application does not connect. Then it has what
-// the policy of its pod permits, from the addresses of the pod alone. DEL and GC remove everything.
+// TestCNIConnectsAnApplicationByMemif: without an agent the application does not connect. Then it
+// has what the policy of its pod permits, from the addresses of the pod alone. DEL and GC remove
+// everything.
 func TestCNIConnectsAnApplicationByMemif(t *testing.T) {
 	n := newVPPNode(t, `, "timeout": "300ms"`)
 	pods := map[string]*libcni.RuntimeConf{}
@@ -190,7 +191,8 @@ func TestCNIOfMemifTouchesNothingOfThePod(t *testing.T) {
 	n.wantNothingLeft("after a restart of VPP")
 }
 
-// TestCNINamesWhatATapNeeds where the kernel has no vhost-net; where it has, pods have what policy permits.
+// TestCNINamesWhatATapNeeds where the kernel has no vhost-net; where it has, pods have what policy
+// permits.
 func TestCNINamesWhatATapNeeds(t *testing.T) {
 	n := newVPPNode(t, `, "timeout": "1m", "interface": "tap"`)
 	if _, err := os.Stat("/dev/vhost-net"); err != nil {

@@ -82,8 +82,9 @@ func newVPPNodeOf(t testing.TB, workers int, options string) *vppNode {
 // unaddressed is the demo as a kubelet has it while pods are made: no pod has an address.
 var unaddressed = regexp.MustCompile(`, podIPs: \[.*\]`).ReplaceAllString(vppDemo, "")
 
-// TestCNIPodsOfVPPStartEnforced although the API server has no addresses of them yet. An interface that
-// was made for another life of a pod is blocked. An agent that starts anew knows all that from VPP.
+// TestCNIPodsOfVPPStartEnforced although the API server has no addresses of them yet. An interface
+// that was made for another life of a pod is blocked. An agent that starts anew knows all that from
+// VPP.
 func TestCNIPodsOfVPPStartEnforced(t *testing.T) {
 	n := newVPPNode(t, `, "timeout": "1m", "onTimeout": "fail"`)
 	demo := strings.ReplaceAll(unaddressed, "{name: web, namespace: cni,", "{name: web, namespace: cni, uid: uid-web,")
@@ -133,8 +134,8 @@ func (n *vppNode) wantEndpoint(pod, state, reason string) {
 	})
 }
 
-// starter starts a program in the network namespace of the node, by a thread that lives as long as the
-// test: the program ends with it.
+// starter starts a program in the network namespace of the node, by a thread that lives as long as
+// the test: the program ends with it.
 func (n *vppNode) starter() func(*exec.Cmd) error {
 	ended := make(chan struct{})
 	n.T.Cleanup(func() { close(ended) })
@@ -332,8 +333,8 @@ func (n *vppNode) demo() {
 	}
 }
 
-// forge has a pod with NET_ADMIN send from addresses of another one to the friend, who may get datagrams
-// from both. Then the other one does. Only those come.
+// forge has a pod with NET_ADMIN send from addresses of another one to the friend, who may get
+// datagrams from both. Then the other one does. Only those come.
 func (n *vppNode) forge(forger, victim string) {
 	n.T.Helper()
 	for _, family := range []int{4, 6} {
@@ -436,8 +437,8 @@ func (n *vppNode) areDown() error {
 	return nil
 }
 
-// TestCNIWithoutAnAgentLeavesPodsOfVPPDown: nothing passes, neither through VPP nor through the kernel
-// of the node, until an agent comes and sets the interfaces up with the rules of their pods.
+// TestCNIWithoutAnAgentLeavesPodsOfVPPDown: nothing passes, neither through VPP nor through the
+// kernel of the node, until an agent comes and sets the interfaces up with the rules of their pods.
 func TestCNIWithoutAnAgentLeavesPodsOfVPPDown(t *testing.T) {
 	n := newVPPNode(t, `, "timeout": "300ms"`)
 	pods := map[string]*libcni.RuntimeConf{}
@@ -484,8 +485,8 @@ func TestCNIWithoutAnAgentLeavesPodsOfVPPDown(t *testing.T) {
 	n.wantNothingLeft("after an ADD that failed")
 }
 
-// aroundVPP has a pod with NET_ADMIN send to the node's end of its pair, past VPP, to an address of the
-// node, and counts what comes.
+// aroundVPP has a pod with NET_ADMIN send to the node's end of its pair, past VPP, to an address of
+// the node, and counts what comes.
 func (n *vppNode) aroundVPP(pod string) *atomic.Int64 {
 	n.T.Helper()
 	var got atomic.Int64
@@ -559,8 +560,8 @@ func eachKind(t *testing.T, test func(t *testing.T, n *vppNode, kind string)) {
 	}
 }
 
-// TestCNIManyPodsOfVPPAtOnce: there is one gateway, and nothing is left of them. A runtime that has no
-// attachments any more has GC remove what is left.
+// TestCNIManyPodsOfVPPAtOnce: there is one gateway, and nothing is left of them. A runtime that has
+// no attachments any more has GC remove what is left.
 func TestCNIManyPodsOfVPPAtOnce(t *testing.T) { eachKind(t, manyPodsOfVPP) }
 
 func manyPodsOfVPP(t *testing.T, n *vppNode, kind string) {
@@ -618,8 +619,8 @@ func (n *vppNode) refusesAnotherHost() {
 	}
 }
 
-// TestCNIManyPodsOfVPPThatSendAtOnce do not stop VPP, with or without a worker, neither before an agent has
-// set their interfaces up nor afterwards.
+// TestCNIManyPodsOfVPPThatSendAtOnce do not stop VPP, with or without a worker, neither before an
+// agent has set their interfaces up nor afterwards.
 func TestCNIManyPodsOfVPPThatSendAtOnce(t *testing.T) {
 	for _, workers := range []int{0, 1} {
 		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
@@ -646,7 +647,8 @@ func TestCNIManyPodsOfVPPThatSendAtOnce(t *testing.T) {
 	}
 }
 
-// TestCNIOfAVPPThatHangs: ADD and DEL end, and say why. When VPP answers again DEL removes everything.
+// TestCNIOfAVPPThatHangs: ADD and DEL end, and say why. When VPP answers again DEL removes
+// everything.
 func TestCNIOfAVPPThatHangs(t *testing.T) {
 	n := newVPPNode(t, `, "wait": false`)
 	web, friend := n.sandbox("web"), n.sandbox("friend")
@@ -844,8 +846,8 @@ func codeOf(err error) uint {
 	return 0
 }
 
-// TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL kills the plugin, with its IPAM plugin, at any moment of an
-// ADD. The namespace of some pods is gone when DEL comes.
+// TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL kills the plugin, with its IPAM plugin, at any
+// moment of an ADD. The namespace of some pods is gone when DEL comes.
 func TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL(t *testing.T) { eachKind(t, killedPluginOfVPP) }
 
 func killedPluginOfVPP(t *testing.T, n *vppNode, _ string) {

@@ -145,7 +145,8 @@ func only(c *exec.Cmd, caps []corev1.Capability) error {
 }
 
 // TestTheKernelEnforcesWithTheRightsOfTheManifest runs agents that have only the capabilities of
-// deploy/agent-xdp/agent-xdp.yaml, with SLUICE_LONG in every mode, and agents that lack one of them.
+// deploy/agent-xdp/agent-xdp.yaml, with SLUICE_LONG in every mode, and agents that lack one of
+// them.
 func TestTheKernelEnforcesWithTheRightsOfTheManifest(t *testing.T) {
 	_, c := manifest(t, "agent-xdp.yaml")
 	caps := c.SecurityContext.Capabilities.Add

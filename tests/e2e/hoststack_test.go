@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// TestBothRenderersEnforceAndAreExplainedSideBySide runs an agent with ACLs and session rules on one
-// vswitch. The application namespaces of one pod have names of their own, which are in etcd; that of
-// another has the name of its pod.
+// TestBothRenderersEnforceAndAreExplainedSideBySide runs an agent with ACLs and session rules on
+// one vswitch. The application namespaces of one pod have names of their own, which are in etcd;
+// that of another has the name of its pod.
 func TestBothRenderersEnforceAndAreExplainedSideBySide(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
@@ -55,8 +55,8 @@ func TestBothRenderersEnforceAndAreExplainedSideBySide(t *testing.T) {
 	}
 }
 
-// TestAPodThatIsOnTheHostStackAloneHoldsReadinessUpForNobody has a pod with a policy that has no interface,
-// and an application namespace. Without one it is pending.
+// TestAPodThatIsOnTheHostStackAloneHoldsReadinessUpForNobody has a pod with a policy that has no
+// interface, and an application namespace. Without one it is pending.
 func TestAPodThatIsOnTheHostStackAloneHoldsReadinessUpForNobody(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)

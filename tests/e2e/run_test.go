@@ -30,8 +30,8 @@ spec:
   ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}], ports: [{port: http}]}]
 `
 
-// demoPod is the manifest of a pod on the demo's node, which has its name for a label. The addresses
-// are those of its status.
+// demoPod is the manifest of a pod on the demo's node, which has its name for a label. The
+// addresses are those of its status.
 func demoPod(name, addresses string) string {
 	return fmt.Sprintf(`---
 apiVersion: v1

@@ -56,9 +56,9 @@ func hostileEntries(t *testing.T) []model.Entry {
 	return out
 }
 
-// TestStatePathSurvivesHostileEntries: keys and values of etcd that no program of ours writes change no
-// verdict; a policy whose value is nonsense stays in force; what is printed and logged obeys none of
-// them; and good changes go on.
+// TestStatePathSurvivesHostileEntries: keys and values of etcd that no program of ours writes
+// change no verdict; a policy whose value is nonsense stays in force; what is printed and logged
+// obeys none of them; and good changes go on.
 func TestStatePathSurvivesHostileEntries(t *testing.T) {
 	t.Parallel()
 	v, etcd, a := startDemo(t)
@@ -111,8 +111,8 @@ func TestStatePathSurvivesHostileEntries(t *testing.T) {
 	}
 }
 
-// TestStatePathSurvivesHostileRequests: nonsense, huge and slow requests at the local socket and over
-// TCP harm nobody else.
+// TestStatePathSurvivesHostileRequests: nonsense, huge and slow requests at the local socket and
+// over TCP harm nobody else.
 func TestStatePathSurvivesHostileRequests(t *testing.T) {
 	t.Parallel()
 	shop := t.TempDir()
@@ -161,8 +161,8 @@ func TestStatePathSurvivesHostileRequests(t *testing.T) {
 	}
 }
 
-// TestStatePathBelievesNoTamperedFile: a state file that was cut or changed anywhere opens nothing when
-// the agent starts without etcd; pods stay blocked until the store answers.
+// TestStatePathBelievesNoTamperedFile: a state file that was cut or changed anywhere opens nothing
+// when the agent starts without etcd; pods stay blocked until the store answers.
 func TestStatePathBelievesNoTamperedFile(t *testing.T) {
 	t.Parallel()
 	socket, file := filepath.Join(socketDir(t), "vpp.sock"), filepath.Join(t.TempDir(), "state")
@@ -213,8 +213,8 @@ func TestStatePathBelievesNoTamperedFile(t *testing.T) {
 	}
 }
 
-// TestStatePathSurvivesAFullDisk: an agent that cannot save its state enforces all the same, says so once,
-// and leaves the last good file.
+// TestStatePathSurvivesAFullDisk: an agent that cannot save its state enforces all the same, says
+// so once, and leaves the last good file.
 func TestStatePathSurvivesAFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount a small disk")

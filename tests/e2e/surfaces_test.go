@@ -30,8 +30,8 @@ func rss(t *testing.T, pid int) int {
 }
 
 // TestIdleConnectionsCostLittle: whoever opens thousands of connections, over TCP and at the local
-// socket, of an agent that has few descriptors takes a bounded number of them and little memory, and
-// the agent goes on.
+// socket, of an agent that has few descriptors takes a bounded number of them and little memory,
+// and the agent goes on.
 func TestIdleConnectionsCostLittle(t *testing.T) {
 	t.Parallel()
 	const few = 1024

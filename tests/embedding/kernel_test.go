@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// TestAKernelAgentClaimsTheInterfacesThatItMakes: blocked with the claim, enforced with the state, which
-// has no addresses of pods, and blocked again with the end of the claim.
+// TestAKernelAgentClaimsTheInterfacesThatItMakes: blocked with the claim, enforced with the state,
+// which has no addresses of pods, and blocked again with the end of the claim.
 func TestAKernelAgentClaimsTheInterfacesThatItMakes(t *testing.T) {
 	c := wires.New(t, "server", "friend", "stranger")
 	if err := features.HaveProgramType(ebpf.SchedCLS); err != nil {
@@ -70,7 +70,8 @@ func claim(a *embedding.KernelAgent, name string, h *wires.Host) error {
 	return a.AddPod(endpoints.Claim{Owner: name, Pod: podID(name), Link: link, IPs: []netip.Addr{h.V4}})
 }
 
-// withoutAddresses has the objects of the test as an API server has them before pods have addresses.
+// withoutAddresses has the objects of the test as an API server has them before pods have
+// addresses.
 func withoutAddresses(t *testing.T, client string) []model.Delta {
 	t.Helper()
 	list := objects(t, client)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// running is the cluster of the tests: up started it, and SLUICE_KUBE names its folder. They leave it as
-// it was.
+// running is the cluster of the tests: up started it, and SLUICE_KUBE names its folder. They leave
+// it as it was.
 func running(t testing.TB) *lab {
 	t.Helper()
 	l := &lab{dir: os.Getenv("SLUICE_KUBE")}
@@ -55,7 +55,8 @@ func (s space) get(what, field string) string {
 	return s.must(s.kube("", "-n", s.name, "get", what, "-o", "jsonpath={"+field+"}"))
 }
 
-// server returns a pod that answers, and is probed all the time. Its probes have time: machines may be busy.
+// server returns a pod that answers, and is probed all the time. Its probes have time: machines may
+// be busy.
 func server(name, app string, node int) string {
 	return fmt.Sprintf(`---
 apiVersion: v1
@@ -127,8 +128,8 @@ metadata: {name: server}
 spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {app: server}, ports: [{port: 80, targetPort: 8080}]}
 `
 
-// shop lets friends in to servers, whose own connections are all forbidden, and friends out to servers.
-// Those who are barred may send to all but pods. Strangers have no policy.
+// shop lets friends in to servers, whose own connections are all forbidden, and friends out to
+// servers. Those who are barred may send to all but pods. Strangers have no policy.
 const shop = `
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -165,8 +166,8 @@ metadata: {name: free}
 spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {app: stranger}, ports: [{port: 80, targetPort: 8080}]}
 `
 
-// TestClusterEnforcesByWhoSends asks by addresses of pods, services and nodes, with all settings as they
-// are in deploy/.
+// TestClusterEnforcesByWhoSends asks by addresses of pods, services and nodes, with all settings as
+// they are in deploy/.
 func TestClusterEnforcesByWhoSends(t *testing.T) {
 	s := newSpace(t, "who-sends")
 	pinned := strings.ReplaceAll(server("server", "server", 1), "labels: {", `labels: {pinned: "true", `)
@@ -251,8 +252,8 @@ func (s space) askByWhoSends(i int, f family, nodePort, freeNodePort string) {
 	}
 }
 
-// asksKubelets has pods connect to the kubelet of their own node. On VPP the link between VPP and the
-// node's kernel has addresses, too: they are nobody's, so policy says who may send there.
+// asksKubelets has pods connect to the kubelet of their own node. On VPP the link between VPP and
+// the node's kernel has addresses, too: they are nobody's, so policy says who may send there.
 func (s space) asksKubelets(f family) {
 	s.t.Helper()
 	addresses := map[string]map[string]bool{f.nodeIP(1): {"server": true, "stranger": true, "friend": true}}
@@ -268,8 +269,8 @@ func (s space) asksKubelets(f family) {
 	}
 }
 
-// TestClusterIsolatesFromBirth has pods that connect with their first instructions: those that may not do
-// not, and those that may do.
+// TestClusterIsolatesFromBirth has pods that connect with their first instructions: those that may
+// not do not, and those that may do.
 func TestClusterIsolatesFromBirth(t *testing.T) {
 	const many = 20
 	s := newSpace(t, "birth")

@@ -126,8 +126,8 @@ maxPods: 250
 `, l.main().any, l.group(name), runtimeSocket, l.main().dns(), l.path(name, "resolv.conf"))
 }
 
-// proxyConfig returns the settings of kube-proxy. It may not write the limits of connection tracking,
-// which are not of this namespace.
+// proxyConfig returns the settings of kube-proxy. It may not write the limits of connection
+// tracking, which are not of this namespace.
 func (l *lab) proxyConfig(name string) string {
 	return fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration

@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// dnsManifest is CoreDNS as a cluster has it: one service, whose address kubelets give to pods. Names of the
-// cluster alone are served, because the cluster has no other resolver.
+// dnsManifest is CoreDNS as a cluster has it: one service, whose address kubelets give to pods.
+// Names of the cluster alone are served, because the cluster has no other resolver.
 const dnsManifest = `
 apiVersion: v1
 kind: ServiceAccount

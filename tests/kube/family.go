@@ -9,7 +9,8 @@ import (
 )
 
 // family is a family of addresses, and what a cluster has of it. Machines are in the networks for
-// documentation (RFC 5737, RFC 3849); between a kernel and its VPP is one for benchmarks (RFC 2544).
+// documentation (RFC 5737, RFC 3849); between a kernel and its VPP is one for benchmarks (RFC
+// 2544).
 type family struct {
 	name           string // in VPP's commands
 	any, all       string // the address, and the network, that are everything

@@ -72,7 +72,8 @@ func (a api) do(method, path string, object any) (err error) {
 // ghostNode is a node without a machine.
 const ghostNode = "ghost"
 
-// ghosts are pods of a node without a kubelet, which come and go: peers of the policies of space shop.
+// ghosts are pods of a node without a kubelet, which come and go: peers of the policies of space
+// shop.
 type ghosts struct {
 	space
 	api    api

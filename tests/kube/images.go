@@ -55,7 +55,8 @@ func (l *lab) images() []image {
 	}
 }
 
-// agnhost returns the files of the upstream tests' image. Where the kernel has no SCTP it brings its own.
+// agnhost returns the files of the upstream tests' image. Where the kernel has no SCTP it brings
+// its own.
 func (l *lab) agnhost() map[string]string {
 	original := filepath.Join(l.Kube, "agnhost")
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP)

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// kinds has a service of each kind, and who may use them: friends may connect to servers, and servers let
-// friends in, and the outside by its own address. "far" and "near" are the nodes of pods.
+// kinds has a service of each kind, and who may use them: friends may connect to servers, and
+// servers let friends in, and the outside by its own address. "far" and "near" are the nodes of
+// pods.
 const kinds = `
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -180,8 +181,8 @@ func TestClusterServesEveryKindOfService(t *testing.T) {
 	s.asksAServiceThatLosesItsEndpoints(ip("alone"))
 }
 
-// asksAServiceThatLosesItsEndpoints: connections that were forwarded go on or end, and nobody else gets
-// them.
+// asksAServiceThatLosesItsEndpoints: connections that were forwarded go on or end, and nobody else
+// gets them.
 func (s space) asksAServiceThatLosesItsEndpoints(to string) {
 	s.t.Helper()
 	s.must(s.kube("", "-n", s.name, "label", "pod/alone", "one-"))
@@ -205,8 +206,8 @@ func (s space) asksAServiceThatLosesItsEndpoints(to string) {
 	}
 }
 
-// TestClusterServesDNSOfTheNode has a resolver at an address of the node that no interface of the cluster
-// has, as NodeLocal DNSCache: it is the node, which every pod may ask.
+// TestClusterServesDNSOfTheNode has a resolver at an address of the node that no interface of the
+// cluster has, as NodeLocal DNSCache: it is the node, which every pod may ask.
 func TestClusterServesDNSOfTheNode(t *testing.T) {
 	s := newSpace(t, "node-dns")
 	if s.onVPP() {

@@ -23,8 +23,8 @@ func percentiles(b *testing.B, of string, times []time.Duration) {
 	}
 }
 
-// enforced returns when it is in force that a pod may ask another one, or that it may not any more: when
-// the first of three datagrams in a row was sent that is not answered.
+// enforced returns when it is in force that a pod may ask another one, or that it may not any more:
+// when the first of three datagrams in a row was sent that is not answered.
 func enforced(ns netns.NsHandle, to string, want bool) (time.Time, error) {
 	var first time.Time
 	missed := 0
@@ -68,8 +68,8 @@ func changed(b *testing.B, want bool, asks map[string]netns.NsHandle) (last time
 	return last
 }
 
-// BenchmarkClusterPolicy measures from the call that creates or deletes a policy in the API server until
-// pods on both nodes are isolated, and until they are open again.
+// BenchmarkClusterPolicy measures from the call that creates or deletes a policy in the API server
+// until pods on both nodes are isolated, and until they are open again.
 func BenchmarkClusterPolicy(b *testing.B) {
 	s := newSpace(b, "latency")
 	s.apply(server("one", "bench", 1) + server("two", "bench", 2) + server("asks-one", "client", 2) + server("asks-two", "client", 1))
@@ -94,9 +94,9 @@ func BenchmarkClusterPolicy(b *testing.B) {
 	percentiles(b, "open", opens)
 }
 
-// BenchmarkClusterPod measures from the creation of a pod until its first connection arrives: it connects
-// with its first instructions and, where Sluice is, may do so by policy. "make bench-kube" runs it on a
-// cluster without Sluice, too.
+// BenchmarkClusterPod measures from the creation of a pod until its first connection arrives: it
+// connects with its first instructions and, where Sluice is, may do so by policy. "make bench-kube"
+// runs it on a cluster without Sluice, too.
 func BenchmarkClusterPod(b *testing.B) {
 	s := newSpace(b, "start")
 	s.apply(shop + server("server", "server", 1))

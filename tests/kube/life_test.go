@@ -18,8 +18,8 @@ func (l *lab) agents() string {
 	return "daemonset/sluice-agent-xdp"
 }
 
-// watched is a space with traffic that is permitted and traffic that is not, in both directions and on
-// both nodes.
+// watched is a space with traffic that is permitted and traffic that is not, in both directions and
+// on both nodes.
 type watched struct {
 	space
 	permitted, denied []*traffic
@@ -81,9 +81,9 @@ func (w *watched) end() {
 	w.stream.check(w.t)
 }
 
-// TestClusterUpdatesAgents has the agents started anew, one node after the other, by a rollout and by
-// kill -9: nothing is lost, and nothing passes that must not. Pods that are made meanwhile are isolated
-// from birth.
+// TestClusterUpdatesAgents has the agents started anew, one node after the other, by a rollout and
+// by kill -9: nothing is lost, and nothing passes that must not. Pods that are made meanwhile are
+// isolated from birth.
 func TestClusterUpdatesAgents(t *testing.T) {
 	w := newWatched(t, "update")
 	w.begin()
@@ -107,7 +107,8 @@ func TestClusterUpdatesAgents(t *testing.T) {
 	w.end()
 }
 
-// TestClusterRestartsParts has everything else of a node, the reflector and the API server end at once.
+// TestClusterRestartsParts has everything else of a node, the reflector and the API server end at
+// once.
 func TestClusterRestartsParts(t *testing.T) {
 	w := newWatched(t, "parts")
 	w.begin()
@@ -146,8 +147,9 @@ func TestClusterRestartsParts(t *testing.T) {
 	w.stream.check(t)
 }
 
-// TestClusterRestartsANode turns a node off and on: /run, pins, interfaces and processes are gone; the
-// file of state stays. Its pods are isolated from birth again, and the other node is not disturbed.
+// TestClusterRestartsANode turns a node off and on: /run, pins, interfaces and processes are gone;
+// the file of state stays. Its pods are isolated from birth again, and the other node is not
+// disturbed.
 func TestClusterRestartsANode(t *testing.T) {
 	w := newWatched(t, "reboot")
 	here := []*traffic{
@@ -199,8 +201,8 @@ func (s space) restart(n int) {
 	}
 }
 
-// TestClusterDrainsANode moves all pods of a node, with a Deployment whose pods must be isolated from
-// birth where they come.
+// TestClusterDrainsANode moves all pods of a node, with a Deployment whose pods must be isolated
+// from birth where they come.
 func TestClusterDrainsANode(t *testing.T) {
 	w := newWatched(t, "drain")
 	w.apply(`---
@@ -250,8 +252,8 @@ spec:
 	}
 }
 
-// TestClusterFollowsStatefulSets has pods come back under their names with other addresses, again and
-// again: their permission goes with the name, and not with the address.
+// TestClusterFollowsStatefulSets has pods come back under their names with other addresses, again
+// and again: their permission goes with the name, and not with the address.
 func TestClusterFollowsStatefulSets(t *testing.T) {
 	s := newSpace(t, "stateful")
 	s.apply(shop + server("server", "server", 1) + `---
@@ -302,8 +304,9 @@ spec:
 	}
 }
 
-// TestClusterForgetsJobs has pods that end keep nothing: who gets the address of one is judged by its own
-// labels, while the object of the one that ended is still there. No agent reports a failure.
+// TestClusterForgetsJobs has pods that end keep nothing: who gets the address of one is judged by
+// its own labels, while the object of the one that ended is still there. No agent reports a
+// failure.
 func TestClusterForgetsJobs(t *testing.T) {
 	s := newSpace(t, "jobs")
 	s.apply(shop + server("server", "server", 1))
@@ -352,8 +355,9 @@ spec:
 	}
 }
 
-// TestClusterChurns makes and deletes pods as fast as the kubelets can, with policies that select them,
-// while pods come and go on a node that has no kubelet: 50 a second, or as many as the API server takes.
+// TestClusterChurns makes and deletes pods as fast as the kubelets can, with policies that select
+// them, while pods come and go on a node that has no kubelet: 50 a second, or as many as the API
+// server takes.
 func TestClusterChurns(t *testing.T) {
 	w := newWatched(t, "churn")
 	w.begin()

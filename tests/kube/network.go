@@ -122,7 +122,8 @@ func address(h *netlink.Handle, link netlink.Link, ip string, bits int) error {
 	return errors.Join(h.AddrAdd(link, a), h.LinkSetUp(link))
 }
 
-// route adds a route. from is the address of what is sent by it and has none; empty: as the kernel chooses.
+// route adds a route. from is the address of what is sent by it and has none; empty: as the kernel
+// chooses.
 func route(h *netlink.Handle, to, via, from string) error {
 	_, dst, err := net.ParseCIDR(to)
 	if err != nil {

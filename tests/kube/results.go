@@ -26,7 +26,8 @@ type result struct {
 	why   string // the first line about what failed, or why it was not run
 }
 
-// ginkgoResults reads the JSON report of Ginkgo, and what ended the suite before its time. Tests that focus does not match were not asked for.
+// ginkgoResults reads the JSON report of Ginkgo, and what ended the suite before its time. Tests
+// that focus does not match were not asked for.
 func ginkgoResults(text []byte, focus string) (out []result, err error) {
 	wanted, err := regexp.Compile(focus)
 	if err != nil {
@@ -72,7 +73,8 @@ func ginkgoResults(text []byte, focus string) (out []result, err error) {
 // verdictLine is how "go test -v" ends a test.
 var verdictLine = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): [^/ ]+/(\S+) \(`)
 
-// testResults reads the output of "go test -v": the tests below the first one that have none below them.
+// testResults reads the output of "go test -v": the tests below the first one that have none below
+// them.
 func testResults(text string) (out []result, err error) {
 	found := verdictLine.FindAllStringSubmatch(text, -1)
 	if len(found) == 0 || strings.Contains("\n"+text, "\npanic: ") {

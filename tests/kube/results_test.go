@@ -81,7 +81,8 @@ func TestResultsOfJUnit(t *testing.T) {
 	}
 }
 
-// TestPageKeepsTheOtherParts replaces one part, adds another one, and refuses a page that is broken.
+// TestPageKeepsTheOtherParts replaces one part, adds another one, and refuses a page that is
+// broken.
 func TestPageKeepsTheOtherParts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.md")
 	replace := func(key, text, want string) {

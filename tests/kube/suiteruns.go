@@ -67,8 +67,8 @@ func (s *suites) gone(prefix string) error {
 	})
 }
 
-// cyclonusPart says what of Cyclonus is run: 230 cases with 81 probes of 3 protocols and 2 ports each take
-// hours.
+// cyclonusPart says what of Cyclonus is run: 230 cases with 81 probes of 3 protocols and 2 ports
+// each take hours.
 const cyclonusPart = "its default choice, 112 of 230 cases, by TCP: without those tagged multi-peer, upstream-e2e, example, end-port, namespaces-by-default-label"
 
 // runCyclonus runs the generator's cases.

@@ -136,8 +136,8 @@ func (s *suites) image() image {
 	}
 }
 
-// start runs a program of a suite where the API server is, with its output in a file. That tests fail is
-// no error: what is read from its report says so.
+// start runs a program of a suite where the API server is, with its output in a file. That tests
+// fail is no error: what is read from its report says so.
 func (s *suites) start(ctx context.Context, log string, args ...string) (string, error) {
 	args[0] = filepath.Join(s.programs, args[0])
 	line, err := s.inside(control, args...)

@@ -25,8 +25,8 @@ const (
 	udpPort  = "8081"
 )
 
-// networkOf opens the network namespace of a pod that runs. The kubelet has the UID of a pod in the names
-// of the cgroups of its processes.
+// networkOf opens the network namespace of a pod that runs. The kubelet has the UID of a pod in the
+// names of the cgroups of its processes.
 func networkOf(uid string) (netns.NsHandle, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {
@@ -119,7 +119,8 @@ type traffic struct {
 	stop     func()
 }
 
-// Waits for an answer: a request that is permitted has time, since packets that are lost are sent again.
+// Waits for an answer: a request that is permitted has time, since packets that are lost are sent
+// again.
 const (
 	permittedWait = 5 * time.Second
 	deniedWait    = 200 * time.Millisecond

@@ -19,7 +19,8 @@ const (
 	nodeLink = "tovpp"   // the kernel's end of hostLink
 )
 
-// vppGroup is the group of VPP's sockets: that of agents, as deploy/agent-vpp/agent-vpp.yaml has it.
+// vppGroup is the group of VPP's sockets: that of agents, as deploy/agent-vpp/agent-vpp.yaml has
+// it.
 const vppGroup = 65532
 
 // onVPP reports whether pods are at VPP.
@@ -45,8 +46,8 @@ func enabled(plugins ...string) (out string) {
 	return out
 }
 
-// vppPrograms are what a node runs for VPP: VPP, once there are its interfaces, and what gives it its
-// addresses, routes and services.
+// vppPrograms are what a node runs for VPP: VPP, once there are its interfaces, and what gives it
+// its addresses, routes and services.
 func (l *lab) vppPrograms(name string) []program {
 	if !l.onVPP() {
 		return nil
@@ -58,10 +59,10 @@ func (l *lab) vppPrograms(name string) []program {
 	}
 }
 
-// vppSetup returns the commands of VPP's command line that make the network of a node: an uplink with
-// an address of its own, the way to the node's kernel, and routes to other nodes' pods. Packets that
-// come from outside with an address of this node are dropped (strict uRPF): policy takes that address
-// for the node.
+// vppSetup returns the commands of VPP's command line that make the network of a node: an uplink
+// with an address of its own, the way to the node's kernel, and routes to other nodes' pods.
+// Packets that come from outside with an address of this node are dropped (strict uRPF): policy
+// takes that address for the node.
 func (l *lab) vppSetup(n int) []string {
 	up, host := "host-"+uplink, "host-"+hostLink
 	out := []string{
@@ -106,8 +107,8 @@ func (l *lab) vppFiles(n int, files map[string]string) error {
 	return nil
 }
 
-// plugVPP makes the interfaces of a node's VPP. The kernel's part in the ends that VPP has is nothing:
-// it neither has addresses there nor answers for those that it has elsewhere.
+// plugVPP makes the interfaces of a node's VPP. The kernel's part in the ends that VPP has is
+// nothing: it neither has addresses there nor answers for those that it has elsewhere.
 func (l *lab) plugVPP(n int, outside, inside *netlink.Handle, bridge netlink.Link, inner netlink.NsFd) error {
 	pairs := []struct {
 		in  *netlink.Handle

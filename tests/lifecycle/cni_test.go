@@ -249,7 +249,8 @@ func TestCNIAddReturnsWithPolicyInForce(t *testing.T) {
 	}
 }
 
-// TestCNIAddressesOfTheAPIComeBeforeThoseOfThePlugin: those of the plugin count until the API has some.
+// TestCNIAddressesOfTheAPIComeBeforeThoseOfThePlugin: those of the plugin count until the API has
+// some.
 func TestCNIAddressesOfTheAPIComeBeforeThoseOfThePlugin(t *testing.T) {
 	n := newCNINode(t, "ptp", `"timeout": "1m", "onTimeout": "fail"`)
 	n.up()
@@ -352,8 +353,8 @@ func TestCNIFindsTheAgentThatComesWhileItWaits(t *testing.T) {
 	eventually(t, func() error { return n.isEnforced("web") })
 }
 
-// TestCNIFiftyPodsAtOnce adds pods twice each, all at once, and deletes them so. Afterwards nothing is
-// left, neither of interfaces nor of pins.
+// TestCNIFiftyPodsAtOnce adds pods twice each, all at once, and deletes them so. Afterwards nothing
+// is left, neither of interfaces nor of pins.
 func TestCNIFiftyPodsAtOnce(t *testing.T) {
 	n := newCNINode(t, "ptp", `"wait": false`)
 	n.up()

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-net/sluice/tests/programs"
 )
 
-// TestCNIIsInstalledByTheAgentAndRemoved: from a single plugin to pods that are registered, and back.
+// TestCNIIsInstalledByTheAgentAndRemoved: from a single plugin to pods that are registered, and
+// back.
 func TestCNIIsInstalledByTheAgentAndRemoved(t *testing.T) {
 	n := newCNINode(t, "ptp", "")
 	dir := t.TempDir()

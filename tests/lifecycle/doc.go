@@ -1,14 +1,14 @@
 // Package lifecycle follows pods from birth to death on a node whose kernel enforces, with the real
-// agent, the real CNI plugins and real packets, each node in network namespaces of its own. It needs
-// root, and Debian's containernetworking-plugins; without them its tests are skipped, with a line that
-// says why. "make lifecycle" runs it whole, "make test" a part.
+// agent, the real CNI plugins and real packets, each node in network namespaces of its own. It
+// needs root, and Debian's containernetworking-plugins; without them its tests are skipped, with a
+// line that says why. "make lifecycle" runs it whole, "make test" a part.
 //
 // # What is asked
 //
-// Pods at one bridge talk all the time, by frames from raw sockets that are older than their interfaces
-// (talker). Of those whom policy denies nothing may arrive once ADD has returned: no process of a pod
-// runs before that. What arrives earlier is logged. Those whom policy permits must be heard again
-// behind everything that happens.
+// Pods at one bridge talk all the time, by frames from raw sockets that are older than their
+// interfaces (talker). Of those whom policy denies nothing may arrive once ADD has returned: no
+// process of a pod runs before that. What arrives earlier is logged. Those whom policy permits must
+// be heard again behind everything that happens.
 //
 //	pods that send from their first instruction     TestLifeFirstInstruction
 //	agent absent                                    TestLifeAgentAbsent, TestCNIWithoutAnAgentBlocksUntilOneIsThere

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// TestLifeFirstInstruction adds pods that talk from raw sockets which are older than their addresses.
+// TestLifeFirstInstruction adds pods that talk from raw sockets which are older than their
+// addresses.
 func TestLifeFirstInstruction(t *testing.T) {
 	s := newStreet(t, `"timeout": "1m", "onTimeout": "fail"`, "shut-1", "open-1", "shut-2")
 	s.up()
@@ -128,7 +129,8 @@ func TestLifeDELWithoutADD(t *testing.T) {
 	s.Must(s.del(never.rt))
 }
 
-// TestLifePodIsMadeAgain gives a pod's name and address to the next one, of which the state knows late.
+// TestLifePodIsMadeAgain gives a pod's name and address to the next one, of which the state knows
+// late.
 func TestLifePodIsMadeAgain(t *testing.T) {
 	s := newStreet(t, `"timeout": "300ms"`)
 	s.up()

@@ -86,7 +86,8 @@ func newBridgedNode(t *testing.T) *node {
 	return n
 }
 
-// bridged makes the interface of a pod a port of the bridge, and gives the pod the neighbours there.
+// bridged makes the interface of a pod a port of the bridge, and gives the pod the neighbours
+// there.
 func (n *node) bridged(name string) {
 	n.T.Helper()
 	n.at(func() error {
@@ -162,8 +163,8 @@ func (n *node) becomes(pod, state string) {
 	})
 }
 
-// TestKernelEnforcementEndsByNothingThatAPodWrites tries on bridged pods, under traffic, what switched
-// enforcement off when interfaces were guessed.
+// TestKernelEnforcementEndsByNothingThatAPodWrites tries on bridged pods, under traffic, what
+// switched enforcement off when interfaces were guessed.
 func TestKernelEnforcementEndsByNothingThatAPodWrites(t *testing.T) {
 	n := newBridgedNode(t)
 	n.up()
@@ -205,8 +206,8 @@ func (n *node) as(t *testing.T, part func()) {
 	part()
 }
 
-// survives does something, and then changes policy so that everything is looked at again. Nothing else
-// may be different.
+// survives does something, and then changes policy so that everything is looked at again. Nothing
+// else may be different.
 func (n *node) survives(name, port string, do func()) {
 	n.T.Helper()
 	do()
@@ -327,8 +328,8 @@ func (n *node) rename(pod, name string) {
 	})
 }
 
-// TestKernelPodsAreBlockedFromBirthToDeath follows a pod from the creation of its interface to that of
-// the next pod with its name and addresses, with an agent that is killed in between.
+// TestKernelPodsAreBlockedFromBirthToDeath follows a pod from the creation of its interface to that
+// of the next pod with its name and addresses, with an agent that is killed in between.
 func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 	n := newBridgedNode(t)
 	n.up()

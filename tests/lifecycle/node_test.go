@@ -47,8 +47,8 @@ type node struct {
 	agent   *programs.Process
 }
 
-// newNode returns a node without an agent, whose etcd has a state. Tests of nodes wait for the most part,
-// and run side by side.
+// newNode returns a node without an agent, whose etcd has a state. Tests of nodes wait for the most
+// part, and run side by side.
 func newNode(t testing.TB, state string, pods ...string) *node {
 	t.Helper()
 	if t, isTest := t.(*testing.T); isTest {

@@ -13,8 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// TestLifePinsAreSquatted puts into the place of pins what is none of ours. Nothing starts that way, no
-// pod is made open, and what is enforced goes on.
+// TestLifePinsAreSquatted puts into the place of pins what is none of ours. Nothing starts that
+// way, no pod is made open, and what is enforced goes on.
 func TestLifePinsAreSquatted(t *testing.T) {
 	s := newStreet(t, `"timeout": "300ms"`, "shut-1", "open-1", "shut-2", "open-2")
 	s.up()

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
-// TestLifeStoreIsLost restarts the agent against stores that do not hold what holds, while pods talk. A
-// pod that is made meanwhile is blocked until the store is right again.
+// TestLifeStoreIsLost restarts the agent against stores that do not hold what holds, while pods
+// talk. A pod that is made meanwhile is blocked until the store is right again.
 func TestLifeStoreIsLost(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -20,8 +20,9 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// street is a node with pods at one bridge that sluice-cni stands behind. Each talks from before it has
-// an interface; those whose names begin with "shut" may not, those with "open" may. One pod listens.
+// street is a node with pods at one bridge that sluice-cni stands behind. Each talks from before it
+// has an interface; those whose names begin with "shut" may not, those with "open" may. One pod
+// listens.
 type street struct {
 	*cniNode
 	ear   *listener
@@ -39,7 +40,8 @@ type resident struct {
 	talker *talker
 }
 
-// newStreet returns one without an agent, whose state has some pods. The API knows no address of any.
+// newStreet returns one without an agent, whose state has some pods. The API knows no address of
+// any.
 func newStreet(t testing.TB, options string, known ...string) *street {
 	t.Helper()
 	s := &street{pods: map[string]*resident{}, lives: map[string]int{}, known: append(known, "listener")}
@@ -167,8 +169,8 @@ func (s *street) addTalking(r *resident) error {
 	return nil
 }
 
-// dies deletes a pod, as a kubelet does it: DEL, and then the namespace goes. Its next life has another
-// UID, and other addresses unless there is but one.
+// dies deletes a pod, as a kubelet does it: DEL, and then the namespace goes. Its next life has
+// another UID, and other addresses unless there is but one.
 func (s *street) dies(name string) {
 	s.T.Helper()
 	r := s.pods[name]

@@ -33,7 +33,8 @@ func (s *street) leftovers() (l leftovers, err error) {
 	return l, errors.Join(err, err2, err3)
 }
 
-// TestLifeThousandPods makes and deletes pods in a loop, some at a time. Nothing may be left of them.
+// TestLifeThousandPods makes and deletes pods in a loop, some at a time. Nothing may be left of
+// them.
 func TestLifeThousandPods(t *testing.T) {
 	const atOnce = 10
 	rounds := renderertest.Extent(3, 20, 100)

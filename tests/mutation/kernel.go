@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// The classifier in the kernel is a program in C. Its package says by go:generate how it is compiled;
-// what comes out is in the tree.
+// The classifier in the kernel is a program in C. Its package says by go:generate how it is
+// compiled; what comes out is in the tree.
 const (
 	kernelPackage = "renderer/xdp/bpf"
 	kernelSources = kernelPackage + "/src"
@@ -22,9 +22,9 @@ const (
 // inKernel says whether the fault is in the program of the kernel.
 func (f Fault) inKernel() bool { return f.isOf(kernelSources) }
 
-// program compiles the kernel's program with one of its sources changed, and returns what came out, by
-// what it is in the place of. It is done where nothing else of the module is, so that the tree is not
-// touched.
+// program compiles the kernel's program with one of its sources changed, and returns what came out,
+// by what it is in the place of. It is done where nothing else of the module is, so that the tree
+// is not touched.
 func (t tree) program(ctx context.Context, file string, source []byte, dir string) (map[string]string, error) {
 	copied := []string{"go.mod", "go.sum", kernelPackage + "/doc.go"}
 	sources, err := os.ReadDir(filepath.Join(t.root, filepath.FromSlash(kernelSources)))

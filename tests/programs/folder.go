@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// PublicFolder returns a new folder below one in which everybody may write. The test removes it. Its
-// path is short enough for sockets.
+// PublicFolder returns a new folder below one in which everybody may write. The test removes it.
+// Its path is short enough for sockets.
 func PublicFolder(t testing.TB) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("/tmp", "sl") //nolint:usetesting // the folders of tests are private

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Process is a program that runs, with what it has written so far. Its methods are for the goroutine
-// of the test.
+// Process is a program that runs, with what it has written so far. Its methods are for the
+// goroutine of the test.
 type Process struct {
 	Cmd   *exec.Cmd
 	Ended chan struct{} // closed when it has ended
@@ -28,8 +28,8 @@ type Process struct {
 	grown chan struct{}
 }
 
-// Start starts a program by a function, as (*exec.Cmd).Start does it. It is killed with the test if it
-// still runs then.
+// Start starts a program by a function, as (*exec.Cmd).Start does it. It is killed with the test if
+// it still runs then.
 func Start(t testing.TB, start func(*exec.Cmd) error, name string, args ...string) *Process {
 	t.Helper()
 	p := &Process{t: t, Ended: make(chan struct{}), grown: make(chan struct{}, 1)}

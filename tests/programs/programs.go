@@ -27,8 +27,8 @@ const Patience = time.Minute
 // bin is the directory of the programs.
 var bin string
 
-// Main builds the programs, or takes those in the directory that SLUICE_BIN names, and runs the tests
-// of a package that is two folders below the root of the module. It returns the exit code.
+// Main builds the programs, or takes those in the directory that SLUICE_BIN names, and runs the
+// tests of a package that is two folders below the root of the module. It returns the exit code.
 func Main(m *testing.M) int {
 	if bin = os.Getenv("SLUICE_BIN"); bin != "" {
 		return m.Run()

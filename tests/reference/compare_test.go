@@ -102,7 +102,8 @@ func strangers(text string, known []metric) (out []string) {
 	return out
 }
 
-// TestTheDocsNameMetricsThatExist looks at every other page, which an alert may have been copied from.
+// TestTheDocsNameMetricsThatExist looks at every other page, which an alert may have been copied
+// from.
 func TestTheDocsNameMetricsThatExist(t *testing.T) {
 	page, err := Read(root)
 	if err != nil {

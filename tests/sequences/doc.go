@@ -3,9 +3,9 @@
 //
 //	lists -> renderertest.Expanders -> events -> fleet over every kind of stack -> checks
 //
-// The lists are written in lists_test.go and tiers_test.go, taken from recorded suites, and drawn. An
-// expander turns a list into events: changes in another order, split, squashed, taken
-// back, told twice, as resyncs, with restarts between.
+// The lists are written in lists_test.go and tiers_test.go, taken from recorded suites, and drawn.
+// An expander turns a list into events: changes in another order, split, squashed, taken back, told
+// twice, as resyncs, with restarts between.
 //
 // # Invariants
 //
@@ -18,9 +18,9 @@
 //
 // # Cost
 //
-// By default lists go by the expanders that do not make an event per key, and lists from
-// elsewhere are few. With SLUICE_LONG=usual there are more, and every list goes by every
-// expander, but for recorded ones, whose clusters are larger. Slow stacks get no event per
-// key, and a fifth of the flows. SLUICE_LONG=1, as in "make soak", takes all recorded cases by every expander, many more random
-// lists, and asks every flow after every event.
+// By default lists go by the expanders that do not make an event per key, and lists from elsewhere
+// are few. With SLUICE_LONG=usual there are more, and every list goes by every expander, but for
+// recorded ones, whose clusters are larger. Slow stacks get no event per key, and a fifth of the
+// flows. SLUICE_LONG=1, as in "make soak", takes all recorded cases by every expander, many more
+// random lists, and asks every flow after every event.
 package sequences

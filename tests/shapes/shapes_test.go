@@ -153,8 +153,8 @@ func TestShapesAreEnforcedAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// TestShapesBeyondTheirShareConcernNobodyElse: what is refused is closed and named, another tenant has
-// what it wrote, before and afterwards, and without the policies everything is open again.
+// TestShapesBeyondTheirShareConcernNobodyElse: what is refused is closed and named, another tenant
+// has what it wrote, before and afterwards, and without the policies everything is open again.
 func TestShapesBeyondTheirShareConcernNobodyElse(t *testing.T) {
 	for _, s := range shapes.All {
 		t.Run(s.Name, func(t *testing.T) {
@@ -215,8 +215,8 @@ func TestShapesInBatchesEndAsTheyAreWritten(t *testing.T) {
 	n.check(renderertest.Extent(300, 3000, 10_000), "")
 }
 
-// TestShapesGrowAsTheyAreWritten: twice the rules take about twice the memory in the kernel, also where
-// every rule is about nearly everybody.
+// TestShapesGrowAsTheyAreWritten: twice the rules take about twice the memory in the kernel, also
+// where every rule is about nearly everybody.
 func TestShapesGrowAsTheyAreWritten(t *testing.T) {
 	product := map[string]bool{"NotIn by pods": true, "wide ranges by pods": true, "selectors by ports": true} // of rules and pods
 	lines := func(s shapes.Shape, size int) int {

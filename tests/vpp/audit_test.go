@@ -89,7 +89,8 @@ func (x *audited) gets(port uint16) bool {
 		Src: worldAddress[false], Dst: podAddress[false], Protocol: api.TCP, SrcPort: sourcePort, DstPort: port})})
 }
 
-// expect wants the pod to get port 80, which its policy permits, and reports whether it gets 81, too.
+// expect wants the pod to get port 80, which its policy permits, and reports whether it gets 81,
+// too.
 func (x *audited) expect(when string, second bool) {
 	x.Helper()
 	if got := [2]bool{x.gets(80), x.gets(81)}; got != [2]bool{true, second} {

@@ -20,9 +20,9 @@ const (
 	costPackets = 2_000_000
 )
 
-// BenchmarkVPPCost sends packets of UDP flows from a pod to the outside and reports what VPP's nodes
-// of the acl plugin take for each of them: without Sluice, with Sluice and no policies, and with a
-// policy that permits them.
+// BenchmarkVPPCost sends packets of UDP flows from a pod to the outside and reports what VPP's
+// nodes of the acl plugin take for each of them: without Sluice, with Sluice and no policies, and
+// with a policy that permits them.
 func BenchmarkVPPCost(b *testing.B) {
 	permits := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Protocol: api.UDP, DstPort: api.Port(53)}, {Action: api.Deny}}, nil)
 	for _, bb := range []struct {

@@ -156,7 +156,8 @@ func TestVPPConnectionsOfHostStackApplicationsObeySessionRules(t *testing.T) {
 	}
 }
 
-// embeddedStack returns an embedded vswitch with the quirks and the namespaces of the host stack of VPP.
+// embeddedStack returns an embedded vswitch with the quirks and the namespaces of the host stack of
+// VPP.
 func embeddedStack(t *testing.T) *vswitch.Switch {
 	t.Helper()
 	sw := vswitchtest.New(t, vswitch.Options{Quirks: true})
@@ -197,7 +198,8 @@ func TestVPPSessionRulesAreReadBack(t *testing.T) {
 	}
 }
 
-// dumpRules returns the session rules that a vswitch dumps, sorted, without roots. Routing tables differ.
+// dumpRules returns the session rules that a vswitch dumps, sorted, without roots. Routing tables
+// differ.
 func dumpRules(t *testing.T, a adapter.VppAPI) []string {
 	t.Helper()
 	conn, err := core.Connect(a)
@@ -232,8 +234,8 @@ func dumpRules(t *testing.T, a adapter.VppAPI) []string {
 	}
 }
 
-// TestVPPTheTreeOfSessionRulesIsThatOfVPP makes random changes on VPP and on the embedded vswitch and
-// compares what both print of their trees, indexes and children included.
+// TestVPPTheTreeOfSessionRulesIsThatOfVPP makes random changes on VPP and on the embedded vswitch
+// and compares what both print of their trees, indexes and children included.
 func TestVPPTheTreeOfSessionRulesIsThatOfVPP(t *testing.T) {
 	v := hostStack(t)
 	sw := embeddedStack(t)

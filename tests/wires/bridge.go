@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bridge has the pods of a cable be ports of one bridge, which is their gateway, also for frames that netfilter
-// shall see.
+// Bridge has the pods of a cable be ports of one bridge, which is their gateway, also for frames
+// that netfilter shall see.
 func (c *Cable) Bridge(filtered bool) {
 	c.T.Helper()
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}

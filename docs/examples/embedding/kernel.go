@@ -26,8 +26,8 @@ type KernelAgent struct {
 	stack     *xdp.Renderer
 }
 
-// NewKernelAgent makes an agent that owns a folder for pins in a bpf file system. Its methods belong to
-// one goroutine, in the node's network namespace.
+// NewKernelAgent makes an agent that owns a folder for pins in a bpf file system. Its methods
+// belong to one goroutine, in the node's network namespace.
 func NewKernelAgent(node, pins string, log *slog.Logger) (a *KernelAgent, err error) {
 	a = &KernelAgent{Changed: make(chan struct{}, 1), gate: gate.New(pins)}
 	look := func() {
@@ -59,12 +59,12 @@ func NewKernelAgent(node, pins string, log *slog.Logger) (a *KernelAgent, err er
 // Run follows the node's interfaces until the context ends. It is for a goroutine of its own.
 func (a *KernelAgent) Run(ctx context.Context) error { return a.endpoints.Run(ctx) }
 
-// AddPod says that an interface is a pod's. When it returns the interface lets nothing pass, or what
-// policy permits already; no process of the pod may run before.
+// AddPod says that an interface is a pod's. When it returns the interface lets nothing pass, or
+// what policy permits already; no process of the pod may run before.
 func (a *KernelAgent) AddPod(c endpoints.Claim) error { return a.endpoints.Claim(c) }
 
-// RemovePod says that the interface of a claim is not the pod's any more. It lets nothing pass from then
-// on.
+// RemovePod says that the interface of a claim is not the pod's any more. It lets nothing pass from
+// then on.
 func (a *KernelAgent) RemovePod(owner string) error { return a.endpoints.Withdraw(owner) }
 
 // Tell brings objects of the cluster down to the kernel.

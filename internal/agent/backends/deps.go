@@ -34,11 +34,11 @@ type Awaiting interface {
 	Ready() <-chan struct{}
 }
 
-// Identifier is a backend that keeps apart the lives of pods which have the same name. Any goroutine
-// may call it.
+// Identifier is a backend that keeps apart the lives of pods which have the same name. Any
+// goroutine may call it.
 type Identifier interface {
-	// Identify learns by which UIDs and addresses the state knows pods of the node; nil for one that
-	// is gone. All says that there are no others.
+	// Identify learns by which UIDs and addresses the state knows pods of the node; nil for one
+	// that is gone. All says that there are no others.
 	Identify(lives map[api.PodID]*acl.Life, all bool)
 	// Registered returns the addresses with which interfaces of pods were made.
 	Registered() map[api.PodID][]netip.Addr

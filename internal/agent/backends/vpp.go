@@ -80,8 +80,8 @@ func (v *VPP) List() (out []wire.Endpoint) {
 	return out
 }
 
-// AwaitVPP has the renderer look at the interfaces of VPP, and returns what it did with one, when that
-// is what is waited for or the time is over.
+// AwaitVPP has the renderer look at the interfaces of VPP, and returns what it did with one, when
+// that is what is waited for or the time is over.
 func (v *VPP) AwaitVPP(ctx context.Context, q wire.VPP) wire.Endpoint {
 	ctx, cancel := context.WithTimeout(ctx, min(q.Timeout, wire.MaxTimeout))
 	defer cancel()

@@ -34,8 +34,8 @@ func storeFlags(f *pflag.FlagSet) {
 	f.Duration("status-interval", 10*time.Second, "how often the agent writes its status to etcd while there are many changes; a change after a quiet time is written at once; 0: never")
 }
 
-// Kept returns where the state is kept; nowhere when that is not possible, which is no reason not to
-// enforce anything.
+// Kept returns where the state is kept; nowhere when that is not possible, which is no reason not
+// to enforce anything.
 func (s Store) Kept(log *slog.Logger) string {
 	if s.StateFile == "" {
 		return ""

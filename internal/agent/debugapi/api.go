@@ -1,5 +1,5 @@
-// Package debugapi answers what is asked of an agent: on the socket of its node, and for the network
-// what names no pods.
+// Package debugapi answers what is asked of an agent: on the socket of its node, and for the
+// network what names no pods.
 //
 // # Invariants
 //

@@ -20,13 +20,15 @@ type Health struct {
 	Incomplete func() string    // why the store is not believed
 }
 
-// SlowTurn and Standstill are bounds of the time for which the event loop works without looking for changes.
+// SlowTurn and Standstill are bounds of the time for which the event loop works without looking for
+// changes.
 const (
 	SlowTurn   = 10 * time.Second // longer: not ready
 	Standstill = 3 * time.Minute  // longer: not alive, so that a kubelet starts the agent anew
 )
 
-// AtWork reports that the event loop has worked for longer than some time since it last looked for changes.
+// AtWork reports that the event loop has worked for longer than some time since it last looked for
+// changes.
 func AtWork(since, now time.Time, most time.Duration) string {
 	if took := now.Sub(since); !since.IsZero() && took > most {
 		return fmt.Sprintf("the event loop has been at work for %s without looking for changes", took.Round(time.Second))
@@ -34,7 +36,8 @@ func AtWork(since, now time.Time, most time.Duration) string {
 	return ""
 }
 
-// Alive returns why the agent has to be started anew: its event loop does not go round. Empty when it does.
+// Alive returns why the agent has to be started anew: its event loop does not go round. Empty when
+// it does.
 func (h Health) Alive() string { return AtWork(h.AtWork(), time.Now(), Standstill) }
 
 func (h Health) alive(w http.ResponseWriter, _ *http.Request) {

@@ -29,8 +29,8 @@ type Lists struct {
 	Node         Node
 	Problems     *problems.Known
 	Store        func() view.StoreStatus
-	// Blocked returns the interfaces that a renderer's dataplane blocks, where somebody else than the
-	// renderer knows them.
+	// Blocked returns the interfaces that a renderer's dataplane blocks, where somebody else than
+	// the renderer knows them.
 	Blocked func(renderer string) (names []string, known bool)
 }
 

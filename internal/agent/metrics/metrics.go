@@ -2,8 +2,8 @@
 //
 // # Invariants
 //
-// No metric has the name of a pod or a policy as a label, because their number is not bounded, unless
-// the settings ask for it.
+// No metric has the name of a pod or a policy as a label, because their number is not bounded,
+// unless the settings ask for it.
 package metrics
 
 import (

@@ -19,8 +19,8 @@ import (
 // Store is the store in which nodes report.
 type Store interface {
 	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
-	// Newest returns the revision of the newest key below a prefix, and Revision that of a key; 0 when
-	// there is none.
+	// Newest returns the revision of the newest key below a prefix, and Revision that of a key; 0
+	// when there is none.
 	Newest(ctx context.Context, prefix string) (int64, error)
 	Revision(ctx context.Context, key string) (int64, error)
 }

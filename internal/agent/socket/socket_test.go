@@ -67,7 +67,8 @@ func TestASocketIsOnlyTakenFromTheDead(t *testing.T) {
 	}
 }
 
-// TestSocketOfSquattersIsRefused: somebody else may have made the folder, or may replace the socket.
+// TestSocketOfSquattersIsRefused: somebody else may have made the folder, or may replace the
+// socket.
 func TestSocketOfSquattersIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make what belongs to others")

@@ -169,8 +169,8 @@ func (s *Hub) read(ctx context.Context) {
 	}
 }
 
-// broke ends what all are told who watch: silence would look like a node that drops nothing. Who joins
-// then has it tried again.
+// broke ends what all are told who watch: silence would look like a node that drops nothing. Who
+// joins then has it tried again.
 func (s *Hub) broke(ctx context.Context, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

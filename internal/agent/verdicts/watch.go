@@ -59,7 +59,8 @@ func wanted(q view.Watch, v view.PacketVerdict) bool {
 	}))
 }
 
-// ofPods reports whether either end, or the pod at whose interface it was, is one that is asked for.
+// ofPods reports whether either end, or the pod at whose interface it was, is one that is asked
+// for.
 func ofPods(q view.Watch, v view.PacketVerdict) bool {
 	if q.Namespace == "" && q.Pod == "" {
 		return true

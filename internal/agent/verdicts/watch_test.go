@@ -130,8 +130,8 @@ func TestPacketsAreToldOfWhileSomebodyListens(t *testing.T) {
 	}
 }
 
-// TestWhoWatchesIsToldThatVerdictsCannotBeReadAnyMore has the kernel's events end with an error while
-// two watch, and has it end so again for one who asks again.
+// TestWhoWatchesIsToldThatVerdictsCannotBeReadAnyMore has the kernel's events end with an error
+// while two watch, and has it end so again for one who asks again.
 func TestWhoWatchesIsToldThatVerdictsCannotBeReadAnyMore(t *testing.T) {
 	kernel := &scripted{events: make(chan xdp.Event), broken: make(chan error)}
 	most := xdp.Telling{PerSecond: 7}

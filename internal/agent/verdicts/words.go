@@ -24,13 +24,15 @@ type words struct {
 	pods map[netip.Addr]policy.Pod // as they were a moment ago
 }
 
-// InWords returns what puts events in words, as a node whose snapshots have the pods of the cluster.
+// InWords returns what puts events in words, as a node whose snapshots have the pods of the
+// cluster.
 func InWords(node string, snapshot func(context.Context) (*policy.Snapshot, error)) Explain {
 	w := &words{node: node, snapshot: snapshot}
 	return w.of
 }
 
-// of puts an event in words: that of a packet at the interface of a pod, with what decided about it.
+// of puts an event in words: that of a packet at the interface of a pod, with what decided about
+// it.
 func (w *words) of(ctx context.Context, e xdp.Event, pod api.PodID, d renderer.Decision) view.PacketVerdict {
 	v := view.PacketVerdict{
 		Time: e.Time, Node: w.node, Renderer: d.Renderer, Pod: pod, Interface: e.Interface, Direction: api.Ingress, Action: api.Permit,

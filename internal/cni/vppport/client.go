@@ -38,8 +38,8 @@ const (
 	closeTimeout = 2 * time.Second
 )
 
-// Talk calls f with a connection to VPP's API socket, which is closed afterwards, and a context that ends
-// after talkTimeout. f must not call Talk.
+// Talk calls f with a connection to VPP's API socket, which is closed afterwards, and a context
+// that ends after talkTimeout. f must not call Talk.
 //
 // One process talks to VPP at a time, and the others wait: a VPP for which 16 clients end at once
 // never looks at anything else again, see maxHosts.

@@ -6,6 +6,7 @@
 //
 //   - An interface is down, and has its tag, when it can be seen; nothing here sets it up that was
 //     made here.
-//   - Everything that is made can be found again by the name of the attachment alone, whatever its kind.
+//   - Everything that is made can be found again by the name of the attachment alone, whatever its
+//     kind.
 //   - What does not answer is an error, and nobody is there only where nothing listens.
 package vppport

@@ -13,13 +13,14 @@ import (
 // maxHosts is how many host-interfaces one thread of VPP may read.
 //
 // VPP since 25.06 asks the kernel for 16 readable sockets at a time, and asks again before it does
-// anything else for as long as it gets 16 (src/vlib/file.c, vlib_file_poll). A graph node reads packet
-// sockets, afterwards. So 16 packet sockets of a thread that are readable at the same time stop that
-// thread for good. Four are left for clients of the API that end, which are readable sockets, too.
+// anything else for as long as it gets 16 (src/vlib/file.c, vlib_file_poll). A graph node reads
+// packet sockets, afterwards. So 16 packet sockets of a thread that are readable at the same time
+// stop that thread for good. Four are left for clients of the API that end, which are readable
+// sockets, too.
 const maxHosts = 12
 
-// checkHosts refuses a host-interface if its thread reads too many. VPP gives queues to its workers in
-// turn, so another try may have another thread.
+// checkHosts refuses a host-interface if its thread reads too many. VPP gives queues to its workers
+// in turn, so another try may have another thread.
 func (c *Client) checkHosts(ctx context.Context, index interface_types.InterfaceIndex) error {
 	all, err := c.details(ctx)
 	if err != nil {

@@ -29,7 +29,8 @@ const (
 	Memif Kind = "memif" // memory that an application in the pod shares, found by a socket
 )
 
-// create makes an interface of the kind that a port wants: down, and with the name that NameOf returns.
+// create makes an interface of the kind that a port wants: down, and with the name that NameOf
+// returns.
 func (c *Client) create(ctx context.Context, p Port) (interface_types.InterfaceIndex, error) {
 	switch p.Kind {
 	case Tap:
@@ -40,8 +41,9 @@ func (c *Client) create(ctx context.Context, p Port) (interface_types.InterfaceI
 	}
 	r, err := af_packet.NewServiceClient(c.conn).AfPacketCreateV3(ctx, &af_packet.AfPacketCreateV3{
 		Mode: af_packet.AF_PACKET_API_MODE_ETHERNET, UseRandomHwAddr: true, HostIfName: p.HostIf,
-		// The kernel blocks what it would send and take itself at the node's end; VPP sends past that.
-		// What the pod's kernel leaves to an interface, checksums and segments, VPP does or passes on.
+		// The kernel blocks what it would send and take itself at the node's end; VPP sends past
+		// that. What the pod's kernel leaves to an interface, checksums and segments, VPP does or
+		// passes on.
 		Flags: af_packet.AF_PACKET_API_FLAG_QDISC_BYPASS | af_packet.AF_PACKET_API_FLAG_CKSUM_GSO, NumRxQueues: 1, NumTxQueues: 1,
 	})
 	if err != nil {
@@ -50,8 +52,8 @@ func (c *Client) create(ctx context.Context, p Port) (interface_types.InterfaceI
 	return r.SwIfIndex, nil
 }
 
-// createTap has VPP make a tap whose end is in the network namespace of the pod. Until it has its name it
-// is known by its tag.
+// createTap has VPP make a tap whose end is in the network namespace of the pod. Until it has its
+// name it is known by its tag.
 func (c *Client) createTap(ctx context.Context, p Port) (interface_types.InterfaceIndex, error) {
 	q := &tapv2.TapCreateV3{
 		ID: ^uint32(0), UseRandomMac: true, NumRxQueues: 1, NumTxQueues: 1, TxRingSz: 256, RxRingSz: 256,
@@ -77,7 +79,8 @@ func (c *Client) createMemif(ctx context.Context, p Port) (interface_types.Inter
 	if err != nil {
 		return 0, fmt.Errorf("socket %s: %w", p.Socket, err)
 	}
-	// Other pods' kernels leave it to an interface to cut segments. A memif does not, so VPP does before.
+	// Other pods' kernels leave it to an interface to cut segments. A memif does not, so VPP does
+	// before.
 	_, err = gso.NewServiceClient(c.conn).FeatureGsoEnableDisable(ctx, &gso.FeatureGsoEnableDisable{SwIfIndex: r.SwIfIndex, EnableDisable: true})
 	if err != nil {
 		return 0, fmt.Errorf("have segments cut: %w", err)
@@ -133,8 +136,8 @@ func (c *Client) unlisten(ctx context.Context, hostIf string) error {
 	return err
 }
 
-// socketID returns the number of the socket of an attachment: the last 4 bytes of its name, which are
-// those of a hash.
+// socketID returns the number of the socket of an attachment: the last 4 bytes of its name, which
+// are those of a hash.
 func socketID(hostIf string) uint32 {
 	b, err := hex.DecodeString(hostIf[max(0, len(hostIf)-8):])
 	if err != nil || len(b) != 4 {

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Gateway4 and Gateway6 are the routers of all pods, whatever their addresses: VPP. Nothing else has
-// them, and they do not leave the node.
+// Gateway4 and Gateway6 are the routers of all pods, whatever their addresses: VPP. Nothing else
+// has them, and they do not leave the node.
 var (
 	Gateway4 = netip.MustParseAddr("169.254.1.1")
 	Gateway6 = netip.MustParseAddr("fe80::1")
@@ -91,8 +91,8 @@ func (c *Client) Attach(ctx context.Context, p Port) (mac net.HardwareAddr, err 
 	return net.ParseMAC(n.MAC)
 }
 
-// Detach removes an interface that Attach made, and all that belongs to it. One that is not there is
-// no error.
+// Detach removes an interface that Attach made, and all that belongs to it. One that is not there
+// is no error.
 func (c *Client) Detach(ctx context.Context, hostIf string) error {
 	n, found, err := c.Find(ctx, hostIf)
 	if err == nil && found {
@@ -145,7 +145,8 @@ func (c *Client) neighbours(ctx context.Context, index interface_types.Interface
 	return out, nil
 }
 
-// route adds or removes the way to an address at an interface: a static neighbour, and a host route.
+// route adds or removes the way to an address at an interface: a static neighbour, and a host
+// route.
 func (c *Client) route(ctx context.Context, index interface_types.InterfaceIndex, a netip.Addr, mac net.HardwareAddr, add bool) error {
 	to := ip_types.NewAddress(a.AsSlice())
 	path := fib_types.FibPath{SwIfIndex: uint32(index), Proto: fib_types.FIB_API_PATH_NH_PROTO_IP4, Weight: 1}
@@ -196,7 +197,8 @@ func (c *Client) gateway(ctx context.Context) (interface_types.InterfaceIndex, e
 	return index, nil
 }
 
-// makeGateway makes the interface. It has its tag when it is ready, so that one that is not is not used.
+// makeGateway makes the interface. It has its tag when it is ready, so that one that is not is not
+// used.
 func (c *Client) makeGateway(ctx context.Context) (interface_types.InterfaceIndex, error) {
 	r, err := c.interfaces().CreateLoopback(ctx, &interfaces.CreateLoopback{})
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 // linkLocal is what neighbour discovery is sent from. VPP does not forward it.
 var linkLocal = netip.MustParsePrefix("fe80::/10")
 
-// restrict lets an interface take only what has the addresses of the pod: policy knows pods by them.
+// restrict lets an interface take only what has the addresses of the pod: policy knows pods by
+// them.
 func (c *Client) restrict(ctx context.Context, index interface_types.InterfaceIndex, p Port) error {
 	var rules []acl_types.MacipACLRule
 	permitted := []netip.Prefix{linkLocal}

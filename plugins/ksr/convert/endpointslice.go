@@ -15,8 +15,8 @@ import (
 // label endpointslice.kubernetes.io/managed-by.
 const SelectorController = "endpointslice-controller.k8s.io"
 
-// convertEndpointSlice keeps addresses and ports. Whether an endpoint is ready is left out: policy does
-// not depend on it, and it changes often. Slices of names have no addresses.
+// convertEndpointSlice keeps addresses and ports. Whether an endpoint is ready is left out: policy
+// does not depend on it, and it changes often. Slices of names have no addresses.
 func convertEndpointSlice(s *discoveryv1.EndpointSlice, at place) *model.EndpointSlice {
 	out := &model.EndpointSlice{
 		Namespace: s.Namespace, Name: s.Name, Service: serviceOf(s.Labels, at),

@@ -36,8 +36,8 @@ func convertPod(pod *corev1.Pod, at place) *model.Pod {
 	}
 }
 
-// uid returns what the kubelet calls a pod. A mirror pod stands in the API for a static pod, which has
-// a UID of its own.
+// uid returns what the kubelet calls a pod. A mirror pod stands in the API for a static pod, which
+// has a UID of its own.
 func uid(pod *corev1.Pod) string {
 	if static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static != "" {
 		return valid(static)

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// convertService keeps where packets to a service go. What is wrong is left out, but for a selector:
-// one that selects more than was meant would name endpoints that there are not.
+// convertService keeps where packets to a service go. What is wrong is left out, but for a
+// selector: one that selects more than was meant would name endpoints that there are not.
 func convertService(s *corev1.Service, at place) *model.Service {
 	spec := at.child("spec")
 	if !validLabels(s.Spec.Selector, spec.child("selector")) {

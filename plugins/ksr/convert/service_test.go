@@ -146,7 +146,8 @@ func checkConverted(t *testing.T, in, want string, into proto.Message, wantProbl
 	}
 }
 
-// TestASliceOfTheLargestSizeIsOneMessage, and what is larger than the store takes is refused by name.
+// TestASliceOfTheLargestSizeIsOneMessage, and what is larger than the store takes is refused by
+// name.
 func TestASliceOfTheLargestSizeIsOneMessage(t *testing.T) {
 	slice := func(n int) string {
 		var b strings.Builder

@@ -65,9 +65,10 @@ type parser struct {
 	more    int // refusals that are not told one by one
 }
 
-// Read reads the objects of a stream of YAML documents or JSON values, which may also be lists such as
-// kubectl writes. Other kinds that Kubernetes serves are skipped. Whatever is wrong with a document or
-// an object is one Refusal; a refused object is not in the result. source names the stream in messages.
+// Read reads the objects of a stream of YAML documents or JSON values, which may also be lists such
+// as kubectl writes. Other kinds that Kubernetes serves are skipped. Whatever is wrong with a
+// document or an object is one Refusal; a refused object is not in the result. source names the
+// stream in messages.
 func (rd Reading) Read(r io.Reader, source string) Parsed {
 	if info, err := statOf(r); err == nil && info.Mode().IsRegular() && info.Size() > MaxStream {
 		return tooLong(source) // without reading it

@@ -1,5 +1,5 @@
-// Package kinds names the kinds of Kubernetes objects that policy needs, and what is the same for all of
-// them: their versions, Go types, IDs and names.
+// Package kinds names the kinds of Kubernetes objects that policy needs, and what is the same for
+// all of them: their versions, Go types, IDs and names.
 package kinds
 
 import (
@@ -39,10 +39,10 @@ const (
 var (
 	// Kubernetes adds fields to pods, namespaces and nodes with every version.
 	growing = []string{"spec", "status"}
-	// Written is for policies: of one no unknown field is passed over, because it would narrow or widen
-	// what the policy says. The status is not read: that of a NetworkPolicy was
-	// written by clusters of 2022 and 2023, and those of cluster-scoped policies are
-	// written by whoever enforces them.
+	// Written is for policies: of one no unknown field is passed over, because it would narrow or
+	// widen what the policy says. The status is not read: that of a NetworkPolicy was written by
+	// clusters of 2022 and 2023, and those of cluster-scoped policies are written by whoever
+	// enforces them.
 	Written = []string{"status"}
 	// What is not known of an endpoint says nothing about its address.
 	endpointParts = []string{"endpoints", "ports", "subsets"}

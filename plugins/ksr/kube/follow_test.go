@@ -173,8 +173,8 @@ func TestPortsKeepTheirPlaces(t *testing.T) {
 	}
 }
 
-// TestSourceTakesNothingFromAnotherCluster: an API server that lost its data lists nothing, and that
-// is not the state of the cluster.
+// TestSourceTakesNothingFromAnotherCluster: an API server that lost its data lists nothing, and
+// that is not the state of the cluster.
 func TestSourceTakesNothingFromAnotherCluster(t *testing.T) {
 	s, out, _ := newShelf(t, model.KindPod)
 	if err := s.Replace(nil, ""); err != nil {

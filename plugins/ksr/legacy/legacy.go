@@ -1,6 +1,7 @@
-// Package legacy gives manifests of before Kubernetes 1.7 the form of today, with their meaning of then.
-// An annotation isolated a namespace, and policies of extensions/v1beta1 allowed within it. Nothing here
-// has a part in the flow of a cluster's state: only sources that are asked for it read such manifests.
+// Package legacy gives manifests of before Kubernetes 1.7 the form of today, with their meaning of
+// then. An annotation isolated a namespace, and policies of extensions/v1beta1 allowed within it.
+// Nothing here has a part in the flow of a cluster's state: only sources that are asked for it read
+// such manifests.
 package legacy
 
 import (

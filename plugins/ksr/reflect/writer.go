@@ -26,10 +26,10 @@ var errNoCluster = errors.New("reflect: it is not known which cluster this is")
 // errUnmarked ends the writing until the store was compared again.
 var errUnmarked = errors.New("reflect: somebody deleted the completeness marker")
 
-// Run makes the store hold what the source wants, and keeps it so until the context
-// ends, whose error it returns, or ErrOtherCluster. It begins by reading the store, and reads it again
-// after every failure, when the store may have lost data, and after each period;
-// DefaultSweep when zero. One Run runs at a time.
+// Run makes the store hold what the source wants, and keeps it so until the context ends, whose
+// error it returns, or ErrOtherCluster. It begins by reading the store, and reads it again after
+// every failure, when the store may have lost data, and after each period; DefaultSweep when zero.
+// One Run runs at a time.
 func (m *Mirror) Run(ctx context.Context, store Target, period time.Duration) error {
 	if m.marking.Cluster == "" {
 		return errNoCluster

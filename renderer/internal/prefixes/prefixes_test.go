@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The tests look at the addresses base + 0 to base + 255 of a family, one by one: the last bits of an
-// IPv4 address, bits in the middle of an IPv6 address, the first bits of both.
+// The tests look at the addresses base + 0 to base + 255 of a family, one by one: the last bits of
+// an IPv4 address, bits in the middle of an IPv6 address, the first bits of both.
 var bases = []struct {
 	from  netip.Addr
 	shift int // of the bits that differ

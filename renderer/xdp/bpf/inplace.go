@@ -57,8 +57,8 @@ type Sizes struct {
 	CPUs    int
 }
 
-// Apply gives the maps of such memory their sizes, and tells the programs. They begin with zeros, and may be
-// mapped.
+// Apply gives the maps of such memory their sizes, and tells the programs. They begin with zeros,
+// and may be mapped.
 func (s Sizes) Apply(spec *ebpf.CollectionSpec) error {
 	for name, bytes := range map[string]int{
 		SluiceMapMem: s.Lines * LineBytes, SluiceMapFlows: s.Buckets * BucketBytes, SluiceMapHits: s.CPUs * s.Slots * HitBytes,

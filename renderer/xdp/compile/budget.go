@@ -19,10 +19,10 @@ var Closed = renderer.NewRuleList([]api.ContivRule{{}}, nil)
 
 // budget is what owners take of a Budget, while a plan is made.
 //
-// An owner that takes more than its share may take an equal part of it with each of its lists; those
-// that take more are refused. While all owners together take too much, the share is halved, so that
-// the largest are the first. Both depend on what is wanted and on nothing else: a list is refused
-// as soon as it is known to be larger than what it may be, however large it would become.
+// An owner that takes more than its share may take an equal part of it with each of its lists;
+// those that take more are refused. While all owners together take too much, the share is halved,
+// so that the largest are the first. Both depend on what is wanted and on nothing else: a list is
+// refused as soon as it is known to be larger than what it may be, however large it would become.
 type budget struct {
 	Budget
 	accounts map[*account]bool // of all lists, also those that are refused
@@ -87,8 +87,8 @@ func (b *budget) settle() {
 	}
 }
 
-// sweep frees what no address has any more, where it could be what makes lists too large. It must not
-// be called while a class is told.
+// sweep frees what no address has any more, where it could be what makes lists too large. It must
+// not be called while a class is told.
 func (b *budget) sweep(part int) {
 	if b.swept || !b.over(part) {
 		return

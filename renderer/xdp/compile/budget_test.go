@@ -223,7 +223,8 @@ func TestBudgetDependsOnWhatIsWantedOnly(t *testing.T) {
 	}
 }
 
-// TestMemoryGrowsWithWhatIsWritten: twice as many rules about nearly everybody take twice the lines.
+// TestMemoryGrowsWithWhatIsWritten: twice as many rules about nearly everybody take twice the
+// lines.
 func TestMemoryGrowsWithWhatIsWritten(t *testing.T) {
 	lines := func(n int) int {
 		m := NewImage(Options{})
@@ -239,7 +240,8 @@ func TestMemoryGrowsWithWhatIsWritten(t *testing.T) {
 	}
 }
 
-// TestListsThatTellNothingApartShareTheirPages: what one list tells apart costs others next to nothing.
+// TestListsThatTellNothingApartShareTheirPages: what one list tells apart costs others next to
+// nothing.
 func TestListsThatTellNothingApartShareTheirPages(t *testing.T) {
 	m := NewImage(Options{})
 	var rules []api.ContivRule

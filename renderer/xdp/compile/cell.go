@@ -96,8 +96,8 @@ func (a *arena) putList(f runs) uint32 {
 	return kindBig | line
 }
 
-// putSmall writes up to 8 runs into the words of a line that are for them. Each has by which bits its
-// value differs from the one before.
+// putSmall writes up to 8 runs into the words of a line that are for them. Each has by which bits
+// its value differs from the one before.
 func (a *arena) putSmall(line uint32, f runs) {
 	before := uint32(0)
 	for i := range smallRuns {

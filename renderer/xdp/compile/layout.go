@@ -30,9 +30,9 @@ const (
 // A value that addresses lead to is a class, or the next node.
 const nextNode uint32 = 1 << 29
 
-// Allow is the bit of a verdict that permits. The bits of SlotMask number the counter of
-// the rule that decided. OwnNode is the bit of a rule about what the own node sends to pods: it holds
-// for packets that were made there, and for no others with an address of the node.
+// Allow is the bit of a verdict that permits. The bits of SlotMask number the counter of the rule
+// that decided. OwnNode is the bit of a rule about what the own node sends to pods: it holds for
+// packets that were made there, and for no others with an address of the node.
 const (
 	Allow    uint32 = 1 << 29
 	OwnNode  uint32 = 1 << 28

@@ -68,8 +68,8 @@ func deciding(ordered []choice) []choice {
 // manyChoices is from how many on they are sorted by digits.
 const manyChoices = 256
 
-// inOrder sorts choices, which are in the order of their rules, by first ports. Of many it takes less than comparing them: a row may have
-// thousands of rules, and a list thousands of rows.
+// inOrder sorts choices, which are in the order of their rules, by first ports. Of many it takes
+// less than comparing them: a row may have thousands of rules, and a list thousands of rows.
 func inOrder(choices []choice) []choice {
 	if len(choices) < manyChoices {
 		slices.Sort(choices)

@@ -1,7 +1,7 @@
 package compile
 
-// writer is what lists are written with: the shadow, the cells that rows have in common, and the classes and
-// nets that all lists share.
+// writer is what lists are written with: the shadow, the cells that rows have in common, and the
+// classes and nets that all lists share.
 type writer struct {
 	arena   *arena
 	cells   cells

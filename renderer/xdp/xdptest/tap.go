@@ -17,8 +17,8 @@ import (
 // ErrInjected is the error of a call that was told to fail.
 var ErrInjected = errors.New("injected failure")
 
-// Tap stands before a plane, counts what packets can notice, and fails on demand. It may be told to fail
-// while a renderer uses it.
+// Tap stands before a plane, counts what packets can notice, and fails on demand. It may be told to
+// fail while a renderer uses it.
 type Tap struct {
 	xdp.Plane
 	preparing bool

@@ -39,8 +39,8 @@ func aims() []*aim {
 // patience is after how many tries without something worse a search begins elsewhere.
 const patience = 40
 
-// search looks for the worst manifests of a tenant for some time, and prints each that is worse than
-// those before. It climbs: from the worst that is known to what differs in one or two values.
+// search looks for the worst manifests of a tenant for some time, and prints each that is worse
+// than those before. It climbs: from the worst that is known to what differs in one or two values.
 func search(o options) error {
 	r := rand.New(rand.NewPCG(o.seed, 7))
 	all := aims()

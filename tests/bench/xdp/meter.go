@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
-// compare measures designs by the same packets. They take turns, so that nobody has all of a time in
-// which the machine is slow.
+// compare measures designs by the same packets. They take turns, so that nobody has all of a time
+// in which the machine is slow.
 func compare(c *ebpf.Collection, f family, designs []design, peers []netip.Prefix, mode string, reps int, r results) error {
 	m := &meter{c: c, family: f, peers: peers, mode: mode, best: map[string]time.Duration{}}
 	for range (reps + inTurn - 1) / inTurn {
@@ -47,8 +47,8 @@ func compare(c *ebpf.Collection, f family, designs []design, peers []netip.Prefi
 	return nil
 }
 
-// perRun is how many packets a run has, and inTurn how many runs a design has before the next one: all
-// flows are met once.
+// perRun is how many packets a run has, and inTurn how many runs a design has before the next one:
+// all flows are met once.
 const (
 	perRun = 16384
 	inTurn = flowTable / perRun
@@ -64,8 +64,8 @@ type meter struct {
 	begun  uint64
 }
 
-// turn has a program see all flows, each for the first time where they are new; else they have begun
-// in one order and go on in another, and caches are the program's.
+// turn has a program see all flows, each for the first time where they are new; else they have
+// begun in one order and go on in another, and caches are the program's.
 func (m *meter) turn(program string) error {
 	seed := uint64(2)
 	if m.mode == opening {

@@ -62,8 +62,8 @@ func table(spec *ebpf.CollectionSpec, kind string, sizes []int, e effort) (resul
 	return r, nil
 }
 
-// measured notes what packets took in a round. The best of either counts: the difference of a round would
-// be the smaller, the more the empty program was disturbed.
+// measured notes what packets took in a round. The best of either counts: the difference of a round
+// would be the smaller, the more the empty program was disturbed.
 func (r results) measured(k key, now took) {
 	if before, ok := r.best[k]; ok {
 		now = took{min(before.whole, now.whole), min(before.empty, now.empty)}

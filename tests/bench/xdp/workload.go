@@ -153,8 +153,8 @@ func within(p netip.Prefix, rng *rand.Rand) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// fill gives every program the same policy: TCP port 80 from all peers. It returns how many bytes of
-// maps each has its policy in.
+// fill gives every program the same policy: TCP port 80 from all peers. It returns how many bytes
+// of maps each has its policy in.
 func fill(c *ebpf.Collection, peers []netip.Prefix) (map[string]uint64, error) {
 	one, both := endpointOf(endpoint), endpointOf(endpoint+1)
 	both.FromPod = renderer.NewRuleList([]api.ContivRule{{}}, nil) // closed, so that answers need evidence

@@ -95,8 +95,9 @@ type (
 // only is what names the kind that is tested alone.
 const only = "SLUICE_STACK"
 
-// Chosen lists what is to be tested: every renderer, or the kind alone that SLUICE_STACK names, which
-// is then asked as much as any. A name that no kind has ends the test, which would be about others.
+// Chosen lists what is to be tested: every renderer, or the kind alone that SLUICE_STACK names,
+// which is then asked as much as any. A name that no kind has ends the test, which would be about
+// others.
 func Chosen(t testing.TB) []Kind {
 	t.Helper()
 	kinds, err := chosen(os.Getenv(only))

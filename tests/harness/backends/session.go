@@ -56,7 +56,8 @@ var (
 // with more.
 const portsOfRules = 12
 
-// patience is how long an answer may take: machines that test are busy, and fleets do not try again.
+// patience is how long an answer may take: machines that test are busy, and fleets do not try
+// again.
 const patience = time.Minute
 
 func newSession(prompt func()) (Backend, error) {

@@ -67,9 +67,9 @@ func (s *Session) meaning() (string, error) {
 	return strings.Join(out, ""), nil
 }
 
-// permitted prints the peers that rules permit, per port. A rule for all peers and ports decides the
-// rest; of the others, those for any port say the opposite, and those for one port decide
-// about it: exceptions that say what the rest does, and further ones that do not.
+// permitted prints the peers that rules permit, per port. A rule for all peers and ports decides
+// the rest; of the others, those for any port say the opposite, and those for one port decide about
+// it: exceptions that say what the rest does, and further ones that do not.
 func permitted(rules []vswitch.SessionRule) (string, error) {
 	action := func(r vswitch.SessionRule) api.Action {
 		if r.Action == vswitch.SessionRuleDrop {
@@ -133,8 +133,8 @@ func opposing(bulk, exceptions, further *netipx.IPSetBuilder) ([]netip.Prefix, e
 	return set.Prefixes(), nil
 }
 
-// Dangling implements Backend: rules for addresses that no pod has, rules of no namespace that a pod
-// has, and what is left of the rules by which the renderer finds out how the dataplane
+// Dangling implements Backend: rules for addresses that no pod has, rules of no namespace that a
+// pod has, and what is left of the rules by which the renderer finds out how the dataplane
 // understands it.
 func (s *Session) Dangling() (out []string) {
 	namespaces := map[uint32]bool{}

@@ -29,9 +29,10 @@ var (
 )
 
 // kernels are used again: what a backend leaves is taken away. They are those of the process, and
-// end with it, because All is what every suite begins with: a pool that each test had to hand on and to
-// close would be loaded anew by each, a tenth of a second for what most ask for a millisecond. Nothing
-// that a kernel of the pool has is attached or pinned, so that none outlives the process.
+// end with it, because All is what every suite begins with: a pool that each test had to hand on
+// and to close would be loaded anew by each, a tenth of a second for what most ask for a
+// millisecond. Nothing that a kernel of the pool has is attached or pinned, so that none outlives
+// the process.
 var kernels xdptest.Pool
 
 func newXDPKernel(prompt func()) (Backend, error) {
@@ -52,8 +53,8 @@ func (s xdpKernel) First(f api.Flow) bool { return s.sends(f.Src, f.Dst, xdp.Fra
 // Reply implements Stateful.
 func (s xdpKernel) Reply(f api.Flow) bool { return s.sends(f.Dst, f.Src, xdp.Frame(f, true)) }
 
-// Passes implements Sender. An ICMP error is about a packet that was sent, if any may be. Neighbour discovery
-// is as hosts send it.
+// Passes implements Sender. An ICMP error is about a packet that was sent, if any may be. Neighbour
+// discovery is as hosts send it.
 func (s xdpKernel) Passes(p vswitch.Packet) bool {
 	out := vpptest.Packet{Packet: p, To: vpptest.MAC{2}}
 	if isError(p) {

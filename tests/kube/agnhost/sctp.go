@@ -68,7 +68,8 @@ func parse(b []byte) (packet, bool) {
 	}, true
 }
 
-// initiation returns what INIT and INIT ACK say: a tag, a window, one stream each way, a first number.
+// initiation returns what INIT and INIT ACK say: a tag, a window, one stream each way, a first
+// number.
 func initiation(tag uint32) []byte {
 	b := binary.BigEndian.AppendUint32(nil, tag)
 	b = binary.BigEndian.AppendUint32(b, 1<<16)
@@ -99,7 +100,8 @@ func protocol(ip net.IP) string {
 	return "ip6:132"
 }
 
-// associate sets up an association, and ends it. It says os.ErrDeadlineExceeded when nobody answers.
+// associate sets up an association, and ends it. It says os.ErrDeadlineExceeded when nobody
+// answers.
 func associate(ip net.IP, port uint16, timeout time.Duration) error {
 	c, err := net.DialIP(protocol(ip), nil, &net.IPAddr{IP: ip})
 	if err != nil {

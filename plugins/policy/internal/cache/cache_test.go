@@ -166,8 +166,8 @@ func TestBadAddressesAndPortsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestCacheLeavesOutAddressesThatNoPodHas: whoever writes the store claims what is a node's, or another
-// address on each host.
+// TestCacheLeavesOutAddressesThatNoPodHas: whoever writes the store claims what is a node's, or
+// another address on each host.
 func TestCacheLeavesOutAddressesThatNoPodHas(t *testing.T) {
 	c := New()
 	p := onePod("p", "1.1.1.1")

@@ -103,8 +103,8 @@ func stateOf(m *model.Pod) podState {
 	return podLive
 }
 
-// readAddrs returns the pod's addresses, valid until the next call. What only nodes have, or is another
-// address on each host, is not a pod's.
+// readAddrs returns the pod's addresses, valid until the next call. What only nodes have, or is
+// another address on each host, is not a pod's.
 func (c *Cache) readAddrs(id model.ID, m *model.Pod, ofNode []netip.Addr) ([]netip.Addr, []api.Problem) {
 	addrs, bad := parseAddrs(c.scratch.addrs[:0], m.GetIps())
 	c.scratch.addrs = addrs

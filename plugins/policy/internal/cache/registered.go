@@ -63,8 +63,8 @@ func (c *Cache) settleRegistered(w Watcher) {
 	}
 }
 
-// registrations returns the addresses that were registered for pods which have none of their own, and
-// the pods.
+// registrations returns the addresses that were registered for pods which have none of their own,
+// and the pods.
 func (c *Cache) registrations() (want map[uint32][]netip.Addr, ids map[uint32]api.PodID) {
 	want, ids = map[uint32][]netip.Addr{}, map[uint32]api.PodID{}
 	for id, addrs := range c.registered.addrs {

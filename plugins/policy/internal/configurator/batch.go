@@ -7,9 +7,9 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// BatchPairs is about how many pairs of a peer and a port one transaction generates lists of. Pods beyond
-// that wait for the next transactions, so that no tenant's lists delay others for long. A resync is
-// not divided.
+// BatchPairs is about how many pairs of a peer and a port one transaction generates lists of. Pods
+// beyond that wait for the next transactions, so that no tenant's lists delay others for long. A
+// resync is not divided.
 const BatchPairs = 1 << 14
 
 // work is what a transaction generates.

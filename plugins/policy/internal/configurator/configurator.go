@@ -85,8 +85,8 @@ func (c *Configurator) Pods() int { return len(c.pods) }
 // on with them. A pod that waits keeps the rules that it had, and a new one is closed.
 func (c *Configurator) Waiting() int { return len(c.waiting) }
 
-// InSync reports whether no pod waits, and no renderer has failed in its newest Commit, or deferred a
-// part of it. It is true before the first.
+// InSync reports whether no pod waits, and no renderer has failed in its newest Commit, or deferred
+// a part of it. It is true before the first.
 func (c *Configurator) InSync() bool {
 	return len(c.waiting) == 0 && c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers })
 }

@@ -12,7 +12,8 @@ import (
 const maxExpanded = 1 << 16
 
 // maxOrigins bounds how many rules of policies the spans that delegate makes may come from, each
-// counted for every span: a span of one rule that passes and of a million that permit has a million.
+// counted for every span: a span of one rule that passes and of a million that permit has a
+// million.
 const maxOrigins = 1 << 20
 
 // exceeded reports whether what is passed on has become too much.

@@ -12,10 +12,10 @@ import (
 // errCommitted is returned by a second Commit.
 var errCommitted = errors.New("the transaction of the configurator was committed before")
 
-// Prepare generates the rules of what changed, at most about BatchPairs of them, and tells
-// them to the renderers, none of which does anything yet. Commit does it unless it was done, so only
-// whoever wants to know how long it takes needs to call it. Nothing can be added
-// to the transaction afterwards.
+// Prepare generates the rules of what changed, at most about BatchPairs of them, and tells them to
+// the renderers, none of which does anything yet. Commit does it unless it was done, so only
+// whoever wants to know how long it takes needs to call it. Nothing can be added to the transaction
+// afterwards.
 func (t *Txn) Prepare() {
 	if t.prepared {
 		return
@@ -102,8 +102,8 @@ func (t *Txn) removePod(pod api.PodID, old *podState) *profile {
 	return old.profile
 }
 
-// applyShares closes lists that are too large, and generates others again that need not be closed any
-// more. Renderers hear of their pods.
+// applyShares closes lists that are too large, and generates others again that need not be closed
+// any more. Renderers hear of their pods.
 func (t *Txn) applyShares() {
 	c := t.c
 	// Profiles that nobody uses any more still count here, so lists that fit again are not missed.

@@ -69,8 +69,8 @@ func canonical(policies []*api.ContivPolicy) []*api.ContivPolicy {
 	return slices.Compact(policies)
 }
 
-// pairsOf counts pairs of a peer and a port that rules of some policies name. The blocks of a rule are
-// one peer, or a few, but it takes work to find out which.
+// pairsOf counts pairs of a peer and a port that rules of some policies name. The blocks of a rule
+// are one peer, or a few, but it takes work to find out which.
 func (p *profile) pairsOf(d api.Direction, whose func(*api.ContivPolicy) bool) (n int) {
 	for policy := range p.all() {
 		if !whose(policy) {

@@ -22,8 +22,8 @@ func (t *Txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	t.updateSet(id, added, removed)
 }
 
-// DropSet says that no policy names a set any more, whose members are these. Renderers are told when
-// no pod waits, whose rules may name it yet.
+// DropSet says that no policy names a set any more, whose members are these. Renderers are told
+// when no pod waits, whose rules may name it yet.
 func (t *Txn) DropSet(id api.SetID, members []netip.Prefix) {
 	if t.c.updateSize(id, 0, len(members)) {
 		t.c.retained[id] = members

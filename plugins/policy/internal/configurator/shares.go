@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// NamespacePairs is how many pairs of a peer and a port the rules of NetworkPolicies may name for the
-// lists of a namespace's pods together, and NodePairs for the lists of all pods. A list has at most as
-// many rules of them, at 120 bytes each; pods with equal policies share their lists. Pairs are counted
-// in policies, before a list is generated. Rules of administrators, who answer for the node, do not
-// count.
+// NamespacePairs is how many pairs of a peer and a port the rules of NetworkPolicies may name for
+// the lists of a namespace's pods together, and NodePairs for the lists of all pods. A list has at
+// most as many rules of them, at 120 bytes each; pods with equal policies share their lists. Pairs
+// are counted in policies, before a list is generated. Rules of administrators, who answer for the
+// node, do not count.
 const (
 	NamespacePairs = 1 << 20
 	NodePairs      = 2 * NamespacePairs
@@ -22,10 +22,10 @@ const (
 // ofTenants reports whether a policy counts.
 func ofTenants(p *api.ContivPolicy) bool { return p.Tier == api.TierNetworkPolicy }
 
-// shares bounds the lists of namespaces. A namespace that exceeds its share may use an equal part of
-// it for each of its lists; larger lists are closed. While all namespaces together exceed the node's
-// limit, the share is halved, so that the largest are the first. Which lists are closed depends on the
-// present policies only, and not on how they came about.
+// shares bounds the lists of namespaces. A namespace that exceeds its share may use an equal part
+// of it for each of its lists; larger lists are closed. While all namespaces together exceed the
+// node's limit, the share is halved, so that the largest are the first. Which lists are closed
+// depends on the present policies only, and not on how they came about.
 type shares struct {
 	namespace, node int                         // NamespacePairs and NodePairs
 	owners          map[string]map[*profile]int // by namespace: how many of its pods have a profile

@@ -19,7 +19,8 @@ func (f *fixture) rules(namespace string, pod int) int {
 	return len(f.r.Pods()[api.PodID{Namespace: namespace, Name: podID(pod).Name}].Egress.Rules())
 }
 
-// TestSharesCloseTheLargestListsOfTheLargestNamespace, name them, and open them again when they fit.
+// TestSharesCloseTheLargestListsOfTheLargestNamespace, name them, and open them again when they
+// fit.
 func TestSharesCloseTheLargestListsOfTheLargestNamespace(t *testing.T) {
 	f := newFixture(t)
 	f.c.shares.namespace, f.c.shares.node = 100, 150

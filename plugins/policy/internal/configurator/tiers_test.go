@@ -241,7 +241,8 @@ func TestTooMuchThatIsPassedIsDenied(t *testing.T) {
 	}
 }
 
-// TestOriginsOfWhatIsPassedAreBounded: every rule that passes would come from every rule that permits.
+// TestOriginsOfWhatIsPassedAreBounded: every rule that passes would come from every rule that
+// permits.
 func TestOriginsOfWhatIsPassedAreBounded(t *testing.T) {
 	const many = 2000
 	var passes, permits []api.PolicyRule
@@ -262,7 +263,8 @@ func TestOriginsOfWhatIsPassedAreBounded(t *testing.T) {
 	}
 }
 
-// TestListOfPeersTimesPortsIsBounded: a list with more rules than the limit is not written, it is closed.
+// TestListOfPeersTimesPortsIsBounded: a list with more rules than the limit is not written, it is
+// closed.
 func TestListOfPeersTimesPortsIsBounded(t *testing.T) {
 	both := func(n int) *generated {
 		r := api.PolicyRule{}

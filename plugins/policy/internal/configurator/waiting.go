@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// selectBatch takes the pods that this transaction is to apply and lets the others wait: as many as fit,
-// the cheapest first, and beside them the one that has waited longest.
+// selectBatch takes the pods that this transaction is to apply and lets the others wait: as many as
+// fit, the cheapest first, and beside them the one that has waited longest.
 func (t *Txn) selectBatch() map[api.PodID]podChange {
 	if t.resync || len(t.c.waiting) == 0 && t.fitsBatch() {
 		clear(t.c.waiting)
@@ -67,9 +67,9 @@ func (t *Txn) fitsBatch() bool {
 	return true
 }
 
-// mayWait reports whether a pod may stay as it is for some time. One that has other addresses may not,
-// since another pod may have the old ones; nor may one whose sets are made of others, which may
-// change.
+// mayWait reports whether a pod may stay as it is for some time. One that has other addresses may
+// not, since another pod may have the old ones; nor may one whose sets are made of others, which
+// may change.
 func (c *Configurator) mayWait(pod api.PodID, change podChange) bool {
 	old := c.pods[pod]
 	if old == nil {
@@ -124,8 +124,8 @@ func (t *Txn) closePod(pod api.PodID, ips []netip.Addr) (old *profile) {
 }
 
 // reclaim empties the dropped sets that policies applied now name again. Pods that wait and whose
-// rules deny what was in a set that is back are closed, because the rules would permit it. It returns
-// the profiles that are not used any more.
+// rules deny what was in a set that is back are closed, because the rules would permit it. It
+// returns the profiles that are not used any more.
 func (t *Txn) reclaim(now map[api.PodID]podChange) (unused []*profile) {
 	for id := range t.c.retainedIn(now) {
 		t.forget(id)

@@ -24,8 +24,8 @@ func (f *fixture) isClosed(pod int) bool {
 	return cfg.Egress == closedRules && cfg.Ingress == closedRules
 }
 
-// TestTxnLetsLargeListsWait: the smallest come first, each transaction goes on, and the one that has
-// waited longest is among its pods, however many small ones come.
+// TestTxnLetsLargeListsWait: the smallest come first, each transaction goes on, and the one that
+// has waited longest is among its pods, however many small ones come.
 func TestTxnLetsLargeListsWait(t *testing.T) {
 	f := newFixture(t)
 	f.c.batch = 100
@@ -93,7 +93,8 @@ func TestTxnOfPodsThatWait(t *testing.T) {
 	}
 }
 
-// TestTxnHoldsSetsOfPodsThatWait: their rules may deny what is in a set that no policy names any more.
+// TestTxnHoldsSetsOfPodsThatWait: their rules may deny what is in a set that no policy names any
+// more.
 func TestTxnHoldsSetsOfPodsThatWait(t *testing.T) {
 	f := newFixture(t)
 	f.c.batch = 10
@@ -126,8 +127,9 @@ func TestTxnHoldsSetsOfPodsThatWait(t *testing.T) {
 	}
 }
 
-// TestTxnEmptiesSetsThatAreNamedAgain: a set that was dropped, and that a policy names again while pods
-// wait, has the members that it has now; a pod that waits and denied those of before is closed.
+// TestTxnEmptiesSetsThatAreNamedAgain: a set that was dropped, and that a policy names again while
+// pods wait, has the members that it has now; a pod that waits and denied those of before is
+// closed.
 func TestTxnEmptiesSetsThatAreNamedAgain(t *testing.T) {
 	f := newFixture(t)
 	f.c.batch = 10

@@ -1,5 +1,6 @@
-// Package intent has what the cache tells the processor: policies as their authors wrote them, in canonical
-// form, selectors, and what these tell pods and nodes apart by. Nothing of it is resolved.
+// Package intent has what the cache tells the processor: policies as their authors wrote them, in
+// canonical form, selectors, and what these tell pods and nodes apart by. Nothing of it is
+// resolved.
 package intent
 
 import "github.com/sluice-net/sluice/api"

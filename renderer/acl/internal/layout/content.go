@@ -232,8 +232,8 @@ func (z Sizes) Holds(held Content, x Table) bool {
 	return ok && slices.EqualFunc(held.Pieces, c.Pieces, func(a, b entries.Piece) bool { return a.Digest == b.Digest })
 }
 
-// IsDue says whether a quiet moment is to be used to make room: there is a young segment that is more
-// than half full.
+// IsDue says whether a quiet moment is to be used to make room: there is a young segment that is
+// more than half full.
 func (z Sizes) IsDue(c Content) bool {
 	for n, r := range c.Roles {
 		if r.Kind == Young && n < len(c.Pieces) && c.Pieces[n].Count > z.Young/2 {

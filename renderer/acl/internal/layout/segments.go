@@ -16,9 +16,9 @@ type Sizes struct {
 	Most  int // in any ACL
 }
 
-// DefaultSizes are for VPP. The young segment is the last of its block and small: what stands behind
-// a changed ACL in the list of an interface costs a stall, and so does what is sent. The cold ones
-// are the first. How the sizes were chosen: docs/reference/performance.md.
+// DefaultSizes are for VPP. The young segment is the last of its block and small: what stands
+// behind a changed ACL in the list of an interface costs a stall, and so does what is sent. The
+// cold ones are the first. How the sizes were chosen: docs/reference/performance.md.
 func DefaultSizes() Sizes {
 	return Sizes{Whole: 256, Young: 128, Peers: 256, Warm: 2048, Full: 12_000, Most: entries.MaxEntries}
 }

@@ -94,7 +94,8 @@ func (h *Heap) bytes(held, applied int) uint64 {
 	return EntryBytes(held, applied) + LookupBytes(max(h.Most, applied))
 }
 
-// EntryBytes is what entries take, so many as such and so many on interfaces, without their look-ups.
+// EntryBytes is what entries take, so many as such and so many on interfaces, without their
+// look-ups.
 func EntryBytes(held, applied int) uint64 {
 	return uint64(held)*HeldBytes + uint64(applied)*AppliedBytes
 }
@@ -131,14 +132,15 @@ func (h *Heap) Needs(f Demand) uint64 {
 
 // repeated adds up what entries may take that get other keys twice: most buckets that have doubled
 // hold those of the second time, too. When 880 000 applied entries got other keys the first time, a
-// VPP took 475 MB more; the second time it took 54 (TestRealVPPMemoryOfEntries). One in which 700 000
-// got other keys every 3 s had no more heap in use after half an hour.
+// VPP took 475 MB more; the second time it took 54 (TestRealVPPMemoryOfEntries). One in which 700
+// 000 got other keys every 3 s had no more heap in use after half an hour.
 func repeated(a, b uint64) uint64 { return max(a, b) + min(a, b)/8 }
 
 // tableMade notes that VPP has made the table of sessions. The last figure may be older.
 func (h *Heap) tableMade(bytes uint64) { h.table, h.fresh = h.table+bytes, h.fresh || bytes > 0 }
 
-// Memory is what VPP has of memory: its heap, what our ACLs may take of it, and its table of sessions.
+// Memory is what VPP has of memory: its heap, what our ACLs may take of it, and its table of
+// sessions.
 type Memory struct {
 	Heap     Heap
 	Sessions SessionTable

@@ -111,7 +111,8 @@ func TestHeapLeavesRoomForSessions(t *testing.T) {
 		h.look(counters.Usage{Total: total * mb, Used: used * mb, Beat: 1}, 0, &sessions)
 		return (h.Budget + mb/2) / mb
 	}
-	// 100 MB for each thread, 7 for hash tables, and at most a quarter of the heap for what they grow.
+	// 100 MB for each thread, 7 for hash tables, and at most a quarter of the heap for what they
+	// grow.
 	if got := budget(1000, 50); got != 750-50-207 {
 		t.Errorf("before it is made %d MB may be taken", got)
 	}

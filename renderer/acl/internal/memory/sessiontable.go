@@ -31,8 +31,8 @@ const (
 )
 
 const (
-	// sessionsShare is the part of the time that looks at the table may pause VPP: it walks the hash
-	// tables to answer, 20 ms with 500 000 sessions.
+	// sessionsShare is the part of the time that looks at the table may pause VPP: it walks the
+	// hash tables to answer, 20 ms with 500 000 sessions.
 	sessionsShare = 1000
 	// sessionsLogged is how often at most it is logged that the table is full.
 	sessionsLogged = time.Minute
@@ -65,7 +65,8 @@ func (t *SessionTable) toGrow() uint64 {
 	return need - min(need, t.hashed)
 }
 
-// StartSessions looks at the table of a vswitch that is new, and has it made as large as it is to be.
+// StartSessions looks at the table of a vswitch that is new, and has it made as large as it is to
+// be.
 func (m *Memory) StartSessions(ctx context.Context) error {
 	m.Sessions = SessionTable{Threads: 1, loggedAt: m.Sessions.loggedAt}
 	if err := m.LookAtSessions(ctx); err != nil {
@@ -199,8 +200,8 @@ func (m *Memory) refusesSessions(ctx context.Context, n uint64) (why string, err
 	return why, err
 }
 
-// fitsHeap says why VPP's heap has no room for so many bytes; nothing when it has, and when its size
-// is not known.
+// fitsHeap says why VPP's heap has no room for so many bytes; nothing when it has, and when its
+// size is not known.
 func (m *Memory) fitsHeap(ctx context.Context, bytes uint64) (why string, err error) {
 	if m.IsEmbedded {
 		return "", nil

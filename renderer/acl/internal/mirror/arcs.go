@@ -128,8 +128,8 @@ var translations = map[string]string{
 	"show cnat translation": "->", "show nat44 static mappings": "external", "show nat44 ei static mappings": "external",
 }
 
-// Translates returns the command that lists which addresses VPP translates, empty when it translates
-// none.
+// Translates returns the command that lists which addresses VPP translates, empty when it
+// translates none.
 func (l *Link) Translates(ctx context.Context) (command string, err error) {
 	for _, command := range slices.Sorted(maps.Keys(translations)) {
 		out, err := l.Ask(ctx, command)

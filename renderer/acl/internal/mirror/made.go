@@ -50,7 +50,8 @@ func (l *Link) readMade(ctx context.Context, ifs []*Interface) error {
 	return nil
 }
 
-// madeBy returns what a list of sources says of the interface that it is for; nil for one of others.
+// madeBy returns what a list of sources says of the interface that it is for; nil for one of
+// others.
 func madeBy(n *Interface, d *acl.MacipACLDetails) *vpp.Made {
 	hostIf, uid, ours := vpp.ParseSourceTag(d.Tag)
 	if !ours || !strings.HasSuffix(n.Name, "-"+hostIf) {

@@ -239,8 +239,8 @@ func (l Lists) With(old, now uint32) Lists {
 	return Lists{In: replace(l.In), Out: replace(l.Out)}
 }
 
-// UsersOf returns how many interfaces have an ACL, and whether all of them can be switched to another
-// one in its place by adding that and taking this away.
+// UsersOf returns how many interfaces have an ACL, and whether all of them can be switched to
+// another one in its place by adding that and taking this away.
 func (m *Mirror) UsersOf(index uint32) (count int, able bool) {
 	able = true
 	for _, n := range m.Interfaces {
