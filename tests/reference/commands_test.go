@@ -52,7 +52,7 @@ func TestPagesOfCommandsAreTheirHelp(t *testing.T) {
 		agent.NewCommand(io.Discard, io.Discard), reflector.NewCommand(io.Discard), cli.NewCommand(nil, io.Discard, io.Discard),
 	} {
 		var want bytes.Buffer
-		_, _ = fmt.Fprintf(&want, "# %s\n\n%s. `go test ./tests/reference -update` writes this page of what the program says.\n", cmd.Name(), cmd.Short)
+		_, _ = fmt.Fprintf(&want, "# %s\n\n%s.\n\n`go test ./tests/reference -update` writes this page of what the program says.\n", cmd.Name(), cmd.Short)
 		page(t, &want, cmd)
 		name := filepath.Join(root, "docs/reference/cli", cmd.Name()+".md")
 		if *update {
