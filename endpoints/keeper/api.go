@@ -69,7 +69,7 @@ func (k *Keeper) claim(c endpoints.Claim) (wire.Endpoint, error) {
 		return wire.Endpoint{}, err
 	}
 	e, _ := k.reg.Owned(c.Source, c.Owner)
-	if err := k.failed[c.Link.Index]; err != nil {
+	if err := k.gates.failed[c.Link.Index]; err != nil {
 		return wire.Endpoint{}, errors.Join(ErrLater, err)
 	}
 	return onWire(e), nil
@@ -102,7 +102,7 @@ func (k *Keeper) Withdraw(owner string) error {
 	e, known := k.reg.Owned(endpoints.SourceTold, owner)
 	k.reg.Withdraw(endpoints.SourceTold, owner)
 	k.settle()
-	if err := k.failed[e.Link.Index]; known && err != nil {
+	if err := k.gates.failed[e.Link.Index]; known && err != nil {
 		return errors.Join(ErrLater, err)
 	}
 	return nil
@@ -145,7 +145,7 @@ func (k *Keeper) Wait(ctx context.Context, a wire.Attachment, timeout time.Durat
 			return true
 		}
 		out = onWire(e)
-		return e.State == endpoints.StateEnforced && k.failed[e.Link.Index] == nil
+		return e.State == endpoints.StateEnforced && k.gates.failed[e.Link.Index] == nil
 	})
 	return out, err
 }

@@ -4,7 +4,7 @@ package keeper
 func (k *Keeper) LookAround() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	err := k.inspect()
+	err := k.gates.inspect(k.reg.Endpoints())
 	k.settle()
 	return err
 }

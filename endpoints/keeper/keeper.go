@@ -66,15 +66,15 @@ type Keeper struct {
 	mu        sync.Mutex
 	reg       *endpoints.Registry
 	devices   map[uint32]device
-	scope     Scope                // Config.Scope, and what configurations of CNI name
-	blocked   map[uint32]bool      // gates that are closed
-	failed    map[uint32]error     // gates that could not be moved
-	held      map[uint32]bool      // interfaces that are looked after though Scope does not name them
-	inherited map[uint32]bool      // where the classifier of a process before decides still
-	changed   chan struct{}        // closed after a change
-	pending   map[uint32]time.Time // since when
-	problems  map[string]string    // what cannot be read, by what it is
-	unsaved   chan struct{}        // holds a token when the file may not have all claims
+	scope     Scope // Config.Scope, and what configurations of CNI name
+	gates     gates
+	births    births
+	held      map[uint32]bool // interfaces that are looked after though Scope does not name them
+	inherited map[uint32]bool // where the classifier of a process before decides still
+	problems  problems
+	file      claimsFile
+	changed   chan struct{} // closed after a change
+	unsaved   chan struct{} // holds a token when the file may not have all claims
 }
 
 // New returns a keeper. Nothing is looked at before Start.
@@ -90,8 +90,10 @@ func New(cfg Config) (*Keeper, error) {
 	}
 	return &Keeper{
 		cfg: cfg, log: cfg.Log, reg: endpoints.NewRegistry(nil), devices: map[uint32]device{}, scope: cfg.Scope,
-		blocked: map[uint32]bool{}, failed: map[uint32]error{}, held: map[uint32]bool{}, inherited: map[uint32]bool{},
-		pending: map[uint32]time.Time{}, changed: make(chan struct{}), problems: map[string]string{}, unsaved: make(chan struct{}, 1),
+		gates: newGates(cfg.Gate, cfg.Log), births: births{pending: map[uint32]time.Time{}, waited: cfg.Waited},
+		held: map[uint32]bool{}, inherited: map[uint32]bool{}, problems: problems{why: map[string]string{}, log: cfg.Log},
+		file:    claimsFile{cfg.File, cfg.Node},
+		changed: make(chan struct{}), unsaved: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -109,7 +111,7 @@ func (k *Keeper) Start() error {
 		return fmt.Errorf("endpoints: which interfaces are blocked: %w", err)
 	}
 	for _, index := range blocked {
-		k.blocked[index], k.held[index] = true, true
+		k.gates.closed[index], k.held[index] = true, true
 	}
 	if k.cfg.Attached != nil {
 		ids, err := k.cfg.Attached()
@@ -147,7 +149,7 @@ func (k *Keeper) see(d device) {
 // gone forgets a device. mu is held.
 func (k *Keeper) gone(index uint32) {
 	delete(k.devices, index)
-	delete(k.blocked, index)
+	delete(k.gates.closed, index)
 	delete(k.held, index)
 	delete(k.inherited, index)
 	k.reg.Gone(index)
@@ -156,7 +158,7 @@ func (k *Keeper) gone(index uint32) {
 // settle moves gates to where they must be, and says that something changed. mu is held.
 func (k *Keeper) settle() {
 	changes := k.reg.Changes()
-	for index := range k.failed {
+	for index := range k.gates.failed {
 		if !slices.Contains(changes, index) {
 			changes = append(changes, index)
 		}
@@ -179,56 +181,18 @@ func (k *Keeper) settle() {
 // move opens or closes a gate, as the state of its endpoint wants it.
 func (k *Keeper) move(index uint32) {
 	e, known := k.reg.Endpoint(index)
-	k.time(index, e)
+	k.births.see(index, e)
 	if k.inherited[index] && e.State == endpoints.StatePending {
 		return // what a process before enforces is in force until the first Commit
 	}
 	var err error
 	switch _, there := k.devices[index]; {
 	case known && e.State != endpoints.StateEnforced:
-		err = k.block(index)
-	case known || k.blocked[index] || !there: // a CNI plugin may have closed it, too
-		if err = k.cfg.Gate.Open(index); err == nil {
-			delete(k.blocked, index)
-		}
+		err = k.gates.block(index)
+	case known || k.gates.closed[index] || !there: // a CNI plugin may have closed it, too
+		err = k.gates.open(index)
 	}
-	if err == nil {
-		delete(k.failed, index)
-		return
-	}
-	if k.failed[index] == nil {
-		k.log.Warn("gate could not be moved, it is tried again", "interface", e.Link.Name, "index", index, "pod", e.Pod, "error", err)
-	}
-	k.failed[index] = err
-}
-
-// time takes the time from a pod's claim to its enforcement.
-func (k *Keeper) time(index uint32, e endpoints.Endpoint) {
-	since, waits := k.pending[index]
-	if e.State == endpoints.StatePending {
-		if !waits {
-			k.pending[index] = e.Since
-		}
-		return
-	}
-	if e.State == endpoints.StateEnforced && waits && k.cfg.Waited != nil {
-		k.cfg.Waited(e.Since.Sub(since))
-	}
-	delete(k.pending, index)
-}
-
-func (k *Keeper) block(index uint32) error {
-	if k.blocked[index] {
-		return nil
-	}
-	if err := k.cfg.Gate.Block(index); err != nil {
-		if isGone(index) {
-			return nil // the kernel will say so
-		}
-		return err
-	}
-	k.blocked[index] = true
-	return nil
+	k.gates.moved(index, e, err)
 }
 
 // Interfaces returns the interfaces at which the policy of a pod with some addresses is to be
@@ -270,7 +234,7 @@ func (k *Keeper) Release(index uint32) error {
 	if _, known := k.reg.Endpoint(index); !known && !k.cfg.BlockNew {
 		return nil
 	}
-	if err := k.block(index); err != nil {
+	if err := k.gates.block(index); err != nil {
 		return err
 	}
 	k.held[index] = true
@@ -285,7 +249,7 @@ func (k *Keeper) Enforced(pods map[api.PodID]bool, ends map[uint32]api.PodID) {
 	defer k.mu.Unlock()
 	k.reg.Acknowledge(pods, maps.Clone(ends))
 	for index := range k.inherited {
-		k.failed[index] = errMoved // looked at by settle
+		k.gates.failed[index] = errMoved // looked at by settle
 	}
 	clear(k.inherited)
 	k.acknowledged()
@@ -305,7 +269,7 @@ func (k *Keeper) Endpoints() []endpoints.Endpoint {
 	defer k.mu.Unlock()
 	out := k.reg.Endpoints()
 	for i, e := range out {
-		if err := k.failed[e.Link.Index]; err != nil {
+		if err := k.gates.failed[e.Link.Index]; err != nil {
 			out[i].Reason = "its gate could not be moved: " + err.Error()
 		}
 	}
@@ -317,19 +281,7 @@ func (k *Keeper) Endpoints() []endpoints.Endpoint {
 func (k *Keeper) Problems() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return maps.Clone(k.problems)
-}
-
-// problem notes what cannot be read, nil that it can. mu is held.
-func (k *Keeper) problem(what string, err error) {
-	if err == nil {
-		delete(k.problems, what)
-		return
-	}
-	if k.problems[what] != err.Error() {
-		k.log.Warn("endpoints cannot be read", "what", what, "error", err)
-	}
-	k.problems[what] = err.Error()
+	return maps.Clone(k.problems.why)
 }
 
 // wait returns when something changed since f was called last, or the context ends; f returns true

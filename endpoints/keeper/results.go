@@ -176,7 +176,7 @@ func (k *Keeper) find() {
 		return
 	}
 	results, err := readResults(k.cfg.Results)
-	k.problem("CNI results in "+k.cfg.Results, err)
+	k.problems.note("CNI results in "+k.cfg.Results, err)
 	spaces := map[int]*os.File{} // by the place of the result
 	defer func() {
 		for _, f := range spaces {
@@ -193,10 +193,10 @@ func (k *Keeper) find() {
 	}
 	all, err := devices() // behind the opening: numbers of namespaces that are open are not used again
 	if err != nil {
-		k.problem("interfaces", err)
+		k.problems.note("interfaces", err)
 		return
 	}
-	k.problem("interfaces", nil)
+	k.problems.note("interfaces", nil)
 	found := map[uint32][]endpoints.Claim{}
 	for i, f := range spaces {
 		id, err := netlink.GetNetNsIdByFd(int(f.Fd()))

@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -20,10 +21,10 @@ func (k *Keeper) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = files.Close() }() // nobody reads it any more
-	var saved []endpoints.Claim
-	defer func() { k.remember(saved) }()
+	f := follower{Keeper: k, files: files}
+	defer f.remember()
 	for ctx.Err() == nil {
-		if err := k.follow(ctx, files, &saved); err != nil {
+		if err := f.follow(ctx); err != nil {
 			k.log.Warn("interfaces could not be followed, it is tried again", "error", err)
 			select {
 			case <-ctx.Done():
@@ -34,15 +35,22 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// follower is what one Run has of its own.
+type follower struct {
+	*Keeper
+	files *fsnotify.Watcher
+	saved []endpoints.Claim // what the file has
+}
+
 // follow follows until messages may have been lost.
-func (k *Keeper) follow(ctx context.Context, files *fsnotify.Watcher, saved *[]endpoints.Claim) error {
+func (f *follower) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	updates, err := subscribe(ctx)
 	if err != nil {
 		return err
 	}
-	if err := k.lookAround(files, true); err != nil {
+	if err := f.lookAround(true); err != nil {
 		return err
 	}
 	tick := time.NewTicker(rescan)
@@ -51,22 +59,22 @@ func (k *Keeper) follow(ctx context.Context, files *fsnotify.Watcher, saved *[]e
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-k.unsaved:
-			*saved = k.remember(*saved)
+		case <-f.unsaved:
+			f.remember()
 		case <-tick.C:
-			*saved = k.remember(*saved) // again, if that failed
-			err = k.lookAround(files, true)
-			k.cfg.OnChange() // who enforces reads back what is in the kernel, too
-		case <-files.Events:
-			err = k.lookAround(files, false)
-		case lost := <-files.Errors:
-			k.log.Debug("changes of files may have been missed", "error", lost)
-			err = k.lookAround(files, false)
+			f.remember() // again, if that failed
+			err = f.lookAround(true)
+			f.cfg.OnChange() // who enforces reads back what is in the kernel, too
+		case <-f.files.Events:
+			err = f.lookAround(false)
+		case lost := <-f.files.Errors:
+			f.log.Debug("changes of files may have been missed", "error", lost)
+			err = f.lookAround(false)
 		case u, ok := <-updates:
 			if !ok {
 				return nil
 			}
-			k.take(u, len(updates) == 0)
+			f.take(u, len(updates) == 0)
 		}
 		if err != nil {
 			return err
@@ -76,68 +84,62 @@ func (k *Keeper) follow(ctx context.Context, files *fsnotify.Watcher, saved *[]e
 
 // take takes over what the kernel says of an interface. What is nobody's is looked for in CNI's
 // results if the message was the last one that waits.
-func (k *Keeper) take(u netlink.LinkUpdate, last bool) {
-	if k.isNewborn(u) {
-		_ = k.cfg.Gate.Block(uint32(u.Attrs().Index)) // without the lock: it waits for the kernel; settle does it again
+func (f *follower) take(u netlink.LinkUpdate, last bool) {
+	if f.isNewborn(u) {
+		_ = f.cfg.Gate.Block(uint32(u.Attrs().Index)) // without the lock: it waits for the kernel; settle does it again
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.update(u)
-	k.settle()
-	if e, ok := k.reg.Endpoint(uint32(u.Attrs().Index)); last && ok && e.State == endpoints.StateUnknown {
-		k.find()
-		k.settle()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.update(u)
+	f.settle()
+	if e, ok := f.reg.Endpoint(uint32(u.Attrs().Index)); last && ok && e.State == endpoints.StateUnknown {
+		f.find()
+		f.settle()
 	}
 }
 
 // isNewborn reports whether a message is about an interface that was not known, and is one of pods.
-func (k *Keeper) isNewborn(u netlink.LinkUpdate) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (f *follower) isNewborn(u netlink.LinkUpdate) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	d := deviceOf(u.Link)
-	_, known := k.devices[d.Index]
-	return !known && u.Header.Type == unix.RTM_NEWLINK && u.Family != unix.AF_BRIDGE && d.veth && k.cfg.BlockNew && k.scope.has(d, k.devices[d.master].Name)
+	_, known := f.devices[d.Index]
+	return !known && u.Header.Type == unix.RTM_NEWLINK && u.Family != unix.AF_BRIDGE && d.veth && f.cfg.BlockNew && f.scope.has(d, f.devices[d.master].Name)
 }
 
 // lookAround reads what is on disk, and the interfaces, too, if messages may have been lost.
-func (k *Keeper) lookAround(files *fsnotify.Watcher, lost bool) error {
-	for _, folder := range []string{k.cfg.Results, k.cfg.CNIConf} {
+func (f *follower) lookAround(lost bool) error {
+	for _, folder := range []string{f.cfg.Results, f.cfg.CNIConf} {
 		if folder != "" {
-			_ = files.Add(folder) // it may come later
+			_ = f.files.Add(folder) // it may come later
 		}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if lost {
-		if err := errors.Join(k.resync(), k.inspect()); err != nil {
+		if err := errors.Join(f.resync(), f.gates.inspect(f.reg.Endpoints())); err != nil {
 			return err
 		}
 	}
-	k.readScope()
-	k.find()
-	k.settle()
+	f.readScope()
+	f.find()
+	f.settle()
 	return nil
 }
 
-// inspect reads back which gates are closed. One that somebody else moved is moved again. mu is
-// held.
-func (k *Keeper) inspect() error {
-	now, err := k.cfg.Gate.Blocked()
-	if err != nil {
-		return err
+// remember keeps the claims for the next start, if they are others than those that were kept last.
+func (f *follower) remember() {
+	f.mu.Lock()
+	now := f.reg.Claims()
+	f.mu.Unlock()
+	if f.cfg.File == "" || slices.EqualFunc(now, f.saved, sameClaim) {
+		return
 	}
-	closed := map[uint32]bool{}
-	for _, index := range now {
-		closed[index] = true
+	err := f.file.save(now)
+	f.mu.Lock()
+	f.problems.note("file "+f.cfg.File, err)
+	f.mu.Unlock()
+	if err == nil {
+		f.saved = now
 	}
-	for _, e := range k.reg.Endpoints() {
-		index := e.Link.Index
-		if closed[index] == k.blocked[index] {
-			continue
-		}
-		k.log.Warn("somebody moved the gate of an interface, it is moved again", "interface", e.Link.Name, "pod", e.Pod, "closed", closed[index])
-		delete(k.blocked, index)
-		k.failed[index] = errMoved
-	}
-	return nil
 }

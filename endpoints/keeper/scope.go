@@ -121,7 +121,7 @@ func (k *Keeper) readScope() {
 	if errors.Is(err, fs.ErrNotExist) && !k.cfg.Scope.Empty() {
 		err = nil // it was said by hand
 	}
-	k.problem("CNI configurations in "+k.cfg.CNIConf, err)
+	k.problems.note("CNI configurations in "+k.cfg.CNIConf, err)
 	now := k.scope.with(s)
 	for _, l := range []*[]string{&now.Prefixes, &now.Bridges} {
 		slices.Sort(*l)

@@ -23,7 +23,7 @@ var (
 // tracked returns the files of the repository that match patterns of git, without data of tests.
 func tracked(t *testing.T, patterns ...string) []string {
 	t.Helper()
-	cmd := exec.Command("git", append([]string{"ls-files", "--"}, patterns...)...)
+	cmd := exec.Command("git", append([]string{"ls-files", "--cached", "--others", "--exclude-standard", "--"}, patterns...)...)
 	cmd.Dir = "../.."
 	out, err := cmd.Output()
 	if err != nil {

@@ -8,15 +8,17 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Device is the dataplane. It replaces the table of a pod at once. A call that fails changes nothing.
+// Device is the dataplane. It replaces the table of a pod at once. A call that fails changes
+// nothing.
 type Device interface {
 	Tables() (map[api.PodID]Table, error)
 	Put(pod api.PodID, t Table) error
 	Delete(pod api.PodID) error
 }
 
-// Table is what the device enforces for a pod. The first rule that matches a packet decides; no rule
-// denies. FromPod is for what the pod sends, ToPod for what it receives; nil permits everything.
+// Table is what the device enforces for a pod. The first rule that matches a packet decides; no
+// rule denies. FromPod is for what the pod sends, ToPod for what it receives; nil permits
+// everything.
 type Table struct {
 	IPs            []netip.Addr
 	FromPod, ToPod []Rule
@@ -39,7 +41,8 @@ func (t Table) equal(u Table) bool {
 	return slices.Equal(t.IPs, u.IPs) && same(t.FromPod, u.FromPod) && same(t.ToPod, u.ToPod)
 }
 
-// table returns what the device has to enforce for a pod. In a PodConfig directions are the vswitch's.
+// table returns what the device has to enforce for a pod. In a PodConfig directions are the
+// vswitch's.
 func (r *Renderer) table(cfg renderer.PodConfig) Table {
 	return Table{
 		IPs:     cfg.IPs,

@@ -72,8 +72,8 @@ func (m *memory) Restart() error {
 	return nil
 }
 
-// Verdict forwards a packet: the tables of both ends must permit it. What a pod sends to itself does
-// not come here.
+// Verdict forwards a packet: the tables of both ends must permit it. What a pod sends to itself
+// does not come here.
 func (m *memory) Verdict(f api.Flow) api.Action {
 	for _, t := range m.tables {
 		sends, receives := slices.Contains(t.IPs, f.Src), slices.Contains(t.IPs, f.Dst)

@@ -1,0 +1,117 @@
+package keeper
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/sluice-net/sluice/endpoints"
+)
+
+// gates are the gates of interfaces, as the keeper knows them. The keeper's lock guards them.
+type gates struct {
+	gate   Gate
+	log    *slog.Logger
+	closed map[uint32]bool
+	failed map[uint32]error // those that could not be moved
+}
+
+func newGates(g Gate, log *slog.Logger) gates {
+	return gates{gate: g, log: log, closed: map[uint32]bool{}, failed: map[uint32]error{}}
+}
+
+// block closes a gate. That of an interface which is gone needs none.
+func (g *gates) block(index uint32) error {
+	if g.closed[index] {
+		return nil
+	}
+	if err := g.gate.Block(index); err != nil {
+		if isGone(index) {
+			return nil // the kernel will say so
+		}
+		return err
+	}
+	g.closed[index] = true
+	return nil
+}
+
+func (g *gates) open(index uint32) error {
+	err := g.gate.Open(index)
+	if err == nil {
+		delete(g.closed, index)
+	}
+	return err
+}
+
+// moved takes down whether the gate of an endpoint could be moved. One that could not is tried
+// again.
+func (g *gates) moved(index uint32, e endpoints.Endpoint, err error) {
+	if err == nil {
+		delete(g.failed, index)
+		return
+	}
+	if g.failed[index] == nil {
+		g.log.Warn("gate could not be moved, it is tried again", "interface", e.Link.Name, "index", index, "pod", e.Pod, "error", err)
+	}
+	g.failed[index] = err
+}
+
+// inspect reads back which gates are closed. One that somebody else moved is to be moved again.
+func (g *gates) inspect(all []endpoints.Endpoint) error {
+	now, err := g.gate.Blocked()
+	if err != nil {
+		return err
+	}
+	closed := map[uint32]bool{}
+	for _, index := range now {
+		closed[index] = true
+	}
+	for _, e := range all {
+		index := e.Link.Index
+		if closed[index] == g.closed[index] {
+			continue
+		}
+		g.log.Warn("somebody moved the gate of an interface, it is moved again", "interface", e.Link.Name, "pod", e.Pod, "closed", closed[index])
+		delete(g.closed, index)
+		g.failed[index] = errMoved
+	}
+	return nil
+}
+
+// births measures the time from a pod's claim to its enforcement.
+type births struct {
+	pending map[uint32]time.Time // since when
+	waited  func(time.Duration)  // nil: nobody wants to know
+}
+
+// see takes the state of an endpoint down.
+func (b *births) see(index uint32, e endpoints.Endpoint) {
+	since, waits := b.pending[index]
+	if e.State == endpoints.StatePending {
+		if !waits {
+			b.pending[index] = e.Since
+		}
+		return
+	}
+	if e.State == endpoints.StateEnforced && waits && b.waited != nil {
+		b.waited(e.Since.Sub(since))
+	}
+	delete(b.pending, index)
+}
+
+// problems are what cannot be read, and why.
+type problems struct {
+	why map[string]string
+	log *slog.Logger
+}
+
+// note notes what cannot be read, nil that it can.
+func (p *problems) note(what string, err error) {
+	if err == nil {
+		delete(p.why, what)
+		return
+	}
+	if p.why[what] != err.Error() {
+		p.log.Warn("endpoints cannot be read", "what", what, "error", err)
+	}
+	p.why[what] = err.Error()
+}
