@@ -4,9 +4,9 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/sluice-net/sluice/renderer/internal/prefixes"
+	"github.com/gaissmai/bart"
 
-	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 )
 
 // address is an address of at least one local pod.
@@ -28,53 +28,44 @@ func canonicalAddrs(in []netip.Addr) []netip.Addr {
 	return slices.Compact(out)
 }
 
-// derive keeps the sets of the pods that have opposite lists, for an address of a pod
-// that has, or had, one of them. An address of pods with several lists is in one of the
-// sets only: the lists agree about it, and no part of the global table is about the pods
-// of another.
-func (c *Cache) derive(l *list, a *address) {
-	lists := []*list{l}
-	var first *list // the one that the global table asks first
-	for _, o := range a.owners {
-		if o.opp == nil {
-			continue
-		}
-		lists = append(lists, o.opp)
-		if first == nil || slices.Compare(o.opp.digest[:], first.digest[:]) < 0 {
-			first = o.opp
-		}
-	}
-	for _, l := range lists {
-		s := c.setOf(l.podsSet)
-		s.derived = true
-		if c.put(s, prefixes.Host(a.addr), l == first) {
-			c.changedSets[l.podsSet] = struct{}{}
-		}
-	}
+// addresses are those of local pods.
+type addresses struct {
+	all   map[netip.Addr]*address
+	tree  bart.Lite // the keys of all
+	slots []*address
+	free  []int // slots without an address
 }
 
-func (c *Cache) newAddress(ip netip.Addr) *address {
+func (x *addresses) add(ip netip.Addr) *address {
 	a := &address{addr: ip}
-	if n := len(c.free); n > 0 {
-		a.slot, c.free = c.free[n-1], c.free[:n-1]
-		c.slots[a.slot] = a
+	if n := len(x.free); n > 0 {
+		a.slot, x.free = x.free[n-1], x.free[:n-1]
+		x.slots[a.slot] = a
 	} else {
-		a.slot = len(c.slots)
-		c.slots = append(c.slots, a)
+		a.slot = len(x.slots)
+		x.slots = append(x.slots, a)
 	}
-	c.addrs[ip] = a
-	c.locals.Insert(prefixes.Host(ip))
+	x.all[ip] = a
+	x.tree.Insert(prefixes.Host(ip))
 	return a
 }
 
-func (c *Cache) dropAddress(a *address) {
-	delete(c.addrs, a.addr)
-	c.locals.Delete(prefixes.Host(a.addr))
-	c.slots[a.slot] = nil
-	c.free = append(c.free, a.slot)
-	for _, lists := range []map[renderer.Digest]*list{c.own, c.opp} {
-		for _, l := range lists {
-			l.forget(a.slot)
+func (x *addresses) drop(a *address) {
+	delete(x.all, a.addr)
+	x.tree.Delete(prefixes.Host(a.addr))
+	x.slots[a.slot] = nil
+	x.free = append(x.free, a.slot)
+}
+
+// within calls f with the addresses that a prefix holds.
+func (x *addresses) within(p netip.Prefix, f func(netip.Addr)) {
+	if prefixes.IsHost(p) {
+		if a := x.all[p.Addr()]; a != nil {
+			f(a.addr)
 		}
+		return
+	}
+	for host := range x.tree.Subnets(p) {
+		f(host.Addr())
 	}
 }

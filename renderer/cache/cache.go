@@ -7,8 +7,6 @@ import (
 
 	"github.com/sluice-net/sluice/renderer/cache/internal/traffic"
 
-	"github.com/gaissmai/bart"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
@@ -19,44 +17,38 @@ import (
 type Cache struct {
 	mu sync.RWMutex // held where what is acknowledged changes, and the sets that it reads
 
-	orientation api.Direction
-	ownPeer     side // the side of own rules that names the peer
-	oppPeer     side // likewise for opposite rules
+	orientation orientation
+	resync      *resync // nil when there is none
 
 	// What is staged.
-	sets   map[api.SetID]*set
-	pods   map[api.PodID]*pod
-	addrs  map[netip.Addr]*address
-	locals bart.Lite // the keys of addrs
-	slots  []*address
-	free   []int // slots without an address
-	own    map[renderer.Digest]*list
-	opp    map[renderer.Digest]*list
-	naming map[api.SetID]map[*list]struct{} // lists by the sets that they name
+	pods  map[api.PodID]*pod
+	addrs addresses // of the pods
+	lists lists     // of the pods
+	sets  sets
 
 	// What the last Compute made of it.
-	entries   map[renderer.Digest]*entry
-	opposites []*list    // the opposite lists that pods have, sorted by digest
-	about     rulesAbout // what rulesAbout returned last
-	talkers   []talker   // the addresses of those pods, sorted
-	global    *Table
-	meets     map[pair]traffic.Traffic
-	scratch   []traffic.Traffic
+	combiner combiner
+	entries  entries
+	global   *Table
 
-	// What changed since the last Compute.
-	dirty        map[api.PodID]*pod // their tables must be built anew
-	touched      map[touch]struct{}
-	globalDirty  bool
-	changedLists map[*list]struct{} // opposite lists whose pods changed
-	orphans      []*list            // lists that lost their last pod; it may have come back
-	staged       bool
+	stale       stale
+	changedPods map[api.PodID]struct{} // since the last Commit
+	installed   installed
+}
 
-	// What changed since the last Commit.
-	changedPods map[api.PodID]struct{}
-	changedSets map[api.SetID]struct{}
+// stale is what changed since the last Compute.
+type stale struct {
+	any     bool
+	pods    map[api.PodID]*pod // their tables must be built anew
+	touched map[touch]struct{}
+	global  bool
+	lists   map[*list]struct{} // opposite lists whose pods changed
+}
 
-	installed installed
-	resync    *resync
+// list has the pods that an opposite list restricts, and the global table, looked at again.
+func (s *stale) list(l *list) {
+	s.lists[l] = struct{}{}
+	s.global = true
 }
 
 // pod is a local pod as staged.
@@ -77,54 +69,34 @@ type touch struct {
 
 // New returns an empty cache. Local tables are made of the rules of the
 // orientation, with the rules of the other direction combined into them.
-func New(orientation api.Direction) *Cache {
-	return &Cache{
-		orientation:  orientation,
-		ownPeer:      orientation == api.Ingress,
-		oppPeer:      orientation == api.Egress,
-		sets:         make(map[api.SetID]*set),
-		pods:         make(map[api.PodID]*pod),
-		addrs:        make(map[netip.Addr]*address),
-		own:          make(map[renderer.Digest]*list),
-		opp:          make(map[renderer.Digest]*list),
-		naming:       make(map[api.SetID]map[*list]struct{}),
-		entries:      make(map[renderer.Digest]*entry),
-		meets:        make(map[pair]traffic.Traffic),
-		dirty:        make(map[api.PodID]*pod),
-		touched:      make(map[touch]struct{}),
-		changedLists: make(map[*list]struct{}),
-		changedPods:  make(map[api.PodID]struct{}),
-		changedSets:  make(map[api.SetID]struct{}),
-		installed:    newInstalled(),
+func New(direction api.Direction) *Cache {
+	o := orientation(direction)
+	c := &Cache{
+		orientation: o,
+		pods:        make(map[api.PodID]*pod),
+		addrs:       addresses{all: make(map[netip.Addr]*address)},
+		lists:       newLists(o),
+		entries:     make(entries),
+		stale:       stale{pods: make(map[api.PodID]*pod), touched: make(map[touch]struct{}), lists: make(map[*list]struct{})},
+		changedPods: make(map[api.PodID]struct{}),
 	}
-}
-
-// ownRules and oppRules pick the list of the orientation and of the other direction.
-func (c *Cache) ownRules(cfg renderer.PodConfig) *renderer.RuleList {
-	if c.orientation == api.Egress {
-		return cfg.Egress
-	}
-	return cfg.Ingress
-}
-
-func (c *Cache) oppRules(cfg renderer.PodConfig) *renderer.RuleList {
-	if c.orientation == api.Egress {
-		return cfg.Ingress
-	}
-	return cfg.Egress
+	c.sets = sets{mu: &c.mu, all: make(map[api.SetID]*set), changed: make(map[api.SetID]struct{})}
+	c.combiner = combiner{orientation: o, inSet: c.sets.contain, meets: make(map[pair]traffic.Traffic)}
+	c.installed = newInstalled(o, c.sets.contained)
+	return c
 }
 
 // SetPod stages the configuration of a local pod. The lists are kept and must not
 // change.
 func (c *Cache) SetPod(id api.PodID, cfg renderer.PodConfig) {
-	c.seenPod(id)
+	c.resync.sawPod(id)
 	cfg.IPs = canonicalAddrs(cfg.IPs)
 	p := c.pods[id]
 	if p == nil {
 		p = &pod{id: id}
 		c.pods[id] = p
-	} else if slices.Equal(p.cfg.IPs, cfg.IPs) && c.oppRules(p.cfg) == c.oppRules(cfg) {
-		if c.ownRules(p.cfg) != c.ownRules(cfg) {
+	} else if slices.Equal(p.cfg.IPs, cfg.IPs) && c.orientation.oppRules(p.cfg) == c.orientation.oppRules(cfg) {
+		if c.orientation.ownRules(p.cfg) != c.orientation.ownRules(cfg) {
 			p.cfg = cfg
 			c.setOwn(p)
 			c.mark(p)
@@ -147,27 +119,27 @@ func (c *Cache) RemovePod(id api.PodID) {
 	p.cfg = renderer.PodConfig{}
 	c.setOwn(p)
 	delete(c.pods, id)
-	delete(c.dirty, id)
-	c.bind(p, nil)
-	c.staged = true
+	delete(c.stale.pods, id)
+	c.entries.bind(p, nil)
+	c.stale.any = true
 	c.changedPods[id] = struct{}{}
 }
 
 // mark has the tables of a pod built anew.
 func (c *Cache) mark(p *pod) {
-	c.staged = true
-	c.dirty[p.id] = p
+	c.stale.any = true
+	c.stale.pods[p.id] = p
 	c.changedPods[p.id] = struct{}{}
 }
 
 // setOwn makes the own list of a pod the one of its configuration.
 func (c *Cache) setOwn(p *pod) {
 	if p.own != nil {
-		c.leave(p.own, p)
+		c.lists.leave(p.own, p)
 		p.own = nil
 	}
-	if l := c.ownRules(p.cfg); restricts(l) {
-		p.own = c.intern(c.own, l, c.ownPeer)
+	if l := c.orientation.ownRules(p.cfg); restricts(l) {
+		p.own = c.lists.own(l)
 		p.own.pods[p.id] = p
 	}
 }
@@ -175,20 +147,20 @@ func (c *Cache) setOwn(p *pod) {
 // attach makes the addresses and lists of a pod known.
 func (c *Cache) attach(p *pod) {
 	for _, ip := range p.cfg.IPs {
-		a := c.addrs[ip]
+		a := c.addrs.all[ip]
 		if a == nil {
-			a = c.newAddress(ip)
+			a = c.addrs.add(ip)
 		}
 		a.owners = append(a.owners, p)
 		p.addrs = append(p.addrs, a)
 	}
 	c.setOwn(p)
-	if l := c.oppRules(p.cfg); restricts(l) {
-		p.opp = c.intern(c.opp, l, c.oppPeer)
+	if l := c.orientation.oppRules(p.cfg); restricts(l) {
+		p.opp = c.lists.opposite(l)
 		p.opp.pods[p.id] = p
-		c.changeList(p.opp)
+		c.stale.list(p.opp)
 		for _, a := range p.addrs {
-			c.derive(p.opp, a)
+			c.sets.derive(p.opp, a)
 		}
 	}
 }
@@ -201,23 +173,17 @@ func (c *Cache) detach(p *pod) {
 	}
 	if l := p.opp; l != nil {
 		p.opp = nil
-		c.leave(l, p)
-		c.changeList(l)
+		c.lists.leave(l, p)
+		c.stale.list(l)
 		for _, a := range p.addrs {
-			c.derive(l, a)
+			c.sets.derive(l, a)
 		}
 	}
 	for _, a := range p.addrs {
 		if len(a.owners) == 0 {
-			c.dropAddress(a)
+			c.addrs.drop(a)
+			c.lists.forget(a.slot)
 		}
 	}
 	p.addrs = nil
-}
-
-// changeList has the pods that an opposite list restricts, and the global table,
-// looked at again.
-func (c *Cache) changeList(l *list) {
-	c.changedLists[l] = struct{}{}
-	c.globalDirty = true
 }

@@ -27,20 +27,21 @@ func (c *Cache) BeginResync() {
 	c.resync = &resync{pods: make(map[api.PodID]struct{}), sets: make(map[api.SetID]*wanted)}
 }
 
-func (c *Cache) seenPod(id api.PodID) {
-	if c.resync != nil {
-		c.resync.pods[id] = struct{}{}
+// sawPod and sawSet remember what a resync names; nil is no resync.
+func (r *resync) sawPod(id api.PodID) {
+	if r != nil {
+		r.pods[id] = struct{}{}
 	}
 }
 
-func (c *Cache) seenSet(id api.SetID, s *set, added []netip.Prefix) {
-	if c.resync == nil {
+func (r *resync) sawSet(id api.SetID, s *set, added []netip.Prefix) {
+	if r == nil {
 		return
 	}
-	w := c.resync.sets[id]
+	w := r.sets[id]
 	if w == nil {
 		w = &wanted{wasNew: s.len() == 0}
-		c.resync.sets[id] = w
+		r.sets[id] = w
 	}
 	w.added = append(w.added, added)
 }
@@ -58,7 +59,7 @@ func (c *Cache) EndResync() {
 			c.RemovePod(id)
 		}
 	}
-	for id, s := range c.sets {
+	for id, s := range c.sets.all {
 		if !s.derived {
 			c.keepOnly(id, s, r.sets[id])
 		}

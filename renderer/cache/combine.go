@@ -12,6 +12,17 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
+// combiner combines the own list of a pod with the opposite lists of its local peers.
+type combiner struct {
+	orientation orientation
+	inSet       func(api.SetID, netip.Addr) bool // as staged
+	opposites   []*list                          // the opposite lists that pods have, sorted by digest
+	talkers     []talker                         // the addresses of those pods, sorted
+	about       rulesAbout                       // what rulesAbout returned last
+	meets       map[pair]traffic.Traffic
+	scratch     []traffic.Traffic
+}
+
 // block is the content of a local table as built for one pod.
 type block struct {
 	rules   []api.ContivRule // nil: no table
@@ -22,7 +33,7 @@ type block struct {
 // talker is an address whose pods have opposite lists.
 type talker struct {
 	*address
-	lists []int // indexes in Cache.opposites
+	lists []int // indexes in combiner.opposites
 }
 
 // group is a number of peers with which the same traffic is permitted.
@@ -46,12 +57,51 @@ type blockKey struct {
 	opp string
 }
 
+// refresh brings the order of the opposite lists and the addresses of the pods that have them up to
+// date.
+func (c *combiner) refresh(opposites map[renderer.Digest]*list, pods map[api.PodID]*pod, addrs map[netip.Addr]*address) {
+	c.opposites = c.opposites[:0]
+	for _, l := range opposites {
+		if len(l.pods) > 0 {
+			c.opposites = append(c.opposites, l)
+		}
+	}
+	slices.SortFunc(c.opposites, func(a, b *list) int { return slices.Compare(a.digest[:], b.digest[:]) })
+	for n, l := range c.opposites {
+		l.index, l.first = n, nil
+	}
+	for _, p := range pods {
+		if l := p.opp; l != nil && (l.first == nil || p.id.Compare(l.first.id) < 0) {
+			l.first = p
+		}
+	}
+	c.talkers = c.talkers[:0]
+	for _, a := range addrs {
+		if lists := oppositesOf(a); len(lists) > 0 {
+			c.talkers = append(c.talkers, talker{a, lists})
+		}
+	}
+	slices.SortFunc(c.talkers, func(a, b talker) int { return a.addr.Compare(b.addr) })
+}
+
+// oppositesOf returns the indexes of the opposite lists of an address, sorted.
+func oppositesOf(a *address) []int {
+	var out []int
+	for _, p := range a.owners {
+		if p.opp != nil {
+			out = append(out, p.opp.index)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // build makes the local table of a pod.
 //
 // A pod is combined with itself like with any other. Traffic of a pod to itself
 // does not cross the vswitch under its own address, so this changes no verdict
 // that counts, and it makes the tables of pods with equal lists equal.
-func (c *Cache) build(p *pod, shared blocks) *block {
+func (c *combiner) build(p *pod, shared blocks) *block {
 	key := c.blockKey(p)
 	b := shared[key]
 	if b == nil {
@@ -61,7 +111,7 @@ func (c *Cache) build(p *pod, shared blocks) *block {
 	return b
 }
 
-func (c *Cache) blockKey(p *pod) blockKey {
+func (c *combiner) blockKey(p *pod) blockKey {
 	var key []byte
 	for _, family := range families(p.addrs) {
 		for _, a := range family {
@@ -70,7 +120,7 @@ func (c *Cache) blockKey(p *pod) blockKey {
 				key = append(key, a.addr.AsSlice()...)
 			}
 			for n, l := range c.opposites {
-				if v := l.verdict(a, c.InSet); v.allowed != traffic.Everything {
+				if v := l.verdict(a, c.inSet); v.allowed != traffic.Everything {
 					key = binary.BigEndian.AppendUint32(append(key, 0), uint32(n))
 					key = binary.BigEndian.AppendUint32(key, uint32(len(v.matches)))
 					key = append(key, v.matches...)
@@ -80,7 +130,7 @@ func (c *Cache) blockKey(p *pod) blockKey {
 	}
 	k := blockKey{opp: string(key)}
 	if p.own != nil {
-		k.own = c.ownRules(p.cfg)
+		k.own = c.orientation.ownRules(p.cfg)
 	}
 	return k
 }
@@ -98,7 +148,7 @@ func families(addrs []*address) [][]*address {
 }
 
 // assemble puts the exceptions for local peers in front of the pod's own rules.
-func (c *Cache) assemble(p *pod) *block {
+func (c *combiner) assemble(p *pod) *block {
 	b := &block{}
 	for _, family := range families(p.addrs) {
 		found := make([][]group, len(family))
@@ -115,7 +165,7 @@ func (c *Cache) assemble(p *pod) *block {
 			c.write(b, found[i], a, api.AddrNet(a.addr))
 		}
 	}
-	own := c.ownRules(p.cfg)
+	own := c.orientation.ownRules(p.cfg)
 	switch exceptions := len(b.rules); {
 	case p.own == nil && exceptions == 0:
 		return b
@@ -138,10 +188,10 @@ func (c *Cache) assemble(p *pod) *block {
 
 // exceptions returns the local peers with which less is permitted than the own
 // list says, grouped by what is permitted, in the order of their first address.
-func (c *Cache) exceptions(own *list, a *address) []group {
+func (c *combiner) exceptions(own *list, a *address) []group {
 	theirs := c.scratch[:0]
 	for _, l := range c.opposites {
-		theirs = append(theirs, l.verdict(a, c.InSet).allowed)
+		theirs = append(theirs, l.verdict(a, c.inSet).allowed)
 	}
 	c.scratch = theirs
 	var out groups
@@ -151,7 +201,7 @@ func (c *Cache) exceptions(own *list, a *address) []group {
 		}
 		ours := traffic.Everything
 		if own != nil {
-			ours = own.verdict(q.address, c.InSet).allowed
+			ours = own.verdict(q.address, c.inSet).allowed
 		}
 		// An address that several pods claim may do only what it may do for all of them.
 		may := ours
@@ -183,7 +233,7 @@ func (g *groups) of(may traffic.Traffic) *group {
 }
 
 // addTo adds an address to a group, with the lists that restrict it.
-func (c *Cache) addTo(g *group, q talker, theirs []traffic.Traffic) {
+func (c *combiner) addTo(g *group, q talker, theirs []traffic.Traffic) {
 	g.prefixes = append(g.prefixes, prefixes.Host(q.addr))
 	for _, n := range q.lists {
 		if theirs[n] != traffic.Everything && !slices.Contains(g.lists, c.opposites[n]) {
@@ -200,7 +250,8 @@ func equalGroups(a, b []group) bool {
 
 // write appends the rules of groups. a is an address of the pod, to which own is
 // the net that the rules must name.
-func (c *Cache) write(b *block, groups []group, a *address, own api.Net) {
+func (c *combiner) write(b *block, groups []group, a *address, own api.Net) {
+	ownPeer, oppPeer := c.orientation.ownPeer(), c.orientation.oppPeer()
 	for _, g := range groups {
 		rules := g.may.Rules()
 		b.rules = slices.Grow(b.rules, len(g.prefixes)*len(rules))
@@ -212,7 +263,7 @@ func (c *Cache) write(b *block, groups []group, a *address, own api.Net) {
 		}
 		for _, p := range g.prefixes {
 			for i, r := range rules {
-				r = c.oppPeer.set(c.ownPeer.set(r, api.Net{Prefix: p}), own)
+				r = oppPeer.set(ownPeer.set(r, api.Net{Prefix: p}), own)
 				b.rules = append(b.rules, r)
 				b.origins = append(b.origins, origins[i])
 			}
@@ -236,11 +287,11 @@ type ruleAbout struct {
 func (r ruleAbout) rule() api.ContivRule { return r.list.Rules()[r.index] }
 
 // rulesAbout returns those of some lists, until it is called again.
-func (c *Cache) rulesAbout(lists []*list, a *address) *rulesAbout {
+func (c *combiner) rulesAbout(lists []*list, a *address) *rulesAbout {
 	x := &c.about
 	x.rules, x.order, x.highest = x.rules[:0], x.order[:0], x.highest[:0]
 	for _, l := range lists {
-		x.add(c.oppRules(l.first.cfg), l.verdict(a, c.InSet).matches.indexes())
+		x.add(c.orientation.oppRules(l.first.cfg), l.verdict(a, c.inSet).matches.indexes())
 	}
 	x.settle()
 	return x
@@ -295,7 +346,7 @@ func overlapPorts(a, b api.PortRange) bool {
 }
 
 // meet returns what both sets permit.
-func (c *Cache) meet(a, b traffic.Traffic) traffic.Traffic {
+func (c *combiner) meet(a, b traffic.Traffic) traffic.Traffic {
 	switch {
 	case a == b || b == traffic.Everything:
 		return a
@@ -312,4 +363,26 @@ func (c *Cache) meet(a, b traffic.Traffic) traffic.Traffic {
 		c.meets[key] = out
 	}
 	return out
+}
+
+// global makes the global table: the opposite lists of all pods, each for
+// the set of the pods that have it, then permit the rest.
+func (c *combiner) global() *Table {
+	if len(c.opposites) == 0 {
+		return nil
+	}
+	t := &Table{}
+	for _, l := range c.opposites {
+		t.Parts = append(t.Parts, len(t.Rules))
+		origins := c.orientation.oppRules(l.first.cfg)
+		for i, r := range l.rules {
+			t.Rules = append(t.Rules, c.orientation.ownPeer().set(r, api.SetNet(l.podsSet)))
+			t.Origins = append(t.Origins, origins.Origins(i))
+		}
+	}
+	t.Parts = append(t.Parts, len(t.Rules))
+	t.Rules = append(t.Rules, api.ContivRule{Action: api.Permit})
+	t.Origins = append(t.Origins, nil)
+	t.Digest, t.Sets = renderer.DigestRules(t.Rules), setsOf(t.Rules)
+	return t
 }

@@ -13,28 +13,29 @@ import (
 // difference to what the stack acknowledged. Without staged changes it returns
 // the same plan again.
 func (c *Cache) Compute() Plan {
-	c.refreshLists()
+	if c.stale.global {
+		c.combiner.refresh(c.lists.opposites, c.pods, c.addrs.all)
+	}
 	c.applyTouches()
 	c.spread()
 	shared := make(blocks)
-	for _, id := range sortedPods(c.dirty) {
-		p := c.dirty[id]
+	for _, id := range sortedPods(c.stale.pods) {
+		p := c.stale.pods[id]
 		old := p.built
-		p.built = c.build(p, shared)
+		p.built = c.combiner.build(p, shared)
 		// A table whose origins alone have changed is the same table.
-		if e := c.entryOf(p.built); e != p.entry {
-			c.bind(p, e)
+		if e := c.entries.of(p.built); e != p.entry {
+			c.entries.bind(p, e)
 		} else if e != nil && old != p.built {
 			e.table = nil
 		}
 	}
-	clear(c.dirty)
-	if c.globalDirty {
-		c.rebuildGlobal()
-		c.globalDirty = false
+	clear(c.stale.pods)
+	if c.stale.global {
+		c.global = c.combiner.global()
 	}
-	c.purge()
-	c.staged = false
+	c.lists.purge()
+	c.stale.global, c.stale.any = false, false
 	return c.plan()
 }
 
@@ -47,57 +48,15 @@ func sortedPods[V any](m map[api.PodID]V) []api.PodID {
 	return out
 }
 
-// refreshLists brings the order of the opposite lists and the addresses of the
-// pods that have them up to date.
-func (c *Cache) refreshLists() {
-	if !c.globalDirty {
-		return
-	}
-	c.opposites = c.opposites[:0]
-	for _, l := range c.opp {
-		if len(l.pods) > 0 {
-			c.opposites = append(c.opposites, l)
-		}
-	}
-	slices.SortFunc(c.opposites, func(a, b *list) int { return slices.Compare(a.digest[:], b.digest[:]) })
-	for n, l := range c.opposites {
-		l.index, l.first = n, nil
-	}
-	for _, p := range c.pods {
-		if l := p.opp; l != nil && (l.first == nil || p.id.Compare(l.first.id) < 0) {
-			l.first = p
-		}
-	}
-	c.talkers = c.talkers[:0]
-	for _, a := range c.addrs {
-		if lists := oppositesOf(a); len(lists) > 0 {
-			c.talkers = append(c.talkers, talker{a, lists})
-		}
-	}
-	slices.SortFunc(c.talkers, func(a, b talker) int { return a.addr.Compare(b.addr) })
-}
-
-// oppositesOf returns the indexes of the opposite lists of an address, sorted.
-func oppositesOf(a *address) []int {
-	var out []int
-	for _, p := range a.owners {
-		if p.opp != nil {
-			out = append(out, p.opp.index)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
 // applyTouches has the pods built anew to which it matters that a local address
 // joined or left a set.
 func (c *Cache) applyTouches() {
-	for t := range c.touched {
-		a := c.addrs[t.addr]
+	for t := range c.stale.touched {
+		a := c.addrs.all[t.addr]
 		if a == nil {
 			continue
 		}
-		for l := range c.naming[t.set] {
+		for l := range c.lists.naming[t.set] {
 			if !l.rejudge(a, c.InSet) {
 				continue
 			}
@@ -110,7 +69,7 @@ func (c *Cache) applyTouches() {
 			}
 		}
 	}
-	clear(c.touched)
+	clear(c.stale.touched)
 }
 
 func (c *Cache) markAll(pods []*pod) {
@@ -122,14 +81,14 @@ func (c *Cache) markAll(pods []*pod) {
 // spread has the pods built anew that are restricted by an opposite list whose
 // pods have changed.
 func (c *Cache) spread() {
-	for l := range c.changedLists {
-		for _, a := range c.addrs {
+	for l := range c.stale.lists {
+		for _, a := range c.addrs.all {
 			if l.verdict(a, c.InSet).allowed != traffic.Everything {
 				c.markAll(a.owners)
 			}
 		}
 	}
-	clear(c.changedLists)
+	clear(c.stale.lists)
 }
 
 // Plan is the difference between what the stack acknowledged and what is staged.
@@ -255,8 +214,8 @@ func sortedTables(m map[renderer.Digest]*Table) []*Table {
 // table names.
 func (c *Cache) namedSets() []api.SetID {
 	var out []api.SetID
-	for id := range c.changedSets {
-		if s := c.sets[id]; s != nil && len(s.before) > 0 && (len(c.naming[id]) > 0 || s.derived) {
+	for id := range c.sets.changed {
+		if s := c.sets.all[id]; s != nil && len(s.before) > 0 && (len(c.lists.naming[id]) > 0 || s.derived) {
 			out = append(out, id)
 		}
 	}
@@ -268,7 +227,7 @@ func (c *Cache) namedSets() []api.SetID {
 // table last.
 func (c *Cache) Naming(id api.SetID) []*Table {
 	found := make(map[renderer.Digest]*Table)
-	for l := range c.naming[id] {
+	for l := range c.lists.naming[id] {
 		for _, p := range l.pods {
 			if p.entry != nil && slices.Contains(p.entry.sets, id) {
 				found[p.entry.digest] = p.entry.snapshot()

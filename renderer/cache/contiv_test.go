@@ -118,8 +118,8 @@ func TestB18NothingIsRetainedAfterManyUpdates(t *testing.T) {
 		c.Commit()
 	}
 	for what, n := range map[string]int{
-		"entries": len(c.entries), "installed tables": len(c.installed.tables), "own lists": len(c.own),
-		"opposite lists": len(c.opp), "sets": len(c.sets), "named sets": len(c.naming), "slots": len(c.slots),
+		"entries": len(c.entries), "installed tables": len(c.installed.tables), "own lists": len(c.lists.owns),
+		"opposite lists": len(c.lists.opposites), "sets": len(c.sets.all), "named sets": len(c.lists.naming), "slots": len(c.addrs.slots),
 	} {
 		if n > 5 {
 			t.Errorf("%d %s are retained", n, what)

@@ -14,6 +14,9 @@ type installed struct {
 	pods   map[api.PodID]installedPod
 	owners map[netip.Addr][]api.PodID // sorted
 	global *Table
+
+	orientation orientation
+	inSet       func(api.SetID, netip.Addr) bool // when the stack acknowledged it
 }
 
 type installedPod struct {
@@ -22,8 +25,9 @@ type installedPod struct {
 	table    renderer.Digest // zero for none
 }
 
-func newInstalled() installed {
+func newInstalled(o orientation, inSet func(api.SetID, netip.Addr) bool) installed {
 	return installed{
+		orientation: o, inSet: inSet,
 		tables: make(map[renderer.Digest]*Table),
 		pods:   make(map[api.PodID]installedPod),
 		owners: make(map[netip.Addr][]api.PodID),
@@ -37,7 +41,7 @@ func (s *installed) table(id api.PodID) *Table { return s.tables[s.pods[id].tabl
 // it was computed are not acknowledged: then nothing happens, and the next plan
 // contains the last one.
 func (c *Cache) Commit() {
-	if c.staged {
+	if c.stale.any {
 		return
 	}
 	c.mu.Lock()
@@ -47,7 +51,7 @@ func (c *Cache) Commit() {
 		renewed[c.installed.pods[id].table] = struct{}{}
 		c.installed.drop(id)
 		if p := c.pods[id]; p != nil {
-			now := installedPod{ips: p.cfg.IPs, own: c.ownRules(p.cfg), opp: c.oppRules(p.cfg)}
+			now := installedPod{ips: p.cfg.IPs, own: c.orientation.ownRules(p.cfg), opp: c.orientation.oppRules(p.cfg)}
 			if p.entry != nil {
 				now.table = p.entry.digest
 				renewed[now.table] = struct{}{}
@@ -64,18 +68,7 @@ func (c *Cache) Commit() {
 	}
 	c.installed.global = c.global
 	clear(c.changedPods)
-	c.commitSets()
-}
-
-func (c *Cache) commitSets() {
-	for id := range c.changedSets {
-		s := c.sets[id]
-		s.before = nil
-		if s.len() == 0 {
-			delete(c.sets, id)
-		}
-	}
-	clear(c.changedSets)
+	c.sets.commit()
 }
 
 func (s *installed) drop(id api.PodID) {
@@ -150,27 +143,31 @@ func (c *Cache) Installed() Layout {
 func (c *Cache) Evaluate(f api.Flow) []renderer.Decision {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	return c.installed.evaluate(f)
+}
+
+func (s *installed) evaluate(f api.Flow) []renderer.Decision {
 	near, far := f.Dst, f.Src // the side whose pods have the local table
-	if c.orientation == api.Ingress {
+	if api.Direction(s.orientation) == api.Ingress {
 		near, far = f.Src, f.Dst
 	}
-	owners := c.installed.owners[near]
+	owners := s.owners[near]
 	if len(owners) == 0 {
-		return c.decide(nil, c.installed.global, f, c.oppOf(far))
+		return s.decide(nil, s.global, f, s.oppOf(far))
 	}
 	var out []renderer.Decision
 	for _, id := range owners {
-		lists := append([]*renderer.RuleList{c.installed.pods[id].own}, c.oppOf(far)...)
-		out = c.decide(out, c.installed.table(id), f, lists)
+		lists := append([]*renderer.RuleList{s.pods[id].own}, s.oppOf(far)...)
+		out = s.decide(out, s.table(id), f, lists)
 	}
 	return out
 }
 
 // oppOf returns the opposite lists of the pods that have an address.
-func (c *Cache) oppOf(a netip.Addr) []*renderer.RuleList {
+func (s *installed) oppOf(a netip.Addr) []*renderer.RuleList {
 	var out []*renderer.RuleList
-	for _, id := range c.installed.owners[a] {
-		out = append(out, c.installed.pods[id].opp)
+	for _, id := range s.owners[a] {
+		out = append(out, s.pods[id].opp)
 	}
 	return out
 }
@@ -178,17 +175,17 @@ func (c *Cache) oppOf(a netip.Addr) []*renderer.RuleList {
 // decide appends the decision of a table, if there is one. lists are the rules of
 // the pods concerned: they know the origins better than a shared table, also that
 // there are none.
-func (c *Cache) decide(out []renderer.Decision, t *Table, f api.Flow, lists []*renderer.RuleList) []renderer.Decision {
+func (s *installed) decide(out []renderer.Decision, t *Table, f api.Flow, lists []*renderer.RuleList) []renderer.Decision {
 	if t == nil {
 		return out
 	}
 	d := renderer.Decision{Table: t.Name(), Rule: -1, Action: api.Deny}
-	if i := firstMatch(t.Rules, f, c.wasInSet); i >= 0 {
+	if i := firstMatch(t.Rules, f, s.inSet); i >= 0 {
 		d.Rule, d.Match, d.Action = i, t.Rules[i], t.Rules[i].Action
 	}
 	known := false
 	for _, l := range lists {
-		if i := firstMatch(l.Rules(), f, c.wasInSet); i >= 0 && l.Rules()[i].Action == d.Action {
+		if i := firstMatch(l.Rules(), f, s.inSet); i >= 0 && l.Rules()[i].Action == d.Action {
 			d.Origins, known = append(d.Origins, l.Origins(i)...), true
 		}
 	}

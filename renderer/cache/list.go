@@ -30,7 +30,7 @@ type list struct {
 	verdicts   []verdict // by slot of the address
 	byMatches  map[matches]traffic.Traffic
 	isOpposite bool
-	index      int       // of an opposite list: its place in Cache.opposites
+	index      int       // of an opposite list: its place in combiner.opposites
 	podsSet    api.SetID // of an opposite list: the set of the pods that have it
 }
 

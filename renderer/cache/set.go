@@ -3,6 +3,7 @@ package cache
 import (
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 
@@ -138,8 +139,8 @@ func (s *set) members() []netip.Prefix {
 // Prefixes are masked and IPv4 addresses written as IPv6 are unwrapped; what is
 // not a prefix is no member.
 func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	s := c.setOf(id)
-	c.seenSet(id, s, added)
+	s := c.sets.of(id)
+	c.resync.sawSet(id, s, added)
 	for _, p := range removed {
 		c.putMember(id, s, renderer.Unmapped(p), false)
 	}
@@ -148,47 +149,19 @@ func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	}
 }
 
-// setOf returns a set, which is made unless it is there.
-func (c *Cache) setOf(id api.SetID) *set {
-	s := c.sets[id]
-	if s == nil {
-		s = newSet()
-		c.mu.Lock()
-		c.sets[id] = s
-		c.mu.Unlock()
-	}
-	return s
-}
-
-// put is that of a set, while nobody reads it.
-func (c *Cache) put(s *set, p netip.Prefix, member bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return s.put(p, member)
-}
-
 // putMember changes one member and remembers which local addresses it touches.
 func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member bool) {
-	if !p.IsValid() || !c.put(s, p, member) {
+	if !p.IsValid() || !c.sets.put(id, s, p, member) {
 		return
 	}
-	c.staged = true
-	c.changedSets[id] = struct{}{}
-	if prefixes.IsHost(p) {
-		if a := c.addrs[p.Addr()]; a != nil {
-			c.touched[touch{id, a.addr}] = struct{}{}
-		}
-		return
-	}
-	for host := range c.locals.Subnets(p) {
-		c.touched[touch{id, host.Addr()}] = struct{}{}
-	}
+	c.stale.any = true
+	c.addrs.within(p, func(a netip.Addr) { c.stale.touched[touch{id, a}] = struct{}{} })
 }
 
 // Members returns the staged members of a set, sorted by ComparePrefixes. The
 // caller must not change the slice, and it is valid until the next change.
 func (c *Cache) Members(id api.SetID) []netip.Prefix {
-	s := c.sets[id]
+	s := c.sets.all[id]
 	if s == nil {
 		return nil
 	}
@@ -196,14 +169,82 @@ func (c *Cache) Members(id api.SetID) []netip.Prefix {
 }
 
 // InSet says whether an address is in the staged set.
-func (c *Cache) InSet(id api.SetID, a netip.Addr) bool {
-	s := c.sets[id]
+func (c *Cache) InSet(id api.SetID, a netip.Addr) bool { return c.sets.contain(id, a) }
+
+// sets are the address sets, as staged.
+type sets struct {
+	mu      *sync.RWMutex // held where they change
+	all     map[api.SetID]*set
+	changed map[api.SetID]struct{} // since the last Commit
+}
+
+// of returns a set, which is made unless it is there.
+func (x *sets) of(id api.SetID) *set {
+	s := x.all[id]
+	if s == nil {
+		s = newSet()
+		x.mu.Lock()
+		x.all[id] = s
+		x.mu.Unlock()
+	}
+	return s
+}
+
+// put adds or removes a member, while nobody reads it, and says whether that changed anything.
+func (x *sets) put(id api.SetID, s *set, p netip.Prefix, member bool) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !s.put(p, member) {
+		return false
+	}
+	x.changed[id] = struct{}{}
+	return true
+}
+
+// contain reports whether an address is in a staged set.
+func (x *sets) contain(id api.SetID, a netip.Addr) bool {
+	s := x.all[id]
 	return s != nil && s.contains(a)
 }
 
-// wasInSet says whether an address was in the set at the last Commit. Whoever does not change
-// the Cache holds its lock.
-func (c *Cache) wasInSet(id api.SetID, a netip.Addr) bool {
-	s := c.sets[id]
+// contained reports whether an address was in a set at the last Commit. Whoever does not change the
+// Cache holds its lock.
+func (x *sets) contained(id api.SetID, a netip.Addr) bool {
+	s := x.all[id]
 	return s != nil && s.contained(a)
+}
+
+// commit acknowledges all members. The lock is held.
+func (x *sets) commit() {
+	for id := range x.changed {
+		s := x.all[id]
+		s.before = nil
+		if s.len() == 0 {
+			delete(x.all, id)
+		}
+	}
+	clear(x.changed)
+}
+
+// derive keeps the sets of the pods that have opposite lists, for an address of a pod
+// that has, or had, one of them. An address of pods with several lists is in one of the
+// sets only: the lists agree about it, and no part of the global table is about the pods
+// of another.
+func (x *sets) derive(l *list, a *address) {
+	lists := []*list{l}
+	var first *list // the one that the global table asks first
+	for _, o := range a.owners {
+		if o.opp == nil {
+			continue
+		}
+		lists = append(lists, o.opp)
+		if first == nil || slices.Compare(o.opp.digest[:], first.digest[:]) < 0 {
+			first = o.opp
+		}
+	}
+	for _, l := range lists {
+		s := x.of(l.podsSet)
+		s.derived = true
+		x.put(l.podsSet, s, prefixes.Host(a.addr), l == first)
+	}
 }

@@ -46,12 +46,15 @@ type entry struct {
 	table  *Table // nil when it must be made anew
 }
 
+// entries are the local tables as staged.
+type entries map[renderer.Digest]*entry
+
 // bind gives a pod a table (nil for none).
-func (c *Cache) bind(p *pod, e *entry) {
+func (x entries) bind(p *pod, e *entry) {
 	if p.entry != nil {
 		p.entry.table = nil
 		if delete(p.entry.pods, p.id); len(p.entry.pods) == 0 && p.entry != e {
-			delete(c.entries, p.entry.digest)
+			delete(x, p.entry.digest)
 		}
 	}
 	p.entry = e
@@ -61,15 +64,15 @@ func (c *Cache) bind(p *pod, e *entry) {
 	}
 }
 
-// entryOf returns the staged table with the content of a block.
-func (c *Cache) entryOf(b *block) *entry {
+// of returns the staged table with the content of a block.
+func (x entries) of(b *block) *entry {
 	if b == nil || b.rules == nil {
 		return nil
 	}
-	e := c.entries[b.digest]
+	e := x[b.digest]
 	if e == nil {
 		e = &entry{digest: b.digest, rules: b.rules, sets: setsOf(b.rules), pods: make(map[api.PodID]*pod)}
-		c.entries[b.digest] = e
+		x[b.digest] = e
 	}
 	return e
 }
@@ -107,26 +110,3 @@ func setsOf(rules []api.ContivRule) []api.SetID {
 
 // podsOf returns the set of the pods that have an opposite list.
 func podsOf(d renderer.Digest) api.SetID { return api.NewSetID("pods-of " + hex.EncodeToString(d[:])) }
-
-// rebuildGlobal makes the global table: the opposite lists of all pods, each for
-// the set of the pods that have it, then permit the rest.
-func (c *Cache) rebuildGlobal() {
-	if len(c.opposites) == 0 {
-		c.global = nil
-		return
-	}
-	t := &Table{}
-	for _, l := range c.opposites {
-		t.Parts = append(t.Parts, len(t.Rules))
-		origins := c.oppRules(l.first.cfg)
-		for i, r := range l.rules {
-			t.Rules = append(t.Rules, c.ownPeer.set(r, api.SetNet(l.podsSet)))
-			t.Origins = append(t.Origins, origins.Origins(i))
-		}
-	}
-	t.Parts = append(t.Parts, len(t.Rules))
-	t.Rules = append(t.Rules, api.ContivRule{Action: api.Permit})
-	t.Origins = append(t.Origins, nil)
-	t.Digest, t.Sets = renderer.DigestRules(t.Rules), setsOf(t.Rules)
-	c.global = t
-}

@@ -249,7 +249,7 @@ func (w *world) check(t *rapid.T, c *Cache) {
 			}
 		}
 	}
-	fresh := New(c.orientation)
+	fresh := New(api.Direction(c.orientation))
 	w.fill(fresh)
 	fresh.Compute()
 	if d := cmp.Diff(fresh.Desired(), c.Installed(), netips); d != "" {

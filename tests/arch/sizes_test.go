@@ -34,8 +34,6 @@ var aboveLimit = map[string]int{
 	"renderer/acl Options fields":                 23,
 	"renderer/acl Renderer fields":                39,
 	"renderer/acl Renderer methods":               52,
-	"renderer/cache Cache fields":                 30,
-	"renderer/cache Cache methods":                55,
 	"tests/bench/npgen stats fields":              25,
 	"tests/cluster builder methods":               71,
 	"tests/conformance/replay Result fields":      19,
