@@ -36,62 +36,42 @@ type Watcher interface {
 
 // Cache holds the state of the cluster.
 type Cache struct {
-	epoch   uint32 // of the last resync; what carries an older one is gone
-	strings stringTable
+	epoch uint32 // of the last resync; what carries an older one is gone
 
-	namespaces  []namespace
-	nsByName    map[string]uint32
-	freeNS      []uint32
-	nsPostings  postings[uint32] // known namespaces by label
-	nsCount     int              // known namespaces
-	groups      []group
-	groupIndex  hashIndex
-	freeGroups  []intent.GroupID
-	portGroups  map[api.PortName][]intent.GroupID
-	pods        []pod
-	podIndex    hashIndex
-	addrIndex   hashIndex // address -> pods that have it, one entry for each
-	freePods    []uint32
-	extras      extraAddrs
-	hosts       hostTable
-	policies    []policy
-	policyIndex hashIndex
-	freePolicy  []uint32
-	selectors   selectorTable
+	namespaces namespaces
+	groups     groups
+	pods       pods
+	policies   policies
+	nodes      nodes
+	registered registered
+	problems   problems
+}
 
-	registered      registered
-	clusterPolicies map[api.PolicyID]*policy
-	subjects        subjects
-	nodes           map[string]*node
-
-	problems map[model.ID][]api.Problem
-	before   map[model.ID][]api.Problem // of objects that may have others after the running Update
-	found    []api.Problem              // in the running Update
-	solved   []api.Problem              // in the running Update
-	scratch  scratch
+// update is what is done in one Update: with a watcher, and the epoch that objects get.
+type update struct {
+	Watcher
+	epoch uint32
 }
 
 // New returns an empty cache.
 func New() *Cache {
-	return &Cache{
-		strings:    stringTable{},
-		nsByName:   map[string]uint32{},
-		nsPostings: newPostings[uint32](),
-		portGroups: map[api.PortName][]intent.GroupID{},
-		hosts:      newHostTable(),
-		selectors:  newSelectorTable(),
-		problems:   map[model.ID][]api.Problem{},
-
-		clusterPolicies: map[api.PolicyID]*policy{},
-		subjects:        newSubjects(),
-		nodes:           map[string]*node{},
+	c := &Cache{
+		namespaces: namespaces{byName: map[string]uint32{}, postings: newPostings[uint32]()},
+		policies:   policies{selectors: newSelectorTable(), cluster: map[api.PolicyID]*policy{}, subjects: newSubjects()},
+		nodes:      nodes{},
+		problems:   problems{all: map[model.ID][]api.Problem{}},
 	}
+	c.groups = groups{ns: &c.namespaces, strings: stringTable{}, byPort: map[api.PortName][]intent.GroupID{}}
+	c.pods = pods{ns: &c.namespaces, groups: &c.groups, hosts: newHostTable()}
+	c.policies.ns = &c.namespaces
+	c.registered = registered{pods: &c.pods, nodes: c.nodes}
+	return c
 }
 
 // Problems returns what is wrong with the objects of the state, sorted.
 func (c *Cache) Problems() []api.Problem {
 	var out []api.Problem
-	for _, ps := range c.problems {
+	for _, ps := range c.problems.all {
 		out = append(out, ps...)
 	}
 	slices.SortFunc(out, api.Problem.Compare)
@@ -102,13 +82,13 @@ func (c *Cache) Problems() []api.Problem {
 // different. Changes with Resync are compared with what is known. It returns the
 // problems that are new, sorted; Solved returns those that it ended, and Problems
 // all that there are.
-func (c *Cache) Update(ch model.Changes, w Watcher) []api.Problem {
-	c.found, c.solved, c.before = nil, nil, nil
+func (c *Cache) Update(ch model.Changes, watcher Watcher) []api.Problem {
 	if ch.Resync {
 		c.epoch++
-		c.before, c.problems = c.problems, map[model.ID][]api.Problem{}
 		c.reserve(ch.Deltas)
 	}
+	c.problems.begin(ch.Resync)
+	w := update{watcher, c.epoch}
 	for _, d := range ch.Deltas {
 		c.apply(d, w)
 	}
@@ -116,23 +96,17 @@ func (c *Cache) Update(ch model.Changes, w Watcher) []api.Problem {
 		c.sweep(w)
 	}
 	c.settleRegistered(w)
-	for id, before := range c.before {
-		c.found = append(c.found, api.ProblemsWithout(c.problems[id], before)...)
-		c.solved = append(c.solved, api.ProblemsWithout(before, c.problems[id])...)
-	}
-	c.before = nil
-	slices.SortFunc(c.found, api.Problem.Compare)
-	slices.SortFunc(c.solved, api.Problem.Compare)
-	return c.found
+	c.problems.end()
+	return c.problems.found
 }
 
 // Solved returns the problems that the newest Update ended, sorted: objects are
 // gone, or say something else now.
-func (c *Cache) Solved() []api.Problem { return c.solved }
+func (c *Cache) Solved() []api.Problem { return c.problems.solved }
 
 // apply brings one object to its new state. A value that is not of the kind that
 // its ID says changes nothing: what is enforced stays enforced.
-func (c *Cache) apply(d model.Delta, w Watcher) {
+func (c *Cache) apply(d model.Delta, w update) {
 	var problems []api.Problem
 	switch d.ID.Kind {
 	case model.KindNamespace:
@@ -141,7 +115,7 @@ func (c *Cache) apply(d model.Delta, w Watcher) {
 			problems = c.refuse(d)
 			break
 		}
-		c.applyNamespace(d.ID.Name, m, w)
+		c.namespaces.apply(d.ID.Name, m, &c.pods.scratch, w)
 	case model.KindPod:
 		m, ok := d.Value.(*model.Pod)
 		if !ok && d.Value != nil || d.ID.Name == "" || d.ID.Namespace == "" {
@@ -155,21 +129,21 @@ func (c *Cache) apply(d model.Delta, w Watcher) {
 			problems = c.refuse(d)
 			break
 		}
-		problems = c.applyPolicy(d.ID, m, w)
+		problems = c.policies.apply(d.ID, m, w)
 	case model.KindAdminNetworkPolicy, model.KindBaselineAdminNetworkPolicy, model.KindClusterNetworkPolicy:
 		m, ok := d.Value.(*model.ClusterPolicy)
 		if !ok && d.Value != nil || d.ID.Name == "" {
 			problems = c.refuse(d)
 			break
 		}
-		problems = c.applyClusterPolicy(d.ID, m, w)
+		problems = c.policies.applyCluster(d.ID, m, w)
 	case model.KindNode:
 		m, ok := d.Value.(*model.Node)
 		if !ok && d.Value != nil || d.ID.Name == "" {
 			problems = c.refuse(d)
 			break
 		}
-		problems = c.applyNode(d.ID, m, w)
+		problems = c.nodes.apply(d.ID, m, &c.pods.scratch, w)
 	case model.KindService, model.KindEndpointSlice: // policy does not depend on them
 	default:
 		problems = c.refuse(d)
@@ -177,7 +151,7 @@ func (c *Cache) apply(d model.Delta, w Watcher) {
 	if p, clashes := c.registered.clashes[d.ID]; clashes {
 		problems = append(problems, p)
 	}
-	c.report(d.ID, problems)
+	c.problems.report(d.ID, problems)
 }
 
 // refuse keeps what is known of an object whose new value makes no sense.
@@ -190,75 +164,54 @@ func (c *Cache) refuse(d model.Delta) []api.Problem {
 func (c *Cache) keep(id model.ID) {
 	switch id.Kind {
 	case model.KindNamespace:
-		if n, ok := c.nsByName[id.Name]; ok {
-			c.namespaces[n].epoch = c.epoch
+		if n, ok := c.namespaces.byName[id.Name]; ok {
+			c.namespaces.list[n].epoch = c.epoch
 		}
 	case model.KindPod:
-		if i, ok := c.findPod(id.Namespace, id.Name); ok {
-			c.pods[i].epoch = c.epoch
+		if i, ok := c.pods.find(id.Namespace, id.Name); ok {
+			c.pods.list[i].epoch = c.epoch
 		}
 	case model.KindNetworkPolicy:
-		if i, ok := c.findPolicy(id.Namespace, id.Name); ok {
-			c.policies[i].epoch = c.epoch
+		if i, ok := c.policies.find(id.Namespace, id.Name); ok {
+			c.policies.list[i].epoch = c.epoch
 		}
 	case model.KindNode:
 		if n := c.nodes[id.Name]; n != nil {
 			n.epoch = c.epoch
 		}
 	case model.KindAdminNetworkPolicy, model.KindBaselineAdminNetworkPolicy, model.KindClusterNetworkPolicy:
-		if p := c.clusterPolicies[clusterPolicyID(id)]; p != nil {
+		if p := c.policies.cluster[clusterPolicyID(id)]; p != nil {
 			p.epoch = c.epoch
 		}
 	case model.KindService, model.KindEndpointSlice: // of which nothing is kept here
 	}
 }
 
-// report replaces the problems of an object.
-func (c *Cache) report(id model.ID, problems []api.Problem) {
-	if len(problems) == 0 && (len(c.problems) == 0 || len(c.problems[id]) == 0) {
-		return
-	}
-	if c.before == nil {
-		c.before = map[model.ID][]api.Problem{}
-	}
-	if _, noted := c.before[id]; !noted {
-		c.before[id] = c.problems[id]
-	}
-	if len(problems) == 0 {
-		delete(c.problems, id)
-		return
-	}
-	for i := range problems {
-		problems[i].Class = api.ClassObject
-	}
-	c.problems[id] = problems
-}
-
 // sweep deletes what a resync did not name.
-func (c *Cache) sweep(w Watcher) {
-	for i := range c.policies {
-		if p := &c.policies[i]; p.spec != nil && p.epoch != c.epoch {
-			c.dropPolicy(uint32(i), w)
+func (c *Cache) sweep(w update) {
+	for i := range c.policies.list {
+		if p := &c.policies.list[i]; p.spec != nil && p.epoch != c.epoch {
+			c.policies.drop(uint32(i), w)
 		}
 	}
-	for id, p := range c.clusterPolicies {
+	for id, p := range c.policies.cluster {
 		if p.epoch != c.epoch {
-			c.dropClusterPolicy(id, w)
+			c.policies.dropCluster(id, w)
 		}
 	}
 	for name, n := range c.nodes {
 		if n.epoch != c.epoch {
-			c.setNode(name, nil, w)
+			c.nodes.set(name, nil, w)
 		}
 	}
-	for i := range c.pods {
-		if p := &c.pods[i]; p.name != "" && p.epoch != c.epoch {
+	for i := range c.pods.list {
+		if p := &c.pods.list[i]; p.name != "" && p.epoch != c.epoch {
 			c.dropPod(uint32(i), w)
 		}
 	}
-	for i := range c.namespaces {
-		if n := &c.namespaces[i]; n.labels != nil && n.epoch != c.epoch {
-			c.setLabels(uint32(i), nil, w)
+	for i := range c.namespaces.list {
+		if n := &c.namespaces.list[i]; n.labels != nil && n.epoch != c.epoch {
+			c.namespaces.setLabels(uint32(i), nil, w)
 		}
 	}
 }
@@ -276,9 +229,9 @@ func (c *Cache) reserve(deltas []model.Delta) {
 		default: // there are few
 		}
 	}
-	c.pods = slices.Grow(c.pods, max(0, pods-len(c.pods)))
-	c.podIndex.reserve(pods)
-	c.addrIndex.reserve(pods)
-	c.policies = slices.Grow(c.policies, max(0, policies-len(c.policies)))
-	c.policyIndex.reserve(policies)
+	c.pods.list = slices.Grow(c.pods.list, max(0, pods-len(c.pods.list)))
+	c.pods.index.reserve(pods)
+	c.pods.byAddr.reserve(pods)
+	c.policies.list = slices.Grow(c.policies.list, max(0, policies-len(c.policies.list)))
+	c.policies.index.reserve(policies)
 }

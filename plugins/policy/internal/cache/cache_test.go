@@ -120,8 +120,8 @@ func TestTheWatcherHearsOfDifferencesOnly(t *testing.T) {
 	step("the same as a resync", same)
 	step("an empty resync", model.Changes{Resync: true},
 		"policy true -> false", "policy true -> false", "node true -> false", "pod n/p[1.1.1.1]@x -> none", "group removed", "namespace n "+nameLabel+"=n -> ")
-	if len(c.nsByName)+len(c.strings)+len(c.selectors.byText)+c.podIndex.n+c.addrIndex.n+c.groupIndex.n+c.hosts.index.n+len(c.portGroups)+
-		len(c.clusterPolicies)+len(c.subjects.scopes)+c.subjects.index.Len()+len(c.nodes) != 0 {
+	if len(c.namespaces.byName)+len(c.groups.strings)+len(c.policies.selectors.byText)+c.pods.index.n+c.pods.byAddr.n+c.groups.index.n+c.pods.hosts.index.n+len(c.groups.byPort)+
+		len(c.policies.cluster)+len(c.policies.subjects.scopes)+c.policies.subjects.index.Len()+len(c.nodes) != 0 {
 		t.Errorf("left over: %+v", c)
 	}
 }
@@ -307,11 +307,11 @@ func randomQuery(r *lcg) intent.GroupQuery {
 }
 
 func (c *Cache) scan(q intent.GroupQuery) (ids []intent.GroupID) {
-	for i, g := range c.groups {
+	for i, g := range c.groups.list {
 		if g.def == nil || !q.Pods.Matches(g.def.Labels) || q.Port != (api.PortName{}) && !g.def.Has(q.Port) {
 			continue
 		}
-		l := c.namespaces[g.ns].labels
+		l := c.namespaces.list[g.ns].labels
 		if q.Namespace != "" && q.Namespace != g.def.Namespace ||
 			q.Namespace == "" && q.Namespaces != nil && (l == nil || !q.Namespaces.Matches(l)) {
 			continue
@@ -324,7 +324,7 @@ func (c *Cache) scan(q intent.GroupQuery) (ids []intent.GroupID) {
 // checkGroups checks pods, groups, policies and addresses against each other.
 func (c *Cache) checkGroups(t *rapid.T) {
 	holders := map[netip.Addr]int{}
-	for id, g := range c.groups {
+	for id, g := range c.groups.list {
 		if g.def == nil {
 			continue
 		}
@@ -337,7 +337,7 @@ func (c *Cache) checkGroups(t *rapid.T) {
 		}
 		var want []*intent.Policy
 		for _, spec := range c.PolicySpecs() {
-			l := c.namespaces[g.ns].labels
+			l := c.namespaces.list[g.ns].labels
 			in := spec.ID.Namespace == g.def.Namespace
 			if spec.SubjectNamespaces != nil {
 				in = l != nil && spec.SubjectNamespaces.Matches(l)
@@ -361,8 +361,8 @@ func (c *Cache) checkGroups(t *rapid.T) {
 			live += len(p.IPs)
 		}
 	}
-	if live != c.addrIndex.n {
-		t.Fatalf("%d addresses are indexed, want %d", c.addrIndex.n, live)
+	if live != c.pods.byAddr.n {
+		t.Fatalf("%d addresses are indexed, want %d", c.pods.byAddr.n, live)
 	}
 }
 

@@ -20,8 +20,8 @@ const maxPriority = 1000
 
 // parseClusterPolicy returns nil for a policy of which it is not known where it
 // stands. Rules of which a part is not understood close, see clusterRule.
-func (c *Cache) parseClusterPolicy(id model.ID, m *model.ClusterPolicy) (*intent.Policy, []api.Problem) {
-	p := parser{selectors: &c.selectors}
+func (t *selectorTable) parseClusterPolicy(id model.ID, m *model.ClusterPolicy) (*intent.Policy, []api.Problem) {
+	p := parser{selectors: t}
 	spec := &intent.Policy{ID: clusterPolicyID(id), Tier: api.TierAdmin, Priority: int(m.GetPriority())}
 	if m.GetTier() == model.ClusterPolicy_TIER_BASELINE {
 		spec.Tier = api.TierBaseline

@@ -116,7 +116,7 @@ func TestRulesOfTheClusterAreUnderstoodOrClose(t *testing.T) {
 				t.Errorf("%s, %s: %s", tt.name, action, diff)
 			}
 			c.Update(model.Changes{Resync: true}, &diary{})
-			if n := len(c.selectors.byText); n > 0 {
+			if n := len(c.policies.selectors.byText); n > 0 {
 				t.Errorf("%s: %d selectors are left over", tt.name, n)
 			}
 		}
@@ -155,7 +155,7 @@ func TestNamesTimesPeersOfTheClusterAreLimitedHereToo(t *testing.T) {
 			t.Errorf("%s: %s", action, text)
 		}
 		c0.Update(model.Changes{Resync: true}, &diary{})
-		if n := len(c0.selectors.byText); n > 0 {
+		if n := len(c0.policies.selectors.byText); n > 0 {
 			t.Errorf("%s: %d selectors are left over", action, n)
 		}
 	}

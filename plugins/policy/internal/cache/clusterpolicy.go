@@ -20,45 +20,47 @@ func clusterPolicyID(id model.ID) api.PolicyID {
 	return api.PolicyID{Kind: policyKinds[id.Kind], Name: id.Name}
 }
 
-func (c *Cache) applyClusterPolicy(id model.ID, m *model.ClusterPolicy, w Watcher) []api.Problem {
+func (x *policies) applyCluster(id model.ID, m *model.ClusterPolicy, w update) []api.Problem {
 	policyID := clusterPolicyID(id)
 	if m == nil {
-		c.dropClusterPolicy(policyID, w)
+		x.dropCluster(policyID, w)
 		return nil
 	}
-	spec, problems := c.parseClusterPolicy(id, m)
+	spec, problems := x.selectors.parseClusterPolicy(id, m)
 	if spec == nil { // where it stands is not known: the last good one is kept
-		c.keep(id)
+		if p := x.cluster[policyID]; p != nil {
+			p.epoch = w.epoch
+		}
 		return problems
 	}
-	p := c.clusterPolicies[policyID]
+	p := x.cluster[policyID]
 	if p == nil {
 		p = &policy{}
-		c.clusterPolicies[policyID] = p
+		x.cluster[policyID] = p
 	}
-	p.epoch = c.epoch
+	p.epoch = w.epoch
 	old := p.spec
 	if old != nil && equalSpecs(old, spec) {
-		c.releaseSelectors(spec)
+		x.selectors.releasePolicy(spec)
 		return problems
 	}
 	p.spec = spec
-	c.subjects.add(spec)
-	c.subjects.remove(old)
+	x.subjects.add(spec)
+	x.subjects.remove(old)
 	w.PolicyChanged(old, spec)
-	c.releaseSelectors(old)
+	x.selectors.releasePolicy(old)
 	return problems
 }
 
-func (c *Cache) dropClusterPolicy(id api.PolicyID, w Watcher) {
-	p := c.clusterPolicies[id]
+func (x *policies) dropCluster(id api.PolicyID, w update) {
+	p := x.cluster[id]
 	if p == nil {
 		return
 	}
-	delete(c.clusterPolicies, id)
-	c.subjects.remove(p.spec)
+	delete(x.cluster, id)
+	x.subjects.remove(p.spec)
 	w.PolicyChanged(p.spec, nil)
-	c.releaseSelectors(p.spec)
+	x.selectors.releasePolicy(p.spec)
 }
 
 // subjects finds cluster-scoped policies by whom they are for: first by the
@@ -125,11 +127,11 @@ func (s *subjects) append(dst []*intent.Policy, namespace, pods intent.Labels) [
 // namespace that is not known.
 func (c *Cache) SubjectsDiffer(a, b intent.Labels) bool {
 	in := map[*subjectScope]bool{}
-	for sc := range c.subjects.of(a) {
+	for sc := range c.policies.subjects.of(a) {
 		in[sc] = true
 	}
 	n := 0
-	for sc := range c.subjects.of(b) {
+	for sc := range c.policies.subjects.of(b) {
 		if !in[sc] {
 			return true
 		}

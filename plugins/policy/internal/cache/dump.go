@@ -34,21 +34,21 @@ var podStateNames = [...]string{podLive: "live", podHostNetwork: "host network",
 
 // Pods returns all pods, sorted by ID.
 func (c *Cache) Pods() []PodInfo {
-	out := make([]PodInfo, 0, len(c.pods)-len(c.freePods))
-	for i := range c.pods {
-		p := &c.pods[i]
+	out := make([]PodInfo, 0, len(c.pods.list)-len(c.pods.free))
+	for i := range c.pods.list {
+		p := &c.pods.list[i]
 		if p.name == "" {
 			continue
 		}
 		info := PodInfo{
-			ID:    api.PodID{Namespace: c.namespaces[p.ns].name, Name: p.name},
+			ID:    api.PodID{Namespace: c.namespaces.list[p.ns].name, Name: p.name},
 			State: podStateNames[p.state],
-			Node:  c.hosts.list[p.host].name,
+			Node:  c.pods.hosts.list[p.host].name,
 		}
 		if p.group != noGroup {
 			var buf [1]netip.Addr
-			g := c.groups[p.group].def
-			info.IPs = slices.Clone(c.podAddrs(uint32(i), &buf))
+			g := c.groups.list[p.group].def
+			info.IPs = slices.Clone(c.pods.addrs(uint32(i), &buf))
 			info.Labels, info.NamedPorts = g.Labels, g.NamedPorts
 		}
 		out = append(out, info)
@@ -60,9 +60,9 @@ func (c *Cache) Pods() []PodInfo {
 // Namespaces returns all namespaces that are known or that pods or policies
 // name, sorted by name.
 func (c *Cache) Namespaces() []NamespaceInfo {
-	out := make([]NamespaceInfo, 0, len(c.nsByName))
-	for _, n := range c.nsByName {
-		ns := &c.namespaces[n]
+	out := make([]NamespaceInfo, 0, len(c.namespaces.byName))
+	for _, n := range c.namespaces.byName {
+		ns := &c.namespaces.list[n]
 		out = append(out, NamespaceInfo{
 			Name: ns.name, Known: ns.labels != nil, Labels: ns.labels,
 			Pods: ns.pods, Groups: len(ns.groups), Policies: ns.nPolicy,
@@ -74,12 +74,12 @@ func (c *Cache) Namespaces() []NamespaceInfo {
 
 // PolicySpecs returns all policies, sorted by ID.
 func (c *Cache) PolicySpecs() []*intent.Policy {
-	out := make([]*intent.Policy, 0, len(c.policies)-len(c.freePolicy)+len(c.clusterPolicies))
-	for _, p := range c.clusterPolicies {
+	out := make([]*intent.Policy, 0, len(c.policies.list)-len(c.policies.free)+len(c.policies.cluster))
+	for _, p := range c.policies.cluster {
 		out = append(out, p.spec)
 	}
-	for i := range c.policies {
-		if spec := c.policies[i].spec; spec != nil {
+	for i := range c.policies.list {
+		if spec := c.policies.list[i].spec; spec != nil {
 			out = append(out, spec)
 		}
 	}

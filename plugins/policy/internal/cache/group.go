@@ -19,6 +19,16 @@ type group struct {
 	pods []uint32 // in no particular order; a pod knows its position
 }
 
+// groups are pods of a namespace with equal labels and ports.
+type groups struct {
+	ns      *namespaces
+	strings stringTable
+	list    []group
+	index   hashIndex
+	free    []intent.GroupID
+	byPort  map[api.PortName][]intent.GroupID
+}
+
 // scratch holds what one object says in canonical form, before it is known
 // whether it is new.
 type scratch struct {
@@ -87,56 +97,56 @@ func hashGroup(ns string, labels intent.Labels, ports []api.NamedPort) uint32 {
 	return fold(h)
 }
 
-// groupOf returns the group of some pods, making it when there is none yet. The
+// of returns the group of some pods, making it when there is none yet. The
 // labels and ports may be scratch.
-func (c *Cache) groupOf(n uint32, labels intent.Labels, ports []api.NamedPort, w Watcher) intent.GroupID {
-	name := c.namespaces[n].name
+func (x *groups) of(n uint32, labels intent.Labels, ports []api.NamedPort, w update) intent.GroupID {
+	name := x.ns.list[n].name
 	hash := hashGroup(name, labels, ports)
-	id, ok := c.groupIndex.find(hash, func(i uint32) bool {
-		g := &c.groups[i]
+	id, ok := x.index.find(hash, func(i uint32) bool {
+		g := &x.list[i]
 		return g.ns == n && slices.Equal(g.def.Labels, labels) && slices.Equal(g.def.NamedPorts, ports)
 	})
 	if ok {
 		return intent.GroupID(id)
 	}
-	gid := alloc(&c.groups, &c.freeGroups)
+	gid := alloc(&x.list, &x.free)
 	def := &intent.Group{Namespace: name, Labels: slices.Clone(labels), NamedPorts: slices.Clone(ports)}
 	for i, l := range def.Labels {
-		def.Labels[i] = intent.Label{Key: c.strings.acquire(l.Key), Value: c.strings.acquire(l.Value)}
+		def.Labels[i] = intent.Label{Key: x.strings.acquire(l.Key), Value: x.strings.acquire(l.Value)}
 	}
 	for i := range def.NamedPorts {
 		p := &def.NamedPorts[i]
-		p.Name = c.strings.acquire(p.Name)
+		p.Name = x.strings.acquire(p.Name)
 	}
-	c.groups[gid] = group{def: def, ns: n}
-	c.groupIndex.insert(hash, uint32(gid))
-	c.indexGroup(gid)
+	x.list[gid] = group{def: def, ns: n}
+	x.index.insert(hash, uint32(gid))
+	x.file(gid)
 	w.GroupAdded(gid, def)
 	return gid
 }
 
-// dropGroup forgets a group without pods.
-func (c *Cache) dropGroup(gid intent.GroupID, w Watcher) {
-	g := &c.groups[gid]
+// drop forgets a group without pods.
+func (x *groups) drop(gid intent.GroupID, w update) {
+	g := &x.list[gid]
 	def, n := g.def, g.ns
-	c.unindexGroup(gid)
-	c.groupIndex.remove(hashGroup(def.Namespace, def.Labels, def.NamedPorts), uint32(gid))
+	x.unfile(gid)
+	x.index.remove(hashGroup(def.Namespace, def.Labels, def.NamedPorts), uint32(gid))
 	for _, l := range def.Labels {
-		c.strings.release(l.Key)
-		c.strings.release(l.Value)
+		x.strings.release(l.Key)
+		x.strings.release(l.Value)
 	}
 	for _, p := range def.NamedPorts {
-		c.strings.release(p.Name)
+		x.strings.release(p.Name)
 	}
 	*g = group{}
-	c.freeGroups = append(c.freeGroups, gid)
+	x.free = append(x.free, gid)
 	w.GroupRemoved(gid)
-	c.tidyNS(n)
+	x.ns.tidy(n)
 }
 
-func (c *Cache) indexGroup(gid intent.GroupID) {
-	g := &c.groups[gid]
-	ns := &c.namespaces[g.ns]
+func (x *groups) file(gid intent.GroupID) {
+	g := &x.list[gid]
+	ns := &x.ns.list[g.ns]
 	ns.groups = insertID(ns.groups, gid)
 	switch {
 	case ns.postings != nil:
@@ -144,18 +154,18 @@ func (c *Cache) indexGroup(gid intent.GroupID) {
 	case len(ns.groups) > indexedGroups:
 		p := newPostings[intent.GroupID]()
 		for _, o := range ns.groups {
-			p.add(c.groups[o].def.Labels, o)
+			p.add(x.list[o].def.Labels, o)
 		}
 		ns.postings = &p
 	}
 	for name := range portNames(g.def) {
-		c.portGroups[name] = insertID(c.portGroups[name], gid)
+		x.byPort[name] = insertID(x.byPort[name], gid)
 	}
 }
 
-func (c *Cache) unindexGroup(gid intent.GroupID) {
-	g := &c.groups[gid]
-	ns := &c.namespaces[g.ns]
+func (x *groups) unfile(gid intent.GroupID) {
+	g := &x.list[gid]
+	ns := &x.ns.list[g.ns]
 	ns.groups = removeID(ns.groups, gid)
 	if ns.postings != nil {
 		ns.postings.remove(g.def.Labels, gid)
@@ -164,7 +174,7 @@ func (c *Cache) unindexGroup(gid intent.GroupID) {
 		}
 	}
 	for name := range portNames(g.def) {
-		setList(c.portGroups, name, removeID(c.portGroups[name], gid))
+		setList(x.byPort, name, removeID(x.byPort[name], gid))
 	}
 }
 

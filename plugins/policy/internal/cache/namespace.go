@@ -28,63 +28,72 @@ type namespace struct {
 	nPolicy  int
 }
 
-// ns returns the place of a namespace, making one when nobody named it before.
-func (c *Cache) ns(name string) uint32 {
-	if n, ok := c.nsByName[name]; ok {
+// namespaces are those that are known, or that pods or policies name.
+type namespaces struct {
+	list     []namespace
+	byName   map[string]uint32
+	free     []uint32
+	postings postings[uint32] // known ones by label
+	known    int
+}
+
+// of returns the place of a namespace, making one when nobody named it before.
+func (x *namespaces) of(name string) uint32 {
+	if n, ok := x.byName[name]; ok {
 		return n
 	}
-	n := alloc(&c.namespaces, &c.freeNS)
-	c.namespaces[n] = namespace{name: name}
-	c.nsByName[name] = n
+	n := alloc(&x.list, &x.free)
+	x.list[n] = namespace{name: name}
+	x.byName[name] = n
 	return n
 }
 
-// tidyNS forgets a namespace that nothing names any more. It may be called when
+// tidy forgets a namespace that nothing names any more. It may be called when
 // the place is free already.
-func (c *Cache) tidyNS(n uint32) {
-	ns := &c.namespaces[n]
+func (x *namespaces) tidy(n uint32) {
+	ns := &x.list[n]
 	if ns.name == "" || ns.labels != nil || ns.pods > 0 || ns.nPolicy > 0 || len(ns.groups) > 0 {
 		return
 	}
-	delete(c.nsByName, ns.name)
+	delete(x.byName, ns.name)
 	*ns = namespace{}
-	c.freeNS = append(c.freeNS, n)
+	x.free = append(x.free, n)
 }
 
-func (c *Cache) applyNamespace(name string, m *model.Namespace, w Watcher) {
+func (x *namespaces) apply(name string, m *model.Namespace, s *scratch, w update) {
 	if m == nil {
-		if n, ok := c.nsByName[name]; ok {
-			c.setLabels(n, nil, w)
+		if n, ok := x.byName[name]; ok {
+			x.setLabels(n, nil, w)
 		}
 		return
 	}
-	labels := slices.Clone(c.scratch.readLabels(m.GetLabels()))
+	labels := slices.Clone(s.readLabels(m.GetLabels()))
 	if v, ok := labels.Get(nameLabel); !ok || v != name {
 		labels = intent.NewLabels(append(labels, intent.Label{Key: nameLabel, Value: name}))
 	}
-	c.setLabels(c.ns(name), labels, w)
+	x.setLabels(x.of(name), labels, w)
 }
 
 // setLabels changes the labels of a namespace; nil makes it unknown.
-func (c *Cache) setLabels(n uint32, labels intent.Labels, w Watcher) {
-	ns := &c.namespaces[n]
-	ns.epoch = c.epoch
+func (x *namespaces) setLabels(n uint32, labels intent.Labels, w update) {
+	ns := &x.list[n]
+	ns.epoch = w.epoch
 	old := ns.labels
 	if (old == nil) == (labels == nil) && slices.Equal(old, labels) {
-		c.tidyNS(n)
+		x.tidy(n)
 		return
 	}
-	c.nsPostings.remove(withoutName(old), n)
-	c.nsPostings.add(withoutName(labels), n)
+	x.postings.remove(withoutName(old), n)
+	x.postings.add(withoutName(labels), n)
 	if old == nil {
-		c.nsCount++
+		x.known++
 	}
 	if labels == nil {
-		c.nsCount--
+		x.known--
 	}
 	ns.labels = labels
 	w.NamespaceChanged(ns.name, old, labels)
-	c.tidyNS(n)
+	x.tidy(n)
 }
 
 // withoutName leaves out the label that is as good as the name: namespaces are
@@ -97,36 +106,36 @@ func withoutName(l intent.Labels) intent.Labels {
 	return slices.Concat(l[:i], l[i+1:])
 }
 
-// eachNamespace calls yield for every known namespace that the selector matches,
+// each calls yield for every known namespace that the selector matches,
 // until it returns false.
-func (c *Cache) eachNamespace(sel *intent.Selector, yield func(*namespace) bool) {
+func (x *namespaces) each(sel *intent.Selector, yield func(*namespace) bool) {
 	match := func(n uint32) bool {
-		ns := &c.namespaces[n]
+		ns := &x.list[n]
 		return ns.labels == nil || !sel.Matches(ns.labels) || yield(ns)
 	}
 	for _, r := range sel.Requirements() {
 		if r.Key == nameLabel && r.Operator == intent.In {
 			eachID(r.Values, func(name string) bool {
-				n, ok := c.nsByName[name]
+				n, ok := x.byName[name]
 				return !ok || match(n)
 			})
 			return
 		}
 	}
-	if r, ok := c.nsPivot(sel); ok {
-		c.nsPostings.each(r, match)
+	if r, ok := x.pivot(sel); ok {
+		x.postings.each(r, match)
 		return
 	}
-	for n := range c.namespaces {
+	for n := range x.list {
 		if !match(uint32(n)) {
 			return
 		}
 	}
 }
 
-// nsPivot returns the requirement to find namespaces by, unless all of them have
+// pivot returns the requirement to find namespaces by, unless all of them have
 // to be looked at.
-func (c *Cache) nsPivot(sel *intent.Selector) (intent.Requirement, bool) {
-	r, size, ok := c.nsPostings.candidates(sel)
-	return r, ok && size < c.nsCount && r.Key != nameLabel
+func (x *namespaces) pivot(sel *intent.Selector) (intent.Requirement, bool) {
+	r, size, ok := x.postings.candidates(sel)
+	return r, ok && size < x.known && r.Key != nameLabel
 }

@@ -18,14 +18,17 @@ type node struct {
 	epoch uint32
 }
 
-func (c *Cache) applyNode(id model.ID, m *model.Node, w Watcher) []api.Problem {
+// nodes are those of the cluster, by name.
+type nodes map[string]*node
+
+func (x nodes) apply(id model.ID, m *model.Node, s *scratch, w update) []api.Problem {
 	if m == nil {
-		c.setNode(id.Name, nil, w)
+		x.set(id.Name, nil, w)
 		return nil
 	}
 	addrs, bad := parseAddrs(nil, m.GetAddresses())
-	c.setNode(id.Name, &intent.Node{
-		Name: id.Name, Labels: slices.Clone(c.scratch.readLabels(m.GetLabels())), Addresses: slices.Clip(addrs),
+	x.set(id.Name, &intent.Node{
+		Name: id.Name, Labels: slices.Clone(s.readLabels(m.GetLabels())), Addresses: slices.Clip(addrs),
 	}, w)
 	if len(bad) == 0 {
 		return nil
@@ -33,20 +36,20 @@ func (c *Cache) applyNode(id model.ID, m *model.Node, w Watcher) []api.Problem {
 	return []api.Problem{{Object: id.String(), Field: "status.addresses", Reason: fmt.Sprintf("%s: not addresses, left out", quoted(bad))}}
 }
 
-// setNode changes a node; nil makes it unknown.
-func (c *Cache) setNode(name string, now *intent.Node, w Watcher) {
-	old := c.nodes[name]
+// set changes a node; nil makes it unknown.
+func (x nodes) set(name string, now *intent.Node, w update) {
+	old := x[name]
 	switch {
 	case now == nil && old == nil:
 		return
 	case now == nil:
-		delete(c.nodes, name)
+		delete(x, name)
 		w.NodeChanged(old.Node, nil)
 	case old == nil:
-		c.nodes[name] = &node{now, c.epoch}
+		x[name] = &node{now, w.epoch}
 		w.NodeChanged(nil, now)
 	default:
-		old.epoch = c.epoch
+		old.epoch = w.epoch
 		if equalNodes(old.Node, now) {
 			return
 		}
@@ -74,8 +77,10 @@ func (c *Cache) MatchNodes(sel *intent.Selector) iter.Seq[*intent.Node] {
 
 // NodeAddresses returns the addresses that the object of a node names, sorted; none
 // when the node is not known.
-func (c *Cache) NodeAddresses(name string) []netip.Addr {
-	if n := c.nodes[name]; n != nil {
+func (c *Cache) NodeAddresses(name string) []netip.Addr { return c.nodes.addresses(name) }
+
+func (x nodes) addresses(name string) []netip.Addr {
+	if n := x[name]; n != nil {
 		return n.Addresses
 	}
 	return nil

@@ -19,8 +19,8 @@ type parser struct {
 	more      int           // that followed
 }
 
-func (c *Cache) parsePolicy(id model.ID, m *model.NetworkPolicy) (*intent.Policy, []api.Problem) {
-	p := parser{selectors: &c.selectors}
+func (t *selectorTable) parsePolicy(id model.ID, m *model.NetworkPolicy) (*intent.Policy, []api.Problem) {
+	p := parser{selectors: t}
 	spec := &intent.Policy{
 		ID:              api.PolicyID{Kind: api.NetworkPolicy, Namespace: id.Namespace, Name: id.Name},
 		Tier:            api.TierNetworkPolicy,

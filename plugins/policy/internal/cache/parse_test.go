@@ -128,8 +128,8 @@ func FuzzPolicy(f *testing.F) {
 		}
 		ch.Deltas[0].Value = nil
 		c.Update(ch, d)
-		if len(c.selectors.byText) != 0 || len(c.nsByName) != 0 {
-			t.Errorf("left over: %v", c.selectors.byText)
+		if len(c.policies.selectors.byText) != 0 || len(c.namespaces.byName) != 0 {
+			t.Errorf("left over: %v", c.policies.selectors.byText)
 		}
 	})
 }

@@ -38,6 +38,19 @@ type pod struct {
 	state podState
 }
 
+// pods are all pods of the cluster.
+type pods struct {
+	ns      *namespaces
+	groups  *groups
+	hosts   hostTable
+	list    []pod
+	index   hashIndex
+	byAddr  hashIndex // pods that have an address, one entry for each
+	free    []uint32
+	extras  extraAddrs
+	scratch scratch
+}
+
 // extraAddrs holds address lists that do not fit into a pod.
 type extraAddrs struct {
 	lists [][]netip.Addr
@@ -46,14 +59,14 @@ type extraAddrs struct {
 
 func hashPod(ns, name string) uint32 { return fold(hashString(hashString(0, ns), name)) }
 
-func (c *Cache) findPod(ns, name string) (uint32, bool) {
-	return c.podIndex.find(hashPod(ns, name), func(i uint32) bool {
-		return c.pods[i].name == name && c.namespaces[c.pods[i].ns].name == ns
+func (x *pods) find(ns, name string) (uint32, bool) {
+	return x.index.find(hashPod(ns, name), func(i uint32) bool {
+		return x.list[i].name == name && x.ns.list[x.list[i].ns].name == ns
 	})
 }
 
-func (c *Cache) applyPod(id model.ID, m *model.Pod, w Watcher) []api.Problem {
-	i, known := c.findPod(id.Namespace, id.Name)
+func (c *Cache) applyPod(id model.ID, m *model.Pod, w update) []api.Problem {
+	i, known := c.pods.find(id.Namespace, id.Name)
 	if m == nil {
 		if known {
 			c.dropPod(i, w)
@@ -61,35 +74,35 @@ func (c *Cache) applyPod(id model.ID, m *model.Pod, w Watcher) []api.Problem {
 		return nil
 	}
 	if !known {
-		i = c.newPod(id)
+		i = c.pods.add(id)
 	}
-	c.pods[i].epoch = c.epoch
+	c.pods.list[i].epoch = w.epoch
 	state := stateOf(m)
 	var addrs []netip.Addr
 	var problems []api.Problem
-	host := c.hosts.acquire(m.GetNodeName(), m.GetNodeIps())
+	host := c.pods.hosts.acquire(m.GetNodeName(), m.GetNodeIps())
 	if state == podLive {
-		addrs, problems = c.readAddrs(id, m, c.hosts.list[host].ips)
+		addrs, problems = c.pods.scratch.readAddrs(id, m, c.pods.hosts.list[host].ips)
 	}
-	addrs = c.keepsRegistered(i, state, addrs)
+	addrs = c.registered.keeps(i, state, addrs)
 	group := noGroup
 	if state == podLive {
-		ports, bad := c.scratch.readPorts(m.GetNamedPorts())
+		ports, bad := c.pods.scratch.readPorts(m.GetNamedPorts())
 		if bad {
 			problems = append(problems, api.Problem{Object: id.String(), Field: "spec.containers", Reason: "a named port has no name, an unknown protocol or a number outside 1 to 65535, and is left out"})
 		}
-		group = c.groupOf(c.pods[i].ns, c.scratch.readLabels(m.GetLabels()), ports, w)
+		group = c.groups.of(c.pods.list[i].ns, c.pods.scratch.readLabels(m.GetLabels()), ports, w)
 	}
-	c.changePod(i, pod{group: group, host: host, state: state}, addrs, known, w)
+	c.pods.change(i, pod{group: group, host: host, state: state}, addrs, known, w)
 	return problems
 }
 
-func (c *Cache) newPod(id model.ID) uint32 {
-	n := c.ns(id.Namespace)
-	i := alloc(&c.pods, &c.freePods)
-	c.pods[i] = pod{name: id.Name, ns: n, group: noGroup}
-	c.podIndex.insert(hashPod(id.Namespace, id.Name), i)
-	c.namespaces[n].pods++
+func (x *pods) add(id model.ID) uint32 {
+	n := x.ns.of(id.Namespace)
+	i := alloc(&x.list, &x.free)
+	x.list[i] = pod{name: id.Name, ns: n, group: noGroup}
+	x.index.insert(hashPod(id.Namespace, id.Name), i)
+	x.ns.list[n].pods++
 	return i
 }
 
@@ -105,9 +118,9 @@ func stateOf(m *model.Pod) podState {
 
 // readAddrs returns the pod's addresses, valid until the next call. What only nodes have, or is
 // another address on each host, is not a pod's.
-func (c *Cache) readAddrs(id model.ID, m *model.Pod, ofNode []netip.Addr) ([]netip.Addr, []api.Problem) {
-	addrs, bad := parseAddrs(c.scratch.addrs[:0], m.GetIps())
-	c.scratch.addrs = addrs
+func (s *scratch) readAddrs(id model.ID, m *model.Pod, ofNode []netip.Addr) ([]netip.Addr, []api.Problem) {
+	addrs, bad := parseAddrs(s.addrs[:0], m.GetIps())
+	s.addrs = addrs
 	problem := func(format string, args ...any) api.Problem {
 		return api.Problem{Object: id.String(), Field: "status.podIPs", Reason: fmt.Sprintf(format, args...)}
 	}
@@ -133,114 +146,114 @@ func (c *Cache) readAddrs(id model.ID, m *model.Pod, ofNode []netip.Addr) ([]net
 	return addrs, problems
 }
 
-// changePod brings a pod into a new state and tells the watcher. It takes over
+// change brings a pod into a new state and tells the watcher. It takes over
 // the references of want (group by membership, host by count).
-func (c *Cache) changePod(i uint32, want pod, addrs []netip.Addr, known bool, w Watcher) {
-	p := &c.pods[i]
-	s := &c.scratch
+func (x *pods) change(i uint32, want pod, addrs []netip.Addr, known bool, w update) {
+	p := &x.list[i]
+	s := &x.scratch
 	was := *p
 	var old, now *intent.Pod
-	oldAddrs := c.podAddrs(i, &s.oldV4)
+	oldAddrs := x.addrs(i, &s.oldV4)
 	sameAddrs := slices.Equal(oldAddrs, addrs)
 	if known && was.group == want.group && was.host == want.host && was.state == want.state && sameAddrs {
-		c.hosts.release(want.host)
+		x.hosts.release(want.host)
 		return
 	}
 	if was.group != noGroup {
 		old = &s.old
-		*old = c.view(i, oldAddrs)
+		*old = x.view(i, oldAddrs)
 	}
 	if !sameAddrs {
-		c.unindexAddrs(i, oldAddrs)
-		c.setAddrs(i, addrs)
+		x.unindexAddrs(i, oldAddrs)
+		x.setAddrs(i, addrs)
 	}
 	if was.group != want.group {
-		c.leaveGroup(i)
-		c.joinGroup(i, want.group)
+		x.leave(i)
+		x.join(i, want.group)
 	}
 	p.host, p.state = want.host, want.state
-	shared := !sameAddrs && c.indexAddrs(i, addrs)
+	shared := !sameAddrs && x.indexAddrs(i, addrs)
 	if p.group != noGroup {
 		now = &s.new
-		*now = c.view(i, c.podAddrs(i, &s.newV4))
+		*now = x.view(i, x.addrs(i, &s.newV4))
 		now.Shared = shared
 	}
 	if old != nil || now != nil {
 		w.PodChanged(old, now)
 	}
 	if known {
-		c.hosts.release(was.host)
+		x.hosts.release(was.host)
 	}
-	c.tidyGroup(was.group, w)
+	x.groups.tidy(was.group, w)
 }
 
-func (c *Cache) dropPod(i uint32, w Watcher) {
-	p := &c.pods[i]
+func (c *Cache) dropPod(i uint32, w update) {
+	p := &c.pods.list[i]
 	n, g, h := p.ns, p.group, p.host
 	if g != noGroup {
-		s := &c.scratch
-		addrs := c.podAddrs(i, &s.oldV4)
-		s.old = c.view(i, addrs)
-		c.unindexAddrs(i, addrs)
-		c.leaveGroup(i)
+		s := &c.pods.scratch
+		addrs := c.pods.addrs(i, &s.oldV4)
+		s.old = c.pods.view(i, addrs)
+		c.pods.unindexAddrs(i, addrs)
+		c.pods.leave(i)
 		w.PodChanged(&s.old, nil)
 	}
-	c.setAddrs(i, nil)
+	c.pods.setAddrs(i, nil)
 	delete(c.registered.given, i)
-	c.podIndex.remove(hashPod(c.namespaces[n].name, p.name), i)
+	c.pods.index.remove(hashPod(c.namespaces.list[n].name, p.name), i)
 	*p = pod{}
-	c.freePods = append(c.freePods, i)
-	c.hosts.release(h)
-	c.namespaces[n].pods--
-	c.tidyGroup(g, w)
-	c.tidyNS(n)
+	c.pods.free = append(c.pods.free, i)
+	c.pods.hosts.release(h)
+	c.namespaces.list[n].pods--
+	c.groups.tidy(g, w)
+	c.namespaces.tidy(n)
 }
 
-func (c *Cache) tidyGroup(g intent.GroupID, w Watcher) {
-	if g != noGroup && len(c.groups[g].pods) == 0 {
-		c.dropGroup(g, w)
+func (x *groups) tidy(g intent.GroupID, w update) {
+	if g != noGroup && len(x.list[g].pods) == 0 {
+		x.drop(g, w)
 	}
 }
 
 // view returns what the watcher sees of a pod.
-func (c *Cache) view(i uint32, addrs []netip.Addr) intent.Pod {
-	p := &c.pods[i]
-	h := &c.hosts.list[p.host]
+func (x *pods) view(i uint32, addrs []netip.Addr) intent.Pod {
+	p := &x.list[i]
+	h := &x.hosts.list[p.host]
 	return intent.Pod{
-		ID:    api.PodID{Namespace: c.namespaces[p.ns].name, Name: p.name},
+		ID:    api.PodID{Namespace: x.ns.list[p.ns].name, Name: p.name},
 		Group: p.group, Node: h.name, IPs: addrs, NodeIPs: h.ips,
 	}
 }
 
-func (c *Cache) leaveGroup(i uint32) {
-	p := &c.pods[i]
+func (x *pods) leave(i uint32) {
+	p := &x.list[i]
 	if p.group == noGroup {
 		return
 	}
-	g := &c.groups[p.group]
+	g := &x.groups.list[p.group]
 	last := g.pods[len(g.pods)-1]
 	g.pods[p.pos] = last
-	c.pods[last].pos = p.pos
+	x.list[last].pos = p.pos
 	g.pods = g.pods[:len(g.pods)-1]
 	p.group = noGroup
 }
 
-func (c *Cache) joinGroup(i uint32, id intent.GroupID) {
+func (x *pods) join(i uint32, id intent.GroupID) {
 	if id == noGroup {
 		return
 	}
-	g := &c.groups[id]
-	c.pods[i].group = id
-	c.pods[i].pos = uint32(len(g.pods))
+	g := &x.groups.list[id]
+	x.list[i].group = id
+	x.list[i].pos = uint32(len(g.pods))
 	g.pods = append(g.pods, i)
 }
 
-// podAddrs returns the addresses of a pod; a single one is put into buf.
-func (c *Cache) podAddrs(i uint32, buf *[1]netip.Addr) []netip.Addr {
-	p := &c.pods[i]
+// addrs returns the addresses of a pod; a single one is put into buf.
+func (x *pods) addrs(i uint32, buf *[1]netip.Addr) []netip.Addr {
+	p := &x.list[i]
 	switch {
 	case p.extra != 0:
-		return c.extras.lists[p.extra-1]
+		return x.extras.lists[p.extra-1]
 	case p.v4 != 0:
 		buf[0] = addr4(p.v4)
 		return buf[:]
@@ -250,11 +263,11 @@ func (c *Cache) podAddrs(i uint32, buf *[1]netip.Addr) []netip.Addr {
 
 // setAddrs replaces the addresses of a pod; it copies them. A list that was
 // handed out stays as it is.
-func (c *Cache) setAddrs(i uint32, addrs []netip.Addr) {
-	p := &c.pods[i]
+func (x *pods) setAddrs(i uint32, addrs []netip.Addr) {
+	p := &x.list[i]
 	if p.extra != 0 {
-		c.extras.lists[p.extra-1] = nil
-		c.extras.free = append(c.extras.free, p.extra-1)
+		x.extras.lists[p.extra-1] = nil
+		x.extras.free = append(x.extras.free, p.extra-1)
 	}
 	p.v4, p.extra = 0, 0
 	switch {
@@ -263,8 +276,8 @@ func (c *Cache) setAddrs(i uint32, addrs []netip.Addr) {
 		b := addrs[0].As4()
 		p.v4 = binary.BigEndian.Uint32(b[:])
 	default:
-		e := alloc(&c.extras.lists, &c.extras.free)
-		c.extras.lists[e] = slices.Clone(addrs)
+		e := alloc(&x.extras.lists, &x.extras.free)
+		x.extras.lists[e] = slices.Clone(addrs)
 		p.extra = e + 1
 	}
 }
@@ -276,26 +289,26 @@ func addr4(v uint32) netip.Addr {
 }
 
 // has says whether a pod has an address.
-func (c *Cache) has(i uint32, a netip.Addr) bool {
+func (x *pods) has(i uint32, a netip.Addr) bool {
 	var buf [1]netip.Addr
-	_, found := slices.BinarySearchFunc(c.podAddrs(i, &buf), a, netip.Addr.Compare)
+	_, found := slices.BinarySearchFunc(x.addrs(i, &buf), a, netip.Addr.Compare)
 	return found
 }
 
 // indexAddrs enters addresses that the pod already has, and says whether another
 // pod has one of them as well.
-func (c *Cache) indexAddrs(i uint32, addrs []netip.Addr) (shared bool) {
+func (x *pods) indexAddrs(i uint32, addrs []netip.Addr) (shared bool) {
 	for _, a := range addrs {
 		hash := hashAddr(a)
-		_, taken := c.addrIndex.find(hash, func(o uint32) bool { return c.has(o, a) })
+		_, taken := x.byAddr.find(hash, func(o uint32) bool { return x.has(o, a) })
 		shared = shared || taken
-		c.addrIndex.insert(hash, i)
+		x.byAddr.insert(hash, i)
 	}
 	return shared
 }
 
-func (c *Cache) unindexAddrs(i uint32, addrs []netip.Addr) {
+func (x *pods) unindexAddrs(i uint32, addrs []netip.Addr) {
 	for _, a := range addrs {
-		c.addrIndex.remove(hashAddr(a), i)
+		x.byAddr.remove(hashAddr(a), i)
 	}
 }

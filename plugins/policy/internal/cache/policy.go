@@ -15,65 +15,76 @@ type policy struct {
 	epoch uint32
 }
 
-func (c *Cache) findPolicy(ns, name string) (uint32, bool) {
-	return c.policyIndex.find(hashPod(ns, name), func(i uint32) bool {
-		id := c.policies[i].spec.ID
+// policies are those of namespaces, in list, and of the cluster.
+type policies struct {
+	ns        *namespaces
+	list      []policy
+	index     hashIndex
+	free      []uint32
+	selectors selectorTable
+	cluster   map[api.PolicyID]*policy
+	subjects  subjects // of cluster
+}
+
+func (x *policies) find(ns, name string) (uint32, bool) {
+	return x.index.find(hashPod(ns, name), func(i uint32) bool {
+		id := x.list[i].spec.ID
 		return id.Name == name && id.Namespace == ns
 	})
 }
 
-func (c *Cache) applyPolicy(id model.ID, m *model.NetworkPolicy, w Watcher) []api.Problem {
-	i, known := c.findPolicy(id.Namespace, id.Name)
+func (x *policies) apply(id model.ID, m *model.NetworkPolicy, w update) []api.Problem {
+	i, known := x.find(id.Namespace, id.Name)
 	if m == nil {
 		if known {
-			c.dropPolicy(i, w)
+			x.drop(i, w)
 		}
 		return nil
 	}
-	spec, problems := c.parsePolicy(id, m)
+	spec, problems := x.selectors.parsePolicy(id, m)
 	if !known {
-		n := c.ns(id.Namespace)
-		i = alloc(&c.policies, &c.freePolicy)
-		c.policyIndex.insert(hashPod(id.Namespace, id.Name), i)
-		c.namespaces[n].nPolicy++
+		n := x.ns.of(id.Namespace)
+		i = alloc(&x.list, &x.free)
+		x.index.insert(hashPod(id.Namespace, id.Name), i)
+		x.ns.list[n].nPolicy++
 	}
-	p := &c.policies[i]
-	p.epoch = c.epoch
+	p := &x.list[i]
+	p.epoch = w.epoch
 	old := p.spec
 	if old != nil && equalSpecs(old, spec) {
-		c.releaseSelectors(spec)
+		x.selectors.releasePolicy(spec)
 		return problems
 	}
-	c.fileSubject(old, spec)
+	x.fileSubject(old, spec)
 	p.spec = spec
 	w.PolicyChanged(old, spec)
-	c.releaseSelectors(old)
+	x.selectors.releasePolicy(old)
 	return problems
 }
 
-func (c *Cache) dropPolicy(i uint32, w Watcher) {
-	old := c.policies[i].spec
-	c.policyIndex.remove(hashPod(old.ID.Namespace, old.ID.Name), i)
-	c.policies[i] = policy{}
-	c.freePolicy = append(c.freePolicy, i)
-	c.fileSubject(old, nil)
+func (x *policies) drop(i uint32, w update) {
+	old := x.list[i].spec
+	x.index.remove(hashPod(old.ID.Namespace, old.ID.Name), i)
+	x.list[i] = policy{}
+	x.free = append(x.free, i)
+	x.fileSubject(old, nil)
 	w.PolicyChanged(old, nil)
-	c.releaseSelectors(old)
-	n := c.nsByName[old.ID.Namespace]
-	c.namespaces[n].nPolicy--
-	c.tidyNS(n)
+	x.selectors.releasePolicy(old)
+	n := x.ns.byName[old.ID.Namespace]
+	x.ns.list[n].nPolicy--
+	x.ns.tidy(n)
 }
 
 // fileSubject keeps the index of policies by subject. A policy without a subject
 // selects nothing and is not in it.
-func (c *Cache) fileSubject(old, spec *intent.Policy) {
+func (x *policies) fileSubject(old, spec *intent.Policy) {
 	var id api.PolicyID
 	if old != nil {
 		id = old.ID
 	} else {
 		id = spec.ID
 	}
-	ns := &c.namespaces[c.nsByName[id.Namespace]]
+	ns := &x.ns.list[x.ns.byName[id.Namespace]]
 	if old != nil && old.Subject != nil {
 		ns.policies.Remove(old.Subject, old)
 	}
@@ -85,17 +96,17 @@ func (c *Cache) fileSubject(old, spec *intent.Policy) {
 	}
 }
 
-// releaseSelectors gives back the shared selectors of a spec.
-func (c *Cache) releaseSelectors(spec *intent.Policy) {
+// releasePolicy gives back the shared selectors of a spec.
+func (t *selectorTable) releasePolicy(spec *intent.Policy) {
 	if spec == nil {
 		return
 	}
-	c.selectors.release(spec.Subject)
-	c.selectors.release(spec.SubjectNamespaces)
+	t.release(spec.Subject)
+	t.release(spec.SubjectNamespaces)
 	for _, rules := range [][]intent.Rule{spec.Ingress, spec.Egress} {
 		for _, r := range rules {
 			for _, p := range r.Peers {
-				c.selectors.releasePeer(p)
+				t.releasePeer(p)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 func (c *Cache) MatchGroups(q intent.GroupQuery) iter.Seq2[intent.GroupID, *intent.Group] {
 	return func(yield func(intent.GroupID, *intent.Group) bool) {
 		try := func(id intent.GroupID) bool {
-			g := c.groups[id].def
+			g := c.groups.list[id].def
 			if q.Port != (api.PortName{}) && !g.Has(q.Port) || !q.Pods.Matches(g.Labels) {
 				return true
 			}
@@ -24,16 +24,16 @@ func (c *Cache) MatchGroups(q intent.GroupQuery) iter.Seq2[intent.GroupID, *inte
 		}
 		switch {
 		case q.Namespace != "":
-			if n, ok := c.nsByName[q.Namespace]; ok {
-				c.namespaces[n].each(q.Pods, try)
+			if n, ok := c.namespaces.byName[q.Namespace]; ok {
+				c.namespaces.list[n].each(q.Pods, try)
 			}
 		case q.Namespaces != nil:
-			c.eachNamespace(q.Namespaces, func(n *namespace) bool { return n.each(q.Pods, try) })
+			c.namespaces.each(q.Namespaces, func(n *namespace) bool { return n.each(q.Pods, try) })
 		case q.Port != (api.PortName{}):
-			eachID(c.portGroups[q.Port], try)
+			eachID(c.groups.byPort[q.Port], try)
 		default:
-			for n := range c.namespaces {
-				if !c.namespaces[n].each(q.Pods, try) {
+			for n := range c.namespaces.list {
+				if !c.namespaces.list[n].each(q.Pods, try) {
 					return
 				}
 			}
@@ -56,7 +56,7 @@ func (n *namespace) each(sel *intent.Selector, yield func(intent.GroupID) bool) 
 // matches, sorted.
 func (c *Cache) MatchNamespaces(sel *intent.Selector) []string {
 	var names []string
-	c.eachNamespace(sel, func(n *namespace) bool {
+	c.namespaces.each(sel, func(n *namespace) bool {
 		names = append(names, n.name)
 		return true
 	})
@@ -68,25 +68,25 @@ func (c *Cache) MatchNamespaces(sel *intent.Selector) []string {
 // order; an address that two of the pods have comes twice.
 func (c *Cache) AppendAddresses(dst []netip.Addr, id intent.GroupID) []netip.Addr {
 	var buf [1]netip.Addr
-	for _, i := range c.groups[id].pods {
-		if v4 := c.pods[i].v4; v4 != 0 {
+	for _, i := range c.groups.list[id].pods {
+		if v4 := c.pods.list[i].v4; v4 != 0 {
 			dst = append(dst, addr4(v4))
 			continue
 		}
-		dst = append(dst, c.podAddrs(i, &buf)...)
+		dst = append(dst, c.pods.addrs(i, &buf)...)
 	}
 	return dst
 }
 
 // PodCount returns the number of pods of a group.
-func (c *Cache) PodCount(id intent.GroupID) int { return len(c.groups[id].pods) }
+func (c *Cache) PodCount(id intent.GroupID) int { return len(c.groups.list[id].pods) }
 
 // PodsOf returns the pods of a group, sorted.
 func (c *Cache) PodsOf(id intent.GroupID) []api.PodID {
-	g := &c.groups[id]
+	g := &c.groups.list[id]
 	ids := make([]api.PodID, 0, len(g.pods))
 	for _, i := range g.pods {
-		ids = append(ids, api.PodID{Namespace: c.namespaces[g.ns].name, Name: c.pods[i].name})
+		ids = append(ids, api.PodID{Namespace: c.namespaces.list[g.ns].name, Name: c.pods.list[i].name})
 	}
 	slices.SortFunc(ids, api.PodID.Compare)
 	return ids
@@ -95,9 +95,9 @@ func (c *Cache) PodsOf(id intent.GroupID) []api.PodID {
 // Policies returns the policies that select the pods of a group, sorted by ID.
 // It finds them by the group's namespace, the labels of both, and nothing else.
 func (c *Cache) Policies(id intent.GroupID) []*intent.Policy {
-	g := &c.groups[id]
-	ns := &c.namespaces[g.ns]
-	specs := c.subjects.append(nil, ns.labels, g.def.Labels)
+	g := &c.groups.list[id]
+	ns := &c.namespaces.list[g.ns]
+	specs := c.policies.subjects.append(nil, ns.labels, g.def.Labels)
 	if ns.policies != nil {
 		specs = slices.AppendSeq(specs, ns.policies.Matching(g.def.Labels))
 	}
@@ -109,20 +109,20 @@ func (c *Cache) Policies(id intent.GroupID) []*intent.Policy {
 // when the address is shared.
 func (c *Cache) Holders(a netip.Addr) []intent.GroupID {
 	var ids []intent.GroupID
-	c.eachAt(a, func(i uint32) { ids = append(ids, c.pods[i].group) })
+	c.pods.at(a, func(i uint32) { ids = append(ids, c.pods.list[i].group) })
 	return ids
 }
 
 // PodsAt returns the pods that have an address now, in no particular order.
 func (c *Cache) PodsAt(a netip.Addr) []intent.Pod {
 	var pods []intent.Pod
-	c.eachAt(a, func(i uint32) { pods = append(pods, c.view(i, c.podAddrs(i, new([1]netip.Addr)))) })
+	c.pods.at(a, func(i uint32) { pods = append(pods, c.pods.view(i, c.pods.addrs(i, new([1]netip.Addr)))) })
 	return pods
 }
 
-func (c *Cache) eachAt(a netip.Addr, found func(i uint32)) {
-	c.addrIndex.find(hashAddr(a), func(i uint32) bool {
-		if c.has(i, a) {
+func (x *pods) at(a netip.Addr, found func(i uint32)) {
+	x.byAddr.find(hashAddr(a), func(i uint32) bool {
+		if x.has(i, a) {
 			found(i)
 		}
 		return false

@@ -16,6 +16,9 @@ import (
 
 // registered is what was registered, and what became of it.
 type registered struct {
+	pods  *pods
+	nodes nodes
+
 	node    string // whose pods count; empty: all
 	addrs   map[api.PodID][]netip.Addr
 	given   map[uint32]struct{} // pods that have the addresses that were registered for them
@@ -29,17 +32,17 @@ func (c *Cache) Register(node string, addrs map[api.PodID][]netip.Addr) {
 }
 
 // settleRegistered has pods have the addresses that were registered for them, or have them no more.
-func (c *Cache) settleRegistered(w Watcher) {
+func (c *Cache) settleRegistered(w update) {
 	r := &c.registered
 	if len(r.addrs)+len(r.given)+len(r.clashes) == 0 {
 		return
 	}
-	want, ids := c.registrations()
-	clashes := c.clashes(want, ids)
+	want, ids := c.registered.wanted()
+	clashes := c.registered.impossible(want, ids)
 	for i := range r.given {
 		if want[i] == nil {
 			delete(r.given, i)
-			c.readdress(i, nil, w)
+			c.pods.readdress(i, nil, w)
 		}
 	}
 	for _, i := range slices.Sorted(maps.Keys(want)) {
@@ -47,34 +50,34 @@ func (c *Cache) settleRegistered(w Watcher) {
 			r.given = map[uint32]struct{}{}
 		}
 		r.given[i] = struct{}{}
-		c.readdress(i, want[i], w)
+		c.pods.readdress(i, want[i], w)
 	}
 	old := r.clashes
 	r.clashes = clashes
 	for id, p := range old {
 		if clashes[id] != p {
-			c.report(id, slices.DeleteFunc(slices.Clone(c.problems[id]), func(x api.Problem) bool { return x == p }))
+			c.problems.report(id, slices.DeleteFunc(slices.Clone(c.problems.all[id]), func(x api.Problem) bool { return x == p }))
 		}
 	}
 	for id, p := range clashes {
 		if old[id] != p {
-			c.report(id, append(slices.Clone(c.problems[id]), p))
+			c.problems.report(id, append(slices.Clone(c.problems.all[id]), p))
 		}
 	}
 }
 
-// registrations returns the addresses that were registered for pods which have none of their own,
+// wanted returns the addresses that were registered for pods which have none of their own,
 // and the pods.
-func (c *Cache) registrations() (want map[uint32][]netip.Addr, ids map[uint32]api.PodID) {
+func (r *registered) wanted() (want map[uint32][]netip.Addr, ids map[uint32]api.PodID) {
 	want, ids = map[uint32][]netip.Addr{}, map[uint32]api.PodID{}
-	for id, addrs := range c.registered.addrs {
-		i, known := c.findPod(id.Namespace, id.Name)
+	for id, addrs := range r.addrs {
+		i, known := r.pods.find(id.Namespace, id.Name)
 		if !known || len(addrs) == 0 {
 			continue
 		}
-		p := &c.pods[i]
-		local := c.registered.node == "" || c.hosts.list[p.host].name == c.registered.node
-		if _, given := c.registered.given[i]; p.group == noGroup || !local || !given && p.v4|p.extra != 0 {
+		p := &r.pods.list[i]
+		local := r.node == "" || r.pods.hosts.list[p.host].name == r.node
+		if _, given := r.given[i]; p.group == noGroup || !local || !given && p.v4|p.extra != 0 {
 			continue
 		}
 		want[i], ids[i] = canonical(addrs), id
@@ -91,8 +94,8 @@ func canonical(addrs []netip.Addr) (out []netip.Addr) {
 	return slices.Compact(out)
 }
 
-// clashes takes out of want what cannot be, and says why.
-func (c *Cache) clashes(want map[uint32][]netip.Addr, ids map[uint32]api.PodID) map[model.ID]api.Problem {
+// impossible takes out of want what cannot be, and says why.
+func (r *registered) impossible(want map[uint32][]netip.Addr, ids map[uint32]api.PodID) map[model.ID]api.Problem {
 	claimants := map[netip.Addr]int{}
 	for _, addrs := range want {
 		for _, a := range addrs {
@@ -104,7 +107,7 @@ func (c *Cache) clashes(want map[uint32][]netip.Addr, ids map[uint32]api.PodID) 
 		var why string
 		for _, a := range addrs {
 			if why == "" {
-				why = c.clash(i, a, claimants[a] > 1)
+				why = r.clash(i, a, claimants[a] > 1)
 			}
 		}
 		if len(addrs) > model.MaxAddresses {
@@ -121,18 +124,18 @@ func (c *Cache) clashes(want map[uint32][]netip.Addr, ids map[uint32]api.PodID) 
 }
 
 // clash returns why a pod cannot have an address, empty if it can.
-func (c *Cache) clash(i uint32, a netip.Addr, twice bool) string {
-	h := c.hosts.list[c.pods[i].host]
-	if !a.IsGlobalUnicast() || a.Zone() != "" || slices.Contains(h.ips, a) || slices.Contains(c.NodeAddresses(h.name), a) {
+func (r *registered) clash(i uint32, a netip.Addr, twice bool) string {
+	h := r.pods.hosts.list[r.pods.list[i].host]
+	if !a.IsGlobalUnicast() || a.Zone() != "" || slices.Contains(h.ips, a) || slices.Contains(r.nodes.addresses(h.name), a) {
 		return fmt.Sprintf("the address %s is registered for this pod, and no pod can have it: no registered address counts", a)
 	}
-	o, held := c.addrIndex.find(hashAddr(a), func(o uint32) bool {
-		_, given := c.registered.given[o]
-		return o != i && !given && c.has(o, a)
+	o, held := r.pods.byAddr.find(hashAddr(a), func(o uint32) bool {
+		_, given := r.given[o]
+		return o != i && !given && r.pods.has(o, a)
 	})
 	switch {
 	case held:
-		return fmt.Sprintf("the address %s is registered for this pod, and is that of pod %s/%s: no registered address counts", a, c.namespaces[c.pods[o].ns].name, c.pods[o].name)
+		return fmt.Sprintf("the address %s is registered for this pod, and is that of pod %s/%s: no registered address counts", a, r.pods.ns.list[r.pods.list[o].ns].name, r.pods.list[o].name)
 	case twice:
 		return fmt.Sprintf("the address %s is registered for this pod and for another one: no registered address counts", a)
 	}
@@ -140,23 +143,23 @@ func (c *Cache) clash(i uint32, a netip.Addr, twice bool) string {
 }
 
 // readdress gives a pod other addresses.
-func (c *Cache) readdress(i uint32, addrs []netip.Addr, w Watcher) {
-	p := c.pods[i]
+func (x *pods) readdress(i uint32, addrs []netip.Addr, w update) {
+	p := x.list[i]
 	if p.group == noGroup {
 		return
 	}
-	c.hosts.list[p.host].refs++
-	c.changePod(i, pod{group: p.group, host: p.host, state: p.state}, addrs, true, w)
+	x.hosts.list[p.host].refs++
+	x.change(i, pod{group: p.group, host: p.host, state: p.state}, addrs, true, w)
 }
 
-// keepsRegistered returns the addresses that a pod has when the state says addrs of it.
-func (c *Cache) keepsRegistered(i uint32, state podState, addrs []netip.Addr) []netip.Addr {
-	if _, given := c.registered.given[i]; !given {
+// keeps returns the addresses that a pod has when the state says addrs of it.
+func (r *registered) keeps(i uint32, state podState, addrs []netip.Addr) []netip.Addr {
+	if _, given := r.given[i]; !given {
 		return addrs
 	}
 	if state == podLive && len(addrs) == 0 {
-		return c.podAddrs(i, &c.scratch.oldV4)
+		return r.pods.addrs(i, &r.pods.scratch.oldV4)
 	}
-	delete(c.registered.given, i)
+	delete(r.given, i)
 	return addrs
 }
