@@ -33,14 +33,14 @@ func (x *execution) changeInputs(ctx context.Context) error {
 	}
 	revoke := x.r.options.Established == Revoke
 	if revoke {
-		if _, err := x.r.setting(ctx, reclassify(false)); err != nil {
+		if _, err := x.r.flows.setting(ctx, reclassify(false)); err != nil {
 			return err
 		}
 	}
 	if err := x.change(ctx, changes); err != nil || !revoke {
 		return err
 	}
-	_, err := x.r.setting(ctx, reclassify(true))
+	_, err := x.r.flows.setting(ctx, reclassify(true))
 	return err
 }
 

@@ -83,7 +83,7 @@ type attached struct {
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pending: r.pending, blocked: r.held, memory: renderer.Memory{Needed: r.memory.Heap.Needed, Budget: r.memory.Heap.Budget},
-		tables: r.placed(), guards: r.placedGuards(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.drifts, foreign: r.foreign,
+		tables: r.placed(), guards: r.placedGuards(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.drifts, foreign: r.foreign.all,
 		pauses: r.pauses(), sessions: r.memory.Sessions.State(), attached: attached{bound: r.bound, answered: r.answered},
 	}
 	r.noticeMade(s)

@@ -48,7 +48,7 @@ func (w *wanted) guard(s *slot, t *cache.Table, pieces map[*cache.Table]entries.
 	}
 	p, known := pieces[t]
 	if !known {
-		p = w.tables.expand.Guard(t, expand.Guards{Services: w.r.options.Services, Owned: w.r.ownsSessions(), Sizes: w.r.bounds.guard})
+		p = w.tables.expand.Guard(t, expand.Guards{Services: w.r.options.Services, Owned: w.r.flows.areOwned(), Sizes: w.r.bounds.guard})
 		pieces[t] = p
 	}
 	s.want, s.table, s.indexes = []entries.Piece{p}, digestOfTable(t), s.indexes[:min(len(s.indexes), 1)]

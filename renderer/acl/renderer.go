@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/acl/internal/pauses"
@@ -41,8 +42,7 @@ type Renderer struct {
 	epoch     int            // of the link when the mirror was read
 	mirror    *mirror.Mirror // nil when it must be read
 	version   string
-	grace     time.Time        // until when the input holds what it holds in grace; zero: it does not
-	owns      bool             // guards were made for inputs in which sessions are owned
+	flows     openFlows
 	guards    map[uint32]*slot // by interface, of the last commit
 	slots     *slots
 	turns     turns // of slots whose changes take long
@@ -54,9 +54,9 @@ type Renderer struct {
 	held      []string           // interfaces whose pods are not known; blocked
 	shortfall cache.Shortfall
 	memory    memory.Memory
-	drifts    map[string]uint64      // how often somebody changed what is ours, by kind; is replaced, not changed
-	nextACL   uint32                 // that is audited
-	foreign   []renderer.Foreign     // ACLs of others beside ours; is replaced, not changed
+	drifts    map[string]uint64 // how often somebody changed what is ours, by kind; is replaced, not changed
+	contents  mirror.ContentAudit
+	foreign   foreignACLs
 	owned     map[uint32][]api.PodID // pods by interface
 	asked     uint64                 // asks, when the interfaces were read
 	answered  uint64                 // the same, of the last commit
@@ -100,7 +100,7 @@ func New(o Options) (*Renderer, error) {
 	r := &Renderer{
 		options: o, log: o.Log, cache: newCache(o.Orientation),
 		slots: newSlots(), shortfall: cache.NewShortfall(reasonSCTP, namesSCTPPort), bounds: defaultBounds(),
-		drifts: map[string]uint64{driftBinding: 0, driftContent: 0, driftMissing: 0},
+		drifts: map[string]uint64{mirror.DriftBinding: 0, mirror.DriftContent: 0, mirror.DriftMissing: 0},
 	}
 	if o.Counters == nil && o.StatsSocket != "" {
 		r.memory.Stats = counters.NewStatistics(o.StatsSocket, o.Log)
@@ -115,6 +115,7 @@ func New(o Options) (*Renderer, error) {
 		return nil, err
 	}
 	r.memory.Link = r.link
+	r.flows = openFlows{established: o.Established, udpIdle: o.UDPIdle, grace: o.Grace, link: r.link, log: o.Log}
 	if o.Audit > 0 {
 		r.auditing.Wait(o.Audit, r.link.Prompt)
 	}
@@ -219,7 +220,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	fresh = fresh || differs
 	idle := plan.Empty() && r.turns.since.IsZero()
 	r.calm = r.quiet.Take() && idle
-	if idle && !fresh && len(r.pending)+len(r.blind) == 0 && !r.graceIsOver() && !r.calm {
+	if idle && !fresh && len(r.pending)+len(r.blind) == 0 && !r.flows.isOver() && !r.calm {
 		r.shortfall.Refused(nil) // what was too large was taken back
 		r.cache.Commit()
 		return nil
@@ -233,7 +234,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	r.answered = r.asked
 	r.plugged(w)
 	r.holding(w)
-	if err := r.findForeign(ctx); err != nil {
+	if err := r.foreign.find(ctx, r); err != nil {
 		return r.fail(err)
 	}
 	r.shortfall.Refused(w.refusals.oversize)
@@ -322,7 +323,10 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	if err := r.startCounting(ctx); err != nil {
 		r.log.Warn("hits of rules are not counted", "error", err)
 	}
-	if err := r.setSessions(ctx); err != nil {
+	if err := r.flows.configure(ctx); err != nil {
+		return false, err
+	}
+	if err := r.memory.StartSessions(ctx); err != nil {
 		return false, err
 	}
 	if err := r.lookForServices(ctx); err != nil {
@@ -333,11 +337,19 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	}
 	r.epoch = epoch
 	r.ending.Forget() // of a VPP that started anew
-	if err := r.beginGrace(ctx); err != nil {
+	if err := r.flows.begin(ctx, r.heldInput()); err != nil {
 		return false, err
 	}
 	r.log.Info("read the vswitch", "version", r.version, "acls", len(r.mirror.ACLs), "interfaces", len(r.mirror.Interfaces))
 	return true, nil
+}
+
+// heldInput returns the digest of what the input of pods holds; zero where there is none.
+func (r *Renderer) heldInput() entries.Digest {
+	if s := r.slots.byName[reflectSlot]; s != nil {
+		return r.mirror.ACLs[s.indexes[0]].Piece.Digest
+	}
+	return entries.Digest{}
 }
 
 // read makes the mirror anew, and finds what is ours in it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	govpp "go.fd.io/govpp/api"
@@ -47,60 +48,79 @@ func (e *Established) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// openFlows decides what becomes of flows that are open when policy changes, or when the vswitch
+// starts.
+type openFlows struct {
+	established Established
+	udpIdle     time.Duration // 0 leaves the setting of the vswitch alone
+	grace       time.Duration
+	link        *mirror.Link
+	log         *slog.Logger
+	until       time.Time // the input holds what it holds in grace; zero: it does not
+	owned       bool      // guards were made for inputs in which sessions are owned
+}
+
 // input returns what the input of pods and uplinks must hold now. With Keep, and in
 // grace, every packet of a pod opens the way back: so a flow goes on of which the
 // vswitch does not know who opened it, and policy cannot end it.
-func (r *Renderer) input() []entries.Entry {
-	if r.ownsSessions() {
+func (x *openFlows) input() []entries.Entry {
+	if x.areOwned() {
 		return entries.EverythingOwned()
 	}
 	return entries.Everything(entries.Reflect)
 }
 
-// ownsSessions reports whether a session of a TCP flow belongs to the side that opened it.
-func (r *Renderer) ownsSessions() bool { return r.options.Established == Revoke && r.grace.IsZero() }
+// areOwned reports whether a session of a TCP flow belongs to the side that opened it.
+func (x *openFlows) areOwned() bool { return x.established == Revoke && x.until.IsZero() }
 
-// beginGrace decides, after everything was read, until when pods may go on with flows
+// begin decides, after everything was read, until when pods may go on with flows
 // that they had opened before the vswitch was started: it does not know them, and
 // would deny the answers. It is so when the vswitch is younger than the grace and
-// has no input list yet, or that of a grace. How old the vswitch is says itself, so
-// that a restart of the renderer neither ends nor prolongs a grace.
-func (r *Renderer) beginGrace(ctx context.Context) error {
-	r.grace = time.Time{}
-	if r.options.Grace <= 0 || r.options.Established == Keep {
+// has no input list yet, or that of a grace: held is its digest. How old the vswitch is says
+// itself, so that a restart of the renderer neither ends nor prolongs a grace.
+func (x *openFlows) begin(ctx context.Context, held entries.Digest) error {
+	x.until = time.Time{}
+	if x.grace <= 0 || x.established == Keep {
 		return nil
 	}
-	if s := r.slots.byName[reflectSlot]; s != nil && r.mirror.ACLs[s.indexes[0]].Piece.Digest != entries.DigestOf(entries.Everything(entries.Reflect)) {
+	if held != (entries.Digest{}) && held != entries.DigestOf(entries.Everything(entries.Reflect)) {
 		return nil
 	}
-	out, err := r.setting(ctx, "show clock")
+	out, err := x.setting(ctx, "show clock")
 	if err != nil {
 		return err
 	}
 	age, ok := mirror.AgeOf(out)
-	if !ok || age >= r.options.Grace {
+	if !ok || age >= x.grace {
 		return nil
 	}
-	r.grace = time.Now().Add(r.options.Grace - age)
-	r.link.WakeAt(r.grace)
-	r.log.Info("the vswitch is young: flows that pods have opened before go on", "age", age.Round(time.Second), "until", r.grace)
+	x.until = time.Now().Add(x.grace - age)
+	x.link.WakeAt(x.until)
+	x.log.Info("the vswitch is young: flows that pods have opened before go on", "age", age.Round(time.Second), "until", x.until)
 	return nil
 }
 
-// graceIsOver says whether the input must become what it is otherwise.
-func (r *Renderer) graceIsOver() bool { return !r.grace.IsZero() && !time.Now().Before(r.grace) }
+// isOver reports whether a grace is over, so that the input must become what it is otherwise.
+func (x *openFlows) isOver() bool { return !x.until.IsZero() && !time.Now().Before(x.until) }
+
+// settle ends a grace that is over, and reports whether it is another side now to which sessions
+// belong.
+func (x *openFlows) settle() (differs bool) {
+	if x.isOver() {
+		x.until = time.Time{}
+		x.log.Info("the grace of the vswitch's start is over")
+	}
+	was := x.owned
+	x.owned = x.areOwned()
+	return x.owned != was
+}
 
 // prepareInput decides what the input holds.
 func (w *wanted) prepareInput() {
-	if w.r.graceIsOver() {
-		w.r.grace = time.Time{}
-		w.r.log.Info("the grace of the vswitch's start is over")
-	}
-	owns := w.r.ownsSessions()
-	w.inputDiffers = w.inputDiffers || owns != w.r.owns
-	w.r.owns = owns
+	differs := w.r.flows.settle()
+	w.inputDiffers = w.inputDiffers || differs
 	w.slots.get(reflectSlot).want = nil // it may have been another one
-	w.fixed(reflectSlot, w.r.input())
+	w.fixed(reflectSlot, w.r.flows.input())
 }
 
 // reclassify is the command that says whether sessions are looked at again when
@@ -112,28 +132,28 @@ func reclassify(on bool) string {
 	return "set acl-plugin reclassify-sessions 0"
 }
 
-// setSessions tells the vswitch how to treat sessions.
-func (r *Renderer) setSessions(ctx context.Context) error {
-	commands := []string{reclassify(r.options.Established == Revoke)}
-	if r.options.UDPIdle > 0 {
-		seconds := (r.options.UDPIdle + time.Second - 1) / time.Second
+// configure tells the vswitch how to treat sessions.
+func (x *openFlows) configure(ctx context.Context) error {
+	commands := []string{reclassify(x.established == Revoke)}
+	if x.udpIdle > 0 {
+		seconds := (x.udpIdle + time.Second - 1) / time.Second
 		commands = append(commands, fmt.Sprintf("set acl-plugin session timeout udp idle %d", seconds))
 	}
 	for _, c := range commands {
-		if _, err := r.setting(ctx, c); err != nil {
+		if _, err := x.setting(ctx, c); err != nil {
 			return err
 		}
 	}
-	return r.memory.StartSessions(ctx)
+	return nil
 }
 
 // setting runs a command about sessions. Rules are enforced without it, too: what the
 // vswitch refuses is a warning. Other errors are those of the connection.
-func (r *Renderer) setting(ctx context.Context, command string) (string, error) {
-	out, err := r.link.CLI(ctx, command)
+func (x *openFlows) setting(ctx context.Context, command string) (string, error) {
+	out, err := x.link.CLI(ctx, command)
 	var retval govpp.VPPApiError
 	if errors.As(err, &retval) || errors.Is(err, vpp.ErrNoCLI) {
-		r.log.Warn("established flows may live longer or shorter than they should", "established", r.options.Established, "error", err)
+		x.log.Warn("established flows may live longer or shorter than they should", "established", x.established, "error", err)
 		return "", nil
 	}
 	return out, err

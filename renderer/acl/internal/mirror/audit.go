@@ -1,0 +1,56 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
+)
+
+// The kinds of what an audit finds.
+const (
+	DriftBinding = "binding" // an interface has other ACLs of ours, or in another order
+	DriftContent = "content" // an ACL has other entries, or another tag
+	DriftMissing = "missing" // an ACL is gone
+)
+
+// Drift is what somebody else has changed of ours in the vswitch.
+type Drift struct{ Kind, What string }
+
+// String returns what it is.
+func (d Drift) String() string { return d.What }
+
+// ContentAudit compares the content of ACLs with the mirror, some at a time.
+type ContentAudit struct {
+	Next uint32 // the ACL at which it goes on
+}
+
+// Audit reads the next of our ACLs, all in a number of rounds. Each has a call of its own, so
+// that no call is a long one.
+func (x *ContentAudit) Audit(ctx context.Context, link *Link, m *Mirror, rounds int) (found []Drift, err error) {
+	all := slices.Sorted(maps.Keys(m.ACLs))
+	at, _ := slices.BinarySearch(all, x.Next)
+	next := all[at:min(at+layout.Ceil(len(all), rounds), len(all))]
+	x.Next = 0
+	if end := at + len(next); end < len(all) {
+		x.Next = all[end]
+	}
+	for _, index := range next {
+		h := m.ACLs[index]
+		is, err := link.ReadACLs(ctx, index)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(is) == 0:
+			found = append(found, Drift{DriftMissing, fmt.Sprintf("acl %d %s is gone", index, h.Tag)})
+		case is[0].Tag != h.Tag:
+			found = append(found, Drift{DriftContent, fmt.Sprintf("acl %d has the tag %q instead of %s", index, is[0].Tag, h.Tag)})
+		case entries.DigestOf(FromRules(is[0].R)) != h.Piece.Digest:
+			found = append(found, Drift{DriftContent, fmt.Sprintf("acl %d %s has other entries (%d)", index, h.Tag, len(is[0].R))})
+		}
+	}
+	return found, nil
+}
