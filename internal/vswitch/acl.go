@@ -36,24 +36,24 @@ func (s *Switch) putACL(index uint32, a *accessList) (uint32, govpp.VPPApiError)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if index == newACLIndex {
-		a.index = s.acls.next()
-		s.acls.put(a)
+		a.index = s.acls.Next()
+		s.acls.Put(a)
 		return a.index, 0
 	}
-	old := s.acls.get(index)
+	old := s.acls.Get(index)
 	if old == nil {
 		return index, govpp.NO_SUCH_ENTRY
 	}
 	a.index = index
-	s.acls.items[index] = a
+	s.acls.Set(index, a)
 	gen := s.nextGeneration()
 	for u := range s.uses[index] {
-		p := *s.ports.get(u.port)
+		p := *s.ports.Get(u.port)
 		b := &p.bindings[u.dir]
 		b.acls = slices.Clone(b.acls)
 		b.acls[slices.Index(b.acls, old)] = a
 		b.changed(gen)
-		s.ports.items[u.port] = &p
+		s.ports.Set(u.port, &p)
 	}
 	s.publish()
 	return index, 0
@@ -79,7 +79,7 @@ func (b *binding) changed(gen uint64) {
 func (s *Switch) deleteACL(index uint32) govpp.VPPApiError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.acls.get(index) == nil {
+	if s.acls.Get(index) == nil {
 		return govpp.NO_SUCH_ENTRY
 	}
 	if users := s.uses[index]; len(users) > 0 {
@@ -91,7 +91,7 @@ func (s *Switch) deleteACL(index uint32) govpp.VPPApiError {
 		return govpp.ACL_IN_USE_OUTBOUND
 	}
 	delete(s.uses, index)
-	s.acls.remove(index)
+	s.acls.Remove(index)
 	return 0
 }
 
@@ -101,11 +101,11 @@ func (s *Switch) deleteACL(index uint32) govpp.VPPApiError {
 func (s *Switch) setACLList(index uint32, inputs, outputs []uint32) govpp.VPPApiError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ports.get(index) == nil {
+	if s.ports.Get(index) == nil {
 		return govpp.INVALID_SW_IF_INDEX
 	}
 	for _, i := range slices.Concat(inputs, outputs) {
-		if s.acls.get(i) == nil {
+		if s.acls.Get(i) == nil {
 			return govpp.NO_SUCH_ENTRY
 		}
 	}
@@ -136,11 +136,11 @@ func hasDuplicate(list []uint32) bool {
 func (s *Switch) addBinding(index uint32, dir api.Direction, aclIndex uint32) govpp.VPPApiError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.ports.get(index)
+	p := s.ports.Get(index)
 	if p == nil {
 		return govpp.INVALID_SW_IF_INDEX
 	}
-	if s.acls.get(aclIndex) == nil {
+	if s.acls.Get(aclIndex) == nil {
 		return govpp.NO_SUCH_ENTRY
 	}
 	list := p.bindings[dir].indices()
@@ -161,7 +161,7 @@ func (s *Switch) addBinding(index uint32, dir api.Direction, aclIndex uint32) go
 func (s *Switch) removeBinding(index uint32, dir api.Direction, aclIndex uint32) govpp.VPPApiError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.ports.get(index)
+	p := s.ports.Get(index)
 	if p == nil {
 		return govpp.INVALID_SW_IF_INDEX
 	}
@@ -178,21 +178,21 @@ func (s *Switch) removeBinding(index uint32, dir api.Direction, aclIndex uint32)
 // bind sets the list of one direction; the ACLs exist and the lock is held. An
 // equal list changes nothing; with quirks sessions take it for a change.
 func (s *Switch) bind(index uint32, dir api.Direction, list []uint32) {
-	old := s.ports.get(index).bindings[dir].indices()
+	old := s.ports.Get(index).bindings[dir].indices()
 	if slices.Equal(old, list) && !s.quirks {
 		return
 	}
 	if len(list) > 0 {
 		s.sessions.make()
 	}
-	s.forgetOnBind(s.ports.get(index), old, list)
+	s.forgetOnBind(s.ports.Get(index), old, list)
 	u := use{index, dir}
 	for _, i := range old {
 		delete(s.uses[i], u)
 	}
 	acls := make([]*accessList, len(list))
 	for n, i := range list {
-		acls[n] = s.acls.get(i)
+		acls[n] = s.acls.Get(i)
 		if s.uses[i] == nil {
 			s.uses[i] = make(map[use]struct{})
 		}

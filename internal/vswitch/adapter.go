@@ -24,11 +24,11 @@ const requestQueue = 64
 // that needs no socket. Every call returns another, independent one; each can be
 // connected again after it was disconnected. Answers are delivered by a goroutine
 // of the connection, so that SendMsg never waits for its own caller.
-func (s *Switch) Adapter() adapter.VppAPI { return &inProcess{sw: s} }
+func (s *server) Adapter() adapter.VppAPI { return &inProcess{server: s} }
 
 // inProcess implements adapter.VppAPI.
 type inProcess struct {
-	sw *Switch
+	server *server
 
 	mu       sync.Mutex
 	callback adapter.MsgCallback
@@ -50,7 +50,7 @@ func (a *inProcess) Connect() error {
 	if a.conn != nil {
 		return errConnected
 	}
-	c, err := a.sw.connect()
+	c, err := a.server.connect()
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (a *inProcess) Disconnect() error {
 
 // GetMsgID returns the id of a message that the switch implements.
 func (a *inProcess) GetMsgID(name, crc string) (uint16, error) {
-	if m := a.sw.messages.byName[name+"_"+crc]; m != nil {
+	if m := a.server.messages.byName[name+"_"+crc]; m != nil {
 		return m.id, nil
 	}
 	return 0, &adapter.UnknownMsgError{MsgName: name, MsgCrc: crc}
@@ -120,9 +120,7 @@ func (a *inProcess) SetMsgCallback(cb adapter.MsgCallback) {
 
 // WaitReady fails when the switch was closed.
 func (a *inProcess) WaitReady() error {
-	a.sw.mu.Lock()
-	defer a.sw.mu.Unlock()
-	if a.sw.closed {
+	if a.server.isClosed() {
 		return ErrClosed
 	}
 	return nil
@@ -132,7 +130,7 @@ func (a *inProcess) WaitReady() error {
 func (conn *inProcessConn) run() {
 	c := conn.client
 	defer close(conn.stopped)
-	defer c.release()
+	defer c.server.release(c)
 	for {
 		select {
 		case <-c.done:

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	govpp "go.fd.io/govpp/api"
+
+	"github.com/sluice-net/sluice/internal/vswitch/internal/hoststack"
 )
 
 // command is one command of the CLI that cli_inband offers. Its words may be
@@ -31,8 +33,12 @@ var commands = []command{
 	{"set acl-plugin session timeout", (*Switch).cliTimeout},
 	{"set acl-plugin session table max-entries", (*Switch).cliSessionLimit},
 	{"set interface feature", (*Switch).cliSetFeature},
-	{"show app ns", (*Switch).cliNamespaces},
-	{"show session rules", (*Switch).cliSessionRules},
+	{"show app ns", func(s *Switch, args []string) (string, bool) {
+		return hoststack.Handlers{Stack: s.Stack}.ShowNamespaces(args)
+	}},
+	{"show session rules", func(s *Switch, args []string) (string, bool) {
+		return hoststack.Handlers{Stack: s.Stack}.ShowRules(args)
+	}},
 }
 
 // cli runs a command line. What is unknown gives the text of VPP's CLI and -1.

@@ -9,13 +9,10 @@ import (
 	"go.fd.io/govpp/binapi/memclnt"
 )
 
-// errTooManyClients is returned to a client that connects beyond Options.MaxClients.
-var errTooManyClients = errors.New("too many clients of the binary API")
-
 // client is one connection of the binary API. Requests are handled by one
 // goroutine; close and event may be called by any.
 type client struct {
-	sw      *Switch
+	server  *server
 	index   uint32
 	name    string // of the handshake
 	greeted bool   // the handshake is done
@@ -30,42 +27,9 @@ type client struct {
 	ended  chan struct{} // closed when it has ended
 	once   sync.Once
 
-	// The interface events that the client wants; guarded by the lock of the switch.
+	// The interface events that the client wants; guarded by the lock of the server.
 	wantsEvents bool
 	eventsPID   uint32
-}
-
-// connect registers a client, which must be released.
-func (s *Switch) connect() (*client, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, ErrClosed
-	}
-	if s.restarting {
-		return nil, errRestarting
-	}
-	if len(s.clients) >= s.maxClients {
-		return nil, fmt.Errorf("%w: %d are connected", errTooManyClients, len(s.clients))
-	}
-	s.nextClient++
-	c := &client{
-		sw: s, index: s.nextClient, events: newEventQueue(), done: make(chan struct{}),
-		ended: make(chan struct{}),
-	}
-	s.clients[c.index] = c
-	s.running.Add(1)
-	return c, nil
-}
-
-// release forgets a client; its goroutines have ended.
-func (c *client) release() {
-	c.close()
-	c.sw.mu.Lock()
-	delete(c.sw.clients, c.index)
-	c.sw.mu.Unlock()
-	close(c.ended)
-	c.sw.running.Done()
 }
 
 // close ends the connection soon.
@@ -83,7 +47,7 @@ func (c *client) isClosed() bool {
 
 // send encodes and sends an answer.
 func (c *client) send(m govpp.Message, context uint32) error {
-	b, err := c.sw.messages.encode(m, context)
+	b, err := c.server.messages.encode(m, context)
 	if err != nil {
 		return err
 	}
@@ -92,24 +56,24 @@ func (c *client) send(m govpp.Message, context uint32) error {
 
 // event queues an event. A client that does not read loses events, as with VPP.
 func (c *client) event(m govpp.Message) {
-	b, err := c.sw.messages.encode(m, 0)
+	b, err := c.server.messages.encode(m, 0)
 	if err == nil && c.events.put(b) {
 		err = errors.New("the client does not read them")
 	}
 	if err != nil {
-		c.sw.log.Warn("events of a client are lost", "client", c.index, "client_name", c.name, "message", m.GetMessageName(), "error", err)
+		c.server.log.Warn("events of a client are lost", "client", c.index, "client_name", c.name, "message", m.GetMessageName(), "error", err)
 	}
 }
 
 // drop logs a request that gets no answer.
 func (c *client) drop(err error) {
-	c.sw.log.Warn("request of the binary API is dropped", "client", c.index, "client_name", c.name, "error", err)
+	c.server.log.Warn("request of the binary API is dropped", "client", c.index, "client_name", c.name, "error", err)
 }
 
 func (c *client) sockclntCreate(m *memclnt.SockclntCreate, reply func(govpp.Message)) {
 	c.name, c.greeted = m.Name, true
 	r := &memclnt.SockclntCreateReply{Index: c.index}
-	for _, e := range c.sw.messages.list {
+	for _, e := range c.server.messages.list {
 		r.MessageTable = append(r.MessageTable, memclnt.MessageTableEntry{
 			Index: e.id, Name: e.proto.GetMessageName() + "_" + e.proto.GetCrcString(),
 		})
@@ -134,7 +98,7 @@ func (c *client) controlPing(_ *memclnt.ControlPing, reply func(govpp.Message)) 
 // getFirstMsgID answers for names like "acl_5133bba0". Only messages that are
 // implemented have ids, so that offsets from the first one are not VPP's.
 func (c *client) getFirstMsgID(m *memclnt.GetFirstMsgID, reply func(govpp.Message)) {
-	for _, mod := range c.sw.messages.modules {
+	for _, mod := range c.server.messages.modules {
 		if m.Name == mod.name+"_"+mod.crc {
 			reply(&memclnt.GetFirstMsgIDReply{FirstMsgID: mod.first})
 			return
@@ -145,10 +109,10 @@ func (c *client) getFirstMsgID(m *memclnt.GetFirstMsgID, reply func(govpp.Messag
 
 func (c *client) apiVersions(_ *memclnt.APIVersions, reply func(govpp.Message)) {
 	r := &memclnt.APIVersionsReply{}
-	for _, mod := range c.sw.messages.modules {
+	for _, mod := range c.server.messages.modules {
 		v := memclnt.ModuleVersion{Name: mod.name + ".api"}
 		if _, err := fmt.Sscanf(mod.version, "%d.%d.%d", &v.Major, &v.Minor, &v.Patch); err != nil {
-			c.sw.log.Warn("version of an API module is unreadable", "module", mod.name, "error", err)
+			c.server.log.Warn("version of an API module is unreadable", "module", mod.name, "error", err)
 		}
 		r.APIVersions = append(r.APIVersions, v)
 	}

@@ -19,10 +19,10 @@ func TestClientLosesNoEventWhenManyInterfacesComeAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.release()
-	sw.mu.Lock()
-	c.wantsEvents = true
-	sw.mu.Unlock()
+	defer sw.release(c)
+	if !sw.wantEvents(c, true, 0) {
+		t.Fatal("the client wants events already")
+	}
 	const pods = 5000
 	for i := range pods {
 		sw.AddInterface(fmt.Sprint("pod", i), "")

@@ -68,9 +68,18 @@ func (s *Switch) portNamed(name string) *port {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i, ok := s.portNames[name]; ok {
-		return s.ports.get(i)
+		return s.ports.Get(i)
 	}
 	return nil
+}
+
+// portName returns the name of an interface; ok is false when there is none.
+func (s *Switch) portName(index uint32) (name string, ok bool) {
+	p := s.view.Load().port(index)
+	if p == nil {
+		return "", false
+	}
+	return p.name, true
 }
 
 // has says whether a node is on. The ACLs are where there is any in their direction.

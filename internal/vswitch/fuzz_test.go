@@ -53,7 +53,7 @@ func seedRequests(t testing.TB, table *messageTable) (list [][]byte) {
 // FuzzHandleMessage handles two payloads after the handshake, then checks that
 // the configuration is whole.
 func FuzzHandleMessage(f *testing.F) {
-	seeds := seedRequests(f, newMessageTable())
+	seeds := seedRequests(f, New(Options{}).server.messages)
 	for i, b := range seeds {
 		f.Add(b, seeds[(i+3)%len(seeds)])
 	}
@@ -64,7 +64,7 @@ func FuzzHandleMessage(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.release()
+		defer sw.release(c)
 		c.write = func([]byte) error { return nil }
 		for _, b := range [][]byte{seeds[0], first, second} {
 			_ = c.handle(b)
@@ -85,7 +85,7 @@ func checkWhole(t *testing.T, sw *Switch) {
 		for dir, b := range p.bindings {
 			for _, a := range b.acls {
 				bound++
-				if _, ok := sw.uses[a.index][use{p.index, api.Direction(dir)}]; !ok || sw.acls.get(a.index) != a {
+				if _, ok := sw.uses[a.index][use{p.index, api.Direction(dir)}]; !ok || sw.acls.Get(a.index) != a {
 					t.Errorf("%s has ACL %d, which does not know it", p.name, a.index)
 				}
 			}
@@ -101,7 +101,7 @@ func checkWhole(t *testing.T, sw *Switch) {
 
 // FuzzFrame sends bytes over a connection, after the handshake.
 func FuzzFrame(f *testing.F) {
-	table := newMessageTable()
+	table := New(Options{}).server.messages
 	for _, b := range seedRequests(f, table) {
 		f.Add(append(frame(b), frame(b)...))
 	}

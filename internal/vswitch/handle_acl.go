@@ -6,6 +6,7 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch/internal/wire"
 )
 
 // The version of the ACL plugin whose behaviour is followed.
@@ -14,45 +15,48 @@ const (
 	aclPluginMinor = 4
 )
 
-func aclMessages() []*message {
+// aclHandlers answer the requests of the ACL plugin.
+type aclHandlers struct{ sw *Switch }
+
+func (h aclHandlers) messages() []*message {
 	return []*message{
-		request((*client).aclGetVersion), reply(new(acl.ACLPluginGetVersionReply)),
-		request((*client).aclControlPing), reply(new(acl.ACLPluginControlPingReply)),
-		request((*client).aclConnTableMaxEntries), reply(new(acl.ACLPluginGetConnTableMaxEntriesReply)),
-		request((*client).aclAddReplace), reply(new(acl.ACLAddReplaceReply)),
-		request((*client).aclDel), reply(new(acl.ACLDelReply)),
-		request((*client).aclInterfaceAddDel), reply(new(acl.ACLInterfaceAddDelReply)),
-		request((*client).aclInterfaceSetList), reply(new(acl.ACLInterfaceSetACLListReply)),
-		request((*client).aclDump), reply(new(acl.ACLDetails)),
-		request((*client).aclInterfaceListDump), reply(new(acl.ACLInterfaceListDetails)),
-		request((*client).aclSetEtypes), reply(new(acl.ACLInterfaceSetEtypeWhitelistReply)),
-		request((*client).aclEtypesDump), reply(new(acl.ACLInterfaceEtypeWhitelistDetails)),
-		request((*client).aclStatsEnable), reply(new(acl.ACLStatsIntfCountersEnableReply)),
-		request((*client).aclHashLookupSet), reply(new(acl.ACLPluginUseHashLookupSetReply)),
-		request((*client).aclHashLookupGet), reply(new(acl.ACLPluginUseHashLookupGetReply)),
+		request(h.getVersion), reply(new(acl.ACLPluginGetVersionReply)),
+		clientRequest(h.controlPing), reply(new(acl.ACLPluginControlPingReply)),
+		request(h.connTableMaxEntries), reply(new(acl.ACLPluginGetConnTableMaxEntriesReply)),
+		request(h.addReplace), reply(new(acl.ACLAddReplaceReply)),
+		request(h.del), reply(new(acl.ACLDelReply)),
+		request(h.interfaceAddDel), reply(new(acl.ACLInterfaceAddDelReply)),
+		request(h.interfaceSetList), reply(new(acl.ACLInterfaceSetACLListReply)),
+		request(h.dump), reply(new(acl.ACLDetails)),
+		request(h.interfaceListDump), reply(new(acl.ACLInterfaceListDetails)),
+		request(h.setEtypes), reply(new(acl.ACLInterfaceSetEtypeWhitelistReply)),
+		request(h.etypesDump), reply(new(acl.ACLInterfaceEtypeWhitelistDetails)),
+		request(h.statsEnable), reply(new(acl.ACLStatsIntfCountersEnableReply)),
+		request(h.hashLookupSet), reply(new(acl.ACLPluginUseHashLookupSetReply)),
+		request(h.hashLookupGet), reply(new(acl.ACLPluginUseHashLookupGetReply)),
 	}
 }
 
-func (c *client) aclGetVersion(_ *acl.ACLPluginGetVersion, reply func(govpp.Message)) {
+func (h aclHandlers) getVersion(_ *acl.ACLPluginGetVersion, reply func(govpp.Message)) {
 	reply(&acl.ACLPluginGetVersionReply{Major: aclPluginMajor, Minor: aclPluginMinor})
 }
 
-func (c *client) aclControlPing(_ *acl.ACLPluginControlPing, reply func(govpp.Message)) {
+func (h aclHandlers) controlPing(c *client, _ *acl.ACLPluginControlPing, reply func(govpp.Message)) {
 	reply(&acl.ACLPluginControlPingReply{ClientIndex: c.index, VpePID: pid()})
 }
 
-func (c *client) aclConnTableMaxEntries(_ *acl.ACLPluginGetConnTableMaxEntries, reply func(govpp.Message)) {
-	_, _, limit := c.sw.sessions.fill(c.sw.clock())
+func (h aclHandlers) connTableMaxEntries(_ *acl.ACLPluginGetConnTableMaxEntries, reply func(govpp.Message)) {
+	_, _, limit := h.sw.sessions.fill(h.sw.clock())
 	reply(&acl.ACLPluginGetConnTableMaxEntriesReply{ConnTableMaxEntries: uint64(limit)})
 }
 
-func (c *client) aclAddReplace(m *acl.ACLAddReplace, reply func(govpp.Message)) {
-	index, rv := c.sw.aclAddReplace(m)
+func (h aclHandlers) addReplace(m *acl.ACLAddReplace, reply func(govpp.Message)) {
+	index, rv := h.sw.aclAddReplace(m)
 	reply(&acl.ACLAddReplaceReply{ACLIndex: index, Retval: int32(rv)})
 }
 
 func (s *Switch) aclAddReplace(m *acl.ACLAddReplace) (uint32, govpp.VPPApiError) {
-	if len(m.Tag) > maxName { // no NUL within the field
+	if len(m.Tag) > wire.MaxName { // no NUL within the field
 		return m.ACLIndex, govpp.INVALID_VALUE
 	}
 	rules, rv := rulesFromWire(m.R, s.quirks)
@@ -68,34 +72,34 @@ func (s *Switch) aclAddReplace(m *acl.ACLAddReplace) (uint32, govpp.VPPApiError)
 func (s *Switch) acl(index uint32) *accessList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.acls.get(index)
+	return s.acls.Get(index)
 }
 
-func (c *client) aclDel(m *acl.ACLDel, reply func(govpp.Message)) {
-	reply(&acl.ACLDelReply{Retval: int32(c.sw.deleteACL(m.ACLIndex))})
+func (h aclHandlers) del(m *acl.ACLDel, reply func(govpp.Message)) {
+	reply(&acl.ACLDelReply{Retval: int32(h.sw.deleteACL(m.ACLIndex))})
 }
 
-func (c *client) aclInterfaceAddDel(m *acl.ACLInterfaceAddDel, reply func(govpp.Message)) {
+func (h aclHandlers) interfaceAddDel(m *acl.ACLInterfaceAddDel, reply func(govpp.Message)) {
 	dir := api.Egress
 	if m.IsInput {
 		dir = api.Ingress
 	}
-	change := c.sw.removeBinding
+	change := h.sw.removeBinding
 	if m.IsAdd {
-		change = c.sw.addBinding
+		change = h.sw.addBinding
 	}
 	reply(&acl.ACLInterfaceAddDelReply{Retval: int32(change(uint32(m.SwIfIndex), dir, m.ACLIndex))})
 }
 
-func (c *client) aclInterfaceSetList(m *acl.ACLInterfaceSetACLList, reply func(govpp.Message)) {
+func (h aclHandlers) interfaceSetList(m *acl.ACLInterfaceSetACLList, reply func(govpp.Message)) {
 	inputs := min(int(m.NInput), len(m.Acls))
-	rv := c.sw.setACLList(uint32(m.SwIfIndex), m.Acls[:inputs], m.Acls[inputs:])
+	rv := h.sw.setACLList(uint32(m.SwIfIndex), m.Acls[:inputs], m.Acls[inputs:])
 	reply(&acl.ACLInterfaceSetACLListReply{Retval: int32(rv)})
 }
 
-// aclDump answers with all ACLs or with one; with none if it does not exist.
-func (c *client) aclDump(m *acl.ACLDump, reply func(govpp.Message)) {
-	for _, a := range c.sw.aclsOf(m.ACLIndex) {
+// dump answers with all ACLs or with one; with none if it does not exist.
+func (h aclHandlers) dump(m *acl.ACLDump, reply func(govpp.Message)) {
+	for _, a := range h.sw.aclsOf(m.ACLIndex) {
 		reply(&acl.ACLDetails{ACLIndex: a.index, Tag: a.tag, Count: uint32(len(a.rules)), R: rulesToWire(a.rules)})
 	}
 }
@@ -105,13 +109,13 @@ func (s *Switch) aclsOf(index uint32) []*accessList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if index != newACLIndex {
-		if a := s.acls.get(index); a != nil {
+		if a := s.acls.Get(index); a != nil {
 			return []*accessList{a}
 		}
 		return nil
 	}
 	var list []*accessList
-	for _, a := range s.acls.all() {
+	for _, a := range s.acls.All() {
 		list = append(list, a)
 	}
 	return list
@@ -138,8 +142,8 @@ func (s *Switch) portsOf(index uint32) []*port {
 	return list
 }
 
-func (c *client) aclInterfaceListDump(m *acl.ACLInterfaceListDump, reply func(govpp.Message)) {
-	for _, p := range c.sw.portsOf(uint32(m.SwIfIndex)) {
+func (h aclHandlers) interfaceListDump(m *acl.ACLInterfaceListDump, reply func(govpp.Message)) {
+	for _, p := range h.sw.portsOf(uint32(m.SwIfIndex)) {
 		in, out := p.bindings[api.Ingress].indices(), p.bindings[api.Egress].indices()
 		reply(&acl.ACLInterfaceListDetails{
 			SwIfIndex: interface_types.InterfaceIndex(p.index),
@@ -148,9 +152,9 @@ func (c *client) aclInterfaceListDump(m *acl.ACLInterfaceListDump, reply func(go
 	}
 }
 
-func (c *client) aclSetEtypes(m *acl.ACLInterfaceSetEtypeWhitelist, reply func(govpp.Message)) {
+func (h aclHandlers) setEtypes(m *acl.ACLInterfaceSetEtypeWhitelist, reply func(govpp.Message)) {
 	inputs := min(int(m.NInput), len(m.Whitelist))
-	rv := c.sw.setEtypes(uint32(m.SwIfIndex), [2][]uint16{
+	rv := h.sw.setEtypes(uint32(m.SwIfIndex), [2][]uint16{
 		api.Ingress: m.Whitelist[:inputs], api.Egress: m.Whitelist[inputs:],
 	})
 	reply(&acl.ACLInterfaceSetEtypeWhitelistReply{Retval: int32(rv)})
@@ -159,16 +163,16 @@ func (c *client) aclSetEtypes(m *acl.ACLInterfaceSetEtypeWhitelist, reply func(g
 func (s *Switch) setEtypes(index uint32, etypes [2][]uint16) govpp.VPPApiError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ports.get(index) == nil {
+	if s.ports.Get(index) == nil {
 		return govpp.INVALID_SW_IF_INDEX
 	}
 	s.changePort(index, func(p *port) { p.etypes = etypes })
 	return 0
 }
 
-// aclEtypesDump lists the interfaces that have a whitelist.
-func (c *client) aclEtypesDump(m *acl.ACLInterfaceEtypeWhitelistDump, reply func(govpp.Message)) {
-	for _, p := range c.sw.portsOf(uint32(m.SwIfIndex)) {
+// etypesDump lists the interfaces that have a whitelist.
+func (h aclHandlers) etypesDump(m *acl.ACLInterfaceEtypeWhitelistDump, reply func(govpp.Message)) {
+	for _, p := range h.sw.portsOf(uint32(m.SwIfIndex)) {
 		in, out := p.etypes[api.Ingress], p.etypes[api.Egress]
 		list := append(append([]uint16(nil), in...), out...)
 		if len(list) == 0 {
@@ -181,21 +185,21 @@ func (c *client) aclEtypesDump(m *acl.ACLInterfaceEtypeWhitelistDump, reply func
 	}
 }
 
-// aclStatsEnable has nothing to switch: rules are always counted. The answer has
+// statsEnable has nothing to switch: rules are always counted. The answer has
 // its own id, where VPP has that of another message.
-func (c *client) aclStatsEnable(_ *acl.ACLStatsIntfCountersEnable, reply func(govpp.Message)) {
+func (h aclHandlers) statsEnable(_ *acl.ACLStatsIntfCountersEnable, reply func(govpp.Message)) {
 	reply(&acl.ACLStatsIntfCountersEnableReply{})
 }
 
-// aclHashLookupSet remembers the setting; there is only one way to look up here.
-func (c *client) aclHashLookupSet(m *acl.ACLPluginUseHashLookupSet, reply func(govpp.Message)) {
-	c.sw.set(func(s *Switch) { s.hashLookup = m.Enable })
+// hashLookupSet remembers the setting; there is only one way to look up here.
+func (h aclHandlers) hashLookupSet(m *acl.ACLPluginUseHashLookupSet, reply func(govpp.Message)) {
+	h.sw.set(func(s *Switch) { s.hashLookup = m.Enable })
 	reply(&acl.ACLPluginUseHashLookupSetReply{})
 }
 
-func (c *client) aclHashLookupGet(_ *acl.ACLPluginUseHashLookupGet, reply func(govpp.Message)) {
+func (h aclHandlers) hashLookupGet(_ *acl.ACLPluginUseHashLookupGet, reply func(govpp.Message)) {
 	var on bool
-	c.sw.set(func(s *Switch) { on = s.hashLookup })
+	h.sw.set(func(s *Switch) { on = s.hashLookup })
 	reply(&acl.ACLPluginUseHashLookupGetReply{Enable: on})
 }
 

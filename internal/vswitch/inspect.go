@@ -60,7 +60,7 @@ func (s *Switch) ACLs() []ACL {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []ACL
-	for i, a := range s.acls.all() {
+	for i, a := range s.acls.All() {
 		x := ACL{Index: i, Tag: a.tag, Rules: len(a.rules)}
 		for u := range s.uses[i] {
 			if u.dir == api.Ingress {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
@@ -12,7 +11,6 @@ import (
 	"go.fd.io/govpp/binapi/memclnt"
 	hostsession "go.fd.io/govpp/binapi/session"
 	"go.fd.io/govpp/binapi/vlib"
-	"go.fd.io/govpp/binapi/vpe"
 	"go.fd.io/govpp/codec"
 )
 
@@ -56,10 +54,19 @@ type messageTable struct {
 	ids     map[string]uint16   // name only, for what we send
 	list    []*message          // in the order in which clients are told
 	modules []module
+	next    uint16 // id of a message that has no fixed one
 }
 
-// request makes the entry of a request.
+// request makes the entry of a request whose answer is the same for all clients.
 func request[T any, M interface {
+	*T
+	govpp.Message
+}](handle func(m M, reply func(govpp.Message))) *message {
+	return clientRequest(func(_ *client, m M, reply func(govpp.Message)) { handle(m, reply) })
+}
+
+// clientRequest makes the entry of a request about the client.
+func clientRequest[T any, M interface {
 	*T
 	govpp.Message
 }](handle func(c *client, m M, reply func(govpp.Message))) *message {
@@ -104,28 +111,23 @@ func headerSize(m govpp.Message) int {
 	return 2
 }
 
+// newMessageTable returns a table of the messages about connections.
 func newMessageTable() *messageTable {
-	t := &messageTable{byID: make(map[uint16]*message), byName: make(map[string]*message), ids: make(map[string]uint16)}
-	t.addMemclnt()
-	next := uint16(firstPluginID)
-	for _, m := range []struct {
-		name, version string
-		crc           uint32
-		messages      []*message
-	}{
-		{vlib.APIFile, vlib.APIVersion, vlib.VersionCrc, vlibMessages()},
-		{vpe.APIFile, vpe.APIVersion, vpe.VersionCrc, vpeMessages()},
-		{interfaces.APIFile, interfaces.APIVersion, interfaces.VersionCrc, interfaceMessages()},
-		{acl.APIFile, acl.APIVersion, acl.VersionCrc, slices.Concat(aclMessages(), macipMessages())},
-		{hostsession.APIFile, hostsession.APIVersion, hostsession.VersionCrc, sessionMessages()},
-	} {
-		t.modules = append(t.modules, module{name: m.name, version: m.version, crc: fmt.Sprintf("%08x", m.crc), first: next})
-		for _, e := range m.messages {
-			t.add(next, e)
-			next++
-		}
+	t := &messageTable{
+		byID: make(map[uint16]*message), byName: make(map[string]*message), ids: make(map[string]uint16),
+		next: firstPluginID,
 	}
+	t.addMemclnt()
 	return t
+}
+
+// addModule adds the messages of an .api file, with the next ids.
+func (t *messageTable) addModule(name, version string, crc uint32, messages ...*message) {
+	t.modules = append(t.modules, module{name: name, version: version, crc: fmt.Sprintf("%08x", crc), first: t.next})
+	for _, e := range messages {
+		t.add(t.next, e)
+		t.next++
+	}
 }
 
 // addMemclnt adds the messages that have the ids of VPP. sockclnt_delete comes
@@ -134,17 +136,17 @@ func (t *messageTable) addMemclnt() {
 	t.modules = append(t.modules, module{
 		name: memclnt.APIFile, version: memclnt.APIVersion, crc: fmt.Sprintf("%08x", uint32(memclnt.VersionCrc)), first: 1,
 	})
-	t.add(10, request((*client).getFirstMsgID))
+	t.add(10, clientRequest((*client).getFirstMsgID))
 	t.add(11, reply(new(memclnt.GetFirstMsgIDReply)))
-	t.add(12, request((*client).apiVersions))
+	t.add(12, clientRequest((*client).apiVersions))
 	t.add(13, reply(new(memclnt.APIVersionsReply)))
-	t.add(idSockclntCreate, request((*client).sockclntCreate))
+	t.add(idSockclntCreate, clientRequest((*client).sockclntCreate))
 	t.add(16, reply(new(memclnt.SockclntCreateReply)))
 	t.add(idSockclntDeleteReply, reply(new(memclnt.SockclntDeleteReply)))
-	t.add(idSockclntDelete, request((*client).sockclntDelete))
-	t.add(21, request((*client).memclntKeepalive))
+	t.add(idSockclntDelete, clientRequest((*client).sockclntDelete))
+	t.add(21, clientRequest((*client).memclntKeepalive))
 	t.add(22, reply(new(memclnt.MemclntKeepaliveReply)))
-	t.add(23, request((*client).controlPing))
+	t.add(23, clientRequest((*client).controlPing))
 	t.add(24, reply(new(memclnt.ControlPingReply)))
 }
 
@@ -166,7 +168,7 @@ func (c *client) handle(payload []byte) error {
 	if id == idSockclntDeleteReply {
 		id = idSockclntDelete
 	}
-	m := c.sw.messages.byID[id]
+	m := c.server.messages.byID[id]
 	if m == nil || m.serve == nil {
 		return fmt.Errorf("request with id %d: %w", id, errUnknownMessage)
 	}
@@ -196,7 +198,7 @@ func (m *message) check(payload []byte) error {
 // variableSize returns how long the elements of variable length are that a
 // request announces; the fixed part of the payload is complete.
 func variableSize(proto govpp.Message, payload []byte) uint64 {
-	switch proto.(type) {
+	switch m := proto.(type) {
 	case *acl.ACLAddReplace: // header, acl_index, tag, count
 		return 48 * uint64(binary.BigEndian.Uint32(payload[10+4+64:]))
 	case *acl.ACLInterfaceSetACLList: // header, sw_if_index, count
@@ -207,8 +209,10 @@ func variableSize(proto govpp.Message, payload []byte) uint64 {
 		return uint64(binary.BigEndian.Uint32(payload[10:]))
 	case *interfaces.SwInterfaceDump: // header, sw_if_index, name_filter_valid, length
 		return uint64(binary.BigEndian.Uint32(payload[10+4+1:]))
+	case *hostsession.AppNamespaceAddDelV4: // ends with the length of the socket's name
+		return uint64(binary.BigEndian.Uint32(payload[10+m.Size()-4:]))
 	}
-	return sessionSize(proto, payload)
+	return 0
 }
 
 // encode returns the payload of a message that we send.

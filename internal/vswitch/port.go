@@ -2,7 +2,6 @@ package vswitch
 
 import (
 	"fmt"
-	"strings"
 
 	govpp "go.fd.io/govpp/api"
 	interfaces "go.fd.io/govpp/binapi/interface"
@@ -35,9 +34,6 @@ type binding struct {
 
 const kindLoopback = "Loopback"
 
-// maxName is the longest name or tag that the messages have room for.
-const maxName = 63
-
 // AddInterface adds an interface that is up and returns its index. If there is
 // an interface of that name already, it gets the tag and its index is returned.
 // Messages of the binary API have room for the first 63 bytes of names and tags
@@ -65,17 +61,17 @@ func (s *Switch) RemoveInterface(swIfIndex uint32) bool {
 
 // addPort gives a new port its index; the lock is held.
 func (s *Switch) addPort(p *port) {
-	p.index = s.ports.next()
+	p.index = s.ports.Next()
 	s.generation++
 	p.bindings = [2]binding{{gen: s.generation}, {gen: s.generation}}
 	p.sessions = newPortSessions()
-	s.ports.put(p)
+	s.ports.Put(p)
 	s.portNames[p.name] = p.index
 	s.publish()
 }
 
 func (s *Switch) removePort(index uint32) bool {
-	p := s.ports.get(index)
+	p := s.ports.Get(index)
 	if p == nil || index == 0 {
 		return false
 	}
@@ -84,7 +80,7 @@ func (s *Switch) removePort(index uint32) bool {
 			delete(s.uses[a.index], use{index, dir})
 		}
 	}
-	s.ports.remove(index)
+	s.ports.Remove(index)
 	delete(s.portNames, p.name)
 	s.removeRoutesTo(index)
 	s.publish()
@@ -95,16 +91,16 @@ func (s *Switch) removePort(index uint32) bool {
 
 // changePort replaces a port by a changed copy; the lock is held.
 func (s *Switch) changePort(index uint32, change func(*port)) {
-	p := *s.ports.get(index)
+	p := *s.ports.Get(index)
 	change(&p)
-	s.ports.items[index] = &p
+	s.ports.Set(index, &p)
 	s.publish()
 }
 
 func (s *Switch) setPortUp(index uint32, up bool) govpp.VPPApiError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.ports.get(index)
+	p := s.ports.Get(index)
 	if p == nil {
 		return govpp.INVALID_SW_IF_INDEX
 	}
@@ -118,7 +114,7 @@ func (s *Switch) setPortUp(index uint32, up bool) govpp.VPPApiError {
 func (s *Switch) setPortTag(index uint32, tag string) govpp.VPPApiError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ports.get(index) == nil {
+	if s.ports.Get(index) == nil {
 		return govpp.INVALID_SW_IF_INDEX
 	}
 	s.changePort(index, func(p *port) { p.tag = tag })
@@ -149,7 +145,7 @@ func loopbackName(instance int64) string { return fmt.Sprintf("loop%d", instance
 func (s *Switch) deleteLoopback(index uint32) govpp.VPPApiError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.ports.get(index); p == nil || p.kind != kindLoopback {
+	if p := s.ports.Get(index); p == nil || p.kind != kindLoopback {
 		return govpp.INVALID_SW_IF_INDEX
 	}
 	s.removePort(index)
@@ -158,14 +154,11 @@ func (s *Switch) deleteLoopback(index uint32) govpp.VPPApiError {
 
 // notify tells the clients that want interface events; the lock is held.
 func (s *Switch) notify(index uint32, up, deleted bool) {
-	for _, c := range s.clients {
-		if !c.wantsEvents {
-			continue
+	s.server.notify(func(pid uint32) govpp.Message {
+		return &interfaces.SwInterfaceEvent{
+			PID: pid, SwIfIndex: interface_types.InterfaceIndex(index), Flags: statusFlags(up), Deleted: deleted,
 		}
-		c.event(&interfaces.SwInterfaceEvent{
-			PID: c.eventsPID, SwIfIndex: interface_types.InterfaceIndex(index), Flags: statusFlags(up), Deleted: deleted,
-		})
-	}
+	})
 }
 
 func statusFlags(up bool) interface_types.IfStatusFlags {
@@ -173,12 +166,4 @@ func statusFlags(up bool) interface_types.IfStatusFlags {
 		return 0
 	}
 	return interface_types.IF_STATUS_API_FLAG_ADMIN_UP | interface_types.IF_STATUS_API_FLAG_LINK_UP
-}
-
-func cut(s string, n int) string {
-	if len(s) > n {
-		s = s[:n]
-	}
-	s, _, _ = strings.Cut(s, "\x00")
-	return s
 }

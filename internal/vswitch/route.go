@@ -22,7 +22,7 @@ func (s *Switch) AddRoute(prefix netip.Prefix, swIfIndex uint32) error {
 	prefix = prefix.Masked()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ports.get(swIfIndex) == nil {
+	if s.ports.Get(swIfIndex) == nil {
 		return fmt.Errorf("route %s to interface %d: %w", prefix, swIfIndex, ErrNoInterface)
 	}
 	v := *s.view.Load()

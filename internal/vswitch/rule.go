@@ -9,6 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch/internal/wire"
 )
 
 // RuleAction is what an ACL rule does with a packet.
@@ -80,11 +81,11 @@ func (r Rule) String() string {
 // rulesFromWire checks and converts the rules of a message. VPP accepts actions
 // that it does not know and permits then, which is a quirk; otherwise they are
 // refused, because an unknown action must not open anything.
-func rulesFromWire(wire []acl_types.ACLRule, quirks bool) ([]Rule, govpp.VPPApiError) {
-	rules := make([]Rule, len(wire))
-	for i := range wire {
+func rulesFromWire(list []acl_types.ACLRule, quirks bool) ([]Rule, govpp.VPPApiError) {
+	rules := make([]Rule, len(list))
+	for i := range list {
 		var rv govpp.VPPApiError
-		if rules[i], rv = ruleFromWire(&wire[i]); rv != 0 {
+		if rules[i], rv = ruleFromWire(&list[i]); rv != 0 {
 			return nil, rv
 		}
 		if rules[i].Action > RulePermitReflect && !quirks {
@@ -104,10 +105,10 @@ func ruleFromWire(w *acl_types.ACLRule) (Rule, govpp.VPPApiError) {
 		FlagsValue: w.TCPFlagsValue,
 	}
 	var ok bool
-	if r.Src, ok = prefixFromWire(w.SrcPrefix); !ok {
+	if r.Src, ok = wire.ReadPrefix(w.SrcPrefix); !ok {
 		return Rule{}, govpp.INVALID_SRC_ADDRESS
 	}
-	if r.Dst, ok = prefixFromWire(w.DstPrefix); !ok {
+	if r.Dst, ok = wire.ReadPrefix(w.DstPrefix); !ok {
 		return Rule{}, govpp.INVALID_DST_ADDRESS
 	}
 	if w.SrcPrefix.Address.Af != w.DstPrefix.Address.Af {
@@ -119,30 +120,14 @@ func ruleFromWire(w *acl_types.ACLRule) (Rule, govpp.VPPApiError) {
 	return r, 0
 }
 
-// prefixFromWire is false for an unknown family, a length that the family does
-// not have, and for host bits that are not zero.
-func prefixFromWire(w ip_types.Prefix) (netip.Prefix, bool) {
-	var addr netip.Addr
-	switch w.Address.Af {
-	case ip_types.ADDRESS_IP4:
-		addr = netip.AddrFrom4(w.Address.Un.GetIP4())
-	case ip_types.ADDRESS_IP6:
-		addr = netip.AddrFrom16(w.Address.Un.GetIP6())
-	default:
-		return netip.Prefix{}, false
-	}
-	p := netip.PrefixFrom(addr, int(w.Len))
-	return p, p.IsValid() && p.Masked() == p
-}
-
 func rulesToWire(rules []Rule) []acl_types.ACLRule {
-	wire := make([]acl_types.ACLRule, len(rules))
+	out := make([]acl_types.ACLRule, len(rules))
 	for i := range rules {
 		r := &rules[i]
-		wire[i] = acl_types.ACLRule{
+		out[i] = acl_types.ACLRule{
 			IsPermit:               acl_types.ACLAction(r.Action),
-			SrcPrefix:              prefixToWire(r.Src),
-			DstPrefix:              prefixToWire(r.Dst),
+			SrcPrefix:              wire.Prefix(r.Src),
+			DstPrefix:              wire.Prefix(r.Dst),
 			Proto:                  ip_types.IPProto(r.Protocol),
 			SrcportOrIcmptypeFirst: r.SrcPorts.First,
 			SrcportOrIcmptypeLast:  r.SrcPorts.Last,
@@ -152,17 +137,5 @@ func rulesToWire(rules []Rule) []acl_types.ACLRule {
 			TCPFlagsValue:          r.FlagsValue,
 		}
 	}
-	return wire
-}
-
-func prefixToWire(p netip.Prefix) ip_types.Prefix {
-	w := ip_types.Prefix{Len: uint8(p.Bits())}
-	if p.Addr().Is4() {
-		w.Address.Af = ip_types.ADDRESS_IP4
-		w.Address.Un.SetIP4(p.Addr().As4())
-	} else {
-		w.Address.Af = ip_types.ADDRESS_IP6
-		w.Address.Un.SetIP6(p.Addr().As16())
-	}
-	return w
+	return out
 }

@@ -34,7 +34,7 @@ var errFrameTooLong = errors.New("frame is too long")
 // Serve accepts clients of the binary API, usually on a Unix stream socket, until
 // the context ends or the switch is closed; both are not errors. It closes the
 // listener and returns when all its connections have ended.
-func (s *Switch) Serve(ctx context.Context, l net.Listener) error {
+func (s *server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var conns sync.WaitGroup
 	defer func() { cancel(); conns.Wait() }()
@@ -69,7 +69,7 @@ func (s *Switch) Serve(ctx context.Context, l net.Listener) error {
 
 // serveSocket handles one connection until it ends.
 func (c *client) serveSocket(ctx context.Context, conn net.Conn) {
-	defer c.release()
+	defer c.server.release(c)
 	stop := context.AfterFunc(ctx, c.close)
 	defer stop()
 	sock := &socket{conn: conn}
@@ -84,7 +84,7 @@ func (c *client) serveSocket(ctx context.Context, conn net.Conn) {
 
 	err := c.readRequests(bufio.NewReaderSize(conn, 64<<10), sock)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		c.sw.log.Warn("connection of the binary API fails", "client", c.index, "client_name", c.name, "error", err)
+		c.server.log.Warn("connection of the binary API fails", "client", c.index, "client_name", c.name, "error", err)
 	}
 }
 

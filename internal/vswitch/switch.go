@@ -1,24 +1,23 @@
 package vswitch
 
 import (
-	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gaissmai/bart"
+	"go.fd.io/govpp/binapi/acl"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	hostsession "go.fd.io/govpp/binapi/session"
+	"go.fd.io/govpp/binapi/vlib"
+	"go.fd.io/govpp/binapi/vpe"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch/internal/hoststack"
+	"github.com/sluice-net/sluice/internal/vswitch/internal/pool"
 )
-
-// ErrClosed is returned by what needs a switch that was not closed.
-var ErrClosed = errors.New("the vswitch is closed")
-
-// errRestarting is returned to a client that connects during Restart.
-var errRestarting = errors.New("the vswitch restarts")
 
 // Options of a Switch. The zero value is usable.
 type Options struct {
@@ -49,35 +48,28 @@ type Options struct {
 // Switch is a userspace vswitch. Its methods may be called by any number of
 // goroutines.
 type Switch struct {
-	log      *slog.Logger
+	*server          // Adapter, Serve, Close
+	*hoststack.Stack // namespaces and session rules
+
 	version  string
 	likeVPP  bool
 	quirks   bool
 	features map[string][]string // of the whole vswitch, by arc
 	clock    func() time.Time
-	messages *messageTable
 	sessions *sessionTable
 	view     atomic.Pointer[view]
-	done     chan struct{} // closed with the switch
 
 	mu         sync.Mutex // guards the rest, and changes of view
-	closed     bool
-	restarting bool
-	started    time.Time // or restarted
-	acls       pool[accessList]
-	macips     pool[macip]
+	started    time.Time  // or restarted
+	acls       pool.Pool[accessList]
+	macips     pool.Pool[macip]
 	uses       map[uint32]map[use]struct{} // by ACL index: where it is bound
-	ports      pool[port]                  // the same as view.ports
+	ports      pool.Pool[port]             // the same as view.ports
 	portNames  map[string]uint32           // sw_if_index by name
 	portRoutes map[uint32]routeSet         // by sw_if_index
 	generation uint64                      // of the last change of a binding
 	reclassify bool
 	hashLookup bool
-	host       hostStack
-	clients    map[uint32]*client
-	nextClient uint32
-	maxClients int
-	running    sync.WaitGroup // goroutines of clients
 }
 
 // view is what packets see. It is immutable.
@@ -121,35 +113,30 @@ func New(o Options) *Switch {
 		o.Features = aclFeatures
 	}
 	s := &Switch{
-		log: o.Log, clock: o.Clock, version: o.Version, likeVPP: o.LikeVPP, quirks: o.Quirks, features: o.Features,
-		messages: newMessageTable(), done: make(chan struct{}),
+		server: newServer(o.Log, o.MaxClients), clock: o.Clock, version: o.Version, likeVPP: o.LikeVPP, quirks: o.Quirks, features: o.Features,
 		sessions:   newSessionTable(o.MaxSessions, o.Timeouts, o.Quirks),
 		uses:       make(map[uint32]map[use]struct{}),
 		portNames:  make(map[string]uint32),
 		portRoutes: make(map[uint32]routeSet),
 		hashLookup: true,
-		clients:    make(map[uint32]*client), maxClients: o.MaxClients, started: o.Clock(),
+		started:    o.Clock(),
 	}
+	s.Stack = hoststack.New(o.Quirks, s.portName)
 	s.setReclassify(!o.Quirks)
 	s.view.Store(&view{routes: new(bart.Table[uint32])})
 	s.addPort(&port{name: "local0", kind: "local"})
+	s.addMessages()
 	return s
 }
 
-// Close disconnects all clients and waits until their goroutines have ended.
-// Packets are still forwarded afterwards.
-func (s *Switch) Close() error {
-	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.done)
-	}
-	for _, c := range s.clients {
-		c.close()
-	}
-	s.mu.Unlock()
-	s.running.Wait()
-	return nil
+// addMessages fills the message table of the server.
+func (s *Switch) addMessages() {
+	process, t := processHandlers{s}, s.server.messages
+	t.addModule(vlib.APIFile, vlib.APIVersion, vlib.VersionCrc, process.vlibMessages()...)
+	t.addModule(vpe.APIFile, vpe.APIVersion, vpe.VersionCrc, process.vpeMessages()...)
+	t.addModule(interfaces.APIFile, interfaces.APIVersion, interfaces.VersionCrc, interfaceHandlers{s}.messages()...)
+	t.addModule(acl.APIFile, acl.APIVersion, acl.VersionCrc, slices.Concat(aclHandlers{s}.messages(), macipHandlers{s}.messages())...)
+	t.addModule(hostsession.APIFile, hostsession.APIVersion, hostsession.VersionCrc, sessionMessages(hoststack.Handlers{Stack: s.Stack})...)
 }
 
 // Restart does what the restart of a VPP process does to its clients: it
@@ -158,29 +145,22 @@ func (s *Switch) Close() error {
 // them again. It returns when clients can connect again; what the old ones still
 // had under way is forgotten too. A client's own callback must not call it.
 func (s *Switch) Restart() {
-	s.mu.Lock()
-	s.restarting = true
-	old := slices.Collect(maps.Values(s.clients))
-	s.mu.Unlock()
-	for _, c := range old {
-		c.close()
-		<-c.ended
-	}
+	s.pause()
+	defer s.resume()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.restarting = false
 	s.started = s.clock()
-	s.acls, s.macips = pool[accessList]{}, pool[macip]{}
-	s.host.restart()
+	s.acls, s.macips = pool.Pool[accessList]{}, pool.Pool[macip]{}
+	s.Stack.Restart()
 	clear(s.uses)
 	s.hashLookup = true
 	s.setReclassify(!s.quirks)
 	s.generation++
-	for i, p := range s.ports.all() {
+	for i, p := range s.ports.All() {
 		n := *p
 		n.bindings = [2]binding{{gen: s.generation}, {gen: s.generation}}
 		n.etypes, n.sources = [2][]uint16{}, nil
-		s.ports.items[i] = &n
+		s.ports.Set(i, &n)
 	}
 	s.sessions.reset()
 	s.publish()
@@ -189,6 +169,6 @@ func (s *Switch) Restart() {
 // publish makes the configuration visible to packets; the lock is held.
 func (s *Switch) publish() {
 	v := *s.view.Load()
-	v.ports = append([]*port(nil), s.ports.items...)
+	v.ports = s.ports.Slots()
 	s.view.Store(&v)
 }

@@ -68,7 +68,10 @@ var mayImport = []struct {
 	{"internal/explain/suggest", []string{"api/...", "internal/oracle"}}, // the specification's view alone
 	{"internal/explain/reason", []string{"api/...", "internal/oracle", "internal/explain/suggest"}},
 	{"internal/kvstore/embedded", []string{"plugins/kvstore"}},
-	{"internal/vswitch", []string{"api/..."}},
+	{"internal/vswitch/internal/pool", nil},
+	{"internal/vswitch/internal/wire", nil},
+	{"internal/vswitch/internal/hoststack", []string{"api/...", "internal/vswitch/internal/pool", "internal/vswitch/internal/wire"}},
+	{"internal/vswitch", []string{"api/...", "internal/vswitch/internal/..."}},
 	{"internal/term", []string{"api/model"}},
 	{"internal/version", nil},
 	{"internal/...", []string{"api/...", "endpoints/...", "plugins/...", "renderer/...", "internal/..."}},
@@ -84,7 +87,7 @@ var onlyIn = []struct {
 }{
 	{"k8s.io/client-go", []string{"plugins/ksr/kube", "tests/kube/..."}},
 	{"go.etcd.io/", []string{"plugins/kvstore", "internal/kvstore/embedded", "tests/etcd"}},
-	{"go.fd.io/govpp", []string{"internal/cni/vppport", "renderer/vpp", "renderer/acl", "renderer/acl/internal/counters", "renderer/acl/internal/mirror", "renderer/session", "internal/vswitch", "tests/kube", "tests/harness/backends", "tests/vpp/..."}},
+	{"go.fd.io/govpp", []string{"internal/cni/vppport", "renderer/vpp", "renderer/acl", "renderer/acl/internal/counters", "renderer/acl/internal/mirror", "renderer/session", "internal/vswitch/...", "tests/kube", "tests/harness/backends", "tests/vpp/..."}},
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},
 	{"github.com/containernetworking", []string{"internal/cni", "tests/lifecycle"}},

@@ -25,10 +25,9 @@ const (
 // aboveLimit is what is too large today, with its size. A size here only goes down: who makes one
 // smaller enters the new size, or deletes the row.
 var aboveLimit = map[string]int{
-	"internal/vswitch Switch fields":         28,
-	"internal/vswitch Switch methods":        85,
-	"internal/vswitch client methods":        51,
-	"internal/vswitch lines":                 5370,
+	"internal/vswitch Switch fields":         20,
+	"internal/vswitch Switch methods":        65,
+	"internal/vswitch lines":                 4521,
 	"renderer/acl Options fields":            23,
 	"renderer/acl Renderer fields":           38,
 	"renderer/acl Renderer methods":          44,

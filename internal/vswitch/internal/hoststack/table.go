@@ -1,4 +1,4 @@
-package vswitch
+package hoststack
 
 import (
 	"net/netip"
@@ -84,7 +84,7 @@ func (t *ruleTable) del(m sessionMatch, tag string) {
 		t.trees[v6].remove(m)
 		return
 	}
-	if n := t.trees[v6].rules.get(index); n != nil { // VPP looks at memory that is not there
+	if n := t.trees[v6].rules.Get(index); n != nil { // VPP looks at memory that is not there
 		t.trees[v6].remove(n.match)
 	}
 	if _, ok := t.tagsOf[taggedRule{index, v6}]; ok {

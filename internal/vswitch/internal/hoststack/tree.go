@@ -1,17 +1,19 @@
-package vswitch
+package hoststack
 
 import (
 	"cmp"
 	"net/netip"
 	"slices"
+
+	"github.com/sluice-net/sluice/internal/vswitch/internal/pool"
 )
 
 // Actions of session rules. Anything else is the index of an application that takes the
 // connection.
 const (
-	SessionRuleNone  = ^uint32(0)     // goes on as if there were no rule
-	SessionRuleDrop  = ^uint32(0) - 1 // refuses the connection
-	SessionRuleAllow = ^uint32(0) - 2 // lets it through
+	None  = ^uint32(0)     // goes on as if there were no rule
+	Drop  = ^uint32(0) - 1 // refuses the connection
+	Allow = ^uint32(0) - 2 // lets it through
 )
 
 // sessionMatch is what a session rule matches: the local and the remote endpoint, seen
@@ -75,7 +77,7 @@ func lastAddr(p netip.Prefix) netip.Addr {
 // by the address of its match alone, so that a rule may come under one that it is not a part
 // of, or be hidden by it, depending on the order in which they came.
 type ruleTree struct {
-	rules pool[sessionNode] // the root has the index 0
+	rules pool.Pool[sessionNode] // the root has the index 0
 }
 
 type sessionNode struct {
@@ -89,19 +91,19 @@ type sessionNode struct {
 func newRuleTree(family netip.Addr) *ruleTree {
 	all := netip.PrefixFrom(family, 0)
 	t := &ruleTree{}
-	t.rules.put(&sessionNode{match: sessionMatch{lcl: all, rmt: all}, action: SessionRuleNone})
+	t.rules.Put(&sessionNode{match: sessionMatch{lcl: all, rmt: all}, action: None})
 	return t
 }
 
 // lookup returns the index of the rule that decides, and its action: of the first child
 // that matches and has an action, or of the rule itself.
 func (t *ruleTree) lookup(at uint32, k endpoints) (index, action uint32) {
-	n := t.rules.get(at)
+	n := t.rules.Get(at)
 	if !n.match.matches(k) {
-		return at, SessionRuleNone
+		return at, None
 	}
 	for _, c := range n.children {
-		if i, a := t.lookup(c, k); a != SessionRuleNone {
+		if i, a := t.lookup(c, k); a != None {
 			return i, a
 		}
 	}
@@ -112,8 +114,8 @@ func (t *ruleTree) lookup(at uint32, k endpoints) (index, action uint32) {
 func (t *ruleTree) place(k endpoints) uint32 {
 	at := uint32(0)
 	for {
-		children := t.rules.get(at).children
-		i := slices.IndexFunc(children, func(c uint32) bool { return t.rules.get(c).match.matches(k) })
+		children := t.rules.Get(at).children
+		i := slices.IndexFunc(children, func(c uint32) bool { return t.rules.Get(c).match.matches(k) })
 		if i < 0 {
 			return at
 		}
@@ -125,18 +127,18 @@ func (t *ruleTree) place(k endpoints) uint32 {
 // same match, that one changes its action.
 func (t *ruleTree) add(m sessionMatch, action uint32) (index uint32, added bool) {
 	at := t.place(m.base())
-	parent := t.rules.get(at)
+	parent := t.rules.Get(at)
 	if parent.match == m {
 		parent.action = action
 		return at, false
 	}
-	index = t.rules.next()
+	index = t.rules.Next()
 	n := &sessionNode{match: m, rank: m.rank(), action: action}
-	t.rules.put(n)
+	t.rules.Put(n)
 	children := make([]uint32, 0, len(parent.children)+1)
 	placed := false
 	for _, c := range parent.children {
-		child := t.rules.get(c)
+		child := t.rules.Get(c)
 		within := m.matches(child.match.base())
 		if !placed && (within || n.rank.compare(child.rank) < 0) {
 			children, placed = append(children, index), true
@@ -156,20 +158,20 @@ func (t *ruleTree) add(m sessionMatch, action uint32) (index uint32, added bool)
 
 // remove removes a rule; its children take its place. The root only loses its action.
 func (t *ruleTree) remove(m sessionMatch) {
-	if root := t.rules.get(0); root.match == m {
-		root.action = SessionRuleNone
+	if root := t.rules.Get(0); root.match == m {
+		root.action = None
 		return
 	}
 	t.removeBelow(0, m)
 }
 
 func (t *ruleTree) removeBelow(at uint32, m sessionMatch) bool {
-	parent := t.rules.get(at)
+	parent := t.rules.Get(at)
 	for i, c := range parent.children {
-		child := t.rules.get(c)
+		child := t.rules.Get(c)
 		if child.match == m {
 			parent.children = slices.Concat(parent.children[:i], child.children, parent.children[i+1:])
-			t.rules.remove(c)
+			t.rules.Remove(c)
 			return true
 		}
 		if child.match.matches(m.base()) && t.removeBelow(c, m) {

@@ -1,0 +1,49 @@
+package vswitch
+
+import (
+	"os"
+
+	govpp "go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/vlib"
+	"go.fd.io/govpp/binapi/vpe"
+
+	"github.com/sluice-net/sluice/internal/vswitch/internal/wire"
+)
+
+// processHandlers answer the requests about the process: its version, threads and CLI.
+type processHandlers struct{ sw *Switch }
+
+func (h processHandlers) vlibMessages() []*message {
+	return []*message{
+		request(h.cliInband), reply(new(vlib.CliInbandReply)),
+		request(h.showThreads), reply(new(vlib.ShowThreadsReply)),
+	}
+}
+
+func (h processHandlers) vpeMessages() []*message {
+	return []*message{request(h.showVersion), reply(new(vpe.ShowVersionReply))}
+}
+
+func pid() uint32 { return uint32(os.Getpid()) }
+
+func (h processHandlers) showVersion(_ *vpe.ShowVersion, reply func(govpp.Message)) {
+	reply(&vpe.ShowVersionReply{Program: "vpe", Version: h.sw.versionText()})
+}
+
+// versionText fits the 32 bytes of the message. What begins with sluice-vswitch
+// matches ports of SCTP.
+func (s *Switch) versionText() string {
+	if s.likeVPP {
+		return wire.Cut("like-vpp "+s.version, 31)
+	}
+	return wire.Cut("sluice-vswitch "+s.version, 31)
+}
+
+func (processHandlers) showThreads(_ *vlib.ShowThreads, reply func(govpp.Message)) {
+	reply(&vlib.ShowThreadsReply{Count: 1, ThreadData: []vlib.ThreadData{{Name: "vpe_main", PID: pid()}}})
+}
+
+func (h processHandlers) cliInband(m *vlib.CliInband, reply func(govpp.Message)) {
+	text, rv := h.sw.cli(m.Cmd)
+	reply(&vlib.CliInbandReply{Retval: int32(rv), Reply: text})
+}
