@@ -53,7 +53,7 @@ func seedRequests(t testing.TB, table *messageTable) (list [][]byte) {
 // FuzzHandleMessage handles two payloads after the handshake, then checks that
 // the configuration is whole.
 func FuzzHandleMessage(f *testing.F) {
-	seeds := seedRequests(f, New(Options{}).server.messages)
+	seeds := seedRequests(f, New(Options{}).messages)
 	for i, b := range seeds {
 		f.Add(b, seeds[(i+3)%len(seeds)])
 	}
@@ -101,7 +101,7 @@ func checkWhole(t *testing.T, sw *Switch) {
 
 // FuzzFrame sends bytes over a connection, after the handshake.
 func FuzzFrame(f *testing.F) {
-	table := New(Options{}).server.messages
+	table := New(Options{}).messages
 	for _, b := range seedRequests(f, table) {
 		f.Add(append(frame(b), frame(b)...))
 	}

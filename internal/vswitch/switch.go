@@ -131,7 +131,7 @@ func New(o Options) *Switch {
 
 // addMessages fills the message table of the server.
 func (s *Switch) addMessages() {
-	process, t := processHandlers{s}, s.server.messages
+	process, t := processHandlers{s}, s.messages
 	t.addModule(vlib.APIFile, vlib.APIVersion, vlib.VersionCrc, process.vlibMessages()...)
 	t.addModule(vpe.APIFile, vpe.APIVersion, vpe.VersionCrc, process.vpeMessages()...)
 	t.addModule(interfaces.APIFile, interfaces.APIVersion, interfaces.VersionCrc, interfaceHandlers{s}.messages()...)
