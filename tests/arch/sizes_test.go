@@ -32,7 +32,6 @@ var aboveLimit = map[string]int{
 	"renderer/acl Renderer fields":           38,
 	"renderer/acl Renderer methods":          44,
 	"tests/bench/npgen stats fields":         25,
-	"tests/cluster builder methods":          71,
 	"tests/conformance/replay Result fields": 19,
 	"tests/kube lab methods":                 59,
 	"tests/scenarios runner methods":         37,

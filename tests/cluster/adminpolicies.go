@@ -68,72 +68,75 @@ func kindOf(o metav1.Object) string {
 	return clusterKind
 }
 
-// adminPolicy draws a policy of a kind.
-func (b builder) adminPolicy(kind, name string) metav1.Object {
-	s := spec{"subject": b.subject(), "ingress": b.adminRules(kind, "from"), "egress": b.adminRules(kind, "to")}
+// adminDrawer draws administrators' policies and what happens to them.
+type adminDrawer struct{ draws }
+
+// policy draws a policy of a kind.
+func (d adminDrawer) policy(kind, name string) metav1.Object {
+	s := spec{"subject": d.subject(), "ingress": d.rules(kind, "from"), "egress": d.rules(kind, "to")}
 	if kind != baselineKind {
-		s["priority"] = b.priority()
+		s["priority"] = d.priority()
 	}
 	if kind == clusterKind {
-		s["tier"] = b.tier()
+		s["tier"] = d.tier()
 	}
 	return manifestOf(kind, name, s)
 }
 
 // priority is often that of another policy.
-func (b builder) priority() int {
-	if b.cfg.Odd && b.one(24, "odd priority") {
-		return pick(b, []int{-1, 1001}, "priority out of range")
+func (d adminDrawer) priority() int {
+	if d.cfg.Odd && d.one(24, "odd priority") {
+		return pick(d, []int{-1, 1001}, "priority out of range")
 	}
-	return pick(b, []int{10, 0, 10, 20, 1000}, "priority")
+	return pick(d, []int{10, 0, 10, 20, 1000}, "priority")
 }
 
-func (b builder) tier() string {
-	if b.cfg.Odd && b.one(24, "odd tier") {
+func (d adminDrawer) tier() string {
+	if d.cfg.Odd && d.one(24, "odd tier") {
 		return "Middle"
 	}
-	return pick(b, []string{"Admin", "Admin", "Baseline"}, "tier")
+	return pick(d, []string{"Admin", "Admin", "Baseline"}, "tier")
 }
 
-func (b builder) subject() spec {
-	if b.cfg.Odd && b.one(24, "odd subject") {
-		return pick(b, []spec{{}, {"namespaces": spec{}, "pods": b.podsInNamespaces()}}, "subject of none or two fields")
+func (d adminDrawer) subject() spec {
+	if d.cfg.Odd && d.one(24, "odd subject") {
+		return pick(d, []spec{{}, {"namespaces": spec{}, "pods": d.podsInNamespaces()}}, "subject of none or two fields")
 	}
-	return b.podsSomewhere()
+	return d.podsSomewhere()
 }
 
 // podsSomewhere draws one of the two ways to select pods.
-func (b builder) podsSomewhere() spec {
-	if b.one(2, "pods in namespaces") {
-		return spec{"pods": b.podsInNamespaces()}
+func (d adminDrawer) podsSomewhere() spec {
+	if d.one(2, "pods in namespaces") {
+		return spec{"pods": d.podsInNamespaces()}
 	}
-	return spec{"namespaces": b.selector(namespaceKeys)}
+	return spec{"namespaces": d.selector(namespaceKeys)}
 }
 
-func (b builder) podsInNamespaces() spec {
-	return spec{"namespaceSelector": b.selector(namespaceKeys), "podSelector": b.selector(podLabels)}
+func (d adminDrawer) podsInNamespaces() spec {
+	return spec{"namespaceSelector": d.selector(namespaceKeys), "podSelector": d.selector(podLabels)}
 }
 
-func (b builder) adminRules(kind, list string) []spec {
+func (d adminDrawer) rules(kind, list string) []spec {
 	out := []spec{}
-	for i := range b.Below(4, "rules "+list) {
-		out = append(out, b.adminRule(kind, list, i))
+	for i := range d.Below(4, "rules "+list) {
+		out = append(out, d.rule(kind, list, i))
 	}
 	return out
 }
 
-func (b builder) adminRule(kind, list string, i int) spec {
-	r := spec{"name": fmt.Sprintf("rule %d", i), "action": b.action(kind), list: b.adminPeers(list)}
-	if b.one(3, "any port") {
+func (d adminDrawer) rule(kind, list string, i int) spec {
+	r := spec{"name": fmt.Sprintf("rule %d", i), "action": d.action(kind), list: d.peers(list)}
+	if d.one(3, "any port") {
 		return r
 	}
 	ports := []spec{}
-	n := 1 + b.Below(3, "more ports")
-	if b.cfg.Odd && b.one(24, "no ports") {
+	n := 1 + d.Below(3, "more ports")
+	if d.cfg.Odd && d.one(24, "no ports") {
 		n = 0
 	}
 	for range n {
-		ports = append(ports, b.adminPort(kind))
+		ports = append(ports, d.port(kind))
 	}
 	if kind == clusterKind {
 		r["protocols"] = ports
@@ -143,71 +146,71 @@ func (b builder) adminRule(kind, list string, i int) spec {
 	return r
 }
 
-func (b builder) action(kind string) string {
+func (d adminDrawer) action(kind string) string {
 	actions := map[string][]string{
 		adminKind: {"Deny", "Allow", "Pass"}, baselineKind: {"Deny", "Allow"}, clusterKind: {"Deny", "Accept", "Pass"},
 	}[kind]
-	if b.cfg.Odd && b.one(24, "odd action") {
-		return pick(b, []string{"Log", "Allow", "Accept", "Pass", ""}, "action of another kind")
+	if d.cfg.Odd && d.one(24, "odd action") {
+		return pick(d, []string{"Log", "Allow", "Accept", "Pass", ""}, "action of another kind")
 	}
-	return pick(b, actions, "action")
+	return pick(d, actions, "action")
 }
 
-func (b builder) adminPeers(list string) []spec {
-	n := 1 + b.Below(3, "more peers")
-	if b.cfg.Odd && b.one(24, "no peers") {
+func (d adminDrawer) peers(list string) []spec {
+	n := 1 + d.Below(3, "more peers")
+	if d.cfg.Odd && d.one(24, "no peers") {
 		n = 0
 	}
 	out := []spec{}
 	for range n {
-		out = append(out, b.adminPeer(list))
+		out = append(out, d.peer(list))
 	}
 	return out
 }
 
-func (b builder) adminPeer(list string) spec {
-	if b.cfg.Odd && b.one(12, "odd peer") {
-		return pick(b, []spec{{}, {"namespaces": spec{}, "pods": b.podsInNamespaces()}, {"nodes": spec{}, "networks": []string{"10.0.0.0/8"}},
+func (d adminDrawer) peer(list string) spec {
+	if d.cfg.Odd && d.one(12, "odd peer") {
+		return pick(d, []spec{{}, {"namespaces": spec{}, "pods": d.podsInNamespaces()}, {"nodes": spec{}, "networks": []string{"10.0.0.0/8"}},
 			{"domainNames": []string{"example.org", "*.example.com"}}, {"networks": []string{"10.1.0.0/33"}}}, "peer that is not known")
 	}
 	if list == "to" {
-		switch b.Below(6, "peer beside pods") {
+		switch d.Below(6, "peer beside pods") {
 		case 3:
-			return spec{"nodes": b.selector(nodeKeys)}
+			return spec{"nodes": d.selector(nodeKeys)}
 		case 4, 5:
-			return spec{"networks": b.networks()}
+			return spec{"networks": d.networks()}
 		}
 	}
-	return b.podsSomewhere()
+	return d.podsSomewhere()
 }
 
-func (b builder) networks() []string {
+func (d adminDrawer) networks() []string {
 	texts := blocks4
-	if b.cfg.IPv6 && b.one(3, "IPv6 networks") {
+	if d.cfg.IPv6 && d.one(3, "IPv6 networks") {
 		texts = blocks6
 	}
-	out := []string{pick(b, texts, "network")}
-	if b.one(3, "second network") {
-		out = append(out, pick(b, texts, "network"))
+	out := []string{pick(d, texts, "network")}
+	if d.one(3, "second network") {
+		out = append(out, pick(d, texts, "network"))
 	}
 	return out
 }
 
-// adminPort draws a port, a range, or a name. Names may stand beside peers that have
+// port draws a port, a range, or a name. Names may stand beside peers that have
 // none.
-func (b builder) adminPort(kind string) spec {
-	protocol := string(pick(b, protocols, "protocol"))
-	first := pick(b, portNumbers, "port")
-	last := first + pick(b, []int32{1, 30, 8000, 65535 - first}, "length of range")
-	shape := b.Below(4, "kind of port")
-	if b.cfg.Odd && b.one(24, "odd port") {
+func (d adminDrawer) port(kind string) spec {
+	protocol := string(pick(d, protocols, "protocol"))
+	first := pick(d, portNumbers, "port")
+	last := first + pick(d, []int32{1, 30, 8000, 65535 - first}, "length of range")
+	shape := d.Below(4, "kind of port")
+	if d.cfg.Odd && d.one(24, "odd port") {
 		shape, first, last = 3, 90, 80
 	}
 	switch {
 	case shape == 2 && kind == clusterKind:
-		return spec{"destinationNamedPort": pick(b, portNames, "port name")}
+		return spec{"destinationNamedPort": pick(d, portNames, "port name")}
 	case shape == 2:
-		return spec{"namedPort": pick(b, portNames, "port name")}
+		return spec{"namedPort": pick(d, portNames, "port name")}
 	case kind == clusterKind && shape == 3:
 		return spec{lower(protocol): spec{"destinationPort": spec{"range": spec{"start": first, "end": last}}}}
 	case kind == clusterKind:

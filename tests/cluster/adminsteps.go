@@ -57,31 +57,31 @@ func dropAdmin(s *State, o metav1.Object) {
 	}
 }
 
-// addAdminPolicy adds a policy of some kind, or writes one anew.
-func (b builder) addAdminPolicy(s *State) string {
-	if b.cfg.Admin == 0 {
+// add adds a policy of some kind, or writes one anew.
+func (d adminDrawer) add(s *State) string {
+	if d.cfg.Admin == 0 {
 		return ""
 	}
-	kind := pick(b, adminKinds, "kind of admin policy")
-	name := fmt.Sprintf("admin-%d", b.Below(b.cfg.Admin+1, "name of admin policy"))
+	kind := pick(d, adminKinds, "kind of admin policy")
+	name := fmt.Sprintf("admin-%d", d.Below(d.cfg.Admin+1, "name of admin policy"))
 	if kind == baselineKind {
 		name = "default"
 	}
-	putAdmin(s, b.adminPolicy(kind, name))
+	putAdmin(s, d.policy(kind, name))
 	return "put " + kind + " " + name
 }
 
-// anyAdmin draws one of the policies there are, nil for none.
-func (b builder) anyAdmin(s *State) metav1.Object {
+// any draws one of the policies there are, nil for none.
+func (d adminDrawer) any(s *State) metav1.Object {
 	list := AdminPolicies(*s)
 	if len(list) == 0 {
 		return nil
 	}
-	return pick(b, list, "admin policy")
+	return pick(d, list, "admin policy")
 }
 
-func (b builder) deleteAdminPolicy(s *State) string {
-	o := b.anyAdmin(s)
+func (d adminDrawer) delete(s *State) string {
+	o := d.any(s)
 	if o == nil {
 		return ""
 	}
@@ -89,71 +89,60 @@ func (b builder) deleteAdminPolicy(s *State) string {
 	return "delete " + kindOf(o) + " " + o.GetName()
 }
 
-// tweakAdminPolicy changes one thing that an administrator would: where a policy
+// tweak changes one thing that an administrator would: where a policy
 // stands, whom it is for, or one rule.
-func (b builder) tweakAdminPolicy(s *State) string {
-	o := b.anyAdmin(s)
+func (d adminDrawer) tweak(s *State) string {
+	o := d.any(s)
 	if o == nil {
-		return b.addAdminPolicy(s)
+		return d.add(s)
 	}
 	kind, sp := kindOf(o), specOf(o)
 	var what string
-	switch b.Below(6, "part of admin policy") {
+	switch d.Below(6, "part of admin policy") {
 	case 0:
 		if kind == baselineKind {
 			return ""
 		}
-		sp["priority"], what = b.priority(), "priority"
+		sp["priority"], what = d.priority(), "priority"
 	case 1:
-		sp["subject"], what = b.subject(), "subject"
+		sp["subject"], what = d.subject(), "subject"
 	case 2:
 		if kind != clusterKind {
 			return ""
 		}
-		sp["tier"], what = b.tier(), "tier"
+		sp["tier"], what = d.tier(), "tier"
 	default:
-		what = b.tweakAdminRules(kind, sp)
+		what = d.tweakRules(kind, sp)
 	}
 	putAdmin(s, manifestOf(kind, o.GetName(), sp))
 	return fmt.Sprintf("tweak %s %s: %s", kind, o.GetName(), what)
 }
 
-// tweakAdminRules adds, drops, swaps or changes a rule.
-func (b builder) tweakAdminRules(kind string, sp spec) string {
+// tweakRules adds, drops, swaps or changes a rule.
+func (d adminDrawer) tweakRules(kind string, sp spec) string {
 	direction, list := "ingress", "from"
-	if b.one(2, "egress") {
+	if d.one(2, "egress") {
 		direction, list = "egress", "to"
 	}
 	rules, _ := sp[direction].([]any)
 	rules = slices.Clone(rules)
-	i := b.Below(len(rules)+1, "rule")
+	i := d.Below(len(rules)+1, "rule")
 	what := ""
-	switch how := b.Below(4, "tweak of rule"); {
+	switch how := d.Below(4, "tweak of rule"); {
 	case i == len(rules):
-		rules, what = append(rules, b.adminRule(kind, list, i)), "adds a rule"
+		rules, what = append(rules, d.rule(kind, list, i)), "adds a rule"
 	case how == 0:
-		rules[i], what = b.adminRule(kind, list, i), "writes rule anew"
+		rules[i], what = d.rule(kind, list, i), "writes rule anew"
 	case how == 1:
 		rules, what = slices.Delete(rules, i, i+1), "drops rule"
 	case how == 2:
-		j := b.Below(len(rules), "other rule")
+		j := d.Below(len(rules), "other rule")
 		rules[i], rules[j] = rules[j], rules[i]
 		what = fmt.Sprintf("swaps with rule %d the rule", j)
 	default:
 		r, _ := rules[i].(map[string]any)
-		r["action"], what = b.action(kind), "changes the action of rule"
+		r["action"], what = d.action(kind), "changes the action of rule"
 	}
 	sp[direction] = rules
 	return fmt.Sprintf("%s %s %d", direction, what, i)
-}
-
-func (b builder) relabelNode(s *State) string {
-	if len(s.Nodes) == 0 {
-		return ""
-	}
-	i := b.Below(len(s.Nodes), "node")
-	n := s.Nodes[i].DeepCopy()
-	n.Labels = b.labels(nodeKeys)
-	s.Nodes[i] = n
-	return "relabel node " + n.Name
 }

@@ -38,10 +38,10 @@ type labelKey struct {
 }
 
 // labels draws for every key a value or absence.
-func (b builder) labels(keys []labelKey) map[string]string {
+func (d draws) labels(keys []labelKey) map[string]string {
 	out := map[string]string{}
 	for _, k := range keys {
-		if i := b.Below(len(k.values)+1, k.key); i < len(k.values) {
+		if i := d.Below(len(k.values)+1, k.key); i < len(k.values) {
 			out[k.key] = k.values[i]
 		}
 	}
@@ -53,111 +53,79 @@ func (b builder) labels(keys []labelKey) map[string]string {
 func (b builder) state() State {
 	var s State
 	for i := range b.cfg.Nodes {
-		s.Nodes = append(s.Nodes, b.node(i))
+		s.Nodes = append(s.Nodes, b.nodes.node(i))
 	}
 	for i := range b.cfg.Namespaces {
 		if b.exact || !b.one(6, "namespace unknown") {
-			s.Namespaces = append(s.Namespaces, b.namespace(namespaceName(i)))
+			s.Namespaces = append(s.Namespaces, b.namespaces.namespace(namespaceName(i)))
 		}
 	}
 	used := addressesOf(s.Pods)
 	for i := range b.count(1, b.cfg.Pods, "pods") {
-		p := b.pod(b.anyNamespace(), fmt.Sprintf("pod-%d", i), used)
+		p := b.pods.pod(&s, b.anyNamespace(), fmt.Sprintf("pod-%d", i), used)
 		addAddresses(used, p)
 		s.Pods = append(s.Pods, p)
 	}
 	for i := range b.count(0, b.cfg.Policies, "policies") {
-		s.Policies = append(s.Policies, b.policy(b.anyNamespace(), fmt.Sprintf("np-%d", i)))
+		s.Policies = append(s.Policies, b.policies.policy(b.anyNamespace(), fmt.Sprintf("np-%d", i)))
 	}
 	for range b.count(0, b.cfg.Admin, "admin policies") {
-		b.addAdminPolicy(&s)
+		b.admin.add(&s)
 	}
 	return s
 }
 
-func namespaceName(i int) string { return fmt.Sprintf("ns-%d", i) }
-
-func (b builder) anyNamespace() string { return namespaceName(b.Below(b.cfg.Namespaces, "namespace")) }
-
-func (b builder) namespace(name string) *corev1.Namespace {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: b.labels(namespaceKeys)}}
-	if !b.one(4, "namespace lacks its name label") {
-		ns.Labels[corev1.LabelMetadataName] = name
-	}
-	return ns
-}
-
-func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
-
-func nodeAddresses(i int) []string {
-	return []string{fmt.Sprintf("192.168.%d.%d", i/250, 1+i%250), fmt.Sprintf("fd00:9::%x", 1+i)}
-}
-
-func (b builder) node(i int) *corev1.Node {
-	n := newNode(i)
-	if b.cfg.Admin > 0 {
-		n.Labels = b.labels(nodeKeys)
-	}
-	return n
-}
-
-func newNode(i int) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(i)}}
-	for _, a := range nodeAddresses(i) {
-		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
-	}
-	n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.Name})
-	return n
-}
+// podDrawer draws pods and what happens to them.
+type podDrawer struct{ draws }
 
 // pod draws a pod with an address that is not used.
-func (b builder) pod(namespace, name string, used map[netip.Addr]int) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: b.labels(podLabels)}}
+func (d podDrawer) pod(s *State, namespace, name string, used map[netip.Addr]int) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: d.labels(podLabels)}}
 	p.Status.Phase = corev1.PodRunning
-	p.Spec.Containers = []corev1.Container{b.container("main")}
-	if b.one(4, "second container") {
-		p.Spec.Containers = append(p.Spec.Containers, b.container("second"))
+	p.Spec.Containers = []corev1.Container{d.container("main")}
+	if d.one(4, "second container") {
+		p.Spec.Containers = append(p.Spec.Containers, d.container("second"))
 	}
-	p.Spec.InitContainers = b.initContainers()
-	b.place(p, b.Below(b.nodes, "node"), used)
+	p.Spec.InitContainers = d.initContainers()
+	d.place(p, d.Below(max(1, len(s.Nodes)), "node"), used)
 	return p
 }
 
 // place puts a pod on a node and gives it a phase and addresses.
-func (b builder) place(p *corev1.Pod, node int, used map[netip.Addr]int) {
+func (d podDrawer) place(p *corev1.Pod, node int, used map[netip.Addr]int) {
 	p.Spec.NodeName = nodeName(node)
 	host := nodeAddresses(node)
 	p.Status.HostIP = host[0]
 	p.Status.HostIPs = []corev1.HostIP{{IP: host[0]}, {IP: host[1]}}
-	switch b.Below(16, "kind of pod") {
+	switch d.Below(16, "kind of pod") {
 	case 11: // the network is being set up
 		p.Status.Phase = corev1.PodPending
 	case 12:
 		p.Status.Phase = corev1.PodPending
-		b.address(p, used)
+		d.address(p, used)
 	case 13:
-		p.Status.Phase = pick(b, []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}, "end")
-		b.address(p, used)
+		p.Status.Phase = pick(d, []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}, "end")
+		d.address(p, used)
 	case 14:
 		p.Spec.HostNetwork = true
 		setAddresses(p, host...)
 	case 15:
 		p.DeletionTimestamp = deletion()
-		b.address(p, used)
+		d.address(p, used)
 	default:
-		b.address(p, used)
+		d.address(p, used)
 	}
 }
 
 // deletion is when pods are deleted: not the zero time, which no JSON has.
 func deletion() *metav1.Time { t := metav1.Unix(1<<30, 0).Rfc3339Copy(); return &t }
 
-func (b builder) container(name string) corev1.Container {
+func (d podDrawer) container(name string) corev1.Container {
 	c := corev1.Container{Name: name}
-	for range b.Below(3, "ports of container") {
-		p := corev1.ContainerPort{ContainerPort: pick(b, portNumbers, "container port"), Protocol: pick(b, listening, "protocol")}
-		if !b.one(4, "port without name") {
-			p.Name = pick(b, portNames, "port name")
+	for range d.Below(3, "ports of container") {
+		p := corev1.ContainerPort{ContainerPort: pick(d, portNumbers, "container port"), Protocol: pick(d, listening, "protocol")}
+		if !d.one(4, "port without name") {
+			p.Name = pick(d, portNames, "port name")
 		}
 		taken := func(o corev1.ContainerPort) bool { return p.Name != "" && o.Name == p.Name && o.Protocol == p.Protocol }
 		if !slices.ContainsFunc(c.Ports, taken) {
@@ -167,25 +135,25 @@ func (b builder) container(name string) corev1.Container {
 	return c
 }
 
-func (b builder) initContainers() []corev1.Container {
-	switch b.Below(5, "init container") {
+func (d podDrawer) initContainers() []corev1.Container {
+	switch d.Below(5, "init container") {
 	case 2:
-		return []corev1.Container{b.container("init")}
+		return []corev1.Container{d.container("init")}
 	case 3, 4:
-		return []corev1.Container{b.sidecar()}
+		return []corev1.Container{d.sidecar()}
 	}
 	return nil
 }
 
 // sidecar draws an init container that runs on. Each of its ports has a name, as rules
 // that mean a port by number do not ask who has it.
-func (b builder) sidecar() corev1.Container {
+func (d podDrawer) sidecar() corev1.Container {
 	always := corev1.ContainerRestartPolicyAlways
 	c := corev1.Container{Name: "sidecar", RestartPolicy: &always}
-	names := portNames[b.Below(len(portNames), "first name of sidecar"):]
-	for i := range min(len(names), 1+b.Below(2, "more ports of sidecar")) {
+	names := portNames[d.Below(len(portNames), "first name of sidecar"):]
+	for i := range min(len(names), 1+d.Below(2, "more ports of sidecar")) {
 		c.Ports = append(c.Ports, corev1.ContainerPort{Name: names[i],
-			ContainerPort: pick(b, portNumbers, "port of sidecar"), Protocol: pick(b, listening, "protocol of sidecar")})
+			ContainerPort: pick(d, portNumbers, "port of sidecar"), Protocol: pick(d, listening, "protocol of sidecar")})
 	}
 	return c
 }
@@ -193,16 +161,16 @@ func (b builder) sidecar() corev1.Container {
 // address gives a pod one address that no pod in its own network has, and with
 // IPv6 mostly a second one. The pool is not much larger than the cluster, so
 // that addresses are soon used again.
-func (b builder) address(p *corev1.Pod, used map[netip.Addr]int) {
-	i := b.Below(b.pool(), "address")
-	if !b.cfg.SharedAddresses || !b.one(8, "shared address") {
+func (d podDrawer) address(p *corev1.Pod, used map[netip.Addr]int) {
+	i := d.Below(d.pool(), "address")
+	if !d.cfg.SharedAddresses || !d.one(8, "shared address") {
 		for used[addr4(i)] > 0 || used[addr6(i)] > 0 {
 			i++
 		}
 	}
 	texts := []string{addr4(i).String()}
-	if b.cfg.IPv6 {
-		switch b.Below(4, "families") {
+	if d.cfg.IPv6 {
+		switch d.Below(4, "families") {
 		case 2:
 			texts = []string{addr6(i).String()}
 		case 3:
@@ -213,7 +181,7 @@ func (b builder) address(p *corev1.Pod, used map[netip.Addr]int) {
 	setAddresses(p, texts...)
 }
 
-func (b builder) pool() int { return 2*b.cfg.Pods + 8 }
+func (d draws) pool() int { return 2*d.cfg.Pods + 8 }
 
 // addr4 spreads the pool over a few networks, so that blocks cover parts of it.
 func addr4(i int) netip.Addr {

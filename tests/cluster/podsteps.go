@@ -7,105 +7,105 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// changePod replaces a random pod by a changed copy.
-func (b builder) changePod(s *State, verb string, change func(*corev1.Pod)) string {
+// change replaces a random pod by a changed copy.
+func (d podDrawer) change(s *State, verb string, change func(*corev1.Pod)) string {
 	if len(s.Pods) == 0 {
 		return ""
 	}
-	i := b.Below(len(s.Pods), "pod")
+	i := d.Below(len(s.Pods), "pod")
 	p := s.Pods[i].DeepCopy()
 	change(p)
 	s.Pods[i] = p
 	return describe(verb, p.Namespace, p.Name)
 }
 
-func (b builder) relabelPod(s *State) string {
-	return b.changePod(s, "relabel pod", func(p *corev1.Pod) { p.Labels = b.labels(podLabels) })
+func (d podDrawer) relabel(s *State) string {
+	return d.change(s, "relabel pod", func(p *corev1.Pod) { p.Labels = d.labels(podLabels) })
 }
 
-func (b builder) finishPod(s *State) string {
-	return b.changePod(s, "finish pod", func(p *corev1.Pod) {
-		p.Status.Phase = pick(b, []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}, "end")
+func (d podDrawer) finish(s *State) string {
+	return d.change(s, "finish pod", func(p *corev1.Pod) {
+		p.Status.Phase = pick(d, []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}, "end")
 	})
 }
 
-func (b builder) terminatePod(s *State) string {
-	return b.changePod(s, "terminate pod", func(p *corev1.Pod) { p.DeletionTimestamp = deletion() })
+func (d podDrawer) terminate(s *State) string {
+	return d.change(s, "terminate pod", func(p *corev1.Pod) { p.DeletionTimestamp = deletion() })
 }
 
-// startPod gives a pod that waits for one an address.
-func (b builder) startPod(s *State) string {
+// start gives a pod that waits for one an address.
+func (d podDrawer) start(s *State) string {
 	waits := func(p *corev1.Pod) bool { return holds(p) && len(p.Status.PodIPs) == 0 }
 	i := slices.IndexFunc(s.Pods, waits)
 	if i < 0 {
-		return b.addPod(s)
+		return d.add(s)
 	}
 	p := s.Pods[i].DeepCopy()
-	b.address(p, addressesOf(s.Pods))
+	d.address(p, addressesOf(s.Pods))
 	p.Status.Phase = corev1.PodRunning
 	s.Pods[i] = p
 	return describe("start pod", p.Namespace, p.Name)
 }
 
-func (b builder) deletePod(s *State) string {
+func (d podDrawer) delete(s *State) string {
 	if len(s.Pods) == 0 {
 		return ""
 	}
-	i := b.Below(len(s.Pods), "pod")
+	i := d.Below(len(s.Pods), "pod")
 	p := s.Pods[i]
 	s.Pods = slices.Delete(s.Pods, i, i+1)
 	return describe("delete pod", p.Namespace, p.Name)
 }
 
-func (b builder) addPod(s *State) string {
-	namespace := b.anyNamespace()
-	p := b.pod(namespace, freePodName(*s, namespace), addressesOf(s.Pods))
+func (d podDrawer) add(s *State) string {
+	namespace := d.anyNamespace()
+	p := d.pod(s, namespace, freePodName(*s, namespace), addressesOf(s.Pods))
 	s.Pods = append(s.Pods, p)
 	return describe("add pod", p.Namespace, p.Name)
 }
 
-// movePod deletes a pod and adds one of its name elsewhere, with another
+// move deletes a pod and adds one of its name elsewhere, with another
 // address, other labels and other ports.
-func (b builder) movePod(s *State) string {
+func (d podDrawer) move(s *State) string {
 	if len(s.Pods) == 0 {
 		return ""
 	}
-	i := b.Below(len(s.Pods), "pod")
+	i := d.Below(len(s.Pods), "pod")
 	old := s.Pods[i]
 	used := addressesOf(s.Pods)
-	s.Pods[i] = b.pod(old.Namespace, old.Name, used)
+	s.Pods[i] = d.pod(s, old.Namespace, old.Name, used)
 	return describe("move pod", old.Namespace, old.Name)
 }
 
-// reusePodAddress deletes a pod and gives its addresses to a new one.
-func (b builder) reusePodAddress(s *State) string {
+// reuseAddress deletes a pod and gives its addresses to a new one.
+func (d podDrawer) reuseAddress(s *State) string {
 	holders := holders(s.Pods)
 	if len(holders) == 0 {
 		return ""
 	}
-	old := s.Pods[pick(b, holders, "pod")]
+	old := s.Pods[pick(d, holders, "pod")]
 	s.Pods = slices.DeleteFunc(s.Pods, func(p *corev1.Pod) bool { return p == old })
-	namespace := b.anyNamespace()
-	p := b.pod(namespace, freePodName(*s, namespace), addressesOf(s.Pods))
+	namespace := d.anyNamespace()
+	p := d.pod(s, namespace, freePodName(*s, namespace), addressesOf(s.Pods))
 	p.Spec.HostNetwork, p.Status.Phase = false, corev1.PodRunning
 	p.Status.PodIP, p.Status.PodIPs = old.Status.PodIP, slices.Clone(old.Status.PodIPs)
 	s.Pods = append(s.Pods, p)
 	return describe("reuse the address of", old.Namespace, old.Name, "for", p.Namespace+"/"+p.Name)
 }
 
-// readdressPod gives a pod other addresses.
-func (b builder) readdressPod(s *State) string {
-	return b.changeHolder(s, "readdress pod", func(p *corev1.Pod) { b.address(p, addressesOf(s.Pods)) })
+// readdress gives a pod other addresses.
+func (d podDrawer) readdress(s *State) string {
+	return d.changeHolder(s, "readdress pod", func(p *corev1.Pod) { d.address(p, addressesOf(s.Pods)) })
 }
 
 // changeFamilies takes one of two addresses away, or adds one of the other family.
-func (b builder) changeFamilies(s *State) string {
-	if !b.cfg.IPv6 {
+func (d podDrawer) changeFamilies(s *State) string {
+	if !d.cfg.IPv6 {
 		return ""
 	}
-	return b.changeHolder(s, "change families of pod", func(p *corev1.Pod) {
+	return d.changeHolder(s, "change families of pod", func(p *corev1.Pod) {
 		if len(p.Status.PodIPs) > 1 {
-			setAddresses(p, pick(b, p.Status.PodIPs, "address that stays").IP)
+			setAddresses(p, pick(d, p.Status.PodIPs, "address that stays").IP)
 			return
 		}
 		used := addressesOf(s.Pods)
@@ -114,7 +114,7 @@ func (b builder) changeFamilies(s *State) string {
 		if netip.MustParseAddr(have).Is4() {
 			other = addr6
 		}
-		i := b.Below(b.pool(), "address")
+		i := d.Below(d.pool(), "address")
 		for used[other(i)] > 0 {
 			i++
 		}
@@ -124,19 +124,19 @@ func (b builder) changeFamilies(s *State) string {
 
 // changePorts gives a pod other containers, as when it is replaced by one of its name
 // and nobody saw it go.
-func (b builder) changePorts(s *State) string {
-	return b.changePod(s, "change ports of pod", func(p *corev1.Pod) {
-		p.Spec.Containers, p.Spec.InitContainers = []corev1.Container{b.container("main")}, b.initContainers()
+func (d podDrawer) changePorts(s *State) string {
+	return d.change(s, "change ports of pod", func(p *corev1.Pod) {
+		p.Spec.Containers, p.Spec.InitContainers = []corev1.Container{d.container("main")}, d.initContainers()
 	})
 }
 
-// changeHolder is changePod for a pod that has an address.
-func (b builder) changeHolder(s *State, verb string, change func(*corev1.Pod)) string {
+// changeHolder is change for a pod that has an address.
+func (d podDrawer) changeHolder(s *State, verb string, change func(*corev1.Pod)) string {
 	holders := holders(s.Pods)
 	if len(holders) == 0 {
 		return ""
 	}
-	i := pick(b, holders, "pod")
+	i := pick(d, holders, "pod")
 	p := s.Pods[i].DeepCopy()
 	change(p)
 	s.Pods[i] = p
@@ -155,13 +155,13 @@ func holders(pods []*corev1.Pod) []int {
 }
 
 // swapAddresses exchanges the addresses of two pods.
-func (b builder) swapAddresses(s *State) string {
+func (d podDrawer) swapAddresses(s *State) string {
 	holders := holders(s.Pods)
 	if len(holders) < 2 {
 		return ""
 	}
-	i := b.Below(len(holders), "pod")
-	j := (i + 1 + b.Below(len(holders)-1, "other pod")) % len(holders)
+	i := d.Below(len(holders), "pod")
+	j := (i + 1 + d.Below(len(holders)-1, "other pod")) % len(holders)
 	p, q := s.Pods[holders[i]].DeepCopy(), s.Pods[holders[j]].DeepCopy()
 	p.Status.PodIP, q.Status.PodIP = q.Status.PodIP, p.Status.PodIP
 	p.Status.PodIPs, q.Status.PodIPs = q.Status.PodIPs, p.Status.PodIPs

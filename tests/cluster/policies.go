@@ -24,73 +24,76 @@ var (
 	}
 )
 
+// policyDrawer draws policies of namespaces and what happens to them.
+type policyDrawer struct{ draws }
+
 // policy draws a NetworkPolicy.
-func (b builder) policy(namespace, name string) *networkingv1.NetworkPolicy {
+func (d policyDrawer) policy(namespace, name string) *networkingv1.NetworkPolicy {
 	np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	np.Spec.PodSelector = *b.selector(podLabels)
-	np.Spec.PolicyTypes = pick(b, [][]networkingv1.PolicyType{
+	np.Spec.PodSelector = *d.selector(podLabels)
+	np.Spec.PolicyTypes = pick(d, [][]networkingv1.PolicyType{
 		{networkingv1.PolicyTypeIngress},
 		{networkingv1.PolicyTypeEgress},
 		{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 		nil,
 	}, "policyTypes")
-	for range b.Below(4, "ingress rules") {
-		np.Spec.Ingress = append(np.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: b.peers(), Ports: b.ports()})
+	for range d.Below(4, "ingress rules") {
+		np.Spec.Ingress = append(np.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: d.peers(), Ports: d.ports()})
 	}
-	for range b.Below(4, "egress rules") {
-		np.Spec.Egress = append(np.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: b.peers(), Ports: b.ports()})
+	for range d.Below(4, "egress rules") {
+		np.Spec.Egress = append(np.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: d.peers(), Ports: d.ports()})
 	}
 	return np
 }
 
-func (b builder) peers() []networkingv1.NetworkPolicyPeer {
-	if b.one(5, "any peer") {
+func (d policyDrawer) peers() []networkingv1.NetworkPolicyPeer {
+	if d.one(5, "any peer") {
 		return nil
 	}
 	out := []networkingv1.NetworkPolicyPeer{}
-	for range b.Below(4, "peers") {
-		out = append(out, b.peer())
+	for range d.Below(4, "peers") {
+		out = append(out, d.peer())
 	}
 	return out
 }
 
-func (b builder) peer() networkingv1.NetworkPolicyPeer {
+func (d policyDrawer) peer() networkingv1.NetworkPolicyPeer {
 	kinds := 4
-	if b.cfg.Odd {
+	if d.cfg.Odd {
 		kinds = 7
 	}
 	var p networkingv1.NetworkPolicyPeer
-	switch b.Below(kinds, "kind of peer") {
+	switch d.Below(kinds, "kind of peer") {
 	case 0:
-		p.PodSelector = b.selector(podLabels)
+		p.PodSelector = d.selector(podLabels)
 	case 1:
-		p.NamespaceSelector = b.selector(namespaceKeys)
+		p.NamespaceSelector = d.selector(namespaceKeys)
 	case 2:
-		p.NamespaceSelector, p.PodSelector = b.selector(namespaceKeys), b.selector(podLabels)
+		p.NamespaceSelector, p.PodSelector = d.selector(namespaceKeys), d.selector(podLabels)
 	case 3:
-		p.IPBlock = b.block()
+		p.IPBlock = d.block()
 	case 4: // no field at all
 	case 5:
-		p.IPBlock, p.PodSelector = b.block(), b.selector(podLabels)
+		p.IPBlock, p.PodSelector = d.block(), d.selector(podLabels)
 	case 6:
-		odd := pick(b, oddBlocks, "odd block")
+		odd := pick(d, oddBlocks, "odd block")
 		p.IPBlock = odd.DeepCopy()
 	}
 	return p
 }
 
 // block draws a block whose excepts are strict parts of it.
-func (b builder) block() *networkingv1.IPBlock {
+func (d policyDrawer) block() *networkingv1.IPBlock {
 	texts := blocks4
-	if b.cfg.IPv6 && b.one(3, "IPv6 block") {
+	if d.cfg.IPv6 && d.one(3, "IPv6 block") {
 		texts = blocks6
 	}
-	cidr := netip.MustParsePrefix(pick(b, texts, "block"))
+	cidr := netip.MustParsePrefix(pick(d, texts, "block"))
 	out := &networkingv1.IPBlock{CIDR: cidr.String()}
-	for range b.Below(3, "excepts") {
-		inside := addr4(b.Below(b.pool(), "address in except"))
+	for range d.Below(3, "excepts") {
+		inside := addr4(d.Below(d.pool(), "address in except"))
 		if cidr.Addr().Is6() {
-			inside = addr6(b.Below(b.pool(), "address in except"))
+			inside = addr6(d.Below(d.pool(), "address in except"))
 		}
 		if !cidr.Contains(inside) {
 			inside = cidr.Addr()
@@ -99,7 +102,7 @@ func (b builder) block() *networkingv1.IPBlock {
 		if longer == 0 {
 			break
 		}
-		except, err := inside.Prefix(cidr.Bits() + 1 + b.Below(longer, "length of except"))
+		except, err := inside.Prefix(cidr.Bits() + 1 + d.Below(longer, "length of except"))
 		if err == nil {
 			out.Except = append(out.Except, except.String())
 		}
@@ -107,47 +110,47 @@ func (b builder) block() *networkingv1.IPBlock {
 	return out
 }
 
-func (b builder) ports() []networkingv1.NetworkPolicyPort {
-	if b.one(3, "any port") {
+func (d policyDrawer) ports() []networkingv1.NetworkPolicyPort {
+	if d.one(3, "any port") {
 		return nil
 	}
 	out := []networkingv1.NetworkPolicyPort{}
-	for range b.Below(4, "ports") {
-		out = append(out, b.port())
+	for range d.Below(4, "ports") {
+		out = append(out, d.port())
 	}
 	return out
 }
 
-func (b builder) port() networkingv1.NetworkPolicyPort {
+func (d policyDrawer) port() networkingv1.NetworkPolicyPort {
 	var p networkingv1.NetworkPolicyPort
-	if b.one(2, "port has protocol") {
-		protocol := pick(b, protocols, "protocol")
+	if d.one(2, "port has protocol") {
+		protocol := pick(d, protocols, "protocol")
 		p.Protocol = &protocol
 	}
 	kinds := 5
-	if b.cfg.Odd {
+	if d.cfg.Odd {
 		kinds = 6
 	}
-	switch b.Below(kinds, "kind of port") {
+	switch d.Below(kinds, "kind of port") {
 	case 0:
-		p.Port = number(pick(b, portNumbers, "port"))
+		p.Port = number(pick(d, portNumbers, "port"))
 	case 1: // every port of the protocol
 	case 2, 3: // few of the names are those of a port that nothing else permits
-		p.Port = name(pick(b, portNames, "port name"))
+		p.Port = name(pick(d, portNames, "port name"))
 	case 4:
-		first := pick(b, portNumbers, "first port")
-		last := first + pick(b, []int32{0, 1, 30, 8000, 65535 - first}, "length of range")
+		first := pick(d, portNumbers, "first port")
+		last := first + pick(d, []int32{0, 1, 30, 8000, 65535 - first}, "length of range")
 		p.Port, p.EndPort = number(first), &last
 	case 5:
-		b.oddPort(&p)
+		d.oddPort(&p)
 	}
 	return p
 }
 
 // oddPort makes a port that matches nothing.
-func (b builder) oddPort(p *networkingv1.NetworkPolicyPort) {
+func (d policyDrawer) oddPort(p *networkingv1.NetworkPolicyPort) {
 	end := int32(79)
-	switch b.Below(5, "odd port") {
+	switch d.Below(5, "odd port") {
 	case 0: // inverted
 		p.Port, p.EndPort = number(80), &end
 	case 1: // a range that starts at a name
@@ -156,9 +159,9 @@ func (b builder) oddPort(p *networkingv1.NetworkPolicyPort) {
 	case 2: // a range without a start
 		p.EndPort = &end
 	case 3:
-		p.Port = pick(b, []*intstr.IntOrString{number(0), number(65536), name("")}, "number out of range")
+		p.Port = pick(d, []*intstr.IntOrString{number(0), number(65536), name("")}, "number out of range")
 	case 4:
-		protocol := pick(b, []corev1.Protocol{"ICMP", "tcp", ""}, "unknown protocol")
+		protocol := pick(d, []corev1.Protocol{"ICMP", "tcp", ""}, "unknown protocol")
 		p.Protocol = &protocol
 	}
 }
@@ -168,19 +171,19 @@ func number(n int32) *intstr.IntOrString { v := intstr.FromInt32(n); return &v }
 func name(s string) *intstr.IntOrString { v := intstr.FromString(s); return &v }
 
 // selector draws a label selector over a universe.
-func (b builder) selector(keys []labelKey) *metav1.LabelSelector {
+func (d draws) selector(keys []labelKey) *metav1.LabelSelector {
 	s := &metav1.LabelSelector{}
-	for range b.Below(3, "requirements") {
-		k := pick(b, keys, "key")
-		value := pick(b, k.values, "value")
-		switch b.Below(6, "operator") {
+	for range d.Below(3, "requirements") {
+		k := pick(d, keys, "key")
+		value := pick(d, k.values, "value")
+		switch d.Below(6, "operator") {
 		case 0, 1:
 			if s.MatchLabels == nil {
 				s.MatchLabels = map[string]string{}
 			}
 			s.MatchLabels[k.key] = value
 		case 2:
-			s.MatchExpressions = append(s.MatchExpressions, requirement(k.key, metav1.LabelSelectorOpIn, value, pick(b, k.values, "value")))
+			s.MatchExpressions = append(s.MatchExpressions, requirement(k.key, metav1.LabelSelectorOpIn, value, pick(d, k.values, "value")))
 		case 3:
 			s.MatchExpressions = append(s.MatchExpressions, requirement(k.key, metav1.LabelSelectorOpNotIn, value))
 		case 4:
@@ -189,8 +192,8 @@ func (b builder) selector(keys []labelKey) *metav1.LabelSelector {
 			s.MatchExpressions = append(s.MatchExpressions, requirement(k.key, metav1.LabelSelectorOpDoesNotExist))
 		}
 	}
-	if b.cfg.Odd && b.one(24, "invalid selector") {
-		s.MatchExpressions = append(s.MatchExpressions, pick(b, []metav1.LabelSelectorRequirement{
+	if d.cfg.Odd && d.one(24, "invalid selector") {
+		s.MatchExpressions = append(s.MatchExpressions, pick(d, []metav1.LabelSelectorRequirement{
 			requirement("app", "Like", "web"), requirement("app", metav1.LabelSelectorOpIn), requirement("app", metav1.LabelSelectorOpNotIn),
 			requirement("app", metav1.LabelSelectorOpExists, "web"),
 		}, "invalid requirement"))

@@ -108,32 +108,43 @@ func (s rapidSource) Below(n int, what string) int { return rapid.IntRange(0, n-
 // Start draws a state.
 func Start(src Source, cfg Config) State { return newBuilder(src, cfg, false).state() }
 
-// builder makes objects from draws.
-type builder struct {
+// draws is what objects are made from, of every kind.
+type draws struct {
 	Source
 	cfg   Config
-	nodes int // that pods can be on
 	exact bool
+}
+
+// builder makes states and steps from draws; parts of it make the objects of one kind.
+type builder struct {
+	draws
+	nodes      nodeDrawer
+	namespaces namespaceDrawer
+	pods       podDrawer
+	policies   policyDrawer
+	admin      adminDrawer
 }
 
 func newBuilder(s Source, cfg Config, exact bool) builder {
 	cfg.Namespaces, cfg.Nodes = max(1, cfg.Namespaces), max(1, cfg.Nodes)
-	return builder{Source: s, cfg: cfg, nodes: cfg.Nodes, exact: exact}
+	d := draws{Source: s, cfg: cfg, exact: exact}
+	pods := podDrawer{d}
+	return builder{d, nodeDrawer{d}, namespaceDrawer{d, pods}, pods, policyDrawer{d}, adminDrawer{d}}
 }
 
 // count returns limit, or for generators that shrink a number in least..limit.
-func (b builder) count(least, limit int, what string) int {
-	if b.exact || limit <= least {
+func (d draws) count(least, limit int, what string) int {
+	if d.exact || limit <= least {
 		return limit
 	}
-	return least + b.Below(limit-least+1, what)
+	return least + d.Below(limit-least+1, what)
 }
 
 // one is true once in n draws; it shrinks to false.
-func (b builder) one(n int, what string) bool { return b.Below(n, what) == n-1 }
+func (d draws) one(n int, what string) bool { return d.Below(n, what) == n-1 }
 
 // pick returns an element; it shrinks to the first.
-func pick[T any](b builder, list []T, what string) T { return list[b.Below(len(list), what)] }
+func pick[T any](src Source, list []T, what string) T { return list[src.Below(len(list), what)] }
 
 // DrawFlows draws some flows on which verdicts could differ.
 func DrawFlows(t *rapid.T, s State, n int) []api.Flow {

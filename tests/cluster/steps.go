@@ -12,45 +12,50 @@ type Step struct {
 	State  State
 }
 
-// actions are all that can happen to a cluster. Each changes the objects of one kind,
+// action is one thing that can happen to a cluster. It changes the objects of one kind,
 // for a namespace everything in it, and says in words what it did; nothing when the
 // state does not allow it.
-var actions = []struct {
+type action struct {
 	name string
-	do   func(builder, *State) string
-}{
-	{"relabel pod", builder.relabelPod},
-	{"delete pod", builder.deletePod},
-	{"add pod", builder.addPod},
-	{"move pod", builder.movePod},
-	{"finish pod", builder.finishPod},
-	{"terminate pod", builder.terminatePod},
-	{"start pod", builder.startPod},
-	{"readdress pod", builder.readdressPod},
-	{"change families of pod", builder.changeFamilies},
-	{"change ports of pod", builder.changePorts},
-	{"reuse the address of", builder.reusePodAddress},
-	{"swap addresses of", builder.swapAddresses},
-	{"relabel namespace", builder.relabelNamespace},
-	{"delete namespace", builder.deleteNamespace},
-	{"add namespace", builder.addNamespace},
-	{"forget namespace", builder.forgetNamespace},
-	{"add policy", builder.addPolicy},
-	{"delete policy", builder.deletePolicy},
-	{"edit policy", builder.editPolicy},
-	{"tweak policy", builder.tweakPolicy},
-	{"rename policy", builder.renamePolicy},
-	{"add node", builder.addNode},
-	{"put admin policy", builder.addAdminPolicy},
-	{"delete admin policy", builder.deleteAdminPolicy},
-	{"tweak admin policy", builder.tweakAdminPolicy},
-	{"relabel node", builder.relabelNode},
+	do   func(*State) string
+}
+
+// actions are all that can happen.
+func (b builder) actions() []action {
+	return []action{
+		{"relabel pod", b.pods.relabel},
+		{"delete pod", b.pods.delete},
+		{"add pod", b.pods.add},
+		{"move pod", b.pods.move},
+		{"finish pod", b.pods.finish},
+		{"terminate pod", b.pods.terminate},
+		{"start pod", b.pods.start},
+		{"readdress pod", b.pods.readdress},
+		{"change families of pod", b.pods.changeFamilies},
+		{"change ports of pod", b.pods.changePorts},
+		{"reuse the address of", b.pods.reuseAddress},
+		{"swap addresses of", b.pods.swapAddresses},
+		{"relabel namespace", b.namespaces.relabel},
+		{"delete namespace", b.namespaces.delete},
+		{"add namespace", b.namespaces.add},
+		{"forget namespace", b.namespaces.forget},
+		{"add policy", b.policies.add},
+		{"delete policy", b.policies.delete},
+		{"edit policy", b.policies.edit},
+		{"tweak policy", b.policies.tweak},
+		{"rename policy", b.policies.rename},
+		{"add node", b.nodes.add},
+		{"put admin policy", b.admin.add},
+		{"delete admin policy", b.admin.delete},
+		{"tweak admin policy", b.admin.tweak},
+		{"relabel node", b.nodes.relabel},
+	}
 }
 
 // Actions returns the names of everything that can happen in a step.
 func Actions() []string {
 	var out []string
-	for _, a := range actions {
+	for _, a := range (builder{}).actions() {
 		out = append(out, a.name)
 	}
 	return out
@@ -60,9 +65,9 @@ func Actions() []string {
 // name is not one of Actions, nothing happens.
 func Act(src Source, cfg Config, from State, action string) Step {
 	b := newBuilder(src, cfg, false)
-	for i, a := range actions {
+	for _, a := range b.actions() {
 		if a.name == action {
-			return b.act(from, i)
+			return b.act(from, a)
 		}
 	}
 	return Step{Action: action, What: nothing, State: from}
@@ -81,29 +86,17 @@ func (b builder) sequence(steps int) []Step {
 }
 
 // step changes one thing.
-func (b builder) step(from State) Step { return b.act(from, b.Below(len(actions), "step")) }
+func (b builder) step(from State) Step { return b.act(from, pick(b, b.actions(), "step")) }
 
-func (b builder) act(from State, i int) Step {
+func (b builder) act(from State, a action) Step {
 	next := State{Namespaces: slices.Clone(from.Namespaces), Pods: slices.Clone(from.Pods),
 		Policies: slices.Clone(from.Policies), Nodes: slices.Clone(from.Nodes), AdminPolicies: slices.Clone(from.AdminPolicies),
 		BaselinePolicies: slices.Clone(from.BaselinePolicies), ClusterPolicies: slices.Clone(from.ClusterPolicies)}
-	b.nodes = max(1, len(from.Nodes))
-	what := actions[i].do(b, &next)
+	what := a.do(&next)
 	if what == "" {
 		what = nothing
 	}
-	return Step{Action: actions[i].name, What: what, State: next}
-}
-
-// addNode adds a node that no pod is on yet; clusters grow to half more than they are
-// told to have, and one.
-func (b builder) addNode(s *State) string {
-	if len(s.Nodes) > b.cfg.Nodes+b.cfg.Nodes/2 {
-		return ""
-	}
-	n := b.node(len(s.Nodes))
-	s.Nodes = append(s.Nodes, n)
-	return "add node " + n.Name
+	return Step{Action: a.name, What: what, State: next}
 }
 
 func freeName(format string, taken map[string]bool) string {
