@@ -113,10 +113,10 @@ func (s *state) recount(tb testing.TB) stats {
 	for _, p := range s.pods {
 		nodes[p.Spec.NodeName] = true
 	}
-	out := stats{
+	out := stats{ObjectCounts: ObjectCounts{
 		Namespaces: len(s.namespaces), Pods: len(s.pods), Nodes: len(nodes),
 		Policies: len(s.policies), AdminPolicies: s.admin,
-	}
+	}}
 	for _, np := range s.policies {
 		out.AppliedPairs += s.selected(tb, np.Namespace, nil, &np.Spec.PodSelector)
 		out.Rules += len(np.Spec.Ingress) + len(np.Spec.Egress)

@@ -13,25 +13,9 @@ type stats struct {
 	Size     string
 	Seed     uint64
 
-	Namespaces    int
-	Pods          int
-	Nodes         int
-	Policies      int
-	AdminPolicies int // counted only: no other figure has anything of them
-
-	Rules    int // of both directions
-	PeersSel int // peers with selectors
-	IPBlocks int
-	Excepts  int
-
-	UniqueAppliedSel int // pairs of a namespace and a selector of pods that policies apply to
-	UniquePeerSel    int // peers with selectors that do not mean the same
-	UniqueLabelSets  int // pairs of a namespace and a set of labels that pods have
-
-	AppliedPairs      int // pairs of a policy and a pod that it applies to
-	PeerPairsUnique   int // pairs of a peer of UniquePeerSel and a pod in it
-	PeerPairsExpanded int // the same for every peer of PeersSel
-	MaxPeerSet        int // pods in the largest peer
+	ObjectCounts
+	RuleCounts
+	SelectorCounts
 
 	MinimalPrefixesV4 int // prefixes that make up the blocks without their exceptions
 	MinimalPrefixesV6 int
@@ -42,6 +26,36 @@ type stats struct {
 
 	Events      int
 	EventsByTag map[string]int
+}
+
+// ObjectCounts is how many objects there are. The parts of stats have names that encoding/json and
+// go-cmp see.
+type ObjectCounts struct {
+	Namespaces    int
+	Pods          int
+	Nodes         int
+	Policies      int
+	AdminPolicies int // counted only: no other figure has anything of them
+}
+
+// RuleCounts is what the policies consist of.
+type RuleCounts struct {
+	Rules    int // of both directions
+	PeersSel int // peers with selectors
+	IPBlocks int
+	Excepts  int
+}
+
+// SelectorCounts is what the selectors of the policies mean.
+type SelectorCounts struct {
+	UniqueAppliedSel int // pairs of a namespace and a selector of pods that policies apply to
+	UniquePeerSel    int // peers with selectors that do not mean the same
+	UniqueLabelSets  int // pairs of a namespace and a set of labels that pods have
+
+	AppliedPairs      int // pairs of a policy and a pod that it applies to
+	PeerPairsUnique   int // pairs of a peer of UniquePeerSel and a pod in it
+	PeerPairsExpanded int // the same for every peer of PeersSel
+	MaxPeerSet        int // pods in the largest peer
 }
 
 // census counts a cluster.
@@ -59,7 +73,7 @@ type census struct {
 // events.
 func takeCensus(c *cluster) stats {
 	s := census{cluster: c, podsOf: map[string][]*pod{}, applied: map[string]bool{}, peers: map[string]int{}}
-	s.stats = stats{
+	s.stats.ObjectCounts = ObjectCounts{
 		Namespaces: len(c.namespaces), Pods: len(c.pods), Nodes: c.size.nodes,
 		Policies: len(c.policies), AdminPolicies: len(c.admin),
 	}

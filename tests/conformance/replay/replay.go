@@ -182,17 +182,6 @@ func (r *run) probe(s Subject, p conformance.Probe, when string) bool {
 	return true
 }
 
-func (r *run) count(p conformance.Probe, when string) {
-	if when != "" {
-		return
-	}
-	if p.Loopback() {
-		r.Loopbacks++
-	} else if p.Unstated {
-		r.Unstated++
-	}
-}
-
 // expected returns the verdict that is right.
 func (r *run) expected(p conformance.Probe, flow api.Flow) bool {
 	switch {

@@ -48,7 +48,7 @@ func TestEverythingIsCounted(t *testing.T) {
 				kind.Need(t)
 				r := replayed(t, hand(t), a, kind)
 				families := len(a.Pods)
-				want := Result{Cases: 3, Steps: 7, Probes: 18 * families, Loopbacks: families, Unstated: 12 * (families - 1)}
+				want := Result{Cases: 3, Steps: 7, Asked: Asked{Probes: 18 * families, Loopbacks: families, Unstated: 12 * (families - 1)}}
 				if kind.Name == "oracle" {
 					// What is unstated is not asked, also of a pod to itself. Both directions
 					// of 8 probes, and one of 2.

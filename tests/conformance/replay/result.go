@@ -16,6 +16,18 @@ type Result struct {
 	Cases   int // of which at least one step was asked
 	Steps   int // that the subject was told
 	Changes int // objects that were told in all steps; 0 for a subject without a memory
+	Asked
+	// Skipped counts steps that were not asked, by reason.
+	Skipped map[string]int
+
+	Mismatches int
+	Failed     int               // cases with a mismatch
+	Reports    []Mismatch        // the first mismatches
+	Features   map[string]*Score // by tag, of the cases that were asked
+}
+
+// Asked is what a subject was asked.
+type Asked struct {
 	// Probes counts the flows that were asked, without those of Resyncs. Loopbacks are
 	// those of a pod to itself, Unstated those for which the oracle was asked.
 	Probes, Loopbacks, Unstated int
@@ -24,13 +36,18 @@ type Result struct {
 	Unseen, Closed        int
 	Directions            int // judgements of single directions
 	Resyncs, ResyncProbes int // new subjects, and the flows that those were asked
-	// Skipped counts steps that were not asked, by reason.
-	Skipped map[string]int
+}
 
-	Mismatches int
-	Failed     int               // cases with a mismatch
-	Reports    []Mismatch        // the first mismatches
-	Features   map[string]*Score // by tag, of the cases that were asked
+// count counts a probe of a kind of its own; when is that of a new subject, or empty.
+func (a *Asked) count(p conformance.Probe, when string) {
+	if when != "" {
+		return
+	}
+	if p.Loopback() {
+		a.Loopbacks++
+	} else if p.Unstated {
+		a.Unstated++
+	}
 }
 
 // Score counts cases.
