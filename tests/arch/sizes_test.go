@@ -32,8 +32,6 @@ var aboveLimit = map[string]int{
 	"renderer/acl Renderer fields":    38,
 	"renderer/acl Renderer methods":   44,
 	"tests/kube lab methods":          59,
-	"tests/scenarios runner methods":  37,
-	"tests/scenarios world methods":   34,
 }
 
 // sizes returns what is above the limits, by name: "acl.Renderer methods" in its folder, for

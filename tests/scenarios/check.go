@@ -125,6 +125,18 @@ func (s *subject) checkVerdicts(context.Context) error {
 // allowed asks the stacks about a flow. Of what they cannot tell the specification tells.
 func (s *subject) allowed(f api.Flow) bool { return s.running.Does(f, s.oracle().Allowed(f)) }
 
+// decides says whether the stacks know an end.
+func (s *subject) decides(e end) bool {
+	for _, a := range e.addrs {
+		for _, name := range s.running.Names() {
+			if s.running.Node(name).Backend.Has(a) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // asked returns all flows of the state, or some where they are too many.
 func (s *subject) asked() iter.Seq[api.Flow] {
 	space := cluster.FlowSpace(s.state)

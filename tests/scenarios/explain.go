@@ -15,18 +15,18 @@ import (
 
 // explain prints the reasons of verdicts, as the specification has them. Renderers
 // that can explain themselves must name no other reason for a denial.
-func (r *runner) explain(_ context.Context, c command) (string, error) {
+func (q questions) explain(_ context.Context, c command) (string, error) {
 	l := c.line()
-	asks, err := r.world.asks(c.Input)
+	asks, err := q.world.reader().asks(c.Input)
 	if err := errors.Join(err, l.end()); err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	o := r.subject.oracle()
+	o := q.subject.oracle()
 	for _, a := range asks {
 		v := o.Verdict(a.flow)
-		if err := r.agrees(v); err != nil {
-			return "", fmt.Errorf("%s: %w\n%s%s", a, err, reason.Of(v), r.subject.running.Trace(a.flow))
+		if err := q.subject.agrees(v); err != nil {
+			return "", fmt.Errorf("%s: %w\n%s%s", a, err, reason.Of(v), q.subject.running.Trace(a.flow))
 		}
 		fmt.Fprintf(&b, "%s: %s\n", a, allowedText(v.Allowed))
 		for _, d := range []oracle.DirectionVerdict{v.Egress, v.Ingress} {
@@ -87,8 +87,8 @@ func ruleName(g api.Origin) string {
 }
 
 // agrees compares a verdict with the stacks, and with what their renderers say.
-func (r *runner) agrees(v oracle.Verdict) error {
-	if got := r.subject.running.Does(v.Flow, v.Allowed); got != v.Allowed {
+func (s *subject) agrees(v oracle.Verdict) error {
+	if got := s.running.Does(v.Flow, v.Allowed); got != v.Allowed {
 		return fmt.Errorf("the stacks say %s", allowedText(got))
 	}
 	denies := func(g api.Origin) bool {
@@ -96,8 +96,8 @@ func (r *runner) agrees(v oracle.Verdict) error {
 			return !d.Allowed && (slices.Contains(d.Deciding, g) || slices.Contains(d.PassedBy(), g))
 		})
 	}
-	for _, name := range r.subject.running.Names() {
-		e, ok := renderer.As[renderer.Explainer](r.subject.running.Node(name).Backend.Renderer())
+	for _, name := range s.running.Names() {
+		e, ok := renderer.As[renderer.Explainer](s.running.Node(name).Backend.Renderer())
 		if !ok || v.Flow.Src == v.Flow.Dst {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/expr"
+	"github.com/sluice-net/sluice/tests/cluster"
 )
 
 // sourcePort is that of all flows: no policy can tell source ports apart.
@@ -62,23 +63,31 @@ func parsePort(text string) (port, error) {
 	return port{p.Number, p.Protocol}, err
 }
 
+// flowReader reads what a file says about flows of a world.
+type flowReader struct {
+	state cluster.State
+	parties
+}
+
+func (w *world) reader() flowReader { return flowReader{w.state, w.parties} }
+
 // ends returns what an expression stands for: a name, a pattern of names with *, or
 // an address. name@4 and name@6 are the addresses of one family.
-func (w *world) ends(expr string) ([]end, error) {
+func (r flowReader) ends(expr string) ([]end, error) {
 	name, family, _ := strings.Cut(expr, "@")
 	if addr, err := netip.ParseAddr(expr); err == nil {
 		return []end{{name: expr, addrs: []netip.Addr{addr.Unmap()}}}, nil
 	}
-	if s, ok := w.services[name]; ok {
-		out := []end{{name: expr, addrs: w.addresses(s.backend), ports: s.ports}}
+	if s, ok := r.services[name]; ok {
+		out := []end{{name: expr, addrs: r.addresses(s.backend), ports: s.ports}}
 		return out, out[0].restrict(family)
 	}
 	var out []end
-	for _, n := range w.names {
+	for _, n := range r.names {
 		if n != name && !matches(name, n) {
 			continue
 		}
-		e := end{name: n, addrs: w.addresses(n)}
+		e := end{name: n, addrs: r.addresses(n)}
 		if err := e.restrict(family); err != nil {
 			return nil, err
 		}
@@ -109,21 +118,21 @@ func (e *end) restrict(family string) error {
 }
 
 // addresses returns those of a pod, a node or an external.
-func (w *world) addresses(name string) []netip.Addr {
+func (r flowReader) addresses(name string) []netip.Addr {
 	var texts []string
-	if i := w.podIndex(name); i >= 0 {
-		for _, ip := range w.state.Pods[i].Status.PodIPs {
+	if i := podIndex(r.state, name); i >= 0 {
+		for _, ip := range r.state.Pods[i].Status.PodIPs {
 			texts = append(texts, ip.IP)
 		}
 	}
-	for _, n := range w.state.Nodes {
+	for _, n := range r.state.Nodes {
 		for _, a := range n.Status.Addresses {
 			if n.Name == name {
 				texts = append(texts, a.Address)
 			}
 		}
 	}
-	out := slices.Clone(w.externals[name])
+	out := slices.Clone(r.externals[name])
 	for _, t := range texts {
 		if a, err := netip.ParseAddr(t); err == nil { // readers of statements checked it
 			out = append(out, a.Unmap())
@@ -173,14 +182,14 @@ func (a ask) String() string { return fmt.Sprintf("%s -> %s %s", a.src, a.dst, a
 
 // asks reads lines of the form "FROM,FROM -> TO,TO PORT PORT". Every combination
 // counts, in every family that both ends have; one family at least they must have.
-func (w *world) asks(input string) ([]ask, error) {
+func (r flowReader) asks(input string) ([]ask, error) {
 	lines, err := parseLines(input)
 	if err != nil {
 		return nil, err
 	}
 	var out []ask
 	for _, l := range lines {
-		more, err := w.askLine(l)
+		more, err := r.askLine(l)
 		if err != nil {
 			return nil, err
 		}
@@ -192,8 +201,8 @@ func (w *world) asks(input string) ([]ask, error) {
 	return out, nil
 }
 
-func (w *world) askLine(l line) ([]ask, error) {
-	froms, err := w.endList(l.verb)
+func (r flowReader) askLine(l line) ([]ask, error) {
+	froms, err := r.endList(l.verb)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +213,7 @@ func (w *world) askLine(l line) ([]ask, error) {
 	if err != nil {
 		return nil, err
 	}
-	tos, err := w.endList(text)
+	tos, err := r.endList(text)
 	if err != nil {
 		return nil, err
 	}
@@ -226,10 +235,10 @@ func (w *world) askLine(l line) ([]ask, error) {
 	return out, nil
 }
 
-func (w *world) endList(text string) ([]end, error) {
+func (r flowReader) endList(text string) ([]end, error) {
 	var out []end
 	for one := range strings.SplitSeq(text, ",") {
-		ends, err := w.ends(one)
+		ends, err := r.ends(one)
 		if err != nil {
 			return nil, err
 		}

@@ -20,11 +20,17 @@ type operations struct {
 	stack int // changes in its stack
 }
 
+// inspection are the commands that look into nodes.
+type inspection struct {
+	scene
+	log operationLog
+}
+
 // operations prints what every node did since the last time a file asked: the pods
 // and members of sets that renderers were told of, and with the name of a kind of
 // stack the changes in it.
-func (r *runner) operations(_ context.Context, c command) (string, error) {
-	kind, here, err := r.ofKind(c)
+func (i inspection) operations(_ context.Context, c command) (string, error) {
+	kind, here, err := i.ofKind(c)
 	if err != nil {
 		return "", err
 	}
@@ -32,11 +38,11 @@ func (r *runner) operations(_ context.Context, c command) (string, error) {
 		return c.Expected, nil
 	}
 	var out []string
-	for _, name := range r.subject.running.Names() {
-		n := r.subject.running.Node(name)
-		now, before := n.Told.Operations(), &r.done(name).told
+	for _, name := range i.subject.running.Names() {
+		n := i.subject.running.Node(name)
+		now, before := n.Told.Operations(), &i.log.of(name).told
 		if kind != "" {
-			now, before = n.Backend.Operations(), &r.done(name).stack
+			now, before = n.Backend.Operations(), &i.log.of(name).stack
 		}
 		done := now - *before
 		if *before = now; done != 0 {
@@ -49,17 +55,19 @@ func (r *runner) operations(_ context.Context, c command) (string, error) {
 	return strings.Join(out, "\n"), nil
 }
 
-// done returns what a node had done when a file asked last.
-func (r *runner) done(node string) *operations {
-	if r.asked[node] == nil {
-		r.asked[node] = &operations{}
+// operationLog is what nodes had done when a file asked last.
+type operationLog map[string]*operations
+
+func (l operationLog) of(node string) *operations {
+	if l[node] == nil {
+		l[node] = &operations{}
 	}
-	return r.asked[node]
+	return l[node]
 }
 
 // ofKind reads the name of a kind of stack, if there is one, and says whether the
 // command concerns the kind that runs.
-func (r *runner) ofKind(c command) (kind string, here bool, err error) {
+func (i inspection) ofKind(c command) (kind string, here bool, err error) {
 	l := c.line()
 	if c.Input != "" {
 		return "", false, errNoInput
@@ -70,16 +78,16 @@ func (r *runner) ofKind(c command) (kind string, here bool, err error) {
 	if kind, err = l.take("a kind of stack"); err != nil {
 		return "", false, err
 	}
-	if _, err := backends.Named(backends.All, kind); err != nil && kind != r.kind.Name {
+	if _, err := backends.Named(backends.All, kind); err != nil && kind != i.subject.kind.Name {
 		return "", false, err
 	}
-	return kind, kind == r.kind.Name, l.end()
+	return kind, kind == i.subject.kind.Name, l.end()
 }
 
 // problems prints where objects are wrong, as users are told; the reasons in words are
 // the business of other tests.
-func (r *runner) problems(ctx context.Context, c command) (string, error) {
-	problems, err := r.allProblems(ctx)
+func (i inspection) problems(ctx context.Context, c command) (string, error) {
+	problems, err := i.allProblems(ctx)
 	if err := errors.Join(err, c.plain()); err != nil {
 		return "", err
 	}
@@ -91,13 +99,13 @@ func (r *runner) problems(ctx context.Context, c command) (string, error) {
 
 // notes prints which policies users are told something about that is not wrong, but may
 // not be what they expect.
-func (r *runner) notes(ctx context.Context, c command) (string, error) {
+func (i inspection) notes(ctx context.Context, c command) (string, error) {
 	if err := c.plain(); err != nil {
 		return "", err
 	}
 	var out []string
-	for _, name := range r.subject.running.Names() {
-		s, err := r.subject.running.Node(name).Plugin.Snapshot(ctx)
+	for _, name := range i.subject.running.Names() {
+		s, err := i.subject.running.Node(name).Plugin.Snapshot(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -117,23 +125,23 @@ func (r *runner) notes(ctx context.Context, c command) (string, error) {
 // allProblems returns what is found when objects are reflected, and what a node finds
 // in what is reflected. What both find is there once. That a stack cannot enforce a rule
 // is no mistake of a file.
-func (r *runner) allProblems(ctx context.Context) ([]string, error) {
+func (s scene) allProblems(ctx context.Context) ([]string, error) {
 	found := map[api.Problem]bool{}
-	for _, np := range r.world.state.Policies {
+	for _, np := range s.world.state.Policies {
 		add(found, np)
 	}
-	for _, o := range cluster.AdminPolicies(r.world.state) {
+	for _, o := range cluster.AdminPolicies(s.world.state) {
 		add(found, o)
 	}
-	for _, p := range r.world.state.Pods {
+	for _, p := range s.world.state.Pods {
 		add(found, p)
 	}
-	for _, name := range r.subject.running.Names() {
-		s, err := r.subject.running.Node(name).Plugin.Snapshot(ctx)
+	for _, name := range s.subject.running.Names() {
+		snapshot, err := s.subject.running.Node(name).Plugin.Snapshot(ctx)
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range s.Problems {
+		for _, p := range snapshot.Problems {
 			if p.Class != api.ClassStack && !isKnown(found, p) {
 				found[p] = true
 			}

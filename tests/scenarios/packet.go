@@ -28,12 +28,12 @@ var packets = map[string]func(p *vswitch.Packet){
 
 // packet sends packets that are not the first of a flow: "FROM -> TO KIND". Kinds of
 // stacks that do not take packets are not asked.
-func (r *runner) packet(ctx context.Context, c command) (string, error) {
+func (s sessions) packet(ctx context.Context, c command) (string, error) {
 	lines, err := parseLines(c.Input)
 	if err != nil {
 		return "", err
 	}
-	f, err := r.subject.wire(ctx)
+	f, err := s.subject.wire(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -45,7 +45,7 @@ func (r *runner) packet(ctx context.Context, c command) (string, error) {
 		}
 		kind := l.args[n].Key
 		l.args[n].Key = "icmp"
-		asks, err := r.world.askLine(l)
+		asks, err := s.world.reader().askLine(l)
 		if err != nil {
 			return "", err
 		}

@@ -185,7 +185,7 @@ func (w *world) edit(l *line, change func(*corev1.Pod) error) error {
 	if err != nil {
 		return err
 	}
-	i := w.podIndex(name)
+	i := podIndex(w.state, name)
 	if i < 0 {
 		return fmt.Errorf("there is no pod %s", name)
 	}
@@ -220,7 +220,7 @@ func (w *world) labelNamespace(l line) error {
 	if err != nil {
 		return err
 	}
-	i := w.namespaceIndex(name)
+	i := namespaceIndex(w.state, name)
 	if i < 0 {
 		return fmt.Errorf("there is no namespace %s", name)
 	}

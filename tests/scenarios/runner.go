@@ -46,9 +46,14 @@ func Run(t testing.TB, file string, kind backends.Kind, options Options) {
 type runner struct {
 	kind    backends.Kind
 	options Options
+	scene
+	log operationLog
+}
+
+// scene is what a file has made so far.
+type scene struct {
 	world   *world
-	subject *subject               // nil before the first cluster
-	asked   map[string]*operations // by node
+	subject *subject // nil before the first cluster
 }
 
 // command is one command of a file with its words.
@@ -63,22 +68,25 @@ func (c command) line() line { return line{c.Cmd, slices.Clone(c.CmdArgs)} }
 var errNoInput = errors.New("the command takes no lines")
 
 // commands are those that are no statements; statements are commands, too.
-var commands = map[string]func(*runner, context.Context, command) (string, error){
-	"cluster": (*runner).cluster, "change": (*runner).change, "policy": (*runner).policy,
-	"anp": (*runner).tier, "banp": (*runner).tier, "cnp": (*runner).tier,
-	"resync": (*runner).resync, "restart": (*runner).restart, "same-as-fresh": (*runner).sameAsFresh,
-	"verdicts": (*runner).verdicts, "allow": (*runner).allow, "deny": (*runner).deny, "explain": (*runner).explain,
-	"tables": (*runner).tables, "operations": (*runner).operations, "problems": (*runner).problems, "notes": (*runner).notes,
-	"establish": (*runner).establish, "established": (*runner).established, "collide": (*runner).collide, "send": (*runner).send, "reply": (*runner).reply,
-	"packet": (*runner).packet,
+func (r *runner) commands() map[string]func(context.Context, command) (string, error) {
+	asks, sends, looks := questions{r.scene}, sessions{r.scene}, inspection{r.scene, r.log}
+	return map[string]func(context.Context, command) (string, error){
+		"cluster": r.cluster, "change": r.change, "policy": r.policy, "anp": r.tier, "banp": r.tier, "cnp": r.tier,
+		"resync": r.resync, "restart": r.restart, "same-as-fresh": r.sameAsFresh,
+		"verdicts": asks.verdicts, "allow": asks.allow, "deny": asks.deny, "explain": asks.explain,
+		"tables": looks.tables, "operations": looks.operations, "problems": looks.problems, "notes": looks.notes,
+		"establish": sends.establish, "established": sends.established, "collide": sends.collide,
+		"send": sends.send, "reply": sends.reply, "packet": sends.packet,
+	}
 }
 
 func (r *runner) run(ctx context.Context, c command) (string, error) {
+	commands := r.commands()
 	if do, ok := commands[c.Cmd]; ok {
 		if r.subject == nil && c.Cmd != "cluster" {
 			return "", errors.New("a file begins with cluster")
 		}
-		return do(r, ctx, c)
+		return do(ctx, c)
 	}
 	if _, ok := verbs[c.Cmd]; ok && r.subject != nil {
 		if c.Input != "" {
@@ -109,7 +117,7 @@ func (r *runner) cluster(ctx context.Context, c command) (string, error) {
 	if err := errors.Join(err, l.end(), r.close()); err != nil {
 		return "", err
 	}
-	r.world, r.asked = newWorld(), map[string]*operations{}
+	r.world, r.log = newWorld(), operationLog{}
 	r.subject = &subject{kind: r.kind, options: options, flows: r.options.Flows}
 	if err := r.world.change(lines); err != nil {
 		return "", err
@@ -232,7 +240,7 @@ func (r *runner) restart(ctx context.Context, c command) (string, error) {
 		return "", err
 	}
 	r.world = next
-	r.done(name).told = r.subject.running.Node(name).Told.Operations() // its Recorder is a new one
+	r.log.of(name).told = r.subject.running.Node(name).Told.Operations() // its Recorder is a new one
 	out, err := r.checked(ctx)
 	if err == nil && lines == nil {
 		out = count(n)

@@ -10,18 +10,21 @@ import (
 	"github.com/sluice-net/sluice/tests/harness"
 )
 
+// sessions are the commands that send packets which are more than questions.
+type sessions struct{ scene }
+
 // talk asks a fleet that keeps sessions about flows, and prints a word for each.
 // Stacks without sessions are not asked.
-func (r *runner) talk(ctx context.Context, c command, say func(*harness.Cluster, api.Flow) string) (string, error) {
+func (s sessions) talk(ctx context.Context, c command, say func(*harness.Cluster, api.Flow) string) (string, error) {
 	l := c.line()
-	asks, err := r.world.asks(c.Input)
+	asks, err := s.world.reader().asks(c.Input)
 	if err := errors.Join(err, l.end()); err != nil {
 		return "", err
 	}
-	if !r.subject.running.IsStateful() {
+	if !s.subject.running.IsStateful() {
 		return c.Expected, nil
 	}
-	f, err := r.subject.wire(ctx)
+	f, err := s.subject.wire(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -33,8 +36,8 @@ func (r *runner) talk(ctx context.Context, c command, say func(*harness.Cluster,
 }
 
 // establish sends the first packet of flows and the replies.
-func (r *runner) establish(ctx context.Context, c command) (string, error) {
-	return r.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string {
+func (s sessions) establish(ctx context.Context, c command) (string, error) {
+	return s.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string {
 		switch {
 		case !f.First(flow):
 			return "dropped"
@@ -46,8 +49,8 @@ func (r *runner) establish(ctx context.Context, c command) (string, error) {
 }
 
 // established sends packets of both directions again.
-func (r *runner) established(ctx context.Context, c command) (string, error) {
-	return r.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string {
+func (s sessions) established(ctx context.Context, c command) (string, error) {
+	return s.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string {
 		switch {
 		case !f.First(flow):
 			return "cut"
@@ -59,19 +62,19 @@ func (r *runner) established(ctx context.Context, c command) (string, error) {
 }
 
 // send sends the first packet of flows.
-func (r *runner) send(ctx context.Context, c command) (string, error) {
-	return r.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string { return arrives(f.First(flow)) })
+func (s sessions) send(ctx context.Context, c command) (string, error) {
+	return s.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string { return arrives(f.First(flow)) })
 }
 
 // reply sends the answer to the first packet of flows.
-func (r *runner) reply(ctx context.Context, c command) (string, error) {
-	return r.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string { return arrives(f.Reply(flow)) })
+func (s sessions) reply(ctx context.Context, c command) (string, error) {
+	return s.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string { return arrives(f.Reply(flow)) })
 }
 
 // collide has both ends send all that could open or answer the flow, twice, as ends do that work
 // together. None of it arrives where policy denies both directions.
-func (r *runner) collide(ctx context.Context, c command) (string, error) {
-	return r.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string {
+func (s sessions) collide(ctx context.Context, c command) (string, error) {
+	return s.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string {
 		back, there, here := flow.Reverse(), false, false
 		for range 2 {
 			there = f.First(flow) || there

@@ -13,12 +13,12 @@ import (
 
 // tables prints the tables of every node: who shares them and how many rules they
 // have, or with the word rules all of them.
-func (r *runner) tables(ctx context.Context, c command) (string, error) {
+func (i inspection) tables(ctx context.Context, c command) (string, error) {
 	full := false
 	if n := len(c.CmdArgs) - 1; n >= 0 && c.CmdArgs[n].String() == "rules" {
 		full, c.CmdArgs = true, c.CmdArgs[:n]
 	}
-	kind, here, err := r.ofKind(c)
+	kind, here, err := i.ofKind(c)
 	switch {
 	case err != nil:
 		return "", err
@@ -28,8 +28,8 @@ func (r *runner) tables(ctx context.Context, c command) (string, error) {
 		return c.Expected, nil
 	}
 	var b strings.Builder
-	for _, name := range r.subject.running.Names() {
-		if err := printTables(ctx, &b, r.subject.running.Node(name), full); err != nil {
+	for _, name := range i.subject.running.Names() {
+		if err := printTables(ctx, &b, i.subject.running.Node(name), full); err != nil {
 			return "", err
 		}
 	}

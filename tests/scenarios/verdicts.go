@@ -12,21 +12,24 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
+// questions are the commands that ask for verdicts.
+type questions struct{ scene }
+
 // verdicts prints a matrix: a row for each source, a column for each destination, and
 // in a cell one letter for each port.
-func (r *runner) verdicts(_ context.Context, c command) (string, error) {
+func (q questions) verdicts(_ context.Context, c command) (string, error) {
 	if c.Input != "" {
 		return "", errNoInput
 	}
 	var ports []port
-	from, to := r.world.everything(), r.world.everything()
+	from, to := q.world.reader().everything(), q.world.reader().everything()
 	for _, a := range c.CmdArgs {
 		var err error
 		switch a.Key {
 		case "from":
-			from, err = r.world.endWords(a)
+			from, err = q.world.reader().endWords(a)
 		case "to":
-			to, err = r.world.endWords(a)
+			to, err = q.world.reader().endWords(a)
 		default:
 			var p port
 			p, err = parsePort(a.String())
@@ -39,22 +42,22 @@ func (r *runner) verdicts(_ context.Context, c command) (string, error) {
 	if len(ports) == 0 {
 		return "", errors.New("want ports")
 	}
-	return r.matrix(from, to, ports)
+	return q.matrix(from, to, ports)
 }
 
 // everything returns every end that has a name.
-func (w *world) everything() []end {
+func (r flowReader) everything() []end {
 	var out []end
-	for _, n := range w.names {
-		out = append(out, end{name: n, addrs: w.addresses(n)})
+	for _, n := range r.names {
+		out = append(out, end{name: n, addrs: r.addresses(n)})
 	}
 	return out
 }
 
-func (w *world) endWords(a datadriven.CmdArg) ([]end, error) {
+func (r flowReader) endWords(a datadriven.CmdArg) ([]end, error) {
 	var out []end
 	for _, v := range a.Vals {
-		ends, err := w.ends(v)
+		ends, err := r.ends(v)
 		if err != nil {
 			return nil, err
 		}
@@ -63,8 +66,8 @@ func (w *world) endWords(a datadriven.CmdArg) ([]end, error) {
 	return out, nil
 }
 
-func (r *runner) matrix(from, to []end, ports []port) (string, error) {
-	if err := r.judge(from, to, ports); err != nil {
+func (q questions) matrix(from, to []end, ports []port) (string, error) {
+	if err := q.judge(from, to, ports); err != nil {
 		return "", err
 	}
 	rows := [][]string{{"from \\ to"}}
@@ -74,7 +77,7 @@ func (r *runner) matrix(from, to []end, ports []port) (string, error) {
 	for _, src := range from {
 		row := []string{src.name}
 		for _, dst := range to {
-			cell, err := r.cell(src, dst, ports)
+			cell, err := q.cell(src, dst, ports)
 			if err != nil {
 				return "", err
 			}
@@ -86,7 +89,7 @@ func (r *runner) matrix(from, to []end, ports []port) (string, error) {
 }
 
 // judge says which flows the cells are about.
-func (r *runner) judge(from, to []end, ports []port) error {
+func (q questions) judge(from, to []end, ports []port) error {
 	var all []api.Flow
 	for _, src := range from {
 		for _, dst := range to {
@@ -99,7 +102,7 @@ func (r *runner) judge(from, to []end, ports []port) error {
 			}
 		}
 	}
-	r.subject.running.Judge(all)
+	q.subject.running.Judge(all)
 	return nil
 }
 
@@ -125,37 +128,25 @@ func aligned(rows [][]string) string {
 // cell has a letter for each port: A allowed, D denied, 4 or 6 allowed in this family
 // only. It is a dot where no flow is decided: between ends that are not pods, or that
 // have no family in common.
-func (r *runner) cell(src, dst end, ports []port) (string, error) {
+func (q questions) cell(src, dst end, ports []port) (string, error) {
 	var out strings.Builder
 	for _, p := range ports {
 		list, err := flows(src, dst, p)
 		if err != nil {
 			return "", err
 		}
-		if len(list) == 0 || !r.decides(src) && !r.decides(dst) {
+		if len(list) == 0 || !q.subject.decides(src) && !q.subject.decides(dst) {
 			return ".", nil
 		}
-		out.WriteString(r.letter(list))
+		out.WriteString(q.letter(list))
 	}
 	return out.String(), nil
 }
 
-// decides says whether the stacks know an end.
-func (r *runner) decides(e end) bool {
-	for _, a := range e.addrs {
-		for _, name := range r.subject.running.Names() {
-			if r.subject.running.Node(name).Backend.Has(a) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (r *runner) letter(list []api.Flow) string {
+func (q questions) letter(list []api.Flow) string {
 	var allowed, denied [2]bool
 	for _, f := range list {
-		ok := r.subject.allowed(f)
+		ok := q.subject.allowed(f)
 		allowed[family(f.Src)] = allowed[family(f.Src)] || ok
 		denied[family(f.Src)] = denied[family(f.Src)] || !ok
 	}
@@ -173,24 +164,24 @@ func (r *runner) letter(list []api.Flow) string {
 }
 
 // allow expects that all flows of its lines are allowed.
-func (r *runner) allow(_ context.Context, c command) (string, error) { return r.expect(c, true) }
+func (q questions) allow(_ context.Context, c command) (string, error) { return q.expect(c, true) }
 
 // deny expects that all flows of its lines are denied.
-func (r *runner) deny(_ context.Context, c command) (string, error) { return r.expect(c, false) }
+func (q questions) deny(_ context.Context, c command) (string, error) { return q.expect(c, false) }
 
 // expect lists the flows that get the contrary.
-func (r *runner) expect(c command, want bool) (string, error) {
+func (q questions) expect(c command, want bool) (string, error) {
 	l := c.line()
-	asks, err := r.world.asks(c.Input)
+	asks, err := q.world.reader().asks(c.Input)
 	if err := errors.Join(err, l.end()); err != nil {
 		return "", err
 	}
 	var b strings.Builder
 	for _, a := range asks {
-		if !r.decides(end{addrs: []netip.Addr{a.flow.Src, a.flow.Dst}}) {
+		if !q.subject.decides(end{addrs: []netip.Addr{a.flow.Src, a.flow.Dst}}) {
 			return "", fmt.Errorf("%s: no policy decides: neither end is a pod", a)
 		}
-		if r.subject.allowed(a.flow) != want {
+		if q.subject.allowed(a.flow) != want {
 			fmt.Fprintf(&b, "but %s (%s to %s) gets the contrary\n", a, a.flow.Src, a.flow.Dst)
 		}
 	}

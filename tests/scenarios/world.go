@@ -19,9 +19,14 @@ import (
 // world is the cluster of a scenario, with the names that its file gives to ends of
 // flows. A change makes a new one; objects are never changed.
 type world struct {
-	state     cluster.State
-	names     []string // ends of flows in the order in which the file names them
-	declared  map[string]bool
+	state    cluster.State
+	declared map[string]bool // namespaces
+	parties
+}
+
+// parties are what a file can name as ends of flows.
+type parties struct {
+	names     []string // in the order in which the file names them
 	externals map[string][]netip.Addr
 	services  map[string]service
 }
@@ -33,7 +38,7 @@ type service struct {
 }
 
 func newWorld() *world {
-	return &world{declared: map[string]bool{}, externals: map[string][]netip.Addr{}, services: map[string]service{}}
+	return &world{declared: map[string]bool{}, parties: parties{externals: map[string][]netip.Addr{}, services: map[string]service{}}}
 }
 
 // clone returns a world that can be changed.
@@ -68,11 +73,11 @@ func (w *world) change(lines []line) error {
 }
 
 // name remembers an end of flows.
-func (w *world) name(name string) error {
-	if slices.Contains(w.names, name) {
+func (p *parties) name(name string) error {
+	if slices.Contains(p.names, name) {
 		return fmt.Errorf("%s is there already", name)
 	}
-	w.names = append(w.names, name)
+	p.names = append(p.names, name)
 	return nil
 }
 
@@ -124,15 +129,15 @@ func (l *line) addresses() ([]netip.Addr, error) {
 }
 
 // external reads "external internet 8.8.8.8 2001:db8::8".
-func (w *world) external(l line) error {
+func (p *parties) external(l line) error {
 	name, err := l.take("a name")
 	if err != nil {
 		return err
 	}
-	if w.externals[name], err = l.addresses(); err != nil {
+	if p.externals[name], err = l.addresses(); err != nil {
 		return err
 	}
-	return errors.Join(w.name(name), l.end())
+	return errors.Join(p.name(name), l.end())
 }
 
 // service reads "service db 80=5432 to=shop/db".
@@ -158,7 +163,7 @@ func (w *world) service(l line) error {
 		}
 		s.ports[from] = to
 	}
-	if w.podIndex(s.backend) < 0 {
+	if podIndex(w.state, s.backend) < 0 {
 		return fmt.Errorf("service %s: there is no pod %q", name, s.backend)
 	}
 	w.services[name] = s
@@ -203,7 +208,7 @@ func (w *world) forget(l line) error {
 	if err != nil {
 		return err
 	}
-	if w.namespaceIndex(name) < 0 {
+	if namespaceIndex(w.state, name) < 0 {
 		return fmt.Errorf("there is no namespace %s", name)
 	}
 	return errors.Join(w.forgetNamespace(name), l.end())
@@ -237,7 +242,7 @@ func (w *world) remove(l line) error {
 }
 
 func (w *world) removePod(name string) error {
-	i := w.podIndex(name)
+	i := podIndex(w.state, name)
 	if i < 0 {
 		return fmt.Errorf("there is no pod %s", name)
 	}
@@ -281,12 +286,12 @@ func undeclared(namespace string) error {
 		namespace, namespace, namespace)
 }
 
-func (w *world) podIndex(name string) int {
-	return slices.IndexFunc(w.state.Pods, func(p *corev1.Pod) bool { return nameOf(p) == name })
+func podIndex(s cluster.State, name string) int {
+	return slices.IndexFunc(s.Pods, func(p *corev1.Pod) bool { return nameOf(p) == name })
 }
 
-func (w *world) namespaceIndex(name string) int {
-	return slices.IndexFunc(w.state.Namespaces, func(n *corev1.Namespace) bool { return n.Name == name })
+func namespaceIndex(s cluster.State, name string) int {
+	return slices.IndexFunc(s.Namespaces, func(n *corev1.Namespace) bool { return n.Name == name })
 }
 
 // nameOf returns "shop/web".
