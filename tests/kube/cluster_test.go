@@ -12,7 +12,7 @@ import (
 // it as it was.
 func running(t testing.TB) *lab {
 	t.Helper()
-	l := &lab{dir: os.Getenv("SLUICE_KUBE")}
+	l := &lab{site: site{dir: os.Getenv("SLUICE_KUBE")}}
 	if l.dir == "" {
 		t.Skip("SLUICE_KUBE names no cluster: make test-kube starts one")
 	}

@@ -32,39 +32,39 @@ func (l *lab) controlPlane() machine {
 	}}
 }
 
-// node returns a machine with a kubelet.
-func (l *lab) node(n int) machine {
-	name := nodeName(n)
-	at := func(file string) string { return l.path(name, file) }
-	kube := func(program string) string { return filepath.Join(l.Kube, program) }
-	return machine{Name: name, Dir: l.path(name), Node: true, Env: l.env(), Programs: append(l.vppPrograms(name), []program{
+// machine returns a machine with a kubelet.
+func (n node) machine() machine {
+	name := n.name()
+	at := func(file string) string { return n.path(name, file) }
+	kube := func(program string) string { return filepath.Join(n.Kube, program) }
+	return machine{Name: name, Dir: n.path(name), Node: true, Env: n.env(), Programs: append(n.vppPrograms(), []program{
 		{"containerd", []string{"/usr/bin/containerd", "-c", at("containerd.toml")}},
-		{"kubelet", []string{kube("kubelet"), "--config", at("kubelet.yaml"), "--kubeconfig", l.path(name + ".conf"), "--hostname-override", name, "--node-ip", l.each(func(f family) string { return f.nodeIP(n) })}},
+		{"kubelet", []string{kube("kubelet"), "--config", at("kubelet.yaml"), "--kubeconfig", n.path(name + ".conf"), "--hostname-override", name, "--node-ip", n.each(func(f family) string { return f.nodeIP(n.number) })}},
 		{"kube-proxy", []string{kube("kube-proxy"), "--config", at("proxy.yaml")}},
 	}...)}
 }
 
-func (l *lab) env() []string {
-	return []string{"PATH=" + l.Bin + ":" + l.Kube + ":/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+func (s *settings) env() []string {
+	return []string{"PATH=" + s.Bin + ":" + s.Kube + ":/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 }
 
 // configure writes the files of a node.
-func (l *lab) configure(n int) error {
-	name := nodeName(n)
+func (n node) configure() error {
+	name := n.name()
 	files := map[string]string{
 		"containerd.toml":                     containerdConfig,
-		"kubelet.yaml":                        l.kubeletConfig(name),
-		"proxy.yaml":                          l.proxyConfig(name),
-		"resolv.conf":                         "nameserver " + l.main().control() + "\n",
-		"files/etc/cni/net.d/10-lab.conflist": l.cniConfig(n),
+		"kubelet.yaml":                        n.kubeletConfig(),
+		"proxy.yaml":                          n.proxyConfig(),
+		"resolv.conf":                         "nameserver " + n.main().control() + "\n",
+		"files/etc/cni/net.d/10-lab.conflist": n.cniConfig(),
 	}
-	if l.onVPP() {
-		if err := l.vppFiles(n, files); err != nil {
+	if n.onVPP() {
+		if err := n.vppFiles(files); err != nil {
 			return err
 		}
 	}
 	for file, text := range files {
-		path := l.path(name, file)
+		path := n.path(name, file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
@@ -72,12 +72,12 @@ func (l *lab) configure(n int) error {
 			return err
 		}
 	}
-	return l.copyPlugins(name)
+	return n.copyPlugins()
 }
 
 // copyPlugins puts the main CNI plugins where a node has them.
-func (l *lab) copyPlugins(name string) error {
-	dir := l.path(name, "files", "opt", "cni", "bin")
+func (n node) copyPlugins() error {
+	dir := n.path(n.name(), "files", "opt", "cni", "bin")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ const containerdConfig = `version = 2
       runtime_type = "io.containerd.runc.v2"
 `
 
-func (l *lab) kubeletConfig(name string) string {
+func (n node) kubeletConfig() string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: "%s"
@@ -123,12 +123,12 @@ evictionHard: {imagefs.available: "1%%", nodefs.available: "1%%", memory.availab
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 maxPods: 250
-`, l.main().any, l.group(name), runtimeSocket, l.main().dns(), l.path(name, "resolv.conf"))
+`, n.main().any, n.group(n.name()), runtimeSocket, n.main().dns(), n.path(n.name(), "resolv.conf"))
 }
 
 // proxyConfig returns the settings of kube-proxy. It may not write the limits of connection
 // tracking, which are not of this namespace.
-func (l *lab) proxyConfig(name string) string {
+func (n node) proxyConfig() string {
 	return fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 bindAddress: "%s"
@@ -137,21 +137,21 @@ clusterCIDR: "%s"
 hostnameOverride: %s
 clientConnection: {kubeconfig: %s}
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
-`, l.main().any, l.Proxy, l.each(func(f family) string { return f.pods }), name, l.path("proxy.conf"))
+`, n.main().any, n.Proxy, n.each(func(f family) string { return f.pods }), n.name(), n.path("proxy.conf"))
 }
 
-func (l *lab) cniConfig(n int) string {
+func (n node) cniConfig() string {
 	plugin := `"type": "ptp"`
-	if l.CNI == "bridge" {
+	if n.CNI == "bridge" {
 		plugin = `"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true`
 	}
-	ranges := l.each(func(f family) string {
-		return fmt.Sprintf(`[{"subnet": %q, "gateway": %q}]`, f.podNet(n), f.gatewayOf(n))
+	ranges := n.each(func(f family) string {
+		return fmt.Sprintf(`[{"subnet": %q, "gateway": %q}]`, f.podNet(n.number), f.gatewayOf(n.number))
 	})
-	if l.onVPP() {
+	if n.onVPP() {
 		return vppCNI(ranges)
 	}
-	routes := l.each(func(f family) string { return fmt.Sprintf(`{"dst": %q}`, f.all) })
+	routes := n.each(func(f family) string { return fmt.Sprintf(`{"dst": %q}`, f.all) })
 	return fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "lab", "plugins": [
   {%s, "mtu": 1500, "ipam": {"type": "host-local", "ranges": [%s], "routes": [%s]}},
   {"type": "portmap", "capabilities": {"portMappings": true}}]}

@@ -40,12 +40,12 @@ var families = map[string][]family{"ipv4": {ipv4}, "ipv6": {ipv6}, "dual": {ipv4
 func familyNames() string { return strings.Join(slices.Sorted(maps.Keys(families)), ", ") }
 
 // main is the family in which parts of the control plane talk.
-func (l *lab) main() family { return families[l.Family][0] }
+func (s *settings) main() family { return families[s.Family][0] }
 
 // each returns something of every family, separated by commas as Kubernetes wants it.
-func (l *lab) each(of func(family) string) string {
+func (s *settings) each(of func(family) string) string {
 	var out []string
-	for _, f := range families[l.Family] {
+	for _, f := range families[s.Family] {
 		out = append(out, of(f))
 	}
 	return strings.Join(out, ",")
@@ -63,4 +63,4 @@ func (f family) dns() string                { return f.serviceIP(10) }
 func (f family) listen(port string) string  { return net.JoinHostPort(f.any, port) }
 
 // at returns an address of the control machine with a port.
-func (l *lab) at(port string) string { return net.JoinHostPort(l.main().control(), port) }
+func (s *settings) at(port string) string { return net.JoinHostPort(s.main().control(), port) }

@@ -57,11 +57,11 @@ func (l *lab) images() []image {
 
 // agnhost returns the files of the upstream tests' image. Where the kernel has no SCTP it brings
 // its own.
-func (l *lab) agnhost() map[string]string {
-	original := filepath.Join(l.Kube, "agnhost")
+func (s *settings) agnhost() map[string]string {
+	original := filepath.Join(s.Kube, "agnhost")
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP)
 	if err != nil {
-		return map[string]string{"agnhost": l.SCTP, "agnhost.real": original}
+		return map[string]string{"agnhost": s.SCTP, "agnhost.real": original}
 	}
 	_ = unix.Close(fd) // it was only tried
 	return map[string]string{"agnhost": original}
@@ -149,13 +149,13 @@ func digest(b []byte) string {
 }
 
 // loadImages brings images to a node.
-func (l *lab) loadImages(name string, images ...image) error {
+func (s site) loadImages(name string, images ...image) error {
 	for _, i := range images {
 		text, err := i.archive()
 		if err != nil {
 			return err
 		}
-		if _, err := l.run(name, string(text), "ctr", "-a", runtimeSocket, "-n", "k8s.io", "images", "import", "-"); err != nil {
+		if _, err := s.run(name, string(text), "ctr", "-a", runtimeSocket, "-n", "k8s.io", "images", "import", "-"); err != nil {
 			return err
 		}
 	}

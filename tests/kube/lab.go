@@ -27,8 +27,17 @@ const (
 
 // lab is one cluster: what up was told is kept in its folder, for the other commands.
 type lab struct {
-	dir string
+	site
+	settings
+}
 
+// site is where the machines of a lab are.
+type site struct {
+	dir string // of everything that is written
+}
+
+// settings are what up is told.
+type settings struct {
 	Bin, Kube, CoreDNS, SCTP, Source string
 	CNI, Proxy, Family               string
 	Dataplane                        string // kernel or vpp
@@ -39,9 +48,19 @@ type lab struct {
 
 func nodeName(n int) string { return fmt.Sprint("node-", n) }
 
+// node is one node of a lab.
+type node struct {
+	*lab
+	number int // from 1
+}
+
+func (l *lab) node(number int) node { return node{l, number} }
+
+func (n node) name() string { return nodeName(n.number) }
+
 // path returns a path below the folder of the lab.
-func (l *lab) path(elements ...string) string {
-	return filepath.Join(append([]string{l.dir}, elements...)...)
+func (s site) path(elements ...string) string {
+	return filepath.Join(append([]string{s.dir}, elements...)...)
 }
 
 // machines returns the names of all machines, the control plane first.
@@ -54,52 +73,52 @@ func (l *lab) machines() []string {
 }
 
 // check says what is wrong with the settings, and makes paths absolute.
-func (l *lab) check() error {
-	if !slices.Contains([]string{"ptp", "bridge"}, l.CNI) {
-		return fmt.Errorf("--cni %q is neither ptp nor bridge", l.CNI)
+func (s *settings) check() error {
+	if !slices.Contains([]string{"ptp", "bridge"}, s.CNI) {
+		return fmt.Errorf("--cni %q is neither ptp nor bridge", s.CNI)
 	}
-	if !slices.Contains([]string{"nftables", "iptables", "ipvs"}, l.Proxy) {
-		return fmt.Errorf("--proxy %q is none of nftables, iptables, ipvs", l.Proxy)
+	if !slices.Contains([]string{"nftables", "iptables", "ipvs"}, s.Proxy) {
+		return fmt.Errorf("--proxy %q is none of nftables, iptables, ipvs", s.Proxy)
 	}
-	if _, err := os.Stat("/proc/net/ip_vs"); l.Proxy == "ipvs" && err != nil {
+	if _, err := os.Stat("/proc/net/ip_vs"); s.Proxy == "ipvs" && err != nil {
 		return errors.New("--proxy ipvs: this kernel has no IPVS, or its module ip_vs is not loaded")
 	}
-	if families[l.Family] == nil {
-		return fmt.Errorf("--family %q is none of %s", l.Family, familyNames())
+	if families[s.Family] == nil {
+		return fmt.Errorf("--family %q is none of %s", s.Family, familyNames())
 	}
-	if l.Nodes < 1 || l.Nodes > 9 {
-		return fmt.Errorf("--nodes %d is not from 1 to 9", l.Nodes)
+	if s.Nodes < 1 || s.Nodes > 9 {
+		return fmt.Errorf("--nodes %d is not from 1 to 9", s.Nodes)
 	}
-	if err := l.checkDataplane(); err != nil {
+	if err := s.checkDataplane(); err != nil {
 		return err
 	}
-	for _, p := range []*string{&l.Bin, &l.Kube, &l.CoreDNS, &l.SCTP, &l.Source} {
+	for _, p := range []*string{&s.Bin, &s.Kube, &s.CoreDNS, &s.SCTP, &s.Source} {
 		abs, err := filepath.Abs(*p)
 		if err != nil {
 			return err
 		}
 		*p = abs
 	}
-	return l.programsThere()
+	return s.programsThere()
 }
 
 // checkDataplane says what is wrong with the settings of the dataplane.
-func (l *lab) checkDataplane() (err error) {
+func (s *settings) checkDataplane() (err error) {
 	switch {
-	case l.Dataplane == dataplaneKernel:
-		l.VPP = ""
+	case s.Dataplane == dataplaneKernel:
+		s.VPP = ""
 		return nil
-	case !l.onVPP():
-		return fmt.Errorf("--dataplane %q is neither kernel nor vpp", l.Dataplane)
-	case l.CNI != "ptp":
-		return fmt.Errorf("--cni %s --dataplane vpp: sluice-cni makes the interfaces of pods there", l.CNI)
-	case l.Bare:
+	case !s.onVPP():
+		return fmt.Errorf("--dataplane %q is neither kernel nor vpp", s.Dataplane)
+	case s.CNI != "ptp":
+		return fmt.Errorf("--cni %s --dataplane vpp: sluice-cni makes the interfaces of pods there", s.CNI)
+	case s.Bare:
 		return errors.New("--bare --dataplane vpp: without Sluice nobody connects pods to VPP")
-	case l.VPP == "":
+	case s.VPP == "":
 		return errors.New("--dataplane vpp: name a VPP 25.10 with --vpp or SLUICE_VPP_BIN")
 	}
-	if l.VPP, err = filepath.Abs(l.VPP); err == nil {
-		_, err = os.Stat(l.VPP)
+	if s.VPP, err = filepath.Abs(s.VPP); err == nil {
+		_, err = os.Stat(s.VPP)
 	}
 	return err
 }
@@ -108,7 +127,7 @@ func (l *lab) checkDataplane() (err error) {
 const packages = "containerd runc containernetworking-plugins iptables nftables conntrack"
 
 // programsThere says which program is missing, and where it comes from.
-func (l *lab) programsThere() error {
+func (s *settings) programsThere() error {
 	for _, name := range []string{"containerd", "ctr", "runc", "iptables", "nft", "conntrack", "nsenter"} {
 		if _, err := exec.LookPath(name); err != nil {
 			return fmt.Errorf("%s is missing: apt-get install %s", name, packages)
@@ -118,18 +137,18 @@ func (l *lab) programsThere() error {
 		return fmt.Errorf("%s/ptp is missing: apt-get install %s", cniPlugins, packages)
 	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl", "agnhost"} {
-		if _, err := os.Stat(filepath.Join(l.Kube, name)); err != nil {
-			return fmt.Errorf("%s is not in %s: make kube builds it", name, l.Kube)
+		if _, err := os.Stat(filepath.Join(s.Kube, name)); err != nil {
+			return fmt.Errorf("%s is not in %s: make kube builds it", name, s.Kube)
 		}
 	}
-	for _, program := range []string{l.CoreDNS, l.SCTP} {
+	for _, program := range []string{s.CoreDNS, s.SCTP} {
 		if _, err := os.Stat(program); err != nil {
 			return fmt.Errorf("%s is missing: make kube builds it", program)
 		}
 	}
 	for _, name := range []string{"sluice-agent", "sluice-ksr", "sluicectl", "sluice-cni"} {
-		if _, err := os.Stat(filepath.Join(l.Bin, name)); err != nil {
-			return fmt.Errorf("%s is not in %s: make build builds it", name, l.Bin)
+		if _, err := os.Stat(filepath.Join(s.Bin, name)); err != nil {
+			return fmt.Errorf("%s is not in %s: make build builds it", name, s.Bin)
 		}
 	}
 	return nil
@@ -156,8 +175,8 @@ func (l *lab) load() error {
 }
 
 // pid returns the first process of a machine, 0 when it does not run.
-func (l *lab) pid(machine string) int {
-	text, err := os.ReadFile(l.path(machine, "pid"))
+func (s site) pid(machine string) int {
+	text, err := os.ReadFile(s.path(machine, "pid"))
 	if err != nil {
 		return 0
 	}
@@ -166,15 +185,15 @@ func (l *lab) pid(machine string) int {
 		return 0
 	}
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil || !strings.Contains(string(line), l.path(machine)) {
+	if err != nil || !strings.Contains(string(line), s.path(machine)) {
 		return 0 // it ended, and another process has its number
 	}
 	return pid
 }
 
 // inside returns a command line that runs on a machine.
-func (l *lab) inside(machine string, args ...string) ([]string, error) {
-	pid := l.pid(machine)
+func (s site) inside(machine string, args ...string) ([]string, error) {
+	pid := s.pid(machine)
 	if pid == 0 {
 		return nil, fmt.Errorf("%s does not run", machine)
 	}
@@ -182,8 +201,8 @@ func (l *lab) inside(machine string, args ...string) ([]string, error) {
 }
 
 // run runs a command on a machine, and returns what it printed. Its error has the output.
-func (l *lab) run(machine, input string, args ...string) (string, error) {
-	line, err := l.inside(machine, args...)
+func (s site) run(machine, input string, args ...string) (string, error) {
+	line, err := s.inside(machine, args...)
 	if err != nil {
 		return "", err
 	}
@@ -241,21 +260,21 @@ func (l *lab) status(w io.Writer) error {
 }
 
 // stop stops a machine, and waits until nothing of it runs.
-func (l *lab) stop(machine string) error {
-	if pid := l.pid(machine); pid != 0 {
+func (s site) stop(machine string) error {
+	if pid := s.pid(machine); pid != 0 {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			return fmt.Errorf("stop %s: %w", machine, err)
 		}
 	}
 	if err := await("the end of "+machine, func() error {
-		if l.pid(machine) != 0 {
+		if s.pid(machine) != 0 {
 			return errors.New("it still runs")
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	return removeGroups(l.group(machine))
+	return removeGroups(s.group(machine))
 }
 
 // restart turns a node off and on.
@@ -265,7 +284,7 @@ func (l *lab) restart(machine string) error {
 			if err := l.stop(machine); err != nil {
 				return err
 			}
-			return errors.Join(l.startNode(n), l.fill(n))
+			return errors.Join(l.node(n).start(), l.node(n).fill())
 		}
 	}
 	return fmt.Errorf("%q is no node of this cluster: %s", machine, strings.Join(l.machines()[1:], ", "))

@@ -86,7 +86,7 @@ func bind(from, to string) error {
 }
 
 // group is the cgroup below which a node of this cluster has all of its own.
-func (l *lab) group(machine string) string { return filepath.Base(l.dir) + "-" + machine }
+func (s site) group(machine string) string { return filepath.Base(s.dir) + "-" + machine }
 
 // hierarchies returns the roots of the cgroup file systems: one of version 2, or many of version 1.
 func hierarchies() ([]string, error) {

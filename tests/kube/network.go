@@ -14,8 +14,8 @@ import (
 const fabric = "fabric"
 
 // handle opens the network of a machine.
-func (l *lab) handle(machine string) (*netlink.Handle, netns.NsHandle, error) {
-	ns, err := netns.GetFromPid(l.pid(machine))
+func (s site) handle(machine string) (*netlink.Handle, netns.NsHandle, error) {
+	ns, err := netns.GetFromPid(s.pid(machine))
 	if err != nil {
 		return nil, ns, fmt.Errorf("network of %s: %w", machine, err)
 	}
@@ -50,14 +50,14 @@ func (l *lab) addFabric() error {
 }
 
 // plug connects a node with the fabric, and tells it and the control machine where pods are.
-func (l *lab) plug(n int) error {
-	outside, outer, err := l.handle(control)
+func (n node) plug() error {
+	outside, outer, err := n.handle(control)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = outer.Close() }() // it was only looked at
 	defer outside.Close()
-	inside, inner, err := l.handle(nodeName(n))
+	inside, inner, err := n.handle(n.name())
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (l *lab) plug(n int) error {
 	if err != nil {
 		return err
 	}
-	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nodeName(n), MasterIndex: bridge.Attrs().Index}, PeerName: "eth0", PeerNamespace: netlink.NsFd(inner)}
+	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: n.name(), MasterIndex: bridge.Attrs().Index}, PeerName: "eth0", PeerNamespace: netlink.NsFd(inner)}
 	if err := outside.LinkAdd(pair); err != nil {
 		return err
 	}
@@ -79,19 +79,19 @@ func (l *lab) plug(n int) error {
 		return err
 	}
 	errs := []error{outside.LinkSetUp(pair), loopback(inside)}
-	for _, f := range families[l.Family] {
-		errs = append(errs, address(inside, eth0, f.nodeIP(n), f.bits),
-			route(inside, f.all, f.control(), ""), route(outside, f.podNet(n), l.podsAt(f, n), ""))
-		for other := range l.Nodes {
-			if other++; other != n {
-				errs = append(errs, route(inside, f.podNet(other), l.podsAt(f, other), ""))
+	for _, f := range families[n.Family] {
+		errs = append(errs, address(inside, eth0, f.nodeIP(n.number), f.bits),
+			route(inside, f.all, f.control(), ""), route(outside, f.podNet(n.number), n.podsAt(f, n.number), ""))
+		for other := range n.Nodes {
+			if other++; other != n.number {
+				errs = append(errs, route(inside, f.podNet(other), n.podsAt(f, other), ""))
 			}
 		}
 	}
-	if err := errors.Join(errs...); err != nil || !l.onVPP() {
+	if err := errors.Join(errs...); err != nil || !n.onVPP() {
 		return err
 	}
-	return l.plugVPP(n, outside, inside, bridge, netlink.NsFd(inner))
+	return n.plugVPP(outside, inside, bridge, netlink.NsFd(inner))
 }
 
 // podsAt returns the router to the pods of a node.
@@ -146,16 +146,16 @@ var sysctls = map[string]string{
 }
 
 // settle sets the sysctls of a node's network; what the kernel does not have is left out.
-func (l *lab) settle(machine string) error {
+func (s site) settle(machine string) error {
 	for name, value := range sysctls {
-		if err := l.sysctl(machine, name, value); err != nil {
+		if err := s.sysctl(machine, name, value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *lab) sysctl(machine, name, value string) error {
-	_, err := l.run(machine, value, "sh", "-c", "test ! -e /proc/sys/"+name+" || cat > /proc/sys/"+name)
+func (s site) sysctl(machine, name, value string) error {
+	_, err := s.run(machine, value, "sh", "-c", "test ! -e /proc/sys/"+name+" || cat > /proc/sys/"+name)
 	return err
 }

@@ -16,30 +16,33 @@ import (
 	"time"
 )
 
+// secrets are what the parts of a lab identify themselves by.
+type secrets struct{ *lab }
+
 // authority signs the certificates of a lab.
 type authority struct {
-	l    *lab
+	secrets
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
 // users are those of the API server, with the groups that they are in. Tokens are their names: the
 // API server is reached from the lab alone.
-func (l *lab) users() map[string][2]string {
+func (s secrets) users() map[string][2]string {
 	out := map[string][2]string{"admin": {"admin", "system:masters"}, "proxy": {"system:kube-proxy", "system:node-proxier"}}
-	for n := range l.Nodes {
+	for n := range s.Nodes {
 		name := nodeName(n + 1)
 		out[name] = [2]string{"system:node:" + name, "system:nodes"}
 	}
 	return out
 }
 
-// secrets writes certificates, keys, tokens and kubeconfigs, unless they are there.
-func (l *lab) secrets() error {
-	if _, err := os.Stat(l.path("admin.conf")); err == nil {
+// write writes certificates, keys, tokens and kubeconfigs, unless they are there.
+func (s secrets) write() error {
+	if _, err := os.Stat(s.path("admin.conf")); err == nil {
 		return nil
 	}
-	a, err := l.newAuthority()
+	a, err := s.newAuthority()
 	if err != nil {
 		return err
 	}
@@ -54,26 +57,26 @@ func (l *lab) secrets() error {
 	if err != nil {
 		return err
 	}
-	if err := l.writeKey("accounts", account); err != nil {
+	if err := s.writeKey("accounts", account); err != nil {
 		return err
 	}
 	var tokens strings.Builder
-	for token, u := range l.users() {
+	for token, u := range s.users() {
 		fmt.Fprintf(&tokens, "%s,%s,%s,%q\n", token, u[0], token, u[1])
 		if token == "admin" {
 			continue
 		}
-		if err := l.writeConfig(token); err != nil {
+		if err := s.writeConfig(token); err != nil {
 			return err
 		}
 	}
-	if err := os.WriteFile(l.path("tokens.csv"), []byte(tokens.String()), 0o600); err != nil {
+	if err := os.WriteFile(s.path("tokens.csv"), []byte(tokens.String()), 0o600); err != nil {
 		return err
 	}
-	return l.writeConfig("admin")
+	return s.writeConfig("admin")
 }
 
-func (l *lab) newAuthority() (*authority, error) {
+func (s secrets) newAuthority() (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -87,7 +90,7 @@ func (l *lab) newAuthority() (*authority, error) {
 	if t, err = x509.ParseCertificate(der); err != nil {
 		return nil, err
 	}
-	return &authority{l, t, key}, l.writePEM("ca.crt", "CERTIFICATE", der)
+	return &authority{s, t, key}, s.writePEM("ca.crt", "CERTIFICATE", der)
 }
 
 func template(name string) *x509.Certificate {
@@ -106,38 +109,38 @@ func (a *authority) issue(name string, uses []x509.ExtKeyUsage) error {
 	t := template(name)
 	t.KeyUsage, t.ExtKeyUsage = x509.KeyUsageDigitalSignature, uses
 	t.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
-	for _, f := range families[a.l.Family] {
+	for _, f := range families[a.Family] {
 		t.IPAddresses = append(t.IPAddresses, net.ParseIP(f.localhost), net.ParseIP(f.control()), net.ParseIP(f.kubernetes()))
 	}
 	der, err := x509.CreateCertificate(rand.Reader, t, a.cert, key.Public(), a.key)
 	if err != nil {
 		return err
 	}
-	if err := a.l.writePEM(name+".crt", "CERTIFICATE", der); err != nil {
+	if err := a.writePEM(name+".crt", "CERTIFICATE", der); err != nil {
 		return err
 	}
-	return a.l.writeKey(name, key)
+	return a.writeKey(name, key)
 }
 
-func (l *lab) writeKey(name string, key any) error {
+func (s secrets) writeKey(name string, key any) error {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return err
 	}
-	return l.writePEM(name+".key", "PRIVATE KEY", der)
+	return s.writePEM(name+".key", "PRIVATE KEY", der)
 }
 
-func (l *lab) writePEM(name, kind string, der []byte) error {
-	return os.WriteFile(l.path(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+func (s secrets) writePEM(name, kind string, der []byte) error {
+	return os.WriteFile(s.path(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }
 
 // writeConfig writes the kubeconfig of a user.
-func (l *lab) writeConfig(user string) error {
-	return os.WriteFile(l.path(user+".conf"), fmt.Appendf(nil, `apiVersion: v1
+func (s secrets) writeConfig(user string) error {
+	return os.WriteFile(s.path(user+".conf"), fmt.Appendf(nil, `apiVersion: v1
 kind: Config
 clusters: [{name: lab, cluster: {server: "https://%s", certificate-authority: %s}}]
 users: [{name: %s, user: {token: %s}}]
 contexts: [{name: lab, context: {cluster: lab, user: %[3]s}}]
 current-context: lab
-`, l.at("6443"), l.path("ca.crt"), user, user), 0o600)
+`, s.at("6443"), s.path("ca.crt"), user, user), 0o600)
 }

@@ -32,8 +32,8 @@ type program struct {
 }
 
 // boot starts a machine that does not run. It is no child of this process for long.
-func (l *lab) boot(m machine) error {
-	if l.pid(m.Name) != 0 {
+func (s site) boot(m machine) error {
+	if s.pid(m.Name) != 0 {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Join(m.Dir, "log"), 0o755); err != nil {
@@ -52,7 +52,7 @@ func (l *lab) boot(m machine) error {
 		return err
 	}
 	// "go run" removes its binary.
-	copied := l.path("kube")
+	copied := s.path("kube")
 	if err := copyFile(self, copied); err != nil {
 		return err
 	}

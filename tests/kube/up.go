@@ -24,21 +24,21 @@ func (l *lab) up(ctx context.Context) error {
 	if err := errors.Join(l.check(), os.MkdirAll(l.dir, 0o755)); err != nil {
 		return err
 	}
-	if old := (&lab{dir: l.dir}); old.load() == nil && old.pid(control) != 0 && *old != *l {
+	if old := (&lab{site: l.site}); old.load() == nil && old.pid(control) != 0 && *old != *l {
 		return fmt.Errorf("a cluster with other settings runs in %s: stop it with down", l.dir)
 	}
 	if err := l.save(); err != nil {
 		return err
 	}
 	steps := []step{
-		{"secrets", l.secrets},
+		{"secrets", secrets{l}.write},
 		{"control plane", l.startControl},
 	}
 	for n := 1; n <= l.Nodes; n++ {
-		steps = append(steps, step{"machine of " + nodeName(n), func() error { return l.startNode(n) }})
+		steps = append(steps, step{"machine of " + nodeName(n), func() error { return l.node(n).start() }})
 	}
 	for n := 1; n <= l.Nodes; n++ {
-		steps = append(steps, step{"images of " + nodeName(n), func() error { return l.fill(n) }})
+		steps = append(steps, step{"images of " + nodeName(n), func() error { return l.node(n).fill() }})
 	}
 	if !l.Bare {
 		steps = append(steps, step{"Sluice", l.install})
@@ -75,39 +75,39 @@ func (l *lab) startControl() error {
 	})
 }
 
-func (l *lab) startNode(n int) error {
-	if err := errors.Join(l.configure(n), makeGroups(l.group(nodeName(n))), l.boot(l.node(n))); err != nil {
+func (n node) start() error {
+	if err := errors.Join(n.configure(), makeGroups(n.group(n.name())), n.boot(n.machine())); err != nil {
 		return err
 	}
 	// Its view of the files is there once it has its host name and mounts.
 	if err := await("its mounts", func() error {
-		_, err := l.run(nodeName(n), "", "test", "-d", "/etc/cni/net.d")
+		_, err := n.run(n.name(), "", "test", "-d", "/etc/cni/net.d")
 		return err
 	}); err != nil {
 		return err
 	}
-	if err := errors.Join(l.plug(n), l.settle(nodeName(n))); err != nil || !l.onVPP() {
+	if err := errors.Join(n.plug(), n.settle(n.name())); err != nil || !n.onVPP() {
 		return err
 	}
-	return await("VPP, see "+l.path(nodeName(n), "log")+",", func() error {
-		_, err := l.run(nodeName(n), "", "test", "-e", vppReady)
+	return await("VPP, see "+n.path(n.name(), "log")+",", func() error {
+		_, err := n.run(n.name(), "", "test", "-e", vppReady)
 		return err
 	})
 }
 
 // fill waits until a node takes images, and until it is ready for pods.
-func (l *lab) fill(n int) error {
+func (n node) fill() error {
 	if err := await("containerd", func() error {
-		_, err := l.run(nodeName(n), "", "ctr", "-a", runtimeSocket, "version")
+		_, err := n.run(n.name(), "", "ctr", "-a", runtimeSocket, "version")
 		return err
 	}); err != nil {
 		return err
 	}
-	if err := l.loadImages(nodeName(n), l.images()...); err != nil {
+	if err := n.loadImages(n.name(), n.images()...); err != nil {
 		return err
 	}
 	return await("the kubelet", func() error {
-		_, err := l.kube("", "wait", "--for=condition=Ready", "--timeout=10s", "node/"+nodeName(n))
+		_, err := n.kube("", "wait", "--for=condition=Ready", "--timeout=10s", "node/"+n.name())
 		return err
 	})
 }

@@ -24,10 +24,10 @@ const (
 const vppGroup = 65532
 
 // onVPP reports whether pods are at VPP.
-func (l *lab) onVPP() bool { return l.Dataplane == dataplaneVPP }
+func (s *settings) onVPP() bool { return s.Dataplane == dataplaneVPP }
 
 // vppConfig is VPP's start-up file. Shared memory has a name on the whole machine.
-func (l *lab) vppConfig(name string) string {
+func (n node) vppConfig() string {
 	return fmt.Sprintf(`unix { nodaemon nosyslog gid %[1]d runtime-dir /run/vpp cli-listen /run/vpp/cli.sock log /var/log/vpp.log nocolor poll-sleep-usec 100 }
 api-segment { prefix %[2]s gid %[1]d }
 socksvr { default }
@@ -36,7 +36,7 @@ memory { main-heap-size 512M }
 buffers { buffers-per-numa 8192 page-size default }
 physmem { max-size 64m }
 plugins { plugin default { disable } %[3]s }
-`, vppGroup, l.group(name), enabled("acl", "af_packet", "cnat", "ping", "urpf"))
+`, vppGroup, n.group(n.name()), enabled("acl", "af_packet", "cnat", "ping", "urpf"))
 }
 
 func enabled(plugins ...string) (out string) {
@@ -48,14 +48,14 @@ func enabled(plugins ...string) (out string) {
 
 // vppPrograms are what a node runs for VPP: VPP, once there are its interfaces, and what gives it
 // its addresses, routes and services.
-func (l *lab) vppPrograms(name string) []program {
-	if !l.onVPP() {
+func (n node) vppPrograms() []program {
+	if !n.onVPP() {
 		return nil
 	}
 	const wait = `until test -e /sys/class/net/%s && test -e /sys/class/net/%s; do sleep 0.1; done; mkdir -p /run/vpp; exec "$0" -c "$1"`
 	return []program{
-		{"vpp", []string{"/bin/sh", "-c", fmt.Sprintf(wait, uplink, hostLink), l.VPP, l.path(name, "vpp.conf")}},
-		{"services", []string{l.path("kube"), servicesCommand, l.path(name, "services.json")}},
+		{"vpp", []string{"/bin/sh", "-c", fmt.Sprintf(wait, uplink, hostLink), n.VPP, n.path(n.name(), "vpp.conf")}},
+		{"services", []string{n.path("kube"), servicesCommand, n.path(n.name(), "services.json")}},
 	}
 }
 
@@ -63,24 +63,24 @@ func (l *lab) vppPrograms(name string) []program {
 // with an address of its own, the way to the node's kernel, and routes to other nodes' pods.
 // Packets that come from outside with an address of this node are dropped (strict uRPF): policy
 // takes that address for the node.
-func (l *lab) vppSetup(n int) []string {
+func (n node) vppSetup() []string {
 	up, host := "host-"+uplink, "host-"+hostLink
 	out := []string{
 		"create host-interface name " + uplink, "set interface tag " + up + " sluice/uplink", "set interface state " + up + " up",
 		"create host-interface name " + hostLink, "set interface tag " + host + " sluice/uplink", "set interface state " + host + " up",
 	}
-	for _, f := range families[l.Family] {
+	for _, f := range families[n.Family] {
 		out = append(out,
-			fmt.Sprintf("set interface ip address %s %s/%d", up, f.vppIP(n), f.bits),
-			fmt.Sprintf("set interface ip address %s %s/%d", host, f.hostLink(n, 2), f.bits),
+			fmt.Sprintf("set interface ip address %s %s/%d", up, f.vppIP(n.number), f.bits),
+			fmt.Sprintf("set interface ip address %s %s/%d", host, f.hostLink(n.number, 2), f.bits),
 			fmt.Sprintf("ip route add %s via %s %s", f.all, f.control(), up),
-			fmt.Sprintf("ip route add %s/%d via %s %s", f.nodeIP(n), f.length, f.hostLink(n, 1), host),
-			fmt.Sprintf("ip route add %s via drop", f.podNet(n)), // of pods that are gone
-			fmt.Sprintf("ip route add %s via drop", f.services),  // of services that are none
+			fmt.Sprintf("ip route add %s/%d via %s %s", f.nodeIP(n.number), f.length, f.hostLink(n.number, 1), host),
+			fmt.Sprintf("ip route add %s via drop", f.podNet(n.number)), // of pods that are gone
+			fmt.Sprintf("ip route add %s via drop", f.services),         // of services that are none
 			fmt.Sprintf("set urpf %s rx strict %s", f.name, up),
 		)
-		for other := range l.Nodes {
-			if other++; other != n {
+		for other := range n.Nodes {
+			if other++; other != n.number {
 				out = append(out, fmt.Sprintf("ip route add %s via %s %s", f.podNet(other), f.vppIP(other), up))
 			}
 		}
@@ -89,10 +89,10 @@ func (l *lab) vppSetup(n int) []string {
 }
 
 // vppFiles adds the files of a node's VPP. VPP takes no number of a group that has no name.
-func (l *lab) vppFiles(n int, files map[string]string) error {
-	t := translator{Setup: l.vppSetup(n), Kubeconfig: l.path("proxy.conf")}
-	for _, f := range families[l.Family] {
-		t.Node = append(t.Node, netip.MustParseAddr(f.nodeIP(n)))
+func (n node) vppFiles(files map[string]string) error {
+	t := translator{Setup: n.vppSetup(), Kubeconfig: n.path("proxy.conf")}
+	for _, f := range families[n.Family] {
+		t.Node = append(t.Node, netip.MustParseAddr(f.nodeIP(n.number)))
 	}
 	spec, err := json.Marshal(t)
 	if err != nil {
@@ -102,19 +102,19 @@ func (l *lab) vppFiles(n int, files map[string]string) error {
 	if err != nil {
 		return err
 	}
-	files["vpp.conf"], files["services.json"] = l.vppConfig(nodeName(n)), string(spec)
+	files["vpp.conf"], files["services.json"] = n.vppConfig(), string(spec)
 	files["files/etc/group"] = fmt.Sprintf("%s\nsluice-vpp:x:%d:\n", strings.TrimSpace(string(groups)), vppGroup)
 	return nil
 }
 
 // plugVPP makes the interfaces of a node's VPP. The kernel's part in the ends that VPP has is
 // nothing: it neither has addresses there nor answers for those that it has elsewhere.
-func (l *lab) plugVPP(n int, outside, inside *netlink.Handle, bridge netlink.Link, inner netlink.NsFd) error {
+func (n node) plugVPP(outside, inside *netlink.Handle, bridge netlink.Link, inner netlink.NsFd) error {
 	pairs := []struct {
 		in  *netlink.Handle
 		end *netlink.Veth
 	}{
-		{outside, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "vpp-" + nodeName(n), MasterIndex: bridge.Attrs().Index}, PeerName: uplink, PeerNamespace: inner}},
+		{outside, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "vpp-" + n.name(), MasterIndex: bridge.Attrs().Index}, PeerName: uplink, PeerNamespace: inner}},
 		{inside, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nodeLink}, PeerName: hostLink}},
 	}
 	for _, p := range pairs {
@@ -130,7 +130,7 @@ func (l *lab) plugVPP(n int, outside, inside *netlink.Handle, bridge netlink.Lin
 		}
 		for _, setting := range []string{"ipv4/conf/%s/arp_ignore=8", "ipv6/conf/%s/disable_ipv6=1"} {
 			name, value, _ := strings.Cut(fmt.Sprintf(setting, p.end.PeerName), "=")
-			if err := l.sysctl(nodeName(n), "net/"+name, value); err != nil {
+			if err := n.sysctl(n.name(), "net/"+name, value); err != nil {
 				return err
 			}
 		}
@@ -138,12 +138,12 @@ func (l *lab) plugVPP(n int, outside, inside *netlink.Handle, bridge netlink.Lin
 			return err
 		}
 	}
-	for _, f := range families[l.Family] {
-		if err := address(inside, pairs[1].end, f.hostLink(n, 1), f.bits); err != nil {
+	for _, f := range families[n.Family] {
+		if err := address(inside, pairs[1].end, f.hostLink(n.number, 1), f.bits); err != nil {
 			return err
 		}
 		// Kubelets ask from the address by which policy knows the node.
-		if err := route(inside, f.podNet(n), f.hostLink(n, 2), f.nodeIP(n)); err != nil {
+		if err := route(inside, f.podNet(n.number), f.hostLink(n.number, 2), f.nodeIP(n.number)); err != nil {
 			return err
 		}
 	}
@@ -158,4 +158,4 @@ func vppCNI(ranges string) string {
 }
 
 // vppPath is the folder of vpp and vppctl.
-func (l *lab) vppPath() string { return filepath.Dir(l.VPP) }
+func (s *settings) vppPath() string { return filepath.Dir(s.VPP) }
