@@ -5,8 +5,12 @@ import (
 	"sync/atomic"
 
 	govpp "go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch/internal/classify"
+	"github.com/sluice-net/sluice/internal/vswitch/internal/pool"
+	"github.com/sluice-net/sluice/internal/vswitch/internal/wire"
 )
 
 // accessList is one content of an ACL. It is immutable but for the counters, which
@@ -15,7 +19,7 @@ type accessList struct {
 	index      uint32
 	tag        string
 	rules      []Rule
-	classifier *classifier
+	classifier *classify.Classifier
 	hits       []atomic.Uint64 // by rule
 }
 
@@ -27,62 +31,87 @@ const newACLIndex = ^uint32(0)
 const maxACLs = 255
 
 func newACL(tag string, rules []Rule) *accessList {
-	return &accessList{tag: tag, rules: rules, classifier: newClassifier(rules), hits: make([]atomic.Uint64, len(rules))}
+	return &accessList{tag: tag, rules: rules, classifier: classify.New(rules), hits: make([]atomic.Uint64, len(rules))}
 }
 
-// putACL adds an ACL or replaces the content of an existing one in all places
+// aclTable has the ACLs of the ACL plugin.
+type aclTable struct {
+	ports      *portTable
+	sessions   *sessionTable
+	quirks     bool
+	hashLookup atomic.Bool // a setting that nothing asks for
+
+	// The rest is guarded by the lock of ports.
+	lists      pool.Pool[accessList]
+	reclassify bool // changes make sessions be evaluated again
+}
+
+func newACLTable(ports *portTable, sessions *sessionTable, quirks bool) *aclTable {
+	t := &aclTable{ports: ports, sessions: sessions, quirks: quirks}
+	t.reset()
+	return t
+}
+
+// reset forgets all ACLs and settings; the lock is held or not needed yet.
+func (t *aclTable) reset() {
+	t.lists = pool.Pool[accessList]{}
+	t.hashLookup.Store(true)
+	t.setReclassify(!t.quirks)
+}
+
+// addReplace checks a request and does it.
+func (t *aclTable) addReplace(m *acl.ACLAddReplace) (uint32, govpp.VPPApiError) {
+	if len(m.Tag) > wire.MaxName { // no NUL within the field
+		return m.ACLIndex, govpp.INVALID_VALUE
+	}
+	rules, rv := rulesFromWire(m.R, t.quirks)
+	if rv != 0 {
+		return m.ACLIndex, rv
+	}
+	if m.ACLIndex != newACLIndex && t.get(m.ACLIndex) == nil {
+		return m.ACLIndex, govpp.NO_SUCH_ENTRY
+	}
+	return t.put(m.ACLIndex, newACL(m.Tag, rules))
+}
+
+// put adds an ACL or replaces the content of an existing one in all places
 // where it is bound, at once.
-func (s *Switch) putACL(index uint32, a *accessList) (uint32, govpp.VPPApiError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (t *aclTable) put(index uint32, a *accessList) (uint32, govpp.VPPApiError) {
+	t.ports.mu.Lock()
+	defer t.ports.mu.Unlock()
 	if index == newACLIndex {
-		a.index = s.acls.Next()
-		s.acls.Put(a)
+		a.index = t.lists.Next()
+		t.lists.Put(a)
 		return a.index, 0
 	}
-	old := s.acls.Get(index)
+	old := t.lists.Get(index)
 	if old == nil {
 		return index, govpp.NO_SUCH_ENTRY
 	}
 	a.index = index
-	s.acls.Set(index, a)
-	gen := s.nextGeneration()
-	for u := range s.uses[index] {
-		p := *s.ports.Get(u.port)
-		b := &p.bindings[u.dir]
-		b.acls = slices.Clone(b.acls)
-		b.acls[slices.Index(b.acls, old)] = a
-		b.changed(gen)
-		s.ports.Set(u.port, &p)
-	}
-	s.publish()
+	t.lists.Set(index, a)
+	t.ports.replace(old, a, t.nextGeneration())
 	return index, 0
 }
 
 // nextGeneration returns the generation of a change, or 0 when sessions are not
 // to notice it.
-func (s *Switch) nextGeneration() uint64 {
-	if !s.reclassify {
+func (t *aclTable) nextGeneration() uint64 {
+	if !t.reclassify {
 		return 0
 	}
-	s.generation++
-	return s.generation
+	t.ports.generation++
+	return t.ports.generation
 }
 
-func (b *binding) changed(gen uint64) {
-	if gen != 0 {
-		b.gen = gen
-	}
-}
-
-// deleteACL deletes an ACL that is bound nowhere.
-func (s *Switch) deleteACL(index uint32) govpp.VPPApiError {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.acls.Get(index) == nil {
+// delete deletes an ACL that is bound nowhere.
+func (t *aclTable) delete(index uint32) govpp.VPPApiError {
+	t.ports.mu.Lock()
+	defer t.ports.mu.Unlock()
+	if t.lists.Get(index) == nil {
 		return govpp.NO_SUCH_ENTRY
 	}
-	if users := s.uses[index]; len(users) > 0 {
+	if users := t.ports.uses[index]; len(users) > 0 {
 		for u := range users {
 			if u.dir == api.Ingress {
 				return govpp.ACL_IN_USE_INBOUND
@@ -90,22 +119,22 @@ func (s *Switch) deleteACL(index uint32) govpp.VPPApiError {
 		}
 		return govpp.ACL_IN_USE_OUTBOUND
 	}
-	delete(s.uses, index)
-	s.acls.Remove(index)
+	delete(t.ports.uses, index)
+	t.lists.Remove(index)
 	return 0
 }
 
-// setACLList binds the ACLs of both directions. Return values and partial effects
+// setList binds the ACLs of both directions. Return values and partial effects
 // are VPP's: outputs go first, and a duplicate within a direction gives 1 with
 // the directions before it done.
-func (s *Switch) setACLList(index uint32, inputs, outputs []uint32) govpp.VPPApiError {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ports.Get(index) == nil {
+func (t *aclTable) setList(index uint32, inputs, outputs []uint32) govpp.VPPApiError {
+	t.ports.mu.Lock()
+	defer t.ports.mu.Unlock()
+	if t.ports.table.Get(index) == nil {
 		return govpp.INVALID_SW_IF_INDEX
 	}
 	for _, i := range slices.Concat(inputs, outputs) {
-		if s.acls.Get(i) == nil {
+		if t.lists.Get(i) == nil {
 			return govpp.NO_SUCH_ENTRY
 		}
 	}
@@ -113,11 +142,11 @@ func (s *Switch) setACLList(index uint32, inputs, outputs []uint32) govpp.VPPApi
 	if hasDuplicate(outputs) {
 		return duplicate
 	}
-	s.bind(index, api.Egress, outputs)
+	t.bind(use{index, api.Egress}, outputs)
 	if hasDuplicate(inputs) {
 		return duplicate
 	}
-	s.bind(index, api.Ingress, inputs)
+	t.bind(use{index, api.Ingress}, inputs)
 	return 0
 }
 
@@ -133,19 +162,19 @@ func hasDuplicate(list []uint32) bool {
 }
 
 // addBinding appends an ACL to a direction.
-func (s *Switch) addBinding(index uint32, dir api.Direction, aclIndex uint32) govpp.VPPApiError {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.ports.Get(index)
+func (t *aclTable) addBinding(u use, aclIndex uint32) govpp.VPPApiError {
+	t.ports.mu.Lock()
+	defer t.ports.mu.Unlock()
+	p := t.ports.table.Get(u.port)
 	if p == nil {
 		return govpp.INVALID_SW_IF_INDEX
 	}
-	if s.acls.Get(aclIndex) == nil {
+	if t.lists.Get(aclIndex) == nil {
 		return govpp.NO_SUCH_ENTRY
 	}
-	list := p.bindings[dir].indices()
+	list := p.bindings[u.dir].indices()
 	if slices.Contains(list, aclIndex) {
-		if dir == api.Ingress {
+		if u.dir == api.Ingress {
 			return govpp.ACL_IN_USE_INBOUND
 		}
 		return govpp.ACL_IN_USE_OUTBOUND
@@ -153,82 +182,67 @@ func (s *Switch) addBinding(index uint32, dir api.Direction, aclIndex uint32) go
 	if len(p.bindings[0].acls)+len(p.bindings[1].acls) >= maxACLs {
 		return govpp.INVALID_VALUE
 	}
-	s.bind(index, dir, append(list, aclIndex))
+	t.bind(u, append(list, aclIndex))
 	return 0
 }
 
 // removeBinding removes an ACL from a direction.
-func (s *Switch) removeBinding(index uint32, dir api.Direction, aclIndex uint32) govpp.VPPApiError {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.ports.Get(index)
+func (t *aclTable) removeBinding(u use, aclIndex uint32) govpp.VPPApiError {
+	t.ports.mu.Lock()
+	defer t.ports.mu.Unlock()
+	p := t.ports.table.Get(u.port)
 	if p == nil {
 		return govpp.INVALID_SW_IF_INDEX
 	}
-	list := p.bindings[dir].indices()
+	list := p.bindings[u.dir].indices()
 	i := slices.Index(list, aclIndex)
 	if i < 0 {
 		return govpp.NO_SUCH_ENTRY
 	}
 	list[i] = list[len(list)-1] // as VPP does
-	s.bind(index, dir, list[:len(list)-1])
+	t.bind(u, list[:len(list)-1])
 	return 0
 }
 
 // bind sets the list of one direction; the ACLs exist and the lock is held. An
 // equal list changes nothing; with quirks sessions take it for a change.
-func (s *Switch) bind(index uint32, dir api.Direction, list []uint32) {
-	old := s.ports.Get(index).bindings[dir].indices()
-	if slices.Equal(old, list) && !s.quirks {
+func (t *aclTable) bind(u use, list []uint32) {
+	p := t.ports.table.Get(u.port)
+	old := p.bindings[u.dir].indices()
+	if slices.Equal(old, list) && !t.quirks {
 		return
 	}
 	if len(list) > 0 {
-		s.sessions.make()
+		t.sessions.make()
 	}
-	s.forgetOnBind(s.ports.Get(index), old, list)
-	u := use{index, dir}
-	for _, i := range old {
-		delete(s.uses[i], u)
-	}
+	t.forgetOnBind(p, old, list)
 	acls := make([]*accessList, len(list))
 	for n, i := range list {
-		acls[n] = s.acls.Get(i)
-		if s.uses[i] == nil {
-			s.uses[i] = make(map[use]struct{})
-		}
-		s.uses[i][u] = struct{}{}
+		acls[n] = t.lists.Get(i)
 	}
-	gen := s.nextGeneration()
-	s.changePort(index, func(p *port) {
-		p.bindings[dir].acls = acls
-		p.bindings[dir].changed(gen)
-	})
+	t.ports.bind(u, acls, t.nextGeneration())
 }
 
-func (b *binding) indices() []uint32 {
-	list := make([]uint32, len(b.acls))
-	for i, a := range b.acls {
-		list[i] = a.index
+// get returns an ACL, nil when there is none.
+func (t *aclTable) get(index uint32) *accessList {
+	t.ports.mu.Lock()
+	defer t.ports.mu.Unlock()
+	return t.lists.Get(index)
+}
+
+// of returns one ACL or, for newACLIndex, all of them.
+func (t *aclTable) of(index uint32) []*accessList {
+	t.ports.mu.Lock()
+	defer t.ports.mu.Unlock()
+	if index != newACLIndex {
+		if a := t.lists.Get(index); a != nil {
+			return []*accessList{a}
+		}
+		return nil
+	}
+	var list []*accessList
+	for _, a := range t.lists.All() {
+		list = append(list, a)
 	}
 	return list
-}
-
-// classify returns the ACL and the number of the rule that decides, nil when none
-// does. It does not allocate.
-func (b *binding) classify(t *tuple) (*accessList, uint32) {
-	for _, a := range b.acls {
-		if n := a.classifier.lookup(t); n != noRule {
-			return a, n
-		}
-	}
-	return nil, noRule
-}
-
-// permits says what the rules of a direction do with a tuple, without counting.
-func (b *binding) permits(t *tuple) bool {
-	if len(b.acls) == 0 {
-		return true
-	}
-	a, n := b.classify(t)
-	return a != nil && a.rules[n].Action != RuleDeny
 }

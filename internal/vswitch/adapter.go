@@ -142,8 +142,8 @@ func (conn *inProcessConn) run() {
 			if err := c.handle(payload); err != nil {
 				c.drop(err)
 			}
-		case <-c.events.ready:
-			for _, payload := range c.events.take() {
+		case <-c.events.Ready:
+			for _, payload := range c.events.Take() {
 				if err := conn.deliver(payload); err != nil {
 					c.drop(err)
 				}

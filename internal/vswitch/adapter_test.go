@@ -73,10 +73,10 @@ func wireRules(rules ...Rule) []acl_types.ACLRule { return rulesToWire(rules) }
 // any of the family of the other, an empty range any port.
 func rule(action RuleAction, src, dst string, proto uint8, sport, dport Range) Rule {
 	if dport == (Range{}) {
-		dport = Range{0, 65535}
+		dport = Range{First: 0, Last: 65535}
 	}
 	if sport == (Range{}) {
-		sport = Range{0, 65535}
+		sport = Range{First: 0, Last: 65535}
 	}
 	return Rule{
 		Action: action, Src: netip.MustParsePrefix(src), Dst: netip.MustParsePrefix(dst), Protocol: protocol(proto),
@@ -169,9 +169,9 @@ func exercise(t *testing.T, conn *core.Connection, pod uint32) {
 	if diff := cmp.Diff([]string{"0 local0 {}", "1 pod1 {shop/web}"}, names); diff != "" {
 		t.Errorf("interfaces (-want +got):\n%s", diff)
 	}
-	first := mustPut(t, conn, newACLIndex, "acl 0", rule(RulePermit, "10.0.0.0/8", "0.0.0.0/0", 6, Range{}, Range{80, 81}))
+	first := mustPut(t, conn, newACLIndex, "acl 0", rule(RulePermit, "10.0.0.0/8", "0.0.0.0/0", 6, Range{}, Range{First: 80, Last: 81}))
 	for i := 1; i < 250; i++ {
-		mustPut(t, conn, newACLIndex, fmt.Sprintf("acl %d", i), rule(RulePermitReflect, "::/0", "2001:db8::/32", 17, Range{53, 53}, Range{}))
+		mustPut(t, conn, newACLIndex, fmt.Sprintf("acl %d", i), rule(RulePermitReflect, "::/0", "2001:db8::/32", 17, Range{First: 53, Last: 53}, Range{}))
 	}
 	mustBind(t, conn, pod, []uint32{3, first}, []uint32{7})
 	all := dumpACLs(t, conn, newACLIndex)

@@ -15,45 +15,52 @@ import (
 // followed by arguments; run is false when it does not understand them.
 type command struct {
 	words string
-	run   func(s *Switch, args []string) (string, bool)
+	run   func(args []string) (string, bool)
 }
 
-var commands = []command{
-	{"show version", (*Switch).cliVersion},
-	{"show clock", (*Switch).cliClock},
-	{"show features", (*Switch).cliFeatures},
-	{"show interface features", (*Switch).cliInterfaceFeatures},
-	{"show interface", (*Switch).cliInterfaces},
-	{"show ip fib", (*Switch).cliRoutes},
-	{"show acl-plugin acl", (*Switch).cliACLs},
-	{"show acl-plugin interface", (*Switch).cliBindings},
-	{"show acl-plugin sessions", (*Switch).cliSessions},
-	{"clear acl-plugin sessions", (*Switch).cliClearSessions},
-	{"set acl-plugin reclassify-sessions", (*Switch).cliReclassify},
-	{"set acl-plugin session timeout", (*Switch).cliTimeout},
-	{"set acl-plugin session table max-entries", (*Switch).cliSessionLimit},
-	{"set interface feature", (*Switch).cliSetFeature},
-	{"show app ns", func(s *Switch, args []string) (string, bool) {
-		return hoststack.Handlers{Stack: s.Stack}.ShowNamespaces(args)
-	}},
-	{"show session rules", func(s *Switch, args []string) (string, bool) {
-		return hoststack.Handlers{Stack: s.Stack}.ShowRules(args)
-	}},
+// console runs the commands of the CLI.
+type console struct {
+	sw       *Switch
+	commands []command
 }
 
-// cli runs a command line. What is unknown gives the text of VPP's CLI and -1.
-func (s *Switch) cli(line string) (string, govpp.VPPApiError) {
+// newConsole returns the console of a switch with features.
+func newConsole(sw *Switch, f *features) *console {
+	c, h := &console{sw: sw}, hoststack.Handlers{Stack: sw.Stack}
+	c.commands = []command{
+		{"show version", c.showVersion},
+		{"show clock", c.showClock},
+		{"show features", f.show},
+		{"show interface features", f.showInterface},
+		{"show interface", c.showInterfaces},
+		{"show ip fib", c.showRoutes},
+		{"show acl-plugin acl", c.showACLs},
+		{"show acl-plugin interface", c.showBindings},
+		{"show acl-plugin sessions", c.showSessions},
+		{"clear acl-plugin sessions", c.clearSessions},
+		{"set acl-plugin reclassify-sessions", c.setReclassify},
+		{"set acl-plugin session timeout", c.setTimeout},
+		{"set acl-plugin session table max-entries", c.setSessionLimit},
+		{"set interface feature", f.set},
+		{"show app ns", h.ShowNamespaces},
+		{"show session rules", h.ShowRules},
+	}
+	return c
+}
+
+// run runs a command line. What is unknown gives the text of VPP's CLI and -1.
+func (c *console) run(line string) (string, govpp.VPPApiError) {
 	line, _, _ = strings.Cut(line, "\x00")
 	words := strings.Fields(line)
 	if len(words) == 0 {
 		return "", 0
 	}
 	known := 0
-	for _, c := range commands {
-		name := strings.Fields(c.words)
+	for _, cmd := range c.commands {
+		name := strings.Fields(cmd.words)
 		n := commonWords(name, words)
 		if n == len(name) {
-			if out, ok := c.run(s, words[n:]); ok {
+			if out, ok := cmd.run(words[n:]); ok {
 				return out, 0
 			}
 		}
@@ -74,22 +81,21 @@ func commonWords(a, b []string) int {
 	return n
 }
 
-func (s *Switch) cliVersion(args []string) (string, bool) {
-	return fmt.Sprintf("vpe %s\n", s.versionText()), len(args) == 0
+func (c *console) showVersion(args []string) (string, bool) {
+	return fmt.Sprintf("vpe %s\n", c.sw.version), len(args) == 0
 }
 
-// cliClock tells how many seconds the vswitch runs, and the time of day.
-func (s *Switch) cliClock(args []string) (string, bool) {
-	now := s.clock()
-	var age time.Duration
-	s.set(func(s *Switch) { age = now.Sub(s.started) })
+// showClock tells how many seconds the vswitch runs, and the time of day.
+func (c *console) showClock(args []string) (string, bool) {
+	now := c.sw.clock()
+	age := now.Sub(*c.sw.started.Load())
 	return fmt.Sprintf("Time now %.6f, %s\n", age.Seconds(), now.UTC().Format(time.RFC1123)), len(args) == 0
 }
 
-func (s *Switch) cliInterfaces(args []string) (string, bool) {
+func (c *console) showInterfaces(args []string) (string, bool) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-32s%-6s%-7s%s\n", "Name", "Idx", "State", "Tag")
-	for _, i := range s.Interfaces() {
+	for _, i := range c.sw.Interfaces() {
 		state := "down"
 		if i.Up {
 			state = "up"
@@ -99,9 +105,9 @@ func (s *Switch) cliInterfaces(args []string) (string, bool) {
 	return b.String(), len(args) == 0
 }
 
-func (s *Switch) cliRoutes(args []string) (string, bool) {
+func (c *console) showRoutes(args []string) (string, bool) {
 	var b strings.Builder
-	for _, r := range s.Routes() {
+	for _, r := range c.sw.Routes() {
 		fmt.Fprintf(&b, "%s via sw_if_index %d\n", r.Prefix, r.SwIfIndex)
 	}
 	return b.String(), len(args) == 0
@@ -119,13 +125,13 @@ func option(args []string, keyword string, all uint32) (uint32, bool) {
 	return uint32(n), err == nil
 }
 
-func (s *Switch) cliACLs(args []string) (string, bool) {
+func (c *console) showACLs(args []string) (string, bool) {
 	index, ok := option(args, "index", newACLIndex)
 	if !ok {
 		return "", false
 	}
 	var b strings.Builder
-	for _, a := range s.aclsOf(index) {
+	for _, a := range c.sw.aclTable.of(index) {
 		fmt.Fprintf(&b, "acl-index %d count %d tag {%s}\n", a.index, len(a.rules), a.tag)
 		for i, r := range a.rules {
 			fmt.Fprintf(&b, "%11d: %s hits %d\n", i, r, a.hits[i].Load())
@@ -134,13 +140,13 @@ func (s *Switch) cliACLs(args []string) (string, bool) {
 	return b.String(), true
 }
 
-func (s *Switch) cliBindings(args []string) (string, bool) {
+func (c *console) showBindings(args []string) (string, bool) {
 	index, ok := option(args, "sw_if_index", allPorts)
 	if !ok {
 		return "", false
 	}
 	var b strings.Builder
-	for _, i := range s.Interfaces() {
+	for _, i := range c.sw.Interfaces() {
 		if index != allPorts && index != i.Index {
 			continue
 		}
@@ -160,13 +166,13 @@ func joined(list []uint32) string {
 // maxCLISessions bounds the output of show acl-plugin sessions.
 const maxCLISessions = 1000
 
-// cliSessions takes "verbose 1", which lists sessions, and "thread 0 index N", which says whether
+// showSessions takes "verbose 1", which lists sessions, and "thread 0 index N", which says whether
 // the table has a place N.
-func (s *Switch) cliSessions(args []string) (string, bool) {
+func (c *console) showSessions(args []string) (string, bool) {
 	var b strings.Builder
-	adds, count, _ := s.sessions.fill(s.clock())
+	adds, count, _ := c.sw.sessions.fill(c.sw.clock())
 	fmt.Fprintf(&b, "Sessions total: add %d - del %d = %d\n", adds, adds-count, count)
-	for _, p := range s.portsOf(allPorts) {
+	for _, p := range c.sw.portTable.of(allPorts) {
 		if n := p.sessions.count.Load(); n > 0 {
 			fmt.Fprintf(&b, "    sw_if_index %d: add %d - del 0 = %d; epoch chg: 0\n", p.index, n, n)
 		}
@@ -174,57 +180,59 @@ func (s *Switch) cliSessions(args []string) (string, bool) {
 	switch line := strings.Join(args, " "); {
 	case line == "":
 	case line == "verbose 1":
-		s.listSessions(&b)
+		c.listSessions(&b)
 	case len(args) == 4 && strings.HasPrefix(line, "thread 0 index "):
 		n, err := strconv.ParseUint(args[3], 10, 32)
 		if err != nil {
 			return "", false
 		}
-		if s.sessions.hasPlace(uint32(n)) {
+		if c.sw.sessions.hasPlace(uint32(n)) {
 			fmt.Fprintf(&b, "  session index %d:\n", n)
 		}
 	default:
 		return "", false
 	}
-	if !s.sessions.hasPlace(0) {
+	if !c.sw.sessions.hasPlace(0) {
 		b.WriteString("Session lookup hash table is not allocated.\n")
 	}
 	return b.String(), true
 }
 
-func (s *Switch) listSessions(b *strings.Builder) {
-	sessions := s.Sessions()
+func (c *console) listSessions(b *strings.Builder) {
+	sessions := c.sw.Sessions()
 	for i, x := range sessions {
 		if i == maxCLISessions {
 			fmt.Fprintf(b, "... %d more\n", len(sessions)-i)
 			break
 		}
 		fmt.Fprintf(b, "sw_if_index %d %s %s, %s, acl %d rule %d, expires in %s\n", x.SwIfIndex, x.Owner, x.First,
-			x.State, x.ACLIndex, x.Rule, x.Expires.Sub(s.clock()).Round(time.Second))
+			x.State, x.ACLIndex, x.Rule, x.Expires.Sub(c.sw.clock()).Round(time.Second))
 	}
 }
 
-func (s *Switch) cliClearSessions(args []string) (string, bool) {
+func (c *console) clearSessions(args []string) (string, bool) {
 	if len(args) > 0 {
 		return "", false
 	}
-	s.ClearSessions()
+	c.sw.ClearSessions()
 	return "", true
 }
 
-// cliReclassify switches whether changes make sessions be evaluated again. A
+// setReclassify switches whether changes make sessions be evaluated again. A
 // change that is made while it is off leaves existing sessions alone until the
 // next change that is made while it is on.
-func (s *Switch) cliReclassify(args []string) (string, bool) {
+func (c *console) setReclassify(args []string) (string, bool) {
 	if len(args) != 1 || args[0] != "0" && args[0] != "1" {
 		return "", false
 	}
-	s.set(func(s *Switch) { s.setReclassify(args[0] == "1") })
+	c.sw.portTable.mu.Lock()
+	defer c.sw.portTable.mu.Unlock()
+	c.sw.setReclassify(args[0] == "1")
 	return "", true
 }
 
-// cliTimeout takes for example "udp idle 600".
-func (s *Switch) cliTimeout(args []string) (string, bool) {
+// setTimeout takes for example "udp idle 600".
+func (c *console) setTimeout(args []string) (string, bool) {
 	if len(args) != 3 {
 		return "", false
 	}
@@ -235,12 +243,12 @@ func (s *Switch) cliTimeout(args []string) (string, bool) {
 	if !ok || err != nil || seconds == 0 {
 		return "", false
 	}
-	s.sessions.setTimeout(state, time.Duration(seconds)*time.Second)
+	c.sw.sessions.setTimeout(state, time.Duration(seconds)*time.Second)
 	return "", true
 }
 
-// cliSessionLimit takes how many sessions there may be. More than that stay until they end.
-func (s *Switch) cliSessionLimit(args []string) (string, bool) {
+// setSessionLimit takes how many sessions there may be. More than that stay until they end.
+func (c *console) setSessionLimit(args []string) (string, bool) {
 	if len(args) != 1 {
 		return "", false
 	}
@@ -248,7 +256,7 @@ func (s *Switch) cliSessionLimit(args []string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	s.sessions.setLimit(int(n))
+	c.sw.sessions.setLimit(int(n))
 	return "", true
 }
 

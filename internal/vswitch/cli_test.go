@@ -14,7 +14,7 @@ import (
 
 func TestCommandLine(t *testing.T) {
 	l := newLab(t, Options{Version: "9"})
-	l.apply(nil, []Rule{rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{80, 80})})
+	l.apply(nil, []Rule{rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{First: 80, Last: 80})})
 	l.permitted("web", toPod(api.TCP, 4000, 80))
 	for _, c := range []struct {
 		line string
@@ -72,7 +72,7 @@ func TestTheSessionListIsBounded(t *testing.T) {
 		p := fromPod(api.UDP, i+1, 53)
 		l.sw.Forward(l.pod, &p)
 	}
-	text, _ := l.sw.cli("show acl-plugin sessions verbose 1")
+	text, _ := l.sw.cli.run("show acl-plugin sessions verbose 1")
 	if !strings.HasSuffix(text, "... 5 more\n") || strings.Count(text, "\n") != maxCLISessions+3 {
 		t.Errorf("%d lines, the end is %q", strings.Count(text, "\n"), text[len(text)-20:])
 	}
@@ -110,13 +110,13 @@ func TestFeaturesAreListedInTheirOrder(t *testing.T) {
 		{"set interface feature pod1 nat-pre-in2out-output arc ip4-output disable", ""},
 		{"show interface features pod1", "Feature paths configured on pod1...\n\nip4-output:\n  acl-plugin-out-ip4-fa\n"},
 	} {
-		if got, rv := l.sw.cli(c.command); rv != 0 || got != c.want {
+		if got, rv := l.sw.cli.run(c.command); rv != 0 || got != c.want {
 			t.Errorf("%s: %d, %q, want %q", c.command, rv, got, c.want)
 		}
 	}
 	for _, wrong := range []string{"show interface features nobody", "set interface feature pod1 acl-plugin-out-ip4-fa arc ip4-output disable",
 		"set interface feature pod1 nat-pre-in2out-output arc ip4-unicast", "set interface feature pod1", "show features loud"} {
-		if _, rv := l.sw.cli(wrong); rv == 0 {
+		if _, rv := l.sw.cli.run(wrong); rv == 0 {
 			t.Errorf("%s is understood", wrong)
 		}
 	}

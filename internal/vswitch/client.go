@@ -7,6 +7,8 @@ import (
 
 	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/memclnt"
+
+	"github.com/sluice-net/sluice/internal/vswitch/internal/events"
 )
 
 // client is one connection of the binary API. Requests are handled by one
@@ -22,7 +24,7 @@ type client struct {
 	// handles requests.
 	write func(payload []byte) error
 
-	events *eventQueue   // to be sent by the door
+	events *events.Queue // to be sent by the door
 	done   chan struct{} // closed when the connection is to end
 	ended  chan struct{} // closed when it has ended
 	once   sync.Once
@@ -57,7 +59,7 @@ func (c *client) send(m govpp.Message, context uint32) error {
 // event queues an event. A client that does not read loses events, as with VPP.
 func (c *client) event(m govpp.Message) {
 	b, err := c.server.messages.encode(m, 0)
-	if err == nil && c.events.put(b) {
+	if err == nil && c.events.Put(b) {
 		err = errors.New("the client does not read them")
 	}
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/vpe"
 	"go.fd.io/govpp/core"
+
+	"github.com/sluice-net/sluice/internal/vswitch/internal/classify/classifytest"
 )
 
 // doors are the two ways to connect, each with a way to cut all connections.
@@ -208,7 +210,7 @@ func BenchmarkReplace(b *testing.B) {
 	for _, size := range []struct{ rules, ports int }{{1000, 1}, {1000, 100}, {10_000, 1}, {10_000, 100}} {
 		b.Run(fmt.Sprintf("rules=%d/interfaces=%d", size.rules, size.ports), func(b *testing.B) {
 			sw, conn := newTestSwitch(b, Options{})
-			rules, _ := policyRules(size.rules)
+			rules, _ := classifytest.PolicyRules(size.rules)
 			index := mustPut(b, conn, newACLIndex, "t", rules...)
 			for i := range size.ports {
 				mustBind(b, conn, sw.AddInterface(fmt.Sprint(i), ""), nil, []uint32{index})

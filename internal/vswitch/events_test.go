@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	interfaces "go.fd.io/govpp/binapi/interface"
+
+	"github.com/sluice-net/sluice/internal/vswitch/internal/events"
 )
 
 // TestClientLosesNoEventWhenManyInterfacesComeAtOnce has all pods of a large node come while the
@@ -27,19 +29,19 @@ func TestClientLosesNoEventWhenManyInterfacesComeAtOnce(t *testing.T) {
 	for i := range pods {
 		sw.AddInterface(fmt.Sprint("pod", i), "")
 	}
-	<-c.events.ready
-	if n := len(c.events.take()); n < pods {
+	<-c.events.Ready
+	if n := len(c.events.Take()); n < pods {
 		t.Errorf("%d events of %d interfaces: %s", n, pods, text.String())
 	}
 
 	// One that never reads is reported once.
-	for range maxEvents + 1000 {
+	for range events.Max + 1000 {
 		c.event(&interfaces.SwInterfaceEvent{})
 	}
 	if n := strings.Count(text.String(), "events of a client are lost"); n != 1 {
 		t.Errorf("%d lines of lost events, want 1: %.500s", n, text.String())
 	}
-	if n := len(c.events.take()); n != maxEvents {
-		t.Errorf("%d events wait, want %d", n, maxEvents)
+	if n := len(c.events.Take()); n != events.Max {
+		t.Errorf("%d events wait, want %d", n, events.Max)
 	}
 }

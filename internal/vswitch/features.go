@@ -15,17 +15,23 @@ var aclFeatures = map[string][]string{
 	"ip6-unicast": {"acl-plugin-in-ip6-fa", "ip6-lookup"}, "ip6-output": {"acl-plugin-out-ip6-fa", "interface-output"},
 }
 
-// cliFeatures lists the arcs with all nodes in the order in which packets meet them.
-func (s *Switch) cliFeatures(args []string) (string, bool) {
+// features are the nodes of feature arcs, and the commands about them.
+type features struct {
+	arcs  map[string][]string // of the whole vswitch
+	ports *portTable
+}
+
+// show lists the arcs with all nodes in the order in which packets meet them.
+func (f *features) show(args []string) (string, bool) {
 	verbose := len(args) == 1 && args[0] == "verbose"
 	var b strings.Builder
 	b.WriteString("Available feature paths\n")
-	for i, arc := range slices.Sorted(maps.Keys(s.features)) {
+	for i, arc := range slices.Sorted(maps.Keys(f.arcs)) {
 		if verbose {
 			fmt.Fprintf(&b, "[%2d] ", i)
 		}
 		fmt.Fprintf(&b, "%s:\n", arc)
-		for n, node := range s.features[arc] {
+		for n, node := range f.arcs[arc] {
 			if verbose {
 				fmt.Fprintf(&b, "  [%2d]: %s\n", n, node)
 			} else {
@@ -36,21 +42,21 @@ func (s *Switch) cliFeatures(args []string) (string, bool) {
 	return b.String(), len(args) == 0 || verbose
 }
 
-// cliInterfaceFeatures lists the nodes that are on at an interface.
-func (s *Switch) cliInterfaceFeatures(args []string) (string, bool) {
+// showInterface lists the nodes that are on at an interface.
+func (f *features) showInterface(args []string) (string, bool) {
 	if len(args) != 1 {
 		return "", false
 	}
-	p := s.portNamed(args[0])
+	p := f.ports.named(args[0])
 	if p == nil {
 		return "", false
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Feature paths configured on %s...\n", p.name)
-	for _, arc := range slices.Sorted(maps.Keys(s.features)) {
+	for _, arc := range slices.Sorted(maps.Keys(f.arcs)) {
 		fmt.Fprintf(&b, "\n%s:\n", arc)
 		on := 0
-		for _, node := range s.features[arc] {
+		for _, node := range f.arcs[arc] {
 			if p.has(arc, node) {
 				fmt.Fprintf(&b, "  %s\n", node)
 				on++
@@ -61,25 +67,6 @@ func (s *Switch) cliInterfaceFeatures(args []string) (string, bool) {
 		}
 	}
 	return b.String(), true
-}
-
-// portNamed returns an interface by name, nil when there is none.
-func (s *Switch) portNamed(name string) *port {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i, ok := s.portNames[name]; ok {
-		return s.ports.Get(i)
-	}
-	return nil
-}
-
-// portName returns the name of an interface; ok is false when there is none.
-func (s *Switch) portName(index uint32) (name string, ok bool) {
-	p := s.view.Load().port(index)
-	if p == nil {
-		return "", false
-	}
-	return p.name, true
 }
 
 // has says whether a node is on. The ACLs are where there is any in their direction.
@@ -94,29 +81,27 @@ func (p *port) has(arc, node string) bool {
 	return slices.Contains(p.features[arc], node)
 }
 
-// cliSetFeature takes "<interface> <node> arc <arc> [disable]". Only nodes of
+// set takes "<interface> <node> arc <arc> [disable]". Only nodes of
 // Options.Features can be switched; they do nothing.
-func (s *Switch) cliSetFeature(args []string) (string, bool) {
+func (f *features) set(args []string) (string, bool) {
 	off := len(args) == 5 && args[4] == "disable"
 	if len(args) != 4 && !off || args[2] != "arc" {
 		return "", false
 	}
-	p, node, arc := s.portNamed(args[0]), args[1], args[3]
-	if p == nil || !slices.Contains(s.features[arc], node) || slices.Contains(aclFeatures[arc], node) {
+	p, node, arc := f.ports.named(args[0]), args[1], args[3]
+	if p == nil || !slices.Contains(f.arcs[arc], node) || slices.Contains(aclFeatures[arc], node) {
 		return "", false
 	}
-	s.set(func(s *Switch) {
-		s.changePort(p.index, func(p *port) {
-			p.features = maps.Clone(p.features)
-			if p.features == nil {
-				p.features = make(map[string][]string)
-			}
-			on := slices.DeleteFunc(slices.Clone(p.features[arc]), func(n string) bool { return n == node })
-			if !off {
-				on = append(on, node)
-			}
-			p.features[arc] = on
-		})
+	done := f.ports.update(p.index, func(p *port) {
+		p.features = maps.Clone(p.features)
+		if p.features == nil {
+			p.features = make(map[string][]string)
+		}
+		on := slices.DeleteFunc(slices.Clone(p.features[arc]), func(n string) bool { return n == node })
+		if !off {
+			on = append(on, node)
+		}
+		p.features[arc] = on
 	})
-	return "", true
+	return "", done == 0
 }

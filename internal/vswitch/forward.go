@@ -4,22 +4,32 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch/internal/classify"
 )
+
+// forwarder sends packets through the vswitch.
+type forwarder struct {
+	ports    *portTable
+	sessions *sessionTable
+	clock    func() time.Time
+	likeVPP  bool
+	quirks   bool
+}
 
 // Inject sends a packet into an interface and tells what became of it. A packet
 // that is routed to the interface it came from is processed like any other.
 //
 // Sessions come into being when the packet is delivered: a packet that is
 // dropped on its way out leaves nothing behind that could open a way back.
-func (s *Switch) Inject(in uint32, p Packet) Trace { return s.trace(in, p, false) }
+func (f *forwarder) Inject(in uint32, p Packet) Trace { return f.trace(in, p, false) }
 
 // Probe reports what would become of a packet if there were no sessions. It is no traffic:
 // rules do not count it, and sessions are neither made nor kept alive nor ended by it.
-func (s *Switch) Probe(in uint32, p Packet) Trace { return s.trace(in, p, true) }
+func (f *forwarder) Probe(in uint32, p Packet) Trace { return f.trace(in, p, true) }
 
-func (s *Switch) trace(in uint32, p Packet, probe bool) Trace {
+func (f *forwarder) trace(in uint32, p Packet, probe bool) Trace {
 	var st [2]step
-	n, reason := s.forward(in, &p, &st, probe)
+	n, reason := f.forward(in, &p, &st, probe)
 	t := Trace{Packet: p, Reason: reason, Hops: make([]Hop, n)}
 	for i := range n {
 		t.Hops[i] = st[i].hop()
@@ -33,9 +43,9 @@ func (s *Switch) trace(in uint32, p Packet, probe bool) Trace {
 // Forward does the same as Inject without telling how; it returns the interface
 // that a permitted packet was delivered to. It allocates only where it creates a
 // session.
-func (s *Switch) Forward(in uint32, p *Packet) (out uint32, verdict api.Action) {
+func (f *forwarder) Forward(in uint32, p *Packet) (out uint32, verdict api.Action) {
 	var st [2]step
-	n, reason := s.forward(in, p, &st, false)
+	n, reason := f.forward(in, p, &st, false)
 	if reason != ReasonDelivered {
 		return 0, api.Deny
 	}
@@ -57,14 +67,14 @@ type step struct {
 
 // forward fills the steps that were taken and returns their number. A probe leaves
 // nothing behind.
-func (s *Switch) forward(in uint32, p *Packet, st *[2]step, probe bool) (int, string) {
-	v := s.view.Load()
+func (f *forwarder) forward(in uint32, p *Packet, st *[2]step, probe bool) (int, string) {
+	v := f.ports.view.Load()
 	t, ok := p.tuple()
 	if !ok {
 		return 0, ReasonAddresses
 	}
-	if s.likeVPP && t.proto == api.SCTP {
-		t.sport, t.dport = 0, 0
+	if f.likeVPP && t.Protocol == api.SCTP {
+		t.SrcPort, t.DstPort = 0, 0
 	}
 	inPort := v.port(in)
 	if inPort == nil {
@@ -73,17 +83,17 @@ func (s *Switch) forward(in uint32, p *Packet, st *[2]step, probe bool) (int, st
 	if !inPort.up {
 		return 0, ReasonDown
 	}
-	if inPort.sources != nil && !inPort.sources.permits(t.src) {
+	if inPort.sources != nil && !inPort.sources.permits(t.Src) {
 		return 0, ReasonSource
 	}
-	now := &lazyClock{read: s.clock}
-	if reason := s.judge(&st[0], inPort, api.Ingress, &t, now, probe); reason != "" {
+	now := &lazyClock{read: f.clock}
+	if reason := f.judge(&st[0], inPort, api.Ingress, &t, now, probe); reason != "" {
 		return 1, reason
 	}
-	if s.quirks && !s.remember(&st[0], &t, now) {
+	if f.quirks && !f.remember(&st[0], &t, now) {
 		return 1, ReasonTooManySessions
 	}
-	index, ok := v.routes.Lookup(t.dst)
+	index, ok := v.routes.Lookup(t.Dst)
 	if !ok {
 		return 1, ReasonNoRoute
 	}
@@ -91,11 +101,11 @@ func (s *Switch) forward(in uint32, p *Packet, st *[2]step, probe bool) (int, st
 	if outPort == nil || !outPort.up {
 		return 1, ReasonDown
 	}
-	if reason := s.judge(&st[1], outPort, api.Egress, &t, now, probe); reason != "" {
+	if reason := f.judge(&st[1], outPort, api.Egress, &t, now, probe); reason != "" {
 		return 2, reason
 	}
 	for i := range st {
-		if !s.remember(&st[i], &t, now) {
+		if !f.remember(&st[i], &t, now) {
 			return 2, ReasonTooManySessions
 		}
 	}
@@ -104,28 +114,21 @@ func (s *Switch) forward(in uint32, p *Packet, st *[2]step, probe bool) (int, st
 
 // remember creates the session of a step that is to have one; false means that there
 // are too many.
-func (s *Switch) remember(x *step, t *tuple, now *lazyClock) bool {
+func (f *forwarder) remember(x *step, t *tuple, now *lazyClock) bool {
 	if !x.creates || x.created {
 		return true
 	}
-	x.created = s.sessions.create(x.port, x.dir, t, x.acl, x.rule, now.time())
+	x.created = f.sessions.create(x.port, x.dir, t, x.acl, x.rule, now.time())
 	return x.created
-}
-
-func (v *view) port(i uint32) *port {
-	if uint64(i) >= uint64(len(v.ports)) {
-		return nil
-	}
-	return v.ports[i]
 }
 
 // judge asks the sessions, then the ACLs of one direction of an interface. It
 // returns why the packet is dropped, or nothing.
-func (s *Switch) judge(x *step, p *port, dir api.Direction, t *tuple, now *lazyClock, probe bool) string {
-	x.port, x.dir, x.rule = p, dir, noRule
+func (f *forwarder) judge(x *step, p *port, dir api.Direction, t *tuple, now *lazyClock, probe bool) string {
+	x.port, x.dir, x.rule = p, dir, classify.NoRule
 	b := &p.bindings[dir]
-	if !probe && p.sessions.count.Load() > 0 && (!s.quirks || len(b.acls) > 0) {
-		hit := s.sessions.match(p, dir, t, now.time())
+	if !probe && p.sessions.count.Load() > 0 && (!f.quirks || len(b.acls) > 0) {
+		hit := f.sessions.match(p, dir, t, now.time())
 		x.revoked = hit.revoked
 		// An open direction needs no session, but its packets keep one alive.
 		if hit.found && len(b.acls) > 0 {
@@ -148,7 +151,7 @@ func (s *Switch) judge(x *step, p *port, dir api.Direction, t *tuple, now *lazyC
 	if x.action == RuleDeny {
 		return ReasonDenied
 	}
-	x.creates = !probe && x.action == RulePermitReflect && (startsSession(t) || s.quirks && t.fragment)
+	x.creates = !probe && x.action == RulePermitReflect && (startsSession(t) || f.quirks && t.Fragment)
 	return ""
 }
 

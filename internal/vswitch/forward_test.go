@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch/internal/classify/classifytest"
 )
 
 // The cases follow the list of VPP's own tests of its ACL plugin, each with both
@@ -40,38 +41,38 @@ func TestRulesOnTheWayToThePod(t *testing.T) {
 		{"permit ICMP", []Rule{any4(RulePermit, icmp), any6(RulePermit, icmp6)}, []Packet{ping, v6(ping)}, []Packet{web, v6(web)}},
 		{"deny ICMP", slices.Concat([]Rule{any4(RuleDeny, icmp), any6(RuleDeny, icmp6)}, both(RulePermit)),
 			[]Packet{web, v6(web)}, []Packet{ping, v6(ping)}},
-		{"permit one ICMP type", []Rule{any4(RulePermit, icmp, Range{3, 3})}, nil, []Packet{ping}},
-		{"permit ICMP type and code", []Rule{any4(RulePermit, icmp, Range{8, 8}, Range{0, 0}.orFull())}, []Packet{ping}, nil},
+		{"permit one ICMP type", []Rule{any4(RulePermit, icmp, Range{First: 3, Last: 3})}, nil, []Packet{ping}},
+		{"permit ICMP type and code", []Rule{any4(RulePermit, icmp, Range{First: 8, Last: 8}, Range{First: 0, Last: 255})}, []Packet{ping}, nil},
 		{"permit TCP", []Rule{any4(RulePermit, tcp), any6(RulePermit, tcp)}, []Packet{web, v6(web)}, []Packet{dns, v6(dns), ping}},
 		{"permit UDP", []Rule{any4(RulePermit, udp), any6(RulePermit, udp)}, []Packet{dns, v6(dns)}, []Packet{web, v6(web)}},
 		{"deny TCP", slices.Concat([]Rule{any4(RuleDeny, tcp), any6(RuleDeny, tcp)}, both(RulePermit)),
 			[]Packet{dns, v6(dns)}, []Packet{web, v6(web)}},
-		{"permit one port", []Rule{any4(RulePermit, tcp, Range{}, Range{80, 80})},
+		{"permit one port", []Rule{any4(RulePermit, tcp, Range{}, Range{First: 80, Last: 80})},
 			[]Packet{web}, []Packet{toPod(api.TCP, 80, 81), toPod(api.UDP, 4000, 80)}},
-		{"permit a range of ports", []Rule{any4(RulePermit, tcp, Range{}, Range{79, 81})},
+		{"permit a range of ports", []Rule{any4(RulePermit, tcp, Range{}, Range{First: 79, Last: 81})},
 			[]Packet{web, toPod(api.TCP, 1, 79), toPod(api.TCP, 1, 81)}, []Packet{toPod(api.TCP, 1, 78), toPod(api.TCP, 1, 82)}},
-		{"permit a source port", []Rule{any4(RulePermit, tcp, Range{4000, 4000})}, []Packet{web}, []Packet{toPod(api.TCP, 4001, 80)}},
-		{"deny one port", slices.Concat([]Rule{any4(RuleDeny, tcp, Range{}, Range{80, 80})}, both(RulePermit)),
+		{"permit a source port", []Rule{any4(RulePermit, tcp, Range{First: 4000, Last: 4000})}, []Packet{web}, []Packet{toPod(api.TCP, 4001, 80)}},
+		{"deny one port", slices.Concat([]Rule{any4(RuleDeny, tcp, Range{}, Range{First: 80, Last: 80})}, both(RulePermit)),
 			[]Packet{toPod(api.TCP, 4000, 81), dns}, []Packet{web}},
 		{"deny a port also drops all later fragments of the protocol",
-			slices.Concat([]Rule{any4(RuleDeny, udp, Range{}, Range{80, 80}), any4(RulePermit, udp)}),
+			slices.Concat([]Rule{any4(RuleDeny, udp, Range{}, Range{First: 80, Last: 80}), any4(RulePermit, udp)}),
 			[]Packet{dns}, []Packet{fragment(dns)}},
-		{"permit a port lets all later fragments of the protocol pass", []Rule{any4(RulePermit, udp, Range{}, Range{53, 53})},
+		{"permit a port lets all later fragments of the protocol pass", []Rule{any4(RulePermit, udp, Range{}, Range{First: 53, Last: 53})},
 			[]Packet{dns, fragment(toPod(api.UDP, 0, 0))}, []Packet{toPod(api.UDP, 4000, 54), fragment(web)}},
-		{"SCTP ports are matched", []Rule{any4(RulePermit, sctp, Range{}, Range{36412, 36412})},
+		{"SCTP ports are matched", []Rule{any4(RulePermit, sctp, Range{}, Range{First: 36412, Last: 36412})},
 			[]Packet{toPod(api.SCTP, 1, 36412)}, []Packet{toPod(api.SCTP, 1, 36413)}},
-		{"a protocol without ports has port 0", []Rule{any4(RulePermit, 47, Range{}, Range{1, 65535})}, nil, []Packet{toPod(47, 0, 0)}},
+		{"a protocol without ports has port 0", []Rule{any4(RulePermit, 47, Range{}, Range{First: 1, Last: 65535})}, nil, []Packet{toPod(47, 0, 0)}},
 		{"a protocol without ports matches all ports", []Rule{any4(RulePermit, 47)}, []Packet{toPod(47, 0, 0)}, []Packet{toPod(50, 0, 0)}},
 		{"ports and flags of any protocol are ignored", []Rule{{
 			Action: RulePermit, Src: netip.MustParsePrefix(anyV4), Dst: netip.MustParsePrefix(anyV4),
-			SrcPorts: Range{1, 1}, DstPorts: Range{2, 2}, FlagsMask: 255, FlagsValue: 255,
+			SrcPorts: Range{First: 1, Last: 1}, DstPorts: Range{First: 2, Last: 2}, FlagsMask: 255, FlagsValue: 255,
 		}}, []Packet{web, dns, ping}, nil},
 		{"TCP flags", []Rule{{
 			Action: RulePermit, Src: netip.MustParsePrefix(anyV4), Dst: netip.MustParsePrefix(anyV4), Protocol: api.TCP,
-			SrcPorts: Range{0, 65535}, DstPorts: Range{0, 65535}, FlagsMask: flagSYN | flagACK, FlagsValue: flagSYN,
+			SrcPorts: Range{First: 0, Last: 65535}, DstPorts: Range{First: 0, Last: 65535}, FlagsMask: flagSYN | flagACK, FlagsValue: flagSYN,
 		}}, []Packet{web, withFlags(web, flagSYN|flagFIN)}, []Packet{withFlags(web, flagACK), withFlags(web, flagSYN|flagACK)}},
 		{"the first match wins", []Rule{
-			rule(RuleDeny, worldV4+"/32", anyV4, 6, Range{}, Range{80, 80}), any4(RulePermit, tcp), any4(RuleDeny, 0),
+			rule(RuleDeny, worldV4+"/32", anyV4, 6, Range{}, Range{First: 80, Last: 80}), any4(RulePermit, tcp), any4(RuleDeny, 0),
 		}, []Packet{toPod(api.TCP, 1, 81)}, []Packet{web, dns}},
 		{"an ACL without rules matches nothing", nil, nil, []Packet{web, v6(web), dns, ping}},
 	} {
@@ -92,11 +93,11 @@ func TestRulesOnTheWayToThePod(t *testing.T) {
 func TestLikeVPPPortsOfSCTPAreNotLookedAt(t *testing.T) {
 	const sctp = 132
 	l := newLab(t, Options{LikeVPP: true, Version: "9"})
-	if got := l.sw.versionText(); got != "like-vpp 9" {
+	if got := l.sw.version; got != "like-vpp 9" {
 		t.Errorf("it calls itself %q", got)
 	}
 	l.apply(both(RulePermitReflect), []Rule{
-		rule(RulePermit, anyV4, anyV4, sctp, Range{}, Range{36412, 36412}), rule(RulePermit, anyV4, anyV4, 6, Range{}, Range{80, 80}),
+		rule(RulePermit, anyV4, anyV4, sctp, Range{}, Range{First: 36412, Last: 36412}), rule(RulePermit, anyV4, anyV4, 6, Range{}, Range{First: 80, Last: 80}),
 	})
 	l.denied("a port of SCTP never matches", toPod(api.SCTP, 1, 36412))
 	l.permitted("TCP is as it was", toPod(api.TCP, 1, 80))
@@ -104,14 +105,6 @@ func TestLikeVPPPortsOfSCTPAreNotLookedAt(t *testing.T) {
 	l.permitted("which any SCTP of the peer belongs to", toPod(api.SCTP, 1, 36412))
 	l.apply(nil, []Rule{rule(RulePermit, anyV4, anyV4, sctp, Range{}, Range{})})
 	l.permitted("every port matches", toPod(api.SCTP, 1, 2))
-}
-
-// orFull lets a test say that code 0 only is meant, which rule would take for any.
-func (r Range) orFull() Range {
-	if r == (Range{}) {
-		return Range{0, 255}
-	}
-	return r
 }
 
 func TestWithoutACLsADirectionIsOpen(t *testing.T) {
@@ -130,7 +123,7 @@ func TestWithoutACLsADirectionIsOpen(t *testing.T) {
 
 func TestACLsOfAListAreAskedInOrder(t *testing.T) {
 	l := newLab(t, Options{})
-	denyWeb := mustPut(t, l.conn, newACLIndex, "deny", rule(RuleDeny, anyV4, anyV4, 6, Range{}, Range{80, 80}))
+	denyWeb := mustPut(t, l.conn, newACLIndex, "deny", rule(RuleDeny, anyV4, anyV4, 6, Range{}, Range{First: 80, Last: 80}))
 	permit := mustPut(t, l.conn, newACLIndex, "permit", both(RulePermit)...)
 	empty := mustPut(t, l.conn, newACLIndex, "empty")
 	mustBind(t, l.conn, l.pod, nil, []uint32{empty, denyWeb, permit})
@@ -144,7 +137,7 @@ func TestAListOf255ACLs(t *testing.T) {
 	l := newLab(t, Options{})
 	var list []uint32
 	for i := range 255 {
-		list = append(list, mustPut(t, l.conn, newACLIndex, "", rule(RulePermit, anyV4, anyV4, 6, Range{}, Range{uint16(i + 1), uint16(i + 1)})))
+		list = append(list, mustPut(t, l.conn, newACLIndex, "", rule(RulePermit, anyV4, anyV4, 6, Range{}, Range{First: uint16(i + 1), Last: uint16(i + 1)})))
 	}
 	mustBind(t, l.conn, l.pod, nil, list)
 	trace := l.permitted("by the last", toPod(api.TCP, 1, 255))
@@ -156,7 +149,7 @@ func TestAListOf255ACLs(t *testing.T) {
 
 func TestCountersCountDecisionsAndStartAgainWithAReplacement(t *testing.T) {
 	l := newLab(t, Options{})
-	rules := slices.Concat([]Rule{rule(RuleDeny, anyV4, anyV4, 6, Range{}, Range{80, 80})}, both(RulePermitReflect))
+	rules := slices.Concat([]Rule{rule(RuleDeny, anyV4, anyV4, 6, Range{}, Range{First: 80, Last: 80})}, both(RulePermitReflect))
 	_, index := l.apply(nil, rules)
 	for range 3 {
 		l.denied("web", toPod(api.TCP, 1, 80))
@@ -179,7 +172,7 @@ func TestCountersCountDecisionsAndStartAgainWithAReplacement(t *testing.T) {
 func TestProbeMeetsRulesAndLeavesNothingBehind(t *testing.T) {
 	for _, o := range []Options{{}, {Quirks: true}} {
 		l := newLab(t, o)
-		web := rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{80, 80})
+		web := rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{First: 80, Last: 80})
 		in, out := l.apply([]Rule{rule(RuleDeny, anyV4, anyV4, 0, Range{}, Range{})}, []Rule{web})
 		l.permitted("traffic", toPod(api.TCP, 4000, 80))
 		reply := toPod(api.TCP, 4000, 80).Reply()
@@ -268,7 +261,7 @@ func TestRemovingAnInterfaceUnappliesItsACLs(t *testing.T) {
 			t.Errorf("%+v is still bound", a)
 		}
 	}
-	if l.sw.deleteACL(in) != 0 || l.sw.deleteACL(out) != 0 {
+	if l.sw.delete(in) != 0 || l.sw.delete(out) != 0 {
 		t.Error("ACLs of a removed interface cannot be deleted")
 	}
 	if got := l.sw.Inject(l.pod, fromPod(api.TCP, 1, 2)).Reason; got != ReasonNoInterface {
@@ -297,7 +290,7 @@ func TestPacketsThatCannotBeForwarded(t *testing.T) {
 	if got := l.sw.Inject(0, toPod(api.TCP, 1, 2)); got.Reason != ReasonDown {
 		t.Errorf("local0 is up: %s", got)
 	}
-	if rv := l.sw.setPortUp(l.pod, false); rv != 0 {
+	if rv := l.sw.setUp(l.pod, false); rv != 0 {
 		t.Fatal(rv)
 	}
 	if got := l.denied("out of an interface that is down", toPod(api.TCP, 1, 2)).Reason; got != ReasonDown {
@@ -307,7 +300,7 @@ func TestPacketsThatCannotBeForwarded(t *testing.T) {
 
 func TestTraceTellsWhatDecided(t *testing.T) {
 	l := newLab(t, Options{})
-	web := rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{80, 80})
+	web := rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{First: 80, Last: 80})
 	_, out := l.apply(nil, []Rule{web})
 	first := l.permitted("first", toPod(api.TCP, 4000, 80))
 	want := []Hop{
@@ -369,4 +362,18 @@ func BenchmarkForward(b *testing.B) {
 			l.sw.Forward(l.world, &ack)
 		}
 	})
+}
+
+func TestClassifyingDoesNotAllocate(t *testing.T) {
+	rules, packets := classifytest.PolicyRules(1000)
+	b := binding{acls: []*accessList{newACL("a", rules[:500]), newACL("b", rules[500:])}}
+	i := 0
+	if n := testing.AllocsPerRun(1000, func() {
+		if a, _ := b.classify(&packets[i%len(packets)]); a == nil {
+			t.Error("a packet made from a rule matches none")
+		}
+		i++
+	}); n != 0 {
+		t.Errorf("%v allocations per packet", n)
+	}
 }

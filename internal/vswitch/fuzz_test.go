@@ -17,6 +17,7 @@ import (
 	"go.fd.io/govpp/codec"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch/internal/frame"
 )
 
 // seedRequests are valid requests of all shapes.
@@ -24,7 +25,7 @@ func seedRequests(t testing.TB, table *messageTable) (list [][]byte) {
 	t.Helper()
 	for _, m := range []govpp.Message{
 		&acl.ACLAddReplace{ACLIndex: newACLIndex, Tag: "t", R: wireRules(both(RulePermitReflect)...)},
-		&acl.ACLAddReplace{ACLIndex: 0, R: wireRules(rule(RuleDeny, anyV4, anyV4, 6, Range{1, 2}, Range{3, 4}))},
+		&acl.ACLAddReplace{ACLIndex: 0, R: wireRules(rule(RuleDeny, anyV4, anyV4, 6, Range{First: 1, Last: 2}, Range{First: 3, Last: 4}))},
 		&acl.ACLDel{ACLIndex: 1},
 		&acl.ACLInterfaceSetACLList{SwIfIndex: 1, Count: 2, NInput: 1, Acls: []uint32{0, 0}},
 		&acl.ACLInterfaceAddDel{IsAdd: true, IsInput: true, SwIfIndex: 1},
@@ -85,7 +86,7 @@ func checkWhole(t *testing.T, sw *Switch) {
 		for dir, b := range p.bindings {
 			for _, a := range b.acls {
 				bound++
-				if _, ok := sw.uses[a.index][use{p.index, api.Direction(dir)}]; !ok || sw.acls.Get(a.index) != a {
+				if _, ok := sw.uses[a.index][use{p.index, api.Direction(dir)}]; !ok || sw.lists.Get(a.index) != a {
 					t.Errorf("%s has ACL %d, which does not know it", p.name, a.index)
 				}
 			}
@@ -103,7 +104,7 @@ func checkWhole(t *testing.T, sw *Switch) {
 func FuzzFrame(f *testing.F) {
 	table := New(Options{}).messages
 	for _, b := range seedRequests(f, table) {
-		f.Add(append(frame(b), frame(b)...))
+		f.Add(append(framed(b), framed(b)...))
 	}
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -117,7 +118,7 @@ func FuzzFrame(f *testing.F) {
 		go func() { defer close(done); c.serveSocket(context.Background(), ours) }()
 		read := make(chan struct{})
 		go func() { defer close(read); _, _ = io.Copy(io.Discard, bufio.NewReader(theirs)) }()
-		_, _ = theirs.Write(append(frame(greeting(t)), b...))
+		_, _ = theirs.Write(append(framed(greeting(t)), b...))
 		_ = theirs.Close()
 		<-done
 		<-read
@@ -127,7 +128,7 @@ func FuzzFrame(f *testing.F) {
 		// What can be read again is what was framed.
 		r := bytes.NewReader(b)
 		for {
-			payload, err := readFrame(r)
+			payload, err := frame.Read(r)
 			if err != nil {
 				break
 			}
@@ -155,7 +156,7 @@ func FuzzParsePacket(f *testing.F) {
 		if !ok {
 			t.Fatalf("parsed without addresses: %+v", p)
 		}
-		if again := x.packet(); !p.NonFirstFragment && again != p {
+		if again := packetOf(x); !p.NonFirstFragment && again != p {
 			t.Fatalf("%+v becomes %+v", p, again)
 		}
 		_ = sw.Inject(in, p).String()

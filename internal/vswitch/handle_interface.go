@@ -13,7 +13,7 @@ import (
 )
 
 // interfaceHandlers answer the requests about interfaces.
-type interfaceHandlers struct{ sw *Switch }
+type interfaceHandlers struct{ ports *portTable }
 
 func (h interfaceHandlers) messages() []*message {
 	return []*message{
@@ -36,7 +36,7 @@ func (h interfaceHandlers) dump(m *interfaces.SwInterfaceDump, reply func(govpp.
 		index = allPorts
 	}
 	filter, _, _ := strings.Cut(strings.ToLower(m.NameFilter), "\x00")
-	for _, p := range h.sw.portsOf(index) {
+	for _, p := range h.ports.of(index) {
 		if !m.NameFilterValid || strings.Contains(strings.ToLower(p.name), filter) {
 			reply(p.details())
 		}
@@ -66,7 +66,7 @@ func (p *port) mac() (mac ethernet_types.MacAddress) {
 
 func (h interfaceHandlers) setFlags(m *interfaces.SwInterfaceSetFlags, reply func(govpp.Message)) {
 	up := m.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0
-	reply(&interfaces.SwInterfaceSetFlagsReply{Retval: int32(h.sw.setPortUp(uint32(m.SwIfIndex), up))})
+	reply(&interfaces.SwInterfaceSetFlagsReply{Retval: int32(h.ports.setUp(uint32(m.SwIfIndex), up))})
 }
 
 func (h interfaceHandlers) tagAddDel(m *interfaces.SwInterfaceTagAddDel, reply func(govpp.Message)) {
@@ -74,12 +74,13 @@ func (h interfaceHandlers) tagAddDel(m *interfaces.SwInterfaceTagAddDel, reply f
 	if !m.IsAdd {
 		tag = ""
 	}
-	reply(&interfaces.SwInterfaceTagAddDelReply{Retval: int32(h.sw.setPortTag(uint32(m.SwIfIndex), tag))})
+	rv := h.ports.update(uint32(m.SwIfIndex), func(p *port) { p.tag = tag })
+	reply(&interfaces.SwInterfaceTagAddDelReply{Retval: int32(rv)})
 }
 
 // createLoopback ignores the MAC address: there is no L2 here.
 func (h interfaceHandlers) createLoopback(_ *interfaces.CreateLoopback, reply func(govpp.Message)) {
-	index, rv := h.sw.addLoopback(-1)
+	index, rv := h.ports.addLoopback(-1)
 	reply(&interfaces.CreateLoopbackReply{Retval: int32(rv), SwIfIndex: interface_types.InterfaceIndex(index)})
 }
 
@@ -88,12 +89,12 @@ func (h interfaceHandlers) createLoopbackInstance(m *interfaces.CreateLoopbackIn
 	if m.IsSpecified {
 		instance = int64(m.UserInstance)
 	}
-	index, rv := h.sw.addLoopback(instance)
+	index, rv := h.ports.addLoopback(instance)
 	reply(&interfaces.CreateLoopbackInstanceReply{Retval: int32(rv), SwIfIndex: interface_types.InterfaceIndex(index)})
 }
 
 func (h interfaceHandlers) deleteLoopback(m *interfaces.DeleteLoopback, reply func(govpp.Message)) {
-	reply(&interfaces.DeleteLoopbackReply{Retval: int32(h.sw.deleteLoopback(uint32(m.SwIfIndex)))})
+	reply(&interfaces.DeleteLoopbackReply{Retval: int32(h.ports.deleteLoopback(uint32(m.SwIfIndex)))})
 }
 
 // wantEvents refuses to do what is done already, as VPP does.
@@ -103,4 +104,20 @@ func (h interfaceHandlers) wantEvents(c *client, m *interfaces.WantInterfaceEven
 		rv = govpp.INVALID_REGISTRATION
 	}
 	reply(&interfaces.WantInterfaceEventsReply{Retval: int32(rv)})
+}
+
+// notifyInterface tells the clients that want events of a change of an interface.
+func (s *server) notifyInterface(index uint32, up, deleted bool) {
+	s.notify(func(pid uint32) govpp.Message {
+		return &interfaces.SwInterfaceEvent{
+			PID: pid, SwIfIndex: interface_types.InterfaceIndex(index), Flags: statusFlags(up), Deleted: deleted,
+		}
+	})
+}
+
+func statusFlags(up bool) interface_types.IfStatusFlags {
+	if !up {
+		return 0
+	}
+	return interface_types.IF_STATUS_API_FLAG_ADMIN_UP | interface_types.IF_STATUS_API_FLAG_LINK_UP
 }

@@ -11,7 +11,10 @@ import (
 )
 
 // processHandlers answer the requests about the process: its version, threads and CLI.
-type processHandlers struct{ sw *Switch }
+type processHandlers struct {
+	version string
+	cli     *console
+}
 
 func (h processHandlers) vlibMessages() []*message {
 	return []*message{
@@ -27,16 +30,16 @@ func (h processHandlers) vpeMessages() []*message {
 func pid() uint32 { return uint32(os.Getpid()) }
 
 func (h processHandlers) showVersion(_ *vpe.ShowVersion, reply func(govpp.Message)) {
-	reply(&vpe.ShowVersionReply{Program: "vpe", Version: h.sw.versionText()})
+	reply(&vpe.ShowVersionReply{Program: "vpe", Version: h.version})
 }
 
 // versionText fits the 32 bytes of the message. What begins with sluice-vswitch
 // matches ports of SCTP.
-func (s *Switch) versionText() string {
-	if s.likeVPP {
-		return wire.Cut("like-vpp "+s.version, 31)
+func versionText(version string, likeVPP bool) string {
+	if likeVPP {
+		return wire.Cut("like-vpp "+version, 31)
 	}
-	return wire.Cut("sluice-vswitch "+s.version, 31)
+	return wire.Cut("sluice-vswitch "+version, 31)
 }
 
 func (processHandlers) showThreads(_ *vlib.ShowThreads, reply func(govpp.Message)) {
@@ -44,6 +47,6 @@ func (processHandlers) showThreads(_ *vlib.ShowThreads, reply func(govpp.Message
 }
 
 func (h processHandlers) cliInband(m *vlib.CliInband, reply func(govpp.Message)) {
-	text, rv := h.sw.cli(m.Cmd)
+	text, rv := h.cli.run(m.Cmd)
 	reply(&vlib.CliInbandReply{Retval: int32(rv), Reply: text})
 }

@@ -78,7 +78,7 @@ func (l *lab) apply(ingress, egress []Rule) (in, out uint32) {
 
 func (l *lab) cli(line string) {
 	l.Helper()
-	if text, rv := l.sw.cli(line); rv != 0 {
+	if text, rv := l.sw.cli.run(line); rv != 0 {
 		l.Fatalf("%s: %s", line, text)
 	}
 }

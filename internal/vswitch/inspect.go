@@ -20,9 +20,9 @@ type Interface struct {
 }
 
 // Interfaces returns all interfaces by index.
-func (s *Switch) Interfaces() []Interface {
+func (t *portTable) Interfaces() []Interface {
 	var list []Interface
-	for _, p := range s.portsOf(allPorts) {
+	for _, p := range t.of(allPorts) {
 		list = append(list, Interface{
 			Index: p.index, Name: p.name, Tag: p.tag, Kind: p.kind, Up: p.up,
 			Inputs: p.bindings[api.Ingress].indices(), Outputs: p.bindings[api.Egress].indices(),
@@ -38,9 +38,9 @@ type Route struct {
 }
 
 // Routes returns the routing table in the order of its prefixes, IPv4 first.
-func (s *Switch) Routes() []Route {
+func (t *portTable) Routes() []Route {
 	var list []Route
-	for prefix, index := range s.view.Load().routes.AllSorted() {
+	for prefix, index := range t.view.Load().routes.AllSorted() {
 		list = append(list, Route{Prefix: prefix.String(), SwIfIndex: index})
 	}
 	return list
@@ -56,13 +56,13 @@ type ACL struct {
 }
 
 // ACLs returns all ACLs by index.
-func (s *Switch) ACLs() []ACL {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (t *aclTable) ACLs() []ACL {
+	t.ports.mu.Lock()
+	defer t.ports.mu.Unlock()
 	var list []ACL
-	for i, a := range s.acls.All() {
+	for i, a := range t.lists.All() {
 		x := ACL{Index: i, Tag: a.tag, Rules: len(a.rules)}
-		for u := range s.uses[i] {
+		for u := range t.ports.uses[i] {
 			if u.dir == api.Ingress {
 				x.Inputs = append(x.Inputs, u.port)
 			} else {
@@ -78,8 +78,8 @@ func (s *Switch) ACLs() []ACL {
 
 // Rules returns the rules of an ACL in order, which must not be changed; ok is
 // false when there is no such ACL.
-func (s *Switch) Rules(aclIndex uint32) (rules []Rule, ok bool) {
-	a := s.acl(aclIndex)
+func (t *aclTable) Rules(aclIndex uint32) (rules []Rule, ok bool) {
+	a := t.get(aclIndex)
 	if a == nil {
 		return nil, false
 	}
@@ -89,8 +89,8 @@ func (s *Switch) Rules(aclIndex uint32) (rules []Rule, ok bool) {
 // Counters returns for each rule of an ACL how many packets it decided since the
 // ACL was created or replaced, over all interfaces. Packets of a session count
 // only when they create it. ok is false when there is no such ACL.
-func (s *Switch) Counters(aclIndex uint32) (hits []uint64, ok bool) {
-	a := s.acl(aclIndex)
+func (t *aclTable) Counters(aclIndex uint32) (hits []uint64, ok bool) {
+	a := t.get(aclIndex)
 	if a == nil {
 		return nil, false
 	}
@@ -118,7 +118,7 @@ type Session struct {
 func (s *Switch) Sessions() []Session {
 	now := s.clock()
 	var list []Session
-	for _, p := range s.portsOf(allPorts) {
+	for _, p := range s.portTable.of(allPorts) {
 		start := len(list)
 		list = s.sessions.appendPort(list, p, now)
 		slices.SortFunc(list[start:], func(a, b Session) int { return a.First.compare(b.First) })
@@ -135,20 +135,20 @@ func (st *sessionTable) appendPort(list []Session, p *port, now time.Time) []Ses
 		}
 		t := s.key.tuple(s.owner, s.flags)
 		list = append(list, Session{
-			SwIfIndex: p.index, Interface: p.name, Owner: s.owner, First: t.packet(), State: s.state.String(),
+			SwIfIndex: p.index, Interface: p.name, Owner: s.owner, First: packetOf(t), State: s.state.String(),
 			ACLIndex: s.acl.index, Rule: int(s.rule), LastUsed: s.last, Expires: s.last.Add(st.timeouts[s.state]),
 		})
 	}
 	return list
 }
 
-// packet is the inverse of Packet.tuple.
-func (t *tuple) packet() Packet {
-	p := Packet{Src: t.src, Dst: t.dst, Protocol: t.proto, TCPFlags: t.flags, NonFirstFragment: t.fragment}
-	if t.proto == api.ICMP || t.proto == api.ICMPv6 {
-		p.ICMPType, p.ICMPCode = uint8(t.sport), uint8(t.dport)
+// packetOf is the inverse of Packet.tuple.
+func packetOf(t tuple) Packet {
+	p := Packet{Src: t.Src, Dst: t.Dst, Protocol: t.Protocol, TCPFlags: t.Flags, NonFirstFragment: t.Fragment}
+	if t.Protocol == api.ICMP || t.Protocol == api.ICMPv6 {
+		p.ICMPType, p.ICMPCode = uint8(t.SrcPort), uint8(t.DstPort)
 	} else {
-		p.SrcPort, p.DstPort = t.sport, t.dport
+		p.SrcPort, p.DstPort = t.SrcPort, t.DstPort
 	}
 	return p
 }

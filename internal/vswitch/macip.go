@@ -9,6 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/acl_types"
 	"go.fd.io/govpp/binapi/interface_types"
 
+	"github.com/sluice-net/sluice/internal/vswitch/internal/pool"
 	"github.com/sluice-net/sluice/internal/vswitch/internal/wire"
 )
 
@@ -27,62 +28,63 @@ func (m *macip) permits(src netip.Addr) bool {
 	return i >= 0 && m.rules[i].IsPermit == acl_types.ACL_ACTION_API_PERMIT
 }
 
-// macipHandlers answer the requests of the ACL plugin about lists of sources.
-type macipHandlers struct{ sw *Switch }
+// macipTable has the lists of sources of the ACL plugin, and answers requests about them. It is
+// guarded by the lock of ports.
+type macipTable struct {
+	ports *portTable
+	lists pool.Pool[macip]
+}
 
-func (h macipHandlers) messages() []*message {
+func (t *macipTable) messages() []*message {
 	return []*message{
-		request(h.add), reply(new(acl.MacipACLAddReply)),
-		request(h.del), reply(new(acl.MacipACLDelReply)),
-		request(h.dump), reply(new(acl.MacipACLDetails)),
-		request(h.interfaceAddDel), reply(new(acl.MacipACLInterfaceAddDelReply)),
-		request(h.interfaceListDump), reply(new(acl.MacipACLInterfaceListDetails)),
+		request(t.add), reply(new(acl.MacipACLAddReply)),
+		request(t.del), reply(new(acl.MacipACLDelReply)),
+		request(t.dump), reply(new(acl.MacipACLDetails)),
+		request(t.interfaceAddDel), reply(new(acl.MacipACLInterfaceAddDelReply)),
+		request(t.interfaceListDump), reply(new(acl.MacipACLInterfaceListDetails)),
 	}
 }
 
-func (h macipHandlers) add(m *acl.MacipACLAdd, reply func(govpp.Message)) {
-	s := h.sw
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	index := s.macips.Next()
-	s.macips.Put(&macip{tag: m.Tag, rules: m.R})
+func (t *macipTable) add(m *acl.MacipACLAdd, reply func(govpp.Message)) {
+	t.ports.mu.Lock()
+	defer t.ports.mu.Unlock()
+	index := t.lists.Next()
+	t.lists.Put(&macip{tag: m.Tag, rules: m.R})
 	reply(&acl.MacipACLAddReply{ACLIndex: index})
 }
 
 // del takes the list from the interfaces that have it, as VPP does.
-func (h macipHandlers) del(m *acl.MacipACLDel, reply func(govpp.Message)) {
-	s := h.sw
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	gone := s.macips.Get(m.ACLIndex)
+func (t *macipTable) del(m *acl.MacipACLDel, reply func(govpp.Message)) {
+	t.ports.mu.Lock()
+	defer t.ports.mu.Unlock()
+	gone := t.lists.Get(m.ACLIndex)
 	if gone == nil {
 		reply(&acl.MacipACLDelReply{Retval: int32(govpp.NO_SUCH_ENTRY)})
 		return
 	}
-	for index, p := range s.ports.All() {
+	for index, p := range t.ports.table.All() {
 		if p.sources == gone {
-			s.changePort(index, func(p *port) { p.sources = nil })
+			t.ports.change(index, func(p *port) { p.sources = nil })
 		}
 	}
-	s.macips.Remove(m.ACLIndex)
+	t.lists.Remove(m.ACLIndex)
 	reply(&acl.MacipACLDelReply{})
 }
 
-func (h macipHandlers) dump(m *acl.MacipACLDump, reply func(govpp.Message)) {
-	h.sw.mu.Lock()
-	defer h.sw.mu.Unlock()
-	for index, l := range h.sw.macips.All() {
+func (t *macipTable) dump(m *acl.MacipACLDump, reply func(govpp.Message)) {
+	t.ports.mu.Lock()
+	defer t.ports.mu.Unlock()
+	for index, l := range t.lists.All() {
 		if m.ACLIndex == newACLIndex || m.ACLIndex == index {
 			reply(&acl.MacipACLDetails{ACLIndex: index, Tag: l.tag, Count: uint32(len(l.rules)), R: l.rules})
 		}
 	}
 }
 
-func (h macipHandlers) interfaceAddDel(m *acl.MacipACLInterfaceAddDel, reply func(govpp.Message)) {
-	s := h.sw
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l, p := s.macips.Get(m.ACLIndex), s.ports.Get(uint32(m.SwIfIndex))
+func (t *macipTable) interfaceAddDel(m *acl.MacipACLInterfaceAddDel, reply func(govpp.Message)) {
+	t.ports.mu.Lock()
+	defer t.ports.mu.Unlock()
+	l, p := t.lists.Get(m.ACLIndex), t.ports.table.Get(uint32(m.SwIfIndex))
 	switch {
 	case p == nil:
 		reply(&acl.MacipACLInterfaceAddDelReply{Retval: int32(govpp.INVALID_SW_IF_INDEX)})
@@ -93,15 +95,15 @@ func (h macipHandlers) interfaceAddDel(m *acl.MacipACLInterfaceAddDel, reply fun
 	case !m.IsAdd:
 		l = nil
 	}
-	s.changePort(p.index, func(p *port) { p.sources = l })
+	t.ports.change(p.index, func(p *port) { p.sources = l })
 	reply(&acl.MacipACLInterfaceAddDelReply{})
 }
 
-func (h macipHandlers) interfaceListDump(m *acl.MacipACLInterfaceListDump, reply func(govpp.Message)) {
-	h.sw.mu.Lock()
-	defer h.sw.mu.Unlock()
-	for index, l := range h.sw.macips.All() {
-		for at, p := range h.sw.ports.All() {
+func (t *macipTable) interfaceListDump(m *acl.MacipACLInterfaceListDump, reply func(govpp.Message)) {
+	t.ports.mu.Lock()
+	defer t.ports.mu.Unlock()
+	for index, l := range t.lists.All() {
+		for at, p := range t.ports.table.All() {
 			if p.sources == l && (uint32(m.SwIfIndex) == allPorts || uint32(m.SwIfIndex) == at) {
 				reply(&acl.MacipACLInterfaceListDetails{SwIfIndex: interface_types.InterfaceIndex(at), Count: 1, Acls: []uint32{index}})
 			}

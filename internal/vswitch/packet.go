@@ -63,21 +63,21 @@ func (p Packet) Reply() Packet {
 // tuple returns what rules match; ok is false when the addresses are not two
 // addresses of one family.
 func (p *Packet) tuple() (t tuple, ok bool) {
-	t = tuple{src: p.Src.WithZone(""), dst: p.Dst.WithZone(""), proto: p.Protocol, fragment: p.NonFirstFragment}
-	if !t.src.IsValid() || t.src.BitLen() != t.dst.BitLen() {
+	t = tuple{Src: p.Src.WithZone(""), Dst: p.Dst.WithZone(""), Protocol: p.Protocol, Fragment: p.NonFirstFragment}
+	if !t.Src.IsValid() || t.Src.BitLen() != t.Dst.BitLen() {
 		return t, false
 	}
-	if t.fragment {
+	if t.Fragment {
 		return t, true
 	}
 	switch {
 	case p.Protocol.HasPorts():
-		t.sport, t.dport = p.SrcPort, p.DstPort
+		t.SrcPort, t.DstPort = p.SrcPort, p.DstPort
 		if p.Protocol == api.TCP {
-			t.flags = p.TCPFlags
+			t.Flags = p.TCPFlags
 		}
 	case p.Protocol == api.ICMP || p.Protocol == api.ICMPv6:
-		t.sport, t.dport = uint16(p.ICMPType), uint16(p.ICMPCode)
+		t.SrcPort, t.DstPort = uint16(p.ICMPType), uint16(p.ICMPCode)
 	}
 	return t, true
 }

@@ -22,12 +22,12 @@ const (
 
 // InjectBytes is Inject for the bytes of an IP packet. Bytes that are not one are
 // denied, and the error says why.
-func (s *Switch) InjectBytes(in uint32, b []byte) (Trace, error) {
+func (f *forwarder) InjectBytes(in uint32, b []byte) (Trace, error) {
 	p, err := ParsePacket(b)
 	if err != nil {
 		return Trace{Verdict: api.Deny, Reason: err.Error()}, err
 	}
-	return s.Inject(in, p), nil
+	return f.Inject(in, p), nil
 }
 
 // ParsePacket reads an IPv4 or IPv6 packet that starts with its IP header. Bytes

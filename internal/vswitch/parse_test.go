@@ -143,7 +143,7 @@ func TestMalformedPackets(t *testing.T) {
 
 func TestInjectBytes(t *testing.T) {
 	l := newLab(t, Options{})
-	l.apply(nil, []Rule{rule(RulePermit, anyV4, anyV4, 6, Range{}, Range{80, 80})})
+	l.apply(nil, []Rule{rule(RulePermit, anyV4, anyV4, 6, Range{}, Range{First: 80, Last: 80})})
 	for port, want := range map[uint16]api.Action{80: api.Permit, 81: api.Deny} {
 		got, err := l.sw.InjectBytes(l.world, ipv4(api.TCP, 0, 0, tcpHeader(4000, port, flagSYN)))
 		if err != nil || got.Verdict != want || len(got.Hops) != 2 {

@@ -13,7 +13,7 @@ import (
 func TestPolicyChangesAndLiveSessions(t *testing.T) {
 	flow := toPod(api.TCP, 4000, 80)
 	ack, replyAck := withFlags(flow, flagACK), withFlags(flow.Reply(), flagACK)
-	permitWeb := []Rule{rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{80, 80})}
+	permitWeb := []Rule{rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{First: 80, Last: 80})}
 	start := func(t *testing.T) (l *lab, in, out uint32) {
 		l = newLab(t, Options{})
 		in, out = l.apply(both(RuleDeny), permitWeb)
@@ -25,7 +25,7 @@ func TestPolicyChangesAndLiveSessions(t *testing.T) {
 	for name, next := range map[string]Packet{"the next packet of the client": ack, "the next packet of the pod": replyAck} {
 		t.Run("a replacement that denies the flow cuts it at "+name, func(t *testing.T) {
 			l, _, out := start(t)
-			mustPut(t, l.conn, out, "egress", rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{81, 81}))
+			mustPut(t, l.conn, out, "egress", rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{First: 81, Last: 81}))
 			if trace := l.denied("after the change", next); !trace.Hops[len(trace.Hops)-1].SessionRevoked {
 				t.Errorf("the trace does not tell:\n%s", trace)
 			}
@@ -147,9 +147,9 @@ func TestRepliesPassOnlyWhileTheStarterIsPermitted(t *testing.T) {
 		pod, world := sw.AddInterface("pod", ""), sw.AddInterface("world", "")
 		_ = sw.AddRoute(netip.MustParsePrefix(anyV4), world)
 		_ = sw.AddRoute(netip.MustParsePrefix(podV4+"/32"), pod)
-		in, _ := sw.putACL(newACLIndex, newACL("in", both(RuleDeny)))
-		out, _ := sw.putACL(newACLIndex, newACL("out", both(RuleDeny)))
-		if rv := sw.setACLList(pod, []uint32{in}, []uint32{out}); rv != 0 {
+		in, _ := sw.put(newACLIndex, newACL("in", both(RuleDeny)))
+		out, _ := sw.put(newACLIndex, newACL("out", both(RuleDeny)))
+		if rv := sw.setList(pod, []uint32{in}, []uint32{out}); rv != 0 {
 			rt.Fatal(rv)
 		}
 
@@ -164,10 +164,10 @@ func TestRepliesPassOnlyWhileTheStarterIsPermitted(t *testing.T) {
 				var rules []Rule
 				for q, ok := range permitted {
 					if ok {
-						rules = append(rules, rule(RulePermitReflect, anyV4, anyV4, 17, Range{}, Range{q, q}))
+						rules = append(rules, rule(RulePermitReflect, anyV4, anyV4, 17, Range{}, Range{First: q, Last: q}))
 					}
 				}
-				if _, rv := sw.putACL(in, newACL("in", rules)); rv != 0 {
+				if _, rv := sw.put(in, newACL("in", rules)); rv != 0 {
 					rt.Fatal(rv)
 				}
 			case "start":

@@ -91,7 +91,7 @@ func TestInterfaceEvents(t *testing.T) {
 		}
 	}
 	index := sw.AddInterface("pod", "")
-	if rv := sw.setPortUp(index, false); rv != 0 {
+	if rv := sw.setUp(index, false); rv != 0 {
 		t.Error(rv)
 	}
 	sw.RemoveInterface(index)

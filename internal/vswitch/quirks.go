@@ -32,18 +32,18 @@ import (
 
 // setReclassify says whether changes make sessions be evaluated again; the lock is held
 // or not needed yet.
-func (s *Switch) setReclassify(on bool) {
-	s.reclassify = on
-	s.sessions.mu.Lock()
-	defer s.sessions.mu.Unlock()
-	s.sessions.checks = on
+func (t *aclTable) setReclassify(on bool) {
+	t.reclassify = on
+	t.sessions.mu.Lock()
+	defer t.sessions.mu.Unlock()
+	t.sessions.checks = on
 }
 
 // forgetOnBind forgets the sessions of an interface whose ACLs become others while
 // sessions are not evaluated again; the lock is held.
-func (s *Switch) forgetOnBind(p *port, old, list []uint32) {
-	if s.quirks && !s.reclassify && !maps.Equal(setOf(old), setOf(list)) {
-		s.sessions.clearPort(p.sessions)
+func (t *aclTable) forgetOnBind(p *port, old, list []uint32) {
+	if t.quirks && !t.reclassify && !maps.Equal(setOf(old), setOf(list)) {
+		t.sessions.clearPort(p.sessions)
 	}
 }
 
@@ -69,7 +69,7 @@ func (st *sessionTable) matchQuirky(s *session, p *port, dir api.Direction, t *t
 		st.remove(s)
 		return sessionHit{revoked: true, owner: s.owner}
 	}
-	st.touch(s, dir, t.flags, now)
+	st.touch(s, dir, t.Flags, now)
 	return sessionHit{found: true, owner: s.owner, acl: s.acl, rule: s.rule}
 }
 
@@ -98,7 +98,7 @@ func (st *sessionTable) recycle() {
 
 // key returns the key of a packet, false when it has no session.
 func (st *sessionTable) key(dir api.Direction, t *tuple) (sessionKey, bool) {
-	if st.quirks && t.fragment {
+	if st.quirks && t.Fragment {
 		return orient(dir, t, 0, 0), true
 	}
 	return newSessionKey(dir, t)

@@ -12,12 +12,13 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch/internal/classify/classifytest"
 )
 
 func TestACLAddReplaceValidatesAsVPP(t *testing.T) {
 	_, conn := newTestSwitch(t, Options{})
-	valid := wireRules(rule(RulePermit, "10.0.0.0/8", "192.0.2.0/24", 6, Range{1, 2}, Range{3, 4}))[0]
-	valid6 := wireRules(rule(RulePermit, "2001:db8::/32", "2001:db8:1::/48", 6, Range{1, 2}, Range{3, 4}))[0]
+	valid := wireRules(rule(RulePermit, "10.0.0.0/8", "192.0.2.0/24", 6, Range{First: 1, Last: 2}, Range{First: 3, Last: 4}))[0]
+	valid6 := wireRules(rule(RulePermit, "2001:db8::/32", "2001:db8:1::/48", 6, Range{First: 1, Last: 2}, Range{First: 3, Last: 4}))[0]
 	change := func(r acl_types.ACLRule, f func(*acl_types.ACLRule)) acl_types.ACLRule { f(&r); return r }
 	mask := valid
 	for _, c := range []struct {
@@ -60,7 +61,7 @@ func TestADumpHasWhatWasPut(t *testing.T) {
 	_, conn := newTestSwitch(t, Options{})
 	var rules []Rule
 	for i := range uint16(18) {
-		r := rule(RuleAction(i%3), "10.0.0.0/8", "192.0.2.0/24", []uint8{0, 1, 6, 17, 58, 132}[i%6], Range{i, i + 1}, Range{i, 65535 - i})
+		r := rule(RuleAction(i%3), "10.0.0.0/8", "192.0.2.0/24", []uint8{0, 1, 6, 17, 58, 132}[i%6], Range{First: i, Last: i + 1}, Range{First: i, Last: 65535 - i})
 		if i%2 == 1 {
 			r.Src, r.Dst = rule(0, "2001:db8::/32", "::/0", 0, Range{}, Range{}).Src, rule(0, "::/0", "::1/128", 0, Range{}, Range{}).Dst
 		}
@@ -80,7 +81,7 @@ func TestADumpHasWhatWasPut(t *testing.T) {
 
 func TestAnACLOf16000RulesCanBeDumped(t *testing.T) {
 	_, conn := newTestSwitch(t, Options{})
-	rules, _ := policyRules(16_000)
+	rules, _ := classifytest.PolicyRules(16_000)
 	index := mustPut(t, conn, newACLIndex, "large", rules...)
 	if got := dumpACLs(t, conn, index); len(got) != 1 || len(got[0].R) != len(rules) {
 		t.Errorf("dump is not complete")

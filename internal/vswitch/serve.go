@@ -2,7 +2,6 @@ package vswitch
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -11,25 +10,9 @@ import (
 	"io"
 	"net"
 	"sync"
-	"time"
+
+	"github.com/sluice-net/sluice/internal/vswitch/internal/frame"
 )
-
-// A frame is a header of 16 bytes, of which only the big-endian length of the
-// payload in bytes 8 to 11 means something, and the payload.
-const (
-	frameHeader = 16
-	frameLength = 8
-	// maxFrame bounds requests; VPP itself cannot hold an ACL of this size.
-	maxFrame = 16 << 20
-	// frameChunk is what is allocated before the bytes of a long frame arrive.
-	frameChunk = 64 << 10
-)
-
-// writeTimeout is how long a client may leave its socket unread while an answer
-// waits for it.
-const writeTimeout = 30 * time.Second
-
-var errFrameTooLong = errors.New("frame is too long")
 
 // Serve accepts clients of the binary API, usually on a Unix stream socket, until
 // the context ends or the switch is closed; both are not errors. It closes the
@@ -72,9 +55,8 @@ func (c *client) serveSocket(ctx context.Context, conn net.Conn) {
 	defer c.server.release(c)
 	stop := context.AfterFunc(ctx, c.close)
 	defer stop()
-	sock := &socket{conn: conn}
-	sock.w = bufio.NewWriterSize(sock, 4096)
-	c.write = sock.writeFrame
+	sock := frame.NewWriter(conn)
+	c.write = sock.Write
 
 	var others sync.WaitGroup
 	defer others.Wait()
@@ -90,9 +72,9 @@ func (c *client) serveSocket(ctx context.Context, conn net.Conn) {
 
 // readRequests handles requests in order; answers are flushed when no further
 // request is waiting.
-func (c *client) readRequests(r *bufio.Reader, sock *socket) error {
+func (c *client) readRequests(r *bufio.Reader, sock *frame.Writer) error {
 	for {
-		payload, err := readFrame(r)
+		payload, err := frame.Read(r)
 		if err != nil {
 			return err
 		}
@@ -104,7 +86,7 @@ func (c *client) readRequests(r *bufio.Reader, sock *socket) error {
 			c.drop(err)
 		}
 		if r.Buffered() == 0 || c.leaving {
-			if err := sock.flush(); err != nil {
+			if err := sock.Flush(); err != nil {
 				return fmt.Errorf("write answers: %w", err)
 			}
 		}
@@ -119,81 +101,21 @@ func isGreeting(payload []byte) bool {
 }
 
 // sendEvents sends events until the client is closed.
-func (c *client) sendEvents(sock *socket) {
+func (c *client) sendEvents(sock *frame.Writer) {
 	for {
 		select {
 		case <-c.done:
 			return
-		case <-c.events.ready:
+		case <-c.events.Ready:
 			var err error
-			for _, payload := range c.events.take() {
-				err = cmp.Or(err, sock.writeFrame(payload))
+			for _, payload := range c.events.Take() {
+				err = cmp.Or(err, sock.Write(payload))
 			}
-			err = cmp.Or(err, sock.flush())
+			err = cmp.Or(err, sock.Flush())
 			if err != nil {
 				c.close()
 				return
 			}
 		}
 	}
-}
-
-// readFrame returns the payload of the next frame. It allocates in step with what
-// arrives, whatever length the header claims.
-func readFrame(r io.Reader) ([]byte, error) {
-	var header [frameHeader]byte
-	if _, err := io.ReadFull(r, header[:]); err != nil {
-		return nil, fmt.Errorf("read frame header: %w", err)
-	}
-	n := int64(binary.BigEndian.Uint32(header[frameLength:]))
-	if n > maxFrame {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", errFrameTooLong, n, maxFrame)
-	}
-	if n <= frameChunk {
-		b := make([]byte, n)
-		if _, err := io.ReadFull(r, b); err != nil {
-			return nil, fmt.Errorf("read frame of %d bytes: %w", n, err)
-		}
-		return b, nil
-	}
-	var b bytes.Buffer
-	b.Grow(frameChunk)
-	if _, err := io.CopyN(&b, r, n); err != nil {
-		return nil, fmt.Errorf("read frame of %d bytes: %w", n, err)
-	}
-	return b.Bytes(), nil
-}
-
-// socket writes frames; the lock keeps frames of answers and events whole.
-type socket struct {
-	conn net.Conn
-	mu   sync.Mutex
-	w    *bufio.Writer
-}
-
-func (s *socket) writeFrame(payload []byte) error {
-	var header [frameHeader]byte
-	binary.BigEndian.PutUint32(header[frameLength:], uint32(len(payload)))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := s.w.Write(header[:]); err != nil {
-		return err
-	}
-	_, err := s.w.Write(payload)
-	return err
-}
-
-func (s *socket) flush() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.w.Flush()
-}
-
-// Write is called by the buffer; a client that does not read is cut off after a
-// while.
-func (s *socket) Write(b []byte) (int, error) {
-	if err := s.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return 0, err
-	}
-	return s.conn.Write(b)
 }

@@ -18,6 +18,8 @@ import (
 	"go.fd.io/govpp/adapter/socketclient"
 	"go.fd.io/govpp/binapi/memclnt"
 	"go.fd.io/govpp/codec"
+
+	"github.com/sluice-net/sluice/internal/vswitch/internal/frame"
 )
 
 // serve serves the switch on a Unix socket until the test ends.
@@ -66,11 +68,7 @@ func dialRaw(t *testing.T, path string) *rawClient {
 	return &rawClient{t, conn}
 }
 
-func frame(payload []byte) []byte {
-	b := make([]byte, frameHeader, frameHeader+len(payload))
-	binary.BigEndian.PutUint32(b[frameLength:], uint32(len(payload)))
-	return append(b, payload...)
-}
+func framed(payload []byte) []byte { return frame.Append(nil, payload) }
 
 func (r *rawClient) write(b []byte) {
 	r.t.Helper()
@@ -82,8 +80,8 @@ func (r *rawClient) write(b []byte) {
 // greet does the handshake and returns the ids of messages by name.
 func (r *rawClient) greet() map[string]uint16 {
 	r.t.Helper()
-	r.write(frame(greeting(r.t)))
-	b, err := readFrame(r.conn)
+	r.write(framed(greeting(r.t)))
+	b, err := frame.Read(r.conn)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -111,8 +109,8 @@ func greeting(t testing.TB) []byte {
 // connection still works and that nothing else was answered before.
 func (r *rawClient) ping(ids map[string]uint16) {
 	r.t.Helper()
-	r.write(frame(request10(ids["control_ping"], 0xdecafbad)))
-	b, err := readFrame(r.conn)
+	r.write(framed(request10(ids["control_ping"], 0xdecafbad)))
+	b, err := frame.Read(r.conn)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -133,7 +131,7 @@ func TestRequestsThatMakeNoSenseAreDroppedWithoutHarm(t *testing.T) {
 	sw := New(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	path := serve(t, sw)
 	r := dialRaw(t, path)
-	r.write(frame(request10(23, 1))) // before the handshake
+	r.write(framed(request10(23, 1))) // before the handshake
 	ids := r.greet()
 	hugeCount := append(request10(ids["acl_add_replace"], 1), make([]byte, 4+64)...)
 	hugeCount = append(hugeCount, 0xff, 0xff, 0xff, 0xff)
@@ -143,7 +141,7 @@ func TestRequestsThatMakeNoSenseAreDroppedWithoutHarm(t *testing.T) {
 		{}, {0}, {0, 23}, request10(9999, 1), request10(ids["acl_add_replace"], 1), hugeCount, shortList, hugeText,
 		request10(ids["acl_details"], 1),
 	} {
-		r.write(frame(payload))
+		r.write(framed(payload))
 		r.ping(ids)
 	}
 	for _, part := range []string{"first request is not sockclnt_create", "unknown message id", "acl_add_replace: message is shorter", "cli_inband: message is shorter"} {
@@ -175,16 +173,16 @@ func TestABrokenConnectionTouchesNoOther(t *testing.T) {
 	path := serve(t, sw)
 	good := dialRaw(t, path)
 	ids := good.greet()
-	tooLong := make([]byte, frameHeader)
-	binary.BigEndian.PutUint32(tooLong[frameLength:], maxFrame+1)
-	claims := make([]byte, frameHeader+100)
-	binary.BigEndian.PutUint32(claims[frameLength:], maxFrame)
+	tooLong := make([]byte, frame.HeaderSize)
+	binary.BigEndian.PutUint32(tooLong[8:], frame.Max+1)
+	claims := make([]byte, frame.HeaderSize+100)
+	binary.BigEndian.PutUint32(claims[8:], frame.Max)
 	for name, b := range map[string][]byte{
 		"a frame that is too long":           tooLong,
 		"half a header":                      make([]byte, 7),
 		"a frame that ends early":            claims,
-		"a request and a disconnection":      append(frame(greeting(t)), frame(request10(ids["show_version"], 1))...),
-		"half a request after the handshake": append(frame(greeting(t)), frame(request10(ids["acl_dump"], 1))[:20]...),
+		"a request and a disconnection":      append(framed(greeting(t)), framed(request10(ids["show_version"], 1))...),
+		"half a request after the handshake": append(framed(greeting(t)), framed(request10(ids["acl_dump"], 1))[:20]...),
 	} {
 		bad := dialRaw(t, path)
 		bad.write(b)
@@ -203,13 +201,13 @@ func TestFramesMayArriveInPiecesAndTogether(t *testing.T) {
 	path := serve(t, sw)
 	r := dialRaw(t, path)
 	ids := r.greet()
-	one := frame(request10(ids["control_ping"], 7))
+	one := framed(request10(ids["control_ping"], 7))
 	for i := range one {
 		r.write(one[i : i+1])
 	}
 	r.write(bytes.Repeat(one, 20))
 	for range 21 {
-		if b, err := readFrame(r.conn); err != nil || binary.BigEndian.Uint32(b[2:]) != 7 {
+		if b, err := frame.Read(r.conn); err != nil || binary.BigEndian.Uint32(b[2:]) != 7 {
 			t.Fatalf("%v, %v", b, err)
 		}
 	}
@@ -221,11 +219,11 @@ func TestGoodbyeIsAnsweredWhicheverIdItHas(t *testing.T) {
 	for _, id := range []uint16{idSockclntDelete, idSockclntDeleteReply} {
 		r := dialRaw(t, path)
 		r.greet()
-		r.write(frame(append(request10(id, 1), 0, 0, 0, 1)))
-		if b, err := readFrame(r.conn); err != nil || binary.BigEndian.Uint16(b) != idSockclntDeleteReply {
+		r.write(framed(append(request10(id, 1), 0, 0, 0, 1)))
+		if b, err := frame.Read(r.conn); err != nil || binary.BigEndian.Uint16(b) != idSockclntDeleteReply {
 			t.Errorf("%v, %v", b, err)
 		}
-		if _, err := readFrame(r.conn); !errors.Is(err, io.EOF) {
+		if _, err := frame.Read(r.conn); !errors.Is(err, io.EOF) {
 			t.Errorf("the connection stays open: %v", err)
 		}
 	}
@@ -239,11 +237,11 @@ func TestRepliesKeepTheOrderOfTheRequests(t *testing.T) {
 	var all []byte
 	for i := range uint32(300) {
 		name := []string{"control_ping", "show_version", "acl_plugin_get_version"}[i%3]
-		all = append(all, frame(request10(ids[name], i))...)
+		all = append(all, framed(request10(ids[name], i))...)
 	}
 	go func() { _, _ = r.conn.Write(all) }()
 	for i := range uint32(300) {
-		b, err := readFrame(r.conn)
+		b, err := frame.Read(r.conn)
 		if err != nil || binary.BigEndian.Uint32(b[2:]) != i {
 			t.Fatalf("reply %d: %v, %v", i, b, err)
 		}
@@ -251,7 +249,7 @@ func TestRepliesKeepTheOrderOfTheRequests(t *testing.T) {
 }
 
 func TestAllListedMessagesHaveTheirIdsOnce(t *testing.T) {
-	table := New(Options{}).messages
+	table := New(Options{}).server.messages
 	if len(table.byID) != len(table.list) || len(table.byName) != len(table.list) {
 		t.Errorf("%d entries, %d ids, %d names", len(table.list), len(table.byID), len(table.byName))
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	govpp "go.fd.io/govpp/api"
+
+	"github.com/sluice-net/sluice/internal/vswitch/internal/events"
 )
 
 // Errors of clients that connect.
@@ -102,7 +104,7 @@ func (s *server) connect() (*client, error) {
 	}
 	s.last++
 	c := &client{
-		server: s, index: s.last, events: newEventQueue(), done: make(chan struct{}),
+		server: s, index: s.last, events: events.NewQueue(), done: make(chan struct{}),
 		ended: make(chan struct{}),
 	}
 	s.clients[c.index] = c

@@ -138,7 +138,7 @@ func (st *sessionTable) match(p *port, dir api.Direction, t *tuple, now time.Tim
 		}
 		s.gen = owner.gen
 	}
-	st.touch(s, dir, t.flags, now)
+	st.touch(s, dir, t.Flags, now)
 	return sessionHit{found: true, owner: s.owner, acl: s.acl, rule: s.rule}
 }
 
@@ -158,14 +158,14 @@ func (st *sessionTable) create(p *port, dir api.Direction, t *tuple, a *accessLi
 		return false
 	}
 	s := &session{
-		key: key, port: p.sessions, owner: dir, flags: t.flags, gen: p.bindings[dir].gen, acl: a, rule: rule,
+		key: key, port: p.sessions, owner: dir, flags: t.Flags, gen: p.bindings[dir].gen, acl: a, rule: rule,
 	}
 	s.prev, s.next = s, s
 	p.sessions.sessions[key] = s
 	p.sessions.count.Add(1)
 	st.count++
 	st.adds++
-	st.touch(s, dir, t.flags, now)
+	st.touch(s, dir, t.Flags, now)
 	return true
 }
 
@@ -207,7 +207,7 @@ func (s *session) currentState() sessionState {
 // isOverAt says whether a packet opens a new connection over one that is closing.
 // It is judged by the rules: if the other side opens it, it is no reply.
 func (s *session) isOverAt(t *tuple) bool {
-	return t.proto == api.TCP && t.flags&(flagSYN|flagACK) == flagSYN && (s.seen[0]|s.seen[1])&(flagFIN|flagRST) != 0
+	return t.Protocol == api.TCP && t.Flags&(flagSYN|flagACK) == flagSYN && (s.seen[0]|s.seen[1])&(flagFIN|flagRST) != 0
 }
 
 func (st *sessionTable) expired(s *session, now time.Time) bool {

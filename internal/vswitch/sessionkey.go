@@ -18,12 +18,12 @@ type sessionKey struct {
 // newSessionKey returns the key of a packet. It is false for packets that have no
 // sessions: fragments without ports, and ICMP other than queries and answers.
 func newSessionKey(dir api.Direction, t *tuple) (sessionKey, bool) {
-	if t.fragment {
+	if t.Fragment {
 		return sessionKey{}, false
 	}
-	sport, dport := t.sport, t.dport
-	if t.proto == api.ICMP || t.proto == api.ICMPv6 {
-		answer, _, ok := icmpPartner(t.proto, sport)
+	sport, dport := t.SrcPort, t.DstPort
+	if t.Protocol == api.ICMP || t.Protocol == api.ICMPv6 {
+		answer, _, ok := icmpPartner(t.Protocol, sport)
 		if !ok {
 			return sessionKey{}, false
 		}
@@ -40,24 +40,24 @@ func newSessionKey(dir api.Direction, t *tuple) (sessionKey, bool) {
 }
 
 func orient(dir api.Direction, t *tuple, nearPort, farPort uint16) sessionKey {
-	k := sessionKey{near: t.src, far: t.dst, nearPort: nearPort, farPort: farPort, proto: uint32(t.proto)}
+	k := sessionKey{near: t.Src, far: t.Dst, nearPort: nearPort, farPort: farPort, proto: uint32(t.Protocol)}
 	if dir == api.Egress {
-		k.near, k.far = t.dst, t.src
+		k.near, k.far = t.Dst, t.Src
 	}
 	return k
 }
 
 // tuple returns the packet that created a session with the key in a direction.
 func (k sessionKey) tuple(dir api.Direction, flags uint8) tuple {
-	t := tuple{src: k.near, dst: k.far, proto: api.Protocol(k.proto), sport: k.nearPort, dport: k.farPort, flags: flags}
+	t := tuple{Src: k.near, Dst: k.far, Protocol: api.Protocol(k.proto), SrcPort: k.nearPort, DstPort: k.farPort, Flags: flags}
 	if dir == api.Ingress {
 		return t
 	}
-	t.src, t.dst = t.dst, t.src
-	if t.proto == api.ICMP || t.proto == api.ICMPv6 {
-		t.sport, _, _ = icmpPartner(t.proto, t.sport)
+	t.Src, t.Dst = t.Dst, t.Src
+	if t.Protocol == api.ICMP || t.Protocol == api.ICMPv6 {
+		t.SrcPort, _, _ = icmpPartner(t.Protocol, t.SrcPort)
 	} else {
-		t.sport, t.dport = t.dport, t.sport
+		t.SrcPort, t.DstPort = t.DstPort, t.SrcPort
 	}
 	return t
 }
@@ -89,11 +89,11 @@ func icmpPartner(proto api.Protocol, typ uint16) (partner uint16, query, ok bool
 // startsSession says whether a packet may create a session: an answer of ICMP may
 // not.
 func startsSession(t *tuple) bool {
-	if t.fragment {
+	if t.Fragment {
 		return false
 	}
-	if t.proto == api.ICMP || t.proto == api.ICMPv6 {
-		_, query, ok := icmpPartner(t.proto, t.sport)
+	if t.Protocol == api.ICMP || t.Protocol == api.ICMPv6 {
+		_, query, ok := icmpPartner(t.Protocol, t.SrcPort)
 		return ok && query
 	}
 	return true

@@ -3,18 +3,15 @@ package vswitch
 import (
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/gaissmai/bart"
 	"go.fd.io/govpp/binapi/acl"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	hostsession "go.fd.io/govpp/binapi/session"
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/binapi/vpe"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch/internal/hoststack"
 	"github.com/sluice-net/sluice/internal/vswitch/internal/pool"
 )
@@ -46,42 +43,20 @@ type Options struct {
 }
 
 // Switch is a userspace vswitch. Its methods may be called by any number of
-// goroutines.
+// goroutines. Most are those of its parts.
 type Switch struct {
-	*server          // Adapter, Serve, Close
+	*server          // clients of the binary API
+	*portTable       // interfaces and routes
+	*aclTable        // ACLs and where they are bound
+	*forwarder       // packets
 	*hoststack.Stack // namespaces and session rules
+	sessions         *sessionTable
+	macips           *macipTable
+	cli              *console
 
-	version  string
-	likeVPP  bool
-	quirks   bool
-	features map[string][]string // of the whole vswitch, by arc
-	clock    func() time.Time
-	sessions *sessionTable
-	view     atomic.Pointer[view]
-
-	mu         sync.Mutex // guards the rest, and changes of view
-	started    time.Time  // or restarted
-	acls       pool.Pool[accessList]
-	macips     pool.Pool[macip]
-	uses       map[uint32]map[use]struct{} // by ACL index: where it is bound
-	ports      pool.Pool[port]             // the same as view.ports
-	portNames  map[string]uint32           // sw_if_index by name
-	portRoutes map[uint32]routeSet         // by sw_if_index
-	generation uint64                      // of the last change of a binding
-	reclassify bool
-	hashLookup bool
-}
-
-// view is what packets see. It is immutable.
-type view struct {
-	ports  []*port // by sw_if_index; nil where there is none
-	routes *bart.Table[uint32]
-}
-
-// use is a place where an ACL is bound.
-type use struct {
-	port uint32
-	dir  api.Direction
+	version string // as clients are told it
+	clock   func() time.Time
+	started atomic.Pointer[time.Time] // or restarted
 }
 
 const (
@@ -113,30 +88,35 @@ func New(o Options) *Switch {
 		o.Features = aclFeatures
 	}
 	s := &Switch{
-		server: newServer(o.Log, o.MaxClients), clock: o.Clock, version: o.Version, likeVPP: o.LikeVPP, quirks: o.Quirks, features: o.Features,
-		sessions:   newSessionTable(o.MaxSessions, o.Timeouts, o.Quirks),
-		uses:       make(map[uint32]map[use]struct{}),
-		portNames:  make(map[string]uint32),
-		portRoutes: make(map[uint32]routeSet),
-		hashLookup: true,
-		started:    o.Clock(),
+		server: newServer(o.Log, o.MaxClients), sessions: newSessionTable(o.MaxSessions, o.Timeouts, o.Quirks),
+		version: versionText(o.Version, o.LikeVPP), clock: o.Clock,
 	}
-	s.Stack = hoststack.New(o.Quirks, s.portName)
-	s.setReclassify(!o.Quirks)
-	s.view.Store(&view{routes: new(bart.Table[uint32])})
-	s.addPort(&port{name: "local0", kind: "local"})
+	s.portTable = newPortTable(s.sessions, s.notifyInterface)
+	s.aclTable = newACLTable(s.portTable, s.sessions, o.Quirks)
+	s.macips = &macipTable{ports: s.portTable}
+	s.forwarder = &forwarder{ports: s.portTable, sessions: s.sessions, clock: o.Clock, likeVPP: o.LikeVPP, quirks: o.Quirks}
+	s.Stack = hoststack.New(o.Quirks, s.nameOf)
+	s.cli = newConsole(s, &features{arcs: o.Features, ports: s.portTable})
+	s.start()
 	s.addMessages()
 	return s
 }
 
 // addMessages fills the message table of the server.
 func (s *Switch) addMessages() {
-	process, t := processHandlers{s}, s.messages
+	process, t := processHandlers{s.version, s.cli}, s.messages
+	acls := aclHandlers{s.aclTable, s.clock}
 	t.addModule(vlib.APIFile, vlib.APIVersion, vlib.VersionCrc, process.vlibMessages()...)
 	t.addModule(vpe.APIFile, vpe.APIVersion, vpe.VersionCrc, process.vpeMessages()...)
-	t.addModule(interfaces.APIFile, interfaces.APIVersion, interfaces.VersionCrc, interfaceHandlers{s}.messages()...)
-	t.addModule(acl.APIFile, acl.APIVersion, acl.VersionCrc, slices.Concat(aclHandlers{s}.messages(), macipHandlers{s}.messages())...)
+	t.addModule(interfaces.APIFile, interfaces.APIVersion, interfaces.VersionCrc, interfaceHandlers{s.portTable}.messages()...)
+	t.addModule(acl.APIFile, acl.APIVersion, acl.VersionCrc, slices.Concat(acls.messages(), s.macips.messages())...)
 	t.addModule(hostsession.APIFile, hostsession.APIVersion, hostsession.VersionCrc, sessionMessages(hoststack.Handlers{Stack: s.Stack})...)
+}
+
+// start records that the vswitch runs from now on.
+func (s *Switch) start() {
+	now := s.clock()
+	s.started.Store(&now)
 }
 
 // Restart does what the restart of a VPP process does to its clients: it
@@ -147,28 +127,13 @@ func (s *Switch) addMessages() {
 func (s *Switch) Restart() {
 	s.pause()
 	defer s.resume()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.started = s.clock()
-	s.acls, s.macips = pool.Pool[accessList]{}, pool.Pool[macip]{}
+	s.start()
 	s.Stack.Restart()
-	clear(s.uses)
-	s.hashLookup = true
-	s.setReclassify(!s.quirks)
-	s.generation++
-	for i, p := range s.ports.All() {
-		n := *p
-		n.bindings = [2]binding{{gen: s.generation}, {gen: s.generation}}
-		n.etypes, n.sources = [2][]uint16{}, nil
-		s.ports.Set(i, &n)
-	}
+	s.portTable.mu.Lock()
+	defer s.portTable.mu.Unlock()
+	s.reset()
+	s.macips.lists = pool.Pool[macip]{}
+	s.unbind()
 	s.sessions.reset()
 	s.publish()
-}
-
-// publish makes the configuration visible to packets; the lock is held.
-func (s *Switch) publish() {
-	v := *s.view.Load()
-	v.ports = s.ports.Slots()
-	s.view.Store(&v)
 }

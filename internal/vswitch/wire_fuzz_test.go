@@ -8,6 +8,8 @@ import (
 	"go.fd.io/govpp/codec"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/vswitch/internal/classify"
+	"github.com/sluice-net/sluice/internal/vswitch/internal/classify/classifytest"
 )
 
 // FuzzWireRules: rules that a message brings are refused, or are masked, of one
@@ -16,7 +18,7 @@ import (
 func FuzzWireRules(f *testing.F) {
 	for _, rules := range [][]Rule{
 		both(RulePermitReflect), both(RuleDeny),
-		{rule(RuleDeny, anyV4, anyV4, 6, Range{1, 2}, Range{3, 4}), rule(RulePermit, "10.1.0.0/16", "10.2.0.0/16", 17, Range{0, 65535}, Range{53, 53})},
+		{rule(RuleDeny, anyV4, anyV4, 6, Range{First: 1, Last: 2}, Range{First: 3, Last: 4}), rule(RulePermit, "10.1.0.0/16", "10.2.0.0/16", 17, Range{First: 0, Last: 65535}, Range{First: 53, Last: 53})},
 	} {
 		b, err := codec.EncodeMsg(&acl.ACLAddReplace{ACLIndex: newACLIndex, Tag: "t", R: wireRules(rules...)}, 1)
 		if err != nil {
@@ -24,7 +26,7 @@ func FuzzWireRules(f *testing.F) {
 		}
 		f.Add(b, uint16(3), uint16(4))
 	}
-	table := New(Options{}).messages
+	table := New(Options{}).server.messages
 	known := table.byID[table.ids[new(acl.ACLAddReplace).GetMessageName()]]
 	f.Fuzz(func(t *testing.T, b []byte, sport, dport uint16) {
 		// The codec allocates whatever a message claims, so that is checked before.
@@ -50,13 +52,13 @@ func FuzzWireRules(f *testing.F) {
 				t.Errorf("rule %s becomes %s", rules[i], again[i])
 			}
 		}
-		c := newClassifier(rules)
+		c := classify.New(rules)
 		for _, p := range []Packet{toPod(api.TCP, sport, dport), toPod(api.UDP, sport, dport), v6(toPod(api.SCTP, sport, dport))} {
 			x, ok := p.tuple()
 			if !ok {
 				t.Fatal("a packet without addresses")
 			}
-			if got, want := c.lookup(&x), scan(rules, &x); got != want {
+			if got, want := c.Lookup(&x), classifytest.Scan(rules, &x); got != want {
 				t.Errorf("%v: rule %d decides, want %d of %v", p, got, want, rules)
 			}
 		}
@@ -65,7 +67,7 @@ func FuzzWireRules(f *testing.F) {
 
 // FuzzCLI: whatever line comes, the answer is of the line, and the switch is whole.
 func FuzzCLI(f *testing.F) {
-	for _, c := range commands {
+	for _, c := range New(Options{}).cli.commands {
 		f.Add(c.words)
 		f.Add(c.words + " index 0")
 	}
@@ -74,7 +76,7 @@ func FuzzCLI(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		sw := New(Options{})
 		sw.AddInterface("pod", "")
-		text, rv := sw.cli(line)
+		text, rv := sw.cli.run(line)
 		if rv != 0 && !strings.Contains(text, "unknown input") {
 			t.Errorf("%q fails with %q", line, text)
 		}

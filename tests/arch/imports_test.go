@@ -68,6 +68,9 @@ var mayImport = []struct {
 	{"internal/explain/suggest", []string{"api/...", "internal/oracle"}}, // the specification's view alone
 	{"internal/explain/reason", []string{"api/...", "internal/oracle", "internal/explain/suggest"}},
 	{"internal/kvstore/embedded", []string{"plugins/kvstore"}},
+	{"internal/vswitch/internal/classify/...", []string{"api/...", "internal/vswitch/internal/classify"}},
+	{"internal/vswitch/internal/events", nil},
+	{"internal/vswitch/internal/frame", nil},
 	{"internal/vswitch/internal/pool", nil},
 	{"internal/vswitch/internal/wire", nil},
 	{"internal/vswitch/internal/hoststack", []string{"api/...", "internal/vswitch/internal/pool", "internal/vswitch/internal/wire"}},

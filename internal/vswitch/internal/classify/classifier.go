@@ -1,4 +1,5 @@
-package vswitch
+// Package classify finds the first rule of an ACL that matches a packet.
+package classify
 
 import (
 	"net/netip"
@@ -6,32 +7,32 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// noRule is larger than every rule number.
-const noRule = ^uint32(0)
+// NoRule is what is returned when no rule matches. It is larger than every rule number.
+const NoRule = ^uint32(0)
 
-// tuple is what rules are matched against.
-type tuple struct {
-	src, dst     netip.Addr // of one family
-	proto        api.Protocol
-	flags        uint8 // TCP flags; 0 for other protocols
-	fragment     bool  // not the first fragment: ports are unknown
-	sport, dport uint16
+// Tuple is what rules are matched against.
+type Tuple struct {
+	Src, Dst         netip.Addr // of one family
+	Protocol         api.Protocol
+	Flags            uint8  // TCP flags; 0 for other protocols
+	Fragment         bool   // not the first fragment: ports are unknown
+	SrcPort, DstPort uint16 // for ICMP the type and the code
 }
 
-// classifier answers which rule of an ordered list is the first to match, without
+// Classifier answers which rule of an ordered list is the first to match, without
 // scanning the list. It is immutable, so any number of goroutines may ask it.
 //
 // The rules of a family with one pair of prefixes are a bucket. A packet is in
 // the buckets of the pairs (covering prefix of its source, covering prefix of its
 // destination); the lowest rule number over the buckets wins. The number of pairs
 // depends on how deeply prefixes are nested, not on the number of rules.
-type classifier struct {
+type Classifier struct {
 	v4, v6 family
 }
 
-// lookup returns the number of the first rule that matches, or noRule.
-func (c *classifier) lookup(t *tuple) uint32 {
-	if t.src.Is4() {
+// Lookup returns the number of the first rule that matches, or NoRule.
+func (c *Classifier) Lookup(t *Tuple) uint32 {
+	if t.Src.Is4() {
 		return c.v4.lookup(t)
 	}
 	return c.v6.lookup(t)
@@ -77,24 +78,24 @@ type entry struct {
 	mask, value  uint8 // zero unless the protocol is TCP
 }
 
-func (e *entry) matches(t *tuple) bool {
-	if e.proto != t.proto || t.fragment {
-		return e.proto == api.AnyProtocol || e.proto == t.proto
+func (e *entry) matches(t *Tuple) bool {
+	if e.proto != t.Protocol || t.Fragment {
+		return e.proto == api.AnyProtocol || e.proto == t.Protocol
 	}
-	return e.sport.contains(t.sport) && e.dport.contains(t.dport) && t.flags&e.mask == e.value ||
+	return e.sport.contains(t.SrcPort) && e.dport.contains(t.DstPort) && t.Flags&e.mask == e.value ||
 		e.proto == api.AnyProtocol
 }
 
-func (f *family) lookup(t *tuple) uint32 {
-	o, i := t.src, t.dst
+func (f *family) lookup(t *Tuple) uint32 {
+	o, i := t.Src, t.Dst
 	if f.swapped {
 		o, i = i, o
 	}
 	n, inner := f.outer.find(o), f.inner.find(i)
 	if inner < 0 {
-		return noRule
+		return NoRule
 	}
-	best := noRule
+	best := NoRule
 	for n >= 0 {
 		g := &f.groups[n]
 		if g.count > fewPairs {
@@ -117,7 +118,7 @@ func (f *family) lookup(t *tuple) uint32 {
 
 // lookupHash asks for the pairs of an outer node with every node that covers the
 // inner address.
-func (f *family) lookupHash(t *tuple, outer, inner int32, best uint32) uint32 {
+func (f *family) lookupHash(t *Tuple, outer, inner int32, best uint32) uint32 {
 	for ; inner >= 0; inner = f.inner.nodes[inner].parent {
 		if i := f.hash.get(outer, inner); i >= 0 && f.pairs[i].head.rule < best {
 			best = f.lookupPair(t, &f.pairs[i], best)
@@ -128,7 +129,7 @@ func (f *family) lookupHash(t *tuple, outer, inner int32, best uint32) uint32 {
 
 // lookupPair returns the lower of best and the first rule of the bucket that
 // matches; the first rule of the bucket is lower than best.
-func (f *family) lookupPair(t *tuple, p *pair, best uint32) uint32 {
+func (f *family) lookupPair(t *Tuple, p *pair, best uint32) uint32 {
 	if p.head.matches(t) {
 		return p.head.rule
 	}

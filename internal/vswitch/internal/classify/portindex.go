@@ -1,4 +1,4 @@
-package vswitch
+package classify
 
 import (
 	"slices"
@@ -27,7 +27,7 @@ type protoIndex struct {
 }
 
 func newPortIndex(entries []entry) portIndex {
-	x := portIndex{anyProto: noRule}
+	x := portIndex{anyProto: NoRule}
 	byProto := make(map[api.Protocol][]entry)
 	for _, e := range entries {
 		if e.proto == api.AnyProtocol {
@@ -62,20 +62,20 @@ func newProtoIndex(proto api.Protocol, entries []entry) protoIndex {
 	return x
 }
 
-func (x *portIndex) lookup(t *tuple) uint32 {
+func (x *portIndex) lookup(t *Tuple) uint32 {
 	for i := range x.protos {
-		if p := &x.protos[i]; p.proto == t.proto {
+		if p := &x.protos[i]; p.proto == t.Protocol {
 			return min(x.anyProto, p.lookup(t))
 		}
 	}
 	return x.anyProto
 }
 
-func (x *protoIndex) lookup(t *tuple) uint32 {
-	if t.fragment {
+func (x *protoIndex) lookup(t *Tuple) uint32 {
+	if t.Fragment {
 		return x.first
 	}
-	best := min(x.dport.lookup(t.dport), x.sport.lookup(t.sport))
+	best := min(x.dport.lookup(t.DstPort), x.sport.lookup(t.SrcPort))
 	for i := range x.rest {
 		e := &x.rest[i]
 		if e.rule >= best {
@@ -97,7 +97,7 @@ type painted struct {
 // intervals cuts the ports into pieces with the first rule of each.
 type intervals struct {
 	starts []uint16 // sorted, the first is 0; empty when there are no rules
-	rules  []uint32 // noRule where no rule is
+	rules  []uint32 // NoRule where no rule is
 }
 
 // newIntervals takes ranges in the order of their rules. A piece belongs to the
@@ -123,7 +123,7 @@ func newIntervals(ranges []painted) intervals {
 		free[i] = i
 	}
 	for i := range v.rules {
-		v.rules[i] = noRule
+		v.rules[i] = NoRule
 	}
 	for _, r := range ranges {
 		i, _ := slices.BinarySearch(starts, r.First)
@@ -154,7 +154,7 @@ func (v *intervals) lookup(port uint16) uint32 {
 		}
 	}
 	if lo == 0 {
-		return noRule
+		return NoRule
 	}
 	return v.rules[lo-1]
 }

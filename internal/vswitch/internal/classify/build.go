@@ -1,4 +1,4 @@
-package vswitch
+package classify
 
 import (
 	"cmp"
@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// newClassifier indexes the rules of an ACL; it costs O(n log n).
-func newClassifier(rules []Rule) *classifier {
+// New indexes the rules of an ACL; it costs O(n log n).
+func New(rules []Rule) *Classifier {
 	var v4, v6 []uint32
 	for i := range rules {
 		if rules[i].Src.Addr().Is4() {
@@ -19,7 +19,7 @@ func newClassifier(rules []Rule) *classifier {
 			v6 = append(v6, uint32(i))
 		}
 	}
-	return &classifier{v4: buildFamily(rules, v4), v6: buildFamily(rules, v6)}
+	return &Classifier{v4: buildFamily(rules, v4), v6: buildFamily(rules, v6)}
 }
 
 // placed is a rule with the numbers of its prefixes.
@@ -103,7 +103,7 @@ func (f *family) finish() {
 	large := 0
 	for n := range f.groups {
 		g := &f.groups[n]
-		g.parent, g.above = f.outer.nodes[n].parent, noRule
+		g.parent, g.above = f.outer.nodes[n].parent, NoRule
 		if g.parent >= 0 {
 			g.above = lowest[g.parent]
 		}

@@ -1,4 +1,4 @@
-package vswitch
+package classify
 
 import (
 	"cmp"
