@@ -249,7 +249,7 @@ func TestRepliesKeepTheOrderOfTheRequests(t *testing.T) {
 }
 
 func TestAllListedMessagesHaveTheirIdsOnce(t *testing.T) {
-	table := New(Options{}).server.messages
+	table := New(Options{}).messages
 	if len(table.byID) != len(table.list) || len(table.byName) != len(table.list) {
 		t.Errorf("%d entries, %d ids, %d names", len(table.list), len(table.byID), len(table.byName))
 	}

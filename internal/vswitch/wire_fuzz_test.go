@@ -26,7 +26,7 @@ func FuzzWireRules(f *testing.F) {
 		}
 		f.Add(b, uint16(3), uint16(4))
 	}
-	table := New(Options{}).server.messages
+	table := New(Options{}).messages
 	known := table.byID[table.ids[new(acl.ACLAddReplace).GetMessageName()]]
 	f.Fuzz(func(t *testing.T, b []byte, sport, dport uint16) {
 		// The codec allocates whatever a message claims, so that is checked before.
