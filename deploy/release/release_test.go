@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,7 +42,7 @@ var releases = sync.OnceValue(func() error { return makeRelease(dist) })
 func TestMain(m *testing.M) {
 	var err error
 	if dist, err = os.MkdirTemp("", "release"); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	code := m.Run()
 	_ = os.RemoveAll(dist) // it is in the temporary directory

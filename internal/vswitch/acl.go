@@ -48,12 +48,12 @@ type aclTable struct {
 
 func newACLTable(ports *portTable, sessions *sessionTable, quirks bool) *aclTable {
 	t := &aclTable{ports: ports, sessions: sessions, quirks: quirks}
-	t.reset()
+	t.resetACLs()
 	return t
 }
 
-// reset forgets all ACLs and settings; the lock is held or not needed yet.
-func (t *aclTable) reset() {
+// resetACLs forgets all ACLs and settings; the lock is held or not needed yet.
+func (t *aclTable) resetACLs() {
 	t.lists = pool.Pool[accessList]{}
 	t.hashLookup.Store(true)
 	t.setReclassify(!t.quirks)
@@ -71,12 +71,12 @@ func (t *aclTable) addReplace(m *acl.ACLAddReplace) (uint32, govpp.VPPApiError) 
 	if m.ACLIndex != newACLIndex && t.get(m.ACLIndex) == nil {
 		return m.ACLIndex, govpp.NO_SUCH_ENTRY
 	}
-	return t.put(m.ACLIndex, newACL(m.Tag, rules))
+	return t.putACL(m.ACLIndex, newACL(m.Tag, rules))
 }
 
-// put adds an ACL or replaces the content of an existing one in all places
+// putACL adds an ACL or replaces the content of an existing one in all places
 // where it is bound, at once.
-func (t *aclTable) put(index uint32, a *accessList) (uint32, govpp.VPPApiError) {
+func (t *aclTable) putACL(index uint32, a *accessList) (uint32, govpp.VPPApiError) {
 	t.ports.mu.Lock()
 	defer t.ports.mu.Unlock()
 	if index == newACLIndex {
@@ -104,8 +104,8 @@ func (t *aclTable) nextGeneration() uint64 {
 	return t.ports.generation
 }
 
-// delete deletes an ACL that is bound nowhere.
-func (t *aclTable) delete(index uint32) govpp.VPPApiError {
+// deleteACL deletes an ACL that is bound nowhere.
+func (t *aclTable) deleteACL(index uint32) govpp.VPPApiError {
 	t.ports.mu.Lock()
 	defer t.ports.mu.Unlock()
 	if t.lists.Get(index) == nil {

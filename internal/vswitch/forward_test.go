@@ -261,7 +261,7 @@ func TestRemovingAnInterfaceUnappliesItsACLs(t *testing.T) {
 			t.Errorf("%+v is still bound", a)
 		}
 	}
-	if l.sw.delete(in) != 0 || l.sw.delete(out) != 0 {
+	if l.sw.deleteACL(in) != 0 || l.sw.deleteACL(out) != 0 {
 		t.Error("ACLs of a removed interface cannot be deleted")
 	}
 	if got := l.sw.Inject(l.pod, fromPod(api.TCP, 1, 2)).Reason; got != ReasonNoInterface {

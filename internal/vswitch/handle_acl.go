@@ -60,7 +60,7 @@ func (h aclHandlers) addReplace(m *acl.ACLAddReplace, reply func(govpp.Message))
 }
 
 func (h aclHandlers) del(m *acl.ACLDel, reply func(govpp.Message)) {
-	reply(&acl.ACLDelReply{Retval: int32(h.acls.delete(m.ACLIndex))})
+	reply(&acl.ACLDelReply{Retval: int32(h.acls.deleteACL(m.ACLIndex))})
 }
 
 func (h aclHandlers) interfaceAddDel(m *acl.ACLInterfaceAddDel, reply func(govpp.Message)) {

@@ -179,9 +179,9 @@ func (t *portTable) replace(old, a *accessList, gen uint64) {
 	t.publish()
 }
 
-// unbind takes all that clients bound from the interfaces; the lock is held, and the caller
+// unbindAll takes all that clients bound from the interfaces; the lock is held, and the caller
 // publishes.
-func (t *portTable) unbind() {
+func (t *portTable) unbindAll() {
 	clear(t.uses)
 	t.generation++
 	for i, p := range t.table.All() {

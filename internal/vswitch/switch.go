@@ -131,9 +131,9 @@ func (s *Switch) Restart() {
 	s.Stack.Restart()
 	s.portTable.mu.Lock()
 	defer s.portTable.mu.Unlock()
-	s.reset()
+	s.resetACLs()
 	s.macips.lists = pool.Pool[macip]{}
-	s.unbind()
+	s.unbindAll()
 	s.sessions.reset()
 	s.publish()
 }

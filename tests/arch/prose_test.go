@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,35 +18,13 @@ var (
 	generated = regexp.MustCompile("(?m)^// Code generated .* DO NOT EDIT\\.$|^`make [a-z]+` writes this page")
 )
 
-// tracked returns the files of the repository that match patterns of git, without data of tests.
-func tracked(t *testing.T, patterns ...string) []string {
-	t.Helper()
-	cmd := exec.Command("git", append([]string{"ls-files", "--cached", "--others", "--exclude-standard", "--"}, patterns...)...)
-	cmd.Dir = "../.."
-	out, err := cmd.Output()
-	if err != nil {
-		t.Skip("needs a git checkout:", err)
-	}
-	var files []string
-	for f := range strings.FieldsSeq(string(out)) {
-		if !strings.Contains(f, "testdata/") {
-			files = append(files, f)
-		}
-	}
-	return files
-}
-
 func TestProseFitsInAHundredColumns(t *testing.T) {
-	for _, name := range tracked(t, "*.md", "*.go") {
-		b, err := os.ReadFile("../../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if generated.Match(b) {
+	for name, text := range tree(t, ".md", ".go") {
+		if strings.Contains(name, "/testdata/") || generated.MatchString(text) {
 			continue
 		}
 		isGo, code := strings.HasSuffix(name, ".go"), false
-		for n, line := range strings.Split(string(b), "\n") {
+		for n, line := range strings.Split(text, "\n") {
 			switch {
 			case isGo && !comment.MatchString(line):
 				continue
