@@ -1,9 +1,7 @@
 package alerts
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,11 +11,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // always yields the same scrapes.
@@ -25,69 +23,21 @@ func always(all ...scrape) func(int) []scrape { return func(int) []scrape { retu
 
 // program is a real one, which serves metrics.
 type program struct {
-	cmd     *exec.Cmd
+	*programs.Process
 	address string
 }
 
-// bin is where the programs are built.
-var bin string
-
-// build builds them, once.
-var build = sync.OnceValue(func() error {
-	out, err := exec.Command("go", "build", "-C", "../..", "-tags", "grpcnotrace", "-o", bin+"/", "./cmd/sluice-agent", "./cmd/sluice-ksr").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return nil
-})
-
-func TestMain(m *testing.M) {
-	var err error
-	if bin, err = os.MkdirTemp("", "alerts"); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(bin) // it is in the temporary directory
-	os.Exit(code)
-}
-
-// served is what a program logs of the address at which it serves metrics.
-var served = regexp.MustCompile(`msg="metrics and health are served".* address=(\S+)`)
+func TestMain(m *testing.M) { os.Exit(programs.Main(m)) }
 
 // start runs a program until the test ends, and waits until it serves metrics.
 func start(t *testing.T, name string, args ...string) *program {
 	t.Helper()
-	if err := build(); err != nil {
-		t.Fatal(err)
-	}
-	p := &program{cmd: exec.Command(filepath.Join(bin, name), append(args, "--metrics-address", "127.0.0.1:0", "--log-level", "info")...)}
-	p.cmd.Env = append(os.Environ(), "SLUICE_API_SOCKET="+filepath.Join(t.TempDir(), "agent.sock"))
-	log, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.cmd.Stdout, p.cmd.Stderr = w, w
-	if err := errors.Join(p.cmd.Start(), w.Close()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.kill)
-	hangs := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
-	defer hangs.Stop()
-	var before strings.Builder
-	for lines := bufio.NewScanner(log); lines.Scan(); before.WriteString(lines.Text() + "\n") {
-		if m := served.FindStringSubmatch(lines.Text()); m != nil {
-			p.address = m[1]
-			go func() { _, _ = io.Copy(io.Discard, log) }() // until the program ends
-			return p
-		}
-	}
-	t.Fatalf("%s serves no metrics and wrote:\n%s", name, &before)
-	return nil
-}
-
-func (p *program) kill() {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
+	socket := "SLUICE_API_SOCKET=" + filepath.Join(t.TempDir(), "agent.sock")
+	p := programs.Start(t, func(cmd *exec.Cmd) error {
+		cmd.Env = append(cmd.Env, socket)
+		return cmd.Start()
+	}, name, append(args, "--metrics-address", "127.0.0.1:0", "--log-level", "info")...)
+	return &program{p, p.Line(`msg="metrics and health are served".* address=(\S+)`)[1]}
 }
 
 // scrape returns what the program serves; job is what podmonitor.yaml calls it.
@@ -102,17 +52,15 @@ func (p *program) scrape(job string) scrape {
 }
 
 // until scrapes a program until what it serves has a line.
-func (p *program) until(t *testing.T, job, line string) scrape {
+func (p *program) until(t *testing.T, job, line string) (s scrape) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		s := p.scrape(job)
-		if strings.Contains(s.text, line) {
-			return s
+	programs.Eventually(t, func() error {
+		if s = p.scrape(job); !strings.Contains(s.text, line) {
+			return fmt.Errorf("there is no %q in\n%s", line, s.text)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("there is no %q in\n%s", line, s.text)
-		}
-	}
+		return nil
+	})
+	return s
 }
 
 const agentJob, ksrJob = "sluice-agent-xdp", "sluice-ksr"
@@ -129,7 +77,7 @@ var real = map[string]struct {
 	"the agent is killed": {func(t *testing.T) func(int) []scrape {
 		p := start(t, "sluice-agent", "dev", "--manifests", "../../docs/examples/shop")
 		alive := p.until(t, agentJob, "sluice_dataplane_up 1")
-		p.kill()
+		p.Kill()
 		dead := p.scrape(agentJob)
 		return func(n int) []scrape {
 			if n < 8 {

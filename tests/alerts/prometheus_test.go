@@ -19,13 +19,13 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/util/teststorage"
+	"github.com/sluice-net/sluice/tests/programs"
 	"sigs.k8s.io/yaml"
 )
 
 const (
 	monitoring = "../../deploy/monitoring/"
 	interval   = 15 * time.Second // between two scrapes, as in podmonitor.yaml
-	patience   = time.Minute
 )
 
 var promQL = parser.NewParser(parser.Options{})
@@ -74,7 +74,7 @@ type scrape struct {
 func firing(t *testing.T, at func(n int) []scrape) []string {
 	t.Helper()
 	store := teststorage.New(t)
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1 << 20, Timeout: patience, LookbackDelta: 5 * time.Minute, Parser: promQL})
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1 << 20, Timeout: programs.Patience, LookbackDelta: 5 * time.Minute, Parser: promQL})
 	defer func() { _ = engine.Close() }()
 	query := rules.EngineQueryFunc(engine, store)
 	var alerts []*rules.AlertingRule
