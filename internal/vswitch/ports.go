@@ -36,7 +36,7 @@ type use struct {
 // them is replaced as a whole.
 type portTable struct {
 	sessions *sessionTable
-	notify   func(swIfIndex uint32, up, deleted bool) // tells clients
+	notify   func(swIfIndex uint32, up, deleted bool) // sends an event to clients
 	view     atomic.Pointer[view]
 
 	mu         sync.Mutex                  // guards the rest, changes of view, and the tables of ACLs

@@ -134,7 +134,7 @@ func (s *server) wantEvents(c *client, want bool, pid uint32) bool {
 	return true
 }
 
-// notify tells the clients that want events.
+// notify sends an event to the clients that want events.
 func (s *server) notify(event func(pid uint32) govpp.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

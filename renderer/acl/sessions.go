@@ -56,8 +56,8 @@ type openFlows struct {
 	grace       time.Duration
 	link        *mirror.Link
 	log         *slog.Logger
-	until       time.Time // the input holds what it holds in grace; zero: it does not
-	owned       bool      // guards were made for inputs in which sessions are owned
+	until       time.Time // end of the grace period; zero: there is none
+	owned       bool      // areOwned when the last rules were prepared
 }
 
 // input returns what the input of pods and uplinks must hold now. With Keep, and in
@@ -73,11 +73,11 @@ func (x *openFlows) input() []entries.Entry {
 // areOwned reports whether a session of a TCP flow belongs to the side that opened it.
 func (x *openFlows) areOwned() bool { return x.established == Revoke && x.until.IsZero() }
 
-// begin decides, after everything was read, until when pods may go on with flows
-// that they had opened before the vswitch was started: it does not know them, and
-// would deny the answers. It is so when the vswitch is younger than the grace and
-// has no input list yet, or that of a grace: held is its digest. How old the vswitch is says
-// itself, so that a restart of the renderer neither ends nor prolongs a grace.
+// begin decides when the grace period ends in which pods may continue flows that they opened before
+// the vswitch started: it does not know them, and would deny the answers. There is one while the
+// vswitch runs for less than grace, if it has no input list yet or that of a grace period: held is
+// the digest of the list. The vswitch says for how long it runs, so a restart of the renderer
+// neither ends nor prolongs the period. It is called after everything was read.
 func (x *openFlows) begin(ctx context.Context, held entries.Digest) error {
 	x.until = time.Time{}
 	if x.grace <= 0 || x.established == Keep {
@@ -100,11 +100,10 @@ func (x *openFlows) begin(ctx context.Context, held entries.Digest) error {
 	return nil
 }
 
-// isOver reports whether a grace is over, so that the input must become what it is otherwise.
+// isOver reports whether the grace period has ended, so that the input must change.
 func (x *openFlows) isOver() bool { return !x.until.IsZero() && !time.Now().Before(x.until) }
 
-// settle ends a grace that is over, and reports whether it is another side now to which sessions
-// belong.
+// settle ends a grace period that is over, and reports whether areOwned has changed.
 func (x *openFlows) settle() (differs bool) {
 	if x.isOver() {
 		x.until = time.Time{}
@@ -132,7 +131,7 @@ func reclassify(on bool) string {
 	return "set acl-plugin reclassify-sessions 0"
 }
 
-// configure tells the vswitch how to treat sessions.
+// configure sets how the vswitch treats sessions.
 func (x *openFlows) configure(ctx context.Context) error {
 	commands := []string{reclassify(x.established == Revoke)}
 	if x.udpIdle > 0 {

@@ -36,7 +36,7 @@ type site struct {
 	dir string // of everything that is written
 }
 
-// settings are what up is told.
+// settings are those of up.
 type settings struct {
 	Bin, Kube, CoreDNS, SCTP, Source string
 	CNI, Proxy, Family               string

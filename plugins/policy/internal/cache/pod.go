@@ -146,7 +146,7 @@ func (s *scratch) readAddrs(id model.ID, m *model.Pod, ofNode []netip.Addr) ([]n
 	return addrs, problems
 }
 
-// change brings a pod into a new state and tells the watcher. It takes over
+// change brings a pod into a new state and notifies the watcher. It takes over
 // the references of want (group by membership, host by count).
 func (x *pods) change(i uint32, want pod, addrs []netip.Addr, known bool, w update) {
 	p := &x.list[i]
