@@ -35,13 +35,6 @@ func newAudits() audits {
 	return audits{drifts: map[string]uint64{mirror.DriftBinding: 0, mirror.DriftContent: 0, mirror.DriftMissing: 0}}
 }
 
-func bindingDrifts(found []string) (out []mirror.Drift) {
-	for _, what := range found {
-		out = append(out, mirror.Drift{Kind: mirror.DriftBinding, What: what})
-	}
-	return out
-}
-
 // audit looks, when it is the time, at the table of sessions, reads what interfaces have, some of
 // the ACLs, and where addresses are translated, and compares that with the mirror. What differs is
 // logged and counted, and a reason to look at everything.
@@ -60,7 +53,7 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 	if err := r.mirror.ReadInterfaces(ctx); err != nil {
 		return false, err
 	}
-	found := bindingDrifts(r.mirror.Rebound(before))
+	found := r.mirror.Rebound(before)
 	rounds := auditRounds
 	if len(found) > 0 { // then look at everything
 		r.audits.contents.Next, rounds = 0, 1
@@ -87,7 +80,7 @@ func (r *Renderer) readInterfaces(ctx context.Context) error {
 	if err := r.mirror.ReadInterfaces(ctx); err != nil {
 		return err
 	}
-	r.drifted(bindingDrifts(r.mirror.Rebound(before)))
+	r.drifted(r.mirror.Rebound(before))
 	return nil
 }
 

@@ -68,11 +68,11 @@ type Pods struct {
 	Elsewhere func(pod api.PodID) bool
 
 	// Refuses returns why the rules of a pod are not for an interface that sluice-cni made and that
-	// has the pod's tag, empty if they are; the interface is closed then. A *Lives has one. Nil
-	// refuses none.
+	// has the pod's tag, empty if they are; the interface is closed then. A *PodIdentities has one.
+	// Nil refuses none.
 	Refuses func(pod api.PodID, m vpp.Made) string
 
-	// BlockUnknown closes interfaces that are a pod's, by tag or by Plumbing, as long
+	// BlockUnknown closes interfaces that are a pod's, by tag or by Bindings, as long
 	// as the pod is not known here: a pod that is created, or created again, sends
 	// and gets nothing before its policy is enforced. Otherwise they are open.
 	BlockUnknown bool

@@ -84,7 +84,8 @@ func (a *Answers) compare(ctx context.Context, differs func(s cluster.State, pen
 	}
 }
 
-// stuck reports whether nothing is gained by waiting: a commit takes long, or a renderer has failed.
+// stuck reports whether nothing is gained by waiting: a commit takes long, or a renderer has
+// failed.
 func (a *Answers) stuck() bool {
 	s := a.Pipeline()
 	if !s.Committing.IsZero() && time.Since(s.Committing) > quickCommit {

@@ -27,8 +27,8 @@ type VPP interface {
 	AwaitVPP(ctx context.Context, v wire.VPP) wire.Endpoint
 }
 
-// Endpoints answers CNI plugins, as package wire says. Of each list the first one answers; a list is
-// empty where no dataplane has such interfaces.
+// Endpoints answers CNI plugins, as package wire says. Of each list the first one answers; a list
+// is empty where no dataplane has such interfaces.
 type Endpoints struct {
 	Registrars []Registrar
 	VPPs       []VPP

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// table is a Plumbing. The names are changed by the test only between commits.
+// table is a PodBindings. The names are changed by the test only between commits.
 type table struct {
 	names map[api.PodID][]string
 }

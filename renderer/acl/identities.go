@@ -18,7 +18,8 @@ type PodIdentity struct {
 }
 
 // PodIdentities brings together what the state says of pods of the node, and for whom sluice-cni
-// made interfaces. The methods of a *Lives may be called by any goroutine; its zero value is ready.
+// made interfaces. The methods of a *PodIdentities may be called by any goroutine; its zero value
+// is ready.
 type PodIdentities struct {
 	mu   sync.RWMutex
 	pods map[api.PodID]PodIdentity

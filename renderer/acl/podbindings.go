@@ -22,13 +22,13 @@ type PodBindings interface {
 	IsPodInterface(name string) bool
 }
 
-// PodInterfaces is the Plumbing of an embedder that can look up pods only.
+// PodInterfaces is the PodBindings of an embedder that can look up pods only.
 type PodInterfaces func(pod api.PodID) []string
 
-// InterfacesOf implements Plumbing.
+// InterfacesOf implements PodBindings.
 func (f PodInterfaces) InterfacesOf(pod api.PodID) []string { return f(pod) }
 
-// IsPodInterface implements Plumbing. Nothing is known of interfaces without a pod.
+// IsPodInterface implements PodBindings. Nothing is known of interfaces without a pod.
 func (f PodInterfaces) IsPodInterface(string) bool { return false }
 
 // interfaces is what the last commit has found of interfaces, and left at them.
