@@ -11,10 +11,6 @@ import (
 // ErrGone is returned for an interface that is not there any more.
 var ErrGone = attach.ErrGone
 
-// StateDigest identifies what a plane enforces: the sum of hashes of everything that was told. The
-// zero value is what is not known.
-type StateDigest [16]byte
-
 // Dataplane is where verdicts are given: the kernel, or a memory in the heap that is read as the
 // kernel reads its own. It is used by one goroutine at a time, but for Permits and Hits.
 //
@@ -34,6 +30,8 @@ type marker interface {
 	// StateDigest returns what SetStateDigest set last, also if that was another process.
 	StateDigest() StateDigest
 	SetStateDigest(m StateDigest) error
+	// Secret returns the key of state digests. It is random, and stays as long as what is enforced.
+	Secret() uint64
 }
 
 // switcher replaces the policy map in force.

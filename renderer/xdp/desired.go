@@ -1,8 +1,6 @@
 package xdp
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"maps"
 	"net/netip"
 	"slices"
@@ -58,16 +56,17 @@ func (t *changes) Remove(pod api.PodID) { t.pods[pod] = nil }
 
 // desired is everything that was told, and a sum that identifies it.
 type desired struct {
-	pods map[api.PodID]renderer.PodConfig
-	mark StateDigest // of the sets; that of endpoints is added by the renderer
+	pods     map[api.PodID]renderer.PodConfig
+	digester *digester
+	mark     StateDigest // of the sets; that of endpoints is added by the renderer
 
 	mu     sync.RWMutex // held where sets change; whoever commits reads them without
 	sets   map[api.SetID]map[netip.Prefix]struct{}
 	before map[api.SetID]past // of sets that changed, when a Commit worked last
 }
 
-func newDesired() desired {
-	return desired{pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]past{}}
+func newDesired(secret uint64) desired {
+	return desired{digester: newDigester(secret), pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]past{}}
 }
 
 // past is what a set was: what it is but for what changed, or a whole set.
@@ -147,7 +146,7 @@ func (d *desired) change(id api.SetID, want setChange, whole bool) (added, remov
 	added, removed = want.difference(set, whole)
 	for _, some := range [][]netip.Prefix{added, removed} {
 		for _, p := range some {
-			d.mark.toggle(memberKey(id, p))
+			d.mark.toggle(d.digester.member(id, p))
 		}
 	}
 	before, changed := d.before[id]
@@ -223,20 +222,4 @@ func distinct(all []netip.Prefix, keep func(netip.Prefix) bool) []netip.Prefix {
 		}
 	}
 	return out
-}
-
-// memberKey identifies that a prefix is in a set.
-func memberKey(id api.SetID, p netip.Prefix) []byte {
-	var buf [48]byte
-	b := binary.LittleEndian.AppendUint64(append(buf[:0], 'm'), uint64(id))
-	a := p.Addr().As16()
-	return append(append(b, a[:]...), byte(p.Bits()), byte(p.Addr().BitLen()))
-}
-
-// toggle adds something to a sum, or takes it off: the order of what is added means nothing.
-func (m *StateDigest) toggle(key []byte) {
-	sum := sha256.Sum256(key)
-	for i := range m {
-		m[i] ^= sum[i]
-	}
 }

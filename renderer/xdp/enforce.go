@@ -16,48 +16,48 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/loader"
 )
 
-// Size implements Plane.
+// Size implements Dataplane.
 func (k *Kernel) Size() (lines, slots int) { return k.maps.Size() }
 
-// Limits implements Plane. Counters are those of all processors together.
+// Limits implements Dataplane. Counters are those of all processors together.
 func (k *Kernel) Limits() (lines, slots int) { return k.loader.Limits() }
 
-// Prepare implements Plane.
+// Prepare implements Dataplane.
 func (k *Kernel) Prepare(lines, slots int) error {
 	return k.maps.Prepare(lines, slots, k.attached.Programs(), k.attached.Unseen())
 }
 
-// Write implements Plane.
+// Write implements Dataplane.
 func (k *Kernel) Write(line uint32, content []compile.Line) error { return k.maps.Write(line, content) }
 
-// Store implements Plane.
+// Store implements Dataplane.
 func (k *Kernel) Store(word, value uint32) error {
 	k.maps.Store(word, value)
 	return nil
 }
 
-// Flip implements Plane.
+// Flip implements Dataplane.
 func (k *Kernel) Flip(id, record uint32) error { return k.maps.Flip(id, record) }
 
-// Switch implements Plane.
+// Switch implements Dataplane.
 func (k *Kernel) Switch() (left []uint64, err error) { return k.maps.Switch(k.attached.Run) }
 
-// Grace implements Plane.
+// Grace implements Dataplane.
 func (k *Kernel) Grace() error { return k.grace.Wait() }
 
-// Word implements Plane.
+// Word implements Dataplane.
 func (k *Kernel) Word(i uint32) uint32 { return k.maps.Word(i) }
 
-// Record implements Plane.
+// Record implements Dataplane.
 func (k *Kernel) Record(id uint32) uint32 { return k.maps.Record(id) }
 
-// Hits implements Plane.
+// Hits implements Dataplane.
 func (k *Kernel) Hits(first, count uint32) ([]uint64, error) { return k.maps.Hits(first, count) }
 
-// Name implements Plane.
+// Name implements Dataplane.
 func (k *Kernel) Name(e compile.Endpoint) error { return k.maps.Name(e.ID, e.IPs) }
 
-// Attach implements Plane. Where another mode attached, its places stay until those of this mode
+// Attach implements Dataplane. Where another mode attached, its places stay until those of this mode
 // are there.
 func (k *Kernel) Attach(e compile.Endpoint) error {
 	known := k.attached.Has(e.ID)
@@ -68,7 +68,7 @@ func (k *Kernel) Attach(e compile.Endpoint) error {
 	return err
 }
 
-// Detach implements Plane.
+// Detach implements Dataplane.
 func (k *Kernel) Detach(id uint32) error {
 	if err := k.attached.Detach(id); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (k *Kernel) Detach(id uint32) error {
 	return errors.Join(k.connections.Divide(k.attached.Count()), k.connections.ForgetFragments(id), k.maps.Name(id, nil))
 }
 
-// Attached implements Plane. An endpoint whose device is gone is not attached, nor is one that has
+// Attached implements Dataplane. An endpoint whose device is gone is not attached, nor is one that has
 // not all places of the mode, or others.
 func (k *Kernel) Attached() ([]uint32, error) { return k.attached.Attached(), nil }
 
@@ -84,7 +84,7 @@ func (k *Kernel) Attached() ([]uint32, error) { return k.attached.Attached(), ni
 // mode, also if another process attached them.
 func (k *Kernel) Decides() (ids []uint32, err error) { return k.attached.Decides(), nil }
 
-// Permits implements Plane.
+// Permits implements Dataplane.
 func (k *Kernel) Permits(id uint32, dir compile.Direction, f api.Flow) (bool, error) {
 	if !k.attached.Has(id) {
 		return true, nil

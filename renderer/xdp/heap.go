@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -11,6 +12,7 @@ import (
 // heap is a Plane without a kernel.
 type heap struct {
 	mark     StateDigest
+	secret   uint64
 	force    heapMemory
 	next     *heapMemory
 	attached map[uint32]bool
@@ -22,10 +24,10 @@ type heapMemory struct {
 	ends  map[uint32]uint32
 }
 
-// NewHeap returns a Plane that decides in the heap, by the algorithm of the kernel's program.
+// NewHeap returns a Dataplane that decides in the heap, by the algorithm of the kernel's program.
 // It keeps no state of flows and counts nothing.
 func NewHeap() Dataplane {
-	return &heap{force: heapMemory{lines: make([]compile.Line, 1), ends: map[uint32]uint32{}}, attached: map[uint32]bool{}}
+	return &heap{secret: rand.Uint64(), force: heapMemory{lines: make([]compile.Line, 1), ends: map[uint32]uint32{}}, attached: map[uint32]bool{}}
 }
 
 // written is the memory that steps go to.
@@ -38,10 +40,11 @@ func (h *heap) written() *heapMemory {
 
 func (h *heap) StateDigest() StateDigest           { return h.mark }
 func (h *heap) SetStateDigest(m StateDigest) error { h.mark = m; return nil }
+func (h *heap) Secret() uint64                     { return h.secret }
 
 func (h *heap) Size() (lines, slots int) { return len(h.written().lines), h.written().slots }
 
-// Limits implements Plane.
+// Limits implements Dataplane.
 func (h *heap) Limits() (lines, slots int) { return math.MaxInt, math.MaxInt }
 
 func (h *heap) Prepare(lines, slots int) error {

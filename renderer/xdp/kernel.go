@@ -173,7 +173,7 @@ func (k *Kernel) Close() error {
 	return errors.Join(append(errs, k.folder.Close())...) // last: the next owner may change everything
 }
 
-// StateDigest implements Plane. What programs enforce that this process would not load is not
+// StateDigest implements Dataplane. What programs enforce that this process would not load is not
 // known: they are replaced, and nothing of theirs is taken over.
 func (k *Kernel) StateDigest() (m StateDigest) {
 	b, _ := k.digest.LookupBytes(uint32(0))
@@ -184,7 +184,10 @@ func (k *Kernel) StateDigest() (m StateDigest) {
 	return m
 }
 
-// SetStateDigest implements Plane.
+// Secret implements Dataplane.
+func (k *Kernel) Secret() uint64 { return k.history.Seed() }
+
+// SetStateDigest implements Dataplane.
 func (k *Kernel) SetStateDigest(m StateDigest) error {
 	version := k.loader.Version()
 	return k.digest.Put(uint32(0), append(m[:], version[:]...))

@@ -59,7 +59,7 @@ func New(o Options) (*Renderer, error) {
 	}
 	switch {
 	case o.Dataplane == nil:
-		return nil, errors.New("xdp: a plane is needed to enforce in")
+		return nil, errors.New("xdp: a dataplane is needed")
 	case o.Interfaces == nil:
 		return nil, errors.New("xdp: a function is needed that says which interfaces a pod has")
 	case o.MaxLines > DefaultMaxLines:
@@ -71,7 +71,7 @@ func New(o Options) (*Renderer, error) {
 	}
 	o.Infra = infra
 	r := &Renderer{
-		options: o, log: o.Log, counters: newRuleCounters(), desired: newDesired(),
+		options: o, log: o.Log, counters: newRuleCounters(), desired: newDesired(o.Dataplane.Secret()),
 		learning: learning{period: o.Learn, until: map[uint32]time.Time{}, wake: o.OnChange},
 		audits:   audits{last: time.Now(), drift: attach.Drift{}},
 	}
@@ -126,7 +126,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err := r.audit(); err != nil {
 		problems = append(problems, err)
 	}
-	mark := markOf(r.desired.mark, r.policy.ends.lists, r.options.Infra)
+	mark := r.desired.markOf(r.policy.ends.lists, r.options.Infra)
 	if !r.policy.current() && r.options.Dataplane.StateDigest() == mark {
 		same, err := r.attachments.match(r.policy.ends.lists)
 		if err != nil {
@@ -178,14 +178,14 @@ func (r *Renderer) acknowledge(since time.Duration, problems []error) {
 
 // markOf identifies everything that is desired, as far as it is enforced: the members of sets,
 // endpoints, and what passes whatever policy says.
-func markOf(members StateDigest, ends map[uint32]compile.Endpoint, infra renderer.Infra) StateDigest {
-	m := members
+func (d *desired) markOf(ends map[uint32]compile.Endpoint, infra renderer.Infra) StateDigest {
+	m := d.mark
 	for id, e := range ends {
 		var b bytes.Buffer
 		fmt.Fprintf(&b, "e%d %v %s %t %s %t %d", id, e.IPs, e.ToPod.Digest(), e.ToPod == nil, e.FromPod.Digest(), e.FromPod == nil, e.Flags&compile.FlagKeep)
-		m.toggle(b.Bytes())
+		m.toggle(d.digester.text(b.Bytes()))
 	}
-	m.toggle(fmt.Append(nil, "i", infra))
+	m.toggle(d.digester.text(fmt.Append(nil, "i", infra)))
 	return m
 }
 
