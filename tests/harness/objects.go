@@ -79,6 +79,16 @@ func (o Objects) Since(old Objects, seed uint64) []model.Delta {
 // All returns everything, in an order that a seed gives.
 func (o Objects) All(seed uint64) []model.Delta { return o.Since(nil, seed) }
 
+// Changes returns the objects as changes, in an order that a seed gives. One without a value is
+// said to be gone, or left out of a resync.
+func (o Objects) Changes(resync bool, seed uint64) model.Changes {
+	if resync {
+		o = maps.Clone(o)
+		maps.DeleteFunc(o, func(id model.ID, _ proto.Message) bool { return o[id] == nil })
+	}
+	return model.Changes{Resync: resync, Deltas: o.All(seed)}
+}
+
 // Apply returns the state after some changes; the receiver stays as it is.
 func (o Objects) Apply(deltas []model.Delta) Objects {
 	out := maps.Clone(o)
