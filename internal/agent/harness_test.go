@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +24,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 	"github.com/sluice-net/sluice/tests/leaks"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -35,12 +35,7 @@ var discard = slog.New(slog.DiscardHandler)
 // socketPath returns a path that is short enough for a Unix socket.
 func socketPath(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sl") //nolint:usetesting // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // what is left is in the temporary directory
-	return filepath.Join(dir, "agent.sock")
+	return filepath.Join(programs.SocketDir(t), "agent.sock")
 }
 
 // prepared returns an agent over an embedded store and dataplane that does not run yet.
