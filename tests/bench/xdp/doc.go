@@ -2,7 +2,9 @@
 // renderer and with small re-creations of the hot paths of other designs, in one run. It
 // needs root and prints Markdown.
 //
-//	go run ./tests/bench/xdp > table.md
+//	go run -C tests/bench/xdp . > table.md
+//
+// It is a module of its own, so that nobody compiles other designs who works on this one.
 //
 // # Invariants
 //
