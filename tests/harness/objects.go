@@ -89,22 +89,6 @@ func (o Objects) Changes(resync bool, seed uint64) model.Changes {
 	return model.Changes{Resync: resync, Deltas: o.All(seed)}
 }
 
-// Apply returns the state after some changes; the receiver stays as it is.
-func (o Objects) Apply(deltas []model.Delta) Objects {
-	out := maps.Clone(o)
-	if out == nil {
-		out = Objects{}
-	}
-	for _, d := range deltas {
-		if d.Value == nil {
-			delete(out, d.ID)
-		} else {
-			out[d.ID] = d.Value
-		}
-	}
-	return out
-}
-
 // Shuffled puts changes into an order that a seed gives, whatever theirs was.
 func Shuffled(deltas []model.Delta, seed uint64) []model.Delta {
 	slices.SortFunc(deltas, compareDeltas)
