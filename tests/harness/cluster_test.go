@@ -1,8 +1,11 @@
 package harness_test
 
 import (
+	"net/netip"
 	"testing"
 
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/harness"
 	"github.com/sluice-net/sluice/tests/harness/backends"
@@ -81,4 +84,65 @@ func TestSetsThatNoRuleNamesDoNotDangle(t *testing.T) {
 		f, objects := start(t, kind, s)
 		checked(t, f, s, objects, 100)
 	})
+}
+
+// lying is a backend whose renderer gives no reasons.
+type lying struct{ backends.Backend }
+
+func (l lying) Renderer() renderer.Renderer { return liar{l.Backend.Renderer()} }
+
+type liar struct{ renderer.Renderer }
+
+func (liar) Explain(api.Flow) []renderer.Decision { return []renderer.Decision{{Action: api.Deny}} }
+
+func newLying(prompt func()) (backends.Backend, error) {
+	s, err := backends.All[0].New(prompt)
+	return lying{s}, err
+}
+
+// told tells the recorder of a node what the plugin has not told.
+func told(t *testing.T, n *harness.Node, change func(renderer.Txn)) {
+	t.Helper()
+	txn := n.Told.NewTxn(false)
+	change(txn)
+	if err := txn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCheckNamesTheInvariant breaks what no fault of a dataplane can break; tests/differential does
+// that to all others.
+func TestCheckNamesTheInvariant(t *testing.T) {
+	s := cluster.Random(5, cluster.Small())
+	sound := backends.All[0]
+	for want, tt := range map[harness.Invariant]struct {
+		kind backends.Kind
+		harm func(*harness.Node)
+	}{
+		harness.Explained: {backends.Kind{Name: "lying", New: newLying}, nil},
+		harness.Told: {sound, func(n *harness.Node) {
+			told(t, n, func(txn renderer.Txn) {
+				for pod, cfg := range n.Told.Pods() {
+					txn.Render(pod, renderer.PodConfig{IPs: cfg.IPs})
+				}
+			})
+		}},
+		harness.Contract: {sound, func(n *harness.Node) {
+			told(t, n, func(txn renderer.Txn) {
+				txn.UpdateSet(api.NodeSet+1, nil, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+			})
+		}},
+	} {
+		f, objects := start(t, tt.kind, s)
+		if tt.harm != nil {
+			for _, name := range f.Names() {
+				tt.harm(f.Node(name))
+			}
+		}
+		asked := cluster.FlowSpace(s).Random(cluster.NewRand(1), 500)
+		err := f.Check(t.Context(), harness.State{Expected: f.Expect(s), Objects: objects, Flows: asked})
+		if v := harness.ViolationOf(err); v == nil || v.Invariant != want {
+			t.Errorf("want a violation of %s, found %v", want, err)
+		}
+	}
 }
