@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"path/filepath"
@@ -150,12 +151,12 @@ func get[T any](t testing.TB, a *Agent, method, path, body string) (out T) {
 // eventually waits until the agent's status lets a condition hold.
 func (a *Agent) eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for tick := time.NewTicker(5 * time.Millisecond); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not happen: %+v", what, a.node.Plugin.Status())
+	programs.Eventually(t, func() error {
+		if !holds() {
+			return fmt.Errorf("%s does not happen: %+v", what, a.node.Plugin.Status())
 		}
-	}
+		return nil
+	})
 }
 
 // demo is a server that lets one of two clients in, with pods on two nodes.

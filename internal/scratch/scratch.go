@@ -17,33 +17,41 @@ import (
 	"syscall"
 )
 
-// lockName is the file in a folder that its process has locked. It is put in its place when it is
-// locked already.
-const lockName = ".lock"
+// What is in the directory for temporary files is a folder of these two: the file that its process
+// has locked, which is put in its place when it is locked already, and the folder to use.
+const (
+	lockName = ".lock"
+	content  = "d" // the paths of sockets must be short
+)
 
 // Folder is a temporary folder of this process.
 type Folder struct {
-	Path string
-	lock *os.File
+	Path string // empty at first
+
+	around string
+	lock   *os.File
 }
 
-// New makes an empty folder in the directory for temporary files; its name begins with the prefix.
+// New makes a folder in one in the directory for temporary files whose name begins with the prefix.
 // It first removes those with that prefix whose processes are gone.
 func New(prefix string) (*Folder, error) {
 	sweep(filepath.Join(os.TempDir(), prefix+"*"))
-	path, err := os.MkdirTemp("", prefix)
+	around, err := os.MkdirTemp("", prefix)
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{Path: path}
-	if f.lock, err = lock(path); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(path))
+	f := &Folder{Path: filepath.Join(around, content), around: around}
+	if f.lock, err = lock(around); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(around))
+	}
+	if err := os.Mkdir(f.Path, 0o700); err != nil {
+		return nil, errors.Join(err, f.Remove())
 	}
 	return f, nil
 }
 
 // Remove removes the folder with everything in it.
-func (f *Folder) Remove() error { return errors.Join(os.RemoveAll(f.Path), f.lock.Close()) }
+func (f *Folder) Remove() error { return errors.Join(os.RemoveAll(f.around), f.lock.Close()) }
 
 func lock(folder string) (*os.File, error) {
 	f, err := os.CreateTemp(folder, lockName)
@@ -87,22 +95,8 @@ func removeUnlocked(folder string) error {
 		return err // nobody has locked it yet, or it is not one of these
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == nil {
-		err = removeLockLast(folder)
+	if err == nil { // the lock goes last: what is interrupted is found by the next sweep
+		err = errors.Join(os.RemoveAll(filepath.Join(folder, content)), os.RemoveAll(folder))
 	}
 	return errors.Join(err, f.Close())
-}
-
-// removeLockLast leaves a folder that the next sweep finds when it is interrupted.
-func removeLockLast(folder string) error {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.Name() != lockName {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, e.Name())))
-		}
-	}
-	return errors.Join(err, os.RemoveAll(folder))
 }

@@ -67,6 +67,9 @@ func TestNewRemovesWhatKilledProcessesHaveLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine := newFolder(t)
+	if found, err := os.ReadDir(mine.Path); err != nil || len(found) > 0 {
+		t.Errorf("a new folder has %v (%v)", found, err)
+	}
 	if !there(left) || !there(mine.Path) {
 		t.Error("the folder of a process that lives is gone")
 	}

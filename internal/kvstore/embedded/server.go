@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -61,7 +60,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		if s.temporary, err = scratch.New("sluice-etcd-"); err != nil {
 			return nil, fmt.Errorf("embedded etcd: %w", err)
 		}
-		cfg.Dir = filepath.Join(s.temporary.Path, "data")
+		cfg.Dir = s.temporary.Path
 	}
 	streams, release := context.WithCancel(context.Background())
 	s.release = release
