@@ -49,7 +49,7 @@ func (n *Node) Try(ctx context.Context, c model.Changes) (enforced bool, err err
 	return err == nil, err
 }
 
-// TryAgain prompts the renderers of the node once, and says whether the node enforces
+// TryAgain prompts the renderers of the node once, and reports whether the node enforces
 // now what it was told.
 func (n *Node) TryAgain(ctx context.Context) (enforced bool, err error) {
 	n.Plugin.Prompt()

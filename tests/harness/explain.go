@@ -21,7 +21,7 @@ func (f *Cluster) Explain(flow api.Flow) []renderer.Decision {
 	return out
 }
 
-// Explains says whether the renderers can explain.
+// Explains reports whether the renderers can explain.
 func (f *Cluster) Explains() bool {
 	for _, n := range f.nodes {
 		_, ok := renderer.As[renderer.Explainer](n.Backend.Renderer())
@@ -80,7 +80,7 @@ func reasons(v oracle.Verdict) (deciding, passed []api.Origin) {
 	return deciding, passed
 }
 
-// isExempt says whether an end is permitted although it is isolated.
+// isExempt reports whether an end is permitted although it is isolated.
 func isExempt(v oracle.Verdict) bool {
 	return slices.ContainsFunc(slices.Concat(v.Egress.Subjects, v.Ingress.Subjects), func(r oracle.SubjectResult) bool {
 		return r.Exempt != oracle.NotExempt

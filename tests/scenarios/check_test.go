@@ -98,7 +98,7 @@ func (s *subject) check(ctx context.Context, except ...harness.Invariant) error 
 // allowed asks the stacks about a flow. Of what they cannot tell the specification tells.
 func (s *subject) allowed(f api.Flow) bool { return s.running.Does(f, s.expected().Oracle.Allowed(f)) }
 
-// decides says whether the stacks know an end.
+// decides reports whether the stacks know an end.
 func (s *subject) decides(e end) bool {
 	for _, a := range e.addrs {
 		for _, name := range s.running.Names() {
