@@ -65,8 +65,8 @@ bench-vpp: ## Measure what traffic notices of pods that come and go on a real VP
 	go test -run '^$$' -timeout 1h -bench '^BenchmarkVPPPauses$$' -benchtime 1x ./tests/bench > bench-vpp.txt
 	go run ./tests/bench/report < bench-vpp.txt
 
-bench-xdp: ## Measure what a packet costs in the kernel, beside other designs (root; writes Markdown, and plots; nftables where nft is)
-	go run ./tests/bench/xdp -plots docs/reference
+bench-xdp: ## Measure what a packet costs in the kernel, beside other designs (root; a module of its own; writes Markdown, and plots; nftables where nft is)
+	go vet -C tests/bench/xdp ./... && go run -C tests/bench/xdp . -plots $(abspath docs/reference)
 
 fuzz: ## Fuzz every target for FUZZTIME each
 	@set -e; for pkg in $$(go list $(PKG)); do \
@@ -95,6 +95,7 @@ generate: ## Regenerate protobuf code and BPF objects (needs protoc 3.21 and cla
 	go build -o $(TOOLS)/protoc-gen-go google.golang.org/protobuf/cmd/protoc-gen-go
 	@command -v clang-14 >/dev/null && command -v llvm-strip-14 >/dev/null || { echo "clang-14 is missing: apt-get install clang-14 llvm-14"; exit 1; }
 	go generate ./...
+	cd tests/bench/xdp && go generate ./...
 
 verify: generate lint race ## What CI checks besides the tests: generated files, go.mod, formatting, lint, races (needs what generate and race need)
 	go mod tidy -diff

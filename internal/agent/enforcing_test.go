@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/plugins/policy"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // lockedBuffer is a log that is read while it is written.
@@ -95,17 +97,17 @@ func TestEnforcementLogSpeaksWhenSomethingBegins(t *testing.T) {
 }
 
 // awaitLine waits for a line with a message in a log.
-func awaitLine(t *testing.T, log *lockedBuffer, message string) string {
+func awaitLine(t *testing.T, log *lockedBuffer, message string) (last string) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-tick.C {
-		if lines := logLines(log.String(), message); len(lines) > 0 {
-			return lines[len(lines)-1]
+	programs.Eventually(t, func() error {
+		lines := logLines(log.String(), message)
+		if len(lines) == 0 {
+			return fmt.Errorf("no line %q:\n%s", message, log)
 		}
-	}
-	t.Fatalf("no line %q:\n%s", message, log)
-	return ""
+		last = lines[len(lines)-1]
+		return nil
+	})
+	return last
 }
 
 func TestAgentLogsWhatItEnforcesAndThatNobodyKnowsItsNode(t *testing.T) {

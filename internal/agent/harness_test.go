@@ -3,9 +3,9 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 	"github.com/sluice-net/sluice/tests/leaks"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -35,12 +36,7 @@ var discard = slog.New(slog.DiscardHandler)
 // socketPath returns a path that is short enough for a Unix socket.
 func socketPath(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sl") //nolint:usetesting // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // what is left is in the temporary directory
-	return filepath.Join(dir, "agent.sock")
+	return filepath.Join(programs.SocketDir(t), "agent.sock")
 }
 
 // prepared returns an agent over an embedded store and dataplane that does not run yet.
@@ -155,12 +151,12 @@ func get[T any](t testing.TB, a *Agent, method, path, body string) (out T) {
 // eventually waits until the agent's status lets a condition hold.
 func (a *Agent) eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for tick := time.NewTicker(5 * time.Millisecond); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not happen: %+v", what, a.node.Plugin.Status())
+	programs.Eventually(t, func() error {
+		if !holds() {
+			return fmt.Errorf("%s does not happen: %+v", what, a.node.Plugin.Status())
 		}
-	}
+		return nil
+	})
 }
 
 // demo is a server that lets one of two clients in, with pods on two nodes.

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/tests/etcd"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 func TestMain(m *testing.M) {
@@ -29,12 +30,7 @@ func TestMain(m *testing.M) {
 // agent answers like an agent, on a socket, with what a test gives it.
 func agent(t *testing.T, routes map[string]http.HandlerFunc) (socket string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sl") //nolint:usetesting // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // what is left is in the temporary directory
-	socket = filepath.Join(dir, "s")
+	socket = filepath.Join(programs.SocketDir(t), "s")
 	mux := http.NewServeMux()
 	for pattern, h := range routes {
 		mux.HandleFunc(pattern, h)
@@ -43,9 +39,11 @@ func agent(t *testing.T, routes map[string]http.HandlerFunc) (socket string) {
 	if err := srv.Listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if srv.Listener, err = net.Listen("unix", socket); err != nil {
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
 		t.Fatal(err)
 	}
+	srv.Listener = listener
 	srv.Start()
 	t.Cleanup(srv.Close)
 	return socket

@@ -12,11 +12,11 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/tests/leaks"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // program is the real plugin, built once.
@@ -359,17 +359,6 @@ func (h *host) start(i *Installer) (stop func()) {
 	return stop
 }
 
-func eventually(t testing.TB, f func() error) {
-	t.Helper()
-	err := f()
-	for deadline := time.Now().Add(time.Minute); err != nil && time.Now().Before(deadline); err = f() {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestInstallerLosesNothingThatOthersWrite has another installer write its list 200 times, in turns
 // at once and by a new file. At every moment there is a whole configuration, but for what the other
 // one itself tears, and in the end there is its last one with the plugin.
@@ -388,7 +377,7 @@ func TestInstallerLosesNothingThatOthersWrite(t *testing.T) {
 			t.Fatalf("%v: %v", types, err)
 		}
 		if n%10 == 0 {
-			eventually(t, func() error {
+			programs.Eventually(t, func() error {
 				if _, err := h.types(); err != nil {
 					t.Fatal(err)
 				}
@@ -400,7 +389,7 @@ func TestInstallerLosesNothingThatOthersWrite(t *testing.T) {
 		}
 	}
 	h.must(os.Remove(path)) // for a moment
-	eventually(t, func() error {
+	programs.Eventually(t, func() error {
 		if len(h.names(h.conf)) > 1 {
 			return fmt.Errorf("there are %v", h.names(h.conf))
 		}
@@ -408,7 +397,7 @@ func TestInstallerLosesNothingThatOthersWrite(t *testing.T) {
 	})
 	h.must(os.WriteFile(path, text(-1), 0o600))
 	h.must(os.Remove(filepath.Join(h.bin, Plugin)))
-	eventually(t, func() error {
+	programs.Eventually(t, func() error {
 		types, err := h.types()
 		if err == nil && (len(types) != 2 || len(h.names(h.bin)) != 1) {
 			err = fmt.Errorf("plugins are %v, programs %v", types, h.names(h.bin))
@@ -445,12 +434,12 @@ func TestInstallerIsAlone(t *testing.T) {
 	h.must(held.Close())
 	first, second := h.installer(), h.installer()
 	stop := h.start(first)
-	eventually(t, func() error {
+	programs.Eventually(t, func() error {
 		_, err := os.Stat(filepath.Join(h.bin, Plugin))
 		return err
 	})
 	h.start(second)
-	eventually(t, func() error {
+	programs.Eventually(t, func() error {
 		if p := second.Problem(); !strings.Contains(p, "another process installs") {
 			return errors.New(p)
 		}
@@ -460,7 +449,7 @@ func TestInstallerIsAlone(t *testing.T) {
 		t.Error(err)
 	}
 	stop()
-	eventually(t, func() error {
+	programs.Eventually(t, func() error {
 		if p := second.Problem(); p != "" {
 			return errors.New(p)
 		}
@@ -530,7 +519,7 @@ func TestInstallerSurvivesItsDeath(t *testing.T) {
 				t.Fatalf("%s, killed at step %d: %v: %v among %v", file, at, types, err, h.names(h.conf))
 			}
 			stop := h.start(h.installer())
-			eventually(t, func() error {
+			programs.Eventually(t, func() error {
 				types, err := h.types()
 				if err == nil && !slices.Contains(types, Plugin) {
 					err = fmt.Errorf("plugins are %v", types)

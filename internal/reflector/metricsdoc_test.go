@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
+	"github.com/sluice-net/sluice/tests/programs"
 	"github.com/sluice-net/sluice/tests/reference"
 )
 
@@ -35,12 +37,12 @@ func leading(t *testing.T) *Reflector {
 			t.Error(err)
 		}
 	})
-	deadline := time.Now().Add(time.Minute)
-	for tick := time.NewTicker(5 * time.Millisecond); !r.mirror.Status().Synced; <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("the replica does not lead: %s", r.notReady())
+	programs.Eventually(t, func() error {
+		if !r.mirror.Status().Synced {
+			return fmt.Errorf("the replica does not lead: %s", r.notReady())
 		}
-	}
+		return nil
+	})
 	return r
 }
 

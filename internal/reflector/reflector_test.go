@@ -3,6 +3,7 @@ package reflector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 	"github.com/sluice-net/sluice/tests/leaks"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -104,15 +106,12 @@ func TestReadyzHasALineForEachThingThatIsMissing(t *testing.T) {
 	const want = "the API server does not answer\n" +
 		"Namespace, NetworkPolicy, Node, Pod: cannot be listed: dial tcp 127.0.0.1:1: connect: connection refused\n" +
 		"AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy: not listed yet\n"
-	var body string
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-tick.C {
-		if _, body = r.page(t, "/readyz"); body == want {
-			return
+	programs.Eventually(t, func() error {
+		if _, body := r.page(t, "/readyz"); body != want {
+			return fmt.Errorf("/readyz is\n%s\nwant\n%s", body, want)
 		}
-	}
-	t.Errorf("/readyz is\n%s\nwant\n%s", body, want)
+		return nil
+	})
 }
 
 func TestWhoKnowsNothingOrHearsNothingDoesNotLead(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/tests/leaks"
 	"github.com/sluice-net/sluice/tests/marked"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -198,11 +199,10 @@ func (c *consumer) reach(t testing.TB, want state) {
 // await polls the status until it is as wanted.
 func (c *consumer) await(t testing.TB, what string, ok func(datasync.Status) bool) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !ok(c.Status()); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s was not reached: %+v", what, c.Status())
+	programs.Eventually(t, func() error {
+		if s := c.Status(); !ok(s) {
+			return fmt.Errorf("%s was not reached: %+v", what, s)
 		}
-	}
+		return nil
+	})
 }

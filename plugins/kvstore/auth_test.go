@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/tests/etcd"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // tlsOf returns the TLS settings of a user; one without a name has no certificate.
@@ -228,7 +229,7 @@ func TestWhoHasNoCertificateOrAWrongPasswordIsToldSo(t *testing.T) {
 		t.Errorf("without a certificate: %v", err)
 	}
 	other := etcd.NewAuthority(t)
-	soon(t, func() error { // the answer of a busy machine may come too late for a first try
+	programs.Eventually(t, func() error { // the answer of a busy machine may come too late for a first try
 		_, err := asUser(t, members, other, quick, "sluice-agent-node-1")
 		if err == nil || !strings.Contains(err.Error(), "certificate") {
 			return fmt.Errorf("with the certificate of another authority: %w", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/tests/etcd"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // asPassword returns a client of the user without waiting for the store.
@@ -31,20 +32,6 @@ func asPasswordWithin(t *testing.T, members *etcd.Cluster, call time.Duration) *
 	return c
 }
 
-// soon repeats what fails until it does not.
-func soon(t *testing.T, do func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		err := do()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestAUserNeedsNoStoreToStart(t *testing.T) {
 	t.Parallel() // it waits, most of the time
 	members := etcd.Start(t, etcd.Options{})
@@ -56,7 +43,7 @@ func TestAUserNeedsNoStoreToStart(t *testing.T) {
 		t.Errorf("without the store: %v", err)
 	}
 	members.Restart(0)
-	soon(t, func() error { return c.Write(t.Context(), put("/mine/a"), nil) })
+	programs.Eventually(t, func() error { return c.Write(t.Context(), put("/mine/a"), nil) })
 	if got, _ := list(t, c, "/mine/"); len(got) != 1 {
 		t.Errorf("%v is listed", got)
 	}
@@ -71,7 +58,7 @@ func TestAUserIsNotForgottenForLong(t *testing.T) {
 	members := etcd.Start(t, etcd.Options{})
 	members.Users(t, "u", "secret", "/mine/")
 	c := asPassword(t, members)
-	soon(t, func() error { return c.Write(t.Context(), put("/mine/a"), nil) })
+	programs.Eventually(t, func() error { return c.Write(t.Context(), put("/mine/a"), nil) })
 
 	root, err := clientv3.New(clientv3.Config{Endpoints: members.Endpoints(), DialTimeout: patience, Username: "root", Password: "secret"})
 	if err != nil {
@@ -88,12 +75,12 @@ func TestAUserIsNotForgottenForLong(t *testing.T) {
 	}
 	members.Kill(0)
 	members.Restart(0)
-	soon(t, func() error { return c.Write(t.Context(), put("/mine/c"), nil) })
+	programs.Eventually(t, func() error { return c.Write(t.Context(), put("/mine/c"), nil) })
 	_, revision := list(t, c, "/mine/")
 	members.Kill(0)
 	members.Restart(0)
 	// A watch is a stream, which has to begin with a token that is known.
-	soon(t, func() error {
+	programs.Eventually(t, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		err := c.Watch(ctx, "/mine/", revision, func([]model.Entry, int64) { cancel() })
@@ -109,7 +96,7 @@ func TestAUserIsNotForgottenForLong(t *testing.T) {
 func TestAUserOfAStoreThatKnowsNoneYet(t *testing.T) {
 	members := etcd.Start(t, etcd.Options{})
 	c := asPassword(t, members)
-	soon(t, func() error { return c.Write(t.Context(), put("/mine/a"), nil) })
+	programs.Eventually(t, func() error { return c.Write(t.Context(), put("/mine/a"), nil) })
 	members.Users(t, "u", "secret", "/mine/")
 	if err := c.Write(t.Context(), put("/mine/b"), nil); err != nil {
 		t.Error(err)
@@ -128,5 +115,5 @@ func TestALoginMayTakeLongerThanACall(t *testing.T) {
 	members := etcd.Start(t, etcd.Options{Bcrypt: 12})
 	members.Users(t, "u", "secret", "/mine/")
 	c := asPasswordWithin(t, members, 100*time.Millisecond)
-	soon(t, func() error { return c.Write(t.Context(), put("/mine/a"), nil) })
+	programs.Eventually(t, func() error { return c.Write(t.Context(), put("/mine/a"), nil) })
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/tests/etcd"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // watchersOf asks a member how many watches it serves.
@@ -120,7 +121,7 @@ func TestAStoreThatIsSetBackBehindAProxyIsNoticed(t *testing.T) {
 	direct := dial(t, members.Endpoints()...)
 	write(t, direct, entries("/w/", 10))
 	restore := members.Save()
-	if err := eventually(func() error { _, err := direct.Status(t.Context()); return err }); err != nil {
+	if err := programs.Poll(patience, func() error { _, err := direct.Status(t.Context()); return err }); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries("/w/", 20) {

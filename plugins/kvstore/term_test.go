@@ -3,7 +3,6 @@ package kvstore_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/tests/etcd"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 const leaderKey = "/t/leader"
@@ -113,22 +113,12 @@ func TestATermOutlivesARestartOfTheStoreAndItsGuardDoesNot(t *testing.T) {
 		t.Errorf("the guard ended with %v", err)
 	}
 	server(t, cfg)
-	if err := eventually(func() error { return term.Write(t.Context(), put("/t/1"), nil) }); err != nil {
+	if err := programs.Poll(patience, func() error { return term.Write(t.Context(), put("/t/1"), nil) }); err != nil {
 		t.Error(err)
 	}
 	if err := term.Resign(t.Context()); err != nil {
 		t.Error(err)
 	}
-}
-
-// eventually repeats until it succeeds.
-func eventually(try func() error) (err error) {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		if err = try(); err == nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("after %v: %w", patience, err)
 }
 
 func TestWhoGivesUpToLeadLeavesNothing(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 
 // The checks that follow every event of a sequence.
 const (
-	checkCommit     = "commit"     // does not fail
-	checkVerdicts   = "verdicts"   // are those of the rules that were told
-	checkInstalled  = "installed"  // is what a new subject has that is told the same
-	checkReferences = "references" // lead to something, and everything is referred to
-	checkOperations = "operations" // are none for what is there already
+	checkCommit     = "commit"   // does not fail
+	checkVerdicts   = "verdict"  // are those of the rules that were told
+	checkInstalled  = "fresh"    // is what a new subject has that is told the same
+	checkReferences = "dangling" // lead to something, and everything is referred to
+	checkOperations = "again"    // are none for what is there already
 )
 
 // finding is what one check has to say.

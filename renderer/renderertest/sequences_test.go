@@ -164,16 +164,16 @@ func TestSequencesFindEveryFault(t *testing.T) {
 		name, checks, expander string
 		fault                  func(*ledger)
 	}{
-		{"forgets members that leave", "installed, operations, verdicts", "as given", txn(func(t renderer.Txn, _ *ledger) renderer.Txn { return ignoresLeavers{t} })},
-		{"takes the first port of a range for all", "verdicts", "as given", txn(func(t renderer.Txn, _ *ledger) renderer.Txn {
+		{"forgets members that leave", "again, fresh, verdict", "as given", txn(func(t renderer.Txn, _ *ledger) renderer.Txn { return ignoresLeavers{t} })},
+		{"takes the first port of a range for all", "verdict", "as given", txn(func(t renderer.Txn, _ *ledger) renderer.Txn {
 			return editRules{t, func(r *api.ContivRule) { r.DstPort.Last = r.DstPort.First }}
 		})},
-		{"leaks a table", "references", "as given", func(l *ledger) { l.leaks = true }},
-		{"keeps the old table of a pod that moves", "installed, operations, verdicts", "as given", txn(func(t renderer.Txn, l *ledger) renderer.Txn { return keepsOldTables{t, l} })},
-		{"ignores a key that comes after another", "installed, operations", "keys reversed", txn(func(t renderer.Txn, _ *ledger) renderer.Txn { return keepsOrder{t, &api.PodID{}} })},
-		{"remembers who came first", "installed", "keys reversed", func(l *ledger) { l.remembers = true }},
-		{"writes equal things again", "operations", "as given", txn(func(t renderer.Txn, l *ledger) renderer.Txn { return writesAgain{t, l} })},
-		{"writes everything again when it is restarted", "operations", "restarts between", func(l *ledger) { l.rewrites = true }},
+		{"leaks a table", "dangling", "as given", func(l *ledger) { l.leaks = true }},
+		{"keeps the old table of a pod that moves", "again, fresh, verdict", "as given", txn(func(t renderer.Txn, l *ledger) renderer.Txn { return keepsOldTables{t, l} })},
+		{"ignores a key that comes after another", "again, fresh", "keys reversed", txn(func(t renderer.Txn, _ *ledger) renderer.Txn { return keepsOrder{t, &api.PodID{}} })},
+		{"remembers who came first", "fresh", "keys reversed", func(l *ledger) { l.remembers = true }},
+		{"writes equal things again", "again", "as given", txn(func(t renderer.Txn, l *ledger) renderer.Txn { return writesAgain{t, l} })},
+		{"writes everything again when it is restarted", "again", "restarts between", func(l *ledger) { l.rewrites = true }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := firstFailure(tt.fault)
@@ -194,7 +194,7 @@ func TestSequencesFindEveryFault(t *testing.T) {
 
 func TestAFailureSaysWhatHappened(t *testing.T) {
 	text := firstFailure(func(l *ledger) { l.leaks = true }).String()
-	for _, want := range []string{`sequence "pods get lists and lose them"`, `expander "as given"`, "event 4 of 4, state 3", "check references: table", "before the event it was\npod test/pod-0", "after it should be\npod test/pod-0"} {
+	for _, want := range []string{`sequence "pods get lists and lose them"`, `expander "as given"`, "event 4 of 4, state 3", "check dangling: table", "before the event it was\npod test/pod-0", "after it should be\npod test/pod-0"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}

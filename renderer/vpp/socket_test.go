@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/renderer/vpp"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // listen listens on a socket until the test ends.
@@ -26,11 +27,7 @@ func listen(t *testing.T, network, path string) net.Listener {
 }
 
 func TestCheckSocketSaysWhyNobodyIsBehindIt(t *testing.T) {
-	dir, err := os.MkdirTemp("", "sl") //nolint:usetesting // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // what is left is in the temporary directory
+	dir := programs.SocketDir(t)
 	path := func(name string) string { return filepath.Join(dir, name) }
 	listen(t, vpp.APINetwork, path("api"))
 	listen(t, vpp.StatsNetwork, path("stats"))

@@ -67,7 +67,8 @@ var mayImport = []struct {
 	{"internal/expr", []string{"api/...", "internal/services", "internal/view"}},
 	{"internal/explain/suggest", []string{"api/...", "internal/oracle"}}, // the specification's view alone
 	{"internal/explain/reason", []string{"api/...", "internal/oracle", "internal/explain/suggest"}},
-	{"internal/kvstore/embedded", []string{"plugins/kvstore"}},
+	{"internal/kvstore/embedded", []string{"plugins/kvstore", "internal/scratch"}},
+	{"internal/scratch", nil},
 	{"internal/vswitch/internal/classify/...", []string{"api/...", "internal/vswitch/internal/classify"}},
 	{"internal/vswitch/internal/events", nil},
 	{"internal/vswitch/internal/frame", nil},

@@ -70,40 +70,32 @@ func (d policyDrawer) tweak(s *State) string {
 	s.Policies[i] = np
 	var what string
 	if d.Below(2, "direction") == 0 {
-		what = d.tweakIngress(np)
+		what = tweakRules(d, "ingress", &np.Spec.Ingress, func(r *networkingv1.NetworkPolicyIngressRule) (*[]networkingv1.NetworkPolicyPeer, *[]networkingv1.NetworkPolicyPort) {
+			return &r.From, &r.Ports
+		})
 	} else {
-		what = d.tweakEgress(np)
+		what = tweakRules(d, "egress", &np.Spec.Egress, func(r *networkingv1.NetworkPolicyEgressRule) (*[]networkingv1.NetworkPolicyPeer, *[]networkingv1.NetworkPolicyPort) {
+			return &r.To, &r.Ports
+		})
 	}
 	return describe("tweak policy", np.Namespace, np.Name, what)
 }
 
-func (d policyDrawer) tweakIngress(np *networkingv1.NetworkPolicy) string {
-	n := len(np.Spec.Ingress)
-	switch i := d.Below(n+1, "ingress rule"); {
+// tweakRules adds, drops or changes one rule of a direction. A rule is read and made by its terms.
+func tweakRules[R any](d policyDrawer, direction string, rules *[]R, terms func(*R) (*[]networkingv1.NetworkPolicyPeer, *[]networkingv1.NetworkPolicyPort)) string {
+	n := len(*rules)
+	switch i := d.Below(n+1, direction+" rule"); {
 	case i == n:
-		np.Spec.Ingress = append(np.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: d.peers(), Ports: d.ports()})
-		return "adds an ingress rule"
+		var added R
+		peers, ports := terms(&added)
+		*peers, *ports = d.peers(), d.ports()
+		*rules = append(*rules, added)
+		return "adds an " + direction + " rule"
 	case d.one(4, "drop rule"):
-		np.Spec.Ingress = slices.Delete(np.Spec.Ingress, i, i+1)
-		return fmt.Sprintf("drops ingress rule %d", i)
+		*rules = slices.Delete(*rules, i, i+1)
+		return fmt.Sprintf("drops %s rule %d", direction, i)
 	default:
-		r := &np.Spec.Ingress[i]
-		return fmt.Sprintf("ingress rule %d %s", i, d.tweakRule(&r.From, &r.Ports))
-	}
-}
-
-func (d policyDrawer) tweakEgress(np *networkingv1.NetworkPolicy) string {
-	n := len(np.Spec.Egress)
-	switch i := d.Below(n+1, "egress rule"); {
-	case i == n:
-		np.Spec.Egress = append(np.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: d.peers(), Ports: d.ports()})
-		return "adds an egress rule"
-	case d.one(4, "drop rule"):
-		np.Spec.Egress = slices.Delete(np.Spec.Egress, i, i+1)
-		return fmt.Sprintf("drops egress rule %d", i)
-	default:
-		r := &np.Spec.Egress[i]
-		return fmt.Sprintf("egress rule %d %s", i, d.tweakRule(&r.To, &r.Ports))
+		return fmt.Sprintf("%s rule %d %s", direction, i, d.tweakRule(terms(&(*rules)[i])))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"slices"
 	"testing"
 
@@ -70,7 +69,7 @@ func TestImages(t *testing.T) {
 // TestNetworksChangePlaces: what is every address of a family that is not recorded
 // stays in the family that is not asked about.
 func TestNetworksChangePlaces(t *testing.T) {
-	recorded := hand(t).Cases[3].Steps[0]
+	recorded := Hand(t).Cases[3].Steps[0]
 	for _, a := range Addressings {
 		s, err := a.Step(recorded)
 		if err != nil {
@@ -110,21 +109,6 @@ func TestNetworksOfEveryKindAreMoved(t *testing.T) {
 	}
 }
 
-// hand returns the suite in testdata.
-func hand(t *testing.T) *Suite {
-	t.Helper()
-	f, err := os.Open("testdata/hand.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	s, err := Read(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 func TestAStepGetsTheAddressesOfAnAddressing(t *testing.T) {
 	for _, tt := range []struct {
 		addressing Addressing
@@ -147,7 +131,7 @@ func TestAStepGetsTheAddressesOfAnAddressing(t *testing.T) {
 			[]string{"fd00:c0ff::cb00:7109", "203.0.113.9"}, []bool{false, true}},
 	} {
 		t.Run(tt.addressing.Name, func(t *testing.T) {
-			recorded := hand(t).Cases[0].Steps
+			recorded := Hand(t).Cases[0].Steps
 			s, err := tt.addressing.Step(recorded[0])
 			if err != nil {
 				t.Fatal(err)
@@ -187,7 +171,7 @@ func TestAStepGetsTheAddressesOfAnAddressing(t *testing.T) {
 			}
 		})
 	}
-	if now := hand(t).Cases[0].Steps[0]; now.Cluster.Pods[0].Status.PodIP != "10.1.1.10" {
+	if now := Hand(t).Cases[0].Steps[0]; now.Cluster.Pods[0].Status.PodIP != "10.1.1.10" {
 		t.Error("the recorded step was changed")
 	}
 }
@@ -214,7 +198,7 @@ func TestOnlyWhatIsRecordedInIPv4IsMoved(t *testing.T) {
 		"a probe in IPv6": func(s *Step) { s.Probes[0].Flow.Dst = netip.MustParseAddr("fd00::1") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := hand(t).Cases[0].Steps[0]
+			s := Hand(t).Cases[0].Steps[0]
 			edit(&s)
 			for _, a := range Addressings {
 				if _, err := a.Step(s); !errors.Is(err, ErrFormat) {

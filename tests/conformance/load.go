@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"compress/gzip"
+	_ "embed" // the suite that was written by hand
 	"encoding/json"
 	"fmt"
 	"io"
@@ -59,6 +60,19 @@ func Need(tb testing.TB, name string) *Suite {
 		tb.Skipf("skipped: ../shared/conformance/%s is absent, it is not part of the module", name)
 	}
 	s, err := Load(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+//go:embed testdata/hand.json
+var hand []byte
+
+// Hand returns the suite that was written by hand, anew at every call.
+func Hand(tb testing.TB) *Suite {
+	tb.Helper()
+	s, err := Read(bytes.NewReader(hand))
 	if err != nil {
 		tb.Fatal(err)
 	}

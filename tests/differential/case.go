@@ -71,13 +71,6 @@ func (c Case) Run(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// divergenceOf returns the divergence that an error is, nil for other errors.
-func divergenceOf(err error) *Divergence {
-	var d *Divergence
-	errors.As(err, &d)
-	return d
-}
-
 // String prints the case for whoever has to understand it: the events in words, each
 // with the manifests of what is different then.
 func (c Case) String() string {

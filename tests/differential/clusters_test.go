@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer/renderertest"
@@ -34,8 +33,7 @@ func TestRandomClusters(t *testing.T) {
 				rapid.Check(t, func(t *rapid.T) {
 					c := draw(t, kind, w)
 					defer closing(t, c.machine.Close)
-					c.checkTold(t)
-					c.checkStacks(t)
+					c.check(t)
 				})
 			})
 		}
@@ -62,21 +60,12 @@ func draw(t *rapid.T, kind backends.Kind, w World) drawn {
 	return d
 }
 
-func (d drawn) checkStacks(t *rapid.T) {
-	fleet := d.machine.fleet
-	if flow, differ := difference(d.flows(), d.oracle.Allowed, byFleet(fleet, d.oracle)); differ {
-		t.Fatal(disagreement(flow, d.oracle, fleet.Trace(flow), d.machine.State()))
-	}
-}
-
-// checkTold evaluates what renderers are told, rule by rule.
-func (d drawn) checkTold(t *rapid.T) {
-	if flow, differ := difference(d.flows(), d.oracle.Allowed, d.machine.toldAllowed); differ {
-		for _, name := range d.machine.fleet.Names() {
-			told := d.machine.fleet.Node(name).Told
-			t.Logf("node %s: %v\n%s", name, told.Explain(flow), told.Dump())
-		}
-		t.Fatalf("what renderers are told differs: %s\n%s\n%s", flow, reason.Of(d.oracle.Verdict(flow)), harness.Manifests(d.machine.State()))
+// check asks about more flows than an event is followed by.
+func (d drawn) check(t *rapid.T) {
+	s := harness.State{Expected: d.machine.fleet.Expect(d.machine.State()), Seed: d.seed, Flows: slices.Collect(d.flows())}
+	s.Except = []harness.Invariant{harness.Fresh, harness.Again} // the machine has asked
+	if err := d.machine.fleet.Check(t.Context(), s); err != nil {
+		t.Fatalf("%s\n%s", err, harness.Manifests(d.machine.State()))
 	}
 }
 

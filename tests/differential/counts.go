@@ -1,18 +1,15 @@
 package differential
 
+import "github.com/sluice-net/sluice/tests/harness"
+
 // Counts says how much was compared.
 type Counts struct {
-	Sequences   int            `json:"sequences"`
-	Events      int            `json:"events"`
-	Actions     map[string]int `json:"actions"` // by name, those that changed something
-	Verdicts    int            `json:"verdicts"`
-	Denied      int            `json:"denied"`      // of the verdicts
-	Established int            `json:"established"` // flows that were judged again
-	Failures    int            `json:"failures"`    // calls that failed
-	Between     int            `json:"between"`     // flows that were judged between two states
-	Restarts    int            `json:"restarts"`    // of agents and nodes
-	Fresh       int            `json:"fresh"`       // nodes that were compared with new ones
-	Again       int            `json:"again"`       // states that were told again
+	Sequences int            `json:"sequences"`
+	Events    int            `json:"events"`
+	Actions   map[string]int `json:"actions"`  // by name, those that changed something
+	Failures  int            `json:"failures"` // calls that failed
+	Restarts  int            `json:"restarts"` // of agents and nodes
+	harness.Examined
 }
 
 func newCounts() Counts { return Counts{Actions: map[string]int{}} }
@@ -25,25 +22,13 @@ func (c *Counts) event(e Event) {
 	}
 }
 
-func (c *Counts) verdict(allowed bool) {
-	c.Verdicts++
-	if !allowed {
-		c.Denied++
-	}
-}
-
 // Add adds what somebody else counted.
 func (c *Counts) Add(o Counts) {
 	c.Sequences += o.Sequences
 	c.Events += o.Events
-	c.Verdicts += o.Verdicts
-	c.Denied += o.Denied
-	c.Established += o.Established
 	c.Failures += o.Failures
-	c.Between += o.Between
 	c.Restarts += o.Restarts
-	c.Fresh += o.Fresh
-	c.Again += o.Again
+	c.Examined.Add(o.Examined)
 	if c.Actions == nil {
 		c.Actions = map[string]int{}
 	}

@@ -14,7 +14,7 @@ const triesToConverge = 5
 
 // deliver brings the state of a turn to all nodes.
 func (m *Machine) deliver(ctx context.Context, t turn) error {
-	before := m.operations(t.Node)
+	before := m.fleet.Written()
 	if err := m.grow(t); err != nil {
 		return err
 	}
@@ -28,18 +28,10 @@ func (m *Machine) deliver(ctx context.Context, t turn) error {
 			return err
 		}
 	}
-	if n := m.operations(t.Node) - before; n != 0 && t.Fate == Restarts && len(t.Fail) == 0 && len(t.Edits) == 0 {
-		return diverge(CheckRestart, "the agent of node %s restarts, and changes its stack %d times", t.Node, n)
+	if t.Fate == Restarts && len(t.Fail) == 0 && len(t.Edits) == 0 {
+		return m.fleet.Untouched(harness.Restart, before, "the restart of the agent of node "+t.Node)
 	}
 	return nil
-}
-
-// operations counts those of the stack of a node.
-func (m *Machine) operations(node string) int {
-	if n := m.fleet.Node(node); n != nil {
-		return n.Backend.Operations()
-	}
-	return 0
 }
 
 // tell brings the state of a turn to one node.
@@ -50,7 +42,7 @@ func (m *Machine) tell(ctx context.Context, n *harness.Node, t turn) error {
 	}
 	for _, c := range list {
 		if err := n.Plugin.Apply(ctx, c); err != nil {
-			return diverge(CheckConverges, "node %s does not enforce the event: %v", n.Name, err)
+			return harness.Violated(harness.Converges, "node %s does not enforce the event: %v", n.Name, err)
 		}
 	}
 	return nil
@@ -82,7 +74,7 @@ func (m *Machine) renew(t turn) error {
 
 // changes returns what a node is told.
 func (t turn) changes(node string) []model.Changes {
-	everything := model.Changes{Resync: true, Deltas: t.objects.All(t.Seed)}
+	everything := t.objects.Changes(true, t.Seed)
 	if t.isNew[node] {
 		return []model.Changes{everything}
 	}
@@ -120,7 +112,7 @@ func (m *Machine) fail(ctx context.Context, n *harness.Node, list []model.Change
 			enforced, err = n.TryAgain(ctx)
 		}
 		if err != nil {
-			return diverge(CheckConverges, "node %s, call %d of attempt %d failing: %v", n.Name, call, i+1, err)
+			return harness.Violated(harness.Converges, "node %s, call %d of attempt %d failing: %v", n.Name, call, i+1, err)
 		}
 		if enforced {
 			break // there was no such call
@@ -156,10 +148,10 @@ func (m *Machine) converge(ctx context.Context, n *harness.Node, t turn) error {
 	}
 	for range triesToConverge {
 		if enforced, err := n.TryAgain(ctx); err != nil {
-			return diverge(CheckConverges, "node %s: %v", n.Name, err)
+			return harness.Violated(harness.Converges, "node %s: %v", n.Name, err)
 		} else if enforced {
 			return nil
 		}
 	}
-	return diverge(CheckConverges, "node %s does not converge although no call fails: %+v", n.Name, n.Plugin.Status())
+	return harness.Violated(harness.Converges, "node %s does not converge although no call fails: %+v", n.Name, n.Plugin.Status())
 }

@@ -16,7 +16,7 @@
 //
 // # Invariants
 //
-//   - Every property is a Check, and a failure is a *Divergence that names it.
+//   - Every property is one of harness.Invariants, and a failure is a *harness.Violation.
 //   - Nothing here knows a renderer: all of tests/harness/backends are tested.
 //   - What is right is computed by the oracle, never by the product. A new fleet is
 //     compared with, and its verdicts are asked as well.

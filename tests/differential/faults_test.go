@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/harness"
 )
 
 var errStuck = errors.New("it did not work once, so it never will")
@@ -22,7 +23,7 @@ var errStuck = errors.New("it did not work once, so it never will")
 var faults = []struct {
 	name  string
 	fault func(*bent)
-	seen  []Check
+	seen  []harness.Invariant
 }{
 	{"a port is always open", func(b *bent) {
 		b.verdict = func(f api.Flow, a api.Action) api.Action {
@@ -31,41 +32,41 @@ var faults = []struct {
 			}
 			return a
 		}
-	}, []Check{CheckVerdict}},
+	}, []harness.Invariant{harness.Verdict}},
 	{"sessions last for ever", func(b *bent) {
 		once := map[api.Flow]bool{}
 		b.first = func(f api.Flow, ok bool) bool {
 			once[f] = once[f] || ok
 			return once[f]
 		}
-	}, []Check{CheckEstablished}},
+	}, []harness.Invariant{harness.Established}},
 	{"answers are judged by rules", func(b *bent) {
 		b.reply = func(f api.Flow, ok bool) bool { return ok && b.Backend.Verdict(f.Reverse()) == api.Permit }
-	}, []Check{CheckReply}},
+	}, []harness.Invariant{harness.Reply}},
 	{"members stay in sets", rendering(func(_ *bent, t renderer.Txn, _ bool) renderer.Txn {
 		return bentTxn{Txn: t, updateSet: func(id api.SetID, added, _ []netip.Prefix) { t.UpdateSet(id, added, nil) }}
-	}), []Check{CheckVerdict, CheckFresh, CheckEstablished}},
+	}), []harness.Invariant{harness.Verdict, harness.Fresh, harness.Established}},
 	{"pods are not removed", rendering(func(_ *bent, t renderer.Txn, _ bool) renderer.Txn {
 		return bentTxn{Txn: t, remove: func(api.PodID) {}}
-	}), []Check{CheckVerdict, CheckFresh, CheckEstablished, CheckAgain, CheckReply}},
+	}), []harness.Invariant{harness.Verdict, harness.Fresh, harness.Established, harness.Again, harness.Reply}},
 	{"what is installed depends on the past", func(b *bent) {
 		before := b.Backend.Operations
 		b.installed = func(text string) string { return fmt.Sprintf("%s%t", text, before() > 12) }
-	}, []Check{CheckFresh}},
-	{"something is left over", func(b *bent) { b.dangling = []string{"an ACL that nobody has"} }, []Check{CheckDangling}},
+	}, []harness.Invariant{harness.Fresh}},
+	{"something is left over", func(b *bent) { b.dangling = []string{"an ACL that nobody has"} }, []harness.Invariant{harness.Dangling}},
 	{"a resync writes everything", rendering(func(b *bent, t renderer.Txn, resync bool) renderer.Txn {
 		if resync {
 			b.extra.Add(1)
 		}
 		return t
-	}), []Check{CheckRestart}},
+	}), []harness.Invariant{harness.Restart}},
 	{"a commit always writes", rendering(func(b *bent, t renderer.Txn, _ bool) renderer.Txn {
 		return bentTxn{Txn: t, commit: func(ctx context.Context) error { b.extra.Add(1); return t.Commit(ctx) }}
-	}), []Check{CheckAgain, CheckRestart}},
-	{"a restart begins anew", func(b *bent) { b.restarted = 1 }, []Check{CheckRestart}},
-	{"a failure opens everything", failingOpen(api.Permit), []Check{CheckNeverFewer}},
-	{"a failure closes everything", failingOpen(api.Deny), []Check{CheckNeverFewer}},
-	{"a failure is for ever", stuck, []Check{CheckConverges}},
+	}), []harness.Invariant{harness.Again, harness.Restart}},
+	{"a restart begins anew", func(b *bent) { b.restarted = 1 }, []harness.Invariant{harness.Restart}},
+	{"a failure opens everything", failingOpen(api.Permit), []harness.Invariant{harness.NeverFewer}},
+	{"a failure closes everything", failingOpen(api.Deny), []harness.Invariant{harness.NeverFewer}},
+	{"a failure is for ever", stuck, []harness.Invariant{harness.Converges}},
 }
 
 // stuck fails for ever after one failure, until an agent starts anew: otherwise a case
@@ -114,13 +115,13 @@ const (
 )
 
 // hunt plays sequences until one diverges.
-func hunt(t *testing.T, o Options) (Case, *Divergence) {
+func hunt(t *testing.T, o Options) (Case, *harness.Violation) {
 	t.Helper()
 	for seed := range uint64(sequencesToFind) {
 		src := cluster.NewRand(seed)
 		w := DrawWorld(src)
 		c, _, err := Play(t.Context(), o, src, w, eventsToFind)
-		if d := divergenceOf(err); d != nil {
+		if d := harness.ViolationOf(err); d != nil {
 			return c, d
 		} else if err != nil {
 			t.Fatal(err)
@@ -135,7 +136,7 @@ func TestEveryFaultIsFound(t *testing.T) {
 	for _, tt := range faults {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if _, d := hunt(t, Options{Kind: bend(tt.fault)}); !slices.Contains(tt.seen, d.Check) {
+			if _, d := hunt(t, Options{Kind: bend(tt.fault)}); !slices.Contains(tt.seen, d.Invariant) {
 				t.Errorf("found by another check: %s", d)
 			}
 		})
@@ -162,7 +163,7 @@ func TestMinimalCasesAreSmall(t *testing.T) {
 			i := slices.IndexFunc(faults, func(f struct {
 				name  string
 				fault func(*bent)
-				seen  []Check
+				seen  []harness.Invariant
 			}) bool {
 				return f.name == tt.fault
 			})
@@ -173,7 +174,7 @@ func TestMinimalCasesAreSmall(t *testing.T) {
 			for _, e := range small.Events {
 				edits += len(e.Edits)
 			}
-			if len(small.Events) > tt.events || edits > tt.edits || !found.Check.like(d.Check) {
+			if len(small.Events) > tt.events || edits > tt.edits || !like(found.Invariant, d.Invariant) {
 				t.Errorf("want at most %d events with %d edits:\n%s%s", tt.events, tt.edits, small, found)
 			}
 			if text := small.String(); !strings.Contains(text, "event 0: ") || len(text) > 6000 {

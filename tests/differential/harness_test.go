@@ -14,7 +14,6 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/harness"
 	"github.com/sluice-net/sluice/tests/harness/backends"
@@ -184,35 +183,6 @@ func TestEveryOperationCounts(t *testing.T) {
 		touch(pair(80), true) // what is installed is equal again, but it was written twice
 		touch(without(pair(80), "web"), true)
 	})
-}
-
-func TestWrongExplanationsAreFound(t *testing.T) {
-	o := oracle.New(pair(80))
-	flow := api.Flow{Src: addr("10.1.0.2"), Dst: addr("10.1.0.1"), Protocol: api.TCP, SrcPort: sourcePort, DstPort: 80}
-	web := api.PolicyID{Namespace: "shop", Name: "web"}
-	permit := renderer.Decision{Action: api.Permit, Origins: []api.Origin{{Policy: web}}}
-	deny := renderer.Decision{Origins: []api.Origin{{Policy: web, Rule: api.IsolationRule}}}
-	other := renderer.Decision{Action: api.Permit, Origins: []api.Origin{{Policy: web, Rule: 1}}}
-	closed := flow
-	closed.DstPort = 81
-	for _, tt := range []struct {
-		name      string
-		flow      api.Flow
-		decisions []renderer.Decision
-		wrong     bool
-	}{
-		{"right", flow, []renderer.Decision{permit}, false},
-		{"right, denied", closed, []renderer.Decision{deny}, false},
-		{"another rule", flow, []renderer.Decision{other}, true},
-		{"denied, but it is not", flow, []renderer.Decision{deny}, true},
-		{"allowed, but it is not", closed, []renderer.Decision{permit}, true},
-		{"denied for no reason", closed, []renderer.Decision{{}}, true},
-		{"denied by another rule", closed, []renderer.Decision{{Origins: other.Origins}}, true},
-	} {
-		if why := misexplained(o.Verdict(tt.flow), tt.decisions); (why != "") != tt.wrong {
-			t.Errorf("%s: %q", tt.name, why)
-		}
-	}
 }
 
 // TestSessionsAreSeen lets api, which nobody may reach, call web: the reply passes

@@ -31,15 +31,12 @@ type Options struct {
 	Stride   int  // of the events after which nodes are compared with new ones; 0 is every event
 
 	// What follows is for minimal cases: a flow that is asked after every event, and
-	// the only check that matters.
+	// the only invariant that matters.
 	ask  api.Flow
-	only Check
+	only harness.Invariant
 }
 
-const (
-	defaultFlows = 40
-	established  = 12 // flows that are kept from one event to the next
-)
+const defaultFlows = 40
 
 // Machine is a cluster that events happen to. It begins without anything. One
 // goroutine uses it.
@@ -49,7 +46,6 @@ type Machine struct {
 	fleet   *harness.Cluster
 	state   cluster.State
 	objects harness.Objects
-	asked   []api.Flow // first packets of them were sent after the event before
 }
 
 // turn is one event as it is carried out.
@@ -76,7 +72,7 @@ func (m *Machine) State() cluster.State { return m.state }
 func (m *Machine) Close() error { return m.fleet.Close() }
 
 // Do lets an event happen and checks everything that must hold then. The error is a
-// *Divergence when something does not.
+// *harness.Violation when something does not.
 func (m *Machine) Do(ctx context.Context, e Event) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/harness"
 )
 
 // flowsOfCandidate are asked beside the one that was misjudged.
@@ -16,10 +17,10 @@ const flowsOfCandidate = 12
 // smallest that it found within a time, with its divergence. The case must diverge.
 // It is greedy: whatever can be left out is left out, the largest parts first. What
 // could not be left out is tried again when there is less.
-func Minimise(ctx context.Context, c Case, o Options, d *Divergence, budget time.Duration) (Case, *Divergence) {
+func Minimise(ctx context.Context, c Case, o Options, d *harness.Violation, budget time.Duration) (Case, *harness.Violation) {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	o.Stride, o.Flows, o.only, o.ask = 1, flowsOfCandidate, d.Check, d.Flow
+	o.Stride, o.Flows, o.only, o.ask = 1, flowsOfCandidate, d.Invariant, d.Flow
 	from := 0 // the candidate to go on with
 	for {
 		i, found := firstSmaller(ctx, &c, o, from)
@@ -36,7 +37,7 @@ func Minimise(ctx context.Context, c Case, o Options, d *Divergence, budget time
 
 // firstSmaller replaces a case by the first smaller one that fails, beginning with the
 // candidate of a number, and returns its number.
-func firstSmaller(ctx context.Context, c *Case, o Options, from int) (int, *Divergence) {
+func firstSmaller(ctx context.Context, c *Case, o Options, from int) (int, *harness.Violation) {
 	i := 0
 	for candidate := range c.smaller() {
 		if ctx.Err() != nil {
@@ -55,9 +56,9 @@ func firstSmaller(ctx context.Context, c *Case, o Options, from int) (int, *Dive
 
 // fails returns the divergence of a case if it is one of the check that matters. A case
 // that is impossible is none, and so is one that was interrupted.
-func fails(ctx context.Context, c Case, o Options) *Divergence {
-	d := divergenceOf(c.Run(ctx, o))
-	if d == nil || !d.Check.like(o.only) || ctx.Err() != nil {
+func fails(ctx context.Context, c Case, o Options) *harness.Violation {
+	d := harness.ViolationOf(c.Run(ctx, o))
+	if d == nil || !like(d.Invariant, o.only) || ctx.Err() != nil {
 		return nil
 	}
 	return d
@@ -186,3 +187,9 @@ func (c Case) smallerObjects(yield func([]Event) bool) bool {
 	}
 	return true
 }
+
+// like reports whether two invariants may be the same trouble: a flow that is misjudged is first
+// met as a new one, or again when it was asked about before the event.
+func like(a, b harness.Invariant) bool { return a == b || judges(a) && judges(b) }
+
+func judges(i harness.Invariant) bool { return i == harness.Verdict || i == harness.Established }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/harness"
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
@@ -42,7 +43,7 @@ func TestSeeds(t *testing.T) {
 func playSeed(t *testing.T, kind backends.Kind, seed uint64) {
 	o := Options{Kind: kind, Stride: strideOfSeed}
 	c, _, err := PlaySeed(t.Context(), o, seed)
-	if d := divergenceOf(err); d != nil {
+	if d := harness.ViolationOf(err); d != nil {
 		c, d = Minimise(t.Context(), c, o, d, timeToMinimise)
 		err = d
 	}

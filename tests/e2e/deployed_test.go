@@ -157,10 +157,10 @@ func TestTheKernelEnforcesWithTheRightsOfTheManifest(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			n := startKernelNodeWith(t, mode, slices.Clone(caps))
-			n.all()
+			n.TryDemo()
 			n.kill()
 			n.run()
-			n.all()
+			n.TryDemo()
 			watch := startProgram(t, "sluicectl", "watch", "verdicts", "-n", "demo", "--count", "1", "--protocol", "tcp", "--socket", n.agent.socket)
 			eventually(t, func() error {
 				n.Can(false, "the stranger", "stranger", "server", "tcp", 4, 80)

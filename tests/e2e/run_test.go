@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/tests/wires"
 )
 
 // demo is a server with two clients, of which a policy lets one in.
@@ -21,7 +22,7 @@ kind: Pod
 metadata: {name: server, namespace: demo, labels: {app: server}}
 spec: {nodeName: node-1, containers: [{name: c, image: i, ports: [{name: http, containerPort: 80}]}]}
 status: {phase: Running, podIPs: [{ip: 10.2.0.1}]}
-` + demoPod("friend", "{ip: 10.2.0.2}") + demoPod("stranger", "{ip: 10.2.0.3}") + `---
+` + wires.DemoPod("friend", "{ip: 10.2.0.2}") + wires.DemoPod("stranger", "{ip: 10.2.0.3}") + `---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: server, namespace: demo}
@@ -29,18 +30,6 @@ spec:
   podSelector: {matchLabels: {app: server}}
   ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}], ports: [{port: http}]}]
 `
-
-// demoPod is the manifest of a pod on the demo's node, which has its name for a label. The
-// addresses are those of its status.
-func demoPod(name, addresses string) string {
-	return fmt.Sprintf(`---
-apiVersion: v1
-kind: Pod
-metadata: {name: %[1]s, namespace: demo, labels: {app: %[1]s}}
-spec: {nodeName: node-1}
-status: {phase: Running, podIPs: [%[2]s]}
-`, name, addresses)
-}
 
 const (
 	server, friend, stranger = "10.2.0.1", "10.2.0.2", "10.2.0.3"
@@ -114,7 +103,7 @@ func TestInterfacesAreFoundByTheirNamesInEtcdAndHeldUntilTheirPodsAreKnown(t *te
 		}
 		return nil
 	})
-	store(t, etcd, demo+demoPod("late", "{ip: 10.2.0.4}"))
+	store(t, etcd, demo+wires.DemoPod("late", "{ip: 10.2.0.4}"))
 	eventually(t, func() error {
 		if !v.permits(friend, late, 80) || !v.permits(late, friend, 80) || v.permits(late, server, 80) {
 			return errors.New("the pod is not enforced as it is now")

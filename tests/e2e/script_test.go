@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/internal/scratch"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
@@ -41,17 +42,17 @@ func TestScripts(t *testing.T) {
 
 // prepare gives a script the programs, the examples and a socket of its own.
 func prepare(env *testscript.Env) error {
-	dir, err := os.MkdirTemp("", "sl")
+	dir, err := scratch.New("sl-")
 	if err != nil {
 		return err
 	}
-	env.Defer(func() { _ = os.RemoveAll(dir) }) // what is left is in the temporary directory
+	env.Defer(func() { _ = dir.Remove() }) // what is left is in the temporary directory
 	examples, err := filepath.Abs(filepath.Join("..", "..", "docs", "examples"))
 	if err != nil {
 		return err
 	}
 	env.Setenv("PATH", filepath.Dir(program("sluicectl"))+string(filepath.ListSeparator)+env.Getenv("PATH"))
-	env.Setenv(socketEnv, filepath.Join(dir, "agent.sock"))
+	env.Setenv(socketEnv, filepath.Join(dir.Path, "agent.sock"))
 	env.Setenv("EXAMPLES", examples)
 	env.Values[storesKey{}] = map[string]*embedded.Server{}
 	return copyShop(filepath.Join(env.WorkDir, "shop"))

@@ -42,7 +42,7 @@ func TestAttack5AnEmptyStoreTakesNothingAwayInTheKernel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := startKernelNode(t, "auto")
-			n.all()
+			n.TryDemo()
 			counts := []*wires.Count{n.Send("friend", "server", 4, 80, true), n.Send("stranger", "server", 4, 80, false)}
 			n.kill()
 			n.agent = nil
@@ -54,7 +54,7 @@ func TestAttack5AnEmptyStoreTakesNothingAwayInTheKernel(t *testing.T) {
 			saved, err := os.ReadFile(filepath.Join(n.state, "state"))
 			n.start(c.args...)
 			n.agent.doubts(c.why)
-			n.all()
+			n.TryDemo()
 			if d := cmp.Diff(before, n.files()); d != "" {
 				t.Errorf("what is pinned changed (-before +after):\n%s", d)
 			}
@@ -67,7 +67,7 @@ func TestAttack5AnEmptyStoreTakesNothingAwayInTheKernel(t *testing.T) {
 			n.etcd, n.near = full, ""
 			n.near = n.bridge()
 			n.run()
-			n.all()
+			n.TryDemo()
 		})
 	}
 }

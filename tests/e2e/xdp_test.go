@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,20 +26,6 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/wires"
 )
-
-// kernelDemo is the demo for UDP and TCP, with the addresses of the cable.
-var kernelDemo = `
-{apiVersion: v1, kind: Namespace, metadata: {name: demo}}
-` + demoPod("server", `{ip: 10.99.0.2}, {ip: "fd00::2"}`) + demoPod("friend", `{ip: 10.99.0.3}, {ip: "fd00::3"}`) + demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`) + `
----
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata: {name: server, namespace: demo}
-spec:
-  podSelector: {matchLabels: {app: server}}
-  policyTypes: [Ingress, Egress]
-  ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}], ports: [{port: 80}, {port: 80, protocol: UDP}]}]
-`
 
 // kernelNode is a node in a network namespace, whose agent enforces in the kernel.
 type kernelNode struct {
@@ -79,7 +64,7 @@ func newKernelNode(t testing.TB, mode string) *kernelNode {
 		n.Result(n.cni, n.netns, pod, "container-"+pod)
 	}
 	n.near = n.bridge()
-	store(t, n.etcd, kernelDemo)
+	store(t, n.etcd, wires.Demo)
 	for _, port := range []uint16{80, 81} {
 		n.Serve("server", port)
 	}
@@ -89,33 +74,10 @@ func newKernelNode(t testing.TB, mode string) *kernelNode {
 
 // bridge listens inside the namespace of the node and leads to etcd outside of it.
 func (n *kernelNode) bridge() string {
-	var l net.Listener
-	n.Must(wires.Inside(n.Node, func() (err error) {
-		l, err = net.Listen("tcp", "127.0.0.1:0")
-		return err
-	}))
-	n.T.Cleanup(func() { _ = l.Close() }) // which ends what follows
+	var target atomic.Pointer[string]
 	etcd := n.etcd
-	go func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", etcd)
-			if err != nil {
-				_ = in.Close()
-				continue
-			}
-			for _, c := range [][2]net.Conn{{in, out}, {out, in}} {
-				go func() {
-					_, _ = io.Copy(c[0], c[1])
-					_, _ = c[0].Close(), c[1].Close()
-				}()
-			}
-		}
-	}()
-	return l.Addr().String()
+	target.Store(&etcd)
+	return n.Lead(&target)
 }
 
 // run starts the agent, and waits until it enforces.
@@ -165,7 +127,7 @@ func TestTheKernelEnforcesWhileAgentsAreKilled(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			n := startKernelNode(t, mode)
-			n.all()
+			n.TryDemo()
 			before := n.files()
 			counts := []*wires.Count{
 				n.Send("friend", "server", 4, 80, true), n.Send("friend", "server", 6, 80, true),
@@ -183,7 +145,7 @@ func TestTheKernelEnforcesWhileAgentsAreKilled(t *testing.T) {
 				t.Errorf("starts that are told the same changed what is pinned from %v to %v", before, after)
 			}
 			n.Right(100, counts...)
-			store(t, n.etcd, strings.ReplaceAll(kernelDemo, "{app: friend}}}]", "{app: stranger}}}]"))
+			store(t, n.etcd, strings.ReplaceAll(wires.Demo, "{app: friend}}}]", "{app: stranger}}}]"))
 			eventually(t, func() error {
 				if err := n.answers("stranger", "server"); err != nil {
 					return fmt.Errorf("the change is not enforced: %w", err)
@@ -194,20 +156,6 @@ func TestTheKernelEnforcesWhileAgentsAreKilled(t *testing.T) {
 			talk.IsCut("after the change")
 			n.cleanUp()
 		})
-	}
-}
-
-// all tries every protocol in both families.
-func (n *kernelNode) all() {
-	n.T.Helper()
-	for _, family := range []int{4, 6} {
-		n.Can(true, "the friend", "friend", "server", "tcp", family, 80)
-		n.Can(true, "the friend", "friend", "server", "udp", family, 80)
-		n.Can(false, "the friend at another port", "friend", "server", "tcp", family, 81)
-		n.Can(false, "the friend's ping", "friend", "server", "icmp", family, 0)
-		n.Can(false, "the stranger", "stranger", "server", "tcp", family, 80)
-		n.Can(false, "the server as a client", "server", "friend", "tcp", family, 80)
-		n.Can(true, "who is not isolated", "stranger", "friend", "icmp", family, 0)
 	}
 }
 

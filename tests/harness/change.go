@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
@@ -68,25 +67,4 @@ func (n *Node) observe(s policy.Status) {
 	if t := n.trial.Load(); t != nil && s.Seen >= t.seen && !s.InSync() {
 		t.fail(errFailed)
 	}
-}
-
-// Explain returns what the renderers of all nodes do with a flow, and why. Renderers
-// that cannot explain have nothing to say.
-func (f *Cluster) Explain(flow api.Flow) []renderer.Decision {
-	var out []renderer.Decision
-	for _, name := range f.Names() {
-		if e, ok := renderer.As[renderer.Explainer](f.nodes[name].Backend.Renderer()); ok {
-			out = append(out, e.Explain(flow)...)
-		}
-	}
-	return out
-}
-
-// Explains reports whether the renderers can explain.
-func (f *Cluster) Explains() bool {
-	for _, n := range f.nodes {
-		_, ok := renderer.As[renderer.Explainer](n.Backend.Renderer())
-		return ok
-	}
-	return false
 }

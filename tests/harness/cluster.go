@@ -22,9 +22,12 @@ type Options struct {
 
 // Cluster is the nodes of a cluster. One goroutine uses it at a time.
 type Cluster struct {
+	Examined Examined // by all checks so far
+
 	kind    backends.Kind
 	options Options
 	nodes   map[string]*Node
+	talking []api.Flow // whose sessions the last check has left
 }
 
 // New starts a fleet of the nodes that have these names. No node has resynced yet, so

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,33 +71,27 @@ func lines[T any](b *strings.Builder, list []T) error {
 	return nil
 }
 
-// Dangling names every reference that leads to nothing in what is installed, and what
-// renderers were told against the contract. A set that no rule names is neither: the
-// contract permits it, for rules that others make superfluous; one that a new node does
-// not have is found by Compare.
-func (n *Node) Dangling() []string { return append(n.Told.Violations(), n.Backend.Dangling()...) }
-
-// Compare says where this fleet is not what another one is, node by node, and what
-// dangles in it; empty when there is nothing to say.
-func (f *Cluster) Compare(ctx context.Context, fresh *Cluster) (string, error) {
-	var b strings.Builder
+// Inspect reads everything, of all nodes.
+func (f *Cluster) Inspect(ctx context.Context) (map[string]Installed, error) {
+	out := map[string]Installed{}
 	for _, name := range f.Names() {
-		got, err := f.nodes[name].Inspect(ctx)
-		if err != nil {
-			return "", fmt.Errorf("node %s: %w", name, err)
-		}
-		want, err := fresh.nodes[name].Inspect(ctx)
-		if err != nil {
-			return "", fmt.Errorf("new node %s: %w", name, err)
-		}
-		if diff := got.Diff(want); diff != "" {
-			fmt.Fprintf(&b, "node %s is not what a new one is (-new +running):\n%s\n", name, diff)
-		}
-		for _, d := range f.nodes[name].Dangling() {
-			fmt.Fprintf(&b, "node %s: %s\n", name, d)
+		var err error
+		if out[name], err = f.nodes[name].Inspect(ctx); err != nil {
+			return nil, fmt.Errorf("node %s: %w", name, err)
 		}
 	}
-	return b.String(), nil
+	return out, nil
+}
+
+// differences says where nodes are not what new ones are; empty when there is nothing to say.
+func differences(got, fresh map[string]Installed) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if diff := got[name].Diff(fresh[name]); diff != "" {
+			fmt.Fprintf(&b, "node %s is not what a new one is (-new +running):\n%s\n", name, diff)
+		}
+	}
+	return b.String()
 }
 
 // Operations counts what changed in all stacks so far, and what renderers were told
@@ -104,6 +100,16 @@ func (f *Cluster) Operations() int {
 	n := 0
 	for _, node := range f.nodes {
 		n += node.Backend.Operations() + node.Told.Operations()
+	}
+	return n
+}
+
+// Written counts what changed in all dataplanes. Unlike Operations it goes on when agents are
+// replaced.
+func (f *Cluster) Written() int {
+	n := 0
+	for _, node := range f.nodes {
+		n += node.Backend.Operations()
 	}
 	return n
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/api/model"
@@ -24,8 +23,8 @@ type Objects map[model.ID]proto.Message
 // Reflect converts a state as ksr does.
 func Reflect(s cluster.State) (Objects, error) {
 	out := Objects{}
-	for _, object := range objectsOf(s) {
-		value, _ := convert.ToModel(object) // what is wrong with objects is the business of ksr's own tests
+	for _, e := range cluster.Objects(s) {
+		value, _ := convert.ToModel(e.Object) // what is wrong with objects is the business of ksr's own tests
 		if value == nil {
 			continue
 		}
@@ -36,27 +35,6 @@ func Reflect(s cluster.State) (Objects, error) {
 		out[id] = value
 	}
 	return out, nil
-}
-
-// objectsOf lists the objects of a state.
-func objectsOf(s cluster.State) []any {
-	var out []any
-	for _, o := range s.Namespaces {
-		out = append(out, o)
-	}
-	for _, o := range s.Pods {
-		out = append(out, o)
-	}
-	for _, o := range s.Policies {
-		out = append(out, o)
-	}
-	for _, o := range s.Nodes {
-		out = append(out, o)
-	}
-	for _, o := range cluster.AdminPolicies(s) {
-		out = append(out, o)
-	}
-	return out
 }
 
 // Since returns what changed from an old state, in an order that a seed gives:
@@ -79,20 +57,14 @@ func (o Objects) Since(old Objects, seed uint64) []model.Delta {
 // All returns everything, in an order that a seed gives.
 func (o Objects) All(seed uint64) []model.Delta { return o.Since(nil, seed) }
 
-// Apply returns the state after some changes; the receiver stays as it is.
-func (o Objects) Apply(deltas []model.Delta) Objects {
-	out := maps.Clone(o)
-	if out == nil {
-		out = Objects{}
+// Changes returns the objects as changes, in an order that a seed gives. One without a value is
+// said to be gone, or left out of a resync.
+func (o Objects) Changes(resync bool, seed uint64) model.Changes {
+	if resync {
+		o = maps.Clone(o)
+		maps.DeleteFunc(o, func(id model.ID, _ proto.Message) bool { return o[id] == nil })
 	}
-	for _, d := range deltas {
-		if d.Value == nil {
-			delete(out, d.ID)
-		} else {
-			out[d.ID] = d.Value
-		}
-	}
-	return out
+	return model.Changes{Resync: resync, Deltas: o.All(seed)}
 }
 
 // Shuffled puts changes into an order that a seed gives, whatever theirs was.
@@ -110,27 +82,12 @@ func compareDeltas(a, b model.Delta) int {
 // Manifests prints a state for whoever has to understand a failure.
 func Manifests(s cluster.State) string {
 	var b strings.Builder
-	add := func(kind string, object any) {
-		text, err := yaml.Marshal(object)
+	for _, e := range cluster.Objects(s) {
+		text, err := yaml.Marshal(e.Object)
 		if err != nil {
 			text = []byte(err.Error())
 		}
-		fmt.Fprintf(&b, "---\nkind: %s\n%s", kind, text)
-	}
-	for _, o := range s.Namespaces {
-		add("Namespace", o)
-	}
-	for _, o := range s.Pods {
-		add("Pod", &corev1.Pod{ObjectMeta: o.ObjectMeta, Spec: o.Spec, Status: o.Status})
-	}
-	for _, o := range s.Policies {
-		add("NetworkPolicy", o)
-	}
-	for _, o := range s.Nodes {
-		add("Node", &corev1.Node{ObjectMeta: o.ObjectMeta, Status: o.Status})
-	}
-	for _, o := range cluster.AdminPolicies(s) {
-		add(strings.TrimPrefix(fmt.Sprintf("%T", o), "*"), o)
+		fmt.Fprintf(&b, "---\nkind: %s\n%s", e.Kind, text)
 	}
 	return b.String()
 }

@@ -23,49 +23,11 @@ import (
 // conflist is a configuration of CNI for pods at a bridge.
 const conflist = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cni0"}]}`
 
-// demo has a pod that is isolated, and two that are not.
-var demo = `
-{apiVersion: v1, kind: Namespace, metadata: {name: demo}}
-` + demoPod("server", `{ip: 10.99.0.2}, {ip: "fd00::2"}`) + demoPod("friend", `{ip: 10.99.0.3}, {ip: "fd00::3"}`) + demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`) + `
----
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata: {name: server, namespace: demo}
-spec:
-  podSelector: {matchLabels: {app: server}}
-  policyTypes: [Ingress, Egress]
-  ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}], ports: [{port: 80}, {port: 80, protocol: UDP}]}]
-`
-
-func demoPod(name, addresses string) string {
-	return fmt.Sprintf(`---
-apiVersion: v1
-kind: Pod
-metadata: {name: %[1]s, namespace: demo, labels: {app: %[1]s}}
-spec: {nodeName: node-1}
-status: {phase: Running, podIPs: [%[2]s]}
-`, name, addresses)
-}
-
-// all tries every protocol in both families.
-func (n *node) all() {
-	n.T.Helper()
-	for _, family := range []int{4, 6} {
-		n.Can(true, "the friend", "friend", "server", "tcp", family, 80)
-		n.Can(true, "the friend", "friend", "server", "udp", family, 80)
-		n.Can(false, "the friend at another port", "friend", "server", "tcp", family, 81)
-		n.Can(false, "the friend's ping", "friend", "server", "icmp", family, 0)
-		n.Can(false, "the stranger", "stranger", "server", "tcp", family, 80)
-		n.Can(false, "the server as a client", "server", "friend", "tcp", family, 80)
-		n.Can(true, "who is not isolated", "stranger", "friend", "icmp", family, 0)
-	}
-}
-
 // newBridgedNode is newNode with all pods at a bridge, which speak with each other without the
 // node hearing of it.
 func newBridgedNode(t *testing.T) *node {
 	t.Helper()
-	n := newNode(t, demo, "server", "friend", "stranger")
+	n := newNode(t, wires.Demo, "server", "friend", "stranger")
 	n.Must(os.WriteFile(filepath.Join(n.state, "10-pods.conflist"), []byte(conflist), 0o600))
 	for pod := range n.Pods {
 		n.Result(n.results, n.netns, pod, "container-"+pod)
@@ -168,7 +130,7 @@ func (n *node) becomes(pod, state string) {
 func TestKernelEnforcementEndsByNothingThatAPodWrites(t *testing.T) {
 	n := newBridgedNode(t)
 	n.up()
-	n.all() // nobody has spoken with the node before
+	n.TryDemo() // nobody has spoken with the node before
 	pins := n.files()
 	counts := []*wires.Count{
 		n.Send("friend", "server", 4, 80, true), n.Send("friend", "server", 6, 80, true),
@@ -211,8 +173,8 @@ func (n *node) as(t *testing.T, part func()) {
 func (n *node) survives(name, port string, do func()) {
 	n.T.Helper()
 	do()
-	n.store(strings.ReplaceAll(demo, "{phase: Running,", fmt.Sprintf("{phase: Running, message: %q,", name)))
-	n.store(strings.ReplaceAll(demo, "{port: 80},", "{port: 80}, {port: "+port+"},"))
+	n.store(strings.ReplaceAll(wires.Demo, "{phase: Running,", fmt.Sprintf("{phase: Running, message: %q,", name)))
+	n.store(strings.ReplaceAll(wires.Demo, "{port: 80},", "{port: 80}, {port: "+port+"},"))
 	eventually(n.T, func() error {
 		if _, out, _ := programs.Ask(n.socket, "/v1/rules"); !strings.Contains(string(out), port) {
 			return fmt.Errorf("port %s is not permitted after %s", port, name)
@@ -342,14 +304,14 @@ func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 	}
 	open(true, "before")
 
-	without := strings.ReplaceAll(demo, demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`), "")
+	without := strings.ReplaceAll(wires.Demo, wires.DemoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`), "")
 	n.forgetResult("container-stranger")
 	n.reborn(late, "container-2")
 	n.becomes("stranger", "pending") // until the pod's addresses were asked for again
 	n.becomes("stranger", wire.Enforced)
 	open(true, "the next life")
 
-	n.remove(demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`))
+	n.remove(wires.DemoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`))
 	n.becomes("stranger", "orphaned")
 	open(false, "a pod that is gone, whose interface is not")
 
@@ -366,12 +328,12 @@ func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 	open(false, "an interface of nobody, with the next agent")
 	plugin, a := wire.NewClient(n.socket), n.register("stranger", "container-3")
 	open(false, "a pod that policy does not know")
-	n.store(without + demoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`))
+	n.store(without + wires.DemoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`))
 	if e, err := plugin.Wait(t.Context(), a, wire.MaxTimeout); err != nil || e.State != wire.Enforced || e.Source != "told" {
 		t.Errorf("waiting ended with %+v, %v", e, err)
 	}
 	open(true, "a pod that policy knows")
-	n.all()
+	n.TryDemo()
 	n.Must(plugin.Remove(t.Context(), a))
 	n.becomes("stranger", "orphaned")
 	open(false, "a pod that the plugin removed")

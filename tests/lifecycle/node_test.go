@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -60,7 +58,7 @@ func newNode(t testing.TB, state string, pods ...string) *node {
 	}
 	n.pins, n.netns, n.socket = filepath.Join(wires.BPFFS(t), "sluice"), n.Names(), filepath.Join(programs.SocketDir(t), "agent.sock")
 	n.target.Store(&n.etcd)
-	n.near = n.bridge()
+	n.near = n.Lead(&n.target)
 	programs.Store(t, n.etcd, state)
 	return n
 }
@@ -76,46 +74,6 @@ func (n *node) store(manifest string) { n.T.Helper(); programs.Store(n.T, n.etcd
 func (n *node) remove(manifest string) {
 	n.T.Helper()
 	programs.Run(n.T, "sluicectl", "delete", "-f", programs.Manifest(n.T, manifest), "--etcd-endpoints", n.etcd)
-}
-
-// bridge listens inside the namespace of the node and leads to etcd outside of it.
-func (n *node) bridge() string {
-	var l net.Listener
-	n.at(func() (err error) {
-		l, err = net.Listen("tcp", "127.0.0.1:0")
-		return err
-	})
-	n.T.Cleanup(func() { _ = l.Close() }) // which ends what follows
-	go func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			n.lead(in)
-		}
-	}()
-	return l.Addr().String()
-}
-
-// lead joins a connection with one to etcd.
-func (n *node) lead(in net.Conn) {
-	target := n.target.Load()
-	if target == nil {
-		_ = in.Close()
-		return
-	}
-	out, err := net.Dial("tcp", *target)
-	if err != nil {
-		_ = in.Close()
-		return
-	}
-	for _, c := range [][2]net.Conn{{in, out}, {out, in}} {
-		go func() {
-			_, _ = io.Copy(c[0], c[1])
-			_, _ = c[0].Close(), c[1].Close()
-		}()
-	}
 }
 
 // at calls f at the node.

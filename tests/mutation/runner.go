@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/scratch"
 )
 
 // Options of a run.
@@ -66,8 +68,9 @@ type runner struct {
 	Options
 	tree
 	suites []*contestant // cheapest first
-	work   string        // a folder that is removed at the end
-	tmp    string        // for the temporary files of tests
+	folder *scratch.Folder
+	work   string // its path
+	tmp    string // for the temporary files of tests
 }
 
 // contestant is a suite that was built and has passed without a fault.
@@ -88,11 +91,12 @@ const (
 
 // newRunner builds the suites and runs them with -short.
 func newRunner(ctx context.Context, t tree, suites []Suite, o Options) (*runner, error) {
-	work, err := os.MkdirTemp("", "mutation-")
+	folder, err := scratch.New("mutation-")
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{Options: o, tree: t, work: work, tmp: filepath.Join(work, "tmp")}
+	work := folder.Path
+	r := &runner{Options: o, tree: t, folder: folder, work: work, tmp: filepath.Join(work, "tmp")}
 	if err := os.Mkdir(r.tmp, 0o700); err != nil {
 		return r, err
 	}
@@ -121,7 +125,7 @@ func newRunner(ctx context.Context, t tree, suites []Suite, o Options) (*runner,
 }
 
 // close removes what the runner has written.
-func (r *runner) close() error { return os.RemoveAll(r.work) }
+func (r *runner) close() error { return r.folder.Remove() }
 
 // baselineLimit is how long a suite may take without a fault.
 const baselineLimit = 10 * time.Minute

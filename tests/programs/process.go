@@ -34,7 +34,8 @@ func Start(t testing.TB, start func(*exec.Cmd) error, name string, args ...strin
 	t.Helper()
 	p := &Process{t: t, Ended: make(chan struct{}), grown: make(chan struct{}, 1)}
 	p.Cmd = exec.Command(Path(name), args...)
-	p.Cmd.Env = append(os.Environ(), "SLUICE_STATE_FILE="+filepath.Join(t.TempDir(), "state")) // not that of this machine
+	// Nothing of this machine: neither its state, nor what a killed program leaves behind.
+	p.Cmd.Env = append(os.Environ(), "SLUICE_STATE_FILE="+filepath.Join(t.TempDir(), "state"), "TMPDIR="+t.TempDir())
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

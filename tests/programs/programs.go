@@ -19,6 +19,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/scratch"
 )
 
 // Patience is how long anything may take before a test gives up. It is only used up by failures.
@@ -33,11 +35,11 @@ func Main(m *testing.M) int {
 	if bin = os.Getenv("SLUICE_BIN"); bin != "" {
 		return m.Run()
 	}
-	dir, err := os.MkdirTemp("", "sluice-programs-")
+	dir, err := scratch.New("sluice-programs-")
 	if err == nil {
-		defer func() { _ = os.RemoveAll(dir) }() // what is left is in the temporary directory
-		bin = dir
-		err = build(dir)
+		defer func() { _ = dir.Remove() }() // what is left is in the temporary directory
+		bin = dir.Path
+		err = build(bin)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build the programs:", err)
@@ -91,12 +93,12 @@ func Manifest(t testing.TB, text string) string {
 // bytes.
 func SocketDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sl") //nolint:usetesting // the path must be short
+	dir, err := scratch.New("sl-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // what is left is in the temporary directory
-	return dir
+	t.Cleanup(func() { _ = dir.Remove() }) // what is left is in the temporary directory
+	return dir.Path
 }
 
 // Poll calls until it is satisfied, for so long at most; its error says what it still waits for.

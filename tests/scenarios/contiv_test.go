@@ -190,7 +190,7 @@ func TestContiv36AnAgentConvergesFromAnyStaleState(t *testing.T) {
 func TestTheBoundOfFlowsIsOnesOwnSize(t *testing.T) {
 	for seed := range uint64(20) {
 		space := cluster.FlowSpace(cluster.Random(seed, cluster.Small()))
-		if got, want := size(space), len(slices.Collect(space.All())); got != want {
+		if got, want := space.Size(), len(slices.Collect(space.All())); got != want {
 			t.Errorf("seed %d: the size is %d, but there are %d flows", seed, got, want)
 		}
 	}

@@ -10,9 +10,8 @@
 //
 //   - What a file expects was written from the specification, and its first comment
 //     names the source. -update repairs text, it does not find out what is right.
-//   - After every change of the cluster, whatever the file asks: the stacks agree with
-//     the oracle on the flows of the state, running nodes are what new nodes are,
-//     nothing dangles, and the same state again causes no operation.
+//   - After every change of the cluster, whatever the file asks, every invariant of
+//     tests/harness holds.
 //   - Nothing passes silently: commands, words, names and labels that are not
 //     understood end the file with its line.
 //   - Files run on every kind of stack. A command that asks one kind only names it.

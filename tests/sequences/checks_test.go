@@ -2,33 +2,15 @@ package sequences
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/explain/reason"
-	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/harness"
 )
-
-// expected is what must be true in one state, however it came about.
-type expected struct {
-	oracle    *oracle.Oracle
-	questions []question
-	installed map[string]harness.Installed // of a new fleet, by node
-}
-
-// question is a flow and what becomes of it.
-type question struct {
-	flow    api.Flow
-	allowed bool
-}
 
 // questionsPerState bounds the flows that are asked in a state of a larger cluster.
 const questionsPerState = 600
@@ -74,32 +56,26 @@ func every[T any](all []T, n, first int) []T {
 	return out
 }
 
-// expected returns what must be true now, and whether it is the first time that
-// somebody asks. Then a new fleet is told the state as a whole.
-func (r *runner) expected(ctx context.Context) (want expected, first bool, err error) {
+// met is a state that was met, and the flows that are asked in it.
+type met struct {
+	expected *harness.Expected
+	flows    []api.Flow
+}
+
+// check examines the present state. Of one that was met before it asks about fewer flows, and not
+// always about the same.
+func (r *runner) check(ctx context.Context) error {
 	digest := digestOf(r.now)
-	if want, ok := r.known[digest]; ok {
-		return want, false, nil
+	of, known := r.known[digest]
+	if !known {
+		state := stateOf(r.now, r.silent)
+		of = met{r.fleet.Expect(state), r.space.flows(state)}
+		r.known[digest] = of
 	}
-	state := stateOf(r.now, r.silent)
-	want = expected{oracle: oracle.New(state, oracle.AllowNodeTraffic(!r.denyNode)), installed: map[string]harness.Installed{}}
-	for _, f := range r.space.flows(state) {
-		want.questions = append(want.questions, question{f, want.oracle.Allowed(f)})
-	}
-	fresh, err := r.newFleet()
-	if err != nil {
-		return want, true, fmt.Errorf("a new fleet: %w", err)
-	}
-	err = fresh.Apply(ctx, told(wholly(r.sequence, r.now, true)))
-	for _, name := range fresh.Names() {
-		installed, inspected := fresh.Node(name).Inspect(ctx)
-		want.installed[name], err = installed, errors.Join(err, inspected)
-	}
-	if err = errors.Join(err, fresh.Close()); err != nil {
-		return want, true, fmt.Errorf("a new fleet: %w", err)
-	}
-	r.known[digest] = want
-	return want, true, nil
+	return r.fleet.Check(ctx, harness.State{
+		Expected: of.expected, Objects: storedOf(r.now), Seed: uint64(r.events),
+		Flows: every(of.flows, r.stride(!known), r.events), All: true,
+	})
 }
 
 // stridePerState thins out the flows of a state that is met again, and strideOfSlow those of a
@@ -119,56 +95,4 @@ func (r *runner) stride(first bool) int {
 		return 1
 	}
 	return stride
-}
-
-// verdicts asks the fleet: all flows of a state that is new, and of one that is not
-// always others.
-func (r *runner) verdicts(want expected, first bool) []finding {
-	questions := every(want.questions, r.stride(first), r.events)
-	var wrong []question
-	for _, q := range questions {
-		if r.fleet.Does(q.flow, q.allowed) != q.allowed {
-			wrong = append(wrong, q)
-		}
-	}
-	if len(wrong) == 0 {
-		return nil
-	}
-	q := wrong[0]
-	return []finding{{checkVerdicts, fmt.Sprintf("%d of %d flows are wrong, first %s, which should be allowed: %t\n%s%s",
-		len(wrong), len(questions), q.flow, q.allowed, r.fleet.Trace(q.flow), reason.Of(want.oracle.Verdict(q.flow)))}}
-}
-
-// inspect compares what is installed with what a new fleet has, and looks for
-// references that lead nowhere.
-func (r *runner) inspect(ctx context.Context, want expected) []finding {
-	var out []finding
-	for _, name := range r.fleet.Names() {
-		node := r.fleet.Node(name)
-		got, err := node.Inspect(ctx)
-		if err != nil {
-			out = append(out, finding{checkInstalled, fmt.Sprintf("node %s: %v", name, err)})
-		} else if diff := got.Diff(want.installed[name]); diff != "" {
-			out = append(out, finding{checkInstalled, fmt.Sprintf("node %s (-new fleet +this one)\n%s", name, diff)})
-		}
-		if dangling := node.Dangling(); len(dangling) > 0 {
-			out = append(out, finding{checkReferences, fmt.Sprintf("node %s: %s", name, strings.Join(dangling, "; "))})
-		}
-	}
-	return out
-}
-
-// again tells what is there already, as changes and as a whole.
-func (r *runner) again(ctx context.Context) []finding {
-	var out []finding
-	for _, resync := range []bool{false, true} {
-		before := r.fleet.Operations()
-		if err := r.fleet.Apply(ctx, told(wholly(r.sequence, r.now, resync))); err != nil {
-			return append(out, finding{checkApply, err.Error()})
-		}
-		if n := r.fleet.Operations() - before; n != 0 {
-			out = append(out, finding{checkOperations, fmt.Sprintf("telling it again, as a whole: %t, took %d", resync, n)})
-		}
-	}
-	return out
 }

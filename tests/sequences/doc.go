@@ -1,7 +1,7 @@
 // Package sequences brings running clusters through lists of states, by every way that
 // can lead to them, and looks at everything after each event.
 //
-//	lists -> renderertest.Expanders -> events -> fleet over every kind of stack -> checks
+//	lists -> renderertest.Expanders -> events -> fleet over every kind of stack -> harness.Check
 //
 // The lists are written in lists_test.go and tiers_test.go, taken from recorded suites, and drawn.
 // An expander turns a list into events: changes in another order, split, squashed, taken back, told
@@ -9,12 +9,10 @@
 //
 // # Invariants
 //
-//   - After an event four things hold: verdicts are those of internal/oracle, what is
-//     installed is what a new cluster has that is told the same, references lead
-//     somewhere, and telling the same again takes no operation.
+//   - After an event every invariant of tests/harness holds.
 //   - A state that is on the way only is judged as all others: the oracle gets the
 //     Kubernetes objects of that moment.
-//   - No list, expander or check knows a stack.
+//   - No list and no expander knows a stack.
 //
 // # Cost
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/harness"
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
@@ -197,17 +198,29 @@ func firstFailure(t *testing.T, kind backends.Kind, name string, fault func(*fau
 	return nil
 }
 
-// checks returns what found it.
-func (f *failure) checks() string {
+// invariants returns the names of those that did not hold.
+func (f *failure) invariants() string {
 	found := map[string]bool{}
-	for _, one := range f.findings {
-		found[one.check] = true
+	for _, err := range flat(f.err) {
+		found[string(harness.ViolationOf(err).Invariant)] = true
 	}
 	return strings.Join(slices.Sorted(maps.Keys(found)), ", ")
 }
 
-// TestEveryFaultIsFound puts faults into every kind of stack. Each check is the only
-// one that finds some fault.
+// flat returns the errors that were joined to one.
+func flat(err error) (out []error) {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	for _, e := range several.Unwrap() {
+		out = append(out, flat(e)...)
+	}
+	return out
+}
+
+// TestEveryFaultIsFound puts faults into every kind of stack. Each invariant
+// is the only one that finds some fault.
 func TestEveryFaultIsFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays all lists until a fault is found")
@@ -218,13 +231,13 @@ func TestEveryFaultIsFound(t *testing.T) {
 		name, list, expander, checks string
 		fault                        func(*faulty)
 	}{
-		{"forgets members that leave", pods, "key by key", "installed, verdicts", edits(func(t renderer.Txn, _ *faulty) renderer.Txn { return forgetsRemovals{t} })},
-		{"keeps what it has of a pod that moves", moves, "as given", "installed, verdicts", edits(func(t renderer.Txn, _ *faulty) renderer.Txn { return keepsMoved{t} })},
-		{"ignores a pod that comes after another", pods, "split, keys reversed", "installed", edits(func(t renderer.Txn, f *faulty) renderer.Txn { return keepsOrder{t, f} })},
-		{"takes the first port of a range for all", ports, "as given", "verdicts", edits(func(t renderer.Txn, _ *faulty) renderer.Txn { return cutsRanges{t} })},
-		{"remembers who came first", pods, "split, keys reversed", "installed", func(f *faulty) { f.remembers = true }},
-		{"leaks a table", pods, "as given", "references", func(f *faulty) { f.leaks = true }},
-		{"writes equal things again", pods, "restarts between", "operations", func(f *faulty) { f.rewrites = true }},
+		{"forgets members that leave", pods, "key by key", "fresh, verdict", edits(func(t renderer.Txn, _ *faulty) renderer.Txn { return forgetsRemovals{t} })},
+		{"keeps what it has of a pod that moves", moves, "as given", "fresh, verdict", edits(func(t renderer.Txn, _ *faulty) renderer.Txn { return keepsMoved{t} })},
+		{"ignores a pod that comes after another", pods, "split, keys reversed", "fresh", edits(func(t renderer.Txn, f *faulty) renderer.Txn { return keepsOrder{t, f} })},
+		{"takes the first port of a range for all", ports, "as given", "verdict", edits(func(t renderer.Txn, _ *faulty) renderer.Txn { return cutsRanges{t} })},
+		{"remembers who came first", pods, "split, keys reversed", "fresh", func(f *faulty) { f.remembers = true }},
+		{"leaks a table", pods, "as given", "dangling", func(f *faulty) { f.leaks = true }},
+		{"writes equal things again", pods, "restarts between", "restart", func(f *faulty) { f.rewrites = true }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			backends.Each(t, func(t *testing.T, kind backends.Kind) {
@@ -232,8 +245,8 @@ func TestEveryFaultIsFound(t *testing.T) {
 				if f == nil {
 					t.Fatal("nothing is found")
 				}
-				if f.checks() != tt.checks || f.expander != tt.expander {
-					t.Errorf("found by %s with expander %q, want %s with %q\n%s", f.checks(), f.expander, tt.checks, tt.expander, f)
+				if f.invariants() != tt.checks || f.expander != tt.expander {
+					t.Errorf("found by %s with expander %q, want %s with %q\n%s", f.invariants(), f.expander, tt.checks, tt.expander, f)
 				}
 			})
 		})
@@ -245,7 +258,7 @@ func TestAFailureSaysWhatHappened(t *testing.T) {
 	t.Parallel()
 	text := firstFailure(t, backends.All[0], "policies before pods, and after", func(f *faulty) { f.leaks = true }).String()
 	for _, want := range []string{`list "policies before pods, and after", expander "as given", event 3 of 4, state 2: -NetworkPolicy town/mayor`,
-		"check references: node two: table", "kind: Pod", "name: web"} {
+		"dangling: node two: table", "kind: Pod", "name: web"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}

@@ -16,18 +16,6 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// The checks that follow every event.
-const (
-	checkApply      = "apply"      // does not fail
-	checkVerdicts   = "verdicts"   // are those of the oracle
-	checkInstalled  = "installed"  // is what a new fleet has that is told the same
-	checkReferences = "references" // lead to something, and everything is referred to
-	checkOperations = "operations" // are none for what is there already
-)
-
-// finding is what one check has to say.
-type finding struct{ check, text string }
-
 // failure is an event after which something is wrong.
 type failure struct {
 	list, expander string
@@ -35,17 +23,14 @@ type failure struct {
 	event          event
 	nodes          []*corev1.Node
 	after          moment
-	findings       []finding
+	err            error // the invariants that do not hold
 }
 
 // String says everything that is needed to understand it.
 func (f *failure) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "list %q, expander %q, event %d of %d, state %d: %s\n", f.list, f.expander, f.number, f.events, f.event.State, describe(f.event))
-	for _, found := range f.findings {
-		fmt.Fprintf(&b, "check %s: %s\n", found.check, found.text)
-	}
-	fmt.Fprintf(&b, "the state after the event:\n%s", harness.Manifests(stateOf(f.after, f.nodes)))
+	fmt.Fprintf(&b, "%v\nthe state after the event:\n%s", f.err, harness.Manifests(stateOf(f.after, f.nodes)))
 	return b.String()
 }
 
@@ -77,8 +62,8 @@ type inspection struct {
 	list
 	sequence sequence
 	kind     backends.Kind
-	silent   []*corev1.Node      // that nobody is told of
-	known    map[string]expected // by digest
+	silent   []*corev1.Node // that nobody is told of
+	known    map[string]met // by digest
 	space    space
 	events   int // so far
 }
@@ -87,16 +72,12 @@ func newInspection(kind backends.Kind, l list) *inspection {
 	if l.nodes == nil {
 		l.nodes = nodes()
 	}
-	x := &inspection{list: l, sequence: l.sequence(), kind: kind, known: map[string]expected{}}
+	x := &inspection{list: l, sequence: l.sequence(), kind: kind, known: map[string]met{}}
 	if !slices.ContainsFunc(l.states, func(s cluster.State) bool { return len(s.Nodes) > 0 }) {
 		x.silent = l.nodes
 	}
 	x.space = spaceOf(l)
 	return x
-}
-
-func (x *inspection) newFleet() (*harness.Cluster, error) {
-	return harness.New(x.kind, harness.NamesOf(x.nodes), harness.Options{DenyNode: x.denyNode})
 }
 
 // runner is a fleet on its way.
@@ -110,50 +91,48 @@ type runner struct {
 // failure.
 func (x *inspection) run(ctx context.Context, expander renderertest.Expander[model.ID, *version]) (out *failure) {
 	events := expander.Expand(x.sequence)
-	fail := func(i int, e event, after moment, findings ...finding) *failure {
-		return &failure{list: x.name, expander: expander.Name, number: i, events: len(events), event: e, nodes: x.silent, after: after, findings: findings}
+	fail := func(i int, e event, after moment, err error) *failure {
+		return &failure{list: x.name, expander: expander.Name, number: i, events: len(events), event: e, nodes: x.silent, after: after, err: err}
 	}
-	f, err := x.newFleet()
+	f, err := harness.New(x.kind, harness.NamesOf(x.nodes), harness.Options{DenyNode: x.denyNode})
 	if err != nil {
-		return fail(0, event{}, nil, finding{checkApply, err.Error()})
+		return fail(0, event{}, nil, err)
 	}
 	r := &runner{inspection: x, fleet: f}
 	defer func() {
 		if err := f.Close(); err != nil && out == nil {
-			out = fail(len(events), event{}, r.now, finding{checkApply, "close: " + err.Error()})
+			out = fail(len(events), event{}, r.now, fmt.Errorf("close: %w", err))
 		}
 	}()
 	// A node that has heard of nothing resyncs first, as all sources do.
 	if err := f.Apply(ctx, model.Changes{Resync: true}); err != nil {
-		return fail(0, event{}, nil, finding{checkApply, err.Error()})
+		return fail(0, event{}, nil, err)
 	}
 	for i, e := range events {
 		x.events++
-		if findings := r.step(ctx, e); len(findings) > 0 {
-			return fail(i+1, e, r.now, findings...)
+		if err := r.step(ctx, e); err != nil {
+			return fail(i+1, e, r.now, err)
 		}
 	}
 	return nil
 }
 
 // step tells an event and returns what is wrong then.
-func (r *runner) step(ctx context.Context, e event) []finding {
-	before, operations := digestOf(r.now), r.stackOperations()
+func (r *runner) step(ctx context.Context, e event) error {
+	before, operations := digestOf(r.now), r.fleet.Written()
 	r.now = e.After(r.now)
 	if err := r.tell(ctx, e); err != nil {
-		return []finding{{checkApply, err.Error()}}
+		return harness.Violated(harness.Converges, "%v", err)
 	}
-	var out []finding
-	if n := r.stackOperations() - operations; n != 0 && digestOf(r.now) == before {
-		out = append(out, finding{checkOperations, fmt.Sprintf("an event that changes nothing in the end took %d", n)})
+	var err error
+	if digestOf(r.now) == before {
+		still := harness.Again
+		if e.Restart {
+			still = harness.Restart
+		}
+		err = r.fleet.Untouched(still, operations, "an event that changes nothing in the end")
 	}
-	want, first, err := r.expected(ctx)
-	if err != nil {
-		return append(out, finding{checkApply, err.Error()})
-	}
-	out = append(out, r.verdicts(want, first)...)
-	out = append(out, r.inspect(ctx, want)...)
-	return append(out, r.again(ctx)...)
+	return errors.Join(err, r.check(ctx))
 }
 
 // tell restarts every agent if the event says so, and applies the event.
@@ -168,14 +147,4 @@ func (r *runner) tell(ctx context.Context, e event) error {
 		}
 	}
 	return r.fleet.Apply(ctx, told(e))
-}
-
-// stackOperations counts what was changed in the backends. Unlike that of the fleet the
-// count goes on when agents are replaced.
-func (r *runner) stackOperations() int {
-	n := 0
-	for _, name := range r.fleet.Names() {
-		n += r.fleet.Node(name).Backend.Operations()
-	}
-	return n
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/harness"
 )
 
 // list is a list of states of a cluster.
@@ -136,11 +137,11 @@ func told(e event) model.Changes {
 	return c
 }
 
-// wholly is a moment as an event.
-func wholly(s sequence, m moment, resync bool) event {
-	e := event{Resync: resync}
-	for _, id := range slices.SortedFunc(maps.Keys(m), s.Compare) {
-		e.Deltas = append(e.Deltas, renderertest.Delta[model.ID, *version]{Key: id, Value: m[id]})
+// storedOf returns what nodes were told of a moment; what is refused is without a value.
+func storedOf(m moment) harness.Objects {
+	out := harness.Objects{}
+	for id, v := range m {
+		out[id] = v.stored
 	}
-	return e
+	return out
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/tests/differential"
+	"github.com/sluice-net/sluice/tests/harness"
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
@@ -100,14 +100,14 @@ func (s *soak) diverged(ctx context.Context, seed uint64, played differential.Ca
 		s.stop()
 	}
 	s.mu.Unlock()
-	var d *differential.Divergence
-	if !errors.As(err, &d) {
+	d := harness.ViolationOf(err)
+	if d == nil {
 		return
 	}
 	small, d := differential.Minimise(ctx, played, s.options(seed), d, s.minimise)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.divergences[mine] = divergence{Seed: seed, Check: string(d.Check), Text: d.Text, Case: small.String(), Events: len(small.Events)}
+	s.divergences[mine] = divergence{Seed: seed, Check: string(d.Invariant), Text: d.Text, Case: small.String(), Events: len(small.Events)}
 }
 
 // progress says in one line how far it is.

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/differential"
+	"github.com/sluice-net/sluice/tests/harness"
 	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/leaks"
 )
@@ -84,7 +85,7 @@ func TestAFaultIsFoundAndReduced(t *testing.T) {
 		t.Fatalf("exit code %d, %d divergences in %d sequences", code, len(r.Divergences), r.Counts.Sequences)
 	}
 	d := r.Divergences[0]
-	if d.Check != string(differential.CheckVerdict) || d.Events > 1 || strings.Count(d.Case, "\n---") > 3 {
+	if d.Check != string(harness.Verdict) || d.Events > 1 || strings.Count(d.Case, "\n---") > 3 {
 		t.Errorf("%s is not minimal: %s", d.Check, d.Case)
 	}
 	again, code := soaked(t, faulty(), "-kind", "open", "-sequences", "1", "-seed", fmt.Sprint(d.Seed), "-minimise", "1ms")

@@ -16,12 +16,11 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/renderer/acl"
-	"github.com/sluice-net/sluice/tests/vpp/shape"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
 // shapes have 110 local pods each: on the second the incumbent was measured.
-var shapes = []shape.Shape{{Pods: 1000, Policies: 1000, Local: 110}, {Pods: 10_000, Policies: 5000, Local: 110}}
+var shapes = []shape{{Pods: 1000, Policies: 1000, Local: 110}, {Pods: 10_000, Policies: 5000, Local: 110}}
 
 // bench is a node of a shape on a VPP, up to date.
 type bench struct {
@@ -32,11 +31,11 @@ type bench struct {
 }
 
 // newBench starts VPP and gives it the interfaces, but nothing to enforce.
-func newBench(b *testing.B, s shape.Shape) *bench {
+func newBench(b *testing.B, s shape) *bench {
 	b.Helper()
-	x := &bench{lab: &lab{Plumbing: vpptest.Plumb(vpptest.Launch(b)), tb: b}, b: b, world: worldOf(s.State())}
+	x := &bench{lab: &lab{Plumbing: vpptest.Plumb(vpptest.Launch(b)), tb: b}, b: b, world: worldOf(s.state())}
 	x.in = x.world.resync()
-	x.twin = startNode(b, shape.Node, acl.Options{})
+	x.twin = startNode(b, measuredNode, acl.Options{})
 	x.tell(x.twin, x.in)
 	x.Grow(x.twin.Switch)
 	return x
@@ -55,7 +54,7 @@ func (x *bench) tell(n half, c model.Changes) {
 // start starts the node with VPP and tells it everything.
 func (x *bench) start() {
 	x.b.Helper()
-	x.real = startNode(x.b, shape.Node, acl.Options{Socket: x.Socket()})
+	x.real = startNode(x.b, measuredNode, acl.Options{Socket: x.Socket()})
 	x.tell(x.real, x.in)
 }
 
@@ -77,7 +76,7 @@ func (x *bench) sample() {
 	s := x.world.state()
 	peers, policies := map[[2]string]*corev1.Pod{}, map[[2]string]*networkingv1.NetworkPolicy{}
 	for _, p := range s.Pods {
-		if p.Spec.NodeName != shape.Node {
+		if p.Spec.NodeName != measuredNode {
 			peers[[2]string{p.Namespace, p.Labels["role"]}] = p
 		}
 	}
@@ -87,7 +86,7 @@ func (x *bench) sample() {
 	var flows []api.Flow
 	for _, p := range s.Pods {
 		np := policies[[2]string{p.Namespace, p.Labels["app"]}]
-		if p.Spec.NodeName != shape.Node || np == nil {
+		if p.Spec.NodeName != measuredNode || np == nil {
 			continue
 		}
 		r := np.Spec.Ingress[0]
@@ -119,7 +118,7 @@ func (x *bench) changes(do func()) (n int) {
 	return n
 }
 
-func eachShape(b *testing.B, run func(*testing.B, shape.Shape)) {
+func eachShape(b *testing.B, run func(*testing.B, shape)) {
 	for _, s := range shapes {
 		b.Run(s.String(), func(b *testing.B) { run(b, s) })
 	}
@@ -129,7 +128,7 @@ func eachShape(b *testing.B, run func(*testing.B, shape.Shape)) {
 // interfaces of all its pods: from the connection, with the objects decoded, until
 // everything is enforced.
 func BenchmarkVPPStart(b *testing.B) {
-	eachShape(b, func(b *testing.B, s shape.Shape) {
+	eachShape(b, func(b *testing.B, s shape) {
 		x := newBench(b, s)
 		for b.Loop() {
 			b.StopTimer()
@@ -148,7 +147,7 @@ func BenchmarkVPPStart(b *testing.B) {
 // BenchmarkVPPAgentRestart measures a node that starts beside a VPP which holds
 // everything already. It must change nothing.
 func BenchmarkVPPAgentRestart(b *testing.B) {
-	eachShape(b, func(b *testing.B, s shape.Shape) {
+	eachShape(b, func(b *testing.B, s shape) {
 		x := newBench(b, s)
 		x.start()
 		before := x.indexed()
@@ -168,7 +167,7 @@ func BenchmarkVPPAgentRestart(b *testing.B) {
 // BenchmarkVPPEqualResync measures a resync of what is known already. It must change
 // nothing.
 func BenchmarkVPPEqualResync(b *testing.B) {
-	eachShape(b, func(b *testing.B, s shape.Shape) {
+	eachShape(b, func(b *testing.B, s shape) {
 		x := newBench(b, s)
 		x.start()
 		for b.Loop() {
@@ -184,13 +183,13 @@ func BenchmarkVPPEqualResync(b *testing.B) {
 // BenchmarkVPPPod measures a pod of another node that joins and leaves the sets of
 // its namespace, and one of this node that comes to an interface which is there.
 func BenchmarkVPPPod(b *testing.B) {
-	eachShape(b, func(b *testing.B, s shape.Shape) {
+	eachShape(b, func(b *testing.B, s shape) {
 		for place, name := range []string{"local", "remote"} {
 			b.Run(name, func(b *testing.B) {
 				x := newBench(b, s)
 				x.start()
 				home, w := x.home(), maps.Clone(x.world)
-				w.put(shape.Pod(home.Namespace, "new", place*7, 30_000, home.Labels["app"], "r0"))
+				w.put(shapePod(home.Namespace, "new", place*7, 30_000, home.Labels["app"], "r0"))
 				x.toggle(w)
 			})
 		}
@@ -199,11 +198,11 @@ func BenchmarkVPPPod(b *testing.B) {
 
 // BenchmarkVPPPolicy measures a policy for local pods that comes and goes.
 func BenchmarkVPPPolicy(b *testing.B) {
-	eachShape(b, func(b *testing.B, s shape.Shape) {
+	eachShape(b, func(b *testing.B, s shape) {
 		x := newBench(b, s)
 		x.start()
 		home, w := x.home(), maps.Clone(x.world)
-		w.put(shape.Policy(home.Namespace, "new", home.Labels["app"], "r1", 443))
+		w.put(shapePolicy(home.Namespace, "new", home.Labels["app"], "r1", 443))
 		x.toggle(w)
 	})
 }
@@ -211,7 +210,7 @@ func BenchmarkVPPPolicy(b *testing.B) {
 // home returns a local pod.
 func (x *bench) home() *corev1.Pod {
 	for _, p := range x.world.state().Pods {
-		if p.Spec.NodeName == shape.Node {
+		if p.Spec.NodeName == measuredNode {
 			return p
 		}
 	}
@@ -247,7 +246,7 @@ func (x *bench) toggle(other world) {
 // the interfaces, which is the work of the CNI plugin; after-interfaces-ms is the time
 // from the last one.
 func BenchmarkVPPRestart(b *testing.B) {
-	eachShape(b, func(b *testing.B, s shape.Shape) {
+	eachShape(b, func(b *testing.B, s shape) {
 		x := newBench(b, s)
 		x.start()
 		var after time.Duration

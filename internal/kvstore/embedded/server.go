@@ -5,20 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 
+	"github.com/sluice-net/sluice/internal/scratch"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
 // Config says where the server keeps its data and where it listens.
 type Config struct {
 	// Dir holds the data over restarts. When empty, a temporary directory is made
-	// and removed on Close, and nothing is synced to disk.
+	// and removed on Close, and nothing is synced to disk. That of a process which was
+	// killed is removed by the next Start.
 	Dir string
 	// ClientURL is where clients connect, such as "http://127.0.0.1:2379"; port 0
 	// takes a free one. When empty, only Client reaches the server.
@@ -39,8 +40,9 @@ type Config struct {
 type Server struct {
 	etcd    *embed.Etcd
 	log     *slog.Logger
-	remove  string             // directory to remove on Close
 	release context.CancelFunc // ends the streams of remote clients
+
+	temporary *scratch.Folder // nil: the data stays
 
 	mu      sync.Mutex
 	clients []*kvstore.Client
@@ -54,11 +56,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s.close = sync.OnceValue(s.stop)
 	temporary := cfg.Dir == ""
 	if temporary {
-		dir, err := os.MkdirTemp("", "sluice-etcd-")
-		if err != nil {
+		var err error
+		if s.temporary, err = scratch.New("sluice-etcd-"); err != nil {
 			return nil, fmt.Errorf("embedded etcd: %w", err)
 		}
-		cfg.Dir, s.remove = dir, dir
+		cfg.Dir = s.temporary.Path
 	}
 	streams, release := context.WithCancel(context.Background())
 	s.release = release
@@ -144,8 +146,8 @@ func (s *Server) stop() error {
 	if s.etcd != nil {
 		s.etcd.Close()
 	}
-	if s.remove != "" {
-		if err := os.RemoveAll(s.remove); err != nil {
+	if s.temporary != nil {
+		if err := s.temporary.Remove(); err != nil {
 			errs = append(errs, fmt.Errorf("embedded etcd: %w", err))
 		}
 	}

@@ -2,7 +2,9 @@
 // renderer and with small re-creations of the hot paths of other designs, in one run. It
 // needs root and prints Markdown.
 //
-//	go run ./tests/bench/xdp > table.md
+//	go run -C tests/bench/xdp . > table.md
+//
+// It is a module of its own, so that nobody compiles other designs who works on this one.
 //
 // # Invariants
 //
@@ -11,4 +13,5 @@
 //   - What other designs do beside the lookups is left out: products do more.
 package main
 
-//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-14 -strip llvm-strip-14 -target bpfel -go-package main -no-global-types -cflags "-O2 -g -Wall -Werror -mcpu=v3" Bench src/bench.bpf.c
+//go:generate clang-14 -O2 -g -Wall -Werror -mcpu=v3 -fno-ident -fdebug-compilation-dir . -target bpfel -c src/bench.bpf.c -o bench_bpfel.o
+//go:generate llvm-strip-14 -g bench_bpfel.o

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	_ "embed" // the programs
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +17,11 @@ import (
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
+
+// programs are those of all designs, for the kernel.
+//
+//go:embed bench_bpfel.o
+var programs []byte
 
 func main() {
 	least := flag.Int("min", 10, "addresses at least")
@@ -85,7 +92,7 @@ func run(sets []string, sizes []int, e effort, plots string) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return err
 	}
-	spec, err := LoadBench()
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(programs))
 	if err != nil {
 		return err
 	}

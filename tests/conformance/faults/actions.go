@@ -119,25 +119,23 @@ func passEndsAPolicy(s cluster.State) decision {
 func withoutDirection(of api.Origin) edit {
 	return func(s *cluster.State) {
 		for _, p := range s.AdminPolicies {
-			if of.Policy.Kind != api.AdminNetworkPolicy || p.Name != of.Policy.Name {
-				continue
-			}
-			if of.Direction == api.Ingress {
-				p.Spec.Ingress = nil
-			} else {
-				p.Spec.Egress = nil
+			if of.Policy.Kind == api.AdminNetworkPolicy && p.Name == of.Policy.Name {
+				dropRules(of.Direction, &p.Spec.Ingress, &p.Spec.Egress)
 			}
 		}
 		for _, p := range s.ClusterPolicies {
-			if of.Policy.Kind != api.ClusterNetworkPolicy || p.Name != of.Policy.Name {
-				continue
-			}
-			if of.Direction == api.Ingress {
-				p.Spec.Ingress = nil
-			} else {
-				p.Spec.Egress = nil
+			if of.Policy.Kind == api.ClusterNetworkPolicy && p.Name == of.Policy.Name {
+				dropRules(of.Direction, &p.Spec.Ingress, &p.Spec.Egress)
 			}
 		}
+	}
+}
+
+func dropRules[I, E any](d api.Direction, ingress *[]I, egress *[]E) {
+	if d == api.Ingress {
+		*ingress = nil
+	} else {
+		*egress = nil
 	}
 }
 

@@ -15,20 +15,9 @@ type edit func(s *cluster.State)
 
 // edited returns a copy of a state with some edits.
 func edited(s cluster.State, edits []edit) cluster.State {
-	out := cluster.State{
-		Namespaces: copies(s.Namespaces), Pods: copies(s.Pods), Policies: copies(s.Policies), Nodes: copies(s.Nodes),
-		AdminPolicies: copies(s.AdminPolicies), BaselinePolicies: copies(s.BaselinePolicies), ClusterPolicies: copies(s.ClusterPolicies),
-	}
+	out := cluster.Copy(s)
 	for _, e := range edits {
 		e(&out)
-	}
-	return out
-}
-
-func copies[T interface{ DeepCopy() T }](list []T) []T {
-	var out []T
-	for _, o := range list {
-		out = append(out, o.DeepCopy())
 	}
 	return out
 }

@@ -37,12 +37,7 @@ func isNode(s cluster.State, a netip.Addr) bool {
 // histories are faults of what a change leaves behind.
 var histories = []Fault{
 	late("new labels of a namespace are not followed", "18", func(before, now cluster.State) cluster.State {
-		now.Namespaces = slices.Clone(now.Namespaces)
-		for i, ns := range now.Namespaces {
-			if old := find(before.Namespaces, ns); old != nil {
-				now.Namespaces[i] = old
-			}
-		}
+		now.Namespaces = keep(before.Namespaces, now.Namespaces, func(ns, old *corev1.Namespace) { old.DeepCopyInto(ns) })
 		return now
 	}),
 	late("new labels of a pod are not followed", "18", func(before, now cluster.State) cluster.State {
@@ -56,21 +51,11 @@ var histories = []Fault{
 		})
 	}),
 	late("a changed policy is not followed", "48", func(before, now cluster.State) cluster.State {
-		now.Policies = slices.Clone(now.Policies)
-		for i, np := range now.Policies {
-			if old := find(before.Policies, np); old != nil {
-				now.Policies[i] = old
-			}
-		}
+		now.Policies = keep(before.Policies, now.Policies, func(np, old *networkingv1.NetworkPolicy) { old.DeepCopyInto(np) })
 		return now
 	}),
 	late("a deleted policy goes on", "80", func(before, now cluster.State) cluster.State {
-		now.Policies = slices.Clone(now.Policies)
-		for _, old := range before.Policies {
-			if find(now.Policies, old) == nil {
-				now.Policies = append(now.Policies, old)
-			}
-		}
+		now.Policies = undeleted(before.Policies, now.Policies)
 		return now
 	}),
 	late("policies of a deleted namespace go on", "17", func(before, now cluster.State) cluster.State {

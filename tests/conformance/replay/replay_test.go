@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,21 +15,6 @@ import (
 	"github.com/sluice-net/sluice/tests/conformance"
 	"github.com/sluice-net/sluice/tests/harness"
 )
-
-// hand returns the suite that was written by hand.
-func hand(t *testing.T) *conformance.Suite {
-	t.Helper()
-	f, err := os.Open("../testdata/hand.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	s, err := conformance.Read(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 func replayed(t *testing.T, s *conformance.Suite, a conformance.Addressing, k Kind) Result {
 	t.Helper()
@@ -46,7 +30,7 @@ func TestEverythingIsCounted(t *testing.T) {
 		for _, a := range conformance.Addressings {
 			t.Run(kind.Name+" "+a.Name, func(t *testing.T) {
 				kind.Need(t)
-				r := replayed(t, hand(t), a, kind)
+				r := replayed(t, conformance.Hand(t), a, kind)
 				families := len(a.Pods)
 				want := Result{Cases: 3, Steps: 7, Asked: Asked{Probes: 18 * families, Loopbacks: families, Unstated: 12 * (families - 1)}}
 				if kind.Name == "oracle" {
@@ -198,7 +182,7 @@ func TestWhatIsWrongIsNoticedAndCounted(t *testing.T) {
 		} {
 			t.Run(kind.Name+" "+tt.name, func(t *testing.T) {
 				kind.Need(t)
-				r, err := Run(t.Context(), "hand", hand(t), conformance.Addressings[0], wrong(kind, tt.w), Options{})
+				r, err := Run(t.Context(), "hand", conformance.Hand(t), conformance.Addressings[0], wrong(kind, tt.w), Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -220,7 +204,7 @@ func TestAWrongSuiteIsNoticed(t *testing.T) {
 		"egress":    func(p *conformance.Probe) { no := !*p.Egress; p.Egress = &no },
 	} {
 		for i := range 7 {
-			s := hand(t)
+			s := conformance.Hand(t)
 			edit(&s.Cases[0].Steps[0].Probes[i])
 			if r := replayed(t, s, conformance.Addressings[1], Kinds()[0]); r.Mismatches != 1 || r.Failed != 1 {
 				t.Errorf("%s of probe %d: %d mismatches in %d cases", name, i, r.Mismatches, r.Failed)
@@ -236,12 +220,12 @@ func TestAResyncThatDiffersIsNoticed(t *testing.T) {
 			other := wrapped{fresh: func(s Subject) Subject {
 				return wrapped{Subject: s, bend: func(api.Flow, bool) bool { return true }}
 			}}
-			r := replayed(t, hand(t), conformance.Addressings[0], wrong(kind, other))
+			r := replayed(t, conformance.Hand(t), conformance.Addressings[0], wrong(kind, other))
 			if r.Mismatches != 10 || !strings.Contains(r.Reports[0].What, "after a resync") {
 				t.Errorf("%d mismatches: %v", r.Mismatches, r.Reports)
 			}
 			// A fleet that was never told of a pod holds less than a new one.
-			held := replayed(t, hand(t), conformance.Addressings[0], Kind{Name: kind.Name, New: func(nodes []string) (Subject, error) {
+			held := replayed(t, conformance.Hand(t), conformance.Addressings[0], Kind{Name: kind.Name, New: func(nodes []string) (Subject, error) {
 				s, err := kind.New(nodes)
 				return forgetful{s.(*running)}, err
 			}})
@@ -272,18 +256,18 @@ func (f forgetful) Tell(ctx context.Context, s cluster.State) (int, error) {
 func TestAReplayThatCannotGoOnIsAnError(t *testing.T) {
 	broken := errors.New("broken")
 	none := Kind{Name: "none", New: func([]string) (Subject, error) { return nil, broken }}
-	if _, err := Run(t.Context(), "hand", hand(t), conformance.Addressings[0], none, Options{}); !errors.Is(err, broken) {
+	if _, err := Run(t.Context(), "hand", conformance.Hand(t), conformance.Addressings[0], none, Options{}); !errors.Is(err, broken) {
 		t.Errorf("a subject that does not start: %v", err)
 	}
 	ends, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ends, "hand", hand(t), conformance.Addressings[0], Kinds()[1], Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ends, "hand", conformance.Hand(t), conformance.Addressings[0], Kinds()[1], Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a subject that is not told: %v", err)
 	}
 }
 
 func TestAStrideAsksEveryProbeOfSomeStep(t *testing.T) {
-	s := hand(t)
+	s := conformance.Hand(t)
 	r, err := Run(t.Context(), "hand", s, conformance.Addressings[0], Kinds()[0], Options{Stride: 3})
 	if err != nil {
 		t.Fatal(err)

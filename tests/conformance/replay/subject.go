@@ -146,14 +146,18 @@ func (r *running) Why(f api.Flow) string { return r.Trace(f) }
 
 // Resynced implements Resyncer.
 func (r *running) Resynced(ctx context.Context) (Subject, string, error) {
-	fresh, err := newFleet(r.kind, r.Names())
+	anew, err := r.Anew(ctx, r.objects, r.steps+1)
 	if err != nil {
 		return nil, "", err
 	}
-	fresh.objects = r.objects
-	if err := fresh.Apply(ctx, model.Changes{Resync: true, Deltas: r.objects.All(r.steps + 1)}); err != nil {
+	fresh := &running{Cluster: anew, kind: r.kind, objects: r.objects}
+	installed, err := anew.Inspect(ctx)
+	if err != nil {
 		return fresh, "", err
 	}
-	diff, err := r.Compare(ctx, fresh.Cluster)
-	return fresh, diff, err
+	s := harness.State{Expected: &harness.Expected{Fresh: installed}, Objects: r.objects, Except: []harness.Invariant{harness.Again}}
+	if err := r.Check(ctx, s); err != nil {
+		return fresh, err.Error(), nil
+	}
+	return fresh, "", nil
 }

@@ -19,16 +19,7 @@ import (
 // small measures the suite that was written by hand, and some faults.
 func small(t *testing.T, kinds []replay.Kind) *measurement {
 	t.Helper()
-	f, err := os.Open("../testdata/hand.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	s, err := conformance.Read(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &measurement{suites: []suite{{"Hand", s}}, kinds: kinds, options: replay.Options{Resync: 1},
+	m := &measurement{suites: []suite{{"Hand", conformance.Hand(t)}}, kinds: kinds, options: replay.Options{Resync: 1},
 		random: random{sequences: 1, steps: 1, flows: 10}, scenarios: map[string][]string{"14": {"structure/row-14-x.txt"}}}
 	for _, fault := range faults.All {
 		switch fault.Name {

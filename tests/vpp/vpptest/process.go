@@ -15,6 +15,8 @@ import (
 	"go.fd.io/govpp/adapter/socketclient"
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/core"
+
+	"github.com/sluice-net/sluice/internal/scratch"
 )
 
 // Variable is the environment variable that names the vpp binary.
@@ -84,12 +86,12 @@ func LaunchBy(tb testing.TB, start func(*exec.Cmd) error, config string, plugins
 // LaunchLarge is Launch with a main heap of 2 GB instead of 512 MB.
 func LaunchLarge(tb testing.TB, plugins ...string) *Process {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "vpp") //nolint:usetesting // the name of a benchmark may be too long for a socket
+	dir, err := scratch.New("vpp-")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	v := &Process{TB: tb, binary: Binary(tb), dir: dir, plugins: plugins, heap: "2G"}
+	tb.Cleanup(func() { _ = dir.Remove() })
+	v := &Process{TB: tb, binary: Binary(tb), dir: dir.Path, plugins: plugins, heap: "2G"}
 	v.Start()
 	tb.Cleanup(v.Stop)
 	return v

@@ -1,19 +1,11 @@
-// Package shape makes the clusters on which the incumbent was measured: 100 pods per
-// namespace, and policies that each let the pods of a role reach the pods of an app on
-// one TCP port. Some of the pods, spread over all namespaces, are on one node.
-//
-// It is at the beginning of benchmarks: its objects are what an API server would hold.
-//
-// # Invariants
-//
-// Everything is a function of the fields of a Shape, the same in every run. Objects are
-// made anew by every call; nobody else has them.
-package shape
+package vpp
 
 import (
 	"fmt"
 	"math/rand/v2"
+	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,11 +14,14 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// Shape is the size of a cluster. Local of its pods are on Node.
-type Shape struct{ Pods, Policies, Local int }
+// shape is the size of a cluster on which the incumbent was measured: 100 pods per namespace, and
+// policies that each let the pods of a role reach the pods of an app on one TCP port. Local of the
+// pods, spread over all namespaces, are on the node that is measured. Its objects are what an API
+// server would hold, a function of the fields, and made anew by every call.
+type shape struct{ Pods, Policies, Local int }
 
-// Node is the name of the node that is measured.
-const Node = "node-0"
+// measuredNode is the name of the node that is measured.
+const measuredNode = "node-0"
 
 const (
 	podsPerNamespace = 100
@@ -35,12 +30,12 @@ const (
 )
 
 // String names the shape in benchmarks.
-func (s Shape) String() string {
+func (s shape) String() string {
 	return fmt.Sprintf("%dpods-%dpolicies-%dlocal", s.Pods, s.Policies, s.Local)
 }
 
-// State returns all objects of the cluster.
-func (s Shape) State() oracle.State {
+// state returns all objects of the cluster.
+func (s shape) state() oracle.State {
 	var out oracle.State
 	for i := range s.namespaces() {
 		name := namespaceOf(i)
@@ -54,7 +49,7 @@ func (s Shape) State() oracle.State {
 			n = 1 + place%(nodes-1)
 		}
 		onNode[n]++
-		out.Pods = append(out.Pods, Pod(namespaceOf(i/podsPerNamespace), fmt.Sprintf("pod-%d", i), n, onNode[n],
+		out.Pods = append(out.Pods, shapePod(namespaceOf(i/podsPerNamespace), fmt.Sprintf("pod-%d", i), n, onNode[n],
 			fmt.Sprintf("a%d", i%apps), fmt.Sprintf("r%d", i/apps%roles)))
 	}
 	for i := range s.Policies {
@@ -63,19 +58,19 @@ func (s Shape) State() oracle.State {
 	return out
 }
 
-func (s Shape) namespaces() int { return max(1, s.Pods/podsPerNamespace) }
+func (s shape) namespaces() int { return max(1, s.Pods/podsPerNamespace) }
 
 func namespaceOf(i int) string { return fmt.Sprintf("ns-%d", i) }
 
 // policy returns the i-th policy of the shape.
-func (s Shape) policy(i int) *networkingv1.NetworkPolicy {
+func (s shape) policy(i int) *networkingv1.NetworkPolicy {
 	k := i / s.namespaces() // of the namespace
-	return Policy(namespaceOf(i%s.namespaces()), fmt.Sprintf("np-%d", i),
+	return shapePolicy(namespaceOf(i%s.namespaces()), fmt.Sprintf("np-%d", i),
 		fmt.Sprintf("a%d", k%apps), fmt.Sprintf("r%d", k/apps%roles), int32(1000+i%1000))
 }
 
-// Pod returns a running pod with the place-th address of a node, counted from one.
-func Pod(namespace, name string, node, place int, app, role string) *corev1.Pod {
+// shapePod returns a running pod with the place-th address of a node, counted from one.
+func shapePod(namespace, name string, node, place int, app, role string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": app, "role": role}}}
 	p.Spec.NodeName = fmt.Sprintf("node-%d", node)
 	p.Spec.Containers = []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}}
@@ -87,8 +82,8 @@ func Pod(namespace, name string, node, place int, app, role string) *corev1.Pod 
 	return p
 }
 
-// Policy lets the pods of a role reach those of an app of their namespace on a port.
-func Policy(namespace, name, app, role string, port int32) *networkingv1.NetworkPolicy {
+// shapePolicy lets the pods of a role reach those of an app of their namespace on a port.
+func shapePolicy(namespace, name, app, role string, port int32) *networkingv1.NetworkPolicy {
 	np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	np.Spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 	np.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
@@ -98,4 +93,23 @@ func Policy(namespace, name, app, role string, port int32) *networkingv1.Network
 		Ports: []networkingv1.NetworkPolicyPort{{Protocol: &protocol, Port: &number}},
 	}}
 	return np
+}
+
+func TestShapeHasItsSizes(t *testing.T) {
+	s := shape{Pods: 1000, Policies: 200, Local: 30}
+	state := s.state()
+	local, addresses := 0, map[string]bool{}
+	for _, p := range state.Pods {
+		if p.Spec.NodeName == measuredNode {
+			local++
+		}
+		addresses[p.Status.PodIP] = true
+	}
+	if len(state.Pods) != 1000 || len(addresses) != 1000 || len(state.Policies) != 200 || len(state.Namespaces) != 10 || local != 30 {
+		t.Errorf("%d pods with %d addresses, %d of them local, %d policies, %d namespaces",
+			len(state.Pods), len(addresses), local, len(state.Policies), len(state.Namespaces))
+	}
+	if d := cmp.Diff(state, s.state()); d != "" {
+		t.Errorf("another call made other objects: %s", d)
+	}
 }

@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/explain/reason"
-	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/harness"
 	"github.com/sluice-net/sluice/tests/harness/backends"
@@ -39,21 +36,10 @@ func (s *subject) start(ctx context.Context, state cluster.State) error {
 		return err
 	}
 	s.state = state
-	s.running, err = s.fresh(ctx)
-	return err
-}
-
-// fresh returns a new fleet that is told the present state at once.
-func (s *subject) fresh(ctx context.Context) (*harness.Cluster, error) {
-	f, err := harness.New(s.kind, harness.NamesOf(s.state.Nodes), s.options)
-	if err != nil {
-		return nil, err
+	if s.running, err = harness.New(s.kind, harness.NamesOf(state.Nodes), s.options); err != nil {
+		return err
 	}
-	s.seed++
-	if err := f.Apply(ctx, model.Changes{Resync: true, Deltas: s.objects.All(s.seed)}); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+	return s.resync(ctx)
 }
 
 func (s *subject) close() error {
@@ -90,40 +76,27 @@ func (s *subject) apply(ctx context.Context, next cluster.State) error {
 func (s *subject) wire(ctx context.Context) (*harness.Cluster, error) {
 	var err error
 	if s.wired == nil {
-		s.wired, err = s.fresh(ctx)
+		s.seed++
+		s.wired, err = s.running.Anew(ctx, s.objects, s.seed)
 	}
 	return s.wired, err
 }
 
-func (s *subject) oracle() *oracle.Oracle {
-	return oracle.New(s.state, oracle.AllowNodeTraffic(!s.options.DenyNode))
-}
+// expected returns what must be true now.
+func (s *subject) expected() *harness.Expected { return s.running.Expect(s.state) }
 
 // check proves everything that must hold in every state.
-func (s *subject) check(ctx context.Context) error {
-	for _, check := range []func(context.Context) error{s.checkVerdicts, s.checkFresh, s.checkAgain} {
-		if err := check(ctx); err != nil {
-			return fmt.Errorf("%w\n%s", err, harness.Manifests(s.state))
-		}
+func (s *subject) check(ctx context.Context, except ...harness.Invariant) error {
+	s.seed++
+	err := s.running.Check(ctx, harness.State{Expected: s.expected(), Objects: s.objects, Seed: s.seed, Flows: s.asked(), Except: except})
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, harness.Manifests(s.state))
 	}
-	return nil
-}
-
-// checkVerdicts compares the stacks with the oracle.
-func (s *subject) checkVerdicts(context.Context) error {
-	o := s.oracle()
-	flows := slices.Collect(s.asked())
-	s.running.Judge(flows)
-	for _, f := range flows {
-		if right := o.Allowed(f); s.running.Does(f, right) != right {
-			return fmt.Errorf("%s is not what the specification says\n%s%s", f, s.running.Trace(f), reason.Of(o.Verdict(f)))
-		}
-	}
-	return nil
+	return err
 }
 
 // allowed asks the stacks about a flow. Of what they cannot tell the specification tells.
-func (s *subject) allowed(f api.Flow) bool { return s.running.Does(f, s.oracle().Allowed(f)) }
+func (s *subject) allowed(f api.Flow) bool { return s.running.Does(f, s.expected().Oracle.Allowed(f)) }
 
 // decides reports whether the stacks know an end.
 func (s *subject) decides(e end) bool {
@@ -138,28 +111,12 @@ func (s *subject) decides(e end) bool {
 }
 
 // asked returns all flows of the state, or some where they are too many.
-func (s *subject) asked() iter.Seq[api.Flow] {
+func (s *subject) asked() []api.Flow {
 	space := cluster.FlowSpace(s.state)
-	if size(space) <= s.flows {
-		return space.All()
+	if space.Size() <= s.flows {
+		return slices.Collect(space.All())
 	}
-	return slices.Values(space.Random(cluster.NewRand(s.seed), s.flows))
-}
-
-// size returns how many flows a space has.
-func size(s cluster.Space) int {
-	var pods, others [2]int
-	for _, a := range s.Pods {
-		pods[family(a)]++
-	}
-	for _, a := range s.Others {
-		others[family(a)]++
-	}
-	pairs := 0
-	for f := range pods {
-		pairs += pods[f] * (pods[f] + 2*others[f])
-	}
-	return pairs * (1 + 3*len(s.Ports))
+	return space.Random(cluster.NewRand(s.seed), s.flows)
 }
 
 func family(a netip.Addr) int {
@@ -169,39 +126,8 @@ func family(a netip.Addr) int {
 	return 1
 }
 
-// checkFresh compares running nodes with new ones that are told the same at once.
-func (s *subject) checkFresh(ctx context.Context) error {
-	fresh, err := s.fresh(ctx)
-	if err != nil {
-		return err
-	}
-	diff, err := s.running.Compare(ctx, fresh)
-	if err == nil && diff != "" {
-		err = errors.New(diff)
-	}
-	return errors.Join(err, fresh.Close())
-}
-
-// checkAgain tells everything once more, in every way.
-func (s *subject) checkAgain(ctx context.Context) error {
-	before := s.running.Operations()
-	for what, again := range map[string]func() error{
-		"as changes":    func() error { return s.running.Apply(ctx, model.Changes{Deltas: s.objects.All(s.seed)}) },
-		"as a resync":   func() error { return s.resync(ctx) },
-		"with a prompt": func() error { return s.running.Prompt(ctx) },
-	} {
-		if err := again(); err != nil {
-			return err
-		}
-		if n := s.running.Operations() - before; n != 0 {
-			return fmt.Errorf("the same state %s takes %d operations", what, n)
-		}
-	}
-	return nil
-}
-
 func (s *subject) resync(ctx context.Context) error {
-	return s.running.Apply(ctx, model.Changes{Resync: true, Deltas: s.objects.All(s.seed)})
+	return s.running.Apply(ctx, s.objects.Changes(true, s.seed))
 }
 
 // restart replaces the agent of a node over its stack while the state changes to the
@@ -240,5 +166,5 @@ func (s *subject) away(ctx context.Context, f *harness.Cluster, name string, cha
 			return err
 		}
 	}
-	return f.Node(name).Plugin.Apply(ctx, model.Changes{Resync: true, Deltas: s.objects.All(s.seed)})
+	return f.Node(name).Plugin.Apply(ctx, s.objects.Changes(true, s.seed))
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/explain/reason"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/renderer"
 )
 
 // explain prints the reasons of verdicts, as the specification has them. Renderers
@@ -22,11 +21,14 @@ func (q questions) explain(_ context.Context, c command) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	o := q.subject.oracle()
+	expected := q.subject.expected()
 	for _, a := range asks {
-		v := o.Verdict(a.flow)
-		if err := q.subject.agrees(v); err != nil {
-			return "", fmt.Errorf("%s: %w\n%s%s", a, err, reason.Of(v), q.subject.running.Trace(a.flow))
+		v := expected.Oracle.Verdict(a.flow)
+		if got := q.subject.running.Does(a.flow, v.Allowed); got != v.Allowed {
+			return "", fmt.Errorf("%s: the dataplanes say %s\n%s%s", a, allowedText(got), reason.Of(v), q.subject.running.Trace(a.flow))
+		}
+		if err := expected.Explained(q.subject.running, a.flow); err != nil {
+			return "", fmt.Errorf("%s: %w", a, err)
 		}
 		fmt.Fprintf(&b, "%s: %s\n", a, allowedText(v.Allowed))
 		for _, d := range []oracle.DirectionVerdict{v.Egress, v.Ingress} {
@@ -84,30 +86,4 @@ func ruleName(g api.Origin) string {
 		return "the own node, for all of " + policy
 	}
 	return fmt.Sprintf("rule %d of %s", g.Rule, policy)
-}
-
-// agrees compares a verdict with the stacks, and with what their renderers say.
-func (s *subject) agrees(v oracle.Verdict) error {
-	if got := s.running.Does(v.Flow, v.Allowed); got != v.Allowed {
-		return fmt.Errorf("the stacks say %s", allowedText(got))
-	}
-	denies := func(g api.Origin) bool {
-		return slices.ContainsFunc([]oracle.DirectionVerdict{v.Egress, v.Ingress}, func(d oracle.DirectionVerdict) bool {
-			return !d.Allowed && (slices.Contains(d.Deciding, g) || slices.Contains(d.PassedBy(), g))
-		})
-	}
-	for _, name := range s.running.Names() {
-		e, ok := renderer.As[renderer.Explainer](s.running.Node(name).Backend.Renderer())
-		if !ok || v.Flow.Src == v.Flow.Dst {
-			continue
-		}
-		for _, d := range e.Explain(v.Flow) {
-			for _, g := range d.Origins {
-				if d.Action == api.Deny && !denies(g) {
-					return fmt.Errorf("the renderer of node %s names %s as the reason", name, g)
-				}
-			}
-		}
-	}
-	return nil
 }

@@ -260,7 +260,7 @@ func count(n int) string {
 
 // sameAsFresh says what every change proves, where a reader is to see it.
 func (r *runner) sameAsFresh(ctx context.Context, c command) (string, error) {
-	if err := errors.Join(c.plain(), r.subject.checkFresh(ctx)); err != nil {
+	if err := errors.Join(c.plain(), r.subject.check(ctx, harness.Verdict, harness.Again)); err != nil {
 		return "", err
 	}
 	return "yes", nil

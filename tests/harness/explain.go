@@ -1,0 +1,88 @@
+package harness
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// Explain returns what the renderers of all nodes do with a flow, and why. Renderers
+// that cannot explain have nothing to say.
+func (f *Cluster) Explain(flow api.Flow) []renderer.Decision {
+	var out []renderer.Decision
+	for _, name := range f.Names() {
+		if e, ok := renderer.As[renderer.Explainer](f.nodes[name].Backend.Renderer()); ok {
+			out = append(out, e.Explain(flow)...)
+		}
+	}
+	return out
+}
+
+// Explains reports whether the renderers can explain.
+func (f *Cluster) Explains() bool {
+	for _, n := range f.nodes {
+		_, ok := renderer.As[renderer.Explainer](n.Backend.Renderer())
+		return ok
+	}
+	return false
+}
+
+// misexplained compares decisions with a verdict. Whoever is said to deny must deny
+// according to the oracle, or have passed the flow on to what does. Of the rules that
+// are said to permit one must be a reason: a rule can stand for more than what this
+// flow needs, and a pod that is open in effect has no table that could name one.
+func misexplained(v oracle.Verdict, decisions []renderer.Decision) string {
+	allowed := true
+	var named []api.Origin
+	for _, d := range decisions {
+		if d.Action == api.Deny {
+			allowed = false
+			if len(d.Origins) == 0 {
+				return "a denial has no reason"
+			}
+		}
+		if (d.Action == api.Permit) == v.Allowed {
+			named = append(named, d.Origins...)
+		}
+	}
+	if allowed != v.Allowed {
+		return fmt.Sprintf("explained as %t, but is %t", allowed, v.Allowed)
+	}
+	if isExempt(v) {
+		return "" // whatever rule lets the node through, it is not for its policy's sake
+	}
+	deciding, passed := reasons(v)
+	isReason := func(g api.Origin) bool { return slices.Contains(deciding, g) || slices.Contains(passed, g) }
+	isDeciding := func(g api.Origin) bool { return slices.Contains(deciding, g) }
+	switch wrong := slices.IndexFunc(named, func(g api.Origin) bool { return !isReason(g) }); {
+	case v.Allowed && len(named) > 0 && len(deciding) > 0 && !slices.ContainsFunc(named, isReason):
+		return fmt.Sprintf("none of %v allows it", named)
+	case !v.Allowed && wrong >= 0:
+		return fmt.Sprintf("%s is said to deny", named[wrong])
+	case !v.Allowed && !slices.ContainsFunc(named, isDeciding):
+		return fmt.Sprintf("none of %v denies it", named)
+	}
+	return ""
+}
+
+// reasons returns the rules that decide according to the oracle, and those that passed
+// the flow on to them, of both directions.
+func reasons(v oracle.Verdict) (deciding, passed []api.Origin) {
+	for _, d := range []oracle.DirectionVerdict{v.Egress, v.Ingress} {
+		if d.Allowed == v.Allowed {
+			deciding = append(deciding, d.Deciding...)
+			passed = append(passed, d.PassedBy()...)
+		}
+	}
+	return deciding, passed
+}
+
+// isExempt reports whether an end is permitted although it is isolated.
+func isExempt(v oracle.Verdict) bool {
+	return slices.ContainsFunc(slices.Concat(v.Egress.Subjects, v.Ingress.Subjects), func(r oracle.SubjectResult) bool {
+		return r.Exempt != oracle.NotExempt
+	})
+}
