@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Class says what kind of thing is wrong. There are few, so that problems can be
-// counted by class.
+// Class is the class of a problem. There are few classes, so that problems can be counted by class.
 type Class string
 
 // The classes of problems.
@@ -23,8 +22,8 @@ func Classes() []Class {
 	return []Class{ClassObject, ClassNamedPort, ClassSelector, ClassStack, ClassLimit}
 }
 
-// Problem says what is wrong with one field of one object of the input. It is
-// an error; everything else of the input keeps working.
+// Problem describes an error in one field of one object of the input. It implements error. All
+// other input stays in effect.
 type Problem struct {
 	Source string `json:"source,omitempty"` // file or key it was read from; empty when not known
 	Object string `json:"object,omitempty"` // for example "NetworkPolicy shop/web"
