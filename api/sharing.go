@@ -15,14 +15,14 @@ type Sharing struct {
 	// Apart is 0.0.0.0/0 or ::/0 if the two share no address of that family although the pod has
 	// one: traffic of that family depends on the policies of the pod alone.
 	Apart netip.Prefix
-	// Elsewhere reports whether the other pod is on another node, which has the addresses
-	// in Node; otherwise the own node of the one is that of the other.
+	// Elsewhere reports whether the other pod is on another node, whose addresses are in Node;
+	// otherwise both pods are on the same node.
 	Elsewhere bool
 	Node      []netip.Addr
 }
 
-// Equal reports whether two sharings are the same. Lists of policies are compared by
-// identity, as they are shared.
+// Equal reports whether two sharings are equal. It compares lists of policies by identity, because
+// they are interned.
 func (s Sharing) Equal(o Sharing) bool {
 	return len(s.Policies) == len(o.Policies) && (len(s.Policies) == 0 || &s.Policies[0] == &o.Policies[0]) &&
 		s.Before == o.Before && s.Apart == o.Apart && s.Elsewhere == o.Elsewhere && slices.Equal(s.Node, o.Node)
