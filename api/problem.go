@@ -11,10 +11,10 @@ type Class string
 // The classes of problems.
 const (
 	ClassObject    Class = "object"     // the object says something that has no meaning
-	ClassNamedPort Class = "named-port" // no pod gives the name of a port a number
+	ClassNamedPort Class = "named-port" // a field of the object is invalid
 	ClassSelector  Class = "selector"   // a selector cannot be told from another one
-	ClassStack     Class = "stack"      // a network stack cannot express the rule
-	ClassLimit     Class = "limit"      // a network stack cannot hold the rule
+	ClassStack     Class = "stack"      // a selector cannot be distinguished from another one
+	ClassLimit     Class = "limit"      // a dataplane cannot express the rule
 )
 
 // Classes returns all classes.
@@ -29,7 +29,7 @@ type Problem struct {
 	Object string `json:"object,omitempty"` // for example "NetworkPolicy shop/web"
 	Field  string `json:"field,omitempty"`  // for example "spec.ingress[0].from[1].ipBlock.cidr"
 	Class  Class  `json:"class,omitempty"`  // empty when it is not known
-	Reason string `json:"reason"`           // one lower-case sentence, with what to do where that helps
+	Reason string `json:"reason"`           // empty if not known
 }
 
 // Error returns "source: object: field: reason" without the empty parts.

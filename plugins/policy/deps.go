@@ -76,8 +76,8 @@ type Stage string
 
 // The stages, in order.
 const (
-	StageCache        Stage = "cache"        // state and selection, with what the processor records
-	StageProcessor    Stage = "processor"    // policies, sets and pods that are different
+	StageCache        Stage = "cache"        // updates the state and the selection; includes what the processor records
+	StageProcessor    Stage = "processor"    // computes changed policies, sets and pods
 	StageConfigurator Stage = "configurator" // rules
 	StageCommit       Stage = "commit"       // renderers
 )
