@@ -23,8 +23,8 @@ type engine struct {
 	layers
 	passed func(Stage) // called at the end of a stage
 
-	resynced  bool   // renderers have been resynced
-	flushed   bool   // the processor has been flushed
+	resynced bool // renderers have been resynced
+	flushed  bool // the processor has been flushed
 	// last logged reason why interfaces could not be blocked before the first state
 	unblocked string
 	problems  problemTracker
