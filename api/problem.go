@@ -10,11 +10,11 @@ type Class string
 
 // The classes of problems.
 const (
-	ClassObject    Class = "object"     // the object says something that has no meaning
-	ClassNamedPort Class = "named-port" // a field of the object is invalid
-	ClassSelector  Class = "selector"   // a selector cannot be told from another one
-	ClassStack     Class = "stack"      // a selector cannot be distinguished from another one
-	ClassLimit     Class = "limit"      // a dataplane cannot express the rule
+	ClassObject    Class = "object"     // a field of the object is invalid
+	ClassNamedPort Class = "named-port" // a named port cannot be resolved
+	ClassSelector  Class = "selector"   // a selector cannot be distinguished from another one
+	ClassStack     Class = "stack"      // a dataplane cannot express the rule
+	ClassLimit     Class = "limit"      // the rule exceeds the capacity of a dataplane
 )
 
 // Classes returns all classes.
@@ -28,8 +28,8 @@ type Problem struct {
 	Source string `json:"source,omitempty"` // file or key it was read from; empty when not known
 	Object string `json:"object,omitempty"` // for example "NetworkPolicy shop/web"
 	Field  string `json:"field,omitempty"`  // for example "spec.ingress[0].from[1].ipBlock.cidr"
-	Class  Class  `json:"class,omitempty"`  // empty when it is not known
-	Reason string `json:"reason"`           // empty if not known
+	Class  Class  `json:"class,omitempty"`  // empty if not known
+	Reason string `json:"reason"`           // one lower-case sentence, with a remedy where that helps
 }
 
 // Error returns "source: object: field: reason" without the empty parts.
