@@ -39,10 +39,10 @@ func ParsePodID(s string) (PodID, error) {
 	return PodID{Namespace: ns, Name: name}, nil
 }
 
-// PolicyKind says which Kubernetes kind a policy came from.
+// PolicyKind is the Kubernetes kind of a policy.
 type PolicyKind uint8
 
-// The kinds of policy, in the order in which tiers are listed to people.
+// The kinds of policy, in the order in which output lists their tiers.
 const (
 	NetworkPolicy              PolicyKind = iota // networking.k8s.io/v1
 	AdminNetworkPolicy                           // policy.networking.k8s.io/v1alpha1
@@ -94,7 +94,7 @@ func (p PolicyID) String() string {
 	return p.Kind.String() + " " + p.Namespace + "/" + p.Name
 }
 
-// Short returns "namespace/name", and for policies of administrators the kind as well.
+// Short returns "namespace/name", preceded by the kind for admin policies.
 func (p PolicyID) Short() string {
 	if p.Kind != NetworkPolicy {
 		return p.String()
@@ -108,8 +108,8 @@ func (p PolicyID) Compare(o PolicyID) int {
 		strings.Compare(p.Namespace, o.Namespace), strings.Compare(p.Name, o.Name))
 }
 
-// Direction of traffic. Which side it is seen from is said by who uses it: the
-// pod's above the renderer contract, the vswitch's below.
+// Direction is the direction of traffic. Above the renderer contract it is seen from the pod, below
+// it from the vswitch.
 type Direction uint8
 
 // The two directions.

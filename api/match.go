@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Action is what a rule does with the traffic it matches. Below the
-// configurator there are only these two; Pass does not exist there.
+// Action is what a rule does with the traffic that it matches. Below the configurator there are
+// only Deny and Permit; Pass has been resolved by then.
 type Action uint8
 
-// The zero value is closed.
+// The actions. The zero value is Deny.
 const (
 	Deny Action = iota
 	Permit
@@ -42,8 +42,8 @@ func (a *Action) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Protocol is an IANA protocol number, with zero (which IANA gives to IPv6
-// hop-by-hop options, never a transport) standing for any protocol.
+// Protocol is an IANA protocol number; zero means any protocol. (IANA assigns zero to IPv6
+// hop-by-hop options, which is never a transport protocol.)
 type Protocol uint8
 
 // Protocols with a name. Kubernetes policies can name TCP, UDP and SCTP.
@@ -100,11 +100,11 @@ func (p *Protocol) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// PortRange is an inclusive range of ports; the zero value is any port. It is
-// canonical: "any" is only ever the zero value (build ranges with Ports).
+// PortRange is an inclusive range of ports; the zero value is any port. Build ranges with Ports,
+// which keeps them canonical: the range of all ports is always the zero value.
 type PortRange struct{ First, Last uint16 }
 
-// AnyPort is the range of every port.
+// AnyPort is the range of all ports.
 var AnyPort PortRange
 
 // Ports returns the range first..last; 0..65535 becomes AnyPort.
@@ -118,7 +118,7 @@ func Ports(first, last uint16) PortRange {
 // Port returns the range of one port, 1 to 65535.
 func Port(p uint16) PortRange { return PortRange{First: p, Last: p} }
 
-// IsAny reports whether the range holds every port.
+// IsAny reports whether the range contains every port.
 func (r PortRange) IsAny() bool { return r == AnyPort }
 
 // Bounds returns the first and the last port, 0 and 65535 for any.
@@ -176,13 +176,12 @@ func (r *PortRange) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// SetID names an address set. It is derived from what the set means (see
-// NewSetID), never from the order of events, so that rules that name sets are
-// the same whatever history led to them. Members of sets are told to renderers
-// by Txn.UpdateSet.
+// SetID identifies an address set. It is derived from the meaning of the set (see NewSetID), not
+// from the order of events, so equal state always leads to equal rules. Renderers receive the
+// members of a set through Txn.UpdateSet.
 type SetID uint64
 
-// NodeSet is the well-known set of all addresses of the agent's own node.
+// NodeSet is the well-known set of all addresses of the agent's node.
 const NodeSet SetID = 1
 
 // String returns the ID in hexadecimal, "node" for the node set.
@@ -210,9 +209,9 @@ func (s *SetID) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Net is one side of a rule: any address of either family (the zero value), one
-// prefix, or the members of one address set. At most one field is set. A prefix
-// is masked; 0.0.0.0/0 is any IPv4 address only, ::/0 any IPv6 address only.
+// Net is the source or destination of a rule: any address of either family (the zero value), one
+// prefix, or the members of one address set. At most one field is set. A prefix is masked;
+// 0.0.0.0/0 matches only IPv4 addresses, ::/0 only IPv6 addresses.
 type Net struct {
 	Prefix netip.Prefix `json:"prefix,omitzero"`
 	Set    SetID        `json:"set,omitzero"`
@@ -227,10 +226,10 @@ func AddrNet(a netip.Addr) Net { return Net{Prefix: netip.PrefixFrom(a, a.BitLen
 // SetNet returns the net of an address set.
 func SetNet(s SetID) Net { return Net{Set: s} }
 
-// IsAny reports whether the net holds every address of both families.
+// IsAny reports whether the net contains every address of both families.
 func (n Net) IsAny() bool { return n == Net{} }
 
-// Contains reports whether the address is in the net. inSet answers for sets.
+// Contains reports whether the address is in the net. It calls inSet to look up members of sets.
 func (n Net) Contains(a netip.Addr, inSet func(SetID, netip.Addr) bool) bool {
 	switch {
 	case n.Set != 0:
@@ -241,9 +240,9 @@ func (n Net) Contains(a netip.Addr, inSet func(SetID, netip.Addr) bool) bool {
 	return true
 }
 
-// Compare orders sets first (by ID), then prefixes (long before short, IPv4
-// before IPv6, then by address), then any. A net sorts before every net that is
-// known to contain it; a set is only known to be contained in any.
+// Compare orders sets first (by ID), then prefixes (long before short, IPv4 before IPv6, then by
+// address), then any. A net sorts before every net that is known to contain it; only any is known
+// to contain a set.
 func (n Net) Compare(o Net) int {
 	return cmp.Or(cmp.Compare(n.rank(), o.rank()), cmp.Compare(n.Set, o.Set),
 		cmp.Compare(o.Prefix.Bits(), n.Prefix.Bits()), n.Prefix.Addr().Compare(o.Prefix.Addr()))

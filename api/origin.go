@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// OriginTexts names rules of policies for people: rules one by one, and what isolates once for
-// each direction, for example "ingress rule 0 of shop/web; egress isolation by shop/a, shop/b".
+// OriginTexts describes rules of policies for users: each rule on its own, and isolation once per
+// direction, for example "ingress rule 0 of shop/web; egress isolation by shop/a, shop/b".
 func OriginTexts(origins []Origin) string {
 	var texts []string
 	isolated := map[string][]string{}

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Tier is the place of a policy in the order of evaluation: every policy of a
-// lower tier is asked before any of a higher one.
+// Tier is the tier of a policy. All policies of a lower tier are evaluated before those of a higher
+// one.
 type Tier uint8
 
-// The tiers, in order of evaluation. Only NetworkPolicy isolates.
+// The tiers, in order of evaluation. Only NetworkPolicy isolates pods.
 const (
 	TierAdmin Tier = iota
 	TierNetworkPolicy
@@ -30,16 +30,15 @@ func (t Tier) String() string {
 	return "unknown"
 }
 
-// Place is where a policy stands in the order of evaluation (SEMANTICS rows 57, 58).
+// Place is the position of a policy in the order of evaluation (SEMANTICS rows 57, 58).
 type Place struct {
 	Tier     Tier
-	Priority int // within the tier, low first
+	Priority int // within the tier; lower is evaluated first
 	ID       PolicyID
 }
 
-// Compare is the order in which policies are asked: by tier and priority, of equal
-// ones by name, then by kind. NetworkPolicies, which are asked in no order, are in that
-// of their IDs.
+// Compare orders policies by evaluation: by tier and priority, then by name, then by kind.
+// NetworkPolicies have no order of evaluation; they are ordered by ID.
 func (a Place) Compare(b Place) int {
 	if a.Tier == TierNetworkPolicy && b.Tier == TierNetworkPolicy {
 		return a.ID.Compare(b.ID)
@@ -47,32 +46,31 @@ func (a Place) Compare(b Place) int {
 	return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Priority, b.Priority), strings.Compare(a.ID.Name, b.ID.Name), a.ID.Compare(b.ID))
 }
 
-// RuleAction is what a policy rule does, before Pass is flattened.
+// RuleAction is the action of a policy rule, before Pass is resolved.
 type RuleAction uint8
 
-// The zero value is closed. Rules of NetworkPolicy are all RuleAllow.
+// The rule actions. The zero value denies. Every rule of a NetworkPolicy is RuleAllow.
 const (
 	RuleDeny RuleAction = iota
 	RuleAllow
 	RulePass
 )
 
-// ContivPolicy is a policy without indirection, as it applies to one group of
-// pods: selectors are address sets, named ports are numbers. It is immutable.
-// Which addresses a set holds is not part of it, so a pod that comes or goes
-// does not change it. Directions are the pod's.
+// ContivPolicy is a policy with selectors resolved to address sets and named ports resolved to
+// numbers, as it applies to one group of pods. It is immutable. It does not include the members of
+// sets, so it does not change when pods come and go. Directions are seen from the pod.
 type ContivPolicy struct {
 	ID       PolicyID
 	Tier     Tier
-	Priority int // within the tier, low first; 0 in TierNetworkPolicy
+	Priority int // within the tier; lower is evaluated first; 0 in TierNetworkPolicy
 
 	IsolatesIngress, IsolatesEgress bool
 
 	Ingress, Egress []PolicyRule // in the order of the spec
 }
 
-// Isolates reports whether the policy isolates the pod in a direction, so that what
-// no policy allows is denied.
+// Isolates reports whether the policy isolates the pod in a direction: traffic that no policy
+// allows is denied.
 func (p *ContivPolicy) Isolates(d Direction) bool {
 	if d == Ingress {
 		return p.IsolatesIngress
@@ -80,10 +78,10 @@ func (p *ContivPolicy) Isolates(d Direction) bool {
 	return p.IsolatesEgress
 }
 
-// Place says where the policy stands among all.
+// Place returns the position of the policy in the order of evaluation.
 func (p *ContivPolicy) Place() Place { return Place{p.Tier, p.Priority, p.ID} }
 
-// Compare is the order in which policies are asked, see Place.
+// Compare orders policies by evaluation, see Place.
 func (p *ContivPolicy) Compare(o *ContivPolicy) int { return p.Place().Compare(o.Place()) }
 
 // Rules returns the rules of a direction.
@@ -94,15 +92,15 @@ func (p *ContivPolicy) Rules(d Direction) []PolicyRule {
 	return p.Egress
 }
 
-// PolicyRule is one rule, or a part of one, of a ContivPolicy. It matches a
-// flow when the peer and the port match. Several PolicyRules may share an Index:
-// a rule with a named port is split by the numbers that the name resolves to.
+// PolicyRule is one rule, or part of one, of a ContivPolicy. It matches a flow if the peer and the
+// port match. Several PolicyRules may share an Index: a rule with a named port is split by the
+// numbers that the name resolves to.
 //
-// Nothing is inferred from an empty slice: a rule without AnyPeer and without
-// Sets and Blocks matches no peer, one without AnyPort and without Ports matches
-// no port. This is how unknown peers and unresolved names fail closed.
+// An empty slice never means "all": a rule without AnyPeer, Sets and Blocks matches no peer, and a
+// rule without AnyPort and Ports matches no port. Unknown peers and unresolved names therefore fail
+// closed.
 type PolicyRule struct {
-	Index  int // position in the spec's list of its direction
+	Index  int // index in the spec's list of its direction
 	Action RuleAction
 
 	AnyPeer bool
@@ -113,13 +111,13 @@ type PolicyRule struct {
 	Ports   []PolicyPort
 }
 
-// IPBlock is a CIDR without some holes in it. Prefixes are masked.
+// IPBlock is a CIDR with exceptions. Prefixes are masked.
 type IPBlock struct {
 	CIDR   netip.Prefix
-	Except []netip.Prefix // within CIDR; may overlap each other
+	Except []netip.Prefix // within CIDR; may overlap
 }
 
-// Contains reports whether the address is in the block and in none of its holes.
+// Contains reports whether the address is in the CIDR and in none of its exceptions.
 func (b IPBlock) Contains(a netip.Addr) bool {
 	if !b.CIDR.Contains(a) {
 		return false

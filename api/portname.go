@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// PortName is the name of a port and the protocol it is for. In rules AnyProtocol
-// stands for whatever protocol a port has; ports themselves have one.
+// PortName is a port name and its protocol. In rules AnyProtocol matches every protocol; a port
+// itself always has one.
 type PortName struct {
 	Protocol Protocol
 	Name     string
 }
 
-// Covers reports whether another name is the same, with the same protocol or any.
+// Covers reports whether n matches o: the names are equal, and n has the protocol of o or any.
 func (n PortName) Covers(o PortName) bool {
 	return n.Name == o.Name && (n.Protocol == o.Protocol || n.Protocol == AnyProtocol)
 }
 
-// NamedPort is a port of a container that has a name.
+// NamedPort is a named port of a container.
 type NamedPort struct {
 	PortName
 	Number uint16

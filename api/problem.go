@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// Class says what kind of thing is wrong. There are few, so that problems can be
-// counted by class.
+// Class is the class of a problem. There are few classes, so that problems can be counted by class.
 type Class string
 
 // The classes of problems.
 const (
-	ClassObject    Class = "object"     // the object says something that has no meaning
-	ClassNamedPort Class = "named-port" // no pod gives the name of a port a number
-	ClassSelector  Class = "selector"   // a selector cannot be told from another one
-	ClassStack     Class = "stack"      // a network stack cannot express the rule
-	ClassLimit     Class = "limit"      // a network stack cannot hold the rule
+	ClassObject    Class = "object"     // a field of the object is invalid
+	ClassNamedPort Class = "named-port" // a named port cannot be resolved
+	ClassSelector  Class = "selector"   // a selector cannot be distinguished from another one
+	ClassStack     Class = "stack"      // a dataplane cannot express the rule
+	ClassLimit     Class = "limit"      // the rule exceeds the capacity of a dataplane
 )
 
 // Classes returns all classes.
@@ -23,14 +22,14 @@ func Classes() []Class {
 	return []Class{ClassObject, ClassNamedPort, ClassSelector, ClassStack, ClassLimit}
 }
 
-// Problem says what is wrong with one field of one object of the input. It is
-// an error; everything else of the input keeps working.
+// Problem describes an error in one field of one object of the input. It implements error. All
+// other input stays in effect.
 type Problem struct {
 	Source string `json:"source,omitempty"` // file or key it was read from; empty when not known
 	Object string `json:"object,omitempty"` // for example "NetworkPolicy shop/web"
 	Field  string `json:"field,omitempty"`  // for example "spec.ingress[0].from[1].ipBlock.cidr"
-	Class  Class  `json:"class,omitempty"`  // empty when it is not known
-	Reason string `json:"reason"`           // one lower-case sentence, with what to do where that helps
+	Class  Class  `json:"class,omitempty"`  // empty if not known
+	Reason string `json:"reason"`           // one lower-case sentence, with a remedy where that helps
 }
 
 // Error returns "source: object: field: reason" without the empty parts.

@@ -6,13 +6,12 @@ import (
 	"net/netip"
 )
 
-// ContivRule is the six-tuple that every renderer must be able to enforce:
-// (source, source port, destination, destination port, protocol, action).
-// Within a list the first rule that matches decides. It is comparable with ==.
+// ContivRule is the six-tuple that every renderer must be able to enforce: (source, source port,
+// destination, destination port, protocol, action). The first rule of a list that matches decides.
+// Rules are comparable with ==.
 //
-// Ports are only set together with a protocol that has ports. A rule without a
-// protocol matches every protocol; one with a protocol but no ports matches all
-// ports of that protocol.
+// Ports are only set together with a protocol that has ports. A rule without a protocol matches
+// every protocol; one with a protocol but no ports matches all ports of that protocol.
 type ContivRule struct {
 	Action   Action    `json:"action"`
 	Src      Net       `json:"src,omitzero"`
@@ -22,23 +21,22 @@ type ContivRule struct {
 	DstPort  PortRange `json:"dstPort,omitzero"`
 }
 
-// Matches reports whether the rule matches the flow. inSet answers for sets.
+// Matches reports whether the rule matches the flow. It calls inSet to look up members of sets.
 func (r ContivRule) Matches(f Flow, inSet func(SetID, netip.Addr) bool) bool {
 	return r.MatchesPorts(f.Protocol, f.SrcPort, f.DstPort) && r.Src.Contains(f.Src, inSet) && r.Dst.Contains(f.Dst, inSet)
 }
 
-// MatchesPorts reports whether the rule's protocol and ports match, whatever the
-// addresses are.
+// MatchesPorts reports whether the rule's protocol and ports match, regardless of addresses.
 func (r ContivRule) MatchesPorts(p Protocol, src, dst uint16) bool {
 	return (r.Protocol == AnyProtocol || r.Protocol == p) && r.SrcPort.Contains(src) && r.DstPort.Contains(dst)
 }
 
-// Compare is a total order in which a rule sorts before every rule that is known
-// to match a proper superset of its traffic; of two rules that match the same
-// traffic the Deny sorts first. It returns 0 only for equal rules.
+// Compare is a total order. A rule sorts before every rule that is known to match a proper superset
+// of its traffic; of two rules that match the same traffic the Deny sorts first. It returns 0 only
+// for equal rules.
 //
-// Every component is ordered so that a part sorts before what contains it, which
-// makes the lexicographic order of the components have the property as well.
+// Every component sorts a part before what contains it, so the lexicographic order of the
+// components does, too.
 func (r ContivRule) Compare(o ContivRule) int {
 	return cmp.Or(
 		r.Src.Compare(o.Src),
@@ -50,7 +48,7 @@ func (r ContivRule) Compare(o ContivRule) int {
 	)
 }
 
-// compareProtocol orders by number, any last.
+// compareProtocol orders by number, with any last.
 func compareProtocol(a, b Protocol) int { return cmp.Compare(a-1, b-1) }
 
 // String returns for example
@@ -67,16 +65,16 @@ func (r ContivRule) String() string {
 	return s
 }
 
-// Values of Origin.Rule that do not stand for a rule of the spec.
+// Values of Origin.Rule that do not refer to a rule of the spec.
 const (
-	// IsolationRule is the isolation (the default deny) that a policy causes.
+	// IsolationRule is the isolation (default deny) that a policy causes.
 	IsolationRule = -1
-	// NodeRule is the exemption of the pod's own node from that isolation.
+	// NodeRule is the exemption of the pod's node from isolation.
 	NodeRule = -2
 )
 
-// Origin says which rule of which policy a ContivRule came from. It takes no
-// part in the equality of rules.
+// Origin identifies the policy rule from which a ContivRule was derived. It takes no part in the
+// equality of rules.
 type Origin struct {
 	Policy    PolicyID  `json:"policy"`
 	Direction Direction `json:"direction"` // the pod's view

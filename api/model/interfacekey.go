@@ -5,39 +5,37 @@ import (
 	"strings"
 )
 
-// MaxInterfaceName is how many bytes the name of an interface of VPP can have.
+// MaxInterfaceName is the maximum length of the name of a VPP interface in bytes.
 const MaxInterfaceName = 63
 
-// VswitchRoot returns the prefix of what is said of the vswitches of all nodes, with a
-// final slash.
+// VswitchRoot returns the prefix of the keys about the vswitches of all nodes, with a final slash.
 func VswitchRoot(prefix string) string { return prefix + "/vswitch/" }
 
-// InterfaceRoot returns the prefix of all keys that name interfaces of the pods of a
-// node, with a final slash.
+// InterfaceRoot returns the prefix of the keys that bind interfaces of a node's vswitch to pods,
+// with a final slash.
 func InterfaceRoot(prefix, node string) string { return VswitchRoot(prefix) + node + "/interface/" }
 
-// InterfaceKey returns the etcd key that says that an interface of a node's vswitch is
-// that of a pod: <prefix>/vswitch/<node>/interface/<namespace>/<pod>/<interface>. The
-// name of the interface may have slashes. The value does not count; it may be empty.
-// Whoever plugs pods in writes the key before the interface goes up, and deletes it
-// after the interface.
+// InterfaceKey returns the etcd key that binds an interface of a node's vswitch to a pod:
+// <prefix>/vswitch/<node>/interface/<namespace>/<pod>/<interface>. The name of the interface may
+// contain slashes. The value is ignored; it may be empty. The component that connects pods writes
+// the key before it sets the interface up, and deletes the key after the interface.
 func InterfaceKey(prefix, node, namespace, pod, name string) string {
 	return InterfaceRoot(prefix, node) + namespace + "/" + pod + "/" + name
 }
 
-// AppNamespaceRoot returns the prefix of all keys that name application namespaces of the pods of
-// a node, with a final slash.
+// AppNamespaceRoot returns the prefix of the keys that bind application namespaces of a node's
+// vswitch to pods, with a final slash.
 func AppNamespaceRoot(prefix, node string) string { return VswitchRoot(prefix) + node + "/appns/" }
 
-// AppNamespaceKey returns the etcd key that says that an application namespace of a node's
-// vswitch is that of a pod: <prefix>/vswitch/<node>/appns/<namespace>/<pod>/<id>. The id may have
-// slashes, and MaxInterfaceName bytes. The value does not count; it may be empty. Whoever makes the
-// namespace writes the key once it is there, and before applications attach to it.
+// AppNamespaceKey returns the etcd key that binds an application namespace of a node's vswitch to a
+// pod: <prefix>/vswitch/<node>/appns/<namespace>/<pod>/<id>. The id may contain slashes and has at
+// most MaxInterfaceName bytes. The value is ignored; it may be empty. The component that creates
+// the namespace writes the key afterwards, before applications attach to it.
 func AppNamespaceKey(prefix, node, namespace, pod, id string) string {
 	return AppNamespaceRoot(prefix, node) + namespace + "/" + pod + "/" + id
 }
 
-// ParsePodKey reads a key of InterfaceKey or AppNamespaceKey, below the root of its kind.
+// ParsePodKey parses a key of InterfaceKey or AppNamespaceKey that is below root.
 func ParsePodKey(root, key string) (namespace, pod, name string, err error) {
 	rest, ok := strings.CutPrefix(key, root)
 	parts := strings.SplitN(rest, "/", 3)

@@ -10,10 +10,10 @@ import (
 // DefaultPrefix is the etcd prefix under which all keys of a cluster live.
 const DefaultPrefix = "/sluice"
 
-// Kind of a reflected object, as it stands in keys.
+// Kind is the kind of a reflected object, as it appears in keys.
 type Kind string
 
-// The kinds that are reflected.
+// The reflected kinds.
 const (
 	KindNamespace     Kind = "namespace"
 	KindPod           Kind = "pod"
@@ -28,14 +28,14 @@ const (
 	KindEndpointSlice Kind = "endpointslice"
 )
 
-// Kinds lists every kind, what is referred to before what refers to it.
+// Kinds lists every kind; a kind comes after those that it refers to.
 var Kinds = []Kind{
 	KindNode, KindNamespace, KindPod, KindNetworkPolicy,
 	KindAdminNetworkPolicy, KindBaselineAdminNetworkPolicy, KindClusterNetworkPolicy,
 	KindService, KindEndpointSlice,
 }
 
-// clusterKinds maps the kinds of cluster-scoped policies to what their values say.
+// clusterKinds maps the kinds of cluster-scoped policies to the kind field of their values.
 var clusterKinds = map[Kind]ClusterPolicy_Kind{
 	KindAdminNetworkPolicy:         ClusterPolicy_KIND_ADMIN_NETWORK_POLICY,
 	KindBaselineAdminNetworkPolicy: ClusterPolicy_KIND_BASELINE_ADMIN_NETWORK_POLICY,
@@ -50,11 +50,11 @@ func (k Kind) Namespaced() bool {
 	return k == KindPod || k == KindNetworkPolicy || k.IsOfServices()
 }
 
-// IsOfServices reports whether the kind says where packets to services go. Policy does not
-// depend on such objects: they are for those who ask about a service.
+// IsOfServices reports whether the kind describes where packets to services go. Policy does not
+// depend on such objects; they serve queries about services.
 func (k Kind) IsOfServices() bool { return k == KindService || k == KindEndpointSlice }
 
-// New returns an empty message of the kind, nil for an unknown kind.
+// New returns an empty message of the kind, or nil for an unknown kind.
 func (k Kind) New() proto.Message {
 	switch k {
 	case KindNamespace:
@@ -75,7 +75,7 @@ func (k Kind) New() proto.Message {
 	return nil
 }
 
-// String returns the Kubernetes kind, for messages to people.
+// String returns the Kubernetes kind, for messages to users.
 func (k Kind) String() string {
 	switch k {
 	case KindNamespace:
@@ -114,11 +114,11 @@ func (id ID) String() string {
 	return id.Kind.String() + " " + id.Namespace + "/" + id.Name
 }
 
-// clusterScope stands for the namespace in the keys of cluster-scoped objects.
-// It is not a valid name of a namespace.
+// clusterScope takes the place of the namespace in keys of cluster-scoped objects. It is not a
+// valid namespace name.
 const clusterScope = "_"
 
-// Root returns the prefix of every reflected object, with a final slash.
+// Root returns the prefix of the keys of all reflected objects, with a final slash.
 func Root(prefix string) string { return prefix + "/k8s/" }
 
 // KindRoot returns the prefix of the etcd keys of all objects of a kind.
@@ -135,8 +135,7 @@ func Key(prefix string, id ID) string {
 	return KindRoot(prefix, id.Kind) + ns + "/" + id.Name
 }
 
-// ParseKey is the inverse of Key. Names that are longer than those of Kubernetes
-// are refused.
+// ParseKey is the inverse of Key. It rejects names that are longer than Kubernetes allows.
 func ParseKey(prefix, key string) (ID, error) {
 	rest, ok := strings.CutPrefix(key, Root(prefix))
 	parts := strings.SplitN(rest, "/", 4)
@@ -159,7 +158,7 @@ func ParseKey(prefix, key string) (ID, error) {
 	return id, nil
 }
 
-// checkLengths says which name is longer than the API server lets it be.
+// checkLengths returns an error if a name is longer than the API server allows.
 func checkLengths(id ID) error {
 	maxName := MaxName
 	if id.Kind == KindNamespace {
@@ -174,7 +173,7 @@ func checkLengths(id ID) error {
 	return nil
 }
 
-// IDOf returns the ID that a message says of itself.
+// IDOf returns the ID that the fields of a message name.
 func IDOf(m proto.Message) (ID, error) {
 	switch m := m.(type) {
 	case *Namespace:
@@ -209,8 +208,8 @@ func Encode(m proto.Message) ([]byte, error) {
 	return b, nil
 }
 
-// Decode reads a value and checks that it is the object that the key says, and
-// that its size is within MaxValue.
+// Decode decodes a value. It returns an error if the value is larger than MaxValue, or is not the
+// object that the key names.
 func Decode(id ID, value []byte) (proto.Message, error) {
 	m := id.Kind.New()
 	if m == nil {

@@ -7,47 +7,45 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on one object. Both doors apply them: plugins/ksr/convert to what it reflects,
-// and Decode, ParseKey and the cache to what somebody else wrote into the store.
-// None is below what the Kubernetes API can hold; docs/reference/limits.md has the
-// measurements behind them.
+// Limits on one object. plugins/ksr/convert applies them to what it reflects; Decode, ParseKey and
+// the cache apply them to what any other writer put into the store. Each admits at least what the
+// Kubernetes API allows; docs/reference/limits.md has the measurements behind them.
 const (
-	// MaxValue is the size of one encoded value in bytes. An etcd server takes
-	// requests of 1.5 MiB, and so no object of a Kubernetes cluster is larger; the
-	// 16 KiB are for the key and what frames a request. Every list in an object
-	// (peers, rules, ports, exceptions, labels, values) is bounded by it alone: what
-	// fits into a value is worked on in about a second.
+	// MaxValue is the maximum size of an encoded value in bytes. An etcd server accepts requests of
+	// 1.5 MiB, so no object of a Kubernetes cluster is larger; 16 KiB are reserved for the key and
+	// the framing of the request. It is the only bound on the lists in an object (peers, rules,
+	// ports, exceptions, labels, values); the largest value is processed in about a second.
 	MaxValue = 1536<<10 - 16<<10
-	// MaxNamespace is the length of the name of a namespace, a DNS label.
+	// MaxNamespace is the maximum length of a namespace name, a DNS label.
 	MaxNamespace = 63
-	// MaxName is the length of the name of anything else, a DNS subdomain.
+	// MaxName is the maximum length of any other name, a DNS subdomain.
 	MaxName = 253
-	// MaxAddresses is how many addresses of a pod, and of its node as the pod tells
-	// it, count. The API server lets a pod have one per family. Tables of a vswitch
-	// hold an entry per address and peer: 2 000 addresses of one among 100 pods took
-	// 385 MB of allocations, 20 000 were not installed within 40 seconds.
+	// MaxAddresses is how many addresses of a pod, and of the node in its status, are used. The API
+	// server allows a pod one per family. Tables of a vswitch hold an entry per address and peer:
+	// for one pod with 2 000 addresses among 100 pods they took 385 MB of allocations; 20 000
+	// addresses were not installed within 40 seconds.
 	MaxAddresses = 64
-	// MaxFamilies is how many combinations of a peer with the name of a port the
-	// egress rules of one policy, of any kind, may have. Each is a set of its own, because every
-	// peer gives a name its own numbers: this many take a second and 300 MB, while
-	// what fits into a value would come to thousands of millions.
+	// MaxFamilies is the maximum number of combinations of a peer and a port name in the egress
+	// rules of one policy, of any kind. Each combination needs its own address set, because every
+	// peer resolves a name to its own numbers. The maximum takes a second and 300 MB; a value of
+	// maximum size could otherwise cause thousands of millions.
 	MaxFamilies = 100_000
-	// MaxProblems is how many problems of one object are told one by one. What is
-	// wrong beyond them closes in the same way, and is told in one sum.
+	// MaxProblems is how many problems of one object are reported individually. Further errors fail
+	// closed in the same way and are reported as one total.
 	MaxProblems = 100
 )
 
-// TooLarge returns the error of a value of so many bytes.
+// TooLarge returns the error for a value of size bytes.
 func TooLarge(size int) error {
 	return fmt.Errorf("needs %d bytes in the store, the limit is %d: split it", size, MaxValue)
 }
 
-// TooManyFamilies says why a rule is one of OverFamilies.
+// TooManyFamilies explains why a rule is among OverFamilies.
 func (r *NetworkPolicy_Rule) TooManyFamilies() string {
 	return tooManyFamilies("matches nothing", r.Families())
 }
 
-// TooManyFamilies says why a rule is one of OverFamilies, and what becomes of it.
+// TooManyFamilies explains why a rule is among OverFamilies, and the effect on the rule.
 func (r *ClusterPolicy_Rule) TooManyFamilies() string {
 	if r.GetAction() == ClusterPolicy_ACTION_ALLOW {
 		return tooManyFamilies("matches nothing", r.Families())
@@ -60,11 +58,11 @@ func tooManyFamilies(becomes string, n int) string {
 		becomes, n, MaxFamilies)
 }
 
-// maxQuoted is how many bytes of what was read a message repeats.
+// maxQuoted is how many bytes of the input a message repeats.
 const maxQuoted = 80
 
-// Quoted returns a text of the input for a message: in quotes, in printable
-// characters, and cut when it is long.
+// Quoted returns text of the input for a message: quoted, with printable characters only, and
+// truncated if long.
 func Quoted(s string) string {
 	if len(s) <= maxQuoted {
 		return strconv.Quote(s)
@@ -72,7 +70,7 @@ func Quoted(s string) string {
 	return strconv.Quote(cut(s)) + fmt.Sprintf(" (%d bytes)", len(s))
 }
 
-// cut returns the beginning of a long text.
+// cut truncates a long text.
 func cut(s string) string {
 	if len(s) <= maxQuoted {
 		return s
@@ -80,8 +78,8 @@ func cut(s string) string {
 	return strings.ToValidUTF8(s[:maxQuoted], "") + "…"
 }
 
-// Source returns a key of the store as the source of a problem: as it is when it
-// can be the key of an object, otherwise quoted and cut.
+// Source returns a store key for use as the source of a problem: unchanged if it can be the key of
+// an object, otherwise quoted and truncated.
 func Source(key string) string {
 	if len(key) <= maxKeyText && utf8.ValidString(key) && strings.IndexFunc(key, unprintable) < 0 {
 		return key
@@ -89,13 +87,13 @@ func Source(key string) string {
 	return Quoted(key)
 }
 
-// maxKeyText is longer than any key of an object below a sensible prefix.
+// maxKeyText is longer than any object key below a sensible prefix.
 const maxKeyText = 1024
 
 func unprintable(r rune) bool { return !strconv.IsPrint(r) }
 
-// Printable returns a text of others for a line that people read: what moves the cursor of a
-// terminal, begins another line or turns the direction of writing is written as in a Go string.
+// Printable returns foreign text for a line of output: characters that move the cursor of a
+// terminal, start another line or change the writing direction are escaped as in a Go string.
 func Printable(s string) string {
 	if utf8.ValidString(s) && strings.IndexFunc(s, unprintable) < 0 {
 		return s
@@ -114,8 +112,8 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// Families counts the combinations of a peer with the name of a port in an egress
-// rule. A rule without peers has one peer: any.
+// Families counts the combinations of a peer and a port name in an egress rule. A rule without
+// peers has one peer: any.
 func (r *NetworkPolicy_Rule) Families() int {
 	names := 0
 	for _, p := range r.GetPorts() {
@@ -126,8 +124,8 @@ func (r *NetworkPolicy_Rule) Families() int {
 	return names * max(1, len(r.GetPeers()))
 }
 
-// Families counts the combinations of a peer with the name of a port in an egress
-// rule. Only pods have names for their ports, so a rule with another peer has none.
+// Families counts the combinations of a peer and a port name in an egress rule. Only pods have
+// named ports, so a rule with any other peer has none.
 func (r *ClusterPolicy_Rule) Families() int {
 	for _, p := range r.GetPeers() {
 		if _, pods := p.GetPeer().(*ClusterPolicy_Peer_Pods); !pods {
@@ -143,13 +141,12 @@ func (r *ClusterPolicy_Rule) Families() int {
 	return names * len(r.GetPeers())
 }
 
-// OverFamilies returns the indexes of the egress rules that exceed MaxFamilies
-// together with those before them that do not. They match nothing.
+// OverFamilies returns the indexes of the egress rules that, added to the preceding accepted rules,
+// exceed MaxFamilies. They match nothing.
 func (p *NetworkPolicy) OverFamilies() []int { return overFamilies(p.GetEgress()) }
 
-// OverFamilies returns the indexes of the egress rules that exceed MaxFamilies
-// together with those before them that do not. Those that allow match nothing, the
-// others deny everything.
+// OverFamilies returns the indexes of the egress rules that, added to the preceding accepted rules,
+// exceed MaxFamilies. Those that allow match nothing; the others deny everything.
 func (p *ClusterPolicy) OverFamilies() []int { return overFamilies(p.GetEgress()) }
 
 func overFamilies[R interface{ Families() int }](rules []R) []int {

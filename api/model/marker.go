@@ -9,16 +9,16 @@ import (
 )
 
 // MarkerKey returns the key of the completeness marker. It is below Root, so that one list reads
-// the marker and the objects at one revision, and it is no key of an object. Its value is the JSON
-// of a Marker.
+// the marker and the objects at one revision, but it is not the key of an object. Its value is the
+// JSON of a Marker.
 func MarkerKey(prefix string) string { return Root(prefix) + "_complete" }
 
-// Counts are numbers of objects by kind, as the kind stands in keys. Kinds that this version does
-// not know are kept. A kind that is missing has none.
+// Counts holds the number of objects of each kind, by the name of the kind in keys. Kinds that are
+// unknown to this version are kept. A missing kind counts as zero.
 type Counts map[Kind]int
 
-// Add changes the number of the kind of a key below a root by n. A key without a kind, such as
-// MarkerKey, counts nowhere.
+// Add adds n to the count of the kind of a key below root. It ignores keys without a kind, such as
+// MarkerKey.
 func (c Counts) Add(root, key string, n int) {
 	rest, ok := strings.CutPrefix(key, root)
 	kind, name, has := strings.Cut(rest, "/")
@@ -27,7 +27,7 @@ func (c Counts) Add(root, key string, n int) {
 	}
 }
 
-// CountsOf returns how many objects of each kind are among the entries below a root.
+// CountsOf counts the entries below root by kind.
 func CountsOf(root string, entries []Entry) Counts {
 	c := Counts{}
 	for _, e := range entries {
@@ -46,8 +46,8 @@ func (c Counts) Total() (n int) {
 	return n
 }
 
-// Lacks returns the first kind, in the order of names, of which there are fewer than in least;
-// empty when there is none.
+// Lacks returns the first kind, in order of names, with fewer objects in c than in least; it
+// returns "" if there is none.
 func (c Counts) Lacks(least Counts) Kind {
 	var lacks Kind
 	for kind, n := range least {
@@ -58,51 +58,51 @@ func (c Counts) Lacks(least Counts) Kind {
 	return lacks
 }
 
-// Vanished reports whether c is nothing where before was something: no object, or no namespace,
-// which no cluster is without.
+// Vanished reports whether c has no objects, or no namespaces, where before had some. No cluster is
+// without namespaces.
 func (c Counts) Vanished(before Counts) bool {
 	return before.Total() > 0 && c.Total() == 0 || before[KindNamespace] > 0 && c[KindNamespace] == 0
 }
 
-// Equal reports whether both have the same numbers.
+// Equal reports whether c and d hold the same numbers.
 func (c Counts) Equal(d Counts) bool { return c.Lacks(d) == "" && d.Lacks(c) == "" }
 
-// Clone returns a copy, which is never nil.
+// Clone returns a copy; it is never nil.
 func (c Counts) Clone() Counts {
 	out := make(Counts, len(c))
 	maps.Copy(out, c)
 	return out
 }
 
-// Marker says that the store holds the whole state of a cluster. Whoever writes the state writes it
-// after the store was compared with the whole of the source for the first time, and keeps it true.
+// Marker states that the store holds the complete state of a cluster. The active reflector writes
+// it after the first complete comparison of the store with the source, and keeps it up to date.
 type Marker struct {
-	// Cluster is which cluster it is: the UID of its namespace kube-system, or a configured name.
+	// Cluster identifies the cluster: the UID of its namespace kube-system, or a configured name.
 	// It is never empty.
 	Cluster string `json:"cluster"`
-	// Generation grows with each comparison of the store with the whole of the source that had
-	// something to write, or that began a term. It is at least the milliseconds since 1970, so
-	// that it grows although the store was set back.
+	// Generation grows with each complete comparison of the store with the source that wrote
+	// something or began a term. It is at least the time in milliseconds since 1970, so that it
+	// grows even if the store was restored from a backup.
 	Generation int64 `json:"generation"`
-	// Counts are at least how many objects the store holds, at every revision from that of the
-	// marker on. They are exact where nothing changed for some seconds.
+	// Counts are lower bounds of the number of objects in the store, at every revision from that of
+	// the marker on. They are exact after some seconds without changes.
 	Counts Counts `json:"counts"`
-	// Revision is that of the store at which it was compared.
+	// Revision is the store revision of the comparison.
 	Revision int64 `json:"revision,omitempty"`
-	// Accepted is the generation of which an operator said that it is meant, whatever was known
-	// before: another cluster, older objects, or none. It is 0 when nobody did.
+	// Accepted is the generation that an operator accepted although it contradicts what was known
+	// before (another cluster, older objects, or none). It is 0 if no operator did.
 	Accepted int64 `json:"accepted,omitempty"`
-	// Writer is the program that wrote the marker, and its version, for people.
+	// Writer names the program that wrote the marker, and its version, for users.
 	Writer string `json:"writer,omitempty"`
 }
 
-// Means reports whether an operator accepted what the marker says since a generation was known.
+// Means reports whether an operator accepted the contents of the marker after generation since.
 func (m *Marker) Means(since int64) bool { return m.Accepted > 0 && m.Accepted >= since }
 
-// ErrNoMarker says that there is no completeness marker.
+// ErrNoMarker is the error for a missing completeness marker.
 var ErrNoMarker = errors.New("the completeness marker is missing")
 
-// EncodeMarker returns the value of MarkerKey.
+// EncodeMarker returns the value to store at MarkerKey.
 func EncodeMarker(m *Marker) ([]byte, error) {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -111,8 +111,8 @@ func EncodeMarker(m *Marker) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeMarker reads the value of MarkerKey, and ErrNoMarker from nil. Fields that it does not know
-// are left out: a newer version may have written them.
+// DecodeMarker decodes the value of MarkerKey; it returns ErrNoMarker for nil. It ignores unknown
+// fields: a newer version may have written them.
 func DecodeMarker(value []byte) (*Marker, error) {
 	if value == nil {
 		return nil, ErrNoMarker
@@ -130,10 +130,11 @@ func DecodeMarker(value []byte) (*Marker, error) {
 	return m, nil
 }
 
-// NextGeneration returns the generation after one, at a time in milliseconds since 1970.
+// NextGeneration returns the generation that follows after, at the time now in milliseconds since
+// 1970.
 func NextGeneration(after, now int64) int64 { return max(after+1, now) }
 
-// FindMarker returns the value of the marker among entries, nil when it is not there.
+// FindMarker returns the value of the marker among entries, or nil if there is none.
 func FindMarker(prefix string, entries []Entry) []byte {
 	key := MarkerKey(prefix)
 	for _, e := range entries {

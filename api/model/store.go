@@ -1,7 +1,7 @@
 package model
 
-// Entry is one key of the store and its value; in a watch, a nil Value says that
-// the key was deleted.
+// Entry is one key of the store and its value; in a watch, a nil Value means that the key was
+// deleted.
 type Entry struct {
 	Key   string
 	Value []byte

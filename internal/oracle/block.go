@@ -10,7 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// errAddress is the error of texts that are not an address or a prefix.
+// errAddress is the error for text that is not an address or a prefix.
 var errAddress = errors.New("not an address")
 
 // Block is an ipBlock: a prefix without the union of its excepts.
@@ -19,8 +19,8 @@ type Block struct {
 	Except []netip.Prefix
 }
 
-// contains reports whether the address is in the block; when it is not, in is the
-// except that took it out, if one did. Families never match each other.
+// contains reports whether the address is in the block; if an except excludes it, hole is that
+// except. Families never match each other.
 func (b Block) contains(a netip.Addr) (ok bool, hole netip.Prefix) {
 	if !b.CIDR.Contains(a) {
 		return false, netip.Prefix{}
@@ -33,8 +33,8 @@ func (b Block) contains(a netip.Addr) (ok bool, hole netip.Prefix) {
 	return true, netip.Prefix{}
 }
 
-// ParseBlock fails when any part of the block is not understood: leaving out an
-// except would allow what somebody wanted to keep out.
+// ParseBlock fails if any part of the block is invalid: dropping an except would allow traffic that
+// it was meant to keep out.
 func ParseBlock(b *networkingv1.IPBlock) (Block, error) {
 	cidr, err := parsePrefix(b.CIDR)
 	if err != nil {
@@ -54,9 +54,8 @@ func ParseBlock(b *networkingv1.IPBlock) (Block, error) {
 	return out, nil
 }
 
-// parsePrefix reads a CIDR as old API servers accepted it: host bits are
-// masked, leading zeros are decimal, an IPv6 prefix within ::ffff:0:0/96 is the
-// IPv4 prefix that it maps.
+// parsePrefix parses a CIDR as leniently as old API servers did: host bits are masked, leading
+// zeros are decimal, an IPv6 prefix within ::ffff:0:0/96 is the IPv4 prefix that it maps.
 func parsePrefix(s string) (netip.Prefix, error) {
 	addrText, bitsText, ok := strings.Cut(s, "/")
 	if !ok || strings.Trim(bitsText, "0123456789") != "" {
@@ -76,13 +75,13 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, bits).Masked(), nil
 }
 
-// parseAddr reads an address with the same tolerance.
+// parseAddr parses an address equally leniently.
 func parseAddr(s string) (netip.Addr, error) {
 	a, err := parseMapped(s)
 	return a.Unmap(), err
 }
 
-// parseMapped reads an address without zone and leaves IPv4-mapped ones mapped.
+// parseMapped parses an address without zone and leaves IPv4-mapped ones mapped.
 func parseMapped(s string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(s)
 	if err != nil {

@@ -9,25 +9,22 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// ErrUnknownPod is the error of an endpoint that names a pod which the state
-// does not have.
+// ErrUnknownPod is the error of an endpoint that names a pod which is not in the state.
 var ErrUnknownPod = errors.New("pod is not known")
 
-// Endpoint is one end of a flow: a pod, a pod at one of its addresses, or an
-// address.
+// Endpoint is one end of a flow: a pod, a pod at one of its addresses, or an address.
 //
-// A verdict about a pod is about that pod. A verdict about an address alone is
-// about every pod that has it and that policies see: each of them is a peer, and
-// each is a subject, so that the flow is allowed only when it is allowed for all
-// of them. This closes the moment in which an address is known for its old and
-// its new pod. An address that no such pod has belongs to a node or lies outside
-// of the cluster.
+// A verdict about a pod is about that pod. A verdict about an address alone is about every pod with
+// this address to which policies apply: each of them is a peer, and each is a subject, so the flow
+// is allowed only if it is allowed for all of them. This covers the moment in which an address
+// belongs to both its old and its new pod. An address without such a pod belongs to a node or is
+// outside the cluster.
 type Endpoint struct {
 	Pod  api.PodID  `json:"pod,omitzero"`
 	Addr netip.Addr `json:"addr,omitzero"`
 }
 
-// String returns "shop/web", or the address when there is no pod.
+// String returns "shop/web", or the address if there is no pod.
 func (e Endpoint) String() string {
 	if e.Pod != (api.PodID{}) {
 		return e.Pod.String()
@@ -35,7 +32,7 @@ func (e Endpoint) String() string {
 	return e.Addr.String()
 }
 
-// PodEndpoint returns the endpoint of a pod at whichever address suits.
+// PodEndpoint returns the endpoint of a pod at any suitable address.
 func PodEndpoint(namespace, name string) Endpoint {
 	return Endpoint{Pod: api.PodID{Namespace: namespace, Name: name}}
 }
@@ -50,7 +47,7 @@ func (o *Oracle) resolveAddr(addr netip.Addr) Endpoint {
 	return Endpoint{Addr: addr}
 }
 
-// PodsAt returns the pods that have the address and that policies see, sorted.
+// PodsAt returns the pods with the address to which policies apply, sorted.
 func (o *Oracle) PodsAt(addr netip.Addr) []api.PodID {
 	var out []api.PodID
 	for _, p := range o.holders[addr.Unmap()] {
@@ -59,16 +56,16 @@ func (o *Oracle) PodsAt(addr netip.Addr) []api.PodID {
 	return out
 }
 
-// side is an endpoint as an evaluation sees it.
+// side is an endpoint during an evaluation.
 type side struct {
 	endpoint Endpoint
 	pods     []*pod       // subjects, and peers of selectors
 	addrs    []netip.Addr // addresses that the flow may use
-	addr     netip.Addr   // the one it uses
+	addr     netip.Addr   // the one that it uses
 	note     string       // why there is no pod, in words
 }
 
-// side looks an endpoint up. An error means that no flow can have this end.
+// side looks up an endpoint. An error means that no flow can have this end.
 func (o *Oracle) side(e Endpoint) (side, error) {
 	if e.Pod == (api.PodID{}) {
 		return o.addrSide(e), nil
@@ -84,7 +81,7 @@ func (o *Oracle) side(e Endpoint) (side, error) {
 	if hidden := p.hidden(); hidden != "" {
 		s.note = fmt.Sprintf("%s %s", p.id, hidden)
 		if !p.obj.Spec.HostNetwork {
-			s.addrs = nil // it gave its address back
+			s.addrs = nil // a finished pod has released its address
 		}
 		return s, nil
 	}
@@ -113,8 +110,8 @@ func (s side) remotes() []remote {
 	return out
 }
 
-// isOwn reports whether the side is the subject itself. When the side names a pod
-// its name decides, otherwise the address.
+// isOwn reports whether the side is the subject itself. If the side names a pod, its name decides,
+// otherwise the address.
 func (s side) isOwn(subject *pod) bool {
 	if s.endpoint.Pod != (api.PodID{}) {
 		return s.endpoint.Pod == subject.id
@@ -122,8 +119,8 @@ func (s side) isOwn(subject *pod) bool {
 	return slices.Contains(s.pods, subject)
 }
 
-// pair chooses the addresses of a flow: the first of the source whose family
-// the destination has as well. Without one both stay invalid.
+// pair selects the addresses of a flow: the first of the source for whose family the destination
+// has one. If there is none, both stay invalid.
 func pair(src, dst *side) {
 	for _, a := range src.addrs {
 		for _, b := range dst.addrs {

@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// evaluation is one question to the oracle.
+// evaluation is one query to the oracle.
 type evaluation struct {
 	words
 	oracle *Oracle
 	flow   api.Flow
 }
 
-// direction decides what one end has to say: all of its pods have to allow the flow.
+// direction decides one end: all of its pods must allow the flow.
 func (e evaluation) direction(d api.Direction, end, other side) DirectionVerdict {
 	v := DirectionVerdict{Direction: d, Applies: len(end.pods) > 0, NoPod: end.note, Allowed: true}
 	for _, p := range end.pods {
@@ -31,10 +31,9 @@ func (e evaluation) direction(d api.Direction, end, other side) DirectionVerdict
 	return v
 }
 
-// subject decides about one pod, and adds what it found on the way to the verdict of
-// the direction. A pod is isolated when a NetworkPolicy selects it for the direction,
-// and then only what some rule of these policies matches is allowed. The tiers of
-// administrators stand before and behind that.
+// subject decides for one pod, and adds its evaluation to the verdict of the direction. A pod is
+// isolated if a NetworkPolicy selects it for the direction; then only traffic that matches a rule
+// of these policies is allowed. The admin tier comes before that, and the baseline tier after it.
 func (e evaluation) subject(v *DirectionVerdict, p *pod, other side) SubjectResult {
 	policies, others := e.policies(v.Direction, p, other)
 	v.Policies, v.Others = append(v.Policies, policies...), append(v.Others, others...)
@@ -59,8 +58,8 @@ func (e evaluation) subject(v *DirectionVerdict, p *pod, other side) SubjectResu
 	return r
 }
 
-// exempt reports whether isolation does not concern the flow: a pod cannot cut
-// itself off from itself, nor from the node that runs it.
+// exempt returns the exemption of the flow from isolation: a pod cannot isolate itself from itself,
+// nor from its node.
 func (e evaluation) exempt(subject *pod, other side) Exemption {
 	switch {
 	case other.isOwn(subject):
@@ -71,8 +70,8 @@ func (e evaluation) exempt(subject *pod, other side) Exemption {
 	return NotExempt
 }
 
-// policies evaluates every policy that isolates the subject in the direction, and
-// returns those that only select it as others.
+// policies evaluates every policy that isolates the subject in the direction, and returns as others
+// those that only select it.
 func (e evaluation) policies(d api.Direction, subject *pod, other side) (out []PolicyEval, others []OtherPolicy) {
 	for _, p := range e.oracle.policies[subject.id.Namespace] {
 		np := p.obj
@@ -101,8 +100,8 @@ func (e evaluation) policies(d api.Direction, subject *pod, other side) (out []P
 	return out, others
 }
 
-// rule evaluates a rule on everything that may be at the other end, and returns
-// the evaluation that matches, or the one that came nearest.
+// rule evaluates a rule for everything that may be at the other end, and returns the evaluation
+// that matches, or else the nearest one.
 func (e evaluation) rule(d api.Direction, namespace string, index int, r Rule, subject *pod, other side) RuleEval {
 	return e.nearest(d, index, subject, other, func(rem, dst remote) (re RuleEval) {
 		re.PeerMatched, re.Peers = e.peers(d, namespace, r.Peers, rem)
@@ -111,8 +110,8 @@ func (e evaluation) rule(d api.Direction, namespace string, index int, r Rule, s
 	})
 }
 
-// nearest evaluates the peers and ports of a rule on each remote; dst is where the
-// flow goes to.
+// nearest evaluates the peers and ports of a rule for each remote; dst is the destination of the
+// flow.
 func (e evaluation) nearest(d api.Direction, index int, subject *pod, other side, on func(rem, dst remote) RuleEval) RuleEval {
 	var best RuleEval
 	for i, rem := range other.remotes() {
@@ -130,7 +129,7 @@ func (e evaluation) nearest(d api.Direction, index int, subject *pod, other side
 	return best
 }
 
-// peers reports whether some peer matches. No peers at all mean every peer.
+// peers reports whether some peer matches. No peers mean every peer.
 func (e evaluation) peers(d api.Direction, namespace string, peers []networkingv1.NetworkPolicyPeer, r remote) (bool, []TermEval) {
 	if len(peers) == 0 {
 		return true, e.anyTerm(preposition(d)+" anywhere", "the rule names no peers")
@@ -147,8 +146,8 @@ func (e evaluation) peers(d api.Direction, namespace string, peers []networkingv
 	return matched, terms
 }
 
-// ports reports whether some port matches. No ports at all mean every port of every
-// protocol, also of those that have no ports.
+// ports reports whether some port matches. No ports mean every port of every protocol, including
+// protocols without ports.
 func (e evaluation) ports(ports []networkingv1.NetworkPolicyPort, dst remote) (bool, []TermEval) {
 	if len(ports) == 0 {
 		return true, e.anyTerm("every port and protocol", "the rule names no ports")

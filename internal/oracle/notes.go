@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// notes says what a reader of the verdict might not expect.
+// notes returns remarks that a reader of the verdict might not expect.
 func (e evaluation) notes(src, dst side) []string {
 	var out []string
 	for _, s := range []side{src, dst} {
@@ -37,7 +37,7 @@ func refused(list []policy) []string {
 	return out
 }
 
-// refusals names the policies of administrators that have no effect.
+// refusals names the admin policies that have no effect.
 func (t tiers) refusals() []string {
 	var out []string
 	for _, p := range t.refused {

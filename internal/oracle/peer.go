@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// remote is one thing that may be at the other end of a flow: a pod that
-// policies see, at one of its addresses, or an address alone.
+// remote is a possible other end of a flow: a pod to which policies apply, at one of its addresses,
+// or an address alone.
 type remote struct {
 	addr netip.Addr // invalid for a pod that has no address yet
 	pod  *pod       // nil for an address alone
@@ -56,7 +56,7 @@ func (e evaluation) matchesPeer(namespace string, p networkingv1.NetworkPolicyPe
 	return m
 }
 
-// both joins two sentences; a subject that they share is said once.
+// both joins two sentences; it drops the second copy of a common subject.
 func both(a, b, subject string) string {
 	if rest, ok := strings.CutPrefix(b, subject); ok && strings.HasPrefix(a, subject) {
 		return a + " and " + rest
@@ -64,8 +64,8 @@ func both(a, b, subject string) string {
 	return a + "; " + b
 }
 
-// matchesNamespace evaluates which namespaces a selector peer means: those that
-// the namespaceSelector selects, or the policy's own.
+// matchesNamespace evaluates which namespaces a selector peer selects: those of the
+// namespaceSelector, or the policy's own.
 func (e evaluation) matchesNamespace(namespace string, p networkingv1.NetworkPolicyPeer, remote *pod) match {
 	theirs := remote.id.Namespace
 	if p.NamespaceSelector == nil {
@@ -132,8 +132,7 @@ func peerText(d api.Direction, p networkingv1.NetworkPolicyPeer) string {
 	return fmt.Sprintf("%s %s%s", word, pods, namespaces)
 }
 
-// onlyName returns the name that a selector of namespaces asks for, when it asks for
-// nothing else.
+// onlyName returns the name that a namespace selector requires, if it requires nothing else.
 func onlyName(sel *metav1.LabelSelector) (string, bool) {
 	if sel == nil || len(sel.MatchLabels) != 1 || len(sel.MatchExpressions) > 0 {
 		return "", false

@@ -16,8 +16,8 @@ type pod struct {
 	addrs []netip.Addr // in the order of the status
 }
 
-// hidden says why policies do not see the pod, in words, or "" when they do. A
-// pod that is being deleted is seen until it has finished.
+// hidden explains in words why policies do not apply to the pod; it returns "" if they do. They
+// apply to a pod that is being deleted until it has finished.
 func (p *pod) hidden() string {
 	switch {
 	case p.obj.Spec.HostNetwork:
@@ -28,10 +28,8 @@ func (p *pod) hidden() string {
 	return ""
 }
 
-// named returns the numbers that a port name, which is not empty, stands for on
-// this pod. Sidecars
-// (init containers that restart always) count like containers; other init
-// containers are gone before the pod serves.
+// named returns the numbers of a non-empty port name on this pod. Sidecars (init containers that
+// always restart) count like containers; other init containers end before the pod serves.
 func (p *pod) named(name string, protocol api.Protocol) []uint16 {
 	var numbers []uint16
 	collect := func(c corev1.Container) {
@@ -55,8 +53,8 @@ func (p *pod) named(name string, protocol api.Protocol) []uint16 {
 	return slices.Compact(numbers)
 }
 
-// podAddresses returns the addresses of a pod's status. What is not an address
-// is left out, and what no pod can have.
+// podAddresses returns the addresses in a pod's status. It drops invalid addresses and those that
+// no pod can have.
 func podAddresses(p *corev1.Pod) []netip.Addr {
 	var texts []string
 	for _, ip := range p.Status.PodIPs {
@@ -64,7 +62,7 @@ func podAddresses(p *corev1.Pod) []netip.Addr {
 	}
 	addrs := parseAddrs(append(texts, p.Status.PodIP))
 	if p.Spec.HostNetwork {
-		return addrs // they are its node's
+		return addrs // they are those of its node
 	}
 	hosts := []string{p.Status.HostIP}
 	for _, ip := range p.Status.HostIPs {
@@ -77,15 +75,15 @@ func podAddresses(p *corev1.Pod) []netip.Addr {
 	})
 }
 
-// notOfPods are addresses that are another host's on each host, or of none: loopback (RFC 1122, RFC
-// 4291), link-local (RFC 3927, RFC 4291) and limited broadcast (RFC 919). parseAddrs leaves out the
-// unspecified address and multicast.
+// notOfPods are addresses whose meaning differs from host to host: loopback (RFC 1122, RFC 4291),
+// link-local (RFC 3927, RFC 4291) and limited broadcast (RFC 919). parseAddrs drops the unspecified
+// address and multicast.
 var notOfPods = []netip.Prefix{
 	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("255.255.255.255/32"),
 	netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"),
 }
 
-// isOwnNode reports whether the address is one of the node that the pod runs on.
+// isOwnNode reports whether the address belongs to the pod's node.
 func (o *Oracle) isOwnNode(p *pod, addr netip.Addr) bool {
 	texts := []string{p.obj.Status.HostIP}
 	for _, ip := range p.obj.Status.HostIPs {
@@ -99,8 +97,7 @@ func (o *Oracle) isOwnNode(p *pod, addr netip.Addr) bool {
 	return slices.Contains(parseAddrs(texts), addr)
 }
 
-// parseAddrs parses what can be the address of a pod or node, without
-// repetition, in order.
+// parseAddrs parses the possible addresses of a pod or node, without duplicates, in order.
 func parseAddrs(texts []string) []netip.Addr {
 	var out []netip.Addr
 	for _, t := range texts {

@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// policy is a policy of the state with its pod selector read.
+// policy is a policy of the state with its parsed pod selector.
 type policy struct {
 	obj      *networkingv1.NetworkPolicy
 	subjects labels.Selector
-	// refusal says why the policy is refused as a whole: it is not known whom, or in
-	// which direction, it isolates. No API server accepts such a policy. It has no
-	// effect, and the verdicts of pods of its namespace say so.
+	// refusal explains why the policy is rejected as a whole: its subject or its directions are
+	// unknown. No API server accepts such a policy. It has no effect, and the verdicts of pods of
+	// its namespace say so.
 	refusal error
 }
 
@@ -41,8 +41,8 @@ func newPolicy(np *networkingv1.NetworkPolicy) policy {
 
 func compareNames(a, b policy) int { return strings.Compare(a.obj.Name, b.obj.Name) }
 
-// Isolates returns the directions of a policy. An object that never met an API
-// server lacks the default: ingress, and egress when there are egress rules.
+// Isolates returns the directions of a policy. An object that never passed an API server lacks the
+// default: ingress, and egress if there are egress rules.
 func Isolates(np *networkingv1.NetworkPolicy) (ingress, egress bool) {
 	if len(np.Spec.PolicyTypes) == 0 {
 		return true, len(np.Spec.Egress) > 0
@@ -68,7 +68,7 @@ type Rule struct {
 	Ports []networkingv1.NetworkPolicyPort // none: every port of every protocol
 }
 
-// RulesOf returns the rules that a policy has for a direction, in the order of its spec.
+// RulesOf returns the rules of a policy for a direction, in the order of its spec.
 func RulesOf(np *networkingv1.NetworkPolicy, d api.Direction) []Rule {
 	var out []Rule
 	if d == api.Ingress {

@@ -13,8 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// portTerm is a NetworkPolicyPort that was understood. Name is set for a named
-// port, otherwise the range counts.
+// portTerm is a valid NetworkPolicyPort. Name is set for a named port, otherwise the range applies.
 type portTerm struct {
 	protocol api.Protocol
 	all      bool // every port of the protocol
@@ -22,7 +21,7 @@ type portTerm struct {
 	ports    api.PortRange
 }
 
-// parsePort reads a port of a rule. An error means that it matches nothing.
+// parsePort parses a port of a rule. After an error the port matches nothing.
 func parsePort(p networkingv1.NetworkPolicyPort) (portTerm, error) {
 	t := portTerm{protocol: api.TCP}
 	if p.Protocol != nil {
@@ -67,8 +66,8 @@ func parseRange(t portTerm, port int32, endPort *int32) (portTerm, error) {
 	return t, nil
 }
 
-// protocolOf reads a protocol that a policy or a container port can name. Only
-// container ports may leave it empty, which is TCP.
+// protocolOf parses a protocol of a policy or a container port. Only container ports may leave it
+// empty, which means TCP.
 func protocolOf(p corev1.Protocol, emptyIsTCP bool) (api.Protocol, bool) {
 	switch p {
 	case corev1.ProtocolTCP:
@@ -85,8 +84,8 @@ func protocolOf(p corev1.Protocol, emptyIsTCP bool) (api.Protocol, bool) {
 
 func portNumber(n int32) (uint16, bool) { return uint16(n), n >= 1 && n <= 65535 }
 
-// matchesPort evaluates one port of a rule. dst is the destination, on whose
-// pod a named port is looked up.
+// matchesPort evaluates one port of a rule. dst is the destination; a named port is looked up on
+// its pod.
 func (w words) matchesPort(p networkingv1.NetworkPolicyPort, dst remote, f api.Flow) match {
 	t, err := parsePort(p)
 	switch {
@@ -118,8 +117,8 @@ func (w words) matchesName(t portTerm, dst remote, f api.Flow) match {
 	return w.yes("%s is %d on %s", t.name, f.DstPort, dst)
 }
 
-// portText names a port of a rule: "port 80/tcp", "ports 80-90/udp",
-// "port http/tcp", "every tcp port".
+// portText describes a port of a rule: "port 80/tcp", "ports 80-90/udp", "port http/tcp", "every
+// tcp port".
 func portText(p networkingv1.NetworkPolicyPort) string {
 	t, err := parsePort(p)
 	switch {
@@ -135,7 +134,7 @@ func portText(p networkingv1.NetworkPolicyPort) string {
 	return fmt.Sprintf("port %s/%s", t.ports, t.protocol)
 }
 
-// flowPort makes words of the protocol and destination port of a flow.
+// flowPort formats the protocol and destination port of a flow.
 type flowPort api.Flow
 
 // String returns "5432/tcp", or the protocol when it has no ports.

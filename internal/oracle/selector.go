@@ -9,18 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// match is the answer of one part of a rule. The words are empty when nobody
-// asked for them.
+// match is the result for one part of a rule. The words are empty if they were not requested.
 type match struct {
 	ok  bool
 	why string
 }
 
-// words reports whether an evaluation is to explain itself. Formatting costs much
-// more than deciding.
+// words reports whether an evaluation must explain itself. Formatting costs much more than
+// deciding.
 type words bool
 
-// f formats like fmt.Sprintf when words are wanted.
+// f formats like fmt.Sprintf if words were requested.
 func (w words) f(format string, args ...any) string {
 	if !w {
 		return ""
@@ -34,9 +33,8 @@ func (w words) yes(format string, args ...any) match {
 	return match{ok: true, why: w.f(format, args...)}
 }
 
-// selects evaluates a label selector on the labels of something that is called
-// what. An invalid selector matches nothing. The words name every requirement that
-// is not met.
+// selects evaluates a label selector on the labels of the object described by what. An invalid
+// selector matches nothing. The words name every requirement that is not met.
 func (w words) selects(sel *metav1.LabelSelector, set labels.Set, what fmt.Stringer) match {
 	s, err := metav1.LabelSelectorAsSelector(sel)
 	if err != nil {
@@ -65,7 +63,7 @@ func (w words) selects(sel *metav1.LabelSelector, set labels.Set, what fmt.Strin
 	return w.yes("%s matches", what)
 }
 
-// selectorText names a selector: "app=api,env in (a,b)".
+// selectorText formats a selector: "app=api,env in (a,b)".
 func selectorText(sel *metav1.LabelSelector) string {
 	s, err := metav1.LabelSelectorAsSelector(sel)
 	if err != nil {
@@ -74,7 +72,7 @@ func selectorText(sel *metav1.LabelSelector) string {
 	return s.String()
 }
 
-// namespaceName makes words of a namespace.
+// namespaceName formats a namespace.
 type namespaceName string
 
 // String returns "namespace shop".

@@ -15,23 +15,22 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// State is a cluster at one moment. The order of the slices means nothing; of
-// two objects with one name the last counts; nil entries are skipped.
+// State is a cluster at one moment. The order of the slices is irrelevant; of two objects with one
+// name the last wins; nil entries are skipped.
 type State struct {
 	Namespaces []*corev1.Namespace
 	Pods       []*corev1.Pod
 	Policies   []*networkingv1.NetworkPolicy
-	// Nodes are peers of administrators' policies by the addresses of their status.
-	// They also add the addresses of a pod's own node to those that the pod's status
-	// names.
+	// Nodes are peers of admin policies by the addresses of their status. They also add the
+	// addresses of a pod's own node to those in the pod's status.
 	Nodes []*corev1.Node
-	// The policies of administrators, which make the tiers around NetworkPolicy.
+	// The admin policies, which form the tiers around NetworkPolicy.
 	AdminPolicies    []*v1alpha1.AdminNetworkPolicy
 	BaselinePolicies []*v1alpha1.BaselineAdminNetworkPolicy
 	ClusterPolicies  []*v1alpha2.ClusterNetworkPolicy
 }
 
-// Add adds an object of a kind that the state has; false for any other.
+// Add adds an object of a supported kind; it returns false for any other.
 func (s *State) Add(object any) bool {
 	switch o := object.(type) {
 	case *corev1.Namespace:
@@ -57,23 +56,23 @@ func (s *State) Add(object any) bool {
 // Option changes how an Oracle decides.
 type Option func(*Oracle)
 
-// AllowNodeTraffic reports whether traffic between a pod and its own node is
-// exempt from isolation, in both directions. It is unless told otherwise.
+// AllowNodeTraffic sets whether traffic between a pod and its own node is exempt from isolation, in
+// both directions. By default it is.
 func AllowNodeTraffic(allow bool) Option {
 	return func(o *Oracle) { o.allowNode = allow }
 }
 
-// Oracle answers questions about one State.
+// Oracle answers queries about one State.
 type Oracle struct {
-	// namespaces holds the labels of the namespaces whose object is known. A
-	// namespace that is missing here is matched by no selector, not even by {}.
+	// namespaces holds the labels of the namespaces whose object is known. A namespace that is
+	// missing here is matched by no selector, not even by {}.
 	namespaces map[string]labels.Set
 	pods       map[api.PodID]*pod
-	holders    map[netip.Addr][]*pod // pods that policies see, sorted
+	holders    map[netip.Addr][]*pod // pods to which policies apply, sorted
 	policies   map[string][]policy   // sorted by name
 	nodes      map[string]*corev1.Node
 	tiers      tiers
-	nodesAt    map[netip.Addr][]*corev1.Node // with policies of administrators only, sorted
+	nodesAt    map[netip.Addr][]*corev1.Node // only with admin policies, sorted
 	allowNode  bool
 }
 
@@ -86,8 +85,8 @@ func New(s State, opts ...Option) *Oracle {
 	return o
 }
 
-// With returns an oracle for the state with these objects as well, each in the place of
-// the one of its kind and name. The two share what stays as it is.
+// With returns an oracle for the state with these objects added; each replaces the object of its
+// kind and name. The two oracles share what stays the same.
 func (o *Oracle) With(s State) *Oracle {
 	out := *o
 	out.namespaces = with(o.namespaces, s.Namespaces, func(ns *corev1.Namespace) (string, labels.Set) {
@@ -113,7 +112,7 @@ func (o *Oracle) With(s State) *Oracle {
 	return &out
 }
 
-// with returns a map with an entry for every object besides; m stays as it is.
+// with returns a copy of m with an entry for every object.
 func with[K comparable, V, T any](m map[K]V, objects []*T, entry func(*T) (K, V)) map[K]V {
 	if len(objects) == 0 {
 		return m
@@ -129,8 +128,8 @@ func with[K comparable, V, T any](m map[K]V, objects []*T, entry func(*T) (K, V)
 	return out
 }
 
-// Around returns an oracle that knows of the pods of these endpoints only, and of the
-// NetworkPolicies of their namespaces. Its verdicts on flows between them are the same.
+// Around returns an oracle that knows only the pods of these endpoints and the NetworkPolicies of
+// their namespaces. Its verdicts on flows between them are the same.
 func (o *Oracle) Around(ends ...Endpoint) *Oracle {
 	out := *o
 	out.pods, out.policies = map[api.PodID]*pod{}, map[string][]policy{}
@@ -150,7 +149,7 @@ func (o *Oracle) Around(ends ...Endpoint) *Oracle {
 	return &out
 }
 
-// namespaceLabels adds the label that the API server keeps on every namespace.
+// namespaceLabels adds the label that the API server sets on every namespace.
 func namespaceLabels(name string, set map[string]string) labels.Set {
 	out := make(labels.Set, len(set)+1)
 	maps.Copy(out, set)
@@ -158,7 +157,7 @@ func namespaceLabels(name string, set map[string]string) labels.Set {
 	return out
 }
 
-// holdersOf returns the pods that policies see, by address.
+// holdersOf returns the pods to which policies apply, by address.
 func holdersOf(pods map[api.PodID]*pod) map[netip.Addr][]*pod {
 	out := make(map[netip.Addr][]*pod, len(pods))
 	for _, p := range pods {
@@ -175,7 +174,7 @@ func holdersOf(pods map[api.PodID]*pod) map[netip.Addr][]*pod {
 	return out
 }
 
-// withPolicies returns the policies of all namespaces with these as well.
+// withPolicies returns the policies of all namespaces with the added ones.
 func withPolicies(policies map[string][]policy, added []*networkingv1.NetworkPolicy) map[string][]policy {
 	last := make(map[api.PolicyID]*networkingv1.NetworkPolicy, len(added))
 	for _, np := range added {
@@ -196,8 +195,8 @@ func withPolicies(policies map[string][]policy, added []*networkingv1.NetworkPol
 	return out
 }
 
-// merged makes one list of two that are sorted by name. Of two policies of one name that
-// of the second list counts.
+// merged merges two lists that are sorted by name. Of two policies with one name the second list's
+// wins.
 func merged(list, added []policy) []policy {
 	out := make([]policy, 0, len(list)+len(added))
 	for len(list) > 0 && len(added) > 0 {
@@ -228,8 +227,7 @@ func (o *Oracle) NetworkPolicy(id api.PolicyID) *networkingv1.NetworkPolicy {
 	return list[i].obj
 }
 
-// AdminPolicy returns a policy of administrators that is in force, as the object of its
-// kind, or nil.
+// AdminPolicy returns a valid admin policy, as the object of its kind, or nil.
 func (o *Oracle) AdminPolicy(id api.PolicyID) any {
 	for _, p := range slices.Concat(o.tiers.admin, o.tiers.baseline) {
 		if p.id == id {
@@ -239,8 +237,7 @@ func (o *Oracle) AdminPolicy(id api.PolicyID) any {
 	return nil
 }
 
-// AdminPoliciesOf returns the policies of administrators that apply to a pod, in the
-// order in which they are asked.
+// AdminPoliciesOf returns the admin policies that apply to a pod, in the order of evaluation.
 func (o *Oracle) AdminPoliciesOf(id api.PodID) []api.PolicyID {
 	var out []api.PolicyID
 	for _, p := range slices.Concat(o.tiers.admin, o.tiers.baseline) {

@@ -13,11 +13,11 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Tier is a stage of the decision about one direction. They are asked in the order
-// in which they stand here; what none of them decides is allowed (SEMANTICS row 57).
+// Tier is a stage of the decision about one direction. Tiers are evaluated in the order below; what
+// none of them decides is allowed (SEMANTICS row 57).
 type Tier string
 
-// The tiers. NoTier says that none decided.
+// The tiers. NoTier means that none decided.
 const (
 	NoTier            Tier = ""
 	AdminTier         Tier = "Admin"         // AdminNetworkPolicy, ClusterNetworkPolicy
@@ -25,29 +25,29 @@ const (
 	BaselineTier      Tier = "Baseline"      // BaselineAdminNetworkPolicy, ClusterNetworkPolicy
 )
 
-// Bounds of priorities. A BaselineAdminNetworkPolicy has none; it comes last.
+// Bounds of priorities. A BaselineAdminNetworkPolicy has none; it is evaluated last.
 const (
 	maxPriority      = 1000
 	baselinePriority = maxPriority + 1
 )
 
-// baselineName is the only name that a BaselineAdminNetworkPolicy can have.
+// baselineName is the only possible name of a BaselineAdminNetworkPolicy.
 const baselineName = "default"
 
-// tierPolicy is a policy of administrators, of whichever kind.
+// tierPolicy is an admin policy of any kind.
 type tierPolicy struct {
 	id       api.PolicyID
 	obj      any
 	tier     Tier
 	priority int
 	subject  tierSubject
-	// refusal says why the policy is refused as a whole: it is not known where it
-	// stands or whom it is for. It has no effect, and every verdict says so.
+	// refusal explains why the policy is rejected as a whole: its place in the order of evaluation
+	// or its subject is unknown. It has no effect, and every verdict says so.
 	refusal         error
 	ingress, egress []tierRule
 }
 
-// rules returns the rules of a direction, the pod's.
+// rules returns the rules of a direction, seen from the pod.
 func (p *tierPolicy) rules(d api.Direction) []tierRule {
 	if d == api.Ingress {
 		return p.ingress
@@ -55,18 +55,18 @@ func (p *tierPolicy) rules(d api.Direction) []tierRule {
 	return p.egress
 }
 
-// compareTiers is the order in which the policies of one tier are asked: by priority,
-// of equal ones by name, then by kind (SEMANTICS D9).
+// compareTiers orders the policies of one tier by evaluation: by priority, then by name, then by
+// kind (SEMANTICS D9).
 func compareTiers(a, b *tierPolicy) int {
 	return cmp.Or(cmp.Compare(a.priority, b.priority), strings.Compare(a.id.Name, b.id.Name), cmp.Compare(a.id.Kind, b.id.Kind))
 }
 
-// tierSubject says to which pods a policy applies.
+// tierSubject determines to which pods a policy applies.
 type tierSubject struct {
 	namespaces, pods labels.Selector
 }
 
-// newSubject fails for a subject of which it is not known whom it means.
+// newSubject fails if the subject is unknown.
 func newSubject(namespaces *metav1.LabelSelector, pods *podsIn) (tierSubject, error) {
 	var s tierSubject
 	var err error
@@ -89,21 +89,20 @@ func newSubject(namespaces *metav1.LabelSelector, pods *podsIn) (tierSubject, er
 	return s, nil
 }
 
-// matches reports whether the policy applies to a pod. One whose namespace is not known
-// is selected by nothing. The caller knows that policies see the pod at all.
+// matches reports whether the policy applies to a pod. No policy selects a pod whose namespace is
+// not known. The caller has checked that policies can apply to the pod.
 func (s tierSubject) matches(o *Oracle, p *pod) bool {
 	set, known := o.NamespaceLabels(p.id.Namespace)
 	return known && s.namespaces.Matches(set) && s.pods.Matches(labels.Set(p.obj.Labels))
 }
 
-// tiers holds the policies of administrators, each list in the order in which it is
-// asked.
+// tiers holds the admin policies, each list in the order of evaluation.
 type tiers struct {
 	admin, baseline, refused []*tierPolicy
 }
 
-// with returns the policies with those of a state, in the place of those of their kind
-// and name.
+// with returns the policies with those of a state added; each replaces the one of its kind and
+// name.
 func (t tiers) with(s State) tiers {
 	byID := map[api.PolicyID]*tierPolicy{}
 	keep := func(p *tierPolicy) { byID[p.id] = p }

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// What follows reads the three kinds of the two versions of the API.
+// The functions below read the three kinds of the two API versions.
 
 var (
 	adminActions    = []Action{Allow, Deny, Pass}
@@ -119,8 +119,7 @@ func adminSources(peers []v1alpha1.AdminNetworkPolicyIngressPeer) []tierPeer {
 	return out
 }
 
-// adminRule reads a rule of v1alpha1, where a list of ports that is there must have
-// some.
+// adminRule reads a rule of v1alpha1, where a list of ports must not be empty if it is present.
 func adminRule(name, action string, actions []Action, peers []tierPeer, ports *[]v1alpha1.AdminNetworkPolicyPort) tierRule {
 	var list []tierPort
 	if ports != nil {
@@ -131,7 +130,7 @@ func adminRule(name, action string, actions []Action, peers []tierPeer, ports *[
 	return newRule(name, action, actions, peers, list, ports == nil)
 }
 
-// clusterRule reads a rule of v1alpha2, where an empty list is one that is not there.
+// clusterRule reads a rule of v1alpha2, where an empty list counts as missing.
 func clusterRule(name, action string, peers []tierPeer, protocols []v1alpha2.ClusterNetworkPolicyProtocol) tierRule {
 	var list []tierPort
 	for _, p := range protocols {

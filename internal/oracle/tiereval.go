@@ -4,9 +4,9 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// tier asks the policies of a tier that apply to a subject, in their order, and says
-// whether one decided: the first rule that matches does, unless it passes on, which
-// ends the tier. It notes both in the result, and what it asked in the verdict.
+// tier evaluates the policies of a tier that apply to a subject, in order, and reports whether one
+// decided: the first matching rule does, unless it passes, which ends the tier. It records both in
+// the result, and the evaluated policies in the verdict.
 func (e evaluation) tier(t Tier, v *DirectionVerdict, r *SubjectResult, subject *pod, other side) (decided bool) {
 	list := e.oracle.tiers.of(t)
 	for i, p := range list {
@@ -25,7 +25,7 @@ func (e evaluation) tier(t Tier, v *DirectionVerdict, r *SubjectResult, subject 
 	return false
 }
 
-// tierRules asks the rules of a policy, and returns the first that matches, or -1.
+// tierRules evaluates the rules of a policy, and returns the index of the first match, or -1.
 func (e evaluation) tierRules(d api.Direction, asked *TierEval, rules []tierRule, subject *pod, other side) int {
 	for i, rule := range rules {
 		re := e.tierRule(d, i, rule, subject, other)
@@ -40,8 +40,8 @@ func (e evaluation) tierRules(d api.Direction, asked *TierEval, rules []tierRule
 	return -1
 }
 
-// notAsked adds policies to the verdict that apply to the subject, and were not asked
-// because something before them decided.
+// notAsked adds policies to the verdict that apply to the subject but were not evaluated, because
+// an earlier one decided.
 func (e evaluation) notAsked(t Tier, v *DirectionVerdict, list []*tierPolicy, subject *pod) {
 	if !e.words {
 		return
@@ -53,7 +53,7 @@ func (e evaluation) notAsked(t Tier, v *DirectionVerdict, list []*tierPolicy, su
 	}
 }
 
-// asked adds a policy to the verdict, where words are wanted.
+// asked adds a policy to the verdict if words were requested.
 func (e evaluation) asked(t Tier, v *DirectionVerdict, te TierEval) {
 	switch {
 	case !bool(e.words):
@@ -64,9 +64,8 @@ func (e evaluation) asked(t Tier, v *DirectionVerdict, te TierEval) {
 	}
 }
 
-// take notes what the first rule of a tier that matches does, and reports whether that
-// decides. An exemption from isolation is none from the rules of administrators
-// (SEMANTICS D2).
+// take records the action of the first matching rule of a tier, and reports whether that decides.
+// The exemption from isolation does not apply to rules of admin policies (SEMANTICS D2).
 func (r *SubjectResult) take(t Tier, a Action, origin api.Origin) (decided bool) {
 	if a == Pass {
 		r.PassedBy = append(r.PassedBy, origin)
@@ -76,9 +75,8 @@ func (r *SubjectResult) take(t Tier, a Action, origin api.Origin) (decided bool)
 	return true
 }
 
-// tierRule evaluates a rule of administrators. One that is not understood and does
-// not allow matches everything, but for what comes from the own node: rules for ingress
-// never match that (SEMANTICS row 78).
+// tierRule evaluates a rule of an admin policy. An invalid rule that does not allow matches
+// everything, except ingress from the own node, which no rule matches (SEMANTICS row 78).
 func (e evaluation) tierRule(d api.Direction, index int, r tierRule, subject *pod, other side) RuleEval {
 	return e.nearest(d, index, subject, other, func(rem, dst remote) (re RuleEval) {
 		if r.deniesAll() {
@@ -95,7 +93,7 @@ func (e evaluation) tierRule(d api.Direction, index int, r tierRule, subject *po
 	})
 }
 
-// ownNodeTerm says why a rule that denies everything does not match.
+// ownNodeTerm explains why a rule that denies everything does not match.
 func (e evaluation) ownNodeTerm() []TermEval {
 	if !e.words {
 		return nil
@@ -103,8 +101,7 @@ func (e evaluation) ownNodeTerm() []TermEval {
 	return []TermEval{{Term: "from anywhere", Why: "rules for ingress never match traffic of the own node"}}
 }
 
-// tierPeers reports whether some peer matches. No peers are not understood, and so match
-// nothing.
+// tierPeers reports whether some peer matches. An empty list is invalid, and matches nothing.
 func (e evaluation) tierPeers(d api.Direction, peers []tierPeer, r remote) (matched bool, terms []TermEval) {
 	for _, p := range peers {
 		m := e.matchesTierPeer(p, r)
@@ -118,8 +115,8 @@ func (e evaluation) tierPeers(d api.Direction, peers []tierPeer, r remote) (matc
 	return matched, terms
 }
 
-// tierPorts reports whether some port matches. No list of ports means every port of
-// every protocol; an empty one is not understood.
+// tierPorts reports whether some port matches. A missing list of ports means every port of every
+// protocol; an empty one is invalid.
 func (e evaluation) tierPorts(r tierRule, dst remote) (matched bool, terms []TermEval) {
 	if r.anyPort {
 		return true, e.anyTerm("every port and protocol", "the rule names no ports")

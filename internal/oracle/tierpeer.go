@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// peerFields are the fields of a peer, of which exactly one must be there.
+// peerFields are the fields of a peer, of which exactly one must be set.
 type peerFields struct {
 	namespaces  *metav1.LabelSelector
 	pods        *podsIn
@@ -22,15 +22,15 @@ type peerFields struct {
 	domainNames []string
 }
 
-// tierPeer is a peer of a rule of administrators: pods, nodes or networks. By what is
-// not understood of it, it matches nothing.
+// tierPeer is a peer of a rule of an admin policy: pods, nodes or networks. Its invalid parts match
+// nothing.
 type tierPeer struct {
 	fields   peerFields
 	pods     *podsIn // also of namespaces
 	nodes    *metav1.LabelSelector
 	networks []netip.Prefix
-	nameless bool     // it names something that has no named ports
-	unknown  []string // what is not understood, in words
+	nameless bool     // it includes something without named ports
+	unknown  []string // the invalid parts, in words
 }
 
 func newPeer(f peerFields) tierPeer {
@@ -63,7 +63,7 @@ func newPeer(f peerFields) tierPeer {
 
 func (p *tierPeer) readNetworks() {
 	for _, text := range p.fields.networks {
-		prefix, err := netip.ParsePrefix(text) // no API server ever accepted more
+		prefix, err := netip.ParsePrefix(text) // API servers never accepted more
 		switch {
 		case err != nil:
 			p.unknown = append(p.unknown, fmt.Sprintf("%q is not a network", text))
@@ -102,8 +102,8 @@ func (e evaluation) matchesTierPeer(p tierPeer, r remote) match {
 	return e.matchesPodsIn(*p.pods, r.pod)
 }
 
-// matchesPodsIn says both of namespace and pod where neither matches: who mends one
-// has to know of the other.
+// matchesPodsIn describes both namespace and pod if neither matches: correcting one alone would not
+// help.
 func (e evaluation) matchesPodsIn(p podsIn, remote *pod) match {
 	set, known := e.oracle.NamespaceLabels(remote.id.Namespace)
 	if !known {
@@ -130,8 +130,8 @@ func isEmptySelector(s *metav1.LabelSelector) bool {
 	return len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// matchesNodes looks for a selected node with the address. Pods in the host network
-// of the node have it as well.
+// matchesNodes looks for a selected node with the address. Pods in the host network of the node
+// share it.
 func (e evaluation) matchesNodes(sel *metav1.LabelSelector, r remote) match {
 	if !r.addr.IsValid() {
 		return e.no("%s has no address", r)
@@ -160,8 +160,8 @@ func (e evaluation) matchesNetworks(p tierPeer, r remote) match {
 	return e.no("%s is not in it", r.addr)
 }
 
-// nodesByAddress finds nodes by address, for peers that are nodes. Those of one address
-// are sorted.
+// nodesByAddress indexes nodes by address, for peers that are nodes. Nodes with one address are
+// sorted.
 func nodesByAddress(nodes map[string]*corev1.Node) map[netip.Addr][]*corev1.Node {
 	out := make(map[netip.Addr][]*corev1.Node)
 	for _, n := range nodes {
@@ -179,7 +179,7 @@ func nodesByAddress(nodes map[string]*corev1.Node) map[netip.Addr][]*corev1.Node
 	return out
 }
 
-// text names the peer: "from app=api in namespaces team=a", "to 10.0.0.0/8".
+// text describes the peer: "from app=api in namespaces team=a", "to 10.0.0.0/8".
 func (p tierPeer) text(d api.Direction) string {
 	word := preposition(d) + " "
 	f := p.fields
@@ -212,7 +212,7 @@ func podsText(p podsIn) string {
 	return pods + " in namespaces " + selectorText(p.namespaces)
 }
 
-// nodeName makes words of a node.
+// nodeName formats a node.
 type nodeName string
 
 // String returns "node n1".

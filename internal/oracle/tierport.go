@@ -13,22 +13,22 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// tierPort is a port of a rule of administrators: a range, or, when it is named, every
-// port of that name, of whichever protocol.
+// tierPort is a port of a rule of an admin policy: a range or, if it is named, every port of that
+// name, of any protocol.
 type tierPort struct {
 	protocol   api.Protocol
 	ports      api.PortRange
 	named      bool
 	name       string
-	impossible string // why nothing can have the port, in words
-	unknown    string // why it is not understood, in words
+	impossible string // why no traffic can have the port, in words
+	unknown    string // why it is invalid, in words
 }
 
 func unknownPort(format string, args ...any) tierPort {
 	return tierPort{unknown: fmt.Sprintf(format, args...)}
 }
 
-// adminPort reads a port of v1alpha1. A range may end where it starts.
+// adminPort parses a port of v1alpha1. A range may end where it starts.
 func adminPort(p v1alpha1.AdminNetworkPolicyPort) tierPort {
 	fields := 0
 	for _, has := range []bool{p.PortNumber != nil, p.NamedPort != nil, p.PortRange != nil} {
@@ -47,7 +47,7 @@ func adminPort(p v1alpha1.AdminNetworkPolicyPort) tierPort {
 	return portsBetween(p.PortNumber.Protocol, p.PortNumber.Port, p.PortNumber.Port, 0)
 }
 
-// clusterPort reads a protocol of v1alpha2. A range must end after its start.
+// clusterPort parses a protocol of v1alpha2. A range must end after its start.
 func clusterPort(p v1alpha2.ClusterNetworkPolicyProtocol) tierPort {
 	type transport struct {
 		protocol corev1.Protocol
@@ -89,7 +89,7 @@ func portNamed(name string) tierPort {
 	return p
 }
 
-// portsBetween reads a range that has to end at least some numbers after its start.
+// portsBetween parses a range that must end at least least numbers after its start.
 func portsBetween(protocol corev1.Protocol, start, end, least int32) tierPort {
 	proto, known := protocolOf(protocol, true)
 	if !known {
@@ -111,8 +111,8 @@ func portsBetween(protocol corev1.Protocol, start, end, least int32) tierPort {
 	return p
 }
 
-// matchesTierPort evaluates one port of a rule. dst is the destination, on whose pod
-// a name is looked up.
+// matchesTierPort evaluates one port of a rule. dst is the destination; a name is looked up on its
+// pod.
 func (w words) matchesTierPort(p tierPort, nameless bool, dst remote, f api.Flow) match {
 	switch {
 	case p.unknown != "":
@@ -129,7 +129,7 @@ func (w words) matchesTierPort(p tierPort, nameless bool, dst remote, f api.Flow
 	return w.yes("%d", f.DstPort)
 }
 
-// matchesAnyName looks a port name up, whatever the protocol of the port is.
+// matchesAnyName looks up a port name, whatever the protocol of the port.
 func (w words) matchesAnyName(name string, dst remote, f api.Flow) match {
 	if dst.pod == nil {
 		return w.no("%s is not a pod, the name %s stands for nothing there", dst, name)
@@ -150,7 +150,7 @@ func (w words) matchesAnyName(name string, dst remote, f api.Flow) match {
 	return w.no("%s is %s on %s, not %s", name, strings.Join(has, ", "), dst, flowPort(f))
 }
 
-// text names the port: "port 80/tcp", "ports 80-90/udp", "port http".
+// text describes the port: "port 80/tcp", "ports 80-90/udp", "port http".
 func (p tierPort) text() string {
 	switch {
 	case p.unknown != "":

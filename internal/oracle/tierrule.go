@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// Action is what a rule of an administrator's policy does with what it matches, as
-// the policy names it.
+// Action is the action of a rule of an admin policy, as the policy names it.
 type Action string
 
-// The actions. Allow is that of v1alpha1, Accept of v1alpha2; the other two are of
-// both, but a BaselineAdminNetworkPolicy cannot pass.
+// The actions. Allow belongs to v1alpha1, Accept to v1alpha2; the other two to both, but a
+// BaselineAdminNetworkPolicy cannot pass.
 const (
 	Allow  Action = "Allow"
 	Accept Action = "Accept"
@@ -22,21 +21,19 @@ const (
 // Allows reports whether the action allows.
 func (a Action) Allows() bool { return a == Allow || a == Accept }
 
-// tierRule is a rule of an administrator's policy. It matches when a peer and a port
-// match.
+// tierRule is a rule of an admin policy. It matches if a peer and a port match.
 type tierRule struct {
 	name     string
-	action   Action // Deny for one that is not known, and where the rule denies all
-	odd      string // why the action is not known, in words
+	action   Action // Deny if unknown, and if the rule denies all
+	odd      string // why the action is unknown, in words
 	peers    []tierPeer
 	anyPort  bool // every port of every protocol
 	ports    []tierPort
-	nameless bool     // names of ports match nothing: some peer has none
-	unknown  []string // what is not understood, in words, see deniesAll
+	nameless bool     // port names match nothing: some peer has none
+	unknown  []string // the invalid parts, in words, see deniesAll
 }
 
-// newRule reads a rule of which the peers and ports are read. The actions are those
-// that the kind has.
+// newRule builds a rule from parsed peers and ports. actions are those of the kind.
 func newRule(name, action string, actions []Action, peers []tierPeer, ports []tierPort, anyPort bool) tierRule {
 	r := tierRule{name: name, action: Action(action)}
 	if !slices.Contains(actions, r.action) {
@@ -69,12 +66,11 @@ func (r tierRule) with(peers []tierPeer, ports []tierPort, anyPort bool) tierRul
 	return r
 }
 
-// deniesAll reports whether the rule denies everything: where it is not understood in
-// full, it may be about everybody. A rule that allows matches nothing by what is not
-// understood instead.
+// deniesAll reports whether the rule denies everything: an invalid part might apply to everyone. A
+// rule that allows ignores its invalid parts instead.
 func (r tierRule) deniesAll() bool { return len(r.unknown) > 0 && !r.action.Allows() }
 
-// note says what is odd about the rule, in words.
+// note describes the invalid parts of the rule, in words.
 func (r tierRule) note() string {
 	if r.deniesAll() {
 		return "not understood, so it denies everything: " + strings.Join(r.unknown, "; ")

@@ -6,21 +6,19 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Verdict is the answer about one flow, with the whole reason. Its JSON form is
-// stable.
+// Verdict is the decision about one flow, with all reasons. Its JSON form is stable.
 type Verdict struct {
 	Flow    api.Flow `json:"flow"` // without addresses when a pod has none yet
 	Src     Endpoint `json:"src"`
 	Dst     Endpoint `json:"dst"`
 	Allowed bool     `json:"allowed"`
-	// Reason is the one sentence that says why, for example "ingress of shop/db is
-	// isolated by shop/db-clients, and no rule matches". The oracle leaves it to those
-	// who explain.
+	// Reason is one sentence with the reason, for example "ingress of shop/db is isolated by
+	// shop/db-clients, and no rule matches". The oracle does not set it; package explain does.
 	Reason  string           `json:"reason,omitempty"`
 	Egress  DirectionVerdict `json:"egress"`  // of the source
 	Ingress DirectionVerdict `json:"ingress"` // of the destination
-	// Notes say what a reader might not expect: an endpoint without an address, a
-	// policy that cannot select anything.
+	// Notes are remarks that a reader might not expect: an endpoint without an address, a policy
+	// that cannot select anything.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -32,39 +30,38 @@ func (v Verdict) Direction(d api.Direction) DirectionVerdict {
 	return v.Egress
 }
 
-// DirectionVerdict is the part of a verdict that one end decides.
+// DirectionVerdict is the decision of one end.
 type DirectionVerdict struct {
 	Direction api.Direction `json:"direction"`
-	// Applies is false when this end is no pod that policies see.
+	// Applies is false if this end is not a pod to which policies apply.
 	Applies  bool `json:"applies"`
 	Isolated bool `json:"isolated"` // some policy isolates a subject
 	Allowed  bool `json:"allowed"`
-	// NoPod says why this end is no pod that policies see, in words. Both ends lack it
-	// where there can be no flow.
+	// NoPod explains in words why this end is not such a pod. Both ends lack it if the flow is
+	// impossible.
 	NoPod string `json:"-"`
-	// Reason sums up in words, for example "no policy selects it". The oracle leaves it
-	// to those who explain.
+	// Reason is a summary in words, for example "no policy selects it". The oracle does not set it;
+	// package explain does.
 	Reason   string          `json:"reason"`
 	Subjects []SubjectResult `json:"subjects,omitempty"` // more than one only for a shared address
-	// Policies holds every policy that isolates a subject in this direction, sorted
-	// by subject and policy, also when it took no part in the decision.
+	// Policies holds every policy that isolates a subject in this direction, sorted by subject and
+	// policy, even if it took no part in the decision.
 	Policies []PolicyEval `json:"policies,omitempty"`
-	// Others holds the policies that select a subject and do not isolate this
-	// direction, in the same order.
+	// Others holds the policies that select a subject but do not isolate it in this direction, in
+	// the same order.
 	Others []OtherPolicy `json:"others,omitempty"`
-	// Admin and Baseline hold the policies of administrators that apply to a subject
-	// and have rules of the direction, by subject and in the order in which they are
-	// asked, also when something before them decided.
+	// Admin and Baseline hold the admin policies that apply to a subject and have rules of the
+	// direction, by subject and in the order of evaluation, even if an earlier one decided.
 	Admin    []TierEval `json:"admin,omitempty"`
 	Baseline []TierEval `json:"baseline,omitempty"`
-	// Deciding names the rules that allow the flow, or, when it is denied, the
-	// isolation by every policy of the subjects for which it is. Where a tier of
-	// administrators decides about a subject it is the one rule that does.
+	// Deciding names the rules that allow the flow or, if it is denied, the isolation by every
+	// policy of the denying subjects. If an admin or baseline tier decides about a subject, it is
+	// the one deciding rule.
 	Deciding []api.Origin `json:"deciding,omitempty"`
 }
 
-// PassedBy returns the rules by which tiers of administrators are left before their
-// end, of all subjects: they are a part of the reason.
+// PassedBy returns the rules of all subjects that pass, ending an admin or baseline tier early:
+// they are a part of the reason.
 func (d DirectionVerdict) PassedBy() []api.Origin {
 	var rules []api.Origin
 	for _, s := range d.Subjects {
@@ -73,7 +70,7 @@ func (d DirectionVerdict) PassedBy() []api.Origin {
 	return rules
 }
 
-// Of returns what is about one of the subjects.
+// Of returns the part about one of the subjects.
 func (d DirectionVerdict) Of(subject api.PodID) DirectionVerdict {
 	d.Subjects = slices.DeleteFunc(slices.Clone(d.Subjects), func(s SubjectResult) bool { return s.Pod != subject })
 	d.Policies = slices.DeleteFunc(slices.Clone(d.Policies), func(pe PolicyEval) bool { return pe.Subject != subject })
@@ -84,7 +81,7 @@ func (d DirectionVerdict) Of(subject api.PodID) DirectionVerdict {
 	return d
 }
 
-// Exemption says why a flow is permitted although policies isolate the pod.
+// Exemption is the reason why a flow is permitted although policies isolate the pod.
 type Exemption string
 
 // The exemptions.
@@ -100,50 +97,49 @@ type SubjectResult struct {
 	Isolated bool      `json:"isolated"`
 	Allowed  bool      `json:"allowed"`
 	Exempt   Exemption `json:"exempt,omitempty"`
-	// DecidedBy is the tier whose policies decide; none do about a pod that is not
-	// isolated and that no rule of administrators matches, or that is exempt from all.
+	// DecidedBy is the tier that decides. It is NoTier for a pod that is not isolated and that no
+	// rule of an admin policy matches, or that is exempt from all.
 	DecidedBy Tier `json:"decidedBy,omitempty"`
-	// Rule is the rule of administrators that decides, and PassedBy those by which a
-	// tier of theirs is left before its end.
+	// Rule is the deciding rule of an admin policy, and PassedBy the rules that pass and end a tier
+	// early.
 	Rule     *api.Origin  `json:"rule,omitempty"`
 	PassedBy []api.Origin `json:"passedBy,omitempty"`
-	// Without is what would be without Rule. The oracle leaves it to those who explain.
+	// Without is the result without Rule. The oracle does not set it; package explain does.
 	Without *Without `json:"without,omitempty"`
 }
 
-// Without is the result for a pod if a rule of administrators were not there.
+// Without is the result for a pod if a rule of an admin policy did not exist.
 type Without struct {
 	Allowed   bool   `json:"allowed"`
 	DecidedBy Tier   `json:"decidedBy,omitempty"`
 	Reason    string `json:"reason"`
 }
 
-// TierEval is one policy of administrators that applies to a subject, with its rules of
-// the direction.
+// TierEval is the evaluation of one admin policy that applies to a subject, with its rules of the
+// direction.
 type TierEval struct {
 	Policy   api.PolicyID `json:"policy"`
 	Subject  api.PodID    `json:"subject"`
 	Tier     Tier         `json:"tier"`
 	Priority int          `json:"priority"` // of a BaselineAdminNetworkPolicy 1001, the last
-	// Rules are in the order of the spec, as far as they were asked: the last one
-	// matches, or there is no more. None were where something before decided.
+	// Rules are in the order of the spec, as far as they were evaluated: the last one matches, or
+	// there are no more. They are empty if an earlier policy decided.
 	Rules []TierRuleEval `json:"rules,omitempty"`
-	// NotAsked counts the rules of the direction that were not asked.
+	// NotAsked counts the rules of the direction that were not evaluated.
 	NotAsked int `json:"notAsked,omitempty"`
 }
 
-// TierRuleEval is one rule of a policy of administrators. The first that matches
-// decides.
+// TierRuleEval is the evaluation of one rule of an admin policy. The first that matches decides.
 type TierRuleEval struct {
 	RuleEval
 	Name   string `json:"name,omitempty"`
-	Action Action `json:"action"`         // Deny for one that is not known
+	Action Action `json:"action"`         // Deny if unknown
 	Note   string `json:"note,omitempty"` // what is odd about the rule
-	// DeniesAll says that the rule is not understood, and so denies everything.
+	// DeniesAll reports whether the rule is invalid, and so denies everything.
 	DeniesAll bool `json:"-"`
 }
 
-// PolicyEval is one policy that isolates a subject, with all its rules of the
+// PolicyEval is the evaluation of one policy that isolates a subject, with all its rules of the
 // direction.
 type PolicyEval struct {
 	Policy  api.PolicyID `json:"policy"`
@@ -151,8 +147,8 @@ type PolicyEval struct {
 	// PolicyTypes are the directions that the policy isolates, with the defaults
 	// of the API applied.
 	PolicyTypes []string `json:"policyTypes"`
-	// Defaulted says that the object names no types, so that they are the defaults.
-	// What an API server returns always names them.
+	// Defaulted reports whether the object names no types, so that the defaults apply. Objects from
+	// an API server always name them.
 	Defaulted bool       `json:"policyTypesDefaulted,omitempty"`
 	Allows    bool       `json:"allows"`
 	Rules     []RuleEval `json:"rules,omitempty"` // in the order of the spec
@@ -169,12 +165,12 @@ type OtherPolicy struct {
 	IgnoredRules int `json:"ignoredRules,omitempty"`
 }
 
-// RuleEval is one rule. It matches when a peer and a port match.
+// RuleEval is the evaluation of one rule. It matches if a peer and a port match.
 type RuleEval struct {
 	Index   int  `json:"index"` // in the spec's list of the direction
 	Matched bool `json:"matched"`
-	// Remote is the pod or the address that the terms were evaluated on. Where
-	// several pods share the address it is one that matches, else the nearest.
+	// Remote is the pod or the address for which the terms were evaluated. If several pods share
+	// the address, it is one that matches, else the nearest.
 	Remote      string     `json:"remote,omitempty"`
 	PeerMatched bool       `json:"peerMatched"`
 	Peers       []TermEval `json:"peers,omitempty"`
@@ -194,23 +190,23 @@ func (r RuleEval) Failures() int {
 	return n
 }
 
-// TermEval is one peer or one port of a rule.
+// TermEval is the evaluation of one peer or one port of a rule.
 type TermEval struct {
 	Term    string `json:"term"` // for example "from app=api", "port 9187/tcp"
 	Matched bool   `json:"matched"`
 	Why     string `json:"why,omitempty"` // for example "shop/web has app=web"
 }
 
-// Verdict decides a flow by its addresses. A flow whose addresses are missing or
-// of two families cannot exist; it is not allowed.
+// Verdict decides a flow by its addresses. A flow whose addresses are missing or of two families
+// cannot exist; it is not allowed.
 func (o *Oracle) Verdict(f api.Flow) Verdict {
 	return o.decide(AddrEndpoint(f.Src), AddrEndpoint(f.Dst), f, true)
 }
 
-// VerdictPods decides the first packet between two endpoints. When a pod has
-// several addresses, the first of the source whose family the destination has
-// as well counts; Flows returns all of them. A pod without an address is judged
-// by its labels, no block matches it, and of the other end the first address counts.
+// VerdictPods decides the first packet between two endpoints. If a pod has several addresses, it
+// uses the first of the source for whose family the destination has one; Flows returns all of them.
+// A pod without an address is evaluated by its labels; no block matches it, and of the other end it
+// uses the first address.
 func (o *Oracle) VerdictPods(src, dst Endpoint, protocol api.Protocol, dstPort uint16) Verdict {
 	return o.decide(src, dst, api.Flow{Protocol: protocol, DstPort: dstPort}, true)
 }
@@ -253,7 +249,7 @@ func (o *Oracle) decide(src, dst Endpoint, f api.Flow, explain bool) Verdict {
 	return v
 }
 
-// noFlow says why there can be no packet between two ends.
+// noFlow explains why no packet is possible between two ends.
 func noFlow(src, dst side) string {
 	for _, s := range []side{src, dst} {
 		if len(s.addrs) == 0 && s.note != "" {
@@ -263,9 +259,9 @@ func noFlow(src, dst side) string {
 	return "no flow: the two ends have no addresses of one family"
 }
 
-// sameFamily chooses the addresses of both sides. It fails when both have
-// addresses but none of one family, and when a side neither has an address nor
-// waits for one. A pod that waits is judged without, and the other end by its first.
+// sameFamily selects the addresses of both sides. It fails if both have addresses but none of one
+// family, and if a side neither has an address nor waits for one. A pod that waits is evaluated
+// without an address, and the other end by its first.
 func sameFamily(src, dst *side) bool {
 	pair(src, dst)
 	switch {
@@ -281,8 +277,8 @@ func sameFamily(src, dst *side) bool {
 	return waits(src) && waits(dst)
 }
 
-// waits reports whether the side is a pod that policies see and that has no address yet.
-// One that has finished waits for nothing.
+// waits reports whether the side is a pod to which policies apply and that has no address yet. A
+// finished pod does not wait.
 func waits(s *side) bool {
 	return s.endpoint.Pod != (api.PodID{}) && len(s.pods) > 0 && len(s.addrs) == 0
 }

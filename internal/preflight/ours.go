@@ -13,13 +13,13 @@ import (
 // maxLinks bounds how many symbolic links of a path are followed.
 const maxLinks = 40
 
-// OursRemedy is what to do about a place that others could write to.
+// OursRemedy is the remedy for a path that others can write to.
 const OursRemedy = "choose a folder of the agent's user or of root, in which nobody else may write"
 
-// Ours returns nil when only root and the user of this process decide what is at a path: every
-// folder on the way belongs to them, nobody else may write there, and what is there already is
-// theirs, and no symbolic link. Folders with the sticky bit, such as /tmp, may be on the way, but
-// hold no file. What is missing would be made by this process.
+// Ours returns nil if only root and the user of this process control what is at a path: they own
+// every folder on the way and the file itself, nobody else may write there, and the file is not a
+// symbolic link. Folders with the sticky bit, such as /tmp, may be on the way, but must not contain
+// the file. Missing folders would be created by this process.
 func Ours(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -47,8 +47,8 @@ func Ours(path string) error {
 	return owned(at, info)
 }
 
-// OurFolder returns nil when only root and the user of this process decide what is in a folder, or
-// none is named.
+// OurFolder returns nil if only root and the user of this process control what is in a folder, or
+// if the path is empty.
 func OurFolder(path string) error {
 	if path == "" {
 		return nil
@@ -56,16 +56,16 @@ func OurFolder(path string) error {
 	return Ours(filepath.Join(path, "anything"))
 }
 
-// walk goes down a path, and follows links as the kernel does.
+// walk walks down a path, and follows links as the kernel does.
 type walk struct {
 	at    string
 	rest  []string
 	links int
-	// shielded says that others cannot get to what is below, whatever its modes are.
+	// shielded means that others cannot reach what is below, whatever its modes are.
 	shielded bool
 }
 
-// folders goes through all folders. Its error wraps fs.ErrNotExist where one is missing.
+// folders checks all folders. Its error wraps fs.ErrNotExist if one is missing.
 func (w *walk) folders() error {
 	w.at = "/"
 	for {
@@ -114,7 +114,7 @@ func (w *walk) follow(at string, info fs.FileInfo) error {
 	return nil
 }
 
-// folder judges the folder that the walk has come to.
+// folder checks the current folder.
 func (w *walk) folder() error {
 	info, err := os.Lstat(w.at)
 	if err != nil {
@@ -134,7 +134,7 @@ func (w *walk) folder() error {
 	return nil
 }
 
-// owned returns nil when something belongs to root or to the user of this process.
+// owned returns nil if a file is owned by root or by the user of this process.
 func owned(at string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/internal/serve"
 )
 
-// Folder returns nil when files can be made in a folder, or in the one above in which it would be
-// made.
+// Folder returns nil if files can be created in a folder or, if it is missing, in the folder above
+// it.
 func Folder(path string) error {
 	at := filepath.Clean(path)
 	for {
@@ -37,7 +37,7 @@ func Folder(path string) error {
 	}
 }
 
-// Address returns nil when a program can listen on a TCP address.
+// Address returns nil if a program can listen on a TCP address.
 func Address(ctx context.Context, address string) error {
 	l, err := serve.Listen(ctx, address)
 	switch {

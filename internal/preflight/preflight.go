@@ -1,9 +1,9 @@
-// Package preflight checks what a program needs before it starts: one small function per need, each
-// with words for what is wrong and what to do about it.
+// Package preflight checks the requirements of a program before it starts: one small function per
+// requirement, each with a message for a failure and its remedy.
 //
 // # Invariants
 //
-// A check changes nothing on the machine, and ends within Limit. What cannot be found out is a
+// A check changes nothing on the machine, and ends within Limit. An inconclusive check is a
 // warning.
 package preflight
 
@@ -19,54 +19,54 @@ import (
 // Limit bounds one check.
 const Limit = 2 * time.Second
 
-// Level is how bad a result is.
+// Level is the severity of a result.
 type Level string
 
-// The levels. Error is what stops or impairs the program.
+// The levels. An error stops or impairs the program.
 const (
 	OK      Level = "ok"
 	Warning Level = "warning"
 	Error   Level = "error"
 )
 
-// Finding is what a check found: what it is and why, and what to do. The zero value is that of a
-// check that could not be made because of another one, which says why.
+// Finding is the result of a check: the detail, and the remedy. The zero value is that of a check
+// that could not be made because of another one, which explains why.
 type Finding struct {
 	Level  Level  `json:"result"`
 	Detail string `json:"detail,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// Fine returns a finding about which nothing needs to be done.
+// Fine returns a finding that needs no action.
 func Fine(format string, args ...any) Finding {
 	return Finding{Level: OK, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Warn and Fail return what is wrong, and what to do.
+// Warn returns a warning with its remedy.
 func Warn(err error, remedy string) Finding { return Finding{Warning, text(err), remedy} }
 
-// Fail returns a finding that stops or impairs the program.
+// Fail returns an error, which stops or impairs the program, with its remedy.
 func Fail(err error, remedy string) Finding { return Finding{Error, text(err), remedy} }
 
 // text is an error on one line.
 func text(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// Check is one need of a program.
+// Check checks one requirement of a program.
 type Check struct {
 	Name string
-	// Fatal says that the program cannot start when the check fails.
+	// Fatal means that the program cannot start if the check fails.
 	Fatal bool
 	Find  func(ctx context.Context) Finding
 }
 
-// Result is what became of a check.
+// Result is a check with its finding.
 type Result struct {
 	Name string `json:"check"`
 	Finding
 	fatal bool
 }
 
-// Line is the finding on one line.
+// Line returns the finding as one line.
 func (r Result) Line() string {
 	if r.Remedy == "" {
 		return r.Detail
@@ -77,7 +77,7 @@ func (r Result) Line() string {
 // Report is the results of a list of checks, in its order.
 type Report []Result
 
-// Run makes the checks, one after the other. Once ctx has ended, no other check begins.
+// Run runs the checks one after the other. Once ctx has ended, it starts no further check.
 func Run(ctx context.Context, checks []Check) (out Report) {
 	for _, c := range checks {
 		if ctx.Err() != nil {
@@ -102,7 +102,7 @@ func (r Report) Failed() bool {
 	return false
 }
 
-// Err returns an error of one line when the program cannot start.
+// Err returns an error of one line if the program cannot start.
 func (r Report) Err() error {
 	var fatal []Result
 	for _, x := range r {
@@ -119,7 +119,7 @@ func (r Report) Err() error {
 	return fmt.Errorf("%s (and %d more: see sluice-agent check)", fatal[0].Line(), len(fatal)-1)
 }
 
-// Problems returns the results that are not fine and with which the program starts.
+// Problems returns the results that are not fine but do not prevent the start.
 func (r Report) Problems() (out []Result) {
 	for _, x := range r {
 		if x.Level == Warning || x.Level == Error && !x.fatal {
@@ -131,7 +131,7 @@ func (r Report) Problems() (out []Result) {
 
 var styles = map[Level]term.Style{OK: term.Green, Warning: term.Amber, Error: term.Red}
 
-// Print writes a table. A remedy stands below the detail that it is for, so that lines stay short.
+// Print writes a table. A remedy is below its detail, so that lines stay short.
 func (r Report) Print(w *term.Writer) {
 	table := term.NewTable("CHECK", "RESULT", "DETAIL AND REMEDY")
 	for _, x := range r {

@@ -87,7 +87,7 @@ func run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
 	return r.Run(ctx)
 }
 
-// openStore returns a client of the etcd that is used, and what ends it.
+// openStore returns a client of the configured etcd, and a function that closes it.
 func openStore(ctx context.Context, cfg Config, log *slog.Logger) (*kvstore.Client, func() error, error) {
 	if !cfg.Embedded.Use {
 		etcd, err := cfg.Etcd.Client()

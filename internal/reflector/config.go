@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 )
 
-// Config holds the settings of sluice-ksr, read as those of the agent are.
+// Config holds the settings of sluice-ksr. They are read like those of the agent.
 type Config struct {
 	Kubeconfig     string        `koanf:"kubeconfig"`
 	Etcd           settings.Etcd `koanf:",squash"`
@@ -30,7 +30,7 @@ type Config struct {
 	LogFormat      string        `koanf:"log-format"`
 }
 
-// embeddedEtcd reports whether the etcd is in this process, and how agents reach it.
+// embeddedEtcd configures etcd in this process, and how agents reach it.
 type embeddedEtcd struct {
 	Use      bool   `koanf:"embedded-etcd"`
 	Dir      string `koanf:"etcd-dir"`
@@ -62,7 +62,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("log-format", "text", "text or json")
 }
 
-// check completes the settings and says what is wrong with them.
+// check sets defaults and validates the settings.
 func (c *Config) check() error {
 	if c.Identity == "" {
 		host, err := os.Hostname()

@@ -1,9 +1,9 @@
-// Package reflector is the composition root of sluice-ksr: it joins the source of a
-// cluster (plugins/ksr/kube) by a mirror (plugins/ksr/reflect) with the store, for as long as
-// this process leads.
+// Package reflector is the composition root of sluice-ksr: it connects the source of a cluster
+// (plugins/ksr/kube) through a mirror (plugins/ksr/reflect) with the store, while this process
+// leads.
 //
-// Every replica follows the API server all the time, so that one that takes over knows
-// the state already. The one that leads writes. It leads by a key in the same etcd that
-// the state goes to, on a lease, and each of its writes depends on that key: whoever has
-// lost it cannot write. A replica that the API server does not answer does not lead.
+// Every replica follows the API server all the time, so that it already knows the state when it
+// takes over. Only the leader writes. Leadership is a key in the etcd with the state, on a lease,
+// and each write depends on that key: a process that has lost it cannot write. A replica does not
+// lead while the API server does not answer it.
 package reflector

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/internal/version"
 )
 
-// metrics are what a replica counts.
+// metrics are the counters of a replica.
 type metrics struct {
 	registry *prometheus.Registry
 	events   *prometheus.CounterVec
@@ -77,7 +77,7 @@ var (
 	sweepsDesc    = desc("sweeps_total", "Comparisons of all that etcd holds with the cluster, by reason.", "reason")
 )
 
-// collector reads the gauges when somebody asks.
+// collector reads the gauges on each scrape.
 type collector struct{ r *Reflector }
 
 // Describe implements prometheus.Collector.
@@ -101,7 +101,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	m, s := c.r.mirror.Status(), c.r.source.Status()
 	gauge(leaderDesc, number(c.r.leads.Load()))
 	gauge(syncedDesc, number(m.Synced))
-	if c.r.leads.Load() { // who stands by does not know what etcd holds
+	if c.r.leads.Load() { // a standby does not know the content of etcd
 		gauge(pendingDesc, float64(m.Pending))
 	}
 	if !s.Answered.IsZero() {
@@ -130,7 +130,7 @@ func number(b bool) float64 {
 	return 0
 }
 
-// api is what is served over TCP.
+// api returns the handler of the HTTP API.
 func (r *Reflector) api() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: serve.MostScrapes}))
@@ -144,14 +144,14 @@ func (r *Reflector) api() http.Handler {
 		if r.leads.Load() {
 			state = "ok: leads"
 		}
-		late := r.unknown(r.mirror.Status().Late) // nothing that is enforced waits for them
+		late := r.unknown(r.mirror.Status().Late) // enforcement does not wait for them
 		serve.Say(w, http.StatusOK, strings.Join(append([]string{state}, late...), "\n")+"\n")
 	})
 	return mux
 }
 
-// notReady returns what keeps this replica from leading, or the leader from being
-// followed: one line for each thing, none when nothing does.
+// notReady returns what keeps this replica from leading, or the leader from being followed: one
+// line per reason, none if it is ready.
 func (r *Reflector) notReady() (lines []string) {
 	m := r.mirror.Status()
 	if r.isSourceSilent() {
@@ -164,7 +164,7 @@ func (r *Reflector) notReady() (lines []string) {
 	return lines
 }
 
-// unknown says what keeps kinds from being known.
+// unknown explains why kinds are not known yet.
 func (r *Reflector) unknown(missing []model.Kind) (lines []string) {
 	s, kinds := r.source.Status(), map[string][]string{} // by the reason
 	for _, kind := range missing {

@@ -28,7 +28,7 @@ type Reflector struct {
 	source  *kube.Source
 	metrics *metrics
 	leads   atomic.Bool
-	// accepted says that --accept-cluster was used; it belongs to the goroutine of lead.
+	// accepted reports whether --accept-cluster was used; it belongs to the goroutine of lead.
 	accepted bool
 }
 
@@ -69,7 +69,7 @@ func ended(err error) error {
 	return err
 }
 
-// lead writes whenever this replica leads.
+// lead writes while this replica leads.
 func (r *Reflector) lead(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if !r.untilFit(ctx) {
@@ -104,7 +104,7 @@ func (r *Reflector) lead(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// identify tells the mirror which cluster this is, and reports whether it knows.
+// identify passes the identity of the cluster to the mirror, and reports whether it is known.
 func (r *Reflector) identify(ctx context.Context) bool {
 	cluster, err := r.cfg.Cluster, error(nil)
 	if cluster == "" {
@@ -125,9 +125,10 @@ func (r *Reflector) identify(ctx context.Context) bool {
 }
 
 const (
-	// identifyEvery is how often a replica asks that does not know its cluster.
+	// identifyEvery is the interval at which a replica that does not know its cluster asks for it.
 	identifyEvery = 2 * time.Second
-	// otherClusterEvery is how often a replica tries to write that finds another cluster's state.
+	// otherClusterEvery is the interval at which a replica that finds another cluster's state tries
+	// again to write.
 	otherClusterEvery = 10 * time.Second
 )
 
@@ -143,11 +144,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// How often a replica looks whether it may lead.
+// How often a replica checks whether it may lead.
 const fitnessInterval = 250 * time.Millisecond
 
-// untilFit waits until this replica may lead: it knows the whole state, and the API
-// server answers it. It returns false when the context has ended.
+// untilFit waits until this replica may lead: it knows the complete state, and the API server
+// answers. It returns false if the context has ended.
 func (r *Reflector) untilFit(ctx context.Context) bool {
 	tick := time.NewTicker(fitnessInterval)
 	defer tick.Stop()
@@ -168,8 +169,7 @@ func (r *Reflector) isSourceSilent() bool {
 
 var errSilent = errors.New("the API server does not answer")
 
-// writeDuring keeps the store equal to the mirror until the term is over, and says
-// why it is.
+// writeDuring keeps the store equal to the mirror until the term is over, and returns the reason.
 func (r *Reflector) writeDuring(ctx context.Context, term *kvstore.Term) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g, ctx := errgroup.WithContext(ctx)
@@ -201,7 +201,7 @@ func (r *Reflector) writeDuring(ctx context.Context, term *kvstore.Term) error {
 	return err
 }
 
-// fenced is a term that ends whoever writes in it when it is over.
+// fenced is a term that stops its writer when it is over.
 type fenced struct {
 	*kvstore.Term
 	over context.CancelCauseFunc

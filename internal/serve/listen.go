@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Listen listens on a TCP address, host:port. One without a host is the loopback address: what is
-// to be reached from other hosts names the address, or 0.0.0.0 or [::] for all.
+// Listen listens on a TCP address, host:port. Without a host it listens on the loopback address; to
+// be reachable from other hosts, name an address, or 0.0.0.0 or [::] for all.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	host, port, err := net.SplitHostPort(address)
@@ -19,21 +19,22 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 		return lc.Listen(ctx, "tcp", address)
 	}
 	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
-	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) { // a host of IPv6 alone
+	// the host has only IPv6
+	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
 		l, err = lc.Listen(ctx, "tcp", net.JoinHostPort("::1", port))
 	}
 	return l, err
 }
 
 const (
-	// mostConnections is how many connections a listener has at once.
+	// mostConnections is the maximum number of connections of a listener.
 	mostConnections = 256
-	// ofDescriptors is the part of the descriptors of the process that they may take.
+	// ofDescriptors limits connections to this fraction of the process's file descriptors.
 	ofDescriptors = 16
-	// leastConnections lets programs with few descriptors answer all the same.
+	// leastConnections is the minimum for programs with few descriptors.
 	leastConnections = 16
-	// shares is into how many parts they are divided: one for the node itself, one for each address
-	// at most.
+	// shares is the number of shares of the connections: one is reserved for the node itself, and
+	// each address has at most one.
 	shares = 4
 )
 
@@ -46,9 +47,9 @@ func connections() int {
 	return int(min(mostConnections, max(leastConnections, limit.Cur/ofDescriptors)))
 }
 
-// origin returns whose share of the connections one takes: that of an address, or of a network of
-// 64 bits, which one host may have to itself. The node itself is one, whatever its addresses are;
-// so are all clients of a Unix socket.
+// origin returns to whose share a connection counts: that of its address or, for IPv6, of its /64,
+// which one host may own. The node itself is one origin, whatever its addresses; so are all clients
+// of a Unix socket.
 func origin(c net.Conn) (who string, here bool) {
 	remote, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
@@ -66,7 +67,7 @@ func origin(c net.Conn) (who string, here bool) {
 	return from.String(), false
 }
 
-// Peer is a process at the other end of a Unix socket, as the kernel knew it when it connected.
+// Peer is the process at the other end of a Unix socket, as the kernel saw it on connect.
 type Peer struct {
 	UID    uint32
 	GID    uint32
@@ -78,10 +79,10 @@ func (p Peer) In(gid uint32) bool { return p.GID == gid || slices.Contains(p.gro
 
 type peerKey struct{}
 
-// errNoPeer is that of a request that came by another way than a Unix socket.
+// errNoPeer is the error for a request that did not come over a Unix socket.
 var errNoPeer = errors.New("who asks is not known: this is no Unix socket")
 
-// PeerOf returns whose request a context is of.
+// PeerOf returns the peer whose request has the context.
 func PeerOf(ctx context.Context) (Peer, error) {
 	switch v := ctx.Value(peerKey{}).(type) {
 	case Peer:
@@ -92,7 +93,7 @@ func PeerOf(ctx context.Context) (Peer, error) {
 	return Peer{}, errNoPeer
 }
 
-// withPeer adds to a connection's context who is at the other end.
+// withPeer adds the peer to a connection's context.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	if held, ok := c.(*place); ok {
 		c = held.Conn

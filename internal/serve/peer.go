@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxGroups bounds how many groups of a process are read; the kernel allows so many.
+// maxGroups bounds how many groups of a process are read; it is the kernel's limit.
 const maxGroups = 1 << 16
 
-// peerOf asks the kernel who is at the other end of a connection.
+// peerOf asks the kernel for the peer of a connection.
 func peerOf(c *net.UnixConn) (p Peer, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -28,7 +28,7 @@ func peerOf(c *net.UnixConn) (p Peer, err error) {
 	return p, errors.Join(err, asked)
 }
 
-// peerGroups returns the further groups of the other end.
+// peerGroups returns the supplementary groups of the peer.
 func peerGroups(fd uintptr) ([]uint32, error) {
 	for n := 64; ; n = maxGroups {
 		groups := make([]uint32, n)

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// places is a listener with a bounded number of connections. When there are too many, an idle one
-// makes room, of whom has the most; so who keeps many open keeps nobody out. The node itself, where
-// the kubelet is, has a share that nobody else takes.
+// places is a listener with a bounded number of connections. When there are too many, it closes an
+// idle one of the origin with the most, so no client can keep others out by opening many. A share
+// is reserved for the node itself, where the kubelet runs.
 type places struct {
 	net.Listener
 	most int
 	log  *slog.Logger
 
 	mu      sync.Mutex
-	open    []*place // the oldest first
-	refused int      // since it was logged
+	open    []*place // oldest first
+	refused int      // number since the last log line
 	logged  time.Time
 }
 
@@ -28,7 +28,7 @@ type place struct {
 	all  *places
 	from string
 	here bool // from this node
-	busy bool // a request is answered
+	busy bool // a request is in progress
 }
 
 // Accept implements net.Listener.
@@ -40,7 +40,7 @@ func (p *places) Accept() (net.Conn, error) {
 		}
 		taken, replaced := p.take(c)
 		if replaced != nil {
-			_ = replaced.Conn.Close() // the server learns it by reading
+			_ = replaced.Conn.Close() // the server notices when it reads
 		}
 		if taken != nil {
 			return taken, nil
@@ -49,7 +49,7 @@ func (p *places) Accept() (net.Conn, error) {
 	}
 }
 
-// take gives a connection a place, maybe that of another one, which is returned.
+// take adds a connection; it may have to replace another one, which it returns.
 func (p *places) take(c net.Conn) (taken, replaced *place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *places) take(c net.Conn) (taken, replaced *place) {
 	return taken, replaced
 }
 
-// room reports whether there is room for a connection, and which one has to go for it.
+// room reports whether there is room for a connection, and which one it must replace.
 func (p *places) room(c *place) (replaced *place, ok bool) {
 	count := map[string]int{}
 	others, most := 0, ""
@@ -127,7 +127,7 @@ func (p *places) remove(c *place) {
 // logEvery bounds how often refused connections are logged.
 const logEvery = time.Minute
 
-// logRefusal logs that connections are refused, now and then.
+// logRefusal logs refused connections, at most once per logEvery.
 func (p *places) logRefusal(from string) {
 	p.refused++
 	if time.Since(p.logged) < logEvery {
@@ -137,7 +137,7 @@ func (p *places) logRefusal(from string) {
 	p.refused, p.logged = 0, time.Now()
 }
 
-// state learns from the server what a connection does.
+// state records the state of a connection, as the server reports it.
 func (p *places) state(c net.Conn, s http.ConnState) {
 	taken, ok := c.(*place)
 	if !ok {
@@ -148,7 +148,7 @@ func (p *places) state(c net.Conn, s http.ConnState) {
 	taken.busy = s == http.StateActive
 }
 
-// Close implements net.Conn, and gives the place back.
+// Close implements net.Conn, and frees the place.
 func (c *place) Close() error {
 	c.all.mu.Lock()
 	c.all.remove(c)

@@ -1,11 +1,11 @@
-// Package serve is how the daemons answer over HTTP.
+// Package serve is the HTTP server of the daemons.
 //
 // # Invariants
 //
-//   - What clients do costs a bounded number of connections: see places. A header, a body, a
-//     connection without requests and an answer each have a time in which they have to end.
-//   - An address without a host is the loopback address.
-//   - Who is at the other end of a Unix socket is known from the kernel.
+//   - Clients can use only a bounded number of connections: see places. There is a time limit for
+//     headers, bodies, answers and idle connections.
+//   - An address without a host means the loopback address.
+//   - The kernel identifies the peer of a Unix socket.
 package serve
 
 import (
@@ -28,12 +28,12 @@ const (
 	headerBytes     = 16 << 10
 )
 
-// limits are the times that clients have. Tests have others.
+// limits are the time limits for clients. Tests use others.
 type limits struct{ header, body, answer, idle time.Duration }
 
 var usual = limits{header: 5 * time.Second, body: 20 * time.Second, answer: 20 * time.Second, idle: time.Minute}
 
-// MostScrapes is how many answers with metrics are made at once.
+// MostScrapes is how many metrics requests are answered at once.
 const MostScrapes = 16
 
 // PanicCounter returns the metric of a program that counts panics of handlers.
@@ -43,7 +43,7 @@ func PanicCounter(program string) prometheus.Counter {
 	})
 }
 
-// OfTheProcess returns the metrics of Go's runtime and of the process.
+// OfTheProcess returns the metrics of the Go runtime and of the process.
 func OfTheProcess() []prometheus.Collector {
 	return []prometheus.Collector{
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC)),
@@ -51,25 +51,26 @@ func OfTheProcess() []prometheus.Collector {
 	}
 }
 
-// Server answers requests. The zero value of Panicked is allowed.
+// Server answers requests. Panicked may be nil.
 type Server struct {
 	Handler http.Handler
 	Log     *slog.Logger
-	// Panicked is called for each handler that panics, before the request is answered.
+	// Panicked is called when a handler panics, before the request is answered.
 	Panicked func()
-	// Answer bounds the time from the header of a request to the end of its answer, but for those
-	// that Extend it; 20 s if it is zero.
+	// Answer bounds the time from the header of a request to the end of its answer, except for
+	// those that call Extend; zero means 20 s.
 	Answer time.Duration
-	limits limits // zero: usual
+	limits limits // zero means the defaults
 }
 
-// Extend gives an answer that is a stream, or otherwise takes long, so much time from now on.
+// Extend sets the time limit of an answer, for streams and other long answers, to d from now.
 func Extend(w http.ResponseWriter, d time.Duration) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d)) // where there is no connection, there is no time either
+	// without a connection there is no limit either
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// Serve answers what comes in by a listener until ctx ends; requests that run then get a moment to
-// finish. A handler that panics is logged with its stack, and answered with status 500 in words.
+// Serve answers requests of a listener until ctx ends; requests in progress then get a moment to
+// finish. A panic of a handler is logged with its stack, and answered with status 500.
 func (s Server) Serve(ctx context.Context, l net.Listener) error {
 	s.limits = cmp.Or(s.limits, usual)
 	limited := &places{Listener: l, most: connections(), log: s.Log}
@@ -84,7 +85,7 @@ func (s Server) Serve(ctx context.Context, l net.Listener) error {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
 		if srv.Shutdown(grace) != nil {
-			_ = srv.Close() // whoever did not finish in time is cut off
+			_ = srv.Close() // cuts off unfinished requests
 		}
 	})
 	err := srv.Serve(limited)
@@ -103,14 +104,15 @@ func (s Server) serve(w http.ResponseWriter, r *http.Request) {
 		if fault == nil {
 			return
 		}
-		if fault == http.ErrAbortHandler { //nolint:errorlint // the value itself is what net/http looks for
+		// net/http compares with this value itself
+		if fault == http.ErrAbortHandler { //nolint:errorlint
 			panic(fault)
 		}
 		s.Log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(fault), "stack", string(debug.Stack()))
 		if s.Panicked != nil {
 			s.Panicked()
 		}
-		if begun.yes { // the client must not take what it has for the whole answer
+		if begun.yes { // the client must not take the beginning for the complete answer
 			panic(http.ErrAbortHandler)
 		}
 		Say(w, http.StatusInternalServerError, fmt.Sprintf("%s %s failed: %v; the log has the stack, please report it\n", r.Method, r.URL.Path, fault))
@@ -121,8 +123,8 @@ func (s Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.Handler.ServeHTTP(begun, r)
 }
 
-// body is one that has to come in time. It is not the server's ReadTimeout, which would also end
-// the context of requests that take longer to answer.
+// body is a request body with a time limit. The server's ReadTimeout would also end the context of
+// requests that take longer to answer.
 type body struct {
 	io.ReadCloser
 	out *http.ResponseController
@@ -130,11 +132,11 @@ type body struct {
 
 func timed(w http.ResponseWriter, b io.ReadCloser, limit time.Duration) io.ReadCloser {
 	t := &body{b, http.NewResponseController(w)}
-	_ = t.out.SetReadDeadline(time.Now().Add(limit)) // a recorder of a test has no connection
+	_ = t.out.SetReadDeadline(time.Now().Add(limit)) // a test recorder has no connection
 	return t
 }
 
-// Read implements io.Reader. Once the body was read there is no limit of time to the rest.
+// Read implements io.Reader. Once the body was read it removes the time limit.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
@@ -143,7 +145,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// begun knows whether an answer was begun.
+// begun records whether an answer has begun.
 type begun struct {
 	http.ResponseWriter
 	yes bool
@@ -161,12 +163,12 @@ func (b *begun) Write(p []byte) (int, error) {
 	return b.ResponseWriter.Write(p)
 }
 
-// Unwrap lets http.ResponseController find what the writer can do.
+// Unwrap gives http.ResponseController access to the writer.
 func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
 // Say answers with a text.
 func Say(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // whoever asked may have gone
+	_, _ = io.WriteString(w, text) // the client may have gone
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Supervise tells the service manager that the program is ready, that it is alive as often as the
-// unit's WatchdogSec asks for while alive says so, and that it stops, when ctx ends. Where no
-// service manager started the program it waits for ctx. See sd_notify(3).
+// Supervise notifies the service manager when the program is ready, while alive returns true as
+// often as the unit's WatchdogSec requires, and when it stops because ctx ended. Without a service
+// manager it only waits for ctx. See sd_notify(3).
 func Supervise(ctx context.Context, alive func() bool, log *slog.Logger) error {
 	if err := notify(daemon.SdNotifyReady); err != nil {
 		return err

@@ -1,7 +1,7 @@
-// Package services says where packets to services go: from the reflected services, pods and
-// slices to endpoints, as Kubernetes makes them.
+// Package services resolves services to endpoints: from the reflected services, pods and slices, as
+// Kubernetes does.
 //
 //	svc/NS/NAME:PORT, or an address of a service -> Targets -> Endpoints
 //
-// It is pure. No policy depends on its answers: they are for those who ask about a service.
+// It is pure. Policy does not depend on its results: they serve queries about services.
 package services

@@ -10,15 +10,16 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Endpoint is where packets to a port of a service go.
+// Endpoint is a destination of packets to a port of a service.
 type Endpoint struct {
-	// Pod is whose address it is: nil for one of a slice, which says addresses only.
+	// Pod is the pod with the address; it is nil for an endpoint of a slice, which has only
+	// addresses.
 	Pod     *model.Pod
 	Address netip.Addr
 	Port    uint16
 }
 
-// name is by what endpoints are sorted.
+// name returns the sort key of an endpoint.
 func (e Endpoint) name() string {
 	if e.Pod == nil {
 		return "~" // behind all pods
@@ -30,9 +31,9 @@ func compareEndpoints(a, b Endpoint) int {
 	return cmp.Or(strings.Compare(a.name(), b.name()), a.Address.Compare(b.Address), cmp.Compare(a.Port, b.Port))
 }
 
-// Endpoints returns where packets to a port of a service go, in the families of the service: each
-// address and port once, by the names of pods. Ready and not ready endpoints are among them, and
-// pods in the host network at the addresses of their nodes.
+// Endpoints returns the destinations of packets to a port of a service, in the families of the
+// service: each address and port once, by the names of pods. It includes endpoints that are not
+// ready, and pods in the host network with the addresses of their nodes.
 func (c Cluster) Endpoints(t Target) (out []Endpoint) {
 	out = c.ofPods(t)
 	seen := map[netip.AddrPort]bool{}
@@ -49,8 +50,8 @@ func (c Cluster) Endpoints(t Target) (out []Endpoint) {
 	return out
 }
 
-// ofPods returns the endpoints that the selector of a service makes. It selects nothing when it
-// is empty.
+// ofPods returns the endpoints that the selector of a service selects. An empty selector selects
+// nothing.
 func (c Cluster) ofPods(t Target) (out []Endpoint) {
 	if len(t.Service.GetSelector()) == 0 {
 		return nil
@@ -85,7 +86,8 @@ func selects(s *model.Service, p *model.Pod) bool {
 	return true
 }
 
-// address returns an address, and whether packets to the service can get there: it has the family.
+// address parses an address, and reports whether packets to the service can get there: it has the
+// right family.
 func (t Target) address(text string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(text)
 	addr = addr.Unmap()
@@ -97,8 +99,8 @@ func (t Target) address(text string) (netip.Addr, bool) {
 	return addr, err == nil && kept && !without
 }
 
-// numbers returns the ports of a pod that packets go to: several when the pod has a name twice,
-// none when it has not got it.
+// numbers returns the ports of a pod to which packets go: several if the pod has a name twice, none
+// if it lacks the name.
 func (t Target) numbers(p *model.Pod) (out []uint16) {
 	name, named := t.Port.GetTarget().(*model.Service_Port_TargetName)
 	switch {
@@ -118,11 +120,11 @@ func (t Target) numbers(p *model.Pod) (out []uint16) {
 	return out
 }
 
-// untranslated reports whether packets keep the port that was asked for.
+// untranslated reports whether packets keep the requested port.
 func (t Target) untranslated() bool { return t.Service.GetHeadless() && !t.Named }
 
-// ofSlices returns the endpoints that slices give a service. Those that repeat what its selector
-// says are left out.
+// ofSlices returns the endpoints that slices add to a service. It ignores slices derived from the
+// service's selector.
 func (c Cluster) ofSlices(t Target) (out []Endpoint) {
 	for _, s := range c.Slices {
 		if s.GetNamespace() != t.Service.GetNamespace() || s.GetService() != t.Service.GetName() ||
@@ -155,8 +157,8 @@ func (t Target) ofSubset(out []Endpoint, subset *model.EndpointSlice_Subset) []E
 	return out
 }
 
-// Note says what people should know of the endpoints of a port, empty for nothing: why there is
-// none, or that a headless service does not translate its port.
+// Note returns a remark for users about the endpoints of a port, or "": why there is none, or that
+// a headless service does not translate its port.
 func (c Cluster) Note(t Target, endpoints []Endpoint) string {
 	if len(endpoints) == 0 {
 		return c.whyNone(t)
@@ -167,7 +169,7 @@ func (c Cluster) Note(t Target, endpoints []Endpoint) string {
 	return ""
 }
 
-// whyNone says why a port has no endpoint.
+// whyNone explains why a port has no endpoint.
 func (c Cluster) whyNone(t Target) string {
 	if len(t.Service.GetSelector()) == 0 {
 		return "it has no selector, and no EndpointSlice gives it an address for this port"

@@ -11,31 +11,31 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Cluster is the part of the reflected state that says where packets to services go. It is only
-// read.
+// Cluster is the part of the reflected state that determines where packets to services go. It is
+// read-only.
 type Cluster struct {
 	Services []*model.Service
 	Slices   []*model.EndpointSlice
 	Pods     []*model.Pod
 }
 
-// Target is a port of a service that somebody asks about.
+// Target is a port of a service in a query.
 type Target struct {
 	Service *model.Service
 	Port    *model.Service_Port
-	// Named says that the name of the port was asked for, not its number. Of a headless service
-	// DNS gives the target port for a name (SRV), and nothing translates a number.
+	// Named reports whether the query has the name of the port, not its number. For a headless
+	// service DNS returns the target port of a name (SRV), and nothing translates a number.
 	Named bool
-	// Address is what was asked for; invalid where it was the name of the service. Packets keep its
-	// family.
+	// Address is the address in the query; invalid if the query has the name of the service.
+	// Packets keep its family.
 	Address netip.Addr
 }
 
-// prefix is what a destination begins with that is a service.
+// prefix begins a destination that is a service.
 const prefix = "svc/"
 
-// ParseName splits svc/NAMESPACE/NAME. What has a label selector, or less than three parts, is no
-// service: a namespace may be called svc.
+// ParseName splits svc/NAMESPACE/NAME. Text with a label selector, or with fewer than three parts,
+// is not a service: a namespace may be called svc.
 func ParseName(text string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(text, prefix)
 	namespace, name, both := strings.Cut(rest, "/")
@@ -48,8 +48,8 @@ func ParseName(text string) (namespace, name string, ok bool) {
 // NameOf returns namespace/name of a service.
 func NameOf(s *model.Service) string { return s.GetNamespace() + "/" + s.GetName() }
 
-// Find returns the ports of a service by number or name; api.AnyProtocol stands for every
-// protocol that the port has. There is one at least when the error is nil.
+// Find returns the ports of a service by number or name; api.AnyProtocol matches every protocol of
+// the port. Without an error there is at least one.
 func (c Cluster) Find(namespace, name, port string, p api.Protocol) ([]Target, error) {
 	i := slices.IndexFunc(c.Services, func(s *model.Service) bool { return s.GetNamespace() == namespace && s.GetName() == name })
 	if i < 0 {
@@ -69,9 +69,9 @@ func (c Cluster) Find(namespace, name, port string, p api.Protocol) ([]Target, e
 	return nil, fmt.Errorf("service %s has no port %s; %s", NameOf(s), portText(port, p), portsOf(s))
 }
 
-// At returns the ports of services that translate packets to an address, none when nothing
-// does. An address that Kubernetes gave to a service is nobody else's: without such a port it is an
-// error to ask about it.
+// At returns the ports of services that translate packets to an address; none if no service has the
+// address. An address that Kubernetes assigned to a service belongs to nothing else: a query for a
+// port that the service lacks is an error.
 func (c Cluster) At(addr netip.Addr, port string, p api.Protocol) (out []Target, err error) {
 	text := addr.String()
 	for _, s := range c.Services {
@@ -92,7 +92,7 @@ func (c Cluster) At(addr netip.Addr, port string, p api.Protocol) (out []Target,
 	return out, nil
 }
 
-// ports returns the ports of a service that a text stands for.
+// ports returns the ports of a service that match a text.
 func ports(s *model.Service, port string, p api.Protocol) (out []Target) {
 	n, err := strconv.ParseUint(port, 10, 16)
 	for _, q := range s.GetPorts() {
@@ -108,7 +108,7 @@ func ports(s *model.Service, port string, p api.Protocol) (out []Target) {
 // isPort reports whether a number of the store can be a port.
 func isPort(n uint32) bool { return 1 <= n && n <= 65535 }
 
-// portText names what was asked for.
+// portText describes the requested port.
 func portText(port string, p api.Protocol) string {
 	switch port = printable(port); {
 	case p == api.AnyProtocol:
@@ -119,7 +119,7 @@ func portText(port string, p api.Protocol) string {
 	return port + "/" + p.String()
 }
 
-// portsOf says which ports a service has.
+// portsOf describes the ports of a service.
 func portsOf(s *model.Service) string {
 	var list []string
 	for _, p := range s.GetPorts() {
@@ -140,7 +140,7 @@ func PortText(p *model.Service_Port) string {
 	return p.GetName() + " (" + number + ")"
 }
 
-// unknown says which services there are instead.
+// unknown returns an error that lists the existing services.
 func (c Cluster) unknown(namespace, name string) error {
 	var names []string
 	for _, s := range c.Services {
@@ -156,7 +156,7 @@ func (c Cluster) unknown(namespace, name string) error {
 	return fmt.Errorf("service %s is not known; namespace %s has %s", id, printable(namespace), Few(names))
 }
 
-// printable returns a name as it is, quoted and cut when it cannot be one.
+// printable returns a valid name unchanged, and any other text quoted and truncated.
 func printable(name string) string {
 	if q := model.Quoted(name); q[1:len(q)-1] != name {
 		return q
@@ -164,7 +164,7 @@ func printable(name string) string {
 	return name
 }
 
-// Few names the first of a list and counts the rest.
+// Few lists the first names of a list and counts the rest.
 func Few(names []string) string {
 	const most = 6
 	if len(names) <= most {
@@ -173,7 +173,7 @@ func Few(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// Protocol returns the protocol of a port, zero for one that is not known.
+// Protocol returns the protocol of a port, or zero for an unknown one.
 func Protocol(p model.Protocol) api.Protocol {
 	switch p {
 	case model.Protocol_PROTOCOL_UNSPECIFIED, model.Protocol_PROTOCOL_TCP:

@@ -1,15 +1,14 @@
-// Package bindings follows what whoever plugs pods in wrote to the store: which
-// interfaces of this node's vswitch are those of which pods. It stands beside the flow
-// of policy: the ACL renderer asks it when it looks for the interfaces of pods that have
-// no tag. Another Watcher follows which application namespaces are those of which pods, for
-// the session renderer. Keys are those of model.InterfaceKey and model.AppNamespaceKey; their
-// values do not count.
+// Package bindings reads from the store which interfaces of this node's vswitch belong to which
+// pods; the component that connects pods writes that. It is not part of the flow of policy: the ACL
+// renderer uses it to find the interfaces of pods that have no tag. A second Watcher follows the
+// application namespaces of pods, for the session renderer. The keys are those of
+// model.InterfaceKey and model.AppNamespaceKey; their values are ignored.
 //
 // # Invariants
 //
-//   - Answers are those of the store as it was last seen, whole: a broken watch is
-//     followed by a new snapshot, and until then what was known holds.
-//   - A store that lost its data takes nothing away for the time of grace (as in
+//   - Answers reflect the store as it was last seen, completely: a broken watch is
+//     followed by a new snapshot, and until then the known bindings stay valid.
+//   - If the store lost its data, bindings stay during the grace period (as in
 //     plugins/datasync), so that no interface opens because of it.
-//   - A key that cannot be read is one problem, counted, and no interface.
+//   - An invalid key is one problem, counted, and no binding.
 package bindings

@@ -13,34 +13,34 @@ import (
 	"github.com/sluice-net/sluice/plugins/follow"
 )
 
-// Store is where the keys are read from.
+// Store is the store with the keys.
 type Store = follow.Store
 
 // Config of a Watcher. Store, Node and Log are needed.
 type Config struct {
 	Store  Store
-	Prefix string // of the cluster in the store; model.DefaultPrefix when empty
-	Node   string // whose vswitch it is
-	// AppNamespaces has application namespaces of pods followed, instead of interfaces.
+	Prefix string // of the cluster in the store; empty means model.DefaultPrefix
+	Node   string // of the vswitch
+	// AppNamespaces selects application namespaces instead of interfaces.
 	AppNamespaces bool
 	Log           *slog.Logger
-	// OnChange is called after the answers have changed, from the goroutine of Run. It
-	// must not block. May be nil.
+	// OnChange is called after the answers have changed, by the goroutine of Run. It must not
+	// block. It may be nil.
 	OnChange func()
-	// OnProblem hears of every key that cannot be read, once, from the goroutine of
-	// Run. It must not block. May be nil.
+	// OnProblem is called once for every invalid key, by the goroutine of Run. It must not block.
+	// It may be nil.
 	OnProblem func(api.Problem)
-	// MinBackoff and MaxBackoff bound the time between attempts to read the store
-	// after a failure; 50 ms and 5 s when zero.
+	// MinBackoff and MaxBackoff bound the delay between attempts to read the store after a failure;
+	// zero means 50 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
-	// Grace is for how long names stay that a store does not have any more because it
-	// lost its data; 1 minute when zero, none when negative.
+	// Grace is how long bindings stay that are missing because the store lost its data; zero means
+	// 1 minute, a negative value none.
 	Grace time.Duration
-	// File keeps what is known over restarts; none when empty. It is read only when the
-	// store cannot be, and is written with every change.
+	// File saves the known bindings across restarts; empty for none. It is read only if the store
+	// cannot be read, and written with every change.
 	File string
-	// Needed is closed when the file is needed at once, see follow.Config. Nil reads it after the
-	// store has failed.
+	// Needed is closed when the file is needed at once, see follow.Config. With nil the file is
+	// read after the store has failed.
 	Needed <-chan struct{}
 }
 
@@ -52,7 +52,7 @@ func (c Config) root() string {
 	return model.InterfaceRoot(c.Prefix, c.Node)
 }
 
-// what returns what is followed, in words.
+// what describes in words what is followed.
 func (c Config) what() string {
 	if c.AppNamespaces {
 		return "application namespaces of pods"
@@ -60,14 +60,14 @@ func (c Config) what() string {
 	return "interfaces of pods"
 }
 
-// binding is one interface of a pod, or one namespace.
+// binding is one interface, or one application namespace, of a pod.
 type binding struct {
 	pod  api.PodID
 	name string
 }
 
-// Watcher knows the interfaces of pods, or their application namespaces. Run belongs to one
-// goroutine, everything else may be called by any. It implements Plumbing of renderer/acl.
+// Watcher knows the interfaces of pods, or their application namespaces. One goroutine calls Run;
+// any goroutine may call the other methods. It implements Plumbing of renderer/acl.
 type Watcher struct {
 	cfg   Config
 	ready chan struct{} // closed after the first snapshot
@@ -75,37 +75,36 @@ type Watcher struct {
 
 	mu    sync.RWMutex
 	names map[api.PodID][]string // sorted
-	taken map[string]bool        // interfaces that are some pod's
+	taken map[string]bool        // interfaces that belong to some pod
 
-	// What follows belongs to the goroutine of Run.
+	// The following fields belong to the goroutine of Run.
 	known    map[string]binding // by key
 	bad      map[string]bool    // keys that were reported
 	revision int64              // of what is known
 }
 
-// New returns a Watcher that knows nothing before Run.
+// New returns a Watcher without bindings; Run reads them.
 func New(cfg Config) *Watcher {
 	cfg.Prefix = cmp.Or(cfg.Prefix, model.DefaultPrefix)
 	return &Watcher{cfg: cfg, ready: make(chan struct{}), names: map[api.PodID][]string{}, taken: map[string]bool{}, known: map[string]binding{}, bad: map[string]bool{}}
 }
 
-// Ready is closed once the store was read. Nothing should be rendered before: interfaces
-// whose pods are not known would lose their ACLs.
+// Ready is closed once the store was read. Nothing should be rendered before: interfaces with
+// unknown pods would lose their ACLs.
 func (w *Watcher) Ready() <-chan struct{} { return w.ready }
 
-// InterfacesOf returns the names of a pod's interfaces, sorted. The slice is the
-// caller's.
+// InterfacesOf returns the names of a pod's interfaces, sorted. The caller owns the slice.
 func (w *Watcher) InterfacesOf(pod api.PodID) []string {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return slices.Clone(w.names[pod])
 }
 
-// AppNamespacesOf returns the names of a pod's application namespaces, sorted. The slice is
-// the caller's.
+// AppNamespacesOf returns the names of a pod's application namespaces, sorted. The caller owns the
+// slice.
 func (w *Watcher) AppNamespacesOf(pod api.PodID) []string { return w.InterfacesOf(pod) }
 
-// IsPodInterface reports whether an interface is that of some pod.
+// IsPodInterface reports whether an interface belongs to a pod.
 func (w *Watcher) IsPodInterface(name string) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -123,13 +122,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 	})
 }
 
-// snapshot takes a whole state.
+// snapshot handles a complete state.
 func (w *Watcher) snapshot(s follow.Snapshot) {
 	w.replace(s.Entries, s.Revision, s.Retain())
 	w.save()
 }
 
-// replace makes entries all that is known, or adds them to what may not go yet.
+// replace replaces the known bindings by entries or, during the grace period, adds the entries to
+// them.
 func (w *Watcher) replace(entries []model.Entry, revision int64, retain bool) {
 	if !retain {
 		clear(w.known)
@@ -142,7 +142,7 @@ func (w *Watcher) replace(entries []model.Entry, revision int64, retain bool) {
 	w.once.Do(func() { close(w.ready) })
 }
 
-// deliver takes changes. A deletion is believed at once.
+// deliver handles changes. Deletions take effect at once.
 func (w *Watcher) deliver(entries []model.Entry, revision int64) {
 	w.revision = revision
 	for _, e := range entries {
@@ -154,7 +154,7 @@ func (w *Watcher) deliver(entries []model.Entry, revision int64) {
 	}
 }
 
-// note takes one entry.
+// note handles one entry.
 func (w *Watcher) note(e model.Entry) {
 	if e.Value == nil {
 		delete(w.known, e.Key)
@@ -176,7 +176,7 @@ func (w *Watcher) note(e model.Entry) {
 	}
 }
 
-// publish makes what is known the answers.
+// publish updates the answers from the known bindings.
 func (w *Watcher) publish() {
 	names, taken := make(map[api.PodID][]string, len(w.known)), make(map[string]bool, len(w.known))
 	for _, p := range w.known {

@@ -9,29 +9,30 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// decoder turns entries of the store into deltas. It knows the last good bytes of
-// every object: to leave out writes that change nothing, and to keep an object in
-// force whose newer value does not decode. It belongs to one goroutine.
+// decoder turns entries of the store into deltas. It keeps the last valid bytes of every object: to
+// skip writes that change nothing, and to keep an object in force if a newer value does not decode.
+// One goroutine owns it.
 type decoder struct {
 	prefix string // of the cluster
-	marker string // key of what is no object
+	marker string // key that is not that of an object
 	report func(api.Problem)
 
-	known map[string][]byte  // key -> the value that is in force
-	bad   map[string]unusual // key -> the value in the store that is not in force
-	aside map[string]bool    // keys of objects that policy does not depend on: they are there, and nobody is told
+	known map[string][]byte  // key -> the value in force
+	bad   map[string]unusual // key -> a value in the store that is not in force
+	// keys of objects that policy does not need: they exist, but are not delivered
+	aside map[string]bool
 
-	unchanged uint64 // entries that changed nothing
+	unchanged uint64 // number of entries that changed nothing
 	reported  uint64
 }
 
-// unusual is a value that could not be used, and why.
+// unusual is an unusable value, and why.
 type unusual struct {
 	value   []byte
 	problem api.Problem
 }
 
-// delta decodes one entry. It returns false when the entry changes nothing.
+// delta decodes one entry. It returns false if the entry changes nothing.
 func (d *decoder) delta(e model.Entry) (model.Delta, bool) {
 	old, had := d.known[e.Key]
 	switch {
@@ -65,13 +66,13 @@ func (d *decoder) delta(e model.Entry) (model.Delta, bool) {
 	return model.Delta{ID: id, Value: m}, true
 }
 
-// values counts what the decoder knows.
+// values counts the known values.
 func (d *decoder) values() Values {
 	return Values{Objects: len(d.known), Problems: len(d.bad), Reported: d.reported, Unchanged: d.unchanged}
 }
 
-// deltas decodes a batch of a watch. Only values that change something are in it;
-// an object may be there more than once.
+// deltas decodes a batch of a watch. It returns only values that change something; an object may
+// occur more than once.
 func (d *decoder) deltas(entries []model.Entry) []model.Delta {
 	out := make([]model.Delta, 0, len(entries))
 	for _, e := range entries {
@@ -89,7 +90,7 @@ func (d *decoder) holds(key string) bool {
 	return known || bad || d.aside[key]
 }
 
-// snapshot decodes a whole state.
+// snapshot decodes a complete state.
 func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 	out := make([]model.Delta, 0, len(entries))
 	known := make(map[string][]byte, len(entries))
@@ -106,7 +107,7 @@ func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 				continue
 			}
 			if id, m, err = d.decode(model.Entry{Key: e.Key, Value: old}); err != nil {
-				continue // impossible: it was good
+				continue // impossible: it was valid before
 			}
 			e.Value = old
 		}
@@ -115,7 +116,7 @@ func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 			continue
 		}
 		if had && bytes.Equal(old, e.Value) {
-			e.Value = old // the new copy can go
+			e.Value = old // release the new copy
 		}
 		known[e.Key] = e.Value
 		out = append(out, model.Delta{ID: id, Value: m})
@@ -133,8 +134,7 @@ func (d *decoder) decode(e model.Entry) (model.ID, proto.Message, error) {
 	return id, m, err
 }
 
-// refuse notes a value that cannot be used and reports it, unless that same value
-// was reported before.
+// refuse records an unusable value and reports it, unless the same value was reported before.
 func (d *decoder) refuse(bad map[string]unusual, e model.Entry, err error) {
 	if before, ok := d.bad[e.Key]; ok && bytes.Equal(before.value, e.Value) {
 		bad[e.Key] = before

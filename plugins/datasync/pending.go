@@ -6,20 +6,19 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// pending is what the consumer has not taken yet: at most one delta per object.
-// The deltas are in the order in which their objects were first seen.
+// pending holds the changes that the consumer has not fetched yet: at most one delta per object.
+// The deltas are in the order in which their objects first occurred.
 type pending struct {
 	changes model.Changes
-	// at is where the delta of an object is. For a resync it is only made when
-	// something has to be merged, which is seldom, and costs more than the rest.
+	// at is the index of each object's delta. For a resync it is built only when changes must be
+	// merged, which is rare: building it costs more than the rest.
 	at map[model.ID]int
 }
 
-// empty says that there is nothing to take. A resync without objects is something.
+// empty reports whether there is nothing to fetch. A resync without objects is not empty.
 func (p *pending) empty() bool { return !p.changes.Resync && len(p.changes.Deltas) == 0 }
 
-// replace makes a whole state pending instead of everything before. It takes the
-// slice over.
+// replace replaces everything pending by a complete state. It takes ownership of the slice.
 func (p *pending) replace(deltas []model.Delta, revision int64) {
 	p.changes = model.Changes{Resync: true, Deltas: deltas, Revision: revision}
 	p.at = nil
@@ -47,8 +46,7 @@ func (p *pending) merge(deltas []model.Delta, revision int64) {
 	}
 }
 
-// take hands everything over. In a resync a deleted object is one that is not
-// named.
+// take returns everything. In a resync a deleted object is left out.
 func (p *pending) take() model.Changes {
 	taken := p.changes
 	if taken.Resync && p.at != nil {

@@ -6,19 +6,19 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// proof decides by the completeness marker whether the store holds the whole state of the cluster
-// whose state is in force. It implements follow.Proof and belongs to the goroutine of Run.
+// proof decides by the completeness marker whether the store holds the complete state of the right
+// cluster. It implements follow.Proof and belongs to the goroutine of Run.
 type proof struct {
 	prefix string
 	// holds reports whether the store held a key when it was last believed.
 	holds func(key string) bool
 
-	// last is the marker of the state in force, with the counts of that state; nil when nothing
-	// is known of it. It is never changed in place.
+	// last is the marker of the state in force, with the counts of that state; nil if unknown. It
+	// is never modified in place.
 	last    *model.Marker
-	highest int64         // revision of the store that was reached
+	highest int64         // highest seen revision of the store
 	marker  *model.Marker // of the store, when it was last believed
-	refused string        // why the store is not believed; empty while it is
+	refused string        // why the store is not believed; empty if it is
 }
 
 // Key implements follow.Proof.
@@ -64,7 +64,7 @@ func (p *proof) Changes(entries []model.Entry, revision int64) error {
 	return p.decide(err, m, counts, revision)
 }
 
-// decide notes whether the store is believed, and returns why it is not.
+// decide records whether the store is believed, and returns why not.
 func (p *proof) decide(err error, m *model.Marker, counts model.Counts, revision int64) error {
 	if err != nil {
 		p.refused = err.Error()
@@ -78,7 +78,7 @@ func (p *proof) decide(err error, m *model.Marker, counts model.Counts, revision
 
 const acceptHint = "if it is meant, run sluicectl store accept"
 
-// unmarked says what a store without a marker is.
+// unmarked returns the error for a store without a marker.
 func (p *proof) unmarked(err error, counts model.Counts) error {
 	root := model.Root(p.prefix)
 	if n := counts.Total(); n > 0 {
@@ -88,7 +88,7 @@ func (p *proof) unmarked(err error, counts model.Counts) error {
 	return fmt.Errorf("%w: nothing is below %s; is --etcd-prefix right, was etcd emptied, and does sluice-ksr run?", err, root)
 }
 
-// judge reports why what is in the store cannot be the whole state of the cluster.
+// judge returns an error if the content of the store cannot be the complete state of the cluster.
 func (p *proof) judge(m *model.Marker, counts model.Counts) error {
 	if kind := counts.Lacks(m.Counts); kind != "" {
 		return fmt.Errorf("objects are missing: etcd has %d of at least %d of kind %s; wait until sluice-ksr has written the rest",
@@ -107,7 +107,8 @@ func (p *proof) judge(m *model.Marker, counts model.Counts) error {
 	return nil
 }
 
-// setBack reports whether the store was set back, and not compared with the cluster since.
+// setBack reports whether the store was restored from a backup and has not been compared with the
+// cluster since.
 func (p *proof) setBack(m *model.Marker, revision int64) error {
 	known := p.last
 	if known == nil || m.Means(known.Generation) || m.Generation > known.Generation ||

@@ -27,7 +27,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	})
 }
 
-// snapshot makes a whole state pending.
+// snapshot makes a complete state pending.
 func (w *Watcher) snapshot(s follow.Snapshot) {
 	deltas := w.decode(func() []model.Delta { return w.decoder.snapshot(s.Entries) })
 
@@ -35,18 +35,18 @@ func (w *Watcher) snapshot(s follow.Snapshot) {
 	w.draft.Snapshots = w.draft.withOne(s.Reason, now)
 	w.draft.Following, w.draft.Since, w.draft.Revision, w.draft.Handed = true, now, s.Revision, s.Revision
 	w.draft.Saved, w.draft.Heard = time.Time{}, now
-	w.publish() // before anybody sees the state
+	w.publish() // before the consumer sees the state
 	w.hand(func(p *pending) { p.replace(deltas, s.Revision) })
 }
 
-// deliver takes what a watch has seen. Nobody waits for it, so that it may decode.
+// deliver handles the changes of a watch. Nothing waits for it, so it may decode.
 func (w *Watcher) deliver(entries []model.Entry, revision int64) {
 	var deltas []model.Delta
 	if len(entries) > 0 {
 		deltas = w.decode(func() []model.Delta { return w.decoder.deltas(entries) })
 	}
 	w.hand(func(p *pending) {
-		// Without anything to deliver, a new revision alone is no reason to wake up.
+		// A new revision alone does not wake the consumer.
 		if len(deltas) > 0 || !p.empty() {
 			p.merge(deltas, revision)
 		}
@@ -58,7 +58,7 @@ func (w *Watcher) deliver(entries []model.Entry, revision int64) {
 	w.publish()
 }
 
-// decode runs what changes the decoder by what the store said.
+// decode runs a function that changes the decoder.
 func (w *Watcher) decode(change func() []model.Delta) []model.Delta {
 	w.state.Lock()
 	defer w.state.Unlock()
@@ -66,7 +66,7 @@ func (w *Watcher) decode(change func() []model.Delta) []model.Delta {
 	return change()
 }
 
-// hand changes what is pending and wakes the consumer if there is something.
+// hand changes what is pending, and wakes the consumer if there is something.
 func (w *Watcher) hand(change func(*pending)) {
 	w.mu.Lock()
 	change(&w.pending)
@@ -77,7 +77,7 @@ func (w *Watcher) hand(change func(*pending)) {
 	}
 }
 
-// failed notes that the store is not followed any more.
+// failed records that the store is not followed at the moment.
 func (w *Watcher) failed(err error) {
 	if w.draft.Following {
 		w.draft.Following, w.draft.Since = false, time.Now()

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/statefile"
 )
 
-// remember takes from the file which state was in force at the end of the last run, so that the
-// store is compared with it. The file of another prefix counts, too: the prefix may be wrong.
+// remember reads from the file which state was in force at the end of the last run, to compare the
+// store with it. It also accepts a file of another prefix: the prefix may be wrong.
 func (w *Watcher) remember() {
 	h, entries, err := statefile.Load(w.cfg.File, model.Root(w.cfg.Prefix))
 	switch {
@@ -22,8 +22,8 @@ func (w *Watcher) remember() {
 	}
 }
 
-// load puts the state of the file in force, because the store cannot be read. It is
-// a resync like any other: what the store has then is compared with it.
+// load puts the state of the file in force, because the store cannot be read. It is a resync like
+// any other: later the content of the store is compared with it.
 func (w *Watcher) load() (revision int64, ok bool) {
 	h, entries, ok := w.file().Load()
 	if !ok {
@@ -33,13 +33,12 @@ func (w *Watcher) load() (revision int64, ok bool) {
 	deltas := w.decoder.snapshot(entries)
 	w.state.Unlock()
 	w.draft.Saved, w.draft.Revision = h.Saved, h.Revision
-	w.publish() // before anybody sees the state
+	w.publish() // before the consumer sees the state
 	w.hand(func(p *pending) { p.replace(deltas, h.Revision) })
 	return h.Revision, true
 }
 
-// saving saves from time to time until what it returns is called, which saves for the
-// last time.
+// saving saves periodically until the returned function is called, which saves once more.
 func (w *Watcher) saving(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -62,7 +61,7 @@ func (w *Watcher) saving(ctx context.Context) (end func()) {
 	}
 }
 
-// save writes the file, when the store said anything new since the last time.
+// save writes the file if something changed since the last time.
 func (w *Watcher) save() {
 	w.state.Lock()
 	unsaved, known := w.unsaved, map[string][]byte(nil)

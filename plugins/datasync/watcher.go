@@ -15,40 +15,40 @@ import (
 	"github.com/sluice-net/sluice/plugins/follow"
 )
 
-// Store is where the reflected state is read from.
+// Store is the store with the reflected state.
 type Store = follow.Store
 
-// ErrStopped says that Run has returned and that nothing is pending any more.
+// ErrStopped reports that Run has returned and nothing is pending any more.
 var ErrStopped = errors.New("the watcher of the store has stopped")
 
 // Config of a Watcher. Store and Log are needed.
 type Config struct {
 	Store  Store
-	Prefix string // of the cluster in the store; model.DefaultPrefix when empty
+	Prefix string // of the cluster in the store; empty means model.DefaultPrefix
 	Log    *slog.Logger
-	// OnProblem hears of every key whose value cannot be used, once per value,
-	// from the goroutine of Run. It must not block. It may be nil.
+	// OnProblem is called for every key whose value cannot be used, once per value, by the
+	// goroutine of Run. It must not block. It may be nil.
 	OnProblem func(api.Problem)
-	// MinBackoff and MaxBackoff bound the time between attempts to read the store
-	// after a failure; 50 ms and 5 s when zero.
+	// MinBackoff and MaxBackoff bound the delay between attempts to read the store after a failure;
+	// zero means 50 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
-	// File keeps the last state over restarts; none when empty. It is read only when
-	// the store cannot be, and what it holds is then in force until the store can. It
-	// is written at most every SaveEvery, 30 s when zero, and when Run ends.
+	// File saves the last state across restarts; empty for none. It is read only if the store
+	// cannot be read; its content is then in force until the store can be read. It is written at
+	// most every SaveEvery, zero means 30 s, and when Run ends.
 	File      string
 	SaveEvery time.Duration
-	// Needed is closed when the file is needed at once, see follow.Config. Nil reads it after the
-	// store has failed.
+	// Needed is closed when the file is needed at once, see follow.Config. With nil the file is
+	// read after the store has failed.
 	Needed <-chan struct{}
 }
 
 const defaultSaveEvery = 30 * time.Second
 
-// Watcher follows the store. Run and Next each belong to one goroutine; Status is
-// for everybody.
+// Watcher follows the store. Run and Next each belong to one goroutine; any goroutine may call
+// Status.
 type Watcher struct {
 	cfg     Config
-	wake    chan struct{} // holds a token when something may be pending
+	wake    chan struct{} // holds a token if something may be pending
 	done    chan struct{} // closed when Run returns
 	started atomic.Bool
 	status  atomic.Pointer[published]
@@ -56,10 +56,10 @@ type Watcher struct {
 	mu      sync.Mutex
 	pending pending
 
-	// What follows belongs to the goroutine of Run, or of deliver on its behalf, which
-	// hold state while they change the decoder.
+	// The following fields belong to the goroutine of Run, or of deliver on its behalf. They hold
+	// state while they change the decoder.
 	state   sync.Mutex // for the goroutine that saves
-	unsaved bool       // the decoder knows what the store had and the file has not
+	unsaved bool       // the decoder has changes that are not in the file
 	decoder decoder
 	proof   proof
 	draft   Status // the next Status
@@ -87,9 +87,9 @@ func New(cfg Config) *Watcher {
 	return w
 }
 
-// Next waits until changes are pending and takes all of them. The first ones are
-// a resync. The slice is the caller's, the values are shared and immutable. It
-// returns the context's error, or ErrStopped after Run.
+// Next waits until changes are pending and returns all of them. The first ones are a resync. The
+// caller owns the slice; the values are shared and immutable. It returns the context's error, or
+// ErrStopped after Run.
 func (w *Watcher) Next(ctx context.Context) (model.Changes, error) {
 	for {
 		if changes, ok := w.take(); ok {
@@ -117,11 +117,11 @@ func (w *Watcher) take() (model.Changes, bool) {
 	return w.pending.take(), true
 }
 
-// Status returns how it goes. It never blocks.
+// Status returns the current status. It never blocks.
 func (w *Watcher) Status() Status { return w.status.Load().Status }
 
-// InForce returns the value of a key that is in force instead of the one in the store, which cannot
-// be used; false where there is none.
+// InForce returns the value of a key that is in force because the one in the store cannot be used;
+// false if there is none.
 func (w *Watcher) InForce(key string) ([]byte, bool) {
 	w.state.Lock()
 	defer w.state.Unlock()
@@ -132,9 +132,9 @@ func (w *Watcher) InForce(key string) ([]byte, bool) {
 	return value, ok
 }
 
-// Await waits until the store was read up to a revision, and returns the revision that the
-// consumer is at once it has dealt with all of that: it does not hear of revisions that
-// changed nothing. A watch that is idle comes to these when the store is asked for progress.
+// Await waits until the store was read up to a revision. It returns the revision that the consumer
+// reaches by handling all changes up to then: the consumer does not see revisions that changed
+// nothing. An idle watch reaches those only when progress is requested from the store.
 func (w *Watcher) Await(ctx context.Context, revision int64) (int64, error) {
 	for {
 		now := w.status.Load()
@@ -151,13 +151,13 @@ func (w *Watcher) Await(ctx context.Context, revision int64) (int64, error) {
 	}
 }
 
-// published is a status and the way to hear of the next one.
+// published is a status and a channel that announces the next one.
 type published struct {
 	Status
 	next chan struct{} // closed when there is a newer one
 }
 
-// publish makes the draft visible, with what the decoder and the proof know.
+// publish publishes the draft, with the state of the decoder and the proof.
 func (w *Watcher) publish() {
 	s := w.draft
 	s.Values = w.decoder.values()
@@ -167,7 +167,7 @@ func (w *Watcher) publish() {
 	}
 }
 
-// problem passes on what is wrong with a key.
+// problem reports the problem of a key.
 func (w *Watcher) problem(p api.Problem) {
 	w.cfg.Log.Warn("value in the store cannot be used", "key", p.Source, "object", p.Object, "reason", p.Reason)
 	if w.cfg.OnProblem != nil {

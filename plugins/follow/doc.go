@@ -1,18 +1,17 @@
-// Package follow keeps a reader in step with what a store has below a prefix: it lists,
-// watches, and lists again whatever breaks the watch. It is the one loop for everybody who
-// follows the store.
+// Package follow keeps a reader in step with the content of a store below a prefix: it lists,
+// watches, and lists again when the watch breaks. All followers of the store share this loop.
 //
 // # Invariants
 //
-//   - A reader gets a snapshot first, then every change after it in order; after whatever
-//     breaks the watch it gets another snapshot.
-//   - A reader with a Proof gets only what the store proves to be whole. Until then what it
-//     has stays in force.
-//   - For a reader without one, a store that lost its data takes nothing away during the grace
-//     period: what the snapshot lacks stays in force. A store without any entry is never
-//     believed when there were some.
-//   - The time between attempts doubles up to a bound, half of it at random, and starts over
+//   - A reader gets a snapshot first, then every later change in order; when the watch breaks it
+//     gets another snapshot.
+//   - A reader with a Proof gets only content that the store proves to be complete. Until then
+//     the previous state stays in force.
+//   - For a reader without a Proof, entries that are missing because the store lost its data stay
+//     in force during the grace period. A store without any entry is never believed if there
+//     were some before.
+//   - The delay between attempts doubles up to a bound, half of it is random, and it is reset
 //     after a watch that lasted.
-//   - An error that the store has logged is not logged again; any other one is logged once a
-//     minute at most.
+//   - An error that the store has logged is not logged again; any other error is logged at most
+//     once a minute.
 package follow

@@ -12,35 +12,34 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Store is what is followed.
+// Store is the store that is followed.
 type Store interface {
-	// List returns every entry under the prefix, none with a nil Value, and the
-	// revision of the store at which all of them were read.
+	// List returns every entry under the prefix, none with a nil Value, and the revision of the
+	// store at which it read them.
 	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
-	// Watch delivers every change under the prefix from the revision on, in order,
-	// from one goroutine at a time; a nil Value is a deletion, no entries mean
-	// that only the revision moved on. The entries are deliver's to keep. It
-	// returns when the context ends, or with an error when it cannot promise that
-	// any more.
+	// Watch delivers every change under the prefix from the revision on, in order, from one
+	// goroutine at a time; a nil Value is a deletion; a call without entries only advances the
+	// revision. deliver may keep the entries. Watch returns when the context ends, or with an error
+	// when it cannot guarantee this any more.
 	Watch(ctx context.Context, prefix string, from int64, deliver func(entries []model.Entry, revision int64)) error
 }
 
-// Snapshot is everything that a store has below a prefix.
+// Snapshot is the complete content of a store below a prefix.
 type Snapshot struct {
 	Entries  []model.Entry
 	Revision int64
-	// Reason says why it was read: one of the constants below, or what the error of the watch
-	// says of itself by a method Reason() string.
+	// Reason is why it was read: one of the constants below, or the result of a method Reason()
+	// string of the watch's error.
 	Reason string
-	// Grace is until when what the entries lack stays in force, because the store has lost
-	// data; zero when they are the whole truth.
+	// Grace is the time until which entries that are missing from the snapshot stay in force,
+	// because the store has lost data; zero if the snapshot is complete.
 	Grace time.Time
 }
 
-// Retain reports whether what the entries lack stays in force.
+// Retain reports whether missing entries stay in force.
 func (s Snapshot) Retain() bool { return !s.Grace.IsZero() }
 
-// The reasons of snapshots that no error says of itself.
+// The reasons of snapshots that do not come from an error.
 const (
 	ReasonStart       = "start"
 	ReasonGraceOver   = "grace_over"
@@ -48,51 +47,50 @@ const (
 	ReasonIncomplete  = "incomplete" // the store did not prove that it is whole
 )
 
-// Proof decides whether a store holds a whole state. Its methods are called by the goroutine of
-// Run, or by Watch on its behalf.
+// Proof decides whether a store holds a complete state. The goroutine of Run, or Watch on its
+// behalf, calls its methods.
 type Proof interface {
-	// Key is written once the store may be whole again.
+	// Key is a key that is written once the store may be complete again.
 	Key() string
-	// Snapshot returns why what a store holds is not to be believed, nil when it is. Nothing of
-	// what it refuses is taken.
+	// Snapshot returns nil if the content of a store can be believed, else why not. Rejected
+	// content is not used.
 	Snapshot(entries []model.Entry, revision int64) error
-	// Changes returns why the store is not whole any more after changes of a watch, nil when it
-	// is. Nothing of what it refuses is taken, and the store is read again.
+	// Changes returns nil if the store is still complete after changes of a watch, else why not.
+	// Rejected changes are not used, and the store is read again.
 	Changes(entries []model.Entry, revision int64) error
 }
 
-// Config says what is followed, and who takes it. Store, Log, Snapshot and Deliver are
-// needed. All functions are called by the goroutine of Run, or by Watch on its behalf.
+// Config configures what is followed and its receivers. Store, Log, Snapshot and Deliver are
+// required. The goroutine of Run, or Watch on its behalf, calls all functions.
 type Config struct {
 	Store  Store
 	Prefix string
-	What   string // the entries are, for the log
+	What   string // description of the entries, for the log
 	Log    *slog.Logger
-	// MinBackoff and MaxBackoff bound the time between attempts to read the store
-	// after a failure; 50 ms and 5 s when zero.
+	// MinBackoff and MaxBackoff bound the delay between attempts to read the store after a failure;
+	// zero means 50 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
-	// Proof is what the store has to prove before it is believed. Nil asks for none, and
-	// Grace holds instead.
+	// Proof decides whether the content of the store is complete. With nil everything is believed,
+	// subject to Grace.
 	Proof Proof
-	// Grace is for how long entries stay in force that a store does not have any more
-	// because it lost its data; 1 minute when zero, none when negative, or with a Proof.
+	// Grace is how long entries stay in force that are missing because the store lost its data;
+	// zero means 1 minute; there is no grace period if it is negative or with a Proof.
 	Grace time.Duration
 
-	// Snapshot takes a whole state.
+	// Snapshot receives complete states.
 	Snapshot func(Snapshot)
-	// Deliver takes changes, as from Store.Watch.
+	// Deliver receives changes, as from Store.Watch.
 	Deliver func(entries []model.Entry, revision int64)
-	// Known returns how many entries are in force. It is needed where Grace holds.
+	// Known returns how many entries are in force. It is required if Grace applies.
 	Known func() int
-	// Failed hears of every failure to read or to watch the store. May be nil.
+	// Failed is called for every failure to read or to watch the store. It may be nil.
 	Failed func(error)
-	// Recall puts in force what was saved earlier, and returns the revision of that, and
-	// whether there is anything. It is called after failures before the first snapshot,
-	// until it has something. May be nil.
+	// Recall puts a saved state in force, and returns its revision, and whether there is one. It is
+	// called after failures before the first snapshot, until it succeeds. It may be nil.
 	Recall func() (revision int64, ok bool)
-	// Needed is closed when nothing is in force, so that what was saved is better than to wait
-	// for the store: Recall is then called once the store has not answered for half a second.
-	// It is not called before. Nil calls it after failures only.
+	// Needed is closed if nothing is in force, so that a saved state is better than waiting for the
+	// store: Recall is then called, but not before, once the store has not answered for half a
+	// second. With nil Recall is called only after failures.
 	Needed <-chan struct{}
 }
 
@@ -101,22 +99,22 @@ const (
 	defaultMaxBackoff = 5 * time.Second
 	defaultGrace      = time.Minute
 
-	// storeWait is how long the store may take for its first answer before what was saved is
-	// used where nothing is in force: the store knows better, and nobody should wait long.
+	// storeWait is how long to wait for the first answer of the store before a saved state is used,
+	// if nothing is in force: the store is more recent, but the wait must be short.
 	storeWait = 500 * time.Millisecond
 
-	// proofWait is how often a store is read again that is not whole, half of it at random, where
-	// nobody writes the key of the proof.
+	// proofWait is the interval, half of it random, at which an incomplete store is read again if
+	// the key of the proof is not written.
 	proofWait = 2 * time.Minute
 )
 
-// incomplete says that a store answers, and does not hold a whole state.
+// incomplete reports that a store answers, but does not hold a complete state.
 type incomplete struct{ error }
 
-// Reason implements the reason of a snapshot.
+// Reason returns the reason for a snapshot.
 func (incomplete) Reason() string { return ReasonIncomplete }
 
-// Unwrap returns what the proof said.
+// Unwrap returns the error of the proof.
 func (i incomplete) Unwrap() error { return i.error }
 
 // errGraceOver ends a watch so that the store is read again, and believed.
@@ -128,9 +126,9 @@ type follower struct {
 	journal journal
 
 	read     bool      // a snapshot was taken
-	recalled bool      // what was saved is in force
-	highest  int64     // revision that the store had reached
-	grace    time.Time // its end; zero when the store did not lose anything
+	recalled bool      // a saved state is in force
+	highest  int64     // highest seen revision of the store
+	grace    time.Time // end of the grace period; zero if the store lost nothing
 }
 
 // Run follows the store until the context ends, and returns the context's error.
@@ -149,7 +147,7 @@ func Run(ctx context.Context, cfg Config) error {
 			began := time.Now()
 			err = f.watch(ctx, revision)
 			if time.Since(began) > cfg.MaxBackoff {
-				wait = cfg.MinBackoff // it went well for a while
+				wait = cfg.MinBackoff // it worked for a while
 			}
 			reason = reasonOf(err)
 		}
@@ -177,7 +175,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 }
 
-// prove reports why a snapshot is not to be believed.
+// prove returns nil if a snapshot can be believed, else why not.
 func (f *follower) prove(entries []model.Entry, revision int64) error {
 	if f.Proof == nil {
 		return nil
@@ -188,15 +186,15 @@ func (f *follower) prove(entries []model.Entry, revision int64) error {
 	return nil
 }
 
-// awaitProof waits until the store may be whole again. What was saved is used where nothing is
-// in force.
+// awaitProof waits until the store may be complete again. If nothing is in force, it uses the saved
+// state.
 func (f *follower) awaitProof(ctx context.Context, revision int64) {
 	ctx, cancel := context.WithTimeout(ctx, proofWait/2+rand.N(proofWait/2))
 	defer cancel()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// A watch that breaks is a reason to look at the store, too.
+		// A broken watch is a reason to read the store, too.
 		_ = f.Store.Watch(ctx, f.Proof.Key(), revision+1, func(entries []model.Entry, _ int64) {
 			if len(entries) > 0 {
 				cancel()
@@ -213,7 +211,7 @@ func (f *follower) awaitProof(ctx context.Context, revision int64) {
 	}
 }
 
-// list reads the whole state, hands it over and returns its revision.
+// list reads the complete state, passes it on and returns its revision.
 func (f *follower) list(ctx context.Context, reason string) (int64, error) {
 	start := time.Now()
 	entries, revision, err := f.ask(ctx)
@@ -233,7 +231,7 @@ func (f *follower) list(ctx context.Context, reason string) (int64, error) {
 	return revision, nil
 }
 
-// ask reads the store. Where nothing is in force, what was saved is used meanwhile.
+// ask reads the store. If nothing is in force, it uses the saved state meanwhile.
 func (f *follower) ask(ctx context.Context) (entries []model.Entry, revision int64, err error) {
 	if f.Needed == nil || f.read || f.recalled {
 		return f.Store.List(ctx, f.Prefix)
@@ -258,10 +256,10 @@ func (f *follower) ask(ctx context.Context) (entries []model.Entry, revision int
 	return entries, revision, err
 }
 
-// mistrust decides whether entries that a snapshot does not have may have been lost by the
-// store, and so have to stay in force. That is until the end of the grace period, in which
-// those who write the store fill it again; a store with nothing in it was not filled at
-// all. It also begins and ends that period.
+// mistrust decides whether entries that are missing from a snapshot may have been lost by the
+// store, and so must stay in force. They do until the end of the grace period, in which writers
+// fill the store again; an empty store has not been filled at all. It also begins and ends the
+// grace period.
 func (f *follower) mistrust(entries int, revision int64) {
 	now := time.Now()
 	switch {
@@ -278,7 +276,7 @@ func (f *follower) mistrust(entries int, revision int64) {
 	}
 }
 
-// watch hands over changes until something breaks, and returns what that was.
+// watch passes on changes until an error occurs, and returns the error.
 func (f *follower) watch(ctx context.Context, revision int64) error {
 	if !f.grace.IsZero() {
 		var cancel context.CancelFunc
@@ -321,14 +319,14 @@ func (f *follower) failed(err error) {
 	}
 }
 
-// load puts in force what was saved, because the store cannot be read.
+// load puts the saved state in force, because the store cannot be read.
 func (f *follower) load() {
 	if f.Recall != nil && !f.read && !f.recalled {
 		f.highest, f.recalled = f.Recall()
 	}
 }
 
-// reasonOf returns the short name that the end of a watch has.
+// reasonOf returns the short name of why a watch ended.
 func reasonOf(err error) string {
 	var named interface{ Reason() string }
 	switch {
@@ -340,8 +338,8 @@ func reasonOf(err error) string {
 	return ReasonWatchFailed
 }
 
-// pause waits and reports whether the context is still alive. The store has failed: where nothing
-// is in force, what was saved is used.
+// pause waits and reports whether the context is still alive. The store has failed: if nothing is
+// in force, pause uses the saved state.
 func (f *follower) pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// repeatAfter is how long a follower stays silent after it has logged a failure.
+// repeatAfter is the minimum time between two logged failures.
 const repeatAfter = time.Minute
 
-// journal is what a follower logs.
+// journal logs the events of a follower.
 type journal struct {
 	log    *slog.Logger
-	cause  error     // ended the last watch; nil before the first, and once it was logged
-	quiet  bool      // the store has logged why it could not be read since then
-	warned time.Time // when a failure was logged last
+	cause  error     // ended the last watch; nil before the first, and once logged
+	quiet  bool      // the store has logged the failure of the last attempt to read it
+	warned time.Time // when a failure was last logged
 }
 
-// unreadable logs that the store cannot be read. That a store does not answer is logged by
-// the store: once for all who follow it.
+// unreadable logs that the store cannot be read. If the store does not answer, the store itself
+// logs it once for all followers.
 func (j *journal) unreadable(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -28,12 +28,12 @@ func (j *journal) unreadable(ctx context.Context, err error) {
 	j.log.Log(ctx, j.level(slog.LevelWarn), "store cannot be read, what is known stays in force", "error", err)
 }
 
-// incomplete logs that the store does not hold a whole state.
+// incomplete logs that the store does not hold a complete state.
 func (j *journal) incomplete(ctx context.Context, err error) {
 	j.log.Log(ctx, j.level(slog.LevelWarn), "store is not whole, what is known stays in force", "error", err)
 }
 
-// lost notes why the watch ended, until it is known whether the store answers.
+// lost records why the watch ended, until it is known whether the store answers.
 func (j *journal) lost(err error) { j.cause = err }
 
 // wasRead logs that the store was read.
@@ -48,8 +48,8 @@ func (j *journal) wasRead(ctx context.Context, reason string, attrs ...any) {
 	j.cause, j.quiet = nil, false
 }
 
-// level returns the level for a failure: the one given, or debug when the store has logged
-// it, or something like it was logged a moment ago.
+// level returns the level for a failure: the given one, or debug if the store has logged it, or a
+// failure was logged recently.
 func (j *journal) level(level slog.Level) slog.Level {
 	now := time.Now()
 	if j.quiet || !j.warned.IsZero() && now.Sub(j.warned) < repeatAfter {
@@ -59,7 +59,7 @@ func (j *journal) level(level slog.Level) slog.Level {
 	return level
 }
 
-// logged reports whether the store itself has logged what an error is about.
+// logged reports whether the store itself has logged an error.
 func logged(err error) bool {
 	var by interface{ Logged() bool }
 	return errors.As(err, &by) && by.Logged()

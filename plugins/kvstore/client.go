@@ -17,13 +17,13 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Config says where the store is and how long to wait for it.
+// Config configures the connection to the store and its timeouts.
 type Config struct {
-	Endpoints   []string      // host:port or URLs of the members; at least one
-	DialTimeout time.Duration // for the first answer in Dial; 5 s when zero
-	CallTimeout time.Duration // for each attempt of a call; 2 s when zero
+	Endpoints   []string      // host:port or URLs of the members; at least one is required
+	DialTimeout time.Duration // for the first answer in Dial; zero means 5 s
+	CallTimeout time.Duration // for each attempt of a call; zero means 2 s
 	TLS         *tls.Config   // nil for plain TCP
-	Username    string        // empty when the store asks for none
+	Username    string        // empty if the store requires no login
 	Password    string
 }
 
@@ -31,18 +31,18 @@ const (
 	defaultDialTimeout = 5 * time.Second
 	defaultCallTimeout = 2 * time.Second
 
-	// A peer that vanished without a word is noticed after both together. Below
-	// 5 s a server takes the pings for an attack.
+	// A peer that vanished silently is detected after the sum of both. Below 5 s a server takes the
+	// pings for an attack.
 	keepAliveTime    = 10 * time.Second
 	keepAliveTimeout = 3 * time.Second
 
-	// How often a lost connection is tried again: soon, because policy is not
-	// updated before it is back.
+	// Delays between attempts to reconnect: they are short, because policy is not updated
+	// meanwhile.
 	minConnectWait = 100 * time.Millisecond
 	maxConnectWait = 2 * time.Second
 
-	// The library's own repetition has to end well before the call's timeout,
-	// or the cause of a failure is lost behind "deadline exceeded".
+	// The library must give up repeating well before the call's timeout; otherwise "deadline
+	// exceeded" hides the cause of a failure.
 	libraryRetries = 2
 )
 
@@ -50,13 +50,13 @@ const (
 type Client struct {
 	conn       *connection
 	pageSize   int64         // keys per page of a List
-	probeEvery time.Duration // how often watches ask for progress
+	probeEvery time.Duration // interval at which watches request progress
 	log        *slog.Logger
 }
 
-// Open returns a client without waiting for the store, so that a program can
-// start before its store does; calls fail with ErrUnavailable until then. A user logs
-// in with the first call, and again whenever the store wants it.
+// Open returns a client without waiting for the store, so that a program can start before its store
+// does; until then calls fail with ErrUnavailable. A user logs in with the first call, and again
+// whenever the store requires it.
 func Open(cfg Config, log *slog.Logger) (*Client, error) {
 	if len(cfg.Endpoints) == 0 {
 		return nil, errors.New("etcd: no endpoint is configured")
@@ -87,8 +87,8 @@ func Open(cfg Config, log *slog.Logger) (*Client, error) {
 	return client, nil
 }
 
-// Dial returns a client once the store has answered. It gives up after
-// DialTimeout with an error that wraps ErrUnavailable and says why.
+// Dial returns a client once the store has answered. After DialTimeout it gives up with an error
+// that wraps ErrUnavailable and names the cause.
 func Dial(ctx context.Context, cfg Config, log *slog.Logger) (*Client, error) {
 	c, err := Open(cfg, log)
 	if err != nil {
@@ -102,9 +102,8 @@ func Dial(ctx context.Context, cfg Config, log *slog.Logger) (*Client, error) {
 	return c, nil
 }
 
-// FromClient wraps a client that somebody else made, such as the one of an
-// embedded server that needs no network. Name stands in messages for the
-// endpoints. Closing the result closes the client.
+// FromClient wraps an existing client, such as one of an embedded server that needs no network.
+// Messages use name instead of the endpoints. Closing the result closes the client.
 func FromClient(c *clientv3.Client, name string, log *slog.Logger) *Client {
 	return &Client{
 		conn:     &connection{etcd: c, name: name, callTimeout: defaultCallTimeout, outage: &outage{log: log, name: name}},
@@ -114,14 +113,14 @@ func FromClient(c *clientv3.Client, name string, log *slog.Logger) *Client {
 
 // Close ends every call and watch of the client.
 func (c *Client) Close() error {
-	// A client without a connection reports its own cancellation.
+	// A client without a connection returns its own cancellation as an error.
 	if err := c.conn.etcd.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("etcd at %s: close: %w", c.conn.name, err)
 	}
 	return nil
 }
 
-// Status is what the store said of itself.
+// Status is what the store reports about itself.
 type Status struct {
 	ClusterID uint64        `json:"cluster_id"`
 	MemberID  uint64        `json:"member_id"`
@@ -129,8 +128,8 @@ type Status struct {
 	Latency   time.Duration `json:"latency_ns"`
 }
 
-// Status asks the store for one key that it need not have: one round trip that a
-// majority of the members has to confirm. It fails with ErrUnavailable.
+// Status reads one key, which need not exist: one round trip that a majority of the members must
+// confirm. It fails with ErrUnavailable.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	return c.status(ctx, callAttempts)
 }
@@ -142,7 +141,7 @@ func (c *Client) status(ctx context.Context, attempts int) (Status, error) {
 		resp, err := c.conn.etcd.Get(ctx, healthKey, clientv3.WithKeysOnly())
 		s = Status{Latency: time.Since(start)}
 		if codeOf(err) == codes.PermissionDenied {
-			return nil // it answers, that is what was asked
+			return nil // it has answered, which is the question
 		}
 		if err == nil {
 			s.ClusterID, s.MemberID = resp.Header.GetClusterId(), resp.Header.GetMemberId()

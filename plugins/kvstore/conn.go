@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// callAttempts bounds a call, with the default timeout, to about 8 seconds:
-	// longer than the members need to elect another leader.
+	// callAttempts bounds a call, with the default timeout, to about 8 seconds: longer than the
+	// members need to elect another leader.
 	callAttempts = 4
 
 	minCallWait = 50 * time.Millisecond
 	maxCallWait = time.Second
 )
 
-// connection is how a client comes to its store. It bounds and repeats calls, and explains why they
-// fail. It is safe for concurrent use.
+// connection is the connection of a client to its store. It bounds and repeats calls, and explains
+// their failures. It is safe for concurrent use.
 type connection struct {
 	etcd        *clientv3.Client
 	name        string // for messages: the endpoints
@@ -33,10 +33,9 @@ type connection struct {
 	outage      *outage
 }
 
-// call runs f until it succeeds, fails for good, has been tried often enough or
-// the context ends. Every attempt has a deadline of its own, because a call that
-// was in flight when a member died hangs until its deadline. f must do no harm
-// when it is repeated after it took effect.
+// call runs f until it succeeds, fails permanently, has been tried often enough or the context
+// ends. Every attempt has its own deadline, because a call that was in flight when a member died
+// hangs until its deadline. f must be safe to repeat even if it already took effect.
 func (c *connection) call(ctx context.Context, attempts int, f func(context.Context) error) error {
 	var last error
 	for n := range attempts {
@@ -54,7 +53,7 @@ func (c *connection) call(ctx context.Context, attempts int, f func(context.Cont
 			c.settle(ctx)
 			return nil
 		}
-		// Running out of time says less than what went wrong before.
+		// A timeout is less informative than the preceding error.
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
@@ -70,12 +69,12 @@ func (c *connection) call(ctx context.Context, attempts int, f func(context.Cont
 	return c.explain(ctx, last)
 }
 
-// settleWait bounds how long a call waits for what the library says of its connection.
+// settleWait bounds how long a call waits for the library to report its connection as ready.
 const settleWait = 100 * time.Millisecond
 
-// settle waits until a connection that has just answered is called ready. The library
-// lets calls pass a moment earlier (balancer_wrapper.go of gRPC changes the picker before
-// the state), and a watch that began in that moment would take the connection for lost.
+// settle waits until a connection that has just answered is reported as ready. The library lets
+// calls pass a moment earlier (balancer_wrapper.go of gRPC changes the picker before the state),
+// and a watch that began in that moment would consider the connection lost.
 func (c *connection) settle(ctx context.Context) {
 	conn := c.etcd.ActiveConnection()
 	if conn == nil || conn.GetState() == connectivity.Ready { // nil: in process
@@ -88,8 +87,8 @@ func (c *connection) settle(ctx context.Context) {
 	}
 }
 
-// callWait returns the time to wait before attempt n: doubled each time, with the
-// upper half at random so that many clients do not come back together.
+// callWait returns the delay before attempt n. It doubles each time, and its upper half is random
+// so that many clients do not return together.
 func callWait(n int) time.Duration {
 	d := maxCallWait
 	if n < 6 {
@@ -110,7 +109,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// get reads keys. It may be repeated like any read.
+// get reads keys. Like any read it may be repeated.
 func (c *connection) get(ctx context.Context, key string, opts ...clientv3.OpOption) (resp *clientv3.GetResponse, err error) {
 	err = c.call(ctx, callAttempts, func(ctx context.Context) (err error) {
 		resp, err = c.etcd.Get(ctx, key, opts...)
@@ -119,7 +118,7 @@ func (c *connection) get(ctx context.Context, key string, opts ...clientv3.OpOpt
 	return resp, err
 }
 
-// grant returns a lease that expires a time after its last sign of life; at least a second.
+// grant returns a lease that expires ttl (at least one second) after its last renewal.
 func (c *connection) grant(ctx context.Context, ttl time.Duration) (id clientv3.LeaseID, err error) {
 	err = c.call(ctx, callAttempts, func(ctx context.Context) error {
 		lease, err := c.etcd.Grant(ctx, max(1, int64(ttl/time.Second)))
@@ -131,8 +130,8 @@ func (c *connection) grant(ctx context.Context, ttl time.Duration) (id clientv3.
 	return id, err
 }
 
-// head returns the newest revision of the store. The key need not exist, but the
-// user must be allowed to read it.
+// head returns the newest revision of the store. The key need not exist, but the user must have the
+// right to read it.
 func (c *connection) head(ctx context.Context, key string) (int64, error) {
 	resp, err := c.get(ctx, key, clientv3.WithKeysOnly())
 	if err != nil {
@@ -141,8 +140,8 @@ func (c *connection) head(ctx context.Context, key string) (int64, error) {
 	return resp.Header.GetRevision(), nil
 }
 
-// explain turns the last error of a call into one for people: it names the
-// store and, where it is one of ours, wraps the sentinel beside the cause.
+// explain turns the last error of a call into one for users: it names the store and, if there is a
+// sentinel for it, wraps the sentinel and the cause.
 func (c *connection) explain(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
@@ -157,15 +156,15 @@ func (c *connection) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("etcd at %s: %w", c.name, plain(err))
 }
 
-// healthKey is read to see whether the store answers. It need not exist.
+// healthKey is read to find out whether the store answers. It need not exist.
 const healthKey = "/sluice/health"
 
-// causeTimeout bounds the question for the cause of a failure.
+// causeTimeout bounds the call that determines the cause of a failure.
 const causeTimeout = 200 * time.Millisecond
 
-// cause finds out why a call ran out of time. Calls wait for a connection, so
-// that a short absence of the store does not fail them, and then only know that
-// it did not come; a call that does not wait gets to know why.
+// cause determines why a call timed out. Calls wait for a connection, so that a short outage of the
+// store does not fail them; they then do not know why there was no connection. A call that does not
+// wait returns the reason.
 func (c *connection) cause(ctx context.Context, err error) error {
 	if c.etcd == nil || codeOf(err) != codes.DeadlineExceeded {
 		return err
@@ -183,10 +182,10 @@ func (c *connection) cause(ctx context.Context, err error) error {
 	return err
 }
 
-// away marks an error of the client.
+// away marks an error as an outage, for the client's log.
 func (c *connection) away(err error) error { return &away{err, c.outage, time.Now()} }
 
-// unanswered notes that a call was not answered.
+// unanswered records that a call was not answered.
 func (c *connection) unanswered(ctx context.Context, began time.Time, err error) {
 	if why := c.explain(ctx, err); ctx.Err() == nil {
 		c.outage.begins(began, why)
@@ -199,11 +198,11 @@ func (c *connection) isConnected() bool {
 	return conn == nil || conn.GetState() == connectivity.Ready // nil: in process
 }
 
-// errNoConnection is why a call that waits for a connection has no answer yet.
+// errNoConnection is the error of a call that is still waiting for a connection.
 var errNoConnection = fmt.Errorf("no connection within %v: %w", outageAfter, context.DeadlineExceeded)
 
-// awaitConnection notes early that a call waits for a connection: its deadline is much
-// later. What it returns has to be called when the call ends.
+// awaitConnection records early that a call waits for a connection: its deadline is much later. The
+// returned function must be called when the call ends.
 func (c *connection) awaitConnection(ctx context.Context, began time.Time) (end func() bool) {
 	return time.AfterFunc(outageAfter, func() {
 		if !c.isConnected() {

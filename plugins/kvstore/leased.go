@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// LeasedKey is a key that exists as long as its process lives: it is on a lease. It
-// belongs to one goroutine.
+// LeasedKey is a key on a lease: it exists as long as its process lives. Only one goroutine may use
+// it.
 type LeasedKey struct {
 	conn  *connection
 	key   string
@@ -20,14 +20,13 @@ type LeasedKey struct {
 	stop  context.CancelFunc
 }
 
-// LeasedKey returns a key that does not exist before Put. The time to live is how long after the
-// last sign of life of the process the key is there; at least a second.
+// LeasedKey returns a key that does not exist before Put. ttl (at least one second) is how long the
+// key exists after the last renewal by the process.
 func (c *Client) LeasedKey(key string, ttl time.Duration) *LeasedKey {
 	return &LeasedKey{conn: c.conn, key: key, ttl: ttl, stop: func() {}}
 }
 
-// Put puts the value, for as long as ctx and the process last. A lease that was lost
-// meanwhile is replaced.
+// Put stores the value for as long as ctx and the process last. It replaces a lost lease.
 func (k *LeasedKey) Put(ctx context.Context, value []byte) error {
 	if !k.isKept() {
 		if err := k.lend(ctx); err != nil {
@@ -40,7 +39,7 @@ func (k *LeasedKey) Put(ctx context.Context, value []byte) error {
 	})
 	if err != nil {
 		k.stop()
-		k.kept = nil // a new lease is sure to be one that the store knows
+		k.kept = nil // the store certainly knows a new lease
 		return fmt.Errorf("tell of this process: %w", err)
 	}
 	return nil
@@ -61,7 +60,7 @@ func (k *LeasedKey) isKept() bool {
 	return false
 }
 
-// lend takes a new lease and keeps it alive.
+// lend acquires a new lease and keeps it alive.
 func (k *LeasedKey) lend(ctx context.Context) (err error) {
 	if k.lease, err = k.conn.grant(ctx, k.ttl); err != nil {
 		return err
@@ -72,7 +71,7 @@ func (k *LeasedKey) lend(ctx context.Context) (err error) {
 	return err
 }
 
-// Revoke takes the key away at once. One try: it vanishes by itself.
+// Revoke deletes the key at once. It makes one attempt: the key expires anyway.
 func (k *LeasedKey) Revoke(ctx context.Context) error {
 	k.stop()
 	if k.kept == nil {

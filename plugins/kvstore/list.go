@@ -9,14 +9,13 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// defaultPageSize is a compromise: the server walks the rest of the range once
-// per page to count it, and holds a page in memory per client that asks.
+// defaultPageSize is a compromise: for each page the server walks the rest of the range to count
+// it, and it holds one page in memory per client.
 const defaultPageSize = 2000
 
-// List returns every key under the prefix, in order, and the revision of the
-// store at which all of them were read. Large states are read in pages; when the
-// revision is compacted between two pages the error wraps ErrCompacted and the
-// call is to be repeated. Values are the caller's; none is nil.
+// List returns every key under the prefix, in order, and the revision of the store at which it read
+// them. It reads large states in pages; if the revision is compacted between two pages, the error
+// wraps ErrCompacted and the call must be repeated. The caller owns the values; none is nil.
 func (c *Client) List(ctx context.Context, prefix string) ([]model.Entry, int64, error) {
 	var (
 		entries  []model.Entry
@@ -29,7 +28,7 @@ func (c *Client) List(ctx context.Context, prefix string) ([]model.Entry, int64,
 		if err != nil {
 			return nil, 0, fmt.Errorf("list %s: %w", prefix, err)
 		}
-		if revision == 0 { // the first page fixes the revision of all
+		if revision == 0 { // the first page determines the revision of all
 			revision = page.Header.GetRevision()
 			entries = make([]model.Entry, 0, page.Count)
 		}
@@ -44,14 +43,13 @@ func (c *Client) List(ctx context.Context, prefix string) ([]model.Entry, int64,
 	return entries, revision, nil
 }
 
-// Revision returns the revision at which a key was written last; 0 when it does not
-// exist.
+// Revision returns the revision at which a key was last written; 0 if it does not exist.
 func (c *Client) Revision(ctx context.Context, key string) (int64, error) {
 	return c.written(ctx, key)
 }
 
-// Newest returns the newest revision at which a key under the prefix was written that
-// exists; 0 when there is none.
+// Newest returns the newest revision at which an existing key under the prefix was written; 0 if
+// there is none.
 func (c *Client) Newest(ctx context.Context, prefix string) (int64, error) {
 	return c.written(ctx, prefix, append(clientv3.WithLastRev(), clientv3.WithPrefix())...)
 }
@@ -64,7 +62,7 @@ func (c *Client) written(ctx context.Context, key string, opts ...clientv3.OpOpt
 	return resp.Kvs[0].ModRevision, nil
 }
 
-// present keeps an empty value apart from a deleted key, which has none.
+// present distinguishes an empty value from a deleted key, whose value is nil.
 func present(value []byte) []byte {
 	if value == nil {
 		return []byte{}

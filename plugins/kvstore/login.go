@@ -16,33 +16,33 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// login gives calls the token of a user. The library has this, too, but asks for the
-// token when a client is made, so that there is no client without a store; and before
-// that it would come as whoever the certificate of the connection names. Here the token
-// is asked for by the first call that needs one.
+// login adds the token of a user to calls. The library can do this, too, but it requests the token
+// when a client is created, so that there is no client without a reachable store; before that it
+// would act as the user of the connection's certificate. Here the first call that needs a token
+// requests it.
 //
-// To check a password is slow on purpose, and a store whose agents all come at once, as
-// after a restart, needs longer than any of their calls lasts. A question that is given
-// up is answered all the same, so that asking again and again would keep the store from
-// ever getting through: a question outlives the call that asked it, there is one at a
-// time, and each that was given up gives the next one four times as long.
+// Checking a password is slow on purpose. When all agents log in at once, as after a restart, the
+// store needs longer than any of their calls lasts. The store answers abandoned requests
+// nevertheless, so repeating them would keep it overloaded. Therefore a request outlives the call
+// that started it, only one is active at a time, and after each abandoned one the next may take
+// four times as long.
 type login struct {
 	name, password string
-	patience       time.Duration // for the first question
+	patience       time.Duration // for the first request
 
 	token atomic.Pointer[string]
 
 	mu      sync.Mutex
-	asked   *question     // that has no answer yet; nil for none
-	timeout time.Duration // of the next question
-	failure error         // of the last one; nil when it was answered
+	asked   *question     // without an answer yet; nil for none
+	timeout time.Duration // of the next request
+	failure error         // of the last request; nil if it was answered
 }
 
-// maxLoginTime is the longest that a question may take: 1 000 agents that come at once
-// keep two processors of a member busy for about 40 seconds.
+// maxLoginTime is the longest that a request may take: 1 000 agents that log in at once keep two
+// processors of a member busy for about 40 seconds.
 const maxLoginTime = 2 * time.Minute
 
-// question is what asks for a token. The others are set when done is closed.
+// question is a request for a token. The other fields are set when done is closed.
 type question struct {
 	done  chan struct{}
 	token *string
@@ -53,14 +53,13 @@ func newLogin(name, password string, patience time.Duration) *login {
 	return &login{name: name, password: password, patience: patience, timeout: patience}
 }
 
-// options make a connection use it.
+// options return the options with which a connection uses the login.
 func (l *login) options() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(l.unary), grpc.WithChainStreamInterceptor(l.stream)}
 }
 
-// unary makes a call with a token, and once more with a new one when the store does not
-// know it any more: it forgets them with time, with changes of its users, and when it
-// starts again.
+// unary makes a call with a token, and repeats it once with a new one if the store no longer
+// accepts it: the store drops tokens after some time, when its users change, and when it restarts.
 func (l *login) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if method == etcdserverpb.Auth_Authenticate_FullMethodName {
 		return invoke(ctx, method, req, reply, conn, opts...)
@@ -79,8 +78,7 @@ func (l *login) unary(ctx context.Context, method string, req, reply any, conn *
 	return invoke(withToken(ctx, token), method, req, reply, conn, opts...)
 }
 
-// stream begins a stream with a new token: a stream cannot be repeated here, and there
-// are few.
+// stream begins a stream with a new token: a stream cannot be repeated here, and there are few.
 func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, begin grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	token, err := l.current(ctx, conn, l.token.Load(), opts)
 	if err != nil {
@@ -89,8 +87,7 @@ func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.Cl
 	return begin(withToken(ctx, token), desc, conn, method, opts...)
 }
 
-// current returns the token, and waits for another when there is none but the refused
-// one.
+// current returns the token; it waits for another if there is none except the refused one.
 func (l *login) current(ctx context.Context, conn *grpc.ClientConn, refused *string, opts []grpc.CallOption) (*string, error) {
 	if token := l.token.Load(); token != nil && token != refused {
 		return token, nil
@@ -104,7 +101,8 @@ func (l *login) current(ctx context.Context, conn *grpc.ClientConn, refused *str
 	}
 }
 
-// late says that a call has ended before its question, and why the one before that failed.
+// late returns the error of a call that ended before its request for a token, with the cause of the
+// last failed request.
 func (l *login) late(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,8 +113,7 @@ func (l *login) late(err error) error {
 	return s.Err()
 }
 
-// ask returns the question that is under way, or begins one. It ends with the connection
-// at the latest.
+// ask returns the active request, or begins one. It ends with the connection at the latest.
 func (l *login) ask(ctx context.Context, conn *grpc.ClientConn, refused *string, opts []grpc.CallOption) *question {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +121,8 @@ func (l *login) ask(ctx context.Context, conn *grpc.ClientConn, refused *string,
 		return l.asked
 	}
 	q := &question{done: make(chan struct{})}
-	if token := l.token.Load(); token != nil && token != refused { // it has just been answered
+	// it was answered in the meantime
+	if token := l.token.Load(); token != nil && token != refused {
 		q.token = token
 		close(q.done)
 		return q
@@ -141,8 +139,8 @@ func (l *login) ask(ctx context.Context, conn *grpc.ClientConn, refused *string,
 	return q
 }
 
-// waiting returns what the options of a call say of waiting for a connection: the call
-// that needs a token does as it is told. The others are its own, and end with it.
+// waiting returns the options of a call that control waiting for a connection. The request for a
+// token uses them; the other options belong to the call, and end with it.
 func waiting(opts []grpc.CallOption) (out []grpc.CallOption) {
 	for _, o := range opts {
 		if w, ok := o.(grpc.FailFastCallOption); ok {
@@ -156,7 +154,7 @@ func (l *login) authenticate(ctx context.Context, conn *grpc.ClientConn, opts []
 	who := &etcdserverpb.AuthenticateRequest{Name: l.name, Password: l.password}
 	resp, err := etcdserverpb.NewAuthClient(conn).Authenticate(ctx, who, opts...)
 	if errors.Is(rpctypes.Error(err), rpctypes.ErrAuthNotEnabled) {
-		resp, err = &etcdserverpb.AuthenticateResponse{}, nil // it asks nobody who he is
+		resp, err = &etcdserverpb.AuthenticateResponse{}, nil // it requires no login
 	}
 	if err != nil {
 		return nil, err
@@ -164,8 +162,8 @@ func (l *login) authenticate(ctx context.Context, conn *grpc.ClientConn, opts []
 	return &resp.Token, nil
 }
 
-// answered lets the next question be asked. One that ran out of time although there was a
-// connection was too short.
+// answered allows the next request. A request that timed out although there was a connection had
+// too little time.
 func (l *login) answered(q *question, state connectivity.State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,8 +177,7 @@ func (l *login) answered(q *question, state connectivity.State) {
 	}
 }
 
-// withToken lets a call carry a token. One that is empty stands for a store without
-// users.
+// withToken adds a token to a call. An empty token stands for a store without users.
 func withToken(ctx context.Context, token *string) context.Context {
 	if *token == "" {
 		return ctx
@@ -188,9 +185,8 @@ func withToken(ctx context.Context, token *string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, *token)
 }
 
-// refuses reports whether a call failed because the store wants another token. One that had
-// no users, and has them now, takes a call without a token for that of the certificate's
-// user.
+// refuses reports whether a call failed because the store wants another token. A store that got its
+// first users treats a call without a token as one by the certificate's user.
 func refuses(err error, token *string) bool {
 	err = rpctypes.Error(err)
 	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) || errors.Is(err, rpctypes.ErrUserEmpty) ||

@@ -7,30 +7,30 @@ import (
 )
 
 const (
-	// outageAfter is how long the store may be away before that is logged.
+	// outageAfter is how long the store may be unreachable before that is logged.
 	outageAfter = 500 * time.Millisecond
-	// outageEvery is how often an outage that lasts is logged.
+	// outageEvery is the interval at which a continuing outage is logged.
 	outageEvery = time.Minute
 )
 
-// outage logs when the store stops to answer and when it answers again: one line for all
-// calls and watches of a client.
+// outage logs when the store becomes unreachable and when it answers again: one line for all calls
+// and watches of a client.
 type outage struct {
 	log  *slog.Logger
 	name string // the endpoints
 
 	mu       sync.Mutex
-	answered time.Time // when the newest call that was answered ended
-	since    time.Time // since when nothing is answered; zero while the store answers
-	logged   time.Time // when an outage was logged last
+	answered time.Time // when the last answered call ended
+	since    time.Time // since when there is no answer; zero while the store answers
+	logged   time.Time // when an outage was last logged
 }
 
-// begins notes that a call which began at a time was not answered.
+// begins records that a call which began at a time was not answered.
 func (o *outage) begins(began time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.answered.Before(began) {
-		return // others were answered meanwhile
+		return // others have been answered since
 	}
 	if o.since.IsZero() {
 		o.since = began
@@ -43,7 +43,7 @@ func (o *outage) begins(began time.Time, err error) {
 	}
 }
 
-// ends notes that the store has answered.
+// ends records that the store has answered.
 func (o *outage) ends() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -54,15 +54,14 @@ func (o *outage) ends() {
 	o.answered, o.since = now, time.Time{}
 }
 
-// covers reports whether the log says, or is going to say, that the store was away at a
-// time or later.
+// covers reports whether the log has, or will have, a line about an outage at the time or later.
 func (o *outage) covers(t time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return !o.since.IsZero() || !o.logged.Before(t)
 }
 
-// away is an error that the store does not answer, or that its connection was lost.
+// away is the error that the store does not answer, or that the connection was lost.
 type away struct {
 	error
 	outage *outage
@@ -72,6 +71,5 @@ type away struct {
 // Unwrap returns the cause.
 func (e *away) Unwrap() error { return e.error }
 
-// Logged reports whether the client has logged the outage by now, so that nobody else need
-// do so.
+// Logged reports whether the client has already logged the outage, so that callers need not.
 func (e *away) Logged() bool { return e.outage.covers(e.at) }

@@ -14,26 +14,25 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Term is the time in which one process leads: it alone writes. What it writes
-// carries a fence, so that nothing is written after the term is over, even by a
-// process that has not noticed yet. The key that stands for the term lives on a
-// lease: it vanishes when the process does, and who reads it knows whether somebody
-// keeps the store up to date. A Term is safe for concurrent use.
+// Term is the time in which one process leads: it alone writes. Its writes carry a fence, so that
+// nothing is written after the term is over, even by a process that has not noticed yet. The key of
+// the term is on a lease: it vanishes with the process, and its readers know whether there is an
+// active leader. A Term is safe for concurrent use.
 type Term struct {
 	client   *Client
 	key      string
-	revision int64 // at which the key was made: there is no other term with it
+	revision int64 // at which the key was created: it identifies the term
 	lease    clientv3.LeaseID
 
-	stop context.CancelFunc // ends the keeping of the lease
+	stop context.CancelFunc // stops renewing the lease
 	kept sync.WaitGroup
-	over chan struct{} // closed when the lease is not kept any more
+	over chan struct{} // closed when the lease is no longer renewed
 }
 
-// Lead waits until nobody leads under the key, and leads then. The value says who:
-// it is for readers of the key. The time to live is how long after its end, or its
-// last sign of life, a process still counts as leading; at least a second. Failures
-// of the store are waited out. It returns the context's error only.
+// Lead waits until there is no leader under the key, and then becomes the leader. The value
+// identifies the process for readers of the key. ttl (at least one second) is how long a process
+// still counts as the leader after the last renewal. Lead waits while the store fails. It returns
+// only the context's error.
 func (c *Client) Lead(ctx context.Context, key string, value []byte, ttl time.Duration) (*Term, error) {
 	e := election{c, key, value, ttl}
 	for wait := 1; ; wait = min(wait+1, 6) {
@@ -53,7 +52,7 @@ func (c *Client) Lead(ctx context.Context, key string, value []byte, ttl time.Du
 	}
 }
 
-// election is the attempt of a process to lead.
+// election is a process that tries to become the leader.
 type election struct {
 	client *Client
 	key    string
@@ -103,8 +102,8 @@ func isDeleted(entries []model.Entry, key string) bool {
 	return slices.ContainsFunc(entries, func(e model.Entry) bool { return e.Key == key && e.Value == nil })
 }
 
-// claim makes the key, unless somebody was faster. An attempt that took effect and
-// was repeated finds its own lease on the key.
+// claim creates the key unless another process was faster. A repeated attempt that already took
+// effect finds its own lease on the key.
 func (e election) claim(ctx context.Context, lease clientv3.LeaseID) (int64, error) {
 	var revision int64
 	conn := e.client.conn
@@ -129,7 +128,7 @@ func (e election) claim(ctx context.Context, lease clientv3.LeaseID) (int64, err
 	return revision, err
 }
 
-// keep keeps the lease alive until it is lost.
+// keep renews the lease until it is lost.
 func (t *Term) keep(ctx context.Context) error {
 	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
 	signs, err := t.client.conn.etcd.KeepAlive(ctx, t.lease)
@@ -139,31 +138,30 @@ func (t *Term) keep(ctx context.Context) error {
 	}
 	t.kept.Go(func() {
 		defer close(t.over)
-		for range signs { // ends when the lease has expired, also while the store does not answer
+		for range signs { // ends when the lease has expired, even while the store does not answer
 		}
 	})
 	return nil
 }
 
-// Over is closed when the lease was not kept alive in time.
+// Over is closed when the lease was not renewed in time.
 func (t *Term) Over() <-chan struct{} { return t.over }
 
-// List is that of the client.
+// List calls List of the client.
 func (t *Term) List(ctx context.Context, prefix string) ([]model.Entry, int64, error) {
 	return t.client.List(ctx, prefix)
 }
 
-// Write is that of the client, except that nothing is written when the term is over:
-// then the error wraps ErrNotLeading.
+// Write calls Write of the client, but writes nothing when the term is over: then the error wraps
+// ErrNotLeading.
 func (t *Term) Write(ctx context.Context, puts []model.Entry, deletes []string) error {
 	fence := clientv3.Compare(clientv3.CreateRevision(t.key), "=", t.revision)
 	return (&batch{conn: t.client.conn, fence: []clientv3.Cmp{fence}}).write(ctx, puts, deletes)
 }
 
-// Guard blocks as long as the store is certain to be the one that the term began in,
-// and the term lasts. It always returns an error: the context's, one that wraps
-// ErrNotLeading, or one of Watch, after which what the store holds has to be read
-// again.
+// Guard blocks while the term lasts and the store is certain to be the one in which it began. It
+// always returns an error: the context's, one that wraps ErrNotLeading, or one of Watch, after
+// which the store must be read again.
 func (t *Term) Guard(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -188,7 +186,7 @@ func (t *Term) Guard(ctx context.Context) error {
 	return err
 }
 
-// held makes sure that the key is the term's, and returns the revision of the store.
+// held verifies that the key belongs to the term, and returns the revision of the store.
 func (t *Term) held(ctx context.Context) (revision int64, err error) {
 	resp, err := t.client.conn.get(ctx, t.key, clientv3.WithKeysOnly())
 	if err != nil {
@@ -200,15 +198,15 @@ func (t *Term) held(ctx context.Context) (revision int64, err error) {
 	return resp.Header.GetRevision(), err
 }
 
-// Resign ends the term at once, so that another process need not wait for the lease
-// to expire. It may be called once.
+// Resign ends the term at once, so that another process need not wait for the lease to expire. It
+// may be called once.
 func (t *Term) Resign(ctx context.Context) error {
 	t.stop()
 	t.kept.Wait()
 	return t.revoke(ctx)
 }
 
-// revoke lets the lease go, and the key with it. One try: it expires by itself.
+// revoke revokes the lease, which deletes the key. It makes one attempt: the lease expires anyway.
 func (t *Term) revoke(ctx context.Context) error {
 	return t.client.conn.call(context.WithoutCancel(ctx), 1, func(ctx context.Context) error {
 		_, err := t.client.conn.etcd.Revoke(ctx, t.lease)

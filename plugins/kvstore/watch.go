@@ -14,52 +14,50 @@ import (
 )
 
 const (
-	// progressEvery is how often an idle watch asks how far the store is, so that its
-	// owner knows that silence means that nothing has changed.
+	// progressEvery is the interval at which an idle watch requests the revision of the store, so
+	// that its owner knows that nothing has changed.
 	progressEvery = 5 * time.Second
-	// headEvery is how often a watch compares the store itself with what it has seen.
-	// Behind a proxy that keeps its connections, nothing else would tell that the store
-	// was set back to older data.
+	// headEvery is how often a watch compares the revision of the store with what it has seen.
+	// Behind a proxy that keeps its connections, this is the only way to detect that the store was
+	// restored to older data.
 	headEvery = 6 // of progressEvery
-	// missedEvery is how often a watch that is silent while the store moves on looks for
-	// what it was not told: rarely, because the store looks at every key for it.
+	// missedEvery is how often a watch that receives nothing while the revision advances looks for
+	// missed changes: rarely, because the store scans every key for it.
 	missedEvery = 10 // of headEvery
 )
 
-// Watch delivers every change of a key under the prefix, from the given revision
-// on, until the context ends or the watch breaks. It always returns an error:
-// the context's, or one that wraps ErrCompacted, ErrNoLeader, ErrDisconnected or
-// ErrWentBack where it is one of these. After each of the others the caller has
-// to List again.
+// Watch delivers every change of a key under the prefix, from the given revision on, until the
+// context ends or the watch breaks. It always returns an error: the context's, or another one,
+// which wraps ErrCompacted, ErrNoLeader, ErrDisconnected or ErrWentBack in these cases. After any
+// error but the context's the caller must List again.
 //
-// Deliver is called by one goroutine at a time and not after Watch returned. It
-// gets the changes of one or several whole revisions in their order, a deleted
-// key with a nil Value, and the last of these revisions; with no entries, the
-// revision alone moved on. It should return soon: what it keeps waiting is
-// buffered here. The entries are its own.
+// Watch calls deliver from one goroutine at a time, and not after it returned. deliver receives the
+// changes of one or several complete revisions in order, a deleted key with a nil Value, and the
+// last of these revisions; without entries, only the revision has advanced. It should return soon:
+// changes are buffered meanwhile. It owns the entries.
 func (c *Client) Watch(ctx context.Context, prefix string, from int64, deliver func(entries []model.Entry, revision int64)) error {
 	w := &watch{conn: c.conn, prefix: prefix, from: from, every: c.probeEvery, deliver: deliver, heads: make(chan int64)}
 	w.reached.Store(from - 1)
 	return w.run(ctx)
 }
 
-// AskProgress has the store bring all watches of this client to its newest revision, though
-// nothing has changed for them. A store with a watch that lags leaves that unanswered.
+// AskProgress makes the store advance all watches of this client to its newest revision, even if
+// nothing has changed for them. A store does not answer while one of its watches lags.
 func (c *Client) AskProgress(ctx context.Context) { c.conn.askProgress(ctx) }
 
 func (c *connection) askProgress(ctx context.Context) {
-	// A failure is that of the watches, too, which report it.
+	// The watches report a failure, too.
 	_ = c.etcd.RequestProgress(clientv3.WithRequireLeader(ctx))
 }
 
-// watch is one Watch: a goroutine that takes what the store says, and one that probes it.
+// watch is one Watch: a goroutine that receives responses of the store, and one that probes it.
 type watch struct {
 	conn    *connection
 	prefix  string
 	from    int64
-	every   time.Duration // between questions for progress
+	every   time.Duration // between requests for progress
 	deliver func(entries []model.Entry, revision int64)
-	reached atomic.Int64 // the newest revision that was delivered
+	reached atomic.Int64 // last delivered revision
 	heads   chan int64   // revisions of the store at which nothing has changed since from
 }
 
@@ -89,10 +87,9 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// guard ends the watch when no member is connected any more. The library would
-// connect again and go on at the revision where it was, without a way to tell
-// that the store was replaced meanwhile. That one of several members went away
-// is left to the library: the others are the same store.
+// guard ends the watch when no member is connected any more. The library would reconnect and
+// continue at its last revision, and could not detect that the store was replaced meanwhile. The
+// library handles the loss of one of several members: the others are the same store.
 func (w *watch) guard(ctx context.Context, cancel context.CancelCauseFunc) error {
 	conn := w.conn.etcd.ActiveConnection()
 	if conn == nil {
@@ -113,7 +110,7 @@ func (w *watch) disconnected() error {
 	return w.conn.away(fmt.Errorf("etcd at %s: %w", w.conn.name, ErrDisconnected))
 }
 
-// ended says why a watch ended without a word of the store.
+// ended explains why a watch ended without a response of the store.
 func (w *watch) ended(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if cause == nil || errors.Is(cause, ErrDisconnected) {
@@ -122,7 +119,7 @@ func (w *watch) ended(ctx context.Context) error {
 	return cause
 }
 
-// take hands one response over, or says why the watch cannot go on.
+// take handles one response, or explains why the watch cannot continue.
 func (w *watch) take(ctx context.Context, resp clientv3.WatchResponse) error {
 	switch {
 	case ctx.Err() != nil:
@@ -141,7 +138,7 @@ func (w *watch) take(ctx context.Context, resp clientv3.WatchResponse) error {
 				entries[i].Value = present(ev.Kv.Value)
 			}
 		}
-		// The header's revision may be ahead of events that are still to come.
+		// The revision in the header may be ahead of events that have not arrived yet.
 		w.hand(entries, resp.Events[len(resp.Events)-1].Kv.ModRevision)
 	}
 	return nil
@@ -152,9 +149,9 @@ func (w *watch) hand(entries []model.Entry, revision int64) {
 	w.deliver(entries, revision)
 }
 
-// verify makes sure that the store has reached the revision before the first one
-// that is watched for. A store that lost its data would stay silent until it got
-// there. A member that lags is asked again, through the majority.
+// verify verifies that the store has reached the revision before the first watched one. Otherwise a
+// store that lost its data would stay silent until then. If a member lags, it asks again, through
+// the majority.
 func (w *watch) verify(ctx context.Context, revision int64) error {
 	if revision >= w.from-1 {
 		return nil
@@ -169,12 +166,11 @@ func (w *watch) verify(ctx context.Context, revision int64) error {
 	return nil
 }
 
-// waits reports whether the store has reached no revision yet that the watch asks for.
-// Until then the store sends no progress (progressIfSync of etcd), so that a store which
-// nobody writes would be silent.
+// waits reports whether the store has not reached the first watched revision yet. Until then the
+// store sends no progress (progressIfSync of etcd), so an idle store would be silent.
 func (w *watch) waits() bool { return w.reached.Load() < w.from }
 
-// probe asks for progress, and ends a watch that is ahead of its store, or deaf.
+// probe requests progress, and ends a watch that is ahead of its store or misses changes.
 func (w *watch) probe(ctx context.Context, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(w.every)
 	defer tick.Stop()
@@ -213,22 +209,22 @@ func (w *watch) probe(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// missed reports whether a key below the prefix was written after a revision. Deletions
-// leave no key to find.
+// missed reports whether a key below the prefix was written after a revision. It cannot find
+// deletions.
 func (w *watch) missed(ctx context.Context, after int64) bool {
 	resp, err := w.conn.get(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1), clientv3.WithMinModRev(after+1))
 	return err == nil && len(resp.Kvs) > 0
 }
 
-// silence is a watch that stays at a revision while the store moves on. Most often what
-// moves is elsewhere; but a proxy may have joined the watch with one that it had lost
-// (etcd issue 21813), and would be silent for ever.
+// silence tracks a watch that stays at a revision while that of the store advances. Usually other
+// keys change; but a proxy may have attached the watch to one that it had lost (etcd issue 21813),
+// and would then be silent forever.
 type silence struct {
 	at    int64
-	heads int // comparisons with the store since
+	heads int // number of comparisons with the store since
 }
 
-// suspicious reports whether it is time to look for what was not told.
+// suspicious reports whether it is time to look for missed changes.
 func (s *silence) suspicious(at, head int64) bool {
 	if at != s.at || head == at {
 		*s = silence{at: at}

@@ -10,32 +10,30 @@ import (
 )
 
 const (
-	// A server takes 128 operations and 1.5 MiB per transaction unless it is told
-	// otherwise.
+	// By default a server accepts 128 operations and 1.5 MiB per transaction.
 	maxTxnOps   = 100
 	maxTxnBytes = 1 << 20
 )
 
-// Write puts the entries and then deletes the keys, in the order given. It is
-// atomic per transaction of at most 100 operations, not as a whole: after an
-// error a first part may be written. Writing again what is already there only
-// makes a new revision, so the whole call may be repeated as long as nobody else
-// writes the same keys.
+// Write puts the entries and then deletes the keys, in the given order. It is atomic per
+// transaction of at most 100 operations, not as a whole: after an error a first part may be
+// written. Writing existing values again only creates a new revision, so the call may be repeated
+// as long as nobody else writes the same keys.
 func (c *Client) Write(ctx context.Context, puts []model.Entry, deletes []string) error {
 	return (&batch{conn: c.conn}).write(ctx, puts, deletes)
 }
 
-// batch is a transaction in the making. When a condition of its fence is not met, nothing of it is
-// written, and the error wraps ErrNotLeading.
+// batch is a transaction under construction. If a condition of its fence is not met, nothing of it
+// is written, and the error wraps ErrNotLeading.
 type batch struct {
 	conn  *connection
 	fence []clientv3.Cmp
 	ops   []clientv3.Op
-	keys  map[string]bool // the server refuses a key twice
+	keys  map[string]bool // the server rejects duplicate keys
 	bytes int
 }
 
-// write writes everything, in as many transactions as it takes.
+// write writes everything, in as many transactions as needed.
 func (b *batch) write(ctx context.Context, puts []model.Entry, deletes []string) error {
 	for _, e := range puts {
 		if err := b.add(ctx, clientv3.OpPut(e.Key, string(e.Value)), e.Key, len(e.Value)); err != nil {
@@ -50,8 +48,7 @@ func (b *batch) write(ctx context.Context, puts []model.Entry, deletes []string)
 	return b.flush(ctx)
 }
 
-// add puts an operation into the batch, and sends what is in it before that when the
-// operation does not fit in.
+// add adds an operation to the batch; it first sends the batch if the operation does not fit.
 func (b *batch) add(ctx context.Context, op clientv3.Op, key string, size int) error {
 	size += len(key)
 	if len(b.ops) == maxTxnOps || b.bytes+size > maxTxnBytes || b.keys[key] {

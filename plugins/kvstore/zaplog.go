@@ -8,10 +8,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// ZapLogger returns a logger for etcd's client or server that writes to log.
-// Everything is demoted: what matters is returned as an error as well, and the
-// library calls ordinary events errors. Its errors become warnings, all else is
-// for debugging.
+// ZapLogger returns a logger for etcd's client or server that writes to log, with lower levels:
+// important events are returned as errors as well, and the library logs ordinary events as errors.
+// Its errors become warnings, everything else debug messages.
 func ZapLogger(log *slog.Logger) *zap.Logger {
 	return zap.New(zapCore{log.Handler()}, zap.WithFatalHook(zapcore.WriteThenPanic))
 }
@@ -55,8 +54,8 @@ func (c zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 // Sync is part of zapcore.Core.
 func (c zapCore) Sync() error { return nil }
 
-// attrs converts fields through zap's own encoder for maps: their values are
-// only found by their types.
+// attrs converts fields through zap's encoder for maps: the types of fields determine where their
+// values are.
 func attrs(fields []zapcore.Field) []slog.Attr {
 	out := make([]slog.Attr, 0, len(fields))
 	for _, f := range fields {

@@ -2,21 +2,21 @@ package policy
 
 import "sync/atomic"
 
-// published is a status and the way to hear of the next one.
+// published is a status and a channel that announces the next one.
 type published struct {
-	of      uint64 // the number of the state
+	of      uint64 // number of the state
 	status  Status
-	refused error         // of the renderers that failed, if no retry mends it
+	refused error         // error of the failed renderers, if retries are of no use
 	next    chan struct{} // closed when there is a newer one
 }
 
-// board is where the status and the snapshot are for everybody. Reading never waits.
+// board publishes the status and the snapshot to other goroutines. Reads never block.
 type board struct {
 	status   atomic.Pointer[published]
 	snapshot atomic.Pointer[Snapshot]
 }
 
-// publish puts up a status and wakes those who wait.
+// publish stores a status and wakes the waiters.
 func (b *board) publish(now *published) {
 	now.next = make(chan struct{})
 	if old := b.status.Swap(now); old != nil {
@@ -24,13 +24,13 @@ func (b *board) publish(now *published) {
 	}
 }
 
-// Status returns how far the plugin is. It never blocks.
+// Status returns the current status. It never blocks.
 func (b *board) Status() Status {
 	s, _ := b.Watch()
 	return s
 }
 
-// Watch returns how far the plugin is, and what is closed when that has changed.
+// Watch returns the current status, and a channel that is closed when the status has changed.
 func (b *board) Watch() (Status, <-chan struct{}) {
 	if s := b.status.Load(); s != nil {
 		return s.status, s.next

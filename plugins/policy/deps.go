@@ -15,44 +15,45 @@ import (
 
 // Source delivers the state of the cluster.
 type Source interface {
-	// Next waits for changes and takes them; the first are a resync. When ctx ends
-	// it returns its error at once, and what was not taken comes with the next call.
-	// Any other error says that there will be no more changes.
+	// Next waits for changes and returns them; the first are a resync. When ctx ends, Next returns
+	// its error at once; changes that it did not return come with the next call. Any other error
+	// means that no more changes will come.
 	Next(ctx context.Context) (model.Changes, error)
 }
 
-// Deps are what a Plugin needs. Zero values are sensible where nothing else is said.
+// Deps are the dependencies of a Plugin. Zero values are sensible unless stated otherwise.
 type Deps struct {
 	Name string       // of the plugin; "policy" when empty
 	Log  *slog.Logger // nil discards
-	// Source delivers the state. Without one, changes come by Apply.
+	// Source delivers the state. Without it, changes come through Apply.
 	Source Source
-	// Renderers enforce; their names must differ.
+	// Renderers enforce the rules; their names must differ.
 	Renderers []renderer.Renderer
-	// Node is the agent's node: its pods are local. Empty makes all pods local.
+	// Node is the agent's node, whose pods are local. If it is empty, all pods are local.
 	Node string
-	// NodeAddresses returns addresses of the node beside those that its pods tell. It is asked with
-	// every transaction, and must not wait; call Prompt when they are others. nil is none.
+	// NodeAddresses returns addresses of the node in addition to those in the status of its pods.
+	// It is called in every transaction and must not block; call Prompt when the result changes.
+	// nil means none.
 	NodeAddresses func() []netip.Addr
-	// Registered returns addresses that pods of the node got, from whoever makes their interfaces:
-	// a pod has them while the state has no addresses of it and no other pod with them. It is asked
-	// at every transaction, and its answer is kept; Prompt says that there is another one. Nil:
-	// none.
+	// Registered returns the addresses that were registered for pods of the node when their
+	// interfaces were created. A pod has them while the state has no addresses of it and no other
+	// pod has them. It is called in every transaction, and its result is kept; call Prompt when the
+	// result changes. nil means none.
 	Registered func() map[api.PodID][]netip.Addr
-	// DenyNode ends the exemption of the node's own traffic from isolation.
+	// DenyNode removes the exemption of the node's own traffic from isolation.
 	DenyNode bool
-	// MinBackoff and MaxBackoff bound the pause before a renderer that failed is
-	// tried again; 100 ms and 30 s when zero.
+	// MinBackoff and MaxBackoff bound the delay before a failed renderer is retried; zero means 100
+	// ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// CommitTimeout bounds one commit of all renderers; 30 s when zero.
+	// CommitTimeout bounds one commit of all renderers; zero means 30 s.
 	CommitTimeout time.Duration
 	Observer      Observer
 }
 
-// name is the name of the plugin.
+// name returns the name of the plugin.
 func (d *Deps) name() string { return cmp.Or(d.Name, defaultName) }
 
-// complete checks the dependencies, and puts in those that were left out.
+// complete validates the dependencies and sets defaults.
 func (d *Deps) complete() error {
 	names := map[string]bool{}
 	for _, r := range d.Renderers {
@@ -70,33 +71,33 @@ func (d *Deps) complete() error {
 	return nil
 }
 
-// Stage is a part of the work on one transaction.
+// Stage is a part of the processing of one transaction.
 type Stage string
 
 // The stages, in order.
 const (
-	StageCache        Stage = "cache"        // state and selection, with what the processor records
-	StageProcessor    Stage = "processor"    // policies, sets and pods that are different
+	StageCache        Stage = "cache"        // updates the state and the selection; includes what the processor records
+	StageProcessor    Stage = "processor"    // computes changed policies, sets and pods
 	StageConfigurator Stage = "configurator" // rules
 	StageCommit       Stage = "commit"       // renderers
 )
 
-// Observer is told what happens, by the event loop, which waits for it. Every
-// function may be nil.
+// Observer holds callbacks for events of the plugin. The event loop calls them and waits for them.
+// Each may be nil.
 type Observer struct {
-	// Stage is told how long a stage of a transaction took.
+	// Stage receives the duration of a stage of a transaction.
 	Stage func(Stage, time.Duration)
-	// Transaction is told the status after a transaction, retries included.
+	// Transaction receives the status after each transaction, including retries.
 	Transaction func(Status)
-	// Quarantine gets, before the first state, whether a dataplane enforces rules of an earlier
-	// run, each time that its renderer has looked; see renderer.Quarantiner.
+	// Quarantine receives, before the first state and after each time that the renderers have
+	// checked, whether a dataplane enforces rules of an earlier run; see renderer.Quarantiner.
 	Quarantine func(holdsRules bool)
-	// Problem is told what is wrong with objects, and what of policies cannot be
-	// enforced, once when it begins; Solved, when it is no more.
+	// Problem is called once when a problem begins: an invalid object, or a part of a policy that
+	// cannot be enforced. Solved is called when the problem ends.
 	Problem func(api.Problem)
 	Solved  func(api.Problem)
-	// Known reports whether a problem was told to people already, where the object came
-	// from. Such a problem is not logged.
+	// Known reports whether a problem was already reported where the object came from. Such a
+	// problem is not logged.
 	Known func(api.Problem) bool
 }
 

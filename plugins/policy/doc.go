@@ -1,28 +1,27 @@
-// Package policy is the embeddable policy plugin: it wires the cache, the
-// processor and the configurator together and gives them a life. It decides
-// nothing about packets.
+// Package policy is the embeddable policy plugin: it connects the cache, the processor and the
+// configurator and runs them. It makes no decisions about packets.
 //
 // # Place in the flow
 //
 //	Source ─ Next ─► cache ─► processor ─► configurator ─► renderers
 //	         └──────────── one event loop ────────────┘
 //
-// The engine is the core: it has no goroutine and no clock. A Handler is the engine
-// for a host that has a main loop, a Plugin the engine with a Source and a loop.
+// The engine is the core: it has no goroutine and no clock. A Handler wraps the engine for a host
+// with a main loop of its own; a Plugin adds a Source and an event loop.
 //
 // # Life cycle
 //
-// Init wires, AfterInit starts the event loop and returns at once, Close stops it.
-// The four methods are those that a plugin of cn-infra has, so a Plugin can be
-// loaded by an agent of that kind without knowing it.
+// Init connects the parts, AfterInit starts the event loop and returns at once, Close stops it. The
+// four methods are those of a cn-infra plugin, so a cn-infra agent can load a Plugin without
+// knowing it.
 //
 // # Invariants
 //
 //   - One goroutine owns the cache, the processor and the configurator. Others get
-//     immutable values: Status, and a Snapshot that the loop builds when asked.
-//   - The first resync is a resync for the renderers as well: what they find of an
-//     earlier run is adopted or removed. Later ones are differences only.
-//   - A renderer that failed is tried again, after pauses that double, while changes
-//     go on for the others. Nothing that it was told is told again.
-//   - A Source that ends takes nothing away: what is enforced stays enforced.
+//     immutable values: Status, and a Snapshot that the loop builds on request.
+//   - The first resync is also a resync of the renderers: they adopt or remove the
+//     rules of an earlier run. Later resyncs send differences only.
+//   - A failed renderer is retried with delays that double, while changes continue
+//     to reach the others. Nothing is sent to it twice.
+//   - When a Source ends, the enforced rules stay in force.
 package policy

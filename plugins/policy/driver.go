@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// driver runs the steps of an engine, and has the clock that the engine has not.
+// driver runs the steps of an engine and supplies its clock.
 type driver struct {
 	engine *engine
 	watch  stopwatch
@@ -15,7 +15,7 @@ type driver struct {
 	do func(ctx context.Context, work func(context.Context) error) error
 }
 
-// newDriver returns a driver of a new engine.
+// newDriver returns a driver with a new engine.
 func newDriver(d *Deps, b *board, do func(context.Context, func(context.Context) error) error) (*driver, error) {
 	if err := d.complete(); err != nil {
 		return nil, err
@@ -25,8 +25,8 @@ func newDriver(d *Deps, b *board, do func(context.Context, func(context.Context)
 	return r, nil
 }
 
-// apply, retry and recommit do what those of the engine do, wholly. Errors say which of
-// the renderers failed.
+// apply, retry and recommit call the engine's methods and run the returned steps to completion.
+// Their errors name the failed renderers.
 func (r *driver) apply(ctx context.Context, changes model.Changes, prompted bool) error {
 	r.watch.start()
 	return r.run(ctx, r.engine.apply(time.Now(), changes, prompted))
@@ -58,15 +58,15 @@ func (r *driver) run(ctx context.Context, s step) error {
 	return err
 }
 
-// stopwatch tells how long stages take.
+// stopwatch measures the duration of stages.
 type stopwatch struct {
 	last time.Time
-	tell func(Stage, time.Duration) // nil: nobody asks
+	tell func(Stage, time.Duration) // nil disables it
 }
 
 func (w *stopwatch) start() { w.passed("") }
 
-// passed tells the time since the last stage.
+// passed reports the time since the last stage.
 func (w *stopwatch) passed(s Stage) {
 	if w.tell == nil {
 		return

@@ -14,33 +14,33 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// engine is the core of the plugin: it brings changes through the layers and knows what is
-// to be done when renderers fail. It starts no goroutine, waits for nothing and has no
-// clock: it is told the time. What renderers have to do is a step, which its shell runs: a
-// Plugin, or a Handler. One goroutine at a time calls the engine, and not during a step,
-// but for buildSnapshot.
+// engine is the core of the plugin: it passes changes through the layers and decides what to do
+// when renderers fail. It starts no goroutine, never blocks and has no clock: callers pass the
+// time. It returns the work of renderers as a step, which a Plugin or a Handler runs. Only one
+// goroutine at a time may call the engine, and only buildSnapshot may be called during a step.
 type engine struct {
 	deps Deps
 	layers
-	passed func(Stage) // hears that a stage has ended
+	passed func(Stage) // called at the end of a stage
 
-	resynced  bool   // renderers were told to resync
-	flushed   bool   // the processor was flushed before
-	unblocked string // why interfaces could not be blocked before the first state, as it was logged
+	resynced bool // renderers have been resynced
+	flushed  bool // the processor has been flushed
+	// last logged reason why interfaces could not be blocked before the first state
+	unblocked string
 	problems  problemTracker
 	retries   retries
 	revisions revisions
 
 	draft Status
-	state uint64 // counts what snapshots can differ in
+	state uint64 // incremented with every change that snapshots can show
 	board *board
 }
 
-// step is what renderers have to do; the zero step is nothing.
+// step is work for the renderers; the zero step is no work.
 type step struct {
 	work func(context.Context) error
-	// quarantined takes what became of the work. Nil is that of a transaction, which finish
-	// takes.
+	// quarantined handles the outcome of the work. It is nil for a transaction, whose outcome
+	// finish handles.
 	quarantined func(outcome)
 }
 
@@ -48,10 +48,10 @@ type step struct {
 type outcome struct {
 	at      time.Time
 	err     error
-	closing bool // the plugin is being closed, so that errors are no news
+	closing bool // the plugin is closing; errors are expected
 }
 
-// newEngine returns an engine of dependencies that are complete.
+// newEngine returns an engine; its dependencies must be complete.
 func newEngine(now time.Time, d Deps, b *board, passed func(Stage)) *engine {
 	e := &engine{deps: d, passed: passed, board: b, problems: newProblemTracker(), retries: retries{min: d.MinBackoff, max: d.MaxBackoff}}
 	e.cache = cache.New()
@@ -65,12 +65,12 @@ func newEngine(now time.Time, d Deps, b *board, passed func(Stage)) *engine {
 // waiting reports whether pods wait for their rules.
 func (e *engine) waiting() bool { return e.configurator.Waiting() > 0 }
 
-// answers reports whether the step of some changes is also one of all renderers for a
-// prompt.
+// answers reports whether the step for some changes also answers a prompt, because it includes all
+// renderers.
 func (e *engine) answers(changes model.Changes) bool { return e.resynced || changes.Resync }
 
-// apply brings one batch of changes down to the renderers. prompted has all of them commit,
-// and begins a new row of retries.
+// apply passes one batch of changes down to the renderers. With prompted all renderers commit, and
+// backoff starts anew.
 func (e *engine) apply(now time.Time, changes model.Changes, prompted bool) step {
 	resync := changes.Resync && !e.resynced
 	if e.deps.Registered != nil {
@@ -82,8 +82,8 @@ func (e *engine) apply(now time.Time, changes model.Changes, prompted bool) step
 	e.passed(StageCache)
 	txn := e.configurator.NewTxn(resync)
 	if resync && e.flushed {
-		// Changes came before the first resync. The renderers are going to forget
-		// them, so they have to be told everything.
+		// Changes came before the first resync. The resync makes renderers forget them, so
+		// everything is sent again.
 		e.problems.found(e.processor.Replay(txn))
 	} else {
 		e.problems.found(e.processor.Flush(txn))
@@ -93,7 +93,7 @@ func (e *engine) apply(now time.Time, changes model.Changes, prompted bool) step
 	e.passed(StageProcessor)
 	txn.Prepare()
 	e.passed(StageConfigurator)
-	e.report() // before renderers, which may take their time
+	e.report() // before the renderers, which may take long
 	if prompted {
 		e.retries.pause = 0
 		txn.CommitAll()
@@ -102,7 +102,7 @@ func (e *engine) apply(now time.Time, changes model.Changes, prompted bool) step
 	return e.commit(now, txn)
 }
 
-// retry lets the renderers that failed try again.
+// retry lets the failed renderers try again.
 func (e *engine) retry(now time.Time) step {
 	if !e.flushed {
 		return e.quarantine()
@@ -111,11 +111,11 @@ func (e *engine) retry(now time.Time) step {
 	return e.commit(now, e.configurator.NewTxn(false))
 }
 
-// recommit lets every renderer look again at what it has installed. Something is
-// different since it was tried before, so a failure begins a new row of retries.
+// recommit makes every renderer check again what it has installed. The environment has changed
+// since the last attempt, so backoff starts anew.
 //
-// Before the first resync the renderers know of nothing, and what a stack holds from before must
-// not be taken for leftovers: there is nothing to do.
+// Before the first resync it does nothing: the renderers have no desired state yet and would take
+// rules of an earlier run for leftovers.
 func (e *engine) recommit(now time.Time) step {
 	e.retries.pause = 0
 	switch {
@@ -132,21 +132,21 @@ func (e *engine) recommit(now time.Time) step {
 	return e.commit(now, txn)
 }
 
-// renumber tells the processor the addresses of the node. It reports whether they are others.
+// renumber passes the addresses of the node to the processor. It reports whether they changed.
 func (e *engine) renumber() bool {
 	return e.deps.NodeAddresses != nil && e.processor.SetNodeAddresses(e.deps.NodeAddresses())
 }
 
 // commit returns the step of a transaction.
 func (e *engine) commit(now time.Time, txn *configurator.Txn) step {
-	txn.Prepare() // all that changes what snapshots are built of
+	txn.Prepare() // includes every change that snapshots show
 	e.state++
 	e.draft.Committing = now
 	e.publish()
 	return step{work: txn.Commit}
 }
 
-// finish makes the outcome of a transaction visible.
+// finish publishes the outcome of a transaction.
 func (e *engine) finish(o outcome) {
 	e.draft.Committing = time.Time{}
 	e.retries.schedule(o.at, o.err)
@@ -172,10 +172,9 @@ func (e *engine) finish(o outcome) {
 	}
 }
 
-// quarantine has renderers block the interfaces of pods, as long as there is nothing that they
-// could be told.
+// quarantine makes renderers block the interfaces of pods while there is no state to enforce.
 func (e *engine) quarantine() step {
-	var outcomes []bool // of the renderers that could look
+	var outcomes []bool // of the renderers that could check
 	return step{
 		work: func(ctx context.Context) (err error) {
 			outcomes, err = quarantine(ctx, e.deps.Renderers)
@@ -197,8 +196,8 @@ func (e *engine) quarantine() step {
 	}
 }
 
-// quarantine returns whether dataplanes enforce rules of an earlier run, as far as their
-// renderers could look.
+// quarantine reports whether dataplanes enforce rules of an earlier run, as far as their renderers
+// could check.
 func quarantine(ctx context.Context, renderers []renderer.Renderer) (outcomes []bool, err error) {
 	var errs []error
 	for _, r := range renderers {
@@ -216,18 +215,19 @@ func quarantine(ctx context.Context, renderers []renderer.Renderer) (outcomes []
 	return outcomes, errors.Join(errs...)
 }
 
-// sourceEnded keeps everything as it is, for good.
+// sourceEnded records that no more changes will come. Everything stays in force.
 func (e *engine) sourceEnded(err error) {
 	e.draft.SourceError = err.Error()
-	e.board.snapshot.Store(nil) // it does not say so
+	e.board.snapshot.Store(nil) // it does not show that the source has ended
 	e.deps.Log.Error("source of state has ended, what is enforced stays enforced", "err", err)
 	e.publish()
 }
 
-// publish makes the draft visible.
+// publish publishes the draft.
 func (e *engine) publish() {
 	now := &published{of: e.state, status: e.draft}
-	if e.draft.Committing.IsZero() && !e.waiting() { // else renderers may fail just now
+	// otherwise renderers may be failing at the moment
+	if e.draft.Committing.IsZero() && !e.waiting() {
 		if err := e.configurator.Err(); renderer.IsRefused(err) {
 			now.refused = err
 		}
@@ -235,7 +235,7 @@ func (e *engine) publish() {
 	e.board.publish(now)
 }
 
-// buildSnapshot collects the state and wakes those who wait for it.
+// buildSnapshot builds a snapshot and wakes the waiters.
 func (e *engine) buildSnapshot() {
 	s := e.snapshot(e.deps.Node, e.problems.reports(true))
 	s.of, s.Status = e.state, e.draft
@@ -243,7 +243,7 @@ func (e *engine) buildSnapshot() {
 	e.publish()
 }
 
-// report tells people once that a problem began, and once that it ended.
+// report reports each problem once when it begins and once when it ends.
 func (e *engine) report() {
 	if len(e.problems.changed) == 0 {
 		return
@@ -270,8 +270,8 @@ func attributes(x api.Problem) []any {
 	return []any{"object", x.Object, "field", x.Field, "class", x.Class, "reason", x.Reason}
 }
 
-// logRenderers logs what is different, so that a renderer that fails over and over
-// in the same way is logged once.
+// logRenderers logs changes only, so that a renderer that keeps failing in the same way is logged
+// once.
 func (e *engine) logRenderers(old, renderers []RendererStatus) {
 	for i, r := range renderers {
 		switch {

@@ -7,9 +7,9 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// feed is a Source that gets its changes from Apply.
+// feed is a Source for changes that are passed to Apply.
 type feed struct {
-	wake chan struct{} // holds a token when there may be changes
+	wake chan struct{} // holds a token if there may be changes
 
 	mu       sync.Mutex
 	queue    []model.Changes
@@ -18,8 +18,8 @@ type feed struct {
 
 func newFeed() *feed { return &feed{wake: make(chan struct{}, 1)} }
 
-// push queues changes and returns the revision that they lead to: their own, or,
-// if that is not newer than the last one, the next number.
+// push queues changes and returns their revision: their own or, if that is not newer than the last
+// one, the next number.
 func (f *feed) push(changes model.Changes) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,21 +9,20 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Handler is the policy plugin for an agent that has a main loop of its own, whose
-// events it handles: the whole state first, then what changes. Where a Plugin has an
-// event loop, a Handler has none. It starts no goroutine and sets no timer; everything
-// happens within its methods, so also what renderers do: a renderer whose stack is a
-// transaction of the host's writes into the one that is open.
+// Handler is the policy plugin for an agent with a main loop of its own: the agent passes it the
+// complete state first, then changes. Unlike a Plugin, a Handler has no event loop. It starts no
+// goroutine and sets no timer. All work happens within its methods, including that of renderers, so
+// a renderer can write into an open transaction of the host.
 //
-// It has the life cycle of a Plugin. Methods may be called by any goroutine, and
-// proceed one after the other. Observer functions must not call the Handler.
+// It has the life cycle of a Plugin. Methods may be called from any goroutine; they run one at a
+// time. Observer functions must not call the Handler.
 type Handler struct {
 	mu     sync.Mutex
 	deps   Deps
 	board  board
 	driver *driver
 	state  handlerState
-	events int64 // that were delivered
+	events int64 // number of delivered events
 }
 
 type handlerState uint8
@@ -34,14 +33,14 @@ const (
 	handlerClosed
 )
 
-// NewHandler returns a Handler; nothing happens before Init. The Source must be nil:
-// the host delivers. MinBackoff and MaxBackoff bound what RetryAt says.
+// NewHandler returns a Handler; nothing happens before Init. The Source must be nil: the host
+// delivers the changes. MinBackoff and MaxBackoff bound the delays behind RetryAt.
 func NewHandler(d Deps) *Handler { return &Handler{deps: d} }
 
 // String returns the name of the plugin.
 func (h *Handler) String() string { return h.deps.name() }
 
-// Init checks the dependencies and wires the layers.
+// Init validates the dependencies and connects the layers.
 func (h *Handler) Init() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,14 +58,14 @@ func (h *Handler) Init() error {
 	return nil
 }
 
-// inline runs the work of renderers where it is.
+// inline runs the work of renderers in the calling goroutine.
 func inline(ctx context.Context, work func(context.Context) error) error { return work(ctx) }
 
-// AfterInit does nothing: the host delivers when it is ready to.
+// AfterInit does nothing: the host decides when to deliver.
 func (h *Handler) AfterInit() error { return nil }
 
-// Close ends the Handler, once the event that is being handled is done. What renderers
-// have installed stays installed. It may be called at any time and more than once.
+// Close closes the Handler after the event in progress. The installed rules stay installed. It may
+// be called at any time and more than once.
 func (h *Handler) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,19 +73,19 @@ func (h *Handler) Close() error {
 	return nil
 }
 
-// Resync takes the whole state: an object that it does not name does not exist. The
-// first Resync is one for the renderers as well, which adopt or remove what they find
-// of an earlier run; a later one costs what it changes.
+// Resync passes the complete state: objects that are not in it do not exist. The first Resync also
+// resyncs the renderers, which adopt or remove the rules of an earlier run; later ones send only
+// differences.
 //
-// The error joins those of the renderers that failed, each with its name. The state is
-// taken nevertheless and must not be delivered again: see Retry. Values are kept and
-// must not be changed afterwards.
+// The error joins those of the failed renderers, each with its name. The state is accepted
+// nevertheless and must not be delivered again: see Retry. Values are kept and must not be modified
+// afterwards.
 func (h *Handler) Resync(ctx context.Context, state []model.Delta) error {
 	return h.handle(ctx, model.Changes{Resync: true, Deltas: state})
 }
 
-// Update takes changes, at most one of an object; a nil Value is a deletion. They may
-// come before the first Resync, and about errors and values it is like it.
+// Update passes changes, at most one per object; a nil Value is a deletion. Updates may come before
+// the first Resync. Errors and values are treated as by Resync.
 func (h *Handler) Update(ctx context.Context, changes []model.Delta) error {
 	return h.handle(ctx, model.Changes{Deltas: changes})
 }
@@ -102,8 +101,8 @@ func (h *Handler) handle(ctx context.Context, changes model.Changes) error {
 	return h.whole(ctx, h.driver.apply(ctx, changes, false))
 }
 
-// whole goes on until no pod waits for its rules. The error is that of the newest commit, which
-// tries again what failed before.
+// whole continues until no pod waits for its rules. It returns the error of the last commit, which
+// includes retries of earlier failures.
 func (h *Handler) whole(ctx context.Context, err error) error {
 	for h.driver.engine.waiting() && ctx.Err() == nil {
 		err = h.driver.apply(ctx, model.Changes{}, false)
@@ -111,16 +110,15 @@ func (h *Handler) whole(ctx context.Context, err error) error {
 	return err
 }
 
-// Retry lets the renderers that failed try again. An Update does that as well, so a
-// host may also just wait for the next event, if there is sure to be one soon.
+// Retry lets the failed renderers try again. Update does so, too, so a host may wait for the next
+// event if one is sure to come soon.
 func (h *Handler) Retry(ctx context.Context) error {
 	return h.again(ctx, (*driver).retry)
 }
 
-// Recommit lets every renderer look again at what it has installed, because something
-// in its stack has changed: what a Plugin does when it is prompted. Before the first
-// Resync there is nothing that could be installed; renderers block the interfaces of pods
-// then, where they can and are asked to (renderer.Quarantiner).
+// Recommit makes every renderer check again what it has installed, after a change in its dataplane:
+// a prompted Plugin does the same. Before the first Resync nothing can be installed; renderers then
+// block the interfaces of pods where they can and are configured to (renderer.Quarantiner).
 func (h *Handler) Recommit(ctx context.Context) error {
 	return h.again(ctx, (*driver).recommit)
 }
@@ -137,9 +135,9 @@ func (h *Handler) again(ctx context.Context, commit func(*driver, context.Contex
 	return h.whole(ctx, commit(h.driver, ctx))
 }
 
-// RetryAt says when Retry should be called, after pauses that double; zero when
-// nothing has failed, and when every renderer that failed refused (renderer.ErrRefused):
-// only a change mends that.
+// RetryAt returns when to call Retry; the delays double. It returns the zero time if nothing has
+// failed, or if every failed renderer refused the state (renderer.ErrRefused), which only a change
+// can solve.
 func (h *Handler) RetryAt() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,11 +150,10 @@ func (h *Handler) RetryAt() time.Time {
 	return h.driver.engine.retries.at
 }
 
-// Status returns how far the plugin is; its revisions count events. It never blocks.
+// Status returns the current status; its revisions count events. It never blocks.
 func (h *Handler) Status() Status { return h.board.Status() }
 
-// Snapshot returns the present state. It is built unless nothing has changed since the
-// last one was.
+// Snapshot returns the current state. It reuses the last snapshot if nothing has changed since.
 func (h *Handler) Snapshot() (*Snapshot, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,19 +9,20 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// errInterrupted says that there is something else to do than to wait for changes.
+// errInterrupted reports that there is other work than waiting for changes.
 var errInterrupted = errors.New("interrupted")
 
-// loop is the event loop. It owns the driver; prompt, want and atWork are for everybody.
+// loop is the event loop. It owns the driver; any goroutine may call prompt, want and atWork.
 type loop struct {
 	source Source
 	driver *driver
 
-	wanted    atomic.Bool                        // somebody waits for a snapshot
-	asked     chan struct{}                      // holds a token when somebody may
-	prompted  atomic.Bool                        // Prompt was called
-	busy      atomic.Pointer[time.Time]          // since when the loop has not waited; nil while it does
-	interrupt atomic.Pointer[context.CancelFunc] // ends the loop's waiting
+	wanted   atomic.Bool   // a caller waits for a snapshot
+	asked    chan struct{} // holds a token if a caller may wait
+	prompted atomic.Bool   // Prompt was called
+	// start of the current work; nil while the loop waits
+	busy      atomic.Pointer[time.Time]
+	interrupt atomic.Pointer[context.CancelFunc] // wakes the loop
 }
 
 // run is the loop. It ends with ctx.
@@ -31,7 +32,7 @@ func (l *loop) run(ctx context.Context) {
 		l.busy.Store(nil)
 		changes, err := l.receive(ctx, ended)
 		l.busy.Store(new(time.Now()))
-		switch { // what fails is in the status, and tried again
+		switch { // errors are in the status, and retried
 		case ctx.Err() != nil:
 			return
 		case err == nil:
@@ -42,7 +43,7 @@ func (l *loop) run(ctx context.Context) {
 		case e.retries.due(time.Now()):
 			_ = l.driver.retry(ctx)
 		case e.waiting():
-			_ = l.apply(ctx, model.Changes{}) // goes on
+			_ = l.apply(ctx, model.Changes{}) // continues with waiting pods
 		}
 		if l.prompted.Swap(false) {
 			_ = l.driver.recommit(ctx)
@@ -51,8 +52,8 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// apply brings changes down to the renderers. The step answers a prompt as well, where
-// there was one before any of them is asked: a later one is another one.
+// apply passes changes down to the renderers. The step also answers a prompt that came before the
+// renderers start; a later prompt gets a step of its own.
 func (l *loop) apply(ctx context.Context, changes model.Changes) error {
 	prompted := l.driver.engine.answers(changes) && l.prompted.Swap(false)
 	return l.driver.apply(ctx, changes, prompted)
@@ -61,13 +62,13 @@ func (l *loop) apply(ctx context.Context, changes model.Changes) error {
 // pollInterval is how long the event loop waits for changes while pods wait for their rules.
 const pollInterval = time.Millisecond
 
-// receive waits for changes, until ctx ends, a snapshot is wanted or a retry is due, and only for
-// the pollInterval while pods wait for their rules. Of a source that has ended there are none.
+// receive waits for changes until ctx ends, a snapshot is requested or a retry is due, and only for
+// pollInterval while pods wait for their rules. A source that has ended yields none.
 func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Whoever wants something sets wanted first and calls interrupt then. Here it is
-	// the other way round, so one of the two sees the other.
+	// A requester sets wanted first and then calls interrupt. Here the order is reversed, so one of
+	// the two sees the other.
 	l.interrupt.Store(&cancel)
 	if l.wanted.Load() || l.prompted.Load() {
 		cancel()
@@ -91,7 +92,7 @@ func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 	return changes, err
 }
 
-// answering has renderers do their work, and builds the snapshots that are asked for meanwhile.
+// answering runs the work of renderers, and meanwhile builds requested snapshots.
 func (l *loop) answering(ctx context.Context, work func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() { done <- work(ctx) }()
@@ -105,14 +106,14 @@ func (l *loop) answering(ctx context.Context, work func(context.Context) error) 
 	}
 }
 
-// answer builds a snapshot if somebody waits for one.
+// answer builds a snapshot if a caller waits for one.
 func (l *loop) answer() {
 	if l.wanted.Swap(false) {
 		l.driver.engine.buildSnapshot()
 	}
 }
 
-// want asks for a snapshot.
+// want requests a snapshot.
 func (l *loop) want() {
 	l.wanted.Store(true)
 	select {
@@ -122,20 +123,20 @@ func (l *loop) want() {
 	l.wake()
 }
 
-// prompt asks to let every renderer commit.
+// prompt requests a commit of every renderer.
 func (l *loop) prompt() {
 	l.prompted.Store(true)
 	l.wake()
 }
 
-// wake ends the loop's waiting, for whoever has said before what he wants.
+// wake wakes the loop; the caller has already recorded its request.
 func (l *loop) wake() {
 	if interrupt := l.interrupt.Load(); interrupt != nil {
 		(*interrupt)()
 	}
 }
 
-// atWork returns since when the loop has been at work; zero while it waits.
+// atWork returns the start of the loop's current work, or the zero time while it waits.
 func (l *loop) atWork() time.Time {
 	if since := l.busy.Load(); since != nil {
 		return *since

@@ -11,42 +11,39 @@ import (
 
 // Errors of the life cycle.
 var (
-	// ErrNotRunning says that the event loop was not started or has stopped.
+	// ErrNotRunning reports that the event loop was not started or has stopped.
 	ErrNotRunning = errors.New("the policy plugin is not running")
-	// ErrStuck says that Close did not wait any longer for the event loop.
+	// ErrStuck reports that Close stopped waiting for the event loop.
 	ErrStuck = errors.New("the event loop of the policy plugin did not stop in time")
-	// ErrHasSource says that changes come from a Source, not by Apply.
+	// ErrHasSource reports that changes come from a Source, not through Apply.
 	ErrHasSource = errors.New("the policy plugin has a source, so changes cannot be applied to it")
 )
 
-// closeTimeout bounds Close; renderers that ignore the end of their context are
-// left behind.
+// closeTimeout bounds Close. Renderers that ignore the end of their context are abandoned.
 const closeTimeout = 4 * time.Second
 
-// Plugin enforces policy for the pods of one node. Init, AfterInit and Close are
-// called in this order by one goroutine; the other methods are for everybody,
-// between Init and Close. A Plugin lives once: to start again, make another one.
-// Nothing is shared between Plugins, so a process may have any number of them.
+// Plugin enforces policy for the pods of one node. One goroutine calls Init, AfterInit and Close in
+// this order; any goroutine may call the other methods between Init and Close. A Plugin cannot be
+// restarted: create another one. Plugins share nothing, so a process may have any number of them.
 type Plugin struct {
 	Deps
 
-	board  board // for everybody
-	feed   *feed // when there is no Source
+	board  board // for all goroutines
+	feed   *feed // if there is no Source
 	loop   loop
 	cancel context.CancelFunc // stops the loop; nil before AfterInit
 	done   chan struct{}      // closed when the loop has stopped
 }
 
-// New returns a Plugin; nothing happens before Init. Fields of Deps that are set after
-// New and before Init count as well: agents that fill in the dependencies of their
-// plugins do so.
+// New returns a Plugin; nothing happens before Init. Fields of Deps may also be set between New and
+// Init: agents that inject the dependencies of their plugins do so.
 func New(d Deps) *Plugin { return &Plugin{Deps: d} }
 
 // String returns the name of the plugin.
 func (p *Plugin) String() string { return p.name() }
 
-// Init checks the dependencies and wires the layers. It waits for nothing and starts
-// nothing, so a Plugin that was only initialised needs no Close.
+// Init validates the dependencies and connects the layers. It neither blocks nor starts anything,
+// so a Plugin that was only initialized needs no Close.
 func (p *Plugin) Init() error {
 	if p.done != nil {
 		return fmt.Errorf("plugin %s is initialised already", p)
@@ -64,7 +61,7 @@ func (p *Plugin) Init() error {
 	return nil
 }
 
-// AfterInit starts the event loop and does not wait for anything.
+// AfterInit starts the event loop and returns at once.
 func (p *Plugin) AfterInit() error {
 	if p.done == nil || p.cancel != nil {
 		return fmt.Errorf("plugin %s must be initialised once before it is started, and started once", p)
@@ -78,8 +75,8 @@ func (p *Plugin) AfterInit() error {
 	return nil
 }
 
-// Close stops the event loop and waits for it, for less than 5 s. What renderers
-// have installed stays installed. It may be called at any time and more than once.
+// Close stops the event loop and waits for it, for less than 5 s. The installed rules stay
+// installed. It may be called at any time and more than once.
 func (p *Plugin) Close() error {
 	if p.cancel == nil {
 		return nil
@@ -95,24 +92,23 @@ func (p *Plugin) Close() error {
 	}
 }
 
-// Prompt asks the event loop to let every renderer commit, although no state has
-// changed: something in a stack did. It never blocks, and may be called at any time;
-// before AfterInit it takes effect then.
+// Prompt makes every renderer commit although no state has changed, after a change in a dataplane.
+// It never blocks, and may be called at any time; a call before AfterInit takes effect after it.
 func (p *Plugin) Prompt() { p.loop.prompt() }
 
-// Status returns how far the plugin is. It never blocks.
+// Status returns the current status. It never blocks.
 func (p *Plugin) Status() Status { return p.board.Status() }
 
-// Watch returns how far the plugin is, and what is closed when that has changed.
+// Watch returns the current status, and a channel that is closed when the status has changed.
 func (p *Plugin) Watch() (Status, <-chan struct{}) { return p.board.Watch() }
 
-// AtWork returns since when the event loop has been at work without looking for changes; zero while
-// it waits for some. It never blocks.
+// AtWork returns how long the event loop has been working without looking for changes, as a start
+// time; it is zero while the loop waits for changes. It never blocks.
 func (p *Plugin) AtWork() time.Time { return p.loop.atWork() }
 
-// Apply brings changes down to the renderers and waits until all of them enforce
-// them. It is for plugins without a Source, such as tools that have no store. The
-// first changes should be a resync. When ctx ends before, the changes are not lost.
+// Apply passes changes down to the renderers and waits until all of them enforce the changes. It is
+// for plugins without a Source, such as tools without a store. The first changes should be a
+// resync. If ctx ends earlier, the changes are not lost.
 func (p *Plugin) Apply(ctx context.Context, changes model.Changes) error {
 	switch {
 	case p.done == nil:
@@ -123,10 +119,9 @@ func (p *Plugin) Apply(ctx context.Context, changes model.Changes) error {
 	return p.WaitIdle(ctx, p.feed.push(changes))
 }
 
-// WaitIdle waits until the changes up to a revision of the store are enforced by
-// every renderer, and no renderer has anything left to do. It does not wait for what
-// only a further change can bring about: when the revision was tried and every renderer
-// that fails refused, its error wraps theirs.
+// WaitIdle waits until every renderer enforces the changes up to a revision of the store and has no
+// work left. It does not wait for what only another change can solve: if the revision was tried and
+// every failed renderer refused it, the returned error wraps theirs.
 func (p *Plugin) WaitIdle(ctx context.Context, revision int64) error {
 	if p.done == nil {
 		return ErrNotRunning
@@ -145,9 +140,9 @@ func (p *Plugin) WaitIdle(ctx context.Context, revision int64) error {
 	}
 }
 
-// Snapshot returns the present state. The event loop builds it, unless nothing has changed since
-// it built the last one. It waits for no commit: while one runs, the state is the one that is to
-// be enforced, and the status says since when.
+// Snapshot returns the current state. The event loop builds it, unless nothing has changed since
+// the last one. It does not wait for a running commit: during one the snapshot shows the state that
+// is to be enforced, and the status shows when the commit began.
 func (p *Plugin) Snapshot(ctx context.Context) (*Snapshot, error) {
 	if p.done == nil {
 		return nil, ErrNotRunning

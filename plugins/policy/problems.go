@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// problemTracker knows every problem there is, and which began and which ended since people
-// were told. A layer says what it found and what it solved; a problem that ends and
-// begins again within one transaction did neither. No two layers find the same.
+// problemTracker tracks all problems, and which began and ended since the last report. Layers
+// report found and solved problems; a problem that ends and begins again within one transaction is
+// not reported. No two layers report the same problem.
 type problemTracker struct {
 	present  map[api.Problem]bool
-	policies map[string]int       // problems by object, of policies
-	classes  map[api.Class]int    // problems of policies
-	changed  map[api.Problem]bool // whether it was there when people were told
+	policies map[string]int       // number of problems by object, for policies
+	classes  map[api.Class]int    // number of problems of policies
+	changed  map[api.Problem]bool // whether it existed at the last report
 	read     []configurator.Unenforced
 }
 
@@ -29,7 +29,7 @@ func newProblemTracker() problemTracker {
 	}
 }
 
-// set notes that a problem is there, or is not there any more.
+// set records that a problem exists, or no longer exists.
 func (t *problemTracker) set(p api.Problem, there bool) {
 	if t.present[p] == there {
 		return
@@ -54,7 +54,7 @@ func isPolicy(object string) bool {
 	return new(api.PolicyKind).UnmarshalText([]byte(kind)) == nil
 }
 
-// add changes a count by one, and forgets it when it is zero.
+// add adds d to a count, and removes it when it is zero.
 func add[K comparable](counts map[K]int, k K, d int) {
 	if d > 0 {
 		counts[k]++
@@ -65,7 +65,7 @@ func add[K comparable](counts map[K]int, k K, d int) {
 	}
 }
 
-// take returns what has begun and what has ended since the last call, sorted.
+// take returns the problems that began and ended since the last call, sorted.
 func (t *problemTracker) take() (begun, ended []api.Problem) {
 	for p, was := range t.changed {
 		switch {
@@ -81,7 +81,7 @@ func (t *problemTracker) take() (begun, ended []api.Problem) {
 	return begun, ended
 }
 
-// counts returns the problems of policies by class, and how many policies have some.
+// counts returns the problems of policies by class, and the number of affected policies.
 func (t *problemTracker) counts() (classes []ProblemCount, policies int) {
 	for _, c := range slices.Sorted(maps.Keys(t.classes)) {
 		classes = append(classes, ProblemCount{c, t.classes[c]})
@@ -89,8 +89,8 @@ func (t *problemTracker) counts() (classes []ProblemCount, policies int) {
 	return classes, len(t.policies)
 }
 
-// reports returns what the renderers report, sorted, with the number of pods when
-// asked for: that is not a part of what a problem is.
+// reports returns the reports of the renderers, sorted, with the number of pods on request: it is
+// not part of the identity of a problem.
 func (t *problemTracker) reports(pods bool) (out []api.Problem) {
 	for _, u := range t.read {
 		for _, rule := range u.Rules {
@@ -103,7 +103,7 @@ func (t *problemTracker) reports(pods bool) (out []api.Problem) {
 	return slices.Compact(out)
 }
 
-// problemOf says what a renderer reports of a rule.
+// problemOf converts a renderer's report about a rule.
 func problemOf(name string, u renderer.Unenforced, pods bool) api.Problem {
 	p := api.Problem{Object: u.Origin.Policy.String(), Field: "spec", Class: u.Class,
 		Reason: fmt.Sprintf("renderer %s: %s: %s", name, u.Reason, u.Effect)}
@@ -119,7 +119,7 @@ func problemOf(name string, u renderer.Unenforced, pods bool) api.Problem {
 	return p
 }
 
-// readReports takes over what the renderers report, unless all of it is as it was.
+// readReports takes over the reports of the renderers if any changed.
 func (t *problemTracker) readReports(now []configurator.Unenforced) {
 	if slices.EqualFunc(now, t.read, sameReport) {
 		return
@@ -129,12 +129,12 @@ func (t *problemTracker) readReports(now []configurator.Unenforced) {
 	t.found(t.reports(false))
 }
 
-// sameReport compares slices that are never changed by where they are.
+// sameReport compares immutable slices by identity.
 func sameReport(a, b configurator.Unenforced) bool {
 	return len(a.Rules) == len(b.Rules) && (len(a.Rules) == 0 || &a.Rules[0] == &b.Rules[0])
 }
 
-// found and ended take what a layer says.
+// found and ended record reports of a layer.
 func (t *problemTracker) found(problems []api.Problem) {
 	for _, x := range problems {
 		t.set(x, true)

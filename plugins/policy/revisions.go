@@ -8,16 +8,16 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// retries says when renderers that failed are tried again.
+// retries schedules retries of failed renderers.
 type retries struct {
-	at       time.Time // zero: there is nothing to try again
+	at       time.Time // zero: nothing to retry
 	pause    time.Duration
-	min, max time.Duration // of a pause
+	min, max time.Duration // of a delay
 }
 
-// schedule plans a retry of what failed. A failure while one is scheduled already does
-// not put it off. Where all that failed was refused, another try would end alike:
-// whatever changes is one, so none is scheduled.
+// schedule schedules a retry after a failure. A further failure does not postpone a scheduled
+// retry. If all failed renderers refused the state, it schedules none: another try would fail
+// equally, and any change is a retry.
 func (r *retries) schedule(now time.Time, err error) {
 	switch {
 	case err == nil || renderer.IsRefused(err):
@@ -31,8 +31,7 @@ func (r *retries) schedule(now time.Time, err error) {
 // due reports whether it is time for a retry.
 func (r *retries) due(now time.Time) bool { return !r.at.IsZero() && !now.Before(r.at) }
 
-// revisions knows since when which revision was committed, while renderers defer
-// something.
+// revisions records when which revision was committed, while renderers defer something.
 type revisions struct {
 	attempts []attempt
 }
@@ -43,9 +42,9 @@ type attempt struct {
 	ended    time.Time
 }
 
-// advance returns the revision that is enforced after a commit: what was seen when nothing
-// is left to do, and while renderers defer something, what all of them enforce. It is false
-// when there is no newer one.
+// advance returns the revision that is enforced after a commit: the seen one if no work is left,
+// or, while renderers defer something, the one that all of them enforce. It returns false if there
+// is no newer one.
 func (r *revisions) advance(now time.Time, c *configurator.Configurator, seen int64) (revision int64, newer bool) {
 	if c.InSync() {
 		r.attempts = nil
@@ -53,7 +52,7 @@ func (r *revisions) advance(now time.Time, c *configurator.Configurator, seen in
 	}
 	until, known := c.EnforcedUntil()
 	if !known {
-		r.attempts = nil // what failed may take back what was enforced
+		r.attempts = nil // a failure may revert what was enforced
 		return 0, false
 	}
 	n := 0

@@ -16,18 +16,18 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Snapshot is everything that a Plugin knows, after one of its transactions. It is
-// immutable, sorted, and shared by all who ask while nothing changes. Directions
-// are the pod's.
+// Snapshot is the complete state of a Plugin after one of its transactions. It is immutable,
+// sorted, and shared by all callers while nothing changes. Directions are seen from the pod.
 type Snapshot struct {
-	of uint64 // the number of the state that it is of
+	of uint64 // number of the state
 
 	Status     Status      `json:"status"`
 	Namespaces []Namespace `json:"namespaces"`
 	Pods       []Pod       `json:"pods"`
 	Policies   []Policy    `json:"policies"`
 	Sets       []Set       `json:"sets"`
-	// Problems are those of all objects, and what of policies stacks cannot enforce.
+	// Problems lists the problems of all objects, and the parts of policies that dataplanes cannot
+	// enforce.
 	Problems []api.Problem `json:"problems,omitempty"`
 }
 
@@ -44,7 +44,7 @@ type Namespace struct {
 	Policies int    `json:"policies"`
 }
 
-// Pod is a pod of the cluster. Addresses, labels and ports are those of a live one.
+// Pod is a pod of the cluster. Only live pods have addresses, labels and ports.
 type Pod struct {
 	ID         api.PodID       `json:"id"`
 	State      string          `json:"state"` // "live", "host network" or "finished"
@@ -53,17 +53,16 @@ type Pod struct {
 	Labels     Labels          `json:"labels,omitempty"`
 	NamedPorts []api.NamedPort `json:"namedPorts,omitempty"`
 	Local      bool            `json:"local"`
-	// Enforced says that renderers were told of the pod: it is local and has an
-	// address. What follows is known of such pods only.
+	// Enforced reports whether renderers have the pod: it is local and has an address. The
+	// following fields are set only for such pods.
 	Enforced bool `json:"enforced"`
-	// Waiting says that the pod has other rules yet than those that its policies come to, see
-	// Status.Waiting.
+	// Waiting reports whether the new rules of the pod are still pending, see Status.Waiting.
 	Waiting  bool           `json:"waiting,omitempty"`
 	Policies []api.PolicyID `json:"policies,omitempty"`
-	// The rules of the directions, nil when the direction is not isolated.
+	// The rules per direction; nil if the direction is not isolated.
 	Ingress *renderer.RuleList `json:"ingress,omitempty"`
 	Egress  *renderer.RuleList `json:"egress,omitempty"`
-	// Problems are those of the pod's object.
+	// Problems lists the problems of the pod's object.
 	Problems []api.Problem `json:"problems,omitempty"`
 }
 
@@ -71,22 +70,22 @@ type Pod struct {
 type Policy struct {
 	Place api.Place `json:"-"` // among all policies
 	Rules int       `json:"-"`
-	// The directions that it isolates; a policy of administrators isolates none.
+	// The directions that it isolates; an admin policy isolates none.
 	IsolatesIngress bool `json:"-"`
 	IsolatesEgress  bool `json:"-"`
-	// Readable is false when it is not known whom the policy is for: then it is for no pod.
+	// Readable is false if the subject of the policy is invalid: the policy then applies to no pod.
 	Readable bool         `json:"-"`
 	ID       api.PolicyID `json:"id"`
 	Subject  string       `json:"subject"`        // its selector, in the style of kubectl
 	Pods     []api.PodID  `json:"pods,omitempty"` // local pods that it applies to
-	// Problems say why it is not enforced in full; without any it is, as far as
-	// renderers are in sync.
+	// Problems explain why it is partially enforced; without problems it is fully enforced, as far
+	// as renderers are in sync.
 	Problems []api.Problem `json:"problems,omitempty"`
-	// Notes say what matches less than it might, without being a mistake.
+	// Notes list what matches less than it might without being a mistake.
 	Notes []api.Problem `json:"notes,omitempty"`
 }
 
-// Set is an address set that rules may name.
+// Set is an address set to which rules may refer.
 type Set struct {
 	ID      api.SetID      `json:"id"`
 	Meaning string         `json:"meaning"` // a selector, or what it was made of
@@ -94,7 +93,7 @@ type Set struct {
 	Users   []api.PolicyID `json:"users,omitempty"` // of sets that selectors stand for
 }
 
-// layers are those of the flow, in its order. None of them knows another.
+// layers are the layers of the pipeline, in order. They do not know each other.
 type layers struct {
 	cache        *cache.Cache
 	processor    *processor.Processor
@@ -155,7 +154,7 @@ func (l *layers) policies(applied map[api.PolicyID][]api.PodID, problems map[str
 	return policies
 }
 
-// subjectOf says in the style of kubectl whom a policy is for; "" is every pod.
+// subjectOf describes the subject of a policy in the style of kubectl; "" means every pod.
 func subjectOf(spec *intent.Policy) string {
 	switch {
 	case spec.Subject == nil:
@@ -173,8 +172,8 @@ func subjectOf(spec *intent.Policy) string {
 	return strings.Join(parts, ", ")
 }
 
-// noteTies notes which policies of a tier have one priority: these are asked in the
-// order of their names, then of their kinds, which their author may not know.
+// noteTies notes which policies of a tier have equal priority: they are evaluated in the order of
+// their names, then of their kinds, which their author may not know.
 func noteTies(policies []Policy) {
 	tied := map[api.Place][]int{}
 	for i, p := range policies {
@@ -200,7 +199,7 @@ func noteTies(policies []Policy) {
 	}
 }
 
-// sets lists the sets of selectors, then those that were made of blocks.
+// sets lists the sets of selectors, then those built from blocks.
 func (l *layers) sets(dump []configurator.SetDump) []Set {
 	var sets []Set
 	for _, info := range l.processor.Sets() {

@@ -8,49 +8,47 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Status says how far a Plugin is. It is immutable.
+// Status is the progress of a Plugin. It is immutable.
 type Status struct {
-	Seen         int64  `json:"seen"`     // revision of the store that was received
+	Seen         int64  `json:"seen"`     // received revision of the store
 	Revision     int64  `json:"revision"` // of the store that every renderer enforces
-	Synced       bool   `json:"synced"`   // every renderer has enforced a whole state once
+	Synced       bool   `json:"synced"`   // every renderer has enforced a complete state once
 	Transactions uint64 `json:"transactions"`
-	// Local counts the pods of the node that have an address, Policies those policies that apply to
+	// Local counts the pods of the node that have an address, Policies the policies that apply to
 	// some of them, and Pods the pods to which one applies.
 	Local    int `json:"local"`
 	Policies int `json:"policies"`
 	Pods     int `json:"pods"`
-	// Waiting counts the pods of the node whose rules take so long to make that others come first.
-	// They have the rules that they had; those that are new are closed.
+	// Waiting counts the pods of the node whose rules take so long to generate that others come
+	// first. They keep their previous rules; new pods are blocked.
 	Waiting   int              `json:"waiting,omitempty"`
 	Renderers []RendererStatus `json:"renderers"`
-	// Problems counts what is wrong with policies in force, by class; classes of
-	// which there is none are left out. Unenforced is the number of those policies:
-	// they are not enforced in full.
+	// Problems counts the problems of policies in force, by class, without classes that have none.
+	// Unenforced is the number of those policies: they are partially enforced.
 	Problems   []ProblemCount `json:"problems,omitempty"`
 	Unenforced int            `json:"unenforced"`
-	// SourceError says why no more changes will come; empty while they do.
+	// SourceError explains why no more changes will come; empty while they do.
 	SourceError string `json:"sourceError,omitempty"`
-	// Committing is since when renderers have been at work on what was seen; zero when they
-	// are not.
+	// Committing is when the renderers began to work on the seen state; zero if they are idle.
 	Committing time.Time `json:"committing,omitzero"`
 }
 
-// ProblemCount is how many problems of a class there are.
+// ProblemCount is the number of problems of a class.
 type ProblemCount struct {
 	Class api.Class `json:"class"`
 	Count int       `json:"count"`
 }
 
-// RendererStatus says how a renderer is doing.
+// RendererStatus is the status of a renderer.
 type RendererStatus struct {
 	Name     string    `json:"name"`
-	InSync   bool      `json:"inSync"`          // its newest commit worked; false before the first
-	Since    time.Time `json:"since"`           // since when InSync is as it is
+	InSync   bool      `json:"inSync"`          // its last commit succeeded; false before the first
+	Since    time.Time `json:"since"`           // when InSync last changed
 	Error    string    `json:"error,omitempty"` // of its newest commit
-	Commits  uint64    `json:"commits"`         // that worked
+	Commits  uint64    `json:"commits"`         // number of successful ones
 	Failures uint64    `json:"failures"`
-	// Refused reports whether only a change mends Error, see renderer.ErrRefused: no retry
-	// is scheduled.
+	// Refused reports whether only a change can solve Error, see renderer.ErrRefused: no retry is
+	// scheduled.
 	Refused bool `json:"refused,omitempty"`
 }
 
@@ -67,7 +65,7 @@ func (s Status) InSync() bool {
 	return true
 }
 
-// failing names the first renderer that is not in sync.
+// failing returns the name of the first renderer that is not in sync.
 func (s Status) failing() string {
 	for _, r := range s.Renderers {
 		if r.Error != "" {
@@ -77,8 +75,8 @@ func (s Status) failing() string {
 	return ""
 }
 
-// rendererStatus keeps Since where nothing is different. The slice is new, since
-// those in published values must not change.
+// rendererStatus keeps Since for unchanged renderers. It returns a new slice, because published
+// values are immutable.
 func rendererStatus(old []RendererStatus, now []configurator.RendererStatus, at time.Time) []RendererStatus {
 	status := make([]RendererStatus, len(now))
 	for i, r := range now {

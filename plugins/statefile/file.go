@@ -9,16 +9,16 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// File is where one owner keeps what the store holds below a root. What goes wrong with
-// it is told to the log and nobody else: only a start without the store needs a file.
+// File is where one owner saves the content of the store below a root. Errors are only logged: the
+// file is needed only for a start without the store.
 type File struct {
-	Path string // nothing is kept, or recalled, when empty
+	Path string // if empty, nothing is saved or loaded
 	Root string // of all keys
 	Log  *slog.Logger
 }
 
-// Load returns what was kept, for an owner whose store does not answer; false when there
-// is nothing, or nothing that can be used.
+// Load returns the saved state, for an owner whose store does not answer. It returns false if there
+// is none that can be used.
 func (f File) Load() (h Header, entries []model.Entry, ok bool) {
 	if f.Path == "" {
 		return h, nil, false
@@ -35,8 +35,8 @@ func (f File) Load() (h Header, entries []model.Entry, ok bool) {
 	return h, entries, true
 }
 
-// Save replaces what was kept by the entries, by key, of the revision and the marker that the
-// header names. It reports whether that is done, or nothing is to be kept.
+// Save replaces the saved state by the entries, by key, of the revision and the marker in the
+// header. It reports whether that succeeded, or nothing is to be saved.
 func (f File) Save(h Header, known map[string][]byte) bool {
 	if f.Path == "" {
 		return true

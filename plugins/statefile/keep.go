@@ -1,11 +1,12 @@
-// Package statefile holds what a store held last in a file, for a start without the store.
+// Package statefile saves the last known content of a store in a file, for a start without the
+// store.
 //
 // # Invariants
 //
-//   - A file is whole or an error: it ends with the sum of all before. A crash while it is
-//     written leaves the one before.
-//   - It is read for the keys that it was written for only.
-//   - Nobody but its owner may read it: it names every pod of a cluster.
+//   - A file is either complete or an error: it ends with a checksum. After a crash during a
+//     write the previous file is still there.
+//   - It is used only for the keys for which it was written.
+//   - Only its owner may read it: it names every pod of a cluster.
 package statefile
 
 import (
@@ -27,29 +28,28 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// fileMagic is the first line of a file with a state.
+// fileMagic is the first line of a state file.
 const fileMagic = "sluice state 1\n"
 
-// maxFile bounds the size of a file that is read; as much as an etcd may hold.
+// maxFile bounds the size of a file that is read; it is the maximum size of an etcd database.
 const maxFile = 2 << 30
 
-// Header says what is in a file. It is its second line, as JSON.
+// Header describes the content of a file. It is the second line, as JSON.
 type Header struct {
-	// Root is the prefix of all keys, so that the file of another cluster or node is
-	// not taken for this one's.
+	// Root is the prefix of all keys. It distinguishes the files of different clusters and nodes.
 	Root     string    `json:"root"`
 	Revision int64     `json:"revision"` // of the store, that it was read at
 	Saved    time.Time `json:"saved"`
 	Entries  int       `json:"entries"` // how many there are; Save counts them
-	// Marker is that of the state, where the store has one.
+	// Marker is the completeness marker of the state, if the store has one.
 	Marker *model.Marker `json:"marker,omitempty"`
 }
 
-// ErrBroken says that a file is not one that Save wrote.
+// ErrBroken reports that a file was not written by Save or is damaged.
 var ErrBroken = errors.New("is not a state that was saved whole")
 
-// Save replaces a file by one with the entries, by key. A reader finds the old one or
-// the new one, also after a crash.
+// Save replaces a file by one with the entries, by key. A reader finds the old file or the new one,
+// even after a crash.
 func Save(path string, h Header, known map[string][]byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -67,7 +67,7 @@ func Save(path string, h Header, known map[string][]byte) (err error) {
 	if err != nil {
 		return err
 	}
-	_, _ = w.WriteString(fileMagic) // the error of a bufio.Writer stays until Flush
+	_, _ = w.WriteString(fileMagic) // a bufio.Writer reports errors in Flush
 	_, _ = w.Write(append(header, '\n'))
 	for _, key := range slices.Sorted(maps.Keys(known)) {
 		for _, part := range [][]byte{[]byte(key), known[key]} {
@@ -90,9 +90,9 @@ func Save(path string, h Header, known map[string][]byte) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// Load reads what Save wrote for the same root, in the order of keys; no value is nil.
-// Anything else is an error, which wraps fs.ErrNotExist when there is no file. The header of a
-// whole file of another root is returned beside the error.
+// Load reads what Save wrote for the same root, sorted by key; no value is nil. It returns an error
+// otherwise, which wraps fs.ErrNotExist if there is no file. With the error for a complete file of
+// another root it also returns the header.
 func Load(path, root string) (h Header, entries []model.Entry, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -132,7 +132,7 @@ func Load(path, root string) (h Header, entries []model.Entry, err error) {
 	return h, entries, nil
 }
 
-// verified returns what the sum at the end of a file is the sum of.
+// verified returns the content of a file if its checksum is right.
 func verified(text []byte, sum hash.Hash) ([]byte, bool) {
 	if len(text) < sum.Size() || !bytes.HasPrefix(text, []byte(fileMagic)) {
 		return nil, false
@@ -142,8 +142,8 @@ func verified(text []byte, sum hash.Hash) ([]byte, bool) {
 	return body, bytes.Equal(sum.Sum(nil), want)
 }
 
-// field returns the first part of what Save wrote, and the rest. Its result is
-// never nil: an empty value is a value.
+// field splits the first length-prefixed field from b. Its result is never nil: an empty value is a
+// value.
 func field(b []byte) (part, rest []byte, ok bool) {
 	n, size := binary.Uvarint(b)
 	if size <= 0 || n > uint64(len(b)-size) {

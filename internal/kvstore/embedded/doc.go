@@ -1,13 +1,12 @@
-// Package embedded runs an etcd server inside the process: for the development
-// stack, for a single node without a store of its own, and for tests that want
-// the real thing.
+// Package embedded runs an etcd server inside the process: for development, for a single node
+// without a store of its own, and for tests against the real server.
 //
 // # Invariants
 //
-//   - It is one member, on loopback or without any listener at all, unless clients
-//     have to show a certificate. It has no users: what remote clients may write is
-//     limited to prefixes instead.
-//   - Close ends everything that Start began, the watches of remote clients
-//     included, and removes the directory when Start made it.
+//   - It is a single member, on loopback or without any listener, unless clients
+//     must present a certificate. It has no users: instead, remote clients may only write
+//     keys with certain prefixes.
+//   - Close ends everything that Start began, including the watches of remote clients,
+//     and removes the directory if Start created it.
 //   - Nothing is written to stderr.
 package embedded

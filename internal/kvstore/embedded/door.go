@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TLS names the files of PEM that a server needs to be reachable from other hosts.
+// TLS names the PEM files that a server needs to be reachable from other hosts.
 type TLS struct {
 	Cert, Key string // of the server
-	// ClientCA is the authority whose certificates clients must show.
+	// ClientCA is the authority that must have issued the clients' certificates.
 	ClientCA string
 }
 
@@ -24,8 +24,8 @@ func (t TLS) info() transport.TLSInfo {
 	return transport.TLSInfo{CertFile: t.Cert, KeyFile: t.Key, TrustedCAFile: t.ClientCA, ClientCertAuth: t.complete()}
 }
 
-// onlyWrites lets remote clients write below the prefixes only, and do nothing to the
-// server itself. What they read is not limited.
+// onlyWrites restricts remote clients to writes below the prefixes, without administrative
+// operations. Reads are not restricted.
 func onlyWrites(prefixes []string) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		if prefixes != nil && !permitted(req, info.FullMethod, prefixes) {
@@ -35,8 +35,7 @@ func onlyWrites(prefixes []string) grpc.UnaryServerInterceptor {
 	}
 }
 
-// permitted reports whether a client may do what it asks for. What is not known is not
-// permitted.
+// permitted reports whether a client may make a request. Unknown requests are not permitted.
 func permitted(req any, method string, prefixes []string) bool {
 	below := func(key, end []byte) bool {
 		for _, p := range prefixes {
@@ -56,7 +55,7 @@ func permitted(req any, method string, prefixes []string) bool {
 	case *etcdserverpb.TxnRequest:
 		return permittedAll(r.Success, method, prefixes) && permittedAll(r.Failure, method, prefixes)
 	}
-	// A lease is nothing without a key that is written with it.
+	// A lease has no effect without a key that is written with it.
 	return strings.HasPrefix(method, "/etcdserverpb.Lease/LeaseGrant") || strings.HasPrefix(method, "/etcdserverpb.Lease/LeaseTimeToLive")
 }
 
@@ -80,7 +79,7 @@ func permittedAll(ops []*etcdserverpb.RequestOp, method string, prefixes []strin
 	return true
 }
 
-// prefixEnd returns the first key behind those with a prefix.
+// prefixEnd returns the first key after those with a prefix.
 func prefixEnd(prefix string) string {
 	b := []byte(prefix)
 	for i := len(b) - 1; i >= 0; i-- {

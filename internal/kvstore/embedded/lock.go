@@ -8,20 +8,20 @@ import (
 	"syscall"
 )
 
-// errInUse says that another server works in the directory.
+// errInUse reports that another server uses the directory.
 var errInUse = errors.New("another server uses the directory")
 
-// unused fails when another server works in the directory. etcd itself would
-// wait for the other one's end, without a limit and without a word.
+// unused fails if another server uses the directory. etcd itself would silently wait for the other
+// server's end, without a limit.
 func unused(dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, "member", "snap", "db"), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // a new directory
 	}
 	if err != nil {
-		return err // has the path in it
+		return err // contains the path
 	}
-	// Closing the file gives the lock back.
+	// Closing the file releases the lock.
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = errInUse

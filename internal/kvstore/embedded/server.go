@@ -15,24 +15,24 @@ import (
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
-// Config says where the server keeps its data and where it listens.
+// Config configures where the server stores its data and where it listens.
 type Config struct {
-	// Dir holds the data over restarts. When empty, a temporary directory is made
-	// and removed on Close, and nothing is synced to disk. That of a process which was
-	// killed is removed by the next Start.
+	// Dir holds the data across restarts. If it is empty, a temporary directory is created and
+	// removed on Close, and nothing is synced to disk. The directory of a process that was killed
+	// is removed by the next Start.
 	Dir string
-	// ClientURL is where clients connect, such as "http://127.0.0.1:2379"; port 0
-	// takes a free one. When empty, only Client reaches the server.
+	// ClientURL is where clients connect, such as "http://127.0.0.1:2379"; port 0 selects a free
+	// port. If it is empty, only Client reaches the server.
 	ClientURL string
-	// TLS is how remote clients are met. Without it ClientURL has to be loopback.
+	// TLS configures TLS for remote clients. Without it ClientURL must be loopback.
 	TLS TLS
-	// Writable are the prefixes of the keys that remote clients may write; nil: all of
-	// them. Client may always write everything.
+	// Writable lists the prefixes of the keys that remote clients may write; nil: all keys. Client
+	// may always write everything.
 	Writable []string
-	// PeerURL is where the server would listen for other members. There are none,
-	// so it is normally empty, which means no listener.
+	// PeerURL is where the server would listen for other members. There are none, so it is normally
+	// empty, which means no listener.
 	PeerURL string
-	// Log gets what etcd reports, demoted.
+	// Log receives the messages of etcd, with lower levels.
 	Log *slog.Logger
 }
 
@@ -49,8 +49,8 @@ type Server struct {
 	close   func() error
 }
 
-// Start runs a server and returns when it serves, or when the context ends. The
-// context has no influence afterwards.
+// Start starts a server and returns when it serves requests, or when the context ends. The context
+// has no effect afterwards.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{log: cfg.Log}
 	s.close = sync.OnceValue(s.stop)
@@ -97,8 +97,8 @@ func (s *Server) serve(ctx context.Context, etcd *embed.Config) error {
 	}
 }
 
-// Endpoints returns the addresses that clients connect to, with their real
-// ports: none when the server is in process only.
+// Endpoints returns the addresses for clients, with their real ports; none if the server has no
+// listener.
 func (s *Server) Endpoints() []string {
 	var out []string
 	for _, l := range s.etcd.Clients {
@@ -107,8 +107,8 @@ func (s *Server) Endpoints() []string {
 	return out
 }
 
-// Client returns a new client that calls the server without a network. It works
-// until it or the server is closed.
+// Client returns a new client that calls the server without a network. It works until the client or
+// the server is closed.
 func (s *Server) Client() *kvstore.Client {
 	c := kvstore.FromClient(v3client.New(s.etcd.Server), "embedded", s.log)
 	s.mu.Lock()
@@ -117,8 +117,8 @@ func (s *Server) Client() *kvstore.Client {
 	return c
 }
 
-// Compact forgets the history before the newest revision, as happens by itself
-// from time to time. Watches that want to begin there fail.
+// Compact removes the history before the newest revision, which also happens periodically. Watches
+// that start in the removed history fail.
 func (s *Server) Compact(ctx context.Context) error {
 	revision := s.etcd.Server.KV().Rev()
 	if _, err := s.etcd.Server.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: revision, Physical: true}); err != nil {
@@ -127,12 +127,11 @@ func (s *Server) Compact(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the server and every client of it. The second and later calls
-// return what the first did.
+// Close stops the server and all its clients. Further calls return the result of the first.
 func (s *Server) Close() error { return s.close() }
 
-// stop is the body of Close. Clients go first: nothing else would tell the
-// watches of those in process that the server is gone.
+// stop implements Close. It closes clients first: otherwise the watches of those in process would
+// not notice that the server is gone.
 func (s *Server) stop() error {
 	s.mu.Lock()
 	clients := s.clients

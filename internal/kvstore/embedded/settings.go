@@ -14,22 +14,21 @@ import (
 )
 
 const (
-	// One member elects itself after the election time-out, and nobody else is
-	// there whom a short one could confuse. With etcd's defaults a start takes
-	// about a second.
+	// The only member elects itself after the election timeout, so a short one is safe. With etcd's
+	// defaults a start takes about a second.
 	tickMs     = 10
 	electionMs = 100
 
-	// Reflected state of 100 000 pods is some 50 MB; the rest is history.
+	// The reflected state of 100 000 pods takes some 50 MB; the rest is history.
 	quotaBytes = 1 << 30
-	// History is there for watches that catch up; who is later lists again.
+	// History lets lagging watches catch up; those that lag more must list again.
 	historyKept = "5m"
-	// How often an idle watch hears of the store's revision.
+	// Interval at which an idle watch receives the store's revision.
 	progressInterval = 30 * time.Second
 
 	memberName = "sluice"
-	// identity is where the member says it can be reached by peers. It is part of
-	// how etcd names the member and the cluster, and must not change over restarts.
+	// identity is the advertised peer address of the member. etcd derives the names of the member
+	// and the cluster from it, so it must not change across restarts.
 	identity = "http://127.0.0.1:2380"
 )
 
@@ -67,8 +66,8 @@ func settings(streams context.Context, cfg Config, temporary bool) (*embed.Confi
 	return ec, nil
 }
 
-// listeners reads a URL to listen on; an empty one means no listener. Without TLS it
-// has to be loopback.
+// listeners parses a URL to listen on; an empty one means no listener. Without TLS it must be
+// loopback.
 func listeners(what, text string, t TLS) ([]url.URL, error) {
 	if text == "" {
 		return []url.URL{}, nil

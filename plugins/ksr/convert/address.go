@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// parseAddr reads an address as old clusters wrote them: leading zeros and IPv4
-// in IPv6 notation are accepted. An address that no pod or node can have is not.
+// parseAddr parses an address as leniently as old clusters did: leading zeros and IPv4-mapped IPv6
+// are accepted. It rejects addresses that no pod or node can have.
 func parseAddr(text string) (netip.Addr, error) {
 	addr, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text))
 	addr = addr.Unmap()
@@ -21,9 +21,9 @@ func parseAddr(text string) (netip.Addr, error) {
 	return addr, nil
 }
 
-// parsePodAddr reads an address of a pod that is not in the host network of its node. One that only
-// a node has, or that means another one on each host, is refused: what is from or to it is not the
-// pod's.
+// parsePodAddr parses an address of a pod that is not in the host network of its node. It rejects
+// an address of the node, and addresses whose meaning differs from host to host: their traffic is
+// not the pod's.
 func parsePodAddr(text string, nodeIPs []string) (netip.Addr, error) {
 	addr, err := parseAddr(text)
 	switch {
@@ -37,8 +37,8 @@ func parsePodAddr(text string, nodeIPs []string) (netip.Addr, error) {
 	return addr, nil
 }
 
-// parseCIDR reads a block as old clusters wrote them: leading zeros, IPv4 in IPv6
-// notation and bits behind the prefix are accepted. The result is masked.
+// parseCIDR parses a block as leniently as old clusters did: leading zeros, IPv4-mapped IPv6 and
+// host bits are accepted. The result is masked.
 func parseCIDR(text string) (netip.Prefix, error) {
 	_, block, err := netutils.ParseCIDRSloppy(text)
 	if err != nil {
@@ -52,14 +52,14 @@ func parseCIDR(text string) (netip.Prefix, error) {
 	return netip.PrefixFrom(addr, bits).Masked(), nil
 }
 
-// strictlyWithin reports whether a prefix is a part of another, and not all of it.
+// strictlyWithin reports whether a prefix is a proper part of another.
 func strictlyWithin(part, whole netip.Prefix) bool {
 	return part.Bits() > whole.Bits() && whole.Contains(part.Addr())
 }
 
-// readAddresses returns a list of addresses in canonical text, sorted, each once;
-// where the list is empty, the single address of older clusters. Of more than
-// model.MaxAddresses the first ones stay.
+// readAddresses returns a list of addresses in canonical text, sorted and without duplicates; if
+// the list is empty, it uses the single address of older clusters. It keeps the first
+// model.MaxAddresses.
 func readAddresses(n int, text func(int) string, single string, list, fallback place, parse func(string) (netip.Addr, error)) []string {
 	var out []string
 	add := func(text string, at place) {

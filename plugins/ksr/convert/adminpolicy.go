@@ -19,7 +19,7 @@ func convertAdminPolicy(p *v1alpha1.AdminNetworkPolicy, at place) *model.Cluster
 	}.convert(known, at)
 }
 
-// convertBaselinePolicy converts a BaselineAdminNetworkPolicy of v1alpha1. It comes after
+// convertBaselinePolicy converts a BaselineAdminNetworkPolicy of v1alpha1. It is evaluated after
 // every ClusterNetworkPolicy of its tier.
 func convertBaselinePolicy(p *v1alpha1.BaselineAdminNetworkPolicy, at place) *model.ClusterPolicy {
 	known := p.Name == baselineName
@@ -75,8 +75,7 @@ func adminSource(p v1alpha1.AdminNetworkPolicyIngressPeer) clusterPeer {
 	return clusterPeer{namespaces: p.Namespaces, pods: adminPods(p.Pods)}
 }
 
-// adminRule tells a list of ports that is empty from one that is not there, as
-// the type does.
+// adminRule distinguishes an empty list of ports from a missing one, as the type does.
 func adminRule(name, action string, peers []clusterPeer, ports *[]v1alpha1.AdminNetworkPolicyPort) clusterRule {
 	if ports == nil {
 		return clusterRule{name: name, action: action, peers: peers, anyPort: true}

@@ -8,17 +8,17 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// The three kinds of cluster-scoped policies come in Go types of their own, which
-// differ in names more than in meaning. What follows is the one form into which
-// adminpolicy.go and tierpolicy.go bring them, without judging what they hold.
+// The three kinds of cluster-scoped policies have separate Go types, which differ more in names
+// than in meaning. adminpolicy.go and tierpolicy.go convert them to the common form below, without
+// validating them.
 
-// dialect is what a kind calls its own.
+// dialect holds the terms that a kind uses.
 type dialect struct {
 	kind        model.ClusterPolicy_Kind
 	noun        string // the kind with its article
 	actions     map[string]model.ClusterPolicy_Action
 	wants       string // the actions
-	egressPeers string // what a peer of an egress rule can be
+	egressPeers string // possible peers of an egress rule
 	portList    string // the field of a rule
 }
 
@@ -33,7 +33,7 @@ var (
 		wants: "Allow, Deny or Pass", egressPeers: "namespaces, pods, nodes, networks and domainNames",
 		portList: "ports",
 	}
-	baselineDialect = dialect{ // nothing follows that could be passed on to
+	baselineDialect = dialect{ // there is no later tier to pass to
 		kind: model.ClusterPolicy_KIND_BASELINE_ADMIN_NETWORK_POLICY, noun: "a BaselineAdminNetworkPolicy",
 		actions: map[string]model.ClusterPolicy_Action{
 			string(v1alpha1.BaselineAdminNetworkPolicyRuleActionAllow): model.ClusterPolicy_ACTION_ALLOW,
@@ -54,7 +54,7 @@ var (
 	}
 )
 
-// clusterSpec is what a policy says.
+// clusterSpec is the spec of a policy.
 type clusterSpec struct {
 	dialect         *dialect
 	name            string
@@ -68,11 +68,11 @@ type clusterSpec struct {
 type clusterRule struct {
 	name, action string
 	peers        []clusterPeer
-	anyPort      bool // there is no list of ports
+	anyPort      bool // the list of ports is missing
 	ports        []clusterPort
 }
 
-// clusterPeer has one of its fields, unless it is wrong. An empty list is none.
+// clusterPeer has exactly one field set, unless it is invalid. An empty list counts as not set.
 type clusterPeer struct {
 	namespaces  *metav1.LabelSelector
 	pods        *namespacedPods
@@ -84,7 +84,7 @@ type clusterPeer struct {
 // namespacedPods are pods in namespaces.
 type namespacedPods struct{ namespaces, pods *metav1.LabelSelector }
 
-// clusterPort is one number, a range or a name; without a form it is wrong.
+// clusterPort is one number, a range or a name; without a form it is invalid.
 type clusterPort struct {
 	form        portForm
 	protocol    string
@@ -92,10 +92,10 @@ type clusterPort struct {
 	named       string
 }
 
-// portForm is where a port says what it is, below its place in the list of ports.
+// portForm names the fields of a port, below its path in the list of ports.
 type portForm struct {
-	at          []string // the field that is set; empty for a port that is wrong
-	first, last string   // the fields of the numbers; a range has both
+	at          []string // the field that is set; empty for an invalid port
+	first, last string   // the fields of the numbers; both for a range
 	proper      bool     // the range must have more than one port
 }
 
@@ -106,7 +106,7 @@ func (p portForm) place(port place) place {
 	return port
 }
 
-// only returns a port without a form unless exactly one is there.
+// only returns the only form, or a port without a form if there is not exactly one.
 func only(forms []clusterPort) clusterPort {
 	if len(forms) != 1 {
 		return clusterPort{}
@@ -114,7 +114,7 @@ func only(forms []clusterPort) clusterPort {
 	return forms[0]
 }
 
-// eachOf returns what a function makes of every item.
+// eachOf returns the results of f for every item.
 func eachOf[A, B any](list []A, f func(A) B) []B {
 	out := make([]B, 0, len(list))
 	for _, x := range list {

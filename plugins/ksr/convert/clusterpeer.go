@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// maxNetwork is the limit of the text of a network, in bytes.
+// maxNetwork is the maximum length of a network in bytes.
 const maxNetwork = 43
 
-// domainName is the pattern of the custom resource definition, whose A-z lets some
-// signs pass as well.
+// domainName is the pattern of the custom resource definition; its range A-z also admits some
+// punctuation.
 var domainName = regexp.MustCompile(`^(\*\.)?([a-zA-z0-9]([-a-zA-Z0-9_]*[a-zA-Z0-9])?\.)+[a-zA-z0-9]([-a-zA-Z0-9_]*[a-zA-Z0-9])?\.?$`)
 
-// peers returns the peers, and whether it is known of all whom they mean.
+// peers converts the peers, and reports whether all of them are known.
 func (d *dialect) peers(peers []clusterPeer, list string, at place) (out []*model.ClusterPolicy_Peer, known bool) {
 	if len(peers) == 0 {
 		at.errorf("has no peers: write for example namespaces: {} for every pod")
@@ -32,7 +32,7 @@ func (d *dialect) peers(peers []clusterPeer, list string, at place) (out []*mode
 	return out, !slices.ContainsFunc(out, isUnknown)
 }
 
-// isUnknown reports whether it is not known whom a peer means.
+// isUnknown reports whether it is unknown what a peer matches.
 func isUnknown(p *model.ClusterPolicy_Peer) bool {
 	switch v := p.GetPeer().(type) {
 	case *model.ClusterPolicy_Peer_Pods:
@@ -45,8 +45,8 @@ func isUnknown(p *model.ClusterPolicy_Peer) bool {
 	return true
 }
 
-// convert returns one peer for each network or domain name, and for anything
-// else one; an unknown one for what is wrong.
+// convert returns one peer per network or domain name, and one peer for anything else; it returns
+// an unknown peer for invalid parts.
 func (s *clusterPeer) convert(wants string, at place) []*model.ClusterPolicy_Peer {
 	fields := 0
 	for _, has := range []bool{s.namespaces != nil, s.pods != nil, s.nodes != nil, len(s.networks) > 0, len(s.domainNames) > 0} {
@@ -68,8 +68,8 @@ func (s *clusterPeer) convert(wants string, at place) []*model.ClusterPolicy_Pee
 	return []*model.ClusterPolicy_Peer{{Peer: &model.ClusterPolicy_Peer_Pods{Pods: s.podsOf(at)}}}
 }
 
-// readNetworks returns the networks sorted and each once, because they are a set, and
-// before them an unknown peer for each that is wrong.
+// readNetworks returns the networks sorted and without duplicates, because they form a set,
+// preceded by an unknown peer for each invalid one.
 func readNetworks(list []string, at place) []*model.ClusterPolicy_Peer {
 	reportRepeated(list, at)
 	var out []*model.ClusterPolicy_Peer
@@ -93,9 +93,8 @@ func readNetworks(list []string, at place) []*model.ClusterPolicy_Peer {
 	return out
 }
 
-// parseNetwork reads a network as isCIDR of the custom resource definitions does,
-// which is more strictly than what a NetworkPolicy may have been stored with. Bits
-// behind the prefix are accepted and masked.
+// parseNetwork parses a network like isCIDR of the custom resource definitions, which is stricter
+// than what a stored NetworkPolicy may contain. It accepts and masks host bits.
 func parseNetwork(text string) (netip.Prefix, error) {
 	network, err := netip.ParsePrefix(text)
 	switch {
@@ -107,8 +106,8 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	return network.Masked(), nil
 }
 
-// readDomainNames returns the names sorted and each once, and before them an unknown
-// peer for each that is wrong.
+// readDomainNames returns the names sorted and without duplicates, preceded by an unknown peer for
+// each invalid one.
 func readDomainNames(list []string, at place) []*model.ClusterPolicy_Peer {
 	at.errorf("are not resolved: a rule that allows matches nothing by them")
 	reportRepeated(list, at)
@@ -129,7 +128,7 @@ func readDomainNames(list []string, at place) []*model.ClusterPolicy_Peer {
 	return out
 }
 
-// reportRepeated reports items of a set that are there before. It leaves the meaning clear.
+// reportRepeated reports duplicate items of a set. They do not make its meaning ambiguous.
 func reportRepeated(set []string, at place) {
 	seen := make(map[string]bool, len(set))
 	for i, s := range set {

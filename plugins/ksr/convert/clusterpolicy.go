@@ -6,12 +6,11 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Cluster-scoped policies are checked as their custom resource definitions check
-// them, because manifests may never have met an API server. What the definitions
-// say of the length of lists is left out: nothing here needs it.
+// Cluster-scoped policies are validated like their custom resource definitions do, because
+// manifests may never have passed an API server. Limits on the length of lists are not checked:
+// nothing here needs them.
 
-// maxPriority is the largest priority of a policy that has one, and the least
-// important.
+// maxPriority is the largest, and least important, priority of a policy.
 const maxPriority = 1000
 
 func validPriority(n int32, at place) bool {
@@ -22,9 +21,8 @@ func validPriority(n int32, at place) bool {
 	return ok
 }
 
-// convert converts a cluster-scoped policy. It is refused, with nil, unless it
-// is known where it stands among the others and whom it is for. Whatever else is
-// wrong closes: see clusterRule.
+// convert converts a cluster-scoped policy. It rejects the policy and returns nil if its place in
+// the order of evaluation or its subject is unknown. All other errors fail closed: see clusterRule.
 func (p clusterSpec) convert(standingKnown bool, at place) *model.ClusterPolicy {
 	spec := at.child("spec")
 	subject := p.subject.subject(spec.child("subject"))
@@ -44,8 +42,7 @@ func (p clusterSpec) convert(standingKnown bool, at place) *model.ClusterPolicy 
 	return out
 }
 
-// subject returns nil for a subject that says nothing, two things, or something
-// that is wrong.
+// subject returns nil for a subject that is empty, ambiguous or invalid.
 func (s *clusterPeer) subject(at place) *model.ClusterPolicy_Pods {
 	if (s.namespaces == nil) == (s.pods == nil) {
 		at.errorf("must have exactly one of namespaces and pods")
@@ -70,7 +67,7 @@ func (s *clusterPeer) podsOf(at place) *model.ClusterPolicy_Pods {
 	}
 }
 
-// hasInvalid reports whether a selector of pods is invalid, so that it matches nothing.
+// hasInvalid reports whether a pod selector is invalid, so that it matches nothing.
 func hasInvalid(p *model.ClusterPolicy_Pods) bool {
 	return slices.ContainsFunc(p.GetNamespaces().GetMatchExpressions(), isInvalid) ||
 		slices.ContainsFunc(p.GetPods().GetMatchExpressions(), isInvalid)

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// convertPorts returns the ports of a rule, and whether all of them are known. A list
-// that is empty is not known: it might mean every port, or none.
+// convertPorts converts the ports of a rule, and reports whether all of them are known. An empty
+// list is unknown: it might mean every port, or none.
 func (r *clusterRule) convertPorts(at place) (out []*model.ClusterPolicy_Port, known bool) {
 	if r.anyPort {
 		return nil, true
@@ -28,15 +28,15 @@ func (r *clusterRule) convertPorts(at place) (out []*model.ClusterPolicy_Port, k
 	return out, known
 }
 
-// hasPodsOnly reports whether every peer is one of pods, which can have named ports.
+// hasPodsOnly reports whether every peer selects pods; only pods can have named ports.
 func (r *clusterRule) hasPodsOnly() bool {
 	return !slices.ContainsFunc(r.peers, func(p clusterPeer) bool {
 		return p.nodes != nil || len(p.networks) > 0 || len(p.domainNames) > 0
 	})
 }
 
-// convert returns an invalid port, which matches nothing, for one that cannot
-// be, and for one that is not known.
+// convert returns an invalid port, which matches nothing, for an impossible port and for an unknown
+// one.
 func (p *clusterPort) convert(podsOnly bool, at place) (port *model.ClusterPolicy_Port, known bool) {
 	at = p.form.place(at)
 	switch {

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// maxRuleName is the limit of the name of a rule, in characters.
+// maxRuleName is the maximum length of a rule name in characters.
 const maxRuleName = 100
 
 func (d *dialect) rules(rules []clusterRule, peerList string, at place) []*model.ClusterPolicy_Rule {
@@ -17,11 +17,9 @@ func (d *dialect) rules(rules []clusterRule, peerList string, at place) []*model
 	return out
 }
 
-// rule converts a rule. What is not known must never open. So a rule that
-// allows matches nothing by a peer or port that is not known, while the others in it
-// hold; and any other rule denies everything, as the API asks of whoever finds a peer
-// that he does not know. A port that is known, but that no traffic can have, matches
-// nothing in every rule.
+// rule converts a rule. Unknown parts must never open. So a rule that allows ignores unknown peers
+// and ports, and keeps the others; any other rule denies everything, as the API requires for
+// unknown peers. A port that is known, but that no traffic can have, matches nothing in every rule.
 func (d *dialect) rule(r *clusterRule, peerList string, at place) *model.ClusterPolicy_Rule {
 	name := readRuleName(r.name, at.child("name"))
 	action := d.action(r.action, at.child("action"))
@@ -34,12 +32,12 @@ func (d *dialect) rule(r *clusterRule, peerList string, at place) *model.Cluster
 	return &model.ClusterPolicy_Rule{Name: name, Action: action, Peers: peers, AnyPort: r.anyPort, Ports: ports}
 }
 
-// denyAll has no peers, which is not known either: it denies everyone.
+// denyAll returns a rule without peers, which are thus unknown: it denies everyone.
 func denyAll(name string) *model.ClusterPolicy_Rule {
 	return &model.ClusterPolicy_Rule{Name: name, Action: model.ClusterPolicy_ACTION_DENY, AnyPort: true}
 }
 
-// closed returns what becomes of a rule that cannot be kept: one that allows matches
+// closed returns the fail-closed form of a rule that cannot be kept: a rule that allows matches
 // nothing, any other denies everything.
 func closed(r *model.ClusterPolicy_Rule) *model.ClusterPolicy_Rule {
 	if r.Action != model.ClusterPolicy_ACTION_ALLOW {
@@ -48,7 +46,7 @@ func closed(r *model.ClusterPolicy_Rule) *model.ClusterPolicy_Rule {
 	return &model.ClusterPolicy_Rule{Name: r.Name, Action: r.Action, Peers: []*model.ClusterPolicy_Peer{{}}, AnyPort: true}
 }
 
-// readRuleName leaves out a name that is too long: it is for people only.
+// readRuleName drops a name that is too long: it is for display only.
 func readRuleName(name string, at place) string {
 	if n := utf8.RuneCountInString(name); n > maxRuleName {
 		at.errorf("has %d characters, the limit is %d: the rule has no name", n, maxRuleName)

@@ -11,14 +11,13 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
-// ToModel returns the canonical model message of one of the Kubernetes types that
-// kinds.Object names, or of an Object that holds one. It does not change the object.
+// ToModel returns the canonical model message of one of the Kubernetes types that kinds.Object
+// lists, or of an Object that holds one. It does not modify the object.
 //
-// A nil message means that the object is refused, for the reason that the only
-// Problem or the Problems give. With a message, each Problem names a field that
-// is left out (an address of a pod), kept so that it matches nothing (a peer or
-// a port of a policy), or, in a rule of a cluster-scoped policy that does not
-// allow, makes the rule deny everything. The Problems have the Source of an Object.
+// A nil message means that the object is rejected; the Problems explain why. With a message, each
+// Problem names an invalid field, which is either left out (an address of a pod), or kept so that
+// it matches nothing (a peer or a port of a policy), or, in a rule of a cluster-scoped policy that
+// does not allow, makes the rule deny everything. The Problems have the Source of an Object.
 func ToModel(obj any) (proto.Message, []api.Problem) {
 	if o, ok := obj.(kinds.Object); ok {
 		msg, problems := ToModel(o.Object)
@@ -46,7 +45,7 @@ func ToModel(obj any) (proto.Message, []api.Problem) {
 	return msg, found.all()
 }
 
-// All converts objects. Refused ones are missing in the messages.
+// All converts objects. Rejected ones have no message.
 func All(objs []kinds.Object) ([]proto.Message, []api.Problem) {
 	var msgs []proto.Message
 	var problems []api.Problem
@@ -67,13 +66,13 @@ var converters = byType(
 	of(convertService), of(convertEndpointSlice), of(convertEndpoints),
 )
 
-// converter converts the objects of a Go type; nil is what becomes of an object that is refused.
+// converter converts the objects of a Go type; it returns nil for a rejected object.
 type converter struct {
 	of      reflect.Type
 	convert func(obj any, at place) proto.Message
 }
 
-// of returns the converter that a function is.
+// of wraps a function as a converter.
 func of[O, M any, P interface {
 	*M
 	proto.Message
@@ -81,7 +80,7 @@ func of[O, M any, P interface {
 	return converter{reflect.TypeFor[O](), func(obj any, at place) proto.Message {
 		o, _ := obj.(O)
 		if msg := convert(o, at); msg != nil {
-			return msg // never a nil pointer in an interface
+			return msg // not a nil pointer in an interface
 		}
 		return nil
 	}}

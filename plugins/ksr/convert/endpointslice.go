@@ -11,11 +11,11 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
-// SelectorController is who keeps the slices of services that have selectors: the value of the
+// SelectorController manages the slices of services that have selectors: it is the value of the
 // label endpointslice.kubernetes.io/managed-by.
 const SelectorController = "endpointslice-controller.k8s.io"
 
-// convertEndpointSlice keeps addresses and ports. Whether an endpoint is ready is left out: policy
+// convertEndpointSlice keeps addresses and ports. It ignores the readiness of endpoints: policy
 // does not depend on it, and it changes often. Slices of names have no addresses.
 func convertEndpointSlice(s *discoveryv1.EndpointSlice, at place) *model.EndpointSlice {
 	out := &model.EndpointSlice{
@@ -33,7 +33,7 @@ func convertEndpointSlice(s *discoveryv1.EndpointSlice, at place) *model.Endpoin
 	}
 	for i, p := range s.Ports {
 		if p.Port == nil {
-			continue // any: nothing is translated to it
+			continue // a nil port means any: nothing is translated to it
 		}
 		subset.Ports = appendPort(subset.Ports, deref(p.Name), deref(p.Protocol), *p.Port, at.child("ports").index(i))
 	}
@@ -41,8 +41,8 @@ func convertEndpointSlice(s *discoveryv1.EndpointSlice, at place) *model.Endpoin
 	return out
 }
 
-// convertEndpoints makes a slice of what has the older form. Ready or not is left out here, too.
-func convertEndpoints(e *corev1.Endpoints, at place) *model.EndpointSlice { //nolint:staticcheck // deprecated, and still written
+// convertEndpoints converts the older form to a slice. It ignores readiness, too.
+func convertEndpoints(e *corev1.Endpoints, at place) *model.EndpointSlice { //nolint:staticcheck
 	out := &model.EndpointSlice{Namespace: e.Namespace, Name: e.Name, Service: e.Name, FromSelector: true}
 	for i, s := range e.Subsets {
 		at, subset := at.child("subsets").index(i), &model.EndpointSlice_Subset{}
@@ -77,7 +77,7 @@ func sortedSubsets(s *model.EndpointSlice_Subset) []*model.EndpointSlice_Subset 
 	return []*model.EndpointSlice_Subset{s}
 }
 
-// appendAddress appends an address in canonical text, unless it is none.
+// appendAddress appends an address in canonical text, unless it is invalid.
 func appendAddress(out []string, text string, at place) []string {
 	addr, err := parseAddr(text)
 	if err != nil {
@@ -101,7 +101,7 @@ func appendPort(out []*model.EndpointSlice_Port, name string, p corev1.Protocol,
 	return append(out, &model.EndpointSlice_Port{Name: valid(name), Protocol: protocol, Port: uint32(number)})
 }
 
-// serviceOf returns the service of a slice, and finds fault with what is not the name of one.
+// serviceOf returns the service of a slice, and reports an invalid name.
 func serviceOf(labels map[string]string, at place) string {
 	name := labels[discoveryv1.LabelServiceName]
 	if name == "" {

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/legacy"
 )
 
-// convertNamespace sets kubernetes.io/metadata.name as the API server does, whatever the
-// object says. An annotation that asks for isolation has had no effect since
-// Kubernetes 1.7, and whoever wrote it may rely on it.
+// convertNamespace sets the label kubernetes.io/metadata.name as the API server does, whatever the
+// object contains. It reports an annotation that requests isolation: the annotation has had no
+// effect since Kubernetes 1.7, but its author may rely on it.
 func convertNamespace(ns *corev1.Namespace, at place) *model.Namespace {
 	if asks, _ := legacy.Isolates(ns); asks {
 		at.child("metadata", "annotations").key(legacy.Annotation).errorf("is a legacy annotation that isolates nothing: %s, or remove it", legacy.Remedy)
@@ -24,7 +24,7 @@ func convertNamespace(ns *corev1.Namespace, at place) *model.Namespace {
 	return &model.Namespace{Name: ns.Name, Labels: sortedLabels(labels)}
 }
 
-// refuseLegacy converts nothing: what a legacy policy means depends on its namespace.
+// refuseLegacy rejects every legacy policy: its meaning depends on its namespace.
 func refuseLegacy(_ *legacy.Policy, at place) *model.NetworkPolicy {
 	at.child("apiVersion").errorf("%s", legacy.Refusal())
 	return nil

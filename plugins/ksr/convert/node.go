@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// convertNode keeps the labels and every address of a node. Names of the node, which stand
-// among its addresses, are left out without a word.
+// convertNode keeps the labels and every address of a node. It silently drops host names from the
+// list of addresses.
 func convertNode(n *corev1.Node, at place) *model.Node {
 	at = at.child("status", "addresses")
 	out := &model.Node{Name: n.Name, Labels: sortedLabels(n.Labels)}

@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// findings collects what is wrong with the fields of one object.
+// findings collects the problems of one object.
 type findings struct {
 	object   string
 	problems []api.Problem // the first model.MaxProblems
-	more     int           // that followed
+	more     int           // number of further ones
 }
 
-// all returns the problems, and how many there are beyond those that are told.
+// all returns the problems, and one more with the number of those not listed.
 func (f *findings) all() []api.Problem {
 	if f.more == 0 {
 		return f.problems
@@ -32,8 +32,7 @@ func (f *findings) add(path *field.Path, reason string) {
 	f.problems = append(f.problems, api.Problem{Object: f.object, Field: path.String(), Reason: reason})
 }
 
-// place is a field of an object, where what is wrong with it is reported. The zero path is the
-// object itself.
+// place is the path of a field in an object, for problems. The zero path is the object itself.
 type place struct {
 	found *findings
 	path  *field.Path
@@ -45,5 +44,5 @@ func (p place) child(name string, below ...string) place {
 func (p place) index(i int) place  { return place{p.found, p.path.Index(i)} }
 func (p place) key(k string) place { return place{p.found, p.path.Key(k)} }
 
-// errorf reports what is wrong.
+// errorf records a problem.
 func (p place) errorf(format string, args ...any) { p.found.add(p.path, fmt.Sprintf(format, args...)) }

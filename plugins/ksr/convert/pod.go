@@ -18,7 +18,7 @@ func convertPod(pod *corev1.Pod, at place) *model.Pod {
 		pod.Status.HostIP, status.child("hostIPs"), status.child("hostIP"), parseAddr)
 	parse := func(text string) (netip.Addr, error) { return parsePodAddr(text, nodeIPs) }
 	if pod.Spec.HostNetwork {
-		parse = parseAddr // they are its node's
+		parse = parseAddr // they are the addresses of its node
 	}
 	return &model.Pod{
 		Namespace: pod.Namespace,
@@ -36,8 +36,8 @@ func convertPod(pod *corev1.Pod, at place) *model.Pod {
 	}
 }
 
-// uid returns what the kubelet calls a pod. A mirror pod stands in the API for a static pod, which
-// has a UID of its own.
+// uid returns the UID by which the kubelet knows a pod. In the API a mirror pod represents a static
+// pod, which has a UID of its own.
 func uid(pod *corev1.Pod) string {
 	if static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static != "" {
 		return valid(static)
@@ -64,7 +64,7 @@ func readPhase(phase corev1.PodPhase, at place) model.Pod_Phase {
 	return model.Pod_PHASE_UNKNOWN
 }
 
-// readNamedPorts returns the ports with a name of the containers and of the sidecars.
+// readNamedPorts returns the named ports of the containers and of the sidecars.
 func readNamedPorts(spec *corev1.PodSpec, at place) []*model.Pod_NamedPort {
 	var out []*model.Pod_NamedPort
 	add := func(containers []corev1.Container, at place, counts func(*corev1.Container) bool) {
@@ -93,7 +93,7 @@ func compareNamedPorts(a, b *model.Pod_NamedPort) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
 }
 
-// readNamedPort returns nil for a port without a name and for one that cannot be used.
+// readNamedPort returns nil for a port without a name and for an unusable one.
 func readNamedPort(port corev1.ContainerPort, at place) *model.Pod_NamedPort {
 	if port.Name == "" {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// convertPolicy converts a NetworkPolicy. It returns nil when it is not known whom the
-// policy isolates. Whatever else is wrong fails closed:
-// the isolation stays, and the peer or port that is wrong matches nothing.
+// convertPolicy converts a NetworkPolicy. It returns nil if it is unknown which pods the policy
+// isolates. All other errors fail closed: the isolation stays, and an invalid peer or port matches
+// nothing.
 func convertPolicy(np *networkingv1.NetworkPolicy, at place) *model.NetworkPolicy {
 	spec := at.child("spec")
 	selector := readSelector(&np.Spec.PodSelector, spec.child("podSelector"))
@@ -30,8 +30,8 @@ func convertPolicy(np *networkingv1.NetworkPolicy, at place) *model.NetworkPolic
 		Ingress:         readIngress(np.Spec.Ingress, spec.child("ingress")),
 		Egress:          readEgress(np.Spec.Egress, spec.child("egress")),
 	}
-	// The rules of a direction that is not isolated have no effect. They are left
-	// out, after mistakes in them were found.
+	// The rules of a direction that is not isolated have no effect. They are dropped after
+	// validation.
 	if !ingress {
 		out.Ingress = nil
 	}
@@ -49,9 +49,8 @@ func isInvalid(r *model.LabelSelector_Requirement) bool {
 	return r.Operator == model.LabelSelector_OPERATOR_UNSPECIFIED
 }
 
-// readPolicyTypes returns the directions that are isolated, false when they are not
-// known. Without types every policy isolates ingress, and those with egress rules
-// isolate egress as well.
+// readPolicyTypes returns the isolated directions, or false if they are unknown. Without types
+// every policy isolates ingress, and policies with egress rules isolate egress as well.
 func readPolicyTypes(spec *networkingv1.NetworkPolicySpec, at place) (ingress, egress, ok bool) {
 	if len(spec.PolicyTypes) == 0 {
 		return true, len(spec.Egress) > 0, true
@@ -90,8 +89,8 @@ func readEgress(rules []networkingv1.NetworkPolicyEgressRule, at place) []*model
 	return out
 }
 
-// readRule makes one peer of every peer and one port of every port, whatever is wrong
-// with them: a list must not become empty, because an empty list matches all.
+// readRule converts every peer to one peer and every port to one port, even invalid ones: a list
+// must not become empty, because an empty list matches everything.
 func readRule(peers []networkingv1.NetworkPolicyPeer, name string, ports []networkingv1.NetworkPolicyPort, at place) *model.NetworkPolicy_Rule {
 	out := &model.NetworkPolicy_Rule{}
 	for i := range ports {
@@ -103,8 +102,8 @@ func readRule(peers []networkingv1.NetworkPolicyPeer, name string, ports []netwo
 	return out
 }
 
-// readPeer returns a peer with no field set, which matches nothing, for one that says
-// nothing or contradicts itself.
+// readPeer returns a peer without fields, which matches nothing, for an empty or contradictory
+// peer.
 func readPeer(p *networkingv1.NetworkPolicyPeer, at place) *model.NetworkPolicy_Peer {
 	hasSelector := p.PodSelector != nil || p.NamespaceSelector != nil
 	switch {
@@ -123,8 +122,8 @@ func readPeer(p *networkingv1.NetworkPolicyPeer, at place) *model.NetworkPolicy_
 	}
 }
 
-// readBlock returns nil for a block that is invalid in any part: without one of its
-// exceptions it would match more than was meant.
+// readBlock returns nil for a block that is invalid in any part: without one of its exceptions it
+// would match too much.
 func readBlock(b *networkingv1.IPBlock, at place) *model.NetworkPolicy_IPBlock {
 	if b.CIDR == "" {
 		at.child("cidr").errorf("is missing: write for example 10.0.0.0/8")
@@ -158,8 +157,7 @@ func readBlock(b *networkingv1.IPBlock, at place) *model.NetworkPolicy_IPBlock {
 	return out
 }
 
-// readPort returns an invalid port, which matches nothing, for one that names
-// something that does not exist.
+// readPort returns an invalid port, which matches nothing, if the port cannot exist.
 func readPort(p *networkingv1.NetworkPolicyPort, at place) *model.NetworkPolicy_Port {
 	protocol, ok := model.Protocol_PROTOCOL_TCP, true
 	if p.Protocol != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
-// readSelector converts a label selector; nil stays nil. Every condition that is
-// invalid becomes a requirement without an operator, so that the selector matches
-// nothing: without it the rest of the selector would match more.
+// readSelector converts a label selector; nil stays nil. An invalid condition becomes a requirement
+// without an operator, so that the selector matches nothing: without the condition the selector
+// would match too much.
 func readSelector(s *metav1.LabelSelector, at place) *model.LabelSelector {
 	if s == nil {
 		return nil
@@ -68,7 +68,7 @@ func readRequirement(r metav1.LabelSelectorRequirement, at place) *model.LabelSe
 	return out
 }
 
-// validValues checks the values of an expression with a valid operator.
+// validValues validates the values of an expression with a valid operator.
 func validValues(r metav1.LabelSelectorRequirement, at place) bool {
 	wants := r.Operator == metav1.LabelSelectorOpIn || r.Operator == metav1.LabelSelectorOpNotIn
 	if wants != (len(r.Values) > 0) {
@@ -96,6 +96,6 @@ func sortedLabels(labels map[string]string) []*model.Label {
 	return out
 }
 
-// valid replaces what is not UTF-8, as the JSON decoder does: protobuf refuses a
-// whole message for it.
+// valid replaces invalid UTF-8, as the JSON decoder does: protobuf rejects messages that contain
+// it.
 func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// convertService keeps where packets to a service go. What is wrong is left out, but for a
-// selector: one that selects more than was meant would name endpoints that there are not.
+// convertService keeps where packets to a service go. It drops invalid fields, except that an
+// invalid selector makes it drop all: a selector that selects too much would yield wrong endpoints.
 func convertService(s *corev1.Service, at place) *model.Service {
 	spec := at.child("spec")
 	if !validLabels(s.Spec.Selector, spec.child("selector")) {
@@ -46,7 +46,7 @@ func convertService(s *corev1.Service, at place) *model.Service {
 	return out
 }
 
-// validLabels reports whether the labels of a selector are some that objects can have.
+// validLabels reports whether objects can have the labels of a selector.
 func validLabels(selector map[string]string, at place) bool {
 	for _, l := range sortedLabels(selector) {
 		if len(content.IsLabelKey(l.GetKey())) > 0 || len(content.IsLabelValue(l.GetValue())) > 0 {
@@ -57,8 +57,8 @@ func validLabels(selector map[string]string, at place) bool {
 	return true
 }
 
-// readExternal returns the addresses at which a service is reached beside its own. A load
-// balancer with the mode Proxy gets the packets itself.
+// readExternal returns the addresses at which a service is reached in addition to its own. A load
+// balancer with the mode Proxy receives the packets itself.
 func readExternal(s *corev1.Service, at place) []string {
 	list := at.child("spec", "externalIPs")
 	out := readAddresses(len(s.Spec.ExternalIPs), func(i int) string { return s.Spec.ExternalIPs[i] }, "", list, list, parseAddr)
@@ -77,7 +77,7 @@ func readExternal(s *corev1.Service, at place) []string {
 	return slices.Compact(out)
 }
 
-// readServicePort returns nil for a port that cannot be used.
+// readServicePort returns nil for an unusable port.
 func readServicePort(p corev1.ServicePort, at place) *model.Service_Port {
 	protocol, ok := protocolOf(p.Protocol)
 	out := &model.Service_Port{Name: valid(p.Name), Protocol: protocol, Port: uint32(p.Port)}

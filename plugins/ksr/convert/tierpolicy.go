@@ -55,8 +55,8 @@ func tierEgress(rules []v1alpha2.ClusterNetworkPolicyEgressRule) []clusterRule {
 	})
 }
 
-// tierRule takes a list of protocols that is empty for one that is not there: the
-// type writes both in the same way.
+// tierRule treats an empty list of protocols like a missing one: the type encodes both in the same
+// way.
 func tierRule(name, action string, peers []clusterPeer, protocols []v1alpha2.ClusterNetworkPolicyProtocol) clusterRule {
 	return clusterRule{name: name, action: action, peers: peers, anyPort: len(protocols) == 0, ports: eachOf(protocols, tierPort)}
 }
@@ -78,8 +78,8 @@ func tierPort(p v1alpha2.ClusterNetworkPolicyProtocol) clusterPort {
 	return only(forms)
 }
 
-// destinationPort returns a port without a form for one that names nothing, or
-// two things: what it would be in a later version cannot be guessed.
+// destinationPort returns a port without a form if the port is empty or ambiguous: its meaning in a
+// later version is unknown.
 func destinationPort(name string, protocol corev1.Protocol, port *v1alpha2.Port) clusterPort {
 	if port == nil || (port.Number != 0) == (port.Range != nil) {
 		return clusterPort{}

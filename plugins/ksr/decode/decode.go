@@ -28,30 +28,28 @@ const (
 	maxObject    = 16 << 20  // bytes of one object, as JSON without white space
 	maxDocuments = 1_000_000 // documents of one file, and items of one list
 	maxListDeep  = 8         // lists within lists
-	maxRefusals  = 1_000     // of one file that are told one by one
+	maxRefusals  = 1_000     // of one file, that are reported individually
 )
 
-// defaultNamespace is where namespaced manifests without a namespace live.
+// defaultNamespace is the namespace of namespaced manifests without a namespace.
 const defaultNamespace = metav1.NamespaceDefault
 
-// Reading says what is read beside the kinds of today. The zero value reads nothing else.
+// Reading selects what is read in addition to the current kinds. The zero value reads nothing else.
 type Reading struct {
 	Legacy bool // policies of legacy.Version
-	// Rest keeps objects of all other kinds, as a *Verbatim, and the trees of those
-	// that are decoded.
+	// Rest keeps objects of all other kinds, as a *Verbatim, and the trees of decoded objects.
 	Rest bool
 }
 
-// Parsed is what one stream held.
+// Parsed is the content of one stream.
 type Parsed struct {
 	Objects  []kinds.Object
-	Trees    []map[string]any // of the objects, when the rest is read
-	Refusals []Refusal        // one for every bad document or object
-	Skipped  []string         // objects of kinds that policy does not need, as kinds.Reference names them
+	Trees    []map[string]any // of the objects, if Rest is set
+	Refusals []Refusal        // one per invalid document or object
+	Skipped  []string         // objects of irrelevant kinds, as kinds.Reference names them
 }
 
-// Refusal is a document or an object that cannot be used. The ID is zero when it
-// is not known which object it was meant to be.
+// Refusal is a rejected document or object. The ID is zero if the intended object is unknown.
 type Refusal struct {
 	ID      model.ID
 	Problem api.Problem
@@ -62,13 +60,13 @@ type parser struct {
 	Parsed
 	Reading
 	decoder *strict.Decoder
-	more    int // refusals that are not told one by one
+	more    int // number of refusals that are not listed
 }
 
 // Read reads the objects of a stream of YAML documents or JSON values, which may also be lists such
-// as kubectl writes. Other kinds that Kubernetes serves are skipped. Whatever is wrong with a
-// document or an object is one Refusal; a refused object is not in the result. source names the
-// stream in messages.
+// as kubectl writes. It skips other kinds that Kubernetes serves. Each invalid document or object
+// is one Refusal; the result does not contain rejected objects. source names the stream in
+// messages.
 func (rd Reading) Read(r io.Reader, source string) Parsed {
 	if info, err := statOf(r); err == nil && info.Mode().IsRegular() && info.Size() > MaxStream {
 		return tooLong(source) // without reading it
@@ -80,7 +78,7 @@ func (rd Reading) Read(r io.Reader, source string) Parsed {
 	return rd.Bytes(stream, source)
 }
 
-// statOf returns what is known of a file; other readers are an error.
+// statOf returns the file info of a file; it returns an error for other readers.
 func statOf(r io.Reader) (fs.FileInfo, error) {
 	f, ok := r.(fs.File)
 	if !ok {
@@ -94,7 +92,7 @@ func tooLong(source string) Parsed {
 		Reason: fmt.Sprintf("is larger than the limit of %d bytes: split it", MaxStream)}}}}
 }
 
-// Bytes is Read for a stream that was read already.
+// Bytes is Read for a stream in memory.
 func (rd Reading) Bytes(stream []byte, source string) Parsed {
 	if len(stream) > MaxStream {
 		return tooLong(source)
@@ -102,7 +100,7 @@ func (rd Reading) Bytes(stream []byte, source string) Parsed {
 	p := parser{Reading: rd, decoder: strict.NewDecoder()}
 	p.stream(stream, source)
 	if p.more > 0 {
-		// Without an ID, so that it is not known which objects these were meant to be.
+		// Without an ID, because the intended objects are unknown.
 		p.Refusals = append(p.Refusals, Refusal{Problem: api.Problem{Source: source,
 			Reason: fmt.Sprintf("has %d more documents or objects that cannot be used", p.more)}})
 	}
@@ -140,7 +138,7 @@ func (p *parser) stream(stream []byte, source string) {
 	}
 }
 
-// place is where an object stands in a source.
+// place is the position of an object in a source.
 type place struct {
 	source string
 	parts  []string
@@ -160,7 +158,7 @@ func (p place) item(i int) place {
 
 var yamlLine = regexp.MustCompile(`line (\d+)`)
 
-// toJSON returns the document as JSON, nil when it is null, or why it cannot be read.
+// toJSON returns the document as JSON, or nil if it is null, or the reason why it cannot be read.
 func (doc document) toJSON() (raw []byte, reason string) {
 	if doc.json {
 		return doc.text, ""
@@ -185,8 +183,8 @@ func (doc document) language() string {
 	return "YAML"
 }
 
-// yamlError returns the first line of an error with the lines counted from the
-// beginning of the file.
+// yamlError returns the first line of an error, with line numbers counted from the beginning of the
+// file.
 func (doc document) yamlError(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	text = strings.TrimPrefix(text, "unmarshal errors:\n  ")
@@ -200,11 +198,11 @@ func (doc document) yamlError(err error) string {
 	})
 }
 
-// envelope is what says how to read an object.
+// envelope determines how an object is read.
 type envelope struct{ version, kind string }
 
-// manifest reads one object, or the objects of a list. Items of typed lists take
-// what they do not say of themselves from inherited.
+// manifest reads one object, or the objects of a list. Items of typed lists inherit the fields of
+// the envelope that they lack.
 func (p *parser) manifest(raw []byte, at place, inherited envelope) {
 	var top map[string]json.RawMessage
 	if json.Unmarshal(raw, &top) != nil || top == nil {
@@ -238,10 +236,10 @@ func (p *parser) manifest(raw []byte, at place, inherited envelope) {
 	}
 }
 
-// skip notes an object that is not read.
+// skip records an object that is not read.
 func (p *parser) skip(top map[string]json.RawMessage, env envelope) {
 	var meta struct{ Name string }
-	_ = json.Unmarshal(top["metadata"], &meta) // what cannot be read has no name
+	_ = json.Unmarshal(top["metadata"], &meta) // an unreadable object has no name
 	p.Skipped = append(p.Skipped, kinds.ReferenceTo(env.kind, env.version, meta.Name))
 }
 
@@ -282,8 +280,8 @@ func (p *parser) list(raw json.RawMessage, env envelope, at place) {
 	}
 }
 
-// items reads the items of a list one by one, because there may be very many
-// small ones. It returns why not all of them were read.
+// items reads the items of a list one by one, because there may be very many small ones. It returns
+// the reason if it did not read all.
 func (p *parser) items(raw json.RawMessage, inherited envelope, at place) (reason string) {
 	if raw == nil || string(raw) == "null" {
 		return ""
@@ -305,7 +303,7 @@ func (p *parser) items(raw json.RawMessage, inherited envelope, at place) (reaso
 	return ""
 }
 
-// version says what is wrong with the version of a kind that is read, or of a list.
+// version returns an error if the version of a supported kind, or of a list, is wrong.
 func (p *parser) version(env envelope) *strict.FieldError {
 	switch {
 	case legacy.Is(env.version, env.kind) && p.Legacy:
@@ -320,10 +318,10 @@ func (p *parser) version(env envelope) *strict.FieldError {
 	return nil
 }
 
-// Unreadable is the problem of a source that cannot be read.
+// Unreadable returns the problem of a source that cannot be read.
 func Unreadable(path string, err error) api.Problem {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-		err = pathErr.Err // the path is the source already
+		err = pathErr.Err // the path is already the source
 	}
 	return api.Problem{Source: path, Reason: "cannot be read: " + err.Error()}
 }

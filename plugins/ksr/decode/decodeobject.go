@@ -18,13 +18,13 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
-// object reads an object of one of the kinds that are read.
+// object reads an object of one of the supported kinds.
 func (p *parser) object(raw []byte, env envelope, at place) {
 	tree := p.tree(raw, env, at)
 	if tree == nil {
 		return
 	}
-	// The claimed ID is known even when the object is refused.
+	// The claimed ID is known even if the object is rejected.
 	id, name := claimedID(tree, env)
 	obj, bad := p.decodeTree(tree, env)
 	if bad != nil {
@@ -34,7 +34,7 @@ func (p *parser) object(raw []byte, env envelope, at place) {
 	p.Objects = append(p.Objects, kinds.Object{Source: at.String(), Object: obj})
 }
 
-// tree reads the tree of an object. It returns nil when it refused it.
+// tree reads the tree of an object. It returns nil if it rejected the object.
 func (p *parser) tree(raw []byte, env envelope, at place) map[string]any {
 	if size := compactSize(raw); size > maxObject {
 		p.refuse(model.ID{}, api.Problem{Source: at.String(), Object: title(raw, env),
@@ -53,8 +53,8 @@ func (p *parser) tree(raw []byte, env envelope, at place) map[string]any {
 	return tree
 }
 
-// compactSize returns the size of valid JSON. That of large JSON is without the
-// white space of those who print it for people, which says nothing.
+// compactSize returns the size of valid JSON. For large JSON it ignores white space, which is
+// irrelevant formatting.
 func compactSize(raw []byte) int {
 	if len(raw) <= maxObject {
 		return len(raw)
@@ -74,7 +74,7 @@ func compactSize(raw []byte) int {
 	return n
 }
 
-// decodeTree decodes and checks what is checked for every object.
+// decodeTree decodes an object and validates what is common to all kinds.
 func (p *parser) decodeTree(tree map[string]any, env envelope) (any, *strict.FieldError) {
 	if err := p.version(env); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func has(m map[string]any, key string) bool {
 	return ok
 }
 
-// checkMeta sets the default namespace, and checks the name and the labels.
+// checkMeta sets the default namespace, and validates the name and the labels.
 func checkMeta(kind kinds.Kind, meta metav1.Object) *strict.FieldError {
 	switch namespaced := kind.Kind.Namespaced(); {
 	case namespaced && meta.GetNamespace() == "":
@@ -134,8 +134,8 @@ func checkMeta(kind kinds.Kind, meta metav1.Object) *strict.FieldError {
 	return nil
 }
 
-// claimedID returns the ID that a tree says of itself, zero unless it is a valid
-// one, and the name of the object for messages.
+// claimedID returns the ID in a tree, which is zero unless it is valid, and the name of the object
+// for messages.
 func claimedID(tree map[string]any, env envelope) (model.ID, string) {
 	meta, _ := tree["metadata"].(map[string]any)
 	id := model.ID{Kind: kinds.ByName[env.kind].Kind}
@@ -152,11 +152,11 @@ func claimedID(tree map[string]any, env envelope) (model.ID, string) {
 	return id, id.String()
 }
 
-// title names an object of which nothing is known to be right.
+// title names an object that may be invalid in any way.
 func title(raw []byte, env envelope) string {
 	var o struct {
 		Metadata struct{ Namespace, Name string }
 	}
-	_ = json.Unmarshal(raw, &o) // what cannot be read is not in the title
+	_ = json.Unmarshal(raw, &o) // unreadable parts are not in the title
 	return kinds.Title(env.kind, o.Metadata.Namespace, o.Metadata.Name)
 }

@@ -1,5 +1,6 @@
 // Package decode reads Kubernetes objects from YAML and JSON, as strictly as an API server does.
 //
-// Every bad document or object is one Refusal that names it and the field; all else of a stream is
-// read. No input makes the package panic, and no work per bad document grows with the stream.
+// Each invalid document or object is one Refusal that names it and the field; the rest of a stream
+// is read. No input makes the package panic, and the work per invalid document does not grow with
+// the stream.
 package decode

@@ -10,13 +10,12 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
-// listKind is the kind of what kubectl makes of several objects.
+// listKind is the kind of the list that kubectl writes for several objects.
 const listKind = "List"
 
-// irrelevantKinds are the other kinds that Kubernetes itself serves. Policy needs
-// none of them, so they are skipped without a word: manifests of policies stand
-// beside those of everything else. Anything that is neither here nor read is
-// reported, because it may be a policy that somebody relies on.
+// irrelevantKinds are the other kinds that Kubernetes itself serves. Policy needs none of them, and
+// manifests commonly contain them beside policies, so they are skipped silently. A kind that is
+// neither here nor supported is reported, because it may be a policy on which somebody relies.
 var irrelevantKinds = kindSet(`
 	Binding ComponentStatus ConfigMap Event LimitRange PersistentVolume PersistentVolumeClaim
 	PodTemplate ReplicationController ResourceQuota Secret ServiceAccount
@@ -52,10 +51,10 @@ func irrelevant(kind string) bool {
 	return irrelevantKinds[kind] || irrelevantKinds[strings.TrimSuffix(kind, listKind)]
 }
 
-// foreign reports whether an object, or a list, only shares the name of its kind with
-// nodes, services or endpoints of Kubernetes: storage systems have nodes, and serverless
-// platforms services, in groups of their own. They are skipped. Kinds of policies are not:
-// one of another group may be a policy that somebody relies on.
+// foreign reports whether an object, or a list, shares only the name of its kind with nodes,
+// services or endpoints of Kubernetes: storage systems have nodes, and serverless platforms have
+// services, in groups of their own. They are skipped. Kinds of policies are not: a policy of
+// another group may be one on which somebody relies.
 func foreign(env envelope) bool {
 	kind := strings.TrimSuffix(env.kind, listKind)
 	switch kind {
@@ -67,8 +66,7 @@ func foreign(env envelope) bool {
 	return false
 }
 
-// listOf returns the kind of the items that do not say theirs, and whether the
-// kind is a list that is read.
+// listOf returns the kind of items without a kind, and whether the kind is a supported list.
 func listOf(kind string) (items string, ok bool) {
 	items, ok = strings.CutSuffix(kind, listKind)
 	_, read := kinds.ByName[items]
@@ -86,14 +84,14 @@ func versionOf(kind string) string {
 	return "v1"
 }
 
-// The known kinds in the order in which a misspelt one is looked for.
+// The known kinds, in the order in which a misspelt kind is looked up.
 var (
 	sortedReadKinds       = slices.Sorted(maps.Keys(kinds.ByName))
 	sortedIrrelevantKinds = slices.Sorted(maps.Keys(irrelevantKinds))
 )
 
-// likelyKind returns the known kind that a wrong one was probably meant to be,
-// the kinds that are read before others.
+// likelyKind returns the known kind that was probably meant by an unknown one. It prefers supported
+// kinds.
 func likelyKind(kind string) (string, bool) {
 	if read, ok := strict.Nearest(kind, sortedReadKinds); ok {
 		return read, true

@@ -15,9 +15,9 @@ type document struct {
 	json bool
 }
 
-// documents splits a stream and leaves out documents that are empty or hold only
-// comments. It splits before anything is parsed, so that a mistake in one document
-// does not hide the others. It stops some documents after maxDocuments.
+// documents splits a stream and drops documents that are empty or contain only comments. It splits
+// before parsing, so that an error in one document does not hide the others. It stops soon after
+// maxDocuments.
 func documents(stream []byte) []document {
 	stream = bytes.TrimPrefix(stream, []byte("\ufeff"))
 	var docs []document
@@ -31,7 +31,7 @@ func documents(stream []byte) []document {
 		switch text := stream[pos:end]; {
 		case marker(text, "---"):
 			flush(pos)
-			start, first = pos+3, line // what stands behind the marker belongs to the document
+			start, first = pos+3, line // text behind the marker belongs to the document
 		case marker(text, "..."):
 			flush(pos)
 			start, first = end, line+1
@@ -44,8 +44,8 @@ func documents(stream []byte) []document {
 	return docs
 }
 
-// marker reports whether a line is a marker between documents, which stands at its
-// beginning and alone or before white space.
+// marker reports whether a line is a document separator: it starts the line, and nothing or white
+// space follows.
 func marker(line []byte, m string) bool {
 	rest, ok := bytes.CutPrefix(line, []byte(m))
 	return ok && (len(rest) == 0 || unicode.IsSpace(rune(rest[0])))
@@ -59,8 +59,8 @@ func lineLength(b []byte) int {
 	return len(b)
 }
 
-// appendDocument appends what stands between two markers: nothing, one YAML
-// document, or any number of JSON values.
+// appendDocument appends the text between two markers: nothing, one YAML document, or any number of
+// JSON values.
 func appendDocument(docs []document, text []byte, line int) []document {
 	for len(text) > 0 {
 		end := lineLength(text)
@@ -88,9 +88,9 @@ func skippable(line []byte) bool {
 	return len(line) == 0 || line[0] == '#'
 }
 
-// appendJSON appends the values of concatenated JSON or JSON lines. What is not
-// JSON is kept as YAML, of which a flow mapping is valid and the rest is reported;
-// after it the next line that begins with a brace is a value again.
+// appendJSON appends the values of concatenated JSON or JSON lines. Text that is not JSON is kept
+// as YAML: a flow mapping is valid, the rest is reported. The next line that begins with a brace
+// starts a value again.
 func appendJSON(docs []document, text []byte, line int) []document {
 	for wasted := int64(0); len(docs) <= maxDocuments; {
 		lead := len(text) - len(bytes.TrimLeft(text, " \t\r\n"))
@@ -114,11 +114,11 @@ func appendJSON(docs []document, text []byte, line int) []document {
 	return docs
 }
 
-// maxWasted is how many bytes of what is not JSON are looked at, so that a stream
-// of which every line seems to hold all that follow takes no longer than others.
+// maxWasted is how many bytes of invalid JSON are scanned in total, so that a stream in which every
+// line seems to contain all following ones takes no longer than others.
 const maxWasted = 64 << 20
 
-// scanned returns how far the decoder came before it failed.
+// scanned returns how far the decoder got before it failed.
 func scanned(text []byte, err error) int64 {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return syntax.Offset
@@ -126,8 +126,7 @@ func scanned(text []byte, err error) int64 {
 	return int64(len(text))
 }
 
-// valueLength returns the length of the first JSON value, io.EOF when there is
-// only white space.
+// valueLength returns the length of the first JSON value, or io.EOF if there is only white space.
 func valueLength(text []byte) (int, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	var raw json.RawMessage

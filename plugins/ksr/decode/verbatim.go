@@ -7,24 +7,24 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
-// Verbatim is an object that is not read but passed on. The ID is zero when its kind
-// is none that is read elsewhere.
+// Verbatim is an object that is passed on without being interpreted. The ID is zero if its kind is
+// not supported.
 type Verbatim struct {
 	id   model.ID
 	Tree map[string]any
 }
 
-// ID implements what kinds.IDOf looks for.
+// ID implements the interface that kinds.IDOf expects.
 func (v *Verbatim) ID() model.ID { return v.id }
 
-// verbatim reads an object together with its tree. Only what decides about legacy
-// policies is decoded, and only legacy policies and namespaces must be right for it.
+// verbatim reads an object together with its tree. It decodes only what determines the meaning of
+// legacy policies; only legacy policies and namespaces must be valid for it.
 func (p *parser) verbatim(raw []byte, env envelope, at place) {
 	tree := p.tree(raw, env, at)
 	if tree == nil {
 		return
 	}
-	tree["apiVersion"], tree["kind"] = env.version, env.kind // items of a typed list may not say it
+	tree["apiVersion"], tree["kind"] = env.version, env.kind // items of a typed list may lack it
 	obj, bad := p.decided(tree, env)
 	if bad != nil {
 		id, name := claimedID(tree, env)
@@ -35,8 +35,8 @@ func (p *parser) verbatim(raw []byte, env envelope, at place) {
 	p.Trees = append(p.Trees, tree)
 }
 
-// decided returns the object of a tree: decoded where Modernise looks at it, which is
-// a mistake only where it decides by it, and verbatim otherwise.
+// decided returns the object of a tree: decoded if Modernise examines it, so that an error in it is
+// relevant, and verbatim otherwise.
 func (p *parser) decided(tree map[string]any, env envelope) (any, *strict.FieldError) {
 	row, isRead := kinds.ByName[env.kind]
 	if !isRead || p.version(env) != nil {

@@ -14,11 +14,10 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
-// errNoYAML says that a tree would not be the same when its YAML is read again.
+// errNoYAML reports that a tree would differ after its YAML is read again.
 var errNoYAML = errors.New("holds what YAML cannot express: write JSON")
 
-// WriteYAML writes trees as a stream of YAML documents that are read as the same
-// trees.
+// WriteYAML writes trees as a stream of YAML documents that are read as the same trees.
 func WriteYAML(w io.Writer, trees []map[string]any) error {
 	for i, tree := range trees {
 		text, err := yamlOf(tree)
@@ -36,7 +35,7 @@ func WriteYAML(w io.Writer, trees []map[string]any) error {
 	return nil
 }
 
-// yamlOf returns a tree as YAML, after it was read again for proof.
+// yamlOf returns a tree as YAML, and verifies it by reading it again.
 func yamlOf(tree map[string]any) ([]byte, error) {
 	plain, err := withNumbers(tree)
 	if err != nil {
@@ -64,8 +63,7 @@ func yamlOf(tree map[string]any) ([]byte, error) {
 	return text, nil
 }
 
-// withNumbers returns a tree whose numbers are those of Go: an int64 where it is whole
-// and fits, otherwise a float64.
+// withNumbers returns a tree with Go numbers: int64 for integers that fit, float64 otherwise.
 func withNumbers(v any) (any, error) {
 	switch v := v.(type) {
 	case json.Number:
@@ -94,7 +92,7 @@ func withNumbers(v any) (any, error) {
 	return v, nil
 }
 
-// maxWhole is from where on not every whole number is a float64.
+// maxWhole is the bound up to which every integer is exact as a float64.
 const maxWhole = 1 << 53
 
 func number(n json.Number) (any, error) {

@@ -1,5 +1,5 @@
-// Package kinds names the kinds of Kubernetes objects that policy needs, and what is the same for
-// all of them: their versions, Go types, IDs and names.
+// Package kinds lists the kinds of Kubernetes objects that policy needs, and their common
+// properties: versions, Go types, IDs and names.
 package kinds
 
 import (
@@ -14,12 +14,12 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Kind is how the objects of one kind are read.
+// Kind describes how the objects of one kind are read.
 type Kind struct {
 	Kind    model.Kind
-	Version string // the one apiVersion in which it is read
-	// Lenient names the parts of an object in which fields that are not known here
-	// are passed over: newer clusters have more of them.
+	Version string // the only supported apiVersion
+	// Lenient lists the top-level fields below which unknown fields are ignored: newer clusters
+	// have more of them.
 	Lenient []string
 	Type    reflect.Type // of the Go type of its objects, a pointer
 }
@@ -27,7 +27,7 @@ type Kind struct {
 // New returns an empty object of the kind.
 func (k Kind) New() any { return reflect.New(k.Type.Elem()).Interface() }
 
-// The apiVersions that are read.
+// The supported apiVersions.
 const (
 	coreV1       = "v1"
 	NetworkingV1 = "networking.k8s.io/v1"
@@ -37,18 +37,17 @@ const (
 )
 
 var (
-	// Kubernetes adds fields to pods, namespaces and nodes with every version.
+	// Every Kubernetes version adds fields to pods, namespaces and nodes.
 	growing = []string{"spec", "status"}
-	// Written is for policies: of one no unknown field is passed over, because it would narrow or
-	// widen what the policy says. The status is not read: that of a NetworkPolicy was written by
-	// clusters of 2022 and 2023, and those of cluster-scoped policies are written by whoever
-	// enforces them.
+	// Written is for policies: no unknown field of the spec is ignored, because it would narrow or
+	// widen the policy. The status is not read: clusters of 2022 and 2023 wrote that of
+	// NetworkPolicies, and implementations write that of cluster-scoped policies.
 	Written = []string{"status"}
-	// What is not known of an endpoint says nothing about its address.
+	// Unknown fields of an endpoint do not affect its addresses.
 	endpointParts = []string{"endpoints", "ports", "subsets"}
 )
 
-// all are the kinds that are read. A new kind is a line here, a model message, and a function of
+// all lists the supported kinds. A new kind needs a line here, a model message, and a function in
 // package convert.
 var all = []Kind{
 	{model.KindNode, coreV1, growing, reflect.TypeFor[*corev1.Node]()},
@@ -62,13 +61,14 @@ var all = []Kind{
 	{model.KindEndpointSlice, DiscoveryV1, endpointParts, reflect.TypeFor[*discoveryv1.EndpointSlice]()},
 }
 
-// Endpoints is what EndpointSlice was before. An API server makes slices of what somebody
-// writes in this form; of manifests it becomes one slice with its name.
+// Endpoints is the predecessor of EndpointSlice. An API server creates slices from objects of this
+// form; an object in a manifest becomes one slice with its name.
 const Endpoints = "Endpoints"
 
-// ByName are the kinds by the name that manifests call them by.
+// ByName maps the names of kinds in manifests to the kinds.
 var ByName = func() map[string]Kind {
-	endpoints := Kind{model.KindEndpointSlice, coreV1, endpointParts, reflect.TypeFor[*corev1.Endpoints]()} //nolint:staticcheck // deprecated, and still written
+	// deprecated, but still written
+	endpoints := Kind{model.KindEndpointSlice, coreV1, endpointParts, reflect.TypeFor[*corev1.Endpoints]()} //nolint:staticcheck
 	out := map[string]Kind{Endpoints: endpoints}
 	for _, k := range all {
 		out[k.Kind.String()] = k
@@ -76,7 +76,7 @@ var ByName = func() map[string]Kind {
 	return out
 }()
 
-// byType are the same by the Go type of an object.
+// byType maps Go types of objects to the kinds.
 var byType = func() map[reflect.Type]Kind {
 	out := map[reflect.Type]Kind{}
 	for _, k := range ByName {

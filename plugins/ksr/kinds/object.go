@@ -13,29 +13,27 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
-// Object is a Kubernetes object and where it was read.
+// Object is a Kubernetes object and its source.
 type Object struct {
-	// Source is the file, with the number of the document or item where there
-	// are several.
+	// Source is the file, with the number of the document or item if there are several.
 	Source string
-	// Object is a *Node, *Namespace, *Pod, *Service or *Endpoints of k8s.io/api/core/v1,
-	// an *EndpointSlice of k8s.io/api/discovery/v1, a *NetworkPolicy of
-	// k8s.io/api/networking/v1, an *AdminNetworkPolicy or
-	// *BaselineAdminNetworkPolicy of sigs.k8s.io/network-policy-api/apis/v1alpha1, or
-	// a *ClusterNetworkPolicy of v1alpha2 beside it; before legacy.Modernise also a
-	// *legacy.Policy. It is not changed after it was handed over.
+	// Object is a *Node, *Namespace, *Pod, *Service or *Endpoints of k8s.io/api/core/v1, an
+	// *EndpointSlice of k8s.io/api/discovery/v1, a *NetworkPolicy of k8s.io/api/networking/v1, an
+	// *AdminNetworkPolicy or *BaselineAdminNetworkPolicy of
+	// sigs.k8s.io/network-policy-api/apis/v1alpha1, or a *ClusterNetworkPolicy of v1alpha2 in the
+	// same module; before legacy.Modernise also a *legacy.Policy. It is not modified after it was
+	// handed over.
 	Object any
 }
 
-// ID returns the ID of the reflected object; the zero ID when Object holds
-// something else.
+// ID returns the ID of the reflected object, or the zero ID if Object is of another type.
 func (o Object) ID() model.ID {
 	id, _ := IDOf(o.Object)
 	return id
 }
 
-// IDOf returns the ID of a Kubernetes object, false for nil and for other types. An object that is
-// not of these kinds may say its ID itself.
+// IDOf returns the ID of a Kubernetes object, or false for nil and for other types. An object of
+// another type may implement an ID method.
 func IDOf(obj any) (model.ID, bool) {
 	if o, ok := obj.(interface{ ID() model.ID }); ok {
 		id := o.ID()
@@ -58,10 +56,9 @@ func (k Kind) IDOf(meta metav1.Object) model.ID {
 	return id
 }
 
-// ImpliedNamespaces returns the namespaces that objects live in but that no
-// object defines, sorted by name: manifests have no API server that would refuse
-// such objects. They have no label but kubernetes.io/metadata.name. Their source
-// is that of the first object that lives there.
+// ImpliedNamespaces returns the namespaces of objects that no object defines, sorted by name:
+// without an API server nothing rejects such objects. The namespaces have no label but
+// kubernetes.io/metadata.name, and the source of their first object.
 func ImpliedNamespaces(objs []Object) []Object {
 	defined, implied := map[string]bool{}, map[string]string{}
 	for _, o := range objs {
@@ -86,7 +83,7 @@ func ImpliedNamespaces(objs []Object) []Object {
 	return out
 }
 
-// CheckID says what is wrong with the name or the namespace of an object.
+// CheckID returns an error if the name or the namespace of an object is invalid.
 func CheckID(id model.ID) *strict.FieldError {
 	if id.Kind.Namespaced() {
 		if reason := CheckName(id.Namespace, content.IsDNS1123Label); reason != "" {
@@ -103,7 +100,7 @@ func CheckID(id model.ID) *strict.FieldError {
 	return nil
 }
 
-// CheckName says what is wrong with a name that errors checks, "" when nothing is.
+// CheckName returns what the function errors finds wrong with a name, or "" if nothing.
 func CheckName(name string, errors func(string) []string) string {
 	if name == "" {
 		return "is missing"

@@ -25,7 +25,7 @@ func ReferenceTo(kind, version, name string) string {
 	return strict.Printable(text)
 }
 
-// Title names an object in messages, whatever its kind is.
+// Title names an object of any kind in messages.
 func Title(kind, namespace, name string) string {
 	title := strict.Printable(kind)
 	switch {
@@ -37,7 +37,7 @@ func Title(kind, namespace, name string) string {
 	return title + " " + strict.Printable(namespace) + "/" + strict.Printable(name)
 }
 
-// Article returns the kind as a text calls one object of it.
+// Article returns the kind with its indefinite article.
 func Article(kind string) string {
 	if strings.HasPrefix(kind, "A") {
 		return "an " + kind

@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// errNoSystemNamespace says that a cluster cannot be told by its UID.
+// errNoSystemNamespace reports that a cluster has no UID to identify it.
 var errNoSystemNamespace = errors.New("there is no namespace kube-system: name the cluster with --cluster")
 
-// Cluster asks the API server which cluster it serves, and returns the UID of the namespace
-// kube-system, which is that of the cluster by convention. It needs the right to list namespaces.
+// Cluster asks the API server for the UID of the namespace kube-system, which identifies the
+// cluster by convention. It needs the right to list namespaces.
 func (s *Source) Cluster(ctx context.Context) (string, error) {
 	var list corev1.NamespaceList
 	err := s.clients.core.Get().Resource("namespaces").Param("fieldSelector", "metadata.name="+metav1.NamespaceSystem).
@@ -29,8 +29,8 @@ func (s *Source) Cluster(ctx context.Context) (string, error) {
 	return "", errNoSystemNamespace
 }
 
-// same makes sure, before objects are taken away, that the API server serves the cluster that it
-// served before: one that lost its data is another one.
+// same verifies, before objects are removed, that the API server still serves the same cluster: a
+// server that lost its data serves another one.
 func (s *Source) same() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Probe)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Load returns how to come to the API server: as the file says, or, without one, as a
-// pod of the cluster does. The agent is what the server sees in its logs.
+// Load returns the configuration of the connection to the API server: that of the file or, without
+// a file, that of a pod in the cluster. The server logs agent as the user agent.
 func Load(kubeconfig, agent string) (*rest.Config, error) {
 	var cfg *rest.Config
 	var err error

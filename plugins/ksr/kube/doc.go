@@ -2,18 +2,18 @@
 //
 //	API server --list, watch--> strip --> convert.ToModel --> Sink (a reflect.Mirror)
 //
-// The kinds of Kubernetes itself come as protobuf. Cluster-scoped policies come as
-// JSON and are read as strictly as manifests: a field that their definition has and
-// this version does not know refuses the object. Their kinds need not be installed;
-// they are followed from when the API server serves them, until it does not any more.
+// The built-in kinds of Kubernetes are transferred as protobuf. Cluster-scoped policies are
+// transferred as JSON and read as strictly as manifests: an object is rejected if it has a field of
+// its definition that this version does not know. Their kinds need not be installed; they are
+// followed while the API server serves them.
 //
 // # Invariants
 //
-//   - Nothing but what policy needs is kept of an object, from the moment it is
-//     decoded on: lists of large clusters do not pile up.
-//   - A kind is empty only when the API server has said so: by a list, or by not
-//     serving the kind. A failure takes nothing away.
-//   - An object that cannot be converted stays as it last could be, and is one
+//   - Only what policy needs is kept of an object, from decoding on: lists of large
+//     clusters do not pile up.
+//   - A kind is empty only if the API server has said so: by a list, or by not
+//     serving the kind. A failure removes nothing.
+//   - An object that cannot be converted keeps its last valid version, and is one
 //     problem; the others are followed.
-//   - The rights it needs are list and watch on these kinds, and nothing else.
+//   - The only required rights are list and watch on these kinds.
 package kube

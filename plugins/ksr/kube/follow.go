@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/decode"
 )
 
-// Backoff of lists and watches that fail: soon, because policy is late meanwhile.
+// Backoff of failed lists and watches: it is short, because policy is outdated meanwhile.
 const (
 	minWait = 200 * time.Millisecond
 	maxWait = 5 * time.Second
@@ -35,8 +35,7 @@ func (s *Source) follow(ctx context.Context, r resource) {
 	reflector.RunWithContext(ctx)
 }
 
-// watched wraps the lists and watches of a kind: what they are answered is stripped,
-// and how they go is noted.
+// watched wraps the lists and watches of a kind: it strips their results and records errors.
 func (s *Source) watched(r resource) *cache.ListWatch {
 	inner := s.clients.lister(r)
 	return &cache.ListWatch{
@@ -56,7 +55,7 @@ func (s *Source) watched(r resource) *cache.ListWatch {
 	}
 }
 
-// shelf is the store of one reflector: it keeps nothing and passes everything on. The
+// shelf is the store of one client-go reflector: it stores nothing and passes everything on. The
 // reflector calls it from one goroutine.
 type shelf struct {
 	*Source
@@ -65,8 +64,8 @@ type shelf struct {
 
 var _ cache.TransformingStore = (*shelf)(nil)
 
-// Transformer implements cache.TransformingStore: a list that comes as a stream is
-// stripped while it is collected.
+// Transformer implements cache.TransformingStore: a streamed list is stripped while it is
+// collected.
 func (*shelf) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		strip(obj)
@@ -87,7 +86,7 @@ func (s *shelf) Update(obj any) error {
 	msg, problems := messageOf(id, obj)
 	s.report(id, problems)
 	if msg == nil {
-		return nil // what it was stays
+		return nil // the previous version stays
 	}
 	return s.cfg.Sink.Put(msg)
 }
@@ -114,7 +113,7 @@ func (s *shelf) Replace(list []any, _ string) error {
 	var keep []model.ID
 	ids := make(map[model.ID]bool, len(list))
 	for i, obj := range list {
-		list[i] = nil // it is not needed twice
+		list[i] = nil // release the memory
 		id, ok := s.idOf(obj)
 		if !ok {
 			return fmt.Errorf("%T is no %s", obj, s.kind)
@@ -138,7 +137,7 @@ func (s *shelf) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore. It is not used.
+// Resync implements cache.ReflectorStore. It is unused.
 func (s *shelf) Resync() error { return nil }
 
 func (s *shelf) event(n int) {
@@ -149,7 +148,7 @@ func (s *shelf) event(n int) {
 	}
 }
 
-// idOf returns the name of an object as the API server knows it.
+// idOf returns the ID of an object at the API server.
 func (s *shelf) idOf(obj any) (model.ID, bool) {
 	meta, ok := obj.(metav1.Object)
 	if !ok {
@@ -162,8 +161,8 @@ func (s *shelf) idOf(obj any) (model.ID, bool) {
 	return id, true
 }
 
-// messageOf returns the message of an object, nil when it is refused. What comes as
-// text is read as a manifest.
+// messageOf returns the message of an object, or nil if it is rejected. It reads textual objects
+// like manifests.
 func messageOf(id model.ID, obj any) (proto.Message, []api.Problem) {
 	u, text := obj.(*unstructured.Unstructured)
 	if !text {
@@ -190,7 +189,7 @@ func messageOf(id model.ID, obj any) (proto.Message, []api.Problem) {
 	return convert.ToModel(read.Objects[0].Object)
 }
 
-// report tells what is wrong with an object, unless it was told before.
+// report reports the problems of an object, unless they were reported before.
 func (s *Source) report(id model.ID, problems []api.Problem) {
 	s.mu.Lock()
 	before := s.problems[id]
@@ -211,7 +210,7 @@ func (s *Source) report(id model.ID, problems []api.Problem) {
 	}
 }
 
-// forget drops what was wrong with objects of a kind that do not exist any more.
+// forget drops the problems of objects of a kind that no longer exist.
 func (s *Source) forget(kind model.Kind, exist map[model.ID]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

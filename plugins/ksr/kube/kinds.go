@@ -26,9 +26,9 @@ type resource struct {
 	kind     model.Kind
 	version  schema.GroupVersion
 	plural   string
-	object   runtime.Object // of a watch; nil for what is read as text
+	object   runtime.Object // of a watch; nil for a kind that is read as text
 	optional bool           // a custom resource, which need not be installed
-	labels   string         // selects the objects that are wanted; empty for all
+	labels   string         // selects the relevant objects; empty for all
 }
 
 var (
@@ -36,11 +36,11 @@ var (
 	policyAlpha2 = schema.GroupVersion{Group: "policy.networking.k8s.io", Version: "v1alpha2"}
 )
 
-// byHand selects the slices that nobody keeps up to date from the selector of a service: pods say
-// what those do.
+// byHand selects the slices that no controller derives from the selector of a service: pods supply
+// the same information as the others.
 const byHand = discoveryv1.LabelManagedBy + "!=" + convert.SelectorController
 
-// resources are the kinds that are followed.
+// resources returns the kinds that are followed.
 func resources() []resource {
 	return []resource{
 		{model.KindNode, corev1.SchemeGroupVersion, "nodes", &corev1.Node{}, false, ""},
@@ -63,7 +63,7 @@ func Kinds() (kinds []model.Kind) {
 	return kinds
 }
 
-// clients speak with the API server, over one connection.
+// clients talk to the API server over one connection.
 type clients struct {
 	core, networking, discovery *rest.RESTClient
 	custom                      *dynamic.DynamicClient
@@ -139,7 +139,7 @@ func (r resource) expected() runtime.Object {
 	return u
 }
 
-// served asks which of the plurals of a version the API server serves.
+// served asks the API server which of the plurals of a version it serves.
 func (c clients) served(ctx context.Context, gv schema.GroupVersion) (map[string]bool, error) {
 	out := map[string]bool{}
 	body, err := c.core.Get().AbsPath("/apis", gv.Group, gv.Version).SetHeader("Accept", "application/json").DoRaw(ctx)

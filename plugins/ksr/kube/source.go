@@ -20,12 +20,12 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Sink takes what the API server has. It must not wait for anything.
+// Sink receives the state of the API server. It must not block.
 type Sink interface {
 	Put(value proto.Message) error
 	Delete(id model.ID)
-	// Replace makes the values all there is of a kind, beside those that keep names,
-	// which stay as they were.
+	// Replace makes the values the complete state of a kind, except that the objects in keep stay
+	// as they were.
 	Replace(kind model.Kind, values []proto.Message, keep []model.ID) error
 }
 
@@ -34,14 +34,13 @@ type Config struct {
 	API  *rest.Config
 	Sink Sink
 	Log  *slog.Logger
-	// OnProblem hears of what is wrong with an object, once as long as it stays wrong
-	// in the same way. It is called by several goroutines and must not block. It may
-	// be nil.
+	// OnProblem is called with each problem of an object, once while it stays the same. Several
+	// goroutines call it; it must not block. It may be nil.
 	OnProblem func(api.Problem)
-	// OnEvent hears of every object that was received. It may be nil.
+	// OnEvent is called for every received object. It may be nil.
 	OnEvent func(model.Kind)
-	// Probe is how often the API server is asked whether it answers, and which kinds
-	// of cluster-scoped policies it serves; 3 s when zero.
+	// Probe is the interval at which the API server is asked whether it answers, and which kinds of
+	// cluster-scoped policies it serves; zero means 3 s.
 	Probe time.Duration
 }
 
@@ -51,32 +50,32 @@ const defaultProbe = 3 * time.Second
 type Source struct {
 	cfg     Config
 	clients clients
-	asks    func(context.Context) (string, error) // which cluster it is: Cluster
+	asks    func(context.Context) (string, error) // identifies the cluster: Cluster
 
 	mu       sync.Mutex
 	kinds    map[model.Kind]*KindStatus
-	answered time.Time // when the API server answered last
-	cluster  string    // that it serves; empty before it is known
+	answered time.Time // when the API server last answered
+	cluster  string    // the served cluster; empty until known
 	problems map[model.ID][]api.Problem
 }
 
-// KindStatus says how well one kind is followed.
+// KindStatus is the status of following one kind.
 type KindStatus struct {
-	Served bool // false: the API server does not have the kind, and so no object of it
-	Synced bool // everything of the kind was seen once
-	// Error is what the last list or watch failed with; empty once one succeeds.
+	Served bool // false: the API server does not have the kind, so there are no objects of it
+	Synced bool // all objects of the kind were received once
+	// Error is the error of the last list or watch; empty once one succeeds.
 	Error string
 }
 
-// Status says how well a cluster is followed.
+// Status is the status of following a cluster.
 type Status struct {
 	Kinds map[model.Kind]KindStatus
-	// Answered is when the API server answered last; zero before the first answer.
+	// Answered is when the API server last answered; zero before the first answer.
 	Answered time.Time
-	Problems int // objects that something is wrong with
+	Problems int // number of objects with problems
 }
 
-// New returns a Source; nothing is asked before Run.
+// New returns a Source; it makes no requests before Run.
 func New(cfg Config) (*Source, error) {
 	c, err := newClients(cfg.API)
 	if err != nil {
@@ -91,7 +90,7 @@ func New(cfg Config) (*Source, error) {
 	return s, nil
 }
 
-// Status returns how it goes.
+// Status returns the current status.
 func (s *Source) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,9 +120,9 @@ func (s *Source) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// discover follows the kinds of a version for as long as the API server serves them.
+// discover follows the kinds of a version while the API server serves them.
 func (s *Source) discover(ctx context.Context, gv schema.GroupVersion, rs []resource) error {
-	running := map[string]func(){} // by plural; ends the following and waits for that
+	running := map[string]func(){} // by plural; stops following and waits for that
 	defer func() {
 		for _, stop := range running {
 			stop()
@@ -152,7 +151,7 @@ func (s *Source) discover(ctx context.Context, gv schema.GroupVersion, rs []reso
 	}
 }
 
-// serve begins or ends to follow a kind. One that is not served has no objects.
+// serve begins or stops to follow a kind. A kind that is not served has no objects.
 func (s *Source) serve(ctx context.Context, r resource, served bool, running map[string]func()) {
 	stop, runs := running[r.plural]
 	switch {
@@ -173,7 +172,7 @@ func (s *Source) serve(ctx context.Context, r resource, served bool, running map
 	}
 }
 
-// absent notes that the API server does not have a kind.
+// absent records that the API server does not have a kind.
 func (s *Source) absent(kind model.Kind) {
 	s.mu.Lock()
 	known := s.kinds[kind].Synced && !s.kinds[kind].Served
@@ -200,7 +199,7 @@ func (s *Source) hasAnswered() {
 	s.answered = time.Now()
 }
 
-// heard notes how a list or a watch went.
+// heard records the result of a list or a watch.
 func (s *Source) heard(kind model.Kind, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,8 +211,8 @@ func (s *Source) heard(kind model.Kind, err error) {
 	}
 }
 
-// plain returns the text of an error without the address that was asked, which says less
-// than the name of the kind.
+// plain returns the text of an error without the requested address, which is less informative than
+// the kind.
 func plain(err error) string {
 	if asked, ok := errors.AsType[*url.Error](err); ok {
 		return asked.Err.Error()

@@ -12,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// strip leaves of an object what convert.ToModel reads, in place. It is done to every
-// object at once after it was decoded, because a list is complete before it is
-// converted.
+// strip removes, in place, what convert.ToModel does not read. It is applied to every object right
+// after decoding, because a list is complete before it is converted.
 func strip(obj any) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
@@ -36,7 +35,7 @@ func strip(obj any) {
 		o.Spec = corev1.NodeSpec{}
 		o.Status = corev1.NodeStatus{Addresses: o.Status.Addresses}
 	case *corev1.Namespace:
-		annotations := o.Annotations // one of them once isolated a namespace
+		annotations := o.Annotations // an annotation once isolated a namespace
 		stripMeta(&o.ObjectMeta)
 		o.Annotations = annotations
 		o.Spec, o.Status = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
@@ -64,8 +63,8 @@ func stripMeta(m *metav1.ObjectMeta) {
 	}
 }
 
-// ports leaves of containers their ports, without containers that have none but with
-// a container in its place: problems name it by its index.
+// ports keeps only the ports of containers. It keeps a container without ports as an empty one:
+// problems name containers by index.
 func ports(list []corev1.Container) []corev1.Container {
 	last := -1
 	for i := range list {

@@ -1,7 +1,7 @@
-// Package legacy gives manifests of before Kubernetes 1.7 the form of today, with their meaning of
-// then. An annotation isolated a namespace, and policies of extensions/v1beta1 allowed within it.
-// Nothing here has a part in the flow of a cluster's state: only sources that are asked for it read
-// such manifests.
+// Package legacy converts manifests from before Kubernetes 1.7 to the current form, with their
+// meaning at that time. An annotation isolated a namespace, and policies of extensions/v1beta1
+// allowed traffic within it. The package has no part in the flow of a cluster's state: only sources
+// that are configured to do so read such manifests.
 package legacy
 
 import (
@@ -24,16 +24,16 @@ import (
 // 1.15 served it.
 const Version = "extensions/v1beta1"
 
-// Policy is a NetworkPolicy of extensions/v1beta1 as it was written. What it
-// means depends on its namespace, see Modernise, and package convert refuses it. A list that
-// was not there is nil, and one that was empty is not: they mean different things.
+// Policy is a NetworkPolicy of extensions/v1beta1 as written. Its meaning depends on its namespace,
+// see Modernise; package convert rejects it. A missing list is nil and an empty list is not: they
+// mean different things.
 type Policy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              networkingv1.NetworkPolicySpec `json:"spec"`
 }
 
-// ID returns the ID of the policy, as package kinds wants to know it.
+// ID returns the ID of the policy, for package kinds.
 func (p *Policy) ID() model.ID {
 	if p == nil {
 		return model.ID{}
@@ -41,8 +41,8 @@ func (p *Policy) ID() model.ID {
 	return Kind.IDOf(p)
 }
 
-// Kind is how it is read. It is none of package kinds, which has one version
-// per kind, because it is read only where that is asked for.
+// Kind describes how a legacy policy is read. Package kinds does not contain it: that has one
+// version per kind, and legacy policies are read only on request.
 var Kind = kinds.Kind{Kind: model.KindNetworkPolicy, Version: Version, Lenient: kinds.Written, Type: reflect.TypeFor[*Policy]()}
 
 // Is reports whether a version and a kind are those of legacy policies, or of a list of them.
@@ -50,16 +50,16 @@ func Is(version, kind string) bool {
 	return version == Version && strings.TrimSuffix(kind, "List") == model.KindNetworkPolicy.String()
 }
 
-// Remedy is what to do with manifests of before.
+// Remedy tells users what to do with legacy manifests.
 const Remedy = `convert the manifests with "sluicectl convert", or accept them with --accept-legacy`
 
-// Refusal says why a legacy policy is not converted.
+// Refusal explains why a legacy policy is not converted.
 func Refusal() string {
 	return fmt.Sprintf("%s is a legacy version, whose meaning depends on the namespace: %s", model.Quoted(Version), Remedy)
 }
 
-// saysToday reports whether a policy has what only Kubernetes 1.7 and later know: its
-// lists and its isolation mean what they mean today, whatever its version is called.
+// saysToday reports whether a policy has fields that only Kubernetes 1.7 and later know: its lists
+// and its isolation then have today's meaning, whatever its version.
 func (p *Policy) saysToday() bool {
 	if p.Spec.PolicyTypes != nil || p.Spec.Egress != nil {
 		return true
@@ -74,8 +74,8 @@ func (p *Policy) saysToday() bool {
 	return false
 }
 
-// NewerField names a field that no server of this version had, so that it is not
-// known whether it was ever in force.
+// NewerField names a field that no server of this version had, so that it is unknown whether it
+// ever was in force.
 func (p *Policy) NewerField() *strict.FieldError {
 	for i, r := range p.Spec.Ingress {
 		if err := noRanges(r.Ports, "ingress", i); err != nil {
@@ -99,7 +99,7 @@ func noRanges(ports []networkingv1.NetworkPolicyPort, list string, rule int) *st
 	return nil
 }
 
-// today returns the policy of today with the same spec.
+// today returns a current policy with the same spec.
 func (p *Policy) today() *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: kinds.NetworkingV1, Kind: p.Kind},
@@ -108,9 +108,8 @@ func (p *Policy) today() *networkingv1.NetworkPolicy {
 	}
 }
 
-// meaning returns the policy of today that means, in a namespace that is isolated,
-// what the legacy policy meant there. Rules with a list that is empty matched nothing
-// and are missing.
+// meaning returns a current policy with the meaning that the legacy policy had in an isolated
+// namespace. It drops rules with an empty list, which matched nothing.
 func (p *Policy) meaning() *networkingv1.NetworkPolicy {
 	out := p.today()
 	if p.saysToday() {
@@ -125,7 +124,7 @@ func (p *Policy) meaning() *networkingv1.NetworkPolicy {
 	return out
 }
 
-// emptyList names the list of a legacy rule that is there and empty, "" when none is.
+// emptyList returns the name of the empty list of a legacy rule, or "" if there is none.
 func emptyList(r networkingv1.NetworkPolicyIngressRule) string {
 	switch {
 	case r.From != nil && len(r.From) == 0:
@@ -136,15 +135,15 @@ func emptyList(r networkingv1.NetworkPolicyIngressRule) string {
 	return ""
 }
 
-// Annotation is where a namespace said, before Kubernetes 1.7, whether its
-// pods are isolated.
+// Annotation is the annotation by which a namespace configured, before Kubernetes 1.7, the
+// isolation of its pods.
 const Annotation = "net.beta.kubernetes.io/network-policy"
 
-// defaultDeny is the only isolation that there ever was.
+// defaultDeny is the only kind of isolation that ever existed.
 const defaultDeny = "DefaultDeny"
 
-// Isolates reports whether a namespace asks for isolation. What cannot be understood
-// does, and the error says why.
+// Isolates reports whether a namespace requests isolation. An invalid annotation does, and the
+// error explains why it is invalid.
 func Isolates(ns *corev1.Namespace) (bool, *strict.FieldError) {
 	text, ok := ns.Annotations[Annotation]
 	if !ok {
@@ -177,7 +176,7 @@ func Isolates(ns *corev1.Namespace) (bool, *strict.FieldError) {
 	return true, nil
 }
 
-// withoutIsolation returns the namespace without the annotation. It does not change ns.
+// withoutIsolation returns the namespace without the annotation. It does not modify ns.
 func withoutIsolation(ns *corev1.Namespace) *corev1.Namespace {
 	if _, ok := ns.Annotations[Annotation]; !ok {
 		return ns
@@ -188,7 +187,7 @@ func withoutIsolation(ns *corev1.Namespace) *corev1.Namespace {
 	return &out
 }
 
-// Current returns the object of today that an object becomes where it is kept.
+// Current returns the current form of an object for storage.
 func Current(o kinds.Object) kinds.Object {
 	switch obj := o.Object.(type) {
 	case *corev1.Namespace:

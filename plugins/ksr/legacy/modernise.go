@@ -13,44 +13,43 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
-// DenyName is the name of the policies that Modernise makes: in a namespace that
-// was isolated by its annotation, they isolate every pod.
+// DenyName is the name of the policies that Modernise creates: they isolate every pod of a
+// namespace that was isolated by its annotation.
 const DenyName = "legacy-default-deny-ingress"
 
-// Cluster is the cluster that legacy manifests were written for.
+// Cluster is the kind of cluster for which legacy manifests were written.
 type Cluster uint8
 
 // The two kinds of clusters that served extensions/v1beta1.
 const (
-	// Before17 isolated a namespace by its annotation, and policies had an effect
-	// there only.
+	// Before17 isolated a namespace by its annotation; policies had an effect only there.
 	Before17 Cluster = iota
-	// From17 ignored the annotation, and policies isolated what they select, as today.
+	// From17 ignored the annotation; policies isolated the pods that they select, as today.
 	From17
 )
 
-// Modern is what legacy objects mean today.
+// Modern is the current form of legacy objects.
 type Modern struct {
-	// Objects are in the order of the input. The policy that isolates a namespace
-	// follows it, or goes before the first policy of a namespace that is not there.
+	// Objects are in the order of the input. The policy that isolates a namespace follows the
+	// namespace, or precedes the first policy of a namespace that is missing.
 	Objects []kinds.Object
-	// Notes say what was left out or assumed. Nothing is wrong there.
+	// Notes list what was dropped or assumed. They are no errors.
 	Notes []api.Problem
-	// Problems are annotations that are not understood, and names that are taken.
+	// Problems list invalid annotations and name conflicts.
 	Problems []api.Problem
 }
 
-// Modernise brings legacy objects to the meaning that they had in a cluster, in the
-// form of today. Namespaces lose the annotation; other objects stay as they are. It
-// does not change the objects of the input, in which each ID is there once.
+// Modernise converts legacy objects to the current form, with the meaning that they had in a
+// cluster. It removes the annotation from namespaces; other objects stay unchanged. It does not
+// modify the input, in which each ID must be unique.
 //
-// For clusters before 1.7, after the proposal of NetworkPolicy (its is_traffic_allowed):
-// a namespace with the annotation gets a policy that isolates every pod for ingress,
-// and its legacy policies allow. A namespace without it has no use for them: they are
-// left out. A rule with an empty list of ports or peers matched nothing and is left out.
+// For clusters before 1.7, it follows the proposal of NetworkPolicy (its is_traffic_allowed): a
+// namespace with the annotation gets a policy that isolates every pod for ingress, and its legacy
+// policies allow. In a namespace without the annotation legacy policies had no effect: they are
+// dropped. A rule with an empty list of ports or peers matched nothing and is dropped.
 //
-// It fails closed: a namespace is isolated when its annotation is not understood, and
-// when it has legacy policies and is not among the objects itself.
+// It fails closed: a namespace is isolated if its annotation is invalid, and if it has legacy
+// policies but is missing from the objects.
 func Modernise(objs []kinds.Object, cluster Cluster) Modern {
 	m := moderniser{isolated: map[string]bool{}, policies: map[model.ID]kinds.Object{}, cluster: cluster}
 	for _, o := range objs {
@@ -78,12 +77,12 @@ func Modernise(objs []kinds.Object, cluster Cluster) Modern {
 // moderniser is the state of one call of Modernise.
 type moderniser struct {
 	cluster  Cluster
-	isolated map[string]bool           // the namespaces that are known, by name
-	policies map[model.ID]kinds.Object // everything that is there
+	isolated map[string]bool           // the known namespaces, by name
+	policies map[model.ID]kinds.Object // all policies in the input
 	out      Modern
 }
 
-// learn finds out whether a namespace was isolated.
+// learn determines whether a namespace was isolated.
 func (m *moderniser) learn(o kinds.Object, ns *corev1.Namespace) {
 	if m.cluster == From17 {
 		m.isolated[ns.Name] = false
@@ -125,8 +124,8 @@ func (m *moderniser) note(source, object, path, reason string) {
 	m.out.Notes = append(m.out.Notes, api.Problem{Source: source, Object: object, Field: path, Reason: reason})
 }
 
-// deny isolates a namespace. Whoever uses the name of the policy already is told, and
-// keeps it, because what his policy isolates must not open: ours takes another one.
+// deny isolates a namespace. An existing policy with the same name keeps it, and the conflict is
+// reported: what that policy isolates must not open, so the new policy gets another name.
 func (m *moderniser) deny(namespace, source string) {
 	id := model.ID{Kind: model.KindNetworkPolicy, Namespace: namespace, Name: DenyName}
 	for n := 2; ; n++ {
@@ -135,7 +134,7 @@ func (m *moderniser) deny(namespace, source string) {
 			break
 		}
 		if np, ok := other.Object.(*networkingv1.NetworkPolicy); ok && isolatesAll(&np.Spec) {
-			return // the same has been done before
+			return // it was already converted
 		}
 		m.out.Problems = append(m.out.Problems, api.Problem{Source: other.Source, Object: id.String(), Field: "metadata.name",
 			Reason: "is reserved for the policy that isolates the namespace, which gets another name: rename this one"})
@@ -149,8 +148,8 @@ func (m *moderniser) deny(namespace, source string) {
 	m.out.Objects = append(m.out.Objects, kinds.Object{Source: source, Object: np})
 }
 
-// isolatesAll reports whether a policy isolates every pod of its namespace for ingress,
-// allows nothing, and does nothing else.
+// isolatesAll reports whether a policy isolates every pod of its namespace for ingress, allows
+// nothing, and does nothing else.
 func isolatesAll(s *networkingv1.NetworkPolicySpec) bool {
 	return len(s.PodSelector.MatchLabels)+len(s.PodSelector.MatchExpressions)+len(s.Ingress)+len(s.Egress) == 0 &&
 		len(s.PolicyTypes) == 1 && s.PolicyTypes[0] == networkingv1.PolicyTypeIngress

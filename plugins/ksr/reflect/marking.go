@@ -8,45 +8,45 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// markerEvery is how often the counts of the marker are brought up to date. Deletions lower them
+// markerEvery is the interval at which the counts of the marker are updated. Deletions lower them
 // at once, because they promise a minimum.
 const markerEvery = 10 * time.Second
 
-// slackPart is the part of a count by which a deletion lowers the count of the marker further, so
-// that not every deletion in a large cluster writes it.
+// slackPart is the fraction of a count by which a deletion lowers the count of the marker in
+// addition, so that not every deletion in a large cluster writes the marker.
 const slackPart = 32
 
 // ErrOtherCluster is the error of a Mirror whose store holds the state of another cluster.
 var ErrOtherCluster = errors.New("the store holds the state of another cluster")
 
-// Identity is what a Mirror says of itself in the completeness marker.
+// Identity is what a Mirror writes about itself into the completeness marker.
 type Identity struct {
-	Cluster string // which cluster it is, see model.Marker
+	Cluster string // identifies the cluster, see model.Marker
 	Writer  string // program and version
-	// Accept has the first marker say that what the source has is meant, whatever the store held
-	// before: another cluster, or more than there is now.
+	// Accept makes the first marker accept the state of the source, whatever the store held before:
+	// another cluster, or more objects.
 	Accept bool
 }
 
-// marking decides when the marker is written, and what it says. It takes no lock.
+// marking decides when the marker is written, and with which content. It takes no lock.
 type marking struct {
 	Identity
-	stored *model.Marker // in the store; nil when there is none
-	// Until due is zero again a comparison with the store is not marked yet. It ended at due,
-	// and read the store at revision.
+	stored *model.Marker // in the store; nil if there is none
+	// While due is not zero, a comparison with the store is not marked yet. It ended at due, and
+	// read the store at revision.
 	due      time.Time
 	revision int64
-	wrote    time.Time // when the marker was written last
+	wrote    time.Time // when the marker was last written
 }
 
-// identify takes another identity. To accept is not forgotten until it was written.
+// identify sets the identity. A request to accept stays pending until it was written.
 func (k *marking) identify(id Identity) {
 	id.Accept = id.Accept || k.Accept
 	k.Identity = id
 }
 
-// read takes over the marker that the store holds. That of another cluster is an error: two
-// clusters would undo each other.
+// read takes over the marker in the store. It returns an error for the marker of another cluster:
+// two clusters would undo each other's writes.
 func (k *marking) read(stored *model.Marker) error {
 	if stored != nil && stored.Cluster != k.Cluster && !k.Accept {
 		return fmt.Errorf("reflect: %w: it is of %s, this is %s; see --etcd-prefix, or run sluice-ksr once with --accept-cluster",
@@ -59,8 +59,8 @@ func (k *marking) read(stored *model.Marker) error {
 // isForeign reports whether the store holds the marker of another cluster, which was accepted.
 func (k *marking) isForeign() bool { return k.stored != nil && k.stored.Cluster != k.Cluster }
 
-// compared notes that the store was compared with the whole state at a revision, and that this has
-// to be marked.
+// compared records that the store was compared with the complete state at a revision, and that this
+// must be marked.
 func (k *marking) compared(revision int64, now time.Time) { k.due, k.revision = now, revision }
 
 // mark is why the marker is written.
@@ -68,12 +68,12 @@ type mark int
 
 const (
 	markNothing  mark = iota
-	markCounts        // they would not be true after the batch, or are old
-	markCompared      // with the batch, all is written that a comparison found
+	markCounts        // the batch makes them wrong, or they are old
+	markCompared      // the batch completes what a comparison found
 )
 
-// wants returns whether the marker is to be written with a batch, after what it puts and
-// before what it deletes. left is how much is pending, after what the store holds behind the batch.
+// wants returns whether the marker must be written with a batch, after its puts and before its
+// deletions. left is how much is still pending; after is what the store holds after the batch.
 func (k *marking) wants(b writes, left int, after model.Counts, now time.Time) mark {
 	switch {
 	case !k.due.IsZero() && len(b.deletes) == 0 && len(b.puts) == left:
@@ -86,7 +86,7 @@ func (k *marking) wants(b writes, left int, after model.Counts, now time.Time) m
 	return markNothing
 }
 
-// next returns the marker that fits a batch.
+// next returns the marker for a batch.
 func (k *marking) next(b writes, after model.Counts, why mark, now time.Time) *model.Marker {
 	next := model.Marker{Cluster: k.Cluster, Counts: after, Revision: k.revision, Writer: k.Writer}
 	if k.stored != nil {
@@ -106,7 +106,7 @@ func (k *marking) next(b writes, after model.Counts, why mark, now time.Time) *m
 	return &next
 }
 
-// written takes over that the store holds a marker.
+// written records that the store holds a marker.
 func (k *marking) written(marker *model.Marker, why mark, now time.Time) {
 	if k.stored, k.wrote = marker, now; why == markCompared {
 		k.due, k.Accept = time.Time{}, false

@@ -15,60 +15,63 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Mirror holds the state that a source wants to be in the store, beside what the
-// store is known to hold, as encoded bytes. The difference is what Run writes.
+// Mirror holds the desired state of a source and the known state of the store, as encoded bytes.
+// Run writes the difference.
 //
-// Put, Delete and Replace never wait for the store. What they want is kept once per
-// object, its newest state only, so that memory is bounded by the size of the
-// cluster however slow the store is. They may be called by any goroutine.
+// Put, Delete and Replace never wait for the store. Only the newest desired state of each object is
+// kept, so memory is bounded by the size of the cluster however slow the store is. They may be
+// called from any goroutine.
 type Mirror struct {
 	log    *slog.Logger
-	wake   chan struct{} // holds a token when something changed
+	wake   chan struct{} // holds a token after a change
 	delays func(time.Duration)
 
 	mu      sync.Mutex
 	objects objects
 	marking marking
-	missing map[model.Kind]bool // kinds that no Replace has named yet, and without which nothing is written
-	late    map[model.Kind]bool // the same of those that policy does without: what the store has of them stays
-	counts  MirrorCounts
-	swept   bool // what the store holds is known, and nothing went wrong since
+	// kinds that no Replace has named yet, and without which nothing is written
+	missing map[model.Kind]bool
+	// the same for kinds that policy does not need: those in the store stay
+	late   map[model.Kind]bool
+	counts MirrorCounts
+	swept  bool // the state of the store is known, and nothing failed since
 }
 
-// MirrorCounts counts what a Mirror did since it was made.
+// MirrorCounts counts what a Mirror has done since its creation.
 type MirrorCounts struct {
 	Put       uint64 // objects written
 	Deleted   uint64 // objects deleted
-	Unchanged uint64 // updates of the source that changed nothing policy needs
-	// Drift counts objects that a sweep found different from what was written before:
-	// somebody else changed them, or the store lost them.
+	Unchanged uint64 // updates of the source that changed nothing relevant to policy
+	// Drift counts objects that a sweep found different from what was written: somebody else
+	// changed them, or the store lost them.
 	Drift  uint64
 	Errors uint64
-	Sweeps map[string]uint64 // by reason: start, timer, or that of the error before
+	Sweeps map[string]uint64 // by reason: start, timer, or that of the preceding error
 }
 
-// The reasons of sweeps that no error says of itself.
+// The reasons of sweeps that do not come from an error.
 const (
 	sweepStart  = "start"
 	sweepTimer  = "timer"
 	sweepFailed = "failed"
 )
 
-// MirrorStatus says how far the store follows the source.
+// MirrorStatus is the progress of mirroring the source to the store.
 type MirrorStatus struct {
 	MirrorCounts
-	Missing []model.Kind       // kinds whose first state has not come yet, without which nothing is written
-	Late    []model.Kind       // the same of those that policy does without
-	Objects map[model.Kind]int // that the source has
-	Pending int                // objects that are to be written or deleted
-	// Synced says that the store was compared with the whole state, and that nothing
-	// failed since. It is never true for a Mirror that does not run.
+	// kinds whose first state is outstanding, without which nothing is written
+	Missing []model.Kind
+	Late    []model.Kind       // the same for kinds that policy does not need
+	Objects map[model.Kind]int // number of objects of the source
+	Pending int                // number of objects to be written or deleted
+	// Synced reports whether the store was compared with the complete state, and nothing failed
+	// since. It is never true for a Mirror that does not run.
 	Synced bool
 }
 
-// NewMirror returns an empty Mirror of the kinds. Run writes nothing before each of
-// them was named by a Replace: half a state would open what policies isolate. Kinds of
-// services are not waited for, because nothing that is enforced depends on them.
+// NewMirror returns an empty Mirror of the kinds. Run writes nothing before a Replace has named
+// each of them: an incomplete state would open what policies isolate. It does not wait for kinds of
+// services, because enforcement does not depend on them.
 func NewMirror(prefix string, kinds []model.Kind, log *slog.Logger) *Mirror {
 	m := &Mirror{
 		log: log, wake: make(chan struct{}, 1), delays: func(time.Duration) {}, objects: newObjects(prefix),
@@ -84,18 +87,19 @@ func NewMirror(prefix string, kinds []model.Kind, log *slog.Logger) *Mirror {
 	return m
 }
 
-// OnWritten makes f hear, for every object that was written or deleted, how long
-// that took since the source wanted it. It is to be called before Run.
+// OnWritten sets a function that receives, for every written or deleted object, the delay since the
+// source changed it. Call it before Run.
 func (m *Mirror) OnWritten(f func(time.Duration)) { m.delays = f }
 
-// Identify says which cluster is mirrored. It must be called before Run, and not while it runs.
+// Identify sets the identity of the mirrored cluster. It must be called before Run, and not while
+// it runs.
 func (m *Mirror) Identify(id Identity) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.marking.identify(id)
 }
 
-// Put makes the source want a value.
+// Put sets the desired value of an object.
 func (m *Mirror) Put(value proto.Message) error {
 	id, err := model.IDOf(value)
 	if err != nil {
@@ -109,7 +113,7 @@ func (m *Mirror) Put(value proto.Message) error {
 	return nil
 }
 
-// Delete makes the source want an object no more.
+// Delete removes an object from the desired state.
 func (m *Mirror) Delete(id model.ID) { m.want(id, nil) }
 
 func (m *Mirror) want(id model.ID, value []byte) {
@@ -118,7 +122,7 @@ func (m *Mirror) want(id model.ID, value []byte) {
 	m.wantKey(id.Kind, model.Key(m.objects.prefix, id), value)
 }
 
-// wantKey notes what the source wants of one object. mu is held.
+// wantKey sets the desired value of one object. mu is held.
 func (m *Mirror) wantKey(kind model.Kind, key string, value []byte) {
 	if m.objects.want(kind, key, value) {
 		m.signal()
@@ -127,8 +131,8 @@ func (m *Mirror) wantKey(kind model.Kind, key string, value []byte) {
 	}
 }
 
-// Replace makes the values all that the source wants of a kind, beside those that
-// keep names: they stay as they were. A keep that was never wanted changes nothing.
+// Replace makes the values the complete desired state of a kind, except that the objects in keep
+// stay as they were. An unknown object in keep changes nothing.
 func (m *Mirror) Replace(kind model.Kind, values []proto.Message, keep []model.ID) error {
 	next := make(map[string][]byte, len(values))
 	for _, v := range values {
@@ -173,7 +177,7 @@ func (m *Mirror) signal() {
 	}
 }
 
-// Status returns how it goes.
+// Status returns the current status.
 func (m *Mirror) Status() MirrorStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -198,7 +202,7 @@ func (m *Mirror) complete() bool {
 	return len(m.missing) == 0
 }
 
-// awaitComplete waits until the source has given the first state of every kind.
+// awaitComplete waits until the source has delivered the first state of every kind.
 func (m *Mirror) awaitComplete(ctx context.Context) error {
 	for !m.complete() {
 		select {
@@ -211,7 +215,7 @@ func (m *Mirror) awaitComplete(ctx context.Context) error {
 	return nil
 }
 
-// batch returns what is to be written next, and whether the marker is to be written with it.
+// batch returns what to write next, and whether to write the marker with it.
 func (m *Mirror) batch() (writes, mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,13 +223,14 @@ func (m *Mirror) batch() (writes, mark) {
 	return b, m.marking.wants(b, m.objects.left(), m.objects.countsAfter(b), time.Now())
 }
 
-// written takes over what the store has acknowledged, with the marker unless that is nil.
+// written records what the store has acknowledged; marker is nil if it was not written.
 func (m *Mirror) written(b writes, marker *model.Marker, why mark) {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	acknowledge := func(key string, value []byte) {
-		if since, waited := m.objects.acknowledge(key, value, now); waited { // else the source has taken it back
+		// else the source has reverted the change
+		if since, waited := m.objects.acknowledge(key, value, now); waited {
 			m.delays(now.Sub(since))
 		}
 	}
@@ -242,8 +247,8 @@ func (m *Mirror) written(b writes, marker *model.Marker, why mark) {
 	}
 }
 
-// readMarker takes over the marker that the store holds, and returns ErrOtherCluster for one of
-// another cluster.
+// readMarker takes over the marker in the store; it returns ErrOtherCluster for one of another
+// cluster.
 func (m *Mirror) readMarker(value []byte) error {
 	stored, err := model.DecodeMarker(value)
 	if err != nil && !errors.Is(err, model.ErrNoMarker) {
@@ -254,14 +259,14 @@ func (m *Mirror) readMarker(value []byte) error {
 	return m.marking.read(stored)
 }
 
-// nextMarker returns the marker that fits a batch.
+// nextMarker returns the marker for a batch.
 func (m *Mirror) nextMarker(b writes, why mark) *model.Marker {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.marking.next(b, m.objects.countsAfter(b), why, time.Now())
 }
 
-// beginSweep has what is written from now on noted, until endSweep. No write is under way.
+// beginSweep starts to record what is written, until endSweep. No write is in progress.
 func (m *Mirror) beginSweep() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -274,8 +279,8 @@ func (m *Mirror) endSweep() {
 	m.objects.touched = nil
 }
 
-// compare takes over what the store holds, and returns how many objects are not as they were
-// known to be. It does so a part at a time, because the source and the writer wait for it.
+// compare takes over the state of the store, and returns how many objects differ from their known
+// state. It works in parts, because the source and the writer wait for the lock.
 func (m *Mirror) compare(entries []model.Entry) (drift int) {
 	take := func(part []model.Entry) {
 		m.mu.Lock()
@@ -297,7 +302,7 @@ func (m *Mirror) compare(entries []model.Entry) (drift int) {
 	return drift
 }
 
-// missing returns, without a value, the keys that are not among the entries.
+// missing returns, without values, the keys that are not among the entries.
 func missing(keys []string, entries []model.Entry) (gone []model.Entry) {
 	there := make(map[string]struct{}, len(entries))
 	for _, e := range entries {
@@ -311,7 +316,7 @@ func missing(keys []string, entries []model.Entry) (gone []model.Entry) {
 	return gone
 }
 
-// compared notes the end of a sweep that began at start, and returns what is pending.
+// compared records the end of a sweep that began at start, and returns how much is pending.
 func (m *Mirror) compared(reason string, drift int, revision int64, start time.Time) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -328,7 +333,7 @@ func (m *Mirror) compared(reason string, drift int, revision int64, start time.T
 	return m.objects.left()
 }
 
-// doubt notes that what the store holds is not known any more.
+// doubt records that the state of the store is no longer known.
 func (m *Mirror) doubt() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,36 +9,35 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// order is the order in which a Mirror writes, and the reverse of that in which
-// it deletes: a pod is never in the store without the policies that its source had
-// for it. Keys of no known kind come last.
+// order is the order in which a Mirror writes, and the reverse of that in which it deletes: the
+// store never holds a pod without the policies that its source had for it. Keys of unknown kinds
+// come last.
 var order = []model.Kind{
 	model.KindAdminNetworkPolicy, model.KindBaselineAdminNetworkPolicy, model.KindClusterNetworkPolicy,
 	model.KindNetworkPolicy, model.KindNamespace, model.KindNode, model.KindPod,
 	model.KindService, model.KindEndpointSlice, kindUnknown,
 }
 
-// kindUnknown stands for the kind of a key that is below the root and that nobody
-// could have reflected.
+// kindUnknown is the kind of keys below the root that no reflector writes.
 const kindUnknown model.Kind = ""
 
-// maxBatch bounds what is handed to the store at once: what changes meanwhile is
-// merged with what still waits.
+// maxBatch bounds what is written at once: changes in the meantime are merged with what is still
+// pending.
 const maxBatch = 1000
 
-// objects has what a source wants and what the store is known to hold, object by
-// object, as encoded bytes. Objects that differ are pending. It takes no lock.
+// objects holds the desired state of a source and the known state of the store, object by object,
+// as encoded bytes. Objects that differ are pending. It takes no lock.
 type objects struct {
 	prefix  string
 	byKey   map[string]object
-	pending map[model.Kind]map[string]time.Time // since when
+	pending map[model.Kind]map[string]time.Time // since when they are pending
 	wanted  map[model.Kind]int
-	held    model.Counts        // objects of each kind that the store is known to hold
-	touched map[string]struct{} // keys written since the sweep under way began; nil without one
+	held    model.Counts        // known number of objects of each kind in the store
+	touched map[string]struct{} // keys written since the current sweep began; nil without one
 }
 
-// object is one object. Either side is nil when the object does not exist there;
-// both share their bytes when they are equal.
+// object is one object. A side is nil if the object does not exist there; equal sides share their
+// bytes.
 type object struct{ want, have []byte }
 
 func (o object) same() bool {
@@ -56,8 +55,8 @@ func newObjects(prefix string) objects {
 	return s
 }
 
-// kindOf returns the kind that a key of the store says, kindUnknown for what is no
-// key of an object.
+// kindOf returns the kind in a key of the store, or kindUnknown if the key is not that of an
+// object.
 func (s *objects) kindOf(key string) model.Kind {
 	id, err := model.ParseKey(s.prefix, key)
 	if err != nil || !slices.Contains(order, id.Kind) {
@@ -66,7 +65,7 @@ func (s *objects) kindOf(key string) model.Kind {
 	return id.Kind
 }
 
-// keysOf returns the keys of a kind that the source wants.
+// keysOf returns the desired keys of a kind.
 func (s *objects) keysOf(kind model.Kind) (keys []string) {
 	root := model.Root(s.prefix) + string(kind) + "/"
 	for key, o := range s.byKey {
@@ -77,7 +76,7 @@ func (s *objects) keysOf(kind model.Kind) (keys []string) {
 	return keys
 }
 
-// heldKeys returns the keys that the store is believed to hold.
+// heldKeys returns the keys that the store is known to hold.
 func (s *objects) heldKeys() []string {
 	keys := make([]string, 0, len(s.byKey))
 	for key, o := range s.byKey {
@@ -88,8 +87,7 @@ func (s *objects) heldKeys() []string {
 	return keys
 }
 
-// want notes what the source wants of one object, nil for nothing, and reports whether
-// that is new.
+// want sets the desired value of one object, nil for none, and reports whether it changed.
 func (s *objects) want(kind model.Kind, key string, value []byte) bool {
 	o := s.byKey[key]
 	if (value == nil) == (o.want == nil) && bytes.Equal(value, o.want) {
@@ -106,7 +104,7 @@ func (s *objects) want(kind model.Kind, key string, value []byte) bool {
 	return true
 }
 
-// settle stores an object and notes whether it is to be written.
+// settle stores an object and records whether it must be written.
 func (s *objects) settle(kind model.Kind, key string, o object, now time.Time) {
 	if !o.same() {
 		s.byKey[key] = o
@@ -120,11 +118,11 @@ func (s *objects) settle(kind model.Kind, key string, o object, now time.Time) {
 		delete(s.byKey, key)
 		return
 	}
-	o.have = o.want // one copy
+	o.have = o.want // share one copy
 	s.byKey[key] = o
 }
 
-// left counts what is pending.
+// left returns the number of pending objects.
 func (s *objects) left() (n int) {
 	for _, keys := range s.pending {
 		n += len(keys)
@@ -132,7 +130,7 @@ func (s *objects) left() (n int) {
 	return n
 }
 
-// begin lets what is pending count from now on: nobody could write it before.
+// begin restarts the clock of pending objects: they could not be written before.
 func (s *objects) begin(now time.Time) {
 	for _, keys := range s.pending {
 		for key := range keys {
@@ -141,7 +139,7 @@ func (s *objects) begin(now time.Time) {
 	}
 }
 
-// writes is what is handed to the store at once.
+// writes is what is written to the store at once.
 type writes struct {
 	puts    []model.Entry
 	deletes []string
@@ -149,8 +147,8 @@ type writes struct {
 
 func (w writes) empty() bool { return len(w.puts)+len(w.deletes) == 0 }
 
-// batch returns what is to be written next: puts by the order of kinds, and
-// deletions, in the reverse order, once there is nothing left to put.
+// batch returns what to write next: puts in the order of kinds, and deletions, in the reverse
+// order, once nothing is left to put.
 func (s *objects) batch() (b writes) {
 	for _, kind := range order {
 		for _, key := range s.pendingKeys(kind, maxBatch-len(b.puts), func(o object) bool { return o.want != nil }) {
@@ -164,8 +162,7 @@ func (s *objects) batch() (b writes) {
 	return b
 }
 
-// pendingKeys returns pending keys of a kind that are of one sort, at most n, in
-// their order.
+// pendingKeys returns at most n pending keys of a kind for which of holds, sorted.
 func (s *objects) pendingKeys(kind model.Kind, n int, of func(object) bool) (keys []string) {
 	for key := range s.pending[kind] {
 		if len(keys) == n {
@@ -179,7 +176,7 @@ func (s *objects) pendingKeys(kind model.Kind, n int, of func(object) bool) (key
 	return keys
 }
 
-// touch notes, for a sweep that is under way, what is written beside it.
+// touch records what is written during the current sweep.
 func (s *objects) touch(b writes) {
 	if s.touched == nil {
 		return
@@ -208,9 +205,9 @@ func (s *objects) countsAfter(b writes) model.Counts {
 	return after
 }
 
-// acknowledge takes over that the store holds a value, or with nil that it does not, and
-// returns since when that was wanted. The source may want something else already; waited
-// is false when it has taken back what was written.
+// acknowledge records that the store holds a value (nil for none), and returns since when it was
+// pending. The desired value may have changed again; waited is false if the source has reverted the
+// change.
 func (s *objects) acknowledge(key string, value []byte, now time.Time) (since time.Time, waited bool) {
 	kind := s.kindOf(key)
 	since, waited = s.pending[kind][key]
@@ -218,9 +215,9 @@ func (s *objects) acknowledge(key string, value []byte, now time.Time) (since ti
 	return since, waited
 }
 
-// take takes over what a sweep found of one object, and returns 1 if that was not
-// known, else 0. With adopt, what the source does not want is wanted: it has not said
-// anything about the kind yet.
+// take takes over what a sweep found of one object, and returns 1 if that was not known, else 0.
+// With adopt, an object without a desired value gets that of the store: the source has not
+// delivered the kind yet.
 func (s *objects) take(key string, value []byte, adopt func(model.Kind) bool, now time.Time) (drift int) {
 	if _, later := s.touched[key]; later || key == model.MarkerKey(s.prefix) {
 		return 0
@@ -237,7 +234,7 @@ func (s *objects) take(key string, value []byte, adopt func(model.Kind) bool, no
 	return drift
 }
 
-// has notes what the store holds of an object.
+// has records what the store holds of an object.
 func (s *objects) has(kind model.Kind, key string, o object, value []byte, now time.Time) {
 	switch had := o.have != nil; {
 	case kind == kindUnknown || had == (value != nil):

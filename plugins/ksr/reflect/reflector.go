@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// ErrDuplicate says that one call names an object twice.
+// ErrDuplicate reports that one call names an object twice.
 var ErrDuplicate = errors.New("the object is named twice")
 
 // Stats counts what a call did, in objects.
@@ -25,11 +25,10 @@ type Stats struct {
 	Unchanged int // already as wanted
 }
 
-// Reflector writes model messages to the store. It remembers nothing: every call
-// compares with what the store holds, and writes only what differs byte for byte.
-// After an error any part of the call may be done; the same call again does the
-// rest. A Reflector may be used by several goroutines; their calls run one after
-// the other.
+// Reflector writes model messages to the store. It holds no state: every call compares with the
+// store, and writes only what differs byte for byte. After an error a call may be partially done;
+// repeating it does the rest. A Reflector may be used by several goroutines; their calls are
+// serialized.
 type Reflector struct {
 	store  Store
 	prefix string
@@ -42,8 +41,8 @@ func NewReflector(store Store, prefix string, log *slog.Logger) *Reflector {
 	return &Reflector{store: store, prefix: prefix, log: log}
 }
 
-// Replace makes the values the whole state: what the store holds below
-// model.Root(prefix) besides them is deleted.
+// Replace makes the values the complete state: it deletes everything else below model.Root(prefix)
+// in the store.
 func (r *Reflector) Replace(ctx context.Context, values []proto.Message) (Stats, error) {
 	want, err := r.encode(values)
 	if err != nil {
@@ -70,14 +69,13 @@ func (r *Reflector) Apply(ctx context.Context, values []proto.Message) (Stats, e
 	return stats, err
 }
 
-// Delete deletes single objects. Those that the store does not hold count as
-// unchanged.
+// Delete deletes single objects. Those that are not in the store count as unchanged.
 func (r *Reflector) Delete(ctx context.Context, ids []model.ID) (Stats, error) {
 	stats, _, err := r.Change(ctx, Change{Remove: ids})
 	return stats, err
 }
 
-// Effect is what a change did to one object.
+// Effect is the effect of a change on one object.
 type Effect string
 
 // The effects of a change.
@@ -89,15 +87,15 @@ const (
 	Absent    Effect = "not found" // it was to be deleted
 )
 
-// Change is what a source wants changed. An object is named once in all of it.
+// Change is a set of changes by a source. It must not name an object twice.
 type Change struct {
 	Put    []proto.Message
 	Remove []model.ID
-	Whole  bool // the source has nothing else
+	Whole  bool // the source has no other objects
 }
 
 // Change compares with the store, writes the difference in one Write, and returns its effect on
-// each object. An object that is to be written and deleted is an error.
+// each object. It returns an error if an object is to be both written and deleted.
 func (r *Reflector) Change(ctx context.Context, c Change) (Stats, map[model.ID]Effect, error) {
 	want, err := r.encode(c.Put)
 	if err != nil {
@@ -137,7 +135,8 @@ func (r *Reflector) Change(ctx context.Context, c Change) (Stats, map[model.ID]E
 	return stats, effects, nil
 }
 
-// effectsOf compares what is wanted, and the keys that are not, with what the store held.
+// effectsOf compares the desired values and the keys to remove with the previous content of the
+// store.
 func effectsOf(want map[string][]byte, remove []string, have map[string][]byte) map[string]Effect {
 	effects := make(map[string]Effect, len(want)+len(remove))
 	for key, value := range want {
@@ -159,7 +158,7 @@ func effectsOf(want map[string][]byte, remove []string, have map[string][]byte) 
 	return effects
 }
 
-// Differs reports whether the store holds the object of a value with another value.
+// Differs reports whether the store holds another value for the object of a value.
 func (r *Reflector) Differs(ctx context.Context, value proto.Message) (bool, error) {
 	want, err := r.encode([]proto.Message{value})
 	if err != nil {
@@ -198,7 +197,7 @@ func (r *Reflector) encode(values []proto.Message) (map[string][]byte, error) {
 	return out, nil
 }
 
-// all returns what the store holds, by key, with the marker.
+// all returns the content of the store, by key, with the marker.
 func (r *Reflector) all(ctx context.Context) (map[string][]byte, error) {
 	have := map[string][]byte{}
 	return have, r.list(ctx, model.Root(r.prefix), have)
@@ -215,8 +214,8 @@ func (r *Reflector) list(ctx context.Context, prefix string, into map[string][]b
 	return nil
 }
 
-// write writes the difference to all that the store has, in the order of the keys, and nothing when
-// there is none. Whole says that what is wanted is the whole state.
+// write writes the difference to the content of the store, in the order of the keys; it writes
+// nothing if there is none. whole means that the desired objects are the complete state.
 func (r *Reflector) write(ctx context.Context, want map[string][]byte, gone []string, have map[string][]byte, whole bool) (Stats, error) {
 	var puts []model.Entry
 	for _, key := range slices.Sorted(maps.Keys(want)) {

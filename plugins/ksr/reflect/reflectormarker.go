@@ -7,13 +7,13 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// ManifestsCluster is the cluster that the completeness marker names where objects come from
-// manifests, and not from an API server.
+// ManifestsCluster is the cluster in the completeness marker if objects come from manifests instead
+// of an API server.
 const ManifestsCluster = "manifests"
 
-// marker returns the completeness marker that has to be written with a change, none when that of
-// the store is right. Whoever changes objects by hand means it: where the last ones go, that is
-// accepted. It is written behind what is put and before what is deleted.
+// marker returns the completeness marker to write with a change, or none if that of the store is
+// right. Changes by hand are deliberate: removing the last objects is accepted. The marker is
+// written after the puts and before the deletions.
 func (r *Reflector) marker(puts []model.Entry, gone []string, have map[string][]byte, whole bool) ([]model.Entry, error) {
 	key, before := model.MarkerKey(r.prefix), model.Counts{}
 	for k := range have {
@@ -24,7 +24,7 @@ func (r *Reflector) marker(puts []model.Entry, gone []string, have map[string][]
 	stored, err := model.DecodeMarker(have[key])
 	switch {
 	case err != nil && len(puts) == 0 && !whole:
-		return nil, nil // who only deletes does not say what there is
+		return nil, nil // a mere deletion does not define what exists
 	case err == nil && stored.Counts.Equal(after) && (!whole || len(puts)+len(gone) == 0):
 		return nil, nil
 	case err == nil:

@@ -15,21 +15,21 @@ const (
 	minMirrorWait = 50 * time.Millisecond
 	maxMirrorWait = 5 * time.Second
 
-	// DefaultSweep is how often the store is compared with the whole state although
-	// nothing went wrong.
+	// DefaultSweep is the interval at which the store is compared with the complete state even if
+	// nothing failed.
 	DefaultSweep = 5 * time.Minute
 )
 
 // errNoCluster is the error of a Mirror that runs without Identify.
 var errNoCluster = errors.New("reflect: it is not known which cluster this is")
 
-// errUnmarked ends the writing until the store was compared again.
+// errUnmarked stops writing until the store was compared again.
 var errUnmarked = errors.New("reflect: somebody deleted the completeness marker")
 
-// Run makes the store hold what the source wants, and keeps it so until the context ends, whose
-// error it returns, or ErrOtherCluster. It begins by reading the store, and reads it again after
-// every failure, when the store may have lost data, and after each period; DefaultSweep when zero.
-// One Run runs at a time.
+// Run brings the store to the desired state, and keeps it there until the context ends. It returns
+// the context's error, or ErrOtherCluster. It begins by reading the store, and reads it again after
+// every failure, when the store may have lost data, and after each period; zero means DefaultSweep.
+// Only one Run may be active.
 func (m *Mirror) Run(ctx context.Context, store Target, period time.Duration) error {
 	if m.marking.Cluster == "" {
 		return errNoCluster
@@ -51,7 +51,7 @@ func (m *Mirror) Run(ctx context.Context, store Target, period time.Duration) er
 			return err
 		}
 		if time.Since(began) > maxMirrorWait {
-			wait = minMirrorWait // it went well for a while
+			wait = minMirrorWait // it worked for a while
 		}
 		reason = reasonOf(err)
 		m.mu.Lock()
@@ -67,7 +67,7 @@ func (m *Mirror) Run(ctx context.Context, store Target, period time.Duration) er
 	}
 }
 
-// reasonOf returns the short name that an error has for itself.
+// reasonOf returns the short name of an error.
 func reasonOf(err error) string {
 	var named interface{ Reason() string }
 	if errors.As(err, &named) {
@@ -76,14 +76,14 @@ func reasonOf(err error) string {
 	return sweepFailed
 }
 
-// writer brings the difference of a Mirror to the store.
+// writer writes the differences of a Mirror to the store.
 type writer struct {
 	mirror *Mirror
 	store  Target
 	period time.Duration // between sweeps
 }
 
-// follow sweeps and writes until something fails.
+// follow sweeps and writes until an operation fails.
 func (w writer) follow(ctx context.Context, reason string) error {
 	guarded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -100,7 +100,7 @@ func (w writer) follow(ctx context.Context, reason string) error {
 	return because(guarded, w.writeOn(guarded))
 }
 
-// because prefers the reason for which a context was ended to its consequence.
+// because prefers the cause of a context's end to its consequence.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -108,12 +108,12 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// writeOn writes what is pending, until something fails. After each period it compares
-// the store with the whole state, and goes on writing meanwhile.
+// writeOn writes pending objects until an operation fails. After each period it compares the store
+// with the complete state, and continues writing meanwhile.
 func (w writer) writeOn(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	timer, marks := time.NewTimer(w.period), time.NewTicker(markerEvery)
-	var swept chan error // of the sweep that is under way
+	var swept chan error // of the current sweep
 	defer func() {
 		timer.Stop()
 		marks.Stop()
@@ -143,7 +143,7 @@ func (w writer) writeOn(ctx context.Context) (err error) {
 	}
 }
 
-// writeBatch writes what is to be written next, if anything is.
+// writeBatch writes the next batch, if there is any.
 func (w writer) writeBatch(ctx context.Context) (err error) {
 	b, why := w.mirror.batch()
 	if b.empty() && why == markNothing {
@@ -163,7 +163,7 @@ func (w writer) writeBatch(ctx context.Context) (err error) {
 	return nil
 }
 
-// withMarker adds the marker to a batch. It reads it first: somebody may have accepted a state.
+// withMarker adds the marker to a batch. It reads it first: an operator may have accepted a state.
 func (w writer) withMarker(ctx context.Context, b writes, why mark) (writes, *model.Marker, error) {
 	prefix := w.mirror.objects.prefix
 	key := model.MarkerKey(prefix)
@@ -186,8 +186,8 @@ func (w writer) withMarker(ctx context.Context, b writes, why mark) (writes, *mo
 	return b, next, nil
 }
 
-// sweep reads what the store holds: everything that differs is to be written. Of what is
-// written meanwhile the writer knows better; the next sweep looks at it.
+// sweep reads the store and marks everything that differs for writing. It ignores objects that are
+// written meanwhile; the next sweep examines them.
 func (w writer) sweep(ctx context.Context, reason string) error {
 	m, start := w.mirror, time.Now()
 	defer m.endSweep()
@@ -209,8 +209,8 @@ func (w writer) sweep(ctx context.Context, reason string) error {
 	return nil
 }
 
-// evict deletes the marker of another cluster whose place this one takes, so that nobody takes what
-// is written now for the state of either.
+// evict deletes the marker of another cluster that this one replaces, so that new objects are
+// attributed to neither cluster.
 func (w writer) evict(ctx context.Context) error {
 	m := w.mirror
 	m.mu.Lock()

@@ -2,12 +2,12 @@ package strict
 
 import "strings"
 
-// maxMisspelt is the length of the longest word that is compared with known ones,
-// so that hostile words cost nothing.
+// maxMisspelt is the length of the longest word that is compared with known ones, so that hostile
+// words cost nothing.
 const maxMisspelt = 64
 
-// Nearest returns the known word that a word was probably meant to be: one that
-// differs in case only, or by at most two letters where it is longer than four.
+// Nearest returns the known word that was probably meant: it differs in case only, or by at most
+// two letters if it is longer than four.
 func Nearest(word string, known []string) (string, bool) {
 	best, bestDistance := "", 3
 	for _, k := range known {

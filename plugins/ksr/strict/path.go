@@ -9,8 +9,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// step is one element of a path: the field with a name, the key of a map, or the
-// item with an index.
+// step is one element of a path: a field name, a map key, or an index.
 type step struct {
 	kind  stepKind
 	name  string
@@ -28,7 +27,7 @@ const (
 // maxDigits is how many digits of a number a message repeats.
 const maxDigits = 80
 
-// found names a value of a tree in a message.
+// found describes a value of a tree for a message.
 func found(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -68,7 +67,7 @@ func pathString(path []step) string {
 	return b.String()
 }
 
-// Printable returns a name as it is when it can stand in a path, otherwise quoted.
+// Printable returns a name unchanged if it can be part of a path, otherwise quoted.
 func Printable(name string) string {
 	q := model.Quoted(name)
 	if plain := q[1 : len(q)-1]; plain == name {

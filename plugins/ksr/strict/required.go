@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
-// demand is what a custom resource definition asks of an object that cannot be seen
-// any more in the Go type: there a number that is missing is 0, a selector that is
-// missing selects everything, and an empty list is none. What can be seen there is
-// checked by Convert, for objects of every source.
+// demand is a requirement of a custom resource definition that the Go type cannot show: in it a
+// missing number is 0, a missing selector selects everything, and an empty list looks missing.
+// Convert checks all other requirements, for objects of every source.
 type demand struct {
-	required []string // fields that must be there; null is nothing
+	required []string // fields that must be set; null does not count
 	filled   []string // lists that must not be empty
-	alone    []string // fields that cannot be seen when they are 0 or "", and then must be the only one
+	// fields whose zero values (0 or "") are invisible; each excludes all other fields
+	alone []string
 }
 
 var demands = map[reflect.Type]demand{
@@ -32,7 +32,7 @@ var demands = map[reflect.Type]demand{
 	reflect.TypeFor[v1alpha2.Port]():                                 {alone: []string{"number"}},
 }
 
-// demanded says what an object of a type lacks.
+// demanded returns an error if an object of a type violates its requirements.
 func (d *Decoder) demanded(object map[string]any, t reflect.Type) *FieldError {
 	wants, ok := demands[t]
 	if !ok {

@@ -14,19 +14,18 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Decoder decodes JSON trees into Kubernetes types, as an API server with strict
-// field validation does: names are compared with their case, unknown fields and
-// wrong types are refused, and the path of the field is told. The standard
-// decoder does none of the three.
+// Decoder decodes JSON trees into Kubernetes types, as an API server with strict field validation
+// does: it compares names case-sensitively, rejects unknown fields and wrong types, and reports the
+// path of the field. The standard decoder does none of these.
 //
 // The trees hold map[string]any, []any, json.Number, string, bool and nil.
 type Decoder struct {
-	lenient []string // top-level fields below which unknown fields are passed over
+	lenient []string // top-level fields below which unknown fields are ignored
 	path    []step
 	fields  fieldCache
 }
 
-// fieldCache holds, per struct type, its fields by their JSON name.
+// fieldCache maps struct types to their fields by JSON name.
 type fieldCache map[reflect.Type]structFields
 
 type structFields struct {
@@ -34,11 +33,11 @@ type structFields struct {
 	names []string // sorted
 }
 
-// NewDecoder returns a Decoder, which remembers the fields of types. It belongs to one goroutine.
+// NewDecoder returns a Decoder, which caches the fields of types. Only one goroutine may use it.
 func NewDecoder() *Decoder { return &Decoder{fields: fieldCache{}} }
 
-// Decode fills a struct from a tree and returns the first thing that is wrong, in
-// the order of the names. Below the lenient top-level fields unknown fields are passed over.
+// Decode fills a struct from a tree and returns the first error, in the order of the names. It
+// ignores unknown fields below the lenient top-level fields.
 func (d *Decoder) Decode(tree any, into any, lenient []string) *FieldError {
 	d.path, d.lenient = d.path[:0], lenient
 	return d.value(tree, reflect.ValueOf(into).Elem())
@@ -69,7 +68,7 @@ func (d *Decoder) value(v any, into reflect.Value) *FieldError {
 	}
 }
 
-// custom decodes into types that decode themselves, such as times and quantities.
+// custom decodes into types with a decoder of their own, such as times and quantities.
 func (d *Decoder) custom(v any, into reflect.Value, u json.Unmarshaler) *FieldError {
 	if into.Type() == intOrString {
 		return d.port(v, into)
@@ -84,7 +83,7 @@ func (d *Decoder) custom(v any, into reflect.Value, u json.Unmarshaler) *FieldEr
 	return nil
 }
 
-// port decodes what may be a number or a name.
+// port decodes a number or a name.
 func (d *Decoder) port(v any, into reflect.Value) *FieldError {
 	var out intstr.IntOrString
 	switch v := v.(type) {
@@ -124,9 +123,8 @@ func (d *Decoder) object(v any, into reflect.Value) *FieldError {
 	return d.demanded(m, into.Type())
 }
 
-// unknown refuses the field at the path, unless it stands where newer clusters
-// may have fields that are not known here. A name that differs in case only from
-// a known one is never such a field.
+// unknown rejects the field at the path, unless newer clusters may have more fields there. It also
+// rejects a name that differs from a known one in case only.
 func (d *Decoder) unknown(name string, names []string) *FieldError {
 	sameButCase := func(known string) bool { return strings.EqualFold(known, name) }
 	if slices.Contains(d.lenient, d.path[0].name) && !slices.ContainsFunc(names, sameButCase) {
@@ -157,8 +155,8 @@ func (d *Decoder) mapping(v any, into reflect.Value) *FieldError {
 	return nil
 }
 
-// list refuses null items: an API server reads them as empty objects, and an
-// empty rule of a policy allows everything.
+// list rejects null items: an API server reads them as empty objects, and an empty rule of a policy
+// allows everything.
 func (d *Decoder) list(v any, into reflect.Value) *FieldError {
 	items, ok := v.([]any)
 	if !ok {
@@ -208,7 +206,7 @@ func (d *Decoder) scalar(v any, into reflect.Value) *FieldError {
 	return nil
 }
 
-// fieldsOf lists the JSON names of a struct, with those of its inlined structs.
+// fieldsOf lists the JSON names of a struct, including those of its inlined structs.
 func (d *Decoder) fieldsOf(t reflect.Type) structFields {
 	if f, ok := d.fields[t]; ok {
 		return f
@@ -245,13 +243,13 @@ func (d *Decoder) errorf(format string, args ...any) *FieldError {
 	return &FieldError{Path: pathString(d.path), Reason: fmt.Sprintf(format, args...)}
 }
 
-// FieldError says what is wrong with one field of an object.
+// FieldError is an error in one field of an object.
 type FieldError struct{ Path, Reason string }
 
 // Error returns "path: reason".
 func (e *FieldError) Error() string { return e.Path + ": " + e.Reason }
 
-// Problem returns the problem of an object that the field is.
+// Problem returns the error as a problem of an object.
 func (e *FieldError) Problem(source, object string) api.Problem {
 	return api.Problem{Source: source, Object: object, Field: e.Path, Reason: e.Reason}
 }

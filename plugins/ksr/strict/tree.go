@@ -13,8 +13,8 @@ type DuplicateKey struct{ Path string }
 // Error names the key.
 func (e DuplicateKey) Error() string { return e.Path + " is there twice" }
 
-// Tree reads valid JSON as a tree for a Decoder: map[string]any, []any, json.Number, string, bool
-// and nil.
+// Tree parses valid JSON into a tree for a Decoder: map[string]any, []any, json.Number, string,
+// bool and nil.
 func Tree(raw []byte) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -26,15 +26,15 @@ func Tree(raw []byte) (map[string]any, error) {
 	if !ok {
 		return nil, ErrNotObject
 	}
-	// A decoder keeps the last of equal keys. Fewer keys in the tree than in the
-	// text tell that it happened; only then is the slow search worth it.
+	// A decoder keeps the last of duplicate keys. If the tree has fewer keys than the text, there
+	// are some; only then is the slow search worthwhile.
 	if countKeys(tree) < countColons(raw) {
 		return nil, DuplicateKey{Path: duplicateKey(json.NewDecoder(bytes.NewReader(raw)), nil)}
 	}
 	return m, nil
 }
 
-// ErrNotObject is the error of a tree that is no object.
+// ErrNotObject is the error of a tree that is not an object.
 var ErrNotObject = errors.New("is not a Kubernetes object: want apiVersion, kind and metadata")
 
 func countKeys(tree any) int {
@@ -53,7 +53,7 @@ func countKeys(tree any) int {
 	return n
 }
 
-// countColons counts the colons of valid JSON outside of strings: its keys.
+// countColons counts the colons outside of strings in valid JSON: its keys.
 func countColons(raw []byte) int {
 	n, quoted := 0, false
 	for i := 0; i < len(raw); i++ {
@@ -69,8 +69,8 @@ func countColons(raw []byte) int {
 	return n
 }
 
-// duplicateKey returns the path of the first key that stands twice in the value
-// that the decoder reads next, "" when there is none.
+// duplicateKey returns the path of the first duplicate key in the value that the decoder reads
+// next, or "" if there is none.
 func duplicateKey(dec *json.Decoder, path []step) string {
 	t, err := dec.Token()
 	if err != nil {

@@ -8,18 +8,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MaxYAML is the limit of one YAML document in bytes, as it is and with its aliases written out.
+// MaxYAML is the maximum size of a YAML document in bytes, before and after its aliases are
+// expanded.
 const MaxYAML = 32 << 20
 
-// YAMLToJSON converts one YAML document as strictly as manifests are read: keys
-// are there once. A document of more than 32 MiB is refused, and so is one whose
-// aliases stand for more than that: a text of 80 KB that names another of 20 KB
-// twenty thousand times would come to 400 MB of JSON.
+// YAMLToJSON converts one YAML document as strictly as manifests are read: it rejects duplicate
+// keys. It also rejects a document of more than 32 MiB before or after its aliases are expanded: a
+// text of 80 KB that refers to another of 20 KB twenty thousand times would yield 400 MB of JSON.
 func YAMLToJSON(text []byte) ([]byte, error) {
 	if len(text) > MaxYAML {
 		return nil, &TooLarge{what: "is larger"}
 	}
-	// What has no anchors and aliases, and that is nearly everything, cannot grow.
+	// Documents without anchors and aliases, which are nearly all, cannot grow.
 	if bytes.IndexByte(text, '&') >= 0 && bytes.IndexByte(text, '*') >= 0 {
 		var tree any
 		if err := goyaml.UnmarshalStrict(text, &tree); err != nil {
@@ -35,13 +35,12 @@ func YAMLToJSON(text []byte) ([]byte, error) {
 // TooLarge is the error of a document that exceeds MaxYAML.
 type TooLarge struct{ what string }
 
-// Error says how, and what to do.
+// Error explains the limit, and the remedy.
 func (e *TooLarge) Error() string {
 	return fmt.Sprintf("%s than the limit of %d bytes for a YAML document: split it or write JSON", e.what, MaxYAML)
 }
 
-// room returns how much of a number of bytes is left when a tree was written down;
-// it stops when nothing is.
+// room subtracts the size of a value from left; it stops when nothing is left.
 func room(v any, left int) int {
 	switch v := v.(type) {
 	case string:

@@ -10,33 +10,31 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Watcher is told what changed. It is called during Update, after the cache
-// itself has changed, once per object that is different, by the goroutine that
-// called Update. It may ask the cache, but must not change it.
+// Watcher is notified of changes. Update calls it in the same goroutine after the cache itself has
+// changed, once per changed object. It may query the cache, but must not modify it.
 type Watcher interface {
-	// NamespaceChanged tells the labels of a namespace; nil stands for a
-	// namespace that is not known. Labels of a known namespace are never empty.
+	// NamespaceChanged reports the old and new labels of a namespace; nil means that the namespace
+	// is not known. Labels of a known namespace are never empty.
 	NamespaceChanged(name string, old, new intent.Labels)
-	// GroupAdded tells of a group before its first pod. The group may be kept.
+	// GroupAdded reports a group before its first pod. The group may be kept.
 	GroupAdded(id intent.GroupID, g *intent.Group)
-	// GroupRemoved tells that the last pod of a group has left. The ID may stand
-	// for another group afterwards.
+	// GroupRemoved reports that the last pod of a group has left. The ID may be reused for another
+	// group.
 	GroupRemoved(id intent.GroupID)
-	// PodChanged tells a pod's old and new state; nil stands for a pod that
-	// policies do not see. The values and their IPs are only valid during the
-	// call, the NodeIPs may be kept.
+	// PodChanged reports a pod's old and new state; nil means a pod that policies ignore. The
+	// values and their IPs are valid only during the call; the NodeIPs may be kept.
 	PodChanged(old, new *intent.Pod)
-	// PolicyChanged tells a policy's old and new state; nil stands for a policy
-	// that does not exist. The specs may be kept.
+	// PolicyChanged reports a policy's old and new state; nil means that the policy does not exist.
+	// The specs may be kept.
 	PolicyChanged(old, new *intent.Policy)
-	// NodeChanged tells a node's old and new state; nil stands for a node that is
-	// not known. The values may be kept.
+	// NodeChanged reports a node's old and new state; nil means that the node is not known. The
+	// values may be kept.
 	NodeChanged(old, new *intent.Node)
 }
 
 // Cache holds the state of the cluster.
 type Cache struct {
-	epoch uint32 // of the last resync; what carries an older one is gone
+	epoch uint32 // of the last resync; objects with an older one are gone
 
 	namespaces namespaces
 	groups     groups
@@ -47,7 +45,7 @@ type Cache struct {
 	problems   problems
 }
 
-// update is what is done in one Update: with a watcher, and the epoch that objects get.
+// update is the context of one Update: its watcher, and the epoch for the objects.
 type update struct {
 	Watcher
 	epoch uint32
@@ -68,7 +66,7 @@ func New() *Cache {
 	return c
 }
 
-// Problems returns what is wrong with the objects of the state, sorted.
+// Problems returns the problems of all objects, sorted.
 func (c *Cache) Problems() []api.Problem {
 	var out []api.Problem
 	for _, ps := range c.problems.all {
@@ -78,10 +76,9 @@ func (c *Cache) Problems() []api.Problem {
 	return out
 }
 
-// Update brings the cache to a newer state and tells the watcher what became
-// different. Changes with Resync are compared with what is known. It returns the
-// problems that are new, sorted; Solved returns those that it ended, and Problems
-// all that there are.
+// Update brings the cache to a newer state and notifies the watcher of what changed. Changes with
+// Resync are compared with the current state. It returns the new problems, sorted; Solved returns
+// those that ended, and Problems returns all.
 func (c *Cache) Update(ch model.Changes, watcher Watcher) []api.Problem {
 	if ch.Resync {
 		c.epoch++
@@ -100,12 +97,12 @@ func (c *Cache) Update(ch model.Changes, watcher Watcher) []api.Problem {
 	return c.problems.found
 }
 
-// Solved returns the problems that the newest Update ended, sorted: objects are
-// gone, or say something else now.
+// Solved returns the problems that the last Update ended, sorted: their objects were deleted or
+// changed.
 func (c *Cache) Solved() []api.Problem { return c.problems.solved }
 
-// apply brings one object to its new state. A value that is not of the kind that
-// its ID says changes nothing: what is enforced stays enforced.
+// apply applies the change of one object. A value of the wrong kind for its ID changes nothing: the
+// previous rules stay in force.
 func (c *Cache) apply(d model.Delta, w update) {
 	var problems []api.Problem
 	switch d.ID.Kind {
@@ -154,13 +151,13 @@ func (c *Cache) apply(d model.Delta, w update) {
 	c.problems.report(d.ID, problems)
 }
 
-// refuse keeps what is known of an object whose new value makes no sense.
+// refuse keeps the previous state of an object whose new value is invalid.
 func (c *Cache) refuse(d model.Delta) []api.Problem {
 	c.keep(d.ID)
 	return []api.Problem{{Object: d.ID.String(), Reason: fmt.Sprintf("a value of type %T is not understood here, the last good one is kept", d.Value)}}
 }
 
-// keep marks an object as seen by the running resync.
+// keep marks an object as seen by the current resync.
 func (c *Cache) keep(id model.ID) {
 	switch id.Kind {
 	case model.KindNamespace:
@@ -187,7 +184,7 @@ func (c *Cache) keep(id model.ID) {
 	}
 }
 
-// sweep deletes what a resync did not name.
+// sweep deletes the objects that are missing from a resync.
 func (c *Cache) sweep(w update) {
 	for i := range c.policies.list {
 		if p := &c.policies.list[i]; p.spec != nil && p.epoch != c.epoch {
@@ -216,8 +213,7 @@ func (c *Cache) sweep(w update) {
 	}
 }
 
-// reserve makes room for the objects of a resync, so that tables do not grow
-// step by step.
+// reserve allocates tables for the objects of a resync, so that they do not grow step by step.
 func (c *Cache) reserve(deltas []model.Delta) {
 	var pods, policies int
 	for _, d := range deltas {

@@ -11,9 +11,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// parseBlock reads a block. A block with one hole that makes no sense matches
-// nothing at all, for nobody can tell what its author wanted to leave out. The
-// field in which the error lies is returned with it.
+// parseBlock parses a block. A block with an invalid exception matches nothing, because it is
+// unknown what the exception was meant to exclude. It also returns the field with the error.
 func parseBlock(m *model.NetworkPolicy_IPBlock) (b api.IPBlock, field string, err error) {
 	if b.CIDR, err = parseCIDR(m.GetCidr()); err != nil {
 		return b, "cidr", err
@@ -34,9 +33,9 @@ func parseBlock(m *model.NetworkPolicy_IPBlock) (b api.IPBlock, field string, er
 	return b, "", nil
 }
 
-// parseCIDR reads a CIDR as leniently as the API server used to, because objects
-// from that time are still stored: host bits are masked, leading zeros of IPv4
-// octets are decimal, and IPv4 in IPv6 form is IPv4.
+// parseCIDR parses a CIDR as leniently as earlier API servers did, because objects from that time
+// are still stored: host bits are masked, leading zeros of IPv4 octets are decimal, and IPv4-mapped
+// IPv6 is IPv4.
 func parseCIDR(s string) (netip.Prefix, error) {
 	text, length, ok := strings.Cut(s, "/")
 	bits, err := strconv.ParseUint(length, 10, 8)
@@ -54,8 +53,8 @@ func parseCIDR(s string) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, n).Masked(), nil
 }
 
-// trimOctets takes leading zeros from the octets of an IPv4 address, also at the
-// end of an IPv6 address.
+// trimOctets removes leading zeros from the octets of an IPv4 address, also at the end of an IPv6
+// address.
 func trimOctets(s string) string {
 	head := ""
 	if i := strings.LastIndexByte(s, ':'); i >= 0 {

@@ -11,15 +11,15 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// baselinePriority is that of a BaselineAdminNetworkPolicy: after every
+// baselinePriority is the priority of a BaselineAdminNetworkPolicy: after every
 // ClusterNetworkPolicy of its tier.
 const baselinePriority = maxPriority + 1
 
-// maxPriority is the largest that policies can name.
+// maxPriority is the largest priority that a policy can have.
 const maxPriority = 1000
 
-// parseClusterPolicy returns nil for a policy of which it is not known where it
-// stands. Rules of which a part is not understood close, see clusterRule.
+// parseClusterPolicy returns nil for a policy whose place in the order of evaluation is unknown.
+// Rules with invalid parts fail closed, see clusterRule.
 func (t *selectorTable) parseClusterPolicy(id model.ID, m *model.ClusterPolicy) (*intent.Policy, []api.Problem) {
 	p := parser{selectors: t}
 	spec := &intent.Policy{ID: clusterPolicyID(id), Tier: api.TierAdmin, Priority: int(m.GetPriority())}
@@ -39,7 +39,7 @@ func (t *selectorTable) parseClusterPolicy(id model.ID, m *model.ClusterPolicy) 
 	return spec, p.problemsOf(id)
 }
 
-// misplaced says why a policy cannot be where it says that it is.
+// misplaced explains why a policy cannot have the place that it names.
 func misplaced(kind model.Kind, m *model.ClusterPolicy) string {
 	tiers := map[model.Kind][]model.ClusterPolicy_Tier{
 		model.KindAdminNetworkPolicy:         {model.ClusterPolicy_TIER_ADMIN},
@@ -56,7 +56,7 @@ func misplaced(kind model.Kind, m *model.ClusterPolicy) string {
 	return ""
 }
 
-// podsIn returns nil for a selector of namespaces or pods that is missing or invalid.
+// podsIn returns nil if the selector of namespaces or pods is missing or invalid.
 func (p *parser) podsIn(m *model.ClusterPolicy_Pods) (namespaces, pods *intent.Selector) {
 	if m.GetNamespaces() == nil || m.GetPods() == nil {
 		return nil, nil
@@ -73,13 +73,13 @@ func (p *parser) podsIn(m *model.ClusterPolicy_Pods) (namespaces, pods *intent.S
 	return namespaces, pods
 }
 
-// asked says whose rules are read: peers and actions differ.
+// asked describes whose rules are parsed: peers and actions differ.
 type asked struct {
 	direction api.Direction
 	kind      model.Kind
 }
 
-// clusterRules reads the rules of a direction; those that are over a limit close.
+// clusterRules parses the rules of a direction; those over a limit fail closed.
 func (p *parser) clusterRules(by asked, ms []*model.ClusterPolicy_Rule, over []int, field string) []intent.Rule {
 	if len(ms) == 0 {
 		return nil
@@ -98,7 +98,7 @@ func (p *parser) clusterRules(by asked, ms []*model.ClusterPolicy_Rule, over []i
 	return rules
 }
 
-// closedRule is what a rule becomes that is not read at all.
+// closedRule returns the fail-closed form of a rule that is not parsed at all.
 func closedRule(m *model.ClusterPolicy_Rule) intent.Rule {
 	if m.GetAction() == model.ClusterPolicy_ACTION_ALLOW {
 		return intent.Rule{Name: m.GetName(), Action: api.RuleAllow}
@@ -106,19 +106,19 @@ func closedRule(m *model.ClusterPolicy_Rule) intent.Rule {
 	return denyAll(m.GetName())
 }
 
-// denyAll is what a rule becomes that does not allow and that is not understood: it
-// might have been about everyone (sigs.k8s.io/network-policy-api, "implementations
-// must treat the rule as a 'Deny all' rule").
+// denyAll returns the fail-closed form of a rule that does not allow and cannot be parsed: it might
+// have applied to everyone (sigs.k8s.io/network-policy-api, "implementations must treat the rule as
+// a 'Deny all' rule").
 func denyAll(name string) intent.Rule {
 	return intent.Rule{Name: name, Action: api.RuleDeny, AnyPeer: true, AnyPort: true}
 }
 
-// clusterRule reads a rule. When a peer or the protocol of a port is not understood,
-// a rule that allows matches nothing by it, and any other denies all. A port that is
-// impossible is no riddle: nothing can use it, so it matches nothing.
+// clusterRule parses a rule. If a peer or the protocol of a port is invalid, a rule that allows
+// ignores that part, and any other rule denies everything. An impossible port is no such case: no
+// traffic can use it, so it matches nothing.
 //
-// Peers of the store are not those of the manifest, where one has many networks, so
-// problems name the rule.
+// Peers in the store differ from those of the manifest, where one peer has many networks, so
+// problems name the rule only.
 func (p *parser) clusterRule(by asked, m *model.ClusterPolicy_Rule, field string) intent.Rule {
 	r := intent.Rule{Name: m.GetName(), Action: p.ruleAction(by, m, field), AnyPort: m.GetAnyPort()}
 	unknown := p.clusterPeers(by, &r, m)
@@ -135,8 +135,7 @@ func (p *parser) clusterRule(by asked, m *model.ClusterPolicy_Rule, field string
 	return r
 }
 
-// clusterPeers adds the peers that are understood, and returns what is wrong with the
-// others.
+// clusterPeers adds the valid peers, and returns the errors of the others.
 func (p *parser) clusterPeers(by asked, r *intent.Rule, m *model.ClusterPolicy_Rule) (unknown []error) {
 	r.Peers = make([]intent.Peer, 0, len(m.GetPeers()))
 	for _, pm := range m.GetPeers() {
@@ -153,7 +152,7 @@ func (p *parser) clusterPeers(by asked, r *intent.Rule, m *model.ClusterPolicy_R
 	return unknown
 }
 
-// clusterPorts does so for ports.
+// clusterPorts adds the valid ports, and returns the errors of the others.
 func (p *parser) clusterPorts(r *intent.Rule, m *model.ClusterPolicy_Rule, field string) (unknown []error) {
 	r.Ports = make([]intent.Port, 0, len(m.GetPorts()))
 	for _, pm := range m.GetPorts() {
@@ -184,7 +183,7 @@ func consequence(a api.RuleAction) string {
 	return "rule denies everything"
 }
 
-// ruleAction is that of a rule; an unknown one denies what the rule matches.
+// ruleAction returns the action of a rule; an unknown action denies.
 func (p *parser) ruleAction(by asked, m *model.ClusterPolicy_Rule, field string) api.RuleAction {
 	switch m.GetAction() {
 	case model.ClusterPolicy_ACTION_ALLOW:
@@ -232,8 +231,8 @@ func (p *parser) clusterPeer(by asked, m *model.ClusterPolicy_Peer) (peer intent
 	return peer, fmt.Errorf("it has a peer that is not known")
 }
 
-// hasNoNames reports whether a peer is something that does not name its ports. Of one that
-// is not known that is not known either; it matches nothing in any case.
+// hasNoNames reports whether a peer cannot have named ports. An unknown peer may have some; it
+// matches nothing in any case.
 func hasNoNames(m *model.ClusterPolicy_Peer) bool {
 	switch m.GetPeer().(type) {
 	case *model.ClusterPolicy_Peer_Nodes, *model.ClusterPolicy_Peer_Network, *model.ClusterPolicy_Peer_DomainName:
@@ -242,11 +241,11 @@ func hasNoNames(m *model.ClusterPolicy_Peer) bool {
 	return false
 }
 
-// errImpossible says that nothing can use a port.
+// errImpossible is the error for a port that no traffic can use.
 var errImpossible = errors.New("was not valid where it came from, or is no port from 1 to 65535")
 
-// clusterPort reads a port. A name without a protocol stands for every port of that
-// name, whatever its protocol is.
+// clusterPort parses a port. A name without a protocol matches every port of that name, whatever
+// its protocol.
 func clusterPort(m *model.ClusterPolicy_Port) (port intent.Port, err error) {
 	if m == nil || m.GetInvalid() {
 		return port, errImpossible

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// policyKinds are the kinds of cluster-scoped policies, by what keys call them.
+// policyKinds maps the kinds of cluster-scoped policies in keys to policy kinds.
 var policyKinds = map[model.Kind]api.PolicyKind{
 	model.KindAdminNetworkPolicy:         api.AdminNetworkPolicy,
 	model.KindBaselineAdminNetworkPolicy: api.BaselineAdminNetworkPolicy,
@@ -27,7 +27,7 @@ func (x *policies) applyCluster(id model.ID, m *model.ClusterPolicy, w update) [
 		return nil
 	}
 	spec, problems := x.selectors.parseClusterPolicy(id, m)
-	if spec == nil { // where it stands is not known: the last good one is kept
+	if spec == nil { // its place in the order of evaluation is unknown: keep the last valid version
 		if p := x.cluster[policyID]; p != nil {
 			p.epoch = w.epoch
 		}
@@ -63,11 +63,11 @@ func (x *policies) dropCluster(id api.PolicyID, w update) {
 	x.selectors.releasePolicy(p.spec)
 }
 
-// subjects finds cluster-scoped policies by whom they are for: first by the
-// selector of namespaces, of which there are few, then by that of pods.
+// subjects indexes cluster-scoped policies by subject: first by namespace selector, of which there
+// are few, then by pod selector.
 type subjects struct {
 	scopes map[*intent.Selector]*subjectScope
-	index  intent.SelectorIndex[*subjectScope] // of scopes, by the same selector
+	index  intent.SelectorIndex[*subjectScope] // scopes by namespace selector
 }
 
 type subjectScope struct {
@@ -76,7 +76,7 @@ type subjectScope struct {
 
 func newSubjects() subjects { return subjects{scopes: map[*intent.Selector]*subjectScope{}} }
 
-// add files a policy. One without a subject selects nothing and is not filed.
+// add indexes a policy. A policy without a subject selects nothing and is not indexed.
 func (s *subjects) add(spec *intent.Policy) {
 	if spec.Subject == nil {
 		return
@@ -90,7 +90,7 @@ func (s *subjects) add(spec *intent.Policy) {
 	sc.policies.Add(spec.Subject, spec)
 }
 
-// remove takes a policy out; nil is none.
+// remove removes a policy from the index; nil is ignored.
 func (s *subjects) remove(spec *intent.Policy) {
 	if spec == nil || spec.Subject == nil {
 		return
@@ -103,8 +103,7 @@ func (s *subjects) remove(spec *intent.Policy) {
 	}
 }
 
-// of returns the scopes that a namespace is in; nil labels are those of one that is
-// not known, which is in none.
+// of returns the scopes of a namespace. nil labels mean an unknown namespace, which is in no scope.
 func (s *subjects) of(namespace intent.Labels) iter.Seq[*subjectScope] {
 	if namespace == nil {
 		return func(func(*subjectScope) bool) {}
@@ -112,7 +111,7 @@ func (s *subjects) of(namespace intent.Labels) iter.Seq[*subjectScope] {
 	return s.index.Matching(namespace)
 }
 
-// append appends the policies that select pods with some labels.
+// append appends the policies that select pods with the given labels.
 func (s *subjects) append(dst []*intent.Policy, namespace, pods intent.Labels) []*intent.Policy {
 	for sc := range s.of(namespace) {
 		for spec := range sc.policies.Matching(pods) {
@@ -122,9 +121,8 @@ func (s *subjects) append(dst []*intent.Policy, namespace, pods intent.Labels) [
 	return dst
 }
 
-// SubjectsDiffer reports whether the subjects of cluster-scoped policies tell a
-// namespace with some labels from one with others; nil labels are those of a
-// namespace that is not known.
+// SubjectsDiffer reports whether the subjects of cluster-scoped policies distinguish a namespace
+// with labels a from one with labels b; nil labels mean an unknown namespace.
 func (c *Cache) SubjectsDiffer(a, b intent.Labels) bool {
 	in := map[*subjectScope]bool{}
 	for sc := range c.policies.subjects.of(a) {

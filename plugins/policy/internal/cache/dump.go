@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// PodInfo is what the cache knows of one pod, for people.
+// PodInfo describes one pod of the cache, for users.
 type PodInfo struct {
 	ID         api.PodID       `json:"id"`
 	State      string          `json:"state"` // "live", "host network" or "finished"
@@ -20,7 +20,7 @@ type PodInfo struct {
 	NamedPorts []api.NamedPort `json:"namedPorts,omitempty"`
 }
 
-// NamespaceInfo is what the cache knows of one namespace, for people.
+// NamespaceInfo describes one namespace of the cache, for users.
 type NamespaceInfo struct {
 	Name     string        `json:"name"`
 	Known    bool          `json:"known"` // its Namespace object has arrived
@@ -57,8 +57,8 @@ func (c *Cache) Pods() []PodInfo {
 	return out
 }
 
-// Namespaces returns all namespaces that are known or that pods or policies
-// name, sorted by name.
+// Namespaces returns all namespaces that are known or referred to by pods or policies, sorted by
+// name.
 func (c *Cache) Namespaces() []NamespaceInfo {
 	out := make([]NamespaceInfo, 0, len(c.namespaces.byName))
 	for _, n := range c.namespaces.byName {

@@ -14,12 +14,12 @@ import (
 
 // group is a group and its pods.
 type group struct {
-	def  *intent.Group // nil: the place is free
+	def  *intent.Group // nil: the slot is free
 	ns   uint32
-	pods []uint32 // in no particular order; a pod knows its position
+	pods []uint32 // unordered; a pod knows its position
 }
 
-// groups are pods of a namespace with equal labels and ports.
+// groups are the groups of pods with equal namespace, labels and ports.
 type groups struct {
 	ns      *namespaces
 	strings stringTable
@@ -29,8 +29,7 @@ type groups struct {
 	byPort  map[api.PortName][]intent.GroupID
 }
 
-// scratch holds what one object says in canonical form, before it is known
-// whether it is new.
+// scratch holds the canonical form of one object while it is looked up.
 type scratch struct {
 	labels   intent.Labels
 	ports    []api.NamedPort
@@ -54,8 +53,8 @@ func (s *scratch) readLabels(ls []*model.Label) intent.Labels {
 	return out
 }
 
-// readPorts returns the named ports in canonical form, valid until the next
-// call, and whether one of them makes no sense and was left out.
+// readPorts returns the named ports in canonical form, valid until the next call, and whether it
+// dropped an invalid one.
 func (s *scratch) readPorts(ps []*model.Pod_NamedPort) (out []api.NamedPort, bad bool) {
 	out = s.ports[:0]
 	for _, p := range ps {
@@ -73,7 +72,7 @@ func (s *scratch) readPorts(ps []*model.Pod_NamedPort) (out []api.NamedPort, bad
 	return slices.Compact(out), bad
 }
 
-// protocol returns the protocol of the model; absent is TCP, as in Kubernetes.
+// protocol converts a protocol of the model; an unspecified one is TCP, as in Kubernetes.
 func protocol(p model.Protocol) (api.Protocol, bool) {
 	switch p {
 	case model.Protocol_PROTOCOL_UNSPECIFIED, model.Protocol_PROTOCOL_TCP:
@@ -97,8 +96,8 @@ func hashGroup(ns string, labels intent.Labels, ports []api.NamedPort) uint32 {
 	return fold(h)
 }
 
-// of returns the group of some pods, making it when there is none yet. The
-// labels and ports may be scratch.
+// of returns the group for pods with these properties, and creates it if needed. The labels and
+// ports may be scratch.
 func (x *groups) of(n uint32, labels intent.Labels, ports []api.NamedPort, w update) intent.GroupID {
 	name := x.ns.list[n].name
 	hash := hashGroup(name, labels, ports)
@@ -125,7 +124,7 @@ func (x *groups) of(n uint32, labels intent.Labels, ports []api.NamedPort, w upd
 	return gid
 }
 
-// drop forgets a group without pods.
+// drop removes a group without pods.
 func (x *groups) drop(gid intent.GroupID, w update) {
 	g := &x.list[gid]
 	def, n := g.def, g.ns
@@ -178,7 +177,7 @@ func (x *groups) unfile(gid intent.GroupID) {
 	}
 }
 
-// portNames returns the names of a group's ports, each once per protocol.
+// portNames returns the names of a group's ports, one per name and protocol.
 func portNames(g *intent.Group) func(func(api.PortName) bool) {
 	return func(yield func(api.PortName) bool) {
 		for i, p := range g.NamedPorts {
@@ -192,7 +191,7 @@ func portNames(g *intent.Group) func(func(api.PortName) bool) {
 	}
 }
 
-// maxListed is how many texts a message repeats.
+// maxListed is how many texts a message lists.
 const maxListed = 10
 
 func quoted(texts []string) string {

@@ -6,14 +6,12 @@ import (
 	"net/netip"
 )
 
-// hashIndex finds ids by a hash of what they stand for. It keeps no keys: the
-// caller compares. Several ids may have equal hashes, also because they stand for
-// equal things. It takes 8 bytes per slot and has no pointers, which is why it is
-// here instead of maps: at 100 000 pods the keys of a map would cost more than
-// the pods.
+// hashIndex maps hashes to ids. It stores no keys: the caller compares. Several ids may have equal
+// hashes, also because they have equal keys. It takes 8 bytes per slot and has no pointers. A map
+// is no alternative: at 100 000 pods its keys would take more memory than the pods.
 //
-// It is an open addressing table with linear probing; removal shifts back, so
-// there are no tombstones. Load is at most 3/4.
+// It is an open addressing table with linear probing. Removal shifts entries back, so there are no
+// tombstones. The load is at most 3/4.
 type hashIndex struct {
 	slots []slot // a power of two
 	n     int
@@ -21,7 +19,7 @@ type hashIndex struct {
 
 type slot struct{ hash, id uint32 } // id+1; 0: free
 
-// seed differs between processes; nothing that leaves the cache depends on it.
+// seed differs between processes; no result of the cache depends on it.
 var seed = maphash.MakeSeed()
 
 func hashString(h uint64, s string) uint64 {
@@ -92,7 +90,7 @@ func (x *hashIndex) resize(size int) {
 	}
 }
 
-// remove takes out the entry of an id, which must be there.
+// remove removes the entry of an id, which must exist.
 func (x *hashIndex) remove(hash, id uint32) {
 	if x.n == 0 {
 		return

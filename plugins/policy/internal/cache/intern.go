@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// stringTable lets groups share the strings of their labels, and lets go of
-// those that no group has any more.
+// stringTable lets groups share the strings of their labels, and drops strings that no group uses
+// any more.
 type stringTable map[string]sharedString
 
 type sharedString struct {
@@ -37,8 +37,7 @@ func (t stringTable) release(s string) {
 	t[s] = e
 }
 
-// selectorTable lets policies share selectors. Two policies with the same
-// condition have the same *intent.Selector.
+// selectorTable lets policies share selectors: equal selectors are the same *intent.Selector.
 type selectorTable struct {
 	byText map[string]sharedSelector
 	reqs   []intent.Requirement // scratch
@@ -54,8 +53,8 @@ func newSelectorTable() selectorTable {
 	return selectorTable{byText: map[string]sharedSelector{}}
 }
 
-// acquire returns the selector that a message stands for; a nil message stands
-// for everything. The error says what in it cannot be understood.
+// acquire returns the selector for a message; a nil message matches everything. The error names the
+// invalid part.
 func (t *selectorTable) acquire(m *model.LabelSelector) (*intent.Selector, error) {
 	t.reqs = t.reqs[:0]
 	for _, l := range m.GetMatchLabels() {
@@ -92,15 +91,15 @@ func (t *selectorTable) release(sel *intent.Selector) {
 	t.byText[sel.String()] = e
 }
 
-// releasePeer gives back the selectors of a peer.
+// releasePeer releases the selectors of a peer.
 func (t *selectorTable) releasePeer(p intent.Peer) {
 	t.release(p.Pods)
 	t.release(p.Namespaces)
 	t.release(p.Nodes)
 }
 
-// operator returns an operator that the API does not have for one that is not
-// known, which makes the selector invalid.
+// operator converts an operator. For an unknown one it returns an operator that the API does not
+// have, which makes the selector invalid.
 func operator(o model.LabelSelector_Operator) intent.Operator {
 	switch o {
 	case model.LabelSelector_OPERATOR_IN:
@@ -116,8 +115,8 @@ func operator(o model.LabelSelector_Operator) intent.Operator {
 	return 255
 }
 
-// hostTable shares what pods say of their node. Entries are counted, because a
-// pod that was not yet told its node's addresses makes an entry of its own.
+// hostTable interns the node addresses in the status of pods. Entries are reference-counted: a pod
+// whose status does not have the node's addresses yet uses another entry.
 type hostTable struct {
 	list  []host
 	index hashIndex
@@ -126,7 +125,7 @@ type hostTable struct {
 
 type host struct {
 	name  string
-	texts []string // as the pods say them
+	texts []string // as in the status of pods
 	ips   []netip.Addr
 	refs  int
 }
@@ -167,7 +166,7 @@ func (t *hostTable) release(i uint32) {
 	t.free = append(t.free, i)
 }
 
-// alloc returns a free place of a table.
+// alloc returns a free slot of a table.
 func alloc[T any, ID ~uint32](table *[]T, free *[]ID) ID {
 	if n := len(*free); n > 0 {
 		id := (*free)[n-1]
@@ -179,8 +178,8 @@ func alloc[T any, ID ~uint32](table *[]T, free *[]ID) ID {
 	return ID(len(*table) - 1)
 }
 
-// parseAddrs appends the addresses, sorted and each once, and returns those that
-// are none.
+// parseAddrs appends the valid addresses, sorted and without duplicates, and returns the invalid
+// ones.
 func parseAddrs(dst []netip.Addr, texts []string) (addrs []netip.Addr, bad []string) {
 	for _, t := range texts {
 		a, err := netip.ParseAddr(t)

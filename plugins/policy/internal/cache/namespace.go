@@ -8,27 +8,27 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// nameLabel is on every namespace, with the namespace's name as value. The API
-// server puts it back when it is removed; so does the cache.
+// nameLabel is a label of every namespace; its value is the namespace's name. The API server
+// restores it when it is removed, and so does the cache.
 const nameLabel = "kubernetes.io/metadata.name"
 
-// indexedGroups is the number of groups of a namespace from which on they are
-// indexed by label. Below that, looking at each is cheaper.
+// indexedGroups is the number of groups of a namespace from which they are indexed by label. With
+// fewer groups a scan is cheaper.
 const indexedGroups = 32
 
-// namespace holds a namespace that is known, or that pods or policies name.
+// namespace is a namespace that is known, or referred to by pods or policies.
 type namespace struct {
 	name     string
 	labels   intent.Labels // nil: the Namespace object is not known
 	epoch    uint32
 	pods     int                                   // of any kind
 	groups   []intent.GroupID                      // sorted
-	postings *postings[intent.GroupID]             // of the groups, when there are many
+	postings *postings[intent.GroupID]             // of the groups, if there are many
 	policies *intent.SelectorIndex[*intent.Policy] // by subject
 	nPolicy  int
 }
 
-// namespaces are those that are known, or that pods or policies name.
+// namespaces are those that are known, or referred to by pods or policies.
 type namespaces struct {
 	list     []namespace
 	byName   map[string]uint32
@@ -37,7 +37,7 @@ type namespaces struct {
 	known    int
 }
 
-// of returns the place of a namespace, making one when nobody named it before.
+// of returns the index of a namespace, and adds it if it is new.
 func (x *namespaces) of(name string) uint32 {
 	if n, ok := x.byName[name]; ok {
 		return n
@@ -48,8 +48,8 @@ func (x *namespaces) of(name string) uint32 {
 	return n
 }
 
-// tidy forgets a namespace that nothing names any more. It may be called when
-// the place is free already.
+// tidy removes a namespace that nothing refers to any more. It does nothing if the slot is already
+// free.
 func (x *namespaces) tidy(n uint32) {
 	ns := &x.list[n]
 	if ns.name == "" || ns.labels != nil || ns.pods > 0 || ns.nPolicy > 0 || len(ns.groups) > 0 {
@@ -74,7 +74,7 @@ func (x *namespaces) apply(name string, m *model.Namespace, s *scratch, w update
 	x.setLabels(x.of(name), labels, w)
 }
 
-// setLabels changes the labels of a namespace; nil makes it unknown.
+// setLabels sets the labels of a namespace; nil makes it unknown.
 func (x *namespaces) setLabels(n uint32, labels intent.Labels, w update) {
 	ns := &x.list[n]
 	ns.epoch = w.epoch
@@ -96,8 +96,7 @@ func (x *namespaces) setLabels(n uint32, labels intent.Labels, w update) {
 	x.tidy(n)
 }
 
-// withoutName leaves out the label that is as good as the name: namespaces are
-// found by name already.
+// withoutName drops the name label: namespaces are found by name already.
 func withoutName(l intent.Labels) intent.Labels {
 	i := slices.IndexFunc(l, func(x intent.Label) bool { return x.Key == nameLabel })
 	if i < 0 {
@@ -106,8 +105,7 @@ func withoutName(l intent.Labels) intent.Labels {
 	return slices.Concat(l[:i], l[i+1:])
 }
 
-// each calls yield for every known namespace that the selector matches,
-// until it returns false.
+// each calls yield for every known namespace that the selector matches, until yield returns false.
 func (x *namespaces) each(sel *intent.Selector, yield func(*namespace) bool) {
 	match := func(n uint32) bool {
 		ns := &x.list[n]
@@ -133,8 +131,7 @@ func (x *namespaces) each(sel *intent.Selector, yield func(*namespace) bool) {
 	}
 }
 
-// pivot returns the requirement to find namespaces by, unless all of them have
-// to be looked at.
+// pivot returns the requirement by which to find namespaces, unless all have to be scanned.
 func (x *namespaces) pivot(sel *intent.Selector) (intent.Requirement, bool) {
 	r, size, ok := x.postings.candidates(sel)
 	return r, ok && size < x.known && r.Key != nameLabel

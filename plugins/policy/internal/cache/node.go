@@ -18,7 +18,7 @@ type node struct {
 	epoch uint32
 }
 
-// nodes are those of the cluster, by name.
+// nodes are the nodes of the cluster, by name.
 type nodes map[string]*node
 
 func (x nodes) apply(id model.ID, m *model.Node, s *scratch, w update) []api.Problem {
@@ -36,7 +36,7 @@ func (x nodes) apply(id model.ID, m *model.Node, s *scratch, w update) []api.Pro
 	return []api.Problem{{Object: id.String(), Field: "status.addresses", Reason: fmt.Sprintf("%s: not addresses, left out", quoted(bad))}}
 }
 
-// set changes a node; nil makes it unknown.
+// set updates a node; nil makes it unknown.
 func (x nodes) set(name string, now *intent.Node, w update) {
 	old := x[name]
 	switch {
@@ -63,8 +63,8 @@ func equalNodes(a, b *intent.Node) bool {
 	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.Addresses, b.Addresses)
 }
 
-// MatchNodes returns the nodes that a selector selects, in no particular order. It
-// looks at every node, so it is for selectors that are new.
+// MatchNodes returns the nodes that a selector selects, in no particular order. It scans every
+// node, so it is meant for new selectors.
 func (c *Cache) MatchNodes(sel *intent.Selector) iter.Seq[*intent.Node] {
 	return func(yield func(*intent.Node) bool) {
 		for _, n := range c.nodes {
@@ -75,8 +75,7 @@ func (c *Cache) MatchNodes(sel *intent.Selector) iter.Seq[*intent.Node] {
 	}
 }
 
-// NodeAddresses returns the addresses that the object of a node names, sorted; none
-// when the node is not known.
+// NodeAddresses returns the addresses in a Node object, sorted; none if the node is not known.
 func (c *Cache) NodeAddresses(name string) []netip.Addr { return c.nodes.addresses(name) }
 
 func (x nodes) addresses(name string) []netip.Addr {

@@ -12,11 +12,11 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// parser reads one policy. What it cannot understand it leaves out and reports.
+// parser parses one policy. It drops and reports invalid parts.
 type parser struct {
 	selectors *selectorTable
 	problems  []api.Problem // the first model.MaxProblems
-	more      int           // that followed
+	more      int           // number of further ones
 }
 
 func (t *selectorTable) parsePolicy(id model.ID, m *model.NetworkPolicy) (*intent.Policy, []api.Problem) {
@@ -37,7 +37,7 @@ func (t *selectorTable) parsePolicy(id model.ID, m *model.NetworkPolicy) (*inten
 	return spec, p.problemsOf(id)
 }
 
-// problemsOf returns what was wrong with an object.
+// problemsOf returns the problems of an object.
 func (p *parser) problemsOf(id model.ID) []api.Problem {
 	if p.more > 0 {
 		p.problems = append(p.problems, api.Problem{Reason: fmt.Sprintf("has %d more problems", p.more)})
@@ -71,7 +71,7 @@ func (p *parser) selector(m *model.LabelSelector, field func() string) *intent.S
 	return sel
 }
 
-// rules reads the rules of a direction; of those that are over a limit nothing.
+// rules parses the rules of a direction; rules over a limit match nothing.
 func (p *parser) rules(ms []*model.NetworkPolicy_Rule, over []int, field, peers string) []intent.Rule {
 	if len(ms) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func (p *parser) peer(m *model.NetworkPolicy_Peer, field func() string) (intent.
 		}
 		return intent.Peer{Block: &b}, true
 	case pods == nil && namespaces == nil:
-		// A block that was wrong where it came from is stored like this, too.
+		// A block that was invalid in its source is stored in this form, too.
 		p.problem(field(), "the peer matches nothing: it has neither podSelector, namespaceSelector nor a valid ipBlock")
 		return intent.Peer{}, false
 	}

@@ -12,40 +12,40 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// noGroup is the group of pods that policies do not see.
+// noGroup is the group of pods that policies ignore.
 const noGroup = ^intent.GroupID(0)
 
-// podState says why a pod is in a group or in none.
+// podState is the reason why a pod is in a group or in none.
 type podState uint8
 
 const (
 	podLive        podState = iota // in a group
-	podHostNetwork                 // has its node's addresses
+	podHostNetwork                 // has the addresses of its node
 	podFinished                    // Succeeded or Failed
 )
 
-// pod is kept small: there may be 100 000. A pod with exactly one IPv4 address,
-// the usual case, has it in v4; the addresses of others are in extras.
+// pod is kept small: there may be 100 000. v4 holds the address of a pod with exactly one IPv4
+// address, the usual case; extras holds the addresses of others.
 type pod struct {
-	name  string // empty: the place is free
+	name  string // empty: the slot is free
 	ns    uint32
 	group intent.GroupID
-	pos   uint32 // in the group's pods
+	pos   uint32 // index in the group's pods
 	host  uint32
 	v4    uint32 // 0: none, or see extra
-	extra uint32 // place in extras plus one; 0: none
+	extra uint32 // index in extras plus one; 0: none
 	epoch uint32
 	state podState
 }
 
-// pods are all pods of the cluster.
+// pods holds all pods of the cluster.
 type pods struct {
 	ns      *namespaces
 	groups  *groups
 	hosts   hostTable
 	list    []pod
 	index   hashIndex
-	byAddr  hashIndex // pods that have an address, one entry for each
+	byAddr  hashIndex // pods by address, one entry for each address
 	free    []uint32
 	extras  extraAddrs
 	scratch scratch
@@ -116,8 +116,8 @@ func stateOf(m *model.Pod) podState {
 	return podLive
 }
 
-// readAddrs returns the pod's addresses, valid until the next call. What only nodes have, or is
-// another address on each host, is not a pod's.
+// readAddrs returns the pod's addresses, valid until the next call. It drops addresses that only
+// nodes have or whose meaning differs from host to host.
 func (s *scratch) readAddrs(id model.ID, m *model.Pod, ofNode []netip.Addr) ([]netip.Addr, []api.Problem) {
 	addrs, bad := parseAddrs(s.addrs[:0], m.GetIps())
 	s.addrs = addrs
@@ -146,8 +146,8 @@ func (s *scratch) readAddrs(id model.ID, m *model.Pod, ofNode []netip.Addr) ([]n
 	return addrs, problems
 }
 
-// change brings a pod into a new state and notifies the watcher. It takes over
-// the references of want (group by membership, host by count).
+// change sets the new state of a pod and notifies the watcher. It takes over the references of want
+// (group by membership, host by count).
 func (x *pods) change(i uint32, want pod, addrs []netip.Addr, known bool, w update) {
 	p := &x.list[i]
 	s := &x.scratch
@@ -215,7 +215,7 @@ func (x *groups) tidy(g intent.GroupID, w update) {
 	}
 }
 
-// view returns what the watcher sees of a pod.
+// view returns a pod as the watcher sees it.
 func (x *pods) view(i uint32, addrs []netip.Addr) intent.Pod {
 	p := &x.list[i]
 	h := &x.hosts.list[p.host]
@@ -248,7 +248,7 @@ func (x *pods) join(i uint32, id intent.GroupID) {
 	g.pods = append(g.pods, i)
 }
 
-// addrs returns the addresses of a pod; a single one is put into buf.
+// addrs returns the addresses of a pod; a single one is stored in buf.
 func (x *pods) addrs(i uint32, buf *[1]netip.Addr) []netip.Addr {
 	p := &x.list[i]
 	switch {
@@ -261,8 +261,8 @@ func (x *pods) addrs(i uint32, buf *[1]netip.Addr) []netip.Addr {
 	return nil
 }
 
-// setAddrs replaces the addresses of a pod; it copies them. A list that was
-// handed out stays as it is.
+// setAddrs replaces the addresses of a pod by a copy of addrs. Lists returned earlier do not
+// change.
 func (x *pods) setAddrs(i uint32, addrs []netip.Addr) {
 	p := &x.list[i]
 	if p.extra != 0 {
@@ -295,8 +295,8 @@ func (x *pods) has(i uint32, a netip.Addr) bool {
 	return found
 }
 
-// indexAddrs enters addresses that the pod already has, and reports whether another
-// pod has one of them as well.
+// indexAddrs indexes addresses that the pod already has, and reports whether another pod has one of
+// them as well.
 func (x *pods) indexAddrs(i uint32, addrs []netip.Addr) (shared bool) {
 	for _, a := range addrs {
 		hash := hashAddr(a)

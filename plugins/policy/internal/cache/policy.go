@@ -9,13 +9,13 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// policy is a policy and where it is filed.
+// policy is a policy and where it is indexed.
 type policy struct {
-	spec  *intent.Policy // nil: the place is free
+	spec  *intent.Policy // nil: the slot is free
 	epoch uint32
 }
 
-// policies are those of namespaces, in list, and of the cluster.
+// policies holds the policies of namespaces, in list, and those of the cluster.
 type policies struct {
 	ns        *namespaces
 	list      []policy
@@ -75,8 +75,8 @@ func (x *policies) drop(i uint32, w update) {
 	x.ns.tidy(n)
 }
 
-// fileSubject keeps the index of policies by subject. A policy without a subject
-// selects nothing and is not in it.
+// fileSubject updates the index of policies by subject. A policy without a subject selects nothing
+// and is not in the index.
 func (x *policies) fileSubject(old, spec *intent.Policy) {
 	var id api.PolicyID
 	if old != nil {
@@ -96,7 +96,7 @@ func (x *policies) fileSubject(old, spec *intent.Policy) {
 	}
 }
 
-// releasePolicy gives back the shared selectors of a spec.
+// releasePolicy releases the shared selectors of a spec.
 func (t *selectorTable) releasePolicy(spec *intent.Policy) {
 	if spec == nil {
 		return
@@ -112,7 +112,7 @@ func (t *selectorTable) releasePolicy(spec *intent.Policy) {
 	}
 }
 
-// equalSpecs compares two specs of one policy. Both hold their selectors, so equal
+// equalSpecs compares two specs of one policy. Both hold references to their selectors, so equal
 // selectors are the same object.
 func equalSpecs(a, b *intent.Policy) bool {
 	return a.Tier == b.Tier && a.Priority == b.Priority && a.Subject == b.Subject && a.SubjectNamespaces == b.SubjectNamespaces &&

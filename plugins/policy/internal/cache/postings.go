@@ -38,9 +38,8 @@ func setList[K comparable, ID any](m map[K][]ID, k K, list []ID) {
 	m[k] = list
 }
 
-// candidates returns the requirement of the selector with the fewest ids and
-// their number; ok is false when no requirement is positive, so that every id is
-// a candidate.
+// candidates returns the requirement of the selector with the fewest ids and their number; ok is
+// false if no requirement is positive, so that every id is a candidate.
 func (p *postings[ID]) candidates(sel *intent.Selector) (best intent.Requirement, size int, ok bool) {
 	for _, r := range sel.Requirements() {
 		n := 0

@@ -7,15 +7,15 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// problems are what is wrong with objects.
+// problems holds the problems of objects.
 type problems struct {
 	all    map[model.ID][]api.Problem
-	before map[model.ID][]api.Problem // of objects that may have others after the running Update
-	found  []api.Problem              // in the running Update, or the newest
+	before map[model.ID][]api.Problem // of objects whose problems the current Update may change
+	found  []api.Problem              // by the current or the last Update
 	solved []api.Problem              // likewise
 }
 
-// begin begins an Update. A resync says of all objects what is wrong with them.
+// begin begins an Update. A resync reports the problems of all objects anew.
 func (x *problems) begin(resync bool) {
 	x.found, x.solved, x.before = nil, nil, nil
 	if resync {
@@ -44,7 +44,7 @@ func (x *problems) report(id model.ID, problems []api.Problem) {
 	x.all[id] = problems
 }
 
-// end finds what the Update has changed.
+// end determines what the Update has changed.
 func (x *problems) end() {
 	for id, before := range x.before {
 		x.found = append(x.found, api.ProblemsWithout(x.all[id], before)...)

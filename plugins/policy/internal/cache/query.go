@@ -10,9 +10,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// MatchGroups returns the groups that match, each once, in no particular order.
-// In every namespace it looks at the shortest list of groups that a requirement
-// of the selector allows.
+// MatchGroups returns the groups that match, each once, in no particular order. In every namespace
+// it scans the shortest list of groups that a requirement of the selector allows.
 func (c *Cache) MatchGroups(q intent.GroupQuery) iter.Seq2[intent.GroupID, *intent.Group] {
 	return func(yield func(intent.GroupID, *intent.Group) bool) {
 		try := func(id intent.GroupID) bool {
@@ -64,8 +63,8 @@ func (c *Cache) MatchNamespaces(sel *intent.Selector) []string {
 	return names
 }
 
-// AppendAddresses appends the addresses of a group's pods, in no particular
-// order; an address that two of the pods have comes twice.
+// AppendAddresses appends the addresses of a group's pods, in no particular order; an address of
+// two pods is appended twice.
 func (c *Cache) AppendAddresses(dst []netip.Addr, id intent.GroupID) []netip.Addr {
 	var buf [1]netip.Addr
 	for _, i := range c.groups.list[id].pods {
@@ -92,8 +91,8 @@ func (c *Cache) PodsOf(id intent.GroupID) []api.PodID {
 	return ids
 }
 
-// Policies returns the policies that select the pods of a group, sorted by ID.
-// It finds them by the group's namespace, the labels of both, and nothing else.
+// Policies returns the policies that select the pods of a group, sorted by ID. It depends only on
+// the group's namespace and the labels of both.
 func (c *Cache) Policies(id intent.GroupID) []*intent.Policy {
 	g := &c.groups.list[id]
 	ns := &c.namespaces.list[g.ns]
@@ -105,15 +104,15 @@ func (c *Cache) Policies(id intent.GroupID) []*intent.Policy {
 	return specs
 }
 
-// Holders returns the group of every pod that has an address now: one, or more
-// when the address is shared.
+// Holders returns the groups of the pods that currently have an address: several if the address is
+// shared.
 func (c *Cache) Holders(a netip.Addr) []intent.GroupID {
 	var ids []intent.GroupID
 	c.pods.at(a, func(i uint32) { ids = append(ids, c.pods.list[i].group) })
 	return ids
 }
 
-// PodsAt returns the pods that have an address now, in no particular order.
+// PodsAt returns the pods that currently have an address, in no particular order.
 func (c *Cache) PodsAt(a netip.Addr) []intent.Pod {
 	var pods []intent.Pod
 	c.pods.at(a, func(i uint32) { pods = append(pods, c.pods.view(i, c.pods.addrs(i, new([1]netip.Addr)))) })

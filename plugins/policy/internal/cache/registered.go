@@ -11,27 +11,28 @@ import (
 )
 
 // A kubelet writes the addresses of a pod to the API server after the pod has its interface. Until
-// then the pod has the addresses that were registered for it at the node. They give way to
-// everything else: to what the state says of the pod, and to other pods that have them.
+// then the pod has the addresses that were registered for it at the node. Registered addresses
+// yield to the addresses of the pod in the state, and to other pods with these addresses.
 
-// registered is what was registered, and what became of it.
+// registered holds the registered addresses and what came of them.
 type registered struct {
 	pods  *pods
 	nodes nodes
 
-	node    string // whose pods count; empty: all
+	node    string // whose pods are meant; empty: all
 	addrs   map[api.PodID][]netip.Addr
-	given   map[uint32]struct{} // pods that have the addresses that were registered for them
+	given   map[uint32]struct{} // pods that have their registered addresses
 	clashes map[model.ID]api.Problem
 }
 
-// Register says which addresses were registered for pods of a node, all pods when it is empty. They
-// count from the next Update on, for pods of which the state has no addresses. The map is kept.
+// Register sets the addresses that were registered for pods of a node; an empty node means all
+// pods. They take effect with the next Update, for pods without addresses in the state. The map is
+// kept.
 func (c *Cache) Register(node string, addrs map[api.PodID][]netip.Addr) {
 	c.registered.node, c.registered.addrs = node, addrs
 }
 
-// settleRegistered has pods have the addresses that were registered for them, or have them no more.
+// settleRegistered gives pods their registered addresses, or takes them back.
 func (c *Cache) settleRegistered(w update) {
 	r := &c.registered
 	if len(r.addrs)+len(r.given)+len(r.clashes) == 0 {
@@ -66,8 +67,7 @@ func (c *Cache) settleRegistered(w update) {
 	}
 }
 
-// wanted returns the addresses that were registered for pods which have none of their own,
-// and the pods.
+// wanted returns the registered addresses of pods without addresses of their own, and the pods.
 func (r *registered) wanted() (want map[uint32][]netip.Addr, ids map[uint32]api.PodID) {
 	want, ids = map[uint32][]netip.Addr{}, map[uint32]api.PodID{}
 	for id, addrs := range r.addrs {
@@ -85,7 +85,7 @@ func (r *registered) wanted() (want map[uint32][]netip.Addr, ids map[uint32]api.
 	return want, ids
 }
 
-// canonical returns addresses as pods have them.
+// canonical returns addresses in the form that pods have.
 func canonical(addrs []netip.Addr) (out []netip.Addr) {
 	for _, a := range addrs {
 		out = append(out, a.Unmap())
@@ -94,7 +94,7 @@ func canonical(addrs []netip.Addr) (out []netip.Addr) {
 	return slices.Compact(out)
 }
 
-// impossible takes out of want what cannot be, and says why.
+// impossible removes impossible addresses from want, and explains why.
 func (r *registered) impossible(want map[uint32][]netip.Addr, ids map[uint32]api.PodID) map[model.ID]api.Problem {
 	claimants := map[netip.Addr]int{}
 	for _, addrs := range want {
@@ -123,7 +123,7 @@ func (r *registered) impossible(want map[uint32][]netip.Addr, ids map[uint32]api
 	return out
 }
 
-// clash returns why a pod cannot have an address, empty if it can.
+// clash explains why a pod cannot have an address; it returns "" if it can.
 func (r *registered) clash(i uint32, a netip.Addr, twice bool) string {
 	h := r.pods.hosts.list[r.pods.list[i].host]
 	if !a.IsGlobalUnicast() || a.Zone() != "" || slices.Contains(h.ips, a) || slices.Contains(r.nodes.addresses(h.name), a) {
@@ -142,7 +142,7 @@ func (r *registered) clash(i uint32, a netip.Addr, twice bool) string {
 	return ""
 }
 
-// readdress gives a pod other addresses.
+// readdress changes the addresses of a pod.
 func (x *pods) readdress(i uint32, addrs []netip.Addr, w update) {
 	p := x.list[i]
 	if p.group == noGroup {
@@ -152,7 +152,7 @@ func (x *pods) readdress(i uint32, addrs []netip.Addr, w update) {
 	x.change(i, pod{group: p.group, host: p.host, state: p.state}, addrs, true, w)
 }
 
-// keeps returns the addresses that a pod has when the state says addrs of it.
+// keeps returns the addresses of a pod whose addresses in the state are addrs.
 func (r *registered) keeps(i uint32, state podState, addrs []netip.Addr) []netip.Addr {
 	if _, given := r.given[i]; !given {
 		return addrs

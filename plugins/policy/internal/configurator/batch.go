@@ -7,19 +7,19 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// BatchPairs is about how many pairs of a peer and a port one transaction generates lists of. Pods
-// beyond that wait for the next transactions, so that no tenant's lists delay others for long. A
-// resync is not divided.
+// BatchPairs is roughly the maximum number of pairs of a peer and a port for which one transaction
+// generates lists. Further pods wait for the next transactions, so that the lists of one tenant do
+// not delay others for long. A resync is not divided.
 const BatchPairs = 1 << 14
 
 // work is what a transaction generates.
 type work struct {
 	interner *interner
 	pairs    int
-	done     map[sliceID]bool // lists of policies of which the pairs are counted
+	done     map[sliceID]bool // lists of policies whose pairs have been counted
 }
 
-// of returns how many pairs the lists of a pod are generated of; none if there are such lists.
+// of returns for how many pairs the lists of a pod must be generated; zero if the lists exist.
 func (w *work) of(change podChange) (pairs int) {
 	slice := idOfSlice(change.policies)
 	if len(change.shared) == 0 && (w.done[slice] || w.interner.bySlice[slice] != nil) {
@@ -40,14 +40,14 @@ func (w *work) spend(change podChange) {
 	}
 }
 
-// podChange is the new state of a pod; without addresses it is gone.
+// podChange is the new state of a pod; a pod without addresses is removed.
 type podChange struct {
 	ips      []netip.Addr
 	policies []*api.ContivPolicy
 	shared   []api.Sharing
 }
 
-// waiting is a pod that was told and was not applied yet.
+// waiting is a pod whose change has not been applied yet.
 type waiting struct {
 	podChange
 	since time.Time

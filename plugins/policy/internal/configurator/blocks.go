@@ -10,15 +10,15 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// block is a CIDR without some holes, and the ports on which it is a peer.
+// block is a CIDR with exceptions, and the ports on which it is a peer.
 type block struct {
 	cidr   netip.Prefix
-	except []netip.Prefix // by address; each within cidr, they may overlap each other
+	except []netip.Prefix // by address; within cidr, may overlap
 	ports  portSet
 }
 
-// newBlock returns false for a block without an address: one that is covered by
-// its holes, or that is not well formed.
+// newBlock returns false for a block without addresses: its exceptions cover it, or it is
+// malformed.
 func newBlock(b api.IPBlock, ports portSet) (block, bool) {
 	if !b.CIDR.IsValid() || len(ports) == 0 {
 		return block{}, false
@@ -27,7 +27,7 @@ func newBlock(b api.IPBlock, ports portSet) (block, bool) {
 	var except []netip.Prefix
 	for _, e := range b.Except {
 		if !e.IsValid() {
-			return block{}, false // a hole of unknown extent: the block could be too large
+			return block{}, false // an exception of unknown extent: the block could be too large
 		}
 		e = e.Masked()
 		switch {
@@ -42,12 +42,12 @@ func newBlock(b api.IPBlock, ports portSet) (block, bool) {
 	return block{cidr, except, ports}, true
 }
 
-// isUnknown reports whether a block is not well formed.
+// isUnknown reports whether a block is malformed.
 func isUnknown(b api.IPBlock) bool {
 	return !b.CIDR.IsValid() || slices.ContainsFunc(b.Except, func(e netip.Prefix) bool { return !e.IsValid() })
 }
 
-// addTo adds what the holes leave of the CIDR.
+// addTo adds the CIDR without the exceptions.
 func (b *block) addTo(set *netipx.IPSetBuilder) {
 	whole := netipx.RangeOfPrefix(b.cidr)
 	from := whole.From()
@@ -66,17 +66,16 @@ func (b *block) addTo(set *netipx.IPSetBuilder) {
 	set.AddRange(netipx.IPRangeFrom(from, whole.To()))
 }
 
-// uncovered drops the ports of blocks that an outer block without holes permits
-// anyway, and joins equal blocks. It reorders its argument. Because blocks are
-// visited in the order of their addresses, those around one are on a stack, which
-// is never higher than an address has bits.
+// uncovered drops the ports of blocks that an outer block without exceptions permits anyway, and
+// joins equal blocks. It reorders its argument. It visits blocks in the order of their addresses,
+// so the blocks around the current one form a stack, at most as high as an address has bits.
 func uncovered(blocks []block) []block {
 	slices.SortFunc(blocks, func(a, b block) int {
 		return cmp.Or(a.cidr.Compare(b.cidr), cmp.Compare(min(len(a.except), 1), min(len(b.except), 1)))
 	})
 	var result []block
-	var outer []netip.Prefix // prefixes around the current one, and
-	var covers []portSet     // the ports on which they are permitted whole
+	var outer []netip.Prefix // prefixes around the current one
+	var covers []portSet     // the ports on which they are permitted completely
 	for i := 0; i < len(blocks); {
 		b, next := joinEqual(blocks, i)
 		i = next
@@ -94,8 +93,8 @@ func uncovered(blocks []block) []block {
 	return result
 }
 
-// joinEqual returns the i-th block, joined with all that are equal to it if it has
-// no holes, and the index of the next one.
+// joinEqual returns the i-th block, joined with all equal ones if it has no exceptions, and the
+// index of the next block.
 func joinEqual(blocks []block, i int) (b block, next int) {
 	b, next = blocks[i], i+1
 	if len(b.except) > 0 {
@@ -115,7 +114,7 @@ func joinEqual(blocks []block, i int) (b block, next int) {
 	return b, next
 }
 
-// uncoveredBy is uncovered with ports on which everything is covered.
+// uncoveredBy is uncovered, given ports on which everything is covered.
 func uncoveredBy(any portSet, blocks []block) []block {
 	if len(any) == 0 {
 		return uncovered(blocks)
@@ -136,12 +135,12 @@ type region struct {
 	seen  map[*span]bool // first spans of the port sets that are in spans already
 }
 
-// regions unites the blocks that have equal port sets. Ranges are kept as long as
-// they can be: they are not made prefixes here.
+// regions unites the blocks that have equal port sets. It keeps ranges and does not split them into
+// prefixes.
 func regions(blocks []block) []*region {
 	var all []*region
 	byPorts := map[string]*region{}
-	byIdentity := map[*span]*region{} // saves the keys of rules with many blocks
+	byIdentity := map[*span]*region{} // avoids computing keys for rules with many blocks
 	var key []byte
 	for i := range blocks {
 		b := &blocks[i]
@@ -164,7 +163,7 @@ func regions(blocks []block) []*region {
 	return all
 }
 
-// fewPrefixes returns the prefixes of some addresses if they are few.
+// fewPrefixes returns the prefixes of some addresses if there are few.
 func fewPrefixes(addrs *netipx.IPSet) ([]netip.Prefix, bool) {
 	if len(addrs.Ranges()) > maxInline {
 		return nil, false // there is at least one prefix per range

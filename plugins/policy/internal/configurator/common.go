@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// commonNets returns what two peers have in common, as the peers that it takes; none
-// when they have nothing in common.
+// commonNets returns the intersection of two peers as a list of peers; it is empty if they are
+// disjoint.
 func (g *generator) commonNets(p, q api.Net) []api.Net {
 	switch {
 	case p == q || q.IsAny():
@@ -23,7 +23,7 @@ func (g *generator) commonNets(p, q api.Net) []api.Net {
 	sets := slices.Concat(a.sets, b.sets)
 	slices.Sort(sets)
 	sets = slices.Compact(sets)
-	var nets []api.Net // within which they have to be
+	var nets []api.Net // prefixes that contain them
 	switch {
 	case b.within.IsAny():
 		nets = []api.Net{a.within}
@@ -46,7 +46,7 @@ func (g *generator) commonNets(p, q api.Net) []api.Net {
 	return out
 }
 
-// parts returns what a peer is made of: some prefixes, sets of the processor, or both.
+// parts returns the parts of a peer: prefixes, sets of the processor, or both.
 func (g *generator) parts(n api.Net) common {
 	s, derived := g.sets[n.Set]
 	switch {
@@ -60,7 +60,7 @@ func (g *generator) parts(n api.Net) common {
 	return common{sets: []api.SetID{n.Set}}
 }
 
-// fixedNets returns the addresses that two lists of prefixes have in common.
+// fixedNets returns the intersection of two lists of prefixes.
 func (g *generator) fixedNets(a, b []netip.Prefix) []api.Net {
 	both, err := ipSet(a)
 	if err != nil {
@@ -99,7 +99,7 @@ func ipSet(prefixes []netip.Prefix) (*netipx.IPSet, error) {
 	return b.IPSet()
 }
 
-// commonSet returns a derived set. Its ID is made of its parts.
+// commonSet returns a derived set. Its ID is derived from its parts.
 func (g *generator) commonSet(c common) []api.Net {
 	parts := []string{"common", c.sets[0].String()}
 	for _, set := range c.sets[1:] {

@@ -11,36 +11,36 @@ import (
 
 // Options of a Configurator.
 type Options struct {
-	// DenyNode ends the exemption of the pod's own node from isolation, so that its
-	// traffic needs a rule as any other does. Probes of the kubelet may then fail.
+	// DenyNode removes the exemption of the pod's own node from isolation: its traffic needs a rule
+	// like any other. Probes of the kubelet may then fail.
 	DenyNode bool
-	// Renderers are told everything. Their names must differ.
+	// Renderers receive all changes. Their names must differ.
 	Renderers []renderer.Renderer
-	// Sets answers about the sets that transactions are told of. It is needed for
-	// policies of the admin tier that pass: nil says that sets have no members.
+	// Sets answers queries about the sets of the current transaction. It is required for policies
+	// of the admin tier that pass; with nil, sets have no members.
 	Sets Sets
 }
 
-// Configurator keeps, per pod, what its policies mean, and tells renderers what
-// changes. It is used by one goroutine.
+// Configurator keeps the rules of each pod and sends changes to the renderers. It is used by one
+// goroutine.
 type Configurator struct {
 	interner *interner
 	members  Sets
 	targets  targets
 	pods     map[api.PodID]*podState
 	selected int                    // pods to which a policy applies
-	sizes    map[api.SetID]int      // members of the sets of the processor
-	refused  map[api.SetID]struct{} // sets of the processor whose ID a derived set has
-	waiting  map[api.PodID]waiting  // pods for which renderers have other rules, or none
+	sizes    map[api.SetID]int      // number of members of each of the processor's sets
+	refused  map[api.SetID]struct{} // sets of the processor whose ID is that of a derived set
+	waiting  map[api.PodID]waiting  // pods whose new rules the renderers do not have yet
 	shares   shares
 	batch    int                          // BatchPairs
-	retained map[api.SetID][]netip.Prefix // members of sets that were dropped, and that renderers know yet
+	retained map[api.SetID][]netip.Prefix // members of dropped sets that renderers still have
 }
 
-// podState is what renderers were told of a pod, and why.
+// podState is what renderers have of a pod, and the policies behind it.
 type podState struct {
 	ips      []netip.Addr
-	policies []*api.ContivPolicy // as they were given
+	policies []*api.ContivPolicy // as passed to Configure
 	shared   []api.Sharing       // likewise
 	profile  *profile
 	config   renderer.PodConfig
@@ -81,18 +81,18 @@ func (c *Configurator) Applied() (policies, pods int) { return len(c.interner.nu
 // Pods returns how many pods of the node have an address.
 func (c *Configurator) Pods() int { return len(c.pods) }
 
-// Waiting returns how many pods wait for their rules: another transaction, be it an empty one, goes
-// on with them. A pod that waits keeps the rules that it had, and a new one is closed.
+// Waiting returns how many pods wait for their rules: the next transaction, even an empty one,
+// continues with them. A waiting pod keeps its previous rules; a new one is blocked.
 func (c *Configurator) Waiting() int { return len(c.waiting) }
 
-// InSync reports whether no pod waits, and no renderer has failed in its newest Commit, or deferred
-// a part of it. It is true before the first.
+// InSync reports whether no pod waits, and no renderer failed in its last Commit or deferred a part
+// of it. It is true before the first Commit.
 func (c *Configurator) InSync() bool {
 	return len(c.waiting) == 0 && c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers })
 }
 
-// EnforcedUntil returns a time before which every Commit that ended is wholly in force, while no
-// renderer fails and some defer. It is false when that is not known.
+// EnforcedUntil returns a time such that every Commit which ended before it is fully in force,
+// while no renderer fails and some defer. It returns false if the time is not known.
 func (c *Configurator) EnforcedUntil() (until time.Time, known bool) {
 	if c.Err() != nil {
 		return until, false
@@ -113,7 +113,7 @@ func (c *Configurator) EnforcedUntil() (until time.Time, known bool) {
 	return until, !until.IsZero()
 }
 
-// Err joins the errors of the newest Commit of every renderer, each with its name.
+// Err joins the errors of each renderer's last Commit, each with the renderer's name.
 func (c *Configurator) Err() error { return c.targets.err() }
 
 // Renderers returns the status of every renderer, in the order of Options.
@@ -125,9 +125,8 @@ func (c *Configurator) Renderers() []RendererStatus {
 	return status
 }
 
-// Unenforced returns what the configurator itself refuses, under its own name, and
-// what the renderers that can say it said after their newest Commit, in the order of
-// Options.
+// Unenforced returns what the configurator itself refuses, under its own name, and what the
+// renderers reported after their last Commit, in the order of Options.
 func (c *Configurator) Unenforced() []Unenforced {
 	out := []Unenforced{{OwnName, c.interner.unenforced()}}
 	for _, t := range c.targets {
@@ -138,7 +137,7 @@ func (c *Configurator) Unenforced() []Unenforced {
 	return out
 }
 
-// setPod changes what is known of a pod; nil forgets it.
+// setPod sets the state of a pod; nil removes it.
 func (c *Configurator) setPod(pod api.PodID, now *podState) {
 	c.selected += now.selected() - c.pods[pod].selected()
 	if old := c.pods[pod]; old != nil {
@@ -161,9 +160,8 @@ func (c *Configurator) taken(id api.SetID) bool {
 	return ok || held
 }
 
-// updateSize keeps the number of members of a set of the processor. It refuses a
-// set whose ID a derived set has, for good: renderers never hear of its members,
-// so it cannot permit what they would.
+// updateSize updates the number of members of a set of the processor. It refuses a set permanently
+// if a derived set has its ID: renderers never receive its members, so it permits nothing.
 func (c *Configurator) updateSize(id api.SetID, added, removed int) (accepted bool) {
 	if _, no := c.refused[id]; no {
 		return false

@@ -6,20 +6,19 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// maxExpanded bounds how many spans of ports what is passed on may become in one
-// list: the rules of the admin tier that pass times those of lower tiers. Real
-// clusters have some dozens.
+// maxExpanded bounds how many port spans the delegation of passed traffic may add to one list: the
+// number of admin rules that pass times the number of rules of lower tiers. Real clusters have some
+// dozens.
 const maxExpanded = 1 << 16
 
-// maxOrigins bounds how many rules of policies the spans that delegate makes may come from, each
-// counted for every span: a span of one rule that passes and of a million that permit has a
-// million.
+// maxOrigins bounds the number of origins of the spans that delegate creates, summed over the
+// spans: a span of one rule that passes and a million that permit has a million origins.
 const maxOrigins = 1 << 20
 
-// exceeded reports whether what is passed on has become too much.
+// exceeded reports whether delegation exceeds a limit.
 func (g *generator) exceeded() bool { return g.expanded > maxExpanded || g.named > maxOrigins }
 
-// excess says what is too much.
+// excess describes the exceeded limit.
 func (g *generator) excess() string {
 	if g.expanded > maxExpanded {
 		return fmt.Sprintf("take more than %d rules", maxExpanded)
@@ -27,7 +26,7 @@ func (g *generator) excess() string {
 	return fmt.Sprintf("come from rules of policies more than %d times", maxOrigins)
 }
 
-// unite returns two ascending lists of origins as one, nothing once it is too much.
+// unite merges two ascending lists of origins; it returns nil once a limit is exceeded.
 func (g *generator) unite(a, b []int32) []int32 {
 	if g.named += len(a) + len(b); g.exceeded() {
 		return nil
@@ -35,11 +34,10 @@ func (g *generator) unite(a, b []int32) []int32 {
 	return union(a, b)
 }
 
-// delegate returns what an outcome decides about some traffic, for this traffic only;
-// denied is the same traffic, with the origins that it has where it is denied. Rules
-// above it have decided about their part of it, and whatever it leaves goes on to the
-// rules below: so it is exact. Where that takes too many rules the traffic is denied,
-// and ok is false.
+// delegate restricts an outcome to some traffic; denied is the same traffic, with the origins to
+// use where it is denied. This is exact: earlier rules have already decided their part of the
+// traffic, and whatever the result leaves goes on to later rules. If it takes too many rules, the
+// traffic is denied and ok is false.
 func (g *generator) delegate(passed, denied traffic, o outcome) (out sections, ok bool) {
 	as := func(a api.Action) traffic {
 		if a == api.Deny {
@@ -63,7 +61,7 @@ func (g *generator) delegate(passed, denied traffic, o outcome) (out sections, o
 	return out.add(section{o.action, rest}), true
 }
 
-// intersect returns what two kinds of traffic have in common, with the origins of both.
+// intersect returns the traffic that both match, with the origins of both.
 func (g *generator) intersect(a, b traffic) traffic {
 	out := traffic{}
 	byPeer := make(map[api.Net]portSet, len(b))

@@ -8,19 +8,20 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// derivedSet is an address set made of blocks, or of two sets, shared by lists.
+// derivedSet is an address set built from blocks, or from the intersection of two sets. Lists share
+// it.
 type derivedSet struct {
 	addressSet
-	uses int  // by lists
-	told bool // renderers know its members
+	uses int  // number of lists
+	told bool // renderers have its members
 
-	// Of a set with common: what renderers know, and the addresses that came to or
-	// left one of its parts since.
+	// For a set with common: the members that renderers have, and the addresses that have since
+	// joined or left one of its parts.
 	current map[netip.Addr]struct{}
 	moved   []netip.Prefix
 }
 
-// difference returns what renderers have to be told of a set, and takes it for told.
+// difference returns the changes to send to renderers, and records them as sent.
 func (s *derivedSet) difference(members Sets) (added, removed []netip.Prefix) {
 	switch {
 	case s.common != nil:
@@ -62,7 +63,7 @@ func (s *derivedSet) commonDifference(members Sets) (added, removed []netip.Pref
 	return added, removed
 }
 
-// listed returns the members that renderers know, in order.
+// listed returns the members that renderers have, sorted.
 func (s *derivedSet) listed() []netip.Prefix {
 	if s.common == nil {
 		return s.members
@@ -78,7 +79,7 @@ func (s *derivedSet) listed() []netip.Prefix {
 // derivedSets holds the derived sets that lists use.
 type derivedSets struct {
 	byID    map[api.SetID]*derivedSet
-	touched map[api.SetID]struct{}      // renderers may have to be told of them
+	touched map[api.SetID]struct{}      // sets with possible changes for renderers
 	partOf  map[api.SetID][]*derivedSet // sets with common, by their parts
 }
 
@@ -104,7 +105,7 @@ func (x *derivedSets) release(id api.SetID) {
 	x.touched[id] = struct{}{}
 }
 
-// forgetPublished makes the next tell say everything, as a resync must.
+// forgetPublished makes the next publish send everything, as a resync requires.
 func (x *derivedSets) forgetPublished() {
 	for id, set := range x.byID {
 		set.told, set.current = false, nil
@@ -112,7 +113,7 @@ func (x *derivedSets) forgetPublished() {
 	}
 }
 
-// moved notes that addresses came to or left a set of the processor.
+// moved records that addresses joined or left a set of the processor.
 func (x *derivedSets) moved(id api.SetID, prefixes []netip.Prefix) {
 	for _, set := range x.partOf[id] {
 		set.moved = append(set.moved, prefixes...)
@@ -120,8 +121,8 @@ func (x *derivedSets) moved(id api.SetID, prefixes []netip.Prefix) {
 	}
 }
 
-// publish reports derived sets that came into use or have other members, and drops and
-// reports those that nobody uses any more, in the order of their IDs.
+// publish sends derived sets that came into use or whose members changed, and drops and reports
+// those that are no longer used, in the order of their IDs.
 func (x *derivedSets) publish(members Sets, update func(id api.SetID, added, removed []netip.Prefix)) {
 	for _, id := range slices.Sorted(maps.Keys(x.touched)) {
 		set := x.byID[id]
@@ -137,7 +138,7 @@ func (x *derivedSets) publish(members Sets, update func(id api.SetID, added, rem
 	clear(x.touched)
 }
 
-// drop forgets a set.
+// drop removes a set.
 func (x *derivedSets) drop(set *derivedSet) {
 	delete(x.byID, set.id)
 	for _, part := range set.parts() {

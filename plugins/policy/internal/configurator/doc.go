@@ -1,30 +1,29 @@
-// Package configurator translates the policies of a pod into two ordered lists of
-// six-tuples and fans them out to the renderers.
+// Package configurator translates the policies of a pod into two ordered lists of six-tuples and
+// sends them to the renderers.
 //
 // # Place in the flow
 //
-// The processor tells it, in a transaction, which policies apply to which local
-// pod and who is in which address set. It generates rules (a pure function, see
-// generate) and tells every renderer.
+// In each transaction the processor passes the policies that apply to each local pod, and the
+// members of address sets. The configurator generates rules (a pure function, see generate) and
+// sends them to every renderer.
 //
-// Direction is flipped here, and nowhere else: what a policy says of ingress to a
-// pod becomes the egress list of its PodConfig, because it is enforced where
-// traffic leaves the vswitch.
+// Only this package converts the direction: policy for ingress to a pod becomes the egress list of
+// its PodConfig, because it is enforced where traffic leaves the vswitch.
 //
 // # Invariants
 //
-//   - Lists are a function of the policies only: neither the order of policies,
-//     rules, peers and ports nor what was before shows in them.
-//   - Below this package there are only Permit and Deny: Pass is flattened here (see
-//     delegate). NetworkPolicies come to one Deny only, the last rule. Holes of blocks
-//     are subtracted, never denied: another rule may permit them.
+//   - Lists are a function of the policies only: they depend neither on the order of
+//     policies, rules, peers and ports nor on earlier state.
+//   - Below this package there are only Permit and Deny: Pass is resolved here (see
+//     delegate). NetworkPolicies yield exactly one Deny, the last rule. Exceptions of
+//     blocks are subtracted, never denied: another rule may permit them.
 //   - What cannot be translated permits nothing.
 //   - Lists are immutable and hash-consed: pods with equal policies share lists, and
-//     equal lists are one object. Everything is counted, so what no pod uses is gone.
-//   - Equal input tells renderers nothing.
-//   - What a renderer was told once is not told again after it failed: it keeps what
-//     it was told and is asked to try again by the next Commit.
+//     equal lists are one object. Lists are reference-counted and dropped when unused.
+//   - Equal input sends nothing to renderers.
+//   - A failed renderer does not get the same changes again: it keeps
+//     them, and the next Commit makes it try again.
 //
-// A Configurator is used by one goroutine. Commit starts one goroutine per renderer
-// and waits for all of them.
+// A Configurator is used by one goroutine. Commit starts one goroutine per renderer and waits for
+// all of them.
 package configurator

@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Dump is the state of a Configurator for people. Everything is sorted, so equal
-// states have equal dumps.
+// Dump is the state of a Configurator for users. Everything is sorted, so equal states have equal
+// dumps.
 type Dump struct {
 	Pods []PodDump `json:"pods"`
 	Sets []SetDump `json:"sets"`
 }
 
-// PodDump is one pod. Directions are the pod's; a nil list does not restrict.
+// PodDump describes one pod. Directions are seen from the pod; a nil list does not restrict.
 type PodDump struct {
 	Pod      api.PodID          `json:"pod"`
 	IPs      []netip.Addr       `json:"ips"`
@@ -27,8 +27,8 @@ type PodDump struct {
 	Waiting  bool               `json:"waiting,omitempty"` // for other rules, see Configurator.Waiting
 }
 
-// SetDump is one address set that has members. The members of a set that was made
-// of blocks are listed, those of a selector are the processor's to list.
+// SetDump describes an address set that has members. It lists the members of sets built from
+// blocks; the processor lists those of selectors.
 type SetDump struct {
 	ID      api.SetID      `json:"id"`
 	Derived bool           `json:"derived"`
@@ -37,7 +37,7 @@ type SetDump struct {
 	Members []netip.Prefix `json:"members,omitempty"`
 }
 
-// Dump returns the state. Lists of rules are those that renderers were told; they never change.
+// Dump returns the state. Its lists of rules are those that renderers received; they are immutable.
 func (c *Configurator) Dump() Dump {
 	var d Dump
 	for _, id := range slices.SortedFunc(maps.Keys(c.pods), api.PodID.Compare) {

@@ -10,25 +10,26 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// RendererStatus says how a renderer is doing.
+// RendererStatus is the status of a renderer.
 type RendererStatus struct {
 	Name     string
-	InSync   bool   // its newest Commit worked; false before the first
-	Err      error  // of its newest Commit
-	Commits  uint64 // that worked
+	InSync   bool   // its last Commit succeeded; false before the first
+	Err      error  // of its last Commit
+	Commits  uint64 // number of successful ones
 	Failures uint64
 }
 
-// target is a renderer and what became of it.
+// target is a renderer and its status.
 type target struct {
-	renderer   renderer.Renderer
-	status     RendererStatus
-	defers     bool                  // a part of what was committed: renderer.ErrDeferred
-	since      time.Time             // when the oldest Commit began of which it defers a part; zero when it does not say
-	unenforced []renderer.Unenforced // as the renderer said after its newest Commit
+	renderer renderer.Renderer
+	status   RendererStatus
+	defers   bool // it deferred a part of its last Commit: renderer.ErrDeferred
+	// start of the oldest Commit that it partly defers; zero if not known
+	since      time.Time
+	unenforced []renderer.Unenforced // as reported after its last Commit
 }
 
-// commit runs in a goroutine of its own and touches nothing but its target.
+// commit runs in a goroutine of its own and accesses nothing but its target.
 func (t *target) commit(ctx context.Context, txn renderer.Txn) {
 	err := txn.Commit(ctx)
 	t.since = time.Time{}
@@ -54,7 +55,7 @@ func (t *target) commit(ctx context.Context, txn renderer.Txn) {
 // targets are all renderers, in the order of Options.
 type targets []*target
 
-// err joins the errors of the newest Commit of every renderer, each with its name.
+// err joins the errors of each renderer's last Commit, each with the renderer's name.
 func (ts targets) err() error {
 	var errs []error
 	for _, t := range ts {
@@ -63,9 +64,8 @@ func (ts targets) err() error {
 	return errors.Join(errs...)
 }
 
-// commit commits the transactions of the renderers that have something to do. A
-// panic in one of them is not recovered: it ends the process rather than leave a
-// stack that nobody looks after.
+// commit commits the transactions of the renderers that have work. It does not recover panics: a
+// crash is better than a dataplane that is no longer updated.
 func (ts targets) commit(ctx context.Context, txns []renderer.Txn, told bool) error {
 	var due []int
 	for i, t := range ts {
@@ -82,14 +82,14 @@ func (ts targets) commit(ctx context.Context, txns []renderer.Txn, told bool) er
 	}
 	ts[due[0]].commit(ctx, txns[due[0]])
 	wg.Wait()
-	return ts.err() // who is not due has not failed
+	return ts.err() // renderers without work have not failed
 }
 
-// OwnName stands for the configurator where renderers are named.
+// OwnName is the name of the configurator among the names of renderers.
 const OwnName = "configurator"
 
-// Unenforced is what a renderer's stack cannot enforce.
+// Unenforced lists what a renderer's dataplane cannot enforce.
 type Unenforced struct {
 	Renderer string
-	Rules    []renderer.Unenforced // shared; the same slice as long as nothing is different
+	Rules    []renderer.Unenforced // shared; the same slice while nothing changes
 }

@@ -6,27 +6,26 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// generate translates the policies of a pod in one direction (the pod's) into an
-// ordered list of rules, whose first match decides. It is pure: the list depends
-// on nothing but the arguments, and not on the order of anything in them that has
-// none.
+// generate translates the policies of a pod in one direction (seen from the pod) into an ordered
+// list of rules; the first match decides. It is pure: the list depends on the arguments only, and
+// not on the order of unordered arguments.
 //
-// It returns nil when nothing restricts the direction. Otherwise the list holds
-// what the admin tier decides, in its order, then the fewest permits that it can
-// find for the rules of all NetworkPolicies that isolate the pod, those of its own
-// node first, and one deny of the rest; without isolation what the baseline tier
-// decides, and a permit of the rest. What rules of the admin tier pass on is
-// decided where they stand, see delegate.
+// It returns nil if nothing restricts the direction. Otherwise the list starts with the decisions
+// of the admin tier, in its order. If NetworkPolicies isolate the pod, a small set of permits for
+// their rules follows, those for its own node first, and a final deny. Otherwise the decisions of
+// the baseline tier follow, and a final permit. Traffic that the admin tier passes is decided in
+// the place of the passing rule, see delegate.
 //
-// A NetworkPolicy with a rule that does anything but allow is not translated: its
-// direction is closed, but for the node.
+// A NetworkPolicy with a rule that does not allow is not translated: its direction is blocked,
+// except for the node.
 //
-// What others permit too that have an address of the pod is what the list permits.
+// If other pods share an address of the pod, the list permits only what their policies permit, too.
 func generate(d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
 	return generateOrClose("", d, policies, allowNode, shared...)
 }
 
-// generateOrClose is generate, but for a reason that is not empty: then the list denies everything.
+// generateOrClose is generate, except that a non-empty reason makes it return a list that denies
+// everything.
 func generateOrClose(why string, d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
 	inputs := inputsOf(d, policies, shared)
 	if !slices.ContainsFunc(inputs, func(in input) bool { return !in.isOpen() }) {

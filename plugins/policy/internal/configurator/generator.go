@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// input is what one direction of some policies consists of, in order of evaluation.
+// input is one direction of some policies, in order of evaluation.
 type input struct {
 	node      []api.Net           // the own node, as a peer
-	apart     netip.Prefix        // the family that is not restricted; invalid for none
+	apart     netip.Prefix        // the unrestricted family; invalid if there is none
 	admin     []*api.ContivPolicy // with rules in the direction
 	isolating []*api.ContivPolicy // NetworkPolicies
 	baseline  []*api.ContivPolicy // with rules in the direction
-	closed    bool                // a NetworkPolicy could forbid
+	closed    bool                // a NetworkPolicy has a rule that does not allow
 }
 
 func collect(d api.Direction, policies []*api.ContivPolicy) input {
@@ -42,16 +42,16 @@ func collect(d api.Direction, policies []*api.ContivPolicy) input {
 
 func (in input) isOpen() bool { return len(in.admin)+len(in.isolating)+len(in.baseline) == 0 }
 
-// generator makes one list.
+// generator builds one list.
 type generator struct {
-	input     // that is being translated
+	input     // in translation
 	direction api.Direction
 	allowNode bool
 	inputs    []input                  // all
 	origins   []api.Origin             // of everything that can decide, sorted
 	sets      map[api.SetID]addressSet // derived sets
 	collided  bool                     // two derived sets have one ID
-	expanded  int                      // spans that delegate made
+	expanded  int                      // number of spans that delegate created
 	named     int                      // origins of these
 	refused   []refusal
 }
@@ -83,8 +83,8 @@ func (g *generator) origin(p *api.ContivPolicy, rule int) int32 {
 	return int32(i)
 }
 
-// originsWith returns the indexes of the origins of what isolates with a rule that is
-// none.
+// originsWith returns the indexes of the origins of the isolating policies with a rule number that
+// is not in the spec.
 func (g *generator) originsWith(rule int) []int32 {
 	indexes := make([]int32, len(g.isolating))
 	for i, p := range g.isolating {
@@ -94,9 +94,9 @@ func (g *generator) originsWith(rule int) []int32 {
 	return slices.Compact(indexes)
 }
 
-// originsOf returns the origins of indexes.
+// originsOf returns the origins with these indexes.
 func (g *generator) originsOf(indexes []int32) []api.Origin {
-	if len(indexes) == 1 { // as a rule of an ordered tier has
+	if len(indexes) == 1 { // as for a rule of an ordered tier
 		i := indexes[0]
 		return g.origins[i : i+1 : i+1]
 	}
@@ -107,7 +107,7 @@ func (g *generator) originsOf(indexes []int32) []api.Origin {
 	return origins
 }
 
-// generated is what the policies of one direction come to.
+// generated is the translation of the policies of one direction.
 type generated struct {
 	rules   []api.ContivRule
 	origins [][]api.Origin // of rules[i]
@@ -115,14 +115,14 @@ type generated struct {
 	refused []refusal
 }
 
-// refusal says which rules are denied as a whole, and why.
+// refusal names rules that are denied as a whole, and why.
 type refusal struct {
 	origins []api.Origin
 	reason  string
 }
 
-// refuse drops the derived sets for which no is true, and the permits that name
-// them. A deny that names one denies every peer instead.
+// refuse drops the derived sets for which no returns true, and the permits that refer to them. A
+// deny that refers to one denies every peer instead.
 func (g *generated) refuse(no func(addressSet) bool) {
 	refused := map[api.SetID]bool{}
 	for _, s := range g.sets {
@@ -148,7 +148,7 @@ func (g *generated) refuse(no func(addressSet) bool) {
 	g.rules, g.origins = rules, origins
 }
 
-// closedList denies everything.
+// closedList returns a list that denies everything.
 func (g *generator) closedList(reason string) *generated {
 	var all []api.Origin
 	for _, in := range g.inputs {
@@ -162,15 +162,14 @@ func (g *generator) closedList(reason string) *generated {
 	}
 }
 
-// setOf returns a derived set. Its ID is made of its ranges, so equal addresses are
-// one set, whichever policies they come from. Of two sets with one ID the second
-// is refused.
+// setOf returns a derived set. Its ID is derived from its ranges, so equal addresses are one set,
+// regardless of the policies. Of two sets with one ID the second is refused.
 func (g *generator) setOf(addrs *netipx.IPSet) (api.Net, bool) {
 	s := addressSet{id: rangesID(addrs.Ranges()), members: addrs.Prefixes()}
 	return g.keep(s)
 }
 
-// keep notes a derived set, which rules may name then.
+// keep registers a derived set, to which rules may then refer.
 func (g *generator) keep(s addressSet) (api.Net, bool) {
 	if other, taken := g.sets[s.id]; taken && !s.equal(other) {
 		g.collided = true
@@ -180,8 +179,8 @@ func (g *generator) keep(s addressSet) (api.Net, bool) {
 	return api.SetNet(s.id), true
 }
 
-// rangesID derives the ID of a set from the canonical text of its ranges, which no
-// selector's text looks like.
+// rangesID derives the ID of a set from the canonical text of its ranges, which no selector's text
+// can equal.
 func rangesID(ranges []netipx.IPRange) api.SetID {
 	text := make([]byte, 0, 8+32*len(ranges))
 	text = append(text, "ranges"...)

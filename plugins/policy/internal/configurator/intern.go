@@ -9,27 +9,27 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// interner keeps one object per list of policies (a profile), per list of rules
-// and per derived set, and counts who uses them. What nobody uses is dropped.
+// interner keeps one object per list of policies (a profile), per list of rules and per derived
+// set, and counts references to them. It drops unused ones.
 type interner struct {
 	allowNode bool
 
 	numbers       map[*api.ContivPolicy]*policyNumber
-	lastUsed      uint64 // number of a policy
+	lastUsed      uint64 // last number given to a policy
 	bySlice       map[sliceID]*profile
 	byKey         map[string]*profile
 	lists         map[listKey]*list
 	pairs         int // sum of the pairs of profiles
 	derived       derivedSets
-	closedProfile *profile              // of new pods that wait, nil before there was one
+	closedProfile *profile              // of new pods that wait; nil until needed
 	refusing      map[*list]struct{}    // lists in which something is refused
-	refusals      []renderer.Unenforced // of these; nil: to be made anew
+	refusals      []renderer.Unenforced // of these; nil: to be rebuilt
 }
 
-// policyNumber stands for a policy in keys of profiles.
+// policyNumber represents a policy in keys of profiles.
 type policyNumber struct {
 	n    uint64
-	uses int // by profiles
+	uses int // number of profiles
 }
 
 func newInterner(allowNode bool) *interner {
@@ -45,8 +45,9 @@ func newInterner(allowNode bool) *interner {
 }
 
 // acquire returns the profile of some policies, and of those of pods that share an address, and
-// counts a use of it. taken reports whether the ID of a derived set stands for something else. A
-// new list with more pairs than limit returns is closed, for the reason that it returns.
+// adds a reference to it. taken reports whether the ID of a derived set is already used for another
+// set. If a new list has more pairs than limit returns, acquire closes it for the reason that limit
+// returns.
 func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, taken func(api.SetID) bool, limit func() (pairs int, why string)) *profile {
 	slice := idOfSlice(policies)
 	if p := in.bySlice[slice]; p != nil && len(shared) == 0 {
@@ -79,15 +80,15 @@ func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, 
 	return p
 }
 
-// fill generates a list of a profile, or closes it for a reason.
+// fill generates a list of a profile, or closes it if a reason is given.
 func (in *interner) fill(p *profile, d api.Direction, why string, taken func(api.SetID) bool) {
 	p.why[d] = why
 	p.lists[d] = in.acquireList(generateOrClose(why, d, p.policies, in.allowNode, p.shared...), taken)
 }
 
-// keyOf returns the key of the profile of some policies, false if one of them is
-// in no profile, so that there is none. No policy has the number 0, which stands before
-// what is shared.
+// keyOf returns the key of the profile of some policies; it returns false if one of them is in no
+// profile, so that the profile does not exist. No policy has the number 0, which separates the
+// shared part.
 func (in *interner) keyOf(policies []*api.ContivPolicy, shared []api.Sharing) (string, bool) {
 	key, ok := in.appendNumbers(make([]byte, 0, 8*len(policies)), policies)
 	for _, s := range shared {
@@ -111,8 +112,8 @@ func (in *interner) appendNumbers(key []byte, policies []*api.ContivPolicy) ([]b
 	return key, true
 }
 
-// number gives numbers to the policies of a profile that have none, counts a use of
-// all, and returns the key.
+// number assigns numbers to the policies of a profile that have none, adds a reference to each, and
+// returns the key.
 func (in *interner) number(p *profile) string {
 	for policy := range p.all() {
 		if in.numbers[policy] == nil {
@@ -125,7 +126,7 @@ func (in *interner) number(p *profile) string {
 	return key
 }
 
-// release takes back one use of a profile.
+// release drops one reference to a profile.
 func (in *interner) release(p *profile) {
 	if p.uses--; p.uses > 0 {
 		return
@@ -146,7 +147,7 @@ func (in *interner) release(p *profile) {
 	}
 }
 
-// acquireList returns the one list that equals g, nil for nil.
+// acquireList returns the one list that equals g; it returns nil for nil.
 func (in *interner) acquireList(g *generated, taken func(api.SetID) bool) *list {
 	if g == nil {
 		return nil
@@ -185,7 +186,7 @@ func (in *interner) releaseList(l *list) {
 	}
 }
 
-// closedRules deny everything. They stand for the rules that a new pod waits for.
+// closedRules deny everything. A new pod has them until its own rules are ready.
 var closedRules = renderer.NewRuleList([]api.ContivRule{{}}, nil)
 
 // closed returns the profile of a pod that waits for its first rules.
@@ -198,12 +199,12 @@ func (in *interner) closed() *profile {
 	return in.closedProfile
 }
 
-// hasParts reports whether a list names a set that is made of others.
+// hasParts reports whether a list refers to a set that is built from others.
 func (in *interner) hasParts(l *list) bool {
 	return l != nil && slices.ContainsFunc(l.sets, func(id api.SetID) bool { return len(in.derived.byID[id].parts()) > 0 })
 }
 
-// noteRefused keeps which lists refuse something.
+// noteRefused records whether a list refuses something.
 func (in *interner) noteRefused(l *list, used bool) {
 	if len(l.refused) == 0 {
 		return
@@ -215,8 +216,7 @@ func (in *interner) noteRefused(l *list, used bool) {
 	}
 }
 
-// unenforced returns what lists in use refuse, sorted; the same slice as long as it is
-// the same.
+// unenforced returns what lists in use refuse, sorted; the same slice while nothing changes.
 func (in *interner) unenforced() []renderer.Unenforced {
 	if in.refusals != nil || len(in.refusing) == 0 {
 		return in.refusals

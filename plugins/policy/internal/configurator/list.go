@@ -8,17 +8,17 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// maxRules is how many rules a list may have: peers times ports, summed over the rules of policies.
-// A list takes 120 bytes for each. 100 policies at the limits that OVN-Kubernetes has for one make
-// 1.3 million.
+// maxRules is the maximum number of rules in a list: peers times ports, summed over the rules of
+// policies. A list takes 120 bytes per rule. 100 policies at the limits of OVN-Kubernetes for one
+// policy yield 1.3 million.
 const maxRules = 1 << 21
 
-// list returns the rules of all sections, in the order of the sections, and within
-// one by peer, any last, and then by ports. What earlier sections decide is left
-// out. It returns nil when nothing is denied.
+// list returns the rules of all sections, in the order of the sections, and within one by peer, any
+// last, and then by ports. It leaves out what earlier sections decide. It returns nil if nothing is
+// denied.
 //
-// A list of ordered tiers in which two derived sets have one ID is closed: leaving
-// out a rule could open it. So is one that several pods have a say in.
+// A list of ordered tiers with two derived sets of one ID is closed: leaving out a rule could open
+// it. The same holds for a list to which several pods contribute.
 func (g *generator) list(o outcome) *generated {
 	if g.collided && (len(g.inputs) > 1 || len(g.admin)+len(g.baseline) > 0) {
 		return g.closedList("two of the address sets that it needs have one ID, so everything is denied: change a network or selector a little")
@@ -57,9 +57,9 @@ func newWriter(g *generator, rules int) *writer {
 	}
 }
 
-// maxDecided is how many spans of a peer are remembered as decided. Beyond that later
-// rules are written down even if they can never match: to keep very long lists of spans
-// in order takes longer than it saves.
+// maxDecided is how many spans per peer are recorded as decided. Beyond that, later rules are
+// written even if they can never match: keeping very long lists of spans sorted costs more than it
+// saves.
 const maxDecided = 256
 
 // section appends the rules of a section.
@@ -82,8 +82,8 @@ func (w *writer) section(s section) {
 	}
 }
 
-// rules appends the rules for one peer. This is where direction is flipped: of what
-// reaches the pod the peer is the source, of what leaves it the destination.
+// rules appends the rules for one peer. It converts the direction: the peer is the source of what
+// reaches the pod, and the destination of what leaves it.
 func (w *writer) rules(action api.Action, peer api.Net, ports portSet) {
 	rule := api.ContivRule{Action: action, Src: peer}
 	if w.direction == api.Egress {
@@ -102,7 +102,7 @@ func (w *writer) rules(action api.Action, peer api.Net, ports portSet) {
 	}
 }
 
-// finish adds the derived sets that the rules name.
+// finish adds the derived sets to which the rules refer.
 func (w *writer) finish() *generated {
 	named := map[api.SetID]bool{}
 	for _, r := range w.list.rules {

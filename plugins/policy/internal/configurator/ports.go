@@ -8,16 +8,16 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// span is an inclusive range of destination ports of one protocol, with the
-// policy rules that permit it: strictly ascending indexes into a table of origins.
-// Of a protocol without ports, and of any protocol, the range is whole.
+// span is an inclusive range of destination ports of one protocol, with the policy rules that
+// permit it: strictly ascending indexes into a table of origins. For a protocol without ports, and
+// for any protocol, the range is complete.
 type span struct {
 	protocol    api.Protocol
 	first, last uint16
 	origins     []int32
 }
 
-// anySpan is every port of every protocol.
+// anySpan returns the span of every port of every protocol.
 func anySpan(origins []int32) span {
 	return span{protocol: api.AnyProtocol, last: 65535, origins: origins}
 }
@@ -25,19 +25,19 @@ func anySpan(origins []int32) span {
 // portRange returns the range in the form that rules have.
 func (s span) portRange() api.PortRange { return api.Ports(s.first, s.last) }
 
-// portSet is a set of ports in canonical form: by protocol and port, no two spans
-// of a protocol overlap or touch, and any protocol stands alone.
+// portSet is a set of ports in canonical form: sorted by protocol and port; the spans of a protocol
+// neither overlap nor touch; a span of any protocol is the only one.
 type portSet []span
 
-// newPortSet merges spans in any order into the fewest. A merged span has the
-// origins of all its parts. It reorders raw, but not what it refers to.
+// newPortSet merges spans in any order into the fewest possible. A merged span has the origins of
+// all its parts. It reorders raw, but does not modify what raw refers to.
 func newPortSet(raw []span) portSet {
 	if isCanonical(raw) {
 		return raw
 	}
 	slices.SortFunc(raw, compareSpans)
 	if raw[0].protocol == api.AnyProtocol {
-		// Everything else is covered by the spans of any protocol, which come first.
+		// The spans of any protocol, which come first, cover everything else.
 		n := slices.IndexFunc(raw, func(s span) bool { return s.protocol != api.AnyProtocol })
 		if n >= 0 {
 			raw = raw[:n]
@@ -50,11 +50,11 @@ func newPortSet(raw []span) portSet {
 			set[n].origins = append(set[n].origins, s.origins...)
 			continue
 		}
-		s.origins = slices.Clip(s.origins) // so that appending copies what others share
+		s.origins = slices.Clip(s.origins) // so that appending copies shared memory
 		set = append(set, s)
 	}
 	for i := range set {
-		if !strictlyAscending(set[i].origins) { // then it was merged, and is not shared
+		if !strictlyAscending(set[i].origins) { // only merged ones, which are not shared
 			slices.Sort(set[i].origins)
 			set[i].origins = slices.Compact(set[i].origins)
 		}
@@ -62,7 +62,7 @@ func newPortSet(raw []span) portSet {
 	return set
 }
 
-// isCanonical reports whether spans are a port set as they are.
+// isCanonical reports whether spans already form a port set.
 func isCanonical(raw []span) bool {
 	for i := 1; i < len(raw); i++ {
 		a, b := raw[i-1], raw[i]
@@ -74,7 +74,7 @@ func isCanonical(raw []span) bool {
 	return len(raw) < 2 || !slices.ContainsFunc(raw, func(s span) bool { return !strictlyAscending(s.origins) })
 }
 
-// with returns the ports of both sets, without origins. It changes p.
+// with returns the union of both sets, without origins. It modifies p.
 func (p portSet) with(o portSet) portSet {
 	for _, s := range o {
 		p = p.withSpan(s)
@@ -90,7 +90,8 @@ func (p portSet) withSpan(s span) portSet {
 	case s.protocol == api.AnyProtocol:
 		return append(p[:0], s)
 	}
-	i, _ := slices.BinarySearchFunc(p, s, func(e, s span) int { // the first that ends beside s or later
+	// the first that ends next to s or later
+	i, _ := slices.BinarySearchFunc(p, s, func(e, s span) int {
 		return cmp.Or(cmp.Compare(e.protocol, s.protocol), cmp.Compare(int(e.last)+1, int(s.first)))
 	})
 	j := i
@@ -113,10 +114,10 @@ func strictlyAscending(s []int32) bool {
 	return true
 }
 
-// isAll reports whether the set holds every port of every protocol.
+// isAll reports whether the set contains every port of every protocol.
 func (p portSet) isAll() bool { return len(p) > 0 && p[0].protocol == api.AnyProtocol }
 
-// covers reports whether one span of the set holds all of s.
+// covers reports whether one span of the set contains all of s.
 func (p portSet) covers(s span) bool {
 	if p.isAll() {
 		return true
@@ -130,8 +131,8 @@ func (p portSet) covers(s span) bool {
 	return i >= 0 && p[i].protocol == s.protocol && p[i].last >= s.last
 }
 
-// without returns the spans that none of the covers hold. It keeps spans whole:
-// cutting them would not make them fewer.
+// without returns the spans that none of the covers contain. It does not cut spans: that would not
+// reduce their number.
 func (p portSet) without(covers ...portSet) portSet {
 	if len(covers) == 0 {
 		return p
@@ -155,8 +156,8 @@ func (p portSet) appendKey(b []byte) []byte {
 	return b
 }
 
-// portsOf returns the ports of a policy rule. What cannot be a match is left out:
-// a range that is inverted, ports of a protocol that has none.
+// portsOf returns the ports of a policy rule. It leaves out what cannot match: inverted ranges, and
+// ports of a protocol without ports.
 func portsOf(rule *api.PolicyRule, origin int32) portSet {
 	origins := []int32{origin}
 	if rule.AnyPort {
@@ -173,7 +174,7 @@ func portsOf(rule *api.PolicyRule, origin int32) portSet {
 	return newPortSet(raw)
 }
 
-// intersect returns the ports of both sets, with origins that are made from theirs.
+// intersect returns the intersection of both sets, with origins computed from theirs.
 func (p portSet) intersect(o portSet, origins func(mine, others []int32) []int32) portSet {
 	var out []span
 	for _, a := range p {
@@ -187,7 +188,7 @@ func (p portSet) intersect(o portSet, origins func(mine, others []int32) []int32
 	return newPortSet(out)
 }
 
-// intersect returns the ports of both spans, without origins.
+// intersect returns the intersection of both spans, without origins.
 func (s span) intersect(o span) (span, bool) {
 	switch {
 	case o.protocol == api.AnyProtocol:
@@ -200,7 +201,7 @@ func (s span) intersect(o span) (span, bool) {
 	return m, m.first <= m.last
 }
 
-// union returns two ascending lists of origins as one.
+// union merges two ascending lists of origins.
 func union(a, b []int32) []int32 {
 	if len(b) == 0 {
 		return a

@@ -12,10 +12,9 @@ import (
 // errCommitted is returned by a second Commit.
 var errCommitted = errors.New("the transaction of the configurator was committed before")
 
-// Prepare generates the rules of what changed, at most about BatchPairs of them, and tells them to
-// the renderers, none of which does anything yet. Commit does it unless it was done, so only
-// whoever wants to know how long it takes needs to call it. Nothing can be added to the transaction
-// afterwards.
+// Prepare generates the rules of what changed, for about BatchPairs pairs at most, and passes them
+// to the renderers, which do no work yet. Commit calls it if needed; call it separately to measure
+// its duration. Nothing can be added to the transaction afterwards.
 func (t *Txn) Prepare() {
 	if t.prepared {
 		return
@@ -26,13 +25,12 @@ func (t *Txn) Prepare() {
 	t.c.interner.derived.publish(t.c.members, t.updateSet)
 }
 
-// Commit tells renderers what changed and makes all of them, in parallel, commit.
-// Renderers to which nothing is told and that did not fail before are left out.
+// Commit sends the changes to the renderers and makes them all commit in parallel. It skips
+// renderers that have no changes and did not fail before.
 //
-// The error joins those of the renderers, each with its name. What a renderer
-// failed to install it keeps: it is tried again by the next Commit, even of an
-// empty transaction. Therefore renderers are told, and their Commit called, even
-// if ctx is done already.
+// The error joins those of the renderers, each with its name. A renderer keeps what it failed to
+// install: the next Commit, even of an empty transaction, tries again. Therefore Commit passes
+// changes to renderers and calls them even if ctx is done already.
 func (t *Txn) Commit(ctx context.Context) error {
 	if t.committed {
 		return errCommitted
@@ -42,9 +40,8 @@ func (t *Txn) Commit(ctx context.Context) error {
 	return t.c.targets.commit(ctx, t.txns, t.told)
 }
 
-// applyPods tells what changed of pods, in the order of their names. Profiles are
-// released after all were acquired, so that what moves from one pod to another
-// stays the same object.
+// applyPods applies the changes of pods, in the order of their names. It releases profiles after it
+// has acquired all, so that what moves from one pod to another stays the same object.
 func (t *Txn) applyPods() {
 	if t.resync {
 		for pod := range t.c.pods {
@@ -68,7 +65,7 @@ func (t *Txn) applyPods() {
 	}
 }
 
-// applyPod returns the profile that the pod does not use any more.
+// applyPod returns the profile that the pod no longer uses.
 func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 	old := t.c.pods[pod]
 	if len(change.ips) == 0 {
@@ -93,7 +90,7 @@ func (t *Txn) removePod(pod api.PodID, old *podState) *profile {
 		return nil
 	}
 	t.c.setPod(pod, nil)
-	if !t.resync { // which removes what it does not name
+	if !t.resync { // a resync removes the pods that it does not name
 		t.told = true
 		for _, txn := range t.txns {
 			txn.Remove(pod)
@@ -102,11 +99,11 @@ func (t *Txn) removePod(pod api.PodID, old *podState) *profile {
 	return old.profile
 }
 
-// applyShares closes lists that are too large, and generates others again that need not be closed
-// any more. Renderers hear of their pods.
+// applyShares closes lists that are too large, and regenerates closed ones that fit again. It sends
+// their pods to renderers.
 func (t *Txn) applyShares() {
 	c := t.c
-	// Profiles that nobody uses any more still count here, so lists that fit again are not missed.
+	// Unused profiles still count here, so lists that fit again are not missed.
 	if c.interner.pairs <= min(c.shares.namespace, c.shares.node) {
 		return
 	}

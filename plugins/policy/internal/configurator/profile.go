@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// sliceID identifies a slice that is not empty and never changed.
+// sliceID identifies a non-empty slice that is never modified.
 type sliceID struct {
 	first **api.ContivPolicy
 	len   int
@@ -24,21 +24,21 @@ func idOfSlice(policies []*api.ContivPolicy) sliceID {
 	return sliceID{&policies[0], len(policies)}
 }
 
-// profile is what some policies mean for a pod; pods with the same policies share
-// it, unless others have their addresses. The lists are by direction, the pod's; nil
-// does not restrict.
+// profile is the translation of some policies for a pod. Pods with the same policies share it,
+// unless other pods share their addresses. The lists are indexed by direction, seen from the pod;
+// nil does not restrict.
 type profile struct {
 	policies []*api.ContivPolicy
 	shared   []api.Sharing
 	slice    sliceID
 	key      string
 	lists    [2]*list
-	pairs    [2]int  // of a peer and a port, that rules of NetworkPolicies name
-	why      reasons // lists are closed by the share of a namespace
-	uses     int     // by pods
+	pairs    [2]int  // number of pairs of a peer and a port in rules of NetworkPolicies
+	why      reasons // why lists are closed by the share of a namespace
+	uses     int     // number of pods
 }
 
-// all returns the policies of a profile, those of others included.
+// all returns the policies of a profile, including those of pods that share addresses.
 func (p *profile) all() iter.Seq[*api.ContivPolicy] {
 	return func(yield func(*api.ContivPolicy) bool) {
 		for _, policy := range p.policies {
@@ -56,7 +56,8 @@ func (p *profile) all() iter.Seq[*api.ContivPolicy] {
 	}
 }
 
-// canonical returns the policies in order and once each; the argument if it is so.
+// canonical returns the policies sorted and without duplicates; it returns its argument if that is
+// canonical.
 func canonical(policies []*api.ContivPolicy) []*api.ContivPolicy {
 	ordered := true
 	for i := 1; i < len(policies) && ordered; i++ {
@@ -69,8 +70,8 @@ func canonical(policies []*api.ContivPolicy) []*api.ContivPolicy {
 	return slices.Compact(policies)
 }
 
-// pairsOf counts pairs of a peer and a port that rules of some policies name. The blocks of a rule
-// are one peer, or a few, but it takes work to find out which.
+// pairsOf counts the pairs of a peer and a port in rules of some policies. It counts the blocks of
+// a rule as one peer; they may be a few, but finding out takes work.
 func (p *profile) pairsOf(d api.Direction, whose func(*api.ContivPolicy) bool) (n int) {
 	for policy := range p.all() {
 		if !whose(policy) {
@@ -99,8 +100,8 @@ func (p *profile) denies(id api.SetID) bool {
 	})
 }
 
-// configFor returns what renderers must enforce. Here the pod's ingress becomes
-// egress, and the other way round.
+// configFor returns what renderers must enforce. It converts the direction: the pod's ingress
+// becomes egress, and vice versa.
 func (p *profile) configFor(ips []netip.Addr) renderer.PodConfig {
 	cfg := renderer.PodConfig{IPs: ips}
 	if l := p.lists[api.Ingress]; l != nil {
@@ -112,23 +113,23 @@ func (p *profile) configFor(ips []netip.Addr) renderer.PodConfig {
 	return cfg
 }
 
-// reasons is why each direction of a profile is closed, empty where it is not.
+// reasons is why each direction of a profile is closed; "" means that it is not.
 type reasons [2]string
 
-// list is an immutable list of rules, shared by profiles. Lists with equal rules
-// and equal origins are one.
+// list is an immutable list of rules, shared by profiles. Lists with equal rules and equal origins
+// are one object.
 type list struct {
 	key   listKey
 	rules *renderer.RuleList
-	sets  []api.SetID // derived sets that it names
-	uses  int         // by profiles, per direction
+	sets  []api.SetID // derived sets to which it refers
+	uses  int         // number of profiles, per direction
 
 	refused []refusal
 }
 
 type listKey struct{ rules, origins renderer.Digest }
 
-// digestOrigins identifies the origins of a list, and what is refused of it.
+// digestOrigins returns a digest of the origins of a list and of its refusals.
 func digestOrigins(origins [][]api.Origin, refused []refusal) renderer.Digest {
 	h := sha256.New()
 	var b []byte
@@ -151,7 +152,7 @@ func digestOrigins(origins [][]api.Origin, refused []refusal) renderer.Digest {
 	return renderer.Digest(h.Sum(b[:0])[:16])
 }
 
-// shown returns the rules of a list, nil for nil.
+// shown returns the rules of a list, or nil for nil.
 func (l *list) shown() *renderer.RuleList {
 	if l == nil {
 		return nil

@@ -22,15 +22,15 @@ func (t *Txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	t.updateSet(id, added, removed)
 }
 
-// DropSet says that no policy names a set any more, whose members are these. Renderers are told
-// when no pod waits, whose rules may name it yet.
+// DropSet reports that no policy refers to a set any more, and its members. Renderers are notified
+// once no pod waits, because the rules of a waiting pod may still refer to the set.
 func (t *Txn) DropSet(id api.SetID, members []netip.Prefix) {
 	if t.c.updateSize(id, 0, len(members)) {
 		t.c.retained[id] = members
 	}
 }
 
-// again returns what changes of a set that was dropped and is back before renderers were told.
+// again returns the changes of a dropped set that is back before renderers were notified.
 func (t *Txn) again(id api.SetID, added, removed []netip.Prefix) (_, _ []netip.Prefix) {
 	held, ok := t.c.retained[id]
 	if !ok {
@@ -49,7 +49,7 @@ func minus(a, b []netip.Prefix) []netip.Prefix {
 	})
 }
 
-// release tells renderers of the sets that no list names any more.
+// release notifies renderers of the sets to which no list refers any more.
 func (t *Txn) release() {
 	if len(t.c.waiting) > 0 || len(t.c.retained) == 0 {
 		return
@@ -59,14 +59,14 @@ func (t *Txn) release() {
 	}
 }
 
-// forget tells renderers that a dropped set has no members.
+// forget notifies renderers that a dropped set has no members.
 func (t *Txn) forget(id api.SetID) {
 	t.c.interner.derived.moved(id, t.c.retained[id])
 	t.updateSet(id, nil, t.c.retained[id])
 	delete(t.c.retained, id)
 }
 
-// retainedIn returns the dropped sets that some policies name.
+// retainedIn returns the dropped sets to which some policies refer.
 func (c *Configurator) retainedIn(changes map[api.PodID]podChange) map[api.SetID]bool {
 	out := map[api.SetID]bool{}
 	if len(c.retained) == 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Sets answers about address sets, as they are once everything was told to a
-// transaction and until the next one is begun.
+// Sets answers queries about address sets. Its answers are valid from the time that a transaction
+// has received all changes until the next one begins.
 type Sets interface {
 	// Members returns the members of a set; an unknown one has none.
 	Members(id api.SetID) []netip.Addr
@@ -25,15 +25,15 @@ func (noSets) Members(api.SetID) []netip.Addr { return nil }
 
 func (noSets) Contains(api.SetID, netip.Addr) bool { return false }
 
-// addressSet is a set of addresses that stands for many prefixes in rules, or for
-// what two sets have in common.
+// addressSet is a set of addresses that replaces many prefixes in rules, or that is the
+// intersection of two sets.
 type addressSet struct {
 	id      api.SetID
-	members []netip.Prefix // the fewest, in order; nil with common
+	members []netip.Prefix // the fewest, sorted; nil with common
 	common  *common        // nil for a set that does not change
 }
 
-// parts returns the sets of the processor that the set is made of.
+// parts returns the sets of the processor from which the set is built.
 func (s addressSet) parts() []api.SetID {
 	if s.common == nil {
 		return nil
@@ -46,12 +46,11 @@ func (s addressSet) equal(o addressSet) bool {
 	return s.common.equal(o.common) && slices.Equal(s.members, o.members)
 }
 
-// maxInline is the number of prefixes up to which rules name them one by one.
-// What has more becomes an address set, so that the number of rules does not grow
-// with the number of prefixes times that of ports.
+// maxInline is the number of prefixes up to which rules list them individually. More become an
+// address set, so that the number of rules is not the number of prefixes times that of ports.
 const maxInline = 4
 
-// meaning says for people what the set was made of.
+// meaning describes for users what the set was built from.
 func (s addressSet) meaning() string {
 	if s.common == nil {
 		return "blocks"
@@ -74,11 +73,11 @@ func (s addressSet) meaning() string {
 	}
 }
 
-// common is the addresses that sets of the processor have in common, with each other
-// or with some prefixes. It changes with its parts.
+// common is the intersection of sets of the processor with each other or with prefixes. It changes
+// with its parts.
 type common struct {
 	sets     []api.SetID    // in order
-	within   api.Net        // of the prefixes; any without them
+	within   api.Net        // of the prefixes; any if there are none
 	prefixes []netip.Prefix // the fewest, in order
 }
 
@@ -95,7 +94,7 @@ func (c *common) contains(sets Sets, a netip.Addr) bool {
 		!slices.ContainsFunc(c.sets, func(s api.SetID) bool { return !sets.Contains(s, a) })
 }
 
-// containsAddr looks an address up in prefixes that are in order and do not overlap.
+// containsAddr looks up an address in prefixes that are sorted and do not overlap.
 func containsAddr(prefixes []netip.Prefix, a netip.Addr) bool {
 	i, found := slices.BinarySearchFunc(prefixes, a, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
 	return found || i > 0 && prefixes[i-1].Contains(a)

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// inputsOf returns the input of a pod among those of others that have an address of it,
-// in the order of their names.
+// inputsOf returns the inputs of a pod and of the pods that share an address with it, in the order
+// of their names.
 func inputsOf(d api.Direction, policies []*api.ContivPolicy, shared []api.Sharing) []input {
 	inputs, own := make([]input, 0, 1+len(shared)), 0
 	for _, s := range shared {
@@ -26,8 +26,8 @@ func inputsOf(d api.Direction, policies []*api.ContivPolicy, shared []api.Sharin
 	return slices.Insert(inputs, own, collect(d, policies))
 }
 
-// both returns what two outcomes permit: what the one permits is up to the other. A
-// rule that permits has the origins of both, one that denies those of who denies.
+// both returns the intersection of what two outcomes permit. A rule that permits has the origins of
+// both; one that denies has those of the outcome that denies.
 func (g *generator) both(a, b outcome) outcome {
 	out := outcome{action: a.action, origins: a.origins}
 	for _, s := range a.sections {

@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// NamespacePairs is how many pairs of a peer and a port the rules of NetworkPolicies may name for
-// the lists of a namespace's pods together, and NodePairs for the lists of all pods. A list has at
-// most as many rules of them, at 120 bytes each; pods with equal policies share their lists. Pairs
-// are counted in policies, before a list is generated. Rules of administrators, who answer for the
-// node, do not count.
+// NamespacePairs is the maximum number of pairs of a peer and a port in the NetworkPolicy rules of
+// all lists of a namespace's pods, and NodePairs of the lists of all pods. A list has at most that
+// many rules of NetworkPolicies, at 120 bytes each; pods with equal policies share their lists.
+// Pairs are counted in policies, before a list is generated. Rules of admin policies do not count:
+// their authors are responsible for the node.
 const (
 	NamespacePairs = 1 << 20
 	NodePairs      = 2 * NamespacePairs
@@ -24,8 +24,8 @@ func ofTenants(p *api.ContivPolicy) bool { return p.Tier == api.TierNetworkPolic
 
 // shares bounds the lists of namespaces. A namespace that exceeds its share may use an equal part
 // of it for each of its lists; larger lists are closed. While all namespaces together exceed the
-// node's limit, the share is halved, so that the largest are the first. Which lists are closed
-// depends on the present policies only, and not on how they came about.
+// node's limit, the share is halved, so the largest namespaces are limited first. Which lists are
+// closed depends on the current policies only, not on their history.
 type shares struct {
 	namespace, node int                         // NamespacePairs and NodePairs
 	owners          map[string]map[*profile]int // by namespace: how many of its pods have a profile
@@ -35,7 +35,7 @@ func newShares() shares {
 	return shares{NamespacePairs, NodePairs, map[string]map[*profile]int{}}
 }
 
-// count notes that n more pods of a namespace use a profile.
+// count records that n more pods of a namespace use a profile.
 func (s *shares) count(namespace string, p *profile, n int) {
 	of := s.owners[namespace]
 	if of == nil {
@@ -50,7 +50,7 @@ func (s *shares) count(namespace string, p *profile, n int) {
 	}
 }
 
-// owner is what the lists of a namespace come to.
+// owner sums up the lists of a namespace.
 type owner struct{ pairs, lists int }
 
 // quota returns how many pairs each list may have.
@@ -71,8 +71,8 @@ func (o *owner) add(p *profile, namespaces int) {
 	}
 }
 
-// limit returns how many pairs a further list of a namespace may have. One with more is going to be
-// closed, whatever else the transaction changes but for removals.
+// limit returns how many pairs another list of a namespace may have. A larger list will be closed,
+// unless the transaction also removes others.
 func (s *shares) limit(namespace string) int {
 	o := owner{}
 	for p := range s.owners[namespace] {
@@ -81,12 +81,12 @@ func (s *shares) limit(namespace string) int {
 	return max(s.namespace-o.pairs, s.namespace/(o.lists+1))
 }
 
-// tooLarge is why a list is closed.
+// tooLarge explains why a list is closed.
 func tooLarge(namespace string, share int) string {
 	return fmt.Sprintf("the policies of namespace %s name more than %d pairs of a peer and a port for its pods together, and for this list more than its part, so everything is denied: name fewer ports for fewer peers", namespace, share)
 }
 
-// closed returns the profiles of which a list is to be closed: one that all its namespaces refuse.
+// closed returns the profiles of which a list must be closed: all its namespaces refuse it.
 func (s *shares) closed() map[*profile]reasons {
 	names := map[*profile][]string{}
 	for _, name := range slices.Sorted(maps.Keys(s.owners)) {

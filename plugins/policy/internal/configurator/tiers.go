@@ -13,13 +13,13 @@ func (g *generator) outcome(in input) outcome {
 	return outcome{g.admins(l).add(l.sections...), l.action, l.origins}
 }
 
-// lower translates the tiers below admin: NetworkPolicies when one of them
-// isolates the pod, else the baseline.
+// lower translates the tiers below admin: NetworkPolicies if one of them isolates the pod, else the
+// baseline.
 func (g *generator) lower() outcome {
 	if len(g.isolating) == 0 {
 		l := outcome{action: api.Permit}
 		for _, c := range g.clausesOf(g.baseline) {
-			action := api.Permit // to pass on from the last tier is to permit
+			action := api.Permit // passing from the last tier permits
 			if c.rule.Action == api.RuleDeny {
 				action = api.Deny
 			}
@@ -45,9 +45,9 @@ func (g *generator) lower() outcome {
 	}
 }
 
-// admins returns the sections of the admin tier. A rule that passes matters only where
-// a later one of the tier would decide: everything else gets to the lower tiers by
-// itself. Therefore the last rule is looked at first.
+// admins returns the sections of the admin tier. A rule that passes matters only where a later rule
+// of the tier would decide: everything else reaches the lower tiers anyway. Therefore it starts
+// with the last rule.
 func (g *generator) admins(l outcome) (out sections) {
 	clauses := g.clausesOf(g.admin)
 	parts := make([]sections, len(clauses))
@@ -75,9 +75,9 @@ func (g *generator) admins(l outcome) (out sections) {
 	return out
 }
 
-// nodeTraffic returns what a rule that denies everybody must let go on to the next
-// tier: rules for ingress never match what comes from the own node, such as probes of
-// the kubelet. Only a rule that was not understood has any peer.
+// nodeTraffic returns the traffic of the own node, which a rule that denies every peer must leave
+// to the next tier: ingress rules never match traffic from the own node, such as kubelet probes.
+// Only an invalid rule has any peer.
 func (g *generator) nodeTraffic(c clause) traffic {
 	if g.direction != api.Ingress || !c.rule.AnyPeer || c.rule.Action != api.RuleDeny {
 		return nil
@@ -89,8 +89,8 @@ func (g *generator) nodeTraffic(c clause) traffic {
 	return t
 }
 
-// pass returns what the lower tiers decide about what a rule passes on. Where that
-// takes too many rules it is denied.
+// pass returns the decisions of the lower tiers about the traffic that a rule passes. Traffic that
+// takes too many rules is denied.
 func (g *generator) pass(passed traffic, l outcome, by clause) sections {
 	out, ok := g.delegate(passed, passed, l)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// traffic is what some rules match: ports, by peer. Peers can overlap. The spans of
-// a peer are in no order and can overlap, too.
+// traffic is what some rules match: ports, by peer. Peers can overlap. The spans of a peer are
+// unordered and can overlap, too.
 type traffic map[api.Net][]span
 
 // add adds a peer on some ports.
@@ -16,7 +16,7 @@ func (t traffic) add(peer api.Net, ports portSet) {
 	switch {
 	case len(ports) == 0:
 	case t[peer] == nil:
-		t[peer] = slices.Clip(ports) // shared until more is added; it is in order already
+		t[peer] = slices.Clip(ports) // sorted, and shared until more is added
 	default:
 		t[peer] = append(t[peer], ports...)
 	}
@@ -46,7 +46,7 @@ func (t traffic) allOrigins() (out []int32) {
 	return slices.Compact(out)
 }
 
-// within returns the part of some traffic that is on some ports. Origins stay.
+// within returns the part of the traffic that is on some ports. It keeps origins.
 func (t traffic) within(ports portSet) traffic {
 	out := traffic{}
 	for peer, spans := range t {
@@ -73,8 +73,7 @@ func (g *generator) clausesOf(policies []*api.ContivPolicy) []clause {
 	return out
 }
 
-// match returns what some rules match. When one of them matches everything, that
-// is all there is to say.
+// match returns what some rules match. If one of them matches everything, it returns only that.
 func (g *generator) match(clauses []clause) traffic {
 	t := traffic{}
 	var blocks []block
@@ -83,7 +82,7 @@ func (g *generator) match(clauses []clause) traffic {
 		ports := portsOf(c.rule, g.origin(c.policy, c.rule.Index))
 		if c.rule.AnyPeer {
 			toAny = append(toAny, ports...)
-			continue // the other peers of the rule are among any
+			continue // any includes the other peers of the rule
 		}
 		for _, s := range c.rule.Sets {
 			t.add(api.SetNet(s), ports)
@@ -93,7 +92,7 @@ func (g *generator) match(clauses []clause) traffic {
 				blocks = append(blocks, b)
 			}
 			if c.rule.Action != api.RuleAllow && isUnknown(b) {
-				toAny = append(toAny, ports...) // whatever it should not let through: closed
+				toAny = append(toAny, ports...) // its exceptions cannot be applied: fail closed
 			}
 		}
 	}
@@ -106,16 +105,15 @@ func (g *generator) match(clauses []clause) traffic {
 	return t
 }
 
-// addBlocks adds blocks as prefixes or derived sets, but for what any peer may.
-// Blocks that lie in others are dropped twice: before they are united, so that
-// they do not make sets larger, and after, because united blocks can cover others
-// that single ones do not.
+// addBlocks adds blocks as prefixes or derived sets, without what any peer may do. It drops blocks
+// within others twice: before the union, so that they do not make sets larger, and afterwards,
+// because united blocks can cover others that single ones do not.
 func (g *generator) addBlocks(t traffic, any portSet, blocks []block) {
 	var inline []block
 	for _, r := range regions(uncoveredBy(any, blocks)) {
 		addrs, err := r.addrs.IPSet()
 		if err != nil {
-			continue // cannot be: all ranges are valid. No addresses, so closed.
+			continue // impossible, since all ranges are valid; no addresses fail closed
 		}
 		ports := newPortSet(r.spans)
 		prefixes, few := fewPrefixes(addrs)
@@ -140,9 +138,9 @@ type section struct {
 	traffic traffic
 }
 
-// sections are asked one after the other; the first that matches decides. Of an
-// ordered tier every rule is one, even among others that do the same: only so a
-// rule of the list says which rule of a policy has decided.
+// sections are evaluated in order; the first that matches decides. In an ordered tier every rule is
+// a section, even next to others with the same action: only then does a rule of the list show which
+// policy rule has decided.
 type sections []section
 
 // add appends sections that match anything.
@@ -155,7 +153,7 @@ func (s sections) add(more ...section) sections {
 	return s
 }
 
-// rules is how many rules sections come to, or more.
+// rules returns an upper bound of the number of rules of the sections.
 func (s sections) rules() (n int) {
 	for _, x := range s {
 		for _, spans := range x.traffic {
@@ -165,14 +163,14 @@ func (s sections) rules() (n int) {
 	return n
 }
 
-// outcome is what some tiers decide.
+// outcome is the decision of some tiers.
 type outcome struct {
 	sections sections
 	action   api.Action // of the rest
 	origins  []int32    // of the rest
 }
 
-// apart returns an outcome that permits a family and is the same in the other one.
+// apart returns an outcome that permits one family and leaves the other unchanged.
 func (o outcome) apart(family netip.Prefix) outcome {
 	if !family.IsValid() {
 		return o

@@ -8,21 +8,21 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Txn takes the changes of one step. Every Txn must be committed, and before the
-// next is begun. Slices that it is given are kept and must not be changed.
+// Txn collects the changes of one step. Every Txn must be committed before the next one begins. It
+// keeps slices that are passed to it; they must not be modified.
 type Txn struct {
 	c         *Configurator
 	resync    bool
 	prepared  bool
 	committed bool
-	told      bool // renderers were told something
+	told      bool // renderers have changes
 	txns      []renderer.Txn
 	pods      map[api.PodID]podChange // the last change of each pod
 	reclaimed []api.SetID             // dropped sets that are back
 }
 
-// NewTxn begins a transaction. With resync, whatever the transaction does not name
-// is forgotten, here and by the renderers.
+// NewTxn begins a transaction. With resync, whatever the transaction does not name is removed, here
+// and in the renderers.
 func (c *Configurator) NewTxn(resync bool) *Txn {
 	t := &Txn{c: c, resync: resync, told: resync, txns: make([]renderer.Txn, len(c.targets))}
 	for i, target := range c.targets {
@@ -31,7 +31,7 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 	if resync {
 		clear(c.sizes)
 		clear(c.refused)
-		clear(c.retained) // renderers forget what they are not told again
+		clear(c.retained) // renderers drop what is not sent again
 		c.interner.derived.forgetPublished()
 	}
 	return t
@@ -44,10 +44,9 @@ func (t *Txn) updateSet(id api.SetID, added, removed []netip.Prefix) {
 	}
 }
 
-// Configure says which addresses a local pod has and which policies apply to it. A
-// pod without policies is open, but for what others that have one of its addresses do
-// not permit. A pod without addresses is removed: there is no traffic of it that could
-// be told apart.
+// Configure sets the addresses of a local pod and the policies that apply to it. A pod without
+// policies is unrestricted, except by the policies of pods that share one of its addresses. A pod
+// without addresses is removed: it has no traffic that could be identified.
 func (t *Txn) Configure(pod api.PodID, ips []netip.Addr, policies []*api.ContivPolicy, shared []api.Sharing) {
 	if t.pods == nil {
 		t.pods = map[api.PodID]podChange{}
@@ -55,10 +54,11 @@ func (t *Txn) Configure(pod api.PodID, ips []netip.Addr, policies []*api.ContivP
 	t.pods[pod] = podChange{sortedAddrs(ips), policies, shared}
 }
 
-// Remove forgets a pod; an unknown one is no error.
+// Remove removes a pod; it ignores an unknown one.
 func (t *Txn) Remove(pod api.PodID) { t.Configure(pod, nil, nil, nil) }
 
-// sortedAddrs returns the addresses in order and once each; the argument if it is so.
+// sortedAddrs returns the addresses sorted and without duplicates; it returns its argument if that
+// is so already.
 func sortedAddrs(ips []netip.Addr) []netip.Addr {
 	for i := 1; i < len(ips); i++ {
 		if !ips[i-1].Less(ips[i]) {
@@ -68,11 +68,11 @@ func sortedAddrs(ips []netip.Addr) []netip.Addr {
 	return ips
 }
 
-// CommitAll makes Commit include renderers to which nothing is told: something may
-// have changed in their stacks.
+// CommitAll makes Commit include renderers without changes: something may have changed in their
+// dataplanes.
 func (t *Txn) CommitAll() { t.told = true }
 
-// apply tells renderers what a pod is now.
+// apply sends the state of a pod to renderers.
 func (t *Txn) apply(pod api.PodID, state *podState) {
 	old := t.c.pods[pod]
 	t.c.setPod(pod, state)

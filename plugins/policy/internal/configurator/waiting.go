@@ -10,12 +10,12 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// selectBatch takes the pods that this transaction is to apply and lets the others wait: as many as
-// fit, the cheapest first, and beside them the one that has waited longest.
+// selectBatch takes the pods that this transaction applies: as many as fit, the cheapest first, and
+// in addition the one that has waited longest. The others wait.
 func (t *Txn) selectBatch() map[api.PodID]podChange {
 	if t.resync || len(t.c.waiting) == 0 && t.fitsBatch() {
 		clear(t.c.waiting)
-		return t.pods // as nearly always
+		return t.pods // the usual case
 	}
 	for pod, w := range t.c.waiting {
 		if _, named := t.pods[pod]; !named {
@@ -41,7 +41,7 @@ func (t *Txn) selectBatch() map[api.PodID]podChange {
 			now[pod] = change
 			work.spend(change)
 			if i == 0 {
-				work.pairs -= pairs // others have room beside it
+				work.pairs -= pairs // does not reduce the room for others
 			}
 			continue
 		}
@@ -56,7 +56,7 @@ func (t *Txn) selectBatch() map[api.PodID]podChange {
 	return now
 }
 
-// fitsBatch reports whether all pods of the transaction are one batch.
+// fitsBatch reports whether all pods of the transaction form one batch.
 func (t *Txn) fitsBatch() bool {
 	work := work{interner: t.c.interner}
 	for _, change := range t.pods {
@@ -67,9 +67,9 @@ func (t *Txn) fitsBatch() bool {
 	return true
 }
 
-// mayWait reports whether a pod may stay as it is for some time. One that has other addresses may
-// not, since another pod may have the old ones; nor may one whose sets are made of others, which
-// may change.
+// mayWait reports whether a pod may keep its state for some time. A pod whose addresses changed may
+// not wait, because another pod may have the old ones; nor may one with sets that are built from
+// others, which may change.
 func (c *Configurator) mayWait(pod api.PodID, change podChange) bool {
 	old := c.pods[pod]
 	if old == nil {
@@ -78,7 +78,7 @@ func (c *Configurator) mayWait(pod api.PodID, change podChange) bool {
 	return slices.Equal(old.ips, change.ips) && !slices.ContainsFunc(old.profile.lists[:], c.interner.hasParts)
 }
 
-// order puts the shortest lists first, but before them those of the pod that has waited longest.
+// order puts the pod that has waited longest first, then the shortest lists.
 func (c *Configurator) order(pods []api.PodID, changes map[api.PodID]podChange, w work) []api.PodID {
 	pairs := make(map[api.PodID]int, len(pods))
 	for _, pod := range pods {
@@ -101,7 +101,7 @@ func (c *Configurator) order(pods []api.PodID, changes map[api.PodID]podChange, 
 	return pods
 }
 
-// closeNew has renderers close the new pods that wait.
+// closeNew makes renderers block the new pods that wait.
 func (t *Txn) closeNew() {
 	if len(t.c.waiting) == 0 {
 		return
@@ -113,7 +113,7 @@ func (t *Txn) closeNew() {
 	}
 }
 
-// closePod has renderers close a pod that waits. It returns the profile that the pod had.
+// closePod makes renderers block a waiting pod. It returns the previous profile of the pod.
 func (t *Txn) closePod(pod api.PodID, ips []netip.Addr) (old *profile) {
 	if state := t.c.pods[pod]; state != nil {
 		old = state.profile
@@ -123,9 +123,9 @@ func (t *Txn) closePod(pod api.PodID, ips []netip.Addr) (old *profile) {
 	return old
 }
 
-// reclaim empties the dropped sets that policies applied now name again. Pods that wait and whose
-// rules deny what was in a set that is back are closed, because the rules would permit it. It
-// returns the profiles that are not used any more.
+// reclaim empties the dropped sets to which newly applied policies refer again. It blocks waiting
+// pods whose rules deny what was in such a set, because those rules would now permit it. It returns
+// the profiles that are no longer used.
 func (t *Txn) reclaim(now map[api.PodID]podChange) (unused []*profile) {
 	for id := range t.c.retainedIn(now) {
 		t.forget(id)

@@ -6,40 +6,39 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// GroupID names a group of pods within one cache. It is dense, and used again
-// when the group is gone: it identifies, but nothing may be derived from it.
+// GroupID identifies a group of pods within one cache. IDs are dense and reused after a group is
+// gone; nothing may be derived from them.
 type GroupID uint32
 
-// Group is what policies can tell pods apart by: pods with equal namespace,
-// labels and named ports are one group, whatever policies there are. It is
-// immutable.
+// Group is what distinguishes pods for policies: pods with equal namespace, labels and named ports
+// are one group, whatever policies there are. It is immutable.
 type Group struct {
 	Namespace  string
 	Labels     Labels
-	NamedPorts []api.NamedPort // sorted, each once
+	NamedPorts []api.NamedPort // sorted, without duplicates
 }
 
-// Pod is a pod that policies see: it has its own addresses and is not finished.
+// Pod is a pod to which policies can apply: it has its own addresses and is not finished.
 type Pod struct {
 	ID      api.PodID
 	Group   GroupID
 	Node    string
-	IPs     []netip.Addr // sorted, each once; empty while the pod has none
-	NodeIPs []netip.Addr // addresses of its node, sorted, each once
-	// Shared says that another pod has one of the addresses too. This happens
-	// when an address is used again before its former owner is seen to be gone.
+	IPs     []netip.Addr // sorted, without duplicates; empty while the pod has none
+	NodeIPs []netip.Addr // addresses of its node, sorted, without duplicates
+	// Shared reports whether another pod has one of the addresses, too. This happens when an
+	// address is reused before its former owner is seen to be gone.
 	Shared bool
 }
 
-// GroupQuery asks for the groups that match all its conditions. Namespace, when
-// it is not empty, is the only namespace; else Namespaces, when it is not nil,
-// selects among the namespaces whose Namespace object is known; else groups of
-// every namespace match, known or not.
+// GroupQuery selects the groups that match all its conditions. If Namespace is not empty, only
+// groups of this namespace match. Otherwise, if Namespaces is not nil, it selects among the
+// namespaces whose Namespace object is known. Otherwise groups of every namespace match, known or
+// not.
 type GroupQuery struct {
 	Namespace  string
 	Namespaces *Selector
 	Pods       *Selector
-	Port       api.PortName // zero: any group; else groups that have such a port
+	Port       api.PortName // zero: any group; else only groups with such a port
 }
 
 // Has reports whether the group has a port of that name and protocol.
@@ -52,10 +51,9 @@ func (g *Group) Has(n api.PortName) bool {
 	return false
 }
 
-// Node is a node of the cluster, as peers of cluster-scoped policies see it. It is
-// immutable.
+// Node is a node of the cluster as a peer of cluster-scoped policies. It is immutable.
 type Node struct {
 	Name      string
 	Labels    Labels
-	Addresses []netip.Addr // all of status.addresses that are addresses; sorted, each once
+	Addresses []netip.Addr // the valid addresses of status.addresses; sorted, without duplicates
 }

@@ -14,8 +14,8 @@ type Label struct{ Key, Value string }
 // Labels are the labels of one object: sorted by key, every key once.
 type Labels []Label
 
-// NewLabels sorts the labels in place and returns them; of labels with the same
-// key the last one counts.
+// NewLabels sorts the labels in place and returns them; of labels with the same key the last one
+// wins.
 func NewLabels(ls []Label) Labels {
 	byKey := func(a, b Label) int { return strings.Compare(a.Key, b.Key) }
 	slices.SortStableFunc(ls, byKey)
@@ -28,11 +28,11 @@ func NewLabels(ls []Label) Labels {
 	return Labels(out)
 }
 
-// fewStrings is the number of labels, or of values of a requirement, up to which
-// looking at one after the other is faster than a binary search.
+// fewStrings is the number of labels, or of values of a requirement, up to which a linear search is
+// faster than a binary search.
 const fewStrings = 16
 
-// Get returns the value of a key and whether the key is there at all.
+// Get returns the value of a key and whether the key exists.
 func (l Labels) Get(key string) (string, bool) {
 	if len(l) > fewStrings {
 		i, ok := slices.BinarySearchFunc(l, key, func(x Label, key string) int { return strings.Compare(x.Key, key) })
@@ -62,7 +62,7 @@ func (l Labels) String() string {
 	return string(b)
 }
 
-// Operator says what a Requirement asks of the value of its key.
+// Operator is the operator of a Requirement.
 type Operator uint8
 
 // The operators, as Kubernetes names them. NotIn and DoesNotExist hold for
@@ -111,7 +111,7 @@ func (r *Requirement) compare(o Requirement) int {
 	return cmp.Or(strings.Compare(r.Key, o.Key), cmp.Compare(r.Operator, o.Operator), slices.Compare(r.Values, o.Values))
 }
 
-// canonical sorts and checks the values; it copies them before it changes them.
+// canonical sorts and validates the values; it copies them before it modifies them.
 func (r *Requirement) canonical() error {
 	if r.Key == "" {
 		return fmt.Errorf("a requirement has no key")
@@ -137,10 +137,9 @@ func (r *Requirement) canonical() error {
 	return nil
 }
 
-// Selector is a label selector in canonical form: requirements sorted, every one
-// once, so that equal conditions have equal text. It is immutable. The zero value
-// selects every object; a nil selector selects none, so that a selector that is
-// missing by mistake fails closed.
+// Selector is a label selector in canonical form: requirements are sorted and without duplicates,
+// so that equal conditions have equal text. It is immutable. The zero value selects every object; a
+// nil selector selects none, so that an accidentally missing selector fails closed.
 type Selector struct {
 	reqs []Requirement
 	text string
@@ -149,9 +148,8 @@ type Selector struct {
 // Everything selects every object.
 var Everything = &Selector{}
 
-// CanonicalRequirements brings requirements into canonical form in place and
-// returns them. The error says which one cannot be understood; then the whole
-// selector must match nothing.
+// CanonicalRequirements brings requirements into canonical form in place and returns them. The
+// error names the invalid requirement; the whole selector must then match nothing.
 func CanonicalRequirements(reqs []Requirement) ([]Requirement, error) {
 	for i := range reqs {
 		if err := reqs[i].canonical(); err != nil {
@@ -177,8 +175,8 @@ func AppendRequirements(dst []byte, reqs []Requirement) []byte {
 	return dst
 }
 
-// NewSelector returns the selector of some requirements and takes ownership of
-// the slice. The error says which requirement cannot be understood.
+// NewSelector returns the selector of some requirements and takes ownership of the slice. The error
+// names the invalid requirement.
 func NewSelector(reqs []Requirement) (*Selector, error) {
 	reqs, err := CanonicalRequirements(reqs)
 	if err != nil {
@@ -200,8 +198,7 @@ func (s *Selector) Matches(l Labels) bool {
 	return true
 }
 
-// Requirements returns the requirements in canonical order; the caller must not
-// change them.
+// Requirements returns the requirements in canonical order; the caller must not modify them.
 func (s *Selector) Requirements() []Requirement {
 	if s == nil {
 		return nil

@@ -5,18 +5,17 @@ import (
 	"slices"
 )
 
-// linearSelectors is the number of selectors up to which looking at each of them
-// is cheaper, in time and memory, than an index.
+// linearSelectors is the number of selectors up to which scanning them is cheaper, in time and
+// memory, than an index.
 const linearSelectors = 16
 
-// SelectorIndex answers which of many selectors match some labels, without
-// looking at all of them. The zero value is empty. T identifies a selector; an
-// item is added at most once.
+// SelectorIndex finds which of many selectors match some labels, without evaluating all of them.
+// The zero value is empty. T identifies a selector; an item is added at most once.
 //
-// Every selector is filed under one of its positive requirements (In or Exists),
-// its pivot: the one whose bucket holds the fewest selectors at that time. A
-// pivot by kind or by order would let one popular label attract every selector.
-// Selectors without a positive requirement are looked at always.
+// Every selector is indexed under one of its positive requirements (In or Exists), its pivot: the
+// one whose bucket had the fewest selectors when it was added. If the pivot were chosen by kind or
+// order, one popular label could attract every selector. Selectors without a positive requirement
+// are always evaluated.
 type SelectorIndex[T comparable] struct {
 	few  []selectorItem[T] // while there are few of them
 	many *pivots[T]        // else
@@ -43,7 +42,7 @@ func (x *SelectorIndex[T]) Len() int {
 	return len(x.few)
 }
 
-// Add files an item under its selector.
+// Add indexes an item under its selector.
 func (x *SelectorIndex[T]) Add(sel *Selector, item T) {
 	it := selectorItem[T]{sel, item}
 	if x.many == nil && len(x.few) < linearSelectors {
@@ -64,7 +63,7 @@ func (x *SelectorIndex[T]) Add(sel *Selector, item T) {
 	x.many.add(it)
 }
 
-// Remove forgets an item that was added with the selector.
+// Remove removes an item that was added with the selector.
 func (x *SelectorIndex[T]) Remove(sel *Selector, item T) {
 	it := selectorItem[T]{sel, item}
 	if x.many == nil {
@@ -96,8 +95,8 @@ func (x *SelectorIndex[T]) All() iter.Seq[T] {
 	}
 }
 
-// Matching returns the items whose selectors match the labels, each once, in no
-// particular order. The index must not be changed meanwhile.
+// Matching returns the items whose selectors match the labels, each once, in no particular order.
+// The index must not be modified meanwhile.
 func (x *SelectorIndex[T]) Matching(l Labels) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		if x.many == nil {
@@ -163,7 +162,7 @@ func (p *pivots[T]) bucketSize(r Requirement) (n int, ok bool) {
 	return 0, false
 }
 
-// edit replaces the buckets of an item's pivot; buckets that became empty go.
+// edit replaces the buckets of an item's pivot; it drops empty buckets.
 func (p *pivots[T]) edit(it selectorItem[T], pivot int, f func([]selectorItem[T]) []selectorItem[T]) {
 	if pivot < 0 {
 		p.rest = f(p.rest)

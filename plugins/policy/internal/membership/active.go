@@ -6,9 +6,9 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Selector returns the active selector of a peer, making it active when it is not: it
-// finds its groups and their addresses, and is found by groups from then on. Who uses
-// it says so by Retain. It must only be called when the cluster does not change.
+// Selector returns the active selector of a peer. If it is not active yet, Selector activates it:
+// it finds its groups and their addresses, and new groups find it from then on. Users register with
+// Retain. It must only be called while the cluster does not change.
 func (x *Sets) Selector(p Peer) *Selector {
 	if s, ok := x.selectors[p.key]; ok {
 		return s
@@ -16,7 +16,7 @@ func (x *Sets) Selector(p Peer) *Selector {
 	s := &Selector{Peer: p, users: map[api.PolicyID]int{}}
 	x.selectors[p.key] = s
 	x.scopes.add(s)
-	s.moved = true // numbers found here are no news
+	s.moved = true // numbers found here are not reported
 	switch {
 	case p.key.presence:
 		s.sets = []*Set{{sel: s, Refused: true}}
@@ -39,7 +39,7 @@ func (x *Sets) Selector(p Peer) *Selector {
 		}
 	}
 	for _, set := range s.sets {
-		if !p.key.presence { // which has nothing to publish
+		if !p.key.presence { // has nothing to publish
 			set.fresh = true
 			x.journal.touch(set)
 		}
@@ -48,8 +48,7 @@ func (x *Sets) Selector(p Peer) *Selector {
 	return s
 }
 
-// Release takes back one use of a selector. One without users stays active until
-// DropIdle.
+// Release drops one use of a selector. A selector without users stays active until DropIdle.
 func (x *Sets) Release(s *Selector, user api.PolicyID) {
 	if s.users[user]--; s.users[user] <= 0 {
 		delete(s.users, user)
@@ -59,7 +58,7 @@ func (x *Sets) Release(s *Selector, user api.PolicyID) {
 	}
 }
 
-// DropIdle forgets the selectors that nobody uses.
+// DropIdle deactivates the selectors without users.
 func (x *Sets) DropIdle() {
 	for _, s := range x.idle {
 		if len(s.users) == 0 && x.selectors[s.key] == s {
@@ -69,9 +68,9 @@ func (x *Sets) DropIdle() {
 	x.idle = x.idle[:0]
 }
 
-// deactivate forgets a selector that nobody uses; its sets lose all members. What
-// was published is what there was before this update, so the journal is settled
-// before the links that it is settled by are cut.
+// deactivate removes a selector without users; its sets lose all members. An update must report the
+// members as they were before, so the journal is settled before the links that settling needs are
+// removed.
 func (x *Sets) deactivate(s *Selector) {
 	delete(x.selectors, s.key)
 	x.scopes.remove(s)
@@ -81,7 +80,7 @@ func (x *Sets) deactivate(s *Selector) {
 		s.sets = nil
 		return
 	}
-	s.moved = true // nobody wants to hear of its numbers
+	s.moved = true // no user needs its numbers
 	for _, set := range s.sets {
 		x.journal.settle(set)
 		if !s.key.presence {
@@ -104,8 +103,8 @@ func (x *Sets) deactivate(s *Selector) {
 	s.sets = nil
 }
 
-// SettleNumbers drops the numbers that no group stands for any more. It calls changed
-// for the users of every selector whose numbers changed.
+// SettleNumbers drops the numbers that no group uses any more. It calls changed for the users of
+// every selector whose numbers changed.
 func (x *Sets) SettleNumbers(changed func(user api.PolicyID)) {
 	for _, s := range x.moved {
 		s.moved = false
@@ -124,10 +123,9 @@ func (x *Sets) SettleNumbers(changed func(user api.PolicyID)) {
 	x.moved = x.moved[:0]
 }
 
-// TakeUpdates returns what became different in the sets since the last call, in any
-// order.
+// TakeUpdates returns the changes of sets since the last call, in no particular order.
 func (x *Sets) TakeUpdates() []Update {
-	updates := make([]Update, 0, len(x.journal.touched)+1) // one more for the own node's
+	updates := make([]Update, 0, len(x.journal.touched)+1) // one more for the set of the own node
 	for _, set := range x.journal.touched {
 		u := x.journal.take(set)
 		if set.resize(len(u.Added) - len(u.Removed)) {
@@ -147,9 +145,8 @@ func (x *Sets) TakeUpdates() []Update {
 	return updates
 }
 
-// TakeFlipped returns the selectors that have pods, or a number, and had none, or the
-// reverse: selectors for presence, and those of named ports within blocks. The result is
-// valid until the cluster changes.
+// TakeFlipped returns the selectors whose pods or numbers appeared or disappeared: presence
+// selectors, and those of named ports within blocks. The result is valid until the cluster changes.
 func (x *Sets) TakeFlipped() []*Selector {
 	flipped := x.flipped
 	x.flipped = x.flipped[:0]

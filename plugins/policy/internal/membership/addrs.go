@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// addrList collects the members of a set. IPv4 addresses, of which there may be
-// tens of thousands, are kept and sorted as numbers: a quarter of the memory, and
-// a fraction of the time.
+// addrList collects the members of a set. It stores and sorts IPv4 addresses, of which there may be
+// tens of thousands, as numbers: a quarter of the memory, and a fraction of the time.
 type addrList struct {
 	v4 []uint32
 	v6 []netip.Addr
@@ -23,9 +22,9 @@ func (l *addrList) add(a netip.Addr) {
 	l.v4 = append(l.v4, binary.BigEndian.Uint32(b[:]))
 }
 
-// take returns the addresses, sorted and each once, as prefixes of one address,
-// nil for none. It empties the list but keeps its memory; spare is memory to sort
-// with, and is returned, perhaps larger.
+// take returns the addresses, sorted and without duplicates, as prefixes of one address, or nil if
+// there are none. It empties the list but keeps its memory. spare is memory for sorting; take
+// returns it, possibly larger.
 func (l *addrList) take(spare []uint32) (out []netip.Prefix, _ []uint32) {
 	sorted, spare := sortNumbers(l.v4, spare)
 	l.v4 = sorted
@@ -47,12 +46,11 @@ func (l *addrList) take(spare []uint32) (out []netip.Prefix, _ []uint32) {
 	return out, spare
 }
 
-// radixNumbers is the length from which on three passes over all numbers are
-// cheaper than comparing them.
+// radixNumbers is the length from which radix sort with three passes is cheaper than comparing.
 const radixNumbers = 512
 
-// sortNumbers sorts in ascending order, with the help of spare. The result may be
-// in the memory of either; the other one is returned as the new spare.
+// sortNumbers sorts in ascending order, using spare. The result may be in the memory of either
+// argument; the other one is returned as the new spare.
 func sortNumbers(v, spare []uint32) (sorted, _ []uint32) {
 	if len(v) < radixNumbers {
 		slices.Sort(v)
@@ -80,7 +78,7 @@ func sortNumbers(v, spare []uint32) (sorted, _ []uint32) {
 	return v, spare
 }
 
-// prefixes returns addresses as prefixes of one address each, nil for none.
+// prefixes returns addresses as prefixes of one address each, or nil if there are none.
 func prefixes(addrs []netip.Addr) []netip.Prefix {
 	if len(addrs) == 0 {
 		return nil

@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// countedSet is a set whose members are counted: those of the own node, which local
-// pods tell, and those of selected nodes, two of which may have one address.
+// countedSet is a set that counts references to its members: the set of the own node's addresses,
+// which local pods name, and sets of selected nodes, two of which may share an address.
 type countedSet struct {
 	refs      map[netip.Addr]int
-	published map[netip.Addr]struct{} // taken before
-	moved     []netip.Addr            // counted since the last take
+	published map[netip.Addr]struct{} // by the last take
+	moved     []netip.Addr            // with changed counts since the last take
 }
 
 func newCountedSet() countedSet {
 	return countedSet{refs: map[netip.Addr]int{}, published: map[netip.Addr]struct{}{}}
 }
 
-// change counts d more objects that have an address.
+// change adds d to the number of objects that have an address.
 func (s *countedSet) change(a netip.Addr, d int) {
 	s.refs[a] += d
 	if s.refs[a] <= 0 {
@@ -27,7 +27,7 @@ func (s *countedSet) change(a netip.Addr, d int) {
 	s.moved = append(s.moved, a)
 }
 
-// changeAll counts an object that had some addresses and has others now.
+// changeAll updates the counts for an object whose addresses changed from old to now.
 func (s *countedSet) changeAll(old, now []netip.Addr) {
 	if slices.Equal(old, now) {
 		return
@@ -40,7 +40,7 @@ func (s *countedSet) changeAll(old, now []netip.Addr) {
 	}
 }
 
-// take returns what became different since the last take, and takes it for published.
+// take returns the changes since the last take, and records them as published.
 func (s *countedSet) take() (added, removed []netip.Prefix) {
 	slices.SortFunc(s.moved, netip.Addr.Compare)
 	for _, a := range slices.Compact(s.moved) {

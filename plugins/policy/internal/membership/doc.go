@@ -1,22 +1,21 @@
-// Package membership knows who is in which address set.
+// Package membership computes the members of address sets.
 //
-// A selector of a policy is active as long as somebody uses it. It is one address
-// set, or one per number when it goes with a named port. A link says that the pods
-// of a group are in a set; a pod that comes or goes touches the sets of its group
-// only. A new group finds its sets by an index of the active selectors by label,
-// factored by the namespaces that they are for (scope).
+// A selector of a policy is active as long as it has users. It is one address set or, with a named
+// port, one per number. A link means that the pods of a group are in a set; a pod that comes or
+// goes affects the sets of its group only. A new group finds its sets by an index of the active
+// selectors by label, factored by their namespaces (scope).
 //
-// Whatever changes between two calls of TakeUpdates is recorded as counts per set
-// and address (journal). TakeUpdates works out the net change of every set.
+// The journal records changes between two calls of TakeUpdates as counts per set and address.
+// TakeUpdates computes the net change of every set.
 //
 // # Invariants
 //
-//   - Between a set and a group there is a link if and only if the set is active
+//   - There is a link between a set and a group if and only if the set is active
 //     and the group matches.
 //   - The members of a set are a function of the current state of the cluster. IDs
 //     are derived from canonical text.
-//   - A set without an ID of its own, because another one has it, has no members.
+//   - A set whose ID is already used by another set has no members.
 //
-// The package knows no policy but by its ID, as a user of a selector. It is pure:
-// one goroutine owns a Sets and an OwnNode.
+// The package knows policies only by their IDs, as users of selectors. It is pure: one goroutine
+// owns a Sets and an OwnNode.
 package membership

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 )
 
-// GroupAdded links a group that has no pods yet to the sets it is in.
+// GroupAdded links a group without pods to its sets.
 func (x *Sets) GroupAdded(id intent.GroupID, g *intent.Group) {
 	x.links.add(id, g)
 	for sc := range x.scopes.covering(g.Namespace, x.namespaces[g.Namespace]) {
@@ -17,14 +17,14 @@ func (x *Sets) GroupAdded(id intent.GroupID, g *intent.Group) {
 	}
 }
 
-// GroupRemoved unlinks a group that has no pods any more.
+// GroupRemoved unlinks a group without pods.
 func (x *Sets) GroupRemoved(id intent.GroupID) {
 	for _, s := range x.links.remove(id) {
 		x.left(s)
 	}
 }
 
-// PodChanged records that addresses come or go in the sets of a pod's group.
+// PodChanged records that addresses join or leave the sets of a pod's group.
 func (x *Sets) PodChanged(old, now *intent.Pod) {
 	if old == nil || now == nil || old.Group != now.Group || !slices.Equal(old.IPs, now.IPs) {
 		x.journal.count(old, -1)
@@ -35,8 +35,8 @@ func (x *Sets) PodChanged(old, now *intent.Pod) {
 	}
 }
 
-// NamespaceChanged links and unlinks the groups of a namespace, for the selectors
-// whose answer for the namespace is different now.
+// NamespaceChanged links and unlinks the groups of a namespace, for the selectors that began or
+// ceased to match the namespace.
 func (x *Sets) NamespaceChanged(name string, old, now intent.Labels) {
 	if now == nil {
 		delete(x.namespaces, name)
@@ -55,8 +55,8 @@ func (x *Sets) NamespaceChanged(name string, old, now intent.Labels) {
 	}
 }
 
-// fewSelectors is the number of selectors of a scope up to which it is cheaper to
-// look for the groups of each than for the selectors of each group.
+// fewSelectors is the number of selectors of a scope up to which finding the groups of each
+// selector is cheaper than finding the selectors of each group.
 const fewSelectors = 16
 
 // relink links or unlinks the groups of a namespace, for the selectors of a scope.

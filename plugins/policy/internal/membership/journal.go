@@ -10,22 +10,22 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// journal records how the pods of sets change, and works out what that comes to.
+// journal records changes of the pods of sets, and computes the net changes of members.
 type journal struct {
 	state   State
 	links   *links
-	touched []*Set                  // may have other members than were published
-	shared  map[netip.Addr]struct{} // addresses that two pods had since the last update, or have
+	touched []*Set                  // sets whose members may differ from those published
+	shared  map[netip.Addr]struct{} // addresses that two pods have, or had since the last update
 
-	spare []uint32   // to sort addresses with
-	lists []addrList // to collect addresses in
+	spare []uint32   // memory for sorting addresses
+	lists []addrList // memory for collecting addresses
 }
 
-// Update is what became different in one set. Both lists are sorted.
+// Update is the change of one set. Both lists are sorted.
 type Update struct {
 	ID             api.SetID
 	Added, Removed []netip.Prefix
-	Dead           bool // nobody uses it any more
+	Dead           bool // the set has no users any more
 }
 
 func (j *journal) touch(set *Set) {
@@ -35,7 +35,7 @@ func (j *journal) touch(set *Set) {
 	}
 }
 
-// record notes that d more pods of the set have an address.
+// record records that d more pods of the set have an address.
 func (j *journal) record(set *Set, a netip.Addr, d int) {
 	if set.Refused || !set.admits(a) {
 		return
@@ -44,7 +44,7 @@ func (j *journal) record(set *Set, a netip.Addr, d int) {
 	j.touch(set)
 }
 
-// count records that a pod comes to or leaves the sets of its group; nil is no pod.
+// count records that a pod joins or leaves the sets of its group; nil is ignored.
 func (j *journal) count(pod *intent.Pod, d int) {
 	if pod == nil {
 		return
@@ -56,18 +56,18 @@ func (j *journal) count(pod *intent.Pod, d int) {
 	}
 }
 
-// settle works out which addresses joined and left the set since the last update.
+// settle computes which addresses joined and left the set since the last update.
 //
-// The journal counts pods. An address that no two pods had, neither at the last
-// update nor since, is a member before or after when the count says so. For the
-// others, which are few, the pods that have it now are counted: what they were
-// before follows from the journal.
+// The journal counts pods. For an address that no two pods shared, neither at the last update nor
+// since, the count shows whether it is a member before and after. For the others, which are few,
+// settle counts the pods that have them now; the journal then yields the previous count.
 func (j *journal) settle(set *Set) {
 	if len(set.journal) == 0 {
 		return
 	}
 	slices.SortFunc(set.journal, func(a, b delta) int { return a.addr.Compare(b.addr) })
-	changes, added := set.journal[:0], 0 // the journal is read faster than it is written
+	// changes are written behind the position where the journal is read
+	changes, added := set.journal[:0], 0
 	for i := 0; i < len(set.journal); {
 		a, d := set.journal[i].addr, 0
 		for ; i < len(set.journal) && set.journal[i].addr == a; i++ {
@@ -90,8 +90,7 @@ func (j *journal) settle(set *Set) {
 	set.journal = set.journal[:0]
 }
 
-// splitChanges returns what was added and what was removed as prefixes of one
-// address.
+// splitChanges returns the added and the removed addresses as prefixes.
 func splitChanges(changes []delta, nAdded int) (added, removed []netip.Prefix) {
 	if nAdded > 0 {
 		added = make([]netip.Prefix, 0, nAdded)
@@ -120,20 +119,20 @@ func (j *journal) holders(set *Set, a netip.Addr) (n int) {
 	return n
 }
 
-// noteShared notes the addresses of a pod that has some together with another one.
+// noteShared records the addresses of a pod that shares some with another one.
 func (j *journal) noteShared(pod *intent.Pod) {
 	for _, a := range pod.IPs {
 		j.shared[a] = struct{}{}
 	}
 }
 
-// forgetUnshared forgets the addresses that only one pod has now. The others may
-// still be counted twice in some set.
+// forgetUnshared removes the addresses that only one pod has now. The others may still be counted
+// twice in some set.
 func (j *journal) forgetUnshared() {
 	maps.DeleteFunc(j.shared, func(a netip.Addr, _ struct{}) bool { return len(j.state.Holders(a)) < 2 })
 }
 
-// take returns what became different in a set since its last update.
+// take returns the change of a set since its last update.
 func (j *journal) take(set *Set) Update {
 	u := Update{ID: set.ID, Dead: set.dead}
 	if set.nodes != nil {
@@ -162,8 +161,7 @@ func (j *journal) take(set *Set) Update {
 	return u
 }
 
-// takeMembers returns the members that were collected. The memory they were
-// collected in is used again for other sets.
+// takeMembers returns the collected members. It reuses the memory in which they were collected.
 func (j *journal) takeMembers(set *Set) (out []netip.Prefix) {
 	out, j.spare = set.members.take(j.spare)
 	if len(j.lists) < keptLists {
@@ -173,7 +171,7 @@ func (j *journal) takeMembers(set *Set) (out []netip.Prefix) {
 	return out
 }
 
-// keptLists is the number of lists that are kept for collecting members.
+// keptLists is how many lists are kept for collecting members.
 const keptLists = 4
 
 // newMembers returns an empty list to collect members in.

@@ -6,17 +6,17 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 )
 
-// links says which groups are in which sets.
+// links records which groups are in which sets.
 type links struct {
 	groups []linkedGroup // by GroupID
 }
 
 type linkedGroup struct {
 	def  *intent.Group
-	sets []*Set // that the group is in
+	sets []*Set // of which the group is a member
 }
 
-// add takes a group that is in no set.
+// add adds a group that is in no set.
 func (l *links) add(id intent.GroupID, g *intent.Group) {
 	for int(id) >= len(l.groups) {
 		l.groups = append(l.groups, linkedGroup{})
@@ -24,7 +24,7 @@ func (l *links) add(id intent.GroupID, g *intent.Group) {
 	l.groups[id] = linkedGroup{def: g}
 }
 
-// remove forgets a group, and returns the sets that it was in.
+// remove removes a group, and returns the sets that it was in.
 func (l *links) remove(id intent.GroupID) []*Set {
 	sets := l.groups[id].sets
 	for _, set := range sets {

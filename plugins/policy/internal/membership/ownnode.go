@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// OwnNode is the set of the addresses of the agent's node: those that its pods name,
-// those of its object, and further ones. An agent without a node has those of all nodes
-// with pods.
+// OwnNode is the set of the addresses of the agent's node: those in the status of its pods, those
+// of its Node object, and additional ones. For an agent without a node it has the addresses of all
+// nodes with pods.
 type OwnNode struct {
 	name    string // empty: the agent has no node
 	addrs   countedSet
@@ -19,25 +19,24 @@ type OwnNode struct {
 	hosts   map[string]*host
 }
 
-// host is a node that may be the own one: what its object says, and how many pods are
-// there. It counts as own when it is the agent's, or, when the agent has none, when it
-// has pods.
+// host is a node that may be the agent's own: the addresses of its object, and the number of its
+// pods. It counts as own if it is the agent's node or, for an agent without a node, if it has pods.
 type host struct {
 	addrs []netip.Addr
-	pods  int // not counted when the agent has a node
+	pods  int // not counted if the agent has a node
 }
 
-// NewOwnNode returns the set of a node; name is empty for an agent without one.
+// NewOwnNode returns the set of a node; name is empty for an agent without a node.
 func NewOwnNode(name string) *OwnNode {
 	return &OwnNode{name: name, addrs: newCountedSet(), hosts: map[string]*host{}}
 }
 
-// Has reports whether a pod is local; nil is no pod.
+// Has reports whether a pod is local; it returns false for nil.
 func (n *OwnNode) Has(pod *intent.Pod) bool {
 	return pod != nil && (n.name == "" || pod.Node == n.name)
 }
 
-// NodeChanged takes over what the object of a node says.
+// NodeChanged updates the addresses of a Node object.
 func (n *OwnNode) NodeChanged(old, now *intent.Node) {
 	var name string
 	var addrs []netip.Addr
@@ -58,7 +57,7 @@ func (n *OwnNode) NodeChanged(old, now *intent.Node) {
 	n.tidy(name, h)
 }
 
-// PodChanged counts the addresses that a local pod names; nil is no pod.
+// PodChanged counts the node addresses in the status of a local pod; nil is ignored.
 func (n *OwnNode) PodChanged(old, now *intent.Pod) {
 	var oldIPs, nowIPs []netip.Addr
 	if n.Has(old) {
@@ -74,8 +73,8 @@ func (n *OwnNode) PodChanged(old, now *intent.Pod) {
 	}
 }
 
-// SetFurther takes addresses of the agent's node beside those that its pods and its object
-// tell. It reports whether they are others than before.
+// SetFurther sets addresses of the agent's node in addition to those of its pods and its object. It
+// reports whether they changed.
 func (n *OwnNode) SetFurther(addrs []netip.Addr) bool {
 	now := make([]netip.Addr, len(addrs))
 	for i, a := range addrs {
@@ -89,7 +88,7 @@ func (n *OwnNode) SetFurther(addrs []netip.Addr) bool {
 	return true
 }
 
-// count counts d more local pods on the node of a pod; nil is no pod. It is for agents
+// count adds d to the number of local pods on the node of a pod; nil is ignored. It is for agents
 // without a node.
 func (n *OwnNode) count(pod *intent.Pod, d int) {
 	if pod == nil {
@@ -124,7 +123,7 @@ func (n *OwnNode) tidy(name string, h *host) {
 	}
 }
 
-// TakeUpdate returns what became different since the last call.
+// TakeUpdate returns the change since the last call.
 func (n *OwnNode) TakeUpdate() Update {
 	u := Update{ID: api.NodeSet}
 	u.Added, u.Removed = n.addrs.take()
@@ -134,10 +133,10 @@ func (n *OwnNode) TakeUpdate() Update {
 // Contains reports whether an address was published.
 func (n *OwnNode) Contains(a netip.Addr) bool { return n.addrs.has(a) }
 
-// Members returns the addresses that were published, sorted.
+// Members returns the published addresses, sorted.
 func (n *OwnNode) Members() []netip.Addr { return n.addrs.members() }
 
-// Info describes the set to people.
+// Info describes the set for users.
 func (n *OwnNode) Info() Info {
 	return Info{ID: api.NodeSet, Selector: "addresses of the node", Members: prefixes(n.Members())}
 }

@@ -10,13 +10,12 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Peer says whom a selector selects: pods, perhaps within a block or with a named
-// port, or nodes.
+// Peer is what a selector selects: pods, possibly within a block or with a named port, or nodes.
 type Peer struct {
 	key        key
-	namespaces *intent.Selector // of a scope by selector
-	pods       *intent.Selector // of a scope of nodes: the nodes
-	block      *api.IPBlock     // that addresses must be in; nil: any
+	namespaces *intent.Selector // of a scope that is given by a selector
+	pods       *intent.Selector // in a scope of nodes: the nodes
+	block      *api.IPBlock     // that must contain the addresses; nil: any
 }
 
 // key identifies a peer: equal keys mean equal addresses.
@@ -24,23 +23,23 @@ type key struct {
 	scope    scopeKey
 	pods     string       // text of the pod part
 	port     api.PortName // zero: no named port
-	block    string       // text of the block that addresses must be in; empty: any
-	presence bool         // asks only whether there are such pods, see Peer.Presence
+	block    string       // text of the block that must contain the addresses; empty: any
+	presence bool         // only tells whether there are such pods, see Peer.Presence
 }
 
 // scopeKey identifies a scope. The zero value is the whole cluster.
 type scopeKey struct {
-	namespace string // one namespace
-	selected  bool   // by selector
-	text      string // the selector's
-	nodes     bool   // not pods, but nodes
+	namespace string // of one namespace
+	selected  bool   // given by a selector
+	text      string // text of the selector
+	nodes     bool   // of nodes, not pods
 }
 
-// nodeScope is that of selectors of nodes; the pod part of these is about the labels
-// of nodes. No namespace is in it, so groups never get to its selectors.
+// nodeScope is the scope of node selectors; their pod part refers to the labels of nodes. It
+// contains no namespace, so groups never match its selectors.
 var nodeScope = scopeKey{nodes: true}
 
-// PeerOf reads a peer of a policy in a namespace; nil stands for any peer.
+// PeerOf converts a peer of a policy in a namespace; nil means any peer.
 func PeerOf(namespace string, peer *intent.Peer) Peer {
 	w := Peer{pods: intent.Everything}
 	switch {
@@ -69,38 +68,37 @@ func blockText(b *api.IPBlock) string {
 	return fmt.Sprintf("%s except %s", b.CIDR, b.Except)
 }
 
-// WithPort returns the peer's pods that have a named port.
+// WithPort returns the pods of the peer that have a named port.
 func (p Peer) WithPort(name api.PortName) Peer {
 	p.key.port = name
 	return p
 }
 
-// Presence returns the peer whose selector knows only how many groups the peer would
-// have if it were for every port and every address. It has no addresses, so it is
-// cheap to have.
+// Presence returns a peer whose selector only counts the groups that the peer would have for every
+// port and every address. It has no addresses, so it is cheap.
 func (p Peer) Presence() Peer {
 	p.key.port, p.key.presence, p.block = api.PortName{}, true, nil
 	return p
 }
 
-// PerPort reports whether the peer goes with a named port: its selector is one set for
-// each number that the name stands for.
+// PerPort reports whether the peer has a named port: its selector has one set for each number of
+// the name.
 func (p Peer) PerPort() bool { return p.key.port != (api.PortName{}) }
 
-// AlwaysPresent reports whether the peer counts as if it had pods. A block does: what
-// is outside of the cluster never has named ports. So do the pods of the whole cluster,
-// which are never none.
+// AlwaysPresent reports whether the peer is treated as if it had pods. This holds for a block,
+// because hosts outside the cluster never have named ports, and for the pods of the whole cluster,
+// which always exist.
 func (p Peer) AlwaysPresent() bool { return p.block != nil || p.key.scope == (scopeKey{}) }
 
-// Query finds the groups of the peer's pods.
+// Query returns the query for the groups of the peer's pods.
 func (p Peer) Query() intent.GroupQuery {
 	return intent.GroupQuery{Namespace: p.key.scope.namespace, Namespaces: p.namespaces, Pods: p.pods, Port: p.key.port}
 }
 
-// String says in the style of kubectl which pods are selected.
+// String describes the selected pods in the style of kubectl.
 func (p Peer) String() string { return p.key.String() }
 
-// String says in the style of kubectl which pods are selected.
+// String describes the selected pods in the style of kubectl.
 func (k key) String() string {
 	var parts []string
 	if k.scope.nodes {
@@ -127,8 +125,8 @@ func (k key) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// canonical returns the text that a set's ID is derived from. Every part is
-// quoted or a number, so different sets have different texts.
+// canonical returns the text from which a set's ID is derived. Every part is quoted or a number, so
+// different sets have different texts.
 func (k key) canonical(number uint16) string {
 	if k.scope.nodes {
 		return fmt.Sprintf("v1 nodes=%q", k.pods)

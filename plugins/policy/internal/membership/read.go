@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Info describes an active address set to people.
+// Info describes an active address set for users.
 type Info struct {
 	ID       api.SetID
 	Selector string         // in the style of kubectl
@@ -74,7 +74,7 @@ func (x *Sets) Members(id api.SetID) []netip.Addr {
 	return out
 }
 
-// All returns the members of all sets: in one pass over groups, which are in many sets.
+// All returns the members of all sets. It makes one pass over groups, which are in many sets.
 func (x *Sets) All() map[api.SetID][]netip.Prefix {
 	found := map[*Set]*Set{}
 	for g := range x.links.groups {

@@ -8,26 +8,26 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// scope is the namespace part of selectors: one namespace, the namespaces that a
-// selector selects, or all. Active selectors are indexed per scope by their pod
-// part, so neither part is evaluated more often than needed.
+// scope is the namespace part of selectors: one namespace, the namespaces that a selector selects,
+// or all. Active selectors are indexed per scope by their pod part, so neither part is evaluated
+// more often than necessary.
 type scope struct {
 	key    scopeKey
-	sel    *intent.Selector // of a scope by selector
+	sel    *intent.Selector // of a scope that is given by a selector
 	plain  intent.SelectorIndex[*Selector]
 	named  map[api.PortName]*intent.SelectorIndex[*Selector]
 	nNamed int
 }
 
-// scopes finds scopes by what they cover.
+// scopes indexes scopes by the namespaces that they cover.
 type scopes struct {
 	byKey       map[scopeKey]*scope
-	chosenIndex intent.SelectorIndex[*scope] // the scopes by selector
+	chosenIndex intent.SelectorIndex[*scope] // the scopes given by a selector
 }
 
 func newScopes() scopes { return scopes{byKey: map[scopeKey]*scope{}} }
 
-// add files a selector in its scope.
+// add adds a selector to its scope.
 func (x *scopes) add(sel *Selector) {
 	sc, ok := x.byKey[sel.key.scope]
 	if !ok {
@@ -40,7 +40,7 @@ func (x *scopes) add(sel *Selector) {
 	sc.add(sel)
 }
 
-// remove takes a selector out of its scope. A scope without selectors is forgotten.
+// remove removes a selector from its scope, and the scope when it is empty.
 func (x *scopes) remove(sel *Selector) {
 	sc := x.byKey[sel.key.scope]
 	sc.remove(sel)
@@ -53,8 +53,8 @@ func (x *scopes) remove(sel *Selector) {
 	}
 }
 
-// covering returns the scopes that a namespace is in. Without labels the
-// namespace is not known, and no selector covers it.
+// covering returns the scopes of a namespace. A namespace without labels is unknown, and no
+// selector covers it.
 func (x *scopes) covering(namespace string, labels intent.Labels) iter.Seq[*scope] {
 	return func(yield func(*scope) bool) {
 		if len(x.byKey) == 0 {
@@ -76,8 +76,8 @@ func (x *scopes) covering(namespace string, labels intent.Labels) iter.Seq[*scop
 	}
 }
 
-// index returns where selectors with that port name are; the zero name stands for
-// selectors without one.
+// index returns the index of the selectors with a port name; the zero name stands for selectors
+// without one.
 func (sc *scope) index(name api.PortName) *intent.SelectorIndex[*Selector] {
 	if name == (api.PortName{}) {
 		return &sc.plain
@@ -132,7 +132,7 @@ func (sc *scope) all() iter.Seq[*Selector] {
 	}
 }
 
-// selectorsOf returns the selectors of the scope that match a group in it.
+// selectorsOf returns the selectors of the scope that match one of its groups.
 func (sc *scope) selectorsOf(g *intent.Group) iter.Seq[*Selector] {
 	return func(yield func(*Selector) bool) {
 		for sel := range sc.plain.Matching(g.Labels) {

@@ -10,61 +10,58 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Selector is an active selector. A plain one is one address set. One with a named
-// port is one set per number that the name stands for in the groups that match. It is
-// active as long as it has users.
+// Selector is an active selector. A plain one is one address set. One with a named port is one set
+// per number that the name has in the matching groups. It is active as long as it has users.
 type Selector struct {
 	Peer
 	sets  []*Set               // sorted by number
-	users map[api.PolicyID]int // how often each uses it
+	users map[api.PolicyID]int // number of uses of each user
 	moved bool                 // is in Sets.moved
 }
 
-// Set is one address set: the addresses of the pods of the groups that are linked to
-// it, as far as they are within the block of its selector. Who uses the selector reads
-// the exported fields; they never change.
+// Set is one address set: the addresses of the pods of the linked groups, restricted to the block
+// of its selector. Users of the selector read the exported fields; they never change.
 type Set struct {
 	ID      api.SetID
-	Number  uint16 // of the named port; 0: a plain selector
-	Refused bool   // another set has its ID: it matches nothing
+	Number  uint16 // of the named port; 0 for a plain selector
+	Refused bool   // another set has its ID: it has no members
 
 	sel     *Selector
-	groups  int  // that are linked
-	size    int  // members that were published; of sets within a block only
+	groups  int  // number of linked groups
+	size    int  // number of published members; only of sets within a block
 	touched bool // is in journal.touched
-	fresh   bool // was not published yet
-	dead    bool // its last update is to come
+	fresh   bool // has not been published yet
+	dead    bool // its last update is pending
 
-	nodes *countedSet // of a selector of nodes, which needs nothing of what follows
+	nodes *countedSet // of a node selector, which uses none of the following fields
 
 	journal        []delta        // since the last update
-	members        addrList       // of a fresh set all, of a dead one those it had in the end
-	added, removed []netip.Prefix // what the journal comes to, sorted
+	members        addrList       // of a new set: all; of a dead one: the last
+	added, removed []netip.Prefix // net changes of the journal, sorted
 }
 
-// delta says that d more pods of a set have an address.
+// delta means that d more pods of a set have an address.
 type delta struct {
 	addr netip.Addr
 	d    int
 }
 
-// Sets returns the sets of the selector, sorted by number. It must not be changed.
+// Sets returns the sets of the selector, sorted by number. The caller must not modify it.
 func (s *Selector) Sets() []*Set { return s.sets }
 
-// Retain counts one more use of the selector.
+// Retain adds one use of the selector.
 func (s *Selector) Retain(user api.PolicyID) { s.users[user]++ }
 
-// Users returns who uses the selector, in any order.
+// Users returns the users of the selector, in no particular order.
 func (s *Selector) Users() iter.Seq[api.PolicyID] { return maps.Keys(s.users) }
 
-// Refused reports whether a set of the selector has no ID of its own.
+// Refused reports whether the ID of one of the selector's sets is used by another set.
 func (s *Selector) Refused() bool {
 	return !s.key.presence && slices.ContainsFunc(s.sets, func(set *Set) bool { return set.Refused })
 }
 
-// HasNumber reports whether the named port of the selector stands for a number. A pod
-// that has no address yet counts, but not for a block: it may come to be within it or
-// not.
+// HasNumber reports whether the named port of the selector has a number. Pods without an address
+// count, but not for a block, because their address may not be within it.
 func (s *Selector) HasNumber() bool {
 	if s.block == nil {
 		return len(s.sets) > 0
@@ -72,17 +69,17 @@ func (s *Selector) HasNumber() bool {
 	return slices.ContainsFunc(s.sets, func(set *Set) bool { return set.size > 0 })
 }
 
-// HasPods reports whether a selector for presence has any group.
+// HasPods reports whether a presence selector has any group.
 func (s *Selector) HasPods() bool { return s.sets[0].groups > 0 }
 
 func (s *Selector) find(number uint16) (int, bool) {
 	return slices.BinarySearchFunc(s.sets, number, func(a *Set, n uint16) int { return cmp.Compare(a.Number, n) })
 }
 
-// admits reports whether an address of a group's pod is one of the set.
+// admits reports whether the set contains an address of a pod of its groups.
 func (s *Set) admits(a netip.Addr) bool { return s.sel.block == nil || s.sel.block.Contains(a) }
 
-// collect notes addresses as members.
+// collect collects addresses as members.
 func (s *Set) collect(addrs []netip.Addr) {
 	if s.Refused {
 		return
@@ -94,16 +91,16 @@ func (s *Set) collect(addrs []netip.Addr) {
 	}
 }
 
-// changeNode counts the addresses of a node, unless the set has no ID.
+// changeNode counts the addresses of a node, unless the set was refused.
 func (s *Set) changeNode(old, now []netip.Addr) {
 	if !s.Refused {
 		s.nodes.changeAll(old, now)
 	}
 }
 
-// resize keeps the number of members of the sets of named ports within blocks. It
-// reports whether there are some now and were none, or the reverse. Other sets of named
-// ports have members as long as they have groups.
+// resize updates the number of members, for sets of named ports within blocks. It reports whether
+// the set became empty or ceased to be. Other sets of named ports have members as long as they have
+// groups.
 func (s *Set) resize(d int) (flipped bool) {
 	if d == 0 || s.sel.block == nil || !s.sel.PerPort() {
 		return false

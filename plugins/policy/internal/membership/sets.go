@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Sets holds the active selectors and the sets that they are.
+// Sets holds the active selectors and their sets.
 type Sets struct {
 	state State
 	newID func(string) api.SetID // api.NewSetID
@@ -29,8 +29,7 @@ type Sets struct {
 	setBuf  []*Set       // of one group
 }
 
-// New returns the sets of an empty cluster. newID makes the ID of a set of its canonical
-// text.
+// New returns the sets of an empty cluster. newID derives the ID of a set from its canonical text.
 func New(state State, newID func(string) api.SetID) *Sets {
 	links := &links{}
 	return &Sets{
@@ -40,14 +39,14 @@ func New(state State, newID func(string) api.SetID) *Sets {
 	}
 }
 
-// Labels returns the labels of a namespace, nil when it is not known.
+// Labels returns the labels of a namespace, or nil if it is not known.
 func (x *Sets) Labels(namespace string) intent.Labels { return x.namespaces[namespace] }
 
-// Shared returns the addresses that two pods have, or had since the last TakeUpdates.
-// The map must not be changed.
+// Shared returns the addresses that two pods have, or had since the last TakeUpdates. The caller
+// must not modify the map.
 func (x *Sets) Shared() map[netip.Addr]struct{} { return x.journal.shared }
 
-// Group returns what the pods of a group have in common.
+// Group returns the common properties of the pods of a group.
 func (x *Sets) Group(id intent.GroupID) *intent.Group { return x.links.groups[id].def }
 
 // addresses returns the addresses of a group, valid until the next call.
@@ -56,7 +55,7 @@ func (x *Sets) addresses(id intent.GroupID) []netip.Addr {
 	return x.addrBuf
 }
 
-// countNodes counts the nodes of a selector in its set, or takes them out again.
+// countNodes adds the nodes of a selector to its set, or removes them.
 func (x *Sets) countNodes(set *Set, d int) {
 	x.journal.touch(set)
 	for n := range x.state.MatchNodes(set.sel.pods) {
@@ -68,7 +67,7 @@ func (x *Sets) countNodes(set *Set, d int) {
 	}
 }
 
-// link enters a group into the sets of a selector, with its addresses.
+// link adds a group to the sets of a selector, with its addresses.
 func (x *Sets) link(s *Selector, id intent.GroupID) {
 	for _, set := range x.setsFor(s, x.links.groups[id].def) {
 		if x.links.enter(set, id); set.groups == 1 && s.key.presence {
@@ -80,7 +79,7 @@ func (x *Sets) link(s *Selector, id intent.GroupID) {
 	}
 }
 
-// unlink takes a group and its addresses out of the sets of a selector.
+// unlink removes a group and its addresses from the sets of a selector.
 func (x *Sets) unlink(s *Selector, id intent.GroupID) {
 	for _, set := range s.sets {
 		if !x.links.exit(set, id) {
@@ -93,7 +92,7 @@ func (x *Sets) unlink(s *Selector, id intent.GroupID) {
 	}
 }
 
-// left notes what it means that a group has left a set.
+// left handles the departure of a group from a set.
 func (x *Sets) left(set *Set) {
 	switch {
 	case set.groups > 0:
@@ -104,7 +103,7 @@ func (x *Sets) left(set *Set) {
 	}
 }
 
-// move notes that the named port of a selector may have other numbers than when it was
+// move records that the numbers of the selector's named port may have changed since it was
 // resolved.
 func (x *Sets) move(s *Selector) {
 	if s.PerPort() && !s.moved {
@@ -113,8 +112,7 @@ func (x *Sets) move(s *Selector) {
 	}
 }
 
-// makeSet makes a set and its ID. When another set has the ID, this one matches
-// nothing.
+// makeSet creates a set and derives its ID. If another set has the ID, the new one has no members.
 func (x *Sets) makeSet(s *Selector, number uint16) *Set {
 	set := &Set{ID: x.newID(s.key.canonical(number)), sel: s, Number: number}
 	if _, taken := x.byID[set.ID]; taken || set.ID == api.NodeSet {
@@ -125,9 +123,8 @@ func (x *Sets) makeSet(s *Selector, number uint16) *Set {
 	return set
 }
 
-// setsFor returns the sets of a selector that a matching group is in, making
-// those of numbers that are new to a named port. The result is valid until the next
-// call.
+// setsFor returns the sets of a selector for a matching group; it creates sets for new numbers of a
+// named port. The result is valid until the next call.
 func (x *Sets) setsFor(s *Selector, g *intent.Group) []*Set {
 	if !s.PerPort() {
 		return s.sets

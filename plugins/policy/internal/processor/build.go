@@ -13,27 +13,26 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
-// builder makes one ContivPolicy and notes the selectors that it uses.
+// builder builds one ContivPolicy and records the selectors that it uses.
 type builder struct {
 	sets *membership.Sets
 	spec *intent.Policy
-	uses []*membership.Selector        // each once
-	used map[*membership.Selector]bool // the same, when there are many
-	// perPort has, for the named ports of egress rules, the selectors of the peers.
+	uses []*membership.Selector        // without duplicates
+	used map[*membership.Selector]bool // the same, if there are many
+	// perPort holds the selectors of the peers for each named port of egress rules.
 	perPort map[portName][]*membership.Selector
 }
 
-// resolveIngress returns the ports of the ingress rules as they are for a group:
-// the destination of ingress are the pods of the group, so a name stands for the
-// numbers that the group gives to it, for the same protocol. The key is equal for
-// groups for which all rules have equal ports.
+// resolveIngress resolves the ports of the ingress rules for a group. The destination of ingress is
+// the group's pods, so a name resolves to the numbers that the group gives to it, for the same
+// protocol. The key is equal for groups for which all rules have equal ports.
 func resolveIngress(spec *intent.Policy, g *intent.Group) (rules [][]api.PolicyPort, key string) {
 	rules = make([][]api.PolicyPort, len(spec.Ingress))
 	var k []byte
 	for i := range spec.Ingress {
 		r := &spec.Ingress[i]
 		if !r.AnyPeer && len(r.Peers) == 0 {
-			continue // matches nothing, whatever its ports are
+			continue // matches nothing, whatever its ports
 		}
 		ports, named := numericPorts(r.Ports)
 		for _, name := range named {
@@ -58,7 +57,7 @@ func resolveIngress(spec *intent.Policy, g *intent.Group) (rules [][]api.PolicyP
 	return rules, string(k)
 }
 
-// numericPorts separates ports with numbers from those with names.
+// numericPorts separates numeric ports from named ones.
 func numericPorts(specs []intent.Port) (ports []api.PolicyPort, named []api.PortName) {
 	for _, s := range specs {
 		if s.Name != "" {
@@ -82,7 +81,7 @@ func sortPorts(ports []api.PolicyPort) []api.PolicyPort {
 	return ports
 }
 
-// policy makes the policy; the ports of its ingress rules are resolved already.
+// policy builds the policy; the ports of its ingress rules are already resolved.
 func (b *builder) policy(ingress [][]api.PolicyPort) *api.ContivPolicy {
 	out := &api.ContivPolicy{
 		ID: b.spec.ID, Tier: b.spec.Tier, Priority: b.spec.Priority,
@@ -100,9 +99,9 @@ func (b *builder) policy(ingress [][]api.PolicyPort) *api.ContivPolicy {
 	return out
 }
 
-// appendRule appends what a rule says with numbers. A rule that can match
-// nothing is left out, and the selectors in it are not used. One that does not allow
-// denies everything when one of its selectors has no set.
+// appendRule appends the numeric part of a rule. It leaves out a rule that can match nothing, and
+// does not use its selectors. A rule that does not allow denies everything if one of its selectors
+// has no set.
 func (b *builder) appendRule(rules []api.PolicyRule, index int, r *intent.Rule, ports []api.PolicyPort) []api.PolicyRule {
 	if !r.AnyPort && len(ports) == 0 {
 		return rules
@@ -133,10 +132,9 @@ func (b *builder) appendRule(rules []api.PolicyRule, index int, r *intent.Rule, 
 	return append(rules, out)
 }
 
-// appendNamed appends what an egress rule says with names. The destination are
-// the peers, so the rule is split by the numbers that they give to a name: for
-// every number a rule with those peers that mean it. A peer without pods (a block,
-// or any peer) stands for the pods in it.
+// appendNamed appends the named ports of an egress rule. The destination is the peers, so the rule
+// is split by the numbers that they give to a name: one rule per number, with the peers that use
+// it. A peer without pods (a block, or any peer) means the pods in it.
 func (b *builder) appendNamed(rules []api.PolicyRule, index int, r *intent.Rule, named []api.PortName) []api.PolicyRule {
 	byPort, refused := map[api.PolicyPort][]api.SetID{}, false
 	add := func(peer *intent.Peer, name api.PortName, protocol api.Protocol) {
@@ -173,13 +171,12 @@ func (b *builder) appendNamed(rules []api.PolicyRule, index int, r *intent.Rule,
 	return rules
 }
 
-// denyAll is what becomes of a rule that does not allow, when it cannot be said whom
-// it is about.
+// denyAll replaces a rule that does not allow if its peers are unknown.
 func denyAll(index int) api.PolicyRule {
 	return api.PolicyRule{Index: index, Action: api.RuleDeny, AnyPeer: true, AnyPort: true}
 }
 
-// protocolsOf returns the protocols that ports with a name are looked for in.
+// protocolsOf returns the protocols in which a port name is looked up.
 func protocolsOf(name api.PortName) []api.Protocol {
 	if name.Protocol == api.AnyProtocol {
 		return []api.Protocol{api.TCP, api.UDP, api.SCTP}
@@ -194,19 +191,18 @@ func (b *builder) notePort(at portName, s *membership.Selector) {
 	b.perPort[at] = append(b.perPort[at], s)
 }
 
-// use returns the active selector of a peer; nil stands for any peer. With a port
-// name it is that of the peer's pods that have such a port.
+// use returns the active selector of a peer; nil means any peer. With a port name, it selects the
+// peer's pods with such a port.
 func (b *builder) use(peer *intent.Peer, name api.PortName) *membership.Selector {
 	s := b.sets.Selector(membership.PeerOf(b.spec.ID.Namespace, peer).WithPort(name))
 	b.note(s)
 	return s
 }
 
-// fewUses is the number of selectors up to which looking at each of them is
-// cheaper than a map.
+// fewUses is the number of selectors up to which a linear search is cheaper than a map.
 const fewUses = 32
 
-// note adds a selector to those that are used, once.
+// note records a selector as used, once.
 func (b *builder) note(s *membership.Selector) {
 	if b.used == nil && len(b.uses) > fewUses {
 		b.used = make(map[*membership.Selector]bool, 2*len(b.uses))

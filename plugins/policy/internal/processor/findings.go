@@ -11,17 +11,17 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
-// Findings are what there is to say to people about the policies that apply to local
-// pods. Everything is sorted, and a function of the state.
+// Findings are diagnostics about the policies that apply to local pods. Everything is sorted, and a
+// function of the state.
 type Findings struct {
-	// Problems are those of Problems, with how many pods are concerned.
+	// Problems are those of Problems, with the number of affected pods.
 	Problems []api.Problem
-	// Notes, by policy, say what matches less than it might, and is no mistake by
-	// itself: a name that some pods do not have, a selector that selects nobody now.
+	// Notes list, by policy, what matches less than it might without being a mistake: a name that
+	// some pods do not have, a selector that currently selects no pod.
 	Notes map[api.PolicyID][]api.Problem
 }
 
-// findingsOf looks for what there is to say.
+// findingsOf computes the findings.
 func findingsOf(state State, t *problemTracker) Findings {
 	f := finder{state: state, local: t.resolver.local, somebody: map[intent.GroupQuery]bool{}}
 	out := Findings{Notes: map[api.PolicyID][]api.Problem{}}
@@ -40,8 +40,8 @@ func findingsOf(state State, t *problemTracker) Findings {
 	return out
 }
 
-// names adds to the details of the names that match nothing, and notes those that
-// match nothing on some pods.
+// names adds details to the problems of names that match nothing, and notes the names that match
+// nothing on some pods.
 func (f *finder) names(spec *intent.Policy, n *names, details map[api.Problem]string) (notes []api.Problem) {
 	looked := 0
 	for at := range n.all() {
@@ -61,29 +61,29 @@ func (f *finder) names(spec *intent.Policy, n *names, details map[api.Problem]st
 	return notes
 }
 
-// maxNames is how many named ports of one policy are looked at.
+// maxNames is how many named ports of one policy are examined.
 const maxNames = 64
 
-// finder looks for one Findings.
+// finder computes one Findings.
 type finder struct {
 	state    State
 	local    *localPods
-	somebody map[intent.GroupQuery]bool // whether a query has an answer
+	somebody map[intent.GroupQuery]bool // whether a query has a result
 }
 
-// missingPort says how many pods do not have a named port.
+// missingPort counts the pods without a named port.
 type missingPort struct {
 	pods, of int
 	few      []api.PodID // the first of them
 }
 
-// maxExamples is how many pods are named.
+// maxExamples is how many pods a message names.
 const maxExamples = 3
 
-// maxLooked is up to how many pods without the name their names are looked at.
+// maxLooked is the number of pods without the name up to which their port names are examined.
 const maxLooked = 1000
 
-// String is empty when nothing is known of the pods.
+// String returns "" if nothing is known of the pods.
 func (l missingPort) String() string {
 	if l.pods == 0 {
 		return ""
@@ -106,7 +106,7 @@ func (l missingPort) examples() string {
 	return ", for example " + strings.Join(texts, ", ")
 }
 
-// missing counts the pods that could have given the name a number and do not.
+// missing counts the pods that should give the name a number and do not.
 func (f *finder) missing(spec *intent.Policy, at portName) missingPort {
 	if at.direction == api.Ingress {
 		return f.missingSubjects(spec, at.name)
@@ -134,8 +134,8 @@ func (f *finder) missingSubjects(spec *intent.Policy, name api.PortName) (l miss
 	return l
 }
 
-// missingPeers looks at what selectors select. Of a block, and of the whole cluster,
-// nobody expects that every pod has the name.
+// missingPeers examines the pods that selectors select. It skips blocks and the whole cluster,
+// where not every pod is expected to have the name.
 func (f *finder) missingPeers(spec *intent.Policy, at portName) (l missingPort) {
 	seen := map[intent.GroupID]bool{}
 	var without []intent.GroupID
@@ -170,7 +170,7 @@ func (l *missingPort) cut() {
 	l.few = l.few[:min(len(l.few), maxExamples)]
 }
 
-// nobodies notes the peers that select no pod now.
+// nobodies notes the peers that currently select no pod.
 func (f *finder) nobodies(spec *intent.Policy) (notes []api.Problem) {
 	look := func(rules []intent.Rule, field string) {
 		for i := range rules {
@@ -188,7 +188,7 @@ func (f *finder) nobodies(spec *intent.Policy) (notes []api.Problem) {
 	return notes
 }
 
-// selectsNone says what a peer selects none of; "" when it selects some.
+// selectsNone describes what a peer selects none of; it returns "" if the peer selects some.
 func (f *finder) selectsNone(namespace string, peer *intent.Peer) string {
 	switch {
 	case peer.Block != nil:

@@ -10,28 +10,26 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
-// Sink receives what became different. Slices that it is given are immutable and
-// may be kept.
+// Sink receives changes. Slices that it receives are immutable and may be kept.
 type Sink interface {
 	// UpdateSet changes the members of an address set; both lists are sorted, the
 	// prefixes are single addresses. An added member was not in the set, a removed
 	// one was.
 	UpdateSet(id api.SetID, added, removed []netip.Prefix)
-	// DropSet says that no policy names a set any more, whose members, sorted, are these.
+	// DropSet reports that no policy refers to a set any more, and its members, sorted.
 	DropSet(id api.SetID, members []netip.Prefix)
-	// Configure says which policies apply to a local pod: sorted by ID, none when
-	// the pod is not restricted. Equal lists are the same slice, so that the
-	// address of the first element identifies the list as long as a pod has it. shared
-	// has the other pods that have one of its addresses and are restricted otherwise.
+	// Configure sets the policies that apply to a local pod: sorted by ID, none if the pod is
+	// unrestricted. Equal lists are the same slice, so the address of the first element identifies
+	// the list as long as a pod has it. shared lists the other pods that have one of its addresses
+	// and different restrictions.
 	Configure(pod api.PodID, ips []netip.Addr, policies []*api.ContivPolicy, shared []api.Sharing)
-	// Remove says that a pod is not local any more, or has no address any more.
+	// Remove reports that a pod is no longer local, or has no address any more.
 	Remove(pod api.PodID)
 }
 
-// Flush tells the sink what became different since the last Flush: for every set
-// its net change, for every pod its new state, sorted; sets first. It returns the
-// problems that are new, sorted. It must be called when no Update of the cache is
-// running.
+// Flush sends the changes since the last Flush to the sink: the net change of every set, then the
+// new state of every pod, both sorted. It returns the new problems, sorted. It must not be called
+// during an Update of the cache.
 func (p *Processor) Flush(sink Sink) []api.Problem {
 	p.sets.SettleNumbers(p.resolver.renumber)
 	p.sharing.settle()
@@ -41,7 +39,7 @@ func (p *Processor) Flush(sink Sink) []api.Problem {
 	return p.problems.settle(refreshed)
 }
 
-// publishSets tells the sink what became different in the sets, sorted by ID.
+// publishSets sends the changes of sets to the sink, sorted by ID.
 func (p *Processor) publishSets(sink Sink) {
 	updates := append(p.sets.TakeUpdates(), p.node.TakeUpdate())
 	slices.SortFunc(updates, func(a, b membership.Update) int { return cmp.Compare(a.ID, b.ID) })
@@ -56,7 +54,7 @@ func (p *Processor) publishSets(sink Sink) {
 	}
 }
 
-// publishPods tells the sink of the pods that are marked.
+// publishPods sends the marked pods to the sink.
 func (p *Processor) publishPods(sink Sink) {
 	dirty := p.local.dirtyPods
 	slices.SortFunc(dirty, comparePods)
@@ -67,7 +65,7 @@ func (p *Processor) publishPods(sink Sink) {
 	p.local.dirtyPods = dirty[:0]
 }
 
-// publish brings the sink's knowledge of a pod up to date.
+// publish brings the sink up to date about a pod.
 func (p *Processor) publish(pod *localPod, sink Sink) {
 	pod.dirty = false
 	if pod.elsewhere {
@@ -89,9 +87,9 @@ func (p *Processor) publish(pod *localPod, sink Sink) {
 	sink.Configure(pod.id, pod.ips, pod.group.list.contivPolicies(), shared)
 }
 
-// Replay tells a sink that knows nothing the whole state: every set that has
-// members, then every pod. It is for sinks that start anew, and takes the place of
-// a Flush: what Flush would have told is in it and will not be told again.
+// Replay sends the complete state to an empty sink: every set with members, then every pod. It
+// replaces a Flush for sinks that start anew: the changes that Flush would have sent are included
+// and will not be sent again.
 func (p *Processor) Replay(sink Sink) []api.Problem {
 	found := p.Flush(discardSink{})
 	if own := p.node.Info().Members; len(own) > 0 {
@@ -109,7 +107,7 @@ func (p *Processor) Replay(sink Sink) []api.Problem {
 	return found
 }
 
-// discardSink is a sink that does not care.
+// discardSink is a sink that discards everything.
 type discardSink struct{}
 
 func (discardSink) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix)                   {}

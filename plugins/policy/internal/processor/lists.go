@@ -12,15 +12,15 @@ import (
 // policyState is a policy that applies to local pods.
 type policyState struct {
 	spec        *intent.Policy
-	stale       bool   // a named port that it uses has other numbers
-	watched     bool   // it has or had named ports, or a set without an ID: it may have problems
-	version     uint64 // of what resolutions are made from
+	stale       bool   // the numbers of one of its named ports changed
+	watched     bool   // it has or had named ports or a refused set, so it may have problems
+	version     uint64 // of the input of resolutions
 	resolutions map[string]*resolution
-	// perPort has, for the named ports of egress rules, the selectors of the peers.
+	// perPort holds the selectors of the peers for each named port of egress rules.
 	perPort map[portName][]*membership.Selector
 }
 
-// usesRefused reports whether a set that the policy needs has no ID of its own.
+// usesRefused reports whether the ID of a set that the policy needs is used by another set.
 func (st *policyState) usesRefused() bool {
 	for _, r := range st.resolutions {
 		if r.usesRefused() {
@@ -30,28 +30,28 @@ func (st *policyState) usesRefused() bool {
 	return false
 }
 
-// resolution is a policy as it applies to groups whose named ports mean the same.
-// It stays the same object, and so does its policy while the content is equal.
+// resolution is a policy as it applies to groups whose named ports resolve equally. It stays the
+// same object, and so does its policy while the content is equal.
 type resolution struct {
 	state   *policyState
 	key     string
 	version uint64
-	id      uint64            // of the content: another policy, another id
+	id      uint64            // of the content: another policy has another id
 	policy  *api.ContivPolicy // immutable
 	uses    []*membership.Selector
-	lists   int // that hold it
+	lists   int // number of lists with it
 }
 
 func (r *resolution) usesRefused() bool {
 	return slices.ContainsFunc(r.uses, (*membership.Selector).Refused)
 }
 
-// policyList is a sequence of policies; there is one for every sequence.
+// policyList is a sequence of policies; equal sequences are one object.
 type policyList struct {
 	key         string
 	policies    []*api.ContivPolicy // immutable, sorted by ID
 	resolutions []*resolution
-	groups      int // that have it
+	groups      int // number of groups with it
 }
 
 func (l *policyList) contivPolicies() []*api.ContivPolicy {

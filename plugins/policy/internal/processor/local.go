@@ -16,42 +16,41 @@ import (
 type localPod struct {
 	id    api.PodID
 	ips   []netip.Addr
-	group *localGroup // nil: has left, or has no address
-	pos   int         // in the group's pods
+	group *localGroup // nil: the pod has left, or has no address
+	pos   int         // index in the group's pods
 	dirty bool        // is in localPods.dirtyPods
 
-	elsewhere bool         // is on another node: the sink never hears of it
-	nodeAddrs []netip.Addr // of its node, where it is elsewhere
+	elsewhere bool         // is on another node: the sink does not receive it
+	nodeAddrs []netip.Addr // of its node, if it is elsewhere
 
 	published publishedPod
 }
 
-// publishedPod is what the sink knows of a pod.
+// publishedPod is the state of a pod that the sink has received.
 type publishedPod struct {
-	known  bool // else it knows nothing
+	known  bool // false: the sink does not have the pod
 	ips    []netip.Addr
 	list   *policyList
 	shared []api.Sharing
 }
 
-// localGroup is a group with local pods that have an address. Policies are looked
-// for only for these.
+// localGroup is a group with local pods that have an address. Only for these are policies resolved.
 type localGroup struct {
 	id    intent.GroupID
 	def   *intent.Group
-	pods  []*localPod // in no particular order; a pod knows its position
+	pods  []*localPod // unordered; a pod knows its position
 	list  *policyList // nil: no policy
-	dirty bool        // is in localPods.dirty: the list may be another
+	dirty bool        // is in localPods.dirty: the list may change
 }
 
 // localNamespace lists the local groups of a namespace.
 type localNamespace struct {
 	groups map[intent.GroupID]*localGroup
-	clean  int // groups that are not dirty
+	clean  int // number of groups that are not dirty
 }
 
-// localPods holds the pods of the agent's node, by group and namespace, and marks what
-// the next Flush has to look at.
+// localPods holds the pods of the agent's node, by group and namespace, and marks what the next
+// Flush must examine.
 type localPods struct {
 	state State
 	node  *membership.OwnNode
@@ -71,7 +70,7 @@ func newLocalPods(state State, node *membership.OwnNode, sets *membership.Sets) 
 	}
 }
 
-// podChanged takes over the state of a pod that is or was local.
+// podChanged updates the state of a pod that is or was local.
 func (l *localPods) podChanged(old, now *intent.Pod) {
 	var id api.PodID
 	if l.node.Has(old) {
@@ -109,7 +108,7 @@ func (l *localPods) markPod(pod *localPod) {
 	}
 }
 
-// group returns the local group, which is about to get a pod.
+// group returns the local group that is about to get a pod.
 func (l *localPods) group(id intent.GroupID) *localGroup {
 	if g := l.groups[id]; g != nil {
 		return g
@@ -127,8 +126,8 @@ func (l *localPods) group(id intent.GroupID) *localGroup {
 	return g
 }
 
-// move moves a pod from its local group to another; nil is none. A group
-// without pods stays marked, so that Flush lets its list go.
+// move moves a pod from its local group to another; nil means none. A group without pods stays
+// marked, so that Flush releases its list.
 func (l *localPods) move(pod *localPod, to *localGroup) {
 	if from := pod.group; from != nil {
 		last := len(from.pods) - 1
@@ -157,7 +156,7 @@ func (l *localPods) dropGroup(g *localGroup) {
 	delete(l.groups, g.id)
 }
 
-// markGroup notes that other policies may apply to a group.
+// markGroup marks a group to which other policies may apply.
 func (l *localPods) markGroup(g *localGroup) {
 	if g.dirty {
 		return
@@ -167,8 +166,8 @@ func (l *localPods) markGroup(g *localGroup) {
 	l.namespaces[g.def.Namespace].clean--
 }
 
-// takeGroups returns the groups that were marked, and marks them no more. The result is
-// valid until the next one is marked.
+// takeGroups returns the marked groups and removes their marks. The result is valid until the next
+// group is marked.
 func (l *localPods) takeGroups() []*localGroup {
 	marked := l.dirty
 	l.dirty = l.dirty[:0]
@@ -180,8 +179,8 @@ func (l *localPods) takeGroups() []*localGroup {
 	return marked
 }
 
-// namespaceChanged marks the groups of a namespace when other cluster-scoped policies may
-// select its pods.
+// namespaceChanged marks the groups of a namespace if other cluster-scoped policies may select its
+// pods.
 func (l *localPods) namespaceChanged(name string, old, now intent.Labels) {
 	if ns := l.namespaces[name]; ns != nil && ns.clean > 0 && l.state.SubjectsDiffer(old, now) {
 		for _, g := range ns.groups {
@@ -200,12 +199,12 @@ func (l *localPods) policyChanged(old, now *intent.Policy) {
 	}
 }
 
-// fewGroups is the number of local groups of a namespace up to which each of them
-// is looked at, instead of asking the cache.
+// fewGroups is the number of local groups of a namespace up to which scanning them is cheaper than
+// querying the cache.
 const fewGroups = 16
 
-// markSelected marks the local groups that a policy selects. Which these are
-// depends on nothing but the policy, the groups' labels and those of namespaces.
+// markSelected marks the local groups that a policy selects. They depend only on the policy, the
+// groups' labels and those of namespaces.
 func (l *localPods) markSelected(spec *intent.Policy) {
 	for name, ns := range l.subjectNamespaces(spec) {
 		if ns.clean > 0 {

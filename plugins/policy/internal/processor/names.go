@@ -17,8 +17,8 @@ type portName struct {
 	name      api.PortName
 }
 
-// namedPorts returns the named ports of a policy, ingress first. Names in rules that have
-// no peer that is understood are left out: those match nothing anyway.
+// namedPorts returns the named ports of a policy, ingress first. It leaves out names in rules
+// without a valid peer: those match nothing anyway.
 func namedPorts(spec *intent.Policy) iter.Seq[portName] {
 	return func(yield func(portName) bool) {
 		for _, d := range []api.Direction{api.Ingress, api.Egress} {
@@ -48,20 +48,19 @@ func hasNames(spec *intent.Policy) bool {
 	return false
 }
 
-// names follows what the named ports of a policy stand for. A name that stands for
-// no number anywhere matches nothing: its rule is not enforced in full.
+// names tracks what the named ports of a policy resolve to. A name that resolves to no number
+// matches nothing: its rule is partially enforced.
 //
-// It is counted, not looked for: local groups that come and go count in ingress, and
-// of egress the selectors know their numbers.
+// It counts instead of searching: for ingress it counts local groups as they come and go; for
+// egress the selectors know their numbers.
 type names struct {
 	spec     *intent.Policy
 	ingress  []nameCount
 	egress   []portName
-	presence []*membership.Selector // in use, because a name has no number
+	presence []*membership.Selector // in use because a name has no number
 }
 
-// nameCount is a name and how many of the local groups that the policy selects give
-// it a number.
+// nameCount is a name, and the number of local groups selected by the policy that give it a number.
 type nameCount struct {
 	portName
 	groups int
@@ -83,8 +82,8 @@ func namesOf(spec *intent.Policy) *names {
 	return n
 }
 
-// count counts a local group more or less. It reports whether a name has a number now
-// and had none, or the reverse.
+// count adds d to the counts of a local group. It reports whether a name got its first or lost its
+// last number.
 func (n *names) count(g *intent.Group, d int) (flipped bool) {
 	for i := range n.ingress {
 		c := &n.ingress[i]
@@ -117,7 +116,7 @@ func (n *names) all() iter.Seq[portName] {
 	}
 }
 
-// problem says that the name stands for nothing.
+// problem returns the problem that the name cannot be resolved.
 func (at portName) problem(id api.PolicyID) api.Problem {
 	who := "local pod that the policy selects"
 	if at.direction == api.Egress {

@@ -9,16 +9,16 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
-// problemTracker knows what is wrong with policies that apply to local pods. It looks at
-// those for which something has changed that a problem depends on.
+// problemTracker tracks the problems of policies that apply to local pods. It examines only
+// policies for which something relevant has changed.
 type problemTracker struct {
 	sets     *membership.Sets
 	resolver *resolver
 
 	names   map[api.PolicyID]*names        // of policies with named ports
-	counted map[*localGroup][]*names       // in which a group is counted
-	dirty   map[api.PolicyID]struct{}      // may have other problems than are known
-	present map[api.PolicyID][]api.Problem // of policies that have some
+	counted map[*localGroup][]*names       // names in which a group is counted
+	dirty   map[api.PolicyID]struct{}      // policies whose problems may have changed
+	present map[api.PolicyID][]api.Problem // of policies with problems
 	solved  []api.Problem                  // by the last settle
 }
 
@@ -29,8 +29,8 @@ func newProblemTracker(sets *membership.Sets, resolver *resolver) *problemTracke
 	}
 }
 
-// settle finds out what is wrong after groups were refreshed. It returns what is new,
-// sorted, and keeps what is solved.
+// settle determines problems after groups were refreshed. It returns the new ones, sorted, and
+// records the solved ones.
 func (t *problemTracker) settle(refreshed []*localGroup) (found []api.Problem) {
 	for _, st := range t.resolver.takeResolved() {
 		t.follow(st.spec.ID)
@@ -55,13 +55,13 @@ func (t *problemTracker) settle(refreshed []*localGroup) (found []api.Problem) {
 		}
 	}
 	clear(t.dirty)
-	t.sets.DropIdle() // selectors for presence that are not needed any more
+	t.sets.DropIdle() // presence selectors that are no longer needed
 	slices.SortFunc(found, api.Problem.Compare)
 	slices.SortFunc(t.solved, api.Problem.Compare)
 	return found
 }
 
-// all returns what is wrong at present, sorted.
+// all returns the current problems, sorted.
 func (t *problemTracker) all() []api.Problem {
 	var out []api.Problem
 	for _, problems := range t.present {
@@ -71,8 +71,7 @@ func (t *problemTracker) all() []api.Problem {
 	return out
 }
 
-// follow takes over the named ports of a policy that was resolved anew, or does not apply
-// any more.
+// follow updates the named ports of a policy that was resolved anew, or no longer applies.
 func (t *problemTracker) follow(id api.PolicyID) {
 	t.dirty[id] = struct{}{}
 	st, old := t.resolver.policies[id], t.names[id]
@@ -87,8 +86,7 @@ func (t *problemTracker) follow(id api.PolicyID) {
 	}
 }
 
-// countGroup moves a local group from the policies that it was counted in to those
-// of its list.
+// countGroup moves a local group from the policies in which it was counted to those of its list.
 func (t *problemTracker) countGroup(g *localGroup) {
 	was := t.counted[g]
 	for _, n := range was {
@@ -120,7 +118,7 @@ func (t *problemTracker) count(n *names, g *intent.Group, d int) {
 	}
 }
 
-// judge returns what is wrong with a policy.
+// judge returns the problems of a policy.
 func (t *problemTracker) judge(id api.PolicyID) (out []api.Problem) {
 	st := t.resolver.policies[id]
 	if st == nil {
@@ -135,15 +133,15 @@ func (t *problemTracker) judge(id api.PolicyID) (out []api.Problem) {
 		return out
 	}
 	for _, c := range n.ingress {
-		if c.groups == 0 { // of those there are: without any the policy would have no state
+		if c.groups == 0 { // there are some: without any the policy would have no state
 			out = append(out, c.problem(id))
 		}
 	}
 	return append(out, t.judgeEgress(n, st.perPort)...)
 }
 
-// judgeEgress looks at the selectors of the names. When none of a name has a number,
-// it is a problem if there are pods that could have given it one.
+// judgeEgress examines the selectors of the names. A name without any number is a problem if there
+// are pods that should have given it one.
 func (t *problemTracker) judgeEgress(n *names, perPort map[portName][]*membership.Selector) (out []api.Problem) {
 	old := n.presence
 	n.presence = nil
@@ -175,7 +173,7 @@ func (t *problemTracker) concerns(n *names, peer membership.Peer) bool {
 	return s.HasPods()
 }
 
-// release lets the selectors for presence go.
+// release releases the presence selectors.
 func (t *problemTracker) release(id api.PolicyID, presence []*membership.Selector) {
 	for _, s := range presence {
 		t.sets.Release(s, id)

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
-// resolver finds the policies of local groups, and keeps one object per policy, per
-// resolution and per list.
+// resolver determines the policies of local groups, and keeps one object per policy, per resolution
+// and per list.
 type resolver struct {
 	state PolicyState
 	sets  *membership.Sets
@@ -27,7 +27,7 @@ func newResolver(state PolicyState, sets *membership.Sets, local *localPods) *re
 	return &resolver{state: state, sets: sets, local: local, policies: map[api.PolicyID]*policyState{}, lists: map[string]*policyList{}}
 }
 
-// renumber notes that a named port of a policy has other numbers.
+// renumber records that the numbers of a named port of a policy changed.
 func (r *resolver) renumber(id api.PolicyID) {
 	if st := r.policies[id]; st != nil {
 		st.stale = true
@@ -35,9 +35,9 @@ func (r *resolver) renumber(id api.PolicyID) {
 	}
 }
 
-// refresh finds the lists of the groups that are marked, and marks the pods of those
-// whose list is another now. It returns the groups, which are valid until the next one
-// is marked. Lists, resolutions and selectors that nobody needs any more are gone.
+// refresh determines the lists of the marked groups, and marks the pods of groups whose list
+// changed. It returns the groups; the result is valid until the next group is marked. It drops
+// unused lists, resolutions and selectors.
 func (r *resolver) refresh() []*localGroup {
 	groups := r.local.takeGroups()
 	for _, g := range groups {
@@ -61,7 +61,7 @@ func (r *resolver) refresh() []*localGroup {
 	return groups
 }
 
-// listOf returns the list of the policies that apply to a group, nil for none.
+// listOf returns the list of the policies that apply to a group, or nil if there are none.
 func (r *resolver) listOf(g *localGroup) *policyList {
 	specs := r.state.Policies(g.id)
 	if len(specs) == 0 {
@@ -85,7 +85,7 @@ func (r *resolver) listOf(g *localGroup) *policyList {
 	return l
 }
 
-// resolutionOf returns how a policy applies to a group, up to date.
+// resolutionOf returns the up-to-date resolution of a policy for a group.
 func (r *resolver) resolutionOf(spec *intent.Policy, g *intent.Group) *resolution {
 	st := r.policies[spec.ID]
 	if st == nil {
@@ -110,8 +110,7 @@ func (r *resolver) resolutionOf(spec *intent.Policy, g *intent.Group) *resolutio
 	return res
 }
 
-// resolve makes the policy of a resolution anew. When it comes out equal, it
-// stays the same object.
+// resolve rebuilds the policy of a resolution. If it is equal, it stays the same object.
 func (r *resolver) resolve(res *resolution, ingress [][]api.PolicyPort) {
 	b := builder{sets: r.sets, spec: res.state.spec}
 	policy := b.policy(ingress)
@@ -131,23 +130,23 @@ func (r *resolver) resolve(res *resolution, ingress [][]api.PolicyPort) {
 	res.id, res.policy = r.lastID, policy
 }
 
-// note notes that a policy was resolved anew, or does not apply any more. It costs
-// nothing for policies that have no problems and can have none.
+// note records that a policy was resolved anew, or no longer applies. It does nothing for policies
+// that cannot have problems.
 func (r *resolver) note(st *policyState) {
 	if st.watched {
 		r.resolved = append(r.resolved, st)
 	}
 }
 
-// takeResolved returns the policies that may have problems and were resolved anew, or do
-// not apply any more, since the last call. The result is valid until the next refresh.
+// takeResolved returns the policies that may have problems and were resolved anew, or no longer
+// apply, since the last call. The result is valid until the next refresh.
 func (r *resolver) takeResolved() []*policyState {
 	resolved := r.resolved
 	r.resolved = r.resolved[:0]
 	return resolved
 }
 
-// unlist counts one group less for a list.
+// unlist drops one reference of a group to a list.
 func (r *resolver) unlist(l *policyList) {
 	if l == nil {
 		return
@@ -157,9 +156,9 @@ func (r *resolver) unlist(l *policyList) {
 	}
 }
 
-// dropUnused forgets the lists that no group has, then the resolutions that no
-// list holds, then the selectors that no resolution uses. It runs when all
-// groups have their lists, so nothing is dropped that is needed again.
+// dropUnused drops the lists without groups, then the resolutions without lists, then the selectors
+// without resolutions. It runs when all groups have their lists, so it drops nothing that is needed
+// again.
 func (r *resolver) dropUnused() {
 	for _, l := range r.unlisted {
 		if l.groups > 0 || r.lists[l.key] != l {

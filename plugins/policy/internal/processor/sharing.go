@@ -10,31 +10,31 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
-// sharing knows which local pods share an address, and with whom.
+// sharing tracks which local pods share an address, and with which pods.
 //
-// Two live pods may have one address for a while: an address is used again, and the new
-// pod is seen before the old one's end. What is from or to it must be permitted by the
-// policies of both (SEMANTICS D16). So a local pod is configured with the policies of
-// those that it shares an address with, also of pods on other nodes: these are kept
-// beside the local pods while that lasts, so that their policies are resolved.
+// Two live pods may have one address for a while: an address is reused, and the new pod is seen
+// before the end of the old one. The policies of both must permit traffic of this address
+// (SEMANTICS D16). So a local pod is also configured with the policies of the pods that share an
+// address with it, even if they are on other nodes: sharing keeps those pods so that their policies
+// are resolved.
 //
-// What this costs grows with the addresses that are shared at the moment, which the
-// cache finds when addresses change, and with nothing else.
+// The cost depends only on the number of currently shared addresses, which the cache detects when
+// addresses change.
 type sharing struct {
 	state PodState
 	sets  *membership.Sets
 	local *localPods
 
 	remotes map[api.PodID]*localPod   // pods of other nodes that share an address with a local one
-	of      map[*localPod][]*localPod // which local pods share an address, with whom
+	of      map[*localPod][]*localPod // for each local pod, the pods that share an address with it
 }
 
 func newSharing(state PodState, sets *membership.Sets, local *localPods) *sharing {
 	return &sharing{state: state, sets: sets, local: local, remotes: map[api.PodID]*localPod{}}
 }
 
-// settle finds the local pods that share addresses now, and marks them and those
-// that did at the last Flush.
+// settle determines which local pods share addresses now, and marks them and those that did at the
+// last Flush.
 func (x *sharing) settle() {
 	was, shared := x.of, x.sets.Shared()
 	if len(shared)+len(was) == 0 {
@@ -62,7 +62,7 @@ func (x *sharing) settle() {
 	}
 }
 
-// share notes that some pods have one address. It adds those of other nodes to needed.
+// share records that some pods have one address. It adds those of other nodes to needed.
 func (x *sharing) share(holders []intent.Pod, needed map[api.PodID]*localPod) {
 	pods := make([]*localPod, len(holders))
 	for i := range holders {
@@ -86,7 +86,7 @@ func (x *sharing) share(holders []intent.Pod, needed map[api.PodID]*localPod) {
 	}
 }
 
-// remote returns a pod of another node, of which it keeps the policies.
+// remote returns a pod of another node, and keeps its policies resolved.
 func (x *sharing) remote(h *intent.Pod) *localPod {
 	pod := x.remotes[h.ID]
 	if pod == nil {
@@ -100,8 +100,8 @@ func (x *sharing) remote(h *intent.Pod) *localPod {
 	return pod
 }
 
-// forgetRemote lets a pod of another node go, if it is kept. Whoever shares an address
-// with it still has it kept again by the next Flush.
+// forgetRemote removes a pod of another node. If a local pod still shares an address with it, the
+// next Flush adds it again.
 func (x *sharing) forgetRemote(id api.PodID) {
 	if pod := x.remotes[id]; pod != nil {
 		x.local.move(pod, nil)
@@ -109,8 +109,8 @@ func (x *sharing) forgetRemote(id api.PodID) {
 	}
 }
 
-// sharings returns what others have to say about a pod's addresses, in the order of
-// their names. Who is not restricted, or just as the pod is, has nothing to add.
+// sharings returns the restrictions that other pods add to a pod's addresses, in the order of their
+// names. An unrestricted pod, or one with equal restrictions, adds nothing.
 func (x *sharing) sharings(pod *localPod) (out []api.Sharing) {
 	others := x.of[pod]
 	slices.SortFunc(others, comparePods)
@@ -126,8 +126,8 @@ func (x *sharing) sharings(pod *localPod) (out []api.Sharing) {
 	return out
 }
 
-// apart returns the family in which some addresses have nothing in common with others,
-// as its widest prefix.
+// apart returns the family in which two lists of addresses have no address in common, as its widest
+// prefix.
 func apart(own, others []netip.Addr) netip.Prefix {
 	common := [2]bool{true, true} // by family, IPv4 first
 	for _, a := range own {
