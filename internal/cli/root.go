@@ -23,7 +23,7 @@ func Run(args []string, in io.Reader, out, errOut io.Writer) int {
 	case errors.Is(err, errNegative):
 		return ExitDenied
 	default:
-		_, _ = fmt.Fprintln(errOut, "sluicectl: "+term.Lines(err.Error()))
+		_, _ = fmt.Fprintln(errOut, "sluicectl: "+term.Lines(settings.UnknownCommand(err).Error()))
 		return ExitError
 	}
 }
@@ -38,19 +38,21 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 verdicts, sends packets through the embedded dataplane, and runs policy unit tests.
 
 Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error.`,
-		Example: `  sluicectl get pods
+		Example: `  sluicectl get pods -n shop
+  sluicectl describe pod shop/web-0
   sluicectl explain shop/web-0 data/postgres-0:5432/tcp
   sluicectl test docs/examples/tests/shop.yaml`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	settings.Program(cmd)
+	cmd.SetFlagErrorFunc(settings.FlagError)
 	cmd.SetIn(in)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
 	cmd.PersistentFlags().StringVar(&o.socket, "socket", view.DefaultSocket(), "Unix socket of the agent's debug API (env "+view.SocketEnv+")")
 	cmd.PersistentFlags().VarP(&o.output, "output", "o", "output format")
-	cmd.AddCommand(newGet(o), newExplain(o), newInject(o), newMatrix(o), newWatch(o), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newVersion(o))
+	cmd.AddCommand(newGet(o), newDescribe(o), newExplain(o), newInject(o), newMatrix(o), newWatch(o), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newVersion(o))
 	return cmd
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -23,7 +24,12 @@ import (
 
 func TestMain(m *testing.M) {
 	etcd.Main()
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := endAgents(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // agent answers like an agent, on a socket, with what a test gives it.
@@ -244,11 +250,33 @@ func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 	}
 }
 
-func TestAnUnknownKindIsAnErrorThatNamesThoseThereAre(t *testing.T) {
-	for _, args := range [][]string{{"get", "foo"}, {"watch", "foo"}} {
-		code, out, errOut := sluicectl("nowhere", "", args...)
-		if code != ExitError || out != "" || !strings.HasPrefix(errOut, "sluicectl: sluicectl "+args[0]+` has no "foo": want `) {
-			t.Errorf("%v: exit code %d, %q, %q", args, code, out, errOut)
+func TestRunSuggestsWhatWasMeant(t *testing.T) {
+	for args, want := range map[string]string{
+		"get foo":             `there is no kind "foo": want pods, policies, sets, tables, rules, endpoints, nodes, status`,
+		"get podz":            `there is no kind "podz": did you mean pods?`,
+		"get polices":         `there is no kind "polices": did you mean policies?`,
+		"describe sets":       `describe tells of pods, policies, nodes and endpoints: for sets there is "get sets"`,
+		"describe pod":        `describe wants the name of what it tells of; "get pods" lists them`,
+		"describe":            `describe wants a kind and a name, as in "sluicectl describe pod shop/web-0"`,
+		"watch foo":           `sluicectl watch has no "foo": want verdicts`,
+		"watch verdict":       `sluicectl watch has no "verdict": did you mean verdicts?`,
+		"store acept":         `sluicectl store has no "acept": did you mean accept?`,
+		"gett pods":           `unknown command "gett" for "sluicectl": did you mean get or test?`,
+		"xyzzy":               `unknown command "xyzzy" for "sluicectl"`,
+		"get pods --namspace": `unknown flag: --namspace: did you mean --namespace?`,
+		"get pods --xyzzy":    `unknown flag: --xyzzy: see sluicectl get --help`,
+		"get pods -o jsn":     `invalid argument "jsn" for "-o, --output" flag: did you mean json?`,
+		"get pods -o foo":     `invalid argument "foo" for "-o, --output" flag: want wide, name, json, yaml, jsonpath=PATH or go-template=TEMPLATE`,
+		"get pods -n a -A":    "if any flags in the group [namespace all-namespaces] are set none of the others can be; [all-namespaces namespace] were all set",
+		"get sets -l app=web": "--selector selects pods and their endpoints: sets have no labels",
+		"get pods -l =,=":     `--selector "=,=": found '=', expected: !, identifier, or 'end of string'`,
+		"get pods --policy x": "--policy is for nodes, not for pods",
+		"get status web":      `there is one status, that of the agent, and none named "web"`,
+		"get status -w":       "status is no list: --watch, --selector and --sort-by are for lists",
+	} {
+		code, out, errOut := sluicectl("nowhere", "", strings.Fields(args)...)
+		if code != ExitError || out != "" || !strings.HasPrefix(errOut, "sluicectl: "+want) || strings.Count(errOut, "\n") != 1 {
+			t.Errorf("%s: exit code %d, %q, %q, want %q", args, code, out, errOut, want)
 		}
 	}
 	if code, out, _ := sluicectl("nowhere", "", "get"); code != ExitOK || !strings.Contains(out, "sluicectl get pods -n shop") {

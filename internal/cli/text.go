@@ -32,7 +32,7 @@ func few(texts []string, n int) string {
 	return strings.Join(texts, ",")
 }
 
-func labels(set map[string]string) string {
+func labelTexts(set map[string]string) string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(set)) {
 		out = append(out, k+"="+set[k])

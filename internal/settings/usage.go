@@ -28,7 +28,7 @@ func Exit(err error, program string, errOut io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	err = unknownCommand(err)
+	err = UnknownCommand(err)
 	_, _ = fmt.Fprintf(errOut, "%s: %s\n", program, term.Lines(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	if _, usage := errors.AsType[UsageError](err); usage {
 		return 2
@@ -49,9 +49,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return UsageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 }
 
-// unknownCommand makes a UsageError of cobra's error for a command that there is not, which has no
-// type and is of several lines where it suggests others.
-func unknownCommand(err error) error {
+// UnknownCommand makes a UsageError of cobra's error for a command that there is not, which has no
+// type and is of several lines where it suggests others. Any other error it returns as it is.
+func UnknownCommand(err error) error {
 	text, suggestions, suggests := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
 	if !strings.HasPrefix(text, "unknown command ") {
 		return err

@@ -84,6 +84,8 @@ func (a *API) Reader() Routes {
 		"GET /v1/sets":              list(a.Lists.sets),
 		"GET /v1/tables":            list(a.Lists.tables),
 		"GET /v1/rules":             list(a.Lists.rules),
+		"GET /v1/pods/relations":    list(a.Answers.relations),
+		"GET /v1/policies/rules":    list(a.Answers.rulesOf),
 		"GET /v1/matrix":            list(func(ctx context.Context, _ Filter) (view.Matrix, error) { return a.Answers.Matrix(ctx) }),
 		"POST /v1/explain":          ask(a.Answers.explain),
 		"POST /v1/verdicts":         a.watch,

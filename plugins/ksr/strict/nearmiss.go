@@ -7,17 +7,18 @@ import "strings"
 const maxMisspelt = 64
 
 // Nearest returns the known word that a word was probably meant to be: one that
-// differs in case only, or by at most two letters where it is longer than four.
+// differs in case only, by one letter, or by two where it is longer than four. Of words of less
+// than four letters only case may differ.
 func Nearest(word string, known []string) (string, bool) {
 	best, bestDistance := "", 3
 	for _, k := range known {
 		if strings.EqualFold(word, k) {
 			return k, true
 		}
-		if len(word) > maxMisspelt || len(k) <= 4 {
+		if len(word) > maxMisspelt || len(k) < 4 {
 			continue
 		}
-		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < bestDistance {
+		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < bestDistance && (d < 2 || len(k) > 4) {
 			best, bestDistance = k, d
 		}
 	}

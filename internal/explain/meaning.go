@@ -1,0 +1,47 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy"
+)
+
+// Meanings are what sets stand for, by their names in rules.
+type Meanings map[string]string
+
+// setName matches the name of a set in a text.
+var setName = regexp.MustCompile(`set:(?:node|[0-9a-f]{16})`)
+
+// MeaningsOf returns what the sets of a snapshot stand for.
+func MeaningsOf(s *policy.Snapshot) Meanings {
+	m := Meanings{}
+	for _, set := range s.Sets {
+		m["set:"+set.ID.String()] = set.Meaning
+	}
+	return m
+}
+
+// Text puts what sets stand for in place of their names: "set:5ed965f8e7c9d519" becomes "pods
+// app=web in shop". A set that is not known keeps its name.
+func (m Meanings) Text(text string) string {
+	known := func(name string) string { return cmp.Or(m[name], name) }
+	return setName.ReplaceAllStringFunc(text, func(name string) string {
+		return setName.ReplaceAllStringFunc(known(name), known) // a set may be made of others
+	})
+}
+
+// Rule returns a rule for people: "permit tcp from pods app=web in shop to any port 8080".
+func (m Meanings) Rule(r api.ContivRule) string {
+	text := fmt.Sprintf("%s %s from %s", r.Action, r.Protocol, m.Text(r.Src.String()))
+	if !r.SrcPort.IsAny() {
+		text += " port " + r.SrcPort.String()
+	}
+	text += " to " + m.Text(r.Dst.String())
+	if !r.DstPort.IsAny() {
+		text += " port " + r.DstPort.String()
+	}
+	return text
+}
