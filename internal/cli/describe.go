@@ -209,10 +209,7 @@ func writeRules(w *term.Writer, title string, rules []oracle.RuleText, named boo
 	t.Indent = "  "
 	for _, r := range rules {
 		does, what := strings.ToLower(string(r.Action)), api.OriginTexts([]api.Origin{r.Origin})
-		switch {
-		case does == "":
-			does = "allow"
-		case does == "accept":
+		if does == "" || does == "accept" {
 			does = "allow"
 		}
 		if r.Note != "" {

@@ -34,7 +34,7 @@ Exit codes: 0 every flow is allowed, 1 some are denied or a service has no endpo
   sluicectl explain shop/app=cart [fd00:10::10]:8443 -o json
   sluicectl explain shop/web-0 svc/shop/cart:http
   sluicectl explain --manifests docs/examples/shop shop/web-0 shop/cart-0:http`,
-		Args: twoEnds,
+		Args: twoEnds, ValidArgsFunction: o.completeFlow,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := expr.ParseQuestion(args[0], args[1])
 			if err != nil {

@@ -27,7 +27,7 @@ Directions are the pod's. It is a probe: no rule counts it, and no session is us
 ` + flowHelp,
 		Example: `  sluicectl inject shop/web-0 shop/cart-0:http
   sluicectl inject shop/batch-0 203.0.113.10:443/tcp -o yaml`,
-		Args: twoEnds,
+		Args: twoEnds, ValidArgsFunction: o.completeFlow,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := expr.ParseQuestion(args[0], args[1])
 			if err != nil {

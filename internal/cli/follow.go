@@ -101,10 +101,10 @@ func (f *follower[T]) print(events []event[T]) error {
 	}
 	for _, e := range events {
 		var err error
-		switch {
-		case r.output == formatName:
+		switch r.output {
+		case formatName:
 			err = f.printNames(r.out, []T{e.Object})
-		case r.output == formatYAML:
+		case formatYAML:
 			if _, err = fmt.Fprintln(r.out, "---"); err == nil {
 				err = f.printOne(e)
 			}

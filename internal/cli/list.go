@@ -58,6 +58,7 @@ type special[T any] struct {
 	empty    string                                  // what is said where there are none
 	negative func(items []T) bool                    // whether the answer is no
 	check    func(names []string) error              // of what is no name
+	askedBy  words                                   // names that people ask by, where its own say nothing
 }
 
 func (l listing[T]) names() []string { return append([]string{l.what, l.single}, l.aliases...) }
@@ -237,6 +238,9 @@ func (l listing[T]) ask(ctx context.Context, r *getRun, namespace, contains stri
 
 // known returns the names of all things.
 func (l listing[T]) known(r *getRun) (names []string, err error) {
+	if l.askedBy != nil {
+		return l.askedBy(r)
+	}
 	items, err := l.ask(r.ctx(), r, r.namespace, "")
 	for _, item := range items {
 		name := l.ref(item)

@@ -299,7 +299,7 @@ func TestWhatIsMissingIsAskedForInWords(t *testing.T) {
 		}
 	}
 	var version bytes.Buffer
-	if code := Run([]string{"--version"}, nil, &version, io.Discard); code != ExitOK || !strings.HasPrefix(version.String(), "sluice ") {
+	if code := Run([]string{"--version"}, nil, &version, io.Discard); code != ExitOK || !strings.HasPrefix(version.String(), "sluicectl version ") {
 		t.Errorf("--version: exit code %d, %q", code, version.String())
 	}
 }

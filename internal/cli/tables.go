@@ -166,6 +166,7 @@ var tableList = listing[view.Table]{
 	name:      func(t view.Table) string { return t.Renderer + " " + t.Table },
 	reference: func(t view.Table) string { return t.Table },
 	named:     func(t view.Table, in, name string) bool { return isTable(t.Table, t.Pods, in, name) },
+	special:   special[view.Table]{askedBy: podList.known},
 }
 
 var ruleList = listing[view.Rule]{
@@ -173,6 +174,7 @@ var ruleList = listing[view.Rule]{
 	name:      func(r view.Rule) string { return fmt.Sprintf("%s %s #%d", r.Renderer, r.Table, r.Index) },
 	reference: func(r view.Rule) string { return r.Table },
 	named:     func(r view.Rule, in, name string) bool { return isTable(r.Table, r.Pods, in, name) },
+	special:   special[view.Rule]{askedBy: podList.known},
 }
 
 // isTable reports whether a name is that of a table, or of one of the pods that have it.

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
-// UsageError is a command line that was not understood.
+// UsageError is a command line that was not understood, or settings that have no meaning.
 type UsageError struct{ Err error }
 
 // Error returns what is wrong with it.
@@ -22,8 +22,16 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns what is wrong with it.
 func (e UsageError) Unwrap() error { return e.Err }
 
+// Usage makes a UsageError of an error, and nil of none.
+func Usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return UsageError{err}
+}
+
 // Exit writes the error of a daemon's command on one line and returns its exit code: 2 for a
-// command line that was not understood, 1 for other errors, 0 for none.
+// command line or settings that were not understood, 1 for other errors, 0 for none.
 func Exit(err error, program string, errOut io.Writer) int {
 	if err == nil {
 		return 0

@@ -94,6 +94,8 @@ var onlyIn = []struct {
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},
 	{"github.com/containernetworking", []string{"internal/cni", "tests/lifecycle"}},
+	{"text/template", nil}, // with them linkers keep every method; ADR 0067
+	{"html/template", nil},
 	{"github.com/ligato", nil},
 	{"go.ligato.io", nil},
 }

@@ -17,7 +17,7 @@ func (a *Answers) relations(ctx context.Context, f Filter) (view.PodRelations, e
 		return view.PodRelations{}, err
 	}
 	id, spec := api.PodID{Namespace: f.namespace, Name: f.name}, a.specification(state)
-	return view.PodRelations{Selecting: spec.Oracle.Selecting(id), Naming: spec.Oracle.Naming(id)}, nil
+	return view.PodRelations{Selecting: spec.Selecting(id), Naming: spec.Naming(id)}, nil
 }
 
 // rulesOf answers what the rules of a policy are, in words; of administrators those of every policy
@@ -33,7 +33,7 @@ func (a *Answers) rulesOf(ctx context.Context, f Filter) ([]oracle.RuleText, err
 	}
 	out := []oracle.RuleText{}
 	for _, kind := range kinds {
-		out = append(out, spec.Oracle.Rules(api.PolicyID{Kind: kind, Namespace: f.namespace, Name: f.name})...)
+		out = append(out, spec.Rules(api.PolicyID{Kind: kind, Namespace: f.namespace, Name: f.name})...)
 	}
 	return out, nil
 }
