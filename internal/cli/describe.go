@@ -198,32 +198,50 @@ func writeSelecting(w *term.Writer, title string, ids []api.PolicyID, known []vi
 	t.Print(w)
 }
 
-// writeRules lists rules in words.
+// writeRules lists rules in words. What they do is a column where they do not all allow.
 func writeRules(w *term.Writer, title string, rules []oracle.RuleText, named bool) {
 	if len(rules) == 0 {
 		w.Printf("%s none\n", title)
 		return
 	}
 	w.Printf("%s\n", title)
-	t := term.NewTable("RULE", "DOES", "PEERS", "PORTS").Narrow(16, "PEERS", "PORTS")
+	columns := []string{"RULE", "PEERS", "PORTS"}
+	differ := slices.ContainsFunc(rules, func(r oracle.RuleText) bool { return does(r) != "allow" })
+	if differ {
+		columns = slices.Insert(columns, 1, "DOES")
+	}
+	t := term.NewTable(columns...).Narrow(14, "DOES", "PEERS", "PORTS")
 	t.Indent = "  "
 	for _, r := range rules {
-		does, what := strings.ToLower(string(r.Action)), api.OriginTexts([]api.Origin{r.Origin})
-		if does == "" || does == "accept" {
-			does = "allow"
+		row := []any{ruleName(r, named), strings.Join(r.Peers, "; "), strings.Join(r.Ports, "; ")}
+		if differ {
+			row = slices.Insert(row, 1, any(does(r)))
 		}
-		if r.Note != "" {
-			does = r.Note
-		}
-		if !named {
-			what = fmt.Sprintf("%s rule %d", r.Direction, r.Rule)
-		}
-		if r.Name != "" {
-			what += " (" + r.Name + ")"
-		}
-		t.Row(what, does, strings.Join(r.Peers, "; "), strings.Join(r.Ports, "; "))
+		t.Row(row...)
 	}
 	t.Print(w)
+}
+
+func ruleName(r oracle.RuleText, named bool) string {
+	name := fmt.Sprintf("%s rule %d", r.Direction, r.Rule)
+	if named {
+		name = api.OriginTexts([]api.Origin{r.Origin})
+	}
+	if r.Name != "" {
+		name += " (" + r.Name + ")"
+	}
+	return name
+}
+
+// does says what a rule does, or why it does not.
+func does(r oracle.RuleText) string {
+	switch {
+	case r.Note != "":
+		return r.Note
+	case r.Action == "" || r.Action.Allows():
+		return "allow"
+	}
+	return strings.ToLower(string(r.Action))
 }
 
 // policyDescription is all that is known of a policy.

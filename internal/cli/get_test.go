@@ -94,10 +94,10 @@ Selected by:
   data/default-deny      ingress   0      yes
   data/redis             ingress   1      yes
 Named as a peer by:
-  RULE                                  DOES   PEERS                                                    PORTS
-  ingress rule 0 of platform/dns        allow  from every pod of every namespace                        port dns/udp; port dns-tcp/tcp
-  egress rule 0 of platform/prometheus  allow  to every pod in namespaces team in (data,platform,shop)  port metrics/tcp
-  egress rule 0 of shop/cart            allow  to store=cache in namespaces team=data                   port redis/tcp
+  RULE                                  PEERS                                                    PORTS
+  ingress rule 0 of platform/dns        from every pod of every namespace                        port dns/udp; port dns-tcp/tcp
+  egress rule 0 of platform/prometheus  to every pod in namespaces team in (data,platform,shop)  port metrics/tcp
+  egress rule 0 of shop/cart            to store=cache in namespaces team=data                   port redis/tcp
 `
 	if d := cmp.Diff(want, out); code != ExitDenied || d != "" || errOut != "Error: pods \"shop/nosuch\" not found\n" {
 		t.Errorf("exit code %d, %s (-want +got):\n%s", code, errOut, d)
@@ -114,11 +114,11 @@ Isolates:    ingress,egress
 Local pods:  shop/checkout-0
 Enforced:    yes
 Rules:
-  RULE            DOES   PEERS                                      PORTS
-  ingress rule 0  allow  from app=web                               port http/tcp
-  egress rule 0   allow  to app=cart                                port http/tcp
-  egress rule 1   allow  to store=sql in namespaces team=data       port 5432/tcp
-  egress rule 2   allow  to 203.0.113.0/24 except 203.0.113.128/25  port 443/tcp
+  RULE            PEERS                                      PORTS
+  ingress rule 0  from app=web                               port http/tcp
+  egress rule 0   to app=cart                                port http/tcp
+  egress rule 1   to store=sql in namespaces team=data       port 5432/tcp
+  egress rule 2   to 203.0.113.0/24 except 203.0.113.128/25  port 443/tcp
 `
 	if d := cmp.Diff(want, out); code != ExitOK || d != "" {
 		t.Errorf("exit code %d, %s (-want +got):\n%s", code, errOut, d)

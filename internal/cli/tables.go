@@ -43,7 +43,7 @@ func setTable(sets []view.Set, wide bool) *term.Table {
 	if wide {
 		t = term.NewTable("SET", "MEMBERS", "ADDRESSES", "MEANING")
 	}
-	t.Narrow(24, "MEANING", "ADDRESSES").Optional("ADDRESSES")
+	t.Narrow(44, "MEANING").Narrow(16, "ADDRESSES").Optional("ADDRESSES")
 	for _, s := range sets {
 		if wide {
 			t.Row(s.ID, len(s.Members), some(s.Members, 4), s.Meaning)
@@ -96,7 +96,7 @@ func ruleTable(rules []view.Rule, wide bool) *term.Table {
 	if several {
 		columns = append([]string{"RENDERER"}, columns...)
 	}
-	t := term.NewTable(columns...).Narrow(16, "PODS", "RULE", "FROM").Optional("FROM", "HITS")
+	t := term.NewTable(columns...).Narrow(48, "RULE").Narrow(24, "FROM").Narrow(16, "PODS").Optional("FROM", "HITS", "RENDERER")
 	for _, r := range rules {
 		row := []any{holders(r.Table, r.Pods), r.Index, cmp.Or(r.Meaning, r.Rule.String()), hits(r), dash(api.OriginTexts(r.Origins))}
 		if several {
