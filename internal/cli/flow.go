@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/cli/explained"
 	"github.com/sluice-net/sluice/internal/expr"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/term"
@@ -51,17 +52,17 @@ Directions are the pod's. It is a probe: no rule counts it, and no session is us
 }
 
 func writeInjections(w *term.Writer, all []view.Injection, wide bool) {
-	var rows []serviceRow
+	var rows []explained.ServiceRow
 	for _, in := range all {
-		rows = append(rows, serviceRow{in.Service, in.Src, in.Dst, in.Flow, in.Verdict == api.Permit})
+		rows = append(rows, explained.ServiceRow{Service: in.Service, Src: in.Src, Dst: in.Dst, Flow: in.Flow, Allowed: in.Verdict == api.Permit})
 	}
-	writeServices(w, rows)
-	all = slices.DeleteFunc(slices.Clone(all), func(in view.Injection) bool { return leadsNowhere(in.Service) })
+	explained.WriteServices(w, rows)
+	all = slices.DeleteFunc(slices.Clone(all), func(in view.Injection) bool { return explained.LeadsNowhere(in.Service) })
 	for i, in := range all {
 		if i > 0 || in.Service != nil {
 			w.Printf("\n")
 		}
-		v := verdict(in.Verdict == api.Permit)
+		v := explained.Verdict(in.Verdict == api.Permit)
 		w.Printf("%s  %s -> %s  %s\n", w.Styled(v.Style, strings.ToUpper(v.Text)), side(in.Src), side(in.Dst), in.Flow)
 		t := &term.Table{Indent: "  "}
 		for _, h := range in.Hops {

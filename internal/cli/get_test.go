@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -124,3 +125,24 @@ Rules:
 		t.Errorf("exit code %d, %s (-want +got):\n%s", code, errOut, d)
 	}
 }
+
+// TestGetShowsSetsByMeaning: no hash is in what people read, and all of them are where it is wide.
+func TestGetShowsSetsByMeaning(t *testing.T) {
+	for name, socket := range map[string]string{"shop": realShop(t), "generated": realCluster(t)} {
+		for _, kind := range []string{"rules", "sets", "tables"} {
+			_, out, _ := sluicectl(socket, "", "get", kind)
+			if found := hash.FindString(out); found != "" || len(out) < 200 {
+				t.Errorf("%s: get %s shows %q", name, kind, found)
+			}
+			if _, out, _ := sluicectl(socket, "", "get", kind, "-o", "wide"); !hash.MatchString(out) {
+				t.Errorf("%s: get %s -o wide has no names", name, kind)
+			}
+		}
+	}
+	_, out, _ := sluicectl(realShop(t), "", "explain", "-v", "shop/*", "data/*:5432")
+	if found := hash.FindString(out); found != "" || !strings.Contains(out, "permit tcp from pods app notin (cart),role=backend in namespaces team=shop to any port 5432") {
+		t.Errorf("explain -v shows %q:\n%.2000s", found, out)
+	}
+}
+
+var hash = regexp.MustCompile(`\b[0-9a-f]{16}\b`)

@@ -188,14 +188,14 @@ func TestExplanationsTellWhatTheTablesSay(t *testing.T) {
 		"renderer acl  permit  agrees\n    no table restricts it\n":                                       {Renderer: "acl", Allowed: true, Agrees: true, Decides: []api.Direction{api.Egress}},
 		"renderer acl  neither end is a pod of this node\n":                                               {Renderer: "acl", Allowed: true, Agrees: true},
 		"renderer acl  deny  DISAGREES: please report this\n":                                             {Renderer: "acl", Decides: []api.Direction{api.Ingress}},
-		"what is installed DIFFERS from the specification, see below: please report this\n":               {Renderer: "acl", Decides: []api.Direction{api.Ingress}},
+		"what is installed DIFFERS from the specification: please report this\n":                          {Renderer: "acl", Decides: []api.Direction{api.Ingress}},
 		"renderer acl  deny  not enforced yet: see \"sluicectl get status\"\n":                            {Renderer: "acl", Pending: true, Decides: []api.Direction{api.Ingress}},
 		"what is installed differs: the newest state is not enforced yet, see \"sluicectl get status\"\n": {Renderer: "acl", Pending: true, Decides: []api.Direction{api.Ingress}},
 		"    no table restricts it\n    acl 7 of somebody else decides first\n":                           {Renderer: "acl", Allowed: true, Agrees: true, Decides: []api.Direction{api.Egress}, Foreign: []string{"acl 7 of somebody else decides first"}},
 		"renderer xdp  not asked: it does not explain itself\n":                                           {Renderer: "xdp", Allowed: true, Agrees: true, Unasked: "it does not explain itself", Decides: []api.Direction{api.Egress}},
 	} {
 		socket := agent(t, map[string]http.HandlerFunc{"POST /v1/explain": says([]view.Explanation{{Allowed: true, Renderers: []view.Answer{answer}}})})
-		if _, out, _ := sluicectl(socket, "", "explain", "a/b", "c/d:80"); !strings.Contains(out, want) {
+		if _, out, _ := sluicectl(socket, "", "explain", "-v", "a/b", "c/d:80"); !strings.Contains(out, want) {
 			t.Errorf("the output has no %q:\n%s", want, out)
 		}
 	}

@@ -67,7 +67,8 @@ func onTerminal(t *testing.T, columns int, line string) string {
 var shown = map[string][]string{
 	"shop": {
 		"get pods", "get pods -n data", "get policies", "get rules shop/web-0", "get tables", "get sets", "get nodes", "describe pod shop/web-0",
-		"describe policy shop/checkout",
+		"describe policy shop/checkout", "explain shop/web-0 data/postgres-0:5432", "explain shop/web-0 shop/cart-0:http",
+		"explain shop/batch-0 data/search-0:5432", "explain shop/checkout-0 svc/shop/backend:http",
 	},
 	"generated": {"get pods ns-0/pod-114 ns-0/pod-137", "get policies -n ns-3", "get rules ns-0/pod-114", "describe pod ns-0/pod-137"},
 }

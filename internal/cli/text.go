@@ -55,13 +55,6 @@ func side(p view.Party) string {
 	return p.Name + " (" + p.Address.String() + ")"
 }
 
-func verdict(allowed bool) term.Cell {
-	if allowed {
-		return term.Cell{Text: "permit", Style: term.Green}
-	}
-	return term.Cell{Text: "deny", Style: term.Red}
-}
-
 // agreement says whether the dataplane does what the specification says.
 func agreement(w *term.Writer, differ int) term.Text {
 	if differ == 0 {

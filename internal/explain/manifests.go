@@ -206,7 +206,14 @@ func (m Manifests) start(ctx context.Context, name string, spec *oracle.Oracle) 
 	if err := n.Apply(ctx, model.Changes{Resync: true, Deltas: deltas, Revision: 1}); err != nil {
 		return Node{}, n.Close, err
 	}
-	return Node{Name: name, Specification: Specification{Oracle: spec, Local: m.LocalTo(name)}, Renderers: n.Renderers(), Send: SendBy(dataplane)}, n.Close, nil
+	s, err := n.Snapshot(ctx)
+	if err != nil {
+		return Node{}, n.Close, err
+	}
+	return Node{
+		Name: name, Specification: Specification{Oracle: spec, Local: m.LocalTo(name)}, Renderers: n.Renderers(),
+		Send: SendBy(dataplane), Meanings: MeaningsOf(s),
+	}, n.Close, nil
 }
 
 // LocalTo returns the pods of a node.

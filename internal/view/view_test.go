@@ -40,7 +40,7 @@ var fields = map[string]string{
 	"AcceptedStore":    "prefix cluster generation objects",
 	"AppliedObject":    "kind namespace name result",
 	"Explanation":      "src dst flow allowed oracle renderers renderersDiffer packets service",
-	"Answer":           "renderer allowed decides agrees pending decisions node unasked foreign origins unnamed",
+	"Answer":           "renderer allowed decides agrees pending decisions meanings node unasked foreign origins unnamed",
 	"NamedOrigin":      "policy direction rule role",
 	"Packet":           "node verdict reason expected unsent",
 	"Matrix":           "groups cells probes left differ",

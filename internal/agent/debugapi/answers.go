@@ -34,6 +34,7 @@ type Answers struct {
 	AllowNode bool
 
 	Cluster   *cluster.Reader
+	Snapshot  func(context.Context) (*policy.Snapshot, error)
 	Pipeline  func() policy.Status
 	Renderers func() []renderer.Renderer
 	Dataplane Dataplane // nil where there is none that can be probed
@@ -95,6 +96,11 @@ func (a *Answers) explain(ctx context.Context, q view.Question) ([]view.Explanat
 		}
 		spec := a.specification(state)
 		here := a.asked(spec, pending)
+		s, err := a.Snapshot(ctx)
+		if err != nil {
+			return false, err
+		}
+		here.Meanings = explain.MeaningsOf(s)
 		out = nil
 		for _, q := range questions {
 			e := explain.Explanation(q, spec.Explain(q), here)
