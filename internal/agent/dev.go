@@ -153,7 +153,7 @@ func (d *devSession) run(ctx context.Context) error {
 // report prints what was started, what was rendered, and who can talk to whom.
 // It returns the last of these.
 func (d *devSession) report(ctx context.Context) (view.Matrix, error) {
-	m, err := d.api.Answers.Matrix(ctx)
+	m, err := d.api.Answers.Matrix(ctx, matrix.Selection{})
 	if err != nil {
 		return m, err
 	}
@@ -221,7 +221,7 @@ func (d *devSession) follow(ctx context.Context, last view.Matrix) error {
 			return ctx.Err()
 		case <-d.metrics.Happened():
 		}
-		m, err := d.api.Answers.Matrix(ctx)
+		m, err := d.api.Answers.Matrix(ctx, matrix.Selection{})
 		if err != nil {
 			return err
 		}

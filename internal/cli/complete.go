@@ -22,6 +22,8 @@ type words func(r *getRun) ([]string, error)
 // flagWords are what flags may be, of whichever command.
 var flagWords = map[string]words{
 	"namespace": namespaces,
+	"from":      namespaces,
+	"to":        namespaces,
 	"policy":    policyList.known,
 	"output":    always(formats...),
 	"action":    always(view.WatchDenied, view.WatchPermitted, view.WatchAll),

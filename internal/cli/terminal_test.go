@@ -69,8 +69,10 @@ var shown = map[string][]string{
 		"get pods", "get pods -n data", "get policies", "get rules shop/web-0", "get tables", "get sets", "get nodes", "describe pod shop/web-0",
 		"describe policy shop/checkout", "explain shop/web-0 data/postgres-0:5432", "explain shop/web-0 shop/cart-0:http",
 		"explain shop/batch-0 data/search-0:5432", "explain shop/checkout-0 svc/shop/backend:http",
+		"matrix", "matrix -n data", "matrix --from shop/web,internet --to data,platform", "matrix --from shop --to data --open",
 	},
-	"generated": {"get pods ns-0/pod-114 ns-0/pod-137", "get policies -n ns-3", "get rules ns-0/pod-114", "describe pod ns-0/pod-137"},
+	"generated": {"get pods ns-0/pod-114 ns-0/pod-137", "get policies -n ns-3", "get rules ns-0/pod-114", "describe pod ns-0/pod-137",
+		"matrix", "matrix --from ns-0 --to ns-1"},
 }
 
 // TestTerminalShowsWhatFits: golden files of terminals of three widths; no line is wider.

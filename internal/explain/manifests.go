@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/manifests"
+	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/view"
@@ -148,7 +149,7 @@ func (m Manifests) Explain(ctx context.Context, question view.Question) (out []v
 }
 
 // Matrix says who can talk to whom on a node that has all pods.
-func (m Manifests) Matrix(ctx context.Context) (out view.Matrix, err error) {
+func (m Manifests) Matrix(ctx context.Context, s matrix.Selection) (out view.Matrix, err error) {
 	state := m.state
 	state.Pods = OnNodes(state.Pods, func(*corev1.Pod) (string, bool) { return "", true }, map[string][]string{"": m.HostAddresses()})
 	n, closing, err := m.start(ctx, "", oracle.New(state))
@@ -157,7 +158,7 @@ func (m Manifests) Matrix(ctx context.Context) (out view.Matrix, err error) {
 		return out, err
 	}
 	n.Local = nil // all of them
-	return n.Matrix(m.Cluster), nil
+	return n.Matrix(m.Cluster, s)
 }
 
 // nodesOf returns the nodes that the ends of flows are on, sorted: those of pods

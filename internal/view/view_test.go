@@ -43,7 +43,7 @@ var fields = map[string]string{
 	"Answer":           "renderer allowed decides agrees pending decisions meanings node unasked foreign origins unnamed",
 	"NamedOrigin":      "policy direction rule role",
 	"Packet":           "node verdict reason expected unsent",
-	"Matrix":           "groups cells probes left differ",
+	"Matrix":           "groups cells probes left namespaces selection differ",
 	"Change":           "put delete",
 	"ChangedObject":    "kind namespace name value",
 }

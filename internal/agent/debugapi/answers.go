@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/agent/cluster"
 	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
@@ -162,13 +163,13 @@ func action(allowed bool) api.Action {
 
 // Matrix asks who can talk to whom, and how often the dataplane and the
 // specification differ.
-func (a *Answers) Matrix(ctx context.Context) (m view.Matrix, err error) {
+func (a *Answers) Matrix(ctx context.Context, s matrix.Selection) (m view.Matrix, err error) {
 	if err := a.probes(); err != nil {
 		return m, err
 	}
-	err = a.compare(ctx, func(state cluster.State, pending bool) (bool, error) {
-		m = a.asked(a.specification(state), pending).Matrix(state.Cluster)
-		return m.Differ > 0, nil
+	err = a.compare(ctx, func(state cluster.State, pending bool) (_ bool, err error) {
+		m, err = a.asked(a.specification(state), pending).Matrix(state.Cluster, s)
+		return m.Differ > 0, err
 	})
 	return m, err
 }
