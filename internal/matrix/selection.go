@@ -24,7 +24,7 @@ func (s Selection) Check(endpoints []Endpoint) error {
 		names []string
 	}{{"--from", s.From}, {"--to", s.To}, {"--namespace", []string{s.Namespace}}} {
 		for _, name := range names.names {
-			known := func(e Endpoint) bool { return isNamed(e.Group, name) && !(names.flag == "--namespace" && e.External) }
+			known := func(e Endpoint) bool { return isNamed(e.Group, name) && (names.flag != "--namespace" || !e.External) }
 			if name != "" && !slices.ContainsFunc(endpoints, known) {
 				return fmt.Errorf("%s %q: no pod with an address is in such a namespace or group, and no block is outside; see \"matrix\" for what there is", names.flag, name)
 			}

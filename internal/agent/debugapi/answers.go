@@ -95,7 +95,7 @@ func (a *Answers) explain(ctx context.Context, q view.Question) ([]view.Explanat
 		if err != nil {
 			return false, err
 		}
-		spec := a.specification(state)
+		spec := a.Specification(state)
 		here := a.asked(spec, pending)
 		s, err := a.Snapshot(ctx)
 		if err != nil {
@@ -124,7 +124,7 @@ func (a *Answers) inject(ctx context.Context, q view.Question) ([]view.Injection
 		if err != nil {
 			return false, err
 		}
-		spec := a.specification(state)
+		spec := a.Specification(state)
 		out = nil
 		for _, q := range questions {
 			if s := q.Service; s != nil && s.Endpoints == 0 {
@@ -168,7 +168,7 @@ func (a *Answers) Matrix(ctx context.Context, s matrix.Selection) (m view.Matrix
 		return m, err
 	}
 	err = a.compare(ctx, func(state cluster.State, pending bool) (_ bool, err error) {
-		m, err = a.asked(a.specification(state), pending).Matrix(state.Cluster, s)
+		m, err = a.asked(a.Specification(state), pending).Matrix(state.Cluster, s)
 		return m.Differ > 0, err
 	})
 	return m, err

@@ -16,7 +16,7 @@ func (a *Answers) relations(ctx context.Context, f Filter) (view.PodRelations, e
 	if err != nil {
 		return view.PodRelations{}, err
 	}
-	id, spec := api.PodID{Namespace: f.namespace, Name: f.name}, a.specification(state)
+	id, spec := api.PodID{Namespace: f.namespace, Name: f.name}, a.Specification(state)
 	return view.PodRelations{Selecting: spec.Selecting(id), Naming: spec.Naming(id)}, nil
 }
 
@@ -27,7 +27,7 @@ func (a *Answers) rulesOf(ctx context.Context, f Filter) ([]oracle.RuleText, err
 	if err != nil {
 		return nil, err
 	}
-	spec, kinds := a.specification(state), []api.PolicyKind{api.NetworkPolicy}
+	spec, kinds := a.Specification(state), []api.PolicyKind{api.NetworkPolicy}
 	if f.namespace == "" {
 		kinds = []api.PolicyKind{api.AdminNetworkPolicy, api.BaselineAdminNetworkPolicy, api.ClusterNetworkPolicy}
 	}
