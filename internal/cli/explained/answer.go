@@ -24,7 +24,10 @@ func writeExplanation(w *term.Writer, e view.Explanation, wide bool) {
 	if doubt := doubts(e); doubt != "" {
 		w.Printf("  %s\n", w.Styled(term.Red, doubt))
 	}
-	w.Printf("%s", term.Text(rest)) // lines, which the oracle has escaped
+	const longest = 4096 // of a line; a term may be as long as whoever wrote it wants
+	for line := range strings.Lines(rest) {
+		w.Printf("%s\n", term.Text(term.Shortened(strings.TrimSuffix(line, "\n"), longest))) // which the oracle has escaped
+	}
 	named := severalNodes(e)
 	for _, a := range e.Renderers {
 		writeAnswer(w, e, a, named, wide)
