@@ -127,17 +127,11 @@ func (r *getRun) podDescription(p view.Pod) (d podDescription, err error) {
 	if err := r.client.get(r.ctx(), "/v1/pods/relations?"+q, &d.PodRelations); err != nil {
 		return d, err
 	}
-	for _, namespace := range []string{p.Pod.Namespace, ""} { // policies of administrators have none
-		policies, err := policyList.ask(r.ctx(), r, namespace, "")
-		if err != nil {
-			return d, err
-		}
-		for _, v := range policies {
-			if slices.Contains(d.Selecting, v.Policy) && !slices.ContainsFunc(d.Selected, func(s view.Policy) bool { return s.Policy == v.Policy }) {
-				d.Selected = append(d.Selected, v)
-			}
-		}
+	policies, err := policyList.ask(r.ctx(), r, "", "") // those of administrators have no namespace
+	if err != nil {
+		return d, err
 	}
+	d.Selected = slices.DeleteFunc(policies, func(v view.Policy) bool { return !slices.Contains(d.Selecting, v.Policy) })
 	d.Endpoints, err = endpointsOf(r, p.Pod)
 	return d, err
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -65,8 +66,6 @@ func (f *getFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.sortBy, "sort-by", "", "a field of -o json to sort by, as in .node or {.rules}")
 	flags.StringVar(&f.contains, "contains", "", "only those with this text in their names, or in the meaning of a set; of rules in the name of their table; of endpoints also in that of the interface")
 	flags.StringVar(&f.policy, "policy", "", "nodes: whether they enforce this policy, NAMESPACE/NAME, or NAME for a policy of administrators or with --namespace")
-	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
-	cmd.MarkFlagsMutuallyExclusive("watch", "sort-by")
 }
 
 // getRun is get, once its command line is read.
@@ -137,7 +136,12 @@ func (o *options) getRun(cmd *cobra.Command, f getFlags) (*getRun, error) {
 	if words := cmd.Flags().Args(); len(words) > 0 {
 		r.word, _, _ = strings.Cut(words[0], "/")
 	}
-	if f.selector == "" {
+	switch {
+	case f.namespace != "" && f.everywhere:
+		return nil, errors.New("--namespace and --all-namespaces exclude each other: leave one of them out")
+	case f.watch && f.sortBy != "":
+		return nil, errors.New("--watch prints what changes when it does: leave --sort-by out")
+	case f.selector == "":
 		return r, nil
 	}
 	var err error

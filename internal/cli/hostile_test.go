@@ -50,7 +50,7 @@ func hostileAgent(t *testing.T) string {
 			Src: view.Party{Name: evil}, Dst: view.Party{Name: long},
 			Oracle: reason.Verdict{Verdict: oracle.Verdict{Notes: []string{evil}, Reason: evil + long, Egress: oracle.DirectionVerdict{Reason: evil, Applies: true, Policies: []oracle.PolicyEval{{
 				Policy: api.PolicyID{Namespace: evil, Name: long}, Subject: api.PodID{Namespace: "a", Name: "b"},
-				Rules:  []oracle.RuleEval{{Peers: []oracle.TermEval{{Term: evil, Why: evil + long}}, Ports: []oracle.TermEval{{Term: long, Why: evil}}}},
+				Rules: []oracle.RuleEval{{Peers: []oracle.TermEval{{Term: evil, Why: evil + long}}, Ports: []oracle.TermEval{{Term: long, Why: evil}}}},
 			}}}}, Changes: []suggest.Change{{Flips: true, Text: evil + long}}},
 			Renderers: []view.Answer{{Renderer: evil, Decides: []api.Direction{api.Egress}, Decisions: []renderer.Decision{{Table: evil}}, Meanings: []string{evil + long}, Foreign: []string{evil}}},
 		}},
