@@ -55,7 +55,7 @@ func side(p view.Party) string {
 	return p.Name + " (" + p.Address.String() + ")"
 }
 
-// agreement says whether the dataplane does what the specification says.
+// agreement reports whether the dataplane does what the specification says.
 func agreement(w *term.Writer, differ int) term.Text {
 	if differ == 0 {
 		return w.Styled(term.Green, "every verdict is that of the specification")

@@ -69,7 +69,7 @@ func (w *Writer) Width() int { return w.width }
 // SetWidth says how many characters a line may have; 0: any number.
 func (w *Writer) SetWidth(width int) { w.width = width }
 
-// IsTerminal says whether w is a terminal.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
