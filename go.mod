@@ -3,6 +3,7 @@ module github.com/sluice-net/sluice
 go 1.26.0
 
 require (
+	github.com/DataDog/datadog-agent/pkg/template v0.85.3
 	github.com/cilium/ebpf v0.22.0
 	github.com/cockroachdb/datadriven v1.0.3
 	github.com/containernetworking/cni v1.3.1

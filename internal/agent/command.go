@@ -97,7 +97,7 @@ manifests. No root, VPP or cluster is needed.`,
 				return err
 			}
 			if cfg.Dev.Manifests == "" {
-				return errors.New("--manifests is needed: a directory of Kubernetes manifests, for example docs/examples/shop")
+				return settings.UsageError{Err: errors.New("--manifests is needed: a directory of Kubernetes manifests, for example docs/examples/shop")}
 			}
 			return dev(cmd.Context(), cfg, log, out)
 		},
@@ -112,10 +112,10 @@ manifests. No root, VPP or cluster is needed.`,
 // readConfig reads the settings and checks them. It also returns those that have no effect.
 func readConfig(cmd *cobra.Command) (cfg config.Config, idle []config.Idle, err error) {
 	if cfg, err = config.Load(cmd.Flags(), os.Environ()); err != nil {
-		return cfg, nil, err
+		return cfg, nil, settings.Usage(err)
 	}
 	given, err := settings.Given(cmd.Flags(), os.Environ())
-	return cfg, cfg.Idle(given), errors.Join(err, cfg.Check())
+	return cfg, cfg.Idle(given), settings.Usage(errors.Join(err, cfg.Check()))
 }
 
 // setUp reads the settings and makes the log.
@@ -128,7 +128,7 @@ func setUp(cmd *cobra.Command, errOut io.Writer) (config.Config, *slog.Logger, e
 	for _, s := range idle {
 		log.Warn("a setting has no effect", "setting", "--"+s.Name, "because", s.Why)
 	}
-	return cfg, log, err
+	return cfg, log, settings.Usage(err)
 }
 
 // run is the agent of a node.

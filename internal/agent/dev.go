@@ -153,7 +153,7 @@ func (d *devSession) run(ctx context.Context) error {
 // report prints what was started, what was rendered, and who can talk to whom.
 // It returns the last of these.
 func (d *devSession) report(ctx context.Context) (view.Matrix, error) {
-	m, err := d.api.Answers.Matrix(ctx)
+	m, err := d.api.Answers.Matrix(ctx, matrix.Selection{})
 	if err != nil {
 		return m, err
 	}
@@ -215,13 +215,17 @@ func (d *devSession) hints() {
 // renderer also looks again when interfaces come and go.
 func (d *devSession) follow(ctx context.Context, last view.Matrix) error {
 	shown := d.node.Plugin.Status().Revision
+	before, err := d.moment(ctx)
+	if err != nil {
+		return err
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-d.metrics.Happened():
 		}
-		m, err := d.api.Answers.Matrix(ctx)
+		m, err := d.api.Answers.Matrix(ctx, matrix.Selection{})
 		if err != nil {
 			return err
 		}
@@ -231,40 +235,46 @@ func (d *devSession) follow(ctx context.Context, last view.Matrix) error {
 		}
 		changed := m.Diff(last.Matrix)
 		if status.Revision != shown || len(changed) > 0 || m.Differ > 0 {
-			d.changes(status, m.Differ, changed)
+			after, err := d.moment(ctx)
+			if err != nil {
+				return err
+			}
+			d.changes(status, m.Differ, changesBetween(before, after, changed))
+			before = after
 		}
 		last, shown = m, status.Revision
 	}
 }
 
-// changes prints what a transaction changed.
-func (d *devSession) changes(status view.Status, differ int, changed []matrix.Difference) {
+// moment is the state that is enforced, or will be soon.
+func (d *devSession) moment(ctx context.Context) (moment, error) {
+	s, err := d.cluster.State(ctx)
+	if err != nil {
+		return moment{}, err
+	}
+	return newMoment(s, d.api.Answers.Specification(s)), nil
+}
+
+// changes prints what a transaction changed, by policy.
+func (d *devSession) changes(status view.Status, differ int, changed []policyChange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := status.Renderers[0]
 	d.out.Printf("%s  revision %d enforced in %s: %s, %s, %s; %s\n",
 		time.Now().Format(time.TimeOnly), status.Revision, round(d.metrics.LastDuration()), term.Count(status.Policies, "policy"),
 		term.Count(status.Sets, "set"), installed(r), d.agreement(differ))
-	for _, diff := range changed {
-		d.difference(diff)
+	const most = 20
+	for _, c := range changed[:min(len(changed), most)] {
+		writeChange(d.out, c)
+	}
+	if more := len(changed) - most; more > 0 {
+		d.out.Printf("  and %s of policies\n", term.Count(more, "more change"))
 	}
 }
 
 // installed says what the policies take in the dataplane.
 func installed(r view.RendererStatus) string {
 	return fmt.Sprintf("%s, %s, %s", term.Count(r.Tables, "table"), term.Count(r.Rules, "rule"), term.Count(r.Entries, "ACL entry"))
-}
-
-func (d *devSession) difference(diff matrix.Difference) {
-	sign, style := "opened", term.Green
-	if diff.Is < diff.Was {
-		sign, style = "closed", term.Red
-	}
-	note := ""
-	if diff.Is == matrix.Some {
-		note = " (some pods)"
-	}
-	d.out.Printf("  %s  %s -> %s %s%s\n", d.out.Styled(style, sign), diff.From, diff.To, diff.Port, note)
 }
 
 // round cuts a duration to what people want to read.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/cli/explained"
 	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/term"
@@ -143,8 +144,12 @@ const refused = `
  spec: {podSelector: {matchExpressions: [{key: app, operator: Like}]}, policyTypes: [Ingress]}}
 `
 
-func TestExplanationsOfManifestsRead(t *testing.T) {
+// TestExplainIsBrief: at most ten lines for a flow; nothing of them is lost to programs.
+func TestExplainIsBrief(t *testing.T) {
 	for name, tc := range explanations {
+		if strings.Contains(name, "as-") {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"explain", "--manifests", filepath.Join("testdata", "explain", "cluster.yaml")}, tc.args...)
 			if tc.stdin != "" {
@@ -152,7 +157,29 @@ func TestExplanationsOfManifestsRead(t *testing.T) {
 			}
 			var out, errOut bytes.Buffer
 			code := Run(args, strings.NewReader(tc.stdin), &out, &errOut)
-			golden(t, filepath.Join("explain", name), fmt.Sprintf("$ sluicectl explain %q\n%s-- standard error, exit code %d --\n%s", tc.args, out.String(), code, errOut.String()))
+			golden(t, filepath.Join("brief", name), fmt.Sprintf("$ sluicectl explain %q\n%s-- exit code %d --\n", tc.args, out.String(), code))
+			if code == ExitError {
+				return
+			}
+			for block := range strings.SplitSeq(out.String(), "\n\n") {
+				if n := strings.Count(strings.TrimSpace(block), "\n") + 1; n > explained.MostBrief {
+					t.Errorf("%d lines:\n%s", n, block)
+				}
+			}
+		})
+	}
+}
+
+func TestExplanationsOfManifestsRead(t *testing.T) {
+	for name, tc := range explanations {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"explain", "-v", "--manifests", filepath.Join("testdata", "explain", "cluster.yaml")}, tc.args...)
+			if tc.stdin != "" {
+				args = append(args, "--manifests", "-")
+			}
+			var out, errOut bytes.Buffer
+			code := Run(args, strings.NewReader(tc.stdin), &out, &errOut)
+			golden(t, filepath.Join("explain", name), fmt.Sprintf("$ sluicectl explain -v %q\n%s-- standard error, exit code %d --\n%s", tc.args, out.String(), code, errOut.String()))
 		})
 	}
 }
@@ -187,7 +214,7 @@ func TestEveryRendererIsHeard(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			writeExplanations(term.NewWriter(&out), answers)
+			explained.Write(term.NewWriter(&out), answers, explained.Verbose)
 			golden(t, filepath.Join("renderers", name), out.String())
 		})
 	}
@@ -216,6 +243,11 @@ func TestEveryGoldenFileIsOfAnExplanation(t *testing.T) {
 	if err != nil || len(files) != len(explanations) {
 		t.Errorf("%d files for %d explanations, %v", len(files), len(explanations), err)
 	}
+	brief, err := filepath.Glob(filepath.Join("testdata", "brief", "*.golden"))
+	if err != nil || len(brief) != len(explanations)-3 { // without those that are JSON or YAML
+		t.Errorf("%d brief files for %d explanations, %v", len(brief), len(explanations), err)
+	}
+	files = append(files, brief...)
 	for _, f := range files {
 		if _, ok := explanations[strings.TrimSuffix(filepath.Base(f), ".golden")]; !ok {
 			t.Errorf("%s is of no explanation", f)

@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/cli/explained"
 	"github.com/sluice-net/sluice/internal/expr"
+	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
@@ -27,7 +30,7 @@ Directions are the pod's. It is a probe: no rule counts it, and no session is us
 ` + flowHelp,
 		Example: `  sluicectl inject shop/web-0 shop/cart-0:http
   sluicectl inject shop/batch-0 203.0.113.10:443/tcp -o yaml`,
-		Args: twoEnds,
+		Args: twoEnds, ValidArgsFunction: o.completeFlow,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := expr.ParseQuestion(args[0], args[1])
 			if err != nil {
@@ -51,17 +54,17 @@ Directions are the pod's. It is a probe: no rule counts it, and no session is us
 }
 
 func writeInjections(w *term.Writer, all []view.Injection, wide bool) {
-	var rows []serviceRow
+	var rows []explained.ServiceRow
 	for _, in := range all {
-		rows = append(rows, serviceRow{in.Service, in.Src, in.Dst, in.Flow, in.Verdict == api.Permit})
+		rows = append(rows, explained.ServiceRow{Service: in.Service, Src: in.Src, Dst: in.Dst, Flow: in.Flow, Allowed: in.Verdict == api.Permit})
 	}
-	writeServices(w, rows)
-	all = slices.DeleteFunc(slices.Clone(all), func(in view.Injection) bool { return leadsNowhere(in.Service) })
+	explained.WriteServices(w, rows)
+	all = slices.DeleteFunc(slices.Clone(all), func(in view.Injection) bool { return explained.LeadsNowhere(in.Service) })
 	for i, in := range all {
 		if i > 0 || in.Service != nil {
 			w.Printf("\n")
 		}
-		v := verdict(in.Verdict == api.Permit)
+		v := explained.Verdict(in.Verdict == api.Permit)
 		w.Printf("%s  %s -> %s  %s\n", w.Styled(v.Style, strings.ToUpper(v.Text)), side(in.Src), side(in.Dst), in.Flow)
 		t := &term.Table{Indent: "  "}
 		for _, h := range in.Hops {
@@ -97,25 +100,31 @@ func hopRow(h view.Hop, wide bool) []any {
 func newMatrix(o *options) *cobra.Command {
 	var open bool
 	var manifests []string
+	var selection matrix.Selection
 	cmd := &cobra.Command{
 		Use:   "matrix",
 		Short: "Show who can talk to whom, asked packet by packet of the dataplane",
 		Long: `Show which groups of pods, blocks and the world outside can talk to which, on the ports that the
 pods declare. Every cell is asked packet by packet of the embedded dataplane, and compared with the
 specification. With --manifests no agent is asked: the dataplane has all pods of the manifests, on
-one node.`,
+one node.
+
+-n, --from and --to ask about less: a namespace, a group as the matrix shows it, or what is outside.
+A matrix that does not fit the terminal, or has more than 60 groups, is grouped by namespace, but
+for what they name.`,
 		Example: `  sluicectl matrix
-  sluicectl matrix --open
+  sluicectl matrix -n shop --open
+  sluicectl matrix --from shop/web,internet --to data
   sluicectl matrix --manifests docs/examples/shop -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := o.whoCanTalk(cmd.Context(), cmd.ErrOrStderr(), manifests)
+			m, err := o.whoCanTalk(cmd.Context(), cmd.ErrOrStderr(), manifests, selection)
 			if err != nil {
 				return err
 			}
 			return o.output.print(o.out, m, func(w *term.Writer) {
 				m.Write(w)
-				w.Printf("%s sent through the dataplane; %s\n", term.Count(m.Probes, "packet"), agreement(w, m.Differ))
+				w.Printf("%s sent; %s\n", term.Count(m.Probes, "packet"), agreement(w, m.Differ))
 				if open {
 					w.Printf("\n")
 					m.WriteOpen(w)
@@ -124,19 +133,26 @@ one node.`,
 		},
 	}
 	cmd.Flags().BoolVar(&open, "open", false, "also list in words what is open")
+	cmd.Flags().StringVarP(&selection.Namespace, "namespace", "n", "", "only pairs of which one end is in this namespace")
+	cmd.Flags().StringSliceVar(&selection.From, "from", nil, "only these sources (repeatable): NAMESPACE, NAMESPACE/GROUP, internet or a block")
+	cmd.Flags().StringSliceVar(&selection.To, "to", nil, "only these destinations (repeatable)")
 	manifestsFlag(cmd, &manifests)
 	return cmd
 }
 
 // whoCanTalk asks the agent, or what the manifests describe.
-func (o *options) whoCanTalk(ctx context.Context, errOut io.Writer, manifests []string) (m view.Matrix, err error) {
+func (o *options) whoCanTalk(ctx context.Context, errOut io.Writer, manifests []string, s matrix.Selection) (m view.Matrix, err error) {
 	if len(manifests) == 0 {
-		err = o.client().get(ctx, "/v1/matrix", &m)
+		q := url.Values{"from": s.From, "to": s.To}
+		if s.Namespace != "" {
+			q.Set("namespace", s.Namespace)
+		}
+		err = o.client().get(ctx, "/v1/matrix?"+q.Encode(), &m)
 		return m, err
 	}
 	described, err := o.described(errOut, manifests)
 	if err != nil {
 		return m, err
 	}
-	return described.Matrix(ctx)
+	return described.Matrix(ctx, s)
 }

@@ -1,52 +1,152 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
+// resource is what get lists.
+type resource interface {
+	// names are those that it is asked for by, the plural first.
+	names() []string
+	about() string
+	// get lists all, or what is named.
+	get(r *getRun, names []string) error
+	// known returns the names of what there is, for the completion of words.
+	known(r *getRun) ([]string, error)
+}
+
+// resources are in the order of the help.
+func resources() []resource {
+	return []resource{podList, policyList, setList, tableList, ruleList, endpointList, nodeList(), status{}}
+}
+
+// resourceOf returns what a word asks for. A name may stand behind it and a slash, as -o name
+// writes it.
+func resourceOf(word string) (found resource, name string, err error) {
+	word, name, _ = strings.Cut(word, "/")
+	var plurals, all []string
+	for _, k := range resources() {
+		for _, n := range k.names() {
+			if strings.EqualFold(n, word) {
+				return k, name, nil
+			}
+		}
+		plurals, all = append(plurals, k.names()[0]), append(all, k.names()...)
+	}
+	return nil, "", unknownWord("there is no kind", word, all, plurals)
+}
+
+// getFlags are the flags of get, as kubectl has them, and two of its own.
+type getFlags struct {
+	namespace  string
+	everywhere bool
+	selector   string
+	watch      bool
+	events     bool
+	noHeaders  bool
+	sortBy     string
+	contains   string
+	policy     string
+}
+
+func (f *getFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "only this namespace")
+	flags.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "all namespaces, as without --namespace")
+	flags.StringVarP(&f.selector, "selector", "l", "", "only pods with these labels, as in app=web,tier!=db, and their endpoints")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "after the list, go on with what changes, looked for every second")
+	flags.BoolVar(&f.events, "output-watch-events", false, "with --watch, say whether things are added, modified or deleted")
+	flags.BoolVar(&f.noHeaders, "no-headers", false, "tables without a header line")
+	flags.StringVar(&f.sortBy, "sort-by", "", "a field of -o json to sort by, as in .node or {.rules}")
+	flags.StringVar(&f.contains, "contains", "", "only those with this text in their names, or in the meaning of a set; of rules in the name of their table; of endpoints also in that of the interface")
+	flags.StringVar(&f.policy, "policy", "", "nodes: whether they enforce this policy, NAMESPACE/NAME, or NAME for a policy of administrators or with --namespace")
+}
+
+// getRun is get, once its command line is read.
+type getRun struct {
+	*options
+	getFlags
+	cmd    *cobra.Command
+	client *client
+	labels labels.Selector // nil: any
+	word   string          // that the kind was asked for by
+	errOut io.Writer
+}
+
 func newGet(o *options) *cobra.Command {
+	var f getFlags
+	var kinds strings.Builder
+	for _, k := range resources() {
+		_, _ = fmt.Fprintf(&kinds, "  %-10s %s\n", k.names()[0], k.about()) // a strings.Builder accepts every write
+	}
 	cmd := &cobra.Command{
-		Use:   "get",
+		Use:   "get KIND [NAME...]",
 		Short: "List what the agent knows and enforces",
 		Long: `List what the agent knows and enforces: all of a kind, or what is named. A name is exact, and stands
-for that name in every namespace unless it has one, as in shop/web-0, or --namespace is given.
---contains lists what has a text in its name.
+for that name in every namespace unless it has one, as in shop/web-0, or --namespace is given. The
+kinds are
 
-Exit codes: 0 done, 1 something that is named is not there, 2 error.`,
-		Example: `  sluicectl get pods -n shop
-  sluicectl get pod shop/web-0 data/redis-0
+` + kinds.String() + `
+and may be written as kubectl has them: pod, po, netpol, np, ep, no. Rules and tables are named by
+the table, or by a pod that has it. -o json and yaml print a list, which jsonpath= and go-template=
+see as well. -o name prints KIND/NAME, which get and describe take.
+
+Exit codes: 0 done, 1 something that is named is not there, or a node does not enforce everything
+yet, 2 error.`,
+		Example: `  sluicectl get pods -n shop -l app=web
+  sluicectl get pod shop/web-0 data/redis-0 -o wide
+  sluicectl get policies -o jsonpath='{range [*]}{.policy}{"\t"}{.enforced}{"\n"}{end}'
   sluicectl get sets --contains app=web
-  sluicectl get rules global -o yaml`,
-		Args: cobra.ArbitraryArgs,
-		RunE: oneOf,
+  sluicectl get rules shop/web-0 --sort-by .hits
+  sluicectl get nodes --policy shop/web -w`,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return o.completeGet(cmd, f, args, resources())
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			kind, name, err := resourceOf(args[0])
+			if err != nil {
+				return err
+			}
+			if args = args[1:]; name != "" {
+				args = append([]string{name}, args...)
+			}
+			r, err := o.getRun(cmd, f)
+			if err != nil {
+				return err
+			}
+			return kind.get(r, args)
+		},
 	}
-	namespace := cmd.PersistentFlags().StringP("namespace", "n", "", "only this namespace")
-	cmd.AddCommand(
-		podList.command(o, namespace),
-		policyList.command(o, namespace),
-		newPolicy(o, namespace),
-		setList.command(o, namespace),
-		tableList.command(o, namespace),
-		ruleList.command(o, namespace),
-		endpointList.command(o, namespace),
-		newNodes(o, namespace),
-		newStatus(o),
-	)
+	f.register(cmd)
 	return cmd
 }
 
-// oneOf is run for a command that only has others below it: without an argument it is
-// asked what these are.
-func oneOf(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return cmd.Help()
+// getRun reads the flags.
+func (o *options) getRun(cmd *cobra.Command, f getFlags) (*getRun, error) {
+	r := &getRun{options: o, getFlags: f, cmd: cmd, client: o.client(), errOut: cmd.ErrOrStderr()}
+	if words := cmd.Flags().Args(); len(words) > 0 {
+		r.word, _, _ = strings.Cut(words[0], "/")
 	}
-	var names []string
-	for _, c := range cmd.Commands() {
-		names = append(names, c.Name())
+	switch {
+	case f.namespace != "" && f.everywhere:
+		return nil, errors.New("--namespace and --all-namespaces exclude each other: leave one of them out")
+	case f.watch && f.sortBy != "":
+		return nil, errors.New("--watch prints what changes when it does: leave --sort-by out")
+	case f.selector == "":
+		return r, nil
 	}
-	return fmt.Errorf("%s has no %q: want %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+	var err error
+	if r.labels, err = labels.Parse(f.selector); err != nil {
+		return nil, fmt.Errorf("--selector %q: %w", f.selector, err)
+	}
+	return r, nil
 }

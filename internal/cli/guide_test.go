@@ -9,16 +9,25 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/internal/view"
 )
 
 // elided stands in a guide for any number of lines.
 const elided = "..."
 
-// TestTheGuideShowsWhatIsPrinted runs every command of the guide in the root of the
-// project. With -update the answers are written anew, but for those with parts left out.
-func TestTheGuideShowsWhatIsPrinted(t *testing.T) {
+// TestGuidesShowWhatIsPrinted runs every command of the guides in the root of the project, where an
+// agent enforces the shop. With -update the answers are written anew, but for those with parts left
+// out.
+func TestGuidesShowWhatIsPrinted(t *testing.T) {
+	t.Setenv(view.SocketEnv, realShop(t))
 	t.Chdir(filepath.Join("..", ".."))
-	path := filepath.Join("docs", "guide", "explain.md")
+	for page, least := range map[string]int{"explain.md": 8, "sluicectl.md": 8} {
+		t.Run(page, func(t *testing.T) { compareGuide(t, filepath.Join("docs", "guide", page), least) })
+	}
+}
+
+func compareGuide(t *testing.T, path string, least int) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +52,7 @@ func TestTheGuideShowsWhatIsPrinted(t *testing.T) {
 			t.Errorf("%s (-guide +printed):\n%s", command, cmp.Diff(shown, got))
 		}
 	}
-	if ran < 8 {
+	if ran < least {
 		t.Errorf("%d commands were found", ran)
 	}
 	if *update {

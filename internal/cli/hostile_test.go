@@ -12,7 +12,13 @@ import (
 	"unicode"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/internal/explain/reason"
+	"github.com/sluice-net/sluice/internal/explain/suggest"
+	"github.com/sluice-net/sluice/internal/matrix"
+	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // evil is a name that moves the cursor, and forges a line.
@@ -24,11 +30,31 @@ func hostileAgent(t *testing.T) string {
 	pod := api.PodID{Namespace: evil, Name: evil}
 	long := strings.Repeat("x", 1<<20)
 	answers := map[string]any{
-		"/v1/pods":     []view.Pod{{Pod: pod, Node: evil, State: evil}, {Pod: pod, Node: long}},
-		"/v1/policies": []view.Policy{{Selector: evil + long, Pods: []api.PodID{pod}, Policy: api.PolicyID{Namespace: evil, Name: evil}, Pending: evil, Problems: []api.Problem{{Field: evil, Reason: evil}}}},
-		"/v1/sets":     []view.Set{{Meaning: evil + long}},
-		"/v1/status":   view.Status{Node: evil, Source: evil, Problems: []api.Problem{{Object: evil, Field: evil, Reason: evil + long}}, Renderers: []view.RendererStatus{{Name: "acl", Error: evil, Foreign: []string{evil}}}},
-		"/v1/nodes":    []view.NodeEnforcement{{NodeStatus: view.NodeStatus{Node: evil, Version: evil, Time: time.Now()}, Enforced: view.EnforcedUnknown, Why: evil + long}},
+		"/v1/pods":      []view.Pod{{Pod: pod, Node: evil, State: evil}, {Pod: pod, Node: long}},
+		"/v1/policies":  []view.Policy{{Selector: evil + long, Pods: []api.PodID{pod}, Policy: api.PolicyID{Namespace: evil, Name: evil}, Pending: evil, Problems: []api.Problem{{Field: evil, Reason: evil}}}},
+		"/v1/sets":      []view.Set{{Meaning: evil + long}},
+		"/v1/status":    view.Status{Node: evil, Source: evil, Problems: []api.Problem{{Object: evil, Field: evil, Reason: evil + long}}, Renderers: []view.RendererStatus{{Name: "acl", Error: evil, Foreign: []string{evil}}}},
+		"/v1/rules":     []view.Rule{{Renderer: evil, Table: evil, Meaning: evil + long, Pods: []api.PodID{pod}, Origins: []api.Origin{{Policy: api.PolicyID{Namespace: evil, Name: long}}}}},
+		"/v1/tables":    []view.Table{{Renderer: evil, Table: evil, Pods: []api.PodID{pod}, Objects: []string{evil, long}}},
+		"/v1/endpoints": []wire.Endpoint{{Interface: evil, Pod: pod.String(), State: evil, Reason: evil + long}},
+		"/v1/pods/relations": view.PodRelations{
+			Selecting: []api.PolicyID{{Namespace: evil, Name: evil}},
+			Naming:    []oracle.RuleText{{Origin: api.Origin{Policy: api.PolicyID{Namespace: evil, Name: evil}}, Name: evil, Peers: []string{evil, long}, Ports: []string{evil}, Note: evil}},
+		},
+		"/v1/policies/rules": []oracle.RuleText{{Origin: api.Origin{Policy: api.PolicyID{Namespace: evil, Name: evil}}, Name: evil, Peers: []string{evil, long}, Ports: []string{evil}, Note: evil}},
+		"/v1/matrix": view.Matrix{Matrix: matrix.Matrix{
+			Groups: []matrix.Group{{Name: evil, Members: 2}, {Name: long}},
+			Cells:  [][]matrix.Cell{{{}, {Ports: []matrix.PortReach{{Port: matrix.Port{Name: evil + long}, Reach: matrix.All}}}}, {{}, {}}},
+		}},
+		"/v1/explain": []view.Explanation{{
+			Src: view.Party{Name: evil}, Dst: view.Party{Name: long},
+			Oracle: reason.Verdict{Verdict: oracle.Verdict{Notes: []string{evil}, Reason: evil + long, Egress: oracle.DirectionVerdict{Reason: evil, Applies: true, Policies: []oracle.PolicyEval{{
+				Policy: api.PolicyID{Namespace: evil, Name: long}, Subject: api.PodID{Namespace: "a", Name: "b"},
+				Rules: []oracle.RuleEval{{Peers: []oracle.TermEval{{Term: evil, Why: evil + long}}, Ports: []oracle.TermEval{{Term: long, Why: evil}}}},
+			}}}}, Changes: []suggest.Change{{Flips: true, Text: evil + long}}},
+			Renderers: []view.Answer{{Renderer: evil, Decides: []api.Direction{api.Egress}, Decisions: []renderer.Decision{{Table: evil}}, Meanings: []string{evil + long}, Foreign: []string{evil}}},
+		}},
+		"/v1/nodes": []view.NodeEnforcement{{NodeStatus: view.NodeStatus{Node: evil, Version: evil, Time: time.Now()}, Enforced: view.EnforcedUnknown, Why: evil + long}},
 	}
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
@@ -60,7 +86,12 @@ func TestOutputObeysNoNames(t *testing.T) {
 	socket := hostileAgent(t)
 	for _, args := range [][]string{
 		{"get", "pods"}, {"get", "policies"}, {"get", "sets"}, {"get", "status"}, {"get", "nodes"}, {"get", "pods", evil}, {"get", "rules"},
-		{"explain", evil + "/a", "b/c:80/tcp"}, {"get", "policy", evil},
+		{"explain", evil + "/a", "b/c:80/tcp"}, {"get", "policy", evil}, {"inject", evil + "/a", "b/c:80/tcp"},
+		{"explain", "a/a", "b/c:80/tcp", "-v"}, {"explain", "a/a", "b/c:80/tcp"}, {"matrix"}, {"matrix", "--open"}, {"matrix", "--from", evil},
+		{"get", "tables"}, {"get", "endpoints"}, {"get", "rules", "--no-headers"}, {"get", "pods", "-l", "a!=b"}, {"get", "pods", "-l", evil}, {"get", evil},
+		{"describe", "pod", evil + "/" + evil}, {"describe", "policy", evil + "/" + evil}, {"describe", "node", evil}, {"describe", "endpoint", evil + "/" + evil},
+		{"get", "pods", "-o", "name"}, {"get", "pods", "-o", "jsonpath={[0].node}"}, {"get", "pods", "-o", "go-template={{(index . 0).node}}"},
+		{"get", "pods", "-o", evil}, {"get", "pods", "-o", "jsonpath=" + evil}, {"get", "pods", "--sort-by", evil},
 		{"get", "pods", "-o", "json"}, {"get", "status", "-o", "json"}, {"get", "policies", "-o", "yaml"}, {"get", "status", "-o", "wide"},
 	} {
 		var out, errOut bytes.Buffer

@@ -9,8 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
+	"github.com/sluice-net/sluice/internal/cli/output"
 	"github.com/sluice-net/sluice/internal/term"
 )
 
@@ -34,69 +33,142 @@ func (n notFound) report(w io.Writer) error {
 // listing is a kind of things that get lists.
 type listing[T any] struct {
 	what    string // as in the path of the API
+	single  string // as -o name has it
 	aliases []string
 	short   string
-	arg     string // what a thing is named by
-	table   func([]T) *term.Table
+	table   func(items []T, wide bool) *term.Table
+	// name is what a thing is told from others by, and reference what it is asked for by, where
+	// that is something else.
+	name      func(T) string
+	reference func(T) string
 	// named reports whether a thing has a name, in a namespace or, where that is empty, in any.
 	named      func(item T, namespace, name string) bool
 	namespaced bool   // a name may stand behind its namespace
 	prefix     string // that a name may have, because rules write it so
+
+	special[T]
 }
 
-// command lists all things of the kind, or those that are named.
-func (l listing[T]) command(o *options, namespace *string) *cobra.Command {
-	var contains string
-	cmd := &cobra.Command{
-		Use:     l.what + " [" + l.arg + "...]",
-		Aliases: l.aliases,
-		Short:   l.short,
-		Example: "  sluicectl get " + l.what + " -o json",
-		RunE: func(cmd *cobra.Command, names []string) error {
-			if contains != "" && len(names) > 0 {
-				return errors.New("--contains is for lists without names: leave the names or the flag out")
-			}
-			items, missing, err := l.items(cmd.Context(), o.client(), *namespace, contains, names)
-			if err != nil {
-				return err
-			}
-			if err := o.output.print(o.out, items, func(w *term.Writer) { l.write(w, items, names, o.output == formatWide) }); err != nil {
-				return err
-			}
-			return missing.report(cmd.ErrOrStderr())
-		},
+// special is what only some kinds have.
+type special[T any] struct {
+	details  func(w *term.Writer, items []T)         // below a wide table
+	labelled func(r *getRun, items []T) ([]T, error) // those that --selector wants
+	still    func(T) T                               // without what changes without meaning
+	query    func(r *getRun) (url.Values, error)     // what is asked, in place of names
+	empty    string                                  // what is said where there are none
+	negative func(items []T) bool                    // whether the answer is no
+	check    func(names []string) error              // of what is no name
+	askedBy  words                                   // names that people ask by, where its own say nothing
+}
+
+func (l listing[T]) names() []string { return append([]string{l.what, l.single}, l.aliases...) }
+
+func (l listing[T]) about() string { return l.short }
+
+// get lists all things of the kind, or those that are named.
+func (l listing[T]) get(r *getRun, names []string) error {
+	if r.contains != "" && len(names) > 0 {
+		return errors.New("--contains is for lists without names: leave the names or the flag out")
 	}
-	cmd.Flags().StringVar(&contains, "contains", "", "only those with this text in their names, or in the meaning of a set; of rules in the name of their table; of endpoints also in that of the interface")
-	return cmd
+	if r.labels != nil && l.labelled == nil {
+		return fmt.Errorf("--selector selects pods and their endpoints: %s have no labels", l.what)
+	}
+	if r.policy != "" && l.query == nil {
+		return fmt.Errorf("--policy is for nodes, not for %s", l.what)
+	}
+	if l.check != nil {
+		if err := l.check(names); err != nil {
+			return err
+		}
+	}
+	items, missing, err := l.items(r.ctx(), r, names)
+	if err != nil {
+		return err
+	}
+	if r.watch {
+		return l.follow(r, names, items)
+	}
+	if err := l.print(r, items, names); err != nil {
+		return err
+	}
+	if err := missing.report(r.errOut); err != nil {
+		return err
+	}
+	if l.negative != nil && l.negative(items) {
+		return errNegative
+	}
+	return nil
 }
 
-func (l listing[T]) write(w *term.Writer, items []T, names []string, wide bool) {
-	if len(items) == 0 {
-		if len(names) == 0 { // else each is reported as missing
-			w.Printf("no %s\n", l.what)
+func (l listing[T]) print(r *getRun, items []T, names []string) error {
+	if r.sortBy != "" {
+		if err := output.Sort(items, r.sortBy); err != nil {
+			return err
 		}
+	}
+	switch {
+	case r.output == formatName:
+		return l.printNames(r.out, items)
+	case r.word == "policy" && len(names) == 1 && len(items) == 1: // as it was before get had one form
+		return r.output.print(r.out, items[0], func(w *term.Writer) { l.write(w, r, items, names) })
+	}
+	return r.output.print(r.out, items, func(w *term.Writer) { l.write(w, r, items, names) })
+}
+
+func (l listing[T]) printNames(out io.Writer, items []T) error {
+	w := term.NewWriter(out)
+	var seen []string
+	for _, item := range items {
+		if name := l.ref(item); !slices.Contains(seen, name) {
+			seen = append(seen, name)
+			w.Printf("%s/%s\n", l.single, name)
+		}
+	}
+	return w.Err()
+}
+
+// ref is what a thing is asked for by.
+func (l listing[T]) ref(item T) string {
+	if l.reference != nil {
+		return l.reference(item)
+	}
+	return l.name(item)
+}
+
+func (l listing[T]) write(w *term.Writer, r *getRun, items []T, names []string) {
+	wide := r.output == formatWide
+	switch {
+	case len(items) == 0 && len(names) > 0: // each is reported as missing
+		return
+	case len(items) == 0 && l.empty != "":
+		w.Printf("%s\n", l.empty)
+		return
+	case len(items) == 0:
+		w.Printf("no %s\n", l.what)
 		return
 	}
-	l.table(items).Print(w)
-	if wide {
-		writeDetails(w, items)
+	t := l.table(items, wide)
+	t.NoHeader = r.noHeaders
+	t.Print(w)
+	if wide && l.details != nil {
+		l.details(w, items)
 	}
 }
 
 // items asks for the things of the names, or for all with a text in their names. Names that
 // nothing has are missing.
-func (l listing[T]) items(ctx context.Context, c *client, namespace, contains string, names []string) (items []T, missing notFound, err error) {
+func (l listing[T]) items(ctx context.Context, r *getRun, names []string) (items []T, missing notFound, err error) {
 	if len(names) == 0 {
-		items, err = l.ask(ctx, c, namespace, contains)
+		items, err = l.ask(ctx, r, r.namespace, r.contains)
 		return items, nil, err
 	}
 	items = []T{}
 	for _, arg := range names {
-		in, name, err := l.reference(arg, namespace)
+		in, name, err := l.readName(arg, r.namespace)
 		if err != nil {
 			return nil, nil, err
 		}
-		found, err := l.ask(ctx, c, in, name)
+		found, err := l.ask(ctx, r, in, name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -117,8 +189,8 @@ func quotedName(kind, namespace, name string) string {
 	return fmt.Sprintf("%s %q", kind, name)
 }
 
-// reference reads a name. A namespace in it must be that of the flag, where both are given.
-func (l listing[T]) reference(arg, namespace string) (in, name string, err error) {
+// readName reads a name. A namespace in it must be that of the flag, where both are given.
+func (l listing[T]) readName(arg, namespace string) (in, name string, err error) {
 	if !l.namespaced {
 		return namespace, strings.TrimPrefix(arg, l.prefix), nil
 	}
@@ -143,7 +215,7 @@ func splitName(arg, namespace string) (in, name string, err error) {
 }
 
 // ask asks for the things of a namespace, if one is given, with a text in their names.
-func (l listing[T]) ask(ctx context.Context, c *client, namespace, contains string) ([]T, error) {
+func (l listing[T]) ask(ctx context.Context, r *getRun, namespace, contains string) ([]T, error) {
 	q := url.Values{}
 	if namespace != "" {
 		q.Set("namespace", namespace)
@@ -151,7 +223,33 @@ func (l listing[T]) ask(ctx context.Context, c *client, namespace, contains stri
 	if contains != "" {
 		q.Set("name", contains)
 	}
+	if l.query != nil {
+		var err error
+		if q, err = l.query(r); err != nil {
+			return nil, err
+		}
+	}
 	items := []T{}
-	err := c.get(ctx, "/v1/"+l.what+"?"+q.Encode(), &items)
-	return items, err
+	if err := r.client.get(ctx, "/v1/"+l.what+"?"+q.Encode(), &items); err != nil || r.labels == nil {
+		return items, err
+	}
+	return l.labelled(r, items)
+}
+
+// known returns the names of all things.
+func (l listing[T]) known(r *getRun) (names []string, err error) {
+	if l.askedBy != nil {
+		return l.askedBy(r)
+	}
+	items, err := l.ask(r.ctx(), r, r.namespace, "")
+	for _, item := range items {
+		name := l.ref(item)
+		if r.namespace != "" {
+			name = strings.TrimPrefix(name, r.namespace+"/")
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, err
 }

@@ -3,10 +3,12 @@ package cli
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
@@ -25,11 +27,12 @@ func shop(t *testing.T) (socket string) {
 			}
 			says(out)(w, r)
 		},
-		"GET /v1/policies": says(policies),
-		"GET /v1/sets":     says([]view.Set{{ID: api.NodeSet, Meaning: "node"}, {ID: api.NewSetID("x"), Meaning: "set:node or so"}}),
-		"GET /v1/tables":   says([]view.Table{{Table: "local:1"}, {Table: "local:12"}}),
-		"GET /v1/rules":    says([]view.Rule{{Table: "local:1"}, {Table: "local:1", Index: 1}, {Table: "local:12"}}),
-		"GET /v1/nodes":    says([]view.NodeEnforcement{{NodeStatus: view.NodeStatus{Node: "node-1"}, Enforced: view.EnforcedFully}, {NodeStatus: view.NodeStatus{Node: "node-12"}}}),
+		"GET /v1/policies":       says(policies),
+		"GET /v1/sets":           says([]view.Set{{ID: api.NodeSet, Meaning: "node"}, {ID: api.NewSetID("x"), Meaning: "set:node or so"}}),
+		"GET /v1/policies/rules": says([]oracle.RuleText{}),
+		"GET /v1/tables":         says([]view.Table{{Renderer: "acl", Table: "local:1"}, {Renderer: "acl", Table: "local:12"}}),
+		"GET /v1/rules":          says([]view.Rule{{Table: "local:1"}, {Table: "local:1", Index: 1}, {Table: "local:12"}}),
+		"GET /v1/nodes":          says([]view.NodeEnforcement{{NodeStatus: view.NodeStatus{Node: "node-1"}, Enforced: view.EnforcedFully}, {NodeStatus: view.NodeStatus{Node: "node-12"}}}),
 	})
 }
 
@@ -60,10 +63,11 @@ func TestGetFindsWhatIsNamedAndNothingElse(t *testing.T) {
 		{"pods a/b/c", nil, "sluicectl: \"a/b/c\" is no name: want NAME or NAMESPACE/NAME\n", ExitError},
 		{"netpol shop/web", []string{"shop/web"}, "", ExitOK},
 		{"np nosuch", nil, "Error: policies \"nosuch\" not found\n", ExitDenied},
+		{"policy/shop/web", []string{"shop/web"}, "", ExitOK},
 		{"policy shop/nosuch", nil, "Error: policies \"shop/nosuch\" not found\n", ExitDenied},
-		{"set set:node", []string{"node"}, "", ExitOK},
-		{"sets node", []string{"node"}, "", ExitOK},
-		{"table local:1", []string{"local:1"}, "", ExitOK},
+		{"set set:node -o wide", []string{"node"}, "", ExitOK},
+		{"sets node -o wide", []string{"node"}, "", ExitOK},
+		{"table local:1", []string{"acl"}, "", ExitOK},
 		{"rules local:1", []string{"local:1", "local:1"}, "", ExitOK},
 		{"rules local", nil, "Error: rules \"local\" not found\n", ExitDenied},
 		{"node node-1", []string{"node-1"}, "", ExitOK},
@@ -101,25 +105,35 @@ func TestGetPrintsAListInJSONAlsoOfOneOrOfNone(t *testing.T) {
 func TestKindsHaveTheNamesOfKubectl(t *testing.T) {
 	socket := shop(t)
 	for kind, want := range map[string]string{"pod": "shop/web-0", "po": "shop/web-0", "np": "shop/web", "netpol": "shop/web",
-		"networkpolicy": "shop/web", "networkpolicies": "shop/web", "policy": "shop/web", "set": "set:node or so", "table": "local:1", "rule": "local:1"} {
+		"networkpolicy": "shop/web", "networkpolicies": "shop/web", "policy": "shop/web", "set": "set:node or so", "table": "acl", "rule": "local:1", "POD": "shop/web-0"} {
 		if code, out, errOut := sluicectl(socket, "", "get", kind); code != ExitOK || !strings.Contains(out, want) {
 			t.Errorf("get %s: exit code %d, %q, %q", kind, code, out, errOut)
 		}
 	}
 }
 
-func TestAPolicyOfAdministratorsIsShownByItsName(t *testing.T) {
+// TestDescribeNamesAPolicyOfAdministrators, which has no namespace, by its name.
+func TestDescribeNamesAPolicyOfAdministrators(t *testing.T) {
 	socket := shop(t)
-	code, out, errOut := sluicectl(socket, "", "get", "policy", "web")
-	if code != ExitOK || !strings.Contains(out, "rules       1\n") || !strings.Contains(out, "rules       7\n") {
-		t.Errorf("get policy web: exit code %d, %q, %q", code, out, errOut)
+	for args, want := range map[string][]string{"policy web": {"shop", "-"}, "policy -n shop web": {"shop"}, "policy/shop/web": {"shop"}} {
+		code, out, errOut := sluicectl(socket, "", append([]string{"describe"}, strings.Fields(args)...)...)
+		var got []string
+		for line := range strings.Lines(out) {
+			if in, ok := strings.CutPrefix(line, "Namespace:"); ok {
+				got = append(got, strings.TrimSpace(in))
+			}
+		}
+		if code != ExitOK || !slices.Equal(got, want) {
+			t.Errorf("describe %s: exit code %d, %q, %q", args, code, out, errOut)
+		}
 	}
-	code, out, errOut = sluicectl(socket, "", "get", "policy", "-n", "shop", "web")
-	if code != ExitOK || !strings.Contains(out, "rules       1\n") || strings.Contains(out, "rules       7\n") {
-		t.Errorf("get policy -n shop web: exit code %d, %q, %q", code, out, errOut)
-	}
+}
+
+// TestGetPrintsOnePolicyInJSON where it is asked for as before get had one form for all kinds.
+func TestGetPrintsOnePolicyInJSON(t *testing.T) {
+	socket := shop(t)
 	var one view.Policy
-	if _, out, _ = sluicectl(socket, "", "get", "policy", "shop/web", "-o", "json"); json.Unmarshal([]byte(out), &one) != nil || one.Rules != 1 {
+	if _, out, _ := sluicectl(socket, "", "get", "policy", "shop/web", "-o", "json"); json.Unmarshal([]byte(out), &one) != nil || one.Rules != 1 {
 		t.Errorf("in JSON it is %q", out)
 	}
 }

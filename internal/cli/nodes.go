@@ -8,95 +8,66 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-func newNodes(o *options, namespace *string) *cobra.Command {
-	var policy string
-	cmd := &cobra.Command{
-		Use:     "nodes [NODE...]",
-		Aliases: []string{"node", "no"},
-		Short:   "Say for every node whether it enforces a policy yet, or everything",
-		Long: `Say for every node of the cluster, or for those that are named, whether it enforces a policy as it
-is now, or, without --policy, everything that was changed. TARGET is the revision of etcd at which
-that changed, REVISION how much of it the node enforces: the same once it enforces all. Nodes report
-that through etcd at once; while there are many changes, every 10 seconds (--status-interval of the
-agent). Nothing is known of a node on which no agent reports. The exit code is 1 while a node does
-not enforce it, or none reports.`,
-		Example: `  sluicectl get nodes
-  sluicectl get nodes --policy shop/web
-  sluicectl get nodes node-1 node-2 -n shop --policy web`,
-		RunE: func(cmd *cobra.Command, names []string) error {
-			if i := slices.IndexFunc(names, func(name string) bool { return strings.Contains(name, "/") }); i >= 0 {
-				return fmt.Errorf("%q is not the name of a node: for a policy want --policy %s", names[i], names[i])
-			}
-			q := url.Values{}
-			if policy != "" {
-				in, name, err := splitName(policy, *namespace)
-				if err != nil {
-					return fmt.Errorf("--policy %w", err)
+// nodeList lists what every node of the cluster says of itself, beside the revision of etcd at
+// which a policy, or anything, changed last. Nodes report that through etcd at once; while there
+// are many changes, every 10 seconds (--status-interval of the agent).
+func nodeList() listing[view.NodeEnforcement] {
+	return listing[view.NodeEnforcement]{
+		what: "nodes", single: "node", aliases: []string{"no"},
+		short: "nodes, and whether each enforces a policy (--policy), or everything",
+		table: nodeTable,
+		name:  func(n view.NodeEnforcement) string { return n.Node },
+		named: func(n view.NodeEnforcement, _, name string) bool { return n.Node == name },
+		special: special[view.NodeEnforcement]{
+			check: func(names []string) error {
+				if i := slices.IndexFunc(names, func(name string) bool { return strings.Contains(name, "/") }); i >= 0 {
+					return fmt.Errorf("%q is not the name of a node: for a policy want --policy %s", names[i], names[i])
 				}
-				q.Set("namespace", in)
-				q.Set("name", name)
-			}
-			nodes := []view.NodeEnforcement{}
-			if err := o.client().get(cmd.Context(), "/v1/nodes?"+q.Encode(), &nodes); err != nil {
-				return err
-			}
-			nodes, missing := namedNodes(nodes, names)
-			if err := o.output.print(o.out, nodes, func(w *term.Writer) { writeNodes(w, nodes, names, time.Now()) }); err != nil {
-				return err
-			}
-			if err := missing.report(cmd.ErrOrStderr()); err != nil {
-				return err
-			}
-			if len(nodes) == 0 || slices.ContainsFunc(nodes, func(n view.NodeEnforcement) bool { return n.Enforced != view.EnforcedFully }) {
-				return errNegative
-			}
-			return nil
+				return nil
+			},
+			query: aboutPolicy,
+			empty: "no node reports what it enforces: agents do with --node and --status-interval",
+			still: func(n view.NodeEnforcement) view.NodeEnforcement {
+				n.Time = time.Time{}
+				return n
+			},
+			negative: func(nodes []view.NodeEnforcement) bool {
+				return len(nodes) == 0 || slices.ContainsFunc(nodes, func(n view.NodeEnforcement) bool { return n.Enforced != view.EnforcedFully })
+			},
 		},
 	}
-	cmd.Flags().StringVar(&policy, "policy", "", "ask about this policy: NAMESPACE/NAME, or NAME for a policy of administrators or with --namespace")
-	return cmd
 }
 
-// namedNodes returns the nodes of the names, or all where there are none.
-func namedNodes(all []view.NodeEnforcement, names []string) (nodes []view.NodeEnforcement, missing notFound) {
-	if len(names) == 0 {
-		return all, nil
+// aboutPolicy asks whether nodes enforce the policy of --policy.
+func aboutPolicy(r *getRun) (url.Values, error) {
+	q := url.Values{}
+	if r.policy == "" {
+		return q, nil
 	}
-	nodes = []view.NodeEnforcement{}
-	for _, name := range names {
-		i := slices.IndexFunc(all, func(n view.NodeEnforcement) bool { return n.Node == name })
-		if i < 0 {
-			missing = append(missing, quotedName("nodes", "", name))
-			continue
-		}
-		nodes = append(nodes, all[i])
+	in, name, err := splitName(r.policy, r.namespace)
+	if err != nil {
+		return nil, fmt.Errorf("--policy %w", err)
 	}
-	return nodes, missing
+	q.Set("namespace", in)
+	q.Set("name", name)
+	return q, nil
 }
 
-func writeNodes(w *term.Writer, nodes []view.NodeEnforcement, names []string, now time.Time) {
-	switch {
-	case len(nodes) == 0 && len(names) > 0:
-		return // each is reported as missing
-	case len(nodes) == 0:
-		w.Printf("no node reports what it enforces: agents do with --node and --status-interval\n")
-		return
-	}
-	t := term.NewTable("NODE", "ENFORCED", "REVISION", "TARGET", "REPORTED", "VERSION")
+func nodeTable(nodes []view.NodeEnforcement, _ bool) *term.Table {
+	t := term.NewTable("NODE", "ENFORCED", "REVISION", "TARGET", "REPORTED", "VERSION").
+		Narrow(20, "ENFORCED", "VERSION").Optional("VERSION", "TARGET", "REVISION")
 	for _, n := range nodes {
 		enforced := term.Cell{Text: string(n.Enforced), Style: term.Green}
 		if n.Enforced != view.EnforcedFully {
 			enforced = term.Cell{Text: string(n.Enforced) + ": " + n.Why, Style: term.Amber}
 		}
-		t.Row(n.Node, enforced, reached(n), n.Wanted, ago(n.Time, now), n.Version)
+		t.Row(n.Node, enforced, reached(n), n.Wanted, ago(n.Time, time.Now()), n.Version)
 	}
-	t.Print(w)
+	return t
 }
 
 // reached returns how much of the target a node enforces. The store moves on without it,

@@ -23,7 +23,7 @@ func TestNodesShowARevisionThatComparesWithTheTarget(t *testing.T) {
 		{NodeStatus: view.NodeStatus{Node: "missing"}, Wanted: 20, Enforced: view.EnforcedUnknown, Why: "no agent reports on it"},
 	}
 	var b strings.Builder
-	writeNodes(term.NewWriter(&b), nodes, nil, now)
+	nodeTable(nodes, false).Print(term.NewWriter(&b))
 	var got []string
 	for line := range strings.Lines(b.String()) {
 		got = append(got, strings.Join(strings.Fields(line), " "))

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/spf13/cobra"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
@@ -13,13 +11,13 @@ import (
 
 // policyTable lists policies. Their tiers are shown where some are of administrators;
 // then they come in the order in which they are asked.
-func policyTable(policies []view.Policy) *term.Table {
+func policyTable(policies []view.Policy, _ bool) *term.Table {
 	columns := []string{"POLICY", "SELECTS", "ISOLATES", "RULES", "LOCAL PODS", "ENFORCED"}
 	tiers := slices.ContainsFunc(policies, func(p view.Policy) bool { return p.Priority != nil })
 	if tiers {
 		columns = slices.Insert(columns, 1, "TIER")
 	}
-	t := term.NewTable(columns...)
+	t := term.NewTable(columns...).Narrow(16, "SELECTS", "ENFORCED").Optional("RULES", "LOCAL PODS", "TIER")
 	for _, p := range policies {
 		row := []any{policyName(p), p.Selector, dash(joined(p.Isolates)), p.Rules, len(p.Pods), enforced(p)}
 		if tiers {
@@ -68,11 +66,7 @@ func summary(problems []api.Problem) term.Cell {
 
 // writeDetails writes below a table of policies everything there is to say of those
 // that there is something to say of.
-func writeDetails[T any](w *term.Writer, items []T) {
-	policies, ok := any(items).([]view.Policy)
-	if !ok {
-		return
-	}
+func writeDetails(w *term.Writer, policies []view.Policy) {
 	for _, p := range policies {
 		if p.Enforced != view.EnforcedFully || len(p.Notes) > 0 {
 			w.Printf("\n%s\n", w.Styled(term.Bold, policyName(p)))
@@ -91,53 +85,4 @@ func writeFindings(w *term.Writer, p view.Policy) {
 	for _, x := range p.Notes {
 		w.Printf("  note: %s: %s\n", x.Field, x.Reason)
 	}
-}
-
-func newPolicy(o *options, namespace *string) *cobra.Command {
-	return &cobra.Command{
-		Use:   "policy [[NAMESPACE/]NAME...]",
-		Short: "Show a policy, and everything that keeps it from being enforced",
-		Long: `Show policies that are named, and everything that keeps them from being enforced; without a name
-list all policies. Policies of administrators have no namespace.`,
-		Example: `  sluicectl get policy shop/web
-  sluicectl get policy -n shop web
-  sluicectl get policy baseline`,
-		RunE: func(cmd *cobra.Command, names []string) error {
-			policies, missing, err := policyList.items(cmd.Context(), o.client(), *namespace, "", names)
-			if err != nil {
-				return err
-			}
-			var value any = policies
-			if len(names) == 1 && len(policies) == 1 {
-				value = policies[0]
-			}
-			if err := o.output.print(o.out, value, func(w *term.Writer) {
-				if len(names) == 0 {
-					policyList.write(w, policies, nil, o.output == formatWide)
-					return
-				}
-				for i, p := range policies {
-					if i > 0 {
-						w.Printf("\n")
-					}
-					writePolicy(w, p)
-				}
-			}); err != nil {
-				return err
-			}
-			return missing.report(cmd.ErrOrStderr())
-		},
-	}
-}
-
-func writePolicy(w *term.Writer, p view.Policy) {
-	t := &term.Table{}
-	t.Row("policy", policyName(p))
-	t.Row("selects", p.Selector)
-	t.Row("isolates", dash(joined(p.Isolates)))
-	t.Row("rules", p.Rules)
-	t.Row("local pods", dash(joined(p.Pods)))
-	t.Row("enforced", string(p.Enforced))
-	t.Print(w)
-	writeFindings(w, p)
 }

@@ -3,24 +3,35 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"unicode"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-net/sluice/internal/cli/output"
 	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
-// format is the value of --output.
+// format is the value of --output. Those of kubectl with an argument have it behind an equals sign.
 type format string
 
 const (
 	formatTable format = "table"
-	formatWide  format = "wide" // a table with details, where there are some
+	formatWide  format = "wide" // a table as wide as it takes, with details, where there are some
 	formatJSON  format = "json"
 	formatYAML  format = "yaml"
+	formatName  format = "name"
+
+	formatPath     = "jsonpath"
+	formatTemplate = "go-template"
 )
+
+// formats are what completion offers.
+var formats = []string{string(formatWide), string(formatName), string(formatJSON), string(formatYAML), formatPath + "=", formatTemplate + "="}
 
 // String, Set and Type make format a flag that refuses other values.
 func (f *format) String() string { return string(*f) }
@@ -28,15 +39,36 @@ func (f *format) String() string { return string(*f) }
 // Set implements pflag.Value.
 func (f *format) Set(s string) error {
 	switch v := format(s); v {
-	case formatTable, formatWide, formatJSON, formatYAML:
+	case formatTable, formatWide, formatJSON, formatYAML, formatName:
 		*f = v
 		return nil
 	}
-	return fmt.Errorf("want table, wide, json or yaml")
+	if _, err := template(s); err != nil {
+		if likely, ok := strict.Nearest(s, formats); ok && !strings.Contains(s, "=") {
+			return fmt.Errorf("did you mean %s?", likely)
+		}
+		return err
+	}
+	*f = format(s)
+	return nil
 }
 
 // Type implements pflag.Value.
-func (f *format) Type() string { return "table|wide|json|yaml" }
+func (f *format) Type() string { return "wide|name|json|yaml|jsonpath=|go-template=" }
+
+// template reads a format that has an argument.
+func template(s string) (t output.Template, err error) {
+	kind, arg, has := strings.Cut(s, "=")
+	switch {
+	case kind == formatPath && has:
+		t, err = output.JSONPath(arg)
+	case kind == formatTemplate && has:
+		t, err = output.GoTemplate(arg)
+	default:
+		err = errors.New("want wide, name, json, yaml, jsonpath=PATH or go-template=TEMPLATE")
+	}
+	return t, err
+}
 
 // isForPeople reports whether values are written as tables.
 func (f *format) isForPeople() bool { return *f == formatTable || *f == formatWide }
@@ -76,9 +108,33 @@ func (f *format) print(w io.Writer, value any, table func(*term.Writer)) error {
 		}
 		_, err = w.Write(b)
 		return err
+	case formatName:
+		return errors.New("-o name is for lists: this is none")
 	case formatTable, formatWide:
+		tw := f.writer(w)
+		table(tw)
+		return tw.Err()
 	}
+	return f.printTemplate(w, value)
+}
+
+// writer writes tables, which are as wide as they take where that is asked for.
+func (f *format) writer(w io.Writer) *term.Writer {
 	tw := term.NewWriter(w)
-	table(tw)
-	return tw.Err()
+	if *f == formatWide {
+		tw.SetWidth(0)
+	}
+	return tw
+}
+
+func (f *format) printTemplate(w io.Writer, value any) error {
+	t, err := template(string(*f))
+	if err != nil {
+		return err
+	}
+	plain, err := output.Plain(value)
+	if err != nil {
+		return err
+	}
+	return t(w, plain)
 }

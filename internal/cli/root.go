@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,8 @@ import (
 
 // Run runs sluicectl and returns the exit code.
 func Run(args []string, in io.Reader, out, errOut io.Writer) int {
-	cmd := NewCommand(in, out, errOut)
+	name := calledAs(os.Args[0])
+	cmd := newCommand(name, in, out, errOut)
 	cmd.SetArgs(args)
 	switch err := cmd.Execute(); {
 	case err == nil:
@@ -23,13 +25,17 @@ func Run(args []string, in io.Reader, out, errOut io.Writer) int {
 	case errors.Is(err, errNegative):
 		return ExitDenied
 	default:
-		_, _ = fmt.Fprintln(errOut, "sluicectl: "+term.Lines(err.Error()))
+		_, _ = fmt.Fprintln(errOut, name+": "+term.Lines(settings.UnknownCommand(err).Error()))
 		return ExitError
 	}
 }
 
 // NewCommand returns the command tree of sluicectl.
 func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
+	return newCommand(ownName, in, out, errOut)
+}
+
+func newCommand(name string, in io.Reader, out, errOut io.Writer) *cobra.Command {
 	o := &options{output: formatTable, in: in, out: out}
 	cmd := &cobra.Command{
 		Use:   "sluicectl",
@@ -38,19 +44,23 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 verdicts, sends packets through the embedded dataplane, and runs policy unit tests.
 
 Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error.`,
-		Example: `  sluicectl get pods
+		Example: `  sluicectl get pods -n shop
+  sluicectl describe pod shop/web-0
   sluicectl explain shop/web-0 data/postgres-0:5432/tcp
   sluicectl test docs/examples/tests/shop.yaml`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	settings.Program(cmd)
+	cmd.SetFlagErrorFunc(settings.FlagError)
 	cmd.SetIn(in)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
 	cmd.PersistentFlags().StringVar(&o.socket, "socket", view.DefaultSocket(), "Unix socket of the agent's debug API (env "+view.SocketEnv+")")
 	cmd.PersistentFlags().VarP(&o.output, "output", "o", "output format")
-	cmd.AddCommand(newGet(o), newExplain(o), newInject(o), newMatrix(o), newWatch(o), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newVersion(o))
+	cmd.AddCommand(newGet(o), newDescribe(o), newExplain(o), newInject(o), newMatrix(o), newWatch(o), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newVersion(o))
+	o.completeFlags(cmd)
+	rename(cmd, name)
 	return cmd
 }
 

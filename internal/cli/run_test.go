@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -23,8 +24,16 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if line := os.Getenv(runVariable); line != "" {
+		os.Exit(Run(strings.Fields(line), os.Stdin, os.Stdout, os.Stderr))
+	}
 	etcd.Main()
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := endAgents(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // agent answers like an agent, on a socket, with what a test gives it.
@@ -177,14 +186,14 @@ func TestExplanationsTellWhatTheTablesSay(t *testing.T) {
 		"renderer acl  permit  agrees\n    no table restricts it\n":                                       {Renderer: "acl", Allowed: true, Agrees: true, Decides: []api.Direction{api.Egress}},
 		"renderer acl  neither end is a pod of this node\n":                                               {Renderer: "acl", Allowed: true, Agrees: true},
 		"renderer acl  deny  DISAGREES: please report this\n":                                             {Renderer: "acl", Decides: []api.Direction{api.Ingress}},
-		"what is installed DIFFERS from the specification, see below: please report this\n":               {Renderer: "acl", Decides: []api.Direction{api.Ingress}},
+		"what is installed DIFFERS from the specification: please report this\n":                          {Renderer: "acl", Decides: []api.Direction{api.Ingress}},
 		"renderer acl  deny  not enforced yet: see \"sluicectl get status\"\n":                            {Renderer: "acl", Pending: true, Decides: []api.Direction{api.Ingress}},
 		"what is installed differs: the newest state is not enforced yet, see \"sluicectl get status\"\n": {Renderer: "acl", Pending: true, Decides: []api.Direction{api.Ingress}},
 		"    no table restricts it\n    acl 7 of somebody else decides first\n":                           {Renderer: "acl", Allowed: true, Agrees: true, Decides: []api.Direction{api.Egress}, Foreign: []string{"acl 7 of somebody else decides first"}},
 		"renderer xdp  not asked: it does not explain itself\n":                                           {Renderer: "xdp", Allowed: true, Agrees: true, Unasked: "it does not explain itself", Decides: []api.Direction{api.Egress}},
 	} {
 		socket := agent(t, map[string]http.HandlerFunc{"POST /v1/explain": says([]view.Explanation{{Allowed: true, Renderers: []view.Answer{answer}}})})
-		if _, out, _ := sluicectl(socket, "", "explain", "a/b", "c/d:80"); !strings.Contains(out, want) {
+		if _, out, _ := sluicectl(socket, "", "explain", "-v", "a/b", "c/d:80"); !strings.Contains(out, want) {
 			t.Errorf("the output has no %q:\n%s", want, out)
 		}
 	}
@@ -242,11 +251,34 @@ func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 	}
 }
 
-func TestAnUnknownKindIsAnErrorThatNamesThoseThereAre(t *testing.T) {
-	for _, args := range [][]string{{"get", "foo"}, {"watch", "foo"}} {
-		code, out, errOut := sluicectl("nowhere", "", args...)
-		if code != ExitError || out != "" || !strings.HasPrefix(errOut, "sluicectl: sluicectl "+args[0]+` has no "foo": want `) {
-			t.Errorf("%v: exit code %d, %q, %q", args, code, out, errOut)
+func TestRunSuggestsWhatWasMeant(t *testing.T) {
+	for args, want := range map[string]string{
+		"get foo":                 `there is no kind "foo": want pods, policies, sets, tables, rules, endpoints, nodes, status`,
+		"get podz":                `there is no kind "podz": did you mean pods?`,
+		"get polices":             `there is no kind "polices": did you mean policies?`,
+		"describe sets":           `describe tells of pods, policies, nodes and endpoints: for sets there is "get sets"`,
+		"describe pod":            `describe wants the name of what it tells of; "get pods" lists them`,
+		"describe":                `describe wants a kind and a name, as in "sluicectl describe pod shop/web-0"`,
+		"watch foo":               `sluicectl watch has no "foo": want verdicts`,
+		"watch verdict":           `sluicectl watch has no "verdict": did you mean verdicts?`,
+		"store acept":             `sluicectl store has no "acept": did you mean accept?`,
+		"gett pods":               `unknown command "gett" for "sluicectl": did you mean get or test?`,
+		"xyzzy":                   `unknown command "xyzzy" for "sluicectl"`,
+		"get pods --namspace":     `unknown flag: --namspace: did you mean --namespace?`,
+		"get pods --xyzzy":        `unknown flag: --xyzzy: see sluicectl get --help`,
+		"get pods -o jsn":         `invalid argument "jsn" for "-o, --output" flag: did you mean json?`,
+		"get pods -o foo":         `invalid argument "foo" for "-o, --output" flag: want wide, name, json, yaml, jsonpath=PATH or go-template=TEMPLATE`,
+		"get pods -n a -A":        "--namespace and --all-namespaces exclude each other: leave one of them out",
+		"get pods -w --sort-by x": "--watch prints what changes when it does: leave --sort-by out",
+		"get sets -l app=web":     "--selector selects pods and their endpoints: sets have no labels",
+		"get pods -l =,=":         `--selector "=,=": found '=', expected: !, identifier, or 'end of string'`,
+		"get pods --policy x":     "--policy is for nodes, not for pods",
+		"get status web":          `there is one status, that of the agent, and none named "web"`,
+		"get status -w":           "status is no list: --watch, --selector and --sort-by are for lists",
+	} {
+		code, out, errOut := sluicectl("nowhere", "", strings.Fields(args)...)
+		if code != ExitError || out != "" || !strings.HasPrefix(errOut, "sluicectl: "+want) || strings.Count(errOut, "\n") != 1 {
+			t.Errorf("%s: exit code %d, %q, %q, want %q", args, code, out, errOut, want)
 		}
 	}
 	if code, out, _ := sluicectl("nowhere", "", "get"); code != ExitOK || !strings.Contains(out, "sluicectl get pods -n shop") {
@@ -269,7 +301,7 @@ func TestWhatIsMissingIsAskedForInWords(t *testing.T) {
 		}
 	}
 	var version bytes.Buffer
-	if code := Run([]string{"--version"}, nil, &version, io.Discard); code != ExitOK || !strings.HasPrefix(version.String(), "sluice ") {
+	if code := Run([]string{"--version"}, nil, &version, io.Discard); code != ExitOK || !strings.HasPrefix(version.String(), "sluicectl version ") {
 		t.Errorf("--version: exit code %d, %q", code, version.String())
 	}
 }

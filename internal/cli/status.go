@@ -1,29 +1,35 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-func newStatus(o *options) *cobra.Command {
-	return &cobra.Command{
-		Use:     "status",
-		Short:   "Show what the agent is doing, and whether everything is enforced",
-		Example: "  sluicectl get status",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var s view.Status
-			if err := o.client().get(cmd.Context(), "/v1/status", &s); err != nil {
-				return err
-			}
-			return o.output.print(o.out, s, func(w *term.Writer) { writeStatus(w, s) })
-		},
+// status is the one thing of its kind.
+type status struct{}
+
+func (status) names() []string { return []string{"status"} }
+
+func (status) about() string { return "what the agent is doing, and whether everything is enforced" }
+
+func (status) known(*getRun) ([]string, error) { return nil, nil }
+
+func (status) get(r *getRun, names []string) error {
+	if len(names) > 0 {
+		return fmt.Errorf("there is one status, that of the agent, and none named %q", names[0])
 	}
+	if r.watch || r.labels != nil || r.sortBy != "" {
+		return errors.New("status is no list: --watch, --selector and --sort-by are for lists")
+	}
+	var s view.Status
+	if err := r.client.get(r.ctx(), "/v1/status", &s); err != nil {
+		return err
+	}
+	return r.output.print(r.out, s, func(w *term.Writer) { writeStatus(w, s) })
 }
 
 func writeStatus(w *term.Writer, s view.Status) {

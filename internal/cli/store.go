@@ -24,8 +24,8 @@ func newStore(o *options) *cobra.Command {
 		Short: "Accept what etcd holds, see who may write it, and make certificates",
 		Example: `  sluicectl store accept --etcd-endpoints 10.0.0.1:2379
   sluicectl store roles --node node-1`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: cobra.ArbitraryArgs,
+		RunE: oneOf,
 	}
 	cmd.AddCommand(newStoreAccept(o), newStoreRoles(o), newStoreCertificates(o))
 	return cmd

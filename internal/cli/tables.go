@@ -1,30 +1,34 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-func podTable(pods []view.Pod) *term.Table {
+func podTable(pods []view.Pod, _ bool) *term.Table {
 	columns := []string{"POD", "NODE", "ADDRESSES", "STATE", "ISOLATED", "POLICIES", "LABELS"}
 	faulty := slices.ContainsFunc(pods, func(p view.Pod) bool { return len(p.Problems) > 0 })
 	if faulty { // which is seldom, and then it must not be overlooked
 		columns = append(columns, "PROBLEMS")
 	}
-	t := term.NewTable(columns...)
+	t := term.NewTable(columns...).Narrow(16, "ADDRESSES", "POLICIES", "LABELS", "PROBLEMS").Optional("LABELS", "ADDRESSES", "NODE")
 	for _, p := range pods {
 		var policies []string
 		for _, id := range p.Policies {
 			policies = append(policies, id.Name)
 		}
-		row := []any{p.Pod, p.Node, joined(p.Addresses), p.State, dash(joined(p.Isolated)), dash(strings.Join(policies, ",")), labels(p.Labels)}
+		row := []any{p.Pod, p.Node, joined(p.Addresses), p.State, dash(joined(p.Isolated)), dash(strings.Join(policies, ",")), labelTexts(p.Labels)}
 		if faulty {
 			row = append(row, summary(p.Problems))
 		}
@@ -33,38 +37,89 @@ func podTable(pods []view.Pod) *term.Table {
 	return t
 }
 
-func setTable(sets []view.Set) *term.Table {
-	t := term.NewTable("SET", "MEMBERS", "ADDRESSES", "MEANING")
+// setTable shows sets by their meaning. Their names say nothing to people.
+func setTable(sets []view.Set, wide bool) *term.Table {
+	t := term.NewTable("MEANING", "MEMBERS", "ADDRESSES")
+	if wide {
+		t = term.NewTable("SET", "MEMBERS", "ADDRESSES", "MEANING")
+	}
+	t.Narrow(44, "MEANING").Narrow(16, "ADDRESSES").Optional("ADDRESSES")
 	for _, s := range sets {
-		t.Row(s.ID, len(s.Members), some(s.Members, 4), s.Meaning)
-	}
-	return t
-}
-
-func tableTable(tables []view.Table) *term.Table {
-	t := term.NewTable("RENDERER", "TABLE", "KIND", "RULES", "ENTRIES", "OBJECTS", "PODS")
-	for _, v := range tables {
-		t.Row(v.Renderer, v.Table, v.Kind, v.Rules, v.Entries, dash(few(v.Objects, 8)), dash(some(v.Pods, 4)))
-	}
-	return t
-}
-
-func ruleTable(rules []view.Rule) *term.Table {
-	t := term.NewTable("RENDERER", "TABLE", "#", "RULE", "HITS", "FROM")
-	for _, r := range rules {
-		hits := "-"
-		if r.Hits != nil {
-			hits = strconv.FormatUint(*r.Hits, 10)
-		} else if r.CountedWith != nil {
-			hits = fmt.Sprintf("in #%d", *r.CountedWith)
+		if wide {
+			t.Row(s.ID, len(s.Members), some(s.Members, 4), s.Meaning)
+		} else {
+			t.Row(dash(s.Meaning), len(s.Members), some(s.Members, 4))
 		}
-		t.Row(r.Renderer, r.Table, r.Index, r.Rule, hits, dash(some(r.Origins, 3)))
 	}
 	return t
 }
 
-func endpointTable(endpoints []wire.Endpoint) *term.Table {
-	t := term.NewTable("POD", "INTERFACE", "STATE", "SOURCE", "SINCE", "REASON")
+// holders says which pods have a table.
+func holders(table string, pods []api.PodID) string {
+	switch {
+	case table == "global":
+		return "all (global)"
+	case len(pods) == 0:
+		return table
+	}
+	return some(pods, 4)
+}
+
+func tableTable(tables []view.Table, wide bool) *term.Table {
+	columns := []string{"RENDERER", "PODS", "KIND", "RULES", "ENTRIES"}
+	if wide {
+		columns = append(columns, "TABLE", "OBJECTS")
+	}
+	t := term.NewTable(columns...).Narrow(20, "PODS").Optional("KIND")
+	for _, v := range tables {
+		row := []any{v.Renderer, holders(v.Table, v.Pods), v.Kind, v.Rules, v.Entries}
+		if wide {
+			row = append(row, v.Table, dash(few(v.Objects, 8)))
+		}
+		t.Row(row...)
+	}
+	return t
+}
+
+// ruleTable shows rules by the meaning of their sets; with their names and those of tables where it
+// may be wide.
+func ruleTable(rules []view.Rule, wide bool) *term.Table {
+	if wide {
+		t := term.NewTable("RENDERER", "TABLE", "PODS", "#", "RULE", "HITS", "FROM", "MEANING")
+		for _, r := range rules {
+			t.Row(r.Renderer, r.Table, holders(r.Table, r.Pods), r.Index, r.Rule, hits(r), dash(api.OriginTexts(r.Origins)), dash(r.Meaning))
+		}
+		return t
+	}
+	columns := []string{"PODS", "#", "RULE", "HITS", "FROM"}
+	several := slices.ContainsFunc(rules, func(r view.Rule) bool { return r.Renderer != rules[0].Renderer })
+	if several {
+		columns = append([]string{"RENDERER"}, columns...)
+	}
+	t := term.NewTable(columns...).Narrow(48, "RULE").Narrow(24, "FROM").Narrow(16, "PODS").Optional("FROM", "HITS", "RENDERER")
+	for _, r := range rules {
+		row := []any{holders(r.Table, r.Pods), r.Index, cmp.Or(r.Meaning, r.Rule.String()), hits(r), dash(api.OriginTexts(r.Origins))}
+		if several {
+			row = append([]any{r.Renderer}, row...)
+		}
+		t.Row(row...)
+	}
+	return t
+}
+
+// hits says how many flows a rule decided.
+func hits(r view.Rule) string {
+	switch {
+	case r.Hits != nil:
+		return strconv.FormatUint(*r.Hits, 10)
+	case r.CountedWith != nil:
+		return fmt.Sprintf("in #%d", *r.CountedWith)
+	}
+	return "-"
+}
+
+func endpointTable(endpoints []wire.Endpoint, _ bool) *term.Table {
+	t := term.NewTable("POD", "INTERFACE", "STATE", "SOURCE", "SINCE", "REASON").Narrow(20, "REASON").Optional("SOURCE", "SINCE")
 	for _, e := range endpoints {
 		state := term.Cell{Text: e.State}
 		if e.State != wire.Enforced {
@@ -76,44 +131,73 @@ func endpointTable(endpoints []wire.Endpoint) *term.Table {
 }
 
 var podList = listing[view.Pod]{
-	what: "pods", aliases: []string{"pod", "po"}, short: "List pods, their addresses and what isolates them", arg: "[NAMESPACE/]NAME", table: podTable,
+	what: "pods", single: "pod", aliases: []string{"po"}, short: "pods, their addresses and what isolates them", table: podTable,
+	name: func(p view.Pod) string { return p.Pod.String() },
 	named: func(p view.Pod, in, name string) bool {
 		return p.Pod.Name == name && (in == "" || p.Pod.Namespace == in)
 	},
 	namespaced: true,
+	special: special[view.Pod]{labelled: func(r *getRun, pods []view.Pod) ([]view.Pod, error) {
+		return slices.DeleteFunc(pods, func(p view.Pod) bool { return !r.labels.Matches(labels.Set(p.Labels)) }), nil
+	}},
 }
 
 var policyList = listing[view.Policy]{
-	what: "policies", aliases: []string{"netpol", "np", "networkpolicy", "networkpolicies"},
-	short: "List policies, the local pods they apply to, and whether they are enforced", arg: "[NAMESPACE/]NAME", table: policyTable,
+	what: "policies", single: "policy", aliases: []string{"netpol", "np", "networkpolicy", "networkpolicies"},
+	short: "policies, the local pods they apply to, and whether they are enforced", table: policyTable,
+	name:      policyName,
+	reference: func(p view.Policy) string { return strings.TrimPrefix(p.Policy.Namespace+"/"+p.Policy.Name, "/") },
 	named: func(p view.Policy, in, name string) bool {
 		return p.Policy.Name == name && (in == "" || p.Policy.Namespace == in)
 	},
 	namespaced: true,
+	special:    special[view.Policy]{details: writeDetails},
 }
 
 var setList = listing[view.Set]{
-	what: "sets", aliases: []string{"set"}, short: "List address sets and their members", arg: "SET", table: setTable,
+	what: "sets", single: "set", short: "address sets and their members", table: setTable,
+	name:   func(s view.Set) string { return s.ID.String() },
 	named:  func(s view.Set, _, name string) bool { return s.ID.String() == name },
 	prefix: "set:",
 }
 
 var tableList = listing[view.Table]{
-	what: "tables", aliases: []string{"table"}, short: "List installed tables", arg: "TABLE", table: tableTable,
-	named: func(t view.Table, _, name string) bool { return t.Table == name },
+	what: "tables", single: "table", short: "tables that are installed in dataplanes", table: tableTable,
+	name:      func(t view.Table) string { return t.Renderer + " " + t.Table },
+	reference: func(t view.Table) string { return t.Table },
+	named:     func(t view.Table, in, name string) bool { return isTable(t.Table, t.Pods, in, name) },
+	special:   special[view.Table]{askedBy: podList.known},
 }
 
 var ruleList = listing[view.Rule]{
-	what: "rules", aliases: []string{"rule"}, short: "List the rules of installed tables, with the policies they came from", arg: "TABLE", table: ruleTable,
-	named: func(r view.Rule, _, name string) bool { return r.Table == name },
+	what: "rules", single: "rule", short: "rules of installed tables, with the policies they came from", table: ruleTable,
+	name:      func(r view.Rule) string { return fmt.Sprintf("%s %s #%d", r.Renderer, r.Table, r.Index) },
+	reference: func(r view.Rule) string { return r.Table },
+	named:     func(r view.Rule, in, name string) bool { return isTable(r.Table, r.Pods, in, name) },
+	special:   special[view.Rule]{askedBy: podList.known},
+}
+
+// isTable reports whether a name is that of a table, or of one of the pods that have it.
+func isTable(table string, pods []api.PodID, in, name string) bool {
+	return table == name || slices.ContainsFunc(pods, func(p api.PodID) bool {
+		return p.String() == name || p.Namespace == in && p.Name == name
+	})
 }
 
 var endpointList = listing[wire.Endpoint]{
-	what: "endpoints", aliases: []string{"endpoint", "ep"}, short: "List the interfaces of pods, in the kernel and in VPP, and which are blocked", arg: "[NAMESPACE/]NAME",
-	table: endpointTable,
+	what: "endpoints", single: "endpoint", aliases: []string{"ep"}, short: "interfaces of pods, in the kernel and in VPP, and which are blocked",
+	table:     endpointTable,
+	name:      func(e wire.Endpoint) string { return fmt.Sprintf("%s (%d)", e.Interface, e.Index) },
+	reference: func(e wire.Endpoint) string { return e.Pod },
 	named: func(e wire.Endpoint, in, name string) bool {
 		namespace, pod, _ := strings.Cut(e.Pod, "/")
 		return pod == name && (in == "" || namespace == in)
 	},
 	namespaced: true,
+	special: special[wire.Endpoint]{labelled: func(r *getRun, endpoints []wire.Endpoint) ([]wire.Endpoint, error) {
+		pods, err := podList.ask(r.ctx(), r, r.namespace, "")
+		return slices.DeleteFunc(endpoints, func(e wire.Endpoint) bool {
+			return !slices.ContainsFunc(pods, func(p view.Pod) bool { return p.Pod.String() == e.Pod })
+		}), err
+	}},
 }

@@ -32,7 +32,7 @@ func few(texts []string, n int) string {
 	return strings.Join(texts, ",")
 }
 
-func labels(set map[string]string) string {
+func labelTexts(set map[string]string) string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(set)) {
 		out = append(out, k+"="+set[k])
@@ -53,13 +53,6 @@ func side(p view.Party) string {
 		return p.Name
 	}
 	return p.Name + " (" + p.Address.String() + ")"
-}
-
-func verdict(allowed bool) term.Cell {
-	if allowed {
-		return term.Cell{Text: "permit", Style: term.Green}
-	}
-	return term.Cell{Text: "deny", Style: term.Red}
 }
 
 // agreement reports whether the dataplane does what the specification says.

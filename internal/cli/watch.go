@@ -57,6 +57,15 @@ With -o json every verdict is a line, with -o yaml a document.`,
   sluicectl watch verdicts --peer 198.51.100.0/24 --protocol tcp --port 5432 --for 1m
   sluicectl watch verdicts --count 1 -o json`,
 		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return o.complete(cmd, getFlags{namespace: f.Namespace}, func(r *getRun) (names []string, err error) {
+				pods, err := podList.ask(r.ctx(), r, r.namespace, "")
+				for _, p := range pods {
+					names = append(names, p.Pod.Name)
+				}
+				return names, err
+			})
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				f.Pod = args[0]
@@ -170,6 +179,8 @@ func (o *options) verdictPrinter() (heading func(), print func(view.PacketVerdic
 			return err
 		}
 	case formatTable, formatWide:
+	default:
+		return func() {}, func(v view.PacketVerdict) error { return o.output.print(o.out, v, nil) }
 	}
 	w := term.NewWriter(o.out)
 	heading = func() {

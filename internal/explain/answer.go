@@ -22,6 +22,8 @@ type Node struct {
 	Send func(api.Flow) (verdict api.Action, reason string)
 	// Pending says that the newest state is not enforced, so that nobody need agree.
 	Pending bool
+	// Meanings are what its sets stand for; nil: rules have their names.
+	Meanings Meanings
 }
 
 // Explanation answers a question by a verdict of the specification, which is that of
@@ -71,6 +73,7 @@ func (n Node) answers(q Question, v oracle.Verdict) []view.Answer {
 		}
 		if a.Unasked == "" {
 			a.Decisions = x.Explain(q.Flow)
+			a.Meanings = n.Meanings.of(a.Decisions)
 			a.Allowed = permits(a.Decisions)
 			a.Agrees = a.Allowed == expected
 			a.Origins, a.Unnamed = compare(a, v)

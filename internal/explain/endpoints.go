@@ -14,15 +14,19 @@ import (
 
 // Matrix says who can talk to whom, packet by packet of the node's embedded dataplane, and how
 // often that does not do what the specification says.
-func (n Node) Matrix(c Cluster) (out view.Matrix) {
-	out.Matrix = matrix.Compute(c.Endpoints(), func(f api.Flow) bool {
+func (n Node) Matrix(c Cluster, s matrix.Selection) (out view.Matrix, err error) {
+	endpoints := c.Endpoints()
+	if err := s.Check(endpoints); err != nil {
+		return out, err
+	}
+	out.Matrix = matrix.Compute(endpoints, s, func(f api.Flow) bool {
 		verdict, _ := n.Send(f)
 		if (verdict == api.Permit) != n.Expects(f) {
 			out.Differ++
 		}
 		return verdict == api.Permit
 	})
-	return out
+	return out, nil
 }
 
 func namedPorts(p *model.Pod) (out []matrix.Port) {

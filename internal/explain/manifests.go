@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/manifests"
+	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/view"
@@ -148,7 +149,7 @@ func (m Manifests) Explain(ctx context.Context, question view.Question) (out []v
 }
 
 // Matrix says who can talk to whom on a node that has all pods.
-func (m Manifests) Matrix(ctx context.Context) (out view.Matrix, err error) {
+func (m Manifests) Matrix(ctx context.Context, s matrix.Selection) (out view.Matrix, err error) {
 	state := m.state
 	state.Pods = OnNodes(state.Pods, func(*corev1.Pod) (string, bool) { return "", true }, map[string][]string{"": m.HostAddresses()})
 	n, closing, err := m.start(ctx, "", oracle.New(state))
@@ -157,7 +158,7 @@ func (m Manifests) Matrix(ctx context.Context) (out view.Matrix, err error) {
 		return out, err
 	}
 	n.Local = nil // all of them
-	return n.Matrix(m.Cluster), nil
+	return n.Matrix(m.Cluster, s)
 }
 
 // nodesOf returns the nodes that the ends of flows are on, sorted: those of pods
@@ -206,7 +207,14 @@ func (m Manifests) start(ctx context.Context, name string, spec *oracle.Oracle) 
 	if err := n.Apply(ctx, model.Changes{Resync: true, Deltas: deltas, Revision: 1}); err != nil {
 		return Node{}, n.Close, err
 	}
-	return Node{Name: name, Specification: Specification{Oracle: spec, Local: m.LocalTo(name)}, Renderers: n.Renderers(), Send: SendBy(dataplane)}, n.Close, nil
+	s, err := n.Snapshot(ctx)
+	if err != nil {
+		return Node{}, n.Close, err
+	}
+	return Node{
+		Name: name, Specification: Specification{Oracle: spec, Local: m.LocalTo(name)}, Renderers: n.Renderers(),
+		Send: SendBy(dataplane), Meanings: MeaningsOf(s),
+	}, n.Close, nil
 }
 
 // LocalTo returns the pods of a node.

@@ -87,22 +87,40 @@ type Matrix struct {
 	Probes int      `json:"probes"`
 	// Left says how many groups were left out because there were too many.
 	Left int `json:"left,omitempty"`
+	// Namespaces says that groups are namespaces, because there are too many of what their pods
+	// run. Of each a few pods were asked.
+	Namespaces bool `json:"namespaces,omitempty"`
+	// Selection says which cells were asked; the others are empty.
+	Selection Selection `json:"selection,omitzero"`
 }
 
 // Limits of one matrix: it is for people to look at.
 const (
 	maxGroups  = 60
 	maxMembers = 3 // of one group; they are alike
+	// maxOfNamespace bounds those of a namespace, each of which runs something else.
+	maxOfNamespace = 8
 )
 
-// Compute asks the judge about every pair of endpoints in different positions.
-func Compute(endpoints []Endpoint, judge Judge) Matrix {
-	groups, members, left := group(endpoints)
-	m := Matrix{Groups: groups, Left: left, Cells: make([][]Cell, len(groups))}
+// Compute asks the judge about every pair of endpoints in different positions that is selected.
+func Compute(endpoints []Endpoint, s Selection, judge Judge) Matrix {
+	endpoints = s.involved(endpoints)
+	groups, members := group(endpoints, maxMembers)
+	m := Matrix{Namespaces: len(groups) > maxGroups, Selection: s}
+	if m.Namespaces {
+		pods := podsOf(groups, s.names)
+		groups, members = group(byNamespace(members, s.names), maxOfNamespace)
+		for i, g := range groups {
+			groups[i].Members = pods[g.Name]
+		}
+	}
+	m.Left = max(0, len(groups)-maxGroups)
+	groups = groups[:len(groups)-m.Left]
+	m.Groups, m.Cells = groups, make([][]Cell, len(groups))
 	for i := range groups {
 		m.Cells[i] = make([]Cell, len(groups))
 		for j := range groups {
-			if groups[i].External && groups[j].External {
+			if groups[i].External && groups[j].External || !s.wants(groups[i].Name, groups[j].Name) {
 				continue
 			}
 			var probes int
@@ -113,8 +131,9 @@ func Compute(endpoints []Endpoint, judge Judge) Matrix {
 	return m
 }
 
-// group sorts endpoints into groups by name, pods before externals.
-func group(endpoints []Endpoint) (groups []Group, members [][]Endpoint, left int) {
+// group sorts endpoints into groups by name, pods before externals, each with so many members at
+// most.
+func group(endpoints []Endpoint, most int) (groups []Group, members [][]Endpoint) {
 	byName := map[string][]Endpoint{}
 	for _, e := range endpoints {
 		byName[e.Group] = append(byName[e.Group], e)
@@ -131,14 +150,51 @@ func group(endpoints []Endpoint) (groups []Group, members [][]Endpoint, left int
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	left = max(0, len(groups)-maxGroups)
-	groups = groups[:len(groups)-left]
 	for _, g := range groups {
 		m := byName[g.Name]
 		slices.SortFunc(m, func(a, b Endpoint) int { return slices.CompareFunc(a.Addrs, b.Addrs, netip.Addr.Compare) })
-		members = append(members, m[:min(len(m), maxMembers)])
+		members = append(members, m[:min(len(m), most)])
 	}
-	return groups, members, left
+	return groups, members
+}
+
+// podsOf counts the members of groups by the groups that byNamespace makes of them.
+func podsOf(groups []Group, asked func(group string) bool) map[string]int {
+	out := map[string]int{}
+	for _, g := range groups {
+		out[g.grouped(asked)] += g.Members
+	}
+	return out
+}
+
+// grouped returns the group's namespace, unless the group is asked for, or outside.
+func (g Group) grouped(asked func(group string) bool) string {
+	if g.External || asked(g.Name) {
+		return g.Name
+	}
+	return namespaceOf(g.Name)
+}
+
+// byNamespace puts one member of each group into the group of its namespace, but for groups that
+// are asked for.
+func byNamespace(members [][]Endpoint, asked func(group string) bool) (out []Endpoint) {
+	for _, m := range members {
+		name := Group{Name: m[0].Group, External: m[0].External}.grouped(asked)
+		if name == m[0].Group {
+			out = append(out, m...)
+			continue
+		}
+		e := m[0]
+		e.Group = name
+		out = append(out, e)
+	}
+	return out
+}
+
+// namespaceOf returns the namespace of a group of pods.
+func namespaceOf(group string) string {
+	namespace, _, _ := strings.Cut(group, "/")
+	return namespace
 }
 
 // ask fills one cell: every port of the destinations, from every source.

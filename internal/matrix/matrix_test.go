@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -37,7 +38,7 @@ func judge(f api.Flow) bool { return f.DstPort == 8080 && f.Src != netip.MustPar
 
 func TestEveryPairIsAskedOncePerFamily(t *testing.T) {
 	asked := map[api.Flow]int{}
-	m := Compute(world(), func(f api.Flow) bool {
+	m := Compute(world(), Selection{}, func(f api.Flow) bool {
 		asked[f]++
 		return judge(f)
 	})
@@ -69,7 +70,7 @@ func TestEveryPairIsAskedOncePerFamily(t *testing.T) {
 }
 
 func TestPrinted(t *testing.T) {
-	m := Compute(world(), judge)
+	m := Compute(world(), Selection{}, judge)
 	var b strings.Builder
 	w := term.NewWriter(&b)
 	m.Write(w)
@@ -95,7 +96,7 @@ func TestOutsideDestinationsWithEqualPortsStandTogether(t *testing.T) {
 		{Group: "a", External: true, Addrs: addrs("192.0.2.1"), Ports: []Port{https}},
 		{Group: "b", External: true, Addrs: addrs("192.0.2.2"), Ports: []Port{https}},
 		{Group: "c", External: true, Addrs: addrs("192.0.2.3"), Ports: []Port{http, https}},
-	}, func(f api.Flow) bool { return f.Dst != addrs("10.0.0.1")[0] })
+	}, Selection{}, func(f api.Flow) bool { return f.Dst != addrs("10.0.0.1")[0] })
 	want := []string{"a, b https:443/tcp", "c https:443/tcp http:8080/tcp"}
 	if d := cmp.Diff(want, m.reached(0)); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
@@ -103,8 +104,8 @@ func TestOutsideDestinationsWithEqualPortsStandTogether(t *testing.T) {
 }
 
 func TestDiffNamesWhatOpenedAndClosed(t *testing.T) {
-	before := Compute(world(), judge)
-	after := Compute(world()[:3], func(f api.Flow) bool { return f.DstPort == 9090 })
+	before := Compute(world(), Selection{}, judge)
+	after := Compute(world()[:3], Selection{}, func(f api.Flow) bool { return f.DstPort == 9090 })
 	want := []Difference{
 		{"shop/web", "shop/web", http, All, None},
 		{"shop/web", "shop/web", metrics, None, All},
@@ -124,10 +125,105 @@ func TestTooManyGroupsAreCutAndSaid(t *testing.T) {
 	var many []Endpoint
 	for i := range maxGroups + 5 {
 		a := netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)})
-		many = append(many, Endpoint{Group: a.String(), Addrs: []netip.Addr{a}, Ports: []Port{http}})
+		many = append(many, Endpoint{Group: a.String() + "/x", Addrs: []netip.Addr{a}, Ports: []Port{http}})
 	}
-	m := Compute(many, judge)
+	m := Compute(many, Selection{}, judge)
 	if len(m.Groups) != maxGroups || m.Left != 5 {
 		t.Errorf("%d groups, %d left", len(m.Groups), m.Left)
+	}
+}
+
+func TestSelectionAsksAboutLess(t *testing.T) {
+	for _, tc := range []struct {
+		s    Selection
+		want string // pairs that were asked
+	}{
+		{Selection{}, "db>web web>web internet>web web>db internet>db"},
+		{Selection{From: []string{"internet"}}, "internet>web internet>db"},
+		{Selection{From: []string{"shop"}, To: []string{"shop/web"}}, "db>web web>web"},
+		{Selection{To: []string{"shop/db"}}, "web>db internet>db"},
+		{Selection{Namespace: "shop", From: []string{"internet"}}, "internet>web internet>db"},
+	} {
+		m := Compute(world(), tc.s, judge)
+		got := map[string]bool{}
+		for i, row := range m.Cells {
+			for j, c := range row {
+				if len(c.Ports) > 0 {
+					got[strings.TrimPrefix(m.Groups[i].Name, "shop/")+">"+strings.TrimPrefix(m.Groups[j].Name, "shop/")] = true
+				}
+			}
+		}
+		for pair := range strings.FieldsSeq(tc.want) {
+			if !got[pair] {
+				t.Errorf("%+v: %s is not asked", tc.s, pair)
+			}
+			delete(got, pair)
+		}
+		if len(got) > 0 {
+			t.Errorf("%+v: %v are asked, too", tc.s, got)
+		}
+	}
+}
+
+func TestSelectionRefusesWhatIsNotThere(t *testing.T) {
+	for want, s := range map[string]Selection{
+		`--from "shp": no pod`:           {From: []string{"shop", "shp"}},
+		`--to "shop/nosuch": no pod`:     {To: []string{"shop/nosuch"}},
+		`--namespace "internet": no pod`: {Namespace: "internet"},
+		`--from "a\x1b[2J": no pod`:      {From: []string{"a\x1b[2J"}},
+	} {
+		if err := s.Check(world()); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", s, err, want)
+		}
+	}
+	if err := (Selection{Namespace: "shop", From: []string{"internet"}, To: []string{"shop/db"}}).Check(world()); err != nil {
+		t.Error(err)
+	}
+}
+
+// crowd are pods of two namespaces with so many groups each.
+func crowd(groups int) (out []Endpoint) {
+	for n := range 2 {
+		for g := range groups {
+			a := netip.AddrFrom4([4]byte{10, byte(n), 0, byte(g + 1)})
+			out = append(out, Endpoint{Group: fmt.Sprintf("ns-%d/app-%d", n, g), Addrs: []netip.Addr{a}, Ports: []Port{http}})
+		}
+	}
+	return out
+}
+
+// TestMatrixIsGroupedByNamespace where there are too many groups, but for what is asked about.
+func TestMatrixIsGroupedByNamespace(t *testing.T) {
+	toZero := func(f api.Flow) bool { return f.Dst.As4()[1] == 0 }
+	m := Compute(crowd(40), Selection{}, toZero)
+	if len(m.Groups) != 2 || !m.Namespaces || m.Left != 0 || m.Groups[0] != (Group{Name: "ns-0", Members: 40}) || m.Cells[1][0].Reach != All || m.Cells[0][1].Reach != None {
+		t.Errorf("the matrix is %+v", m)
+	}
+	m = Compute(crowd(40), Selection{Namespace: "ns-0"}, toZero)
+	if len(m.Groups) != 41 || m.Groups[40].Name != "ns-1" || m.Cells[40][3].Reach != All || m.Cells[3][40].Reach != None || len(m.Cells[40][40].Ports) > 0 {
+		t.Errorf("with a namespace it has %d groups", len(m.Groups))
+	}
+}
+
+// TestWriteFitsTheWidth by namespaces, and by blocks of columns.
+func TestWriteFitsTheWidth(t *testing.T) {
+	someOf := func(f api.Flow) bool { return f.Src.As4()[1] == 0 && f.Dst.As4()[3] > 1 }
+	for _, tc := range []struct {
+		width int
+		s     Selection
+		want  string
+
+		blocks int
+	}{
+		{60, Selection{}, "   from \\ to  1  2\n1  ns-0 (10)  ◐  ◐\n2  ns-1 (10)  ·  ·\n● every", 2}, // and in the line that says how to see more
+		{40, Selection{From: []string{"ns-0/app-0"}, To: []string{"ns-1"}}, "    from \\ to   2  3  4  5  6  7  8  9\n1   ns-0/app-0  ·  ●  ●  ●  ●  ●  ●  ●\n2   ns-1/app-0\n", 2},
+	} {
+		var b strings.Builder
+		w := term.NewWriter(&b)
+		w.SetWidth(tc.width)
+		Compute(crowd(10), tc.s, someOf).Write(w)
+		if blocks := strings.Count(b.String(), "from"); !strings.HasPrefix(b.String(), tc.want) || blocks != tc.blocks {
+			t.Errorf("%+v in %d columns is\n%swant\n%s", tc.s, tc.width, b.String(), tc.want)
+		}
 	}
 }

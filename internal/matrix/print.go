@@ -2,7 +2,9 @@ package matrix
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sluice-net/sluice/internal/term"
 )
@@ -15,16 +17,55 @@ var signs = [...]term.Cell{
 }
 
 // Write prints the matrix: one row per source, one numbered column per
-// destination, and below it what is open in words.
+// destination, and below it what is open in words. Where it is too wide for the terminal, it is
+// grouped by namespace, but for what was selected; where that is, too, columns come in several
+// blocks.
 func (m Matrix) Write(w *term.Writer) {
+	shown := m
+	if w.Width() > 0 && m.width() > w.Width() && !m.Namespaces {
+		shown = m.byNamespace()
+	}
+	shown.writeGrid(w)
+	w.Printf("%s every port that the destination declares   %s some   %s none\n",
+		w.Styled(signs[All].Style, signs[All].Text), w.Styled(signs[Some].Style, signs[Some].Text), w.Styled(signs[None].Style, signs[None].Text))
+	switch {
+	case m.Namespaces:
+		w.Printf("grouped by namespace, a few pods of each asked: -n, --from, --to show groups\n")
+	case len(shown.Groups) < len(m.Groups):
+		w.Printf("grouped by namespace, as %s do not fit: -n, --from, --to show groups\n", term.Count(len(m.Groups), "group"))
+	}
+	if m.Left > 0 {
+		w.Printf("not shown: %s\n", term.Count(m.Left, "more group"))
+	}
+}
+
+// writeGrid prints rows and columns in which something was asked. The rows of the first block name
+// all columns.
+func (m Matrix) writeGrid(w *term.Writer) {
+	rows, columns := m.rows(), m.columns()
+	named := append(slices.Clone(rows), columns...)
+	slices.Sort(named)
+	named = slices.Compact(named)
+	for first, left := true, columns; len(left) > 0 || first; first = false {
+		n := m.fitting(left, w.Width())
+		if !first {
+			w.Printf("\n")
+			named = rows
+		}
+		m.gridOf(named, left[:n]).Print(w)
+		left = left[n:]
+	}
+}
+
+func (m Matrix) gridOf(rows, columns []int) *term.Table {
 	header := []string{"", "from \\ to"}
-	for i := range m.Groups {
-		header = append(header, fmt.Sprint(i+1))
+	for _, j := range columns {
+		header = append(header, fmt.Sprint(j+1))
 	}
 	grid := term.NewTable(header...)
-	for i, g := range m.Groups {
-		row := []any{fmt.Sprint(i + 1), g.label()}
-		for j := range m.Groups {
+	for _, i := range rows {
+		row := []any{fmt.Sprint(i + 1), m.Groups[i].label()}
+		for _, j := range columns {
 			if len(m.Cells[i][j].Ports) == 0 {
 				row = append(row, term.Cell{Text: " "})
 				continue
@@ -33,19 +74,108 @@ func (m Matrix) Write(w *term.Writer) {
 		}
 		grid.Row(row...)
 	}
-	grid.Print(w)
-	w.Printf("%s every port that the destination declares   %s some   %s none\n",
-		w.Styled(signs[All].Style, signs[All].Text), w.Styled(signs[Some].Style, signs[Some].Text), w.Styled(signs[None].Style, signs[None].Text))
-	if m.Left > 0 {
-		w.Printf("not shown: %s\n", term.Count(m.Left, "more group"))
+	return grid
+}
+
+// fitting returns how many columns fit a width, where 0 is any; one does always.
+func (m Matrix) fitting(columns []int, width int) int {
+	used := m.legend()
+	for n, j := range columns {
+		if used += 2 + len(fmt.Sprint(j+1)); width > 0 && used > width && n > 0 {
+			return n
+		}
 	}
+	return len(columns)
+}
+
+// legend returns how wide the names of rows are.
+func (m Matrix) legend() int {
+	label := len("from \\ to")
+	for _, g := range m.Groups {
+		label = max(label, utf8.RuneCountInString(g.label()))
+	}
+	return len(fmt.Sprint(len(m.Groups))) + 2 + label
+}
+
+// rows returns the sources of which something was asked; all where nothing was selected.
+func (m Matrix) rows() []int {
+	return m.asked(func(i, j int) int { return i })
+}
+
+// columns returns the destinations of which something was asked; all where nothing was selected.
+func (m Matrix) columns() []int {
+	return m.asked(func(i, j int) int { return j })
+}
+
+func (m Matrix) asked(which func(i, j int) int) (out []int) {
+	has := make([]bool, len(m.Groups))
+	for i := range m.Groups {
+		for j := range m.Groups {
+			has[which(i, j)] = has[which(i, j)] || m.Selection.IsAll() || len(m.Cells[i][j].Ports) > 0
+		}
+	}
+	for i, h := range has {
+		if h {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// width returns how wide the grid is.
+func (m Matrix) width() int {
+	n := m.legend()
+	for _, j := range m.columns() {
+		n += 2 + len(fmt.Sprint(j+1))
+	}
+	return n
+}
+
+// byNamespace returns the matrix of namespaces: each cell says what all of its groups reach. What
+// is outside, or was selected, stays as it is.
+func (m Matrix) byNamespace() Matrix {
+	out := Matrix{Selection: m.Selection}
+	at, to := map[string]int{}, make([]int, len(m.Groups))
+	for i, g := range m.Groups {
+		name := g.grouped(m.Selection.names)
+		if _, ok := at[name]; !ok {
+			at[name] = len(out.Groups)
+			out.Groups = append(out.Groups, Group{Name: name, External: g.External})
+		}
+		to[i] = at[name]
+		out.Groups[to[i]].Members += g.Members
+	}
+	out.Cells = make([][]Cell, len(out.Groups))
+	for i := range out.Cells {
+		out.Cells[i] = make([]Cell, len(out.Groups))
+	}
+	for i := range m.Groups {
+		for j := range m.Groups {
+			out.Cells[to[i]][to[j]].merge(m.Cells[i][j])
+		}
+	}
+	return out
+}
+
+// merge has a cell say what another one says as well.
+func (c *Cell) merge(o Cell) {
+	for _, p := range o.Ports {
+		i := slices.IndexFunc(c.Ports, func(has PortReach) bool { return has.Port == p.Port })
+		switch {
+		case i < 0:
+			c.Ports = append(c.Ports, p)
+		case c.Ports[i].Reach != p.Reach:
+			c.Ports[i].Reach = Some
+		}
+	}
+	c.Reach = overall(c.Ports)
 }
 
 // WriteOpen prints, for each source, what it reaches in words.
 func (m Matrix) WriteOpen(w *term.Writer) {
 	t := &term.Table{Indent: "  "}
-	for i, g := range m.Groups {
-		reached := m.reached(i)
+	for _, i := range m.rows() {
+		g, reached := m.Groups[i], m.reached(i)
 		if len(reached) == 0 {
 			t.Row(g.label(), "→", term.Cell{Text: "nothing", Style: term.Faint})
 		}

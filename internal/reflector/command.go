@@ -46,11 +46,11 @@ key in the file of --config.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := settings.Load[Config](cmd.Flags(), os.Environ())
 			if err != nil {
-				return err
+				return settings.Usage(err)
 			}
 			log, err := settings.Log(cfg.LogLevel, cfg.LogFormat, errOut)
 			if err = errors.Join(err, cfg.check()); err != nil {
-				return err
+				return settings.Usage(err)
 			}
 			return run(cmd.Context(), cfg, log)
 		},

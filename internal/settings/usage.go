@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
-// UsageError is a command line that was not understood.
+// UsageError is a command line that was not understood, or settings that have no meaning.
 type UsageError struct{ Err error }
 
 // Error returns what is wrong with it.
@@ -22,13 +22,21 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns what is wrong with it.
 func (e UsageError) Unwrap() error { return e.Err }
 
+// Usage makes a UsageError of an error, and nil of none.
+func Usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return UsageError{err}
+}
+
 // Exit writes the error of a daemon's command on one line and returns its exit code: 2 for a
-// command line that was not understood, 1 for other errors, 0 for none.
+// command line or settings that were not understood, 1 for other errors, 0 for none.
 func Exit(err error, program string, errOut io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	err = unknownCommand(err)
+	err = UnknownCommand(err)
 	_, _ = fmt.Fprintf(errOut, "%s: %s\n", program, term.Lines(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	if _, usage := errors.AsType[UsageError](err); usage {
 		return 2
@@ -49,9 +57,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return UsageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 }
 
-// unknownCommand makes a UsageError of cobra's error for a command that there is not, which has no
-// type and is of several lines where it suggests others.
-func unknownCommand(err error) error {
+// UnknownCommand makes a UsageError of cobra's error for a command that there is not, which has no
+// type and is of several lines where it suggests others. Any other error it returns as it is.
+func UnknownCommand(err error) error {
 	text, suggestions, suggests := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
 	if !strings.HasPrefix(text, "unknown command ") {
 		return err

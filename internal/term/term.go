@@ -5,6 +5,7 @@
 //
 //   - Colour is used on a terminal only, and never when NO_COLOR is set. What goes to
 //     a file or a pipe is plain text with one meaning per line.
+//   - Tables fit a terminal's width. What goes elsewhere is whole.
 //   - Names, labels and reasons are texts of others: none moves the cursor, changes colours or
 //     begins a line, and none is longer than a line can be.
 package term
@@ -41,13 +42,32 @@ const (
 type Writer struct {
 	w      io.Writer
 	colour bool
+	width  int // 0: any
 	err    error
 }
 
-// NewWriter writes to w, in colour if w is a terminal and NO_COLOR is not set.
+// NewWriter writes to w, in colour if w is a terminal and NO_COLOR is not set. A terminal has a
+// width, to which tables are fitted.
 func NewWriter(w io.Writer) *Writer {
-	return &Writer{w: w, colour: IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	return &Writer{w: w, width: widthOf(w), colour: IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
+
+// widthOf returns how many characters a line of a terminal has; 0 for what is none, or does not
+// say it.
+func widthOf(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return width
+		}
+	}
+	return 0
+}
+
+// Width returns how many characters a line may have; 0 for any number.
+func (w *Writer) Width() int { return w.width }
+
+// SetWidth says how many characters a line may have; 0: any number.
+func (w *Writer) SetWidth(width int) { w.width = width }
 
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
@@ -163,80 +183,3 @@ func progress(w io.Writer, text string) (stop func()) {
 
 // removeLine goes to the begin of a line and empties it.
 const removeLine = "\r\x1b[K"
-
-// Cell is one field of a table.
-type Cell struct {
-	Text  string
-	Style Style
-}
-
-// Table collects rows and prints them in columns. Its zero value is empty.
-type Table struct {
-	Indent string
-	header []Cell
-	rows   [][]Cell
-}
-
-// NewTable returns a table with a header line.
-func NewTable(header ...string) *Table {
-	t := &Table{}
-	for _, h := range header {
-		t.header = append(t.header, Cell{h, Faint})
-	}
-	return t
-}
-
-// Row adds a row. Values are Cells, or anything that fmt prints.
-func (t *Table) Row(values ...any) {
-	row := make([]Cell, len(values))
-	for i, v := range values {
-		if c, ok := v.(Cell); ok {
-			row[i] = c
-		} else {
-			row[i] = Cell{Text: fmt.Sprint(v)}
-		}
-		row[i].Text = string(escaped(row[i].Text, widestCell))
-	}
-	t.rows = append(t.rows, row)
-}
-
-// Len returns the number of rows.
-func (t *Table) Len() int { return len(t.rows) }
-
-// Print writes the table, two spaces between columns, nothing at the end of lines.
-func (t *Table) Print(w *Writer) {
-	all := t.rows
-	if t.header != nil {
-		all = append([][]Cell{t.header}, t.rows...)
-	}
-	var widths []int
-	for _, row := range all {
-		for i, c := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.Text))
-		}
-	}
-	for _, row := range all {
-		w.Printf("%s\n", Text(t.line(w, row, widths)))
-	}
-}
-
-func (t *Table) line(w *Writer, row []Cell, widths []int) string {
-	var b strings.Builder
-	b.WriteString(t.Indent)
-	pad := 0
-	for i, c := range row {
-		if c.Text != "" {
-			b.WriteString(strings.Repeat(" ", pad))
-			b.WriteString(string(w.styled(c.Style, Text(c.Text))))
-			pad = 0
-		}
-		pad += widths[i] + 2
-		if c.Text != "" {
-			pad -= utf8.RuneCountInString(c.Text)
-		}
-	}
-	return strings.TrimRight(b.String(), " ")
-}

@@ -73,3 +73,53 @@ func TestProgressIsOneLineThatIsRemoved(t *testing.T) {
 		t.Errorf("what is no terminal gets %q", b.String())
 	}
 }
+
+// fits returns a table on a terminal of so many columns.
+func fits(width int, tbl *Table) string {
+	var b strings.Builder
+	tbl.Print(&Writer{w: &b, width: width})
+	return b.String()
+}
+
+func TestTableFitsTheWidth(t *testing.T) {
+	table := func() *Table {
+		tbl := NewTable("NAME", "NOTE", "MORE").Narrow(4, "NOTE").Optional("MORE", "NOTE")
+		tbl.Row("web", "a long note", "1234567890")
+		tbl.Row("database", "b", "1")
+		return tbl
+	}
+	for width, want := range map[int]string{
+		0:  "NAME      NOTE         MORE\nweb       a long note  1234567890\ndatabase  b            1\n",
+		33: "NAME      NOTE         MORE\nweb       a long note  1234567890\ndatabase  b            1\n",
+		30: "NAME      NOTE      MORE\nweb       a long …  1234567890\ndatabase  b         1\n",
+		26: "NAME      NOTE  MORE\nweb       a l…  1234567890\ndatabase  b     1\n",
+		25: "NAME      NOTE\nweb       a long note\ndatabase  b\nnot shown: MORE; -o wide shows all\n",
+		14: "NAME      NOTE\nweb       a l…\ndatabase  b\nnot shown: MORE; -o wide shows all\n",
+		13: "NAME\nweb\ndatabase\nnot shown: MORE, NOTE; -o wide shows all\n",
+		1:  "NAME\nweb\ndatabase\nnot shown: MORE, NOTE; -o wide shows all\n", // names are never cut
+	} {
+		if d := cmp.Diff(want, fits(width, table())); d != "" {
+			t.Errorf("width %d (-want +got)\n%s", width, d)
+		}
+	}
+}
+
+func TestTableContinuesWithTheColumnsBefore(t *testing.T) {
+	first := NewTable("NAME", "NOTE")
+	first.Row("database", "x")
+	next := NewTable("NAME", "NOTE")
+	next.Row("a", "y")
+	next.Continue(first)
+	if got := fits(0, next); got != "a         y\n" {
+		t.Errorf("it goes on with %q", got)
+	}
+	events := NewTable("NAME", "NOTE").Optional("NOTE")
+	events.Row("a", "y")
+	events.Prepend("EVENT", []string{"ADDED"})
+	if got := fits(0, events); got != "EVENT  NAME  NOTE\nADDED  a     y\n" {
+		t.Errorf("with a column before them it is %q", got)
+	}
+	if got := fits(12, events); got != "EVENT  NAME\nADDED  a\nnot shown: NOTE; -o wide shows all\n" {
+		t.Errorf("where that does not fit it is %q", got)
+	}
+}

@@ -182,7 +182,10 @@ type Answer struct {
 	Agrees    bool                `json:"agrees"`            // with the oracle, about these directions
 	Pending   bool                `json:"pending,omitempty"` // the newest state is not enforced, so it need not agree
 	Decisions []renderer.Decision `json:"decisions,omitempty"`
-	Node      string              `json:"node,omitempty"` // empty where all pods are those of one node
+	// Meanings are the rules of Decisions for people, with what sets stand for in place of their
+	// names; empty from an older agent.
+	Meanings []string `json:"meanings,omitempty"`
+	Node     string   `json:"node,omitempty"` // empty where all pods are those of one node
 	// Unasked says why the renderer was not asked; then it neither agrees nor not.
 	Unasked string `json:"unasked,omitempty"`
 	// Foreign says what somebody else has installed in the dataplane that decides before the

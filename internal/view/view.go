@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/oracle"
 )
 
 // Pod is a pod as the agent sees it.
@@ -63,6 +64,12 @@ const (
 	EnforcedUnknown Enforcement = "unknown" // of a node: no agent reports on it
 )
 
+// PodRelations are what policies have to do with a pod.
+type PodRelations struct {
+	Selecting []api.PolicyID    `json:"selecting,omitempty"`
+	Naming    []oracle.RuleText `json:"naming,omitempty"` // the rules that name it as a peer
+}
+
 // Set is an address set.
 type Set struct {
 	ID      api.SetID      `json:"id"`
@@ -88,7 +95,10 @@ type Rule struct {
 	Table    string         `json:"table"`
 	Index    int            `json:"index"`
 	Rule     api.ContivRule `json:"rule"`
-	Origins  []api.Origin   `json:"origins,omitempty"`
+	// Meaning is the rule for people, with what its sets stand for in place of their names.
+	Meaning string       `json:"meaning,omitempty"`
+	Pods    []api.PodID  `json:"pods,omitempty"` // that have the table
+	Origins []api.Origin `json:"origins,omitempty"`
 	// Hits is how many flows the rule has decided since its table is there; absent
 	// when the vswitch does not count.
 	Hits *uint64 `json:"hits,omitempty"`

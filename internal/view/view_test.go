@@ -11,15 +11,18 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/oracle"
 )
 
 // fields are the names that programs know. Names are added here and never removed.
 var fields = map[string]string{
 	"Pod":              "pod node addresses labels state isolated policies problems interfaceTag",
 	"Policy":           "policy selector tier priority isolates rules pods enforced pending problems notes",
+	"PodRelations":     "selecting naming",
+	"RuleText":         "policy direction rule name action peers ports note",
 	"Set":              "id meaning members",
 	"Table":            "renderer table kind pods rules entries objects",
-	"Rule":             "renderer table index rule origins hits countedWith",
+	"Rule":             "renderer table index rule meaning pods origins hits countedWith",
 	"Status":           "version node source revision seen pods local policies unenforced waiting sets renderers problems store",
 	"StoreStatus":      "following since heard error saved retained incomplete cluster reflector unwritten",
 	"Reflector":        "identity version since",
@@ -37,10 +40,10 @@ var fields = map[string]string{
 	"AcceptedStore":    "prefix cluster generation objects",
 	"AppliedObject":    "kind namespace name result",
 	"Explanation":      "src dst flow allowed oracle renderers renderersDiffer packets service",
-	"Answer":           "renderer allowed decides agrees pending decisions node unasked foreign origins unnamed",
+	"Answer":           "renderer allowed decides agrees pending decisions meanings node unasked foreign origins unnamed",
 	"NamedOrigin":      "policy direction rule role",
 	"Packet":           "node verdict reason expected unsent",
-	"Matrix":           "groups cells probes left differ",
+	"Matrix":           "groups cells probes left namespaces selection differ",
 	"Change":           "put delete",
 	"ChangedObject":    "kind namespace name value",
 }
@@ -50,6 +53,7 @@ func TestNamesOfFieldsAreNeverTakenAway(t *testing.T) {
 		Pod{}, Policy{}, Set{}, Table{}, Rule{}, Status{}, RendererStatus{}, Question{}, Party{}, Injection{}, Hop{}, Service{},
 		Applied{}, AppliedObject{}, Explanation{}, Answer{}, NamedOrigin{}, Packet{}, Matrix{}, Change{}, ChangedObject{},
 		StoreStatus{}, AcceptedStore{}, Reflector{}, NodeStatus{}, NodeRenderer{}, UnenforcedPolicy{}, NodeEnforcement{},
+		PodRelations{}, oracle.RuleText{},
 	} {
 		typ := reflect.TypeOf(v)
 		got := names(typ)

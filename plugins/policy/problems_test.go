@@ -181,8 +181,8 @@ func TestASelectorThatSelectsNobodyIsANote(t *testing.T) {
 	mustApply(t, p, changes(t, true, ns(), pod(0, "web", true), allow("in", "nobody", "web", 80), outwards(allowNamed("out", "nobody"))))
 	s := snapshot(t, p)
 	for policy, want := range map[string]string{
-		"in":  "spec.ingress[0].from selector namespace shop, pods app=nobody: selects no pod now",
-		"out": "spec.egress[0].to selector namespace shop, pods app=nobody: selects no pod now",
+		"in":  "spec.ingress[0].from selector pods app=nobody in shop: selects no pod now",
+		"out": "spec.egress[0].to selector pods app=nobody in shop: selects no pod now",
 	} {
 		if got := policyOf(t, s, policy); len(got.Problems) > 0 || !slices.Equal(describe(got.Notes), []string{want}) {
 			t.Errorf("policy %s: problems %q, notes %q, want %q", policy, describe(got.Problems), describe(got.Notes), want)

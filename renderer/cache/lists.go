@@ -37,7 +37,7 @@ func (x *lists) opposite(rules *renderer.RuleList) *list {
 	l := x.opposites[rules.Digest()]
 	if l == nil {
 		l = newList(rules, x.orientation.oppPeer())
-		l.isOpposite, l.podsSet = true, podsOf(l.digest)
+		l.isOpposite, l.podsSet = true, PodsOf(l.digest)
 		x.opposites[l.digest] = l
 		x.name(l)
 	}

@@ -108,5 +108,6 @@ func setsOf(rules []api.ContivRule) []api.SetID {
 	return slices.Compact(out)
 }
 
-// podsOf returns the set of the pods that have an opposite list.
-func podsOf(d renderer.Digest) api.SetID { return api.NewSetID("pods-of " + hex.EncodeToString(d[:])) }
+// PodsOf returns the name of the set of the pods that have a list of rules, which the rules of
+// tables have in place of these pods.
+func PodsOf(d renderer.Digest) api.SetID { return api.NewSetID("pods-of " + hex.EncodeToString(d[:])) }

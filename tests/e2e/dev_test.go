@@ -37,7 +37,8 @@ func TestDevShowsEachEditOnceItIsEnforced(t *testing.T) {
 	}
 	edit("podSelector: {matchLabels: {app: catalog}}", "podSelector: {matchLabels: {app: web}}")
 	a.Line(`^\d\d:\d\d:\d\d  revision 3 enforced in .*: 15 policies, .*; every verdict is that of the specification$`)
-	a.Line(`^  closed  shop/catalog -> data/search search:9200/tcp$`)
+	a.Line(`^  data/search changed: 2 flows closed$`)
+	a.Line(`^    closed  shop/catalog -> data/search search:9200/tcp$`)
 	if out, code := a.ctl("inject", "shop/catalog-0", "data/search-0:9200"); code != 1 {
 		t.Errorf("the packet is not dropped once the edit was shown: exit code %d\n%s", code, out)
 	}
@@ -50,7 +51,8 @@ func TestDevShowsEachEditOnceItIsEnforced(t *testing.T) {
 
 	edit("podSelector: {matchLabels: {app: postgres}}", "podSelector: {matchLabels: {app: postgres}} ")
 	a.Line(`^all manifests are right again$`)
-	a.Line(`^  opened  shop/catalog -> data/search search:9200/tcp$`)
+	a.Line(`^  data/search changed: 2 flows opened$`)
+	a.Line(`^    opened  shop/catalog -> data/search search:9200/tcp$`)
 	a.stop(syscall.SIGINT)
 	if strings.Contains(a.Output(), "DIFFER") {
 		t.Error("the dataplane and the specification differed")

@@ -46,7 +46,7 @@ func TestBothRenderersEnforceAndAreExplainedSideBySide(t *testing.T) {
 		return nil
 	})
 	for source, verdict := range map[string]string{"demo/friend": "ALLOWED", "demo/stranger": "DENIED"} {
-		out, _ := a.ctl("explain", source, "demo/server:http")
+		out, _ := a.ctl("explain", "-v", source, "demo/server:http")
 		for _, want := range []string{"acl", "session", verdict, "the renderers agree with each other"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("explain of %s does not say %q:\n%s", source, want, out)

@@ -129,7 +129,7 @@ func TestRunEnforcesWhatIsInEtcdOnTheVPPBehindASocket(t *testing.T) {
 	})
 
 	// The agent explains, but the packets of a VPP are not its own, and nor is the store.
-	if out, code := a.ctl("explain", "demo/friend", "demo/server:http"); code != 1 || !strings.Contains(out, " agrees\n") {
+	if out, code := a.ctl("explain", "-v", "demo/friend", "demo/server:http"); code != 1 || !strings.Contains(out, " agrees\n") {
 		t.Errorf("explain: exit code %d, want 1 and agreement:\n%s", code, out)
 	}
 	if out, code := a.ctl("inject", "demo/friend", "demo/server:http"); code != 2 || !strings.Contains(out, "embedded dataplane only") {

@@ -43,7 +43,7 @@ func TestServicesComeFromTheAPIServerToAnAnswer(t *testing.T) {
 	answers := func(want string, code int, src, dst string) {
 		t.Helper()
 		eventually(t, func() error {
-			out, got := a.ctl("explain", src, dst)
+			out, got := a.ctl("explain", "-v", src, dst)
 			if got != code || !strings.Contains(out, want) || strings.Contains(out, "DISAGREES") {
 				return errors.New(out)
 			}

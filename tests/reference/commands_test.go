@@ -65,3 +65,32 @@ func TestPagesOfCommandsAreTheirHelp(t *testing.T) {
 		}
 	}
 }
+
+// TestProgramsExitCodesAreThoseOfOneConvention: 0 is done, 1 is a failure or a negative answer, and
+// 2 a command line or settings that make no sense; of sluicectl, every error.
+func TestProgramsExitCodesAreThoseOfOneConvention(t *testing.T) {
+	mains := map[string]func(args []string, out, errOut io.Writer) int{
+		"sluice-agent": agent.Main, "sluice-ksr": reflector.Main,
+		"sluicectl": func(args []string, out, errOut io.Writer) int {
+			return cli.Run(args, strings.NewReader(""), out, errOut)
+		},
+	}
+	missing := filepath.Join(t.TempDir(), "none")
+	for line, want := range map[string]int{
+		"sluice-agent --help": 0, "sluice-ksr --help": 0, "sluicectl --help": 0,
+		"sluice-agent --version": 0, "sluice-ksr --version": 0, "sluicectl --version": 0,
+		"sluice-agent --foo": 2, "sluice-ksr --foo": 2, "sluicectl --foo": 2,
+		"sluice-agent foo": 2, "sluice-ksr foo": 2, "sluicectl foo": 2,
+		"sluice-agent dev": 2, "sluice-agent run": 2, "sluice-agent run --node x --renderers foo": 2,
+		"sluice-agent run --node x --log-level foo": 2, "sluice-ksr --log-level foo": 2,
+		"sluice-agent run --node x --config " + missing: 2, "sluice-ksr --config " + missing: 2,
+		"sluice-ksr --kubeconfig " + missing:     1,
+		"sluicectl get pods --socket " + missing: 2, "sluicectl test " + missing: 2,
+	} {
+		words := strings.Fields(line)
+		var out, errOut bytes.Buffer
+		if code := mains[words[0]](words[1:], &out, &errOut); code != want || (code == 0) != (errOut.Len() == 0) {
+			t.Errorf("%s: exit code %d, want %d; %s", line, code, want, errOut.String())
+		}
+	}
+}

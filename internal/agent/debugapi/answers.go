@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/agent/cluster"
 	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/internal/vswitch"
@@ -34,6 +35,7 @@ type Answers struct {
 	AllowNode bool
 
 	Cluster   *cluster.Reader
+	Snapshot  func(context.Context) (*policy.Snapshot, error)
 	Pipeline  func() policy.Status
 	Renderers func() []renderer.Renderer
 	Dataplane Dataplane // nil where there is none that can be probed
@@ -102,8 +104,13 @@ func (a *Answers) explain(ctx context.Context, q view.Question) ([]view.Explanat
 		if err != nil {
 			return false, err
 		}
-		spec := a.specification(state)
+		spec := a.Specification(state)
 		here := a.asked(spec, pending)
+		s, err := a.Snapshot(ctx)
+		if err != nil {
+			return false, err
+		}
+		here.Meanings = explain.MeaningsOf(s)
 		out = nil
 		for _, q := range questions {
 			e := explain.Explanation(q, spec.Explain(q), here)
@@ -126,7 +133,7 @@ func (a *Answers) inject(ctx context.Context, q view.Question) ([]view.Injection
 		if err != nil {
 			return false, err
 		}
-		spec := a.specification(state)
+		spec := a.Specification(state)
 		out = nil
 		for _, q := range questions {
 			if s := q.Service; s != nil && s.Endpoints == 0 {
@@ -165,13 +172,13 @@ func action(allowed bool) api.Action {
 
 // Matrix asks who can talk to whom, and how often the dataplane and the
 // specification differ.
-func (a *Answers) Matrix(ctx context.Context) (m view.Matrix, err error) {
+func (a *Answers) Matrix(ctx context.Context, s matrix.Selection) (m view.Matrix, err error) {
 	if err := a.probes(); err != nil {
 		return m, err
 	}
-	err = a.compare(ctx, func(state cluster.State, pending bool) (bool, error) {
-		m = a.asked(a.specification(state), pending).Matrix(state.Cluster)
-		return m.Differ > 0, nil
+	err = a.compare(ctx, func(state cluster.State, pending bool) (_ bool, err error) {
+		m, err = a.asked(a.Specification(state), pending).Matrix(state.Cluster, s)
+		return m.Differ > 0, err
 	})
 	return m, err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/nodestatus"
 	"github.com/sluice-net/sluice/internal/agent/socket"
 	"github.com/sluice-net/sluice/internal/agent/verdicts"
+	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/serve"
 	"github.com/sluice-net/sluice/internal/view"
 )
@@ -84,7 +85,9 @@ func (a *API) Reader() Routes {
 		"GET /v1/sets":              list(a.Lists.sets),
 		"GET /v1/tables":            list(a.Lists.tables),
 		"GET /v1/rules":             list(a.Lists.rules),
-		"GET /v1/matrix":            list(func(ctx context.Context, _ Filter) (view.Matrix, error) { return a.Answers.Matrix(ctx) }),
+		"GET /v1/pods/relations":    list(a.Answers.relations),
+		"GET /v1/policies/rules":    list(a.Answers.rulesOf),
+		"GET /v1/matrix":            list(a.matrix),
 		"POST /v1/explain":          ask(a.Answers.explain),
 		"POST /v1/verdicts":         a.watch,
 	})
@@ -101,6 +104,11 @@ func (a *API) Owner() Routes {
 		"GET /debug/pprof/profile": pprof.Profile, "GET /debug/pprof/trace": pprof.Trace,
 	})
 	return all
+}
+
+// matrix answers who can talk to whom. The filter may name a namespace, sources and destinations.
+func (a *API) matrix(ctx context.Context, f Filter) (view.Matrix, error) {
+	return a.Answers.Matrix(ctx, matrix.Selection{Namespace: f.namespace, From: f.from, To: f.to})
 }
 
 // nodes answers how far other nodes are. The filter's name is that of a policy, and its namespace.

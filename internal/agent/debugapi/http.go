@@ -27,7 +27,7 @@ func (all Routes) Mux() *http.ServeMux {
 func list[T any](get func(context.Context, Filter) (T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		v, err := get(r.Context(), Filter{namespace: q.Get("namespace"), name: q.Get("name")})
+		v, err := get(r.Context(), Filter{namespace: q.Get("namespace"), name: q.Get("name"), from: q["from"], to: q["to"]})
 		answer(w, v, err)
 	}
 }
@@ -77,7 +77,10 @@ const maxQuestion = 64 << 20 // bytes of a request; changes carry objects
 var errMore = errors.New("something follows the JSON value")
 
 // Filter says which items a list is to have.
-type Filter struct{ namespace, name string }
+type Filter struct {
+	namespace, name string
+	from, to        []string // of a matrix
+}
 
 // wants reports whether an item passes; both parts are optional.
 func (f Filter) wants(namespace, name string) bool {

@@ -1,6 +1,7 @@
 package debugapi
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/agent/problems"
+	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/internal/view"
@@ -95,12 +97,14 @@ func (l *Lists) sets(ctx context.Context, f Filter) ([]view.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := []view.Set{}
+	out, meanings := []view.Set{}, explain.MeaningsOf(s)
 	for _, set := range s.Sets {
-		if strings.Contains(set.ID.String(), f.name) || strings.Contains(set.Meaning, f.name) {
-			out = append(out, view.Set{ID: set.ID, Meaning: set.Meaning, Members: set.Members})
+		v := view.Set{ID: set.ID, Meaning: meanings.Text(set.Meaning), Members: set.Members}
+		if strings.Contains(set.ID.String(), f.name) || strings.Contains(v.Meaning, f.name) {
+			out = append(out, v)
 		}
 	}
+	slices.SortFunc(out, func(a, b view.Set) int { return cmp.Or(strings.Compare(a.Meaning, b.Meaning), cmp.Compare(a.ID, b.ID)) })
 	return out, nil
 }
 
@@ -123,30 +127,35 @@ func (l *Lists) tables(_ context.Context, f Filter) ([]view.Table, error) {
 	return out, nil
 }
 
-// wantsTable reports whether a table passes: its name, and that of a pod that has it.
+// wantsTable reports whether a table passes: its name, or that of a pod that has it.
 func (f Filter) wantsTable(t renderer.Table) bool {
-	return strings.Contains(t.Name, f.name) && (f.namespace == "" || inNamespace(t.Pods, f.namespace))
+	named := strings.Contains(t.Name, f.name) || slices.ContainsFunc(t.Pods, func(p api.PodID) bool { return strings.Contains(p.String(), f.name) })
+	return named && (f.namespace == "" || inNamespace(t.Pods, f.namespace))
 }
 
 func inNamespace(pods []api.PodID, ns string) bool {
 	return slices.ContainsFunc(pods, func(p api.PodID) bool { return p.Namespace == ns })
 }
 
-func (l *Lists) rules(_ context.Context, f Filter) ([]view.Rule, error) {
-	out := []view.Rule{}
+func (l *Lists) rules(ctx context.Context, f Filter) ([]view.Rule, error) {
+	s, err := l.Node.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, meanings := []view.Rule{}, explain.MeaningsOf(s)
 	for _, s := range l.Node.Counters() {
 		for _, t := range s.Tables {
 			if f.wantsTable(t) {
-				out = append(out, rulesOf(s.Renderer, t)...)
+				out = append(out, rulesOf(s.Renderer, t, meanings)...)
 			}
 		}
 	}
 	return out, nil
 }
 
-func rulesOf(renderer string, t renderer.Table) (out []view.Rule) {
+func rulesOf(renderer string, t renderer.Table, meanings explain.Meanings) (out []view.Rule) {
 	for i, r := range t.Rules {
-		v := view.Rule{Renderer: renderer, Table: t.Name, Index: i, Rule: r}
+		v := view.Rule{Renderer: renderer, Table: t.Name, Index: i, Rule: r, Meaning: meanings.Rule(r), Pods: t.Pods}
 		if i < len(t.Origins) {
 			v.Origins = t.Origins[i]
 		}

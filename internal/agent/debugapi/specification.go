@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// specification is what policies mean in one state of the cluster, and which part of
+// Specification is what policies mean in one state of the cluster, and which part of
 // it this node has to enforce. The further addresses of this node are given to its
 // pods; where all pods are local they share one node, whatever theirs is called.
-func (a *Answers) specification(s cluster.State) explain.Specification {
+func (a *Answers) Specification(s cluster.State) explain.Specification {
 	state := s.State()
 	state.Pods = explain.OnNodes(state.Pods, func(p *corev1.Pod) (string, bool) {
 		if a.Name == "" {

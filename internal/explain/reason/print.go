@@ -55,6 +55,14 @@ func (v Verdict) WriteText(w io.Writer) error {
 
 // Headline returns the verdict and the reason in one line.
 func (v Verdict) Headline() string {
+	if v.Reason == "" {
+		return v.Short()
+	}
+	return v.Short() + ": " + v.Reason
+}
+
+// Short returns the verdict in one line, without the reason.
+func (v Verdict) Short() string {
 	word := "DENIED"
 	if v.Allowed {
 		word = "ALLOWED"
@@ -66,11 +74,7 @@ func (v Verdict) Headline() string {
 		}
 		dst += fmt.Sprintf(":%d", v.Flow.DstPort)
 	}
-	text := fmt.Sprintf("%s  %s -> %s/%s", word, v.Src, dst, v.Flow.Protocol)
-	if v.Reason != "" {
-		text += ": " + v.Reason
-	}
-	return text
+	return fmt.Sprintf("%s  %s -> %s/%s", word, v.Src, dst, v.Flow.Protocol)
 }
 
 // maxTermWidth bounds the column of the terms: a longer one pushes its answer out.
@@ -218,12 +222,8 @@ func (p *printer) changes(v Verdict) {
 // owners names the rules of administrators that deny the flow: whoever asks is not who may
 // change them.
 func (p *printer) owners(v Verdict) {
-	var named []api.Origin
-	for _, s := range slices.Concat(v.Egress.Subjects, v.Ingress.Subjects) {
-		if !s.Allowed && s.Rule != nil && !slices.Contains(named, *s.Rule) {
-			named = append(named, *s.Rule)
-			p.line("  ask the administrators about %s, which is theirs and denies it", ruleText(*s.Rule))
-		}
+	for _, rule := range v.deniedBy() {
+		p.line("  ask the administrators about %s, which is theirs and denies it", ruleText(rule))
 	}
 }
 

@@ -6,18 +6,19 @@ import "strings"
 // words cost nothing.
 const maxMisspelt = 64
 
-// Nearest returns the known word that was probably meant: it differs in case only, or by at most
-// two letters if it is longer than four.
+// Nearest returns the known word that was probably meant. It differs in case only, by one letter, or
+// by two letters if the word is longer than four. Words of less than four letters may differ in case
+// only.
 func Nearest(word string, known []string) (string, bool) {
 	best, bestDistance := "", 3
 	for _, k := range known {
 		if strings.EqualFold(word, k) {
 			return k, true
 		}
-		if len(word) > maxMisspelt || len(k) <= 4 {
+		if len(word) > maxMisspelt || len(k) < 4 {
 			continue
 		}
-		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < bestDistance {
+		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < bestDistance && (d < 2 || len(k) > 4) {
 			best, bestDistance = k, d
 		}
 	}

@@ -51,11 +51,13 @@ func TestDescriptionsAreForPeople(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, s := range map[string]key{
-		"namespace shop, pods app=web":           {scope: scopeKey{namespace: "shop"}, pods: web.String()},
-		"all namespaces, all pods":               {scope: scopeKey{selected: true}},
-		"namespaces app=web, all pods":           {scope: scopeKey{selected: true, text: web.String()}},
-		"whole cluster, all pods":                {},
-		"whole cluster, all pods, within 1::/16": {block: "1::/16"},
+		"pods app=web in shop": {scope: scopeKey{namespace: "shop"}, pods: web.String()},
+		"pods app=web in b":    {scope: scopeKey{selected: true, text: "kubernetes.io/metadata.name=b"}, pods: web.String()},
+		"all pods in namespaces kubernetes.io/metadata.name=b,x=y": {scope: scopeKey{selected: true, text: "kubernetes.io/metadata.name=b,x=y"}},
+		"all pods in all namespaces":                               {scope: scopeKey{selected: true}},
+		"all pods in namespaces app=web":                           {scope: scopeKey{selected: true, text: web.String()}},
+		"all pods of the cluster":                                  {},
+		"all pods of the cluster, within 1::/16":                   {block: "1::/16"},
 	} {
 		if got := s.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

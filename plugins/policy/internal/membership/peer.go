@@ -98,31 +98,40 @@ func (p Peer) Query() intent.GroupQuery {
 // String describes the selected pods in the style of kubectl.
 func (p Peer) String() string { return p.key.String() }
 
-// String describes the selected pods in the style of kubectl.
+// String describes the selected pods in the style of kubectl: "pods app=web in shop".
 func (k key) String() string {
-	var parts []string
 	if k.scope.nodes {
 		return "nodes " + cmp.Or(k.pods, "of any labels")
 	}
+	text := "all pods"
+	if k.pods != "" {
+		text = "pods " + k.pods
+	}
 	switch {
 	case k.scope.namespace != "":
-		parts = append(parts, "namespace "+k.scope.namespace)
+		text += " in " + k.scope.namespace
 	case k.scope.selected && k.scope.text == "":
-		parts = append(parts, "all namespaces")
+		text += " in all namespaces"
+	case k.scope.selected && onlyName(k.scope.text) != "":
+		text += " in " + onlyName(k.scope.text)
 	case k.scope.selected:
-		parts = append(parts, "namespaces "+k.scope.text)
+		text += " in namespaces " + k.scope.text
 	default:
-		parts = append(parts, "whole cluster")
-	}
-	if k.pods == "" {
-		parts = append(parts, "all pods")
-	} else {
-		parts = append(parts, "pods "+k.pods)
+		text += " of the cluster"
 	}
 	if k.block != "" {
-		parts = append(parts, "within "+k.block)
+		text += ", within " + k.block
 	}
-	return strings.Join(parts, ", ")
+	return text
+}
+
+// onlyName returns the name that a selector of namespaces asks for, where it asks for nothing else.
+func onlyName(selector string) string {
+	name, found := strings.CutPrefix(selector, "kubernetes.io/metadata.name=")
+	if !found || strings.ContainsAny(name, ",= ") {
+		return ""
+	}
+	return name
 }
 
 // canonical returns the text from which a set's ID is derived. Every part is quoted or a number, so

@@ -1,4 +1,4 @@
-package cli
+package explained
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 
 // writeExplanation writes the verdict of the specification, and what the renderers
 // and dataplanes do about it.
-func writeExplanation(w *term.Writer, e view.Explanation) {
+func writeExplanation(w *term.Writer, e view.Explanation, wide bool) {
 	head, rest, _ := strings.Cut(e.Oracle.String(), "\n")
 	word, tail, _ := strings.Cut(head, " ")
 	style := term.Red
@@ -24,10 +24,13 @@ func writeExplanation(w *term.Writer, e view.Explanation) {
 	if doubt := doubts(e); doubt != "" {
 		w.Printf("  %s\n", w.Styled(term.Red, doubt))
 	}
-	w.Printf("%s", term.Text(rest)) // lines, which the oracle has escaped
+	const longest = 4096 // of a line; a term may be as long as whoever wrote it wants
+	for line := range strings.Lines(rest) {
+		w.Printf("%s\n", term.Text(term.Shortened(strings.TrimSuffix(line, "\n"), longest))) // which the oracle has escaped
+	}
 	named := severalNodes(e)
 	for _, a := range e.Renderers {
-		writeAnswer(w, e, a, named)
+		writeAnswer(w, e, a, named, wide)
 	}
 	switch {
 	case e.RenderersDiffer:
@@ -42,12 +45,15 @@ func writeExplanation(w *term.Writer, e view.Explanation) {
 
 // doubts says that the specification is not what is enforced.
 func doubts(e view.Explanation) string {
+	if !explain.Disagrees(e) && e.RenderersDiffer {
+		return "the renderers DIFFER from each other: please report this"
+	}
 	pending := slices.ContainsFunc(e.Renderers, func(a view.Answer) bool { return a.Pending })
 	switch {
 	case explain.Disagrees(e) && pending:
 		return `what is installed differs: the newest state is not enforced yet, see "sluicectl get status"`
 	case explain.Disagrees(e):
-		return "what is installed DIFFERS from the specification, see below: please report this"
+		return "what is installed DIFFERS from the specification: please report this"
 	}
 	return ""
 }
@@ -81,7 +87,7 @@ func on(node string, named bool) string {
 }
 
 // writeAnswer writes what a renderer's tables do, and which policies they name.
-func writeAnswer(w *term.Writer, e view.Explanation, a view.Answer, named bool) {
+func writeAnswer(w *term.Writer, e view.Explanation, a view.Answer, named, wide bool) {
 	who := "renderer " + a.Renderer + on(a.Node, named)
 	if named {
 		who += ", " + joined(a.Decides)
@@ -94,15 +100,18 @@ func writeAnswer(w *term.Writer, e view.Explanation, a view.Answer, named bool) 
 		w.Printf("  %s  not asked: %s\n", who, a.Unasked)
 		return
 	}
-	v, agrees := verdict(a.Allowed), standing(a)
+	v, agrees := Verdict(a.Allowed), standing(a)
 	w.Printf("  %s  %s  %s\n", who, w.Styled(v.Style, v.Text), w.Styled(agrees.Style, agrees.Text))
 	t := &term.Table{Indent: "    "}
-	for _, d := range a.Decisions {
-		if d.Rule < 0 {
+	for i, d := range a.Decisions {
+		switch {
+		case d.Rule < 0:
 			t.Row("table "+d.Table, "no rule matches")
-			continue
+		case i < len(a.Meanings) && !wide:
+			t.Row(fmt.Sprintf("rule %d", d.Rule), a.Meanings[i])
+		default:
+			t.Row(fmt.Sprintf("table %s rule %d", d.Table, d.Rule), d.Match)
 		}
-		t.Row(fmt.Sprintf("table %s rule %d", d.Table, d.Rule), d.Match)
 	}
 	if len(a.Decisions) == 0 {
 		t.Row("no table restricts it")
@@ -182,7 +191,7 @@ func writePacket(w *term.Writer, p view.Packet, named bool) {
 		w.Printf("  packet%s  not sent: %s\n", on(p.Node, named), p.Unsent)
 		return
 	}
-	v := verdict(p.Verdict == api.Permit)
+	v := Verdict(p.Verdict == api.Permit)
 	agrees := term.Cell{Text: "agrees", Style: term.Green}
 	if p.Verdict != p.Expected {
 		agrees = term.Cell{Text: "DISAGREES: " + p.Reason, Style: term.Red}

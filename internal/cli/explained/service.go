@@ -1,4 +1,4 @@
-package cli
+package explained
 
 import (
 	"fmt"
@@ -9,31 +9,31 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// serviceRow is the verdict on one flow that packets to a service become. It has no flow where the
+// ServiceRow is the verdict on one flow that packets to a service become. It has no flow where the
 // service has no endpoint, and no service where none was asked about.
-type serviceRow struct {
-	service  *view.Service
-	src, dst view.Party
-	flow     api.Flow
-	allowed  bool
+type ServiceRow struct {
+	Service  *view.Service
+	Src, Dst view.Party
+	Flow     api.Flow
+	Allowed  bool
 }
 
-// leadsNowhere reports whether a question was about a service without endpoints.
-func leadsNowhere(s *view.Service) bool { return s != nil && s.Endpoints == 0 }
+// LeadsNowhere reports whether a question was about a service without endpoints.
+func LeadsNowhere(s *view.Service) bool { return s != nil && s.Endpoints == 0 }
 
-// writeServices writes the whole verdict on each port of a service that rows are about, and that on
+// WriteServices writes the whole verdict on each port of a service that rows are about, and that on
 // each endpoint. It returns how many ports there are.
-func writeServices(w *term.Writer, rows []serviceRow) int {
+func WriteServices(w *term.Writer, rows []ServiceRow) int {
 	var order []view.Service
-	of := map[view.Service][]serviceRow{}
+	of := map[view.Service][]ServiceRow{}
 	for _, r := range rows {
-		if r.service == nil {
+		if r.Service == nil {
 			continue
 		}
-		if of[*r.service] == nil {
-			order = append(order, *r.service)
+		if of[*r.Service] == nil {
+			order = append(order, *r.Service)
 		}
-		of[*r.service] = append(of[*r.service], r)
+		of[*r.Service] = append(of[*r.Service], r)
 	}
 	for i, s := range order {
 		if i > 0 {
@@ -44,11 +44,11 @@ func writeServices(w *term.Writer, rows []serviceRow) int {
 	return len(order)
 }
 
-func writeService(w *term.Writer, s view.Service, rows []serviceRow) {
+func writeService(w *term.Writer, s view.Service, rows []ServiceRow) {
 	allowed, sources := 0, map[string]bool{}
 	for _, r := range rows {
-		sources[r.src.Name] = true
-		if r.allowed {
+		sources[r.Src.Name] = true
+		if r.Allowed {
 			allowed++
 		}
 	}
@@ -65,7 +65,7 @@ func writeService(w *term.Writer, s view.Service, rows []serviceRow) {
 	}
 	t := &term.Table{Indent: "  "}
 	for _, r := range rows {
-		t.Row(verdict(r.allowed), r.src.Name, "->", r.dst.Name, netip.AddrPortFrom(r.flow.Dst, r.flow.DstPort))
+		t.Row(Verdict(r.Allowed), r.Src.Name, "->", r.Dst.Name, netip.AddrPortFrom(r.Flow.Dst, r.Flow.DstPort))
 	}
 	t.Print(w)
 }

@@ -1,0 +1,347 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+// describers are the kinds that describe tells more of than get.
+var describers = map[string]func(r *getRun, names []string) error{
+	"pods":     func(r *getRun, names []string) error { return describeAll(r, podList, names, r.podDescription) },
+	"policies": func(r *getRun, names []string) error { return describeAll(r, policyList, names, r.policyDescription) },
+	"nodes":    func(r *getRun, names []string) error { return describeAll(r, nodeList(), names, r.nodeDescription) },
+	"endpoints": func(r *getRun, names []string) error {
+		return describeAll(r, endpointList, names, r.endpointDescription)
+	},
+}
+
+// described is what is told of one thing.
+type described interface{ write(w *term.Writer) }
+
+func newDescribe(o *options) *cobra.Command {
+	var f getFlags
+	cmd := &cobra.Command{
+		Use:   "describe (pod|policy|node|endpoint) NAME...",
+		Short: "Tell everything about a pod, a policy, a node or an endpoint",
+		Long: `Tell everything about what is named, as with get. Of a pod: which policies select it, and which
+rules of which policies name it as a peer. Of a policy: its rules in words, its pods of this node,
+and what keeps it from being enforced. Of a node: what it enforces, and its pods. Of an endpoint:
+whose interface it is, why it is blocked, and the policies of the pod.
+
+Exit codes: 0 done, 1 something that is named is not there, 2 error.`,
+		Example: `  sluicectl describe pod shop/web-0
+  sluicectl describe policy -n shop web
+  sluicectl describe node node-1 -o yaml`,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return o.completeGet(cmd, f, args, slices.DeleteFunc(resources(), func(k resource) bool { return describers[k.names()[0]] == nil }))
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("describe wants a kind and a name, as in \"" + cmd.CommandPath() + " pod shop/web-0\"")
+			}
+			kind, name, err := resourceOf(args[0])
+			if err != nil {
+				return err
+			}
+			describe := describers[kind.names()[0]]
+			if args = args[1:]; name != "" {
+				args = append([]string{name}, args...)
+			}
+			switch {
+			case describe == nil:
+				return fmt.Errorf("describe tells of pods, policies, nodes and endpoints: for %s there is \"get %s\"", kind.names()[0], kind.names()[0])
+			case len(args) == 0:
+				return fmt.Errorf("describe wants the name of what it tells of; \"get %s\" lists them", kind.names()[0])
+			}
+			r, err := o.getRun(cmd, f)
+			if err != nil {
+				return err
+			}
+			return describe(r, args)
+		},
+	}
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "only this namespace")
+	return cmd
+}
+
+// describeAll tells of what is named.
+func describeAll[T any, D described](r *getRun, l listing[T], names []string, about func(T) (D, error)) error {
+	if l.check != nil {
+		if err := l.check(names); err != nil {
+			return err
+		}
+	}
+	items, missing, err := l.items(r.ctx(), r, names)
+	if err != nil {
+		return err
+	}
+	all := []D{}
+	for _, item := range items {
+		d, err := about(item)
+		if err != nil {
+			return err
+		}
+		all = append(all, d)
+	}
+	if r.output == formatName {
+		err = l.printNames(r.out, items)
+	} else {
+		err = r.output.print(r.out, all, func(w *term.Writer) {
+			for i, d := range all {
+				if i > 0 {
+					w.Printf("\n")
+				}
+				d.write(w)
+			}
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return missing.report(r.errOut)
+}
+
+// podDescription is all that is known of a pod.
+type podDescription struct {
+	view.Pod
+	view.PodRelations
+	Selected  []view.Policy   `json:"-"` // that select it, as far as the agent has them
+	Endpoints []wire.Endpoint `json:"endpoints,omitempty"`
+}
+
+func (r *getRun) podDescription(p view.Pod) (d podDescription, err error) {
+	d.Pod = p
+	q := url.Values{"namespace": {p.Pod.Namespace}, "name": {p.Pod.Name}}.Encode()
+	if err := r.client.get(r.ctx(), "/v1/pods/relations?"+q, &d.PodRelations); err != nil {
+		return d, err
+	}
+	policies, err := policyList.ask(r.ctx(), r, "", "") // those of administrators have no namespace
+	if err != nil {
+		return d, err
+	}
+	d.Selected = slices.DeleteFunc(policies, func(v view.Policy) bool { return !slices.Contains(d.Selecting, v.Policy) })
+	d.Endpoints, err = endpointsOf(r, p.Pod)
+	return d, err
+}
+
+// endpointsOf returns the interfaces of a pod.
+func endpointsOf(r *getRun, id api.PodID) ([]wire.Endpoint, error) {
+	all, err := endpointList.ask(r.ctx(), r, id.Namespace, id.Name)
+	return slices.DeleteFunc(all, func(e wire.Endpoint) bool { return e.Pod != id.String() }), err
+}
+
+func (d podDescription) write(w *term.Writer) {
+	t := &term.Table{}
+	t.Row("Name:", d.Pod.Pod.Name)
+	t.Row("Namespace:", d.Pod.Pod.Namespace)
+	t.Row("Node:", dash(d.Node))
+	t.Row("Addresses:", dash(joined(d.Addresses)))
+	t.Row("Labels:", dash(labelTexts(d.Labels)))
+	t.Row("State:", d.State)
+	t.Row("Isolated:", dash(joined(d.Isolated)))
+	t.Print(w)
+	for _, p := range d.Problems {
+		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
+	}
+	writeEndpoints(w, d.Endpoints)
+	writeSelecting(w, "Selected by:", d.Selecting, d.Selected)
+	writeRules(w, "Named as a peer by:", d.Naming, true)
+}
+
+func writeEndpoints(w *term.Writer, endpoints []wire.Endpoint) {
+	if len(endpoints) == 0 {
+		return
+	}
+	w.Printf("Interfaces:\n")
+	t := &term.Table{Indent: "  "}
+	for _, e := range endpoints {
+		t.Row(fmt.Sprintf("%s (%d)", e.Interface, e.Index), e.State, e.Reason)
+	}
+	t.Print(w)
+}
+
+// writeSelecting lists the policies that select a pod, and what the agent knows of each.
+func writeSelecting(w *term.Writer, title string, ids []api.PolicyID, known []view.Policy) {
+	if len(ids) == 0 {
+		w.Printf("%s no policy\n", title)
+		return
+	}
+	w.Printf("%s\n", title)
+	t := term.NewTable("POLICY", "ISOLATES", "RULES", "ENFORCED").Narrow(12, "ENFORCED")
+	t.Indent = "  "
+	for _, id := range ids {
+		row := []any{id.Short(), "-", "-", "-"}
+		if i := slices.IndexFunc(known, func(p view.Policy) bool { return p.Policy == id }); i >= 0 {
+			p := known[i]
+			row = []any{id.Short(), dash(joined(p.Isolates)), p.Rules, enforced(p)}
+		}
+		t.Row(row...)
+	}
+	t.Print(w)
+}
+
+// writeRules lists rules in words. What they do is a column where they do not all allow.
+func writeRules(w *term.Writer, title string, rules []oracle.RuleText, named bool) {
+	if len(rules) == 0 {
+		w.Printf("%s none\n", title)
+		return
+	}
+	w.Printf("%s\n", title)
+	columns := []string{"RULE", "PEERS", "PORTS"}
+	differ := slices.ContainsFunc(rules, func(r oracle.RuleText) bool { return does(r) != "allow" })
+	if differ {
+		columns = slices.Insert(columns, 1, "DOES")
+	}
+	t := term.NewTable(columns...).Narrow(14, "DOES", "PEERS", "PORTS")
+	t.Indent = "  "
+	for _, r := range rules {
+		row := []any{ruleName(r, named), strings.Join(r.Peers, "; "), strings.Join(r.Ports, "; ")}
+		if differ {
+			row = slices.Insert(row, 1, any(does(r)))
+		}
+		t.Row(row...)
+	}
+	t.Print(w)
+}
+
+func ruleName(r oracle.RuleText, named bool) string {
+	name := fmt.Sprintf("%s rule %d", r.Direction, r.Rule)
+	if named {
+		name = api.OriginTexts([]api.Origin{r.Origin})
+	}
+	if r.Name != "" {
+		name += " (" + r.Name + ")"
+	}
+	return name
+}
+
+// does says what a rule does, or why it does not.
+func does(r oracle.RuleText) string {
+	switch {
+	case r.Note != "":
+		return r.Note
+	case r.Action == "" || r.Action.Allows():
+		return "allow"
+	}
+	return strings.ToLower(string(r.Action))
+}
+
+// policyDescription is all that is known of a policy.
+type policyDescription struct {
+	view.Policy
+	RuleTexts []oracle.RuleText `json:"ruleTexts"`
+}
+
+func (r *getRun) policyDescription(p view.Policy) (d policyDescription, err error) {
+	d.Policy = p
+	q := url.Values{"namespace": {p.Policy.Namespace}, "name": {p.Policy.Name}}.Encode()
+	if err := r.client.get(r.ctx(), "/v1/policies/rules?"+q, &d.RuleTexts); err != nil {
+		return d, err
+	}
+	d.RuleTexts = slices.DeleteFunc(d.RuleTexts, func(t oracle.RuleText) bool { return t.Policy != p.Policy })
+	return d, nil
+}
+
+func (d policyDescription) write(w *term.Writer) {
+	t := &term.Table{}
+	t.Row("Name:", d.Policy.Policy.Name)
+	t.Row("Namespace:", dash(d.Policy.Policy.Namespace))
+	t.Row("Kind:", d.Policy.Policy.Kind)
+	if d.Priority != nil {
+		t.Row("Tier:", tierOf(d.Policy))
+	}
+	t.Row("Selects:", d.Selector)
+	t.Row("Isolates:", dash(joined(d.Isolates)))
+	t.Row("Local pods:", dash(joined(d.Pods)))
+	t.Row("Enforced:", string(d.Enforced))
+	t.Print(w)
+	writeFindings(w, d.Policy)
+	writeRules(w, "Rules:", d.RuleTexts, false)
+}
+
+// nodeDescription is what a node says of itself, and its pods.
+type nodeDescription struct {
+	view.NodeEnforcement
+	Pods []api.PodID `json:"pods,omitempty"`
+}
+
+func (r *getRun) nodeDescription(n view.NodeEnforcement) (nodeDescription, error) {
+	d := nodeDescription{NodeEnforcement: n}
+	pods, err := podList.ask(r.ctx(), r, "", "")
+	for _, p := range pods {
+		if p.Node == n.Node {
+			d.Pods = append(d.Pods, p.Pod)
+		}
+	}
+	return d, err
+}
+
+func (d nodeDescription) write(w *term.Writer) {
+	t := &term.Table{}
+	t.Row("Name:", d.Node)
+	t.Row("Version:", dash(d.Version))
+	t.Row("Reported:", ago(d.Time, time.Now()))
+	t.Row("Revision:", fmt.Sprintf("%s of %d", reached(d.NodeEnforcement), d.Wanted))
+	t.Row("Enforced:", strings.TrimSuffix(string(d.Enforced)+": "+d.Why, ": "))
+	t.Row("Pods:", dash(some(d.Pods, 8)))
+	t.Print(w)
+	for _, r := range d.Renderers {
+		state := "in sync"
+		if !r.InSync {
+			state = "not in sync: " + dash(r.Error)
+		}
+		w.Printf("Renderer %s: %s\n", r.Name, state)
+	}
+	for _, p := range d.Policies {
+		w.Printf("%s\n", w.Styled(term.Red, "not enforced in full: "+p.Policy.Short()+": "+string(p.Enforced)+": "+p.Why))
+	}
+	if d.More > 0 {
+		w.Printf("and %s more\n", term.Count(d.More, "policy"))
+	}
+}
+
+// endpointDescription is an interface, and the policies of its pod.
+type endpointDescription struct {
+	wire.Endpoint
+	view.PodRelations
+}
+
+func (r *getRun) endpointDescription(e wire.Endpoint) (endpointDescription, error) {
+	d := endpointDescription{Endpoint: e}
+	namespace, name, is := strings.Cut(e.Pod, "/")
+	if !is {
+		return d, nil
+	}
+	q := url.Values{"namespace": {namespace}, "name": {name}}.Encode()
+	if err := r.client.get(r.ctx(), "/v1/pods/relations?"+q, &d.PodRelations); err != nil {
+		return d, err
+	}
+	d.Naming = nil // it is the pod's
+	return d, nil
+}
+
+func (d endpointDescription) write(w *term.Writer) {
+	t := &term.Table{}
+	t.Row("Interface:", fmt.Sprintf("%s (%d)", d.Interface, d.Index))
+	t.Row("Pod:", dash(d.Pod))
+	t.Row("State:", d.State)
+	t.Row("Source:", dash(d.Source))
+	t.Row("Since:", d.Since.UTC().Format(time.RFC3339))
+	if d.Reason != "" {
+		t.Row("Blocked:", term.Cell{Text: d.Reason, Style: term.Amber})
+	}
+	t.Print(w)
+	writeSelecting(w, "Policies of the pod:", d.Selecting, nil)
+}

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/term"
+)
+
+// followEvery is how often --watch asks an agent for what changed.
+const followEvery = time.Second
+
+// What can become of a thing, as kubectl names it.
+const (
+	added    = "ADDED"
+	modified = "MODIFIED"
+	deleted  = "DELETED"
+)
+
+// event is what became of a thing.
+type event[T any] struct {
+	Type   string `json:"type"`
+	Object T      `json:"object"`
+}
+
+// follow prints what is there, and then what changes, until whoever reads has enough.
+func (l listing[T]) follow(r *getRun, names []string, items []T) error {
+	ctx, stop := signal.NotifyContext(r.ctx(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	f := follower[T]{listing: l, run: r}
+	for {
+		if err := f.print(f.changes(items)); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(followEvery):
+		}
+		var err error
+		if items, _, err = l.items(ctx, r, names); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// follower knows what was printed.
+type follower[T any] struct {
+	listing[T]
+	run   *getRun
+	last  map[string]T
+	order []string // of the names of last
+	first *term.Table
+}
+
+// changes returns what became of things since it was called before.
+func (f *follower[T]) changes(items []T) (out []event[T]) {
+	now, order := map[string]T{}, []string{}
+	for _, item := range items {
+		name := f.name(item)
+		now[name], order = item, append(order, name)
+		switch before, ok := f.last[name]; {
+		case !ok:
+			out = append(out, event[T]{added, item})
+		case !f.same(before, item):
+			out = append(out, event[T]{modified, item})
+		}
+	}
+	for _, name := range f.order {
+		if _, ok := now[name]; !ok {
+			out = append(out, event[T]{deleted, f.last[name]})
+		}
+	}
+	f.last, f.order = now, order
+	return out
+}
+
+// same compares what is printed of two things.
+func (f *follower[T]) same(a, b T) bool {
+	if f.still != nil {
+		a, b = f.still(a), f.still(b)
+	}
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+func (f *follower[T]) print(events []event[T]) error {
+	r := f.run
+	if r.output.isForPeople() {
+		return f.printTable(events)
+	}
+	for _, e := range events {
+		var err error
+		switch r.output {
+		case formatName:
+			err = f.printNames(r.out, []T{e.Object})
+		case formatYAML:
+			if _, err = fmt.Fprintln(r.out, "---"); err == nil {
+				err = f.printOne(e)
+			}
+		default:
+			err = f.printOne(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *follower[T]) printOne(e event[T]) error {
+	if f.run.events {
+		return f.run.output.print(f.run.out, e, nil)
+	}
+	return f.run.output.print(f.run.out, e.Object, nil)
+}
+
+// printTable goes on with the columns of the first table.
+func (f *follower[T]) printTable(events []event[T]) error {
+	w := f.run.output.writer(f.run.out)
+	var rows []T
+	var types []string
+	flush := func() {
+		if len(rows) == 0 {
+			return
+		}
+		t := f.table(rows, f.run.output == formatWide)
+		if f.run.events {
+			t.Prepend("EVENT", types)
+		}
+		if f.first == nil {
+			t.NoHeader, f.first = f.run.noHeaders, t
+		} else {
+			t.Continue(f.first)
+		}
+		t.Print(w)
+		rows, types = nil, nil
+	}
+	for _, e := range events {
+		if e.Type == deleted && !f.run.events {
+			flush()
+			w.Printf("%s deleted\n", quotedName(f.what, "", f.name(e.Object)))
+			continue
+		}
+		rows, types = append(rows, e.Object), append(types, e.Type)
+	}
+	flush()
+	return w.Err()
+}
+
+// ctx is that of the command.
+func (r *getRun) ctx() context.Context {
+	if ctx := r.cmd.Context(); ctx != nil {
+		return ctx
+	}
+	return context.Background()
+}
