@@ -270,7 +270,7 @@ func TestAuditShowsWhereForeignACLsStand(t *testing.T) {
 			if len(f) != 1 || f[0].First != first || f[0].Tag != "firewall" || f[0].Direction != api.Ingress || !slices.Equal(f[0].Pods, []api.PodID{pod("web-0")}) ||
 				!f[0].Meets(pod("db"), pod("web-0")) || f[0].Meets(pod("web-0"), pod("db")) {
 				t.Errorf("in front %t: shown is %+v", first, f)
-			} else if got := f[0].String(); !strings.HasSuffix(got, "(firewall) of somebody else at interface "+pod("web-0").String()+" of pod "+pod("web-0").String()+", ingress: "+text) {
+			} else if got := f[0].String(); !strings.HasSuffix(got, "(firewall) of another owner at interface "+pod("web-0").String()+" of pod "+pod("web-0").String()+", ingress: "+text) {
 				t.Errorf("in front %t: it says %q", first, got)
 			}
 			if now := s.outputs(port); !slices.Equal(now, list) {

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// stack applies plans literally, as a renderer would, and knows nothing else.
+// stack applies plans literally, as a renderer would. It has no other source of state.
 type stack struct {
 	tables map[renderer.Digest]*Table
 	pods   map[api.PodID]renderer.Digest
@@ -25,7 +25,7 @@ func newStack() *stack {
 	return &stack{tables: make(map[renderer.Digest]*Table), pods: make(map[api.PodID]renderer.Digest), sets: make(map[api.SetID][]netip.Prefix)}
 }
 
-// apply checks that each step is possible when it is taken.
+// apply checks before each step that the step is possible.
 func (s *stack) apply(t *rapid.T, c *Cache, p Plan) {
 	for _, n := range p.Added {
 		if s.tables[n.Digest] != nil {
@@ -81,7 +81,8 @@ func (s *stack) apply(t *rapid.T, c *Cache, p Plan) {
 	}
 }
 
-// check compares with what the cache wants, down to the members of named sets.
+// check compares the applied state with what the cache desires, including the members of named
+// sets.
 func (s *stack) check(t *rapid.T, c *Cache) {
 	want := newStack()
 	l := c.Desired()

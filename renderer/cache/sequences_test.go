@@ -20,13 +20,13 @@ import (
 
 var errInjected = errors.New("injected failure")
 
-// stack is what the plans of a cache make: it knows nothing but them, and the members
-// of the sets that they tell it to look at.
+// stack is a dataplane made only of the plans of a cache, and of the members of the sets that the
+// plans name.
 type stack struct {
 	orientation api.Direction
 	cache       *cache.Cache
-	configs     map[api.PodID]renderer.PodConfig // as told
-	addrs       map[netip.Addr][]api.PodID       // as acknowledged
+	configs     map[api.PodID]renderer.PodConfig // staged
+	addrs       map[netip.Addr][]api.PodID       // acknowledged
 
 	tables map[renderer.Digest]*cache.Table
 	pods   map[api.PodID]renderer.Digest
@@ -48,8 +48,8 @@ func newStack(orientation api.Direction) *stack {
 	}
 }
 
-// TestPlansAreEnoughForAStack runs the suite of renderers on a stack that applies the
-// plans of a cache.
+// TestPlansAreEnoughForAStack runs the conformance suite of renderers on a dataplane that applies
+// the plans of a cache.
 func TestPlansAreEnoughForAStack(t *testing.T) {
 	for _, orientation := range []api.Direction{api.Egress, api.Ingress} {
 		t.Run(orientation.String(), func(t *testing.T) {
@@ -65,7 +65,7 @@ func (s *stack) FailNext(n int)              { s.failAt = n }
 
 func (s *stack) NewTxn(resync bool) renderer.Txn { return &txn{s: s, resync: resync} }
 
-// txn keeps what it is told until Commit.
+// txn buffers changes until Commit.
 type txn struct {
 	s       *stack
 	resync  bool
@@ -158,8 +158,8 @@ func (s *stack) put(t *cache.Table) {
 	s.look(t)
 }
 
-// look reads the members of the sets that a table names, as one does who writes them
-// into it.
+// look reads the members of the sets that a table names, as a renderer does when it writes the
+// table.
 func (s *stack) look(t *cache.Table) {
 	if t == nil {
 		return
@@ -169,7 +169,7 @@ func (s *stack) look(t *cache.Table) {
 	}
 }
 
-// Verdict asks the table of the pod at the near end, or the global one.
+// Verdict asks the table of the pod at the near end, or the global table.
 func (s *stack) Verdict(f api.Flow) api.Action {
 	near := f.Dst
 	if s.orientation == api.Ingress {
@@ -203,8 +203,8 @@ func (s *stack) inSet(id api.SetID, a netip.Addr) bool {
 	return slices.ContainsFunc(s.sets[id], func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Installed prints the tables with the members of their sets, and who has them.
-// Origins are of no packet, but a function of the state as well.
+// Installed prints the tables with their pods and the members of their sets. Origins decide no
+// packet, but they are a function of the state as well.
 func (s *stack) Installed() (string, error) {
 	if installed := s.cache.Installed(); len(installed.Tables) != len(s.tables) || digest(installed.Global) != digest(s.global) {
 		return "", errors.New("what the cache says is acknowledged is not what its plans made")
@@ -230,7 +230,7 @@ func (s *stack) Installed() (string, error) {
 	return b.String(), nil
 }
 
-// Dangling finds tables of no pod, and pods whose table is gone.
+// Dangling returns the tables without a pod, and the pods whose table does not exist.
 func (s *stack) Dangling() []string {
 	var out []string
 	used := map[renderer.Digest]bool{}

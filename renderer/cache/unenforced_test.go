@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// TestAShortfallDependsOnWhatWasToldOnly tells random transactions and compares with one
-// that is told the last state at once.
+// TestAShortfallDependsOnWhatWasToldOnly applies random transactions and compares the result with a
+// tracker that receives only the final state.
 func TestAShortfallDependsOnWhatWasToldOnly(t *testing.T) {
 	var lists []*renderer.RuleList
 	for i := range 4 {
