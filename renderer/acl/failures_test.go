@@ -17,12 +17,11 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes, many of
-// which end with a call that is refused, lost, not answered, done by half, or with the
-// end of the connection. Afterwards every packet meets, at either end, the rules of a
-// state between the last that was enforced and the one that is wanted. Sooner or later
-// a change is enforced; then all packets meet its rules. In the end the vswitch holds
-// what a new renderer would install, and memory is not more than it was at first.
+// TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes. Many of them end
+// with a call that is refused, lost, unanswered or half done, or with a lost connection. After each
+// change, every packet must meet, at either end, the rules of a state between the last enforced
+// state and the desired state. Once a change is enforced, all packets meet its rules. In the end
+// the vswitch holds what a new renderer would install, and memory use has not grown.
 func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
 	for name, shrink := range map[string]func(*sluiceacl.Renderer){
 		"tables of one ACL":       func(*sluiceacl.Renderer) {},
@@ -61,7 +60,7 @@ func (w *weather) endures(n int) {
 	t.Logf("%d changes, failures %v", n, w.failed)
 }
 
-// weather is a renderer to which bad things happen.
+// weather is a renderer whose calls fail in random ways.
 type weather struct {
 	t       *testing.T
 	rand    *rand.Rand
@@ -74,13 +73,13 @@ type weather struct {
 	pods    map[api.PodID]renderer.PodConfig
 	members map[api.SetID]map[netip.Prefix]bool
 	failed  map[fault]int
-	between []map[api.Flow]renderertest.Ends // the states since the last that was enforced, with it
+	between []map[api.Flow]renderertest.Ends // the states since the last enforced one, which is included
 }
 
 const (
 	weatherPods = 6
 	weatherSets = 3
-	// callTimeout is short, because many calls are not answered.
+	// callTimeout is short because many calls are not answered.
 	callTimeout = 20 * time.Millisecond
 )
 
@@ -119,7 +118,7 @@ func newWeather(t *testing.T) *weather {
 	return w
 }
 
-// changes makes random changes, and has the last one enforced.
+// changes makes n random changes and waits until the last one is enforced.
 func (w *weather) changes(n int) {
 	for range n {
 		change := w.draw()
@@ -139,7 +138,7 @@ func (w *weather) changes(n int) {
 	w.settle()
 }
 
-// settle commits nothing until that works.
+// settle commits empty transactions until one succeeds.
 func (w *weather) settle() {
 	const patience = 1000
 	for n := 0; ; n++ {
@@ -154,7 +153,7 @@ func (w *weather) settle() {
 	w.enforced()
 }
 
-// commit tells the renderer and the recorder.
+// commit applies a change to the renderer and the recorder.
 func (w *weather) commit(resync bool, change func(renderer.Txn)) error {
 	told := w.truth.NewTxn(resync)
 	txn := w.r.NewTxn(resync)
@@ -181,7 +180,7 @@ func (w *weather) everything(x renderer.Txn) {
 	}
 }
 
-// draw draws a change of a pod or of a set, and notes it.
+// draw generates and records a change of a pod or of a set.
 func (w *weather) draw() func(renderer.Txn) {
 	if w.rand.IntN(2) == 0 {
 		return w.drawMembers(api.SetID(1 + w.rand.IntN(weatherSets)))
@@ -218,7 +217,7 @@ func (w *weather) drawMembers(id api.SetID) func(renderer.Txn) {
 	return func(x renderer.Txn) { x.UpdateSet(id, added, removed) }
 }
 
-// drawList draws a list about the other side; of the pod's sending when it is ingress.
+// drawList generates a list that names the peer: the destination for ingress, the source otherwise.
 func (w *weather) drawList(ingress bool) *renderer.RuleList {
 	if w.rand.IntN(4) == 0 {
 		return nil
@@ -238,7 +237,7 @@ func (w *weather) drawList(ingress bool) *renderer.RuleList {
 	return list(rules...)
 }
 
-// flows are all first packets that are looked at.
+// flows yields all first packets that the test checks.
 func (w *weather) flows(yield func(api.Flow) bool) {
 	var addrs []netip.Addr
 	for n := range weatherPods {
@@ -257,8 +256,8 @@ func (w *weather) flows(yield func(api.Flow) bool) {
 	}
 }
 
-// told notes what the state that was told decides. A pod that is not known has no
-// routes where there is a network plugin; so what it sends or gets does not count.
+// told records the verdicts of the desired state. With a network plugin, an unknown pod has no
+// routes, so its flows do not count.
 func (w *weather) told() {
 	state := make(map[api.Flow]renderertest.Ends)
 	for f := range w.flows {
@@ -269,7 +268,7 @@ func (w *weather) told() {
 	w.between = append(w.between, state)
 }
 
-// isKnown reports whether an address is not that of a pod that is not known.
+// isKnown reports whether an address belongs to a known pod or to none.
 func (w *weather) isKnown(a netip.Addr) bool {
 	id, ok := w.podAt(a)
 	_, known := w.pods[id]
@@ -286,15 +285,15 @@ func (w *weather) podAt(a netip.Addr) (api.PodID, bool) {
 	return api.PodID{}, false
 }
 
-// enforced says that all flows meet the rules of the last state.
+// enforced checks that all flows meet the rules of the last state.
 func (w *weather) enforced() {
 	w.t.Helper()
 	w.between = w.between[len(w.between)-1:]
 	w.checkBetween()
 }
 
-// checkBetween says that every flow meets, at either end, the rules of one of the
-// states since the last that was enforced.
+// checkBetween checks that every flow meets, at either end, the rules of one of the states since
+// the last enforced one.
 func (w *weather) checkBetween() {
 	w.t.Helper()
 	for f := range w.flows {
@@ -323,11 +322,11 @@ func (w *weather) verdict(f api.Flow) api.Action {
 	return w.sw.Inject(in, vswitch.FlowPacket(f)).Verdict
 }
 
-// resync has everything told again.
+// resync renders the whole state again.
 func (w *weather) resync() {
 	w.t.Helper()
 	if err := w.commit(true, nil); err != nil {
-		w.settle() // calls may take longer than they should
+		w.settle() // calls may exceed their timeouts
 		return
 	}
 	w.enforced()

@@ -22,7 +22,7 @@ func scattered(n int) []netip.Prefix {
 
 const throng = api.SetID(77)
 
-// thronged gives a pod a policy about many.
+// thronged renders a pod with a policy about many peers.
 func thronged(t renderer.Txn, name, ip string) {
 	rule := from(api.SetNet(throng), 80)
 	t.Render(pod(name), renderer.PodConfig{IPs: []netip.Addr{addr(ip)}, Egress: renderer.NewRuleList([]api.ContivRule{rule, {}},
@@ -31,7 +31,7 @@ func thronged(t renderer.Txn, name, ip string) {
 
 const budget = 3 << 19
 
-// limited is a subject with 1.5 MB for ACLs: about 2 800 entries on one interface.
+// limited returns a subject with 1.5 MB for ACLs: about 2 800 entries on one interface.
 func limited(t *testing.T) *subject {
 	s := open(t, shopPods...)
 	s.options.Memory = budget

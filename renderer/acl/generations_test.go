@@ -10,13 +10,13 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// peer returns the n-th of many addresses that do not lie side by side.
+// peer returns the n-th of many addresses that are not adjacent.
 func peer(n int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(100 + n>>14), byte(n >> 7), byte(n << 1)}), 32)
 }
 
-// crowd is a state in which pods share a table for a set of many addresses, of which
-// some are blocked, and another for what they send.
+// crowd is a state in which pods share a table about a set of many addresses, some of them denied,
+// and another table for what they send.
 func crowd(pods []api.PodID, members int) func(renderer.Txn) {
 	in := list(api.ContivRule{Src: api.SetNet(8)}, from(api.SetNet(7), 80))
 	out := list(api.ContivRule{Dst: api.PrefixNet(host("10.200.0.1"))}, to(api.SetNet(7), 443))
@@ -35,7 +35,7 @@ func crowd(pods []api.PodID, members int) func(renderer.Txn) {
 
 var crowdPods = []api.PodID{pod("p0"), pod("p1"), pod("p2")}
 
-// sent runs a step and returns how many rules it sent.
+// sent runs a step and returns the number of rules that it sends.
 func (s *subject) sent(step func()) int {
 	before := s.tap.rules
 	step()
@@ -71,7 +71,7 @@ func TestAnAddressThatJoinsALargeSetSendsFewRulesInOneMessage(t *testing.T) {
 	s.want(t, peer(5080).Addr().String(), "10.0.0.1", 80, api.Deny)
 }
 
-// The first address of a set that leaves takes the others out of the cold segment, so that the next
+// The first address of a set that leaves moves the others out of the cold segment, so that later
 // ones do not change it.
 func TestOldAddressesOfOneSetLeaveAndChangeAColdSegmentOnce(t *testing.T) {
 	s := open(t, crowdPods[0])
@@ -136,8 +136,8 @@ func TestSegmentsOfALargeTableSurviveARestartUntouched(t *testing.T) {
 	}
 }
 
-// Whichever call fails, members that are in the set before and afterwards pass, and
-// those that never are do not.
+// Whichever call fails, addresses that are members before and after pass, and addresses that never
+// are do not.
 func TestALargeTableIsNeverWithoutItsRules(t *testing.T) {
 	atEveryCall(t, crowdPods, func(x renderer.Txn) {
 		crowd(crowdPods, 600)(x)
@@ -231,7 +231,7 @@ func TestAPeerOfAListForSendingJoinsInOneShortMessage(t *testing.T) {
 	for n, want := range map[int]api.Action{500: api.Permit, 1050: api.Permit, 1200: api.Deny} {
 		s.want(t, "10.0.0.2", peer(n).Addr().String(), 443, want)
 	}
-	if rules := s.sent(func() { commit(t, s.Renderer(), false, leaves(1050)) }); rules > 512 { // with those of the guards
+	if rules := s.sent(func() { commit(t, s.Renderer(), false, leaves(1050)) }); rules > 512 { // including those of the guards
 		t.Errorf("a young peer that leaves sends %d rules", rules)
 	}
 	s.want(t, "10.0.0.2", peer(1050).Addr().String(), 443, api.Deny)

@@ -12,12 +12,12 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
-// aPause is how long a vswitch takes for each call that changes it.
+// aPause is how long the vswitch takes for each call that changes it.
 const aPause = 10 * time.Millisecond
 
-// withABudget runs a test over a crowd of 1 000 addresses and a budget of 1 %, in a bubble in which
-// time passes only when everybody waits. tell commits a transaction and returns whether a part of
-// it waits, and what it has sent. At the beginning nothing waits.
+// withABudget runs a test with a crowd of 1 000 addresses and a budget of 1 %, in a bubble with
+// fake time. tell commits a transaction and returns whether a part of it waits, and the number of
+// calls. At the start nothing waits.
 func withABudget(t *testing.T, test func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (deferred bool, calls int))) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, crowdPods...)
@@ -48,13 +48,13 @@ func withABudget(t *testing.T, test func(t *testing.T, s *subject, tell func(fun
 	})
 }
 
-// wantJoined checks whether the first pod lets an address in.
+// wantJoined checks whether the first pod admits an address.
 func (s *subject) wantJoined(t *testing.T, n int, want api.Action) {
 	t.Helper()
 	s.want(t, peer(n).Addr().String(), "10.0.0.1", 80, want)
 }
 
-// woken reports whether the owner was told by now.
+// woken reports whether OnChange was called.
 func (s *subject) woken() bool {
 	synctest.Wait()
 	defer drain(s.wake)

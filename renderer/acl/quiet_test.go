@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// inAQuietPlace runs a test over a crowd of 1 000 addresses, in a bubble in which time
-// passes only when everybody waits. wakes counts what the owner is told.
+// inAQuietPlace runs a test with a crowd of 1 000 addresses, in a bubble with fake time. wakes
+// counts the calls of OnChange.
 func inAQuietPlace(t *testing.T, test func(t *testing.T, s *subject, wakes func() int)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, crowdPods...)
@@ -45,8 +45,7 @@ func inAQuietPlace(t *testing.T, test func(t *testing.T, s *subject, wakes func(
 	})
 }
 
-// youngest returns how many entries the young ACLs of local tables and of the global
-// one have.
+// youngest returns the number of entries of the young ACLs of local tables and of the global table.
 func (s *subject) youngest() (local, global int) {
 	for _, a := range s.r.Dump().ACLs {
 		switch {
@@ -109,7 +108,7 @@ func TestChangesPutTheQuietMomentOff(t *testing.T) {
 		if n := wakes(); n != 1 {
 			t.Errorf("the owner was told %d times, want once", n)
 		}
-		join(t, s, 1090, 1091) // it is not quiet any more
+		join(t, s, 1090, 1091) // the idle period is over
 		if local, _ := s.youngest(); local != 91 {
 			t.Errorf("%d entries are young, want 91", local)
 		}
