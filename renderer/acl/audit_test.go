@@ -259,7 +259,7 @@ func TestAuditShowsWhereForeignACLsStand(t *testing.T) {
 			t.Errorf("shown at the beginning is %v", f)
 		}
 		theirs := foreign(t, s, port)
-		for first, text := range map[bool]string{false: "it stands behind ours, which decide everything, and is not asked", true: "it stands in front of ours and decides first"} {
+		for first, text := range map[bool]string{false: "it stands behind ours, which decide everything, and has no effect", true: "it stands in front of ours and decides first"} {
 			list := append(slices.Clone(ours), theirs)
 			if first {
 				list = append([]uint32{theirs}, ours...)

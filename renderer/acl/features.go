@@ -88,6 +88,6 @@ func natOrderError(o Orientation, blind []string) error {
 	if o == Split {
 		return fmt.Errorf("%w: destinations at %s: rules for what these pods send cannot match; use orientation outputs", ErrNATOrder, renderer.Summary(blind))
 	}
-	return fmt.Errorf("%w: sources, at %s; rules of pods for what leaves the node cannot match there. Translate behind the ACLs of the uplink "+
+	return fmt.Errorf("%w: sources at %s: rules for what pods send to other nodes cannot match; translate behind the ACLs of the uplink "+
 		"(nat44-ei with output-feature), or outside of this vswitch, or use orientation split, which keeps established flows", ErrNATOrder, renderer.Summary(blind))
 }

@@ -46,10 +46,10 @@ func TestSessionTableIsFullUntilFlowsAreIdle(t *testing.T) {
 			audit()
 		}
 		st := s.r.State()
-		if !errors.Is(st.Err, renderer.ErrSessionsFull) || st.Sessions.Used != places || !strings.Contains(st.Err.Error(), "; 100 of 101 places are taken; interface shop/open of pod shop/open has 50") {
+		if !errors.Is(st.Err, renderer.ErrSessionsFull) || st.Sessions.Used != places || !strings.Contains(st.Err.Error(), "; 100 of 101 entries are used; interface shop/open of pod shop/open has 50") {
 			t.Errorf("flooded: %v, sessions %+v", st.Err, st.Sessions)
 		}
-		if n := strings.Count(log.String(), "vpp's session table is full"); n != 2 {
+		if n := strings.Count(log.String(), "vpp's session table is full and new flows"); n != 2 {
 			t.Errorf("it was logged %d times in 100 s, want 2:\n%s", n, log)
 		}
 		time.Sleep(10 * time.Minute)
@@ -122,7 +122,7 @@ func TestSessionTableGetsTheSizeThatFits(t *testing.T) {
 					t.Errorf("step %d: wanted %d, got %d, want %d", i, size, got, x.want[i])
 				}
 			}
-			if n := strings.Count(log.String(), "the session table keeps its size"); n != x.warns {
+			if n := strings.Count(log.String(), "could not resize the session table"); n != x.warns {
 				t.Errorf("%d warnings, want %d:\n%s", n, x.warns, &log)
 			}
 			if x.warns > 0 && !strings.Contains(log.String(), "connection count max 70") {

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// deferred is two caches that are told the same, one of them through a deferral, and what the
-// other one has permitted since the oldest member waits.
+// deferred is two caches that receive the same transactions, one of them through a Deferral, and
+// the flows that the other one has permitted since the oldest member waits.
 type deferred struct {
 	told, installed *cache.Pair
 	d               Deferral
@@ -28,10 +28,10 @@ func newDeferred(newCache func() *cache.Pair) *deferred {
 	return v
 }
 
-// hosts are the addresses of two local pods, and of others.
+// hosts are the addresses of two local pods, and others.
 var hosts = []string{"10.0.0.0", "10.0.0.1", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7"}
 
-// permitted returns which flows a cache permits, after it was installed.
+// permitted returns the flows that a cache permits after it was installed.
 func permitted(c *cache.Pair) map[api.Flow]bool {
 	c.Compute()
 	c.Commit()
@@ -50,7 +50,7 @@ func permitted(c *cache.Pair) map[api.Flow]bool {
 	return out
 }
 
-// commit stages a transaction in both and compares them.
+// commit stages a transaction in both caches and compares them.
 func (v *deferred) commit(t *rapid.T, steps []func(s staging)) {
 	v.d.Begin(v.now, true)
 	for _, step := range steps {
@@ -82,14 +82,14 @@ func (v *deferred) commit(t *rapid.T, steps []func(s staging)) {
 	}
 }
 
-// staging is what a transaction calls.
+// staging is the interface that a transaction calls.
 type staging interface {
 	UpdateSet(id api.SetID, added, removed []netip.Prefix)
 	SetPod(id api.PodID, cfg renderer.PodConfig)
 	RemovePod(id api.PodID)
 }
 
-// aStep draws a change that a transaction may make.
+// aStep generates a change for a transaction.
 func (v *deferred) aStep(t *rapid.T) func(staging) {
 	if rapid.IntRange(0, 9).Draw(t, "kind") == 0 {
 		return aPod(t)
@@ -123,7 +123,7 @@ func aPod(t *rapid.T) func(staging) {
 	return func(s staging) { s.SetPod(id, cfg) }
 }
 
-// aList draws a list about sources or destinations that ends with a rule that denies all.
+// aList generates a list about sources or destinations that ends with a deny of everything.
 func aList(t *rapid.T, sources bool) *renderer.RuleList {
 	if rapid.IntRange(0, 3).Draw(t, "open") == 0 {
 		return nil
@@ -170,7 +170,7 @@ func TestDeferralDeniesAtOnceAndKeepsWhatIsPermittedThroughout(t *testing.T) {
 					}
 				}
 			})
-			if waited == 0 && !testing.Short() { // which draws little
+			if waited == 0 && !testing.Short() { // short runs generate little
 				t.Error("nothing has ever waited")
 			}
 		})
