@@ -1,13 +1,12 @@
-// Package renderertest has what tests of renderers, and of the layers above
-// them, share: a Recorder, which is a renderer that keeps its rules in memory and
-// answers for flows, and Run, the suite that every renderer must pass.
+// Package renderertest contains test tools for renderers and the layers above them. A Recorder is a
+// renderer that keeps its rules in memory and returns verdicts for flows. Run is the conformance
+// suite that every renderer must pass.
 //
 // # Place in the flow
 //
-// A Recorder stands where a network stack would stand. Run puts a renderer beside
-// a Recorder, tells both the same transactions and compares what the stack under
-// the renderer does with the first packet of flows with what the plain evaluation
-// of the lists says.
+// A Recorder takes the place of a dataplane. Run applies the same transactions to a renderer and to
+// a Recorder. It compares what the dataplane does with the first packets of flows with the plain
+// evaluation of the lists.
 //
 // # Invariants
 //

@@ -11,17 +11,17 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// ledger is a subject that keeps a table for every list that pods have, and can be
-// looked into and restarted. Like a mutant it can have a fault.
+// ledger is a subject with one table for each list of pods. It can be inspected and restarted, and,
+// like a mutant, it can have a fault.
 type ledger struct {
 	mutant
 	tables  map[renderer.Digest]bool
-	arrived []api.PodID // pods in the order in which they came
+	arrived []api.PodID // pods in order of arrival
 	configs map[api.PodID]renderer.PodConfig
 
-	leaks     bool // tables that no pod has any more stay
-	remembers bool // what is installed tells who came first
-	rewrites  bool // a restart writes everything again
+	leaks     bool // unused tables stay
+	remembers bool // the installed content reveals which pod came first
+	rewrites  bool // a restart rewrites everything
 }
 
 func newLedger(fault func(*ledger)) *ledger {
@@ -85,7 +85,7 @@ func (l *ledger) Dangling() []string {
 	return out
 }
 
-// Restart implements Restarter: what is installed is adopted.
+// Restart implements Restarter: it adopts the installed content.
 func (l *ledger) Restart() error {
 	if l.rewrites {
 		l.waste += len(l.Pods())
@@ -93,10 +93,10 @@ func (l *ledger) Restart() error {
 	return nil
 }
 
-// Operations counts what is wasted as well.
+// Operations also counts wasted operations.
 func (l *ledger) Operations() int { return l.Recorder.Operations() + l.waste }
 
-// keepsOldTables gives a pod that gets other addresses the lists that it had.
+// keepsOldTables keeps the lists of a pod whose addresses change.
 type keepsOldTables struct {
 	renderer.Txn
 	l *ledger
@@ -110,7 +110,7 @@ func (t keepsOldTables) Render(pod api.PodID, cfg renderer.PodConfig) {
 	t.Txn.Render(pod, cfg)
 }
 
-// keepsOrder ignores what is said of a pod after one that comes later in the order.
+// keepsOrder ignores changes of a pod after a pod that comes later in the order.
 type keepsOrder struct {
 	renderer.Txn
 	last *api.PodID
@@ -123,7 +123,7 @@ func (t keepsOrder) Render(pod api.PodID, cfg renderer.PodConfig) {
 	}
 }
 
-// writesAgain counts every list that it is told.
+// writesAgain counts every list that it receives.
 type writesAgain struct {
 	renderer.Txn
 	l *ledger
@@ -134,7 +134,7 @@ func (t writesAgain) Render(pod api.PodID, cfg renderer.PodConfig) {
 	t.Txn.Render(pod, cfg)
 }
 
-// firstFailure brings ledgers with a fault through everything.
+// firstFailure runs all sequences on ledgers with a fault.
 func firstFailure(fault func(*ledger)) *failure {
 	for _, s := range sequences {
 		x := newInspection(s, func() Subject { return newLedger(fault) })
@@ -147,7 +147,7 @@ func firstFailure(fault func(*ledger)) *failure {
 	return nil
 }
 
-// checks returns what found it.
+// checks returns the failed checks.
 func (f *failure) checks() string {
 	found := map[string]bool{}
 	for _, one := range f.findings {

@@ -9,17 +9,16 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// state is what a Recorder has installed. Its methods note what the contract
-// forbids.
+// state is what a Recorder has installed. Its methods record violations of the contract.
 type state struct {
 	pods   map[api.PodID]renderer.PodConfig
-	sets   map[api.SetID]*memberSet // never empty ones
+	sets   map[api.SetID]*memberSet // never empty sets
 	byAddr map[netip.Addr][]api.PodID
 
-	resync     bool // being built from a resync
+	resync     bool // under construction by a resync
 	told       map[api.SetID]bool
 	violations []string
-	journal    *journal // nil: nobody counts
+	journal    *journal // nil: changes are not counted
 }
 
 func newState() state {
@@ -116,7 +115,7 @@ func (s *state) checkAddrs(pod api.PodID, ips []netip.Addr) {
 	}
 }
 
-// checkList checks what PodConfig says about lists.
+// checkList checks the requirements of PodConfig for lists.
 func (s *state) checkList(pod api.PodID, direction string, l *renderer.RuleList) {
 	if l == nil {
 		return
@@ -186,7 +185,7 @@ func equalConfigs(a, b renderer.PodConfig) bool {
 	return slices.Equal(a.IPs, b.IPs) && equalLists(a.Ingress, b.Ingress) && equalLists(a.Egress, b.Egress)
 }
 
-// equalLists compares rules; origins take no part in equality.
+// equalLists compares rules; it ignores origins.
 func equalLists(a, b *renderer.RuleList) bool {
 	return a == b || (a == nil) == (b == nil) && slices.Equal(a.Rules(), b.Rules())
 }

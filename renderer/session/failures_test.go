@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes, many of which end
-// with a call that is lost or refused. Afterwards every attempt is decided, at either end, as in a
-// state between the last that was enforced and the one that is wanted. In the end nothing is
-// left, neither rules nor memory.
+// TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes. Many of them end
+// with a call that is lost or refused. After each change, every attempt must be decided, at either
+// end, as in a state between the last enforced state and the desired state. In the end neither
+// rules nor memory may be left.
 func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
 	for name, refuses := range map[string]bool{"lost": false, "refused": true} {
 		t.Run(name, func(t *testing.T) {
@@ -38,15 +38,15 @@ func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
 	}
 }
 
-// weather is a renderer to which bad things happen.
+// weather is a renderer whose calls fail in random ways.
 type weather struct {
 	t    *testing.T
 	rand *rand.Rand
 	s    *backends.Session
-	// senders knows what pods may send, receivers who may send to them.
+	// senders evaluates what pods may send, receivers who may send to them.
 	senders, receivers *renderertest.Recorder
 	members            map[netip.Prefix]bool
-	between            [][]renderertest.Ends // by flow: the states since the last that was enforced, with it
+	between            [][]renderertest.Ends // by flow: the states since the last enforced one, which is included
 	failed             int
 }
 
@@ -59,7 +59,7 @@ var (
 
 func weatherAddr(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n + 1)}) }
 
-// flowsOfWeather are between all pods and an address beyond, on three ports.
+// flowsOfWeather returns flows between all pods and an outside address, on three ports.
 func flowsOfWeather() (out []api.Flow) {
 	for src := range weatherPods + 1 {
 		for dst := range weatherPods + 1 {
@@ -89,7 +89,7 @@ func newWeather(t *testing.T, refuses bool) *weather {
 	return w
 }
 
-// changes makes random changes, and has all of them enforced in the end.
+// changes makes n random changes, the last of which must be enforced.
 func (w *weather) changes(n int) {
 	for range n {
 		txn := w.told(false, w.draw())
@@ -108,7 +108,7 @@ func (w *weather) changes(n int) {
 	w.commit(false, func(renderer.Txn) {})
 }
 
-// commit commits a change that must work.
+// commit commits a change that must succeed.
 func (w *weather) commit(resync bool, change func(renderer.Txn)) {
 	w.t.Helper()
 	if err := w.told(resync, change).Commit(w.t.Context()); err != nil {
@@ -118,7 +118,7 @@ func (w *weather) commit(resync bool, change func(renderer.Txn)) {
 	w.check()
 }
 
-// told tells a change to those who know, and to a transaction of the renderer.
+// told applies a change to the models and to a transaction of the renderer.
 func (w *weather) told(resync bool, change func(renderer.Txn)) renderer.Txn {
 	for _, half := range []halfTxn{{Txn: w.senders.NewTxn(resync), sends: true}, {Txn: w.receivers.NewTxn(resync)}} {
 		change(half)
@@ -136,7 +136,7 @@ func (w *weather) told(resync bool, change func(renderer.Txn)) renderer.Txn {
 	return txn
 }
 
-// halfTxn tells what pods may send, or what may be sent to them.
+// halfTxn forwards only what pods may send, or only what may be sent to them.
 type halfTxn struct {
 	renderer.Txn
 	sends bool

@@ -22,8 +22,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// dial returns a link to an embedded vswitch. Whenever its owner is told of something there is a
-// token.
+// dial returns a link to an embedded vswitch. Each OnChange call puts a token into told.
 func dial(t *testing.T) (l *vpp.Link, told chan struct{}) {
 	t.Helper()
 	told = make(chan struct{}, 100)
@@ -73,7 +72,7 @@ func TestOnlyACallWithoutAnAnswerEndsTheConnection(t *testing.T) {
 	}
 }
 
-// silent stands between a link and a vswitch, and keeps answers to itself while it is closed.
+// silent stands between a link and a vswitch, and holds back answers while it is closed.
 type silent struct {
 	adapter.VppAPI
 	open sync.RWMutex
@@ -122,8 +121,8 @@ func TestLinkWaitsSinceTheFirstCallWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestLinkAsksOftenEnoughToNoticeWithinASecond: a vswitch that stands still owes an answer at the
-// latest when it is asked the next time.
+// TestLinkAsksOftenEnoughToNoticeWithinASecond: a hanging vswitch owes an answer at the latest
+// after the next health check.
 func TestLinkAsksOftenEnoughToNoticeWithinASecond(t *testing.T) {
 	if sum := core.HealthCheckProbeInterval + renderer.Overdue; sum >= time.Second {
 		t.Errorf("it takes %s", sum)
@@ -137,7 +136,7 @@ func TestLinkAsksOftenEnoughToNoticeWithinASecond(t *testing.T) {
 	}
 }
 
-// TestLinkEndsCallsWithTheConnection: no answer comes any more.
+// TestLinkEndsCallsWithTheConnection: after that no answer can come.
 func TestLinkEndsCallsWithTheConnection(t *testing.T) {
 	l, _ := dial(t)
 	connect(t, l)

@@ -13,29 +13,29 @@ import (
 	"time"
 )
 
-// Networks of VPP's sockets, as package net names them.
+// Networks of VPP's sockets, as named by package net.
 const (
 	APINetwork   = "unix"       // of the binary API
 	StatsNetwork = "unixpacket" // of the statistics segment
 )
 
-// socketWait bounds a look at a socket.
+// socketWait is the timeout for checking a socket.
 const socketWait = time.Second
 
-// socketError has words for an error of the system.
+// socketError is a system error with a readable text.
 type socketError struct {
 	cause error
 	text  string
 }
 
-// Error returns the words.
+// Error returns the text.
 func (e socketError) Error() string { return e.text }
 
-// Unwrap returns the error of the system.
+// Unwrap returns the system error.
 func (e socketError) Unwrap() error { return e.cause }
 
-// CheckSocket connects to a socket of VPP, and returns nil when something listens there. Its error
-// names the path, and says why nobody can be reached behind it.
+// CheckSocket connects to a VPP socket and returns nil if something listens there. Its error names
+// the path and the reason why the connection failed.
 func CheckSocket(ctx context.Context, network, path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -65,7 +65,7 @@ func CheckSocket(ctx context.Context, network, path string) error {
 	return fmt.Errorf("socket %s: %w", path, err)
 }
 
-// owner names the user and the group of a file.
+// owner returns the user and the group of a file.
 func owner(info fs.FileInfo) string {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
