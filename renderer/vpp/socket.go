@@ -40,13 +40,13 @@ func CheckSocket(ctx context.Context, network, path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return socketError{fs.ErrNotExist, fmt.Sprintf("there is no socket %s: VPP is not running, or has its socket elsewhere", path)}
+		return socketError{fs.ErrNotExist, fmt.Sprintf("there is no socket %s: VPP is not running, or uses another path", path)}
 	case errors.Is(err, fs.ErrPermission):
-		return socketError{fs.ErrPermission, fmt.Sprintf("socket %s: this process may not enter a folder above it", path)}
+		return socketError{fs.ErrPermission, fmt.Sprintf("socket %s: this process may not enter a directory above it", path)}
 	case err != nil:
 		return fmt.Errorf("socket %s: %w", path, err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s is no socket", path)
+		return fmt.Errorf("%s is not a socket", path)
 	}
 	ctx, cancel := context.WithTimeout(ctx, socketWait)
 	defer cancel()
@@ -56,9 +56,9 @@ func CheckSocket(ctx context.Context, network, path string) error {
 	case err == nil:
 		return conn.Close() // nothing was sent
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return socketError{err, fmt.Sprintf("nobody listens on socket %s: VPP has ended", path)}
+		return socketError{err, fmt.Sprintf("nothing listens on socket %s: VPP has ended", path)}
 	case errors.Is(err, syscall.EPROTOTYPE):
-		return socketError{err, fmt.Sprintf("socket %s is of another type: it is not the one of VPP that is meant", path)}
+		return socketError{err, fmt.Sprintf("socket %s has the wrong type: it is another socket of VPP", path)}
 	case errors.Is(err, fs.ErrPermission):
 		return socketError{err, fmt.Sprintf("socket %s belongs to %s with mode %#o, and user %d may not open it", path, owner(info), info.Mode().Perm(), os.Geteuid())}
 	}

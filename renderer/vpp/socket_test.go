@@ -47,7 +47,7 @@ func TestCheckSocketSaysWhyNobodyIsBehindIt(t *testing.T) {
 		{vpp.StatsNetwork, "stats", "", nil},
 		{vpp.APINetwork, "none", "there is no socket " + path("none") + ": VPP is not running", fs.ErrNotExist},
 		{vpp.APINetwork, "file", path("file") + " is no socket", nil},
-		{vpp.APINetwork, "dead", "nobody listens on socket " + path("dead"), syscall.ECONNREFUSED},
+		{vpp.APINetwork, "dead", "nothing listens on socket " + path("dead"), syscall.ECONNREFUSED},
 		{vpp.APINetwork, "stats", "socket " + path("stats") + " is of another type", syscall.EPROTOTYPE},
 	} {
 		err := vpp.CheckSocket(t.Context(), tc.network, path(tc.name))
