@@ -104,7 +104,7 @@ func TestCheckFindsEachThingThatIsWrong(t *testing.T) {
 		{"vpp socket", []string{"--acl-target", "ligato"}, modernHost, "", ""},
 		{"vpp socket", xdp, modernHost, "", ""},
 		{"vpp stats socket", nil, modernHost, preflight.OK, path("stats")},
-		{"vpp stats socket", []string{"--vpp-stats-socket", path("vpp")}, modernHost, preflight.Warning, "socket " + path("vpp") + " is of another type"},
+		{"vpp stats socket", []string{"--vpp-stats-socket", path("vpp")}, modernHost, preflight.Warning, "socket " + path("vpp") + " has the wrong type"},
 		{"vpp stats socket", []string{"--vpp-stats-socket="}, modernHost, "", ""},
 		{"kernel", nil, modernHost, "", ""},
 		{"kernel", xdp, modernHost, preflight.OK, "6.18.1"},

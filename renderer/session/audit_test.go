@@ -97,7 +97,7 @@ func TestAuditShowsSessionRulesOfOthers(t *testing.T) {
 				t.Errorf("shown is %+v", f)
 			}
 			if connect(s, somewhere, 443) != api.Permit {
-				t.Error("a rule of somebody else was taken away")
+				t.Error("the foreign rule was removed")
 			}
 			s.Switch.ChangeSessionRule(false, theirs)
 			audit()

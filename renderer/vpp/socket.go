@@ -40,7 +40,7 @@ func CheckSocket(ctx context.Context, network, path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return socketError{fs.ErrNotExist, fmt.Sprintf("there is no socket %s: VPP is not running, or uses another path", path)}
+		return socketError{fs.ErrNotExist, fmt.Sprintf("there is no socket %s: VPP is not running, or has its socket elsewhere", path)}
 	case errors.Is(err, fs.ErrPermission):
 		return socketError{fs.ErrPermission, fmt.Sprintf("socket %s: this process may not enter a directory above it", path)}
 	case err != nil:
