@@ -59,8 +59,8 @@ func inAuditOf(t *testing.T, o vswitch.Options, test func(t *testing.T, s *subje
 	})
 }
 
-// behindTheBack calls the vswitch as another program.
-func (s *subject) behindTheBack(call func(acl.RPCService) error) {
+// asOtherProgram calls the vswitch as another program.
+func (s *subject) asOtherProgram(call func(acl.RPCService) error) {
 	s.t.Helper()
 	conn, err := core.Connect(s.sw.Adapter())
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *subject) outputs(port uint32) []uint32 {
 }
 
 func (s *subject) unbind(port uint32) {
-	s.behindTheBack(func(c acl.RPCService) error {
+	s.asOtherProgram(func(c acl.RPCService) error {
 		_, err := c.ACLInterfaceSetACLList(s.t.Context(), &acl.ACLInterfaceSetACLList{SwIfIndex: interface_types.InterfaceIndex(port)})
 		return err
 	})
@@ -118,7 +118,7 @@ func TestAuditRepairsContentUnderTheSameTag(t *testing.T) {
 				tag = a.Tag
 			}
 		}
-		s.behindTheBack(func(c acl.RPCService) error {
+		s.asOtherProgram(func(c acl.RPCService) error {
 			_, err := c.ACLAddReplace(t.Context(), &acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: 1, R: []acl_types.ACLRule{
 				{IsPermit: acl_types.ACL_ACTION_API_PERMIT, SrcportOrIcmptypeLast: 65535, DstportOrIcmpcodeLast: 65535}}})
 			return err
@@ -142,7 +142,7 @@ func TestAuditMakesAnACLThatIsGone(t *testing.T) {
 		port := s.ports[pod("db")]
 		index := s.outputs(port)[1]
 		s.unbind(port)
-		s.behindTheBack(func(c acl.RPCService) error {
+		s.asOtherProgram(func(c acl.RPCService) error {
 			_, err := c.ACLDel(t.Context(), &acl.ACLDel{ACLIndex: index})
 			return err
 		})
@@ -188,7 +188,7 @@ func TestBindLeavesForeignACLsWhereTheyStand(t *testing.T) {
 		if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "tag=firewall") || !strings.Contains(text, "behind ours") {
 			t.Errorf("the log is\n%s", text)
 		}
-		s.behindTheBack(func(c acl.RPCService) error { // only the foreign ACL is left
+		s.asOtherProgram(func(c acl.RPCService) error { // only the foreign ACL is left
 			_, err := c.ACLInterfaceSetACLList(t.Context(), &acl.ACLInterfaceSetACLList{SwIfIndex: interface_types.InterfaceIndex(port), Count: 1, Acls: []uint32{theirs}})
 			return err
 		})
@@ -196,7 +196,7 @@ func TestBindLeavesForeignACLsWhereTheyStand(t *testing.T) {
 		if now := s.outputs(port); !slices.Equal(now, out) {
 			t.Errorf("the output list is %v, want %v", now, out)
 		}
-		s.behindTheBack(func(c acl.RPCService) error { // the foreign ACL moves to the front
+		s.asOtherProgram(func(c acl.RPCService) error { // the foreign ACL moves to the front
 			all := append([]uint32{theirs}, out[:len(out)-1]...)
 			_, err := c.ACLInterfaceSetACLList(t.Context(), &acl.ACLInterfaceSetACLList{SwIfIndex: interface_types.InterfaceIndex(port), Count: uint8(len(all)), Acls: all})
 			return err
@@ -221,7 +221,7 @@ func (s *subject) setOutputs(port uint32, outputs ...uint32) {
 		}
 	}
 	all := slices.Concat(inputs, outputs)
-	s.behindTheBack(func(c acl.RPCService) error {
+	s.asOtherProgram(func(c acl.RPCService) error {
 		_, err := c.ACLInterfaceSetACLList(s.t.Context(), &acl.ACLInterfaceSetACLList{
 			SwIfIndex: interface_types.InterfaceIndex(port), Count: uint8(len(all)), NInput: uint8(len(inputs)), Acls: all})
 		return err

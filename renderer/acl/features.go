@@ -84,10 +84,10 @@ func (w *wanted) natConflictAt(n *mirror.Interface, on, order mirror.Features) s
 }
 
 // natOrderError describes the conflict and the remedy.
-func natOrderError(o Orientation, blind []string) error {
+func natOrderError(o Orientation, conflicts []string) error {
 	if o == Split {
-		return fmt.Errorf("%w: destinations at %s: rules for what these pods send cannot match; use orientation outputs", ErrNATOrder, renderer.Summary(blind))
+		return fmt.Errorf("%w: destinations at %s: rules for what these pods send cannot match; use orientation outputs", ErrNATOrder, renderer.Summary(conflicts))
 	}
 	return fmt.Errorf("%w: sources at %s: rules for what pods send to other nodes cannot match; translate behind the ACLs of the uplink "+
-		"(nat44-ei with output-feature), or outside of this vswitch, or use orientation split, which keeps established flows", ErrNATOrder, renderer.Summary(blind))
+		"(nat44-ei with output-feature), or outside of this vswitch, or use orientation split, which keeps established flows", ErrNATOrder, renderer.Summary(conflicts))
 }

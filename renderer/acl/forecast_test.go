@@ -42,8 +42,8 @@ func (g *gauge) look() {
 	g.peak = max(g.peak, sluiceacl.Bytes(held, applied))
 }
 
-// crowds gives every pod a table about a set, except pods without a set.
-func crowds(x renderer.Txn, sets []api.SetID, port uint16) {
+// withPeerSets gives every pod a table about a set, except pods without a set.
+func withPeerSets(x renderer.Txn, sets []api.SetID, port uint16) {
 	for i, id := range sets {
 		c := renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}}
 		if id != 0 {
@@ -62,7 +62,7 @@ func TestForecastSplitsWhatFitsOnlyOneAfterTheOther(t *testing.T) {
 		commit(t, s.Renderer(), true, func(x renderer.Txn) {
 			x.UpdateSet(first, scattered(2000), nil)
 			x.UpdateSet(second, scattered(300), nil)
-			crowds(x, []api.SetID{101, 102, 0, 0}, 80)
+			withPeerSets(x, []api.SetID{101, 102, 0, 0}, 80)
 		})
 		g := newGauge(s)
 		commit(t, s.Renderer(), false, func(x renderer.Txn) {
@@ -108,7 +108,7 @@ func TestForecastKnowsEveryMoment(t *testing.T) {
 					x.UpdateSet(id, next, slices.DeleteFunc(slices.Clone(held[id]), func(p netip.Prefix) bool { return slices.Contains(next, p) }))
 					held[id] = next
 				}
-				crowds(x, sets, rapid.SampledFrom([]uint16{80, 443}).Draw(rt, "port"))
+				withPeerSets(x, sets, rapid.SampledFrom([]uint16{80, 443}).Draw(rt, "port"))
 			}
 			// Slots whose turn has not come need further commits, each with its own forecast.
 			resync := step == 0

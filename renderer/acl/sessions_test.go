@@ -142,12 +142,12 @@ func (s *subject) reclassifies(t *testing.T) bool {
 }
 
 func TestAYoungVswitchLetsPodsGoOnWithTheirFlows(t *testing.T) {
-	eitherVswitch(t, func(t *testing.T, v vswitch.Options) { synctest.Test(t, func(t *testing.T) { youngVswitch(t, v) }) })
+	eitherVswitch(t, func(t *testing.T, v vswitch.Options) { synctest.Test(t, func(t *testing.T) { restartedVswitch(t, v) }) })
 }
 
 const grace = 5 * time.Minute
 
-func youngVswitch(t *testing.T, v vswitch.Options) {
+func restartedVswitch(t *testing.T, v vswitch.Options) {
 	s := openOver(t, v, sluiceacl.Options{Flows: sluiceacl.Flows{Grace: grace}})
 	time.Sleep(grace) // long after its start there is no grace period
 	commit(t, s.Renderer(), true, shop)
@@ -173,12 +173,12 @@ func youngVswitch(t *testing.T, v vswitch.Options) {
 	}
 	synctest.Wait()
 	if len(s.wake) != 0 {
-		t.Error("the owner is told before the grace is over")
+		t.Error("OnChange was called before the end of the grace period")
 	}
 	time.Sleep(5 * time.Second)
 	synctest.Wait()
 	if len(s.wake) != 1 {
-		t.Fatal("the owner is not told that the grace is over")
+		t.Fatal("OnChange was not called at the end of the grace period")
 	}
 	if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n != 1+len(shopPods) {
 		t.Errorf("the end of the grace: %d calls, want the replacement of the input ACL and of the guard of each pod", n)

@@ -22,15 +22,15 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// roomy is a VPP with pod interfaces, and a renderer that reads its statistics segment.
-type roomy struct {
+// heapTest is a VPP with pod interfaces, and a renderer that reads its statistics segment.
+type heapTest struct {
 	*vpp
 	r    *sluiceacl.Renderer
 	pods []api.PodID
 }
 
-func startRoomy(t *testing.T, heap int, every float64, pods int) *roomy {
-	x := &roomy{vpp: startVPPWith(t, heap, every)}
+func startHeapTest(t *testing.T, heap int, every float64, pods int) *heapTest {
+	x := &heapTest{vpp: startVPPWith(t, heap, every)}
 	tags := []string{sluiceacl.UplinkTag}
 	for i := range pods {
 		x.pods = append(x.pods, benchPod(i))
@@ -45,17 +45,17 @@ func startRoomy(t *testing.T, heap int, every float64, pods int) *roomy {
 	return x
 }
 
-func (x *roomy) api() adapter.VppAPI { return socketclient.NewVppClient(x.socket()) }
+func (x *heapTest) api() adapter.VppAPI { return socketclient.NewVppClient(x.socket()) }
 
 // close stops both. VPP must be alive until then.
-func (x *roomy) close() {
+func (x *heapTest) close() {
 	usedHeap(x.t, x.api())
 	_ = x.r.Close()
 	x.stop()
 }
 
-// fate describes the state of the process.
-func (x *roomy) fate() string {
+// processState describes the state of the process.
+func (x *heapTest) processState() string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", x.process.Process.Pid))
 	if fields := strings.Fields(string(stat)); err == nil && len(fields) > 2 {
 		return "in state " + fields[2]
@@ -74,7 +74,7 @@ func spaced(n, apart int) (out []netip.Prefix) {
 
 // about renders every pod with a policy about a set. With isolated, one of the members may send to
 // nobody.
-func (x *roomy) about(t renderer.Txn, member netip.Addr, isolated bool) {
+func (x *heapTest) about(t renderer.Txn, member netip.Addr, isolated bool) {
 	for i, p := range x.pods {
 		t.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: list(from(api.SetNet(throng), 80))})
 	}
@@ -90,7 +90,7 @@ func (x *roomy) about(t renderer.Txn, member netip.Addr, isolated bool) {
 func TestRealVPPMemoryOfEntries(t *testing.T) {
 	for _, n := range []struct{ pods, members, apart int }{{20, 5000, 2}, {95, 1000, 257}, {95, 10_000, 2}, {95, 10_000, 257}} {
 		t.Run(fmt.Sprintf("%dx%dx%d", n.pods-1, n.members, n.apart), func(t *testing.T) {
-			x := startRoomy(t, 2048, 0.1, n.pods)
+			x := startHeapTest(t, 2048, 0.1, n.pods)
 			defer x.close()
 			member := spaced(2, n.apart)[1].Addr()
 			commit(t, patient{x.r}, true, func(r renderer.Txn) { x.about(r, member, false) })
@@ -129,7 +129,7 @@ func TestRealVPPMemoryOfEntries(t *testing.T) {
 
 // carryOut commits until all slots have had their turn, and returns the forecast for the worst
 // moment in MB.
-func (x *roomy) carryOut(t *testing.T, fill func(renderer.Txn)) (needed float64) {
+func (x *heapTest) carryOut(t *testing.T, fill func(renderer.Txn)) (needed float64) {
 	t.Helper()
 	for {
 		err := try(t, x.r, false, fill)
@@ -145,7 +145,7 @@ func (x *roomy) carryOut(t *testing.T, fill func(renderer.Txn)) (needed float64)
 
 // TestRealVPPHeapIsReadFromItsStatistics reads VPP's heap size and use without its command line.
 func TestRealVPPHeapIsReadFromItsStatistics(t *testing.T) {
-	x := startRoomy(t, 512, 0.1, 4)
+	x := startHeapTest(t, 512, 0.1, 4)
 	defer x.close()
 	for began, n := time.Now(), 0; ; n++ { // the first figures may not include the session table
 		commit(t, patient{x.r}, n == 0, func(r renderer.Txn) { x.about(r, addr("172.16.0.4"), n%2 == 1) })
@@ -163,7 +163,7 @@ func TestRealVPPHeapIsReadFromItsStatistics(t *testing.T) {
 
 // TestRealVPPTakesWhatItKeepsAgain removes a large set, whose memory VPP keeps, and adds it again.
 func TestRealVPPTakesWhatItKeepsAgain(t *testing.T) {
-	x := startRoomy(t, 800, 0.1, 95)
+	x := startHeapTest(t, 800, 0.1, 95)
 	defer x.close()
 	commit(t, patient{x.r}, true, func(r renderer.Txn) { x.about(r, addr("172.16.0.4"), false) })
 	for range 3 {
@@ -178,7 +178,7 @@ func TestRealVPPTakesWhatItKeepsAgain(t *testing.T) {
 // 000 peers. Then a policy isolates one of these peers, which makes VPP apply everything again.
 // Either change may be refused.
 func TestRealVPPOutlivesOnePolicyMore(t *testing.T) {
-	x := startRoomy(t, 512, 10, 95)
+	x := startHeapTest(t, 512, 10, 95)
 	defer x.close()
 	member := spaced(2, 257)[1].Addr()
 	for n, step := range []func(renderer.Txn){
@@ -188,7 +188,7 @@ func TestRealVPPOutlivesOnePolicyMore(t *testing.T) {
 	} {
 		err := try(t, patient{x.r}, n == 0, step)
 		if err != nil && !errors.Is(err, sluiceacl.ErrTooLarge) {
-			t.Fatalf("step %d: %v; vpp is %s", n, err, x.fate())
+			t.Fatalf("step %d: %v; vpp is %s", n, err, x.processState())
 		}
 		t.Logf("step %d: %.0f MB are used (%v)", n, usedHeap(t, x.api()), err)
 	}
@@ -212,7 +212,7 @@ func TestRealVPPNeverAborts(t *testing.T) {
 	for total < plans {
 		heap := []int{256, 256, 384, 384, 512, 512, 1024, 2048}[random.IntN(8)]
 		every := []float64{10, 1, 0.1}[random.IntN(3)]
-		x := startRoomy(t, heap, every, []int{2 + random.IntN(99), 60 + random.IntN(41)}[random.IntN(2)])
+		x := startHeapTest(t, heap, every, []int{2 + random.IntN(99), 60 + random.IntN(41)}[random.IntN(2)])
 		most := heap << 20 / 250 / len(x.pods) // members, so that some plans fit
 		t.Logf("plan %d: a heap of %d MB, figures every %v s, %d pods, up to %d members", total, heap, every, len(x.pods), most)
 		held := make(map[api.SetID][]netip.Prefix)
@@ -221,14 +221,14 @@ func TestRealVPPNeverAborts(t *testing.T) {
 			if random.IntN(2) == 0 {
 				r = patient{x.r}
 			}
-			err := try(t, r, n == 0, func(r renderer.Txn) { x.anything(r, random, held, min(30_000, most)) })
+			err := try(t, r, n == 0, func(r renderer.Txn) { x.randomChange(r, random, held, min(30_000, most)) })
 			switch {
 			case errors.Is(err, sluiceacl.ErrTooLarge):
 				refused++
 			case errors.Is(err, renderer.ErrDeferred): // the next plan comes before it is due
 				interrupted++
 			case err != nil:
-				t.Fatalf("plan %d: %v; vpp is %s", total, err, x.fate())
+				t.Fatalf("plan %d: %v; vpp is %s", total, err, x.processState())
 			}
 			total++
 		}
@@ -237,8 +237,8 @@ func TestRealVPPNeverAborts(t *testing.T) {
 	t.Logf("%d plans, %d of them refused in part, %d interrupted, no abort", total, refused, interrupted)
 }
 
-// anything changes sets and pods at random.
-func (x *roomy) anything(r renderer.Txn, random *rand.Rand, held map[api.SetID][]netip.Prefix, most int) {
+// randomChange changes sets and pods at random.
+func (x *heapTest) randomChange(r renderer.Txn, random *rand.Rand, held map[api.SetID][]netip.Prefix, most int) {
 	sets := []api.SetID{101, 102, 103}
 	for _, id := range sets {
 		if len(held[id]) > 0 && random.IntN(2) == 0 {

@@ -14,13 +14,13 @@ import (
 
 // combiner combines the own list of a pod with the opposite lists of its local peers.
 type combiner struct {
-	orientation orientation
-	inSet       func(api.SetID, netip.Addr) bool // staged membership
-	opposites   []*list                          // opposite lists that have pods, sorted by digest
-	talkers     []restrictingPeer                // addresses of those pods, sorted
-	about       rulesAbout                       // reused buffer of rulesAbout
-	meets       map[pair]traffic.Traffic
-	scratch     []traffic.Traffic
+	orientation      orientation
+	inSet            func(api.SetID, netip.Addr) bool // staged membership
+	opposites        []*list                          // opposite lists that have pods, sorted by digest
+	restrictingPeers []restrictingPeer                // addresses of those pods, sorted
+	about            rulesAbout                       // reused buffer of rulesAbout
+	meets            map[pair]traffic.Traffic
+	scratch          []traffic.Traffic
 }
 
 // block is the content of a local table, built for one pod.
@@ -73,13 +73,13 @@ func (c *combiner) refresh(opposites map[renderer.Digest]*list, pods map[api.Pod
 			l.first = p
 		}
 	}
-	c.talkers = c.talkers[:0]
+	c.restrictingPeers = c.restrictingPeers[:0]
 	for _, a := range addrs {
 		if lists := oppositesOf(a); len(lists) > 0 {
-			c.talkers = append(c.talkers, restrictingPeer{a, lists})
+			c.restrictingPeers = append(c.restrictingPeers, restrictingPeer{a, lists})
 		}
 	}
-	slices.SortFunc(c.talkers, func(a, b restrictingPeer) int { return a.addr.Compare(b.addr) })
+	slices.SortFunc(c.restrictingPeers, func(a, b restrictingPeer) int { return a.addr.Compare(b.addr) })
 }
 
 // oppositesOf returns the sorted indexes of the opposite lists of an address.
@@ -193,7 +193,7 @@ func (c *combiner) exceptions(own *list, a *address) []group {
 	}
 	c.scratch = theirs
 	var out groups
-	for _, q := range c.talkers {
+	for _, q := range c.restrictingPeers {
 		if q.addr.Is4() != a.addr.Is4() {
 			continue
 		}

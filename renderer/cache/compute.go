@@ -15,8 +15,8 @@ func (c *Cache) Compute() Plan {
 	if c.stale.global {
 		c.combiner.refresh(c.lists.opposites, c.pods, c.addrs.all)
 	}
-	c.applyTouches()
-	c.spread()
+	c.applyMembershipChanges()
+	c.markRestricted()
 	shared := make(blocks)
 	for _, id := range sortedPods(c.stale.pods) {
 		p := c.stale.pods[id]
@@ -47,8 +47,9 @@ func sortedPods[V any](m map[api.PodID]V) []api.PodID {
 	return out
 }
 
-// applyTouches marks the pods whose tables depend on a membership change of a local address.
-func (c *Cache) applyTouches() {
+// applyMembershipChanges marks the pods whose tables depend on a membership change of a local
+// address.
+func (c *Cache) applyMembershipChanges() {
 	for t := range c.stale.touched {
 		a := c.addrs.all[t.addr]
 		if a == nil {
@@ -76,8 +77,8 @@ func (c *Cache) markAll(pods []*pod) {
 	}
 }
 
-// spread marks the pods that are restricted by an opposite list whose pods have changed.
-func (c *Cache) spread() {
+// markRestricted marks the pods that are restricted by an opposite list whose pods have changed.
+func (c *Cache) markRestricted() {
 	for l := range c.stale.lists {
 		for _, a := range c.addrs.all {
 			if l.verdict(a, c.InSet).allowed != traffic.Everything {

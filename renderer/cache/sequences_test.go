@@ -20,9 +20,9 @@ import (
 
 var errInjected = errors.New("injected failure")
 
-// stack is a dataplane made only of the plans of a cache, and of the members of the sets that the
-// plans name.
-type stack struct {
+// planDataplane is a dataplane made only of the plans of a cache, and of the members of the sets
+// that the plans name.
+type planDataplane struct {
 	orientation api.Direction
 	cache       *cache.Cache
 	configs     map[api.PodID]renderer.PodConfig // staged
@@ -37,12 +37,12 @@ type stack struct {
 }
 
 var (
-	_ renderertest.Inspector = (*stack)(nil)
-	_ renderer.Renderer      = (*stack)(nil)
+	_ renderertest.Inspector = (*planDataplane)(nil)
+	_ renderer.Renderer      = (*planDataplane)(nil)
 )
 
-func newStack(orientation api.Direction) *stack {
-	return &stack{
+func newStack(orientation api.Direction) *planDataplane {
+	return &planDataplane{
 		orientation: orientation, cache: cache.New(orientation), configs: map[api.PodID]renderer.PodConfig{},
 		tables: map[renderer.Digest]*cache.Table{}, pods: map[api.PodID]renderer.Digest{}, sets: map[api.SetID][]netip.Prefix{},
 	}
@@ -58,16 +58,16 @@ func TestPlansAreEnoughForAStack(t *testing.T) {
 	}
 }
 
-func (s *stack) Name() string                { return "plans" }
-func (s *stack) Renderer() renderer.Renderer { return s }
-func (s *stack) Operations() int             { return s.operations }
-func (s *stack) FailNext(n int)              { s.failAt = n }
+func (s *planDataplane) Name() string                { return "plans" }
+func (s *planDataplane) Renderer() renderer.Renderer { return s }
+func (s *planDataplane) Operations() int             { return s.operations }
+func (s *planDataplane) FailNext(n int)              { s.failAt = n }
 
-func (s *stack) NewTxn(resync bool) renderer.Txn { return &txn{s: s, resync: resync} }
+func (s *planDataplane) NewTxn(resync bool) renderer.Txn { return &txn{s: s, resync: resync} }
 
 // txn buffers changes until Commit.
 type txn struct {
-	s       *stack
+	s       *planDataplane
 	resync  bool
 	changes []func()
 }
@@ -97,7 +97,7 @@ func (t *txn) Commit(ctx context.Context) error {
 }
 
 // install applies a plan as a whole, or fails and applies nothing.
-func (s *stack) install(ctx context.Context) error {
+func (s *planDataplane) install(ctx context.Context) error {
 	p := s.cache.Compute()
 	if !p.Empty() {
 		if s.failAt > 0 {
@@ -120,7 +120,7 @@ func (s *stack) install(ctx context.Context) error {
 	return nil
 }
 
-func (s *stack) apply(p cache.Plan) {
+func (s *planDataplane) apply(p cache.Plan) {
 	for _, t := range p.Added {
 		s.put(t)
 	}
@@ -153,14 +153,14 @@ func digest(t *cache.Table) renderer.Digest {
 	return t.Digest
 }
 
-func (s *stack) put(t *cache.Table) {
+func (s *planDataplane) put(t *cache.Table) {
 	s.tables[t.Digest] = t
 	s.look(t)
 }
 
 // look reads the members of the sets that a table names, as a renderer does when it writes the
 // table.
-func (s *stack) look(t *cache.Table) {
+func (s *planDataplane) look(t *cache.Table) {
 	if t == nil {
 		return
 	}
@@ -170,7 +170,7 @@ func (s *stack) look(t *cache.Table) {
 }
 
 // Verdict asks the table of the pod at the near end, or the global table.
-func (s *stack) Verdict(f api.Flow) api.Action {
+func (s *planDataplane) Verdict(f api.Flow) api.Action {
 	near := f.Dst
 	if s.orientation == api.Ingress {
 		near = f.Src
@@ -187,7 +187,7 @@ func (s *stack) Verdict(f api.Flow) api.Action {
 	return api.Permit
 }
 
-func (s *stack) decide(t *cache.Table, f api.Flow) api.Action {
+func (s *planDataplane) decide(t *cache.Table, f api.Flow) api.Action {
 	if t == nil {
 		return api.Permit
 	}
@@ -199,13 +199,13 @@ func (s *stack) decide(t *cache.Table, f api.Flow) api.Action {
 	return api.Deny
 }
 
-func (s *stack) inSet(id api.SetID, a netip.Addr) bool {
+func (s *planDataplane) inSet(id api.SetID, a netip.Addr) bool {
 	return slices.ContainsFunc(s.sets[id], func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // Installed prints the tables with their pods and the members of their sets. Origins decide no
 // packet, but they are a function of the state as well.
-func (s *stack) Installed() (string, error) {
+func (s *planDataplane) Installed() (string, error) {
 	if installed := s.cache.Installed(); len(installed.Tables) != len(s.tables) || digest(installed.Global) != digest(s.global) {
 		return "", errors.New("what the cache says is acknowledged is not what its plans made")
 	}
@@ -231,7 +231,7 @@ func (s *stack) Installed() (string, error) {
 }
 
 // Dangling returns the tables without a pod, and the pods whose table does not exist.
-func (s *stack) Dangling() []string {
+func (s *planDataplane) Dangling() []string {
 	var out []string
 	used := map[renderer.Digest]bool{}
 	for pod, d := range s.pods {

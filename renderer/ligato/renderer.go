@@ -146,13 +146,13 @@ func (r *Renderer) commit(ctx context.Context) error {
 	w := r.want(plan)
 	if err := r.write(ctx, w.steps()); err != nil {
 		r.held = nil
-		w.forsake()
+		w.dropTrial()
 		return err
 	}
 	r.pending = w.pending
 	r.unenforced.Refused(w.oversize)
 	if len(w.refused) > 0 {
-		w.forsake() // tables that are too large are retried with the next change
+		w.dropTrial() // tables that are too large are retried with the next change
 	} else {
 		r.cache.Commit()
 	}

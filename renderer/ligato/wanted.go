@@ -123,13 +123,13 @@ func (w *wanted) place(name string, tables []*cache.Table, contents map[renderer
 	}
 	c := contents[t.Digest]
 	if c.isZero() {
-		c = w.r.has(name)
+		c = w.r.contentAt(name)
 	}
 	w.add(name, c)
 }
 
-// has returns the content of the table that an interface has, or the blocking one.
-func (r *Renderer) has(name string) content {
+// contentAt returns the content of the table that an interface has, or the blocking one.
+func (r *Renderer) contentAt(name string) content {
 	for _, acl := range slices.Sorted(maps.Keys(r.held)) {
 		if p := r.held[acl]; acl != globalName && slices.Contains(p.egress, name) {
 			return p.content
@@ -172,8 +172,8 @@ func (w *wanted) keep(t *cache.Table, c content) {
 	}
 }
 
-// forsake drops the contents that were kept on trial.
-func (w *wanted) forsake() {
+// dropTrial drops the contents that were kept on trial.
+func (w *wanted) dropTrial() {
 	for _, d := range w.trial {
 		delete(w.r.contents, d)
 	}

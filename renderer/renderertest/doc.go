@@ -12,7 +12,7 @@
 //
 //   - A Recorder evaluates lists rule by rule and shares no code with renderers,
 //     so that it can be the truth for them.
-//   - Its text dump is a function of what was told last, not of the way there.
+//   - Its text dump depends only on the current state, not on history.
 //   - Whatever the contract of package renderer forbids its caller is reported as
 //     a violation.
 //

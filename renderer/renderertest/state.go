@@ -16,17 +16,17 @@ type state struct {
 	byAddr map[netip.Addr][]api.PodID
 
 	resync     bool // under construction by a resync
-	told       map[api.SetID]bool
+	updated    map[api.SetID]bool
 	violations []string
 	journal    *journal // nil: changes are not counted
 }
 
 func newState() state {
 	return state{
-		pods:   map[api.PodID]renderer.PodConfig{},
-		sets:   map[api.SetID]*memberSet{},
-		byAddr: map[netip.Addr][]api.PodID{},
-		told:   map[api.SetID]bool{},
+		pods:    map[api.PodID]renderer.PodConfig{},
+		sets:    map[api.SetID]*memberSet{},
+		byAddr:  map[netip.Addr][]api.PodID{},
+		updated: map[api.SetID]bool{},
 	}
 }
 
@@ -38,16 +38,16 @@ func (s *state) violate(format string, args ...any) {
 func (s *state) takeViolations() []string {
 	v := s.violations
 	s.violations = nil
-	clear(s.told)
+	clear(s.updated)
 	return v
 }
 
 func (s *state) updateSet(id api.SetID, added, removed []netip.Prefix) {
-	if s.resync && (len(removed) > 0 || s.told[id]) {
+	if s.resync && (len(removed) > 0 || s.updated[id]) {
 		s.violate("set %s: a resync tells the whole membership of a set once", id)
 	}
 	if s.resync {
-		s.told[id] = true
+		s.updated[id] = true
 	}
 	set := s.sets[id]
 	if set == nil {

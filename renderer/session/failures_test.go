@@ -38,8 +38,8 @@ func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
 	}
 }
 
-// weather is a renderer whose calls fail in random ways.
-type weather struct {
+// faultyRun is a renderer whose calls fail in random ways.
+type faultyRun struct {
 	t    *testing.T
 	rand *rand.Rand
 	s    *backends.Session
@@ -73,8 +73,8 @@ func flowsOfWeather() (out []api.Flow) {
 	return out
 }
 
-func newWeather(t *testing.T, refuses bool) *weather {
-	w := &weather{t: t, rand: rand.New(rand.NewPCG(1, 2)), s: newStack(t, backends.SessionOptions{Quirks: true, Refuses: refuses}), members: map[netip.Prefix]bool{},
+func newWeather(t *testing.T, refuses bool) *faultyRun {
+	w := &faultyRun{t: t, rand: rand.New(rand.NewPCG(1, 2)), s: newStack(t, backends.SessionOptions{Quirks: true, Refuses: refuses}), members: map[netip.Prefix]bool{},
 		senders: renderertest.NewRecorder("senders", t), receivers: renderertest.NewRecorder("receivers", t)}
 	t.Cleanup(func() {
 		if err := w.s.Close(); err != nil {
@@ -90,9 +90,9 @@ func newWeather(t *testing.T, refuses bool) *weather {
 }
 
 // changes makes n random changes, the last of which must be enforced.
-func (w *weather) changes(n int) {
+func (w *faultyRun) changes(n int) {
 	for range n {
-		txn := w.told(false, w.draw())
+		txn := w.record(false, w.draw())
 		if w.rand.IntN(3) > 0 {
 			w.s.FailNext(1 + w.rand.IntN(12))
 		}
@@ -109,17 +109,17 @@ func (w *weather) changes(n int) {
 }
 
 // commit commits a change that must succeed.
-func (w *weather) commit(resync bool, change func(renderer.Txn)) {
+func (w *faultyRun) commit(resync bool, change func(renderer.Txn)) {
 	w.t.Helper()
-	if err := w.told(resync, change).Commit(w.t.Context()); err != nil {
+	if err := w.record(resync, change).Commit(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
 	w.enforced()
 	w.check()
 }
 
-// told applies a change to the models and to a transaction of the renderer.
-func (w *weather) told(resync bool, change func(renderer.Txn)) renderer.Txn {
+// record applies a change to the models and to a transaction of the renderer.
+func (w *faultyRun) record(resync bool, change func(renderer.Txn)) renderer.Txn {
 	for _, half := range []halfTxn{{Txn: w.senders.NewTxn(resync), sends: true}, {Txn: w.receivers.NewTxn(resync)}} {
 		change(half)
 		if err := half.Commit(w.t.Context()); err != nil {
@@ -151,10 +151,10 @@ func (t halfTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
 	t.Txn.Render(pod, cfg)
 }
 
-func (w *weather) enforced() { w.between = w.between[len(w.between)-1:] }
+func (w *faultyRun) enforced() { w.between = w.between[len(w.between)-1:] }
 
 // check compares all attempts with the states that they may be decided in.
-func (w *weather) check() {
+func (w *faultyRun) check() {
 	w.t.Helper()
 	for i, f := range weatherFlows {
 		of := make([]renderertest.Ends, len(w.between))
@@ -169,7 +169,7 @@ func (w *weather) check() {
 }
 
 // draw returns a random change of one pod, and sometimes of the set.
-func (w *weather) draw() func(renderer.Txn) {
+func (w *faultyRun) draw() func(renderer.Txn) {
 	cfg := renderer.PodConfig{Ingress: w.list(func(r *api.ContivRule) *api.Net { return &r.Dst }), Egress: w.list(func(r *api.ContivRule) *api.Net { return &r.Src })}
 	n := w.rand.IntN(weatherPods)
 	cfg.IPs = []netip.Addr{weatherAddr(n)}
@@ -192,7 +192,7 @@ func (w *weather) draw() func(renderer.Txn) {
 }
 
 // list draws a list of rules about a side.
-func (w *weather) list(side func(*api.ContivRule) *api.Net) *renderer.RuleList {
+func (w *faultyRun) list(side func(*api.ContivRule) *api.Net) *renderer.RuleList {
 	if w.rand.IntN(3) == 0 {
 		return nil
 	}

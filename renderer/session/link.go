@@ -203,15 +203,15 @@ func (l *link) send(ctx context.Context, changes []*session.SessionRuleAddDel) e
 			return fmt.Errorf("session rule %s is answered with %s", changes[answered].Tag, m.GetMessageName())
 		}
 		if err := govpp.RetvalToVPPApiError(r.Retval); err != nil && first == nil {
-			first = fmt.Errorf("%s: %w", said(changes[answered]), err)
+			first = fmt.Errorf("%s: %w", describe(changes[answered]), err)
 		}
 		answered++
 	}
 	return first
 }
 
-// said describes a request.
-func said(m *session.SessionRuleAddDel) string {
+// describe describes a request.
+func describe(m *session.SessionRuleAddDel) string {
 	verb := "remove"
 	if m.IsAdd {
 		verb = "add"

@@ -134,23 +134,23 @@ func (t *txn) Commit(ctx context.Context) error {
 	for _, o := range t.own {
 		r.pods.put(o.pod, o.ips)
 	}
-	told := t.HasPods()
+	hasChanges := t.HasPods()
 	t.own = nil
 	t.Apply(r.cache)
 	ctx, done := r.link.Calls(ctx)
 	defer done()
 	before := r.pods.namespaces
-	err := vpp.Ended(ctx, r.commit(ctx, told))
+	err := vpp.Ended(ctx, r.commit(ctx, hasChanges))
 	r.publish(err)
 	if !maps.EqualFunc(before, r.pods.namespaces, slices.Equal) {
 		r.link.Prompt() // other renderers may wait for interfaces of pods that this one serves
 	}
-	r.wake()
+	r.scheduleNext()
 	return err
 }
 
 // commit changes the vswitch from its current to the desired content.
-func (r *Renderer) commit(ctx context.Context, told bool) error {
+func (r *Renderer) commit(ctx context.Context, hasChanges bool) error {
 	plan := r.cache.Compute()
 	fresh, err := r.connect(ctx)
 	if err != nil {
@@ -161,7 +161,7 @@ func (r *Renderer) commit(ctx context.Context, told bool) error {
 		return r.fail(err)
 	}
 	fresh = fresh || differs
-	if plan.Empty() && !fresh && !told && r.complete && !r.renumbers.Load() {
+	if plan.Empty() && !fresh && !hasChanges && r.complete && !r.renumbers.Load() {
 		r.cache.Commit()
 		if err := r.revoke(ctx); err != nil {
 			return r.fail(err)
@@ -337,8 +337,8 @@ func (r *Renderer) revoke(ctx context.Context) error {
 	return r.revoked.look(ctx, r.link, r.mirror, &r.pods, r.log)
 }
 
-// wake schedules OnChange for the next audit or look at connections.
-func (r *Renderer) wake() {
+// scheduleNext schedules OnChange for the next audit or look at connections.
+func (r *Renderer) scheduleNext() {
 	times := []time.Time{r.revoked.at}
 	if r.audits.every > 0 && r.mirror != nil {
 		times = append(times, r.audits.last.Add(r.audits.every))

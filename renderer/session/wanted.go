@@ -160,14 +160,14 @@ func hosts(addrs []netip.Addr) (out []netip.Prefix) {
 // checkSizes refuses sections with too many rules. Such a section keeps its rules if they belong to
 // the current pod.
 func (d *desired) checkSizes(most int, now holders) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, s := range slices.SortedFunc(maps.Keys(d.sections), section.compare) {
 		w := d.sections[s]
 		if len(w.rules) <= most {
 			continue
 		}
-		if !told[w.origin] {
-			told[w.origin] = true
+		if !reported[w.origin] {
+			reported[w.origin] = true
 			d.refused = append(d.refused, fmt.Errorf("%w: %s needs %d rules of at most %d: name fewer ports in its policies", ErrTooLarge, s.of(d.holders[s]), len(w.rules), most))
 			d.oversize = append(d.oversize, unenforced(w.origins)...)
 		}

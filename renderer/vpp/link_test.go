@@ -23,15 +23,15 @@ import (
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 // dial returns a link to an embedded vswitch. Each OnChange call puts a token into told.
-func dial(t *testing.T) (l *vpp.Link, told chan struct{}) {
+func dial(t *testing.T) (l *vpp.Link, changed chan struct{}) {
 	t.Helper()
-	told = make(chan struct{}, 100)
-	l, err := vpp.Dial(vpp.Options{Adapter: vswitchtest.New(t, vswitch.Options{}).Adapter(), OnChange: func() { told <- struct{}{} }})
+	changed = make(chan struct{}, 100)
+	l, err := vpp.Dial(vpp.Options{Adapter: vswitchtest.New(t, vswitch.Options{}).Adapter(), OnChange: func() { changed <- struct{}{} }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.Close)
-	return l, told
+	return l, changed
 }
 
 func connect(t *testing.T, l *vpp.Link) (epoch int) {
@@ -171,16 +171,16 @@ func TestALinkThatIsClosedDoesNotConnect(t *testing.T) {
 }
 
 func TestTheOwnerIsToldOfConnectionsAndOfTheTime(t *testing.T) {
-	l, told := dial(t)
+	l, changed := dial(t)
 	connect(t, l)
-	<-told
+	<-changed
 	l.WakeAt(time.Now())
-	<-told
+	<-changed
 	l.Failed(errors.New("end of file"))
 	connect(t, l)
-	<-told
+	<-changed
 	l.WakeAt(time.Now())
-	<-told
+	<-changed
 	l.Prompt()
-	<-told
+	<-changed
 }

@@ -17,7 +17,7 @@ import (
 // replacement, everything from before the vswitch or the renderer started, and the counts of an ACL
 // that is replaced after an error.
 //
-// Readers share it with a running Commit. They wait at most tallyWait for a call that changes
+// Readers share it with a running Commit. They wait at most readerWait for a call that changes
 // counters, and then return what was read last.
 type Accumulator struct {
 	count Reader
@@ -40,8 +40,8 @@ type Counts struct {
 	Hits    map[renderer.Digest][]uint64 // by installed table and rule
 }
 
-// tallyWait is how long a reader waits for a call of the vswitch.
-const tallyWait = 20 * time.Millisecond
+// readerWait is how long a reader waits for a call of the vswitch.
+const readerWait = 20 * time.Millisecond
 
 // source maps the entries of an ACL to rules.
 type source struct {
@@ -75,7 +75,7 @@ func (y *Accumulator) tryAcquire() bool {
 	select {
 	case <-y.free:
 		return true
-	case <-time.After(tallyWait):
+	case <-time.After(readerWait):
 		return false
 	}
 }

@@ -26,7 +26,7 @@ func New(members func(api.SetID) []netip.Prefix) *Expander {
 
 // Expand expands the rules first..last-1 of a table.
 func (x *Expander) Expand(t *cache.Table, first, last int) (entries.List, error) {
-	lines := factor(x.linesOf(t.Rules, first, last), x.enough)
+	lines := factorProducts(x.linesOf(t.Rules, first, last), x.enough)
 	total := 0
 	for i := range lines {
 		if total += lines[i].size(); total > maxTable {

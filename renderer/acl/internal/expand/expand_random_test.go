@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// terrain holds all values in random rules; there are few, so that rules overlap.
-var terrain = struct {
+// universe holds all values in random rules; there are few, so that rules overlap.
+var universe = struct {
 	addrs     []netip.Addr
 	ports     []uint16
 	protocols []api.Protocol
@@ -42,7 +42,7 @@ type sample struct {
 func drawSample(t *rapid.T) sample {
 	s := sample{sets: map[api.SetID][]netip.Prefix{}}
 	for id := api.SetID(1); id <= 3; id++ {
-		for _, a := range rapid.SliceOfNDistinct(rapid.SampledFrom(terrain.addrs), 0, 4, rapid.ID).Draw(t, "members") {
+		for _, a := range rapid.SliceOfNDistinct(rapid.SampledFrom(universe.addrs), 0, 4, rapid.ID).Draw(t, "members") {
 			s.sets[id] = append(s.sets[id], netip.PrefixFrom(a, a.BitLen()))
 		}
 		slices.SortFunc(s.sets[id], prefixes.Compare)
@@ -99,13 +99,13 @@ func (s *sample) inSet(id api.SetID, a netip.Addr) bool {
 
 // flows calls f for every flow of the terrain.
 func (s *sample) flows(f func(api.Flow)) {
-	for _, src := range terrain.addrs {
-		for _, dst := range terrain.addrs {
+	for _, src := range universe.addrs {
+		for _, dst := range universe.addrs {
 			if src.Is4() != dst.Is4() {
 				continue
 			}
-			for _, protocol := range terrain.protocols {
-				for _, port := range terrain.ports {
+			for _, protocol := range universe.protocols {
+				for _, port := range universe.ports {
 					flow := api.Flow{Src: src, Dst: dst, Protocol: protocol, DstPort: port}
 					f(flow)
 					if s.sport {

@@ -67,8 +67,8 @@ func enough(p api.Protocol) int {
 	return 2_000
 }
 
-// factor replaces cross products in lines by sums where that saves enough entries.
-func factor(lines []line, enough func(api.Protocol) int) []line {
+// factorProducts replaces cross products in lines by sums where that saves enough entries.
+func factorProducts(lines []line, enough func(api.Protocol) int) []line {
 	var out []line
 	done := 0 // lines before done are in out
 	for start := 0; start < len(lines); {

@@ -163,7 +163,7 @@ func (g *group) segments() []*segment { return append(slices.Clone(g.colds), g.w
 // fit changes the segments so that they hold the same addresses as the classes, in whatever
 // prefixes. Missing addresses go to the young segment. It returns false when there is no room. With
 // quiet it also compacts.
-func (g *group) fit(classes []class, quiet bool) bool {
+func (g *group) fit(classes []class, compact bool) bool {
 	missing := g.compare(classes)
 	if g.onlyEqual && (len(missing) > 0 || slices.ContainsFunc(g.segments(), (*segment).isEdited)) {
 		return false
@@ -175,7 +175,7 @@ func (g *group) fit(classes []class, quiet bool) bool {
 	if len(missing) > 0 && !g.add(missing) {
 		return false
 	}
-	if quiet && g.isDue() {
+	if compact && g.isDue() {
 		return g.age(nil)
 	}
 	return true

@@ -12,18 +12,18 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// deferred is two caches that receive the same transactions, one of them through a Deferral, and
-// the flows that the other one has permitted since the oldest member waits.
-type deferred struct {
-	told, installed *cache.Pair
-	d               Deferral
-	now             time.Time
-	members         map[api.SetID]map[netip.Prefix]bool
-	since           []map[api.Flow]bool
+// comparedCaches is two caches that receive the same transactions, one of them through a Deferral,
+// and the flows that the other one has permitted since the oldest member waits.
+type comparedCaches struct {
+	direct, installed *cache.Pair
+	d                 Deferral
+	now               time.Time
+	members           map[api.SetID]map[netip.Prefix]bool
+	since             []map[api.Flow]bool
 }
 
-func newDeferred(newCache func() *cache.Pair) *deferred {
-	v := &deferred{told: newCache(), installed: newCache(), now: time.Unix(1e9, 0), members: map[api.SetID]map[netip.Prefix]bool{}}
+func newDeferred(newCache func() *cache.Pair) *comparedCaches {
+	v := &comparedCaches{direct: newCache(), installed: newCache(), now: time.Unix(1e9, 0), members: map[api.SetID]map[netip.Prefix]bool{}}
 	v.d = Deferral{cache: v.installed, share: 0.01}
 	return v
 }
@@ -51,14 +51,14 @@ func permitted(c *cache.Pair) map[api.Flow]bool {
 }
 
 // commit stages a transaction in both caches and compares them.
-func (v *deferred) commit(t *rapid.T, steps []func(s staging)) {
+func (v *comparedCaches) commit(t *rapid.T, steps []func(s staging)) {
 	v.d.Begin(v.now, true)
 	for _, step := range steps {
-		step(v.told)
+		step(v.direct)
 		step(&v.d)
 	}
 	v.d.End(v.now)
-	want, got := permitted(v.told), permitted(v.installed)
+	want, got := permitted(v.direct), permitted(v.installed)
 	v.since = append(v.since, want)
 	if len(v.d.waiting) == 0 {
 		v.since = []map[api.Flow]bool{want}
@@ -90,7 +90,7 @@ type staging interface {
 }
 
 // aStep generates a change for a transaction.
-func (v *deferred) aStep(t *rapid.T) func(staging) {
+func (v *comparedCaches) aStep(t *rapid.T) func(staging) {
 	if rapid.IntRange(0, 9).Draw(t, "kind") == 0 {
 		return aPod(t)
 	}
